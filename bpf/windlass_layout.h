@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT
+ *
+ * Every layout that kernel and user side share: the dense unwind table, the process maps, the events. Plain C, included
+ * by the BPF programs, by the same C compiled as user code, and by the C++ library. Sizes are pinned by tests.
+ *
+ * The arena. Pages, palettes, directories and mapping sets live in one growing address space of 1 MiB chunks. A
+ * reference (u32) counts 8-byte units from the arena's start, so 32 GiB can be named; no object straddles a chunk.
+ *
+ * The table of a module.
+ *   directory  u32 ref of a page, one for every 64 KiB of the module's address range; 0 = no page
+ *   page       wl_page_head: u16 last[256]; then u16 rows[n]; then, 8-aligned, u64 escapes: {count}, wl_escape[count]
+ *              rows are sorted by address and contiguous across the blocks of the page. A row is (low byte of the
+ *              address << 8 | rule id). last[b] is the index of the last row at or before the end of 256-byte block b,
+ *              so the rows of block b are (last[b-1], last[b]] and, where none of them is at or before the address,
+ *              row last[b-1] governs: it is the row in force when the block begins. Row 0 is always at page offset 0.
+ *   palette    wl_rule[255], the module's most used rules; rule id 255 = look the row up in the page's escapes
+ */
+#ifndef WINDLASS_LAYOUT_H
+#define WINDLASS_LAYOUT_H
+
+#if !defined(__VMLINUX_H__)
+#include <linux/types.h>
+#endif
+
+#define WL_CHUNK_SHIFT 20
+#define WL_CHUNK_SIZE (1u << WL_CHUNK_SHIFT)
+#define WL_CHUNK_SLACK 64u /* readable bytes after a chunk, so that a masked offset plus any struct stays inside */
+#define WL_REF_SHIFT 3
+#define WL_MAX_CHUNKS 32768u
+
+#define WL_PAGE_SHIFT 16
+#define WL_BLOCK_SHIFT 8
+#define WL_BLOCKS 256u
+#define WL_RULE_ESCAPE 255u
+#define WL_PALETTE_RULES 255u
+#define WL_MAX_PAGES (1u << 18) /* a directory fits one chunk: 16 GiB of code in one module */
+
+/* ---- one rule: from the callee's registers to the caller's pc, sp, frame pointer and the module's extra register --- */
+
+enum wl_cfa_kind {
+  WL_CFA_NONE = 0,        /* no row covers the address: all-zero rule, always palette index 0 */
+  WL_CFA_REG = 1,         /* CFA = reg + cfa_offset */
+  WL_CFA_MEM = 2,         /* CFA = [reg + cfa_offset]       (DRAP frames, signal frames) */
+  WL_CFA_PLT = 3,         /* CFA = reg + cfa_offset + ((pc & 15) >= cfa_arg ? 8 : 0)   (lazy PLT stubs) */
+  WL_CFA_UNSUPPORTED = 4, /* there is a row, but only user space can evaluate it */
+};
+
+enum wl_reg_kind {
+  WL_REG_SAME = 0,      /* value = register */
+  WL_REG_CFA = 1,       /* value = [CFA + offset] */
+  WL_REG_BASE = 2,      /* value = [cfa_reg + offset], cfa_reg as it was in the callee (signal frames, DRAP) */
+  WL_REG_IN_REG = 3,    /* value = register number `offset` */
+  WL_REG_CFA_VALUE = 4, /* value = CFA + offset */
+  WL_REG_UNDEFINED = 5, /* unknown; for the return address: end of stack */
+};
+
+#define WL_RULE_SIGNAL 1 /* the caller's pc is an interrupted instruction; every register is in the signal frame */
+#define WL_RULE_SIGNED 2 /* AArch64: the return address carries an authentication code */
+
+struct wl_rule {
+  __u8 cfa_kind;    /* wl_cfa_kind */
+  __u8 cfa_reg;     /* DWARF register number */
+  __u8 fp_kind : 4; /* wl_reg_kind, frame pointer (rbp, x29) */
+  __u8 ra_kind : 4; /* wl_reg_kind, return address */
+  __u8 x_kind : 4;  /* wl_reg_kind, the module's extra register */
+  __u8 flags : 4;   /* WL_RULE_* */
+  __s32 cfa_offset;
+  __s16 fp_offset; /* bytes, or a register number */
+  __s16 ra_offset;
+  __s16 x_offset;
+  __u8 cfa_arg;
+  __u8 reserved; /* 0 */
+};
+
+struct wl_page_head {
+  __u16 last[WL_BLOCKS];
+};
+
+/* A row whose rule is not in the palette: its address within the page and its rule's own place in the arena. In a
+ * table that is not loaded into an arena yet, `rule` is the index in the table's rule list. */
+struct wl_escape {
+  __u32 page_offset;
+  __u32 rule;
+};
+
+#define WL_NO_XREG 0xffu
+
+#define WL_MODULE_PENDING 0 /* its table is being compiled: samples hand over their raw stack */
+#define WL_MODULE_READY 1
+#define WL_MODULE_NO_TABLE 2 /* no unwind information at all (JIT code, stripped of it): frame-pointer rule */
+
+struct wl_module {
+  __u64 first_page; /* module address >> WL_PAGE_SHIFT of directory entry 0 */
+  __u32 page_count;
+  __u32 directory; /* ref */
+  __u32 palette;   /* ref */
+  __u8 state;      /* WL_MODULE_* */
+  __u8 x_reg;      /* DWARF number of the extra register its rows track, or WL_NO_XREG */
+  __u16 reserved;
+};
+
+/* ---- processes ---------------------------------------------------------------------------------------------------- */
+
+/* One executable mapping. A process's are sorted by begin in one arena object. */
+struct wl_mapping {
+  __u64 begin;
+  __u64 end;
+  __u64 bias; /* address in the process - bias = address in the module */
+  __u32 module;
+  __u32 flags; /* WL_MAPPING_* */
+};
+#define WL_MAPPING_ANON 1 /* not backed by a file: code generated at run time */
+
+/* tgid -> this. `space` names one state of one address space and is never used twice, so a memo entry tagged with it
+ * can never be stale. */
+struct wl_process {
+  __u32 maps; /* ref of wl_mapping[map_count] */
+  __u32 map_count;
+  __u32 space;
+  __u32 flags;
+  __u64 epoch; /* the exec this belongs to; see wl_epoch */
+};
+
+/* ---- the end of a sample ------------------------------------------------------------------------------------------ */
+
+/* Every sample ends in exactly one of these. One list, shared: X(name, text for people) */
+#define WL_ENDS(X)                                              \
+  X(COMPLETE, "complete")                                       \
+  X(NO_PROCESS, "process not yet known")                        \
+  X(NO_MAPPING, "no mapping")                                   \
+  X(PENDING, "table not ready")                                 \
+  X(NO_ROW, "no row")                                           \
+  X(UNREADABLE_STACK, "unreadable stack")                       \
+  X(UNSUPPORTED_EXPRESSION, "unsupported expression")           \
+  X(REGISTER_LOST, "register not tracked")                      \
+  X(BAD_FRAME_POINTER, "no table and no usable frame pointer")  \
+  X(NO_PROGRESS, "stack does not advance")                      \
+  X(DEPTH, "deeper than the frame limit")                       \
+  X(KERNEL_ONLY, "kernel thread")                               \
+  X(INTERNAL, "internal error")
+
+enum wl_end {
+#define WL_END_ENUM(name, text) WL_END_##name,
+  WL_ENDS(WL_END_ENUM)
+#undef WL_END_ENUM
+      WL_END_COUNT
+};
+
+/* ---- events to the agent ------------------------------------------------------------------------------------------ */
+
+#define WL_MAX_USER_FRAMES 2048u
+#define WL_MAX_KERNEL_FRAMES 127u /* what bpf_get_stack gives at most by default (kernel.perf_event_max_stack) */
+#define WL_MAX_RAW_STACK (128u * 1024u)
+#define WL_COMM 16
+
+enum wl_event_type {
+  WL_EVENT_STACK = 1,   /* wl_stack_event: a stack not seen before; repeats are only counted in the kernel */
+  WL_EVENT_RAW = 2,     /* wl_raw_event: registers and raw stack, for the agent to unwind */
+  WL_EVENT_EXEC = 3,    /* wl_process_event */
+  WL_EVENT_FORK = 4,    /* wl_process_event */
+  WL_EVENT_EXIT = 5,    /* wl_process_event: the last thread is gone */
+  WL_EVENT_UNMAP = 6,   /* wl_process_event: [address, address + length) is being unmapped */
+};
+
+/* What samples with the same stack share. */
+struct wl_stack_key {
+  __u64 hash; /* of all frames, end and space */
+  __u32 tgid;
+  __u32 tid;
+};
+
+struct wl_event_head {
+  __u32 type; /* wl_event_type */
+  __u32 cpu;
+  __u64 time; /* CLOCK_MONOTONIC ns, the clock of the agent's perf events too */
+  __u32 tgid;
+  __u32 tid;
+  char comm[WL_COMM];
+};
+
+struct wl_stack_event {
+  struct wl_event_head head;
+  __u64 hash;
+  __u32 space;
+  __u16 user_frames;
+  __u8 kernel_frames;
+  __u8 end; /* wl_end */
+  /* followed by u64 kernel[kernel_frames] (innermost first), then u64 user[user_frames] (innermost first). A user
+   * frame with WL_FRAME_EXACT set is an instruction pointer (frame 0, below a signal frame); otherwise it is a return
+   * address. */
+};
+#define WL_FRAME_EXACT (1ull << 63)
+
+struct wl_raw_event {
+  struct wl_event_head head;
+  __u64 regs[17]; /* user registers by DWARF number: 0..15, then the pc */
+  __u32 reason;   /* wl_end that made the kernel side give up */
+  __u32 space;
+  __u32 stack_size; /* bytes copied from regs[7] (rsp) up */
+  __u16 code_size;  /* bytes of code copied from around the pc, starting at pc - code_before */
+  __u8 code_before;
+  __u8 kernel_frames;
+  /* followed by u64 kernel[kernel_frames], u8 code[code_size padded to 8], u8 stack[stack_size] */
+};
+
+struct wl_process_event {
+  struct wl_event_head head;
+  __u64 epoch;
+  __u64 address; /* UNMAP; FORK: the child's tgid */
+  __u64 length;
+};
+
+#endif

@@ -1,0 +1,22 @@
+# One interface target carries how every piece of Windlass is compiled. Code of other projects never sees it.
+add_library(windlass_options INTERFACE)
+target_compile_options(windlass_options INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wcast-align -Wunused
+  $<$<COMPILE_LANGUAGE:CXX>:-Wextra-semi -Wnon-virtual-dtor -Woverloaded-virtual>
+  $<$<CXX_COMPILER_ID:Clang>:-Wno-gnu-anonymous-struct>
+  -fno-omit-frame-pointer)
+if(WINDLASS_WERROR)
+  target_compile_options(windlass_options INTERFACE -Werror)
+endif()
+if(WINDLASS_SANITIZE)
+  target_compile_options(windlass_options INTERFACE -fsanitize=${WINDLASS_SANITIZE} -fno-sanitize-recover=all)
+  target_link_options(windlass_options INTERFACE -fsanitize=${WINDLASS_SANITIZE})
+endif()
+target_include_directories(windlass_options INTERFACE
+  ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/bpf ${PROJECT_SOURCE_DIR}/include)
+target_compile_definitions(windlass_options INTERFACE WINDLASS_VERSION="${PROJECT_VERSION}")
+
+# The library itself neither throws nor uses RTTI.
+add_library(windlass_library_options INTERFACE)
+target_link_libraries(windlass_library_options INTERFACE windlass_options)
+target_compile_options(windlass_library_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fno-exceptions -fno-rtti>)
