@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Runs one libFuzzer target for $fuzz_seconds over its kept corpus; new finds stay in the build folder.
+set -u
+fuzzer=$1
+name=$(basename "$fuzzer")
+kept=tests/corpus/$name
+grown=build/fuzz-corpus/$name
+mkdir -p "$grown" build/fuzz-artifacts
+args=("$grown")
+[ -d "$kept" ] && args+=("$kept")
+log=build/fuzz-artifacts/$name.log
+if "$fuzzer" -max_total_time="${fuzz_seconds:-60}" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
+  -artifact_prefix="build/fuzz-artifacts/$name-" "${args[@]}" >"$log" 2>&1; then
+  echo "ok   $name: $(sed -n 's/^stat::number_of_executed_units: *//p' "$log") executions"
+else
+  echo "FAIL $name"
+  tail -40 "$log"
+  exit 1
+fi
