@@ -1,0 +1,96 @@
+#!/usr/bin/env bash
+# `windlass record` beside `perf record` on the same workloads in the same run; prints Markdown tables.
+# usage: bench/compare_perf.sh [SECONDS] [WORKLOAD...]      needs root, perf and a release build
+#
+#   bytes      what the recorder wrote
+#   recorder   CPU seconds of the recorder: everything below it minus the workload's own
+#   slow-down  the workload's own user + system CPU seconds for the same work (compilers), or wall (timed ones), against none
+#   report     seconds from the end of the recording to a symbolised report
+#   complete   perf: the outermost frame is the entry point or a thread's start; windlass: its own count of whole stacks,
+#              whose truth tests/integration holds against known stacks
+set -euo pipefail
+cd "$(dirname "$0")/.."
+root=$PWD
+seconds=${1:-5}
+[ $# -gt 0 ] && shift
+windlass=${WINDLASS:-$root/build/release/src/cli/windlass}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+w=$root/bench/workloads
+hz=999
+
+python=/usr/bin/python3
+[ -x $python ] || python=$(command -v python3)
+g++ -std=c++20 -E "$w/work.cpp" -o "$work/work.ii"
+g++ -std=c++20 -O2 -fomit-frame-pointer "$root/tests/workloads/truth.cpp" -o "$work/truth"
+command -v javac >/dev/null && javac -d "$work" "$w/Work.java"
+
+declare -A commands=(
+  [c++]="$work/truth $seconds"
+  [clang]="clang -std=c++20 -O2 -c $work/work.ii -o /dev/null"
+  [cc1plus]="g++ -std=c++20 -O2 -c $work/work.ii -o /dev/null"
+  [python3]="$python $w/work.py $seconds"
+  [perl]="perl $w/work.pl $seconds"
+  [node]="node $w/work.js $seconds"
+  [java]="java -XX:+PreserveFramePointer -cp $work Work $seconds"
+)
+names=(c++ clang cc1plus python3 perl node java)
+[ $# -gt 0 ] && names=("$@")
+
+# Runs the workload below a recorder: own_cpu, total_cpu and wall in seconds.
+measure() {
+  local inner=$1
+  shift
+  local TIMEFORMAT='%U %S %R'
+  printf 'TIMEFORMAT="%%U %%S %%R"; { time { %s; } >/dev/null 2>"%s/inner.err"; } 2>"%s/inner"\n' "$inner" "$work" "$work" >"$work/inner.sh"
+  { time "$@" bash "$work/inner.sh" >"$work/out" 2>"$work/err"; } 2>"$work/outer" || true
+  read -r u s r <"$work/inner"
+  read -r tu ts tr <<<"$(tail -1 "$work/outer")"
+  own_cpu=$(echo "$u + $s" | bc)
+  total_cpu=$(echo "$tu + $ts" | bc)
+  wall=$r
+}
+
+perf_complete() { # samples and complete samples of a perf.data
+  perf script -F comm,ip,sym -i "$1" 2>/dev/null | awk '
+    /^[^ \t]/ { next }
+    /^[ \t]*$/ { if (last != "") { all++; if (last ~ /^(_start|__clone3?|clone3?|_dl_start_user|ret_from_fork.*|_dl_start)$/) whole++ } last = ""; next }
+    { last = $2; sub(/\+0x.*/, "", last) }
+    END { if (last != "") all++; printf "%d %d\n", all, whole }'
+}
+
+echo "Machine: $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -1), $(nproc) CPUs, Linux $(uname -r), $(date -u +%F); $hz Hz, ${seconds} s."
+for name in "${names[@]}"; do
+  command=${commands[$name]}
+  command -v ${command%% *} >/dev/null || { echo; echo "$name: SKIPPED, not installed"; continue; }
+  echo
+  echo "**$name** \`${command//$work\//}\`"
+  echo
+  echo "| recorder | bytes | samples | complete | lost | recorder CPU s | workload CPU s | wall s | report s |"
+  echo "|---|---:|---:|---:|---:|---:|---:|---:|---:|"
+  measure "$command"
+  echo "| none | | | | | | $own_cpu | $wall | |"
+  for mode in windlass fp dwarf,8192 dwarf,65528; do
+    if [ $mode = windlass ]; then
+      file=$work/w.pb.gz
+      measure "$command" "$windlass" record -F $hz -o "$file" --
+      cp "$work/err" "$work/windlass.err"
+      start=$(date +%s.%N)
+      "$windlass" report "$file" >/dev/null
+      report=$(echo "$(date +%s.%N) - $start" | bc)
+      read -r samples complete lost < <("$windlass" report --json "$file" | sed -n 's/.*"summary":.*"samples":\([0-9]*\).*"complete":\([0-9]*\).*"lost":\([0-9]*\).*/\1 \2 \3/p' | head -1)
+    else
+      file=$work/perf.data
+      measure "$command" perf record -q -F $hz -e cpu-clock --call-graph $mode -o "$file" --
+      start=$(date +%s.%N)
+      perf report --stdio --no-children -i "$file" >/dev/null 2>&1
+      report=$(echo "$(date +%s.%N) - $start" | bc)
+      read -r samples complete < <(perf_complete "$file")
+      lost=$(perf report --stats -i "$file" 2>/dev/null | awk '/LOST_SAMPLES events|LOST events/ {n += $3} END {print n + 0}')
+      mode="perf $mode"
+    fi
+    share=$(awk -v a="${samples:-0}" -v c="${complete:-0}" 'BEGIN { if (a) printf "%.2f%%", 100 * c / a; else print "-" }')
+    echo "| $mode | $(stat -c %s "$file") | ${samples:--} | $share | ${lost:--} | $(echo "$total_cpu - $own_cpu" | bc) | $own_cpu | $wall | $(printf %.2f "$report") |"
+    rm -f "$file"
+  done
+done
