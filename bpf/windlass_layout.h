@@ -101,7 +101,13 @@ struct wl_module {
 
 /* ---- processes ---------------------------------------------------------------------------------------------------- */
 
-/* One executable mapping. A process's are sorted by begin in one arena object. */
+/* A process's mapping set is one arena object: wl_maps_head, then wl_mapping[map_count] sorted by begin. */
+struct wl_maps_head {
+  __u32 space; /* 0 once the set is freed: a stale reference (a fork raced the free) is recognised */
+  __u32 count;
+};
+
+/* One executable mapping. */
 struct wl_mapping {
   __u64 begin;
   __u64 end;
@@ -114,11 +120,11 @@ struct wl_mapping {
 /* tgid -> this. `space` names one state of one address space and is never used twice, so a memo entry tagged with it
  * can never be stale. */
 struct wl_process {
-  __u32 maps; /* ref of wl_mapping[map_count] */
+  __u32 maps; /* ref of wl_mapping[map_count]; wl_maps_head stands before it */
   __u32 map_count;
   __u32 space;
   __u32 flags;
-  __u64 epoch; /* the exec this belongs to; see wl_epoch */
+  __u64 epoch; /* must be the process's current one: exec, fork and unmap give it a new one (their event says it) */
 };
 
 /* ---- the end of a sample ------------------------------------------------------------------------------------------ */
@@ -154,12 +160,13 @@ enum wl_end {
 #define WL_COMM 16
 
 enum wl_event_type {
-  WL_EVENT_STACK = 1,   /* wl_stack_event: a stack not seen before; repeats are only counted in the kernel */
+  WL_EVENT_STACK = 1,   /* wl_stack_event: one sample, usually of a stack not seen before: repeats are counted in the
+                           kernel. Samples of a stack = its events + its count. */
   WL_EVENT_RAW = 2,     /* wl_raw_event: registers and raw stack, for the agent to unwind */
   WL_EVENT_EXEC = 3,    /* wl_process_event */
   WL_EVENT_FORK = 4,    /* wl_process_event */
   WL_EVENT_EXIT = 5,    /* wl_process_event: the last thread is gone */
-  WL_EVENT_UNMAP = 6,   /* wl_process_event: [address, address + length) is being unmapped */
+  WL_EVENT_UNMAP = 6,   /* wl_process_event: a mapping in [address, address + length) is gone, others may come */
 };
 
 /* What samples with the same stack share. */
@@ -205,7 +212,7 @@ struct wl_raw_event {
 
 struct wl_process_event {
   struct wl_event_head head;
-  __u64 epoch;
+  __u64 epoch;   /* the new one; FORK: the child's */
   __u64 address; /* UNMAP; FORK: the child's tgid */
   __u64 length;
 };

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT
+ *
+ * From a pc to its rule: the mapping of the process, then the module's page table (windlass_layout.h). Plain C, the
+ * same in BPF and in user space. The includer provides the environment: struct wl_env, wl_chunk, wl_get_module,
+ * wl_read, WL_INLINE, WL_NOINLINE and WL_OPAQUE (keeps the compiler from proving a mask away that the verifier needs).
+ * Everything read from the arena is bounded by masks, so even a corrupt table reads inside its chunk.
+ */
+#ifndef WINDLASS_LOOKUP_H
+#define WINDLASS_LOOKUP_H
+
+#include "windlass_layout.h"
+
+#define WL_CHUNK_MASK8 (WL_CHUNK_SIZE - 8) /* byte offset in a chunk, 8-aligned */
+#define WL_CHUNK_MASK4 (WL_CHUNK_SIZE - 4)
+#define WL_CHUNK_MASK2 (WL_CHUNK_SIZE - 2)
+
+WL_INLINE __u32 wl_offset(__u32 ref) {
+  return (ref << WL_REF_SHIFT) & WL_CHUNK_MASK8;
+}
+
+/* A sorted set of mappings: {wl_maps_head, wl_mapping[count]}. 15 halvings cover what fits a chunk.
+ * The mapping that contains pc, or 0. */
+WL_INLINE const struct wl_mapping *wl_find_mapping(const struct wl_env *env, __u32 maps, __u32 count, __u64 pc) {
+  const unsigned char *chunk = wl_chunk(env, maps);
+  if (!chunk) return 0;
+  __u32 base = wl_offset(maps);
+  __u32 low = 0, high = count; /* the first mapping with end > pc is in [low, high] */
+  for (int i = 0; i < 16; i++) {
+    if (low >= high) break;
+    __u32 middle = (low + high) >> 1;
+    __u32 at = base + middle * (__u32)sizeof(struct wl_mapping);
+    at &= WL_CHUNK_MASK8;
+    WL_OPAQUE(at);
+    if (((const struct wl_mapping *)(chunk + at))->end > pc) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  if (low >= count) return 0;
+  __u32 at = base + low * (__u32)sizeof(struct wl_mapping);
+  at &= WL_CHUNK_MASK8;
+  WL_OPAQUE(at);
+  const struct wl_mapping *mapping = (const struct wl_mapping *)(chunk + at);
+  return mapping->begin <= pc && pc < mapping->end ? mapping : 0;
+}
+
+/* The rule of an escaped row: the last escape at or before the address is the row in force. Returns its ref, or 0. */
+WL_INLINE __u32 wl_find_escape(const unsigned char *chunk, __u32 escapes, __u32 page_offset) {
+  escapes &= WL_CHUNK_MASK8;
+  WL_OPAQUE(escapes);
+  __u32 count = *(const __u32 *)(chunk + escapes);
+  __u32 low = 0, high = count; /* the first escape with page_offset > ours is in [low, high] */
+  for (int i = 0; i < 17; i++) {
+    if (low >= high) break;
+    __u32 middle = (low + high) >> 1;
+    __u32 at = escapes + 8 + middle * (__u32)sizeof(struct wl_escape);
+    at &= WL_CHUNK_MASK8;
+    WL_OPAQUE(at);
+    if (((const struct wl_escape *)(chunk + at))->page_offset > page_offset) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  if (low == 0) return 0;
+  __u32 at = escapes + 8 + (low - 1) * (__u32)sizeof(struct wl_escape);
+  at &= WL_CHUNK_MASK8;
+  WL_OPAQUE(at);
+  return ((const struct wl_escape *)(chunk + at))->rule;
+}
+
+/* The arena ref of the rule at `address` (of the module), 0 if no row covers it. O(log rows of one 256-byte block). */
+WL_INLINE __u32 wl_find_rule_ref(const struct wl_env *env, const struct wl_module *module, __u64 address) {
+  __u64 page = (address >> WL_PAGE_SHIFT) - module->first_page;
+  if (page >= module->page_count || page >= WL_MAX_PAGES) return 0;
+  const unsigned char *chunk = wl_chunk(env, module->directory);
+  if (!chunk) return 0;
+  __u32 at = wl_offset(module->directory) + (__u32)page * 4;
+  at &= WL_CHUNK_MASK4;
+  WL_OPAQUE(at);
+  __u32 page_ref = *(const __u32 *)(chunk + at);
+  if (page_ref == 0) return 0;
+  chunk = wl_chunk(env, page_ref);
+  if (!chunk) return 0;
+
+  __u32 base = wl_offset(page_ref);
+  __u32 block = (__u32)(address >> WL_BLOCK_SHIFT) & (WL_BLOCKS - 1);
+  __u32 low = 0; /* the row in force when the block begins */
+  if (block > 0) {
+    at = base + (block - 1) * 2;
+    at &= WL_CHUNK_MASK2;
+    WL_OPAQUE(at);
+    low = *(const __u16 *)(chunk + at);
+  }
+  at = base + block * 2;
+  at &= WL_CHUNK_MASK2;
+  WL_OPAQUE(at);
+  __u32 high = *(const __u16 *)(chunk + at); /* the last row of the block */
+  __u32 rows = base + (__u32)sizeof(struct wl_page_head);
+  /* The last row in (low, high] at or before the address, else low. Row 0 of the page is at offset 0, so it holds. */
+  __u32 low_byte = (__u32)address & 0xff;
+  for (int i = 0; i < 9; i++) {
+    if (low >= high) break;
+    __u32 middle = (low + high + 1) >> 1;
+    at = rows + middle * 2;
+    at &= WL_CHUNK_MASK2;
+    WL_OPAQUE(at);
+    if ((__u32)(*(const __u16 *)(chunk + at) >> 8) <= low_byte) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  at = rows + low * 2;
+  at &= WL_CHUNK_MASK2;
+  WL_OPAQUE(at);
+  __u32 id = *(const __u16 *)(chunk + at) & 0xff;
+  if (id == 0) return 0; /* palette index 0: no row */
+  if (id != WL_RULE_ESCAPE) return module->palette + id * (__u32)(sizeof(struct wl_rule) >> WL_REF_SHIFT);
+
+  at = base + (WL_BLOCKS - 1) * 2;
+  at &= WL_CHUNK_MASK2;
+  WL_OPAQUE(at);
+  __u32 row_count = (__u32) * (const __u16 *)(chunk + at) + 1;
+  return wl_find_escape(chunk, (rows + row_count * 2 + 7) & ~7u, (__u32)address & 0xffff);
+}
+
+#endif

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT
+ *
+ * One step of unwinding: a rule applied to a cursor. Plain C, the same in BPF and in user space; see windlass_lookup.h
+ * for the environment. A failed step leaves the cursor as it was: values are computed first and committed last.
+ */
+#ifndef WINDLASS_STEP_H
+#define WINDLASS_STEP_H
+
+#include "windlass_lookup.h"
+
+/* DWARF register numbers, System V x86-64 psABI figure 3.36 */
+#define WL_X64_RAX 0
+#define WL_X64_RBX 3
+#define WL_X64_RBP 6
+#define WL_X64_RSP 7
+#define WL_X64_RIP 16
+
+#define WL_CONTINUE ((int)WL_END_COUNT) /* a step succeeded: there is a caller */
+
+#define WL_MAX_FRAME_SIZE (1u << 30)  /* no frame is larger: a CFA farther from sp is a wrong register */
+#define WL_MAX_BACKWARD_STEPS 16u     /* switches of stack (signal stack, coroutine) below the current sp */
+
+/* The registers of one frame, by DWARF number; 16 is the pc. */
+struct wl_cursor {
+  __u64 regs[17];
+  __u32 valid;     /* bit i: regs[i] is known */
+  __u8 exact;      /* the pc is an instruction pointer (sampled, interrupted); else a return address */
+  __u8 backward;   /* steps that moved sp down so far */
+  __u16 reserved;
+};
+
+#define WL_VALID(cursor, reg) (((cursor)->valid >> (reg)) & 1u)
+#define WL_VALID_BASE ((1u << WL_X64_RSP) | (1u << WL_X64_RIP))
+
+/* The address to look a frame's rule up at: a return address may be the first byte after its function, or belong to
+ * the next row, so the call before it counts. */
+WL_INLINE __u64 wl_lookup_pc(const struct wl_cursor *cursor) {
+  return cursor->regs[WL_X64_RIP] - (cursor->exact ? 0 : 1);
+}
+
+/* Linux x86-64 rt_sigframe as the restorer sees it: ucontext at `context`, its sigcontext 40 bytes in
+ * (asm/sigcontext.h): r8..r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip. Every register is known again. */
+#define WL_SIGCONTEXT_OFFSET 40u
+#define WL_SIGCONTEXT_RSP 160 /* of the ucontext */
+
+WL_NOINLINE int wl_step_signal(const struct wl_env *env, struct wl_cursor *cursor, __u64 context) {
+  __u64 saved[17] = {0};
+  if (wl_read(env, saved, sizeof saved, context + WL_SIGCONTEXT_OFFSET)) return WL_END_UNREADABLE_STACK;
+  if (saved[16] == 0) return WL_END_COMPLETE;
+  for (int i = 0; i < 8; i++) cursor->regs[8 + i] = saved[i];
+  cursor->regs[5] = saved[8];
+  cursor->regs[4] = saved[9];
+  cursor->regs[6] = saved[10];
+  cursor->regs[3] = saved[11];
+  cursor->regs[1] = saved[12];
+  cursor->regs[0] = saved[13];
+  cursor->regs[2] = saved[14];
+  if (saved[15] <= cursor->regs[7]) {
+    if (++cursor->backward > WL_MAX_BACKWARD_STEPS) return WL_END_NO_PROGRESS;
+  }
+  cursor->regs[7] = saved[15];
+  cursor->regs[16] = saved[16];
+  cursor->valid = (1u << 17) - 1;
+  cursor->exact = 1;
+  return WL_CONTINUE;
+}
+
+/* The caller's value of a register. Returns 0 and *value, 1 if it is unknown in the caller, 2 if unreadable. */
+WL_INLINE int wl_register_value(const struct wl_env *env, const struct wl_cursor *cursor, __u32 reg, __u32 kind,
+                                __s32 offset, __u64 cfa, __u64 base, __u64 *value) {
+  switch (kind) {
+    case WL_REG_SAME: /* value = register */
+      *value = cursor->regs[reg & 15];
+      return WL_VALID(cursor, reg) ? 0 : 1;
+    case WL_REG_CFA: /* value = [CFA + offset] */
+      return wl_read(env, value, 8, cfa + offset) ? 2 : 0;
+    case WL_REG_BASE: /* value = [cfa_reg + offset] */
+      return wl_read(env, value, 8, base + offset) ? 2 : 0;
+    case WL_REG_IN_REG: /* value = register number `offset` */
+      *value = cursor->regs[offset & 15];
+      return (__u32)offset < 16 && WL_VALID(cursor, (__u32)offset & 15) ? 0 : 1;
+    case WL_REG_CFA_VALUE: /* value = CFA + offset */
+      *value = cfa + offset;
+      return 0;
+    default:
+      return 1;
+  }
+}
+
+/* sp after the step is `cfa`. Plain frames only ever move it up; code that switches stacks may move it down, a few
+ * times. 0 if acceptable. */
+WL_INLINE int wl_check_progress(struct wl_cursor *cursor, const struct wl_rule *rule, __u64 cfa, __u8 *backward) {
+  __u64 sp = cursor->regs[WL_X64_RSP];
+  *backward = cursor->backward;
+  if (cfa > sp) return 0;
+  if (rule->cfa_reg == WL_X64_RSP && rule->cfa_kind != WL_CFA_MEM) return 1;
+  *backward = cursor->backward + 1;
+  return *backward > WL_MAX_BACKWARD_STEPS;
+}
+
+/* Applies `rule` at a frame whose lookup address is `address` (in any numbering that keeps the low 4 bits; only
+ * WL_CFA_PLT looks at them). x_reg: the extra register that the rule's module tracks, or WL_NO_XREG.
+ * WL_CONTINUE with the caller in the cursor, or why there is none. */
+WL_NOINLINE int wl_apply(const struct wl_env *env, struct wl_cursor *cursor, const struct wl_rule *rule, __u32 x_reg,
+                         __u64 address) {
+  if (rule->cfa_kind == WL_CFA_NONE) return WL_END_NO_ROW;
+  if (rule->cfa_kind == WL_CFA_UNSUPPORTED) return WL_END_UNSUPPORTED_EXPRESSION;
+  if (rule->ra_kind == WL_REG_UNDEFINED) return WL_END_COMPLETE;
+  __u32 cfa_reg = rule->cfa_reg;
+  if (cfa_reg > 15 || !WL_VALID(cursor, cfa_reg)) return WL_END_REGISTER_LOST;
+  __u64 base = cursor->regs[cfa_reg & 15];
+  if ((rule->flags & WL_RULE_SIGNAL) && cfa_reg == WL_X64_RSP && rule->cfa_kind == WL_CFA_MEM) {
+    return wl_step_signal(env, cursor, base + rule->cfa_offset - WL_SIGCONTEXT_RSP);
+  }
+
+  __u64 cfa = base + rule->cfa_offset;
+  if (rule->cfa_kind == WL_CFA_MEM) {
+    __u64 at = cfa;
+    if (wl_read(env, &cfa, 8, at)) return WL_END_UNREADABLE_STACK;
+  } else if (rule->cfa_kind == WL_CFA_PLT) {
+    cfa += (address & 15) >= rule->cfa_arg ? 8 : 0;
+  }
+  __u8 backward;
+  if (wl_check_progress(cursor, rule, cfa, &backward)) return WL_END_NO_PROGRESS;
+
+  __u64 pc = 0, fp = 0, x = 0;
+  if (rule->ra_kind == WL_REG_SAME) return WL_END_UNSUPPORTED_EXPRESSION; /* nothing on x86-64 means this */
+  int status = wl_register_value(env, cursor, WL_X64_RIP, rule->ra_kind, rule->ra_offset, cfa, base, &pc);
+  if (status) return status == 2 ? WL_END_UNREADABLE_STACK : WL_END_REGISTER_LOST;
+  if (pc == 0) return WL_END_COMPLETE;
+  __u32 valid = WL_VALID_BASE;
+  status = wl_register_value(env, cursor, WL_X64_RBP, rule->fp_kind, rule->fp_offset, cfa, base, &fp);
+  if (status == 2) return WL_END_UNREADABLE_STACK;
+  if (status == 0) valid |= 1u << WL_X64_RBP;
+  if (x_reg < 16) {
+    status = wl_register_value(env, cursor, x_reg, rule->x_kind, rule->x_offset, cfa, base, &x);
+    if (status == 2) return WL_END_UNREADABLE_STACK;
+    if (status == 0) valid |= 1u << x_reg;
+    cursor->regs[x_reg & 15] = x;
+  }
+
+  cursor->regs[WL_X64_RIP] = pc;
+  cursor->regs[WL_X64_RSP] = cfa;
+  cursor->regs[WL_X64_RBP] = fp;
+  cursor->valid = valid;
+  cursor->backward = backward;
+  cursor->exact = (rule->flags & WL_RULE_SIGNAL) != 0;
+  return WL_CONTINUE;
+}
+
+#include "windlass_code.h"
+
+/* One whole step: the mapping of the frame's pc, its rule, the rule applied; code without a table goes by its frame
+ * pointer where that is safe. *where is the mapping, 0 if none. WL_CONTINUE or the wl_end. */
+WL_INLINE int wl_step(const struct wl_env *env, __u32 maps, __u32 map_count, struct wl_cursor *cursor,
+                      const struct wl_mapping **where) {
+  __u64 pc = wl_lookup_pc(cursor);
+  const struct wl_mapping *mapping = wl_find_mapping(env, maps, map_count, pc);
+  *where = mapping;
+  if (!mapping) return WL_END_NO_MAPPING;
+  const struct wl_module *module = wl_get_module(env, mapping->module);
+  if (mapping->flags & WL_MAPPING_ANON) return wl_step_code(env, maps, map_count, cursor);
+  if (!module || module->state == WL_MODULE_PENDING) return WL_END_PENDING;
+  if (module->state != WL_MODULE_READY) return wl_step_code(env, maps, map_count, cursor);
+  __u32 ref = wl_find_rule_ref(env, module, pc - mapping->bias);
+  if (ref == 0) return wl_step_code(env, maps, map_count, cursor);
+  const unsigned char *chunk = wl_chunk(env, ref);
+  if (!chunk) return WL_END_INTERNAL;
+  return wl_apply(env, cursor, (const struct wl_rule *)(chunk + wl_offset(ref)), module->x_reg, pc);
+}
+
+#endif

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT
+ *
+ * The environment of the shared unwinder (windlass_step.h) as user code: where the arena and the modules are, and how
+ * the target's memory is read. Include this, then windlass_step.h. The BPF program has its own (windlass.bpf.c).
+ */
+#ifndef WINDLASS_USER_ENV_H
+#define WINDLASS_USER_ENV_H
+
+#include "windlass_layout.h"
+
+struct wl_env {
+  const unsigned char *arena; /* address of the arena's first byte */
+  const struct wl_module *modules;
+  __u32 module_count;
+  /* Copies `size` bytes of the target at `address`; 0 if done, anything else if not readable. */
+  int (*read)(void *context, void *to, __u32 size, __u64 address);
+  void *context;
+};
+
+#define WL_INLINE static inline __attribute__((always_inline, unused))
+#define WL_NOINLINE static __attribute__((noinline, unused))
+#define WL_OPAQUE(x) ((void)0)
+
+/* The first byte of the chunk that `ref` points into; 0 if there is none. */
+WL_INLINE const unsigned char *wl_chunk(const struct wl_env *env, __u32 ref) {
+  return env->arena + ((__u64)(ref >> (WL_CHUNK_SHIFT - WL_REF_SHIFT)) << WL_CHUNK_SHIFT);
+}
+
+WL_INLINE const struct wl_module *wl_get_module(const struct wl_env *env, __u32 id) {
+  return id < env->module_count ? &env->modules[id] : 0;
+}
+
+WL_INLINE int wl_read(const struct wl_env *env, void *to, __u32 size, __u64 address) {
+  return env->read(env->context, to, size, address);
+}
+
+#endif

@@ -1,0 +1,114 @@
+// The kernel half of the profiler as C++: loads the BPF programs, keeps their tables and process maps, starts the
+// sampling, hands out the events. Linux, needs CAP_BPF + CAP_PERFMON (or root).
+//
+// Thread safety: one thread drives a KernelSide; `load_table` (with `add_module`, `set_no_table`, `remove_module`) and
+// `publish` may be called from other threads too, they lock.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <expected>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "profile/arena.h"
+#include "windlass_layout.h"
+
+namespace windlass::table {
+class UnwindTable;
+}
+
+namespace windlass::profile {
+
+// The system refused. `text` is a whole sentence for people and names the way out.
+struct SystemError {
+  std::string text;
+  int code = 0;  // errno
+};
+
+struct KernelSideOptions {
+  unsigned frequency = 99;            // samples a second of CPU time, on every CPU
+  bool all_processes = true;          // false: only `targets` and what they fork
+  std::vector<std::uint32_t> targets;  // process ids (tgid)
+  std::uint32_t ring_bytes = 16u << 20;  // rounded up to a power of two
+  // Raw stacks (samples the kernel side cannot unwind) may use this many bytes of the ring a second, over all CPUs;
+  // samples beyond it are reported as truncated with their reason.
+  std::uint64_t raw_bytes_per_second = 64u << 20;
+  std::uint32_t raw_stack_bytes = WL_MAX_RAW_STACK;  // at most this much of one stack
+  std::uint32_t user_frames = WL_MAX_USER_FRAMES;    // at most this many user frames of a stack
+  std::uint32_t kernel_frames = WL_MAX_KERNEL_FRAMES;
+  std::uint32_t distinct_stacks = 1u << 18;  // stacks the kernel side counts itself; beyond, every sample is an event
+  bool without_bpf_loop = false;             // use the program for kernels before 5.17 (fewer frames)
+};
+
+// Since open(), summed over all CPUs. samples == sum(ends) and samples == counted + stack events + raw + lost + idle.
+struct KernelSideStats {
+  std::uint64_t samples = 0;
+  std::uint64_t counted = 0;      // repeats of a known stack
+  std::uint64_t stack_events = 0;
+  std::uint64_t raw_events = 0;
+  std::uint64_t lost = 0;         // the ring was full
+  std::uint64_t raw_refused = 0;  // would have been raw, over budget: reported as truncated stack instead
+  std::uint64_t raw_bytes = 0;
+  std::uint64_t user_frames = 0;
+  std::uint64_t memo_hits = 0;
+  std::uint64_t lost_process_events = 0;  // exec, fork, exit, unmap events the ring had no room for
+  std::uint64_t ends[WL_END_COUNT] = {};
+};
+
+class KernelSide {
+ public:
+  static std::expected<std::unique_ptr<KernelSide>, SystemError> open(const KernelSideOptions& options);
+  virtual ~KernelSide() = default;
+
+  // ---- modules: the code of one file, loaded once however many processes map it --------------------------------
+  // A new module, state WL_MODULE_PENDING: samples in it hand over their raw stack.
+  virtual std::expected<std::uint32_t, SystemError> add_module() = 0;
+  // Copies the table into the arena and makes the module READY. O(bytes of the table).
+  virtual std::expected<void, SystemError> load_table(std::uint32_t module, const table::UnwindTable& table) = 0;
+  // The file has no unwind information at all: frame-pointer rule.
+  virtual void set_no_table(std::uint32_t module) = 0;
+  // No published process may map it any more. Its id is used again after a grace period.
+  virtual void remove_module(std::uint32_t module) = 0;
+  [[nodiscard]] virtual const wl_module& module(std::uint32_t id) const = 0;
+
+  // ---- processes ------------------------------------------------------------------------------------------------
+  // Replaces what the kernel side knows of a process. `mappings`: the executable ones, sorted by begin, disjoint.
+  // `epoch`: the one of the last EXEC, FORK (for the child) or UNMAP event seen of this process, 0 if none; a set
+  // published with an older epoch is ignored by the kernel side, which closes the race with an exec or a dlclose that
+  // the agent has not heard of yet. On UNMAP take the range out of the set and publish with the event's epoch; samples
+  // are raw until then. Returns the `space` stamped on events unwound with this set.
+  virtual std::expected<std::uint32_t, SystemError> publish(std::uint32_t tgid, std::span<const wl_mapping> mappings,
+                                                            std::uint64_t epoch) = 0;
+  // After WL_EVENT_EXIT.
+  virtual void forget(std::uint32_t tgid) = 0;
+  // Adds a process to the targets (all_processes = false). Children inherit.
+  virtual std::expected<void, SystemError> add_target(std::uint32_t tgid) = 0;
+
+  // ---- sampling -------------------------------------------------------------------------------------------------
+  virtual std::expected<void, SystemError> start() = 0;
+  virtual void stop() = 0;
+
+  // ---- events ---------------------------------------------------------------------------------------------------
+  // The event starts with a wl_event_head; it is only valid during the call.
+  using Handler = std::function<void(const wl_event_head& event, std::size_t size)>;
+  // Consumes what is there, waits at most `timeout` for the first one. Returns the number of events; also does the
+  // housekeeping (frees what a grace period protected). EINTR ends the wait early.
+  virtual int poll(std::chrono::milliseconds timeout, const Handler& handler) = 0;
+  [[nodiscard]] virtual int event_fd() const = 0;  // readable when poll() has something
+
+  // How often each known stack was sampled again: the samples of a stack = its events + its count. Call after stop()
+  // for exact figures. With `clear`, counting starts again from nothing and stacks are reported anew.
+  using CountHandler = std::function<void(const wl_stack_key& key, std::uint64_t count)>;
+  virtual void for_each_count(const CountHandler& handler, bool clear = false) = 0;
+
+  [[nodiscard]] virtual KernelSideStats stats() const = 0;
+  // The tables and mapping sets, readable in user space: the shared unwinder runs on the same bytes.
+  [[nodiscard]] virtual Arena& arena() = 0;
+};
+
+}  // namespace windlass::profile
