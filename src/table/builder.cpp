@@ -1,0 +1,262 @@
+#include "table/builder.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "table/page_writer.h"
+
+namespace windlass::table {
+
+namespace {
+
+// Sorts by 32-bit key, stably, 11 bits a pass; passes in which all keys agree are left out.
+struct Keyed {
+  std::uint32_t key;
+  std::uint32_t index;
+};
+void radix_sort(std::vector<Keyed>& items) {
+  constexpr int kBits = 11;
+  constexpr std::uint32_t kBuckets = 1u << kBits;
+  std::vector<Keyed> other(items.size());
+  for (int shift = 0; shift < 32; shift += kBits) {
+    std::vector<std::uint32_t> starts(kBuckets, 0);
+    for (const Keyed& item : items) ++starts[(item.key >> shift) & (kBuckets - 1)];
+    if (starts[(items[0].key >> shift) & (kBuckets - 1)] == items.size()) continue;
+    std::uint32_t sum = 0;
+    for (std::uint32_t& start : starts) sum += std::exchange(start, sum);
+    for (const Keyed& item : items) other[starts[(item.key >> shift) & (kBuckets - 1)]++] = item;
+    items.swap(other);
+  }
+}
+
+// Merges touching ranges, drops empty ones, sorts.
+std::vector<AddressRange> normalised(std::span<const AddressRange> ranges) {
+  std::vector<AddressRange> sorted;
+  for (const AddressRange& range : ranges)
+    if (range.begin < range.end) sorted.push_back(range);
+  std::ranges::sort(sorted, {}, &AddressRange::begin);
+  std::vector<AddressRange> merged;
+  for (const AddressRange& range : sorted) {
+    if (!merged.empty() && range.begin <= merged.back().end)
+      merged.back().end = std::max(merged.back().end, range.end);
+    else
+      merged.push_back(range);
+  }
+  if (ranges.empty()) merged.push_back({0, ~0ull});
+  return merged;
+}
+
+// Restricts an ascending stream of rows to ranges: outside of them the NONE rule holds.
+class ClippedRows {
+ public:
+  ClippedRows(PageWriter& writer, std::span<const AddressRange> ranges)
+      : writer_(writer), next_(ranges.begin() + 1), end_(ranges.end()), range_(ranges.front()) {}
+  void put(std::uint64_t address, std::uint32_t number) {
+    if (range_.begin == range_.end) return;  // past the last range
+    while (address >= range_.end) [[unlikely]] {
+        writer_.put(range_.end, kNoneRule);
+        if (next_ == end_) {
+          range_ = {~0ull, ~0ull};
+          return;
+        }
+        range_ = *next_++;
+        if (range_.begin < address) writer_.put(range_.begin, held_);
+      }
+    held_ = number;
+    writer_.put(std::max(address, range_.begin), number);
+  }
+
+ private:
+  PageWriter& writer_;
+  std::span<const AddressRange>::iterator next_, end_;
+  AddressRange range_;
+  std::uint32_t held_ = kNoneRule;
+};
+
+}  // namespace
+
+TableBuilder::TableBuilder(std::span<const AddressRange> executable) : executable_(normalised(executable)) {}
+
+void TableBuilder::begin_function(std::uint64_t begin, std::uint64_t end) {
+  function_begin_ = begin;
+  function_end_ = end;
+  function_first_row_ = rows_.size();
+  next_offset_limit_ = begin < end ? std::min<std::uint64_t>(end - begin - 1, 0xffffffff) : 0;
+  last_offset_ = 0;
+  last_rule_ = kNoRule;
+}
+
+// Rows that go back, repeat the address of the row before them, leave their function, or lie 4 GiB from its begin.
+void TableBuilder::unusual_row(std::uint64_t begin, std::uint32_t number) {
+  if (begin < function_begin_ || begin >= function_end_ || begin - function_begin_ < last_offset_) {
+    ++stats_.dropped_rows;
+    return;
+  }
+  const std::uint64_t offset = begin - function_begin_;
+  if (offset > next_offset_limit_) {  // offsets have 32 bits: the rest of the function is one of its own
+    const std::uint64_t end = std::exchange(function_end_, begin);
+    end_function();
+    --stats_.functions;
+    begin_function(begin, end);
+    rows_.push_back({0, number});
+    last_rule_ = number;
+    return;
+  }
+  rows_.back().rule = number;
+  last_rule_ = number;
+  if (rows_.size() - function_first_row_ >= 2 && rows_[rows_.size() - 2].rule == number) {
+    rows_.pop_back();
+    last_offset_ = rows_.back().offset;
+  }
+}
+
+void TableBuilder::end_function() {
+  ++stats_.functions;
+  const auto keep_none = [this] {
+    ++stats_.dropped_functions;
+    stats_.dropped_rows += rows_.size() - function_first_row_;
+    rows_.resize(function_first_row_);
+  };
+  if (function_begin_ >= function_end_ || rows_.size() == function_first_row_) return keep_none();
+
+  // Functions near each other come one after another: the range of the last one is nearly always right.
+  if (executable_hint_ >= executable_.size() || function_begin_ < executable_[executable_hint_].begin ||
+      function_end_ > executable_[executable_hint_].end) {
+    const auto after = std::ranges::upper_bound(executable_, function_begin_, {}, &AddressRange::begin);
+    const bool begins_inside = after != executable_.begin() && function_begin_ < std::prev(after)->end;
+    const bool reaches_next = after != executable_.end() && function_end_ > after->begin;
+    if (!begins_inside && !reaches_next) return keep_none();
+    executable_hint_ = static_cast<std::size_t>(after - executable_.begin()) - (begins_inside ? 1 : 0);
+    if (!begins_inside || function_end_ > executable_[executable_hint_].end) ++stats_.clipped_functions;
+  }
+  if (!functions_.empty() && function_begin_ <= functions_.back().begin) sorted_ = false;
+  functions_.push_back({function_begin_, function_end_, function_first_row_, rows_.size()});
+}
+
+// By begin; of equal ones the first given comes last, because the sweep lets the later one win.
+void TableBuilder::sort_functions() {
+  if (sorted_) return;
+  std::uint64_t lowest = ~0ull, highest = 0;
+  for (const Function& function : functions_) {
+    lowest = std::min(lowest, function.begin);
+    highest = std::max(highest, function.begin);
+  }
+  std::ranges::reverse(functions_);
+  if (highest - lowest > 0xffffffff || functions_.size() > 0xffffffff) {
+    std::ranges::stable_sort(functions_, {}, &Function::begin);
+    return;
+  }
+  std::vector<Keyed> keys(functions_.size());
+  for (std::size_t i = 0; i < keys.size(); ++i)
+    keys[i] = {static_cast<std::uint32_t>(functions_[i].begin - lowest), static_cast<std::uint32_t>(i)};
+  radix_sort(keys);
+  std::vector<Function> ordered;
+  ordered.reserve(functions_.size());
+  for (const Keyed& key : keys) ordered.push_back(functions_[key.index]);
+  functions_.swap(ordered);
+}
+
+// The final index of every rule number: 0 for "none", then by falling use.
+std::vector<std::uint32_t> TableBuilder::number_by_use() {
+  std::vector<std::uint64_t> uses(rules_.rules().size(), 0);
+  for (const Row& row : rows_) ++uses[row.rule];
+  std::vector<std::uint32_t> by_use(uses.size());
+  std::iota(by_use.begin(), by_use.end(), 0u);
+  std::stable_sort(by_use.begin() + 1, by_use.end(), [&](auto a, auto b) { return uses[a] > uses[b]; });
+  std::vector<std::uint32_t> order(by_use.size());
+  for (std::uint32_t index = 0; index < by_use.size(); ++index) order[by_use[index]] = index;
+  return order;
+}
+
+// Walks all functions in address order and gives every row that is in force to `writer`.
+class TableBuilder::Sweep {
+ public:
+  Sweep(TableBuilder& builder, PageWriter& writer) : builder_(builder), out_(writer, builder.executable_) {}
+
+  void run() {
+    at_ = builder_.functions_.front().begin;
+    for (const Function& function : builder_.functions_) {
+      play(function.begin);
+      if (!open_.empty())
+        ++builder_.stats_.overlaps;
+      else if (function.begin - at_ > kPaddingGap)
+        out_.put(at_, kNoneRule);
+      at_ = function.begin;
+      open_.push_back({&function, function.first_row});
+    }
+    play(~0ull);
+    out_.put(at_, kNoneRule);
+  }
+
+ private:
+  struct Open {
+    const Function* function;
+    std::uint64_t next_row;  // rows before it have been given already, or hidden by a function inside
+  };
+
+  // Gives the rows in [at_, until): of the open function that began last, while it lasts.
+  void play(std::uint64_t until) {
+    while (!open_.empty()) {
+      Open& inner = open_.back();
+      const std::uint64_t stop = std::min(inner.function->end, until);
+      if (at_ < stop) {
+        give(inner, stop);
+        at_ = stop;
+      }
+      if (inner.function->end > until) return;
+      open_.pop_back();
+    }
+  }
+  void give(Open& inner, std::uint64_t stop) {
+    const std::uint64_t base = inner.function->begin;
+    const std::uint64_t end = inner.function->end_row;
+    const Row* rows = builder_.rows_.data();
+    std::uint64_t row = inner.next_row;
+    // Resumed behind a hole, or a first row that is not at the begin: what holds at `at_` itself?
+    while (row < end && base + rows[row].offset <= at_) ++row;
+    out_.put(at_, row > inner.function->first_row ? rows[row - 1].rule : kNoneRule);
+    for (; row < end && base + rows[row].offset < stop; ++row) out_.put(base + rows[row].offset, rows[row].rule);
+    inner.next_row = row;
+  }
+
+  TableBuilder& builder_;
+  ClippedRows out_;
+  std::uint64_t at_ = 0;    // everything below it has been given
+  std::vector<Open> open_;  // by begin; each overlaps the next
+};
+
+Expected<UnwindTable> TableBuilder::finish() {
+  UnwindTable table;
+  table.x_reg_ = x_reg_;
+  table.stats_ = stats_;
+  if (functions_.empty()) return table;
+  sort_functions();
+
+  std::uint64_t end = 0;
+  for (const Function& function : functions_) end = std::max(end, function.end);
+  const std::uint64_t begin = std::max(functions_.front().begin, executable_.front().begin);
+  end = std::min(end, executable_.back().end);
+  const std::uint64_t first_page = begin >> WL_PAGE_SHIFT;
+  const std::uint64_t page_count = ((end - 1) >> WL_PAGE_SHIFT) - first_page + 1;
+  if (page_count > WL_MAX_PAGES)
+    return fail(ErrorCode::kLimit, "a module's functions span more addresses than a table can cover", begin,
+                end - begin);
+
+  const std::vector<std::uint32_t> order = number_by_use();
+  PageWriter writer(order, first_page, static_cast<std::uint32_t>(page_count));
+  Sweep(*this, writer).run();
+  writer.finish();
+
+  table.first_page_ = first_page;
+  table.directory_ = std::move(writer.directory);
+  table.pages_ = std::move(writer.pages);
+  table.rules_.resize(order.size());
+  for (std::size_t number = 0; number < order.size(); ++number) table.rules_[order[number]] = rules_.rules()[number];
+  table.stats_.rows = writer.rows;
+  table.stats_.escapes = writer.escapes;
+  table.stats_.overlaps = stats_.overlaps;
+  return table;
+}
+
+}  // namespace windlass::table
