@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "windlass_layout.h"
+
 namespace windlass::profile {
 
 inline constexpr std::uint32_t kNone = 0xffffffff;
@@ -13,16 +15,20 @@ inline constexpr std::uint32_t kNone = 0xffffffff;
 // A file (or kernel, vdso, anonymous memory) that code was mapped from.
 struct Module {
   std::string path;       // as the process saw it; "[kernel]", "[vdso]", "[anon]"
-  std::string open_path;  // where the agent can open it (/proc/PID/root/..., map_files); empty = nowhere
+  // Where symbolisation can open it after sampling: /proc/PID/root/..., map_files, or /proc/self/fd/N of a descriptor
+  // kept open, which outlives the process. Empty: `path` is tried, and used only if its build id agrees.
+  std::string open_path;
   std::string build_id;   // lower-case hex, empty if unknown
-  std::uint64_t begin = 0, end = 0, file_offset = 0;  // one mapping of it, for pprof
+  // One executable mapping, in the numbering of Location::address (bias taken off); for pprof.
+  std::uint64_t begin = 0, end = 0, file_offset = 0;
+  std::uint32_t pid = 0;  // "[anon]" only: the process it belongs to (/tmp/perf-PID.map names its code); 0 = shared
   bool is_kernel = false;
 };
 
 struct Function {
-  std::string name;         // demangled
-  std::string system_name;  // as in the symbol table
-  std::string file;
+  std::string name;         // demangled, with parameters; "name@plt" for a linkage stub
+  std::string system_name;  // as in the symbol table; equal to `name` if it was not mangled
+  std::string file;         // source file of the lines that name this function
   std::uint32_t start_line = 0;
 };
 
@@ -60,5 +66,20 @@ struct Profile {
   std::uint64_t lost = 0;         // samples the ring buffer had no room for
   std::vector<std::string> comments;  // how it was recorded, for people
 };
+
+// Text of a wl_end; "unknown" for a number this build does not know.
+[[nodiscard]] constexpr const char* end_text(std::uint8_t end) {
+  constexpr const char* kTexts[] = {
+#define WL_END_TEXT(name, text) text,
+      WL_ENDS(WL_END_TEXT)
+#undef WL_END_TEXT
+  };
+  return end < WL_END_COUNT ? kTexts[end] : "unknown";
+}
+
+// A kernel thread's stack is whole without a user part; every other end but "complete" lost callers.
+[[nodiscard]] constexpr bool is_truncated(std::uint8_t end) {
+  return end != WL_END_COMPLETE && end != WL_END_KERNEL_ONLY;
+}
 
 }  // namespace windlass::profile

@@ -1,0 +1,21 @@
+// One self-contained HTML page with an interactive flame graph (d3-flame-graph embedded).
+#pragma once
+
+#include <cstddef>
+
+#include "export/output.h"
+#include "profile/profile.h"
+#include "windlass/error.h"
+
+namespace windlass::exporter {
+
+struct HtmlOptions {
+  // The page shows at most this many boxes; the smallest are folded into their parents, and the page says how many.
+  std::size_t max_nodes = 100'000;
+};
+
+// kUnsupported if this build was made without the page's scripts (npm out of reach at build time).
+[[nodiscard]] Expected<void> write_html(const profile::Profile& profile, Output& out, const HtmlOptions& options = {});
+[[nodiscard]] bool html_available();
+
+}  // namespace windlass::exporter
