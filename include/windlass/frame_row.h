@@ -4,7 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <cstring>
+#include <type_traits>
 #include <variant>
 
 #include "windlass/bytes.h"
@@ -37,26 +38,36 @@ struct RegisterEntry {
 };
 
 // Fixed capacity, so that evaluating rows allocates nothing. 128 columns hold every register of both architectures.
+// Construction is free and a copy costs what is in use.
 class RegisterRules {
  public:
   static constexpr std::size_t kCapacity = 128;
 
+  // Linear in the number of entries, of which there are seldom more than eight.
   [[nodiscard]] const RegisterRule* find(RegisterNumber reg) const;
   // False if the table is full and `reg` is not in it.
   [[nodiscard]] bool set(RegisterNumber reg, const RegisterRule& rule);
   void erase(RegisterNumber reg);
   void clear() { size_ = 0; }
-  [[nodiscard]] const RegisterEntry* begin() const { return entries_; }
-  [[nodiscard]] const RegisterEntry* end() const { return entries_ + size_; }
+  [[nodiscard]] const RegisterEntry* begin() const { return reinterpret_cast<const RegisterEntry*>(storage_); }
+  [[nodiscard]] const RegisterEntry* end() const { return begin() + size_; }
   [[nodiscard]] std::size_t size() const { return size_; }
 
-  RegisterRules() = default;
+  RegisterRules() {}  // not defaulted: the storage stays uninitialised
   RegisterRules(const RegisterRules& other) { *this = other; }
-  RegisterRules& operator=(const RegisterRules& other);
+  RegisterRules& operator=(const RegisterRules& other) {
+    size_ = other.size_;
+    std::memmove(storage_, other.storage_, size_ * sizeof(RegisterEntry));
+    return *this;
+  }
 
  private:
+  static_assert(std::is_trivially_copyable_v<RegisterEntry>);  // so bytes may be copied, and copying makes objects
+
+  [[nodiscard]] RegisterEntry* entries() { return reinterpret_cast<RegisterEntry*>(storage_); }
+
   std::size_t size_ = 0;
-  RegisterEntry entries_[kCapacity];
+  alignas(RegisterEntry) std::byte storage_[kCapacity * sizeof(RegisterEntry)];
 };
 
 struct FrameRow {

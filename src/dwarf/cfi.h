@@ -14,6 +14,7 @@
 #include <type_traits>
 #include <unordered_map>
 
+#include "arch/registers.h"
 #include "base/function_ref.h"
 #include "dwarf/constants.h"
 #include "windlass/bytes.h"
@@ -22,7 +23,7 @@ namespace windlass::dwarf {
 
 using ErrorSink = FunctionRef<void(const Error&)>;
 
-enum class Architecture : std::uint8_t { kX86_64, kAArch64 };
+using windlass::Architecture;
 
 // What one section of call frame information is and where it is loaded. A view.
 struct CfiSection {

@@ -7,7 +7,8 @@
 //       report(done.error());
 //
 // `emit` is called for every non-empty [begin, end) of the FDE, ascending, without holes; neighbouring rows may be
-// equal. After an error the rows before the bad instruction's location have been emitted; the location itself has not.
+// equal. If `emit` returns bool, false ends the FDE. After an error the rows before the bad instruction's location have
+// been emitted; the location itself has not.
 //
 // A state policy `State` is copyable (preferably trivially: it is copied once an FDE, and on remember/restore), default
 // constructible to "nothing known", and has these members. Registers are DWARF numbers as read (any 64-bit value);
@@ -162,6 +163,17 @@ class CfaInterpreter {
                                       const std::uint8_t*& p, const State& initial, std::uint64_t location,
                                       std::uint64_t& next_location);
 
+  template <typename Emit>
+  bool give(Emit& emit, std::uint64_t begin, std::uint64_t end) {
+    const State& state = state_;
+    if constexpr (std::is_same_v<std::invoke_result_t<Emit&, std::uint64_t, std::uint64_t, const State&>, bool>) {
+      return emit(begin, end, state);
+    } else {
+      emit(begin, end, state);
+      return true;
+    }
+  }
+
   // Multiplication as libgcc does it: wrapping, never undefined behaviour.
   static std::int64_t factored(std::uint64_t value, std::int64_t factor) {
     return static_cast<std::int64_t>(value * static_cast<std::uint64_t>(factor));
@@ -202,7 +214,7 @@ bool CfaInterpreter<State>::execute(const Cie& cie, const ByteView& program, std
         if (next >= end) [[unlikely]]
           goto past_end;
         if (next != location) [[likely]] {
-          emit(location, next, static_cast<const State&>(state_));
+          if (!give(emit, location, next)) return true;
           location = next;
         }
         continue;
@@ -280,7 +292,7 @@ bool CfaInterpreter<State>::execute(const Cie& cie, const ByteView& program, std
   }
 past_end:
   // Nothing beyond the FDE's end matters. Producers do advance to exactly the end and past it (hand-written .cfi).
-  if (location < end) emit(location, end, static_cast<const State&>(state_));
+  if (location < end) (void)give(emit, location, end);
   return true;
 }
 

@@ -1,0 +1,41 @@
+// The register sets: DWARF numbers, their names, and which registers a call preserves.
+// System V x86-64 psABI figure 3.36, AADWARF64 table 1; names as binutils prints them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace windlass {
+
+enum class Architecture : std::uint8_t { kX86_64, kAArch64 };
+
+// DWARF numbers of the registers the library itself has to know.
+namespace x86_64 {
+inline constexpr std::uint16_t kRbx = 3, kRbp = 6, kRsp = 7, kR12 = 12, kR15 = 15, kReturnAddress = 16;
+}
+namespace aarch64 {
+inline constexpr std::uint16_t kX19 = 19, kX29 = 29, kX30 = 30, kSp = 31, kRaSignState = 34;
+}
+
+// "" for a number without a name.
+[[nodiscard]] std::string_view register_name(Architecture architecture, std::uint64_t number);
+// The name, or "r<number>".
+[[nodiscard]] std::string register_text(Architecture architecture, std::uint64_t number);
+[[nodiscard]] std::optional<std::uint16_t> register_number(Architecture architecture, std::string_view name);
+
+[[nodiscard]] constexpr std::uint16_t stack_pointer(Architecture architecture) {
+  return architecture == Architecture::kX86_64 ? x86_64::kRsp : aarch64::kSp;
+}
+[[nodiscard]] constexpr std::uint16_t frame_pointer(Architecture architecture) {
+  return architecture == Architecture::kX86_64 ? x86_64::kRbp : aarch64::kX29;
+}
+// Registers a callee preserves, so that no rule means "same value".
+[[nodiscard]] constexpr bool is_callee_saved(Architecture architecture, std::uint64_t number) {
+  if (architecture == Architecture::kX86_64)
+    return number == x86_64::kRbx || number == x86_64::kRbp || (number >= x86_64::kR12 && number <= x86_64::kR15);
+  return (number >= aarch64::kX19 && number <= aarch64::kX29) || (number >= 72 && number <= 79);  // and d8-d15
+}
+
+}  // namespace windlass

@@ -1,0 +1,103 @@
+#include "image/unwind_sections.h"
+
+#include <elf.h>
+
+namespace windlass::image {
+namespace {
+
+const Section* with_bytes(const ElfImage& image, std::string_view name) {
+  const Section* section = image.section(name);
+  return section != nullptr && section->type != SHT_NOBITS && section->size != 0 ? section : nullptr;
+}
+
+std::uint64_t address_or_zero(const ElfImage& image, std::string_view name) {
+  const Section* section = image.section(name);
+  return section != nullptr ? section->address : 0;
+}
+
+dwarf::CfiSection describe(const ElfImage& image, std::string_view name, ByteView bytes, std::uint64_t address) {
+  dwarf::CfiSection out;
+  out.name = name;
+  out.bytes = bytes;
+  out.address = address;
+  out.architecture = architecture_of(image.machine());
+  out.text_address = address_or_zero(image, ".text");
+  out.data_address = address_or_zero(image, ".got");
+  return out;
+}
+
+Expected<dwarf::CfiSection> eh_frame_by_header(const ElfImage& image) {
+  for (const Segment& segment : image.segments()) {
+    if (segment.type != PT_GNU_EH_FRAME) continue;
+    const auto bytes = image.at_address(segment.vaddr, segment.filesz);
+    if (!bytes) return std::unexpected(bytes.error());
+    const auto header = dwarf::EhFrameHdr::parse(*bytes, segment.vaddr);
+    if (!header) return std::unexpected(header.error());
+    const auto frames = image.from_address(header->eh_frame_address);
+    if (!frames) return std::unexpected(frames.error());
+    auto out = describe(image, ".eh_frame", *frames, header->eh_frame_address);
+    out.stop_at_terminator = true;
+    return out;
+  }
+  return fail(ErrorCode::kNotFound, "no .eh_frame", 0);
+}
+
+void add_debug_frame(const ElfImage& image, std::string_view name, UnwindSections& out, dwarf::ErrorSink report) {
+  const Section* section = with_bytes(image, ".debug_frame");
+  if (section == nullptr) section = with_bytes(image, ".zdebug_frame");
+  if (section == nullptr) return;
+  auto bytes = image.bytes(*section);
+  if (!bytes) {
+    report(bytes.error());
+    return;
+  }
+  auto found = describe(image, name, bytes->view, section->address);
+  found.is_debug_frame = true;
+  out.sections.push_back(found);
+  if (!bytes->owned.empty()) out.storage.push_back(std::move(bytes->owned));
+}
+
+}  // namespace
+
+Expected<dwarf::CfiSection> find_eh_frame(const ElfImage& image) {
+  if (const Section* section = with_bytes(image, ".eh_frame")) {
+    const auto bytes = image.stored_bytes(*section);
+    if (bytes) return describe(image, ".eh_frame", *bytes, section->address);
+    if (auto found = eh_frame_by_header(image)) return found;  // a damaged section header
+    return std::unexpected(bytes.error());
+  }
+  return eh_frame_by_header(image);
+}
+
+UnwindSections find_unwind_sections(const ElfImage& image, dwarf::ErrorSink report) {
+  UnwindSections out;
+  if (image.type() == ET_REL)
+    report(Error{ErrorCode::kUnsupported, "relocatable file: its addresses are not final", image.file().origin(), 0});
+  if (auto eh_frame = find_eh_frame(image))
+    out.sections.push_back(*eh_frame);
+  else if (eh_frame.error().code != ErrorCode::kNotFound)
+    report(eh_frame.error());
+  add_debug_frame(image, ".debug_frame", out, report);
+
+  auto mini = image.mini_debug_info();
+  if (!mini) {
+    if (mini.error().code != ErrorCode::kNotFound) report(mini.error());
+    return out;
+  }
+  const auto embedded = ElfImage::parse(ByteView(mini->data(), mini->size()));
+  if (!embedded) {
+    report(embedded.error());
+    return out;
+  }
+  add_debug_frame(*embedded, ".gnu_debugdata(.debug_frame)", out, report);
+  if (const Section* section = with_bytes(*embedded, ".eh_frame")) {
+    if (const auto bytes = embedded->stored_bytes(*section))
+      out.sections.push_back(describe(*embedded, ".gnu_debugdata(.eh_frame)", *bytes, section->address));
+    else
+      report(bytes.error());
+  }
+  out.storage.push_back(std::move(*mini));
+  return out;
+}
+
+}  // namespace windlass::image

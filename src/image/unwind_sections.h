@@ -1,0 +1,32 @@
+// The call frame information of an ELF image, wherever it is kept.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "dwarf/cfi.h"
+#include "image/elf.h"
+
+namespace windlass::image {
+
+[[nodiscard]] constexpr Architecture architecture_of(Machine machine) {
+  return machine == Machine::kX86_64 ? Architecture::kX86_64 : Architecture::kAArch64;
+}
+
+// Sections ready to be read; owns what had to be decompressed. Movable: the views stay valid.
+struct UnwindSections {
+  std::vector<dwarf::CfiSection> sections;
+  std::vector<std::vector<std::byte>> storage;
+};
+
+// In this order: `.eh_frame` (by its section header; without one, from where `.eh_frame_hdr` says, up to its
+// terminator),
+// `.debug_frame` (plain, SHF_COMPRESSED or `.zdebug_frame`), and `.debug_frame` and `.eh_frame` of the xz-compressed
+// image in `.gnu_debugdata`. What cannot be read is reported with its file offset; no unwind information at all is no
+// error.
+[[nodiscard]] UnwindSections find_unwind_sections(const ElfImage& image, dwarf::ErrorSink report);
+
+// `.eh_frame` only: what the table of a module is made of first.
+[[nodiscard]] Expected<dwarf::CfiSection> find_eh_frame(const ElfImage& image);
+
+}  // namespace windlass::image
