@@ -16,18 +16,33 @@ namespace windlass {
 using RegisterNumber = std::uint16_t;
 
 // ---- where the caller's value of one register is ------------------------------------------------------------------
-struct Undefined {};                             // value = unrecoverable
-struct SameValue {};                             // value = register
-struct AtCfa { std::int64_t offset; };           // value = [CFA + offset]
-struct CfaValue { std::int64_t offset; };        // value = CFA + offset
-struct InRegister { RegisterNumber reg; };       // value = reg
-struct AtExpression { ByteView expression; };    // value = [expression with CFA pushed]
-struct ExpressionValue { ByteView expression; }; // value = expression with CFA pushed
+struct Undefined {};  // value = unrecoverable
+struct SameValue {};  // value = register
+struct AtCfa {
+  std::int64_t offset;
+};  // value = [CFA + offset]
+struct CfaValue {
+  std::int64_t offset;
+};  // value = CFA + offset
+struct InRegister {
+  RegisterNumber reg;
+};  // value = reg
+struct AtExpression {
+  ByteView expression;
+};  // value = [expression with CFA pushed]
+struct ExpressionValue {
+  ByteView expression;
+};  // value = expression with CFA pushed
 using RegisterRule = std::variant<Undefined, SameValue, AtCfa, CfaValue, InRegister, AtExpression, ExpressionValue>;
 
 // ---- where the canonical frame address is -------------------------------------------------------------------------
-struct CfaRegister { RegisterNumber reg; std::int64_t offset; };  // CFA = reg + offset
-struct CfaExpression { ByteView expression; };                    // CFA = expression
+struct CfaRegister {
+  RegisterNumber reg;
+  std::int64_t offset;
+};  // CFA = reg + offset
+struct CfaExpression {
+  ByteView expression;
+};  // CFA = expression
 using CfaRule = std::variant<CfaRegister, CfaExpression>;
 
 // The full projection: every register the row says something about, in ascending register number.
@@ -74,10 +89,10 @@ struct FrameRow {
   std::uint64_t begin = 0;  // first address the row holds for
   std::uint64_t end = 0;    // first address it no longer holds for
   CfaRule cfa = CfaRegister{0, 0};
-  RegisterRule return_address = Undefined{};
-  RegisterRules registers;  // without the return-address column
-  bool signal_frame = false;    // the caller's pc is an interrupted instruction, not a return address
-  bool return_signed = false;   // AArch64: the return address carries a pointer authentication code
+  RegisterRule return_address = Undefined{};  // InRegister for a leaf that keeps it in the link register
+  RegisterRules registers;                    // without the return-address column
+  bool signal_frame = false;                  // the caller's pc is an interrupted instruction, not a return address
+  bool return_signed = false;                 // AArch64: the return address carries a pointer authentication code
 };
 
 }  // namespace windlass

@@ -53,13 +53,13 @@ bool RowEvaluator::fill(const Fde& fde, std::uint64_t begin, std::uint64_t end, 
   row_.registers = state.registers;
   const std::uint64_t column = fde.cie->return_address_register;
   const RegisterRule* rule = column <= 0xffff ? row_.registers.find(static_cast<RegisterNumber>(column)) : nullptr;
-  if (rule != nullptr) {
-    row_.return_address = *rule;
-    row_.registers.erase(static_cast<RegisterNumber>(column));
-  } else if (section_.architecture == Architecture::kX86_64 && column == x86_64::kReturnAddress) {
-    row_.return_address = Undefined{};  // the column stands for no real register
-  } else {
-    row_.return_address = SameValue{};  // still in the link register
+  row_.return_address = rule != nullptr ? *rule : RegisterRule(SameValue{});
+  if (rule != nullptr) row_.registers.erase(static_cast<RegisterNumber>(column));
+  if (std::holds_alternative<SameValue>(row_.return_address)) {
+    if (section_.architecture == Architecture::kX86_64 && column == x86_64::kReturnAddress)
+      row_.return_address = Undefined{};  // the column stands for no real register
+    else if (column <= 0xffff)
+      row_.return_address = InRegister{static_cast<RegisterNumber>(column)};  // still in the link register
   }
   row_.signal_frame = fde.cie->signal_frame;
   row_.return_signed = state.return_signed;

@@ -1,0 +1,21 @@
+// One function a subcommand: it adds itself to the application, and when it is the one chosen, runs and sets `status`.
+#pragma once
+
+namespace CLI {
+class App;
+}
+
+namespace windlass::cli {
+
+// What the command's callers rely on.
+enum ExitStatus : int {
+  kDone = 0,
+  kFoundWrong = 1,  // something wrong in the input; the rest of it was still handled
+  kUsage = 2,
+  kRefused = 3,  // the operating system refused; the message says the way out
+};
+
+void register_dump(CLI::App& app, int& status);
+void register_rows(CLI::App& app, int& status);
+
+}  // namespace windlass::cli

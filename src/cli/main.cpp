@@ -1,0 +1,27 @@
+// windlass: the command. Each subcommand lives in its own file.
+#include <cstdio>
+#include <exception>
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include "cli/commands.h"
+
+int main(int argc, char** argv) {
+  int status = windlass::cli::kDone;
+  CLI::App app("Unwind information and stack walking: dump it, lower it to rows, profile with it", "windlass");
+  app.set_version_flag("--version", std::string("windlass " WINDLASS_VERSION));
+  app.require_subcommand(1);
+  windlass::cli::register_dump(app, status);
+  windlass::cli::register_rows(app, status);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    // --help and --version come this way too, with exit code 0.
+    return app.exit(error) == 0 ? windlass::cli::kDone : windlass::cli::kUsage;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "windlass: %s\n", error.what());
+    return windlass::cli::kRefused;
+  }
+  return status;
+}

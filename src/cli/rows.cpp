@@ -1,0 +1,185 @@
+// windlass rows: the rows the unwind information lowers to.
+#include <memory>
+#include <string>
+#include <variant>
+
+#include <CLI/CLI.hpp>
+
+#include "arch/registers.h"
+#include "cli/commands.h"
+#include "cli/input.h"
+#include "cli/text_writer.h"
+#include "dwarf/expression.h"
+#include "dwarf/lower.h"
+
+namespace windlass::cli {
+namespace {
+
+template <typename... Cases>
+struct Overloaded : Cases... {
+  using Cases::operator()...;
+};
+
+class RowPrinter {
+ public:
+  RowPrinter(TextWriter& out, Architecture architecture) : out_(out), architecture_(architecture) {}
+
+  void json(const FrameRow& row) {
+    out_.text("{\"begin\":");
+    out_.decimal(row.begin);
+    out_.text(",\"end\":");
+    out_.decimal(row.end);
+    out_.text(",\"cfa\":");
+    std::visit(Overloaded{[&](const CfaRegister& cfa) {
+                            out_.text("{\"reg\":\"");
+                            name(cfa.reg);
+                            out_.text("\",\"offset\":");
+                            out_.decimal(cfa.offset);
+                            out_.character('}');
+                          },
+                          [&](const CfaExpression& cfa) { json_expression(cfa.expression, false); }},
+               row.cfa);
+    out_.text(",\"ra\":");
+    json_rule(row.return_address);
+    out_.text(",\"regs\":{");
+    bool first = true;
+    for (const RegisterEntry& entry : row.registers) {
+      out_.text(first ? "\"" : ",\"");
+      first = false;
+      name(entry.reg);
+      out_.text("\":");
+      json_rule(entry.rule);
+    }
+    out_.text("}}\n");
+  }
+
+  void text(const FrameRow& row) {
+    out_.text("  ");
+    out_.hex(row.begin);
+    out_.text("..");
+    out_.hex(row.end);
+    out_.text("  cfa=");
+    std::visit(Overloaded{[&](const CfaRegister& cfa) {
+                            name(cfa.reg);
+                            out_.signed_decimal(cfa.offset);
+                          },
+                          [&](const CfaExpression& cfa) { expression(cfa.expression); }},
+               row.cfa);
+    out_.text("  ra=");
+    text_rule(row.return_address);
+    for (const RegisterEntry& entry : row.registers) {
+      out_.text("  ");
+      name(entry.reg);
+      out_.character('=');
+      text_rule(entry.rule);
+    }
+    if (row.signal_frame) out_.text("  signal frame");
+    if (row.return_signed) out_.text("  return address signed");
+    out_.character('\n');
+  }
+
+ private:
+  void name(RegisterNumber reg) {
+    const std::string_view known = register_name(architecture_, reg);
+    if (!known.empty()) {
+      out_.text(known);
+    } else {
+      out_.character('r');
+      out_.decimal(std::uint64_t{reg});
+    }
+  }
+
+  void expression(ByteView bytes) {
+    scratch_.clear();
+    dwarf::append_expression_text(scratch_, bytes, architecture_);
+    out_.text(scratch_);
+  }
+
+  // `value`: the expression is the value itself, not the address it is saved at.
+  void json_expression(ByteView bytes, bool value) {
+    out_.text("{\"expr\":\"");
+    expression(bytes);  // made of nothing that wants escaping
+    out_.text(value ? "\",\"value\":true}" : "\"}");
+  }
+
+  void json_rule(const RegisterRule& rule) {
+    std::visit(Overloaded{[&](Undefined) { out_.text("\"undefined\""); }, [&](SameValue) { out_.text("\"same\""); },
+                          [&](AtCfa at) {
+                            out_.text("{\"cfa\":");
+                            out_.decimal(at.offset);
+                            out_.character('}');
+                          },
+                          [&](CfaValue value) {
+                            out_.text("{\"cfa_value\":");
+                            out_.decimal(value.offset);
+                            out_.character('}');
+                          },
+                          [&](InRegister in) {
+                            out_.text("{\"reg\":\"");
+                            name(in.reg);
+                            out_.text("\"}");
+                          },
+                          [&](const AtExpression& at) { json_expression(at.expression, false); },
+                          [&](const ExpressionValue& value) { json_expression(value.expression, true); }},
+               rule);
+  }
+
+  void text_rule(const RegisterRule& rule) {
+    std::visit(Overloaded{[&](Undefined) { out_.text("undefined"); }, [&](SameValue) { out_.text("same"); },
+                          [&](AtCfa at) {
+                            out_.text("[cfa");
+                            out_.signed_decimal(at.offset);
+                            out_.character(']');
+                          },
+                          [&](CfaValue value) {
+                            out_.text("cfa");
+                            out_.signed_decimal(value.offset);
+                          },
+                          [&](InRegister in) { name(in.reg); },
+                          [&](const AtExpression& at) {
+                            out_.character('[');
+                            expression(at.expression);
+                            out_.character(']');
+                          },
+                          [&](const ExpressionValue& value) {
+                            out_.character('(');
+                            expression(value.expression);
+                            out_.character(')');
+                          }},
+               rule);
+  }
+
+  TextWriter& out_;
+  Architecture architecture_;
+  std::string scratch_;
+};
+
+void list_rows(const dwarf::CfiSection& section, TextWriter& out, dwarf::ErrorSink report, bool json) {
+  RowPrinter printer(out, section.architecture);
+  const auto print = [&](const FrameRow& row) { json ? printer.json(row) : printer.text(row); };
+  if (!json) {
+    out.text(section.name);
+    out.text(":\n");
+  }
+  dwarf::CfiReader reader(section, report);
+  dwarf::RowEvaluator evaluator(section);
+  for (dwarf::Fde fde; !out.closed() && reader.next_fde(fde);) {
+    if (const auto done = evaluator.for_each_row(fde, print); !done) report(done.error());
+  }
+}
+
+}  // namespace
+
+void register_rows(CLI::App& app, int& status) {
+  auto options = std::make_shared<ListingOptions>();
+  CLI::App* command = app.add_subcommand("rows", "The rows the unwind information of a file lowers to");
+  command->add_flag("--json", options->json, "One JSON object a line");
+  command->add_option("FILE", options->file, "An ELF file")->required();
+  command->callback([options, &status] {
+    status = list_sections(*options, [&](const dwarf::CfiSection& section, TextWriter& out, dwarf::ErrorSink report) {
+      list_rows(section, out, report, options->json);
+    });
+  });
+}
+
+}  // namespace windlass::cli
