@@ -1,0 +1,113 @@
+// Full rows written the way the peers write theirs, so that comparing is comparing text.
+#pragma once
+
+#include <cctype>
+#include <string>
+#include <variant>
+
+#include <fmt/format.h>
+
+#include "arch/registers.h"
+#include "dwarf/cfi.h"
+#include "dwarf/expression.h"
+#include "windlass/frame_row.h"
+
+namespace windlass::peer {
+
+template <typename... Cases>
+struct Overloaded : Cases... {
+  using Cases::operator()...;
+};
+
+// readelf -wF: "c-16", "v+8", "exp", "vexp", "s", "u", "r5(rdi)" (with a space before the parenthesis).
+inline std::string readelf_rule(const RegisterRule* rule, Architecture architecture) {
+  if (rule == nullptr) return "u";
+  return std::visit(
+      Overloaded{[](Undefined) { return std::string("u"); }, [](SameValue) { return std::string("s"); },
+                 [](AtCfa at) { return fmt::format("c{:+}", at.offset); },
+                 [](CfaValue value) { return fmt::format("v{:+}", value.offset); },
+                 [&](InRegister in) { return fmt::format("r{}({})", in.reg, register_name(architecture, in.reg)); },
+                 [](const AtExpression&) { return std::string("exp"); },
+                 [](const ExpressionValue&) { return std::string("vexp"); }},
+      *rule);
+}
+
+inline std::string readelf_cfa(const CfaRule& rule, Architecture architecture) {
+  const auto* in_register = std::get_if<CfaRegister>(&rule);
+  if (in_register == nullptr) return "exp";
+  return fmt::format("{}{:+}", register_text(architecture, in_register->reg), in_register->offset);
+}
+
+// llvm-dwarfdump names registers in capitals; x29 and x30 are W29 and W30 there.
+inline std::string llvm_register(RegisterNumber reg, Architecture architecture) {
+  std::string name = register_text(architecture, reg);
+  for (char& c : name) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  if (architecture == Architecture::kAArch64 && name[0] == 'X') name[0] = 'W';
+  if (architecture == Architecture::kAArch64 && name == "SP") name = "WSP";
+  return name;
+}
+
+// "DW_OP_breg7 RSP+8, DW_OP_deref": only what occurs in compiled code is spelled.
+inline std::string llvm_expression(ByteView expression, Architecture architecture) {
+  std::string out;
+  dwarf::ExpressionReader reader(expression);
+  while (!reader.at_end()) {
+    const auto op = reader.next();
+    if (!op) return out + "<error>";
+    if (!out.empty()) out += ", ";
+    out += dwarf::expression_op_name(op->opcode);
+    const std::uint8_t code = op->opcode;
+    if (code >= 0x70 && code <= 0x8f)
+      out += fmt::format(" {}{:+}", llvm_register(static_cast<RegisterNumber>(code - 0x70), architecture),
+                         static_cast<std::int64_t>(op->first));
+    else if (code >= 0x08 && code <= 0x11)  // const*
+      out += (code & 1) != 0 ? fmt::format(" {:+}", static_cast<std::int64_t>(op->first))
+                             : fmt::format(" {:#x}", op->first);
+    else if (code == 0x23 || code == 0x94)  // plus_uconst, deref_size
+      out += fmt::format(" {:#x}", op->first);
+  }
+  return out;
+}
+
+inline std::string llvm_offset(const std::string& base, std::int64_t offset) {
+  return offset == 0 ? base : fmt::format("{}{:+}", base, offset);
+}
+
+inline std::string llvm_rule(const RegisterRule& rule, Architecture architecture) {
+  return std::visit(
+      Overloaded{[](Undefined) { return std::string("undefined"); }, [](SameValue) { return std::string("same"); },
+                 [](AtCfa at) { return "[" + llvm_offset("CFA", at.offset) + "]"; },
+                 [](CfaValue value) { return llvm_offset("CFA", value.offset); },
+                 [&](InRegister in) { return llvm_register(in.reg, architecture); },
+                 [&](const AtExpression& at) { return "[" + llvm_expression(at.expression, architecture) + "]"; },
+                 [&](const ExpressionValue& value) { return llvm_expression(value.expression, architecture); }},
+      rule);
+}
+
+inline std::string llvm_row(const FrameRow& row, RegisterNumber return_column, Architecture architecture) {
+  std::string out = fmt::format("{:#x}: CFA=", row.begin);
+  if (const auto* in_register = std::get_if<CfaRegister>(&row.cfa))
+    out += llvm_offset(llvm_register(in_register->reg, architecture), in_register->offset);
+  else
+    out += llvm_expression(std::get<CfaExpression>(row.cfa).expression, architecture);
+  bool first = true;
+  bool return_done = false;
+  const auto append = [&](RegisterNumber reg, const RegisterRule& rule) {
+    out += fmt::format("{}{}={}", first ? ": " : ", ", llvm_register(reg, architecture), llvm_rule(rule, architecture));
+    first = false;
+  };
+  const auto* leaf = std::get_if<InRegister>(&row.return_address);
+  const bool unsaid = leaf != nullptr && leaf->reg == return_column;
+  const auto append_return = [&] {
+    if (!return_done && !unsaid) append(return_column, row.return_address);
+    return_done = true;
+  };
+  for (const RegisterEntry& entry : row.registers) {
+    if (entry.reg > return_column) append_return();
+    append(entry.reg, entry.rule);
+  }
+  append_return();
+  return out;
+}
+
+}  // namespace windlass::peer
