@@ -18,20 +18,20 @@ WL_INLINE __u32 wl_offset(__u32 ref) {
   return (ref << WL_REF_SHIFT) & WL_CHUNK_MASK8;
 }
 
-/* A sorted set of mappings: {wl_maps_head, wl_mapping[count]}. 15 halvings cover what fits a chunk.
- * The mapping that contains pc, or 0. */
-WL_INLINE const struct wl_mapping *wl_find_mapping(const struct wl_env *env, __u32 maps, __u32 count, __u64 pc) {
+/* The first mapping of a sorted set that ends after `address`, or 0. 15 halvings cover what fits a chunk. */
+WL_INLINE const struct wl_mapping *wl_first_mapping(const struct wl_env *env, __u32 maps, __u32 count,
+                                                    __u64 address) {
   const unsigned char *chunk = wl_chunk(env, maps);
   if (!chunk) return 0;
   __u32 base = wl_offset(maps);
-  __u32 low = 0, high = count; /* the first mapping with end > pc is in [low, high] */
+  __u32 low = 0, high = count; /* it is in [low, high] */
   for (int i = 0; i < 16; i++) {
     if (low >= high) break;
     __u32 middle = (low + high) >> 1;
     __u32 at = base + middle * (__u32)sizeof(struct wl_mapping);
     at &= WL_CHUNK_MASK8;
     WL_OPAQUE(at);
-    if (((const struct wl_mapping *)(chunk + at))->end > pc) {
+    if (((const struct wl_mapping *)(chunk + at))->end > address) {
       high = middle;
     } else {
       low = middle + 1;
@@ -41,8 +41,19 @@ WL_INLINE const struct wl_mapping *wl_find_mapping(const struct wl_env *env, __u
   __u32 at = base + low * (__u32)sizeof(struct wl_mapping);
   at &= WL_CHUNK_MASK8;
   WL_OPAQUE(at);
-  const struct wl_mapping *mapping = (const struct wl_mapping *)(chunk + at);
-  return mapping->begin <= pc && pc < mapping->end ? mapping : 0;
+  return (const struct wl_mapping *)(chunk + at);
+}
+
+/* The mapping that contains pc, or 0. */
+WL_INLINE const struct wl_mapping *wl_find_mapping(const struct wl_env *env, __u32 maps, __u32 count, __u64 pc) {
+  const struct wl_mapping *mapping = wl_first_mapping(env, maps, count, pc);
+  return mapping && mapping->begin <= pc ? mapping : 0;
+}
+
+/* Does [address, address + length) touch a mapping of the set? */
+WL_INLINE int wl_overlaps(const struct wl_env *env, __u32 maps, __u32 count, __u64 address, __u64 length) {
+  const struct wl_mapping *mapping = wl_first_mapping(env, maps, count, address);
+  return mapping && mapping->begin < address + length;
 }
 
 /* The rule of an escaped row: the last escape at or before the address is the row in force. Returns its ref, or 0. */

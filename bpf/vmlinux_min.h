@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT
+ *
+ * The few kernel structs the programs look into. CO-RE finds the fields in the running kernel's BTF, so only names and
+ * types matter here, and building needs no BTF of the machine it builds on.
+ */
+#ifndef WINDLASS_VMLINUX_MIN_H
+#define WINDLASS_VMLINUX_MIN_H
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+typedef struct {
+  int counter;
+} atomic_t;
+
+struct signal_struct {
+  atomic_t live; /* threads left */
+};
+
+struct mm_struct {
+  unsigned long start_stack; /* top of the main thread's stack: argc, argv */
+};
+
+struct task_struct {
+  unsigned int flags; /* PF_* */
+  int pid;
+  int tgid;
+  struct mm_struct *mm;
+  struct signal_struct *signal;
+  unsigned in_execve : 1;
+};
+
+struct vm_unmapped_area_info {
+  unsigned long length;
+};
+
+/* The kernel's names; asm/ptrace.h of user space has others (rbx, ...). */
+struct pt_regs___kernel {
+  unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, orig_ax, ip;
+  unsigned long cs, flags, sp, ss;
+};
+
+#pragma clang attribute pop
+
+#define PF_KTHREAD 0x00200000
+
+#endif

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT
+ *
+ * The sampler: a perf_event program that unwinds the kernel and the user stack of whatever runs, in one go (bpf_loop, no
+ * tail calls). Every sample ends as exactly one of: counted (a stack seen before), a stack event, a raw event, lost.
+ */
+#include <linux/bpf.h>
+#include <linux/bpf_perf_event.h>
+
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+
+#include "vmlinux_min.h"
+#include "windlass_maps.h"
+
+#include "windlass_bpf_env.h"
+#include "windlass_memo.h"
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";
+
+/* Options, set before the program is loaded. */
+const volatile __u32 wl_max_user_frames = WL_MAX_USER_FRAMES;
+const volatile __u32 wl_max_kernel_frames = WL_MAX_KERNEL_FRAMES;
+const volatile __u32 wl_max_raw_stack = WL_MAX_RAW_STACK;
+const volatile __u64 wl_raw_bytes_per_window = 1u << 20;
+const volatile __u8 wl_filter = 0;
+const volatile __u8 wl_use_loop = 1;
+
+#include "windlass_process.bpf.h"
+#include "windlass_raw.bpf.h"
+
+/* The walk over one user stack. */
+struct wl_walk {
+  struct wl_scratch *scratch;
+  struct wl_memo *memo;
+  __u64 hash;
+  __u32 space;
+  __u32 maps;
+  __u32 map_count;
+  __u32 frames;    /* user frames so far */
+  __u32 first;     /* index of the first user frame in scratch->frames */
+  __u32 memo_hits;
+  __s32 end;       /* wl_end once it has ended */
+};
+
+WL_INLINE __u64 wl_mix(__u64 hash, __u64 value) {
+  hash = (hash ^ value) * 0x9e3779b97f4a7c15ull;
+  return hash ^ (hash >> 29);
+}
+
+/* The memo does not know the address: look the rule up, apply it, remember it. */
+static __noinline int wl_step_miss(struct wl_walk *walk, __u64 pc) {
+  struct wl_scratch *s = walk->scratch;
+  struct wl_memo *m = walk->memo;
+  struct wl_env env = {};
+  if (!s || !m) return WL_END_INTERNAL;
+  const struct wl_mapping *mapping = wl_find_mapping(&env, walk->maps, walk->map_count, pc);
+  if (!mapping) return WL_END_NO_MAPPING;
+  const struct wl_module *module = wl_get_module(&env, mapping->module);
+  if (!module) return WL_END_PENDING;
+  __u32 ref = 0;
+  if (!(mapping->flags & WL_MAPPING_ANON)) {
+    if (module->state == WL_MODULE_PENDING) return WL_END_PENDING;
+    if (module->state == WL_MODULE_READY) ref = wl_find_rule_ref(&env, module, pc - mapping->bias);
+  }
+  if (ref == 0) return wl_step_code(&env, walk->maps, walk->map_count, &s->cursor);
+  const unsigned char *chunk = wl_chunk(&env, ref);
+  if (!chunk) return WL_END_INTERNAL;
+  const struct wl_rule *rule = (const struct wl_rule *)(chunk + wl_offset(ref));
+  __u32 x_reg = module->x_reg;
+  struct wl_memo_entry *entry = &m->entries[wl_memo_slot(walk->space, pc)];
+  entry->tag = wl_memo_tag(walk->space, pc);
+  entry->value = wl_memo_value(walk->space, rule, ref, x_reg);
+  return wl_apply(&env, &s->cursor, rule, x_reg, pc);
+}
+
+static __noinline int wl_step_ref(struct wl_walk *walk, __u64 value, __u64 pc) {
+  struct wl_scratch *s = walk->scratch;
+  struct wl_env env = {};
+  if (!s) return WL_END_INTERNAL;
+  __u32 ref = wl_memo_ref(value);
+  const unsigned char *chunk = wl_chunk(&env, ref);
+  if (!chunk) return WL_END_INTERNAL;
+  __u32 x_reg = wl_memo_xreg(value);
+  return wl_apply(&env, &s->cursor, (const struct wl_rule *)(chunk + wl_offset(ref)), x_reg, pc);
+}
+
+static long wl_walk_frame(__u32 index, void *context) {
+  struct wl_walk *walk = context;
+  struct wl_scratch *s = walk->scratch;
+  struct wl_memo *m = walk->memo;
+  struct wl_env env = {};
+  (void)index;
+  if (!s || !m) return 1;
+  __u32 n = walk->frames;
+  if (n >= wl_max_user_frames) {
+    walk->end = WL_END_DEPTH;
+    return 1;
+  }
+  __u64 pc = s->cursor.regs[WL_X64_RIP];
+  __u8 exact = s->cursor.exact;
+  __u64 frame = exact ? pc | WL_FRAME_EXACT : pc;
+  s->frames[(walk->first + n) & (WL_FRAME_SLOTS - 1)] = frame;
+  walk->hash = wl_mix(walk->hash, frame);
+  walk->frames = n + 1;
+
+  if (!exact) pc--;
+  struct wl_memo_entry *entry = &m->entries[wl_memo_slot(walk->space, pc)];
+  int status;
+  if (wl_memo_hit(entry, wl_memo_tag(walk->space, pc), walk->space)) {
+    walk->memo_hits++;
+    __u64 value = entry->value;
+    if (value & WL_MEMO_PLAIN) {
+      status = wl_apply_plain(&env, &s->cursor, value);
+    } else {
+      status = wl_step_ref(walk, value, pc);
+    }
+  } else {
+    status = wl_step_miss(walk, pc);
+  }
+  if (status == WL_CONTINUE) return 0;
+  walk->end = status;
+  return 1;
+}
+
+/* Unwinds the user stack from the cursor on; without the program's bpf_loop (kernels before 5.17) as far as
+ * WL_BOUNDED_FRAMES: the verifier follows every round of a plain loop. */
+#define WL_BOUNDED_FRAMES 96
+
+WL_INLINE void wl_walk_user(struct wl_walk *walk) {
+  if (wl_use_loop) {
+    bpf_loop(WL_MAX_USER_FRAMES + 1, wl_walk_frame, walk, 0);
+    return;
+  }
+  for (int i = 0; i < WL_BOUNDED_FRAMES; i++) {
+    if (wl_walk_frame(i, walk)) return;
+  }
+  walk->end = WL_END_DEPTH;
+}
+
+WL_INLINE void wl_load_registers(struct wl_cursor *cursor, const struct pt_regs___kernel *regs) {
+  cursor->regs[0] = regs->ax;
+  cursor->regs[1] = regs->dx;
+  cursor->regs[2] = regs->cx;
+  cursor->regs[3] = regs->bx;
+  cursor->regs[4] = regs->si;
+  cursor->regs[5] = regs->di;
+  cursor->regs[6] = regs->bp;
+  cursor->regs[7] = regs->sp;
+  cursor->regs[8] = regs->r8;
+  cursor->regs[9] = regs->r9;
+  cursor->regs[10] = regs->r10;
+  cursor->regs[11] = regs->r11;
+  cursor->regs[12] = regs->r12;
+  cursor->regs[13] = regs->r13;
+  cursor->regs[14] = regs->r14;
+  cursor->regs[15] = regs->r15;
+  cursor->regs[16] = regs->ip;
+  cursor->valid = (1u << 17) - 1;
+  cursor->exact = 1;
+  cursor->backward = 0;
+}
+
+#define WL_USER32_CS 0x23 /* code of 32-bit programs: not unwound */
+
+/* Emits the stack in scratch, or counts it if it was seen before. */
+WL_INLINE void wl_emit_stack(struct wl_scratch *s, struct wl_cpu_stats *st, __u64 hash, __u32 user_frames,
+                             __u32 kernel_frames) {
+  struct wl_stack_key key = {.hash = hash, .tgid = s->event.head.tgid, .tid = s->event.head.tid};
+  __u64 *count = bpf_map_lookup_elem(&counts, &key);
+  if (count) {
+    __sync_fetch_and_add(count, 1);
+    st->counted++;
+    return;
+  }
+  s->event.head.type = WL_EVENT_STACK;
+  s->event.hash = hash;
+  s->event.user_frames = user_frames;
+  s->event.kernel_frames = kernel_frames;
+  __u64 size = sizeof s->event + (user_frames + kernel_frames) * 8;
+  if (size > sizeof s->event + sizeof s->frames) return;
+  if (bpf_ringbuf_output(&events, &s->event, size, 0)) {
+    st->lost++;
+    return;
+  }
+  st->stack_events++;
+  __u64 zero = 0;
+  bpf_map_update_elem(&counts, &key, &zero, BPF_NOEXIST);
+}
+
+/* The mapping set to unwind with, or 0: none known, or one from before an exec or an unmapping. */
+WL_INLINE const struct wl_process *wl_current_process(const struct wl_env *env, __u32 tgid) {
+  const struct wl_process *process = bpf_map_lookup_elem(&processes, &tgid);
+  if (!process) return 0;
+  const __u64 *epoch = bpf_map_lookup_elem(&epochs, &tgid);
+  if (process->epoch != (epoch ? *epoch : 0)) return 0;
+  const unsigned char *chunk = wl_chunk(env, process->maps);
+  if (!chunk) return 0;
+  __u32 at = wl_offset(process->maps - (sizeof(struct wl_maps_head) >> WL_REF_SHIFT));
+  if (((const struct wl_maps_head *)(chunk + at))->space != process->space) return 0;
+  return process;
+}
+
+WL_INLINE int wl_wants_raw(__u32 end) {
+  return end == WL_END_NO_PROCESS || end == WL_END_NO_MAPPING || end == WL_END_PENDING || end == WL_END_NO_ROW ||
+         end == WL_END_UNSUPPORTED_EXPRESSION || end == WL_END_REGISTER_LOST || end == WL_END_BAD_FRAME_POINTER;
+}
+
+SEC("perf_event")
+int windlass_sample(struct bpf_perf_event_data *ctx) {
+  __u32 cpu = bpf_get_smp_processor_id();
+  struct wl_scratch *s = bpf_map_lookup_elem(&scratch, &cpu);
+  struct wl_memo *m = bpf_map_lookup_elem(&memo, &cpu);
+  struct wl_cpu_stats *st = bpf_map_lookup_elem(&stats, &cpu);
+  if (!s || !m || !st) return 0;
+  __u64 ids = bpf_get_current_pid_tgid();
+  __u32 tgid = ids >> 32;
+  st->samples++;
+  if ((__u32)ids == 0 || (wl_filter && !bpf_map_lookup_elem(&targets, &tgid))) {
+    st->idle++;
+    return 0;
+  }
+  struct wl_env env = {};
+  struct wl_walk walk = {.scratch = s, .memo = m, .hash = 0x57494e444c415353ull, .end = WL_END_INTERNAL};
+  s->event.head.tgid = tgid;
+  s->event.head.tid = (__u32)ids;
+  s->event.head.cpu = cpu;
+  s->event.head.time = bpf_ktime_get_ns();
+  bpf_get_current_comm(s->event.head.comm, sizeof s->event.head.comm);
+
+  __u32 kernel_frames = 0;
+  if ((__s64)ctx->regs.rip < 0) {
+    long bytes = bpf_get_stack(ctx, s->frames, WL_MAX_KERNEL_FRAMES * 8, 0);
+    if (bytes > 0) kernel_frames = (__u32)bytes / 8;
+    if (kernel_frames > wl_max_kernel_frames) kernel_frames = wl_max_kernel_frames;
+    for (__u32 i = 0; i < WL_MAX_KERNEL_FRAMES; i++) {
+      if (i >= kernel_frames) break;
+      walk.hash = wl_mix(walk.hash, s->frames[i]);
+    }
+  }
+
+  struct task_struct *task = bpf_get_current_task_btf();
+  struct pt_regs___kernel *regs = (struct pt_regs___kernel *)bpf_task_pt_regs(task);
+  walk.first = kernel_frames;
+  if ((task->flags & PF_KTHREAD) || !task->mm || BPF_CORE_READ_BITFIELD(task, in_execve)) {
+    walk.end = WL_END_KERNEL_ONLY; /* no user stack: none of its own, or taken down already (exit), or half built */
+  } else if (regs->cs == WL_USER32_CS) {
+    walk.end = WL_END_NO_ROW;
+  } else {
+    wl_load_registers(&s->cursor, regs);
+    const struct wl_process *process = wl_current_process(&env, tgid);
+    if (process) {
+      walk.space = process->space;
+      walk.maps = process->maps;
+      walk.map_count = process->map_count;
+      wl_walk_user(&walk);
+    } else {
+      walk.end = WL_END_NO_PROCESS;
+    }
+    if (wl_wants_raw(walk.end)) {
+      wl_load_registers(&s->cursor, regs);
+      s->event.space = walk.space;
+      if (wl_emit_raw(s, st, task, walk.end, kernel_frames)) {
+        st->ends[walk.end < WL_END_COUNT ? walk.end : WL_END_INTERNAL]++;
+        return 0;
+      }
+    }
+  }
+  __u32 end = walk.end;
+  if (end >= WL_END_COUNT) end = WL_END_INTERNAL;
+  st->ends[end]++;
+  st->user_frames += walk.frames;
+  st->memo_hits += walk.memo_hits;
+  s->event.space = walk.space;
+  s->event.end = end;
+  __u64 hash = wl_mix(walk.hash, ((__u64)walk.space << 32) | (kernel_frames << 8) | end);
+  wl_emit_stack(s, st, hash, walk.frames, kernel_frames);
+  return 0;
+}

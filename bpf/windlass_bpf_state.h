@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT
+ *
+ * What one CPU of the kernel side works on; shared by the BPF program and its loader (never by the agent).
+ */
+#ifndef WINDLASS_BPF_STATE_H
+#define WINDLASS_BPF_STATE_H
+
+#include "windlass_layout.h"
+
+#define WL_MAX_MODULES 65536u
+#define WL_FRAME_SLOTS 4096u /* a power of two over kernel + user frames, so that an index can be masked */
+
+struct wl_cpu_stats {
+  __u64 samples;
+  __u64 idle; /* not one of the processes profiled */
+  __u64 counted;
+  __u64 stack_events;
+  __u64 raw_events;
+  __u64 lost;
+  __u64 raw_refused;
+  __u64 raw_bytes;
+  __u64 user_frames;
+  __u64 memo_hits;
+  __u64 lost_process_events;
+  __u64 ends[WL_END_COUNT];
+};
+
+/* Bytes of raw stacks in the current window of time, over all CPUs. */
+struct wl_budget {
+  __u64 window;
+  __u64 bytes;
+};
+
+#define WL_RAW_CODE_BEFORE 32u
+#define WL_RAW_CODE 64u
+/* kernel frames, code, stack */
+#define WL_RAW_BYTES ((WL_MAX_KERNEL_FRAMES + 1) * 8 + WL_RAW_CODE + WL_MAX_RAW_STACK)
+
+#endif

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT
+ *
+ * The maps of the programs, and the few structs that only they and their loader share. Sizes that depend on the machine
+ * or an option are set by the loader before it loads.
+ */
+#ifndef WINDLASS_MAPS_H
+#define WINDLASS_MAPS_H
+
+#include "windlass_bpf_state.h"
+#include "windlass_cursor.h"
+#include "windlass_memo_entry.h"
+
+struct wl_memo {
+  struct wl_memo_entry entries[WL_MEMO_ENTRIES];
+};
+
+/* One sample in work. The event and its frames stand together, as they go into the ring. */
+struct wl_scratch {
+  struct wl_cursor cursor;
+  struct wl_stack_event event;
+  __u64 frames[WL_FRAME_SLOTS];
+};
+
+struct wl_raw_scratch {
+  struct wl_raw_event event;
+  __u8 bytes[WL_RAW_BYTES + 4096];
+};
+
+struct wl_arena_chunk {
+  __u8 bytes[WL_CHUNK_SIZE + WL_CHUNK_SLACK];
+};
+
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+  __uint(max_entries, WL_MAX_CHUNKS);
+  __type(key, __u32);
+  __array(
+      values, struct {
+        __uint(type, BPF_MAP_TYPE_ARRAY);
+        __uint(map_flags, BPF_F_MMAPABLE);
+        __uint(max_entries, 1);
+        __type(key, __u32);
+        __type(value, struct wl_arena_chunk);
+      });
+} arena SEC(".maps");
+
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(map_flags, BPF_F_MMAPABLE);
+  __uint(max_entries, WL_MAX_MODULES);
+  __type(key, __u32);
+  __type(value, struct wl_module);
+} modules SEC(".maps");
+
+/* Preallocated: programs of type perf_event may use no other hash on older kernels, and memory stays bounded. */
+struct {
+  __uint(type, BPF_MAP_TYPE_HASH);
+  __uint(max_entries, 65536);
+  __type(key, __u32);
+  __type(value, struct wl_process);
+} processes SEC(".maps");
+
+struct {
+  __uint(type, BPF_MAP_TYPE_HASH);
+  __uint(max_entries, 65536);
+  __type(key, __u32);
+  __type(value, __u64);
+} epochs SEC(".maps");
+
+struct {
+  __uint(type, BPF_MAP_TYPE_HASH);
+  __uint(max_entries, 65536);
+  __type(key, __u32);
+  __type(value, __u8);
+} targets SEC(".maps");
+
+struct {
+  __uint(type, BPF_MAP_TYPE_HASH);
+  __uint(max_entries, 1u << 18);
+  __type(key, struct wl_stack_key);
+  __type(value, __u64);
+} counts SEC(".maps");
+
+struct {
+  __uint(type, BPF_MAP_TYPE_RINGBUF);
+  __uint(max_entries, 1u << 24);
+} events SEC(".maps");
+
+/* One element a CPU: per-CPU maps end at 32 KiB a value. */
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, 1);
+  __type(key, __u32);
+  __type(value, struct wl_scratch);
+} scratch SEC(".maps");
+
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, 1);
+  __type(key, __u32);
+  __type(value, struct wl_raw_scratch);
+} raw_scratch SEC(".maps");
+
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, 1);
+  __type(key, __u32);
+  __type(value, struct wl_memo);
+} memo SEC(".maps");
+
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(map_flags, BPF_F_MMAPABLE);
+  __uint(max_entries, 1);
+  __type(key, __u32);
+  __type(value, struct wl_cpu_stats);
+} stats SEC(".maps");
+
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, 1);
+  __type(key, __u32);
+  __type(value, struct wl_budget);
+} budget SEC(".maps");
+
+#endif

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT
+ *
+ * The per-CPU memo (space, address) -> rule, 16 bytes an entry, direct-mapped. The tag is exact (all 48 bits of the
+ * address, all 32 of the space, and a space is never used twice), so an entry is never stale and never a near miss.
+ *
+ *   tag    address : 48, space bits 0-15 : 16
+ *   value  kind : 2, base : 1, fp_saved : 1, x_reg : 5, then (little end first) by kind
+ *            WL_MEMO_PLAIN  cfa_offset / 8 : 20 signed, fp_offset / 8 : 19 signed
+ *                           CFA = (base ? rbp : rsp) + cfa_offset; ra = [CFA - 8]; rbp = fp_saved ? [CFA + fp_offset]
+ *                           : same; x same
+ *            WL_MEMO_REF    arena ref of the rule : 32
+ *          space bits 16-31 : 16 on top
+ */
+#ifndef WINDLASS_MEMO_H
+#define WINDLASS_MEMO_H
+
+#include "windlass_memo_entry.h"
+#include "windlass_step.h"
+
+#define WL_MEMO_PLAIN 1u
+#define WL_MEMO_REF 2u
+#define WL_MEMO_BASE_FP 4u
+#define WL_MEMO_FP_SAVED 8u
+#define WL_MEMO_XREG_SHIFT 4
+#define WL_MEMO_NO_XREG 31u
+#define WL_MEMO_CFA_SHIFT 9
+#define WL_MEMO_CFA_BITS 20
+#define WL_MEMO_FP_SHIFT 29
+#define WL_MEMO_FP_BITS 19
+#define WL_MEMO_SPACE_SHIFT 48
+
+WL_INLINE __u64 wl_memo_tag(__u32 space, __u64 address) {
+  return (address & 0xffffffffffffull) | ((__u64)space << 48);
+}
+
+WL_INLINE __u32 wl_memo_slot(__u32 space, __u64 address) {
+  return (__u32)(((address ^ ((__u64)space << 20)) * 0x9e3779b97f4a7c15ull) >> 51) & (WL_MEMO_ENTRIES - 1);
+}
+
+WL_INLINE int wl_memo_fits(__s32 offset, __u32 bits) {
+  __s32 scaled = offset >> 3;
+  return (offset & 7) == 0 && scaled >= -(1 << (bits - 1)) && scaled < (1 << (bits - 1));
+}
+
+/* What to remember of a rule at `ref`. */
+WL_INLINE __u64 wl_memo_value(__u32 space, const struct wl_rule *rule, __u32 ref, __u32 x_reg) {
+  __u64 value = ((__u64)(space >> 16) << WL_MEMO_SPACE_SHIFT) |
+                ((__u64)(x_reg < 16 ? x_reg : WL_MEMO_NO_XREG) << WL_MEMO_XREG_SHIFT);
+  int plain = rule->cfa_kind == WL_CFA_REG && (rule->cfa_reg == WL_X64_RSP || rule->cfa_reg == WL_X64_RBP) &&
+              rule->ra_kind == WL_REG_CFA && rule->ra_offset == -8 && rule->flags == 0 &&
+              (rule->fp_kind == WL_REG_SAME || (rule->fp_kind == WL_REG_CFA && rule->fp_offset < -8)) &&
+              (rule->x_kind == WL_REG_SAME || x_reg >= 16) && wl_memo_fits(rule->cfa_offset, WL_MEMO_CFA_BITS) &&
+              (rule->fp_kind == WL_REG_SAME || wl_memo_fits(rule->fp_offset, WL_MEMO_FP_BITS));
+  if (!plain) return value | WL_MEMO_REF | ((__u64)ref << WL_MEMO_CFA_SHIFT);
+  value |= WL_MEMO_PLAIN;
+  if (rule->cfa_reg == WL_X64_RBP) value |= WL_MEMO_BASE_FP;
+  value |= ((__u64)(__u32)(rule->cfa_offset >> 3) & ((1u << WL_MEMO_CFA_BITS) - 1)) << WL_MEMO_CFA_SHIFT;
+  if (rule->fp_kind == WL_REG_CFA) {
+    value |= WL_MEMO_FP_SAVED;
+    value |= ((__u64)(__u32)(rule->fp_offset >> 3) & ((1u << WL_MEMO_FP_BITS) - 1)) << WL_MEMO_FP_SHIFT;
+  }
+  return value;
+}
+
+WL_INLINE int wl_memo_hit(const struct wl_memo_entry *entry, __u64 tag, __u32 space) {
+  return entry->tag == tag && (entry->value >> WL_MEMO_SPACE_SHIFT) == (space >> 16);
+}
+
+WL_INLINE __s64 wl_memo_cfa_offset(__u64 value) {
+  return (__s64)(value << (64 - WL_MEMO_CFA_SHIFT - WL_MEMO_CFA_BITS)) >> (64 - WL_MEMO_CFA_BITS) << 3;
+}
+
+WL_INLINE __s64 wl_memo_fp_offset(__u64 value) {
+  return (__s64)(value << (64 - WL_MEMO_FP_SHIFT - WL_MEMO_FP_BITS)) >> (64 - WL_MEMO_FP_BITS) << 3;
+}
+
+WL_INLINE __u32 wl_memo_ref(__u64 value) {
+  return (__u32)(value >> WL_MEMO_CFA_SHIFT);
+}
+
+WL_INLINE __u32 wl_memo_xreg(__u64 value) {
+  return (__u32)(value >> WL_MEMO_XREG_SHIFT) & 31;
+}
+
+/* A plain rule applied: like wl_apply, in fewer instructions. */
+WL_INLINE int wl_apply_plain(const struct wl_env *env, struct wl_cursor *cursor, __u64 value) {
+  __u64 base = cursor->regs[WL_X64_RSP];
+  __u32 valid = cursor->valid;
+  if (value & WL_MEMO_BASE_FP) {
+    if (!((valid >> WL_X64_RBP) & 1)) return WL_END_REGISTER_LOST;
+    base = cursor->regs[WL_X64_RBP];
+  }
+  __u64 cfa = base + wl_memo_cfa_offset(value);
+  if (cfa <= cursor->regs[WL_X64_RSP]) {
+    if (!(value & WL_MEMO_BASE_FP) || cursor->backward >= WL_MAX_BACKWARD_STEPS) return WL_END_NO_PROGRESS;
+    cursor->backward++;
+  }
+  __u64 saved[2] = {0, 0}; /* the caller's rbp, the return address */
+  valid &= WL_VALID_BASE | (1u << WL_X64_RBP) | (1u << wl_memo_xreg(value));
+  if (value & WL_MEMO_FP_SAVED) {
+    __s64 fp_offset = wl_memo_fp_offset(value);
+    if (fp_offset == -16) {
+      if (wl_read(env, saved, 16, cfa - 16)) return WL_END_UNREADABLE_STACK;
+    } else {
+      if (wl_read(env, &saved[1], 8, cfa - 8)) return WL_END_UNREADABLE_STACK;
+      if (wl_read(env, &saved[0], 8, cfa + fp_offset)) return WL_END_UNREADABLE_STACK;
+    }
+    if (saved[1] == 0) return WL_END_COMPLETE;
+    cursor->regs[WL_X64_RBP] = saved[0];
+    valid |= 1u << WL_X64_RBP;
+  } else {
+    if (wl_read(env, &saved[1], 8, cfa - 8)) return WL_END_UNREADABLE_STACK;
+    if (saved[1] == 0) return WL_END_COMPLETE;
+  }
+  cursor->regs[WL_X64_RIP] = saved[1];
+  cursor->regs[WL_X64_RSP] = cfa;
+  cursor->valid = valid;
+  cursor->exact = 0;
+  return WL_CONTINUE;
+}
+
+#endif

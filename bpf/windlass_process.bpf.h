@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT
+ *
+ * Processes come, change and go: the parts that must not wait for the agent. A mapping set is only used while its epoch
+ * is the process's current one; fork, exec and a mapping put where another was give it a new epoch here, at once, and
+ * the agent publishes with the new epoch when it has heard of it.
+ */
+#ifndef WINDLASS_PROCESS_BPF_H
+#define WINDLASS_PROCESS_BPF_H
+
+WL_INLINE void wl_emit_process(__u32 type, __u32 tgid, __u64 epoch, __u64 address, __u64 length) {
+  struct wl_process_event *event = bpf_ringbuf_reserve(&events, sizeof *event, 0);
+  if (!event) {
+    __u32 cpu = bpf_get_smp_processor_id();
+    struct wl_cpu_stats *st = bpf_map_lookup_elem(&stats, &cpu);
+    if (st) __sync_fetch_and_add(&st->lost_process_events, 1);
+    return;
+  }
+  event->head.type = type;
+  event->head.cpu = bpf_get_smp_processor_id();
+  event->head.time = bpf_ktime_get_ns();
+  event->head.tgid = tgid;
+  event->head.tid = (__u32)bpf_get_current_pid_tgid();
+  bpf_get_current_comm(event->head.comm, sizeof event->head.comm);
+  event->epoch = epoch;
+  event->address = address;
+  event->length = length;
+  bpf_ringbuf_submit(event, 0);
+}
+
+WL_INLINE int wl_is_target(__u32 tgid) {
+  return !wl_filter || bpf_map_lookup_elem(&targets, &tgid);
+}
+
+/* A child starts with its parent's mappings: they are the same, so it is unwound from its first instruction on. */
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(windlass_fork, struct task_struct *parent, struct task_struct *child) {
+  __u32 from = parent->tgid, to = child->tgid;
+  if (to != (__u32)child->pid || !wl_is_target(from)) return 0; /* a thread */
+  if (wl_filter) {
+    __u8 one = 1;
+    bpf_map_update_elem(&targets, &to, &one, BPF_ANY);
+  }
+  __u64 epoch = bpf_ktime_get_ns();
+  bpf_map_update_elem(&epochs, &to, &epoch, BPF_ANY);
+  const struct wl_process *process = bpf_map_lookup_elem(&processes, &from);
+  const __u64 *current = bpf_map_lookup_elem(&epochs, &from);
+  if (process && process->epoch == (current ? *current : 0)) {
+    struct wl_process copy = *process;
+    copy.epoch = epoch;
+    bpf_map_update_elem(&processes, &to, &copy, BPF_ANY);
+  } else {
+    bpf_map_delete_elem(&processes, &to);
+  }
+  wl_emit_process(WL_EVENT_FORK, from, epoch, to, 0);
+  return 0;
+}
+
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(windlass_exec, struct task_struct *task) {
+  __u32 tgid = task->tgid;
+  if (!wl_is_target(tgid)) return 0;
+  __u64 epoch = bpf_ktime_get_ns();
+  bpf_map_update_elem(&epochs, &tgid, &epoch, BPF_ANY);
+  bpf_map_delete_elem(&processes, &tgid);
+  wl_emit_process(WL_EVENT_EXEC, tgid, epoch, 0, 0);
+  return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(windlass_exit, struct task_struct *task) {
+  __u32 tgid = task->tgid;
+  if (task->signal->live.counter != 0 || !wl_is_target(tgid)) return 0;
+  const __u64 *current = bpf_map_lookup_elem(&epochs, &tgid);
+  __u64 epoch = current ? *current : 0;
+  bpf_map_delete_elem(&processes, &tgid);
+  bpf_map_delete_elem(&epochs, &tgid);
+  if (wl_filter) bpf_map_delete_elem(&targets, &tgid);
+  wl_emit_process(WL_EVENT_EXIT, tgid, epoch, 0, 0);
+  return 0;
+}
+
+/* The kernel has chosen where a new mapping goes. If we know executable code there, it has been unmapped (dlclose, then
+ * dlopen of something else): forget it now. Asking here and not at munmap costs nothing on other system calls, which a
+ * system-call tracepoint would (it sends every call of every process through the slow path). */
+SEC("tp_btf/vm_unmapped_area")
+int BPF_PROG(windlass_unmapped_area, unsigned long address, struct vm_unmapped_area_info *info) {
+  __u32 tgid = bpf_get_current_pid_tgid() >> 32;
+  if ((__s64)address <= 0) return 0; /* an error */
+  const struct wl_process *process = bpf_map_lookup_elem(&processes, &tgid);
+  if (!process) return 0;
+  struct wl_env env = {};
+  __u32 count = process->map_count;
+  const unsigned char *chunk = wl_chunk(&env, process->maps);
+  if (!chunk || count == 0) return 0;
+  __u64 length = info->length;
+  if (!wl_overlaps(&env, process->maps, count, address, length)) return 0;
+  __u64 epoch = bpf_ktime_get_ns();
+  bpf_map_update_elem(&epochs, &tgid, &epoch, BPF_ANY);
+  wl_emit_process(WL_EVENT_UNMAP, tgid, epoch, address, length);
+  return 0;
+}
+
+#endif

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT
+ *
+ * A sample that the kernel side cannot finish goes to the agent with its registers and its raw stack.
+ */
+#ifndef WINDLASS_RAW_BPF_H
+#define WINDLASS_RAW_BPF_H
+
+#define WL_RAW_WINDOW_SHIFT 27 /* 134 ms: the window of time the budget is for */
+#define WL_PAGE 4096u
+
+struct wl_copy {
+  struct wl_raw_scratch *to;
+  __u64 address; /* next byte to read */
+  __u32 offset;  /* where it goes */
+  __u32 end;     /* offset to stop at */
+};
+
+/* One page, or what of it is wanted. Ends at the first that cannot be read. */
+static long wl_copy_page(__u32 index, void *context) {
+  struct wl_copy *copy = context;
+  struct wl_raw_scratch *to = copy->to;
+  (void)index;
+  __u32 offset = copy->offset;
+  if (!to || offset >= copy->end || offset >= WL_RAW_BYTES) return 1;
+  __u32 size = WL_PAGE - ((__u32)copy->address & (WL_PAGE - 1));
+  if (size > copy->end - offset) size = copy->end - offset;
+  if (size > WL_PAGE) size = WL_PAGE;
+  WL_OPAQUE(size);
+  if (size > WL_PAGE) return 1;
+  if (bpf_probe_read_user(&to->bytes[offset], size, (const void *)copy->address)) return 1;
+  copy->offset = offset + size;
+  copy->address += size;
+  return 0;
+}
+
+/* 0 if the bytes are within this window's budget. */
+WL_INLINE int wl_spend(__u64 now, __u32 size) {
+  __u32 zero = 0;
+  struct wl_budget *b = bpf_map_lookup_elem(&budget, &zero);
+  if (!b) return 1;
+  __u64 window = now >> WL_RAW_WINDOW_SHIFT;
+  if (b->window != window) { /* two CPUs may both reset: a little over budget, once */
+    b->window = window;
+    b->bytes = 0;
+  }
+  if (b->bytes + size > wl_raw_bytes_per_window) return 1;
+  __sync_fetch_and_add(&b->bytes, size);
+  return 0;
+}
+
+/* 1 if the sample is done with (sent or lost), 0 if the budget does not allow it. */
+static __noinline int wl_emit_raw(struct wl_scratch *s, struct wl_cpu_stats *st, struct task_struct *task,
+                                  __u32 reason, __u32 kernel_frames) {
+  __u32 cpu = bpf_get_smp_processor_id();
+  struct wl_raw_scratch *raw = bpf_map_lookup_elem(&raw_scratch, &cpu);
+  if (!raw || !s || !st) return 0;
+  __u64 sp = s->cursor.regs[WL_X64_RSP];
+  __u64 pc = s->cursor.regs[WL_X64_RIP];
+  if (wl_spend(s->event.head.time, 4096)) {
+    st->raw_refused++;
+    return 0;
+  }
+  raw->event.head = s->event.head;
+  raw->event.head.type = WL_EVENT_RAW;
+  for (int i = 0; i < 17; i++) raw->event.regs[i] = s->cursor.regs[i];
+  raw->event.reason = reason;
+  raw->event.space = s->event.space;
+  if (kernel_frames > WL_MAX_KERNEL_FRAMES) kernel_frames = WL_MAX_KERNEL_FRAMES;
+  raw->event.kernel_frames = kernel_frames;
+  WL_OPAQUE(kernel_frames);
+  if (kernel_frames > WL_MAX_KERNEL_FRAMES) return 0;
+  bpf_probe_read_kernel(raw->bytes, kernel_frames * 8, s->frames);
+
+  __u32 offset = kernel_frames * 8;
+  __u32 code = WL_RAW_CODE;
+  __u32 before = WL_RAW_CODE_BEFORE;
+  if (bpf_probe_read_user(&raw->bytes[offset], WL_RAW_CODE, (const void *)(pc - WL_RAW_CODE_BEFORE))) {
+    before = 0; /* the first bytes of a mapping, or the last */
+    code = WL_RAW_CODE_BEFORE;
+    if (bpf_probe_read_user(&raw->bytes[offset], WL_RAW_CODE_BEFORE, (const void *)pc)) code = 0;
+  }
+  raw->event.code_size = code;
+  raw->event.code_before = before;
+  offset += code;
+
+  __u64 limit = wl_max_raw_stack;
+  __u64 top = task->mm->start_stack;
+  if (sp < top && top - sp < limit) limit = top - sp;
+  struct wl_copy copy = {.to = raw, .address = sp, .offset = offset, .end = offset + (__u32)limit};
+  if (wl_use_loop) {
+    bpf_loop(WL_MAX_RAW_STACK / WL_PAGE + 1, wl_copy_page, &copy, 0);
+  } else {
+    for (int i = 0; i < 9; i++) {
+      if (wl_copy_page(i, &copy)) break;
+    }
+  }
+  raw->event.stack_size = copy.offset - offset;
+  __u32 size = sizeof raw->event + copy.offset;
+  if (size > sizeof raw->event + WL_RAW_BYTES) return 0;
+  wl_spend(s->event.head.time, size);
+  if (bpf_ringbuf_output(&events, raw, size, 0)) {
+    st->lost++;
+    return 1;
+  }
+  st->raw_events++;
+  st->raw_bytes += size;
+  return 1;
+}
+
+#endif
