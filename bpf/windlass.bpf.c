@@ -29,18 +29,11 @@ const volatile __u8 wl_use_loop = 1;
 #include "windlass_process.bpf.h"
 #include "windlass_raw.bpf.h"
 
-/* The walk over one user stack. */
-struct wl_walk {
+/* What the rounds of the walk are given. All that changes from frame to frame is in scratch->walk: what the verifier sees
+ * on the stack it tracks by value, and would follow 2,048 rounds one by one. */
+struct wl_round {
   struct wl_scratch *scratch;
   struct wl_memo *memo;
-  __u64 hash;
-  __u32 space;
-  __u32 maps;
-  __u32 map_count;
-  __u32 frames;    /* user frames so far */
-  __u32 first;     /* index of the first user frame in scratch->frames */
-  __u32 memo_hits;
-  __s32 end;       /* wl_end once it has ended */
 };
 
 WL_INLINE __u64 wl_mix(__u64 hash, __u64 value) {
@@ -49,11 +42,10 @@ WL_INLINE __u64 wl_mix(__u64 hash, __u64 value) {
 }
 
 /* The memo does not know the address: look the rule up, apply it, remember it. */
-static __noinline int wl_step_miss(struct wl_walk *walk, __u64 pc) {
-  struct wl_scratch *s = walk->scratch;
-  struct wl_memo *m = walk->memo;
+static __noinline int wl_step_miss(struct wl_scratch *s, struct wl_memo *m, __u64 pc) {
   struct wl_env env = {};
   if (!s || !m) return WL_END_INTERNAL;
+  struct wl_walk *walk = &s->walk;
   const struct wl_mapping *mapping = wl_find_mapping(&env, walk->maps, walk->map_count, pc);
   if (!mapping) return WL_END_NO_MAPPING;
   const struct wl_module *module = wl_get_module(&env, mapping->module);
@@ -74,8 +66,7 @@ static __noinline int wl_step_miss(struct wl_walk *walk, __u64 pc) {
   return wl_apply(&env, &s->cursor, rule, x_reg, pc);
 }
 
-static __noinline int wl_step_ref(struct wl_walk *walk, __u64 value, __u64 pc) {
-  struct wl_scratch *s = walk->scratch;
+static __noinline int wl_step_ref(struct wl_scratch *s, __u64 value, __u64 pc) {
   struct wl_env env = {};
   if (!s) return WL_END_INTERNAL;
   __u32 ref = wl_memo_ref(value);
@@ -86,12 +77,13 @@ static __noinline int wl_step_ref(struct wl_walk *walk, __u64 value, __u64 pc) {
 }
 
 static long wl_walk_frame(__u32 index, void *context) {
-  struct wl_walk *walk = context;
-  struct wl_scratch *s = walk->scratch;
-  struct wl_memo *m = walk->memo;
+  struct wl_round *round = context;
+  struct wl_scratch *s = round->scratch;
+  struct wl_memo *m = round->memo;
   struct wl_env env = {};
   (void)index;
   if (!s || !m) return 1;
+  struct wl_walk *walk = &s->walk;
   __u32 n = walk->frames;
   if (n >= wl_max_user_frames) {
     walk->end = WL_END_DEPTH;
@@ -113,10 +105,10 @@ static long wl_walk_frame(__u32 index, void *context) {
     if (value & WL_MEMO_PLAIN) {
       status = wl_apply_plain(&env, &s->cursor, value);
     } else {
-      status = wl_step_ref(walk, value, pc);
+      status = wl_step_ref(s, value, pc);
     }
   } else {
-    status = wl_step_miss(walk, pc);
+    status = wl_step_miss(s, m, pc);
   }
   if (status == WL_CONTINUE) return 0;
   walk->end = status;
@@ -127,15 +119,16 @@ static long wl_walk_frame(__u32 index, void *context) {
  * WL_BOUNDED_FRAMES: the verifier follows every round of a plain loop. */
 #define WL_BOUNDED_FRAMES 96
 
-WL_INLINE void wl_walk_user(struct wl_walk *walk) {
+WL_INLINE void wl_walk_user(struct wl_scratch *s, struct wl_memo *m) {
+  struct wl_round round = {.scratch = s, .memo = m};
   if (wl_use_loop) {
-    bpf_loop(WL_MAX_USER_FRAMES + 1, wl_walk_frame, walk, 0);
+    bpf_loop(WL_MAX_USER_FRAMES + 1, wl_walk_frame, &round, 0);
     return;
   }
   for (int i = 0; i < WL_BOUNDED_FRAMES; i++) {
-    if (wl_walk_frame(i, walk)) return;
+    if (wl_walk_frame(i, &round)) return;
   }
-  walk->end = WL_END_DEPTH;
+  s->walk.end = WL_END_DEPTH;
 }
 
 WL_INLINE void wl_load_registers(struct wl_cursor *cursor, const struct pt_regs___kernel *regs) {
@@ -221,7 +214,8 @@ int windlass_sample(struct bpf_perf_event_data *ctx) {
     return 0;
   }
   struct wl_env env = {};
-  struct wl_walk walk = {.scratch = s, .memo = m, .hash = 0x57494e444c415353ull, .end = WL_END_INTERNAL};
+  struct wl_walk *walk = &s->walk;
+  *walk = (struct wl_walk){.hash = 0x57494e444c415353ull, .end = WL_END_INTERNAL};
   s->event.head.tgid = tgid;
   s->event.head.tid = (__u32)ids;
   s->event.head.cpu = cpu;
@@ -235,45 +229,48 @@ int windlass_sample(struct bpf_perf_event_data *ctx) {
     if (kernel_frames > wl_max_kernel_frames) kernel_frames = wl_max_kernel_frames;
     for (__u32 i = 0; i < WL_MAX_KERNEL_FRAMES; i++) {
       if (i >= kernel_frames) break;
-      walk.hash = wl_mix(walk.hash, s->frames[i]);
+      walk->hash = wl_mix(walk->hash, s->frames[i]);
     }
   }
+  /* Through memory: the verifier forgets which round of the loop it left by, and follows the rest once, not 127 times. */
+  s->event.kernel_frames = kernel_frames;
+  kernel_frames = *(volatile __u8 *)&s->event.kernel_frames;
 
   struct task_struct *task = bpf_get_current_task_btf();
   struct pt_regs___kernel *regs = (struct pt_regs___kernel *)bpf_task_pt_regs(task);
-  walk.first = kernel_frames;
+  walk->first = kernel_frames;
   if ((task->flags & PF_KTHREAD) || !task->mm || BPF_CORE_READ_BITFIELD(task, in_execve)) {
-    walk.end = WL_END_KERNEL_ONLY; /* no user stack: none of its own, or taken down already (exit), or half built */
+    walk->end = WL_END_KERNEL_ONLY; /* no user stack: none of its own, or taken down already (exit), or half built */
   } else if (regs->cs == WL_USER32_CS) {
-    walk.end = WL_END_NO_ROW;
+    walk->end = WL_END_NO_ROW;
   } else {
     wl_load_registers(&s->cursor, regs);
     const struct wl_process *process = wl_current_process(&env, tgid);
     if (process) {
-      walk.space = process->space;
-      walk.maps = process->maps;
-      walk.map_count = process->map_count;
-      wl_walk_user(&walk);
+      walk->space = process->space;
+      walk->maps = process->maps;
+      walk->map_count = process->map_count;
+      wl_walk_user(s, m);
     } else {
-      walk.end = WL_END_NO_PROCESS;
+      walk->end = WL_END_NO_PROCESS;
     }
-    if (wl_wants_raw(walk.end)) {
+    if (wl_wants_raw(walk->end)) {
       wl_load_registers(&s->cursor, regs);
-      s->event.space = walk.space;
-      if (wl_emit_raw(s, st, task, walk.end, kernel_frames)) {
-        st->ends[walk.end < WL_END_COUNT ? walk.end : WL_END_INTERNAL]++;
+      s->event.space = walk->space;
+      if (wl_emit_raw(s, st, task, walk->end, kernel_frames)) {
+        st->ends[walk->end < WL_END_COUNT ? walk->end : WL_END_INTERNAL]++;
         return 0;
       }
     }
   }
-  __u32 end = walk.end;
+  __u32 end = walk->end;
   if (end >= WL_END_COUNT) end = WL_END_INTERNAL;
   st->ends[end]++;
-  st->user_frames += walk.frames;
-  st->memo_hits += walk.memo_hits;
-  s->event.space = walk.space;
+  st->user_frames += walk->frames;
+  st->memo_hits += walk->memo_hits;
+  s->event.space = walk->space;
   s->event.end = end;
-  __u64 hash = wl_mix(walk.hash, ((__u64)walk.space << 32) | (kernel_frames << 8) | end);
-  wl_emit_stack(s, st, hash, walk.frames, kernel_frames);
+  __u64 hash = wl_mix(walk->hash, ((__u64)walk->space << 32) | (kernel_frames << 8) | end);
+  wl_emit_stack(s, st, hash, walk->frames, kernel_frames);
   return 0;
 }

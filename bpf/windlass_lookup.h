@@ -18,27 +18,35 @@ WL_INLINE __u32 wl_offset(__u32 ref) {
   return (ref << WL_REF_SHIFT) & WL_CHUNK_MASK8;
 }
 
+/* The searches below count the leading elements that satisfy a monotone predicate, by halving and without a branch on
+ * what they read: a branch a step is two paths for the verifier, and 15 steps are 32,768. (Nor an arithmetic shift:
+ * since 6.18 it follows the results 0 and -1 of one apart.) */
+WL_INLINE __u64 wl_less(__u64 a, __u64 b) { /* 1 if a < b, else 0; both below 2^63 */
+  WL_OPAQUE(a); /* else the compiler knows it for a comparison and makes a branch of it */
+  __u64 less = (a - b) >> 63;
+  WL_OPAQUE(less);
+  return less;
+}
+
 /* The first mapping of a sorted set that ends after `address`, or 0. 15 halvings cover what fits a chunk. */
 WL_INLINE const struct wl_mapping *wl_first_mapping(const struct wl_env *env, __u32 maps, __u32 count,
                                                     __u64 address) {
   const unsigned char *chunk = wl_chunk(env, maps);
-  if (!chunk) return 0;
+  if (!chunk || (__s64)address < 0) return 0;
+  count &= 0x7fff; /* a copy: what the verifier learns of it must not cling to the original, once per round */
   __u32 base = wl_offset(maps);
-  __u32 low = 0, high = count; /* it is in [low, high] */
-  for (int i = 0; i < 16; i++) {
-    if (low >= high) break;
-    __u32 middle = (low + high) >> 1;
-    __u32 at = base + middle * (__u32)sizeof(struct wl_mapping);
+  __u64 before = 0; /* mappings that end at or before the address */
+  for (__u32 step = 1u << 14; step > 0; step >>= 1) {
+    if (step > count) continue;
+    __u64 next = before + step;
+    __u32 at = base + (__u32)(next - 1) * (__u32)sizeof(struct wl_mapping);
     at &= WL_CHUNK_MASK8;
     WL_OPAQUE(at);
-    if (((const struct wl_mapping *)(chunk + at))->end > address) {
-      high = middle;
-    } else {
-      low = middle + 1;
-    }
+    __u64 no = wl_less(count, next) | wl_less(address, ((const struct wl_mapping *)(chunk + at))->end);
+    before += step * (no ^ 1);
   }
-  if (low >= count) return 0;
-  __u32 at = base + low * (__u32)sizeof(struct wl_mapping);
+  if (before >= count) return 0;
+  __u32 at = base + (__u32)before * (__u32)sizeof(struct wl_mapping);
   at &= WL_CHUNK_MASK8;
   WL_OPAQUE(at);
   return (const struct wl_mapping *)(chunk + at);
@@ -61,19 +69,18 @@ WL_INLINE __u32 wl_find_escape(const unsigned char *chunk, __u32 escapes, __u32 
   escapes &= WL_CHUNK_MASK8;
   WL_OPAQUE(escapes);
   __u32 count = *(const __u32 *)(chunk + escapes);
-  __u32 low = 0, high = count; /* the first escape with page_offset > ours is in [low, high] */
-  for (int i = 0; i < 17; i++) {
-    if (low >= high) break;
-    __u32 middle = (low + high) >> 1;
-    __u32 at = escapes + 8 + middle * (__u32)sizeof(struct wl_escape);
+  __u64 before = 0; /* escapes at or before our address */
+  for (__u32 step = 1u << 15; step > 0; step >>= 1) {
+    if (step > count) continue;
+    __u64 next = before + step;
+    __u32 at = escapes + 8 + (__u32)(next - 1) * (__u32)sizeof(struct wl_escape);
     at &= WL_CHUNK_MASK8;
     WL_OPAQUE(at);
-    if (((const struct wl_escape *)(chunk + at))->page_offset > page_offset) {
-      high = middle;
-    } else {
-      low = middle + 1;
-    }
+    __u64 no = wl_less(count, next) |
+               wl_less(page_offset, ((const struct wl_escape *)(chunk + at))->page_offset);
+    before += step * (no ^ 1);
   }
+  __u32 low = (__u32)before;
   if (low == 0) return 0;
   __u32 at = escapes + 8 + (low - 1) * (__u32)sizeof(struct wl_escape);
   at &= WL_CHUNK_MASK8;
@@ -111,18 +118,19 @@ WL_INLINE __u32 wl_find_rule_ref(const struct wl_env *env, const struct wl_modul
   __u32 rows = base + (__u32)sizeof(struct wl_page_head);
   /* The last row in (low, high] at or before the address, else low. Row 0 of the page is at offset 0, so it holds. */
   __u32 low_byte = (__u32)address & 0xff;
-  for (int i = 0; i < 9; i++) {
-    if (low >= high) break;
-    __u32 middle = (low + high + 1) >> 1;
-    at = rows + middle * 2;
+  __u32 count = high - low; /* row low + 1 + i, i < count */
+  __u64 before = 0;
+  if (high < low) return 0;
+  for (__u32 step = 256; step > 0; step >>= 1) {
+    if (step > count) continue;
+    __u64 next = before + step;
+    at = rows + (low + (__u32)next) * 2;
     at &= WL_CHUNK_MASK2;
     WL_OPAQUE(at);
-    if ((__u32)(*(const __u16 *)(chunk + at) >> 8) <= low_byte) {
-      low = middle;
-    } else {
-      high = middle - 1;
-    }
+    __u64 no = wl_less(count, next) | wl_less(low_byte, *(const __u16 *)(chunk + at) >> 8);
+    before += step * (no ^ 1);
   }
+  low += (__u32)before;
   at = rows + low * 2;
   at &= WL_CHUNK_MASK2;
   WL_OPAQUE(at);

@@ -14,9 +14,22 @@ struct wl_memo {
   struct wl_memo_entry entries[WL_MEMO_ENTRIES];
 };
 
+/* The walk over one user stack. */
+struct wl_walk {
+  __u64 hash;
+  __u32 space;
+  __u32 maps;
+  __u32 map_count;
+  __u32 first;     /* index of the first user frame in wl_scratch.frames */
+  __u32 frames;    /* user frames so far */
+  __u32 memo_hits;
+  __u32 end;       /* wl_end, once it has ended */
+};
+
 /* One sample in work. The event and its frames stand together, as they go into the ring. */
 struct wl_scratch {
   struct wl_cursor cursor;
+  struct wl_walk walk;
   struct wl_stack_event event;
   __u64 frames[WL_FRAME_SLOTS];
 };
@@ -24,10 +37,6 @@ struct wl_scratch {
 struct wl_raw_scratch {
   struct wl_raw_event event;
   __u8 bytes[WL_RAW_BYTES + 4096];
-};
-
-struct wl_arena_chunk {
-  __u8 bytes[WL_CHUNK_SIZE + WL_CHUNK_SLACK];
 };
 
 struct {
@@ -39,8 +48,8 @@ struct {
         __uint(type, BPF_MAP_TYPE_ARRAY);
         __uint(map_flags, BPF_F_MMAPABLE);
         __uint(max_entries, 1);
-        __type(key, __u32);
-        __type(value, struct wl_arena_chunk);
+        __uint(key_size, 4);
+        __uint(value_size, WL_CHUNK_SIZE + WL_CHUNK_SLACK);
       });
 } arena SEC(".maps");
 

@@ -45,9 +45,11 @@ struct KernelSideOptions {
   bool without_bpf_loop = false;             // use the program for kernels before 5.17 (fewer frames)
 };
 
-// Since open(), summed over all CPUs. samples == sum(ends) and samples == counted + stack events + raw + lost + idle.
+// Since open(), summed over all CPUs. samples == other_processes + sum(ends), and
+// samples == other_processes + counted + stack_events + raw_events + lost.
 struct KernelSideStats {
   std::uint64_t samples = 0;
+  std::uint64_t other_processes = 0;  // not one of the targets
   std::uint64_t counted = 0;      // repeats of a known stack
   std::uint64_t stack_events = 0;
   std::uint64_t raw_events = 0;
