@@ -33,14 +33,14 @@
 #define WL_BLOCKS 256u
 #define WL_RULE_ESCAPE 255u
 #define WL_PALETTE_RULES 255u
-#define WL_MAX_PAGES (1u << 18) /* a directory fits one chunk: 16 GiB of code in one module */
+#define WL_MAX_PAGES ((1u << 18) - 2) /* a directory fits any chunk, the first too: 16 GiB of code in one module */
 
 /* ---- one rule: from the callee's registers to the caller's pc, sp, frame pointer and the module's extra register --- */
 
 enum wl_cfa_kind {
   WL_CFA_NONE = 0,        /* no row covers the address: all-zero rule, always palette index 0 */
   WL_CFA_REG = 1,         /* CFA = reg + cfa_offset */
-  WL_CFA_MEM = 2,         /* CFA = [reg + cfa_offset]       (DRAP frames, signal frames) */
+  WL_CFA_MEM = 2,         /* CFA = [reg + cfa_offset] + cfa_arg   (DRAP frames, signal frames; OpenSSL: + 8) */
   WL_CFA_PLT = 3,         /* CFA = reg + cfa_offset + ((pc & 15) >= cfa_arg ? 8 : 0)   (lazy PLT stubs) */
   WL_CFA_UNSUPPORTED = 4, /* there is a row, but only user space can evaluate it */
 };
@@ -52,6 +52,7 @@ enum wl_reg_kind {
   WL_REG_IN_REG = 3,    /* value = register number `offset` */
   WL_REG_CFA_VALUE = 4, /* value = CFA + offset */
   WL_REG_UNDEFINED = 5, /* unknown; for the return address: end of stack */
+  WL_REG_FP = 6,        /* value = [frame pointer + offset], as it was in the callee (DRAP, before the CFA moves there) */
 };
 
 #define WL_RULE_SIGNAL 1 /* the caller's pc is an interrupted instruction; every register is in the signal frame */

@@ -53,6 +53,9 @@ WL_INLINE int wl_register_value(const struct wl_env *env, const struct wl_cursor
       return wl_read(env, value, 8, cfa + offset) ? 2 : 0;
     case WL_REG_BASE: /* value = [cfa_reg + offset] */
       return wl_read(env, value, 8, base + offset) ? 2 : 0;
+    case WL_REG_FP: /* value = [frame pointer + offset] */
+      if (!WL_VALID(cursor, WL_X64_RBP)) return 1;
+      return wl_read(env, value, 8, cursor->regs[WL_X64_RBP] + offset) ? 2 : 0;
     case WL_REG_IN_REG: /* value = register number `offset` */
       *value = cursor->regs[offset & 15];
       return (__u32)offset < 16 && WL_VALID(cursor, (__u32)offset & 15) ? 0 : 1;
@@ -94,6 +97,7 @@ WL_NOINLINE int wl_apply(const struct wl_env *env, struct wl_cursor *cursor, con
   if (rule->cfa_kind == WL_CFA_MEM) {
     __u64 at = cfa;
     if (wl_read(env, &cfa, 8, at)) return WL_END_UNREADABLE_STACK;
+    cfa += rule->cfa_arg;
   } else if (rule->cfa_kind == WL_CFA_PLT) {
     cfa += (address & 15) >= rule->cfa_arg ? 8 : 0;
   }

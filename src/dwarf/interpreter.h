@@ -23,7 +23,7 @@
 //   bool restore(u64 reg, const State& initial);   // back to the rule after the CIE's instructions
 //   void toggle_return_signed();                   // AArch64
 //
-// and may have `explicit State(const Cie&)` instead of the default constructor.
+// and may have `void start(const Cie&)`, called on a copy of the prototype before the CIE's instructions run.
 // No allocation after construction, no exception; one interpreter a thread.
 #pragma once
 
@@ -44,8 +44,9 @@ inline constexpr std::size_t kMaxRememberedStates = 32;
 template <typename State>
 class CfaInterpreter {
  public:
-  explicit CfaInterpreter(const CfiSection& section)
+  explicit CfaInterpreter(const CfiSection& section, const State& prototype = State())
       : section_(section),
+        prototype_(prototype),
         initial_(std::make_unique<Initial[]>(kInitialCache)),
         stack_(std::make_unique_for_overwrite<State[]>(kMaxRememberedStates)) {}
 
@@ -81,11 +82,10 @@ class CfaInterpreter {
     State state;
   };
 
-  static State fresh(const Cie& cie) {
-    if constexpr (std::is_constructible_v<State, const Cie&>)
-      return State(cie);
-    else
-      return State();
+  [[nodiscard]] State fresh([[maybe_unused]] const Cie& cie) const {
+    State state = prototype_;
+    if constexpr (requires { state.start(cie); }) state.start(cie);
+    return state;
   }
 
   [[nodiscard]] Expected<void> prepare(const Cie& cie, Initial& initial) {
@@ -180,6 +180,7 @@ class CfaInterpreter {
   }
 
   CfiSection section_;
+  State prototype_;
   State state_;
   std::size_t depth_ = 0;
   std::unique_ptr<Initial[]> initial_;

@@ -178,12 +178,12 @@ class TableBuilder::Sweep {
     at_ = builder_.functions_.front().begin;
     for (const Function& function : builder_.functions_) {
       play(function.begin);
-      if (!open_.empty())
-        ++builder_.stats_.overlaps;
-      else if (function.begin - at_ > kPaddingGap)
-        out_.put(at_, kNoneRule);
+      const bool fallback = function.first_row >= builder_.fallback_from_;
+      auto& open = fallback ? fallback_ : open_;
+      if (!open.empty()) ++builder_.stats_.overlaps;
+      if (open_.empty() && fallback_.empty() && function.begin - at_ > kPaddingGap) out_.put(at_, kNoneRule);
       at_ = function.begin;
-      open_.push_back({&function, function.first_row});
+      open.push_back({&function, function.first_row});
     }
     play(~0ull);
     out_.put(at_, kNoneRule);
@@ -195,17 +195,19 @@ class TableBuilder::Sweep {
     std::uint64_t next_row;  // rows before it have been given already, or hidden by a function inside
   };
 
-  // Gives the rows in [at_, until): of the open function that began last, while it lasts.
+  // Gives the rows in [at_, until): of the open function that began last, while it lasts, fallback ones after all
+  // others.
   void play(std::uint64_t until) {
-    while (!open_.empty()) {
-      Open& inner = open_.back();
+    while (!open_.empty() || !fallback_.empty()) {
+      auto& open = open_.empty() ? fallback_ : open_;
+      Open& inner = open.back();
       const std::uint64_t stop = std::min(inner.function->end, until);
       if (at_ < stop) {
         give(inner, stop);
         at_ = stop;
       }
       if (inner.function->end > until) return;
-      open_.pop_back();
+      open.pop_back();
     }
   }
   void give(Open& inner, std::uint64_t stop) {
@@ -222,8 +224,9 @@ class TableBuilder::Sweep {
 
   TableBuilder& builder_;
   ClippedRows out_;
-  std::uint64_t at_ = 0;    // everything below it has been given
-  std::vector<Open> open_;  // by begin; each overlaps the next
+  std::uint64_t at_ = 0;        // everything below it has been given
+  std::vector<Open> open_;      // by begin; the last holds
+  std::vector<Open> fallback_;  // the same; these hold where open_ is empty
 };
 
 Expected<UnwindTable> TableBuilder::finish() {

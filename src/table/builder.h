@@ -1,6 +1,7 @@
 // Rows in, dense table out.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -23,6 +24,7 @@ struct AddressRange {
 // - Where functions overlap, the one that begins later holds while it lasts, then the earlier one again; of functions
 //   that begin at the same address the first given wins. The binary searches of libgcc and elfutils agree wherever they
 //   find a row: they take the entry with the greatest begin at or below the pc, and give up where that one has ended.
+// - Functions given after begin_fallback() hold only where no function given before it does.
 // - A gap of less than 16 bytes between two functions is padding no call returns to: the row before it goes on. Larger
 //   gaps get the all-zero rule.
 // - With `executable` ranges given, functions are clipped to them; what lies outside is counted in TableStats.
@@ -46,7 +48,12 @@ class TableBuilder {
     last_offset_ = static_cast<std::uint32_t>(offset);
     last_rule_ = number;
   }
+  // The current function's rows are known only up to `end`.
+  void cut_function(std::uint64_t end) { function_end_ = std::min(function_end_, end); }
   void end_function();
+
+  // Functions given from now on only fill what those given before leave uncovered. Once.
+  void begin_fallback() { fallback_from_ = std::min(fallback_from_, rows_.size()); }
 
   // The register the rules' `x` part is about.
   void set_x_reg(std::uint8_t reg) { x_reg_ = reg; }
@@ -76,7 +83,8 @@ class TableBuilder {
   void sort_functions();
   [[nodiscard]] std::vector<std::uint32_t> number_by_use();
 
-  std::vector<AddressRange> executable_;  // sorted, disjoint
+  std::vector<AddressRange> executable_;                      // sorted, disjoint
+  std::size_t fallback_from_ = static_cast<std::size_t>(-1);  // functions with rows from here on are fallback
   std::size_t executable_hint_ = 0;
   RuleSet rules_;
   std::vector<Row> rows_;

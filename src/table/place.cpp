@@ -30,7 +30,7 @@ class Placer {
   }
 
  private:
-  static constexpr std::uint32_t kEscapeRulesPerPiece = WL_CHUNK_SIZE / sizeof(TraceRule);
+  static constexpr std::uint32_t kEscapeRulesPerPiece = WL_CHUNK_SIZE / 2 / sizeof(TraceRule);
 
   Expected<ArenaObject> take(std::uint32_t bytes) {
     auto object = arena_.allocate(bytes);

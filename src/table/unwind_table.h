@@ -90,8 +90,8 @@ struct PlacedTable {
   std::vector<ArenaPiece> pieces;
 };
 
-// Where tables are loaded. `allocate(bytes)` gives 8-aligned memory of at most WL_CHUNK_SIZE bytes that straddles no
-// chunk; `release(ref, bytes)` takes it back.
+// Where tables are loaded. `allocate(bytes)` gives 8-aligned memory of at most WL_CHUNK_SIZE - 8 bytes that straddles
+// no chunk; `release(ref, bytes)` takes it back.
 class Arena {
  public:
   virtual ~Arena() = default;

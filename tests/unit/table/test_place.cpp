@@ -15,7 +15,7 @@ class TestArena : public Arena {
   explicit TestArena(int budget = 1 << 30) : budget_(budget), memory_(64 * (WL_CHUNK_SIZE / 8)) {}
   Expected<ArenaObject> allocate(std::uint32_t bytes) override {
     if (budget_-- == 0) return fail(ErrorCode::kLimit, "test arena is full", next_, bytes);
-    EXPECT_LE(bytes, WL_CHUNK_SIZE);
+    EXPECT_LE(bytes, WL_CHUNK_SIZE - 8);
     if (next_ % WL_CHUNK_SIZE + bytes > WL_CHUNK_SIZE) next_ = (next_ / WL_CHUNK_SIZE + 1) * WL_CHUNK_SIZE;
     const ArenaObject object{at<std::byte>(static_cast<std::uint32_t>(next_ >> WL_REF_SHIFT)),
                              static_cast<std::uint32_t>(next_ >> WL_REF_SHIFT)};

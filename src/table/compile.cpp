@@ -1,0 +1,128 @@
+#include "table/compile.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "dwarf/interpreter.h"
+#include "image/unwind_sections.h"
+#include "table/trace_state.h"
+
+namespace windlass::table {
+
+namespace {
+
+constexpr unsigned kTrackable = 32;  // registers a CFA can be taken from: TraceState lets no other through
+
+// Counts, for every row, from which register its CFA comes, where that is neither stack nor frame pointer.
+template <typename Registers>
+void note_cfa_register(const TraceRule& rule, CfaRegisterUse& use) {
+  if (rule.cfa_reg == Registers::kStackPointer || rule.cfa_reg == Registers::kFramePointer) [[likely]]
+    return;
+  if (rule.cfa_kind == WL_CFA_NONE || rule.cfa_kind == WL_CFA_UNSUPPORTED) return;
+  ++use[rule.cfa_reg];
+}
+
+template <typename Registers>
+EvaluationStats compile_with(const dwarf::CfiSection& section, std::uint8_t x_reg, TableBuilder& builder,
+                             CfaRegisterUse& use, dwarf::ErrorSink report) {
+  using State = TraceState<Registers>;
+  EvaluationStats stats;
+  dwarf::CfiReader reader(section, report);
+  dwarf::CfaInterpreter<State> interpreter(section, State(x_reg));
+  for (dwarf::Fde fde; reader.next_fde(fde);) {
+    ++stats.functions;
+    builder.begin_function(fde.begin, fde.end);
+    std::uint64_t covered = fde.begin;
+    const auto done = interpreter.run(fde, [&](std::uint64_t begin, std::uint64_t end, const State& state) {
+      const TraceRule rule = state.rule();
+      covered = end;
+      note_cfa_register<Registers>(rule, use);
+      builder.row(begin, rule);
+    });
+    if (!done) [[unlikely]] {
+      builder.cut_function(covered);
+      report(done.error());
+    }
+    builder.end_function();
+  }
+  stats.bytes = section.bytes.size();
+  return stats;
+}
+
+template <typename Registers>
+EvaluationStats evaluate_with(const dwarf::CfiSection& section, dwarf::ErrorSink report) {
+  using State = TraceState<Registers>;
+  EvaluationStats stats;
+  dwarf::CfiReader reader(section, report);
+  dwarf::CfaInterpreter<State> interpreter(section, State(WL_NO_XREG));
+  for (dwarf::Fde fde; reader.next_fde(fde);) {
+    ++stats.functions;
+    const auto done = interpreter.run(fde, [&](std::uint64_t begin, std::uint64_t, const State& state) {
+      const TraceRule rule = state.rule();
+      std::uint64_t half[2];
+      std::memcpy(half, &rule, sizeof half);
+      ++stats.rows;
+      stats.checksum += begin ^ half[0] ^ half[1];
+    });
+    if (!done) [[unlikely]]
+      report(done.error());
+  }
+  stats.bytes = section.bytes.size();
+  return stats;
+}
+
+// The register worth tracking through calls: callee-saved, and the one most rows need. A caller-saved one (r10 in GCC's
+// DRAP prologues) matters only in the innermost frame, where it is known anyway.
+std::uint8_t choose_x_reg(const CfaRegisterUse& use, std::uint64_t callee_saved) {
+  std::uint8_t best = WL_NO_XREG;
+  for (unsigned reg = 0; reg < kTrackable; ++reg)
+    if (use[reg] != 0 && (callee_saved >> reg & 1) != 0 && (best == WL_NO_XREG || use[reg] > use[best]))
+      best = static_cast<std::uint8_t>(reg);
+  return best;
+}
+
+std::uint64_t callee_saved_of(const image::ElfImage& image) {
+  return image.machine() == image::Machine::kAArch64 ? Arm64Registers::kCalleeSaved : X64Registers::kCalleeSaved;
+}
+
+}  // namespace
+
+EvaluationStats compile_section(const dwarf::CfiSection& section, std::uint8_t x_reg, TableBuilder& builder,
+                                CfaRegisterUse& use, dwarf::ErrorSink report) {
+  use.resize(kTrackable);
+  builder.set_x_reg(x_reg);
+  return section.architecture == Architecture::kAArch64
+             ? compile_with<Arm64Registers>(section, x_reg, builder, use, report)
+             : compile_with<X64Registers>(section, x_reg, builder, use, report);
+}
+
+EvaluationStats evaluate_section(const dwarf::CfiSection& section, dwarf::ErrorSink report) {
+  return section.architecture == Architecture::kAArch64 ? evaluate_with<Arm64Registers>(section, report)
+                                                        : evaluate_with<X64Registers>(section, report);
+}
+
+Expected<UnwindTable> compile_elf(const image::ElfImage& image, dwarf::ErrorSink report) {
+  std::vector<AddressRange> executable;
+  for (const image::ExecutableSegment& segment : image.executable_segments())
+    executable.push_back(
+        {segment.vaddr, segment.vaddr + std::min<std::uint64_t>(segment.memsz, ~0ull - segment.vaddr)});
+  const image::UnwindSections found = image::find_unwind_sections(image, report);
+
+  const auto compile = [&](std::uint8_t x_reg, CfaRegisterUse& use, dwarf::ErrorSink sink) {
+    TableBuilder builder(executable);
+    for (const dwarf::CfiSection& section : found.sections) {
+      if (&section != &found.sections.front()) builder.begin_fallback();
+      compile_section(section, x_reg, builder, use, sink);
+    }
+    return builder.finish();
+  };
+  CfaRegisterUse use(kTrackable);
+  auto table = compile(WL_NO_XREG, use, report);
+  const std::uint8_t x_reg = choose_x_reg(use, callee_saved_of(image));
+  if (x_reg == WL_NO_XREG || !table) return table;
+  // Few modules have such rows; only they are evaluated twice.
+  auto ignore = [](const Error&) {};
+  return compile(x_reg, use, ignore);
+}
+
+}  // namespace windlass::table

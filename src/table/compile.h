@@ -1,0 +1,38 @@
+// From an ELF image's call frame information to its dense table.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "dwarf/cfi.h"
+#include "image/elf.h"
+#include "table/builder.h"
+#include "table/unwind_table.h"
+#include "windlass/error.h"
+
+namespace windlass::table {
+
+// What went by while one section was evaluated.
+struct EvaluationStats {
+  std::uint64_t functions = 0;
+  std::uint64_t rows = 0;
+  std::uint64_t bytes = 0;     // of the section
+  std::uint64_t checksum = 0;  // of the rows, so that an evaluation without a table is not optimised away
+};
+
+// Compiles the sections of image::find_unwind_sections: `.eh_frame`, then the others for the addresses it lacks. A
+// malformed record goes to `report` with its file offset and costs only itself; an image without any call frame
+// information gives an empty table. Errors: kLimit (code over more than WL_MAX_PAGES pages). Linear in the size of the
+// sections, plus sorting the functions.
+[[nodiscard]] Expected<UnwindTable> compile_elf(const image::ElfImage& image, dwarf::ErrorSink report);
+
+// The rows of one section into `builder`, as compile_elf does it. Returns the registers other than stack and frame
+// pointer that rows take their CFA from: [number] = how many rows.
+using CfaRegisterUse = std::vector<std::uint64_t>;
+EvaluationStats compile_section(const dwarf::CfiSection& section, std::uint8_t x_reg, TableBuilder& builder,
+                                CfaRegisterUse& use, dwarf::ErrorSink report);
+
+// Evaluates every row of a section and forgets it: what evaluation alone costs.
+[[nodiscard]] EvaluationStats evaluate_section(const dwarf::CfiSection& section, dwarf::ErrorSink report);
+
+}  // namespace windlass::table
