@@ -108,7 +108,9 @@ void expect_recursion(const Stack& stack, const Recursion& target, std::size_t d
   if (in_spin) ++at;
   std::size_t levels = 0;
   while (at < pcs.size() && target.recurse.contains(pcs[at])) ++at, ++levels;
-  if (in_spin) EXPECT_EQ(levels, depth + 1);
+  if (in_spin) {
+    EXPECT_EQ(levels, depth + 1);
+  }
   EXPECT_LE(levels, depth + 1);
   ASSERT_LT(at, pcs.size());
   EXPECT_TRUE(target.main.contains(pcs[at]));
