@@ -14,6 +14,7 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   windlass::cli::register_dump(app, status);
   windlass::cli::register_rows(app, status);
+  windlass::cli::register_record(app, status);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

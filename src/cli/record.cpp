@@ -1,0 +1,161 @@
+// windlass record: sample, write a pprof profile.
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include "cli/commands.h"
+#include "cli/record_output.h"
+#include "profile/module_registry.h"
+#include "profile/recorder.h"
+#include "profile/symbolize.h"
+
+namespace windlass::cli {
+namespace {
+
+struct Arguments {
+  profile::RecorderOptions recorder;
+  std::string output = "windlass.pb.gz";
+  bool all = false;
+  bool verbose = false;
+  bool no_symbols = false;
+};
+
+int refuse(const std::string& text) {
+  fmt::print(stderr, "windlass record: {}\n", text);
+  return kRefused;
+}
+
+// SIGINT and SIGTERM end the recording, not the program: the descriptor becomes readable.
+class StopSignals {
+ public:
+  StopSignals() {
+    sigemptyset(&set_);
+    for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&set_, number);
+    sigprocmask(SIG_BLOCK, &set_, nullptr);  // before any thread starts
+    descriptor_ = signalfd(-1, &set_, SFD_CLOEXEC | SFD_NONBLOCK);
+  }
+  ~StopSignals() { close(descriptor_); }
+  StopSignals(const StopSignals&) = delete;
+  StopSignals& operator=(const StopSignals&) = delete;
+  [[nodiscard]] int descriptor() const { return descriptor_; }
+  // From here on the second signal kills, as an impatient user expects.
+  void release() {
+    signalfd_siginfo info;
+    while (read(descriptor_, &info, sizeof info) == static_cast<ssize_t>(sizeof info)) continue;
+    sigprocmask(SIG_UNBLOCK, &set_, nullptr);
+  }
+
+ private:
+  sigset_t set_{};
+  int descriptor_ = -1;
+};
+
+// Where the data goes when the place asked for cannot take it.
+std::string rescue_path() {
+  const char* directory = std::getenv("TMPDIR");
+  return fmt::format("{}/windlass-{}.pb.gz", directory != nullptr ? directory : "/tmp", getpid());
+}
+
+int write_profile(const ProfileFile& file, const profile::Profile& profile) {
+  const auto written = file.write(profile);
+  if (written) {
+    fmt::print(stderr, "windlass: wrote {}\n", file.path());
+    return kDone;
+  }
+  const ProfileFile rescue(rescue_path());
+  if (rescue.write(profile))
+    return refuse(fmt::format("cannot write {}: {}; the profile is in {} instead", file.path(), written.error().text(),
+                              rescue.path()));
+  return refuse(fmt::format("cannot write {}: {}; nor {}: the profile is lost", file.path(), written.error().text(),
+                            rescue.path()));
+}
+
+// The command's own status once the recording is written. One that outlives the recording (--duration, Ctrl-C) is told
+// to end and waited for; ending it is then what was asked for, so the status is 0.
+int command_status(profile::ChildCommand& command) {
+  if (const auto status = command.poll_status()) return *status;
+  command.signal(SIGTERM);
+  command.wait();
+  return kDone;
+}
+
+int record(const Arguments& arguments) {
+  const ProfileFile file(arguments.output);
+  if (const auto writable = file.check(); !writable)
+    return refuse(fmt::format("cannot write {}: {}", file.path(), writable.error().text()));
+  profile::survive_truncated_files();
+  StopSignals signals;
+  auto recorder = profile::Recorder::open(arguments.recorder);
+  if (!recorder) return refuse(recorder.error().text);
+
+  ProgressLine line;
+  profile::Recorder::Hooks hooks;
+  hooks.progress = [&](const profile::RecordingProgress& progress) { line.show(progress); };
+  if (file.replaceable()) {
+    // A recording that is killed leaves its last checkpoint, without names.
+    hooks.checkpoint = [&](const profile::Profile& profile) { (void)file.write(profile); };
+  }
+  if (const auto run = (*recorder)->run(signals.descriptor(), hooks); !run) {
+    line.clear();
+    return refuse(run.error().text);
+  }
+  signals.release();
+  profile::Profile profile = (*recorder)->profile();
+  if (!arguments.no_symbols) {
+    line.note("naming addresses");
+    (void)profile::symbolize(profile);
+  }
+  line.clear();
+  print_summary(**recorder, profile, arguments.verbose);
+  const int written = write_profile(file, profile);
+  profile::ChildCommand* command = (*recorder)->command();
+  const int status = command != nullptr ? command_status(*command) : kDone;
+  return written != kDone ? written : status;
+}
+
+}  // namespace
+
+void register_record(CLI::App& app, int& status) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* command = app.add_subcommand("record", "sample stacks of running programs into a pprof profile");
+  command->add_option("-F,--frequency", arguments->recorder.frequency, "samples a second of CPU time, on every CPU")
+      ->capture_default_str()
+      ->check(CLI::Range(1u, 49999u))
+      ->type_name("HZ");
+  command->add_option("-o,--output", arguments->output, "where the profile goes")
+      ->capture_default_str()
+      ->type_name("FILE");
+  command->add_option("--duration", arguments->recorder.duration, "stop after so many seconds")
+      ->check(CLI::PositiveNumber)
+      ->type_name("S");
+  auto* all = command->add_flag("-a,--all", arguments->all, "the whole machine (the default)");
+  auto* targets = command
+                      ->add_option("-p,--pid", arguments->recorder.targets,
+                                   "one process with its threads and the children it has from now on (repeatable)")
+                      ->type_name("PID")
+                      ->delimiter(',')
+                      ->check(CLI::Range(1u, 0x7fffffffu));
+  command->add_flag("-v,--verbose", arguments->verbose, "say more in the end: where stacks broke off, what it cost");
+  command->add_flag("--no-symbols", arguments->no_symbols, "leave addresses unnamed: `windlass report` names them");
+  auto* rest =
+      command->add_option("COMMAND", arguments->recorder.command,
+                          "a command to run, with its arguments: profiled from its first instruction to its end; "
+                          "its exit status becomes record's");
+  rest->type_name("");
+  all->excludes(targets)->excludes(rest);
+  targets->excludes(rest);
+  command->positionals_at_end();
+  command->prefix_command(false);
+  command->callback([arguments, &status] { status = record(*arguments); });
+}
+
+}  // namespace windlass::cli

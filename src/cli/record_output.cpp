@@ -1,0 +1,140 @@
+#include "cli/record_output.h"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "export/pprof.h"
+
+namespace windlass::cli {
+namespace {
+
+std::string thousands(std::uint64_t value) {
+  const std::string digits = std::to_string(value);
+  std::string text;
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    if (i != 0 && (digits.size() - i) % 3 == 0) text += ',';
+    text += digits[i];
+  }
+  return text;
+}
+
+// Never rounds up to 100%.
+std::string percent(std::uint64_t part, std::uint64_t whole) {
+  if (part == whole) return "100%";
+  const double share = 100.0 * static_cast<double>(part) / static_cast<double>(whole);
+  return fmt::format("{:.2f}%", share > 99.99 ? 99.99 : share);
+}
+
+std::unexpected<Error> system_error(const char* what) {
+  return fail(ErrorCode::kSystem, what, 0, static_cast<std::uint64_t>(errno));
+}
+
+}  // namespace
+
+ProgressLine::ProgressLine() : terminal_(isatty(STDERR_FILENO) == 1) {}
+
+void ProgressLine::show(const profile::RecordingProgress& progress) {
+  if (!terminal_) return;
+  const std::string line =
+      fmt::format("\r\033[K{:.1f} s  {} samples  {} complete  {} lost", progress.seconds, thousands(progress.samples),
+                  percent(progress.complete, progress.samples), thousands(progress.lost));
+  std::fputs(line.c_str(), stderr);
+  std::fflush(stderr);
+  shown_ = true;
+}
+
+void ProgressLine::note(const std::string& text) {
+  if (!terminal_) return;
+  std::fprintf(stderr, "\r\033[K%s", text.c_str());
+  std::fflush(stderr);
+  shown_ = true;
+}
+
+void ProgressLine::clear() {
+  if (shown_) std::fputs("\r\033[K", stderr);
+  shown_ = false;
+}
+
+bool ProfileFile::replaceable() const {
+  struct stat status {};
+  return stat(path_.c_str(), &status) != 0 || S_ISREG(status.st_mode);
+}
+
+Expected<void> ProfileFile::check() const {
+  if (!replaceable()) {
+    if (access(path_.c_str(), W_OK) != 0) return system_error("not writable");
+    return {};
+  }
+  if (access(path_.c_str(), F_OK) == 0 && access(path_.c_str(), W_OK) != 0) return system_error("not writable");
+  const std::string probe = fmt::format("{}.{}", path_, getpid());
+  const int fd = open(probe.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (fd < 0) return system_error("cannot create the file");
+  close(fd);
+  unlink(probe.c_str());
+  return {};
+}
+
+Expected<void> ProfileFile::write(const profile::Profile& profile) const {
+  return exporter::write_pprof_file(profile, path_);
+}
+
+void print_summary(profile::Recorder& recorder, const profile::Profile& profile, bool verbose) {
+  std::uint64_t total = 0;
+  std::map<std::uint8_t, std::uint64_t> truncated;
+  std::uint64_t complete = 0;
+  for (const profile::Sample& sample : profile.samples) {
+    total += sample.count;
+    if (profile::is_truncated(sample.end))
+      truncated[sample.end] += sample.count;
+    else
+      complete += sample.count;
+  }
+  fmt::print(stderr, "windlass: {} samples in {:.1f} s, {} with complete stacks, {} lost\n", thousands(total),
+             static_cast<double>(profile.duration_ns) * 1e-9, percent(complete, total), thousands(profile.lost));
+  const auto where = recorder.truncations();
+  for (const auto& [end, count] : truncated) {
+    std::string modules;
+    std::size_t named = 0;
+    for (const auto& entry : where) {
+      if (entry.end != end || named == (verbose ? 8 : 2)) continue;
+      const profile::CodeFile* file = recorder.modules().find(entry.module);
+      modules += fmt::format("{}{} in {}", named++ == 0 ? ": " : ", ", thousands(entry.count),
+                             file != nullptr ? file->path : "code without a file");
+    }
+    fmt::print(stderr, "  {} truncated, {}{}\n", thousands(count), profile::end_text(end), modules);
+  }
+  if (!verbose) return;
+  const auto kernel = recorder.kernel_stats();
+  const auto tables = recorder.modules().totals();
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+  };
+  fmt::print(stderr, "  kernel: {} repeats counted, {} new stacks, {} unwound by the agent ({} bytes), {} refused\n",
+             thousands(kernel.counted), thousands(kernel.stack_events), thousands(kernel.raw_events),
+             thousands(kernel.raw_bytes), thousands(kernel.raw_refused));
+  for (unsigned end = 0; end < WL_END_COUNT; ++end)
+    if (kernel.ends[end] != 0)
+      fmt::print(stderr, "    {}: {}\n", profile::end_text(static_cast<std::uint8_t>(end)),
+                 thousands(kernel.ends[end]));
+  fmt::print(stderr, "  tables: {} of {} files, {} rows, {} bytes, {:.2f} CPU seconds\n", tables.tables, tables.files,
+             thousands(tables.rows), thousands(tables.bytes), tables.compile_seconds);
+  fmt::print(stderr, "  processes: {}, looked up again in /proc: {}\n", recorder.processes().size(),
+             recorder.rescans());
+  fmt::print(stderr, "  agent: {:.2f} s user, {:.2f} s system, {} KiB at most\n", seconds(used.ru_utime),
+             seconds(used.ru_stime), used.ru_maxrss);
+  for (const auto& failure : recorder.modules().failures())
+    fmt::print(stderr, "  no table for {}: {}\n", failure.path, failure.reason);
+}
+
+}  // namespace windlass::cli

@@ -1,0 +1,42 @@
+// What `windlass record` says on the terminal, and where it puts the profile.
+#pragma once
+
+#include <string>
+
+#include "profile/recorder.h"
+#include "windlass/error.h"
+
+namespace windlass::cli {
+
+// One line, rewritten in place; silent where stderr is no terminal.
+class ProgressLine {
+ public:
+  ProgressLine();
+  void show(const profile::RecordingProgress& progress);
+  void note(const std::string& text);
+  void clear();
+
+ private:
+  bool terminal_;
+  bool shown_ = false;
+};
+
+// The file a profile goes to. Regular files are written beside and renamed.
+class ProfileFile {
+ public:
+  explicit ProfileFile(std::string path) : path_(std::move(path)) {}
+  // Can it be written? Asked before sampling; leaves nothing behind.
+  [[nodiscard]] Expected<void> check() const;
+  [[nodiscard]] Expected<void> write(const profile::Profile& profile) const;
+  // Checkpoints make sense: it is not a pipe or a device.
+  [[nodiscard]] bool replaceable() const;
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+// "12,345 samples in 10.0 s, 99.97% complete, ..." and what was truncated where.
+void print_summary(profile::Recorder& recorder, const profile::Profile& profile, bool verbose);
+
+}  // namespace windlass::cli

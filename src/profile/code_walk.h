@@ -1,0 +1,47 @@
+// Finds a frame's caller from nothing but machine code: runs the code forward from the pc on the frame's own registers
+// and stack until it returns. Generated code, assembly without unwind information, prologues and epilogues alike: what
+// the code would do to sp and the frame pointer until its `ret` says where the return address is now.
+#pragma once
+
+#include <cstdint>
+
+#include "base/function_ref.h"
+#include "windlass_layout.h"
+
+namespace windlass::profile {
+
+// Registers of a frame by x86-64 DWARF number; 16 is the pc.
+struct FrameRegisters {
+  static constexpr unsigned kRbp = 6, kRsp = 7, kPc = 16;
+  std::uint64_t value[17] = {};
+  std::uint32_t valid = 0;  // bit i: value[i] is known
+  bool exact = true;        // the pc is an instruction's address; else a return address
+
+  [[nodiscard]] bool has(unsigned reg) const { return reg < 17 && (valid >> reg & 1) != 0; }
+  void set(unsigned reg, std::uint64_t to) {
+    value[reg] = to;
+    valid |= 1u << reg;
+  }
+  // The address to look things up at: a return address may be the first byte after its function.
+  [[nodiscard]] std::uint64_t lookup_pc() const { return value[kPc] - (exact ? 0 : 1); }
+};
+
+// Copies `size` bytes of the target at `address`; false if not readable.
+using ReadTarget = FunctionRef<bool(std::uint64_t address, void* to, std::size_t size)>;
+// Is there executable memory at `address`?
+using IsCode = FunctionRef<bool(std::uint64_t address)>;
+
+// How many instructions are run at most, over all paths, and how many paths are open at a time.
+inline constexpr unsigned kMaxWalkInstructions = 2048;
+inline constexpr unsigned kMaxWalkPaths = 64;
+
+// Puts the caller's registers into `frame` and returns -1, or returns the wl_end: WL_END_COMPLETE where the code cannot
+// return (outermost frame), WL_END_BAD_FRAME_POINTER where no way to a return was found. Shortest way first; a
+// conditional branch is followed both ways. A return only counts if a call instruction stands before the address it
+// goes to.
+[[nodiscard]] int walk_code(FrameRegisters& frame, ReadTarget read, IsCode is_code);
+
+// Does a call instruction end at `address`, in executable memory? True where the code cannot be read.
+[[nodiscard]] bool is_return_address(std::uint64_t address, ReadTarget read, IsCode is_code);
+
+}  // namespace windlass::profile

@@ -1,0 +1,293 @@
+#include "profile/process_events.h"
+
+#include <linux/perf_event.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <ctime>
+#include <fstream>
+
+#include "windlass/bytes.h"
+
+namespace windlass::profile {
+namespace {
+
+constexpr std::size_t kSampleIdSize = 16;  // sample_id_all with TID | TIME: u32 pid, u32 tid, u64 time
+constexpr std::string_view kDeleted = " (deleted)";
+
+void strip_deleted(std::string& path) {
+  if (path.ends_with(kDeleted)) path.resize(path.size() - kDeleted.size());
+}
+
+// The NUL-padded string in front of the sample id. A missing NUL ends it at the record's end.
+std::string padded_string(ByteView record, std::uint64_t offset) {
+  if (offset > record.size()) return {};
+  const auto* text = reinterpret_cast<const char*>(record.data()) + offset;
+  return std::string(text, strnlen(text, record.size() - offset));
+}
+
+// struct { header; u32 pid, tid; u64 addr, len, pgoff; union { {u32 maj, min; u64 ino, gen}; {u8 size, ...; u8 id[20]}
+// };
+//          u32 prot, flags; char filename[]; sample_id; }   (perf_event_open(2), PERF_RECORD_MMAP2)
+Expected<ProcessEvent> parse_mmap2(ByteView body, std::uint16_t misc, ProcessEvent event) {
+  constexpr std::size_t kFixed = 72;
+  if (body.size() < kFixed) return fail(ErrorCode::kTruncated, "MMAP2 record too short", body.origin(), body.size());
+  event.kind = ProcessEventKind::kMap;
+  event.tgid = *body.at<std::uint32_t>(8);
+  event.tid = *body.at<std::uint32_t>(12);
+  MapRecord& map = event.map;
+  map.begin = *body.at<std::uint64_t>(16);
+  const auto length = *body.at<std::uint64_t>(24);
+  if (length == 0 || map.begin + length < map.begin)
+    return fail(ErrorCode::kMalformed, "MMAP2 record with an impossible range", map.begin, length);
+  map.end = map.begin + length;
+  map.file_offset = *body.at<std::uint64_t>(32);
+  if (misc & PERF_RECORD_MISC_MMAP_BUILD_ID) {
+    const auto size = *body.at<std::uint8_t>(40);
+    if (size > 20) return fail(ErrorCode::kMalformed, "MMAP2 build id longer than 20 bytes", 40, size);
+    map.file.build_id.assign(reinterpret_cast<const char*>(body.data()) + 44, size);
+  } else {
+    map.file.major = *body.at<std::uint32_t>(40);
+    map.file.minor = *body.at<std::uint32_t>(44);
+    map.file.inode = *body.at<std::uint64_t>(48);
+    map.file.generation = *body.at<std::uint64_t>(56);
+  }
+  constexpr std::uint32_t kProtExec = 4;
+  if (!(*body.at<std::uint32_t>(64) & kProtExec))
+    return fail(ErrorCode::kNotFound, "mapping is not executable", map.begin);
+  map.path = padded_string(body, kFixed);
+  strip_deleted(map.path);
+  return event;
+}
+
+// struct { header; u32 pid, ppid, tid, ptid; u64 time; sample_id; }
+Expected<ProcessEvent> parse_task(ByteView body, bool fork, ProcessEvent event) {
+  if (body.size() < 32) return fail(ErrorCode::kTruncated, "task record too short", body.origin(), body.size());
+  event.tgid = *body.at<std::uint32_t>(8);
+  event.parent_tgid = *body.at<std::uint32_t>(12);
+  event.tid = *body.at<std::uint32_t>(16);
+  if (fork) {
+    if (event.tgid == event.parent_tgid) return fail(ErrorCode::kNotFound, "a new thread", event.tid);
+    event.kind = ProcessEventKind::kFork;
+  } else {
+    // The leader's exit. Other threads may outlive it; their samples find the process by its grace period.
+    if (event.tgid != event.tid) return fail(ErrorCode::kNotFound, "a thread's exit", event.tid);
+    event.kind = ProcessEventKind::kExit;
+  }
+  return event;
+}
+
+Expected<ProcessEvent> parse_comm(ByteView body, std::uint16_t misc, ProcessEvent event) {
+  if (body.size() < 16) return fail(ErrorCode::kTruncated, "COMM record too short", body.origin(), body.size());
+  event.kind = misc & PERF_RECORD_MISC_COMM_EXEC ? ProcessEventKind::kExec : ProcessEventKind::kComm;
+  event.tgid = *body.at<std::uint32_t>(8);
+  event.tid = *body.at<std::uint32_t>(12);
+  event.comm = padded_string(body, 16);
+  return event;
+}
+
+perf_event_attr dummy_event() {
+  perf_event_attr attr{};
+  attr.size = sizeof attr;
+  attr.type = PERF_TYPE_SOFTWARE;
+  attr.config = PERF_COUNT_SW_DUMMY;
+  attr.sample_type = PERF_SAMPLE_TID | PERF_SAMPLE_TIME;
+  attr.sample_id_all = 1;
+  attr.mmap = 1;
+  attr.mmap2 = 1;
+  attr.comm = 1;
+  attr.comm_exec = 1;
+  attr.task = 1;
+  attr.build_id = 1;
+  attr.use_clockid = 1;
+  attr.clockid = CLOCK_MONOTONIC;
+  attr.watermark = 1;
+  attr.wakeup_watermark = 1;  // a process start should reach the agent at once
+  return attr;
+}
+
+int perf_event_open(perf_event_attr& attr, int cpu) {
+  return static_cast<int>(syscall(SYS_perf_event_open, &attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC));
+}
+
+}  // namespace
+
+Expected<ProcessEvent> parse_perf_record(std::span<const std::byte> record) {
+  const ByteView view(record.data(), record.size());
+  const auto header = view.at<perf_event_header>(0);
+  if (!header) return std::unexpected(header.error());
+  if (header->size != record.size() || header->size < sizeof(perf_event_header))
+    return fail(ErrorCode::kMalformed, "record size contradicts its header", 0, header->size);
+  if (record.size() < sizeof(perf_event_header) + kSampleIdSize)
+    return fail(ErrorCode::kTruncated, "record without its sample id", 0, record.size());
+  const ByteView body(record.data(), record.size() - kSampleIdSize);
+  ProcessEvent event;
+  event.time = *view.at<std::uint64_t>(record.size() - 8);
+  event.tgid = *view.at<std::uint32_t>(record.size() - 16);
+  event.tid = *view.at<std::uint32_t>(record.size() - 12);
+  switch (header->type) {
+    case PERF_RECORD_MMAP2: return parse_mmap2(body, header->misc, std::move(event));
+    case PERF_RECORD_FORK: return parse_task(body, true, std::move(event));
+    case PERF_RECORD_EXIT: return parse_task(body, false, std::move(event));
+    case PERF_RECORD_COMM: return parse_comm(body, header->misc, std::move(event));
+    case PERF_RECORD_LOST: {
+      const auto lost = body.at<std::uint64_t>(16);
+      if (!lost) return std::unexpected(lost.error());
+      event.kind = ProcessEventKind::kLost;
+      event.lost = *lost;
+      return event;
+    }
+    default: return fail(ErrorCode::kNotFound, "record type of no interest", 0, header->type);
+  }
+}
+
+ProcessEventSource::~ProcessEventSource() {
+  for (const Ring& ring : rings_) munmap(ring.base, ring.data_size + page_size_);
+  for (const int fd : fds_) close(fd);
+}
+
+Expected<void> ProcessEventSource::open(std::size_t ring_pages) {
+  page_size_ = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  perf_event_attr attr = dummy_event();
+  for (const int cpu : online_cpus()) {
+    int fd = perf_event_open(attr, cpu);
+    if (fd < 0 && errno == EINVAL && attr.build_id) {  // before Linux 5.12
+      attr.build_id = 0;
+      fd = perf_event_open(attr, cpu);
+    }
+    if (fd < 0 && errno == ENODEV) continue;  // the CPU went offline meanwhile
+    if (fd < 0) return fail(ErrorCode::kSystem, "perf_event_open for process events", cpu, errno);
+    fds_.push_back(fd);
+    Ring ring;
+    ring.data_size = ring_pages * page_size_;
+    void* base = mmap(nullptr, ring.data_size + page_size_, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (base == MAP_FAILED) return fail(ErrorCode::kSystem, "mapping the ring of process events", cpu, errno);
+    ring.base = static_cast<std::byte*>(base);
+    rings_.push_back(ring);
+  }
+  if (fds_.empty()) return fail(ErrorCode::kSystem, "perf_event_open on any CPU", 0, ENODEV);
+  return {};
+}
+
+std::size_t ProcessEventSource::drain(const std::function<void(ProcessEvent&&)>& sink) {
+  std::size_t count = 0;
+  for (Ring& ring : rings_) drain_ring(ring, sink, count);
+  return count;
+}
+
+void ProcessEventSource::drain_ring(Ring& ring, const std::function<void(ProcessEvent&&)>& sink, std::size_t& count) {
+  auto* page = reinterpret_cast<perf_event_mmap_page*>(ring.base);
+  const std::byte* data = ring.base + page_size_;
+  const std::uint64_t head = std::atomic_ref(page->data_head).load(std::memory_order_acquire);
+  std::uint64_t tail = page->data_tail;
+  if (head - tail > ring.data_size) tail = head;  // cannot be; do not read outside the ring
+  while (tail < head) {
+    const std::size_t at = tail % ring.data_size;
+    perf_event_header header;  // records are 8-aligned, so a header never wraps
+    std::memcpy(&header, data + at, sizeof header);
+    if (header.size < sizeof header || header.size > head - tail) {
+      ++malformed_;
+      tail = head;
+      break;
+    }
+    std::span<const std::byte> record(data + at, header.size);
+    if (at + header.size > ring.data_size) {
+      wrapped_.resize(header.size);
+      const std::size_t first = ring.data_size - at;
+      std::memcpy(wrapped_.data(), data + at, first);
+      std::memcpy(wrapped_.data() + first, data, header.size - first);
+      record = wrapped_;
+    }
+    if (auto event = parse_perf_record(record)) {
+      sink(std::move(*event));
+      ++count;
+    } else if (event.error().code != ErrorCode::kNotFound) {
+      ++malformed_;
+    }
+    tail += header.size;
+  }
+  std::atomic_ref(page->data_tail).store(tail, std::memory_order_release);
+}
+
+namespace {
+
+template <typename T>
+bool take_number(std::string_view& text, T& value, int base, char terminator) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
+  if (error != std::errc{} || end == text.data() + text.size() || *end != terminator) return false;
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()) + 1);
+  return true;
+}
+
+// "\012" is how the kernel writes a newline in a path.
+std::string unescape(std::string_view text) {
+  std::string path;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text.substr(i, 4) == "\\012") {
+      path += '\n';
+      i += 3;
+    } else {
+      path += text[i];
+    }
+  }
+  return path;
+}
+
+// begin-end perms offset major:minor inode   path
+bool parse_maps_line(std::string_view line, MapRecord& map) {
+  if (!take_number(line, map.begin, 16, '-') || !take_number(line, map.end, 16, ' ') || map.end <= map.begin)
+    return false;
+  if (line.size() < 5 || line[2] != 'x') return false;
+  line.remove_prefix(5);
+  if (!take_number(line, map.file_offset, 16, ' ') || !take_number(line, map.file.major, 16, ':') ||
+      !take_number(line, map.file.minor, 16, ' '))
+    return false;
+  const auto digits = line.find_first_not_of("0123456789");
+  const auto inode = line.substr(0, digits);
+  if (std::from_chars(inode.data(), inode.data() + inode.size(), map.file.inode).ec != std::errc{}) return false;
+  line.remove_prefix(inode.size());
+  const auto path = line.find_first_not_of(' ');
+  if (path != std::string_view::npos) map.path = unescape(line.substr(path));
+  strip_deleted(map.path);
+  return true;
+}
+
+}  // namespace
+
+std::vector<MapRecord> parse_proc_maps(std::string_view text) {
+  std::vector<MapRecord> maps;
+  while (!text.empty()) {
+    const auto newline = text.find('\n');
+    MapRecord map;
+    if (parse_maps_line(text.substr(0, newline), map)) maps.push_back(std::move(map));
+    text.remove_prefix(newline == std::string_view::npos ? text.size() : newline + 1);
+  }
+  return maps;
+}
+
+std::vector<int> online_cpus() {
+  constexpr int kMaxCpus = 8192;
+  std::vector<int> cpus;
+  std::ifstream file("/sys/devices/system/cpu/online");
+  int first = 0;
+  while (file >> first) {
+    int last = first;
+    if (file.peek() == '-') {
+      file.get();
+      file >> last;
+    }
+    for (int cpu = first; cpu <= last && cpu < kMaxCpus; ++cpu) cpus.push_back(cpu);
+    if (file.peek() == ',') file.get();
+  }
+  if (cpus.empty())
+    for (int cpu = 0; cpu < sysconf(_SC_NPROCESSORS_ONLN); ++cpu) cpus.push_back(cpu);
+  return cpus;
+}
+
+}  // namespace windlass::profile

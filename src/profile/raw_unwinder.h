@@ -1,0 +1,57 @@
+// Unwinds a sample that the kernel side handed over raw: its registers and a copy of its stack. Full rows (every
+// callee-saved register, expressions) where the code has them, else the machine code itself (code_walk.h), else a
+// guarded frame-pointer step.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "profile/code_walk.h"
+#include "profile/module_registry.h"
+#include "profile/process_table.h"
+#include "windlass/frame_row.h"
+#include "windlass_layout.h"
+
+namespace windlass::profile {
+
+// What is known of the sampled thread's memory. Spans are only read during unwind().
+struct RawSample {
+  std::uint32_t tgid = 0;
+  FrameRegisters registers;
+  std::uint64_t stack_address = 0;
+  std::span<const std::byte> stack;
+  std::uint64_t code_address = 0;
+  std::span<const std::byte> code;  // around the pc, as it was
+};
+
+// The pieces of an event, or kMalformed. The spans point into the event.
+struct RawEvent {
+  RawSample sample;
+  std::vector<std::uint64_t> kernel;
+  std::uint32_t reason = 0;
+};
+[[nodiscard]] Expected<RawEvent> parse_raw_event(const wl_event_head& head, std::size_t size);
+
+class RawUnwinder {
+ public:
+  static constexpr std::size_t kMaxFrames = WL_MAX_USER_FRAMES;
+  static constexpr unsigned kMaxBackward = 16;  // switches to a stack below the current one
+
+  explicit RawUnwinder(ModuleRegistry& registry) : registry_(registry) {}
+
+  // Appends the user frames, innermost first, as wl_stack_event has them. Returns how the stack ended (wl_end).
+  std::uint8_t unwind(const RawSample& sample, const MapSet* maps, std::vector<std::uint64_t>& frames);
+
+ private:
+  struct Context;
+  int step(Context& context, FrameRegisters& frame);
+  int apply(Context& context, const FrameRow& row, FrameRegisters& frame);
+  int frame_pointer(Context& context, FrameRegisters& frame);
+  static bool read_stack(const Context& context, std::uint64_t address, void* to, std::size_t size);
+  bool read_any(Context& context, std::uint64_t address, void* to, std::size_t size);
+
+  ModuleRegistry& registry_;
+};
+
+}  // namespace windlass::profile

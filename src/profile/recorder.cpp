@@ -1,0 +1,380 @@
+#include "profile/recorder.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <ctime>
+#include <unordered_set>
+
+#include <fmt/format.h>
+
+namespace windlass::profile {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::uint64_t kSecond = 1'000'000'000;
+constexpr std::uint64_t kSweepInterval = 10 * kSecond;
+constexpr std::uint64_t kEvictInterval = 30 * kSecond;
+constexpr std::uint64_t kRescanInterval = kSecond;  // of one process at most
+constexpr std::size_t kMaxRescanEntries = 65536;
+constexpr std::size_t kMaxCountedStacks = 200'000;  // then the kernel side starts counting anew
+constexpr std::chrono::milliseconds kTablesBeforeStart = 3000ms;
+// A checkpoint may cost this share of the time since the last; the first comes early, so that short recordings that are
+// killed leave something.
+constexpr double kFirstCheckpoint = 2, kLongestCheckpoint = 60, kCheckpointShare = 0.01;
+
+std::uint64_t monotonic_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * kSecond + static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+std::unexpected<SystemError> no_process(std::uint32_t tgid) {
+  return std::unexpected(SystemError{fmt::format("there is no process {}", tgid), ESRCH});
+}
+
+}  // namespace
+
+Recorder::~Recorder() = default;
+
+std::expected<std::unique_ptr<Recorder>, SystemError> Recorder::open(const RecorderOptions& options) {
+  auto recorder = std::unique_ptr<Recorder>(new Recorder);
+  recorder->options_ = options;
+  KernelSideOptions kernel_options;
+  kernel_options.frequency = options.frequency;
+  kernel_options.all_processes = !recorder->filtered();
+  for (const std::uint32_t tgid : options.targets) {
+    if (kill(static_cast<pid_t>(tgid), 0) != 0 && errno == ESRCH) return no_process(tgid);
+    recorder->target_set_.insert(tgid);
+  }
+  if (!options.command.empty()) {
+    // First of all: the child shall inherit nothing of what the profiler changes about itself.
+    auto command = ChildCommand::start(options.command);
+    if (!command) return std::unexpected(command.error());
+    recorder->command_.emplace(std::move(*command));
+    recorder->target_set_.insert(static_cast<std::uint32_t>(recorder->command_->pid()));
+  }
+  kernel_options.targets.assign(recorder->target_set_.begin(), recorder->target_set_.end());
+  auto kernel = KernelSide::open(kernel_options);
+  if (!kernel) return std::unexpected(kernel.error());
+  recorder->kernel_ = std::move(*kernel);
+  if (const auto opened = recorder->source_.open(); !opened)
+    return std::unexpected(SystemError{opened.error().text(), static_cast<int>(opened.error().detail)});
+
+  recorder->registry_ = std::make_unique<ModuleRegistry>(recorder->kernel_.get());
+  ModuleRegistry& registry = *recorder->registry_;
+  recorder->table_ =
+      std::make_unique<ProcessTable>([&registry](std::uint32_t tgid, std::uint32_t parent, const MapRecord& map) {
+        return registry.resolve(tgid, parent, map);
+      });
+  recorder->unwinder_ = std::make_unique<RawUnwinder>(registry);
+  return recorder;
+}
+
+// ---- running --------------------------------------------------------------------------------------------------------
+
+std::expected<void, SystemError> Recorder::run(int stop_descriptor, const Hooks& hooks) {
+  scan_existing();
+  round();
+  registry_->wait_idle(kTablesBeforeStart);  // samples in what is not ready then go the long way
+  timespec wall{};
+  clock_gettime(CLOCK_REALTIME, &wall);
+  start_unix_ns_ = static_cast<std::uint64_t>(wall.tv_sec) * kSecond + static_cast<std::uint64_t>(wall.tv_nsec);
+  if (auto started = kernel_->start(); !started) return started;
+  start_ = Clock::now();
+  if (command_) {
+    if (auto released = command_->release(); !released) {
+      kernel_->stop();
+      return released;
+    }
+  }
+
+  const auto seconds_since_start = [this] { return std::chrono::duration<double>(Clock::now() - start_).count(); };
+  double next_progress = 0, next_checkpoint = kFirstCheckpoint, interval = kFirstCheckpoint;
+  for (bool stopped = false; !stopped && !finished();) {
+    wait_for_events(stop_descriptor, stopped);
+    round();
+    const double now = seconds_since_start();
+    if (options_.duration > 0 && now >= options_.duration) break;
+    if (now >= next_progress) {
+      hooks.progress(progress());
+      next_progress = now + 0.5;
+    }
+    if (hooks.checkpoint && now >= next_checkpoint) {
+      hooks.checkpoint(profile());
+      const double cost = seconds_since_start() - now;
+      interval = std::max(std::min(interval * 2, kLongestCheckpoint), cost / kCheckpointShare);
+      next_checkpoint = seconds_since_start() + interval;
+    }
+  }
+  seconds_ = seconds_since_start();
+  drain();
+  hooks.progress(progress());
+  return {};
+}
+
+void Recorder::scan_existing() {
+  const std::uint64_t now = monotonic_ns();
+  if (filtered()) {
+    for (const std::uint32_t tgid : target_set_) table_->scan(tgid, now);
+  } else {
+    for (const std::uint32_t tgid : list_processes()) table_->scan(tgid, monotonic_ns());
+  }
+}
+
+void Recorder::wait_for_events(int stop_descriptor, bool& stopped) {
+  std::vector<pollfd> descriptors{{stop_descriptor, POLLIN, 0}, {kernel_->event_fd(), POLLIN, 0}};
+  for (const int fd : source_.descriptors()) descriptors.push_back({fd, POLLIN, 0});
+  // Events come in bursts (a program starting maps its libraries): one round for each burst is enough.
+  std::this_thread::sleep_for(1ms);
+  const int timeout = queue_.empty() ? 100 : 1;
+  if (poll(descriptors.data(), descriptors.size(), timeout) > 0 && descriptors[0].revents != 0) stopped = true;
+}
+
+void Recorder::round() {
+  now_ = monotonic_ns();
+  source_.drain([this](ProcessEvent&& event) { queue_.push(std::move(event)); });
+  kernel_->poll(0ms, [this](const wl_event_head& head, std::size_t size) {
+    // A full queue is no reason to lose anything: what is here is worked off, in the order there is.
+    if (queue_.full()) {
+      queue_.take(
+          now_, [this](const ProcessEvent& event) { on_process(event); },
+          [this](const wl_event_head& queued, std::size_t queued_size) { on_kernel(queued, queued_size); });
+    }
+    queue_.push(head, size);
+  });
+  queue_.take(
+      now_, [this](const ProcessEvent& event) { on_process(event); },
+      [this](const wl_event_head& head, std::size_t size) { on_kernel(head, size); });
+  housekeeping(now_);
+  table_->take_dirty([this](Process& process) { publish(process); });
+}
+
+void Recorder::drain() {
+  kernel_->stop();
+  for (int i = 0; i < 3; ++i) {
+    std::this_thread::sleep_for(2ms);
+    round();
+  }
+  table_->take_dirty([](Process&) {});
+  now_ = monotonic_ns();
+  queue_.take(
+      ~0ull, [this](const ProcessEvent& event) { on_process(event); },
+      [this](const wl_event_head& head, std::size_t size) { on_kernel(head, size); });
+}
+
+bool Recorder::finished() {
+  if (command_) return command_->poll_status().has_value();
+  if (options_.targets.empty()) return false;
+  return std::all_of(options_.targets.begin(), options_.targets.end(),
+                     [](std::uint32_t tgid) { return kill(static_cast<pid_t>(tgid), 0) != 0 && errno == ESRCH; });
+}
+
+// ---- events ---------------------------------------------------------------------------------------------------------
+
+void Recorder::on_process(const ProcessEvent& event) {
+  if (event.kind == ProcessEventKind::kLost) {
+    perf_lost_ += event.lost;
+    rescan_all_due_ = true;
+    return;
+  }
+  if (event.kind == ProcessEventKind::kFork && filtered() && target_set_.contains(event.parent_tgid))
+    target_set_.insert(event.tgid);
+  if (is_target(event.tgid)) table_->apply(event);
+}
+
+void Recorder::on_kernel(const wl_event_head& head, std::size_t size) {
+  switch (head.type) {
+    case WL_EVENT_STACK: return on_stack(head, size);
+    case WL_EVENT_RAW: return on_raw(head, size);
+    default: break;
+  }
+  if (size < sizeof(wl_process_event)) {
+    ++malformed_;
+    return;
+  }
+  const auto& event = reinterpret_cast<const wl_process_event&>(head);
+  switch (head.type) {
+    case WL_EVENT_EXEC:
+      if (is_target(head.tgid)) table_->set_epoch(head.tgid, event.epoch);
+      break;
+    case WL_EVENT_FORK: {
+      const auto child = static_cast<std::uint32_t>(event.address);
+      if (filtered()) target_set_.insert(child);
+      table_->set_epoch(child, event.epoch);
+      break;
+    }
+    case WL_EVENT_UNMAP:
+      table_->unmap(head.tgid, head.time, event.address, event.length);
+      table_->set_epoch(head.tgid, event.epoch);
+      break;
+    case WL_EVENT_EXIT:
+      table_->exit(head.tgid, head.time);
+      kernel_->forget(head.tgid);
+      if (filtered()) target_set_.erase(head.tgid);
+      break;
+    default: ++malformed_; break;
+  }
+}
+
+void Recorder::on_stack(const wl_event_head& head, std::size_t size) {
+  const auto& event = reinterpret_cast<const wl_stack_event&>(head);
+  if (size < sizeof event || (std::size_t{event.kernel_frames} + event.user_frames) * 8 > size - sizeof event) {
+    ++malformed_;
+    return;
+  }
+  const auto* frames = reinterpret_cast<const std::uint64_t*>(&event + 1);
+  StackRecord stack;
+  stack.tgid = head.tgid;
+  stack.tid = head.tid;
+  stack.comm = std::string_view(head.comm, strnlen(head.comm, sizeof head.comm));
+  stack.end = event.end;
+  stack.kernel = {frames, event.kernel_frames};
+  stack.user = {frames + event.kernel_frames, event.user_frames};
+  const Process* process = table_->find(head.tgid);
+  aggregator_.add_counted({event.hash, head.tgid, head.tid}, stack, process != nullptr ? process->maps.get() : nullptr);
+}
+
+void Recorder::on_raw(const wl_event_head& head, std::size_t size) {
+  const auto event = parse_raw_event(head, size);
+  if (!event) {
+    ++malformed_;
+    return;
+  }
+  const auto attempt = [&]() -> std::uint8_t {
+    frames_.clear();
+    const Process* process = table_->find(head.tgid);
+    return unwinder_->unwind(event->sample, process != nullptr ? process->maps.get() : nullptr, frames_);
+  };
+  std::uint8_t end = attempt();
+  if (end == WL_END_NO_PROCESS || end == WL_END_NO_MAPPING) {
+    rescan(head.tgid, now_);  // a mapping no event told of (mremap, a lost record)
+    end = attempt();
+  }
+  ++raw_ends_[std::min<unsigned>(end, WL_END_COUNT - 1)];
+  StackRecord stack;
+  stack.tgid = head.tgid;
+  stack.tid = head.tid;
+  stack.comm = std::string_view(head.comm, strnlen(head.comm, sizeof head.comm));
+  stack.end = end;
+  stack.kernel = event->kernel;
+  stack.user = frames_;
+  const Process* process = table_->find(head.tgid);
+  aggregator_.add(stack, process != nullptr ? process->maps.get() : nullptr, 1);
+}
+
+// ---- the kernel side's view -----------------------------------------------------------------------------------------
+
+void Recorder::publish(Process& process) {
+  if (process.exit_time != 0 || !is_target(process.tgid)) return;
+  const auto& mappings = process.maps->mappings();
+  std::vector<wl_mapping> published;
+  published.reserve(mappings.size());
+  for (const Mapping& mapping : mappings) {
+    if (mapping.begin >> 63 != 0) continue;  // vsyscall
+    published.push_back({mapping.begin, mapping.end, mapping.bias, registry_->kernel_id(mapping.module),
+                         mapping.anonymous ? std::uint32_t{WL_MAPPING_ANON} : std::uint32_t{0}});
+  }
+  if (!published.empty()) (void)kernel_->publish(process.tgid, published, process.epoch);
+}
+
+void Recorder::rescan(std::uint32_t tgid, std::uint64_t now) {
+  if (!is_target(tgid)) return;
+  if (last_rescan_.size() > kMaxRescanEntries) last_rescan_.clear();
+  auto& last = last_rescan_[tgid];
+  if (last != 0 && now < last + kRescanInterval) return;
+  last = now;
+  ++rescans_;
+  table_->scan(tgid, now);
+}
+
+void Recorder::rescan_all(std::uint64_t now) {
+  last_rescan_all_ = now;
+  rescan_all_due_ = false;
+  if (filtered()) {
+    for (const std::uint32_t tgid : std::vector<std::uint32_t>(target_set_.begin(), target_set_.end()))
+      table_->scan(tgid, monotonic_ns());
+  } else {
+    for (const std::uint32_t tgid : list_processes()) table_->scan(tgid, monotonic_ns());
+  }
+  ++rescans_;
+}
+
+void Recorder::housekeeping(std::uint64_t now) {
+  if (rescan_all_due_ && now > last_rescan_all_ + kRescanInterval) rescan_all(now);
+  if (aggregator_.counted_stacks() > kMaxCountedStacks) {
+    aggregator_.settle(
+        [this](const auto& sink) {
+          kernel_->for_each_count([&](const wl_stack_key& key, std::uint64_t count) { sink(key, count); }, true);
+        },
+        unknown_counts_);
+  }
+  if (now > last_sweep_ + kSweepInterval) {
+    last_sweep_ = now;
+    const auto lost = kernel_->stats().lost_process_events;
+    rescan_all_due_ |= lost != seen_lost_process_events_;
+    seen_lost_process_events_ = lost;
+    for (const std::uint32_t tgid : table_->alive()) {  // whose exit event was lost
+      if (kill(static_cast<pid_t>(tgid), 0) == 0 || errno != ESRCH) continue;
+      table_->exit(tgid, now);
+      kernel_->forget(tgid);
+      target_set_.erase(tgid);
+    }
+  }
+  if (now > last_evict_ + kEvictInterval) {
+    last_evict_ = now;
+    std::vector<std::uint32_t> in_use;
+    for (const std::uint32_t tgid : table_->alive())
+      for (const Mapping& mapping : table_->find(tgid)->maps->mappings()) in_use.push_back(mapping.module);
+    registry_->evict(in_use, ModuleRegistry::kMaxModules);
+  }
+}
+
+// ---- results --------------------------------------------------------------------------------------------------------
+
+Aggregator::Counts Recorder::counts() {
+  return [this](const std::function<void(const wl_stack_key&, std::uint64_t)>& sink) {
+    kernel_->for_each_count([&](const wl_stack_key& key, std::uint64_t count) { sink(key, count); });
+  };
+}
+
+RecordingProgress Recorder::progress() {
+  RecordingProgress progress;
+  progress.seconds = seconds_ > 0 ? seconds_ : std::chrono::duration<double>(Clock::now() - start_).count();
+  const KernelSideStats stats = kernel_->stats();
+  progress.raw = stats.raw_events;
+  progress.lost = stats.lost;
+  progress.samples = stats.counted + stats.stack_events + stats.raw_events;
+  // Raw samples are in the kernel side's ends with what made it give up, never as complete.
+  progress.complete = stats.ends[WL_END_COMPLETE] + stats.ends[WL_END_KERNEL_ONLY] + raw_ends_[WL_END_COMPLETE];
+  progress.complete = std::min(progress.complete, progress.samples);
+  return progress;
+}
+
+Profile Recorder::profile() {
+  std::uint64_t unknown = unknown_counts_;
+  Profile profile = aggregator_.build(
+      counts(), unknown, [this](std::uint32_t number, Module& module) { registry_->describe(number, module); });
+  const double seconds = seconds_ > 0 ? seconds_ : std::chrono::duration<double>(Clock::now() - start_).count();
+  profile.period_ns = kSecond / std::max(options_.frequency, 1u);
+  profile.start_unix_ns = start_unix_ns_;
+  profile.duration_ns = static_cast<std::uint64_t>(seconds * 1e9);
+  profile.lost = kernel_->stats().lost + unknown;
+  std::string what = "the whole machine";
+  if (command_) {
+    what.clear();
+    for (const std::string& argument : options_.command) what += (what.empty() ? "" : " ") + argument;
+  } else if (!options_.targets.empty()) {
+    what = "process";
+    for (const std::uint32_t tgid : options_.targets) what += fmt::format(" {}", tgid);
+  }
+  profile.comments.push_back(fmt::format("windlass {}: {} at {} Hz", WINDLASS_VERSION, what, options_.frequency));
+  return profile;
+}
+
+}  // namespace windlass::profile
