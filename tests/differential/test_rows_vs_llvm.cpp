@@ -1,9 +1,8 @@
-// Every row of real binaries, expressions included, held against `llvm-dwarfdump-19 --eh-frame`.
+// Every row of real binaries, expressions included, held against `llvm-dwarfdump --eh-frame`.
 //
 // Where llvm-dwarfdump deviates, and what is compared instead:
-//  - up to LLVM 16 DW_CFA_restore_state leaves the CFA as it is (seen with 14: 20 of the first 60 FDEs of bash), so
-//  only
-//    newer ones are asked.
+//  - LLVM 14 leaves the CFA as it is on DW_CFA_restore_state (20 of the first 60 FDEs of bash); 19 does not. Only 17
+//    and newer are asked.
 //  - it stops the rows of an FDE whose program it rejects; none of these binaries has such a program.
 //  - a row of zero length, or at or past the FDE's end, is printed: it holds nowhere and is left out.
 //  - neighbouring advances without an instruction between them are not merged, nor are they here.

@@ -1,15 +1,166 @@
-// The real BPF program on this kernel. Skipped, with the reason, where it cannot be loaded.
+// The real BPF program on this kernel. Skipped, with the reason, where the system refuses it.
 #include "profile/kernel_side.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <map>
+#include <utility>
+
+#include "support/process_publisher.h"
 
 namespace windlass::profile {
 namespace {
 
-TEST(KernelSide, Loads) {
-  KernelSideOptions options;
+using testing::ProcessPublisher;
+using namespace std::chrono_literals;
+
+struct Range {
+  std::uint64_t begin = 0, end = 0;
+  [[nodiscard]] bool contains(std::uint64_t pc) const { return begin <= pc && pc < end; }
+};
+
+// A running recursion.cpp.
+class Recursion {
+ public:
+  Recursion(unsigned depth, unsigned rounds) {
+    int fds[2];
+    if (pipe(fds) != 0) return;
+    pid = fork();
+    if (pid == 0) {
+      dup2(fds[1], 1);
+      close(fds[0]);
+      const std::string d = std::to_string(depth), r = std::to_string(rounds);
+      execl(WINDLASS_RECURSION, "recursion", d.c_str(), r.c_str(), static_cast<char*>(nullptr));
+      _exit(127);
+    }
+    close(fds[1]);
+    FILE* in = fdopen(fds[0], "r");
+    ready = std::fscanf(in, "%lx %lx %lx %lx %lx %lx", &spin.begin, &spin.end, &recurse.begin, &recurse.end, &main.begin,
+                        &main.end) == 6;
+    std::fclose(in);
+  }
+  ~Recursion() {
+    kill(pid, SIGKILL);
+    waitpid(pid, nullptr, 0);
+  }
+  pid_t pid = 0;
+  bool ready = false;
+  Range spin, recurse, main;
+};
+
+struct Stack {
+  std::vector<std::uint64_t> user;  // innermost first, with WL_FRAME_EXACT
+  std::size_t kernel = 0;
+  unsigned end = 0;
+};
+
+// Samples for `duration`: every stack event, and how many samples each stands for.
+std::vector<std::pair<Stack, std::uint64_t>> sample(KernelSide& side, std::chrono::milliseconds duration) {
+  std::map<std::uint64_t, std::pair<Stack, std::uint64_t>> stacks;
+  auto handle = [&](const wl_event_head& head, std::size_t) {
+    if (head.type != WL_EVENT_STACK) return;
+    const auto& event = reinterpret_cast<const wl_stack_event&>(head);
+    const auto* frames = reinterpret_cast<const std::uint64_t*>(&event + 1);
+    Stack stack;
+    stack.kernel = event.kernel_frames;
+    stack.end = event.end;
+    stack.user.assign(frames + event.kernel_frames, frames + event.kernel_frames + event.user_frames);
+    auto& entry = stacks[event.hash];
+    entry.first = std::move(stack);
+    ++entry.second;
+  };
+  EXPECT_TRUE(side.start().has_value());
+  const auto until = std::chrono::steady_clock::now() + duration;
+  while (std::chrono::steady_clock::now() < until) side.poll(20ms, handle);
+  side.stop();
+  side.poll(0ms, handle);
+  side.for_each_count([&](const wl_stack_key& key, std::uint64_t count) { stacks[key.hash].second += count; });
+  std::vector<std::pair<Stack, std::uint64_t>> result;
+  for (auto& [hash, entry] : stacks) result.push_back(std::move(entry));
+  return result;
+}
+
+std::unique_ptr<KernelSide> open_side(const Recursion& target, KernelSideOptions options = {}) {
+  options.frequency = 999;
+  options.all_processes = false;
+  options.targets = {static_cast<std::uint32_t>(target.pid)};
   auto opened = KernelSide::open(options);
-  if (!opened) GTEST_SKIP() << opened.error().text;
+  if (opened) return std::move(*opened);
+  // Only a refusal of the system skips; a program that the verifier rejects is a failure.
+  if (opened.error().code != EPERM && opened.error().code != EACCES) ADD_FAILURE() << opened.error().text;
+  std::printf("%s\n", opened.error().text.c_str());
+  return nullptr;
+}
+
+// The stack is exactly: spin?, recurse x (0..depth), main, then what glibc has below main; whole.
+void expect_recursion(const Stack& stack, const Recursion& target, std::size_t depth) {
+  ASSERT_EQ(stack.end, WL_END_COMPLETE);
+  std::vector<std::uint64_t> pcs;
+  for (const std::uint64_t frame : stack.user) {
+    pcs.push_back((frame & WL_FRAME_EXACT) != 0 ? frame & ~WL_FRAME_EXACT : frame - 1);
+  }
+  std::size_t at = 0;
+  const bool in_spin = target.spin.contains(pcs[0]);
+  if (in_spin) ++at;
+  std::size_t levels = 0;
+  while (at < pcs.size() && target.recurse.contains(pcs[at])) ++at, ++levels;
+  if (in_spin) {
+    EXPECT_EQ(levels, depth + 1);
+  }
+  EXPECT_LE(levels, depth + 1);
+  ASSERT_LT(at, pcs.size());
+  EXPECT_TRUE(target.main.contains(pcs[at]));
+  // __libc_start_call_main, __libc_start_main, _start
+  EXPECT_EQ(pcs.size() - at, 4U);
+}
+
+void check_recursion(unsigned depth, unsigned rounds, const KernelSideOptions& options) {
+  Recursion target(depth, rounds);
+  ASSERT_TRUE(target.ready);
+  auto side = open_side(target, options);
+  if (side == nullptr) GTEST_SKIP() << "BPF programs are refused here";
+  ProcessPublisher publisher(*side);
+  ASSERT_TRUE(publisher.publish(static_cast<std::uint32_t>(target.pid)));
+  std::uint64_t samples = 0;
+  for (const auto& [stack, count] : sample(*side, 700ms)) {
+    samples += count;
+    ASSERT_FALSE(stack.user.empty());
+    expect_recursion(stack, target, depth);
+  }
+  EXPECT_GT(samples, 100U);
+  const KernelSideStats stats = side->stats();
+  EXPECT_EQ(stats.samples, stats.other_processes + stats.counted + stats.stack_events + stats.raw_events + stats.lost);
+  std::uint64_t ends = 0;
+  for (const std::uint64_t end : stats.ends) ends += end;
+  EXPECT_EQ(stats.samples, stats.other_processes + ends);
+  EXPECT_EQ(stats.counted + stats.stack_events, samples);
+  EXPECT_EQ(stats.raw_events, 0U);
+}
+
+TEST(KernelSide, RecursionIsWholeAndExact) { check_recursion(60, 20, {}); }
+
+TEST(KernelSide, DeepRecursionIsWhole) { check_recursion(1500, 200, {}); }
+
+TEST(KernelSide, DepthLimitIsSaid) {
+  Recursion target(100, 100000);
+  ASSERT_TRUE(target.ready);
+  KernelSideOptions options;
+  options.user_frames = 50;
+  auto side = open_side(target, options);
+  if (side == nullptr) GTEST_SKIP() << "BPF programs are refused here";
+  ProcessPublisher publisher(*side);
+  ASSERT_TRUE(publisher.publish(static_cast<std::uint32_t>(target.pid)));
+  std::size_t deep = 0;
+  for (const auto& [stack, count] : sample(*side, 300ms)) {
+    if (stack.end != WL_END_DEPTH) continue;
+    ++deep;
+    EXPECT_EQ(stack.user.size(), 50U);
+  }
+  EXPECT_GT(deep, 0U);
 }
 
 }  // namespace
