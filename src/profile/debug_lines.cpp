@@ -4,9 +4,10 @@
 #include <dwarf.h>
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <memory>
+#include <string>
+#include <unordered_map>
 
 #include "profile/symbol_file.h"
 
@@ -47,6 +48,90 @@ const char* string_of(Dwarf_Die* die, unsigned attribute) {
   return dwarf_formstring(dwarf_attr_integrate(die, attribute, &memory));
 }
 
+const char* linkage_name(Dwarf_Die* die) {
+  const char* name = string_of(die, DW_AT_linkage_name);
+  return name != nullptr ? name : string_of(die, DW_AT_MIPS_linkage_name);
+}
+
+bool names_a_scope(int tag) {
+  return tag == DW_TAG_namespace || tag == DW_TAG_class_type || tag == DW_TAG_structure_type ||
+         tag == DW_TAG_union_type || tag == DW_TAG_module || tag == DW_TAG_enumeration_type;
+}
+
+bool has_qualified_names(Dwarf_Die* unit) {
+  switch (dwarf_srclang(unit)) {
+    case DW_LANG_C89: case DW_LANG_C: case DW_LANG_C99: case DW_LANG_C11: case DW_LANG_Mips_Assembler: return false;
+    default: return true;
+  }
+}
+
+// Follows DW_AT_abstract_origin and DW_AT_specification to the declaration, whose place in the tree is its scope.
+Dwarf_Die declaration_of(Dwarf_Die die) {
+  for (int steps = 0; steps < 16; ++steps) {
+    Dwarf_Attribute memory;
+    Dwarf_Die next;
+    Dwarf_Attribute* link = dwarf_attr(&die, DW_AT_abstract_origin, &memory);
+    if (link == nullptr) link = dwarf_attr(&die, DW_AT_specification, &memory);
+    if (link == nullptr || dwarf_formref_die(link, &next) == nullptr) break;
+    die = next;
+  }
+  return die;
+}
+
+// "a::S::" for an entry inside namespace a, struct S. Entries have no link to their parent: the way down from the unit
+// is found by comparing positions, one level after the other.
+std::string scope_prefix(Dwarf_Die target) {
+  std::string prefix;
+  Dwarf_Die unit, child;
+  if (dwarf_diecu(&target, &unit, nullptr, nullptr) == nullptr || !has_qualified_names(&unit)) return prefix;
+  Dwarf_Die parent = unit;
+  for (int depth = 0; depth < 64 && dwarf_child(&parent, &child) == 0; ++depth) {
+    Dwarf_Die next = child;
+    int more = 0;
+    while ((more = dwarf_siblingof(&child, &next)) == 0 && next.addr <= target.addr) child = next;
+    if (more < 0 || child.addr >= target.addr) break;
+    const int tag = dwarf_tag(&child);
+    const char* name = dwarf_diename(&child);
+    if (name == nullptr) name = tag == DW_TAG_namespace ? "(anonymous namespace)" : "{lambda}";  // GCC's have no name
+    if (names_a_scope(tag) || tag == DW_TAG_subprogram) prefix.append(name).append("::");
+    parent = child;
+  }
+  return prefix;
+}
+
+// The files a unit's decl_file and call_file count, made absolute.
+class UnitFiles {
+ public:
+  std::string name(Dwarf_CU* cu, Dwarf_Word index) {
+    auto& files = of(cu);
+    const char* name = index < files.count ? dwarf_filesrc(files.table, index, nullptr, nullptr) : nullptr;
+    return name == nullptr ? std::string() : absolute(name, files.directory);
+  }
+  std::string absolute(const char* name, Dwarf_CU* cu) { return absolute(name, of(cu).directory); }
+
+ private:
+  struct Files {
+    Dwarf_Files* table = nullptr;
+    std::size_t count = 0;
+    const char* directory = nullptr;
+  };
+  static std::string absolute(const char* name, const char* directory) {
+    if (name[0] == '/' || directory == nullptr) return name;
+    return std::string(directory).append("/").append(name);
+  }
+  Files& of(Dwarf_CU* cu) {
+    const auto [entry, is_new] = by_unit_.try_emplace(cu);
+    Dwarf_Die die;
+    if (!is_new || dwarf_cu_info(cu, nullptr, nullptr, &die, nullptr, nullptr, nullptr, nullptr) != 0)
+      return entry->second;
+    if (dwarf_getsrcfiles(&die, &entry->second.table, &entry->second.count) != 0) entry->second.count = 0;
+    Dwarf_Attribute memory;
+    entry->second.directory = dwarf_formstring(dwarf_attr(&die, DW_AT_comp_dir, &memory));
+    return entry->second;
+  }
+  std::map<Dwarf_CU*, Files> by_unit_;
+};
+
 // One compilation unit: its functions by address.
 class Unit {
  public:
@@ -72,10 +157,7 @@ class Unit {
     return scopes;
   }
   Dwarf_Line* line_at(Dwarf_Addr pc) { return dwarf_getsrc_die(&lines_, pc); }
-  const char* file_name(Dwarf_Word index) {
-    if (files_ == nullptr && dwarf_getsrcfiles(&entries_, &files_, &file_count_) != 0) return nullptr;
-    return index < file_count_ ? dwarf_filesrc(files_, index, nullptr, nullptr) : nullptr;
-  }
+  [[nodiscard]] Dwarf_CU* line_unit() const { return lines_.cu; }
 
  private:
   void index_children(Dwarf_Die* parent, int depth) {
@@ -83,12 +165,9 @@ class Unit {
     if (depth > 32 || dwarf_child(parent, &child) != 0) return;
     do {
       if (++indexed_ > kMostEntries) return;
-      switch (dwarf_tag(&child)) {
-        case DW_TAG_subprogram: add_ranges(&child, functions_); break;
-        case DW_TAG_namespace: case DW_TAG_class_type: case DW_TAG_structure_type: case DW_TAG_union_type:
-        case DW_TAG_module: case DW_TAG_enumeration_type: index_children(&child, depth + 1); break;
-        default: break;
-      }
+      const int tag = dwarf_tag(&child);
+      if (tag == DW_TAG_subprogram) add_ranges(&child, functions_);
+      if (names_a_scope(tag)) index_children(&child, depth + 1);
     } while (dwarf_siblingof(&child, &child) == 0);
   }
   static bool descend(Dwarf_Die& die, Dwarf_Addr pc) {
@@ -110,8 +189,6 @@ class Unit {
   Dwarf_Die lines_, entries_;
   std::vector<PcRange> functions_;
   std::size_t indexed_ = 0;
-  Dwarf_Files* files_ = nullptr;
-  std::size_t file_count_ = 0;
 };
 
 class DwarfNames {
@@ -125,39 +202,62 @@ class DwarfNames {
     if (unit == nullptr) return;
     auto scopes = unit->scopes_at(pc);
     if (scopes.empty()) return;
-    const char* file = nullptr;
+    std::string file;
     int line = 0;
     if (Dwarf_Line* found = unit->line_at(pc); found != nullptr) {
-      file = dwarf_linesrc(found, nullptr, nullptr);
+      if (const char* name = dwarf_linesrc(found, nullptr, nullptr); name != nullptr)
+        file = files_.absolute(name, unit->line_unit());
       dwarf_lineno(found, &line);
     }
     // From the innermost out: where a frame is, is where the next inner one was called.
     for (std::size_t i = scopes.size(); i-- > 0;) {
       Dwarf_Die& scope = scopes[i];
       add(index, scope, i == 0 ? symbol : std::string(), file, line);
-      if (i == 0) break;
       Dwarf_Attribute memory;
-      Dwarf_Word call_file = 0, call_line = 0;
-      const bool has_file = dwarf_formudata(dwarf_attr(&scope, DW_AT_call_file, &memory), &call_file) == 0;
-      if (dwarf_formudata(dwarf_attr(&scope, DW_AT_call_line, &memory), &call_line) != 0) call_line = 0;
-      file = has_file ? unit->file_name(call_file) : nullptr;
-      line = static_cast<int>(call_line);
+      Dwarf_Word number = 0;
+      file.clear();
+      if (dwarf_formudata(dwarf_attr(&scope, DW_AT_call_file, &memory), &number) == 0)
+        file = files_.name(memory.cu, number);
+      line = dwarf_formudata(dwarf_attr(&scope, DW_AT_call_line, &memory), &number) == 0 ? static_cast<int>(number) : 0;
     }
   }
 
  private:
-  void add(std::size_t index, Dwarf_Die& scope, const std::string& symbol, const char* file, int line) {
-    const char* name = string_of(&scope, DW_AT_linkage_name);
-    if (name == nullptr) name = string_of(&scope, DW_AT_MIPS_linkage_name);
-    const bool is_mangled = symbol.starts_with("_Z") || symbol.starts_with("_R");
-    if (name == nullptr && !is_mangled) name = string_of(&scope, DW_AT_name);
-    if (name == nullptr) name = symbol.empty() ? "[unnamed]" : symbol.c_str();
-    const char* declared_in = dwarf_decl_file(&scope);
-    int start_line = 0;
-    if (file == nullptr) file = declared_in;
-    if (declared_in != nullptr && std::strcmp(declared_in, file) == 0) dwarf_decl_line(&scope, &start_line);
-    const auto function = names_.function(name, file == nullptr ? "" : file, static_cast<std::uint32_t>(start_line));
+  // What does not depend on the address, once an entry.
+  struct Declared {
+    std::string name;
+    std::string file;
+    std::uint32_t line = 0;
+  };
+
+  void add(std::size_t index, Dwarf_Die& scope, const std::string& symbol, const std::string& file, int line) {
+    const auto [entry, is_new] = declared_.try_emplace(scope.addr);
+    auto& declared = entry->second;
+    if (is_new) declared = declaration(scope, symbol);
+    const std::string& in_file = file.empty() ? declared.file : file;
+    const auto function = names_.function(declared.name, in_file, in_file == declared.file ? declared.line : 0);
     names_.add_line(index, {function, static_cast<std::uint32_t>(line)});
+  }
+
+  Declared declaration(Dwarf_Die& scope, const std::string& symbol) {
+    Declared result;
+    Dwarf_Attribute memory;
+    Dwarf_Word number = 0;
+    // dwarf_decl_file() would do, but 0.188 asserts on units of .dwo files.
+    if (dwarf_formudata(dwarf_attr_integrate(&scope, DW_AT_decl_file, &memory), &number) == 0)
+      result.file = files_.name(memory.cu, number);
+    if (dwarf_formudata(dwarf_attr_integrate(&scope, DW_AT_decl_line, &memory), &number) == 0)
+      result.line = static_cast<std::uint32_t>(number);
+    if (const char* linkage = linkage_name(&scope); linkage != nullptr) {
+      result.name = linkage;
+    } else if (symbol.starts_with("_Z") || symbol.starts_with("_R")) {
+      result.name = symbol.substr(0, symbol.find('.'));  // "_Z3foov.cold" is a part of what DWARF calls _Z3foov
+    } else if (const char* name = string_of(&scope, DW_AT_name); name != nullptr) {
+      result.name = scope_prefix(declaration_of(scope)) + name;
+    } else {
+      result.name = symbol.empty() ? "[unnamed]" : symbol;
+    }
+    return result;
   }
 
   Unit* unit_of(Dwarf_Addr pc) {
@@ -192,6 +292,8 @@ class DwarfNames {
   bool scanned_ = false;
   std::vector<PcRange> unit_ranges_;
   std::map<void*, std::unique_ptr<Unit>> units_;
+  UnitFiles files_;
+  std::unordered_map<void*, Declared> declared_;
 };
 
 }  // namespace
