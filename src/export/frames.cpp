@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace windlass::exporter {
 
 using profile::kNone;
@@ -19,7 +21,8 @@ std::string unnamed_frame(const profile::Profile& profile, const profile::Locati
   return fmt::format("{}+{:#x}", module_name(profile.modules[location.module]), location.address);
 }
 
-Frames::Frames(const profile::Profile& profile) : profile_(profile) {
+Frames::Frames(const profile::Profile& profile) : profile_(profile), comms_(profile.strings.size() + 1, kNone) {
+  std::fill(std::begin(ends_), std::end(ends_), kNone);
   first_.reserve(profile.locations.size() + 1);
   for (const auto& location : profile.locations) {
     first_.push_back(ids_.size());
@@ -52,14 +55,19 @@ std::uint32_t Frames::of_line(const profile::Location& location, const profile::
 }
 
 std::uint32_t Frames::of_comm(std::uint32_t comm) {
-  return intern({.name = comm < profile_.strings.size() ? profile_.strings[comm] : "[unknown]",
-                 .file = {},
-                 .kind = FrameKind::kComm});
+  const bool known = comm < profile_.strings.size();
+  std::uint32_t& id = comms_[known ? comm : profile_.strings.size()];
+  if (id == kNone)
+    id = intern({.name = known ? profile_.strings[comm] : "[unknown]", .file = {}, .kind = FrameKind::kComm});
+  return id;
 }
 
 std::uint32_t Frames::of_end(std::uint8_t end) {
-  return intern(
-      {.name = fmt::format("[truncated: {}]", profile::end_text(end)), .file = {}, .kind = FrameKind::kTruncated});
+  std::uint32_t& id = ends_[end];
+  if (id == kNone)
+    id = intern(
+        {.name = fmt::format("[truncated: {}]", profile::end_text(end)), .file = {}, .kind = FrameKind::kTruncated});
+  return id;
 }
 
 }  // namespace windlass::exporter

@@ -36,8 +36,8 @@ class Frames {
   [[nodiscard]] std::span<const std::uint32_t> of_location(std::uint32_t location) const {
     return {ids_.data() + first_[location], first_[location + 1] - first_[location]};
   }
-  [[nodiscard]] std::uint32_t of_comm(std::uint32_t comm);
-  [[nodiscard]] std::uint32_t of_end(std::uint8_t end);  // "[truncated: reason]"
+  std::uint32_t of_comm(std::uint32_t comm);
+  std::uint32_t of_end(std::uint8_t end);  // "[truncated: reason]"
   [[nodiscard]] const Frame& operator[](std::uint32_t id) const { return frames_[id]; }
   [[nodiscard]] std::size_t size() const { return frames_.size(); }
 
@@ -49,6 +49,8 @@ class Frames {
   std::vector<Frame> frames_;
   std::unordered_map<std::string, std::uint32_t> by_key_;
   std::unordered_map<std::uint64_t, std::uint32_t> by_function_;  // (module, function) -> frame
+  std::vector<std::uint32_t> comms_;           // comm -> frame, kNone = not asked yet; the last one is for kNone
+  std::uint32_t ends_[256];
   std::vector<std::uint32_t> ids_;
   std::vector<std::size_t> first_;  // of_location(i) is ids_[first_[i], first_[i + 1])
 };

@@ -1,0 +1,91 @@
+// windlass report: a recorded profile for people, or converted for another program.
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "cli/commands.h"
+#include "export/folded.h"
+#include "export/html.h"
+#include "export/pprof.h"
+#include "export/report.h"
+#include "export/speedscope.h"
+
+namespace windlass::cli {
+
+namespace {
+
+struct Options {
+  std::string file;
+  bool html = false, folded = false, speedscope = false, json = false;
+  std::size_t functions = exporter::ReportOptions{}.functions;
+  std::size_t tree_lines = exporter::ReportOptions{}.tree_lines;
+};
+
+// The terminal's, else $COLUMNS, else wide enough for most names.
+unsigned output_width() {
+  winsize size{};
+  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col != 0) return std::max<unsigned>(size.ws_col, 40);
+  const char* columns = std::getenv("COLUMNS");
+  const int width = columns == nullptr ? 0 : std::atoi(columns);
+  return width >= 40 && width <= 1000 ? static_cast<unsigned>(width) : 120;
+}
+
+bool wants_colour() {
+  const char* no_colour = std::getenv("NO_COLOR");  // no-color.org
+  return ::isatty(STDOUT_FILENO) == 1 && (no_colour == nullptr || *no_colour == '\0');
+}
+
+Expected<void> write(const Options& options, const profile::Profile& profile, exporter::Output& out) {
+  if (options.html) return exporter::write_html(profile, out);
+  if (options.folded) return exporter::write_folded(profile, out);
+  if (options.speedscope) return exporter::write_speedscope(profile, out);
+  if (options.json) return exporter::write_json(profile, out);
+  return exporter::write_report(profile, out,
+                                {.width = output_width(), .colour = wants_colour(), .functions = options.functions,
+                                 .tree_lines = options.tree_lines});
+}
+
+int complain(const std::string& subject, const Error& error) {
+  if (error.code == ErrorCode::kSystem) {
+    std::fprintf(stderr, "windlass: %s: %s: %s\n", subject.c_str(), error.what, std::strerror(static_cast<int>(error.detail)));
+    return kRefused;
+  }
+  std::fprintf(stderr, "windlass: %s: %s\n", subject.c_str(), error.text().c_str());
+  return error.code == ErrorCode::kUnsupported ? kRefused : kFoundWrong;
+}
+
+int run(const Options& options) {
+  const auto profile = exporter::read_pprof_file(options.file);
+  if (!profile) return complain(options.file == "-" ? "standard input" : options.file, profile.error());
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that has seen enough is no failure
+  exporter::Output out(STDOUT_FILENO);
+  const auto written = write(options, *profile, out);
+  if (!written && !(written.error().code == ErrorCode::kSystem && written.error().detail == EPIPE))
+    return complain("standard output", written.error());
+  return kDone;
+}
+
+}  // namespace
+
+void register_report(CLI::App& app, int& status) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("report", "Show a profile: top functions and call tree, or convert it");
+  command->add_option("file", options->file, "a pprof file (.pb.gz), as record writes it; - is standard input")->required();
+  auto* forms = command->add_option_group("form", "what to write on standard output instead of the report");
+  forms->add_flag("--html", options->html, "one self-contained page with a flame graph");
+  forms->add_flag("--folded", options->folded, "folded stacks, one a line");
+  forms->add_flag("--speedscope", options->speedscope, "speedscope's JSON");
+  forms->add_flag("--json", options->json, "functions, locations and samples, one JSON object a line");
+  forms->require_option(0, 1);
+  command->add_option("--functions", options->functions, "rows of the function table")->capture_default_str();
+  command->add_option("--tree-lines", options->tree_lines, "lines of the call tree, about")->capture_default_str();
+  command->callback([options, &status] { status = run(*options); });
+}
+
+}  // namespace windlass::cli

@@ -1,0 +1,220 @@
+#include "export/html.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "export/call_tree.h"
+#include "export/json_text.h"
+#include "export/numbers.h"
+#include "export/page_assets.h"
+
+namespace windlass::exporter {
+
+namespace {
+
+using profile::kNone;
+
+// The profile as the page's script reads it (page.js): flat arrays, so that 100,000 nodes stay small and quick.
+class PageData {
+ public:
+  PageData(const profile::Profile& profile, Output& out, const HtmlOptions& options)
+      : profile_(profile), out_(out), frames_(profile), tree_(profile, frames_), totals_(totals_of(profile)),
+        smallest_(smallest_drawn(options.max_nodes)) {}
+
+  void write() {
+    write_totals();
+    order_modules();
+    write_modules();
+    choose_nodes();
+    write_frames();
+    write_nodes();
+    out_.write("}");
+  }
+
+ private:
+  // Nodes with at least this many samples fit the limit. A child never has more than its parent, so they form a tree.
+  [[nodiscard]] std::uint64_t smallest_drawn(std::size_t max_nodes) const {
+    if (tree_.nodes().size() <= max_nodes) return 1;
+    std::vector<std::uint64_t> totals;
+    for (const auto& node : tree_.nodes()) totals.push_back(node.total);
+    std::nth_element(totals.begin(), totals.begin() + static_cast<std::ptrdiff_t>(max_nodes), totals.end(),
+                     std::greater<>());
+    return totals[max_nodes] + 1;
+  }
+
+  void write_totals() {
+    out_.write(fmt::format(
+        R"({{"totals":{{"samples":{},"truncated":{},"lost":{},"hz":{:.0f},"seconds":{:.3f},"cpu_seconds":{:.3f},)"
+        R"("start_unix_ms":{}}},"ends":[)",
+        totals_.samples, totals_.truncated, profile_.lost, frequency_of(profile_),
+        static_cast<double>(profile_.duration_ns) / 1e9,
+        static_cast<double>(totals_.samples) * static_cast<double>(profile_.period_ns) / 1e9,
+        profile_.start_unix_ns / 1'000'000));
+    const char* comma = "";
+    for (std::uint8_t end = 0; end < WL_END_COUNT; ++end) {
+      if (totals_.by_end[end] == 0 || !profile::is_truncated(end)) continue;
+      out_.write(fmt::format("{}[{},{}]", comma, json_string(profile::end_text(end)), totals_.by_end[end]));
+      comma = ",";
+    }
+    out_.write("],\"comments\":[");
+    comma = "";
+    for (const auto& comment : profile_.comments) {
+      out_.write(comma + json_string(comment));
+      comma = ",";
+    }
+    out_.write("]");
+  }
+
+  // Heaviest first: the page gives the first ones the hues that are easiest to tell apart. Modules of one name (the same
+  // library in several containers, anonymous memory of several processes) are one.
+  void order_modules() {
+    std::unordered_map<std::string_view, std::uint32_t> by_name;
+    page_module_.assign(profile_.modules.size(), kNone);
+    for (std::uint32_t i = 0; i < profile_.modules.size(); ++i) {
+      const auto [entry, is_new] = by_name.try_emplace(module_name(profile_.modules[i]), modules_.size());
+      if (is_new) modules_.push_back({.module = i});
+      page_module_[i] = entry->second;
+    }
+    for (std::uint32_t id = 0; id < tree_.functions().size(); ++id)
+      if (frames_[id].module < profile_.modules.size())
+        modules_[page_module_[frames_[id].module]].self += tree_.functions()[id].self;
+    std::vector<std::uint32_t> order(modules_.size());
+    std::iota(order.begin(), order.end(), 0u);
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::uint32_t a, std::uint32_t b) { return modules_[a].self > modules_[b].self; });
+    std::vector<std::uint32_t> place(order.size());
+    std::vector<PageModule> sorted;
+    for (std::uint32_t i = 0; i < order.size(); ++i) {
+      place[order[i]] = i;
+      sorted.push_back(modules_[order[i]]);
+    }
+    modules_ = std::move(sorted);
+    for (auto& module : page_module_) module = place[module];
+  }
+  void write_modules() {
+    out_.write(",\"modules\":[");
+    const char* comma = "";
+    for (const auto& entry : modules_) {
+      const auto& module = profile_.modules[entry.module];
+      out_.write(fmt::format(R"({}{{"name":{},"path":{},"kernel":{},"self":{}}})", comma,
+                             json_string(module_name(module)), json_string(module.path), module.is_kernel, entry.self));
+      comma = ",\n";
+    }
+    out_.write("]");
+  }
+
+  // Preorder, children by descending total, so each subtree is left at its first child that is too small.
+  void choose_nodes() {
+    const auto& nodes = tree_.nodes();
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> todo{{0, 0}};  // (node, its parent's place)
+    while (!todo.empty()) {
+      const auto [node, parent] = todo.back();
+      todo.pop_back();
+      const auto place = static_cast<std::uint32_t>(drawn_.size());
+      drawn_.push_back({node, place - parent});
+      const std::size_t first = todo.size();
+      for (auto child = nodes[node].first_child; child != kNone && nodes[child].total >= smallest_;
+           child = nodes[child].next_sibling)
+        todo.emplace_back(child, place);
+      std::reverse(todo.begin() + static_cast<std::ptrdiff_t>(first), todo.end());
+    }
+  }
+
+  void write_frames() {
+    page_frame_.assign(frames_.size(), kNone);
+    out_.write(",\"frames\":[{\"name\":\"all\",\"module\":-1,\"kind\":2}");
+    std::uint32_t count = 1;
+    std::string line;
+    for (const auto& [node, up] : drawn_) {
+      const std::uint32_t id = tree_.nodes()[node].frame;
+      if (id == kNone || page_frame_[id] != kNone) continue;
+      page_frame_[id] = count++;
+      const Frame& frame = frames_[id];
+      line.assign(",\n{\"name\":");
+      append_json(line, frame.name);
+      const bool has_module = frame.module < profile_.modules.size();
+      fmt::format_to(std::back_inserter(line), ",\"module\":{},\"kind\":{},\"self\":{},\"total\":{}",
+                     has_module ? static_cast<std::int64_t>(page_module_[frame.module]) : -1,
+                     static_cast<int>(frame.kind), tree_.functions()[id].self, tree_.functions()[id].total);
+      if (!frame.file.empty()) {
+        line += ",\"file\":";
+        append_json(line, frame.file);
+        fmt::format_to(std::back_inserter(line), ",\"line\":{}", frame.line);
+      }
+      line += '}';
+      out_.write(line);
+    }
+    out_.write("]");
+  }
+
+  template <typename Number>
+  void write_array(const char* name, Number number) {
+    out_.write(name);
+    bool is_first = true;
+    for (const auto& entry : drawn_) {
+      out_.write(fmt::format("{}{}", is_first ? "" : ",", number(entry.first, entry.second)));
+      is_first = false;
+    }
+  }
+  void write_nodes() {
+    const auto& nodes = tree_.nodes();
+    out_.write(fmt::format(R"(,"left_out":{{"nodes":{},"below":{}}})", nodes.size() - drawn_.size(), smallest_));
+    write_array(",\"nodes\":{\"frame\":[", [&](auto node, auto) { return node == 0 ? 0 : page_frame_[nodes[node].frame]; });
+    write_array("],\n\"up\":[", [](auto, auto up) { return up; });
+    write_array("],\n\"total\":[", [&](auto node, auto) { return nodes[node].total; });
+    write_array("],\n\"self\":[", [&](auto node, auto) { return nodes[node].self; });
+    out_.write("]}");
+  }
+
+  struct PageModule {
+    std::uint32_t module = kNone;
+    std::uint64_t self = 0;
+  };
+
+  const profile::Profile& profile_;
+  Output& out_;
+  Frames frames_;
+  CallTree tree_;
+  Totals totals_;
+  std::uint64_t smallest_;
+  std::vector<PageModule> modules_;
+  std::vector<std::uint32_t> page_module_;  // Profile's module -> the page's
+  std::vector<std::uint32_t> page_frame_;   // frame id -> the page's
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> drawn_;  // (node, how far before it its parent is)
+};
+
+}  // namespace
+
+bool html_available() { return !web_scripts().empty(); }
+
+Expected<void> write_html(const profile::Profile& profile, Output& out, const HtmlOptions& options) {
+  if (!html_available())
+    return fail(ErrorCode::kUnsupported,
+                "this build has no HTML page: npm could not be reached when it was configured; configure it again", 0);
+  std::string_view page = page_template();
+  for (;;) {
+    const auto mark = page.find("\n@");
+    const auto data = page.find(">@PROFILE@");
+    const auto at = std::min(mark, data) + (std::min(mark, data) == std::string_view::npos ? 0 : 1);
+    out.write(page.substr(0, at));
+    if (at == std::string_view::npos) break;
+    page.remove_prefix(at);
+    if (page.starts_with("@PROFILE@")) {
+      PageData(profile, out, options).write();
+    } else if (page.starts_with("@SCRIPTS@")) {
+      for (const auto script : web_scripts()) {
+        out.write("<script>");
+        out.write(script);
+        out.write("</script>\n");
+      }
+    } else if (page.starts_with("@PAGE_SCRIPT@")) {
+      out.write(page_script());
+    }
+    page.remove_prefix(page.find('@', 1) + 1);
+  }
+  return out.finish();
+}
+
+}  // namespace windlass::exporter
