@@ -18,5 +18,6 @@ enum ExitStatus : int {
 void register_dump(CLI::App& app, int& status);
 void register_rows(CLI::App& app, int& status);
 void register_record(CLI::App& app, int& status);
+void register_report(CLI::App& app, int& status);
 
 }  // namespace windlass::cli

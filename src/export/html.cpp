@@ -193,27 +193,21 @@ Expected<void> write_html(const profile::Profile& profile, Output& out, const Ht
   if (!html_available())
     return fail(ErrorCode::kUnsupported,
                 "this build has no HTML page: npm could not be reached when it was configured; configure it again", 0);
-  std::string_view page = page_template();
-  for (;;) {
-    const auto mark = page.find("\n@");
-    const auto data = page.find(">@PROFILE@");
-    const auto at = std::min(mark, data) + (std::min(mark, data) == std::string_view::npos ? 0 : 1);
-    out.write(page.substr(0, at));
-    if (at == std::string_view::npos) break;
-    page.remove_prefix(at);
-    if (page.starts_with("@PROFILE@")) {
-      PageData(profile, out, options).write();
-    } else if (page.starts_with("@SCRIPTS@")) {
-      for (const auto script : web_scripts()) {
-        out.write("<script>");
-        out.write(script);
-        out.write("</script>\n");
-      }
-    } else if (page.starts_with("@PAGE_SCRIPT@")) {
-      out.write(page_script());
-    }
-    page.remove_prefix(page.find('@', 1) + 1);
+  const std::string_view page = page_template();
+  const auto profile_at = page.find("@PROFILE@"), scripts_at = page.find("@SCRIPTS@"),
+             page_script_at = page.find("@PAGE_SCRIPT@");
+  const auto until = [&](std::size_t from, std::size_t to) { out.write(page.substr(from, to - from)); };
+  until(0, profile_at);
+  PageData(profile, out, options).write();
+  until(profile_at + std::string_view("@PROFILE@").size(), scripts_at);
+  for (const auto script : web_scripts()) {
+    out.write("<script>");
+    out.write(script);
+    out.write("</script>\n");
   }
+  until(scripts_at + std::string_view("@SCRIPTS@").size(), page_script_at);
+  out.write(page_script());
+  until(page_script_at + std::string_view("@PAGE_SCRIPT@").size(), page.size());
   return out.finish();
 }
 
