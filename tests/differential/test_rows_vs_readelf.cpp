@@ -262,5 +262,18 @@ TEST(RowsAgainstReadelf, RealBinaries) {
   }
 }
 
+// .debug_frame plain and compressed, every directive the assembler knows, AArch64.
+TEST(RowsAgainstReadelf, Fixtures) {
+  if (!peer::have("readelf")) GTEST_SKIP() << "SKIPPED: no readelf on this machine";
+  for (const char* name : {"eh.so", "debug.so", "debug-zlib.so", "debug-zstd.so", "directives.so", "arm64.so"}) {
+    const std::string path = std::string(WINDLASS_FIXTURES) + "/" + name;
+    if (::access(path.c_str(), R_OK) != 0) {
+      fmt::print("SKIPPED: {} could not be made on this machine\n", name);
+      continue;
+    }
+    EXPECT_GT(compare_file(name, path), 15u) << name;
+  }
+}
+
 }  // namespace
 }  // namespace windlass
