@@ -3,7 +3,7 @@ add_library(windlass_options INTERFACE)
 target_compile_options(windlass_options INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wcast-align -Wunused
   $<$<COMPILE_LANGUAGE:CXX>:-Wextra-semi -Wnon-virtual-dtor -Woverloaded-virtual>
-  $<$<CXX_COMPILER_ID:Clang>:-Wno-gnu-anonymous-struct>
+  $<$<CXX_COMPILER_ID:Clang>:-Wno-gnu-anonymous-struct -Wno-deprecated-declarations>  # the latter: libstdc++ 12's own
   -fno-omit-frame-pointer)
 if(WINDLASS_WERROR)
   target_compile_options(windlass_options INTERFACE -Werror)
@@ -11,6 +11,9 @@ endif()
 if(WINDLASS_SANITIZE)
   target_compile_options(windlass_options INTERFACE -fsanitize=${WINDLASS_SANITIZE} -fno-sanitize-recover=all)
   target_link_options(windlass_options INTERFACE -fsanitize=${WINDLASS_SANITIZE})
+endif()
+if(WINDLASS_FUZZ)
+  target_compile_options(windlass_options INTERFACE -fsanitize=fuzzer-no-link)  # coverage for libFuzzer
 endif()
 target_include_directories(windlass_options INTERFACE
   ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/bpf ${PROJECT_SOURCE_DIR}/include)

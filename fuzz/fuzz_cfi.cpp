@@ -1,0 +1,24 @@
+// Input: one byte of flags, then a section of call frame information.
+#include "dwarf/cfi.h"
+#include "walk_section.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace windlass;
+  if (size == 0) return 0;
+  dwarf::CfiSection section;
+  section.is_debug_frame = (data[0] & 1) != 0;
+  section.stop_at_terminator = (data[0] & 2) != 0;
+  section.architecture = (data[0] & 4) != 0 ? Architecture::kAArch64 : Architecture::kX86_64;
+  section.bytes = ByteView(reinterpret_cast<const std::byte*>(data + 1), size - 1);
+  section.address = 0x10000;
+  fuzz::walk_section(section);
+  // The same bytes as a header and as random access.
+  if (const auto header = dwarf::EhFrameHdr::parse(section.bytes, section.address)) {
+    const auto report = [](const Error&) {};
+    dwarf::CfiReader reader(section, report);
+    for (const std::uint64_t pc : {std::uint64_t{0}, std::uint64_t{0x10010}, ~std::uint64_t{0}}) {
+      if (const auto fde = header->fde_address(pc)) (void)reader.fde_at(*fde - section.address);
+    }
+  }
+  return 0;
+}

@@ -1,0 +1,168 @@
+// `windlass dump` and `windlass rows` as their callers use them: the contract of their output and exit status.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <fstream>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace windlass {
+namespace {
+
+using nlohmann::json;
+
+struct Result {
+  int status = -1;  // exit status; 128 + n for signal n
+  std::string out;
+};
+
+Result shell(const std::string& command) {
+  Result result;
+  std::FILE* pipe = ::popen(command.c_str(), "r");
+  if (pipe == nullptr) return result;
+  std::array<char, 65536> buffer{};
+  for (std::size_t got = 0; (got = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;)
+    result.out.append(buffer.data(), got);
+  const int status = ::pclose(pipe);
+  result.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return result;
+}
+
+Result windlass(const std::string& arguments) { return shell(WINDLASS_COMMAND " " + arguments + " 2>/dev/null"); }
+std::string fixture(const std::string& name) { return std::string(WINDLASS_FIXTURES) + "/" + name; }
+
+std::vector<json> lines(const std::string& text) {
+  std::vector<json> out;
+  std::size_t at = 0;
+  while (at < text.size()) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    out.push_back(json::parse(text.substr(at, end - at)));
+    at = end + 1;
+  }
+  return out;
+}
+
+void check_rule(const json& rule) {
+  if (rule.is_string()) {
+    EXPECT_TRUE(rule == "same" || rule == "undefined") << rule;
+    return;
+  }
+  ASSERT_TRUE(rule.is_object()) << rule;
+  const bool number = rule.contains("cfa") || rule.contains("cfa_value");
+  const bool text = rule.contains("reg") || rule.contains("expr");
+  EXPECT_TRUE(number != text) << rule;
+  if (rule.contains("cfa")) {
+    EXPECT_TRUE(rule["cfa"].is_number_integer());
+  }
+}
+
+TEST(Rows, JsonKeepsTheContract) {
+  for (const char* name : {"eh.so", "debug.so", "directives.so"}) {
+    const auto result = windlass("rows --json " + fixture(name));
+    EXPECT_EQ(result.status, 0) << name;
+    const auto rows = lines(result.out);
+    EXPECT_GT(rows.size(), 15u) << name;
+    for (const json& row : rows) {
+      EXPECT_LT(row.at("begin").get<std::uint64_t>(), row.at("end").get<std::uint64_t>());
+      const json& cfa = row.at("cfa");
+      EXPECT_TRUE(cfa.contains("expr") || (cfa.at("reg").is_string() && cfa.at("offset").is_number_integer())) << cfa;
+      check_rule(row.at("ra"));
+      for (const auto& [reg, rule] : row.at("regs").items()) check_rule(rule);
+    }
+  }
+}
+
+TEST(Rows, EveryKindOfRule) {
+  std::set<std::string> seen;
+  for (const json& row : lines(windlass("rows --json " + fixture("directives.so")).out))
+    for (const auto& [reg, rule] : row.at("regs").items())
+      seen.insert(rule.is_string() ? rule.get<std::string>() : rule.begin().key());
+  EXPECT_EQ(seen, (std::set<std::string>{"same", "undefined", "cfa", "cfa_value", "reg", "expr"}));
+}
+
+TEST(Dump, JsonKeepsTheContract) {
+  const auto result = windlass("dump --json " + fixture("directives.so"));
+  EXPECT_EQ(result.status, 0);
+  const auto records = lines(result.out);
+  ASSERT_EQ(records.size(), 5u);
+  bool lsda = false;
+  bool signal = false;
+  for (const json& record : records) {
+    EXPECT_EQ(record.at("format"), "dwarf");
+    EXPECT_EQ(record.at("section"), ".eh_frame");
+    EXPECT_TRUE(record.at("offset").is_number_integer());
+    EXPECT_LT(record.at("begin").get<std::uint64_t>(), record.at("end").get<std::uint64_t>());
+    EXPECT_TRUE(record.at("cie").is_number_integer());
+    signal = signal || record.at("signal").get<bool>();
+    lsda = lsda || record.at("lsda").is_number_integer();
+    for (const json& instruction : record.at("instructions")) EXPECT_TRUE(instruction.at("op").is_string());
+  }
+  EXPECT_TRUE(signal);
+  EXPECT_TRUE(lsda);
+}
+
+TEST(Dump, TextHasEveryEntry) {
+  const auto result = windlass("dump " + fixture("directives.so"));
+  EXPECT_EQ(result.status, 0);
+  EXPECT_NE(result.out.find("DW_CFA_GNU_args_size +16"), std::string::npos);
+  EXPECT_NE(result.out.find("DW_CFA_register rcx in r11"), std::string::npos);
+  EXPECT_NE(result.out.find("CIE version 1 augmentation \"zPLR\""), std::string::npos);
+}
+
+TEST(ExitStatus, AsTheContractSays) {
+  EXPECT_EQ(windlass("rows " + fixture("eh.so")).status, 0);
+  EXPECT_EQ(windlass("").status, 2);
+  EXPECT_EQ(windlass("rows").status, 2);
+  EXPECT_EQ(windlass("rows --no-such-option x").status, 2);
+  EXPECT_EQ(windlass("no-such-command").status, 2);
+  EXPECT_EQ(windlass("--version").status, 0);
+  EXPECT_EQ(windlass("--help").status, 0);
+  EXPECT_EQ(windlass("rows /no/such/file").status, 3);
+  EXPECT_EQ(windlass("rows " + fixture("eh.so") + " > /dev/full").status, 3);
+}
+
+TEST(ExitStatus, WrongInputIsNamedInItsPlaceAndTheRestIsRead) {
+  const auto text = windlass("rows --json /etc/passwd");
+  EXPECT_EQ(text.status, 1);
+  const auto errors = lines(text.out);
+  ASSERT_EQ(errors.size(), 1u);
+  EXPECT_TRUE(errors[0].at("error").is_string());
+  EXPECT_EQ(errors[0].at("offset"), 0);
+
+  // The version of the second CIE spoiled: its FDE is lost, the others are not.
+  std::ifstream in(fixture("directives.so"), std::ios::binary);
+  std::string bytes((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  const auto dump = lines(windlass("dump --json " + fixture("directives.so")).out);
+  const std::size_t section = bytes.find(std::string("\x18\0\0\0\0\0\0\0\1zR\0", 12));
+  ASSERT_NE(section, std::string::npos);
+  bytes[section + dump[2].at("cie").get<std::size_t>() + 8] = 9;
+  std::string path = fixture("spoiled.so");
+  std::ofstream(path, std::ios::binary) << bytes;
+  const auto spoiled = windlass("dump --json " + path);
+  EXPECT_EQ(spoiled.status, 1);
+  std::size_t records = 0;
+  std::size_t wrong = 0;
+  for (const json& line : lines(spoiled.out)) (line.contains("error") ? wrong : records) += 1;
+  EXPECT_EQ(records, 4u);
+  EXPECT_EQ(wrong, 2u);  // the CIE and the FDE without it
+}
+
+TEST(Pipe, HeadEndsItQuietly) {
+  // bash: the status of the first command of the pipe, and whatever it says on stderr.
+  for (const char* command : {"rows", "rows --json", "dump", "dump --json"}) {
+    const std::string line = std::string(WINDLASS_COMMAND " ") + command + " " WINDLASS_COMMAND;
+    const auto result = shell("bash -c '" + line + " 2>&1 >/dev/null | cat; " + line +
+                              " 2>/dev/null | head -1 >/dev/null; echo ${PIPESTATUS[0]}'");
+    EXPECT_EQ(result.out, "0\n") << command;
+  }
+}
+
+}  // namespace
+}  // namespace windlass
