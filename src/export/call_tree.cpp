@@ -55,7 +55,7 @@ class CallTree::Children {
 
 CallTree::CallTree(const profile::Profile& profile, Frames& frames) {
   DistinctStacks distinct;
-  for (const auto& sample : profile.samples) distinct.add(sample);
+  distinct.add_all(profile.samples);
   nodes_.emplace_back();
   Children children;
   std::vector<std::uint32_t> path;

@@ -41,6 +41,14 @@ Expected<void> GzipWriter::finish() {
 
 bool is_gzip(ByteView bytes) { return bytes.size() >= 2 && bytes.u8()[0] == 0x1f && bytes.u8()[1] == 0x8b; }
 
+namespace {
+// RFC 1952: the file ends in the size modulo 2^32. Only a hint: deflate cannot do better than 1032:1.
+std::size_t expected_size(ByteView bytes, std::uint64_t max_bytes) {
+  const auto said = bytes.size() < 18 ? Expected<std::uint32_t>(0u) : bytes.at<std::uint32_t>(bytes.size() - 4);
+  return static_cast<std::size_t>(std::min({std::uint64_t{*said} + 1, max_bytes + 1, std::uint64_t{bytes.size()} * 1032}));
+}
+}  // namespace
+
 Expected<std::vector<std::byte>> gunzip(ByteView bytes, std::uint64_t max_bytes) {
   z_stream stream{};
   if (inflateInit2(&stream, kGzipWindow) != Z_OK)
@@ -50,7 +58,7 @@ Expected<std::vector<std::byte>> gunzip(ByteView bytes, std::uint64_t max_bytes)
     ~End() { inflateEnd(stream); }
   } end{&stream};
 
-  std::vector<std::byte> result;
+  std::vector<std::byte> result(expected_size(bytes, max_bytes));
   std::size_t used = 0, taken = 0;
   for (;;) {
     if (used == result.size()) result.resize(std::max<std::size_t>(64 * 1024, std::min(result.size() * 2, max_bytes + 1)));

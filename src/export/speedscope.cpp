@@ -20,10 +20,8 @@ class SpeedscopeWriter {
   Expected<void> write() {
     std::map<std::uint32_t, DistinctStacks> by_process;
     DistinctStacks all;
-    for (const auto& sample : profile_.samples) {
-      all.add(sample);
-      by_process[sample.pid].add(sample);
-    }
+    all.add_all(profile_.samples);
+    for (const auto& sample : profile_.samples) by_process[sample.pid].add(sample);
     // Every frame of comms and ends must be known before the frame list is written.
     for (const auto& stack : all.stacks()) {
       frames_.of_comm(stack.sample->comm);

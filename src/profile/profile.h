@@ -17,8 +17,8 @@ struct Module {
   std::string path;       // as the process saw it; "[kernel]", "[vdso]", "[anon]"
   // Where symbolisation can open it after sampling: /proc/PID/root/..., map_files, or /proc/self/fd/N of a descriptor
   // kept open, which outlives the process. Empty: `path` is tried, and used only if its build id agrees.
-  std::string open_path;
-  std::string build_id;   // lower-case hex, empty if unknown
+  std::string open_path{};
+  std::string build_id{};   // lower-case hex, empty if unknown
   // One executable mapping, in the numbering of Location::address (bias taken off); for pprof.
   std::uint64_t begin = 0, end = 0, file_offset = 0;
   std::uint32_t pid = 0;  // "[anon]" only: the process it belongs to (/tmp/perf-PID.map names its code); 0 = shared
@@ -27,8 +27,8 @@ struct Module {
 
 struct Function {
   std::string name;         // demangled, with parameters; "name@plt" for a linkage stub
-  std::string system_name;  // as in the symbol table; equal to `name` if it was not mangled
-  std::string file;         // source file of the lines that name this function
+  std::string system_name{};  // as in the symbol table; equal to `name` if it was not mangled
+  std::string file{};         // source file of the lines that name this function
   std::uint32_t start_line = 0;
 };
 
@@ -42,11 +42,11 @@ struct Line {
 struct Location {
   std::uint32_t module = kNone;
   std::uint64_t address = 0;
-  std::vector<Line> lines;  // innermost inlined function first; empty until symbolised or when unknown
+  std::vector<Line> lines{};  // innermost inlined function first; empty until symbolised or when unknown
 };
 
 struct Sample {
-  std::vector<std::uint32_t> locations;  // innermost first, kernel frames before user frames
+  std::vector<std::uint32_t> locations{};  // innermost first, kernel frames before user frames
   std::uint64_t count = 0;
   std::uint32_t pid = 0, tid = 0;
   std::uint32_t comm = kNone;  // index into Profile::strings
