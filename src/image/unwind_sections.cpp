@@ -66,6 +66,9 @@ Expected<dwarf::CfiSection> find_eh_frame(const ElfImage& image) {
     if (auto found = eh_frame_by_header(image)) return found;  // a damaged section header
     return std::unexpected(bytes.error());
   }
+  // A separate debug file keeps the headers and leaves the bytes to the stripped file.
+  const Section* section = image.section(".eh_frame");
+  if (section != nullptr && section->type == SHT_NOBITS) return fail(ErrorCode::kNotFound, "no .eh_frame", 0);
   return eh_frame_by_header(image);
 }
 

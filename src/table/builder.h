@@ -35,7 +35,8 @@ class TableBuilder {
   explicit TableBuilder(std::span<const AddressRange> executable = {});
 
   void begin_function(std::uint64_t begin, std::uint64_t end);
-  void row(std::uint64_t begin, const TraceRule& rule) {
+  void row(std::uint64_t begin, const TraceRule& rule) { row(begin, PackedRule::of(rule)); }
+  void row(std::uint64_t begin, const PackedRule& rule) {
     ++stats_.raw_rows;
     const std::uint32_t number = rules_.intern(rule);
     const std::uint64_t offset = begin - function_begin_;

@@ -15,11 +15,12 @@ constexpr unsigned kTrackable = 32;  // registers a CFA can be taken from: Trace
 
 // Counts, for every row, from which register its CFA comes, where that is neither stack nor frame pointer.
 template <typename Registers>
-void note_cfa_register(const TraceRule& rule, CfaRegisterUse& use) {
-  if (rule.cfa_reg == Registers::kStackPointer || rule.cfa_reg == Registers::kFramePointer) [[likely]]
+void note_cfa_register(const PackedRule& rule, CfaRegisterUse& use) {
+  const std::uint8_t reg = rule.low >> PackedRule::kCfaReg & 0xff;
+  if (reg == Registers::kStackPointer || reg == Registers::kFramePointer) [[likely]]
     return;
-  if (rule.cfa_kind == WL_CFA_NONE || rule.cfa_kind == WL_CFA_UNSUPPORTED) return;
-  ++use[rule.cfa_reg];
+  const std::uint8_t kind = rule.low & 0xff;
+  if (kind != WL_CFA_NONE && kind != WL_CFA_UNSUPPORTED) ++use[reg];
 }
 
 template <typename Registers>
@@ -34,7 +35,7 @@ EvaluationStats compile_with(const dwarf::CfiSection& section, std::uint8_t x_re
     builder.begin_function(fde.begin, fde.end);
     std::uint64_t covered = fde.begin;
     const auto done = interpreter.run(fde, [&](std::uint64_t begin, std::uint64_t end, const State& state) {
-      const TraceRule rule = state.rule();
+      const PackedRule rule = state.rule();
       covered = end;
       note_cfa_register<Registers>(rule, use);
       builder.row(begin, rule);
@@ -58,11 +59,9 @@ EvaluationStats evaluate_with(const dwarf::CfiSection& section, dwarf::ErrorSink
   for (dwarf::Fde fde; reader.next_fde(fde);) {
     ++stats.functions;
     const auto done = interpreter.run(fde, [&](std::uint64_t begin, std::uint64_t, const State& state) {
-      const TraceRule rule = state.rule();
-      std::uint64_t half[2];
-      std::memcpy(half, &rule, sizeof half);
+      const PackedRule rule = state.rule();
       ++stats.rows;
-      stats.checksum += begin ^ half[0] ^ half[1];
+      stats.checksum += begin ^ rule.low ^ rule.high;
     });
     if (!done) [[unlikely]]
       report(done.error());

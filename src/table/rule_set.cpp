@@ -15,15 +15,15 @@ RuleSet::RuleSet() : slots_(kFirstSlots), mask_(kFirstSlots - 1), shift_(64 - st
   key_[1] = 0xbf58476d1ce4e5b9;
   // 16 random bytes the kernel gives every process (getauxval(3)).
   if (const auto* random = reinterpret_cast<const void*>(getauxval(AT_RANDOM))) std::memcpy(key_, random, sizeof key_);
-  (void)intern(TraceRule{});
+  (void)intern(PackedRule{});
 }
 
-std::uint32_t RuleSet::add(const TraceRule& rule, std::uint64_t slot) {
+std::uint32_t RuleSet::add(const PackedRule& rule, std::uint64_t slot) {
   const auto number = static_cast<std::uint32_t>(rules_.size());
-  rules_.push_back(rule);
+  rules_.push_back(rule.rule());
   Slot& place = slots_[slot];
-  std::memcpy(&place.low, &rule, 8);
-  std::memcpy(&place.high, reinterpret_cast<const char*>(&rule) + 8, 8);
+  place.low = rule.low;
+  place.high = rule.high;
   place.number = number;
   if (rules_.size() * 4 > slots_.size()) grow();
   return number;

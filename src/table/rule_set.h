@@ -18,13 +18,12 @@ class RuleSet {
 
   // The number of `rule`, added if it is new. Expected O(1); the hash is keyed per process, so that no file can be made
   // to collide.
-  [[nodiscard]] std::uint32_t intern(const TraceRule& rule) {
-    std::uint64_t half[2];
-    std::memcpy(half, &rule, sizeof half);
-    std::uint64_t slot = hash(half[0], half[1]) >> shift_;
+  [[nodiscard]] std::uint32_t intern(const PackedRule& rule) {
+    std::uint64_t slot = hash(rule.low, rule.high) >> shift_;
     for (;;) {
       const Slot& probe = slots_[slot];
-      if (probe.low == half[0] && probe.high == half[1] && probe.number != kEmpty) return probe.number;
+      if (probe.low == rule.low && probe.high == rule.high && probe.number != kEmpty) [[likely]]
+        return probe.number;
       if (probe.number == kEmpty) return add(rule, slot);
       slot = (slot + 1) & mask_;
     }
@@ -45,7 +44,7 @@ class RuleSet {
     const Wide product = static_cast<Wide>(low ^ key_[0]) * (high ^ key_[1]);
     return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
   }
-  std::uint32_t add(const TraceRule& rule, std::uint64_t slot);
+  std::uint32_t add(const PackedRule& rule, std::uint64_t slot);
   void grow();
 
   std::vector<TraceRule> rules_;

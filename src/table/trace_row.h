@@ -2,6 +2,7 @@
 // kernel. Evaluators of every format push these into a sink.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 #include "windlass_layout.h"
@@ -10,6 +11,23 @@ namespace windlass::table {
 
 using TraceRule = wl_rule;
 static_assert(sizeof(TraceRule) == 16);
+
+// A TraceRule as the two words it is in memory. Rows change a field or two at a time and are then read as a whole: in
+// words that stays in registers, where narrow stores before a wide load would stall it.
+struct PackedRule {
+  // In `low`: the CFA's kind (8 bits) and register (8), four kinds of 4 bits, the CFA's offset (32).
+  static constexpr int kCfaReg = 8, kFpKind = 16, kRaKind = 20, kXKind = 24, kFlags = 28, kCfaOffset = 32;
+  // In `high`: three offsets of 16 bits, the CFA's argument (8).
+  static constexpr int kFpOffset = 0, kRaOffset = 16, kXOffset = 32, kCfaArg = 48;
+
+  std::uint64_t low = 0, high = 0;
+
+  static void put(std::uint64_t& word, int shift, std::uint64_t mask, std::uint64_t value) {
+    word = (word & ~(mask << shift)) | (value & mask) << shift;
+  }
+  [[nodiscard]] TraceRule rule() const { return std::bit_cast<TraceRule>(*this); }
+  [[nodiscard]] static PackedRule of(const TraceRule& rule) { return std::bit_cast<PackedRule>(rule); }
+};
 
 // The rule holds from `begin` on, until the next row or the end of its function.
 struct TraceRow {

@@ -39,13 +39,13 @@ class TraceState {
     const std::uint8_t x_reg = x_reg_;
     *this = TraceState(x_reg);
     return_column_ = cie.return_address_register;
-    rule_.cfa_kind = WL_CFA_REG;
+    rule_.low = WL_CFA_REG;
     special_ = kCfaExpression;  // one nobody can evaluate, until there is a CFA
-    rule_.ra_kind = Registers::kReturnAddressInRegister ? WL_REG_SAME : WL_REG_UNDEFINED;
-    if (cie.signal_frame) rule_.flags |= WL_RULE_SIGNAL;
+    if (!Registers::kReturnAddressInRegister) rule_.low |= std::uint64_t{WL_REG_UNDEFINED} << PackedRule::kRaKind;
+    if (cie.signal_frame) rule_.low |= std::uint64_t{WL_RULE_SIGNAL} << PackedRule::kFlags;
   }
 
-  [[nodiscard]] TraceRule rule() const {
+  [[nodiscard]] PackedRule rule() const {
     if (special_ != 0) [[unlikely]]
       return resolved();
     return rule_;
@@ -57,7 +57,7 @@ class TraceState {
     special_ &= static_cast<std::uint8_t>(~(kCfaExpression | kCfaRegisterLost));
     if (reg >= Registers::kCount) [[unlikely]]
       special_ |= kCfaRegisterLost;
-    rule_.cfa_reg = static_cast<std::uint8_t>(reg);
+    PackedRule::put(rule_.low, PackedRule::kCfaReg, 0xff, reg);
     return true;
   }
   bool def_cfa_offset(std::int64_t offset) {
@@ -65,7 +65,7 @@ class TraceState {
     special_ &= static_cast<std::uint8_t>(~kCfaOffsetLost);
     if (narrow != offset) [[unlikely]]
       special_ |= kCfaOffsetLost;
-    rule_.cfa_offset = narrow;
+    rule_.low = (rule_.low & 0xffffffff) | static_cast<std::uint64_t>(offset) << PackedRule::kCfaOffset;
     return true;
   }
   bool def_cfa_expression(ByteView expression) {
@@ -124,23 +124,14 @@ class TraceState {
   }
   bool restore(std::uint64_t reg, const TraceState& initial) {
     if (!tracked(reg)) return true;
-    if (reg == Registers::kFramePointer) {
-      rule_.fp_kind = initial.rule_.fp_kind;
-      rule_.fp_offset = initial.rule_.fp_offset;
-      fp_base_ = initial.fp_base_;
-    } else if (reg == return_column_) {
-      rule_.ra_kind = initial.rule_.ra_kind;
-      rule_.ra_offset = initial.rule_.ra_offset;
-      ra_base_ = initial.ra_base_;
-    } else {
-      rule_.x_kind = initial.rule_.x_kind;
-      rule_.x_offset = initial.rule_.x_offset;
-      x_base_ = initial.x_base_;
-    }
+    const Place place = place_of(reg);
+    PackedRule::put(rule_.low, place.kind, 15, initial.rule_.low >> place.kind);
+    PackedRule::put(rule_.high, place.offset, 0xffff, initial.rule_.high >> place.offset);
+    base_[place.index] = initial.base_[place.index];
     special_ |= initial.special_ & kRegisterRules;
     return true;
   }
-  void toggle_return_signed() { rule_.flags ^= WL_RULE_SIGNED; }
+  void toggle_return_signed() { rule_.low ^= std::uint64_t{WL_RULE_SIGNED} << PackedRule::kFlags; }
 
  private:
   // Only while evaluating: a rule that a row cannot hold.
@@ -151,6 +142,17 @@ class TraceState {
   static constexpr std::uint8_t kCfaOffsetLost = 4;    // the offset does not fit
   static constexpr std::uint8_t kCfaRegisterLost = 8;  // the register number does not fit
 
+  // Where the rule of a tracked register is kept.
+  struct Place {
+    int kind;    // shift in PackedRule::low
+    int offset;  // shift in PackedRule::high
+    int index;   // in base_
+  };
+  [[nodiscard]] Place place_of(std::uint64_t reg) const {
+    if (reg == Registers::kFramePointer) return {PackedRule::kFpKind, PackedRule::kFpOffset, 0};
+    if (reg == return_column_) return {PackedRule::kRaKind, PackedRule::kRaOffset, 1};
+    return {PackedRule::kXKind, PackedRule::kXOffset, 2};
+  }
   [[nodiscard]] bool tracked(std::uint64_t reg) const {
     return reg == Registers::kFramePointer || reg == return_column_ || reg == x_reg_;
   }
@@ -159,25 +161,16 @@ class TraceState {
     if (narrow != offset) kind = kUnknown;
     if (kind == WL_REG_BASE || kind == kUnknown) [[unlikely]]
       special_ |= kRegisterRules;
-    if (reg == Registers::kFramePointer) {
-      rule_.fp_kind = kind & 15;
-      rule_.fp_offset = narrow;
-      fp_base_ = base;
-    } else if (reg == return_column_) {
-      rule_.ra_kind = kind & 15;
-      rule_.ra_offset = narrow;
-      ra_base_ = base;
-    } else {
-      rule_.x_kind = kind & 15;
-      rule_.x_offset = narrow;
-      x_base_ = base;
-    }
+    const Place place = place_of(reg);
+    PackedRule::put(rule_.low, place.kind, 15, kind);
+    PackedRule::put(rule_.high, place.offset, 0xffff, static_cast<std::uint64_t>(offset));
+    base_[place.index] = base;
   }
 
   // A row with rules that name a base register: they can be kept where that register is the CFA's, or the frame
   // pointer.
-  [[gnu::noinline]] TraceRule resolved() const {
-    TraceRule rule = rule_;
+  [[gnu::noinline]] PackedRule resolved() const {
+    TraceRule rule = rule_.rule();
     if ((special_ & kCfaExpression) != 0) {
       rule.cfa_kind = cfa_kind_;
       rule.cfa_reg = cfa_reg_;
@@ -191,9 +184,9 @@ class TraceState {
       if (base == rule.cfa_reg && rule.cfa_kind != WL_CFA_UNSUPPORTED) return WL_REG_BASE;
       return base == Registers::kFramePointer ? std::uint8_t{WL_REG_FP} : kUnknown;
     };
-    rule.fp_kind = settle(rule.fp_kind, fp_base_) & 15;
-    rule.ra_kind = settle(rule.ra_kind, ra_base_) & 15;
-    rule.x_kind = settle(rule.x_kind, x_base_) & 15;
+    rule.fp_kind = settle(rule.fp_kind, base_[0]) & 15;
+    rule.ra_kind = settle(rule.ra_kind, base_[1]) & 15;
+    rule.x_kind = settle(rule.x_kind, base_[2]) & 15;
     if (rule.fp_kind == kUnknown) rule.fp_kind = WL_REG_UNDEFINED, rule.fp_offset = 0;
     if (rule.x_kind == kUnknown) rule.x_kind = WL_REG_UNDEFINED, rule.x_offset = 0;
     if (rule.ra_kind == kUnknown) {
@@ -201,14 +194,14 @@ class TraceState {
       rule.cfa_kind = WL_CFA_UNSUPPORTED;
     }
     if (rule.cfa_kind == WL_CFA_UNSUPPORTED) rule.cfa_reg = 0, rule.cfa_offset = 0, rule.cfa_arg = 0;
-    return rule;
+    return PackedRule::of(rule);
   }
 
-  TraceRule rule_{};
+  PackedRule rule_;
   std::uint64_t return_column_ = 0;
   std::uint8_t x_reg_ = WL_NO_XREG;
   std::uint8_t special_ = 0;
-  std::uint8_t fp_base_ = 0, ra_base_ = 0, x_base_ = 0;  // the base registers of WL_REG_BASE
+  std::uint8_t base_[3] = {};  // the base registers of WL_REG_BASE: of frame pointer, return address, extra register
   std::uint8_t cfa_kind_ = WL_CFA_UNSUPPORTED, cfa_reg_ = 0, cfa_arg_ = 0;
   std::int32_t cfa_offset_ = 0;
 };
