@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "table/raw_buffer.h"
 #include "table/rule_set.h"
 #include "table/unwind_table.h"
 #include "windlass/error.h"
@@ -34,24 +35,35 @@ class TableBuilder {
  public:
   explicit TableBuilder(std::span<const AddressRange> executable = {});
 
+  // Room for this many rows and functions, so that the buffers need not move. A hint: memory is used when written.
+  void reserve(std::size_t rows, std::size_t functions);
+
   void begin_function(std::uint64_t begin, std::uint64_t end);
   void row(std::uint64_t begin, const TraceRule& rule) { row(begin, PackedRule::of(rule)); }
-  void row(std::uint64_t begin, const PackedRule& rule) {
-    ++stats_.raw_rows;
-    const std::uint32_t number = rules_.intern(rule);
-    const std::uint64_t offset = begin - function_begin_;
-    if (offset > next_offset_limit_ || begin < function_begin_) [[unlikely]]
-      return unusual_row(begin, number);
-    if (number == last_rule_) return;  // also where `begin` equals the last row's
-    if (offset <= last_offset_ && rows_.size() > function_first_row_) [[unlikely]]
-      return unusual_row(begin, number);
-    rows_.push_back({static_cast<std::uint32_t>(offset), number});
-    last_offset_ = static_cast<std::uint32_t>(offset);
-    last_rule_ = number;
-  }
+  void row(std::uint64_t begin, const PackedRule& rule);
   // The current function's rows are known only up to `end`.
   void cut_function(std::uint64_t end) { function_end_ = std::min(function_end_, end); }
   void end_function();
+
+  // A row before it is placed. For writers that know their rows to be ascending, inside their function and different
+  // from their neighbours (an interpreter): after begin_function, write_rows says where at most `most` rows go, whose
+  // rules rules() numbers; rows_written ends the writing. nullptr: too large a function for 32-bit offsets, use row().
+  struct Row {
+    std::uint32_t offset;  // from the function's begin
+    std::uint32_t rule;
+  };
+  [[nodiscard]] Row* write_rows(std::size_t most) {
+    if (function_end_ - function_begin_ > 0xffffffff) [[unlikely]]
+      return nullptr;
+    rows_.make_room(most);
+    return rows_.end();
+  }
+  void rows_written(const Row* end, std::uint64_t raw_rows) {
+    rows_.resize(static_cast<std::size_t>(end - rows_.data()));
+    stats_.raw_rows += raw_rows;
+  }
+  [[nodiscard]] RuleSet& rules() { return rules_; }
+  static constexpr std::uint32_t kNoRule = 0xffffffff;  // no rule has this number
 
   // Functions given from now on only fill what those given before leave uncovered. Once.
   void begin_fallback() { fallback_from_ = std::min(fallback_from_, rows_.size()); }
@@ -65,12 +77,7 @@ class TableBuilder {
 
  private:
   static constexpr std::uint64_t kPaddingGap = 15;
-  static constexpr std::uint32_t kNoRule = 0xffffffff;
 
-  struct Row {
-    std::uint32_t offset;  // from the function's begin
-    std::uint32_t rule;
-  };
   struct Function {
     std::uint64_t begin;
     std::uint64_t end;
@@ -81,14 +88,14 @@ class TableBuilder {
   class Sweep;
 
   void unusual_row(std::uint64_t begin, std::uint32_t number);
-  void sort_functions();
-  [[nodiscard]] std::vector<std::uint32_t> number_by_use();
+  [[nodiscard]] std::vector<std::uint32_t> sorted_functions() const;
+  [[nodiscard]] std::vector<std::uint32_t> number_by_use() const;
 
   std::vector<AddressRange> executable_;                      // sorted, disjoint
   std::size_t fallback_from_ = static_cast<std::size_t>(-1);  // functions with rows from here on are fallback
   std::size_t executable_hint_ = 0;
   RuleSet rules_;
-  std::vector<Row> rows_;
+  RawBuffer<Row> rows_;
   std::vector<Function> functions_;
   bool sorted_ = true;
 

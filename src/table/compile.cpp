@@ -33,13 +33,24 @@ EvaluationStats compile_with(const dwarf::CfiSection& section, std::uint8_t x_re
   for (dwarf::Fde fde; reader.next_fde(fde);) {
     ++stats.functions;
     builder.begin_function(fde.begin, fde.end);
-    std::uint64_t covered = fde.begin;
+    // A row ends with an instruction that moves the location, or with the program; and one may be written in vain.
+    TableBuilder::Row* out = builder.write_rows(fde.instructions.size() + 2);
+    const bool large = out == nullptr;
+    std::uint32_t last = TableBuilder::kNoRule;
+    std::uint64_t covered = fde.begin, rows = 0;
     const auto done = interpreter.run(fde, [&](std::uint64_t begin, std::uint64_t end, const State& state) {
       const PackedRule rule = state.rule();
       covered = end;
       note_cfa_register<Registers>(rule, use);
-      builder.row(begin, rule);
+      if (large) [[unlikely]]
+        return builder.row(begin, rule);
+      ++rows;
+      const std::uint32_t number = builder.rules().intern(rule);
+      *out = {static_cast<std::uint32_t>(begin - fde.begin), number};
+      out += number != last ? 1 : 0;  // no branch: one row in twenty repeats the rule before it, unpredictably
+      last = number;
     });
+    if (!large) builder.rows_written(out, rows);
     if (!done) [[unlikely]] {
       builder.cut_function(covered);
       report(done.error());
@@ -109,6 +120,9 @@ Expected<UnwindTable> compile_elf(const image::ElfImage& image, dwarf::ErrorSink
 
   const auto compile = [&](std::uint8_t x_reg, CfaRegisterUse& use, dwarf::ErrorSink sink) {
     TableBuilder builder(executable);
+    std::size_t bytes = 0;
+    for (const dwarf::CfiSection& section : found.sections) bytes += section.bytes.size();
+    builder.reserve(bytes / 4, bytes / 24);  // more than there will be: a row takes 5 to 7 bytes, an FDE 24
     for (const dwarf::CfiSection& section : found.sections) {
       if (&section != &found.sections.front()) builder.begin_fallback();
       compile_section(section, x_reg, builder, use, sink);

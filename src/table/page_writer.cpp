@@ -1,24 +1,33 @@
 #include "table/page_writer.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace windlass::table {
 
-PageWriter::PageWriter(std::span<const std::uint32_t> order, std::uint64_t first_page, std::uint32_t page_count)
+PageWriter::PageWriter(std::span<const std::uint32_t> order, std::uint64_t first_page, std::uint32_t page_count,
+                       std::size_t expected_rows)
     : directory(page_count, 0),
       pages(1, 0),
       order_(order),
       first_page_(first_page),
       pending_address_(first_page << WL_PAGE_SHIFT),
       page_rows_(std::size_t{1} << WL_PAGE_SHIFT) {
+  // Each row costs 2 bytes, and a page with at least one row of its own 520 more.
+  const std::size_t full_pages = std::min<std::size_t>(page_count, expected_rows);
+  pages.reserve(1 + (expected_rows * 2 + full_pages * (sizeof(wl_page_head) + 16)) / 8);
   start_page();
 }
 
 void PageWriter::start_page() {
-  block_ = 0;
-  row_count_ = 0;
-  page_escapes_.clear();
-  add_row(0, current_rule_);
+  clear_page();
+  head_ = {};
+  row_count_ = add_row(0, 0, current_rule_);
+}
+
+std::uint32_t PageWriter::add_escape(std::uint32_t offset, std::uint32_t rule) {
+  page_escapes_.push_back({offset, rule});
+  return WL_RULE_ESCAPE;
 }
 
 void PageWriter::turn_to(std::uint64_t page) {
@@ -40,7 +49,8 @@ void PageWriter::write_page() {
     directory[page_] = uniform_page_;
     return;
   }
-  while (block_ < WL_BLOCKS) head_.last[block_++] = static_cast<std::uint16_t>(row_count_ - 1);
+  for (std::uint32_t block = 1; block < WL_BLOCKS; ++block)
+    head_.last[block] = std::max(head_.last[block], head_.last[block - 1]);
   const std::uint64_t escape_count = page_escapes_.size();
   const std::size_t row_bytes = row_count_ * sizeof(std::uint16_t);
   const std::size_t escape_bytes = escape_count * sizeof(wl_escape);

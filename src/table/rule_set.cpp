@@ -18,6 +18,14 @@ RuleSet::RuleSet() : slots_(kFirstSlots), mask_(kFirstSlots - 1), shift_(64 - st
   (void)intern(PackedRule{});
 }
 
+std::uint32_t RuleSet::probe_on(const PackedRule& rule, std::uint64_t slot) {
+  for (;; slot = (slot + 1) & mask_) {
+    const Slot& probe = slots_[slot];
+    if (probe.number == kEmpty) return add(rule, slot);
+    if (probe.low == rule.low && probe.high == rule.high) return probe.number;
+  }
+}
+
 std::uint32_t RuleSet::add(const PackedRule& rule, std::uint64_t slot) {
   const auto number = static_cast<std::uint32_t>(rules_.size());
   rules_.push_back(rule.rule());

@@ -19,14 +19,11 @@ class RuleSet {
   // The number of `rule`, added if it is new. Expected O(1); the hash is keyed per process, so that no file can be made
   // to collide.
   [[nodiscard]] std::uint32_t intern(const PackedRule& rule) {
-    std::uint64_t slot = hash(rule.low, rule.high) >> shift_;
-    for (;;) {
-      const Slot& probe = slots_[slot];
-      if (probe.low == rule.low && probe.high == rule.high && probe.number != kEmpty) [[likely]]
-        return probe.number;
-      if (probe.number == kEmpty) return add(rule, slot);
-      slot = (slot + 1) & mask_;
-    }
+    const std::uint64_t slot = hash(rule.low, rule.high) >> shift_;
+    const Slot& probe = slots_[slot];
+    if (probe.low == rule.low && probe.high == rule.high) [[likely]]
+      return probe.number;
+    return probe_on(rule, slot);
   }
 
   [[nodiscard]] const std::vector<TraceRule>& rules() const { return rules_; }
@@ -34,7 +31,7 @@ class RuleSet {
  private:
   static constexpr std::uint32_t kEmpty = 0xffffffff;
   struct Slot {
-    std::uint64_t low, high;
+    std::uint64_t low = ~0ull, high = ~0ull;  // no rule: its reserved byte is 0
     std::uint32_t number = kEmpty;
   };
 
@@ -44,6 +41,7 @@ class RuleSet {
     const Wide product = static_cast<Wide>(low ^ key_[0]) * (high ^ key_[1]);
     return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
   }
+  [[nodiscard]] std::uint32_t probe_on(const PackedRule& rule, std::uint64_t slot);
   std::uint32_t add(const PackedRule& rule, std::uint64_t slot);
   void grow();
 

@@ -26,7 +26,10 @@ struct PackedRule {
     word = (word & ~(mask << shift)) | (value & mask) << shift;
   }
   [[nodiscard]] TraceRule rule() const { return std::bit_cast<TraceRule>(*this); }
-  [[nodiscard]] static PackedRule of(const TraceRule& rule) { return std::bit_cast<PackedRule>(rule); }
+  [[nodiscard]] static PackedRule of(TraceRule rule) {
+    rule.reserved = 0;
+    return std::bit_cast<PackedRule>(rule);
+  }
 };
 
 // The rule holds from `begin` on, until the next row or the end of its function.
