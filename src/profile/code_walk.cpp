@@ -22,6 +22,8 @@ struct Path {
     bool known;
   };
   std::vector<Store> stores;
+  bool own_fp = false;  // the path has written rbp
+  bool called = false;  // the path has come past a call
 };
 
 // DWARF number of the 64-bit register that contains `reg`; 17 for anything else.
@@ -39,27 +41,38 @@ struct Instruction {
 
 class Walk {
  public:
-  Walk(ReadTarget read, IsCode is_code) : read_(read), is_code_(is_code) {
+  Walk(ReadTarget read, FindCode find_code) : read_(read), find_code_(find_code) {
     ZydisDecoderInit(&decoder_, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
   }
 
   int run(FrameRegisters& frame) {
-    Path first;
-    first.registers = frame;
-    paths_.push_back(std::move(first));
-    for (unsigned budget = kMaxWalkInstructions; budget > 0 && !paths_.empty(); --budget) {
-      Path path = std::move(paths_.front());
+    Path path;
+    path.registers = frame;
+    paths_.push_back(std::move(path));
+    unsigned budget = kMaxWalkInstructions;
+    while (!paths_.empty()) {
+      path = std::move(paths_.front());
       paths_.pop_front();
-      if (!step(path)) continue;
-      if (result_) {
-        frame = *result_;
-        return kCaller;
+      for (bool on = true; on && budget > 0; --budget) {
+        on = step(path);
+        if (result_) {
+          frame = *result_;
+          return kCaller;
+        }
+        if (finished_) return WL_END_COMPLETE;
+        on = on && seen_.insert(path.registers.value[kPc]).second;
+        if (on && behind_call_) {
+          if (paths_.size() < kMaxWalkPaths) paths_.push_back(std::move(path));
+          behind_call_ = on = false;
+        }
       }
-      if (finished_) return WL_END_COMPLETE;
-      if (paths_.size() < kMaxWalkPaths && seen_.insert(path.registers.value[kPc]).second)
-        paths_.push_back(std::move(path));
+      if (budget == 0) break;
     }
-    return WL_END_BAD_FRAME_POINTER;
+    if (!tail_) tail_ = setup_;
+    if (!tail_ && (frame_base_used_ || left_alone(frame))) frame_pointer(frame);
+    if (!tail_) return WL_END_BAD_FRAME_POINTER;
+    frame = *tail_;
+    return kCaller;
   }
 
  private:
@@ -160,6 +173,17 @@ class Walk {
     return true;
   }
 
+  // The caller, if `path` returned here.
+  std::optional<FrameRegisters> caller(const Path& path, std::uint64_t address, std::uint64_t sp) {
+    if (!is_return_address(address, read_, find_code_)) return std::nullopt;
+    FrameRegisters caller = path.registers;
+    caller.set(kRsp, sp);
+    caller.set(kPc, address);
+    caller.exact = false;
+    caller.valid &= ~((1u << kRax) | (1u << kRdx) | (1u << kRcx) | (1u << kRsi) | (1u << kRdi) | (0xfu << 8));
+    return caller;
+  }
+
   bool returns(Path& path, std::uint64_t extra) {
     Value address;
     if (!pop(path, address) || !address) return false;
@@ -167,20 +191,80 @@ class Walk {
       finished_ = true;
       return true;
     }
-    // What the path itself pushed is a target computed on the way (a retpoline), not the caller.
-    if (!is_return_address(*address, read_, is_code_)) return false;
-    result_ = path.registers;
-    result_->value[kRsp] += extra;
-    result_->set(kPc, *address);
-    result_->exact = false;
-    result_->valid &= ~((1u << kRax) | (1u << kRdx) | (1u << kRcx) | (1u << kRsi) | (1u << kRdi) | (0xfu << 8));
-    return true;
+    result_ = caller(path, *address, path.registers.value[kRsp] + extra);
+    return result_.has_value();
+  }
+
+  // A jump to an unknown place.
+  void leaves(const Path& path) {
+    const Value sp = get(path, kRsp);
+    const Value address = sp && !tail_ ? load(path, *sp) : std::nullopt;
+    if (address) tail_ = caller(path, *address, *sp + 8);
+  }
+
+  void frame_pointer(const FrameRegisters& frame) {
+    constexpr std::uint64_t kMaxFrameSize = 1u << 30;
+    if (!frame.has(kRbp) || !frame.has(kRsp)) return;
+    const std::uint64_t fp = frame.value[kRbp];
+    std::uint64_t pair[2];
+    if (fp % 8 != 0 || fp < frame.value[kRsp] || fp - frame.value[kRsp] > kMaxFrameSize ||
+        !read_(fp, pair, sizeof pair))
+      return;
+    Path path;
+    path.registers.set(kRbp, pair[0]);
+    tail_ = caller(path, pair[1], fp + 16);
+  }
+
+  // `mov rbp, rsp` behind `push rbp`, on the way in.
+  void sets_frame(const Path& path) {
+    const Value sp = get(path, kRsp);
+    if (!sp || setup_ || path.own_fp || path.called) return;
+    const Value fp = load(path, *sp);
+    const Value address = load(path, *sp + 8);
+    if (!fp || !address || fp != get(path, kRbp)) return;
+    Path entered = path;
+    set(entered, kRbp, fp);
+    setup_ = caller(entered, *address, *sp + 16);
+  }
+
+  // Generated code that neither touches rbp nor returns, and no return address on top.
+  bool left_alone(const FrameRegisters& frame) {
+    if (frame_base_changed_ || find_code_(frame.lookup_pc()) != CodeKind::kGenerated) return false;
+    std::uint64_t top = 0;
+    return frame.has(kRsp) && read_(frame.value[kRsp], &top, sizeof top) && !is_return_address(top, read_, find_code_);
+  }
+
+  // Does the instruction address its frame by rbp, or make sp of it?
+  static bool uses_frame_base(const Instruction& instruction) {
+    constexpr std::int64_t kLargestLocal = 1 << 16;
+    for (unsigned i = 0; i < instruction.info.operand_count_visible; ++i) {
+      const auto& operand = instruction.operands[i];
+      if (operand.type == ZYDIS_OPERAND_TYPE_MEMORY && operand.mem.base == ZYDIS_REGISTER_RBP &&
+          operand.mem.index == ZYDIS_REGISTER_NONE && operand.mem.disp.has_displacement &&
+          operand.mem.disp.value < 256 && operand.mem.disp.value > -kLargestLocal)
+        return true;
+    }
+    return instruction.info.mnemonic == ZYDIS_MNEMONIC_LEAVE ||
+           (instruction.info.mnemonic == ZYDIS_MNEMONIC_MOV &&
+            instruction.operands[0].type == ZYDIS_OPERAND_TYPE_REGISTER &&
+            instruction.operands[0].reg.value == ZYDIS_REGISTER_RSP &&
+            instruction.operands[1].type == ZYDIS_OPERAND_TYPE_REGISTER &&
+            instruction.operands[1].reg.value == ZYDIS_REGISTER_RBP);
+  }
+  static bool writes_frame_base(const Instruction& instruction) {
+    for (unsigned i = 0; i < instruction.info.operand_count; ++i) {
+      const auto& operand = instruction.operands[i];
+      if (operand.type == ZYDIS_OPERAND_TYPE_REGISTER && dwarf_number(operand.reg.value) == kRbp &&
+          (operand.actions & ZYDIS_OPERAND_ACTION_MASK_WRITE))
+        return true;
+    }
+    return false;
   }
 
   void branch(const Path& path, std::uint64_t target) {
     if (paths_.size() >= kMaxWalkPaths || !seen_.insert(target).second) return;
-    paths_.push_back(path);
-    paths_.back().registers.value[kPc] = target;
+    paths_.push_front(path);
+    paths_.front().registers.value[kPc] = target;
   }
 
   bool arithmetic(Path& path, const Instruction& instruction);
@@ -188,11 +272,17 @@ class Walk {
   bool step(Path& path);
 
   ReadTarget read_;
-  IsCode is_code_;
+  FindCode find_code_;
+
   ZydisDecoder decoder_;
   std::deque<Path> paths_;
   std::unordered_set<std::uint64_t> seen_;
-  std::optional<FrameRegisters> result_;
+  std::optional<FrameRegisters> result_;  // by a ret
+  std::optional<FrameRegisters> tail_;    // second best
+  std::optional<FrameRegisters> setup_;   // third
+  bool frame_base_used_ = false;
+  bool frame_base_changed_ = false;
+  bool behind_call_ = false;  // the instruction just run was one
   bool finished_ = false;
 };
 
@@ -235,7 +325,10 @@ bool Walk::jump(Path& path, const Instruction& instruction, bool conditional) {
     return true;
   }
   const Value target = value_of(path, instruction, to);  // through a linkage table, say
-  if (!target || !is_code_(*target)) return false;
+  if (!target || !(find_code_(*target) != CodeKind::kNoCode)) {
+    leaves(path);
+    return false;
+  }
   path.registers.value[kPc] = *target;
   return true;
 }
@@ -243,9 +336,12 @@ bool Walk::jump(Path& path, const Instruction& instruction, bool conditional) {
 bool Walk::step(Path& path) {
   Instruction instruction;
   const std::uint64_t pc = path.registers.value[kPc];
-  if (!is_code_(pc) || !decode(pc, instruction)) return false;
+  if (find_code_(pc) == CodeKind::kNoCode || !decode(pc, instruction)) return false;
   const auto& operands = instruction.operands;
   const bool first = seen_.empty();
+  if (!path.own_fp && uses_frame_base(instruction)) frame_base_used_ = true;
+  const bool writes_fp = writes_frame_base(instruction);
+  frame_base_changed_ |= writes_fp;
   switch (instruction.info.mnemonic) {
     case ZYDIS_MNEMONIC_RET:
       return returns(path, operands[0].type == ZYDIS_OPERAND_TYPE_IMMEDIATE ? operands[0].imm.value.u : 0);
@@ -260,7 +356,10 @@ bool Walk::step(Path& path) {
     case ZYDIS_MNEMONIC_IRETQ:
     case ZYDIS_MNEMONIC_ENTER: return false;
     case ZYDIS_MNEMONIC_JMP: return jump(path, instruction, false);
-    case ZYDIS_MNEMONIC_CALL: after_call(path); break;
+    case ZYDIS_MNEMONIC_CALL:
+      after_call(path);
+      behind_call_ = path.called = true;
+      break;
     case ZYDIS_MNEMONIC_SYSCALL:
       for (const unsigned reg : {kRax, kRcx, kR11}) set(path, reg, std::nullopt);
       break;
@@ -285,7 +384,11 @@ bool Walk::step(Path& path) {
       set(path, kRbp, value);
       break;
     }
-    case ZYDIS_MNEMONIC_MOV: assign(path, instruction, operands[0], value_of(path, instruction, operands[1])); break;
+    case ZYDIS_MNEMONIC_MOV:
+      if (writes_fp && operands[1].type == ZYDIS_OPERAND_TYPE_REGISTER && operands[1].reg.value == ZYDIS_REGISTER_RSP)
+        sets_frame(path);
+      assign(path, instruction, operands[0], value_of(path, instruction, operands[1]));
+      break;
     case ZYDIS_MNEMONIC_LEA: assign(path, instruction, operands[0], address_of(path, instruction, operands[1])); break;
     case ZYDIS_MNEMONIC_ADD:
     case ZYDIS_MNEMONIC_SUB:
@@ -296,6 +399,7 @@ bool Walk::step(Path& path) {
       forget_writes(path, instruction);
       break;
   }
+  path.own_fp |= writes_fp;
   if (!path.registers.has(kRsp)) return false;
   path.registers.value[kPc] = pc + instruction.info.length;
   return true;
@@ -303,8 +407,9 @@ bool Walk::step(Path& path) {
 
 }  // namespace
 
-bool is_return_address(std::uint64_t address, ReadTarget read, IsCode is_code) {
-  if (!is_code(address - 1)) return false;
+bool is_return_address(std::uint64_t address, ReadTarget read, FindCode find_code) {
+  const CodeKind kind = find_code(address - 1);
+  if (kind != CodeKind::kFile) return kind == CodeKind::kGenerated;
   std::uint8_t code[7] = {};  // before the address
   if (!read(address - 7, code, sizeof code)) return true;
   if (code[2] == 0xe8) return true;                 // call rel32
@@ -313,6 +418,6 @@ bool is_return_address(std::uint64_t address, ReadTarget read, IsCode is_code) {
   return false;
 }
 
-int walk_code(FrameRegisters& frame, ReadTarget read, IsCode is_code) { return Walk(read, is_code).run(frame); }
+int walk_code(FrameRegisters& frame, ReadTarget read, FindCode find_code) { return Walk(read, find_code).run(frame); }
 
 }  // namespace windlass::profile

@@ -28,20 +28,23 @@ struct FrameRegisters {
 
 // Copies `size` bytes of the target at `address`; false if not readable.
 using ReadTarget = FunctionRef<bool(std::uint64_t address, void* to, std::size_t size)>;
-// Is there executable memory at `address`?
-using IsCode = FunctionRef<bool(std::uint64_t address)>;
+// What executable memory is at `address`.
+enum class CodeKind : std::uint8_t { kNoCode, kFile, kGenerated };
+using FindCode = FunctionRef<CodeKind(std::uint64_t address)>;
 
 // How many instructions are run at most, over all paths, and how many paths are open at a time.
-inline constexpr unsigned kMaxWalkInstructions = 2048;
-inline constexpr unsigned kMaxWalkPaths = 64;
+inline constexpr unsigned kMaxWalkInstructions = 8192;
+inline constexpr unsigned kMaxWalkPaths = 1024;
 
 // Puts the caller's registers into `frame` and returns -1, or returns the wl_end: WL_END_COMPLETE where the code cannot
 // return (outermost frame), WL_END_BAD_FRAME_POINTER where no way to a return was found. Shortest way first; a
 // conditional branch is followed both ways. A return only counts if a call instruction stands before the address it
 // goes to.
-[[nodiscard]] int walk_code(FrameRegisters& frame, ReadTarget read, IsCode is_code);
+// Where the bytes say otherwise, `frame` is unchanged.
+[[nodiscard]] int walk_code(FrameRegisters& frame, ReadTarget read, FindCode find_code);
 
-// Does a call instruction end at `address`, in executable memory? True where the code cannot be read.
-[[nodiscard]] bool is_return_address(std::uint64_t address, ReadTarget read, IsCode is_code);
+// Does a call instruction end at `address`, in executable memory? True where the code cannot be read, and in generated
+// code: interpreters push the address to go on at themselves (HotSpot's return entries).
+[[nodiscard]] bool is_return_address(std::uint64_t address, ReadTarget read, FindCode find_code);
 
 }  // namespace windlass::profile

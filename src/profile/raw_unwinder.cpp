@@ -52,6 +52,12 @@ struct RawUnwinder::Context {
   const MapSet* maps;
   unsigned backward = 0;
   std::unordered_map<std::uint64_t, std::vector<std::byte>> pages;  // of the process's code; empty = unreadable
+
+  [[nodiscard]] CodeKind code_at(std::uint64_t address) const {
+    const Mapping* mapping = maps->find(address);
+    if (mapping == nullptr) return CodeKind::kNoCode;
+    return mapping->anonymous ? CodeKind::kGenerated : CodeKind::kFile;
+  }
 };
 
 std::uint8_t RawUnwinder::unwind(const RawSample& sample, const MapSet* maps, std::vector<std::uint64_t>& frames) {
@@ -83,8 +89,7 @@ int RawUnwinder::step(Context& context, FrameRegisters& frame) {
   const auto read = [&](std::uint64_t address, void* to, std::size_t size) {
     return read_any(context, address, to, size);
   };
-  const auto is_code = [&](std::uint64_t address) { return context.maps->find(address) != nullptr; };
-  const int end = walk_code(frame, read, is_code);
+  const int end = walk_code(frame, read, [&](std::uint64_t address) { return context.code_at(address); });
   return end == WL_END_BAD_FRAME_POINTER ? frame_pointer(context, frame) : end;
 }
 
@@ -103,7 +108,7 @@ int RawUnwinder::frame_pointer(Context& context, FrameRegisters& frame) {
   const auto read = [&](std::uint64_t address, void* to, std::size_t size) {
     return read_any(context, address, to, size);
   };
-  if (!is_return_address(pair[1], read, [&](std::uint64_t a) { return context.maps->find(a) != nullptr; }))
+  if (!is_return_address(pair[1], read, [&](std::uint64_t address) { return context.code_at(address); }))
     return WL_END_BAD_FRAME_POINTER;
   frame.valid = 0;
   frame.set(FrameRegisters::kRbp, pair[0]);
@@ -186,7 +191,12 @@ class RuleReader {
   bool value(unsigned reg, const RegisterRule& rule, std::uint64_t& to) {
     if (std::holds_alternative<Undefined>(rule)) return failed(WL_END_REGISTER_LOST);
     if (std::holds_alternative<SameValue>(rule)) return copy(reg, to);
-    if (const auto* at = std::get_if<AtCfa>(&rule)) return load(cfa_ + static_cast<std::uint64_t>(at->offset), to);
+    if (const auto* at = std::get_if<AtCfa>(&rule)) {
+      const std::uint64_t address = cfa_ + static_cast<std::uint64_t>(at->offset);
+      // GCC's epilogues do not say that a register has been popped again: its slot is then below sp, and dead.
+      if (address < frame_.value[FrameRegisters::kRsp] && reg < FrameRegisters::kPc && copy(reg, to)) return true;
+      return load(address, to);
+    }
     if (const auto* is = std::get_if<CfaValue>(&rule)) {
       to = cfa_ + static_cast<std::uint64_t>(is->offset);
       return true;

@@ -37,8 +37,9 @@ class CodeWalk : public testing::Test {
           return true;
         },
         [](std::uint64_t address) {
-          return (address >= kCode && address < kCode + 0x10000) ||
-                 (address >= kCallerCode && address < kCallerCode + 0x1000);
+          const bool code = (address >= kCode && address < kCode + 0x10000) ||
+                            (address >= kCallerCode && address < kCallerCode + 0x1000);
+          return code ? CodeKind::kFile : CodeKind::kNoCode;
         });
   }
   void start(std::uint64_t pc, std::uint64_t sp, std::uint64_t fp) {
@@ -102,6 +103,38 @@ TEST_F(CodeWalk, TailCallIsFollowed) {
   word(kStack, kReturn);
   start(kCode, kStack, 0x77);
   expect_caller(kStack + 8, 0x77);
+}
+
+TEST_F(CodeWalk, DispatchOfAnInterpreter) {
+  put(kCode, {0x48, 0x8b, 0x45, 0xf8, 0xff, 0xe1});  // mov rax,[rbp-8]; jmp rcx
+  word(kStack, kReturn);
+  word(kStack + 64, 0xbad);
+  start(kCode, kStack, kStack + 64);
+  expect_caller(kStack + 8, kStack + 64);
+}
+
+TEST_F(CodeWalk, AFrameThatIsNeverLeftByReturning) {
+  put(kCode, {0x48, 0x8b, 0x45, 0xf8, 0xeb, 0xfa});  // mov rax,[rbp-8]; jmp back
+  word(kStack + 64, 0xabc0);
+  word(kStack + 72, kReturn);
+  start(kCode, kStack, kStack + 64);
+  expect_caller(kStack + 80, 0xabc0);
+  // The same frame, but from before `mov rbp,rsp`: rbp is still the caller's.
+  put(kCode, {0x48, 0x89, 0xe5, 0x48, 0x8b, 0x45, 0xf8, 0xeb, 0xfa});
+  start(kCode, kStack, kStack + 64);
+  EXPECT_EQ(walk(), WL_END_BAD_FRAME_POINTER);
+  word(kStack, kStack + 64);  // pushed
+  word(kStack + 8, kReturn);
+  start(kCode, kStack, kStack + 64);
+  expect_caller(kStack + 16, kStack + 64);
+}
+
+TEST_F(CodeWalk, APrologueThatNeverReturns) {
+  // pop rax; push 0; push rax; push rbp; mov rbp,rsp; jmp self: HotSpot's entry of an interpreted method
+  put(kCode, {0x58, 0x6a, 0x00, 0x50, 0x55, 0x48, 0x89, 0xe5, 0xeb, 0xfe});
+  word(kStack, kReturn);
+  start(kCode, kStack, 0xabc0);
+  expect_caller(kStack + 8 - 8, 0xabc0);
 }
 
 TEST_F(CodeWalk, OutermostFrame) {
