@@ -15,7 +15,8 @@ namespace windlass::profile {
 
 namespace {
 
-constexpr int kDeepestEntry = 256;           // nesting of entries followed
+constexpr int kDeepestEntry = 256;           // nesting of inlined calls followed
+constexpr int kDeepestIndex = 64;            // nesting of scopes followed
 constexpr std::size_t kMostEntries = 20'000'000;  // entries indexed in one unit
 
 struct PcRange {
@@ -63,6 +64,14 @@ bool has_qualified_names(Dwarf_Die* unit) {
     case DW_LANG_C89: case DW_LANG_C: case DW_LANG_C99: case DW_LANG_C11: case DW_LANG_Mips_Assembler: return false;
     default: return true;
   }
+}
+
+// "_Z3foov.cold" and "foo.constprop.0" are a part and a copy of what DWARF describes as one function.
+std::string without_clone_suffix(std::string_view name) {
+  std::size_t end = name.size();
+  for (const auto suffix : {".cold", ".constprop.", ".isra.", ".part.", ".lto_priv.", ".llvm.", ".localalias"})
+    end = std::min(end, name.find(suffix));
+  return std::string(name.substr(0, end));
 }
 
 // Follows DW_AT_abstract_origin and DW_AT_specification to the declaration, whose place in the tree is its scope.
@@ -141,7 +150,7 @@ class Unit {
     if (dwarf_cu_info(entries_.cu, nullptr, &type, nullptr, &split, nullptr, nullptr, nullptr) == 0 &&
         type == DW_UT_skeleton && split.addr != nullptr)
       entries_ = split;  // the entries are in a .dwo file, the line table is here
-    index_children(&entries_, 0);
+    index_children(&entries_, false, 0);
     sort_ranges(functions_);
   }
 
@@ -149,6 +158,14 @@ class Unit {
   std::vector<Dwarf_Die> scopes_at(Dwarf_Addr pc) {
     std::vector<Dwarf_Die> scopes;
     const PcRange* function = find_range(functions_, pc);
+    if (function == nullptr && !has_nested_) {  // GCC nests the code of a local class in the function that declares it
+      has_nested_ = true;
+      functions_.clear();
+      indexed_ = 0;
+      index_children(&entries_, true, 0);
+      sort_ranges(functions_);
+      function = find_range(functions_, pc);
+    }
     if (function == nullptr) return scopes;
     scopes.push_back(function->die);
     Dwarf_Die inside = function->die;
@@ -160,14 +177,16 @@ class Unit {
   [[nodiscard]] Dwarf_CU* line_unit() const { return lines_.cu; }
 
  private:
-  void index_children(Dwarf_Die* parent, int depth) {
+  // Functions at the level of the unit and its namespaces and classes; with `nested`, those inside functions too, which
+  // means looking at every entry.
+  void index_children(Dwarf_Die* parent, bool nested, int depth) {
     Dwarf_Die child;
-    if (depth > 32 || dwarf_child(parent, &child) != 0) return;
+    if (depth > kDeepestIndex || dwarf_child(parent, &child) != 0) return;
     do {
       if (++indexed_ > kMostEntries) return;
       const int tag = dwarf_tag(&child);
       if (tag == DW_TAG_subprogram) add_ranges(&child, functions_);
-      if (names_a_scope(tag)) index_children(&child, depth + 1);
+      if (nested || names_a_scope(tag)) index_children(&child, nested, depth + 1);
     } while (dwarf_siblingof(&child, &child) == 0);
   }
   static bool descend(Dwarf_Die& die, Dwarf_Addr pc) {
@@ -189,6 +208,7 @@ class Unit {
   Dwarf_Die lines_, entries_;
   std::vector<PcRange> functions_;
   std::size_t indexed_ = 0;
+  bool has_nested_ = false;
 };
 
 class DwarfNames {
@@ -201,7 +221,7 @@ class DwarfNames {
     Unit* unit = unit_of(pc);
     if (unit == nullptr) return;
     auto scopes = unit->scopes_at(pc);
-    if (scopes.empty()) return;
+    if (scopes.empty() && symbol.empty()) return;
     std::string file;
     int line = 0;
     if (Dwarf_Line* found = unit->line_at(pc); found != nullptr) {
@@ -209,6 +229,8 @@ class DwarfNames {
         file = files_.absolute(name, unit->line_unit());
       dwarf_lineno(found, &line);
     }
+    if (scopes.empty() && line != 0)  // assembly: lines, but no entry for the function
+      names_.add_line(index, {names_.function(symbol, file, 0), static_cast<std::uint32_t>(line)});
     // From the innermost out: where a frame is, is where the next inner one was called.
     for (std::size_t i = scopes.size(); i-- > 0;) {
       Dwarf_Die& scope = scopes[i];
@@ -248,15 +270,18 @@ class DwarfNames {
       result.file = files_.name(memory.cu, number);
     if (dwarf_formudata(dwarf_attr_integrate(&scope, DW_AT_decl_line, &memory), &number) == 0)
       result.line = static_cast<std::uint32_t>(number);
-    if (const char* linkage = linkage_name(&scope); linkage != nullptr) {
-      result.name = linkage;
-    } else if (symbol.starts_with("_Z") || symbol.starts_with("_R")) {
-      result.name = symbol.substr(0, symbol.find('.'));  // "_Z3foov.cold" is a part of what DWARF calls _Z3foov
-    } else if (const char* name = string_of(&scope, DW_AT_name); name != nullptr) {
+    const char* linkage = linkage_name(&scope);
+    const char* name = string_of(&scope, DW_AT_name);
+    Dwarf_Die unit;
+    const bool is_c = dwarf_diecu(&scope, &unit, nullptr, nullptr) != nullptr && !has_qualified_names(&unit);
+    if (linkage != nullptr && !is_c)
+      result.name = without_clone_suffix(linkage);
+    else if (!symbol.empty())  // C: libc calls its malloc __GI___libc_malloc in DWARF; the symbol table knows better
+      result.name = without_clone_suffix(symbol);
+    else if (name != nullptr)
       result.name = scope_prefix(declaration_of(scope)) + name;
-    } else {
-      result.name = symbol.empty() ? "[unnamed]" : symbol;
-    }
+    else
+      result.name = linkage != nullptr ? linkage : "[unnamed]";
     return result;
   }
 

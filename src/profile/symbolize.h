@@ -14,7 +14,7 @@ struct SymbolizeOptions {
   bool lines = true;     // inlined frames, files and lines from DWARF; false: symbol tables only
   std::string kallsyms = "/proc/kallsyms";
   std::string perf_map_directory = "/tmp";  // of perf-PID.map
-  std::string debug_directory;              // searched before the system's (for the .build-id layout); empty = none
+  std::string debug_directory{};            // searched before the system's (for the .build-id layout); empty = none
 };
 
 struct SymbolizeStats {
