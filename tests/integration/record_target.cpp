@@ -1,0 +1,148 @@
+// What test_record profiles: one behaviour a mode. Built -O2 without frame pointers.
+//   record_target MODE [ARGUMENT]
+#include <dlfcn.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+volatile std::uint64_t sink;
+
+double seconds_argument(char** argv) { return argv[2] != nullptr ? std::atof(argv[2]) : 1; }
+
+// ---- a known chain: main -> outer -> middle -> inner
+// ------------------------------------------------------------------
+
+[[gnu::noinline]] std::uint64_t inner(double seconds) {
+  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+  std::uint64_t x = 1;
+  while (Clock::now() < end)
+    for (int i = 0; i < 100000; ++i) x = x * 6364136223846793005ull + 1442695040888963407ull;
+  return x;
+}
+[[gnu::noinline]] std::uint64_t middle(double seconds) { return inner(seconds) ^ 5; }
+[[gnu::noinline]] std::uint64_t outer(double seconds) { return middle(seconds) + 3; }
+
+// ---- dlopen and dlclose, over and over
+// --------------------------------------------------------------------------------
+
+int load_and_unload(const char* first, const char* second, double seconds) {
+  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+  for (bool which = false; Clock::now() < end; which = !which) {
+    void* library = dlopen(which ? first : second, RTLD_NOW);
+    if (library == nullptr) return 9;
+    auto work = reinterpret_cast<std::uint64_t (*)(std::uint64_t)>(dlsym(library, which ? "work_a" : "work_b"));
+    if (work == nullptr) return 9;
+    sink = work(2'000'000);
+    dlclose(library);
+  }
+  return 0;
+}
+
+// ---- short-lived processes
+// ----------------------------------------------------------------------------------------------
+
+int fork_storm(int count) {
+  for (int i = 0; i < count; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      for (int k = 0; k < 20000; ++k) sink = sink + 1;
+      _exit(0);
+    }
+    if (child > 0) waitpid(child, nullptr, 0);
+  }
+  return 0;
+}
+
+// ---- a stack that is garbage, and changes
+// --------------------------------------------------------------------------------
+
+ucontext_t main_context, garbage_context;
+std::uint64_t* garbage;
+constexpr std::size_t kGarbageWords = 32768;
+double garbage_seconds;
+
+void rewrite_stack() {
+  // Everything above this frame becomes random words, pointers into code and stack among them. It never returns.
+  std::uint64_t x = 88172645463325252ull;
+  auto* frame = static_cast<std::uint64_t*>(__builtin_frame_address(0));
+  const auto end = Clock::now() + std::chrono::duration<double>(garbage_seconds);
+  while (Clock::now() < end) {
+    for (std::uint64_t* word = frame; word < garbage + kGarbageWords; ++word) {
+      x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+      switch (x & 3) {
+        case 0: *word = reinterpret_cast<std::uint64_t>(frame) + (x >> 8 & 0xfff8); break;
+        case 1: *word = reinterpret_cast<std::uint64_t>(&rewrite_stack) + (x >> 8 & 0xfff); break;
+        default: *word = x; break;
+      }
+    }
+  }
+  _exit(0);
+}
+
+int scribble(double seconds) {
+  garbage_seconds = seconds;
+  garbage = static_cast<std::uint64_t*>(std::malloc(kGarbageWords * 8));
+  getcontext(&garbage_context);
+  garbage_context.uc_stack.ss_sp = garbage;
+  garbage_context.uc_stack.ss_size = kGarbageWords * 8;
+  garbage_context.uc_link = &main_context;
+  makecontext(&garbage_context, rewrite_stack, 0);
+  swapcontext(&main_context, &garbage_context);
+  return 9;
+}
+
+// ---- code that is mapped, run and unmapped all the time
+// -------------------------------------------------------------------
+
+int unmap(double seconds) {
+  // mov rax, rdi; dec rax; jnz -3; ret
+  const unsigned char code[] = {0x48, 0x89, 0xf8, 0x48, 0xff, 0xc8, 0x75, 0xfb, 0xc3};
+  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 3; ++t) {
+    threads.emplace_back([&] {
+      while (Clock::now() < end) {
+        void* page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (page == MAP_FAILED) return;
+        std::memcpy(page, code, sizeof code);
+        reinterpret_cast<std::uint64_t (*)(std::uint64_t)>(page)(200000);
+        munmap(page, 4096);
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 2) return 2;
+  const std::string mode = argv[1];
+  if (mode == "chain") {
+    sink = outer(seconds_argument(argv));
+    return 0;
+  }
+  if (mode == "exit") return std::atoi(argv[2]);
+  if (mode == "kill") return std::raise(std::atoi(argv[2]));
+  if (mode == "dlopen") return load_and_unload(argv[2], argv[3], 2);
+  if (mode == "forks") return fork_storm(std::atoi(argv[2]));
+  if (mode == "scribble") return scribble(seconds_argument(argv));
+  if (mode == "unmap") return unmap(seconds_argument(argv));
+  return 2;
+}

@@ -1,0 +1,287 @@
+// `windlass record` as its users meet it: a whole recording of a known program, and everything that can go wrong.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "export/pprof.h"
+#include "profile/profile.h"
+
+namespace windlass::test {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+using profile::Profile;
+using Arguments = std::vector<std::string>;
+
+// A child process, its output in a file.
+class Process {
+ public:
+  explicit Process(const Arguments& arguments, const fs::path& output = "/dev/null") {
+    std::vector<char*> argv;
+    for (const auto& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+    argv.push_back(nullptr);
+    pid_ = fork();
+    if (pid_ == 0) {
+      const int fd = open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+      dup2(fd, 1);
+      dup2(fd, 2);
+      execvp(argv[0], argv.data());
+      _exit(126);
+    }
+  }
+  ~Process() {
+    if (pid_ > 0) {
+      kill(pid_, SIGKILL);
+      waitpid(pid_, nullptr, 0);
+    }
+  }
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+  [[nodiscard]] pid_t pid() const { return pid_; }
+  void signal(int number) const { kill(pid_, number); }
+  // As a shell reports it.
+  int wait() {
+    int status = 0;
+    wait4(pid_, &status, 0, &usage_);
+    pid_ = -1;
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  }
+  [[nodiscard]] long peak_kib() const { return usage_.ru_maxrss; }
+
+ private:
+  pid_t pid_ = -1;
+  rusage usage_{};
+};
+
+class Record : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::path(testing::TempDir()) / fmt::format("windlass-record-{}", getpid());
+    fs::create_directories(folder_);
+    static const int status = [this] {
+      return Process({WINDLASS_COMMAND, "record", "-o", profile_path(), "--", "true"}, log()).wait();
+    }();
+    if (status == 3) GTEST_SKIP() << "the system refuses the BPF programs: " << text(log());
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  [[nodiscard]] std::string profile_path() const { return folder_ / "p.pb.gz"; }
+  [[nodiscard]] fs::path log() const { return folder_ / "log"; }
+  static std::string text(const fs::path& path) {
+    std::ifstream file(path);
+    std::stringstream all;
+    all << file.rdbuf();
+    return all.str();
+  }
+  Arguments record(const Arguments& rest) const {
+    Arguments all{WINDLASS_COMMAND, "record", "-F", "997", "-v", "-o", profile_path()};
+    all.insert(all.end(), rest.begin(), rest.end());
+    return all;
+  }
+  int run(const Arguments& rest) {
+    Process process(record(rest), log());
+    const int status = process.wait();
+    peak_kib_ = process.peak_kib();
+    return status;
+  }
+  Profile read() const {
+    auto profile = exporter::read_pprof_file(profile_path());
+    EXPECT_TRUE(profile) << (profile ? "" : profile.error().text()) << text(log());
+    return profile ? std::move(*profile) : Profile();
+  }
+
+  struct Count {
+    std::uint64_t all = 0, complete = 0, chain = 0;
+  };
+  // `chain`: samples in `inner` whose callers are middle, outer and main, next to each other.
+  static Count count(const Profile& profile) {
+    Count count;
+    for (const auto& sample : profile.samples) {
+      count.all += sample.count;
+      count.complete += profile::is_truncated(sample.end) ? 0 : sample.count;
+      std::string names;
+      for (const auto location : sample.locations)
+        for (const auto& line : profile.locations[location].lines)
+          names += profile.functions[line.function].system_name + ";";
+      count.chain += has_chain(names) ? sample.count : 0;
+    }
+    return count;
+  }
+  static bool has_chain(const std::string& names) {
+    return names.find("_ZN12_GLOBAL__N_15innerEd;_ZN12_GLOBAL__N_16middleEd;_ZN12_GLOBAL__N_15outerEd;main;") !=
+           std::string::npos;
+  }
+  static std::uint64_t samples_in(const Profile& profile, const std::string& function) {
+    std::uint64_t sum = 0;
+    for (const auto& sample : profile.samples) {
+      bool found = false;
+      for (const auto location : sample.locations)
+        for (const auto& line : profile.locations[location].lines)
+          found |= profile.functions[line.function].name.find(function) != std::string::npos;
+      sum += found ? sample.count : 0;
+    }
+    return sum;
+  }
+
+  fs::path folder_;
+  long peak_kib_ = 0;
+};
+
+const std::string kTarget = WINDLASS_RECORD_TARGET;
+
+TEST_F(Record, KnownChainOfOptimisedCodeIsWholeAndRight) {
+  ASSERT_EQ(run({"--", kTarget, "chain", "2"}), 0) << text(log());
+  const Count seen = count(read());
+  EXPECT_GT(seen.all, 500u) << text(log());  // of 2,000: the machine may be busy
+  EXPECT_GE(static_cast<double>(seen.complete), 0.995 * static_cast<double>(seen.all)) << text(log());
+  EXPECT_GE(static_cast<double>(seen.chain), 0.9 * static_cast<double>(seen.all)) << text(log());
+}
+
+TEST_F(Record, ExitStatusIsTheCommands) {
+  EXPECT_EQ(run({"--", kTarget, "exit", "0"}), 0);
+  EXPECT_EQ(run({"--", kTarget, "exit", "42"}), 42);
+  EXPECT_EQ(run({"--", kTarget, "kill", "9"}), 137);
+  EXPECT_EQ(run({"--", (folder_ / "not-there").string()}), 3);
+  EXPECT_NE(text(log()).find("cannot run"), std::string::npos);
+}
+
+TEST_F(Record, OneProcessUntilItEnds) {
+  Process target({kTarget, "chain", "2"});
+  std::this_thread::sleep_for(100ms);
+  ASSERT_EQ(run({"-p", std::to_string(target.pid()), "--duration", "1"}), 0) << text(log());
+  const Profile profile = read();
+  for (const auto& sample : profile.samples) EXPECT_EQ(sample.pid, static_cast<std::uint32_t>(target.pid()));
+  EXPECT_GT(count(profile).chain, 200u) << text(log());
+}
+
+TEST_F(Record, GoneProcessIsAClearError) {
+  EXPECT_EQ(run({"-p", "999999"}), 3);
+  EXPECT_NE(text(log()).find("there is no process 999999"), std::string::npos) << text(log());
+  EXPECT_FALSE(fs::exists(profile_path()));
+}
+
+TEST_F(Record, WholeMachineSeesAProcessStartedMeanwhile) {
+  Process recorder(record({"-a", "--duration", "3"}), log());
+  std::this_thread::sleep_for(1500ms);
+  Process target({kTarget, "chain", "1"});
+  EXPECT_EQ(recorder.wait(), 0) << text(log());
+  const Count seen = count(read());
+  EXPECT_GT(seen.chain, 100u) << text(log());
+}
+
+TEST_F(Record, InterruptKeepsTheData) {
+  Process target({kTarget, "chain", "20"});
+  for (const int signal : {SIGINT, SIGTERM}) {
+    Process recorder(record({"-a"}), log());
+    std::this_thread::sleep_for(2500ms);
+    recorder.signal(signal);
+    EXPECT_EQ(recorder.wait(), 0) << text(log());
+    EXPECT_GT(count(read()).chain, 50u) << text(log());
+    fs::remove(profile_path());
+  }
+}
+
+TEST_F(Record, AKilledRecorderLeavesItsLastCheckpoint) {
+  Process recorder(record({"--", kTarget, "chain", "5"}), log());
+  std::this_thread::sleep_for(4500ms);
+  recorder.signal(SIGKILL);
+  EXPECT_EQ(recorder.wait(), 137);
+  EXPECT_GT(count(read()).all, 100u);
+}
+
+TEST_F(Record, OutputThatCannotBeWritten) {
+  EXPECT_EQ(Process({WINDLASS_COMMAND, "record", "-o", "/nonexistent/folder/p", "--", "true"}, log()).wait(), 3);
+  EXPECT_NE(text(log()).find("/nonexistent/folder/p"), std::string::npos) << text(log());
+
+  setenv("TMPDIR", folder_.c_str(), 1);
+  EXPECT_EQ(Process({WINDLASS_COMMAND, "record", "-o", "/dev/full", "--", kTarget, "chain", "0.3"}, log()).wait(), 3);
+  unsetenv("TMPDIR");
+  EXPECT_NE(text(log()).find("No space left"), std::string::npos) << text(log());
+  bool rescued = false;
+  for (const auto& entry : fs::directory_iterator(folder_))
+    if (entry.path().filename().string().starts_with("windlass-"))
+      rescued |= exporter::read_pprof_file(entry.path().string()).has_value();
+  EXPECT_TRUE(rescued) << text(log());
+}
+
+TEST_F(Record, LibrariesThatComeAndGo) {
+  ASSERT_EQ(run({"--", kTarget, "dlopen", WINDLASS_PLUGIN_A, WINDLASS_PLUGIN_B}), 0) << text(log());
+  const Profile profile = read();
+  const Count seen = count(profile);
+  EXPECT_GT(samples_in(profile, "work_a"), 50u) << text(log());
+  EXPECT_GT(samples_in(profile, "work_b"), 50u) << text(log());
+  EXPECT_GE(static_cast<double>(seen.complete), 0.99 * static_cast<double>(seen.all)) << text(log());
+}
+
+TEST_F(Record, TenThousandShortLivedProcesses) {
+  ASSERT_EQ(run({"--", kTarget, "forks", "10000"}), 0) << text(log());
+  const Count seen = count(read());
+  EXPECT_GT(seen.all, 100u);
+  EXPECT_GE(static_cast<double>(seen.complete), 0.99 * static_cast<double>(seen.all)) << text(log());
+  EXPECT_LT(peak_kib_, 600 * 1024) << text(log());
+}
+
+TEST_F(Record, AStackThatIsRewrittenStopsNothing) {
+  ASSERT_EQ(run({"--", kTarget, "scribble", "1"}), 0) << text(log());
+  EXPECT_GT(count(read()).all, 100u);
+}
+
+TEST_F(Record, CodeThatIsUnmappedWhileItIsSampled) {
+  ASSERT_EQ(run({"--", kTarget, "unmap", "2"}), 0) << text(log());
+  const Count seen = count(read());
+  EXPECT_GT(seen.all, 100u);
+  EXPECT_GE(static_cast<double>(seen.complete), 0.9 * static_cast<double>(seen.all)) << text(log());
+}
+
+TEST_F(Record, DeletedBinary) {
+  const fs::path copy = folder_ / "deleted";
+  fs::copy_file(kTarget, copy);
+  Process target({copy.string(), "chain", "3"});
+  std::this_thread::sleep_for(300ms);
+  fs::remove(copy);
+  ASSERT_EQ(run({"-p", std::to_string(target.pid()), "--duration", "1"}), 0) << text(log());
+  const Count seen = count(read());
+  EXPECT_GE(static_cast<double>(seen.chain), 0.9 * static_cast<double>(seen.all)) << text(log());
+}
+
+TEST_F(Record, BinaryInAnotherMountNamespace) {
+  const fs::path inside = folder_ / "inside";
+  fs::create_directories(inside);
+  const std::string script = fmt::format("mount -t tmpfs none {0} && cp {1} {0}/hidden && exec {0}/hidden chain 1.5",
+                                         inside.string(), kTarget);
+  ASSERT_EQ(run({"--", "unshare", "-m", "sh", "-c", script}), 0) << text(log());
+  EXPECT_FALSE(fs::exists(inside / "hidden"));
+  const Count seen = count(read());
+  EXPECT_GT(seen.chain, 200u) << text(log());
+  EXPECT_GE(static_cast<double>(seen.complete), 0.99 * static_cast<double>(seen.all)) << text(log());
+}
+
+TEST_F(Record, DurationEndsTheCommandToo) {
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(run({"--duration", "1", "--", "sleep", "100"}), 0) << text(log());
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 30s);
+}
+
+TEST_F(Record, UsageErrors) {
+  EXPECT_EQ(run({"-a", "-p", "1"}), 2);
+  EXPECT_EQ(run({"-F", "0"}), 2);
+  EXPECT_EQ(run({"--duration", "-1"}), 2);
+}
+
+}  // namespace
+}  // namespace windlass::test
