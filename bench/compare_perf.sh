@@ -5,7 +5,7 @@
 #   bytes      what the recorder wrote
 #   recorder   CPU seconds of the recorder: everything below it minus the workload's own
 #   slow-down  the workload's own user + system CPU seconds for the same work (compilers), or wall (timed ones), against none
-#   report     seconds from the end of the recording to a symbolised report
+#   report     seconds from the end of the workload to a symbolised report; perf's without inlined frames, which take it minutes
 #   complete   perf: the outermost frame is the entry point or a thread's start; windlass: its own count of whole stacks,
 #              whose truth tests/integration holds against known stacks
 set -euo pipefail
@@ -51,12 +51,14 @@ measure() {
   wall=$r
 }
 
-perf_complete() { # samples and complete samples of a perf.data
-  perf script -F comm,ip,sym -i "$1" 2>/dev/null | awk '
+perf_complete() { # samples and complete samples of a perf.data: the outermost frame is an entry point, or is called by one
+  perf script --no-inline -F comm,ip,sym -i "$1" 2>/dev/null | awk '
+    function done() { if (last != "") { all++; if (entry(last) || entry(before)) whole++ } last = before = "" }
+    function entry(f) { return f ~ /^(_start|__libc_start_(main|call_main).*|start_thread|__clone3?|clone3?|_dl_start(_user)?|ret_from_fork.*)$/ }
     /^[^ \t]/ { next }
-    /^[ \t]*$/ { if (last != "") { all++; if (last ~ /^(_start|__clone3?|clone3?|_dl_start_user|ret_from_fork.*|_dl_start)$/) whole++ } last = ""; next }
-    { last = $2; sub(/\+0x.*/, "", last) }
-    END { if (last != "") all++; printf "%d %d\n", all, whole }'
+    /^[ \t]*$/ { done(); next }
+    { before = last; last = $2; sub(/\+0x.*/, "", last) }
+    END { done(); printf "%d %d\n", all, whole }'
 }
 
 echo "Machine: $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -1), $(nproc) CPUs, Linux $(uname -r), $(date -u +%F); $hz Hz, ${seconds} s."
@@ -75,22 +77,24 @@ for name in "${names[@]}"; do
       file=$work/w.pb.gz
       measure "$command" "$windlass" record -F $hz -o "$file" --
       cp "$work/err" "$work/windlass.err"
+      after=$(echo "$tr - $wall" | bc)
       start=$(date +%s.%N)
       "$windlass" report "$file" >/dev/null
       report=$(echo "$(date +%s.%N) - $start" | bc)
-      read -r samples complete lost < <("$windlass" report --json "$file" | sed -n 's/.*"summary":.*"samples":\([0-9]*\).*"complete":\([0-9]*\).*"lost":\([0-9]*\).*/\1 \2 \3/p' | head -1)
+      read -r samples complete lost < <("$windlass" report --json "$file" | sed -n '1s/.*"samples":\([0-9]*\),"truncated":\([0-9]*\),"lost":\([0-9]*\).*/\1 \2 \3/p' | awk '{print $1, $1 - $2, $3}')
     else
       file=$work/perf.data
       measure "$command" perf record -q -F $hz -e cpu-clock --call-graph $mode -o "$file" --
+      after=$(echo "$tr - $wall" | bc)
       start=$(date +%s.%N)
-      perf report --stdio --no-children -i "$file" >/dev/null 2>&1
+      perf report --stdio --no-children --no-inline -i "$file" >/dev/null 2>&1
       report=$(echo "$(date +%s.%N) - $start" | bc)
       read -r samples complete < <(perf_complete "$file")
       lost=$(perf report --stats -i "$file" 2>/dev/null | awk '/LOST_SAMPLES events|LOST events/ {n += $3} END {print n + 0}')
       mode="perf $mode"
     fi
     share=$(awk -v a="${samples:-0}" -v c="${complete:-0}" 'BEGIN { if (a) printf "%.2f%%", 100 * c / a; else print "-" }')
-    echo "| $mode | $(stat -c %s "$file") | ${samples:--} | $share | ${lost:--} | $(echo "$total_cpu - $own_cpu" | bc) | $own_cpu | $wall | $(printf %.2f "$report") |"
+    echo "| $mode | $(stat -c %s "$file") | ${samples:--} | $share | ${lost:--} | $(echo "$total_cpu - $own_cpu" | bc) | $own_cpu | $wall | $(printf %.2f "$(echo "$report + $after" | bc)") |"
     rm -f "$file"
   done
 done

@@ -28,4 +28,4 @@ std::vector<std::variant<int, std::string>> mixed() {
   }
   return values;
 }
-template std::vector<std::variant<int, std::string>> mixed<40>();
+template std::vector<std::variant<int, std::string>> mixed<100>();
