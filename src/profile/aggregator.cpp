@@ -90,7 +90,12 @@ std::size_t Aggregator::add(const StackRecord& stack, const MapSet* maps, std::u
   // The innermost kernel frame is the interrupted instruction, the others are return addresses.
   for (std::size_t i = 0; i < stack.kernel.size(); ++i)
     keep(location(use_of(ModuleUse::Kind::kKernel, 0), stack.kernel[i] - (i == 0 ? 0 : 1)));
-  for (const std::uint64_t frame : stack.user) keep(user_location(frame, stack.tgid, maps));
+  for (std::size_t i = 0; i < stack.user.size(); ++i) {
+    // A frame above an interrupted one is a signal trampoline: the kernel made the handler return to its first
+    // instruction, and there is no call before that.
+    const bool trampoline = i + 1 < stack.user.size() && (stack.user[i + 1] & WL_FRAME_EXACT) != 0;
+    keep(user_location(trampoline ? stack.user[i] | WL_FRAME_EXACT : stack.user[i], stack.tgid, maps));
+  }
   const std::size_t sample = find_or_store(stack, scratch_);
   samples_[sample].count += count;
   return sample;
