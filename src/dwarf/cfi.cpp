@@ -262,14 +262,18 @@ bool CfiReader::parse_fde(const Header& header, Fde& fde, Error& problem) {
   const std::uint8_t* base = section_.bytes.u8();
   std::uint64_t at = header.body + cie.segment_selector_size;
   std::uint64_t range = 0;
-  CfiSection entry = section_;
+  const auto bounded = [&](std::uint64_t end) {  // reads stop at `end`
+    CfiSection entry = section_;
+    entry.bytes = ByteView(section_.bytes.data(), end, section_.bytes.origin());
+    return entry;
+  };
   if (cie.fde_encoding == (DW_EH_PE_pcrel | DW_EH_PE_sdata4) && header.end >= at && header.end - at >= 8) {
     // What nearly every FDE there is has.
     fde.begin = section_.address + at + static_cast<std::uint64_t>(std::int64_t{load<std::int32_t>(base + at)});
     range = static_cast<std::uint64_t>(std::int64_t{load<std::int32_t>(base + at + 4)});
     at += 8;
   } else {
-    entry.bytes = ByteView(section_.bytes.data(), header.end, section_.bytes.origin());
+    const CfiSection entry = bounded(header.end);
     const auto begin = read_encoded_pointer(entry, at, cie.fde_encoding, cie.address_size, 0);
     if (!begin) return give_up(std::unexpected(begin.error()));
     if (begin->indirect) return give_up(error(ErrorCode::kUnsupported, "FDE with an indirect start", header.offset));
@@ -297,7 +301,7 @@ bool CfiReader::parse_fde(const Header& header, Fde& fde, Error& problem) {
     if (length > header.end - at)
       return give_up(error(ErrorCode::kOutOfRange, "FDE augmentation data reach past the entry", at, length));
     if (cie.lsda_encoding != DW_EH_PE_omit && length != 0) {
-      entry.bytes = ByteView(section_.bytes.data(), at + length, section_.bytes.origin());
+      const CfiSection entry = bounded(at + length);
       std::uint64_t lsda_at = at;
       const auto lsda = read_encoded_pointer(entry, lsda_at, cie.lsda_encoding, cie.address_size, fde.begin);
       if (lsda) {

@@ -78,7 +78,8 @@ class CfaInterpreter {
   }
 
  private:
-  static constexpr std::size_t kInitialCache = 32;
+  // Direct-mapped by CIE; a module has one to four. Full states are kilobytes each.
+  static constexpr std::size_t kInitialCache = sizeof(State) > 1024 ? 4 : 32;
 
   struct Initial {
     const Cie* cie = nullptr;

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include <charconv>
+#include <cstdlib>
 #include <map>
 #include <set>
 #include <string>
@@ -273,6 +274,15 @@ TEST(RowsAgainstReadelf, Fixtures) {
     }
     EXPECT_GT(compare_file(name, path), 15u) << name;
   }
+}
+
+// Any other files: WINDLASS_COMPARE="path path ...", for example every library of a machine.
+TEST(RowsAgainstReadelf, FilesNamedInTheEnvironment) {
+  const char* files = std::getenv("WINDLASS_COMPARE");
+  if (files == nullptr) GTEST_SKIP() << "WINDLASS_COMPARE names no files";
+  std::uint64_t rows = 0;
+  for (const std::string_view path : split(files)) rows += compare_file(std::string(path), std::string(path));
+  fmt::print("{} rows compared with readelf -wF\n", rows);
 }
 
 }  // namespace
