@@ -119,6 +119,7 @@ class CfiReader {
   };
   enum class Step : std::uint8_t { kEntry, kEnd, kError };
 
+  [[nodiscard]] bool next_usual_fde(Fde& fde);
   [[nodiscard]] Step next_header(Header& header);
   [[nodiscard]] Expected<Header> header_at(std::uint64_t offset) const;
   [[nodiscard]] Expected<Cie> parse_cie(const Header& header) const;
