@@ -106,10 +106,14 @@ void TableBuilder::row(std::uint64_t begin, const PackedRule& rule) {
   const std::uint32_t number = rules_.intern(rule);
   const std::uint64_t offset = begin - function_begin_;
   if (offset > next_offset_limit_ || begin < function_begin_) return unusual_row(begin, number);
-  if (number == last_rule_) return;  // also where `begin` equals the last row's
   if (offset <= last_offset_ && rows_.size() > function_first_row_) return unusual_row(begin, number);
-  rows_.push_back({static_cast<std::uint32_t>(offset), number});
-  last_offset_ = static_cast<std::uint32_t>(offset);
+  add_row(static_cast<std::uint32_t>(offset), number);
+}
+
+void TableBuilder::add_row(std::uint32_t offset, std::uint32_t number) {
+  last_offset_ = offset;
+  if (number == last_rule_) return;
+  rows_.push_back({offset, number});
   last_rule_ = number;
 }
 
@@ -125,16 +129,13 @@ void TableBuilder::unusual_row(std::uint64_t begin, std::uint32_t number) {
     end_function();
     --stats_.functions;
     begin_function(begin, end);
-    rows_.push_back({0, number});
-    last_rule_ = number;
-    return;
+    return add_row(0, number);
   }
+  // The address of the row before: this one counts instead.
+  if (rows_.back().offset != offset) return add_row(static_cast<std::uint32_t>(offset), number);
   rows_.back().rule = number;
   last_rule_ = number;
-  if (rows_.size() - function_first_row_ >= 2 && rows_[rows_.size() - 2].rule == number) {
-    rows_.pop_back();
-    last_offset_ = rows_.back().offset;
-  }
+  if (rows_.size() - function_first_row_ >= 2 && rows_[rows_.size() - 2].rule == number) rows_.pop_back();
 }
 
 void TableBuilder::end_function() {

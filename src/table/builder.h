@@ -87,6 +87,7 @@ class TableBuilder {
 
   class Sweep;
 
+  void add_row(std::uint32_t offset, std::uint32_t number);
   void unusual_row(std::uint64_t begin, std::uint32_t number);
   [[nodiscard]] std::vector<std::uint32_t> sorted_functions() const;
   [[nodiscard]] std::vector<std::uint32_t> number_by_use() const;

@@ -13,8 +13,8 @@ namespace windlass::table {
 struct X64Registers {
   static constexpr std::uint64_t kFramePointer = 6;  // rbp
   static constexpr std::uint64_t kStackPointer = 7;  // rsp
-  static constexpr std::uint64_t kCount = 17;        // 16 is the return address column
-  static constexpr bool kReturnAddressInRegister = false;
+  static constexpr std::uint64_t kCount = 17;
+  static constexpr std::uint64_t kNoRegister = 16;                     // the return address column stands for none
   static constexpr std::uint64_t kCalleeSaved = 1u << 3 | 0xfu << 12;  // rbx, r12-r15
 };
 
@@ -22,7 +22,7 @@ struct Arm64Registers {
   static constexpr std::uint64_t kFramePointer = 29;
   static constexpr std::uint64_t kStackPointer = 31;
   static constexpr std::uint64_t kCount = 32;
-  static constexpr bool kReturnAddressInRegister = true;       // x30: without a rule it still holds it
+  static constexpr std::uint64_t kNoRegister = ~0ull;          // the return address column is x30
   static constexpr std::uint64_t kCalleeSaved = 0x3ffu << 19;  // x19-x28
 };
 
@@ -41,7 +41,7 @@ class TraceState {
     return_column_ = cie.return_address_register;
     rule_.low = WL_CFA_REG;
     special_ = kCfaExpression;  // one nobody can evaluate, until there is a CFA
-    if (!Registers::kReturnAddressInRegister) rule_.low |= std::uint64_t{WL_REG_UNDEFINED} << PackedRule::kRaKind;
+    (void)same_value(return_column_);
     if (cie.signal_frame) rule_.low |= std::uint64_t{WL_RULE_SIGNAL} << PackedRule::kFlags;
   }
 
@@ -115,7 +115,10 @@ class TraceState {
     return true;
   }
   bool same_value(std::uint64_t reg) {
-    if (tracked(reg)) set(reg, WL_REG_SAME, 0);
+    if (reg == return_column_)
+      set_return_address_kept();
+    else if (tracked(reg))
+      set(reg, WL_REG_SAME, 0);
     return true;
   }
   bool undefined(std::uint64_t reg) {
@@ -141,6 +144,16 @@ class TraceState {
   static constexpr std::uint8_t kCfaExpression = 2;    // the CFA is cfa_kind_ and so on, not what rule_ says
   static constexpr std::uint8_t kCfaOffsetLost = 4;    // the offset does not fit
   static constexpr std::uint8_t kCfaRegisterLost = 8;  // the register number does not fit
+
+  // No rule moved it: it is in its register, if the column stands for one.
+  void set_return_address_kept() {
+    if (return_column_ == Registers::kNoRegister)
+      set(return_column_, WL_REG_UNDEFINED, 0);
+    else if (return_column_ < Registers::kCount)
+      set(return_column_, WL_REG_IN_REG, static_cast<std::int64_t>(return_column_));
+    else
+      set(return_column_, kUnknown, 0);
+  }
 
   // Where the rule of a tracked register is kept.
   struct Place {

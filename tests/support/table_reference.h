@@ -19,6 +19,7 @@ struct ReferenceTable {
   struct Function {
     std::uint64_t begin, end;
     std::map<std::uint64_t, TraceRule> rows;
+    bool fallback = false;  // holds only where no other does
   };
   std::vector<AddressRange> executable;
   std::vector<Function> functions;
@@ -26,10 +27,14 @@ struct ReferenceTable {
   // Gives everything to a real builder.
   [[nodiscard]] Expected<UnwindTable> build() const {
     TableBuilder builder(executable);
-    for (const Function& function : functions) {
-      builder.begin_function(function.begin, function.end);
-      for (const auto& [begin, rule] : function.rows) builder.row(begin, rule);
-      builder.end_function();
+    for (const bool fallback : {false, true}) {
+      if (fallback) builder.begin_fallback();
+      for (const Function& function : functions) {
+        if (function.fallback != fallback) continue;
+        builder.begin_function(function.begin, function.end);
+        for (const auto& [begin, rule] : function.rows) builder.row(begin, rule);
+        builder.end_function();
+      }
     }
     return builder.finish();
   }
@@ -48,10 +53,12 @@ struct ReferenceTable {
   }
   [[nodiscard]] const Function* covering(std::uint64_t address) const {
     const Function* best = nullptr;
-    for (const Function& function : functions)
-      if (counts(function) && address >= function.begin && address < function.end &&
-          (best == nullptr || function.begin > best->begin))
+    for (const Function& function : functions) {
+      if (!counts(function) || address < function.begin || address >= function.end) continue;
+      if (best == nullptr || (best->fallback && !function.fallback) ||
+          (best->fallback == function.fallback && function.begin > best->begin))
         best = &function;
+    }
     return best;
   }
   [[nodiscard]] TraceRule find(std::uint64_t address) const {

@@ -89,7 +89,8 @@ TEST(Builder, SecondRowAtAnAddressCounts) {
   builder.row(0x1004, rsp(24));
   builder.row(0x1004, rsp(16));  // merges away
   builder.row(0x1004, rsp(32));
-  builder.row(0x1002, rsp(99));  // goes back: dropped
+  builder.row(0x1008, rsp(32));  // merges away
+  builder.row(0x1006, rsp(99));  // goes back: dropped
   builder.row(0x1010, rsp(99));  // outside: dropped
   builder.row(0xfff, rsp(99));
   builder.end_function();
@@ -218,7 +219,7 @@ TEST(Builder, RandomAgainstReference) {
         reference.executable.push_back({begin, begin + pick(0x800)});
       }
     for (int i = 0; i < 30; ++i) {
-      ReferenceTable::Function function{base + pick(0x1000), 0, {}};
+      ReferenceTable::Function function{base + pick(0x1000), 0, {}, round % 5 == 0 && pick(2) == 0};
       function.end = function.begin + pick(round % 2 ? 0x40 : 0x400);
       for (std::uint64_t at = function.begin; at < function.end; at += 1 + pick(24))
         function.rows[at] = rsp(static_cast<std::int32_t>(pick(static_cast<std::uint64_t>(rules))));
