@@ -1,52 +1,144 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT
  *
- * Code without a row (generated code, assembly without CFI): a guarded frame-pointer step. A blind one from a prologue
- * or a frameless function skips a caller and still looks complete, so the code at the pc is read and must say where
- * the frame is; where it does not, the answer is WL_END_BAD_FRAME_POINTER and the sample goes to user space.
+ * Code without a row (generated code, assembly without CFI): a guarded frame-pointer step.
+ *
+ * A blind step over rbp from a prologue, an epilogue or a function without a frame skips a caller and still looks
+ * complete. So the code at the pc is read: it says "before push rbp", "after it", "about to return", or nothing. Where
+ * it says nothing, the step is taken only if the top of the stack holds nothing that could be a return address, as it
+ * would if the function had no frame. What remains is WL_END_BAD_FRAME_POINTER, and the sample goes to user space.
  */
 #ifndef WINDLASS_CODE_H
 #define WINDLASS_CODE_H
 
 #include "windlass_step.h"
 
-/* Is there an executable mapping at the return address `pc`, and a call instruction before it? */
-WL_INLINE int wl_is_return_address(const struct wl_env *env, __u32 maps, __u32 map_count, __u64 pc) {
-  if (!wl_find_mapping(env, maps, map_count, pc - 1)) return 0;
-  __u8 code[8] = {0}; /* the 7 bytes before pc */
-  if (wl_read(env, code, 7, pc - 7)) return 1; /* execute-only or not present: cannot be told */
-  if (code[2] == 0xe8) return 1;               /* call rel32 */
-  /* ff /2: call r/m, 2 to 7 bytes; mod and rm say how long it is */
-  for (int length = 2; length <= 7; length++) {
-    if (code[7 - length] != 0xff) continue;
-    __u8 modrm = code[(8 - length) & 7];
-    if (((modrm >> 3) & 7) == 2) return 1;
+#define WL_CODE_BEFORE 8u /* bytes read before the pc */
+#define WL_CODE_BYTES 32u
+#define WL_TOP_SLOTS 4   /* of the stack, that must not look like return addresses: saved registers of a frameless function */
+#define WL_END_SLOTS 16  /* the same, for a frame pointer of 0 that claims to be the last frame */
+
+/* Where the frame is, by the code at an exact pc. */
+enum wl_code_frame {
+  WL_FRAME_UNKNOWN = 0,
+  WL_FRAME_AT_SP = 1, /* CFA = rsp + 8, rbp the caller's: before push rbp, at ret */
+  WL_FRAME_PUSHED = 2, /* CFA = rsp + 16, [rsp] = the caller's rbp: after push rbp, at pop rbp; ret */
+  WL_FRAME_BODY = 3,   /* CFA = rbp + 16 for certain: at leave; mov rsp, rbp */
+};
+
+/* Is this the way out of a function with the return address on top: ret, or one of the safepoint polls that HotSpot
+ * puts before it? (macroAssembler_x86.cpp: cmp rsp, [r15 + disp32]; ja stub; ret, since JDK 16) */
+WL_INLINE int wl_code_returns(const __u8 *c) {
+  if (c[0] == 0xc3 || c[0] == 0xc2) return 1;                          /* ret; ret imm16 */
+  if (c[0] == 0xf3 && c[1] == 0xc3) return 1;                          /* rep ret */
+  if (c[0] == 0x0f && c[1] == 0x87 && c[6] == 0xc3) return 1;          /* ja stub; ret */
+  if (c[0] == 0x49 && c[1] == 0x3b && c[2] == 0xa7)                    /* cmp rsp, [r15 + disp32] */
+    return c[7] == 0x0f && c[8] == 0x87 && c[13] == 0xc3;              /* ja stub; ret */
+  if (c[0] == 0xc5 && c[1] == 0xf8 && c[2] == 0x77) return c[3] == 0xc3; /* vzeroupper; ret */
+  return 0;
+}
+
+/* mov rbp, rsp in both encodings */
+WL_INLINE int wl_code_sets_frame(const __u8 *c) {
+  return c[0] == 0x48 && ((c[1] == 0x89 && c[2] == 0xe5) || (c[1] == 0x8b && c[2] == 0xec));
+}
+
+/* `c` is the code at the pc, with WL_CODE_BEFORE readable bytes before it. */
+WL_INLINE int wl_code_frame_at(const __u8 *c) {
+  if (c[0] == 0x55 && wl_code_sets_frame(c + 1)) return WL_FRAME_AT_SP; /* push rbp; mov rbp, rsp */
+  if (c[0] == 0xf3 && c[1] == 0x0f && c[2] == 0x1e && c[3] == 0xfa && c[4] == 0x55) return WL_FRAME_AT_SP; /* endbr64 */
+  if (c[0] == 0x89 && c[1] == 0x84 && c[2] == 0x24 && c[7] == 0x55) return WL_FRAME_AT_SP; /* mov [rsp - N], eax; push */
+  if (c[-1] == 0x55 && wl_code_sets_frame(c)) return WL_FRAME_PUSHED;
+  if (c[0] == 0x5d && wl_code_returns(c + 1)) return WL_FRAME_PUSHED; /* pop rbp; ret */
+  if (wl_code_returns(c)) return WL_FRAME_AT_SP;
+  if (c[0] == 0xc9) return WL_FRAME_BODY;                                                          /* leave */
+  if (c[0] == 0x48 && ((c[1] == 0x89 && c[2] == 0xec) || (c[1] == 0x8b && c[2] == 0xe5)) && c[3] == 0x5d)
+    return WL_FRAME_BODY; /* mov rsp, rbp; pop rbp */
+  return WL_FRAME_UNKNOWN;
+}
+
+/* mov $SYS_rt_sigreturn, %rax; syscall: the restorer of a C library without CFI for it (musl, Go) */
+WL_INLINE int wl_code_is_restorer(const __u8 *c) {
+  return c[0] == 0x48 && c[1] == 0xc7 && c[2] == 0xc0 && c[3] == 0x0f && c[4] == 0 && c[5] == 0 && c[6] == 0 &&
+         c[7] == 0x0f && c[8] == 0x05;
+}
+
+/* Does a call instruction end at the last of these 8 bytes? */
+WL_INLINE int wl_ends_with_call(const __u8 *code) {
+  if (code[3] == 0xe8) return 1; /* call rel32 */
+  /* ff /2: call r/m, of 2 to 7 bytes */
+#define WL_CALL(at) (code[at] == 0xff && (code[(at) + 1] & 0x38) == 0x10)
+  return WL_CALL(1) || WL_CALL(2) || WL_CALL(3) || WL_CALL(4) || WL_CALL(5) || WL_CALL(6);
+#undef WL_CALL
+}
+
+/* Could `value` be a return address? It must be in executable memory and stand behind a call; in generated code it need
+ * not, since interpreters push the address to go on at themselves (HotSpot's return entries). */
+WL_NOINLINE int wl_is_return_address(const struct wl_env *env, __u32 maps, __u32 map_count, __u64 value) {
+  const struct wl_mapping *mapping = wl_find_mapping(env, maps, map_count, value - 1);
+  if (!mapping) return 0;
+  if (mapping->flags & WL_MAPPING_ANON) return 1;
+  __u8 code[8] = {0};
+  if (wl_read(env, code, 8, value - 8)) return 1; /* execute-only, or not present: cannot be told */
+  return wl_ends_with_call(code);
+}
+
+/* Is there a possible return address in the first `slots` words of the stack (below `top`)? 1 also if unreadable. */
+WL_NOINLINE int wl_stack_top_returns(const struct wl_env *env, __u32 maps, __u32 map_count, __u64 sp, __u64 top,
+                                     __u32 slots) {
+  for (__u32 i = 0; i < WL_END_SLOTS; i++) {
+    __u64 value = 0;
+    if (i >= slots || sp >= top) return 0;
+    if (wl_read(env, &value, 8, sp)) return i == 0;
+    if (wl_is_return_address(env, maps, map_count, value)) return 1;
+    sp += 8;
   }
   return 0;
 }
 
-/* CFA = rbp + 16, return address at CFA - 8, caller's rbp at CFA - 16. */
-WL_NOINLINE int wl_step_frame_pointer(const struct wl_env *env, __u32 maps, __u32 map_count,
-                                      struct wl_cursor *cursor) {
-  __u64 sp = cursor->regs[WL_X64_RSP];
-  __u64 fp = cursor->regs[WL_X64_RBP];
-  if (!WL_VALID(cursor, WL_X64_RBP)) return WL_END_BAD_FRAME_POINTER;
-  if (fp == 0) return WL_END_COMPLETE;
-  if ((fp & 7) || fp < sp || fp - sp > WL_MAX_FRAME_SIZE) return WL_END_BAD_FRAME_POINTER;
-  __u64 pair[2] = {0};
-  if (wl_read(env, pair, sizeof pair, fp)) return WL_END_BAD_FRAME_POINTER;
-  if (pair[1] == 0) return WL_END_COMPLETE;
-  if (!wl_is_return_address(env, maps, map_count, pair[1])) return WL_END_BAD_FRAME_POINTER;
-  cursor->regs[WL_X64_RIP] = pair[1];
-  cursor->regs[WL_X64_RSP] = fp + 16;
-  cursor->regs[WL_X64_RBP] = pair[0];
+/* The caller's pc and rbp into the cursor. */
+WL_INLINE int wl_commit_frame(struct wl_cursor *cursor, __u64 pc, __u64 sp, __u64 fp) {
+  cursor->regs[WL_X64_RIP] = pc;
+  cursor->regs[WL_X64_RSP] = sp;
+  cursor->regs[WL_X64_RBP] = fp;
   cursor->valid = WL_VALID_BASE | (1u << WL_X64_RBP);
   cursor->exact = 0;
   return WL_CONTINUE;
 }
 
-WL_INLINE int wl_step_code(const struct wl_env *env, __u32 maps, __u32 map_count, struct wl_cursor *cursor) {
-  if (cursor->exact) return WL_END_BAD_FRAME_POINTER;
-  return wl_step_frame_pointer(env, maps, map_count, cursor);
+WL_NOINLINE int wl_step_code(const struct wl_env *env, __u32 maps, __u32 map_count, struct wl_cursor *cursor) {
+  __u64 sp = cursor->regs[WL_X64_RSP];
+  __u64 fp = cursor->regs[WL_X64_RBP];
+  __u64 pc = cursor->regs[WL_X64_RIP];
+  __u8 code[WL_CODE_BYTES] = {0};
+  __u64 pair[2] = {0, 0}; /* the caller's rbp, the return address */
+  int frame = WL_FRAME_UNKNOWN;
+  if (!WL_VALID(cursor, WL_X64_RBP)) return WL_END_BAD_FRAME_POINTER;
+  if (!wl_read(env, code, WL_CODE_BYTES, pc - WL_CODE_BEFORE)) {
+    if (wl_code_is_restorer(code + WL_CODE_BEFORE)) return wl_step_signal(env, cursor, sp);
+    if (cursor->exact) frame = wl_code_frame_at(code + WL_CODE_BEFORE);
+  } else if (cursor->exact) {
+    return WL_END_BAD_FRAME_POINTER;
+  }
+
+  if (frame == WL_FRAME_AT_SP) {
+    if (wl_read(env, &pair[1], 8, sp)) return WL_END_UNREADABLE_STACK;
+    if (!wl_is_return_address(env, maps, map_count, pair[1])) return WL_END_BAD_FRAME_POINTER;
+    return wl_commit_frame(cursor, pair[1], sp + 8, fp);
+  }
+  if (frame == WL_FRAME_PUSHED) {
+    fp = sp; /* as mov rbp, rsp is about to say, or pop rbp about to undo */
+  } else {
+    __u32 slots = fp == 0 ? WL_END_SLOTS : WL_TOP_SLOTS;
+    __u64 top = fp == 0 ? ~0ull : fp;
+    if (frame != WL_FRAME_BODY && wl_stack_top_returns(env, maps, map_count, sp, top, slots))
+      return WL_END_BAD_FRAME_POINTER;
+    if (fp == 0) return WL_END_COMPLETE;
+  }
+  if ((fp & 7) || fp < sp || fp - sp > WL_MAX_FRAME_SIZE) return WL_END_BAD_FRAME_POINTER;
+  if (wl_read(env, pair, sizeof pair, fp)) return WL_END_BAD_FRAME_POINTER;
+  if (pair[1] == 0) return WL_END_COMPLETE;
+  if (!wl_is_return_address(env, maps, map_count, pair[1])) return WL_END_BAD_FRAME_POINTER;
+  return wl_commit_frame(cursor, pair[1], fp + 16, pair[0]);
 }
 
 #endif
