@@ -109,6 +109,8 @@ class KernelSide {
   virtual void for_each_count(const CountHandler& handler, bool clear = false) = 0;
 
   [[nodiscard]] virtual KernelSideStats stats() const = 0;
+  // Nanoseconds spent in the sampler, by the kernel's account; 0 unless kernel.bpf_stats_enabled (or BPF_ENABLE_STATS).
+  [[nodiscard]] virtual std::uint64_t run_time_ns() const = 0;
   // The tables and mapping sets, readable in user space: the shared unwinder runs on the same bytes.
   [[nodiscard]] virtual Arena& arena() = 0;
 };

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <memory>
 #include <sstream>
@@ -22,6 +23,9 @@ namespace windlass::testing {
 class ProcessPublisher {
  public:
   explicit ProcessPublisher(profile::KernelSide& side) : side_(side) {}
+
+  // Called with every table loaded.
+  std::function<void(std::uint32_t module, const table::UnwindTable& table)> on_table;
 
   // The mappings last published, for checks.
   [[nodiscard]] const std::vector<wl_mapping>& mappings() const { return mappings_; }
@@ -90,6 +94,7 @@ class ProcessPublisher {
     }
     table_bytes_ += table->bytes();
     table_rows_ += table->stats().rows;
+    if (on_table) on_table(*id, *table);
     return side_.load_table(*id, *table).has_value();
   }
 
