@@ -41,75 +41,100 @@ WL_INLINE __u64 wl_mix(__u64 hash, __u64 value) {
   return hash ^ (hash >> 29);
 }
 
-/* The memo does not know the address: look the rule up, apply it, remember it. */
-static __noinline int wl_step_miss(struct wl_scratch *s, struct wl_memo *m, __u64 pc) {
+/* A rule that is not plain, or an address that the memo does not know: looks it up, applies it, remembers it. */
+static __noinline int wl_step_slow(struct wl_scratch *s, struct wl_memo *m, __u64 pc) {
   struct wl_env env = {};
   if (!s || !m) return WL_END_INTERNAL;
   struct wl_walk *walk = &s->walk;
-  const struct wl_mapping *mapping = wl_find_mapping(&env, walk->maps, walk->map_count, pc);
-  if (!mapping) return WL_END_NO_MAPPING;
-  const struct wl_module *module = wl_get_module(&env, mapping->module);
-  if (!module) return WL_END_PENDING;
-  __u32 ref = 0;
-  if (!(mapping->flags & WL_MAPPING_ANON)) {
-    if (module->state == WL_MODULE_PENDING) return WL_END_PENDING;
-    if (module->state == WL_MODULE_READY) ref = wl_find_rule_ref(&env, module, pc - mapping->bias);
+  struct wl_memo_entry *entry = &m->entries[wl_memo_slot(walk->space, pc)];
+  __u32 ref = 0, x_reg;
+  if (wl_memo_hit(entry, wl_memo_tag(walk->space, pc), walk->space)) { /* not plain */
+    walk->memo_hits++;
+    ref = wl_memo_ref(entry->value);
+    x_reg = wl_memo_xreg(entry->value);
+  } else {
+    const struct wl_mapping *mapping = wl_find_mapping(&env, walk->maps, walk->map_count, pc);
+    if (!mapping) return WL_END_NO_MAPPING;
+    const struct wl_module *module = wl_get_module(&env, mapping->module);
+    if (!module) return WL_END_PENDING;
+    x_reg = module->x_reg;
+    if (!(mapping->flags & WL_MAPPING_ANON)) {
+      if (module->state == WL_MODULE_PENDING) return WL_END_PENDING;
+      if (module->state == WL_MODULE_READY) ref = wl_find_rule_ref(&env, module, pc - mapping->bias);
+    }
+    if (ref == 0) return wl_step_code(&env, walk->maps, walk->map_count, &s->cursor);
   }
-  if (ref == 0) return wl_step_code(&env, walk->maps, walk->map_count, &s->cursor);
   const unsigned char *chunk = wl_chunk(&env, ref);
   if (!chunk) return WL_END_INTERNAL;
   const struct wl_rule *rule = (const struct wl_rule *)(chunk + wl_offset(ref));
-  __u32 x_reg = module->x_reg;
-  struct wl_memo_entry *entry = &m->entries[wl_memo_slot(walk->space, pc)];
   entry->tag = wl_memo_tag(walk->space, pc);
   entry->value = wl_memo_value(walk->space, rule, ref, x_reg);
   return wl_apply(&env, &s->cursor, rule, x_reg, pc);
 }
 
-static __noinline int wl_step_ref(struct wl_scratch *s, __u64 value, __u64 pc) {
-  struct wl_env env = {};
-  if (!s) return WL_END_INTERNAL;
-  __u32 ref = wl_memo_ref(value);
-  const unsigned char *chunk = wl_chunk(&env, ref);
-  if (!chunk) return WL_END_INTERNAL;
-  __u32 x_reg = wl_memo_xreg(value);
-  return wl_apply(&env, &s->cursor, (const struct wl_rule *)(chunk + wl_offset(ref)), x_reg, pc);
-}
+/* Up to WL_FRAMES_A_ROUND frames whose rules the memo knows, then one that needs more, if one does. */
+#define WL_FRAMES_A_ROUND 8
 
-static long wl_walk_frame(__u32 index, void *context) {
+static long wl_walk_frames(__u32 index, void *context) {
   struct wl_round *round = context;
   struct wl_scratch *s = round->scratch;
   struct wl_memo *m = round->memo;
-  struct wl_env env = {};
-  (void)index;
   if (!s || !m) return 1;
   struct wl_walk *walk = &s->walk;
+  struct wl_cursor *cursor = &s->cursor;
+  struct wl_env env = {.window = &s->window};
+  struct wl_fast fast = {
+      .pc = cursor->regs[WL_X64_RIP],
+      .sp = cursor->regs[WL_X64_RSP],
+      .fp = cursor->regs[WL_X64_RBP],
+      .valid = cursor->valid,
+  };
+  __u64 exact = cursor->exact;
+  __u64 hash = walk->hash;
   __u32 n = walk->frames;
-  if (n >= wl_max_user_frames) {
-    walk->end = WL_END_DEPTH;
+  __u32 space = walk->space;
+  int status = WL_CONTINUE;
+  int i;
+  for (i = 0; i < WL_FRAMES_A_ROUND; i++) {
+    if (n >= wl_max_user_frames) {
+      status = WL_END_DEPTH;
+      break;
+    }
+    __u64 frame = fast.pc | exact << 63;
+    __u64 pc = fast.pc - 1 + exact;
+    s->frames[(walk->first + n) & (WL_FRAME_SLOTS - 1)] = frame;
+    hash = wl_mix(hash, frame);
+    n++;
+    exact = 0;
+    struct wl_memo_entry *entry = &m->entries[wl_memo_slot(space, pc)];
+    __u64 value = entry->value;
+    if (wl_memo_hit(entry, wl_memo_tag(space, pc), space) && (value & WL_MEMO_PLAIN)) {
+      status = wl_apply_plain(&env, cursor, &fast, value);
+      if (status != WL_CONTINUE) break;
+      continue;
+    }
+    /* The general way. The cursor is at this frame; `exact` as it was. */
+    cursor->regs[WL_X64_RIP] = fast.pc;
+    cursor->regs[WL_X64_RSP] = fast.sp;
+    cursor->regs[WL_X64_RBP] = fast.fp;
+    cursor->valid = fast.valid;
+    cursor->exact = frame >> 63;
+    walk->hash = hash;
+    walk->frames = n;
+    walk->memo_hits += i;
+    status = wl_step_slow(s, m, pc);
+    if (status == WL_CONTINUE) return 0;
+    walk->end = status;
     return 1;
   }
-  __u64 pc = s->cursor.regs[WL_X64_RIP];
-  __u8 exact = s->cursor.exact;
-  __u64 frame = exact ? pc | WL_FRAME_EXACT : pc;
-  s->frames[(walk->first + n) & (WL_FRAME_SLOTS - 1)] = frame;
-  walk->hash = wl_mix(walk->hash, frame);
-  walk->frames = n + 1;
-
-  if (!exact) pc--;
-  struct wl_memo_entry *entry = &m->entries[wl_memo_slot(walk->space, pc)];
-  int status;
-  if (wl_memo_hit(entry, wl_memo_tag(walk->space, pc), walk->space)) {
-    walk->memo_hits++;
-    __u64 value = entry->value;
-    if (value & WL_MEMO_PLAIN) {
-      status = wl_apply_plain(&env, &s->cursor, value);
-    } else {
-      status = wl_step_ref(s, value, pc);
-    }
-  } else {
-    status = wl_step_miss(s, m, pc);
-  }
+  cursor->regs[WL_X64_RIP] = fast.pc;
+  cursor->regs[WL_X64_RSP] = fast.sp;
+  cursor->regs[WL_X64_RBP] = fast.fp;
+  cursor->valid = fast.valid;
+  cursor->exact = exact;
+  walk->hash = hash;
+  walk->frames = n;
+  walk->memo_hits += i;
   if (status == WL_CONTINUE) return 0;
   walk->end = status;
   return 1;
@@ -122,11 +147,11 @@ static long wl_walk_frame(__u32 index, void *context) {
 WL_INLINE void wl_walk_user(struct wl_scratch *s, struct wl_memo *m) {
   struct wl_round round = {.scratch = s, .memo = m};
   if (wl_use_loop) {
-    bpf_loop(WL_MAX_USER_FRAMES + 1, wl_walk_frame, &round, 0);
+    bpf_loop(WL_MAX_USER_FRAMES + 1, wl_walk_frames, &round, 0);
     return;
   }
   for (int i = 0; i < WL_BOUNDED_FRAMES; i++) {
-    if (wl_walk_frame(i, &round)) return;
+    if (wl_walk_frames(i, &round)) return;
   }
   s->walk.end = WL_END_DEPTH;
 }
@@ -250,6 +275,9 @@ int windlass_sample(struct bpf_perf_event_data *ctx) {
       walk->space = process->space;
       walk->maps = process->maps;
       walk->map_count = process->map_count;
+      s->window.base = 0;
+      s->window.size = 0;
+      s->window.served = WL_WINDOW_SERVED;
       wl_walk_user(s, m);
     } else {
       walk->end = WL_END_NO_PROCESS;

@@ -14,6 +14,16 @@ struct wl_memo {
   struct wl_memo_entry entries[WL_MEMO_ENTRIES];
 };
 
+/* A piece of the user stack, read at once. */
+#define WL_WINDOW_BYTES 512u
+#define WL_WINDOW_SERVED 2u /* frames a window must have served for the next to be read whole */
+struct wl_window {
+  __u64 base;
+  __u32 size; /* bytes valid */
+  __u32 served;
+  __u64 words[WL_WINDOW_BYTES / 8];
+};
+
 /* The walk over one user stack. */
 struct wl_walk {
   __u64 hash;
@@ -30,6 +40,7 @@ struct wl_walk {
 struct wl_scratch {
   struct wl_cursor cursor;
   struct wl_walk walk;
+  struct wl_window window;
   struct wl_stack_event event;
   __u64 frames[WL_FRAME_SLOTS];
 };

@@ -34,4 +34,10 @@ WL_INLINE int wl_read(const struct wl_env *env, void *to, __u32 size, __u64 addr
   return env->read(env->context, to, size, address);
 }
 
+/* The return address at cfa - 8 and, unless fp_offset is 0, the frame pointer saved at cfa + fp_offset. */
+WL_INLINE int wl_read_saved(const struct wl_env *env, __u64 cfa, __s64 fp_offset, __u64 *fp, __u64 *ra) {
+  if (wl_read(env, ra, 8, cfa - 8)) return 1;
+  return fp_offset != 0 && wl_read(env, fp, 8, cfa + fp_offset);
+}
+
 #endif
