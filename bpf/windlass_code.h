@@ -14,8 +14,10 @@
 
 #define WL_CODE_BEFORE 8u /* bytes read before the pc */
 #define WL_CODE_BYTES 32u
-#define WL_TOP_SLOTS 4   /* of the stack, that must not look like return addresses: saved registers of a frameless function */
-#define WL_END_SLOTS 16  /* the same, for a frame pointer of 0 that claims to be the last frame */
+/* How many words on top of the stack must not look like return addresses for a frame pointer to be trusted. */
+#define WL_SLOTS_GENERATED 1 /* JIT compilers that use rbp frames push nothing in the code they elide the frame from */
+#define WL_SLOTS_FILE 8      /* assembly without CFI may save registers first */
+#define WL_SLOTS_END 16      /* a frame pointer of 0 that claims to be the last frame */
 
 /* Where the frame is, by the code at an exact pc. */
 enum wl_code_frame {
@@ -23,6 +25,7 @@ enum wl_code_frame {
   WL_FRAME_AT_SP = 1, /* CFA = rsp + 8, rbp the caller's: before push rbp, at ret */
   WL_FRAME_PUSHED = 2, /* CFA = rsp + 16, [rsp] = the caller's rbp: after push rbp, at pop rbp; ret */
   WL_FRAME_BODY = 3,   /* CFA = rbp + 16 for certain: at leave; mov rsp, rbp */
+  WL_FRAME_LOST = 4,   /* no frame, and the return address is in a register */
 };
 
 /* Is this the way out of a function with the return address on top: ret, or one of the safepoint polls that HotSpot
@@ -37,18 +40,58 @@ WL_INLINE int wl_code_returns(const __u8 *c) {
   return 0;
 }
 
+/* The way out of V8's JavaScript functions behind pop rbp: pop r10; lea rsp, [rsp + r12 * 8]; push r10; ret (or rcx for
+ * r10). 1 at the pop: the return address is on top; 2 behind it: it is in the register. */
+WL_INLINE int wl_code_drops_arguments(const __u8 *c) {
+  if (c[0] == 0x41 && c[1] == 0x5a && c[3] == 0x8d && c[4] == 0x24) return 1;
+  if (c[0] == 0x59 && c[1] == 0x48 && c[2] == 0x8d) return 1;
+  if (c[1] == 0x8d && c[2] == 0x24 && c[4] == 0x41 && c[5] == 0x52 && c[6] == 0xc3) return 2;
+  if (c[1] == 0x8d && c[2] == 0x24 && c[4] == 0x51 && c[5] == 0xc3) return 2;
+  if (c[0] == 0x41 && c[1] == 0x52 && c[2] == 0xc3) return 2;
+  if (c[0] == 0x51 && c[1] == 0xc3) return 2;
+  return 0;
+}
+
 /* mov rbp, rsp in both encodings */
 WL_INLINE int wl_code_sets_frame(const __u8 *c) {
   return c[0] == 0x48 && ((c[1] == 0x89 && c[2] == 0xe5) || (c[1] == 0x8b && c[2] == 0xec));
 }
 
+/* push rbp; mov rbp, rsp, perhaps behind the deoptimisation check of V8: mov rbx, [rcx - 8]; test [rbx + N], 1; jnz */
+WL_INLINE int wl_code_enters(const __u8 *c) {
+  if (c[0] == 0x55) return wl_code_sets_frame(c + 1);
+  if (c[0] == 0x0f && c[1] == 0x85) return c[6] == 0x55 && wl_code_sets_frame(c + 7);
+  if (c[0] == 0xf6 && c[1] == 0x43 && c[3] == 1) return c[4] == 0x0f && c[5] == 0x85 && c[10] == 0x55;
+  if (c[0] == 0x48 && c[1] == 0x8b && c[2] == 0x59 && c[4] == 0xf6) return c[8] == 0x0f && c[9] == 0x85 && c[14] == 0x55;
+  return 0;
+}
+
+/* Does the code soon after a call show that its function has a frame: mov rsp, rbp; pop rbp, or leave; ret, or
+ * pop rbp; ret, or an access to [rbp - N]? */
+WL_INLINE int wl_code_uses_frame(const __u8 *c) {
+  for (int i = 0; i + 3 < (int)(WL_CODE_BYTES - WL_CODE_BEFORE); i++) {
+    if (c[i] == 0x48 && (c[i + 1] == 0x89 || c[i + 1] == 0x8b) && (c[i + 2] == 0xec || c[i + 2] == 0xe5) &&
+        c[i + 3] == 0x5d)
+      return 1;
+    if ((c[i] == 0xc9 || c[i] == 0x5d) && c[i + 1] == 0xc3) return 1;
+    /* REX.W mov, lea, cmp with mod = 01, rm = rbp, negative displacement */
+    if ((c[i] & 0xf8) == 0x48 && (c[i + 1] == 0x8b || c[i + 1] == 0x89 || c[i + 1] == 0x8d || c[i + 1] == 0x63) &&
+        (c[i + 2] & 0xc7) == 0x45 && c[i + 3] >= 0x80)
+      return 1;
+  }
+  return 0;
+}
+
 /* `c` is the code at the pc, with WL_CODE_BEFORE readable bytes before it. */
 WL_INLINE int wl_code_frame_at(const __u8 *c) {
-  if (c[0] == 0x55 && wl_code_sets_frame(c + 1)) return WL_FRAME_AT_SP; /* push rbp; mov rbp, rsp */
+  if (wl_code_enters(c)) return WL_FRAME_AT_SP;
   if (c[0] == 0xf3 && c[1] == 0x0f && c[2] == 0x1e && c[3] == 0xfa && c[4] == 0x55) return WL_FRAME_AT_SP; /* endbr64 */
   if (c[0] == 0x89 && c[1] == 0x84 && c[2] == 0x24 && c[7] == 0x55) return WL_FRAME_AT_SP; /* mov [rsp - N], eax; push */
   if (c[-1] == 0x55 && wl_code_sets_frame(c)) return WL_FRAME_PUSHED;
-  if (c[0] == 0x5d && wl_code_returns(c + 1)) return WL_FRAME_PUSHED; /* pop rbp; ret */
+  if (c[0] == 0x5d && (wl_code_returns(c + 1) || wl_code_drops_arguments(c + 1) == 1))
+    return WL_FRAME_PUSHED; /* pop rbp; ret */
+  int drops = wl_code_drops_arguments(c);
+  if (drops) return drops == 1 ? WL_FRAME_AT_SP : WL_FRAME_LOST;
   if (wl_code_returns(c)) return WL_FRAME_AT_SP;
   if (c[0] == 0xc9) return WL_FRAME_BODY;                                                          /* leave */
   if (c[0] == 0x48 && ((c[1] == 0x89 && c[2] == 0xec) || (c[1] == 0x8b && c[2] == 0xe5)) && c[3] == 0x5d)
@@ -85,7 +128,7 @@ WL_NOINLINE int wl_is_return_address(const struct wl_env *env, __u32 maps, __u32
 /* Is there a possible return address in the first `slots` words of the stack (below `top`)? 1 also if unreadable. */
 WL_NOINLINE int wl_stack_top_returns(const struct wl_env *env, __u32 maps, __u32 map_count, __u64 sp, __u64 top,
                                      __u32 slots) {
-  for (__u32 i = 0; i < WL_END_SLOTS; i++) {
+  for (__u32 i = 0; i < WL_SLOTS_END; i++) {
     __u64 value = 0;
     if (i >= slots || sp >= top) return 0;
     if (wl_read(env, &value, 8, sp)) return i == 0;
@@ -105,7 +148,24 @@ WL_INLINE int wl_commit_frame(struct wl_cursor *cursor, __u64 pc, __u64 sp, __u6
   return WL_CONTINUE;
 }
 
-WL_NOINLINE int wl_step_code(const struct wl_env *env, __u32 maps, __u32 map_count, struct wl_cursor *cursor) {
+/* May the body rule, CFA = rbp + 16, be taken where the code says nothing certain? */
+WL_INLINE int wl_trusts_frame_pointer(const struct wl_env *env, __u32 maps, __u32 map_count,
+                                      const struct wl_cursor *cursor, const __u8 *code, __u32 generated) {
+  __u64 fp = cursor->regs[WL_X64_RBP];
+  __u32 slots = generated ? WL_SLOTS_GENERATED : WL_SLOTS_FILE;
+  if (fp == 0) {
+    slots = WL_SLOTS_END;
+    fp = ~0ull;
+  } else if (!cursor->exact) {
+    /* It made a call, and generated code (V8, HotSpot) makes none without a frame. */
+    if (generated || wl_code_uses_frame(code)) return 1;
+  }
+  return !wl_stack_top_returns(env, maps, map_count, cursor->regs[WL_X64_RSP], fp, slots);
+}
+
+/* generated: the code is in anonymous memory, not in a file. */
+WL_NOINLINE int wl_step_code(const struct wl_env *env, __u32 maps, __u32 map_count, struct wl_cursor *cursor,
+                             __u32 generated) {
   __u64 sp = cursor->regs[WL_X64_RSP];
   __u64 fp = cursor->regs[WL_X64_RBP];
   __u64 pc = cursor->regs[WL_X64_RIP];
@@ -113,13 +173,19 @@ WL_NOINLINE int wl_step_code(const struct wl_env *env, __u32 maps, __u32 map_cou
   __u64 pair[2] = {0, 0}; /* the caller's rbp, the return address */
   int frame = WL_FRAME_UNKNOWN;
   if (!WL_VALID(cursor, WL_X64_RBP)) return WL_END_BAD_FRAME_POINTER;
+  const __u8 *at_pc = code + WL_CODE_BEFORE;
   if (!wl_read(env, code, WL_CODE_BYTES, pc - WL_CODE_BEFORE)) {
-    if (wl_code_is_restorer(code + WL_CODE_BEFORE)) return wl_step_signal(env, cursor, sp);
-    if (cursor->exact) frame = wl_code_frame_at(code + WL_CODE_BEFORE);
+    if (wl_code_is_restorer(at_pc)) return wl_step_signal(env, cursor, sp);
+    if (cursor->exact) frame = wl_code_frame_at(at_pc);
+    if (at_pc[0] == 0x48 && at_pc[1] == 0x83 && at_pc[2] == 0xc4 && at_pc[3] < 0x80 && at_pc[4] == 0xc3) {
+      sp += at_pc[3]; /* add rsp, imm8; ret: no frame to pop */
+      frame = WL_FRAME_AT_SP;
+    }
   } else if (cursor->exact) {
     return WL_END_BAD_FRAME_POINTER;
   }
 
+  if (frame == WL_FRAME_LOST) return WL_END_BAD_FRAME_POINTER;
   if (frame == WL_FRAME_AT_SP) {
     if (wl_read(env, &pair[1], 8, sp)) return WL_END_UNREADABLE_STACK;
     if (!wl_is_return_address(env, maps, map_count, pair[1])) return WL_END_BAD_FRAME_POINTER;
@@ -128,9 +194,7 @@ WL_NOINLINE int wl_step_code(const struct wl_env *env, __u32 maps, __u32 map_cou
   if (frame == WL_FRAME_PUSHED) {
     fp = sp; /* as mov rbp, rsp is about to say, or pop rbp about to undo */
   } else {
-    __u32 slots = fp == 0 ? WL_END_SLOTS : WL_TOP_SLOTS;
-    __u64 top = fp == 0 ? ~0ull : fp;
-    if (frame != WL_FRAME_BODY && wl_stack_top_returns(env, maps, map_count, sp, top, slots))
+    if (frame != WL_FRAME_BODY && !wl_trusts_frame_pointer(env, maps, map_count, cursor, at_pc, generated))
       return WL_END_BAD_FRAME_POINTER;
     if (fp == 0) return WL_END_COMPLETE;
   }
