@@ -62,8 +62,10 @@ static __noinline int wl_step_slow(struct wl_scratch *s, struct wl_memo *m, __u6
       if (module->state == WL_MODULE_PENDING) return WL_END_PENDING;
       if (module->state == WL_MODULE_READY) ref = wl_find_rule_ref(&env, module, pc - mapping->bias);
     }
-    if (ref == 0)
-      return wl_step_code(&env, walk->maps, walk->map_count, &s->cursor, mapping->flags & WL_MAPPING_ANON);
+    if (ref == 0) {
+      __u32 generated = (mapping->flags & WL_MAPPING_ANON) || wl_is_bare_page(&env, module, pc - mapping->bias);
+      return wl_step_code(&env, walk->maps, walk->map_count, &s->cursor, generated);
+    }
   }
   const unsigned char *chunk = wl_chunk(&env, ref);
   if (!chunk) return WL_END_INTERNAL;

@@ -163,7 +163,7 @@ WL_INLINE int wl_trusts_frame_pointer(const struct wl_env *env, __u32 maps, __u3
   return !wl_stack_top_returns(env, maps, map_count, cursor->regs[WL_X64_RSP], fp, slots);
 }
 
-/* generated: the code is in anonymous memory, not in a file. */
+/* generated: the code is in anonymous memory, or where a file has no rows for miles (wl_is_bare_page). */
 WL_NOINLINE int wl_step_code(const struct wl_env *env, __u32 maps, __u32 map_count, struct wl_cursor *cursor,
                              __u32 generated) {
   __u64 sp = cursor->regs[WL_X64_RSP];

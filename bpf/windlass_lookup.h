@@ -88,6 +88,20 @@ WL_INLINE __u32 wl_find_escape(const unsigned char *chunk, __u32 escapes, __u32 
   return ((const struct wl_escape *)(chunk + at))->rule;
 }
 
+/* Is the whole 64 KiB of the module around `address` without a row? Nobody writes that much assembly without CFI: it is
+ * code generated ahead of time, as V8's builtins. */
+WL_INLINE int wl_is_bare_page(const struct wl_env *env, const struct wl_module *module, __u64 address) {
+  __u64 page = (address >> WL_PAGE_SHIFT) - module->first_page;
+  if (module->state != WL_MODULE_READY) return 0;
+  if (page >= module->page_count || page >= WL_MAX_PAGES) return 0;
+  const unsigned char *chunk = wl_chunk(env, module->directory);
+  if (!chunk) return 0;
+  __u32 at = wl_offset(module->directory) + (__u32)page * 4;
+  at &= WL_CHUNK_MASK4;
+  WL_OPAQUE(at);
+  return *(const __u32 *)(chunk + at) == 0;
+}
+
 /* The arena ref of the rule at `address` (of the module), 0 if no row covers it. O(log rows of one 256-byte block). */
 WL_INLINE __u32 wl_find_rule_ref(const struct wl_env *env, const struct wl_module *module, __u64 address) {
   __u64 page = (address >> WL_PAGE_SHIFT) - module->first_page;

@@ -144,7 +144,8 @@ WL_INLINE int wl_step(const struct wl_env *env, __u32 maps, __u32 map_count, str
   if (!module || module->state == WL_MODULE_PENDING) return WL_END_PENDING;
   if (module->state != WL_MODULE_READY) return wl_step_code(env, maps, map_count, cursor, 0);
   __u32 ref = wl_find_rule_ref(env, module, pc - mapping->bias);
-  if (ref == 0) return wl_step_code(env, maps, map_count, cursor, 0);
+  if (ref == 0)
+    return wl_step_code(env, maps, map_count, cursor, wl_is_bare_page(env, module, pc - mapping->bias));
   const unsigned char *chunk = wl_chunk(env, ref);
   if (!chunk) return WL_END_INTERNAL;
   return wl_apply(env, cursor, (const struct wl_rule *)(chunk + wl_offset(ref)), module->x_reg, pc);
