@@ -54,7 +54,7 @@ struct SectionBytes {
 };
 
 // What decompression may produce at most; a few kilobytes of hostile input could otherwise ask for petabytes.
-inline constexpr std::uint64_t kMaxDecompressedBytes = std::uint64_t{2} << 30;
+inline constexpr std::uint64_t kMaxDecompressedBytes = std::uint64_t{512} << 20;
 
 // A view: it points into the bytes given to `parse`, which must outlive it. Immutable after parse, so any number of
 // threads may read it.
