@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cctype>
+#include <map>
 #include <string>
 #include <variant>
 
@@ -90,23 +91,18 @@ inline std::string llvm_row(const FrameRow& row, RegisterNumber return_column, A
     out += llvm_offset(llvm_register(in_register->reg, architecture), in_register->offset);
   else
     out += llvm_expression(std::get<CfaExpression>(row.cfa).expression, architecture);
-  bool first = true;
-  bool return_done = false;
-  const auto append = [&](RegisterNumber reg, const RegisterRule& rule) {
-    out += fmt::format("{}{}={}", first ? ": " : ", ", llvm_register(reg, architecture), llvm_rule(rule, architecture));
-    first = false;
-  };
   const auto* leaf = std::get_if<InRegister>(&row.return_address);
   const bool unsaid = leaf != nullptr && leaf->reg == return_column;
-  const auto append_return = [&] {
-    if (!return_done && !unsaid) append(return_column, row.return_address);
-    return_done = true;
-  };
-  for (const RegisterEntry& entry : row.registers) {
-    if (entry.reg > return_column) append_return();
-    append(entry.reg, entry.rule);
+  std::map<RegisterNumber, std::string> rules;
+  if (!unsaid) rules[return_column] = llvm_rule(row.return_address, architecture);
+  if (row.return_signed) rules[aarch64::kRaSignState] = "1";
+  for (const RegisterEntry& entry : row.registers) rules[entry.reg] = llvm_rule(entry.rule, architecture);
+  const char* separator = ": ";
+  for (const auto& [reg, rule] : rules) {
+    const bool is_state = architecture == Architecture::kAArch64 && reg == aarch64::kRaSignState;
+    out += separator + (is_state ? "reg34" : llvm_register(reg, architecture)) + "=" + rule;
+    separator = ", ";
   }
-  append_return();
   return out;
 }
 
