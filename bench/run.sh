@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# All benchmarks in one run, each beside its peers; rewrites what stands below the marker in docs/BENCHMARKS.md.
+# Needs root, a release build and a machine with nothing else to do. usage: bench/run.sh [SECONDS a timed workload]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+seconds=${1:-5}
+build=build/release
+cmake --build --preset release --target windlass-cli bench_compile bench_kernel >/dev/null
+
+page=docs/BENCHMARKS.md
+new=$(mktemp)
+trap 'rm -f "$new"' EXIT
+sed '/^<!-- measured/q' "$page" > "$new"
+{
+  echo
+  echo "Machine: $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -1), $(nproc) CPUs, Linux $(uname -r), $(date -u +%F)."
+  echo
+  echo "## Evaluating and compiling \`.eh_frame\`, one core"
+  echo
+  echo '```'
+  $build/bench/bench_compile
+  echo '```'
+  echo
+  echo "## Every ELF file of the machine"
+  echo
+  echo '```'
+  $build/bench/bench_compile --whole-machine
+  echo '```'
+  echo
+  echo "## Kernel time a sample and a frame"
+  echo
+  echo '```'
+  $build/bench/bench_kernel
+  echo '```'
+  echo
+  echo "## \`windlass record\` beside \`perf record\`"
+  echo
+  bench/compare_perf.sh "$seconds"
+} >> "$new"
+cp "$new" "$page"
