@@ -160,6 +160,9 @@
   }
   let matches = () => false;
   function draw() {
+    $("callers").setAttribute("aria-pressed", String(showsCallers));
+    $("note").textContent = (showsCallers ? `Functions by their own samples, callers below them; branches under ${100 * CALLERS_SHARE}% are left out. ` : "") +
+      "Frames narrower than a pixel appear when you zoom in (click a frame).";
     $("chart").replaceChildren();
     stripes.clear();
     if (!totals.samples) { $("chart").append(element("div", "No samples were recorded.", "empty")).id = "empty"; return; }
@@ -194,7 +197,6 @@
   }
   function setCallers(on) {
     showsCallers = on;
-    $("callers").setAttribute("aria-pressed", String(on));
     keepState();
     draw();
   }
@@ -250,7 +252,6 @@
   function fromHash() {
     const state = new URLSearchParams(location.hash.slice(1));
     showsCallers = state.get("view") === "callers";
-    $("callers").setAttribute("aria-pressed", String(showsCallers));
     searching = state.get("q") || "";
     draw();
     if (!searching) search("");

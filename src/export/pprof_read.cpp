@@ -44,6 +44,21 @@ class IdMap {
   std::unordered_map<std::uint64_t, std::uint32_t> others_;
 };
 
+// protozero takes the field's wire type for granted (it asserts); a hostile file may give any.
+void must_be(const pbf_reader& field, protozero::pbf_wire_type type) {
+  if (field.wire_type() != type) throw protozero::unknown_pbf_wire_type_exception();
+}
+std::uint64_t varint_of(pbf_reader& field) {
+  must_be(field, protozero::pbf_wire_type::varint);
+  return field.get_uint64();
+}
+std::int64_t signed_of(pbf_reader& field) { return static_cast<std::int64_t>(varint_of(field)); }
+protozero::data_view view_of(pbf_reader& field) {
+  must_be(field, protozero::pbf_wire_type::length_delimited);
+  return field.get_view();
+}
+pbf_reader message_of(pbf_reader& field) { return pbf_reader(view_of(field)); }
+
 class PprofReader {
  public:
   PprofReader(ByteView bytes, const PprofLimits& limits) : bytes_(bytes), limits_(limits) {}
@@ -96,13 +111,13 @@ class PprofReader {
   }
   pbf_reader message(pbf_reader& top) {
     handled_ = true;
-    return top.get_message();
+    return message_of(top);
   }
 
   void read_string(pbf_reader& top) {
     if (top.tag() != pprof::kStringTable || !count_item()) return;
     handled_ = true;
-    const auto view = top.get_view();
+    const auto view = view_of(top);
     strings_.emplace_back(view.data(), view.size());
   }
 
@@ -120,14 +135,14 @@ class PprofReader {
   }
   std::uint64_t number(pbf_reader& top) {
     handled_ = true;
-    return static_cast<std::uint64_t>(top.get_int64());
+    return static_cast<std::uint64_t>(signed_of(top));
   }
 
   void read_sample_type(pbf_reader type) {
     std::string_view name;
     while (type.next())
       if (type.tag() == pprof::kType)
-        name = string_at(type.get_int64());
+        name = string_at(signed_of(type));
       else
         type.skip();
     if (count_item()) sample_types_.push_back(name);
@@ -140,7 +155,7 @@ class PprofReader {
     if (top.wire_type() == protozero::pbf_wire_type::length_delimited) {
       for (const auto index : top.get_packed_int64()) add_comment(string_at(index));
     } else {
-      add_comment(string_at(top.get_int64()));
+      add_comment(string_at(signed_of(top)));
     }
   }
   void add_comment(std::string_view text) {
@@ -159,12 +174,12 @@ class PprofReader {
     std::uint64_t id = 0;
     while (fields.next()) {
       switch (fields.tag()) {
-        case pprof::kMappingId: id = fields.get_uint64(); break;
-        case pprof::kMemoryStart: module.begin = fields.get_uint64(); break;
-        case pprof::kMemoryLimit: module.end = fields.get_uint64(); break;
-        case pprof::kFileOffset: module.file_offset = fields.get_uint64(); break;
-        case pprof::kFilename: module.path = string_at(fields.get_int64()); break;
-        case pprof::kBuildId: module.build_id = string_at(fields.get_int64()); break;
+        case pprof::kMappingId: id = varint_of(fields); break;
+        case pprof::kMemoryStart: module.begin = varint_of(fields); break;
+        case pprof::kMemoryLimit: module.end = varint_of(fields); break;
+        case pprof::kFileOffset: module.file_offset = varint_of(fields); break;
+        case pprof::kFilename: module.path = string_at(signed_of(fields)); break;
+        case pprof::kBuildId: module.build_id = string_at(signed_of(fields)); break;
         default: fields.skip();
       }
     }
@@ -180,11 +195,11 @@ class PprofReader {
     std::uint64_t id = 0;
     while (fields.next()) {
       switch (fields.tag()) {
-        case pprof::kFunctionId: id = fields.get_uint64(); break;
-        case pprof::kName: function.name = string_at(fields.get_int64()); break;
-        case pprof::kSystemName: function.system_name = string_at(fields.get_int64()); break;
-        case pprof::kSourceFile: function.file = string_at(fields.get_int64()); break;
-        case pprof::kStartLine: function.start_line = static_cast<std::uint32_t>(fields.get_int64()); break;
+        case pprof::kFunctionId: id = varint_of(fields); break;
+        case pprof::kName: function.name = string_at(signed_of(fields)); break;
+        case pprof::kSystemName: function.system_name = string_at(signed_of(fields)); break;
+        case pprof::kSourceFile: function.file = string_at(signed_of(fields)); break;
+        case pprof::kStartLine: function.start_line = static_cast<std::uint32_t>(signed_of(fields)); break;
         default: fields.skip();
       }
     }
@@ -200,10 +215,10 @@ class PprofReader {
     std::uint64_t id = 0;
     while (fields.next()) {
       switch (fields.tag()) {
-        case pprof::kLocationId: id = fields.get_uint64(); break;
-        case pprof::kLocationMappingId: location.module = mapping(fields.get_uint64()); break;
-        case pprof::kAddress: location.address = fields.get_uint64(); break;
-        case pprof::kLine: location.lines.push_back(read_line(fields.get_message())); break;
+        case pprof::kLocationId: id = varint_of(fields); break;
+        case pprof::kLocationMappingId: location.module = mapping(varint_of(fields)); break;
+        case pprof::kAddress: location.address = varint_of(fields); break;
+        case pprof::kLine: location.lines.push_back(read_line(message_of(fields))); break;
         default: fields.skip();
       }
     }
@@ -222,13 +237,13 @@ class PprofReader {
     while (fields.next()) {
       switch (fields.tag()) {
         case pprof::kLineFunctionId: {
-          const std::uint64_t id = fields.get_uint64();
+          const std::uint64_t id = varint_of(fields);
           line.function = functions_.find(id);
           if (line.function == kNone)
             set_error(ErrorCode::kOutOfRange, "line names a function that is not there", id);
           break;
         }
-        case pprof::kLineNumber: line.line = static_cast<std::uint32_t>(fields.get_int64()); break;
+        case pprof::kLineNumber: line.line = static_cast<std::uint32_t>(signed_of(fields)); break;
         default: fields.skip();
       }
     }
@@ -252,7 +267,7 @@ class PprofReader {
       switch (fields.tag()) {
         case pprof::kSampleLocationId: read_location_ids(fields, sample); break;
         case pprof::kSampleValue: read_values(fields); break;
-        case pprof::kSampleLabel: read_label(fields.get_message(), sample); break;
+        case pprof::kSampleLabel: read_label(message_of(fields), sample); break;
         default: fields.skip();
       }
     }
@@ -265,14 +280,14 @@ class PprofReader {
       if (index == kNone) set_error(ErrorCode::kOutOfRange, "sample names a location that is not there", id);
       if (!error_ && count_item()) sample.locations.push_back(index);
     };
-    if (fields.wire_type() != protozero::pbf_wire_type::length_delimited) return add(fields.get_uint64());
+    if (fields.wire_type() != protozero::pbf_wire_type::length_delimited) return add(varint_of(fields));
     const auto ids = fields.get_packed_uint64();
     sample.locations.reserve(std::min<std::size_t>(static_cast<std::size_t>(ids.size()), 4096));
     for (auto id = ids.begin(); id != ids.end() && !error_; ++id) add(*id);
   }
   void read_values(pbf_reader& fields) {
     if (fields.wire_type() != protozero::pbf_wire_type::length_delimited) {
-      if (values_.size() < sample_types_.size()) values_.push_back(fields.get_int64());
+      if (values_.size() < sample_types_.size()) values_.push_back(signed_of(fields));
       else fields.skip();
       return;
     }
@@ -289,9 +304,9 @@ class PprofReader {
     std::int64_t key = 0, text = 0, value = 0;
     while (fields.next()) {
       switch (fields.tag()) {
-        case pprof::kLabelKey: key = fields.get_int64(); break;
-        case pprof::kLabelStr: text = fields.get_int64(); break;
-        case pprof::kLabelNum: value = fields.get_int64(); break;
+        case pprof::kLabelKey: key = signed_of(fields); break;
+        case pprof::kLabelStr: text = signed_of(fields); break;
+        case pprof::kLabelNum: value = signed_of(fields); break;
         default: fields.skip();
       }
     }

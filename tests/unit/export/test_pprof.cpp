@@ -179,6 +179,8 @@ TEST(PprofHostile, AbsurdIndexesAreNamed) {
   EXPECT_NE(error_of({0x2a, 2, 0x08, 1, 0x2a, 2, 0x08, 1}).find("twice"), std::string::npos);  // function 1 again
   EXPECT_NE(error_of({0x2a, 13, 0x08, 1, 0x10, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01}).find("string"),
             std::string::npos);  // name -1
+  EXPECT_NE(error_of({0x08, 1}), "");                                                          // a sample type as a number
+  EXPECT_NE(error_of({0x4a, 1, 0}), "");                                                       // a time as a string
   EXPECT_NE(error_of({0x12, 0x7f}), "");                                                       // longer than the file
 }
 
