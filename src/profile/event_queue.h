@@ -20,8 +20,9 @@ namespace windlass::profile {
 
 class EventQueue {
  public:
-  // A ring's writer takes its time stamp just before it writes; only being interrupted in between makes it late.
-  static constexpr std::uint64_t kSlackNs = 1'500'000;
+  // A ring's writer takes its time stamp just before it writes; only being interrupted in between makes it late (then
+  // ProcessTable copes). A process's mappings reach the kernel side this much later, so it is short.
+  static constexpr std::uint64_t kSlackNs = 300'000;
   static constexpr std::size_t kMaxBytes = std::size_t{128} << 20;
 
   using KernelEvent = std::vector<std::uint64_t>;  // bytes of an event, 8-aligned

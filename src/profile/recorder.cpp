@@ -131,9 +131,11 @@ void Recorder::wait_for_events(int stop_descriptor, bool& stopped) {
   std::vector<pollfd> descriptors{{stop_descriptor, POLLIN, 0}, {kernel_->event_fd(), POLLIN, 0}};
   for (const int fd : source_.descriptors()) descriptors.push_back({fd, POLLIN, 0});
   // Events come in bursts (a program starting maps its libraries): one round for each burst is enough.
-  std::this_thread::sleep_for(1ms);
-  const int timeout = queue_.empty() ? 100 : 1;
-  if (poll(descriptors.data(), descriptors.size(), timeout) > 0 && descriptors[0].revents != 0) stopped = true;
+  constexpr timespec kIdle{0, 100'000'000}, kSlack{0, EventQueue::kSlackNs};
+  std::this_thread::sleep_for(std::chrono::nanoseconds(EventQueue::kSlackNs));
+  const timespec& timeout = queue_.empty() ? kIdle : kSlack;
+  if (ppoll(descriptors.data(), descriptors.size(), &timeout, nullptr) > 0 && descriptors[0].revents != 0)
+    stopped = true;
 }
 
 void Recorder::round() {
