@@ -20,7 +20,12 @@ struct mm_struct {
   unsigned long start_stack; /* top of the main thread's stack: argc, argv */
 };
 
+struct thread_struct {
+  unsigned long fsbase;
+};
+
 struct task_struct {
+  struct thread_struct thread;
   unsigned int flags; /* PF_* */
   int pid;
   int tgid;

@@ -86,6 +86,9 @@ static __noinline int wl_emit_raw(struct wl_scratch *s, struct wl_cpu_stats *st,
   __u64 limit = wl_max_raw_stack;
   __u64 top = task->mm->start_stack;
   if (sp < top && top - sp < limit) limit = top - sp;
+  /* The C libraries put a thread's control block, which fs points to, at the top of its stack. */
+  top = task->thread.fsbase;
+  if (sp < top && top - sp < limit) limit = top - sp;
   struct wl_copy copy = {.to = raw, .address = sp, .offset = offset, .end = offset + (__u32)limit};
   if (wl_use_loop) {
     bpf_loop(WL_MAX_RAW_STACK / WL_PAGE + 1, wl_copy_page, &copy, 0);

@@ -45,7 +45,8 @@ class Walk {
     ZydisDecoderInit(&decoder_, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
   }
 
-  int run(FrameRegisters& frame) {
+  int run(FrameRegisters& frame, bool& certain) {
+    certain = false;
     Path path;
     path.registers = frame;
     paths_.push_back(std::move(path));
@@ -56,7 +57,9 @@ class Walk {
       for (bool on = true; on && budget > 0; --budget) {
         on = step(path);
         if (result_) {
-          frame = *result_;
+          certain = !path.called;
+          if (path.called && frame_base_used_) frame_pointer(frame);
+          frame = pointed_ ? *pointed_ : *result_;
           return kCaller;
         }
         if (finished_) return WL_END_COMPLETE;
@@ -69,7 +72,10 @@ class Walk {
       if (budget == 0) break;
     }
     if (!tail_) tail_ = setup_;
-    if (!tail_ && (frame_base_used_ || left_alone(frame))) frame_pointer(frame);
+    if (!tail_ && (frame_base_used_ || left_alone(frame))) {
+      frame_pointer(frame);
+      tail_ = pointed_;
+    }
     if (!tail_) return WL_END_BAD_FRAME_POINTER;
     frame = *tail_;
     return kCaller;
@@ -212,7 +218,7 @@ class Walk {
       return;
     Path path;
     path.registers.set(kRbp, pair[0]);
-    tail_ = caller(path, pair[1], fp + 16);
+    pointed_ = caller(path, pair[1], fp + 16);
   }
 
   // `mov rbp, rsp` behind `push rbp`, on the way in.
@@ -277,9 +283,10 @@ class Walk {
   ZydisDecoder decoder_;
   std::deque<Path> paths_;
   std::unordered_set<std::uint64_t> seen_;
-  std::optional<FrameRegisters> result_;  // by a ret
-  std::optional<FrameRegisters> tail_;    // second best
-  std::optional<FrameRegisters> setup_;   // third
+  std::optional<FrameRegisters> result_;   // by a ret
+  std::optional<FrameRegisters> tail_;     // second best
+  std::optional<FrameRegisters> setup_;    // third
+  std::optional<FrameRegisters> pointed_;  // by rbp
   bool frame_base_used_ = false;
   bool frame_base_changed_ = false;
   bool behind_call_ = false;  // the instruction just run was one
@@ -418,6 +425,9 @@ bool is_return_address(std::uint64_t address, ReadTarget read, FindCode find_cod
   return false;
 }
 
-int walk_code(FrameRegisters& frame, ReadTarget read, FindCode find_code) { return Walk(read, find_code).run(frame); }
+int walk_code(FrameRegisters& frame, ReadTarget read, FindCode find_code, bool* certain) {
+  bool unused = false;
+  return Walk(read, find_code).run(frame, certain != nullptr ? *certain : unused);
+}
 
 }  // namespace windlass::profile

@@ -36,12 +36,20 @@ using FindCode = FunctionRef<CodeKind(std::uint64_t address)>;
 inline constexpr unsigned kMaxWalkInstructions = 8192;
 inline constexpr unsigned kMaxWalkPaths = 1024;
 
-// Puts the caller's registers into `frame` and returns -1, or returns the wl_end: WL_END_COMPLETE where the code cannot
-// return (outermost frame), WL_END_BAD_FRAME_POINTER where no way to a return was found. Shortest way first; a
-// conditional branch is followed both ways. A return only counts if a call instruction stands before the address it
-// goes to.
-// Where the bytes say otherwise, `frame` is unchanged.
-[[nodiscard]] int walk_code(FrameRegisters& frame, ReadTarget read, FindCode find_code);
+// Puts the caller's registers into `frame` and returns -1, or returns the wl_end and leaves `frame` unchanged:
+// WL_END_COMPLETE where the code cannot return (outermost frame), WL_END_BAD_FRAME_POINTER where nothing was found.
+// A conditional branch is followed both ways, falling through first (compilers put what is rare out of line); what lies
+// behind calls is looked at last, as a call may never return and the bytes behind it be anything. A return only counts
+// if it goes to a return address. In this order:
+//   1. a `ret`; one behind a call only if the code does not use rbp as its frame's base before it changes it;
+//   2. a jump to where the code does not tell (an interpreter's dispatch, a tail call) with a return address on top of
+//   the
+//      stack;
+//   3. the frame that the code sets up, where it pushes rbp and makes sp the frame pointer;
+//   4. the frame that rbp points to, if the code uses it as such (optimised code that only ever leaves by a
+//      deoptimisation), or, in generated code, leaves rbp alone (an interpreter's bytecodes).
+// `certain`, if given: whether it was a `ret` that no call stands before.
+[[nodiscard]] int walk_code(FrameRegisters& frame, ReadTarget read, FindCode find_code, bool* certain = nullptr);
 
 // Does a call instruction end at `address`, in executable memory? True where the code cannot be read, and in generated
 // code: interpreters push the address to go on at themselves (HotSpot's return entries).

@@ -5,10 +5,12 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <set>
@@ -61,11 +63,15 @@ extern "C" void zeros_for_missing_page(int signal, siginfo_t* info, void*) {
 }
 
 // The vdso is the same in every 64-bit process: this one's own is read.
-std::string own_vdso() {
+std::vector<MapRecord> own_maps() {
   std::ifstream maps("/proc/self/maps");
   std::stringstream text;
   text << maps.rdbuf();
-  for (const MapRecord& map : parse_proc_maps(text.str()))
+  return parse_proc_maps(text.str());
+}
+
+std::string own_vdso() {
+  for (const MapRecord& map : own_maps())
     if (map.path == kVdso) return std::string(reinterpret_cast<const char*>(map.begin), map.end - map.begin);
   return {};
 }
@@ -131,6 +137,23 @@ ProcessTable::Placement ModuleRegistry::resolve(std::uint32_t tgid, std::uint32_
   if (map.file.inode != 0)
     by_inode_[FileKey{map.file.major, map.file.minor, map.file.inode, map.file.generation}] = file;
   return place(*file, map);
+}
+
+void ModuleRegistry::preload(const std::string& executable) {
+  const auto self = static_cast<std::uint32_t>(getpid());
+  for (const MapRecord& map : own_maps()) (void)resolve(self, 0, map);
+  struct stat status {};
+  if (executable.empty() || stat(executable.c_str(), &status) != 0) return;
+  MapRecord map;
+  map.path = executable;
+  map.file.inode = status.st_ino;
+  map.file.major = major(status.st_dev);
+  map.file.minor = minor(status.st_dev);
+  if (const char* full = realpath(executable.c_str(), nullptr)) {
+    map.path = full;
+    std::free(const_cast<char*>(full));
+  }
+  (void)resolve(self, 0, map);
 }
 
 CodeFile* ModuleRegistry::known(const MapRecord& map, std::uint32_t tgid) {

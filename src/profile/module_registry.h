@@ -81,6 +81,9 @@ class ModuleRegistry {
   // One thread only (the one that applies process events), as for everything below unless said otherwise.
   [[nodiscard]] ProcessTable::Placement resolve(std::uint32_t tgid, std::uint32_t parent, const MapRecord& map);
 
+  // Compiles what will most likely be needed: this process's own libraries, the C library among them, and `executable`.
+  void preload(const std::string& executable);
+
   // Null for kAnonymous and numbers never given. Valid as long as the registry.
   [[nodiscard]] CodeFile* find(std::uint32_t number);
   // The kernel side's number for a registry number.

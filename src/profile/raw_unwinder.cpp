@@ -89,8 +89,25 @@ int RawUnwinder::step(Context& context, FrameRegisters& frame) {
   const auto read = [&](std::uint64_t address, void* to, std::size_t size) {
     return read_any(context, address, to, size);
   };
-  const int end = walk_code(frame, read, [&](std::uint64_t address) { return context.code_at(address); });
-  return end == WL_END_BAD_FRAME_POINTER ? frame_pointer(context, frame) : end;
+  const FrameRegisters before = frame;
+  bool certain = false;
+  const int end = walk_code(
+      frame, read, [&](std::uint64_t address) { return context.code_at(address); }, &certain);
+  if (before.exact || end == WL_END_COMPLETE) return end;
+  // Code that called something has its frame set up. Where the walk and the frame pointer disagree, the walk is
+  // believed if it found its return without passing a call and the code has not changed rbp at all (a frameless
+  // function).
+  FrameRegisters pointed = before;
+  const int by_pointer = frame_pointer(context, pointed);
+  if (end != kCaller) {
+    frame = pointed;
+    return by_pointer;
+  }
+  constexpr unsigned kPc = FrameRegisters::kPc, kRbp = FrameRegisters::kRbp;
+  const bool agree = frame.value[kPc] == pointed.value[kPc] && frame.value[kRbp] == pointed.value[kRbp];
+  const bool frameless = certain && frame.value[kRbp] == before.value[kRbp];
+  if (by_pointer == kCaller && !agree && !frameless) frame = pointed;
+  return kCaller;
 }
 
 // CFA = rbp + 16, return address at CFA - 8. From a return address only: from an instruction in a prologue it would

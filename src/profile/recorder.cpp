@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <unordered_set>
@@ -32,6 +33,20 @@ std::uint64_t monotonic_ns() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
   return static_cast<std::uint64_t>(now.tv_sec) * kSecond + static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+// As execvp finds it; empty if it does not.
+std::string find_command(const std::string& name) {
+  if (name.find('/') != std::string::npos) return name;
+  const char* path = std::getenv("PATH");
+  std::string_view rest = path != nullptr ? path : "/bin:/usr/bin";
+  while (!rest.empty()) {
+    const auto colon = rest.find(':');
+    const std::string candidate = fmt::format("{}/{}", rest.substr(0, colon), name);
+    if (access(candidate.c_str(), X_OK) == 0) return candidate;
+    rest.remove_prefix(colon == std::string_view::npos ? rest.size() : colon + 1);
+  }
+  return {};
 }
 
 std::unexpected<SystemError> no_process(std::uint32_t tgid) {
@@ -121,6 +136,7 @@ std::expected<void, SystemError> Recorder::run(int stop_descriptor, const Hooks&
 void Recorder::scan_existing() {
   const std::uint64_t now = monotonic_ns();
   if (filtered()) {
+    if (command_) registry_->preload(find_command(options_.command.front()));
     for (const std::uint32_t tgid : target_set_) table_->scan(tgid, now);
   } else {
     for (const std::uint32_t tgid : list_processes()) table_->scan(tgid, monotonic_ns());
