@@ -114,6 +114,16 @@ CfiReader::Step CfiReader::next_header(Header& header) {
     }
   }
   if (position_ >= size) return Step::kEnd;
+  if (size - position_ >= 8 && !section_.is_debug_frame) [[likely]] {
+    // What header_at would say of nearly every entry.
+    const std::uint64_t length = load<std::uint32_t>(base + position_);
+    if (length >= 4 && length < 0xfffffff0 && length <= size - position_ - 4) [[likely]] {
+      const std::uint64_t id = load<std::uint32_t>(base + position_ + 4);
+      header = Header{position_, position_ + 4, position_ + 8, position_ + 4 + length, id, false, id == 0};
+      position_ = header.end;
+      return Step::kEntry;
+    }
+  }
   auto parsed = header_at(position_);
   if (parsed) {
     header = *parsed;
@@ -132,6 +142,36 @@ CfiReader::Step CfiReader::next_header(Header& header) {
   }
   report_(parsed.error());
   return Step::kError;
+}
+
+// The data behind the letters of a 'z' augmentation, [at, end). 'z' says how long the data are, so that what follows an
+// unknown letter can be skipped, not read.
+Expected<void> CfiReader::read_augmentation(Cie& cie, std::uint64_t at, std::uint64_t end) const {
+  CfiSection data = section_;
+  data.bytes = ByteView(section_.bytes.data(), end, section_.bytes.origin());
+  for (const char letter : cie.augmentation.substr(1)) {
+    if (letter == 'S') {
+      cie.signal_frame = true;
+    } else if (letter == 'B') {
+      cie.aarch64_b_key = true;
+    } else if (letter == 'G') {
+      cie.aarch64_mte = true;
+    } else if (letter == 'L' || letter == 'R' || letter == 'P') {
+      const auto encoding = data.bytes.at<std::uint8_t>(at);
+      if (!encoding) return std::unexpected(encoding.error());
+      ++at;
+      if (letter == 'L') cie.lsda_encoding = *encoding;
+      if (letter == 'R') cie.fde_encoding = *encoding;
+      if (letter == 'P' && *encoding != DW_EH_PE_omit) {
+        const auto personality = read_encoded_pointer(data, at, *encoding, cie.address_size, 0);
+        if (!personality) return std::unexpected(personality.error());
+        cie.personality = *personality;
+      }
+    } else {
+      break;
+    }
+  }
+  return {};
 }
 
 Expected<Cie> CfiReader::parse_cie(const Header& header) const {
@@ -183,32 +223,8 @@ Expected<Cie> CfiReader::parse_cie(const Header& header) const {
     instructions_at = cursor.position() + *length;
     if (*length > cursor.remaining())
       return error(ErrorCode::kOutOfRange, "CIE augmentation data reach past the entry", cursor.position(), *length);
-    // 'z' says how long the data are, so letters after an unknown one can be skipped, not read.
-    CfiSection data = section_;
-    data.bytes = ByteView(section_.bytes.data(), instructions_at, section_.bytes.origin());
-    std::uint64_t at = cursor.position();
-    for (const char letter : cie.augmentation.substr(1)) {
-      if (letter == 'S') {
-        cie.signal_frame = true;
-      } else if (letter == 'B') {
-        cie.aarch64_b_key = true;
-      } else if (letter == 'G') {
-        cie.aarch64_mte = true;
-      } else if (letter == 'L' || letter == 'R' || letter == 'P') {
-        const auto encoding = data.bytes.at<std::uint8_t>(at);
-        if (!encoding) return std::unexpected(encoding.error());
-        ++at;
-        if (letter == 'L') cie.lsda_encoding = *encoding;
-        if (letter == 'R') cie.fde_encoding = *encoding;
-        if (letter == 'P' && *encoding != DW_EH_PE_omit) {
-          const auto personality = read_encoded_pointer(data, at, *encoding, cie.address_size, 0);
-          if (!personality) return std::unexpected(personality.error());
-          cie.personality = *personality;
-        }
-      } else {
-        break;
-      }
-    }
+    auto read = read_augmentation(cie, cursor.position(), instructions_at);
+    if (!read) return std::unexpected(read.error());
   } else if (!cie.augmentation.empty() && !is_old_eh) {
     return error(ErrorCode::kUnsupported, "unknown CIE augmentation without a length", header.body);
   }
@@ -243,163 +259,138 @@ Expected<const Cie*> CfiReader::cie_at(std::uint64_t offset) {
   return cached_cie(offset);
 }
 
-bool CfiReader::parse_fde(const Header& header, Fde& fde, Error& problem) {
-  const auto give_up = [&](const std::unexpected<Error>& why) {
-    problem = why.error();
+// Where the FDE's function begins and how long it is, in any encoding; moves `at` past them.
+bool CfiReader::read_range(const Header& header, const Cie& cie, std::uint64_t& at, std::uint64_t& begin,
+                           std::uint64_t& range, Error& problem) const {
+  CfiSection entry = section_;
+  entry.bytes = ByteView(section_.bytes.data(), header.end, section_.bytes.origin());
+  const auto start = read_encoded_pointer(entry, at, cie.fde_encoding, cie.address_size, 0);
+  // The range has the same format and is never relative.
+  const auto length =
+      start ? read_encoded_pointer(entry, at, cie.fde_encoding & DW_EH_PE_format_mask, cie.address_size, 0) : start;
+  if (!length) {
+    problem = length.error();
     return false;
-  };
+  }
+  if (start->indirect) {
+    problem = error(ErrorCode::kUnsupported, "FDE with an indirect start", header.offset).error();
+    return false;
+  }
+  begin = start->value;
+  range = length->value;
+  return true;
+}
+
+// The FDE's augmentation data, for a CIE with 'z'; moves `at` past them.
+bool CfiReader::read_lsda(const Header& header, const Cie& cie, std::uint64_t& at, Fde& fde, Error& problem) const {
+  const std::uint8_t* base = section_.bytes.u8();
+  std::uint64_t length = 0;
+  if (at < header.end && base[at] < 0x80) {
+    length = base[at++];
+  } else {
+    ByteCursor cursor(ByteView(section_.bytes.data(), header.end, section_.bytes.origin()), at);
+    const auto read = cursor.uleb();
+    if (!read) {
+      problem = read.error();
+      return false;
+    }
+    length = *read;
+    at = cursor.position();
+  }
+  if (length > header.end - at) {
+    problem = error(ErrorCode::kOutOfRange, "FDE augmentation data reach past the entry", at, length).error();
+    return false;
+  }
+  if (cie.lsda_encoding != DW_EH_PE_omit && length != 0) {
+    CfiSection data = section_;
+    data.bytes = ByteView(section_.bytes.data(), at + length, section_.bytes.origin());
+    std::uint64_t end = at;
+    const auto lsda = read_encoded_pointer(data, end, cie.lsda_encoding, cie.address_size, fde.begin);
+    if (lsda) {
+      // A stored zero means none, whatever it is relative to (libgcc, read_encoded_value_with_base).
+      const bool none = std::all_of(base + at, base + end, [](std::uint8_t byte) { return byte == 0; });
+      if (!none) fde.lsda = *lsda;
+    } else {
+      report_(lsda.error());  // the rows do not depend on it
+    }
+  }
+  at += length;
+  return true;
+}
+
+bool CfiReader::parse_fde(const Header& header, Fde& fde, Error& problem) {
   const std::uint64_t cie_offset = section_.is_debug_frame ? header.id : header.id_at - header.id;
   if (last_cie_ == nullptr || last_cie_->offset != cie_offset) {
-    if (!section_.is_debug_frame && header.id > header.id_at)
-      return give_up(error(ErrorCode::kOutOfRange, "FDE points to a CIE before the section", header.offset, header.id));
-    const auto found = cached_cie(cie_offset);
-    if (!found) return give_up(error(ErrorCode::kMalformed, "FDE without a usable CIE", header.offset, cie_offset));
+    if (!section_.is_debug_frame && header.id > header.id_at) {
+      problem =
+          error(ErrorCode::kOutOfRange, "FDE points to a CIE before the section", header.offset, header.id).error();
+      return false;
+    }
+    if (!cached_cie(cie_offset)) {
+      problem = error(ErrorCode::kMalformed, "FDE without a usable CIE", header.offset, cie_offset).error();
+      return false;
+    }
   }
   const Cie& cie = *last_cie_;
   fde.offset = header.offset;
   fde.cie = &cie;
   fde.lsda.reset();
-  const std::uint8_t* base = section_.bytes.u8();
   std::uint64_t at = header.body + cie.segment_selector_size;
   std::uint64_t range = 0;
-  const auto bounded = [&](std::uint64_t end) {  // reads stop at `end`
-    CfiSection entry = section_;
-    entry.bytes = ByteView(section_.bytes.data(), end, section_.bytes.origin());
-    return entry;
-  };
-  if (cie.fde_encoding == (DW_EH_PE_pcrel | DW_EH_PE_sdata4) && header.end >= at && header.end - at >= 8) {
+  const std::uint8_t* base = section_.bytes.u8();
+  if (cie.fde_encoding == (DW_EH_PE_pcrel | DW_EH_PE_sdata4) && header.end >= at && header.end - at >= 8) [[likely]] {
     // What nearly every FDE there is has.
     fde.begin = section_.address + at + static_cast<std::uint64_t>(std::int64_t{load<std::int32_t>(base + at)});
     range = static_cast<std::uint64_t>(std::int64_t{load<std::int32_t>(base + at + 4)});
     at += 8;
-  } else {
-    const CfiSection entry = bounded(header.end);
-    const auto begin = read_encoded_pointer(entry, at, cie.fde_encoding, cie.address_size, 0);
-    if (!begin) return give_up(std::unexpected(begin.error()));
-    if (begin->indirect) return give_up(error(ErrorCode::kUnsupported, "FDE with an indirect start", header.offset));
-    fde.begin = begin->value;
-    // The range has the same format and is never relative.
-    const auto length = read_encoded_pointer(entry, at, cie.fde_encoding & DW_EH_PE_format_mask, cie.address_size, 0);
-    if (!length) return give_up(std::unexpected(length.error()));
-    range = length->value;
+  } else if (!read_range(header, cie, at, fde.begin, range, problem)) {
+    return false;
   }
   fde.end = fde.begin + range;
-  if (fde.end < fde.begin)
-    return give_up(error(ErrorCode::kMalformed, "FDE with a negative or wrapping range", header.offset, range));
-
-  if (cie.has_augmentation_data) {
-    std::uint64_t length = 0;
-    if (at < header.end && base[at] < 0x80) {
-      length = base[at++];
-    } else {
-      ByteCursor cursor(ByteView(section_.bytes.data(), header.end, section_.bytes.origin()), at);
-      const auto read = cursor.uleb();
-      if (!read) return give_up(std::unexpected(read.error()));
-      length = *read;
-      at = cursor.position();
-    }
-    if (length > header.end - at)
-      return give_up(error(ErrorCode::kOutOfRange, "FDE augmentation data reach past the entry", at, length));
-    if (cie.lsda_encoding != DW_EH_PE_omit && length != 0) {
-      const CfiSection entry = bounded(at + length);
-      std::uint64_t lsda_at = at;
-      const auto lsda = read_encoded_pointer(entry, lsda_at, cie.lsda_encoding, cie.address_size, fde.begin);
-      if (lsda) {
-        // A stored zero means none, whatever it is relative to (libgcc, read_encoded_value_with_base).
-        const bool none = std::all_of(base + at, base + lsda_at, [](std::uint8_t byte) { return byte == 0; });
-        if (!none) fde.lsda = *lsda;
-      } else {
-        report_(lsda.error());  // the rows do not depend on it
-      }
-    }
-    at += length;
+  if (fde.end < fde.begin) [[unlikely]] {
+    problem = error(ErrorCode::kMalformed, "FDE with a negative or wrapping range", header.offset, range).error();
+    return false;
   }
-  if (at > header.end) return give_up(error(ErrorCode::kTruncated, "FDE is too short", header.offset));
+  if (cie.has_augmentation_data) {
+    if (at < header.end && base[at] == 0)
+      ++at;  // no data
+    else if (!read_lsda(header, cie, at, fde, problem))
+      return false;
+  }
   fde.instructions = ByteView(section_.bytes.data() + at, header.end - at, section_.bytes.origin() + at);
   return true;
 }
 
-// What nearly every FDE of an .eh_frame is, in one go: 32-bit length, the CIE of the one before, both addresses and the
-// LSDA pcrel sdata4, an augmentation length of one byte. False, with nothing done, for anything else.
-bool CfiReader::next_usual_fde(Fde& fde) {
-  constexpr std::uint8_t kUsual = DW_EH_PE_pcrel | DW_EH_PE_sdata4;
-  constexpr std::uint64_t kHeader = 17;  // length, CIE pointer, begin, range, augmentation length
-  const std::uint64_t size = section_.bytes.size();
-  if (last_cie_ == nullptr || section_.is_debug_frame || size - position_ < kHeader) return false;
-  const Cie& cie = *last_cie_;
-  const std::uint8_t* const entry = section_.bytes.u8() + position_;
-  const std::uint64_t length = load<std::uint32_t>(entry);
-  if (length >= 0xfffffff0 || length > size - position_ - 4 || length < kHeader - 4) return false;
-  if (position_ + 4 - load<std::uint32_t>(entry + 4) != cie.offset || load<std::uint32_t>(entry + 4) == 0) return false;
-  if (cie.fde_encoding != kUsual || !cie.has_augmentation_data || cie.segment_selector_size != 0) return false;
-  const std::uint64_t augmentation = entry[16];
-  if (augmentation >= 0x80 || augmentation > length - (kHeader - 4)) return false;
-
-  const std::uint64_t address = section_.address + position_;
-  const auto pcrel = [&](std::uint64_t at) {
-    return address + at + static_cast<std::uint64_t>(std::int64_t{load<std::int32_t>(entry + at)});
-  };
-  const std::int64_t range = load<std::int32_t>(entry + 12);
-  const std::uint64_t begin = pcrel(8);
-  if (range < 0 || begin + static_cast<std::uint64_t>(range) < begin) return false;
-  fde.lsda.reset();
-  if (augmentation != 0) {
-    if (cie.lsda_encoding == kUsual && augmentation >= 4) {
-      if (load<std::int32_t>(entry + kHeader) != 0) fde.lsda = EncodedPointer{pcrel(kHeader), false};
-    } else if (cie.lsda_encoding != DW_EH_PE_omit) {
-      return false;
+// The next entry that is sound; `cie` is null where it is an FDE.
+bool CfiReader::next(const Cie*& cie, Fde& fde) {
+  for (;;) {
+    Header header;
+    const Step step = next_header(header);
+    if (step == Step::kEnd) return false;
+    if (step == Step::kError) continue;
+    Error problem;
+    if (!header.is_cie) {
+      cie = nullptr;
+      if (parse_fde(header, fde, problem)) return true;
+    } else if (const auto found = cached_cie(header.offset)) {
+      cie = *found;
+      return true;
+    } else {
+      problem = found.error();
     }
+    report_(problem);
   }
-  fde.offset = position_;
-  fde.cie = &cie;
-  fde.begin = begin;
-  fde.end = begin + static_cast<std::uint64_t>(range);
-  const std::uint64_t program = position_ + kHeader + augmentation;
-  position_ += 4 + length;
-  fde.instructions = ByteView(section_.bytes.data() + program, position_ - program, section_.bytes.origin() + program);
-  return true;
 }
 
 bool CfiReader::next_fde(Fde& fde) {
-  for (;;) {
-    if (next_usual_fde(fde)) [[likely]]
-      return true;
-    Header header;
-    const Step step = next_header(header);
-    if (step == Step::kEnd) return false;
-    if (step == Step::kError) continue;
-    if (header.is_cie) {
-      // Read it where it stands: a malformed one is reported once, here.
-      if (const auto cie = cached_cie(header.offset); !cie) report_(cie.error());
-      continue;
-    }
-    Error problem;
-    if (parse_fde(header, fde, problem)) return true;
-    report_(problem);
+  const Cie* cie = nullptr;
+  while (next(cie, fde)) {
+    if (cie == nullptr) return true;
   }
+  return false;
 }
 
-bool CfiReader::next(Entry& entry) {
-  for (;;) {
-    Header header;
-    const Step step = next_header(header);
-    if (step == Step::kEnd) return false;
-    if (step == Step::kError) continue;
-    if (header.is_cie) {
-      const auto cie = cached_cie(header.offset);
-      if (cie) {
-        entry.cie = *cie;
-        return true;
-      }
-      report_(cie.error());
-      continue;
-    }
-    entry.cie = nullptr;
-    Error problem;
-    if (parse_fde(header, entry.fde, problem)) return true;
-    report_(problem);
-  }
-}
+bool CfiReader::next(Entry& entry) { return next(entry.cie, entry.fde); }
 
 Expected<Fde> CfiReader::fde_at(std::uint64_t offset) {
   const auto header = header_at(offset);

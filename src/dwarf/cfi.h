@@ -123,8 +123,14 @@ class CfiReader {
   [[nodiscard]] Step next_header(Header& header);
   [[nodiscard]] Expected<Header> header_at(std::uint64_t offset) const;
   [[nodiscard]] Expected<Cie> parse_cie(const Header& header) const;
+  [[nodiscard]] Expected<void> read_augmentation(Cie& cie, std::uint64_t at, std::uint64_t end) const;
   [[nodiscard]] Expected<const Cie*> cached_cie(std::uint64_t offset);
-  [[nodiscard]] bool parse_fde(const Header& header, Fde& fde, Error& error);
+  // The hot path: false and `problem` instead of an Expected of the whole FDE.
+  [[nodiscard]] bool parse_fde(const Header& header, Fde& fde, Error& problem);
+  [[nodiscard]] bool read_range(const Header& header, const Cie& cie, std::uint64_t& at, std::uint64_t& begin,
+                                std::uint64_t& range, Error& problem) const;
+  [[nodiscard]] bool read_lsda(const Header& header, const Cie& cie, std::uint64_t& at, Fde& fde, Error& problem) const;
+  [[nodiscard]] bool next(const Cie*& cie, Fde& fde);
   [[nodiscard]] std::unexpected<Error> error(ErrorCode code, const char* what, std::uint64_t offset,
                                              std::uint64_t detail = 0) const {
     return fail(code, what, section_.bytes.origin() + offset, detail);
