@@ -147,7 +147,7 @@ const std::string kTarget = WINDLASS_RECORD_TARGET;
 TEST_F(Record, KnownChainOfOptimisedCodeIsWholeAndRight) {
   ASSERT_EQ(run({"--", kTarget, "chain", "2"}), 0) << text(log());
   const Count seen = count(read());
-  EXPECT_GT(seen.all, 500u) << text(log());  // of 2,000: the machine may be busy
+  EXPECT_GT(seen.all, 200u) << text(log());  // of 2,000: the machine may be busy
   EXPECT_GE(static_cast<double>(seen.complete), 0.995 * static_cast<double>(seen.all)) << text(log());
   EXPECT_GE(static_cast<double>(seen.chain), 0.9 * static_cast<double>(seen.all)) << text(log());
 }
@@ -161,12 +161,12 @@ TEST_F(Record, ExitStatusIsTheCommands) {
 }
 
 TEST_F(Record, OneProcessUntilItEnds) {
-  Process target({kTarget, "chain", "2"});
+  Process target({kTarget, "chain", "30"});
   std::this_thread::sleep_for(100ms);
   ASSERT_EQ(run({"-p", std::to_string(target.pid()), "--duration", "1"}), 0) << text(log());
   const Profile profile = read();
   for (const auto& sample : profile.samples) EXPECT_EQ(sample.pid, static_cast<std::uint32_t>(target.pid()));
-  EXPECT_GT(count(profile).chain, 200u) << text(log());
+  EXPECT_GT(count(profile).chain, 50u) << text(log());
 }
 
 TEST_F(Record, GoneProcessIsAClearError) {
@@ -181,7 +181,7 @@ TEST_F(Record, WholeMachineSeesAProcessStartedMeanwhile) {
   Process target({kTarget, "chain", "1"});
   EXPECT_EQ(recorder.wait(), 0) << text(log());
   const Count seen = count(read());
-  EXPECT_GT(seen.chain, 100u) << text(log());
+  EXPECT_GT(seen.chain, 50u) << text(log());
 }
 
 TEST_F(Record, InterruptKeepsTheData) {
@@ -267,7 +267,7 @@ TEST_F(Record, BinaryInAnotherMountNamespace) {
   ASSERT_EQ(run({"--", "unshare", "-m", "sh", "-c", script}), 0) << text(log());
   EXPECT_FALSE(fs::exists(inside / "hidden"));
   const Count seen = count(read());
-  EXPECT_GT(seen.chain, 200u) << text(log());
+  EXPECT_GT(seen.chain, 50u) << text(log());
   EXPECT_GE(static_cast<double>(seen.complete), 0.99 * static_cast<double>(seen.all)) << text(log());
 }
 
