@@ -4,10 +4,11 @@
 #include <elfutils/libdw.h>
 #include <fcntl.h>
 #include <gelf.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -16,13 +17,13 @@ namespace windlass::bench {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds(const timeval& time) {
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
+}
 
-// A command with its output thrown away, as one would pipe it somewhere.
+// The CPU time of a command with its output thrown away, as one would pipe it somewhere.
 double time_command(std::vector<const char*> arguments) {
   arguments.push_back(nullptr);
-  const auto start = Clock::now();
   const pid_t child = fork();
   if (child == 0) {
     const int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
@@ -32,8 +33,10 @@ double time_command(std::vector<const char*> arguments) {
     _exit(127);
   }
   int status = 0;
-  if (child < 0 || waitpid(child, &status, 0) != child) return -1;
-  return WIFEXITED(status) && WEXITSTATUS(status) != 127 ? seconds_since(start) : -1;
+  rusage usage{};
+  if (child < 0 || wait4(child, &status, 0, &usage) != child) return -1;
+  if (!WIFEXITED(status) || WEXITSTATUS(status) == 127) return -1;
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
 PeerResult readelf(const std::string& file) { return {time_command({"readelf", "-wF", file.c_str()}), 0}; }
@@ -64,7 +67,7 @@ PeerResult elfutils(const std::string& file) {
   const int fd = open(file.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return {};
   PeerResult result;
-  const auto start = Clock::now();
+  const double start = cpu_seconds();
   Elf* elf = elf_begin(fd, ELF_C_READ_MMAP, nullptr);
   GElf_Shdr header{};
   GElf_Ehdr ehdr{};
@@ -101,7 +104,7 @@ PeerResult elfutils(const std::string& file) {
       }
     }
   }
-  result.seconds = cfi != nullptr ? seconds_since(start) : 0;
+  result.seconds = cfi != nullptr ? cpu_seconds() - start : 0;
   if (cfi != nullptr) dwarf_cfi_end(cfi);
   if (elf != nullptr) elf_end(elf);
   close(fd);
@@ -115,6 +118,12 @@ constexpr Peer kPeers[] = {
 };
 
 }  // namespace
+
+double cpu_seconds() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) / 1e9;
+}
 
 std::span<const Peer> peers() { return kPeers; }
 

@@ -7,6 +7,9 @@
 
 namespace windlass::bench {
 
+// CPU time of this thread so far, user and system: wall time would count whoever else uses the machine.
+[[nodiscard]] double cpu_seconds();
+
 struct PeerResult {
   double seconds = 0;  // <= 0: not available here
   std::uint64_t rows = 0;

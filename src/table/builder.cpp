@@ -67,7 +67,8 @@ class ClippedRows {
     writer_.put(std::max(address, range_.begin), number);
   }
   // The rows of a whole function, which ends at `end`.
-  void put_rows(std::uint64_t base, const TableBuilder::Row* row, const TableBuilder::Row* last, std::uint64_t end) {
+  template <typename Row>
+  void put_rows(std::uint64_t base, const Row* row, const Row* last, std::uint64_t end) {
     if (base >= range_.begin && end <= range_.end && row != last) [[likely]] {
       held_ = last[-1].rule;
       writer_.put_rows(base, row, last);
@@ -108,6 +109,26 @@ void TableBuilder::row(std::uint64_t begin, const PackedRule& rule) {
   if (offset > next_offset_limit_ || begin < function_begin_) return unusual_row(begin, number);
   if (offset <= last_offset_ && rows_.size() > function_first_row_) return unusual_row(begin, number);
   add_row(static_cast<std::uint32_t>(offset), number);
+}
+
+void TableBuilder::rows(std::span<const PendingRow> rows) {
+  if (function_end_ - function_begin_ > 0xffffffff || rows_.size() != function_first_row_) [[unlikely]] {
+    for (const PendingRow& pending : rows) row(pending.begin, PackedRule{pending.low, pending.high});
+    return;
+  }
+  stats_.raw_rows += rows.size();
+  rows_.make_room(rows.size() + 1);
+  Row* out = rows_.end();
+  std::uint32_t last = kNoRule;
+  for (const PendingRow& pending : rows) {
+    const std::uint32_t number = rules_.intern(pending.low, pending.high);
+    *out = {static_cast<std::uint32_t>(pending.begin - function_begin_), number};
+    out += number != last ? 1 : 0;  // no branch: one row in twenty repeats the rule before it, unpredictably
+    last = number;
+  }
+  rows_.resize(static_cast<std::size_t>(out - rows_.data()));
+  last_rule_ = last;
+  if (!rows.empty()) last_offset_ = static_cast<std::uint32_t>(rows.back().begin - function_begin_);
 }
 
 void TableBuilder::add_row(std::uint32_t offset, std::uint32_t number) {

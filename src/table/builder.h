@@ -45,25 +45,12 @@ class TableBuilder {
   void cut_function(std::uint64_t end) { function_end_ = std::min(function_end_, end); }
   void end_function();
 
-  // A row before it is placed. For writers that know their rows to be ascending, inside their function and different
-  // from their neighbours (an interpreter): after begin_function, write_rows says where at most `most` rows go, whose
-  // rules rules() numbers; rows_written ends the writing. nullptr: too large a function for 32-bit offsets, use row().
-  struct Row {
-    std::uint32_t offset;  // from the function's begin
-    std::uint32_t rule;
+  // Many at once, in ascending order, none before its function (an interpreter's).
+  struct PendingRow {
+    std::uint64_t begin;
+    std::uint64_t low, high;  // PackedRule
   };
-  [[nodiscard]] Row* write_rows(std::size_t most) {
-    if (function_end_ - function_begin_ > 0xffffffff) [[unlikely]]
-      return nullptr;
-    rows_.make_room(most);
-    return rows_.end();
-  }
-  void rows_written(const Row* end, std::uint64_t raw_rows) {
-    rows_.resize(static_cast<std::size_t>(end - rows_.data()));
-    stats_.raw_rows += raw_rows;
-  }
-  [[nodiscard]] RuleSet& rules() { return rules_; }
-  static constexpr std::uint32_t kNoRule = 0xffffffff;  // no rule has this number
+  void rows(std::span<const PendingRow> rows);
 
   // Functions given from now on only fill what those given before leave uncovered. Once.
   void begin_fallback() { fallback_from_ = std::min(fallback_from_, rows_.size()); }
@@ -78,6 +65,12 @@ class TableBuilder {
  private:
   static constexpr std::uint64_t kPaddingGap = 15;
 
+  static constexpr std::uint32_t kNoRule = 0xffffffff;  // no rule has this number
+
+  struct Row {
+    std::uint32_t offset;  // from the function's begin
+    std::uint32_t rule;    // RuleSet number
+  };
   struct Function {
     std::uint64_t begin;
     std::uint64_t end;

@@ -15,11 +15,11 @@ constexpr unsigned kTrackable = 32;  // registers a CFA can be taken from: Trace
 
 // Counts, for every row, from which register its CFA comes, where that is neither stack nor frame pointer.
 template <typename Registers>
-void note_cfa_register(const PackedRule& rule, CfaRegisterUse& use) {
-  const std::uint8_t reg = rule.low >> PackedRule::kCfaReg & 0xff;
+void note_cfa_register(std::uint64_t low, CfaRegisterUse& use) {
+  const std::uint8_t reg = low >> PackedRule::kCfaReg & 0xff;
   if (reg == Registers::kStackPointer || reg == Registers::kFramePointer) [[likely]]
     return;
-  const std::uint8_t kind = rule.low & 0xff;
+  const std::uint8_t kind = low & 0xff;
   if (kind != WL_CFA_NONE && kind != WL_CFA_UNSUPPORTED) ++use[reg];
 }
 
@@ -30,27 +30,27 @@ EvaluationStats compile_with(const dwarf::CfiSection& section, std::uint8_t x_re
   EvaluationStats stats;
   dwarf::CfiReader reader(section, report);
   dwarf::CfaInterpreter<State> interpreter(section, State(x_reg));
+  // One function's rows: numbering rules while interpreting would let every mispredicted branch throw away that work.
+  RawBuffer<TableBuilder::PendingRow> pending;
+  std::uint64_t covered = 0;
   for (dwarf::Fde fde; reader.next_fde(fde);) {
     ++stats.functions;
     builder.begin_function(fde.begin, fde.end);
-    // A row ends with an instruction that moves the location, or with the program; and one may be written in vain.
-    TableBuilder::Row* out = builder.write_rows(fde.instructions.size() + 2);
-    const bool large = out == nullptr;
-    std::uint32_t last = TableBuilder::kNoRule;
-    std::uint64_t covered = fde.begin, rows = 0;
-    const auto done = interpreter.run(fde, [&](std::uint64_t begin, std::uint64_t end, const State& state) {
-      const PackedRule rule = state.rule();
+    // A row ends with an instruction that moves the location, or with the program.
+    pending.clear();
+    pending.make_room(fde.instructions.size() + 1);
+    TableBuilder::PendingRow* out = pending.end();
+    const auto emit = [&](std::uint64_t begin, std::uint64_t end, const State& state) __attribute__((always_inline)) {
+      out->begin = begin;
+      state.read(out->low, out->high);
+      ++out;
       covered = end;
-      note_cfa_register<Registers>(rule, use);
-      if (large) [[unlikely]]
-        return builder.row(begin, rule);
-      ++rows;
-      const std::uint32_t number = builder.rules().intern(rule);
-      *out = {static_cast<std::uint32_t>(begin - fde.begin), number};
-      out += number != last ? 1 : 0;  // no branch: one row in twenty repeats the rule before it, unpredictably
-      last = number;
-    });
-    if (!large) builder.rows_written(out, rows);
+    };
+    covered = fde.begin;
+    const auto done = interpreter.run(fde, emit);
+    pending.resize(static_cast<std::size_t>(out - pending.data()));
+    for (const TableBuilder::PendingRow& row : pending) note_cfa_register<Registers>(row.low, use);
+    builder.rows(std::span(pending.begin(), pending.end()));
     if (!done) [[unlikely]] {
       builder.cut_function(covered);
       report(done.error());
@@ -70,9 +70,10 @@ EvaluationStats evaluate_with(const dwarf::CfiSection& section, dwarf::ErrorSink
   for (dwarf::Fde fde; reader.next_fde(fde);) {
     ++stats.functions;
     const auto done = interpreter.run(fde, [&](std::uint64_t begin, std::uint64_t, const State& state) {
-      const PackedRule rule = state.rule();
+      std::uint64_t low, high;
+      state.read(low, high);
       ++stats.rows;
-      stats.checksum += begin ^ rule.low ^ rule.high;
+      stats.checksum += begin ^ low ^ high;
     });
     if (!done) [[unlikely]]
       report(done.error());

@@ -24,6 +24,7 @@ class RawBuffer {
     make_room(1);
     data_[size_++] = value;
   }
+  void clear() { size_ = 0; }
   void pop_back() { --size_; }
   // Within the room made; new elements are what has been written there.
   void resize(std::size_t size) { size_ = size; }

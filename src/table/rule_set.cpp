@@ -18,7 +18,7 @@ RuleSet::RuleSet() : slots_(kFirstSlots), mask_(kFirstSlots - 1), shift_(64 - st
   (void)intern(PackedRule{});
 }
 
-std::uint32_t RuleSet::probe_on(const PackedRule& rule, std::uint64_t slot) {
+std::uint32_t RuleSet::probe_on(PackedRule rule, std::uint64_t slot) {
   for (;; slot = (slot + 1) & mask_) {
     const Slot& probe = slots_[slot];
     if (probe.number == kEmpty) return add(rule, slot);
@@ -26,7 +26,7 @@ std::uint32_t RuleSet::probe_on(const PackedRule& rule, std::uint64_t slot) {
   }
 }
 
-std::uint32_t RuleSet::add(const PackedRule& rule, std::uint64_t slot) {
+std::uint32_t RuleSet::add(PackedRule rule, std::uint64_t slot) {
   const auto number = static_cast<std::uint32_t>(rules_.size());
   rules_.push_back(rule.rule());
   Slot& place = slots_[slot];

@@ -18,12 +18,13 @@ class RuleSet {
 
   // The number of `rule`, added if it is new. Expected O(1); the hash is keyed per process, so that no file can be made
   // to collide.
-  [[nodiscard]] std::uint32_t intern(const PackedRule& rule) {
-    const std::uint64_t slot = hash(rule.low, rule.high) >> shift_;
+  [[nodiscard]] std::uint32_t intern(const PackedRule& rule) { return intern(rule.low, rule.high); }
+  [[nodiscard]] std::uint32_t intern(std::uint64_t low, std::uint64_t high) {
+    const std::uint64_t slot = hash(low, high) >> shift_;
     const Slot& probe = slots_[slot];
-    if (probe.low == rule.low && probe.high == rule.high) [[likely]]
+    if (probe.low == low && probe.high == high) [[likely]]
       return probe.number;
-    return probe_on(rule, slot);
+    return probe_on({low, high}, slot);
   }
 
   [[nodiscard]] const std::vector<TraceRule>& rules() const { return rules_; }
@@ -41,8 +42,8 @@ class RuleSet {
     const Wide product = static_cast<Wide>(low ^ key_[0]) * (high ^ key_[1]);
     return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
   }
-  [[nodiscard]] std::uint32_t probe_on(const PackedRule& rule, std::uint64_t slot);
-  std::uint32_t add(const PackedRule& rule, std::uint64_t slot);
+  [[nodiscard]] std::uint32_t probe_on(PackedRule rule, std::uint64_t slot);
+  std::uint32_t add(PackedRule rule, std::uint64_t slot);
   void grow();
 
   std::vector<TraceRule> rules_;

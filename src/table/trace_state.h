@@ -45,11 +45,18 @@ class TraceState {
     if (cie.signal_frame) rule_.low |= std::uint64_t{WL_RULE_SIGNAL} << PackedRule::kFlags;
   }
 
-  [[nodiscard]] PackedRule rule() const {
-    if (special_ != 0) [[unlikely]]
-      return resolved();
-    return rule_;
+  // The rule in force, as PackedRule's words. Words, not the struct: g++ moves a struct through memory in one 16-byte
+  // piece, and that load waits until both 8-byte stores have left the store buffer: a third of the time of compiling.
+  void read(std::uint64_t& low, std::uint64_t& high) const {
+    low = rule_.low;
+    high = rule_.high;
+    if (special_ != 0) [[unlikely]] {
+      const PackedRule rule = resolved();
+      low = rule.low;
+      high = rule.high;
+    }
   }
+  [[nodiscard]] PackedRule rule() const { return special_ != 0 ? resolved() : rule_; }
 
   bool def_cfa(std::uint64_t reg, std::int64_t offset) { return def_cfa_offset(offset) && def_cfa_register(reg); }
   // After an expression this takes the last offset there was: see FullState.
