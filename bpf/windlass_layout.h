@@ -155,7 +155,7 @@ enum wl_end {
 
 /* ---- events to the agent ------------------------------------------------------------------------------------------ */
 
-#define WL_MAX_USER_FRAMES 2048u
+#define WL_MAX_USER_FRAMES 8192u
 #define WL_MAX_KERNEL_FRAMES 127u /* what bpf_get_stack gives at most by default (kernel.perf_event_max_stack) */
 #define WL_MAX_RAW_STACK (128u * 1024u)
 #define WL_COMM 16

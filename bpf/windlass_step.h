@@ -73,6 +73,7 @@ WL_INLINE int wl_check_progress(struct wl_cursor *cursor, const struct wl_rule *
   __u64 sp = cursor->regs[WL_X64_RSP];
   *backward = cursor->backward;
   if (cfa > sp) return 0;
+  if (cfa == sp && rule->ra_kind == WL_REG_IN_REG) return 0; /* vfork: its return address is popped into a register */
   if (rule->cfa_reg == WL_X64_RSP && rule->cfa_kind != WL_CFA_MEM) return 1;
   *backward = cursor->backward + 1;
   return *backward > WL_MAX_BACKWARD_STEPS;
