@@ -9,7 +9,9 @@ namespace {
 // Bounds against entries that overlap: FDEs may each name another "CIE" within the same bytes, so what reading one CIE
 // costs must be small. Real ones have 5 characters and under 40 bytes of instructions.
 constexpr std::uint64_t kMaxAugmentation = 64;
-constexpr std::uint64_t kMaxInitialInstructions = 4096;
+constexpr std::uint64_t kMaxInitialInstructions = 1024;
+// And how many there are: the largest programs have one a compilation unit, tens of thousands.
+constexpr std::size_t kMaxCies = std::size_t{1} << 20;
 
 template <typename T>
 T load(const std::uint8_t* at) {
@@ -240,6 +242,7 @@ Expected<const Cie*> CfiReader::cached_cie(std::uint64_t offset) {
     last_cie_ = found->second;
     return last_cie_;
   }
+  if (by_offset_.size() >= kMaxCies) return error(ErrorCode::kLimit, "too many CIEs", offset, kMaxCies);
   const auto header = header_at(offset);
   auto parsed = !header          ? Expected<Cie>(std::unexpected(header.error()))
                 : header->is_cie ? parse_cie(*header)
