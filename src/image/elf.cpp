@@ -63,22 +63,29 @@ Expected<ElfImage> ElfImage::parse(ByteView file) {
       if (segment_count == PN_XNUM) segment_count = zero->sh_info;
     }
   }
-  if (segment_count != 0 && header->e_phentsize != sizeof(Elf64_Phdr))
-    return fail(ErrorCode::kMalformed, "program header entries have the wrong size", file.origin(),
-                header->e_phentsize);
-  if (segment_count > file.size() / sizeof(Elf64_Phdr) ||
-      !file.sub(header->e_phoff, segment_count * sizeof(Elf64_Phdr)))
-    return fail(ErrorCode::kOutOfRange, "program headers reach past the end of the file",
-                file.origin() + header->e_phoff, segment_count);
-  image.segments_.reserve(segment_count);
-  for (std::uint64_t i = 0; i < segment_count; ++i) {
-    const auto entry = *file.at<Elf64_Phdr>(header->e_phoff + i * sizeof(Elf64_Phdr));
-    image.segments_.push_back(Segment{entry.p_type, entry.p_flags, entry.p_offset, entry.p_vaddr, entry.p_filesz,
-                                      entry.p_memsz, entry.p_align});
-  }
+  image.read_segments(header->e_phoff, segment_count, header->e_phentsize);
   if (header->e_shoff != 0) image.read_sections(header->e_shoff, section_count, name_index, header->e_shentsize);
   image.find_build_id();
   return image;
+}
+
+void ElfImage::read_segments(std::uint64_t offset, std::uint64_t count, std::uint64_t entry_size) {
+  if (count == 0) return;
+  if (entry_size != sizeof(Elf64_Phdr)) {
+    problems_.push_back(Error{ErrorCode::kMalformed, "program header entries have the wrong size", offset, entry_size});
+    return;
+  }
+  const std::uint64_t room = offset < file_.size() ? (file_.size() - offset) / sizeof(Elf64_Phdr) : 0;
+  if (count > room) {
+    problems_.push_back(Error{ErrorCode::kOutOfRange, "program headers reach past the end of the file", offset, count});
+    count = room;
+  }
+  segments_.reserve(count);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const auto entry = *file_.at<Elf64_Phdr>(offset + i * sizeof(Elf64_Phdr));
+    segments_.push_back(Segment{entry.p_type, entry.p_flags, entry.p_offset, entry.p_vaddr, entry.p_filesz,
+                                entry.p_memsz, entry.p_align});
+  }
 }
 
 void ElfImage::read_sections(std::uint64_t offset, std::uint64_t count, std::uint64_t name_index,

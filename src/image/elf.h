@@ -60,8 +60,8 @@ inline constexpr std::uint64_t kMaxDecompressedBytes = std::uint64_t{512} << 20;
 // threads may read it.
 class ElfImage {
  public:
-  // Errors: not ELF, not 64-bit little-endian, not one of the two machines, program headers out of bounds.
-  // Damaged section headers are no error: `sections()` is then empty and `problems()` says why.
+  // Errors: not ELF, not 64-bit little-endian, not one of the two machines. Damaged program or section headers are
+  // none: `segments()` or `sections()` then lack what could not be read, and `problems()` says why.
   [[nodiscard]] static Expected<ElfImage> parse(ByteView file);
 
   [[nodiscard]] ByteView file() const { return file_; }
@@ -97,6 +97,7 @@ class ElfImage {
                                                                     std::uint64_t page_size = 4096) const;
 
  private:
+  void read_segments(std::uint64_t offset, std::uint64_t count, std::uint64_t entry_size);
   void read_sections(std::uint64_t offset, std::uint64_t count, std::uint64_t name_index, std::uint64_t entry_size);
   void find_build_id();
   bool scan_notes(ByteView notes, std::uint64_t align);
