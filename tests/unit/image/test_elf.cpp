@@ -234,8 +234,8 @@ TEST_F(HostileElf, OtherMachine) {
 // Damaged program headers cost the segments, not what the section headers lead to.
 TEST_F(HostileElf, ProgramHeadersOutside) {
   const auto good = list(view(bytes_)).rows;
-  for (const std::uint64_t offset :
-       {~0ull - 16, ~0ull, std::uint64_t{bytes_.size()}, std::uint64_t{bytes_.size() - 60}}) {
+  const std::vector<std::uint64_t> offsets{~0ull - 16, ~0ull, bytes_.size(), bytes_.size() - 60};
+  for (const std::uint64_t offset : offsets) {
     header().e_phoff = offset;
     const auto parsed = parse();
     ASSERT_TRUE(parsed);
