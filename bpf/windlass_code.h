@@ -105,12 +105,20 @@ WL_INLINE int wl_code_is_restorer(const __u8 *c) {
          c[7] == 0x0f && c[8] == 0x05;
 }
 
+/* Is `modrm` that of a ff /2 (call r/m) of `length` bytes, without a REX prefix? Intel SDM 2A, tables 2-2 and 2-3 */
+WL_INLINE int wl_is_call_modrm(__u8 modrm, __u8 sib, int length) {
+  __u8 mod = modrm >> 6, rm = modrm & 7;
+  if ((modrm & 0x38) != 0x10) return 0;
+  int displacement = mod == 1 ? 1 : mod == 2 ? 4 : 0;
+  if (mod == 0 && (rm == 5 || (rm == 4 && (sib & 7) == 5))) displacement = 4;
+  return length == 2 + (mod != 3 && rm == 4) + displacement;
+}
+
 /* Does a call instruction end at the last of these 8 bytes? */
 WL_INLINE int wl_ends_with_call(const __u8 *code) {
   if (code[3] == 0xe8) return 1; /* call rel32 */
-  /* ff /2: call r/m, of 2 to 7 bytes */
-#define WL_CALL(at) (code[at] == 0xff && (code[(at) + 1] & 0x38) == 0x10)
-  return WL_CALL(1) || WL_CALL(2) || WL_CALL(3) || WL_CALL(4) || WL_CALL(5) || WL_CALL(6);
+#define WL_CALL(at) (code[at] == 0xff && wl_is_call_modrm(code[(at) + 1], code[((at) + 2) & 7], 8 - (at)))
+  return WL_CALL(1) || WL_CALL(2) || WL_CALL(4) || WL_CALL(5) || WL_CALL(6);
 #undef WL_CALL
 }
 

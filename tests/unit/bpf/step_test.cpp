@@ -1,28 +1,247 @@
-// The shared unwinder (bpf/windlass_step.h) as user code.
+// The shared unwinder (bpf/windlass_step.h) as user code: every kind of rule, the ends of a stack, the memo.
 #include <gtest/gtest.h>
 
-#include "profile/arena.h"
-#include "windlass_user_env.h"
+#include <random>
 
-#include "windlass_step.h"
+#include "fake_target.h"
 
-namespace windlass::profile {
+namespace windlass {
 namespace {
 
-TEST(Arena, MergesWhatIsFreed) {
-  auto made = Arena::create();
-  ASSERT_TRUE(made.has_value());
-  Arena& arena = **made;
-  const auto a = arena.allocate(100), b = arena.allocate(200), c = arena.allocate(300);
-  ASSERT_TRUE(a && b && c);
-  arena.free(*a, 100);
-  arena.free(*c, 300);
-  arena.free(*b, 200);
-  EXPECT_EQ(arena.bytes_used(), 0U);
-  EXPECT_TRUE(arena.allocate(WL_CHUNK_SIZE - 8).has_value());
-  EXPECT_EQ(arena.chunks(), 1U);
-  EXPECT_FALSE(arena.allocate(WL_CHUNK_SIZE).has_value());
+using testing::FakeTarget;
+constexpr std::uint64_t kStack = FakeTarget::kStack;
+constexpr std::uint64_t kCode = FakeTarget::kCode;
+constexpr std::uint32_t kNoX = WL_NO_XREG;
+
+wl_rule rule_of(unsigned cfa_kind, unsigned cfa_reg, int cfa_offset, unsigned fp_kind = WL_REG_SAME, int fp_offset = 0) {
+  wl_rule rule{};
+  rule.cfa_kind = static_cast<__u8>(cfa_kind);
+  rule.cfa_reg = static_cast<__u8>(cfa_reg);
+  rule.cfa_offset = cfa_offset;
+  rule.fp_kind = static_cast<__u8>(fp_kind) & 15;
+  rule.fp_offset = static_cast<__s16>(fp_offset);
+  rule.ra_kind = WL_REG_CFA;
+  rule.ra_offset = -8;
+  return rule;
 }
 
+int apply(FakeTarget& target, wl_cursor& cursor, const wl_rule& rule, std::uint32_t x_reg = kNoX) {
+  return wl_apply(&target.env, &cursor, &rule, x_reg, wl_lookup_pc(&cursor));
+}
+
+TEST(Step, CfaFromStackPointer) {
+  FakeTarget target;
+  target.write(kStack, {1, 2, 0xbbbb, 0xaaaa});
+  auto cursor = FakeTarget::cursor(kCode, kStack, 0x77);
+  ASSERT_EQ(apply(target, cursor, rule_of(WL_CFA_REG, 7, 32, WL_REG_CFA, -16)), WL_CONTINUE);
+  EXPECT_EQ(cursor.regs[WL_X64_RIP], 0xaaaaU);
+  EXPECT_EQ(cursor.regs[WL_X64_RSP], kStack + 32);
+  EXPECT_EQ(cursor.regs[WL_X64_RBP], 0xbbbbU);
+  EXPECT_EQ(cursor.exact, 0);
+  EXPECT_EQ(cursor.valid, WL_VALID_BASE | 1U << WL_X64_RBP);
+}
+
+TEST(Step, CfaFromAnyRegisterInFrameZeroOnly) {
+  FakeTarget target;
+  target.write(kStack, {0, 0, 0, 0xaaaa, 0xbbbb});
+  auto cursor = FakeTarget::cursor(kCode, kStack, 0);
+  cursor.regs[10] = kStack + 16;
+  const wl_rule drap = rule_of(WL_CFA_REG, 10, 16);
+  auto later = cursor;
+  ASSERT_EQ(apply(target, cursor, drap), WL_CONTINUE);
+  EXPECT_EQ(cursor.regs[WL_X64_RIP], 0xaaaaU);
+  later.valid = WL_VALID_BASE;
+  const wl_cursor before = later;
+  EXPECT_EQ(apply(target, later, drap), WL_END_REGISTER_LOST);
+  EXPECT_EQ(std::memcmp(&before, &later, sizeof later), 0) << "a failed step must change nothing";
+}
+
+// GCC's realigned frames: CFA = [rbp - 8].
+TEST(Step, CfaThroughMemory) {
+  FakeTarget target;
+  const std::uint64_t fp = kStack + 32;
+  target.write(kStack, {0, 0, 0, kStack + 64, 0x1234, 0, 0, 0xaaaa});
+  auto cursor = FakeTarget::cursor(kCode, kStack, fp);
+  auto rule = rule_of(WL_CFA_MEM, 6, -8, WL_REG_BASE, 0);
+  ASSERT_EQ(apply(target, cursor, rule), WL_CONTINUE);
+  EXPECT_EQ(cursor.regs[WL_X64_RSP], kStack + 64);
+  EXPECT_EQ(cursor.regs[WL_X64_RIP], 0xaaaaU);
+  EXPECT_EQ(cursor.regs[WL_X64_RBP], 0x1234U);
+}
+
+TEST(Step, PltStubByTheLowBitsOfThePc) {
+  FakeTarget target;
+  target.write(kStack, {0xaaaa, 0xbbbb});
+  auto rule = rule_of(WL_CFA_PLT, 7, 8);
+  rule.cfa_arg = 11;
+  auto before_push = FakeTarget::cursor(kCode + 10, kStack, 0);
+  ASSERT_EQ(apply(target, before_push, rule), WL_CONTINUE);
+  EXPECT_EQ(before_push.regs[WL_X64_RIP], 0xaaaaU);
+  auto after_push = FakeTarget::cursor(kCode + 11, kStack, 0);
+  ASSERT_EQ(apply(target, after_push, rule), WL_CONTINUE);
+  EXPECT_EQ(after_push.regs[WL_X64_RIP], 0xbbbbU);
+}
+
+TEST(Step, ReturnAddressElsewhere) {
+  FakeTarget target;
+  target.write(kStack, {1, 2, 3, 4});
+  auto rule = rule_of(WL_CFA_REG, 7, 8);
+  rule.ra_kind = WL_REG_IN_REG;
+  rule.ra_offset = 11;
+  auto cursor = FakeTarget::cursor(kCode, kStack, 0);
+  cursor.regs[11] = 0xcccc;
+  ASSERT_EQ(apply(target, cursor, rule), WL_CONTINUE);
+  EXPECT_EQ(cursor.regs[WL_X64_RIP], 0xccccU);
+  EXPECT_EQ(apply(target, cursor, rule), WL_END_REGISTER_LOST);
+  rule.ra_kind = WL_REG_BASE;
+  rule.ra_offset = 16;
+  auto base = FakeTarget::cursor(kCode, kStack, 0);
+  ASSERT_EQ(apply(target, base, rule), WL_CONTINUE);
+  EXPECT_EQ(base.regs[WL_X64_RIP], 3U);
+}
+
+// ld.so's resolver: the CFA is rbx, kept through every frame of a module that tracks it, lost in one that does not.
+TEST(Step, ExtraRegisterIsCarried) {
+  FakeTarget target;
+  target.write(kStack, {0xaaaa, 0xbbbb, 0x4242, 0xcccc});
+  auto cursor = FakeTarget::cursor(kCode, kStack, 0);
+  cursor.regs[3] = kStack + 100;
+  ASSERT_EQ(apply(target, cursor, rule_of(WL_CFA_REG, 7, 8), 3), WL_CONTINUE);
+  EXPECT_TRUE(WL_VALID(&cursor, 3));
+  EXPECT_EQ(cursor.regs[3], kStack + 100);
+  auto saves = rule_of(WL_CFA_REG, 7, 24);
+  saves.x_kind = WL_REG_CFA;
+  saves.x_offset = -16;
+  ASSERT_EQ(apply(target, cursor, saves, 3), WL_CONTINUE);
+  EXPECT_EQ(cursor.regs[3], 0x4242U);
+  auto other = FakeTarget::cursor(kCode, kStack, 0);
+  ASSERT_EQ(apply(target, other, rule_of(WL_CFA_REG, 7, 8), kNoX), WL_CONTINUE);
+  EXPECT_FALSE(WL_VALID(&other, 3));
+}
+
+TEST(Step, Ends) {
+  FakeTarget target;
+  target.write(kStack, {0, 0});
+  auto cursor = FakeTarget::cursor(kCode, kStack, 0);
+  EXPECT_EQ(apply(target, cursor, rule_of(WL_CFA_REG, 7, 8)), WL_END_COMPLETE);  // return address 0
+  auto undefined = rule_of(WL_CFA_REG, 7, 8);
+  undefined.ra_kind = WL_REG_UNDEFINED;
+  EXPECT_EQ(apply(target, cursor, undefined), WL_END_COMPLETE);
+  EXPECT_EQ(apply(target, cursor, wl_rule{}), WL_END_NO_ROW);
+  EXPECT_EQ(apply(target, cursor, rule_of(WL_CFA_UNSUPPORTED, 7, 8)), WL_END_UNSUPPORTED_EXPRESSION);
+  EXPECT_EQ(apply(target, cursor, rule_of(WL_CFA_REG, 7, 4096)), WL_END_UNREADABLE_STACK);
+  EXPECT_EQ(apply(target, cursor, rule_of(WL_CFA_REG, 7, 0)), WL_END_NO_PROGRESS);
+  EXPECT_EQ(apply(target, cursor, rule_of(WL_CFA_REG, 7, -64)), WL_END_NO_PROGRESS);
+  EXPECT_EQ(apply(target, cursor, rule_of(WL_CFA_REG, 40, 8)), WL_END_REGISTER_LOST);
+}
+
+// Two frames that name each other: stacks may be switched a few times, not for ever.
+TEST(Step, CyclicStackEnds) {
+  FakeTarget target;
+  target.write(kStack, {kStack + 32, kCode + 1, 0, 0, kStack, kCode + 1});
+  auto cursor = FakeTarget::cursor(kCode, kStack - 8, kStack);
+  const wl_rule rule = rule_of(WL_CFA_REG, 6, 16, WL_REG_CFA, -16);
+  int status = WL_CONTINUE, steps = 0;
+  for (; steps < 1000 && status == WL_CONTINUE; ++steps) status = apply(target, cursor, rule);
+  EXPECT_EQ(status, WL_END_NO_PROGRESS);
+  EXPECT_LT(steps, 64);
+}
+
+TEST(Step, SignalFrameRestoresEverything) {
+  FakeTarget target;
+  // ucontext: 40 bytes, then r8..r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip (asm/sigcontext.h)
+  std::vector<std::uint64_t> frame(5 + 17);
+  for (unsigned i = 0; i < 17; ++i) frame[5 + i] = 0x9000 + i;
+  frame[5 + 15] = kStack + 0x1000;
+  frame[5 + 16] = kCode + 0x123;
+  target.write(kStack, frame);
+  auto rule = rule_of(WL_CFA_MEM, 7, 160, WL_REG_BASE, 120);
+  rule.flags = WL_RULE_SIGNAL;
+  auto cursor = FakeTarget::cursor(kCode, kStack, 0);
+  cursor.exact = 0;
+  cursor.valid = WL_VALID_BASE;
+  ASSERT_EQ(apply(target, cursor, rule), WL_CONTINUE);
+  EXPECT_EQ(cursor.regs[WL_X64_RIP], kCode + 0x123);
+  EXPECT_EQ(cursor.regs[WL_X64_RSP], kStack + 0x1000);
+  EXPECT_EQ(cursor.regs[8], 0x9000U);
+  EXPECT_EQ(cursor.regs[15], 0x9007U);
+  EXPECT_EQ(cursor.regs[5], 0x9008U);
+  EXPECT_EQ(cursor.regs[4], 0x9009U);
+  EXPECT_EQ(cursor.regs[WL_X64_RBP], 0x900aU);
+  EXPECT_EQ(cursor.regs[WL_X64_RBX], 0x900bU);
+  EXPECT_EQ(cursor.regs[0], 0x900dU);
+  EXPECT_EQ(cursor.exact, 1);
+  EXPECT_EQ(cursor.valid, (1U << 17) - 1);
+}
+
+// ---- the memo ------------------------------------------------------------------------------------------------------
+
+// What the memo remembers of a rule does exactly what the rule does, or it is not remembered as plain.
+TEST(Memo, PlainFormEqualsTheRule) {
+  std::mt19937_64 random(5);
+  FakeTarget target;
+  std::vector<std::uint64_t> words(4096);
+  for (auto& word : words) word = random() % 5 == 0 ? 0 : random();
+  target.write(kStack, words);
+  std::size_t plain = 0;
+  for (int i = 0; i < 200'000; ++i) {
+    wl_rule rule = rule_of(random() % 8 == 0 ? random() % 5 : unsigned{WL_CFA_REG}, random() % 4 == 0 ? 6 : 7,
+                           static_cast<int>(random() % 2100) * (random() % 16 == 0 ? 1 : 8) - 16,
+                           random() % 3 ? unsigned{WL_REG_CFA} : unsigned{WL_REG_SAME}, -static_cast<int>(random() % 40) * 8);
+    if (random() % 8 == 0) rule.ra_offset = -16;
+    if (random() % 16 == 0) rule.ra_kind = random() % 6 & 15;
+    if (random() % 16 == 0) rule.flags = 1;
+    if (random() % 8 == 0) rule.x_kind = WL_REG_CFA;
+    const std::uint32_t x_reg = random() % 3 == 0 ? 3 : kNoX;
+    const std::uint32_t space = static_cast<std::uint32_t>(random());
+    const std::uint64_t value = wl_memo_value(space, &rule, 0x12345678, x_reg);
+    EXPECT_EQ(value >> WL_MEMO_SPACE_SHIFT, space >> 16);
+    if ((value & WL_MEMO_PLAIN) == 0) {
+      ASSERT_EQ(wl_memo_ref(value), 0x12345678U);
+      ASSERT_EQ(wl_memo_xreg(value), x_reg == 3 ? 3U : WL_MEMO_NO_XREG);
+      continue;
+    }
+    ++plain;
+    auto cursor = FakeTarget::cursor(kCode, kStack + random() % 2048 * 8, kStack + random() % 2048 * 8);
+    if (random() % 4 == 0) cursor.valid = WL_VALID_BASE | (random() % 2 ? 1U << 6 : 0) | (random() % 2 ? 1U << 3 : 0);
+    auto by_memo = cursor;
+    wl_fast fast{cursor.regs[16], cursor.regs[7], cursor.regs[6], cursor.valid};
+    const int expected = apply(target, cursor, rule, x_reg);
+    const int found = wl_apply_plain(&target.env, &by_memo, &fast, value);
+    ASSERT_EQ(found, expected) << i;
+    if (expected != WL_CONTINUE) continue;
+    ASSERT_EQ(fast.pc, cursor.regs[16]);
+    ASSERT_EQ(fast.sp, cursor.regs[7]);
+    ASSERT_EQ(fast.valid, cursor.valid) << i;
+    if (WL_VALID(&cursor, 6)) {
+      ASSERT_EQ(fast.fp, cursor.regs[6]);
+    }
+    ASSERT_EQ(by_memo.backward, cursor.backward);
+  }
+  EXPECT_GT(plain, 10'000U);
+}
+
+TEST(Memo, TagIsExact) {
+  wl_memo_entry entry{};
+  wl_rule rule = rule_of(WL_CFA_REG, 7, 8);
+  EXPECT_FALSE(wl_memo_hit(&entry, wl_memo_tag(1, kCode), 1));  // an empty entry is nobody's: spaces begin at 1
+  entry.tag = wl_memo_tag(0x30001, kCode);
+  entry.value = wl_memo_value(0x30001, &rule, 1, kNoX);
+  EXPECT_TRUE(wl_memo_hit(&entry, wl_memo_tag(0x30001, kCode), 0x30001));
+  EXPECT_FALSE(wl_memo_hit(&entry, wl_memo_tag(0x40001, kCode), 0x40001));  // the same low half
+  EXPECT_FALSE(wl_memo_hit(&entry, wl_memo_tag(0x30002, kCode), 0x30002));
+  EXPECT_FALSE(wl_memo_hit(&entry, wl_memo_tag(0x30001, kCode + 1), 0x30001));
+  EXPECT_FALSE(wl_memo_hit(&entry, wl_memo_tag(0x30001, kCode ^ 1ULL << 47), 0x30001));
+}
+
+static_assert(sizeof(wl_memo_entry) == 16);
+static_assert(sizeof(wl_rule) == 16);
+static_assert(sizeof(wl_mapping) == 32);
+static_assert(sizeof(wl_maps_head) == 8);
+static_assert(sizeof(wl_module) == 24);
+static_assert(sizeof(wl_process) == 24);
+static_assert(sizeof(wl_stack_key) == 16);
+static_assert(sizeof(wl_event_head) == 40);
+
 }  // namespace
-}  // namespace windlass::profile
+}  // namespace windlass

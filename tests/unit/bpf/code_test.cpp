@@ -1,0 +1,212 @@
+// Code without a row: the frame-pointer rule on hand-assembled functions, held at every instruction.
+#include <gtest/gtest.h>
+
+#include "fake_target.h"
+
+namespace windlass {
+namespace {
+
+using testing::FakeTarget;
+using Bytes = std::vector<std::uint8_t>;
+constexpr std::uint64_t kStack = FakeTarget::kStack;
+constexpr std::uint64_t kCode = FakeTarget::kCode;
+constexpr std::uint64_t kCaller = kCode + 0x800;   // behind a call
+constexpr std::uint64_t kCaller2 = kCode + 0x900;  // behind another
+constexpr std::uint64_t kCallerFp = kStack + 0x200;
+
+// One instruction: its bytes, and where the frame is before it runs.
+struct At {
+  Bytes bytes;
+  enum { kSp, kPushed, kFramed, kBody, kUndecided } frame;
+};
+
+class Code : public ::testing::Test {
+ protected:
+  // Generated code (anonymous memory) that holds `function` at kCode + 0x100 and two call sites.
+  void place(const Bytes& function, bool anonymous = true) {
+    Bytes page(0x1000, 0x90);
+    std::copy(function.begin(), function.end(), page.begin() + 0x100);
+    for (const std::uint64_t site : {kCaller, kCaller2}) page[site - kCode - 5] = 0xe8;
+    target.write_code(kCode, page);
+    target.modules[1].state = WL_MODULE_NO_TABLE;
+    target.set_mappings({{kCode, kCode + 0x1000, 0, 1, anonymous ? WL_MAPPING_ANON : 0U}});
+  }
+
+  // Holds the function before every instruction, with the stack as it would be there.
+  void hold_at_every(const std::vector<At>& function, bool anonymous = true) {
+    Bytes all;
+    for (const At& at : function) all.insert(all.end(), at.bytes.begin(), at.bytes.end());
+    place(all, anonymous);
+    // [kCallerFp]: the caller's own frame, so that a blind step would find a plausible grandcaller.
+    std::uint64_t pc = kCode + 0x100;
+    for (std::size_t i = 0; i < function.size(); pc += function[i++].bytes.size()) {
+      std::vector<std::uint64_t> stack(0x60, 0);
+      stack[0x200 / 8] = kStack + 0x280;
+      stack[0x208 / 8] = kCaller2;
+      stack[0x280 / 8] = 0;
+      const std::uint64_t ra_at = kStack + 0x100;
+      stack[0x100 / 8] = kCaller;
+      stack[0xf8 / 8] = kCallerFp;
+      std::uint64_t sp = ra_at, fp = kCallerFp;
+      if (function[i].frame == At::kPushed) sp = ra_at - 8;
+      if (function[i].frame == At::kFramed) sp = fp = ra_at - 8;
+      if (function[i].frame == At::kBody) sp = ra_at - 0x48, fp = ra_at - 8;
+      target.write(kStack, stack);
+      auto cursor = FakeTarget::cursor(pc, sp, fp);
+      const int status = target.step(cursor);
+      if (function[i].frame == At::kUndecided) {
+        EXPECT_EQ(status, WL_END_BAD_FRAME_POINTER) << "instruction " << i;
+        continue;
+      }
+      ASSERT_EQ(status, WL_CONTINUE) << "instruction " << i;
+      EXPECT_EQ(cursor.regs[WL_X64_RIP], kCaller) << "instruction " << i << ": a caller was skipped";
+      EXPECT_EQ(cursor.regs[WL_X64_RSP], ra_at + 8) << "instruction " << i;
+      EXPECT_EQ(cursor.regs[WL_X64_RBP], kCallerFp) << "instruction " << i;
+    }
+  }
+  FakeTarget target;
+};
+
+TEST_F(Code, FunctionWithLeave) {
+  for (const bool anonymous : {true, false}) {
+    hold_at_every({{{0xf3, 0x0f, 0x1e, 0xfa}, At::kSp},
+                   {{0x55}, At::kSp},
+                   {{0x48, 0x89, 0xe5}, At::kPushed},
+                   {{0x48, 0x83, 0xec, 0x40}, At::kFramed},  // rsp == rbp
+                   {{0x89, 0xf8}, At::kBody},
+                   {{0x89, 0xf8}, At::kBody},
+                   {{0xc9}, At::kBody},
+                   {{0xc3}, At::kSp}},
+                  anonymous);
+  }
+}
+
+// HotSpot, JDK 17: stack bang, and the safepoint poll between pop rbp and ret.
+TEST_F(Code, HotSpotMethod) {
+  hold_at_every({{{0x89, 0x84, 0x24, 0x00, 0xc0, 0xfe, 0xff}, At::kSp},
+                 {{0x55}, At::kSp},
+                 {{0x48, 0x8b, 0xec}, At::kPushed},
+                 {{0x48, 0x83, 0xec, 0x40}, At::kFramed},
+                 {{0x44, 0x8b, 0x56, 0x08}, At::kBody},
+                 {{0x48, 0x83, 0xc4, 0x40}, At::kBody},
+                 {{0x5d}, At::kPushed},
+                 {{0x49, 0x3b, 0xa7, 0x40, 0x03, 0x00, 0x00}, At::kSp},
+                 {{0x0f, 0x87, 0xdc, 0x00, 0x00, 0x00}, At::kSp},
+                 {{0xc3}, At::kSp}});
+}
+
+// V8: the deoptimisation check in front, arguments dropped at the end through r10.
+TEST_F(Code, V8Function) {
+  hold_at_every({{{0x48, 0x8b, 0x59, 0xf8}, At::kSp},
+                 {{0xf6, 0x43, 0x35, 0x01}, At::kSp},
+                 {{0x0f, 0x85, 0xf2, 0x31, 0xe4, 0x1f}, At::kSp},
+                 {{0x55}, At::kSp},
+                 {{0x48, 0x89, 0xe5}, At::kPushed},
+                 {{0x56}, At::kFramed},
+                 {{0x49, 0x3b, 0x65, 0xa0}, At::kBody},
+                 {{0x48, 0x8b, 0xe5}, At::kBody},
+                 {{0x5d}, At::kPushed},
+                 {{0x41, 0x5a}, At::kSp},
+                 {{0x4a, 0x8d, 0x24, 0xc4}, At::kUndecided},  // the return address is in r10
+                 {{0x41, 0x52}, At::kUndecided},
+                 {{0xc3}, At::kSp}});
+}
+
+// A function without a frame says nothing; its return address on top of the stack says that it has none.
+TEST_F(Code, FramelessFunctionIsNotSkippedOver) {
+  const std::vector<At> leaf = {{{0x8b, 0x07}, At::kUndecided}, {{0x01, 0xf0}, At::kUndecided}, {{0xc3}, At::kSp}};
+  hold_at_every(leaf, true);
+  hold_at_every(leaf, false);
+}
+
+// Assembly in a file may have pushed registers first.
+TEST_F(Code, FramelessFunctionWithPushesInAFile) {
+  place({0x90, 0x90, 0x90, 0x90}, false);
+  std::vector<std::uint64_t> stack(0x60, 0);
+  stack[0x200 / 8] = kStack + 0x280;
+  stack[0x208 / 8] = kCaller2;
+  stack[0x100 / 8] = kCaller;
+  target.write(kStack, stack);
+  for (unsigned pushes = 0; pushes < 8; ++pushes) {
+    auto cursor = FakeTarget::cursor(kCode + 0x101, kStack + 0x100 - pushes * 8, kCallerFp);
+    EXPECT_EQ(target.step(cursor), WL_END_BAD_FRAME_POINTER) << pushes;
+  }
+}
+
+TEST_F(Code, AddStackPointerThenReturn) {
+  place({0x48, 0x83, 0xc4, 0x08, 0xc3}, false);  // the end of _init, as a caller
+  std::vector<std::uint64_t> stack(0x60, 0);
+  stack[0x100 / 8] = kCaller;
+  stack[0x200 / 8] = kStack + 0x280;
+  stack[0x208 / 8] = kCaller2;
+  target.write(kStack, stack);
+  auto cursor = FakeTarget::cursor(kCode + 0x100, kStack + 0xf8, kCallerFp);
+  cursor.exact = 0;
+  ASSERT_EQ(target.step(cursor), WL_CONTINUE);
+  EXPECT_EQ(cursor.regs[WL_X64_RIP], kCaller);
+  EXPECT_EQ(cursor.regs[WL_X64_RBP], kCallerFp);
+}
+
+TEST_F(Code, Guards) {
+  place({0x89, 0xf8, 0x89, 0xf8});
+  std::vector<std::uint64_t> stack(0x60, 0);
+  stack[0x108 / 8] = 0x1234;  // no code there
+  stack[0x118 / 8] = 0;
+  target.write(kStack, stack);
+  auto step_with = [&](std::uint64_t fp) {
+    auto cursor = FakeTarget::cursor(kCode + 0x102, kStack + 0x40, fp);
+    return target.step(cursor);
+  };
+  EXPECT_EQ(step_with(kStack + 0x100), WL_END_BAD_FRAME_POINTER);  // [rbp + 8] is no return address
+  EXPECT_EQ(step_with(kStack + 0x38), WL_END_BAD_FRAME_POINTER);   // below the stack pointer
+  EXPECT_EQ(step_with(kStack + 0x101), WL_END_BAD_FRAME_POINTER);  // not aligned
+  EXPECT_EQ(step_with(kStack + 0x10000), WL_END_BAD_FRAME_POINTER);  // not readable
+  EXPECT_EQ(step_with(kStack + 0x110), WL_END_COMPLETE);           // a return address of 0
+  EXPECT_EQ(step_with(0), WL_END_COMPLETE);
+}
+
+// In a file a return address must stand behind a call.
+TEST_F(Code, ReturnAddressBehindACall) {
+  place({0x89, 0xf8, 0x89, 0xf8}, false);
+  std::vector<std::uint64_t> stack(0x60, 0);
+  stack[0x100 / 8] = kCallerFp;
+  stack[0x108 / 8] = kCaller + 1;
+  target.write(kStack, stack);
+  auto cursor = FakeTarget::cursor(kCode + 0x102, kStack + 0x40, kStack + 0x100);
+  EXPECT_EQ(target.step(cursor), WL_END_BAD_FRAME_POINTER);
+  for (const Bytes& call : {Bytes{0xff, 0xd0}, Bytes{0x41, 0xff, 0xd2}, Bytes{0xff, 0x50, 0x18},
+                            Bytes{0x41, 0xff, 0x95, 0x10, 0x27, 0x00, 0x00}, Bytes{0xff, 0x14, 0xc5, 1, 2, 3, 4}}) {
+    Bytes code(8, 0x90);
+    std::copy(call.begin(), call.end(), code.end() - static_cast<long>(call.size()));
+    EXPECT_EQ(wl_ends_with_call(code.data()), 1) << call.size();
+    code.back() = 0x90;
+    if (call.size() == 2) {
+      EXPECT_EQ(wl_ends_with_call(code.data()), 0);
+    }
+  }
+}
+
+TEST_F(Code, RestorerWithoutCfi) {
+  place({0x48, 0xc7, 0xc0, 0x0f, 0x00, 0x00, 0x00, 0x0f, 0x05}, false);
+  std::vector<std::uint64_t> frame(5 + 17, 7);
+  frame[5 + 15] = kStack + 0x800;
+  frame[5 + 16] = kCode + 0x44;
+  target.write(kStack, frame);
+  auto cursor = FakeTarget::cursor(kCode + 0x100, kStack, 0x99);
+  cursor.exact = 0;
+  ASSERT_EQ(target.step(cursor), WL_CONTINUE);
+  EXPECT_EQ(cursor.regs[WL_X64_RIP], kCode + 0x44);
+  EXPECT_EQ(cursor.exact, 1);
+}
+
+TEST_F(Code, PendingModuleIsNotGuessedAt) {
+  place({0xc3}, false);
+  target.modules[1].state = WL_MODULE_PENDING;
+  auto cursor = FakeTarget::cursor(kCode + 0x100, kStack, 0);
+  EXPECT_EQ(target.step(cursor), WL_END_PENDING);
+  cursor.regs[WL_X64_RIP] = 0x10;
+  EXPECT_EQ(target.step(cursor), WL_END_NO_MAPPING);
+}
+
+}  // namespace
+}  // namespace windlass

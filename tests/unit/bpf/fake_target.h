@@ -1,0 +1,85 @@
+// A target made by hand for the shared unwinder: memory, registers, mappings, modules.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <vector>
+
+#include "profile/arena.h"
+#include "table/unwind_table.h"
+#include "windlass_user_env.h"
+
+#include "windlass_memo.h"
+
+namespace windlass::testing {
+
+class FakeTarget : public table::Arena {
+ public:
+  static constexpr std::uint64_t kStack = 0x7ffd00000000, kCode = 0x555500000000;
+
+  FakeTarget() : arena(std::move(*profile::Arena::create({}, 64))), modules(16) {
+    env.arena = reinterpret_cast<const unsigned char*>(arena->base());
+    env.modules = modules.data();
+    env.module_count = static_cast<std::uint32_t>(modules.size());
+    env.context = this;
+    env.read = [](void* context, void* to, __u32 size, __u64 address) {
+      auto& self = *static_cast<FakeTarget*>(context);
+      ++self.reads;
+      auto next = self.memory.upper_bound(address);
+      if (next == self.memory.begin()) return 1;
+      const auto& [begin, bytes] = *std::prev(next);
+      if (address - begin > bytes.size() || size > bytes.size() - (address - begin)) return 1;
+      std::memcpy(to, bytes.data() + (address - begin), size);
+      return 0;
+    };
+  }
+
+  Expected<table::ArenaObject> allocate(std::uint32_t bytes) override {
+    auto ref = arena->allocate(bytes);
+    if (!ref) return std::unexpected(ref.error());
+    return table::ArenaObject{arena->at(*ref), *ref};
+  }
+  void release(std::uint32_t ref, std::uint32_t bytes) override { arena->free(ref, bytes); }
+
+  void write(std::uint64_t address, const std::vector<std::uint64_t>& words) {
+    auto& bytes = memory[address];
+    bytes.resize(words.size() * 8);
+    std::memcpy(bytes.data(), words.data(), bytes.size());
+  }
+  void write_code(std::uint64_t address, const std::vector<std::uint8_t>& code) { memory[address] = code; }
+
+  void set_mappings(const std::vector<wl_mapping>& mappings) {
+    auto ref = arena->allocate(sizeof(wl_maps_head) + mappings.size() * sizeof(wl_mapping));
+    maps = *ref + 1;
+    count = static_cast<std::uint32_t>(mappings.size());
+    std::memcpy(arena->at(maps), mappings.data(), mappings.size() * sizeof(wl_mapping));
+  }
+
+  // All registers known, exact pc.
+  static wl_cursor cursor(std::uint64_t pc, std::uint64_t sp, std::uint64_t fp) {
+    wl_cursor made{};
+    for (unsigned i = 0; i < 16; ++i) made.regs[i] = 0x1000 + i;
+    made.regs[WL_X64_RIP] = pc;
+    made.regs[WL_X64_RSP] = sp;
+    made.regs[WL_X64_RBP] = fp;
+    made.valid = (1U << 17) - 1;
+    made.exact = 1;
+    return made;
+  }
+
+  int step(wl_cursor& at) {
+    const wl_mapping* where = nullptr;
+    return wl_step(&env, maps, count, &at, &where);
+  }
+
+  std::unique_ptr<profile::Arena> arena;
+  std::vector<wl_module> modules;
+  std::map<std::uint64_t, std::vector<std::uint8_t>> memory;
+  wl_env env{};
+  std::uint32_t maps = 0, count = 0;
+  unsigned reads = 0;
+};
+
+}  // namespace windlass::testing

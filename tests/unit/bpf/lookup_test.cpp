@@ -1,0 +1,113 @@
+// From a pc to its rule, in the bytes that also go into the kernel.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "fake_target.h"
+#include "image/elf.h"
+#include "image/mapped_file.h"
+#include "table/compile.h"
+
+namespace windlass {
+namespace {
+
+using testing::FakeTarget;
+
+const wl_rule& rule_at(const FakeTarget& target, const wl_module& module, std::uint64_t address) {
+  static const wl_rule none{};
+  const std::uint32_t ref = wl_find_rule_ref(&target.env, &module, address);
+  return ref == 0 ? none : *reinterpret_cast<const wl_rule*>(target.arena->at(ref));
+}
+
+// The table itself is held against readelf elsewhere; here the search is held against the table.
+void expect_agreement(const char* path) {
+  auto file = image::MappedFile::open(path);
+  if (!file) GTEST_SKIP() << path << " is not here";
+  auto image = image::ElfImage::parse(file->bytes());
+  ASSERT_TRUE(image.has_value());
+  auto ignore = [](const Error&) {};
+  auto table = table::compile_elf(*image, ignore);
+  ASSERT_TRUE(table.has_value());
+  FakeTarget target;
+  auto placed = table::place(*table, target);
+  ASSERT_TRUE(placed.has_value());
+  std::mt19937_64 random(7);
+  std::size_t checked = 0;
+  for (const image::ExecutableSegment& segment : image->executable_segments()) {
+    const std::uint64_t begin = segment.vaddr < 4096 ? 0 : segment.vaddr - 4096;
+    for (std::uint64_t address = begin; address < segment.vaddr + segment.memsz + 4096; address += random() % 24) {
+      const wl_rule& expected = table->find(address);
+      const wl_rule& found = rule_at(target, placed->module, address);
+      ASSERT_EQ(std::memcmp(&expected, &found, sizeof found), 0) << path << " at " << std::hex << address;
+      ++checked;
+    }
+  }
+  EXPECT_GT(checked, 100U);
+  EXPECT_EQ(wl_find_rule_ref(&target.env, &placed->module, 0xffff'ffff'ffff'ffff), 0U);
+}
+
+TEST(Lookup, AgreesWithTheTableOnItself) { expect_agreement("/proc/self/exe"); }
+TEST(Lookup, AgreesWithTheTableOnLibc) { expect_agreement("/lib/x86_64-linux-gnu/libc.so.6"); }
+TEST(Lookup, AgreesWithTheTableOnLibstdcxx) { expect_agreement("/usr/lib/x86_64-linux-gnu/libstdc++.so.6"); }
+
+TEST(Lookup, MappingsOfEverySize) {
+  std::mt19937_64 random(11);
+  for (const std::size_t size : {0U, 1U, 2U, 3U, 7U, 8U, 64U, 1000U, 20000U}) {
+    FakeTarget target;
+    std::vector<wl_mapping> mappings;
+    std::uint64_t at = 0x1000;
+    for (std::size_t i = 0; i < size; ++i) {
+      const std::uint64_t begin = at + (random() % 3) * 0x1000, end = begin + (1 + random() % 3) * 0x1000;
+      mappings.push_back({begin, end, 0, static_cast<std::uint32_t>(i), 0});
+      at = end;
+    }
+    target.set_mappings(mappings);
+    for (std::uint64_t pc = 0; pc < at + 0x3000; pc += 0x800) {
+      const wl_mapping* found = wl_find_mapping(&target.env, target.maps, target.count, pc);
+      const auto expected = std::find_if(mappings.begin(), mappings.end(),
+                                         [&](const wl_mapping& m) { return m.begin <= pc && pc < m.end; });
+      if (expected == mappings.end()) {
+        ASSERT_EQ(found, nullptr) << size << ' ' << pc;
+      } else {
+        ASSERT_NE(found, nullptr) << size << ' ' << pc;
+        ASSERT_EQ(found->module, expected->module);
+      }
+      if (size > 1000) pc += 0x7000;
+    }
+    EXPECT_EQ(wl_find_mapping(&target.env, target.maps, target.count, ~0ULL), nullptr);
+  }
+}
+
+TEST(Lookup, OverlapOfARange) {
+  FakeTarget target;
+  target.set_mappings({{0x2000, 0x3000, 0, 0, 0}, {0x5000, 0x6000, 0, 1, 0}});
+  auto overlaps = [&](std::uint64_t address, std::uint64_t length) {
+    return wl_overlaps(&target.env, target.maps, target.count, address, length) != 0;
+  };
+  EXPECT_FALSE(overlaps(0x1000, 0x1000));
+  EXPECT_TRUE(overlaps(0x1000, 0x1001));
+  EXPECT_TRUE(overlaps(0x2fff, 1));
+  EXPECT_FALSE(overlaps(0x3000, 0x2000));
+  EXPECT_TRUE(overlaps(0x1000, 0x100000));
+  EXPECT_FALSE(overlaps(0x6000, 0x1000));
+}
+
+// Whatever the bytes are, a look-up ends and stays inside the arena.
+TEST(Lookup, SurvivesRandomTables) {
+  std::mt19937_64 random(3);
+  FakeTarget target;
+  auto big = target.arena->allocate(WL_CHUNK_SIZE - 64);
+  ASSERT_TRUE(big.has_value());
+  auto* bytes = reinterpret_cast<std::uint64_t*>(target.arena->at(*big));
+  for (std::size_t i = 0; i < (WL_CHUNK_SIZE - 64) / 8; ++i) bytes[i] = random();
+  // Directory entries must name this chunk, the only one there is.
+  for (std::size_t i = 0; i < 64; ++i) bytes[i] &= 0x0001ffff'0001ffffULL;
+  wl_module module{};
+  module.page_count = 128;
+  module.directory = *big;
+  module.palette = 8;
+  for (int i = 0; i < 200'000; ++i) wl_find_rule_ref(&target.env, &module, random() & 0x7fffff);
+}
+
+}  // namespace
+}  // namespace windlass
