@@ -24,7 +24,6 @@ const volatile __u32 wl_max_kernel_frames = WL_MAX_KERNEL_FRAMES;
 const volatile __u32 wl_max_raw_stack = WL_MAX_RAW_STACK;
 const volatile __u64 wl_raw_bytes_per_window = 1u << 20;
 const volatile __u8 wl_filter = 0;
-const volatile __u8 wl_use_loop = 1;
 
 #include "windlass_process.bpf.h"
 #include "windlass_raw.bpf.h"
@@ -143,18 +142,27 @@ static long wl_walk_frames(__u32 index, void *context) {
   return 1;
 }
 
-/* Unwinds the user stack from the cursor on; without the program's bpf_loop (kernels before 5.17) as far as
- * WL_BOUNDED_FRAMES: the verifier follows every round of a plain loop. */
-#define WL_BOUNDED_FRAMES 96
+/* One round as a global function: the verifier looks at it once, by itself, however often it is called. */
+__noinline int wl_walk_round(__u32 cpu) {
+  struct wl_round round = {};
+  round.scratch = bpf_map_lookup_elem(&scratch, &cpu);
+  round.memo = bpf_map_lookup_elem(&memo, &cpu);
+  return wl_walk_frames(0, &round);
+}
 
-WL_INLINE void wl_walk_user(struct wl_scratch *s, struct wl_memo *m) {
-  struct wl_round round = {.scratch = s, .memo = m};
-  if (wl_use_loop) {
+/* Unwinds the user stack from the cursor on. Kernels before 5.17 have no bpf_loop: the loader takes
+ * windlass_sample_bounded, where the walk is a plain loop. The verifier goes through every round of it, so it has WL_BOUNDED_ROUNDS, after which the
+ * stack ends as WL_END_DEPTH: 1,024 frames or more, by how many of them the memo knows. */
+#define WL_BOUNDED_ROUNDS 1024
+
+WL_INLINE void wl_walk_user(struct wl_scratch *s, struct wl_memo *m, __u32 cpu, int use_loop) {
+  if (use_loop) {
+    struct wl_round round = {.scratch = s, .memo = m};
     bpf_loop(WL_MAX_USER_FRAMES + 1, wl_walk_frames, &round, 0);
     return;
   }
-  for (int i = 0; i < WL_BOUNDED_FRAMES; i++) {
-    if (wl_walk_frames(i, &round)) return;
+  for (int i = 0; i < WL_BOUNDED_ROUNDS; i++) {
+    if (wl_walk_round(cpu)) return;
   }
   s->walk.end = WL_END_DEPTH;
 }
@@ -227,8 +235,7 @@ WL_INLINE int wl_wants_raw(__u32 end) {
          end == WL_END_UNSUPPORTED_EXPRESSION || end == WL_END_REGISTER_LOST || end == WL_END_BAD_FRAME_POINTER;
 }
 
-SEC("perf_event")
-int windlass_sample(struct bpf_perf_event_data *ctx) {
+WL_INLINE int wl_sample(struct bpf_perf_event_data *ctx, int use_loop) {
   __u32 cpu = bpf_get_smp_processor_id();
   struct wl_scratch *s = bpf_map_lookup_elem(&scratch, &cpu);
   struct wl_memo *m = bpf_map_lookup_elem(&memo, &cpu);
@@ -281,7 +288,7 @@ int windlass_sample(struct bpf_perf_event_data *ctx) {
       s->window.base = 0;
       s->window.size = 0;
       s->window.served = WL_WINDOW_SERVED;
-      wl_walk_user(s, m);
+      wl_walk_user(s, m, cpu, use_loop);
     } else {
       walk->end = WL_END_NO_PROCESS;
     }
@@ -304,4 +311,14 @@ int windlass_sample(struct bpf_perf_event_data *ctx) {
   __u64 hash = wl_mix(walk->hash, ((__u64)walk->space << 32) | (kernel_frames << 8) | end);
   wl_emit_stack(s, st, hash, walk->frames, kernel_frames);
   return 0;
+}
+
+SEC("perf_event")
+int windlass_sample(struct bpf_perf_event_data *ctx) {
+  return wl_sample(ctx, 1);
+}
+
+SEC("perf_event")
+int windlass_sample_bounded(struct bpf_perf_event_data *ctx) {
+  return wl_sample(ctx, 0);
 }

@@ -48,6 +48,9 @@ struct wl_scratch {
 struct wl_raw_scratch {
   struct wl_raw_event event;
   __u8 bytes[WL_RAW_BYTES + 4096];
+  __u64 copy_address; /* next byte of the stack to read */
+  __u32 copy_offset;  /* where it goes in bytes[] */
+  __u32 copy_end;     /* where to stop */
 };
 
 struct {

@@ -8,28 +8,21 @@
 #define WL_RAW_WINDOW_SHIFT 27 /* 134 ms: the window of time the budget is for */
 #define WL_PAGE 4096u
 
-struct wl_copy {
-  struct wl_raw_scratch *to;
-  __u64 address; /* next byte to read */
-  __u32 offset;  /* where it goes */
-  __u32 end;     /* offset to stop at */
-};
-
-/* One page, or what of it is wanted. Ends at the first that cannot be read. */
-static long wl_copy_page(__u32 index, void *context) {
-  struct wl_copy *copy = context;
-  struct wl_raw_scratch *to = copy->to;
-  (void)index;
-  __u32 offset = copy->offset;
-  if (!to || offset >= copy->end || offset >= WL_RAW_BYTES) return 1;
-  __u32 size = WL_PAGE - ((__u32)copy->address & (WL_PAGE - 1));
-  if (size > copy->end - offset) size = copy->end - offset;
-  if (size > WL_PAGE) size = WL_PAGE;
+/* Copies one page, or what of it is wanted. 1 at the first that cannot be read. A global function, which the verifier
+ * looks at once and not in every round; the progress is in the map value. */
+__noinline int wl_copy_page(__u32 cpu) {
+  struct wl_raw_scratch *to = bpf_map_lookup_elem(&raw_scratch, &cpu);
+  if (!to) return 1;
+  __u64 address = to->copy_address;
+  __u32 offset = to->copy_offset, end = to->copy_end;
+  if (offset >= end || offset >= WL_RAW_BYTES) return 1;
+  __u32 size = WL_PAGE - ((__u32)address & (WL_PAGE - 1));
+  if (size > end - offset) size = end - offset;
   WL_OPAQUE(size);
   if (size > WL_PAGE) return 1;
-  if (bpf_probe_read_user(&to->bytes[offset], size, (const void *)copy->address)) return 1;
-  copy->offset = offset + size;
-  copy->address += size;
+  if (bpf_probe_read_user(&to->bytes[offset], size, (const void *)address)) return 1;
+  to->copy_offset = offset + size;
+  to->copy_address = address + size;
   return 0;
 }
 
@@ -89,17 +82,16 @@ static __noinline int wl_emit_raw(struct wl_scratch *s, struct wl_cpu_stats *st,
   /* The C libraries put a thread's control block, which fs points to, at the top of its stack. */
   top = task->thread.fsbase;
   if (sp < top && top - sp < limit) limit = top - sp;
-  struct wl_copy copy = {.to = raw, .address = sp, .offset = offset, .end = offset + (__u32)limit};
-  if (wl_use_loop) {
-    bpf_loop(WL_MAX_RAW_STACK / WL_PAGE + 1, wl_copy_page, &copy, 0);
-  } else {
-    for (int i = 0; i < 9; i++) {
-      if (wl_copy_page(i, &copy)) break;
-    }
+  raw->copy_address = sp;
+  raw->copy_offset = offset;
+  raw->copy_end = offset + (__u32)limit;
+  for (int i = 0; i < (int)(WL_MAX_RAW_STACK / WL_PAGE) + 1; i++) {
+    if (wl_copy_page(cpu)) break;
   }
-  raw->event.stack_size = copy.offset - offset;
-  __u32 size = sizeof raw->event + copy.offset;
-  if (size > sizeof raw->event + WL_RAW_BYTES) return 0;
+  __u32 end = *(volatile __u32 *)&raw->copy_offset;
+  raw->event.stack_size = end - offset;
+  if (end > WL_RAW_BYTES) return 0;
+  __u32 size = sizeof raw->event + end;
   wl_spend(s->event.head.time, size);
   if (bpf_ringbuf_output(&events, raw, size, 0)) {
     st->lost++;
