@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <fstream>
 #include <unordered_set>
 
 #include <fmt/format.h>
@@ -20,6 +21,7 @@ using namespace std::chrono_literals;
 
 constexpr std::uint64_t kSecond = 1'000'000'000;
 constexpr std::uint64_t kSweepInterval = 10 * kSecond;
+constexpr std::uint64_t kLivenessInterval = kSecond / 5;
 constexpr std::uint64_t kEvictInterval = 30 * kSecond;
 constexpr std::uint64_t kRescanInterval = kSecond;  // of one process at most
 constexpr std::size_t kMaxRescanEntries = 65536;
@@ -49,6 +51,26 @@ std::string find_command(const std::string& name) {
   return {};
 }
 
+struct ProcStatus {
+  std::uint32_t tgid = 0;
+  char state = 'X';
+  unsigned threads = 0;
+  // A zombie keeps its number; one with threads is only its first thread's end.
+  [[nodiscard]] bool alive() const { return tgid != 0 && state != 'X' && (state != 'Z' || threads > 1); }
+};
+
+// /proc/PID/status; PID may be a thread's.
+ProcStatus read_status(std::uint32_t pid) {
+  ProcStatus status;
+  std::ifstream file(fmt::format("/proc/{}/status", pid));
+  for (std::string word; file >> word && status.threads == 0;) {
+    if (word == "Tgid:") file >> status.tgid;
+    if (word == "State:") file >> status.state;
+    if (word == "Threads:") file >> status.threads;
+  }
+  return status;
+}
+
 std::unexpected<SystemError> no_process(std::uint32_t tgid) {
   return std::unexpected(SystemError{fmt::format("there is no process {}", tgid), ESRCH});
 }
@@ -63,8 +85,10 @@ std::expected<std::unique_ptr<Recorder>, SystemError> Recorder::open(const Recor
   KernelSideOptions kernel_options;
   kernel_options.frequency = options.frequency;
   kernel_options.all_processes = !recorder->filtered();
-  for (const std::uint32_t tgid : options.targets) {
-    if (kill(static_cast<pid_t>(tgid), 0) != 0 && errno == ESRCH) return no_process(tgid);
+  for (std::uint32_t& tgid : recorder->options_.targets) {
+    const ProcStatus status = read_status(tgid);
+    if (!status.alive()) return no_process(tgid);
+    tgid = status.tgid;
     recorder->target_set_.insert(tgid);
   }
   if (!options.command.empty()) {
@@ -189,8 +213,10 @@ void Recorder::drain() {
 bool Recorder::finished() {
   if (command_) return command_->poll_status().has_value();
   if (options_.targets.empty()) return false;
-  return std::all_of(options_.targets.begin(), options_.targets.end(),
-                     [](std::uint32_t tgid) { return kill(static_cast<pid_t>(tgid), 0) != 0 && errno == ESRCH; });
+  if (now_ < last_liveness_ + kLivenessInterval) return false;
+  last_liveness_ = now_;
+  return std::none_of(options_.targets.begin(), options_.targets.end(),
+                      [](std::uint32_t tgid) { return read_status(tgid).alive(); });
 }
 
 // ---- events ---------------------------------------------------------------------------------------------------------

@@ -107,7 +107,7 @@ class Recorder {
   std::uint64_t unknown_counts_ = 0;  // counted stacks whose event was lost
   std::uint64_t perf_lost_ = 0, seen_lost_process_events_ = 0;
   bool rescan_all_due_ = false;
-  std::uint64_t last_rescan_all_ = 0, last_sweep_ = 0, last_evict_ = 0;
+  std::uint64_t last_rescan_all_ = 0, last_sweep_ = 0, last_evict_ = 0, last_liveness_ = 0;
   std::uint64_t rescans_ = 0;
   std::uint64_t malformed_ = 0;
   std::vector<std::uint64_t> frames_;

@@ -169,6 +169,12 @@ TEST_F(Record, OneProcessUntilItEnds) {
   EXPECT_GT(count(profile).chain, 20u) << text(log());
 }
 
+TEST_F(Record, EndsWithItsProcessEvenIfNobodyReapsIt) {
+  Process target({kTarget, "chain", "2"});
+  ASSERT_EQ(run({"-p", std::to_string(target.pid())}), 0) << text(log());
+  EXPECT_EQ(target.wait(), 0);
+}
+
 TEST_F(Record, GoneProcessIsAClearError) {
   EXPECT_EQ(run({"-p", "999999"}), 3);
   EXPECT_NE(text(log()).find("there is no process 999999"), std::string::npos) << text(log());
