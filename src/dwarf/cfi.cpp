@@ -385,7 +385,50 @@ bool CfiReader::next(const Cie*& cie, Fde& fde) {
   }
 }
 
+// What nearly every FDE of an .eh_frame is, in one go: 32-bit length, the CIE of the one before, both addresses and the
+// LSDA pcrel sdata4, an augmentation length of one byte. False, with nothing done, for anything else.
+bool CfiReader::next_usual_fde(Fde& fde) {
+  constexpr std::uint8_t kUsual = DW_EH_PE_pcrel | DW_EH_PE_sdata4;
+  constexpr std::uint64_t kHeader = 17;  // length, CIE pointer, begin, range, augmentation length
+  const std::uint64_t size = section_.bytes.size();
+  if (last_cie_ == nullptr || section_.is_debug_frame || size - position_ < kHeader) return false;
+  const Cie& cie = *last_cie_;
+  const std::uint8_t* const entry = section_.bytes.u8() + position_;
+  const std::uint64_t length = load<std::uint32_t>(entry);
+  if (length >= 0xfffffff0 || length > size - position_ - 4 || length < kHeader - 4) return false;
+  if (position_ + 4 - load<std::uint32_t>(entry + 4) != cie.offset || load<std::uint32_t>(entry + 4) == 0) return false;
+  if (cie.fde_encoding != kUsual || !cie.has_augmentation_data || cie.segment_selector_size != 0) return false;
+  const std::uint64_t augmentation = entry[16];
+  if (augmentation >= 0x80 || augmentation > length - (kHeader - 4)) return false;
+
+  const std::uint64_t address = section_.address + position_;
+  const auto pcrel = [&](std::uint64_t at) {
+    return address + at + static_cast<std::uint64_t>(std::int64_t{load<std::int32_t>(entry + at)});
+  };
+  const std::int64_t range = load<std::int32_t>(entry + 12);
+  const std::uint64_t begin = pcrel(8);
+  if (range < 0 || begin + static_cast<std::uint64_t>(range) < begin) return false;
+  fde.lsda.reset();
+  if (augmentation != 0) {
+    if (cie.lsda_encoding == kUsual && augmentation >= 4) {
+      if (load<std::int32_t>(entry + kHeader) != 0) fde.lsda = EncodedPointer{pcrel(kHeader), false};
+    } else if (cie.lsda_encoding != DW_EH_PE_omit) {
+      return false;
+    }
+  }
+  fde.offset = position_;
+  fde.cie = &cie;
+  fde.begin = begin;
+  fde.end = begin + static_cast<std::uint64_t>(range);
+  const std::uint64_t program = position_ + kHeader + augmentation;
+  position_ += 4 + length;
+  fde.instructions = ByteView(section_.bytes.data() + program, position_ - program, section_.bytes.origin() + program);
+  return true;
+}
+
 bool CfiReader::next_fde(Fde& fde) {
+  if (next_usual_fde(fde)) [[likely]]
+    return true;
   const Cie* cie = nullptr;
   while (next(cie, fde)) {
     if (cie == nullptr) return true;

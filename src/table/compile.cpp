@@ -5,13 +5,12 @@
 
 #include "dwarf/interpreter.h"
 #include "image/unwind_sections.h"
+#include "table/extra_register.h"
 #include "table/trace_state.h"
 
 namespace windlass::table {
 
 namespace {
-
-constexpr unsigned kTrackable = 32;  // registers a CFA can be taken from: TraceState lets no other through
 
 // Counts, for every row, from which register its CFA comes, where that is neither stack nor frame pointer.
 template <typename Registers>
@@ -82,18 +81,20 @@ EvaluationStats evaluate_with(const dwarf::CfiSection& section, dwarf::ErrorSink
   return stats;
 }
 
-// The register worth tracking through calls: callee-saved, and the one most rows need. A caller-saved one (r10 in GCC's
-// DRAP prologues) matters only in the innermost frame, where it is known anyway.
-std::uint8_t choose_x_reg(const CfaRegisterUse& use, std::uint64_t callee_saved) {
-  std::uint8_t best = WL_NO_XREG;
-  for (unsigned reg = 0; reg < kTrackable; ++reg)
-    if (use[reg] != 0 && (callee_saved >> reg & 1) != 0 && (best == WL_NO_XREG || use[reg] > use[best]))
-      best = static_cast<std::uint8_t>(reg);
-  return best;
-}
-
-std::uint64_t callee_saved_of(const image::ElfImage& image) {
-  return image.machine() == image::Machine::kAArch64 ? Arm64Registers::kCalleeSaved : X64Registers::kCalleeSaved;
+// Evaluates the entries that may need an extra register, to know it before everything is evaluated.
+template <typename Registers>
+void foresee_use(const dwarf::CfiSection& section, CfaRegisterUse& use) {
+  using State = TraceState<Registers>;
+  auto ignore = [](const Error&) {};
+  dwarf::CfiReader reader(section, ignore);
+  dwarf::CfaInterpreter<State> interpreter(section, State(WL_NO_XREG));
+  for (const std::uint64_t offset : suspect_entries(section)) {
+    const auto fde = reader.fde_at(offset);
+    if (!fde) continue;  // a CIE, or malformed
+    (void)interpreter.run(*fde, [&](std::uint64_t, std::uint64_t, const State& state) {
+      note_cfa_register<Registers>(state.rule().low, use);
+    });
+  }
 }
 
 }  // namespace
@@ -130,13 +131,17 @@ Expected<UnwindTable> compile_elf(const image::ElfImage& image, dwarf::ErrorSink
     }
     return builder.finish();
   };
-  CfaRegisterUse use(kTrackable);
-  auto table = compile(WL_NO_XREG, use, report);
-  const std::uint8_t x_reg = choose_x_reg(use, callee_saved_of(image));
-  if (x_reg == WL_NO_XREG || !table) return table;
-  // Few modules have such rows; only they are evaluated twice.
-  auto ignore = [](const Error&) {};
-  return compile(x_reg, use, ignore);
+  const Architecture architecture = image::architecture_of(image.machine());
+  CfaRegisterUse foreseen(kTrackable), use(kTrackable);
+  for (const dwarf::CfiSection& section : found.sections)
+    architecture == Architecture::kAArch64 ? foresee_use<Arm64Registers>(section, foreseen)
+                                           : foresee_use<X64Registers>(section, foreseen);
+  const std::uint8_t guess = choose_extra_register(foreseen, architecture);
+  auto table = compile(guess, use, report);
+  const std::uint8_t right = choose_extra_register(use, architecture);
+  if (right == guess || !table) return table;
+  auto ignore = [](const Error&) {};  // all have been reported
+  return compile(right, use, ignore);
 }
 
 }  // namespace windlass::table

@@ -7,6 +7,7 @@
 #include "dwarf/cfi.h"
 #include "image/elf.h"
 #include "table/builder.h"
+#include "table/extra_register.h"
 #include "table/unwind_table.h"
 #include "windlass/error.h"
 
@@ -26,9 +27,7 @@ struct EvaluationStats {
 // sections, plus sorting the functions.
 [[nodiscard]] Expected<UnwindTable> compile_elf(const image::ElfImage& image, dwarf::ErrorSink report);
 
-// The rows of one section into `builder`, as compile_elf does it. Returns the registers other than stack and frame
-// pointer that rows take their CFA from: [number] = how many rows.
-using CfaRegisterUse = std::vector<std::uint64_t>;
+// The rows of one section into `builder`, as compile_elf does it; counts in `use`.
 EvaluationStats compile_section(const dwarf::CfiSection& section, std::uint8_t x_reg, TableBuilder& builder,
                                 CfaRegisterUse& use, dwarf::ErrorSink report);
 

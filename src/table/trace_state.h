@@ -14,16 +14,14 @@ struct X64Registers {
   static constexpr std::uint64_t kFramePointer = 6;  // rbp
   static constexpr std::uint64_t kStackPointer = 7;  // rsp
   static constexpr std::uint64_t kCount = 17;
-  static constexpr std::uint64_t kNoRegister = 16;                     // the return address column stands for none
-  static constexpr std::uint64_t kCalleeSaved = 1u << 3 | 0xfu << 12;  // rbx, r12-r15
+  static constexpr std::uint64_t kNoRegister = 16;  // the return address column stands for none
 };
 
 struct Arm64Registers {
   static constexpr std::uint64_t kFramePointer = 29;
   static constexpr std::uint64_t kStackPointer = 31;
   static constexpr std::uint64_t kCount = 32;
-  static constexpr std::uint64_t kNoRegister = ~0ull;          // the return address column is x30
-  static constexpr std::uint64_t kCalleeSaved = 0x3ffu << 19;  // x19-x28
+  static constexpr std::uint64_t kNoRegister = ~0ull;  // the return address column is x30
 };
 
 // What a rule cannot say becomes the nearest thing that is safe: an untracked frame pointer is WL_REG_UNDEFINED, a CFA
