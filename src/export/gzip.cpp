@@ -42,10 +42,10 @@ Expected<void> GzipWriter::finish() {
 bool is_gzip(ByteView bytes) { return bytes.size() >= 2 && bytes.u8()[0] == 0x1f && bytes.u8()[1] == 0x8b; }
 
 namespace {
-// RFC 1952: the file ends in the size modulo 2^32. Only a hint: deflate cannot do better than 1032:1.
+// RFC 1952: the file ends in the size modulo 2^32. Only a hint, and profiles shrink less than 64:1.
 std::size_t expected_size(ByteView bytes, std::uint64_t max_bytes) {
   const auto said = bytes.size() < 18 ? Expected<std::uint32_t>(0u) : bytes.at<std::uint32_t>(bytes.size() - 4);
-  return static_cast<std::size_t>(std::min({std::uint64_t{*said} + 1, max_bytes + 1, std::uint64_t{bytes.size()} * 1032}));
+  return static_cast<std::size_t>(std::min({std::uint64_t{*said} + 1, max_bytes + 1, std::uint64_t{bytes.size()} * 64}));
 }
 }  // namespace
 

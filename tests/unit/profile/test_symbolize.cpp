@@ -214,6 +214,30 @@ TEST_F(SymbolizeFiles, MiniDebugInfo) {
   EXPECT_EQ(frames_at(module("prog"), at("wl_mark_inlined")), Frames{"outer::Box::work(int)"});
 }
 
+// A server as debuginfod's web interface is defined, over the loopback: asked only if DEBUGINFOD_URLS says so.
+TEST_F(SymbolizeFiles, DebuginfodOnlyIfAsked) {
+  if (output_of("command -v python3").empty()) GTEST_SKIP() << "no python3 to serve with";
+  const auto id = build_id_of(path("prog"));
+  must_run("mkdir -p " + path("www/buildid/" + id) + " && objcopy --only-keep-debug " + path("prog") + " " +
+           path("www/buildid/" + id + "/debuginfo") + " && strip -s " + path("prog"));
+  std::FILE* server = ::popen(("cd " + path("www") + " && exec python3 -u -c '\n"
+      "import http.server as h\n"
+      "s = h.HTTPServer((\"127.0.0.1\", 0), h.SimpleHTTPRequestHandler)\n"
+      "print(s.server_port, flush=True)\n"
+      "s.timeout = 20\n"
+      "s.handle_request()' 2>/dev/null").c_str(), "r");  // one request, then it ends
+  int port = 0;
+  ASSERT_EQ(std::fscanf(server, "%d", &port), 1);
+  ::setenv("DEBUGINFOD_CACHE_PATH", path("cache").c_str(), 1);
+  ::unsetenv("DEBUGINFOD_URLS");
+  EXPECT_TRUE(frames_at(module("prog"), at("wl_mark_inlined")).empty());
+  ::setenv("DEBUGINFOD_URLS", ("http://127.0.0.1:" + std::to_string(port) + "/").c_str(), 1);
+  ::setenv("no_proxy", "127.0.0.1", 1);
+  EXPECT_EQ(frames_at(module("prog"), at("wl_mark_inlined")), inlined_);
+  ::unsetenv("DEBUGINFOD_URLS");
+  ::pclose(server);
+}
+
 TEST_F(SymbolizeFiles, DamagedFilesNameNothingAndCrashNothing) {
   std::ifstream in(path("prog"), std::ios::binary);
   const std::string whole((std::istreambuf_iterator<char>(in)), {});

@@ -1,0 +1,150 @@
+// Functions, inlined frames, files and lines held against llvm-symbolizer, address by address.
+//
+// Where the two deviate by design, and what is compared instead:
+//  - GCC leaves local functions without a linkage name; llvm-symbolizer prints the bare name, Windlass the scope as well:
+//    "a::S::f" has to end in "f".
+//  - clones (".isra.0", ".cold") are the function they were made from, constructors C1/C2 and destructors D1/D2 one.
+//  - an address in the padding between functions, past the end of every symbol: llvm-symbolizer may name the function
+//    before it, Windlass must not. Only addresses inside functions are asked.
+//  - for a function without debug information llvm-symbolizer gives the file of its STT_FILE symbol: no file is compared.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "differential/peer.h"
+#include "profile/symbolize.h"
+
+namespace windlass {
+namespace {
+
+struct Named {
+  std::string function, file;
+  std::uint32_t line;
+};
+using Stack = std::vector<Named>;
+
+// Every third byte of every function with a size, thinned out where that is many.
+std::vector<std::uint64_t> addresses_of(const std::string& path) {
+  std::vector<std::uint64_t> addresses;
+  peer::Lines lines("nm -S --defined-only '" + path + "'");
+  while (const auto line = lines.next()) {
+    unsigned long long begin = 0, size = 0;
+    char type = 0;
+    if (std::sscanf(std::string(*line).c_str(), "%llx %llx %c", &begin, &size, &type) != 3) continue;
+    if (std::string("tTwW").find(type) == std::string::npos) continue;
+    for (std::uint64_t offset = 0; offset < size; offset += 3) addresses.push_back(begin + offset);
+  }
+  std::sort(addresses.begin(), addresses.end());
+  addresses.erase(std::unique(addresses.begin(), addresses.end()), addresses.end());
+  while (addresses.size() > 20'000) {  // thin out evenly
+    for (std::size_t i = 0; i * 2 < addresses.size(); ++i) addresses[i] = addresses[i * 2];
+    addresses.resize(addresses.size() / 2);
+  }
+  return addresses;
+}
+
+std::vector<Stack> theirs(const std::string& path, const std::vector<std::uint64_t>& addresses) {
+  const std::string input = ::testing::TempDir() + "windlass-addresses";
+  std::ofstream file(input);
+  for (const auto address : addresses) file << fmt::format("{:#x}\n", address);
+  file.close();
+  std::vector<Stack> stacks;
+  peer::Lines lines(fmt::format("llvm-symbolizer-19 --obj='{}' --functions=linkage --no-demangle --output-style=GNU -a <{}",
+                                path, input));
+  std::string function;
+  bool is_name = true;
+  while (const auto line = lines.next()) {
+    if (line->starts_with("0x")) {
+      stacks.emplace_back();
+      is_name = true;
+    } else if (is_name) {
+      function = *line;
+      is_name = false;
+    } else {
+      const std::string at(line->substr(0, line->find(" (discriminator")));
+      const auto colon = at.rfind(':');
+      const std::string name = at.substr(0, colon);
+      stacks.back().push_back({function, name == "??" ? "" : std::filesystem::path(name).lexically_normal().string(),
+                               static_cast<std::uint32_t>(std::strtoul(at.c_str() + colon + 1, nullptr, 10))});
+      is_name = true;
+    }
+  }
+  return stacks;
+}
+
+std::vector<Stack> ours(const std::string& path, const std::vector<std::uint64_t>& addresses) {
+  profile::Profile profile;
+  profile.modules = {{.path = path, .open_path = path}};
+  for (const auto address : addresses) profile.locations.push_back({.module = 0, .address = address});
+  profile::symbolize(profile);
+  std::vector<Stack> stacks;
+  for (const auto& location : profile.locations) {
+    stacks.emplace_back();
+    for (const auto& line : location.lines) {
+      const auto& function = profile.functions[line.function];
+      stacks.back().push_back(
+          {function.system_name, std::filesystem::path(function.file).lexically_normal().string(), line.line});
+    }
+  }
+  return stacks;
+}
+
+// "_ZN1SC2Ev.cold" and "_ZN1SC1Ev" -> the same.
+std::string plain(std::string name) {
+  for (const char* clone : {".cold", ".isra.", ".part.", ".constprop."}) name.resize(std::min(name.find(clone), name.size()));
+  for (const auto& [variant, base] : {std::pair{"C1E", "C2E"}, {"D1E", "D2E"}, {"C4E", "C2E"}, {"D4E", "D2E"}, {"C1I", "C2I"}, {"C4I", "C2I"}})
+    for (auto at = name.find(variant); at != std::string::npos; at = name.find(variant)) name.replace(at, 3, base);
+  return name;
+}
+
+bool same_name(const std::string& mine, const std::string& peer) {
+  return plain(mine) == plain(peer) || mine.ends_with("::" + peer);
+}
+
+bool same(const Stack& mine, const Stack& peer) {
+  if (mine.size() != peer.size()) return false;
+  for (std::size_t i = 0; i < mine.size(); ++i) {
+    if (!same_name(mine[i].function, peer[i].function)) return false;
+    if (mine[i].line != peer[i].line || (mine[i].line != 0 && mine[i].file != peer[i].file)) return false;
+  }
+  return true;
+}
+
+std::string text_of(const Stack& stack) {
+  std::string text;
+  for (const auto& frame : stack) text += fmt::format("    {} {}:{}\n", frame.function, frame.file, frame.line);
+  return text;
+}
+
+void compare(const std::string& path, double allowed) {
+  if (!peer::have("llvm-symbolizer-19")) GTEST_SKIP() << "llvm-symbolizer-19 is not installed";
+  const auto addresses = addresses_of(path);
+  const auto mine = ours(path, addresses), peers = theirs(path, addresses);
+  ASSERT_EQ(mine.size(), peers.size());
+  std::size_t different = 0, inlined = 0;
+  std::string examples;
+  for (std::size_t i = 0; i < addresses.size(); ++i) {
+    inlined += mine[i].size() > 1;
+    if (same(mine[i], peers[i])) continue;
+    if (++different <= 4)
+      examples += fmt::format("{:#x}\n  windlass\n{}  llvm-symbolizer\n{}", addresses[i], text_of(mine[i]), text_of(peers[i]));
+  }
+  std::printf("%s: %zu addresses, %zu with inlined frames, %zu different\n", path.c_str(), addresses.size(), inlined, different);
+  ASSERT_FALSE(addresses.empty());
+  EXPECT_LE(static_cast<double>(different), allowed * static_cast<double>(addresses.size())) << examples;
+}
+
+TEST(SymbolsVsLlvm, SmallProgramDwarf5) { compare(WINDLASS_INLINED, 0); }
+TEST(SymbolsVsLlvm, SmallProgramDwarf4Compressed) { compare(WINDLASS_INLINED_DWARF4, 0); }
+TEST(SymbolsVsLlvm, SmallProgramSplit) { compare(WINDLASS_INLINED_SPLIT, 0); }
+// A large C++ program: functions whose DWARF and symbol table name different aliases of one piece of code remain.
+TEST(SymbolsVsLlvm, TheCommandItself) { compare(WINDLASS_COMMAND, 0.001); }
+
+}  // namespace
+}  // namespace windlass
