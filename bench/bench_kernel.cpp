@@ -25,8 +25,8 @@ using namespace windlass;
 using Clock = std::chrono::steady_clock;
 
 struct Options {
-  double seconds = 2;
-  int rounds = 3;
+  double seconds = 0.25;  // a turn
+  int rounds = 12;
   unsigned frequency = 1999;
   bool peer = true;
   std::vector<std::string> command;

@@ -26,6 +26,13 @@ const volatile __u64 wl_raw_bytes_per_window = 1u << 20;
 const volatile __u8 wl_filter = 0;
 
 #include "windlass_process.bpf.h"
+
+/* What a sample that is only counted can do without. */
+WL_INLINE void wl_stamp(struct wl_event_head *head) {
+  head->time = bpf_ktime_get_ns();
+  bpf_get_current_comm(head->comm, sizeof head->comm);
+}
+
 #include "windlass_raw.bpf.h"
 
 /* What the rounds of the walk are given. All that changes from frame to frame is in scratch->walk: what the verifier sees
@@ -202,6 +209,7 @@ WL_INLINE void wl_emit_stack(struct wl_scratch *s, struct wl_cpu_stats *st, __u6
     st->counted++;
     return;
   }
+  wl_stamp(&s->event.head);
   s->event.head.type = WL_EVENT_STACK;
   s->event.hash = hash;
   s->event.user_frames = user_frames;
@@ -254,8 +262,6 @@ WL_INLINE int wl_sample(struct bpf_perf_event_data *ctx, int use_loop) {
   s->event.head.tgid = tgid;
   s->event.head.tid = (__u32)ids;
   s->event.head.cpu = cpu;
-  s->event.head.time = bpf_ktime_get_ns();
-  bpf_get_current_comm(s->event.head.comm, sizeof s->event.head.comm);
 
   __u32 kernel_frames = 0;
   if ((__s64)ctx->regs.rip < 0) {

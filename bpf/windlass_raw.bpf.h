@@ -49,6 +49,7 @@ static __noinline int wl_emit_raw(struct wl_scratch *s, struct wl_cpu_stats *st,
   if (!raw || !s || !st) return 0;
   __u64 sp = s->cursor.regs[WL_X64_RSP];
   __u64 pc = s->cursor.regs[WL_X64_RIP];
+  wl_stamp(&s->event.head);
   if (wl_spend(s->event.head.time, 4096)) {
     st->raw_refused++;
     return 0;
