@@ -23,6 +23,7 @@ const volatile __u32 wl_max_user_frames = WL_MAX_USER_FRAMES;
 const volatile __u32 wl_max_kernel_frames = WL_MAX_KERNEL_FRAMES;
 const volatile __u32 wl_max_raw_stack = WL_MAX_RAW_STACK;
 const volatile __u64 wl_raw_bytes_per_window = 1u << 20;
+const volatile __u64 wl_wakeup_bytes = 1u << 20;
 const volatile __u8 wl_filter = 0;
 
 #include "windlass_process.bpf.h"
@@ -31,6 +32,12 @@ const volatile __u8 wl_filter = 0;
 WL_INLINE void wl_stamp(struct wl_event_head *head) {
   head->time = bpf_ktime_get_ns();
   bpf_get_current_comm(head->comm, sizeof head->comm);
+}
+
+/* Waking the agent costs an interrupt, several microseconds in a virtual machine. It looks into the ring several times
+ * a second by itself; samples wake it only when the ring fills. */
+WL_INLINE __u64 wl_wakeup(void) {
+  return bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > wl_wakeup_bytes ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
 }
 
 #include "windlass_raw.bpf.h"
@@ -216,7 +223,7 @@ WL_INLINE void wl_emit_stack(struct wl_scratch *s, struct wl_cpu_stats *st, __u6
   s->event.kernel_frames = kernel_frames;
   __u64 size = sizeof s->event + (user_frames + kernel_frames) * 8;
   if (size > sizeof s->event + sizeof s->frames) return;
-  if (bpf_ringbuf_output(&events, &s->event, size, 0)) {
+  if (bpf_ringbuf_output(&events, &s->event, size, wl_wakeup())) {
     st->lost++;
     return;
   }

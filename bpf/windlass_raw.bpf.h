@@ -94,7 +94,7 @@ static __noinline int wl_emit_raw(struct wl_scratch *s, struct wl_cpu_stats *st,
   if (end > WL_RAW_BYTES) return 0;
   __u32 size = sizeof raw->event + end;
   wl_spend(s->event.head.time, size);
-  if (bpf_ringbuf_output(&events, raw, size, 0)) {
+  if (bpf_ringbuf_output(&events, raw, size, wl_wakeup())) {
     st->lost++;
     return 1;
   }

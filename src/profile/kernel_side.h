@@ -101,7 +101,9 @@ class KernelSide {
   // Consumes what is there, waits at most `timeout` for the first one. Returns the number of events; also does the
   // housekeeping (frees what a grace period protected). EINTR ends the wait early.
   virtual int poll(std::chrono::milliseconds timeout, const Handler& handler) = 0;
-  [[nodiscard]] virtual int event_fd() const = 0;  // readable when poll() has something
+  // Readable when process events are there, or the ring is filling; samples alone do not wake anybody up before that, so
+  // call poll() several times a second.
+  [[nodiscard]] virtual int event_fd() const = 0;
 
   // How often each known stack was sampled again: the samples of a stack = its events + its count. Call after stop()
   // for exact figures. With `clear`, counting starts again from nothing and stacks are reported anew.
