@@ -76,6 +76,7 @@ class Record : public testing::Test {
     static const int status = [this] {
       return Process({WINDLASS_COMMAND, "record", "-o", profile_path(), "--", "true"}, log()).wait();
     }();
+    fs::remove(profile_path());
     if (status == 3) GTEST_SKIP() << "the system refuses the BPF programs: " << text(log());
   }
   void TearDown() override { fs::remove_all(folder_); }
@@ -98,6 +99,11 @@ class Record : public testing::Test {
     const int status = process.wait();
     peak_kib_ = process.peak_kib();
     return status;
+  }
+  // The first one comes two seconds after sampling began, however long the machine took to get there.
+  void wait_for_checkpoint() const {
+    for (int i = 0; i < 300 && !fs::exists(profile_path()); ++i) std::this_thread::sleep_for(100ms);
+    EXPECT_TRUE(fs::exists(profile_path()));
   }
   Profile read() const {
     auto profile = exporter::read_pprof_file(profile_path());
@@ -191,10 +197,10 @@ TEST_F(Record, WholeMachineSeesAProcessStartedMeanwhile) {
 }
 
 TEST_F(Record, InterruptKeepsTheData) {
-  Process target({kTarget, "chain", "20"});
+  Process target({kTarget, "chain", "60"});
   for (const int signal : {SIGINT, SIGTERM}) {
     Process recorder(record({"-a"}), log());
-    std::this_thread::sleep_for(2500ms);
+    wait_for_checkpoint();
     recorder.signal(signal);
     EXPECT_EQ(recorder.wait(), 0) << text(log());
     EXPECT_GT(count(read()).chain, 20u) << text(log());
@@ -203,8 +209,8 @@ TEST_F(Record, InterruptKeepsTheData) {
 }
 
 TEST_F(Record, AKilledRecorderLeavesItsLastCheckpoint) {
-  Process recorder(record({"--", kTarget, "chain", "20"}), log());
-  std::this_thread::sleep_for(6000ms);
+  Process recorder(record({"--", kTarget, "chain", "60"}), log());
+  wait_for_checkpoint();
   recorder.signal(SIGKILL);
   EXPECT_EQ(recorder.wait(), 137);
   EXPECT_GT(count(read()).all, 20u);
