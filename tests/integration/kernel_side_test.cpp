@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -169,6 +170,129 @@ TEST(KernelSide, DepthLimitIsSaid) {
     EXPECT_EQ(stack.user.size(), 50U);
   }
   EXPECT_GT(deep, 0U);
+}
+
+// A process that nobody has published: registers and raw stack, never a guess.
+TEST(KernelSide, UnknownProcessIsHandedOverRaw) {
+  Recursion target(60, 100000);
+  ASSERT_TRUE(target.ready);
+  auto side = open_side(target);
+  if (side == nullptr) GTEST_SKIP() << "BPF programs are refused here";
+  std::uint64_t raw = 0, with_stack = 0;
+  auto handle = [&](const wl_event_head& head, std::size_t size) {
+    ASSERT_EQ(head.type, WL_EVENT_RAW);
+    const auto& event = reinterpret_cast<const wl_raw_event&>(head);
+    ASSERT_LE(sizeof event + event.kernel_frames * 8U + event.code_size + event.stack_size, size);
+    EXPECT_EQ(event.reason, WL_END_NO_PROCESS);
+    ++raw;
+    // 60 frames of at least 16 bytes, and the code of the sampled instruction.
+    if (event.stack_size > 60 * 16 && event.code_size > 0 && event.code_before < event.code_size) ++with_stack;
+  };
+  ASSERT_TRUE(side->start().has_value());
+  const auto until = std::chrono::steady_clock::now() + 300ms;
+  while (std::chrono::steady_clock::now() < until) side->poll(20ms, handle);
+  side->stop();
+  side->poll(0ms, handle);
+  EXPECT_GT(raw, 20U);
+  EXPECT_EQ(raw, with_stack);
+  EXPECT_EQ(side->stats().ends[WL_END_NO_PROCESS], raw);
+}
+
+TEST(KernelSide, RawStacksKeepToTheirBudget) {
+  Recursion target(60, 100000);
+  ASSERT_TRUE(target.ready);
+  KernelSideOptions options;
+  options.raw_bytes_per_second = 100'000;
+  auto side = open_side(target, options);
+  if (side == nullptr) GTEST_SKIP() << "BPF programs are refused here";
+  const auto stacks = sample(*side, 500ms);
+  const KernelSideStats stats = side->stats();
+  EXPECT_GT(stats.raw_refused, 0U);
+  EXPECT_LT(stats.raw_bytes, 300'000U);
+  // Nothing is lost over it: what is refused is a truncated stack that says why.
+  EXPECT_EQ(stats.samples, stats.other_processes + stats.counted + stats.stack_events + stats.raw_events + stats.lost);
+  for (const auto& [stack, count] : stacks) EXPECT_EQ(stack.end, WL_END_NO_PROCESS);
+}
+
+// A published set only counts with the epoch of the last exec; children begin with their parent's set.
+TEST(KernelSide, ForkExecAndExitAreTold) {
+  KernelSideOptions options;
+  options.all_processes = false;
+  options.targets = {static_cast<std::uint32_t>(getpid())};
+  auto opened = KernelSide::open(options);
+  if (!opened) GTEST_SKIP() << opened.error().text;
+  const pid_t pid = fork();
+  if (pid == 0) {
+    execl("/bin/true", "true", static_cast<char*>(nullptr));
+    _exit(1);
+  }
+  waitpid(pid, nullptr, 0);
+  std::vector<std::pair<unsigned, std::uint64_t>> seen;  // type, epoch
+  (*opened)->poll(100ms, [&](const wl_event_head& head, std::size_t) {
+    const auto& event = reinterpret_cast<const wl_process_event&>(head);
+    if (head.type == WL_EVENT_FORK && event.address == static_cast<std::uint64_t>(pid)) {
+      EXPECT_EQ(head.tgid, static_cast<std::uint32_t>(getpid()));
+      seen.emplace_back(head.type, event.epoch);
+    } else if (head.tgid == static_cast<std::uint32_t>(pid)) {
+      seen.emplace_back(head.type, event.epoch);
+    }
+  });
+  ASSERT_EQ(seen.size(), 3U);
+  EXPECT_EQ(seen[0].first, static_cast<unsigned>(WL_EVENT_FORK));
+  EXPECT_EQ(seen[1].first, static_cast<unsigned>(WL_EVENT_EXEC));
+  EXPECT_EQ(seen[2].first, static_cast<unsigned>(WL_EVENT_EXIT));
+  EXPECT_NE(seen[0].second, 0U);
+  EXPECT_GT(seen[1].second, seen[0].second);
+  EXPECT_EQ(seen[2].second, seen[1].second);
+}
+
+// Code was unmapped and something else is mapped in its place: the set is stale at once.
+TEST(KernelSide, MappingOverKnownCodeIsTold) {
+  KernelSideOptions options;
+  options.all_processes = false;
+  const auto self = static_cast<std::uint32_t>(getpid());
+  options.targets = {self};
+  auto opened = KernelSide::open(options);
+  if (!opened) GTEST_SKIP() << opened.error().text;
+  KernelSide& side = **opened;
+  constexpr std::size_t kSize = 64 << 20;
+  void* code = mmap(nullptr, kSize, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(code, MAP_FAILED);
+  const auto begin = reinterpret_cast<std::uint64_t>(code);
+  auto module = side.add_module();
+  ASSERT_TRUE(module.has_value());
+  const wl_mapping mapping{begin, begin + kSize, 0, *module, 0};
+  ASSERT_TRUE(side.publish(self, {&mapping, 1}, 0).has_value());
+  munmap(code, kSize);
+  void* next = mmap(nullptr, kSize, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (next != code) GTEST_SKIP() << "the kernel put the second mapping elsewhere";
+  std::vector<std::uint64_t> epochs;
+  side.poll(100ms, [&](const wl_event_head& head, std::size_t) {
+    if (head.type == WL_EVENT_UNMAP && head.tgid == self) {
+      epochs.push_back(reinterpret_cast<const wl_process_event&>(head).epoch);
+    }
+  });
+  munmap(next, kSize);
+  ASSERT_GE(epochs.size(), 1U);
+  EXPECT_NE(epochs.back(), 0U);
+}
+
+// Tables and sets that nobody uses any more give their memory back.
+TEST(KernelSide, RetiredMappingSetsAreFreed) {
+  Recursion target(5, 100000);
+  ASSERT_TRUE(target.ready);
+  auto side = open_side(target);
+  if (side == nullptr) GTEST_SKIP() << "BPF programs are refused here";
+  const wl_mapping mapping{0x1000, 0x2000, 0, 0, 0};
+  const std::vector<wl_mapping> many(1000, mapping);
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(side->publish(static_cast<std::uint32_t>(target.pid), many, 0).has_value());
+  const std::uint64_t before = side->arena().bytes_used();
+  EXPECT_GE(before, 100 * many.size() * sizeof mapping);
+  const auto until = std::chrono::steady_clock::now() + 5s;
+  while (side->arena().bytes_used() > before / 50 && std::chrono::steady_clock::now() < until) {
+    side->poll(100ms, [](const wl_event_head&, std::size_t) {});
+  }
+  EXPECT_LE(side->arena().bytes_used(), before / 50);
 }
 
 }  // namespace
