@@ -70,7 +70,7 @@ WL_INLINE __u32 wl_find_escape(const unsigned char *chunk, __u32 escapes, __u32 
   WL_OPAQUE(escapes);
   __u32 count = *(const __u32 *)(chunk + escapes);
   __u64 before = 0; /* escapes at or before our address */
-  for (__u32 step = 1u << 15; step > 0; step >>= 1) {
+  for (__u32 step = 1u << 16; step > 0; step >>= 1) {
     if (step > count) continue;
     __u64 next = before + step;
     __u32 at = escapes + 8 + (__u32)(next - 1) * (__u32)sizeof(struct wl_escape);

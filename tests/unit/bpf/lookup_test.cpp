@@ -50,6 +50,35 @@ TEST(Lookup, AgreesWithTheTableOnItself) { expect_agreement("/proc/self/exe"); }
 TEST(Lookup, AgreesWithTheTableOnLibc) { expect_agreement("/lib/x86_64-linux-gnu/libc.so.6"); }
 TEST(Lookup, AgreesWithTheTableOnLibstdcxx) { expect_agreement("/usr/lib/x86_64-linux-gnu/libstdc++.so.6"); }
 
+// The most escapes a page can hold: 65,536 rows, none of whose rules is among the 255 used most.
+TEST(Lookup, PageFullOfEscapes) {
+  constexpr int kCommon = 300;
+  table::TableBuilder builder;
+  const auto rule = [](int offset) {
+    wl_rule made{};
+    made.cfa_kind = WL_CFA_REG;
+    made.cfa_offset = offset;
+    return made;
+  };
+  builder.begin_function(0x100000, 0x100000 + 3 * kCommon);
+  for (int i = 0; i < 3 * kCommon; ++i)
+    builder.row(0x100000 + static_cast<std::uint64_t>(i), rule(1'000'000 + i % kCommon));
+  builder.end_function();
+  builder.begin_function(0x10000, 0x20000);
+  for (int i = 0; i < 65536; ++i) builder.row(0x10000 + static_cast<std::uint64_t>(i), rule(i + 1));
+  builder.end_function();
+  const auto table = builder.finish();
+  ASSERT_TRUE(table.has_value());
+  FakeTarget target;
+  const auto placed = table::place(*table, target);
+  ASSERT_TRUE(placed.has_value());
+  for (int i = 0; i < 65536; ++i) {
+    const auto address = 0x10000 + static_cast<std::uint64_t>(i);
+    ASSERT_EQ(table->find(address).cfa_offset, i + 1);
+    ASSERT_EQ(rule_at(target, placed->module, address).cfa_offset, i + 1);
+  }
+}
+
 TEST(Lookup, MappingsOfEverySize) {
   std::mt19937_64 random(11);
   for (const std::size_t size : {0U, 1U, 2U, 3U, 7U, 8U, 64U, 1000U, 20000U}) {
