@@ -47,13 +47,16 @@ Expected<void> write(const Options& options, const profile::Profile& profile, ex
   if (options.speedscope) return exporter::write_speedscope(profile, out);
   if (options.json) return exporter::write_json(profile, out);
   return exporter::write_report(profile, out,
-                                {.width = output_width(), .colour = wants_colour(), .functions = options.functions,
+                                {.width = output_width(),
+                                 .colour = wants_colour(),
+                                 .functions = options.functions,
                                  .tree_lines = options.tree_lines});
 }
 
 int complain(const std::string& subject, const Error& error) {
   if (error.code == ErrorCode::kSystem) {
-    std::fprintf(stderr, "windlass: %s: %s: %s\n", subject.c_str(), error.what, std::strerror(static_cast<int>(error.detail)));
+    std::fprintf(stderr, "windlass: %s: %s: %s\n", subject.c_str(), error.what,
+                 std::strerror(static_cast<int>(error.detail)));
     return kRefused;
   }
   std::fprintf(stderr, "windlass: %s: %s\n", subject.c_str(), error.text().c_str());
@@ -76,7 +79,8 @@ int run(const Options& options) {
 void register_report(CLI::App& app, int& status) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("report", "Show a profile: top functions and call tree, or convert it");
-  command->add_option("file", options->file, "a pprof file (.pb.gz), as record writes it; - is standard input")->required();
+  command->add_option("file", options->file, "a pprof file (.pb.gz), as record writes it; - is standard input")
+      ->required();
   auto* forms = command->add_option_group("form", "what to write on standard output instead of the report");
   forms->add_flag("--html", options->html, "one self-contained page with a flame graph");
   forms->add_flag("--folded", options->folded, "folded stacks, one a line");

@@ -12,7 +12,7 @@ namespace windlass::exporter {
 struct TreeNode {
   std::uint32_t frame = profile::kNone;
   std::uint32_t parent = profile::kNone;
-  std::uint32_t first_child = profile::kNone;   // children by descending total, then name
+  std::uint32_t first_child = profile::kNone;  // children by descending total, then name
   std::uint32_t next_sibling = profile::kNone;
   std::uint64_t self = 0;   // samples that end here
   std::uint64_t total = 0;  // samples that pass through or end here

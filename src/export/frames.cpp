@@ -29,8 +29,10 @@ Frames::Frames(const profile::Profile& profile) : profile_(profile), comms_(prof
     for (const auto& line : location.lines)
       if (line.function < profile.functions.size()) ids_.push_back(of_line(location, line));
     if (ids_.size() == first_.back())
-      ids_.push_back(intern(
-          {.name = unnamed_frame(profile, location), .file = {}, .module = location.module, .kind = FrameKind::kUnnamed}));
+      ids_.push_back(intern({.name = unnamed_frame(profile, location),
+                             .file = {},
+                             .module = location.module,
+                             .kind = FrameKind::kUnnamed}));
   }
   first_.push_back(ids_.size());
 }

@@ -16,9 +16,9 @@ enum class FrameKind : std::uint8_t { kFunction, kUnnamed, kComm, kTruncated };
 
 struct Frame {
   std::string name;
-  std::string_view file;                   // points into the Profile
-  std::uint32_t module = profile::kNone;   // index into Profile::modules
-  std::uint32_t line = 0;                  // where the function starts if known, else the first line seen
+  std::string_view file;                  // points into the Profile
+  std::uint32_t module = profile::kNone;  // index into Profile::modules
+  std::uint32_t line = 0;                 // where the function starts if known, else the first line seen
   FrameKind kind = FrameKind::kFunction;
 };
 
@@ -49,7 +49,7 @@ class Frames {
   std::vector<Frame> frames_;
   std::unordered_map<std::string, std::uint32_t> by_key_;
   std::unordered_map<std::uint64_t, std::uint32_t> by_function_;  // (module, function) -> frame
-  std::vector<std::uint32_t> comms_;           // comm -> frame, kNone = not asked yet; the last one is for kNone
+  std::vector<std::uint32_t> comms_;  // comm -> frame, kNone = not asked yet; the last one is for kNone
   std::uint32_t ends_[256];
   std::vector<std::uint32_t> ids_;
   std::vector<std::size_t> first_;  // of_location(i) is ids_[first_[i], first_[i + 1])

@@ -45,7 +45,8 @@ namespace {
 // RFC 1952: the file ends in the size modulo 2^32. Only a hint, and profiles shrink less than 64:1.
 std::size_t expected_size(ByteView bytes, std::uint64_t max_bytes) {
   const auto said = bytes.size() < 18 ? Expected<std::uint32_t>(0u) : bytes.at<std::uint32_t>(bytes.size() - 4);
-  return static_cast<std::size_t>(std::min({std::uint64_t{*said} + 1, max_bytes + 1, std::uint64_t{bytes.size()} * 64}));
+  return static_cast<std::size_t>(
+      std::min({std::uint64_t{*said} + 1, max_bytes + 1, std::uint64_t{bytes.size()} * 64}));
 }
 }  // namespace
 
@@ -61,7 +62,8 @@ Expected<std::vector<std::byte>> gunzip(ByteView bytes, std::uint64_t max_bytes)
   std::vector<std::byte> result(expected_size(bytes, max_bytes));
   std::size_t used = 0, taken = 0;
   for (;;) {
-    if (used == result.size()) result.resize(std::max<std::size_t>(64 * 1024, std::min(result.size() * 2, max_bytes + 1)));
+    if (used == result.size())
+      result.resize(std::max<std::size_t>(64 * 1024, std::min(result.size() * 2, max_bytes + 1)));
     stream.next_in = const_cast<Bytef*>(bytes.u8() + taken);
     stream.avail_in = static_cast<uInt>(std::min<std::size_t>(bytes.size() - taken, 1u << 30));
     stream.next_out = reinterpret_cast<Bytef*>(result.data() + used);
@@ -70,7 +72,8 @@ Expected<std::vector<std::byte>> gunzip(ByteView bytes, std::uint64_t max_bytes)
     const int status = inflate(&stream, Z_NO_FLUSH);
     taken += in_before - stream.avail_in;
     used += out_before - stream.avail_out;
-    if (used > max_bytes) return fail(ErrorCode::kLimit, "uncompressed profile is larger than the limit", taken, max_bytes);
+    if (used > max_bytes)
+      return fail(ErrorCode::kLimit, "uncompressed profile is larger than the limit", taken, max_bytes);
     if (status == Z_STREAM_END) {
       if (taken == bytes.size() || !is_gzip(*bytes.sub(taken, bytes.size() - taken))) break;  // trailing bytes: ignored
       inflateReset(&stream);

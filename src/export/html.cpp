@@ -20,7 +20,11 @@ using profile::kNone;
 class PageData {
  public:
   PageData(const profile::Profile& profile, Output& out, const HtmlOptions& options)
-      : profile_(profile), out_(out), frames_(profile), tree_(profile, frames_), totals_(totals_of(profile)),
+      : profile_(profile),
+        out_(out),
+        frames_(profile),
+        tree_(profile, frames_),
+        totals_(totals_of(profile)),
         smallest_(smallest_drawn(options.max_nodes)) {}
 
   void write() {
@@ -67,8 +71,8 @@ class PageData {
     out_.write("]");
   }
 
-  // Heaviest first: the page gives the first ones the hues that are easiest to tell apart. Modules of one name (the same
-  // library in several containers, anonymous memory of several processes) are one.
+  // Heaviest first: the page gives the first ones the hues that are easiest to tell apart. Modules of one name (the
+  // same library in several containers, anonymous memory of several processes) are one.
   void order_modules() {
     std::unordered_map<std::string_view, std::uint32_t> by_name;
     page_module_.assign(profile_.modules.size(), kNone);
@@ -161,7 +165,8 @@ class PageData {
   void write_nodes() {
     const auto& nodes = tree_.nodes();
     out_.write(fmt::format(R"(,"left_out":{{"nodes":{},"below":{}}})", nodes.size() - drawn_.size(), smallest_));
-    write_array(",\"nodes\":{\"frame\":[", [&](auto node, auto) { return node == 0 ? 0 : page_frame_[nodes[node].frame]; });
+    write_array(",\"nodes\":{\"frame\":[",
+                [&](auto node, auto) { return node == 0 ? 0 : page_frame_[nodes[node].frame]; });
     write_array("],\n\"up\":[", [](auto, auto up) { return up; });
     write_array("],\n\"total\":[", [&](auto node, auto) { return nodes[node].total; });
     write_array("],\n\"self\":[", [&](auto node, auto) { return nodes[node].self; });
@@ -180,8 +185,8 @@ class PageData {
   Totals totals_;
   std::uint64_t smallest_;
   std::vector<PageModule> modules_;
-  std::vector<std::uint32_t> page_module_;  // Profile's module -> the page's
-  std::vector<std::uint32_t> page_frame_;   // frame id -> the page's
+  std::vector<std::uint32_t> page_module_;                      // Profile's module -> the page's
+  std::vector<std::uint32_t> page_frame_;                       // frame id -> the page's
   std::vector<std::pair<std::uint32_t, std::uint32_t>> drawn_;  // (node, how far before it its parent is)
 };
 

@@ -24,7 +24,8 @@ std::string summary_line(const profile::Profile& profile, const Totals& totals) 
                         static_cast<double>(totals.samples) * static_cast<double>(profile.period_ns) / 1e9);
   // Rounded down: 100% only when every stack is whole.
   const std::uint64_t per_10000 = (totals.samples - totals.truncated) * 10000 / totals.samples;
-  text += fmt::format("; {}.{:02}% of the stacks whole; {} lost", per_10000 / 100, per_10000 % 100, grouped(profile.lost));
+  text +=
+      fmt::format("; {}.{:02}% of the stacks whole; {} lost", per_10000 / 100, per_10000 % 100, grouped(profile.lost));
   return text;
 }
 

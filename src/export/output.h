@@ -28,7 +28,8 @@ class Output {
     else
       buffer_.append(bytes);
   }
-  // Writes what is buffered; the first error of the whole output (kSystem, detail = errno; where = bytes written before).
+  // Writes what is buffered; the first error of the whole output (kSystem, detail = errno; where = bytes written
+  // before).
   [[nodiscard]] Expected<void> finish();
   [[nodiscard]] bool failed() const { return errno_ != 0; }
 

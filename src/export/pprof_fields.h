@@ -7,16 +7,35 @@
 namespace windlass::exporter::pprof {
 
 enum ProfileField : std::uint32_t {
-  kSampleType = 1, kSample = 2, kMapping = 3, kLocation = 4, kFunction = 5, kStringTable = 6, kDropFrames = 7,
-  kKeepFrames = 8, kTimeNanos = 9, kDurationNanos = 10, kPeriodType = 11, kPeriod = 12, kComment = 13,
+  kSampleType = 1,
+  kSample = 2,
+  kMapping = 3,
+  kLocation = 4,
+  kFunction = 5,
+  kStringTable = 6,
+  kDropFrames = 7,
+  kKeepFrames = 8,
+  kTimeNanos = 9,
+  kDurationNanos = 10,
+  kPeriodType = 11,
+  kPeriod = 12,
+  kComment = 13,
   kDefaultSampleType = 14,
 };
 enum ValueTypeField : std::uint32_t { kType = 1, kUnit = 2 };
 enum SampleField : std::uint32_t { kSampleLocationId = 1, kSampleValue = 2, kSampleLabel = 3 };
 enum LabelField : std::uint32_t { kLabelKey = 1, kLabelStr = 2, kLabelNum = 3, kLabelNumUnit = 4 };
 enum MappingField : std::uint32_t {
-  kMappingId = 1, kMemoryStart = 2, kMemoryLimit = 3, kFileOffset = 4, kFilename = 5, kBuildId = 6, kHasFunctions = 7,
-  kHasFilenames = 8, kHasLineNumbers = 9, kHasInlineFrames = 10,
+  kMappingId = 1,
+  kMemoryStart = 2,
+  kMemoryLimit = 3,
+  kFileOffset = 4,
+  kFilename = 5,
+  kBuildId = 6,
+  kHasFunctions = 7,
+  kHasFilenames = 8,
+  kHasLineNumbers = 9,
+  kHasInlineFrames = 10,
 };
 enum LocationField : std::uint32_t { kLocationId = 1, kLocationMappingId = 2, kAddress = 3, kLine = 4, kIsFolded = 5 };
 enum LineField : std::uint32_t { kLineFunctionId = 1, kLineNumber = 2 };

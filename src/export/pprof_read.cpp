@@ -239,8 +239,7 @@ class PprofReader {
         case pprof::kLineFunctionId: {
           const std::uint64_t id = varint_of(fields);
           line.function = functions_.find(id);
-          if (line.function == kNone)
-            set_error(ErrorCode::kOutOfRange, "line names a function that is not there", id);
+          if (line.function == kNone) set_error(ErrorCode::kOutOfRange, "line names a function that is not there", id);
           break;
         }
         case pprof::kLineNumber: line.line = static_cast<std::uint32_t>(signed_of(fields)); break;
@@ -287,17 +286,21 @@ class PprofReader {
   }
   void read_values(pbf_reader& fields) {
     if (fields.wire_type() != protozero::pbf_wire_type::length_delimited) {
-      if (values_.size() < sample_types_.size()) values_.push_back(signed_of(fields));
-      else fields.skip();
+      if (values_.size() < sample_types_.size())
+        values_.push_back(signed_of(fields));
+      else
+        fields.skip();
       return;
     }
     for (const auto value : fields.get_packed_int64())
       if (values_.size() < sample_types_.size()) values_.push_back(value);
   }
   std::uint64_t count_of_values() const {
-    if (count_index_ < values_.size()) return static_cast<std::uint64_t>(std::max<std::int64_t>(values_[count_index_], 0));
+    if (count_index_ < values_.size())
+      return static_cast<std::uint64_t>(std::max<std::int64_t>(values_[count_index_], 0));
     if (values_.empty() || values_.back() <= 0) return 0;
-    return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(values_.back()) / std::max<std::uint64_t>(1, profile_.period_ns));
+    return std::max<std::uint64_t>(
+        1, static_cast<std::uint64_t>(values_.back()) / std::max<std::uint64_t>(1, profile_.period_ns));
   }
 
   void read_label(pbf_reader fields, profile::Sample& sample) {
@@ -311,10 +314,14 @@ class PprofReader {
       }
     }
     const auto name = string_at(key);
-    if (name == pprof::kPidLabel) sample.pid = static_cast<std::uint32_t>(value);
-    else if (name == pprof::kTidLabel) sample.tid = static_cast<std::uint32_t>(value);
-    else if (name == pprof::kCommLabel) sample.comm = intern_comm(text);
-    else if (name == pprof::kTruncatedLabel || name == pprof::kEndLabel) sample.end = end_of(string_at(text));
+    if (name == pprof::kPidLabel)
+      sample.pid = static_cast<std::uint32_t>(value);
+    else if (name == pprof::kTidLabel)
+      sample.tid = static_cast<std::uint32_t>(value);
+    else if (name == pprof::kCommLabel)
+      sample.comm = intern_comm(text);
+    else if (name == pprof::kTruncatedLabel || name == pprof::kEndLabel)
+      sample.end = end_of(string_at(text));
   }
   std::uint32_t intern_comm(std::int64_t index) {
     const auto text = string_at(index);
@@ -345,7 +352,7 @@ class PprofReader {
 
 Expected<std::vector<std::byte>> read_descriptor(int fd, std::uint64_t max_bytes) {
   std::vector<std::byte> bytes;
-  struct stat status{};
+  struct stat status {};
   if (::fstat(fd, &status) == 0 && S_ISREG(status.st_mode))
     bytes.reserve(std::min(static_cast<std::uint64_t>(status.st_size), max_bytes) + 1);
   for (std::size_t used = 0;;) {

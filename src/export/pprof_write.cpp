@@ -31,7 +31,8 @@ class PprofWriter {
     for (std::size_t i = 0; i < profile_.locations.size(); ++i) write_location(i);
     for (std::size_t i = 0; i < profile_.functions.size(); ++i) write_function(i);
     for (std::size_t i = 0; i < unnamed_.size(); ++i) write_unnamed_function(i);
-    for (const auto text : strings_) field([&](pbf_writer& w) { w.add_string(pprof::kStringTable, text.data(), text.size()); });
+    for (const auto text : strings_)
+      field([&](pbf_writer& w) { w.add_string(pprof::kStringTable, text.data(), text.size()); });
     return gzip_.finish();
   }
 
@@ -191,7 +192,7 @@ Expected<void> write_to_descriptor(const profile::Profile& profile, int fd) {
 Expected<void> write_pprof(const profile::Profile& profile, Output& out) { return PprofWriter(profile, out).write(); }
 
 Expected<void> write_pprof_file(const profile::Profile& profile, const std::string& path) {
-  struct stat status{};
+  struct stat status {};
   if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
     const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
     if (fd < 0) return fail(ErrorCode::kSystem, "cannot open the profile for writing", 0, errno);

@@ -33,7 +33,11 @@ struct Chain {
 class ReportWriter {
  public:
   ReportWriter(const profile::Profile& profile, Output& out, const ReportOptions& options)
-      : profile_(profile), out_(out), options_(options), frames_(profile), tree_(profile, frames_),
+      : profile_(profile),
+        out_(out),
+        options_(options),
+        frames_(profile),
+        tree_(profile, frames_),
         totals_(totals_of(profile)) {}
 
   Expected<void> write() {
@@ -95,8 +99,9 @@ class ReportWriter {
       const auto& count = counts[order[i]];
       const std::string name = fit_name(frame.name, name_width);
       const std::string padding(name_width - std::min(name_width, columns_of(name)), ' ');
-      const std::string module =
-          frame.module < profile_.modules.size() ? fit_name(module_name(profile_.modules[frame.module]), module_width) : "";
+      const std::string module = frame.module < profile_.modules.size()
+                                     ? fit_name(module_name(profile_.modules[frame.module]), module_width)
+                                     : "";
       out_.write(fmt::format("{}  {} {:>10}  {}{}  {}\n", percent(count.self), percent(count.total),
                              grouped(count.self), coloured(colour_of(frame), name), padding, coloured(kDim, module)));
     }
@@ -110,7 +115,8 @@ class ReportWriter {
     Chain chain{.nodes = {head}, .shown_children = {}};
     for (std::uint32_t node = head;;) {
       const std::uint32_t child = nodes[node].first_child;
-      if (child == kNone || static_cast<double>(nodes[child].total) < 0.99 * static_cast<double>(nodes[node].total)) break;
+      if (child == kNone || static_cast<double>(nodes[child].total) < 0.99 * static_cast<double>(nodes[node].total))
+        break;
       chain.nodes.push_back(node = child);
     }
     return chain;
@@ -165,8 +171,9 @@ class ReportWriter {
       write_chain(chains_[at.chain], at.prefix + (is_top ? "" : at.is_last ? "└ " : "├ "), below);
       push(chains_[at.chain], below);
     }
-    out_.write(coloured(kDim, fmt::format("  (subtrees below {:.3g}% of the samples, or past {} lines, are not shown)\n",
-                                          100 * options_.tree_share, options_.tree_lines)));
+    out_.write(
+        coloured(kDim, fmt::format("  (subtrees below {:.3g}% of the samples, or past {} lines, are not shown)\n",
+                                   100 * options_.tree_share, options_.tree_lines)));
   }
 
   void write_chain(const Chain& chain, const std::string& first, const std::string& rest) {

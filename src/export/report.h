@@ -10,11 +10,11 @@
 namespace windlass::exporter {
 
 struct ReportOptions {
-  unsigned width = 100;       // columns
-  bool colour = false;        // ANSI colours
-  std::size_t functions = 20; // rows of the table
+  unsigned width = 100;        // columns
+  bool colour = false;         // ANSI colours
+  std::size_t functions = 20;  // rows of the table
   std::size_t tree_lines = 60;
-  double tree_share = 0.01;   // subtrees below this share of all samples are left out (and counted)
+  double tree_share = 0.01;  // subtrees below this share of all samples are left out (and counted)
 };
 
 [[nodiscard]] Expected<void> write_report(const profile::Profile& profile, Output& out,
@@ -24,8 +24,10 @@ struct ReportOptions {
 //   {"type":"profile","samples":N,"truncated":N,"lost":N,"period_ns":N,"start_unix_ns":N,"duration_ns":N,"comments":[...]}
 //   {"type":"module","id":N,"path":"...","build_id":"..."|null}
 //   {"type":"function","id":N,"name":"...","module":N|null,"file":"..."|null,"line":N|null,"self":N,"total":N}
-//   {"type":"location","id":N,"module":N|null,"address":N,"lines":[{"function":N,"line":N|null}]}  innermost inlined first
-//   {"type":"sample","count":N,"pid":N,"tid":N,"comm":"...","truncated":"reason"|null,"locations":[N]}     innermost first
+//   {"type":"location","id":N,"module":N|null,"address":N,"lines":[{"function":N,"line":N|null}]}  innermost inlined
+//   first
+//   {"type":"sample","count":N,"pid":N,"tid":N,"comm":"...","truncated":"reason"|null,"locations":[N]}     innermost
+//   first
 // Functions come sorted by self, then total, descending; every frame has one, unnamed ones "module+0xoffset".
 [[nodiscard]] Expected<void> write_json(const profile::Profile& profile, Output& out);
 

@@ -27,8 +27,9 @@ class SpeedscopeWriter {
       frames_.of_comm(stack.sample->comm);
       if (profile::is_truncated(stack.sample->end)) frames_.of_end(stack.sample->end);
     }
-    out_.write(fmt::format(R"({{"$schema":"https://www.speedscope.app/file-format-schema.json","exporter":"windlass {}",)",
-                           WINDLASS_VERSION));
+    out_.write(
+        fmt::format(R"({{"$schema":"https://www.speedscope.app/file-format-schema.json","exporter":"windlass {}",)",
+                    WINDLASS_VERSION));
     out_.write(R"("name":"windlass","activeProfileIndex":0,"shared":{"frames":[)");
     write_frames();
     out_.write("]},\"profiles\":[\n");

@@ -1,5 +1,5 @@
-// speedscope's file format (https://www.speedscope.app/file-format-schema.json): one sampled profile of everything, then
-// one a process where there are several. Weights are nanoseconds of CPU time.
+// speedscope's file format (https://www.speedscope.app/file-format-schema.json): one sampled profile of everything,
+// then one a process where there are several. Weights are nanoseconds of CPU time.
 #pragma once
 
 #include "export/output.h"

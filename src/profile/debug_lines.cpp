@@ -15,8 +15,8 @@ namespace windlass::profile {
 
 namespace {
 
-constexpr int kDeepestEntry = 256;           // nesting of inlined calls followed
-constexpr int kDeepestIndex = 64;            // nesting of scopes followed
+constexpr int kDeepestEntry = 256;                // nesting of inlined calls followed
+constexpr int kDeepestIndex = 64;                 // nesting of scopes followed
 constexpr std::size_t kMostEntries = 20'000'000;  // entries indexed in one unit
 
 struct PcRange {
@@ -61,7 +61,11 @@ bool names_a_scope(int tag) {
 
 bool has_qualified_names(Dwarf_Die* unit) {
   switch (dwarf_srclang(unit)) {
-    case DW_LANG_C89: case DW_LANG_C: case DW_LANG_C99: case DW_LANG_C11: case DW_LANG_Mips_Assembler: return false;
+    case DW_LANG_C89:
+    case DW_LANG_C:
+    case DW_LANG_C99:
+    case DW_LANG_C11:
+    case DW_LANG_Mips_Assembler: return false;
     default: return true;
   }
 }

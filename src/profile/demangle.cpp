@@ -9,8 +9,8 @@
 namespace windlass::profile {
 
 std::string demangle(const char* name) {
-  // Itanium C++ starts with _Z (a clone's or Rust's legacy name too: _ZN..17h<hash>E), Rust v0 with _R. libiberty bounds
-  // its recursion; it tries Rust first in its automatic style and drops Rust's hash unless verbose.
+  // Itanium C++ starts with _Z (a clone's or Rust's legacy name too: _ZN..17h<hash>E), Rust v0 with _R. libiberty
+  // bounds its recursion; it tries Rust first in its automatic style and drops Rust's hash unless verbose.
   constexpr std::size_t kLongest = 1 << 16;
   if (name[0] != '_' || (name[1] != 'Z' && name[1] != 'R') || std::strlen(name) > kLongest) return name;
   char* text = cplus_demangle(name, DMGL_AUTO | DMGL_PARAMS | DMGL_ANSI);

@@ -1,7 +1,7 @@
 // Linkage stubs (x86-64 psABI 5.2 and its IBT form): a stub jumps through a slot of the global offset table, and the
 // relocation of that slot names the function.
-//   ff 25 disp32                 jmp *slot(%rip)         .plt, .plt.got; after f3 0f 1e fa (endbr64) or f2 (bnd): .plt.sec
-//   f3 0f 1e fa  68 imm32 ...    endbr64; push index     .plt of an IBT binary: index into .rela.plt
+//   ff 25 disp32                 jmp *slot(%rip)         .plt, .plt.got; after f3 0f 1e fa (endbr64) or f2 (bnd):
+//   .plt.sec f3 0f 1e fa  68 imm32 ...    endbr64; push index     .plt of an IBT binary: index into .rela.plt
 #include <algorithm>
 #include <cstring>
 #include <unordered_map>
@@ -33,7 +33,8 @@ void read_relocations(Elf* elf, Elf_Scn* section, const GElf_Shdr& header, bool 
     const auto type = GELF_R_TYPE(rela.r_info);
     if (type != R_X86_64_JUMP_SLOT && type != R_X86_64_GLOB_DAT) continue;
     GElf_Sym symbol;
-    if (symbol_data == nullptr || gelf_getsym(symbol_data, static_cast<int>(GELF_R_SYM(rela.r_info)), &symbol) == nullptr)
+    if (symbol_data == nullptr ||
+        gelf_getsym(symbol_data, static_cast<int>(GELF_R_SYM(rela.r_info)), &symbol) == nullptr)
       continue;
     const char* name = elf_strptr(elf, symbols_header.sh_link, symbol.st_name);
     if (name != nullptr && *name != '\0') result.by_slot.try_emplace(rela.r_offset, name);
@@ -63,9 +64,9 @@ struct StubSection {
 
 std::string stub_name(const StubSection& section, std::uint64_t address, const Relocations& relocations) {
   const std::uint64_t start = section.begin + (address - section.begin) / section.step * section.step;
-  const std::uint64_t slot = slot_of_stub(section.code + (start - section.begin),
-                                          static_cast<std::size_t>(std::min(section.end - start, section.step)), start,
-                                          relocations);
+  const std::uint64_t slot =
+      slot_of_stub(section.code + (start - section.begin),
+                   static_cast<std::size_t>(std::min(section.end - start, section.step)), start, relocations);
   const auto known = relocations.by_slot.find(slot);
   return slot == 0 || known == relocations.by_slot.end() ? std::string() : known->second + "@plt";
 }

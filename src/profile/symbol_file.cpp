@@ -26,7 +26,7 @@ std::string build_id_of(Dwfl_Module* module) {
 // Only a regular file: a FIFO under a mapped file's name would block, a device could do anything.
 int open_regular(const std::string& path, std::string& note) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  struct stat status{};
+  struct stat status {};
   if (fd >= 0 && ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode)) return fd;
   note = fmt::format("{}: {}", path, fd < 0 ? std::strerror(errno) : "not a regular file");
   if (fd >= 0) ::close(fd);
@@ -50,7 +50,8 @@ SymbolFile::SymbolFile(const Module& module, const SymbolizeOptions& options) : 
   if (module.path.starts_with('/') && module.path != module.open_path && open(module, module.path, false)) return;
   if (module.build_id.size() > 2) {
     for (const auto& root : {options.debug_directory, std::string("/usr/lib/debug")}) {
-      const auto path = fmt::format("{}/.build-id/{}/{}.debug", root, module.build_id.substr(0, 2), module.build_id.substr(2));
+      const auto path =
+          fmt::format("{}/.build-id/{}/{}.debug", root, module.build_id.substr(0, 2), module.build_id.substr(2));
       if (!root.empty() && open(module, path, false)) return;
     }
   }

@@ -11,8 +11,8 @@ std::uint32_t ModuleNames::function(std::string_view system_name, std::string_vi
   const auto [entry, is_new] = by_key_.try_emplace(std::move(key), static_cast<std::uint32_t>(functions_.size()));
   if (is_new) {
     std::string system(system_name);
-    functions_.push_back({.name = demangle(system.c_str()), .system_name = system, .file = std::string(file),
-                          .start_line = start_line});
+    functions_.push_back(
+        {.name = demangle(system.c_str()), .system_name = system, .file = std::string(file), .start_line = start_line});
   }
   return entry->second;
 }

@@ -1,8 +1,8 @@
 // Which symbol an address lies in. A wrong name is worse than none, so:
 //  - a symbol with a size names [st_value, st_value + st_size) and nothing else;
 //  - a symbol without one (hand-written assembly) names what follows it in its section up to the next symbol, only
-//    where the table is a full one (a stripped file's .dynsym says nothing about the local functions between), only near
-//    by, and only if the unwind information does not say that a function begins or ends in between.
+//    where the table is a full one (a stripped file's .dynsym says nothing about the local functions between), only
+//    near by, and only if the unwind information does not say that a function begins or ends in between.
 #include <algorithm>
 #include <cstdlib>
 #include <string_view>
@@ -118,16 +118,17 @@ void name_from_zero_size(Dwfl_Module* module, std::span<const std::uint64_t> add
 std::vector<std::string> symbols_at(Dwfl_Module* module, std::span<const std::uint64_t> addresses) {
   std::vector<Candidate> best(addresses.size());
   bool is_full_table = false;
-  for_each_code_symbol(module, [&](const char* name, const GElf_Sym& symbol, GElf_Addr value, GElf_Word, Elf*, GElf_Addr) {
-    is_full_table |= GELF_ST_BIND(symbol.st_info) == STB_LOCAL;
-    auto address = std::lower_bound(addresses.begin(), addresses.end(), value);
-    if (address == addresses.end() || *address - value >= symbol.st_size) return;
-    const auto candidate = candidate_of(name, symbol, value);
-    for (; address != addresses.end() && *address - value < symbol.st_size; ++address) {
-      auto& chosen = best[static_cast<std::size_t>(address - addresses.begin())];
-      if (chosen.name.empty() || chosen.rank() < candidate.rank()) chosen = candidate;
-    }
-  });
+  for_each_code_symbol(module,
+                       [&](const char* name, const GElf_Sym& symbol, GElf_Addr value, GElf_Word, Elf*, GElf_Addr) {
+                         is_full_table |= GELF_ST_BIND(symbol.st_info) == STB_LOCAL;
+                         auto address = std::lower_bound(addresses.begin(), addresses.end(), value);
+                         if (address == addresses.end() || *address - value >= symbol.st_size) return;
+                         const auto candidate = candidate_of(name, symbol, value);
+                         for (; address != addresses.end() && *address - value < symbol.st_size; ++address) {
+                           auto& chosen = best[static_cast<std::size_t>(address - addresses.begin())];
+                           if (chosen.name.empty() || chosen.rank() < candidate.rank()) chosen = candidate;
+                         }
+                       });
   std::vector<std::string> names(addresses.size());
   bool all_named = true;
   for (std::size_t i = 0; i < addresses.size(); ++i) {

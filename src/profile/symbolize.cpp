@@ -27,7 +27,6 @@ struct Job {
 
 constexpr std::uint64_t kKernelHalf = std::uint64_t{1} << 63;
 
-
 std::vector<Job> jobs_of(const Profile& profile) {
   std::map<std::uint32_t, Job> by_module;
   for (std::uint32_t i = 0; i < profile.locations.size(); ++i) {
@@ -96,7 +95,8 @@ class FunctionMerger {
     for (std::uint32_t i = 0; i < profile.functions.size(); ++i) by_key_.try_emplace(key(profile.functions[i]), i);
   }
   std::uint32_t add(Function& function) {
-    const auto [entry, is_new] = by_key_.try_emplace(key(function), static_cast<std::uint32_t>(profile_.functions.size()));
+    const auto [entry, is_new] =
+        by_key_.try_emplace(key(function), static_cast<std::uint32_t>(profile_.functions.size()));
     if (is_new) profile_.functions.push_back(std::move(function));
     return entry->second;
   }

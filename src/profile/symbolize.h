@@ -18,13 +18,13 @@ struct SymbolizeOptions {
 };
 
 struct SymbolizeStats {
-  std::uint64_t addresses = 0;      // distinct (module, address) pairs
-  std::uint64_t named = 0;          // of these, with at least one function
-  std::uint64_t with_lines = 0;     // of these, with a source line
-  std::uint64_t modules = 0;        // modules with at least one address
-  std::uint64_t opened = 0;         // of these, files that could be opened
-  double seconds = 0;               // wall time
-  std::vector<std::string> notes;   // what could not be read and why, for people; one a module at most
+  std::uint64_t addresses = 0;     // distinct (module, address) pairs
+  std::uint64_t named = 0;         // of these, with at least one function
+  std::uint64_t with_lines = 0;    // of these, with a source line
+  std::uint64_t modules = 0;       // modules with at least one address
+  std::uint64_t opened = 0;        // of these, files that could be opened
+  double seconds = 0;              // wall time
+  std::vector<std::string> notes;  // what could not be read and why, for people; one a module at most
 };
 
 // Fills Location::lines and Profile::functions. Locations that already have lines are left alone. An address is named

@@ -22,7 +22,7 @@ constexpr std::size_t kLongestLine = 64 * 1024;
 template <typename Handle>
 bool for_each_line(const std::string& path, std::string& note, Handle handle) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  struct stat status{};
+  struct stat status {};
   if (fd < 0 || ::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
     note = fmt::format("{}: {}", path, fd < 0 ? std::strerror(errno) : "not a regular file");
     if (fd >= 0) ::close(fd);

@@ -1,12 +1,14 @@
 // Functions, inlined frames, files and lines held against llvm-symbolizer, address by address.
 //
 // Where the two deviate by design, and what is compared instead:
-//  - GCC leaves local functions without a linkage name; llvm-symbolizer prints the bare name, Windlass the scope as well:
+//  - GCC leaves local functions without a linkage name; llvm-symbolizer prints the bare name, Windlass the scope as
+//  well:
 //    "a::S::f" has to end in "f".
 //  - clones (".isra.0", ".cold") are the function they were made from, constructors C1/C2 and destructors D1/D2 one.
 //  - an address in the padding between functions, past the end of every symbol: llvm-symbolizer may name the function
 //    before it, Windlass must not. Only addresses inside functions are asked.
-//  - for a function without debug information llvm-symbolizer gives the file of its STT_FILE symbol: no file is compared.
+//  - for a function without debug information llvm-symbolizer gives the file of its STT_FILE symbol: no file is
+//  compared.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -55,8 +57,8 @@ std::vector<Stack> theirs(const std::string& path, const std::vector<std::uint64
   for (const auto address : addresses) file << fmt::format("{:#x}\n", address);
   file.close();
   std::vector<Stack> stacks;
-  peer::Lines lines(fmt::format("llvm-symbolizer-19 --obj='{}' --functions=linkage --no-demangle --output-style=GNU -a <{}",
-                                path, input));
+  peer::Lines lines(fmt::format(
+      "llvm-symbolizer-19 --obj='{}' --functions=linkage --no-demangle --output-style=GNU -a <{}", path, input));
   std::string function;
   bool is_name = true;
   while (const auto line = lines.next()) {
@@ -97,8 +99,10 @@ std::vector<Stack> ours(const std::string& path, const std::vector<std::uint64_t
 
 // "_ZN1SC2Ev.cold" and "_ZN1SC1Ev" -> the same.
 std::string plain(std::string name) {
-  for (const char* clone : {".cold", ".isra.", ".part.", ".constprop."}) name.resize(std::min(name.find(clone), name.size()));
-  for (const auto& [variant, base] : {std::pair{"C1E", "C2E"}, {"D1E", "D2E"}, {"C4E", "C2E"}, {"D4E", "D2E"}, {"C1I", "C2I"}, {"C4I", "C2I"}})
+  for (const char* clone : {".cold", ".isra.", ".part.", ".constprop."})
+    name.resize(std::min(name.find(clone), name.size()));
+  for (const auto& [variant, base] :
+       {std::pair{"C1E", "C2E"}, {"D1E", "D2E"}, {"C4E", "C2E"}, {"D4E", "D2E"}, {"C1I", "C2I"}, {"C4I", "C2I"}})
     for (auto at = name.find(variant); at != std::string::npos; at = name.find(variant)) name.replace(at, 3, base);
   return name;
 }
@@ -133,9 +137,11 @@ void compare(const std::string& path, double allowed) {
     inlined += mine[i].size() > 1;
     if (same(mine[i], peers[i])) continue;
     if (++different <= 4)
-      examples += fmt::format("{:#x}\n  windlass\n{}  llvm-symbolizer\n{}", addresses[i], text_of(mine[i]), text_of(peers[i]));
+      examples +=
+          fmt::format("{:#x}\n  windlass\n{}  llvm-symbolizer\n{}", addresses[i], text_of(mine[i]), text_of(peers[i]));
   }
-  std::printf("%s: %zu addresses, %zu with inlined frames, %zu different\n", path.c_str(), addresses.size(), inlined, different);
+  std::printf("%s: %zu addresses, %zu with inlined frames, %zu different\n", path.c_str(), addresses.size(), inlined,
+              different);
   ASSERT_FALSE(addresses.empty());
   EXPECT_LE(static_cast<double>(different), allowed * static_cast<double>(addresses.size())) << examples;
 }

@@ -20,7 +20,8 @@ std::string output_of(const std::string& command) {
   std::string text;
   std::FILE* pipe = ::popen(command.c_str(), "r");
   char buffer[65536];
-  for (std::size_t got; pipe != nullptr && (got = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;) text.append(buffer, got);
+  for (std::size_t got; pipe != nullptr && (got = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;)
+    text.append(buffer, got);
   if (pipe != nullptr) ::pclose(pipe);
   return text;
 }
@@ -91,12 +92,14 @@ TEST_F(Page, ShowsTheProfile) {
   const auto totals = totals_of(profile);
   const auto page = shown(profile);
   EXPECT_EQ(count_of(page, "name=\"all\""), 1u) << "the root frame";
-  for (const char* comm : {"name=\"main\"", "name=\"worker\"", "name=\"io thread\""}) EXPECT_EQ(count_of(page, comm), 1u);
+  for (const char* comm : {"name=\"main\"", "name=\"worker\"", "name=\"io thread\""})
+    EXPECT_EQ(count_of(page, comm), 1u);
   EXPECT_GT(count_of(page, "class=\"frame\""), 300u);
   // Truncated stacks: in the header with their reasons, hatched in the graph, in the legend.
-  EXPECT_NE(page.find(fmt::format("<dd>{:.2f}%</dd>",
-                                  static_cast<double>((totals.samples - totals.truncated) * 10000 / totals.samples) / 100)),
-            std::string::npos);
+  EXPECT_NE(
+      page.find(fmt::format("<dd>{:.2f}%</dd>",
+                            static_cast<double>((totals.samples - totals.truncated) * 10000 / totals.samples) / 100)),
+      std::string::npos);
   EXPECT_NE(page.find("Truncated (no row)"), std::string::npos);
   EXPECT_GE(count_of(page, "name=\"[truncated: no row]\""), 3u);
   EXPECT_GT(count_of(page, "fill=\"url(#truncated-"), 10u);

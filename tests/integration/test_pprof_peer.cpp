@@ -19,8 +19,10 @@ namespace {
 
 // What read_pprof.js has to print.
 std::string expected(const profile::Profile& p) {
-  std::string text = fmt::format("types samples/count cpu/nanoseconds\ndefault cpu\nperiod cpu/nanoseconds {}\n"
-                                 "time {} duration {}\n", p.period_ns, p.start_unix_ns, p.duration_ns);
+  std::string text = fmt::format(
+      "types samples/count cpu/nanoseconds\ndefault cpu\nperiod cpu/nanoseconds {}\n"
+      "time {} duration {}\n",
+      p.period_ns, p.start_unix_ns, p.duration_ns);
   for (const auto& comment : p.comments) text += "comment " + comment + "\n";
   text += fmt::format("comment windlass: lost samples {}\n", p.lost);
   for (const auto& m : p.modules)
@@ -28,8 +30,10 @@ std::string expected(const profile::Profile& p) {
   for (const auto& sample : p.samples) {
     text += fmt::format("sample {}/{} pid={} tid={} comm={}", sample.count, sample.count * p.period_ns, sample.pid,
                         sample.tid, p.strings[sample.comm]);
-    if (profile::is_truncated(sample.end)) text += fmt::format(" truncated={}", profile::end_text(sample.end));
-    else if (sample.end != WL_END_COMPLETE) text += fmt::format(" end={}", profile::end_text(sample.end));
+    if (profile::is_truncated(sample.end))
+      text += fmt::format(" truncated={}", profile::end_text(sample.end));
+    else if (sample.end != WL_END_COMPLETE)
+      text += fmt::format(" end={}", profile::end_text(sample.end));
     std::string stack;
     for (const auto id : sample.locations) {
       const auto& location = p.locations[id];
@@ -47,9 +51,13 @@ std::string expected(const profile::Profile& p) {
 TEST(PprofPeer, ReadsEveryFact) {
   if (std::system("command -v node >/dev/null && command -v npm >/dev/null") != 0) GTEST_SKIP() << "no node or npm";
   const std::string package = WINDLASS_PEER_DIRECTORY "/pprof-format";
-  const int fetched = std::system(("test -f " + package + "/.integrity || sh " WINDLASS_FETCH
-      " pprof-format 2.3.2 sha512-fcMM+sgKMOveSurz7i0BMHfy1hHNnI9+VWjd4kdclqQjSTuiHWaP69DGwvkw3zcLkM/F76LhVIKvPyrxmp6iiw== " +
-      package).c_str());
+  const int fetched =
+      std::system(("test -f " + package +
+                   "/.integrity || sh " WINDLASS_FETCH
+                   " pprof-format 2.3.2 "
+                   "sha512-fcMM+sgKMOveSurz7i0BMHfy1hHNnI9+VWjd4kdclqQjSTuiHWaP69DGwvkw3zcLkM/F76LhVIKvPyrxmp6iiw== " +
+                   package)
+                      .c_str());
   if (WIFEXITED(fetched) && WEXITSTATUS(fetched) == 1) GTEST_SKIP() << "npm cannot fetch pprof-format";
   ASSERT_EQ(fetched, 0);
 

@@ -29,12 +29,24 @@ inline profile::Profile synthetic_profile(const SyntheticShape& shape = {}, std:
   p.lost = 7;
   p.comments = {"windlass record -F 999 -- workload", "synthetic <profile> & \"quotes\""};
   p.strings = {"worker", "main", "io thread"};
-  p.modules.push_back({.path = "/usr/bin/workload", .open_path = {}, .build_id = "0123456789abcdef", .begin = 0x1000,
-                       .end = 0x200000, .file_offset = 0x1000});
-  p.modules.push_back({.path = "/usr/lib/libwork.so.1", .open_path = {}, .build_id = "fedcba9876543210", .begin = 0x2000,
-                       .end = 0x300000, .file_offset = 0x2000});
-  p.modules.push_back({.path = "[kernel]", .open_path = {}, .build_id = {}, .begin = 0xffffffff81000000,
-                       .end = 0xffffffff82000000, .is_kernel = true});
+  p.modules.push_back({.path = "/usr/bin/workload",
+                       .open_path = {},
+                       .build_id = "0123456789abcdef",
+                       .begin = 0x1000,
+                       .end = 0x200000,
+                       .file_offset = 0x1000});
+  p.modules.push_back({.path = "/usr/lib/libwork.so.1",
+                       .open_path = {},
+                       .build_id = "fedcba9876543210",
+                       .begin = 0x2000,
+                       .end = 0x300000,
+                       .file_offset = 0x2000});
+  p.modules.push_back({.path = "[kernel]",
+                       .open_path = {},
+                       .build_id = {},
+                       .begin = 0xffffffff81000000,
+                       .end = 0xffffffff82000000,
+                       .is_kernel = true});
   p.modules.push_back({.path = "/usr/lib/libstripped.so", .open_path = {}, .build_id = {}, .begin = 0, .end = 0x10000});
   const char* names[] = {"parse", "evaluate", "compile", "hash", "sort", "read", "emit", "walk", "merge", "lookup"};
   for (std::uint32_t i = 0; i < shape.functions; ++i) {
@@ -45,7 +57,8 @@ inline profile::Profile synthetic_profile(const SyntheticShape& shape = {}, std:
     if (module != 3) {
       const auto function = static_cast<std::uint32_t>(p.functions.size());
       p.functions.push_back({.name = module == 2 ? base : "work::" + base + "(int, std::vector<long> const&)",
-                             .system_name = "_Z" + base, .file = module == 2 ? "" : "/src/" + base + ".cpp",
+                             .system_name = "_Z" + base,
+                             .file = module == 2 ? "" : "/src/" + base + ".cpp",
                              .start_line = module == 2 ? 0 : i + 10});
       location.lines.push_back({function, module == 2 ? 0 : i + 12});
       if (i % 7 == 3 && function > 0) location.lines.push_back({function - 1, 99});  // inlined into the one before
@@ -63,8 +76,12 @@ inline profile::Profile synthetic_profile(const SyntheticShape& shape = {}, std:
   for (std::uint32_t i = 0; i < shape.samples; ++i) {
     const auto& stack = stacks[i < stacks.size() ? i : below(static_cast<std::uint32_t>(stacks.size()))];
     const std::uint32_t pid = 100 + below(shape.processes);
-    profile::Sample sample{.locations = {stack.rbegin(), stack.rend()}, .count = 1 + below(9), .pid = pid,
-                           .tid = pid + below(2), .comm = below(3), .end = WL_END_COMPLETE};
+    profile::Sample sample{.locations = {stack.rbegin(), stack.rend()},
+                           .count = 1 + below(9),
+                           .pid = pid,
+                           .tid = pid + below(2),
+                           .comm = below(3),
+                           .end = WL_END_COMPLETE};
     if (below(10'000) < shape.truncated * 10'000) {
       sample.end = below(2) == 0 ? WL_END_NO_ROW : WL_END_UNREADABLE_STACK;
       sample.locations.resize(1 + sample.locations.size() / 2);

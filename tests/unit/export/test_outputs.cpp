@@ -29,7 +29,9 @@ std::string text_of(Write write) {
   EXPECT_TRUE(done.has_value());
   return text;
 }
-std::string folded(const profile::Profile& p) { return text_of([&](Output& out) { return write_folded(p, out); }); }
+std::string folded(const profile::Profile& p) {
+  return text_of([&](Output& out) { return write_folded(p, out); });
+}
 std::string report(const profile::Profile& p, const ReportOptions& options) {
   return text_of([&](Output& out) { return write_report(p, out, options); });
 }
@@ -49,8 +51,8 @@ profile::Profile small() {
                  {.name = "f(int)", .system_name = "_Z1fi", .file = "/src/f.cc", .start_line = 0},
                  {.name = "g<a;b>", .system_name = "_Z1g", .file = "", .start_line = 0},
                  {.name = "sys_read", .system_name = "sys_read", .file = "", .start_line = 0}};
-  p.locations = {{0, 0x10, {{0, 4}}}, {0, 0x20, {{2, 0}, {1, 8}}}, {1, 0xffffffff81000000, {{3, 0}}}, {2, 0x1234, {}},
-                 {profile::kNone, 0x99, {}}, {0, 0x14, {{0, 5}}}};
+  p.locations = {{0, 0x10, {{0, 4}}}, {0, 0x20, {{2, 0}, {1, 8}}}, {1, 0xffffffff81000000, {{3, 0}}},
+                 {2, 0x1234, {}},     {profile::kNone, 0x99, {}},  {0, 0x14, {{0, 5}}}};
   p.samples = {{{2, 1, 0}, 5, 1, 1, 0, WL_END_COMPLETE}, {{1, 0}, 2, 1, 2, 0, WL_END_COMPLETE},
                {{3, 1}, 3, 1, 1, 0, WL_END_NO_ROW},      {{4}, 1, 2, 2, 1, WL_END_COMPLETE},
                {{2, 1, 5}, 4, 1, 1, 0, WL_END_COMPLETE}, {{0, 0, 0}, 6, 1, 1, 0, WL_END_COMPLETE},
@@ -183,7 +185,9 @@ TEST(Report, NeverClaimsWholenessByRounding) {
 
 TEST(Report, NamesCannotDriveTheTerminal) {
   auto p = small();
-  p.functions[0].name = "evil\x1b]0;title\x07\r\n\xc2\x9b" "31m";
+  p.functions[0].name =
+      "evil\x1b]0;title\x07\r\n\xc2\x9b"
+      "31m";
   p.strings[0] = "\x1b[2J";
   p.comments = {"\x1b[31mred"};
   const auto text = report(p, {});

@@ -21,9 +21,7 @@ constexpr int kSlowDown = 10;  // exceptions and large blocks are slow there
 constexpr int kSlowDown = 1;
 #endif
 
-ByteView view_of(const std::string& text) {
-  return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
-}
+ByteView view_of(const std::string& text) { return {reinterpret_cast<const std::byte*>(text.data()), text.size()}; }
 
 std::string written(const profile::Profile& profile) {
   std::string text;
@@ -45,7 +43,8 @@ void expect_same(const profile::Profile& a, const profile::Profile& b) {
   ASSERT_EQ(a.locations.size(), b.locations.size());
   const auto name = [](const profile::Profile& p, const profile::Line& line) {
     const auto& f = p.functions.at(line.function);
-    return f.name + '|' + f.system_name + '|' + f.file + ':' + std::to_string(f.start_line) + ':' + std::to_string(line.line);
+    return f.name + '|' + f.system_name + '|' + f.file + ':' + std::to_string(f.start_line) + ':' +
+           std::to_string(line.line);
   };
   for (std::size_t i = 0; i < a.locations.size(); ++i) {
     EXPECT_EQ(a.locations[i].module, b.locations[i].module);
@@ -118,22 +117,33 @@ TEST(Pprof, FileIsReplacedOnlyWhenWhole) {
   EXPECT_EQ(full.error().code, ErrorCode::kSystem);
   EXPECT_EQ(full.error().detail, static_cast<std::uint64_t>(ENOSPC));
   EXPECT_FALSE(write_pprof_file(profile, std::string(directory) + "/no/such/place").has_value());
-  EXPECT_EQ(std::system(("ls " + std::string(directory) + " | wc -l | grep -qx 1").c_str()), 0) << "a temporary file stayed";
+  EXPECT_EQ(std::system(("ls " + std::string(directory) + " | wc -l | grep -qx 1").c_str()), 0)
+      << "a temporary file stayed";
   std::system(("rm -r " + std::string(directory)).c_str());
 }
 
 // pprof's own encodings that ours does not use: not compressed, not packed, packed comments, ids in any order.
 TEST(Pprof, ReadsOtherWritersForms) {
   std::string m;
-  const auto bytes = [&](std::initializer_list<int> list) { for (int b : list) m += static_cast<char>(b); };
-  bytes({0x0a, 4, 0x08, 1, 0x10, 2});              // sample_type {type 1 "cpu", unit 2 "nanoseconds"}
-  bytes({0x12, 6, 0x08, 9, 0x08, 7, 0x10, 30});    // sample {location_id 9, location_id 7, value 30}: not packed
-  bytes({0x22, 8, 0x08, 9, 0x18, 0x40, 0x22, 2, 0x08, 5});        // location 9 at 0x40, line of function 5
-  bytes({0x22, 4, 0x08, 7, 0x18, 0x41});                          // location 7 at 0x41
-  bytes({0x2a, 4, 0x08, 5, 0x10, 3});                             // function 5 named 3 "f"
-  bytes({0x32, 0}); m += "\x32\x03" "cpu"; m += "\x32\x0b" "nanoseconds"; m += "\x32\x01" "f"; m += "\x32\x02" "hi";
-  bytes({0x60, 10});                               // period 10
-  bytes({0x6a, 1, 4});                             // comment 4, packed
+  const auto bytes = [&](std::initializer_list<int> list) {
+    for (int b : list) m += static_cast<char>(b);
+  };
+  bytes({0x0a, 4, 0x08, 1, 0x10, 2});            // sample_type {type 1 "cpu", unit 2 "nanoseconds"}
+  bytes({0x12, 6, 0x08, 9, 0x08, 7, 0x10, 30});  // sample {location_id 9, location_id 7, value 30}: not packed
+  bytes({0x22, 8, 0x08, 9, 0x18, 0x40, 0x22, 2, 0x08, 5});  // location 9 at 0x40, line of function 5
+  bytes({0x22, 4, 0x08, 7, 0x18, 0x41});                    // location 7 at 0x41
+  bytes({0x2a, 4, 0x08, 5, 0x10, 3});                       // function 5 named 3 "f"
+  bytes({0x32, 0});
+  m += "\x32\x03"
+       "cpu";
+  m += "\x32\x0b"
+       "nanoseconds";
+  m += "\x32\x01"
+       "f";
+  m += "\x32\x02"
+       "hi";
+  bytes({0x60, 10});    // period 10
+  bytes({0x6a, 1, 4});  // comment 4, packed
   const auto back = read_pprof(view_of(m));
   ASSERT_TRUE(back.has_value()) << back.error().text();
   ASSERT_EQ(back->samples.size(), 1u);
@@ -178,16 +188,17 @@ TEST(PprofHostile, AbsurdIndexesAreNamed) {
     const auto back = read_pprof(view_of(m));
     return back.has_value() ? std::string() : back.error().text();
   };
-  EXPECT_NE(error_of({0x12, 2, 0x08, 1}).find("location"), std::string::npos);                 // sample of location 1
-  EXPECT_NE(error_of({0x22, 4, 0x08, 1, 0x10, 9}).find("mapping"), std::string::npos);         // location in mapping 9
+  EXPECT_NE(error_of({0x12, 2, 0x08, 1}).find("location"), std::string::npos);          // sample of location 1
+  EXPECT_NE(error_of({0x22, 4, 0x08, 1, 0x10, 9}).find("mapping"), std::string::npos);  // location in mapping 9
   EXPECT_NE(error_of({0x22, 6, 0x08, 1, 0x22, 2, 0x08, 3}).find("function"), std::string::npos);
   EXPECT_NE(error_of({0x2a, 4, 0x08, 1, 0x10, 77}).find("string"), std::string::npos);         // name 77
   EXPECT_NE(error_of({0x2a, 2, 0x08, 1, 0x2a, 2, 0x08, 1}).find("twice"), std::string::npos);  // function 1 again
-  EXPECT_NE(error_of({0x2a, 13, 0x08, 1, 0x10, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01}).find("string"),
-            std::string::npos);  // name -1
-  EXPECT_NE(error_of({0x08, 1}), "");                                                          // a sample type as a number
-  EXPECT_NE(error_of({0x4a, 1, 0}), "");                                                       // a time as a string
-  EXPECT_NE(error_of({0x12, 0x7f}), "");                                                       // longer than the file
+  EXPECT_NE(
+      error_of({0x2a, 13, 0x08, 1, 0x10, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01}).find("string"),
+      std::string::npos);                 // name -1
+  EXPECT_NE(error_of({0x08, 1}), "");     // a sample type as a number
+  EXPECT_NE(error_of({0x4a, 1, 0}), "");  // a time as a string
+  EXPECT_NE(error_of({0x12, 0x7f}), "");  // longer than the file
 }
 
 TEST(PprofHostile, LimitsHold) {

@@ -21,7 +21,8 @@ std::string output_of(const std::string& command) {
   std::string text;
   std::FILE* pipe = ::popen(command.c_str(), "r");
   char buffer[4096];
-  for (std::size_t got; pipe != nullptr && (got = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;) text.append(buffer, got);
+  for (std::size_t got; pipe != nullptr && (got = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;)
+    text.append(buffer, got);
   if (pipe != nullptr) ::pclose(pipe);
   return text;
 }
@@ -98,9 +99,11 @@ TEST_F(SymbolizeFiles, SymbolsOnlyWhenLinesAreNotWanted) {
 
 TEST_F(SymbolizeFiles, OtherCompilersAndForms) {
   EXPECT_EQ(frames_at({.path = WINDLASS_INLINED_SPLIT, .open_path = WINDLASS_INLINED_SPLIT},
-                      symbols_of(WINDLASS_INLINED_SPLIT).at("wl_mark_inlined")), inlined_);
+                      symbols_of(WINDLASS_INLINED_SPLIT).at("wl_mark_inlined")),
+            inlined_);
   EXPECT_EQ(frames_at({.path = WINDLASS_INLINED_DWARF4, .open_path = WINDLASS_INLINED_DWARF4},
-                      symbols_of(WINDLASS_INLINED_DWARF4).at("wl_mark_inlined")), inlined_);
+                      symbols_of(WINDLASS_INLINED_DWARF4).at("wl_mark_inlined")),
+            inlined_);
 }
 
 TEST_F(SymbolizeFiles, StrippedProgramNamesNothing) {
@@ -112,7 +115,8 @@ TEST_F(SymbolizeFiles, StrippedProgramNamesNothing) {
 }
 
 TEST_F(SymbolizeFiles, DebugFileByLink) {
-  must_run("cd " + directory_ + " && objcopy --only-keep-debug prog prog.debug && strip -s prog && "
+  must_run("cd " + directory_ +
+           " && objcopy --only-keep-debug prog prog.debug && strip -s prog && "
            "objcopy --add-gnu-debuglink=prog.debug prog");
   EXPECT_EQ(frames_at(module("prog"), at("wl_mark_inlined")), inlined_);
   must_run("cd " + directory_ + " && mkdir .debug && mv prog.debug .debug/");
@@ -164,7 +168,10 @@ TEST_F(SymbolizeFiles, NeverAWrongNeighbour) {
 
 TEST_F(SymbolizeFiles, EveryAddressOfAStrippedLibraryIsNamedByASizedSymbolOrNot) {
   must_run("strip -s " + path("lib.so"));
-  struct Range { std::uint64_t begin, end; std::string name; };
+  struct Range {
+    std::uint64_t begin, end;
+    std::string name;
+  };
   std::vector<Range> ranges;
   std::istringstream lines(output_of("nm -D -S --defined-only " + path("lib.so")));
   for (std::string line; std::getline(lines, line);) {
@@ -209,7 +216,8 @@ TEST_F(SymbolizeFiles, AssemblyWithoutSizes) {
 
 TEST_F(SymbolizeFiles, MiniDebugInfo) {
   if (output_of("command -v xz").empty()) GTEST_SKIP() << "xz is not installed";
-  must_run("cd " + directory_ + " && objcopy --strip-debug prog mini && xz --format=xz -c mini > mini.xz && strip -s prog && "
+  must_run("cd " + directory_ +
+           " && objcopy --strip-debug prog mini && xz --format=xz -c mini > mini.xz && strip -s prog && "
            "objcopy --add-section .gnu_debugdata=mini.xz prog");
   EXPECT_EQ(frames_at(module("prog"), at("wl_mark_inlined")), Frames{"outer::Box::work(int)"});
 }
@@ -220,12 +228,15 @@ TEST_F(SymbolizeFiles, DebuginfodOnlyIfAsked) {
   const auto id = build_id_of(path("prog"));
   must_run("mkdir -p " + path("www/buildid/" + id) + " && objcopy --only-keep-debug " + path("prog") + " " +
            path("www/buildid/" + id + "/debuginfo") + " && strip -s " + path("prog"));
-  std::FILE* server = ::popen(("cd " + path("www") + " && exec python3 -u -c '\n"
-      "import http.server as h\n"
-      "s = h.HTTPServer((\"127.0.0.1\", 0), h.SimpleHTTPRequestHandler)\n"
-      "print(s.server_port, flush=True)\n"
-      "s.timeout = 20\n"
-      "s.handle_request()' 2>/dev/null").c_str(), "r");  // one request, then it ends
+  std::FILE* server = ::popen(("cd " + path("www") +
+                               " && exec python3 -u -c '\n"
+                               "import http.server as h\n"
+                               "s = h.HTTPServer((\"127.0.0.1\", 0), h.SimpleHTTPRequestHandler)\n"
+                               "print(s.server_port, flush=True)\n"
+                               "s.timeout = 20\n"
+                               "s.handle_request()' 2>/dev/null")
+                                  .c_str(),
+                              "r");  // one request, then it ends
   int port = 0;
   ASSERT_EQ(std::fscanf(server, "%d", &port), 1);
   ::setenv("DEBUGINFOD_CACHE_PATH", path("cache").c_str(), 1);
@@ -250,7 +261,8 @@ TEST_F(SymbolizeFiles, DamagedFilesNameNothingAndCrashNothing) {
     for (int n = 0; round >= 20 && n < 400; ++n) {
       random = random * 1664525 + 1013904223;
       // Past the first 64 bytes in half of the rounds: what a damaged header hides is damaged too.
-      bytes[round % 2 == 0 ? random % bytes.size() : 64 + random % (bytes.size() - 64)] = static_cast<char>(random >> 24);
+      bytes[round % 2 == 0 ? random % bytes.size() : 64 + random % (bytes.size() - 64)] =
+          static_cast<char>(random >> 24);
     }
     std::ofstream(path("damaged"), std::ios::binary) << bytes;
     Profile profile = addresses;
@@ -284,7 +296,8 @@ TEST(Symbolize, ManyModulesInParallelGiveTheSame) {
 TEST(Symbolize, Vdso) {
   Profile profile;
   profile.modules = {{.path = "[vdso]"}};
-  for (std::uint64_t address = 0; address < 0x4000; address += 16) profile.locations.push_back({.module = 0, .address = address});
+  for (std::uint64_t address = 0; address < 0x4000; address += 16)
+    profile.locations.push_back({.module = 0, .address = address});
   symbolize(profile);
   const bool found = std::any_of(profile.functions.begin(), profile.functions.end(),
                                  [](const auto& f) { return f.name.find("clock_gettime") != std::string::npos; });
@@ -335,7 +348,8 @@ TEST(Symbolize, PerfMap) {
   ASSERT_NE(::mkdtemp(directory), nullptr);
   const std::string path = std::string(directory) + "/perf-77.map";
   std::ofstream(path) << "7f0000001000 100 LazyCompile:~first app.js:1\n7f0000001100 80 Second\nnonsense\n7f00 zz bad\n"
-                         "7f0000001080 40 later code\n" << std::string(200'000, 'x') << "\n7f0000002000 10 third\n";
+                         "7f0000001080 40 later code\n"
+                      << std::string(200'000, 'x') << "\n7f0000002000 10 third\n";
   const SymbolizeOptions options{.perf_map_directory = directory};
   const Module jit{.path = "[anon]", .pid = 77};
   EXPECT_EQ(frames_at(jit, 0x7f0000001010, options), Frames{"LazyCompile:~first app.js:1"});
@@ -352,16 +366,19 @@ TEST(Symbolize, PerfMap) {
 
 TEST(Demangle, CppAndRust) {
   EXPECT_EQ(demangle("_ZN5outer3Box4workEi"), "outer::Box::work(int)");
-  EXPECT_EQ(demangle("_ZNSt6vectorIiSaIiEE9push_backERKi"), "std::vector<int, std::allocator<int> >::push_back(int const&)");
+  EXPECT_EQ(demangle("_ZNSt6vectorIiSaIiEE9push_backERKi"),
+            "std::vector<int, std::allocator<int> >::push_back(int const&)");
   EXPECT_EQ(demangle("_ZZ4mainENKUliE_clEi"), "main::{lambda(int)#1}::operator()(int) const");
   EXPECT_EQ(demangle("_ZN3foo3barEv.cold"), "foo::bar() [clone .cold]");
   // Rust, legacy: the hash goes.
   EXPECT_EQ(demangle("_ZN4core3fmt9Formatter3pad17h0123456789abcdefE"), "core::fmt::Formatter::pad");
-  EXPECT_EQ(demangle("_ZN71_$LT$Test$u20$$u2b$$u20$$u27$static$u20$as$u20$foo..Bar$LT$Test$GT$$GT$3bar17h930b740aa94f1d3aE"),
-            "<Test + 'static as foo::Bar<Test>>::bar");
+  EXPECT_EQ(
+      demangle("_ZN71_$LT$Test$u20$$u2b$$u20$$u27$static$u20$as$u20$foo..Bar$LT$Test$GT$$GT$3bar17h930b740aa94f1d3aE"),
+      "<Test + 'static as foo::Bar<Test>>::bar");
   // Rust v0 (RFC 2603's examples).
   EXPECT_EQ(demangle("_RNvC6_123foo3bar"), "123foo::bar");
-  EXPECT_EQ(demangle("_RNvMsr_NtCs3ssYzQotkvD_3std4pathNtB5_7PathBuf3newCs15kBYyAo9fc_7mycrate"), "<std::path::PathBuf>::new");
+  EXPECT_EQ(demangle("_RNvMsr_NtCs3ssYzQotkvD_3std4pathNtB5_7PathBuf3newCs15kBYyAo9fc_7mycrate"),
+            "<std::path::PathBuf>::new");
   EXPECT_EQ(demangle("_RINvNtC3std3mem8align_ofjE"), "std::mem::align_of::<usize>");
   for (const char* plain : {"main", "", "_", "_Z", "_R", "_ZN", "_RNvC", "malloc", "_start", "_Zfoo bar"})
     EXPECT_EQ(demangle(plain), plain);
