@@ -9,8 +9,8 @@ command -v npm >/dev/null || { echo "npm is not installed"; exit 1; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
-timeout 120 npm pack --silent --prefer-offline --fetch-retries=1 --fetch-timeout=30000 "$name@$version" \
-  >pack.out 2>pack.err || { echo "npm pack $name@$version failed: $(tail -n 1 pack.err)"; exit 1; }
+timeout 120 npm pack --loglevel=error --prefer-offline --fetch-retries=1 --fetch-timeout=30000 "$name@$version" \
+  >pack.out 2>pack.err || { echo "npm pack $name@$version failed: $(grep -m 1 . pack.err || true)"; exit 1; }
 tarball=$(ls ./*.tgz)
 found=$(node -e 'const c = require("crypto"), f = require("fs");
   process.stdout.write("sha512-" + c.createHash("sha512").update(f.readFileSync(process.argv[1])).digest("base64"))' "$tarball")
