@@ -301,6 +301,7 @@ WL_INLINE int wl_sample(struct bpf_perf_event_data *ctx, int use_loop) {
       s->window.base = 0;
       s->window.size = 0;
       s->window.served = WL_WINDOW_SERVED;
+      s->window.wanted = WL_WINDOW_SERVED;
       wl_walk_user(s, m, cpu, use_loop);
     } else {
       walk->end = WL_END_NO_PROCESS;

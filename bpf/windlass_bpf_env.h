@@ -41,9 +41,10 @@ static __noinline int wl_refill(struct wl_window *window, __u64 from, __u64 end)
   __u32 served = window->served;
   window->base = from;
   window->served = 0;
-  if (served >= WL_WINDOW_SERVED) {
+  if (served >= window->wanted) {
     window->size = WL_WINDOW_BYTES;
     if (!bpf_probe_read_user(window->words, WL_WINDOW_BYTES, (const void *)from)) return 0;
+    window->wanted = ~0u; /* the stack's end is near: a read that faults is dear, do not try again */
   }
   __u64 size = end - from;
   if (size <= 64) {

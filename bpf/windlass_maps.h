@@ -15,12 +15,14 @@ struct wl_memo {
 };
 
 /* A piece of the user stack, read at once. */
-#define WL_WINDOW_BYTES 512u
+#define WL_WINDOW_BYTES 2048u
 #define WL_WINDOW_SERVED 2u /* frames a window must have served for the next to be read whole */
 struct wl_window {
   __u64 base;
   __u32 size; /* bytes valid */
-  __u32 served;
+  __u32 served; /* frames, since it was filled */
+  __u32 wanted; /* how many it must have served for the next to be filled whole */
+  __u32 reserved;
   __u64 words[WL_WINDOW_BYTES / 8];
 };
 
