@@ -94,8 +94,10 @@ int RawUnwinder::step(Context& context, FrameRegisters& frame) {
   const int end = walk_code(
       frame, read, [&](std::uint64_t address) { return context.code_at(address); }, &certain);
   // Where a program starts (ld.so's _start has no rows) the kernel has cleared all registers, and a frame pointer of 0
-  // marks the outermost frame (psABI 3.4.1).
-  const bool outermost = before.has(FrameRegisters::kRbp) && before.value[FrameRegisters::kRbp] == 0;
+  // marks the outermost frame (psABI 3.4.1). Elsewhere 0 may be data.
+  constexpr std::uint64_t kStartSize = 64;
+  const bool outermost = before.has(FrameRegisters::kRbp) && before.value[FrameRegisters::kRbp] == 0 &&
+                         file != nullptr && file->image && pc - mapping->bias - file->image->entry() < kStartSize;
   if (before.exact && end == WL_END_BAD_FRAME_POINTER && outermost) return WL_END_COMPLETE;
   if (before.exact || end == WL_END_COMPLETE) return end;
   // Code that called something has its frame set up. Where the walk and the frame pointer disagree, the walk is
