@@ -70,7 +70,7 @@ class RegisterRules {
 
   RegisterRules() {}  // not defaulted: the storage stays uninitialised
   RegisterRules(const RegisterRules& other) { *this = other; }
-  RegisterRules& operator=(const RegisterRules& other) {
+  RegisterRules& operator=(const RegisterRules& other) {  // NOLINT(bugprone-unhandled-self-assignment): memmove bears it
     size_ = other.size_;
     std::memmove(storage_, other.storage_, size_ * sizeof(RegisterEntry));
     return *this;
