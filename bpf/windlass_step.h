@@ -126,7 +126,9 @@ WL_NOINLINE int wl_apply(const struct wl_env *env, struct wl_cursor *cursor, con
   cursor->regs[WL_X64_RBP] = fp;
   cursor->valid = valid;
   cursor->backward = backward;
-  cursor->exact = (rule->flags & WL_RULE_SIGNAL) != 0;
+  /* A return address in a register is jumped to: a landing pad (libgcc's _Unwind_RaiseException), vfork's caller. The
+   * row is the one at it, not the one before. */
+  cursor->exact = (rule->flags & WL_RULE_SIGNAL) != 0 || rule->ra_kind == WL_REG_IN_REG;
   return WL_CONTINUE;
 }
 

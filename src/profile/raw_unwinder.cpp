@@ -290,7 +290,7 @@ int RawUnwinder::apply(Context& context, const FrameRow& row, FrameRegisters& fr
   const std::uint64_t sp = frame.value[FrameRegisters::kRsp];
   FrameRegisters caller;
   caller.valid = 0;
-  caller.exact = row.signal_frame;
+  caller.exact = row.signal_frame || std::holds_alternative<InRegister>(row.return_address);  // a jump, not a return
   caller.set(FrameRegisters::kRsp, rules.cfa());
   std::uint64_t value = 0;
   if (!rules.value(FrameRegisters::kPc, row.return_address, value)) return rules.end();
