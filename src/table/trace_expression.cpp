@@ -2,35 +2,21 @@
 
 #include <cstring>
 
+#include "dwarf/expression_ops.h"
+
 namespace windlass::table {
 
 namespace {
 
-// DWARF 5 section 7.7.1.
-enum Operation : std::uint8_t {
-  kDeref = 0x06,
-  kConst1u = 0x08,
-  kAnd = 0x1a,
-  kPlus = 0x22,
-  kPlusUconst = 0x23,
-  kShl = 0x24,
-  kGe = 0x2a,
-  kLit0 = 0x30,
-  kLit31 = 0x4f,
-  kBreg0 = 0x70,
-  kBreg31 = 0x8f,
-  kBregx = 0x92,
-};
-
 bool read_breg(ByteCursor& cursor, std::uint64_t& reg, std::int64_t& offset) {
   const auto operation = cursor.read<std::uint8_t>();
   if (!operation) return false;
-  if (*operation == kBregx) {
+  if (*operation == dwarf::DW_OP_bregx) {
     const auto number = cursor.uleb();
     if (!number) return false;
     reg = *number;
-  } else if (*operation >= kBreg0 && *operation <= kBreg31) {
-    reg = *operation - std::uint64_t{kBreg0};
+  } else if (*operation >= dwarf::DW_OP_breg0 && *operation <= dwarf::DW_OP_breg31) {
+    reg = *operation - std::uint64_t{dwarf::DW_OP_breg0};
   } else {
     return false;
   }
@@ -48,9 +34,12 @@ bool read_plt(ByteCursor& cursor, std::uint8_t& threshold) {
   if (!read_breg(cursor, reg, offset) || reg != kRip || offset != 0 || cursor.remaining() != 7) return false;
   const auto rest = cursor.bytes(7);
   const std::uint8_t* op = rest->u8();
-  if (op[0] != kLit0 + 15 || op[1] != kAnd || op[2] < kLit0 || op[2] > kLit31) return false;
-  threshold = static_cast<std::uint8_t>(op[2] - kLit0);
-  return op[3] == kGe && op[4] == kLit0 + 3 && op[5] == kShl && op[6] == kPlus;
+  if (op[0] != dwarf::DW_OP_lit0 + 15 || op[1] != dwarf::DW_OP_and || op[2] < dwarf::DW_OP_lit0 ||
+      op[2] > dwarf::DW_OP_lit31)
+    return false;
+  threshold = static_cast<std::uint8_t>(op[2] - dwarf::DW_OP_lit0);
+  return op[3] == dwarf::DW_OP_ge && op[4] == dwarf::DW_OP_lit0 + 3 && op[5] == dwarf::DW_OP_shl &&
+         op[6] == dwarf::DW_OP_plus;
 }
 
 }  // namespace
@@ -71,11 +60,11 @@ SimpleExpression recognise(ByteView expression) {
   }
   simple.argument = 0;
   const auto operation = *cursor.read<std::uint8_t>();
-  if (operation != kDeref && operation != kPlusUconst) return {};
-  if (operation == kDeref) {
+  if (operation != dwarf::DW_OP_deref && operation != dwarf::DW_OP_plus_uconst) return {};
+  if (operation == dwarf::DW_OP_deref) {
     simple.kind = Kind::kLoad;
     if (cursor.at_end()) return simple;
-    if (*cursor.read<std::uint8_t>() != kPlusUconst) return {};
+    if (*cursor.read<std::uint8_t>() != dwarf::DW_OP_plus_uconst) return {};
   }
   const auto addend = cursor.uleb();
   if (!addend || *addend > 255 || !cursor.at_end()) return {};
