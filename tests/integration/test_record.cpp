@@ -209,7 +209,7 @@ TEST_F(Record, InterruptKeepsTheData) {
 }
 
 TEST_F(Record, AKilledRecorderLeavesItsLastCheckpoint) {
-  Process recorder(record({"--", kTarget, "chain", "60"}), log());
+  Process recorder(record({"--", kTarget, "chain", "10"}), log());
   wait_for_checkpoint();
   recorder.signal(SIGKILL);
   EXPECT_EQ(recorder.wait(), 137);
