@@ -18,7 +18,8 @@ std::string_view module_name(const profile::Module& module) {
 
 std::string unnamed_frame(const profile::Profile& profile, const profile::Location& location) {
   if (location.module >= profile.modules.size()) return fmt::format("{:#x}", location.address);
-  return fmt::format("{}+{:#x}", module_name(profile.modules[location.module]), location.address);
+  const std::uint64_t offset = location.function_begin != 0 ? location.function_begin : location.address;
+  return fmt::format("{}+{:#x}", module_name(profile.modules[location.module]), offset);
 }
 
 Frames::Frames(const profile::Profile& profile) : profile_(profile), comms_(profile.strings.size() + 1, kNone) {

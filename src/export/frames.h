@@ -22,7 +22,8 @@ struct Frame {
   FrameKind kind = FrameKind::kFunction;
 };
 
-// "libfoo.so+0x1234" for an address nobody names; "0x1234" without a module.
+// "libfoo.so+0x1234" for an address nobody names, 0x1234 being where its function starts if that is known; "0x1234"
+// without a module.
 [[nodiscard]] std::string unnamed_frame(const profile::Profile& profile, const profile::Location& location);
 // The last component of a module's path; "[kernel]" stays.
 [[nodiscard]] std::string_view module_name(const profile::Module& module);

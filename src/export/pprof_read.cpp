@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <new>
 #include <optional>
 #include <protozero/pbf_reader.hpp>
@@ -254,7 +255,18 @@ class PprofReader {
     std::erase_if(location.lines, [](const auto& line) { return line.function == kNone; });
     if (location.lines.size() != 1) return;
     auto& function = profile_.functions[location.lines[0].function];
-    if (function.system_name.empty() && function.name == unnamed_frame(profile_, location)) location.lines.clear();
+    if (!function.system_name.empty()) return;
+    location.function_begin = hex_after_plus(function.name);
+    if (function.name == unnamed_frame(profile_, location))
+      location.lines.clear();
+    else
+      location.function_begin = 0;
+  }
+
+  // The offset of "module+0xoffset"; 0 if it is not of that form.
+  static std::uint64_t hex_after_plus(const std::string& name) {
+    const auto mark = name.rfind("+0x");
+    return mark == std::string::npos ? 0 : std::strtoull(name.c_str() + mark + 1, nullptr, 16);
   }
 
   void read_sample_field(pbf_reader& top) {

@@ -144,10 +144,17 @@ class PprofWriter {
       }
       if (location.lines.empty()) {  // viewers drop frames without a function: give it one, see write_unnamed_function
         pbf_writer child(w, pprof::kLine);
-        child.add_uint64(pprof::kLineFunctionId, profile_.functions.size() + 1 + unnamed_.size());
-        unnamed_.push_back(unnamed_frame(profile_, location));
+        child.add_uint64(pprof::kLineFunctionId, profile_.functions.size() + 1 + unnamed_id(location));
       }
     });
+  }
+
+  // Addresses of one module in one function share a stand-in.
+  std::size_t unnamed_id(const profile::Location& location) {
+    const auto [entry, is_new] = unnamed_ids_.try_emplace(
+        fmt::format("{}:{}", location.module, unnamed_frame(profile_, location)), unnamed_.size());
+    if (is_new) unnamed_.push_back(unnamed_frame(profile_, location));
+    return entry->second;
   }
 
   void write_function(std::size_t index) {
@@ -176,6 +183,7 @@ class PprofWriter {
   std::string lost_;
   std::vector<std::uint64_t> ids_;
   std::vector<std::string> unnamed_;
+  std::unordered_map<std::string, std::size_t> unnamed_ids_;
   std::unordered_map<std::string_view, std::int64_t> string_ids_;
   std::vector<std::string_view> strings_;
 };

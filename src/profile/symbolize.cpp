@@ -9,6 +9,7 @@
 #include <thread>
 #include <unordered_map>
 
+#include "profile/function_starts.h"
 #include "profile/symbol_file.h"
 #include "profile/symbol_result.h"
 #include "profile/text_symbols.h"
@@ -23,6 +24,7 @@ struct Job {
   std::vector<std::uint64_t> addresses;  // ascending
   std::vector<std::uint32_t> locations;  // ascending by address
   ModuleNames names{0};
+  std::vector<std::uint64_t> starts;  // by address; empty if the unwind information cannot tell
 };
 
 constexpr std::uint64_t kKernelHalf = std::uint64_t{1} << 63;
@@ -69,6 +71,8 @@ void run(const Profile& profile, const SymbolizeOptions& options, Job& job) {
   SymbolFile file(module, options);
   file.name(job.addresses, job.names);
   job.names.note = file.note();
+  if (std::any_of(job.names.lines().begin(), job.names.lines().end(), [](const auto& lines) { return lines.empty(); }))
+    job.starts = function_starts(module, job.addresses);
 }
 
 void run_all(const Profile& profile, const SymbolizeOptions& options, std::vector<Job>& jobs) {
@@ -121,6 +125,7 @@ void merge(Profile& profile, Job& job, FunctionMerger& functions, SymbolizeStats
   for (const auto location : job.locations) {
     while (job.addresses[index] != profile.locations[location].address) ++index;
     profile.locations[location].lines = job.names.lines()[index];
+    if (!job.starts.empty()) profile.locations[location].function_begin = job.starts[index];
   }
   stats.addresses += job.addresses.size();
   stats.opened += job.names.opened;
