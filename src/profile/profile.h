@@ -42,8 +42,8 @@ struct Line {
 struct Location {
   std::uint32_t module = kNone;
   std::uint64_t address = 0;
-  std::uint64_t function_begin = 0;  // by the unwind information, where no name is known; 0: unknown
   std::vector<Line> lines{};  // innermost inlined function first; empty until symbolised or when unknown
+  std::uint64_t function_begin = 0;  // by the unwind information, where no name is known; 0: unknown
 };
 
 struct Sample {

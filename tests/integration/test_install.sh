@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Installs the build into a folder of its own and builds a consumer against it, by CMake and by pkg-config.
-# usage: install_test.sh BUILD_DIR CONSUMER_DIR
+# usage: test_install.sh BUILD_DIR CONSUMER_DIR
 set -euo pipefail
 build=$1
 consumer=$2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cmake --install "$build" --prefix "$work/prefix" >/dev/null
-cmake -S "$consumer" -B "$work/cmake" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_CXX_STANDARD=23 >"$work/log" || { cat "$work/log"; exit 1; }
+cmake -G Ninja -S "$consumer" -B "$work/cmake" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_CXX_STANDARD=23 >"$work/log" || { cat "$work/log"; exit 1; }
 cmake --build "$work/cmake" >"$work/log" || { cat "$work/log"; exit 1; }
 "$work/cmake/consumer"
 
