@@ -1,6 +1,7 @@
 // A target made by hand for the shared unwinder: memory, registers, mappings, modules.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstring>
@@ -54,7 +55,7 @@ class FakeTarget : public table::Arena {
     auto ref = arena->allocate(sizeof(wl_maps_head) + mappings.size() * sizeof(wl_mapping));
     maps = *ref + 1;
     count = static_cast<std::uint32_t>(mappings.size());
-    std::memcpy(arena->at(maps), mappings.data(), mappings.size() * sizeof(wl_mapping));
+    std::copy(mappings.begin(), mappings.end(), reinterpret_cast<wl_mapping*>(arena->at(maps)));
   }
 
   // All registers known, exact pc.
