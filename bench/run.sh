@@ -30,7 +30,9 @@ sed '/^<!-- measured/q' "$page" > "$new"
   echo "## Kernel time a sample and a frame"
   echo
   echo '```'
-  $build/bench/bench_kernel
+  $build/bench/bench_kernel recursion
+  echo
+  $build/bench/bench_kernel -- clang -std=c++20 -O2 -c bench/workloads/work.cpp -o /dev/null
   echo '```'
   echo
   echo "## \`windlass record\` beside \`perf record\`"
