@@ -21,14 +21,13 @@ hz=999
 
 python=/usr/bin/python3
 [ -x $python ] || python=$(command -v python3)
-g++ -std=c++20 -E "$w/work.cpp" -o "$work/work.ii"
 g++ -std=c++20 -O2 -fomit-frame-pointer "$root/tests/workloads/truth.cpp" -o "$work/truth"
 command -v javac >/dev/null && javac -d "$work" "$w/Work.java"
 
 declare -A commands=(
   [c++]="$work/truth $seconds"
-  [clang]="clang -std=c++20 -O2 -c $work/work.ii -o /dev/null"
-  [cc1plus]="g++ -std=c++20 -O2 -c $work/work.ii -o /dev/null"
+  [clang]="clang -std=c++20 -O2 -c $w/work.cpp -o /dev/null"
+  [cc1plus]="g++ -std=c++20 -O2 -c $w/work.cpp -o /dev/null"
   [python3]="$python $w/work.py $seconds"
   [perl]="perl $w/work.pl $seconds"
   [node]="node $w/work.js $seconds"
@@ -66,7 +65,9 @@ for name in "${names[@]}"; do
   command=${commands[$name]}
   command -v ${command%% *} >/dev/null || { echo; echo "$name: SKIPPED, not installed"; continue; }
   echo
-  echo "**$name** \`${command//$work\//}\`"
+  shown=${command//$work\//}
+  shown=${shown//$root\//}
+  echo "**$name** \`${shown//$work/.}\`"
   echo
   echo "| recorder | bytes | samples | complete | lost | recorder CPU s | workload CPU s | wall s | report s |"
   echo "|---|---:|---:|---:|---:|---:|---:|---:|---:|"

@@ -39,4 +39,4 @@ sed '/^<!-- measured/q' "$page" > "$new"
   echo
   bench/compare_perf.sh "$seconds"
 } >> "$new"
-cp "$new" "$page"
+sed "s|$PWD/||g" "$new" > "$page"
