@@ -95,8 +95,10 @@ class Checker {
     }
     verdict_.complete += sample.count;
     if (const std::string why = impossible(frames, sample.count); !why.empty()) {
-      verdict_.wrong += sample.count;
-      note(verdict_.examples, frames, why);
+      const std::string_view innermost = frames.front().function;
+      const bool installs = innermost == "_Unwind_RaiseException" || innermost == "_Unwind_Resume";
+      (installs ? verdict_.installing : verdict_.wrong) += sample.count;
+      if (!installs) note(verdict_.examples, frames, why);
     }
   }
 
