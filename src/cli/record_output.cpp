@@ -98,8 +98,13 @@ void print_summary(profile::Recorder& recorder, const profile::Profile& profile,
     else
       complete += sample.count;
   }
-  fmt::print(stderr, "windlass: {} samples in {:.1f} s, {} with complete stacks, {} lost\n", thousands(total),
-             static_cast<double>(profile.duration_ns) * 1e-9, percent(complete, total), thousands(profile.lost));
+  const double elapsed = static_cast<double>(profile.duration_ns) * 1e-9;
+  if (total == 0)
+    fmt::print(stderr, "windlass: no samples in {:.1f} s: what was recorded used too little CPU time, {} lost\n",
+               elapsed, thousands(profile.lost));
+  else
+    fmt::print(stderr, "windlass: {} samples in {:.1f} s, {} with complete stacks, {} lost\n", thousands(total),
+               elapsed, percent(complete, total), thousands(profile.lost));
   const auto where = recorder.truncations();
   for (const auto& [end, count] : truncated) {
     std::string modules;
