@@ -16,13 +16,13 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <map>
 #include <mutex>
 #include <set>
 #include <unordered_set>
 
 #include "profile/kernel_errors.h"
+#include "profile/online_cpus.h"
 #include "table/unwind_table.h"
 #include "windlass.skel.h"
 #include "windlass_bpf_state.h"
@@ -32,24 +32,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr auto kGrace = std::chrono::milliseconds(500);
-
-// The CPUs of "0-3,8": the kernel's own list.
-std::vector<int> online_cpus() {
-  std::vector<int> cpus;
-  std::ifstream file("/sys/devices/system/cpu/online");
-  int first = 0;
-  while (file >> first) {
-    int last = first;
-    if (file.peek() == '-') {
-      file.get();
-      file >> last;
-    }
-    for (int cpu = first; cpu <= last; ++cpu) cpus.push_back(cpu);
-    if (file.peek() != ',') break;
-    file.get();
-  }
-  return cpus;
-}
 
 // How tables get into the arena.
 class TableArena final : public table::Arena {

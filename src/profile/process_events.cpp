@@ -11,8 +11,8 @@
 #include <charconv>
 #include <cstring>
 #include <ctime>
-#include <fstream>
 
+#include "profile/online_cpus.h"
 #include "windlass/bytes.h"
 
 namespace windlass::profile {
@@ -269,25 +269,6 @@ std::vector<MapRecord> parse_proc_maps(std::string_view text) {
     text.remove_prefix(newline == std::string_view::npos ? text.size() : newline + 1);
   }
   return maps;
-}
-
-std::vector<int> online_cpus() {
-  constexpr int kMaxCpus = 8192;
-  std::vector<int> cpus;
-  std::ifstream file("/sys/devices/system/cpu/online");
-  int first = 0;
-  while (file >> first) {
-    int last = first;
-    if (file.peek() == '-') {
-      file.get();
-      file >> last;
-    }
-    for (int cpu = first; cpu <= last && cpu < kMaxCpus; ++cpu) cpus.push_back(cpu);
-    if (file.peek() == ',') file.get();
-  }
-  if (cpus.empty())
-    for (int cpu = 0; cpu < sysconf(_SC_NPROCESSORS_ONLN); ++cpu) cpus.push_back(cpu);
-  return cpus;
 }
 
 }  // namespace windlass::profile

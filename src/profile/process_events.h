@@ -85,7 +85,4 @@ class ProcessEventSource {
 // The executable mappings in the text of a /proc/PID/maps. Lines that do not parse are skipped.
 [[nodiscard]] std::vector<MapRecord> parse_proc_maps(std::string_view text);
 
-// CPUs that are online, from /sys/devices/system/cpu/online; all of sysconf's if that is unreadable.
-[[nodiscard]] std::vector<int> online_cpus();
-
 }  // namespace windlass::profile
