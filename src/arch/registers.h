@@ -7,9 +7,9 @@
 #include <string>
 #include <string_view>
 
-namespace windlass {
+#include "windlass/registers.h"
 
-enum class Architecture : std::uint8_t { kX86_64, kAArch64 };
+namespace windlass {
 
 // DWARF numbers of the registers the library itself has to know.
 namespace x86_64 {

@@ -18,7 +18,7 @@
 
 #include <fmt/format.h>
 
-#include "profile/row_finder.h"
+#include "walk/row_finder.h"
 #include "table/compile.h"
 
 namespace windlass::profile {
@@ -359,10 +359,10 @@ std::uint32_t ModuleRegistry::kernel_id(std::uint32_t number) {
   return file == nullptr || file->state == TableState::kDropped ? anonymous_kernel_id_ : file->kernel_id;
 }
 
-RowFinder* ModuleRegistry::rows(CodeFile& file) {
+walk::RowFinder* ModuleRegistry::rows(CodeFile& file) {
   if (!file.rows_tried && file.image) {
     file.rows_tried = true;
-    file.rows = RowFinder::make(*file.image);
+    file.rows = walk::RowFinder::make(*file.image);
   }
   return file.rows.get();
 }

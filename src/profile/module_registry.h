@@ -32,9 +32,13 @@
 #include "profile/process_table.h"
 #include "profile/profile.h"
 
+namespace windlass::walk {
+class RowFinder;
+}
+
 namespace windlass::profile {
 
-class RowFinder;
+
 
 enum class TableState : std::uint8_t {
   kPending,  // queued or being compiled
@@ -60,7 +64,7 @@ struct CodeFile {
   double compile_seconds = 0;
   std::uint64_t table_rows = 0, table_bytes = 0;
 
-  std::unique_ptr<RowFinder> rows;  // full rows, made when first needed; the registry's owner thread only
+  std::unique_ptr<walk::RowFinder> rows;  // full rows, made when first needed; the registry's owner thread only
   bool rows_tried = false;
 
   CodeFile();
@@ -89,7 +93,7 @@ class ModuleRegistry {
   // The kernel side's number for a registry number.
   [[nodiscard]] std::uint32_t kernel_id(std::uint32_t number);
   // The file's full rows; null if it has none.
-  [[nodiscard]] RowFinder* rows(CodeFile& file);
+  [[nodiscard]] walk::RowFinder* rows(CodeFile& file);
 
   // For Aggregator::build.
   void describe(std::uint32_t number, Module& module);

@@ -7,7 +7,7 @@
 #include <unordered_map>
 
 #include "dwarf/expression.h"
-#include "profile/row_finder.h"
+#include "walk/row_finder.h"
 
 namespace windlass::profile {
 namespace {
@@ -82,7 +82,7 @@ int RawUnwinder::step(Context& context, FrameRegisters& frame) {
   if (mapping == nullptr) return WL_END_NO_MAPPING;
   CodeFile* file = mapping->anonymous ? nullptr : registry_.find(mapping->module);
   if (file != nullptr) {
-    if (RowFinder* rows = registry_.rows(*file)) {
+    if (walk::RowFinder* rows = registry_.rows(*file)) {
       if (const auto row = rows->find(pc - mapping->bias)) return apply(context, *row, frame);
     }
   }

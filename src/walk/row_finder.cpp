@@ -1,8 +1,8 @@
-#include "profile/row_finder.h"
+#include "walk/row_finder.h"
 
 #include <algorithm>
 
-namespace windlass::profile {
+namespace windlass::walk {
 
 struct RowFinder::Section {
   struct Ignore {
@@ -55,4 +55,4 @@ Expected<FrameRow> RowFinder::find(std::uint64_t address) {
   return fail(ErrorCode::kNotFound, "no row covers the address", address);
 }
 
-}  // namespace windlass::profile
+}  // namespace windlass::walk

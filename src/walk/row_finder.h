@@ -11,7 +11,7 @@
 #include "image/elf.h"
 #include "image/unwind_sections.h"
 
-namespace windlass::profile {
+namespace windlass::walk {
 
 // Not thread-safe. Keeps 24 bytes an FDE. The image must outlive it.
 class RowFinder {
@@ -40,4 +40,4 @@ class RowFinder {
   std::vector<Entry> entries_;  // by begin
 };
 
-}  // namespace windlass::profile
+}  // namespace windlass::walk

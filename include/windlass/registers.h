@@ -1,0 +1,117 @@
+// A register file of either architecture, by DWARF number (System V x86-64 psABI figure 3.36, AADWARF64 table 1).
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "windlass/frame_row.h"
+
+namespace windlass {
+
+enum class Architecture : std::uint8_t { kX86_64, kAArch64 };
+
+// The address of an instruction, or a return address: the one is looked up as it is, the other stands behind the call
+// it belongs to and may be the first byte after its function. The minus-one lives here and nowhere else.
+class CodeAddress {
+ public:
+  constexpr CodeAddress() = default;
+  [[nodiscard]] static constexpr CodeAddress instruction(std::uint64_t value) { return {value, false}; }
+  [[nodiscard]] static constexpr CodeAddress return_address(std::uint64_t value) { return {value, true}; }
+
+  [[nodiscard]] constexpr std::uint64_t value() const { return value_; }
+  [[nodiscard]] constexpr bool is_return_address() const { return return_address_; }
+  // Where to look rows, symbols and lines up.
+  [[nodiscard]] constexpr std::uint64_t lookup() const { return value_ - (return_address_ ? 1 : 0); }
+  bool operator==(const CodeAddress&) const = default;
+
+ private:
+  constexpr CodeAddress(std::uint64_t value, bool is_return) : value_(value), return_address_(is_return) {}
+  std::uint64_t value_ = 0;
+  bool return_address_ = false;
+};
+
+// The registers of one frame and which of them are known. A value type without allocation; signal-safe.
+//   x86-64:  0-15 general registers, 16 the pc
+//   AArch64: 0-30 x0-x30, 31 sp, 32 the pc, 34 ra_sign_state, 72-79 d8-d15 (the half that calls preserve)
+class Registers {
+ public:
+  static constexpr unsigned kSlots = 44;
+
+  constexpr Registers() = default;
+  explicit constexpr Registers(Architecture architecture) : architecture_(architecture) {}
+
+  [[nodiscard]] constexpr Architecture architecture() const { return architecture_; }
+
+  [[nodiscard]] static constexpr RegisterNumber sp_number(Architecture a) {
+    return a == Architecture::kX86_64 ? 7 : 31;
+  }
+  [[nodiscard]] static constexpr RegisterNumber pc_number(Architecture a) {
+    return a == Architecture::kX86_64 ? 16 : 32;
+  }
+  [[nodiscard]] static constexpr RegisterNumber fp_number(Architecture a) {
+    return a == Architecture::kX86_64 ? 6 : 29;
+  }
+
+  // A dense number below kSlots for a register that is held.
+  [[nodiscard]] constexpr unsigned slot_of(std::uint64_t reg) const { return slot(reg); }
+  // Is there room for a register of this number at all?
+  [[nodiscard]] constexpr bool holds(std::uint64_t reg) const { return slot(reg) < kSlots; }
+  [[nodiscard]] constexpr bool has(std::uint64_t reg) const {
+    const unsigned s = slot(reg);
+    return s < kSlots && (known_ >> s & 1) != 0;
+  }
+  // 0 where it is not known.
+  [[nodiscard]] constexpr std::uint64_t get(std::uint64_t reg) const { return has(reg) ? value_[slot(reg)] : 0; }
+  constexpr void set(std::uint64_t reg, std::uint64_t value) {
+    const unsigned s = slot(reg);
+    if (s >= kSlots) return;
+    value_[s] = value;
+    known_ |= std::uint64_t{1} << s;
+  }
+  constexpr void forget(std::uint64_t reg) {
+    const unsigned s = slot(reg);
+    if (s < kSlots) known_ &= ~(std::uint64_t{1} << s);
+  }
+  constexpr void forget_all() { known_ = 0; }
+
+  [[nodiscard]] constexpr CodeAddress pc() const {
+    const std::uint64_t value = get(pc_number(architecture_));
+    return pc_is_return_address_ ? CodeAddress::return_address(value) : CodeAddress::instruction(value);
+  }
+  constexpr void set_pc(CodeAddress pc) {
+    set(pc_number(architecture_), pc.value());
+    pc_is_return_address_ = pc.is_return_address();
+  }
+  [[nodiscard]] constexpr std::uint64_t sp() const { return get(sp_number(architecture_)); }
+  constexpr void set_sp(std::uint64_t sp) { set(sp_number(architecture_), sp); }
+  [[nodiscard]] constexpr bool has_sp() const { return has(sp_number(architecture_)); }
+
+  // Calls callback(number, value) for every known register, ascending.
+  template <typename Callback>
+  constexpr void for_each(Callback&& callback) const {
+    for (std::uint64_t rest = known_; rest != 0; rest &= rest - 1) {
+      const auto s = static_cast<unsigned>(std::countr_zero(rest));
+      callback(number(s), value_[s]);
+    }
+  }
+
+ private:
+  static constexpr unsigned kFirstVectorSlot = 36;
+  static constexpr RegisterNumber kFirstVector = 72;
+  [[nodiscard]] constexpr unsigned slot(std::uint64_t reg) const {
+    if (architecture_ == Architecture::kX86_64) return reg <= 16 ? static_cast<unsigned>(reg) : kSlots;
+    if (reg <= 34) return static_cast<unsigned>(reg);
+    return reg >= kFirstVector && reg < kFirstVector + 8 ? kFirstVectorSlot + static_cast<unsigned>(reg - kFirstVector)
+                                                         : kSlots;
+  }
+  [[nodiscard]] constexpr RegisterNumber number(unsigned s) const {
+    return static_cast<RegisterNumber>(s < kFirstVectorSlot ? s : s - kFirstVectorSlot + kFirstVector);
+  }
+
+  std::uint64_t value_[kSlots] = {};
+  std::uint64_t known_ = 0;
+  Architecture architecture_ = Architecture::kX86_64;
+  bool pc_is_return_address_ = false;
+};
+
+}  // namespace windlass

@@ -1,0 +1,185 @@
+// Walking stacks: an address space (memory, modules, code ranges) and a walker over the frames of one thread.
+//
+//   AddressSpace space(Architecture::kX86_64, memory);       // target.h opens processes, core files and minidumps
+//   for (const Frame& frame : StackWalker(space, registers)) use(frame);
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "windlass/bytes.h"
+#include "windlass/error.h"
+#include "windlass/registers.h"
+
+namespace windlass {
+
+// The bytes of a process, live or dead. `read` is all or nothing, must not allocate or lock where it shall be used in
+// a signal handler, and is called from one thread at a time per walker.
+class Memory {
+ public:
+  virtual ~Memory() = default;
+  // Copies [address, address + size) of the target; false if any byte of it is not readable.
+  [[nodiscard]] virtual bool read(std::uint64_t address, void* to, std::size_t size) const = 0;
+};
+
+// One loaded file, or one mapped image without a file (the vdso).
+struct ModuleInfo {
+  std::uint64_t begin = 0;  // of the addresses that count as the module's, first
+  std::uint64_t end = 0;    // and one past the last
+  std::uint64_t bias = 0;   // address in the process - bias = address as the file numbers it
+  std::string path;         // as the process knows it; "[vdso]"
+  std::string file;         // where to read it here, if that is another path (/proc/PID/map_files, a sysroot)
+};
+
+// Who found a frame from its callee.
+enum class FrameOrigin : std::uint8_t {
+  kContext,       // the registers the walk started with
+  kCfi,           // .eh_frame or .debug_frame
+  kSynthesis,     // the instructions of the code itself
+  kFramePointer,  // the chain of frame pointers
+  kLeaf,          // return address on top of the stack, or in the link register
+};
+[[nodiscard]] std::string_view origin_name(FrameOrigin origin);
+
+// How a walk ended. All but kComplete leave an Error that names the address.
+enum class WalkEnd : std::uint8_t {
+  kRunning,     // it has not
+  kComplete,    // the outermost frame was reached
+  kNoModule,    // the pc lies in nothing known
+  kNoRow,       // no unwinder could tell the caller
+  kUnreadable,  // the stack could not be read
+  kLost,        // a register that is needed is not known here
+  kNoProgress,  // the stack does not move
+  kBadRow,      // unwind information that contradicts itself
+  kLimit,       // more frames than asked for
+};
+[[nodiscard]] std::string_view end_name(WalkEnd end);
+
+namespace walk {
+class Module;
+struct Scratch;
+}  // namespace walk
+
+// Memory, modules and code ranges of one process. Movable. Changing it is not thread-safe against walkers on it; any
+// number of walkers may read it at a time.
+class AddressSpace {
+ public:
+  AddressSpace(Architecture architecture, std::unique_ptr<Memory> memory);
+  AddressSpace(AddressSpace&&) noexcept;
+  AddressSpace& operator=(AddressSpace&&) noexcept;
+  ~AddressSpace();
+
+  [[nodiscard]] Architecture architecture() const { return architecture_; }
+  [[nodiscard]] const Memory& memory() const { return *memory_; }
+
+  // Its unwind information is read from the file when a frame is first looked up in it; a file that cannot be read is
+  // no error here: code without unwind information is unwound by its instructions. kMalformed for an empty or
+  // overlapping range.
+  Expected<void> add_module(ModuleInfo info);
+  // The same for an image whose bytes are the target's memory at [begin, end) (the vdso) or given by the caller.
+  Expected<void> add_module(ModuleInfo info, std::vector<std::byte> image);
+  // Code without a file: a JIT's region. Frames in it are unwound by its instructions.
+  Expected<void> add_code_range(std::uint64_t begin, std::uint64_t end, std::string name = "[jit]");
+  // Removes whatever begins at `begin`. kNotFound.
+  Expected<void> remove(std::uint64_t begin);
+
+  // The module or code range that contains `address`, or null. Logarithmic; signal-safe.
+  [[nodiscard]] const walk::Module* find(std::uint64_t address) const;
+  [[nodiscard]] std::vector<const ModuleInfo*> modules() const;
+
+  // Bits of an AArch64 return address that are its authentication code (NT_ARM_PAC_MASK); the default fits 48-bit
+  // addresses.
+  void set_pointer_mask(std::uint64_t code_bits) { pac_mask_ = code_bits; }
+  [[nodiscard]] std::uint64_t pointer_mask() const { return pac_mask_; }
+
+ private:
+  std::unique_ptr<Memory> memory_;
+  std::vector<std::unique_ptr<walk::Module>> modules_;  // by begin, disjoint
+  std::uint64_t pac_mask_ = 0xffff'0000'0000'0000;
+  Architecture architecture_;
+};
+
+// Where each register of a frame was saved by its callees: what a collector updates and an exception restores.
+class SavedLocations {
+ public:
+  // The address, or 0: still in the register itself (or not known: ask Registers::has).
+  [[nodiscard]] std::uint64_t at(const Registers& registers, RegisterNumber reg) const {
+    return registers.holds(reg) ? address_[registers.slot_of(reg)] : 0;
+  }
+  void set(const Registers& registers, RegisterNumber reg, std::uint64_t address) {
+    if (registers.holds(reg)) address_[registers.slot_of(reg)] = address;
+  }
+
+ private:
+  std::uint64_t address_[Registers::kSlots] = {};
+};
+
+struct Frame {
+  Registers registers;                         // at pc; for a caller: as they are just after its call returns
+  const ModuleInfo* module = nullptr;          // what contains pc, if anything
+  FrameOrigin origin = FrameOrigin::kContext;  // who found it
+  bool signal_frame = false;                   // its callee is a signal trampoline: pc was interrupted
+  SavedLocations saved;                        // where this frame's registers were saved by its callees
+
+  [[nodiscard]] CodeAddress pc() const { return registers.pc(); }
+  [[nodiscard]] std::uint64_t sp() const { return registers.sp(); }
+};
+
+struct WalkOptions {
+  std::size_t max_frames = 65536;
+  bool synthesize = true;  // look at the code where unwind information is absent or contradicted
+};
+
+// Emits the frames of one thread, innermost first, the first being the registers given. One thread at a time; several
+// walkers may share a space. The space must outlive it.
+class StackWalker {
+ public:
+  StackWalker(const AddressSpace& space, const Registers& registers, const WalkOptions& options = {});
+  ~StackWalker();
+  StackWalker(const StackWalker&) = delete;
+  StackWalker& operator=(const StackWalker&) = delete;
+
+  [[nodiscard]] const Frame& frame() const { return frame_; }
+  // Goes to the caller. False at the end; end() and error() then say why, and frame() is still the last frame.
+  bool step();
+  [[nodiscard]] WalkEnd end_reason() const { return end_; }
+  [[nodiscard]] const Error& error() const { return error_; }
+  // Starts again from other registers, keeping what was prepared.
+  void restart(const Registers& registers);
+
+  class Iterator {
+   public:
+    using value_type = Frame;
+    using difference_type = std::ptrdiff_t;
+    explicit Iterator(StackWalker* walker) : walker_(walker) {}
+    const Frame& operator*() const { return walker_->frame(); }
+    const Frame* operator->() const { return &walker_->frame(); }
+    Iterator& operator++() {
+      if (!walker_->step()) walker_ = nullptr;
+      return *this;
+    }
+    void operator++(int) { ++*this; }
+    bool operator==(std::default_sentinel_t) const { return walker_ == nullptr; }
+
+   private:
+    StackWalker* walker_;
+  };
+  [[nodiscard]] Iterator begin() { return Iterator(this); }
+  [[nodiscard]] std::default_sentinel_t end() const { return {}; }
+
+ private:
+  const AddressSpace* space_;
+  WalkOptions options_;
+  std::size_t frames_ = 1;
+  std::unique_ptr<walk::Scratch> scratch_;
+  Frame frame_;
+  WalkEnd end_ = WalkEnd::kRunning;
+  Error error_;
+};
+
+}  // namespace windlass

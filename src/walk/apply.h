@@ -1,0 +1,168 @@
+// A row applied to a frame: the caller's registers. Values are computed into a copy and committed last, so a failed
+// step leaves nothing half changed. No allocation, lock or system call of its own; signal-safe if `memory` is.
+#pragma once
+
+#include <optional>
+#include <variant>
+
+#include "arch/registers.h"
+#include "dwarf/expression.h"
+#include "walk/memory.h"
+#include "windlass/frame_row.h"
+#include "windlass/walk.h"
+
+namespace windlass::walk {
+
+// Why there is no caller, or kRunning with it.
+struct StepStatus {
+  WalkEnd end = WalkEnd::kRunning;
+  Error error;
+  [[nodiscard]] bool ok() const { return end == WalkEnd::kRunning; }
+};
+
+// What the row's numbers are relative to, beside the registers.
+struct ApplyContext {
+  std::uint64_t bias = 0;               // of the module: what DW_OP_addr is moved by
+  std::uint64_t pac_mask = 0;           // bits of a return address to clear where it is signed (AArch64)
+  bool slots_below_sp_are_dead = true;  // see value()
+};
+
+// Evaluates rules against one frame; keeps why the last one failed.
+template <TargetMemory M>
+class RuleReader {
+ public:
+  RuleReader(const M& memory, const Registers& frame, const ApplyContext& context)
+      : memory_(memory), frame_(frame), context_(context) {}
+
+  bool cfa(const CfaRule& rule) {
+    if (const auto* plain = std::get_if<CfaRegister>(&rule)) {  // CFA = reg + offset
+      if (!frame_.has(plain->reg)) return lost(plain->reg);
+      cfa_ = frame_.get(plain->reg) + static_cast<std::uint64_t>(plain->offset);
+      return true;
+    }
+    return evaluate(std::get<CfaExpression>(rule).expression, false, cfa_);
+  }
+
+  // The caller's value of `reg`, and where it was saved (0: in a register, or nowhere).
+  bool value(RegisterNumber reg, const RegisterRule& rule, std::uint64_t& to, std::uint64_t& saved_at) {
+    saved_at = 0;
+    if (std::holds_alternative<Undefined>(rule)) return lost(reg);
+    if (std::holds_alternative<SameValue>(rule)) return copy(reg, to);
+    if (const auto* at = std::get_if<AtCfa>(&rule)) {
+      saved_at = cfa_ + static_cast<std::uint64_t>(at->offset);
+      // GCC's epilogues do not say that a register has been popped again: its slot is then below sp, and dead.
+      if (context_.slots_below_sp_are_dead && saved_at < frame_.sp() && !frame_.pc().is_return_address() &&
+          is_callee_saved(frame_.architecture(), reg) && copy(reg, to)) {
+        saved_at = 0;
+        return true;
+      }
+      return load(saved_at, to);
+    }
+    if (const auto* is = std::get_if<CfaValue>(&rule)) {
+      to = cfa_ + static_cast<std::uint64_t>(is->offset);
+      return true;
+    }
+    if (const auto* in = std::get_if<InRegister>(&rule)) return copy(in->reg, to);
+    if (const auto* is = std::get_if<ExpressionValue>(&rule)) return evaluate(is->expression, true, to);
+    return evaluate(std::get<AtExpression>(rule).expression, true, saved_at) && load(saved_at, to);
+  }
+
+  [[nodiscard]] std::uint64_t cfa() const { return cfa_; }
+  [[nodiscard]] const StepStatus& status() const { return status_; }
+
+ private:
+  bool failed(WalkEnd end, const Error& error) {
+    status_ = {end, error};
+    return false;
+  }
+  bool lost(std::uint64_t reg) {
+    return failed(WalkEnd::kLost,
+                  Error{ErrorCode::kNotFound, "register is not known in this frame", frame_.pc().value(), reg});
+  }
+  bool copy(RegisterNumber reg, std::uint64_t& to) {
+    if (!frame_.has(reg)) return lost(reg);
+    to = frame_.get(reg);
+    return true;
+  }
+  bool load(std::uint64_t address, std::uint64_t& to) {
+    if (memory_.read(address, &to, sizeof to)) return true;
+    return failed(WalkEnd::kUnreadable, Error{ErrorCode::kUnreadable, "stack is not readable", address, sizeof to});
+  }
+
+  bool evaluate(ByteView expression, bool push_cfa, std::uint64_t& to) {
+    const auto read_register = [&](std::uint64_t reg) -> Expected<std::uint64_t> {
+      if (!frame_.has(reg)) return fail(ErrorCode::kNotFound, "register is not known in this frame", reg);
+      return frame_.get(reg);
+    };
+    const auto read_memory = [&](std::uint64_t address, unsigned size) -> Expected<std::uint64_t> {
+      std::uint64_t value = 0;
+      if (size > sizeof value || !memory_.read(address, &value, size))
+        return fail(ErrorCode::kUnreadable, "memory is not readable", address, size);
+      return value;
+    };
+    const auto value = dwarf::evaluate_expression(
+        expression,
+        {read_register, read_memory, push_cfa ? std::optional<std::uint64_t>(cfa_) : std::nullopt, context_.bias});
+    if (!value) {
+      const ErrorCode code = value.error().code;
+      return failed(code == ErrorCode::kUnreadable ? WalkEnd::kUnreadable
+                    : code == ErrorCode::kNotFound ? WalkEnd::kLost
+                                                   : WalkEnd::kBadRow,
+                    value.error());
+    }
+    to = *value;
+    return true;
+  }
+
+  const M& memory_;
+  const Registers& frame_;
+  const ApplyContext& context_;
+  std::uint64_t cfa_ = 0;
+  StepStatus status_;
+};
+
+// Preserved registers keep their value; all others are unknown in the caller.
+inline void keep_preserved(const Registers& frame, Registers& caller) {
+  frame.for_each([&](RegisterNumber reg, std::uint64_t value) {
+    if (is_callee_saved(frame.architecture(), reg)) caller.set(reg, value);
+  });
+}
+
+// The caller of `frame` by `row`. On kRunning `caller` and `saved` (may be null) are set. kComplete where the row says
+// that there is no caller (an undefined return address), or the return address is 0.
+template <TargetMemory M>
+StepStatus apply(const FrameRow& row, const M& memory, const ApplyContext& context, const Registers& frame,
+                 Registers& caller, SavedLocations* saved) {
+  if (std::holds_alternative<Undefined>(row.return_address)) return {WalkEnd::kComplete, {}};
+  RuleReader<M> rules(memory, frame, context);
+  if (!rules.cfa(row.cfa)) return rules.status();
+
+  Registers next(frame.architecture());
+  keep_preserved(frame, next);
+  next.set_sp(rules.cfa());
+  std::uint64_t value = 0;
+  std::uint64_t saved_at = 0;
+  for (const RegisterEntry& entry : row.registers) {
+    if (!next.holds(entry.reg)) continue;
+    if (rules.value(entry.reg, entry.rule, value, saved_at)) {
+      next.set(entry.reg, value);
+      if (saved != nullptr) saved->set(next, entry.reg, saved_at);
+    } else {
+      next.forget(entry.reg);  // lost; whoever needs it says so
+    }
+  }
+  const RegisterNumber pc = Registers::pc_number(frame.architecture());
+  if (!rules.value(pc, row.return_address, value, saved_at)) return rules.status();
+  if (row.return_signed) value &= ~context.pac_mask;
+  if (value == 0) return {WalkEnd::kComplete, {}};
+  if (saved != nullptr) saved->set(next, pc, saved_at);
+  // A signal frame's pc was interrupted. On x86-64 a return address in a register is jumped to (vfork, libgcc's context
+  // installation), so the row is the one at it.
+  const bool jumped =
+      frame.architecture() == Architecture::kX86_64 && std::holds_alternative<InRegister>(row.return_address);
+  next.set_pc(row.signal_frame || jumped ? CodeAddress::instruction(value) : CodeAddress::return_address(value));
+  caller = next;
+  return {};
+}
+
+}  // namespace windlass::walk

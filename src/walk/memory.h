@@ -1,0 +1,19 @@
+// What an unwinder may read. Rows are applied by templates over this concept, so that a walk of the own process is
+// plain loads and one of another process a call.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+
+#include "windlass/walk.h"
+
+namespace windlass::walk {
+
+template <typename M>
+concept TargetMemory = requires(const M& memory, std::uint64_t address, void* to, std::size_t size) {
+  { memory.read(address, to, size) } -> std::same_as<bool>;
+};
+static_assert(TargetMemory<Memory>);
+
+}  // namespace windlass::walk

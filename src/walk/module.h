@@ -1,0 +1,46 @@
+// One module of an address space and its unwind information.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "image/elf.h"
+#include "image/mapped_file.h"
+#include "walk/row_finder.h"
+#include "windlass/walk.h"
+
+namespace windlass::walk {
+
+class Module {
+ public:
+  explicit Module(ModuleInfo info, bool generated = false) : info_(std::move(info)), generated_(generated) {}
+  Module(ModuleInfo info, std::vector<std::byte> image) : info_(std::move(info)), owned_(std::move(image)) {}
+
+  [[nodiscard]] const ModuleInfo& info() const { return info_; }
+  // Code made at run time: there is no file and no unwind information.
+  [[nodiscard]] bool generated() const { return generated_; }
+
+  // The row in force at an address of the process, the row in the module's own numbering. kNotFound where nothing
+  // covers it; otherwise what is wrong with the file or the record. Thread-safe (a lock); reads the file when first
+  // called.
+  [[nodiscard]] Expected<FrameRow> row_at(std::uint64_t address) const;
+
+  // Bytes of the module's file at an address of the process, as loaded before relocation.
+  [[nodiscard]] bool read_image(std::uint64_t address, void* to, std::size_t size) const;
+
+ private:
+  void load() const;
+
+  ModuleInfo info_;
+  bool generated_ = false;
+  std::vector<std::byte> owned_;  // the image, where it does not come from a file
+  mutable std::mutex lock_;
+  mutable bool loaded_ = false;
+  mutable image::MappedFile file_;
+  mutable std::unique_ptr<image::ElfImage> image_;
+  mutable std::unique_ptr<RowFinder> rows_;
+  mutable Error error_{ErrorCode::kNotFound, "module has no unwind information"};
+};
+
+}  // namespace windlass::walk

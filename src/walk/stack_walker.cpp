@@ -1,0 +1,90 @@
+#include "walk/unwinders.h"
+#include "windlass/walk.h"
+
+namespace windlass {
+namespace {
+
+constexpr unsigned kMaxBackward = 16;  // switches to a stack that lies below
+constexpr unsigned kMaxStill = 2;      // leaves that keep their return address in a register
+
+// Plain frames move sp up. False where the stack does not move.
+bool progresses(const Registers& from, const Registers& to, walk::Scratch& scratch) {
+  if (to.sp() > from.sp()) {
+    scratch.still = 0;
+    return true;
+  }
+  if (to.sp() == from.sp()) return to.pc() != from.pc() && ++scratch.still <= kMaxStill;
+  return ++scratch.backward <= kMaxBackward;
+}
+
+}  // namespace
+
+std::string_view origin_name(FrameOrigin origin) {
+  switch (origin) {
+    case FrameOrigin::kContext: return "context";
+    case FrameOrigin::kCfi: return "cfi";
+    case FrameOrigin::kSynthesis: return "code";
+    case FrameOrigin::kFramePointer: return "frame-pointer";
+    case FrameOrigin::kLeaf: return "leaf";
+  }
+  return "?";
+}
+
+std::string_view end_name(WalkEnd end) {
+  switch (end) {
+    case WalkEnd::kRunning: return "running";
+    case WalkEnd::kComplete: return "complete";
+    case WalkEnd::kNoModule: return "no module";
+    case WalkEnd::kNoRow: return "no unwind information";
+    case WalkEnd::kUnreadable: return "stack unreadable";
+    case WalkEnd::kLost: return "register lost";
+    case WalkEnd::kNoProgress: return "no progress";
+    case WalkEnd::kBadRow: return "bad unwind information";
+    case WalkEnd::kLimit: return "frame limit";
+  }
+  return "?";
+}
+
+StackWalker::StackWalker(const AddressSpace& space, const Registers& registers, const WalkOptions& options)
+    : space_(&space), options_(options), scratch_(std::make_unique<walk::Scratch>()) {
+  restart(registers);
+}
+
+StackWalker::~StackWalker() = default;
+
+void StackWalker::restart(const Registers& registers) {
+  frame_ = Frame{};
+  frame_.registers = registers;
+  const walk::Module* module = space_->find(registers.pc().lookup());
+  frame_.module = module != nullptr ? &module->info() : nullptr;
+  frames_ = 1;
+  end_ = WalkEnd::kRunning;
+  error_ = {};
+  scratch_->backward = scratch_->still = 0;
+}
+
+bool StackWalker::step() {
+  if (end_ != WalkEnd::kRunning) return false;
+  const auto ended = [this](WalkEnd end, const Error& error) {
+    end_ = end;
+    error_ = error;
+    return false;
+  };
+  const std::uint64_t pc = frame_.pc().value();
+  if (frames_ >= options_.max_frames) return ended(WalkEnd::kLimit, Error{ErrorCode::kLimit, "frame limit", pc});
+  walk::Step step;
+  walk::find_caller(*space_, frame_, options_, *scratch_, step);
+  if (!step.status.ok()) return ended(step.status.end, step.status.error);
+  if (!step.caller.has_sp() || !progresses(frame_.registers, step.caller, *scratch_))
+    return ended(WalkEnd::kNoProgress, Error{ErrorCode::kMalformed, "stack does not move", pc, step.caller.sp()});
+  ++frames_;
+  frame_.registers = step.caller;
+  frame_.saved = step.saved;
+  frame_.origin = step.origin;
+  frame_.signal_frame = step.signal_frame;
+  const walk::Module* module = space_->find(step.caller.pc().lookup());
+  frame_.module = module != nullptr ? &module->info() : nullptr;
+  return true;
+}
+
+}  // namespace windlass
