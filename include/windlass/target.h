@@ -1,7 +1,16 @@
 // Processes, live and dead, as address spaces with threads.
+//
+//   auto target = open_process(pid);                 // or open_core(path), open_minidump(path), open_target(text)
+//   if (!target) return complain(target.error());
+//   for (const Thread& thread : target->threads)
+//     for (const Frame& frame : StackWalker(target->space, thread.registers)) use(thread, frame);
+//
+// None of this is signal-safe: it allocates, opens files and, for processes, stops threads. One Target may be walked
+// from several threads at a time; opening and destroying are each one thread's business.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -11,16 +20,72 @@ namespace windlass {
 
 struct Thread {
   std::uint64_t id = 0;
-  std::string name;
-  Registers registers;
+  std::string name;      // empty where a dump does not tell
+  Registers registers;   // nothing known (no pc) where they could not be read: `problems` then says why
   bool faulted = false;  // the one that crashed
 };
 
+enum class TargetKind : std::uint8_t { kProcess, kCore, kMinidump };
+
+namespace walk {
+class Attachment;
+}
+
+// What was opened. Movable. A process's threads stay stopped until it is destroyed or released; that may happen on
+// any thread. The end of this process also lets them go on.
 struct Target {
+  TargetKind kind;
   AddressSpace space;
   std::vector<Thread> threads;
-  std::string command;
-  std::vector<Error> problems;  // what could not be read of it
+  std::string command;             // the command line, or the program's name where that is all a dump tells
+  std::uint64_t process = 0;       // its id; 0 where a dump does not tell
+  std::vector<Error> problems;     // what could not be read of it: threads, notes, streams
+  std::vector<std::string> notes;  // what people should know: files missing, or not the ones that ran
+
+  // Lets the threads of a process go on. `space` must not be read afterwards. No effect on dumps.
+  void release() { attachment.reset(); }
+
+  std::shared_ptr<walk::Attachment> attachment;
 };
+
+// Where the files of a process are found when its paths do not lead to them here.
+struct FileSearch {
+  std::string sysroot;     // put before every path; searched before the path itself. Empty: none
+  std::string executable;  // the program's own file, whatever the dump calls it. Empty: as the dump says
+  std::vector<std::string> debug_directories = {"/usr/lib/debug"};  // searched for .build-id/xx/yyyy[.debug]
+};
+
+struct ProcessOptions {
+  // A thread in an uninterruptible wait does not stop. After this long its stack is walked from the sp and pc that
+  // /proc/PID/task/TID/syscall tells. For all threads together.
+  unsigned stop_timeout_ms = 1000;
+};
+
+struct DumpOptions {
+  FileSearch files;
+};
+
+// Stops every thread of a process (PTRACE_SEIZE and PTRACE_INTERRUPT, ptrace(2); no signal is sent) and reads their
+// registers; threads born meanwhile too. Modules from /proc/PID/maps, each file by what is really mapped
+// (/proc/PID/map_files, else /proc/PID/root if it is the same file, else its image in memory), so that deleted and
+// replaced files and other mount namespaces do not matter. About 3 system calls a thread and 2 a module.
+// Errors: kSystem (ESRCH: no such process; EPERM: not ours to trace, or traced by somebody else, whose id is `where`),
+// kUnsupported (a 32-bit process). Whatever was stopped before an error goes on.
+[[nodiscard]] Expected<Target> open_process(std::uint64_t pid, const ProcessOptions& options = {});
+
+// An ELF core file of x86-64 or AArch64, made by a kernel or by gcore. The file is mapped, not read. Pages that it
+// leaves out come from the files that were mapped, if these are the same by their build id. Errors: kSystem;
+// kMalformed, kTruncated, kUnsupported with the offset. Damaged or cut-off parts are `problems`; the rest is still
+// read.
+[[nodiscard]] Expected<Target> open_core(const std::string& path, const DumpOptions& options = {});
+
+// A minidump, made by Windows, Breakpad or Crashpad. As open_core. Modules that are PE images are listed; frames in
+// them are unwound by their instructions and frame pointers.
+[[nodiscard]] Expected<Target> open_minidump(const std::string& path, const DumpOptions& options = {});
+
+// A process id, a core file or a minidump: digits are a process id, a file is told by its first bytes.
+// kUnsupported for a file that is neither.
+[[nodiscard]] Expected<Target> open_target(const std::string& what, const DumpOptions& dump = {},
+                                           const ProcessOptions& process = {});
 
 }  // namespace windlass
