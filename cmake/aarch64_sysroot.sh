@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Lays out arm64 libraries for cross-compilation and for qemu-user: cmake/aarch64_sysroot.sh DIRECTORY
+# Debian's arm64 packages are downloaded with apt and unpacked into DIRECTORY; nothing is installed and the machine's own
+# package state is neither used nor changed. What was unpacked is listed with its version in DIRECTORY/packages.
+# Exit status 0: the sysroot is there. 3: SKIPPED, the archive cannot be reached or this is no Debian machine.
+set -euo pipefail
+[ $# -eq 1 ] || { echo "usage: $0 DIRECTORY" >&2; exit 2; }
+root=$1
+
+# For the run: the C and C++ libraries, and a second C library without unwind information. For the build: what the library and its
+# tests link to. The C library's own headers come with the cross compiler.
+packages=(libc6 libstdc++6 libgcc-s1 musl musl-dev libgtest-dev libfmt-dev libfmt9 zlib1g-dev zlib1g liblzma-dev liblzma5
+          libzstd-dev libzstd1 libcapstone-dev libcapstone4 libzydis-dev libzydis4.0 libzycore-dev libzycore1.4)
+
+wanted=$(printf '%s\n' "${packages[@]}" | sha256sum)
+if [ "$(cat "$root/complete" 2>/dev/null)" = "$wanted" ]; then
+  echo "aarch64 sysroot: $root is there ($(wc -l < "$root/packages") packages)"
+  exit 0
+fi
+
+skip() { echo "SKIPPED aarch64: $*"; exit 3; }
+command -v apt-get >/dev/null 2>&1 && command -v dpkg-deb >/dev/null 2>&1 || skip "no apt here to get arm64 libraries with"
+
+rm -rf "$root"
+mkdir -p "$root/apt/lists/partial" "$root/apt/cache/archives/partial"
+root=$(cd "$root" && pwd)
+: > "$root/apt/status"
+options=(-qq -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o "Dir::State=$root/apt" -o "Dir::State::lists=$root/apt/lists"
+         -o "Dir::State::status=$root/apt/status" -o "Dir::Cache=$root/apt/cache" -o APT::Sandbox::User=root -o Acquire::Languages=none
+         -o APT::Update::Error-Mode=any -o Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled=false)
+
+log=$root/apt/log
+apt-get "${options[@]}" update >"$log" 2>&1 || skip "the package archive has no arm64 list for us: $(tail -n 1 "$log")"
+(cd "$root/apt" && apt-get "${options[@]}" download "${packages[@]}") >"$log" 2>&1 || skip "download failed: $(tail -n 1 "$log")"
+
+for deb in "$root"/apt/*.deb; do
+  dpkg-deb -x "$deb" "$root"
+  dpkg-deb -f "$deb" Package Version | paste - - >> "$root/packages"
+done
+rm -rf "$root/apt" "$root/usr/share"
+echo "$wanted" > "$root/complete"
+echo "aarch64 sysroot: unpacked into $root:"
+sed 's/Package: //; s/Version: //; s/^/  /' "$root/packages"
