@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "base/function_ref.h"
 #include "windlass/error.h"
@@ -14,6 +15,10 @@ namespace windlass::code {
 
 enum class CodeKind : std::uint8_t { kNoCode, kFile, kGenerated };
 
+namespace detail {
+inline constexpr auto kNoStart = [](std::uint64_t) { return std::uint64_t{0}; };
+}
+
 // The code of a process. Addresses are the process's. Keep the callables alive while in use.
 struct CodeSource {
   Architecture architecture;
@@ -22,11 +27,16 @@ struct CodeSource {
   // Asked of each row found, the likeliest first: can it be right for the stack at hand (is there a return address
   // where it says)? A caller without a stack accepts all.
   FunctionRef<bool(const FrameRow& row)> plausible;
+  // Optional: where the function that contains `address` starts, as a symbol or the like tells; 0: not known.
+  FunctionRef<std::uint64_t(std::uint64_t address)> function_start = detail::kNoStart;
+  // Optional: where the program starts (ELF's e_entry in the process); code from there to its first call or jump has
+  // no caller.
+  std::uint64_t entry_point = 0;
 };
 
 enum class Certainty : std::uint8_t {
-  kCertain,  // straight to a return: every instruction on the way is understood and no call stands before it
-  kLikely,   // a return behind calls or branches
+  kCertain,  // to a return without a call on the way, or the ways in and out of the function agree
+  kLikely,   // a return behind calls, or only the way in
   kGuess,    // no return was found: a jump to an unknown place, a frame pointer the code sets up
 };
 
@@ -36,17 +46,29 @@ struct Synthesis {
   bool outermost = false;  // the code cannot return (_start): the row says nothing
 };
 
-// Space for one synthesis, of fixed size, so that it allocates nothing and can run in a signal handler.
+// Space for one synthesis at a time, of fixed size (some tens of KiB), so that it allocates nothing and can run in a
+// signal handler.
 struct SynthesisScratch;
 [[nodiscard]] SynthesisScratch* make_scratch();
 void free_scratch(SynthesisScratch* scratch);
 
 // The row at `pc`. For a return address `pc` is where execution will go on. Errors: kNotFound (no way out was found),
-// kUnreadable (no code at pc), kUnsupported (architecture). Bounded by a fixed number of instructions.
+// kUnreadable (no code at pc), kUnsupported (architecture). Bounded by a fixed number of instructions. The bytes of
+// expressions in the row live for ever, so it may be kept for as long as the code stays the same.
 [[nodiscard]] Expected<Synthesis> synthesize(const CodeSource& source, CodeAddress pc, SynthesisScratch& scratch);
 
-// Only if from `pc` on there are but the instructions of an epilogue (pops, adding to sp, leave) up to a return or a
-// tail jump out: what compilers' unwind information most often gets wrong. kNotFound if it is no epilogue.
+// Only if from `pc` on the code goes straight to a return: no call, no branch. What compilers' unwind information most
+// often gets wrong. kNotFound if it does not.
 [[nodiscard]] Expected<FrameRow> epilogue_row(const CodeSource& source, std::uint64_t pc, SynthesisScratch& scratch);
+
+// The row to use instead of `row`, which unwind information gives for `pc`, where the code certainly says otherwise;
+// nothing where there is no contradiction (nearly always). Cheap: to be asked once of each new pc. The rule:
+//   - pc is an instruction on a straight way to a return (epilogue_row) and the row found differs: the code wins
+//     (GCC's epilogues of realigned frames, LLVM's `add rsp,8` without a note, assembly that pops without one);
+//   - the row is that of a function's entry (CFA = sp + 8, nothing saved; AArch64: CFA = sp, x30) and the code is
+//     followed without a call to a return that says that something is on the stack: it has been pushed without a note;
+//   - the same behind calls, if the row found is plausible and the row given is not.
+[[nodiscard]] std::optional<FrameRow> contradicts(const FrameRow& row, const CodeSource& source, CodeAddress pc,
+                                                  SynthesisScratch& scratch);
 
 }  // namespace windlass::code

@@ -1,0 +1,21 @@
+// AArch64 code, decoded by Capstone.
+#pragma once
+
+#include "code/explorer.h"
+
+namespace windlass::code {
+
+struct AArch64 {
+  static constexpr Architecture kArchitecture = Architecture::kAArch64;
+  static constexpr unsigned kSlots = Registers::kSlots;
+  static constexpr std::int64_t kEntryCfa = 0;
+
+  Flow step(CodeReader& code, Path<AArch64>& path);
+  static Value return_from_entry(SymbolicState<kSlots>& state);
+  static Value return_from_frame(SymbolicState<kSlots>& state);
+  static void frame_pointer_row(std::uint64_t pc, FrameRow& row);
+  [[nodiscard]] static bool is_entry_row(const FrameRow& row);
+  [[nodiscard]] static bool may_be_epilogue(const CodeSource& source, std::uint64_t pc);
+};
+
+}  // namespace windlass::code

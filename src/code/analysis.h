@@ -1,0 +1,112 @@
+// synthesis.h's functions for one Machine.
+#pragma once
+
+#include "code/search.h"
+
+namespace windlass::code {
+
+// Is the way from the program's entry point to `pc` straight, up to and with its first call or jump? There is no
+// caller then, whatever is on the stack.
+template <typename Machine>
+bool starts_program(const CodeSource& source, CodeAddress pc, Workspace<Machine>& work) {
+  constexpr unsigned kMostInstructions = 48;
+  constexpr std::uint64_t kMostBytes = 256;
+  if (source.entry_point == 0 || pc.value() - source.entry_point > kMostBytes) return false;
+  work.code.start(source);
+  work.path = {};
+  work.path.pc = source.entry_point;
+  work.path.state.start();
+  for (unsigned i = 0; i < kMostInstructions; ++i) {
+    if (work.path.pc == pc.value() && !pc.is_return_address()) return true;
+    const Flow flow = work.machine.step(work.code, work.path);
+    if (flow.kind == Flow::kCall && work.path.pc == pc.value()) return true;
+    if (flow.kind != Flow::kNext) return false;
+  }
+  return false;
+}
+
+template <typename Machine>
+Expected<Synthesis> analyse(const CodeSource& source, CodeAddress pc, Workspace<Machine>& work) {
+  constexpr unsigned kMostCalls = 1000;
+  Synthesis result;
+  if (starts_program(source, pc, work)) {
+    result.outermost = true;
+    return result;
+  }
+  Search<Machine> search(work);
+  Found found;
+  Sights sights;
+  search.out(source, pc.value(), kMostCalls, found, sights);
+  if (!sights.any_code) return fail(ErrorCode::kUnreadable, "no code can be read", pc.value());
+  result.row = found.row;
+  if (found.way == Way::kReturn && found.calls == 0 && !found.forgot) {
+    result.certainty = Certainty::kCertain;
+    return result;
+  }
+  // Behind a call that never returns may stand anything: what the way in says is better.
+  result.certainty = Certainty::kLikely;
+  if (const std::uint64_t start = source.function_start(pc.lookup()); start != 0 && start <= pc.lookup()) {
+    FrameRow& row = work.row;
+    if (search.in(source, start, pc, row)) {
+      if (found.way == Way::kReturn && same_row(Machine::kArchitecture, row, found.row))
+        result.certainty = Certainty::kCertain;
+      result.row = row;
+      return result;
+    }
+  }
+  const bool generated = source.kind(pc.lookup()) == CodeKind::kGenerated;
+  // Generated code that uses its frame pointer has set it up (optimised code often leaves by a deoptimisation only, and
+  // what is behind its calls need not be code).
+  if (found.way == Way::kReturn && !(generated && sights.uses_frame_pointer)) return result;
+  if (sights.halted_behind_call && found.way == Way::kNone) {
+    result.outermost = true;
+    return result;
+  }
+  FrameRow& pointed = work.row;
+  Machine::frame_pointer_row(pc.value(), pointed);
+  // An interpreter's bytecodes leave the frame pointer alone.
+  const bool pointer_holds =
+      sights.uses_frame_pointer || (generated && !sights.writes_frame_pointer && pc.is_return_address());
+  if (pointer_holds && (found.way == Way::kReturn || found.way == Way::kNone) && source.plausible(pointed)) {
+    result.row = pointed;
+    result.certainty = Certainty::kGuess;
+    return result;
+  }
+  if (found.way == Way::kNone) return fail(ErrorCode::kNotFound, "the code does not return", pc.value());
+  if (found.way != Way::kReturn) result.certainty = Certainty::kGuess;
+  return result;
+}
+
+template <typename Machine>
+Expected<FrameRow> straight_row(const CodeSource& source, std::uint64_t pc, Workspace<Machine>& work) {
+  constexpr unsigned kMostInstructions = 32;
+  FrameRow row;
+  if (Search<Machine>(work).straight_out(source, pc, kMostInstructions, row)) return row;
+  return fail(ErrorCode::kNotFound, "no epilogue", pc);
+}
+
+template <typename Machine>
+std::optional<FrameRow> contradiction(const FrameRow& row, const CodeSource& source, CodeAddress pc,
+                                      Workspace<Machine>& work) {
+  if (row.signal_frame) return std::nullopt;
+  Search<Machine> search(work);
+  Found found;
+  Sights sights;
+  if (pc.is_return_address()) {
+    if (!Machine::is_entry_row(row) || source.plausible(row)) return std::nullopt;
+    const auto synthesis = analyse(source, pc, work);
+    if (!synthesis || synthesis->outermost || synthesis->certainty == Certainty::kGuess) return std::nullopt;
+    return synthesis->row;
+  }
+  if (Machine::may_be_epilogue(source, pc.value())) {
+    const auto straight = straight_row(source, pc.value(), work);
+    if (straight) return same_row(Machine::kArchitecture, row, *straight) ? std::nullopt : std::optional(*straight);
+  }
+  if (!Machine::is_entry_row(row)) return std::nullopt;
+  search.out(source, pc.value(), 0, found, sights);
+  if (found.way != Way::kReturn || found.forgot || same_row(Machine::kArchitecture, row, found.row))
+    return std::nullopt;
+  return found.row;
+}
+
+}  // namespace windlass::code

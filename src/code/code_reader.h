@@ -1,0 +1,63 @@
+// The code being followed, read in lines: one read of the target serves several instructions.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "code/synthesis.h"
+
+namespace windlass::code {
+
+class CodeReader {
+ public:
+  void start(const CodeSource& source) {
+    source_ = &source;
+    for (Line& line : lines_) line.state = Line::kEmpty;
+  }
+  [[nodiscard]] const CodeSource& source() const { return *source_; }
+
+  // Up to `size` bytes of code at `address`: how many there are.
+  std::size_t read(std::uint64_t address, std::uint8_t* to, std::size_t size) {
+    std::size_t done = 0;
+    while (done < size) {
+      const Line& line = line_of(address + done);
+      if (line.state == Line::kNoCode) break;
+      if (line.state == Line::kRagged) {  // memory, or what is known of it, begins or ends within the line
+        std::size_t piece = size - done;
+        while (piece > 0 && !source_->read(address + done, to + done, piece)) --piece;
+        return done + piece;
+      }
+      const std::size_t within = (address + done) % kLine;
+      const std::size_t piece = size - done < kLine - within ? size - done : kLine - within;
+      std::memcpy(to + done, line.bytes + within, piece);
+      done += piece;
+    }
+    return done;
+  }
+
+ private:
+  static constexpr std::size_t kLine = 64, kLines = 32;
+  struct Line {
+    enum State : std::uint8_t { kEmpty, kWhole, kRagged, kNoCode } state = kEmpty;
+    std::uint64_t address = 0;
+    std::uint8_t bytes[kLine];
+  };
+
+  const Line& line_of(std::uint64_t address) {
+    const std::uint64_t base = address & ~std::uint64_t{kLine - 1};
+    Line& line = lines_[base / kLine % kLines];
+    if (line.state != Line::kEmpty && line.address == base) return line;
+    line.address = base;
+    if (source_->kind(address) == CodeKind::kNoCode)
+      line.state = Line::kNoCode;
+    else
+      line.state = source_->read(base, line.bytes, kLine) ? Line::kWhole : Line::kRagged;
+    return line;
+  }
+
+  const CodeSource* source_ = nullptr;
+  Line lines_[kLines];
+};
+
+}  // namespace windlass::code

@@ -1,0 +1,43 @@
+// Where a followed path left the function, and the row that says so in terms of the registers where it began.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "arch/registers.h"
+#include "code/symbolic.h"
+#include "windlass/frame_row.h"
+
+namespace windlass::code {
+
+// The registers as a function leaves them, by Registers::slot_of.
+struct ExitView {
+  const Value* registers;
+  unsigned count;
+  Value return_address;  // what the pc becomes
+  bool signal_frame = false;
+  bool return_signed = false;
+};
+
+// The DWARF number of a slot (Registers::slot_of's inverse).
+[[nodiscard]] constexpr RegisterNumber register_of_slot(unsigned slot) {
+  return static_cast<RegisterNumber>(slot < 36 ? slot : slot + 36);
+}
+
+// A DWARF expression for an address or value; nothing if it does not fit eight bytes or the pool of expressions is
+// full. The bytes live as long as the process and are shared, so rows that hold them may be kept. Thread-safe and
+// signal-safe (one compare-and-swap).
+[[nodiscard]] std::optional<ByteView> expression_of(const Value& value);
+
+// The row at `pc` for an execution that leaves the function so. False where sp or the return address cannot be
+// expressed. A preserved register whose value cannot be becomes Undefined.
+[[nodiscard]] bool make_row(Architecture architecture, const ExitView& exit, std::uint64_t pc, FrameRow& row);
+
+// May a function that keeps the calling convention leave so: every preserved register is the caller's or was saved
+// within the frame, and sp ends above where the path began?
+[[nodiscard]] bool keeps_convention(Architecture architecture, const ExitView& exit);
+
+// Do both rows say the same about the CFA, the return address and the preserved registers?
+[[nodiscard]] bool same_row(Architecture architecture, const FrameRow& a, const FrameRow& b);
+
+}  // namespace windlass::code

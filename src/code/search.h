@@ -1,0 +1,339 @@
+// The search itself: the ways out of a function from a pc, and the way in from its start. Architecture-neutral, over
+// explorer.h's Machine.
+#pragma once
+
+#include "code/explorer.h"
+
+namespace windlass::code {
+
+// Ways out, best first.
+enum class Way : std::uint8_t {
+  kReturn,      // a return, or a jump to another function for sure, with the calling convention kept
+  kOddReturn,   // a return that does not keep it
+  kTail,        // a jump to an unknown place with a return address where a call would have put it
+  kFrameSetUp,  // the frame that the code sets up, from the registers before
+  kNone,
+};
+
+struct Found {
+  Way way = Way::kNone;
+  unsigned calls = 0;
+  bool forgot = false;  // more was stored than could be kept
+  FrameRow row;
+};
+
+// What else an exploration has seen.
+struct Sights {
+  bool halted_behind_call = false;
+  bool uses_frame_pointer = false;  // before it changes it
+  bool writes_frame_pointer = false;
+  bool any_code = false;
+};
+
+template <typename Machine>
+class Search {
+ public:
+  explicit Search(Workspace<Machine>& work) : work_(work) {}
+
+  // Follows the code at `pc` until a plausible Way::kReturn. `max_calls`: how many calls may be passed.
+  void out(const CodeSource& source, std::uint64_t pc, unsigned max_calls, Found& found, Sights& sights);
+
+  // Follows the code from the function's start to `pc`: the row there. False if no path comes by.
+  bool in(const CodeSource& source, std::uint64_t start, CodeAddress pc, FrameRow& row);
+
+  // Straight code only, at most `most` instructions.
+  bool straight_out(const CodeSource& source, std::uint64_t pc, unsigned most, FrameRow& row);
+
+ private:
+  static constexpr unsigned kMaxTableEntries = 32;
+  static constexpr Architecture kArchitecture = Machine::kArchitecture;
+
+  void begin(const CodeSource& source, std::uint64_t pc) {
+    work_.code.start(source);
+    work_.visited.start();
+    work_.paths.start();
+    work_.path = {};
+    work_.path.pc = pc;
+    work_.path.state.start();
+  }
+
+  // One instruction; the frame pointer's part in it is noted.
+  Flow step(Sights& sights) {
+    Path<Machine>& path = work_.path;
+    const Flow flow = work_.machine.step(work_.code, path);
+    if (flow.uses_frame_pointer && !path.own_fp) sights.uses_frame_pointer = true;
+    sights.writes_frame_pointer |= flow.writes_frame_pointer;
+    path.own_fp |= flow.writes_frame_pointer;
+    return flow;
+  }
+
+  // What follows from the path's exit: true to stop the search.
+  bool leave(Way way, const Value& return_address, bool signal_frame, std::uint64_t pc, Found& found);
+  bool leave_by_jump(Way way, std::uint64_t pc, Found& found);
+  void frame_set_up(std::uint64_t pc, Found& found);
+  void table(const Value& targets);
+  bool entry_row(std::uint64_t pc, FrameRow& row);
+  [[nodiscard]] bool starts_function(std::uint64_t address) const {
+    return work_.code.source().function_start(address) == address;
+  }
+
+  Workspace<Machine>& work_;
+};
+
+// ---- ways out -----------------------------------------------------------------------------------------------------
+
+template <typename Machine>
+bool Search<Machine>::leave(Way way, const Value& return_address, bool signal_frame, std::uint64_t pc, Found& found) {
+  const Path<Machine>& path = work_.path;
+  const ExitView exit{&path.state[0], Machine::kSlots, return_address, signal_frame, path.signed_return};
+  if (way == Way::kReturn && !signal_frame && !keeps_convention(kArchitecture, exit)) way = Way::kOddReturn;
+  if (way >= found.way) return false;
+  FrameRow& row = work_.row;
+  if (!make_row(kArchitecture, exit, pc, row) || !work_.code.source().plausible(row)) return false;
+  found.row = row;
+  found.way = way;
+  found.calls = path.calls;
+  found.forgot = path.state.forgot();
+  return way == Way::kReturn;
+}
+
+template <typename Machine>
+bool Search<Machine>::leave_by_jump(Way way, std::uint64_t pc, Found& found) {
+  if (way >= found.way) return false;
+  typename Path<Machine>::State& saved = work_.saved;
+  saved = work_.path.state;
+  const Value return_address = Machine::return_from_entry(work_.path.state);
+  const ExitView exit{&work_.path.state[0], Machine::kSlots, return_address, false, work_.path.signed_return};
+  // A jump within the function has things on the stack that a tail jump has taken off.
+  const bool stop =
+      (way == Way::kTail || keeps_convention(kArchitecture, exit)) && leave(way, return_address, false, pc, found);
+  work_.path.state = saved;
+  return stop;
+}
+
+// The code makes the frame pointer of sp, having pushed the caller's (or it is just about to be executed, and has been
+// pushed before).
+template <typename Machine>
+void Search<Machine>::frame_set_up(std::uint64_t pc, Found& found) {
+  Path<Machine>& path = work_.path;
+  if (Way::kFrameSetUp >= found.way || path.calls != 0) return;
+  work_.saved = path.state;
+  const Value return_address = Machine::return_from_frame(path.state);
+  if (return_address.known()) leave(Way::kFrameSetUp, return_address, false, pc, found);
+  path.state = work_.saved;
+}
+
+// The ways of a jump table, as many as there is room for; where the table ends is not known, but what is no code's
+// address near by is none of its.
+template <typename Machine>
+void Search<Machine>::table(const Value& targets) {
+  constexpr std::uint64_t kNear = 1 << 20;
+  Path<Machine>& path = work_.path;
+  const std::uint64_t at = path.pc;
+  const bool is_signed = targets.slot2 < 0;
+  const unsigned size = static_cast<unsigned>(is_signed ? -targets.slot2 : targets.slot2);
+  const auto address = static_cast<std::uint64_t>(targets.addend);
+  const CodeSource& source = work_.code.source();
+  std::uint64_t last = 0;
+  for (unsigned i = 0; i < kMaxTableEntries; ++i) {
+    std::uint64_t entry = 0;
+    if (size > sizeof entry || !source.read(address + std::uint64_t{i} * size, &entry, size)) return;
+    if (is_signed && size < 8 && (entry >> (size * 8 - 1) & 1) != 0) entry |= ~std::uint64_t{0} << size * 8;
+    const std::uint64_t target =
+        size == 8 ? entry : address + static_cast<std::uint64_t>(std::int64_t{targets.slot}) + (entry << targets.reg);
+    if (target - at + kNear > 2 * kNear || source.kind(target) == CodeKind::kNoCode) return;
+    if (target == last) continue;
+    last = path.pc = target;
+    work_.paths.add(path);
+  }
+}
+
+template <typename Machine>
+void Search<Machine>::out(const CodeSource& source, std::uint64_t pc, unsigned max_calls, Found& found,
+                          Sights& sights) {
+  begin(source, pc);
+  Path<Machine>& path = work_.path;
+  for (bool on = true;; on = false) {
+    if (!on) {
+      if (work_.paths.empty() || work_.visited.full()) return;
+      work_.paths.take(path);
+    }
+    while (work_.visited.insert(path.pc)) {
+      const bool after_call = path.after_call;
+      path.after_call = false;
+      if (after_call && path.pc != pc && starts_function(path.pc)) break;  // the call never returns
+      const Flow flow = step(sights);
+      if (flow.kind != Flow::kStop) sights.any_code = true;
+      if (flow.sets_frame_pointer) frame_set_up(pc, found);
+      if (flow.kind == Flow::kNext) continue;
+      if (flow.kind == Flow::kJump || flow.kind == Flow::kBranch) {
+        if (starts_function(flow.target)) {  // another function's, or this one's again: a tail jump
+          if (leave_by_jump(Way::kReturn, pc, found)) return;
+          if (flow.kind == Flow::kJump) break;
+          continue;
+        }
+        if (flow.kind == Flow::kBranch) {
+          const std::uint64_t next = path.pc;
+          path.pc = flow.target;
+          work_.paths.add(path);
+          path.pc = next;
+        } else {
+          path.pc = flow.target;
+        }
+        continue;
+      }
+      if (flow.kind == Flow::kCall) {
+        if (++path.calls > max_calls) break;
+        path.after_call = true;
+        if (!work_.paths.empty() && work_.paths.fewest_calls() < path.calls) {
+          work_.paths.add(path);
+          break;
+        }
+        continue;
+      }
+      if (flow.kind == Flow::kReturn) {
+        if (leave(Way::kReturn, flow.value, false, pc, found)) return;
+      } else if (flow.kind == Flow::kSignalReturn) {
+        if (leave(Way::kReturn, flow.value, true, pc, found)) return;
+      } else if (flow.kind == Flow::kLeave) {
+        if (leave_by_jump(Way::kReturn, pc, found)) return;
+        if (flow.target != 0 && source.kind(flow.target) != CodeKind::kNoCode) {
+          path.pc = flow.target;
+          continue;
+        }
+      } else if (flow.kind == Flow::kJumpTo) {
+        if (flow.value.is_constant()) {
+          path.pc = static_cast<std::uint64_t>(flow.value.addend);
+          continue;
+        }
+        if (flow.value.kind == Value::kTableTarget)
+          table(flow.value);
+        else
+          leave_by_jump(Way::kTail, pc, found);
+      } else if (flow.kind == Flow::kHalt) {
+        sights.halted_behind_call |= after_call;
+      }
+      break;
+    }
+  }
+}
+
+template <typename Machine>
+bool Search<Machine>::straight_out(const CodeSource& source, std::uint64_t pc, unsigned most, FrameRow& row) {
+  begin(source, pc);
+  Sights sights;
+  Found found;
+  for (unsigned i = 0; i < most; ++i) {
+    const Flow flow = step(sights);
+    if (flow.kind == Flow::kNext) continue;
+    const bool direct = flow.kind == Flow::kJump;
+    if (direct && !starts_function(flow.target)) {
+      work_.path.pc = flow.target;
+      continue;
+    }
+    bool left = false;
+    if (flow.kind == Flow::kReturn) left = leave(Way::kReturn, flow.value, false, pc, found);
+    if (flow.kind == Flow::kLeave || direct) left = leave_by_jump(Way::kReturn, pc, found);
+    if (left) row = found.row;
+    return left;
+  }
+  return false;
+}
+
+// ---- the way in ---------------------------------------------------------------------------------------------------
+
+// The path began at the function's entry: where have its registers got to?
+template <typename Machine>
+bool Search<Machine>::entry_row(std::uint64_t pc, FrameRow& row) {
+  const typename Path<Machine>::State& state = work_.path.state;
+  const unsigned sp = Registers::sp_number(kArchitecture);
+  const Value cfa = Value::initial(sp, Machine::kEntryCfa);
+  const auto find = [&](const Value& what, unsigned home) -> RegisterRule {
+    if (state[home] == what) return SameValue{};
+    RegisterRule rule = Undefined{};
+    state.for_each_store([&](const Value& address, const Value& value) {
+      if (value == what && address.same_base(cfa)) rule = AtCfa{address.addend - cfa.addend};
+    });
+    for (unsigned i = 0; i < Machine::kSlots && std::holds_alternative<Undefined>(rule); ++i)
+      if (state[i] == what) rule = InRegister{register_of_slot(i)};
+    return rule;
+  };
+  row.begin = pc;
+  row.end = pc + 1;
+  row.signal_frame = false;
+  row.return_signed = work_.path.signed_return;
+  row.registers.clear();
+  unsigned base = sp;
+  if (!state[base].same_base(cfa)) base = Registers::fp_number(kArchitecture);
+  for (unsigned i = 0; i < Machine::kSlots && !state[base].same_base(cfa); ++i) base = i;
+  if (!state[base].same_base(cfa)) return false;
+  row.cfa = CfaRegister{register_of_slot(base), cfa.addend - state[base].addend};
+  if constexpr (kArchitecture == Architecture::kX86_64) {
+    row.return_address = AtCfa{-8};
+  } else {
+    row.return_address = find(Value::initial(aarch64::kX30), aarch64::kX30);
+    if (std::holds_alternative<SameValue>(row.return_address)) row.return_address = InRegister{aarch64::kX30};
+    if (std::holds_alternative<Undefined>(row.return_address)) return false;
+  }
+  for (unsigned i = 0; i < Machine::kSlots; ++i) {
+    const RegisterNumber reg = register_of_slot(i);
+    if (!is_callee_saved(kArchitecture, reg) || state[i].is_initial(i)) continue;
+    if (!row.registers.set(reg, find(Value::initial(i), i))) return false;
+  }
+  return true;
+}
+
+template <typename Machine>
+bool Search<Machine>::in(const CodeSource& source, std::uint64_t start, CodeAddress pc, FrameRow& row) {
+  begin(source, start);
+  Path<Machine>& path = work_.path;
+  Sights sights;
+  for (bool on = true;; on = false) {
+    if (!on) {
+      if (work_.paths.empty() || work_.visited.full()) return false;
+      work_.paths.take(path);
+    }
+    for (;;) {
+      if (path.pc == pc.value() && (path.after_call || !pc.is_return_address()))
+        return entry_row(pc.value(), row) && source.plausible(row);
+      if (!work_.visited.insert(path.pc)) break;
+      if (path.after_call && starts_function(path.pc)) break;
+      path.after_call = false;
+      const Flow flow = step(sights);
+      if (flow.kind == Flow::kNext) continue;
+      if (flow.kind == Flow::kCall) {
+        ++path.calls;
+        path.after_call = true;
+        // The way may go on at the address behind, or there may be none: then it is only this return address's.
+        if (path.pc == pc.value() && pc.is_return_address()) continue;
+        if (!work_.paths.empty() && work_.paths.fewest_calls() < path.calls) {
+          work_.paths.add(path);
+          break;
+        }
+        continue;
+      }
+      const bool direct = flow.kind == Flow::kJump || flow.kind == Flow::kBranch;
+      if (direct && flow.kind == Flow::kBranch) {
+        const std::uint64_t next = path.pc;
+        if (!starts_function(flow.target)) {
+          path.pc = flow.target;
+          work_.paths.add(path);
+        }
+        path.pc = next;
+        continue;
+      }
+      if (direct && !starts_function(flow.target)) {
+        path.pc = flow.target;
+        continue;
+      }
+      if (flow.kind == Flow::kJumpTo && flow.value.is_constant()) {
+        path.pc = static_cast<std::uint64_t>(flow.value.addend);
+        continue;
+      }
+      if (flow.kind == Flow::kJumpTo && flow.value.kind == Value::kTableTarget) table(flow.value);
+      break;
+    }
+  }
+}
+
+}  // namespace windlass::code

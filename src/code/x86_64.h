@@ -1,0 +1,29 @@
+// x86-64 code, decoded by Zydis.
+#pragma once
+
+#include <Zydis/Zydis.h>
+
+#include "code/explorer.h"
+
+namespace windlass::code {
+
+class X86_64 {
+ public:
+  static constexpr Architecture kArchitecture = Architecture::kX86_64;
+  static constexpr unsigned kSlots = 17;
+  static constexpr std::int64_t kEntryCfa = 8;
+
+  X86_64();
+  Flow step(CodeReader& code, Path<X86_64>& path);
+  static Value return_from_entry(SymbolicState<kSlots>& state);
+  static Value return_from_frame(SymbolicState<kSlots>& state);
+  static void frame_pointer_row(std::uint64_t pc, FrameRow& row);
+  [[nodiscard]] static bool is_entry_row(const FrameRow& row);
+  // By its first bytes: can `pc` be in an epilogue?
+  [[nodiscard]] static bool may_be_epilogue(const CodeSource& source, std::uint64_t pc);
+
+ private:
+  ZydisDecoder decoder_;
+};
+
+}  // namespace windlass::code
