@@ -70,6 +70,9 @@ struct Scratch;
 class AddressSpace {
  public:
   AddressSpace(Architecture architecture, std::unique_ptr<Memory> memory);
+  // The own process with the modules loaded now, named. What dlopen and dlclose change later is seen too: see
+  // own_process() in backtrace.h. Allocates: not for signal handlers, though walking on it is.
+  [[nodiscard]] static AddressSpace self();
   AddressSpace(AddressSpace&&) noexcept;
   AddressSpace& operator=(AddressSpace&&) noexcept;
   ~AddressSpace();
