@@ -2,6 +2,7 @@
 // handler can fail with one.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <expected>
 #include <string>
@@ -29,6 +30,8 @@ struct Error {
 
   // "0x1234: unknown CFA opcode (0x3f)". Allocates; for people, never on a step.
   [[nodiscard]] std::string text() const;
+  // The same into `size` bytes, NUL-terminated and cut where it is longer. Signal-safe.
+  void text_to(char* to, std::size_t size) const;
 };
 
 template <typename T>

@@ -1,0 +1,318 @@
+/* Windlass, the C interface: stacks of this process, another one, a core file, a minidump, or of memory that callbacks
+ * read. C99 and C++; needs nothing but the standard headers below.
+ *
+ *   windlass_space* space = NULL;
+ *   windlass_registers registers;
+ *   registers.size = sizeof registers;
+ *   windlass_open_self(&space, NULL);
+ *   windlass_capture_registers(&registers);
+ *   windlass_walk(space, &registers, NULL, each_frame, NULL, NULL, NULL);
+ *   windlass_close(space);
+ *
+ * Conventions
+ *   Structs begin with `size`, which the caller sets to the sizeof it was compiled with; the library reads and writes no
+ *   byte beyond it, and new members only ever come at the end. A size this library never had, or a member it does not
+ *   know and that is not zero, is WINDLASS_INVALID.
+ *   Functions return WINDLASS_OK or another windlass_status. `error`, the last argument where there is one, may be NULL.
+ *   A null pointer where one is needed, a wrong size or a closed handle is WINDLASS_INVALID, never a crash; a handle that
+ *   was closed stays invalid until its memory is used for another one that is opened later.
+ *   Registers are named by DWARF number (System V x86-64 psABI figure 3.36; AADWARF64 table 1): x86-64 0-15 general, 16
+ *   the pc; AArch64 0-30, 31 sp, 32 the pc, 34 ra_sign_state, 72-79 d8-d15.
+ *
+ * Threads and signals, said at each function as
+ *   [any]     any thread, at any time
+ *   [signal]  that, and in a signal handler: no lock, no allocation, no system call that is not async-signal-safe
+ *   [setup]   not while another thread uses the same space; not in a signal handler
+ * A cursor belongs to one thread at a time; any number of cursors may use one space. */
+#ifndef WINDLASS_H
+#define WINDLASS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define WINDLASS_API __attribute__((visibility("default")))
+#else
+#define WINDLASS_API
+#endif
+
+/* ---- versions ----------------------------------------------------------------------------------------------------- */
+
+#define WINDLASS_VERSION_MAJOR 0
+#define WINDLASS_VERSION_MINOR 1
+#define WINDLASS_VERSION_PATCH 0
+/* Of the library that is loaded: major << 16 | minor << 8 | patch, and as text "0.1.0". [signal] */
+WINDLASS_API uint32_t windlass_version(void);
+WINDLASS_API const char* windlass_version_text(void);
+
+/* ---- errors ------------------------------------------------------------------------------------------------------- */
+
+typedef int windlass_status;
+enum {
+  WINDLASS_OK = 0,
+  WINDLASS_END = 1, /* windlass_step: the walk has ended; windlass_end_reason says why */
+  WINDLASS_INVALID = 2,      /* the call itself is wrong: see the conventions above */
+  WINDLASS_NO_MEMORY = 3,    /* for a handle */
+  WINDLASS_TRUNCATED = 4,    /* the bytes end before the record does */
+  WINDLASS_MALFORMED = 5,    /* the bytes contradict their specification */
+  WINDLASS_UNSUPPORTED = 6,  /* well-formed, but of a kind this build does not interpret */
+  WINDLASS_OUT_OF_RANGE = 7, /* a size, index or address outside what contains it */
+  WINDLASS_NOT_FOUND = 8,    /* no such module, register, thread or file */
+  WINDLASS_LIMIT = 9,        /* a stated bound was reached */
+  WINDLASS_UNREADABLE = 10,  /* target memory could not be read */
+  WINDLASS_SYSTEM = 11       /* the operating system refused; `detail` is errno */
+};
+
+typedef struct windlass_error {
+  size_t size;
+  windlass_status status;
+  uint32_t reserved;
+  uint64_t where;  /* a file offset or an address; the text says which */
+  uint64_t detail; /* a number that belongs to it, or 0 */
+  char text[256];  /* a sentence, NUL-terminated, cut where it is longer */
+} windlass_error;
+
+/* "WINDLASS_INVALID" and so on; "?" for another number. Static. [signal] */
+WINDLASS_API const char* windlass_status_name(windlass_status status);
+
+/* ---- registers ---------------------------------------------------------------------------------------------------- */
+
+enum { WINDLASS_X86_64 = 0, WINDLASS_AARCH64 = 1 };
+/* What this library was built for. [signal] */
+WINDLASS_API uint32_t windlass_native_architecture(void);
+
+/* In windlass_registers.flags and windlass_frame.flags. */
+#define WINDLASS_RETURN_ADDRESS 1u /* pc is a return address: the call before it is what is running */
+#define WINDLASS_SIGNAL_FRAME 2u   /* windlass_frame only: this frame was interrupted by a signal */
+
+/* The registers of one frame. Use the functions below; the order of `value` is the library's. */
+typedef struct windlass_registers {
+  size_t size;
+  uint32_t architecture; /* WINDLASS_X86_64, ... */
+  uint32_t flags;        /* WINDLASS_RETURN_ADDRESS */
+  uint64_t known;
+  uint64_t value[44];
+} windlass_registers;
+
+/* Empties `registers` for one architecture. `registers->size` must be set. [signal] */
+WINDLASS_API windlass_status windlass_registers_init(windlass_registers* registers, uint32_t architecture);
+/* WINDLASS_NOT_FOUND: not known in this frame. WINDLASS_OUT_OF_RANGE: no such register, or none that is kept. [signal] */
+WINDLASS_API windlass_status windlass_get(const windlass_registers* registers, uint32_t number, uint64_t* value);
+/* Setting the pc makes it an instruction's address; set flags for a return address. [signal] */
+WINDLASS_API windlass_status windlass_set(windlass_registers* registers, uint32_t number, uint64_t value);
+/* The registers calls preserve: writes at most `capacity` numbers, ascending; returns how many there are. [signal] */
+WINDLASS_API uint32_t windlass_preserved(uint32_t architecture, uint16_t* numbers, uint32_t capacity);
+
+/* The caller's own registers, as they are when this call returns: the walk begins in the function that calls it.
+ * [signal] */
+WINDLASS_API windlass_status windlass_capture_registers(windlass_registers* registers);
+/* From the third argument of an SA_SIGINFO handler (a ucontext_t of this process). [signal] */
+WINDLASS_API windlass_status windlass_from_ucontext(const void* ucontext, windlass_registers* registers);
+
+/* ---- address spaces ----------------------------------------------------------------------------------------------- */
+
+/* Memory, modules and code ranges of one process. */
+typedef struct windlass_space windlass_space;
+
+/* Memory that is not this process's own. */
+typedef struct windlass_memory {
+  size_t size;
+  /* Copies [address, address + length) to `to`; nonzero if all of it was readable. Called during every step, from
+   * whichever thread steps; must be signal-safe where stepping shall be. */
+  int (*read)(void* user, uint64_t address, void* to, size_t length);
+  /* Called once when the space is closed. May be NULL. */
+  void (*release)(void* user);
+  void* user;
+} windlass_memory;
+
+/* This process: its modules are found by itself, code it makes at run time is added with windlass_add_code. [any] */
+WINDLASS_API windlass_status windlass_open_self(windlass_space** space, windlass_error* error);
+/* Another process. Its threads are stopped (ptrace) until the space is closed, on whichever thread that is.
+ * WINDLASS_SYSTEM where that is not allowed or there is none; `where` is the process that traces it already. [any] */
+WINDLASS_API windlass_status windlass_open_process(int64_t pid, windlass_space** space, windlass_error* error);
+
+/* Where the files of a dead process are, if not where it knew them. NULL for what is not needed. */
+typedef struct windlass_files {
+  size_t size;
+  const char* sysroot;    /* put before every path, and searched before the path itself */
+  const char* executable; /* the program's own file */
+} windlass_files;
+
+/* An ELF core file. `files` may be NULL. What is damaged in it is told by windlass_problem_at. [any] */
+WINDLASS_API windlass_status windlass_open_core(const char* path, const windlass_files* files, windlass_space** space,
+                                                windlass_error* error);
+/* A minidump, Microsoft's, Breakpad's or Crashpad's. [any] */
+WINDLASS_API windlass_status windlass_open_minidump(const char* path, const windlass_files* files,
+                                                    windlass_space** space, windlass_error* error);
+/* What could not be read of a process or dump (WINDLASS_OK: `problem` is filled), and what people should know of it:
+ * files that are missing or not the ones that ran. WINDLASS_NOT_FOUND for an index past the last. [any] */
+WINDLASS_API windlass_status windlass_problem_at(const windlass_space* space, size_t index, windlass_error* problem);
+WINDLASS_API windlass_status windlass_note_at(const windlass_space* space, size_t index, const char** text);
+
+/* No modules and no threads at first. `memory` is copied; on failure it is not released. [any] */
+WINDLASS_API windlass_status windlass_open_callbacks(uint32_t architecture, const windlass_memory* memory,
+                                                     windlass_space** space, windlass_error* error);
+/* The handle and its cursors are invalid after it; a process that was opened runs on. [setup] */
+WINDLASS_API windlass_status windlass_close(windlass_space* space);
+WINDLASS_API windlass_status windlass_space_architecture(const windlass_space* space, uint32_t* architecture);
+
+/* ---- modules and code ranges -------------------------------------------------------------------------------------- */
+
+/* One file as it is mapped, or one range of code without a file. */
+typedef struct windlass_module {
+  size_t size;
+  uint64_t begin;    /* first address */
+  uint64_t end;      /* one past the last */
+  uint64_t bias;     /* address in the process - bias = address as the file numbers it */
+  const char* path;  /* as the process knows it. Given back: valid until the module is removed */
+  const char* file;  /* where to read it here, if that is another path, else NULL */
+  const void* image; /* windlass_add_module: the file's bytes, if they shall not be read from the disk; copied */
+  size_t image_size;
+} windlass_module;
+
+/* A file that cannot be read is no error: its code is then unwound by its instructions. WINDLASS_MALFORMED for an empty
+ * range or one that overlaps another. [setup] */
+WINDLASS_API windlass_status windlass_add_module(windlass_space* space, const windlass_module* module,
+                                                 windlass_error* error);
+
+/* Code that was generated at run time. */
+typedef struct windlass_code {
+  size_t size;
+  uint64_t begin;
+  uint64_t end;
+  const char* name; /* may be NULL; copied */
+} windlass_code;
+
+/* Frames in it are unwound by its instructions. WINDLASS_MALFORMED as above. [setup] */
+WINDLASS_API windlass_status windlass_add_code(windlass_space* space, const windlass_code* code, windlass_error* error);
+/* Removes the module or code range that begins there. WINDLASS_NOT_FOUND. [setup] */
+WINDLASS_API windlass_status windlass_remove(windlass_space* space, uint64_t begin);
+
+/* How many there are, by ascending address; one of them; the one that contains an address (WINDLASS_NOT_FOUND).
+ * [any], and windlass_find_module [signal] */
+WINDLASS_API windlass_status windlass_module_count(const windlass_space* space, size_t* count);
+WINDLASS_API windlass_status windlass_module_at(const windlass_space* space, size_t index, windlass_module* module);
+WINDLASS_API windlass_status windlass_find_module(const windlass_space* space, uint64_t address,
+                                                  windlass_module* module);
+
+/* ---- threads (of a process, core file or minidump) ---------------------------------------------------------------- */
+
+#define WINDLASS_FAULTED 1u /* the thread that crashed */
+
+typedef struct windlass_thread {
+  size_t size;
+  uint64_t id;
+  const char* name; /* valid until the space is closed */
+  uint32_t flags;   /* WINDLASS_FAULTED */
+  uint32_t reserved;
+} windlass_thread;
+
+/* WINDLASS_NOT_FOUND for an index that is not one. `thread` or `registers` may be NULL. [any] */
+WINDLASS_API windlass_status windlass_thread_count(const windlass_space* space, size_t* count);
+WINDLASS_API windlass_status windlass_thread_at(const windlass_space* space, size_t index, windlass_thread* thread,
+                                                windlass_registers* registers);
+
+/* ---- walking ------------------------------------------------------------------------------------------------------ */
+
+/* Who found a frame from its callee. */
+enum {
+  WINDLASS_ORIGIN_CONTEXT = 0,       /* nobody: the registers the walk started with */
+  WINDLASS_ORIGIN_CFI = 1,           /* unwind information */
+  WINDLASS_ORIGIN_CODE = 2,          /* the instructions of the code itself */
+  WINDLASS_ORIGIN_FRAME_POINTER = 3, /* the chain of frame pointers */
+  WINDLASS_ORIGIN_LEAF = 4           /* a return address on top of the stack, or in the link register */
+};
+/* How a walk ended. */
+enum {
+  WINDLASS_END_RUNNING = 0,     /* it has not */
+  WINDLASS_END_COMPLETE = 1,    /* the outermost frame was reached */
+  WINDLASS_END_NO_MODULE = 2,   /* the pc lies in nothing known */
+  WINDLASS_END_NO_ROW = 3,      /* no unwinder could tell the caller */
+  WINDLASS_END_UNREADABLE = 4,  /* the stack could not be read */
+  WINDLASS_END_LOST = 5,        /* a register that is needed is not known here */
+  WINDLASS_END_NO_PROGRESS = 6, /* the stack does not move */
+  WINDLASS_END_BAD_ROW = 7,     /* unwind information that contradicts itself */
+  WINDLASS_END_LIMIT = 8,       /* more frames than asked for */
+  WINDLASS_END_STOPPED = 100    /* windlass_walk: the callback said so */
+};
+/* "cfi", "complete" and so on; "?" for another number. Static. [signal] */
+WINDLASS_API const char* windlass_origin_name(uint32_t origin);
+WINDLASS_API const char* windlass_end_name(uint32_t end);
+
+typedef struct windlass_options {
+  size_t size;
+  uint64_t max_frames; /* 0: 65536 */
+  uint32_t flags;      /* WINDLASS_NO_CODE_ANALYSIS */
+  uint32_t reserved;
+} windlass_options;
+#define WINDLASS_NO_CODE_ANALYSIS 1u /* unwind information, frame pointers and leaves only */
+
+typedef struct windlass_frame {
+  size_t size;
+  uint64_t pc;
+  uint64_t sp;
+  uint64_t lookup; /* where to look symbols and lines up: pc, or pc - 1 where it is a return address */
+  uint32_t origin; /* WINDLASS_ORIGIN_... */
+  uint32_t flags;  /* WINDLASS_RETURN_ADDRESS, WINDLASS_SIGNAL_FRAME */
+  uint64_t index;  /* 0 for the innermost */
+  /* What contains it; begin = end = 0 and path NULL where nothing does. lookup - module_bias is the address in the
+   * file. */
+  uint64_t module_begin;
+  uint64_t module_end;
+  uint64_t module_bias;
+  const char* module_path; /* valid until the module is removed */
+} windlass_frame;
+
+/* One frame of a walk. */
+typedef struct windlass_cursor windlass_cursor;
+
+/* Nonzero stops the walk. The cursor is at the frame; it must not be stepped. */
+typedef int (*windlass_callback)(windlass_cursor* cursor, const windlass_frame* frame, void* user);
+
+/* Calls `callback` for every frame, innermost first, the first being `registers`. `options`, `end` (WINDLASS_END_...) and
+ * `error` may be NULL. A walk that ends early is still WINDLASS_OK; `error` then says what happened. Bounded by
+ * max_frames. [signal] on a space of this process, or with a `read` that is. Needs about windlass_cursor_size() + 16 KiB
+ * of stack. */
+WINDLASS_API windlass_status windlass_walk(const windlass_space* space, const windlass_registers* registers,
+                                           const windlass_options* options, windlass_callback callback, void* user,
+                                           uint32_t* end, windlass_error* error);
+
+/* One frame, without a cursor: `registers` become the caller's. WINDLASS_END at the end, with the registers as they were
+ * and the reason in `end`. `frame` (may be NULL) describes the new one; its index is 1. That the stack moves is checked
+ * for this step alone. [signal] as windlass_walk. */
+WINDLASS_API windlass_status windlass_step_registers(const windlass_space* space, windlass_registers* registers,
+                                                     windlass_frame* frame, uint32_t* end, windlass_error* error);
+
+/* Bytes and alignment of the memory a cursor lives in; constant while the library is loaded. [signal] */
+WINDLASS_API size_t windlass_cursor_size(void);
+#define WINDLASS_CURSOR_ALIGNMENT 16
+
+/* A cursor in memory of the caller's: a static buffer, the stack, one of a pool. `registers` are copied. [signal] */
+WINDLASS_API windlass_status windlass_cursor_init(void* storage, size_t storage_size, const windlass_space* space,
+                                                  const windlass_registers* registers, const windlass_options* options,
+                                                  windlass_cursor** cursor, windlass_error* error);
+/* Every cursor is ended, before its storage goes. [signal] */
+WINDLASS_API windlass_status windlass_cursor_end(windlass_cursor* cursor);
+/* To the caller. WINDLASS_END where there is none: the cursor stays at the last frame. [signal] as windlass_walk */
+WINDLASS_API windlass_status windlass_step(windlass_cursor* cursor, windlass_error* error);
+/* WINDLASS_END_RUNNING until windlass_step has returned WINDLASS_END. [signal] */
+WINDLASS_API windlass_status windlass_end_reason(const windlass_cursor* cursor, uint32_t* end);
+
+/* Of the frame at hand. [signal] */
+WINDLASS_API windlass_status windlass_cursor_frame(const windlass_cursor* cursor, windlass_frame* frame);
+WINDLASS_API windlass_status windlass_cursor_registers(const windlass_cursor* cursor, windlass_registers* registers);
+WINDLASS_API windlass_status windlass_cursor_get(const windlass_cursor* cursor, uint32_t number, uint64_t* value);
+/* Where one of its callees saved the register: writing there changes it for this frame, once its callees return.
+ * *address is 0 where it still is in the register itself (the value windlass_cursor_get gives is then live in the
+ * thread). WINDLASS_NOT_FOUND: not known. Of sp there is no place: it is computed. [signal] */
+WINDLASS_API windlass_status windlass_saved_at(const windlass_cursor* cursor, uint32_t number, uint64_t* address);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* WINDLASS_H */

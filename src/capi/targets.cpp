@@ -1,0 +1,78 @@
+// Processes, core files and minidumps.
+#include <utility>
+
+#include "capi/handles.h"
+#include "capi/structs.h"
+#include "windlass/target.h"
+
+using namespace windlass;
+using namespace windlass::capi;
+
+namespace {
+
+windlass_status opened(Expected<Target> target, windlass_space** to, windlass_error* error) {
+  if (!target) return report(target.error(), error);
+  windlass_space* shell = take_shell(std::move(target->space));
+  if (shell == nullptr) return no_memory(error);
+  shell->threads = std::move(target->threads);
+  shell->problems = std::move(target->problems);
+  shell->notes = std::move(target->notes);
+  shell->attachment = std::move(target->attachment);
+  open_shell(*shell);
+  *to = shell;
+  return WINDLASS_OK;
+}
+
+using OpenDump = Expected<Target> (*)(const std::string&, const DumpOptions&);
+
+windlass_status open_dump(OpenDump open, const char* path, const windlass_files* files, windlass_space** space,
+                          windlass_error* error) {
+  if (space == nullptr) return invalid("nowhere to put the handle", error);
+  *space = nullptr;
+  if (path == nullptr) return invalid("there is no path", error);
+  DumpOptions options;
+  if (files != nullptr) {
+    windlass_files given;
+    if (!take(files, given)) return invalid("windlass_files is not set up", error);
+    if (given.sysroot != nullptr) options.files.sysroot = given.sysroot;
+    if (given.executable != nullptr) options.files.executable = given.executable;
+  }
+  return opened(open(path, options), space, error);
+}
+
+}  // namespace
+
+extern "C" {
+
+windlass_status windlass_open_process(int64_t pid, windlass_space** space, windlass_error* error) {
+  if (space == nullptr) return invalid("nowhere to put the handle", error);
+  *space = nullptr;
+  if (pid <= 0) return invalid("no process has this id", error);
+  return opened(open_process(static_cast<std::uint64_t>(pid)), space, error);
+}
+
+windlass_status windlass_open_core(const char* path, const windlass_files* files, windlass_space** space,
+                                   windlass_error* error) {
+  return open_dump(open_core, path, files, space, error);
+}
+
+windlass_status windlass_open_minidump(const char* path, const windlass_files* files, windlass_space** space,
+                                       windlass_error* error) {
+  return open_dump(open_minidump, path, files, space, error);
+}
+
+windlass_status windlass_problem_at(const windlass_space* space, size_t index, windlass_error* problem) {
+  if (!usable(space) || !sized(problem)) return WINDLASS_INVALID;
+  if (index >= space->problems.size()) return WINDLASS_NOT_FOUND;
+  report(space->problems[index], problem);
+  return WINDLASS_OK;
+}
+
+windlass_status windlass_note_at(const windlass_space* space, size_t index, const char** text) {
+  if (!usable(space) || text == nullptr) return WINDLASS_INVALID;
+  if (index >= space->notes.size()) return WINDLASS_NOT_FOUND;
+  *text = space->notes[index].c_str();
+  return WINDLASS_OK;
+}
+
+}  // extern "C"
