@@ -1,6 +1,9 @@
 include(CMakePackageConfigHelpers)
 
 install(TARGETS windlass EXPORT windlass-targets)
+if(WINDLASS_SHARED)
+  install(TARGETS windlass_c EXPORT windlass-targets)
+endif()
 install(DIRECTORY include/windlass DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES bpf/windlass_layout.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/windlass)
 install(EXPORT windlass-targets NAMESPACE windlass:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/windlass)
@@ -11,7 +14,12 @@ endif()
 configure_package_config_file(cmake/windlass-config.cmake.in ${PROJECT_BINARY_DIR}/windlass-config.cmake
   INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/windlass)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/windlass-config-version.cmake COMPATIBILITY SameMinorVersion)
-configure_file(cmake/windlass.pc.in ${PROJECT_BINARY_DIR}/windlass.pc @ONLY)
+# windlass is the C interface in its shared library, windlass++ all of it in the static one.
+set(WINDLASS_PC_FILES)
+foreach(name windlass windlass++)
+  configure_file(cmake/${name}.pc.in ${PROJECT_BINARY_DIR}/${name}.pc @ONLY)
+  list(APPEND WINDLASS_PC_FILES ${PROJECT_BINARY_DIR}/${name}.pc)
+endforeach()
 install(FILES ${PROJECT_BINARY_DIR}/windlass-config.cmake ${PROJECT_BINARY_DIR}/windlass-config-version.cmake
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/windlass)
-install(FILES ${PROJECT_BINARY_DIR}/windlass.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+install(FILES ${WINDLASS_PC_FILES} DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

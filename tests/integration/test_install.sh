@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the build into a folder of its own and builds a consumer against it, by CMake and by pkg-config.
+# Installs the build into a folder of its own and builds consumers against it, in C and C++, by CMake and by pkg-config.
 # usage: test_install.sh BUILD_DIR CONSUMER_DIR
 set -euo pipefail
 build=$1
@@ -10,10 +10,22 @@ cmake --install "$build" --prefix "$work/prefix" >/dev/null
 cmake -G Ninja -S "$consumer" -B "$work/cmake" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_CXX_STANDARD=23 >"$work/log" || { cat "$work/log"; exit 1; }
 cmake --build "$work/cmake" >"$work/log" || { cat "$work/log"; exit 1; }
 "$work/cmake/consumer"
+"$work/cmake/consumer-c"
 
-pc=$(dirname "$(find "$work/prefix" -name windlass.pc)")
-sed -i "s|^prefix=.*|prefix=$work/prefix|" "$pc/windlass.pc"
+PKG_CONFIG_PATH=$(dirname "$(find "$work/prefix" -name windlass.pc)")
+export PKG_CONFIG_PATH
+sed -i "s|^prefix=.*|prefix=$work/prefix|" "$PKG_CONFIG_PATH"/*.pc
+lib=$(pkg-config --variable=libdir windlass)
 # shellcheck disable=SC2046
-g++ -std=c++23 "$consumer/consumer.cpp" $(PKG_CONFIG_PATH=$pc pkg-config --cflags --static --libs windlass) -o "$work/by-pkg-config"
-"$work/by-pkg-config"
-"$work/prefix/bin/windlass" --version
+gcc -std=c99 -Wall -Wextra -Wpedantic -Werror "$consumer/consumer.c" $(pkg-config --cflags --libs windlass) -Wl,-rpath,"$lib" -o "$work/c"
+"$work/c"
+# shellcheck disable=SC2046
+g++ -std=c++23 "$consumer/consumer.cpp" $(pkg-config --cflags --libs windlass++) -o "$work/c++"
+"$work/c++"
+
+# The shared library exports the C interface and nothing else.
+if nm -D --defined-only "$lib/libwindlass.so" | awk '{print $3}' | grep -vE '^(windlass_[a-z_0-9]+@@)?WINDLASS_0$'; then
+  echo "libwindlass.so exports more than the C interface"
+  exit 1
+fi
+if [ -e "$work/prefix/bin/windlass" ]; then "$work/prefix/bin/windlass" --version; fi

@@ -1,7 +1,7 @@
-// What a program that links the installed library looks like; every public header stands on its own.
+// What a C++ program that links the installed library looks like: bytes read, and its own stack walked.
+#include <windlass/backtrace.h>
 #include <windlass/bytes.h>
 #include <windlass/error.h>
-#include <windlass/frame_row.h>
 
 #include <cstdint>
 #include <cstdio>
@@ -13,5 +13,12 @@ int main() {
   const auto past = cursor.uleb();
   if (!value || past) return 1;
   std::printf("%llu; %s\n", static_cast<unsigned long long>(*value), past.error().text().c_str());
-  return *value == 624485 ? 0 : 1;
+  if (*value != 624485) return 2;
+
+  int frames = 0;
+  windlass::StackWalker walker(windlass::own_process(), windlass::capture_registers());
+  for (const windlass::Frame& frame : walker) frames += frame.module != nullptr;
+  std::printf("%d frames, %.*s\n", frames, static_cast<int>(end_name(walker.end_reason()).size()),
+              end_name(walker.end_reason()).data());
+  return frames >= 3 && walker.end_reason() == windlass::WalkEnd::kComplete ? 0 : 3;
 }
