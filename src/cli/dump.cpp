@@ -6,6 +6,7 @@
 
 #include "arch/registers.h"
 #include "cli/commands.h"
+#include "cli/dump_winx64.h"
 #include "cli/input.h"
 #include "cli/text_writer.h"
 #include "dwarf/expression.h"
@@ -209,11 +210,15 @@ void register_dump(CLI::App& app, int& status) {
   auto options = std::make_shared<ListingOptions>();
   CLI::App* command = app.add_subcommand("dump", "The unwind information of a file as stored, one record a function");
   command->add_flag("--json", options->json, "One JSON object a line");
-  command->add_option("FILE", options->file, "An ELF file")->required();
+  command->add_option("FILE", options->file, "An ELF or PE file")->required();
   command->callback([options, &status] {
-    status = list_sections(*options, [&](const dwarf::CfiSection& section, TextWriter& out, dwarf::ErrorSink report) {
-      dump_section(section, out, report, options->json);
-    });
+    const auto section = [&](const dwarf::CfiSection& found, TextWriter& out, dwarf::ErrorSink report) {
+      dump_section(found, out, report, options->json);
+    };
+    const auto pe = [&](const image::PeImage& image, TextWriter& out, dwarf::ErrorSink report) {
+      dump_winx64(image, out, report, options->json);
+    };
+    status = list_file(*options, {section, pe});
   });
 }
 

@@ -37,10 +37,40 @@ int refused(const std::string& file, const Error& error) {
   return kRefused;
 }
 
+// Returns whether there was anything to list.
+bool list_elf(ByteView file, const Listers& listers, TextWriter& out, dwarf::ErrorSink report) {
+  const auto image = image::ElfImage::parse(file);
+  if (!image) {
+    report(image.error());
+    return true;
+  }
+  for (const Error& problem : image->problems()) report(problem);
+  const auto found = image::find_unwind_sections(*image, report);
+  for (const dwarf::CfiSection& section : found.sections) {
+    if (!out.closed()) listers.section(section, out, report);
+  }
+  return !found.sections.empty();
+}
+
+bool list_pe(ByteView file, const Listers& listers, TextWriter& out, dwarf::ErrorSink report) {
+  const auto image = image::PeImage::parse(file);
+  if (!image) {
+    report(image.error());
+    return true;
+  }
+  for (const Error& problem : image->problems()) report(problem);
+  if (image->exception_directory().empty()) return false;
+  if (image->is_x64_format())
+    listers.pe(*image, out, report);
+  else
+    report(Error{ErrorCode::kUnsupported, "unwind information of ARM64 PE images is not interpreted",
+                 image->directory(image::PeDirectory::kException).rva, 0});
+  return true;
+}
+
 }  // namespace
 
-int list_sections(const ListingOptions& options,
-                  FunctionRef<void(const dwarf::CfiSection&, TextWriter&, dwarf::ErrorSink)> list) {
+int list_file(const ListingOptions& options, const Listers& listers) {
   std::signal(SIGPIPE, SIG_IGN);  // a reader that leaves shows as EPIPE
   const auto file = image::MappedFile::open(options.file);
   if (!file) return refused(options.file, file.error());
@@ -52,18 +82,10 @@ int list_sections(const ListingOptions& options,
       status = kFoundWrong;
       print_error(out, error, options.json);
     };
-    const auto image = image::ElfImage::parse(file->bytes());
-    if (!image) {
-      report(image.error());
-    } else {
-      for (const Error& problem : image->problems()) report(problem);
-      const auto found = image::find_unwind_sections(*image, report);
-      for (const dwarf::CfiSection& section : found.sections) {
-        if (!out.closed()) list(section, out, report);
-      }
-      if (found.sections.empty() && status == kDone)
-        std::fprintf(stderr, "windlass: %s: no unwind information\n", options.file.c_str());
-    }
+    const bool is_pe = image::PeImage::sniff(file->bytes());
+    const bool listed =
+        is_pe ? list_pe(file->bytes(), listers, out, report) : list_elf(file->bytes(), listers, out, report);
+    if (!listed && status == kDone) std::fprintf(stderr, "windlass: %s: no unwind information\n", options.file.c_str());
     out.flush();
     write_error = out.failed();
   }

@@ -6,6 +6,7 @@
 #include "base/function_ref.h"
 #include "cli/text_writer.h"
 #include "dwarf/cfi.h"
+#include "image/pe.h"
 
 namespace windlass::cli {
 
@@ -14,9 +15,16 @@ struct ListingOptions {
   bool json = false;
 };
 
-// Calls `list` for each section of unwind information in the file, in order. `report` prints a malformed record in its
-// place and makes the exit status kFoundWrong. Returns the exit status.
-int list_sections(const ListingOptions& options,
-                  FunctionRef<void(const dwarf::CfiSection& section, TextWriter& out, dwarf::ErrorSink report)> list);
+// What to do with a file of each kind. `report` prints a malformed record in its place and makes the exit status
+// kFoundWrong.
+struct Listers {
+  // Called for each section of DWARF unwind information, in order.
+  FunctionRef<void(const dwarf::CfiSection& section, TextWriter& out, dwarf::ErrorSink report)> section;
+  // Called for a PE image with a function table.
+  FunctionRef<void(const image::PeImage& image, TextWriter& out, dwarf::ErrorSink report)> pe;
+};
+
+// Opens the file, finds out by its content what it is and lists it. Returns the exit status.
+int list_file(const ListingOptions& options, const Listers& listers);
 
 }  // namespace windlass::cli

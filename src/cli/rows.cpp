@@ -176,9 +176,14 @@ void register_rows(CLI::App& app, int& status) {
   command->add_flag("--json", options->json, "One JSON object a line");
   command->add_option("FILE", options->file, "An ELF file")->required();
   command->callback([options, &status] {
-    status = list_sections(*options, [&](const dwarf::CfiSection& section, TextWriter& out, dwarf::ErrorSink report) {
-      list_rows(section, out, report, options->json);
-    });
+    const auto section = [&](const dwarf::CfiSection& found, TextWriter& out, dwarf::ErrorSink report) {
+      list_rows(found, out, report, options->json);
+    };
+    const auto pe = [&](const image::PeImage& image, TextWriter&, dwarf::ErrorSink report) {
+      report(Error{ErrorCode::kUnsupported, "PE images are not lowered to rows",
+                   image.directory(image::PeDirectory::kException).rva, 0});
+    };
+    status = list_file(*options, {section, pe});
   });
 }
 

@@ -1,0 +1,46 @@
+// The function table of a PE image (.pdata) in ascending order. Entries of both machines begin with the RVA of the
+// function's first byte; x64 ones have 12 bytes, ARM64 ones 8.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "windlass/bytes.h"
+
+namespace windlass::image {
+
+// A view of the stored bytes, plus an index where they are not sorted. The text demands ascending order and RtlLookup-
+// FunctionEntry relies on it, but Go's linker does not keep it (esbuild.exe: 40 inversions).
+// Immutable; look-ups neither allocate nor lock.
+class FunctionTable {
+ public:
+  FunctionTable() = default;
+  // `stride`: bytes an entry. Linear; allocates only if the entries are not sorted (then n log n).
+  FunctionTable(ByteView entries, std::uint32_t stride);
+
+  [[nodiscard]] std::size_t size() const { return count_; }
+  [[nodiscard]] bool stored_sorted() const { return order_.empty(); }
+  // Position in the stored table of the i-th entry in ascending order. i < size().
+  [[nodiscard]] std::size_t stored_index(std::size_t i) const { return order_.empty() ? i : order_[i]; }
+  // First RVA of the entry at a position of the stored table.
+  [[nodiscard]] std::uint32_t begin_of(std::size_t stored) const { return word(stored, 0); }
+  // The n-th 32-bit word of an entry. stored < size().
+  [[nodiscard]] std::uint32_t word(std::size_t stored, std::size_t n) const {
+    std::uint32_t value;
+    std::memcpy(&value, entries_.data() + stored * stride_ + n * sizeof value, sizeof value);
+    return value;
+  }
+  // Rank (for `stored_index`) of the last entry that begins at or before `rva`; whether it reaches that far is for the
+  // caller to say. Logarithmic.
+  [[nodiscard]] std::optional<std::size_t> last_at_or_before(std::uint32_t rva) const;
+
+ private:
+  ByteView entries_;
+  std::uint32_t stride_ = 12;
+  std::size_t count_ = 0;
+  std::vector<std::uint32_t> order_;
+};
+
+}  // namespace windlass::image

@@ -1,0 +1,213 @@
+// Reads Windows x64 unwind information: the function table's entries and UNWIND_INFO of versions 1, 2 and 3.
+// Sources: "x64 exception handling" (Microsoft), which knows version 1 only; for version 2 the unwinder of .NET
+// (coreclr/unwinder/amd64) and LLVM; for version 3 "x64 unwind information v3", a preview. Nothing here allocates.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "image/function_table.h"
+#include "image/pe.h"
+#include "windlass/bytes.h"
+
+namespace windlass::winx64 {
+
+// RUNTIME_FUNCTION. RVAs; `end` is one past the last byte.
+struct RuntimeFunction {
+  std::uint32_t begin = 0;
+  std::uint32_t end = 0;
+  std::uint32_t info = 0;
+  bool operator==(const RuntimeFunction&) const = default;
+
+  // Bit 0 of UnwindData: not an UNWIND_INFO but the RVA of another RUNTIME_FUNCTION, whose information holds for this
+  // range too (RUNTIME_FUNCTION_INDIRECT of winnt.h; the page does not mention it).
+  [[nodiscard]] bool indirect() const { return (info & 1) != 0; }
+};
+
+inline constexpr unsigned kMaxChain = 32;  // as Windows and .NET: UNWIND_CHAIN_LIMIT
+
+// UWOP_*, then what only version 3 has.
+enum class Operation : std::uint8_t {
+  kPushNonvol = 0,
+  kAllocLarge = 1,
+  kAllocSmall = 2,
+  kSetFpreg = 3,
+  kSaveNonvol = 4,
+  kSaveNonvolFar = 5,
+  kEpilog = 6,  // version 2; in version 1 it was a save of 64 bits of an XMM register, which nothing emits any more
+  kSpare = 7,   // likewise with a far displacement
+  kSaveXmm128 = 8,
+  kSaveXmm128Far = 9,
+  kPushMachframe = 10,
+  kSetFpregLarge = 11,  // .NET on Unix only
+  kPush2 = 16,
+  kPushConsecutive2 = 17,
+  kAllocHuge = 18,
+  kPushCanonicalFrame = 19,
+};
+// "PUSH_NONVOL".
+[[nodiscard]] std::string_view operation_name(Operation operation);
+
+enum Flag : std::uint8_t { kEhandler = 1, kUhandler = 2, kChaininfo = 4, kLarge = 8 /* version 3 */ };
+
+// One operation of a prologue (or, in version 3, an epilogue).
+struct UnwindCode {
+  std::uint16_t offset = 0;  // of the end of the instruction, from the function's start (version 3: of its start)
+  Operation operation = Operation::kPushNonvol;
+  std::uint8_t info = 0;    // operation info as stored; a register's number where the operation has one
+  std::uint8_t second = 0;  // PUSH2: the other register
+  std::uint8_t slots = 1;   // how many 16-bit slots it fills (version 3: bytes of the pool)
+  std::uint32_t value = 0;  // bytes: the size allocated, the displacement, the frame register's offset from rsp;
+                            // EPILOG: see `Epilogs`
+};
+
+// UNWIND_INFO. `codes` and `payload` are views of the image.
+struct UnwindInfo {
+  std::uint32_t rva = 0;
+  std::uint8_t version = 1;
+  std::uint8_t flags = 0;
+  std::uint16_t prolog_size = 0;
+  std::uint8_t frame_register = 0;   // 0: none (rax cannot be one)
+  std::uint8_t frame_offset = 0;     // as stored: x 16 bytes
+  std::uint8_t slot_count = 0;       // CountOfCodes: 16-bit slots; version 3: 16-bit words of payload
+  std::uint8_t operation_count = 0;  // version 3: NumberOfOps
+  std::uint8_t epilog_count = 0;     // version 3: NumberOfEpilogs
+  ByteView codes;                    // slot_count * 2 bytes
+  std::uint32_t handler = 0;         // RVA; 0: none
+  std::uint32_t handler_data = 0;    // RVA of the language-specific data behind it
+  std::optional<RuntimeFunction> chained;
+
+  [[nodiscard]] bool has(Flag flag) const { return (flags & flag) != 0; }
+};
+
+// Errors name the RVA. `rva` need not be aligned (the text wants it to be, x64 does not mind).
+[[nodiscard]] Expected<UnwindInfo> read_unwind_info(const image::PeImage& image, std::uint32_t rva);
+// The same from bytes: the first is that at `rva`.
+[[nodiscard]] Expected<UnwindInfo> parse_unwind_info(ByteView bytes, std::uint32_t rva);
+
+// The code in slot `index` of a version 1 or 2 information; index < slot_count. Errors: kTruncated where the operation
+// needs more slots than there are, kUnsupported for an operation code that nobody defines.
+[[nodiscard]] Expected<UnwindCode> code_at(const UnwindInfo& info, unsigned index);
+
+// Calls callback(code) for every code of version 1 or 2, as stored: the last operation of the prologue first.
+template <typename Callback>
+Expected<void> each_code(const UnwindInfo& info, Callback&& callback) {
+  for (unsigned index = 0; index < info.slot_count;) {
+    const auto code = code_at(info, index);
+    if (!code) return std::unexpected(code.error());
+    callback(*code);
+    index += code->slots;
+  }
+  return {};
+}
+
+// An epilogue as version 2 tells it: `size` bytes from `begin` on. It leaves out the `add` or `lea` that frees the
+// fixed allocation, and its last instruction (ret or jmp) counts as one byte, however long it is.
+struct Epilog {
+  std::uint32_t begin = 0;
+  std::uint32_t size = 0;
+};
+
+// The epilogues of a version 2 information that belongs to a function ending at `end`. The first EPILOG code has their
+// common size and says (bit 0) whether one ends the function; each further one has an offset back from the end, 0 being
+// padding to an even number of slots.
+template <typename Callback>
+void each_epilog(const UnwindInfo& info, std::uint32_t end, Callback&& callback) {
+  if (info.version != 2) return;
+  std::uint32_t size = 0;
+  for (unsigned index = 0; index < info.slot_count; ++index) {
+    const auto code = code_at(info, index);
+    if (!code || code->operation != Operation::kEpilog) return;
+    const std::uint8_t low = static_cast<std::uint8_t>(code->offset);
+    if (index == 0) {
+      size = low;
+      if (size == 0) return;
+      if ((code->info & 1) != 0) callback(Epilog{end - size, size});
+      continue;
+    }
+    const std::uint32_t back = static_cast<std::uint32_t>(code->info) << 8 | low;
+    if (back == 0) return;
+    callback(Epilog{end - back, size});
+  }
+}
+
+// ---- version 3 ----------------------------------------------------------------------------------------------------
+
+// EPILOG_INFO_V3 with what it inherits from the one before it.
+struct EpilogV3 {
+  std::uint8_t flags = 0;  // as stored in this descriptor
+  bool inherited = false;  // everything but the offset is its predecessor's
+  bool parent_transfer = false;
+  bool large = false;
+  std::uint8_t operation_count = 0;
+  std::int64_t offset = 0;     // of its first instruction: from the fragment's start, or if negative from its end
+  std::uint16_t first_op = 0;  // byte of the pool
+  std::uint16_t last_instruction = 0;  // bytes from its start
+  ByteView ip_offsets;
+};
+
+// The parts of a version 3 payload.
+struct PayloadV3 {
+  ByteView ip_offsets;  // of the prologue: 1 byte each, 2 with kLarge
+  ByteView pool;        // winding operation descriptors; the prologue's are its first
+  EpilogV3 epilogs[7];
+  std::uint8_t epilog_count = 0;
+};
+[[nodiscard]] Expected<PayloadV3> read_payload_v3(const UnwindInfo& info);
+// The descriptor at a byte of the pool. `offset` of the result is 0: it stands in the ip offsets.
+[[nodiscard]] Expected<UnwindCode> descriptor_at(ByteView pool, std::uint64_t at);
+
+// Calls callback(code) for the `count` operations from `at` on, with the offsets given.
+template <typename Callback>
+Expected<void> each_descriptor(ByteView pool, std::uint64_t at, unsigned count, ByteView ip_offsets, bool wide,
+                               Callback&& callback) {
+  for (unsigned i = 0; i < count; ++i) {
+    auto code = descriptor_at(pool, at);
+    if (!code) return std::unexpected(code.error());
+    const auto offset =
+        wide ? ip_offsets.at<std::uint16_t>(2ULL * i) : Expected<std::uint16_t>(ip_offsets.at<std::uint8_t>(i));
+    if (!offset) return std::unexpected(offset.error());
+    code->offset = *offset;
+    callback(*code);
+    at += code->slots;
+  }
+  return {};
+}
+
+// ---- the function table -------------------------------------------------------------------------------------------
+
+// What finding a function needs: the image and its function table in order. Look-ups neither allocate nor lock.
+class Functions {
+ public:
+  explicit Functions(const image::PeImage& image)
+      : image_(&image), table_(image.is_x64_format() ? image.exception_directory() : ByteView(), 12) {}
+
+  [[nodiscard]] const image::PeImage& image() const { return *image_; }
+  [[nodiscard]] const image::FunctionTable& table() const { return table_; }
+  [[nodiscard]] std::size_t size() const { return table_.size(); }
+  // The entry at a position of the stored table, as stored.
+  [[nodiscard]] RuntimeFunction stored(std::size_t index) const {
+    return {table_.word(index, 0), table_.word(index, 1), table_.word(index, 2)};
+  }
+  // The entry whose range contains `rva`, as stored. Logarithmic.
+  [[nodiscard]] std::optional<RuntimeFunction> find(std::uint32_t rva) const {
+    const auto rank = table_.last_at_or_before(rva);
+    if (!rank) return std::nullopt;
+    const RuntimeFunction function = stored(table_.stored_index(*rank));
+    if (rva >= function.end) return std::nullopt;
+    return function;
+  }
+  // The bytes from `rva` on, at most `wanted` of them; empty where the image has none.
+  [[nodiscard]] ByteView bytes(std::uint32_t rva, std::uint32_t wanted) const {
+    const auto rest = image_->from_rva(rva);
+    if (!rest) return {};
+    return *rest->sub(0, rest->size() < wanted ? rest->size() : wanted);
+  }
+
+ private:
+  const image::PeImage* image_;
+  image::FunctionTable table_;
+};
+
+}  // namespace windlass::winx64

@@ -1,0 +1,34 @@
+// The registers of Windows x64 unwind information. Source: "x64 exception handling" (Microsoft), "x64 calling
+// convention": the operation info names them by their number in instructions, 0-15 = rax rcx rdx rbx rsp rbp rsi rdi
+// r8-r15 (16-31 with APX, version 3); Windlass's registers are by DWARF number.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "windlass/frame_row.h"
+
+namespace windlass::winx64 {
+
+inline constexpr unsigned kRsp = 4, kRbp = 5;
+
+// The DWARF number of an instruction's register number below 16.
+[[nodiscard]] constexpr RegisterNumber dwarf_number(unsigned number) {
+  constexpr std::uint8_t kMap[16] = {0, 2, 1, 3, 7, 6, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15};
+  return kMap[number & 15];
+}
+
+// "rax" .. "r15", "r16" .. "r31".
+[[nodiscard]] constexpr std::string_view register_name(unsigned number) {
+  constexpr std::string_view kNames[32] = {"rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", "r8",  "r9",  "r10",
+                                           "r11", "r12", "r13", "r14", "r15", "r16", "r17", "r18", "r19", "r20", "r21",
+                                           "r22", "r23", "r24", "r25", "r26", "r27", "r28", "r29", "r30", "r31"};
+  return kNames[number & 31];
+}
+
+// Preserved by calls: rbx rbp rdi rsi r12-r15 (System V preserves neither rdi nor rsi), by instruction number.
+[[nodiscard]] constexpr bool is_preserved(unsigned number) {
+  return number == 3 || number == kRbp || number == 6 || number == 7 || (number >= 12 && number <= 15);
+}
+
+}  // namespace windlass::winx64

@@ -1,0 +1,58 @@
+// The Windows binaries that tests/corpora/fetch_pe.sh brought, by who compiled them.
+#pragma once
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "image/mapped_file.h"
+#include "image/pe.h"
+
+namespace windlass::test {
+
+struct PeCorpus {
+  std::string name;
+  std::vector<std::string> files;  // x64 images with a function table
+};
+
+// Ordinary runs take a part of the large ones; with this in the environment, everything is taken.
+inline bool whole_corpora() { return std::getenv("WINDLASS_WHOLE_CORPORA") != nullptr; }
+
+// Every `stride`-th file of the corpora of many files (Wine) unless whole_corpora(). Empty: nothing was fetched.
+inline std::vector<PeCorpus> pe_corpora(const std::string& directory, std::size_t stride = 1) {
+  std::vector<PeCorpus> corpora;
+  for (const char* name : {"node-26", "node-20", "rollup", "sharp", "esbuild", "mingw", "wine"}) {
+    PeCorpus corpus{name, {}};
+    std::error_code error;
+    for (std::filesystem::recursive_directory_iterator at(directory + "/" + name, error), end; !error && at != end;
+         at.increment(error)) {
+      if (!at->is_regular_file(error) || at->file_size(error) < 1024) continue;
+      const auto file = image::MappedFile::open(at->path());
+      if (!file || !image::PeImage::sniff(file->bytes())) continue;
+      const auto image = image::PeImage::parse(file->bytes());
+      if (image && image->is_x64_format() && !image->exception_directory().empty()) corpus.files.push_back(at->path());
+    }
+    std::sort(corpus.files.begin(), corpus.files.end());
+    if (!whole_corpora() && corpus.files.size() > 100) {
+      std::vector<std::string> some;
+      for (std::size_t i = 0; i < corpus.files.size(); i += stride) some.push_back(corpus.files[i]);
+      corpus.files = some;
+    }
+    if (!corpus.files.empty()) corpora.push_back(std::move(corpus));
+  }
+  return corpora;
+}
+
+// Why there are none, for GTEST_SKIP.
+inline std::string missing_corpora(const std::string& directory) {
+  std::ifstream missing(directory + "/missing");
+  std::string line;
+  std::string reasons;
+  while (std::getline(missing, line)) reasons += (reasons.empty() ? "" : "; ") + line;
+  return reasons.empty() ? "the corpora were not fetched: run tests/corpora/fetch_pe.sh " + directory : reasons;
+}
+
+}  // namespace windlass::test
