@@ -19,5 +19,6 @@ void register_dump(CLI::App& app, int& status);
 void register_rows(CLI::App& app, int& status);
 void register_record(CLI::App& app, int& status);
 void register_report(CLI::App& app, int& status);
+void register_walk(CLI::App& app, int& status);
 
 }  // namespace windlass::cli

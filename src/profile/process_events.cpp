@@ -8,11 +8,11 @@
 
 #include <atomic>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <ctime>
 
 #include "profile/online_cpus.h"
+#include "walk/proc_maps.h"
 #include "windlass/bytes.h"
 
 namespace windlass::profile {
@@ -215,58 +215,19 @@ void ProcessEventSource::drain_ring(Ring& ring, const std::function<void(Process
   std::atomic_ref(page->data_tail).store(tail, std::memory_order_release);
 }
 
-namespace {
-
-template <typename T>
-bool take_number(std::string_view& text, T& value, int base, char terminator) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
-  if (error != std::errc{} || end == text.data() + text.size() || *end != terminator) return false;
-  text.remove_prefix(static_cast<std::size_t>(end - text.data()) + 1);
-  return true;
-}
-
-// "\012" is how the kernel writes a newline in a path.
-std::string unescape(std::string_view text) {
-  std::string path;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text.substr(i, 4) == "\\012") {
-      path += '\n';
-      i += 3;
-    } else {
-      path += text[i];
-    }
-  }
-  return path;
-}
-
-// begin-end perms offset major:minor inode   path
-bool parse_maps_line(std::string_view line, MapRecord& map) {
-  if (!take_number(line, map.begin, 16, '-') || !take_number(line, map.end, 16, ' ') || map.end <= map.begin)
-    return false;
-  if (line.size() < 5 || line[2] != 'x') return false;
-  line.remove_prefix(5);
-  if (!take_number(line, map.file_offset, 16, ' ') || !take_number(line, map.file.major, 16, ':') ||
-      !take_number(line, map.file.minor, 16, ' '))
-    return false;
-  const auto digits = line.find_first_not_of("0123456789");
-  const auto inode = line.substr(0, digits);
-  if (std::from_chars(inode.data(), inode.data() + inode.size(), map.file.inode).ec != std::errc{}) return false;
-  line.remove_prefix(inode.size());
-  const auto path = line.find_first_not_of(' ');
-  if (path != std::string_view::npos) map.path = unescape(line.substr(path));
-  strip_deleted(map.path);
-  return true;
-}
-
-}  // namespace
-
 std::vector<MapRecord> parse_proc_maps(std::string_view text) {
   std::vector<MapRecord> maps;
-  while (!text.empty()) {
-    const auto newline = text.find('\n');
+  for (walk::ProcMap& from : walk::parse_proc_maps(text)) {
+    if (!from.executable) continue;
     MapRecord map;
-    if (parse_maps_line(text.substr(0, newline), map)) maps.push_back(std::move(map));
-    text.remove_prefix(newline == std::string_view::npos ? text.size() : newline + 1);
+    map.begin = from.begin;
+    map.end = from.end;
+    map.file_offset = from.offset;
+    map.file.major = from.major;
+    map.file.minor = from.minor;
+    map.file.inode = from.inode;
+    map.path = std::move(from.path);
+    maps.push_back(std::move(map));
   }
   return maps;
 }

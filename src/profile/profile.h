@@ -43,7 +43,7 @@ struct Location {
   std::uint32_t module = kNone;
   std::uint64_t address = 0;
   std::vector<Line> lines{};  // innermost inlined function first; empty until symbolised or when unknown
-  std::uint64_t function_begin = 0;  // by the unwind information, where no name is known; 0: unknown
+  std::uint64_t function_begin = 0;  // of the symbol that names it, else by the unwind information; 0: unknown
 };
 
 struct Sample {

@@ -42,7 +42,7 @@ SymbolFile::SymbolFile(const Module& module, const SymbolizeOptions& options) : 
   callbacks_.find_debuginfo = dwfl_standard_find_debuginfo;  // asks debuginfod only if DEBUGINFOD_URLS is set
   callbacks_.debuginfo_path = &debug_path_pointer_;
 
-  if (module.path == "[vdso]") {
+  if (module.path == "[vdso]" && module.open_path.empty()) {
     open_vdso(module);
     return;
   }
@@ -109,7 +109,7 @@ bool SymbolFile::report(const Module& module, int fd, bool trust_without_build_i
 void SymbolFile::name(std::span<const std::uint64_t> addresses, ModuleNames& names) {
   names.opened = opened();
   if (!opened()) return;
-  const auto symbols = symbols_at(module_, addresses);
+  const auto symbols = symbols_at(module_, addresses, names.begins);
   if (options_.lines) name_from_dwarf(module_, addresses, symbols, names);
   std::vector<std::uint64_t> unnamed;
   std::vector<std::size_t> indexes;

@@ -39,8 +39,10 @@ class SymbolFile {
   std::string note_;
 };
 
-// The symbol each address lies in, empty where none does: see symbol_table.cpp for what counts. Same order.
-[[nodiscard]] std::vector<std::string> symbols_at(Dwfl_Module* module, std::span<const std::uint64_t> addresses);
+// The symbol each address lies in, empty where none does: see symbol_table.cpp for what counts. Same order; `begins`
+// (as many) gets where each symbol begins.
+[[nodiscard]] std::vector<std::string> symbols_at(Dwfl_Module* module, std::span<const std::uint64_t> addresses,
+                                                  std::span<std::uint64_t> begins);
 // "name@plt" where the address lies in a linkage stub whose target is known, else empty (x86-64).
 [[nodiscard]] std::vector<std::string> plt_names_at(Dwfl_Module* module, std::span<const std::uint64_t> addresses);
 // Adds functions, inlined frames and lines from DWARF. `symbols` (same order) name what DWARF leaves without a linkage

@@ -15,7 +15,7 @@ namespace windlass::profile {
 // Functions are kept once a module; lines refer to them by index.
 class ModuleNames {
  public:
-  explicit ModuleNames(std::size_t addresses) : lines_(addresses) {}
+  explicit ModuleNames(std::size_t addresses) : begins(addresses), lines_(addresses) {}
 
   // `system_name` as in the symbol table or DWARF; demangled here, once a distinct function.
   std::uint32_t function(std::string_view system_name, std::string_view file, std::uint32_t start_line);
@@ -26,6 +26,7 @@ class ModuleNames {
   [[nodiscard]] std::vector<Function>& functions() { return functions_; }
   [[nodiscard]] std::vector<std::vector<Line>>& lines() { return lines_; }
 
+  std::vector<std::uint64_t> begins;  // of the symbol each address lies in; 0: unknown
   bool opened = false;
   std::string note;  // why something could not be read, empty if nothing
 

@@ -88,8 +88,8 @@ bool unwind_information_allows(Dwfl_Module* module, std::uint64_t symbol, std::u
 }
 
 // One for each address that still has no name.
-void name_from_zero_size(Dwfl_Module* module, std::span<const std::uint64_t> addresses,
-                         std::vector<std::string>& names) {
+void name_from_zero_size(Dwfl_Module* module, std::span<const std::uint64_t> addresses, std::vector<std::string>& names,
+                         std::span<std::uint64_t> begins) {
   std::vector<Start> starts;
   for_each_code_symbol(module, [&](const char* name, const GElf_Sym& symbol, GElf_Addr value, GElf_Word section,
                                    Elf* elf, GElf_Addr bias) {
@@ -108,14 +108,17 @@ void name_from_zero_size(Dwfl_Module* module, std::span<const std::uint64_t> add
                                         [](const Start& start, std::uint64_t at) { return start.value < at; });
     const bool none_has_size = std::all_of(first, after, [](const Start& start) { return start.size == 0; });
     if (none_has_size && addresses[i] < first->section_end && addresses[i] - first->value <= kFarthestFromZeroSize &&
-        unwind_information_allows(module, first->value, addresses[i]))
+        unwind_information_allows(module, first->value, addresses[i])) {
       names[i] = plain_name(first->name);
+      begins[i] = first->value;
+    }
   }
 }
 
 }  // namespace
 
-std::vector<std::string> symbols_at(Dwfl_Module* module, std::span<const std::uint64_t> addresses) {
+std::vector<std::string> symbols_at(Dwfl_Module* module, std::span<const std::uint64_t> addresses,
+                                    std::span<std::uint64_t> begins) {
   std::vector<Candidate> best(addresses.size());
   bool is_full_table = false;
   for_each_code_symbol(module,
@@ -133,9 +136,10 @@ std::vector<std::string> symbols_at(Dwfl_Module* module, std::span<const std::ui
   bool all_named = true;
   for (std::size_t i = 0; i < addresses.size(); ++i) {
     names[i] = plain_name(best[i].name);
+    begins[i] = best[i].value;
     all_named &= !names[i].empty();
   }
-  if (!all_named && is_full_table) name_from_zero_size(module, addresses, names);
+  if (!all_named && is_full_table) name_from_zero_size(module, addresses, names, begins);
   return names;
 }
 

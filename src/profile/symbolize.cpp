@@ -125,7 +125,10 @@ void merge(Profile& profile, Job& job, FunctionMerger& functions, SymbolizeStats
   for (const auto location : job.locations) {
     while (job.addresses[index] != profile.locations[location].address) ++index;
     profile.locations[location].lines = job.names.lines()[index];
-    if (!job.starts.empty()) profile.locations[location].function_begin = job.starts[index];
+    if (job.names.begins[index] != 0)
+      profile.locations[location].function_begin = job.names.begins[index];
+    else if (!job.starts.empty())
+      profile.locations[location].function_begin = job.starts[index];
   }
   stats.addresses += job.addresses.size();
   stats.opened += job.names.opened;

@@ -138,8 +138,11 @@ void name_from_perf_map(const std::string& path, std::span<const std::uint64_t> 
     std::uint64_t start = 0, size = 0;
     if (!parse_hex(next_field(line), start) || !parse_hex(next_field(line), size) || line.size() < 2) return;
     auto address = std::lower_bound(addresses.begin(), addresses.end(), start);
-    for (; address != addresses.end() && *address - start < size; ++address)
-      found[static_cast<std::size_t>(address - addresses.begin())] = line.substr(1);
+    for (; address != addresses.end() && *address - start < size; ++address) {
+      const auto index = static_cast<std::size_t>(address - addresses.begin());
+      found[index] = line.substr(1);
+      names.begins[index] = start;
+    }
   });
   for (std::size_t i = 0; i < found.size(); ++i)
     if (!found[i].empty()) names.add_line(i, {names.function(found[i], {}, 0), 0});

@@ -1,0 +1,18 @@
+// What `walk` prints.
+#pragma once
+
+#include "cli/text_writer.h"
+#include "cli/walked.h"
+
+namespace windlass::cli {
+
+struct WalkOutputOptions {
+  bool json = false;
+  int verbose = 0;  // 1: who unwound each frame, modules; 2: and its registers
+  bool lines = false;
+  bool inlines = false;
+};
+
+void print_walk(const Target& target, const WalkedProcess& walked, const WalkOutputOptions& options, TextWriter& out);
+
+}  // namespace windlass::cli

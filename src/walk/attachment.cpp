@@ -1,0 +1,235 @@
+#include "walk/attachment.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <cstdio>
+#include <ctime>
+#include <optional>
+
+#include <dirent.h>
+#include <elf.h>
+#include <fmt/format.h>
+#include <sys/ptrace.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "walk/proc_file.h"
+#include "walk/regsets.h"
+
+namespace windlass::walk {
+namespace {
+
+constexpr std::size_t kMaxThreads = std::size_t{1} << 20;
+constexpr int kMaxRounds = 64;  // of looking for threads that were born meanwhile
+
+std::uint64_t now_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+std::unexpected<Error> system_error(const char* what, std::uint64_t where, int error = errno) {
+  return fail(ErrorCode::kSystem, what, where, static_cast<std::uint64_t>(error));
+}
+
+std::vector<pid_t> list_threads(pid_t pid) {
+  std::vector<pid_t> ids;
+  DIR* directory = ::opendir(fmt::format("/proc/{}/task", pid).c_str());
+  if (directory == nullptr) return ids;
+  while (const dirent* entry = ::readdir(directory)) {
+    pid_t id = 0;
+    const std::string_view name = entry->d_name;
+    if (std::from_chars(name.data(), name.data() + name.size(), id).ec == std::errc{} && ids.size() < kMaxThreads)
+      ids.push_back(id);
+  }
+  ::closedir(directory);
+  return ids;
+}
+
+// The value of a line of /proc/PID/status.
+std::string status_field(pid_t pid, pid_t thread, std::string_view name) {
+  const std::string text = read_proc_file(fmt::format("/proc/{}/task/{}/status", pid, thread));
+  const auto at = text.find(fmt::format("\n{}:\t", name));
+  if (at == std::string::npos) return {};
+  const auto begin = at + name.size() + 3;
+  return text.substr(begin, text.find('\n', begin) - begin);
+}
+
+pid_t other_tracer(pid_t pid, pid_t thread) {
+  const std::string text = status_field(pid, thread, "TracerPid");
+  pid_t id = 0;
+  std::from_chars(text.data(), text.data() + text.size(), id);
+  return id;
+}
+
+bool is_dead(pid_t pid, pid_t thread) {
+  const std::string state = status_field(pid, thread, "State");
+  return state.empty() || state[0] == 'Z' || state[0] == 'X';
+}
+
+// /proc/PID/task/TID/syscall: "NR ARG1..ARG6 SP PC", or "-1 SP PC" outside a call, or "running".
+std::optional<Registers> waiting_registers(pid_t pid, pid_t thread, Architecture architecture) {
+  const std::string text = read_proc_file(fmt::format("/proc/{}/task/{}/syscall", pid, thread));
+  const auto pc_at = text.rfind(" 0x");
+  if (pc_at == std::string::npos || pc_at == 0) return std::nullopt;
+  const auto sp_at = text.rfind(" 0x", pc_at - 1);
+  if (sp_at == std::string::npos) return std::nullopt;
+  std::uint64_t pc = 0;
+  std::uint64_t sp = 0;
+  std::from_chars(text.data() + pc_at + 3, text.data() + text.size(), pc, 16);
+  std::from_chars(text.data() + sp_at + 3, text.data() + pc_at, sp, 16);
+  Registers registers(architecture);
+  registers.set_pc(CodeAddress::instruction(pc));
+  registers.set_sp(sp);
+  return registers;
+}
+
+}  // namespace
+
+Attachment::Attachment(pid_t pid, Architecture architecture, unsigned timeout_ms)
+    : pid_(pid), architecture_(architecture), deadline_ns_(now_ns() + std::uint64_t{timeout_ms} * 1'000'000) {
+  sem_init(&ready_, 0, 0);
+  sem_init(&release_, 0, 0);
+}
+
+Expected<std::shared_ptr<Attachment>> Attachment::attach(pid_t pid, Architecture architecture, unsigned timeout_ms) {
+  std::shared_ptr<Attachment> self(new Attachment(pid, architecture, timeout_ms));
+  // The tracer must not run this program's signal handlers.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const int error = pthread_create(&self->tracer_, nullptr, run, self.get());
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (error != 0) return system_error("cannot start a thread", 0, error);
+  self->running_ = true;
+  while (sem_wait(&self->ready_) != 0) {}
+  if (!self->result_) return std::unexpected(self->result_.error());
+  return self;
+}
+
+Attachment::~Attachment() {
+  sem_post(&release_);
+  if (running_) pthread_join(tracer_, nullptr);
+  sem_destroy(&ready_);
+  sem_destroy(&release_);
+}
+
+void* Attachment::run(void* self) {
+  auto* attachment = static_cast<Attachment*>(self);
+  attachment->result_ = attachment->stop_all();
+  if (!attachment->result_) attachment->let_go();
+  sem_post(&attachment->ready_);
+  while (sem_wait(&attachment->release_) != 0) {}
+  attachment->let_go();
+  return nullptr;
+}
+
+Expected<void> Attachment::stop_all() {
+  // Once a whole pass finds no thread that is not held, there is nobody left to make one.
+  for (int round = 0; round < kMaxRounds; ++round) {
+    const auto found = seize_new();
+    if (!found) return std::unexpected(found.error());
+    if (!*found) break;
+    if (const auto stopped = await_stops(); !stopped) return stopped;
+  }
+  if (held_.empty()) return system_error("no such process", static_cast<std::uint64_t>(pid_), ESRCH);
+  return read_registers();
+}
+
+Expected<bool> Attachment::seize_new() {
+  bool found = false;
+  for (const pid_t id : list_threads(pid_)) {
+    if (seen_.contains(id)) continue;
+    if (::ptrace(PTRACE_SEIZE, id, nullptr, nullptr) != 0) {
+      const int error = errno;
+      if (error == ESRCH || is_dead(pid_, id)) continue;  // ended meanwhile, or a main thread that ended before others
+      const pid_t tracer = other_tracer(pid_, id);
+      return system_error(tracer != 0 ? "process is traced already" : "may not trace the process",
+                          static_cast<std::uint64_t>(tracer), error);
+    }
+    held_.push_back({id});
+    seen_.insert(id);
+    found = true;
+    ::ptrace(PTRACE_INTERRUPT, id, nullptr, nullptr);
+  }
+  return found;
+}
+
+// True once it has stopped or ended.
+bool Attachment::poll_stop(Held& thread) const {
+  int status = 0;
+  const pid_t got = ::waitpid(thread.id, &status, __WALL | WNOHANG);
+  if (got == 0) return false;
+  if (got < 0 || !WIFSTOPPED(status)) {
+    thread.gone = true;
+    return true;
+  }
+  thread.stopped = true;
+  // A signal may have come first: it is kept for later. PTRACE_EVENT_STOP is ours, or a job-control stop, which
+  // detaching keeps.
+  if (status >> 16 == 0) thread.signal = WSTOPSIG(status);
+  return true;
+}
+
+Expected<void> Attachment::await_stops() {
+  long pause_ns = 0;
+  for (Held& thread : held_) {
+    if (thread.stopped || thread.gone) continue;
+    while (!poll_stop(thread)) {
+      if (now_ns() > deadline_ns_) break;
+      const timespec pause{0, pause_ns};
+      if (pause_ns == 0)
+        sched_yield();
+      else
+        nanosleep(&pause, nullptr);
+      pause_ns = std::min(pause_ns + 20'000, 1'000'000L);
+    }
+  }
+  return {};
+}
+
+Expected<void> Attachment::read_registers() {
+  for (const Held& held : held_) {
+    if (held.gone) continue;
+    StoppedThread thread{held.id, Registers(architecture_), held.stopped};
+    if (!held.stopped) {
+      if (const auto known = waiting_registers(pid_, held.id, architecture_)) thread.registers = *known;
+      threads_.push_back(thread);
+      continue;
+    }
+    std::byte bytes[1024];
+    iovec out{bytes, sizeof bytes};
+    if (::ptrace(PTRACE_GETREGSET, held.id, NT_PRSTATUS, &out) != 0) {
+      if (errno == ESRCH) continue;  // killed
+      return system_error("cannot read registers", static_cast<std::uint64_t>(held.id));
+    }
+    if (out.iov_len < general_registers_size(architecture_))
+      return fail(ErrorCode::kUnsupported, "a 32-bit process", static_cast<std::uint64_t>(pid_), out.iov_len);
+    const auto registers = general_registers(architecture_, ByteView(bytes, out.iov_len));
+    if (!registers) return std::unexpected(registers.error());
+    thread.registers = *registers;
+    if (architecture_ == Architecture::kAArch64) {
+      out = {bytes, sizeof bytes};
+      if (::ptrace(PTRACE_GETREGSET, held.id, NT_FPREGSET, &out) == 0)
+        (void)add_vector_registers(thread.registers, ByteView(bytes, out.iov_len));
+      std::uint64_t masks[2] = {};  // user_pac_mask: of data, of instructions
+      out = {masks, sizeof masks};
+      if (::ptrace(PTRACE_GETREGSET, held.id, NT_ARM_PAC_MASK, &out) == 0) pac_mask_ = masks[1];
+    }
+    threads_.push_back(thread);
+  }
+  return {};
+}
+
+void Attachment::let_go() {
+  // Threads that never stopped cannot be detached; this thread's end, which follows, does it for them.
+  for (const Held& held : held_)
+    if (held.stopped) ::ptrace(PTRACE_DETACH, held.id, nullptr, static_cast<std::uintptr_t>(held.signal));
+  held_.clear();
+}
+
+}  // namespace windlass::walk

@@ -1,0 +1,123 @@
+// A core file as an address space.
+#include <algorithm>
+#include <optional>
+
+#include <elf.h>
+
+#include "image/core.h"
+#include "image/unwind_sections.h"
+#include "walk/dump_memory.h"
+#include "walk/file_search.h"
+#include "walk/memory_image.h"
+#include "walk/regsets.h"
+#include "walk/target_modules.h"
+#include "windlass/target.h"
+
+namespace windlass {
+namespace {
+
+using image::CoreFile;
+using walk::ProcMap;
+
+// The mappings as /proc/PID/maps would have told them.
+std::vector<ProcMap> maps_of(const CoreFile& core) {
+  std::vector<ProcMap> maps;
+  for (const image::CoreMapping& mapping : core.mappings) {
+    ProcMap map;
+    map.begin = mapping.begin;
+    map.end = mapping.end;
+    map.offset = mapping.offset;
+    map.path = mapping.path;
+    map.deleted = mapping.deleted;
+    // gcore leaves mappings without dumped pages out of the segments.
+    const image::CoreSegment* segment = core.segment_at(mapping.begin);
+    map.presumed = segment == nullptr;
+    map.executable = segment == nullptr || segment->executable;
+    maps.push_back(std::move(map));
+  }
+  const std::uint64_t vdso = core.auxiliary_value(AT_SYSINFO_EHDR).value_or(0);
+  const std::size_t files = maps.size();
+  for (const image::CoreSegment& segment : core.segments) {
+    if (!segment.executable) continue;
+    const auto behind = std::upper_bound(maps.begin(), maps.begin() + static_cast<long>(files), segment.begin,
+                                         [](std::uint64_t a, const ProcMap& map) { return a < map.begin; });
+    if (behind != maps.begin() && segment.begin < behind[-1].end) continue;
+    ProcMap map;
+    map.begin = segment.begin;
+    map.end = segment.end;
+    map.executable = true;
+    if (vdso != 0 && vdso == segment.begin) map.path = "[vdso]";
+    maps.push_back(std::move(map));
+  }
+  std::stable_sort(maps.begin(), maps.end(), [](const ProcMap& a, const ProcMap& b) { return a.begin < b.begin; });
+  return maps;
+}
+
+// The path of the program itself: the file mapped around its entry point.
+std::string program_of(const CoreFile& core) {
+  const std::uint64_t entry = core.auxiliary_value(AT_ENTRY).value_or(0);
+  for (const image::CoreMapping& mapping : core.mappings)
+    if (entry >= mapping.begin && entry < mapping.end) return mapping.path;
+  return {};
+}
+
+void add_threads(Target& target, const CoreFile& core) {
+  const Architecture architecture = target.space.architecture();
+  for (const image::CoreThread& from : core.threads) {
+    Thread thread;
+    thread.id = from.id;
+    // A kernel notes the signal for all threads and puts the one that got it first.
+    thread.faulted = from.signal != 0 && &from == &core.threads.front();
+    if (from.id == core.process) thread.name = core.name;
+    if (const auto registers = walk::general_registers(architecture, from.general))
+      thread.registers = *registers;
+    else
+      target.problems.push_back(registers.error());
+    if (architecture == Architecture::kAArch64 && !from.vector.empty())
+      if (const auto added = walk::add_vector_registers(thread.registers, from.vector); !added)
+        target.problems.push_back(added.error());
+    if (from.pac_mask != 0) target.space.set_pointer_mask(from.pac_mask);
+    target.threads.push_back(std::move(thread));
+  }
+}
+
+}  // namespace
+
+Expected<Target> open_core(const std::string& path, const DumpOptions& options) {
+  auto file = image::MappedFile::open(path);
+  if (!file) return std::unexpected(file.error());
+  const auto core = CoreFile::parse(file->bytes());
+  if (!core) return std::unexpected(core.error());
+
+  auto owned = std::make_unique<walk::DumpMemory>(std::move(*file));
+  walk::DumpMemory& memory = *owned;
+  std::vector<walk::MemoryPiece> pieces;
+  for (const image::CoreSegment& segment : core->segments)
+    if (!segment.bytes.empty()) pieces.push_back({segment.begin, segment.bytes});
+  memory.set_pieces(std::move(pieces));
+
+  Target target{.kind = TargetKind::kCore,
+                .space = AddressSpace(image::architecture_of(core->machine), std::move(owned)),
+                .threads = {},
+                .command = core->arguments.empty() ? core->name : core->arguments,
+                .process = core->process,
+                .problems = core->problems,
+                .notes = {},
+                .attachment = {}};
+  add_threads(target, *core);
+  const std::string program = program_of(*core);
+  const auto find = [&](const ProcMap& map, const std::string& build_id) {
+    return walk::search_files(options.files, map.path, build_id, !program.empty() && map.path == program);
+  };
+  constexpr std::uint64_t kPage = 4096;
+  auto files = walk::add_modules(target, maps_of(*core), find, core->auxiliary_value(AT_PAGESZ).value_or(kPage));
+  // Data that a cut-off core has lost were written since they came from their file.
+  std::erase_if(files, [&](const walk::FileRange& range) {
+    const image::CoreSegment* segment = core->segment_at(range.begin);
+    return segment != nullptr && segment->cut_off && !segment->executable;
+  });
+  memory.add_files(files);
+  return target;
+}
+
+}  // namespace windlass

@@ -1,0 +1,107 @@
+#include "walk/memory_image.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include <elf.h>
+
+namespace windlass::walk {
+namespace {
+
+constexpr std::size_t kMaxImage = std::size_t{256} << 20;
+constexpr std::size_t kMaxSegments = 512;
+constexpr std::uint64_t kPage = 4096;
+
+struct Headers {
+  Elf64_Ehdr file;
+  std::vector<std::byte> bytes;  // up to the end of the program headers
+};
+
+Expected<Headers> read_headers(const Memory& memory, std::uint64_t base) {
+  Headers headers;
+  Elf64_Ehdr& file = headers.file;
+  if (!memory.read(base, &file, sizeof file) || std::memcmp(file.e_ident, ELFMAG, SELFMAG) != 0)
+    return fail(ErrorCode::kNotFound, "no ELF header in memory", base);
+  if (file.e_phentsize != sizeof(Elf64_Phdr) || file.e_phnum > kMaxSegments || file.e_phoff > kPage * 16)
+    return fail(ErrorCode::kMalformed, "program headers in memory are damaged", base + file.e_phoff, file.e_phnum);
+  // Section headers are not in memory, whatever the header says.
+  file.e_shoff = 0;
+  file.e_shnum = file.e_shstrndx = 0;
+  headers.bytes.resize(std::max<std::size_t>(sizeof file, file.e_phoff + file.e_phnum * sizeof(Elf64_Phdr)));
+  if (!memory.read(base, headers.bytes.data(), headers.bytes.size()))
+    return fail(ErrorCode::kNotFound, "program headers are not in memory", base);
+  std::memcpy(headers.bytes.data(), &file, sizeof file);
+  return headers;
+}
+
+// Reads page by page where not all of it can be read. True if every byte was.
+bool read_partly(const Memory& memory, std::uint64_t address, std::byte* to, std::size_t size) {
+  if (memory.read(address, to, size)) return true;
+  bool all = true;
+  for (std::size_t done = 0; done < size;) {
+    const std::size_t piece = std::min<std::size_t>(size - done, kPage - (address + done) % kPage);
+    all &= memory.read(address + done, to + done, piece);
+    done += piece;
+  }
+  return all;
+}
+
+std::uint64_t bias_of(std::uint64_t base, std::span<const image::Segment> segments) {
+  for (const image::Segment& s : segments)
+    if (s.type == PT_LOAD && s.offset < kPage) return base - (s.vaddr - s.offset);
+  return base;
+}
+
+}  // namespace
+
+Expected<LoadedHeaders> read_loaded_headers(const Memory& memory, std::uint64_t base) {
+  const auto headers = read_headers(memory, base);
+  if (!headers) return std::unexpected(headers.error());
+  // Notes stand in the first page or two; enough to find the build id with the file's own reader.
+  std::vector<std::byte> bytes = headers->bytes;
+  const auto parsed = image::ElfImage::parse(ByteView(bytes.data(), bytes.size()));
+  if (!parsed) return std::unexpected(parsed.error());
+  LoadedHeaders found;
+  found.segments.assign(parsed->segments().begin(), parsed->segments().end());
+  found.entry = parsed->entry();
+  found.bias = bias_of(base, found.segments);
+  for (const image::Segment& s : found.segments) {
+    constexpr std::uint64_t kMaxNotes = 65536;
+    if (s.type != PT_NOTE || s.filesz > kMaxNotes || s.offset > kMaxImage) continue;
+    if (bytes.size() < s.offset + s.filesz) bytes.resize(s.offset + s.filesz);
+    (void)read_partly(memory, s.vaddr + found.bias, bytes.data() + s.offset, s.filesz);
+  }
+  if (const auto again = image::ElfImage::parse(ByteView(bytes.data(), bytes.size())))
+    found.build_id = again->build_id();
+  return found;
+}
+
+Expected<std::vector<std::byte>> read_memory_image(const Memory& memory, std::uint64_t base) {
+  const auto headers = read_headers(memory, base);
+  if (!headers) return std::unexpected(headers.error());
+  std::vector<std::byte> bytes = headers->bytes;
+  const auto parsed = image::ElfImage::parse(ByteView(bytes.data(), bytes.size()));
+  if (!parsed) return std::unexpected(parsed.error());
+  const std::vector<image::Segment> segments(parsed->segments().begin(), parsed->segments().end());
+  const std::uint64_t bias = bias_of(base, segments);
+  std::size_t size = bytes.size();
+  for (const image::Segment& s : segments) {
+    if (s.type != PT_LOAD) continue;
+    if (s.filesz > kMaxImage || s.offset > kMaxImage - s.filesz)
+      return fail(ErrorCode::kLimit, "image in memory is too large", base, s.filesz);
+    size = std::max<std::size_t>(size, s.offset + s.filesz);
+  }
+  const std::vector<std::byte> first = bytes;
+  bytes.resize(size);
+  for (const image::Segment& s : segments) {
+    if (s.type != PT_LOAD && s.type != PT_GNU_EH_FRAME) continue;
+    if (s.offset > size || s.filesz > size - s.offset) continue;
+    const bool all = read_partly(memory, s.vaddr + bias, bytes.data() + s.offset, s.filesz);
+    if (s.type == PT_GNU_EH_FRAME && !all)
+      return fail(ErrorCode::kNotFound, "unwind information is not in memory", s.vaddr + bias, s.filesz);
+  }
+  std::memcpy(bytes.data(), first.data(), first.size());  // the header without section headers
+  return bytes;
+}
+
+}  // namespace windlass::walk

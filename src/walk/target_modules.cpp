@@ -1,0 +1,162 @@
+#include "walk/target_modules.h"
+
+#include <map>
+#include <utility>
+
+#include <elf.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include "image/elf.h"
+#include "image/mapped_file.h"
+#include "walk/memory_image.h"
+
+namespace windlass::walk {
+namespace {
+
+// All mappings of one file.
+struct FileGroup {
+  std::vector<const ProcMap*> maps;  // ascending
+  bool executable = false;
+};
+
+struct OpenedFile {
+  std::string path;
+  image::MappedFile file;
+  std::optional<image::ElfImage> image;
+};
+
+class ModuleAdder {
+ public:
+  ModuleAdder(Target& target, std::span<const ProcMap> maps, FindFiles find, std::uint64_t page_size)
+      : target_(target), maps_(maps), find_(find), page_size_(page_size) {}
+
+  std::vector<FileRange> run() {
+    std::map<std::pair<std::string, std::uint64_t>, FileGroup> groups;
+    for (const ProcMap& map : maps_) {
+      if (map.begin >= map.end) continue;
+      if (map.has_file()) {
+        FileGroup& group = groups[{map.path, map.inode}];
+        group.maps.push_back(&map);
+        group.executable |= map.executable;
+      } else if (map.executable) {
+        add_without_file(map);
+      }
+    }
+    for (const auto& [key, group] : groups)
+      if (group.executable) add_file(group);
+    return std::move(ranges_);
+  }
+
+ private:
+  void add_file(const FileGroup& group) {
+    const ProcMap& first = *group.maps.front();
+    const auto headers = first.offset == 0 ? read_loaded_headers(target_.space.memory(), first.begin)
+                                           : Expected<LoadedHeaders>(fail(ErrorCode::kNotFound, "not mapped", 0));
+    const std::string build_id = headers ? headers->build_id : std::string();
+    const auto opened = open(group, build_id);
+    if (opened) {
+      for (const ProcMap* map : group.maps) ranges_.push_back({map->begin, map->end, map->offset, opened->path});
+    }
+    for (std::size_t i = 0; i < group.maps.size(); ++i) {
+      if (!group.maps[i]->executable) continue;
+      const ProcMap& map = *group.maps[i];
+      ModuleInfo info{map.begin, map.end, 0, map.path, {}};
+      // A mapping that mprotect has split is still one module.
+      while (i + 1 < group.maps.size() && group.maps[i + 1]->executable && group.maps[i + 1]->begin == info.end &&
+             group.maps[i + 1]->offset == map.offset + (info.end - map.begin))
+        info.end = group.maps[++i]->end;
+      if (opened && opened->image) {
+        if (const auto address = opened->image->address_of_file_offset(map.offset, true, page_size_)) {
+          info.bias = map.begin - *address;
+          info.file = opened->path;
+          check(target_.space.add_module(std::move(info)));
+          continue;
+        }
+      }
+      if (map.presumed && !is_executable(map, opened ? &*opened : nullptr, headers ? &*headers : nullptr)) continue;
+      add_from_memory(std::move(info), headers ? &*headers : nullptr, first.begin);
+    }
+  }
+
+  // Whether the file puts code into the mapping.
+  bool is_executable(const ProcMap& map, const OpenedFile* opened, const LoadedHeaders* headers) const {
+    if (opened != nullptr && opened->image) return false;  // it was asked already
+    if (headers == nullptr) return false;
+    for (const image::Segment& s : headers->segments)
+      if (s.type == PT_LOAD && (s.flags & PF_X) != 0 && map.offset + page_size_ > s.offset &&
+          map.offset < s.offset + s.filesz)
+        return true;
+    return false;
+  }
+
+  // The vdso, and code that was made at run time.
+  void add_without_file(const ProcMap& map) {
+    if (map.path != "[vdso]") {
+      check(target_.space.add_code_range(map.begin, map.end, map.path.empty() ? "[anon]" : map.path));
+      return;
+    }
+    const auto headers = read_loaded_headers(target_.space.memory(), map.begin);
+    add_from_memory({map.begin, map.end, 0, map.path, {}}, headers ? &*headers : nullptr, map.begin);
+  }
+
+  void add_from_memory(ModuleInfo info, const LoadedHeaders* headers, std::uint64_t base) {
+    if (headers != nullptr) {
+      info.bias = headers->bias;
+      if (auto bytes = read_memory_image(target_.space.memory(), base)) {
+        check(target_.space.add_module(std::move(info), std::move(*bytes)));
+        return;
+      }
+    }
+    check(target_.space.add_code_range(info.begin, info.end, info.path));
+  }
+
+  std::optional<OpenedFile> open(const FileGroup& group, const std::string& build_id) {
+    const ProcMap* code = nullptr;
+    for (const ProcMap* map : group.maps)
+      if (map->executable && code == nullptr) code = map;
+    std::string why;
+    for (const FileCandidate& candidate : find_(*code, build_id)) {
+      auto file = image::MappedFile::open(candidate.path);
+      if (!file) continue;
+      OpenedFile opened{candidate.path, std::move(*file), {}};
+      if (auto image = image::ElfImage::parse(opened.file.bytes())) opened.image = std::move(*image);
+      if (candidate.certain || is_same(candidate, opened, build_id)) return opened;
+      why = fmt::format("{} is not the file that ran (build id {}, there {})", candidate.path,
+                        opened.image && !opened.image->build_id().empty() ? opened.image->build_id() : "none",
+                        build_id.empty() ? "unknown" : build_id);
+    }
+    if (!why.empty())
+      target_.notes.push_back(why);
+    else
+      target_.notes.push_back(fmt::format("{}: cannot be opened", code->path));
+    return std::nullopt;
+  }
+
+  static bool is_same(const FileCandidate& candidate, const OpenedFile& opened, const std::string& build_id) {
+    const std::string here = opened.image ? opened.image->build_id() : std::string();
+    if (!build_id.empty()) return here == build_id;
+    if (candidate.inode == 0) return true;  // nothing to tell them apart by
+    struct stat status {};
+    return ::stat(candidate.path.c_str(), &status) == 0 && status.st_ino == candidate.inode;
+  }
+
+  void check(const Expected<void>& added) {
+    if (!added) target_.problems.push_back(added.error());
+  }
+
+  Target& target_;
+  std::span<const ProcMap> maps_;
+  FindFiles find_;
+  std::uint64_t page_size_;
+  std::vector<FileRange> ranges_;
+};
+
+}  // namespace
+
+std::vector<FileRange> add_modules(Target& target, std::span<const ProcMap> maps, FindFiles find,
+                                   std::uint64_t page_size) {
+  return ModuleAdder(target, maps, find, page_size).run();
+}
+
+}  // namespace windlass::walk

@@ -1,0 +1,39 @@
+// Modules of an address space from a list of mappings: the same for live processes and dumps, which differ only in
+// where the file behind a mapping is found.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/function_ref.h"
+#include "walk/proc_maps.h"
+#include "windlass/target.h"
+
+namespace windlass::walk {
+
+// Where the file behind a mapping can be opened.
+struct FileCandidate {
+  std::string path;
+  bool certain = false;     // it is what is mapped, whatever its build id
+  std::uint64_t inode = 0;  // of the mapped file: where neither has a build id, it must be that; 0: not known
+};
+// All of them, the best first. `build_id` as the process's memory tells it, empty if it does not.
+using FindFiles = FunctionRef<std::vector<FileCandidate>(const ProcMap& map, const std::string& build_id)>;
+
+// A mapped file that was found, for memory that a dump leaves out.
+struct FileRange {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+  std::uint64_t offset = 0;
+  std::string file;
+};
+
+// Adds a module for every executable mapping (neighbours of one file together), its unwind information from the file,
+// else from memory; a code range where there is neither. `maps` ascending. Files that are missing or are not the ones
+// that ran are noted. Returns the mappings, not only the executable ones, of the files found.
+std::vector<FileRange> add_modules(Target& target, std::span<const ProcMap> maps, FindFiles find,
+                                   std::uint64_t page_size);
+
+}  // namespace windlass::walk
