@@ -33,7 +33,7 @@ struct Flow {
   enum Kind : std::uint8_t {
     kNext,          // goes on at path.pc
     kJump,          // goes on at `target`
-    kBranch,        // either
+    kBranch,        // either; where it falls through, sp is `value` if that is known
     kCall,          // comes back to path.pc, as far as one can tell; `target` if known
     kReturn,        // the state is the caller's, its pc is `value`
     kJumpTo,        // a jump to `value`, whatever that is
@@ -58,6 +58,7 @@ struct Path {
   std::uint16_t calls = 0;     // passed
   bool own_fp = false;         // it has written the frame pointer
   bool after_call = false;     // the last instruction was a call
+  Value sp_if_equal;           // x86-64: sp where the instruction just executed compared equal
   bool signed_return = false;  // AArch64: the return address carries its code now, relative to the start (toggled)
   State state;
 };

@@ -60,9 +60,10 @@ class Search {
   // One instruction; the frame pointer's part in it is noted.
   Flow step(Sights& sights) {
     Path<Machine>& path = work_.path;
-    const Flow flow = work_.machine.step(work_.code, path);
+    Flow flow = work_.machine.step(work_.code, path);
     if (flow.uses_frame_pointer && !path.own_fp) sights.uses_frame_pointer = true;
     sights.writes_frame_pointer |= flow.writes_frame_pointer;
+    flow.sets_frame_pointer &= !path.own_fp;
     path.own_fp |= flow.writes_frame_pointer;
     return flow;
   }
@@ -177,6 +178,7 @@ void Search<Machine>::out(const CodeSource& source, std::uint64_t pc, unsigned m
           path.pc = flow.target;
           work_.paths.add(path);
           path.pc = next;
+          if (flow.value.known()) path.state[Registers::sp_number(kArchitecture)] = flow.value;
         } else {
           path.pc = flow.target;
         }
@@ -320,6 +322,7 @@ bool Search<Machine>::in(const CodeSource& source, std::uint64_t start, CodeAddr
           work_.paths.add(path);
         }
         path.pc = next;
+        if (flow.value.known()) path.state[Registers::sp_number(kArchitecture)] = flow.value;
         continue;
       }
       if (direct && !starts_function(flow.target)) {

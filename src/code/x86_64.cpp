@@ -1,12 +1,402 @@
 #include "code/x86_64.h"
 
+#include <utility>
+
 #include "arch/registers.h"
 
 namespace windlass::code {
 
+namespace {
+
+using State = SymbolicState<X86_64::kSlots>;
+using x86_64::kRbp;
+using x86_64::kRsp;
+constexpr unsigned kRax = 0, kRdx = 1, kRcx = 2, kRsi = 4, kRdi = 5, kR11 = 11, kNoRegister = 17;
+
+// DWARF number of the 64-bit register that contains `reg`; kNoRegister for anything else.
+unsigned dwarf_number(ZydisRegister reg) {
+  static constexpr unsigned char kByEncoding[16] = {0, 2, 1, 3, 7, 6, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15};
+  const ZydisRegister whole = ZydisRegisterGetLargestEnclosing(ZYDIS_MACHINE_MODE_LONG_64, reg);
+  if (whole < ZYDIS_REGISTER_RAX || whole > ZYDIS_REGISTER_R15) return kNoRegister;
+  return kByEncoding[whole - ZYDIS_REGISTER_RAX];
+}
+
+bool is_register(const ZydisDecodedOperand& operand, ZydisRegister reg) {
+  return operand.type == ZYDIS_OPERAND_TYPE_REGISTER && operand.reg.value == reg;
+}
+
+// One instruction being executed on a path.
+class Execution {
+ public:
+  Execution(const ZydisDecoder& decoder, CodeReader& code, Path<X86_64>& path)
+      : decoder_(decoder), code_(code), path_(path), state_(path.state) {}
+
+  Flow run();
+
+ private:
+  bool decode();
+  [[nodiscard]] Value address_of(const ZydisDecodedOperand& operand) const;
+  [[nodiscard]] Value table_at(const ZydisDecodedOperand& operand) const;
+  [[nodiscard]] Value value_of(const ZydisDecodedOperand& operand) const;
+  void assign(const ZydisDecodedOperand& to, const Value& value);
+  void forget_writes();
+  void push(const Value& value);
+  Value pop();
+
+  Flow execute();
+  void arithmetic();
+  void move();
+  void exchange();
+  void enter();
+  Flow call();
+  Flow jump();
+  Flow branch();
+  Flow return_to(std::uint64_t extra);
+  Flow system_call();
+  void note_frame_pointer(Flow& flow) const;
+
+  const ZydisDecoder& decoder_;
+  CodeReader& code_;
+  Path<X86_64>& path_;
+  State& state_;
+  ZydisDecodedInstruction info_;
+  ZydisDecodedOperand operands_[ZYDIS_MAX_OPERAND_COUNT];
+};
+
+bool Execution::decode() {
+  std::uint8_t bytes[ZYDIS_MAX_INSTRUCTION_LENGTH] = {};
+  const std::size_t size = code_.read(path_.pc, bytes, sizeof bytes);
+  return size > 0 && ZYAN_SUCCESS(ZydisDecoderDecodeFull(&decoder_, bytes, size, &info_, operands_));
+}
+
+// ---- operands -----------------------------------------------------------------------------------------------------
+
+Value Execution::address_of(const ZydisDecodedOperand& operand) const {
+  const auto& memory = operand.mem;
+  if (memory.segment == ZYDIS_REGISTER_FS || memory.segment == ZYDIS_REGISTER_GS || info_.address_width != 64)
+    return {};
+  const std::int64_t displacement = memory.disp.has_displacement ? memory.disp.value : 0;
+  Value address = Value::constant(0);
+  if (memory.base == ZYDIS_REGISTER_RIP)
+    address = Value::constant(path_.pc);  // already that of the next instruction
+  else if (memory.base != ZYDIS_REGISTER_NONE)
+    address = state_[dwarf_number(memory.base)];
+  if (memory.index != ZYDIS_REGISTER_NONE) {
+    const Value& index = state_[dwarf_number(memory.index)];
+    if (!index.is_constant()) return {};
+    address = address.plus(index.addend * memory.scale);
+  }
+  return address.plus(displacement);
+}
+
+// The constant part of an address with an index: where a table starts. Unknown if there is no index.
+Value Execution::table_at(const ZydisDecodedOperand& operand) const {
+  const auto& memory = operand.mem;
+  if (operand.type != ZYDIS_OPERAND_TYPE_MEMORY || memory.index == ZYDIS_REGISTER_NONE || info_.address_width != 64 ||
+      memory.segment == ZYDIS_REGISTER_FS || memory.segment == ZYDIS_REGISTER_GS)
+    return {};
+  const std::int64_t displacement = memory.disp.has_displacement ? memory.disp.value : 0;
+  const Value base = memory.base == ZYDIS_REGISTER_NONE ? Value::constant(0) : state_[dwarf_number(memory.base)];
+  return base.is_constant() && base.addend + displacement != 0 ? base.plus(displacement) : Value();
+}
+
+Value Execution::value_of(const ZydisDecodedOperand& operand) const {
+  if (operand.type == ZYDIS_OPERAND_TYPE_IMMEDIATE)
+    return Value::constant(operand.imm.is_signed ? static_cast<std::uint64_t>(operand.imm.value.s)
+                                                 : operand.imm.value.u);
+  if (operand.type == ZYDIS_OPERAND_TYPE_REGISTER) {
+    const unsigned reg = dwarf_number(operand.reg.value);
+    if (reg == kNoRegister) return {};
+    const Value& value = state_[reg];
+    if (operand.size == 64) return value;
+    return value.is_constant() && operand.size == 32 ? Value::constant(static_cast<std::uint32_t>(value.addend))
+                                                     : Value();
+  }
+  if (operand.type != ZYDIS_OPERAND_TYPE_MEMORY) return {};
+  if (const Value table = table_at(operand); table.known() && operand.size == 64)
+    return {Value::kTableTarget, 0, 8, 0, table.addend};
+  return state_.load(address_of(operand), operand.size / 8u);
+}
+
+void Execution::assign(const ZydisDecodedOperand& to, const Value& value) {
+  if (to.type == ZYDIS_OPERAND_TYPE_MEMORY) {
+    state_.store(address_of(to), to.size / 8u, value);
+    return;
+  }
+  if (to.type != ZYDIS_OPERAND_TYPE_REGISTER) return;
+  const unsigned reg = dwarf_number(to.reg.value);
+  if (reg == kNoRegister) return;
+  if (to.size == 64)
+    state_[reg] = value;
+  else if (to.size == 32 && value.is_constant())  // the upper half becomes 0
+    state_[reg] = Value::constant(static_cast<std::uint32_t>(value.addend));
+  else
+    state_[reg] = {};
+}
+
+// Everything an instruction not modelled writes becomes unknown.
+void Execution::forget_writes() {
+  for (unsigned i = 0; i < info_.operand_count; ++i)
+    if ((operands_[i].actions & ZYDIS_OPERAND_ACTION_MASK_WRITE) != 0) assign(operands_[i], {});
+}
+
+void Execution::push(const Value& value) {
+  state_[kRsp] = state_[kRsp].plus(-8);
+  state_.store(state_[kRsp], 8, value);
+}
+
+Value Execution::pop() {
+  const Value value = state_.load(state_[kRsp], 8);
+  state_[kRsp] = state_[kRsp].plus(8);
+  return value;
+}
+
+// ---- instructions that compute ------------------------------------------------------------------------------------
+
+void Execution::arithmetic() {
+  const auto& to = operands_[0];
+  const Value left = value_of(to);
+  const Value right = value_of(operands_[1]);
+  const bool whole = to.size == 64;
+  Value value;
+  switch (info_.mnemonic) {
+    case ZYDIS_MNEMONIC_ADD:
+      if (right.is_constant())
+        value = left.plus(right.addend);
+      else if (left.is_constant())
+        value = right.plus(left.addend);
+      // table + entry
+      for (const auto& [entry, base] : {std::pair(left, right), std::pair(right, left)}) {
+        const std::int64_t distance = base.addend - entry.addend;
+        if (whole && entry.kind == Value::kTableEntry && base.is_constant() &&
+            distance == static_cast<std::int32_t>(distance))
+          value = {Value::kTableTarget, 0, entry.slot2, static_cast<std::int32_t>(distance), entry.addend};
+      }
+      break;
+    case ZYDIS_MNEMONIC_SUB:
+      if (right.is_constant()) value = left.plus(-right.addend);
+      break;
+    case ZYDIS_MNEMONIC_INC: value = left.plus(1); break;
+    case ZYDIS_MNEMONIC_DEC: value = left.plus(-1); break;
+    case ZYDIS_MNEMONIC_AND:
+      if (left.is_constant() && right.is_constant())
+        value = Value::constant(static_cast<std::uint64_t>(left.addend & right.addend));
+      else if (whole && left.is_address() && right.is_constant() && right.addend < 0)
+        value = state_.fresh();  // aligned down
+      break;
+    default:  // XOR of a register with itself
+      if (to.type == ZYDIS_OPERAND_TYPE_REGISTER && is_register(operands_[1], to.reg.value)) value = Value::constant(0);
+      break;
+  }
+  assign(to, value);
+}
+
+void Execution::move() {
+  switch (info_.mnemonic) {
+    case ZYDIS_MNEMONIC_LEA: assign(operands_[0], address_of(operands_[1])); return;
+    case ZYDIS_MNEMONIC_MOVSXD: {
+      const Value table = table_at(operands_[1]);
+      const bool entry = table.known() && operands_[0].size == 64;
+      assign(operands_[0], entry ? Value{Value::kTableEntry, 0, -4, 0, table.addend} : Value());
+      return;
+    }
+    default: assign(operands_[0], value_of(operands_[1])); return;
+  }
+}
+
+void Execution::exchange() {
+  const Value left = value_of(operands_[0]);
+  const Value right = value_of(operands_[1]);
+  assign(operands_[0], right);
+  assign(operands_[1], left);
+}
+
+void Execution::enter() {
+  push(state_[kRbp]);
+  const Value frame = state_[kRsp];
+  state_[kRbp] = frame;
+  state_[kRsp] = operands_[1].imm.value.u == 0 ? frame.plus(-static_cast<std::int64_t>(operands_[0].imm.value.u))
+                                               : state_.fresh();  // nested: displays follow
+}
+
+// ---- instructions that go elsewhere -------------------------------------------------------------------------------
+
+// Does the code at `target` take the return address off the stack, or put another in its place? To get hold of the pc,
+// or as retpolines do.
+bool takes_return_address(CodeReader& code, std::uint64_t target) {
+  std::uint8_t b[5] = {};
+  if (code.read(target, b, sizeof b) != sizeof b) return false;
+  const bool wide = (b[0] & 0xf0) == 0x40;
+  const std::uint8_t opcode = wide ? b[1] : b[0];
+  if (opcode >= 0x58 && opcode <= 0x5f) return true;                                                // pop reg
+  if ((b[0] & 0xfb) == 0x48 && b[1] == 0x89 && (b[2] & 0xc7) == 0x04 && b[3] == 0x24) return true;  // mov [rsp], reg
+  return b[0] == 0x48 && b[1] == 0x8d && b[2] == 0x64 && b[3] == 0x24 && b[4] == 0x08;              // lea rsp, [rsp+8]
+}
+
+Flow Execution::call() {
+  const std::uint64_t next = path_.pc;
+  Flow flow{.kind = Flow::kCall};
+  if (operands_[0].type == ZYDIS_OPERAND_TYPE_IMMEDIATE) {
+    flow.target = next + operands_[0].imm.value.u;
+    if (flow.target == next || takes_return_address(code_, flow.target)) {
+      push(Value::constant(next));
+      flow.kind = Flow::kJump;
+      return flow;
+    }
+  }
+  for (const unsigned reg : {kRax, kRdx, kRcx, kRsi, kRdi, 8u, 9u, 10u, kR11}) state_[reg] = {};
+  return flow;
+}
+
+Flow Execution::jump() {
+  const auto& to = operands_[0];
+  if (to.type == ZYDIS_OPERAND_TYPE_IMMEDIATE) return {.kind = Flow::kJump, .target = path_.pc + to.imm.value.u};
+  const Value target = value_of(to);
+  if (to.type == ZYDIS_OPERAND_TYPE_MEMORY) {
+    if (to.size != 64) return {.kind = Flow::kStop};
+    if (const Value place = address_of(to); place.is_constant()) {  // a linkage table's slot
+      Flow flow{.kind = Flow::kLeave};
+      if (!code_.source().read(static_cast<std::uint64_t>(place.addend), &flow.target, sizeof flow.target))
+        flow.target = 0;
+      return flow;
+    }
+  }
+  const Value& sp = state_[kRsp];
+  // The return address, popped before.
+  if (target.kind == Value::kMemory && target.addend == 0 && target.reg == kRsp && sp.kind == Value::kRegister &&
+      sp.reg == kRsp && target.slot + 8 <= sp.addend)
+    return {.kind = Flow::kReturn, .value = target};
+  return {.kind = Flow::kJumpTo, .value = target};
+}
+
+Flow Execution::branch() {
+  const auto& to = operands_[0];
+  if (to.type != ZYDIS_OPERAND_TYPE_IMMEDIATE) return {.kind = Flow::kStop};
+  Flow flow{.kind = Flow::kBranch, .target = path_.pc + to.imm.value.u};
+  if (info_.mnemonic == ZYDIS_MNEMONIC_JNZ) flow.value = path_.sp_if_equal;
+  return flow;
+}
+
+Flow Execution::return_to(std::uint64_t extra) {
+  const Value address = pop();
+  state_[kRsp] = state_[kRsp].plus(static_cast<std::int64_t>(extra));
+  // What was pushed here is jumped to; but the return address itself may have been popped before and pushed again.
+  const Value& sp = state_[kRsp];
+  const bool from_stack = address.kind == Value::kMemory
+                              ? Value::initial(address.reg).same_base(sp)
+                              : address.kind == Value::kMemory2 && sp.kind == Value::kMemory && sp.reg == address.reg &&
+                                    sp.slot == address.slot;
+  return {.kind = from_stack && address.addend == 0 ? Flow::kReturn : Flow::kJumpTo, .value = address};
+}
+
+// rt_sigreturn takes everything from the frame the kernel has made (arch/x86/include/asm/sigframe.h: struct rt_sigframe
+// without the return address the handler has popped; struct ucontext, then sigcontext at 40: uapi/asm/sigcontext.h).
+Flow Execution::system_call() {
+  constexpr std::int64_t kSigreturn = 15, kRegisters = 40, kRip = kRegisters + 16 * 8;
+  static constexpr std::uint8_t kOrder[16] = {8, 9, 10, 11, 12, 13, 14, 15, 5, 4, 6, 3, 1, 0, 2, 7};
+  if (state_[kRax].is_constant() && state_[kRax].addend == kSigreturn) {
+    const Value frame = state_[kRsp];
+    Flow flow{.kind = Flow::kSignalReturn, .value = state_.load(frame.plus(kRip), 8)};
+    for (unsigned i = 0; i < 16; ++i) state_[kOrder[i]] = state_.load(frame.plus(kRegisters + 8 * i), 8);
+    return flow;
+  }
+  for (const unsigned reg : {kRax, kRcx, kR11}) state_[reg] = {};
+  return {};
+}
+
+void Execution::note_frame_pointer(Flow& flow) const {
+  constexpr std::int64_t kLargestLocal = 1 << 16, kLargestArgument = 256;
+  for (unsigned i = 0; i < info_.operand_count; ++i) {
+    const auto& operand = operands_[i];
+    if (operand.type == ZYDIS_OPERAND_TYPE_MEMORY && operand.mem.base == ZYDIS_REGISTER_RBP &&
+        operand.mem.index == ZYDIS_REGISTER_NONE && operand.mem.disp.has_displacement &&
+        operand.mem.disp.value < kLargestArgument && operand.mem.disp.value > -kLargestLocal)
+      flow.uses_frame_pointer = true;
+    if (operand.type == ZYDIS_OPERAND_TYPE_REGISTER && (operand.actions & ZYDIS_OPERAND_ACTION_MASK_WRITE) != 0 &&
+        dwarf_number(operand.reg.value) == kRbp)
+      flow.writes_frame_pointer = true;
+  }
+  if (info_.mnemonic == ZYDIS_MNEMONIC_LEAVE) flow.uses_frame_pointer = true;
+  if (info_.mnemonic == ZYDIS_MNEMONIC_MOV) {
+    if (is_register(operands_[0], ZYDIS_REGISTER_RSP) && is_register(operands_[1], ZYDIS_REGISTER_RBP))
+      flow.uses_frame_pointer = true;
+    if (is_register(operands_[0], ZYDIS_REGISTER_RBP) && is_register(operands_[1], ZYDIS_REGISTER_RSP))
+      flow.sets_frame_pointer = true;
+  }
+}
+
+// ---- one instruction ----------------------------------------------------------------------------------------------
+
+Flow Execution::execute() {
+  const auto& first = operands_[0];
+  switch (info_.mnemonic) {
+    case ZYDIS_MNEMONIC_RET: return return_to(first.type == ZYDIS_OPERAND_TYPE_IMMEDIATE ? first.imm.value.u : 0);
+    case ZYDIS_MNEMONIC_JMP: return jump();
+    case ZYDIS_MNEMONIC_CALL: return call();
+    case ZYDIS_MNEMONIC_SYSCALL: return system_call();
+    case ZYDIS_MNEMONIC_HLT: return {.kind = Flow::kHalt};
+    case ZYDIS_MNEMONIC_UD0:
+    case ZYDIS_MNEMONIC_UD1:
+    case ZYDIS_MNEMONIC_UD2:
+    case ZYDIS_MNEMONIC_INT3:
+    case ZYDIS_MNEMONIC_IRET:
+    case ZYDIS_MNEMONIC_IRETD:
+    case ZYDIS_MNEMONIC_IRETQ:
+    case ZYDIS_MNEMONIC_SYSEXIT:
+    case ZYDIS_MNEMONIC_SYSRET: return {.kind = Flow::kStop};
+    case ZYDIS_MNEMONIC_PUSH:
+      if (info_.operand_width == 16) return {.kind = Flow::kStop};
+      push(first.size == 64 || first.type == ZYDIS_OPERAND_TYPE_IMMEDIATE ? value_of(first) : Value());
+      break;
+    case ZYDIS_MNEMONIC_PUSHFQ: push({}); break;
+    case ZYDIS_MNEMONIC_POP:
+      if (info_.operand_width == 16) return {.kind = Flow::kStop};
+      assign(first, pop());
+      break;
+    case ZYDIS_MNEMONIC_POPFQ: (void)pop(); break;
+    case ZYDIS_MNEMONIC_ENTER: enter(); break;
+    case ZYDIS_MNEMONIC_LEAVE:
+      state_[kRsp] = state_[kRbp].known() ? state_[kRbp] : state_.fresh();
+      state_[kRbp] = pop();
+      break;
+    case ZYDIS_MNEMONIC_MOV:
+    case ZYDIS_MNEMONIC_LEA:
+    case ZYDIS_MNEMONIC_MOVSXD: move(); break;
+    case ZYDIS_MNEMONIC_XCHG: exchange(); break;
+    case ZYDIS_MNEMONIC_ADD:
+    case ZYDIS_MNEMONIC_SUB:
+    case ZYDIS_MNEMONIC_INC:
+    case ZYDIS_MNEMONIC_DEC:
+    case ZYDIS_MNEMONIC_AND:
+    case ZYDIS_MNEMONIC_XOR: arithmetic(); break;
+    default:
+      if (info_.meta.category == ZYDIS_CATEGORY_COND_BR) return branch();
+      forget_writes();
+      break;
+  }
+  return {};
+}
+
+Flow Execution::run() {
+  if (!decode()) return {.kind = Flow::kStop};
+  path_.pc += info_.length;
+  Flow flow = execute();
+  note_frame_pointer(flow);
+  if (!state_[kRsp].known()) state_[kRsp] = state_.fresh();  // what is stored relative to it is still found again
+  // Stack probes: `cmp rsp, r11` before `jne`; behind the loop they are equal.
+  path_.sp_if_equal = {};
+  if (info_.mnemonic == ZYDIS_MNEMONIC_CMP) {
+    for (unsigned i = 0; i < 2; ++i)
+      if (is_register(operands_[i], ZYDIS_REGISTER_RSP)) path_.sp_if_equal = value_of(operands_[1 - i]);
+  }
+  return flow;
+}
+
+}  // namespace
+
 X86_64::X86_64() { ZydisDecoderInit(&decoder_, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64); }
 
-Flow X86_64::step(CodeReader&, Path<X86_64>&) { return {.kind = Flow::kStop}; }
+Flow X86_64::step(CodeReader& code, Path<X86_64>& path) { return Execution(decoder_, code, path).run(); }
 
 Value X86_64::return_from_entry(SymbolicState<kSlots>& state) {
   Value& sp = state[x86_64::kRsp];
@@ -20,9 +410,7 @@ Value X86_64::return_from_frame(SymbolicState<kSlots>& state) {
   Value& sp = state[x86_64::kRsp];
   const Value pushed = state.load(sp, 8);
   const Value return_address = state.load(sp.plus(8), 8);
-  if (!pushed.known() || pushed != state[x86_64::kRbp]) {
-    if (pushed.kind != Value::kMemory) return {};
-  }
+  if (!pushed.is_initial(x86_64::kRbp) && pushed.kind != Value::kMemory) return {};
   state[x86_64::kRbp] = pushed;
   sp = sp.plus(16);
   return return_address;
