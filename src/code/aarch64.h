@@ -16,6 +16,12 @@ struct AArch64 {
   static void frame_pointer_row(std::uint64_t pc, FrameRow& row);
   [[nodiscard]] static bool is_entry_row(const FrameRow& row);
   [[nodiscard]] static bool may_be_epilogue(const CodeSource& source, std::uint64_t pc);
+  // Does a call end at `address`? True where that cannot be read.
+  [[nodiscard]] static bool behind_call(const CodeSource& source, std::uint64_t address);
+  // Does `address` begin the code that ends a signal handler?
+  [[nodiscard]] static bool signal_trampoline(const CodeSource& source, std::uint64_t address);
+  // What the instructions before the pc tell about the state there.
+  static void look_back(CodeReader& code, Path<AArch64>& path);
 };
 
 }  // namespace windlass::code

@@ -55,6 +55,7 @@ class Search {
     work_.path = {};
     work_.path.pc = pc;
     work_.path.state.start();
+    Machine::look_back(work_.code, work_.path);
   }
 
   // One instruction; the frame pointer's part in it is noted.
@@ -272,6 +273,22 @@ bool Search<Machine>::entry_row(std::uint64_t pc, FrameRow& row) {
   row.cfa = CfaRegister{register_of_slot(base), cfa.addend - state[base].addend};
   if constexpr (kArchitecture == Architecture::kX86_64) {
     row.return_address = AtCfa{-8};
+    // Popped, its slot is dead: it is in a register, or where a register points (musl's sigsetjmp keeps it in the
+    // buffer).
+    if (state[sp].same_base(cfa) && state[sp].addend >= cfa.addend) {
+      const Value what = Value::initial(sp).loaded();
+      row.return_address = Undefined{};
+      for (unsigned i = 0; i < Machine::kSlots; ++i)
+        if (state[i] == what) row.return_address = InRegister{register_of_slot(i)};
+      state.for_each_store([&](const Value& address, const Value& value) {
+        for (unsigned i = 0; i < Machine::kSlots && value == what; ++i) {
+          if (!state[i].same_base(address)) continue;
+          const auto place = expression_of(Value::initial(i, address.addend - state[i].addend));
+          if (place) row.return_address = AtExpression{*place};
+        }
+      });
+      if (std::holds_alternative<Undefined>(row.return_address)) return false;
+    }
   } else {
     row.return_address = find(Value::initial(aarch64::kX30), aarch64::kX30);
     if (std::holds_alternative<SameValue>(row.return_address)) row.return_address = InRegister{aarch64::kX30};

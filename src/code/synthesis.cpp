@@ -38,4 +38,17 @@ std::optional<FrameRow> contradicts(const FrameRow& row, const CodeSource& sourc
                                                       : contradiction(row, source, pc, scratch.of<AArch64>());
 }
 
+bool may_be_return_address(const CodeSource& source, std::uint64_t address) {
+  const CodeKind kind = source.kind(address - 1);
+  if (kind == CodeKind::kGenerated) return true;
+  const bool called =
+      kind == CodeKind::kFile && (source.architecture == Architecture::kX86_64 ? X86_64::behind_call(source, address)
+                                                                               : AArch64::behind_call(source, address));
+  if (called) return true;
+  if (source.kind(address) == CodeKind::kNoCode) return false;
+  if (source.function_start(address) == address) return true;
+  return source.architecture == Architecture::kX86_64 ? X86_64::signal_trampoline(source, address)
+                                                      : AArch64::signal_trampoline(source, address);
+}
+
 }  // namespace windlass::code

@@ -22,7 +22,8 @@ inline constexpr auto kNoStart = [](std::uint64_t) { return std::uint64_t{0}; };
 // The code of a process. Addresses are the process's. Keep the callables alive while in use.
 struct CodeSource {
   Architecture architecture;
-  FunctionRef<bool(std::uint64_t address, void* to, std::size_t size)> read;  // all or nothing
+  // All or nothing. Must bear any address: what is taken for code may be data. Linkage and jump tables are read too.
+  FunctionRef<bool(std::uint64_t address, void* to, std::size_t size)> read;
   FunctionRef<CodeKind(std::uint64_t address)> kind;
   // Asked of each row found, the likeliest first: can it be right for the stack at hand (is there a return address
   // where it says)? A caller without a stack accepts all.
@@ -70,5 +71,10 @@ void free_scratch(SynthesisScratch* scratch);
 //   - the same behind calls, if the row found is plausible and the row given is not.
 [[nodiscard]] std::optional<FrameRow> contradicts(const FrameRow& row, const CodeSource& source, CodeAddress pc,
                                                   SynthesisScratch& scratch);
+
+// Does a call instruction end at `address`, or a signal trampoline or a known function begin there (whose "return
+// address" the kernel or makecontext has made up)? True where the code cannot be read, and in generated code:
+// interpreters push the address to go on at themselves (HotSpot's return entries).
+[[nodiscard]] bool may_be_return_address(const CodeSource& source, std::uint64_t address);
 
 }  // namespace windlass::code

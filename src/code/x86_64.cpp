@@ -1,5 +1,6 @@
 #include "code/x86_64.h"
 
+#include <cstring>
 #include <utility>
 
 #include "arch/registers.h"
@@ -448,6 +449,45 @@ bool X86_64::may_be_epilogue(const CodeSource& source, std::uint64_t pc) {
   if (opcode == 0x8d || opcode == 0x8b) return (modrm >> 3 & 7) == 4;                       // lea rsp, mov rsp
   if (opcode == 0x89) return (modrm & 0xc7) == 0xc4;                                        // mov rsp, reg
   return false;
+}
+
+// E8 rel32, or FF /2 of 2 to 7 bytes.
+bool X86_64::behind_call(const CodeSource& source, std::uint64_t address) {
+  std::uint8_t code[7] = {};  // before the address
+  if (!source.read(address - 7, code, sizeof code)) return true;
+  if (code[2] == 0xe8) return true;
+  for (unsigned length = 2; length <= 7; ++length)
+    if (code[7 - length] == 0xff && (code[8 - length] >> 3 & 7) == 2) return true;
+  return false;
+}
+
+namespace {
+
+// mov rax, 15 or mov eax, 15: the number of rt_sigreturn. Followed by syscall.
+constexpr std::uint8_t kLongTrampoline[9] = {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05};
+constexpr std::uint8_t kShortTrampoline[7] = {0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05};
+
+}  // namespace
+
+bool X86_64::signal_trampoline(const CodeSource& source, std::uint64_t address) {
+  std::uint8_t code[sizeof kLongTrampoline] = {};
+  if (!source.read(address, code, sizeof kShortTrampoline)) return false;
+  if (std::memcmp(code, kShortTrampoline, sizeof kShortTrampoline) == 0) return true;
+  return source.read(address, code, sizeof code) && std::memcmp(code, kLongTrampoline, sizeof code) == 0;
+}
+
+// A `syscall` that the number of rt_sigreturn has just been loaded for.
+void X86_64::look_back(CodeReader& code, Path<X86_64>& path) {
+  std::uint8_t bytes[sizeof kShortTrampoline] = {};
+  if (code.read(path.pc, bytes, 2) != 2 || bytes[0] != 0x0f || bytes[1] != 0x05) return;
+  constexpr std::size_t kMove = 5;
+  if (code.read(path.pc - kMove, bytes, sizeof bytes) != sizeof bytes) return;
+  const bool short_form = std::memcmp(bytes, kShortTrampoline, sizeof bytes) == 0;
+  // The long form's last four bytes before are the same number; its opcode stands before those.
+  std::uint8_t before[sizeof kLongTrampoline] = {};
+  const bool long_form = code.read(path.pc - 7, before, sizeof before) == sizeof before &&
+                         std::memcmp(before, kLongTrampoline, sizeof before) == 0;
+  if (short_form || long_form) path.state[kRax] = Value::constant(15);
 }
 
 }  // namespace windlass::code

@@ -21,6 +21,12 @@ class X86_64 {
   [[nodiscard]] static bool is_entry_row(const FrameRow& row);
   // By its first bytes: can `pc` be in an epilogue?
   [[nodiscard]] static bool may_be_epilogue(const CodeSource& source, std::uint64_t pc);
+  // Does a call end at `address`? True where that cannot be read.
+  [[nodiscard]] static bool behind_call(const CodeSource& source, std::uint64_t address);
+  // Does `address` begin the code that ends a signal handler?
+  [[nodiscard]] static bool signal_trampoline(const CodeSource& source, std::uint64_t address);
+  // What the bytes before the pc tell about the state there.
+  static void look_back(CodeReader& code, Path<X86_64>& path);
 
  private:
   ZydisDecoder decoder_;

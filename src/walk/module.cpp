@@ -44,4 +44,17 @@ bool Module::read_image(std::uint64_t address, void* to, std::size_t size) const
   return true;
 }
 
+std::uint64_t Module::function_start(std::uint64_t address) const {
+  load();
+  if (image_ == nullptr) return 0;
+  std::call_once(symbols_read_, [this] { symbols_ = image::FunctionSymbols(*image_); });
+  const std::uint64_t start = symbols_.start_of(address - info_.bias);
+  return start != 0 ? start + info_.bias : 0;
+}
+
+std::uint64_t Module::entry_point() const {
+  load();
+  return image_ != nullptr && image_->entry() != 0 ? image_->entry() + info_.bias : 0;
+}
+
 }  // namespace windlass::walk

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "image/elf.h"
+#include "image/function_symbols.h"
 #include "image/mapped_file.h"
 #include "walk/row_finder.h"
 #include "windlass/walk.h"
@@ -29,6 +30,12 @@ class Module {
   // Bytes of the module's file at an address of the process, as loaded before relocation.
   [[nodiscard]] bool read_image(std::uint64_t address, void* to, std::size_t size) const;
 
+  // Where the function that contains an address of the process starts, as symbols tell; 0: not known. Reads the symbol
+  // tables when first called (a lock).
+  [[nodiscard]] std::uint64_t function_start(std::uint64_t address) const;
+  // ELF's e_entry in the process; 0: none.
+  [[nodiscard]] std::uint64_t entry_point() const;
+
  private:
   void load() const;
 
@@ -40,6 +47,8 @@ class Module {
   mutable image::MappedFile file_;
   mutable std::unique_ptr<image::ElfImage> image_;
   mutable std::unique_ptr<RowFinder> rows_;
+  mutable std::once_flag symbols_read_;
+  mutable image::FunctionSymbols symbols_;
   mutable Error error_{ErrorCode::kNotFound, "module has no unwind information"};
 };
 

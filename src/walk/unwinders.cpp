@@ -1,5 +1,7 @@
 #include "walk/unwinders.h"
 
+#include <optional>
+
 namespace windlass::walk {
 namespace {
 
@@ -24,14 +26,62 @@ bool read_code(const AddressSpace& space, std::uint64_t address, void* to, std::
   return module != nullptr && module->read_image(address, to, size);
 }
 
+// ---- code, as its analysis sees it --------------------------------------------------------------------------------
+
+// Can `trial` be the caller that code says it is? Behind a call, at the start of what nobody calls (a signal
+// trampoline, makecontext's), and higher on the stack.
+bool believable(const Frame& frame, const FrameRow& row, const Step& trial, const code::CodeSource& source) {
+  if (trial.status.end == WalkEnd::kComplete) return true;
+  if (!trial.status.ok()) return false;
+  if (row.signal_frame) return source.kind(trial.caller.pc().lookup()) != code::CodeKind::kNoCode;
+  return trial.caller.sp() >= frame.sp() && code::may_be_return_address(source, trial.caller.pc().value());
+}
+
+// Calls callback(CodeSource) for code seen from a frame.
+template <typename Callback>
+void with_code(const AddressSpace& space, const Frame& frame, const Module& module, Callback&& callback) {
+  const auto read = [&](std::uint64_t address, void* to, std::size_t size) {
+    return read_code(space, address, to, size);
+  };
+  const auto kind = [&](std::uint64_t address) {
+    const Module* at = space.find(address);
+    if (at == nullptr) return code::CodeKind::kNoCode;
+    return at->generated() ? code::CodeKind::kGenerated : code::CodeKind::kFile;
+  };
+  const auto function_start = [&](std::uint64_t address) {
+    const Module* at = space.find(address);
+    return at != nullptr ? at->function_start(address) : 0;
+  };
+  const code::CodeSource* self = nullptr;
+  const auto plausible = [&](const FrameRow& row) {
+    Step trial;
+    apply_row(space, frame, &module, row, FrameOrigin::kSynthesis, trial);
+    return believable(frame, row, trial, *self);
+  };
+  const code::CodeSource source{space.architecture(), read, kind, plausible, function_start, module.entry_point()};
+  self = &source;
+  callback(source);
+}
+
 // ---- call frame information ---------------------------------------------------------------------------------------
 
-bool by_cfi(const AddressSpace& space, const Frame& frame, const Module* module, Step& step) {
+bool by_cfi(const AddressSpace& space, const Frame& frame, const Module* module, const WalkOptions& options,
+            Scratch& scratch, Step& step) {
   if (module == nullptr) return false;
   const auto row = module->row_at(frame.pc().lookup());
   if (!row) {
     if (row.error().code != ErrorCode::kNotFound) step.status = {WalkEnd::kBadRow, row.error()};
     return false;
+  }
+  if (options.synthesize) {
+    std::optional<FrameRow> better;
+    with_code(space, frame, *module, [&](const code::CodeSource& source) {
+      better = code::contradicts(*row, source, frame.pc(), *scratch.synthesis);
+    });
+    if (better) {
+      apply_row(space, frame, module, *better, FrameOrigin::kSynthesis, step);
+      return true;
+    }
   }
   apply_row(space, frame, module, *row, FrameOrigin::kCfi, step);
   return true;
@@ -41,21 +91,9 @@ bool by_cfi(const AddressSpace& space, const Frame& frame, const Module* module,
 
 bool by_synthesis(const AddressSpace& space, const Frame& frame, const Module* module, Scratch& scratch, Step& step) {
   if (module == nullptr) return false;
-  const auto read = [&](std::uint64_t address, void* to, std::size_t size) {
-    return read_code(space, address, to, size);
-  };
-  const auto kind = [&](std::uint64_t address) {
-    const Module* at = space.find(address);
-    if (at == nullptr) return code::CodeKind::kNoCode;
-    return at->generated() ? code::CodeKind::kGenerated : code::CodeKind::kFile;
-  };
-  const auto plausible = [&](const FrameRow& row) {
-    Step trial;
-    apply_row(space, frame, module, row, FrameOrigin::kSynthesis, trial);
-    return trial.status.end == WalkEnd::kComplete ||
-           (trial.status.ok() && space.find(trial.caller.pc().lookup()) != nullptr);
-  };
-  const auto found = code::synthesize({space.architecture(), read, kind, plausible}, frame.pc(), *scratch.synthesis);
+  Expected<code::Synthesis> found = fail(ErrorCode::kNotFound, "", 0);
+  with_code(space, frame, *module,
+            [&](const code::CodeSource& source) { found = code::synthesize(source, frame.pc(), *scratch.synthesis); });
   if (!found) return false;
   if (found->outermost) {
     step.status = {WalkEnd::kComplete, {}};
@@ -129,7 +167,7 @@ Scratch::~Scratch() { code::free_scratch(synthesis); }
 void find_caller(const AddressSpace& space, const Frame& frame, const WalkOptions& options, Scratch& scratch,
                  Step& step) {
   const Module* module = space.find(frame.pc().lookup());
-  if (by_cfi(space, frame, module, step)) return;
+  if (by_cfi(space, frame, module, options, scratch, step)) return;
   const StepStatus bad = step.status;  // damaged unwind information is worth more than "nothing knows this code"
   if (options.synthesize && by_synthesis(space, frame, module, scratch, step)) return;
   if (module != nullptr && by_frame_pointer(space, frame, step)) return;

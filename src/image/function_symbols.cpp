@@ -1,0 +1,47 @@
+#include "image/function_symbols.h"
+
+#include <elf.h>
+
+#include <algorithm>
+
+namespace windlass::image {
+
+FunctionSymbols::FunctionSymbols(const ElfImage& image) {
+  for (const Section& section : image.sections())
+    if (section.type == SHT_SYMTAB || section.type == SHT_DYNSYM) add(image, section);
+  // Of several names the one with the largest size.
+  std::sort(functions_.begin(), functions_.end(), [](const Function& a, const Function& b) {
+    return a.begin != b.begin ? a.begin < b.begin : a.size > b.size;
+  });
+  const auto same = [](const Function& a, const Function& b) { return a.begin == b.begin; };
+  functions_.erase(std::unique(functions_.begin(), functions_.end(), same), functions_.end());
+  functions_.shrink_to_fit();
+}
+
+void FunctionSymbols::add(const ElfImage& image, const Section& table) {
+  const auto bytes = image.stored_bytes(table);
+  if (!bytes) return;
+  const std::size_t count = bytes->size() / sizeof(Elf64_Sym);
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto symbol = bytes->at<Elf64_Sym>(i * sizeof(Elf64_Sym));
+    if (!symbol) return;
+    const unsigned type = ELF64_ST_TYPE(symbol->st_info);
+    if ((type != STT_FUNC && type != STT_GNU_IFUNC) || symbol->st_shndx == SHN_UNDEF || symbol->st_value == 0) continue;
+    functions_.push_back({symbol->st_value, symbol->st_size});
+  }
+}
+
+std::uint64_t FunctionSymbols::start_of(std::uint64_t address) const {
+  auto next = std::upper_bound(functions_.begin(), functions_.end(), address,
+                               [](std::uint64_t a, const Function& function) { return a < function.begin; });
+  // Aliases into a function's middle are seldom and nested one deep: look at a few before.
+  constexpr int kMostBefore = 4;
+  for (int i = 0; i < kMostBefore && next != functions_.begin(); ++i) {
+    --next;
+    if (next->size == 0) return i == 0 ? next->begin : 0;
+    if (address - next->begin < next->size) return next->begin;
+  }
+  return 0;
+}
+
+}  // namespace windlass::image
