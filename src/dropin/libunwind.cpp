@@ -1,0 +1,236 @@
+// nongnu libunwind's local interface over the own process.
+#include "windlass/libunwind.h"
+
+#include <cstring>
+#include <iterator>
+#include <type_traits>
+
+#include "capi/capture.h"
+#include "dropin/next.h"
+#include "dropin/proc_name.h"
+#include "windlass/backtrace.h"
+
+using namespace windlass;
+using namespace windlass::dropin;
+
+namespace {
+
+constexpr unsigned kMaxBackward = 16;  // steps of one cursor that do not move sp up: switches to another stack
+
+// What unw_cursor_t holds. Plain memory: callers copy it and never tell when they are done.
+struct Cursor {
+  std::uint64_t tag[2] = {kTag[0], kTag[1]};
+  Frame frame;
+  unsigned backward = 0;
+
+  static Cursor* of(unw_cursor_t* cursor) { return is_ours(cursor) ? reinterpret_cast<Cursor*>(cursor) : nullptr; }
+};
+static_assert(sizeof(Cursor) <= sizeof(unw_cursor_t) && alignof(Cursor) <= alignof(unw_cursor_t));
+static_assert(std::is_trivially_copyable_v<Cursor> && std::is_trivially_destructible_v<Cursor>);
+static_assert(sizeof(unw_cursor_t) == 127 * 8);
+
+#define WINDLASS_TEXT(name) WINDLASS_TEXT_(name)
+#define WINDLASS_TEXT_(name) #name
+const Next<decltype(unw_step)> next_step(WINDLASS_TEXT(unw_step));
+const Next<decltype(unw_resume)> next_resume(WINDLASS_TEXT(unw_resume));
+const Next<decltype(unw_get_reg)> next_get_reg(WINDLASS_TEXT(unw_get_reg));
+const Next<decltype(unw_set_reg)> next_set_reg(WINDLASS_TEXT(unw_set_reg));
+const Next<decltype(unw_get_fpreg)> next_get_fpreg(WINDLASS_TEXT(unw_get_fpreg));
+const Next<decltype(unw_set_fpreg)> next_set_fpreg(WINDLASS_TEXT(unw_set_fpreg));
+const Next<decltype(unw_get_save_loc)> next_get_save_loc(WINDLASS_TEXT(unw_get_save_loc));
+const Next<decltype(unw_is_signal_frame)> next_is_signal_frame(WINDLASS_TEXT(unw_is_signal_frame));
+const Next<decltype(unw_get_proc_info)> next_get_proc_info(WINDLASS_TEXT(unw_get_proc_info));
+const Next<decltype(unw_get_proc_name)> next_get_proc_name(WINDLASS_TEXT(unw_get_proc_name));
+
+// Where ucontext_t keeps each register: as long as no callee has saved it, that is its place.
+constexpr int kGregs[] = {REG_RAX, REG_RDX, REG_RCX, REG_RBX, REG_RSI, REG_RDI, REG_RBP, REG_RSP, REG_R8,
+                          REG_R9,  REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15, REG_RIP};
+
+int error_of(WalkEnd end) {
+  switch (end) {
+    case WalkEnd::kComplete: return 0;
+    case WalkEnd::kNoModule: return -UNW_EINVALIDIP;
+    case WalkEnd::kNoRow: return -UNW_ENOINFO;
+    case WalkEnd::kLimit: return -UNW_ESTOPUNWIND;
+    default: return -UNW_EBADFRAME;
+  }
+}
+
+// Every step is a walk of its own, whose locations count from its start: what it says still is in its register is where
+// it was for the last frame.
+void keep_locations(const Frame& last, Frame& next) {
+  next.registers.for_each([&](RegisterNumber reg, std::uint64_t) {
+    if (next.saved.at(next.registers, reg) == 0 && reg != Registers::sp_number(kOwnArchitecture))
+      next.saved.set(next.registers, reg, last.saved.at(last.registers, reg));
+  });
+}
+
+}  // namespace
+
+extern "C" {
+
+// ucontext_t of <sys/ucontext.h>: uc_mcontext.gregs are at byte 40, in its order: r8-r15, rdi, rsi, rbp, rbx, rdx, rax,
+// rcx, rsp, rip.
+static_assert(offsetof(ucontext_t, uc_mcontext.gregs) == 40 && REG_R8 == 0 && REG_RDI == 8 && REG_RIP == 16);
+asm(WINDLASS_ENTRY_HEAD(_Ux86_64_getcontext, "@function") R"(
+  endbr64
+  movq %r8, 40(%rdi)
+  movq %r9, 48(%rdi)
+  movq %r10, 56(%rdi)
+  movq %r11, 64(%rdi)
+  movq %r12, 72(%rdi)
+  movq %r13, 80(%rdi)
+  movq %r14, 88(%rdi)
+  movq %r15, 96(%rdi)
+  movq %rdi, 104(%rdi)
+  movq %rsi, 112(%rdi)
+  movq %rbp, 120(%rdi)
+  movq %rbx, 128(%rdi)
+  movq %rdx, 136(%rdi)
+  movq $0, 144(%rdi)
+  movq %rcx, 152(%rdi)
+  leaq 8(%rsp), %rax
+  movq %rax, 160(%rdi)
+  movq (%rsp), %rax
+  movq %rax, 168(%rdi)
+  xorl %eax, %eax
+)" WINDLASS_ENTRY_TAIL(_Ux86_64_getcontext));
+
+int unw_init_local2(unw_cursor_t* cursor, unw_context_t* context, int flags) {
+  if (cursor == nullptr || context == nullptr || (flags & ~UNW_INIT_SIGNAL_FRAME) != 0) return -UNW_EINVAL;
+  auto* own = new (cursor) Cursor;
+  own->frame.registers = registers_of(context);
+  for (RegisterNumber reg = 0; reg < std::size(kGregs); ++reg)
+    own->frame.saved.set(own->frame.registers, reg,
+                         reinterpret_cast<std::uint64_t>(&context->uc_mcontext.gregs[kGregs[reg]]));
+  return 0;
+}
+int unw_init_local(unw_cursor_t* cursor, unw_context_t* context) { return unw_init_local2(cursor, context, 0); }
+
+int unw_step(unw_cursor_t* cursor) {
+  Cursor* own = Cursor::of(cursor);
+  if (own == nullptr) return next_step.call_or(-UNW_EINVAL, cursor);
+  StackWalker walker(own_process(), own->frame.registers);
+  if (!walker.step()) return error_of(walker.end_reason());
+  Frame next = walker.frame();
+  if (next.sp() <= own->frame.sp() && ++own->backward > kMaxBackward) return -UNW_EBADFRAME;
+  keep_locations(own->frame, next);
+  own->frame = next;
+  return 1;
+}
+
+int unw_get_reg(unw_cursor_t* cursor, int reg, unw_word_t* value) {
+  const Cursor* own = Cursor::of(cursor);
+  if (own == nullptr) return next_get_reg.call_or(-UNW_EINVAL, cursor, reg, value);
+  if (reg == UNW_X86_64_CFA) reg = UNW_REG_SP;
+  if (reg < 0 || !own->frame.registers.has(static_cast<std::uint64_t>(reg))) return -UNW_EBADREG;
+  *value = own->frame.registers.get(static_cast<std::uint64_t>(reg));
+  return 0;
+}
+
+int unw_set_reg(unw_cursor_t* cursor, int reg, unw_word_t value) {
+  Cursor* own = Cursor::of(cursor);
+  if (own == nullptr) return next_set_reg.call_or(-UNW_EINVAL, cursor, reg, value);
+  if (reg == UNW_X86_64_CFA) return -UNW_EREADONLYREG;
+  Registers& registers = own->frame.registers;
+  if (reg < 0 || !registers.holds(static_cast<std::uint64_t>(reg))) return -UNW_EBADREG;
+  const auto number = static_cast<RegisterNumber>(reg);
+  const std::uint64_t saved_at = registers.has(number) ? own->frame.saved.at(registers, number) : 0;
+  if (saved_at != 0) std::memcpy(reinterpret_cast<void*>(saved_at), &value, sizeof value);
+  if (reg == UNW_REG_IP)
+    registers.set_pc(registers.pc().is_return_address() ? CodeAddress::return_address(value)
+                                                        : CodeAddress::instruction(value));
+  else
+    registers.set(number, value);
+  return 0;
+}
+
+int unw_get_save_loc(unw_cursor_t* cursor, int reg, unw_save_loc_t* location) {
+  const Cursor* own = Cursor::of(cursor);
+  if (own == nullptr) return next_get_save_loc.call_or(-UNW_EINVAL, cursor, reg, location);
+  std::memset(location, 0, sizeof *location);
+  const Registers& registers = own->frame.registers;
+  if (reg < 0 || !registers.has(static_cast<std::uint64_t>(reg)) || reg == UNW_REG_SP) return 0;
+  location->u.addr = own->frame.saved.at(registers, static_cast<RegisterNumber>(reg));
+  if (location->u.addr != 0) location->type = UNW_SLT_MEMORY;
+  return 0;
+}
+
+int unw_is_signal_frame(unw_cursor_t* cursor) {
+  const Cursor* own = Cursor::of(cursor);
+  if (own == nullptr) return next_is_signal_frame.call_or(-UNW_EINVAL, cursor);
+  return own->frame.signal_frame ? 1 : 0;
+}
+
+int unw_get_proc_info(unw_cursor_t* cursor, unw_proc_info_t* info) {
+  const Cursor* own = Cursor::of(cursor);
+  if (own == nullptr) return next_get_proc_info.call_or(-UNW_EINVAL, cursor, info);
+  const auto function = own_function(own->frame.pc().lookup());
+  std::memset(info, 0, sizeof *info);
+  if (!function) return -UNW_ENOINFO;
+  info->start_ip = function->begin;
+  info->end_ip = function->end;
+  info->lsda = function->lsda;
+  info->handler = function->personality;
+  info->gp = function->data_base;
+  return 0;
+}
+
+int unw_get_proc_name(unw_cursor_t* cursor, char* name, size_t size, unw_word_t* offset) {
+  const Cursor* own = Cursor::of(cursor);
+  if (own == nullptr) return next_get_proc_name.call_or(-UNW_EINVAL, cursor, name, size, offset);
+  if (name == nullptr || size == 0) return -UNW_EINVAL;
+  std::uint64_t begin = 0;
+  bool whole = false;
+  if (!proc_name(own->frame.pc().lookup(), name, size, begin, whole)) return -UNW_ENOINFO;
+  if (offset != nullptr) *offset = own->frame.pc().value() - begin;
+  return whole ? 0 : -UNW_ENOMEM;
+}
+
+[[gnu::visibility("hidden")]] int windlass_dropin_unw_backtrace(void** pcs, int size, const std::uint64_t* slots) {
+  if (size <= 0) return 0;
+  return static_cast<int>(backtrace_from(registers_from_capture(slots), reinterpret_cast<std::uint64_t*>(pcs),
+                                         static_cast<std::size_t>(size)));
+}
+WINDLASS_CAPTURING_ENTRY(unw_backtrace, windlass_dropin_unw_backtrace, 2);
+
+// ---- what is not offered, and what is nothing here ----------------------------------------------------------------
+
+int unw_resume(unw_cursor_t* cursor) {
+  return is_ours(cursor) ? -UNW_EINVAL : next_resume.call_or(-UNW_EINVAL, cursor);
+}
+int unw_get_fpreg(unw_cursor_t* cursor, int reg, unw_fpreg_t* value) {
+  return is_ours(cursor) ? -UNW_EBADREG : next_get_fpreg.call_or(-UNW_EINVAL, cursor, reg, value);
+}
+int unw_set_fpreg(unw_cursor_t* cursor, int reg, unw_fpreg_t value) {
+  return is_ours(cursor) ? -UNW_EBADREG : next_set_fpreg.call_or(-UNW_EINVAL, cursor, reg, value);
+}
+int unw_is_fpreg(int) { return 0; }
+void unw_flush_cache(unw_addr_space_t, unw_word_t, unw_word_t) {}
+int unw_set_caching_policy(unw_addr_space_t, unw_caching_policy_t) { return 0; }
+int unw_set_cache_size(unw_addr_space_t, size_t, int) { return 0; }
+
+const char* unw_regname(unw_regnum_t reg) {
+  static constexpr const char* kNames[] = {"RAX", "RDX", "RCX", "RBX", "RSI", "RDI", "RBP", "RSP", "R8",
+                                           "R9",  "R10", "R11", "R12", "R13", "R14", "R15", "RIP"};
+  return reg >= 0 && static_cast<std::size_t>(reg) < std::size(kNames) ? kNames[reg] : "???";
+}
+
+const char* unw_strerror(int error) {
+  switch (error < 0 ? -error : error) {
+    case UNW_ESUCCESS: return "no error";
+    case UNW_EUNSPEC: return "unspecified (general) error";
+    case UNW_ENOMEM: return "out of memory";
+    case UNW_EBADREG: return "bad register number";
+    case UNW_EREADONLYREG: return "attempt to write read-only register";
+    case UNW_ESTOPUNWIND: return "stop unwinding";
+    case UNW_EINVALIDIP: return "invalid IP";
+    case UNW_EBADFRAME: return "bad frame";
+    case UNW_EINVAL: return "unsupported operation or bad value";
+    case UNW_EBADVERSION: return "unwind info has unsupported version";
+    case UNW_ENOINFO: return "no unwind info found";
+    default: return "invalid error code";
+  }
+}
+
+}  // extern "C"

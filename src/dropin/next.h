@@ -1,0 +1,50 @@
+// What would have been called without this library. The drop-in shares its names with libgcc and libunwind, and their
+// contexts and cursors come in here too, because a preloaded library is found first: libstdc++'s personality routine
+// asks `_Unwind_GetIP` about a context that libgcc's `_Unwind_RaiseException` made. Such are handed on.
+#pragma once
+
+#include <dlfcn.h>
+
+#include <atomic>
+#include <cstdint>
+
+namespace windlass::dropin {
+
+// A function of the same name further down the search order. Looked up when the library is loaded, and again at a call
+// that comes before that; dlsym locks, but only exceptions, which allocate anyway, can come so early.
+template <typename Function>
+class Next {
+ public:
+  constexpr explicit Next(const char* name) : name_(name) {}
+
+  void look_up() const {
+    function_.store(reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name_)), std::memory_order_relaxed);
+  }
+  // Null where nobody else has it.
+  [[nodiscard]] Function* get() const {
+    if (Function* known = function_.load(std::memory_order_relaxed); known != nullptr) return known;
+    look_up();
+    return function_.load(std::memory_order_relaxed);
+  }
+  // `otherwise` where nobody else has it.
+  template <typename Result, typename... Arguments>
+  Result call_or(Result otherwise, Arguments... arguments) const {
+    Function* function = get();
+    return function != nullptr ? function(arguments...) : otherwise;
+  }
+
+ private:
+  const char* name_;
+  mutable std::atomic<Function*> function_ = nullptr;
+};
+
+// The first words of what is ours. libgcc's context begins with the addresses of the caller's saved rax and rdx (x0 and
+// x1), libunwind's cursor with an address; these are no addresses on either architecture, and it takes both.
+inline constexpr std::uint64_t kTag[2] = {0x9d1f'77a3'5c0e'4b61, 0x8be4'23d0'96f1'7d35};
+
+[[nodiscard]] inline bool is_ours(const void* object) {
+  const auto* words = static_cast<const std::uint64_t*>(object);
+  return words[0] == kTag[0] && words[1] == kTag[1];
+}
+
+}  // namespace windlass::dropin

@@ -1,0 +1,132 @@
+// The examples do what their first lines say.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+namespace {
+
+struct Outcome {
+  int status = -1;
+  std::string text;
+  [[nodiscard]] bool says(const std::string& what) const { return text.find(what) != std::string::npos; }
+};
+
+Outcome run(const std::string& command) {
+  Outcome outcome;
+  std::FILE* pipe = ::popen((command + " 2>&1").c_str(), "r");
+  if (pipe == nullptr) return outcome;
+  char piece[4096];
+  while (const std::size_t size = std::fread(piece, 1, sizeof piece, pipe)) outcome.text.append(piece, size);
+  const int status = ::pclose(pipe);
+  outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return outcome;
+}
+Outcome example(const std::string& name) { return run(WINDLASS_EXAMPLES_DIR "/example_" + name); }
+
+// A process that sleeps below main, until the test ends.
+class Sleeper {
+ public:
+  Sleeper() : pid_(::fork()) {
+    if (pid_ == 0) {
+      ::execl("/bin/sleep", "sleep", "1000", nullptr);
+      _exit(127);
+    }
+    ::usleep(100'000);
+  }
+  ~Sleeper() {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  Sleeper(const Sleeper&) = delete;
+  Sleeper& operator=(const Sleeper&) = delete;
+  [[nodiscard]] std::string id() const { return std::to_string(pid_); }
+
+ private:
+  pid_t pid_;
+};
+
+TEST(Examples, OwnStack) {
+  for (const char* name : {"own_stack", "own_stack_cpp"}) {
+    const Outcome outcome = example(name);
+    EXPECT_EQ(outcome.status, 0);
+    for (const char* function : {"inner", "outer", "main", "__libc_start_main", "_start"})
+      EXPECT_TRUE(outcome.says(function)) << name << ": " << function << " is not in\n" << outcome.text;
+  }
+  EXPECT_TRUE(example("own_stack").says("complete"));
+}
+
+TEST(Examples, SignalHandler) {
+  const Outcome outcome = example("signal_handler");
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_TRUE(outcome.says("frames, complete")) << outcome.text;
+  EXPECT_GE(std::atoi(outcome.text.c_str() + outcome.text.rfind('\n', outcome.text.size() - 2) + 1), 15)
+      << outcome.text;
+}
+
+TEST(Examples, Jit) {
+  const Outcome outcome = example("jit");
+  EXPECT_EQ(outcome.status, 0) << outcome.text;
+  EXPECT_TRUE(outcome.says("its caller was found by: code")) << outcome.text;
+}
+
+TEST(Examples, Collector) {
+  const Outcome outcome = example("collector");
+  EXPECT_EQ(outcome.status, 0) << outcome.text;
+  EXPECT_TRUE(outcome.says("moved, 1 places updated")) << outcome.text;
+}
+
+TEST(Examples, SamplingProfiler) {
+  const Outcome outcome = example("sampling_profiler");
+  EXPECT_EQ(outcome.status, 0);
+  int inside[4] = {};
+  int all = 0;
+  ASSERT_EQ(std::sscanf(outcome.text.c_str(),
+                        "main in %d of %d samples hot in %d of %*d samples cold in %d of %*d samples spin in %d",
+                        &inside[0], &all, &inside[1], &inside[2], &inside[3]),
+            5)
+      << outcome.text;
+  if (all < 20) GTEST_SKIP() << "too few ticks of the profiling timer";
+  // Nearly all of the time is spent in spin; a tick may fall before or after.
+  EXPECT_GE(inside[0], all - all / 20 - 1);
+  EXPECT_GE(inside[3], all - all / 20 - 1);
+  EXPECT_GE(inside[1] + inside[2], all - all / 20 - 1);
+  EXPECT_GT(inside[1], inside[2]);
+}
+
+TEST(Examples, OtherProcess) {
+  const Sleeper sleeper;
+  for (const char* name : {"target ", "target_cpp "}) {
+    const Outcome outcome = example(name + sleeper.id());
+    if (outcome.status == 1 && outcome.says("not permitted")) GTEST_SKIP() << "ptrace is not allowed here";
+    EXPECT_EQ(outcome.status, 0) << outcome.text;
+    EXPECT_TRUE(outcome.says("sleep")) << outcome.text;
+    EXPECT_TRUE(outcome.says("libc.so.6")) << outcome.text;
+    EXPECT_FALSE(outcome.says("  [")) << outcome.text;
+  }
+  EXPECT_EQ(example("target 999999999").status, 1);
+}
+
+TEST(Examples, Core) {
+  const Sleeper sleeper;
+  char prefix[] = "/tmp/windlass-core-XXXXXX";
+  ASSERT_NE(::mkdtemp(prefix), nullptr);
+  const std::string core = std::string(prefix) + "/core." + sleeper.id();
+  const Outcome made = run("gcore -o " + std::string(prefix) + "/core " + sleeper.id());
+  if (made.status != 0) {
+    ::rmdir(prefix);
+    GTEST_SKIP() << "gcore does not work here";
+  }
+  const Outcome live = example("target " + sleeper.id());
+  const Outcome dead = example("target " + core);
+  EXPECT_EQ(dead.status, 0) << dead.text;
+  EXPECT_EQ(dead.text, live.text);
+  ::unlink(core.c_str());
+  ::rmdir(prefix);
+}
+
+}  // namespace
