@@ -22,9 +22,14 @@ class Judge {
   JudgeReport run(char* const argv[]) {
     report_.error = tracee_.start(argv);
     if (!report_.error.empty()) return report_;
-    shadow_.start(tracee_);
     const std::uint64_t entry = tracee_.entry();
+    shadow_.start(tracee_);
     started_ = !options_.begin_at_entry && options_.begin_at_system_call < 0;
+    if (options_.run_to_system_call && options_.begin_at_system_call >= 0) {
+      if (!tracee_.run_past_system_call(static_cast<std::uint64_t>(options_.begin_at_system_call))) return report_;
+      shadow_.start(tracee_, ShadowFrame::Kind::kUnknown);
+      started_ = true;
+    }
     std::uint64_t previous = 0;
     while (report_.judged < options_.instructions) {
       const MachineState before = tracee_.state();

@@ -35,11 +35,11 @@ std::uint64_t ShadowStack::stack_end(Tracee& tracee, std::uint64_t sp) {
   return mapping != nullptr ? mapping->end : 0;
 }
 
-void ShadowStack::start(const Tracee& tracee) {
+void ShadowStack::start(const Tracee& tracee, ShadowFrame::Kind bottom) {
   finish();
   const Mapping* mapping = tracee.mapping(tracee.state().sp());
   stacks_.push_back({mapping != nullptr ? mapping->end : 0, {}});
-  stacks_[0].frames.push_back(first_frame(ShadowFrame::Kind::kBottom, tracee.state().pc()));
+  stacks_[0].frames.push_back(first_frame(bottom, tracee.state().pc()));
   current_ = 0;
 }
 

@@ -52,7 +52,8 @@ class ShadowStack {
   using OnPop = std::function<void(const ShadowFrame&, std::uint8_t lost)>;
   explicit ShadowStack(OnPop on_pop) : on_pop_(std::move(on_pop)) {}
 
-  void start(const Tracee& tracee);
+  // `bottom`: what the frame that the process stands in is.
+  void start(const Tracee& tracee, ShadowFrame::Kind bottom = ShadowFrame::Kind::kBottom);
   // After a step: `instruction` was executed at `before`.
   void stepped(Tracee& tracee, const Instruction& instruction, const MachineState& before);
   // Drops all records.

@@ -40,7 +40,7 @@ std::string Tracee::start(char* const argv[]) {
     pid_ = -1;
     return std::string("cannot execute ") + argv[0];
   }
-  ::ptrace(PTRACE_SETOPTIONS, pid_, nullptr, PTRACE_O_EXITKILL);
+  ::ptrace(PTRACE_SETOPTIONS, pid_, nullptr, PTRACE_O_EXITKILL | PTRACE_O_TRACESYSGOOD);
   open_memory();
   reload();
   fetch_state();
@@ -68,6 +68,31 @@ Tracee::Event Tracee::step() {
   if (WSTOPSIG(status) == SIGTRAP) return Event::kStepped;
   signal_ = WSTOPSIG(status) == SIGSTOP ? 0 : WSTOPSIG(status);
   return Event::kSignal;
+}
+
+bool Tracee::run_past_system_call(std::uint64_t number) {
+  constexpr int kSystemCallStop = SIGTRAP | 0x80;  // PTRACE_O_TRACESYSGOOD
+  std::uintptr_t signal = 0;
+  for (bool found = false, inside = false;;) {
+    int status = 0;
+    if (::ptrace(PTRACE_SYSCALL, pid_, nullptr, signal) != 0 || !wait_for(pid_, status) || !WIFSTOPPED(status)) {
+      pid_ = -1;
+      return false;
+    }
+    const int stop = WSTOPSIG(status);
+    signal = stop == kSystemCallStop || stop == SIGTRAP ? 0 : static_cast<std::uintptr_t>(stop);
+    if (stop != kSystemCallStop) continue;
+    inside = !inside;
+    if (inside) {
+      user_regs_struct r{};
+      ::ptrace(PTRACE_GETREGS, pid_, nullptr, &r);
+      found = r.orig_rax == number;
+    } else if (found) {
+      mappings_changed(false);
+      fetch_state();
+      return true;
+    }
+  }
 }
 
 void Tracee::fetch_state() {

@@ -45,6 +45,8 @@ class Tracee {
   ~Tracee();
 
   [[nodiscard]] Event step();
+  // Lets it run until it has made the system call, or is gone (false).
+  [[nodiscard]] bool run_past_system_call(std::uint64_t number);
   [[nodiscard]] const MachineState& state() const { return state_; }
   [[nodiscard]] bool signal_pending() const { return signal_ != 0; }
   // The last step delivered a signal.
