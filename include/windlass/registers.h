@@ -61,7 +61,10 @@ class Registers {
     return s < kSlots && (known_ >> s & 1) != 0;
   }
   // 0 where it is not known.
-  [[nodiscard]] constexpr std::uint64_t get(std::uint64_t reg) const { return has(reg) ? value_[slot(reg)] : 0; }
+  [[nodiscard]] constexpr std::uint64_t get(std::uint64_t reg) const {
+    const unsigned s = slot(reg);
+    return s < kSlots && (known_ >> s & 1) != 0 ? value_[s] : 0;
+  }
   constexpr void set(std::uint64_t reg, std::uint64_t value) {
     const unsigned s = slot(reg);
     if (s >= kSlots) return;

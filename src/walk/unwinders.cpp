@@ -1,45 +1,49 @@
 #include "walk/unwinders.h"
 
-#include <optional>
+#include "walk/plausible.h"
 
 namespace windlass::walk {
 namespace {
 
 constexpr std::uint64_t kMaxFrameSize = std::uint64_t{1} << 30;
 
-ApplyContext context_of(const AddressSpace& space, const Module* module) {
-  return {module != nullptr ? module->info().bias : 0, space.pointer_mask(), true};
-}
+// What an unwinder is asked.
+struct Question {
+  const AddressSpace& space;
+  const Frame& frame;
+  const Module* module;  // what contains the frame's pc; may be null
+  const WalkOptions& options;
+  Scratch& scratch;
+};
 
-void apply_row(const AddressSpace& space, const Frame& frame, const Module* module, const FrameRow& row,
-               FrameOrigin origin, Step& step) {
-  step.saved = frame.saved;
-  step.status = apply(row, space.memory(), context_of(space, module), frame.registers, step.caller, &step.saved);
+void apply_row(const Question& question, const FrameRow& row, FrameOrigin origin, Step& step) {
+  const ApplyContext context{question.module != nullptr ? question.module->info().bias : 0,
+                             question.space.pointer_mask(), true};
+  step.saved = question.frame.saved;
+  step.status = apply(row, question.space.memory(), context, question.frame.registers, step.caller, &step.saved);
   step.origin = origin;
   step.signal_frame = row.signal_frame;
 }
 
-// The code's own bytes: the process's memory, or, where a dump left them out, the module's file.
-bool read_code(const AddressSpace& space, std::uint64_t address, void* to, std::size_t size) {
-  if (space.memory().read(address, to, size)) return true;
-  const Module* module = space.find(address);
-  return module != nullptr && module->read_image(address, to, size);
+// ---- is that a caller? --------------------------------------------------------------------------------------------
+
+bool accept(const AddressSpace& space, Step& step) {
+  if (!step.status.ok() || plausible(space, step.caller)) return true;
+  const Registers& caller = step.caller;
+  const std::uint64_t pc = caller.pc().value();
+  if (space.find(caller.pc().lookup()) == nullptr)
+    step.status = {WalkEnd::kNoModule, Error{ErrorCode::kNotFound, "return address lies in no known code", pc}};
+  else
+    step.status = {WalkEnd::kBadRow, Error{ErrorCode::kMalformed, "caller's sp is no stack address", pc, caller.sp()}};
+  return false;
 }
 
-// ---- code, as its analysis sees it --------------------------------------------------------------------------------
+// ---- the code -----------------------------------------------------------------------------------------------------
 
-// Can `trial` be the caller that code says it is? Behind a call, at the start of what nobody calls (a signal
-// trampoline, makecontext's), and higher on the stack.
-bool believable(const Frame& frame, const FrameRow& row, const Step& trial, const code::CodeSource& source) {
-  if (trial.status.end == WalkEnd::kComplete) return true;
-  if (!trial.status.ok()) return false;
-  if (row.signal_frame) return source.kind(trial.caller.pc().lookup()) != code::CodeKind::kNoCode;
-  return trial.caller.sp() >= frame.sp() && code::may_be_return_address(source, trial.caller.pc().value());
-}
-
-// Calls callback(CodeSource) for code seen from a frame.
-template <typename Callback>
-void with_code(const AddressSpace& space, const Frame& frame, const Module& module, Callback&& callback) {
+// Calls use(source): the target's code around `question`'s frame.
+template <typename Use>
+auto with_code(const Question& question, Use&& use) {
+  const AddressSpace& space = question.space;
   const auto read = [&](std::uint64_t address, void* to, std::size_t size) {
     return read_code(space, address, to, size);
   };
@@ -48,58 +52,109 @@ void with_code(const AddressSpace& space, const Frame& frame, const Module& modu
     if (at == nullptr) return code::CodeKind::kNoCode;
     return at->generated() ? code::CodeKind::kGenerated : code::CodeKind::kFile;
   };
-  const auto function_start = [&](std::uint64_t address) {
-    const Module* at = space.find(address);
-    return at != nullptr ? at->function_start(address) : 0;
-  };
-  const code::CodeSource* self = nullptr;
-  const auto plausible = [&](const FrameRow& row) {
+  const auto can_be = [&](const FrameRow& row) {
     Step trial;
-    apply_row(space, frame, &module, row, FrameOrigin::kSynthesis, trial);
-    return believable(frame, row, trial, *self);
+    apply_row(question, row, FrameOrigin::kSynthesis, trial);
+    if (trial.status.end == WalkEnd::kComplete) return true;
+    if (!trial.status.ok() || !plausible(space, trial.caller)) return false;
+    const CodeAddress pc = trial.caller.pc();
+    return !pc.is_return_address() || kind(pc.lookup()) == code::CodeKind::kGenerated ||
+           behind_call(space, pc.value()) || is_trampoline(space, pc.value());
   };
-  const code::CodeSource source{space.architecture(), read, kind, plausible, function_start, module.entry_point()};
-  self = &source;
-  callback(source);
+  return use(code::CodeSource{space.architecture(), read, kind, can_be});
+}
+
+bool by_synthesis(const Question& question, Step& step) {
+  if (question.module == nullptr || !question.options.synthesize) return false;
+  const auto found = with_code(question, [&](const code::CodeSource& source) {
+    return code::synthesize(source, question.frame.pc(), *question.scratch.synthesis);
+  });
+  if (!found) return false;
+  Step trial;
+  if (found->outermost)
+    trial.status = {WalkEnd::kComplete, {}};
+  else
+    apply_row(question, found->row, FrameOrigin::kSynthesis, trial);
+  if (!accept(question.space, trial)) return false;
+  step = trial;
+  return true;
 }
 
 // ---- call frame information ---------------------------------------------------------------------------------------
 
-bool by_cfi(const AddressSpace& space, const Frame& frame, const Module* module, const WalkOptions& options,
-            Scratch& scratch, Step& step) {
-  if (module == nullptr) return false;
-  const auto row = module->row_at(frame.pc().lookup());
+// A row that tells of registers in a jmp_buf or ucontext (longjmp, setcontext): the CFA is a pointer to it, and they
+// lie above. It says where the jump will lead, not who called.
+bool installs_context(const FrameRow& row) {
+  const auto* cfa = std::get_if<CfaRegister>(&row.cfa);
+  if (cfa == nullptr || row.signal_frame) return false;
+  for (const RegisterEntry& entry : row.registers)
+    if (const auto* at = std::get_if<AtCfa>(&entry.rule); at != nullptr && at->offset >= 0) return true;
+  return false;
+}
+
+// Until sp itself is replaced, the caller is still where the row before said. Registers that already hold what the
+// context has for them are lost.
+bool before_context(const Question& question, const FrameRow& row, Step& step) {
+  const Registers& frame = question.frame.registers;
+  Step installed;
+  apply_row(question, row, FrameOrigin::kCfi, installed);
+  const RegisterNumber sp = Registers::sp_number(frame.architecture());
+  const RegisterRule* new_sp = row.registers.find(sp);
+  if (!installed.status.ok() || new_sp == nullptr || installed.caller.sp() == frame.sp()) return false;
+  const auto before = question.module->row_at(row.begin - 1 + question.module->info().bias);
+  if (!before || installs_context(*before)) return false;
+  apply_row(question, *before, FrameOrigin::kCfi, step);
+  if (!step.status.ok()) return false;
+  if (question.frame.pc().value() == row.begin + question.module->info().bias) return true;  // none has been written
+  for (const RegisterEntry& entry : row.registers)
+    if (entry.reg != sp && frame.get(entry.reg) == installed.caller.get(entry.reg)) step.caller.forget(entry.reg);
+  return true;
+}
+
+// Where both agree about the frame, a register is better known to unwind information than to code that does not give it
+// back (helpers with calling conventions of their own).
+void keep_known(const Step& by_row, Step& by_code) {
+  if (!by_row.status.ok() || !by_code.status.ok() || by_row.caller.sp() != by_code.caller.sp() ||
+      by_row.caller.pc() != by_code.caller.pc())
+    return;
+  by_row.caller.for_each([&](RegisterNumber reg, std::uint64_t value) {
+    if (by_code.caller.has(reg)) return;
+    by_code.caller.set(reg, value);
+    by_code.saved.set(by_code.caller, reg, by_row.saved.at(by_row.caller, reg));
+  });
+}
+
+// Does the code say otherwise than the row, which led to `step`? Compilers' unwind information is right at calls, but
+// seldom throughout epilogues, and hand-written code's may lack pushes.
+bool by_contradiction(const Question& question, const FrameRow& row, Step& step) {
+  if (!question.options.synthesize) return false;
+  const auto other = with_code(question, [&](const code::CodeSource& source) {
+    return code::contradicts(row, source, question.frame.pc(), *question.scratch.synthesis);
+  });
+  if (!other) return false;
+  Step trial;
+  apply_row(question, *other, FrameOrigin::kSynthesis, trial);
+  if (!accept(question.space, trial)) return false;
+  keep_known(step, trial);
+  step = trial;
+  return true;
+}
+
+bool by_cfi(const Question& question, Step& step) {
+  if (question.module == nullptr) return false;
+  const CodeAddress pc = question.frame.pc();
+  const auto row = question.module->row_at(pc.lookup());
   if (!row) {
     if (row.error().code != ErrorCode::kNotFound) step.status = {WalkEnd::kBadRow, row.error()};
     return false;
   }
-  if (options.synthesize) {
-    std::optional<FrameRow> better;
-    with_code(space, frame, *module, [&](const code::CodeSource& source) {
-      better = code::contradicts(*row, source, frame.pc(), *scratch.synthesis);
-    });
-    if (better) {
-      apply_row(space, frame, module, *better, FrameOrigin::kSynthesis, step);
-      return true;
-    }
-  }
-  apply_row(space, frame, module, *row, FrameOrigin::kCfi, step);
-  return true;
-}
-
-// ---- the code -----------------------------------------------------------------------------------------------------
-
-bool by_synthesis(const AddressSpace& space, const Frame& frame, const Module* module, Scratch& scratch, Step& step) {
-  if (module == nullptr) return false;
-  Expected<code::Synthesis> found = fail(ErrorCode::kNotFound, "", 0);
-  with_code(space, frame, *module,
-            [&](const code::CodeSource& source) { found = code::synthesize(source, frame.pc(), *scratch.synthesis); });
-  if (!found) return false;
-  if (found->outermost) {
-    step.status = {WalkEnd::kComplete, {}};
-    return true;
-  }
-  apply_row(space, frame, module, found->row, FrameOrigin::kSynthesis, step);
+  const bool exact = !pc.is_return_address();
+  if (exact && installs_context(*row) && before_context(question, *row, step)) return true;
+  apply_row(question, *row, FrameOrigin::kCfi, step);
+  // An interrupted instruction may stand anywhere; a row that leads nowhere is wrong at a call, too.
+  const bool accepted = accept(question.space, step);
+  if ((exact || !accepted) && by_contradiction(question, *row, step)) return true;
+  if (!accepted) (void)by_synthesis(question, step);  // else that is how the walk ends
   return true;
 }
 
@@ -108,7 +163,9 @@ bool by_synthesis(const AddressSpace& space, const Frame& frame, const Module* m
 // x86-64: CFA = rbp + 16, [rbp] = the caller's rbp, [rbp + 8] = the return address.
 // AArch64: [x29] = the caller's x29, [x29 + 8] = the return address (AAPCS64 section 6.4.6); sp is not told, and taken
 // to be behind the pair.
-bool by_frame_pointer(const AddressSpace& space, const Frame& frame, Step& step) {
+bool by_frame_pointer(const Question& question, Step& step) {
+  const AddressSpace& space = question.space;
+  const Frame& frame = question.frame;
   const Registers& registers = frame.registers;
   const RegisterNumber fp_number = Registers::fp_number(registers.architecture());
   // From an instruction in a prologue it would skip a caller and still look right.
@@ -141,10 +198,10 @@ bool by_frame_pointer(const AddressSpace& space, const Frame& frame, Step& step)
 
 // An interrupted instruction in code that nothing else knows: a jump through a bad pointer, say. The caller is still
 // where the call put it.
-bool by_leaf(const AddressSpace& space, const Frame& frame, Step& step) {
-  if (frame.pc().is_return_address()) return false;
+bool by_leaf(const Question& question, Step& step) {
+  if (question.frame.pc().is_return_address()) return false;
   FrameRow row;
-  const Architecture architecture = space.architecture();
+  const Architecture architecture = question.space.architecture();
   if (architecture == Architecture::kX86_64) {
     row.cfa = CfaRegister{Registers::sp_number(architecture), 8};
     row.return_address = AtCfa{-8};
@@ -153,8 +210,10 @@ bool by_leaf(const AddressSpace& space, const Frame& frame, Step& step) {
     row.return_address = InRegister{aarch64::kX30};
   }
   Step trial;
-  apply_row(space, frame, nullptr, row, FrameOrigin::kLeaf, trial);
-  if (!trial.status.ok() || space.find(trial.caller.pc().lookup()) == nullptr) return false;
+  apply_row(question, row, FrameOrigin::kLeaf, trial);
+  if (!trial.status.ok() || !plausible(question.space, trial.caller) ||
+      !behind_call(question.space, trial.caller.pc().value()))
+    return false;
   step = trial;
   return true;
 }
@@ -166,14 +225,14 @@ Scratch::~Scratch() { code::free_scratch(synthesis); }
 
 void find_caller(const AddressSpace& space, const Frame& frame, const WalkOptions& options, Scratch& scratch,
                  Step& step) {
-  const Module* module = space.find(frame.pc().lookup());
-  if (by_cfi(space, frame, module, options, scratch, step)) return;
+  const Question question{space, frame, space.find(frame.pc().lookup()), options, scratch};
+  if (by_cfi(question, step)) return;
   const StepStatus bad = step.status;  // damaged unwind information is worth more than "nothing knows this code"
-  if (options.synthesize && by_synthesis(space, frame, module, scratch, step)) return;
-  if (module != nullptr && by_frame_pointer(space, frame, step)) return;
-  if (by_leaf(space, frame, step)) return;
+  if (by_synthesis(question, step)) return;
+  if (question.module != nullptr && by_frame_pointer(question, step)) return;
+  if (by_leaf(question, step)) return;
   step.status = bad;
-  if (module == nullptr)
+  if (question.module == nullptr)
     step.status = {WalkEnd::kNoModule, Error{ErrorCode::kNotFound, "pc lies in no module", frame.pc().value()}};
   else if (step.status.error.where == 0)
     step.status.error.where = frame.pc().value();
