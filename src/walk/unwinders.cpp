@@ -111,14 +111,15 @@ bool before_context(const Question& question, const FrameRow& row, Step& step) {
   return true;
 }
 
-// Where both agree about the frame, a register is better known to unwind information than to code that does not give it
-// back (helpers with calling conventions of their own).
-void keep_known(const Step& by_row, Step& by_code) {
+// Where both agree about the frame, unwind information knows a register better than code that gives it back from
+// another register or not at all: helpers with calling conventions of their own, swapcontext's way out by an error.
+void keep_known(const Step& by_row, const FrameRow& code_row, Step& by_code) {
   if (!by_row.status.ok() || !by_code.status.ok() || by_row.caller.sp() != by_code.caller.sp() ||
       by_row.caller.pc() != by_code.caller.pc())
     return;
   by_row.caller.for_each([&](RegisterNumber reg, std::uint64_t value) {
-    if (by_code.caller.has(reg)) return;
+    const RegisterRule* rule = code_row.registers.find(reg);
+    if (by_code.caller.has(reg) && (rule == nullptr || !std::holds_alternative<InRegister>(*rule))) return;
     by_code.caller.set(reg, value);
     by_code.saved.set(by_code.caller, reg, by_row.saved.at(by_row.caller, reg));
   });
@@ -135,7 +136,7 @@ bool by_contradiction(const Question& question, const FrameRow& row, Step& step)
   Step trial;
   apply_row(question, *other, FrameOrigin::kSynthesis, trial);
   if (!accept(question.space, trial)) return false;
-  keep_known(step, trial);
+  keep_known(step, *other, trial);
   step = trial;
   return true;
 }
