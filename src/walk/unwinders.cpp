@@ -1,7 +1,5 @@
 #include "walk/unwinders.h"
 
-#include "walk/plausible.h"
-
 namespace windlass::walk {
 namespace {
 
@@ -25,7 +23,20 @@ void apply_row(const Question& question, const FrameRow& row, FrameOrigin origin
   step.signal_frame = row.signal_frame;
 }
 
+// The code's own bytes: the process's memory, or, where a dump left them out, the module's file.
+bool read_code(const AddressSpace& space, std::uint64_t address, void* to, std::size_t size) {
+  if (space.memory().read(address, to, size)) return true;
+  const Module* module = space.find(address);
+  return module != nullptr && module->read_image(address, to, size);
+}
+
 // ---- is that a caller? --------------------------------------------------------------------------------------------
+
+// Can these be a caller's registers at all? The pc lies in known code, sp is an aligned address of user space.
+bool plausible(const AddressSpace& space, const Registers& caller) {
+  constexpr unsigned kUserBits = 56;  // x86-64 with five-level paging; AArch64 has 52
+  return caller.sp() % 8 == 0 && caller.sp() >> kUserBits == 0 && space.find(caller.pc().lookup()) != nullptr;
+}
 
 bool accept(const AddressSpace& space, Step& step) {
   if (!step.status.ok() || plausible(space, step.caller)) return true;
@@ -40,7 +51,16 @@ bool accept(const AddressSpace& space, Step& step) {
 
 // ---- the code -----------------------------------------------------------------------------------------------------
 
-// Calls use(source): the target's code around `question`'s frame.
+// Can `trial` be the caller that the code says it is? Behind a call, or at the start of what nobody calls (a signal
+// trampoline), and not below on the stack.
+bool believable(const Question& question, const FrameRow& row, const Step& trial, const code::CodeSource& source) {
+  if (trial.status.end == WalkEnd::kComplete) return true;
+  if (!trial.status.ok() || !plausible(question.space, trial.caller)) return false;
+  if (row.signal_frame) return true;
+  return trial.caller.sp() >= question.frame.sp() && code::may_be_return_address(source, trial.caller.pc().value());
+}
+
+// Calls use(source): the code, seen from the frame in question.
 template <typename Use>
 auto with_code(const Question& question, Use&& use) {
   const AddressSpace& space = question.space;
@@ -52,16 +72,20 @@ auto with_code(const Question& question, Use&& use) {
     if (at == nullptr) return code::CodeKind::kNoCode;
     return at->generated() ? code::CodeKind::kGenerated : code::CodeKind::kFile;
   };
+  const auto function_start = [&](std::uint64_t address) {
+    const Module* at = space.find(address);
+    return at != nullptr ? at->function_start(address) : 0;
+  };
+  const code::CodeSource* self = nullptr;
   const auto can_be = [&](const FrameRow& row) {
     Step trial;
     apply_row(question, row, FrameOrigin::kSynthesis, trial);
-    if (trial.status.end == WalkEnd::kComplete) return true;
-    if (!trial.status.ok() || !plausible(space, trial.caller)) return false;
-    const CodeAddress pc = trial.caller.pc();
-    return !pc.is_return_address() || kind(pc.lookup()) == code::CodeKind::kGenerated ||
-           behind_call(space, pc.value()) || is_trampoline(space, pc.value());
+    return believable(question, row, trial, *self);
   };
-  return use(code::CodeSource{space.architecture(), read, kind, can_be});
+  const std::uint64_t entry = question.module != nullptr ? question.module->entry_point() : 0;
+  const code::CodeSource source{space.architecture(), read, kind, can_be, function_start, entry};
+  self = &source;
+  return use(source);
 }
 
 bool by_synthesis(const Question& question, Step& step) {
@@ -212,9 +236,9 @@ bool by_leaf(const Question& question, Step& step) {
   }
   Step trial;
   apply_row(question, row, FrameOrigin::kLeaf, trial);
-  if (!trial.status.ok() || !plausible(question.space, trial.caller) ||
-      !behind_call(question.space, trial.caller.pc().value()))
-    return false;
+  const bool can_be =
+      with_code(question, [&](const code::CodeSource& source) { return believable(question, row, trial, source); });
+  if (!trial.status.ok() || !can_be) return false;
   step = trial;
   return true;
 }
