@@ -86,8 +86,9 @@ class AddressSpace {
   Expected<void> add_module(ModuleInfo info);
   // The same for an image whose bytes are the target's memory at [begin, end) (the vdso) or given by the caller.
   Expected<void> add_module(ModuleInfo info, std::vector<std::byte> image);
-  // Code without a file: a JIT's region. Frames in it are unwound by its instructions.
-  Expected<void> add_code_range(std::uint64_t begin, std::uint64_t end, std::string name = "[jit]");
+  // Code without a file: a JIT's region. Frames in it are unwound by its instructions. `bias` is only kept.
+  Expected<void> add_code_range(std::uint64_t begin, std::uint64_t end, std::string name = "[jit]",
+                                std::uint64_t bias = 0);
   // Removes whatever begins at `begin`. kNotFound.
   Expected<void> remove(std::uint64_t begin);
 

@@ -57,7 +57,7 @@ class Collector {
       profile::Location& location = walked_.names.locations.emplace_back();
       location.address = pc.lookup();
       if (module != nullptr) {
-        location.address -= module->generated() ? 0 : module->info().bias;
+        location.address -= module->info().bias;
         location.module = module_of(*module);
       }
     }

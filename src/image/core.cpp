@@ -43,15 +43,17 @@ Expected<CoreFile> CoreFile::parse(ByteView file) {
     const std::uint64_t offset = std::min<std::uint64_t>(segment.offset, file.size());
     const std::uint64_t size = std::min(segment.filesz, file.size() - offset);
     if (size < segment.filesz)
-      core.problems.push_back(
-          Error{ErrorCode::kTruncated, "notes reach past the end of the file", segment.offset, segment.filesz});
+      core.report(Error{ErrorCode::kTruncated, "notes reach past the end of the file", segment.offset, segment.filesz});
     core.read_notes(*file.sub(offset, size));
   }
   std::stable_sort(core.mappings.begin(), core.mappings.end(),
                    [](const CoreMapping& a, const CoreMapping& b) { return a.begin < b.begin; });
-  if (core.threads.empty())
-    core.problems.push_back(Error{ErrorCode::kNotFound, "no thread in the notes", file.size(), 0});
+  if (core.threads.empty()) core.report(Error{ErrorCode::kNotFound, "no thread in the notes", file.size(), 0});
   return core;
+}
+
+void CoreFile::report(const Error& problem) {
+  if (problems.size() < kMaxProblems) problems.push_back(problem);
 }
 
 void CoreFile::read_segments(const ElfImage& elf) {
@@ -61,7 +63,7 @@ void CoreFile::read_segments(const ElfImage& elf) {
   for (const Segment& s : elf.segments()) {
     if (s.type != PT_LOAD || s.memsz == 0) continue;
     if (s.vaddr > ~std::uint64_t{0} - s.memsz) {
-      problems.push_back(Error{ErrorCode::kMalformed, "segment reaches past the end of memory", s.offset, s.vaddr});
+      report(Error{ErrorCode::kMalformed, "segment reaches past the end of memory", s.offset, s.vaddr});
       continue;
     }
     const std::uint64_t wanted = std::min(s.filesz, s.memsz);
@@ -71,8 +73,7 @@ void CoreFile::read_segments(const ElfImage& elf) {
     segments.push_back({s.vaddr, s.vaddr + s.memsz, (s.flags & PF_X) != 0, size < wanted, *file.sub(offset, size)});
   }
   if (missing != 0)
-    problems.push_back(
-        Error{ErrorCode::kTruncated, "memory reaches past the end of the file; segments", first_missing, missing});
+    report(Error{ErrorCode::kTruncated, "memory reaches past the end of the file; segments", first_missing, missing});
   std::stable_sort(segments.begin(), segments.end(),
                    [](const CoreSegment& a, const CoreSegment& b) { return a.begin < b.begin; });
 }
@@ -85,8 +86,8 @@ void CoreFile::read_notes(ByteView notes) {
     const std::uint64_t name_at = at + sizeof(Elf64_Nhdr);
     const std::uint64_t desc_at = header ? name_at + ((std::uint64_t{header->n_namesz} + 3) & ~std::uint64_t{3}) : 0;
     if (!header || !notes.sub(desc_at, header->n_descsz)) {
-      problems.push_back(Error{ErrorCode::kTruncated, "note reaches past the end of the notes", notes.origin() + at,
-                               header ? header->n_descsz : 0});
+      report(Error{ErrorCode::kTruncated, "note reaches past the end of the notes", notes.origin() + at,
+                   header ? header->n_descsz : 0});
       return;
     }
     const ByteView owner = *notes.sub(name_at, header->n_namesz);
@@ -124,7 +125,7 @@ void CoreFile::read_status(ByteView desc) {
   const auto signal = desc.at<std::uint16_t>(kStatusSignal);
   const auto id = desc.at<std::uint32_t>(kStatusPid);
   if (!signal || !id || desc.size() <= kStatusRegisters + kStatusTail) {
-    problems.push_back(Error{ErrorCode::kTruncated, "NT_PRSTATUS is too short", desc.origin(), desc.size()});
+    report(Error{ErrorCode::kTruncated, "NT_PRSTATUS is too short", desc.origin(), desc.size()});
     return;
   }
   if (threads.size() >= kMaxThreads) return;
@@ -140,7 +141,7 @@ void CoreFile::read_process_info(ByteView desc) {
   const auto fname = desc.sub(kInfoName, 16);
   const auto psargs = desc.sub(kInfoArguments, 80);
   if (!pid || !fname || !psargs) {
-    problems.push_back(Error{ErrorCode::kTruncated, "NT_PRPSINFO is too short", desc.origin(), desc.size()});
+    report(Error{ErrorCode::kTruncated, "NT_PRPSINFO is too short", desc.origin(), desc.size()});
     return;
   }
   process = *pid;
@@ -155,8 +156,7 @@ void CoreFile::read_files(ByteView desc) {
   constexpr std::uint64_t kHeader = 16;
   constexpr std::uint64_t kEntry = 24;
   if (!count || !page || *count > (desc.size() - kHeader) / kEntry || *count > kMaxMappings) {
-    problems.push_back(
-        Error{ErrorCode::kMalformed, "NT_FILE promises more than it holds", desc.origin(), count ? *count : 0});
+    report(Error{ErrorCode::kMalformed, "NT_FILE promises more than it holds", desc.origin(), count ? *count : 0});
     return;
   }
   std::uint64_t text_at = kHeader + *count * kEntry;
@@ -168,7 +168,7 @@ void CoreFile::read_files(ByteView desc) {
     mapping.offset = *desc.at<std::uint64_t>(at + 16) * *page;
     const auto path = desc.string_at(text_at);
     if (!path) {
-      problems.push_back(Error{ErrorCode::kTruncated, "NT_FILE ends before its names do", desc.origin() + text_at, i});
+      report(Error{ErrorCode::kTruncated, "NT_FILE ends before its names do", desc.origin() + text_at, i});
       return;
     }
     text_at += path->size() + 1;
@@ -176,7 +176,7 @@ void CoreFile::read_files(ByteView desc) {
     mapping.deleted = mapping.path.ends_with(kDeleted);
     if (mapping.deleted) mapping.path.resize(mapping.path.size() - kDeleted.size());
     if (mapping.begin >= mapping.end) {
-      problems.push_back(Error{ErrorCode::kMalformed, "NT_FILE has an empty mapping", desc.origin() + at, i});
+      report(Error{ErrorCode::kMalformed, "NT_FILE has an empty mapping", desc.origin() + at, i});
       continue;
     }
     mappings.push_back(std::move(mapping));

@@ -45,7 +45,8 @@ struct CoreSegment {
 class CoreFile {
  public:
   static constexpr std::size_t kMaxThreads = std::size_t{1} << 20;
-  static constexpr std::size_t kMaxMappings = std::size_t{1} << 20;
+  static constexpr std::size_t kMaxMappings = std::size_t{1} << 18;
+  static constexpr std::size_t kMaxProblems = 256;
 
   // Errors: not ELF, or not a core file, of the two machines. Anything else that is wrong is in `problems`.
   [[nodiscard]] static Expected<CoreFile> parse(ByteView file);
@@ -66,6 +67,7 @@ class CoreFile {
   [[nodiscard]] const CoreSegment* segment_at(std::uint64_t address) const;
 
  private:
+  void report(const Error& problem);
   void read_segments(const ElfImage& elf);
   void read_notes(ByteView notes);
   void read_note(std::string_view owner, std::uint32_t type, ByteView desc);

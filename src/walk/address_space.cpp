@@ -40,8 +40,9 @@ Expected<void> AddressSpace::add_module(ModuleInfo info, std::vector<std::byte> 
   return insert(modules_, std::make_unique<walk::Module>(std::move(info), std::move(image)));
 }
 
-Expected<void> AddressSpace::add_code_range(std::uint64_t begin, std::uint64_t end, std::string name) {
-  ModuleInfo info{begin, end, 0, std::move(name), {}};
+Expected<void> AddressSpace::add_code_range(std::uint64_t begin, std::uint64_t end, std::string name,
+                                            std::uint64_t bias) {
+  ModuleInfo info{begin, end, bias, std::move(name), {}};
   return insert(modules_, std::make_unique<walk::Module>(std::move(info), true));
 }
 

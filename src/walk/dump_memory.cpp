@@ -14,8 +14,17 @@ void sort_by_begin(std::vector<MemoryPiece>& pieces) {
 }  // namespace
 
 void DumpMemory::set_pieces(std::vector<MemoryPiece> pieces) {
-  pieces_ = std::move(pieces);
-  sort_by_begin(pieces_);
+  std::stable_sort(pieces.begin(), pieces.end(), [](const MemoryPiece& a, const MemoryPiece& b) {
+    return a.begin != b.begin ? a.begin < b.begin : a.bytes.size() > b.bytes.size();
+  });
+  pieces_.clear();
+  std::uint64_t end = 0;  // of what is there already
+  for (MemoryPiece& piece : pieces) {
+    const std::uint64_t known = piece.begin < end ? end - piece.begin : 0;
+    if (known >= piece.bytes.size()) continue;
+    pieces_.push_back({piece.begin + known, *piece.bytes.sub(known, piece.bytes.size() - known)});
+    end = piece.begin + piece.bytes.size();
+  }
 }
 
 void DumpMemory::add_files(std::span<const FileRange> ranges) {

@@ -24,9 +24,9 @@ class DumpMemory final : public Memory {
   explicit DumpMemory(image::MappedFile dump) : dump_(std::move(dump)) {}
   [[nodiscard]] ByteView dump() const { return dump_.bytes(); }
 
-  // Views into the dump. Where pieces overlap, the one that begins later counts.
+  // Views into the dump. Where pieces overlap, the one that begins first counts, of these the longest.
   void set_pieces(std::vector<MemoryPiece> pieces);
-  // What is read where no piece has a byte. A file that cannot be opened is left out.
+  // What is read where no piece has a byte; disjoint. A file that cannot be opened is left out.
   void add_files(std::span<const FileRange> ranges);
 
   [[nodiscard]] bool read(std::uint64_t address, void* to, std::size_t size) const override;

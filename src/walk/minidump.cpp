@@ -1,9 +1,131 @@
+// A minidump as an address space.
+#include "image/minidump.h"
+
+#include <algorithm>
+
+#include "image/unwind_sections.h"
+#include "walk/dump_memory.h"
+#include "walk/file_search.h"
+#include "walk/minidump_context.h"
+#include "walk/target_modules.h"
 #include "windlass/target.h"
 
 namespace windlass {
+namespace {
 
-Expected<Target> open_minidump(const std::string&, const DumpOptions&) {
-  return fail(ErrorCode::kUnsupported, "minidumps are not read yet", 0);
+using image::MinidumpFile;
+using image::MinidumpModule;
+using walk::ProcMap;
+
+// Anything with a `begin`, ascending.
+template <typename Ranges>
+auto first_behind(Ranges& ranges, std::uint64_t address) {
+  return std::upper_bound(ranges.begin(), ranges.end(), address,
+                          [](std::uint64_t a, const auto& range) { return a < range.begin; });
+}
+template <typename Ranges>
+void sort_by_begin(Ranges& ranges) {
+  std::stable_sort(ranges.begin(), ranges.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
+}
+
+// "C:\dir\x.dll" or a bare name, as Windows writes them; paths of Linux begin with '/'.
+bool is_windows_module(const MinidumpFile& dump, const MinidumpModule& module) {
+  return dump.windows || module.path.find('\\') != std::string::npos;
+}
+
+// PE images: listed, so that frames have a module and an offset in it; their frames are unwound by their instructions.
+// This is where their own unwind information will come in.
+void add_windows_module(Target& target, const MinidumpModule& module) {
+  if (const auto added = target.space.add_code_range(module.begin, module.end, module.path, module.begin); !added)
+    target.problems.push_back(added.error());
+}
+
+// The mappings, from the text of /proc/PID/maps if there is one, else one for each module.
+std::vector<ProcMap> maps_of(const MinidumpFile& dump) {
+  const auto* text = reinterpret_cast<const char*>(dump.linux_maps.data());
+  auto maps = walk::parse_proc_maps(std::string_view(text, dump.linux_maps.size()));
+  for (ProcMap& map : maps) map.inode = 0;  // of another machine
+  sort_by_begin(maps);
+  std::vector<ProcMap> images;
+  for (const MinidumpModule& module : dump.modules) {
+    if (is_windows_module(dump, module)) continue;
+    const auto behind = first_behind(maps, module.end - 1);
+    if (behind != maps.begin() && behind[-1].end > module.begin) continue;  // the text told it in parts
+    ProcMap map;
+    map.begin = module.begin;
+    map.end = module.end;
+    map.executable = map.whole_image = true;
+    map.path = module.path;
+    images.push_back(std::move(map));
+  }
+  maps.insert(maps.end(), std::make_move_iterator(images.begin()), std::make_move_iterator(images.end()));
+  sort_by_begin(maps);
+  return maps;
+}
+
+void add_threads(Target& target, const MinidumpFile& dump) {
+  for (const image::MinidumpThread& from : dump.threads) {
+    Thread thread;
+    thread.id = from.id;
+    thread.name = from.name;
+    ByteView context = from.context;
+    if (dump.exception && dump.exception->thread == from.id) {
+      thread.faulted = !dump.exception->requested();
+      // The thread's own context may be that of the handler that wrote the dump.
+      if (!dump.exception->context.empty()) context = dump.exception->context;
+    }
+    if (const auto registers = walk::context_registers(target.space.architecture(), context))
+      thread.registers = *registers;
+    else
+      target.problems.push_back(registers.error());
+    target.threads.push_back(std::move(thread));
+  }
+}
+
+std::string command_of(const MinidumpFile& dump) {
+  const auto* text = reinterpret_cast<const char*>(dump.linux_command_line.data());
+  std::string command(text, dump.linux_command_line.size());
+  while (command.ends_with('\0')) command.pop_back();
+  std::replace(command.begin(), command.end(), '\0', ' ');
+  return command.empty() && !dump.modules.empty() ? dump.modules.front().path : command;
+}
+
+}  // namespace
+
+Expected<Target> open_minidump(const std::string& path, const DumpOptions& options) {
+  auto file = image::MappedFile::open(path);
+  if (!file) return std::unexpected(file.error());
+  const auto dump = MinidumpFile::parse(file->bytes());
+  if (!dump) return std::unexpected(dump.error());
+
+  auto owned = std::make_unique<walk::DumpMemory>(std::move(*file));
+  walk::DumpMemory& memory = *owned;
+  std::vector<walk::MemoryPiece> pieces;
+  for (const image::MinidumpMemory& piece : dump->memory) pieces.push_back({piece.begin, piece.bytes});
+  memory.set_pieces(std::move(pieces));
+
+  Target target{.kind = TargetKind::kMinidump,
+                .space = AddressSpace(image::architecture_of(dump->machine), std::move(owned)),
+                .threads = {},
+                .command = command_of(*dump),
+                .process = dump->process,
+                .problems = dump->problems,
+                .notes = {},
+                .attachment = {}};
+  add_threads(target, *dump);
+  for (const MinidumpModule& module : dump->modules)
+    if (is_windows_module(*dump, module)) add_windows_module(target, module);
+  auto modules = dump->modules;
+  sort_by_begin(modules);
+  const auto find = [&](const ProcMap& map, std::string& build_id) {
+    const MinidumpModule* program = dump->modules.empty() ? nullptr : &dump->modules.front();  // it is listed first
+    const auto behind = first_behind(modules, map.begin);
+    if (build_id.empty() && behind != modules.begin() && map.begin < behind[-1].end) build_id = behind[-1].build_id;
+    return walk::search_files(options.files, map.path, build_id, program != nullptr && program->path == map.path);
+  };
+  constexpr std::uint64_t kPage = 4096;
+  memory.add_files(walk::add_modules(target, maps_of(*dump), find, kPage));
+  return target;
 }
 
 }  // namespace windlass

@@ -18,9 +18,10 @@ struct ProcMap {
   std::uint64_t inode = 0;
   bool readable = false;
   bool executable = false;
-  bool deleted = false;   // the path leads to another file now, or to none
-  bool presumed = false;  // a dump does not tell whether it is executable: the file decides
-  std::string path;       // "[vdso]", "" or a path in the process's mount namespace, without " (deleted)"
+  bool whole_image = false;  // stands for all of a file's segments: that is all a dump tells
+  bool deleted = false;      // the path leads to another file now, or to none
+  bool presumed = false;     // a dump does not tell whether it is executable: the file decides
+  std::string path;          // "[vdso]", "" or a path in the process's mount namespace, without " (deleted)"
 
   // A path that a file can be found by.
   [[nodiscard]] bool has_file() const;

@@ -75,7 +75,7 @@ Expected<Target> open_process(std::uint64_t pid, const ProcessOptions& options) 
   const auto maps = walk::parse_proc_maps(walk::read_proc_file(fmt::format("/proc/{}/maps", pid)));
   if (maps.empty()) return fail(ErrorCode::kSystem, "mappings cannot be read", pid, static_cast<std::uint64_t>(EPERM));
   (void)walk::add_modules(
-      target, maps, [&](const walk::ProcMap& map, const std::string&) { return files_of(pid, map); },
+      target, maps, [&](const walk::ProcMap& map, std::string&) { return files_of(pid, map); },
       static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)));
   return target;
 }

@@ -1,5 +1,6 @@
 #include "walk/target_modules.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -14,6 +15,8 @@
 namespace windlass::walk {
 namespace {
 
+constexpr std::size_t kMaxProblems = 256;
+
 // All mappings of one file.
 struct FileGroup {
   std::vector<const ProcMap*> maps;  // ascending
@@ -25,6 +28,17 @@ struct OpenedFile {
   image::MappedFile file;
   std::optional<image::ElfImage> image;
 };
+
+// `wanted` may also be the first 16 bytes of a build id as a GUID, whose first three fields are little-endian numbers.
+bool same_id(const std::string& here, const std::string& wanted) {
+  constexpr std::size_t kGuid = 32;
+  if (here == wanted) return true;
+  if (wanted.size() != kGuid || here.size() < kGuid) return false;
+  std::string swapped;
+  for (const int byte : {3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15})
+    swapped += here.substr(static_cast<std::size_t>(2 * byte), 2);
+  return here.starts_with(wanted) || swapped == wanted;
+}
 
 class ModuleAdder {
  public:
@@ -45,19 +59,46 @@ class ModuleAdder {
     }
     for (const auto& [key, group] : groups)
       if (group.executable) add_file(group);
+    add_found();
     return std::move(ranges_);
   }
 
  private:
+  struct Found {
+    ModuleInfo info;
+    std::vector<std::byte> image;  // from memory; empty: from the file
+    bool code_only = false;        // neither
+  };
+
+  // Ascending, so that adding one is not linear in those there are.
+  void add_found() {
+    std::stable_sort(found_.begin(), found_.end(),
+                     [](const Found& a, const Found& b) { return a.info.begin < b.info.begin; });
+    for (Found& found : found_) {
+      ModuleInfo& info = found.info;
+      Expected<void> added;
+      if (found.code_only)
+        added = target_.space.add_code_range(info.begin, info.end, info.path, info.bias);
+      else if (found.image.empty())
+        added = target_.space.add_module(std::move(info));
+      else
+        added = target_.space.add_module(std::move(info), std::move(found.image));
+      if (!added && target_.problems.size() < kMaxProblems) target_.problems.push_back(added.error());
+    }
+  }
+
   void add_file(const FileGroup& group) {
     const ProcMap& first = *group.maps.front();
     const auto headers = first.offset == 0 ? read_loaded_headers(target_.space.memory(), first.begin)
                                            : Expected<LoadedHeaders>(fail(ErrorCode::kNotFound, "not mapped", 0));
     const std::string build_id = headers ? headers->build_id : std::string();
     const auto opened = open(group, build_id);
-    if (opened) {
-      for (const ProcMap* map : group.maps) ranges_.push_back({map->begin, map->end, map->offset, opened->path});
+    if (first.whole_image) {
+      for (const ProcMap* map : group.maps) add_whole_image(*map, opened ? &*opened : nullptr);
+      return;
     }
+    if (opened)
+      for (const ProcMap* map : group.maps) ranges_.push_back({map->begin, map->end, map->offset, opened->path});
     for (std::size_t i = 0; i < group.maps.size(); ++i) {
       if (!group.maps[i]->executable) continue;
       const ProcMap& map = *group.maps[i];
@@ -70,13 +111,29 @@ class ModuleAdder {
         if (const auto address = opened->image->address_of_file_offset(map.offset, true, page_size_)) {
           info.bias = map.begin - *address;
           info.file = opened->path;
-          check(target_.space.add_module(std::move(info)));
+          found_.push_back({std::move(info), {}, false});
           continue;
         }
       }
       if (map.presumed && !is_executable(map, opened ? &*opened : nullptr, headers ? &*headers : nullptr)) continue;
       add_from_memory(std::move(info), headers ? &*headers : nullptr, first.begin);
     }
+  }
+
+  void add_whole_image(const ProcMap& map, const OpenedFile* opened) {
+    ModuleInfo info{map.begin, map.end, map.begin, map.path, {}};
+    const auto first =
+        opened != nullptr && opened->image ? opened->image->address_of_file_offset(0, false, page_size_) : std::nullopt;
+    if (!first) {
+      found_.push_back({std::move(info), {}, true});
+      return;
+    }
+    info.bias = map.begin - *first;
+    info.file = opened->path;
+    for (const image::Segment& s : opened->image->segments())
+      if (s.type == PT_LOAD)
+        ranges_.push_back({s.vaddr + info.bias, s.vaddr + info.bias + s.filesz, s.offset, info.file});
+    found_.push_back({std::move(info), {}, false});
   }
 
   // Whether the file puts code into the mapping.
@@ -93,7 +150,7 @@ class ModuleAdder {
   // The vdso, and code that was made at run time.
   void add_without_file(const ProcMap& map) {
     if (map.path != "[vdso]") {
-      check(target_.space.add_code_range(map.begin, map.end, map.path.empty() ? "[anon]" : map.path));
+      found_.push_back({{map.begin, map.end, 0, map.path.empty() ? "[anon]" : map.path, {}}, {}, true});
       return;
     }
     const auto headers = read_loaded_headers(target_.space.memory(), map.begin);
@@ -101,17 +158,18 @@ class ModuleAdder {
   }
 
   void add_from_memory(ModuleInfo info, const LoadedHeaders* headers, std::uint64_t base) {
+    info.bias = base;
     if (headers != nullptr) {
       info.bias = headers->bias;
       if (auto bytes = read_memory_image(target_.space.memory(), base)) {
-        check(target_.space.add_module(std::move(info), std::move(*bytes)));
+        found_.push_back({std::move(info), std::move(*bytes), false});
         return;
       }
     }
-    check(target_.space.add_code_range(info.begin, info.end, info.path));
+    found_.push_back({std::move(info), {}, true});
   }
 
-  std::optional<OpenedFile> open(const FileGroup& group, const std::string& build_id) {
+  std::optional<OpenedFile> open(const FileGroup& group, std::string build_id) {
     const ProcMap* code = nullptr;
     for (const ProcMap* map : group.maps)
       if (map->executable && code == nullptr) code = map;
@@ -135,14 +193,10 @@ class ModuleAdder {
 
   static bool is_same(const FileCandidate& candidate, const OpenedFile& opened, const std::string& build_id) {
     const std::string here = opened.image ? opened.image->build_id() : std::string();
-    if (!build_id.empty()) return here == build_id;
+    if (!build_id.empty()) return same_id(here, build_id);
     if (candidate.inode == 0) return true;  // nothing to tell them apart by
     struct stat status {};
     return ::stat(candidate.path.c_str(), &status) == 0 && status.st_ino == candidate.inode;
-  }
-
-  void check(const Expected<void>& added) {
-    if (!added) target_.problems.push_back(added.error());
   }
 
   Target& target_;
@@ -150,6 +204,7 @@ class ModuleAdder {
   FindFiles find_;
   std::uint64_t page_size_;
   std::vector<FileRange> ranges_;
+  std::vector<Found> found_;
 };
 
 }  // namespace

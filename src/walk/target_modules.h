@@ -19,8 +19,9 @@ struct FileCandidate {
   bool certain = false;     // it is what is mapped, whatever its build id
   std::uint64_t inode = 0;  // of the mapped file: where neither has a build id, it must be that; 0: not known
 };
-// All of them, the best first. `build_id` as the process's memory tells it, empty if it does not.
-using FindFiles = FunctionRef<std::vector<FileCandidate>(const ProcMap& map, const std::string& build_id)>;
+// All of them, the best first. `build_id` is what the process's memory tells, empty if it does not, and may be filled
+// in by who knows it from elsewhere.
+using FindFiles = FunctionRef<std::vector<FileCandidate>(const ProcMap& map, std::string& build_id)>;
 
 // A mapped file that was found, for memory that a dump leaves out.
 struct FileRange {
