@@ -2,7 +2,7 @@ include(CMakePackageConfigHelpers)
 
 install(TARGETS windlass EXPORT windlass-targets)
 if(WINDLASS_SHARED)
-  install(TARGETS windlass_c EXPORT windlass-targets)
+  install(TARGETS windlass_c windlass_unwind EXPORT windlass-targets)
 endif()
 install(DIRECTORY include/windlass DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES bpf/windlass_layout.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/windlass)
