@@ -52,7 +52,17 @@ class Registers {
     return a == Architecture::kX86_64 ? 6 : 29;
   }
 
-  // A dense number below kSlots for a register that is held.
+  // A dense number below kSlots for a register that is held; kSlots for any other.
+  [[nodiscard]] static constexpr unsigned slot_of(Architecture architecture, std::uint64_t reg) {
+    if (architecture == Architecture::kX86_64) return reg <= 16 ? static_cast<unsigned>(reg) : kSlots;
+    if (reg <= 34) return static_cast<unsigned>(reg);
+    return reg >= kFirstVector && reg < kFirstVector + 8 ? kFirstVectorSlot + static_cast<unsigned>(reg - kFirstVector)
+                                                         : kSlots;
+  }
+  // The register in a slot.
+  [[nodiscard]] static constexpr RegisterNumber number_of(unsigned slot) {
+    return static_cast<RegisterNumber>(slot < kFirstVectorSlot ? slot : slot - kFirstVectorSlot + kFirstVector);
+  }
   [[nodiscard]] constexpr unsigned slot_of(std::uint64_t reg) const { return slot(reg); }
   // Is there room for a register of this number at all?
   [[nodiscard]] constexpr bool holds(std::uint64_t reg) const { return slot(reg) < kSlots; }
@@ -94,22 +104,14 @@ class Registers {
   constexpr void for_each(Callback&& callback) const {
     for (std::uint64_t rest = known_; rest != 0; rest &= rest - 1) {
       const auto s = static_cast<unsigned>(std::countr_zero(rest));
-      callback(number(s), value_[s]);
+      callback(number_of(s), value_[s]);
     }
   }
 
  private:
   static constexpr unsigned kFirstVectorSlot = 36;
   static constexpr RegisterNumber kFirstVector = 72;
-  [[nodiscard]] constexpr unsigned slot(std::uint64_t reg) const {
-    if (architecture_ == Architecture::kX86_64) return reg <= 16 ? static_cast<unsigned>(reg) : kSlots;
-    if (reg <= 34) return static_cast<unsigned>(reg);
-    return reg >= kFirstVector && reg < kFirstVector + 8 ? kFirstVectorSlot + static_cast<unsigned>(reg - kFirstVector)
-                                                         : kSlots;
-  }
-  [[nodiscard]] constexpr RegisterNumber number(unsigned s) const {
-    return static_cast<RegisterNumber>(s < kFirstVectorSlot ? s : s - kFirstVectorSlot + kFirstVector);
-  }
+  [[nodiscard]] constexpr unsigned slot(std::uint64_t reg) const { return slot_of(architecture_, reg); }
 
   std::uint64_t value_[kSlots] = {};
   std::uint64_t known_ = 0;

@@ -79,6 +79,9 @@ struct Fde {
                                                             std::uint8_t encoding, std::uint8_t address_size,
                                                             std::uint64_t function);
 
+struct EntryHeader;
+class EntryParser;
+
 // One pass forward over a section, and random access by offset. Not thread-safe; allocates only for CIEs not seen
 // before.
 class CfiReader {
@@ -108,33 +111,14 @@ class CfiReader {
   [[nodiscard]] std::uint64_t position() const { return position_; }  // of the next entry
 
  private:
-  struct Header {          // of any entry, all offsets in the section
-    std::uint64_t offset;  // the length field
-    std::uint64_t id_at;   // the CIE id or CIE pointer
-    std::uint64_t body;    // what follows the id
-    std::uint64_t end;     // one past the last byte
-    std::uint64_t id;
-    bool is_64bit;
-    bool is_cie;
-  };
   enum class Step : std::uint8_t { kEntry, kEnd, kError };
 
   [[nodiscard]] bool next_usual_fde(Fde& fde);
-  [[nodiscard]] Step next_header(Header& header);
-  [[nodiscard]] Expected<Header> header_at(std::uint64_t offset) const;
-  [[nodiscard]] Expected<Cie> parse_cie(const Header& header) const;
-  [[nodiscard]] Expected<void> read_augmentation(Cie& cie, std::uint64_t at, std::uint64_t end) const;
+  [[nodiscard]] EntryParser parser() const;
+  [[nodiscard]] Step next_header(EntryHeader& header);
   [[nodiscard]] Expected<const Cie*> cached_cie(std::uint64_t offset);
-  // The hot path: false and `problem` instead of an Expected of the whole FDE.
-  [[nodiscard]] bool parse_fde(const Header& header, Fde& fde, Error& problem);
-  [[nodiscard]] bool read_range(const Header& header, const Cie& cie, std::uint64_t& at, std::uint64_t& begin,
-                                std::uint64_t& range, Error& problem) const;
-  [[nodiscard]] bool read_lsda(const Header& header, const Cie& cie, std::uint64_t& at, Fde& fde, Error& problem) const;
+  [[nodiscard]] bool parse_fde(const EntryHeader& header, Fde& fde, Error& problem);
   [[nodiscard]] bool next(const Cie*& cie, Fde& fde);
-  [[nodiscard]] std::unexpected<Error> error(ErrorCode code, const char* what, std::uint64_t offset,
-                                             std::uint64_t detail = 0) const {
-    return fail(code, what, section_.bytes.origin() + offset, detail);
-  }
 
   CfiSection section_;
   ErrorSink report_;
@@ -142,20 +126,6 @@ class CfiReader {
   const Cie* last_cie_ = nullptr;
   std::deque<Cie> cies_;                                     // a deque: addresses stay valid
   std::unordered_map<std::uint64_t, const Cie*> by_offset_;  // null: malformed, already known to be
-};
-
-// `.eh_frame_hdr`: where `.eh_frame` is, and a table sorted by function. LSB 5.0 section 10.6.2.
-struct EhFrameHdr {
-  std::uint64_t eh_frame_address = 0;
-  std::uint64_t fde_count = 0;
-  ByteView table;  // {function, FDE} pairs of sdata4 relative to the header; empty if absent or encoded otherwise
-  std::uint64_t address = 0;  // of the header
-
-  // `address` is where bytes[0] is loaded.
-  [[nodiscard]] static Expected<EhFrameHdr> parse(ByteView bytes, std::uint64_t address);
-  // The address of the FDE whose function starts at or before `pc`; kNotFound without one. Logarithmic. The caller
-  // checks that the FDE covers pc: the table has no ends and a hostile one may be unsorted.
-  [[nodiscard]] Expected<std::uint64_t> fde_address(std::uint64_t pc) const;
 };
 
 }  // namespace windlass::dwarf

@@ -24,7 +24,7 @@
 //   void toggle_return_signed();                   // AArch64
 //
 // and may have `void start(const Cie&)`, called on a copy of the prototype before the CIE's instructions run.
-// No allocation after construction, no exception; one interpreter a thread.
+// No allocation after construction (with InlineStorage: none at all), no exception; one interpreter a thread.
 #pragma once
 
 #include <cstdint>
@@ -44,20 +44,48 @@ inline constexpr std::uint64_t kNoOverflow = std::uint64_t{1} << 62;
 // Nobody nests deeper than two or three; hostile programs try 200,000.
 inline constexpr std::size_t kMaxRememberedStates = 32;
 
+// What holds after a CIE's instructions.
 template <typename State>
+struct InitialState {
+  const Cie* cie = nullptr;
+  State state;
+};
+
+// Where an interpreter keeps its states. On the heap, for many FDEs: the initial states are cached, direct-mapped by
+// CIE; a module has one to four. Full states are kilobytes each.
+template <typename State>
+struct HeapStorage {
+  static constexpr std::size_t kInitialCache = sizeof(State) > 1024 ? 4 : 32;
+  static constexpr std::size_t kRemembered = kMaxRememberedStates;
+  std::unique_ptr<InitialState<State>[]> initial = std::make_unique<InitialState<State>[]>(kInitialCache);
+  std::unique_ptr<State[]> stack = std::make_unique_for_overwrite<State[]>(kRemembered);
+};
+
+// In place, for one FDE in a signal handler. Nothing known nests deeper than two.
+template <typename State>
+struct InlineStorage {
+  static constexpr std::size_t kInitialCache = 1;
+  static constexpr std::size_t kRemembered = 4;
+  InitialState<State> initial[kInitialCache];
+  union {
+    State stack[kRemembered];  // written before it is read: left uninitialised
+  };
+  static_assert(std::is_trivially_destructible_v<State>);
+  InlineStorage() {}   // NOLINT(modernize-use-equals-default): the union has no default
+  ~InlineStorage() {}  // NOLINT(modernize-use-equals-default)
+};
+
+template <typename State, template <typename> typename Storage = HeapStorage>
 class CfaInterpreter {
  public:
   explicit CfaInterpreter(const CfiSection& section, const State& prototype = State())
-      : section_(section),
-        prototype_(prototype),
-        initial_(std::make_unique<Initial[]>(kInitialCache)),
-        stack_(std::make_unique_for_overwrite<State[]>(kMaxRememberedStates)) {}
+      : section_(section), prototype_(prototype) {}
 
   // Runs the CIE's and the FDE's programs. Linear in the length of the FDE's program.
   template <typename Emit>
   [[nodiscard]] Expected<void> run(const Fde& fde, Emit&& emit) {
     const Cie& cie = *fde.cie;
-    Initial& initial = initial_[cie.index % kInitialCache];
+    Initial& initial = storage_.initial[cie.index % Storage<State>::kInitialCache];
     if (initial.cie != &cie) [[unlikely]] {
       if (auto done = prepare(cie, initial); !done) return done;
     }
@@ -70,7 +98,7 @@ class CfaInterpreter {
 
   // What the CIE's instructions alone say.
   [[nodiscard]] Expected<State> initial_state(const Cie& cie) {
-    Initial& initial = initial_[cie.index % kInitialCache];
+    Initial& initial = storage_.initial[cie.index % Storage<State>::kInitialCache];
     if (initial.cie != &cie) {
       if (auto done = prepare(cie, initial); !done) return std::unexpected(done.error());
     }
@@ -78,13 +106,7 @@ class CfaInterpreter {
   }
 
  private:
-  // Direct-mapped by CIE; a module has one to four. Full states are kilobytes each.
-  static constexpr std::size_t kInitialCache = sizeof(State) > 1024 ? 4 : 32;
-
-  struct Initial {
-    const Cie* cie = nullptr;
-    State state;
-  };
+  using Initial = InitialState<State>;
 
   [[nodiscard]] State fresh([[maybe_unused]] const Cie& cie) const {
     State state = prototype_;
@@ -187,15 +209,14 @@ class CfaInterpreter {
   State prototype_;
   State state_;
   std::size_t depth_ = 0;
-  std::unique_ptr<Initial[]> initial_;
-  std::unique_ptr<State[]> stack_;
+  Storage<State> storage_;
   Error error_;
 };
 
-template <typename State>
+template <typename State, template <typename> typename Storage>
 template <typename Emit>
-bool CfaInterpreter<State>::execute(const Cie& cie, const ByteView& program, std::uint64_t begin, std::uint64_t end,
-                                    const State& initial, Emit& emit) {
+bool CfaInterpreter<State, Storage>::execute(const Cie& cie, const ByteView& program, std::uint64_t begin,
+                                             std::uint64_t end, const State& initial, Emit& emit) {
   const std::uint8_t* p = program.u8();
   const std::uint8_t* const stop_at = p + program.size();
   const std::uint64_t code_alignment = cie.code_alignment;
@@ -306,15 +327,15 @@ bool CfaInterpreter<State>::execute(const Cie& cie, const ByteView& program, std
             held = state_.def_cfa_register(reg);
             break;
           case DW_CFA_remember_state:
-            if (depth_ == kMaxRememberedStates) [[unlikely]]
+            if (depth_ == Storage<State>::kRemembered) [[unlikely]]
               return stop(ErrorCode::kLimit, "states remembered too deep", program, at);
-            stack_[depth_++] = state_;
+            storage_.stack[depth_++] = state_;
             continue;
           case DW_CFA_restore_state:
             // DWARF 5 does not say so, but GCC and everybody who reads its output restores the CFA with the registers.
             if (depth_ == 0) [[unlikely]]
               return stop(ErrorCode::kMalformed, "restore_state without remember_state", program, at);
-            state_ = stack_[--depth_];
+            state_ = storage_.stack[--depth_];
             continue;
           default:
             next = location;
@@ -336,10 +357,10 @@ past_end:
   return true;
 }
 
-template <typename State>
-bool CfaInterpreter<State>::execute_rare(std::uint8_t opcode, const Cie& cie, const ByteView& program,
-                                         const std::uint8_t*& p, const State& initial, std::uint64_t location,
-                                         std::uint64_t& next_location) {
+template <typename State, template <typename> typename Storage>
+bool CfaInterpreter<State, Storage>::execute_rare(std::uint8_t opcode, const Cie& cie, const ByteView& program,
+                                                  const std::uint8_t*& p, const State& initial, std::uint64_t location,
+                                                  std::uint64_t& next_location) {
   const std::uint8_t* const at = p - 1;
   const std::uint8_t* const end = program.u8() + program.size();
   std::uint64_t reg = 0;

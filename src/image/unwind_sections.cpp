@@ -2,6 +2,8 @@
 
 #include <elf.h>
 
+#include "dwarf/eh_frame_hdr.h"
+
 namespace windlass::image {
 namespace {
 

@@ -1,4 +1,5 @@
 #include "dwarf/cfi.h"
+#include "dwarf/eh_frame_hdr.h"
 
 #include <gtest/gtest.h>
 
