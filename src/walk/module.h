@@ -1,10 +1,13 @@
 // One module of an address space and its unwind information.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
+#include "dwarf/eh_frame_hdr.h"
 #include "image/elf.h"
 #include "image/function_symbols.h"
 #include "image/mapped_file.h"
@@ -13,10 +16,14 @@
 
 namespace windlass::walk {
 
+struct LoadedObject;
+
 class Module {
  public:
   explicit Module(ModuleInfo info, bool generated = false) : info_(std::move(info)), generated_(generated) {}
   Module(ModuleInfo info, std::vector<std::byte> image) : info_(std::move(info)), owned_(std::move(image)) {}
+  // Of the own process: everything is read where it is mapped. Allocates nothing.
+  explicit Module(const LoadedObject& object);
 
   [[nodiscard]] const ModuleInfo& info() const { return info_; }
   // Code made at run time: there is no file and no unwind information.

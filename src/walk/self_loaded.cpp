@@ -1,0 +1,86 @@
+// What is loaded around an address: from glibc, or from a snapshot.
+#include <dlfcn.h>
+#include <link.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+
+#include "walk/self_modules.h"
+
+namespace windlass::walk {
+
+#if defined(DLFO_STRUCT_HAS_EH_DBASE) && !defined(WINDLASS_NO_DL_FIND_OBJECT)
+
+bool find_loaded(std::uint64_t address, LoadedObject& object) {
+  dl_find_object found;
+  if (_dl_find_object(reinterpret_cast<void*>(address), &found) != 0) return false;
+  object.begin = reinterpret_cast<std::uint64_t>(found.dlfo_map_start);
+  object.end = reinterpret_cast<std::uint64_t>(found.dlfo_map_end);
+  object.eh_frame_hdr = reinterpret_cast<std::uint64_t>(found.dlfo_eh_frame);
+  object.bias = found.dlfo_link_map != nullptr ? found.dlfo_link_map->l_addr : 0;
+  object.name = found.dlfo_link_map != nullptr ? found.dlfo_link_map->l_name : "";
+  return true;
+}
+
+void refresh_loaded() {}
+
+#else
+
+namespace {
+
+// Two snapshots: readers use the one that `current` names while the other is made. A reader that is overtaken twice
+// would see a mixture; it then finds nothing or a module that has just gone.
+struct Snapshot {
+  static constexpr std::size_t kCapacity = 1024;
+  LoadedObject objects[kCapacity];
+  std::size_t count = 0;
+};
+Snapshot snapshots[2];
+std::atomic<Snapshot*> current = nullptr;
+std::mutex making;
+
+int collect(dl_phdr_info* info, std::size_t, void* context) {
+  auto& snapshot = *static_cast<Snapshot*>(context);
+  if (snapshot.count == Snapshot::kCapacity) return 1;
+  LoadedObject& object = snapshot.objects[snapshot.count++];
+  object = {~std::uint64_t{0}, 0, info->dlpi_addr, 0, info->dlpi_name};
+  for (int i = 0; i < info->dlpi_phnum; ++i) {
+    const auto& segment = info->dlpi_phdr[i];
+    if (segment.p_type == PT_LOAD) {
+      object.begin = std::min<std::uint64_t>(object.begin, object.bias + segment.p_vaddr);
+      object.end = std::max<std::uint64_t>(object.end, object.bias + segment.p_vaddr + segment.p_memsz);
+    } else if (segment.p_type == PT_GNU_EH_FRAME) {
+      object.eh_frame_hdr = object.bias + segment.p_vaddr;
+    }
+  }
+  object.begin &= ~std::uint64_t{0xfff};
+  return 0;
+}
+
+}  // namespace
+
+bool find_loaded(std::uint64_t address, LoadedObject& object) {
+  const Snapshot* snapshot = current.load(std::memory_order_acquire);
+  if (snapshot == nullptr) return false;
+  for (std::size_t i = 0; i < snapshot->count; ++i) {
+    const LoadedObject& candidate = snapshot->objects[i];
+    if (address - candidate.begin < candidate.end - candidate.begin) {
+      object = candidate;
+      return true;
+    }
+  }
+  return false;
+}
+
+[[gnu::constructor(101)]] void refresh_loaded() {
+  const std::lock_guard hold(making);
+  Snapshot& next = current.load() == &snapshots[0] ? snapshots[1] : snapshots[0];
+  next.count = 0;
+  dl_iterate_phdr(collect, &next);
+  current.store(&next, std::memory_order_release);
+}
+
+#endif
+
+}  // namespace windlass::walk

@@ -1,0 +1,45 @@
+// Reading the own memory without ever crashing: the calling thread's stack directly, within what is known to be
+// readable; anything else is probed by a system call first.
+#pragma once
+
+#include <cstdint>
+
+#include "windlass/walk.h"
+
+namespace windlass::walk {
+
+// GCC's name for leaving a function out of the sanitizers: it reads stack memory as bytes, whoever it belongs to.
+#define WINDLASS_READS_STACKS __attribute__((no_sanitize("address"), no_sanitize("thread")))
+
+// Memory known to be readable: [low, high), high >= low.
+struct StackRange {
+  std::uint64_t low = 0;
+  std::uint64_t high = 0;
+  [[nodiscard]] bool holds(std::uint64_t address, std::uint64_t size) const {
+    return address >= low && address <= high && size <= high - address;
+  }
+};
+
+// The part of the calling thread's stack above `sp` that is known to be readable, at least to the end of its page. No
+// system call. `sp` must be the stack pointer of a frame that exists.
+//
+// The initial thread's stack is known: the kernel keeps 128 MiB below its top free of anything else. Of other stacks,
+// what probes have found, two a thread: it is believed as long as a walk of that thread starts inside it.
+[[nodiscard]] StackRange known_stack(std::uint64_t sp);
+
+// Makes `range` reach up to address + size if all between is readable, and remembers it for the thread. One system call
+// for every page that is new.
+[[nodiscard]] bool extend(StackRange& range, std::uint64_t address, std::uint64_t size);
+
+// Whether [address, address + size) is readable. One system call a page.
+[[nodiscard]] bool readable(std::uint64_t address, std::uint64_t size);
+
+// Whether 8 bytes at an address can be read. One system call; signal-safe; keeps errno.
+[[nodiscard]] bool probe(std::uint64_t address);
+
+class OwnMemory final : public Memory {
+ public:
+  [[nodiscard]] bool read(std::uint64_t address, void* to, std::size_t size) const override;
+};
+
+}  // namespace windlass::walk

@@ -1,0 +1,157 @@
+#include "walk/self_modules.h"
+
+#include <elf.h>
+#include <link.h>
+
+#include <cstring>
+#include <new>
+
+#include "walk/self_pinned.h"
+#include "windlass/backtrace.h"
+
+namespace windlass::walk {
+namespace {
+
+const std::byte* at(std::uint64_t address) { return reinterpret_cast<const std::byte*>(address); }
+
+// The program headers of a loaded object, through the ELF header at its start. Empty where that is not mapped.
+struct ProgramHeaders {
+  const Elf64_Phdr* begin_ = nullptr;
+  const Elf64_Phdr* end_ = nullptr;
+  explicit ProgramHeaders(const LoadedObject& object) {
+    const auto* header = reinterpret_cast<const Elf64_Ehdr*>(object.begin);
+    if (object.end - object.begin < sizeof *header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
+        header->e_phentsize != sizeof(Elf64_Phdr) ||
+        header->e_phoff + header->e_phnum * sizeof(Elf64_Phdr) > object.end - object.begin)
+      return;
+    begin_ = reinterpret_cast<const Elf64_Phdr*>(object.begin + header->e_phoff);
+    end_ = begin_ + header->e_phnum;
+  }
+  [[nodiscard]] const Elf64_Phdr* begin() const { return begin_; }
+  [[nodiscard]] const Elf64_Phdr* end() const { return end_; }
+};
+
+// The end of the segment that holds `address`: what is readable behind it.
+std::uint64_t readable_end(const LoadedObject& object, std::uint64_t address) {
+  for (const Elf64_Phdr& segment : ProgramHeaders(object)) {
+    const std::uint64_t begin = object.bias + segment.p_vaddr;
+    if (segment.p_type == PT_LOAD && address - begin < segment.p_memsz) return begin + segment.p_memsz;
+  }
+  return object.end;
+}
+
+// Where GNU's build id is in the image.
+bool find_build_id(const LoadedObject& object, std::uint64_t& where, std::uint32_t& size) {
+  for (const Elf64_Phdr& segment : ProgramHeaders(object)) {
+    if (segment.p_type != PT_NOTE || segment.p_memsz > 0x10000 || segment.p_align > 8) continue;
+    const std::uint64_t align = segment.p_align == 8 ? 8 : 4;
+    const std::uint64_t end = segment.p_memsz;
+    for (std::uint64_t offset = 0; offset + sizeof(Elf64_Nhdr) <= end;) {
+      const std::uint64_t note_at = object.bias + segment.p_vaddr + offset;
+      Elf64_Nhdr note;
+      std::memcpy(&note, at(note_at), sizeof note);
+      const std::uint64_t name_end = sizeof note + ((std::uint64_t{note.n_namesz} + align - 1) & ~(align - 1));
+      const std::uint64_t next = name_end + ((std::uint64_t{note.n_descsz} + align - 1) & ~(align - 1));
+      if (next > end - offset) break;
+      if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 &&
+          std::memcmp(at(note_at + sizeof note), "GNU", 4) == 0 && note.n_descsz >= 8) {
+        where = note_at + name_end;
+        size = note.n_descsz;
+        return true;
+      }
+      offset += next;
+    }
+  }
+  return false;
+}
+
+OwnModule entries[OwnModules::kCapacity];
+
+constexpr std::uint16_t kIndexBits = 10;
+constexpr std::uint16_t kGenerations = 62;  // tags are 1 + index + generation * kCapacity, all below kUncacheable
+static_assert(OwnModules::kCapacity == 1u << kIndexBits);
+static_assert(1 + (kGenerations + 1) * OwnModules::kCapacity < OwnModule::kUncacheable);
+
+}  // namespace
+
+Expected<void> map_cfi(const LoadedObject& object, MappedCfi& cfi) {
+  const std::uint64_t address = object.eh_frame_hdr;
+  if (address == 0) return fail(ErrorCode::kNotFound, "module has no unwind information", object.begin);
+  const std::uint64_t end = readable_end(object, address);
+  auto header = dwarf::EhFrameHdr::parse(ByteView(at(address), end - address, address), address);
+  if (!header) return std::unexpected(header.error());
+  if (header->table.empty())
+    return fail(ErrorCode::kUnsupported, ".eh_frame_hdr has no table", address);
+  cfi.header = *header;
+  const std::uint64_t start = header->eh_frame_address;
+  if (start < object.begin || start >= object.end)
+    return fail(ErrorCode::kOutOfRange, ".eh_frame is outside its module", start);
+  cfi.eh_frame = {};
+  cfi.eh_frame.bytes = ByteView(at(start), (start < end && start >= address ? end : readable_end(object, start)) - start,
+                                start);
+  cfi.eh_frame.address = start;
+  cfi.eh_frame.architecture = kOwnArchitecture;
+  cfi.eh_frame.stop_at_terminator = true;
+  return {};
+}
+
+bool OwnModule::is(const LoadedObject& object) const {
+  if (!(object_ == object)) return false;
+  return build_id_size_ == 0 || std::memcmp(at(build_id_at_), build_id_, build_id_size_) == 0;
+}
+
+const OwnModule* OwnModules::find(std::uint64_t address) {
+  LoadedObject object;
+  if (!find_loaded(address, object)) return nullptr;
+  const std::size_t start = (object.begin >> 12 ^ object.begin >> 22) % kCapacity;
+  for (std::size_t i = 0; i < kCapacity; ++i) {
+    const std::size_t index = (start + i) % kCapacity;
+    OwnModule& entry = entries[index];
+    std::uint32_t state = entry.state_.load(std::memory_order_acquire);
+    if (state == OwnModule::kReady) {
+      if (entry.is(object)) return &entry;
+      // Once the table has filled up, the place of a module that is gone.
+      LoadedObject now;
+      const bool gone = i > kCapacity / 2 && (!find_loaded(entry.object_.begin, now) || !entry.is(now));
+      if (!gone || entry.tag() == OwnModule::kPinned) continue;
+    }
+    // A half-made entry belongs to a thread on its way, or to the code this signal handler interrupted.
+    if (state == OwnModule::kBusy || !entry.state_.compare_exchange_strong(state, OwnModule::kBusy)) continue;
+    if (state == OwnModule::kReady) {
+      std::destroy_at(reinterpret_cast<Module*>(entry.module_));
+      ++entry.generation_;
+      entry.table_.store(nullptr, std::memory_order_relaxed);  // leaked: a walker may be reading it
+    }
+    entry.object_ = object;
+    entry.build_id_size_ = 0;
+    std::uint32_t size = 0;
+    if (find_build_id(object, entry.build_id_at_, size)) {
+      entry.build_id_size_ = size < OwnModule::kMaxBuildId ? size : OwnModule::kMaxBuildId;
+      std::memcpy(entry.build_id_, at(entry.build_id_at_), entry.build_id_size_);
+    }
+    std::uint16_t tag = OwnModule::kUncacheable;
+    if (is_pinned(object.begin))
+      tag = OwnModule::kPinned;
+    else if (entry.build_id_size_ != 0 && entry.generation_ <= kGenerations)
+      tag = static_cast<std::uint16_t>(1 + index + entry.generation_ * kCapacity);
+    entry.tag_.store(tag, std::memory_order_relaxed);
+    new (entry.module_) Module(object);
+    entry.state_.store(OwnModule::kReady, std::memory_order_release);
+    return &entry;
+  }
+  return nullptr;
+}
+
+bool OwnModules::verify(std::uint16_t tag) {
+  if (tag == OwnModule::kPinned) return true;
+  if (tag == OwnModule::kUncacheable) return false;
+  const OwnModule& entry = entries[(tag - 1) % kCapacity];
+  const auto holds = [&] { return entry.state_.load(std::memory_order_acquire) == OwnModule::kReady && entry.tag() == tag; };
+  if (!holds()) return false;
+  LoadedObject now;
+  if (!find_loaded(entry.object_.begin, now) || !entry.is(now)) return false;
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return holds();  // and was not being given to another module meanwhile
+}
+
+}  // namespace windlass::walk

@@ -1,0 +1,87 @@
+// The modules of the own process, found from any context: no lock, no allocation. dlopen and dlclose tell nobody, so
+// whoever keeps something about a module keeps its tag, and asks again in each walk whether the tag still holds.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "dwarf/eh_frame_hdr.h"
+#include "walk/module.h"
+
+namespace windlass::table {
+class UnwindTable;
+}
+
+namespace windlass::walk {
+
+// What the dynamic linker has loaded around an address.
+struct LoadedObject {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+  std::uint64_t bias = 0;
+  std::uint64_t eh_frame_hdr = 0;  // address; 0: none
+  const char* name = "";           // valid while it is loaded
+  bool operator==(const LoadedObject& other) const {
+    return begin == other.begin && end == other.end && bias == other.bias && eh_frame_hdr == other.eh_frame_hdr;
+  }
+};
+
+// False where nothing is loaded. Signal-safe, lock-free: `_dl_find_object` (glibc 2.35), elsewhere a snapshot of
+// dl_iterate_phdr made by refresh_loaded().
+[[nodiscard]] bool find_loaded(std::uint64_t address, LoadedObject& object);
+// Where there is no `_dl_find_object`: takes a new snapshot. Locks: not for signal handlers.
+void refresh_loaded();
+
+// The call frame information of a loaded object as it is mapped. Views into memory: valid while it is loaded.
+struct MappedCfi {
+  dwarf::EhFrameHdr header;
+  dwarf::CfiSection eh_frame;
+};
+// False, with why, if there is none that can be searched.
+[[nodiscard]] Expected<void> map_cfi(const LoadedObject& object, MappedCfi& cfi);
+
+// One module that a walk has met, under a tag that no other content of the address space ever gets.
+class OwnModule {
+ public:
+  static constexpr std::uint16_t kPinned = 0;          // cannot be unloaded: nothing to verify
+  static constexpr std::uint16_t kUncacheable = 0xffff;  // nothing may be kept about it across walks
+
+  [[nodiscard]] const LoadedObject& object() const { return object_; }
+  [[nodiscard]] std::uint16_t tag() const { return tag_.load(std::memory_order_relaxed); }
+  [[nodiscard]] const Module& module() const { return *reinterpret_cast<const Module*>(module_); }
+  // Made by prepare(), or null.
+  [[nodiscard]] const table::UnwindTable* table() const { return table_.load(std::memory_order_acquire); }
+  void publish(const table::UnwindTable* table) const { table_.store(table, std::memory_order_release); }
+
+ private:
+  friend class OwnModules;
+  enum State : std::uint32_t { kEmpty, kBusy, kReady };
+  static constexpr std::size_t kMaxBuildId = 20;
+
+  [[nodiscard]] bool is(const LoadedObject& object) const;
+
+  std::atomic<std::uint32_t> state_ = kEmpty;
+  std::atomic<std::uint16_t> tag_ = kUncacheable;
+  std::uint16_t generation_ = 0;
+  LoadedObject object_;
+  std::uint64_t build_id_at_ = 0;  // address in the image; 0: none
+  std::uint32_t build_id_size_ = 0;
+  std::uint8_t build_id_[kMaxBuildId] = {};
+  mutable std::atomic<const table::UnwindTable*> table_ = nullptr;
+  alignas(Module) std::byte module_[sizeof(Module)] = {};
+};
+
+// All of them, in static storage. Entries of modules that are gone are used again once the table is full, under new
+// tags; what walkers then still hold of such a module was of no use any more.
+class OwnModules {
+ public:
+  static constexpr std::size_t kCapacity = 1024;
+
+  // The module around an address, entered if it is new; null where nothing is loaded or (all entries being of loaded
+  // modules) there is no room. Signal-safe.
+  [[nodiscard]] static const OwnModule* find(std::uint64_t address);
+  // Is what is loaded now what it was when `tag` was given? Signal-safe, some 15 ns.
+  [[nodiscard]] static bool verify(std::uint16_t tag);
+};
+
+}  // namespace windlass::walk
