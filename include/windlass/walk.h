@@ -63,6 +63,7 @@ enum class WalkEnd : std::uint8_t {
 namespace walk {
 class Module;
 struct Scratch;
+void make_own_space();
 }  // namespace walk
 
 // Memory, modules and code ranges of one process. Movable. Changing it is not thread-safe against walkers on it; any
@@ -106,6 +107,8 @@ class AddressSpace {
   std::vector<std::unique_ptr<walk::Module>> modules_;  // by begin, disjoint
   std::uint64_t pac_mask_ = 0xffff'0000'0000'0000;
   Architecture architecture_;
+  bool own_ = false;  // beside modules_ there is what the dynamic linker has loaded at the moment
+  friend void walk::make_own_space();
 };
 
 // Where each register of a frame was saved by its callees: what a collector updates and an exception restores.

@@ -107,6 +107,18 @@ RegisterRule CompactRule::rule(ByteView section) const {
   return Undefined{};
 }
 
+FrameRow CompactRow::full() const {
+  FrameRow row;
+  row.begin = begin;
+  row.end = end;
+  row.cfa = cfa;
+  row.return_address = return_address;
+  for (const RegisterEntry& entry : registers) (void)row.registers.set(entry.reg, entry.rule);  // there is room
+  row.signal_frame = signal_frame;
+  row.return_signed = return_signed;
+  return row;
+}
+
 Expected<void> compact_row_at(const CfiSection& section, const Fde& fde, std::uint64_t pc, CompactRow& row) {
   CompactState prototype;
   prototype.registers = CompactRules(section.architecture);

@@ -82,6 +82,8 @@ struct CompactRow {
   CompactRules registers;
   bool signal_frame = false;
   bool return_signed = false;
+
+  [[nodiscard]] FrameRow full() const;
 };
 
 // The row in force at `pc` of an FDE that covers it. Its expressions are views into the section. Allocates nothing;

@@ -74,6 +74,11 @@ Expected<dwarf::CfiSection> find_eh_frame(const ElfImage& image) {
   return eh_frame_by_header(image);
 }
 
+bool has_other_unwind_sections(const ElfImage& image) {
+  return with_bytes(image, ".debug_frame") != nullptr || with_bytes(image, ".zdebug_frame") != nullptr ||
+         with_bytes(image, ".gnu_debugdata") != nullptr;
+}
+
 UnwindSections find_unwind_sections(const ElfImage& image, dwarf::ErrorSink report) {
   UnwindSections out;
   if (image.type() == ET_REL)

@@ -26,6 +26,9 @@ struct UnwindSections {
 // error.
 [[nodiscard]] UnwindSections find_unwind_sections(const ElfImage& image, dwarf::ErrorSink report);
 
+// Whether there may be sections beside `.eh_frame`. Cheap.
+[[nodiscard]] bool has_other_unwind_sections(const ElfImage& image);
+
 // `.eh_frame` only: what the table of a module is made of first.
 [[nodiscard]] Expected<dwarf::CfiSection> find_eh_frame(const ElfImage& image);
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "walk/module.h"
+#include "walk/self_modules.h"
 #include "windlass/walk.h"
 
 namespace windlass {
@@ -56,12 +57,16 @@ Expected<void> AddressSpace::remove(std::uint64_t begin) {
 
 const walk::Module* AddressSpace::find(std::uint64_t address) const {
   const auto behind = first_behind(modules_, address);
-  return behind != modules_.begin() && address < behind[-1]->info().end ? behind[-1].get() : nullptr;
+  if (behind != modules_.begin() && address < behind[-1]->info().end) return behind[-1].get();
+  if (!own_) return nullptr;
+  const walk::OwnModule* module = walk::OwnModules::find(address);
+  return module != nullptr ? &module->module() : nullptr;
 }
 
 std::vector<const ModuleInfo*> AddressSpace::modules() const {
   std::vector<const ModuleInfo*> infos;
   for (const auto& module : modules_) infos.push_back(&module->info());
+  if (own_) walk::OwnModules::for_each([&](const walk::OwnModule& own) { infos.push_back(&own.module().info()); });
   return infos;
 }
 

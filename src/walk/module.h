@@ -25,13 +25,20 @@ class Module {
   // Of the own process: everything is read where it is mapped. Allocates nothing.
   explicit Module(const LoadedObject& object);
 
-  [[nodiscard]] const ModuleInfo& info() const { return info_; }
+  [[nodiscard]] const ModuleInfo& info() const {
+    const ModuleInfo* named = named_.load(std::memory_order_acquire);
+    return named != nullptr ? *named : info_;
+  }
+  // For a module of the own process that a walk entered without a name. Allocates. What info() gave before stays valid.
+  void set_name(std::string path) const;
+  ~Module();
   // Code made at run time: there is no file and no unwind information.
   [[nodiscard]] bool generated() const { return generated_; }
 
   // The row in force at an address of the process, the row in the module's own numbering. kNotFound where nothing
-  // covers it; otherwise what is wrong with the file or the record. Thread-safe (a lock); reads the file when first
-  // called.
+  // covers it; otherwise what is wrong with the file or the record. Thread-safe; reads the file when first called. With
+  // an .eh_frame_hdr it takes neither lock nor memory; rows found only elsewhere (.debug_frame) or without one need
+  // both, and an index made when first needed.
   [[nodiscard]] Expected<FrameRow> row_at(std::uint64_t address) const;
 
   // Bytes of the module's file at an address of the process, as loaded before relocation.
@@ -44,15 +51,28 @@ class Module {
   [[nodiscard]] std::uint64_t entry_point() const;
 
  private:
+  // The section that .eh_frame_hdr indexes.
+  struct Indexed {
+    dwarf::EhFrameHdr header;
+    dwarf::CfiSection section;
+  };
+
   void load() const;
+  void load_file() const;
+  void find_index() const;
+  [[nodiscard]] Expected<FrameRow> mapped_row_at(std::uint64_t address) const;
 
   ModuleInfo info_;
+  mutable std::atomic<const ModuleInfo*> named_ = nullptr;
   bool generated_ = false;
   std::vector<std::byte> owned_;  // the image, where it does not come from a file
+  bool mapped_ = false;           // of the own process
   mutable std::mutex lock_;
-  mutable bool loaded_ = false;
+  mutable std::atomic<bool> loaded_ = false;
   mutable image::MappedFile file_;
   mutable std::unique_ptr<image::ElfImage> image_;
+  mutable std::optional<Indexed> index_;
+  mutable bool rows_made_ = false;
   mutable std::unique_ptr<RowFinder> rows_;
   mutable std::once_flag symbols_read_;
   mutable image::FunctionSymbols symbols_;

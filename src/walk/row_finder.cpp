@@ -16,13 +16,15 @@ struct RowFinder::Section {
 
 RowFinder::~RowFinder() = default;
 
-std::unique_ptr<RowFinder> RowFinder::make(const image::ElfImage& image) {
+std::unique_ptr<RowFinder> RowFinder::make(const image::ElfImage& image, bool without_eh_frame) {
   auto finder = std::unique_ptr<RowFinder>(new RowFinder);
   Section::Ignore ignore;
   finder->sections_ = image::find_unwind_sections(image, ignore);
   for (const dwarf::CfiSection& section : finder->sections_.sections)
     finder->readers_.push_back(std::make_unique<Section>(section));
-  for (std::uint32_t i = 0; i < finder->readers_.size(); ++i) finder->index(i);
+  for (std::uint32_t i = 0; i < finder->readers_.size(); ++i) {
+    if (!without_eh_frame || finder->sections_.sections[i].name != ".eh_frame") finder->index(i);
+  }
   std::stable_sort(finder->entries_.begin(), finder->entries_.end(), [](const Entry& a, const Entry& b) {
     // Earlier sections win: .eh_frame is what the program itself unwinds by.
     return a.begin != b.begin ? a.begin < b.begin : a.section > b.section;

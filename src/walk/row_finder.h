@@ -16,8 +16,8 @@ namespace windlass::walk {
 // Not thread-safe. Keeps 24 bytes an FDE. The image must outlive it.
 class RowFinder {
  public:
-  // Null where the image has no call frame information. Linear in its size.
-  static std::unique_ptr<RowFinder> make(const image::ElfImage& image);
+  // Null where the image has no call frame information. Linear in its size. `without_eh_frame`: of the other sections.
+  static std::unique_ptr<RowFinder> make(const image::ElfImage& image, bool without_eh_frame = false);
 
   // `address` as the file numbers it. kNotFound where nothing covers it. Logarithmic in the number of FDEs.
   [[nodiscard]] Expected<FrameRow> find(std::uint64_t address);

@@ -80,15 +80,14 @@ Expected<void> map_cfi(const LoadedObject& object, MappedCfi& cfi) {
   const std::uint64_t end = readable_end(object, address);
   auto header = dwarf::EhFrameHdr::parse(ByteView(at(address), end - address, address), address);
   if (!header) return std::unexpected(header.error());
-  if (header->table.empty())
-    return fail(ErrorCode::kUnsupported, ".eh_frame_hdr has no table", address);
+  if (header->table.empty()) return fail(ErrorCode::kUnsupported, ".eh_frame_hdr has no table", address);
   cfi.header = *header;
   const std::uint64_t start = header->eh_frame_address;
   if (start < object.begin || start >= object.end)
     return fail(ErrorCode::kOutOfRange, ".eh_frame is outside its module", start);
   cfi.eh_frame = {};
-  cfi.eh_frame.bytes = ByteView(at(start), (start < end && start >= address ? end : readable_end(object, start)) - start,
-                                start);
+  cfi.eh_frame.bytes =
+      ByteView(at(start), (start < end && start >= address ? end : readable_end(object, start)) - start, start);
   cfi.eh_frame.address = start;
   cfi.eh_frame.architecture = kOwnArchitecture;
   cfi.eh_frame.stop_at_terminator = true;
@@ -142,11 +141,22 @@ const OwnModule* OwnModules::find(std::uint64_t address) {
   return nullptr;
 }
 
+void OwnModules::for_each(FunctionRef<void(const OwnModule&)> callback) {
+  for (const OwnModule& entry : entries) {
+    LoadedObject now;
+    if (entry.state_.load(std::memory_order_acquire) == OwnModule::kReady && find_loaded(entry.object_.begin, now) &&
+        entry.is(now))
+      callback(entry);
+  }
+}
+
 bool OwnModules::verify(std::uint16_t tag) {
   if (tag == OwnModule::kPinned) return true;
   if (tag == OwnModule::kUncacheable) return false;
   const OwnModule& entry = entries[(tag - 1) % kCapacity];
-  const auto holds = [&] { return entry.state_.load(std::memory_order_acquire) == OwnModule::kReady && entry.tag() == tag; };
+  const auto holds = [&] {
+    return entry.state_.load(std::memory_order_acquire) == OwnModule::kReady && entry.tag() == tag;
+  };
   if (!holds()) return false;
   LoadedObject now;
   if (!find_loaded(entry.object_.begin, now) || !entry.is(now)) return false;

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "base/function_ref.h"
 #include "dwarf/eh_frame_hdr.h"
 #include "walk/module.h"
 
@@ -43,7 +44,7 @@ struct MappedCfi {
 // One module that a walk has met, under a tag that no other content of the address space ever gets.
 class OwnModule {
  public:
-  static constexpr std::uint16_t kPinned = 0;          // cannot be unloaded: nothing to verify
+  static constexpr std::uint16_t kPinned = 0;            // cannot be unloaded: nothing to verify
   static constexpr std::uint16_t kUncacheable = 0xffff;  // nothing may be kept about it across walks
 
   [[nodiscard]] const LoadedObject& object() const { return object_; }
@@ -80,6 +81,8 @@ class OwnModules {
   // The module around an address, entered if it is new; null where nothing is loaded or (all entries being of loaded
   // modules) there is no room. Signal-safe.
   [[nodiscard]] static const OwnModule* find(std::uint64_t address);
+  // Those met so far that are still loaded.
+  static void for_each(FunctionRef<void(const OwnModule&)> callback);
   // Is what is loaded now what it was when `tag` was given? Signal-safe, some 15 ns.
   [[nodiscard]] static bool verify(std::uint16_t tag);
 };

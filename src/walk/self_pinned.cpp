@@ -19,9 +19,9 @@ struct Candidate {
   std::uint64_t begin = ~std::uint64_t{0};
   std::uint64_t end = 0;
   std::uint64_t bias = 0;
-  std::string_view name;    // without directories
+  std::string_view name;  // without directories
   std::string_view soname;
-  const ElfW(Dyn)* dynamic = nullptr;
+  const ElfW(Dyn) * dynamic = nullptr;
   const char* strings = nullptr;
   bool reached = false;
 };
@@ -86,8 +86,8 @@ void reach(Candidates& all, Candidate& from) {
 [[gnu::constructor(101)]] void find_pinned() {
   Candidates all;
   dl_iterate_phdr(collect, &all);
-  const std::uint64_t roots[] = {getauxval(AT_ENTRY), reinterpret_cast<std::uint64_t>(&find_pinned),
-                                 getauxval(AT_BASE), getauxval(AT_SYSINFO_EHDR)};
+  const std::uint64_t roots[] = {getauxval(AT_ENTRY), reinterpret_cast<std::uint64_t>(&find_pinned), getauxval(AT_BASE),
+                                 getauxval(AT_SYSINFO_EHDR)};
   for (std::size_t i = 0; i < all.count; ++i) {
     Candidate& c = all.list[i];
     if (std::any_of(std::begin(roots), std::end(roots), [&](auto r) { return r - c.begin < c.end - c.begin; }))

@@ -1,72 +1,81 @@
-// The own process as an address space.
+// The own process as an address space: what others need a module list for is asked of the dynamic linker each time.
 #include <link.h>
 #include <unistd.h>
 
-#include <cstring>
+#include <climits>
+#include <new>
 
-#include "walk/module.h"
+#include "walk/self_memory.h"
+#include "walk/self_modules.h"
 #include "windlass/backtrace.h"
 
 namespace windlass {
 namespace {
 
-class OwnMemory final : public Memory {
- public:
-  [[nodiscard]] bool read(std::uint64_t address, void* to, std::size_t size) const override {
-    std::memcpy(to, reinterpret_cast<const void*>(address), size);
-    return true;
-  }
-};
+alignas(AddressSpace) std::byte own_space[sizeof(AddressSpace)];
 
-int add_loaded(dl_phdr_info* info, std::size_t, void* context) {
-  std::uint64_t begin = ~std::uint64_t{0};
-  std::uint64_t end = 0;
+std::string program_path() {
+  char path[PATH_MAX];
+  const ssize_t size = readlink("/proc/self/exe", path, sizeof path);
+  return size > 0 ? std::string(path, static_cast<std::size_t>(size)) : std::string();
+}
+
+// Gives the modules names, and enters them.
+int name_module(dl_phdr_info* info, std::size_t, void*) {
   for (int i = 0; i < info->dlpi_phnum; ++i) {
-    const auto& segment = info->dlpi_phdr[i];
-    if (segment.p_type != PT_LOAD) continue;
-    begin = std::min<std::uint64_t>(begin, segment.p_vaddr);
-    end = std::max<std::uint64_t>(end, segment.p_vaddr + segment.p_memsz);
+    if (info->dlpi_phdr[i].p_type != PT_LOAD) continue;
+    const walk::OwnModule* module = walk::OwnModules::find(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+    if (module == nullptr || !module->module().info().path.empty()) return 0;
+    const char* name = info->dlpi_name != nullptr ? info->dlpi_name : "";
+    module->module().set_name(*name != '\0' ? std::string(name) : program_path());
+    return 0;
   }
-  ModuleInfo module{info->dlpi_addr + begin, info->dlpi_addr + end, info->dlpi_addr, info->dlpi_name, {}};
-  if (module.path.empty()) module.path = "/proc/self/exe";
-  (void)static_cast<AddressSpace*>(context)->add_module(std::move(module));
   return 0;
 }
 
 }  // namespace
 
 AddressSpace AddressSpace::self() {
-  AddressSpace space(kOwnArchitecture, std::make_unique<OwnMemory>());
-  dl_iterate_phdr(add_loaded, &space);
+  walk::refresh_loaded();
+  dl_iterate_phdr(name_module, nullptr);
+  AddressSpace space(kOwnArchitecture, std::make_unique<walk::OwnMemory>());
+  space.own_ = true;
   return space;
 }
 
-const AddressSpace& own_process() {
-  static const AddressSpace space = AddressSpace::self();
-  return space;
+void walk::make_own_space() {
+  auto* space = new (own_space) AddressSpace(kOwnArchitecture, std::make_unique<OwnMemory>());
+  space->own_ = true;
 }
 
-std::size_t backtrace_from(const Registers& registers, std::uint64_t* pcs, std::size_t max, WalkEnd* end) {
-  if (max == 0) return 0;
-  StackWalker walker(own_process(), registers, WalkOptions{max});
-  std::size_t depth = 0;
-  do pcs[depth++] = walker.frame().pc().value();
-  while (depth < max && walker.step());
-  if (end != nullptr) *end = walker.end_reason();
-  return depth;
-}
+// Before any other initialiser that could walk, and for good.
+[[gnu::constructor(101)]] static void make_own_space_early() { walk::make_own_space(); }
 
-[[gnu::noinline]] std::size_t backtrace(std::uint64_t* pcs, std::size_t max, unsigned skip) {
-  StackWalker walker(own_process(), capture_registers());
-  for (unsigned i = 0; i <= skip; ++i)
-    if (!walker.step()) return 0;
-  return backtrace_from(walker.frame().registers, pcs, max);
-}
+const AddressSpace& own_process() { return *std::launder(reinterpret_cast<const AddressSpace*>(own_space)); }
 
 Expected<OwnFunction> own_function(std::uint64_t pc) {
-  return fail(ErrorCode::kNotFound, "no unwind information covers the address", pc);
+  walk::LoadedObject object;
+  if (!walk::find_loaded(pc, object)) return fail(ErrorCode::kNotFound, "address lies in no module", pc);
+  walk::MappedCfi cfi;
+  if (auto mapped = walk::map_cfi(object, cfi); !mapped) return std::unexpected(mapped.error());
+  dwarf::LocatedFde found;
+  if (auto located = cfi.header.find(cfi.eh_frame, pc, found); !located) return std::unexpected(located.error());
+  const auto follow = [](const std::optional<dwarf::EncodedPointer>& pointer) -> std::uint64_t {
+    if (!pointer) return 0;
+    std::uint64_t value = pointer->value;
+    if (pointer->indirect && !own_process().memory().read(value, &value, sizeof value)) return 0;
+    return value;
+  };
+  OwnFunction function;
+  function.begin = found.fde.begin;
+  function.end = found.fde.end;
+  function.lsda = follow(found.fde.lsda);
+  function.personality = follow(found.cie.personality);
+  function.fde = cfi.eh_frame.address + found.fde.offset;
+  function.text_base = cfi.eh_frame.text_address;
+  function.data_base = cfi.eh_frame.data_address;
+  function.signal_frame = found.cie.signal_frame;
+  return function;
 }
-
-void prepare() {}
 
 }  // namespace windlass
