@@ -1,23 +1,71 @@
 // Backtraces of the own process.
+#include "walk/self_trace.h"
 #include "windlass/backtrace.h"
 
 namespace windlass {
+namespace {
 
-std::size_t backtrace_from(const Registers& registers, std::uint64_t* pcs, std::size_t max, WalkEnd* end) {
-  if (max == 0) return 0;
-  StackWalker walker(own_process(), registers, WalkOptions{max});
+using walk::TraceState;
+using walk::TraceWalk;
+
+// The whole walk with all registers: where some rule wants one that is not tracked, and where there is no rule.
+[[gnu::noinline]] std::size_t walk_all_registers(StackWalker& walker, std::uint64_t* pcs, std::size_t max,
+                                                 WalkEnd* end) {
   std::size_t depth = 0;
   do pcs[depth++] = walker.frame().pc().value();
   while (depth < max && walker.step());
-  if (end != nullptr) *end = walker.end_reason();
+  if (end != nullptr) *end = depth == max ? WalkEnd::kLimit : walker.end_reason();
   return depth;
 }
 
-[[gnu::noinline]] std::size_t backtrace(std::uint64_t* pcs, std::size_t max, unsigned skip) {
+// From this function's own registers outwards to the frame that stands at `sp`, and on.
+[[gnu::noinline]] std::size_t walk_from_here(std::uint64_t sp, std::uint64_t* pcs, std::size_t max, unsigned skip) {
   StackWalker walker(own_process(), capture_registers());
-  for (unsigned i = 0; i <= skip; ++i)
+  while (walker.frame().sp() < sp)
     if (!walker.step()) return 0;
-  return backtrace_from(walker.frame().registers, pcs, max);
+  for (; skip != 0; --skip)
+    if (!walker.step()) return 0;
+  return walk_all_registers(walker, pcs, max, nullptr);
+}
+
+}  // namespace
+
+std::size_t backtrace_from(const Registers& registers, std::uint64_t* pcs, std::size_t max, WalkEnd* end) {
+  if (max == 0) return 0;
+  const CodeAddress pc = registers.pc();
+  const RegisterNumber fp = Registers::fp_number(kOwnArchitecture);
+  if (registers.has_sp() && registers.has(fp) && static_cast<std::int64_t>(pc.value()) > 0) {
+    TraceWalk walk(
+        {pc.value() | (pc.is_return_address() ? 0 : walk::kInstructionBit), registers.sp(), registers.get(fp)}, false);
+    const std::size_t depth = walk.run(pcs, max);
+    if (walk.outcome() != TraceWalk::Outcome::kNeedsAllRegisters) {
+      if (end != nullptr) *end = walk.outcome() == TraceWalk::Outcome::kComplete ? WalkEnd::kComplete : WalkEnd::kLimit;
+      return depth;
+    }
+  }
+  StackWalker walker(own_process(), registers);
+  return walk_all_registers(walker, pcs, max, end);
+}
+
+[[gnu::noinline, gnu::optimize("no-omit-frame-pointer")]] std::size_t backtrace(std::uint64_t* pcs, std::size_t max,
+                                                                                unsigned skip) {
+  if (max == 0) return 0;
+  const auto pc = reinterpret_cast<std::uint64_t>(__builtin_extract_return_addr(__builtin_return_address(0)));
+  const auto sp = reinterpret_cast<std::uint64_t>(__builtin_dwarf_cfa());
+  // Both architectures save the caller's frame pointer where their own points.
+  const std::uint64_t fp = *static_cast<const std::uint64_t*>(__builtin_frame_address(0));
+  {
+    TraceWalk walk({pc & walk::kAddressBits, sp, fp}, true);
+    bool more = true;
+    for (unsigned i = 0; more && i < skip; ++i) more = walk.step();
+    if (more) {
+      const std::size_t depth = walk.run(pcs, max);
+      if (walk.outcome() != TraceWalk::Outcome::kNeedsAllRegisters) return depth;
+    } else if (walk.outcome() == TraceWalk::Outcome::kComplete) {
+      return 0;
+    }
+  }
+  return walk_from_here(sp, pcs, max, skip);
 }
 
 void prepare() {}

@@ -18,16 +18,6 @@ constexpr std::uint64_t kInitialStack = std::uint64_t{128} << 20;
 constexpr std::uint64_t kMaxProbed = 1024;  // pages in one go
 constexpr std::uint64_t kUserEnd = std::uint64_t{1} << (sizeof(void*) == 8 ? 56 : 32);
 
-std::uint64_t thread_pointer() {
-#if defined(__x86_64__)
-  std::uint64_t self;
-  asm("movq %%fs:0, %0" : "=r"(self));  // psABI: the first word of the block points to itself
-  return self;
-#else
-  return reinterpret_cast<std::uint64_t>(__builtin_thread_pointer());
-#endif
-}
-
 // A thread's range in three words that prove each other: written by its own thread, possibly interrupted by a signal
 // handler that writes too, or by another thread in the same place.
 struct Slot {
@@ -67,7 +57,27 @@ void remember(const StackRange& range) {
   pair.slots[place].write(thread, range);
 }
 
+// The lowest place of the initial stack that has been seen in use: it never shrinks.
+std::atomic<std::uint64_t> initial_low = ~std::uint64_t{0};
+
+bool in_initial_stack(std::uint64_t sp, bool live) {
+  if (sp >= initial_low.load(std::memory_order_relaxed)) return true;
+  if (!live && !probe(sp)) return false;
+  initial_low.store(sp, std::memory_order_relaxed);
+  return true;
+}
+
 }  // namespace
+
+std::uint64_t thread_pointer() {
+#if defined(__x86_64__)
+  std::uint64_t self;
+  asm("movq %%fs:0, %0" : "=r"(self));  // psABI: the first word of the block points to itself
+  return self;
+#else
+  return reinterpret_cast<std::uint64_t>(__builtin_thread_pointer());
+#endif
+}
 
 bool probe(std::uint64_t address) {
   if (address >= kUserEnd) return false;
@@ -80,23 +90,24 @@ bool probe(std::uint64_t address) {
   return readable;
 }
 
-StackRange known_stack(std::uint64_t sp) {
+StackRange known_stack(std::uint64_t sp, bool live) {
   if (&__libc_stack_end != nullptr) {
     const auto top = reinterpret_cast<std::uint64_t>(__libc_stack_end);
-    if (sp < top && top - sp < kInitialStack) return {sp, top + sizeof(std::uint64_t)};
+    if (sp < top && top - sp < kInitialStack)
+      return {sp, in_initial_stack(sp, live) ? top + sizeof(std::uint64_t) : sp};
   }
   const std::uint64_t thread = thread_pointer();
   StackRange range;
   for (const Slot& slot : pair_of(thread).slots)
     if (slot.read(thread, range) && sp >= range.low && sp < range.high) return {sp, range.high};
-  return {sp, (sp + kPage) & ~(kPage - 1)};
+  return {sp, live ? (sp + kPage) & ~(kPage - 1) : sp};
 }
 
 bool extend(StackRange& range, std::uint64_t address, std::uint64_t size) {
   if (range.holds(address, size)) return true;
   if (address < range.low || size > kPage || address - range.low >= kMaxProbed * kPage || address >= kUserEnd)
     return false;
-  for (std::uint64_t page = range.high; page < address + size; page += kPage) {
+  for (std::uint64_t page = range.high & ~(kPage - 1); page < address + size; page += kPage) {
     if (!probe(page)) return false;
     range.high = page + kPage;
   }
@@ -112,7 +123,7 @@ bool readable(std::uint64_t address, std::uint64_t size) {
 }
 
 WINDLASS_READS_STACKS bool OwnMemory::read(std::uint64_t address, void* to, std::size_t size) const {
-  StackRange range = known_stack(reinterpret_cast<std::uint64_t>(__builtin_frame_address(0)));
+  StackRange range = known_stack(reinterpret_cast<std::uint64_t>(__builtin_frame_address(0)), true);
   if (!extend(range, address, size) && !readable(address, size)) return false;
   // Not by memcpy, which sanitizers intercept.
   if (size == sizeof(std::uint64_t) && address % sizeof(std::uint64_t) == 0) {

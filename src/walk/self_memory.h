@@ -20,12 +20,13 @@ struct StackRange {
   }
 };
 
-// The part of the calling thread's stack above `sp` that is known to be readable, at least to the end of its page. No
-// system call. `sp` must be the stack pointer of a frame that exists.
+// The part of the calling thread's stacks from `sp` on that is known to be readable; empty where nothing is known.
+// `live`: a frame of the caller's stands at sp, so that at least its page is readable; otherwise sp is only believed
+// where that has been seen or, once, a system call says so.
 //
 // The initial thread's stack is known: the kernel keeps 128 MiB below its top free of anything else. Of other stacks,
 // what probes have found, two a thread: it is believed as long as a walk of that thread starts inside it.
-[[nodiscard]] StackRange known_stack(std::uint64_t sp);
+[[nodiscard]] StackRange known_stack(std::uint64_t sp, bool live);
 
 // Makes `range` reach up to address + size if all between is readable, and remembers it for the thread. One system call
 // for every page that is new.
@@ -36,6 +37,9 @@ struct StackRange {
 
 // Whether 8 bytes at an address can be read. One system call; signal-safe; keeps errno.
 [[nodiscard]] bool probe(std::uint64_t address);
+
+// What tells threads apart without a system call.
+[[nodiscard]] std::uint64_t thread_pointer();
 
 class OwnMemory final : public Memory {
  public:

@@ -1,0 +1,19 @@
+#include "walk/self_record.h"
+
+#include "walk/self_memory.h"
+
+namespace windlass::walk {
+namespace {
+
+constexpr std::size_t kRecords = 64;  // 40 KiB each, touched when used
+WalkRecord records[kRecords];
+
+}  // namespace
+
+WalkRecord* WalkRecord::acquire() {
+  const std::uint64_t thread = thread_pointer();
+  WalkRecord& record = records[(thread >> 6 ^ thread >> 12 ^ thread >> 20) % kRecords];
+  return record.busy_.exchange(true, std::memory_order_acquire) ? nullptr : &record;
+}
+
+}  // namespace windlass::walk

@@ -1,0 +1,86 @@
+// The last walk of a thread, to be recognised in the next. A step depends on the pc, sp and frame pointer, on the rule
+// of the pc, and on the two words it loads. So from a frame on that both walks have, the frames of the old one are
+// those of the new one as long as the words are still the same: loads that do not wait for each other.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+
+namespace windlass::walk {
+
+struct RecordedFrame {
+  std::uint64_t key;  // pc and kind; 0: there is no caller
+  std::uint64_t sp;
+  std::uint64_t fp;
+  // What the step to the caller loads; fp_slot null: the frame pointer stays. A step that is not just these two loads
+  // points to kBarrier.
+  const std::uint64_t* return_slot;
+  const std::uint64_t* fp_slot;
+};
+
+inline constexpr std::uint64_t kBarrier = ~std::uint64_t{0};  // no return address: never equal
+inline constexpr std::uint64_t kZero = 0;
+
+// Outermost frame first. While a walk goes on its own frames are kept, in the same order, at the array's end.
+class WalkRecord {
+ public:
+  static constexpr std::size_t kCapacity = 1024;
+  static constexpr std::size_t kMaxTags = 8;
+
+  // The calling thread's, locked; null if it is in use (a signal handler interrupted a walk, threads that share it).
+  [[nodiscard]] static WalkRecord* acquire();
+  void release() { busy_.store(false, std::memory_order_release); }
+
+  [[nodiscard]] std::size_t size() const { return size_; }
+  [[nodiscard]] const RecordedFrame& operator[](std::size_t i) const { return frames_[i]; }
+
+  // The new walk's next frame, [0, keep) of the old ones being still of use. False, with that frame made a barrier,
+  // when there is no room.
+  bool add(const RecordedFrame& frame, std::size_t keep) {
+    if (fresh_ + keep >= kCapacity) {
+      if (fresh_ != 0) frames_[kCapacity - fresh_].return_slot = &kBarrier;
+      return false;
+    }
+    frames_[kCapacity - ++fresh_] = frame;
+    return true;
+  }
+  // [from, to) of the old frames become the new walk's next frames.
+  void take(std::size_t from, std::size_t to) {
+    const std::size_t count = to - from;
+    std::memmove(&frames_[kCapacity - fresh_ - count], &frames_[from], count * sizeof(RecordedFrame));
+    fresh_ += count;
+  }
+  // The new walk is the fresh frames and then [0, keep) of the old.
+  void finish(std::size_t keep) {
+    std::memmove(&frames_[keep], &frames_[kCapacity - fresh_], fresh_ * sizeof(RecordedFrame));
+    size_ = keep + fresh_;
+    fresh_ = 0;
+  }
+  void forget() { size_ = fresh_ = tags_ = 0; }
+
+  // The modules whose rules the frames came by, but for the pinned ones. False when there are too many.
+  bool add_tag(std::uint16_t tag) {
+    for (std::size_t i = 0; i < tags_; ++i)
+      if (tag_[i] == tag) return true;
+    if (tags_ == kMaxTags) return false;
+    tag_[tags_++] = tag;
+    return true;
+  }
+  template <typename Verify>
+  [[nodiscard]] bool verify_tags(Verify&& verify) const {
+    for (std::size_t i = 0; i < tags_; ++i)
+      if (!verify(tag_[i])) return false;
+    return true;
+  }
+
+ private:
+  std::atomic<bool> busy_;
+  std::size_t size_ = 0;
+  std::size_t fresh_ = 0;
+  std::size_t tags_ = 0;
+  std::uint16_t tag_[kMaxTags] = {};
+  RecordedFrame frames_[kCapacity];
+};
+
+}  // namespace windlass::walk

@@ -1,0 +1,76 @@
+// A walk of the own stack that finds pcs only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "walk/self_record.h"
+#include "walk/self_rules.h"
+
+namespace windlass::walk {
+
+// What a step depends on, and gives.
+struct TraceState {
+  std::uint64_t key = 0;  // pc, with kInstructionBit; 0: there is no caller
+  std::uint64_t sp = 0;
+  std::uint64_t fp = 0;
+  bool operator==(const TraceState&) const = default;
+};
+
+class TraceWalk {
+ public:
+  enum class Outcome : std::uint8_t {
+    kComplete,           // the outermost frame was reached
+    kMore,               // `max` was
+    kNeedsAllRegisters,  // only a walk with all registers can tell the caller, or that there is none
+  };
+
+  // `live`: the caller's own frame stands at sp. Recognises the thread's last walk, and is remembered as such.
+  TraceWalk(const TraceState& start, bool live);
+  ~TraceWalk();
+  TraceWalk(const TraceWalk&) = delete;
+  TraceWalk& operator=(const TraceWalk&) = delete;
+
+  // Writes the pcs of the current frame and its callers; returns how many. To be called once.
+  std::size_t run(std::uint64_t* pcs, std::size_t max);
+  // Goes to the caller. False at the end.
+  bool step();
+  [[nodiscard]] const TraceState& state() const { return state_; }
+  [[nodiscard]] Outcome outcome() const { return outcome_; }
+
+ private:
+  struct Slots {
+    const std::uint64_t* return_slot = &kBarrier;
+    const std::uint64_t* fp_slot = &kBarrier;
+  };
+  enum class Answer : std::uint8_t { kStepped, kEnd, kCannot };
+
+  Answer find_caller(TraceState& caller, Slots& slots);
+  Answer by_rule(PackedStep rule, TraceState& caller, Slots& slots);
+  Answer by_full_rule(const table::TraceRule& rule, TraceState& caller);
+  Answer by_new_rule(TraceState& caller, Slots& slots);
+  Answer by_walker(TraceState& caller);
+  bool same_module(std::uint16_t tag);
+  bool load(std::uint64_t address, std::uint64_t& value);
+  void note_tag(std::uint16_t tag);
+  void go_to(const TraceState& caller);
+
+  [[nodiscard]] bool joins();
+  bool replay(std::size_t& current, std::uint64_t* pcs, std::size_t& count, std::size_t max);
+
+  TraceState state_;
+  StackRange stack_;
+  WalkRecord* record_ = nullptr;
+  std::size_t old_ = 0;  // this many of the record's frames may still be met
+  bool recording_ = false;
+  bool tags_verified_ = false;  // the record's
+  bool forget_ = false;         // it is of no use any more
+  std::uint16_t verified_tag_ = 0;
+  std::uint8_t backward_ = 0;
+  Outcome outcome_ = Outcome::kMore;
+};
+
+// The rule of a pc from its module's table or call frame information. False where there is none; `tag` is the module's.
+[[nodiscard]] bool find_trace_rule(std::uint64_t key, table::TraceRule& rule, std::uint16_t& tag);
+
+}  // namespace windlass::walk
