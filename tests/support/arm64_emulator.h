@@ -1,0 +1,163 @@
+// Real ARM64 PE functions run by Unicorn, one instruction at a time, on a fabricated stack.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <random>
+
+#include <sys/mman.h>
+#include <unicorn/unicorn.h>
+
+#include "image/pe.h"
+#include "windlass/registers.h"
+
+namespace windlass::test {
+
+// Pages of this process that the emulator shares.
+class SharedPages {
+ public:
+  explicit SharedPages(std::uint64_t size)
+      : size_((size + 0xffff) & ~std::uint64_t{0xffff}),
+        bytes_(static_cast<std::uint8_t*>(
+            ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))) {}
+  ~SharedPages() { ::munmap(bytes_, size_); }
+  SharedPages(const SharedPages&) = delete;
+  SharedPages& operator=(const SharedPages&) = delete;
+  [[nodiscard]] std::uint8_t* bytes() const { return bytes_; }
+  [[nodiscard]] std::uint64_t size() const { return size_; }
+
+ private:
+  std::uint64_t size_;
+  std::uint8_t* bytes_;
+};
+
+class Arm64Emulator {
+ public:
+  static constexpr std::uint64_t kReturn = 0x7654'3210'0000;  // the caller's; nothing is mapped there
+  static constexpr std::uint64_t kStack = 0x7ff0'0000'0000, kStackSize = std::uint64_t{8} << 20;
+  static constexpr std::uint64_t kTop = kStack + kStackSize - 0x10000;
+  static constexpr std::uint64_t kArena = 0x2000'0000'0000, kArenaSize = std::uint64_t{1} << 20;
+
+  explicit Arm64Emulator(const image::PeImage& image)
+      : base_(image.image_base()), image_(image.image_size()), stack_(kStackSize), random_(4711) {
+    for (const image::PeSection& section : image.sections()) {
+      const auto bytes = image.from_rva(section.rva);
+      if (bytes && section.rva < image_.size())
+        std::memcpy(image_.bytes() + section.rva, bytes->data(), std::min(bytes->size(), image_.size() - section.rva));
+    }
+    if (uc_open(UC_ARCH_ARM64, UC_MODE_ARM, &engine_) != UC_ERR_OK) return;
+    ok_ = uc_mem_map_ptr(engine_, base_, image_.size(), UC_PROT_ALL, image_.bytes()) == UC_ERR_OK &&
+          uc_mem_map_ptr(engine_, kStack, kStackSize, UC_PROT_READ | UC_PROT_WRITE, stack_.bytes()) == UC_ERR_OK &&
+          uc_mem_map(engine_, kArena, kArenaSize, UC_PROT_READ | UC_PROT_WRITE) == UC_ERR_OK;
+    for (unsigned i = 0; i < kCount; ++i) pointers_[i] = &values_[i];
+  }
+  ~Arm64Emulator() {
+    if (engine_ != nullptr) uc_close(engine_);
+  }
+  Arm64Emulator(const Arm64Emulator&) = delete;
+  Arm64Emulator& operator=(const Arm64Emulator&) = delete;
+
+  [[nodiscard]] bool ok() const { return ok_; }
+  [[nodiscard]] std::uint64_t base() const { return base_; }
+  std::uint64_t random() { return random_(); }
+
+  // TargetMemory: the stack, nothing else.
+  [[nodiscard]] bool read(std::uint64_t address, void* to, std::size_t size) const {
+    if (address < kStack || size > kStackSize || address - kStack > kStackSize - size) return false;
+    std::memcpy(to, stack_.bytes() + (address - kStack), size);
+    return true;
+  }
+  bool write(std::uint64_t address, std::uint64_t value) {
+    if (address < kStack || address - kStack > kStackSize - sizeof value) return false;
+    std::memcpy(stack_.bytes() + (address - kStack), &value, sizeof value);
+    return true;
+  }
+  [[nodiscard]] std::uint32_t instruction(std::uint64_t address) const {
+    std::uint32_t word = 0;
+    if (address >= base_ && address - base_ + 4 <= image_.size())
+      std::memcpy(&word, image_.bytes() + (address - base_), sizeof word);
+    return word;
+  }
+
+  // A call from nowhere, with other values for every one. General registers point into readable memory.
+  Registers call(std::uint64_t address) {
+    Registers state(Architecture::kAArch64);
+    for (RegisterNumber i = 0; i < 30; ++i) state.set(i, pointer());
+    state.set(30, kReturn + (random_() & 0xffff & ~3ULL));
+    for (RegisterNumber i = 72; i < 80; ++i) state.set(i, random_());
+    state.set_sp(kTop);
+    state.set_pc(CodeAddress::instruction(address));
+    return state;
+  }
+  std::uint64_t pointer() { return kArena + 0x40000 + (random_() % 0x40000 & ~15ULL); }
+
+  void set(const Registers& state) {
+    state.for_each([&](RegisterNumber reg, std::uint64_t value) {
+      if (reg <= 31) values_[reg] = value;
+      if (reg >= 72) values_[32 + reg - 72] = value;
+      if (reg == 32) values_[kCount - 1] = value;
+    });
+    uc_reg_write_batch(engine_, kIds.data(), pointers_, kCount);
+  }
+  [[nodiscard]] Registers get() {
+    uc_reg_read_batch(engine_, kIds.data(), pointers_, kCount);
+    Registers state(Architecture::kAArch64);
+    for (RegisterNumber i = 0; i < 32; ++i) state.set(i, values_[i]);
+    for (RegisterNumber i = 0; i < 8; ++i) state.set(static_cast<RegisterNumber>(72 + i), values_[32 + i]);
+    state.set_pc(CodeAddress::instruction(values_[kCount - 1]));
+    return state;
+  }
+  // Runs the instruction at the pc. False: it faulted. A jump to where nothing is mapped is no fault.
+  bool step(Registers& state) {
+    const std::uint64_t pc = state.pc().value();
+    const std::uint32_t word = instruction(pc);
+    // Unicorn 2.0.1 traps pointer authentication to a level that is not there, so it is done here, by a code of its
+    // own.
+    if (word == 0xd503'237f) return next(state, sign(state.get(30), state.sp()));  // pacibsp
+    if (word == 0xd503'23ff) {                                                     // autibsp
+      const std::uint64_t plain = state.get(30) & ~kSigned;
+      return sign(plain, state.sp()) == state.get(30) && next(state, plain);
+    }
+    set(state);
+    const uc_err error = uc_emu_start(engine_, pc, ~std::uint64_t{0}, 0, 1);
+    if (error != UC_ERR_OK && error != UC_ERR_FETCH_UNMAPPED) return false;
+    state = get();
+    return true;
+  }
+  [[nodiscard]] static std::uint64_t sign(std::uint64_t pointer, std::uint64_t modifier) {
+    return pointer | (((pointer ^ modifier) * 0x9e37'79b9'7f4a'7c15) & kSigned);
+  }
+
+ private:
+  static constexpr unsigned kCount = 31 + 1 + 8 + 1;
+  static constexpr std::uint64_t kSigned = 0xff7f'0000'0000'0000;
+
+  static bool next(Registers& state, std::uint64_t lr) {
+    state.set(30, lr);
+    state.set_pc(CodeAddress::instruction(state.pc().value() + 4));
+    return true;
+  }
+  static constexpr std::array<int, kCount> make_ids() {
+    std::array<int, kCount> ids{};
+    for (int i = 0; i < 29; ++i) ids[static_cast<std::size_t>(i)] = UC_ARM64_REG_X0 + i;
+    ids[29] = UC_ARM64_REG_X29;
+    ids[30] = UC_ARM64_REG_X30;
+    ids[31] = UC_ARM64_REG_SP;
+    for (int i = 0; i < 8; ++i) ids[static_cast<std::size_t>(32 + i)] = UC_ARM64_REG_D8 + i;
+    ids[40] = UC_ARM64_REG_PC;
+    return ids;
+  }
+  static inline std::array<int, kCount> kIds = make_ids();
+
+  std::uint64_t base_;
+  SharedPages image_;
+  SharedPages stack_;
+  std::mt19937_64 random_;
+  uc_engine* engine_ = nullptr;
+  bool ok_ = false;
+  std::uint64_t values_[kCount] = {};
+  void* pointers_[kCount];
+};
+
+}  // namespace windlass::test
