@@ -243,6 +243,23 @@ bool by_leaf(const Question& question, Step& step) {
   return true;
 }
 
+// ---- the process's first instructions -----------------------------------------------------------------------------
+
+// The dynamic linker starts a process with code that never returns and has no unwind information (_dl_start_user). Its
+// sp is where the kernel left it: at argc, argv's pointers and the null behind them (psABI figure 3.9).
+bool by_process_start(const Question& question, Step& step) {
+  constexpr std::uint64_t kMostArguments = 1 << 20, kMostBytes = std::uint64_t{64} << 20;
+  const std::uint64_t sp = question.frame.sp();
+  const Memory& memory = question.space.memory();
+  std::uint64_t begin[2] = {};  // argc, argv[0]
+  std::uint64_t end = 1;        // argv[argc]
+  if (question.module == nullptr || sp % 16 != 0 || !memory.read(sp, begin, sizeof begin)) return false;
+  if (begin[0] == 0 || begin[0] > kMostArguments || begin[1] <= sp || begin[1] - sp > kMostBytes) return false;
+  if (!memory.read(sp + 8 * (begin[0] + 1), &end, sizeof end) || end != 0) return false;
+  step.status = {WalkEnd::kComplete, {}};
+  return true;
+}
+
 }  // namespace
 
 Scratch::Scratch() : synthesis(code::make_scratch()) {}
@@ -255,7 +272,7 @@ void find_caller(const AddressSpace& space, const Frame& frame, const WalkOption
   const StepStatus bad = step.status;  // damaged unwind information is worth more than "nothing knows this code"
   if (by_synthesis(question, step)) return;
   if (question.module != nullptr && by_frame_pointer(question, step)) return;
-  if (by_leaf(question, step)) return;
+  if (by_process_start(question, step) || by_leaf(question, step)) return;
   step.status = bad;
   if (question.module == nullptr)
     step.status = {WalkEnd::kNoModule, Error{ErrorCode::kNotFound, "pc lies in no module", frame.pc().value()}};

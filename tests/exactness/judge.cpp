@@ -31,7 +31,8 @@ class Judge {
       started_ = true;
     }
     std::uint64_t previous = 0;
-    while (report_.judged < options_.instructions) {
+    const std::uint64_t most_steps = options_.most_steps != 0 ? options_.most_steps : 100'000'000;
+    while (report_.judged < options_.instructions && report_.steps < most_steps) {
       const MachineState before = tracee_.state();
       const Instruction instruction = instructions_.at(tracee_, before.pc());
       mnemonics_[before.pc()] = instruction.mnemonic;

@@ -13,6 +13,7 @@ namespace windlass::exactness {
 struct JudgeOptions {
   std::uint64_t instructions = 200'000;  // judge at most so many
   std::uint64_t skip = 0;                // so many first
+  std::uint64_t most_steps = 0;          // give up after so many, judged or not; 0: 100 million
   std::uint64_t every = 1;               // and only every so manieth
   std::uint64_t whole_stacks = 0;        // every so many judged, unwind the whole stack; 0: never
   long begin_at_system_call = -1;        // skip until the program makes it (110, getppid: a marker)

@@ -7,6 +7,7 @@ namespace windlass::exactness {
 namespace {
 
 constexpr std::uint64_t kNever = ~std::uint64_t{0};
+constexpr std::uint8_t kAbandoned = 0x3f;  // as if no register had been preserved
 constexpr std::uint64_t kSigreturn = 15;
 constexpr std::uint64_t kUcontextRegisters = 40;  // uc_mcontext.gregs in struct ucontext (asm/ucontext.h)
 
@@ -51,6 +52,11 @@ void ShadowStack::finish() {
 
 void ShadowStack::pop(Stack& stack, std::uint8_t lost) {
   on_pop_(stack.frames.back(), lost);
+  if (lost == kAbandoned) {
+    ShadowFrame& record = dropped_[stack.frames.back().slot];
+    record = std::move(stack.frames.back());
+    record.pending.clear();
+  }
   stack.frames.pop_back();
 }
 
@@ -77,7 +83,20 @@ void ShadowStack::stepped(Tracee& tracee, const Instruction& instruction, const 
     return push_call(instruction, before, after);
   const bool leaves = instruction.kind == Kind::kReturn || instruction.kind == Kind::kIndirectJump ||
                       (instruction.kind == Kind::kJump && top().slot < after.sp());
-  if (leaves) pop_returned(instruction, after);
+  if (leaves) return pop_returned(instruction, after);
+  if (instruction.kind == Kind::kOther && after.sp() == before.sp() - 8) restore_pushed(tracee);
+}
+
+// musl's sigsetjmp takes its return address off the stack, calls setjmp, and pushes it again, both times that setjmp
+// returns: the frame it was called in is back.
+void ShadowStack::restore_pushed(const Tracee& tracee) {
+  const std::uint64_t sp = tracee.state().sp();
+  const auto record = dropped_.find(sp);
+  std::uint64_t pushed = 0;
+  if (record == dropped_.end() || record->second.kind != ShadowFrame::Kind::kCall || !tracee.word(sp, pushed) ||
+      pushed != record->second.caller_pc || top().slot <= sp)
+    return;
+  stacks_[current_].frames.push_back(record->second);
 }
 
 bool ShadowStack::push_signal(const Tracee& tracee) {
@@ -122,9 +141,8 @@ void ShadowStack::pop_restorer(std::uint64_t sp) {
 }
 
 void ShadowStack::push_call(const Instruction& instruction, const MachineState& before, const MachineState& after) {
-  constexpr std::uint8_t kAll = 0x3f;
   Stack& stack = stacks_[current_];
-  while (stack.frames.size() > 1 && stack.frames.back().slot <= after.sp()) pop(stack, kAll);  // abandoned
+  while (stack.frames.size() > 1 && stack.frames.back().slot <= after.sp()) pop(stack, kAbandoned);
   ShadowFrame frame;
   frame.slot = after.sp();
   frame.caller_pc = before.pc() + instruction.length;

@@ -10,6 +10,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <unordered_map>
 #include <vector>
 
 #include "exactness/instruction.h"
@@ -84,11 +85,13 @@ class ShadowStack {
   [[nodiscard]] bool push_signal(const Tracee& tracee);
   void pop_restorer(std::uint64_t sp);
   void push_call(const Instruction& instruction, const MachineState& before, const MachineState& after);
+  void restore_pushed(const Tracee& tracee);
   void pop_returned(const Instruction& instruction, const MachineState& after);
 
   OnPop on_pop_;
   std::vector<Stack> stacks_;
   std::size_t current_ = 0;
+  std::unordered_map<std::uint64_t, ShadowFrame> dropped_;  // by slot: what was there last
   std::uint64_t signals_ = 0;
 };
 

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -16,21 +15,11 @@ namespace {
 constexpr long kMarker = 110;  // getppid
 
 struct Expectation {
-  double pc_sp = 100;           // percent of all judged instructions, at least
-  double all_registers = 100;   // less where registers are lost by design: see README.md
-  std::uint64_t judged = 3000;  // at least so many, or the test tests nothing
+  double pc_sp = 100;            // percent of all judged instructions, at least
+  double all_registers = 100;    // less where registers are lost by design: see README.md
+  std::uint64_t judged = 2500;   // at least so many, or the test tests nothing
+  std::uint64_t bad_stacks = 0;  // of the whole stacks, at most
 };
-
-std::string on_path(const std::string& program) {
-  std::string path = std::getenv("PATH") != nullptr ? std::getenv("PATH") : "";
-  for (std::size_t begin = 0; begin <= path.size();) {
-    const std::size_t end = std::min(path.find(':', begin), path.size());
-    const std::string file = path.substr(begin, end - begin) + "/" + program;
-    if (::access(file.c_str(), X_OK) == 0) return file;
-    begin = end + 1;
-  }
-  return {};
-}
 
 void hold(std::vector<std::string> command, const JudgeOptions& options, const Expectation& expected) {
   std::vector<char*> argv;
@@ -45,7 +34,7 @@ void hold(std::vector<std::string> command, const JudgeOptions& options, const E
   EXPECT_GE(report.judged, expected.judged);
   EXPECT_EQ(tally.count(Verdict::kWrong), 0u);
   EXPECT_EQ(tally.count(Verdict::kEnds), 0u);
-  EXPECT_EQ(tally.whole.bad, 0u);
+  EXPECT_LE(tally.whole.bad, expected.bad_stacks);
   EXPECT_GE(tally.pc_sp_share(), expected.pc_sp);
   EXPECT_GE(tally.exact_share(), expected.all_registers);
 }
@@ -56,6 +45,7 @@ JudgeOptions from_marker(std::uint64_t instructions) {
   options.begin_at_system_call = kMarker;
   options.run_to_system_call = true;
   options.whole_stacks = 100;
+  options.most_steps = 4 * instructions;
   return options;
 }
 
@@ -64,13 +54,14 @@ void hold_program(const std::string& name, const Expectation& expected = {}) {
 }
 
 TEST(Exactness, LazyBinding) { hold_program("lazy"); }
-TEST(Exactness, Exceptions) { hold_program("exceptions"); }
+// libgcc installs a context by writing over the registers that frames still on the stack have saved.
+TEST(Exactness, Exceptions) { hold_program("exceptions", {100, 100, 2500, 10}); }
 TEST(Exactness, Frames) { hold_program("frames", {100, 99.7}); }  // longjmp
-TEST(Exactness, FramesOfO3) { hold_program("frames_o3", {100, 99.7, 2000}); }
+TEST(Exactness, FramesOfO3) { hold_program("frames_o3", {100, 99.7}); }
 TEST(Exactness, FramesRealigned) { hold_program("frames_realigned", {100, 99.7}); }
 TEST(Exactness, FramesWithoutUnwindInformation) { hold_program("frames_bare", {100, 98.7}); }
 TEST(Exactness, Signals) { hold_program("signals", {100, 99.6}); }    // longjmp
-TEST(Exactness, Contexts) { hold_program("contexts", {100, 97.4}); }  // swapcontext takes r12 for itself
+TEST(Exactness, Contexts) { hold_program("contexts", {100, 96.3}); }  // swapcontext takes r12 for itself
 TEST(Exactness, HandWrittenAssembly) { hold_program("assembly"); }
 TEST(Exactness, StaticMusl) {
 #ifdef WINDLASS_HAS_MUSL
@@ -89,8 +80,8 @@ TEST(Exactness, FromTheFirstInstruction) {
 }
 
 TEST(Exactness, Python) {
-  const std::string python = on_path("python3");
-  if (python.empty()) GTEST_SKIP() << "python3 is not installed";
+  const std::string python = "/usr/bin/python3";  // one in PATH may be a script that starts another
+  if (::access(python.c_str(), X_OK) != 0) GTEST_SKIP() << "there is no " << python;
   hold({python, "-c",
         "import os, json, re\nos.getppid()\nprint(json.dumps({'a': [1, 2.5, 'x']}), re.match('(a|b)*c', 'abac'), "
         "3**200)"},
@@ -98,8 +89,8 @@ TEST(Exactness, Python) {
 }
 
 TEST(Exactness, Bash) {
-  const std::string bash = on_path("bash");
-  if (bash.empty()) GTEST_SKIP() << "bash is not installed";
+  const std::string bash = "/bin/bash";
+  if (::access(bash.c_str(), X_OK) != 0) GTEST_SKIP() << "there is no " << bash;
   hold({bash, "-c", "for i in 1 2 3; do x=$x.$i; done; echo ${x//./-}"}, from_marker(50'000), {99.999, 99.99});
 }
 
