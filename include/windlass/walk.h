@@ -64,6 +64,9 @@ namespace walk {
 class Module;
 struct Scratch;
 void make_own_space();
+struct ReturnScratch {
+  void operator()(Scratch* scratch) const;
+};
 }  // namespace walk
 
 // Memory, modules and code ranges of one process. Movable. Changing it is not thread-safe against walkers on it; any
@@ -183,7 +186,7 @@ class StackWalker {
   const AddressSpace* space_;
   WalkOptions options_;
   std::size_t frames_ = 1;
-  std::unique_ptr<walk::Scratch> scratch_;
+  std::unique_ptr<walk::Scratch, walk::ReturnScratch> scratch_;
   Frame frame_;
   WalkEnd end_ = WalkEnd::kRunning;
   Error error_;

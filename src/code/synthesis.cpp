@@ -1,5 +1,9 @@
 #include "code/synthesis.h"
 
+#include <sys/mman.h>
+
+#include <cstdlib>
+#include <new>
 #include <variant>
 
 #include "code/aarch64.h"
@@ -19,8 +23,16 @@ struct SynthesisScratch {
   }
 };
 
-SynthesisScratch* make_scratch() { return new SynthesisScratch; }
-void free_scratch(SynthesisScratch* scratch) { delete scratch; }
+// Pages of the system's: malloc is not for signal handlers.
+SynthesisScratch* make_scratch() {
+  void* pages = ::mmap(nullptr, sizeof(SynthesisScratch), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (pages == MAP_FAILED) std::abort();
+  return new (pages) SynthesisScratch;
+}
+void free_scratch(SynthesisScratch* scratch) {
+  scratch->~SynthesisScratch();
+  ::munmap(scratch, sizeof(SynthesisScratch));
+}
 
 Expected<Synthesis> synthesize(const CodeSource& source, CodeAddress pc, SynthesisScratch& scratch) {
   return source.architecture == Architecture::kX86_64 ? analyse(source, pc, scratch.of<X86_64>())

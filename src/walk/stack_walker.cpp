@@ -1,3 +1,4 @@
+#include "walk/scratch_pool.h"
 #include "walk/unwinders.h"
 #include "windlass/walk.h"
 
@@ -46,11 +47,13 @@ std::string_view end_name(WalkEnd end) {
 }
 
 StackWalker::StackWalker(const AddressSpace& space, const Registers& registers, const WalkOptions& options)
-    : space_(&space), options_(options), scratch_(std::make_unique<walk::Scratch>()) {
+    : space_(&space), options_(options), scratch_(walk::take_scratch()) {
   restart(registers);
 }
 
 StackWalker::~StackWalker() = default;
+
+void walk::ReturnScratch::operator()(Scratch* scratch) const { return_scratch(scratch); }
 
 void StackWalker::restart(const Registers& registers) {
   frame_ = Frame{};
