@@ -1,0 +1,265 @@
+#include "aarch64/judge.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "aarch64/guest_space.h"
+
+namespace windlass::aarch64_judge {
+namespace {
+
+constexpr std::uint32_t kSvc = 0xd4000001;
+constexpr std::uint64_t kSigaltstack = 132, kRtSigaction = 134, kRtSigreturn = 139, kMunmap = 215, kMmap = 222,
+                        kMprotect = 226;
+constexpr RegisterNumber kPc = 32, kFirstSavedVector = 72;
+
+// GDB's signal numbers where they are not Linux's (gdb/include/gdb/signals.def).
+int linux_signal(int gdb) {
+  switch (gdb) {
+    case 10: return 7;   // SIGBUS
+    case 30: return 10;  // SIGUSR1
+    case 31: return 12;  // SIGUSR2
+    case 20: return 17;  // SIGCHLD
+    default: return gdb;
+  }
+}
+
+// May it write one of d8-d15? Loads and stores with V set, and all of data processing for vectors (Arm ARM C4.1); up to
+// four registers from the first named.
+bool may_write_saved_vector(std::uint32_t word) {
+  if ((word >> 26 & 3) != 3) return false;
+  const unsigned first = word & 31;
+  const unsigned second = word >> 10 & 31;
+  return (first >= 5 && first <= 15) || (second >= 8 && second <= 15);
+}
+
+Registers registers_of(const CpuState& state) {
+  Registers registers(Architecture::kAArch64);
+  for (RegisterNumber i = 0; i < 31; ++i) registers.set(i, state.x[i]);
+  for (RegisterNumber i = 0; i < 8; ++i) registers.set(static_cast<RegisterNumber>(kFirstSavedVector + i), state.d[i]);
+  registers.set_sp(state.sp);
+  registers.set_pc(CodeAddress::instruction(state.pc));
+  return registers;
+}
+
+class Run final : ShadowStack::Sink {
+ public:
+  explicit Run(const Options& options) : options_(options), guest_(stub_), stack_(*this) {}
+  Report report;
+
+  void execute();
+
+ private:
+  void left(const ShadowFrame& frame, std::uint32_t lost, std::size_t in_transfer) override;
+  void note_syscall();
+  bool deliver(int signal, const CpuState& interrupted);
+  void judge_here();
+  void judge_whole_stack();
+  Judgement verdict_here();
+
+  const Options& options_;
+  StubClient stub_;
+  GuestSpace guest_;
+  ShadowStack stack_;
+  std::uint64_t handlers_[65] = {};
+};
+
+void Run::left(const ShadowFrame& frame, std::uint32_t lost, std::size_t in_transfer) {
+  const std::size_t counted = frame.judgements.size() - in_transfer;
+  report.in_transfer += in_transfer;
+  for (std::size_t i = 0; i < counted; ++i) {
+    Judgement judgement = frame.judgements[i];
+    judgement.bad_registers &= ~lost;
+    if (judgement.verdict == Verdict::kPcSp && judgement.bad_registers == 0) judgement.verdict = Verdict::kExact;
+    ++report.judged;
+    ++report.count[static_cast<unsigned>(judgement.verdict)];
+    ++report.by_origin[judgement.origin & 7];
+    if (judgement.verdict == Verdict::kExact) continue;
+    Site& site = report.sites[guest_.name(judgement.pc)];
+    ++site.count[static_cast<unsigned>(judgement.verdict)];
+    site.bad_registers |= judgement.bad_registers;
+    site.got_pc = judgement.got_pc;
+    site.got_sp = judgement.got_sp;
+    site.origin = judgement.origin;
+  }
+}
+
+Judgement Run::verdict_here() {
+  const CpuState& state = stub_.state();
+  const ShadowFrame& truth = stack_.top();
+  Judgement judgement{state.pc, 0, 0, 0, Verdict::kExact, 0};
+  StackWalker walker(guest_.space(), registers_of(state));
+  const bool has_caller = walker.step();
+  if (truth.kind == ShadowFrame::kBottom) {
+    judgement.verdict = has_caller                                  ? Verdict::kEnds
+                        : walker.end_reason() == WalkEnd::kComplete ? Verdict::kExact
+                                                                    : Verdict::kRefused;
+    return judgement;
+  }
+  if (!has_caller) {
+    judgement.verdict = walker.end_reason() == WalkEnd::kComplete ? Verdict::kEnds : Verdict::kRefused;
+    return judgement;
+  }
+  const Frame& caller = walker.frame();
+  judgement.origin = static_cast<std::uint8_t>(caller.origin);
+  judgement.got_pc = caller.registers.get(kPc);
+  judgement.got_sp = caller.sp();
+  if (judgement.got_pc != truth.caller.pc || judgement.got_sp != truth.caller.sp) {
+    judgement.verdict = Verdict::kWrong;
+    return judgement;
+  }
+  for (unsigned i = 0; i < kSavedRegisters; ++i) {
+    const auto number = static_cast<RegisterNumber>(saved_register_dwarf(i));
+    if (!caller.registers.has(number) || caller.registers.get(number) != saved_register(truth.caller, i))
+      judgement.bad_registers |= 1u << i;
+  }
+  if (judgement.bad_registers != 0) judgement.verdict = Verdict::kPcSp;
+  return judgement;
+}
+
+void Run::judge_whole_stack() {
+  ++report.stacks;
+  StackWalker walker(guest_.space(), registers_of(stub_.state()));
+  const auto& frames = stack_.frames();
+  std::uint64_t at = stub_.state().pc;
+  for (std::size_t i = frames.size(); i-- > 1;) {
+    const CpuState& truth = frames[i].caller;
+    if (!walker.step()) {
+      ++report.stacks_short;
+      ++report.stack_ends[guest_.name(at) + " " + std::string(end_name(walker.end_reason()))];
+      return;
+    }
+    if (walker.frame().registers.get(kPc) != truth.pc || walker.frame().sp() != truth.sp) {
+      ++report.stacks_wrong;
+      ++report.stack_ends[guest_.name(at) + " wrong by " + std::string(origin_name(walker.frame().origin))];
+      return;
+    }
+    at = truth.pc;
+  }
+  if (!walker.step() && walker.end_reason() == WalkEnd::kComplete) {
+    ++report.stacks_right;
+    return;
+  }
+  ++report.stacks_wrong;
+  ++report.stack_ends[guest_.name(at) + " does not end"];
+}
+
+void Run::judge_here() {
+  if (stack_.above_caller(stub_.state())) {
+    ++report.above_caller;
+    return;
+  }
+  stack_.top().judgements.push_back(verdict_here());
+  if (options_.whole_stack != 0 && report.steps % options_.whole_stack == 0) judge_whole_stack();
+}
+
+// A system call was executed; x0 is its result, the other arguments are still there.
+void Run::note_syscall() {
+  const CpuState& state = stub_.state();
+  if (state.x[8] == kMmap || state.x[8] == kMunmap || state.x[8] == kMprotect) guest_.refresh();
+}
+
+bool Run::deliver(int gdb_signal, const CpuState& interrupted) {
+  const int signal = linux_signal(gdb_signal);
+  if (signal < 1 || signal > 64 || handlers_[signal] < 2) {
+    report.problem = "signal " + std::to_string(signal) + " without a handler";
+    return false;
+  }
+  const Stop stop = stub_.run_to(handlers_[signal], gdb_signal);
+  if (stop.kind != Stop::kTrap || stub_.state().pc != handlers_[signal]) {
+    report.problem = "the handler of signal " + std::to_string(signal) + " was not reached";
+    return false;
+  }
+  ++report.signals;
+  stack_.signalled(interrupted, stub_.state());
+  return true;
+}
+
+void Run::execute() {
+  if (!stub_.start(options_.sysroot, options_.cpu, options_.command, options_.bind_now)) {
+    report.problem = stub_.problem();
+    return;
+  }
+  if (!options_.from_start && stub_.run_to(stub_.entry_point(), 0).kind != Stop::kTrap) {
+    report.problem = "the program's entry point was not reached";
+    return;
+  }
+  guest_.refresh();
+  for (std::uint64_t judged = 0; judged < options_.most; ++judged) {
+    judge_here();
+    const CpuState from = stub_.state();
+    std::uint32_t word = 0;
+    if (!stub_.read(from.pc, &word, sizeof word)) {
+      report.problem = "no code at pc";
+      break;
+    }
+    const bool call = word == kSvc;
+    std::uint64_t action[2] = {};
+    if (call && from.x[8] == kRtSigaction && from.x[1] != 0 && from.x[0] < 65 && stub_.read(from.x[1], action, 8))
+      handlers_[from.x[0]] = action[0];
+    std::uint64_t alternate[3] = {};
+    if (call && from.x[8] == kSigaltstack && from.x[0] != 0 && stub_.read(from.x[0], alternate, sizeof alternate))
+      stack_.add_alternate_stack(alternate[0], alternate[2]);
+    const Stop stop = stub_.step(call || may_write_saved_vector(word));
+    ++report.steps;
+    if (stop.kind == Stop::kExited) break;
+    if (stop.kind == Stop::kBroken) {
+      report.problem = stub_.problem();
+      break;
+    }
+    if (stop.kind == Stop::kTrap || stub_.state().pc != from.pc) {
+      if (call && from.x[8] == kRtSigreturn)
+        stack_.sigreturn();
+      else
+        stack_.executed(from, word, stub_.state());
+      if (call) note_syscall();
+    }
+    if (stop.kind == Stop::kSignal && !deliver(stop.signal, stub_.state())) break;
+  }
+  stack_.finish();
+  report.strange = stack_.strange_transfers();
+}
+
+}  // namespace
+
+Report judge(const Options& options) {
+  Run run(options);
+  run.execute();
+  return std::move(run.report);
+}
+
+std::string Report::text(std::size_t most_sites) const {
+  char line[512];
+  std::string all;
+  const auto add = [&](const char* format, auto... values) {
+    snprintf(line, sizeof line, format, values...);
+    all += line;
+  };
+  using Number = unsigned long long;
+  if (!problem.empty()) add("note: %s\n", problem.c_str());
+  add("steps %llu judged %llu signals %llu  not judged: transfers %llu above-caller %llu  strange %llu\n",
+      Number{steps}, Number{judged}, Number{signals}, Number{in_transfer}, Number{above_caller}, Number{strange});
+  add("EXACT %.4f%%  PCSP-or-better %.4f%%  PCSP %llu WRONG %llu ENDS %llu REFUSED %llu\n", share(Verdict::kExact),
+      share(Verdict::kExact) + share(Verdict::kPcSp), Number{count[1]}, Number{count[2]}, Number{count[3]},
+      Number{count[4]});
+  add("by: cfi %llu code %llu frame-pointer %llu leaf %llu other %llu\n", Number{by_origin[1]}, Number{by_origin[2]},
+      Number{by_origin[3]}, Number{by_origin[4]}, Number{by_origin[0] + by_origin[5]});
+  add("whole stacks %llu: right %llu short %llu wrong %llu\n", Number{stacks}, Number{stacks_right},
+      Number{stacks_short}, Number{stacks_wrong});
+  std::vector<std::pair<std::string, Site>> order(sites.begin(), sites.end());
+  std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
+    const auto total = [](const Site& s) { return s.count[1] + s.count[2] + s.count[3] + s.count[4]; };
+    return total(a.second) > total(b.second);
+  });
+  if (!order.empty()) add("sites that were not exact: %llu\n", Number{order.size()});
+  for (std::size_t i = 0; i < order.size() && i < most_sites; ++i) {
+    const Site& s = order[i].second;
+    add("  %-44s pcsp %llu wrong %llu ends %llu refused %llu  registers %05x by %u got pc %llx sp %llx\n",
+        order[i].first.c_str(), Number{s.count[1]}, Number{s.count[2]}, Number{s.count[3]}, Number{s.count[4]},
+        s.bad_registers, s.origin, Number{s.got_pc}, Number{s.got_sp});
+  }
+  for (const auto& [where, times] : stack_ends) add("  stack: %s (%llu)\n", where.c_str(), Number{times});
+  return all;
+}
+
+}  // namespace windlass::aarch64_judge

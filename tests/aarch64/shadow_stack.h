@@ -1,0 +1,91 @@
+// What the callers really are: a record per call that was executed, made from the instructions alone.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "aarch64/stub_client.h"
+
+namespace windlass::aarch64_judge {
+
+// The registers a call preserves, as one list: x19-x29, d8-d15.
+inline constexpr unsigned kSavedRegisters = 19;
+[[nodiscard]] std::uint64_t saved_register(const CpuState& state, unsigned index);
+[[nodiscard]] unsigned saved_register_dwarf(unsigned index);  // its DWARF number
+
+enum class Verdict : std::uint8_t {
+  kExact,    // pc, sp and all preserved registers
+  kPcSp,     // pc and sp right, a register wrong or unknown
+  kWrong,    // a wrong pc or sp
+  kEnds,     // the stack is said to end early, or to go on past its end
+  kRefused,  // no claim
+};
+inline constexpr unsigned kVerdicts = 5;
+
+struct Judgement {
+  std::uint64_t pc;
+  std::uint64_t got_pc;
+  std::uint64_t got_sp;
+  std::uint32_t bad_registers;  // a bit each
+  Verdict verdict;
+  std::uint8_t origin;  // FrameOrigin
+};
+
+struct ShadowFrame {
+  enum Kind : std::uint8_t {
+    kCall,    // pc goes back to caller.pc with sp = caller.sp
+    kSignal,  // the trampoline: caller is the interrupted state
+    kBottom,  // nobody called it
+  } kind = kBottom;
+  unsigned region = 0;  // of the stack its caller's sp is on
+  CpuState caller;
+  std::vector<Judgement> judgements;  // while this frame was innermost; final when it is left
+  std::size_t since_return = 0;       // of those: the first after its last callee returned
+};
+
+class ShadowStack {
+ public:
+  // Takes what was judged in a frame that is left. `lost`: registers that the function did not preserve, a bit each.
+  // `in_transfer`: how many of the last judgements are of the code that then went elsewhere than to the caller.
+  struct Sink {
+    virtual void left(const ShadowFrame& frame, std::uint32_t lost, std::size_t in_transfer) = 0;
+
+   protected:
+    ~Sink() = default;
+  };
+
+  explicit ShadowStack(Sink& sink) : sink_(sink) { frames_.emplace_back(); }
+
+  [[nodiscard]] ShadowFrame& top() { return frames_.back(); }
+  [[nodiscard]] const std::vector<ShadowFrame>& frames() const { return frames_; }
+  [[nodiscard]] std::uint64_t strange_transfers() const { return strange_; }
+  [[nodiscard]] bool above_caller(const CpuState& state) const {
+    return frames_.back().kind != ShadowFrame::kBottom && region_of(state.sp) == frames_.back().region &&
+           state.sp > frames_.back().caller.sp;
+  }
+
+  void add_alternate_stack(std::uint64_t begin, std::uint64_t size) { regions_.push_back({begin, begin + size}); }
+  // `from` executed the instruction `word`; `to` is the state after it.
+  void executed(const CpuState& from, std::uint32_t word, const CpuState& to);
+  // A signal was delivered: `at` is the handler's first instruction.
+  void signalled(const CpuState& interrupted, const CpuState& at);
+  void sigreturn();
+  void finish();
+
+ private:
+  struct Region {
+    std::uint64_t begin, end;
+  };
+  [[nodiscard]] unsigned region_of(std::uint64_t sp) const;
+  void push(ShadowFrame::Kind kind, const CpuState& caller);
+  void pop(const CpuState* returned, bool transfer);
+  void returned(const CpuState& to);
+  void transferred(const CpuState& to, bool also_equal);
+
+  Sink& sink_;
+  std::vector<ShadowFrame> frames_;
+  std::vector<Region> regions_;
+  std::uint64_t strange_ = 0;
+};
+
+}  // namespace windlass::aarch64_judge
