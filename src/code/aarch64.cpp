@@ -1,14 +1,20 @@
 #include "code/aarch64.h"
 
+#include "arch/aarch64_signal_frame.h"
 #include "arch/registers.h"
+#include "code/aarch64_encoding.h"
 
 namespace windlass::code {
 
-// Not decoded yet: no path goes anywhere.
-Flow AArch64::step(CodeReader&, Path<AArch64>&) { return {.kind = Flow::kStop}; }
+// The linkage table's first entry leaves x16 and x30 on the stack for the resolver it jumps to, which takes them off.
+Value AArch64::return_from_entry(SymbolicState<kSlots>& state) {
+  const Value link = state[aarch64::kX30];
+  if (link.is_initial(aarch64::kX30) && state.load(state[aarch64::kSp].plus(8), 8) == link)
+    state[aarch64::kSp] = state[aarch64::kSp].plus(16);
+  return link;
+}
 
-Value AArch64::return_from_entry(SymbolicState<kSlots>& state) { return state[aarch64::kX30]; }
-
+// A frame record does not tell where its frame ends.
 Value AArch64::return_from_frame(SymbolicState<kSlots>&) { return {}; }
 
 // [x29] = the caller's x29, [x29 + 8] = the return address (AAPCS64 section 6.4.6); sp is taken to be behind the pair.
@@ -17,27 +23,60 @@ void AArch64::frame_pointer_row(std::uint64_t pc, FrameRow& row) {
   row.end = pc + 1;
   row.cfa = CfaRegister{aarch64::kX29, 16};
   row.return_address = AtCfa{-8};
+  row.signal_frame = false;
+  row.return_signed = true;  // perhaps: without a code, taking it off changes nothing
   row.registers.clear();
+  for (std::uint16_t reg = aarch64::kX19; reg < aarch64::kX29; ++reg) (void)row.registers.set(reg, Undefined{});
   (void)row.registers.set(aarch64::kX29, AtCfa{-16});
 }
 
-bool AArch64::is_entry_row(const FrameRow&) { return false; }
-
-bool AArch64::may_be_epilogue(const CodeSource&, std::uint64_t) { return false; }
-
-// BL or BLR and its authenticating forms before it.
-bool AArch64::behind_call(const CodeSource& source, std::uint64_t address) {
-  std::uint32_t word = 0;
-  if (!source.read(address - 4, &word, sizeof word)) return true;
-  return word >> 26 == 0x25 || (word & 0xfffffc1f) == 0xd63f0000 || (word & 0xfefff800) == 0xd63f0800;
+// CFA = sp, the return address in x30, no register saved.
+bool AArch64::is_entry_row(const FrameRow& row) {
+  const auto* cfa = std::get_if<CfaRegister>(&row.cfa);
+  const auto* in = std::get_if<InRegister>(&row.return_address);
+  if (cfa == nullptr || cfa->reg != aarch64::kSp || cfa->offset != 0 || in == nullptr || in->reg != aarch64::kX30)
+    return false;
+  for (const RegisterEntry& entry : row.registers)
+    if (is_callee_saved(kArchitecture, entry.reg) && !std::holds_alternative<SameValue>(entry.rule)) return false;
+  return true;
 }
 
-// mov x8, #139 (rt_sigreturn); svc #0: arch/arm64/kernel/vdso/sigreturn.S, musl's restore.s.
+// ret, a load from the stack that moves sp, add sp,sp, mov sp,x29, autiasp.
+bool AArch64::may_be_epilogue(const CodeSource& source, std::uint64_t pc) {
+  a64::Word word{};
+  if (!source.read(pc, &word.bits, sizeof word.bits)) return false;
+  if (word.is_ret()) return true;
+  if (word.is_pair() || word.is_single()) return word.bit(22) && word.rn() == aarch64::kSp;
+  if (word.is_immediate() && word.field(23, 3) == 2)
+    return word.rd() == aarch64::kSp && !word.bit(30) && !word.bit(29) && word.wide();
+  return word.signs_or_authenticates_link() && word.field(5, 7) >= 28;
+}
+
+bool AArch64::behind_call(const CodeSource& source, std::uint64_t address) {
+  a64::Word word{};
+  return !source.read(address - 4, &word.bits, sizeof word.bits) || word.is_call();
+}
+
 bool AArch64::signal_trampoline(const CodeSource& source, std::uint64_t address) {
   std::uint32_t words[2] = {};
-  return source.read(address, words, sizeof words) && words[0] == 0xd2801168 && words[1] == 0xd4000001;
+  return source.read(address, words, sizeof words) && words[0] == aarch64::kMovRtSigreturn && words[1] == aarch64::kSvc;
 }
 
-void AArch64::look_back(CodeReader&, Path<AArch64>&) {}
+// In the linkage table's first entry (AAELF64, "PLT sequences"): [bti c;] stp x16,x30,[sp,#-16]!; adrp; ldr; add; br.
+void AArch64::look_back(CodeReader& code, Path<AArch64>& path) {
+  constexpr std::uint32_t kPush = 0xa9bf7bf0;
+  constexpr unsigned kMost = 4;
+  for (unsigned i = 1; i <= kMost; ++i) {
+    a64::Word word{};
+    if (code.read(path.pc - 4 * i, reinterpret_cast<std::uint8_t*>(&word.bits), sizeof word.bits) != sizeof word.bits)
+      return;
+    if (word.bits == kPush) {
+      path.state.store(path.state[aarch64::kSp].plus(8), 8, path.state[aarch64::kX30]);
+      return;
+    }
+    const bool on_the_way = word.is_immediate() || (word.is_single() && word.rd() == 17);
+    if (!on_the_way) return;
+  }
+}
 
 }  // namespace windlass::code

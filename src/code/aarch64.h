@@ -1,6 +1,7 @@
 // AArch64 code, decoded by Capstone.
 #pragma once
 
+#include "arch/registers.h"
 #include "code/explorer.h"
 
 namespace windlass::code {
@@ -9,6 +10,7 @@ struct AArch64 {
   static constexpr Architecture kArchitecture = Architecture::kAArch64;
   static constexpr unsigned kSlots = Registers::kSlots;
   static constexpr std::int64_t kEntryCfa = 0;
+  static constexpr unsigned kLinkRegister = aarch64::kX30;
 
   Flow step(CodeReader& code, Path<AArch64>& path);
   static Value return_from_entry(SymbolicState<kSlots>& state);

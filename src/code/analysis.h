@@ -85,10 +85,49 @@ Expected<FrameRow> straight_row(const CodeSource& source, std::uint64_t pc, Work
   return fail(ErrorCode::kNotFound, "no epilogue", pc);
 }
 
+// Does the code at `pc` go straight to a call without having put the link register anywhere? Then that is not where the
+// return address is. (No link register: never.)
+template <typename Machine>
+bool calls_with_link_unsaved(const CodeSource& source, std::uint64_t pc, Workspace<Machine>& work) {
+  if constexpr (requires { Machine::kLinkRegister; }) {
+    constexpr unsigned kMostInstructions = 32;
+    work.code.start(source);
+    work.path = {};
+    work.path.pc = pc;
+    work.path.state.start();
+    const auto& state = work.path.state;
+    for (unsigned i = 0; i < kMostInstructions; ++i) {
+      const bool in_place = state[Machine::kLinkRegister].is_initial(Machine::kLinkRegister);
+      const Flow flow = work.machine.step(work.code, work.path);
+      if (flow.kind == Flow::kNext) continue;
+      if (flow.kind != Flow::kCall || !in_place) return false;
+      bool kept = false;
+      state.for_each_store([&](const Value&, const Value& value) { kept |= value.is_initial(Machine::kLinkRegister); });
+      for (unsigned slot = 0; slot < Machine::kSlots; ++slot) kept |= state[slot].is_initial(Machine::kLinkRegister);
+      return !kept;
+    }
+  }
+  return false;
+}
+
 template <typename Machine>
 std::optional<FrameRow> contradiction(const FrameRow& row, const CodeSource& source, CodeAddress pc,
                                       Workspace<Machine>& work) {
   if (row.signal_frame) return std::nullopt;
+  // No callee puts the return address outside its frame: glibc's _dl_runtime_resolve on AArch64 says so, whose CFA
+  // leaves out what the linkage table pushed.
+  const auto* at = std::get_if<AtCfa>(&row.return_address);
+  if ((at != nullptr && at->offset >= 0) ||
+      (!pc.is_return_address() && Machine::is_entry_row(row) && calls_with_link_unsaved(source, pc.value(), work))) {
+    const auto synthesis = analyse(source, pc, work);
+    if (!synthesis || synthesis->outermost || synthesis->certainty == Certainty::kGuess) return std::nullopt;
+    return synthesis->row;
+  }
+  if (Machine::is_entry_row(row) && starts_program(source, pc, work)) {
+    FrameRow outermost = row;
+    outermost.return_address = Undefined{};
+    return outermost;
+  }
   Search<Machine> search(work);
   Found found;
   Sights sights;

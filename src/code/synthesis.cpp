@@ -57,10 +57,11 @@ bool may_be_return_address(const CodeSource& source, std::uint64_t address) {
       kind == CodeKind::kFile && (source.architecture == Architecture::kX86_64 ? X86_64::behind_call(source, address)
                                                                                : AArch64::behind_call(source, address));
   if (called) return true;
+  // A kernel without a vdso puts AArch64's trampoline on a page of its own.
+  if (source.architecture == Architecture::kAArch64 && AArch64::signal_trampoline(source, address)) return true;
   if (source.kind(address) == CodeKind::kNoCode) return false;
   if (source.function_start(address) == address) return true;
-  return source.architecture == Architecture::kX86_64 ? X86_64::signal_trampoline(source, address)
-                                                      : AArch64::signal_trampoline(source, address);
+  return source.architecture == Architecture::kX86_64 && X86_64::signal_trampoline(source, address);
 }
 
 }  // namespace windlass::code

@@ -1,5 +1,7 @@
 #include "walk/unwinders.h"
 
+#include "arch/aarch64_signal_frame.h"
+
 namespace windlass::walk {
 namespace {
 
@@ -30,12 +32,41 @@ bool read_code(const AddressSpace& space, std::uint64_t address, void* to, std::
   return module != nullptr && module->read_image(address, to, size);
 }
 
+// ---- the way back from a signal handler, AArch64 ------------------------------------------------------------------
+
+// Known by its two instructions. A return address points at the first one.
+bool at_signal_trampoline(const AddressSpace& space, std::uint64_t pc) {
+  if (space.architecture() != Architecture::kAArch64 || pc % 4 != 0) return false;
+  std::uint32_t words[2] = {};
+  if (!read_code(space, pc, words, sizeof words[0])) return false;
+  if (words[0] == aarch64::kSvc)
+    pc -= 4;
+  else if (words[0] != aarch64::kMovRtSigreturn)
+    return false;
+  return read_code(space, pc, words, sizeof words) && words[0] == aarch64::kMovRtSigreturn && words[1] == aarch64::kSvc;
+}
+
+// Whatever unwind information says of it: the kernel's vdso leads past the interrupted instruction.
+bool by_signal_trampoline(const Question& question, Step& step) {
+  const std::uint64_t pc = question.frame.pc().value();
+  if (!at_signal_trampoline(question.space, pc)) return false;
+  std::uint32_t record = 0;
+  const std::uint64_t records = question.frame.sp() + aarch64::kSignalRecords;
+  const bool vectors =
+      question.space.memory().read(records, &record, sizeof record) && record == aarch64::kVectorRecord;
+  FrameRow row;
+  aarch64::signal_frame_row(pc, vectors, row);
+  apply_row(question, row, FrameOrigin::kSynthesis, step);
+  return true;
+}
+
 // ---- is that a caller? --------------------------------------------------------------------------------------------
 
 // Can these be a caller's registers at all? The pc lies in known code, sp is an aligned address of user space.
 bool plausible(const AddressSpace& space, const Registers& caller) {
   constexpr unsigned kUserBits = 56;  // x86-64 with five-level paging; AArch64 has 52
-  return caller.sp() % 8 == 0 && caller.sp() >> kUserBits == 0 && space.find(caller.pc().lookup()) != nullptr;
+  return caller.sp() % 8 == 0 && caller.sp() >> kUserBits == 0 &&
+         (space.find(caller.pc().lookup()) != nullptr || at_signal_trampoline(space, caller.pc().value()));
 }
 
 bool accept(const AddressSpace& space, Step& step) {
@@ -165,6 +196,12 @@ bool by_contradiction(const Question& question, const FrameRow& row, Step& step)
   return true;
 }
 
+// Where no callee puts it: glibc's _dl_runtime_resolve on AArch64, whose CFA leaves out what the linkage table pushed.
+bool return_address_outside(const FrameRow& row) {
+  const auto* at = std::get_if<AtCfa>(&row.return_address);
+  return at != nullptr && at->offset >= 0;
+}
+
 bool by_cfi(const Question& question, Step& step) {
   if (question.module == nullptr) return false;
   const CodeAddress pc = question.frame.pc();
@@ -173,12 +210,13 @@ bool by_cfi(const Question& question, Step& step) {
     if (row.error().code != ErrorCode::kNotFound) step.status = {WalkEnd::kBadRow, row.error()};
     return false;
   }
+  if (row->signal_frame && by_signal_trampoline(question, step)) return true;
   const bool exact = !pc.is_return_address();
   if (exact && installs_context(*row) && before_context(question, *row, step)) return true;
   apply_row(question, *row, FrameOrigin::kCfi, step);
   // An interrupted instruction may stand anywhere; a row that leads nowhere is wrong at a call, too.
   const bool accepted = accept(question.space, step);
-  if ((exact || !accepted) && by_contradiction(question, *row, step)) return true;
+  if ((exact || !accepted || return_address_outside(*row)) && by_contradiction(question, *row, step)) return true;
   if (!accepted) (void)by_synthesis(question, step);  // else that is how the walk ends
   return true;
 }
@@ -270,6 +308,7 @@ void find_caller(const AddressSpace& space, const Frame& frame, const WalkOption
   const Question question{space, frame, space.find(frame.pc().lookup()), options, scratch};
   if (by_cfi(question, step)) return;
   const StepStatus bad = step.status;  // damaged unwind information is worth more than "nothing knows this code"
+  if (by_signal_trampoline(question, step)) return;
   if (by_synthesis(question, step)) return;
   if (question.module != nullptr && by_frame_pointer(question, step)) return;
   if (by_process_start(question, step) || by_leaf(question, step)) return;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 
 #include "aarch64/guest_space.h"
 
@@ -52,7 +53,7 @@ class Run final : ShadowStack::Sink {
  private:
   void left(const ShadowFrame& frame, std::uint32_t lost, std::size_t in_transfer) override;
   void note_syscall();
-  bool deliver(int signal, const CpuState& interrupted);
+  bool deliver(int signal, CpuState interrupted);
   void judge_here();
   void judge_whole_stack();
   Judgement verdict_here();
@@ -105,6 +106,10 @@ Judgement Run::verdict_here() {
   judgement.got_pc = caller.registers.get(kPc);
   judgement.got_sp = caller.sp();
   if (judgement.got_pc != truth.caller.pc || judgement.got_sp != truth.caller.sp) {
+    if (getenv("DBG"))
+      fprintf(stderr, "wrong at %s truth pc %llx sp %llx kind %d got %llx %llx\n", guest_.name(state.pc).c_str(),
+              (unsigned long long)truth.caller.pc, (unsigned long long)truth.caller.sp, (int)truth.kind,
+              (unsigned long long)judgement.got_pc, (unsigned long long)judgement.got_sp);
     judgement.verdict = Verdict::kWrong;
     return judgement;
   }
@@ -159,7 +164,7 @@ void Run::note_syscall() {
   if (state.x[8] == kMmap || state.x[8] == kMunmap || state.x[8] == kMprotect) guest_.refresh();
 }
 
-bool Run::deliver(int gdb_signal, const CpuState& interrupted) {
+bool Run::deliver(int gdb_signal, CpuState interrupted) {
   const int signal = linux_signal(gdb_signal);
   if (signal < 1 || signal > 64 || handlers_[signal] < 2) {
     report.problem = "signal " + std::to_string(signal) + " without a handler";

@@ -1,0 +1,46 @@
+// What Linux puts on the stack before a signal handler runs on AArch64 (arch/arm64/include/uapi/asm/{ucontext,
+// sigcontext}.h, kernel/signal.c): struct rt_sigframe { siginfo_t info; struct ucontext uc; } at sp, and the handler
+// returns to code that does nothing but rt_sigreturn. Offsets are from sp there.
+//
+// The kernel's vdso gives that code unwind information which leads to the interrupted code's frame record, that is to
+// its x29 and x30 instead of its pc: it says itself that unwinders are to recognise the two instructions. Elsewhere
+// (musl, qemu's page) there is none at all.
+#pragma once
+
+#include <cstdint>
+
+#include "arch/registers.h"
+#include "windlass/frame_row.h"
+
+namespace windlass::aarch64 {
+
+inline constexpr std::uint32_t kMovRtSigreturn = 0xd2801168;  // mov x8, #139
+inline constexpr std::uint32_t kSvc = 0xd4000001;             // svc #0
+
+inline constexpr std::int64_t kSignalInfoSize = 128;
+inline constexpr std::int64_t kSignalContext = kSignalInfoSize + 176;  // uc.uc_mcontext, aligned to 16
+inline constexpr std::int64_t kSignalRegisters = kSignalContext + 8;   // x0-x30, behind the fault address
+inline constexpr std::int64_t kSignalSp = kSignalRegisters + 31 * 8;
+inline constexpr std::int64_t kSignalPc = kSignalSp + 8;
+inline constexpr std::int64_t kSignalRecords = kSignalContext + 288;  // __reserved, aligned to 16
+inline constexpr std::int64_t kSignalVectors = kSignalRecords + 16;   // v0 in the first, a struct fpsimd_context
+inline constexpr std::uint32_t kVectorRecord = 0x46508001;            // FPSIMD_MAGIC
+
+// The interrupted code as the caller of the trampoline at `pc`. `vectors`: the first record is kVectorRecord.
+inline void signal_frame_row(std::uint64_t pc, bool vectors, FrameRow& row) {
+  row.begin = pc;
+  row.end = pc + 1;
+  row.cfa = CfaRegister{kSp, 0};
+  row.return_address = AtCfa{kSignalPc};
+  row.signal_frame = true;
+  row.return_signed = false;
+  row.registers.clear();
+  for (std::uint16_t i = 0; i <= kX30; ++i) (void)row.registers.set(i, AtCfa{kSignalRegisters + 8 * i});
+  (void)row.registers.set(kSp, AtCfa{kSignalSp});
+  for (std::uint16_t i = 8; i <= 15; ++i) {
+    const RegisterRule rule = vectors ? RegisterRule(AtCfa{kSignalVectors + 16 * i}) : RegisterRule(Undefined{});
+    (void)row.registers.set(static_cast<RegisterNumber>(64 + i), rule);
+  }
+}
+
+}  // namespace windlass::aarch64
