@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 
 #include "aarch64/guest_space.h"
 
@@ -57,6 +56,7 @@ class Run final : ShadowStack::Sink {
   void judge_here();
   void judge_whole_stack();
   Judgement verdict_here();
+  [[nodiscard]] bool is_rewritten(const ShadowFrame& frame) const;
 
   const Options& options_;
   StubClient stub_;
@@ -106,10 +106,6 @@ Judgement Run::verdict_here() {
   judgement.got_pc = caller.registers.get(kPc);
   judgement.got_sp = caller.sp();
   if (judgement.got_pc != truth.caller.pc || judgement.got_sp != truth.caller.sp) {
-    if (getenv("DBG"))
-      fprintf(stderr, "wrong at %s truth pc %llx sp %llx kind %d got %llx %llx\n", guest_.name(state.pc).c_str(),
-              (unsigned long long)truth.caller.pc, (unsigned long long)truth.caller.sp, (int)truth.kind,
-              (unsigned long long)judgement.got_pc, (unsigned long long)judgement.got_sp);
     judgement.verdict = Verdict::kWrong;
     return judgement;
   }
@@ -122,7 +118,17 @@ Judgement Run::verdict_here() {
   return judgement;
 }
 
+bool Run::is_rewritten(const ShadowFrame& frame) const {
+  std::uint64_t now = 0;
+  return frame.link_slot != 0 && stub_.read(frame.link_slot, &now, sizeof now) && now != frame.link_value;
+}
+
 void Run::judge_whole_stack() {
+  for (const ShadowFrame& frame : stack_.frames()) {
+    if (!is_rewritten(frame)) continue;
+    ++report.stacks_rewritten;
+    return;
+  }
   ++report.stacks;
   StackWalker walker(guest_.space(), registers_of(stub_.state()));
   const auto& frames = stack_.frames();
@@ -152,6 +158,10 @@ void Run::judge_whole_stack() {
 void Run::judge_here() {
   if (stack_.above_caller(stub_.state())) {
     ++report.above_caller;
+    return;
+  }
+  if (is_rewritten(stack_.top())) {
+    ++report.rewritten;
     return;
   }
   stack_.top().judgements.push_back(verdict_here());
@@ -223,6 +233,7 @@ void Run::execute() {
   }
   stack_.finish();
   report.strange = stack_.strange_transfers();
+  report.signed_links = stack_.signed_links();
 }
 
 }  // namespace
@@ -242,15 +253,18 @@ std::string Report::text(std::size_t most_sites) const {
   };
   using Number = unsigned long long;
   if (!problem.empty()) add("note: %s\n", problem.c_str());
-  add("steps %llu judged %llu signals %llu  not judged: transfers %llu above-caller %llu  strange %llu\n",
-      Number{steps}, Number{judged}, Number{signals}, Number{in_transfer}, Number{above_caller}, Number{strange});
+  add("steps %llu judged %llu signals %llu signed %llu  not judged: transfers %llu rewritten %llu above-caller %llu  "
+      "strange "
+      "%llu\n",
+      Number{steps}, Number{judged}, Number{signals}, Number{signed_links}, Number{in_transfer}, Number{rewritten},
+      Number{above_caller}, Number{strange});
   add("EXACT %.4f%%  PCSP-or-better %.4f%%  PCSP %llu WRONG %llu ENDS %llu REFUSED %llu\n", share(Verdict::kExact),
       share(Verdict::kExact) + share(Verdict::kPcSp), Number{count[1]}, Number{count[2]}, Number{count[3]},
       Number{count[4]});
   add("by: cfi %llu code %llu frame-pointer %llu leaf %llu other %llu\n", Number{by_origin[1]}, Number{by_origin[2]},
       Number{by_origin[3]}, Number{by_origin[4]}, Number{by_origin[0] + by_origin[5]});
-  add("whole stacks %llu: right %llu short %llu wrong %llu\n", Number{stacks}, Number{stacks_right},
-      Number{stacks_short}, Number{stacks_wrong});
+  add("whole stacks %llu: right %llu short %llu wrong %llu (not judged: rewritten %llu)\n", Number{stacks},
+      Number{stacks_right}, Number{stacks_short}, Number{stacks_wrong}, Number{stacks_rewritten});
   std::vector<std::pair<std::string, Site>> order(sites.begin(), sites.end());
   std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
     const auto total = [](const Site& s) { return s.count[1] + s.count[2] + s.count[3] + s.count[4]; };

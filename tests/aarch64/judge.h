@@ -33,12 +33,14 @@ struct Report {
   std::uint64_t steps = 0;
   std::uint64_t judged = 0;
   std::uint64_t count[kVerdicts] = {};
-  std::uint64_t in_transfer = 0;   // not judged: code that is replacing the caller (longjmp, a landing pad's set-up)
+  std::uint64_t in_transfer = 0;   // not judged: after the last call of code that then went elsewhere (longjmp)
+  std::uint64_t rewritten = 0;     // not judged: the return address on the stack has been replaced (landing pads)
   std::uint64_t above_caller = 0;  // not judged: sp has passed the caller's, before the jump
   std::uint64_t strange = 0;       // returns to nowhere known
   std::uint64_t signals = 0;
+  std::uint64_t signed_links = 0;  // return addresses stored with an authentication code
   std::uint64_t by_origin[8] = {};
-  std::uint64_t stacks = 0, stacks_right = 0, stacks_short = 0, stacks_wrong = 0;
+  std::uint64_t stacks = 0, stacks_right = 0, stacks_short = 0, stacks_wrong = 0, stacks_rewritten = 0;
   std::map<std::string, Site> sites;                // "module+0xaddress" of what was not exact
   std::map<std::string, std::uint64_t> stack_ends;  // where whole stacks went wrong, and how
 

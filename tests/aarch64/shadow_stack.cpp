@@ -12,6 +12,16 @@ bool is_ret(std::uint32_t word) { return is_register_branch(word) && branch_opco
 bool is_br(std::uint32_t word) { return is_register_branch(word) && branch_opcode(word) == 0; }
 unsigned branch_register(std::uint32_t word) { return word >> 5 & 31; }
 
+constexpr unsigned kLink = 30;
+constexpr std::uint64_t kAddress = (std::uint64_t{1} << 48) - 1;  // without an authentication code
+
+// ldr x30 and ldp with x30.
+bool loads_link(std::uint32_t word) {
+  const bool pair = (word & 0xfe40'0000) == 0xa840'0000 && ((word & 31) == 30 || (word >> 10 & 31) == 30);
+  const bool single = (word & 0xffc0'001f) == (0xf940'0000 | 30) || (word & 0xffe0'041f) == (0xf840'0400 | 30);
+  return pair || single;
+}
+
 }  // namespace
 
 std::uint64_t saved_register(const CpuState& state, unsigned index) {
@@ -72,6 +82,35 @@ void ShadowStack::transferred(const CpuState& to, bool also_equal) {
   if (first && also_equal) ++strange_;
 }
 
+// str x30 and stp with x30, in the forms compilers save it by (C4.1.66, "Loads and Stores").
+void ShadowStack::note_link_store(const CpuState& from, std::uint32_t word) {
+  ShadowFrame& frame = frames_.back();
+  if (frame.kind != ShadowFrame::kCall || frame.link_slot != 0 || (from.x[kLink] & kAddress) != frame.caller.pc) return;
+  const unsigned base_register = word >> 5 & 31;
+  const std::uint64_t base = base_register == 31 ? from.sp : from.x[base_register];
+  const auto signed_bits = [word](unsigned low, unsigned count) {
+    return static_cast<std::uint64_t>(static_cast<std::int64_t>(std::uint64_t{word} << (64 - low - count)) >>
+                                      (64 - count));
+  };
+  std::uint64_t address = 0;
+  if ((word & 0xfe40'0000) == 0xa800'0000) {  // stp of 64-bit registers
+    const bool first = (word & 31) == kLink;
+    const bool second = (word >> 10 & 31) == kLink;
+    if (!first && !second) return;
+    const bool post_index = (word >> 23 & 3) == 1;
+    address = base + (post_index ? 0 : signed_bits(15, 7) * 8) + (first ? 0 : 8);
+  } else if ((word & 0xffc0'001f) == (0xf900'0000 | kLink)) {  // str, unsigned offset
+    address = base + (word >> 10 & 0xfff) * 8;
+  } else if ((word & 0xffe0'0c1f) == (0xf800'0c00 | kLink)) {  // str, pre-index
+    address = base + signed_bits(12, 9);
+  } else {
+    return;
+  }
+  frame.link_slot = address;
+  frame.link_value = from.x[kLink];
+  if (from.x[kLink] != frame.caller.pc) ++signed_links_;
+}
+
 void ShadowStack::executed(const CpuState& from, std::uint32_t word, const CpuState& to) {
   if (is_bl(word) || is_blr(word)) {
     CpuState caller = to;
@@ -82,6 +121,11 @@ void ShadowStack::executed(const CpuState& from, std::uint32_t word, const CpuSt
   } else if (is_br(word)) {
     // A tail call leaves the return address where it is.
     transferred(to, branch_register(word) == 30);
+  } else if (loads_link(word)) {
+    // Back in its register, its slot may be used for anything.
+    if ((to.x[kLink] & kAddress) == frames_.back().caller.pc) frames_.back().link_slot = 0;
+  } else {
+    note_link_store(from, word);
   }
 }
 

@@ -39,6 +39,8 @@ struct ShadowFrame {
   } kind = kBottom;
   unsigned region = 0;  // of the stack its caller's sp is on
   CpuState caller;
+  std::uint64_t link_slot = 0;        // where its function has put the return address first, and
+  std::uint64_t link_value = 0;       // what it stored (with an authentication code, perhaps)
   std::vector<Judgement> judgements;  // while this frame was innermost; final when it is left
   std::size_t since_return = 0;       // of those: the first after its last callee returned
 };
@@ -59,6 +61,8 @@ class ShadowStack {
   [[nodiscard]] ShadowFrame& top() { return frames_.back(); }
   [[nodiscard]] const std::vector<ShadowFrame>& frames() const { return frames_; }
   [[nodiscard]] std::uint64_t strange_transfers() const { return strange_; }
+  // Return addresses that were stored with an authentication code.
+  [[nodiscard]] std::uint64_t signed_links() const { return signed_links_; }
   [[nodiscard]] bool above_caller(const CpuState& state) const {
     return frames_.back().kind != ShadowFrame::kBottom && region_of(state.sp) == frames_.back().region &&
            state.sp > frames_.back().caller.sp;
@@ -79,6 +83,7 @@ class ShadowStack {
   [[nodiscard]] unsigned region_of(std::uint64_t sp) const;
   void push(ShadowFrame::Kind kind, const CpuState& caller);
   void pop(const CpuState* returned, bool transfer);
+  void note_link_store(const CpuState& from, std::uint32_t word);
   void returned(const CpuState& to);
   void transferred(const CpuState& to, bool also_equal);
 
@@ -86,6 +91,7 @@ class ShadowStack {
   std::vector<ShadowFrame> frames_;
   std::vector<Region> regions_;
   std::uint64_t strange_ = 0;
+  std::uint64_t signed_links_ = 0;
 };
 
 }  // namespace windlass::aarch64_judge
