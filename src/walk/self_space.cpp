@@ -2,6 +2,7 @@
 #include <link.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <climits>
 #include <new>
 
@@ -13,6 +14,7 @@ namespace windlass {
 namespace {
 
 alignas(AddressSpace) std::byte own_space[sizeof(AddressSpace)];
+constinit std::atomic<bool> own_space_made = false;
 
 std::string program_path() {
   char path[PATH_MAX];
@@ -43,15 +45,23 @@ AddressSpace AddressSpace::self() {
   return space;
 }
 
+// Allocates nothing, and may run again: it then writes what is there.
 void walk::make_own_space() {
-  auto* space = new (own_space) AddressSpace(kOwnArchitecture, std::make_unique<OwnMemory>());
+  alignas(OwnMemory) static std::byte memory[sizeof(OwnMemory)];
+  auto* space = new (own_space) AddressSpace(kOwnArchitecture, std::unique_ptr<Memory>(new (memory) OwnMemory));
   space->own_ = true;
+  own_space_made.store(true, std::memory_order_release);
 }
 
 // Before any other initialiser that could walk, and for good.
 [[gnu::constructor(101)]] static void make_own_space_early() { walk::make_own_space(); }
 
-const AddressSpace& own_process() { return *std::launder(reinterpret_cast<const AddressSpace*>(own_space)); }
+const AddressSpace& own_process() {
+  // A preloaded memory profiler walks from other libraries' initialisers; there is but one thread then.
+  if (!own_space_made.load(std::memory_order_acquire)) [[unlikely]]
+    walk::make_own_space();
+  return *std::launder(reinterpret_cast<const AddressSpace*>(own_space));
+}
 
 Expected<OwnFunction> own_function(std::uint64_t pc) {
   walk::LoadedObject object;
