@@ -95,13 +95,14 @@ struct ImportDescriptor {  // "Import Directory Table"
 static_assert(sizeof(ImportDescriptor) == 20);
 
 #pragma pack(push, 1)
+struct CoffLongName {
+  std::uint32_t zeroes;  // 0: the name is in the string table
+  std::uint32_t offset;
+};
 struct CoffSymbol {  // "COFF Symbol Table"
   union {
     char short_name[8];
-    struct {
-      std::uint32_t zeroes;  // 0: the name is in the string table
-      std::uint32_t offset;
-    } long_name;
+    CoffLongName long_name;
   };
   std::uint32_t value;   // offset in its section
   std::int16_t section;  // 1-based; 0, -1, -2 are not in one
