@@ -1,0 +1,330 @@
+// Other processes: every thread stopped and walked, and all of them going on afterwards as if nothing had been.
+#include <dirent.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <thread>
+
+#include "walk/proc_file.h"
+#include "walk/proc_maps.h"
+#include "walk/process_memory.h"
+#include "windlass/target.h"
+
+namespace windlass {
+namespace {
+
+using namespace std::chrono_literals;
+
+// What a child and its test share.
+struct Board {
+  std::atomic<int> ready;
+  std::atomic<std::uint64_t> counter;
+  std::atomic<int> signals;
+};
+Board* board = nullptr;
+
+void wait_until(const std::function<bool()>& done, std::chrono::milliseconds limit = 20000ms) {
+  const auto end = std::chrono::steady_clock::now() + limit;
+  while (!done() && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(1ms);
+  EXPECT_TRUE(done());
+}
+
+class Child {
+ public:
+  explicit Child(void (*run)(), int ready = 1) {
+    board->ready = 0;
+    board->counter = 0;
+    board->signals = 0;
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      run();
+      ::_exit(0);
+    }
+    wait_until([&] { return board->ready >= ready; });
+  }
+  ~Child() {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+  [[nodiscard]] std::uint64_t pid() const { return static_cast<std::uint64_t>(pid_); }
+  [[nodiscard]] pid_t id() const { return pid_; }
+
+  void expect_running() const {
+    const std::uint64_t before = board->counter;
+    wait_until([&] { return board->counter > before + 2; });
+  }
+
+ private:
+  pid_t pid_;
+};
+
+class OtherProcess : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    board =
+        static_cast<Board*>(::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  }
+  void SetUp() override {
+    const Child child(+[] {
+      board->ready = 1;
+      ::pause();
+    });
+    const auto target = open_process(child.pid());
+    if (!target && target.error().code == ErrorCode::kSystem)
+      GTEST_SKIP() << "SKIPPED: may not trace here: " << target.error().text();
+  }
+};
+
+__attribute__((noinline)) void go_down(int depth) {
+  if (depth == 0) {
+    ++board->ready;
+    while (board->ready > 0) ::pause();
+    return;
+  }
+  go_down(depth - 1);
+  asm volatile("");
+}
+
+void* deep_thread(void* depth) {
+  ::prctl(PR_SET_NAME, "deep one");
+  go_down(*static_cast<int*>(depth));
+  return nullptr;
+}
+
+void three_threads() {
+  static int depths[] = {10, 100};
+  pthread_t thread;
+  for (int& depth : depths) pthread_create(&thread, nullptr, deep_thread, &depth);
+  go_down(1000);
+}
+
+// Counts as long as it runs.
+void counting() {
+  board->ready = 1;
+  for (;;) {
+    ++board->counter;
+    ::usleep(200);
+  }
+}
+
+std::size_t frames_of(const Target& target, const Thread& thread, WalkEnd& end) {
+  StackWalker walker(target.space, thread.registers);
+  std::size_t frames = 1;
+  while (walker.step()) ++frames;
+  end = walker.end_reason();
+  return frames;
+}
+
+TEST_F(OtherProcess, EveryThreadToItsEnd) {
+  const Child child(three_threads, 3);
+  const auto target = open_process(child.pid());
+  ASSERT_TRUE(target) << target.error().text();
+  EXPECT_TRUE(target->problems.empty());
+  ASSERT_EQ(target->threads.size(), 3u);
+  EXPECT_EQ(target->threads[0].id, child.pid());
+  const std::size_t at_least[] = {1000, 10, 100};
+  for (std::size_t i = 0; i < 3; ++i) {
+    WalkEnd end{};
+    EXPECT_GE(frames_of(*target, target->threads[i], end), at_least[i]);
+    EXPECT_LE(frames_of(*target, target->threads[i], end), at_least[i] + 40);
+    EXPECT_EQ(end, WalkEnd::kComplete) << i;
+    EXPECT_EQ(target->threads[i].name == "deep one", i != 0) << target->threads[i].name;
+  }
+}
+
+TEST_F(OtherProcess, FewSystemCallsAWalk) {
+  const Child child(three_threads, 3);
+  const auto target = open_process(child.pid());
+  ASSERT_TRUE(target);
+  const auto* memory = static_cast<const walk::ProcessMemory*>(&target->space.memory());
+  const std::uint64_t before = memory->system_calls();
+  WalkEnd end{};
+  const std::size_t frames = frames_of(*target, target->threads[0], end);
+  const std::uint64_t calls = memory->system_calls() - before;
+  std::printf("%zu frames, %llu system calls\n", frames, static_cast<unsigned long long>(calls));
+  EXPECT_LT(calls, frames / 20);
+}
+
+TEST_F(OtherProcess, StandsStillAndGoesOn) {
+  const Child child(counting);
+  for (int i = 0; i < 5; ++i) {
+    auto target = open_process(child.pid());
+    ASSERT_TRUE(target) << target.error().text();
+    const std::uint64_t counted = board->counter;
+    std::this_thread::sleep_for(5ms);
+    EXPECT_EQ(board->counter, counted);
+    target->release();
+    child.expect_running();
+  }
+}
+
+TEST_F(OtherProcess, ReleasedByAnotherThread) {
+  const Child child(counting);
+  auto target = open_process(child.pid());
+  ASSERT_TRUE(target);
+  std::thread([moved = std::move(*target)] {}).join();
+  child.expect_running();
+}
+
+TEST_F(OtherProcess, ThreadsThatComeAndGo) {
+  const Child child(+[] {
+    board->ready = 1;
+    for (;;) {
+      pthread_t threads[4];
+      for (pthread_t& thread : threads)
+        pthread_create(
+            &thread, nullptr,
+            [](void*) -> void* {
+              ++board->counter;
+              return nullptr;
+            },
+            nullptr);
+      for (pthread_t& thread : threads) pthread_join(thread, nullptr);
+    }
+  });
+  for (int i = 0; i < 50; ++i) {
+    auto target = open_process(child.pid());
+    ASSERT_TRUE(target) << target.error().text();
+    EXPECT_GE(target->threads.size(), 1u);
+    const std::uint64_t counted = board->counter;
+    std::this_thread::sleep_for(500us);
+    EXPECT_EQ(board->counter, counted);  // nobody was missed
+    target->release();
+    if (i % 10 == 0) child.expect_running();
+  }
+}
+
+TEST_F(OtherProcess, NoSignalIsLost) {
+  const Child child(+[] {
+    struct sigaction action {};
+    action.sa_handler = [](int) { ++board->signals; };
+    ::sigaction(SIGRTMIN, &action, nullptr);
+    counting();
+  });
+  constexpr int kSignals = 200;
+  for (int i = 0; i < kSignals; ++i) {
+    ASSERT_EQ(::sigqueue(child.id(), SIGRTMIN, {}), 0);
+    if (i % 4 == 0) {
+      ASSERT_TRUE(open_process(child.pid()));
+    }
+  }
+  wait_until([] { return board->signals == kSignals; });
+}
+
+TEST_F(OtherProcess, AStoppedOneStaysStopped) {
+  const Child child(counting);
+  ::kill(child.id(), SIGSTOP);
+  ASSERT_EQ(::waitpid(child.id(), nullptr, WUNTRACED), child.id());
+  {
+    const auto target = open_process(child.pid());
+    ASSERT_TRUE(target) << target.error().text();
+    WalkEnd end{};
+    EXPECT_GT(frames_of(*target, target->threads[0], end), 2u);
+  }
+  const std::uint64_t counted = board->counter;
+  std::this_thread::sleep_for(5ms);
+  EXPECT_EQ(board->counter, counted);
+  ::kill(child.id(), SIGCONT);
+  child.expect_running();
+}
+
+TEST_F(OtherProcess, AThreadThatCannotStop) {
+  const Child child(+[] {
+    if (::vfork() == 0) {  // its parent waits, uninterruptible
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      ++board->ready;
+      for (;;) {
+        ++board->counter;
+        ::usleep(200);
+      }
+    }
+  });
+  {
+    const auto target = open_process(child.pid(), {.stop_timeout_ms = 50});
+    ASSERT_TRUE(target) << target.error().text();
+    ASSERT_EQ(target->threads.size(), 1u);
+    EXPECT_EQ(target->problems.size(), 1u);
+    EXPECT_NE(target->threads[0].registers.pc().value(), 0u);
+    EXPECT_TRUE(target->threads[0].registers.has_sp());
+  }
+  child.expect_running();
+}
+
+TEST_F(OtherProcess, WhatCannotBeOpened) {
+  EXPECT_EQ(open_process(2147483646).error().detail, static_cast<std::uint64_t>(ESRCH));
+  EXPECT_EQ(open_process(static_cast<std::uint64_t>(::getpid())).error().code, ErrorCode::kUnsupported);
+  const Child child(counting);
+  ASSERT_EQ(::ptrace(PTRACE_SEIZE, child.id(), nullptr, nullptr), 0);
+  const auto target = open_process(child.pid());
+  ASSERT_FALSE(target);
+  EXPECT_EQ(target.error().code, ErrorCode::kSystem);
+  EXPECT_EQ(target.error().detail, static_cast<std::uint64_t>(EPERM));
+  EXPECT_EQ(target.error().where, static_cast<std::uint64_t>(::gettid()));  // who traces it
+  child.expect_running();
+}
+
+// The program's file is replaced by another one while it runs.
+TEST_F(OtherProcess, AFileThatIsNoLongerThere) {
+  char copy[] = "/tmp/windlass-sleep-XXXXXX";
+  const int fd = ::mkstemp(copy);
+  ASSERT_GE(fd, 0);
+  const std::string bytes = walk::read_proc_file("/bin/sleep");
+  ASSERT_EQ(::write(fd, bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
+  ::fchmod(fd, 0700);
+  ::close(fd);
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    ::execl(copy, "sleep", "100", nullptr);
+    ::_exit(1);
+  }
+  const std::string wchan = "/proc/" + std::to_string(pid) + "/syscall";
+  wait_until([&] { return walk::read_proc_file(wchan).starts_with("230 "); });  // clock_nanosleep
+  ::unlink(copy);
+  const int other = ::open(copy, O_CREAT | O_WRONLY | O_TRUNC, 0700);
+  EXPECT_EQ(::write(other, "not this", 8), 8);
+  ::close(other);
+  {
+    const auto target = open_process(static_cast<std::uint64_t>(pid));
+    EXPECT_TRUE(target);
+    if (target) {
+      WalkEnd end{};
+      EXPECT_GT(frames_of(*target, target->threads[0], end), 3u);
+      EXPECT_EQ(end, WalkEnd::kComplete);
+    }
+  }
+  ::unlink(copy);
+  ::kill(pid, SIGKILL);
+  ::waitpid(pid, nullptr, 0);
+}
+
+TEST(ProcMaps, AllThatALineSays) {
+  const auto maps = walk::parse_proc_maps(
+      "55d0-55e0 r--p 00000000 08:01 42 /bin/x\n"
+      "9000-a000 --xp 00002000 00:10 7  /tmp/new\\012line (deleted)\n"
+      "garbage\n");
+  ASSERT_EQ(maps.size(), 2u);
+  EXPECT_TRUE(maps[0].readable);
+  EXPECT_FALSE(maps[0].executable);
+  EXPECT_EQ(maps[1].path, "/tmp/new\nline");
+  EXPECT_TRUE(maps[1].deleted);
+  EXPECT_TRUE(maps[1].executable);
+  EXPECT_EQ(maps[1].offset, 0x2000u);
+  EXPECT_TRUE(maps[1].has_file());
+}
+
+}  // namespace
+}  // namespace windlass
