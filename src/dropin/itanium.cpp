@@ -5,6 +5,7 @@
 
 #include "capi/capture.h"
 #include "dropin/next.h"
+#include "dropin/own_walk.h"
 #include "windlass/backtrace.h"
 
 using namespace windlass;
@@ -15,12 +16,12 @@ namespace {
 // What a callback of _Unwind_Backtrace gets. It is only ever seen through the functions below.
 struct Context {
   std::uint64_t tag[2] = {kTag[0], kTag[1]};
-  const Frame* frame;
+  OwnWalk walk;
 
-  explicit Context(const Frame& of) : frame(&of) {}
+  explicit Context(const Registers& start) : walk(start) {}
   // Null for a context that is not ours.
-  static const Frame* frame_of(const _Unwind_Context* context) {
-    return is_ours(context) ? reinterpret_cast<const Context*>(context)->frame : nullptr;
+  static OwnWalk* walk_of(_Unwind_Context* context) {
+    return is_ours(context) ? &reinterpret_cast<Context*>(context)->walk : nullptr;
   }
 };
 
@@ -51,8 +52,8 @@ const Next<void*(void*)> next_enclosing("_Unwind_FindEnclosingFunction");
 }
 
 // One number of the function a frame is in; 0 where nothing is known of it.
-std::uint64_t of_function(const Frame& frame, std::uint64_t OwnFunction::*member) {
-  const auto function = own_function(frame.pc().lookup());
+std::uint64_t of_function(const OwnWalk& walk, std::uint64_t OwnFunction::*member) {
+  const auto function = own_function(walk.pc().lookup());
   return function ? (*function).*member : 0;
 }
 
@@ -69,37 +70,37 @@ extern "C" {
 [[gnu::visibility("hidden")]] _Unwind_Reason_Code windlass_dropin_unwind_backtrace(_Unwind_Trace_Fn trace,
                                                                                    void* argument,
                                                                                    const std::uint64_t* slots) {
-  StackWalker walker(own_process(), registers_from_capture(slots));
-  do {
-    Context context(walker.frame());
+  const Registers start = registers_from_capture(slots);
+  Context context(start);
+  do
     if (trace(reinterpret_cast<_Unwind_Context*>(&context), argument) != _URC_NO_REASON) return _URC_FATAL_PHASE1_ERROR;
-  } while (walker.step());
-  return reason_of(walker.end_reason());
+  while (context.walk.step());
+  return reason_of(context.walk.end_reason());
 }
 WINDLASS_CAPTURING_ENTRY(_Unwind_Backtrace, windlass_dropin_unwind_backtrace, 2);
 
 _Unwind_Ptr _Unwind_GetIP(_Unwind_Context* context) {
-  if (const Frame* frame = Context::frame_of(context)) return frame->pc().value();
+  if (OwnWalk* walk = Context::walk_of(context)) return walk->pc().value();
   return next_ip.call_or<_Unwind_Ptr>(0, context);
 }
 
 _Unwind_Ptr _Unwind_GetIPInfo(_Unwind_Context* context, int* before_instruction) {
-  const Frame* frame = Context::frame_of(context);
-  if (frame == nullptr) return next_ip_info.call_or<_Unwind_Ptr>(0, context, before_instruction);
-  *before_instruction = frame->pc().is_return_address() ? 0 : 1;
-  return frame->pc().value();
+  OwnWalk* walk = Context::walk_of(context);
+  if (walk == nullptr) return next_ip_info.call_or<_Unwind_Ptr>(0, context, before_instruction);
+  *before_instruction = walk->pc().is_return_address() ? 0 : 1;
+  return walk->pc().value();
 }
 
 // libgcc's answer is the CFA of the callee: the stack pointer within this frame.
 _Unwind_Word _Unwind_GetCFA(_Unwind_Context* context) {
-  if (const Frame* frame = Context::frame_of(context)) return frame->sp();
+  if (OwnWalk* walk = Context::walk_of(context)) return walk->sp();
   return next_cfa.call_or<_Unwind_Word>(0, context);
 }
 
 _Unwind_Word _Unwind_GetGR(_Unwind_Context* context, int number) {
-  const Frame* frame = Context::frame_of(context);
-  if (frame == nullptr) return next_register.call_or<_Unwind_Word>(0, context, number);
-  return number < 0 ? 0 : frame->registers.get(static_cast<std::uint64_t>(number));
+  OwnWalk* walk = Context::walk_of(context);
+  if (walk == nullptr) return next_register.call_or<_Unwind_Word>(0, context, number);
+  return number < 0 ? 0 : walk->get(static_cast<std::uint64_t>(number));
 }
 
 // A walk has nothing to set; libgcc must not be asked to write into what is not its.
@@ -113,20 +114,20 @@ void _Unwind_SetIP(_Unwind_Context* context, _Unwind_Ptr value) {
 }
 
 void* _Unwind_GetLanguageSpecificData(_Unwind_Context* context) {
-  const Frame* frame = Context::frame_of(context);
-  if (frame == nullptr) return next_lsda.call_or<void*>(nullptr, context);
-  return reinterpret_cast<void*>(of_function(*frame, &OwnFunction::lsda));
+  OwnWalk* walk = Context::walk_of(context);
+  if (walk == nullptr) return next_lsda.call_or<void*>(nullptr, context);
+  return reinterpret_cast<void*>(of_function(*walk, &OwnFunction::lsda));
 }
 _Unwind_Ptr _Unwind_GetRegionStart(_Unwind_Context* context) {
-  if (const Frame* frame = Context::frame_of(context)) return of_function(*frame, &OwnFunction::begin);
+  if (OwnWalk* walk = Context::walk_of(context)) return of_function(*walk, &OwnFunction::begin);
   return next_start.call_or<_Unwind_Ptr>(0, context);
 }
 _Unwind_Ptr _Unwind_GetDataRelBase(_Unwind_Context* context) {
-  if (const Frame* frame = Context::frame_of(context)) return of_function(*frame, &OwnFunction::data_base);
+  if (OwnWalk* walk = Context::walk_of(context)) return of_function(*walk, &OwnFunction::data_base);
   return next_data_base.call_or<_Unwind_Ptr>(0, context);
 }
 _Unwind_Ptr _Unwind_GetTextRelBase(_Unwind_Context* context) {
-  if (const Frame* frame = Context::frame_of(context)) return of_function(*frame, &OwnFunction::text_base);
+  if (OwnWalk* walk = Context::walk_of(context)) return of_function(*walk, &OwnFunction::text_base);
   return next_text_base.call_or<_Unwind_Ptr>(0, context);
 }
 
