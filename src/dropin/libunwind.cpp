@@ -8,6 +8,7 @@
 #include "capi/capture.h"
 #include "dropin/next.h"
 #include "dropin/proc_name.h"
+#include "walk/self_trace.h"
 #include "windlass/backtrace.h"
 
 using namespace windlass;
@@ -17,13 +18,25 @@ namespace {
 
 constexpr unsigned kMaxBackward = 16;  // steps of one cursor that do not move sp up: switches to another stack
 
-// What unw_cursor_t holds. Plain memory: callers copy it and never tell when they are done.
+// What unw_cursor_t holds. Plain memory: callers copy it and never tell when they are done. Nearly all ask for the pc
+// alone, so it steps as backtrace() does, by pc, stack and frame pointer; a frame with all registers is found when
+// somebody wants one, and from then on at every step.
 struct Cursor {
   std::uint64_t tag[2] = {kTag[0], kTag[1]};
-  Frame frame;
+  unw_context_t* context = nullptr;
+  walk::TraceState trace;
+  std::size_t index = 0;
   unsigned backward = 0;
+  bool all_registers = false;
+  Frame frame;  // with all_registers
 
   static Cursor* of(unw_cursor_t* cursor) { return is_ours(cursor) ? reinterpret_cast<Cursor*>(cursor) : nullptr; }
+  [[nodiscard]] CodeAddress pc() const {
+    if (all_registers) return frame.pc();
+    const std::uint64_t value = trace.key & ~walk::kInstructionBit;
+    return value != trace.key ? CodeAddress::instruction(value) : CodeAddress::return_address(value);
+  }
+  [[nodiscard]] std::uint64_t sp() const { return all_registers ? frame.sp() : trace.sp; }
 };
 static_assert(sizeof(Cursor) <= sizeof(unw_cursor_t) && alignof(Cursor) <= alignof(unw_cursor_t));
 static_assert(std::is_trivially_copyable_v<Cursor> && std::is_trivially_destructible_v<Cursor>);
@@ -56,6 +69,14 @@ int error_of(WalkEnd end) {
   }
 }
 
+// What no callee has saved is still where the context has it.
+void keep_in_context(const Cursor& cursor, Frame& frame) {
+  for (RegisterNumber reg = 0; reg < std::size(kGregs); ++reg)
+    if (frame.registers.has(reg) && frame.saved.at(frame.registers, reg) == 0 && reg != UNW_REG_SP)
+      frame.saved.set(frame.registers, reg,
+                      reinterpret_cast<std::uint64_t>(&cursor.context->uc_mcontext.gregs[kGregs[reg]]));
+}
+
 // Every step is a walk of its own, whose locations count from its start: what it says still is in its register is where
 // it was for the last frame.
 void keep_locations(const Frame& last, Frame& next) {
@@ -63,6 +84,36 @@ void keep_locations(const Frame& last, Frame& next) {
     if (next.saved.at(next.registers, reg) == 0 && reg != Registers::sp_number(kOwnArchitecture))
       next.saved.set(next.registers, reg, last.saved.at(last.registers, reg));
   });
+}
+
+// False where the walk of all registers goes another way.
+bool find_all_registers(Cursor& cursor) {
+  if (cursor.all_registers) return true;
+  StackWalker walker(own_process(), registers_of(cursor.context));
+  for (std::size_t i = 0; i < cursor.index; ++i)
+    if (!walker.step()) return false;
+  Frame frame = walker.frame();
+  if (frame.pc() != cursor.pc() || frame.sp() != cursor.sp()) return false;
+  keep_in_context(cursor, frame);
+  cursor.frame = frame;
+  cursor.all_registers = true;
+  return true;
+}
+
+// A cycle would never end.
+bool progresses(Cursor& cursor, std::uint64_t next_sp) {
+  return next_sp > cursor.sp() || ++cursor.backward <= kMaxBackward;
+}
+
+int step_all_registers(Cursor& cursor) {
+  StackWalker walker(own_process(), cursor.frame.registers);
+  if (!walker.step()) return error_of(walker.end_reason());
+  Frame next = walker.frame();
+  if (!progresses(cursor, next.sp())) return -UNW_EBADFRAME;
+  keep_locations(cursor.frame, next);
+  cursor.frame = next;
+  ++cursor.index;
+  return 1;
 }
 
 }  // namespace
@@ -99,10 +150,10 @@ asm(WINDLASS_ENTRY_HEAD(_Ux86_64_getcontext, "@function") R"(
 int unw_init_local2(unw_cursor_t* cursor, unw_context_t* context, int flags) {
   if (cursor == nullptr || context == nullptr || (flags & ~UNW_INIT_SIGNAL_FRAME) != 0) return -UNW_EINVAL;
   auto* own = new (cursor) Cursor;
-  own->frame.registers = registers_of(context);
-  for (RegisterNumber reg = 0; reg < std::size(kGregs); ++reg)
-    own->frame.saved.set(own->frame.registers, reg,
-                         reinterpret_cast<std::uint64_t>(&context->uc_mcontext.gregs[kGregs[reg]]));
+  const auto greg = [&](int index) { return static_cast<std::uint64_t>(context->uc_mcontext.gregs[index]); };
+  own->context = context;
+  own->trace = {greg(REG_RIP) | walk::kInstructionBit, greg(REG_RSP), greg(REG_RBP)};
+  if (static_cast<std::int64_t>(greg(REG_RIP)) < 0) (void)find_all_registers(*own);  // no address of ours
   return 0;
 }
 int unw_init_local(unw_cursor_t* cursor, unw_context_t* context) { return unw_init_local2(cursor, context, 0); }
@@ -110,21 +161,32 @@ int unw_init_local(unw_cursor_t* cursor, unw_context_t* context) { return unw_in
 int unw_step(unw_cursor_t* cursor) {
   Cursor* own = Cursor::of(cursor);
   if (own == nullptr) return next_step.call_or(-UNW_EINVAL, cursor);
-  StackWalker walker(own_process(), own->frame.registers);
-  if (!walker.step()) return error_of(walker.end_reason());
-  Frame next = walker.frame();
-  if (next.sp() <= own->frame.sp() && ++own->backward > kMaxBackward) return -UNW_EBADFRAME;
-  keep_locations(own->frame, next);
-  own->frame = next;
-  return 1;
+  if (own->all_registers) return step_all_registers(*own);
+  walk::TraceWalk fast(own->trace, false);
+  if (fast.step()) {
+    if (!progresses(*own, fast.state().sp)) return -UNW_EBADFRAME;
+    own->trace = fast.state();
+    ++own->index;
+    return 1;
+  }
+  if (fast.outcome() == walk::TraceWalk::Outcome::kComplete) return 0;
+  return find_all_registers(*own) ? step_all_registers(*own) : -UNW_EBADFRAME;
 }
 
 int unw_get_reg(unw_cursor_t* cursor, int reg, unw_word_t* value) {
-  const Cursor* own = Cursor::of(cursor);
+  Cursor* own = Cursor::of(cursor);
   if (own == nullptr) return next_get_reg.call_or(-UNW_EINVAL, cursor, reg, value);
-  if (reg == UNW_X86_64_CFA) reg = UNW_REG_SP;
-  if (reg < 0 || !own->frame.registers.has(static_cast<std::uint64_t>(reg))) return -UNW_EBADREG;
-  *value = own->frame.registers.get(static_cast<std::uint64_t>(reg));
+  if (reg == UNW_REG_IP) {
+    *value = own->pc().value();
+  } else if (reg == UNW_REG_SP || reg == UNW_X86_64_CFA) {
+    *value = own->sp();
+  } else if (reg == UNW_X86_64_RBP && !own->all_registers) {
+    *value = own->trace.fp;
+  } else {
+    if (reg < 0 || !find_all_registers(*own) || !own->frame.registers.has(static_cast<std::uint64_t>(reg)))
+      return -UNW_EBADREG;
+    *value = own->frame.registers.get(static_cast<std::uint64_t>(reg));
+  }
   return 0;
 }
 
@@ -132,6 +194,7 @@ int unw_set_reg(unw_cursor_t* cursor, int reg, unw_word_t value) {
   Cursor* own = Cursor::of(cursor);
   if (own == nullptr) return next_set_reg.call_or(-UNW_EINVAL, cursor, reg, value);
   if (reg == UNW_X86_64_CFA) return -UNW_EREADONLYREG;
+  if (!find_all_registers(*own)) return -UNW_EBADFRAME;
   Registers& registers = own->frame.registers;
   if (reg < 0 || !registers.holds(static_cast<std::uint64_t>(reg))) return -UNW_EBADREG;
   const auto number = static_cast<RegisterNumber>(reg);
@@ -146,9 +209,10 @@ int unw_set_reg(unw_cursor_t* cursor, int reg, unw_word_t value) {
 }
 
 int unw_get_save_loc(unw_cursor_t* cursor, int reg, unw_save_loc_t* location) {
-  const Cursor* own = Cursor::of(cursor);
+  Cursor* own = Cursor::of(cursor);
   if (own == nullptr) return next_get_save_loc.call_or(-UNW_EINVAL, cursor, reg, location);
   std::memset(location, 0, sizeof *location);
+  if (!find_all_registers(*own)) return -UNW_EBADFRAME;
   const Registers& registers = own->frame.registers;
   if (reg < 0 || !registers.has(static_cast<std::uint64_t>(reg)) || reg == UNW_REG_SP) return 0;
   location->u.addr = own->frame.saved.at(registers, static_cast<RegisterNumber>(reg));
@@ -159,13 +223,14 @@ int unw_get_save_loc(unw_cursor_t* cursor, int reg, unw_save_loc_t* location) {
 int unw_is_signal_frame(unw_cursor_t* cursor) {
   const Cursor* own = Cursor::of(cursor);
   if (own == nullptr) return next_is_signal_frame.call_or(-UNW_EINVAL, cursor);
-  return own->frame.signal_frame ? 1 : 0;
+  if (own->all_registers) return own->frame.signal_frame ? 1 : 0;
+  return own->index != 0 && !own->pc().is_return_address() ? 1 : 0;
 }
 
 int unw_get_proc_info(unw_cursor_t* cursor, unw_proc_info_t* info) {
   const Cursor* own = Cursor::of(cursor);
   if (own == nullptr) return next_get_proc_info.call_or(-UNW_EINVAL, cursor, info);
-  const auto function = own_function(own->frame.pc().lookup());
+  const auto function = own_function(own->pc().lookup());
   std::memset(info, 0, sizeof *info);
   if (!function) return -UNW_ENOINFO;
   info->start_ip = function->begin;
@@ -182,8 +247,8 @@ int unw_get_proc_name(unw_cursor_t* cursor, char* name, size_t size, unw_word_t*
   if (name == nullptr || size == 0) return -UNW_EINVAL;
   std::uint64_t begin = 0;
   bool whole = false;
-  if (!proc_name(own->frame.pc().lookup(), name, size, begin, whole)) return -UNW_ENOINFO;
-  if (offset != nullptr) *offset = own->frame.pc().value() - begin;
+  if (!proc_name(own->pc().lookup(), name, size, begin, whole)) return -UNW_ENOINFO;
+  if (offset != nullptr) *offset = own->pc().value() - begin;
   return whole ? 0 : -UNW_ENOMEM;
 }
 
