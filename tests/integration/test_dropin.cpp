@@ -3,7 +3,12 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -85,5 +90,117 @@ TEST(Dropin, LibunwindsSourcesCompile) {
 #else
 TEST(Dropin, LibunwindsOwnInterface) { GTEST_SKIP() << "libunwind-dev is not installed"; }
 #endif
+
+// ---- profilers of other people, unchanged ---------------------------------------------------------------------------
+
+// A folder that goes away with the test.
+class Folder {
+ public:
+  Folder() { made_ = ::mkdtemp(path_) != nullptr; }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  [[nodiscard]] std::string path(const std::string& name) const { return std::string(path_) + "/" + name; }
+  [[nodiscard]] bool made() const { return made_; }
+
+ private:
+  char path_[32] = "/tmp/windlass-dropin-XXXXXX";
+  bool made_ = false;
+};
+
+const char* const kProgram = WINDLASS_DROPIN_PROGRAMS "/dropin_allocations";
+
+bool installed(const std::string& library) { return !library.empty() && library.find("NOTFOUND") == std::string::npos; }
+
+struct Stacks {
+  std::size_t different = 0;
+  std::uint64_t count = 0;
+  std::uint64_t frames = 0;  // of all of them together
+  bool operator==(const Stacks&) const = default;
+};
+
+// gperftools' heap profiles: "in use: bytes [all: bytes] @ pc pc ...".
+Stacks read_heap_profile(const std::string& file) {
+  Stacks stacks;
+  std::ifstream in(file);
+  for (std::string line; std::getline(in, line);) {
+    unsigned long all = 0;
+    int pcs = 0;
+    if (std::sscanf(line.c_str(), " %*u: %*u [ %lu: %*u] @%n", &all, &pcs) != 1 || pcs == 0) continue;
+    ++stacks.different;
+    stacks.count += all;
+    std::istringstream words(line.substr(static_cast<std::size_t>(pcs)));
+    for (std::string word; words >> word;) stacks.frames += all;
+  }
+  return stacks;
+}
+
+TEST(Dropin, GperftoolsHeapProfiler) {
+  if (!installed(WINDLASS_TCMALLOC)) GTEST_SKIP() << "libtcmalloc is not installed";
+  const Folder folder;
+  ASSERT_TRUE(folder.made());
+  for (const char* method : {"libunwind", "libgcc"}) {
+    Stacks stacks[2];
+    for (const bool ours : {false, true}) {
+      const std::string file = folder.path(std::string(method) + (ours ? ".ours" : ".theirs"));
+      const Outcome outcome =
+          run("env TCMALLOC_STACKTRACE_METHOD=" + std::string(method) + " HEAPPROFILE=" + file +
+              " LD_PRELOAD=" + (ours ? WINDLASS_DROPIN ":" : "") + WINDLASS_TCMALLOC + " " + kProgram);
+      EXPECT_EQ(outcome.status, 0);
+      stacks[ours ? 1 : 0] = read_heap_profile(file + ".0001.heap");
+    }
+    EXPECT_GT(stacks[0].count, 10000u) << method;
+    EXPECT_GE(stacks[1].frames, stacks[0].frames) << method;
+    EXPECT_EQ(stacks[1].count, stacks[0].count) << method;
+    EXPECT_EQ(stacks[1].different, stacks[0].different) << method;
+  }
+}
+
+// gperftools' CPU profiles: words; a header of five, then {count, depth, pcs}.
+TEST(Dropin, GperftoolsCpuProfiler) {
+  if (!installed(WINDLASS_PROFILER_LIBRARY)) GTEST_SKIP() << "libprofiler is not installed";
+  const Folder folder;
+  ASSERT_TRUE(folder.made());
+  std::uint64_t shallowest[2] = {~0ull, ~0ull};
+  for (const bool ours : {false, true}) {
+    const std::string file = folder.path(ours ? "ours" : "theirs");
+    const Outcome outcome =
+        run("env CPUPROFILE_FREQUENCY=1000 CPUPROFILE=" + file + " LD_PRELOAD=" + (ours ? WINDLASS_DROPIN ":" : "") +
+            WINDLASS_PROFILER_LIBRARY + " " + kProgram);
+    EXPECT_EQ(outcome.status, 0);
+    std::ifstream in(file, std::ios::binary);
+    std::vector<std::uint64_t> words;
+    for (std::uint64_t word = 0; in.read(reinterpret_cast<char*>(&word), sizeof word);) words.push_back(word);
+    for (std::size_t i = 5; i + 2 < words.size() && words[i] != 0; i += 2 + words[i + 1])
+      shallowest[ours ? 1 : 0] = std::min(shallowest[ours ? 1 : 0], words[i + 1]);
+  }
+  if (shallowest[0] == ~0ull || shallowest[1] == ~0ull) GTEST_SKIP() << "no ticks of the profiling timer";
+  // Below main there are _start and two functions of libc; its own handler's frame is there in both.
+  EXPECT_GE(shallowest[1], 4u);
+}
+
+// heaptrack writes every new stack as "t pc parent" and every allocation as "+".
+TEST(Dropin, Heaptrack) {
+  if (!installed(WINDLASS_HEAPTRACK)) GTEST_SKIP() << "heaptrack is not installed";
+  const Folder folder;
+  ASSERT_TRUE(folder.made());
+  std::uint64_t nodes[2] = {};
+  std::uint64_t allocations[2] = {};
+  for (const bool ours : {false, true}) {
+    const std::string file = folder.path(ours ? "ours" : "theirs");
+    const Outcome outcome =
+        run("env DUMP_HEAPTRACK_OUTPUT=" + file + " LD_PRELOAD=" + (ours ? WINDLASS_DROPIN ":" : "") +
+            WINDLASS_HEAPTRACK + " " + kProgram);
+    EXPECT_EQ(outcome.status, 0);
+    std::ifstream in(file);
+    for (std::string line; std::getline(in, line);) {
+      nodes[ours ? 1 : 0] += line.rfind("t ", 0) == 0 ? 1 : 0;
+      allocations[ours ? 1 : 0] += line.rfind('+', 0) == 0 ? 1 : 0;
+    }
+  }
+  EXPECT_GT(allocations[0], 10000u);
+  EXPECT_EQ(allocations[1], allocations[0]);
+  EXPECT_GE(nodes[1], nodes[0]);
+}
 
 }  // namespace
