@@ -1,0 +1,119 @@
+#include "winx64/epilogue.h"
+
+namespace windlass::winx64 {
+namespace {
+
+// A cursor over code in which what is past the end reads as 0, of which no epilogue consists.
+class Code {
+ public:
+  explicit Code(ByteView bytes) : bytes_(bytes) {}
+  [[nodiscard]] std::uint8_t operator[](unsigned i) const {
+    return at_ + i < bytes_.size() ? bytes_.u8()[at_ + i] : std::uint8_t{0};
+  }
+  [[nodiscard]] std::int32_t byte(unsigned i) const { return static_cast<std::int8_t>((*this)[i]); }
+  [[nodiscard]] std::int32_t word(unsigned i) const {
+    return static_cast<std::int32_t>((*this)[i] | (*this)[i + 1] << 8 | (*this)[i + 2] << 16 |
+                                     static_cast<std::uint32_t>((*this)[i + 3]) << 24);
+  }
+  void skip(unsigned count) { at_ += count; }
+  [[nodiscard]] unsigned position() const { return at_; }
+
+ private:
+  ByteView bytes_;
+  unsigned at_ = 0;
+};
+
+// add rsp, imm8 | add rsp, imm32 | lea rsp, disp8[fp] | lea rsp, disp32[fp]
+void match_release(Code& code, unsigned frame_register, EpilogueMatch& match) {
+  using Release = EpilogueMatch::Release;
+  if (code[0] == 0x48 && code[1] == 0x83 && code[2] == 0xc4) {
+    match.release = Release::kAdd;
+    match.displacement = code.byte(3);
+    code.skip(4);
+  } else if (code[0] == 0x48 && code[1] == 0x81 && code[2] == 0xc4) {
+    match.release = Release::kAdd;
+    match.displacement = code.word(3);
+    code.skip(7);
+  } else if ((code[0] & 0xfe) == 0x48 && code[1] == 0x8d) {
+    const unsigned base = static_cast<unsigned>(code[0] & 1) << 3 | (code[2] & 7);
+    const bool short_form = (code[2] & 0xf8) == 0x60;
+    if (base == 0 || base != frame_register || (!short_form && (code[2] & 0xf8) != 0xa0)) return;
+    // r12 as a base needs a SIB byte. Windows does not look for one and so misses these epilogues.
+    const unsigned sib = (code[2] & 7) == 4 ? 1 : 0;
+    if (sib != 0 && code[3] != 0x24) return;
+    match.release = Release::kLea;
+    match.base = static_cast<std::uint8_t>(base);
+    match.displacement = short_form ? code.byte(3 + sib) : code.word(3 + sib);
+    code.skip((short_form ? 4 : 7) + sib);
+  }
+}
+
+bool match_pops(Code& code, EpilogueMatch& match) {
+  for (;;) {
+    // Not of a canonical epilogue, and Windows takes such an address for the body and unwinds it wrongly; but what the
+    // code does is plain. LLVM puts vzeroupper between the pops and the return (libvips and node have hundreds), Go a
+    // nop.
+    if (code[0] == 0xc5 && code[1] == 0xf8 && code[2] == 0x77) {
+      code.skip(3);
+      continue;
+    }
+    if (code[0] == 0x90 && code.position() + 1 < kEpilogueWindow) {
+      code.skip(1);
+      continue;
+    }
+    unsigned reg = 0;
+    unsigned size = 0;
+    if ((code[0] & 0xf8) == 0x58) {
+      reg = code[0] & 7;
+      size = 1;
+    } else if ((code[0] & 0xf0) == 0x40 && (code[1] & 0xf8) == 0x58) {  // with any REX prefix
+      reg = static_cast<unsigned>(code[0] & 1) << 3 | (code[1] & 7);
+      size = 2;
+    } else {
+      return true;
+    }
+    if (reg == 4 || match.pop_count == sizeof match.pops) return false;  // pop rsp is in no epilogue
+    match.pops[match.pop_count++] = static_cast<std::uint8_t>(reg);
+    code.skip(size);
+  }
+}
+
+bool match_exit(Code& code, EpilogueMatch& match) {
+  using Exit = EpilogueMatch::Exit;
+  if (code[0] == 0xf2) code.skip(1);  // BND prefix (Intel MPX)
+  match.exit_offset = static_cast<std::uint8_t>(code.position());
+  if (code[0] == 0xc3 || (code[0] == 0xf3 && code[1] == 0xc3)) return true;
+  if (code[0] == 0xc2) {
+    match.return_pops = static_cast<std::uint16_t>(code[1] | code[2] << 8);
+    return true;
+  }
+  if (code[0] == 0xeb || code[0] == 0xe9) {
+    match.exit = Exit::kJump;
+    match.target = static_cast<std::int64_t>(code.position()) + (code[0] == 0xeb ? 2 + code.byte(1) : 5 + code.word(1));
+    return true;
+  }
+  match.exit = Exit::kIndirectJump;
+  if (code[0] == 0xff && code[1] == 0x25) return true;  // jmp [rip + disp32]
+  // jmp r/m64 with REX.W, which changes nothing and so marks a tail call.
+  return (code[0] & 0xf8) == 0x48 && code[1] == 0xff && (code[2] & 0x38) == 0x20;
+}
+
+}  // namespace
+
+bool match_epilogue(ByteView bytes, unsigned frame_register, EpilogueMatch& match) {
+  match = {};
+  Code code(bytes);
+  match_release(code, frame_register, match);
+  return match_pops(code, match) && match_exit(code, match);
+}
+
+bool ends_with_release(ByteView code) {
+  const std::uint8_t* b = code.u8();
+  if ((b[6] & 0xf8) == 0x58) return true;
+  if (b[3] == 0x48 && b[4] == 0x83 && b[5] == 0xc4) return true;                    // add rsp, imm8
+  if (b[0] == 0x48 && b[1] == 0x81 && b[2] == 0xc4) return true;                    // add rsp, imm32
+  if ((b[3] & 0xfe) == 0x48 && b[4] == 0x8d && (b[5] & 0xf8) == 0x60) return true;  // lea rsp, disp8[reg]
+  return (b[0] & 0xfe) == 0x48 && b[1] == 0x8d && (b[2] & 0xf8) == 0xa0;            // lea rsp, disp32[reg]
+}
+
+}  // namespace windlass::winx64

@@ -1,0 +1,39 @@
+// Epilogues of version 1 functions, which unwind information does not describe: they are known by their instructions.
+// Source: "x64 exception handling", "Unwind procedure" and "x64 prolog and epilog"; what Windows really accepts is
+// wider and stands in .NET's copy of its unwinder (coreclr/unwinder/amd64), which the comments name.
+#pragma once
+
+#include <cstdint>
+
+#include "windlass/bytes.h"
+
+namespace windlass::winx64 {
+
+// How many bytes of code the matcher may look at: lea (8), 16 pops of 2 bytes, vzeroupper,
+// a prefix, a jump of 6.
+inline constexpr std::uint32_t kEpilogueWindow = 56;
+
+// What is left of an epilogue from some instruction on.
+struct EpilogueMatch {
+  enum class Release : std::uint8_t { kNone, kAdd, kLea } release = Release::kNone;
+  enum class Exit : std::uint8_t {
+    kReturn,
+    kJump,          // to `target`: an epilogue only if that is another function
+    kIndirectJump,  // through an import slot, or marked by a REX.W that is of no other use: always leaves the function
+  } exit = Exit::kReturn;
+  std::int32_t displacement = 0;  // of add or lea
+  std::uint8_t base = 0;          // lea: the frame register
+  std::uint8_t pop_count = 0;
+  std::uint8_t pops[16] = {};     // instruction numbers, first popped first
+  std::uint16_t return_pops = 0;  // ret n
+  std::int64_t target = 0;        // of a jump, from the first byte of the match
+  std::uint8_t exit_offset = 0;   // of the ret or jump (behind a BND prefix)
+};
+
+// Does `code` begin with the rest of an epilogue? `frame_register` is that of the unwind information; 0: none.
+[[nodiscard]] bool match_epilogue(ByteView code, unsigned frame_register, EpilogueMatch& match);
+
+// Do these 7 bytes of code end with a pop, an addition to rsp, or `lea rsp` from a register?
+[[nodiscard]] bool ends_with_release(ByteView code);
+
+}  // namespace windlass::winx64
