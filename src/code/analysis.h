@@ -48,9 +48,12 @@ Expected<Synthesis> analyse(const CodeSource& source, CodeAddress pc, Workspace<
   if (const std::uint64_t start = source.function_start(pc.lookup()); start != 0 && start <= pc.lookup()) {
     FrameRow& row = work.row;
     if (search.in(source, start, pc, row)) {
-      if (found.way == Way::kReturn && same_row(Machine::kArchitecture, row, found.row))
-        result.certainty = Certainty::kCertain;
-      result.row = row;
+      const bool returns = found.way == Way::kReturn && !found.forgot;
+      if (returns && same_row(Machine::kArchitecture, row, found.row)) result.certainty = Certainty::kCertain;
+      // Where both find the same frame, the way out goes through this function's end, and what it takes back from there
+      // was saved, whichever way led here. (AArch64's compilers save registers one by one where they are needed.)
+      const bool by_way_out = returns && Machine::kArchitecture == Architecture::kAArch64 && same_frame(row, found.row);
+      if (!by_way_out) result.row = row;
       return result;
     }
   }

@@ -187,8 +187,12 @@ bool keeps_convention(Architecture architecture, const ExitView& exit) {
   return true;
 }
 
+bool same_frame(const FrameRow& a, const FrameRow& b) {
+  return same_cfa(a.cfa, b.cfa) && same_rule(a.return_address, b.return_address);
+}
+
 bool same_row(Architecture architecture, const FrameRow& a, const FrameRow& b) {
-  if (!same_cfa(a.cfa, b.cfa) || !same_rule(a.return_address, b.return_address)) return false;
+  if (!same_frame(a, b)) return false;
   for (unsigned slot = 0; slot < Registers::kSlots; ++slot) {
     const RegisterNumber reg = register_of_slot(slot);
     if (is_callee_saved(architecture, reg) && !same_rule(rule_in(a, reg), rule_in(b, reg))) return false;

@@ -37,7 +37,9 @@ struct ExitView {
 // within the frame, and sp ends above where the path began?
 [[nodiscard]] bool keeps_convention(Architecture architecture, const ExitView& exit);
 
-// Do both rows say the same about the CFA, the return address and the preserved registers?
+// Do both rows say the same about the CFA and the return address?
+[[nodiscard]] bool same_frame(const FrameRow& a, const FrameRow& b);
+// And about the preserved registers?
 [[nodiscard]] bool same_row(Architecture architecture, const FrameRow& a, const FrameRow& b);
 
 }  // namespace windlass::code

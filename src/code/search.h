@@ -252,11 +252,17 @@ bool Search<Machine>::entry_row(std::uint64_t pc, FrameRow& row) {
   const unsigned sp = Registers::sp_number(kArchitecture);
   const Value cfa = Value::initial(sp, Machine::kEntryCfa);
   const auto find = [&](const Value& what, unsigned home) -> RegisterRule {
-    if (state[home] == what) return SameValue{};
     RegisterRule rule = Undefined{};
     state.for_each_store([&](const Value& address, const Value& value) {
       if (value == what && address.same_base(cfa)) rule = AtCfa{address.addend - cfa.addend};
     });
+    // On this way it may be in both. Where it is saved it also is when the code comes by again, behind a call: the link
+    // register then is not its own any more.
+    if (const auto* at = std::get_if<AtCfa>(&rule); at != nullptr && kArchitecture == Architecture::kAArch64) {
+      const bool below_sp = state[sp].same_base(cfa) && cfa.addend + at->offset < state[sp].addend;
+      if (!below_sp) return rule;
+    }
+    if (state[home] == what) return SameValue{};
     for (unsigned i = 0; i < Machine::kSlots && std::holds_alternative<Undefined>(rule); ++i)
       if (state[i] == what) rule = InRegister{register_of_slot(i)};
     return rule;

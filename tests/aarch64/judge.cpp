@@ -51,7 +51,7 @@ class Run final : ShadowStack::Sink {
 
  private:
   void left(const ShadowFrame& frame, std::uint32_t lost, std::size_t in_transfer) override;
-  void note_syscall();
+  void after_syscall(const CpuState& from);
   bool deliver(int signal, CpuState interrupted);
   void judge_here();
   void judge_whole_stack();
@@ -168,10 +168,19 @@ void Run::judge_here() {
   if (options_.whole_stack != 0 && report.steps % options_.whole_stack == 0) judge_whole_stack();
 }
 
-// A system call was executed; x0 is its result, the other arguments are still there.
-void Run::note_syscall() {
-  const CpuState& state = stub_.state();
-  if (state.x[8] == kMmap || state.x[8] == kMunmap || state.x[8] == kMprotect) guest_.refresh();
+// A system call was executed. qemu stops only when the instruction behind it is done, too.
+void Run::after_syscall(const CpuState& from) {
+  const CpuState& to = stub_.state();
+  CpuState behind = to;
+  behind.pc = from.pc + 4;
+  if (from.x[8] == kRtSigreturn) {
+    behind = stack_.interrupted();
+    stack_.sigreturn();
+  } else if (from.x[8] == kMmap || from.x[8] == kMunmap || from.x[8] == kMprotect) {
+    guest_.refresh();
+  }
+  std::uint32_t word = 0;
+  if (to.pc != behind.pc && stub_.read(behind.pc, &word, sizeof word)) stack_.executed(behind, word, to);
 }
 
 bool Run::deliver(int gdb_signal, CpuState interrupted) {
@@ -223,11 +232,10 @@ void Run::execute() {
       break;
     }
     if (stop.kind == Stop::kTrap || stub_.state().pc != from.pc) {
-      if (call && from.x[8] == kRtSigreturn)
-        stack_.sigreturn();
+      if (call)
+        after_syscall(from);
       else
         stack_.executed(from, word, stub_.state());
-      if (call) note_syscall();
     }
     if (stop.kind == Stop::kSignal && !deliver(stop.signal, stub_.state())) break;
   }

@@ -79,7 +79,10 @@ void ShadowStack::transferred(const CpuState& to, bool also_equal) {
     pop(nullptr, first);
     first = false;
   }
-  if (first && also_equal) ++strange_;
+  if (!also_equal) return;
+  if (first) ++strange_;
+  const auto caller = frameless_callers_.find({to.pc, to.sp});
+  if (caller != frameless_callers_.end()) push(ShadowFrame::kCall, caller->second);
 }
 
 // str x30 and stp with x30, in the forms compilers save it by (C4.1.66, "Loads and Stores").
@@ -115,6 +118,9 @@ void ShadowStack::executed(const CpuState& from, std::uint32_t word, const CpuSt
   if (is_bl(word) || is_blr(word)) {
     CpuState caller = to;
     caller.pc = from.pc + 4;
+    const ShadowFrame& current = frames_.back();
+    if (current.kind == ShadowFrame::kCall && current.caller.sp == caller.sp)
+      frameless_callers_[{caller.pc, caller.sp}] = current.caller;
     push(ShadowFrame::kCall, caller);
   } else if (is_ret(word)) {
     returned(to);
@@ -142,6 +148,12 @@ void ShadowStack::sigreturn() {
     pop(nullptr, false);
     if (done) return;
   }
+}
+
+CpuState ShadowStack::interrupted() const {
+  for (std::size_t i = frames_.size(); i-- > 0;)
+    if (frames_[i].kind == ShadowFrame::kSignal) return frames_[i].caller;
+  return {};
 }
 
 void ShadowStack::finish() {

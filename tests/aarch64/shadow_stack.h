@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "aarch64/stub_client.h"
@@ -74,6 +76,8 @@ class ShadowStack {
   // A signal was delivered: `at` is the handler's first instruction.
   void signalled(const CpuState& interrupted, const CpuState& at);
   void sigreturn();
+  // What the innermost signal interrupted.
+  [[nodiscard]] CpuState interrupted() const;
   void finish();
 
  private:
@@ -90,6 +94,9 @@ class ShadowStack {
   Sink& sink_;
   std::vector<ShadowFrame> frames_;
   std::vector<Region> regions_;
+  // By a call's return address and sp: who called its caller, where that has nothing on the stack. A jump back there
+  // (longjmp into the C library's own sigsetjmp) finds that frame gone.
+  std::map<std::pair<std::uint64_t, std::uint64_t>, CpuState> frameless_callers_;
   std::uint64_t strange_ = 0;
   std::uint64_t signed_links_ = 0;
 };
