@@ -63,19 +63,46 @@ bool AArch64::signal_trampoline(const CodeSource& source, std::uint64_t address)
 }
 
 // In the linkage table's first entry (AAELF64, "PLT sequences"): [bti c;] stp x16,x30,[sp,#-16]!; adrp; ldr; add; br.
-void AArch64::look_back(CodeReader& code, Path<AArch64>& path) {
+bool AArch64::in_first_linkage_entry(CodeReader& code, std::uint64_t pc) {
   constexpr std::uint32_t kPush = 0xa9bf7bf0;
   constexpr unsigned kMost = 4;
   for (unsigned i = 1; i <= kMost; ++i) {
     a64::Word word{};
-    if (code.read(path.pc - 4 * i, reinterpret_cast<std::uint8_t*>(&word.bits), sizeof word.bits) != sizeof word.bits)
-      return;
-    if (word.bits == kPush) {
-      path.state.store(path.state[aarch64::kSp].plus(8), 8, path.state[aarch64::kX30]);
-      return;
-    }
+    if (code.read(pc - 4 * i, reinterpret_cast<std::uint8_t*>(&word.bits), sizeof word.bits) != sizeof word.bits)
+      return false;
+    if (word.bits == kPush) return true;
     const bool on_the_way = word.is_immediate() || (word.is_single() && word.rd() == 17);
-    if (!on_the_way) return;
+    if (!on_the_way) return false;
+  }
+  return false;
+}
+
+// Constants made just before the pc, without a jump since: how far an epilogue will move sp, where a jump table is.
+void AArch64::look_back(CodeReader& code, Path<AArch64>& path) {
+  if (in_first_linkage_entry(code, path.pc))
+    path.state.store(path.state[aarch64::kSp].plus(8), 8, path.state[aarch64::kX30]);
+  constexpr unsigned kMost = 16;
+  unsigned count = 0;
+  bool any_constant = false;
+  while (count < kMost) {
+    a64::Word word{};
+    const std::uint64_t at = path.pc - 4 * (count + 1);
+    if (code.read(at, reinterpret_cast<std::uint8_t*>(&word.bits), sizeof word.bits) != sizeof word.bits) break;
+    if (word.is_branch_or_system() || !word.is_allocated()) break;
+    any_constant |= word.makes_constant();
+    ++count;
+  }
+  if (!any_constant) return;
+  Path<AArch64> before;
+  before.pc = path.pc - 4 * count;
+  before.state.start();
+  AArch64 machine;
+  while (before.pc != path.pc)
+    if (machine.step(code, before).kind != Flow::kNext) return;
+  for (unsigned i = 0; i < aarch64::kX19; ++i) {
+    const Value& value = before.state[i];
+    if (value.is_constant() || value.kind == Value::kTableEntry || value.kind == Value::kTableTarget)
+      path.state[i] = value;
   }
 }
 

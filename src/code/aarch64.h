@@ -6,7 +6,8 @@
 
 namespace windlass::code {
 
-struct AArch64 {
+class AArch64 {
+ public:
   static constexpr Architecture kArchitecture = Architecture::kAArch64;
   static constexpr unsigned kSlots = Registers::kSlots;
   static constexpr std::int64_t kEntryCfa = 0;
@@ -24,6 +25,9 @@ struct AArch64 {
   [[nodiscard]] static bool signal_trampoline(const CodeSource& source, std::uint64_t address);
   // What the instructions before the pc tell about the state there.
   static void look_back(CodeReader& code, Path<AArch64>& path);
+
+ private:
+  static bool in_first_linkage_entry(CodeReader& code, std::uint64_t pc);
 };
 
 }  // namespace windlass::code

@@ -33,6 +33,12 @@ struct Word {
   [[nodiscard]] constexpr bool is_vector() const { return is(0x0e00'0000, 0x0e00'0000); }
   [[nodiscard]] constexpr bool is_scalable() const { return is(0x1e00'0000, 0x0400'0000); }
 
+  [[nodiscard]] constexpr bool is_allocated() const { return !is(0x1e00'0000, 0) && !is(0x1e00'0000, 0x0200'0000); }
+  // adr, adrp; movz, movn
+  [[nodiscard]] constexpr bool makes_constant() const {
+    return is_immediate() && (field(24, 2) == 0 || (field(23, 3) == 5 && field(29, 2) != 3));
+  }
+
   // ---- branches
   [[nodiscard]] constexpr bool is_b() const { return bits >> 26 == 0b000101; }
   [[nodiscard]] constexpr bool is_bl() const { return bits >> 26 == 0b100101; }

@@ -24,6 +24,12 @@ int linux_signal(int gdb) {
   }
 }
 
+// ldxr, ldaxr and their pairs; stxr, stlxr likewise (C4.1.66, "Load/store exclusive"); casp has the same first bits.
+bool is_exclusive(std::uint32_t word, bool load) {
+  const bool swaps = (word >> 21 & 1) != 0 && word >> 31 == 0;
+  return (word & 0x3fc0'0000) == (load ? 0x0840'0000u : 0x0800'0000u) && !swaps;
+}
+
 // May it write one of d8-d15? Loads and stores with V set, and all of data processing for vectors (Arm ARM C4.1); up to
 // four registers from the first named.
 bool may_write_saved_vector(std::uint32_t word) {
@@ -52,6 +58,7 @@ class Run final : ShadowStack::Sink {
  private:
   void left(const ShadowFrame& frame, std::uint32_t lost, std::size_t in_transfer) override;
   void after_syscall(const CpuState& from);
+  Stop run_exclusive(std::uint64_t pc);
   bool deliver(int signal, CpuState interrupted);
   void judge_here();
   void judge_whole_stack();
@@ -183,13 +190,34 @@ void Run::after_syscall(const CpuState& from) {
   if (to.pc != behind.pc && stub_.read(behind.pc, &word, sizeof word)) stack_.executed(behind, word, to);
 }
 
+// The exclusive monitor does not outlive a stop (linux-user/aarch64/cpu_loop.c), so from the load to behind the store
+// is one step, and so is a way out between them.
+Stop Run::run_exclusive(std::uint64_t pc) {
+  constexpr unsigned kMost = 16;
+  std::uint32_t words[kMost] = {};
+  std::vector<std::uint64_t> stops;
+  if (!stub_.read(pc, words, sizeof words)) return stub_.step(true);
+  for (unsigned i = 1; i < kMost; ++i) {
+    const std::uint64_t at = pc + 4 * i;
+    const bool conditional = (words[i] & 0xff00'0000) == 0x5400'0000 || (words[i] & 0x7e00'0000) == 0x3400'0000;
+    if (conditional) {  // b.cond, cbz, cbnz
+      const auto words_on = static_cast<std::int64_t>(std::uint64_t{words[i]} << 40) >> 45;
+      stops.push_back(at + static_cast<std::uint64_t>(words_on * 4));
+    }
+    if (!is_exclusive(words[i], false)) continue;
+    stops.push_back(at + 4);
+    return stub_.run_to(stops, 0);
+  }
+  return stub_.step(true);
+}
+
 bool Run::deliver(int gdb_signal, CpuState interrupted) {
   const int signal = linux_signal(gdb_signal);
   if (signal < 1 || signal > 64 || handlers_[signal] < 2) {
     report.problem = "signal " + std::to_string(signal) + " without a handler";
     return false;
   }
-  const Stop stop = stub_.run_to(handlers_[signal], gdb_signal);
+  const Stop stop = stub_.run_to({&handlers_[signal], 1}, gdb_signal);
   if (stop.kind != Stop::kTrap || stub_.state().pc != handlers_[signal]) {
     report.problem = "the handler of signal " + std::to_string(signal) + " was not reached";
     return false;
@@ -204,7 +232,8 @@ void Run::execute() {
     report.problem = stub_.problem();
     return;
   }
-  if (!options_.from_start && stub_.run_to(stub_.entry_point(), 0).kind != Stop::kTrap) {
+  const std::uint64_t entry = stub_.entry_point();
+  if (!options_.from_start && stub_.run_to({&entry, 1}, 0).kind != Stop::kTrap) {
     report.problem = "the program's entry point was not reached";
     return;
   }
@@ -224,7 +253,8 @@ void Run::execute() {
     std::uint64_t alternate[3] = {};
     if (call && from.x[8] == kSigaltstack && from.x[0] != 0 && stub_.read(from.x[0], alternate, sizeof alternate))
       stack_.add_alternate_stack(alternate[0], alternate[2]);
-    const Stop stop = stub_.step(call || may_write_saved_vector(word));
+    const Stop stop =
+        is_exclusive(word, true) ? run_exclusive(from.pc) : stub_.step(call || may_write_saved_vector(word));
     ++report.steps;
     if (stop.kind == Stop::kExited) break;
     if (stop.kind == Stop::kBroken) {

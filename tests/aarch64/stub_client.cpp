@@ -209,17 +209,21 @@ Stop StubClient::step(bool vectors) {
   return stop;
 }
 
-Stop StubClient::run_to(std::uint64_t address, int signal) {
+Stop StubClient::run_to(std::span<const std::uint64_t> addresses, int signal) {
   char text[64];
   std::string reply;
-  snprintf(text, sizeof text, "Z0,%llx,4", static_cast<unsigned long long>(address));
-  if (!ask(text, reply) || reply != "OK") return broken("no breakpoint: " + reply);
+  for (const std::uint64_t address : addresses) {
+    snprintf(text, sizeof text, "Z0,%llx,4", static_cast<unsigned long long>(address));
+    if (!ask(text, reply) || reply != "OK") return broken("no breakpoint: " + reply);
+  }
   snprintf(text, sizeof text, signal != 0 ? "vCont;C%02x" : "vCont;c", static_cast<unsigned>(signal));
   if (!ask(text, reply)) return {};
   const Stop stop = parse_stop(reply);
   if (stop.kind == Stop::kExited || stop.kind == Stop::kBroken) return stop;
-  snprintf(text, sizeof text, "z0,%llx,4", static_cast<unsigned long long>(address));
-  if (!ask(text, reply)) return {};
+  for (const std::uint64_t address : addresses) {
+    snprintf(text, sizeof text, "z0,%llx,4", static_cast<unsigned long long>(address));
+    if (!ask(text, reply)) return {};
+  }
   if (!ask("g", reply) || !parse_general(reply) || !read_vectors()) return {};
   return stop;
 }

@@ -6,7 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,8 +43,8 @@ class StubClient {
 
   // One instruction. `vectors`: read d8-d15 too.
   Stop step(bool vectors);
-  // On to `address`, delivering a signal first if it is not 0.
-  Stop run_to(std::uint64_t address, int signal);
+  // On to any of `addresses`, delivering a signal first if it is not 0.
+  Stop run_to(std::span<const std::uint64_t> addresses, int signal);
 
   [[nodiscard]] bool read(std::uint64_t address, void* to, std::size_t size) const;
 
