@@ -25,8 +25,11 @@ class Judge {
     const std::uint64_t entry = tracee_.entry();
     shadow_.start(tracee_);
     started_ = !options_.begin_at_entry && options_.begin_at_system_call < 0;
-    if (options_.run_to_system_call && options_.begin_at_system_call >= 0) {
-      if (!tracee_.run_past_system_call(static_cast<std::uint64_t>(options_.begin_at_system_call))) return report_;
+    if (options_.run_system_calls != 0 || (options_.run_to_system_call && options_.begin_at_system_call >= 0)) {
+      const std::uint64_t number = options_.run_system_calls != 0
+                                       ? Tracee::kAnySystemCall
+                                       : static_cast<std::uint64_t>(options_.begin_at_system_call);
+      if (!tracee_.run_past_system_call(number, std::max<std::uint64_t>(1, options_.run_system_calls))) return report_;
       shadow_.start(tracee_, ShadowFrame::Kind::kUnknown);
       started_ = true;
     }

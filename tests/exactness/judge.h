@@ -18,6 +18,7 @@ struct JudgeOptions {
   std::uint64_t whole_stacks = 0;        // every so many judged, unwind the whole stack; 0: never
   long begin_at_system_call = -1;        // skip until the program makes it (110, getppid: a marker)
   bool run_to_system_call = false;       // and do not step until then: fast, but its callers there stay unknown
+  std::uint64_t run_system_calls = 0;    // let it run freely through so many; as run_to_system_call
   bool begin_at_entry = false;           // skip until the program's entry point: leaves the dynamic linker out
 };
 

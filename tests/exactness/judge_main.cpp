@@ -14,13 +14,15 @@ using namespace windlass::exactness;
 
 int usage() {
   std::fputs(
-      "usage: judge [-n COUNT] [-s SKIP] [-e EVERY] [-f EVERY] [-o FILE] [-S] [-b SYSCALL [-r]] [-p PEER.so]... -- "
+      "usage: judge [-n COUNT] [-s SKIP] [-e EVERY] [-f EVERY] [-o FILE] [-S] [-b SYSCALL [-r] | -c COUNT] [-p "
+      "PEER.so]... -- "
       "PROGRAM "
       "ARGS\n"
       "  -n  judge so many instructions (default 200000)      -s  let so many go by first\n"
       "  -e  judge only every so manieth                      -f  unwind the whole stack at every so manieth judged\n"
       "  -S  begin at the program's entry point               -b  begin at this system call (110: getppid)\n"
       "  -r  let it run freely until then: fast, but the frames it has by then are not judged\n"
+      "  -c  let it run freely through so many system calls first; as -r\n"
       "  -o  where failing addresses are listed (default: standard error)\n"
       "  -p  an unwinder to judge beside Windlass: a shared object that exports uj_unwind (peer.h)\n",
       stderr);
@@ -46,7 +48,7 @@ int main(int argc, char** argv) {
   std::deque<JudgedPeer> peers;
   peers.push_back({uj_unwind, Tally("windlass")});
   std::FILE* sites = stderr;
-  for (int option = 0; (option = ::getopt(argc, argv, "+n:s:e:f:o:Srb:p:")) != -1;) {
+  for (int option = 0; (option = ::getopt(argc, argv, "+n:s:e:f:o:c:Srb:p:")) != -1;) {
     const auto number = [] { return std::strtoull(optarg, nullptr, 0); };
     switch (option) {
       case 'n': options.instructions = number(); break;
@@ -55,6 +57,7 @@ int main(int argc, char** argv) {
       case 'f': options.whole_stacks = number(); break;
       case 'o': sites = std::fopen(optarg, "w"); break;
       case 'r': options.run_to_system_call = true; break;
+      case 'c': options.run_system_calls = number(); break;
       case 'S': options.begin_at_entry = true; break;
       case 'b': options.begin_at_system_call = static_cast<long>(number()); break;
       case 'p':

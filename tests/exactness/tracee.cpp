@@ -70,7 +70,7 @@ Tracee::Event Tracee::step() {
   return Event::kSignal;
 }
 
-bool Tracee::run_past_system_call(std::uint64_t number) {
+bool Tracee::run_past_system_call(std::uint64_t number, std::uint64_t times) {
   constexpr int kSystemCallStop = SIGTRAP | 0x80;  // PTRACE_O_TRACESYSGOOD
   std::uintptr_t signal = 0;
   for (bool found = false, inside = false;;) {
@@ -86,8 +86,8 @@ bool Tracee::run_past_system_call(std::uint64_t number) {
     if (inside) {
       user_regs_struct r{};
       ::ptrace(PTRACE_GETREGS, pid_, nullptr, &r);
-      found = r.orig_rax == number;
-    } else if (found) {
+      found = number == kAnySystemCall || r.orig_rax == number;
+    } else if (found && --times == 0) {
       mappings_changed(false);
       fetch_state();
       return true;

@@ -45,8 +45,9 @@ class Tracee {
   ~Tracee();
 
   [[nodiscard]] Event step();
-  // Lets it run until it has made the system call, or is gone (false).
-  [[nodiscard]] bool run_past_system_call(std::uint64_t number);
+  // Lets it run until it has made the system call (kAnySystemCall: any) so many times, or is gone (false).
+  static constexpr std::uint64_t kAnySystemCall = ~std::uint64_t{0};
+  [[nodiscard]] bool run_past_system_call(std::uint64_t number, std::uint64_t times = 1);
   [[nodiscard]] const MachineState& state() const { return state_; }
   [[nodiscard]] bool signal_pending() const { return signal_ != 0; }
   // The last step delivered a signal.
