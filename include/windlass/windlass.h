@@ -10,14 +10,17 @@
  *   windlass_close(space);
  *
  * Conventions
- *   Structs begin with `size`, which the caller sets to the sizeof it was compiled with; the library reads and writes no
- *   byte beyond it, and new members only ever come at the end. A size this library never had, or a member it does not
- *   know and that is not zero, is WINDLASS_INVALID.
- *   Functions return WINDLASS_OK or another windlass_status. `error`, the last argument where there is one, may be NULL.
- *   A null pointer where one is needed, a wrong size or a closed handle is WINDLASS_INVALID, never a crash; a handle that
- *   was closed stays invalid until its memory is used for another one that is opened later.
- *   Registers are named by DWARF number (System V x86-64 psABI figure 3.36; AADWARF64 table 1): x86-64 0-15 general, 16
- *   the pc; AArch64 0-30, 31 sp, 32 the pc, 34 ra_sign_state, 72-79 d8-d15.
+ *
+ *   Structs begin with `size`, which the caller sets to the sizeof it was compiled with. The library reads and writes
+ *   no byte beyond it, and new members only ever come at the end. A size this library never had, or a member it does
+ *   not know and that is not zero, is WINDLASS_INVALID.
+ *
+ *   Functions return WINDLASS_OK or another windlass_status. `error`, the last argument where there is one, may be
+ *   NULL. A null pointer where one is needed, a wrong size or a closed handle is WINDLASS_INVALID, never a crash. A
+ *   handle that was closed stays invalid until its memory is used for another one that is opened later.
+ *
+ *   Registers are named by DWARF number (System V x86-64 psABI figure 3.36; AADWARF64 table 1): x86-64 0-15 general,
+ *   16 the pc; AArch64 0-30, 31 sp, 32 the pc, 34 ra_sign_state, 72-79 d8-d15.
  *
  * Threads and signals, said at each function as
  *   [any]     any thread, at any time
@@ -40,7 +43,7 @@ extern "C" {
 #define WINDLASS_API
 #endif
 
-/* ---- versions ----------------------------------------------------------------------------------------------------- */
+/* ---- versions -------------------------------------------------------------------------------------------- */
 
 #define WINDLASS_VERSION_MAJOR 0
 #define WINDLASS_VERSION_MINOR 1
@@ -49,12 +52,12 @@ extern "C" {
 WINDLASS_API uint32_t windlass_version(void);
 WINDLASS_API const char* windlass_version_text(void);
 
-/* ---- errors ------------------------------------------------------------------------------------------------------- */
+/* ---- errors ---------------------------------------------------------------------------------------------- */
 
 typedef int windlass_status;
 enum {
   WINDLASS_OK = 0,
-  WINDLASS_END = 1, /* windlass_step: the walk has ended; windlass_end_reason says why */
+  WINDLASS_END = 1,          /* windlass_step: the walk has ended; windlass_end_reason says why */
   WINDLASS_INVALID = 2,      /* the call itself is wrong: see the conventions above */
   WINDLASS_NO_MEMORY = 3,    /* for a handle */
   WINDLASS_TRUNCATED = 4,    /* the bytes end before the record does */
@@ -79,7 +82,7 @@ typedef struct windlass_error {
 /* "WINDLASS_INVALID" and so on; "?" for another number. Static. [signal] */
 WINDLASS_API const char* windlass_status_name(windlass_status status);
 
-/* ---- registers ---------------------------------------------------------------------------------------------------- */
+/* ---- registers ------------------------------------------------------------------------------------------- */
 
 enum { WINDLASS_X86_64 = 0, WINDLASS_AARCH64 = 1 };
 /* What this library was built for. [signal] */
@@ -100,7 +103,7 @@ typedef struct windlass_registers {
 
 /* Empties `registers` for one architecture. `registers->size` must be set. [signal] */
 WINDLASS_API windlass_status windlass_registers_init(windlass_registers* registers, uint32_t architecture);
-/* WINDLASS_NOT_FOUND: not known in this frame. WINDLASS_OUT_OF_RANGE: no such register, or none that is kept. [signal] */
+/* WINDLASS_NOT_FOUND: not known in this frame. WINDLASS_OUT_OF_RANGE: no register that is kept. [signal] */
 WINDLASS_API windlass_status windlass_get(const windlass_registers* registers, uint32_t number, uint64_t* value);
 /* Setting the pc makes it an instruction's address; set flags for a return address. [signal] */
 WINDLASS_API windlass_status windlass_set(windlass_registers* registers, uint32_t number, uint64_t value);
@@ -113,7 +116,7 @@ WINDLASS_API windlass_status windlass_capture_registers(windlass_registers* regi
 /* From the third argument of an SA_SIGINFO handler (a ucontext_t of this process). [signal] */
 WINDLASS_API windlass_status windlass_from_ucontext(const void* ucontext, windlass_registers* registers);
 
-/* ---- address spaces ----------------------------------------------------------------------------------------------- */
+/* ---- address spaces -------------------------------------------------------------------------------------- */
 
 /* Memory, modules and code ranges of one process. */
 typedef struct windlass_space windlass_space;
@@ -160,7 +163,7 @@ WINDLASS_API windlass_status windlass_open_callbacks(uint32_t architecture, cons
 WINDLASS_API windlass_status windlass_close(windlass_space* space);
 WINDLASS_API windlass_status windlass_space_architecture(const windlass_space* space, uint32_t* architecture);
 
-/* ---- modules and code ranges -------------------------------------------------------------------------------------- */
+/* ---- modules and code ranges ----------------------------------------------------------------------------- */
 
 /* One file as it is mapped, or one range of code without a file. */
 typedef struct windlass_module {
@@ -199,7 +202,7 @@ WINDLASS_API windlass_status windlass_module_at(const windlass_space* space, siz
 WINDLASS_API windlass_status windlass_find_module(const windlass_space* space, uint64_t address,
                                                   windlass_module* module);
 
-/* ---- threads (of a process, core file or minidump) ---------------------------------------------------------------- */
+/* ---- threads (of a process, core file or minidump) ------------------------------------------------------- */
 
 #define WINDLASS_FAULTED 1u /* the thread that crashed */
 
@@ -216,7 +219,7 @@ WINDLASS_API windlass_status windlass_thread_count(const windlass_space* space, 
 WINDLASS_API windlass_status windlass_thread_at(const windlass_space* space, size_t index, windlass_thread* thread,
                                                 windlass_registers* registers);
 
-/* ---- walking ------------------------------------------------------------------------------------------------------ */
+/* ---- walking --------------------------------------------------------------------------------------------- */
 
 /* Who found a frame from its callee. */
 enum {
@@ -273,17 +276,17 @@ typedef struct windlass_cursor windlass_cursor;
 /* Nonzero stops the walk. The cursor is at the frame; it must not be stepped. */
 typedef int (*windlass_callback)(windlass_cursor* cursor, const windlass_frame* frame, void* user);
 
-/* Calls `callback` for every frame, innermost first, the first being `registers`. `options`, `end` (WINDLASS_END_...) and
- * `error` may be NULL. A walk that ends early is still WINDLASS_OK; `error` then says what happened. Bounded by
- * max_frames. [signal] on a space of this process, or with a `read` that is. Needs about windlass_cursor_size() + 16 KiB
+/* Calls `callback` for every frame, innermost first, the first being `registers`. `options`, `end` (WINDLASS_END_...)
+ * and `error` may be NULL. A walk that ends early is still WINDLASS_OK; `error` then says what happened. Bounded by
+ * max_frames. [signal] on a space of this process, or with a `read` that is. Needs up to 40 KiB
  * of stack. */
 WINDLASS_API windlass_status windlass_walk(const windlass_space* space, const windlass_registers* registers,
                                            const windlass_options* options, windlass_callback callback, void* user,
                                            uint32_t* end, windlass_error* error);
 
-/* One frame, without a cursor: `registers` become the caller's. WINDLASS_END at the end, with the registers as they were
- * and the reason in `end`. `frame` (may be NULL) describes the new one; its index is 1. That the stack moves is checked
- * for this step alone. [signal] as windlass_walk. */
+/* One frame, without a cursor: `registers` become the caller's. WINDLASS_END at the end, with the registers as they
+ * were and the reason in `end`. `frame` (may be NULL) describes the new one; its index is 1. That the stack moves is
+ * checked for this step alone. [signal] as windlass_walk. */
 WINDLASS_API windlass_status windlass_step_registers(const windlass_space* space, windlass_registers* registers,
                                                      windlass_frame* frame, uint32_t* end, windlass_error* error);
 
