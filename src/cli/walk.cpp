@@ -28,10 +28,10 @@ struct Options {
   WalkOutputOptions output;
 };
 
-int complain(const std::string& subject, const Error& error) {
+int complain(const std::string& subject, bool is_process, const Error& error) {
   if (error.code != ErrorCode::kSystem) {
     std::fprintf(stderr, "windlass: %s: %s\n", subject.c_str(), error.text().c_str());
-    return error.code == ErrorCode::kUnsupported ? kRefused : kFoundWrong;
+    return is_process && error.code == ErrorCode::kUnsupported ? kRefused : kFoundWrong;
   }
   const int number = static_cast<int>(error.detail);
   std::string way_out;
@@ -57,7 +57,8 @@ int run(const Options& options) {
                               : !options.core.empty() ? options.core
                                                       : options.what;
   auto target = open(options);
-  if (!target) return complain(subject, target.error());
+  const bool is_process = options.pid != 0 || subject.find_first_not_of("0123456789") == std::string::npos;
+  if (!target) return complain(subject, is_process, target.error());
   std::signal(SIGPIPE, SIG_IGN);  // a reader that leaves shows as EPIPE
 
   auto walked = walk_all(*target, options.max_frames);

@@ -1,0 +1,332 @@
+// `windlass walk` on a live process, core files and a minidump of it: the same frames everywhere, and those that gdb
+// and eu-stack see.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "support/core_writer.h"
+#include "support/dump_file.h"
+#include "support/minidump_writer.h"
+#include "walk/proc_file.h"
+#include "walk/proc_maps.h"
+#include "windlass/target.h"
+
+namespace windlass {
+namespace {
+
+using nlohmann::json;
+
+struct Result {
+  int status = -1;
+  std::string output;
+};
+
+Result run(const std::string& command) {
+  Result result;
+  std::FILE* pipe = ::popen(command.c_str(), "r");
+  std::array<char, 65536> buffer{};
+  for (std::size_t got; pipe != nullptr && (got = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;)
+    result.output.append(buffer.data(), got);
+  if (pipe != nullptr) result.status = WEXITSTATUS(::pclose(pipe));
+  return result;
+}
+
+const std::string kWalk = WINDLASS_COMMAND " walk ";
+
+bool have(const std::string& tool) { return run("command -v " + tool).status == 0; }
+
+// The workload, standing still.
+class Workload {
+ public:
+  Workload() {
+    int fds[2];
+    if (::pipe(fds) != 0) return;
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      ::dup2(fds[1], 1);
+      ::close(fds[0]);
+      ::close(fds[1]);
+      ::execl(WINDLASS_THREADS_PROGRAM, "threads", nullptr);
+      ::_exit(1);
+    }
+    ::close(fds[1]);
+    char text[6] = {};
+    if (::read(fds[0], text, 5) == 5) ::usleep(20000);  // into the last sleep
+    ::close(fds[0]);
+  }
+  ~Workload() {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  Workload(const Workload&) = delete;
+  Workload& operator=(const Workload&) = delete;
+  [[nodiscard]] std::string pid() const { return std::to_string(pid_); }
+  [[nodiscard]] std::uint64_t id() const { return static_cast<std::uint64_t>(pid_); }
+
+ private:
+  pid_t pid_ = -1;
+};
+
+struct NamedFrame {
+  std::uint64_t pc;
+  std::string name;  // without parameters
+  bool operator==(const NamedFrame&) const = default;
+};
+std::ostream& operator<<(std::ostream& out, const NamedFrame& frame) {
+  return out << std::hex << frame.pc << ' ' << frame.name;
+}
+using Stacks = std::map<std::uint64_t, std::vector<NamedFrame>>;  // by thread
+
+// "(anonymous namespace)::Tower::climb(int) const" -> "Tower::climb". Versions ("@@GLIBC_2.34") go too.
+std::string plain(std::string name) {
+  const std::string anonymous = "(anonymous namespace)::";
+  for (std::size_t at; (at = name.find(anonymous)) != std::string::npos;) name.erase(at, anonymous.size());
+  if (const auto at = name.find("operator()"); at != std::string::npos) name.replace(at, 10, "operator");
+  return name.substr(0, std::min({name.find('('), name.find('@'), name.find('+')}));
+}
+
+Stacks stacks_of(const std::string& ndjson, std::string* end = nullptr) {
+  Stacks stacks;
+  std::istringstream lines(ndjson);
+  for (std::string line; std::getline(lines, line);) {
+    const json thread = json::parse(line);
+    auto& frames = stacks[thread["thread"]];
+    for (const json& frame : thread["frames"])
+      frames.push_back({frame["pc"], frame["function"].is_null() ? "" : plain(frame["function"])});
+    if (end != nullptr) *end += thread["end"].get<std::string>() + " ";
+  }
+  return stacks;
+}
+
+std::vector<std::uint64_t> addresses(const std::vector<NamedFrame>& frames) {
+  std::vector<std::uint64_t> out;
+  for (const NamedFrame& frame : frames) out.push_back(frame.pc);
+  return out;
+}
+
+std::string last_part(const std::string& name) {
+  const auto at = name.rfind("::");
+  return at == std::string::npos ? name : name.substr(at + 2);
+}
+
+// Frames of the workload's own functions must have the same names; libraries may have aliases.
+void expect_same(const Stacks& ours, const Stacks& theirs) {
+  ASSERT_EQ(ours.size(), theirs.size());
+  for (const auto& [thread, frames] : ours) {
+    ASSERT_TRUE(theirs.contains(thread));
+    const auto& other = theirs.at(thread);
+    EXPECT_EQ(addresses(frames), addresses(other)) << "thread " << thread;
+    for (std::size_t i = 0; i < std::min(frames.size(), other.size()); ++i) {
+      for (const char* name : {"climb", "stand_still", "wait_in_compare", "main", "_start"})
+        EXPECT_EQ(last_part(frames[i].name) == name, last_part(other[i].name) == name)
+            << frames[i] << " | " << other[i];
+    }
+  }
+}
+
+class WalkCommand : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto opened = open_process(workload_.id());
+    if (!opened && opened.error().code == ErrorCode::kSystem)
+      GTEST_SKIP() << "SKIPPED: may not trace here: " << opened.error().text();
+  }
+  [[nodiscard]] Stacks live() const { return stacks_of(run(kWalk + "--json " + workload_.pid()).output); }
+
+  Workload workload_;
+};
+
+TEST_F(WalkCommand, LiveProcess) {
+  const Result result = run(kWalk + "--json " + workload_.pid());
+  EXPECT_EQ(result.status, 0);
+  std::map<std::string, int> climbs;
+  std::istringstream lines(result.output);
+  for (std::string line; std::getline(lines, line);) {
+    const json thread = json::parse(line);
+    EXPECT_EQ(thread["end"], "complete");
+    EXPECT_EQ(thread["frames"][0]["origin"], "context");
+    for (const json& frame : thread["frames"]) {
+      EXPECT_TRUE(frame["pc"].is_number_unsigned());
+      EXPECT_TRUE(frame["sp"].is_number_unsigned());
+      EXPECT_TRUE(frame["offset"].is_number_unsigned());
+      EXPECT_TRUE(frame["module"].is_string());
+      if (!frame["function"].is_null()) climbs[thread["name"]] += plain(frame["function"]) == "Tower::climb";
+    }
+  }
+  EXPECT_EQ(climbs, (std::map<std::string, int>{{"threads", 13}, {"first", 6}, {"second", 51}}));
+}
+
+TEST_F(WalkCommand, TextForm) {
+  const Result plain_form = run(kWalk + "-p " + workload_.pid());
+  EXPECT_EQ(plain_form.status, 0);
+  EXPECT_NE(plain_form.output.find("Tower::climb(int) const"), std::string::npos) << plain_form.output;
+  EXPECT_EQ(plain_form.output.find("[cfi]"), std::string::npos);
+  const Result verbose = run(kWalk + "-v " + workload_.pid());
+  EXPECT_NE(verbose.output.find("[cfi]"), std::string::npos);
+  EXPECT_NE(run(kWalk + "-vv " + workload_.pid()).output.find("rsp=0x"), std::string::npos);
+  const Result lines = run(kWalk + "-l " + workload_.pid());
+  EXPECT_NE(lines.output.find("threads.cpp:"), std::string::npos) << lines.output;
+}
+
+TEST_F(WalkCommand, AsEuStackSeesIt) {
+  if (!have("eu-stack")) GTEST_SKIP() << "SKIPPED: no eu-stack";
+  Stacks theirs;
+  std::uint64_t thread = 0;
+  std::istringstream lines(run("eu-stack -p " + workload_.pid() + " 2>/dev/null").output);
+  for (std::string line; std::getline(lines, line);) {
+    unsigned long long number = 0;
+    if (std::sscanf(line.c_str(), "TID %llu:", &number) == 1) thread = number;
+    if (std::sscanf(line.c_str(), "#%*d 0x%llx", &number) != 1) continue;
+    const auto name = line.find_first_not_of(' ', line.find("0x") + 18);
+    theirs[thread].push_back({number, name == std::string::npos ? "" : plain(line.substr(name))});
+  }
+  expect_same(live(), theirs);
+}
+
+TEST_F(WalkCommand, AsGdbSeesIt) {
+  // Frames that are on the stack, not inlined ones, past main.
+  const std::string script =
+      "import gdb\n"
+      "for t in gdb.selected_inferior().threads():\n"
+      "  t.switch()\n"
+      "  f = gdb.newest_frame()\n"
+      "  while f:\n"
+      "    if f.type() != gdb.INLINE_FRAME: print('frame', t.ptid[1], f.pc(), f.name())\n"
+      "    f = f.older()\n";
+  const std::vector<std::byte> bytes(reinterpret_cast<const std::byte*>(script.data()),
+                                     reinterpret_cast<const std::byte*>(script.data()) + script.size());
+  const test::DumpFile file(bytes);
+  const Result gdb =
+      run("gdb -nx -batch -ex 'set debuginfod enabled off' -ex 'set backtrace past-main on' "
+          "-ex 'set backtrace past-entry on' -ex 'python exec(open(\"" +
+          file.path() + "\").read())' -p " + workload_.pid() + " 2>/dev/null </dev/null");
+  Stacks theirs;
+  std::istringstream lines(gdb.output);
+  for (std::string line; std::getline(lines, line);) {
+    unsigned long long thread = 0, pc = 0;
+    int name = 0;
+    if (std::sscanf(line.c_str(), "frame %llu %llu %n", &thread, &pc, &name) == 2)
+      theirs[thread].push_back({pc, plain(line.substr(static_cast<std::size_t>(name)))});
+  }
+  if (theirs.empty()) GTEST_SKIP() << "SKIPPED: no gdb with Python";
+  expect_same(live(), theirs);
+}
+
+TEST_F(WalkCommand, ACoreOfGcore) {
+  if (!have("gcore")) GTEST_SKIP() << "SKIPPED: no gcore";
+  const test::DumpFile place({});
+  const Result made = run("gcore -o " + place.path() + " " + workload_.pid() + " >/dev/null 2>&1");
+  const std::string core = place.path() + "." + workload_.pid();
+  if (made.status != 0) GTEST_SKIP() << "SKIPPED: gcore does not work here";
+  std::string ends;
+  const Result walked = run(kWalk + "--json " + core);
+  const Result named = run(kWalk + "--json --core=" + core + " -e " WINDLASS_THREADS_PROGRAM);
+  ::unlink(core.c_str());
+  EXPECT_EQ(walked.status, 0);
+  EXPECT_EQ(stacks_of(walked.output, &ends), live());
+  EXPECT_EQ(ends, "complete complete complete ");
+  EXPECT_EQ(walked.output, named.output);
+}
+
+// The stacks of the live process, as dumps keep them.
+struct Snapshot {
+  std::vector<Thread> threads;
+  std::vector<std::pair<std::uint64_t, std::vector<std::byte>>> stacks;
+  std::vector<walk::ProcMap> maps;
+  std::string maps_text;
+};
+
+Snapshot snapshot_of(const Workload& workload) {
+  Snapshot snapshot;
+  const auto target = open_process(workload.id());
+  if (!target) return snapshot;
+  snapshot.threads = target->threads;
+  snapshot.maps_text = walk::read_proc_file("/proc/" + workload.pid() + "/maps");
+  snapshot.maps = walk::parse_proc_maps(snapshot.maps_text);
+  for (const Thread& thread : target->threads) {
+    const std::uint64_t begin = (thread.registers.sp() - 128) & ~std::uint64_t{4095};
+    for (const walk::ProcMap& map : snapshot.maps) {
+      if (begin < map.begin || begin >= map.end) continue;
+      std::vector<std::byte> bytes(std::min<std::uint64_t>(map.end - begin, 65536));
+      if (target->space.memory().read(begin, bytes.data(), bytes.size())) snapshot.stacks.emplace_back(begin, bytes);
+    }
+  }
+  return snapshot;
+}
+
+TEST_F(WalkCommand, ACoreWithStacksAlone) {
+  const Snapshot snapshot = snapshot_of(workload_);
+  test::CoreWriter writer(Architecture::kX86_64);
+  writer.process = static_cast<std::uint32_t>(workload_.id());
+  for (const Thread& thread : snapshot.threads)
+    writer.threads.push_back({static_cast<std::uint32_t>(thread.id), thread.registers});
+  for (const auto& [begin, bytes] : snapshot.stacks) writer.segments.push_back({begin, bytes, 0, PF_R | PF_W});
+  for (const walk::ProcMap& map : snapshot.maps) {
+    if (!map.has_file()) continue;
+    writer.files.push_back({map.begin, map.end, map.offset, map.path});
+    writer.segments.push_back({map.begin, {}, map.end - map.begin, PF_R | (map.executable ? PF_X : 0u)});
+  }
+  const test::DumpFile core(writer.write());
+  const Result walked = run(kWalk + "--json " + core.path());
+  EXPECT_EQ(walked.status, 0);
+  EXPECT_EQ(stacks_of(walked.output), live());
+  EXPECT_NE(walked.output.find("\"faulted\":true"), std::string::npos);
+}
+
+TEST_F(WalkCommand, AMinidump) {
+  const Snapshot snapshot = snapshot_of(workload_);
+  for (const bool with_maps : {true, false}) {
+    test::MinidumpWriter writer(Architecture::kX86_64);
+    for (std::size_t i = 0; i < snapshot.threads.size() && i < snapshot.stacks.size(); ++i) {
+      const Thread& thread = snapshot.threads[i];
+      writer.threads.push_back({static_cast<std::uint32_t>(thread.id), thread.registers, thread.name,
+                                snapshot.stacks[i].first, snapshot.stacks[i].second});
+    }
+    if (with_maps) writer.linux_maps = snapshot.maps_text;
+    for (std::size_t i = 0; i < snapshot.maps.size(); ++i) {
+      const walk::ProcMap& first = snapshot.maps[i];
+      if (!first.has_file() || first.offset != 0) continue;
+      std::uint64_t end = first.end;
+      while (i + 1 < snapshot.maps.size() && snapshot.maps[i + 1].path == first.path) end = snapshot.maps[++i].end;
+      writer.modules.push_back({first.begin, static_cast<std::uint32_t>(end - first.begin), first.path});
+    }
+    const test::DumpFile dump(writer.write());
+    const Result walked = run(kWalk + "--json " + dump.path());
+    EXPECT_EQ(walked.status, 0);
+    EXPECT_EQ(stacks_of(walked.output), live()) << (with_maps ? "with maps" : "with a module list only");
+    EXPECT_NE(walked.output.find("\"name\":\"second\""), std::string::npos);
+  }
+}
+
+TEST_F(WalkCommand, ExitStatuses) {
+  EXPECT_EQ(run(kWalk + "2147483646 2>&1").status, 3);
+  EXPECT_EQ(run(kWalk + "/no/such/file 2>&1").status, 3);
+  EXPECT_EQ(run(kWalk + "/etc/passwd 2>&1").status, 1);
+  EXPECT_EQ(run(kWalk + WINDLASS_THREADS_PROGRAM " 2>&1").status, 1);  // ELF, but no core
+  EXPECT_EQ(run(kWalk + "2>&1").status, 2);
+  EXPECT_EQ(run(kWalk + "--no-such-option 1 2>&1").status, 2);
+  const Result truncated = run("printf 'MDMP\\223\\247\\0\\0' > /tmp/windlass-short; " + kWalk +
+                               "/tmp/windlass-short 2>&1; s=$?; rm /tmp/windlass-short; exit $s");
+  EXPECT_EQ(truncated.status, 1);
+  EXPECT_NE(truncated.output.find("past the end of the file"), std::string::npos) << truncated.output;
+  const std::string walk = kWalk + workload_.pid();
+  const Result refused = run("setpriv --reuid=65534 --regid=65534 --clear-groups " + walk + " 2>&1");
+  if (refused.output.find("windlass:") == std::string::npos) GTEST_SKIP() << "SKIPPED: cannot run as somebody else";
+  EXPECT_EQ(refused.status, 3);
+  EXPECT_NE(refused.output.find("run as root"), std::string::npos) << refused.output;
+}
+
+}  // namespace
+}  // namespace windlass
