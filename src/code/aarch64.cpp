@@ -106,4 +106,6 @@ void AArch64::look_back(CodeReader& code, Path<AArch64>& path) {
   }
 }
 
+bool AArch64::linkage_stub(CodeReader&, std::uint64_t, FrameRow&) { return false; }
+
 }  // namespace windlass::code

@@ -18,6 +18,8 @@ class AArch64 {
   static Value return_from_frame(SymbolicState<kSlots>& state);
   static void frame_pointer_row(std::uint64_t pc, FrameRow& row);
   [[nodiscard]] static bool is_entry_row(const FrameRow& row);
+  // If `pc` is in a stub for lazy binding: the row's CFA and registers.
+  [[nodiscard]] static bool linkage_stub(CodeReader& code, std::uint64_t pc, FrameRow& row);
   [[nodiscard]] static bool may_be_epilogue(const CodeSource& source, std::uint64_t pc);
   // Does a call end at `address`? True where that cannot be read.
   [[nodiscard]] static bool behind_call(const CodeSource& source, std::uint64_t address);

@@ -34,6 +34,10 @@ Expected<Synthesis> analyse(const CodeSource& source, CodeAddress pc, Workspace<
     return result;
   }
   Search<Machine> search(work);
+  if (search.linkage_stub(source, pc.value(), result.row)) {
+    result.certainty = Certainty::kCertain;
+    return result;
+  }
   Found found;
   Sights sights;
   search.out(source, pc.value(), kMostCalls, found, sights);

@@ -2,6 +2,8 @@
 // explorer.h's Machine.
 #pragma once
 
+#include <optional>
+
 #include "code/explorer.h"
 
 namespace windlass::code {
@@ -36,10 +38,26 @@ class Search {
   explicit Search(Workspace<Machine>& work) : work_(work) {}
 
   // Follows the code at `pc` until a plausible Way::kReturn. `max_calls`: how many calls may be passed.
-  void out(const CodeSource& source, std::uint64_t pc, unsigned max_calls, Found& found, Sights& sights);
+  void out(const CodeSource& source, std::uint64_t pc, unsigned max_calls, Found& found, Sights& sights) {
+    frame_pointer_at_.reset();
+    follow_out(source, pc, max_calls, found, sights);
+    if (!frame_pointer_at_) return;
+    found = {};
+    sights = {};
+    follow_out(source, pc, max_calls, found, sights);
+  }
 
   // Follows the code from the function's start to `pc`: the row there. False if no path comes by.
   bool in(const CodeSource& source, std::uint64_t start, CodeAddress pc, FrameRow& row);
+
+  // A stub of the linker's, whose end lies in the dynamic linker: by what it looks like.
+  bool linkage_stub(const CodeSource& source, std::uint64_t pc, FrameRow& row) {
+    work_.code.start(source);
+    if (!Machine::linkage_stub(work_.code, pc, row)) return false;
+    row.begin = pc;
+    row.end = pc + 1;
+    return source.plausible(row);
+  }
 
   // Straight code only, at most `most` instructions.
   bool straight_out(const CodeSource& source, std::uint64_t pc, unsigned most, FrameRow& row);
@@ -55,6 +73,9 @@ class Search {
     work_.path = {};
     work_.path.pc = pc;
     work_.path.state.start();
+    if (frame_pointer_at_)
+      work_.path.state[Registers::fp_number(kArchitecture)] =
+          Value::initial(Registers::sp_number(kArchitecture), *frame_pointer_at_);
     Machine::look_back(work_.code, work_.path);
   }
 
@@ -70,6 +91,8 @@ class Search {
   }
 
   // What follows from the path's exit: true to stop the search.
+  void follow_out(const CodeSource& source, std::uint64_t pc, unsigned max_calls, Found& found, Sights& sights);
+  bool finds_frame_pointer(const ExitView& exit);
   bool leave(Way way, const Value& return_address, bool signal_frame, std::uint64_t pc, Found& found);
   bool leave_by_jump(Way way, std::uint64_t pc, Found& found);
   void frame_set_up(std::uint64_t pc, Found& found);
@@ -80,15 +103,37 @@ class Search {
   }
 
   Workspace<Machine>& work_;
+  std::optional<std::int64_t> frame_pointer_at_;  // the frame pointer at the pc, if known to be sp plus this
 };
 
 // ---- ways out -----------------------------------------------------------------------------------------------------
+
+// In the prologue, between setting the frame pointer and pushing, a register is pushed by sp and later popped by the
+// frame pointer. Both are the same place, which tells where the frame pointer points; without that what is popped would
+// be taken for something that lies on the stack already.
+template <typename Machine>
+bool Search<Machine>::finds_frame_pointer(const ExitView& exit) {
+  const unsigned sp = Registers::sp_number(kArchitecture), fp = Registers::fp_number(kArchitecture);
+  if (frame_pointer_at_) return false;
+  for (unsigned i = 0; i < exit.count; ++i) {
+    const Value& popped = exit.registers[i];
+    if (i == fp || popped.kind != Value::kMemory || popped.reg != fp ||
+        !is_callee_saved(kArchitecture, register_of_slot(i)))
+      continue;
+    work_.path.state.for_each_store([&](const Value& address, const Value& value) {
+      if (value.is_initial(i) && address.kind == Value::kRegister && address.reg == sp)
+        frame_pointer_at_ = address.addend - popped.slot;
+    });
+  }
+  return frame_pointer_at_.has_value();
+}
 
 template <typename Machine>
 bool Search<Machine>::leave(Way way, const Value& return_address, bool signal_frame, std::uint64_t pc, Found& found) {
   const Path<Machine>& path = work_.path;
   const ExitView exit{&path.state[0], Machine::kSlots, return_address, signal_frame, path.signed_return};
   if (way == Way::kReturn && !signal_frame && !keeps_convention(kArchitecture, exit)) way = Way::kOddReturn;
+  if (finds_frame_pointer(exit)) return true;
   if (way >= found.way) return false;
   FrameRow& row = work_.row;
   if (!make_row(kArchitecture, exit, pc, row) || !work_.code.source().plausible(row)) return false;
@@ -151,8 +196,8 @@ void Search<Machine>::table(const Value& targets) {
 }
 
 template <typename Machine>
-void Search<Machine>::out(const CodeSource& source, std::uint64_t pc, unsigned max_calls, Found& found,
-                          Sights& sights) {
+void Search<Machine>::follow_out(const CodeSource& source, std::uint64_t pc, unsigned max_calls, Found& found,
+                                 Sights& sights) {
   begin(source, pc);
   Path<Machine>& path = work_.path;
   for (bool on = true;; on = false) {
@@ -223,6 +268,7 @@ void Search<Machine>::out(const CodeSource& source, std::uint64_t pc, unsigned m
 
 template <typename Machine>
 bool Search<Machine>::straight_out(const CodeSource& source, std::uint64_t pc, unsigned most, FrameRow& row) {
+  frame_pointer_at_.reset();
   begin(source, pc);
   Sights sights;
   Found found;
@@ -237,8 +283,9 @@ bool Search<Machine>::straight_out(const CodeSource& source, std::uint64_t pc, u
     bool left = false;
     if (flow.kind == Flow::kReturn) left = leave(Way::kReturn, flow.value, false, pc, found);
     if (flow.kind == Flow::kLeave || direct) left = leave_by_jump(Way::kReturn, pc, found);
-    if (left) row = found.row;
-    return left;
+    if (!left || found.way != Way::kReturn) return false;
+    row = found.row;
+    return true;
   }
   return false;
 }
@@ -251,21 +298,21 @@ bool Search<Machine>::entry_row(std::uint64_t pc, FrameRow& row) {
   const typename Path<Machine>::State& state = work_.path.state;
   const unsigned sp = Registers::sp_number(kArchitecture);
   const Value cfa = Value::initial(sp, Machine::kEntryCfa);
+  // Where it was saved, if that is still on the stack: what the ways out find, too. Else where it is.
   const auto find = [&](const Value& what, unsigned home) -> RegisterRule {
-    RegisterRule rule = Undefined{};
+    RegisterRule saved = Undefined{};
+    bool dead = false;
     state.for_each_store([&](const Value& address, const Value& value) {
-      if (value == what && address.same_base(cfa)) rule = AtCfa{address.addend - cfa.addend};
+      if (value != what || !address.same_base(cfa)) return;
+      saved = AtCfa{address.addend - cfa.addend};
+      dead = state[sp].same_base(cfa) && address.addend < state[sp].addend;
     });
-    // On this way it may be in both. Where it is saved it also is when the code comes by again, behind a call: the link
-    // register then is not its own any more.
-    if (const auto* at = std::get_if<AtCfa>(&rule); at != nullptr && kArchitecture == Architecture::kAArch64) {
-      const bool below_sp = state[sp].same_base(cfa) && cfa.addend + at->offset < state[sp].addend;
-      if (!below_sp) return rule;
-    }
+    const bool none = std::holds_alternative<Undefined>(saved);
+    if (!none && !dead) return saved;
     if (state[home] == what) return SameValue{};
-    for (unsigned i = 0; i < Machine::kSlots && std::holds_alternative<Undefined>(rule); ++i)
-      if (state[i] == what) rule = InRegister{register_of_slot(i)};
-    return rule;
+    for (unsigned i = 0; i < Machine::kSlots && none; ++i)
+      if (state[i] == what) return InRegister{register_of_slot(i)};
+    return saved;
   };
   row.begin = pc;
   row.end = pc + 1;
@@ -302,14 +349,16 @@ bool Search<Machine>::entry_row(std::uint64_t pc, FrameRow& row) {
   }
   for (unsigned i = 0; i < Machine::kSlots; ++i) {
     const RegisterNumber reg = register_of_slot(i);
-    if (!is_callee_saved(kArchitecture, reg) || state[i].is_initial(i)) continue;
-    if (!row.registers.set(reg, find(Value::initial(i), i))) return false;
+    if (!is_callee_saved(kArchitecture, reg)) continue;
+    const RegisterRule rule = find(Value::initial(i), i);
+    if (!std::holds_alternative<SameValue>(rule) && !row.registers.set(reg, rule)) return false;
   }
   return true;
 }
 
 template <typename Machine>
 bool Search<Machine>::in(const CodeSource& source, std::uint64_t start, CodeAddress pc, FrameRow& row) {
+  frame_pointer_at_.reset();
   begin(source, start);
   Path<Machine>& path = work_.path;
   Sights sights;

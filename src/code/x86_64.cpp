@@ -490,4 +490,48 @@ void X86_64::look_back(CodeReader& code, Path<X86_64>& path) {
   if (short_form || long_form) path.state[kRax] = Value::constant(15);
 }
 
+namespace {
+
+// push [rip + x]; jmp [rip + y]: what all stubs for lazy binding go through (psABI figure 5.2). `bnd` may stand before.
+bool is_resolver_stub(CodeReader& code, std::uint64_t address) {
+  std::uint8_t b[9] = {};
+  if (code.read(address, b, sizeof b) != sizeof b || b[0] != 0xff || b[1] != 0x35) return false;
+  return (b[6] == 0xff && b[7] == 0x25) || (b[6] == 0xf2 && b[7] == 0xff && b[8] == 0x25);
+}
+
+// jmp rel32 to the resolver stub, at `address`.
+bool jumps_to_resolver(CodeReader& code, std::uint64_t address) {
+  std::uint8_t b[6] = {};
+  if (code.read(address, b, sizeof b) != sizeof b) return false;
+  const unsigned prefix = b[0] == 0xf2 ? 1 : 0;
+  if (b[prefix] != 0xe9) return false;
+  std::int32_t distance = 0;
+  std::memcpy(&distance, b + prefix + 1, sizeof distance);
+  return is_resolver_stub(code, address + prefix + 5 + static_cast<std::uint64_t>(std::int64_t{distance}));
+}
+
+}  // namespace
+
+// push index; jmp resolver stub; there: push link map; jmp resolver. The resolver takes both off again.
+bool X86_64::linkage_stub(CodeReader& code, std::uint64_t pc, FrameRow& row) {
+  constexpr std::uint64_t kPushIndex = 5, kPushMap = 6;
+  std::uint8_t b[6] = {};
+  if (code.read(pc, b, sizeof b) != sizeof b) return false;
+  int words = -1;
+  if (b[0] == 0x68 && jumps_to_resolver(code, pc + kPushIndex))
+    words = 0;
+  else if ((b[0] == 0xe9 || b[0] == 0xf2) && jumps_to_resolver(code, pc))
+    words = 1;
+  else if (b[0] == 0xff && b[1] == 0x35 && is_resolver_stub(code, pc))
+    words = 1;
+  else if ((b[0] == 0xff || b[0] == 0xf2) && is_resolver_stub(code, pc - kPushMap))
+    words = 2;
+  if (words < 0) return false;
+  row.cfa = CfaRegister{kRsp, 8 + 8 * words};
+  row.return_address = AtCfa{-8};
+  row.signal_frame = row.return_signed = false;
+  row.registers.clear();
+  return true;
+}
+
 }  // namespace windlass::code

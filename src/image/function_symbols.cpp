@@ -3,6 +3,7 @@
 #include <elf.h>
 
 #include <algorithm>
+#include <string_view>
 
 namespace windlass::image {
 
@@ -21,12 +22,17 @@ FunctionSymbols::FunctionSymbols(const ElfImage& image) {
 void FunctionSymbols::add(const ElfImage& image, const Section& table) {
   const auto bytes = image.stored_bytes(table);
   if (!bytes) return;
+  Expected<ByteView> names = fail(ErrorCode::kNotFound, "no names", 0);
+  if (table.link < image.sections().size()) names = image.stored_bytes(image.sections()[table.link]);
   const std::size_t count = bytes->size() / sizeof(Elf64_Sym);
   for (std::size_t i = 0; i < count; ++i) {
     const auto symbol = bytes->at<Elf64_Sym>(i * sizeof(Elf64_Sym));
     if (!symbol) return;
     const unsigned type = ELF64_ST_TYPE(symbol->st_info);
     if ((type != STT_FUNC && type != STT_GNU_IFUNC) || symbol->st_shndx == SHN_UNDEF || symbol->st_value == 0) continue;
+    // GCC's cold parts are functions to the symbol table only: they begin with their function's frame set up.
+    const auto name = names ? names->string_at(symbol->st_name) : Expected<std::string_view>("");
+    if (name && name->find(".cold") != std::string_view::npos) continue;
     functions_.push_back({symbol->st_value, symbol->st_size});
   }
 }

@@ -1,0 +1,242 @@
+// Rows synthesised from the code, held against call frame information at every instruction of real libraries.
+#include <Zydis/Zydis.h>
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "arch/registers.h"
+#include "code/rows.h"
+#include "code/synthesis.h"
+#include "dwarf/lower.h"
+#include "image/elf.h"
+#include "image/mapped_file.h"
+#include "image/unwind_sections.h"
+
+namespace windlass {
+namespace {
+
+// What one comparison comes to.
+enum Verdict { kSame, kPopped, kOtherBase, kRegisters, kCfa, kNotFound, kVerdicts };
+const char* const kVerdictNames[kVerdicts] = {"the same",          "the same; CFI leaves out that a register is popped",
+                                              "other base of CFA", "preserved registers differ",
+                                              "CFA differs",       "nothing found"};
+
+struct Sweep {
+  std::map<code::Certainty, std::array<std::size_t, kVerdicts>> count;
+  std::size_t not_found = 0, instructions = 0, outermost = 0;
+  std::vector<std::string> certain_differences;
+  std::vector<double> nanoseconds;
+  [[nodiscard]] std::size_t of(code::Certainty certainty, Verdict verdict) const {
+    const auto found = count.find(certainty);
+    return found == count.end() ? 0 : found->second[verdict];
+  }
+};
+
+std::string text(const RegisterRule* rule) {
+  if (rule == nullptr) return "=";
+  if (const auto* at = std::get_if<AtCfa>(rule)) return fmt::format("[c{:+}]", at->offset);
+  if (const auto* is = std::get_if<CfaValue>(rule)) return fmt::format("c{:+}", is->offset);
+  if (const auto* in = std::get_if<InRegister>(rule)) return fmt::format("r{}", in->reg);
+  if (std::holds_alternative<SameValue>(*rule)) return "=";
+  return std::holds_alternative<Undefined>(*rule) ? "?" : "expr";
+}
+
+std::string text(const FrameRow& row) {
+  std::string out;
+  if (const auto* cfa = std::get_if<CfaRegister>(&row.cfa))
+    out = fmt::format("{}{:+}", register_text(Architecture::kX86_64, cfa->reg), cfa->offset);
+  else
+    out = "expr";
+  out += " ra" + text(&row.return_address);
+  for (const unsigned reg : {3, 6, 12, 13, 14, 15})
+    out += fmt::format(" {}{}", register_text(Architecture::kX86_64, reg), text(row.registers.find(reg)));
+  return out;
+}
+
+bool is_same(const RegisterRule* rule) { return rule == nullptr || std::holds_alternative<SameValue>(*rule); }
+
+Verdict compare(const FrameRow& cfi, const FrameRow& code) {
+  if (code::same_row(Architecture::kX86_64, cfi, code)) return kSame;
+  const auto* a = std::get_if<CfaRegister>(&cfi.cfa);
+  const auto* b = std::get_if<CfaRegister>(&code.cfa);
+  const bool both_plain = a != nullptr && b != nullptr;
+  if (both_plain && a->reg == b->reg && a->offset != b->offset) return kCfa;
+  Verdict verdict = both_plain && a->reg == b->reg ? kSame : kOtherBase;
+  for (const std::uint16_t reg : {3, 6, 12, 13, 14, 15}) {
+    const RegisterRule* x = cfi.registers.find(reg);
+    const RegisterRule* y = code.registers.find(reg);
+    if ((is_same(x) && is_same(y)) || text(x) == text(y)) continue;
+    const auto* saved = x != nullptr ? std::get_if<AtCfa>(x) : nullptr;
+    // Below sp, if the CFA is told by sp: popped. Else it cannot be told here.
+    const bool dead =
+        saved != nullptr && is_same(y) && b != nullptr && (b->reg != x86_64::kRsp || -saved->offset > b->offset);
+    if (!dead) return kRegisters;
+    if (verdict == kSame) verdict = kPopped;
+  }
+  return verdict;
+}
+
+class Library {
+ public:
+  bool open(const std::string& path) {
+    auto mapped = image::MappedFile::open(path);
+    if (!mapped) return false;
+    file_ = std::move(*mapped);
+    auto parsed = image::ElfImage::parse(file_.bytes());
+    if (!parsed) return false;
+    image_.emplace(std::move(*parsed));
+    segments_ = image_->executable_segments();
+    ZydisDecoderInit(&decoder_, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
+    return true;
+  }
+
+  // Every instruction of each `every`th function.
+  Sweep sweep(std::size_t every, bool know_starts) {
+    Sweep result;
+    const auto section = image::find_eh_frame(*image_);
+    if (!section) return result;
+    const auto ignore = [](const Error&) {};
+    dwarf::CfiReader reader(*section, ignore);
+    dwarf::RowEvaluator rows(*section);
+    std::vector<dwarf::Fde> fdes;
+    for (dwarf::Fde fde; reader.next_fde(fde);) fdes.push_back(fde);
+    std::sort(fdes.begin(), fdes.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
+    starts_.clear();
+    for (const dwarf::Fde& fde : fdes)
+      if (begins_with_entry_row(rows, fde)) starts_.push_back({fde.begin, fde.end});
+    for (std::size_t i = 0; i < fdes.size(); i += every) function(rows, fdes[i], know_starts, result);
+    return result;
+  }
+
+ private:
+  // A function, not the cold part of one.
+  static bool begins_with_entry_row(dwarf::RowEvaluator& rows, const dwarf::Fde& fde) {
+    const auto row = rows.row_at(fde, fde.begin);
+    if (!row) return false;
+    const auto* cfa = std::get_if<CfaRegister>(&row->cfa);
+    return cfa != nullptr && cfa->reg == x86_64::kRsp && cfa->offset == 8 && row->registers.size() == 0;
+  }
+  bool read(std::uint64_t address, void* to, std::size_t size) const {
+    const auto bytes = image_->at_address(address, size);
+    if (!bytes) return false;
+    std::memcpy(to, bytes->data(), size);
+    return true;
+  }
+  [[nodiscard]] code::CodeKind kind(std::uint64_t address) const {
+    for (const auto& segment : segments_)
+      if (address - segment.vaddr < segment.filesz) return code::CodeKind::kFile;
+    return code::CodeKind::kNoCode;
+  }
+  [[nodiscard]] std::uint64_t start_of(std::uint64_t address) const {
+    auto next = std::upper_bound(starts_.begin(), starts_.end(), address,
+                                 [](std::uint64_t a, const auto& range) { return a < range.first; });
+    if (next == starts_.begin()) return 0;
+    --next;
+    return address < next->second ? next->first : 0;
+  }
+
+  void function(dwarf::RowEvaluator& rows, const dwarf::Fde& fde, bool know_starts, Sweep& result) {
+    const auto read_code = [this](std::uint64_t address, void* to, std::size_t size) {
+      return read(address, to, size);
+    };
+    const auto kind_of = [this](std::uint64_t address) { return kind(address); };
+    const auto accept = [](const FrameRow&) { return true; };
+    const auto start = [this](std::uint64_t address) { return start_of(address); };
+    code::CodeSource source{Architecture::kX86_64, read_code, kind_of, accept};
+    if (know_starts) source.function_start = start;
+    std::uint64_t pc = fde.begin;
+    (void)rows.for_each_row(fde, [&](const FrameRow& row) {
+      if (std::holds_alternative<Undefined>(row.return_address)) return;
+      for (; pc < row.end;) {
+        std::uint8_t bytes[ZYDIS_MAX_INSTRUCTION_LENGTH] = {};
+        std::size_t size = sizeof bytes;
+        while (size > 0 && !read(pc, bytes, size)) --size;
+        ZydisDecodedInstruction instruction;
+        if (!ZYAN_SUCCESS(ZydisDecoderDecodeInstruction(&decoder_, nullptr, bytes, size, &instruction))) {
+          ++pc;
+          continue;
+        }
+        if (instruction.mnemonic == ZYDIS_MNEMONIC_NOP) {  // padding, more often than not
+          pc += instruction.length;
+          continue;
+        }
+        ++result.instructions;
+        const auto before = std::chrono::steady_clock::now();
+        const auto found = code::synthesize(source, CodeAddress::instruction(pc), *scratch_);
+        result.nanoseconds.push_back(
+            std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - before).count());
+        if (!found) {
+          ++result.not_found;
+        } else if (found->outermost) {
+          ++result.outermost;
+        } else {
+          const Verdict verdict = compare(row, found->row);
+          ++result.count[found->certainty][verdict];
+          if (verdict >= kRegisters &&
+              (found->certainty == code::Certainty::kCertain || std::getenv("WINDLASS_SWEEP_LIKELY") != nullptr))
+            result.certain_differences.push_back(
+                fmt::format("{:#x} (of {:#x}) CFI {} | code {}", pc, fde.begin, text(row), text(found->row)));
+        }
+        pc += instruction.length;
+      }
+    });
+  }
+
+  image::MappedFile file_;
+  std::optional<image::ElfImage> image_;
+  std::vector<image::ExecutableSegment> segments_;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> starts_;
+  ZydisDecoder decoder_;
+  code::SynthesisScratch* scratch_ = code::make_scratch();
+};
+
+void report(const std::string& name, Sweep& sweep) {
+  fmt::print("{}: {} instructions, {} nothing found, {} outermost\n", name, sweep.instructions, sweep.not_found,
+             sweep.outermost);
+  for (const auto& [certainty, counts] : sweep.count)
+    for (int i = 0; i < kVerdicts; ++i)
+      if (counts[i] != 0)
+        fmt::print("  {:8} {:52} {:9} {:8.4f}%\n",
+                   certainty == code::Certainty::kCertain  ? "certain"
+                   : certainty == code::Certainty::kLikely ? "likely"
+                                                           : "guess",
+                   kVerdictNames[i], counts[i],
+                   100.0 * static_cast<double>(counts[i]) / static_cast<double>(sweep.instructions));
+  auto& times = sweep.nanoseconds;
+  std::sort(times.begin(), times.end());
+  if (!times.empty())
+    fmt::print("  ns a synthesis: median {:.0f}, p99 {:.0f}, most {:.0f}\n", times[times.size() / 2],
+               times[times.size() * 99 / 100], times.back());
+  if (std::getenv("WINDLASS_SWEEP_ALL") != nullptr)
+    for (const std::string& line : sweep.certain_differences) fmt::print("  {}\n", line);
+}
+
+class SynthesisVsCfi : public testing::TestWithParam<const char*> {};
+
+TEST_P(SynthesisVsCfi, EveryInstruction) {
+  Library library;
+  if (!library.open(GetParam())) GTEST_SKIP() << GetParam() << " is not on this machine";
+  const char* every_text = std::getenv("WINDLASS_SWEEP_EVERY");
+  const std::size_t every = every_text != nullptr ? std::strtoul(every_text, nullptr, 10) : 17;
+  for (const bool know_starts : {false, true}) {
+    Sweep sweep = library.sweep(every, know_starts);
+    report(std::string(GetParam()) + (know_starts ? ", starts known" : ", starts unknown"), sweep);
+    ASSERT_GT(sweep.instructions, 0u);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Libraries, SynthesisVsCfi,
+                         testing::Values("/usr/lib/x86_64-linux-gnu/libc.so.6",
+                                         "/usr/lib/x86_64-linux-gnu/libstdc++.so.6",
+                                         "/usr/lib/x86_64-linux-gnu/libcrypto.so.3"));
+
+}  // namespace
+}  // namespace windlass
