@@ -46,6 +46,7 @@ struct Flow {
   bool uses_frame_pointer = false;  // addresses its frame by it, or makes sp of it
   bool sets_frame_pointer = false;  // makes it of sp
   bool writes_frame_pointer = false;
+  bool padding = false;  // does nothing
   std::uint64_t target = 0;
   Value value = {};
 };

@@ -180,6 +180,10 @@ bool keeps_convention(Architecture architecture, const ExitView& exit) {
     const Value& value = exit.registers[slot];
     if (!is_callee_saved(architecture, register_of_slot(slot)) || value.is_initial(slot)) continue;
     if (!value.is_address() || value.is_symbol() || value.addend != 0) return false;
+    // Kept in a register meanwhile: in one that nobody else preserves either.
+    if (value.kind == Value::kRegister &&
+        (exit.calls != 0 || is_callee_saved(architecture, register_of_slot(value.reg)) || value.reg == sp_number))
+      return false;
     if (by_sp && value.kind == Value::kMemory && value.reg == sp_number &&
         (value.slot < kRedZone || value.slot >= sp.addend))
       return false;

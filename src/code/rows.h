@@ -15,6 +15,7 @@ struct ExitView {
   const Value* registers;
   unsigned count;
   Value return_address;  // what the pc becomes
+  unsigned calls = 0;    // passed on the way
   bool signal_frame = false;
   bool return_signed = false;
 };

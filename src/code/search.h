@@ -63,8 +63,10 @@ class Search {
   bool straight_out(const CodeSource& source, std::uint64_t pc, unsigned most, FrameRow& row);
 
  private:
-  static constexpr unsigned kMaxTableEntries = 32;
+  // More need not be in the table, and then anything: where it ends is not looked for.
+  static constexpr unsigned kTableEntries = 4;
   static constexpr Architecture kArchitecture = Machine::kArchitecture;
+  static constexpr unsigned kDoubtful = 100;  // counts as so many calls
 
   void begin(const CodeSource& source, std::uint64_t pc) {
     work_.code.start(source);
@@ -74,8 +76,8 @@ class Search {
     work_.path.pc = pc;
     work_.path.state.start();
     if (frame_pointer_at_)
-      work_.path.state[Registers::fp_number(kArchitecture)] =
-          Value::initial(Registers::sp_number(kArchitecture), *frame_pointer_at_);
+      work_.path.state[frame_pointer_at_->reg] =
+          Value::initial(Registers::sp_number(kArchitecture), frame_pointer_at_->offset);
     Machine::look_back(work_.code, work_.path);
   }
 
@@ -103,26 +105,31 @@ class Search {
   }
 
   Workspace<Machine>& work_;
-  std::optional<std::int64_t> frame_pointer_at_;  // the frame pointer at the pc, if known to be sp plus this
+  // A register that is known to be sp plus this at the pc.
+  struct FramePointer {
+    unsigned reg;
+    std::int64_t offset;
+  };
+  std::optional<FramePointer> frame_pointer_at_;
 };
 
 // ---- ways out -----------------------------------------------------------------------------------------------------
 
-// In the prologue, between setting the frame pointer and pushing, a register is pushed by sp and later popped by the
-// frame pointer. Both are the same place, which tells where the frame pointer points; without that what is popped would
-// be taken for something that lies on the stack already.
+// In the prologue, between setting a frame pointer (any register) and pushing, a register is pushed by sp and later
+// popped by the frame pointer. Both are the same place, which tells where the frame pointer points; without that what
+// is popped would be taken for something that lies on the stack already.
 template <typename Machine>
 bool Search<Machine>::finds_frame_pointer(const ExitView& exit) {
-  const unsigned sp = Registers::sp_number(kArchitecture), fp = Registers::fp_number(kArchitecture);
+  const unsigned sp = Registers::sp_number(kArchitecture);
   if (frame_pointer_at_) return false;
   for (unsigned i = 0; i < exit.count; ++i) {
     const Value& popped = exit.registers[i];
-    if (i == fp || popped.kind != Value::kMemory || popped.reg != fp ||
+    if (i == popped.reg || popped.kind != Value::kMemory || popped.reg == sp || popped.is_symbol() ||
         !is_callee_saved(kArchitecture, register_of_slot(i)))
       continue;
     work_.path.state.for_each_store([&](const Value& address, const Value& value) {
       if (value.is_initial(i) && address.kind == Value::kRegister && address.reg == sp)
-        frame_pointer_at_ = address.addend - popped.slot;
+        frame_pointer_at_ = {popped.reg, address.addend - popped.slot};
     });
   }
   return frame_pointer_at_.has_value();
@@ -131,7 +138,7 @@ bool Search<Machine>::finds_frame_pointer(const ExitView& exit) {
 template <typename Machine>
 bool Search<Machine>::leave(Way way, const Value& return_address, bool signal_frame, std::uint64_t pc, Found& found) {
   const Path<Machine>& path = work_.path;
-  const ExitView exit{&path.state[0], Machine::kSlots, return_address, signal_frame, path.signed_return};
+  const ExitView exit{&path.state[0], Machine::kSlots, return_address, path.calls, signal_frame, path.signed_return};
   if (way == Way::kReturn && !signal_frame && !keeps_convention(kArchitecture, exit)) way = Way::kOddReturn;
   if (finds_frame_pointer(exit)) return true;
   if (way >= found.way) return false;
@@ -150,7 +157,8 @@ bool Search<Machine>::leave_by_jump(Way way, std::uint64_t pc, Found& found) {
   typename Path<Machine>::State& saved = work_.saved;
   saved = work_.path.state;
   const Value return_address = Machine::return_from_entry(work_.path.state);
-  const ExitView exit{&work_.path.state[0], Machine::kSlots, return_address, false, work_.path.signed_return};
+  const ExitView exit{&work_.path.state[0], Machine::kSlots, return_address,
+                      work_.path.calls,     false,           work_.path.signed_return};
   // A jump within the function has things on the stack that a tail jump has taken off.
   const bool stop =
       (way == Way::kTail || keeps_convention(kArchitecture, exit)) && leave(way, return_address, false, pc, found);
@@ -170,8 +178,7 @@ void Search<Machine>::frame_set_up(std::uint64_t pc, Found& found) {
   path.state = work_.saved;
 }
 
-// The ways of a jump table, as many as there is room for; where the table ends is not known, but what is no code's
-// address near by is none of its.
+// The first ways of a jump table.
 template <typename Machine>
 void Search<Machine>::table(const Value& targets) {
   constexpr std::uint64_t kNear = 1 << 20;
@@ -182,7 +189,7 @@ void Search<Machine>::table(const Value& targets) {
   const auto address = static_cast<std::uint64_t>(targets.addend);
   const CodeSource& source = work_.code.source();
   std::uint64_t last = 0;
-  for (unsigned i = 0; i < kMaxTableEntries; ++i) {
+  for (unsigned i = 0; i < kTableEntries; ++i) {
     std::uint64_t entry = 0;
     if (size > sizeof entry || !source.read(address + std::uint64_t{i} * size, &entry, size)) return;
     if (is_signed && size < 8 && (entry >> (size * 8 - 1) & 1) != 0) entry |= ~std::uint64_t{0} << size * 8;
@@ -212,6 +219,16 @@ void Search<Machine>::follow_out(const CodeSource& source, std::uint64_t pc, uns
       const Flow flow = step(sights);
       if (flow.kind != Flow::kStop) sights.any_code = true;
       if (flow.sets_frame_pointer) frame_set_up(pc, found);
+      if (flow.padding) {
+        // Behind a call more likely than not the end of the function.
+        if (starts_function(path.pc)) break;
+        if (after_call && path.calls < kDoubtful) {
+          path.calls = static_cast<std::uint16_t>(path.calls + kDoubtful);
+          work_.paths.add(path);
+          break;
+        }
+        continue;
+      }
       if (flow.kind == Flow::kNext) continue;
       if (flow.kind == Flow::kJump || flow.kind == Flow::kBranch) {
         if (starts_function(flow.target)) {  // another function's, or this one's again: a tail jump

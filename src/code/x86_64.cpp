@@ -383,6 +383,7 @@ Flow Execution::run() {
   path_.pc += info_.length;
   Flow flow = execute();
   note_frame_pointer(flow);
+  flow.padding = info_.mnemonic == ZYDIS_MNEMONIC_NOP;
   if (!state_[kRsp].known()) state_[kRsp] = state_.fresh();  // what is stored relative to it is still found again
   // Stack probes: `cmp rsp, r11` before `jne`; behind the loop they are equal.
   path_.sp_if_equal = {};

@@ -61,6 +61,12 @@ std::string text(const FrameRow& row) {
   return out;
 }
 
+const char* name_of(code::Certainty certainty) {
+  return certainty == code::Certainty::kCertain  ? "certain"
+         : certainty == code::Certainty::kLikely ? "likely"
+                                                 : "guess";
+}
+
 bool is_same(const RegisterRule* rule) { return rule == nullptr || std::holds_alternative<SameValue>(*rule); }
 
 Verdict compare(const FrameRow& cfi, const FrameRow& code) {
@@ -182,8 +188,8 @@ class Library {
           ++result.count[found->certainty][verdict];
           if (verdict >= kRegisters &&
               (found->certainty == code::Certainty::kCertain || std::getenv("WINDLASS_SWEEP_LIKELY") != nullptr))
-            result.certain_differences.push_back(
-                fmt::format("{:#x} (of {:#x}) CFI {} | code {}", pc, fde.begin, text(row), text(found->row)));
+            result.certain_differences.push_back(fmt::format("{:#x} (of {:#x}) {} CFI {} | code {}", pc, fde.begin,
+                                                             name_of(found->certainty), text(row), text(found->row)));
         }
         pc += instruction.length;
       }
@@ -204,11 +210,7 @@ void report(const std::string& name, Sweep& sweep) {
   for (const auto& [certainty, counts] : sweep.count)
     for (int i = 0; i < kVerdicts; ++i)
       if (counts[i] != 0)
-        fmt::print("  {:8} {:52} {:9} {:8.4f}%\n",
-                   certainty == code::Certainty::kCertain  ? "certain"
-                   : certainty == code::Certainty::kLikely ? "likely"
-                                                           : "guess",
-                   kVerdictNames[i], counts[i],
+        fmt::print("  {:8} {:52} {:9} {:8.4f}%\n", name_of(certainty), kVerdictNames[i], counts[i],
                    100.0 * static_cast<double>(counts[i]) / static_cast<double>(sweep.instructions));
   auto& times = sweep.nanoseconds;
   std::sort(times.begin(), times.end());
