@@ -1,16 +1,18 @@
 // Unwinds a sample that the kernel side handed over raw: its registers and a copy of its stack. Full rows (every
-// callee-saved register, expressions) where the code has them, else the machine code itself (code_walk.h), else a
+// callee-saved register, expressions) where the code has them, else the machine code itself (code/synthesis.h), else a
 // guarded frame-pointer step.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
-#include "profile/code_walk.h"
+#include "code/synthesis.h"
 #include "profile/module_registry.h"
 #include "profile/process_table.h"
 #include "windlass/frame_row.h"
+#include "windlass/registers.h"
 #include "windlass_layout.h"
 
 namespace windlass::profile {
@@ -18,7 +20,7 @@ namespace windlass::profile {
 // What is known of the sampled thread's memory. Spans are only read during unwind().
 struct RawSample {
   std::uint32_t tgid = 0;
-  FrameRegisters registers;
+  Registers registers{Architecture::kX86_64};  // all known, at an instruction
   std::uint64_t stack_address = 0;
   std::span<const std::byte> stack;
   std::uint64_t code_address = 0;
@@ -38,20 +40,23 @@ class RawUnwinder {
   static constexpr std::size_t kMaxFrames = WL_MAX_USER_FRAMES;
   static constexpr unsigned kMaxBackward = 16;  // switches to a stack below the current one
 
-  explicit RawUnwinder(ModuleRegistry& registry) : registry_(registry) {}
+  explicit RawUnwinder(ModuleRegistry& registry) : registry_(registry), scratch_(code::make_scratch()) {}
 
   // Appends the user frames, innermost first, as wl_stack_event has them. Returns how the stack ended (wl_end).
   std::uint8_t unwind(const RawSample& sample, const MapSet* maps, std::vector<std::uint64_t>& frames);
 
  private:
   struct Context;
-  int step(Context& context, FrameRegisters& frame);
-  int apply(Context& context, const FrameRow& row, FrameRegisters& frame);
-  int frame_pointer(Context& context, FrameRegisters& frame);
-  static bool read_stack(const Context& context, std::uint64_t address, void* to, std::size_t size);
+  struct FreeScratch {
+    void operator()(code::SynthesisScratch* scratch) const { code::free_scratch(scratch); }
+  };
+  int step(Context& context, Registers& frame);
+  int by_code(Context& context, Registers& frame, std::uint64_t entry_point);
+  static int apply(Context& context, const FrameRow& row, std::uint64_t bias, Registers& frame);
   bool read_any(Context& context, std::uint64_t address, void* to, std::size_t size);
 
   ModuleRegistry& registry_;
+  std::unique_ptr<code::SynthesisScratch, FreeScratch> scratch_;
 };
 
 }  // namespace windlass::profile

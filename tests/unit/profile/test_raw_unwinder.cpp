@@ -22,7 +22,7 @@ namespace {
 
 struct Capture {
   std::vector<void*> truth;  // innermost first
-  FrameRegisters registers;
+  Registers registers{Architecture::kX86_64};
   std::vector<std::byte> stack;
 };
 Capture capture;
@@ -31,8 +31,9 @@ Capture capture;
 void take_registers(const ucontext_t& context) {
   static constexpr int kGregs[17] = {REG_RAX, REG_RDX, REG_RCX, REG_RBX, REG_RSI, REG_RDI, REG_RBP, REG_RSP, REG_R8,
                                      REG_R9,  REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15, REG_RIP};
-  for (unsigned i = 0; i < 17; ++i)
-    capture.registers.set(i, static_cast<std::uint64_t>(context.uc_mcontext.gregs[kGregs[i]]));
+  const auto value = [&](unsigned i) { return static_cast<std::uint64_t>(context.uc_mcontext.gregs[kGregs[i]]); };
+  for (unsigned i = 0; i < 16; ++i) capture.registers.set(i, value(i));
+  capture.registers.set_pc(CodeAddress::instruction(value(16)));
 }
 
 std::uint64_t stack_top() {
@@ -46,7 +47,7 @@ std::uint64_t stack_top() {
 }
 
 [[gnu::no_sanitize("address")]] void take_stack() {
-  const std::uint64_t sp = capture.registers.value[FrameRegisters::kRsp];
+  const std::uint64_t sp = capture.registers.sp();
   const std::uint64_t size = std::min<std::uint64_t>(stack_top() - sp, WL_MAX_RAW_STACK);
   capture.stack.resize(size);
   // memcpy is intercepted by the address sanitizer, which knows of redzones in there.
@@ -85,7 +86,7 @@ Unwound unwind() {
   RawSample sample;
   sample.tgid = self;
   sample.registers = capture.registers;
-  sample.stack_address = capture.registers.value[FrameRegisters::kRsp];
+  sample.stack_address = capture.registers.sp();
   sample.stack = capture.stack;
   Unwound result;
   RawUnwinder unwinder(registry);
@@ -220,11 +221,14 @@ TEST(RawUnwinder, GarbageRegistersNeverHang) {
     sample.registers = good.registers;
     std::vector<std::byte> stack = good.stack;
     for (int i = 0; i < 64; ++i) {
-      const std::uint64_t word = next() % 2 ? next() : good.registers.value[next() % 17];
+      const std::uint64_t word = next() % 2 ? next() : good.registers.get(next() % 17);
       if (stack.size() >= 8) std::memcpy(stack.data() + next() % (stack.size() / 8) * 8, &word, 8);
     }
-    if (next() % 2) sample.registers.value[next() % 17] = next();
-    sample.stack_address = sample.registers.value[FrameRegisters::kRsp];
+    if (next() % 2) {
+      const std::uint64_t reg = next() % 17;
+      sample.registers.set(reg, next());
+    }
+    sample.stack_address = sample.registers.sp();
     sample.stack = stack;
     std::vector<std::uint64_t> frames;
     EXPECT_LT(unwinder.unwind(sample, table.find(self)->maps.get(), frames), WL_END_COUNT);
