@@ -40,7 +40,7 @@ Expected<Synthesis> analyse(const CodeSource& source, CodeAddress pc, Workspace<
   }
   Found found;
   Sights sights;
-  search.out(source, pc.value(), kMostCalls, found, sights);
+  search.out(source, pc, kMostCalls, found, sights);
   if (!sights.any_code) return fail(ErrorCode::kUnreadable, "no code can be read", pc.value());
   result.row = found.row;
   if (found.way == Way::kReturn && found.calls == 0 && !found.forgot) {
@@ -149,7 +149,7 @@ std::optional<FrameRow> contradiction(const FrameRow& row, const CodeSource& sou
     if (straight) return same_row(Machine::kArchitecture, row, *straight) ? std::nullopt : std::optional(*straight);
   }
   if (!Machine::is_entry_row(row)) return std::nullopt;
-  search.out(source, pc.value(), 0, found, sights);
+  search.out(source, pc, 0, found, sights);
   if (found.way != Way::kReturn || found.forgot || same_row(Machine::kArchitecture, row, found.row))
     return std::nullopt;
   return found.row;

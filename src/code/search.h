@@ -38,7 +38,7 @@ class Search {
   explicit Search(Workspace<Machine>& work) : work_(work) {}
 
   // Follows the code at `pc` until a plausible Way::kReturn. `max_calls`: how many calls may be passed.
-  void out(const CodeSource& source, std::uint64_t pc, unsigned max_calls, Found& found, Sights& sights) {
+  void out(const CodeSource& source, CodeAddress pc, unsigned max_calls, Found& found, Sights& sights) {
     frame_pointer_at_.reset();
     follow_out(source, pc, max_calls, found, sights);
     if (!frame_pointer_at_) return;
@@ -93,7 +93,7 @@ class Search {
   }
 
   // What follows from the path's exit: true to stop the search.
-  void follow_out(const CodeSource& source, std::uint64_t pc, unsigned max_calls, Found& found, Sights& sights);
+  void follow_out(const CodeSource& source, CodeAddress at, unsigned max_calls, Found& found, Sights& sights);
   bool finds_frame_pointer(const ExitView& exit);
   bool leave(Way way, const Value& return_address, bool signal_frame, std::uint64_t pc, Found& found);
   bool leave_by_jump(Way way, std::uint64_t pc, Found& found);
@@ -137,7 +137,14 @@ bool Search<Machine>::finds_frame_pointer(const ExitView& exit) {
 
 template <typename Machine>
 bool Search<Machine>::leave(Way way, const Value& return_address, bool signal_frame, std::uint64_t pc, Found& found) {
-  const Path<Machine>& path = work_.path;
+  Path<Machine>& path = work_.path;
+  Value& sp = path.state[Registers::sp_number(kArchitecture)];
+  if (sp.is_symbol() && return_address.kind == Value::kMemory) {
+    // How much is taken off with the return address is computed (V8's functions take their arguments off): where the
+    // return address is can be said all the same.
+    sp = Value::initial(return_address.reg, return_address.slot + 8);
+    if (way == Way::kReturn) way = Way::kOddReturn;
+  }
   const ExitView exit{&path.state[0], Machine::kSlots, return_address, path.calls, signal_frame, path.signed_return};
   if (way == Way::kReturn && !signal_frame && !keeps_convention(kArchitecture, exit)) way = Way::kOddReturn;
   if (finds_frame_pointer(exit)) return true;
@@ -203,10 +210,12 @@ void Search<Machine>::table(const Value& targets) {
 }
 
 template <typename Machine>
-void Search<Machine>::follow_out(const CodeSource& source, std::uint64_t pc, unsigned max_calls, Found& found,
+void Search<Machine>::follow_out(const CodeSource& source, CodeAddress at, unsigned max_calls, Found& found,
                                  Sights& sights) {
+  const std::uint64_t pc = at.value();
   begin(source, pc);
   Path<Machine>& path = work_.path;
+  path.after_call = at.is_return_address();
   for (bool on = true;; on = false) {
     if (!on) {
       if (work_.paths.empty() || work_.visited.full()) return;

@@ -283,10 +283,12 @@ Flow Execution::return_to(std::uint64_t extra) {
   state_[kRsp] = state_[kRsp].plus(static_cast<std::int64_t>(extra));
   // What was pushed here is jumped to; but the return address itself may have been popped before and pushed again.
   const Value& sp = state_[kRsp];
-  const bool from_stack = address.kind == Value::kMemory
-                              ? Value::initial(address.reg).same_base(sp)
-                              : address.kind == Value::kMemory2 && sp.kind == Value::kMemory && sp.reg == address.reg &&
-                                    sp.slot == address.slot;
+  bool from_stack = false;
+  if (address.kind == Value::kMemory)
+    from_stack =
+        Value::initial(address.reg).same_base(sp) || (sp.is_symbol() && (address.reg == kRsp || address.reg == kRbp));
+  else if (address.kind == Value::kMemory2)
+    from_stack = sp.kind == Value::kMemory && sp.reg == address.reg && sp.slot == address.slot;
   return {.kind = from_stack && address.addend == 0 ? Flow::kReturn : Flow::kJumpTo, .value = address};
 }
 

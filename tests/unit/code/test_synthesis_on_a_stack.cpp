@@ -1,0 +1,207 @@
+// Synthesis with a stack at hand: which of several ways out is taken where only the stack can tell.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "arch/registers.h"
+#include "code/synthesis.h"
+#include "walk/apply.h"
+
+namespace windlass::code {
+namespace {
+
+constexpr std::uint64_t kCode = 0x400000, kStack = 0x7fff0000, kCallerCode = 0x500000;
+constexpr std::uint64_t kReturn = kCallerCode + 5;  // behind a call at kCallerCode
+
+enum Outcome { kCaller, kOutermost, kNothing };
+
+// A thread stopped in hand-made code, its stack in memory.
+class SynthesisOnAStack : public testing::Test {
+ protected:
+  SynthesisOnAStack() {
+    put(kCallerCode - 8, std::vector<std::uint8_t>(8, 0x90));
+    put(kCallerCode, {0xe8, 0, 0, 0, 0, 0x90});
+  }
+  void put(std::uint64_t address, const std::vector<std::uint8_t>& bytes) {
+    for (std::size_t i = 0; i < bytes.size(); ++i) memory.bytes[address + i] = bytes[i];
+  }
+  void word(std::uint64_t address, std::uint64_t value) {
+    for (int i = 0; i < 8; ++i) memory.bytes[address + i] = static_cast<std::uint8_t>(value >> 8 * i);
+  }
+  void start(std::uint64_t pc, std::uint64_t sp, std::uint64_t fp, bool return_address = false) {
+    frame = Registers(Architecture::kX86_64);
+    frame.set_pc(return_address ? CodeAddress::return_address(pc) : CodeAddress::instruction(pc));
+    frame.set_sp(sp);
+    frame.set(x86_64::kRbp, fp);
+  }
+
+  Outcome step() {
+    const auto read = [this](std::uint64_t address, void* to, std::size_t size) {
+      return memory.read(address, to, size);
+    };
+    const auto kind = [this](std::uint64_t address) {
+      const bool code =
+          (address >= kCode && address < kCode + 0x10000) || (address >= kCallerCode && address < kCallerCode + 0x1000);
+      return !code ? CodeKind::kNoCode : generated ? CodeKind::kGenerated : CodeKind::kFile;
+    };
+    const CodeSource* self = nullptr;
+    const auto plausible = [&](const FrameRow& row) {
+      Registers to;
+      const walk::StepStatus status = walk::apply(row, memory, {}, frame, to, nullptr);
+      return status.end == WalkEnd::kComplete || (status.ok() && may_be_return_address(*self, to.pc().value()));
+    };
+    const CodeSource source{Architecture::kX86_64, read, kind, plausible};
+    self = &source;
+    const auto found = synthesize(source, frame.pc(), *scratch);
+    if (!found) return kNothing;
+    if (found->outermost) return kOutermost;
+    certainty = found->certainty;
+    EXPECT_EQ(found->row.begin, frame.pc().value());
+    const walk::StepStatus status = walk::apply(found->row, memory, {}, frame, caller, nullptr);
+    if (status.end == WalkEnd::kComplete) return kOutermost;
+    EXPECT_TRUE(status.ok());
+    return kCaller;
+  }
+  void expect_caller(std::uint64_t sp, std::uint64_t fp) {
+    ASSERT_EQ(step(), kCaller);
+    EXPECT_EQ(caller.pc(), CodeAddress::return_address(kReturn));
+    EXPECT_EQ(caller.sp(), sp);
+    EXPECT_EQ(caller.get(x86_64::kRbp), fp);
+  }
+
+  struct Bytes {
+    std::map<std::uint64_t, std::uint8_t> bytes;
+    bool read(std::uint64_t address, void* to, std::size_t size) const {
+      for (std::size_t i = 0; i < size; ++i) {
+        const auto found = bytes.find(address + i);
+        if (found == bytes.end()) return false;
+        static_cast<std::uint8_t*>(to)[i] = found->second;
+      }
+      return true;
+    }
+  };
+  Bytes memory;
+  bool generated = false;
+  Registers frame{Architecture::kX86_64}, caller{Architecture::kX86_64};
+  Certainty certainty = Certainty::kGuess;
+  struct Free {
+    void operator()(SynthesisScratch* s) const { free_scratch(s); }
+  };
+  std::unique_ptr<SynthesisScratch, Free> scratch{make_scratch()};
+};
+
+// push rbp; mov rbp,rsp; sub rsp,16; nop; leave; ret
+const std::vector<std::uint8_t> kFramed{0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x10, 0x90, 0xc9, 0xc3};
+
+TEST_F(SynthesisOnAStack, EveryInstructionOfAFramedFunction) {
+  put(kCode, kFramed);
+  word(kStack, kReturn);
+  word(kStack - 8, 0xabc0);  // the caller's rbp, once pushed
+  struct Stop {
+    std::uint64_t offset, sp, fp;
+  };
+  const Stop stops[] = {{0, kStack, 0xabc0},          {1, kStack - 8, 0xabc0},      {4, kStack - 8, kStack - 8},
+                        {8, kStack - 24, kStack - 8}, {9, kStack - 24, kStack - 8}, {10, kStack, 0xabc0}};
+  for (const Stop& stop : stops) {
+    SCOPED_TRACE(stop.offset);
+    start(kCode + stop.offset, stop.sp, stop.fp);
+    expect_caller(kStack + 8, 0xabc0);
+  }
+}
+
+TEST_F(SynthesisOnAStack, FramelessCodeThatUsesRbpAsData) {
+  // push rbx; sub rsp,8; mov rbp,rdi; call; add rsp,8; pop rbx; ret
+  put(kCode, {0x53, 0x48, 0x83, 0xec, 0x08, 0x48, 0x89, 0xfd, 0xe8, 1, 0, 0, 0, 0x48, 0x83, 0xc4, 0x08, 0x5b, 0xc3});
+  word(kStack, kReturn);
+  word(kStack - 8, 0x33);
+  start(kCode + 13, kStack - 16, 0xdead, true);
+  expect_caller(kStack + 8, 0xdead);
+  EXPECT_EQ(caller.get(x86_64::kRbx), 0x33u);
+  EXPECT_EQ(certainty, Certainty::kCertain);
+}
+
+TEST_F(SynthesisOnAStack, BothWaysOfABranchAndReturnsThatPopArguments) {
+  // test eax,eax; jne +2; jmp self; ret 16
+  put(kCode, {0x85, 0xc0, 0x75, 0x02, 0xeb, 0xfe, 0xc2, 0x10, 0x00});
+  word(kStack, kReturn);
+  start(kCode, kStack, 1);
+  expect_caller(kStack + 8 + 16, 1);
+}
+
+TEST_F(SynthesisOnAStack, TailCallIsFollowed) {
+  put(kCode, {0xe9, 0xfb, 0, 0, 0});  // jmp kCode + 0x100
+  put(kCode + 0x100, kFramed);
+  word(kStack, kReturn);
+  start(kCode, kStack, 0x77);
+  expect_caller(kStack + 8, 0x77);
+}
+
+TEST_F(SynthesisOnAStack, DispatchOfAnInterpreter) {
+  put(kCode, {0x48, 0x8b, 0x45, 0xf8, 0xff, 0xe1});  // mov rax,[rbp-8]; jmp rcx
+  word(kStack, kReturn);
+  word(kStack + 64, 0xbad);
+  start(kCode, kStack, kStack + 64);
+  expect_caller(kStack + 8, kStack + 64);
+}
+
+TEST_F(SynthesisOnAStack, AFrameThatIsNeverLeftByReturning) {
+  put(kCode, {0x48, 0x8b, 0x45, 0xf8, 0xeb, 0xfa});  // mov rax,[rbp-8]; jmp back
+  word(kStack + 64, 0xabc0);
+  word(kStack + 72, kReturn);
+  start(kCode, kStack, kStack + 64);
+  expect_caller(kStack + 80, 0xabc0);
+  // The same frame, but from before `mov rbp,rsp`: rbp is still the caller's.
+  put(kCode, {0x48, 0x89, 0xe5, 0x48, 0x8b, 0x45, 0xf8, 0xeb, 0xfa});
+  start(kCode, kStack, kStack + 64);
+  EXPECT_EQ(step(), kNothing);
+  word(kStack, kStack + 64);  // pushed
+  word(kStack + 8, kReturn);
+  start(kCode, kStack, kStack + 64);
+  expect_caller(kStack + 16, kStack + 64);
+}
+
+TEST_F(SynthesisOnAStack, APrologueThatNeverReturns) {
+  // pop rax; push 0; push rax; push rbp; mov rbp,rsp; jmp self: HotSpot's entry of an interpreted method
+  put(kCode, {0x58, 0x6a, 0x00, 0x50, 0x55, 0x48, 0x89, 0xe5, 0xeb, 0xfe});
+  word(kStack, kReturn);
+  start(kCode, kStack, 0xabc0);
+  expect_caller(kStack + 8 - 8, 0xabc0);
+}
+
+TEST_F(SynthesisOnAStack, OutermostFrame) {
+  put(kCode, {0xf4});  // hlt, behind _start's call
+  start(kCode, kStack, 0, true);
+  EXPECT_EQ(step(), kOutermost);
+  put(kCode, {0xc3});
+  word(kStack, 0);
+  start(kCode, kStack, 0);
+  EXPECT_EQ(step(), kOutermost);
+}
+
+TEST_F(SynthesisOnAStack, AReturnToWhereNoCallIsDoesNotCount) {
+  put(kCode, {0xc3});
+  word(kStack, kCallerCode + 3);
+  start(kCode, kStack, 0);
+  EXPECT_EQ(step(), kNothing);
+}
+
+TEST_F(SynthesisOnAStack, EndlessAndBranchyCodeIsBounded) {
+  for (std::uint64_t i = 0; i < 0x8000; i += 2) put(kCode + i, {0x75, 0x10});  // jne everywhere
+  start(kCode, kStack, 0);
+  EXPECT_EQ(step(), kNothing);
+}
+
+TEST_F(SynthesisOnAStack, AReturnThatTakesAComputedNumberOfArgumentsOff) {
+  // pop r10; lea rsp,[rsp+rax*8]; push r10; ret
+  put(kCode, {0x41, 0x5a, 0x48, 0x8d, 0x24, 0xc4, 0x41, 0x52, 0xc3});
+  word(kStack, kReturn);
+  start(kCode, kStack, 7);
+  expect_caller(kStack + 8, 7);
+  EXPECT_EQ(certainty, Certainty::kGuess);
+}
+
+}  // namespace
+}  // namespace windlass::code
