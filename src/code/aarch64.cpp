@@ -108,4 +108,6 @@ void AArch64::look_back(CodeReader& code, Path<AArch64>& path) {
 
 bool AArch64::linkage_stub(CodeReader&, std::uint64_t, FrameRow&) { return false; }
 
+bool AArch64::loads_table(CodeReader&, std::uint64_t) { return false; }
+
 }  // namespace windlass::code

@@ -25,6 +25,9 @@ class AArch64 {
   [[nodiscard]] static bool behind_call(const CodeSource& source, std::uint64_t address);
   // Does `address` begin the code that ends a signal handler?
   [[nodiscard]] static bool signal_trampoline(const CodeSource& source, std::uint64_t address);
+  // Does an instruction at `address` load the address of a table?
+  [[nodiscard]] static bool loads_table(CodeReader& code, std::uint64_t address);
+  static constexpr unsigned kInstructionStep = 4;
   // What the instructions before the pc tell about the state there.
   static void look_back(CodeReader& code, Path<AArch64>& path);
 

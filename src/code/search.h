@@ -40,10 +40,14 @@ class Search {
   // Follows the code at `pc` until a plausible Way::kReturn. `max_calls`: how many calls may be passed.
   void out(const CodeSource& source, CodeAddress pc, unsigned max_calls, Found& found, Sights& sights) {
     frame_pointer_at_.reset();
+    tables_known_ = false;
     follow_out(source, pc, max_calls, found, sights);
-    if (!frame_pointer_at_) return;
+    const bool tables = !frame_pointer_at_ && found.way != Way::kReturn && max_calls != 0 && !pc.is_return_address() &&
+                        table_before(source, pc.value());
+    if (!frame_pointer_at_ && !tables) return;
     found = {};
     sights = {};
+    tables_known_ = tables;
     follow_out(source, pc, max_calls, found, sights);
   }
 
@@ -78,6 +82,11 @@ class Search {
     if (frame_pointer_at_)
       work_.path.state[frame_pointer_at_->reg] =
           Value::initial(Registers::sp_number(kArchitecture), frame_pointer_at_->offset);
+    if (tables_known_)
+      for (unsigned i = 0; i < Machine::kSlots; ++i) {
+        const Value& value = work_.saved[i];
+        if (value.known() && !value.is_address()) work_.path.state[i] = value;
+      }
     Machine::look_back(work_.code, work_.path);
   }
 
@@ -93,6 +102,8 @@ class Search {
   }
 
   // What follows from the path's exit: true to stop the search.
+  // Executes what stands before `pc`, from where a jump table is loaded, for the constants it leaves in registers.
+  bool table_before(const CodeSource& source, std::uint64_t pc);
   void follow_out(const CodeSource& source, CodeAddress at, unsigned max_calls, Found& found, Sights& sights);
   bool finds_frame_pointer(const ExitView& exit);
   bool leave(Way way, const Value& return_address, bool signal_frame, std::uint64_t pc, Found& found);
@@ -111,6 +122,7 @@ class Search {
     std::int64_t offset;
   };
   std::optional<FramePointer> frame_pointer_at_;
+  bool tables_known_ = false;  // work_.saved has what table_before found
 };
 
 // ---- ways out -----------------------------------------------------------------------------------------------------
@@ -209,6 +221,23 @@ void Search<Machine>::table(const Value& targets) {
   }
 }
 
+// Else `jmp reg` of a jump table could not be followed from behind the instruction that loads the table. The nearest
+// place that looks like such a load and from where straight code leads here is taken.
+template <typename Machine>
+bool Search<Machine>::table_before(const CodeSource& source, std::uint64_t pc) {
+  constexpr unsigned kFarthest = 40;
+  Path<Machine>& path = work_.path;
+  for (unsigned back = Machine::kInstructionStep; back <= kFarthest; back += Machine::kInstructionStep) {
+    begin(source, pc - back);
+    if (!Machine::loads_table(work_.code, pc - back)) continue;
+    while (path.pc < pc && work_.machine.step(work_.code, path).kind == Flow::kNext) {}
+    if (path.pc != pc) continue;
+    work_.saved = path.state;
+    return true;
+  }
+  return false;
+}
+
 template <typename Machine>
 void Search<Machine>::follow_out(const CodeSource& source, CodeAddress at, unsigned max_calls, Found& found,
                                  Sights& sights) {
@@ -282,8 +311,8 @@ void Search<Machine>::follow_out(const CodeSource& source, CodeAddress at, unsig
         }
         if (flow.value.kind == Value::kTableTarget)
           table(flow.value);
-        else
-          leave_by_jump(Way::kTail, pc, found);
+        else if (!leave_by_jump(Way::kTail, pc, found) && flow.value.kind == Value::kRegister && flow.value.addend == 0)
+          leave(Way::kTail, flow.value, false, pc, found);  // the return address, taken off before
       } else if (flow.kind == Flow::kHalt) {
         sights.halted_behind_call |= after_call;
       }
@@ -295,6 +324,7 @@ void Search<Machine>::follow_out(const CodeSource& source, CodeAddress at, unsig
 template <typename Machine>
 bool Search<Machine>::straight_out(const CodeSource& source, std::uint64_t pc, unsigned most, FrameRow& row) {
   frame_pointer_at_.reset();
+  tables_known_ = false;
   begin(source, pc);
   Sights sights;
   Found found;
@@ -329,9 +359,20 @@ bool Search<Machine>::entry_row(std::uint64_t pc, FrameRow& row) {
     RegisterRule saved = Undefined{};
     bool dead = false;
     state.for_each_store([&](const Value& address, const Value& value) {
-      if (value != what || !address.same_base(cfa)) return;
-      saved = AtCfa{address.addend - cfa.addend};
-      dead = state[sp].same_base(cfa) && address.addend < state[sp].addend;
+      if (value != what) return;
+      if (address.same_base(cfa)) {
+        saved = AtCfa{address.addend - cfa.addend};
+        dead = state[sp].same_base(cfa) && address.addend < state[sp].addend;
+        return;
+      }
+      for (unsigned i = 0; i < Machine::kSlots; ++i) {  // a frame realigned, a buffer
+        if (!state[i].same_base(address)) continue;
+        const auto place = expression_of(Value::initial(i, address.addend - state[i].addend));
+        if (!place) continue;
+        saved = AtExpression{*place};
+        dead = i == sp && address.addend < state[sp].addend;
+        return;
+      }
     });
     const bool none = std::holds_alternative<Undefined>(saved);
     if (!none && !dead) return saved;
@@ -355,17 +396,7 @@ bool Search<Machine>::entry_row(std::uint64_t pc, FrameRow& row) {
     // Popped, its slot is dead: it is in a register, or where a register points (musl's sigsetjmp keeps it in the
     // buffer).
     if (state[sp].same_base(cfa) && state[sp].addend >= cfa.addend) {
-      const Value what = Value::initial(sp).loaded();
-      row.return_address = Undefined{};
-      for (unsigned i = 0; i < Machine::kSlots; ++i)
-        if (state[i] == what) row.return_address = InRegister{register_of_slot(i)};
-      state.for_each_store([&](const Value& address, const Value& value) {
-        for (unsigned i = 0; i < Machine::kSlots && value == what; ++i) {
-          if (!state[i].same_base(address)) continue;
-          const auto place = expression_of(Value::initial(i, address.addend - state[i].addend));
-          if (place) row.return_address = AtExpression{*place};
-        }
-      });
+      row.return_address = find(Value::initial(sp).loaded(), sp);
       if (std::holds_alternative<Undefined>(row.return_address)) return false;
     }
   } else {
@@ -385,6 +416,7 @@ bool Search<Machine>::entry_row(std::uint64_t pc, FrameRow& row) {
 template <typename Machine>
 bool Search<Machine>::in(const CodeSource& source, std::uint64_t start, CodeAddress pc, FrameRow& row) {
   frame_pointer_at_.reset();
+  tables_known_ = false;
   begin(source, start);
   Path<Machine>& path = work_.path;
   Sights sights;

@@ -60,7 +60,6 @@ bool may_be_return_address(const CodeSource& source, std::uint64_t address) {
   // A kernel without a vdso puts AArch64's trampoline on a page of its own.
   if (source.architecture == Architecture::kAArch64 && AArch64::signal_trampoline(source, address)) return true;
   if (source.kind(address) == CodeKind::kNoCode) return false;
-  if (source.function_start(address) == address) return true;
   return source.architecture == Architecture::kX86_64 && X86_64::signal_trampoline(source, address);
 }
 

@@ -72,9 +72,9 @@ void free_scratch(SynthesisScratch* scratch);
 [[nodiscard]] std::optional<FrameRow> contradicts(const FrameRow& row, const CodeSource& source, CodeAddress pc,
                                                   SynthesisScratch& scratch);
 
-// Does a call instruction end at `address`, or a signal trampoline or a known function begin there (whose "return
-// address" the kernel or makecontext has made up)? True where the code cannot be read, and in generated code:
-// interpreters push the address to go on at themselves (HotSpot's return entries).
+// Does a call instruction end at `address`, or a signal trampoline begin there (whose "return address" the kernel has
+// made up)? True where the code cannot be read, and in generated code: interpreters push the address to go on at
+// themselves (HotSpot's return entries).
 [[nodiscard]] bool may_be_return_address(const CodeSource& source, std::uint64_t address);
 
 }  // namespace windlass::code

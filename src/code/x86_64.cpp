@@ -14,9 +14,11 @@ using x86_64::kRbp;
 using x86_64::kRsp;
 constexpr unsigned kRax = 0, kRdx = 1, kRcx = 2, kRsi = 4, kRdi = 5, kR11 = 11, kNoRegister = 17;
 
+// DWARF numbers in the order of the encoding (psABI figure 3.36).
+constexpr unsigned char kByEncoding[16] = {0, 2, 1, 3, 7, 6, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15};
+
 // DWARF number of the 64-bit register that contains `reg`; kNoRegister for anything else.
 unsigned dwarf_number(ZydisRegister reg) {
-  static constexpr unsigned char kByEncoding[16] = {0, 2, 1, 3, 7, 6, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15};
   const ZydisRegister whole = ZydisRegisterGetLargestEnclosing(ZYDIS_MACHINE_MODE_LONG_64, reg);
   if (whole < ZYDIS_REGISTER_RAX || whole > ZYDIS_REGISTER_R15) return kNoRegister;
   return kByEncoding[whole - ZYDIS_REGISTER_RAX];
@@ -479,10 +481,28 @@ bool X86_64::signal_trampoline(const CodeSource& source, std::uint64_t address) 
   return source.read(address, code, sizeof code) && std::memcmp(code, kLongTrampoline, sizeof code) == 0;
 }
 
-// A `syscall` that the number of rt_sigreturn has just been loaded for.
+// A `syscall` that the number of rt_sigreturn has just been loaded for; a `ret` to what has just been put on the stack,
+// `mov [rsp], reg` (retpolines); the end of a loop that probes the stack.
 void X86_64::look_back(CodeReader& code, Path<X86_64>& path) {
   std::uint8_t bytes[sizeof kShortTrampoline] = {};
-  if (code.read(path.pc, bytes, 2) != 2 || bytes[0] != 0x0f || bytes[1] != 0x05) return;
+  if (code.read(path.pc, bytes, 2) < 1) return;
+  if (bytes[0] == 0xc3) {
+    constexpr std::size_t kStore = 4;
+    if (code.read(path.pc - kStore, bytes, kStore) == kStore && (bytes[0] & 0xfb) == 0x48 && bytes[1] == 0x89 &&
+        (bytes[2] & 0xc7) == 0x04 && bytes[3] == 0x24)
+      path.state.store(path.state[kRsp], 8, {});
+    return;
+  }
+  if (bytes[0] == 0x75) {  // jne behind `cmp rsp, reg`, either way round
+    constexpr std::size_t kCompare = 3;
+    if (code.read(path.pc - kCompare, bytes, kCompare) != kCompare) return;
+    const unsigned reg = (bytes[2] >> 3 & 7) | (bytes[0] & 4) << 1, rm = (bytes[2] & 7) | (bytes[0] & 1) << 3;
+    if ((bytes[0] & 0xfa) == 0x48 && (bytes[1] == 0x39 || bytes[1] == 0x3b) && bytes[2] >> 6 == 3 &&
+        (reg == 4) != (rm == 4))
+      path.sp_if_equal = path.state[kByEncoding[reg == 4 ? rm : reg]];
+    return;
+  }
+  if (bytes[0] != 0x0f || bytes[1] != 0x05) return;
   constexpr std::size_t kMove = 5;
   if (code.read(path.pc - kMove, bytes, sizeof bytes) != sizeof bytes) return;
   const bool short_form = std::memcmp(bytes, kShortTrampoline, sizeof bytes) == 0;
@@ -535,6 +555,12 @@ bool X86_64::linkage_stub(CodeReader& code, std::uint64_t pc, FrameRow& row) {
   row.signal_frame = row.return_signed = false;
   row.registers.clear();
   return true;
+}
+
+// lea reg, [rip + n]: compilers put it before each use of a jump table.
+bool X86_64::loads_table(CodeReader& code, std::uint64_t address) {
+  std::uint8_t b[3] = {};
+  return code.read(address, b, sizeof b) == sizeof b && (b[0] & 0xfb) == 0x48 && b[1] == 0x8d && (b[2] & 0xc7) == 0x05;
 }
 
 }  // namespace windlass::code

@@ -27,6 +27,9 @@ class X86_64 {
   [[nodiscard]] static bool behind_call(const CodeSource& source, std::uint64_t address);
   // Does `address` begin the code that ends a signal handler?
   [[nodiscard]] static bool signal_trampoline(const CodeSource& source, std::uint64_t address);
+  // Does an instruction at `address` load the address of a table?
+  [[nodiscard]] static bool loads_table(CodeReader& code, std::uint64_t address);
+  static constexpr unsigned kInstructionStep = 1;
   // What the bytes before the pc tell about the state there.
   static void look_back(CodeReader& code, Path<X86_64>& path);
 
