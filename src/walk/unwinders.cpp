@@ -18,7 +18,7 @@ struct Question {
 
 void apply_row(const Question& question, const FrameRow& row, FrameOrigin origin, Step& step) {
   const ApplyContext context{question.module != nullptr ? question.module->info().bias : 0,
-                             question.space.pointer_mask(), true};
+                             question.space.pointer_mask(), origin != FrameOrigin::kSynthesis};
   step.saved = question.frame.saved;
   step.status = apply(row, question.space.memory(), context, question.frame.registers, step.caller, &step.saved);
   step.origin = origin;
