@@ -1,0 +1,80 @@
+// Writes seeds for fuzz_core and fuzz_minidump: make_dump_seeds tests/corpus
+#include <elf.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "support/core_writer.h"
+#include "support/minidump_writer.h"
+
+namespace {
+
+using namespace windlass;
+
+void keep(const std::filesystem::path& folder, const std::string& name, const std::vector<std::byte>& bytes) {
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / name, std::ios::binary)
+      .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+}
+
+Registers registers_of(Architecture architecture) {
+  Registers registers(architecture);
+  for (std::uint64_t reg = 0; reg <= Registers::pc_number(architecture); ++reg) registers.set(reg, 0x1000 + reg);
+  return registers;
+}
+
+void make_core(const std::filesystem::path& corpus, Architecture architecture, bool gcore) {
+  test::CoreWriter core(architecture);
+  core.process = 77;
+  core.notes_last = gcore;
+  core.extended_segment_count = gcore;
+  core.pac_mask = 0x007f'0000'0000'0000;
+  core.threads = {{77, registers_of(architecture)}, {78, registers_of(architecture)}};
+  core.segments = {{0x400000, std::vector<std::byte>(64), 0x2000, PF_R | PF_X},
+                   {0x1000, std::vector<std::byte>(64), 64, PF_R | PF_W}};
+  core.files = {{0x400000, 0x402000, 0, "/bin/program"}, {0x500000, 0x501000, 0x1000, "/lib/library (deleted)"}};
+  core.auxiliary = {{AT_ENTRY, 0x400100}, {AT_PAGESZ, 4096}};
+  keep(corpus / "fuzz_core",
+       std::string(gcore ? "gcore" : "kernel") + (architecture == Architecture::kX86_64 ? "-x86-64" : "-aarch64"),
+       core.write());
+}
+
+void make_minidump(const std::filesystem::path& corpus, Architecture architecture, const std::string& maker) {
+  test::MinidumpWriter dump(architecture);
+  dump.threads = {{7, registers_of(architecture), "main", 0x1000, std::vector<std::byte>(64)},
+                  {8, registers_of(architecture), "", 0x2000, std::vector<std::byte>(32)}};
+  dump.memory = {{0x1000, std::vector<std::byte>(64)}, {0x1020, std::vector<std::byte>(128)}};
+  dump.crashed = 8;
+  dump.process = 99;
+  if (maker == "windows") {
+    dump.windows = dump.extended_threads = true;
+    dump.modules = {{0x140000000, 0x10000, "C:\\program.exe", std::vector<std::uint8_t>(16, 3), false}};
+    dump.memory64 = {{0x9000, std::vector<std::byte>(32)}, {0xa000, std::vector<std::byte>(48)}};
+  } else {
+    dump.padded_lists = maker == "crashpad";
+    dump.modules = {{0x400000, 0x10000, "/bin/program", std::vector<std::uint8_t>(20, 3)}};
+    if (maker == "breakpad") {
+      dump.context = test::MinidumpWriter::Context::kBreakpadOld;
+      dump.linux_command_line = std::string("program\0-x\0", 11);
+      dump.linux_maps =
+          "400000-401000 r--p 00000000 08:01 42 /bin/program\n401000-408000 r-xp 00001000 08:01 42 /bin/program\n";
+    }
+  }
+  keep(corpus / "fuzz_minidump", maker + (architecture == Architecture::kX86_64 ? "-x86-64" : "-aarch64"),
+       dump.write());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::fprintf(stderr, "usage: %s CORPUS_DIRECTORY\n", argv[0]);
+    return 2;
+  }
+  for (const Architecture architecture : {Architecture::kX86_64, Architecture::kAArch64}) {
+    for (const bool gcore : {false, true}) make_core(argv[1], architecture, gcore);
+    for (const char* maker : {"windows", "breakpad", "crashpad"}) make_minidump(argv[1], architecture, maker);
+  }
+}
