@@ -1,6 +1,7 @@
 #include "walk/module.h"
 
 #include <elf.h>
+#include <sys/auxv.h>
 
 #include <cstring>
 
@@ -125,6 +126,10 @@ std::uint64_t Module::function_start(std::uint64_t address) const {
 }
 
 std::uint64_t Module::entry_point() const {
+  if (mapped_) {
+    const std::uint64_t entry = getauxval(AT_ENTRY);  // of the program
+    return entry - info_.begin < info_.end - info_.begin ? entry : 0;
+  }
   load();
   return image_ != nullptr && image_->entry() != 0 ? image_->entry() + info_.bias : 0;
 }
