@@ -66,6 +66,10 @@ bool find_build_id(const LoadedObject& object, std::uint64_t& where, std::uint32
 }
 
 OwnModule entries[OwnModules::kCapacity];
+std::atomic<std::uint64_t> begins[OwnModules::kCapacity];  // where each begins: all that a search reads of the others
+std::atomic<std::size_t> used;                             // entries that are or have been in use
+// Apart, so that the entries of the usual few modules share a page or two.
+alignas(Module) std::byte modules[OwnModules::kCapacity][sizeof(Module)];
 
 constexpr std::uint16_t kIndexBits = 10;
 constexpr std::uint16_t kGenerations = 62;  // tags are 1 + index + generation * kCapacity, all below kUncacheable
@@ -96,49 +100,65 @@ Expected<void> map_cfi(const LoadedObject& object, MappedCfi& cfi) {
 
 bool OwnModule::is(const LoadedObject& object) const {
   if (!(object_ == object)) return false;
+  if (tag() == kPinned) return true;
   return build_id_size_ == 0 || std::memcmp(at(build_id_at_), build_id_, build_id_size_) == 0;
 }
 
 const OwnModule* OwnModules::find(std::uint64_t address) {
   LoadedObject object;
   if (!find_loaded(address, object)) return nullptr;
-  const std::size_t start = (object.begin >> 12 ^ object.begin >> 22) % kCapacity;
+  const std::size_t count = used.load(std::memory_order_acquire);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (begins[i].load(std::memory_order_relaxed) != object.begin) continue;
+    const OwnModule& entry = entries[i];
+    if (entry.state_.load(std::memory_order_acquire) == OwnModule::kReady && entry.is(object)) return &entry;
+  }
+  return enter(object);
+}
+
+const OwnModule* OwnModules::enter(const LoadedObject& object) {
   for (std::size_t i = 0; i < kCapacity; ++i) {
-    const std::size_t index = (start + i) % kCapacity;
-    OwnModule& entry = entries[index];
+    OwnModule& entry = entries[i];
     std::uint32_t state = entry.state_.load(std::memory_order_acquire);
-    if (state == OwnModule::kReady) {
-      if (entry.is(object)) return &entry;
-      // Once the table has filled up, the place of a module that is gone.
-      LoadedObject now;
-      const bool gone = i > kCapacity / 2 && (!find_loaded(entry.object_.begin, now) || !entry.is(now));
-      if (!gone || entry.tag() == OwnModule::kPinned) continue;
-    }
     // A half-made entry belongs to a thread on its way, or to the code this signal handler interrupted.
-    if (state == OwnModule::kBusy || !entry.state_.compare_exchange_strong(state, OwnModule::kBusy)) continue;
+    if (state == OwnModule::kBusy) continue;
     if (state == OwnModule::kReady) {
-      std::destroy_at(reinterpret_cast<Module*>(entry.module_));
-      ++entry.generation_;
-      entry.table_.store(nullptr, std::memory_order_relaxed);  // leaked: a walker may be reading it
+      // Once all entries have been used, the place of a module that is gone.
+      if (used.load(std::memory_order_relaxed) < kCapacity || entry.tag() == OwnModule::kPinned) continue;
+      LoadedObject now;
+      if (find_loaded(entry.object_.begin, now) && entry.is(now)) continue;
     }
-    entry.object_ = object;
-    entry.build_id_size_ = 0;
-    std::uint32_t size = 0;
-    if (find_build_id(object, entry.build_id_at_, size)) {
-      entry.build_id_size_ = size < OwnModule::kMaxBuildId ? size : OwnModule::kMaxBuildId;
-      std::memcpy(entry.build_id_, at(entry.build_id_at_), entry.build_id_size_);
-    }
-    std::uint16_t tag = OwnModule::kUncacheable;
-    if (is_pinned(object.begin))
-      tag = OwnModule::kPinned;
-    else if (entry.build_id_size_ != 0 && entry.generation_ <= kGenerations)
-      tag = static_cast<std::uint16_t>(1 + index + entry.generation_ * kCapacity);
-    entry.tag_.store(tag, std::memory_order_relaxed);
-    new (entry.module_) Module(object);
+    if (!entry.state_.compare_exchange_strong(state, OwnModule::kBusy)) continue;
+    fill(entry, i, object);
     entry.state_.store(OwnModule::kReady, std::memory_order_release);
+    for (std::size_t count = used.load(); count <= i && !used.compare_exchange_weak(count, i + 1);) {}
     return &entry;
   }
   return nullptr;
+}
+
+void OwnModules::fill(OwnModule& entry, std::size_t index, const LoadedObject& object) {
+  if (entry.module_ != nullptr) {  // of another module before
+    std::destroy_at(entry.module_);
+    ++entry.generation_;
+    entry.table_.store(nullptr, std::memory_order_relaxed);  // leaked: a walker may be reading it
+  }
+  begins[index].store(object.begin, std::memory_order_relaxed);
+  entry.object_ = object;
+  entry.build_id_size_ = 0;
+  std::uint32_t size = 0;
+  if (find_build_id(object, entry.build_id_at_, size)) {
+    entry.build_id_size_ = size < OwnModule::kMaxBuildId ? size : OwnModule::kMaxBuildId;
+    std::memcpy(entry.build_id_, at(entry.build_id_at_), entry.build_id_size_);
+  }
+  entry.cfi_usable_ = map_cfi(object, entry.cfi_).has_value();
+  std::uint16_t tag = OwnModule::kUncacheable;
+  if (is_pinned(object.begin))
+    tag = OwnModule::kPinned;
+  else if (entry.build_id_size_ != 0 && entry.generation_ <= kGenerations)
+    tag = static_cast<std::uint16_t>(1 + index + entry.generation_ * kCapacity);
+  entry.tag_.store(tag, std::memory_order_relaxed);
+  entry.module_ = new (modules[index]) Module(object);
 }
 
 void OwnModules::for_each(FunctionRef<void(const OwnModule&)> callback) {

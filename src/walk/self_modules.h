@@ -49,7 +49,13 @@ class OwnModule {
 
   [[nodiscard]] const LoadedObject& object() const { return object_; }
   [[nodiscard]] std::uint16_t tag() const { return tag_.load(std::memory_order_relaxed); }
-  [[nodiscard]] const Module& module() const { return *reinterpret_cast<const Module*>(module_); }
+  [[nodiscard]] const Module& module() const { return *module_; }
+  // Its call frame information: as it was found when the module was entered where that cannot have changed, else anew.
+  [[nodiscard]] Expected<void> cfi(MappedCfi& cfi) const {
+    if (!cfi_usable_ || tag() == kUncacheable) return map_cfi(object_, cfi);
+    cfi = cfi_;
+    return {};
+  }
   // Made by prepare(), or null.
   [[nodiscard]] const table::UnwindTable* table() const { return table_.load(std::memory_order_acquire); }
   void publish(const table::UnwindTable* table) const { table_.store(table, std::memory_order_release); }
@@ -65,11 +71,13 @@ class OwnModule {
   std::atomic<std::uint16_t> tag_ = kUncacheable;
   std::uint16_t generation_ = 0;
   LoadedObject object_;
+  MappedCfi cfi_;
+  bool cfi_usable_ = false;
   std::uint64_t build_id_at_ = 0;  // address in the image; 0: none
   std::uint32_t build_id_size_ = 0;
   std::uint8_t build_id_[kMaxBuildId] = {};
   mutable std::atomic<const table::UnwindTable*> table_ = nullptr;
-  alignas(Module) std::byte module_[sizeof(Module)] = {};
+  Module* module_ = nullptr;
 };
 
 // All of them, in static storage. Entries of modules that are gone are used again once the table is full, under new
@@ -85,6 +93,10 @@ class OwnModules {
   static void for_each(FunctionRef<void(const OwnModule&)> callback);
   // Is what is loaded now what it was when `tag` was given? Signal-safe, some 15 ns.
   [[nodiscard]] static bool verify(std::uint16_t tag);
+
+ private:
+  [[nodiscard]] static const OwnModule* enter(const LoadedObject& object);
+  static void fill(OwnModule& entry, std::size_t index, const LoadedObject& object);
 };
 
 }  // namespace windlass::walk

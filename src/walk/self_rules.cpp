@@ -27,6 +27,8 @@ bool words_below(std::int64_t offset, unsigned bits, std::uint64_t& words) {
 }  // namespace
 
 RuleCache::Set RuleCache::sets_[kSets];
+std::atomic<std::size_t> RuleCache::mask_ = kFirstSets - 1;
+std::atomic<std::size_t> RuleCache::inserts_;
 
 bool PackedStep::pack(const table::TraceRule& rule, std::uint16_t tag, PackedStep& step) {
   if (rule.cfa_kind != WL_CFA_REG || (rule.cfa_reg != kSp && rule.cfa_reg != kFp)) return false;
@@ -43,7 +45,29 @@ bool PackedStep::pack(const table::TraceRule& rule, std::uint16_t tag, PackedSte
 }
 
 void RuleCache::insert(std::uint64_t key, PackedStep step) {
-  Set& set = sets_[index_of(key)];
+  const std::size_t mask = mask_.load(std::memory_order_relaxed);
+  place(key, step, mask);
+  // One insert a set: half full.
+  if (inserts_.fetch_add(1, std::memory_order_relaxed) >= mask && mask + 1 < kSets) grow(mask);
+}
+
+// Eight times the sets. What was in use finds its new place; what other threads insert meanwhile may be lost to misses.
+void RuleCache::grow(std::size_t mask) {
+  const std::size_t larger = mask * 8 + 7;
+  if (!mask_.compare_exchange_strong(mask, larger, std::memory_order_relaxed)) return;
+  inserts_.store(0, std::memory_order_relaxed);
+  for (std::size_t i = 0; i <= mask; ++i) {
+    for (const Way& way : sets_[i].way) {
+      const std::uint64_t word = way.rule.load(std::memory_order_relaxed);
+      const std::uint64_t key = way.check.load(std::memory_order_relaxed) ^ mix(word);
+      if (key != 0 && (hash(key) & larger) != i) place(key, PackedStep(word), larger);
+    }
+  }
+}
+
+// The newest is found first; the older of a full set goes.
+void RuleCache::place(std::uint64_t key, PackedStep step, std::size_t mask) {
+  Set& set = sets_[hash(key) & mask];
   const std::uint64_t check = set.way[0].check.load(std::memory_order_relaxed);
   const std::uint64_t word = set.way[0].rule.load(std::memory_order_relaxed);
   if ((check ^ mix(word)) != key && check != 0) {

@@ -56,9 +56,10 @@ class PackedStep {
 class RuleCache {
  public:
   static constexpr std::size_t kSets = 8192;
+  static constexpr std::size_t kFirstSets = 128;
 
   [[nodiscard]] WINDLASS_READS_STACKS static bool find(std::uint64_t key, PackedStep& step) {
-    const Set& set = sets_[index_of(key)];
+    const Set& set = sets_[hash(key) & mask_.load(std::memory_order_relaxed)];
     std::uint64_t word = set.way[0].rule.load(std::memory_order_relaxed);
     if ((set.way[0].check.load(std::memory_order_relaxed) ^ mix(word)) != key) [[unlikely]] {
       word = set.way[1].rule.load(std::memory_order_relaxed);
@@ -81,11 +82,16 @@ class RuleCache {
   struct alignas(32) Set {
     Way way[2];
   };
-  [[nodiscard]] static std::size_t index_of(std::uint64_t key) { return (key >> 3 ^ key >> 16) % kSets; }
+  [[nodiscard]] static std::size_t hash(std::uint64_t key) { return key >> 3 ^ key >> 10 ^ key >> 17; }
   // So that keys and rules that differ in few bits do not make up for each other. Never a key for the empty entry: 0.
   [[nodiscard]] static std::uint64_t mix(std::uint64_t word) { return word * 0x9e3779b97f4a7c15; }
 
+  static void place(std::uint64_t key, PackedStep step, std::size_t mask);
+  static void grow(std::size_t mask);
+
   static Set sets_[kSets];
+  static std::atomic<std::size_t> mask_;     // sets in use - 1
+  static std::atomic<std::size_t> inserts_;  // since it last grew
 };
 
 }  // namespace windlass::walk

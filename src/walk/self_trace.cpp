@@ -36,7 +36,7 @@ bool find_trace_rule(std::uint64_t key, table::TraceRule& rule, std::uint16_t& t
   }
   MappedCfi cfi;
   dwarf::LocatedFde found;
-  if (!map_cfi(object, cfi) || !cfi.header.find(cfi.eh_frame, address, found)) return false;
+  if (!module->cfi(cfi) || !cfi.header.find(cfi.eh_frame, address, found)) return false;
   using State = table::TraceState<TableRegisters>;
   dwarf::CfaInterpreter<State, dwarf::InlineStorage> interpreter(cfi.eh_frame, State(WL_NO_XREG));
   bool given = false;
