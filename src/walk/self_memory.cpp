@@ -80,7 +80,7 @@ std::uint64_t thread_pointer() {
 }
 
 bool probe(std::uint64_t address) {
-  if (address >= kUserEnd) return false;
+  if (address < kPage || address >= kUserEnd) return false;  // null would mean: no set
   // rt_sigprocmask reads the 8 bytes of a set before it looks at what to do with it: EFAULT if it cannot, otherwise
   // EINVAL, as there is no such operation. Abseil probes so too.
   const int before = errno;

@@ -126,7 +126,7 @@ const OwnModule* OwnModules::enter(const LoadedObject& object) {
       // Once all entries have been used, the place of a module that is gone.
       if (used.load(std::memory_order_relaxed) < kCapacity || entry.tag() == OwnModule::kPinned) continue;
       LoadedObject now;
-      if (find_loaded(entry.object_.begin, now) && entry.is(now)) continue;
+      if (find_loaded(entry.object_.begin, now) && now == entry.object_) continue;
     }
     if (!entry.state_.compare_exchange_strong(state, OwnModule::kBusy)) continue;
     fill(entry, i, object);
@@ -165,12 +165,12 @@ void OwnModules::for_each(FunctionRef<void(const OwnModule&)> callback) {
   for (const OwnModule& entry : entries) {
     LoadedObject now;
     if (entry.state_.load(std::memory_order_acquire) == OwnModule::kReady && find_loaded(entry.object_.begin, now) &&
-        entry.is(now))
+        now == entry.object_)
       callback(entry);
   }
 }
 
-bool OwnModules::verify(std::uint16_t tag) {
+bool OwnModules::verify(std::uint16_t tag, std::uint64_t address) {
   if (tag == OwnModule::kPinned) return true;
   if (tag == OwnModule::kUncacheable) return false;
   const OwnModule& entry = entries[(tag - 1) % kCapacity];
@@ -179,7 +179,7 @@ bool OwnModules::verify(std::uint16_t tag) {
   };
   if (!holds()) return false;
   LoadedObject now;
-  if (!find_loaded(entry.object_.begin, now) || !entry.is(now)) return false;
+  if (!find_loaded(address, now) || !entry.is(now)) return false;
   std::atomic_thread_fence(std::memory_order_acquire);
   return holds();  // and was not being given to another module meanwhile
 }

@@ -91,8 +91,9 @@ class OwnModules {
   [[nodiscard]] static const OwnModule* find(std::uint64_t address);
   // Those met so far that are still loaded.
   static void for_each(FunctionRef<void(const OwnModule&)> callback);
-  // Is what is loaded now what it was when `tag` was given? Signal-safe, some 15 ns.
-  [[nodiscard]] static bool verify(std::uint16_t tag);
+  // Is what is loaded around `address` now what it was when `tag` was given? Signal-safe, some 15 ns. The address must
+  // be on a stack: only then is its module sure not to be on its way out (glibc unmaps first and tells later).
+  [[nodiscard]] static bool verify(std::uint16_t tag, std::uint64_t address);
 
  private:
   [[nodiscard]] static const OwnModule* enter(const LoadedObject& object);

@@ -1,6 +1,7 @@
 // The last walk of a thread, to be recognised in the next. A step depends on the pc, sp and frame pointer, on the rule
 // of the pc, and on the two words it loads. So from a frame on that both walks have, the frames of the old one are
 // those of the new one as long as the words are still the same: loads that do not wait for each other.
+// Modules that can be unloaded may have other rules by now: their frames are not replayed.
 #pragma once
 
 #include <atomic>
@@ -26,7 +27,6 @@ inline constexpr std::uint64_t kZero = 0;
 class WalkRecord {
  public:
   static constexpr std::size_t kCapacity = 1024;
-  static constexpr std::size_t kMaxTags = 8;
 
   // The calling thread's, locked; null if it is in use (a signal handler interrupted a walk, threads that share it).
   [[nodiscard]] static WalkRecord* acquire();
@@ -57,29 +57,11 @@ class WalkRecord {
     size_ = keep + fresh_;
     fresh_ = 0;
   }
-  void forget() { size_ = fresh_ = tags_ = 0; }
-
-  // The modules whose rules the frames came by, but for the pinned ones. False when there are too many.
-  bool add_tag(std::uint16_t tag) {
-    for (std::size_t i = 0; i < tags_; ++i)
-      if (tag_[i] == tag) return true;
-    if (tags_ == kMaxTags) return false;
-    tag_[tags_++] = tag;
-    return true;
-  }
-  template <typename Verify>
-  [[nodiscard]] bool verify_tags(Verify&& verify) const {
-    for (std::size_t i = 0; i < tags_; ++i)
-      if (!verify(tag_[i])) return false;
-    return true;
-  }
 
  private:
   std::atomic<bool> busy_;
   std::size_t size_ = 0;
   std::size_t fresh_ = 0;
-  std::size_t tags_ = 0;
-  std::uint16_t tag_[kMaxTags] = {};
   RecordedFrame frames_[kCapacity];
 };
 

@@ -49,23 +49,7 @@ bool find_trace_rule(std::uint64_t key, table::TraceRule& rule, std::uint16_t& t
   return given;
 }
 
-TraceWalk::TraceWalk(const TraceState& start, bool live) : state_(start), stack_(known_stack(start.sp, live)) {
-  record_ = WalkRecord::acquire();
-  if (record_ == nullptr) return;
-  recording_ = true;
-  old_ = record_->size();
-}
-
-TraceWalk::~TraceWalk() {
-  if (record_ == nullptr) return;
-  if (forget_) record_->forget();
-  record_->release();
-}
-
-// A rule of a module that can be unloaded was used.
-void TraceWalk::note_tag(std::uint16_t tag) {
-  if (record_ != nullptr && !record_->add_tag(tag)) forget_ = true;
-}
+TraceWalk::TraceWalk(const TraceState& start, bool live) : state_(start), stack_(known_stack(start.sp, live)) {}
 
 inline void TraceWalk::go_to(const TraceState& caller) {
   state_ = caller;
@@ -79,10 +63,12 @@ bool TraceWalk::load(std::uint64_t address, std::uint64_t& value) {
   return true;
 }
 
-bool TraceWalk::same_module(std::uint16_t tag) {
-  if (tag == verified_tag_) return true;
-  if (!OwnModules::verify(tag)) return false;
-  verified_tag_ = tag;
+// Is the module around the current pc, which can be unloaded, still the one that the rule with `tag` came from?
+bool TraceWalk::is_current(std::uint16_t tag) {
+  for (const std::uint16_t current : current_tags_)
+    if (tag == current) return true;
+  if (!OwnModules::verify(tag, lookup_address(state_.key))) return false;
+  current_tags_[next_tag_++ % std::size(current_tags_)] = tag;
   return true;
 }
 
@@ -204,16 +190,10 @@ WINDLASS_READS_STACKS TraceWalk::Answer TraceWalk::by_full_rule(const table::Tra
       caller = exact;
     }
   }
-  if (tag == OwnModule::kUncacheable) {
-    slots = Slots();  // nothing may be believed next time
-    return answer;
-  }
-  RuleCache::insert(state_.key, step);
-  if (tag != OwnModule::kPinned) {
-    verified_tag_ = tag;
-    note_tag(tag);
-  }
-  if (answer == Answer::kEnd && step.kind() == PackedStep::kPalette && rule.ra_kind == WL_REG_UNDEFINED)
+  if (tag != OwnModule::kUncacheable) RuleCache::insert(state_.key, step);
+  if (tag != OwnModule::kPinned)
+    slots = Slots();
+  else if (answer == Answer::kEnd && step.kind() == PackedStep::kPalette && rule.ra_kind == WL_REG_UNDEFINED)
     slots = {&kZero, &kZero};
   return answer;
 }
@@ -223,8 +203,7 @@ inline TraceWalk::Answer TraceWalk::find_caller(TraceState& caller, Slots& slots
   if (!RuleCache::find(state_.key, rule)) [[unlikely]]
     return by_new_rule(caller, slots);
   if (rule.tag() != OwnModule::kPinned) [[unlikely]] {
-    if (!same_module(rule.tag())) return by_new_rule(caller, slots);
-    note_tag(rule.tag());
+    if (!is_current(rule.tag())) return by_new_rule(caller, slots);
   }
   Answer answer = Answer::kCannot;
   if (rule.simple()) [[likely]] {
@@ -233,9 +212,9 @@ inline TraceWalk::Answer TraceWalk::find_caller(TraceState& caller, Slots& slots
     answer = by_full_rule(full, caller);
     if (answer == Answer::kEnd && full.ra_kind == WL_REG_UNDEFINED) slots = {&kZero, &kZero};
   }
-  if (answer == Answer::kCannot) [[unlikely]] {
+  if (answer == Answer::kCannot || rule.tag() != OwnModule::kPinned) [[unlikely]] {
     slots = Slots();
-    return by_walker(caller);
+    if (answer == Answer::kCannot) return by_walker(caller);
   }
   return answer;
 }
@@ -258,16 +237,7 @@ inline bool TraceWalk::joins() {
   while (old_ != 0 && record[old_ - 1].sp < state_.sp) --old_;
   if (old_ == 0) return false;
   const RecordedFrame& frame = record[old_ - 1];
-  if (frame.key != state_.key || frame.sp != state_.sp || frame.fp != state_.fp) return false;
-  if (!tags_verified_) {
-    tags_verified_ = true;
-    if (!record.verify_tags([this](std::uint16_t tag) { return same_module(tag); })) {
-      old_ = 0;
-      forget_ = true;
-      return false;
-    }
-  }
-  return true;
+  return frame.key == state_.key && frame.sp == state_.sp && frame.fp == state_.fp;
 }
 
 // From [current] on, as far out as the stack is what it was. True at the end of the walk.
@@ -302,6 +272,9 @@ WINDLASS_READS_STACKS inline bool TraceWalk::replay(std::size_t& current, std::u
 }
 
 std::size_t TraceWalk::run(std::uint64_t* pcs, std::size_t max) {
+  record_ = WalkRecord::acquire();
+  bool recording = record_ != nullptr;
+  old_ = recording ? record_->size() : 0;
   std::size_t count = 0;
   std::size_t current = 0;  // while in place: the current frame is the record's [current]
   bool in_place = false;
@@ -335,18 +308,22 @@ std::size_t TraceWalk::run(std::uint64_t* pcs, std::size_t max) {
       old_ = current;
       in_place = false;
     }
-    if (recording_)
-      recording_ = record_->add({state_.key, state_.sp, state_.fp, slots.return_slot, slots.fp_slot}, old_);
+    if (recording)
+      recording = record_->add({state_.key, state_.sp, state_.fp, slots.return_slot, slots.fp_slot}, old_);
     if (answer != Answer::kStepped) {
       outcome_ = answer == Answer::kEnd ? Outcome::kComplete : Outcome::kNeedsAllRegisters;
-      if (recording_ && answer == Answer::kEnd)
+      if (recording && answer == Answer::kEnd)
         (void)record_->add({0, 0, slots.fp_slot == &kZero ? 0 : caller.fp, &kBarrier, &kBarrier}, 0);
       break;
     }
     go_to(caller);
     pcs[count++] = state_.key & ~kInstructionBit;
   }
-  if (record_ != nullptr) record_->finish(in_place ? old_ : 0);
+  if (record_ != nullptr) {
+    record_->finish(in_place ? old_ : 0);
+    record_->release();
+    record_ = nullptr;
+  }
   return count;
 }
 

@@ -25,13 +25,11 @@ class TraceWalk {
     kNeedsAllRegisters,  // only a walk with all registers can tell the caller, or that there is none
   };
 
-  // `live`: the caller's own frame stands at sp. Recognises the thread's last walk, and is remembered as such.
+  // `live`: the caller's own frame stands at sp.
   TraceWalk(const TraceState& start, bool live);
-  ~TraceWalk();
-  TraceWalk(const TraceWalk&) = delete;
-  TraceWalk& operator=(const TraceWalk&) = delete;
 
-  // Writes the pcs of the current frame and its callers; returns how many. To be called once.
+  // Writes the pcs of the current frame and its callers; returns how many. Recognises the thread's last such walk, and
+  // is remembered as the last.
   std::size_t run(std::uint64_t* pcs, std::size_t max);
   // Goes to the caller. False at the end.
   bool step();
@@ -50,9 +48,8 @@ class TraceWalk {
   Answer by_full_rule(const table::TraceRule& rule, TraceState& caller);
   Answer by_new_rule(TraceState& caller, Slots& slots);
   Answer by_walker(TraceState& caller);
-  bool same_module(std::uint16_t tag);
+  bool is_current(std::uint16_t tag);
   bool load(std::uint64_t address, std::uint64_t& value);
-  void note_tag(std::uint16_t tag);
   void go_to(const TraceState& caller);
 
   [[nodiscard]] bool joins();
@@ -62,10 +59,9 @@ class TraceWalk {
   StackRange stack_;
   WalkRecord* record_ = nullptr;
   std::size_t old_ = 0;  // this many of the record's frames may still be met
-  bool recording_ = false;
-  bool tags_verified_ = false;  // the record's
-  bool forget_ = false;         // it is of no use any more
-  std::uint16_t verified_tag_ = 0;
+  // Tags of modules met in this walk, that hold: a frame of theirs is on the stack.
+  std::uint16_t current_tags_[4] = {};
+  std::uint8_t next_tag_ = 0;
   std::uint8_t backward_ = 0;
   Outcome outcome_ = Outcome::kMore;
 };

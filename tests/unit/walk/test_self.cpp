@@ -1,6 +1,18 @@
+// Walks of the own process, held against glibc's backtrace() and against what the tests know of their stacks.
 #include <execinfo.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <ucontext.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <thread>
 #include <vector>
 
 #include "windlass/backtrace.h"
@@ -8,17 +20,342 @@
 namespace windlass {
 namespace {
 
-// The frames above this function, as glibc sees them.
-[[gnu::noinline]] void expect_like_glibc() {
-  std::uint64_t ours[512];
-  void* theirs[512];
-  const std::size_t depth = backtrace(ours, 512);
-  const int peer_depth = ::backtrace(theirs, 512);
-  ASSERT_EQ(depth, static_cast<std::size_t>(peer_depth));
-  for (std::size_t i = 1; i < depth; ++i) EXPECT_EQ(ours[i], reinterpret_cast<std::uint64_t>(theirs[i])) << i;
+using Pcs = std::vector<std::uint64_t>;
+
+template <typename Function>
+Pcs collect(Function&& walk) {
+  Pcs pcs(2048);
+  pcs.resize(walk(pcs.data(), pcs.size()));
+  return pcs;
 }
 
-TEST(Self, WalksLikeGlibc) { expect_like_glibc(); }
+[[gnu::noinline]] Pcs by_windlass() {
+  return collect([](std::uint64_t* pcs, std::size_t max) { return backtrace(pcs, max, 2); });
+}
+[[gnu::noinline]] Pcs by_walker() {
+  Pcs pcs;
+  StackWalker walker(own_process(), capture_registers());
+  while (walker.step()) pcs.push_back(walker.frame().pc().value());
+  EXPECT_EQ(walker.end_reason(), WalkEnd::kComplete) << walker.error().text();
+  return pcs;
+}
+[[gnu::noinline]] Pcs by_glibc() {
+  return collect([](std::uint64_t* pcs, std::size_t max) {
+    return static_cast<std::size_t>(::backtrace(reinterpret_cast<void**>(pcs), static_cast<int>(max)));
+  });
+}
+
+// The frames above the caller of this, the same by everybody. Each walks several times: the second walk is another
+// than the first.
+[[gnu::noinline]] void expect_all_agree() {
+  Pcs glibc = by_glibc();
+  const auto is_here = [here = reinterpret_cast<std::uint64_t>(__builtin_return_address(0))](std::uint64_t pc) {
+    return pc == here;
+  };
+  const auto from_here = [&](const Pcs& pcs) { return Pcs(std::find_if(pcs.begin(), pcs.end(), is_here), pcs.end()); };
+  const Pcs expected = from_here(glibc);
+  ASSERT_GT(expected.size(), 1u);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(from_here(by_windlass()), expected);
+    EXPECT_EQ(from_here(by_walker()), expected);
+  }
+}
+
+TEST(Self, Here) { expect_all_agree(); }
+
+[[gnu::noinline]] std::size_t two_of_the_caller(std::uint64_t* pcs) { return backtrace(pcs, 2); }
+
+TEST(Self, LimitAndSkip) {
+  std::uint64_t all[64];
+  std::uint64_t some[64];
+  std::size_t depth = 0;
+  for (unsigned skip = 0; skip < 4; ++skip) {
+    const std::size_t whole = backtrace(all, 64);
+    depth = backtrace(some, 64, skip);
+    EXPECT_EQ(depth, whole - skip);
+    // The first is another return address of this function.
+    const unsigned same = skip == 0 ? 1 : 0;
+    EXPECT_EQ(Pcs(some + same, some + depth), Pcs(all + skip + same, all + whole)) << skip;
+  }
+  EXPECT_EQ(two_of_the_caller(some), 2u);
+  EXPECT_EQ(backtrace(some, 0), 0u);
+  EXPECT_EQ(backtrace(some, 64, 1000), 0u);
+}
+
+// ---- deep and varied stacks ---------------------------------------------------------------------------------------
+
+[[gnu::noinline]] void descend(int depth, std::mt19937& random) {
+  volatile char pad[64] = {};
+  pad[0] = static_cast<char>(depth);
+  if (depth == 0)
+    expect_all_agree();
+  else if (random() % 3 == 0)
+    descend(depth - 1, random);
+  else
+    [&] { descend(depth - 1, random); }();
+  pad[1] = pad[0];
+}
+
+TEST(Self, DeepStacks) {
+  std::mt19937 random(1);
+  for (const int depth : {0, 1, 10, 100, 700, 3, 100, 699, 350}) descend(depth, random);
+}
+
+// Stacks that branch: each walk has frames of the last one and others.
+[[gnu::noinline]] void branch(int depth) {
+  volatile char pad[32] = {};
+  pad[0] = static_cast<char>(depth);
+  if (depth == 0) return expect_all_agree();
+  branch(depth - 1);
+  if (depth % 2 == 0) branch(depth - 1);
+  pad[1] = pad[0];
+}
+TEST(Self, BranchingStacks) { branch(12); }
+
+int compare_and_walk(const void* a, const void* b) {
+  expect_all_agree();
+  return *static_cast<const int*>(a) - *static_cast<const int*>(b);
+}
+TEST(Self, InCallbacks) {
+  int values[] = {5, 3, 9, 1, 7, 2};
+  std::qsort(values, 6, sizeof(int), compare_and_walk);
+  EXPECT_TRUE(std::is_sorted(std::begin(values), std::end(values)));
+}
+
+[[gnu::noinline]] void realigned(int n) {
+  alignas(64) char block[64] = {};
+  char* more = static_cast<char*>(__builtin_alloca(static_cast<std::size_t>(n)));
+  asm volatile("" ::"r"(block), "r"(more) : "memory");
+  expect_all_agree();
+  asm volatile("" ::"r"(block), "r"(more) : "memory");
+}
+TEST(Self, RealignedFrames) {
+  for (int n = 16; n < 5000; n += 700) realigned(n);
+}
+
+// ---- threads ------------------------------------------------------------------------------------------------------
+
+TEST(Self, Threads) {
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([t] {
+      std::mt19937 random(static_cast<unsigned>(t));
+      for (const int depth : {1, 50, 200, 7, 90}) descend(depth, random);
+    });
+  }
+  for (auto& thread : threads) thread.join();
+}
+
+// ---- signals ------------------------------------------------------------------------------------------------------
+
+std::atomic<int> handled;
+Pcs above_handler;
+
+// From the registers: the interrupted function and its callers.
+void on_signal(int, siginfo_t*, void* ucontext) {
+  static std::uint64_t from_context[512];
+  static std::uint64_t from_here[512];
+  for (int i = 0; i < 3; ++i) {
+    WalkEnd end{};
+    const std::size_t depth = backtrace_from(registers_of(ucontext), from_context, 512, &end);
+    EXPECT_EQ(end, WalkEnd::kComplete);
+    const std::size_t whole = backtrace(from_here, 512);
+    // Through the trampoline: the same frames behind the two of the handler.
+    ASSERT_GT(whole, depth);
+    EXPECT_TRUE(std::equal(from_context, from_context + depth, from_here + whole - depth));
+    above_handler.assign(from_context, from_context + depth);
+  }
+  ++handled;
+}
+
+void install(int signal, int flags, void (*handler)(int, siginfo_t*, void*)) {
+  struct sigaction action {};
+  action.sa_sigaction = handler;
+  action.sa_flags = SA_SIGINFO | flags;
+  ASSERT_EQ(sigaction(signal, &action, nullptr), 0);
+}
+
+[[gnu::noinline]] void expect_signals_walk() {
+  handled = 0;
+  for (int i = 0; i < 5; ++i) raise(SIGUSR1);
+  EXPECT_EQ(handled, 5);
+  const Pcs glibc = by_glibc();
+  ASSERT_GT(above_handler.size(), glibc.size() - 1);
+  // Above this function: glibc's [1] is it.
+  EXPECT_TRUE(
+      std::equal(glibc.begin() + 2, glibc.end(), above_handler.end() - static_cast<std::ptrdiff_t>(glibc.size() - 2)));
+}
+
+TEST(Self, SignalHandler) {
+  install(SIGUSR1, 0, on_signal);
+  expect_signals_walk();
+  std::thread(expect_signals_walk).join();
+}
+
+TEST(Self, SignalHandlerOnItsOwnStack) {
+  const auto on_alternate = [] {
+    std::vector<char> memory(128 << 10);
+    stack_t stack{memory.data(), 0, memory.size()};
+    ASSERT_EQ(sigaltstack(&stack, nullptr), 0);
+    install(SIGUSR1, SA_ONSTACK, on_signal);
+    expect_signals_walk();
+    stack.ss_flags = SS_DISABLE;
+    sigaltstack(&stack, nullptr);
+  };
+  on_alternate();
+  std::thread(on_alternate).join();
+}
+
+#if defined(__x86_64__)
+// Every instruction of some calls, by single-stepping: the PLT's resolver, libc, the vdso.
+std::atomic<std::size_t> steps;
+std::size_t wrong_steps;
+Pcs outer;
+Pcs first_wrong;
+
+void on_step(int, siginfo_t*, void* ucontext) {
+  static std::uint64_t pcs[512];
+  const std::size_t depth = backtrace_from(registers_of(ucontext), pcs, 512);
+  ++steps;
+  if (depth > outer.size() && std::equal(outer.begin(), outer.end(), pcs + depth - outer.size())) return;
+  if (wrong_steps++ == 0) first_wrong.assign(pcs, pcs + depth);
+}
+
+int by_value(const void* a, const void* b) { return *static_cast<const int*>(a) - *static_cast<const int*>(b); }
+
+[[gnu::noinline]] void stepped() {
+  timespec now{};
+  int values[] = {4, 1, 3};
+  asm volatile("pushfq; orq $0x100, (%%rsp); popfq" ::: "memory", "cc");
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  std::qsort(values, 3, sizeof(int), by_value);
+  (void)std::getenv("NO_SUCH_VARIABLE");
+  (void)std::atol("17");
+  asm volatile("pushfq; andq $~0x100, (%%rsp); popfq" ::: "memory", "cc");
+}
+
+TEST(Self, EveryInstruction) {
+  install(SIGTRAP, 0, on_step);
+  for (int i = 0; i < 2; ++i) {  // the second time by what the first has cached
+    steps = wrong_steps = 0;
+    outer = by_glibc();
+    outer.erase(outer.begin(), outer.begin() + 2);  // by_glibc and this function, which goes on
+    stepped();
+    EXPECT_GT(steps, 200u);
+    std::string text;
+    for (const std::uint64_t pc : first_wrong) text += std::to_string(pc) + " ";
+    EXPECT_EQ(wrong_steps, 0u) << "first: " << text;
+  }
+}
+#endif
+
+// ---- other stacks -------------------------------------------------------------------------------------------------
+
+ucontext_t main_context;
+ucontext_t coroutine_context;
+
+void coroutine() {
+  expect_all_agree();
+  swapcontext(&coroutine_context, &main_context);
+}
+
+TEST(Self, Coroutines) {
+  for (int i = 0; i < 3; ++i) {
+    // A new stack each time, with nothing behind it.
+    const std::size_t size = 128 << 10;
+    char* memory =
+        static_cast<char*>(mmap(nullptr, size + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    mprotect(memory + size, 4096, PROT_NONE);
+    getcontext(&coroutine_context);
+    coroutine_context.uc_stack.ss_sp = memory;
+    coroutine_context.uc_stack.ss_size = size;
+    coroutine_context.uc_link = &main_context;
+    makecontext(&coroutine_context, coroutine, 0);
+    swapcontext(&main_context, &coroutine_context);
+    munmap(memory, size + 4096);
+  }
+}
+
+// ---- stacks that are damaged --------------------------------------------------------------------------------------
+
+TEST(Self, DamagedRegistersAndStacks) {
+  std::mt19937_64 random(7);
+  const Registers good = capture_registers();
+  static std::uint64_t pcs[512];
+  char* page = static_cast<char*>(mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  mprotect(page + 4096, 4096, PROT_NONE);
+  const auto edge = reinterpret_cast<std::uint64_t>(page + 4096);
+  const std::uint64_t odd[] = {0,
+                               1,
+                               7,
+                               0x1000,
+                               edge - 8,
+                               edge - 1,
+                               edge,
+                               ~std::uint64_t{0},
+                               std::uint64_t{1} << 63,
+                               std::uint64_t{1} << 47,
+                               good.sp() + (std::uint64_t{1} << 30)};
+  // A whole page of stack whose words are code, stack addresses of itself, and noise.
+  for (int round = 0; round < 3000; ++round) {
+    for (int i = 0; i < 512; ++i) {
+      const std::uint64_t word = random() % 4 == 0   ? good.pc().value()
+                                 : random() % 3 == 0 ? edge - 4096 + random() % 4096 / 8 * 8
+                                                     : random();
+      std::memcpy(page + i * 8, &word, sizeof word);
+    }
+    Registers bad = good;
+    const auto any = [&] { return random() % 2 == 0 ? odd[random() % std::size(odd)] : edge - 4096 + random() % 4096; };
+    if (round % 4 != 0) bad.set_sp(any());
+    bad.set(Registers::fp_number(kOwnArchitecture), any());
+    if (round % 5 == 0) bad.set_pc(CodeAddress::instruction(any()));
+    WalkEnd end{};
+    const std::size_t depth = backtrace_from(bad, pcs, 512, &end);
+    EXPECT_GE(depth, 1u);
+    EXPECT_LE(depth, 512u);
+  }
+  munmap(page, 8192);
+}
+
+// ---- functions ----------------------------------------------------------------------------------------------------
+
+struct Guard {
+  ~Guard() { expect_all_agree(); }
+};
+[[gnu::noinline]] void with_cleanup() {
+  const Guard guard;
+  expect_all_agree();
+}
+
+TEST(Self, Functions) {
+  with_cleanup();
+  const auto start = reinterpret_cast<std::uint64_t>(&with_cleanup);
+  const auto function = own_function(start + 1);
+  ASSERT_TRUE(function) << function.error().text();
+  EXPECT_EQ(function->begin, start);
+  EXPECT_GT(function->end, start);
+  EXPECT_NE(function->fde, 0u);
+  EXPECT_FALSE(function->signal_frame);
+  EXPECT_FALSE(own_function(0));
+  EXPECT_FALSE(own_function(16));
+}
+
+TEST(Self, Prepared) {
+  prepare();
+  expect_all_agree();
+  std::mt19937 random(3);
+  descend(60, random);
+}
+
+TEST(Self, SpaceHasNames) {
+  const AddressSpace space = AddressSpace::self();
+  bool found = false;
+  for (const ModuleInfo* module : space.modules()) found |= module->path.find("libc.so") != std::string::npos;
+  EXPECT_TRUE(found);
+  StackWalker walker(space, capture_registers());
+  ASSERT_NE(walker.frame().module, nullptr);
+  EXPECT_NE(walker.frame().module->path.find("test_self"), std::string::npos);
+}
 
 }  // namespace
 }  // namespace windlass

@@ -1,0 +1,115 @@
+// Modules that come and go: another one at the same address has other rows.
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/time.h>
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "windlass/backtrace.h"
+
+namespace windlass {
+namespace {
+
+using Call = void (*)(void*, void (*)(void*));
+
+std::atomic<int> mismatches;
+std::atomic<int> compared;
+
+// Above this callback: the plugin, its caller, and so on.
+void compare(void*) {
+  std::uint64_t ours[256];
+  void* theirs[256];
+  for (int i = 0; i < 3; ++i) {
+    const std::size_t depth = backtrace(ours, 256);
+    const auto peer_depth = static_cast<std::size_t>(::backtrace(theirs, 256));
+    ++compared;
+    if (depth != peer_depth || !std::equal(ours + 1, ours + depth, reinterpret_cast<std::uint64_t*>(theirs) + 1))
+      ++mismatches;
+  }
+}
+
+struct Plugin {
+  void* handle = nullptr;
+  Call call = nullptr;
+  explicit Plugin(const char* path) : handle(dlopen(path, RTLD_NOW | RTLD_LOCAL)) {
+    if (handle != nullptr) call = reinterpret_cast<Call>(dlsym(handle, "plugin_call"));
+  }
+  ~Plugin() {
+    if (handle != nullptr) dlclose(handle);
+  }
+};
+
+constexpr const char* kPlugins[] = {WINDLASS_PLUGIN_A, WINDLASS_PLUGIN_B};
+
+// Loads them in turn; returns how often the second was where the first had been.
+int alternate(int rounds) {
+  int repeated = 0;
+  Call before = nullptr;
+  for (int i = 0; i < rounds; ++i) {
+    const Plugin plugin(kPlugins[i % 2]);
+    EXPECT_NE(plugin.call, nullptr) << dlerror();
+    if (plugin.call == nullptr) return 0;
+    repeated += plugin.call == before ? 1 : 0;
+    before = plugin.call;
+    for (int walk = 0; walk < 3; ++walk) plugin.call(nullptr, compare);
+  }
+  return repeated;
+}
+
+TEST(Plugins, AnotherAtTheSameAddress) {
+  mismatches = compared = 0;
+  EXPECT_GT(alternate(40), 10) << "the loader does not use addresses again: nothing is tested";
+  EXPECT_EQ(compared, 40 * 9);
+  EXPECT_EQ(mismatches, 0);
+}
+
+TEST(Plugins, WhileOthersWalk) {
+  mismatches = compared = 0;
+  std::atomic<bool> stop = false;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 2; ++i) {
+    threads.emplace_back([&] {
+      while (!stop) compare(nullptr);
+    });
+  }
+  EXPECT_GT(alternate(60), 10);
+  stop = true;
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(mismatches, 0);
+}
+
+std::atomic<int> samples;
+std::atomic<int> incomplete;
+
+void on_profile(int, siginfo_t*, void* ucontext) {
+  static thread_local std::uint64_t pcs[256];
+  WalkEnd end{};
+  (void)backtrace_from(registers_of(ucontext), pcs, 256, &end);
+  ++samples;
+  if (end != WalkEnd::kComplete) ++incomplete;
+}
+
+TEST(Plugins, UnderAProfilingTimer) {
+  mismatches = compared = samples = incomplete = 0;
+  struct sigaction action {};
+  action.sa_sigaction = on_profile;
+  action.sa_flags = SA_SIGINFO | SA_RESTART;
+  ASSERT_EQ(sigaction(SIGPROF, &action, nullptr), 0);
+  const itimerval fast{{0, 500}, {0, 500}};
+  ASSERT_EQ(setitimer(ITIMER_PROF, &fast, nullptr), 0);
+  for (int i = 0; i < 20 && samples < 100; ++i) (void)alternate(100);
+  const itimerval off{};
+  setitimer(ITIMER_PROF, &off, nullptr);
+  EXPECT_GT(samples, 20);
+  EXPECT_EQ(mismatches, 0);
+  // In ld.so and libc, at any instruction.
+  EXPECT_EQ(incomplete, 0) << "of " << samples;
+}
+
+}  // namespace
+}  // namespace windlass
