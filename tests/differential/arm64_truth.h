@@ -126,7 +126,7 @@ class TruthChecker {
       if (code.saves()) {
         const std::uint64_t at = sp + (code.writeback ? 0 : code.value);
         below[number(code, code.reg)] = at;
-        if (code.pair) below[number(code, code.second)] = at + 8;
+        if (code.pair) below[number(code, code.second)] = at + (code.file == winarm64::RegisterFile::kQ ? 16 : 8);
         if (code.writeback) sp += code.value;
       } else if (code.operation == Operation::kAllocS || code.operation == Operation::kAllocM ||
                  code.operation == Operation::kAllocL) {
@@ -146,7 +146,9 @@ class TruthChecker {
         if (code.writeback) state.set_sp(state.sp() - code.value);
         const std::uint64_t at = state.sp() + (code.writeback ? 0 : code.value);
         emulator_.write(at, state.get(number(code, code.reg)));
-        if (code.pair) emulator_.write(at + 8, state.get(number(code, code.second)));
+        if (code.pair)
+          emulator_.write(at + (code.file == winarm64::RegisterFile::kQ ? 16 : 8),
+                          state.get(number(code, code.second)));
         continue;
       }
       switch (code.operation) {
