@@ -11,6 +11,7 @@
 #include "cli/text_writer.h"
 #include "dwarf/expression.h"
 #include "dwarf/lower.h"
+#include "winarm64/lower.h"
 
 namespace windlass::cli {
 namespace {
@@ -168,20 +169,36 @@ void list_rows(const dwarf::CfiSection& section, TextWriter& out, dwarf::ErrorSi
   }
 }
 
+// RVAs, in ascending order of the functions.
+void list_winarm64_rows(const image::PeImage& image, TextWriter& out, dwarf::ErrorSink report, bool json) {
+  RowPrinter printer(out, Architecture::kAArch64);
+  const auto print = [&](const FrameRow& row) { json ? printer.json(row) : printer.text(row); };
+  if (!json) out.text(".pdata:\n");
+  const winarm64::Functions functions(image);
+  winarm64::RowEvaluator evaluator(functions);
+  for (std::size_t i = 0; i < functions.size() && !out.closed(); ++i) {
+    const auto function = functions.stored(functions.table().stored_index(i));
+    if (const auto done = evaluator.for_each_row(function, print, report); !done) report(done.error());
+  }
+}
+
 }  // namespace
 
 void register_rows(CLI::App& app, int& status) {
   auto options = std::make_shared<ListingOptions>();
   CLI::App* command = app.add_subcommand("rows", "The rows the unwind information of a file lowers to");
   command->add_flag("--json", options->json, "One JSON object a line");
-  command->add_option("FILE", options->file, "An ELF file")->required();
+  command->add_option("FILE", options->file, "An ELF or PE file")->required();
   command->callback([options, &status] {
     const auto section = [&](const dwarf::CfiSection& found, TextWriter& out, dwarf::ErrorSink report) {
       list_rows(found, out, report, options->json);
     };
-    const auto pe = [&](const image::PeImage& image, TextWriter&, dwarf::ErrorSink report) {
-      report(Error{ErrorCode::kUnsupported, "PE images are not lowered to rows",
-                   image.directory(image::PeDirectory::kException).rva, 0});
+    const auto pe = [&](const image::PeImage& image, TextWriter& out, dwarf::ErrorSink report) {
+      if (image.is_x64_format())
+        report(Error{ErrorCode::kUnsupported, "PE images are not lowered to rows",
+                     image.directory(image::PeDirectory::kException).rva, 0});
+      else
+        list_winarm64_rows(image, out, report, options->json);
     };
     status = list_file(*options, {section, pe});
   });

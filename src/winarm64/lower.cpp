@@ -1,0 +1,223 @@
+#include "winarm64/lower.h"
+
+#include <algorithm>
+
+namespace windlass::winarm64 {
+namespace {
+
+using Slot = SymbolicFrame::Slot;
+using Base = SymbolicFrame::Base;
+
+// -1: not among the registers rows tell of.
+int slot_of(RegisterFile file, unsigned number) {
+  if (file == RegisterFile::kX) return number >= 19 && number <= 30 ? static_cast<int>(number) - 19 : -1;
+  return number >= 8 && number <= 15 ? static_cast<int>(number) - 8 + 12 : -1;
+}
+
+class SymbolicExecutor {
+ public:
+  Expected<SymbolicFrame> run(ByteView codes, std::uint32_t index) {
+    while (index < codes.size()) {
+      const auto code = code_at(codes, index);
+      if (!code) return std::unexpected(code.error());
+      where_ = codes.origin() + index;
+      if (code->operation == Operation::kEnd) {
+        if (nexts_ != 0) return bad("save_next without a pair");
+        break;
+      }
+      if (const auto done = one(*code); !done) return std::unexpected(done.error());
+      index += code->size;
+    }
+    return frame_;
+  }
+
+ private:
+  std::unexpected<Error> bad(const char* what) { return fail(ErrorCode::kMalformed, what, where_); }
+  std::unexpected<Error> no_row(const char* what) { return fail(ErrorCode::kUnsupported, what, where_); }
+
+  Expected<void> one(const UnwindCode& code) {
+    if (nexts_ != 0 && !code.pair && code.operation != Operation::kSaveNext && code.operation != Operation::kEndC)
+      return bad("save_next without a pair");
+    if (code.saves()) return save(code);
+    switch (code.operation) {
+      case Operation::kAllocS:
+      case Operation::kAllocM:
+      case Operation::kAllocL: frame_.offset += code.value; return {};
+      case Operation::kSetFp:
+      case Operation::kAddFp:
+        if (frame_.slots[SymbolicFrame::kFp].base != Base::kRegister)
+          return no_row("no row: sp comes from a frame pointer that was saved");
+        frame_.base = Base::kFp;
+        frame_.offset = -std::int64_t{code.value};
+        return {};
+      case Operation::kSaveNext: ++nexts_; return {};
+      case Operation::kPacSignLr: frame_.return_signed = true; return {};
+      case Operation::kClearUnwoundToCall:
+        frame_.jumps = true;
+        frame_.return_address = frame_.slots[SymbolicFrame::kLr];
+        return {};
+      case Operation::kAllocZ: return no_row("no row: the frame's size depends on the length of SVE vectors");
+      case Operation::kTrapFrame:
+      case Operation::kMachineFrame:
+      case Operation::kContext:
+      case Operation::kEcContext: return no_row("no row: a frame that the system built");
+      case Operation::kReserved: return no_row("undefined unwind code");
+      default: return {};
+    }
+  }
+
+  Expected<void> save(const UnwindCode& code) {
+    if (code.file == RegisterFile::kZ || code.file == RegisterFile::kP)
+      return no_row("no row: the frame's size depends on the length of SVE vectors");
+    const bool with_lr = code.operation == Operation::kSaveLrpair;
+    if (with_lr && nexts_ != 0) return bad("save_next without a pair");
+    const unsigned count = (code.pair ? 2 : 1) + 2 * nexts_;
+    nexts_ = 0;
+    const unsigned limit = code.file == RegisterFile::kX ? 31 : 32;
+    if (code.reg + (with_lr ? 0 : count - 1) >= limit) return bad("unwind code saves a register that does not exist");
+    const std::int64_t unit = code.file == RegisterFile::kQ ? 16 : 8;
+    const std::int64_t from = frame_.offset + (code.writeback ? 0 : std::int64_t{code.value});
+    for (unsigned i = 0; i < count; ++i) {
+      const int slot = slot_of(code.file, with_lr && i == 1 ? code.second : code.reg + i);
+      if (slot < 0) continue;
+      frame_.slots[slot] = {frame_.base, from + std::int64_t{i} * unit};
+      if (slot == static_cast<int>(SymbolicFrame::kLr)) frame_.return_signed = false;  // what was stripped is gone
+    }
+    if (code.writeback) frame_.offset += code.value;
+    return {};
+  }
+
+  SymbolicFrame frame_;
+  std::uint64_t where_ = 0;
+  unsigned nexts_ = 0;
+};
+
+}  // namespace
+
+Expected<SymbolicFrame> execute_symbolically(ByteView codes, std::uint32_t index) {
+  return SymbolicExecutor().run(codes, index);
+}
+
+// A slot whose base is not the CFA's gets an expression: DW_OP_breg29 or DW_OP_breg31 with its offset.
+RegisterRule RowEvaluator::rule(const Slot& slot, RegisterNumber reg) {
+  if (slot.base == Base::kRegister) return InRegister{reg};
+  if (slot.base == frame_.base) return AtCfa{slot.offset - frame_.offset};
+  const std::size_t start = expressions_used_;
+  expressions_[expressions_used_++] = static_cast<std::byte>(0x70 + (slot.base == Base::kFp ? 29 : 31));
+  std::int64_t rest = slot.offset;
+  for (bool more = true; more;) {  // SLEB128
+    const auto low = static_cast<std::uint8_t>(rest & 0x7f);
+    rest >>= 7;
+    more = !((rest == 0 && (low & 0x40) == 0) || (rest == -1 && (low & 0x40) != 0));
+    expressions_[expressions_used_++] = static_cast<std::byte>(low | (more ? 0x80 : 0));
+  }
+  return AtExpression{ByteView(expressions_ + start, expressions_used_ - start)};
+}
+
+void RowEvaluator::fill(FrameRow& row) {
+  expressions_used_ = 0;
+  row.cfa = CfaRegister{static_cast<RegisterNumber>(frame_.base == Base::kFp ? 29 : 31), frame_.offset};
+  const Slot& lr = frame_.slots[SymbolicFrame::kLr];
+  row.return_address = rule(frame_.jumps ? frame_.return_address : lr, 30);
+  row.return_signed = frame_.return_signed;
+  row.signal_frame = frame_.jumps;
+  row.registers.clear();
+  for (unsigned i = 0; i < SymbolicFrame::kRegisters; ++i) {
+    const RegisterNumber reg = SymbolicFrame::number(i);
+    if (i == SymbolicFrame::kLr && !frame_.jumps) continue;  // behind a call it is whatever the callee left
+    if (i != SymbolicFrame::kLr && frame_.slots[i].base == Base::kRegister) continue;
+    (void)row.registers.set(reg, rule(frame_.slots[i], reg));  // 20 registers of 128
+  }
+}
+
+void RowEvaluator::flush() {
+  if (!has_pending_) return;
+  has_pending_ = false;
+  row_.begin = base_ + begin_ + std::uint64_t{pending_} * 4;
+  row_.end = base_ + begin_ + std::uint64_t{at_} * 4;
+  fill(row_);
+  (*emit_)(row_);
+}
+
+// The words from `at_` to `end` are unwound by the codes from `index` on.
+void RowEvaluator::state(std::uint32_t end, std::uint32_t index) {
+  if (end <= at_) return;
+  const auto frame = execute_symbolically(codes_, index);
+  if (!frame) {
+    flush();
+    (*report_)(frame.error());
+  } else if (!has_pending_ || !(*frame == frame_)) {
+    flush();
+    frame_ = *frame;
+    pending_ = at_;
+    has_pending_ = true;
+  }
+  at_ = end;
+}
+
+void RowEvaluator::body(std::uint32_t end) { state(end, 0); }
+
+// [start, end): the instructions of an epilogue, as far as they are not taken yet.
+void RowEvaluator::epilogue(std::uint32_t index, std::uint32_t start, std::uint32_t end) {
+  for (std::uint32_t word = std::max(at_, start); word < end; ++word)
+    state(word + 1, skip_codes(codes_, index, word - start));
+}
+
+// The same decisions as position_at, made once for each place where they change.
+void RowEvaluator::cover(const UnwindRecord& record, std::uint32_t words) {
+  const std::uint32_t prologue = count_instructions(codes_, 0);
+  for (std::uint32_t word = 0; word < std::min(prologue, words); ++word)
+    state(word + 1, skip_codes(codes_, 0, prologue - word));
+  if (record.single_epilogue) {
+    const std::uint32_t index = record.epilogue_index;
+    const std::uint32_t size = index > codes_.size() ? 0 : count_instructions(codes_, index) + 1;
+    if (size != 0 && size <= words) {
+      body(words - size);
+      epilogue(index, words - size, words);
+    }
+  }
+  std::uint32_t latest = 0;  // start of the scopes so far: an earlier pc never gets to see the rest of them
+  for (std::uint32_t i = 0; i < record.scope_count(); ++i) {
+    const EpilogueScope scope = record.scope(i);
+    const std::uint32_t start = scope.start / 4;
+    latest = std::max(latest, start);
+    if (scope.index > codes_.size()) continue;
+    const std::uint32_t end = std::min(words, start + count_instructions(codes_, scope.index) + 1);
+    if (std::max(at_, latest) >= end) continue;
+    body(std::min(latest, words));
+    epilogue(scope.index, start, end);
+  }
+  body(words);
+}
+
+Expected<void> RowEvaluator::for_each_row(RuntimeFunction function, RowSink emit, ErrorSink report) {
+  Expansion storage;
+  RuntimeFunction described = function;
+  if (function.kind() == EntryKind::kParent) {
+    const auto parent = parent_of(functions_.image(), function);
+    if (!parent) return std::unexpected(parent.error());
+    described = *parent;
+  }
+  const auto record = read_record(functions_.image(), described, storage);
+  if (!record) return std::unexpected(record.error());
+  emit_ = &emit;
+  report_ = &report;
+  codes_ = record->codes;
+  begin_ = function.begin;
+  at_ = 0;
+  has_pending_ = false;
+  if (function.kind() == EntryKind::kParent) {
+    // Up to the next entry, or one instruction where it is the last.
+    const image::FunctionTable& table = functions_.table();
+    const auto rank = table.last_at_or_before(function.begin);
+    const bool last = !rank || *rank + 1 >= table.size();
+    const std::uint32_t next = last ? function.begin + 4 : table.begin_of(table.stored_index(*rank + 1));
+    state((next - function.begin) / 4, position_at(*record, 0).index);
+  } else {
+    cover(*record, record->length / 4);
+  }
+  flush();
+  return {};
+}
+
+}  // namespace windlass::winarm64

@@ -1,0 +1,79 @@
+// Windows ARM64 unwind information as rows: at every instruction the same caller as virtual_unwind, or an error that
+// says why no row can tell it.
+#pragma once
+
+#include <cstdint>
+
+#include "base/function_ref.h"
+#include "winarm64/exec.h"
+#include "winarm64/read.h"
+#include "windlass/frame_row.h"
+
+namespace windlass::winarm64 {
+
+// What a sequence of codes says, relative to the registers of the frame it is applied to.
+struct SymbolicFrame {
+  // x19-x29, lr, d8-d15: preserved registers, and the one the return address comes back in.
+  static constexpr unsigned kRegisters = 12 + 8, kFp = 10, kLr = 11;
+  enum class Base : std::uint8_t { kRegister, kSp, kFp };  // not saved; saved at sp + offset; at x29 + offset
+  struct Slot {
+    Base base = Base::kRegister;
+    std::int64_t offset = 0;
+    bool operator==(const Slot&) const = default;
+  };
+
+  Base base = Base::kSp;  // the caller's sp = base + offset
+  std::int64_t offset = 0;
+  Slot slots[kRegisters];
+  Slot return_address;  // where `jumps`
+  bool return_signed = false;
+  bool jumps = false;  // clear_unwound_to_call: the caller's pc is an instruction, not behind a call
+  bool operator==(const SymbolicFrame&) const = default;
+
+  [[nodiscard]] static RegisterNumber number(unsigned i) {
+    return static_cast<RegisterNumber>(i < 12 ? 19 + i : 72 + (i - 12));
+  }
+};
+// The frame undone by the codes from `index` on. kUnsupported: system frames, SVE, x29 used after it was loaded;
+// kMalformed, kTruncated as virtual_unwind.
+[[nodiscard]] Expected<SymbolicFrame> execute_symbolically(ByteView codes, std::uint32_t index);
+
+// One evaluator a thread. Rows refer to its expressions until the next row.
+class RowEvaluator {
+ public:
+  using RowSink = FunctionRef<void(const FrameRow&)>;
+
+  // Rows have RVAs plus `base`.
+  explicit RowEvaluator(const Functions& functions, std::uint64_t base = 0) : functions_(functions), base_(base) {}
+
+  // Ascending, disjoint rows over the function's whole range, equal neighbours made one. Instructions for which there
+  // can be no row are reported and left out; an entry that cannot be read is the returned error. No allocation; linear
+  // in the number of codes times the instructions of prologue and epilogues.
+  Expected<void> for_each_row(RuntimeFunction function, RowSink emit, ErrorSink report);
+
+ private:
+  void cover(const UnwindRecord& record, std::uint32_t end);
+  void body(std::uint32_t end);
+  void epilogue(std::uint32_t index, std::uint32_t start, std::uint32_t end);
+  void state(std::uint32_t end, std::uint32_t index);
+  void flush();
+  void fill(FrameRow& row);
+  RegisterRule rule(const SymbolicFrame::Slot& slot, RegisterNumber reg);
+
+  const Functions& functions_;
+  std::uint64_t base_;
+  // While a function is lowered: instructions are counted in words from its start.
+  ByteView codes_;
+  std::uint32_t begin_ = 0;
+  std::uint32_t at_ = 0;       // first word that has no state yet
+  std::uint32_t pending_ = 0;  // first word of the row being made
+  bool has_pending_ = false;
+  SymbolicFrame frame_;
+  const RowSink* emit_ = nullptr;
+  const ErrorSink* report_ = nullptr;
+  FrameRow row_;
+  std::byte expressions_[(SymbolicFrame::kRegisters + 1) * 12];
+  std::size_t expressions_used_ = 0;
+};
+
+}  // namespace windlass::winarm64
