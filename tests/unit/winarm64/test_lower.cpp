@@ -1,0 +1,70 @@
+#include <gtest/gtest.h>
+
+#include "unit/winarm64/image.h"
+#include "winarm64/lower.h"
+
+namespace windlass::winarm64 {
+namespace {
+
+struct Rows {
+  std::vector<FrameRow> rows;
+  std::vector<Error> errors;
+};
+
+Rows lower(const TestImage& made, std::size_t index = 0) {
+  const Functions functions = made.functions();
+  RowEvaluator evaluator(functions);
+  Rows result;
+  const auto done = evaluator.for_each_row(
+      functions.stored(index), [&](const FrameRow& row) { result.rows.push_back(row); },
+      [&](const Error& error) { result.errors.push_back(error); });
+  EXPECT_TRUE(done);
+  return result;
+}
+
+std::string text(const FrameRow& row) {
+  const auto cfa = std::get<CfaRegister>(row.cfa);
+  std::string out = std::to_string(row.begin - kCode) + ".." + std::to_string(row.end - kCode) + " cfa r" +
+                    std::to_string(cfa.reg) + "+" + std::to_string(cfa.offset) + " ra ";
+  const auto* at = std::get_if<AtCfa>(&row.return_address);
+  out += at != nullptr ? std::to_string(at->offset) : "lr";
+  for (const RegisterEntry& entry : row.registers) out += " " + std::to_string(entry.reg);
+  return out;
+}
+
+TEST(WinArm64Lower, RowsOfAFunction) {
+  const TestImage made(xdata(0x40, {0xe1, 0x81, 0x24, 0xe4}, {{0x20, 1}}), {{kCode, kXdata}});
+  const Rows got = lower(made);
+  EXPECT_TRUE(got.errors.empty());
+  ASSERT_EQ(got.rows.size(), 8U);
+  EXPECT_EQ(text(got.rows[0]), "0..4 cfa r31+0 ra lr");
+  EXPECT_EQ(text(got.rows[1]), "4..8 cfa r31+32 ra lr 19 20");
+  EXPECT_EQ(text(got.rows[2]), "8..12 cfa r31+48 ra -40 19 20 29");
+  EXPECT_EQ(text(got.rows[3]), "12..32 cfa r29+48 ra -40 19 20 29");
+  EXPECT_EQ(text(got.rows[4]), "32..36 cfa r31+48 ra -40 19 20 29");
+  EXPECT_EQ(text(got.rows[5]), "36..40 cfa r31+32 ra lr 19 20");
+  EXPECT_EQ(text(got.rows[6]), "40..44 cfa r31+0 ra lr");
+  EXPECT_EQ(text(got.rows[7]), "44..64 cfa r29+48 ra -40 19 20 29");
+}
+
+// A register stored behind `mov x29,sp`: its address counts from sp, the CFA from x29.
+TEST(WinArm64Lower, SavesBehindTheFramePointer) {
+  const TestImage made(xdata(0x40, {0xd0, 0x02, 0xe1, 0x83, 0xe4}), {{kCode, kXdata}});
+  const Rows got = lower(made);
+  ASSERT_FALSE(got.rows.empty());
+  const RegisterRule* rule = got.rows.back().registers.find(19);
+  ASSERT_NE(rule, nullptr);
+  EXPECT_TRUE(std::holds_alternative<AtExpression>(*rule));
+}
+
+TEST(WinArm64Lower, SaysWhereThereIsNoRow) {
+  const TestImage made(xdata(0x40, {0x81, 0xea, 0xe4}, {{0x20, 2}}), {{kCode, kXdata}});
+  const Rows got = lower(made);
+  ASSERT_EQ(got.rows.size(), 1U);  // the epilogue's return
+  EXPECT_EQ(text(got.rows[0]), "32..36 cfa r31+0 ra lr");
+  ASSERT_FALSE(got.errors.empty());
+  EXPECT_EQ(got.errors[0].where, kXdata + 4 + 4 + 1);
+}
+
+}  // namespace
+}  // namespace windlass::winarm64
