@@ -9,7 +9,8 @@ if(WINDLASS_WERROR)
   target_compile_options(windlass_options INTERFACE -Werror)
 endif()
 if(WINDLASS_SANITIZE)
-  target_compile_options(windlass_options INTERFACE -fsanitize=${WINDLASS_SANITIZE} -fno-sanitize-recover=all)
+  target_compile_options(windlass_options INTERFACE -fsanitize=${WINDLASS_SANITIZE} -fno-sanitize-recover=all
+    -fno-sanitize=vptr)  # it wants type information, which the library leaves out
   target_link_options(windlass_options INTERFACE -fsanitize=${WINDLASS_SANITIZE})
 endif()
 if(WINDLASS_FUZZ)
