@@ -19,7 +19,7 @@ TEST_P(Valgrind, FindsNothing) {
   std::string text;
   char line[4096];
   while (std::fgets(line, sizeof line, pipe) != nullptr)
-    if (std::string(line).find("unknown 'how' field") == std::string::npos) text += line;
+    if (std::string(line).rfind("--", 0) != 0) text += line;  // remarks of its own, not findings
   const int status = ::pclose(pipe);
   ASSERT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 0) << text;
