@@ -67,6 +67,4 @@ std::size_t backtrace_from(const Registers& registers, std::uint64_t* pcs, std::
   return walk_from_here(sp, pcs, max, skip);
 }
 
-void prepare() {}
-
 }  // namespace windlass

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <span>
 
 #include "base/function_ref.h"
 #include "dwarf/eh_frame_hdr.h"
@@ -59,6 +60,8 @@ class OwnModule {
   // Made by prepare(), or null.
   [[nodiscard]] const table::UnwindTable* table() const { return table_.load(std::memory_order_acquire); }
   void publish(const table::UnwindTable* table) const { table_.store(table, std::memory_order_release); }
+  // GNU's, of which the first 20 bytes count; empty: it has none.
+  [[nodiscard]] std::span<const std::uint8_t> build_id() const { return {build_id_, build_id_size_}; }
 
  private:
   friend class OwnModules;

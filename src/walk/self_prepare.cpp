@@ -1,0 +1,42 @@
+// Tables made ahead of walks.
+#include <algorithm>
+#include <mutex>
+
+#include "image/mapped_file.h"
+#include "table/compile.h"
+#include "walk/self_modules.h"
+#include "windlass/backtrace.h"
+
+namespace windlass {
+namespace {
+
+// Is the file still what was loaded?
+bool is_file_of(const image::ElfImage& image, const walk::OwnModule& module) {
+  const auto loaded = module.build_id();
+  const auto stored = image.build_id();
+  return !loaded.empty() && stored.size() >= loaded.size() &&
+         std::equal(loaded.begin(), loaded.end(), reinterpret_cast<const std::uint8_t*>(stored.data()));
+}
+
+void compile(const walk::OwnModule& module) {
+  const auto file = image::MappedFile::open(module.module().info().path);
+  if (!file) return;  // the vdso; or deleted since
+  const auto image = image::ElfImage::parse(file->bytes());
+  if (!image || !is_file_of(*image, module)) return;
+  const auto ignore = [](const Error&) {};
+  auto table = table::compile_elf(*image, ignore);
+  if (table && !table->empty()) module.publish(new table::UnwindTable(std::move(*table)));
+}
+
+}  // namespace
+
+void prepare() {
+  static std::mutex preparing;
+  const std::lock_guard hold(preparing);
+  (void)AddressSpace::self();  // enters and names all modules
+  walk::OwnModules::for_each([](const walk::OwnModule& module) {
+    if (module.table() == nullptr && module.tag() != walk::OwnModule::kUncacheable) compile(module);
+  });
+}
+
+}  // namespace windlass
