@@ -133,11 +133,14 @@ Expected<Cie> EntryParser::parse_cie(const EntryHeader& header) const {
   cie.version = *version;
   if (cie.version != 1 && cie.version != 3 && cie.version != 4)
     return error(ErrorCode::kUnsupported, "unknown CIE version", header.body, cie.version);
-  const std::uint64_t string_end = std::min(header.end, cursor.position() + kMaxAugmentation);
-  const auto augmentation = ByteView(entry.data(), string_end, entry.origin()).string_at(cursor.position());
-  if (!augmentation) return std::unexpected(augmentation.error());
-  cie.augmentation = *augmentation;
-  (void)cursor.bytes(augmentation->size() + 1);
+  // By hand: memchr is a call into a page of code that the first walk of a process would have to wait for.
+  const auto* const text = entry.u8() + cursor.position();
+  const std::uint64_t longest = std::min(header.end - cursor.position(), kMaxAugmentation);
+  std::uint64_t letters = 0;
+  while (letters < longest && text[letters] != 0) ++letters;
+  if (letters == longest) return error(ErrorCode::kTruncated, "string has no terminator", cursor.position());
+  cie.augmentation = std::string_view(reinterpret_cast<const char*>(text), letters);
+  (void)cursor.bytes(letters + 1);
 
   if (cie.version >= 4) {
     const auto address_size = cursor.read<std::uint8_t>();

@@ -3,6 +3,7 @@
 #include <elf.h>
 #include <link.h>
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 
@@ -31,17 +32,8 @@ struct ProgramHeaders {
   [[nodiscard]] const Elf64_Phdr* end() const { return end_; }
 };
 
-// The end of the segment that holds `address`: what is readable behind it.
-std::uint64_t readable_end(const LoadedObject& object, std::uint64_t address) {
-  for (const Elf64_Phdr& segment : ProgramHeaders(object)) {
-    const std::uint64_t begin = object.bias + segment.p_vaddr;
-    if (segment.p_type == PT_LOAD && address - begin < segment.p_memsz) return begin + segment.p_memsz;
-  }
-  return object.end;
-}
-
-// Where GNU's build id is in the image.
-bool find_build_id(const LoadedObject& object, std::uint64_t& where, std::uint32_t& size) {
+// Where GNU's build id is in the image, and how much of it counts; 0: it has none.
+std::uint32_t find_build_id(const LoadedObject& object, std::uint64_t& where) {
   for (const Elf64_Phdr& segment : ProgramHeaders(object)) {
     if (segment.p_type != PT_NOTE || segment.p_memsz > 0x10000 || segment.p_align > 8) continue;
     const std::uint64_t align = segment.p_align == 8 ? 8 : 4;
@@ -56,20 +48,22 @@ bool find_build_id(const LoadedObject& object, std::uint64_t& where, std::uint32
       if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 &&
           std::memcmp(at(note_at + sizeof note), "GNU", 4) == 0 && note.n_descsz >= 8) {
         where = note_at + name_end;
-        size = note.n_descsz;
-        return true;
+        return std::min(note.n_descsz, kMaxBuildId);
       }
       offset += next;
     }
   }
-  return false;
+  return 0;
 }
 
-OwnModule entries[OwnModules::kCapacity];
-std::atomic<std::uint64_t> begins[OwnModules::kCapacity];  // where each begins: all that a search reads of the others
-std::atomic<std::size_t> used;                             // entries that are or have been in use
-// Apart, so that the entries of the usual few modules share a page or two.
-alignas(Module) std::byte modules[OwnModules::kCapacity][sizeof(Module)];
+// In one piece, so that the first walk of a process, which meets a few modules, touches few pages.
+struct {
+  std::atomic<std::size_t> used;  // entries that are or have been in use
+  OwnModule entries[OwnModules::kCapacity];
+  alignas(Module) std::byte modules[OwnModules::kCapacity][sizeof(Module)];
+} table_of_modules;
+auto& used = table_of_modules.used;
+auto& entries = table_of_modules.entries;
 
 constexpr std::uint16_t kIndexBits = 10;
 constexpr std::uint16_t kGenerations = 62;  // tags are 1 + index + generation * kCapacity, all below kUncacheable
@@ -78,20 +72,26 @@ static_assert(1 + (kGenerations + 1) * OwnModules::kCapacity < OwnModule::kUncac
 
 }  // namespace
 
+std::span<const std::uint8_t> loaded_build_id(const LoadedObject& object) {
+  std::uint64_t where = 0;
+  const std::uint32_t size = find_build_id(object, where);
+  return {reinterpret_cast<const std::uint8_t*>(where), size};
+}
+
 Expected<void> map_cfi(const LoadedObject& object, MappedCfi& cfi) {
   const std::uint64_t address = object.eh_frame_hdr;
   if (address == 0) return fail(ErrorCode::kNotFound, "module has no unwind information", object.begin);
-  const std::uint64_t end = readable_end(object, address);
-  auto header = dwarf::EhFrameHdr::parse(ByteView(at(address), end - address, address), address);
+  // Bounded by the module, not by the segment: the program headers are on a page of their own, and what is loaded and
+  // runs is believed.
+  auto header = dwarf::EhFrameHdr::parse(ByteView(at(address), object.end - address, address), address);
   if (!header) return std::unexpected(header.error());
   if (header->table.empty()) return fail(ErrorCode::kUnsupported, ".eh_frame_hdr has no table", address);
-  cfi.header = *header;
   const std::uint64_t start = header->eh_frame_address;
   if (start < object.begin || start >= object.end)
     return fail(ErrorCode::kOutOfRange, ".eh_frame is outside its module", start);
+  cfi.header = *header;
   cfi.eh_frame = {};
-  cfi.eh_frame.bytes =
-      ByteView(at(start), (start < end && start >= address ? end : readable_end(object, start)) - start, start);
+  cfi.eh_frame.bytes = ByteView(at(start), object.end - start, start);
   cfi.eh_frame.address = start;
   cfi.eh_frame.architecture = kOwnArchitecture;
   cfi.eh_frame.stop_at_terminator = true;
@@ -107,9 +107,9 @@ bool OwnModule::is(const LoadedObject& object) const {
 const OwnModule* OwnModules::find(std::uint64_t address) {
   LoadedObject object;
   if (!find_loaded(address, object)) return nullptr;
-  const std::size_t count = used.load(std::memory_order_acquire);
+  // As a write: a read before it would be a second page fault of the first walk.
+  const std::size_t count = used.fetch_add(0, std::memory_order_acquire);
   for (std::size_t i = 0; i < count; ++i) {
-    if (begins[i].load(std::memory_order_relaxed) != object.begin) continue;
     const OwnModule& entry = entries[i];
     if (entry.state_.load(std::memory_order_acquire) == OwnModule::kReady && entry.is(object)) return &entry;
   }
@@ -143,22 +143,18 @@ void OwnModules::fill(OwnModule& entry, std::size_t index, const LoadedObject& o
     ++entry.generation_;
     entry.table_.store(nullptr, std::memory_order_relaxed);  // leaked: a walker may be reading it
   }
-  begins[index].store(object.begin, std::memory_order_relaxed);
   entry.object_ = object;
-  entry.build_id_size_ = 0;
-  std::uint32_t size = 0;
-  if (find_build_id(object, entry.build_id_at_, size)) {
-    entry.build_id_size_ = size < OwnModule::kMaxBuildId ? size : OwnModule::kMaxBuildId;
-    std::memcpy(entry.build_id_, at(entry.build_id_at_), entry.build_id_size_);
-  }
+  const bool pinned = is_pinned(object.begin);
+  entry.build_id_size_ = pinned ? 0 : find_build_id(object, entry.build_id_at_);
+  if (entry.build_id_size_ != 0) std::memcpy(entry.build_id_, at(entry.build_id_at_), entry.build_id_size_);
   entry.cfi_usable_ = map_cfi(object, entry.cfi_).has_value();
   std::uint16_t tag = OwnModule::kUncacheable;
-  if (is_pinned(object.begin))
+  if (pinned)
     tag = OwnModule::kPinned;
   else if (entry.build_id_size_ != 0 && entry.generation_ <= kGenerations)
     tag = static_cast<std::uint16_t>(1 + index + entry.generation_ * kCapacity);
   entry.tag_.store(tag, std::memory_order_relaxed);
-  entry.module_ = new (modules[index]) Module(object);
+  entry.module_ = new (table_of_modules.modules[index]) Module(object);
 }
 
 void OwnModules::for_each(FunctionRef<void(const OwnModule&)> callback) {

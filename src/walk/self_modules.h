@@ -42,6 +42,10 @@ struct MappedCfi {
 // False, with why, if there is none that can be searched.
 [[nodiscard]] Expected<void> map_cfi(const LoadedObject& object, MappedCfi& cfi);
 
+// GNU's build id, of which the first 20 bytes count, as it is mapped; empty where there is none.
+inline constexpr std::uint32_t kMaxBuildId = 20;
+[[nodiscard]] std::span<const std::uint8_t> loaded_build_id(const LoadedObject& object);
+
 // One module that a walk has met, under a tag that no other content of the address space ever gets.
 class OwnModule {
  public:
@@ -60,14 +64,10 @@ class OwnModule {
   // Made by prepare(), or null.
   [[nodiscard]] const table::UnwindTable* table() const { return table_.load(std::memory_order_acquire); }
   void publish(const table::UnwindTable* table) const { table_.store(table, std::memory_order_release); }
-  // GNU's, of which the first 20 bytes count; empty: it has none.
-  [[nodiscard]] std::span<const std::uint8_t> build_id() const { return {build_id_, build_id_size_}; }
 
  private:
   friend class OwnModules;
   enum State : std::uint32_t { kEmpty, kBusy, kReady };
-  static constexpr std::size_t kMaxBuildId = 20;
-
   [[nodiscard]] bool is(const LoadedObject& object) const;
 
   std::atomic<std::uint32_t> state_ = kEmpty;

@@ -1,5 +1,4 @@
 // Tables made ahead of walks.
-#include <algorithm>
 #include <mutex>
 
 #include "image/mapped_file.h"
@@ -12,10 +11,12 @@ namespace {
 
 // Is the file still what was loaded?
 bool is_file_of(const image::ElfImage& image, const walk::OwnModule& module) {
-  const auto loaded = module.build_id();
-  const auto stored = image.build_id();
-  return !loaded.empty() && stored.size() >= loaded.size() &&
-         std::equal(loaded.begin(), loaded.end(), reinterpret_cast<const std::uint8_t*>(stored.data()));
+  std::string loaded;  // as ElfImage spells it
+  for (const std::uint8_t byte : walk::loaded_build_id(module.object())) {
+    loaded += "0123456789abcdef"[byte >> 4];
+    loaded += "0123456789abcdef"[byte & 15];
+  }
+  return !loaded.empty() && image.build_id().starts_with(loaded);
 }
 
 void compile(const walk::OwnModule& module) {

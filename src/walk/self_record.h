@@ -24,7 +24,7 @@ inline constexpr std::uint64_t kBarrier = ~std::uint64_t{0};  // no return addre
 inline constexpr std::uint64_t kZero = 0;
 
 // Outermost frame first. While a walk goes on its own frames are kept, in the same order, at the array's end.
-class WalkRecord {
+class alignas(4096) WalkRecord {
  public:
   static constexpr std::size_t kCapacity = 1024;
 
@@ -38,31 +38,44 @@ class WalkRecord {
   // The new walk's next frame, [0, keep) of the old ones being still of use. False, with that frame made a barrier,
   // when there is no room.
   bool add(const RecordedFrame& frame, std::size_t keep) {
-    if (fresh_ + keep >= kCapacity) {
-      if (fresh_ != 0) frames_[kCapacity - fresh_].return_slot = &kBarrier;
+    if (fresh_ + keep >= limit_ && !grow()) {
+      if (fresh_ != 0) frames_[limit_ - fresh_].return_slot = &kBarrier;
       return false;
     }
-    frames_[kCapacity - ++fresh_] = frame;
+    frames_[limit_ - ++fresh_] = frame;
     return true;
   }
   // [from, to) of the old frames become the new walk's next frames.
   void take(std::size_t from, std::size_t to) {
     const std::size_t count = to - from;
-    std::memmove(&frames_[kCapacity - fresh_ - count], &frames_[from], count * sizeof(RecordedFrame));
+    std::memmove(&frames_[limit_ - fresh_ - count], &frames_[from], count * sizeof(RecordedFrame));
     fresh_ += count;
   }
   // The new walk is the fresh frames and then [0, keep) of the old.
   void finish(std::size_t keep) {
-    std::memmove(&frames_[keep], &frames_[kCapacity - fresh_], fresh_ * sizeof(RecordedFrame));
+    std::memmove(&frames_[keep], &frames_[limit_ - fresh_], fresh_ * sizeof(RecordedFrame));
     size_ = keep + fresh_;
     fresh_ = 0;
+    may_grow_ = true;
   }
 
  private:
   std::atomic<bool> busy_;
   std::size_t size_ = 0;
   std::size_t fresh_ = 0;
+  // The array's end, as far as it is in use: short stacks shall touch one page.
+  static constexpr std::size_t kFirstLimit = 96;
+  std::size_t limit_ = 0;
+  bool may_grow_ = false;  // not in the first walk
   RecordedFrame frames_[kCapacity];
+
+  bool grow() {
+    if (limit_ == kCapacity || (limit_ != 0 && !may_grow_)) return false;
+    const std::size_t larger = limit_ == 0 ? kFirstLimit : limit_ * 4 < kCapacity ? limit_ * 4 : kCapacity;
+    std::memmove(&frames_[larger - fresh_], &frames_[limit_ - fresh_], fresh_ * sizeof(RecordedFrame));
+    limit_ = larger;
+    return true;
+  }
 };
 
 }  // namespace windlass::walk

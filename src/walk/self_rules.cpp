@@ -26,9 +26,9 @@ bool words_below(std::int64_t offset, unsigned bits, std::uint64_t& words) {
 
 }  // namespace
 
-RuleCache::Set RuleCache::sets_[kSets];
+alignas(4096) RuleCache::Set RuleCache::sets_[kSets];
 std::atomic<std::size_t> RuleCache::mask_ = kFirstSets - 1;
-std::atomic<std::size_t> RuleCache::inserts_;
+std::atomic<std::size_t> RuleCache::remaining_ = kFirstSets;
 
 bool PackedStep::pack(const table::TraceRule& rule, std::uint16_t tag, PackedStep& step) {
   if (rule.cfa_kind != WL_CFA_REG || (rule.cfa_reg != kSp && rule.cfa_reg != kFp)) return false;
@@ -47,15 +47,14 @@ bool PackedStep::pack(const table::TraceRule& rule, std::uint16_t tag, PackedSte
 void RuleCache::insert(std::uint64_t key, PackedStep step) {
   const std::size_t mask = mask_.load(std::memory_order_relaxed);
   place(key, step, mask);
-  // One insert a set: half full.
-  if (inserts_.fetch_add(1, std::memory_order_relaxed) >= mask && mask + 1 < kSets) grow(mask);
+  if (mask + 1 < kSets && remaining_.fetch_sub(1, std::memory_order_relaxed) == 1) grow(mask);
 }
 
-// Eight times the sets. What was in use finds its new place; what other threads insert meanwhile may be lost to misses.
+// Four times the sets. What was in use finds its new place; what other threads insert meanwhile may be lost to misses.
 void RuleCache::grow(std::size_t mask) {
-  const std::size_t larger = mask * 8 + 7;
+  const std::size_t larger = mask * 4 + 3;
   if (!mask_.compare_exchange_strong(mask, larger, std::memory_order_relaxed)) return;
-  inserts_.store(0, std::memory_order_relaxed);
+  remaining_.store(larger + 1, std::memory_order_relaxed);
   for (std::size_t i = 0; i <= mask; ++i) {
     for (const Way& way : sets_[i].way) {
       const std::uint64_t word = way.rule.load(std::memory_order_relaxed);
@@ -82,8 +81,8 @@ bool RuleCache::intern(const table::TraceRule& rule, std::uint64_t& index) {
   const table::PackedRule packed = table::PackedRule::of(rule);
   for (std::size_t i = 0; i < kPaletteSize; ++i) {
     PaletteEntry& entry = rules[i];
-    std::uint32_t state = entry.state.load(std::memory_order_acquire);
-    if (state == PaletteEntry::kEmpty && entry.state.compare_exchange_strong(state, PaletteEntry::kBusy)) {
+    std::uint32_t state = PaletteEntry::kEmpty;
+    if (entry.state.compare_exchange_strong(state, PaletteEntry::kBusy)) {
       entry.rule = packed;
       entry.state.store(PaletteEntry::kReady, std::memory_order_release);
     } else if (state != PaletteEntry::kReady || entry.rule.low != packed.low || entry.rule.high != packed.high) {

@@ -68,7 +68,11 @@ class RuleCache {
     step = PackedStep(word);
     return true;
   }
-  // The newest is found first; the older of a full set goes.
+  // Before the first walk: writes to the first page, which a read would only map to be mapped again by the write.
+  static void touch() {
+    if (remaining_.load(std::memory_order_relaxed) == kFirstSets) [[unlikely]]
+      sets_[0].way[0].rule.fetch_add(0, std::memory_order_relaxed);
+  }
   static void insert(std::uint64_t key, PackedStep step);
 
   // The palette: rules in full, never removed. False when it is full.
@@ -90,8 +94,8 @@ class RuleCache {
   static void grow(std::size_t mask);
 
   static Set sets_[kSets];
-  static std::atomic<std::size_t> mask_;     // sets in use - 1
-  static std::atomic<std::size_t> inserts_;  // since it last grew
+  static std::atomic<std::size_t> mask_;       // sets in use - 1
+  static std::atomic<std::size_t> remaining_;  // inserts until it grows: one a set, half full
 };
 
 }  // namespace windlass::walk

@@ -272,6 +272,7 @@ WINDLASS_READS_STACKS inline bool TraceWalk::replay(std::size_t& current, std::u
 }
 
 std::size_t TraceWalk::run(std::uint64_t* pcs, std::size_t max) {
+  RuleCache::touch();
   record_ = WalkRecord::acquire();
   bool recording = record_ != nullptr;
   old_ = recording ? record_->size() : 0;
@@ -308,8 +309,7 @@ std::size_t TraceWalk::run(std::uint64_t* pcs, std::size_t max) {
       old_ = current;
       in_place = false;
     }
-    if (recording)
-      recording = record_->add({state_.key, state_.sp, state_.fp, slots.return_slot, slots.fp_slot}, old_);
+    if (recording) recording = record_->add({state_.key, state_.sp, state_.fp, slots.return_slot, slots.fp_slot}, old_);
     if (answer != Answer::kStepped) {
       outcome_ = answer == Answer::kEnd ? Outcome::kComplete : Outcome::kNeedsAllRegisters;
       if (recording && answer == Answer::kEnd)
