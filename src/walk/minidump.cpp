@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "image/unwind_sections.h"
 #include "walk/dump_memory.h"
 #include "walk/file_search.h"
@@ -74,7 +76,9 @@ void add_threads(Target& target, const MinidumpFile& dump) {
       // The thread's own context may be that of the handler that wrote the dump.
       if (!dump.exception->context.empty()) context = dump.exception->context;
     }
-    if (const auto registers = walk::context_registers(target.space.architecture(), context))
+    if (context.empty())  // Windows leaves out that of the thread that wrote the dump
+      target.notes.push_back(fmt::format("thread {} has no registers in the dump", from.id));
+    else if (const auto registers = walk::context_registers(target.space.architecture(), context))
       thread.registers = *registers;
     else
       target.problems.push_back(registers.error());
