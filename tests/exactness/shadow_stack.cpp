@@ -52,11 +52,6 @@ void ShadowStack::finish() {
 
 void ShadowStack::pop(Stack& stack, std::uint8_t lost) {
   on_pop_(stack.frames.back(), lost);
-  if (lost == kAbandoned) {
-    ShadowFrame& record = dropped_[stack.frames.back().slot];
-    record = std::move(stack.frames.back());
-    record.pending.clear();
-  }
   stack.frames.pop_back();
 }
 
@@ -83,19 +78,15 @@ void ShadowStack::stepped(Tracee& tracee, const Instruction& instruction, const 
     return push_call(instruction, before, after);
   const bool leaves = instruction.kind == Kind::kReturn || instruction.kind == Kind::kIndirectJump ||
                       (instruction.kind == Kind::kJump && top().slot < after.sp());
-  if (leaves) return pop_returned(instruction, after);
-  if (instruction.kind == Kind::kOther && after.sp() == before.sp() - 8) restore_pushed(tracee);
+  if (!leaves) return;
+  pop_returned(instruction, after);
+  if (instruction.kind == Kind::kIndirectJump) resume(after);
 }
 
-// musl's sigsetjmp takes its return address off the stack, calls setjmp, and pushes it again, both times that setjmp
-// returns: the frame it was called in is back.
-void ShadowStack::restore_pushed(const Tracee& tracee) {
-  const std::uint64_t sp = tracee.state().sp();
-  const auto record = dropped_.find(sp);
-  std::uint64_t pushed = 0;
-  if (record == dropped_.end() || record->second.kind != ShadowFrame::Kind::kCall || !tracee.word(sp, pushed) ||
-      pushed != record->second.caller_pc || top().slot <= sp)
-    return;
+// A longjmp to a function that had no return address on the stack when it called setjmp: its frame is back.
+void ShadowStack::resume(const MachineState& after) {
+  const auto record = without_address_.find(after.pc());
+  if (record == without_address_.end() || record->second.caller_sp != after.sp()) return;
   stacks_[current_].frames.push_back(record->second);
 }
 
@@ -142,7 +133,7 @@ void ShadowStack::pop_restorer(std::uint64_t sp) {
 
 void ShadowStack::push_call(const Instruction& instruction, const MachineState& before, const MachineState& after) {
   Stack& stack = stacks_[current_];
-  while (stack.frames.size() > 1 && stack.frames.back().slot <= after.sp()) pop(stack, kAbandoned);
+  while (stack.frames.size() > 1 && stack.frames.back().slot < after.sp()) pop(stack, kAbandoned);
   ShadowFrame frame;
   frame.slot = after.sp();
   frame.caller_pc = before.pc() + instruction.length;
@@ -162,7 +153,15 @@ void ShadowStack::pop_returned(const Instruction& instruction, const MachineStat
         after.pc() == frame.caller_pc)
       for (std::size_t i = 0; i < now.size(); ++i)
         if (now[i] != frame.caller_preserved[i]) lost |= static_cast<std::uint8_t>(1u << i);
+    const std::uint64_t slot = frame.slot;
+    const bool returned = instruction.kind == Instruction::Kind::kReturn && after.pc() == frame.caller_pc;
     pop(stack, lost);
+    // musl's sigsetjmp takes its return address off the stack before it calls setjmp, and pushes it again after.
+    if (returned && stack.frames.back().slot == slot) {
+      without_address_[after.pc()] = stack.frames.back();
+      without_address_[after.pc()].pending.clear();
+      return;
+    }
   }
 }
 

@@ -85,13 +85,14 @@ class ShadowStack {
   [[nodiscard]] bool push_signal(const Tracee& tracee);
   void pop_restorer(std::uint64_t sp);
   void push_call(const Instruction& instruction, const MachineState& before, const MachineState& after);
-  void restore_pushed(const Tracee& tracee);
+  void resume(const MachineState& after);
   void pop_returned(const Instruction& instruction, const MachineState& after);
 
   OnPop on_pop_;
   std::vector<Stack> stacks_;
   std::size_t current_ = 0;
-  std::unordered_map<std::uint64_t, ShadowFrame> dropped_;  // by slot: what was there last
+  // By the pc behind a call that was made without a return address of one's own on the stack: who made it.
+  std::unordered_map<std::uint64_t, ShadowFrame> without_address_;
   std::uint64_t signals_ = 0;
 };
 
