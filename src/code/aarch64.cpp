@@ -110,4 +110,20 @@ bool AArch64::linkage_stub(CodeReader&, std::uint64_t, FrameRow&) { return false
 
 bool AArch64::loads_table(CodeReader&, std::uint64_t) { return false; }
 
+// Behind ret, b or brk.
+bool AArch64::may_start_function(CodeReader& code, std::uint64_t address) {
+  std::uint32_t word = 0;
+  if (code.read(address - 4, reinterpret_cast<std::uint8_t*>(&word), sizeof word) != sizeof word) return false;
+  return word == 0xd65f03c0 || word >> 26 == 5 || (word & 0xffe0001f) == 0xd4200000;
+}
+
+void AArch64::entry_row(std::uint64_t pc, FrameRow& row) {
+  row.begin = pc;
+  row.end = pc + 1;
+  row.cfa = CfaRegister{aarch64::kSp, 0};
+  row.return_address = InRegister{aarch64::kX30};
+  row.signal_frame = row.return_signed = false;
+  row.registers.clear();
+}
+
 }  // namespace windlass::code

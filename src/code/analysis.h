@@ -25,6 +25,24 @@ bool starts_program(const CodeSource& source, CodeAddress pc, Workspace<Machine>
   return false;
 }
 
+// Code that never returns and whose start nobody tells: the nearest place before it where a function may start, from
+// where the code leads here, with a caller where that says. Puts the row into work.row.
+template <typename Machine>
+bool way_in_from_unknown_start(const CodeSource& source, CodeAddress pc, Search<Machine>& search,
+                               Workspace<Machine>& work) {
+  constexpr std::uint64_t kFarthest = 1024;
+  constexpr unsigned kMostTries = 8;
+  unsigned tries = 0;
+  for (std::uint64_t back = 0; back <= kFarthest && tries < kMostTries; back += Machine::kInstructionStep) {
+    const std::uint64_t start = pc.value() - back;
+    work.code.start(source);
+    if (!Machine::may_start_function(work.code, start)) continue;
+    ++tries;
+    if (search.in(source, start, pc, work.row)) return true;
+  }
+  return false;
+}
+
 template <typename Machine>
 Expected<Synthesis> analyse(const CodeSource& source, CodeAddress pc, Workspace<Machine>& work) {
   constexpr unsigned kMostCalls = 1000;
@@ -65,6 +83,12 @@ Expected<Synthesis> analyse(const CodeSource& source, CodeAddress pc, Workspace<
   // Generated code that uses its frame pointer has set it up (optimised code often leaves by a deoptimisation only, and
   // what is behind its calls need not be code).
   if (found.way == Way::kReturn && !(generated && sights.uses_frame_pointer)) return result;
+  const bool weak = found.way == Way::kNone || (found.way != Way::kReturn && found.calls != 0);
+  if (weak && !generated && way_in_from_unknown_start(source, pc, search, work)) {
+    result.row = work.row;
+    result.certainty = Certainty::kGuess;
+    return result;
+  }
   if (sights.halted_behind_call && found.way == Way::kNone) {
     result.outermost = true;
     return result;
@@ -79,7 +103,13 @@ Expected<Synthesis> analyse(const CodeSource& source, CodeAddress pc, Workspace<
     result.certainty = Certainty::kGuess;
     return result;
   }
-  if (found.way == Way::kNone) return fail(ErrorCode::kNotFound, "the code does not return", pc.value());
+  if (found.way == Way::kNone) {
+    // The return address may still be where the call put it.
+    Machine::entry_row(pc.value(), pointed);
+    if (pc.is_return_address() || !source.plausible(pointed))
+      return fail(ErrorCode::kNotFound, "the code does not return", pc.value());
+    result.row = pointed;
+  }
   if (found.way != Way::kReturn) result.certainty = Certainty::kGuess;
   return result;
 }

@@ -563,4 +563,22 @@ bool X86_64::loads_table(CodeReader& code, std::uint64_t address) {
   return code.read(address, b, sizeof b) == sizeof b && (b[0] & 0xfb) == 0x48 && b[1] == 0x8d && (b[2] & 0xc7) == 0x05;
 }
 
+// Behind ret, jmp, hlt or ud2 (-Os aligns nothing), or aligned behind padding.
+bool X86_64::may_start_function(CodeReader& code, std::uint64_t address) {
+  std::uint8_t b[6] = {};  // five bytes before, and the first
+  if (code.read(address - 5, b, sizeof b) != sizeof b) return false;
+  if (b[5] == 0x90 || b[5] == 0xcc || b[5] == 0) return false;
+  if (b[4] == 0xc3 || b[4] == 0xf4 || b[0] == 0xe9 || b[3] == 0xeb || (b[3] == 0x0f && b[4] == 0x0b)) return true;
+  return address % 16 == 0 && (b[4] == 0x90 || b[4] == 0xcc || b[4] == 0);
+}
+
+void X86_64::entry_row(std::uint64_t pc, FrameRow& row) {
+  row.begin = pc;
+  row.end = pc + 1;
+  row.cfa = CfaRegister{kRsp, 8};
+  row.return_address = AtCfa{-8};
+  row.signal_frame = row.return_signed = false;
+  row.registers.clear();
+}
+
 }  // namespace windlass::code
