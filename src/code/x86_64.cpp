@@ -569,7 +569,8 @@ bool X86_64::may_start_function(CodeReader& code, std::uint64_t address) {
   if (code.read(address - 5, b, sizeof b) != sizeof b) return false;
   if (b[5] == 0x90 || b[5] == 0xcc || b[5] == 0) return false;
   if (b[4] == 0xc3 || b[4] == 0xf4 || b[0] == 0xe9 || b[3] == 0xeb || (b[3] == 0x0f && b[4] == 0x0b)) return true;
-  return address % 16 == 0 && (b[4] == 0x90 || b[4] == 0xcc || b[4] == 0);
+  const bool call = b[0] == 0xe8;  // its last byte is no padding
+  return address % 16 == 0 && !call && (b[4] == 0x90 || b[4] == 0xcc || b[4] == 0);
 }
 
 void X86_64::entry_row(std::uint64_t pc, FrameRow& row) {
