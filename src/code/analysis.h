@@ -94,7 +94,9 @@ Expected<Synthesis> analyse(const CodeSource& source, CodeAddress pc, Workspace<
     return result;
   }
   FrameRow& pointed = work.row;
-  Machine::frame_pointer_row(pc.value(), pointed);
+  if (const std::uint64_t start = source.function_start(pc.lookup());
+      !sights.uses_frame_pointer || start == 0 || !search.prologue_row(source, start, pc.value(), pointed))
+    Machine::frame_pointer_row(pc.value(), pointed);
   // An interpreter's bytecodes leave the frame pointer alone.
   const bool pointer_holds =
       sights.uses_frame_pointer || (generated && !sights.writes_frame_pointer && pc.is_return_address());
@@ -147,6 +149,13 @@ bool calls_with_link_unsaved(const CodeSource& source, std::uint64_t pc, Workspa
   return false;
 }
 
+// Is the caller the same by both?
+template <typename Machine>
+bool agrees(const FrameRow& row, const FrameRow& code) {
+  if constexpr (Machine::kArchitecture == Architecture::kAArch64) return same_caller_aarch64(row, code);
+  return same_row(Machine::kArchitecture, row, code);
+}
+
 template <typename Machine>
 std::optional<FrameRow> contradiction(const FrameRow& row, const CodeSource& source, CodeAddress pc,
                                       Workspace<Machine>& work) {
@@ -154,11 +163,13 @@ std::optional<FrameRow> contradiction(const FrameRow& row, const CodeSource& sou
   // No callee puts the return address outside its frame: glibc's _dl_runtime_resolve on AArch64 says so, whose CFA
   // leaves out what the linkage table pushed.
   const auto* at = std::get_if<AtCfa>(&row.return_address);
-  if ((at != nullptr && at->offset >= 0) ||
+  const auto* cfa = std::get_if<CfaRegister>(&row.cfa);
+  const bool by_sp = cfa != nullptr && cfa->reg == Registers::sp_number(Machine::kArchitecture);
+  if ((at != nullptr && at->offset >= 0 && by_sp) ||
       (!pc.is_return_address() && Machine::is_entry_row(row) && calls_with_link_unsaved(source, pc.value(), work))) {
     const auto synthesis = analyse(source, pc, work);
     if (!synthesis || synthesis->outermost || synthesis->certainty == Certainty::kGuess) return std::nullopt;
-    return synthesis->row;
+    return agrees<Machine>(row, synthesis->row) ? std::nullopt : std::optional(synthesis->row);
   }
   if (Machine::is_entry_row(row) && starts_program(source, pc, work)) {
     FrameRow outermost = row;
@@ -176,7 +187,7 @@ std::optional<FrameRow> contradiction(const FrameRow& row, const CodeSource& sou
   }
   if (Machine::may_be_epilogue(source, pc.value())) {
     const auto straight = straight_row(source, pc.value(), work);
-    if (straight) return same_row(Machine::kArchitecture, row, *straight) ? std::nullopt : std::optional(*straight);
+    if (straight) return agrees<Machine>(row, *straight) ? std::nullopt : std::optional(*straight);
   }
   if (!Machine::is_entry_row(row)) return std::nullopt;
   search.out(source, pc, 0, found, sights);

@@ -204,4 +204,25 @@ bool same_row(Architecture architecture, const FrameRow& a, const FrameRow& b) {
   return true;
 }
 
+bool same_caller_aarch64(const FrameRow& cfi, const FrameRow& code) {
+  const auto* a = std::get_if<CfaRegister>(&cfi.cfa);
+  const auto* b = std::get_if<CfaRegister>(&code.cfa);
+  if (a == nullptr || b == nullptr) return same_row(Architecture::kAArch64, cfi, code);
+  if (a->reg == b->reg && a->offset != b->offset) return false;
+  const auto* by_sp = a->reg == aarch64::kSp ? a : b->reg == aarch64::kSp ? b : nullptr;
+  const auto same = [&](RegisterNumber reg, const RegisterRule& saved, const RegisterRule& now) {
+    if (same_rule(saved, now)) return true;
+    const auto* at = std::get_if<AtCfa>(&saved);
+    const auto* in = std::get_if<InRegister>(&now);
+    const bool back = std::holds_alternative<SameValue>(now) || (in != nullptr && in->reg == reg);
+    return at != nullptr && back && (by_sp == nullptr || by_sp->offset + at->offset >= 0);
+  };
+  if (!same(aarch64::kX30, cfi.return_address, code.return_address)) return false;
+  for (unsigned slot = 0; slot < Registers::kSlots; ++slot) {
+    const RegisterNumber reg = register_of_slot(slot);
+    if (is_callee_saved(Architecture::kAArch64, reg) && !same(reg, rule_in(cfi, reg), rule_in(code, reg))) return false;
+  }
+  return true;
+}
+
 }  // namespace windlass::code

@@ -63,6 +63,10 @@ class Search {
     return source.plausible(row);
   }
 
+  // The row of the frame that the function sets up straight from its start, by the frame pointer: for code too far from
+  // there to be followed. Registers that it has not saved by then are not known.
+  bool prologue_row(const CodeSource& source, std::uint64_t start, std::uint64_t pc, FrameRow& row);
+
   // Straight code only, at most `most` instructions.
   bool straight_out(const CodeSource& source, std::uint64_t pc, unsigned most, FrameRow& row);
 
@@ -411,6 +415,33 @@ bool Search<Machine>::entry_row(std::uint64_t pc, FrameRow& row) {
     if (!std::holds_alternative<SameValue>(rule) && !row.registers.set(reg, rule)) return false;
   }
   return true;
+}
+
+template <typename Machine>
+bool Search<Machine>::prologue_row(const CodeSource& source, std::uint64_t start, std::uint64_t pc, FrameRow& row) {
+  constexpr unsigned kMostInstructions = 32;
+  frame_pointer_at_.reset();
+  begin(source, start);
+  const auto& state = work_.path.state;
+  const unsigned fp = Registers::fp_number(kArchitecture);
+  Sights sights;
+  bool set = false;
+  for (unsigned i = 0; i < kMostInstructions && work_.path.pc < pc; ++i) {
+    const Flow flow = step(sights);
+    if (flow.kind != Flow::kNext || (set && flow.writes_frame_pointer)) break;
+    set |= flow.sets_frame_pointer;
+  }
+  const Value cfa = Value::initial(Registers::sp_number(kArchitecture), Machine::kEntryCfa);
+  if (!set || !state[fp].same_base(cfa) || !entry_row(pc, row)) return false;
+  row.cfa = CfaRegister{register_of_slot(fp), cfa.addend - state[fp].addend};
+  for (unsigned i = 0; i < Machine::kSlots; ++i) {
+    const RegisterNumber reg = register_of_slot(i);
+    if (!is_callee_saved(kArchitecture, reg)) continue;
+    const RegisterRule* rule = row.registers.find(reg);
+    const bool saved = rule != nullptr && std::holds_alternative<AtCfa>(*rule);
+    if (!saved && !row.registers.set(reg, Undefined{})) return false;
+  }
+  return std::holds_alternative<AtCfa>(row.return_address);
 }
 
 template <typename Machine>

@@ -199,7 +199,8 @@ bool by_contradiction(const Question& question, const FrameRow& row, Step& step)
 // Where no callee puts it: glibc's _dl_runtime_resolve on AArch64, whose CFA leaves out what the linkage table pushed.
 bool return_address_outside(const FrameRow& row) {
   const auto* at = std::get_if<AtCfa>(&row.return_address);
-  return at != nullptr && at->offset >= 0;
+  const auto* cfa = std::get_if<CfaRegister>(&row.cfa);
+  return at != nullptr && at->offset >= 0 && cfa != nullptr && cfa->reg == aarch64::kSp;
 }
 
 bool by_cfi(const Question& question, Step& step) {

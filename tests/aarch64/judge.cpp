@@ -212,19 +212,24 @@ Stop Run::run_exclusive(std::uint64_t pc) {
 }
 
 bool Run::deliver(int gdb_signal, CpuState interrupted) {
-  const int signal = linux_signal(gdb_signal);
-  if (signal < 1 || signal > 64 || handlers_[signal] < 2) {
-    report.problem = "signal " + std::to_string(signal) + " without a handler";
-    return false;
+  for (;;) {
+    const int signal = linux_signal(gdb_signal);
+    if (signal < 1 || signal > 64 || handlers_[signal] < 2) {
+      report.problem = "signal " + std::to_string(signal) + " without a handler";
+      return false;
+    }
+    const Stop stop = stub_.run_to({&handlers_[signal], 1}, gdb_signal);
+    const bool another = stop.kind == Stop::kSignal;  // before the handler's first instruction
+    if ((stop.kind != Stop::kTrap && !another) || stub_.state().pc != handlers_[signal]) {
+      report.problem = "the handler of signal " + std::to_string(signal) + " was not reached";
+      return false;
+    }
+    ++report.signals;
+    stack_.signalled(interrupted, stub_.state());
+    if (!another) return true;
+    interrupted = stub_.state();
+    gdb_signal = stop.signal;
   }
-  const Stop stop = stub_.run_to({&handlers_[signal], 1}, gdb_signal);
-  if (stop.kind != Stop::kTrap || stub_.state().pc != handlers_[signal]) {
-    report.problem = "the handler of signal " + std::to_string(signal) + " was not reached";
-    return false;
-  }
-  ++report.signals;
-  stack_.signalled(interrupted, stub_.state());
-  return true;
 }
 
 void Run::execute() {

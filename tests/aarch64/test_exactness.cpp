@@ -1,0 +1,64 @@
+// The walker at every instruction of AArch64 programs, against a shadow stack.
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "aarch64/judge.h"
+
+namespace windlass::aarch64_judge {
+namespace {
+
+struct Case {
+  const char* program;
+  std::uint64_t most;
+  bool is_signed;    // compiled with return-address signing
+  bool has_signals;  // and must have had some
+};
+
+std::string find_program(const char* name) {
+  const std::string path = std::string(WINDLASS_AARCH64_PROGRAMS) + "/" + name;
+  return access(path.c_str(), R_OK) == 0 ? path : "";
+}
+
+class AArch64Exactness : public testing::TestWithParam<Case> {};
+
+TEST_P(AArch64Exactness, EveryInstruction) {
+  const Case& test = GetParam();
+  if (access(WINDLASS_AARCH64_SYSROOT "/complete", R_OK) != 0)
+    GTEST_SKIP() << "no arm64 libraries: run cmake/aarch64_sysroot.sh " WINDLASS_AARCH64_SYSROOT;
+  if (std::system("command -v qemu-aarch64 >/dev/null 2>&1") != 0) GTEST_SKIP() << "no qemu-aarch64 on this machine";
+  const std::string program = find_program(test.program);
+  if (program.empty()) GTEST_SKIP() << test.program << " was not built: no arm64 musl when this was configured";
+
+  Options options;
+  options.sysroot = WINDLASS_AARCH64_SYSROOT;
+  options.command = {program};
+  options.most = test.most;
+  const Report report = judge(options);
+  fmt::print("{}", report.text(20));
+  ASSERT_TRUE(report.problem.empty()) << report.problem;
+  ASSERT_GT(report.judged, test.most * 2 / 3);
+  EXPECT_EQ(report.count[static_cast<unsigned>(Verdict::kWrong)], 0u);
+  EXPECT_EQ(report.count[static_cast<unsigned>(Verdict::kEnds)], 0u);
+  EXPECT_GE(report.share(Verdict::kExact) + report.share(Verdict::kPcSp), 99.999);
+  EXPECT_GE(report.share(Verdict::kExact), 99.99);
+  EXPECT_EQ(report.stacks_wrong + report.stacks_short, 0u);
+  EXPECT_EQ(report.strange, 0u);
+  EXPECT_EQ(report.signed_links > 0, test.is_signed);
+  EXPECT_EQ(report.signals > 0, test.has_signals);
+}
+
+INSTANTIATE_TEST_SUITE_P(Programs, AArch64Exactness,
+                         testing::Values(Case{"plain", 15000, false, false}, Case{"plain_framed", 8000, false, false},
+                                         Case{"plain_signed", 15000, true, false},
+                                         Case{"throwing_signed", 15000, true, false},
+                                         Case{"signals_signed", 10000, true, true},
+                                         Case{"plain_musl", 15000, false, false},
+                                         Case{"signals_musl", 10000, false, true}),
+                         [](const auto& test) { return std::string(test.param.program); });
+
+}  // namespace
+}  // namespace windlass::aarch64_judge

@@ -1,0 +1,200 @@
+// Rows synthesised from AArch64 code, and what code says against unwind information, at every instruction of functions
+// of Debian's arm64 libraries.
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "arch/registers.h"
+#include "code/rows.h"
+#include "code/synthesis.h"
+#include "dwarf/lower.h"
+#include "image/elf.h"
+#include "image/mapped_file.h"
+#include "image/unwind_sections.h"
+
+namespace windlass {
+namespace {
+
+constexpr Architecture kArm = Architecture::kAArch64;
+constexpr std::size_t kMostListed = 12;
+
+std::string text(const RegisterRule& rule) {
+  if (const auto* at = std::get_if<AtCfa>(&rule)) return fmt::format("[c{:+}]", at->offset);
+  if (const auto* in = std::get_if<InRegister>(&rule)) return register_text(kArm, in->reg);
+  if (std::holds_alternative<SameValue>(rule)) return "same";
+  return std::holds_alternative<Undefined>(rule) ? "undefined" : "other";
+}
+
+std::string text(const FrameRow& row) {
+  const auto* cfa = std::get_if<CfaRegister>(&row.cfa);
+  std::string out = cfa != nullptr ? fmt::format("{}{:+}", register_text(kArm, cfa->reg), cfa->offset) : "expression";
+  out += " ra " + text(row.return_address) + (row.return_signed ? " signed" : "");
+  for (const RegisterEntry& entry : row.registers)
+    if (is_callee_saved(kArm, entry.reg)) out += " " + register_text(kArm, entry.reg) + " " + text(entry.rule);
+  return out;
+}
+
+struct Tally {
+  std::uint64_t instructions = 0, same = 0, same_caller = 0, registers = 0, frame = 0, sign = 0, nothing = 0, ends = 0;
+  std::uint64_t contradicted = 0;
+  std::vector<std::string> differences, contradictions;
+};
+
+class Library {
+ public:
+  bool open(const std::string& path) {
+    auto mapped = image::MappedFile::open(path);
+    if (!mapped) return false;
+    file_ = std::move(*mapped);
+    auto parsed = image::ElfImage::parse(file_.bytes());
+    if (!parsed) return false;
+    image_.emplace(std::move(*parsed));
+    segments_ = image_->executable_segments();
+    return true;
+  }
+  ~Library() { code::free_scratch(scratch_); }
+
+  Tally sweep(std::size_t every) {
+    Tally tally;
+    const auto section = image::find_eh_frame(*image_);
+    if (!section) return tally;
+    const auto ignore = [](const Error&) {};
+    dwarf::CfiReader reader(*section, ignore);
+    dwarf::RowEvaluator rows(*section);
+    std::vector<dwarf::Fde> fdes;
+    for (dwarf::Fde fde; reader.next_fde(fde);) fdes.push_back(fde);
+    for (const dwarf::Fde& fde : fdes) {
+      const auto row = rows.row_at(fde, fde.begin);
+      const auto* cfa = row ? std::get_if<CfaRegister>(&row->cfa) : nullptr;
+      // A function, not the cold part of one.
+      if (cfa != nullptr && cfa->reg == aarch64::kSp && cfa->offset == 0) starts_[fde.begin] = fde.end;
+    }
+    for (std::size_t i = 0; i < fdes.size(); i += every) function(rows, fdes[i], tally);
+    return tally;
+  }
+
+ private:
+  bool read(std::uint64_t address, void* to, std::size_t size) const {
+    const auto bytes = image_->at_address(address, size);
+    if (!bytes) return false;
+    std::memcpy(to, bytes->data(), size);
+    return true;
+  }
+  [[nodiscard]] code::CodeKind kind(std::uint64_t address) const {
+    for (const auto& segment : segments_)
+      if (address - segment.vaddr < segment.filesz) return code::CodeKind::kFile;
+    return code::CodeKind::kNoCode;
+  }
+  [[nodiscard]] std::uint64_t start_of(std::uint64_t address) const {
+    auto next = starts_.upper_bound(address);
+    if (next == starts_.begin()) return 0;
+    --next;
+    return address < next->second ? next->first : 0;
+  }
+
+  void function(dwarf::RowEvaluator& rows, const dwarf::Fde& fde, Tally& tally) {
+    const auto read_code = [this](std::uint64_t a, void* to, std::size_t size) { return read(a, to, size); };
+    const auto kind_of = [this](std::uint64_t a) { return kind(a); };
+    const auto accept = [](const FrameRow&) { return true; };
+    const auto start = [this](std::uint64_t a) { return start_of(a); };
+    const code::CodeSource source{kArm, read_code, kind_of, accept, start};
+    (void)rows.for_each_row(fde, [&](const FrameRow& row) {
+      if (row.signal_frame || std::holds_alternative<Undefined>(row.return_address)) return;
+      for (std::uint64_t pc = row.begin; pc < row.end; pc += 4) compare(source, row, pc, tally);
+    });
+  }
+
+  void compare(const code::CodeSource& source, const FrameRow& row, std::uint64_t pc, Tally& tally) {
+    ++tally.instructions;
+    const auto note = [&](std::vector<std::string>& list, const FrameRow& other, int certainty) {
+      static constexpr const char* names[] = {"certain", "likely", "guess"};
+      list.push_back(fmt::format("{} {:#x}: CFI {} | code {}", names[certainty], pc, text(row), text(other)));
+    };
+    const CodeAddress address = CodeAddress::instruction(pc);
+    if (const auto other = code::contradicts(row, source, address, *scratch_)) {
+      ++tally.contradicted;
+      note(tally.contradictions, *other, 0);
+    }
+    const auto found = code::synthesize(source, address, *scratch_);
+    if (!found) {
+      ++tally.nothing;
+      return;
+    }
+    if (found->outermost) {
+      ++tally.ends;
+      return;
+    }
+    if (code::same_row(kArm, row, found->row)) {
+      ++tally.same;
+      if (row.return_signed != found->row.return_signed) {
+        ++tally.sign;
+        note(tally.differences, found->row, static_cast<int>(found->certainty));
+      }
+      return;
+    }
+    if (code::same_caller_aarch64(row, found->row)) {
+      ++tally.same_caller;
+      return;
+    }
+    if (code::same_frame(row, found->row))
+      ++tally.registers;
+    else
+      ++tally.frame;
+    note(tally.differences, found->row, static_cast<int>(found->certainty));
+  }
+
+  image::MappedFile file_;
+  std::optional<image::ElfImage> image_;
+  std::vector<image::ExecutableSegment> segments_;
+  std::map<std::uint64_t, std::uint64_t> starts_;
+  code::SynthesisScratch* scratch_ = code::make_scratch();
+};
+
+void list(const char* title, const std::vector<std::string>& lines) {
+  if (lines.empty()) return;
+  const bool all = std::getenv("WINDLASS_SWEEP_ALL") != nullptr;
+  fmt::print("  {}: {}\n", title, lines.size());
+  const std::size_t step = all ? 1 : std::max<std::size_t>(1, lines.size() / kMostListed);
+  for (std::size_t i = 0; i < lines.size(); i += step) fmt::print("    {}\n", lines[i]);
+}
+
+class AArch64Sweep : public testing::TestWithParam<const char*> {};
+
+TEST_P(AArch64Sweep, SynthesisAgainstUnwindInformation) {
+  Library library;
+  const std::string path = std::string(WINDLASS_AARCH64_SYSROOT "/") + GetParam();
+  if (!library.open(path)) GTEST_SKIP() << "no arm64 libraries: run cmake/aarch64_sysroot.sh " WINDLASS_AARCH64_SYSROOT;
+  const char* every = std::getenv("WINDLASS_SWEEP_EVERY");
+  const Tally tally = library.sweep(every != nullptr ? std::strtoul(every, nullptr, 10) : 17);
+  ASSERT_GT(tally.instructions, 100u);
+  const auto percent = [&](std::uint64_t n) {
+    return 100.0 * static_cast<double>(n) / static_cast<double>(tally.instructions);
+  };
+  fmt::print(
+      "{}: {} instructions; same {:.3f}%, same caller {:.3f}%, registers differ {:.3f}%, frame "
+      "differs {:.3f}%, signing differs {}, nothing found {:.3f}%, outermost {}; contradicted {}\n",
+      GetParam(), tally.instructions, percent(tally.same), percent(tally.same_caller), percent(tally.registers),
+      percent(tally.frame), tally.sign, percent(tally.nothing), tally.ends, tally.contradicted);
+  list("differences", tally.differences);
+  list("contradictions", tally.contradictions);
+  EXPECT_GT(percent(tally.same + tally.same_caller), 94.0);
+  EXPECT_LT(percent(tally.frame), 5.0);
+  EXPECT_EQ(tally.sign, 0u);
+  EXPECT_LT(percent(tally.contradicted), 0.01);
+}
+
+INSTANTIATE_TEST_SUITE_P(Libraries, AArch64Sweep,
+                         testing::Values("lib/aarch64-linux-gnu/libc.so.6", "lib/ld-linux-aarch64.so.1",
+                                         "usr/lib/aarch64-linux-gnu/libstdc++.so.6",
+                                         "lib/aarch64-linux-gnu/libgcc_s.so.1"));
+
+}  // namespace
+}  // namespace windlass
