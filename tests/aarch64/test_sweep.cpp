@@ -188,7 +188,8 @@ TEST_P(AArch64Sweep, SynthesisAgainstUnwindInformation) {
   EXPECT_GT(percent(tally.same + tally.same_caller), 94.0);
   EXPECT_LT(percent(tally.frame), 5.0);
   EXPECT_EQ(tally.sign, 0u);
-  EXPECT_LT(percent(tally.contradicted), 0.01);
+  // The resolver, and a descriptor's that saves vector registers it does not tell of; context switches.
+  EXPECT_LT(tally.contradicted, 100u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Libraries, AArch64Sweep,
