@@ -16,7 +16,9 @@ int slot_of(RegisterFile file, unsigned number) {
 
 class SymbolicExecutor {
  public:
-  Expected<SymbolicFrame> run(ByteView codes, std::uint32_t index) {
+  explicit SymbolicExecutor(SymbolicFrame& frame) : frame_(frame) {}
+
+  Expected<void> run(ByteView codes, std::uint32_t index) {
     while (index < codes.size()) {
       const auto code = code_at(codes, index);
       if (!code) return std::unexpected(code.error());
@@ -25,10 +27,12 @@ class SymbolicExecutor {
         if (nexts_ != 0) return bad("save_next without a pair");
         break;
       }
-      if (const auto done = one(*code); !done) return std::unexpected(done.error());
+      if (const auto done = one(*code); !done) return done;
+      // Once here suffices: a code moves sp by at most 256 MiB.
+      if (frame_.offset >= kLimit) return no_row("no row: the frame has 1 GiB or more");
       index += code->size;
     }
-    return frame_;
+    return {};
   }
 
  private:
@@ -80,22 +84,25 @@ class SymbolicExecutor {
     for (unsigned i = 0; i < count; ++i) {
       const int slot = slot_of(code.file, with_lr && i == 1 ? code.second : code.reg + i);
       if (slot < 0) continue;
-      frame_.slots[slot] = {frame_.base, from + std::int64_t{i} * unit};
+      frame_.slots[slot] = {frame_.base, static_cast<std::int32_t>(from + std::int64_t{i} * unit)};
       if (slot == static_cast<int>(SymbolicFrame::kLr)) frame_.return_signed = false;  // what was stripped is gone
     }
     if (code.writeback) frame_.offset += code.value;
     return {};
   }
 
-  SymbolicFrame frame_;
+  static constexpr std::int64_t kLimit = std::int64_t{1} << 30;
+
+  SymbolicFrame& frame_;
   std::uint64_t where_ = 0;
   unsigned nexts_ = 0;
 };
 
 }  // namespace
 
-Expected<SymbolicFrame> execute_symbolically(ByteView codes, std::uint32_t index) {
-  return SymbolicExecutor().run(codes, index);
+Expected<void> execute_symbolically(ByteView codes, std::uint32_t index, SymbolicFrame& frame) {
+  frame = {};
+  return SymbolicExecutor(frame).run(codes, index);
 }
 
 // A slot whose base is not the CFA's gets an expression: DW_OP_breg29 or DW_OP_breg31 with its offset.
@@ -142,13 +149,13 @@ void RowEvaluator::flush() {
 // The words from `at_` to `end` are unwound by the codes from `index` on.
 void RowEvaluator::state(std::uint32_t end, std::uint32_t index) {
   if (end <= at_) return;
-  const auto frame = execute_symbolically(codes_, index);
-  if (!frame) {
+  const auto done = execute_symbolically(codes_, index, next_);
+  if (!done) {
     flush();
-    (*report_)(frame.error());
-  } else if (!has_pending_ || !(*frame == frame_)) {
+    (*report_)(done.error());
+  } else if (!has_pending_ || !(next_ == frame_)) {
     flush();
-    frame_ = *frame;
+    frame_ = next_;
     pending_ = at_;
     has_pending_ = true;
   }

@@ -15,10 +15,10 @@ namespace windlass::winarm64 {
 struct SymbolicFrame {
   // x19-x29, lr, d8-d15: preserved registers, and the one the return address comes back in.
   static constexpr unsigned kRegisters = 12 + 8, kFp = 10, kLr = 11;
-  enum class Base : std::uint8_t { kRegister, kSp, kFp };  // not saved; saved at sp + offset; at x29 + offset
+  enum class Base : std::int32_t { kRegister, kSp, kFp };  // not saved; saved at sp + offset; at x29 + offset
   struct Slot {
     Base base = Base::kRegister;
-    std::int64_t offset = 0;
+    std::int32_t offset = 0;
     bool operator==(const Slot&) const = default;
   };
 
@@ -34,9 +34,9 @@ struct SymbolicFrame {
     return static_cast<RegisterNumber>(i < 12 ? 19 + i : 72 + (i - 12));
   }
 };
-// The frame undone by the codes from `index` on. kUnsupported: system frames, SVE, x29 used after it was loaded;
-// kMalformed, kTruncated as virtual_unwind.
-[[nodiscard]] Expected<SymbolicFrame> execute_symbolically(ByteView codes, std::uint32_t index);
+// Makes `frame` what the codes from `index` on undo. kUnsupported: system frames, SVE, x29 used after it was loaded, 1
+// GiB or more; kMalformed, kTruncated as virtual_unwind.
+[[nodiscard]] Expected<void> execute_symbolically(ByteView codes, std::uint32_t index, SymbolicFrame& frame);
 
 // One evaluator a thread. Rows refer to its expressions until the next row.
 class RowEvaluator {
@@ -69,6 +69,7 @@ class RowEvaluator {
   std::uint32_t pending_ = 0;  // first word of the row being made
   bool has_pending_ = false;
   SymbolicFrame frame_;
+  SymbolicFrame next_;
   const RowSink* emit_ = nullptr;
   const ErrorSink* report_ = nullptr;
   FrameRow row_;
