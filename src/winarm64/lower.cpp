@@ -149,13 +149,20 @@ void RowEvaluator::flush() {
 // The words from `at_` to `end` are unwound by the codes from `index` on.
 void RowEvaluator::state(std::uint32_t end, std::uint32_t index) {
   if (end <= at_) return;
-  const auto done = execute_symbolically(codes_, index, next_);
-  if (!done) {
+  Memo& memo = memos_[index % kMemos];
+  if (memo.index != index) {
+    memo.index = kNone;
+    if (const auto done = execute_symbolically(codes_, index, memo.frame); !done) {
+      flush();
+      (*report_)(done.error());
+      at_ = end;
+      return;
+    }
+    memo.index = index;
+  }
+  if (!has_pending_ || !(memo.frame == frame_)) {
     flush();
-    (*report_)(done.error());
-  } else if (!has_pending_ || !(next_ == frame_)) {
-    flush();
-    frame_ = next_;
+    frame_ = memo.frame;
     pending_ = at_;
     has_pending_ = true;
   }
@@ -210,6 +217,7 @@ Expected<void> RowEvaluator::for_each_row(RuntimeFunction function, RowSink emit
   emit_ = &emit;
   report_ = &report;
   codes_ = record->codes;
+  for (Memo& memo : memos_) memo.index = kNone;
   begin_ = function.begin;
   at_ = 0;
   has_pending_ = false;

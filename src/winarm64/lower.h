@@ -69,7 +69,14 @@ class RowEvaluator {
   std::uint32_t pending_ = 0;  // first word of the row being made
   bool has_pending_ = false;
   SymbolicFrame frame_;
-  SymbolicFrame next_;
+  // Frames by their first code: an epilogue runs through those of the prologue again.
+  struct Memo {
+    std::uint32_t index = kNone;
+    SymbolicFrame frame;
+  };
+  static constexpr std::uint32_t kNone = ~std::uint32_t{0};
+  static constexpr std::size_t kMemos = 32;
+  Memo memos_[kMemos];
   const RowSink* emit_ = nullptr;
   const ErrorSink* report_ = nullptr;
   FrameRow row_;

@@ -13,6 +13,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "support/pe_builder.h"
+
 namespace windlass {
 namespace {
 
@@ -114,6 +116,80 @@ TEST(Dump, TextHasEveryEntry) {
   EXPECT_NE(result.out.find("DW_CFA_GNU_args_size +16"), std::string::npos);
   EXPECT_NE(result.out.find("DW_CFA_register rcx in r11"), std::string::npos);
   EXPECT_NE(result.out.find("CIE version 1 augmentation \"zPLR\""), std::string::npos);
+}
+
+// An ARM64 image of a packed function, one with a record, one with a spoiled record, one that refers to the first.
+std::string arm64_image() {
+  test::PeBuilder builder(image::PeMachine::kArm64);
+  const std::uint32_t text = builder.add(".text", std::vector<std::uint8_t>(0x800), true);
+  test::ByteWriter xdata;
+  xdata.u32(0x80 / 4 | 1U << 20 | 1U << 22 | 2U << 27);  // 128 bytes, handler, one epilogue, two words of codes
+  xdata.u32(0x40 / 4 | 1U << 22);
+  xdata.bytes({0xe1, 0x81, 0xc8, 0x82, 0x26, 0xfc, 0xe4, 0xe3});
+  xdata.u32(text);
+  const auto bad = static_cast<std::uint32_t>(xdata.size());
+  xdata.u32(0x80 / 4 | 1U << 27);
+  xdata.bytes({0x81, 0xee, 0xe4, 0xe4});
+  const std::uint32_t at = builder.add(".xdata", xdata.data());
+  test::ByteWriter table;
+  table.u32(text), table.u32(1 | 32U << 2 | 2U << 16 | 3U << 21 | 3U << 23);
+  table.u32(text + 0x100), table.u32(at);
+  table.u32(text + 0x200), table.u32(at + bad);
+  table.u32(text + 0x300), table.u32((at + 0x1000) | 3);  // .pdata follows
+  builder.add_function_table(table.data());
+  const std::vector<std::uint8_t> bytes = builder.build();
+  const std::string path = testing::TempDir() + "windlass-arm64-" + std::to_string(::getpid()) + ".dll";
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  return path;
+}
+
+TEST(Dump, WindowsArm64) {
+  const std::string path = arm64_image();
+  const auto result = windlass("dump --json " + path);
+  EXPECT_EQ(result.status, 1);  // a record is wrong
+  const auto records = lines(result.out);
+  ASSERT_EQ(records.size(), 5U);
+  const json& packed = records[0];
+  EXPECT_EQ(packed, json::parse(R"({"format":"winarm64","begin":4096,"length":128,"packed":true,"flag":1,"reg_f":0,
+    "reg_i":2,"h":0,"cr":3,"frame_size":48,"codes":[{"index":0,"op":"set_fp"},
+    {"index":1,"op":"save_fplr_x","reg":29,"disp":-32},{"index":2,"op":"save_regp_x","reg":19,"disp":-16},
+    {"index":4,"op":"end"}],"epilogs":[{"start":116,"index":1}],"handler":null})"));
+  EXPECT_EQ(records[1], json::parse(R"({"format":"winarm64","begin":4352,"length":128,"packed":false,"flag":0,
+    "info":8192,"version":0,"single_epilog":false,"codes":[{"index":0,"op":"set_fp"},
+    {"index":1,"op":"save_fplr_x","reg":29,"disp":-16},{"index":2,"op":"save_regp","reg":21,"disp":16},
+    {"index":4,"op":"save_r19r20_x","reg":19,"disp":-48},{"index":5,"op":"pac_sign_lr"},{"index":6,"op":"end"}],
+    "epilogs":[{"start":64,"index":1}],"handler":4096,"handler_data":8212})"));
+  EXPECT_EQ(records[2].at("begin"), 4608);
+  EXPECT_EQ(records[3].at("offset"), 8192 + 20 + 4 + 1);  // the undefined code
+  EXPECT_TRUE(records[3].at("error").is_string());
+  EXPECT_EQ(records[4].at("parent_begin"), 4096);
+  const auto text = windlass("dump " + path);
+  EXPECT_NE(text.out.find("stp x29, lr, [sp, #-32]!"), std::string::npos);
+  ::unlink(path.c_str());
+}
+
+TEST(Rows, WindowsArm64) {
+  const std::string path = arm64_image();
+  const auto result = windlass("rows --json " + path);
+  EXPECT_EQ(result.status, 1);
+  std::size_t errors = 0;
+  const auto rows = lines(result.out);
+  ASSERT_GT(rows.size(), 10U);
+  for (const json& row : rows) {
+    if (row.contains("error")) {
+      ++errors;
+      continue;
+    }
+    EXPECT_LT(row.at("begin").get<std::uint64_t>(), row.at("end").get<std::uint64_t>());
+    EXPECT_TRUE(row.at("cfa").at("reg") == "sp" || row.at("cfa").at("reg") == "x29");
+    check_rule(row.at("ra"));
+    for (const auto& [reg, rule] : row.at("regs").items()) check_rule(rule);
+  }
+  EXPECT_GT(errors, 0U);
+  EXPECT_EQ(rows[2], json::parse(R"({"begin":4104,"end":4108,"cfa":{"reg":"sp","offset":48},"ra":{"cfa":-40},
+    "regs":{"x19":{"cfa":-16},"x20":{"cfa":-8},"x29":{"cfa":-48}}})"));
+  ::unlink(path.c_str());
 }
 
 TEST(ExitStatus, AsTheContractSays) {
