@@ -48,7 +48,7 @@ void match_release(Code& code, unsigned frame_register, EpilogueMatch& match) {
   }
 }
 
-bool match_pops(Code& code, EpilogueMatch& match) {
+bool match_pops(Code& code, std::uint32_t inside, EpilogueMatch& match) {
   for (;;) {
     // Not of a canonical epilogue, and Windows takes such an address for the body and unwinds it wrongly; but what the
     // code does is plain. LLVM puts vzeroupper between the pops and the return (libvips and node have hundreds), Go a
@@ -57,7 +57,8 @@ bool match_pops(Code& code, EpilogueMatch& match) {
       code.skip(3);
       continue;
     }
-    if (code[0] == 0x90 && code.position() + 1 < kEpilogueWindow) {
+    // One behind the function's last call may be padding, with another function's ret behind it.
+    if (code[0] == 0x90 && code[1] == 0xc3 && code.position() + 1 < inside) {
       code.skip(1);
       continue;
     }
@@ -81,7 +82,6 @@ bool match_pops(Code& code, EpilogueMatch& match) {
 bool match_exit(Code& code, EpilogueMatch& match) {
   using Exit = EpilogueMatch::Exit;
   if (code[0] == 0xf2) code.skip(1);  // BND prefix (Intel MPX)
-  match.exit_offset = static_cast<std::uint8_t>(code.position());
   if (code[0] == 0xc3 || (code[0] == 0xf3 && code[1] == 0xc3)) return true;
   if (code[0] == 0xc2) {
     match.return_pops = static_cast<std::uint16_t>(code[1] | code[2] << 8);
@@ -100,11 +100,11 @@ bool match_exit(Code& code, EpilogueMatch& match) {
 
 }  // namespace
 
-bool match_epilogue(ByteView bytes, unsigned frame_register, EpilogueMatch& match) {
+bool match_epilogue(ByteView bytes, unsigned frame_register, std::uint32_t inside, EpilogueMatch& match) {
   match = {};
   Code code(bytes);
   match_release(code, frame_register, match);
-  return match_pops(code, match) && match_exit(code, match);
+  return match_pops(code, inside, match) && match_exit(code, match);
 }
 
 bool ends_with_release(ByteView code) {

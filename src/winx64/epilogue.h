@@ -27,11 +27,11 @@ struct EpilogueMatch {
   std::uint8_t pops[16] = {};     // instruction numbers, first popped first
   std::uint16_t return_pops = 0;  // ret n
   std::int64_t target = 0;        // of a jump, from the first byte of the match
-  std::uint8_t exit_offset = 0;   // of the ret or jump (behind a BND prefix)
 };
 
 // Does `code` begin with the rest of an epilogue? `frame_register` is that of the unwind information; 0: none.
-[[nodiscard]] bool match_epilogue(ByteView code, unsigned frame_register, EpilogueMatch& match);
+// `inside`: how many bytes of it belong to the function.
+[[nodiscard]] bool match_epilogue(ByteView code, unsigned frame_register, std::uint32_t inside, EpilogueMatch& match);
 
 // Do these 7 bytes of code end with a pop, an addition to rsp, or `lea rsp` from a register?
 [[nodiscard]] bool ends_with_release(ByteView code);

@@ -46,6 +46,86 @@ struct Unwound {
   std::uint8_t handler_flags = 0;  // kEhandler, kUhandler: in which pass it is called
 };
 
+// ---- what unwinding and lowering share ----------------------------------------------------------------------------
+
+// An indirect entry stands for another one; Windows follows one level.
+template <UnwindImage I>
+Expected<RuntimeFunction> direct(const I& image, const RuntimeFunction& function) {
+  if (!function.indirect()) return function;
+  const auto other = image.bytes(function.info & ~1U, 12).template at<RuntimeFunction>(0);
+  if (!other) return fail(ErrorCode::kOutOfRange, "indirect function entry is outside the image: RVA", function.info);
+  return *other;
+}
+
+template <UnwindImage I>
+Expected<UnwindInfo> info_of(const I& image, const RuntimeFunction& function) {
+  constexpr std::uint32_t kLongest = 4 + 2 * 256 + 12;
+  return parse_unwind_info(image.bytes(function.info, kLongest), function.info);
+}
+
+// The entry at the end of a chain. Nothing: it cannot be read.
+template <UnwindImage I>
+std::optional<RuntimeFunction> primary(const I& image, RuntimeFunction function) {
+  for (unsigned depth = 0; depth <= kMaxChain; ++depth) {
+    const auto here = direct(image, function);
+    const auto info = here ? info_of(image, *here) : std::unexpected(here.error());
+    if (!info) return std::nullopt;
+    if (!info->chained) return *here;
+    function = *info->chained;
+  }
+  return std::nullopt;
+}
+
+// Codes without a prologue: whoever jumps there has made the frame.
+template <UnwindImage I>
+bool has_frame_on_entry(const I& image, const RuntimeFunction& function) {
+  const auto here = direct(image, function);
+  const auto info = here ? info_of(image, *here) : std::unexpected(here.error());
+  return info && info->version == 1 && info->prolog_size == 0 && info->slot_count != 0 && !info->chained;
+}
+
+// Does the instruction before `rva` free a frame? Code is not read backwards with certainty; this decides only where
+// the target of a jump leaves it open.
+template <UnwindImage I>
+bool frees_frame_before(const I& image, const RuntimeFunction& function, std::uint32_t rva) {
+  constexpr std::uint32_t kLongest = 7;
+  if (rva - function.begin < kLongest) return false;
+  const ByteView code = image.bytes(rva - kLongest, kLongest);
+  return code.size() == kLongest && ends_with_release(code);
+}
+
+// A jump, matched at `rva`, is a tail call if it goes to another function, or to the begin of its own. Windows asks no
+// more. But V8's builtins and GCC's .cold parts jump into the middle of other entries, and GCC's functions to their
+// .cold parts, with their frames in place; Windows unwinds those wrongly. Such a jump is a tail call only behind what
+// frees a frame.
+template <UnwindImage I>
+bool jump_leaves(const I& image, const RuntimeFunction& function, const UnwindInfo& info, std::uint32_t rva,
+                 const EpilogueMatch& match) {
+  const std::int64_t target_rva = rva + match.target;
+  if (target_rva < 0 || target_rva >> 32 != 0) return true;
+  const auto target = static_cast<std::uint32_t>(target_rva);
+  if (target >= function.begin && target < function.end) return target == function.begin && !info.has(kChaininfo);
+  const auto other = image.find(target);
+  if (!other) return true;
+  const auto mine = primary(image, function);
+  const auto its = primary(image, *other);
+  if (mine && its && mine->begin == its->begin) return target == mine->begin;
+  if (target == other->begin && !has_frame_on_entry(image, *other)) return true;
+  return match.pop_count != 0 || match.release != EpilogueMatch::Release::kNone ||
+         frees_frame_before(image, function, rva);
+}
+
+// The slot of the first push; slot_count: there is none.
+inline unsigned first_push(const UnwindInfo& info) {
+  for (unsigned index = 0; index < info.slot_count;) {
+    const auto code = code_at(info, index);
+    if (!code) return info.slot_count;
+    if (code->operation == Operation::kPushNonvol || code->operation == Operation::kPushMachframe) return index;
+    index += code->slots;
+  }
+  return info.slot_count;
+}
+
 // One unwind. See virtual_unwind.
 template <walk::TargetMemory M, UnwindImage I>
 class Unwinder {
@@ -65,31 +145,18 @@ class Unwinder {
       result.establisher = rsp_;
       return finish(pop_return(0), result, to);
     }
-    const auto function = direct(*found);
+    const auto function = direct(image_, *found);
     if (!function) return std::unexpected(function.error());
     pc_rva_ = static_cast<std::uint32_t>(pc.value() - base_);
     // A return address behind the function's last call belongs to the next function's code.
-    const bool in_range = pc_rva_ < found->end;
+    end_ = found->end;
+    const bool in_range = pc_rva_ < end_;
     return finish(unwind(*function, in_range, result), result, to);
   }
 
  private:
-  // An indirect entry stands for another one; Windows follows one level.
-  Expected<RuntimeFunction> direct(RuntimeFunction function) const {
-    if (!function.indirect()) return function;
-    const ByteView bytes = image_.bytes(function.info & ~1U, 12);
-    const auto other = bytes.at<RuntimeFunction>(0);
-    if (!other) return fail(ErrorCode::kOutOfRange, "indirect function entry is outside the image: RVA", function.info);
-    return *other;
-  }
-
-  Expected<UnwindInfo> info_of(const RuntimeFunction& function) const {
-    constexpr std::uint32_t kLongest = 4 + 2 * 256 + 12;
-    return parse_unwind_info(image_.bytes(function.info, kLongest), function.info);
-  }
-
   Expected<void> unwind(const RuntimeFunction& function, bool in_range, Unwound& result) {
-    const auto info = info_of(function);
+    const auto info = info_of(image_, function);
     if (!info) return std::unexpected(info.error());
     if (info->version > 2)
       return fail(ErrorCode::kUnsupported, "unwind information of version 3 is not executed: RVA", info->rva);
@@ -135,8 +202,9 @@ class Unwinder {
   // there is a release or a pop, and then the code's word is better.
   Expected<bool> run_epilogue(const RuntimeFunction& function, const UnwindInfo& info) {
     EpilogueMatch match;
-    if (!match_epilogue(image_.bytes(pc_rva_, kEpilogueWindow), info.frame_register, match)) return false;
-    if (match.exit == EpilogueMatch::Exit::kJump && !leaves(function, info, match)) return false;
+    if (!match_epilogue(image_.bytes(pc_rva_, kEpilogueWindow), info.frame_register, end_ - pc_rva_, match))
+      return false;
+    if (match.exit == EpilogueMatch::Exit::kJump && !jump_leaves(image_, function, info, pc_rva_, match)) return false;
     if (match.release == EpilogueMatch::Release::kAdd) {
       rsp_ += static_cast<std::uint64_t>(static_cast<std::int64_t>(match.displacement));
     } else if (match.release == EpilogueMatch::Release::kLea) {
@@ -151,52 +219,6 @@ class Unwinder {
     return true;
   }
 
-  // A jump is a tail call if it goes to another function, or to the begin of its own. Windows asks no more. But V8's
-  // builtins and GCC's .cold parts jump into the middle of other entries, and GCC's functions to their .cold parts,
-  // with their frames in place; Windows unwinds those wrongly. Such a jump is a tail call only behind what frees a
-  // frame.
-  bool leaves(const RuntimeFunction& function, const UnwindInfo& info, const EpilogueMatch& match) const {
-    const std::int64_t target_rva = pc_rva_ + match.target;
-    if (target_rva < 0 || target_rva >> 32 != 0) return true;
-    const auto target = static_cast<std::uint32_t>(target_rva);
-    if (target >= function.begin && target < function.end) return target == function.begin && !info.has(kChaininfo);
-    const auto other = image_.find(target);
-    if (!other) return true;
-    const auto mine = primary(function);
-    const auto its = primary(*other);
-    if (mine && its && mine->begin == its->begin) return target == mine->begin;
-    if (target == other->begin && !has_frame_on_entry(*other)) return true;
-    return match.pop_count != 0 || match.release != EpilogueMatch::Release::kNone || frees_frame_before(function);
-  }
-
-  // Does the instruction before pc free a frame? Code is not read backwards with certainty; this decides only where the
-  // target of a jump leaves it open.
-  bool frees_frame_before(const RuntimeFunction& function) const {
-    constexpr std::uint32_t kLongest = 7;
-    if (pc_rva_ - function.begin < kLongest) return false;
-    const ByteView code = image_.bytes(pc_rva_ - kLongest, kLongest);
-    return code.size() == kLongest && ends_with_release(code);
-  }
-
-  // Codes without a prologue: whoever jumps there has made the frame.
-  bool has_frame_on_entry(const RuntimeFunction& function) const {
-    const auto here = direct(function);
-    const auto info = here ? info_of(*here) : std::unexpected(here.error());
-    return info && info->version == 1 && info->prolog_size == 0 && info->slot_count != 0 && !info->chained;
-  }
-
-  // The entry at the end of a chain. Nothing: it cannot be read.
-  std::optional<RuntimeFunction> primary(RuntimeFunction function) const {
-    for (unsigned depth = 0; depth <= kMaxChain; ++depth) {
-      const auto here = direct(function);
-      const auto info = here ? info_of(*here) : std::unexpected(here.error());
-      if (!info) return std::nullopt;
-      if (!info->chained) return *here;
-      function = *info->chained;
-    }
-    return std::nullopt;
-  }
-
   // Version 2: by the epilogues the codes tell.
   Expected<bool> undo_epilogue(const RuntimeFunction& function, const UnwindInfo& info) {
     std::optional<std::uint32_t> into;
@@ -208,22 +230,12 @@ class Unwinder {
     unsigned first = first_push(at);
     for (unsigned depth = 0; first == at.slot_count && at.chained; ++depth) {
       if (depth == kMaxChain) return chain_too_long(info.rva);
-      const auto parent = info_of(*at.chained);
+      const auto parent = info_of(image_, *at.chained);
       if (!parent) return std::unexpected(parent.error());
       at = *parent;
       first = first_push(at);
     }
     return undo_pushes(at, first, *into);
-  }
-
-  static unsigned first_push(const UnwindInfo& info) {
-    for (unsigned index = 0; index < info.slot_count;) {
-      const auto code = code_at(info, index);
-      if (!code) return info.slot_count;
-      if (code->operation == Operation::kPushNonvol || code->operation == Operation::kPushMachframe) return index;
-      index += code->slots;
-    }
-    return info.slot_count;
   }
 
   // The pops that have not run yet, then the return. A pop of r8-r15 has 2 bytes. An ALLOC_SMALL of 8 behind the pushes
@@ -264,7 +276,7 @@ class Unwinder {
       }
       if (depth == kMaxChain) return std::unexpected(chain_too_long(info.rva).error());
       function = *info.chained;
-      const auto parent = info_of(function);
+      const auto parent = info_of(image_, function);
       if (!parent) return std::unexpected(parent.error());
       info = *parent;
     }
@@ -404,6 +416,7 @@ class Unwinder {
   std::uint64_t rsp_ = 0;
   std::uint64_t rip_ = 0;
   std::uint32_t pc_rva_ = 0;
+  std::uint32_t end_ = 0;  // of the entry that contains pc
   bool machine_frame_ = false;
 };
 

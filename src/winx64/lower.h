@@ -1,0 +1,23 @@
+// Windows x64 unwind information as rows. Epilogues of version 1, which it does not describe, are found ahead of time
+// in the code, so that walking needs no code. At every instruction a row says what `virtual_unwind` does there.
+#pragma once
+
+#include <cstdint>
+
+#include "base/function_ref.h"
+#include "windlass/frame_row.h"
+#include "winx64/read.h"
+
+namespace windlass::winx64 {
+
+using RowSink = FunctionRef<void(const FrameRow& row)>;
+using ProblemSink = FunctionRef<void(const Error& error)>;
+
+// The rows of one function-table entry, ascending, by RVA, adjoining but for gaps. Registers are DWARF numbers (xmm6-15
+// are 23-32); rsi and rdi, which only Windows preserves, always have a rule. `where` of a problem is an RVA.
+// A gap, told as a problem of code kUnsupported, is where no row can say what the codes do: a machine frame, pushes
+// behind SET_FPREG, a frame register that a chained part restores before its parent uses it, version 3.
+// Linear in the code's size; allocates nothing. Bounded: at most 64 changes in a prologue, the rest is a problem.
+void lower(const Functions& functions, const RuntimeFunction& entry, RowSink row, ProblemSink problem);
+
+}  // namespace windlass::winx64

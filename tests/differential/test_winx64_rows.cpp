@@ -1,0 +1,144 @@
+// Rows say what the unwinder does: compared at every instruction of real functions, over memory of which every word is
+// known. That the unwinder itself is right is for test_winx64_truth to show.
+#include <algorithm>
+#include <string>
+
+#include <Zydis/Zydis.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "support/pe_corpora.h"
+#include "walk/apply.h"
+#include "winx64/exec.h"
+#include "winx64/lower.h"
+
+namespace windlass {
+namespace {
+
+struct HashedMemory {
+  bool read(std::uint64_t address, void* to, std::size_t size) const {
+    const std::uint64_t value = (address ^ 0x5bd1'e995) * 0x9e37'79b9'7f4a'7c15;
+    std::memcpy(to, &value, std::min(size, sizeof value));
+    return true;
+  }
+};
+
+struct Tally {
+  std::size_t functions = 0, rows = 0, instructions = 0, without_row = 0, different = 0;
+  std::vector<std::string> first;
+};
+
+Registers frame_at(std::uint64_t pc) {
+  Registers frame(Architecture::kX86_64);
+  for (unsigned i = 0; i < 16; ++i) frame.set(i, 0x2000'0000 + 0x10'0000 * i);
+  frame.set_sp(0x1000'0000);
+  frame.set_pc(CodeAddress::instruction(pc));
+  return frame;
+}
+
+// Empty: they agree.
+std::string difference(const FrameRow& row, const Registers& frame, const winx64::Unwound& unwound,
+                       const winx64::SavedAddresses& saved) {
+  Registers caller;
+  const auto status = walk::apply(row, HashedMemory(), walk::ApplyContext{0, 0, false}, frame, caller, nullptr);
+  if (!status.ok()) return status.error.text();
+  std::string what;
+  if (caller.pc() != unwound.caller.pc()) what += " rip";
+  if (caller.sp() != unwound.caller.sp()) what += " rsp";
+  for (const unsigned reg : {3U, 5U, 6U, 7U, 12U, 13U, 14U, 15U}) {
+    const RegisterNumber number = winx64::dwarf_number(reg);
+    if (caller.get(number) != unwound.caller.get(number)) what += fmt::format(" {}", winx64::register_name(reg));
+  }
+  const auto& cfa = std::get<CfaRegister>(row.cfa);
+  for (unsigned i = 6; i < 16; ++i) {
+    const RegisterRule* rule = row.registers.find(static_cast<RegisterNumber>(17 + i));
+    const std::uint64_t at =
+        rule == nullptr ? 0
+                        : frame.get(cfa.reg) + static_cast<std::uint64_t>(cfa.offset + std::get<AtCfa>(*rule).offset);
+    if (at != saved.xmm[i]) what += fmt::format(" xmm{}", i);
+  }
+  return what;
+}
+
+class FileRows {
+ public:
+  FileRows(std::string name, const image::PeImage& image, Tally& tally)
+      : name_(std::move(name)), functions_(image), tally_(tally) {
+    ZydisDecoderInit(&decoder_, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
+  }
+  [[nodiscard]] const winx64::Functions& functions() const { return functions_; }
+
+  void function(const winx64::RuntimeFunction& entry) {
+    rows_.clear();
+    winx64::lower(
+        functions_, entry, [&](const FrameRow& row) { rows_.push_back(row); }, [](const Error&) {});
+    ++tally_.functions;
+    tally_.rows += rows_.size();
+    for (std::size_t i = 1; i < rows_.size(); ++i) ASSERT_LE(rows_[i - 1].end, rows_[i].begin) << name_;
+    const ByteView code = functions_.bytes(entry.begin, entry.end - entry.begin);
+    ZydisDecodedInstruction instruction;
+    for (std::uint32_t at = 0; at < code.size(); at += instruction.length) {
+      if (!ZYAN_SUCCESS(
+              ZydisDecoderDecodeInstruction(&decoder_, nullptr, code.u8() + at, code.size() - at, &instruction)))
+        break;  // data behind the code
+      instruction_at(entry, entry.begin + at);
+    }
+  }
+
+ private:
+  void instruction_at(const winx64::RuntimeFunction& entry, std::uint32_t rva) {
+    const Registers frame = frame_at(functions_.image().image_base() + rva);
+    winx64::Unwound unwound;
+    winx64::SavedAddresses saved;
+    const auto ok =
+        winx64::virtual_unwind(functions_, functions_.image().image_base(), HashedMemory(), frame, unwound, &saved);
+    if (!ok) return;
+    ++tally_.instructions;
+    const auto row =
+        std::find_if(rows_.begin(), rows_.end(), [&](const FrameRow& r) { return rva >= r.begin && rva < r.end; });
+    if (row == rows_.end()) {
+      ++tally_.without_row;
+      return;
+    }
+    const std::string what = difference(*row, frame, unwound, saved);
+    if (what.empty()) return;
+    ++tally_.different;
+    if (tally_.first.size() < 10)
+      tally_.first.push_back(
+          fmt::format("{}: function {:#x}..{:#x} at {:#x}:{}", name_, entry.begin, entry.end, rva, what));
+  }
+
+  std::string name_;
+  winx64::Functions functions_;
+  Tally& tally_;
+  ZydisDecoder decoder_;
+  std::vector<FrameRow> rows_;
+};
+
+TEST(WinX64Rows, SayWhatTheUnwinderDoes) {
+  const auto corpora = test::pe_corpora(WINDLASS_PE_CORPORA, 40);
+  if (corpora.empty()) GTEST_SKIP() << test::missing_corpora(WINDLASS_PE_CORPORA);
+  const std::size_t wanted = test::whole_corpora() ? SIZE_MAX : 2000;  // functions a corpus
+  for (const test::PeCorpus& corpus : corpora) {
+    Tally tally;
+    for (const std::string& path : corpus.files) {
+      const auto file = image::MappedFile::open(path);
+      ASSERT_TRUE(file);
+      const auto image = image::PeImage::parse(file->bytes());
+      ASSERT_TRUE(image);
+      FileRows rows(path.substr(path.rfind('/') + 1), *image, tally);
+      const std::size_t count = rows.functions().size();
+      const std::size_t step = std::max<std::size_t>(1, count * corpus.files.size() / wanted);
+      for (std::size_t i = 0; i < count; i += step) rows.function(rows.functions().stored(i));
+    }
+    std::printf("%-8s %zu functions, %zu rows; %zu instructions: %zu different, %zu where no row can say it\n",
+                corpus.name.c_str(), tally.functions, tally.rows, tally.instructions, tally.different,
+                tally.without_row);
+    for (const std::string& line : tally.first) std::printf("  %s\n", line.c_str());
+    EXPECT_EQ(tally.different, 0U);
+    EXPECT_LT(tally.without_row * 1000, tally.instructions);  // a thousandth; see lower.h for the reasons
+  }
+}
+
+}  // namespace
+}  // namespace windlass
