@@ -1,10 +1,11 @@
-// Input: a PE image of x64. Every entry's information is read, its handler too, and the unwinder is run from addresses
-// in it, over a stack of which every other page is readable.
+// Input: a PE image of x64. Every entry's information is read, its handler too, it is lowered to rows, and the
+// unwinder is run from addresses in it, over a stack of which every other page is readable.
 #include <cstring>
 
 #include "check.h"
 #include "winx64/exec.h"
 #include "winx64/handlers.h"
+#include "winx64/lower.h"
 
 namespace {
 
@@ -60,6 +61,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (std::size_t i = 0; i < functions.size() && i < 256; ++i) {
     const winx64::RuntimeFunction function = functions.stored(i);
     read_entry(*image, function);
+    std::uint64_t covered = function.begin;
+    const auto row = [&](const FrameRow& found) {
+      FUZZ_CHECK(found.begin >= covered && found.begin < found.end && found.end <= function.end);
+      covered = found.end;
+    };
+    winx64::lower(functions, function, row, [](const Error&) {});
     (void)winx64::function_name(*image, symbols, function.begin);
     for (const std::uint32_t rva : {function.begin, function.begin + 1, function.begin + 7, function.end - 1}) {
       for (const bool is_return : {false, true}) {

@@ -12,6 +12,7 @@
 #include "dwarf/expression.h"
 #include "dwarf/lower.h"
 #include "winarm64/lower.h"
+#include "winx64/lower.h"
 
 namespace windlass::cli {
 namespace {
@@ -182,6 +183,16 @@ void list_winarm64_rows(const image::PeImage& image, TextWriter& out, dwarf::Err
   }
 }
 
+// The same of x64.
+void list_winx64_rows(const image::PeImage& image, TextWriter& out, dwarf::ErrorSink report, bool json) {
+  RowPrinter printer(out, Architecture::kX86_64);
+  const auto print = [&](const FrameRow& row) { json ? printer.json(row) : printer.text(row); };
+  if (!json) out.text(".pdata:\n");
+  const winx64::Functions functions(image);
+  for (std::size_t i = 0; i < functions.size() && !out.closed(); ++i)
+    winx64::lower(functions, functions.stored(functions.table().stored_index(i)), print, report);
+}
+
 }  // namespace
 
 void register_rows(CLI::App& app, int& status) {
@@ -195,8 +206,7 @@ void register_rows(CLI::App& app, int& status) {
     };
     const auto pe = [&](const image::PeImage& image, TextWriter& out, dwarf::ErrorSink report) {
       if (image.is_x64_format())
-        report(Error{ErrorCode::kUnsupported, "PE images are not lowered to rows",
-                     image.directory(image::PeDirectory::kException).rva, 0});
+        list_winx64_rows(image, out, report, options->json);
       else
         list_winarm64_rows(image, out, report, options->json);
     };

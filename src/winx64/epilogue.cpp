@@ -85,7 +85,7 @@ bool match_exit(Code& code, EpilogueMatch& match) {
   if (code[0] == 0xc3 || (code[0] == 0xf3 && code[1] == 0xc3)) return true;
   if (code[0] == 0xc2) {
     match.return_pops = static_cast<std::uint16_t>(code[1] | code[2] << 8);
-    return true;
+    return match.return_pops % 8 == 0;  // 64-bit code pushes nothing else
   }
   if (code[0] == 0xeb || code[0] == 0xe9) {
     match.exit = Exit::kJump;

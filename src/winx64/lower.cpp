@@ -4,6 +4,8 @@
 #include <array>
 #include <cstring>
 
+#include <Zydis/Zydis.h>
+
 #include "winx64/epilogue.h"
 #include "winx64/exec.h"
 #include "winx64/registers.h"
@@ -343,6 +345,27 @@ class Lowering {
     return (wide ? 7U : 4U) + (code[1] == 0x8d && (code[2] & 7) == 4 ? 1U : 0U);
   }
 
+  // Is what looks like a lone exit but a byte of another instruction? A row too many would do no harm but to tables, of
+  // which they would be half: C3 is the ModRM byte of what takes two registers. Told by the lengths of the instructions
+  // from the last one known on; data between instructions may lead it astray for a few of them, as any disassembler.
+  bool is_part_of_another(std::uint32_t at) {
+    while (decoded_ < at) {
+      ZydisDecodedInstruction instruction;
+      const bool ok = ZYAN_SUCCESS(ZydisDecoderDecodeInstruction(&decoder(), nullptr, code_.u8() + decoded_,
+                                                                 code_.size() - decoded_, &instruction));
+      decoded_ += ok ? instruction.length : 1;
+    }
+    return decoded_ != at;
+  }
+  static const ZydisDecoder& decoder() {
+    static const ZydisDecoder made = [] {
+      ZydisDecoder decoder;
+      ZydisDecoderInit(&decoder, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
+      return decoder;
+    }();
+    return made;
+  }
+
   // The epilogue that ends at `exit`; returns the offset behind the exit's first byte.
   std::uint32_t epilogue(std::uint32_t exit, std::uint32_t floor) {
     std::array<std::uint32_t, kEpilogueWindow> steps;
@@ -358,12 +381,16 @@ class Lowering {
       if (step == steps[count - 1] || !matches(step, match)) break;
       steps[count++] = step;
     }
-    const std::uint32_t first = steps[count - 1];
-    if (!released && count > 1 && (code_.u8()[first] & 0xf0) == 0x40 && (code_.u8()[first + 1] & 0xf8) == 0x58) {
-      // What looks like a REX prefix may be the last byte of another instruction: both readings get their rows.
-      steps[count - 1] = first + 1;
-      steps[count++] = first;
+    // A release leaves no doubt where instructions begin; without one the first bytes may be another instruction's
+    // last.
+    while (!released && is_part_of_another(steps[count - 1])) {
+      const std::uint32_t step = steps[count - 1];
+      if (decoded_ < (count > 1 ? steps[count - 2] : exit))  // REX and pop, of which REX is not one: a plain pop
+        steps[count - 1] = decoded_;
+      else if (--count == 0)
+        return std::max(floor, step);
     }
+    const std::uint32_t first = steps[count - 1];
     if (first >= entry_.end - entry_.begin) return exit + 1;
     prologue_rows(entry_.begin + steps[count - 1]);
     for (std::size_t i = count; i-- > 0;) {
@@ -438,6 +465,7 @@ class Lowering {
   bool has_row_ = false;
   std::uint8_t saves_base_ = kRsp;
   ByteView code_;
+  std::uint32_t decoded_ = 0;  // an instruction begins here, as far as is known
 };
 
 }  // namespace
