@@ -1,6 +1,8 @@
 // Unwind codes in words.
 #pragma once
 
+#include <bit>
+#include <iterator>
 #include <string>
 
 #include "winarm64/read.h"

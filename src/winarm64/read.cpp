@@ -36,7 +36,7 @@ Expected<UnwindRecord> parse_record(ByteView bytes, std::uint32_t rva) {
     return fail(ErrorCode::kUnsupported, "unwind record of an unknown version", rva, record.version);
   record.has_handler = (*header >> 20 & 1) != 0;
   record.single_epilogue = (*header >> 21 & 1) != 0;
-  // The page's C code shifts by 23 and masks 0x3f here; the fields stand at bit 22 and have 5 bits.
+  // At bits 22 and 27, 5 bits each, as .NET and LLVM read them; the page's ComputeXdataSize has another shift and mask.
   std::uint32_t epilogues = *header >> 22 & 0x1f;
   std::uint32_t words = *header >> 27 & 0x1f;
   std::uint64_t at = 4;

@@ -83,7 +83,7 @@ enum class Operation : std::uint8_t {
   kClearUnwoundToCall,
   kPacSignLr,
   kReservedNop,  // F8-FB with their operands, FD-FF: undefined, and every unwinder steps over them
-  kReserved,     // ED-F7 and E7 with its top bit: undefined, and no unwinder takes them
+  kReserved,     // ED-F7 and E7 with its top bit: undefined (once "arithmetic" codes), and no unwinder takes them
 };
 // "save_regp_x", as the page writes it.
 [[nodiscard]] std::string_view operation_name(Operation operation);
@@ -120,7 +120,7 @@ struct UnwindCode {
 // Epilogue scope: where it starts, and the first of its codes.
 struct EpilogueScope {
   std::uint32_t start = 0;  // bytes from the function's start
-  std::uint32_t index = 0;  // byte in the codes. 10 bits: the page's table says so, its text "index of the first code"
+  std::uint32_t index = 0;  // byte in the codes; 10 bits (.NET, LLVM)
   std::uint8_t reserved = 0;
 };
 

@@ -296,6 +296,7 @@ class TruthChecker {
       if (!right(state, "epilogue")) return;
       if (i == size) break;
       const std::uint64_t next = state.pc().value() + 4;
+      // In a fragment this may be __security_pop_cookie, whose cookie a sibling pushed: there is none on this stack.
       if (!step(state)) return cause("epilogue faults");
       if (state.pc().value() != next) return cause("epilogue branches");
     }

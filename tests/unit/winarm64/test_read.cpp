@@ -104,6 +104,16 @@ TEST(WinArm64Records, ExtensionWordScopesAndHandler) {
   EXPECT_EQ(record->handler_data, 0x5000U + out.size());
 }
 
+// The scope words in the page's examples 2 and 3, whose comments there say other indexes.
+TEST(WinArm64Records, ScopesOfThePagesExamples) {
+  UnwindRecord record;
+  const std::vector<std::uint8_t> words = {0x38, 0, 0, 1, 0x0f, 0, 0, 2};
+  record.scopes = ByteView(std::span<const std::uint8_t>(words));
+  EXPECT_EQ(record.scope(0).index, 4U);
+  EXPECT_EQ(record.scope(0).start, 0x38U * 4);
+  EXPECT_EQ(record.scope(1).index, 8U);
+}
+
 TEST(WinArm64Records, MalformedOnesNameTheRva) {
   const auto first = [](const std::vector<std::uint8_t>& bytes) {
     const auto found = problems(bytes);
