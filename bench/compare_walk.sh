@@ -3,7 +3,7 @@
 # Markdown tables.
 # usage: bench/compare_walk.sh [RUNS] [WORKLOAD...]      needs root (or ptrace), gdb, eu-stack and a release build
 #
-#   frames     of all threads; inlined functions do not count
+#   frames     of all threads; inlined functions do not count; of gdb's "+N" are no code, but other words of the stack
 #   fewer/more threads for which windlass found fewer or more frames than the peer
 #   ms         the shortest wall time of RUNS runs (5), names included
 #   x          the peer's time as a multiple of windlass's
@@ -43,18 +43,25 @@ public class Idle {
 JAVA
 g++ -std=c++20 -O2 -g1 -fno-optimize-sibling-calls -pthread "$root/tests/workloads/threads.cpp" -o "$work/threads"
 command -v javac >/dev/null && javac -d "$work" "$work/Idle.java"
-# Every frame of every thread, without inlined ones, past main.
+# Every frame of every thread past main, without those that are not on the stack (inlined, guessed tail calls); those
+# whose pc is no code at all apart.
 cat > "$work/count.py" <<'PY'
-import gdb
+import gdb, os
+code = []
+for line in open(os.environ['MAPS']):
+    where, rights = line.split()[:2]
+    if 'x' in rights: code.append([int(x, 16) for x in where.split('-')])
 for t in gdb.selected_inferior().threads():
     t.switch()
-    n, f = 0, gdb.newest_frame()
+    real, invented, f = 0, 0, gdb.newest_frame()
     try:
         while f:
-            n += f.type() != gdb.INLINE_FRAME
+            if f.type() not in (gdb.INLINE_FRAME, gdb.TAILCALL_FRAME):
+                if any(begin <= f.pc() < end for begin, end in code): real += 1
+                else: invented += 1
             f = f.older()
     except gdb.error: pass
-    print('thread', t.ptid[1], n)
+    print('thread', t.ptid[1], real, invented)
 PY
 
 python=/usr/bin/python3
@@ -88,9 +95,9 @@ shortest_ms() {
     echo $(((end - begin) / 10000))
   done | sort -n | awk 'NR == 1 { printf "%.1f", $1 / 100 }'
 }
-total() { awk '{ n += $2 } END { print n + 0 }' "$1"; }
+total() { awk '{ n += $2; wild += $3 } END { printf "%d%s", n, (wild > 0 ? " +" wild : "") }' "$1"; }
 compare() {  # fewer/more of the first against the second
-  join "$1" "$2" | awk '$2 < $3 { ++fewer } $2 > $3 { ++more } END { printf "%d/%d", fewer, more }'
+  join "$1" <(cut -d ' ' -f 1,2 "$2") | awk '$2 < $3 { ++fewer } $2 > $3 { ++more } END { printf "%d/%d", fewer, more }'
 }
 times() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.1f", (a > 0 ? b / a : 0) }'; }
 
@@ -118,6 +125,8 @@ for name in "${names[@]}"; do
   pid=$!
   started+=("$pid")
   sleep 3
+  export MAPS=$work/maps
+  cat "/proc/$pid/maps" > "$MAPS"
   w_args=("$pid") e_args=(-p "$pid") g_args=(-p "$pid")
   row "$name, live"
   gcore -o "$work/core" "$pid" >/dev/null 2>&1
