@@ -1,6 +1,7 @@
 #include "walk/self_memory.h"
 
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -81,11 +82,18 @@ std::uint64_t thread_pointer() {
 
 bool probe(std::uint64_t address) {
   if (address < kPage || address >= kUserEnd) return false;  // null would mean: no set
-  // rt_sigprocmask reads the 8 bytes of a set before it looks at what to do with it: EFAULT if it cannot, otherwise
-  // EINVAL, as there is no such operation. Abseil probes so too.
   const int before = errno;
-  (void)syscall(SYS_rt_sigprocmask, ~0, address, nullptr, 8);
-  const bool readable = errno != EFAULT;
+  std::uint8_t byte = 0;
+  const iovec to{&byte, 1};
+  const iovec from{reinterpret_cast<void*>(address), 1};
+  bool readable = process_vm_readv(getpid(), &to, 1, &from, 1, 0) == 1;
+  if (!readable && errno != EFAULT) {
+    // Forbidden here. rt_sigprocmask reads a set before it looks at what to do with it: EFAULT if it cannot, otherwise
+    // EINVAL, as there is no such operation. Abseil probes so.
+    errno = 0;
+    (void)syscall(SYS_rt_sigprocmask, ~0, address & ~std::uint64_t{7}, nullptr, 8);
+    readable = errno == EINVAL;
+  }
   errno = before;
   return readable;
 }

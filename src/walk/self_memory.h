@@ -35,7 +35,7 @@ struct StackRange {
 // Whether [address, address + size) is readable. One system call a page.
 [[nodiscard]] bool readable(std::uint64_t address, std::uint64_t size);
 
-// Whether 8 bytes at an address can be read. One system call; signal-safe; keeps errno.
+// Whether the byte at an address can be read. A system call or two; signal-safe; keeps errno.
 [[nodiscard]] bool probe(std::uint64_t address);
 
 // What tells threads apart without a system call.

@@ -169,15 +169,16 @@ void OwnModules::for_each(FunctionRef<void(const OwnModule&)> callback) {
 bool OwnModules::verify(std::uint16_t tag, std::uint64_t address) {
   if (tag == OwnModule::kPinned) return true;
   if (tag == OwnModule::kUncacheable) return false;
-  const OwnModule& entry = entries[(tag - 1) % kCapacity];
+  OwnModule& entry = entries[(tag - 1) % kCapacity];
   const auto holds = [&] {
     return entry.state_.load(std::memory_order_acquire) == OwnModule::kReady && entry.tag() == tag;
   };
   if (!holds()) return false;
   LoadedObject now;
   if (!find_loaded(address, now) || !entry.is(now)) return false;
-  std::atomic_thread_fence(std::memory_order_acquire);
-  return holds();  // and was not being given to another module meanwhile
+  // And was not being given to another module meanwhile. A write, so that it is not done before the reads above.
+  entry.state_.fetch_add(0, std::memory_order_acq_rel);
+  return holds();
 }
 
 }  // namespace windlass::walk
