@@ -265,9 +265,9 @@ Flow Execution::jump() {
     }
   }
   const Value& sp = state_[kRsp];
-  // The return address, popped before.
+  // The return address, just popped.
   if (target.kind == Value::kMemory && target.addend == 0 && target.reg == kRsp && sp.kind == Value::kRegister &&
-      sp.reg == kRsp && target.slot + 8 <= sp.addend)
+      sp.reg == kRsp && target.slot + 8 == sp.addend)
     return {.kind = Flow::kReturn, .value = target};
   return {.kind = Flow::kJumpTo, .value = target};
 }

@@ -90,6 +90,17 @@ snippet tail_jump
   addq $8, %rsp
   jmp snippet_helper
 
+snippet jump_by_local           # a tail jump to what lay in the frame
+  pushq %rbx
+  subq $32, %rsp
+  leaq snippet_helper(%rip), %rax
+  movq %rax, (%rsp)
+  movl $1, %ebx
+  movq (%rsp), %rax
+  addq $32, %rsp
+  popq %rbx
+  jmp *%rax
+
 snippet realigned              # GCC's for frames aligned above 16: the CFA is in r10, then in memory
   leaq 8(%rsp), %r10
   andq $-64, %rsp
