@@ -137,7 +137,10 @@ TEST(SaveLocations, WhatIsWrittenThereIsWhatTheCallerFinds) {
   ASSERT_EQ(::pipe(pipes.go), 0);
   const pid_t pid = ::fork();
   ASSERT_GE(pid, 0);
-  if (pid == 0) child(pipes);
+  if (pid == 0) {
+    ::close(pipes.go[1]);  // so that the end of the parent ends the wait
+    child(pipes);
+  }
   char byte = 0;
   ASSERT_EQ(::read(pipes.ready[0], &byte, 1), 1);
 
