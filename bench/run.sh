@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-5}
 build=build/release
-cmake --build --preset release --target windlass-cli bench_compile bench_kernel >/dev/null
+cmake --build --preset release --target windlass-cli bench_compile bench_kernel bench_walk >/dev/null
 
 page=docs/BENCHMARKS.md
 new=$(mktemp)
@@ -25,6 +25,12 @@ sed '/^<!-- measured/q' "$page" > "$new"
   echo
   echo '```'
   $build/bench/bench_compile --whole-machine
+  echo '```'
+  echo
+  echo "## Walking the own stack"
+  echo
+  echo '```'
+  WINDLASS_LLVM_UNWIND=$(bench/fetch_llvm_unwind.sh) $build/bench/bench_walk
   echo '```'
   echo
   echo "## Kernel time a sample and a frame"

@@ -28,8 +28,9 @@ void compare(void*) {
     const std::size_t depth = backtrace(ours, 256);
     const auto peer_depth = static_cast<std::size_t>(::backtrace(theirs, 256));
     ++compared;
-    if (depth != peer_depth || !std::equal(ours + 1, ours + depth, reinterpret_cast<std::uint64_t*>(theirs) + 1))
-      ++mismatches;
+    // [0] is here, at another call; sanitizers may put themselves above glibc's.
+    const auto* const end = reinterpret_cast<std::uint64_t*>(theirs) + peer_depth;
+    if (depth < 3 || peer_depth < depth || !std::equal(ours + 1, ours + depth, end - (depth - 1))) ++mismatches;
   }
 }
 
@@ -107,8 +108,10 @@ TEST(Plugins, UnderAProfilingTimer) {
   setitimer(ITIMER_PROF, &off, nullptr);
   EXPECT_GT(samples, 20);
   EXPECT_EQ(mismatches, 0);
+#if !defined(__SANITIZE_THREAD__)  // which delays signals and hands over registers that are not current any more
   // In ld.so and libc, at any instruction.
   EXPECT_EQ(incomplete, 0) << "of " << samples;
+#endif
 }
 
 }  // namespace
