@@ -184,8 +184,7 @@ void install(int signal, int flags, void (*handler)(int, siginfo_t*, void*)) {
   const Pcs glibc = by_glibc();
   ASSERT_GT(above_handler_depth, glibc.size() - 1);
   // Above this function: glibc's [1] is it.
-  EXPECT_TRUE(
-      std::equal(glibc.begin() + 2, glibc.end(), above_handler.end() - static_cast<std::ptrdiff_t>(glibc.size() - 2)));
+  EXPECT_TRUE(std::equal(glibc.begin() + 2, glibc.end(), above_handler + above_handler_depth - (glibc.size() - 2)));
 }
 
 TEST(Self, SignalHandler) {
