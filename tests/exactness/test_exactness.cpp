@@ -59,7 +59,7 @@ TEST(Exactness, Exceptions) { hold_program("exceptions", {100, 100, 2500, 10}); 
 TEST(Exactness, Frames) { hold_program("frames", {100, 99.7}); }  // longjmp
 TEST(Exactness, FramesOfO3) { hold_program("frames_o3", {100, 99.7}); }
 TEST(Exactness, FramesRealigned) { hold_program("frames_realigned", {100, 99.7}); }
-TEST(Exactness, FramesWithoutUnwindInformation) { hold_program("frames_bare", {100, 98.7}); }
+TEST(Exactness, FramesWithoutUnwindInformation) { hold_program("frames_bare", {100, 99.7}); }
 TEST(Exactness, Signals) { hold_program("signals", {100, 99.6}); }    // longjmp
 TEST(Exactness, Contexts) { hold_program("contexts", {100, 96.3}); }  // swapcontext takes r12 for itself
 TEST(Exactness, HandWrittenAssembly) { hold_program("assembly"); }
