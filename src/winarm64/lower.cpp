@@ -55,8 +55,12 @@ class SymbolicExecutor {
         frame_.offset = -std::int64_t{code.value};
         return {};
       case Operation::kSaveNext: ++nexts_; return {};
-      case Operation::kPacSignLr: frame_.return_signed = true; return {};
+      case Operation::kPacSignLr:
+        if (frame_.jumps) return no_row("no row: lr is authenticated, and kept beside the pc");
+        frame_.return_signed = true;
+        return {};
       case Operation::kClearUnwoundToCall:
+        if (frame_.return_signed) return no_row("no row: lr is authenticated, and kept beside the pc");
         frame_.jumps = true;
         frame_.return_address = frame_.slots[SymbolicFrame::kLr];
         return {};
