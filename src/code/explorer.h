@@ -67,7 +67,7 @@ struct Path {
 // The addresses visited in one exploration; forgetting them all is free.
 class VisitedSet {
  public:
-  static constexpr unsigned kMost = 2560;
+  static constexpr unsigned kMost = 6144;
   void start() {
     count_ = 0;
     if (++generation_ == 0) {
@@ -78,7 +78,7 @@ class VisitedSet {
   // False if it was there, or the set is full.
   bool insert(std::uint64_t address) {
     const std::uint64_t key = std::uint64_t{generation_} << 48 | (address & 0xffff'ffff'ffff);
-    for (std::uint64_t hash = address * 0x9e37'79b9'7f4a'7c15 >> 52;; hash = (hash + 1) % kSize) {
+    for (std::uint64_t hash = address * 0x9e37'79b9'7f4a'7c15 >> 51;; hash = (hash + 1) % kSize) {
       if (entries_[hash] == key) return false;
       if (entries_[hash] >> 48 == generation_) continue;
       if (count_ >= kMost) return false;
@@ -90,7 +90,7 @@ class VisitedSet {
   [[nodiscard]] bool full() const { return count_ >= kMost; }
 
  private:
-  static constexpr unsigned kSize = 4096;
+  static constexpr unsigned kSize = 8192;
   std::uint64_t entries_[kSize] = {};
   unsigned count_ = 0;
   std::uint16_t generation_ = 0;

@@ -47,7 +47,7 @@ struct Synthesis {
   bool outermost = false;  // the code cannot return (_start): the row says nothing
 };
 
-// Space for one synthesis at a time, of fixed size (some tens of KiB), so that it allocates nothing and can run in a
+// Space for one synthesis at a time, of fixed size (about 110 KiB), so that it allocates nothing and can run in a
 // signal handler.
 struct SynthesisScratch;
 [[nodiscard]] SynthesisScratch* make_scratch();
