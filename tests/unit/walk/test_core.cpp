@@ -129,6 +129,7 @@ TEST(OpenCore, MissingPagesComeFromTheFile) {
   const std::uint64_t end = begin + ((code.filesz + 4095) & ~std::uint64_t{4095});
   const std::uint8_t* at = file->bytes().u8() + code.file_offset;
   const auto* head = file->bytes().data();
+  if (begin == bias) GTEST_SKIP() << "SKIPPED: headers and code share a page here, so it cannot be left out alone";
 
   CoreWriter writer = small_core(Architecture::kX86_64);
   writer.files = {{bias, bias + 0x1000, 0, path}, {begin, end, offset, path}};
