@@ -42,9 +42,10 @@ std::uint64_t FunctionSymbols::start_of(std::uint64_t address) const {
                                [](std::uint64_t a, const Function& function) { return a < function.begin; });
   // Aliases into a function's middle are seldom and nested one deep: look at a few before.
   constexpr int kMostBefore = 4;
+  constexpr std::uint64_t kMostUnsized = 1 << 16;  // the last one has no next
   for (int i = 0; i < kMostBefore && next != functions_.begin(); ++i) {
     --next;
-    if (next->size == 0) return i == 0 ? next->begin : 0;
+    if (next->size == 0) return i == 0 && address - next->begin < kMostUnsized ? next->begin : 0;
     if (address - next->begin < next->size) return next->begin;
   }
   return 0;

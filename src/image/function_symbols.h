@@ -16,7 +16,7 @@ class FunctionSymbols {
   explicit FunctionSymbols(const ElfImage& image);
 
   // The start of the function that contains `address`, as the file numbers it; 0 if none does. A symbol without a size
-  // (assembly) reaches to the next one. Logarithmic; signal-safe.
+  // (assembly) reaches to the next one, or 64 KiB. Logarithmic; signal-safe.
   [[nodiscard]] std::uint64_t start_of(std::uint64_t address) const;
   [[nodiscard]] std::size_t size() const { return functions_.size(); }
 
