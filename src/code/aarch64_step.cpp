@@ -482,8 +482,9 @@ void Execution::branch_register() {
   }
   // Linkage code and calls in tail position go by x16 or x17 (AAPCS64 section 6.1.1); jump tables do so only where
   // their target is one.
-  const bool by_linkage = (word_.rn() == 16 || word_.rn() == 17) && to.kind != Value::kTableTarget && !to.is_constant();
+  const bool by_linkage = (word_.rn() == 16 || word_.rn() == 17) && to.kind != Value::kTableTarget;
   flow_.kind = by_linkage ? Flow::kLeave : Flow::kJumpTo;
+  if (by_linkage && to.is_constant()) flow_.target = static_cast<std::uint64_t>(to.addend);
   flow_.value = x(word_.rn());
 }
 

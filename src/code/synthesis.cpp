@@ -35,8 +35,14 @@ void free_scratch(SynthesisScratch* scratch) {
 }
 
 Expected<Synthesis> synthesize(const CodeSource& source, CodeAddress pc, SynthesisScratch& scratch) {
-  return source.architecture == Architecture::kX86_64 ? analyse(source, pc, scratch.of<X86_64>())
-                                                      : analyse(source, pc, scratch.of<AArch64>());
+  if (source.architecture == Architecture::kX86_64) return analyse(source, pc, scratch.of<X86_64>());
+  auto& work = scratch.of<AArch64>();
+  auto found = analyse(source, pc, work);
+  // A guess that nothing has been saved is refuted by a call that would lose the link register.
+  if (found && !found->outermost && found->certainty == Certainty::kGuess && AArch64::is_entry_row(found->row) &&
+      calls_with_link_unsaved(source, pc.value(), work))
+    return fail(ErrorCode::kNotFound, "the code does not return", pc.value());
+  return found;
 }
 
 Expected<FrameRow> epilogue_row(const CodeSource& source, std::uint64_t pc, SynthesisScratch& scratch) {
