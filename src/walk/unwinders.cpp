@@ -16,6 +16,9 @@ struct Question {
   Scratch& scratch;
 };
 
+// Code made at run time is always called by something: a stack does not end there.
+bool is_generated(const Question& question) { return question.module != nullptr && question.module->generated(); }
+
 void apply_row(const Question& question, const FrameRow& row, FrameOrigin origin, Step& step) {
   const ApplyContext context{question.module != nullptr ? question.module->info().bias : 0,
                              question.space.pointer_mask(), origin != FrameOrigin::kSynthesis};
@@ -111,6 +114,7 @@ auto with_code(const Question& question, Use&& use) {
   const auto can_be = [&](const FrameRow& row) {
     Step trial;
     apply_row(question, row, FrameOrigin::kSynthesis, trial);
+    if (trial.status.end == WalkEnd::kComplete && is_generated(question)) return false;
     return believable(question, row, trial, *self);
   };
   const std::uint64_t entry = question.module != nullptr ? question.module->entry_point() : 0;
@@ -127,7 +131,7 @@ bool by_synthesis(const Question& question, Step& step) {
   if (!found) return false;
   // Interpreters go on by jumps through tables that cannot be followed: that generated code seems never to return is
   // no proof that it has no caller (the JVM's template interpreter).
-  if (found->outermost && question.module != nullptr && question.module->generated()) return false;
+  if (found->outermost && is_generated(question)) return false;
   Step trial;
   if (found->outermost)
     trial.status = {WalkEnd::kComplete, {}};
