@@ -18,8 +18,11 @@ std::uint64_t lookup_address(std::uint64_t key) {
 
 const std::uint64_t* slot_at(std::uint64_t address) { return reinterpret_cast<const std::uint64_t*>(address); }
 
+// Damaged stacks are misaligned, too.
+using AnyWord [[gnu::aligned(1), gnu::may_alias]] = std::uint64_t;
+
 WINDLASS_READS_STACKS std::uint64_t load_word(std::uint64_t address) {
-  return *reinterpret_cast<const volatile std::uint64_t*>(address);
+  return *reinterpret_cast<const volatile AnyWord*>(address);
 }
 
 }  // namespace
@@ -250,8 +253,8 @@ WINDLASS_READS_STACKS inline bool TraceWalk::replay(std::size_t& current, std::u
     const RecordedFrame& next = frame[-1];
     if (next.sp > stack_.high) [[unlikely]]
       break;
-    if ((*static_cast<const volatile std::uint64_t*>(frame->return_slot) & kAddressBits) != next.key ||
-        *static_cast<const volatile std::uint64_t*>(frame->fp_slot != nullptr ? frame->fp_slot : &frame->fp) != next.fp)
+    if ((*reinterpret_cast<const volatile AnyWord*>(frame->return_slot) & kAddressBits) != next.key ||
+        *reinterpret_cast<const volatile AnyWord*>(frame->fp_slot != nullptr ? frame->fp_slot : &frame->fp) != next.fp)
         [[unlikely]]
       break;
     --frame;

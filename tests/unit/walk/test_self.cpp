@@ -267,21 +267,23 @@ void coroutine() {
   swapcontext(&coroutine_context, &main_context);
 }
 
+// On a new stack each time, with nothing behind it.
+[[gnu::noinline]] void run_coroutine() {
+  constexpr std::size_t kSize = 128 << 10;
+  static char* memory;
+  memory = static_cast<char*>(mmap(nullptr, kSize + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  mprotect(memory + kSize, 4096, PROT_NONE);
+  getcontext(&coroutine_context);
+  coroutine_context.uc_stack.ss_sp = memory;
+  coroutine_context.uc_stack.ss_size = kSize;
+  coroutine_context.uc_link = &main_context;
+  makecontext(&coroutine_context, coroutine, 0);
+  swapcontext(&main_context, &coroutine_context);
+  munmap(memory, kSize + 4096);
+}
+
 TEST(Self, Coroutines) {
-  for (int i = 0; i < 3; ++i) {
-    // A new stack each time, with nothing behind it.
-    const std::size_t size = 128 << 10;
-    char* memory =
-        static_cast<char*>(mmap(nullptr, size + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    mprotect(memory + size, 4096, PROT_NONE);
-    getcontext(&coroutine_context);
-    coroutine_context.uc_stack.ss_sp = memory;
-    coroutine_context.uc_stack.ss_size = size;
-    coroutine_context.uc_link = &main_context;
-    makecontext(&coroutine_context, coroutine, 0);
-    swapcontext(&main_context, &coroutine_context);
-    munmap(memory, size + 4096);
-  }
+  for (int i = 0; i < 3; ++i) run_coroutine();
 }
 
 // ---- stacks that are damaged --------------------------------------------------------------------------------------
