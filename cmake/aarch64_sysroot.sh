@@ -10,7 +10,7 @@ root=$1
 # For the run: the C and C++ libraries, and a second C library without unwind information. For the build: what the library and its
 # tests link to. The C library's own headers come with the cross compiler.
 packages=(libc6 libstdc++6 libgcc-s1 musl musl-dev libgtest-dev libfmt-dev libfmt9 zlib1g-dev zlib1g liblzma-dev liblzma5
-          libzstd-dev libzstd1 libcapstone-dev libcapstone4 libzydis-dev libzydis4.0 libzycore-dev libzycore1.4)
+          libzstd-dev libzstd1 libzydis-dev libzydis4.0 libzycore-dev libzycore1.4)
 
 wanted=$(printf '%s\n' "${packages[@]}" | sha256sum)
 if [ "$(cat "$root/complete" 2>/dev/null)" = "$wanted" ]; then

@@ -1,7 +1,8 @@
 // Fields of A64 instructions (Arm Architecture Reference Manual, DDI 0487, chapter C4). The encoding is regular enough
 // that the few classes that matter to a stack are read off directly: it costs nanoseconds, allocates nothing, and knows
 // pointer authentication, which Debian 12's Capstone 4.0.2 does not decode (retaa, braa, blraa, ldraa: "no
-// instruction"). Tests hold it against Capstone.
+// instruction").
+// Tests hold it against execution and against call frame information (tests/aarch64).
 #pragma once
 
 #include <cstdint>
