@@ -99,6 +99,14 @@ class Registers {
   constexpr void set_sp(std::uint64_t sp) { set(sp_number(architecture_), sp); }
   [[nodiscard]] constexpr bool has_sp() const { return has(sp_number(architecture_)); }
 
+  // By slot_of() instead of by number, for who has looked it up before: below kSlots.
+  constexpr void set_slot(unsigned s, std::uint64_t value) {
+    value_[s] = value;
+    known_ |= std::uint64_t{1} << s;
+  }
+  // Forgets all registers but those whose slot's bit is set.
+  constexpr void keep_slots(std::uint64_t slots) { known_ &= slots; }
+
   // Calls callback(number, value) for every known register, ascending.
   template <typename Callback>
   constexpr void for_each(Callback&& callback) const {

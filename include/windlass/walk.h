@@ -124,6 +124,7 @@ class SavedLocations {
   void set(const Registers& registers, RegisterNumber reg, std::uint64_t address) {
     if (registers.holds(reg)) address_[registers.slot_of(reg)] = address;
   }
+  void set_slot(unsigned slot, std::uint64_t address) { address_[slot] = address; }
 
  private:
   std::uint64_t address_[Registers::kSlots] = {};
@@ -183,7 +184,10 @@ class StackWalker {
   [[nodiscard]] std::default_sentinel_t end() const { return {}; }
 
  private:
+  bool step_by_kept_row();
+
   const AddressSpace* space_;
+  const walk::Module* module_ = nullptr;  // what contains the frame's pc
   WalkOptions options_;
   std::size_t frames_ = 1;
   std::unique_ptr<walk::Scratch, walk::ReturnScratch> scratch_;

@@ -32,6 +32,10 @@ class Module {
   // For a module of the own process that a walk entered without a name. Allocates. What info() gave before stays valid.
   void set_name(std::string path) const;
   ~Module();
+  // A number that no other module of any space ever gets, or 0: nothing may be kept about it (a module of the own
+  // process that cannot be told from another one loaded in its place).
+  [[nodiscard]] std::uint64_t id() const { return id_; }
+  void forget_id() { id_ = 0; }
   // Code made at run time: there is no file and no unwind information.
   [[nodiscard]] bool generated() const { return generated_; }
 
@@ -57,11 +61,16 @@ class Module {
     dwarf::CfiSection section;
   };
 
+  [[nodiscard]] static std::uint64_t next_id() {
+    static constinit std::atomic<std::uint64_t> last = 0;
+    return last.fetch_add(1, std::memory_order_relaxed) + 1;
+  }
   void load() const;
   void load_file() const;
   void find_index() const;
   [[nodiscard]] Expected<FrameRow> mapped_row_at(std::uint64_t address) const;
 
+  std::uint64_t id_ = next_id();
   ModuleInfo info_;
   mutable std::atomic<const ModuleInfo*> named_ = nullptr;
   bool generated_ = false;

@@ -155,6 +155,7 @@ void OwnModules::fill(OwnModule& entry, std::size_t index, const LoadedObject& o
     tag = static_cast<std::uint16_t>(1 + index + entry.generation_ * kCapacity);
   entry.tag_.store(tag, std::memory_order_relaxed);
   entry.module_ = new (table_of_modules.modules[index]) Module(object);
+  if (tag == OwnModule::kUncacheable) entry.module_->forget_id();
 }
 
 void OwnModules::for_each(FunctionRef<void(const OwnModule&)> callback) {

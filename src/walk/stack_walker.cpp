@@ -58,12 +58,21 @@ void walk::ReturnScratch::operator()(Scratch* scratch) const { return_scratch(sc
 void StackWalker::restart(const Registers& registers) {
   frame_ = Frame{};
   frame_.registers = registers;
-  const walk::Module* module = space_->find(registers.pc().lookup());
-  frame_.module = module != nullptr ? &module->info() : nullptr;
+  module_ = space_->find(registers.pc().lookup());
+  frame_.module = module_ != nullptr ? &module_->info() : nullptr;
   frames_ = 1;
   end_ = WalkEnd::kRunning;
   error_ = {};
   scratch_->backward = scratch_->still = 0;
+}
+
+bool StackWalker::step_by_kept_row() {
+  const CodeAddress pc = frame_.pc();
+  if (module_ == nullptr || !pc.is_return_address()) return false;
+  const walk::CallSiteRow* row = scratch_->rows.find(module_->id(), pc.value());
+  if (row == nullptr || !walk::apply_in_place(*row, *space_, frame_, module_)) return false;
+  scratch_->still = 0;
+  return true;
 }
 
 bool StackWalker::step() {
@@ -75,6 +84,10 @@ bool StackWalker::step() {
   };
   const std::uint64_t pc = frame_.pc().value();
   if (frames_ >= options_.max_frames) return ended(WalkEnd::kLimit, Error{ErrorCode::kLimit, "frame limit", pc});
+  if (step_by_kept_row()) {
+    ++frames_;
+    return true;
+  }
   walk::Step step;
   walk::find_caller(*space_, frame_, options_, *scratch_, step);
   if (!step.status.ok()) return ended(step.status.end, step.status.error);
@@ -85,8 +98,8 @@ bool StackWalker::step() {
   frame_.saved = step.saved;
   frame_.origin = step.origin;
   frame_.signal_frame = step.signal_frame;
-  const walk::Module* module = space_->find(step.caller.pc().lookup());
-  frame_.module = module != nullptr ? &module->info() : nullptr;
+  module_ = space_->find(step.caller.pc().lookup());
+  frame_.module = module_ != nullptr ? &module_->info() : nullptr;
   return true;
 }
 

@@ -67,8 +67,7 @@ bool by_signal_trampoline(const Question& question, Step& step) {
 
 // Can these be a caller's registers at all? The pc lies in known code, sp is an aligned address of user space.
 bool plausible(const AddressSpace& space, const Registers& caller) {
-  constexpr unsigned kUserBits = 56;  // x86-64 with five-level paging; AArch64 has 52
-  return caller.sp() % 8 == 0 && caller.sp() >> kUserBits == 0 &&
+  return is_stack_address(caller.sp()) &&
          (space.find(caller.pc().lookup()) != nullptr || at_signal_trampoline(space, caller.pc().value()));
 }
 
@@ -226,6 +225,9 @@ bool by_cfi(const Question& question, Step& step) {
   const bool accepted = accept(question.space, step);
   if ((exact || !accepted || return_address_outside(*row)) && by_contradiction(question, *row, step)) return true;
   if (!accepted) (void)by_synthesis(question, step);  // else that is how the walk ends
+  // What is decided for good: at a call, an accepted row is never asked of the code.
+  if (!exact && accepted && step.status.ok() && !return_address_outside(*row))
+    question.scratch.rows.keep(question.module->id(), pc.value(), *row, question.space.architecture());
   return true;
 }
 

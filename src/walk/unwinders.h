@@ -4,6 +4,7 @@
 #include "code/synthesis.h"
 #include "walk/apply.h"
 #include "walk/module.h"
+#include "walk/row_cache.h"
 
 namespace windlass::walk {
 
@@ -14,6 +15,7 @@ struct Scratch {
   Scratch& operator=(const Scratch&) = delete;
 
   code::SynthesisScratch* synthesis;
+  RowCache rows;
   unsigned backward = 0;  // steps of this walk that moved sp down: switches to another stack
   unsigned still = 0;     // consecutive steps that did not move it
 };
@@ -26,6 +28,12 @@ struct Step {
   bool signal_frame = false;
   StepStatus status{WalkEnd::kNoRow, {ErrorCode::kNotFound, "no unwinder knows this code"}};
 };
+
+// Can this be a stack pointer at all: aligned, in user space?
+[[nodiscard]] constexpr bool is_stack_address(std::uint64_t sp) {
+  constexpr unsigned kUserBits = 56;  // x86-64 with five-level paging; AArch64 has 52
+  return sp % 8 == 0 && sp >> kUserBits == 0;
+}
 
 // The caller of `frame`, without the check for progress.
 void find_caller(const AddressSpace& space, const Frame& frame, const WalkOptions& options, Scratch& scratch,

@@ -1,0 +1,79 @@
+#include "walk/row_cache.h"
+
+#include "arch/registers.h"
+#include "walk/module.h"
+#include "walk/unwinders.h"
+
+namespace windlass::walk {
+namespace {
+
+// The slots of the registers that calls preserve.
+constexpr std::uint64_t preserved_slots(Architecture architecture) {
+  std::uint64_t slots = 0;
+  for (RegisterNumber reg = 0; reg < 128; ++reg)
+    if (is_callee_saved(architecture, reg)) slots |= std::uint64_t{1} << Registers::slot_of(architecture, reg);
+  return slots;
+}
+constexpr std::uint64_t kPreserved[] = {preserved_slots(Architecture::kX86_64),
+                                        preserved_slots(Architecture::kAArch64)};
+
+bool add(CallSiteRow& row, unsigned slot, const RegisterRule& rule) {
+  const auto* at = std::get_if<AtCfa>(&rule);
+  if (at == nullptr || slot >= Registers::kSlots || row.saved == CallSiteRow::kMaxSaved) return false;
+  row.slot[row.saved] = static_cast<std::uint8_t>(slot);
+  row.offset[row.saved] = static_cast<std::int16_t>(at->offset);
+  return row.offset[row.saved++] == at->offset;
+}
+
+}  // namespace
+
+void RowCache::keep(std::uint64_t module, std::uint64_t pc, const FrameRow& row, Architecture architecture) {
+  const auto* cfa = std::get_if<CfaRegister>(&row.cfa);
+  if (module == 0 || cfa == nullptr || row.signal_frame || cfa->reg > 0xff) return;
+  CallSiteRow kept;
+  kept.module = module;
+  kept.pc = pc;
+  kept.cfa_reg = static_cast<std::uint8_t>(cfa->reg);
+  kept.cfa_offset = static_cast<std::int32_t>(cfa->offset);
+  kept.return_signed = row.return_signed;
+  if (kept.cfa_offset != cfa->offset) return;
+  if (!add(kept, Registers::slot_of(architecture, Registers::pc_number(architecture)), row.return_address)) return;
+  for (const RegisterEntry& entry : row.registers) {
+    const unsigned slot = Registers::slot_of(architecture, entry.reg);
+    if (slot < Registers::kSlots && !add(kept, slot, entry.rule)) return;
+  }
+  rows_[index(module, pc)] = kept;
+}
+
+bool apply_in_place(const CallSiteRow& row, const AddressSpace& space, Frame& frame, const Module*& module) {
+  Registers& registers = frame.registers;
+  const Memory& memory = space.memory();
+  if (!registers.has(row.cfa_reg)) return false;
+  const std::uint64_t cfa = registers.get(row.cfa_reg) + static_cast<std::uint64_t>(std::int64_t{row.cfa_offset});
+  if (cfa <= registers.sp() || !is_stack_address(cfa)) return false;
+  std::uint64_t value[CallSiteRow::kMaxSaved];
+  for (unsigned i = 0; i < row.saved; ++i)
+    if (!memory.read(cfa + static_cast<std::uint64_t>(std::int64_t{row.offset[i]}), &value[i], sizeof value[i]))
+      return false;
+  if (row.return_signed) value[0] &= ~space.pointer_mask();
+  const CodeAddress pc = CodeAddress::return_address(value[0]);
+  const ModuleInfo& here = module->info();
+  const Module* next = module;
+  if (pc.lookup() - here.begin >= here.end - here.begin) next = space.find(pc.lookup());
+  if (value[0] == 0 || next == nullptr) return false;
+
+  registers.keep_slots(kPreserved[static_cast<unsigned>(registers.architecture())]);
+  registers.set_sp(cfa);
+  for (unsigned i = 0; i < row.saved; ++i) {
+    registers.set_slot(row.slot[i], value[i]);
+    frame.saved.set_slot(row.slot[i], cfa + static_cast<std::uint64_t>(std::int64_t{row.offset[i]}));
+  }
+  registers.set_pc(pc);
+  frame.origin = FrameOrigin::kCfi;
+  frame.signal_frame = false;
+  frame.module = &next->info();
+  module = next;
+  return true;
+}
+
+}  // namespace windlass::walk

@@ -1,0 +1,54 @@
+// Rows of call sites that a walker has met, in the one form that nearly all of them have: CFA = register + offset,
+// return address and registers at CFA + offset. A hit is a handful of loads; everything else goes the whole way.
+#pragma once
+
+#include <cstdint>
+
+#include "windlass/registers.h"
+#include "windlass/walk.h"
+
+namespace windlass::walk {
+
+class Module;
+
+// 64 bytes: one cache line. A row is kept for one module id (never given twice) and one pc, a return address.
+struct alignas(64) CallSiteRow {
+  static constexpr unsigned kMaxSaved = 11;
+
+  std::uint64_t module = 0;  // Module::id(); 0: empty
+  std::uint64_t pc = 0;
+  std::int32_t cfa_offset = 0;
+  std::uint8_t cfa_reg = 0;
+  bool return_signed = false;
+  std::uint8_t saved = 0;  // how many of these are in use; the first is the return address
+  std::uint8_t slot[kMaxSaved] = {};
+  std::int16_t offset[kMaxSaved] = {};  // from the CFA
+};
+static_assert(sizeof(CallSiteRow) == 64);
+
+// Direct-mapped; belongs to one walker at a time, and outlives it: ids and pcs say whether an entry is meant.
+class RowCache {
+ public:
+  // Null where the row is not here.
+  [[nodiscard]] const CallSiteRow* find(std::uint64_t module, std::uint64_t pc) const {
+    const CallSiteRow& row = rows_[index(module, pc)];
+    return row.pc == pc && row.module == module ? &row : nullptr;
+  }
+  // Does nothing for a row of another form.
+  void keep(std::uint64_t module, std::uint64_t pc, const FrameRow& row, Architecture architecture);
+
+ private:
+  static constexpr unsigned kBits = 9;
+  static std::size_t index(std::uint64_t module, std::uint64_t pc) {
+    return (pc * 0x9e37'79b9'7f4a'7c15 + module) >> (64 - kBits);
+  }
+  CallSiteRow rows_[1u << kBits];
+};
+
+// Applies a kept row to a frame whose pc is a return address in `module`: the same caller that apply() gives. On true
+// `frame` is the caller and `module` what contains it. False, and nothing is changed, where anything is out of the
+// ordinary: a slot unreadable, a caller outside known code, a stack that does not move up.
+[[nodiscard]] bool apply_in_place(const CallSiteRow& row, const AddressSpace& space, Frame& frame,
+                                  const Module*& module);
+
+}  // namespace windlass::walk

@@ -1,0 +1,131 @@
+// Rows kept for call sites: the same caller as without, and never those of another module.
+#include "walk/row_cache.h"
+
+#include <gtest/gtest.h>
+
+#include "dwarf/constants.h"
+#include "support/walk_target.h"
+#include "walk/apply.h"
+#include "walk/module.h"
+
+namespace windlass {
+namespace {
+
+using namespace dwarf;
+using test::Bytes;
+using test::WalkTarget;
+using walk::CallSiteRow;
+using walk::RowCache;
+
+constexpr std::uint64_t kSp = 0x7fff'0000'1000;
+
+class KeptRows : public ::testing::TestWithParam<Architecture> {
+ protected:
+  static FrameRow row(Architecture architecture) {
+    FrameRow row;
+    row.cfa = CfaRegister{Registers::sp_number(architecture), 48};
+    row.return_address = AtCfa{-8};
+    const RegisterNumber first = architecture == Architecture::kX86_64 ? 12 : 19;
+    for (RegisterNumber i = 0; i < 3; ++i)
+      EXPECT_TRUE(row.registers.set(static_cast<RegisterNumber>(first + i), AtCfa{-16 - 8 * i}));
+    return row;
+  }
+};
+
+TEST_P(KeptRows, GiveTheCallerThatTheRowGives) {
+  WalkTarget target(GetParam());
+  target.function(0, 0x40, {});
+  target.start();
+  for (unsigned i = 0; i < 6; ++i) target.memory().set(kSp + 8 * i, 100 + i);
+  target.memory().set(kSp + 40, WalkTarget::pc(0x20));
+  Frame frame;
+  frame.registers = target.at(CodeAddress::return_address(WalkTarget::pc(0x10)), kSp);
+  for (RegisterNumber reg = 0; reg < 30; ++reg)
+    if (reg != Registers::sp_number(GetParam()) && reg != Registers::pc_number(GetParam()))
+      frame.registers.set(reg, 0x1000u + reg);
+
+  const walk::Module* module = target.space().find(WalkTarget::pc(0));
+  auto cache = std::make_unique<RowCache>();
+  cache->keep(module->id(), WalkTarget::pc(0x10), row(GetParam()), GetParam());
+  const CallSiteRow* kept = cache->find(module->id(), WalkTarget::pc(0x10));
+  ASSERT_NE(kept, nullptr);
+  EXPECT_EQ(cache->find(module->id() + 1, WalkTarget::pc(0x10)), nullptr);
+  EXPECT_EQ(cache->find(module->id(), WalkTarget::pc(0x11)), nullptr);
+
+  Registers expected;
+  SavedLocations saved;
+  ASSERT_TRUE(walk::apply(row(GetParam()), target.space().memory(), {}, frame.registers, expected, &saved).ok());
+  ASSERT_TRUE(walk::apply_in_place(*kept, target.space(), frame, module));
+  for (RegisterNumber reg = 0; reg < 80; ++reg) {
+    EXPECT_EQ(frame.registers.has(reg), expected.has(reg)) << reg;
+    EXPECT_EQ(frame.registers.get(reg), expected.get(reg)) << reg;
+    EXPECT_EQ(frame.saved.at(frame.registers, reg), saved.at(expected, reg)) << reg;
+  }
+  EXPECT_EQ(frame.pc(), CodeAddress::return_address(WalkTarget::pc(0x20)));
+  EXPECT_EQ(frame.sp(), kSp + 48);
+}
+
+TEST_P(KeptRows, ChangeNothingWhereTheStackIsOutOfTheOrdinary) {
+  WalkTarget target(GetParam());
+  target.function(0, 0x40, {});
+  target.start();
+  for (unsigned i = 0; i < 5; ++i) target.memory().set(kSp + 8 * i, 100 + i);
+  Frame frame;
+  frame.registers = target.at(CodeAddress::return_address(WalkTarget::pc(0x10)), kSp);
+  const walk::Module* module = target.space().find(WalkTarget::pc(0));
+  auto cache = std::make_unique<RowCache>();
+  cache->keep(module->id(), WalkTarget::pc(0x10), row(GetParam()), GetParam());
+  const CallSiteRow* kept = cache->find(module->id(), WalkTarget::pc(0x10));
+  ASSERT_NE(kept, nullptr);
+  EXPECT_FALSE(walk::apply_in_place(*kept, target.space(), frame, module));  // the return address is unreadable
+  target.memory().set(kSp + 40, 0x1234);
+  EXPECT_FALSE(walk::apply_in_place(*kept, target.space(), frame, module));  // it leads nowhere
+  target.memory().set(kSp + 40, 0);
+  EXPECT_FALSE(walk::apply_in_place(*kept, target.space(), frame, module));  // it says that this is the end
+  EXPECT_EQ(frame.sp(), kSp);
+  EXPECT_EQ(frame.pc().value(), WalkTarget::pc(0x10));
+}
+
+TEST_P(KeptRows, OtherFormsAreNotKept) {
+  auto cache = std::make_unique<RowCache>();
+  const auto kept = [&](const FrameRow& row) {
+    cache->keep(7, 0x1000, row, GetParam());
+    return cache->find(7, 0x1000) != nullptr;
+  };
+  FrameRow signal = row(GetParam());
+  signal.signal_frame = true;
+  EXPECT_FALSE(kept(signal));
+  FrameRow expression = row(GetParam());
+  expression.cfa = CfaExpression{};
+  EXPECT_FALSE(kept(expression));
+  FrameRow far = row(GetParam());
+  far.return_address = AtCfa{-40000};
+  EXPECT_FALSE(kept(far));
+  FrameRow undefined = row(GetParam());
+  undefined.return_address = Undefined{};
+  EXPECT_FALSE(kept(undefined));
+  EXPECT_TRUE(kept(row(GetParam())));
+}
+
+INSTANTIATE_TEST_SUITE_P(Both, KeptRows, ::testing::Values(Architecture::kX86_64, Architecture::kAArch64));
+
+// One walker's scratch space serves the next walker, so rows of a module that is gone are still there.
+TEST(KeptRowsOfModules, AnotherModuleAtTheSamePlaceHasItsOwn) {
+  for (const std::uint8_t words : {2, 4, 2, 3}) {
+    WalkTarget target;
+    target.function(0, 0x40, Bytes{DW_CFA_def_cfa_offset, static_cast<std::uint8_t>(8 * words)});
+    target.start();
+    for (unsigned i = 0; i < 8; ++i) target.memory().set(kSp + 8 * i, 0x1111);
+    target.memory().set(kSp + 8u * (words - 1u), WalkTarget::pc(0x20));
+    for (int again = 0; again < 2; ++again) {
+      StackWalker walker(target.space(), target.at(CodeAddress::return_address(WalkTarget::pc(0x10)), kSp),
+                         {100, false});
+      ASSERT_TRUE(walker.step());
+      EXPECT_EQ(walker.frame().sp(), kSp + 8u * words);
+      EXPECT_EQ(walker.frame().pc().value(), WalkTarget::pc(0x20));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace windlass
