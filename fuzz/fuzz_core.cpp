@@ -2,7 +2,7 @@
 #include "check.h"
 #include "image/core.h"
 #include "read_pieces.h"
-#include "walk/regsets.h"
+#include "walk/target/regsets.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace windlass;

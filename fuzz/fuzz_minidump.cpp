@@ -2,8 +2,8 @@
 #include "check.h"
 #include "image/minidump.h"
 #include "read_pieces.h"
-#include "walk/minidump_context.h"
-#include "walk/proc_maps.h"
+#include "walk/target/minidump_context.h"
+#include "walk/target/proc_maps.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace windlass;

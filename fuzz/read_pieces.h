@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "check.h"
-#include "walk/dump_memory.h"
+#include "walk/target/dump_memory.h"
 
 namespace windlass::fuzz {
 

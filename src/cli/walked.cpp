@@ -11,7 +11,7 @@
 
 #include "profile/symbolize.h"
 #include "walk/module.h"
-#include "walk/proc_file.h"
+#include "walk/target/proc_file.h"
 
 namespace windlass::cli {
 namespace {

@@ -8,7 +8,7 @@
 #include "capi/capture.h"
 #include "dropin/next.h"
 #include "dropin/proc_name.h"
-#include "walk/self_trace.h"
+#include "walk/own/trace.h"
 #include "windlass/backtrace.h"
 
 using namespace windlass;

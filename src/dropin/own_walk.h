@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "walk/self_trace.h"
+#include "walk/own/trace.h"
 #include "windlass/backtrace.h"
 
 namespace windlass::dropin {

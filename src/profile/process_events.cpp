@@ -12,7 +12,7 @@
 #include <ctime>
 
 #include "profile/online_cpus.h"
-#include "walk/proc_maps.h"
+#include "walk/target/proc_maps.h"
 #include "windlass/bytes.h"
 
 namespace windlass::profile {

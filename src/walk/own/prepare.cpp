@@ -3,7 +3,7 @@
 
 #include "image/mapped_file.h"
 #include "table/compile.h"
-#include "walk/self_modules.h"
+#include "walk/own/modules.h"
 #include "windlass/backtrace.h"
 
 namespace windlass {

@@ -6,10 +6,10 @@
 #include <fmt/format.h>
 
 #include "image/unwind_sections.h"
-#include "walk/dump_memory.h"
-#include "walk/file_search.h"
-#include "walk/minidump_context.h"
-#include "walk/target_modules.h"
+#include "walk/target/dump_memory.h"
+#include "walk/target/file_search.h"
+#include "walk/target/minidump_context.h"
+#include "walk/target/modules.h"
 #include "windlass/target.h"
 
 namespace windlass {

@@ -1,4 +1,4 @@
-#include "walk/attachment.h"
+#include "walk/target/attachment.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -16,8 +16,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "walk/proc_file.h"
-#include "walk/regsets.h"
+#include "walk/target/proc_file.h"
+#include "walk/target/regsets.h"
 
 namespace windlass::walk {
 namespace {

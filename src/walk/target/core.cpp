@@ -6,11 +6,11 @@
 
 #include "image/core.h"
 #include "image/unwind_sections.h"
-#include "walk/dump_memory.h"
-#include "walk/file_search.h"
-#include "walk/memory_image.h"
-#include "walk/regsets.h"
-#include "walk/target_modules.h"
+#include "walk/target/dump_memory.h"
+#include "walk/target/file_search.h"
+#include "walk/target/memory_image.h"
+#include "walk/target/modules.h"
+#include "walk/target/regsets.h"
 #include "windlass/target.h"
 
 namespace windlass {

@@ -1,4 +1,4 @@
-#include "walk/self_memory.h"
+#include "walk/own/memory.h"
 
 #include <sys/syscall.h>
 #include <sys/uio.h>

@@ -6,7 +6,7 @@
 #include <atomic>
 #include <mutex>
 
-#include "walk/self_modules.h"
+#include "walk/own/modules.h"
 
 namespace windlass::walk {
 

@@ -1,4 +1,4 @@
-#include "walk/dump_memory.h"
+#include "walk/target/dump_memory.h"
 
 #include <algorithm>
 #include <cstring>

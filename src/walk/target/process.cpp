@@ -5,10 +5,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "walk/attachment.h"
-#include "walk/proc_file.h"
-#include "walk/process_memory.h"
-#include "walk/target_modules.h"
+#include "walk/target/attachment.h"
+#include "walk/target/modules.h"
+#include "walk/target/proc_file.h"
+#include "walk/target/process_memory.h"
 #include "windlass/target.h"
 
 namespace windlass {

@@ -1,4 +1,4 @@
-#include "walk/self_pinned.h"
+#include "walk/own/pinned.h"
 
 #include <link.h>
 #include <sys/auxv.h>

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "walk/target_modules.h"
+#include "walk/target/modules.h"
 #include "windlass/target.h"
 
 namespace windlass::walk {

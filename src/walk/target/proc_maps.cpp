@@ -1,4 +1,4 @@
-#include "walk/proc_maps.h"
+#include "walk/target/proc_maps.h"
 
 #include <charconv>
 

@@ -1,4 +1,4 @@
-#include "walk/self_rules.h"
+#include "walk/own/rules.h"
 
 #include <bit>
 

@@ -1,4 +1,4 @@
-#include "walk/file_search.h"
+#include "walk/target/file_search.h"
 
 #include <fmt/format.h>
 

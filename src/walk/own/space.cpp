@@ -6,8 +6,8 @@
 #include <climits>
 #include <new>
 
-#include "walk/self_memory.h"
-#include "walk/self_modules.h"
+#include "walk/own/memory.h"
+#include "walk/own/modules.h"
 #include "windlass/backtrace.h"
 
 namespace windlass {

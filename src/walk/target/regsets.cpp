@@ -1,4 +1,4 @@
-#include "walk/regsets.h"
+#include "walk/target/regsets.h"
 
 #include <array>
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "image/mapped_file.h"
-#include "walk/target_modules.h"
+#include "walk/target/modules.h"
 #include "windlass/walk.h"
 
 namespace windlass::walk {

@@ -1,4 +1,4 @@
-#include "walk/self_modules.h"
+#include "walk/own/modules.h"
 
 #include <elf.h>
 #include <link.h>
@@ -7,7 +7,7 @@
 #include <cstring>
 #include <new>
 
-#include "walk/self_pinned.h"
+#include "walk/own/pinned.h"
 #include "windlass/backtrace.h"
 
 namespace windlass::walk {

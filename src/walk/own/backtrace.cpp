@@ -1,6 +1,6 @@
 // Backtraces of the own process.
-#include "walk/self_trace.h"
 #include "windlass/backtrace.h"
+#include "walk/own/trace.h"
 
 namespace windlass {
 namespace {

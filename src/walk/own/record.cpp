@@ -1,6 +1,6 @@
-#include "walk/self_record.h"
+#include "walk/own/record.h"
 
-#include "walk/self_memory.h"
+#include "walk/own/memory.h"
 
 namespace windlass::walk {
 namespace {

@@ -1,4 +1,4 @@
-#include "walk/process_memory.h"
+#include "walk/target/process_memory.h"
 
 #include <algorithm>
 #include <cstring>

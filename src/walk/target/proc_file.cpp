@@ -1,4 +1,4 @@
-#include "walk/proc_file.h"
+#include "walk/target/proc_file.h"
 
 #include <cerrno>
 

@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "walk/self_record.h"
-#include "walk/self_rules.h"
+#include "walk/own/record.h"
+#include "walk/own/rules.h"
 
 namespace windlass::walk {
 

@@ -1,4 +1,4 @@
-#include "walk/minidump_context.h"
+#include "walk/target/minidump_context.h"
 
 #include <array>
 

@@ -1,4 +1,4 @@
-#include "walk/target_modules.h"
+#include "walk/target/modules.h"
 
 #include <algorithm>
 #include <map>
@@ -10,7 +10,7 @@
 
 #include "image/elf.h"
 #include "image/mapped_file.h"
-#include "walk/memory_image.h"
+#include "walk/target/memory_image.h"
 
 namespace windlass::walk {
 namespace {

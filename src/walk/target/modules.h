@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/function_ref.h"
-#include "walk/proc_maps.h"
+#include "walk/target/proc_maps.h"
 #include "windlass/target.h"
 
 namespace windlass::walk {

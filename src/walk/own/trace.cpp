@@ -1,9 +1,9 @@
-#include "walk/self_trace.h"
+#include "walk/own/trace.h"
 
 #include "dwarf/interpreter.h"
 #include "table/trace_state.h"
 #include "table/unwind_table.h"
-#include "walk/self_modules.h"
+#include "walk/own/modules.h"
 
 namespace windlass::walk {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "table/trace_row.h"
-#include "walk/self_memory.h"
+#include "walk/own/memory.h"
 #include "windlass/backtrace.h"
 
 namespace windlass::walk {

@@ -1,4 +1,4 @@
-#include "walk/memory_image.h"
+#include "walk/target/memory_image.h"
 
 #include <algorithm>
 #include <cstring>
