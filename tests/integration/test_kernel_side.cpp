@@ -194,7 +194,8 @@ TEST(KernelSide, UnknownProcessIsHandedOverRaw) {
   side->stop();
   side->poll(0ms, handle);
   EXPECT_GT(raw, 20U);
-  EXPECT_EQ(raw, with_stack);
+  // A page that the kernel has taken out of the process for a moment cannot be read from the sampling interrupt.
+  EXPECT_GE(with_stack * 100, raw * 99);
   EXPECT_EQ(side->stats().ends[WL_END_NO_PROCESS], raw);
 }
 
