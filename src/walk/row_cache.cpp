@@ -30,7 +30,7 @@ bool add(CallSiteRow& row, unsigned slot, const RegisterRule& rule) {
 void RowCache::keep(std::uint64_t module, std::uint64_t pc, const FrameRow& row, Architecture architecture) {
   const auto* cfa = std::get_if<CfaRegister>(&row.cfa);
   if (module == 0 || cfa == nullptr || row.signal_frame || cfa->reg > 0xff) return;
-  CallSiteRow kept;
+  CallSiteRow kept{};
   kept.module = module;
   kept.pc = pc;
   kept.cfa_reg = static_cast<std::uint8_t>(cfa->reg);

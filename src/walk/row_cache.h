@@ -11,22 +11,24 @@ namespace windlass::walk {
 
 class Module;
 
-// 64 bytes: one cache line. A row is kept for one module id (never given twice) and one pc, a return address.
+// 64 bytes: one cache line. A row is kept for one module id (never given twice) and one pc, a return address. Without
+// initialisers: a cache in fresh pages is empty, and a first walk shall not touch them all.
 struct alignas(64) CallSiteRow {
   static constexpr unsigned kMaxSaved = 11;
 
-  std::uint64_t module = 0;  // Module::id(); 0: empty
-  std::uint64_t pc = 0;
-  std::int32_t cfa_offset = 0;
-  std::uint8_t cfa_reg = 0;
-  bool return_signed = false;
-  std::uint8_t saved = 0;  // how many of these are in use; the first is the return address
-  std::uint8_t slot[kMaxSaved] = {};
-  std::int16_t offset[kMaxSaved] = {};  // from the CFA
+  std::uint64_t module;  // Module::id(); 0: empty
+  std::uint64_t pc;
+  std::int32_t cfa_offset;
+  std::uint8_t cfa_reg;
+  bool return_signed;
+  std::uint8_t saved;  // how many of these are in use; the first is the return address
+  std::uint8_t slot[kMaxSaved];
+  std::int16_t offset[kMaxSaved];  // from the CFA
 };
 static_assert(sizeof(CallSiteRow) == 64);
 
-// Direct-mapped; belongs to one walker at a time, and outlives it: ids and pcs say whether an entry is meant.
+// Direct-mapped; made in zeroed memory (make_unique, fresh pages); belongs to one walker at a time, and outlives it:
+// ids and pcs say whether an entry is meant.
 class RowCache {
  public:
   // Null where the row is not here.
@@ -38,7 +40,7 @@ class RowCache {
   void keep(std::uint64_t module, std::uint64_t pc, const FrameRow& row, Architecture architecture);
 
  private:
-  static constexpr unsigned kBits = 9;
+  static constexpr unsigned kBits = 11;
   static std::size_t index(std::uint64_t module, std::uint64_t pc) {
     return (pc * 0x9e37'79b9'7f4a'7c15 + module) >> (64 - kBits);
   }
