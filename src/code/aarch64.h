@@ -1,4 +1,4 @@
-// AArch64 code, decoded by Capstone.
+// AArch64 code, its instructions read off their fields (aarch64_encoding.h).
 #pragma once
 
 #include "arch/registers.h"

@@ -20,9 +20,9 @@ class X86_64 {
   static void frame_pointer_row(std::uint64_t pc, FrameRow& row);
   static void entry_row(std::uint64_t pc, FrameRow& row);
   [[nodiscard]] static bool is_entry_row(const FrameRow& row);
-  // By its first bytes: can `pc` be in an epilogue?
   // If `pc` is in a stub for lazy binding: the row's CFA and registers.
   [[nodiscard]] static bool linkage_stub(CodeReader& code, std::uint64_t pc, FrameRow& row);
+  // By its first bytes: can `pc` be in an epilogue?
   [[nodiscard]] static bool may_be_epilogue(const CodeSource& source, std::uint64_t pc);
   // Does a call end at `address`? True where that cannot be read.
   [[nodiscard]] static bool behind_call(const CodeSource& source, std::uint64_t address);

@@ -13,25 +13,13 @@
 
 #include "support/dump_file.h"
 #include "support/minidump_writer.h"
+#include "support/run_command.h"
 #include "windlass/target.h"
 
 namespace windlass {
 namespace {
 
-struct Result {
-  int status = -1;
-  std::string output;
-};
-
-Result run(const std::string& command) {
-  Result result;
-  std::FILE* pipe = ::popen(command.c_str(), "r");
-  std::array<char, 65536> buffer{};
-  for (std::size_t got; pipe != nullptr && (got = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;)
-    result.output.append(buffer.data(), got);
-  if (pipe != nullptr) result.status = WEXITSTATUS(::pclose(pipe));
-  return result;
-}
+using test::run;
 
 constexpr const char* kIntegrity =
     "sha512-1CJ6kQDd1UawXgmht3pHKzLPuZPb8xrZlgrN+H6/3zKWsUKapTSF2FE7g2Nji/NnVi+GOsVwM8sm2md6BjJUgg==";
@@ -55,7 +43,7 @@ class MinidumpPeer : public testing::Test {
  protected:
   void SetUp() override {
     if (::access(kReader.c_str(), X_OK) == 0) return;
-    const Result fetched =
+    const auto fetched =
         run(std::string("sh ") + WINDLASS_FETCH + " minidump 0.26.0 '" + kIntegrity + "' " + kDirectory + " 2>&1");
     ASSERT_NE(fetched.status, 2) << fetched.output;
     if (fetched.status != 0) GTEST_SKIP() << "SKIPPED: " << fetched.output;

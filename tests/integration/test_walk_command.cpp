@@ -18,6 +18,7 @@
 #include "support/core_writer.h"
 #include "support/dump_file.h"
 #include "support/minidump_writer.h"
+#include "support/run_command.h"
 #include "walk/target/proc_file.h"
 #include "walk/target/proc_maps.h"
 #include "windlass/target.h"
@@ -26,21 +27,7 @@ namespace windlass {
 namespace {
 
 using nlohmann::json;
-
-struct Result {
-  int status = -1;
-  std::string output;
-};
-
-Result run(const std::string& command) {
-  Result result;
-  std::FILE* pipe = ::popen(command.c_str(), "r");
-  std::array<char, 65536> buffer{};
-  for (std::size_t got; pipe != nullptr && (got = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;)
-    result.output.append(buffer.data(), got);
-  if (pipe != nullptr) result.status = WEXITSTATUS(::pclose(pipe));
-  return result;
-}
+using test::run;
 
 const std::string kWalk = WINDLASS_COMMAND " walk ";
 
@@ -149,7 +136,7 @@ class WalkCommand : public testing::Test {
 };
 
 TEST_F(WalkCommand, LiveProcess) {
-  const Result result = run(kWalk + "--json " + workload_.pid());
+  const auto result = run(kWalk + "--json " + workload_.pid());
   EXPECT_EQ(result.status, 0);
   std::map<std::string, int> climbs;
   std::istringstream lines(result.output);
@@ -169,14 +156,14 @@ TEST_F(WalkCommand, LiveProcess) {
 }
 
 TEST_F(WalkCommand, TextForm) {
-  const Result plain_form = run(kWalk + "-p " + workload_.pid());
+  const auto plain_form = run(kWalk + "-p " + workload_.pid());
   EXPECT_EQ(plain_form.status, 0);
   EXPECT_NE(plain_form.output.find("Tower::climb(int) const"), std::string::npos) << plain_form.output;
   EXPECT_EQ(plain_form.output.find("[cfi]"), std::string::npos);
-  const Result verbose = run(kWalk + "-v " + workload_.pid());
+  const auto verbose = run(kWalk + "-v " + workload_.pid());
   EXPECT_NE(verbose.output.find("[cfi]"), std::string::npos);
   EXPECT_NE(run(kWalk + "-vv " + workload_.pid()).output.find("rsp=0x"), std::string::npos);
-  const Result lines = run(kWalk + "-l " + workload_.pid());
+  const auto lines = run(kWalk + "-l " + workload_.pid());
   EXPECT_NE(lines.output.find("threads.cpp:"), std::string::npos) << lines.output;
 }
 
@@ -208,7 +195,7 @@ TEST_F(WalkCommand, AsGdbSeesIt) {
   const std::vector<std::byte> bytes(reinterpret_cast<const std::byte*>(script.data()),
                                      reinterpret_cast<const std::byte*>(script.data()) + script.size());
   const test::DumpFile file(bytes);
-  const Result gdb =
+  const auto gdb =
       run("gdb -nx -batch -ex 'set debuginfod enabled off' -ex 'set backtrace past-main on' "
           "-ex 'set backtrace past-entry on' -ex 'python exec(open(\"" +
           file.path() + "\").read())' -p " + workload_.pid() + " 2>/dev/null </dev/null");
@@ -227,12 +214,12 @@ TEST_F(WalkCommand, AsGdbSeesIt) {
 TEST_F(WalkCommand, ACoreOfGcore) {
   if (!have("gcore")) GTEST_SKIP() << "SKIPPED: no gcore";
   const test::DumpFile place({});
-  const Result made = run("gcore -o " + place.path() + " " + workload_.pid() + " >/dev/null 2>&1");
+  const auto made = run("gcore -o " + place.path() + " " + workload_.pid() + " >/dev/null 2>&1");
   const std::string core = place.path() + "." + workload_.pid();
   if (made.status != 0) GTEST_SKIP() << "SKIPPED: gcore does not work here";
   std::string ends;
-  const Result walked = run(kWalk + "--json " + core);
-  const Result named = run(kWalk + "--json --core=" + core + " -e " WINDLASS_THREADS_PROGRAM);
+  const auto walked = run(kWalk + "--json " + core);
+  const auto named = run(kWalk + "--json --core=" + core + " -e " WINDLASS_THREADS_PROGRAM);
   ::unlink(core.c_str());
   EXPECT_EQ(walked.status, 0);
   EXPECT_EQ(stacks_of(walked.output, &ends), live());
@@ -279,7 +266,7 @@ TEST_F(WalkCommand, ACoreWithStacksAlone) {
     writer.segments.push_back({map.begin, {}, map.end - map.begin, PF_R | (map.executable ? PF_X : 0u)});
   }
   const test::DumpFile core(writer.write());
-  const Result walked = run(kWalk + "--json " + core.path());
+  const auto walked = run(kWalk + "--json " + core.path());
   EXPECT_EQ(walked.status, 0);
   EXPECT_EQ(stacks_of(walked.output), live());
   EXPECT_NE(walked.output.find("\"faulted\":true"), std::string::npos);
@@ -303,7 +290,7 @@ TEST_F(WalkCommand, AMinidump) {
       writer.modules.push_back({first.begin, static_cast<std::uint32_t>(end - first.begin), first.path});
     }
     const test::DumpFile dump(writer.write());
-    const Result walked = run(kWalk + "--json " + dump.path());
+    const auto walked = run(kWalk + "--json " + dump.path());
     EXPECT_EQ(walked.status, 0);
     EXPECT_EQ(stacks_of(walked.output), live()) << (with_maps ? "with maps" : "with a module list only");
     EXPECT_NE(walked.output.find("\"name\":\"second\""), std::string::npos);
@@ -317,12 +304,12 @@ TEST_F(WalkCommand, ExitStatuses) {
   EXPECT_EQ(run(kWalk + WINDLASS_THREADS_PROGRAM " 2>&1").status, 1);  // ELF, but no core
   EXPECT_EQ(run(kWalk + "2>&1").status, 2);
   EXPECT_EQ(run(kWalk + "--no-such-option 1 2>&1").status, 2);
-  const Result truncated = run("printf 'MDMP\\223\\247\\0\\0' > /tmp/windlass-short; " + kWalk +
-                               "/tmp/windlass-short 2>&1; s=$?; rm /tmp/windlass-short; exit $s");
+  const auto truncated = run("printf 'MDMP\\223\\247\\0\\0' > /tmp/windlass-short; " + kWalk +
+                             "/tmp/windlass-short 2>&1; s=$?; rm /tmp/windlass-short; exit $s");
   EXPECT_EQ(truncated.status, 1);
   EXPECT_NE(truncated.output.find("past the end of the file"), std::string::npos) << truncated.output;
   const std::string walk = kWalk + workload_.pid();
-  const Result refused = run("setpriv --reuid=65534 --regid=65534 --clear-groups " + walk + " 2>&1");
+  const auto refused = run("setpriv --reuid=65534 --regid=65534 --clear-groups " + walk + " 2>&1");
   if (refused.output.find("windlass:") == std::string::npos) GTEST_SKIP() << "SKIPPED: cannot run as somebody else";
   EXPECT_EQ(refused.status, 3);
   EXPECT_NE(refused.output.find("run as root"), std::string::npos) << refused.output;

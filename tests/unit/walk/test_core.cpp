@@ -17,19 +17,9 @@ namespace {
 using image::CoreFile;
 using test::CoreWriter;
 using test::DumpFile;
-
-std::vector<std::byte> filled(std::size_t size, unsigned value) {
-  return std::vector<std::byte>(size, static_cast<std::byte>(value));
-}
-
-Registers some_registers(Architecture architecture, std::uint64_t seed) {
-  Registers registers(architecture);
-  const std::uint64_t last = architecture == Architecture::kX86_64 ? 16 : 32;
-  for (std::uint64_t reg = 0; reg <= last; ++reg) registers.set(reg, seed + reg);
-  if (architecture == Architecture::kAArch64)
-    for (std::uint64_t reg = 72; reg < 80; ++reg) registers.set(reg, seed + reg);
-  return registers;
-}
+using test::filled;
+using test::some_registers;
+using test::view;
 
 CoreWriter small_core(Architecture architecture) {
   CoreWriter core(architecture);
@@ -42,8 +32,6 @@ CoreWriter small_core(Architecture architecture) {
   core.auxiliary = {{AT_ENTRY, 0x400100}, {AT_PAGESZ, 4096}};
   return core;
 }
-
-ByteView view(const std::vector<std::byte>& bytes) { return {bytes.data(), bytes.size()}; }
 
 TEST(CoreFile, WhatWasPutIn) {
   for (const bool extended : {false, true}) {

@@ -15,20 +15,10 @@ namespace {
 
 using image::MinidumpFile;
 using test::DumpFile;
+using test::filled;
 using test::MinidumpWriter;
-
-std::vector<std::byte> filled(std::size_t size, unsigned value) {
-  return std::vector<std::byte>(size, static_cast<std::byte>(value));
-}
-
-Registers some_registers(Architecture architecture, std::uint64_t seed) {
-  Registers registers(architecture);
-  const std::uint64_t last = architecture == Architecture::kX86_64 ? 16 : 32;
-  for (std::uint64_t reg = 0; reg <= last; ++reg) registers.set(reg, seed + reg);
-  if (architecture == Architecture::kAArch64)
-    for (std::uint64_t reg = 72; reg < 80; ++reg) registers.set(reg, seed + reg);
-  return registers;
-}
+using test::some_registers;
+using test::view;
 
 MinidumpWriter small_dump(Architecture architecture) {
   MinidumpWriter dump(architecture);
@@ -44,8 +34,6 @@ MinidumpWriter small_dump(Architecture architecture) {
   dump.linux_command_line = std::string("program\0-x\0", 11);
   return dump;
 }
-
-ByteView view(const std::vector<std::byte>& bytes) { return {bytes.data(), bytes.size()}; }
 
 TEST(Minidump, WhatWasPutIn) {
   for (const bool padded : {false, true}) {
