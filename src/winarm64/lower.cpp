@@ -239,4 +239,19 @@ Expected<void> RowEvaluator::for_each_row(RuntimeFunction function, RowSink emit
   return {};
 }
 
+Expected<void> RowEvaluator::row_at(RuntimeFunction function, std::uint32_t rva, FrameRow& to) {
+  Expansion storage;
+  const auto location = locate(functions_, rva, storage);
+  if (!location) return std::unexpected(location.error());
+  if (location->position.place == Place::kLeaf || location->function.begin != function.begin)
+    return fail(ErrorCode::kNotFound, "no row covers the address: RVA", rva);
+  frame_ = SymbolicFrame();
+  const auto done = execute_symbolically(location->record.codes, location->position.index, frame_);
+  if (!done) return done;
+  to.begin = base_ + (rva & ~3U);
+  to.end = to.begin + 4;
+  fill(to);
+  return {};
+}
+
 }  // namespace windlass::winarm64

@@ -50,6 +50,9 @@ class RowEvaluator {
   // can be no row are reported and left out; an entry that cannot be read is the returned error. No allocation; linear
   // in the number of codes times the instructions of prologue and epilogues.
   Expected<void> for_each_row(RuntimeFunction function, RowSink emit, ErrorSink report);
+  // The row of one address of the function; it holds for that instruction alone. Linear in the number of codes and
+  // scopes. Errors: as for_each_row, and what it would report.
+  Expected<void> row_at(RuntimeFunction function, std::uint32_t rva, FrameRow& to);
 
  private:
   void cover(const UnwindRecord& record, std::uint32_t end);

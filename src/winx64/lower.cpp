@@ -99,13 +99,30 @@ class Lowering {
   Lowering(const Functions& functions, const RuntimeFunction& entry, RowSink row, ProblemSink problem)
       : functions_(functions), entry_(entry), writer_(row), problem_(problem) {}
 
+  // The row for one address of the entry, or nothing and a problem.
+  void run_at(std::uint32_t rva) {
+    if (!prepare()) return;
+    Row row;
+    if (chain_[0].info.version == 1) {
+      code_ = functions_.bytes(entry_.begin, entry_.end - entry_.begin + kEpilogueWindow);
+      EpilogueMatch match;
+      const std::uint32_t offset = rva - entry_.begin;
+      if (offset < code_.size() && matches(offset, match)) return writer_.add(rva, rva + 1, row_of(match));
+    } else {
+      std::optional<std::uint32_t> into;
+      each_epilog(chain_[0].info, chain_[0].function.end, [&](const Epilog& epilog) {
+        if (!into && rva - epilog.begin < epilog.size) into = rva - epilog.begin;
+      });
+      if (into) {
+        if (undo_pushes(*into, row)) writer_.add(rva, rva + 1, row);
+        return;
+      }
+    }
+    if (undo_prologues(rva, row)) writer_.add(rva, rva + 1, row);
+  }
+
   void run() {
-    if (entry_.begin >= entry_.end)
-      return problem_(Error{ErrorCode::kMalformed, "function ends before it begins: RVA", entry_.begin, entry_.end});
-    if (const auto ok = read_chain(); !ok) return problem_(ok.error());
-    if (chain_[0].info.version > 2)
-      return problem_(
-          Error{ErrorCode::kUnsupported, "unwind information of version 3 is not lowered: RVA", chain_[0].info.rva, 0});
+    if (!prepare()) return;
     if (const auto ok = find_boundaries(); !ok) return problem_(ok.error());
     at_ = entry_.begin;
     if (chain_[0].info.version == 1)
@@ -116,6 +133,20 @@ class Lowering {
   }
 
  private:
+  bool prepare() {
+    Error error;
+    if (entry_.begin >= entry_.end)
+      error = {ErrorCode::kMalformed, "function ends before it begins: RVA", entry_.begin, entry_.end};
+    else if (const auto ok = read_chain(); !ok)
+      error = ok.error();
+    else if (chain_[0].info.version > 2)
+      error = {ErrorCode::kUnsupported, "unwind information of version 3 is not lowered: RVA", chain_[0].info.rva, 0};
+    else
+      return true;
+    problem_(error);
+    return false;
+  }
+
   Expected<void> read_chain() {
     RuntimeFunction function = entry_;
     if (function.indirect()) {
@@ -472,6 +503,18 @@ class Lowering {
 
 void lower(const Functions& functions, const RuntimeFunction& entry, RowSink row, ProblemSink problem) {
   Lowering(functions, entry, row, problem).run();
+}
+
+Expected<void> row_at(const Functions& functions, const RuntimeFunction& entry, std::uint32_t rva, FrameRow& to) {
+  Error error{ErrorCode::kUnsupported, "no row can say what the codes do at RVA", rva, 0};
+  bool found = false;
+  const auto keep = [&](const FrameRow& row) {
+    to = row;
+    found = true;
+  };
+  const auto complain = [&](const Error& problem) { error = problem; };
+  Lowering(functions, entry, keep, complain).run_at(rva);
+  return found ? Expected<void>() : std::unexpected(error);
 }
 
 }  // namespace windlass::winx64

@@ -20,4 +20,8 @@ using ProblemSink = FunctionRef<void(const Error& error)>;
 // Linear in the code's size; allocates nothing. Bounded: at most 64 changes in a prologue, the rest is a problem.
 void lower(const Functions& functions, const RuntimeFunction& entry, RowSink row, ProblemSink problem);
 
+// The row of one address of the entry, begin <= rva < end; it holds for that address alone. The same as `lower` gives,
+// without looking at the rest of the function: linear in the number of codes. Errors: what would be a problem.
+Expected<void> row_at(const Functions& functions, const RuntimeFunction& entry, std::uint32_t rva, FrameRow& to);
+
 }  // namespace windlass::winx64

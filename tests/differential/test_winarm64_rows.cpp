@@ -34,7 +34,8 @@ struct Snapshot {
 
 class RowChecker {
  public:
-  explicit RowChecker(const winarm64::Functions& functions) : functions_(functions), evaluator_(functions) {
+  explicit RowChecker(const winarm64::Functions& functions)
+      : functions_(functions), evaluator_(functions), single_(functions) {
     for (RegisterNumber reg = 0; reg < 32; ++reg) frame_.set(reg, 0x7000'0000 + reg * 0x10'0010ULL);
     for (RegisterNumber reg = 72; reg < 80; ++reg) frame_.set(reg, 0x1234 + reg);
   }
@@ -52,7 +53,8 @@ class RowChecker {
           next = row.end;
           const std::uint64_t words = (row.end - row.begin) / 4;
           for (std::uint64_t i = 0; i < words; ++i)
-            if (everything || words < 16 || i < 2 || i + 2 > words || i == words / 2) compare(row, row.begin + i * 4);
+            if (everything || words < 16 || i < 2 || i + 2 > words || i == words / 2)
+              compare(function, row, row.begin + i * 4);
         },
         [](const Error&) {});
     ASSERT_TRUE(done) << done.error().text();
@@ -63,8 +65,15 @@ class RowChecker {
   }
 
  private:
-  void compare(const FrameRow& row, std::uint64_t rva) {
+  void compare(winarm64::RuntimeFunction function, const FrameRow& row, std::uint64_t rva) {
     ++compared;
+    compare(row, rva);
+    FrameRow alone;
+    if (const auto one = single_.row_at(function, static_cast<std::uint32_t>(rva), alone); !one)
+      return differs(rva, "row_at: " + one.error().text());
+    compare(alone, rva);
+  }
+  void compare(const FrameRow& row, std::uint64_t rva) {
     frame_.set_pc(CodeAddress::instruction(rva));
     Registers executed(Architecture::kAArch64), applied(Architecture::kAArch64);
     SavedLocations executed_at, applied_at;
@@ -90,7 +99,7 @@ class RowChecker {
   }
 
   const winarm64::Functions& functions_;
-  winarm64::RowEvaluator evaluator_;
+  winarm64::RowEvaluator evaluator_, single_;
   Registers frame_{Architecture::kAArch64};
 };
 

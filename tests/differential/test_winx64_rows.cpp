@@ -96,6 +96,14 @@ class FileRows {
     ++tally_.instructions;
     const auto row =
         std::find_if(rows_.begin(), rows_.end(), [&](const FrameRow& r) { return rva >= r.begin && rva < r.end; });
+    FrameRow alone;
+    const bool has_row = winx64::row_at(functions_, entry, rva, alone).has_value();
+    const std::string of_one = has_row ? difference(alone, frame, unwound, saved) : std::string();
+    if (has_row != (row != rows_.end()) || !of_one.empty()) {
+      ++tally_.different;
+      if (tally_.first.size() < 10)
+        tally_.first.push_back(fmt::format("{}: row_at {:#x} in function {:#x}:{}", name_, rva, entry.begin, of_one));
+    }
     if (row == rows_.end()) {
       ++tally_.without_row;
       return;

@@ -1,0 +1,57 @@
+// The frame at one point of a function that a Prologue describes: what has been done to it so far.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "windlass/prologue.h"
+
+namespace windlass {
+
+// Places count back from the CFA (sp before the call, x86-64; sp on entry, AArch64).
+class FrameState {
+ public:
+  explicit FrameState(Architecture architecture);
+
+  // kMalformed or kOutOfRange at the op's end.
+  Expected<void> apply(const FrameOp& op);
+  // Takes one back; it must have been done, and sp be where it was then.
+  Expected<void> undo(const FrameOp& op);
+
+  // Bytes from sp up to the CFA.
+  [[nodiscard]] std::uint64_t depth() const { return depth_; }
+  // The frame pointer, if one is set, and the bytes from what it holds up to the CFA.
+  struct Pointer {
+    RegisterNumber reg;
+    std::uint64_t depth;
+  };
+  [[nodiscard]] const std::optional<Pointer>& pointer() const { return pointer_; }
+  struct Saved {
+    RegisterNumber reg;
+    std::uint64_t depth;  // [CFA - depth]
+  };
+  [[nodiscard]] const std::vector<Saved>& saved() const { return saved_; }
+  [[nodiscard]] bool return_signed() const { return signed_; }
+  [[nodiscard]] const std::optional<MachineFrame>& machine_frame() const { return machine_frame_; }
+  // Is everything taken back? A machine frame is left by iretq.
+  [[nodiscard]] bool is_entry() const;
+  [[nodiscard]] bool same_frame(const FrameState& other) const {
+    return depth_ == other.depth_ && saved_.size() == other.saved_.size() && signed_ == other.signed_;
+  }
+  // begin and end are not set.
+  [[nodiscard]] FrameRow row() const;
+
+ private:
+  Expected<void> save(const Save& save, std::uint32_t where);
+  Expected<void> restore(const Save& save, std::uint32_t where);
+
+  Architecture architecture_;
+  std::uint64_t depth_;
+  std::optional<Pointer> pointer_;
+  std::vector<Saved> saved_;
+  bool signed_ = false;
+  std::optional<MachineFrame> machine_frame_;
+};
+
+}  // namespace windlass

@@ -1,0 +1,103 @@
+// The model of a function's frame: rows at every point, and what it refuses.
+#include "windlass/prologue.h"
+
+#include <gtest/gtest.h>
+
+namespace windlass {
+namespace {
+
+constexpr RegisterNumber kRbx = 3, kRbp = 6, kFp = 29, kLr = 30;
+
+// A row as text: "[0,1) cfa=r7+8 ra=c-8 r3=c-16".
+std::string text(const FrameRow& row) {
+  const auto& cfa = std::get<CfaRegister>(row.cfa);
+  std::string out = "[" + std::to_string(row.begin) + "," + std::to_string(row.end) + ") r" + std::to_string(cfa.reg) +
+                    "+" + std::to_string(cfa.offset);
+  const auto rule = [](const RegisterRule& where) {
+    if (const auto* at = std::get_if<AtCfa>(&where)) return "c" + std::to_string(at->offset);
+    if (const auto* in = std::get_if<InRegister>(&where)) return "r" + std::to_string(in->reg);
+    return std::string("?");
+  };
+  out += " ra=" + rule(row.return_address);
+  for (const RegisterEntry& entry : row.registers) out += " r" + std::to_string(entry.reg) + "=" + rule(entry.rule);
+  if (row.signal_frame) out += " signal";
+  if (row.return_signed) out += " signed";
+  return out;
+}
+
+std::vector<std::string> rows(const Prologue& prologue) {
+  const auto made = rows_of(prologue);
+  if (!made) return {made.error().text()};
+  std::vector<std::string> out;
+  for (const FrameRow& row : *made) out.push_back(text(row));
+  return out;
+}
+using Rows = std::vector<std::string>;
+
+TEST(Prologue, PushAllocateAndBack) {
+  Prologue f{.architecture = Architecture::kX86_64, .code_size = 20};
+  f.ops = {{1, push(kRbx)}, {5, Allocate{32}}};
+  f.epilogues = {mirrored(f, 10)};
+  EXPECT_EQ(f.epilogues[0].end, 16U);
+  EXPECT_EQ(rows(f), (Rows{"[0,1) r7+8 ra=c-8", "[1,5) r7+16 ra=c-8 r3=c-16", "[5,14) r7+48 ra=c-8 r3=c-16",
+                           "[14,15) r7+16 ra=c-8 r3=c-16", "[15,16) r7+8 ra=c-8", "[16,20) r7+48 ra=c-8 r3=c-16"}));
+}
+
+TEST(Prologue, FramePointerOutlivesAllocation) {
+  Prologue f{.architecture = Architecture::kX86_64, .code_size = 30};
+  f.ops = {{1, push(kRbp)}, {5, Allocate{64}}, {10, SetFramePointer{kRbp, 32}}, {14, Save{17 + 6, 48}}};
+  const auto last = rows(f).back();
+  EXPECT_EQ(last, "[14,30) r6+48 ra=c-8 r6=c-16 r23=c-32");
+}
+
+TEST(Prologue, Arm64PairAndSigning) {
+  Prologue f{.architecture = Architecture::kAArch64, .code_size = 40};
+  f.ops = {{4, SignReturnAddress{}}, {8, Save{kFp, 0, 32, kLr}}, {12, Save{19, 16}}, {16, SetFramePointer{kFp}}};
+  f.epilogues = {mirrored(f, 20)};
+  EXPECT_EQ(f.epilogues[0].end, 40U);
+  EXPECT_EQ(rows(f),
+            (Rows{"[0,4) r31+0 ra=r30", "[4,8) r31+0 ra=r30 signed", "[8,12) r31+32 ra=c-24 r29=c-32 signed",
+                  "[12,16) r31+32 ra=c-24 r19=c-16 r29=c-32 signed", "[16,24) r29+32 ra=c-24 r19=c-16 r29=c-32 signed",
+                  "[24,28) r29+32 ra=c-24 r19=c-16 r29=c-32 signed", "[28,32) r29+32 ra=c-24 r29=c-32 signed",
+                  "[32,36) r31+0 ra=r30 signed", "[36,40) r31+0 ra=r30"}));
+}
+
+TEST(Prologue, PartSavesMoreAndIsLeft) {
+  Prologue f{.architecture = Architecture::kX86_64, .code_size = 40};
+  f.ops = {{4, Allocate{40}}};
+  f.parts = {{10, 20, {{15, Save{kRbx, 32}}}, {{16, 20, {{20, Save{kRbx, 32}}}}}}};
+  EXPECT_EQ(rows(f),
+            (Rows{"[0,4) r7+8 ra=c-8", "[4,15) r7+48 ra=c-8", "[15,20) r7+48 ra=c-8 r3=c-16", "[20,40) r7+48 ra=c-8"}));
+}
+
+TEST(Prologue, MachineFrame) {
+  Prologue f{.architecture = Architecture::kX86_64, .code_size = 8};
+  f.ops = {{0, MachineFrame{true}}, {1, push(kRbx)}};
+  EXPECT_EQ(rows(f), (Rows{"[0,1) r7+48 ra=c-40 r7=c-16 signal", "[1,8) r7+56 ra=c-40 r3=c-56 r7=c-16 signal"}));
+}
+
+TEST(Prologue, RefusesWhatCannotBe) {
+  Prologue f{.architecture = Architecture::kX86_64, .code_size = 20};
+  const auto why = [&] {
+    const auto ok = check(f);
+    return ok ? std::string() : std::string(ok.error().what);
+  };
+  f.ops = {{5, Allocate{32}}, {1, push(kRbx)}};
+  EXPECT_EQ(why(), "op is out of order, or outside of the code");
+  f.ops = {{1, Save{kRbx, 64}}};
+  EXPECT_EQ(why(), "register is saved outside of the frame");
+  f.ops = {{1, push(kRbx)}, {2, push(kRbx)}};
+  EXPECT_EQ(why(), "register is saved twice");
+  f.ops = {{1, push(kRbx)}, {5, Allocate{32}}};
+  f.epilogues = {{10, 15, {{14, Allocate{32}}}}};
+  EXPECT_EQ(why(), "epilogue does not take back all that was done");
+  f.epilogues = {{10, 15, {{14, Allocate{24}}, {14, push(kRbx)}}}};
+  EXPECT_EQ(why(), "epilogue restores a register from where it was not saved");
+  f.epilogues = {mirrored(f, 16)};
+  EXPECT_EQ(why(), "epilogue is empty, out of order, or outside of the code");
+  f.epilogues = {};
+  EXPECT_EQ(why(), "");
+}
+
+}  // namespace
+}  // namespace windlass
