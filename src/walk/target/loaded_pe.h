@@ -1,0 +1,30 @@
+// PE images in a Linux process, where Wine's loader put them: the headers are mapped from the file, sections either
+// likewise or, where the file's alignment is not the page's (MinGW's and most of Microsoft's), copied to anonymous
+// memory, which /proc/PID/maps gives no name to.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/function_ref.h"
+#include "image/pe.h"
+#include "walk/target/proc_maps.h"
+
+namespace windlass::walk {
+
+struct LoadedPe {
+  std::uint64_t begin = 0;  // address of RVA 0
+  std::uint64_t end = 0;    // behind the image's last page
+  image::PeMachine machine = image::PeMachine::kAmd64;
+  std::uint32_t timestamp = 0;
+  std::size_t headers = 0;  // index of the mapping that begins with them: its path is the image's file
+};
+
+using ReadMemory = FunctionRef<bool(std::uint64_t address, void* to, std::size_t size)>;
+
+// `maps` ascending. Images that were opened as data only, of which nothing is executable, are none. One read of a page
+// for each file that is mapped from its begin. Ascending, disjoint.
+[[nodiscard]] std::vector<LoadedPe> find_loaded_pe(std::span<const ProcMap> maps, ReadMemory read);
+
+}  // namespace windlass::walk
