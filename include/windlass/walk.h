@@ -31,9 +31,10 @@ class Memory {
 struct ModuleInfo {
   std::uint64_t begin = 0;  // of the addresses that count as the module's, first
   std::uint64_t end = 0;    // and one past the last
-  std::uint64_t bias = 0;   // address in the process - bias = address as the file numbers it
+  std::uint64_t bias = 0;   // address in the process - bias = address as the file numbers it; in PE images, the RVA
   std::string path;         // as the process knows it; "[vdso]"
   std::string file;         // where to read it here, if that is another path (/proc/PID/map_files, a sysroot)
+  bool windows = false;     // a PE image; its bytes tell, too, where they can be read
 };
 
 // Who found a frame from its callee.
@@ -43,6 +44,7 @@ enum class FrameOrigin : std::uint8_t {
   kSynthesis,     // the instructions of the code itself
   kFramePointer,  // the chain of frame pointers
   kLeaf,          // return address on top of the stack, or in the link register
+  kPdata,         // .pdata and .xdata of a PE image
 };
 [[nodiscard]] std::string_view origin_name(FrameOrigin origin);
 
@@ -88,7 +90,8 @@ class AddressSpace {
   // no error here: code without unwind information is unwound by its instructions. kMalformed for an empty or
   // overlapping range.
   Expected<void> add_module(ModuleInfo info);
-  // The same for an image whose bytes are the target's memory at [begin, end) (the vdso) or given by the caller.
+  // The same for an image whose bytes are given by the caller: an ELF file's, or a PE image's as it is mapped (the byte
+  // at an RVA is at that index).
   Expected<void> add_module(ModuleInfo info, std::vector<std::byte> image);
   // Code without a file: a JIT's region. Frames in it are unwound by its instructions. `bias` is only kept.
   Expected<void> add_code_range(std::uint64_t begin, std::uint64_t end, std::string name = "[jit]",

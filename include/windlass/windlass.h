@@ -224,10 +224,11 @@ WINDLASS_API windlass_status windlass_thread_at(const windlass_space* space, siz
 /* Who found a frame from its callee. */
 enum {
   WINDLASS_ORIGIN_CONTEXT = 0,       /* nobody: the registers the walk started with */
-  WINDLASS_ORIGIN_CFI = 1,           /* unwind information */
+  WINDLASS_ORIGIN_CFI = 1,           /* call frame information of an ELF file */
   WINDLASS_ORIGIN_CODE = 2,          /* the instructions of the code itself */
   WINDLASS_ORIGIN_FRAME_POINTER = 3, /* the chain of frame pointers */
-  WINDLASS_ORIGIN_LEAF = 4           /* a return address on top of the stack, or in the link register */
+  WINDLASS_ORIGIN_LEAF = 4,          /* a return address on top of the stack, or in the link register */
+  WINDLASS_ORIGIN_PDATA = 5          /* unwind information of a PE image */
 };
 /* How a walk ended. */
 enum {

@@ -15,6 +15,7 @@ static_assert(WINDLASS_ORIGIN_CFI == static_cast<int>(FrameOrigin::kCfi));
 static_assert(WINDLASS_ORIGIN_CODE == static_cast<int>(FrameOrigin::kSynthesis));
 static_assert(WINDLASS_ORIGIN_FRAME_POINTER == static_cast<int>(FrameOrigin::kFramePointer));
 static_assert(WINDLASS_ORIGIN_LEAF == static_cast<int>(FrameOrigin::kLeaf));
+static_assert(WINDLASS_ORIGIN_PDATA == static_cast<int>(FrameOrigin::kPdata));
 static_assert(WINDLASS_END_COMPLETE == static_cast<int>(WalkEnd::kComplete));
 static_assert(WINDLASS_END_NO_ROW == static_cast<int>(WalkEnd::kNoRow));
 static_assert(WINDLASS_END_LOST == static_cast<int>(WalkEnd::kLost));
@@ -68,7 +69,7 @@ extern "C" {
 
 // end_name and origin_name give views of literals.
 const char* windlass_origin_name(uint32_t origin) {
-  return origin <= WINDLASS_ORIGIN_LEAF ? origin_name(static_cast<FrameOrigin>(origin)).data() : "?";
+  return origin <= WINDLASS_ORIGIN_PDATA ? origin_name(static_cast<FrameOrigin>(origin)).data() : "?";
 }
 const char* windlass_end_name(uint32_t end) {
   if (end == WINDLASS_END_STOPPED) return "stopped";

@@ -4,14 +4,10 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <vector>
 
-#include "dwarf/eh_frame_hdr.h"
-#include "image/elf.h"
-#include "image/function_symbols.h"
 #include "image/mapped_file.h"
-#include "walk/row_finder.h"
+#include "walk/unwind_source.h"
 #include "windlass/walk.h"
 
 namespace windlass::walk {
@@ -20,7 +16,8 @@ struct LoadedObject;
 
 class Module {
  public:
-  explicit Module(ModuleInfo info, bool generated = false) : info_(std::move(info)), generated_(generated) {}
+  explicit Module(ModuleInfo info, bool generated = false);
+  // An image that does not come from a file: an ELF file put together again, or a PE image as it is mapped.
   Module(ModuleInfo info, std::vector<std::byte> image) : info_(std::move(info)), owned_(std::move(image)) {}
   // Of the own process: everything is read where it is mapped. Allocates nothing.
   explicit Module(const LoadedObject& object);
@@ -37,55 +34,40 @@ class Module {
   [[nodiscard]] std::uint64_t id() const { return id_; }
   void forget_id() { id_ = 0; }
   // Code made at run time: there is no file and no unwind information.
-  [[nodiscard]] bool generated() const { return generated_; }
+  [[nodiscard]] bool generated() const { return source_.load(std::memory_order_acquire) == &generated_source(); }
 
-  // The row in force at an address of the process, the row in the module's own numbering. kNotFound where nothing
-  // covers it; otherwise what is wrong with the file or the record. Thread-safe; reads the file when first called. With
-  // an .eh_frame_hdr it takes neither lock nor memory; rows found only elsewhere (.debug_frame) or without one need
-  // both, and an index made when first needed.
-  [[nodiscard]] Expected<FrameRow> row_at(std::uint64_t address) const;
-
-  // Bytes of the module's file at an address of the process, as loaded before relocation.
+  // As UnwindSource has them, but for addresses of the process; rows begin and end at such, too. The file is opened
+  // when first needed (a lock), and never on a step of the own process.
+  [[nodiscard]] Expected<void> row_at(std::uint64_t address, FrameRow& to, RowStorage& storage) const;
+  [[nodiscard]] Expected<void> unwind(const Memory& memory, std::uint64_t pac_mask, const Registers& frame,
+                                      Registers& caller, SavedLocations& saved) const;
+  [[nodiscard]] bool is_windows() const { return source().is_windows(); }
   [[nodiscard]] bool read_image(std::uint64_t address, void* to, std::size_t size) const;
-
-  // Where the function that contains an address of the process starts, as symbols tell; 0: not known. Reads the symbol
-  // tables when first called (a lock).
   [[nodiscard]] std::uint64_t function_start(std::uint64_t address) const;
-  // ELF's e_entry in the process; 0: none.
+  // The entry point of the image; 0: it has none in this module.
   [[nodiscard]] std::uint64_t entry_point() const;
 
  private:
-  // The section that .eh_frame_hdr indexes.
-  struct Indexed {
-    dwarf::EhFrameHdr header;
-    dwarf::CfiSection section;
-  };
-
   [[nodiscard]] static std::uint64_t next_id() {
     static constinit std::atomic<std::uint64_t> last = 0;
     return last.fetch_add(1, std::memory_order_relaxed) + 1;
   }
-  void load() const;
-  void load_file() const;
-  void find_index() const;
-  [[nodiscard]] Expected<FrameRow> mapped_row_at(std::uint64_t address) const;
+  [[nodiscard]] const UnwindSource& source() const {
+    const UnwindSource* source = source_.load(std::memory_order_acquire);
+    return source != nullptr ? *source : load();
+  }
+  const UnwindSource& load() const;
+  [[nodiscard]] std::unique_ptr<UnwindSource> open() const;
 
   std::uint64_t id_ = next_id();
   ModuleInfo info_;
+  std::uint64_t bias_ = info_.bias;  // of the source's numbering
   mutable std::atomic<const ModuleInfo*> named_ = nullptr;
-  bool generated_ = false;
-  std::vector<std::byte> owned_;  // the image, where it does not come from a file
-  bool mapped_ = false;           // of the own process
+  mutable std::atomic<const UnwindSource*> source_ = nullptr;  // null: not loaded yet
   mutable std::mutex lock_;
-  mutable std::atomic<bool> loaded_ = false;
+  std::vector<std::byte> owned_;
   mutable image::MappedFile file_;
-  mutable std::unique_ptr<image::ElfImage> image_;
-  mutable std::optional<Indexed> index_;
-  mutable bool rows_made_ = false;
-  mutable std::unique_ptr<RowFinder> rows_;
-  mutable std::once_flag symbols_read_;
-  mutable image::FunctionSymbols symbols_;
-  mutable Error error_{ErrorCode::kNotFound, "module has no unwind information"};
+  mutable std::unique_ptr<UnwindSource> loaded_;
 };
 
 }  // namespace windlass::walk

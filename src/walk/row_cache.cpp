@@ -27,7 +27,8 @@ bool add(CallSiteRow& row, unsigned slot, const RegisterRule& rule) {
 
 }  // namespace
 
-void RowCache::keep(std::uint64_t module, std::uint64_t pc, const FrameRow& row, Architecture architecture) {
+void RowCache::keep(std::uint64_t module, std::uint64_t pc, const FrameRow& row, FrameOrigin origin,
+                    Architecture architecture) {
   const auto* cfa = std::get_if<CfaRegister>(&row.cfa);
   if (module == 0 || cfa == nullptr || row.signal_frame || cfa->reg > 0xff) return;
   CallSiteRow kept{};
@@ -36,11 +37,17 @@ void RowCache::keep(std::uint64_t module, std::uint64_t pc, const FrameRow& row,
   kept.cfa_reg = static_cast<std::uint8_t>(cfa->reg);
   kept.cfa_offset = static_cast<std::int32_t>(cfa->offset);
   kept.return_signed = row.return_signed;
+  kept.origin = origin;
+  kept.preserved = kPreserved[static_cast<unsigned>(architecture)];
   if (kept.cfa_offset != cfa->offset) return;
   if (!add(kept, Registers::slot_of(architecture, Registers::pc_number(architecture)), row.return_address)) return;
   for (const RegisterEntry& entry : row.registers) {
     const unsigned slot = Registers::slot_of(architecture, entry.reg);
-    if (slot < Registers::kSlots && !add(kept, slot, entry.rule)) return;
+    if (slot >= Registers::kSlots) continue;
+    if (std::holds_alternative<SameValue>(entry.rule))  // rsi and rdi, which only Windows preserves
+      kept.preserved |= std::uint64_t{1} << slot;
+    else if (!add(kept, slot, entry.rule))
+      return;
   }
   rows_[index(module, pc)] = kept;
 }
@@ -62,14 +69,14 @@ bool apply_in_place(const CallSiteRow& row, const AddressSpace& space, Frame& fr
   if (pc.lookup() - here.begin >= here.end - here.begin) next = space.find(pc.lookup());
   if (value[0] == 0 || next == nullptr) return false;
 
-  registers.keep_slots(kPreserved[static_cast<unsigned>(registers.architecture())]);
+  registers.keep_slots(row.preserved);
   registers.set_sp(cfa);
   for (unsigned i = 0; i < row.saved; ++i) {
     registers.set_slot(row.slot[i], value[i]);
     frame.saved.set_slot(row.slot[i], cfa + static_cast<std::uint64_t>(std::int64_t{row.offset[i]}));
   }
   registers.set_pc(pc);
-  frame.origin = FrameOrigin::kCfi;
+  frame.origin = row.origin;
   frame.signal_frame = false;
   frame.module = &next->info();
   module = next;

@@ -18,10 +18,12 @@ struct alignas(64) CallSiteRow {
 
   std::uint64_t module;  // Module::id(); 0: empty
   std::uint64_t pc;
+  std::uint64_t preserved;  // slots of the registers that keep their value
   std::int32_t cfa_offset;
   std::uint8_t cfa_reg;
-  bool return_signed;
-  std::uint8_t saved;  // how many of these are in use; the first is the return address
+  bool return_signed : 1;
+  FrameOrigin origin : 3;
+  std::uint8_t saved : 4;  // how many of these are in use; the first is the return address
   std::uint8_t slot[kMaxSaved];
   std::int16_t offset[kMaxSaved];  // from the CFA
 };
@@ -37,7 +39,7 @@ class RowCache {
     return row.pc == pc && row.module == module ? &row : nullptr;
   }
   // Does nothing for a row of another form.
-  void keep(std::uint64_t module, std::uint64_t pc, const FrameRow& row, Architecture architecture);
+  void keep(std::uint64_t module, std::uint64_t pc, const FrameRow& row, FrameOrigin origin, Architecture architecture);
 
  private:
   static constexpr unsigned kBits = 11;

@@ -27,6 +27,7 @@ std::string_view origin_name(FrameOrigin origin) {
     case FrameOrigin::kSynthesis: return "code";
     case FrameOrigin::kFramePointer: return "frame-pointer";
     case FrameOrigin::kLeaf: return "leaf";
+    case FrameOrigin::kPdata: return "pdata";
   }
   return "?";
 }
@@ -89,7 +90,7 @@ bool StackWalker::step() {
     return true;
   }
   walk::Step step;
-  walk::find_caller(*space_, frame_, options_, *scratch_, step);
+  walk::find_caller(*space_, frame_, module_, options_, *scratch_, step);
   if (!step.status.ok()) return ended(step.status.end, step.status.error);
   if (!step.caller.has_sp() || !progresses(frame_.registers, step.caller, *scratch_))
     return ended(WalkEnd::kNoProgress, Error{ErrorCode::kMalformed, "stack does not move", pc, step.caller.sp()});
@@ -98,7 +99,7 @@ bool StackWalker::step() {
   frame_.saved = step.saved;
   frame_.origin = step.origin;
   frame_.signal_frame = step.signal_frame;
-  module_ = space_->find(step.caller.pc().lookup());
+  module_ = step.find_module(*space_);
   frame_.module = module_ != nullptr ? &module_->info() : nullptr;
   return true;
 }

@@ -1,53 +1,14 @@
 #include "walk/unwinders.h"
 
 #include "arch/aarch64_signal_frame.h"
+#include "walk/question.h"
 
 namespace windlass::walk {
 namespace {
 
 constexpr std::uint64_t kMaxFrameSize = std::uint64_t{1} << 30;
 
-// What an unwinder is asked.
-struct Question {
-  const AddressSpace& space;
-  const Frame& frame;
-  const Module* module;  // what contains the frame's pc; may be null
-  const WalkOptions& options;
-  Scratch& scratch;
-};
-
-// Code made at run time is always called by something: a stack does not end there.
-bool is_generated(const Question& question) { return question.module != nullptr && question.module->generated(); }
-
-void apply_row(const Question& question, const FrameRow& row, FrameOrigin origin, Step& step) {
-  const ApplyContext context{question.module != nullptr ? question.module->info().bias : 0,
-                             question.space.pointer_mask(), origin != FrameOrigin::kSynthesis};
-  step.saved = question.frame.saved;
-  step.status = apply(row, question.space.memory(), context, question.frame.registers, step.caller, &step.saved);
-  step.origin = origin;
-  step.signal_frame = row.signal_frame;
-}
-
-// The code's own bytes: the process's memory, or, where a dump left them out, the module's file.
-bool read_code(const AddressSpace& space, std::uint64_t address, void* to, std::size_t size) {
-  if (space.memory().read(address, to, size)) return true;
-  const Module* module = space.find(address);
-  return module != nullptr && module->read_image(address, to, size);
-}
-
 // ---- the way back from a signal handler, AArch64 ------------------------------------------------------------------
-
-// Known by its two instructions. A return address points at the first one.
-bool at_signal_trampoline(const AddressSpace& space, std::uint64_t pc) {
-  if (space.architecture() != Architecture::kAArch64 || pc % 4 != 0) return false;
-  std::uint32_t words[2] = {};
-  if (!read_code(space, pc, words, sizeof words[0])) return false;
-  if (words[0] == aarch64::kSvc)
-    pc -= 4;
-  else if (words[0] != aarch64::kMovRtSigreturn)
-    return false;
-  return read_code(space, pc, words, sizeof words) && words[0] == aarch64::kMovRtSigreturn && words[1] == aarch64::kSvc;
-}
 
 // Whatever unwind information says of it: the kernel's vdso leads past the interrupted instruction.
 bool by_signal_trampoline(const Question& question, Step& step) {
@@ -63,64 +24,9 @@ bool by_signal_trampoline(const Question& question, Step& step) {
   return true;
 }
 
-// ---- is that a caller? --------------------------------------------------------------------------------------------
-
-// Can these be a caller's registers at all? The pc lies in known code, sp is an aligned address of user space.
-bool plausible(const AddressSpace& space, const Registers& caller) {
-  return is_stack_address(caller.sp()) &&
-         (space.find(caller.pc().lookup()) != nullptr || at_signal_trampoline(space, caller.pc().value()));
-}
-
-bool accept(const AddressSpace& space, Step& step) {
-  if (!step.status.ok() || plausible(space, step.caller)) return true;
-  const Registers& caller = step.caller;
-  const std::uint64_t pc = caller.pc().value();
-  if (space.find(caller.pc().lookup()) == nullptr)
-    step.status = {WalkEnd::kNoModule, Error{ErrorCode::kNotFound, "return address lies in no known code", pc}};
-  else
-    step.status = {WalkEnd::kBadRow, Error{ErrorCode::kMalformed, "caller's sp is no stack address", pc, caller.sp()}};
-  return false;
-}
-
 // ---- the code -----------------------------------------------------------------------------------------------------
 
-// Can `trial` be the caller that the code says it is? Behind a call, or at the start of what nobody calls (a signal
-// trampoline), and not below on the stack.
-bool believable(const Question& question, const FrameRow& row, const Step& trial, const code::CodeSource& source) {
-  if (trial.status.end == WalkEnd::kComplete) return true;
-  if (!trial.status.ok() || !plausible(question.space, trial.caller)) return false;
-  if (row.signal_frame) return true;
-  return trial.caller.sp() >= question.frame.sp() && code::may_be_return_address(source, trial.caller.pc().value());
-}
-
-// Calls use(source): the code, seen from the frame in question.
-template <typename Use>
-auto with_code(const Question& question, Use&& use) {
-  const AddressSpace& space = question.space;
-  const auto read = [&](std::uint64_t address, void* to, std::size_t size) {
-    return read_code(space, address, to, size);
-  };
-  const auto kind = [&](std::uint64_t address) {
-    const Module* at = space.find(address);
-    if (at == nullptr) return code::CodeKind::kNoCode;
-    return at->generated() ? code::CodeKind::kGenerated : code::CodeKind::kFile;
-  };
-  const auto function_start = [&](std::uint64_t address) {
-    const Module* at = space.find(address);
-    return at != nullptr ? at->function_start(address) : 0;
-  };
-  const code::CodeSource* self = nullptr;
-  const auto can_be = [&](const FrameRow& row) {
-    Step trial;
-    apply_row(question, row, FrameOrigin::kSynthesis, trial);
-    if (trial.status.end == WalkEnd::kComplete && is_generated(question)) return false;
-    return believable(question, row, trial, *self);
-  };
-  const std::uint64_t entry = question.module != nullptr ? question.module->entry_point() : 0;
-  const code::CodeSource source{space.architecture(), read, kind, can_be, function_start, entry};
-  self = &source;
-  return use(source);
-}
+}  // namespace
 
 bool by_synthesis(const Question& question, Step& step) {
   if (question.module == nullptr || !question.options.synthesize) return false;
@@ -130,7 +36,7 @@ bool by_synthesis(const Question& question, Step& step) {
   if (!found) return false;
   // Interpreters go on by jumps through tables that cannot be followed: that generated code seems never to return is
   // no proof that it has no caller (the JVM's template interpreter).
-  if (found->outermost && is_generated(question)) return false;
+  if (found->outermost && question.in_generated_code()) return false;
   Step trial;
   if (found->outermost)
     trial.status = {WalkEnd::kComplete, {}};
@@ -140,6 +46,8 @@ bool by_synthesis(const Question& question, Step& step) {
   step = trial;
   return true;
 }
+
+namespace {
 
 // ---- call frame information ---------------------------------------------------------------------------------------
 
@@ -162,11 +70,12 @@ bool before_context(const Question& question, const FrameRow& row, Step& step) {
   const RegisterNumber sp = Registers::sp_number(frame.architecture());
   const RegisterRule* new_sp = row.registers.find(sp);
   if (!installed.status.ok() || new_sp == nullptr || installed.caller.sp() == frame.sp()) return false;
-  const auto before = question.module->row_at(row.begin - 1 + question.module->info().bias);
-  if (!before || installs_context(*before)) return false;
-  apply_row(question, *before, FrameOrigin::kCfi, step);
+  FrameRow before;
+  RowStorage storage;
+  if (!question.module->row_at(row.begin - 1, before, storage) || installs_context(before)) return false;
+  apply_row(question, before, FrameOrigin::kCfi, step);
   if (!step.status.ok()) return false;
-  if (question.frame.pc().value() == row.begin + question.module->info().bias) return true;  // none has been written
+  if (question.frame.pc().value() == row.begin) return true;  // none has been written
   for (const RegisterEntry& entry : row.registers)
     if (entry.reg != sp && frame.get(entry.reg) == installed.caller.get(entry.reg)) step.caller.forget(entry.reg);
   return true;
@@ -212,22 +121,24 @@ bool return_address_outside(const FrameRow& row) {
 bool by_cfi(const Question& question, Step& step) {
   if (question.module == nullptr) return false;
   const CodeAddress pc = question.frame.pc();
-  const auto row = question.module->row_at(pc.lookup());
-  if (!row) {
-    if (row.error().code != ErrorCode::kNotFound) step.status = {WalkEnd::kBadRow, row.error()};
+  FrameRow row;
+  RowStorage storage;
+  if (const auto found = question.module->row_at(pc.lookup(), row, storage); !found) {
+    if (found.error().code != ErrorCode::kNotFound) step.status = {WalkEnd::kBadRow, found.error()};
     return false;
   }
-  if (row->signal_frame && by_signal_trampoline(question, step)) return true;
+  if (row.signal_frame && by_signal_trampoline(question, step)) return true;
   const bool exact = !pc.is_return_address();
-  if (exact && installs_context(*row) && before_context(question, *row, step)) return true;
-  apply_row(question, *row, FrameOrigin::kCfi, step);
+  if (exact && installs_context(row) && before_context(question, row, step)) return true;
+  apply_row(question, row, FrameOrigin::kCfi, step);
   // An interrupted instruction may stand anywhere; a row that leads nowhere is wrong at a call, too.
   const bool accepted = accept(question.space, step);
-  if ((exact || !accepted || return_address_outside(*row)) && by_contradiction(question, *row, step)) return true;
+  if ((exact || !accepted || return_address_outside(row)) && by_contradiction(question, row, step)) return true;
   if (!accepted) (void)by_synthesis(question, step);  // else that is how the walk ends
   // What is decided for good: at a call, an accepted row is never asked of the code.
-  if (!exact && accepted && step.status.ok() && !return_address_outside(*row))
-    question.scratch.rows.keep(question.module->id(), pc.value(), *row, question.space.architecture());
+  if (!exact && accepted && step.status.ok() && !return_address_outside(row))
+    question.scratch.rows.keep(question.module->id(), pc.value(), row, FrameOrigin::kCfi,
+                               question.space.architecture());
   return true;
 }
 
@@ -245,6 +156,7 @@ bool by_frame_pointer(const Question& question, Step& step) {
   if (!frame.pc().is_return_address() || !registers.has(fp_number)) return false;
   const std::uint64_t fp = registers.get(fp_number);
   if (fp == 0) {
+    if (question.module->is_windows()) return false;
     step.status = {WalkEnd::kComplete, {}};  // psABI 3.4.1: the outermost frame is marked so
     return true;
   }
@@ -253,13 +165,17 @@ bool by_frame_pointer(const Question& question, Step& step) {
       !space.memory().read(fp, pair, sizeof pair))
     return false;
   if (registers.architecture() == Architecture::kAArch64) pair[1] &= ~space.pointer_mask();
-  if (pair[1] != 0 && space.find(pair[1] - 1) == nullptr) return false;
+  const CodeAddress pc = CodeAddress::return_address(pair[1]);
+  const Module* module = pair[1] != 0 ? space.find(pc.lookup()) : nullptr;
+  if (pair[1] != 0 && module == nullptr) return false;
   step.status = {};
+  step.module = module;
+  step.module_known = true;
   if (pair[1] == 0) step.status.end = WalkEnd::kComplete;
   step.caller = Registers(registers.architecture());
   step.caller.set(fp_number, pair[0]);
   step.caller.set_sp(fp + 16);
-  step.caller.set_pc(CodeAddress::return_address(pair[1]));
+  step.caller.set_pc(pc);
   step.saved = frame.saved;
   step.saved.set(step.caller, fp_number, fp);
   step.saved.set(step.caller, Registers::pc_number(registers.architecture()), fp + 8);
@@ -269,8 +185,10 @@ bool by_frame_pointer(const Question& question, Step& step) {
 
 // ---- a leaf -------------------------------------------------------------------------------------------------------
 
-// An interrupted instruction in code that nothing else knows: a jump through a bad pointer, say. The caller is still
-// where the call put it.
+}  // namespace
+
+// An interrupted instruction in code that nothing else knows: a jump through a bad pointer, say, or what Windows calls
+// a leaf. The caller is still where the call put it.
 bool by_leaf(const Question& question, Step& step) {
   if (question.frame.pc().is_return_address()) return false;
   FrameRow row;
@@ -278,6 +196,9 @@ bool by_leaf(const Question& question, Step& step) {
   if (architecture == Architecture::kX86_64) {
     row.cfa = CfaRegister{Registers::sp_number(architecture), 8};
     row.return_address = AtCfa{-8};
+    if (question.module != nullptr && question.module->is_windows())
+      for (const RegisterNumber preserved_by_windows : {x86_64::kRsi, x86_64::kRdi})
+        (void)row.registers.set(preserved_by_windows, SameValue{});
   } else {
     row.cfa = CfaRegister{Registers::sp_number(architecture), 0};
     row.return_address = InRegister{aarch64::kX30};
@@ -290,6 +211,8 @@ bool by_leaf(const Question& question, Step& step) {
   step = trial;
   return true;
 }
+
+namespace {
 
 // ---- the process's first instructions -----------------------------------------------------------------------------
 
@@ -313,17 +236,18 @@ bool by_process_start(const Question& question, Step& step) {
 Scratch::Scratch() : synthesis(code::make_scratch()) {}
 Scratch::~Scratch() { code::free_scratch(synthesis); }
 
-void find_caller(const AddressSpace& space, const Frame& frame, const WalkOptions& options, Scratch& scratch,
-                 Step& step) {
-  const Question question{space, frame, space.find(frame.pc().lookup()), options, scratch};
-  if (by_cfi(question, step)) return;
+void find_caller(const AddressSpace& space, const Frame& frame, const Module* module, const WalkOptions& options,
+                 Scratch& scratch, Step& step) {
+  const Question question{space, frame, module, options, scratch};
+  const bool windows = module != nullptr && module->is_windows();
+  if (windows ? by_pdata(question, step) : by_cfi(question, step)) return;
   const StepStatus bad = step.status;  // damaged unwind information is worth more than "nothing knows this code"
   if (by_signal_trampoline(question, step)) return;
   if (by_synthesis(question, step)) return;
-  if (question.module != nullptr && by_frame_pointer(question, step)) return;
+  if (module != nullptr && by_frame_pointer(question, step)) return;
   if (by_process_start(question, step) || by_leaf(question, step)) return;
   step.status = bad;
-  if (question.module == nullptr)
+  if (module == nullptr)
     step.status = {WalkEnd::kNoModule, Error{ErrorCode::kNotFound, "pc lies in no module", frame.pc().value()}};
   else if (step.status.error.where == 0)
     step.status.error.where = frame.pc().value();

@@ -26,7 +26,15 @@ struct Step {
   SavedLocations saved;
   FrameOrigin origin = FrameOrigin::kCfi;
   bool signal_frame = false;
+  bool module_known = false;
+  const Module* module = nullptr;  // what contains the caller's pc, once looked up
   StepStatus status{WalkEnd::kNoRow, {ErrorCode::kNotFound, "no unwinder knows this code"}};
+
+  const Module* find_module(const AddressSpace& space) {
+    if (!module_known) module = space.find(caller.pc().lookup());
+    module_known = true;
+    return module;
+  }
 };
 
 // Can this be a stack pointer at all: aligned, in user space?
@@ -35,8 +43,8 @@ struct Step {
   return sp % 8 == 0 && sp >> kUserBits == 0;
 }
 
-// The caller of `frame`, without the check for progress.
-void find_caller(const AddressSpace& space, const Frame& frame, const WalkOptions& options, Scratch& scratch,
-                 Step& step);
+// The caller of `frame`, whose pc lies in `module` (null: in none), without the check for progress.
+void find_caller(const AddressSpace& space, const Frame& frame, const Module* module, const WalkOptions& options,
+                 Scratch& scratch, Step& step);
 
 }  // namespace windlass::walk

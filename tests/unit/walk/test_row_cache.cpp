@@ -46,7 +46,7 @@ TEST_P(KeptRows, GiveTheCallerThatTheRowGives) {
 
   const walk::Module* module = target.space().find(WalkTarget::pc(0));
   auto cache = std::make_unique<RowCache>();
-  cache->keep(module->id(), WalkTarget::pc(0x10), row(GetParam()), GetParam());
+  cache->keep(module->id(), WalkTarget::pc(0x10), row(GetParam()), FrameOrigin::kCfi, GetParam());
   const CallSiteRow* kept = cache->find(module->id(), WalkTarget::pc(0x10));
   ASSERT_NE(kept, nullptr);
   EXPECT_EQ(cache->find(module->id() + 1, WalkTarget::pc(0x10)), nullptr);
@@ -74,7 +74,7 @@ TEST_P(KeptRows, ChangeNothingWhereTheStackIsOutOfTheOrdinary) {
   frame.registers = target.at(CodeAddress::return_address(WalkTarget::pc(0x10)), kSp);
   const walk::Module* module = target.space().find(WalkTarget::pc(0));
   auto cache = std::make_unique<RowCache>();
-  cache->keep(module->id(), WalkTarget::pc(0x10), row(GetParam()), GetParam());
+  cache->keep(module->id(), WalkTarget::pc(0x10), row(GetParam()), FrameOrigin::kCfi, GetParam());
   const CallSiteRow* kept = cache->find(module->id(), WalkTarget::pc(0x10));
   ASSERT_NE(kept, nullptr);
   EXPECT_FALSE(walk::apply_in_place(*kept, target.space(), frame, module));  // the return address is unreadable
@@ -89,7 +89,7 @@ TEST_P(KeptRows, ChangeNothingWhereTheStackIsOutOfTheOrdinary) {
 TEST_P(KeptRows, OtherFormsAreNotKept) {
   auto cache = std::make_unique<RowCache>();
   const auto kept = [&](const FrameRow& row) {
-    cache->keep(7, 0x1000, row, GetParam());
+    cache->keep(7, 0x1000, row, FrameOrigin::kCfi, GetParam());
     return cache->find(7, 0x1000) != nullptr;
   };
   FrameRow signal = row(GetParam());

@@ -1,0 +1,21 @@
+// A row through .eh_frame_hdr: in a file's bytes, and where it is mapped. No lock, no memory; signal-safe.
+#pragma once
+
+#include "dwarf/compact_row.h"
+#include "dwarf/eh_frame_hdr.h"
+#include "windlass/frame_row.h"
+
+namespace windlass::walk {
+
+inline Expected<void> indexed_row(const dwarf::EhFrameHdr& header, const dwarf::CfiSection& section,
+                                  std::uint64_t address, FrameRow& to) {
+  dwarf::LocatedFde found;
+  if (auto located = header.find(section, address, found); !located) return std::unexpected(located.error());
+  dwarf::CompactRow row;
+  if (auto evaluated = dwarf::compact_row_at(section, found.fde, address, row); !evaluated)
+    return std::unexpected(evaluated.error());
+  to = row.full();
+  return {};
+}
+
+}  // namespace windlass::walk
