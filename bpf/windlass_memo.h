@@ -8,6 +8,7 @@
  *            WL_MEMO_PLAIN  cfa_offset / 8 : 20 signed, fp_offset / 8 : 19 signed
  *                           CFA = (base ? rbp : rsp) + cfa_offset; ra = [CFA - 8]; rbp = fp_saved ? [CFA + fp_offset]
  *                           : same; x same
+ *                           AArch64: a frame record at CFA + fp_offset, x29 and x30; the return address stripped
  *            WL_MEMO_REF    arena ref of the rule : 32
  *          space bits 16-31 : 16 on top
  */
@@ -42,18 +43,28 @@ WL_INLINE int wl_memo_fits(__s32 offset, __u32 bits) {
   return (offset & 7) == 0 && scaled >= -(1 << (bits - 1)) && scaled < (1 << (bits - 1));
 }
 
+/* Are return address and frame pointer where a plain rule has them? */
+WL_INLINE int wl_memo_saves_plainly(const struct wl_rule *rule) {
+#ifdef WL_TARGET_A64
+  return rule->ra_kind == WL_REG_CFA && rule->fp_kind == WL_REG_CFA && rule->fp_offset < -8 &&
+         rule->ra_offset == rule->fp_offset + 8 && (rule->flags & ~WL_RULE_SIGNED) == 0;
+#else
+  return rule->ra_kind == WL_REG_CFA && rule->ra_offset == -8 && rule->flags == 0 &&
+         (rule->fp_kind == WL_REG_SAME || (rule->fp_kind == WL_REG_CFA && rule->fp_offset < -8));
+#endif
+}
+
 /* What to remember of a rule at `ref`. */
 WL_INLINE __u64 wl_memo_value(__u32 space, const struct wl_rule *rule, __u32 ref, __u32 x_reg) {
   __u64 value = ((__u64)(space >> 16) << WL_MEMO_SPACE_SHIFT) |
-                ((__u64)(x_reg < 16 ? x_reg : WL_MEMO_NO_XREG) << WL_MEMO_XREG_SHIFT);
-  int plain = rule->cfa_kind == WL_CFA_REG && (rule->cfa_reg == WL_X64_RSP || rule->cfa_reg == WL_X64_RBP) &&
-              rule->ra_kind == WL_REG_CFA && rule->ra_offset == -8 && rule->flags == 0 &&
-              (rule->fp_kind == WL_REG_SAME || (rule->fp_kind == WL_REG_CFA && rule->fp_offset < -8)) &&
-              (rule->x_kind == WL_REG_SAME || x_reg >= 16) && wl_memo_fits(rule->cfa_offset, WL_MEMO_CFA_BITS) &&
+                ((__u64)(x_reg < WL_EXTRA_REGISTERS ? x_reg : WL_MEMO_NO_XREG) << WL_MEMO_XREG_SHIFT);
+  int plain = rule->cfa_kind == WL_CFA_REG && (rule->cfa_reg == WL_SP || rule->cfa_reg == WL_FP) &&
+              wl_memo_saves_plainly(rule) && (rule->x_kind == WL_REG_SAME || x_reg >= WL_EXTRA_REGISTERS) &&
+              wl_memo_fits(rule->cfa_offset, WL_MEMO_CFA_BITS) &&
               (rule->fp_kind == WL_REG_SAME || wl_memo_fits(rule->fp_offset, WL_MEMO_FP_BITS));
   if (!plain) return value | WL_MEMO_REF | ((__u64)ref << WL_MEMO_CFA_SHIFT);
   value |= WL_MEMO_PLAIN;
-  if (rule->cfa_reg == WL_X64_RBP) value |= WL_MEMO_BASE_FP;
+  if (rule->cfa_reg == WL_FP) value |= WL_MEMO_BASE_FP;
   value |= ((__u64)(__u32)(rule->cfa_offset >> 3) & ((1u << WL_MEMO_CFA_BITS) - 1)) << WL_MEMO_CFA_SHIFT;
   if (rule->fp_kind == WL_REG_CFA) {
     value |= WL_MEMO_FP_SAVED;
@@ -90,14 +101,17 @@ struct wl_fast {
   __u32 valid;
 };
 
-/* A plain rule applied: like wl_apply, in fewer instructions. The environment's wl_read_saved(env, cfa, fp_offset, &fp,
- * &ra) reads the return address at CFA - 8 and, unless fp_offset is 0, the saved frame pointer. */
+/* A plain rule applied: like wl_apply, in fewer instructions. On x86-64 the environment's wl_read_saved(env, cfa,
+ * fp_offset, &fp, &ra) reads the return address at CFA - 8 and, unless fp_offset is 0, the saved frame pointer. */
 WL_INLINE int wl_apply_plain(const struct wl_env *env, struct wl_cursor *cursor, struct wl_fast *fast, __u64 value) {
   __u64 cfa = fast->sp;
   if (value & WL_MEMO_BASE_FP) {
-    if (!((fast->valid >> WL_X64_RBP) & 1)) return WL_END_REGISTER_LOST;
+    if (!((fast->valid >> WL_FP) & 1)) return WL_END_REGISTER_LOST;
     cfa = fast->fp;
   }
+#ifdef WL_TARGET_A64
+  else if (!((fast->valid >> WL_SP) & 1)) return WL_END_REGISTER_LOST;
+#endif
   cfa += wl_memo_cfa_offset(value);
   if (cfa <= fast->sp) {
     if (!(value & WL_MEMO_BASE_FP) || cursor->backward >= WL_MAX_BACKWARD_STEPS) return WL_END_NO_PROGRESS;
@@ -105,13 +119,21 @@ WL_INLINE int wl_apply_plain(const struct wl_env *env, struct wl_cursor *cursor,
   }
   __u64 ra = 0;
   __u64 fp = fast->fp;
-  __u32 valid = fast->valid & (WL_VALID_BASE | (1u << WL_X64_RBP) | (1u << wl_memo_xreg(value)));
+  __u32 valid = fast->valid & (WL_VALID_BASE | (1u << WL_FP) | (1u << wl_memo_xreg(value)));
   __s64 fp_offset = 0;
   if (value & WL_MEMO_FP_SAVED) {
     fp_offset = wl_memo_fp_offset(value);
-    valid |= 1u << WL_X64_RBP;
+    valid |= 1u << WL_FP;
   }
+#ifdef WL_TARGET_A64
+  __u64 record[2] = {0, 0}; /* without a window on the stack: records lie at frames' low ends */
+  if (wl_read(env, record, sizeof record, cfa + fp_offset)) return WL_END_UNREADABLE_STACK;
+  fp = record[0];
+  ra = WL_STRIP(record[1]);
+  valid |= WL_VALID_BASE;
+#else
   if (wl_read_saved(env, cfa, fp_offset, &fp, &ra)) return WL_END_UNREADABLE_STACK;
+#endif
   if (ra == 0) return WL_END_COMPLETE;
   fast->pc = ra;
   fast->sp = cfa;

@@ -12,8 +12,36 @@
 /* The address to look a frame's rule up at: a return address may be the first byte after its function, or belong to
  * the next row, so the call before it counts. */
 WL_INLINE __u64 wl_lookup_pc(const struct wl_cursor *cursor) {
-  return cursor->regs[WL_X64_RIP] - (cursor->exact ? 0 : 1);
+  return cursor->regs[WL_PC] - (cursor->exact ? 0 : 1);
 }
+
+#ifdef WL_TARGET_A64
+
+/* A return address without its authentication code. The kernel's own unwinder clears these bits of every one
+ * (ptrauth_strip_user_insn_pac); no process has code above 48 bits without asking for it by address. */
+#define WL_ADDRESS_BITS 48
+#define WL_STRIP(address) ((address) & ((1ull << WL_ADDRESS_BITS) - 1))
+
+/* Linux AArch64 rt_sigframe at sp while the trampoline runs (asm/sigcontext.h, asm/ucontext.h): siginfo, ucontext, in
+ * it at 176 the sigcontext: fault address, x0-x30, sp, pc. Every register is known again. */
+#define WL_SIGFRAME_REGISTERS (128u + 176u + 8u)
+
+WL_NOINLINE int wl_step_signal(const struct wl_env *env, struct wl_cursor *cursor, __u64 frame) {
+  __u64 saved[WL_A64_PC + 1] = {0};
+  if (wl_read(env, saved, sizeof saved, frame + WL_SIGFRAME_REGISTERS)) return WL_END_UNREADABLE_STACK;
+  if (saved[WL_PC] == 0) return WL_END_COMPLETE;
+  if (saved[WL_SP] <= cursor->regs[WL_SP]) {
+    if (++cursor->backward > WL_MAX_BACKWARD_STEPS) return WL_END_NO_PROGRESS;
+  }
+  for (int i = 0; i <= WL_A64_PC; i++) cursor->regs[i] = saved[i];
+  cursor->valid = WL_VALID_ALL;
+  cursor->exact = 1;
+  return WL_CONTINUE;
+}
+
+#else
+
+#define WL_STRIP(address) (address)
 
 /* Linux x86-64 rt_sigframe as the restorer sees it: ucontext at `context`, its sigcontext 40 bytes in
  * (asm/sigcontext.h): r8..r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip. Every register is known again. */
@@ -37,28 +65,30 @@ WL_NOINLINE int wl_step_signal(const struct wl_env *env, struct wl_cursor *curso
   }
   cursor->regs[7] = saved[15];
   cursor->regs[16] = saved[16];
-  cursor->valid = (1u << 17) - 1;
+  cursor->valid = WL_VALID_ALL;
   cursor->exact = 1;
   return WL_CONTINUE;
 }
+
+#endif
 
 /* The caller's value of a register. Returns 0 and *value, 1 if it is unknown in the caller, 2 if unreadable. */
 WL_INLINE int wl_register_value(const struct wl_env *env, const struct wl_cursor *cursor, __u32 reg, __u32 kind,
                                 __s32 offset, __u64 cfa, __u64 base, __u64 *value) {
   switch (kind) {
     case WL_REG_SAME: /* value = register */
-      *value = cursor->regs[reg & 15];
+      *value = cursor->regs[reg & WL_REGISTER_MASK];
       return WL_VALID(cursor, reg) ? 0 : 1;
     case WL_REG_CFA: /* value = [CFA + offset] */
       return wl_read(env, value, 8, cfa + offset) ? 2 : 0;
     case WL_REG_BASE: /* value = [cfa_reg + offset] */
       return wl_read(env, value, 8, base + offset) ? 2 : 0;
     case WL_REG_FP: /* value = [frame pointer + offset] */
-      if (!WL_VALID(cursor, WL_X64_RBP)) return 1;
-      return wl_read(env, value, 8, cursor->regs[WL_X64_RBP] + offset) ? 2 : 0;
+      if (!WL_VALID(cursor, WL_FP)) return 1;
+      return wl_read(env, value, 8, cursor->regs[WL_FP] + offset) ? 2 : 0;
     case WL_REG_IN_REG: /* value = register number `offset` */
-      *value = cursor->regs[offset & 15];
-      return (__u32)offset < 16 && WL_VALID(cursor, (__u32)offset & 15) ? 0 : 1;
+      *value = cursor->regs[offset & WL_REGISTER_MASK];
+      return (__u32)offset < WL_RULE_REGISTERS && WL_VALID(cursor, (__u32)offset & WL_REGISTER_MASK) ? 0 : 1;
     case WL_REG_CFA_VALUE: /* value = CFA + offset */
       *value = cfa + offset;
       return 0;
@@ -70,11 +100,15 @@ WL_INLINE int wl_register_value(const struct wl_env *env, const struct wl_cursor
 /* sp after the step is `cfa`. Plain frames only ever move it up; code that switches stacks may move it down, a few
  * times. 0 if acceptable. */
 WL_INLINE int wl_check_progress(struct wl_cursor *cursor, const struct wl_rule *rule, __u64 cfa, __u8 *backward) {
-  __u64 sp = cursor->regs[WL_X64_RSP];
+  __u64 sp = cursor->regs[WL_SP];
   *backward = cursor->backward;
   if (cfa > sp) return 0;
-  if (cfa == sp && rule->ra_kind == WL_REG_IN_REG) return 0; /* vfork: its return address is popped into a register */
-  if (rule->cfa_reg == WL_X64_RSP && rule->cfa_kind != WL_CFA_MEM) return 1;
+  /* AArch64's leaves; x86-64's vfork, whose return address is popped into a register. */
+  if (cfa == sp && rule->ra_kind == WL_REG_IN_REG) return 0;
+#ifdef WL_TARGET_A64
+  if (cfa == sp && cursor->exact) return 0; /* behind the last load of an epilogue */
+#endif
+  if (rule->cfa_reg == WL_SP && rule->cfa_kind != WL_CFA_MEM) return 1;
   *backward = cursor->backward + 1;
   return *backward > WL_MAX_BACKWARD_STEPS;
 }
@@ -88,11 +122,18 @@ WL_NOINLINE int wl_apply(const struct wl_env *env, struct wl_cursor *cursor, con
   if (rule->cfa_kind == WL_CFA_UNSUPPORTED) return WL_END_UNSUPPORTED_EXPRESSION;
   if (rule->ra_kind == WL_REG_UNDEFINED) return WL_END_COMPLETE;
   __u32 cfa_reg = rule->cfa_reg;
-  if (cfa_reg > 15 || !WL_VALID(cursor, cfa_reg)) return WL_END_REGISTER_LOST;
-  __u64 base = cursor->regs[cfa_reg & 15];
-  if ((rule->flags & WL_RULE_SIGNAL) && cfa_reg == WL_X64_RSP && rule->cfa_kind == WL_CFA_MEM) {
+#ifdef WL_TARGET_A64
+  /* Whatever the row says: the kernel's vdso describes the way to the interrupted code's frame record, not to its pc. */
+  if ((rule->flags & WL_RULE_SIGNAL) && WL_VALID(cursor, WL_SP))
+    return wl_step_signal(env, cursor, cursor->regs[WL_SP]);
+#endif
+  if (cfa_reg >= WL_RULE_REGISTERS || !WL_VALID(cursor, cfa_reg)) return WL_END_REGISTER_LOST;
+  __u64 base = cursor->regs[cfa_reg & WL_REGISTER_MASK];
+#ifndef WL_TARGET_A64
+  if ((rule->flags & WL_RULE_SIGNAL) && cfa_reg == WL_SP && rule->cfa_kind == WL_CFA_MEM) {
     return wl_step_signal(env, cursor, base + rule->cfa_offset - WL_SIGCONTEXT_RSP);
   }
+#endif
 
   __u64 cfa = base + rule->cfa_offset;
   if (rule->cfa_kind == WL_CFA_MEM) {
@@ -102,37 +143,58 @@ WL_NOINLINE int wl_apply(const struct wl_env *env, struct wl_cursor *cursor, con
   } else if (rule->cfa_kind == WL_CFA_PLT) {
     cfa += (address & 15) >= rule->cfa_arg ? 8 : 0;
   }
+#ifdef WL_TARGET_A64
+  __u64 sp = cfa;
+  if (rule->ra_kind == WL_REG_CFA && rule->ra_offset >= 0) {
+    /* No callee saves it there. From sp, it is glibc's _dl_runtime_resolve, whose CFA leaves out the 16 bytes that the
+     * linkage table pushed, x30 the upper word. From elsewhere, a row of registers in a jmp_buf or ucontext. */
+    if (cfa_reg != WL_SP) return WL_END_UNSUPPORTED_EXPRESSION;
+    sp = cfa + rule->ra_offset + 8;
+  }
+#define WL_CALLER_SP sp
+#else
+#define WL_CALLER_SP cfa
+#endif
   __u8 backward;
-  if (wl_check_progress(cursor, rule, cfa, &backward)) return WL_END_NO_PROGRESS;
+  if (wl_check_progress(cursor, rule, WL_CALLER_SP, &backward)) return WL_END_NO_PROGRESS;
 
   __u64 pc = 0, fp = 0, x = 0;
-  if (rule->ra_kind == WL_REG_SAME) return WL_END_UNSUPPORTED_EXPRESSION; /* nothing on x86-64 means this */
-  int status = wl_register_value(env, cursor, WL_X64_RIP, rule->ra_kind, rule->ra_offset, cfa, base, &pc);
+  if (rule->ra_kind == WL_REG_SAME) return WL_END_UNSUPPORTED_EXPRESSION; /* nothing means this */
+  int status = wl_register_value(env, cursor, WL_PC, rule->ra_kind, rule->ra_offset, cfa, base, &pc);
   if (status) return status == 2 ? WL_END_UNREADABLE_STACK : WL_END_REGISTER_LOST;
+  pc = WL_STRIP(pc);
   if (pc == 0) return WL_END_COMPLETE;
   __u32 valid = WL_VALID_BASE;
-  status = wl_register_value(env, cursor, WL_X64_RBP, rule->fp_kind, rule->fp_offset, cfa, base, &fp);
+  status = wl_register_value(env, cursor, WL_FP, rule->fp_kind, rule->fp_offset, cfa, base, &fp);
   if (status == 2) return WL_END_UNREADABLE_STACK;
-  if (status == 0) valid |= 1u << WL_X64_RBP;
-  if (x_reg < 16) {
+  if (status == 0) valid |= 1u << WL_FP;
+  if (x_reg < WL_EXTRA_REGISTERS) {
     status = wl_register_value(env, cursor, x_reg, rule->x_kind, rule->x_offset, cfa, base, &x);
     if (status == 2) return WL_END_UNREADABLE_STACK;
     if (status == 0) valid |= 1u << x_reg;
-    cursor->regs[x_reg & 15] = x;
+    cursor->regs[x_reg & WL_REGISTER_MASK] = x;
   }
 
-  cursor->regs[WL_X64_RIP] = pc;
-  cursor->regs[WL_X64_RSP] = cfa;
-  cursor->regs[WL_X64_RBP] = fp;
+  cursor->regs[WL_PC] = pc;
+  cursor->regs[WL_SP] = WL_CALLER_SP;
+  cursor->regs[WL_FP] = fp;
   cursor->valid = valid;
   cursor->backward = backward;
+#ifdef WL_TARGET_A64
+  cursor->exact = (rule->flags & WL_RULE_SIGNAL) != 0;
+#else
   /* A return address in a register is jumped to: a landing pad (libgcc's _Unwind_RaiseException), vfork's caller. The
    * row is the one at it, not the one before. */
   cursor->exact = (rule->flags & WL_RULE_SIGNAL) != 0 || rule->ra_kind == WL_REG_IN_REG;
+#endif
   return WL_CONTINUE;
 }
 
+#ifdef WL_TARGET_A64
+#include "windlass_code_a64.h"
+#else
 #include "windlass_code.h"
+#endif
 
 /* One whole step: the mapping of the frame's pc, its rule, the rule applied; code without a table goes by its frame
  * pointer where that is safe. *where is the mapping, 0 if none. WL_CONTINUE or the wl_end. */
@@ -141,6 +203,11 @@ WL_INLINE int wl_step(const struct wl_env *env, __u32 maps, __u32 map_count, str
   __u64 pc = wl_lookup_pc(cursor);
   const struct wl_mapping *mapping = wl_find_mapping(env, maps, map_count, pc);
   *where = mapping;
+#ifdef WL_TARGET_A64
+  /* A handler returns to the first instruction of the trampoline, which may be the first of its mapping. */
+  if (!mapping && !cursor->exact && WL_VALID(cursor, WL_SP) && wl_code_is_restorer(env, cursor->regs[WL_PC]))
+    return wl_step_signal(env, cursor, cursor->regs[WL_SP]);
+#endif
   if (!mapping) return WL_END_NO_MAPPING;
   const struct wl_module *module = wl_get_module(env, mapping->module);
   if (mapping->flags & WL_MAPPING_ANON) return wl_step_code(env, maps, map_count, cursor, 1);

@@ -1,6 +1,7 @@
 #include "table/compile.h"
 
 #include <algorithm>
+#include <type_traits>
 #include <utility>
 
 #include "dwarf/interpreter.h"
@@ -20,6 +21,22 @@ void note_cfa_register(std::uint64_t low, CfaRegisterUse& use) {
     return;
   const std::uint8_t kind = low & 0xff;
   if (kind != WL_CFA_NONE && kind != WL_CFA_UNSUPPORTED) ++use[reg];
+}
+
+// What glibc's call frame information for AArch64 says from the second instruction on, and is as true of the first:
+// - _dl_runtime_resolve is jumped to with 16 bytes pushed, x30 in the upper word. Its CFA is sp as it comes, x30 saved
+// at
+//   CFA + 8, from which the unwinder's C makes the caller's sp;
+// - _start has no caller.
+void complete_first_row(std::span<TableBuilder::PendingRow> rows) {
+  constexpr std::uint64_t kResolverSlot = 8;
+  const auto ra_kind = [](const TableBuilder::PendingRow& row) { return row.low >> PackedRule::kRaKind & 15; };
+  if (rows.size() < 2 || ra_kind(rows[0]) != WL_REG_IN_REG) return;
+  const std::uint64_t offset = rows[1].high >> PackedRule::kRaOffset & 0xffff;
+  const std::uint64_t kind = ra_kind(rows[1]);
+  if (kind != WL_REG_UNDEFINED && (kind != WL_REG_CFA || offset != kResolverSlot)) return;
+  PackedRule::put(rows[0].low, PackedRule::kRaKind, 15, kind);
+  PackedRule::put(rows[0].high, PackedRule::kRaOffset, 0xffff, offset);
 }
 
 template <typename Registers>
@@ -48,6 +65,8 @@ EvaluationStats compile_with(const dwarf::CfiSection& section, std::uint8_t x_re
     covered = fde.begin;
     const auto done = interpreter.run(fde, emit);
     pending.resize(static_cast<std::size_t>(out - pending.data()));
+    if constexpr (std::is_same_v<Registers, Arm64Registers>)
+      complete_first_row(std::span(pending.begin(), pending.end()));
     for (const TableBuilder::PendingRow& row : pending) note_cfa_register<Registers>(row.low, use);
     builder.rows(std::span(pending.begin(), pending.end()));
     if (!done) [[unlikely]] {

@@ -83,6 +83,13 @@ bool GuestSpace::refresh() {
   return changed;
 }
 
+std::vector<GuestSpace::Mapped> GuestSpace::mapped() const {
+  std::vector<Mapped> all;
+  for (const auto& [begin, path] : known_)
+    if (const walk::Module* module = space_.find(begin)) all.push_back({module->info().bias, path});
+  return all;
+}
+
 std::string GuestSpace::name(std::uint64_t address) const {
   char text[32];
   const walk::Module* const module = space_.find(address);

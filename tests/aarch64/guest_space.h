@@ -3,6 +3,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "aarch64/stub_client.h"
 #include "windlass/walk.h"
@@ -16,6 +17,11 @@ class GuestSpace {
   [[nodiscard]] const AddressSpace& space() const { return space_; }
   // Reads qemu's mappings; modules that are there already keep what they have read. True if one came or went.
   bool refresh();
+  struct Mapped {
+    std::uint64_t bias;
+    std::string path;
+  };
+  [[nodiscard]] std::vector<Mapped> mapped() const;
   // "file+0xaddress", by the file's own addresses.
   [[nodiscard]] std::string name(std::uint64_t address) const;
 

@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "aarch64/guest_space.h"
+#include "aarch64/kernel_stack.h"
 
 namespace windlass::aarch64_judge {
 namespace {
@@ -11,6 +12,11 @@ namespace {
 constexpr std::uint32_t kSvc = 0xd4000001;
 constexpr std::uint64_t kSigaltstack = 132, kRtSigaction = 134, kRtSigreturn = 139, kMunmap = 215, kMmap = 222,
                         kMprotect = 226;
+constexpr const char* kEnds[] = {
+#define WINDLASS_END_TEXT(name, text) text,
+    WL_ENDS(WINDLASS_END_TEXT)
+#undef WINDLASS_END_TEXT
+};
 constexpr RegisterNumber kPc = 32, kFirstSavedVector = 72;
 
 // GDB's signal numbers where they are not Linux's (gdb/include/gdb/signals.def).
@@ -50,7 +56,7 @@ Registers registers_of(const CpuState& state) {
 
 class Run final : ShadowStack::Sink {
  public:
-  explicit Run(const Options& options) : options_(options), guest_(stub_), stack_(*this) {}
+  explicit Run(const Options& options) : options_(options), guest_(stub_), kernel_(stub_), stack_(*this) {}
   Report report;
 
   void execute();
@@ -62,12 +68,15 @@ class Run final : ShadowStack::Sink {
   bool deliver(int signal, CpuState interrupted);
   void judge_here();
   void judge_whole_stack();
+  void count_kernel(const KernelWalk& walk);
+  [[nodiscard]] KernelWalk kernel_walk();
   Judgement verdict_here();
   [[nodiscard]] bool is_rewritten(const ShadowFrame& frame) const;
 
   const Options& options_;
   StubClient stub_;
   GuestSpace guest_;
+  KernelStack kernel_;
   ShadowStack stack_;
   std::uint64_t handlers_[65] = {};
 };
@@ -77,6 +86,7 @@ void Run::left(const ShadowFrame& frame, std::uint32_t lost, std::size_t in_tran
   report.in_transfer += in_transfer;
   for (std::size_t i = 0; i < counted; ++i) {
     Judgement judgement = frame.judgements[i];
+    count_kernel(judgement.kernel);
     judgement.bad_registers &= ~lost;
     if (judgement.verdict == Verdict::kPcSp && judgement.bad_registers == 0) judgement.verdict = Verdict::kExact;
     ++report.judged;
@@ -92,10 +102,25 @@ void Run::left(const ShadowFrame& frame, std::uint32_t lost, std::size_t in_tran
   }
 }
 
+void Run::count_kernel(const KernelWalk& walk) {
+  if (!walk.asked) return;
+  ++report.kernel_stacks;
+  report.kernel_frames += walk.frames;
+  if (walk.wrong) {
+    ++report.kernel_wrong;
+    ++report.kernel_ends[guest_.name(walk.at) + " WRONG"];
+  } else if (walk.end == WL_END_COMPLETE || walk.end == WL_CONTINUE) {
+    ++report.kernel_complete;
+  } else {
+    ++report.kernel_truncated;
+    ++report.kernel_ends[guest_.name(walk.at) + " " + kEnds[walk.end]];
+  }
+}
+
 Judgement Run::verdict_here() {
   const CpuState& state = stub_.state();
   const ShadowFrame& truth = stack_.top();
-  Judgement judgement{state.pc, 0, 0, 0, Verdict::kExact, 0};
+  Judgement judgement{state.pc, 0, 0, 0, Verdict::kExact, 0, {}};
   StackWalker walker(guest_.space(), registers_of(state));
   const bool has_caller = walker.step();
   if (truth.kind == ShadowFrame::kBottom) {
@@ -128,6 +153,13 @@ Judgement Run::verdict_here() {
 bool Run::is_rewritten(const ShadowFrame& frame) const {
   std::uint64_t now = 0;
   return frame.link_slot != 0 && stub_.read(frame.link_slot, &now, sizeof now) && now != frame.link_value;
+}
+
+KernelWalk Run::kernel_walk() {
+  const auto& frames = stack_.frames();
+  std::size_t trusted = frames.size();
+  while (trusted > 0 && !is_rewritten(frames[trusted - 1])) --trusted;
+  return kernel_.walk(stub_.state(), frames, trusted);
 }
 
 void Run::judge_whole_stack() {
@@ -172,6 +204,8 @@ void Run::judge_here() {
     return;
   }
   stack_.top().judgements.push_back(verdict_here());
+  if (options_.kernel_stack != 0 && report.steps % options_.kernel_stack == 0)
+    stack_.top().judgements.back().kernel = kernel_walk();
   if (options_.whole_stack != 0 && report.steps % options_.whole_stack == 0) judge_whole_stack();
 }
 
@@ -184,7 +218,7 @@ void Run::after_syscall(const CpuState& from) {
     behind = stack_.interrupted();
     stack_.sigreturn();
   } else if (from.x[8] == kMmap || from.x[8] == kMunmap || from.x[8] == kMprotect) {
-    guest_.refresh();
+    if (guest_.refresh()) kernel_.refresh(guest_);
   }
   std::uint32_t word = 0;
   if (to.pc != behind.pc && stub_.read(behind.pc, &word, sizeof word)) stack_.executed(behind, word, to);
@@ -226,6 +260,7 @@ bool Run::deliver(int gdb_signal, CpuState interrupted) {
     }
     ++report.signals;
     stack_.signalled(interrupted, stub_.state());
+    kernel_.add_generated(stub_.state().x[30]);
     if (!another) return true;
     interrupted = stub_.state();
     gdb_signal = stop.signal;
@@ -243,6 +278,7 @@ void Run::execute() {
     return;
   }
   guest_.refresh();
+  kernel_.refresh(guest_);
   for (std::uint64_t judged = 0; judged < options_.most; ++judged) {
     judge_here();
     const CpuState from = stub_.state();
@@ -277,6 +313,9 @@ void Run::execute() {
   stack_.finish();
   report.strange = stack_.strange_transfers();
   report.signed_links = stack_.signed_links();
+  report.kernel_plain = kernel_.unwinder().plain_steps();
+  report.kernel_memo_differences = kernel_.unwinder().memo_differences();
+  report.kernel_problems = kernel_.problems();
 }
 
 }  // namespace
@@ -320,6 +359,12 @@ std::string Report::text(std::size_t most_sites) const {
         order[i].first.c_str(), Number{s.count[1]}, Number{s.count[2]}, Number{s.count[3]}, Number{s.count[4]},
         s.bad_registers, s.origin, Number{s.got_pc}, Number{s.got_sp});
   }
+  add("the profiler's unwinder: stacks %llu frames %llu, complete %llu truncated %llu wrong %llu; by the memo %llu, "
+      "different %llu\n",
+      Number{kernel_stacks}, Number{kernel_frames}, Number{kernel_complete}, Number{kernel_truncated},
+      Number{kernel_wrong}, Number{kernel_plain}, Number{kernel_memo_differences});
+  for (const auto& [where, times] : kernel_ends) add("  %s (%llu)\n", where.c_str(), Number{times});
+  for (const std::string& text : kernel_problems) add("  %s\n", text.c_str());
   for (const auto& [where, times] : stack_ends) add("  stack: %s (%llu)\n", where.c_str(), Number{times});
   return all;
 }

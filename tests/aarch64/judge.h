@@ -18,6 +18,8 @@ struct Options {
   std::uint64_t whole_stack = 100;  // every so many instructions the whole stack is walked too; 0: never
   bool from_start = false;          // judge the dynamic linker's start too, not only from the program's entry on
   bool bind_now = false;
+  std::uint64_t kernel_stack =
+      10;  // every so many instructions the profiler's unwinder walks the whole stack; 0: never
 };
 
 struct Site {
@@ -41,8 +43,13 @@ struct Report {
   std::uint64_t signed_links = 0;  // return addresses stored with an authentication code
   std::uint64_t by_origin[8] = {};
   std::uint64_t stacks = 0, stacks_right = 0, stacks_short = 0, stacks_wrong = 0, stacks_rewritten = 0;
-  std::map<std::string, Site> sites;                // "module+0xaddress" of what was not exact
-  std::map<std::string, std::uint64_t> stack_ends;  // where whole stacks went wrong, and how
+  // The profiler's unwinder, on whole stacks.
+  std::uint64_t kernel_stacks = 0, kernel_frames = 0, kernel_complete = 0, kernel_wrong = 0, kernel_truncated = 0;
+  std::uint64_t kernel_plain = 0, kernel_memo_differences = 0;
+  std::map<std::string, std::uint64_t> kernel_ends;  // "module+0xaddress reason" of stacks that were short or wrong
+  std::vector<std::string> kernel_problems;          // of compiling tables
+  std::map<std::string, Site> sites;                 // "module+0xaddress" of what was not exact
+  std::map<std::string, std::uint64_t> stack_ends;   // where whole stacks went wrong, and how
 
   [[nodiscard]] double share(Verdict verdict) const {
     return judged == 0

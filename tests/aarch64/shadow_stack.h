@@ -24,6 +24,15 @@ enum class Verdict : std::uint8_t {
 };
 inline constexpr unsigned kVerdicts = 5;
 
+// What the profiler's unwinder made of the whole stack.
+struct KernelWalk {
+  std::uint64_t at = 0;      // pc of the frame it ended in
+  std::uint32_t frames = 0;  // callers that were right
+  std::uint8_t end = 0;      // wl_end; WL_CONTINUE where the truth is not known further
+  bool wrong = false;        // it went on with a wrong caller, or said that a frame with a caller is the outermost
+  bool asked = false;
+};
+
 struct Judgement {
   std::uint64_t pc;
   std::uint64_t got_pc;
@@ -31,6 +40,7 @@ struct Judgement {
   std::uint32_t bad_registers;  // a bit each
   Verdict verdict;
   std::uint8_t origin;  // FrameOrigin
+  KernelWalk kernel;
 };
 
 struct ShadowFrame {

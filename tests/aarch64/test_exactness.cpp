@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <string>
+#include <string_view>
 
 #include "aarch64/judge.h"
 
@@ -14,8 +15,9 @@ namespace {
 struct Case {
   const char* program;
   std::uint64_t most;
-  bool is_signed;    // compiled with return-address signing
-  bool has_signals;  // and must have had some
+  bool is_signed;           // compiled with return-address signing
+  bool has_signals;         // and must have had some
+  std::uint64_t every = 1;  // instructions from one walk of the profiler's unwinder to the next
 };
 
 std::string find_program(const char* name) {
@@ -37,6 +39,7 @@ TEST_P(AArch64Exactness, EveryInstruction) {
   options.sysroot = WINDLASS_AARCH64_SYSROOT;
   options.command = {program};
   options.most = test.most;
+  options.kernel_stack = test.every;
   const Report report = judge(options);
   fmt::print("{}", report.text(20));
   ASSERT_TRUE(report.problem.empty()) << report.problem;
@@ -47,18 +50,27 @@ TEST_P(AArch64Exactness, EveryInstruction) {
   EXPECT_GE(report.share(Verdict::kExact), 99.99);
   EXPECT_EQ(report.stacks_wrong + report.stacks_short, 0u);
   EXPECT_EQ(report.strange, 0u);
+  // The profiler's unwinder: never a wrong caller; where there is unwind information, nearly always the whole stack.
+  EXPECT_TRUE(report.kernel_problems.empty()) << report.kernel_problems.front();
+  EXPECT_GT(report.kernel_stacks, test.most / test.every / 3 * 2);
+  EXPECT_EQ(report.kernel_wrong, 0u);
+  EXPECT_EQ(report.kernel_memo_differences, 0u);
+  if (!std::string_view(test.program).ends_with("_musl")) {
+    EXPECT_GT(report.kernel_plain, report.kernel_stacks);
+    EXPECT_GE(report.kernel_complete * 100, report.kernel_stacks * 99);
+  }
   EXPECT_EQ(report.signed_links > 0, test.is_signed);
   EXPECT_EQ(report.signals > 0, test.has_signals);
 }
 
-INSTANTIATE_TEST_SUITE_P(Programs, AArch64Exactness,
-                         testing::Values(Case{"plain", 15000, false, false}, Case{"plain_framed", 8000, false, false},
-                                         Case{"plain_signed", 15000, true, false},
-                                         Case{"throwing_signed", 15000, true, false},
-                                         Case{"signals_signed", 10000, true, true},
-                                         Case{"plain_musl", 15000, false, false},
-                                         Case{"signals_musl", 10000, false, true}),
-                         [](const auto& test) { return std::string(test.param.program); });
+INSTANTIATE_TEST_SUITE_P(
+    Programs, AArch64Exactness,
+    testing::Values(Case{"plain", 15000, false, false}, Case{"plain_framed", 8000, false, false},
+                    Case{"plain_signed", 15000, true, false}, Case{"throwing_signed", 15000, true, false},
+                    Case{"signals_signed", 10000, true, true}, Case{"deep", 20000, false, true, 20},
+                    Case{"deep_signed", 20000, true, true, 20}, Case{"plain_musl", 15000, false, false, 4},
+                    Case{"signals_musl", 10000, false, true}),
+    [](const auto& test) { return std::string(test.param.program); });
 
 }  // namespace
 }  // namespace windlass::aarch64_judge

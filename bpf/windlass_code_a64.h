@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT
+ *
+ * AArch64 code without a row (linkage tables, start-up code, assembly without CFI): followed to its return.
+ *
+ * Instructions have one size and few forms touch sp, x29 and x30, so the code from the pc on is run for these three: past
+ * conditional branches and calls, along unconditional ones, stores of the pair remembered, until it returns. What it has
+ * in x30 then is the return address, and sp is the caller's. Where a call was passed the code may not be what runs on (the
+ * callee may not return), so the return address must also be the one in the frame record that the code made or that x29
+ * points at. Where the code has called something, the instructions before may show how its function made that record; it
+ * then leads on, even from functions that never return. What remains is WL_END_BAD_FRAME_POINTER, and the sample goes to
+ * user space. Encodings: Arm Architecture Reference Manual, C4.1.
+ */
+#ifndef WINDLASS_CODE_A64_H
+#define WINDLASS_CODE_A64_H
+
+#include "windlass_step.h"
+
+#define WL_CODE_INSTRUCTIONS 64 /* run at most */
+#define WL_CODE_BACK 64         /* looked at before a call, for the function's prologue */
+
+#define WL_A64_MOV_RT_SIGRETURN 0xd2801168u /* mov x8, #139 */
+#define WL_A64_SVC 0xd4000001u
+#define WL_A64_PUSH_X16_X30 0xa9bf7bf0u /* stp x16, x30, [sp, #-16]!: the linkage table's head */
+
+/* sp, x29 and x30 as the code is run. */
+struct wl_code_run {
+  __u64 sp, fp, lr;
+  __u64 record;    /* where the code stored the pair x29, x30; 0 if it did not */
+  __u64 record_fp; /* what it stored */
+  __u64 record_lr;
+  __u8 fp_known;
+  __u8 lr_known;
+  __u8 record_fp_known;
+  __u8 record_lr_known;
+  __u8 lr_framed;  /* x30 was loaded from the frame record: where the code stored it, or where x29 pointed */
+  __u8 called;
+};
+
+enum wl_code_status { WL_CODE_ON, WL_CODE_RETURNS, WL_CODE_GIVE_UP };
+
+WL_INLINE __s64 wl_code_signed(__u32 word, __u32 low, __u32 bits) {
+  return (__s64)((__u64)word << (64 - low - bits)) >> (64 - bits);
+}
+
+/* `reg` is loaded from `at`. */
+WL_INLINE int wl_code_load(const struct wl_env *env, struct wl_code_run *run, __u32 reg, __u64 at) {
+  __u64 value = 0;
+  __u8 known = 1;
+  if (reg != WL_A64_X29 && reg != WL_A64_X30) return WL_CODE_ON;
+  if (run->record != 0 && at == run->record) {
+    value = run->record_fp;
+    known = run->record_fp_known;
+  } else if (run->record != 0 && at == run->record + 8) {
+    value = run->record_lr;
+    known = run->record_lr_known;
+  } else if (wl_read(env, &value, 8, at)) {
+    return WL_CODE_GIVE_UP;
+  }
+  if (reg == WL_A64_X29) {
+    run->fp = value;
+    run->fp_known = known;
+  } else {
+    run->lr = value;
+    run->lr_known = known;
+  }
+  return WL_CODE_ON;
+}
+
+/* A load or store of one register or a pair through sp: `address` is where, `end` what sp becomes. */
+WL_INLINE int wl_code_access(const struct wl_env *env, struct wl_code_run *run, __u32 word, int pair, int load,
+                             int general, __u64 address, __u64 end) {
+  __u32 first = word & 31, second = word >> 10 & 31;
+  if (general && load) {
+    __u64 slot = first == WL_A64_X30 ? address : address + 8;
+    if (first == WL_A64_X30 || (pair && second == WL_A64_X30))
+      run->lr_framed =
+          (run->record != 0 && run->record_lr_known && slot == run->record + 8) || (run->fp_known && slot == run->fp + 8);
+    int status = wl_code_load(env, run, first, address);
+    if (status == WL_CODE_ON && pair) status = wl_code_load(env, run, second, address + 8);
+    if (status != WL_CODE_ON) return status;
+  } else if (general && first == WL_A64_X29 && pair && second == WL_A64_X30) {
+    run->record = address;
+    run->record_fp = run->fp;
+    run->record_lr = run->lr;
+    run->record_fp_known = run->fp_known;
+    run->record_lr_known = run->lr_known;
+  } else if (general && (first == WL_A64_X30 || (pair && second == WL_A64_X30))) {
+    run->record = address + (first == WL_A64_X30 ? 0 : 8) - 8; /* x30 alone, or with another register */
+    run->record_fp_known = 0;
+    run->record_lr = run->lr;
+    run->record_lr_known = run->lr_known;
+  }
+  run->sp = end;
+  return WL_CODE_ON;
+}
+
+/* add and sub with an immediate; mov from and to sp is one of them. */
+WL_INLINE int wl_code_add(struct wl_code_run *run, __u32 word) {
+  __u32 to = word & 31, from = word >> 5 & 31;
+  __u64 value = (__u64)(word >> 10 & 0xfff) << ((word >> 22 & 1) * 12);
+  __u64 base = from == 31 ? run->sp : run->fp;
+  if (to != 31 && to != WL_A64_X29 && to != WL_A64_X30) return WL_CODE_ON;
+  int known = from == 31 || (from == WL_A64_X29 && run->fp_known);
+  value = word >> 30 & 1 ? base - value : base + value;
+  if (to == WL_A64_X30) {
+    run->lr_known = 0;
+  } else if (to == WL_A64_X29) {
+    run->fp = value;
+    run->fp_known = known;
+  } else {
+    if (!known) return WL_CODE_GIVE_UP;
+    run->sp = value;
+  }
+  return WL_CODE_ON;
+}
+
+WL_INLINE int wl_code_is_call(__u32 word) { /* bl, blr, blraa and the like */
+  return word >> 26 == 0x25 || (word & 0xfefff000u) == 0xd63f0000u;
+}
+
+/* Runs the instruction `word` for sp, x29 and x30. */
+WL_INLINE int wl_code_execute(const struct wl_env *env, struct wl_code_run *run, __u32 word) {
+  __u32 rd = word & 31, rn = word >> 5 & 31;
+  if (word == 0xd65f03c0u || word == 0xd65f0bffu || word == 0xd65f0fffu) return WL_CODE_RETURNS; /* ret, retaa, retab */
+  if (wl_code_is_call(word)) {
+    run->called = 1;
+    run->lr_known = 0;
+    return WL_CODE_ON;
+  }
+  if (word == WL_A64_SVC) run->called = 1; /* exit */
+  if ((word & 0xfe000000u) == 0xd6000000u || (word & 0xffe00000u) == 0xd4200000u || word >> 16 == 0)
+    return WL_CODE_GIVE_UP; /* another br, brk, udf */
+  if ((word & 0x3a000000u) == 0x28000000u && rn == 31) { /* pairs of 64-bit registers, or of vector registers */
+    __u32 vector = word >> 26 & 1, opc = word >> 30, mode = word >> 23 & 3; /* mode 1 post-, 3 pre-indexed */
+    __s64 scale = vector ? 4ll << opc : 8;
+    __s64 offset = wl_code_signed(word, 15, 7) * scale;
+    if (!vector && opc != 2) return mode & 1 ? WL_CODE_GIVE_UP : WL_CODE_ON;
+    return wl_code_access(env, run, word, 1, word >> 22 & 1, !vector, mode == 1 ? run->sp : run->sp + offset,
+                          mode & 1 ? run->sp + offset : run->sp);
+  }
+  if ((word & 0x3b200000u) == 0x38000000u && rn == 31) { /* one register, signed offset of 9 bits */
+    __u32 mode = word >> 10 & 3; /* 1 post-, 3 pre-indexed; opc 0 stores */
+    __s64 offset = wl_code_signed(word, 12, 9);
+    int general = (word >> 26 & 1) == 0 && word >> 30 == 3;
+    return wl_code_access(env, run, word, 0, (word >> 22 & 3) != 0, general, mode == 1 ? run->sp : run->sp + offset,
+                          mode & 1 ? run->sp + offset : run->sp);
+  }
+  if ((word & 0xff800000u) == 0xf9000000u && rn == 31) { /* ldr, str of 64 bits with an unsigned offset */
+    __u64 address = run->sp + (word >> 10 & 0xfff) * 8;
+    return wl_code_access(env, run, word, 0, word >> 22 & 1, 1, address, run->sp);
+  }
+  if ((word & 0xbf800000u) == 0x91000000u) return wl_code_add(run, word);
+  /* sp by a register, or aligned. */
+  if ((word & 0xbfe0001fu) == 0x8b20001fu || (word & 0xff80001fu) == 0x9200001fu) return WL_CODE_GIVE_UP;
+  int memory = (word & 0x0a000000u) == 0x08000000u; /* through another register */
+  if (memory && (word >> 26 & 1)) return WL_CODE_ON;
+  if (memory || (word & 0x1c000000u) == 0x10000000u || (word & 0x0e000000u) == 0x0a000000u) { /* data processing */
+    int pair = memory && (word & 0x38000000u) == 0x28000000u;
+    if (rd == WL_A64_X29 || (pair && (word >> 10 & 31) == WL_A64_X29)) run->fp_known = 0;
+    if (rd == WL_A64_X30 || (pair && (word >> 10 & 31) == WL_A64_X30)) run->lr_known = 0;
+  }
+  return WL_CODE_ON;
+}
+
+/* Could `value` be a return address? It must be in executable memory and stand behind a call. */
+WL_NOINLINE int wl_is_return_address(const struct wl_env *env, __u32 maps, __u32 map_count, __u64 value) {
+  const struct wl_mapping *mapping = value & 3 ? 0 : wl_find_mapping(env, maps, map_count, value - 4);
+  __u32 word = 0;
+  if (!mapping) return 0;
+  if (mapping->flags & WL_MAPPING_ANON) return 1; /* interpreters push addresses to go on at */
+  if (wl_read(env, &word, 4, value - 4)) return 1; /* execute-only, or not present: cannot be told */
+  return wl_code_is_call(word);
+}
+
+/* The way back from a signal handler, at `pc` or one instruction before it. */
+WL_INLINE int wl_code_is_restorer(const struct wl_env *env, __u64 pc) {
+  __u32 words[2] = {0, 0};
+  if (wl_read(env, words, 4, pc)) return 0;
+  if (words[0] == WL_A64_SVC) pc -= 4;
+  if (wl_read(env, words, 8, pc)) return 0;
+  return words[0] == WL_A64_MOV_RT_SIGRETURN && words[1] == WL_A64_SVC;
+}
+
+WL_INLINE int wl_commit_frame(struct wl_cursor *cursor, const struct wl_code_run *run, __u32 valid) {
+  cursor->regs[WL_PC] = WL_STRIP(run->lr);
+  cursor->regs[WL_SP] = run->sp;
+  cursor->regs[WL_FP] = run->fp;
+  cursor->valid = valid | (run->fp_known ? 1u << WL_FP : 0);
+  cursor->exact = 0;
+  return WL_CONTINUE;
+}
+
+/* By how much x29 lies below the caller's sp in the function that makes the call before `pc`: the nearest prologue before
+ * it is `stp x29, x30, [sp, #-n]!; mov x29, sp`, and nothing returns between. 0 if that cannot be said. A function that
+ * calls has saved x30, and one that saves it otherwise is seen to. */
+WL_NOINLINE __u32 wl_code_frame_size(const struct wl_env *env, __u64 pc) {
+  __u32 next = 0, behind = 0;
+  pc -= 4; /* the call */
+  for (int i = 0; i < WL_CODE_BACK; i++) {
+    __u32 word = 0;
+    pc -= 4;
+    if (wl_read(env, &word, 4, pc)) return 0;
+    if ((word & 0xffc07fffu) == 0xa9807bfdu) { /* with mov x29, sp within the next two */
+      if (next != 0x910003fdu && behind != 0x910003fdu) return 0;
+      return (__u32)(-wl_code_signed(word, 15, 7) * 8) & 1023;
+    }
+    if (word == 0xd65f03c0u || word == 0xd65f0bffu || word == 0xd65f0fffu || word >> 16 == 0) return 0;
+    int store_pair = (word & 0xfe4003e0u) == 0xa80003e0u; /* stp ..., [sp]; str ..., [sp] */
+    int store = (word & 0xffc003e0u) == 0xf90003e0u || (word & 0xffe003e0u) == 0xf80003e0u;
+    if (((store || store_pair) && (word & 31) == WL_A64_X30) || (store_pair && (word >> 10 & 31) == WL_A64_X30))
+      return 0; /* x30 saved in another way */
+    behind = next;
+    next = word;
+  }
+  return 0;
+}
+
+/* The chain of frame records alone (AAPCS64 6.4.6). It does not tell where the caller's sp is: without `size`, what lies
+ * between x29 and it, that register is lost, and only the lowest it can be is kept. */
+WL_INLINE int wl_step_record(const struct wl_env *env, __u32 maps, __u32 map_count, struct wl_cursor *cursor,
+                             __u32 size) {
+  struct wl_code_run run = {};
+  __u64 fp = cursor->regs[WL_FP], sp = cursor->regs[WL_SP];
+  __u64 pair[2] = {0, 0};
+  if ((fp & 15) || fp < sp || fp - sp > WL_MAX_FRAME_SIZE || wl_read(env, pair, sizeof pair, fp))
+    return WL_END_BAD_FRAME_POINTER;
+  if (pair[1] == 0) return WL_END_COMPLETE;
+  run.fp = pair[0];
+  run.fp_known = 1;
+  run.lr = pair[1];
+  run.sp = fp + (size ? size : 16);
+  if (!wl_is_return_address(env, maps, map_count, WL_STRIP(run.lr))) return WL_END_BAD_FRAME_POINTER;
+  return wl_commit_frame(cursor, &run, size ? WL_VALID_BASE : 0);
+}
+
+/* Runs the code at the pc. WL_CODE_RETURNS with the caller in `run`. */
+WL_NOINLINE int wl_run_code(const struct wl_env *env, struct wl_code_run *run, __u64 pc) {
+  for (int i = 0; i < WL_CODE_INSTRUCTIONS; i++) {
+    __u32 word = 0;
+    if (wl_read(env, &word, 4, pc)) return WL_CODE_GIVE_UP;
+    if (word == 0xd61f0220u) { /* br x17: a linkage stub, on its way to what was called */
+      if (wl_read(env, &word, 4, pc - 16)) return WL_CODE_GIVE_UP;
+      if (word == WL_A64_PUSH_X16_X30) run->sp += 16;
+      return WL_CODE_RETURNS;
+    }
+    if (word >> 26 == 5) { /* b */
+      pc += (__u64)(wl_code_signed(word, 0, 26) * 4);
+      continue;
+    }
+    int status = wl_code_execute(env, run, word);
+    if (status != WL_CODE_ON) return status;
+    pc += 4;
+  }
+  return WL_CODE_GIVE_UP;
+}
+
+/* generated: the code is in anonymous memory, or where a file has no rows for miles (wl_is_bare_page). */
+WL_NOINLINE int wl_step_code(const struct wl_env *env, __u32 maps, __u32 map_count, struct wl_cursor *cursor,
+                             __u32 generated) {
+  __u64 sp = cursor->regs[WL_SP], fp = cursor->regs[WL_FP];
+  struct wl_code_run run = {};
+  if (!WL_VALID(cursor, WL_SP)) return WL_END_REGISTER_LOST;
+  if (wl_code_is_restorer(env, cursor->regs[WL_PC])) return wl_step_signal(env, cursor, sp);
+  run.sp = sp;
+  run.fp = fp;
+  run.lr = cursor->regs[WL_A64_X30];
+  run.fp_known = WL_VALID(cursor, WL_FP);
+  run.lr_known = cursor->exact && WL_VALID(cursor, WL_A64_X30);
+  if (wl_run_code(env, &run, cursor->regs[WL_PC]) == WL_CODE_RETURNS && run.lr_known && run.sp >= sp &&
+      (run.sp & 15) == 0 && run.sp - sp <= WL_MAX_FRAME_SIZE) {
+    int certain = !run.called || run.lr_framed;
+    if (certain && run.lr == 0) return WL_END_COMPLETE;
+    if (certain && wl_is_return_address(env, maps, map_count, WL_STRIP(run.lr)))
+      return wl_commit_frame(cursor, &run, WL_VALID_BASE);
+  }
+  if (cursor->exact || !WL_VALID(cursor, WL_FP)) return WL_END_BAD_FRAME_POINTER;
+  if (fp == 0) return WL_END_COMPLETE; /* the outermost frame is marked so */
+  __u32 size = wl_code_frame_size(env, cursor->regs[WL_PC]);
+  return size || generated ? wl_step_record(env, maps, map_count, cursor, size) : WL_END_BAD_FRAME_POINTER;
+}
+
+#endif

@@ -1,0 +1,138 @@
+// The unwinder's C (bpf/windlass_step.h) as user code for AArch64 stacks: modules' tables in an arena, a process's
+// mappings, steps. One translation unit of a program includes this or the x86-64 one, not both.
+#pragma once
+
+#define WL_TARGET_A64
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <vector>
+
+#include "table/unwind_table.h"
+#include "windlass_user_env.h"
+
+#include "windlass_memo.h"
+
+namespace windlass::test {
+
+// As the profiler's, without the kernel's map behind it; nothing is given back.
+class BumpArena final : public table::Arena {
+ public:
+  static constexpr std::size_t kSize = std::size_t{512} << 20;
+  BumpArena()
+      : base_(static_cast<std::byte*>(::mmap(nullptr, kSize + WL_CHUNK_SIZE, PROT_READ | PROT_WRITE,
+                                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))) {}
+  ~BumpArena() override { ::munmap(base_, kSize + WL_CHUNK_SIZE); }
+  BumpArena(const BumpArena&) = delete;
+  BumpArena& operator=(const BumpArena&) = delete;
+
+  Expected<table::ArenaObject> allocate(std::uint32_t bytes) override {
+    bytes = (bytes + 7) & ~7U;
+    if (used_ / WL_CHUNK_SIZE != (used_ + bytes - 1) / WL_CHUNK_SIZE)
+      used_ = (used_ + WL_CHUNK_SIZE - 1) / WL_CHUNK_SIZE * WL_CHUNK_SIZE;
+    if (used_ + bytes > kSize) return fail(ErrorCode::kLimit, "arena is full", used_, bytes);
+    const table::ArenaObject object{base_ + used_, static_cast<std::uint32_t>(used_ >> WL_REF_SHIFT)};
+    used_ += bytes;
+    return object;
+  }
+  void release(std::uint32_t, std::uint32_t) override {}
+  [[nodiscard]] const unsigned char* base() const { return reinterpret_cast<const unsigned char*>(base_); }
+
+ private:
+  std::byte* base_;
+  std::size_t used_ = 8;  // a reference of 0 is none
+};
+
+class A64Unwinder {
+ public:
+  using Read = std::function<bool(std::uint64_t address, void* to, std::size_t size)>;
+
+  explicit A64Unwinder(Read read) : read_(std::move(read)), modules_(kMostModules) {
+    env_.arena = arena_.base();
+    env_.modules = modules_.data();
+    env_.module_count = kMostModules;
+    env_.context = this;
+    env_.read = [](void* context, void* to, __u32 size, __u64 address) {
+      return static_cast<A64Unwinder*>(context)->read_(address, to, size) ? 0 : 1;
+    };
+  }
+  A64Unwinder(const A64Unwinder&) = delete;
+  A64Unwinder& operator=(const A64Unwinder&) = delete;
+
+  // The module's number, to be named by mappings.
+  Expected<std::uint32_t> add_module(const table::UnwindTable& table) {
+    if (module_count_ == kMostModules) return fail(ErrorCode::kLimit, "too many modules", 0);
+    const auto placed = table::place(table, arena_);
+    if (!placed) return std::unexpected(placed.error());
+    modules_[module_count_] = placed->module;
+    return module_count_++;
+  }
+  void set_mappings(std::vector<wl_mapping> mappings) {
+    std::ranges::sort(mappings, {}, &wl_mapping::begin);
+    const auto object =
+        arena_.allocate(static_cast<std::uint32_t>(sizeof(wl_maps_head) + mappings.size() * sizeof(wl_mapping)));
+    if (!object) return;
+    std::memcpy(object->data + sizeof(wl_maps_head), mappings.data(), mappings.size() * sizeof(wl_mapping));
+    maps_ = object->ref + (sizeof(wl_maps_head) >> WL_REF_SHIFT);
+    map_count_ = static_cast<std::uint32_t>(mappings.size());
+  }
+
+  // A frame whose registers are all known, interrupted at `pc`.
+  [[nodiscard]] static wl_cursor cursor(const std::uint64_t (&x)[31], std::uint64_t sp, std::uint64_t pc) {
+    wl_cursor made{};
+    std::copy(std::begin(x), std::end(x), made.regs);
+    made.regs[WL_SP] = sp;
+    made.regs[WL_PC] = pc;
+    made.valid = WL_VALID_ALL;
+    made.exact = 1;
+    return made;
+  }
+
+  // WL_CONTINUE with the caller in `at`, or the wl_end. Where the memo would keep the rule as a plain one, that way
+  // must lead to the same place: see memo_differences().
+  int step(wl_cursor& at) {
+    const wl_cursor before = at;
+    const wl_mapping* mapping = nullptr;
+    const int status = wl_step(&env_, maps_, map_count_, &at, &mapping);
+    const wl_rule* rule = mapping != nullptr ? rule_at(*mapping, wl_lookup_pc(&before)) : nullptr;
+    if (rule == nullptr) return status;
+    constexpr std::uint32_t kSpace = 1, kRef = 1;
+    const std::uint64_t value = wl_memo_value(kSpace, rule, kRef, modules_[mapping->module].x_reg);
+    if ((value & WL_MEMO_PLAIN) == 0) return status;
+    ++plain_steps_;
+    wl_cursor by_memo = before;
+    wl_fast fast{before.regs[WL_PC], before.regs[WL_SP], before.regs[WL_FP], before.valid};
+    const int plain = wl_apply_plain(&env_, &by_memo, &fast, value);
+    const bool same = plain == status &&
+                      (status != WL_CONTINUE || (fast.pc == at.regs[WL_PC] && fast.sp == at.regs[WL_SP] &&
+                                                 fast.fp == at.regs[WL_FP] && fast.valid == at.valid && at.exact == 0));
+    memo_differences_ += same ? 0 : 1;
+    return status;
+  }
+  [[nodiscard]] std::uint64_t plain_steps() const { return plain_steps_; }
+  [[nodiscard]] std::uint64_t memo_differences() const { return memo_differences_; }
+
+ private:
+  static constexpr std::uint32_t kMostModules = 64;
+
+  [[nodiscard]] const wl_rule* rule_at(const wl_mapping& mapping, std::uint64_t pc) const {
+    if ((mapping.flags & WL_MAPPING_ANON) != 0) return nullptr;
+    const std::uint32_t ref = wl_find_rule_ref(&env_, &modules_[mapping.module], pc - mapping.bias);
+    if (ref == 0) return nullptr;
+    return reinterpret_cast<const wl_rule*>(wl_chunk(&env_, ref) + wl_offset(ref));
+  }
+
+  Read read_;
+  BumpArena arena_;
+  std::vector<wl_module> modules_;
+  std::uint32_t module_count_ = 0;
+  wl_env env_{};
+  std::uint32_t maps_ = 0, map_count_ = 0;
+  std::uint64_t plain_steps_ = 0, memo_differences_ = 0;
+};
+
+}  // namespace windlass::test
