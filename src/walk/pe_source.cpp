@@ -1,6 +1,7 @@
 // Windows' unwind information of PE images. Addresses are RVAs.
 #include <cstring>
 
+#include "image/pe_names.h"
 #include "walk/unwind_source.h"
 #include "winarm64/exec.h"
 #include "winarm64/lower.h"
@@ -36,12 +37,16 @@ class PeSource : public UnwindSource {
 
 class X64Source final : public PeSource {
  public:
-  explicit X64Source(image::PeImage image) : PeSource(std::move(image)), functions_(image_) {}
+  explicit X64Source(image::PeImage image) : PeSource(std::move(image)), functions_(image_) { find_dispatchers(); }
 
   Expected<void> row_at(std::uint64_t address, FrameRow& to, RowStorage&) const override {
     const auto rva = static_cast<std::uint32_t>(address);
     const auto entry = rva == address ? functions_.find(rva) : std::nullopt;
-    return entry ? winx64::row_at(functions_, *entry, rva, to) : uncovered(address);
+    if (!entry) return uncovered(address);
+    if (const auto found = winx64::row_at(functions_, *entry, rva, to); !found) return found;
+    for (const std::uint32_t dispatcher : dispatchers_)
+      to.signal_frame |= dispatcher != 0 && entry->begin == dispatcher;
+    return {};
   }
 
   Expected<void> unwind(const Callee& callee, Registers& caller, SavedLocations& saved) const override {
@@ -67,6 +72,17 @@ class X64Source final : public PeSource {
   }
 
  private:
+  // What the system jumps to on top of interrupted code. Windows' ntdll.dll describes it by a machine frame; Wine 8's
+  // makes its own call frame out of the context, so that the interrupted pc looks like a return address.
+  void find_dispatchers() {
+    constexpr std::string_view kNames[] = {"KiUserExceptionDispatcher", "KiUserApcDispatcher"};
+    const auto exports = image::PeExports::open(image_);
+    if (!exports || exports->module_name() != "ntdll.dll") return;
+    for (std::size_t i = 0; i < std::size(kNames); ++i)
+      if (const auto found = exports->find(kNames[i]); found) dispatchers_[i] = found->rva;
+  }
+
+  std::uint32_t dispatchers_[2] = {};
   winx64::Functions functions_;
 };
 

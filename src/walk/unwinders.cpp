@@ -28,15 +28,28 @@ bool by_signal_trampoline(const Question& question, Step& step) {
 
 }  // namespace
 
+// A function of Windows that has not moved sp has all that it must preserve.
+static void keep_windows_registers(FrameRow& row) {
+  for (const RegisterNumber reg : {x86_64::kRsi, x86_64::kRdi}) (void)row.registers.set(reg, SameValue{});
+}
+
+static bool is_leaf_row(const FrameRow& row) {
+  const auto* cfa = std::get_if<CfaRegister>(&row.cfa);
+  return cfa != nullptr && cfa->reg == x86_64::kRsp && cfa->offset == 8;
+}
+
 bool by_synthesis(const Question& question, Step& step) {
   if (question.module == nullptr || !question.options.synthesize) return false;
-  const auto found = with_code(question, [&](const code::CodeSource& source) {
+  auto found = with_code(question, [&](const code::CodeSource& source) {
     return code::synthesize(source, question.frame.pc(), *question.scratch.synthesis);
   });
   if (!found) return false;
   // Interpreters go on by jumps through tables that cannot be followed: that generated code seems never to return is
   // no proof that it has no caller (the JVM's template interpreter).
   if (found->outermost && question.in_generated_code()) return false;
+  if (question.space.architecture() == Architecture::kX86_64 && question.module->is_windows() &&
+      is_leaf_row(found->row))
+    keep_windows_registers(found->row);  // a system call's stub
   Step trial;
   if (found->outermost)
     trial.status = {WalkEnd::kComplete, {}};
@@ -196,9 +209,7 @@ bool by_leaf(const Question& question, Step& step) {
   if (architecture == Architecture::kX86_64) {
     row.cfa = CfaRegister{Registers::sp_number(architecture), 8};
     row.return_address = AtCfa{-8};
-    if (question.module != nullptr && question.module->is_windows())
-      for (const RegisterNumber preserved_by_windows : {x86_64::kRsi, x86_64::kRdi})
-        (void)row.registers.set(preserved_by_windows, SameValue{});
+    if (question.module != nullptr && question.module->is_windows()) keep_windows_registers(row);
   } else {
     row.cfa = CfaRegister{Registers::sp_number(architecture), 0};
     row.return_address = InRegister{aarch64::kX30};

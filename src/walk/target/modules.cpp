@@ -11,6 +11,7 @@
 #include "image/elf.h"
 #include "image/mapped_file.h"
 #include "walk/target/memory_image.h"
+#include "walk/target/pe_modules.h"
 
 namespace windlass::walk {
 namespace {
@@ -211,7 +212,8 @@ class ModuleAdder {
 
 std::vector<FileRange> add_modules(Target& target, std::span<const ProcMap> maps, FindFiles find,
                                    std::uint64_t page_size) {
-  return ModuleAdder(target, maps, find, page_size).run();
+  const std::vector<ProcMap> elf = add_loaded_pe(target, maps, find);
+  return ModuleAdder(target, elf, find, page_size).run();
 }
 
 }  // namespace windlass::walk

@@ -31,9 +31,10 @@ struct FileRange {
   std::string file;
 };
 
-// Adds a module for every executable mapping (neighbours of one file together), its unwind information from the file,
-// else from memory; a code range where there is neither. `maps` ascending. Files that are missing or are not the ones
-// that ran are noted. Returns the mappings, not only the executable ones, of the files found.
+// Adds a module for every PE image (pe_modules.h) and for every other executable mapping (neighbours of one file
+// together), its unwind information from the file, else from memory; a code range where there is neither. `maps`
+// ascending. Files that are missing or are not the ones that ran are noted. Returns the mappings, not only the
+// executable ones, of the files found.
 std::vector<FileRange> add_modules(Target& target, std::span<const ProcMap> maps, FindFiles find,
                                    std::uint64_t page_size);
 

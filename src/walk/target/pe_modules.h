@@ -1,0 +1,34 @@
+// PE images as modules: those that Wine's loader mapped, and those that a Windows dump lists.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "image/mapped_file.h"
+#include "image/pe.h"
+#include "walk/target/modules.h"
+#include "windlass/target.h"
+
+namespace windlass::walk {
+
+// How symbol servers, and we, tell a PE image from others of its name.
+struct PeIdentity {
+  std::uint32_t timestamp = 0;
+  std::uint32_t image_size = 0;
+  std::string build_id;  // PeImage::build_id; empty: not known
+};
+// By timestamp and size; where these differ, by the build id (a signed or stripped copy has another size).
+[[nodiscard]] bool is_same_image(const image::PeImage& image, const PeIdentity& wanted);
+
+// The image at `begin` as the memory has it, the byte at an RVA at that index; pages that cannot be read are zero.
+// kNotFound: no headers, or no function table; kLimit above 256 MiB.
+[[nodiscard]] Expected<std::vector<std::byte>> read_mapped_pe(const Memory& memory, std::uint64_t begin);
+
+// Adds a module for each PE image among the mappings (ascending) of a process: [begin, end) of the image, whatever its
+// sections are mapped from, numbered by RVA; unwind information from the file, else from memory. Returns the mappings
+// that belong to none.
+[[nodiscard]] std::vector<ProcMap> add_loaded_pe(Target& target, std::span<const ProcMap> maps, FindFiles find);
+
+}  // namespace windlass::walk

@@ -1,0 +1,205 @@
+// Live Wine processes: every thread's stack down to its start, PE and ELF frames in one, against what the program says
+// its own stacks are.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <sstream>
+
+#include "image/mapped_file.h"
+#include "image/pe_names.h"
+#include "support/wine_program.h"
+#include "walk/target/modules.h"
+#include "walk/target/proc_file.h"
+#include "walk/target/process_memory.h"
+#include "windlass/target.h"
+
+namespace windlass {
+namespace {
+
+using test::WineProgram;
+
+// Functions of PE modules.
+class Names {
+ public:
+  std::string of(const Frame& frame) {
+    if (frame.module == nullptr || !frame.module->windows) return {};
+    const auto [entry, is_new] = images_.try_emplace(frame.module->path);
+    Image& image = entry->second;
+    if (is_new)
+      if (auto file = image::MappedFile::open(frame.module->path)) {
+        image.file = std::move(*file);
+        if (auto parsed = image::PeImage::parse(image.file.bytes())) image.symbols = image::PeSymbols::make(*parsed);
+      }
+    const auto symbol = image.symbols.nearest(static_cast<std::uint32_t>(frame.pc().lookup() - frame.module->bias));
+    return symbol ? std::string(symbol->name) : std::string();
+  }
+
+ private:
+  struct Image {
+    image::MappedFile file;
+    image::PeSymbols symbols;
+  };
+  std::map<std::string, Image> images_;
+};
+
+struct Stack {
+  std::vector<std::uint64_t> pcs;
+  std::vector<std::string> names;  // of PE functions; empty where not known, or ELF
+  std::vector<bool> windows;
+  WalkEnd end = WalkEnd::kRunning;
+  std::string error;
+
+  [[nodiscard]] bool has(const std::string& name) const { return std::ranges::find(names, name) != names.end(); }
+  // Do these functions stand in it in this order, innermost first?
+  [[nodiscard]] bool has_in_order(const std::vector<std::string>& wanted) const {
+    std::size_t at = 0;
+    for (const std::string& name : names) at += at < wanted.size() && name == wanted[at] ? 1 : 0;
+    return at == wanted.size();
+  }
+  [[nodiscard]] std::string text() const {
+    std::ostringstream out;
+    for (std::size_t i = 0; i < pcs.size(); ++i) out << std::hex << pcs[i] << ' ' << names[i] << '\n';
+    out << end_name(end) << ' ' << error;
+    return out.str();
+  }
+};
+
+std::vector<Stack> walk(const AddressSpace& space, const std::vector<Thread>& threads, Names& names) {
+  std::vector<Stack> stacks;
+  for (const Thread& thread : threads) {
+    Stack& stack = stacks.emplace_back();
+    StackWalker walker(space, thread.registers);
+    do {
+      stack.pcs.push_back(walker.frame().pc().value());
+      stack.names.push_back(names.of(walker.frame()));
+      stack.windows.push_back(walker.frame().module != nullptr && walker.frame().module->windows);
+    } while (walker.step());
+    stack.end = walker.end_reason();
+    stack.error = walker.error().text();
+  }
+  return stacks;
+}
+
+// What must stand between the function that waits and the thread's start, innermost first.
+const std::map<std::string, std::vector<std::string>> kChains = {
+    {"main", {"main", "mainCRTStartup"}},
+    {"deep", {"recurse", "recurse", "recurse", "deep_thread"}},
+    {"qsort", {"compare", "sorting_thread"}},
+    {"dll", {"relayed", "relay", "relay", "relay", "relay", "relay", "relay", "relaying_thread"}},
+    {"apc", {"on_apc", "KiUserApcDispatcher", "NtDelayExecution", "SleepEx", "apc_thread"}},
+    {"fault", {"on_exception", "KiUserExceptionDispatcher", "fault", "faulting_thread"}},
+    {"raise", {"on_exception", "RtlRaiseException", "RaiseException", "raising_thread"}},
+    {"landing", {"catching_thread"}},
+    {"timer", {"on_timer"}},
+};
+
+class WineWalk : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    if (test::find_wine().empty() || ::access(kProgram, R_OK) != 0) return;
+    program_ = new WineProgram(WINDLASS_WINE_PREFIX, {kProgram});
+    for (std::size_t i = 0; i < kChains.size() + 1; ++i) {         // and "window"
+      std::istringstream line(program_->line(i == 0 ? 120 : 20));  // a new prefix takes a while
+      std::string name, pc;
+      line >> name;
+      while (line >> pc) published_[name].push_back(std::stoull(pc, nullptr, 16));
+    }
+    ::usleep(100'000);  // from the line to the wait
+  }
+  static void TearDownTestSuite() {
+    delete program_;
+    program_ = nullptr;
+  }
+  void SetUp() override {
+    if (test::find_wine().empty()) GTEST_SKIP() << "there is no Wine (package wine64)";
+    if (program_ == nullptr)
+      GTEST_SKIP() << "the program was not built: there is no MinGW (package g++-mingw-w64-x86-64)";
+    ASSERT_EQ(published_.size(), kChains.size() + 1) << "the program did not start its threads";
+  }
+
+  // The stack whose frames from the function that printed it on are those printed; the first pc, in that function, is
+  // another one now.
+  static void expect_published(const std::vector<Stack>& stacks, const std::string& name) {
+    const std::vector<std::uint64_t>& pcs = published_[name];
+    const Stack* closest = nullptr;
+    for (const Stack& stack : stacks) {
+      const auto waits = std::ranges::find(stack.names, "publish_and_wait") - stack.names.begin();
+      const std::vector<std::uint64_t> below(stack.pcs.begin() + std::min<long>(waits + 1, std::ssize(stack.pcs)),
+                                             stack.pcs.end());
+      if (below.empty() || pcs.size() < 2 || below.front() != pcs[1]) continue;
+      closest = &stack;
+      EXPECT_EQ(below, std::vector<std::uint64_t>(pcs.begin() + 1, pcs.end())) << name << '\n' << stack.text();
+      EXPECT_EQ(stack.end, WalkEnd::kComplete) << name << '\n' << stack.text();
+      std::vector<std::string> chain = kChains.at(name);
+      chain.insert(chain.begin(), "publish_and_wait");
+      chain.push_back("BaseThreadInitThunk");
+      chain.push_back("RtlUserThreadStart");
+      EXPECT_TRUE(stack.has_in_order(chain)) << name << '\n' << stack.text();
+      EXPECT_FALSE(stack.windows.front()) << "a wait is in Wine's Unix side";
+    }
+    EXPECT_NE(closest, nullptr) << name << " is in no stack";
+  }
+
+  static constexpr const char* kProgram = WINDLASS_WINE_WORKLOADS "/wine_stacks.exe";
+  static inline WineProgram* program_ = nullptr;
+  static inline std::map<std::string, std::vector<std::uint64_t>> published_;
+};
+
+TEST_F(WineWalk, StacksAreWhatTheProgramSays) {
+  const auto target = open_process(static_cast<std::uint64_t>(program_->pid()));
+  ASSERT_TRUE(target) << target.error().text();
+  EXPECT_TRUE(target->problems.empty());
+  Names names;
+  const auto stacks = walk(target->space, target->threads, names);
+  for (const auto& [name, chain] : kChains) expect_published(stacks, name);
+  for (const ModuleInfo* module : target->space.modules())
+    EXPECT_TRUE(!module->windows || !module->file.empty()) << module->path;
+}
+
+// One thread spins, one was suspended while it did: Wine's handler of SIGUSR1 waits on top of the loop.
+TEST_F(WineWalk, InterruptedLoopsAreWalkedWhereverTheyAre) {
+  for (int round = 0; round < 50; ++round) {
+    const auto target = open_process(static_cast<std::uint64_t>(program_->pid()));
+    ASSERT_TRUE(target) << target.error().text();
+    Names names;
+    unsigned spinning = 0, suspended = 0;
+    for (const Stack& stack : walk(target->space, target->threads, names)) {
+      if (!stack.has("spinning_thread")) continue;
+      EXPECT_TRUE(stack.has_in_order({"spin_outer", "spinning_thread", "BaseThreadInitThunk", "RtlUserThreadStart"}))
+          << stack.text();
+      EXPECT_EQ(stack.end, WalkEnd::kComplete) << stack.text();
+      ++(stack.windows.front() ? spinning : suspended);
+    }
+    EXPECT_GE(spinning + suspended, 2u);
+    EXPECT_GE(suspended, 1u);
+  }
+}
+
+// Without a file, the images are read from memory: the same stacks.
+TEST_F(WineWalk, ImagesInMemoryGiveTheSameStacks) {
+  const auto pid = program_->pid();
+  const auto target = open_process(static_cast<std::uint64_t>(pid));
+  ASSERT_TRUE(target) << target.error().text();
+  Target other{.kind = TargetKind::kProcess,
+               .space = AddressSpace(Architecture::kX86_64, std::make_unique<walk::ProcessMemory>(pid)),
+               .threads = {},
+               .command = {},
+               .process = {},
+               .problems = {},
+               .notes = {},
+               .attachment = {}};
+  const auto maps = walk::parse_proc_maps(walk::read_proc_file("/proc/" + std::to_string(pid) + "/maps"));
+  const auto none = [](const walk::ProcMap&, std::string&) { return std::vector<walk::FileCandidate>(); };
+  (void)walk::add_modules(other, maps, none, 4096);
+  Names names;
+  const auto expected = walk(target->space, target->threads, names);
+  const auto found = walk(other.space, target->threads, names);
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ(found[i].pcs, expected[i].pcs) << expected[i].text() << "\nbut\n" << found[i].text();
+    EXPECT_EQ(found[i].end, expected[i].end);
+  }
+}
+
+}  // namespace
+}  // namespace windlass
