@@ -18,8 +18,6 @@
 #define WL_CODE_INSTRUCTIONS 64 /* run at most */
 #define WL_CODE_BACK 64         /* looked at before a call, for the function's prologue */
 
-#define WL_A64_MOV_RT_SIGRETURN 0xd2801168u /* mov x8, #139 */
-#define WL_A64_SVC 0xd4000001u
 #define WL_A64_PUSH_X16_X30 0xa9bf7bf0u /* stp x16, x30, [sp, #-16]!: the linkage table's head */
 
 /* sp, x29 and x30 as the code is run. */
@@ -170,15 +168,6 @@ WL_NOINLINE int wl_is_return_address(const struct wl_env *env, __u32 maps, __u32
   if (mapping->flags & WL_MAPPING_ANON) return 1; /* interpreters push addresses to go on at */
   if (wl_read(env, &word, 4, value - 4)) return 1; /* execute-only, or not present: cannot be told */
   return wl_code_is_call(word);
-}
-
-/* The way back from a signal handler, at `pc` or one instruction before it. */
-WL_INLINE int wl_code_is_restorer(const struct wl_env *env, __u64 pc) {
-  __u32 words[2] = {0, 0};
-  if (wl_read(env, words, 4, pc)) return 0;
-  if (words[0] == WL_A64_SVC) pc -= 4;
-  if (wl_read(env, words, 8, pc)) return 0;
-  return words[0] == WL_A64_MOV_RT_SIGRETURN && words[1] == WL_A64_SVC;
 }
 
 WL_INLINE int wl_commit_frame(struct wl_cursor *cursor, const struct wl_code_run *run, __u32 valid) {

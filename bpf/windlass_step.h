@@ -22,6 +22,18 @@ WL_INLINE __u64 wl_lookup_pc(const struct wl_cursor *cursor) {
 #define WL_ADDRESS_BITS 48
 #define WL_STRIP(address) ((address) & ((1ull << WL_ADDRESS_BITS) - 1))
 
+#define WL_A64_MOV_RT_SIGRETURN 0xd2801168u /* mov x8, #139 */
+#define WL_A64_SVC 0xd4000001u
+
+/* The way back from a signal handler, at `pc` or one instruction before it. */
+WL_INLINE int wl_code_is_restorer(const struct wl_env *env, __u64 pc) {
+  __u32 words[2] = {0, 0};
+  if (wl_read(env, words, 4, pc)) return 0;
+  if (words[0] == WL_A64_SVC) pc -= 4;
+  if (wl_read(env, words, 8, pc)) return 0;
+  return words[0] == WL_A64_MOV_RT_SIGRETURN && words[1] == WL_A64_SVC;
+}
+
 /* Linux AArch64 rt_sigframe at sp while the trampoline runs (asm/sigcontext.h, asm/ucontext.h): siginfo, ucontext, in
  * it at 176 the sigcontext: fault address, x0-x30, sp, pc. Every register is known again. */
 #define WL_SIGFRAME_REGISTERS (128u + 176u + 8u)
@@ -124,7 +136,7 @@ WL_NOINLINE int wl_apply(const struct wl_env *env, struct wl_cursor *cursor, con
   __u32 cfa_reg = rule->cfa_reg;
 #ifdef WL_TARGET_A64
   /* Whatever the row says: the kernel's vdso describes the way to the interrupted code's frame record, not to its pc. */
-  if ((rule->flags & WL_RULE_SIGNAL) && WL_VALID(cursor, WL_SP))
+  if ((rule->flags & WL_RULE_SIGNAL) && WL_VALID(cursor, WL_SP) && wl_code_is_restorer(env, cursor->regs[WL_PC]))
     return wl_step_signal(env, cursor, cursor->regs[WL_SP]);
 #endif
   if (cfa_reg >= WL_RULE_REGISTERS || !WL_VALID(cursor, cfa_reg)) return WL_END_REGISTER_LOST;
@@ -143,20 +155,8 @@ WL_NOINLINE int wl_apply(const struct wl_env *env, struct wl_cursor *cursor, con
   } else if (rule->cfa_kind == WL_CFA_PLT) {
     cfa += (address & 15) >= rule->cfa_arg ? 8 : 0;
   }
-#ifdef WL_TARGET_A64
-  __u64 sp = cfa;
-  if (rule->ra_kind == WL_REG_CFA && rule->ra_offset >= 0) {
-    /* No callee saves it there. From sp, it is glibc's _dl_runtime_resolve, whose CFA leaves out the 16 bytes that the
-     * linkage table pushed, x30 the upper word. From elsewhere, a row of registers in a jmp_buf or ucontext. */
-    if (cfa_reg != WL_SP) return WL_END_UNSUPPORTED_EXPRESSION;
-    sp = cfa + rule->ra_offset + 8;
-  }
-#define WL_CALLER_SP sp
-#else
-#define WL_CALLER_SP cfa
-#endif
   __u8 backward;
-  if (wl_check_progress(cursor, rule, WL_CALLER_SP, &backward)) return WL_END_NO_PROGRESS;
+  if (wl_check_progress(cursor, rule, cfa, &backward)) return WL_END_NO_PROGRESS;
 
   __u64 pc = 0, fp = 0, x = 0;
   if (rule->ra_kind == WL_REG_SAME) return WL_END_UNSUPPORTED_EXPRESSION; /* nothing means this */
@@ -176,7 +176,7 @@ WL_NOINLINE int wl_apply(const struct wl_env *env, struct wl_cursor *cursor, con
   }
 
   cursor->regs[WL_PC] = pc;
-  cursor->regs[WL_SP] = WL_CALLER_SP;
+  cursor->regs[WL_SP] = cfa;
   cursor->regs[WL_FP] = fp;
   cursor->valid = valid;
   cursor->backward = backward;

@@ -1,6 +1,7 @@
 #include "table/compile.h"
 
 #include <algorithm>
+#include <bit>
 #include <type_traits>
 #include <utility>
 
@@ -23,20 +24,43 @@ void note_cfa_register(std::uint64_t low, CfaRegisterUse& use) {
   if (kind != WL_CFA_NONE && kind != WL_CFA_UNSUPPORTED) ++use[reg];
 }
 
-// What glibc's call frame information for AArch64 says from the second instruction on, and is as true of the first:
-// - _dl_runtime_resolve is jumped to with 16 bytes pushed, x30 in the upper word. Its CFA is sp as it comes, x30 saved
-// at
-//   CFA + 8, from which the unwinder's C makes the caller's sp;
-// - _start has no caller.
-void complete_first_row(std::span<TableBuilder::PendingRow> rows) {
-  constexpr std::uint64_t kResolverSlot = 8;
+// What glibc's hand-written call frame information for AArch64 says otherwise than it is. A callee saves its return
+// address below the CFA; where a row has it above:
+// - _dl_runtime_resolve is jumped to with 16 bytes pushed, x30 in the upper word. Its CFA is sp as it comes: the
+// caller's
+//   is 16 more;
+// - the rows of longjmp and setcontext are about the registers in a jmp_buf or ucontext: nothing says who called them.
+// What the second row of the first one, or of _start, which has no caller, says is as true of the first instruction.
+void correct_rows(std::span<TableBuilder::PendingRow> rows) {
+  constexpr std::int16_t kPushed = 16;
   const auto ra_kind = [](const TableBuilder::PendingRow& row) { return row.low >> PackedRule::kRaKind & 15; };
+  const auto ra_offset = [](const TableBuilder::PendingRow& row) {
+    return static_cast<std::int16_t>(row.high >> PackedRule::kRaOffset);
+  };
+  const auto is_signal = [](const TableBuilder::PendingRow& row) {
+    return (row.low >> PackedRule::kFlags & WL_RULE_SIGNAL) != 0;
+  };
+  bool resolver = false;
+  for (TableBuilder::PendingRow& row : rows) {
+    if (ra_kind(row) != WL_REG_CFA || ra_offset(row) < 0 || is_signal(row)) [[likely]]
+      continue;
+    TraceRule rule = std::bit_cast<TraceRule>(PackedRule{row.low, row.high});
+    resolver = rule.cfa_kind == WL_CFA_REG && rule.cfa_reg == Arm64Registers::kStackPointer && rule.ra_offset == 8;
+    if (resolver)
+      rule.cfa_offset += kPushed, rule.ra_offset -= kPushed;
+    else
+      rule.cfa_kind = WL_CFA_UNSUPPORTED, rule.cfa_reg = 0, rule.cfa_offset = 0, rule.cfa_arg = 0;
+    const PackedRule packed = PackedRule::of(rule);
+    row.low = packed.low, row.high = packed.high;
+  }
   if (rows.size() < 2 || ra_kind(rows[0]) != WL_REG_IN_REG) return;
-  const std::uint64_t offset = rows[1].high >> PackedRule::kRaOffset & 0xffff;
-  const std::uint64_t kind = ra_kind(rows[1]);
-  if (kind != WL_REG_UNDEFINED && (kind != WL_REG_CFA || offset != kResolverSlot)) return;
-  PackedRule::put(rows[0].low, PackedRule::kRaKind, 15, kind);
-  PackedRule::put(rows[0].high, PackedRule::kRaOffset, 0xffff, offset);
+  if (resolver) {
+    rows[0].low = rows[1].low, rows[0].high = rows[1].high;
+    PackedRule::put(rows[0].low, PackedRule::kCfaOffset, 0xffffffff, static_cast<std::uint64_t>(kPushed));
+  } else if (ra_kind(rows[1]) == WL_REG_UNDEFINED) {
+    PackedRule::put(rows[0].low, PackedRule::kRaKind, 15, WL_REG_UNDEFINED);
+    PackedRule::put(rows[0].high, PackedRule::kRaOffset, 0xffff, 0);
+  }
 }
 
 template <typename Registers>
@@ -65,8 +89,7 @@ EvaluationStats compile_with(const dwarf::CfiSection& section, std::uint8_t x_re
     covered = fde.begin;
     const auto done = interpreter.run(fde, emit);
     pending.resize(static_cast<std::size_t>(out - pending.data()));
-    if constexpr (std::is_same_v<Registers, Arm64Registers>)
-      complete_first_row(std::span(pending.begin(), pending.end()));
+    if constexpr (std::is_same_v<Registers, Arm64Registers>) correct_rows(std::span(pending.begin(), pending.end()));
     for (const TableBuilder::PendingRow& row : pending) note_cfa_register<Registers>(row.low, use);
     builder.rows(std::span(pending.begin(), pending.end()));
     if (!done) [[unlikely]] {

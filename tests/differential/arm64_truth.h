@@ -2,6 +2,7 @@
 // virtual_unwind must give the made-up caller at every instruction.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 
@@ -27,8 +28,11 @@ struct Truth {
 
 class TruthChecker {
  public:
-  TruthChecker(const winarm64::Functions& functions, Arm64Emulator& emulator, Truth& truth)
-      : functions_(functions), emulator_(emulator), truth_(truth) {}
+  // Told of every state at which the caller was compared, and whose caller that is (its pc in x30).
+  using Observer = std::function<void(const Registers& state, const Registers& caller)>;
+
+  TruthChecker(const winarm64::Functions& functions, Arm64Emulator& emulator, Truth& truth, Observer observer = {})
+      : functions_(functions), emulator_(emulator), truth_(truth), observer_(std::move(observer)) {}
 
   void check(winarm64::RuntimeFunction function) {
     ++truth_.functions;
@@ -165,6 +169,7 @@ class TruthChecker {
   // virtual_unwind at `state` gives the caller.
   bool right(const Registers& state, const char* where) {
     ++truth_.states;
+    if (observer_) observer_(state, caller_);
     winarm64::ExecContext context;
     context.image_base = emulator_.base();
     Registers caller(Architecture::kAArch64);
@@ -319,6 +324,7 @@ class TruthChecker {
   const winarm64::Functions& functions_;
   Arm64Emulator& emulator_;
   Truth& truth_;
+  Observer observer_;
   winarm64::RuntimeFunction function_;
   winarm64::UnwindRecord record_;
   Registers caller_{Architecture::kAArch64};
