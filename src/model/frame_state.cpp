@@ -59,6 +59,8 @@ Expected<void> FrameState::save(const Save& save, std::uint32_t where) {
       return fail(ErrorCode::kOutOfRange, "register is saved outside of the frame", where, offset);
     if (std::any_of(saved_.begin(), saved_.end(), [&](const Saved& s) { return s.reg == reg; }))
       return fail(ErrorCode::kMalformed, "register is saved twice", where, reg);
+    if (pointer_ && pointer_->reg == reg)
+      return fail(ErrorCode::kMalformed, "frame pointer is saved after it was set", where, reg);
     saved_.push_back({reg, depth_ - offset});
     offset += size;
   }

@@ -10,20 +10,9 @@
 #include "image/function_table.h"
 #include "image/pe.h"
 #include "windlass/bytes.h"
+#include "windlass/winx64.h"
 
 namespace windlass::winx64 {
-
-// RUNTIME_FUNCTION. RVAs; `end` is one past the last byte.
-struct RuntimeFunction {
-  std::uint32_t begin = 0;
-  std::uint32_t end = 0;
-  std::uint32_t info = 0;
-  bool operator==(const RuntimeFunction&) const = default;
-
-  // Bit 0 of UnwindData: not an UNWIND_INFO but the RVA of another RUNTIME_FUNCTION, whose information holds for this
-  // range too (RUNTIME_FUNCTION_INDIRECT of winnt.h; the page does not mention it).
-  [[nodiscard]] bool indirect() const { return (info & 1) != 0; }
-};
 
 inline constexpr unsigned kMaxChain = 32;  // as Windows and .NET: UNWIND_CHAIN_LIMIT
 

@@ -18,6 +18,13 @@ inline constexpr unsigned kRsp = 4, kRbp = 5;
   return kMap[number & 15];
 }
 
+// And back; 16 for what is none of these.
+[[nodiscard]] constexpr unsigned instruction_number(RegisterNumber dwarf) {
+  unsigned number = 0;
+  while (number < 16 && dwarf_number(number) != dwarf) ++number;
+  return number;
+}
+
 // "rax" .. "r15", "r16" .. "r31".
 [[nodiscard]] constexpr std::string_view register_name(unsigned number) {
   constexpr std::string_view kNames[32] = {"rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", "r8",  "r9",  "r10",
@@ -30,5 +37,9 @@ inline constexpr unsigned kRsp = 4, kRbp = 5;
 [[nodiscard]] constexpr bool is_preserved(unsigned number) {
   return number == 3 || number == kRbp || number == 6 || number == 7 || (number >= 12 && number <= 15);
 }
+
+// xmm0-xmm15 are DWARF's 17-32; calls preserve xmm6-xmm15.
+inline constexpr RegisterNumber kXmm0 = 17;
+[[nodiscard]] constexpr bool is_xmm(RegisterNumber dwarf) { return dwarf >= kXmm0 && dwarf < kXmm0 + 16; }
 
 }  // namespace windlass::winx64

@@ -1,0 +1,100 @@
+// Windows x64 unwind information written from a Prologue: bytes for code made at run time or for an object file, or
+// directives for an assembler. Sources: "x64 exception handling" (Microsoft); for version 2 LLVM and .NET's unwinder.
+//
+//   Prologue f{.code_size = 20, .ops = {{1, push(3)}, {5, Allocate{32}}}};
+//   const auto written = winx64::write(f, {.function = 0x1000, .info = 0x2000});
+//   // written->entries: {0x1000, 0x1014, 0x2000}; written->bytes: 01 05 02 00 05 32 01 30
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "windlass/error.h"
+#include "windlass/prologue.h"
+
+namespace windlass::winx64 {
+
+// RUNTIME_FUNCTION. RVAs; `end` is one past the last byte.
+struct RuntimeFunction {
+  std::uint32_t begin = 0;
+  std::uint32_t end = 0;
+  std::uint32_t info = 0;
+  bool operator==(const RuntimeFunction&) const = default;
+
+  // Bit 0 of UnwindData: not an UNWIND_INFO but the RVA of another RUNTIME_FUNCTION, whose information holds for this
+  // range too (RUNTIME_FUNCTION_INDIRECT of winnt.h; the page does not mention it).
+  [[nodiscard]] bool indirect() const { return (info & 1) != 0; }
+};
+
+// ---- bytes --------------------------------------------------------------------------------------------------------
+
+struct WriteOptions {
+  std::uint8_t version = 1;  // 2 tells the epilogues too; Windows finds those of 1 by decoding instructions
+  // Saved registers keep their values until the prologue's end (all compilers' do), so a save may be told later than it
+  // is done: one to the home area, before rsp has arrived, is told when it has, as MSVC does.
+  bool saves_can_wait = false;
+  std::uint32_t function = 0;  // RVA of the function's first byte
+  std::uint32_t info = 0;      // RVA at which the bytes will stand, a multiple of 4
+};
+
+// A 32-bit RVA among the bytes, for writers of object files: IMAGE_REL_AMD64_ADDR32NB against one of these. Written
+// with function, info and handler at 0, the bytes hold the addends.
+struct ImageRelative {
+  enum class Base : std::uint8_t { kFunction, kInfo, kHandler } base = Base::kFunction;
+  std::uint32_t at = 0;  // offset among the bytes
+};
+
+struct Written {
+  // For the function table, ascending. None where there is nothing to tell: a leaf needs no entry, and spans without a
+  // frame around parts that have one are best left without (unwinders then find the return address at rsp).
+  std::vector<RuntimeFunction> entries = {};
+  std::vector<std::byte> bytes = {};  // UNWIND_INFOs, each at a multiple of 4; equal ones are shared
+  std::vector<ImageRelative> relocations = {};
+};
+
+// The shortest information whose unwinding is what rows_of(prologue) says, at every instruction.
+// Parts, and the code behind them, become entries chained to the function's. What is pushed or saved behind a frame
+// pointer is told as saved at a distance from it, below it too.
+// Errors: those of check(); kOutOfRange, kUnsupported or kMalformed where the format cannot say it. The sentence is the
+// rule; `where` is the offset into the code, `detail` the register (by DWARF number), size or displacement. Allocates;
+// linear in the ops but for saves, which are compared with all that follows them.
+[[nodiscard]] Expected<Written> write(const Prologue& prologue, const WriteOptions& options = {});
+
+// ---- assembly -----------------------------------------------------------------------------------------------------
+
+enum class Assembler : std::uint8_t {
+  kGas,    // binutils: .seh_ directives, version 1
+  kClang,  // LLVM's: the same and version 2
+  kMasm,   // ml64, llvm-ml, UASM: PROC FRAME and its directives, version 1
+};
+
+struct AssemblyOptions {
+  Assembler assembler = Assembler::kGas;
+  std::uint8_t version = 1;
+  bool saves_can_wait = false;    // as in WriteOptions
+  std::string name = "function";  // of the function
+  std::string section = ".text";  // that its code is in; MASM: of the kind of .CODE
+  std::string handler = "";       // symbol, where the prologue has a handler, whose RVA is then not looked at
+};
+
+// Lines that a code generator puts among its instructions: behind the one that ends at `offset`.
+struct Directive {
+  std::uint32_t offset = 0;  // into the code
+  std::string text;          // without a newline; several lines have them between
+};
+
+// From the procedure's first line on to its last, ascending by offset; none for a leaf without a handler. GAS and clang
+// want the function's label besides. Errors: as write(); kUnsupported for what the assembler has no directive for:
+// parts, version 2 but for clang, and for MASM a handler of one pass only or with data. assembly_of() writes these as
+// data.
+[[nodiscard]] Expected<std::vector<Directive>> directives_of(const Prologue& prologue, const AssemblyOptions& options);
+
+// A whole source text: sections, the function with its code as bytes, its unwind information as directives, or as data
+// where there are none for it. `code` is prologue.code_size bytes (kMalformed otherwise).
+[[nodiscard]] Expected<std::string> assembly_of(const Prologue& prologue, std::span<const std::byte> code,
+                                                const AssemblyOptions& options);
+
+}  // namespace windlass::winx64

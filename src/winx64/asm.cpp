@@ -1,0 +1,228 @@
+// Unwind information as assembly text. Sources: "MASM for x64: unwind helpers" (Microsoft), the .seh_ directives as
+// binutils and LLVM read them.
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "winx64/frame_codes.h"
+#include "winx64/registers.h"
+
+namespace windlass::winx64 {
+namespace {
+
+std::unexpected<Error> no_directive(std::uint32_t where) {
+  return fail(ErrorCode::kUnsupported, "the assembler has no directive for this", where);
+}
+
+class Directives {
+ public:
+  Directives(const Prologue& prologue, const Piece& piece, const AssemblyOptions& options)
+      : prologue_(prologue), piece_(piece), options_(options), masm_(options.assembler == Assembler::kMasm) {}
+
+  Expected<std::vector<Directive>> run() {
+    if (const auto ok = begin(); !ok) return std::unexpected(ok.error());
+    const InfoContent& content = piece_.content;
+    for (auto code = content.codes.rbegin(); code != content.codes.rend(); ++code) add(code->offset, text_of(*code));
+    add(content.prolog_size, masm_ ? ".endprolog" : ".seh_endprologue");
+    for (const ToldEpilogue& told : piece_.epilogues) {
+      add(told.begin, ".seh_startepilogue");
+      add(told.pops, ".seh_unwindv2start");
+      add(told.exit, ".seh_endepilogue");
+    }
+    end();
+    return std::move(list_);
+  }
+
+ private:
+  Expected<void> begin() {
+    const bool handled = prologue_.handler.has_value();
+    if (masm_) {
+      // PROC FRAME:handler sets both flags and leaves no room for data.
+      if (handled &&
+          (!prologue_.handler->on_exception || !prologue_.handler->on_unwind || !prologue_.handler->data.empty()))
+        return no_directive(0);
+      add(0, fmt::format("{} PROC FRAME{}", options_.name, handled ? ":" + options_.handler : ""));
+      return {};
+    }
+    add(0, ".seh_proc " + options_.name);
+    if (options_.version == 2) add(0, ".seh_unwindversion 2");
+    if (handled)
+      add(0, fmt::format(".seh_handler {}{}{}", options_.handler, prologue_.handler->on_unwind ? ", @unwind" : "",
+                         prologue_.handler->on_exception ? ", @except" : ""));
+    return {};
+  }
+
+  void end() {
+    const std::uint32_t at = prologue_.code_size;
+    if (masm_) return add(at, options_.name + " ENDP");
+    if (prologue_.handler && !prologue_.handler->data.empty()) {
+      add(at, ".seh_handlerdata");
+      for (const std::byte value : prologue_.handler->data)
+        add(at, fmt::format(".byte {}", std::to_integer<int>(value)));
+      add(at, fmt::format(".section {}", options_.section));
+    }
+    add(at, ".seh_endproc");
+  }
+
+  [[nodiscard]] std::string text_of(const UnwindCode& code) const {
+    const std::string_view prefix = masm_ ? "." : ".seh_";
+    const std::string_view sigil = masm_ ? "" : "%";
+    const std::string_view reg = register_name(code.info);
+    switch (code.operation) {
+      case Operation::kPushNonvol: return fmt::format("{}pushreg {}{}", prefix, sigil, reg);
+      case Operation::kAllocSmall:
+        return fmt::format("{}{} {}", prefix, masm_ ? "allocstack" : "stackalloc", code.value);
+      case Operation::kSetFpreg:
+        return fmt::format("{}setframe {}{}, {}", prefix, sigil, register_name(piece_.content.frame_register),
+                           code.value);
+      case Operation::kSaveNonvol: return fmt::format("{}savereg {}{}, {}", prefix, sigil, reg, code.value);
+      case Operation::kSaveXmm128:
+        return fmt::format("{}{} {}xmm{}, {}", prefix, masm_ ? "savexmm128" : "savexmm", sigil, code.info, code.value);
+      default: break;
+    }
+    const std::string_view error_code = code.info == 0 ? "" : masm_ ? " code" : " @code";
+    return fmt::format("{}pushframe{}", prefix, error_code);
+  }
+
+  void add(std::uint32_t offset, std::string text) { list_.push_back({offset, std::move(text)}); }
+
+  const Prologue& prologue_;
+  const Piece& piece_;
+  const AssemblyOptions& options_;
+  const bool masm_;
+  std::vector<Directive> list_;
+};
+
+// A whole source text.
+class Source {
+ public:
+  Source(const AssemblyOptions& options, std::span<const std::byte> code)
+      : options_(options), code_(code), masm_(options.assembler == Assembler::kMasm) {}
+
+  std::string with_directives(const std::vector<Directive>& list, bool handled) {
+    open(handled);
+    if (!masm_ || list.empty()) label();
+    std::uint32_t at = 0;
+    for (const Directive& directive : list) {
+      bytes(code_.subspan(at, directive.offset - at));
+      at = directive.offset;
+      line(directive.text);
+    }
+    bytes(code_.subspan(at));
+    if (list.empty()) close_label();
+    return finish();
+  }
+
+  std::string with_data(const Written& written, bool handled) {
+    open(handled);
+    label();
+    bytes(code_);
+    close_label();
+    section(".xdata");
+    line((masm_ ? info_ : info_ + ":") + (masm_ ? " LABEL BYTE" : ""));
+    std::uint32_t at = 0;
+    for (const ImageRelative& value : written.relocations) {
+      bytes(std::span(written.bytes).subspan(at, value.at - at));
+      at = value.at + 4;
+      std::uint32_t addend = 0;
+      std::memcpy(&addend, written.bytes.data() + value.at, sizeof addend);
+      rva(value.base == ImageRelative::Base::kFunction  ? options_.name
+          : value.base == ImageRelative::Base::kHandler ? options_.handler
+                                                        : info_,
+          addend);
+    }
+    bytes(std::span(written.bytes).subspan(at));
+    end_section(".xdata");
+    section(".pdata");
+    for (const RuntimeFunction& entry : written.entries) {
+      rva(options_.name, entry.begin);
+      rva(options_.name, entry.end);
+      rva(info_, entry.info);
+    }
+    end_section(".pdata");
+    return finish();
+  }
+
+ private:
+  void open(bool handled) {
+    if (masm_ && handled) line("EXTERN " + options_.handler + ":PROC");
+    line(masm_ ? ".CODE" : ".section " + options_.section + (options_.section == ".text" ? "" : ",\"xr\""));
+    if (!masm_) line(".globl " + options_.name);
+  }
+  void label() { line(options_.name + (masm_ ? " PROC" : ":")); }
+  void close_label() {
+    if (masm_) line(options_.name + " ENDP");
+  }
+  // MASM's segments are named like the sections, by an alias.
+  void section(std::string_view name) {
+    if (masm_)
+      line(fmt::format("{} SEGMENT READONLY ALIGN(4) ALIAS(\"{}\")", name.substr(1), name));
+    else
+      line(fmt::format(".section {},\"dr\"\n.p2align 2", name));
+  }
+  void end_section(std::string_view name) {
+    if (masm_) line(fmt::format("{} ENDS", name.substr(1)));
+  }
+  void rva(const std::string& symbol, std::uint32_t addend) {
+    line(fmt::format("{} {}+{}", masm_ ? "DD IMAGEREL" : ".rva", symbol, addend));
+  }
+  void bytes(std::span<const std::byte> data) {
+    constexpr std::size_t kPerLine = 16;
+    for (std::size_t i = 0; i < data.size(); i += kPerLine) {
+      std::string text = masm_ ? "DB " : ".byte ";
+      for (std::size_t k = i; k < std::min(i + kPerLine, data.size()); ++k)
+        text += fmt::format("{}{}", k == i ? "" : ", ", std::to_integer<int>(data[k]));
+      line(text);
+    }
+  }
+  std::string finish() {
+    if (masm_) line("END");
+    return std::move(text_);
+  }
+  void line(const std::string& text) { text_ += text + "\n"; }
+
+  const AssemblyOptions& options_;
+  const std::span<const std::byte> code_;
+  const bool masm_;
+  const std::string info_ = options_.name + "_unwind_info";
+  std::string text_;
+};
+
+Expected<void> check_options(const Prologue& prologue, const AssemblyOptions& options) {
+  if (options.name.empty() || (prologue.handler && options.handler.empty()))
+    return fail(ErrorCode::kMalformed, "assembly needs the names of the function and of its handler", 0);
+  return {};
+}
+
+}  // namespace
+
+Expected<std::vector<Directive>> directives_of(const Prologue& prologue, const AssemblyOptions& options) {
+  if (const auto ok = check_options(prologue, options); !ok) return std::unexpected(ok.error());
+  if (const auto bytes = write(prologue, {.version = options.version, .saves_can_wait = options.saves_can_wait});
+      !bytes)
+    return std::unexpected(bytes.error());
+  const auto pieces = pieces_of(prologue, options.version, options.saves_can_wait);
+  if (!pieces) return std::unexpected(pieces.error());
+  if (pieces->empty()) return std::vector<Directive>();
+  if (pieces->size() > 1) return no_directive((*pieces)[1].begin);
+  if (options.version != 1 && options.assembler != Assembler::kClang) return no_directive(0);
+  return Directives(prologue, (*pieces)[0], options).run();
+}
+
+Expected<std::string> assembly_of(const Prologue& prologue, std::span<const std::byte> code,
+                                  const AssemblyOptions& options) {
+  if (code.size() != prologue.code_size)
+    return fail(ErrorCode::kMalformed, "code is not of the size the prologue says", prologue.code_size, code.size());
+  Source source(options, code);
+  const auto list = directives_of(prologue, options);
+  if (list) return source.with_directives(*list, prologue.handler.has_value());
+  if (const auto ok = check_options(prologue, options); !ok) return std::unexpected(ok.error());
+  Prologue addends = prologue;
+  if (addends.handler) addends.handler->rva = 0;
+  const auto written = write(addends, {.version = options.version, .saves_can_wait = options.saves_can_wait});
+  if (!written) return std::unexpected(written.error());
+  return source.with_data(*written, prologue.handler.has_value());
+}
+
+}  // namespace windlass::winx64

@@ -1,0 +1,56 @@
+// A Prologue as UNWIND_INFOs without their RVAs: what write() and the assembly texts have in common.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "model/frame_state.h"
+#include "windlass/prologue.h"
+#include "winx64/registers.h"
+#include "winx64/write.h"
+
+namespace windlass::winx64 {
+
+// An epilogue as version 2 tells it. Offsets into the code.
+struct ToldEpilogue {
+  std::uint32_t begin = 0;  // of its first instruction
+  std::uint32_t pops = 0;   // where what is told begins: behind what frees the frame
+  std::uint32_t exit = 0;   // of its last instruction
+  std::uint32_t end = 0;    // behind it
+  [[nodiscard]] std::uint32_t size() const { return exit - pops + 1; }
+};
+
+// An entry of the function table to be.
+struct Piece {
+  std::uint32_t begin = 0;  // offsets into the code
+  std::uint32_t end = 0;
+  std::optional<std::size_t> parent = {};  // the piece it is chained to, one before it
+  InfoContent content = {};                // handler and chained entry are not set, their flags are
+  std::vector<ToldEpilogue> epilogues = {};
+};
+
+// Ascending and disjoint. Errors as write()'s.
+[[nodiscard]] Expected<std::vector<Piece>> pieces_of(const Prologue& prologue, std::uint32_t version,
+                                                     bool saves_can_wait);
+
+// What an epilogue is judged by: the frame it takes back, and what the codes say of it.
+struct BodyFrame {
+  FrameState state;
+  bool by_pointer = false;                     // SET_FPREG says where rsp was, whatever it is now
+  std::vector<RegisterNumber> pops = {};       // of version 2: what undoes the PUSH_NONVOLs, in order
+  std::optional<std::uint32_t> part_end = {};  // in a part, which an epilogue may leave at its end
+};
+
+// Is the epilogue one that unwinders of the version get right at each of its instructions? Nothing: yes, and nothing
+// need be told of it. Errors as write()'s.
+[[nodiscard]] Expected<std::optional<ToldEpilogue>> judge_epilogue(const Epilogue& epilogue, const BodyFrame& frame,
+                                                                   std::uint32_t version);
+
+// Does it what one x86-64 push does?
+[[nodiscard]] inline bool is_push(const Save& save) {
+  return save.allocate == 8 && save.offset == 0 && save.second == kNoRegister && !is_xmm(save.reg);
+}
+
+}  // namespace windlass::winx64

@@ -1,0 +1,149 @@
+// A written function in an image of its own, and whether the caller comes out of it at a given state: by virtual
+// unwind, by the rows its information lowers to, and by the rows of the model.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "support/pe_builder.h"
+#include "support/x64_functions.h"
+#include "windlass/winx64.h"
+#include "winx64/exec.h"
+#include "winx64/lower.h"
+
+namespace windlass::test {
+
+class HeldFunction {
+ public:
+  static constexpr std::uint32_t kFunction = PeBuilder::kAlignment;
+
+  // The error of write() where it cannot be written.
+  static Expected<std::unique_ptr<HeldFunction>> make(const Prologue& prologue, const std::vector<std::uint8_t>& code,
+                                                      std::uint8_t version, bool saves_can_wait = false) {
+    auto held = std::unique_ptr<HeldFunction>(new HeldFunction);
+    const std::uint32_t info = kFunction + (static_cast<std::uint32_t>(code.size()) + PeBuilder::kAlignment) /
+                                               PeBuilder::kAlignment * PeBuilder::kAlignment;
+    auto written = winx64::write(
+        prologue, {.version = version, .saves_can_wait = saves_can_wait, .function = kFunction, .info = info});
+    if (!written) return std::unexpected(written.error());
+    held->written_ = std::move(*written);
+    PeBuilder builder(image::PeMachine::kAmd64);
+    builder.add(".text", code, true);
+    std::vector<std::uint8_t> bytes(held->written_.bytes.size());
+    if (!bytes.empty()) std::memcpy(bytes.data(), held->written_.bytes.data(), bytes.size());
+    builder.add(".xdata", bytes);
+    ByteWriter table;
+    for (const winx64::RuntimeFunction& entry : held->written_.entries)
+      table.u32(entry.begin), table.u32(entry.end), table.u32(entry.info);
+    builder.add_function_table(table.data());
+    held->file_ = builder.build();
+    auto image = image::PeImage::parse(ByteView(std::span<const std::uint8_t>(held->file_)));
+    auto model = rows_of(prologue);
+    if (!image || !model) return std::unexpected(image ? model.error() : image.error());
+    held->image_ = std::make_unique<image::PeImage>(std::move(*image));
+    held->functions_ = std::make_unique<winx64::Functions>(*held->image_);
+    held->model_ = std::move(*model);
+    for (const winx64::RuntimeFunction& entry : held->written_.entries) {
+      winx64::lower(
+          *held->functions_, entry, [&](const FrameRow& row) { held->rows_.push_back(row); },
+          [&](const Error& error) { held->problems_.push_back(error); });
+    }
+    return held;
+  }
+
+  [[nodiscard]] const image::PeImage& image() const { return *image_; }
+  [[nodiscard]] const winx64::Functions& functions() const { return *functions_; }
+  [[nodiscard]] const winx64::Written& written() const { return written_; }
+  [[nodiscard]] const std::vector<Error>& problems() const { return problems_; }
+
+  // Empty: the caller comes out right in every way.
+  template <typename M>
+  [[nodiscard]] std::string wrong_at(std::uint32_t offset, const X64State& state, const M& memory,
+                                     const X64State& caller, std::uint64_t return_address) const {
+    std::string wrong = wrong_exec(offset, state, memory, caller, return_address);
+    if (const FrameRow* row = find(model_, offset))
+      wrong += wrong_row("model", *row, state, memory, caller, return_address);
+    if (const FrameRow* row = find(rows_, kFunction + offset))
+      wrong += wrong_row("row", *row, state, memory, caller, return_address);
+    else if (functions_->find(kFunction + offset) && problems_.empty())
+      wrong += " no row";
+    return wrong;
+  }
+
+ private:
+  HeldFunction() = default;
+
+  static const FrameRow* find(const std::vector<FrameRow>& rows, std::uint64_t at) {
+    for (const FrameRow& row : rows) {
+      if (at >= row.begin && at < row.end) return &row;
+    }
+    return nullptr;
+  }
+
+  template <typename M>
+  std::string wrong_exec(std::uint32_t offset, const X64State& state, const M& memory, const X64State& caller,
+                         std::uint64_t return_address) const {
+    Registers frame(Architecture::kX86_64);
+    for (unsigned i = 0; i < 16; ++i) frame.set(winx64::dwarf_number(i), state.integer[i]);
+    frame.set_pc(CodeAddress::instruction(image_->image_base() + kFunction + offset));
+    winx64::Unwound unwound;
+    winx64::SavedAddresses saved;
+    if (const auto ok = winx64::virtual_unwind(*functions_, image_->image_base(), memory, frame, unwound, &saved); !ok)
+      return " exec: " + ok.error().text();
+    std::string wrong;
+    if (unwound.caller.pc().value() != return_address) wrong += " exec: rip";
+    if (unwound.caller.sp() != caller.rsp()) wrong += " exec: rsp";
+    for (unsigned i = 0; i < 16; ++i) {
+      if (winx64::is_preserved(i) && unwound.caller.get(winx64::dwarf_number(i)) != caller.integer[i])
+        wrong += fmt::format(" exec: {}", winx64::register_name(i));
+    }
+    for (unsigned i = 6; i < 16; ++i) {
+      auto value = state.xmm[i];
+      if (saved.xmm[i] != 0 && !memory.read(saved.xmm[i], value.data(), 16)) value = {};
+      if (value != caller.xmm[i]) wrong += fmt::format(" exec: xmm{}", i);
+    }
+    return wrong;
+  }
+
+  template <typename M>
+  static std::string wrong_row(const char* who, const FrameRow& row, const X64State& state, const M& memory,
+                               const X64State& caller, std::uint64_t return_address) {
+    const auto& from = std::get<CfaRegister>(row.cfa);
+    const std::uint64_t cfa =
+        state.integer[winx64::instruction_number(from.reg)] + static_cast<std::uint64_t>(from.offset);
+    std::string wrong;
+    if (cfa != caller.rsp()) wrong += fmt::format(" {}: cfa", who);
+    const auto value_of = [&](const RegisterRule* rule, const std::uint64_t* held, unsigned halves, std::uint64_t* to) {
+      std::copy_n(held, halves, to);
+      if (rule == nullptr || std::holds_alternative<SameValue>(*rule)) return;
+      const auto* at = std::get_if<AtCfa>(rule);
+      if (at == nullptr || !memory.read(cfa + static_cast<std::uint64_t>(at->offset), to, 8 * halves))
+        std::fill_n(to, halves, 0);
+    };
+    std::uint64_t value[2] = {};
+    value_of(&row.return_address, value, 1, value);
+    if (value[0] != return_address) wrong += fmt::format(" {}: rip", who);
+    for (unsigned i = 0; i < 16; ++i) {
+      if (!winx64::is_preserved(i)) continue;
+      value_of(row.registers.find(winx64::dwarf_number(i)), &state.integer[i], 1, value);
+      if (value[0] != caller.integer[i]) wrong += fmt::format(" {}: {}", who, winx64::register_name(i));
+    }
+    for (unsigned i = 6; i < 16; ++i) {
+      value_of(row.registers.find(static_cast<RegisterNumber>(winx64::kXmm0 + i)), state.xmm[i].data(), 2, value);
+      if (value[0] != caller.xmm[i][0] || value[1] != caller.xmm[i][1]) wrong += fmt::format(" {}: xmm{}", who, i);
+    }
+    return wrong;
+  }
+
+  std::vector<std::uint8_t> file_;
+  std::unique_ptr<image::PeImage> image_;
+  std::unique_ptr<winx64::Functions> functions_;
+  winx64::Written written_;
+  std::vector<FrameRow> model_, rows_;
+  std::vector<Error> problems_;
+};
+
+}  // namespace windlass::test
