@@ -11,31 +11,12 @@
 #include "image/function_table.h"
 #include "image/pe.h"
 #include "windlass/bytes.h"
+#include "windlass/winarm64.h"
 
 namespace windlass::winarm64 {
 
 inline constexpr unsigned kEntrySize = 8;
 inline constexpr std::size_t kMaxCodeBytes = 255 * 4;  // the extension word counts up to 255 words
-
-// The two low bits of an entry's second word.
-enum class EntryKind : std::uint8_t {
-  kRecord = 0,          // the RVA of an .xdata record
-  kPacked = 1,          // a function in canonical form
-  kPackedFragment = 2,  // a part of one, without prologue and epilogue
-  kParent = 3,          // the RVA of another entry. The page calls it reserved; .NET reads it so where bit 2 is 0
-};
-
-// IMAGE_ARM64_RUNTIME_FUNCTION_ENTRY.
-struct RuntimeFunction {
-  std::uint32_t begin = 0;  // RVA
-  std::uint32_t data = 0;
-  bool operator==(const RuntimeFunction&) const = default;
-
-  [[nodiscard]] EntryKind kind() const { return static_cast<EntryKind>(data & 3); }
-  [[nodiscard]] bool packed() const { return kind() == EntryKind::kPacked || kind() == EntryKind::kPackedFragment; }
-  // Of the .xdata record, or of the parent's entry.
-  [[nodiscard]] std::uint32_t target() const { return data & ~std::uint32_t{3}; }
-};
 
 // What a packed entry says, in bytes where it counts words.
 struct PackedFields {

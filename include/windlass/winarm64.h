@@ -1,0 +1,86 @@
+// Windows ARM64 unwind information written from a Prologue: bytes for code made at run time or for an object file, or
+// directives for an assembler. Sources: "ARM64 exception handling" (Microsoft) as corrected by .NET's unwinder and
+// LLVM.
+//
+// A function takes one entry of 8 bytes, packed where a packed one says it, else with an .xdata record. One that is
+// longer than a record can cover (1 MiB - 4), or has parts in which more is saved, is cut into fragments with an entry
+// each; those without a prologue of their own tell what was done before them behind an `end_c`.
+//
+//   Prologue f{.architecture = Architecture::kAArch64, .code_size = 40};
+//   f.ops = {{4, Save{29, 0, 16, 30}}, {8, SetFramePointer{29}}};    // stp x29,x30,[sp,#-16]!; mov x29,sp
+//   f.epilogues = {mirrored(f, 28)};                                 // mov sp,x29; ldp x29,x30,[sp],#16; ret
+//   const auto written = winarm64::write(f, {.function = 0x1000});
+//   // written->entries: {0x1000, 0x00e00029}: packed, 40 bytes of code, CR = 3, a frame of 16 bytes; no bytes
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "windlass/error.h"
+#include "windlass/prologue.h"
+
+namespace windlass::winarm64 {
+
+// The two low bits of an entry's second word.
+enum class EntryKind : std::uint8_t {
+  kRecord = 0,          // the RVA of an .xdata record
+  kPacked = 1,          // a function in canonical form
+  kPackedFragment = 2,  // a part of one, without prologue and epilogue
+  kParent = 3,          // the RVA of another entry. The page calls it reserved; .NET reads it so where bit 2 is 0
+};
+
+// IMAGE_ARM64_RUNTIME_FUNCTION_ENTRY.
+struct RuntimeFunction {
+  std::uint32_t begin = 0;  // RVA
+  std::uint32_t data = 0;
+  bool operator==(const RuntimeFunction&) const = default;
+
+  [[nodiscard]] EntryKind kind() const { return static_cast<EntryKind>(data & 3); }
+  [[nodiscard]] bool packed() const { return kind() == EntryKind::kPacked || kind() == EntryKind::kPackedFragment; }
+  // Of the .xdata record, or of the parent's entry.
+  [[nodiscard]] std::uint32_t target() const { return data & ~std::uint32_t{3}; }
+};
+
+// ---- bytes --------------------------------------------------------------------------------------------------------
+
+enum class Fragments : std::uint8_t {
+  kNever,       // a function that needs them is an error
+  kWhenNeeded,  // parts, and more code, epilogues or unwind codes than a record holds
+  kWhenSmaller  // also where packed entries replace a record, or where a prologue pauses for long
+};
+
+struct WriteOptions {
+  std::uint32_t function = 0;  // RVA of the function's first byte, a multiple of 4
+  std::uint32_t info = 0;      // RVA at which the bytes will stand, a multiple of 4
+  Fragments fragments = Fragments::kWhenNeeded;
+  bool leaf_entries = false;  // an entry even for what does nothing to the frame, so that a look-up finds its begin
+};
+
+// A 32-bit RVA among the bytes, for writers of object files: IMAGE_REL_ARM64_ADDR32NB against the handler. Written with
+// the handler at 0, the bytes hold the addend.
+struct HandlerReference {
+  std::uint32_t at = 0;  // offset among the bytes
+};
+
+struct Written {
+  // For the function table, ascending. `data` holds info + an offset among the bytes where it is not packed. None where
+  // there is nothing to tell: a leaf needs no entry.
+  std::vector<RuntimeFunction> entries = {};
+  std::vector<std::byte> bytes = {};  // .xdata records, each at a multiple of 4; equal ones are shared
+  std::vector<HandlerReference> relocations = {};
+};
+
+// The shortest information whose unwinding is what rows_of(prologue) says, at every instruction.
+// Errors: those of check(); kUnsupported another architecture, what has no unwind code, or an epilogue whose last
+// instruction takes something back (a record has it undo nothing) before the end of its fragment; kMalformed an
+// instruction that does not end at a multiple of 4, two ops in one instruction of a prologue, registers that are no
+// pair, sizes that are no multiple of their units; kOutOfRange offsets and sizes that no one instruction or code can
+// hold; kLimit what `fragments` forbids, and what no fragment can hold. The sentence is the rule; `where` is the offset
+// into the code, `detail` the register (in its file), size or offset. Allocates; linear in the ops and epilogues but
+// for the sharing of codes, which compares those of different epilogues.
+[[nodiscard]] Expected<Written> write(const Prologue& prologue, const WriteOptions& options = {});
+
+}  // namespace windlass::winarm64
