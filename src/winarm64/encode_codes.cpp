@@ -174,6 +174,9 @@ std::uint32_t reach(const UnwindCode& code) {
 }
 
 Expected<UnwindCode> smallest_save(UnwindCode code, std::uint64_t where) {
+  const unsigned last = code.file == RegisterFile::kX ? kLr : 31;
+  if (code.reg > last || (code.pair && code.second > last))
+    return fail(ErrorCode::kOutOfRange, "register that is saved does not exist", where, code.reg);
   if (code.value > reach(code))
     return fail(ErrorCode::kOutOfRange, "no one instruction saves registers that far from sp", where, code.value);
   for (const SaveForm& form : kSaveForms) {
@@ -183,6 +186,8 @@ Expected<UnwindCode> smallest_save(UnwindCode code, std::uint64_t where) {
     code.size = form.size;
     return code;
   }
+  if (with_lr(code) && code.writeback)
+    return fail(ErrorCode::kUnsupported, "no unwind code moves sp and saves lr with another register", where, code.reg);
   code.operation = Operation::kSaveAnyReg;
   code.size = 3;
   CodeBytes tried;

@@ -259,7 +259,7 @@ Expected<RecordContents> contents_of(const Fragment& fragment, const FrameHandle
   if (!prologue) return std::unexpected(prologue.error());
   contents.prologue = std::move(*prologue);
 
-  RecordContents shorter = contents;
+  RecordContents shorter = contents, shortest = contents;
   const Frames frames(fragment);
   bool differs = false;
   for (const Epilogue& epilogue : fragment.epilogues) {
@@ -274,9 +274,12 @@ Expected<RecordContents> contents_of(const Fragment& fragment, const FrameHandle
     // there is one it stays.
     const bool keep = handler != nullptr || rest.start >= contents.length || shared(contents, form->codes.codes);
     differs |= !keep;
+    shortest.epilogues.push_back(rest);
     shorter.epilogues.push_back(keep ? form->codes : rest);
     contents.epilogues.push_back(std::move(form->codes));
   }
+  // Canonical epilogues have no `mov sp, x29`.
+  if (shortest.epilogues.size() == 1 && packed_form(shortest) && !packed_form(contents)) return shortest;
   if (differs && encoded_size(shorter) < encoded_size(contents)) return shorter;
   return contents;
 }

@@ -179,11 +179,14 @@ class Writer {
     if (const auto cut = cut_prologue(fragment)) consider(both(*cut));
     if (handler_ != nullptr) return;
     // What lies behind the only epilogue, and fragments without any, have packed entries of their own.
+    const std::uint32_t length = fragment.end - fragment.begin;
     if (fragment.epilogues.size() == 1 && fragment.epilogues[0].end < fragment.end) {
       consider(both(cut_body(fragment, fragment.epilogues[0].end)));
-    } else if (fragment.ops.empty() && fragment.epilogues.empty() &&
-               (fragment.end - fragment.begin) / kMaxPackedLength * kEntry < size_of(best)) {
-      consider(both(cut_body(fragment, fragment.begin + kMaxPackedLength)));
+    } else if (fragment.ops.empty() && fragment.epilogues.empty() && length > kMaxPackedLength &&
+               length / kMaxPackedLength * kEntry < size_of(best)) {
+      const Cut cut = cut_body(fragment, fragment.begin + kMaxPackedLength);
+      const auto first = piece_of(cut.first, nullptr, 0);
+      if (first && first->bytes.empty()) consider(both(cut));
     }
   }
 
