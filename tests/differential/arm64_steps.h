@@ -23,11 +23,18 @@ inline Expected<table::UnwindTable> table_of(const winarm64::Functions& function
     winarm64::Expansion storage;
     const auto record = winarm64::read_record(functions.image(), function, storage);
     if (!record) continue;
-    builder.begin_function(function.begin, std::uint64_t{function.begin} + record->length);
-    (void)rows.for_each_row(
-        function,
-        [&](const FrameRow& row) { builder.row(row.begin, table::project(row, Architecture::kAArch64, WL_NO_XREG)); },
-        [](const Error&) {});
+    wl_rule none{};  // where there is no row
+    none.cfa_kind = WL_CFA_UNSUPPORTED;
+    std::uint64_t next = function.begin;
+    const std::uint64_t end = next + record->length;
+    builder.begin_function(function.begin, end);
+    const auto add = [&](const FrameRow& row) {
+      if (row.begin > next) builder.row(next, none);
+      builder.row(row.begin, table::project(row, Architecture::kAArch64, WL_NO_XREG));
+      next = row.end;
+    };
+    (void)rows.for_each_row(function, add, [](const Error&) {});
+    if (next < end) builder.row(next, none);
     builder.end_function();
   }
   return builder.finish();

@@ -172,6 +172,7 @@ class TruthChecker {
     if (observer_) observer_(state, caller_);
     winarm64::ExecContext context;
     context.image_base = emulator_.base();
+    context.vector_length = Arm64Emulator::kVectorLength;
     Registers caller(Architecture::kAArch64);
     const auto unwound = winarm64::virtual_unwind(functions_, context, emulator_, state, caller);
     std::string difference;

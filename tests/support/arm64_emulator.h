@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <random>
 
 #include <sys/mman.h>
@@ -37,6 +38,7 @@ class Arm64Emulator {
   static constexpr std::uint64_t kReturn = 0x7654'3210'0000;  // the caller's; nothing is mapped there
   static constexpr std::uint64_t kStack = 0x7ff0'0000'0000, kStackSize = std::uint64_t{8} << 20;
   static constexpr std::uint64_t kTop = kStack + kStackSize - 0x10000;
+  static constexpr std::uint32_t kVectorLength = 32;  // of the scalable vectors that step() runs itself
   static constexpr std::uint64_t kArena = 0x2000'0000'0000, kArenaSize = std::uint64_t{1} << 20;
 
   explicit Arm64Emulator(const image::PeImage& image)
@@ -119,6 +121,7 @@ class Arm64Emulator {
       const std::uint64_t plain = state.get(30) & ~kSigned;
       return sign(plain, state.sp()) == state.get(30) && next(state, plain);
     }
+    if (const auto done = scalable(word, state)) return *done;
     set(state);
     const uc_err error = uc_emu_start(engine_, pc, ~std::uint64_t{0}, 0, 1);
     if (error != UC_ERR_OK && error != UC_ERR_FETCH_UNMAPPED) return false;
@@ -133,6 +136,32 @@ class Arm64Emulator {
   static constexpr unsigned kCount = 31 + 1 + 8 + 1;
   static constexpr std::uint64_t kSigned = 0xff7f'0000'0000'0000;
 
+  // addvl sp, and the stores and loads of z and p registers through sp, which Unicorn 2.0.1 does not know either; Arm
+  // ARM C8.2. Of a z register only the low 64 bits are kept between a store and its load.
+  std::optional<bool> scalable(std::uint32_t word, Registers& state) {
+    const auto done = [&state](bool works) {
+      state.set_pc(CodeAddress::instruction(state.pc().value() + 4));
+      return works;
+    };
+    if ((word & 0xffff'f81f) == 0x043f'501f) {  // addvl sp, sp, #imm6
+      const std::uint32_t lengths = word >> 5 & 63;
+      state.set_sp(state.sp() + (std::uint64_t{lengths} - (lengths > 31 ? 64U : 0U)) * kVectorLength);
+      return done(true);
+    }
+    const std::uint32_t kind = word & 0xffc0'e3e0;
+    const bool z = kind == 0xe580'43e0 || kind == 0x8580'43e0, p = kind == 0xe580'03e0 || kind == 0x8580'03e0;
+    if (!z && !p) return std::nullopt;
+    const std::uint32_t offset = (word >> 16 & 63) << 3 | (word >> 10 & 7);  // non-negative in what is assembled here
+    const std::uint64_t at = state.sp() + offset * (z ? kVectorLength : kVectorLength / 8);
+    const auto d = static_cast<RegisterNumber>(64 + (word & 31));
+    const bool load = word >> 30 != 3;
+    if (!z || d < 72 || d > 79) return done(load || write(at & ~7ULL, random_()));
+    std::uint64_t value = 0;
+    if (!load) return done(write(at, state.get(d)));
+    if (!read(at, &value, sizeof value)) return false;
+    state.set(d, value);
+    return done(true);
+  }
   static bool next(Registers& state, std::uint64_t lr) {
     state.set(30, lr);
     state.set_pc(CodeAddress::instruction(state.pc().value() + 4));

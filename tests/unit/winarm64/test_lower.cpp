@@ -57,6 +57,19 @@ TEST(WinArm64Lower, SavesBehindTheFramePointer) {
   EXPECT_TRUE(std::holds_alternative<AtExpression>(*rule));
 }
 
+// A parent's entry (Flag 3): as at the parent's start, up to the next entry.
+TEST(WinArm64Lower, Parents) {
+  const TestImage made(xdata(0x40, {0xe1, 0x81, 0x24, 0xe4}),
+                       {{kCode, kXdata}, {kCode + 0x100, kTable | 3}, {kCode + 0x140, kXdata}});
+  const Rows got = lower(made, 1);
+  EXPECT_TRUE(got.errors.empty());
+  ASSERT_EQ(got.rows.size(), 1U);
+  EXPECT_EQ(text(got.rows[0]), "256..320 cfa r31+0 ra lr");
+  const Rows last = lower(TestImage(xdata(0x40, {0x81, 0xe4}), {{kCode, kXdata}, {kCode + 0x100, kTable | 3}}), 1);
+  ASSERT_EQ(last.rows.size(), 1U);
+  EXPECT_EQ(text(last.rows[0]), "256..260 cfa r31+0 ra lr");  // nothing says how far it reaches
+}
+
 TEST(WinArm64Lower, SaysWhereThereIsNoRow) {
   const TestImage made(xdata(0x40, {0x81, 0xea, 0xe4}, {{0x20, 2}}), {{kCode, kXdata}});
   const Rows got = lower(made);
