@@ -1,8 +1,8 @@
 #include "windlass/error.h"
 
-#include <cstring>
-
 #include <fmt/format.h>
+
+#include "base/system_reason.h"
 
 namespace windlass {
 
@@ -12,8 +12,9 @@ void Error::text_to(char* to, std::size_t size) const {
     *fmt::vformat_to_n(to, size - 1, format, fmt::make_format_args(values...)).out = 0;
   };
   if (code == ErrorCode::kSystem) {
-    const char* reason = strerrordesc_np(static_cast<int>(detail));  // unlike strerror, for any thread
-    write("{}: {}", what, reason != nullptr ? reason : "unknown error");
+    char reason[256];
+    system_reason(detail, reason, sizeof reason);
+    write("{}: {}", what, reason);
   } else if (detail != 0) {
     write("{:#x}: {} ({:#x})", where, what, detail);
   } else {

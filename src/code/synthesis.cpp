@@ -1,11 +1,10 @@
 #include "code/synthesis.h"
 
-#include <sys/mman.h>
-
 #include <cstdlib>
 #include <new>
 #include <variant>
 
+#include "base/pages.h"
 #include "code/aarch64.h"
 #include "code/analysis.h"
 #include "code/x86_64.h"
@@ -25,13 +24,13 @@ struct SynthesisScratch {
 
 // Pages of the system's: malloc is not for signal handlers.
 SynthesisScratch* make_scratch() {
-  void* pages = ::mmap(nullptr, sizeof(SynthesisScratch), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (pages == MAP_FAILED) std::abort();
+  void* pages = map_pages(sizeof(SynthesisScratch));
+  if (pages == nullptr) std::abort();
   return new (pages) SynthesisScratch;
 }
 void free_scratch(SynthesisScratch* scratch) {
   scratch->~SynthesisScratch();
-  ::munmap(scratch, sizeof(SynthesisScratch));
+  unmap_pages(scratch, sizeof(SynthesisScratch));
 }
 
 Expected<Synthesis> synthesize(const CodeSource& source, CodeAddress pc, SynthesisScratch& scratch) {

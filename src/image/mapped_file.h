@@ -13,9 +13,9 @@ namespace windlass::image {
 class MappedFile {
  public:
   // Maps the file. A file that its owner truncates while it is mapped raises SIGBUS on access: use `read` for files of
-  // processes one does not trust. Errors: kSystem with errno; kUnsupported for what is not a regular file.
+  // processes one does not trust. Errors: kSystem with the system's number; kUnsupported for what is no regular file.
   [[nodiscard]] static Expected<MappedFile> open(const std::string& path);
-  // The same for an open descriptor, which stays the caller's.
+  // The same for an open descriptor, which stays the caller's. Not on Windows.
   [[nodiscard]] static Expected<MappedFile> from_fd(int fd);
   // A private copy in memory of a file of at most `limit` bytes.
   [[nodiscard]] static Expected<MappedFile> read(const std::string& path, std::size_t limit = std::size_t{4} << 30);

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "walk/module.h"
-#include "walk/own/modules.h"
+#include "walk/own/own_modules.h"
 #include "windlass/walk.h"
 
 namespace windlass {
@@ -58,15 +58,13 @@ Expected<void> AddressSpace::remove(std::uint64_t begin) {
 const walk::Module* AddressSpace::find(std::uint64_t address) const {
   const auto behind = first_behind(modules_, address);
   if (behind != modules_.begin() && address < behind[-1]->info().end) return behind[-1].get();
-  if (!own_) return nullptr;
-  const walk::OwnModule* module = walk::OwnModules::find(address);
-  return module != nullptr ? &module->module() : nullptr;
+  return own_ ? walk::find_own_module(address) : nullptr;
 }
 
 std::vector<const ModuleInfo*> AddressSpace::modules() const {
   std::vector<const ModuleInfo*> infos;
   for (const auto& module : modules_) infos.push_back(&module->info());
-  if (own_) walk::OwnModules::for_each([&](const walk::OwnModule& own) { infos.push_back(&own.module().info()); });
+  if (own_) walk::each_own_module([&](const walk::Module& module) { infos.push_back(&module.info()); });
   return infos;
 }
 

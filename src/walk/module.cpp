@@ -1,15 +1,12 @@
 #include "walk/module.h"
 
-#include "walk/own/mapped_source.h"
-#include "walk/own/modules.h"
-
 namespace windlass::walk {
 
 Module::Module(ModuleInfo info, bool generated)
     : info_(std::move(info)), source_(generated ? &generated_source() : nullptr) {}
 
-Module::Module(const LoadedObject& object)
-    : info_{object.begin, object.end, object.bias, {}, {}}, bias_(0), source_(&mapped_source()) {}
+Module::Module(ModuleInfo info, const UnwindSource& source, std::uint64_t bias)
+    : info_(std::move(info)), bias_(bias), source_(&source) {}
 
 Module::~Module() { delete named_.load(std::memory_order_relaxed); }
 

@@ -12,15 +12,14 @@
 
 namespace windlass::walk {
 
-struct LoadedObject;
-
 class Module {
  public:
   explicit Module(ModuleInfo info, bool generated = false);
   // An image that does not come from a file: an ELF file put together again, or a PE image as it is mapped.
   Module(ModuleInfo info, std::vector<std::byte> image) : info_(std::move(info)), owned_(std::move(image)) {}
-  // Of the own process: everything is read where it is mapped. Allocates nothing.
-  explicit Module(const LoadedObject& object);
+  // Of the own process: read where it is mapped, by a source that outlives it; `bias` is that of the source's
+  // numbering. Allocates nothing.
+  Module(ModuleInfo info, const UnwindSource& source, std::uint64_t bias);
 
   [[nodiscard]] const ModuleInfo& info() const {
     const ModuleInfo* named = named_.load(std::memory_order_acquire);

@@ -1,10 +1,10 @@
 #include "walk/scratch_pool.h"
 
-#include <sys/mman.h>
-
 #include <atomic>
 #include <cstdlib>
 #include <new>
+
+#include "base/pages.h"
 
 namespace windlass::walk {
 namespace {
@@ -19,8 +19,8 @@ Scratch* take_scratch() {
   for (auto& slot : kept)
     if (slot.load(std::memory_order_relaxed) != nullptr)
       if (Scratch* scratch = slot.exchange(nullptr, std::memory_order_acquire); scratch != nullptr) return scratch;
-  void* pages = ::mmap(nullptr, sizeof(Scratch), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (pages == MAP_FAILED) std::abort();
+  void* pages = map_pages(sizeof(Scratch));
+  if (pages == nullptr) std::abort();
   return new (pages) Scratch;
 }
 
@@ -32,7 +32,7 @@ void return_scratch(Scratch* scratch) {
       return;
   }
   scratch->~Scratch();
-  ::munmap(scratch, sizeof(Scratch));
+  unmap_pages(scratch, sizeof(Scratch));
 }
 
 }  // namespace windlass::walk

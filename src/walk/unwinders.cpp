@@ -201,15 +201,17 @@ bool by_frame_pointer(const Question& question, Step& step) {
 }  // namespace
 
 // An interrupted instruction in code that nothing else knows: a jump through a bad pointer, say, or what Windows calls
-// a leaf. The caller is still where the call put it.
+// a leaf. The caller is still where the call put it. On Windows x64 also where a call has been made: by hand, as Wine's
+// system call stubs do, whose unwinder asks no more of code without an entry.
 bool by_leaf(const Question& question, Step& step) {
-  if (question.frame.pc().is_return_address()) return false;
-  FrameRow row;
   const Architecture architecture = question.space.architecture();
+  const bool windows = question.module != nullptr && question.module->is_windows();
+  if (question.frame.pc().is_return_address() && !(windows && architecture == Architecture::kX86_64)) return false;
+  FrameRow row;
   if (architecture == Architecture::kX86_64) {
     row.cfa = CfaRegister{Registers::sp_number(architecture), 8};
     row.return_address = AtCfa{-8};
-    if (question.module != nullptr && question.module->is_windows()) keep_windows_registers(row);
+    if (windows) keep_windows_registers(row);
   } else {
     row.cfa = CfaRegister{Registers::sp_number(architecture), 0};
     row.return_address = InRegister{aarch64::kX30};

@@ -4,10 +4,9 @@
 #include <array>
 #include <cstring>
 
-#include <Zydis/Zydis.h>
-
 #include "winx64/epilogue.h"
 #include "winx64/exec.h"
+#include "winx64/instruction_length.h"
 #include "winx64/registers.h"
 
 namespace windlass::winx64 {
@@ -379,22 +378,11 @@ class Lowering {
   // Is what looks like a lone exit but a byte of another instruction? A row too many would do no harm but to tables, of
   // which they would be half: C3 is the ModRM byte of what takes two registers. Told by the lengths of the instructions
   // from the last one known on; data between instructions may lead it astray for a few of them, as any disassembler.
+  // Without a decoder nothing is.
   bool is_part_of_another(std::uint32_t at) {
-    while (decoded_ < at) {
-      ZydisDecodedInstruction instruction;
-      const bool ok = ZYAN_SUCCESS(ZydisDecoderDecodeInstruction(&decoder(), nullptr, code_.u8() + decoded_,
-                                                                 code_.size() - decoded_, &instruction));
-      decoded_ += ok ? instruction.length : 1;
-    }
+    while (decoded_ < at)
+      decoded_ += std::max(instruction_length(*code_.sub(decoded_, code_.size() - decoded_)), 1U);
     return decoded_ != at;
-  }
-  static const ZydisDecoder& decoder() {
-    static const ZydisDecoder made = [] {
-      ZydisDecoder decoder;
-      ZydisDecoderInit(&decoder, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
-      return decoder;
-    }();
-    return made;
   }
 
   // The epilogue that ends at `exit`; returns the offset behind the exit's first byte.

@@ -32,11 +32,11 @@ inline std::vector<PeCorpus> pe_corpora(const std::string& directory, std::size_
     for (std::filesystem::recursive_directory_iterator at(directory + "/" + name, error), end; !error && at != end;
          at.increment(error)) {
       if (!at->is_regular_file(error) || at->file_size(error) < 1024) continue;
-      const auto file = image::MappedFile::open(at->path());
+      const auto file = image::MappedFile::open(at->path().string());
       if (!file || !image::PeImage::sniff(file->bytes())) continue;
       const auto image = image::PeImage::parse(file->bytes());
       if (image && image->machine() == machine && !image->exception_directory().empty())
-        corpus.files.push_back(at->path());
+        corpus.files.push_back(at->path().string());
     }
     std::sort(corpus.files.begin(), corpus.files.end());
     if (!whole_corpora() && corpus.files.size() > 100) {

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <new>
 
+#include "walk/own/mapped_source.h"
+#include "walk/own/own_modules.h"
 #include "walk/own/pinned.h"
 #include "windlass/backtrace.h"
 
@@ -154,7 +156,8 @@ void OwnModules::fill(OwnModule& entry, std::size_t index, const LoadedObject& o
   else if (entry.build_id_size_ != 0 && entry.generation_ <= kGenerations)
     tag = static_cast<std::uint16_t>(1 + index + entry.generation_ * kCapacity);
   entry.tag_.store(tag, std::memory_order_relaxed);
-  entry.module_ = new (table_of_modules.modules[index]) Module(object);
+  entry.module_ = new (table_of_modules.modules[index])
+      Module({object.begin, object.end, object.bias, {}, {}}, mapped_source(), 0);
   if (tag == OwnModule::kUncacheable) entry.module_->forget_id();
 }
 
@@ -165,6 +168,15 @@ void OwnModules::for_each(FunctionRef<void(const OwnModule&)> callback) {
         now == entry.object_)
       callback(entry);
   }
+}
+
+const Module* find_own_module(std::uint64_t address) {
+  const OwnModule* module = OwnModules::find(address);
+  return module != nullptr ? &module->module() : nullptr;
+}
+
+void each_own_module(FunctionRef<void(const Module&)> callback) {
+  OwnModules::for_each([&](const OwnModule& own) { callback(own.module()); });
 }
 
 bool OwnModules::verify(std::uint16_t tag, std::uint64_t address) {

@@ -1,0 +1,25 @@
+// synthesis.h where there is no decoder for the machine's instructions: code says nothing.
+#include "code/synthesis.h"
+
+namespace windlass::code {
+
+struct SynthesisScratch {};
+
+SynthesisScratch* make_scratch() {
+  static SynthesisScratch nothing;
+  return &nothing;
+}
+void free_scratch(SynthesisScratch*) {}
+
+Expected<Synthesis> synthesize(const CodeSource&, CodeAddress pc, SynthesisScratch&) {
+  return fail(ErrorCode::kNotFound, "this build does not read machine code", pc.value());
+}
+Expected<FrameRow> epilogue_row(const CodeSource&, std::uint64_t pc, SynthesisScratch&) {
+  return fail(ErrorCode::kNotFound, "this build does not read machine code", pc);
+}
+std::optional<FrameRow> contradicts(const FrameRow&, const CodeSource&, CodeAddress, SynthesisScratch&) { return {}; }
+bool may_be_return_address(const CodeSource& source, std::uint64_t address) {
+  return source.kind(address - 1) != CodeKind::kNoCode;
+}
+
+}  // namespace windlass::code

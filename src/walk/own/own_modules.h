@@ -1,0 +1,16 @@
+// What the walker asks of the own process's module list: the part that every system has. None of it locks or allocates.
+#pragma once
+
+#include <cstdint>
+
+#include "base/function_ref.h"
+#include "walk/module.h"
+
+namespace windlass::walk {
+
+// The module around an address, or null. Signal-safe.
+[[nodiscard]] const Module* find_own_module(std::uint64_t address);
+// Those that are known and still loaded.
+void each_own_module(FunctionRef<void(const Module&)> callback);
+
+}  // namespace windlass::walk

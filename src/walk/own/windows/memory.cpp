@@ -1,0 +1,27 @@
+#include "walk/own/windows/memory.h"
+
+#include <windows.h>
+
+#include <cstring>
+
+namespace windlass::walk {
+
+bool OwnMemory::read(std::uint64_t address, void* to, std::size_t size) const {
+  // Above the stack's limit all pages are committed; a fiber's stack is the thread's while it runs.
+  const NT_TIB* block;
+  asm("movq %%gs:0x30, %0" : "=r"(block));  // NT_TIB::Self
+  const auto low = reinterpret_cast<std::uint64_t>(block->StackLimit);
+  const auto high = reinterpret_cast<std::uint64_t>(block->StackBase);
+  if (address >= low && address < high && size <= high - address) [[likely]] {
+    if (size == sizeof(std::uint64_t))  // as one load
+      std::memcpy(to, reinterpret_cast<const void*>(address), sizeof(std::uint64_t));
+    else
+      std::memcpy(to, reinterpret_cast<const void*>(address), size);
+    return true;
+  }
+  SIZE_T done = 0;
+  return ReadProcessMemory(GetCurrentProcess(), reinterpret_cast<const void*>(address), to, size, &done) != 0 &&
+         done == size;
+}
+
+}  // namespace windlass::walk
