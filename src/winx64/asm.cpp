@@ -81,7 +81,9 @@ class Directives {
         return fmt::format("{}{} {}xmm{}, {}", prefix, masm_ ? "savexmm128" : "savexmm", sigil, code.info, code.value);
       default: break;
     }
-    const std::string_view error_code = code.info == 0 ? "" : masm_ ? " code" : " @code";
+    const std::string_view error_code = code.info == 0                            ? ""
+                                        : options_.assembler == Assembler::kClang ? " @code"
+                                                                                  : " code";
     return fmt::format("{}pushframe{}", prefix, error_code);
   }
 
@@ -120,7 +122,10 @@ class Source {
     bytes(code_);
     close_label();
     section(".xdata");
-    line((masm_ ? info_ : info_ + ":") + (masm_ ? " LABEL BYTE" : ""));
+    if (masm_)
+      text_ += info_ + " ";  // names the first DB
+    else
+      line(info_ + ":");
     std::uint32_t at = 0;
     for (const ImageRelative& value : written.relocations) {
       bytes(std::span(written.bytes).subspan(at, value.at - at));
@@ -154,12 +159,13 @@ class Source {
   void close_label() {
     if (masm_) line(options_.name + " ENDP");
   }
-  // MASM's segments are named like the sections, by an alias.
+  // A grouped section of its own, as compilers make for functions that may be left out: in .xdata itself binutils puts
+  // handler data behind what else stands there. MASM's segments get their sections' names by an alias.
   void section(std::string_view name) {
     if (masm_)
       line(fmt::format("{} SEGMENT READONLY ALIGN(4) ALIAS(\"{}\")", name.substr(1), name));
     else
-      line(fmt::format(".section {},\"dr\"\n.p2align 2", name));
+      line(fmt::format(".section {}${},\"dr\"\n.p2align 2", name, options_.name));
   }
   void end_section(std::string_view name) {
     if (masm_) line(fmt::format("{} ENDS", name.substr(1)));
@@ -207,6 +213,8 @@ Expected<std::vector<Directive>> directives_of(const Prologue& prologue, const A
   if (pieces->empty()) return std::vector<Directive>();
   if (pieces->size() > 1) return no_directive((*pieces)[1].begin);
   if (options.version != 1 && options.assembler != Assembler::kClang) return no_directive(0);
+  // LLVM 22 crashes over it: .seh_handlerdata wants the epilogues' distances from an end that is not there yet.
+  if (options.version != 1 && prologue.handler && !prologue.handler->data.empty()) return no_directive(0);
   return Directives(prologue, (*pieces)[0], options).run();
 }
 

@@ -16,6 +16,64 @@
 
 namespace windlass::test {
 
+// What virtual unwind gets wrong at the state; empty: nothing.
+template <typename M>
+std::string wrong_exec(const winx64::Functions& functions, std::uint32_t rva, const X64State& state, const M& memory,
+                       const X64State& caller, std::uint64_t return_address) {
+  const std::uint64_t base = functions.image().image_base();
+  Registers frame(Architecture::kX86_64);
+  for (unsigned i = 0; i < 16; ++i) frame.set(winx64::dwarf_number(i), state.integer[i]);
+  frame.set_pc(CodeAddress::instruction(base + rva));
+  winx64::Unwound unwound;
+  winx64::SavedAddresses saved;
+  if (const auto ok = winx64::virtual_unwind(functions, base, memory, frame, unwound, &saved); !ok)
+    return " exec: " + ok.error().text();
+  std::string wrong;
+  if (unwound.caller.pc().value() != return_address) wrong += " exec: rip";
+  if (unwound.caller.sp() != caller.rsp()) wrong += " exec: rsp";
+  for (unsigned i = 0; i < 16; ++i) {
+    if (winx64::is_preserved(i) && unwound.caller.get(winx64::dwarf_number(i)) != caller.integer[i])
+      wrong += fmt::format(" exec: {}", winx64::register_name(i));
+  }
+  for (unsigned i = 6; i < 16; ++i) {
+    auto value = state.xmm[i];
+    if (saved.xmm[i] != 0 && !memory.read(saved.xmm[i], value.data(), 16)) value = {};
+    if (value != caller.xmm[i]) wrong += fmt::format(" exec: xmm{}", i);
+  }
+  return wrong;
+}
+
+// What the row gets wrong.
+template <typename M>
+std::string wrong_row(const char* who, const FrameRow& row, const X64State& state, const M& memory,
+                      const X64State& caller, std::uint64_t return_address) {
+  const auto& from = std::get<CfaRegister>(row.cfa);
+  const std::uint64_t cfa =
+      state.integer[winx64::instruction_number(from.reg)] + static_cast<std::uint64_t>(from.offset);
+  std::string wrong;
+  if (cfa != caller.rsp()) wrong += fmt::format(" {}: cfa", who);
+  const auto value_of = [&](const RegisterRule* rule, const std::uint64_t* held, unsigned halves, std::uint64_t* to) {
+    std::copy_n(held, halves, to);
+    if (rule == nullptr || std::holds_alternative<SameValue>(*rule)) return;
+    const auto* at = std::get_if<AtCfa>(rule);
+    if (at == nullptr || !memory.read(cfa + static_cast<std::uint64_t>(at->offset), to, 8 * halves))
+      std::fill_n(to, halves, 0);
+  };
+  std::uint64_t value[2] = {};
+  value_of(&row.return_address, value, 1, value);
+  if (value[0] != return_address) wrong += fmt::format(" {}: rip", who);
+  for (unsigned i = 0; i < 16; ++i) {
+    if (!winx64::is_preserved(i)) continue;
+    value_of(row.registers.find(winx64::dwarf_number(i)), &state.integer[i], 1, value);
+    if (value[0] != caller.integer[i]) wrong += fmt::format(" {}: {}", who, winx64::register_name(i));
+  }
+  for (unsigned i = 6; i < 16; ++i) {
+    value_of(row.registers.find(static_cast<RegisterNumber>(winx64::kXmm0 + i)), state.xmm[i].data(), 2, value);
+    if (value[0] != caller.xmm[i][0] || value[1] != caller.xmm[i][1]) wrong += fmt::format(" {}: xmm{}", who, i);
+  }
+  return wrong;
+}
+
 class HeldFunction {
  public:
   static constexpr std::uint32_t kFunction = PeBuilder::kAlignment;
@@ -63,7 +121,7 @@ class HeldFunction {
   template <typename M>
   [[nodiscard]] std::string wrong_at(std::uint32_t offset, const X64State& state, const M& memory,
                                      const X64State& caller, std::uint64_t return_address) const {
-    std::string wrong = wrong_exec(offset, state, memory, caller, return_address);
+    std::string wrong = wrong_exec(*functions_, kFunction + offset, state, memory, caller, return_address);
     if (const FrameRow* row = find(model_, offset))
       wrong += wrong_row("model", *row, state, memory, caller, return_address);
     if (const FrameRow* row = find(rows_, kFunction + offset))
@@ -81,61 +139,6 @@ class HeldFunction {
       if (at >= row.begin && at < row.end) return &row;
     }
     return nullptr;
-  }
-
-  template <typename M>
-  std::string wrong_exec(std::uint32_t offset, const X64State& state, const M& memory, const X64State& caller,
-                         std::uint64_t return_address) const {
-    Registers frame(Architecture::kX86_64);
-    for (unsigned i = 0; i < 16; ++i) frame.set(winx64::dwarf_number(i), state.integer[i]);
-    frame.set_pc(CodeAddress::instruction(image_->image_base() + kFunction + offset));
-    winx64::Unwound unwound;
-    winx64::SavedAddresses saved;
-    if (const auto ok = winx64::virtual_unwind(*functions_, image_->image_base(), memory, frame, unwound, &saved); !ok)
-      return " exec: " + ok.error().text();
-    std::string wrong;
-    if (unwound.caller.pc().value() != return_address) wrong += " exec: rip";
-    if (unwound.caller.sp() != caller.rsp()) wrong += " exec: rsp";
-    for (unsigned i = 0; i < 16; ++i) {
-      if (winx64::is_preserved(i) && unwound.caller.get(winx64::dwarf_number(i)) != caller.integer[i])
-        wrong += fmt::format(" exec: {}", winx64::register_name(i));
-    }
-    for (unsigned i = 6; i < 16; ++i) {
-      auto value = state.xmm[i];
-      if (saved.xmm[i] != 0 && !memory.read(saved.xmm[i], value.data(), 16)) value = {};
-      if (value != caller.xmm[i]) wrong += fmt::format(" exec: xmm{}", i);
-    }
-    return wrong;
-  }
-
-  template <typename M>
-  static std::string wrong_row(const char* who, const FrameRow& row, const X64State& state, const M& memory,
-                               const X64State& caller, std::uint64_t return_address) {
-    const auto& from = std::get<CfaRegister>(row.cfa);
-    const std::uint64_t cfa =
-        state.integer[winx64::instruction_number(from.reg)] + static_cast<std::uint64_t>(from.offset);
-    std::string wrong;
-    if (cfa != caller.rsp()) wrong += fmt::format(" {}: cfa", who);
-    const auto value_of = [&](const RegisterRule* rule, const std::uint64_t* held, unsigned halves, std::uint64_t* to) {
-      std::copy_n(held, halves, to);
-      if (rule == nullptr || std::holds_alternative<SameValue>(*rule)) return;
-      const auto* at = std::get_if<AtCfa>(rule);
-      if (at == nullptr || !memory.read(cfa + static_cast<std::uint64_t>(at->offset), to, 8 * halves))
-        std::fill_n(to, halves, 0);
-    };
-    std::uint64_t value[2] = {};
-    value_of(&row.return_address, value, 1, value);
-    if (value[0] != return_address) wrong += fmt::format(" {}: rip", who);
-    for (unsigned i = 0; i < 16; ++i) {
-      if (!winx64::is_preserved(i)) continue;
-      value_of(row.registers.find(winx64::dwarf_number(i)), &state.integer[i], 1, value);
-      if (value[0] != caller.integer[i]) wrong += fmt::format(" {}: {}", who, winx64::register_name(i));
-    }
-    for (unsigned i = 6; i < 16; ++i) {
-      value_of(row.registers.find(static_cast<RegisterNumber>(winx64::kXmm0 + i)), state.xmm[i].data(), 2, value);
-      if (value[0] != caller.xmm[i][0] || value[1] != caller.xmm[i][1]) wrong += fmt::format(" {}: xmm{}", who, i);
-    }
-    return wrong;
   }
 
   std::vector<std::uint8_t> file_;

@@ -47,6 +47,8 @@ class PeBuilder {
     next_rva_ += (static_cast<std::uint32_t>(sections_.back().bytes.size()) + kAlignment) / kAlignment * kAlignment;
     return rva;
   }
+  // Where the next section will stand.
+  [[nodiscard]] std::uint32_t next_rva() const { return next_rva_; }
   void set_directory(image::PeDirectory which, std::uint32_t rva, std::uint32_t size) {
     directories_[static_cast<std::size_t>(which)] = {rva, size};
   }

@@ -88,5 +88,33 @@ TEST(WinX64Write, CallerRecoveredAtEveryState) {
   }
 }
 
+TEST(WinX64Write, MachineFramesLeadToWhatWasInterrupted) {
+  for (const bool error_code : {false, true}) {
+    test::X64Code code;
+    code.push(3);
+    code.add_rsp(-32);
+    code.nop();
+    Prologue f{.architecture = Architecture::kX86_64, .code_size = code.at()};
+    f.ops = {{0, MachineFrame{error_code}}, {1, push(3)}, {5, Allocate{32}}};
+    const auto held = HeldFunction::make(f, code.bytes(), 1);
+    ASSERT_TRUE(held) << held.error().text();
+    std::mt19937_64 random(7);
+    MadeRun run = call(random);
+    test::X64State caller = run.state;
+    const std::uint64_t at = kTop - 0x100;
+    caller.integer[winx64::kRsp] = kTop + 0x40;
+    run.state.integer[winx64::kRsp] = error_code ? at - 8 : at;
+    const std::uint64_t pushed[] = {kReturn, 0x33, 0x202, kTop + 0x40, 0x2b};
+    for (unsigned i = 0; i < 5; ++i) run.stack.write(at + 8 * i, pushed[i]);
+    for (const test::X64Instruction& instruction : code.instructions()) {
+      EXPECT_EQ(wrong_exec((*held)->functions(), HeldFunction::kFunction + instruction.begin, run.state, run.stack,
+                           caller, kReturn),
+                "")
+          << instruction.begin;
+      run.step(instruction);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace windlass
