@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
-# Lays out arm64 libraries for cross-compilation and for qemu-user: cmake/aarch64_sysroot.sh DIRECTORY
+# Lays out arm64 libraries for cross-compilation and for qemu-user: cmake/aarch64_sysroot.sh DIRECTORY [PACKAGE...]
 # Debian's arm64 packages are downloaded with apt and unpacked into DIRECTORY; nothing is installed and the machine's own
 # package state is neither used nor changed. What was unpacked is listed with its version in DIRECTORY/packages.
 # Exit status 0: the sysroot is there. 3: SKIPPED, the archive cannot be reached or this is no Debian machine.
 set -euo pipefail
-[ $# -eq 1 ] || { echo "usage: $0 DIRECTORY" >&2; exit 2; }
+[ $# -ge 1 ] || { echo "usage: $0 DIRECTORY [PACKAGE...]" >&2; exit 2; }
 root=$1
+shift
 
 # For the run: the C and C++ libraries, and a second C library without unwind information. For the build: what the library and its
 # tests link to. The C library's own headers come with the cross compiler.
 packages=(libc6 libstdc++6 libgcc-s1 musl musl-dev libgtest-dev libfmt-dev libfmt9 zlib1g-dev zlib1g liblzma-dev liblzma5
           libzstd-dev libzstd1 libzydis-dev libzydis4.0 libzycore-dev libzycore1.4)
+[ $# -eq 0 ] || packages=("$@")
 
 wanted=$(printf '%s\n' "${packages[@]}" | sha256sum)
 if [ "$(cat "$root/complete" 2>/dev/null)" = "$wanted" ]; then
@@ -37,7 +39,8 @@ for deb in "$root"/apt/*.deb; do
   dpkg-deb -x "$deb" "$root"
   dpkg-deb -f "$deb" Package Version | paste - - >> "$root/packages"
 done
-rm -rf "$root/apt" "$root/usr/share"
+rm -rf "$root/apt"
+[ ! -d "$root/usr/share" ] || find "$root/usr/share" -mindepth 1 -maxdepth 1 ! -name wine -exec rm -rf {} +
 echo "$wanted" > "$root/complete"
 echo "aarch64 sysroot: unpacked into $root:"
 sed 's/Package: //; s/Version: //; s/^/  /' "$root/packages"
