@@ -37,7 +37,7 @@
 extern "C" {
 #endif
 
-#if defined(__GNUC__)
+#if defined(__GNUC__) && !defined(_WIN32)
 #define WINDLASS_API __attribute__((visibility("default")))
 #else
 #define WINDLASS_API

@@ -7,6 +7,29 @@
 
 static_assert(windlass::Registers::kSlots == 44);  // 352 bytes below
 
+#if defined(_WIN32)
+
+#define WINDLASS_HIDDEN
+#define WINDLASS_ARGUMENT_1 "rdx"
+#define WINDLASS_ARGUMENT_2 "r8"
+// The slots stand above the 32 bytes that the callee may use.
+#define WINDLASS_CAPTURING_ENTRY(name, target, n)                                         \
+  __asm__(".text\n.p2align 4\n.globl " #name "\n.def " #name                              \
+          "; .scl 2; .type 32; .endef\n"                                                  \
+          ".seh_proc " #name "\n" #name                                                   \
+          ":\nsubq $392, %rsp\n.seh_stackalloc 392\n.seh_endprologue\n"                   \
+          "movq %rbx, 32+8*3(%rsp)\nmovq %rsi, 32+8*4(%rsp)\nmovq %rdi, 32+8*5(%rsp)\n"   \
+          "movq %rbp, 32+8*6(%rsp)\nmovq %r12, 32+8*12(%rsp)\nmovq %r13, 32+8*13(%rsp)\n" \
+          "movq %r14, 32+8*14(%rsp)\nmovq %r15, 32+8*15(%rsp)\n"                          \
+          "leaq 400(%rsp), %rax\nmovq %rax, 32+8*7(%rsp)\n"                               \
+          "movq 392(%rsp), %rax\nmovq %rax, 32+8*16(%rsp)\n"                              \
+          "leaq 32(%rsp), %" WINDLASS_ARGUMENT_##n "\ncall " #target                      \
+                                                   "\n"                                   \
+                                                   "addq $392, %rsp\nret\n.seh_endproc\n")
+
+#else
+
+#define WINDLASS_HIDDEN [[gnu::visibility("hidden")]]
 #define WINDLASS_ENTRY_HEAD(name, kind) \
   ".text\n.p2align 4\n.globl " #name "\n.type " #name ", " kind "\n" #name ":\n.cfi_startproc\n"
 #define WINDLASS_ENTRY_TAIL(name) "ret\n.cfi_endproc\n.size " #name ", . - " #name "\n"
@@ -39,5 +62,7 @@ static_assert(windlass::Registers::kSlots == 44);  // 352 bytes below
           "mov x" #n ", sp\nbl " #target "\n"                                                       \
           "ldr x30, [sp, #8*30]\nadd sp, sp, #352\n.cfi_def_cfa_offset 0\n.cfi_restore x30\n"       \
           WINDLASS_ENTRY_TAIL(name))
+
+#endif
 
 #endif

@@ -49,8 +49,7 @@ uint32_t windlass_preserved(uint32_t architecture, uint16_t* numbers, uint32_t c
   return count;
 }
 
-[[gnu::visibility("hidden")]] windlass_status windlass_capi_captured(windlass_registers* to,
-                                                                     const std::uint64_t* slots) {
+WINDLASS_HIDDEN windlass_status windlass_capi_captured(windlass_registers* to, const std::uint64_t* slots) {
   return give(to_c(registers_from_capture(slots)), to) ? WINDLASS_OK : WINDLASS_INVALID;
 }
 WINDLASS_CAPTURING_ENTRY(windlass_capture_registers, windlass_capi_captured, 1);

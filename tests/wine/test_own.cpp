@@ -10,8 +10,9 @@
 #include <thread>
 
 #include "system_walk.h"
+#include "walk/own/windows/modules.h"
 #include "windlass/backtrace.h"
-#include "winx64/registers.h"
+#include "winx64/exec.h"
 
 namespace windlass {
 namespace {
@@ -46,9 +47,33 @@ std::string difference(const Registers& ours, const CONTEXT& system) {
   return "";
 }
 
+// The preserved vector registers, which walkers do not carry, by the addresses that each virtual unwind tells.
+void compare_vectors(const std::vector<CONTEXT>& system) {
+  CONTEXT ours = system[0];
+  Registers frame = registers_of(&ours);
+  for (std::size_t i = 1; i < system.size(); ++i) {
+    const walk::OwnImage* image = walk::find_own_image(frame.pc().value());
+    ASSERT_NE(image, nullptr);
+    winx64::Unwound unwound;
+    winx64::SavedAddresses saved;
+    ASSERT_TRUE(
+        winx64::virtual_unwind(image->functions(), image->base(), own_process().memory(), frame, unwound, &saved));
+    for (unsigned number = 6; number < 16; ++number) {
+      M128A& value = (&ours.Xmm0)[number];
+      if (saved.xmm[number] != 0) {
+        ASSERT_TRUE(own_process().memory().read(saved.xmm[number], &value, sizeof value));
+      }
+      ASSERT_EQ(value.Low, (&system[i].Xmm0)[number].Low) << "xmm" << number << " of frame " << i;
+      ASSERT_EQ(value.High, (&system[i].Xmm0)[number].High) << "xmm" << number << " of frame " << i;
+    }
+    frame = unwound.caller;
+  }
+}
+
 // Both walks from the same registers. Returns the number of frames; 0 if they differ, with a failure added.
 std::size_t compare(const CONTEXT& context) {
   const std::vector<CONTEXT> system = test::system_walk(context, kMost);
+  compare_vectors(system);
   StackWalker walker(own_process(), registers_of(&context));
   std::size_t depth = 0;
   do {

@@ -1,0 +1,18 @@
+// Where the library walks its own process only.
+#include "windlass/target.h"
+
+namespace windlass {
+namespace {
+
+std::unexpected<Error> unavailable() {
+  return fail(ErrorCode::kUnsupported, "this build opens no processes and no dumps", 0);
+}
+
+}  // namespace
+
+Expected<Target> open_process(std::uint64_t, const ProcessOptions&) { return unavailable(); }
+Expected<Target> open_core(const std::string&, const DumpOptions&) { return unavailable(); }
+Expected<Target> open_minidump(const std::string&, const DumpOptions&) { return unavailable(); }
+Expected<Target> open_target(const std::string&, const DumpOptions&, const ProcessOptions&) { return unavailable(); }
+
+}  // namespace windlass
