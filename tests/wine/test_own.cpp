@@ -130,6 +130,7 @@ std::size_t compare(const CONTEXT& context) {
   space[depth % sizeof space] = static_cast<char>(a);
   const std::uint64_t mixed = a * 31 + depth;
   const double scaled = b * 1.5 + static_cast<double>(depth);
+  asm volatile("movq %0, %%xmm6\n movq %1, %%xmm11" : : "r"(mixed), "r"(~mixed) : "xmm6", "xmm11");
   const std::size_t found = recurse(depth - 1, mixed, scaled);
   if (found == 0) return 0;
   return static_cast<std::uint64_t>(scaled) == mixed && space[0] == 1 ? 1 : found;
