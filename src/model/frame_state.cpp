@@ -46,7 +46,6 @@ Expected<void> FrameState::apply(const FrameOp& op) {
 }
 
 Expected<void> FrameState::save(const Save& save, std::uint32_t where) {
-  if (save.allocate > kLargest) return fail(ErrorCode::kOutOfRange, "save allocates too much", where, save.allocate);
   depth_ += save.allocate;
   const RegisterNumber regs[] = {save.reg, save.second};
   std::uint64_t offset = save.offset;

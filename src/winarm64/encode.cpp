@@ -8,7 +8,6 @@ namespace windlass::winarm64 {
 namespace {
 
 constexpr std::uint32_t kMaxWords = 0x3ffff;     // of code
-constexpr std::uint32_t kMaxCodeWords = 0xff;    // with the extension word
 constexpr std::uint32_t kMaxEpilogues = 0xffff;  // with the extension word
 constexpr std::uint32_t kMaxHeaderCount = 0x1f;  // of either without it
 constexpr std::uint8_t kNop = 0xe3, kEnd = 0xe4;

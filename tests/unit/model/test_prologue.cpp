@@ -88,6 +88,8 @@ TEST(Prologue, RefusesWhatCannotBe) {
   EXPECT_EQ(why(), "register is saved outside of the frame");
   f.ops = {{1, push(kRbx)}, {2, push(kRbx)}};
   EXPECT_EQ(why(), "register is saved twice");
+  f.ops = {{5, Allocate{32}}, {8, SetFramePointer{kRbp}}, {12, Save{kRbp, 16}}};
+  EXPECT_EQ(why(), "frame pointer is saved after it was set");
   f.ops = {{1, push(kRbx)}, {5, Allocate{32}}};
   f.epilogues = {{10, 15, {{14, Allocate{32}}}}};
   EXPECT_EQ(why(), "epilogue does not take back all that was done");
