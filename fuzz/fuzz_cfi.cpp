@@ -6,12 +6,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace windlass;
   if (size == 0) return 0;
-  dwarf::CfiSection section;
-  section.is_debug_frame = (data[0] & 1) != 0;
-  section.stop_at_terminator = (data[0] & 2) != 0;
-  section.architecture = (data[0] & 4) != 0 ? Architecture::kAArch64 : Architecture::kX86_64;
-  section.bytes = ByteView(reinterpret_cast<const std::byte*>(data + 1), size - 1);
-  section.address = 0x10000;
+  const dwarf::CfiSection section = fuzz::section_of(data, size);
   fuzz::walk_section(section);
   // The same bytes as a header and as random access.
   if (const auto header = dwarf::EhFrameHdr::parse(section.bytes, section.address)) {

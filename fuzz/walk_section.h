@@ -12,6 +12,17 @@
 
 namespace windlass::fuzz {
 
+// What a fuzzer's input says: one byte of flags, then the section.
+inline dwarf::CfiSection section_of(const std::uint8_t* data, std::size_t size) {
+  dwarf::CfiSection section;
+  section.is_debug_frame = (data[0] & 1) != 0;
+  section.stop_at_terminator = (data[0] & 2) != 0;
+  section.architecture = (data[0] & 4) != 0 ? Architecture::kAArch64 : Architecture::kX86_64;
+  section.bytes = ByteView(reinterpret_cast<const std::byte*>(data + 1), size - 1);
+  section.address = 0x10000;
+  return section;
+}
+
 inline void evaluate(ByteView expression) {
   const auto reg = [](std::uint64_t number) -> Expected<std::uint64_t> {
     if (number > 40) return fail(ErrorCode::kNotFound, "no such register", number);

@@ -24,39 +24,31 @@ void note_cfa_register(std::uint64_t low, CfaRegisterUse& use) {
   if (kind != WL_CFA_NONE && kind != WL_CFA_UNSUPPORTED) ++use[reg];
 }
 
-// What glibc's hand-written call frame information for AArch64 says otherwise than it is. A callee saves its return
-// address below the CFA; where a row has it above:
-// - _dl_runtime_resolve is jumped to with 16 bytes pushed, x30 in the upper word. Its CFA is sp as it comes: the
-// caller's
-//   is 16 more;
-// - the rows of longjmp and setcontext are about the registers in a jmp_buf or ucontext: nothing says who called them.
-// What the second row of the first one, or of _start, which has no caller, says is as true of the first instruction.
+constexpr std::int32_t kPushedByLinkageTable = 16;
+
+bool above_cfa(const TraceRule& rule) {
+  return rule.ra_kind == WL_REG_CFA && rule.ra_offset >= 0 && (rule.flags & WL_RULE_SIGNAL) == 0;
+}
+
+// What the second row of _dl_runtime_resolve, or of _start, which has no caller, says is as true of the first
+// instruction.
 void correct_rows(std::span<TableBuilder::PendingRow> rows) {
-  constexpr std::int16_t kPushed = 16;
-  const auto ra_kind = [](const TableBuilder::PendingRow& row) { return row.low >> PackedRule::kRaKind & 15; };
-  const auto ra_offset = [](const TableBuilder::PendingRow& row) {
-    return static_cast<std::int16_t>(row.high >> PackedRule::kRaOffset);
-  };
-  const auto is_signal = [](const TableBuilder::PendingRow& row) {
-    return (row.low >> PackedRule::kFlags & WL_RULE_SIGNAL) != 0;
-  };
   bool resolver = false;
+  if (rows.size() < 2) return;
   for (TableBuilder::PendingRow& row : rows) {
-    if (ra_kind(row) != WL_REG_CFA || ra_offset(row) < 0 || is_signal(row)) [[likely]]
+    const auto rule = std::bit_cast<TraceRule>(PackedRule{row.low, row.high});
+    if (!above_cfa(rule)) [[likely]]
       continue;
-    TraceRule rule = std::bit_cast<TraceRule>(PackedRule{row.low, row.high});
-    resolver = rule.cfa_kind == WL_CFA_REG && rule.cfa_reg == Arm64Registers::kStackPointer && rule.ra_offset == 8;
-    if (resolver)
-      rule.cfa_offset += kPushed, rule.ra_offset -= kPushed;
-    else
-      rule.cfa_kind = WL_CFA_UNSUPPORTED, rule.cfa_reg = 0, rule.cfa_offset = 0, rule.cfa_arg = 0;
-    const PackedRule packed = PackedRule::of(rule);
+    const TraceRule right = corrected_aarch64_rule(rule);
+    if (&row == rows.data() + 1) resolver = right.cfa_kind == WL_CFA_REG;
+    const PackedRule packed = PackedRule::of(right);
     row.low = packed.low, row.high = packed.high;
   }
+  const auto ra_kind = [](const TableBuilder::PendingRow& row) { return row.low >> PackedRule::kRaKind & 15; };
   if (rows.size() < 2 || ra_kind(rows[0]) != WL_REG_IN_REG) return;
   if (resolver) {
     rows[0].low = rows[1].low, rows[0].high = rows[1].high;
-    PackedRule::put(rows[0].low, PackedRule::kCfaOffset, 0xffffffff, static_cast<std::uint64_t>(kPushed));
+    PackedRule::put(rows[0].low, PackedRule::kCfaOffset, 0xffffffff, static_cast<std::uint64_t>(kPushedByLinkageTable));
   } else if (ra_kind(rows[1]) == WL_REG_UNDEFINED) {
     PackedRule::put(rows[0].low, PackedRule::kRaKind, 15, WL_REG_UNDEFINED);
     PackedRule::put(rows[0].high, PackedRule::kRaOffset, 0xffff, 0);
@@ -140,6 +132,17 @@ void foresee_use(const dwarf::CfiSection& section, CfaRegisterUse& use) {
 }
 
 }  // namespace
+
+TraceRule corrected_aarch64_rule(TraceRule rule) {
+  if (!above_cfa(rule)) return rule;
+  if (rule.cfa_kind == WL_CFA_REG && rule.cfa_reg == Arm64Registers::kStackPointer && rule.ra_offset == 8 &&
+      rule.cfa_offset <= INT32_MAX - kPushedByLinkageTable) {
+    rule.cfa_offset += kPushedByLinkageTable, rule.ra_offset -= kPushedByLinkageTable;
+  } else {
+    rule.cfa_kind = WL_CFA_UNSUPPORTED, rule.cfa_reg = 0, rule.cfa_offset = 0, rule.cfa_arg = 0;
+  }
+  return rule;
+}
 
 EvaluationStats compile_section(const dwarf::CfiSection& section, std::uint8_t x_reg, TableBuilder& builder,
                                 CfaRegisterUse& use, dwarf::ErrorSink report) {

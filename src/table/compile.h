@@ -31,6 +31,14 @@ struct EvaluationStats {
 EvaluationStats compile_section(const dwarf::CfiSection& section, std::uint8_t x_reg, TableBuilder& builder,
                                 CfaRegisterUse& use, dwarf::ErrorSink report);
 
+// What the table has of a rule whose return address is above the CFA, where no callee saves it. glibc's hand-written
+// call frame information for AArch64 has two kinds of these:
+// - _dl_runtime_resolve is jumped to with 16 bytes pushed, x30 in the upper word. Its CFA is sp as it comes: the
+// caller's
+//   is 16 more;
+// - the rows of longjmp and setcontext are about the registers in a jmp_buf or ucontext: nothing says who called them.
+[[nodiscard]] TraceRule corrected_aarch64_rule(TraceRule rule);
+
 // Evaluates every row of a section and forgets it: what evaluation alone costs.
 [[nodiscard]] EvaluationStats evaluate_section(const dwarf::CfiSection& section, dwarf::ErrorSink report);
 

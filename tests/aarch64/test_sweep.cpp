@@ -6,9 +6,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
-#include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,9 +13,7 @@
 #include "code/rows.h"
 #include "code/synthesis.h"
 #include "dwarf/lower.h"
-#include "image/elf.h"
-#include "image/mapped_file.h"
-#include "image/unwind_sections.h"
+#include "support/elf_code.h"
 
 namespace windlass {
 namespace {
@@ -50,61 +45,27 @@ struct Tally {
 
 class Library {
  public:
-  bool open(const std::string& path) {
-    auto mapped = image::MappedFile::open(path);
-    if (!mapped) return false;
-    file_ = std::move(*mapped);
-    auto parsed = image::ElfImage::parse(file_.bytes());
-    if (!parsed) return false;
-    image_.emplace(std::move(*parsed));
-    segments_ = image_->executable_segments();
-    return true;
-  }
+  bool open(const std::string& path) { return code_.open(path); }
   ~Library() { code::free_scratch(scratch_); }
 
   Tally sweep(std::size_t every) {
     Tally tally;
-    const auto section = image::find_eh_frame(*image_);
+    const auto section = image::find_eh_frame(code_.image());
     if (!section) return tally;
-    const auto ignore = [](const Error&) {};
-    dwarf::CfiReader reader(*section, ignore);
     dwarf::RowEvaluator rows(*section);
-    std::vector<dwarf::Fde> fdes;
-    for (dwarf::Fde fde; reader.next_fde(fde);) fdes.push_back(fde);
-    for (const dwarf::Fde& fde : fdes) {
-      const auto row = rows.row_at(fde, fde.begin);
-      const auto* cfa = row ? std::get_if<CfaRegister>(&row->cfa) : nullptr;
-      // A function, not the cold part of one.
-      if (cfa != nullptr && cfa->reg == aarch64::kSp && cfa->offset == 0) starts_[fde.begin] = fde.end;
-    }
+    const auto fdes = code_.functions(*section, rows, [](const FrameRow&, const CfaRegister& cfa) {
+      return cfa.reg == aarch64::kSp && cfa.offset == 0;
+    });
     for (std::size_t i = 0; i < fdes.size(); i += every) function(rows, fdes[i], tally);
     return tally;
   }
 
  private:
-  bool read(std::uint64_t address, void* to, std::size_t size) const {
-    const auto bytes = image_->at_address(address, size);
-    if (!bytes) return false;
-    std::memcpy(to, bytes->data(), size);
-    return true;
-  }
-  [[nodiscard]] code::CodeKind kind(std::uint64_t address) const {
-    for (const auto& segment : segments_)
-      if (address - segment.vaddr < segment.filesz) return code::CodeKind::kFile;
-    return code::CodeKind::kNoCode;
-  }
-  [[nodiscard]] std::uint64_t start_of(std::uint64_t address) const {
-    auto next = starts_.upper_bound(address);
-    if (next == starts_.begin()) return 0;
-    --next;
-    return address < next->second ? next->first : 0;
-  }
-
   void function(dwarf::RowEvaluator& rows, const dwarf::Fde& fde, Tally& tally) {
-    const auto read_code = [this](std::uint64_t a, void* to, std::size_t size) { return read(a, to, size); };
-    const auto kind_of = [this](std::uint64_t a) { return kind(a); };
+    const auto read_code = [this](std::uint64_t a, void* to, std::size_t size) { return code_.read(a, to, size); };
+    const auto kind_of = [this](std::uint64_t a) { return code_.kind(a); };
     const auto accept = [](const FrameRow&) { return true; };
-    const auto start = [this](std::uint64_t a) { return start_of(a); };
+    const auto start = [this](std::uint64_t a) { return code_.start_of(a); };
     const code::CodeSource source{kArm, read_code, kind_of, accept, start};
     (void)rows.for_each_row(fde, [&](const FrameRow& row) {
       if (row.signal_frame || std::holds_alternative<Undefined>(row.return_address)) return;
@@ -151,10 +112,7 @@ class Library {
     note(tally.differences, found->row, static_cast<int>(found->certainty));
   }
 
-  image::MappedFile file_;
-  std::optional<image::ElfImage> image_;
-  std::vector<image::ExecutableSegment> segments_;
-  std::map<std::uint64_t, std::uint64_t> starts_;
+  test::ElfCode code_;
   code::SynthesisScratch* scratch_ = code::make_scratch();
 };
 

@@ -6,9 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
-#include <cstring>
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,9 +14,7 @@
 #include "code/rows.h"
 #include "code/synthesis.h"
 #include "dwarf/lower.h"
-#include "image/elf.h"
-#include "image/mapped_file.h"
-#include "image/unwind_sections.h"
+#include "support/elf_code.h"
 
 namespace windlass {
 namespace {
@@ -93,13 +89,7 @@ Verdict compare(const FrameRow& cfi, const FrameRow& code) {
 class Library {
  public:
   bool open(const std::string& path) {
-    auto mapped = image::MappedFile::open(path);
-    if (!mapped) return false;
-    file_ = std::move(*mapped);
-    auto parsed = image::ElfImage::parse(file_.bytes());
-    if (!parsed) return false;
-    image_.emplace(std::move(*parsed));
-    segments_ = image_->executable_segments();
+    if (!code_.open(path)) return false;
     ZydisDecoderInit(&decoder_, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
     return true;
   }
@@ -107,55 +97,25 @@ class Library {
   // Every instruction of each `every`th function.
   Sweep sweep(std::size_t every, bool know_starts) {
     Sweep result;
-    const auto section = image::find_eh_frame(*image_);
+    const auto section = image::find_eh_frame(code_.image());
     if (!section) return result;
-    const auto ignore = [](const Error&) {};
-    dwarf::CfiReader reader(*section, ignore);
     dwarf::RowEvaluator rows(*section);
-    std::vector<dwarf::Fde> fdes;
-    for (dwarf::Fde fde; reader.next_fde(fde);) fdes.push_back(fde);
+    auto fdes = code_.functions(*section, rows, [](const FrameRow& row, const CfaRegister& cfa) {
+      return cfa.reg == x86_64::kRsp && cfa.offset == 8 && row.registers.size() == 0;
+    });
     std::sort(fdes.begin(), fdes.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
-    starts_.clear();
-    for (const dwarf::Fde& fde : fdes)
-      if (begins_with_entry_row(rows, fde)) starts_.push_back({fde.begin, fde.end});
     for (std::size_t i = 0; i < fdes.size(); i += every) function(rows, fdes[i], know_starts, result);
     return result;
   }
 
  private:
-  // A function, not the cold part of one.
-  static bool begins_with_entry_row(dwarf::RowEvaluator& rows, const dwarf::Fde& fde) {
-    const auto row = rows.row_at(fde, fde.begin);
-    if (!row) return false;
-    const auto* cfa = std::get_if<CfaRegister>(&row->cfa);
-    return cfa != nullptr && cfa->reg == x86_64::kRsp && cfa->offset == 8 && row->registers.size() == 0;
-  }
-  bool read(std::uint64_t address, void* to, std::size_t size) const {
-    const auto bytes = image_->at_address(address, size);
-    if (!bytes) return false;
-    std::memcpy(to, bytes->data(), size);
-    return true;
-  }
-  [[nodiscard]] code::CodeKind kind(std::uint64_t address) const {
-    for (const auto& segment : segments_)
-      if (address - segment.vaddr < segment.filesz) return code::CodeKind::kFile;
-    return code::CodeKind::kNoCode;
-  }
-  [[nodiscard]] std::uint64_t start_of(std::uint64_t address) const {
-    auto next = std::upper_bound(starts_.begin(), starts_.end(), address,
-                                 [](std::uint64_t a, const auto& range) { return a < range.first; });
-    if (next == starts_.begin()) return 0;
-    --next;
-    return address < next->second ? next->first : 0;
-  }
-
   void function(dwarf::RowEvaluator& rows, const dwarf::Fde& fde, bool know_starts, Sweep& result) {
     const auto read_code = [this](std::uint64_t address, void* to, std::size_t size) {
-      return read(address, to, size);
+      return code_.read(address, to, size);
     };
-    const auto kind_of = [this](std::uint64_t address) { return kind(address); };
+    const auto kind_of = [this](std::uint64_t address) { return code_.kind(address); };
     const auto accept = [](const FrameRow&) { return true; };
-    const auto start = [this](std::uint64_t address) { return start_of(address); };
+    const auto start = [this](std::uint64_t address) { return code_.start_of(address); };
     code::CodeSource source{Architecture::kX86_64, read_code, kind_of, accept};
     if (know_starts) source.function_start = start;
     std::uint64_t pc = fde.begin;
@@ -164,7 +124,7 @@ class Library {
       for (; pc < row.end;) {
         std::uint8_t bytes[ZYDIS_MAX_INSTRUCTION_LENGTH] = {};
         std::size_t size = sizeof bytes;
-        while (size > 0 && !read(pc, bytes, size)) --size;
+        while (size > 0 && !code_.read(pc, bytes, size)) --size;
         ZydisDecodedInstruction instruction;
         if (!ZYAN_SUCCESS(ZydisDecoderDecodeInstruction(&decoder_, nullptr, bytes, size, &instruction))) {
           ++pc;
@@ -203,10 +163,7 @@ class Library {
     });
   }
 
-  image::MappedFile file_;
-  std::optional<image::ElfImage> image_;
-  std::vector<image::ExecutableSegment> segments_;
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> starts_;
+  test::ElfCode code_;
   ZydisDecoder decoder_;
   code::SynthesisScratch* scratch_ = code::make_scratch();
 };

@@ -108,11 +108,10 @@ TEST(WinArm64Rows, EqualToExecution) {
   if (corpora.empty()) GTEST_SKIP() << test::missing_corpora(WINDLASS_PE_CORPORA);
   for (const test::PeCorpus& corpus : corpora) {
     for (const std::string& path : corpus.files) {
-      const auto file = image::MappedFile::open(path);
-      ASSERT_TRUE(file);
-      const auto image = image::PeImage::parse(file->bytes());
-      ASSERT_TRUE(image) << path;
-      const winarm64::Functions functions(*image);
+      const auto opened = test::open_pe(path);
+      ASSERT_TRUE(opened) << path;
+      const image::PeImage& image = opened->image;
+      const winarm64::Functions functions(image);
       RowChecker checker(functions);
       const std::size_t stride = test::whole_corpora() || functions.size() < 10000 ? 1 : 4;
       for (std::size_t i = 0; i < functions.size(); i += stride)

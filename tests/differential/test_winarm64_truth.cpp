@@ -26,12 +26,11 @@ TEST(WinArm64Truth, Corpora) {
   if (corpora.empty()) GTEST_SKIP() << test::missing_corpora(WINDLASS_PE_CORPORA);
   for (const test::PeCorpus& corpus : corpora) {
     for (const std::string& path : corpus.files) {
-      const auto file = image::MappedFile::open(path);
-      ASSERT_TRUE(file);
-      const auto image = image::PeImage::parse(file->bytes());
-      ASSERT_TRUE(image) << path;
-      const winarm64::Functions functions(*image);
-      test::Arm64Emulator emulator(*image);
+      const auto opened = test::open_pe(path);
+      ASSERT_TRUE(opened) << path;
+      const image::PeImage& image = opened->image;
+      const winarm64::Functions functions(image);
+      test::Arm64Emulator emulator(image);
       ASSERT_TRUE(emulator.ok());
       test::Truth truth;
       test::TruthChecker checker(functions, emulator, truth);

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "differential/peer.h"
+#include "differential/readobj.h"
 #include "support/pe_builder.h"
 #include "support/pe_corpora.h"
 #include "winarm64/read.h"
@@ -18,7 +18,7 @@ using winarm64::Operation;
 using winarm64::UnwindCode;
 using winarm64::UnwindRecord;
 
-constexpr const char* kReadobj = "llvm-readobj-22";  // 14 prints pac_sign_lr as a bad opcode
+using peer::kReadobj;
 
 // ---- ours, in the peer's words ------------------------------------------------------------------------------------
 
@@ -126,92 +126,62 @@ std::string record_text(const image::PeImage& image, const winarm64::RuntimeFunc
 
 // ---- the peer's ---------------------------------------------------------------------------------------------------
 
+const auto address_of = peer::ReadobjRecords::address;
+
+// "0xe1                ; mov fp, sp" -> "0xe1 ; mov fp, sp"
+std::string without_padding(std::string_view line) {
+  const auto semicolon = line.find(';');
+  if (semicolon == std::string_view::npos) return std::string(line);
+  return std::string(line.substr(0, line.find(' '))) + " " + std::string(line.substr(semicolon));
+}
+
+void append_field(std::string& text, std::string_view key, std::string_view value) {
+  static constexpr std::pair<std::string_view, std::string_view> kNames[] = {{"Fragment", "\nfragment "},
+                                                                             {"RegF", " RegF "},
+                                                                             {"RegI", " RegI "},
+                                                                             {"HomedParameters", " H "},
+                                                                             {"CR", " CR "},
+                                                                             {"FrameSize", " frame "},
+                                                                             {"Version", " version "},
+                                                                             {"ExceptionData", " X "},
+                                                                             {"EpiloguePacked", " E "},
+                                                                             {"EpilogueOffset", " epilogues "},
+                                                                             {"EpilogueScopes", " epilogues "},
+                                                                             {"ByteCodeLength", " bytes "},
+                                                                             {"StartOffset", "\nscope "},
+                                                                             {"EpilogueStartIndex", " index "},
+                                                                             {"Parameter", " parameter "}};
+  if (key == "Function") text += address_of(value);
+  if (key == "ExceptionRecord") text += " " + address_of(value);
+  if (key == "Routine") text += "\nhandler " + address_of(value);
+  if (key == "FunctionLength") {
+    text += (text.find("\nfragment") != std::string::npos ? " length " : "\nlength ") + std::string(value);
+  }
+  for (const auto& [name, word] : kNames)
+    if (key == name) text += std::string(word) + std::string(value);
+}
+
 class PeerRecords {
  public:
-  explicit PeerRecords(const std::string& file) : lines_(std::string(kReadobj) + " --unwind '" + file + "' 2>&1") {}
-
+  explicit PeerRecords(const std::string& file) : records_(file) {}
   std::optional<std::string> next() {
-    while (auto line = lines_.next()) {
-      if (trim(*line) == "RuntimeFunction {") return record();
-    }
-    return std::nullopt;
+    bool codes = false;  // inside of a list of them
+    return records_.next([&](std::string& text, const peer::ReadobjLine& line) {
+      if (line.closes()) {
+        codes = false;
+      } else if (line.opens()) {
+        codes = line.text == "Prologue [" || line.text == "Epilogue [" || line.text == "Opcodes [";
+        if (line.text == "Epilogue [") text += "\nepilogue";
+      } else if (codes) {
+        text += "\n" + without_padding(line.text);
+      } else if (!line.value.empty()) {
+        append_field(text, line.key, line.value);
+      }
+    });
   }
 
  private:
-  static std::string_view trim(std::string_view line) {
-    const auto start = line.find_first_not_of(' ');
-    return start == std::string_view::npos ? std::string_view() : line.substr(start);
-  }
-  // "name (0x1234)" -> "0x1234"; "0x1234" stays.
-  static std::string address(std::string_view text) {
-    const auto open = text.rfind('(');
-    return open == std::string_view::npos ? std::string(text)
-                                          : std::string(text.substr(open + 1, text.size() - open - 2));
-  }
-  // "0xe1                ; mov fp, sp" -> "0xe1 ; mov fp, sp"
-  static std::string code(std::string_view line) {
-    const auto semicolon = line.find(';');
-    if (semicolon == std::string_view::npos) return std::string(line);
-    return std::string(line.substr(0, line.find(' '))) + " " + std::string(line.substr(semicolon));
-  }
-
-  std::string record() {
-    std::string text;
-    unsigned depth = 1;
-    bool codes = false;  // inside of a list of them
-    while (depth > 0) {
-      const auto next = lines_.next();
-      if (!next) break;
-      const std::string_view line = trim(*next);
-      if (line == "}" || line == "]") {
-        --depth;
-        codes = false;
-        continue;
-      }
-      if (line.ends_with("{") || line.ends_with("[")) {
-        ++depth;
-        codes = line == "Prologue [" || line == "Epilogue [" || line == "Opcodes [";
-        if (line == "Epilogue [") text += "\nepilogue";
-        continue;
-      }
-      if (codes) {
-        text += "\n" + code(line);
-        continue;
-      }
-      const auto colon = line.find(": ");
-      if (colon == std::string_view::npos) continue;
-      append_field(text, line.substr(0, colon), line.substr(colon + 2));
-    }
-    return text;
-  }
-
-  static void append_field(std::string& text, std::string_view key, std::string_view value) {
-    static constexpr std::pair<std::string_view, std::string_view> kNames[] = {{"Fragment", "\nfragment "},
-                                                                               {"RegF", " RegF "},
-                                                                               {"RegI", " RegI "},
-                                                                               {"HomedParameters", " H "},
-                                                                               {"CR", " CR "},
-                                                                               {"FrameSize", " frame "},
-                                                                               {"Version", " version "},
-                                                                               {"ExceptionData", " X "},
-                                                                               {"EpiloguePacked", " E "},
-                                                                               {"EpilogueOffset", " epilogues "},
-                                                                               {"EpilogueScopes", " epilogues "},
-                                                                               {"ByteCodeLength", " bytes "},
-                                                                               {"StartOffset", "\nscope "},
-                                                                               {"EpilogueStartIndex", " index "},
-                                                                               {"Parameter", " parameter "}};
-    if (key == "Function") text += address(value);
-    if (key == "ExceptionRecord") text += " " + address(value);
-    if (key == "Routine") text += "\nhandler " + address(value);
-    if (key == "FunctionLength") {
-      text += (text.find("\nfragment") != std::string::npos ? " length " : "\nlength ") + std::string(value);
-    }
-    for (const auto& [name, word] : kNames)
-      if (key == name) text += std::string(word) + std::string(value);
-  }
-
-  peer::Lines lines_;
+  peer::ReadobjRecords records_;
 };
 
 TEST(WinArm64VsLlvm, EveryRecordOfTheCorpora) {
@@ -220,16 +190,15 @@ TEST(WinArm64VsLlvm, EveryRecordOfTheCorpora) {
   if (corpora.empty()) GTEST_SKIP() << test::missing_corpora(WINDLASS_PE_CORPORA);
   for (const test::PeCorpus& corpus : corpora) {
     for (const std::string& path : corpus.files) {
-      const auto file = image::MappedFile::open(path);
-      ASSERT_TRUE(file);
-      const auto image = image::PeImage::parse(file->bytes());
-      ASSERT_TRUE(image) << path;
-      EXPECT_TRUE(image->problems().empty()) << path << ": " << image->problems().front().text();
-      const winarm64::Functions functions(*image);
+      const auto opened = test::open_pe(path);
+      ASSERT_TRUE(opened) << path;
+      const image::PeImage& image = opened->image;
+      EXPECT_TRUE(image.problems().empty()) << path << ": " << image.problems().front().text();
+      const winarm64::Functions functions(image);
       PeerRecords peer(path);
       std::size_t packed = 0, different = 0;
       for (std::size_t i = 0; i < functions.size(); ++i) {
-        const std::string ours = record_text(*image, functions.stored(i));
+        const std::string ours = record_text(image, functions.stored(i));
         packed += functions.stored(i).packed() ? 1 : 0;
         const auto theirs = peer.next();
         if (theirs && *theirs == ours) continue;

@@ -130,11 +130,10 @@ TEST(WinX64Rows, SayWhatTheUnwinderDoes) {
   for (const test::PeCorpus& corpus : corpora) {
     Tally tally;
     for (const std::string& path : corpus.files) {
-      const auto file = image::MappedFile::open(path);
-      ASSERT_TRUE(file);
-      const auto image = image::PeImage::parse(file->bytes());
-      ASSERT_TRUE(image);
-      FileRows rows(path.substr(path.rfind('/') + 1), *image, tally);
+      const auto opened = test::open_pe(path);
+      ASSERT_TRUE(opened) << path;
+      const image::PeImage& image = opened->image;
+      FileRows rows(path.substr(path.rfind('/') + 1), image, tally);
       const std::size_t count = rows.functions().size();
       const std::size_t step = std::max<std::size_t>(1, count * corpus.files.size() / wanted);
       for (std::size_t i = 0; i < count; i += step) rows.function(rows.functions().stored(i));

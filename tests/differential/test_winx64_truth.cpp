@@ -95,7 +95,7 @@ struct Tally {
   std::size_t prologues_not_run = 0, paths = 0, paths_not_provable = 0;
   std::size_t wrong = 0;
   std::size_t plain_jumps = 0, go_without_frame = 0, known = 0;  // wrong, for known reasons
-  std::vector<std::string> wrong_functions;  // one line each
+  std::vector<std::string> wrong_functions;                      // one line each
 };
 
 // ---- where epilogues may be ---------------------------------------------------------------------------------------
@@ -456,11 +456,10 @@ TEST(WinX64Truth, CallerRecoveredAtEveryState) {
   for (const test::PeCorpus& corpus : corpora) {
     Tally tally;
     for (const std::string& path : corpus.files) {
-      const auto file = image::MappedFile::open(path);
-      ASSERT_TRUE(file);
-      const auto image = image::PeImage::parse(file->bytes());
-      ASSERT_TRUE(image);
-      FileTruth truth(corpus.name.starts_with("node") ? corpus.name : path.substr(path.rfind('/') + 1), *image,
+      const auto opened = test::open_pe(path);
+      ASSERT_TRUE(opened) << path;
+      const image::PeImage& image = opened->image;
+      FileTruth truth(corpus.name.starts_with("node") ? corpus.name : path.substr(path.rfind('/') + 1), image,
                       corpus.name == "esbuild" ? kGo : kWindows, tally);
       ASSERT_TRUE(truth.ok()) << path;
       const std::size_t count = truth.functions().size();

@@ -5,14 +5,14 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "differential/peer.h"
+#include "differential/readobj.h"
 #include "support/pe_corpora.h"
 #include "winx64/read.h"
 
 namespace windlass {
 namespace {
 
-constexpr const char* kReadobj = "llvm-readobj-22";  // 14 and 19 crash on chained information
+using peer::kReadobj;
 
 // As the peer writes them.
 constexpr const char* kRegisters[32] = {"RAX", "RCX", "RDX", "RBX", "RSP", "RBP", "RSI", "RDI",
@@ -75,60 +75,21 @@ std::string record_text(const image::PeImage& image, const winx64::RuntimeFuncti
 
 // ---- the peer's ---------------------------------------------------------------------------------------------------
 
-class PeerRecords {
- public:
-  explicit PeerRecords(const std::string& file) : lines_(std::string(kReadobj) + " --unwind '" + file + "' 2>&1") {}
-
-  std::optional<std::string> next() {
-    while (auto line = lines_.next()) {
-      if (trim(*line) == "RuntimeFunction {") return record();
-    }
-    return std::nullopt;
-  }
-
- private:
-  static std::string_view trim(std::string_view line) {
-    const auto start = line.find_first_not_of(' ');
-    return start == std::string_view::npos ? std::string_view() : line.substr(start);
-  }
-  // "name (0x1234)" -> "0x1234"
-  static std::string in_parentheses(std::string_view text) {
-    const auto open = text.rfind('(');
-    const auto close = text.rfind(')');
-    return open == std::string_view::npos || close < open ? std::string(text)
-                                                          : std::string(text.substr(open + 1, close - open - 1));
-  }
-
-  std::string record() {
-    std::string text;
-    std::string prefix;
-    unsigned depth = 1;
-    while (depth > 0) {
-      const auto next = lines_.next();
-      if (!next) break;
-      const std::string_view line = trim(*next);
-      if (line.ends_with("{") || line.ends_with("[")) ++depth;
-      if (line == "}" || line == "]") --depth;
-      const auto colon = line.find(": ");
-      const std::string_view key = line.substr(0, std::min(colon, line.size()));
-      const std::string_view value = colon == std::string_view::npos ? std::string_view() : line.substr(colon + 2);
-      if (key == "Chained {") text += "\nchained";
-      if (key == "StartAddress") text += (text.empty() ? "" : " ") + in_parentheses(value);
-      if (key == "EndAddress" || key == "UnwindInfoAddress") text += " " + in_parentheses(value);
-      if (key == "Version") text += "\nversion " + std::string(value);
-      if (key.starts_with("Flags [")) text += " flags " + in_parentheses(key);
-      if (key == "PrologSize") text += " prolog " + std::string(value);
-      if (key == "FrameRegister") text += " frame " + std::string(value.substr(0, value.find(' ')));
-      if (key == "FrameOffset") text += " " + std::string(value);
-      if (key == "UnwindCodeCount") text += " slots " + std::string(value);
-      if (key == "Handler") text += "\nhandler " + in_parentheses(value);
-      if (key.starts_with("0x")) text += "\n" + std::string(line);
-    }
-    return text;
-  }
-
-  peer::Lines lines_;
-};
+void append_line(std::string& text, const peer::ReadobjLine& line) {
+  const auto [whole, key, value] = line;
+  const auto address = peer::ReadobjRecords::address;
+  if (key == "Chained {") text += "\nchained";
+  if (key == "StartAddress") text += (text.empty() ? "" : " ") + address(value);
+  if (key == "EndAddress" || key == "UnwindInfoAddress") text += " " + address(value);
+  if (key == "Version") text += "\nversion " + std::string(value);
+  if (key.starts_with("Flags [")) text += " flags " + address(key);
+  if (key == "PrologSize") text += " prolog " + std::string(value);
+  if (key == "FrameRegister") text += " frame " + std::string(value.substr(0, value.find(' ')));
+  if (key == "FrameOffset") text += " " + std::string(value);
+  if (key == "UnwindCodeCount") text += " slots " + std::string(value);
+  if (key == "Handler") text += "\nhandler " + address(value);
+  if (key.starts_with("0x")) text += "\n" + std::string(whole);
+}
 
 // The peer looks every function up in the COFF symbol table from its start, which takes it half a minute for MinGW's
 // libraries. Names are no part of the comparison, so it is given a copy whose header says that there is no such table.
@@ -164,23 +125,22 @@ TEST(WinX64VsLlvm, EveryRecordOfTheCorpora) {
     std::size_t records = 0;
     std::size_t different = 0;
     for (const std::string& path : corpus.files) {
-      const auto file = image::MappedFile::open(path);
-      ASSERT_TRUE(file);
-      const auto image = image::PeImage::parse(file->bytes());
-      ASSERT_TRUE(image) << path;
-      EXPECT_TRUE(image->problems().empty()) << path << ": " << image->problems().front().text();
-      const winx64::Functions functions(*image);
-      const WithoutSymbols given(path, *image);
-      PeerRecords peer(given.path());
+      const auto opened = test::open_pe(path);
+      ASSERT_TRUE(opened) << path;
+      const image::PeImage& image = opened->image;
+      EXPECT_TRUE(image.problems().empty()) << path << ": " << image.problems().front().text();
+      const winx64::Functions functions(image);
+      const WithoutSymbols given(path, image);
+      peer::ReadobjRecords peer(given.path());
       for (std::size_t i = 0; i < functions.size(); ++i) {
-        const std::string ours = record_text(*image, functions.stored(i));
-        const auto theirs = peer.next();
+        const std::string ours = record_text(image, functions.stored(i));
+        const auto theirs = peer.next(append_line);
         ++records;
         if (theirs && *theirs == ours) continue;
         if (++different <= 3) ADD_FAILURE() << path << "\nours:\n" << ours << "\npeer:\n" << theirs.value_or("(none)");
         if (!theirs) break;
       }
-      EXPECT_FALSE(peer.next()) << path << ": the peer has more records";
+      EXPECT_FALSE(peer.next(append_line)) << path << ": the peer has more records";
     }
     std::printf("%-8s %zu files, %zu records, %zu different\n", corpus.name.c_str(), corpus.files.size(), records,
                 different);

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,19 @@ struct PeCorpus {
   std::string name;
   std::vector<std::string> files;  // images with a function table
 };
+
+struct OpenPe {
+  image::MappedFile file;
+  image::PeImage image;
+};
+// The image at `path`; nothing if it is none.
+inline std::optional<OpenPe> open_pe(const std::string& path) {
+  auto file = image::MappedFile::open(path);
+  if (!file) return std::nullopt;
+  auto image = image::PeImage::parse(file->bytes());
+  if (!image) return std::nullopt;
+  return OpenPe{std::move(*file), std::move(*image)};
+}
 
 // Ordinary runs take a part of the large ones; with this in the environment, everything is taken.
 inline bool whole_corpora() { return std::getenv("WINDLASS_WHOLE_CORPORA") != nullptr; }

@@ -220,12 +220,10 @@ TEST(Arm64Wine, Corpora) {
   ASSERT_TRUE(wine.ok());
   for (const test::PeCorpus& corpus : corpora)
     for (const std::string& path : corpus.files) {
-      const auto file = image::MappedFile::open(path);
-      ASSERT_TRUE(file);
-      const auto image = image::PeImage::parse(file->bytes());
-      ASSERT_TRUE(image);
-      Comparison comparison(*image);
-      comparison.choose(test::whole_corpora() || winarm64::Functions(*image).size() < 10000 ? 1 : 4);
+      const auto opened = test::open_pe(path);
+      ASSERT_TRUE(opened) << path;
+      Comparison comparison(opened->image);
+      comparison.choose(test::whole_corpora() || winarm64::Functions(opened->image).size() < 10000 ? 1 : 4);
       comparison.hold(wine, corpus.name);
     }
 }

@@ -1,0 +1,77 @@
+// A library's code and call frame information, for sweeps that hold one against the other.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "code/synthesis.h"
+#include "dwarf/lower.h"
+#include "image/elf.h"
+#include "image/mapped_file.h"
+#include "image/unwind_sections.h"
+
+namespace windlass::test {
+
+class ElfCode {
+ public:
+  // False: there is no such file, or it is none.
+  bool open(const std::string& path) {
+    auto mapped = image::MappedFile::open(path);
+    if (!mapped) return false;
+    file_ = std::move(*mapped);
+    auto parsed = image::ElfImage::parse(file_.bytes());
+    if (!parsed) return false;
+    image_.emplace(std::move(*parsed));
+    segments_ = image_->executable_segments();
+    return true;
+  }
+  [[nodiscard]] const image::ElfImage& image() const { return *image_; }
+
+  // The FDEs of `section`, as stored. `is_entry` tells by its first row whether one is a function, not the cold part of
+  // one: these are what start_of() knows.
+  template <typename IsEntry>
+  std::vector<dwarf::Fde> functions(const dwarf::CfiSection& section, dwarf::RowEvaluator& rows, IsEntry&& is_entry) {
+    const auto ignore = [](const Error&) {};
+    dwarf::CfiReader reader(section, ignore);
+    std::vector<dwarf::Fde> fdes;
+    for (dwarf::Fde fde; reader.next_fde(fde);) fdes.push_back(fde);
+    starts_.clear();
+    for (const dwarf::Fde& fde : fdes) {
+      const auto row = rows.row_at(fde, fde.begin);
+      const auto* cfa = row ? std::get_if<CfaRegister>(&row->cfa) : nullptr;
+      if (cfa != nullptr && is_entry(*row, *cfa)) starts_[fde.begin] = fde.end;
+    }
+    return fdes;
+  }
+
+  // What a code::CodeSource asks.
+  bool read(std::uint64_t address, void* to, std::size_t size) const {
+    const auto bytes = image_->at_address(address, size);
+    if (!bytes) return false;
+    std::memcpy(to, bytes->data(), size);
+    return true;
+  }
+  [[nodiscard]] code::CodeKind kind(std::uint64_t address) const {
+    for (const auto& segment : segments_)
+      if (address - segment.vaddr < segment.filesz) return code::CodeKind::kFile;
+    return code::CodeKind::kNoCode;
+  }
+  [[nodiscard]] std::uint64_t start_of(std::uint64_t address) const {
+    auto next = starts_.upper_bound(address);
+    if (next == starts_.begin()) return 0;
+    --next;
+    return address < next->second ? next->first : 0;
+  }
+
+ private:
+  image::MappedFile file_;
+  std::optional<image::ElfImage> image_;
+  std::vector<image::ExecutableSegment> segments_;
+  std::map<std::uint64_t, std::uint64_t> starts_;
+};
+
+}  // namespace windlass::test
