@@ -1,12 +1,10 @@
 // Ground truth for what is written: made-up functions run in an emulator, and at every instruction, in prologues,
 // bodies, parts and epilogues, the caller must come out exactly of what was written for them.
-#include <map>
-#include <random>
-
 #include <gtest/gtest.h>
 
 #include "support/held_function.h"
 #include "support/pe_emulator.h"
+#include "support/written_program.h"
 
 namespace windlass {
 namespace {
@@ -17,53 +15,6 @@ using test::PeEmulator;
 
 struct Tally {
   std::size_t functions = 0, parts = 0, epilogues = 0, states = 0, wrong = 0, not_run = 0;
-};
-
-// Functions one behind another in an image, with what is written for them.
-class Program {
- public:
-  Program(std::uint8_t version, bool saves_can_wait, unsigned count) {
-    std::mt19937_64 random(31 + version);
-    while (functions_.size() < count) {
-      test::X64FunctionMaker maker([&](std::uint32_t bound) { return static_cast<std::uint32_t>(random() % bound); });
-      MadeFunction made = maker.make();
-      const winx64::WriteOptions options{.version = version, .saves_can_wait = saves_can_wait};
-      if (!winx64::write(made.prologue, options)) continue;
-      begins_.push_back(test::PeBuilder::kAlignment + static_cast<std::uint32_t>(text_.size()));
-      text_.append(made.code.bytes());
-      text_.align(16);
-      functions_.push_back(std::move(made));
-    }
-    test::PeBuilder builder(image::PeMachine::kAmd64);
-    const std::uint32_t text = builder.add(".text", text_.data(), true);
-    EXPECT_EQ(text, test::PeBuilder::kAlignment);
-    test::ByteWriter infos, table;
-    const std::uint32_t info = builder.next_rva();
-    for (std::size_t i = 0; i < functions_.size(); ++i) {
-      const auto written =
-          winx64::write(functions_[i].prologue, {.version = version,
-                                                 .saves_can_wait = saves_can_wait,
-                                                 .function = begins_[i],
-                                                 .info = info + static_cast<std::uint32_t>(infos.size())});
-      EXPECT_TRUE(written);
-      for (const std::byte value : written->bytes) infos.u8(std::to_integer<std::uint32_t>(value));
-      for (const winx64::RuntimeFunction& entry : written->entries)
-        table.u32(entry.begin), table.u32(entry.end), table.u32(entry.info);
-    }
-    builder.add(".xdata", infos.data());
-    builder.add_function_table(table.data());
-    file_ = builder.build();
-  }
-
-  [[nodiscard]] ByteView file() const { return ByteView(std::span<const std::uint8_t>(file_)); }
-  [[nodiscard]] const std::vector<MadeFunction>& functions() const { return functions_; }
-  [[nodiscard]] std::uint32_t begin(std::size_t i) const { return begins_[i]; }
-
- private:
-  std::vector<MadeFunction> functions_;
-  std::vector<std::uint32_t> begins_;
-  test::ByteWriter text_;
-  std::vector<std::uint8_t> file_;
 };
 
 class Runner {
@@ -134,9 +85,9 @@ class Runner {
 TEST(WinX64WriteTruth, CallerRecoveredAtEveryInstruction) {
   for (const std::uint8_t version : {1, 2}) {
     for (const bool saves_can_wait : {false, true}) {
-      const Program program(version, saves_can_wait, 3000);
+      const test::WrittenProgram program(version, saves_can_wait, 3000);
       const auto image = image::PeImage::parse(program.file());
-      ASSERT_TRUE(image);
+      ASSERT_TRUE(program.ok() && image);
       Tally tally;
       Runner runner(*image, tally);
       if (!runner.ok()) GTEST_SKIP() << "Unicorn does not start";

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <optional>
@@ -447,6 +448,10 @@ class MadeStack {
     return true;
   }
   void write(std::uint64_t address, std::uint64_t value) { words_[address] = value; }
+  template <typename Callback>
+  void each(Callback&& callback) const {
+    for (const auto& [address, value] : words_) callback(address, value);
+  }
   void drop_below(std::uint64_t rsp) { words_.erase(words_.begin(), words_.lower_bound(rsp)); }
 
  private:
