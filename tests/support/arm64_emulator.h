@@ -3,78 +3,27 @@
 
 #include <array>
 #include <cstdint>
-#include <cstring>
 #include <optional>
-#include <random>
 
-#include <sys/mman.h>
-#include <unicorn/unicorn.h>
-
-#include "image/pe.h"
+#include "support/emulator_core.h"
 #include "windlass/registers.h"
 
 namespace windlass::test {
 
-// Pages of this process that the emulator shares.
-class SharedPages {
- public:
-  explicit SharedPages(std::uint64_t size)
-      : size_((size + 0xffff) & ~std::uint64_t{0xffff}),
-        bytes_(static_cast<std::uint8_t*>(
-            ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))) {}
-  ~SharedPages() { ::munmap(bytes_, size_); }
-  SharedPages(const SharedPages&) = delete;
-  SharedPages& operator=(const SharedPages&) = delete;
-  [[nodiscard]] std::uint8_t* bytes() const { return bytes_; }
-  [[nodiscard]] std::uint64_t size() const { return size_; }
-
- private:
-  std::uint64_t size_;
-  std::uint8_t* bytes_;
-};
-
-class Arm64Emulator {
+class Arm64Emulator : public EmulatorCore {
  public:
   static constexpr std::uint64_t kReturn = 0x7654'3210'0000;  // the caller's; nothing is mapped there
-  static constexpr std::uint64_t kStack = 0x7ff0'0000'0000, kStackSize = std::uint64_t{8} << 20;
-  static constexpr std::uint64_t kTop = kStack + kStackSize - 0x10000;
-  static constexpr std::uint32_t kVectorLength = 32;  // of the scalable vectors that step() runs itself
-  static constexpr std::uint64_t kArena = 0x2000'0000'0000, kArenaSize = std::uint64_t{1} << 20;
+  static constexpr std::uint32_t kVectorLength = 32;          // of the scalable vectors that step() runs itself
 
-  explicit Arm64Emulator(const image::PeImage& image)
-      : base_(image.image_base()), image_(image.image_size()), stack_(kStackSize), random_(4711) {
-    for (const image::PeSection& section : image.sections()) {
-      const auto bytes = image.from_rva(section.rva);
-      if (bytes && section.rva < image_.size())
-        std::memcpy(image_.bytes() + section.rva, bytes->data(), std::min(bytes->size(), image_.size() - section.rva));
-    }
-    if (uc_open(UC_ARCH_ARM64, UC_MODE_ARM, &engine_) != UC_ERR_OK) return;
-    ok_ = uc_mem_map_ptr(engine_, base_, image_.size(), UC_PROT_ALL, image_.bytes()) == UC_ERR_OK &&
-          uc_mem_map_ptr(engine_, kStack, kStackSize, UC_PROT_READ | UC_PROT_WRITE, stack_.bytes()) == UC_ERR_OK &&
-          uc_mem_map(engine_, kArena, kArenaSize, UC_PROT_READ | UC_PROT_WRITE) == UC_ERR_OK;
+  explicit Arm64Emulator(const image::PeImage& image) : EmulatorCore(UC_ARCH_ARM64, UC_MODE_ARM, image) {
     for (unsigned i = 0; i < kCount; ++i) pointers_[i] = &values_[i];
   }
-  ~Arm64Emulator() {
-    if (engine_ != nullptr) uc_close(engine_);
-  }
-  Arm64Emulator(const Arm64Emulator&) = delete;
-  Arm64Emulator& operator=(const Arm64Emulator&) = delete;
-
-  [[nodiscard]] bool ok() const { return ok_; }
-  [[nodiscard]] std::uint64_t base() const { return base_; }
-  std::uint64_t random() { return random_(); }
 
   // TargetMemory: the stack, nothing else.
   [[nodiscard]] bool read(std::uint64_t address, void* to, std::size_t size) const {
-    if (address < kStack || size > kStackSize || address - kStack > kStackSize - size) return false;
-    std::memcpy(to, stack_.bytes() + (address - kStack), size);
-    return true;
+    return stack_.read(address, to, size);
   }
-  bool write(std::uint64_t address, std::uint64_t value) {
-    if (address < kStack || address - kStack > kStackSize - sizeof value) return false;
-    std::memcpy(stack_.bytes() + (address - kStack), &value, sizeof value);
-    return true;
-  }
+  bool write(std::uint64_t address, std::uint64_t value) { return stack_.write(address, value); }
   [[nodiscard]] std::uint32_t instruction(std::uint64_t address) const {
     std::uint32_t word = 0;
     if (address >= base_ && address - base_ + 4 <= image_.size())
@@ -179,12 +128,6 @@ class Arm64Emulator {
   }
   static inline std::array<int, kCount> kIds = make_ids();
 
-  std::uint64_t base_;
-  SharedPages image_;
-  SharedPages stack_;
-  std::mt19937_64 random_;
-  uc_engine* engine_ = nullptr;
-  bool ok_ = false;
   std::uint64_t values_[kCount] = {};
   void* pointers_[kCount];
 };

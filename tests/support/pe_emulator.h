@@ -5,14 +5,8 @@
 #include <array>
 #include <cstdint>
 #include <functional>
-#include <memory>
-#include <random>
-#include <vector>
 
-#include <sys/mman.h>
-#include <unicorn/unicorn.h>
-
-#include "image/pe.h"
+#include "support/emulator_core.h"
 #include "windlass/registers.h"
 #include "winx64/registers.h"
 
@@ -33,68 +27,19 @@ struct MachineState {
   }
 };
 
-// The stack, as memory for unwinders: nothing else is readable.
-class StackMemory {
- public:
-  static constexpr std::uint64_t kBase = 0x7ff0'0000'0000, kSize = std::uint64_t{16} << 20;
-
-  StackMemory()
-      : bytes_(static_cast<std::uint8_t*>(
-            ::mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))) {}
-  ~StackMemory() { ::munmap(bytes_, kSize); }
-  StackMemory(const StackMemory&) = delete;
-  StackMemory& operator=(const StackMemory&) = delete;
-
-  [[nodiscard]] bool read(std::uint64_t address, void* to, std::size_t size) const {
-    if (address < kBase || address - kBase > kSize - size) return false;
-    std::memcpy(to, bytes_ + (address - kBase), size);
-    return true;
-  }
-  bool write(std::uint64_t address, std::uint64_t value) {
-    if (address < kBase || address - kBase > kSize - sizeof value) return false;
-    std::memcpy(bytes_ + (address - kBase), &value, sizeof value);
-    return true;
-  }
-  [[nodiscard]] std::uint8_t* bytes() { return bytes_; }
-
- private:
-  std::uint8_t* bytes_;
-};
-
-class PeEmulator {
+class PeEmulator : public EmulatorCore {
  public:
   static constexpr std::uint64_t kReturn = 0x1122'3344'5566;  // the caller's; nothing is mapped there
-  static constexpr std::uint64_t kArena = 0x2000'0000'0000, kArenaSize = std::uint64_t{1} << 20;
   static constexpr std::uint64_t kTeb = 0x2100'0000'0000;
-  static constexpr std::uint64_t kTop = StackMemory::kBase + StackMemory::kSize - 0x10000;
 
-  explicit PeEmulator(const image::PeImage& image) : base_(image.image_base()), random_(4711) {
-    mapped_.resize((image.image_size() + 0xfffULL) & ~0xfffULL);
-    for (const image::PeSection& section : image.sections()) {
-      const auto bytes = image.from_rva(section.rva);
-      if (bytes && section.rva < mapped_.size())
-        std::memcpy(mapped_.data() + section.rva, bytes->data(), std::min(bytes->size(), mapped_.size() - section.rva));
-    }
-    if (uc_open(UC_ARCH_X86, UC_MODE_64, &engine_) != UC_ERR_OK) return;
-    ok_ = uc_mem_map_ptr(engine_, base_, mapped_.size(), UC_PROT_ALL, mapped_.data()) == UC_ERR_OK &&
-          uc_mem_map_ptr(engine_, StackMemory::kBase, StackMemory::kSize, UC_PROT_READ | UC_PROT_WRITE,
-                         stack_.bytes()) == UC_ERR_OK &&
-          uc_mem_map(engine_, kArena, kArenaSize, UC_PROT_READ | UC_PROT_WRITE) == UC_ERR_OK &&
-          uc_mem_map(engine_, 0, 0x10000, UC_PROT_READ | UC_PROT_WRITE) == UC_ERR_OK &&  // what zeroes point to
-          uc_mem_map(engine_, kTeb, 0x2000, UC_PROT_READ | UC_PROT_WRITE) == UC_ERR_OK;
+  explicit PeEmulator(const image::PeImage& image) : EmulatorCore(UC_ARCH_X86, UC_MODE_64, image) {
+    if (!ok_) return;
+    ok_ = map(0, 0x10000) && map(kTeb, 0x2000);  // what zeroes point to
     std::uint64_t teb = kTeb;
     uc_reg_write(engine_, UC_X86_REG_GS_BASE, &teb);  // gs:[16], the stack's limit, is 0: __chkstk is content
     uc_hook hook = 0;
     uc_hook_add(engine_, &hook, UC_HOOK_CODE, reinterpret_cast<void*>(&on_code), this, 1, 0);
   }
-  ~PeEmulator() {
-    if (engine_ != nullptr) uc_close(engine_);
-  }
-  PeEmulator(const PeEmulator&) = delete;
-  PeEmulator& operator=(const PeEmulator&) = delete;
-
-  [[nodiscard]] bool ok() const { return ok_; }
-  [[nodiscard]] StackMemory& stack() { return stack_; }
 
   // A call from nowhere: other values for every one, so that none is right by what an earlier run left behind. General
   // registers point into readable memory.
@@ -160,12 +105,6 @@ class PeEmulator {
     return state;
   }
 
-  std::uint64_t base_;
-  std::mt19937_64 random_;
-  std::vector<std::uint8_t> mapped_;
-  StackMemory stack_;
-  uc_engine* engine_ = nullptr;
-  bool ok_ = false;
   const std::function<bool(const MachineState&)>* visit_ = nullptr;
   std::uint64_t until_ = 0;
   bool stopped_ = false;  // by `visit`

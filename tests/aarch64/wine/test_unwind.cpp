@@ -18,6 +18,7 @@
 #include "aarch64/wine/oracle.h"
 #include "image/mapped_file.h"
 #include "support/pe_corpora.h"
+#include "support/pe_layout.h"
 #include "support/run_command.h"
 #include "support/seh_assembly.h"
 #include "winarm64/exec.h"
@@ -158,11 +159,7 @@ class Comparison {
   }
   [[nodiscard]] std::vector<std::uint8_t> laid_out() const {
     std::vector<std::uint8_t> bytes(image_.image_size());
-    for (const image::PeSection& section : image_.sections()) {
-      const auto from = image_.from_rva(section.rva);
-      if (from && section.rva < bytes.size())
-        std::memcpy(bytes.data() + section.rva, from->data(), std::min(from->size(), bytes.size() - section.rva));
-    }
+    test::lay_out(image_, bytes.data(), bytes.size());
     return bytes;
   }
   [[nodiscard]] std::array<std::uint64_t, ORACLE_ANSWER> answer(std::uint32_t rva) const {
