@@ -33,6 +33,18 @@ sed '/^<!-- measured/q' "$page" > "$new"
   WINDLASS_LLVM_UNWIND=$(bench/fetch_llvm_unwind.sh) $build/bench/bench_walk
   echo '```'
   echo
+  echo "## Windows x64: beside the system's unwinder in one process, under Wine"
+  echo
+  echo '```'
+  if cmake --preset mingw >/dev/null 2>&1; then
+    cmake --build --preset mingw --target bench_windows_unwind >/dev/null
+    sh cmake/wine.sh build/mingw build/mingw/bench/wine/bench_windows_unwind.exe
+    sh cmake/wine.sh build/mingw --end
+  else
+    echo "SKIPPED: there is no MinGW"
+  fi
+  echo '```'
+  echo
   echo "## Kernel time a sample and a frame"
   echo
   echo '```'

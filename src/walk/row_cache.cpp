@@ -49,7 +49,10 @@ void RowCache::keep(std::uint64_t module, std::uint64_t pc, const FrameRow& row,
     else if (!add(kept, slot, entry.rule))
       return;
   }
-  rows_[index(module, pc)] = kept;
+  // The newest first; what was kept before it goes.
+  CallSiteRow* const set = rows_ + first_of_set(module, pc);
+  if (!set[0].is(module, pc)) set[1] = set[0];
+  set[0] = kept;
 }
 
 bool apply_in_place(const CallSiteRow& row, const AddressSpace& space, Frame& frame, const Module*& module) {

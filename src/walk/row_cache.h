@@ -26,25 +26,29 @@ struct alignas(64) CallSiteRow {
   std::uint8_t saved : 4;  // how many of these are in use; the first is the return address
   std::uint8_t slot[kMaxSaved];
   std::int16_t offset[kMaxSaved];  // from the CFA
+
+  [[nodiscard]] bool is(std::uint64_t in, std::uint64_t at) const { return pc == at && module == in; }
 };
 static_assert(sizeof(CallSiteRow) == 64);
 
-// Direct-mapped; made in zeroed memory (make_unique, fresh pages); belongs to one walker at a time, and outlives it:
+// Two-way; made in zeroed memory (make_unique, fresh pages); belongs to one walker at a time, and outlives it:
 // ids and pcs say whether an entry is meant.
 class RowCache {
  public:
   // Null where the row is not here.
   [[nodiscard]] const CallSiteRow* find(std::uint64_t module, std::uint64_t pc) const {
-    const CallSiteRow& row = rows_[index(module, pc)];
-    return row.pc == pc && row.module == module ? &row : nullptr;
+    const CallSiteRow* set = rows_ + first_of_set(module, pc);
+    if (set[0].is(module, pc)) [[likely]]
+      return &set[0];
+    return set[1].is(module, pc) ? &set[1] : nullptr;
   }
   // Does nothing for a row of another form.
   void keep(std::uint64_t module, std::uint64_t pc, const FrameRow& row, FrameOrigin origin, Architecture architecture);
 
  private:
-  static constexpr unsigned kBits = 11;
-  static std::size_t index(std::uint64_t module, std::uint64_t pc) {
-    return (pc * 0x9e37'79b9'7f4a'7c15 + module) >> (64 - kBits);
+  static constexpr unsigned kBits = 12;
+  static std::size_t first_of_set(std::uint64_t module, std::uint64_t pc) {
+    return (pc * 0x9e37'79b9'7f4a'7c15 + module) >> (64 - kBits) & ~std::size_t{1};
   }
   CallSiteRow rows_[1u << kBits];
 };
