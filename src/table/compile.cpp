@@ -34,7 +34,6 @@ bool above_cfa(const TraceRule& rule) {
 // instruction.
 void correct_rows(std::span<TableBuilder::PendingRow> rows) {
   bool resolver = false;
-  if (rows.size() < 2) return;
   for (TableBuilder::PendingRow& row : rows) {
     const auto rule = std::bit_cast<TraceRule>(PackedRule{row.low, row.high});
     if (!above_cfa(rule)) [[likely]]
