@@ -21,6 +21,7 @@
 
 #include "windlass/error.h"
 #include "windlass/prologue.h"
+#include "windlass/written.h"
 
 namespace windlass::winarm64 {
 
@@ -59,18 +60,12 @@ struct WriteOptions {
   bool leaf_entries = false;  // an entry even for what does nothing to the frame, so that a look-up finds its begin
 };
 
-// A 32-bit RVA among the bytes, for writers of object files: IMAGE_REL_ARM64_ADDR32NB against the handler. Written with
-// the handler at 0, the bytes hold the addend.
-struct HandlerReference {
-  std::uint32_t at = 0;  // offset among the bytes
-};
-
 struct Written {
   // For the function table, ascending. `data` holds info + an offset among the bytes where it is not packed. None where
   // there is nothing to tell: a leaf needs no entry.
   std::vector<RuntimeFunction> entries = {};
-  std::vector<std::byte> bytes = {};  // .xdata records, each at a multiple of 4; equal ones are shared
-  std::vector<HandlerReference> relocations = {};
+  std::vector<std::byte> bytes = {};            // .xdata records, each at a multiple of 4; equal ones are shared
+  std::vector<ImageRelative> relocations = {};  // of handlers
 };
 
 // The shortest information whose unwinding is what rows_of(prologue) says, at every instruction.
@@ -82,5 +77,33 @@ struct Written {
 // into the code, `detail` the register (in its file), size or offset. Allocates; linear in the ops and epilogues but
 // for the sharing of codes, which compares those of different epilogues.
 [[nodiscard]] Expected<Written> write(const Prologue& prologue, const WriteOptions& options = {});
+
+// ---- assembly -----------------------------------------------------------------------------------------------------
+
+enum class Assembler : std::uint8_t {
+  kClang,     // LLVM's .seh_ directives, each behind its instruction
+  kArmasm64,  // Microsoft's, with the macros of ksarm64.h: PROLOG_..., EPILOG_..., which make the instructions too
+};
+
+struct AssemblyOptions {
+  Assembler assembler = Assembler::kClang;
+  std::string name = "function";  // of the function
+  std::string section = ".text";  // that its code is in
+  std::string handler = "";       // symbol, where the prologue has a handler, whose RVA is then not looked at
+};
+
+// From the procedure's first line on to its last, ascending by offset; none for a leaf without a handler. Clang wants
+// the function's label besides. Lines of armasm64 that end in PROLOG_NOP, PROLOG_SAVE_NEXT_PAIR, EPILOG_NOP,
+// EPILOG_RESTORE_NEXT_PAIR or EPILOG_END want the instruction that they replace behind them.
+// Errors: as write(); kUnsupported for what the assembler cannot say: parts (clang cuts long functions itself); for
+// armasm64 also x29 set other than right behind `stp x29,lr`, sp from x29 with an offset, a single register stored with
+// sp moved unless it is x19 or d8 (the macros' codes for others are wrong), a handler with data, allocations that no
+// `sub` can do; kLimit: more than its four epilogues. assembly_of() writes these as data.
+[[nodiscard]] Expected<std::vector<Directive>> directives_of(const Prologue& prologue, const AssemblyOptions& options);
+
+// A whole source text: sections, the function with its code as words, its unwind information as directives, or as data
+// where there are none for it. `code` is prologue.code_size bytes (kMalformed otherwise).
+[[nodiscard]] Expected<std::string> assembly_of(const Prologue& prologue, std::span<const std::byte> code,
+                                                const AssemblyOptions& options);
 
 }  // namespace windlass::winarm64

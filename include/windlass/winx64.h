@@ -14,6 +14,7 @@
 
 #include "windlass/error.h"
 #include "windlass/prologue.h"
+#include "windlass/written.h"
 
 namespace windlass::winx64 {
 
@@ -38,13 +39,6 @@ struct WriteOptions {
   bool saves_can_wait = false;
   std::uint32_t function = 0;  // RVA of the function's first byte
   std::uint32_t info = 0;      // RVA at which the bytes will stand, a multiple of 4
-};
-
-// A 32-bit RVA among the bytes, for writers of object files: IMAGE_REL_AMD64_ADDR32NB against one of these. Written
-// with function, info and handler at 0, the bytes hold the addends.
-struct ImageRelative {
-  enum class Base : std::uint8_t { kFunction, kInfo, kHandler } base = Base::kFunction;
-  std::uint32_t at = 0;  // offset among the bytes
 };
 
 struct Written {
@@ -78,12 +72,6 @@ struct AssemblyOptions {
   std::string name = "function";  // of the function
   std::string section = ".text";  // that its code is in; MASM: of the kind of .CODE
   std::string handler = "";       // symbol, where the prologue has a handler, whose RVA is then not looked at
-};
-
-// Lines that a code generator puts among its instructions: behind the one that ends at `offset`.
-struct Directive {
-  std::uint32_t offset = 0;  // into the code
-  std::string text;          // without a newline; several lines have them between
 };
 
 // From the procedure's first line on to its last, ascending by offset; none for a leaf without a handler. GAS and clang

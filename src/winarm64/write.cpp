@@ -199,7 +199,8 @@ class Writer {
       const auto [known, is_new] = records_.try_emplace(piece.bytes, next);
       piece.entry.data = options_.info + known->second;
       if (is_new) {
-        if (handler_ != nullptr) written_.relocations.push_back({next + handler_offset(piece.bytes)});
+        if (handler_ != nullptr)
+          written_.relocations.push_back({ImageRelative::Base::kHandler, next + handler_offset(piece.bytes)});
         written_.bytes.insert(written_.bytes.end(), piece.bytes.begin(), piece.bytes.end());
       }
     }

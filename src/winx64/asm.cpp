@@ -87,7 +87,7 @@ class Directives {
     return fmt::format("{}pushframe{}", prefix, error_code);
   }
 
-  void add(std::uint32_t offset, std::string text) { list_.push_back({offset, std::move(text)}); }
+  void add(std::uint32_t offset, std::string text) { list_.push_back({offset, std::move(text), 0}); }
 
   const Prologue& prologue_;
   const Piece& piece_;
