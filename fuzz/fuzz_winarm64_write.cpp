@@ -50,7 +50,9 @@ void check_record_again(ByteView bytes) {
   const auto again = winarm64::parse_record(view, 0);
   FUZZ_CHECK(again && again->length == record->length);
   const auto twice = winarm64::decode(*again);
-  FUZZ_CHECK(twice && winarm64::encode(*twice) == encoded);
+  FUZZ_CHECK(twice);
+  const auto unchanged = winarm64::encode(*twice);
+  FUZZ_CHECK(unchanged && *unchanged == *encoded);
   if (!sound || record->codes.size() > 64 || record->scope_count() > 8) return;
   FUZZ_CHECK(encoded->size() <= record->codes.origin() + record->codes.size() + (record->has_handler ? 4 : 0));
   for (std::uint32_t offset = 0; offset < record->length; offset += step_at(offset, record->length))
@@ -59,27 +61,59 @@ void check_record_again(ByteView bytes) {
 
 // ---- functions ----------------------------------------------------------------------------------------------------
 
-FrameAction action(Bytes& in) {
-  const std::uint32_t kind = in.next();
-  switch (kind % 8) {
-    case 0: return Allocate{(in.next() + 1) * (kind & 0x80 ? 4096ULL : 16ULL)};
-    case 1: return SetFramePointer{static_cast<RegisterNumber>(kind < 250 ? 29 : in.next()), in.next() % 64 * 8};
-    case 2: return SignReturnAddress{};
-    default: break;
+// What has been done: most of what comes next shall be possible.
+struct Done {
+  std::uint64_t depth = 0;
+  std::uint64_t saved = 0;  // x registers, and v registers behind 32
+  bool pointer = false, is_signed = false;
+};
+
+RegisterNumber unused(std::uint64_t& saved, std::uint32_t byte) {
+  const bool vector = byte % 4 == 3;
+  for (unsigned i = 0; i < 12; ++i) {
+    const unsigned number = vector ? 8 + (byte / 4 + i) % 8 : 19 + (byte / 4 + i) % 12;
+    const std::uint64_t bit = std::uint64_t{1} << (number + (vector ? 32 : 0));
+    if ((saved & bit) != 0) continue;
+    saved |= bit;
+    return static_cast<RegisterNumber>(number + (vector ? 64 : 0));
   }
-  const std::uint32_t reg = in.next();
-  Save save{static_cast<RegisterNumber>(reg % 2 == 0 ? 19 + reg / 2 % 12 : reg < 200 ? 72 + reg / 2 % 8 : reg % 97)};
-  if (kind & 0x40) save.second = static_cast<RegisterNumber>(kind & 0x80 && save.reg < 29 ? 30 : save.reg + 1);
-  (kind & 0x20 ? save.allocate : save.offset) = in.next() * (kind & 0x10 ? 8 : 16);
-  return save;
+  return kNoRegister;
 }
 
-std::vector<FrameOp> ops(Bytes& in, std::uint32_t& at) {
+FrameAction action(Bytes& in, Done& done) {
+  const std::uint32_t kind = in.next();
+  if (kind == 255) return Save{static_cast<RegisterNumber>(in.next() % 100), in.next(), in.next(), kNoRegister};
+  if (kind % 8 == 2 && !done.is_signed) {
+    done.is_signed = true;
+    return SignReturnAddress{};
+  }
+  if (kind % 8 == 1 && !done.pointer && done.depth > 0) {
+    done.pointer = true;
+    return SetFramePointer{29, static_cast<std::uint32_t>(std::min<std::uint64_t>(done.depth, in.next() * 8))};
+  }
+  if (kind % 8 >= 3) {
+    Save save{unused(done.saved, in.next())};
+    const std::uint64_t second = std::uint64_t{1} << (save.reg < 64 ? save.reg + 1 : save.reg + 1 - 32) % 64;
+    const bool pair = (kind & 0x40) != 0 && save.reg != 30 && (done.saved & second) == 0;
+    if (pair) save.second = static_cast<RegisterNumber>(save.reg + 1), done.saved |= second;
+    const std::uint32_t size = pair ? 16 : 8;
+    if ((kind & 0x20) != 0 || done.depth < 16)
+      done.depth += save.allocate = 16 + in.next() % 15 * 16;
+    else
+      save.offset = static_cast<std::uint32_t>(in.next() * 8 % std::min<std::uint64_t>(done.depth - size + 8, 512));
+    if (save.reg != kNoRegister) return save;
+  }
+  const Allocate allocate{(in.next() + 1) * (kind & 0x80 ? 4096ULL : 16ULL)};
+  done.depth += allocate.size;
+  return allocate;
+}
+
+std::vector<FrameOp> ops(Bytes& in, std::uint32_t& at, Done& done) {
   std::vector<FrameOp> made;
   for (std::uint32_t count = in.next() % 9; count > 0; --count) {
     const std::uint32_t gap = in.next();
-    at += gap < 200 ? 4 : gap < 250 ? gap / 16 * 4 : gap - 240;
-    made.push_back({at, action(in)});
+    at += gap < 200 ? 4 : gap < 254 ? gap / 16 * 4 : gap - 240;
+    made.push_back({at, action(in, done)});
   }
   return made;
 }
@@ -101,7 +135,8 @@ Epilogue epilogue(Bytes& in, const std::vector<FrameOp>& done, std::uint32_t& at
 Prologue prologue(Bytes& in) {
   Prologue f{.architecture = Architecture::kAArch64};
   std::uint32_t at = 0;
-  f.ops = ops(in, at);
+  Done done;
+  f.ops = ops(in, at, done);
   if (in.next() % 4 == 0) f.size = at += in.next() % 64 * 4;
   while (!in.empty() && f.epilogues.size() + f.parts.size() < 40) {
     const std::uint32_t kind = in.next();
@@ -111,7 +146,8 @@ Prologue prologue(Bytes& in) {
       continue;
     }
     FramePart part{at, at, {}, {}};
-    part.ops = ops(in, at);
+    Done inside = done;
+    part.ops = ops(in, at, inside);
     std::vector<FrameOp> all = f.ops;
     all.insert(all.end(), part.ops.begin(), part.ops.end());
     if (in.next() % 2 == 0) part.epilogues.push_back(epilogue(in, in.next() % 2 == 0 ? all : part.ops, at));

@@ -248,6 +248,10 @@ std::size_t encoded_size(const RecordContents& contents) {
 
 }  // namespace
 
+std::size_t left_in_place(const Fragment& fragment, const Epilogue& epilogue) {
+  return Frames(fragment).left_by(epilogue).size();
+}
+
 Expected<RecordContents> contents_of(const Fragment& fragment, const FrameHandler* handler) {
   RecordContents contents;
   if (fragment.begin % 4 != 0 || fragment.end % 4 != 0)

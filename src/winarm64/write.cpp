@@ -28,6 +28,7 @@ void lend_jump(Fragment& part, Fragment& next) {
   const bool plain = next.ops.empty() && next.end > next.begin + 4 &&
                      (next.epilogues.empty() || next.epilogues.front().begin > next.begin);
   if (!open_end(part) || next.begin != part.end || !plain) return;
+  if (left_in_place(part, part.epilogues.back()) != part.entered.size()) return;  // it leaves the function
   part.end += 4;
   part.epilogues.back().end += 4;
   next.begin += 4;

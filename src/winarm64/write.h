@@ -67,6 +67,9 @@ struct Fragment {
 
 // A function in as few pieces as its parts ask for, whatever their length.
 [[nodiscard]] std::vector<Fragment> fragments_of(const Prologue& prologue);
+// How many of the actions done before it (entered, then ops) an epilogue of the fragment leaves in place: those of the
+// function around a part that it leaves, or none.
+[[nodiscard]] std::size_t left_in_place(const Fragment& fragment, const Epilogue& epilogue);
 // What its one entry says, in the smallest codes. Errors as write.
 [[nodiscard]] Expected<RecordContents> contents_of(const Fragment& fragment, const FrameHandler* handler);
 // The entry of one fragment that begins at `rva`, and its record's bytes; none where it is packed. Where

@@ -18,7 +18,8 @@ using winarm64::UnwindRecord;
 
 struct Counts {
   std::size_t entries = 0, records = 0, same = 0, rewritten = 0;
-  std::size_t theirs = 0, ours = 0, split = 0;  // bytes of entries and records
+  std::size_t theirs = 0, ours = 0;          // bytes of entries and records, equal records once
+  std::size_t our_each = 0, their_each = 0;  // with a record for each entry
   std::size_t packed_theirs = 0, packed_ours = 0, words = 0;
   std::map<std::string, std::size_t> causes;  // why a record is not what encode() makes of it, or was left
   std::string first_wrong;
@@ -109,6 +110,7 @@ class Rewriter {
     const std::size_t known = function.packed() ? 0 : size_of(record);
     if (!function.packed() && theirs_.insert(record.rva).second) counts_.theirs += known;
     counts_.theirs += winarm64::kEntrySize;
+    counts_.their_each += winarm64::kEntrySize + known;
     const auto fragment = winarm64::fragment_of(record);
     winarm64::Piece piece;
     const FrameHandler handler{record.handler, true, true, {}};
@@ -135,6 +137,7 @@ class Rewriter {
   // A handler's data is not known, so records with one are the same only if theirs are.
   void count(std::size_t size, std::uint32_t rva, const std::vector<std::byte>& bytes) {
     counts_.ours += winarm64::kEntrySize;
+    counts_.our_each += winarm64::kEntrySize + size;
     if (size > 0 && ours_.insert({rva, bytes}).second) counts_.ours += size;
   }
 
@@ -171,10 +174,11 @@ class Rewriter {
 void print(const std::string& name, const Counts& counts) {
   std::printf(
       "%-14s %zu entries; of %zu records %zu are what encode(decode()) gives; %zu written again: %zu bytes, theirs %zu "
-      "(%.2f%%); packed %zu, theirs %zu; %zu instructions compared; %zu wrong\n",
+      "(%.2f%%; a record for each entry: %zu, theirs %zu); packed %zu, theirs %zu; %zu instructions compared; %zu "
+      "wrong\n",
       name.c_str(), counts.entries, counts.records, counts.same, counts.rewritten, counts.ours, counts.theirs,
-      100.0 * static_cast<double>(counts.ours) / static_cast<double>(counts.theirs), counts.packed_ours,
-      counts.packed_theirs, counts.words, counts.wrong);
+      100.0 * static_cast<double>(counts.ours) / static_cast<double>(counts.theirs), counts.our_each, counts.their_each,
+      counts.packed_ours, counts.packed_theirs, counts.words, counts.wrong);
   for (const auto& [why, count] : counts.causes) std::printf("    %zu %s\n", count, why.c_str());
 }
 

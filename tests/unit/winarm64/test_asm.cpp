@@ -9,8 +9,9 @@ namespace {
 
 Prologue sample() {
   Prologue f{.architecture = Architecture::kAArch64, .code_size = 72};
-  f.ops = {{4, SignReturnAddress{}}, {8, Save{19, 0, 80, 20}},   {12, Save{21, 16, 0, 22}}, {16, Save{72, 32, 0, 73}},
-           {20, Save{29, 48, 0, 30}}, {24, SetFramePointer{29, 48}}, {32, Allocate{4096}}};
+  f.ops = {{4, SignReturnAddress{}},  {8, Save{19, 0, 80, 20}},  {12, Save{21, 16, 0, 22}},
+           {16, Save{72, 32, 0, 73}}, {20, Save{29, 48, 0, 30}}, {24, SetFramePointer{29, 48}},
+           {32, Allocate{4096}}};
   f.epilogues = {mirrored(f, 40)};
   // mov sp,x29 with an offset has no macro: add sp instead.
   auto& undone = f.epilogues[0].undone;
@@ -23,18 +24,19 @@ Prologue sample() {
 std::string text_of(const std::vector<Directive>& list) {
   std::string text;
   for (const Directive& directive : list)
-    text += std::to_string(directive.offset) + (directive.replaces != 0 ? "-" + std::to_string(directive.replaces) : "") +
-            " " + directive.text + "\n";
+    text += std::to_string(directive.offset) +
+            (directive.replaces != 0 ? "-" + std::to_string(directive.replaces) : "") + " " + directive.text + "\n";
   return text;
 }
 
+// The epilogue's `add sp` is the body's: what follows shares the prologue's codes.
 TEST(WinArm64Assembly, Clang) {
   const auto list = directives_of(sample(), {.name = "f"});
   ASSERT_TRUE(list) << list.error().text();
   EXPECT_EQ(text_of(*list),
             "0 .seh_proc f\n4 .seh_pac_sign_lr\n8 .seh_save_r19r20_x 80\n12 .seh_save_next\n16 .seh_save_fregp d8, 32\n"
             "20 .seh_save_fplr 48\n24 .seh_add_fp 48\n28 .seh_nop\n32 .seh_stackalloc 4096\n32 .seh_endprologue\n"
-            "40 .seh_startepilogue\n44 .seh_stackalloc 4096\n48 .seh_save_fplr 48\n52 .seh_save_fregp d8, 32\n"
+            "44 .seh_startepilogue\n48 .seh_save_fplr 48\n52 .seh_save_fregp d8, 32\n"
             "56 .seh_save_next\n60 .seh_save_r19r20_x 80\n64 .seh_pac_sign_lr\n64 .seh_endepilogue\n72 .seh_endproc\n");
 }
 
