@@ -25,6 +25,9 @@
 
 namespace windlass::winarm64 {
 
+using windlass::Directive;
+using windlass::ImageRelative;
+
 // The two low bits of an entry's second word.
 enum class EntryKind : std::uint8_t {
   kRecord = 0,          // the RVA of an .xdata record

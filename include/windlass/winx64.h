@@ -18,6 +18,9 @@
 
 namespace windlass::winx64 {
 
+using windlass::Directive;
+using windlass::ImageRelative;
+
 // RUNTIME_FUNCTION. RVAs; `end` is one past the last byte.
 struct RuntimeFunction {
   std::uint32_t begin = 0;
