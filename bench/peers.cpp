@@ -21,30 +21,15 @@ double seconds(const timeval& time) {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
 }
 
-// The CPU time of a command with its output thrown away, as one would pipe it somewhere.
-double time_command(std::vector<const char*> arguments) {
-  arguments.push_back(nullptr);
-  const pid_t child = fork();
-  if (child == 0) {
-    const int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
-    dup2(null, 1);
-    dup2(null, 2);
-    execvp(arguments[0], const_cast<char**>(arguments.data()));
-    _exit(127);
-  }
-  int status = 0;
-  rusage usage{};
-  if (child < 0 || wait4(child, &status, 0, &usage) != child) return -1;
-  if (!WIFEXITED(status) || WEXITSTATUS(status) == 127) return -1;
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+PeerResult readelf(const std::string& file) {
+  const CommandTime time = time_command({"readelf", "-wF", file.c_str()});
+  return {time.user + time.system, 0};
 }
-
-PeerResult readelf(const std::string& file) { return {time_command({"readelf", "-wF", file.c_str()}), 0}; }
 
 PeerResult llvm_dwarfdump(const std::string& file) {
   for (const char* tool : {"llvm-dwarfdump", "llvm-dwarfdump-19", "llvm-dwarfdump-14"}) {
-    const double seconds = time_command({tool, "--eh-frame", file.c_str()});
-    if (seconds > 0) return {seconds, 0};
+    const CommandTime time = time_command({tool, "--eh-frame", file.c_str()});
+    if (time.user > 0) return {time.user + time.system, 0};
   }
   return {};
 }
@@ -118,6 +103,23 @@ constexpr Peer kPeers[] = {
 };
 
 }  // namespace
+
+CommandTime time_command(std::vector<const char*> arguments) {
+  arguments.push_back(nullptr);
+  const pid_t child = fork();
+  if (child == 0) {
+    const int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    dup2(null, 1);
+    dup2(null, 2);
+    execvp(arguments[0], const_cast<char**>(arguments.data()));
+    _exit(127);
+  }
+  int status = 0;
+  rusage usage{};
+  if (child < 0 || wait4(child, &status, 0, &usage) != child) return {-1, -1};
+  if (!WIFEXITED(status) || WEXITSTATUS(status) == 127) return {-1, -1};
+  return {seconds(usage.ru_utime), seconds(usage.ru_stime)};
+}
 
 double cpu_seconds() {
   timespec time{};

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <new>
 #include <type_traits>
 #include <variant>
 
@@ -62,6 +63,11 @@ class RegisterRules {
   [[nodiscard]] const RegisterRule* find(RegisterNumber reg) const;
   // False if the table is full and `reg` is not in it.
   [[nodiscard]] bool set(RegisterNumber reg, const RegisterRule& rule);
+  // The same for a register above all that are in it, of which there are less than kCapacity. Constant.
+  template <typename Rule>
+  void append(RegisterNumber reg, const Rule& rule) {
+    ::new (static_cast<void*>(entries() + size_++)) RegisterEntry{reg, rule};
+  }
   void erase(RegisterNumber reg);
   void clear() { size_ = 0; }
   [[nodiscard]] const RegisterEntry* begin() const { return reinterpret_cast<const RegisterEntry*>(storage_); }
@@ -70,7 +76,8 @@ class RegisterRules {
 
   RegisterRules() {}  // not defaulted: the storage stays uninitialised
   RegisterRules(const RegisterRules& other) { *this = other; }
-  RegisterRules& operator=(const RegisterRules& other) {  // NOLINT(bugprone-unhandled-self-assignment): memmove bears it
+  RegisterRules& operator=(
+      const RegisterRules& other) {  // NOLINT(bugprone-unhandled-self-assignment): memmove bears it
     size_ = other.size_;
     std::memmove(storage_, other.storage_, size_ * sizeof(RegisterEntry));
     return *this;

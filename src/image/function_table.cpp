@@ -7,30 +7,33 @@ namespace windlass::image {
 
 FunctionTable::FunctionTable(ByteView entries, std::uint32_t stride)
     : entries_(entries), stride_(stride), count_(entries.size() / stride) {
-  for (std::size_t i = 1; i < count_; ++i) {
-    if (begin_of(i) >= begin_of(i - 1)) continue;
-    order_.resize(count_);
-    std::iota(order_.begin(), order_.end(), std::uint32_t{0});
-    std::stable_sort(order_.begin(), order_.end(),
-                     [this](std::uint32_t a, std::uint32_t b) { return begin_of(a) < begin_of(b); });
-    return;
-  }
+  if (count_ == 0) return;
+  sort();
+  index();
 }
 
-std::optional<std::size_t> FunctionTable::last_at_or_before(std::uint32_t rva) const {
-  std::size_t low = 0;
-  std::size_t count = count_;
-  while (count > 0) {
-    const std::size_t half = count / 2;
-    if (begin_of(stored_index(low + half)) <= rva) {
-      low += half + 1;
-      count -= half + 1;
-    } else {
-      count = half;
-    }
+void FunctionTable::sort() {
+  std::size_t i = 1;
+  while (i < count_ && begin_of(i) >= begin_of(i - 1)) ++i;
+  if (i == count_) return;
+  order_.resize(count_);
+  std::iota(order_.begin(), order_.end(), std::uint32_t{0});
+  std::stable_sort(order_.begin(), order_.end(),
+                   [this](std::uint32_t a, std::uint32_t b) { return begin_of(a) < begin_of(b); });
+}
+
+void FunctionTable::index() {
+  first_ = begin_of(stored_index(0));
+  const std::uint32_t span = begin_of(stored_index(count_ - 1)) - first_;
+  shift_ = 0;
+  while (shift_ < 31 && span >> shift_ >= count_) ++shift_;
+  below_.resize(std::size_t{span >> shift_} + 1);
+  std::size_t rank = 0;
+  for (std::size_t piece = 0; piece < below_.size(); ++piece) {
+    const std::uint32_t start = first_ + static_cast<std::uint32_t>(piece << shift_);
+    while (rank + 1 < count_ && begin_of(stored_index(rank + 1)) <= start) ++rank;
+    below_[piece] = static_cast<std::uint32_t>(rank);
   }
-  if (low == 0) return std::nullopt;
-  return low - 1;
 }
 
 }  // namespace windlass::image

@@ -93,6 +93,7 @@ Expected<void> PeImage::read_headers() {
   if (layout_ == PeLayout::kFile && file->symbols_offset != 0)
     read_coff_tables(file->symbols_offset, file->symbol_count);
   read_sections(optional_at + file->optional_header_size, file->section_count);
+  find_extents();
   const std::uint32_t room = (file->optional_header_size - sizeof(pe::OptionalHeader)) / 8;
   if (optional->directory_count > room)
     problem(ErrorCode::kMalformed, "data directories reach past the optional header", bytes_.origin() + optional_at,
@@ -174,26 +175,30 @@ std::uint32_t PeImage::contained_size(const PeSection& section) const {
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(section.file_size, mapped));
 }
 
+void PeImage::find_extents() {
+  const std::uint64_t file = bytes_.size();
+  const auto add = [&](std::uint32_t rva, std::uint64_t size, std::uint64_t offset) {
+    if (offset < file && size != 0)
+      extents_.push_back({rva, static_cast<std::uint32_t>(std::min(size, file - offset)), offset});
+  };
+  if (layout_ == PeLayout::kMapped) return add(0, std::min<std::uint64_t>(file, 0xffff'ffff), 0);
+  for (std::size_t i = 0; i < by_rva_.size(); ++i) {
+    const PeSection& section = sections_[by_rva_[i]];
+    std::uint64_t size = contained_size(section);
+    // Where sections overlap, the one that begins last has the bytes.
+    if (i + 1 < by_rva_.size()) size = std::min<std::uint64_t>(size, sections_[by_rva_[i + 1]].rva - section.rva);
+    add(section.rva, size, section.file_offset);
+  }
+  add(0, headers_size_, 0);
+}
+
 Expected<ByteView> PeImage::from_rva(std::uint32_t rva) const {
-  if (layout_ == PeLayout::kMapped) {
-    if (rva >= bytes_.size()) return fail(ErrorCode::kOutOfRange, "RVA is outside the mapped image", rva);
-    return bytes_.sub(rva, bytes_.size() - rva);
-  }
-  const auto after =
-      std::upper_bound(by_rva_.begin(), by_rva_.end(), rva,
-                       [this](std::uint32_t value, std::uint16_t i) { return value < sections_[i].rva; });
-  if (after != by_rva_.begin()) {
-    const PeSection& section = sections_[*(after - 1)];
-    const std::uint32_t within = rva - section.rva;
-    const std::uint32_t size = contained_size(section);
-    if (within < size) {
-      const std::uint64_t at = std::uint64_t{section.file_offset} + within;
-      if (at >= bytes_.size()) return fail(ErrorCode::kTruncated, "the file ends before the section with RVA", rva);
-      return bytes_.sub(at, std::min<std::uint64_t>(size - within, bytes_.size() - at));
-    }
-  }
-  const std::uint64_t headers = std::min<std::uint64_t>(headers_size_, bytes_.size());
-  if (rva < headers) return bytes_.sub(rva, headers - rva);
+  const ByteView rest = rest_from(rva);
+  if (!rest.empty()) return rest;
+  if (layout_ == PeLayout::kMapped) return fail(ErrorCode::kOutOfRange, "RVA is outside the mapped image", rva);
+  const PeSection* section = section_at(rva);
+  if (section != nullptr && rva - section->rva < contained_size(*section))
+    return fail(ErrorCode::kTruncated, "the file ends before the section with RVA", rva);
   return fail(ErrorCode::kOutOfRange, "RVA is in no section", rva);
 }
 

@@ -88,6 +88,16 @@ class PeImage {
   [[nodiscard]] Expected<ByteView> at_rva(std::uint32_t rva, std::uint64_t size) const;
   // The bytes from `rva` to the end of what contains it.
   [[nodiscard]] Expected<ByteView> from_rva(std::uint32_t rva) const;
+  // The same, empty where there are none: what unwinding asks for at every step. Linear in the number of sections, of
+  // which code and unwind information are the first ones.
+  [[nodiscard]] ByteView rest_from(std::uint32_t rva) const {
+    for (const Extent& extent : extents_) {
+      const std::uint32_t within = rva - extent.rva;
+      if (within < extent.size)
+        return {bytes_.data() + extent.offset + within, extent.size - within, bytes_.origin() + extent.offset + within};
+    }
+    return {};
+  }
   // A NUL-terminated string.
   [[nodiscard]] Expected<std::string_view> string_at_rva(std::uint32_t rva) const;
   template <typename T>
@@ -121,6 +131,15 @@ class PeImage {
     problems_.push_back(Error{code, what, where, detail});
   }
 
+  void find_extents();
+
+  // RVAs and the bytes behind them.
+  struct Extent {
+    std::uint32_t rva;
+    std::uint32_t size;
+    std::uint64_t offset;
+  };
+
   static constexpr std::size_t kDirectories = 16;
 
   ByteView bytes_;
@@ -135,6 +154,7 @@ class PeImage {
   RvaRange directories_[kDirectories];
   std::vector<PeSection> sections_;    // as stored: COFF symbols count from 1 in this order
   std::vector<std::uint16_t> by_rva_;  // indices into sections_, ascending RVA
+  std::vector<Extent> extents_;        // those of the sections are disjoint; then the headers'
   ByteView exception_directory_;
   ByteView coff_symbols_;
   ByteView coff_strings_;

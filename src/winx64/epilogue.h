@@ -24,13 +24,33 @@ struct EpilogueMatch {
   std::int32_t displacement = 0;  // of add or lea
   std::uint8_t base = 0;          // lea: the frame register
   std::uint8_t pop_count = 0;
-  std::uint8_t pops[16] = {};     // instruction numbers, first popped first
   std::uint16_t return_pops = 0;  // ret n
   std::int64_t target = 0;        // of a jump, from the first byte of the match
+  std::uint8_t pops[16];          // instruction numbers, first popped first
+  // Its instructions, the exit last: where each begins, and how many of the pops come before it.
+  struct Step {
+    std::uint8_t at;
+    std::uint8_t pops;
+  };
+  std::uint8_t step_count = 0;
+  Step steps[40];  // release, 16 pops, as many vzeroupper as fit the window, nop, exit
 };
 
+// Can code whose first two bytes these are be the rest of an epilogue? Most cannot, and this is quick to say so.
+[[nodiscard]] constexpr bool may_begin_epilogue(std::uint8_t first, std::uint8_t second) {
+  if ((first & 0xf0) == 0x40) {  // REX: a pop, `add rsp`, `lea rsp` or an indirect jump
+    if ((second & 0xf8) == 0x58) return true;
+    if (first == 0x48 && (second == 0x83 || second == 0x81)) return true;
+    return (first & 8) != 0 && (second == 0xff || (first <= 0x49 && second == 0x8d));
+  }
+  if ((first & 0xf8) == 0x58 || (first & 0xfe) == 0xc2 || (first & 0xfd) == 0xe9 || first == 0xf2) return true;
+  return (first == 0xc5 && second == 0xf8) || ((first == 0x90 || first == 0xf3) && second == 0xc3) ||
+         (first == 0xff && second == 0x25);
+}
+
 // Does `code` begin with the rest of an epilogue? `frame_register` is that of the unwind information; 0: none.
-// `inside`: how many bytes of it belong to the function.
+// `inside`: how many bytes of it belong to the function. What is past the view's end counts as 0, of which no epilogue
+// consists.
 [[nodiscard]] bool match_epilogue(ByteView code, unsigned frame_register, std::uint32_t inside, EpilogueMatch& match);
 
 // Do these 7 bytes of code end with a pop, an addition to rsp, or `lea rsp` from a register?

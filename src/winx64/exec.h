@@ -4,6 +4,7 @@
 // `memory` is.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <optional>
 
@@ -16,7 +17,7 @@
 namespace windlass::winx64 {
 
 // What the unwinder needs of an image: `find` a function by RVA, and `bytes` of unwind information and code (at most
-// `wanted`, fewer or none where the image has no more; valid until the next call).
+// `wanted`, fewer or none where the image has no more; valid until the unwind is over).
 template <typename I>
 concept UnwindImage = requires(const I& image, std::uint32_t rva) {
   { image.find(rva) } -> std::same_as<std::optional<RuntimeFunction>>;
@@ -57,10 +58,16 @@ Expected<RuntimeFunction> direct(const I& image, const RuntimeFunction& function
   return *other;
 }
 
+// No information is longer.
+inline constexpr std::uint32_t kLongestInfo = 4 + 2 * 256 + 12;
+
 template <UnwindImage I>
 Expected<UnwindInfo> info_of(const I& image, const RuntimeFunction& function) {
-  constexpr std::uint32_t kLongest = 4 + 2 * 256 + 12;
-  return parse_unwind_info(image.bytes(function.info, kLongest), function.info);
+  return parse_unwind_info(image.bytes(function.info, kLongestInfo), function.info);
+}
+template <UnwindImage I>
+bool info_of(const I& image, const RuntimeFunction& function, UnwindInfo& to) {
+  return parse_unwind_info(image.bytes(function.info, kLongestInfo), function.info, to);
 }
 
 // The entry at the end of a chain. Nothing: it cannot be read.
@@ -68,10 +75,10 @@ template <UnwindImage I>
 std::optional<RuntimeFunction> primary(const I& image, RuntimeFunction function) {
   for (unsigned depth = 0; depth <= kMaxChain; ++depth) {
     const auto here = direct(image, function);
-    const auto info = here ? info_of(image, *here) : std::unexpected(here.error());
-    if (!info) return std::nullopt;
-    if (!info->chained) return *here;
-    function = *info->chained;
+    UnwindInfo info;
+    if (!here || !info_of(image, *here, info)) return std::nullopt;
+    if (!info.chained) return *here;
+    function = *info.chained;
   }
   return std::nullopt;
 }
@@ -80,8 +87,9 @@ std::optional<RuntimeFunction> primary(const I& image, RuntimeFunction function)
 template <UnwindImage I>
 bool has_frame_on_entry(const I& image, const RuntimeFunction& function) {
   const auto here = direct(image, function);
-  const auto info = here ? info_of(image, *here) : std::unexpected(here.error());
-  return info && info->version == 1 && info->prolog_size == 0 && info->slot_count != 0 && !info->chained;
+  UnwindInfo info;
+  return here && info_of(image, *here, info) && info.version == 1 && info.prolog_size == 0 && info.slot_count != 0 &&
+         !info.chained;
 }
 
 // Does the instruction before `rva` free a frame? Code is not read backwards with certainty; this decides only where
@@ -94,39 +102,55 @@ bool frees_frame_before(const I& image, const RuntimeFunction& function, std::ui
   return code.size() == kLongest && ends_with_release(code);
 }
 
-// A jump, matched at `rva`, is a tail call if it goes to another function, or to the begin of its own. Windows asks no
-// more. But V8's builtins and GCC's .cold parts jump into the middle of other entries, and GCC's functions to their
-// .cold parts, with their frames in place; Windows unwinds those wrongly. Such a jump is a tail call only behind what
-// frees a frame.
+// What a jump does at the end of what looks like an epilogue.
+enum class JumpKind : std::uint8_t {
+  kStays,          // in its function
+  kLeaves,         // a tail call
+  kLeavesIfFreed,  // a tail call if it stands behind what frees a frame
+};
+
+// Windows takes a jump to another function for a tail call, and one to the begin of its own. But V8's builtins and
+// GCC's .cold parts jump into the middle of other entries, and GCC's functions to their .cold parts, with their frames
+// in place; Windows unwinds those wrongly. Such a jump is a tail call only behind what frees a frame.
+template <UnwindImage I>
+JumpKind jump_kind(const I& image, const RuntimeFunction& function, const UnwindInfo& info, std::int64_t target_rva) {
+  if (target_rva < 0 || target_rva >> 32 != 0) return JumpKind::kLeaves;
+  const auto target = static_cast<std::uint32_t>(target_rva);
+  if (target >= function.begin && target < function.end)
+    return target == function.begin && !info.has(kChaininfo) ? JumpKind::kLeaves : JumpKind::kStays;
+  const auto other = image.find(target);
+  if (!other) return JumpKind::kLeaves;
+  const auto its = primary(image, *other);
+  const std::optional<RuntimeFunction> mine = info.chained ? primary(image, function) : function;
+  if (mine && its && mine->begin == its->begin) return target == mine->begin ? JumpKind::kLeaves : JumpKind::kStays;
+  return target == other->begin && !has_frame_on_entry(image, *other) ? JumpKind::kLeaves : JumpKind::kLeavesIfFreed;
+}
+
+// `match`, at `rva`, ends with a jump of this kind: does it leave the function?
+template <UnwindImage I>
+bool jump_leaves(const I& image, const RuntimeFunction& function, JumpKind kind, std::uint32_t rva,
+                 const EpilogueMatch& match) {
+  if (kind != JumpKind::kLeavesIfFreed) return kind == JumpKind::kLeaves;
+  return match.pop_count != 0 || match.release != EpilogueMatch::Release::kNone ||
+         frees_frame_before(image, function, rva);
+}
 template <UnwindImage I>
 bool jump_leaves(const I& image, const RuntimeFunction& function, const UnwindInfo& info, std::uint32_t rva,
                  const EpilogueMatch& match) {
-  const std::int64_t target_rva = rva + match.target;
-  if (target_rva < 0 || target_rva >> 32 != 0) return true;
-  const auto target = static_cast<std::uint32_t>(target_rva);
-  if (target >= function.begin && target < function.end) return target == function.begin && !info.has(kChaininfo);
-  const auto other = image.find(target);
-  if (!other) return true;
-  const auto mine = primary(image, function);
-  const auto its = primary(image, *other);
-  if (mine && its && mine->begin == its->begin) return target == mine->begin;
-  if (target == other->begin && !has_frame_on_entry(image, *other)) return true;
-  return match.pop_count != 0 || match.release != EpilogueMatch::Release::kNone ||
-         frees_frame_before(image, function, rva);
+  return jump_leaves(image, function, jump_kind(image, function, info, rva + match.target), rva, match);
 }
 
 // The slot of the first push; slot_count: there is none.
 inline unsigned first_push(const UnwindInfo& info) {
-  for (unsigned index = 0; index < info.slot_count;) {
-    const auto code = code_at(info, index);
-    if (!code) return info.slot_count;
-    if (code->operation == Operation::kPushNonvol || code->operation == Operation::kPushMachframe) return index;
-    index += code->slots;
+  UnwindCode code;
+  for (unsigned index = 0; index < info.slot_count; index += code.slots) {
+    if (!code_at(info, index, code)) break;
+    if (code.operation == Operation::kPushNonvol || code.operation == Operation::kPushMachframe) return index;
   }
   return info.slot_count;
 }
 
-// One unwind. See virtual_unwind.
+// One unwind. See virtual_unwind. Its state is small, and the caller's registers are written once, at the end.
 template <walk::TargetMemory M, UnwindImage I>
 class Unwinder {
  public:
@@ -134,65 +158,67 @@ class Unwinder {
       : image_(image), base_(base), memory_(memory), frame_(frame), saved_(saved) {}
 
   Expected<void> run(Unwound& to) {
-    if (!frame_.has_sp()) return lost(kRsp);
-    keep_preserved();
-    const CodeAddress pc = frame_.pc();
-    const std::uint64_t rva = pc.lookup() - base_;
-    const auto found = rva >> 32 == 0 ? image_.find(static_cast<std::uint32_t>(rva)) : std::nullopt;
-    Unwound result;
-    if (!found) {
-      result.position = Position::kLeaf;
-      result.establisher = rsp_;
-      return finish(pop_return(0), result, to);
-    }
-    const auto function = direct(image_, *found);
-    if (!function) return std::unexpected(function.error());
-    pc_rva_ = static_cast<std::uint32_t>(pc.value() - base_);
-    // A return address behind the function's last call belongs to the next function's code.
-    end_ = found->end;
-    const bool in_range = pc_rva_ < end_;
-    return finish(unwind(*function, in_range, result), result, to);
+    if (!unwind()) return std::unexpected(error_);
+    commit(to);
+    return {};
   }
 
  private:
-  Expected<void> unwind(const RuntimeFunction& function, bool in_range, Unwound& result) {
-    const auto info = info_of(image_, function);
-    if (!info) return std::unexpected(info.error());
-    if (info->version > 2)
-      return fail(ErrorCode::kUnsupported, "unwind information of version 3 is not executed: RVA", info->rva);
-    if (const auto ok = set_establisher(function, *info, result); !ok) return ok;
-    if (in_range) {
-      const auto done = info->version == 1 ? run_epilogue(function, *info) : undo_epilogue(function, *info);
-      if (!done) return std::unexpected(done.error());
-      if (*done) {
-        result.position = Position::kEpilogue;
-        return {};
+  bool unwind() {
+    if (!frame_.has_sp()) return lost(kRsp);
+    frame_.copy_slots(value_);
+    known_ = static_cast<std::uint32_t>(frame_.known_slots());
+    establisher_ = rsp_;
+    const CodeAddress pc = frame_.pc();
+    const std::uint64_t rva = pc.lookup() - base_;
+    const auto found = rva >> 32 == 0 ? image_.find(static_cast<std::uint32_t>(rva)) : std::nullopt;
+    if (!found) {
+      position_ = Position::kLeaf;
+      return pop_return(0);
+    }
+    pc_rva_ = static_cast<std::uint32_t>(pc.value() - base_);
+    end_ = found->end;
+    if (!found->indirect()) return unwind(*found);
+    const auto function = direct(image_, *found);
+    return function ? unwind(*function) : fail_with(function.error());
+  }
+
+  bool unwind(const RuntimeFunction& function) {
+    UnwindInfo info;
+    if (!read_info(function, info)) return false;
+    if (info.version > 2)
+      return fail_with({ErrorCode::kUnsupported, "unwind information of version 3 is not executed: RVA", info.rva, 0});
+    if (info.frame_register != 0 && !set_establisher(function, info)) return false;
+    // A return address behind the function's last call belongs to the next function's code.
+    if (pc_rva_ < end_) {
+      bool done = false;
+      if (!(info.version == 1 ? run_epilogue(function, info, done) : undo_epilogue(function, info, done))) return false;
+      if (done) {
+        position_ = Position::kEpilogue;
+        return true;
       }
     }
-    return undo_prologues(function, *info, result);
+    return undo_prologues(function, info);
   }
 
   // The frame register counts from where its SET_FPREG ran; also in fragments, whose parents ran it.
-  Expected<void> set_establisher(const RuntimeFunction& function, const UnwindInfo& info, Unwound& result) {
-    result.establisher = rsp_;
-    if (info.frame_register == 0) return {};
+  bool set_establisher(const RuntimeFunction& function, const UnwindInfo& info) {
     const std::uint32_t offset = pc_rva_ - function.begin;
     std::uint32_t displacement = info.frame_offset * 16U;
     bool set = offset >= info.prolog_size || info.has(kChaininfo);
-    for (unsigned index = 0; index < info.slot_count && (!set || info.frame_offset == 15);) {
-      const auto code = code_at(info, index);
-      if (!code) return std::unexpected(code.error());
-      if (code->operation == Operation::kSetFpreg || code->operation == Operation::kSetFpregLarge) {
-        set = set || offset >= code->offset;
-        displacement = code->value;
+    UnwindCode code;
+    for (unsigned index = 0; index < info.slot_count && (!set || info.frame_offset == 15); index += code.slots) {
+      if (!code_at(info, index, code)) return bad_code(info, index);
+      if (code.operation == Operation::kSetFpreg || code.operation == Operation::kSetFpregLarge) {
+        set = set || offset >= code.offset;
+        displacement = code.value;
         break;
       }
-      index += code->slots;
     }
-    if (!set) return {};
+    if (!set) return true;
     if (!has(info.frame_register)) return lost(info.frame_register);
-    result.establisher = get(info.frame_register) - displacement;
-    return {};
+    establisher_ = get(info.frame_register) - displacement;
+    return true;
   }
 
   // ---- epilogues ----
@@ -200,211 +226,207 @@ class Unwinder {
   // Version 1: by the instructions at pc. Windows does so before anything else, also where pc is in the prologue. Wine
   // does it only if there are unwind codes ("since Windows 10 1809"); without any, both ways come to the same unless
   // there is a release or a pop, and then the code's word is better.
-  Expected<bool> run_epilogue(const RuntimeFunction& function, const UnwindInfo& info) {
+  bool run_epilogue(const RuntimeFunction& function, const UnwindInfo& info, bool& done) {
+    const ByteView code = image_.bytes(pc_rva_, kEpilogueWindow);
+    if (code.size() > 1 && !may_begin_epilogue(code.u8()[0], code.u8()[1])) return true;
     EpilogueMatch match;
-    if (!match_epilogue(image_.bytes(pc_rva_, kEpilogueWindow), info.frame_register, end_ - pc_rva_, match))
-      return false;
-    if (match.exit == EpilogueMatch::Exit::kJump && !jump_leaves(image_, function, info, pc_rva_, match)) return false;
+    if (!match_epilogue(code, info.frame_register, end_ - pc_rva_, match)) return true;
+    if (match.exit == EpilogueMatch::Exit::kJump && !jump_leaves(image_, function, info, pc_rva_, match)) return true;
+    done = true;
     if (match.release == EpilogueMatch::Release::kAdd) {
       rsp_ += static_cast<std::uint64_t>(static_cast<std::int64_t>(match.displacement));
     } else if (match.release == EpilogueMatch::Release::kLea) {
-      if (!has(match.base)) return fail_lost(match.base);
+      if (!has(match.base)) return lost(match.base);
       rsp_ = get(match.base) + static_cast<std::uint64_t>(static_cast<std::int64_t>(match.displacement));
     }
     for (unsigned i = 0; i < match.pop_count; ++i) {
-      if (const auto ok = pop(match.pops[i]); !ok) return std::unexpected(ok.error());
+      if (!pop(match.pops[i])) return false;
     }
     // Windows adds 8 whatever n is; the processor and Wine add 8 + n, which is where the caller's stack then is.
-    if (const auto ok = pop_return(match.return_pops); !ok) return std::unexpected(ok.error());
-    return true;
+    return pop_return(match.return_pops);
   }
 
   // Version 2: by the epilogues the codes tell.
-  Expected<bool> undo_epilogue(const RuntimeFunction& function, const UnwindInfo& info) {
-    std::optional<std::uint32_t> into;
+  bool undo_epilogue(const RuntimeFunction& function, const UnwindInfo& info, bool& done) {
+    std::uint32_t into = 0;
     each_epilog(info, function.end, [&](const Epilog& epilog) {
-      if (!into && pc_rva_ - epilog.begin < epilog.size) into = pc_rva_ - epilog.begin;
+      if (done || pc_rva_ - epilog.begin >= epilog.size) return;
+      done = true;
+      into = pc_rva_ - epilog.begin;
     });
-    if (!into) return false;
+    if (!done) return true;
     UnwindInfo at = info;
     unsigned first = first_push(at);
     for (unsigned depth = 0; first == at.slot_count && at.chained; ++depth) {
       if (depth == kMaxChain) return chain_too_long(info.rva);
-      const auto parent = info_of(image_, *at.chained);
-      if (!parent) return std::unexpected(parent.error());
-      at = *parent;
+      const RuntimeFunction parent = *at.chained;
+      at = {};
+      if (!read_info(parent, at)) return false;
       first = first_push(at);
     }
-    return undo_pushes(at, first, *into);
+    return undo_pushes(at, first, into);
   }
 
   // The pops that have not run yet, then the return. A pop of r8-r15 has 2 bytes. An ALLOC_SMALL of 8 behind the pushes
   // stands for pushfq, undone by a pop of one byte.
-  Expected<bool> undo_pushes(const UnwindInfo& info, unsigned index, std::uint32_t into) {
+  bool undo_pushes(const UnwindInfo& info, unsigned index, std::uint32_t into) {
     std::uint32_t offset = 0;
+    UnwindCode code;
     for (; index < info.slot_count; ++index) {
-      const auto code = code_at(info, index);
-      if (!code) return std::unexpected(code.error());
-      if (code->operation == Operation::kPushMachframe) {
-        if (const auto ok = machine_frame(code->info != 0); !ok) return std::unexpected(ok.error());
-        return true;
-      }
-      const bool flags = code->operation == Operation::kAllocSmall && code->info == 0;
-      if (code->operation != Operation::kPushNonvol && !flags) break;
+      if (!code_at(info, index, code)) return bad_code(info, index);
+      if (code.operation == Operation::kPushMachframe) return machine_frame(code.info != 0);
+      const bool flags = code.operation == Operation::kAllocSmall && code.info == 0;
+      if (code.operation != Operation::kPushNonvol && !flags) break;
       if (offset >= into) {
-        if (flags) {
+        if (flags)
           rsp_ += 8;
-        } else if (const auto ok = pop(code->info); !ok) {
-          return std::unexpected(ok.error());
-        }
+        else if (!pop(code.info))
+          return false;
       }
-      offset += code->operation == Operation::kPushNonvol && code->info >= 8 ? 2 : 1;
+      offset += code.operation == Operation::kPushNonvol && code.info >= 8 ? 2 : 1;
     }
-    if (const auto ok = pop_return(0); !ok) return std::unexpected(ok.error());
-    return true;
+    return pop_return(0);
   }
 
   // ---- prologues ----
 
-  Expected<void> undo_prologues(RuntimeFunction function, UnwindInfo info, Unwound& result) {
+  bool undo_prologues(const RuntimeFunction& function, const UnwindInfo& info) {
+    std::uint32_t offset = pc_rva_ - function.begin;  // huge in fragments before their parent: all ran
+    if (!undo_codes(info, offset)) return false;
+    if (!info.chained) return leave(info, offset);
+    RuntimeFunction next = *info.chained;
     for (unsigned depth = 0;; ++depth) {
-      const std::uint32_t offset = pc_rva_ - function.begin;  // huge in fragments before their parent: all ran
-      if (const auto ok = undo_codes(info, offset, result.establisher); !ok) return ok;
-      if (!info.chained) {
-        result.position = offset < info.prolog_size ? Position::kPrologue : Position::kBody;
-        break;
+      if (depth == kMaxChain) return chain_too_long(info.rva);
+      UnwindInfo parent;
+      if (!read_info(next, parent)) return false;
+      offset = pc_rva_ - next.begin;
+      if (!undo_codes(parent, offset)) return false;
+      if (!parent.chained) return leave(parent, offset);
+      next = *parent.chained;
+    }
+  }
+
+  // Windows asks the last entry of the chain for the handler, also for fragments.
+  bool leave(const UnwindInfo& info, std::uint32_t offset) {
+    position_ = offset < info.prolog_size ? Position::kPrologue : Position::kBody;
+    if (position_ == Position::kBody && info.handler != 0) {
+      handler_ = info.handler;
+      handler_data_ = info.handler_data;
+      handler_flags_ = info.flags & (kEhandler | kUhandler);
+    }
+    return machine_frame_ || pop_return(0);
+  }
+
+  bool undo_codes(const UnwindInfo& info, std::uint32_t offset) {
+    UnwindCode code;
+    for (unsigned index = 0; index < info.slot_count; index += code.slots) {
+      // Most codes are pushes: of one slot, with nothing to decode.
+      const std::uint32_t slot = slot_at(info.codes, index);
+      if (static_cast<Operation>(slot >> 8 & 15) == Operation::kPushNonvol) {
+        code.slots = 1;
+        if (offset >= (slot & 255) && !pop(slot >> 12)) return false;
+        continue;
       }
-      if (depth == kMaxChain) return std::unexpected(chain_too_long(info.rva).error());
-      function = *info.chained;
-      const auto parent = info_of(image_, function);
-      if (!parent) return std::unexpected(parent.error());
-      info = *parent;
+      if (!code_at(info, index, code)) return bad_code(info, index);
+      if (offset >= code.offset && !undo(info, code)) return false;
     }
-    // Windows asks the last entry of the chain, also for fragments.
-    if (result.position == Position::kBody && info.handler != 0) {
-      result.handler = info.handler;
-      result.handler_data = info.handler_data;
-      result.handler_flags = info.flags & (kEhandler | kUhandler);
-    }
-    return machine_frame_ ? Expected<void>() : pop_return(0);
+    return true;
   }
 
-  Expected<void> undo_codes(const UnwindInfo& info, std::uint32_t offset, std::uint64_t establisher) {
-    for (unsigned index = 0; index < info.slot_count;) {
-      const auto code = code_at(info, index);
-      if (!code) return std::unexpected(code.error());
-      index += code->slots;
-      if (code->operation == Operation::kEpilog || offset < code->offset) continue;
-      if (const auto ok = undo(info, *code, establisher); !ok) return ok;
-    }
-    return {};
-  }
-
-  Expected<void> undo(const UnwindInfo& info, const UnwindCode& code, std::uint64_t establisher) {
+  bool undo(const UnwindInfo& info, const UnwindCode& code) {
     switch (code.operation) {
       case Operation::kPushNonvol: return pop(code.info);
       case Operation::kAllocLarge:
-      case Operation::kAllocSmall: rsp_ += code.value; return {};
+      case Operation::kAllocSmall: rsp_ += code.value; return true;
       case Operation::kSetFpreg:
       case Operation::kSetFpregLarge:
         if (!has(info.frame_register)) return lost(info.frame_register);
         rsp_ = get(info.frame_register) - code.value;
-        return {};
+        return true;
       case Operation::kSaveNonvol:
-      case Operation::kSaveNonvolFar: return load(code.info, establisher + code.value);
+      case Operation::kSaveNonvolFar: return load(code.info, establisher_ + code.value);
       case Operation::kSaveXmm128:
       case Operation::kSaveXmm128Far:
-        if (saved_ != nullptr) saved_->xmm[code.info] = establisher + code.value;
-        return {};
+        if (saved_ != nullptr) saved_->xmm[code.info] = establisher_ + code.value;
+        return true;
+      case Operation::kEpilog: return true;
       case Operation::kPushMachframe: return machine_frame(code.info != 0);
       default:
-        return fail(ErrorCode::kUnsupported, "unwind operation that nothing emits: RVA", info.rva,
-                    static_cast<std::uint64_t>(code.operation));
+        return fail_with({ErrorCode::kUnsupported, "unwind operation that nothing emits: RVA", info.rva,
+                          static_cast<std::uint64_t>(code.operation)});
     }
   }
 
-  // ---- the state ----
+  // ---- the state: registers by their DWARF numbers, which are their slots ----
 
-  [[nodiscard]] bool has(unsigned number) const {
-    return number == kRsp || next_.has(dwarf_number(number)) || frame_.has(dwarf_number(number));
+  // The frame's at first, the caller's at last.
+  [[nodiscard]] bool has(unsigned number) const { return (known_ >> dwarf_number(number) & 1) != 0; }
+  [[nodiscard]] std::uint64_t get(unsigned number) const { return value_[dwarf_number(number)]; }
+
+  // `to.caller` may be the frame itself.
+  void commit(Unwound& to) {
+    constexpr std::uint32_t kPreserved = 0xf078, kSpAndPc = 1U << 16 | 1U << 7;
+    to.caller.assign_slots(value_, (known_ & kPreserved) | restored_ | kSpAndPc);
+    to.caller.set_pc(machine_frame_ ? CodeAddress::instruction(rip_) : CodeAddress::return_address(rip_));
+    to.establisher = establisher_;
+    to.position = position_;
+    to.machine_frame = machine_frame_;
+    to.handler = handler_;
+    to.handler_data = handler_data_;
+    to.handler_flags = handler_flags_;
   }
-  [[nodiscard]] std::uint64_t get(unsigned number) const {
-    if (number == kRsp) return rsp_;
+
+  bool read(std::uint64_t address, std::uint64_t& value) {
+    if (memory_.read(address, &value, sizeof value)) return true;
+    return fail_with({ErrorCode::kUnreadable, "stack is not readable", address, sizeof value});
+  }
+
+  bool load(unsigned number, std::uint64_t address) {
     const RegisterNumber reg = dwarf_number(number);
-    return next_.has(reg) ? next_.get(reg) : frame_.get(reg);
+    if (!read(address, value_[reg])) return false;
+    known_ |= 1U << reg;
+    restored_ |= 1U << reg;
+    if (saved_ != nullptr && number != kRsp) saved_->integer[number] = address;
+    return true;
   }
 
-  void keep_preserved() {
-    rsp_ = frame_.sp();
-    for (const unsigned number : {3U, 5U, 6U, 7U, 12U, 13U, 14U, 15U}) {
-      const RegisterNumber reg = dwarf_number(number);
-      if (frame_.has(reg)) next_.set(reg, frame_.get(reg));
-    }
-  }
-
-  Expected<std::uint64_t> read(std::uint64_t address) {
-    std::uint64_t value = 0;
-    if (!memory_.read(address, &value, sizeof value))
-      return fail(ErrorCode::kUnreadable, "stack is not readable", address, sizeof value);
-    return value;
-  }
-
-  Expected<void> load(unsigned number, std::uint64_t address) {
-    const auto value = read(address);
-    if (!value) return std::unexpected(value.error());
-    if (number == kRsp) {
-      rsp_ = *value;
-    } else {
-      next_.set(dwarf_number(number), *value);
-      if (saved_ != nullptr) saved_->integer[number] = address;
-    }
-    return {};
-  }
-
-  Expected<void> pop(unsigned number) {
+  bool pop(unsigned number) {
     const std::uint64_t at = rsp_;
     rsp_ += 8;
     return load(number, at);
   }
 
-  Expected<void> pop_return(std::uint16_t arguments) {
-    const auto value = read(rsp_);
-    if (!value) return std::unexpected(value.error());
-    rip_ = *value;
+  bool pop_return(std::uint16_t arguments) {
+    if (!read(rsp_, rip_)) return false;
     if (saved_ != nullptr) saved_->return_address = rsp_;
     rsp_ += 8ULL + arguments;
-    return {};
+    return true;
   }
 
   // What an interrupt pushed: [error code] rip cs rflags rsp ss.
-  Expected<void> machine_frame(bool error_code) {
+  bool machine_frame(bool error_code) {
     const std::uint64_t at = rsp_ + (error_code ? 8 : 0);
-    const auto rip = read(at);
-    const auto rsp = rip ? read(at + 24) : rip;
-    if (!rsp) return std::unexpected(rsp.error());
-    rip_ = *rip;
-    rsp_ = *rsp;
+    if (!read(at, rip_) || !read(at + 24, rsp_)) return false;
     if (saved_ != nullptr) saved_->return_address = at;
     machine_frame_ = true;
-    return {};
+    return true;
   }
 
-  Expected<void> finish(const Expected<void>& ok, Unwound& result, Unwound& to) {
-    if (!ok) return ok;
-    result.machine_frame = machine_frame_;
-    next_.set_sp(rsp_);
-    next_.set_pc(machine_frame_ ? CodeAddress::instruction(rip_) : CodeAddress::return_address(rip_));
-    result.caller = next_;
-    to = result;
-    return {};
+  bool read_info(const RuntimeFunction& function, UnwindInfo& info) {
+    return info_of(image_, function, info) || fail_with(info_of(image_, function).error());
   }
 
-  [[nodiscard]] std::unexpected<Error> fail_lost(unsigned number) const {
-    return fail(ErrorCode::kNotFound, "register is not known in this frame", frame_.pc().value(), dwarf_number(number));
+  bool fail_with(const Error& error) {
+    error_ = error;
+    return false;
   }
-  [[nodiscard]] Expected<void> lost(unsigned number) const { return fail_lost(number); }
-  [[nodiscard]] static Expected<bool> chain_too_long(std::uint32_t rva) {
-    return fail(ErrorCode::kLimit, "chain of unwind information is longer than 32: RVA", rva);
+  bool lost(unsigned number) {
+    return fail_with(
+        {ErrorCode::kNotFound, "register is not known in this frame", frame_.pc().value(), dwarf_number(number)});
+  }
+  bool bad_code(const UnwindInfo& info, unsigned index) { return fail_with(code_at(info, index).error()); }
+  bool chain_too_long(std::uint32_t rva) {
+    return fail_with({ErrorCode::kLimit, "chain of unwind information is longer than 32: RVA", rva, 0});
   }
 
   const I& image_;
@@ -412,12 +434,20 @@ class Unwinder {
   const M& memory_;
   const Registers& frame_;
   SavedAddresses* const saved_;
-  Registers next_{Architecture::kX86_64};
-  std::uint64_t rsp_ = 0;
-  std::uint64_t rip_ = 0;
+  std::uint64_t value_[17];
+  std::uint64_t& rsp_ = value_[7];
+  std::uint64_t& rip_ = value_[16];
+  std::uint32_t known_ = 0;
+  std::uint32_t restored_ = 0;
   std::uint32_t pc_rva_ = 0;
   std::uint32_t end_ = 0;  // of the entry that contains pc
+  Position position_ = Position::kBody;
   bool machine_frame_ = false;
+  std::uint8_t handler_flags_ = 0;
+  std::uint32_t handler_ = 0;
+  std::uint32_t handler_data_ = 0;
+  std::uint64_t establisher_ = 0;
+  Error error_;
 };
 
 // The caller of `frame`, whose pc lies in the image loaded at `base`; code no entry covers is a leaf's. `saved` may be

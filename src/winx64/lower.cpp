@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 
 #include "winx64/epilogue.h"
+#include "winx64/epilogue_scan.h"
 #include "winx64/exec.h"
 #include "winx64/instruction_length.h"
 #include "winx64/registers.h"
@@ -12,31 +12,48 @@
 namespace windlass::winx64 {
 namespace {
 
-constexpr RegisterNumber kFirstXmm = 17;  // DWARF
-constexpr std::size_t kMaxBoundaries = 64;
+constexpr RegisterNumber kFirstXmm = 17, kRdi = 5, kRsi = 4;  // DWARF
+constexpr std::size_t kMaxBoundaries = 64, kMaxOps = 256;
 
 // A row in the making. Offsets count from the base register's value until `finish`, from the CFA after it.
 struct Row {
   std::uint8_t base = kRsp;  // instruction number
   std::int64_t offset = 0;   // of what is undone so far; then of the CFA
   std::int64_t return_at = 0;
-  std::uint32_t saved = 0;  // bit n: integer register n, 16 + n: xmm n
-  std::int64_t saved_at[32] = {};
+  std::uint64_t saved = 0;  // by DWARF number
+  std::int64_t saved_at[33];
 
-  void save(unsigned slot, std::int64_t at) {
-    saved |= 1U << slot;
-    saved_at[slot] = at;
+  Row() {}  // saved_at has what `saved` says, and copies cost that much
+  Row(const Row& other) { *this = other; }
+  Row& operator=(const Row& other) {  // NOLINT(bugprone-unhandled-self-assignment): bears it
+    base = other.base;
+    offset = other.offset;
+    return_at = other.return_at;
+    saved = other.saved;
+    other.each_saved([&](unsigned reg) { saved_at[reg] = other.saved_at[reg]; });
+    return *this;
   }
+  template <typename Callback>
+  void each_saved(Callback&& callback) const {
+    for (std::uint64_t rest = saved; rest != 0; rest &= rest - 1)
+      callback(static_cast<unsigned>(std::countr_zero(rest)));
+  }
+  void save(unsigned reg, std::int64_t at) {
+    saved |= std::uint64_t{1} << reg;
+    saved_at[reg] = at;
+  }
+  [[nodiscard]] bool saves(unsigned reg) const { return (saved >> reg & 1) != 0; }
   void finish(std::uint16_t arguments) {
     return_at = -8 - std::int64_t{arguments};
     offset += 8 + std::int64_t{arguments};
-    for (unsigned i = 0; i < 32; ++i) {
-      if ((saved >> i & 1) != 0) saved_at[i] -= offset;
-    }
+    each_saved([&](unsigned reg) { saved_at[reg] -= offset; });
   }
   bool operator==(const Row& other) const {
-    return base == other.base && offset == other.offset && return_at == other.return_at && saved == other.saved &&
-           std::memcmp(saved_at, other.saved_at, sizeof saved_at) == 0;
+    if (base != other.base || offset != other.offset || return_at != other.return_at || saved != other.saved)
+      return false;
+    bool same = true;
+    each_saved([&](unsigned reg) { same = same && saved_at[reg] == other.saved_at[reg]; });
+    return same;
   }
 };
 
@@ -50,42 +67,38 @@ class Writer {
 
   void add(std::uint32_t begin, std::uint32_t end, const Row& row) {
     if (begin >= end) return;
-    if (open_ && end_ == begin && row_ == row) {
-      end_ = end;
+    if (open_ && out_.end == begin && row_ == row) {
+      out_.end = end;
       return;
     }
     flush();
     open_ = true;
-    begin_ = begin;
-    end_ = end;
+    out_.begin = begin;
+    out_.end = end;
     row_ = row;
   }
   void flush() {
     if (!open_) return;
     open_ = false;
-    FrameRow out;
-    out.begin = begin_;
-    out.end = end_;
-    out.cfa = CfaRegister{dwarf_number(row_.base), row_.offset};
-    out.return_address = AtCfa{row_.return_at};
-    for (const unsigned number : {0U, 2U, 1U, 3U, 6U, 7U, 5U, 8U, 9U, 10U, 11U, 12U, 13U, 14U, 15U}) {  // DWARF order
-      if ((row_.saved >> number & 1) != 0)
-        (void)out.registers.set(dwarf_number(number), AtCfa{row_.saved_at[number]});
-      else if (number == 6 || number == 7)
-        (void)out.registers.set(dwarf_number(number), SameValue{});
+    out_.cfa = CfaRegister{dwarf_number(row_.base), row_.offset};
+    out_.return_address = AtCfa{row_.return_at};
+    out_.registers.clear();
+    constexpr std::uint64_t kAlways = std::uint64_t{1} << kRsi | std::uint64_t{1} << kRdi;
+    for (std::uint64_t rest = row_.saved | kAlways; rest != 0; rest &= rest - 1) {
+      const auto reg = static_cast<RegisterNumber>(std::countr_zero(rest));
+      if (row_.saves(reg))
+        out_.registers.append(reg, AtCfa{row_.saved_at[reg]});
+      else
+        out_.registers.append(reg, SameValue{});
     }
-    for (unsigned i = 0; i < 16; ++i) {
-      if ((row_.saved >> (16 + i) & 1) != 0)
-        (void)out.registers.set(static_cast<RegisterNumber>(kFirstXmm + i), AtCfa{row_.saved_at[16 + i]});
-    }
-    sink_(out);
+    sink_(out_);
   }
 
  private:
   RowSink sink_;
   bool open_ = false;
-  std::uint32_t begin_ = 0, end_ = 0;
   Row row_;
+  FrameRow out_;
 };
 
 struct Link {
@@ -93,23 +106,41 @@ struct Link {
   UnwindInfo info;
 };
 
+// One operation of a prologue. It has been done where an RVA is `offset` or more behind `begin`; before `begin` the
+// difference wraps around and all counts as done (fragments before their parents).
+struct Op {
+  std::uint32_t begin;
+  std::uint32_t value;
+  std::uint16_t offset;
+  Operation operation;
+  std::uint8_t info;
+  std::uint8_t frame_register;
+
+  [[nodiscard]] bool done_at(std::uint32_t rva) const { return rva - begin >= offset; }
+};
+
 class Lowering {
  public:
   Lowering(const Functions& functions, const RuntimeFunction& entry, RowSink row, ProblemSink problem)
-      : functions_(functions), entry_(entry), writer_(row), problem_(problem) {}
+      : functions_(functions), entry_(entry), writer_(row), problem_(problem), boundaries_of_code_(ByteView()) {}
 
   // The row for one address of the entry, or nothing and a problem.
   void run_at(std::uint32_t rva) {
     if (!prepare()) return;
     Row row;
-    if (chain_[0].info.version == 1) {
-      code_ = functions_.bytes(entry_.begin, entry_.end - entry_.begin + kEpilogueWindow);
+    const Link& own = chain_[0];
+    if (own.info.version == 1) {
+      const ByteView code = functions_.bytes(rva, kEpilogueWindow);
       EpilogueMatch match;
-      const std::uint32_t offset = rva - entry_.begin;
-      if (offset < code_.size() && matches(offset, match)) return writer_.add(rva, rva + 1, row_of(match));
+      if ((code.size() < 2 || may_begin_epilogue(code.u8()[0], code.u8()[1])) &&
+          match_epilogue(code, own.info.frame_register, entry_.end - rva, match) &&
+          (match.exit != EpilogueMatch::Exit::kJump || jump_leaves(functions_, own.function, own.info, rva, match))) {
+        row_of_step(match, 0, row);
+        return writer_.add(rva, rva + 1, row);
+      }
     } else {
       std::optional<std::uint32_t> into;
-      each_epilog(chain_[0].info, chain_[0].function.end, [&](const Epilog& epilog) {
+      each_epilog(own.info, own.function.end, [&](const Epilog& epilog) {
         if (!into && rva - epilog.begin < epilog.size) into = rva - epilog.begin;
       });
       if (into) {
@@ -121,8 +152,7 @@ class Lowering {
   }
 
   void run() {
-    if (!prepare()) return;
-    if (const auto ok = find_boundaries(); !ok) return problem_(ok.error());
+    if (!prepare() || !find_boundaries()) return;
     at_ = entry_.begin;
     if (chain_[0].info.version == 1)
       find_epilogues();
@@ -132,60 +162,78 @@ class Lowering {
   }
 
  private:
-  bool prepare() {
-    Error error;
-    if (entry_.begin >= entry_.end)
-      error = {ErrorCode::kMalformed, "function ends before it begins: RVA", entry_.begin, entry_.end};
-    else if (const auto ok = read_chain(); !ok)
-      error = ok.error();
-    else if (chain_[0].info.version > 2)
-      error = {ErrorCode::kUnsupported, "unwind information of version 3 is not lowered: RVA", chain_[0].info.rva, 0};
-    else
-      return true;
+  // ---- reading ------------------------------------------------------------------------------------------------
+
+  bool problem(const Error& error) {
     problem_(error);
     return false;
   }
+  bool problem(ErrorCode code, const char* what, std::uint64_t where, std::uint64_t detail = 0) {
+    return problem(Error{code, what, where, detail});
+  }
 
-  Expected<void> read_chain() {
+  bool prepare() {
+    if (entry_.begin >= entry_.end)
+      return problem(ErrorCode::kMalformed, "function ends before it begins: RVA", entry_.begin, entry_.end);
     RuntimeFunction function = entry_;
     if (function.indirect()) {
-      const auto other = functions_.bytes(function.info & ~1U, 12).at<RuntimeFunction>(0);
-      if (!other)
-        return fail(ErrorCode::kOutOfRange, "indirect function entry is outside the image: RVA", function.info);
+      const auto other = direct(functions_, function);
+      if (!other) return problem(other.error());
       function = *other;
     }
     for (;;) {
-      const auto info = read_unwind_info(functions_.image(), function.info);
-      if (!info) return std::unexpected(info.error());
-      if (count_ == chain_.size())
-        return fail(ErrorCode::kLimit, "chain of unwind information is longer than 32: RVA", info->rva);
-      chain_[count_++] = {function, *info};
-      if (!info->chained) return {};
-      function = *info->chained;
+      if (count_ == kMaxChain + 1)
+        return problem(ErrorCode::kLimit, "chain of unwind information is longer than 32: RVA", function.info);
+      Link& link = *::new (&chain_[count_++]) Link{function, {}};
+      if (!info_of(functions_, function, link.info)) return problem(info_of(functions_, function).error());
+      if (link.info.version > 2)
+        return problem(ErrorCode::kUnsupported, "unwind information of version 3 is not lowered: RVA", link.info.rva);
+      if (!read_codes(link)) return false;
+      if (count_ == 1) own_op_count_ = op_count_;
+      if (!link.info.chained) return true;
+      function = *link.info.chained;
     }
   }
 
-  // RVAs inside the entry at which one more operation of the prologue has been done.
-  Expected<void> find_boundaries() {
-    for (std::size_t i = 0; i < count_; ++i) {
-      const auto add = [&](std::uint32_t offset) {
-        const std::uint32_t rva = chain_[i].function.begin + offset;
-        if (rva > entry_.begin && rva < entry_.end && boundary_count_ < kMaxBoundaries)
-          boundaries_[boundary_count_++] = rva;
-      };
-      const auto ok = each_code(chain_[i].info, [&](const UnwindCode& code) {
-        if (code.operation != Operation::kEpilog) add(code.offset);
-      });
-      if (!ok) return ok;
-      if (chain_[i].info.frame_register != 0) add(chain_[i].info.prolog_size);
-      // A parent may begin inside or behind this entry; before it, its offsets wrap around and all of it counts as
-      // done.
-      add(0);
+  bool read_codes(const Link& link) {
+    UnwindCode code;
+    for (unsigned index = 0; index < link.info.slot_count; index += code.slots) {
+      if (!code_at(link.info, index, code)) return problem(code_at(link.info, index).error());
+      if (code.operation == Operation::kEpilog) continue;
+      if (op_count_ == kMaxOps)
+        return problem(ErrorCode::kLimit, "more than 256 unwind operations: RVA", link.info.rva);
+      ops_[op_count_++] = {link.function.begin, code.value, code.offset,
+                           code.operation,      code.info,  link.info.frame_register};
     }
-    if (boundary_count_ == kMaxBoundaries)
-      return fail(ErrorCode::kLimit, "prologue has more than 64 changes: RVA", chain_[0].info.rva);
-    std::sort(boundaries_.begin(), boundaries_.begin() + static_cast<std::ptrdiff_t>(boundary_count_));
-    return {};
+    return true;
+  }
+
+  // RVAs inside the entry at which one more operation of the prologue has been done.
+  bool find_boundaries() {
+    bool all = true;
+    const auto add = [&](std::uint32_t rva) {
+      if (rva <= entry_.begin || rva >= entry_.end) return;
+      // Most come in descending order, each once.
+      std::size_t at = 0;
+      while (at < boundary_count_ && boundaries_[at] > rva) ++at;
+      if (at < boundary_count_ && boundaries_[at] == rva) return;
+      if (boundary_count_ == kMaxBoundaries) {
+        all = false;
+        return;
+      }
+      std::copy_backward(boundaries_ + at, boundaries_ + boundary_count_, boundaries_ + boundary_count_ + 1);
+      boundaries_[at] = rva;
+      ++boundary_count_;
+    };
+    for (std::size_t i = 0; i < count_; ++i) {
+      // A parent may begin inside or behind this entry; before it all of it counts as done.
+      const Link& link = chain_[i];
+      if (link.info.frame_register != 0) add(link.function.begin + link.info.prolog_size);
+      add(link.function.begin);
+    }
+    for (std::size_t i = 0; i < op_count_; ++i) add(ops_[i].begin + ops_[i].offset);
+    left_ = boundary_count_;
+    return all || problem(ErrorCode::kLimit, "prologue has more than 64 changes: RVA", chain_[0].info.rva);
   }
 
   // ---- prologue and body --------------------------------------------------------------------------------------
@@ -193,41 +241,36 @@ class Lowering {
   // Rows from at_ up to `end`, where no epilogue is.
   void prologue_rows(std::uint32_t end) {
     while (at_ < end) {
-      const auto begin = boundaries_.begin();
-      const auto next = std::upper_bound(begin, begin + static_cast<std::ptrdiff_t>(boundary_count_), at_);
-      const bool last = next == begin + static_cast<std::ptrdiff_t>(boundary_count_);
-      const std::uint32_t stop = last ? end : std::min(*next, end);
-      const auto segment = static_cast<std::size_t>(next - begin);
-      if (segment != known_segment_) {
-        known_segment_ = segment;
-        has_row_ = undo_prologues(at_, known_row_);
-      }
+      seek(at_);
+      const std::uint32_t stop = left_ == 0 ? end : std::min(boundaries_[left_ - 1], end);
       if (has_row_) writer_.add(at_, stop, known_row_);
       at_ = stop;
     }
   }
 
+  // Makes known_row_ what holds at `rva`, which never goes back.
+  void seek(std::uint32_t rva) {
+    bool moved = !known_;
+    for (; left_ != 0 && boundaries_[left_ - 1] <= rva; --left_) moved = true;
+    if (!moved) return;
+    known_ = true;
+    has_row_ = undo_prologues(rva, known_row_);
+  }
+
   // What `Unwinder::undo_prologues` does, in symbols.
   bool undo_prologues(std::uint32_t rva, Row& row) {
-    row = {};
+    row.base = kRsp;
+    row.offset = 0;
+    row.saved = 0;
     const Place establisher = establisher_at(rva);
-    for (std::size_t i = 0; i < count_; ++i) {
-      const std::uint32_t offset = rva - chain_[i].function.begin;
-      bool ok = true;
-      (void)each_code(chain_[i].info, [&](const UnwindCode& code) {
-        if (ok && code.operation != Operation::kEpilog && offset >= code.offset)
-          ok = undo(chain_[i].info, code, establisher, row);
-      });
-      if (!ok) {
-        problem_(Error{ErrorCode::kUnsupported, "no row can say what the codes do at RVA", rva, chain_[i].info.rva});
-        return false;
-      }
+    for (std::size_t i = 0; i < op_count_; ++i) {
+      const Op& op = ops_[i];
+      if (op.done_at(rva) && !undo(op, establisher, row))
+        return problem(ErrorCode::kUnsupported, "no row can say what the codes do at RVA", rva, chain_[0].info.rva);
     }
     // Saves by one register and the CFA by another are tied to each other by nothing.
-    if (row.saved != 0 && saves_base_ != row.base) {
-      problem_(Error{ErrorCode::kUnsupported, "no row can say what the codes do at RVA", rva, chain_[0].info.rva});
-      return false;
-    }
+    if (row.saved != 0 && saves_base_ != row.base)
+      return problem(ErrorCode::kUnsupported, "no row can say what the codes do at RVA", rva, chain_[0].info.rva);
     row.finish(0);
     return true;
   }
@@ -238,194 +281,203 @@ class Lowering {
   };
   Place establisher_at(std::uint32_t rva) const {
     const UnwindInfo& info = chain_[0].info;
-    const std::uint32_t offset = rva - chain_[0].function.begin;
     if (info.frame_register == 0) return {kRsp, 0};
-    bool set = offset >= info.prolog_size || info.has(kChaininfo);
+    const std::uint32_t begin = chain_[0].function.begin;
+    bool set = rva - begin >= info.prolog_size || info.has(kChaininfo);
     std::int64_t displacement = info.frame_offset * 16;
-    bool seen = false;
-    (void)each_code(info, [&](const UnwindCode& code) {
-      if (seen || (code.operation != Operation::kSetFpreg && code.operation != Operation::kSetFpregLarge)) return;
-      seen = true;
-      if (!set || info.frame_offset == 15) displacement = code.value;
-      set = set || offset >= code.offset;
-    });
+    for (std::size_t i = 0; i < own_op_count_; ++i) {
+      const Op& op = ops_[i];
+      if (op.operation != Operation::kSetFpreg && op.operation != Operation::kSetFpregLarge) continue;
+      if (!set || info.frame_offset == 15) displacement = op.value;
+      set = set || op.done_at(rva);
+      break;
+    }
     return set ? Place{info.frame_register, -displacement} : Place{kRsp, 0};
   }
 
-  bool save(Row& row, unsigned slot, Place place) {
+  bool save(Row& row, unsigned reg, Place place) {
     if (row.saved == 0) saves_base_ = place.base;
-    row.save(slot, place.offset);
+    row.save(reg, place.offset);
     return saves_base_ == place.base;
   }
 
-  bool undo(const UnwindInfo& info, const UnwindCode& code, Place establisher, Row& row) {
-    switch (code.operation) {
+  bool undo(const Op& op, Place establisher, Row& row) {
+    switch (op.operation) {
       case Operation::kPushNonvol: {
-        if (code.info == kRsp || !save(row, code.info, {row.base, row.offset})) return false;
+        if (op.info == kRsp || !save(row, dwarf_number(op.info), {row.base, row.offset})) return false;
         row.offset += 8;
         return true;
       }
       case Operation::kAllocLarge:
-      case Operation::kAllocSmall: row.offset += code.value; return true;
+      case Operation::kAllocSmall: row.offset += op.value; return true;
       case Operation::kSetFpreg:
       case Operation::kSetFpregLarge:
-        if ((row.saved >> info.frame_register & 1) != 0) return false;  // it would have to be read first
-        row.base = info.frame_register;
-        row.offset = -static_cast<std::int64_t>(code.value);
+        if (row.saves(dwarf_number(op.frame_register))) return false;  // it would have to be read first
+        row.base = op.frame_register;
+        row.offset = -static_cast<std::int64_t>(op.value);
         return true;
       case Operation::kSaveNonvol:
       case Operation::kSaveNonvolFar:
-        return code.info != kRsp && save(row, code.info, {establisher.base, establisher.offset + code.value});
+        return op.info != kRsp && save(row, dwarf_number(op.info), {establisher.base, establisher.offset + op.value});
       case Operation::kSaveXmm128:
       case Operation::kSaveXmm128Far:
-        return save(row, 16U + code.info, {establisher.base, establisher.offset + code.value});
+        return save(row, kFirstXmm + op.info, {establisher.base, establisher.offset + op.value});
       default: return false;
     }
   }
 
   // ---- epilogues ----------------------------------------------------------------------------------------------
 
-  static Row row_of(const EpilogueMatch& match) {
-    Row row;
-    if (match.release != EpilogueMatch::Release::kNone) row.offset = match.displacement;
-    if (match.release == EpilogueMatch::Release::kLea) row.base = match.base;
-    for (unsigned i = 0; i < match.pop_count; ++i, row.offset += 8) row.save(match.pops[i], row.offset);
+  // From one of its instructions on.
+  static void row_of_step(const EpilogueMatch& match, unsigned step, Row& row) {
+    const bool releases = step == 0 && match.release != EpilogueMatch::Release::kNone;
+    row.base = releases && match.release == EpilogueMatch::Release::kLea ? match.base : std::uint8_t{kRsp};
+    row.offset = releases ? match.displacement : 0;
+    row.saved = 0;
+    for (unsigned i = match.steps[step].pops; i < match.pop_count; ++i, row.offset += 8)
+      row.save(dwarf_number(match.pops[i]), row.offset);
     row.finish(match.return_pops);
-    return row;
   }
 
-  [[nodiscard]] std::uint32_t inside(std::uint32_t offset) const {
-    const std::uint32_t length = entry_.end - entry_.begin;
-    return offset < length ? length - offset : 0;
-  }
-  [[nodiscard]] bool matches(std::uint32_t offset, EpilogueMatch& match) const {
-    const std::uint64_t rest = code_.size() - offset;
-    const ByteView window(code_.data() + offset, rest < kEpilogueWindow ? rest : kEpilogueWindow);
-    return match_epilogue(window, chain_[0].info.frame_register, inside(offset), match) &&
-           (match.exit != EpilogueMatch::Exit::kJump ||
-            jump_leaves(functions_, chain_[0].function, chain_[0].info, entry_.begin + offset, match));
-  }
-
-  // Looks for the exits, each a byte or two, and from each one back. Bytes of other instructions may look like one;
-  // then rows are made for addresses that no instruction has, which does no harm as long as they stay at those
-  // addresses.
+  // Looks for the exits and from each one back. Bytes of other instructions may look like one; then rows are made for
+  // addresses that no instruction has, which does no harm as long as they stay at those addresses.
   void find_epilogues() {
-    const std::uint32_t length = entry_.end - entry_.begin;
+    length_ = entry_.end - entry_.begin;
     // Some bytes more: an epilogue may reach past the entry, as the unwinder, which sees the image's bytes, does.
-    code_ = functions_.bytes(entry_.begin, length + kEpilogueWindow);
-    const std::uint8_t* code = code_.u8();
-    const auto size = static_cast<std::uint32_t>(code_.size());
-    std::uint32_t free = 0;  // behind the epilogue before
-    for (std::uint32_t at = next_exit(code, 0, size); at < size; at = next_exit(code, at + 1, size)) {
-      if (at < free) continue;
-      EpilogueMatch match;
-      if (matches(at, match)) free = epilogue(at, free);
-      if (at >= length) break;  // the first one behind the entry is that of an epilogue that reaches past it
-    }
+    code_ = functions_.bytes(entry_.begin, length_ + kEpilogueWindow);
+    boundaries_of_code_ = Boundaries(code_);
+    each_exit(code_.u8(), static_cast<std::uint32_t>(code_.size()), length_, [&](std::uint32_t at) {
+      if (at >= free_ && is_exit(at)) epilogue(at);
+    });
   }
 
-  static std::uint32_t next_exit(const std::uint8_t* code, std::uint32_t at, std::uint32_t size) {
-    for (; at < size; ++at) {
-      switch (code[at]) {
-        case 0xc3:
-        case 0xc2:
-        case 0xe9:
-        case 0xeb: return at;
-        case 0xf2:
-        case 0xf3:
-          if (at + 1 < size && (code[at + 1] & 0xfe) == 0xc2) return at;
-          break;
-        case 0xff:
-          if (at + 1 < size && code[at + 1] == 0x25) return at;
-          break;
-        default:
-          if ((code[at] & 0xf8) == 0x48 && at + 2 < size && code[at + 1] == 0xff && (code[at + 2] & 0x38) == 0x20)
-            return at;
-          break;
+  // Does what looks like one leave the function? The byte at `at` is one of those that `each_exit` stops at.
+  [[nodiscard]] bool is_exit(std::uint32_t at) const {
+    const std::uint8_t* code = code_.u8() + at;
+    const std::uint64_t room = code_.size() - at;
+    switch (code[0]) {
+      case 0xc3: return true;
+      case 0xc2: return room < 3 || ((code[1] & 7) == 0 && code[2] <= 4);
+      case 0xff: return code[1] == 0x25 || (at > 0 && (code[-1] & 0xf8) == 0x48);
+      default: {
+        if (room < 5 || entry_.indirect()) return true;
+        const std::int64_t displacement =
+            code[0] == 0xeb ? static_cast<std::int8_t>(code[1]) + 2 : std::int64_t{load_word(code + 1)} + 5;
+        const std::int64_t target = at + displacement;
+        return target <= 0 || target >= length_;
       }
     }
-    return size;
+  }
+  static std::int32_t load_word(const std::uint8_t* code) {
+    std::int32_t word;
+    std::memcpy(&word, code, sizeof word);
+    return word;
   }
 
-  // Where an instruction that may stand before `at` in an epilogue begins; `at` itself: there is none. Releases end it.
-  std::uint32_t before(std::uint32_t at, std::uint32_t floor) const {
-    const std::uint8_t* code = code_.u8();
-    const std::uint32_t room = at - floor;
+  // Where an instruction that may stand before `at` in an epilogue begins; `at` itself: there is none.
+  [[nodiscard]] std::uint32_t before(std::uint32_t at, bool is_exit) const {
+    const std::uint8_t* code = code_.u8() + at;
+    const std::uint32_t room = at - free_;
+    if (room >= 1 && is_exit) {  // prefixes count as instructions here
+      if (code[-1] == 0xf2 || (code[0] == 0xc3 && (code[-1] == 0xf3 || code[-1] == 0x90))) return at - 1;
+      if (code[0] == 0xff && (code[-1] & 0xf8) == 0x48) return at - 1;
+    }
     // Not if what looks like a REX prefix is the displacement of a release.
-    if (room >= 2 && (code[at - 1] & 0xf8) == 0x58 && (code[at - 2] & 0xf0) == 0x40 &&
-        release_before(at - 1, floor) == at - 1)
+    if (room >= 2 && (code[-1] & 0xf8) == 0x58 && (code[-2] & 0xf0) == 0x40 && release_before(at - 1) == at - 1)
       return at - 2;
-    if (room >= 1 && ((code[at - 1] & 0xf8) == 0x58 || code[at - 1] == 0x90 || code[at - 1] == 0xf2)) return at - 1;
-    if (room >= 3 && code[at - 3] == 0xc5 && code[at - 2] == 0xf8 && code[at - 1] == 0x77) return at - 3;
+    if (room >= 1 && (code[-1] & 0xf8) == 0x58) return at - 1;
+    if (room >= 3 && code[-3] == 0xc5 && code[-2] == 0xf8 && code[-1] == 0x77) return at - 3;
     return at;
   }
-  std::uint32_t release_before(std::uint32_t at, std::uint32_t floor) const {
-    for (const std::uint32_t size : {4U, 5U, 7U, 8U}) {
-      if (at - floor < size) break;
-      EpilogueMatch match;
-      if (matches(at - size, match) && match.release != EpilogueMatch::Release::kNone &&
-          release_size(at - size) == size)
+  // Where the release that ends at `at` begins; `at` itself: there is none.
+  [[nodiscard]] std::uint32_t release_before(std::uint32_t at) const {
+    const std::uint8_t* code = code_.u8() + at;
+    const std::uint32_t room = at - free_;
+    if (room < 4) return at;
+    if (code[-4] == 0x48 && code[-3] == 0x83 && code[-2] == 0xc4) return at - 4;
+    if (room >= 7 && code[-7] == 0x48 && code[-6] == 0x81 && code[-5] == 0xc4) return at - 7;
+    const unsigned frame_register = chain_[0].info.frame_register;
+    if (frame_register == 0) return at;
+    const bool sib = (frame_register & 7) == 4;
+    for (const std::uint32_t size : {sib ? 5U : 4U, sib ? 8U : 7U}) {
+      if (room < size) break;
+      const std::uint8_t* lea = code - size;
+      const unsigned mod_rm = (size < 6 ? 0x60U : 0xa0U) | (frame_register & 7);
+      if (lea[0] == (0x48U | frame_register >> 3) && lea[1] == 0x8d && lea[2] == mod_rm && (!sib || lea[3] == 0x24))
         return at - size;
     }
     return at;
   }
-  [[nodiscard]] std::uint32_t release_size(std::uint32_t at) const {
-    const std::uint8_t* code = code_.u8() + at;
-    const bool wide = code[1] == 0x81 || (code[1] == 0x8d && (code[2] & 0xc0) == 0x80);
-    return (wide ? 7U : 4U) + (code[1] == 0x8d && (code[2] & 7) == 4 ? 1U : 0U);
-  }
 
-  // Is what looks like a lone exit but a byte of another instruction? A row too many would do no harm but to tables, of
-  // which they would be half: C3 is the ModRM byte of what takes two registers. Told by the lengths of the instructions
-  // from the last one known on; data between instructions may lead it astray for a few of them, as any disassembler.
-  // Without a decoder nothing is.
-  bool is_part_of_another(std::uint32_t at) {
-    while (decoded_ < at)
-      decoded_ += std::max(instruction_length(*code_.sub(decoded_, code_.size() - decoded_)), 1U);
-    return decoded_ != at;
-  }
-
-  // The epilogue that ends at `exit`; returns the offset behind the exit's first byte.
-  std::uint32_t epilogue(std::uint32_t exit, std::uint32_t floor) {
-    std::array<std::uint32_t, kEpilogueWindow> steps;
+  // The epilogue with an exit at `exit`, if there is one.
+  void epilogue(std::uint32_t exit) {
+    std::array<std::uint32_t, kEpilogueWindow> steps;  // the last instruction first
     std::size_t count = 0;
     steps[count++] = exit;
     bool released = false;
-    while (!released && count < steps.size() - 2) {
+    while (!released && count < steps.size()) {
+      const std::uint32_t at = steps[count - 1];
       // The displacement of a release may look like a pop, so that is asked first.
-      std::uint32_t step = release_before(steps[count - 1], floor);
-      released = step != steps[count - 1];
-      if (!released) step = before(steps[count - 1], floor);
-      EpilogueMatch match;
-      if (step == steps[count - 1] || !matches(step, match)) break;
+      std::uint32_t step = release_before(at);
+      released = step != at;
+      if (!released) step = before(at, count == 1);
+      if (step == at) break;
       steps[count++] = step;
     }
-    // A release leaves no doubt where instructions begin; without one the first bytes may be another instruction's
-    // last.
-    while (!released && is_part_of_another(steps[count - 1])) {
-      const std::uint32_t step = steps[count - 1];
-      if (decoded_ < (count > 1 ? steps[count - 2] : exit))  // REX and pop, of which REX is not one: a plain pop
-        steps[count - 1] = decoded_;
-      else if (--count == 0)
-        return std::max(floor, step);
-    }
-    const std::uint32_t first = steps[count - 1];
-    if (first >= entry_.end - entry_.begin) return exit + 1;
-    prologue_rows(entry_.begin + steps[count - 1]);
-    for (std::size_t i = count; i-- > 0;) {
-      EpilogueMatch match;
-      const std::uint32_t begin = entry_.begin + steps[i];
-      const std::uint32_t end = std::min(entry_.end, i == 0 ? begin + 1 : entry_.begin + steps[i - 1]);
-      if (begin >= end) break;
-      at_ = begin;
-      if (!matches(steps[i], match)) {
-        prologue_rows(end);
-        continue;
+    if (steps[count - 1] >= length_) return;
+    // Where there are no codes, a lone return undoes what the row in force undoes.
+    if (count == 1 && op_count_ == 0 && code_.u8()[exit] != 0xc2) return;
+    bool certain = released;
+    EpilogueMatch match;
+    for (; count > 0; --count) {
+      std::uint32_t& first = steps[count - 1];
+      // A release leaves no doubt where instructions begin; without one the first bytes may be another's last.
+      if (!released) {
+        Boundaries::Answer answer = boundaries_of_code_.begins(first);
+        const bool rex = count > 1 && steps[count - 2] - first == 2;  // and pop: REX may belong to what is before
+        if (answer == Boundaries::Answer::kNo && rex) answer = boundaries_of_code_.begins(++first);
+        if (answer == Boundaries::Answer::kNo) continue;
+        certain = answer == Boundaries::Answer::kYes;
       }
-      writer_.add(begin, end, row_of(match));
-      at_ = end;
+      if (matches(first, exit, match)) return add_epilogue(first, match, certain);
+      released = false;
     }
-    return exit + 1;
+  }
+
+  // Is there an epilogue from `first` on that ends with this exit?
+  bool matches(std::uint32_t first, std::uint32_t exit, EpilogueMatch& match) const {
+    const std::uint64_t rest = code_.size() - first;
+    const ByteView window(code_.data() + first, rest < kEpilogueWindow ? rest : kEpilogueWindow);
+    if (!match_epilogue(window, chain_[0].info.frame_register, length_ - first, match)) return false;
+    const std::uint32_t last = first + match.steps[match.step_count - 1].at;
+    return last == exit || last + 1 == exit;  // with a prefix
+  }
+
+  void add_epilogue(std::uint32_t first, const EpilogueMatch& match, bool certain) {
+    const Link& own = chain_[0];
+    JumpKind kind = JumpKind::kLeaves;
+    if (match.exit == EpilogueMatch::Exit::kJump)
+      kind = jump_kind(functions_, own.function, own.info, std::int64_t{entry_.begin} + first + match.target);
+    if (kind == JumpKind::kStays) return;
+    const auto offset = [&](unsigned step) { return first + match.steps[step].at; };
+    const std::uint32_t exit = offset(match.step_count - 1U);
+    const ByteView rest(code_.data() + exit, code_.size() - exit);
+    const std::uint32_t exit_size = certain ? std::max(1U, instruction_length(rest)) : 1;
+    for (unsigned step = 0; step < match.step_count && offset(step) < length_; ++step) {
+      const bool last = step + 1U == match.step_count;
+      const std::uint32_t begin = entry_.begin + offset(step);
+      const std::uint32_t end = std::min(entry_.end, entry_.begin + (last ? exit + exit_size : offset(step + 1)));
+      // Behind the release the same jump may no longer be one.
+      const bool bare = step != 0 || match.release == EpilogueMatch::Release::kNone;
+      if (kind == JumpKind::kLeavesIfFreed && bare && match.steps[step].pops == match.pop_count &&
+          !frees_frame_before(functions_, own.function, begin))
+        continue;
+      prologue_rows(begin);
+      row_of_step(match, step, step_row_);
+      writer_.add(begin, end, step_row_);
+      at_ = end;
+      free_ = end - entry_.begin;
+    }
   }
 
   // Version 2: what the codes tell, ascending.
@@ -442,8 +494,7 @@ class Lowering {
       if (epilogs[i].begin < at_) continue;
       prologue_rows(epilogs[i].begin);
       for (std::uint32_t into = 0; into < epilogs[i].size && at_ < entry_.end; ++into) {
-        Row row;
-        if (undo_pushes(into, row)) writer_.add(at_, at_ + 1, row);
+        if (undo_pushes(into, step_row_)) writer_.add(at_, at_ + 1, step_row_);
         ++at_;
       }
     }
@@ -454,17 +505,20 @@ class Lowering {
     std::size_t link = 0;
     while (link + 1 < count_ && first_push(chain_[link].info) == chain_[link].info.slot_count) ++link;
     const UnwindInfo& info = chain_[link].info;
+    row.base = kRsp;
+    row.offset = 0;
+    row.saved = 0;
     std::uint32_t offset = 0;
+    UnwindCode code;
     for (unsigned index = first_push(info); index < info.slot_count; ++index) {
-      const auto code = code_at(info, index);
-      if (!code || code->operation == Operation::kPushMachframe) return false;
-      const bool flags = code->operation == Operation::kAllocSmall && code->info == 0;
-      if (code->operation != Operation::kPushNonvol && !flags) break;
+      if (!code_at(info, index, code) || code.operation == Operation::kPushMachframe) return false;
+      const bool flags = code.operation == Operation::kAllocSmall && code.info == 0;
+      if (code.operation != Operation::kPushNonvol && !flags) break;
       if (offset >= into) {
-        if (!flags) row.save(code->info, row.offset);
+        if (!flags) row.save(dwarf_number(code.info), row.offset);
         row.offset += 8;
       }
-      offset += !flags && code->info >= 8 ? 2 : 1;
+      offset += !flags && code.info >= 8 ? 2 : 1;
     }
     row.finish(0);
     return true;
@@ -474,17 +528,26 @@ class Lowering {
   const RuntimeFunction entry_;
   Writer writer_;
   ProblemSink problem_;
-  std::array<Link, kMaxChain + 1> chain_;
+  union {
+    Link chain_[kMaxChain + 1];  // the first `count_` exist
+  };
   std::size_t count_ = 0;
-  std::array<std::uint32_t, kMaxBoundaries> boundaries_{};
+  Op ops_[kMaxOps];
+  std::size_t op_count_ = 0;
+  std::size_t own_op_count_ = 0;              // of them, from the entry's own information
+  std::uint32_t boundaries_[kMaxBoundaries];  // descending
   std::size_t boundary_count_ = 0;
+  std::size_t left_ = 0;  // of them, still to come
   std::uint32_t at_ = 0;  // rows are complete up to here
-  std::size_t known_segment_ = SIZE_MAX;
-  Row known_row_;
+  bool known_ = false;
   bool has_row_ = false;
   std::uint8_t saves_base_ = kRsp;
+  Row known_row_, step_row_;
+  // The code, by offsets from the entry's begin.
   ByteView code_;
-  std::uint32_t decoded_ = 0;  // an instruction begins here, as far as is known
+  std::uint32_t length_ = 0;
+  std::uint32_t free_ = 0;  // behind the epilogue before
+  Boundaries boundaries_of_code_;
 };
 
 }  // namespace

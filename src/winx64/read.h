@@ -74,21 +74,71 @@ struct UnwindInfo {
 [[nodiscard]] Expected<UnwindInfo> read_unwind_info(const image::PeImage& image, std::uint32_t rva);
 // The same from bytes: the first is that at `rva`.
 [[nodiscard]] Expected<UnwindInfo> parse_unwind_info(ByteView bytes, std::uint32_t rva);
+// The same without saying why not. A default-constructed `to` is filled; it is undefined where the answer is false.
+[[nodiscard]] bool parse_unwind_info(ByteView bytes, std::uint32_t rva, UnwindInfo& to);
 
 // The code in slot `index` of a version 1 or 2 information; index < slot_count. Errors: kTruncated where the operation
 // needs more slots than there are, kUnsupported for an operation code that nobody defines.
 [[nodiscard]] Expected<UnwindCode> code_at(const UnwindInfo& info, unsigned index);
+// The same without saying why not.
+[[nodiscard]] inline bool code_at(const UnwindInfo& info, unsigned index, UnwindCode& code);
 
 // Calls callback(code) for every code of version 1 or 2, as stored: the last operation of the prologue first.
 template <typename Callback>
 Expected<void> each_code(const UnwindInfo& info, Callback&& callback) {
-  for (unsigned index = 0; index < info.slot_count;) {
-    const auto code = code_at(info, index);
-    if (!code) return std::unexpected(code.error());
-    callback(*code);
-    index += code->slots;
+  UnwindCode code;
+  for (unsigned index = 0; index < info.slot_count; index += code.slots) {
+    if (!code_at(info, index, code)) return std::unexpected(code_at(info, index).error());
+    callback(code);
   }
   return {};
+}
+
+// ---- how the above is done: inline, as it is most of what a step costs ---------------------------------------------
+
+// 16-bit slot `index` of the codes; there are that many.
+[[nodiscard]] inline std::uint32_t slot_at(ByteView codes, unsigned index) {
+  std::uint16_t slot;
+  std::memcpy(&slot, codes.data() + std::size_t{2} * index, sizeof slot);
+  return slot;
+}
+
+// What an operation of version 1 or 2 is made of. Its value is what stands in its info (1 slot), in the slot behind it
+// (2) or in the two behind it (3), times `scale`, plus `bias`.
+struct OperationShape {
+  std::uint8_t slots = 0;  // 0: there is no such operation
+  std::uint8_t scale = 0;
+  std::uint8_t bias = 0;
+};
+inline constexpr std::size_t kShapes = 16;
+
+// Version 1's old uses of 6 and 7 had 2 and 3 slots; version 2's EPILOG is a slot each (they come in pairs, so .NET,
+// which skips two at a time, sees the same). ALLOC_LARGE is the short form: in the long one info is not 0.
+// The page says that saves are "scaled by 8", and every unwinder does so; early texts of it said 16.
+inline constexpr OperationShape kOperationShapes[2][kShapes] = {
+    // PUSH, ALLOC_LARGE, ALLOC_SMALL, SET_FPREG, SAVE, SAVE_FAR, EPILOG, SPARE, XMM, XMM_FAR, MACHFRAME, FPREG_LARGE
+    {{1}, {2, 8}, {1, 8, 8}, {1}, {2, 8}, {3, 1}, {2}, {3}, {2, 16}, {3, 1}, {1}, {3}},
+    {{1}, {2, 8}, {1, 8, 8}, {1}, {2, 8}, {3, 1}, {1}, {3}, {2, 16}, {3, 1}, {1}, {3}},
+};
+
+inline bool code_at(const UnwindInfo& info, unsigned index, UnwindCode& code) {
+  const std::uint32_t first = slot_at(info.codes, index);
+  const unsigned operation = first >> 8 & 15;
+  code.offset = first & 255;
+  code.info = static_cast<std::uint8_t>(first >> 12);
+  code.operation = static_cast<Operation>(operation);
+  OperationShape shape = kOperationShapes[info.version == 2 ? 1 : 0][operation];
+  if (code.operation == Operation::kAllocLarge && code.info != 0) shape = {3, 1};
+  if (shape.slots == 0 || shape.slots > info.slot_count - index) return false;
+  code.slots = shape.slots;
+  std::uint32_t raw = code.info;
+  if (shape.slots > 1) raw = slot_at(info.codes, index + 1);
+  if (shape.slots > 2) raw |= slot_at(info.codes, index + 2) << 16;
+  code.value = raw * shape.scale + shape.bias;
+  if (code.operation == Operation::kSetFpreg) code.value = info.frame_offset * 16U;
+  // .NET on Unix (JitEEInterface, for frames whose register points far into them): 28 bits, x 16; FrameOffset is 15.
+  if (code.operation == Operation::kSetFpregLarge) code.value = (raw & 0x0fff'ffff) * 16;
+  return true;
 }
 
 // An epilogue as version 2 tells it: `size` bytes from `begin` on. It leaves out the `add` or `lea` that frees the
@@ -106,16 +156,15 @@ void each_epilog(const UnwindInfo& info, std::uint32_t end, Callback&& callback)
   if (info.version != 2) return;
   std::uint32_t size = 0;
   for (unsigned index = 0; index < info.slot_count; ++index) {
-    const auto code = code_at(info, index);
-    if (!code || code->operation != Operation::kEpilog) return;
-    const std::uint8_t low = static_cast<std::uint8_t>(code->offset);
+    const std::uint32_t slot = slot_at(info.codes, index);
+    if (static_cast<Operation>(slot >> 8 & 15) != Operation::kEpilog) return;
     if (index == 0) {
-      size = low;
+      size = slot & 255;
       if (size == 0) return;
-      if ((code->info & 1) != 0) callback(Epilog{end - size, size});
+      if ((slot >> 12 & 1) != 0) callback(Epilog{end - size, size});
       continue;
     }
-    const std::uint32_t back = static_cast<std::uint32_t>(code->info) << 8 | low;
+    const std::uint32_t back = slot >> 12 << 8 | (slot & 255);
     if (back == 0) return;
     callback(Epilog{end - back, size});
   }
@@ -179,7 +228,7 @@ class Functions {
   [[nodiscard]] RuntimeFunction stored(std::size_t index) const {
     return {table_.word(index, 0), table_.word(index, 1), table_.word(index, 2)};
   }
-  // The entry whose range contains `rva`, as stored. Logarithmic.
+  // The entry whose range contains `rva`, as stored. As FunctionTable::last_at_or_before.
   [[nodiscard]] std::optional<RuntimeFunction> find(std::uint32_t rva) const {
     const auto rank = table_.last_at_or_before(rva);
     if (!rank) return std::nullopt;
@@ -189,9 +238,8 @@ class Functions {
   }
   // The bytes from `rva` on, at most `wanted` of them; empty where the image has none.
   [[nodiscard]] ByteView bytes(std::uint32_t rva, std::uint32_t wanted) const {
-    const auto rest = image_->from_rva(rva);
-    if (!rest) return {};
-    return *rest->sub(0, rest->size() < wanted ? rest->size() : wanted);
+    const ByteView rest = image_->rest_from(rva);
+    return {rest.data(), rest.size() < wanted ? rest.size() : wanted, rest.origin()};
   }
 
  private:
