@@ -8,98 +8,13 @@
 #include "winx64/exec.h"
 #include "winx64/instruction_length.h"
 #include "winx64/registers.h"
+#include "winx64/row_writer.h"
 
 namespace windlass::winx64 {
 namespace {
 
-constexpr RegisterNumber kFirstXmm = 17, kRdi = 5, kRsi = 4;  // DWARF
+constexpr RegisterNumber kFirstXmm = 17;  // DWARF
 constexpr std::size_t kMaxBoundaries = 64, kMaxOps = 256;
-
-// A row in the making. Offsets count from the base register's value until `finish`, from the CFA after it.
-struct Row {
-  std::uint8_t base = kRsp;  // instruction number
-  std::int64_t offset = 0;   // of what is undone so far; then of the CFA
-  std::int64_t return_at = 0;
-  std::uint64_t saved = 0;  // by DWARF number
-  std::int64_t saved_at[33];
-
-  Row() {}  // saved_at has what `saved` says, and copies cost that much
-  Row(const Row& other) { *this = other; }
-  Row& operator=(const Row& other) {  // NOLINT(bugprone-unhandled-self-assignment): bears it
-    base = other.base;
-    offset = other.offset;
-    return_at = other.return_at;
-    saved = other.saved;
-    other.each_saved([&](unsigned reg) { saved_at[reg] = other.saved_at[reg]; });
-    return *this;
-  }
-  template <typename Callback>
-  void each_saved(Callback&& callback) const {
-    for (std::uint64_t rest = saved; rest != 0; rest &= rest - 1)
-      callback(static_cast<unsigned>(std::countr_zero(rest)));
-  }
-  void save(unsigned reg, std::int64_t at) {
-    saved |= std::uint64_t{1} << reg;
-    saved_at[reg] = at;
-  }
-  [[nodiscard]] bool saves(unsigned reg) const { return (saved >> reg & 1) != 0; }
-  void finish(std::uint16_t arguments) {
-    return_at = -8 - std::int64_t{arguments};
-    offset += 8 + std::int64_t{arguments};
-    each_saved([&](unsigned reg) { saved_at[reg] -= offset; });
-  }
-  bool operator==(const Row& other) const {
-    if (base != other.base || offset != other.offset || return_at != other.return_at || saved != other.saved)
-      return false;
-    bool same = true;
-    each_saved([&](unsigned reg) { same = same && saved_at[reg] == other.saved_at[reg]; });
-    return same;
-  }
-};
-
-// Gives rows to the sink, those that say the same as one.
-class Writer {
- public:
-  explicit Writer(RowSink sink) : sink_(sink) {}
-  ~Writer() { flush(); }
-  Writer(const Writer&) = delete;
-  Writer& operator=(const Writer&) = delete;
-
-  void add(std::uint32_t begin, std::uint32_t end, const Row& row) {
-    if (begin >= end) return;
-    if (open_ && out_.end == begin && row_ == row) {
-      out_.end = end;
-      return;
-    }
-    flush();
-    open_ = true;
-    out_.begin = begin;
-    out_.end = end;
-    row_ = row;
-  }
-  void flush() {
-    if (!open_) return;
-    open_ = false;
-    out_.cfa = CfaRegister{dwarf_number(row_.base), row_.offset};
-    out_.return_address = AtCfa{row_.return_at};
-    out_.registers.clear();
-    constexpr std::uint64_t kAlways = std::uint64_t{1} << kRsi | std::uint64_t{1} << kRdi;
-    for (std::uint64_t rest = row_.saved | kAlways; rest != 0; rest &= rest - 1) {
-      const auto reg = static_cast<RegisterNumber>(std::countr_zero(rest));
-      if (row_.saves(reg))
-        out_.registers.append(reg, AtCfa{row_.saved_at[reg]});
-      else
-        out_.registers.append(reg, SameValue{});
-    }
-    sink_(out_);
-  }
-
- private:
-  RowSink sink_;
-  bool open_ = false;
-  Row row_;
-  FrameRow out_;
-};
 
 struct Link {
   RuntimeFunction function;
@@ -233,6 +148,7 @@ class Lowering {
     }
     for (std::size_t i = 0; i < op_count_; ++i) add(ops_[i].begin + ops_[i].offset);
     left_ = boundary_count_;
+    plain_ = is_plain();
     return all || problem(ErrorCode::kLimit, "prologue has more than 64 changes: RVA", chain_[0].info.rva);
   }
 
@@ -253,8 +169,65 @@ class Lowering {
     bool moved = !known_;
     for (; left_ != 0 && boundaries_[left_ - 1] <= rva; --left_) moved = true;
     if (!moved) return;
+    has_row_ = plain_ ? do_plainly(rva) : undo_prologues(rva, known_row_);
     known_ = true;
-    has_row_ = undo_prologues(rva, known_row_);
+  }
+
+  // Are the codes those of a frame that rsp alone leads to, in the order they run in, with every save behind the
+  // allocations? Then the row behind an operation follows from the one before it.
+  [[nodiscard]] bool is_plain() const {
+    if (count_ != 1 || chain_[0].info.frame_register != 0) return false;
+    std::uint16_t offset = 0;
+    bool saves = false;
+    for (std::size_t i = op_count_; i-- > 0;) {
+      const Op& op = ops_[i];
+      if (op.offset < offset) return false;
+      offset = op.offset;
+      switch (op.operation) {
+        case Operation::kPushNonvol:
+          if (op.info == kRsp) return false;
+          [[fallthrough]];
+        case Operation::kAllocLarge:
+        case Operation::kAllocSmall:
+          if (saves) return false;
+          break;
+        case Operation::kSaveNonvol:
+        case Operation::kSaveNonvolFar:
+          if (op.info == kRsp) return false;
+          [[fallthrough]];
+        case Operation::kSaveXmm128:
+        case Operation::kSaveXmm128Far: saves = true; break;
+        default: return false;
+      }
+    }
+    return true;
+  }
+
+  // What undo_prologues finds, from known_row_ on.
+  bool do_plainly(std::uint32_t rva) {
+    Row& row = known_row_;
+    if (!known_) {
+      row.offset = 8;
+      row.return_at = -8;
+      next_op_ = op_count_;
+    }
+    for (; next_op_ != 0 && ops_[next_op_ - 1].done_at(rva); --next_op_) {
+      const Op& op = ops_[next_op_ - 1];
+      const bool xmm = op.operation == Operation::kSaveXmm128 || op.operation == Operation::kSaveXmm128Far;
+      const unsigned reg = xmm ? kFirstXmm + op.info : dwarf_number(op.info);
+      switch (op.operation) {
+        case Operation::kAllocLarge:
+        case Operation::kAllocSmall: row.offset += op.value; break;
+        case Operation::kPushNonvol:
+          row.offset += 8;
+          if (!row.saves(reg)) row.save(reg, -row.offset);  // the first save is the caller's value
+          break;
+        default:
+          if (!row.saves(reg)) row.save(reg, op.value - row.offset);
+          break;
+      }
+    }
+    return true;
   }
 
   // What `Unwinder::undo_prologues` does, in symbols.
@@ -463,6 +436,7 @@ class Lowering {
     const std::uint32_t exit = offset(match.step_count - 1U);
     const ByteView rest(code_.data() + exit, code_.size() - exit);
     const std::uint32_t exit_size = certain ? std::max(1U, instruction_length(rest)) : 1;
+    bool follows = false;  // the row of the step before is the last one written
     for (unsigned step = 0; step < match.step_count && offset(step) < length_; ++step) {
       const bool last = step + 1U == match.step_count;
       const std::uint32_t begin = entry_.begin + offset(step);
@@ -470,11 +444,21 @@ class Lowering {
       // Behind the release the same jump may no longer be one.
       const bool bare = step != 0 || match.release == EpilogueMatch::Release::kNone;
       if (kind == JumpKind::kLeavesIfFreed && bare && match.steps[step].pops == match.pop_count &&
-          !frees_frame_before(functions_, own.function, begin))
+          !frees_frame_before(functions_, own.function, begin)) {
+        follows = false;
         continue;
-      prologue_rows(begin);
-      row_of_step(match, step, step_row_);
-      writer_.add(begin, end, step_row_);
+      }
+      if (follows) {
+        std::uint64_t saved = 0;
+        const unsigned first_pop = match.steps[step].pops;
+        for (unsigned i = first_pop; i < match.pop_count; ++i) saved |= std::uint64_t{1} << dwarf_number(match.pops[i]);
+        writer_.add_next(end, std::int64_t{8} * (match.pop_count - first_pop) + 8 + match.return_pops, saved);
+      } else {
+        prologue_rows(begin);
+        row_of_step(match, step, step_row_);
+        writer_.add(begin, end, step_row_);
+        follows = true;
+      }
       at_ = end;
       free_ = end - entry_.begin;
     }
@@ -541,6 +525,8 @@ class Lowering {
   std::uint32_t at_ = 0;  // rows are complete up to here
   bool known_ = false;
   bool has_row_ = false;
+  bool plain_ = false;
+  std::size_t next_op_ = 0;  // of a plain prologue: the operations from here on are in known_row_
   std::uint8_t saves_base_ = kRsp;
   Row known_row_, step_row_;
   // The code, by offsets from the entry's begin.
