@@ -94,6 +94,11 @@ class FileRows {
         ZydisDecoderDecodeInstruction(&decoder_, nullptr, code.u8() + at, code.size() - at, &instruction));
   }
 
+  static bool is_padding(ByteView code, std::uint32_t at) {
+    const std::uint8_t first = code.u8()[at], second = at + 1 < code.size() ? code.u8()[at + 1] : std::uint8_t{0};
+    return first == 0xcc || first == 0x90 || (first == 0x66 && second == 0x90) || (first == 0x0f && second == 0x1f);
+  }
+
   // Data between instructions leads linear decoding astray, so what the function's jumps reach is looked at as well.
   void follow(const winx64::RuntimeFunction& entry, ByteView code) {
     std::vector<bool> followed(code.size(), false);
@@ -117,6 +122,9 @@ class FileRows {
             open.push_back(static_cast<std::uint32_t>(target));
         }
         if (category == ZYDIS_CATEGORY_UNCOND_BR || category == ZYDIS_CATEGORY_RET) break;
+        // A call that does not come back has padding behind it, and then perhaps a table.
+        if (category == ZYDIS_CATEGORY_CALL && next < code.size() && is_padding(code, next)) break;
+        if (category == ZYDIS_CATEGORY_INTERRUPT) break;
         at = next;
       }
     }
