@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-5}
 build=build/release
-cmake --build --preset release --target windlass-cli bench_compile bench_kernel bench_walk >/dev/null
+cmake --build --preset release --target windlass-cli bench_compile bench_pe bench_kernel bench_walk >/dev/null
 
 page=docs/BENCHMARKS.md
 new=$(mktemp)
@@ -31,6 +31,20 @@ sed '/^<!-- measured/q' "$page" > "$new"
   echo
   echo '```'
   WINDLASS_LLVM_UNWIND=$(bench/fetch_llvm_unwind.sh) $build/bench/bench_walk
+  echo '```'
+  echo
+  echo "## Windows images: a frame, the rows of a file, whole processes"
+  echo
+  echo '```'
+  corpora=$build/corpora/pe
+  sh tests/corpora/fetch_pe.sh "$corpora" >/dev/null
+  for file in "$corpora"/node-26/bin/node.exe "$corpora"/node-20-arm64/bin/node.exe; do
+    if [ -f "$file" ]; then
+      $build/bench/bench_pe --windlass $build/src/cli/windlass "$file"
+    else
+      echo "SKIPPED: $file was not fetched"
+    fi
+  done
   echo '```'
   echo
   echo "## Windows x64: beside the system's unwinder in one process, under Wine"
