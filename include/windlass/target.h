@@ -79,8 +79,10 @@ struct DumpOptions {
 // read.
 [[nodiscard]] Expected<Target> open_core(const std::string& path, const DumpOptions& options = {});
 
-// A minidump, made by Windows, Breakpad or Crashpad. As open_core. Modules that are PE images are listed; frames in
-// them are unwound by their instructions and frame pointers.
+// A minidump, made by Windows, Wine, Breakpad or Crashpad. As open_core. Files of PE images are searched below
+// FileSearch::sysroot (by path with or without the drive, as a symbol store lays them out, by name alone; names without
+// case) and taken if timestamp and size, or the CodeView identity, are those in the dump; else the image's memory is,
+// if the dump has it; frames in others are unwound by frame pointers and whatever code there is.
 [[nodiscard]] Expected<Target> open_minidump(const std::string& path, const DumpOptions& options = {});
 
 // A process id, a core file or a minidump: digits are a process id, a file is told by its first bytes.

@@ -34,7 +34,7 @@ struct ModuleInfo {
   std::uint64_t bias = 0;   // address in the process - bias = address as the file numbers it; in PE images, the RVA
   std::string path;         // as the process knows it; "[vdso]"
   std::string file;         // where to read it here, if that is another path (/proc/PID/map_files, a sysroot)
-  bool windows = false;     // a PE image; its bytes tell, too, where they can be read
+  bool windows = false;     // a PE image of a path of Windows: read only where `file` says
 };
 
 // Who found a frame from its callee.

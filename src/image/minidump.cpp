@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "image/pe.h"
+
 namespace windlass::image {
 namespace {
 
@@ -224,8 +226,11 @@ void MinidumpFile::read_modules(const Stream& stream) {
       return;
     }
     module.end = module.begin + size;
+    module.timestamp = *entry.at<std::uint32_t>(16);
     module.path = string_at(*entry.at<std::uint32_t>(20));
-    read_module_id(module, located(entry, 76, "CodeView record reaches past the end of the file"));
+    const ByteView record = located(entry, 76, "CodeView record reaches past the end of the file");
+    read_module_id(module, record);
+    module.codeview_identity = codeview_identity(record);
     modules.push_back(std::move(module));
   });
 }

@@ -24,8 +24,10 @@ struct MinidumpModule {
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
   std::string path;
-  std::string build_id;  // lower-case hex: Breakpad's BpEL record, or an RSDS record's GUID; empty if neither
-  bool elf_id = false;   // it is a whole ELF build id
+  std::string build_id;           // lower-case hex: Breakpad's BpEL record, or an RSDS record's GUID; empty if neither
+  bool elf_id = false;            // it is a whole ELF build id
+  std::uint32_t timestamp = 0;    // of a PE image
+  std::string codeview_identity;  // of a PE image, as PeImage::build_id
 };
 
 struct MinidumpMemory {

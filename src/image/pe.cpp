@@ -236,6 +236,14 @@ void PeImage::find_exception_directory() {
   exception_directory_ = *rest->sub(0, size / stride * stride);
 }
 
+std::string codeview_identity(ByteView record) {
+  const auto rsds = record.at<pe::CodeViewRsds>(0);
+  if (!rsds || rsds->magic != pe::kRsds) return {};
+  std::string id = fmt::format("{:08X}{:04X}{:04X}", rsds->guid1, rsds->guid2, rsds->guid3);
+  for (const std::uint8_t byte : rsds->guid4) id += fmt::format("{:02X}", byte);
+  return id + fmt::format("{:x}", rsds->age);
+}
+
 void PeImage::find_build_id() {
   const RvaRange range = directory(PeDirectory::kDebug);
   const auto table = range.size != 0 ? at_rva(range.rva, range.size) : Expected<ByteView>(ByteView());
@@ -254,9 +262,7 @@ void PeImage::find_build_id() {
       continue;
     }
     if (rsds->magic != pe::kRsds) continue;
-    build_id_ = fmt::format("{:08X}{:04X}{:04X}", rsds->guid1, rsds->guid2, rsds->guid3);
-    for (const std::uint8_t byte : rsds->guid4) build_id_ += fmt::format("{:02X}", byte);
-    build_id_ += fmt::format("{:x}", rsds->age);
+    build_id_ = codeview_identity(*bytes);
     pdb_path_ = bytes->string_at(sizeof(pe::CodeViewRsds)).value_or(std::string_view());
     return;
   }

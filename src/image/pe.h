@@ -20,6 +20,10 @@ enum class PeMachine : std::uint16_t { kAmd64 = 0x8664, kArm64 = 0xaa64, kArm64E
 // "x64", "ARM64", "ARM64EC", "ARM64X".
 [[nodiscard]] std::string_view machine_name(PeMachine machine);
 
+// The identity in a CodeView record (IMAGE_DEBUG_TYPE_CODEVIEW, RSDS) as symbol servers write it: GUID in upper-case
+// hex followed by the age. Empty: another kind of record.
+[[nodiscard]] std::string codeview_identity(ByteView record);
+
 enum class PeLayout : std::uint8_t {
   kFile,    // sections where PointerToRawData says
   kMapped,  // sections at their RVAs, as in a process or a minidump
@@ -30,6 +34,7 @@ enum class PeDirectory : std::uint8_t {
   kExport = 0,
   kImport = 1,
   kException = 3,
+  kRelocation = 5,
   kDebug = 6,
   kLoadConfig = 10,
 };
@@ -43,6 +48,7 @@ struct PeSection {
   std::uint32_t characteristics;  // IMAGE_SCN_*
 
   [[nodiscard]] bool executable() const { return (characteristics & 0x2000'0000) != 0; }
+  [[nodiscard]] bool writable() const { return (characteristics & 0x8000'0000) != 0; }
 };
 
 struct RvaRange {

@@ -28,6 +28,10 @@ const UnwindSource& Module::load() const {
 
 std::unique_ptr<UnwindSource> Module::open() const {
   if (!owned_.empty()) return make_source(ByteView(owned_.data(), owned_.size()), image::PeLayout::kMapped);
+  // A path of Windows means nothing here.
+  if (info_.windows && info_.file.empty())
+    return make_failed_source(Error{ErrorCode::kNotFound, "image is neither in a file nor in memory", info_.begin},
+                              true);
   auto file = image::MappedFile::open(info_.file.empty() ? info_.path : info_.file);
   if (!file) return make_failed_source(file.error(), info_.windows);
   file_ = std::move(*file);

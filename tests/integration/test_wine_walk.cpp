@@ -19,12 +19,19 @@ namespace {
 
 using test::WineProgram;
 
+// A dump's "C:\\Windows\\X.DLL" and a process's "/usr/.../x.dll" are one image.
+std::string base_name(const std::string& path) {
+  std::string name = path.substr(path.find_last_of("\\/") + 1);
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+  return name;
+}
+
 // Functions of PE modules.
 class Names {
  public:
   std::string of(const Frame& frame) {
     if (frame.module == nullptr || !frame.module->windows) return {};
-    const auto [entry, is_new] = images_.try_emplace(frame.module->path);
+    const auto [entry, is_new] = images_.try_emplace(base_name(frame.module->path));
     Image& image = entry->second;
     if (is_new)
       if (auto file = image::MappedFile::open(frame.module->path)) {
@@ -99,7 +106,7 @@ class WineWalk : public ::testing::Test {
   static void SetUpTestSuite() {
     if (test::find_wine().empty() || ::access(kProgram, R_OK) != 0) return;
     program_ = new WineProgram(WINDLASS_WINE_PREFIX, {kProgram});
-    for (std::size_t i = 0; i < kChains.size() + 1; ++i) {         // and "window"
+    for (std::size_t i = 0; i < kLines; ++i) {
       std::istringstream line(program_->line(i == 0 ? 120 : 20));  // a new prefix takes a while
       std::string name, pc;
       line >> name;
@@ -115,12 +122,12 @@ class WineWalk : public ::testing::Test {
     if (test::find_wine().empty()) GTEST_SKIP() << "there is no Wine (package wine64)";
     if (program_ == nullptr)
       GTEST_SKIP() << "the program was not built: there is no MinGW (package g++-mingw-w64-x86-64)";
-    ASSERT_EQ(published_.size(), kChains.size() + 1) << "the program did not start its threads";
+    ASSERT_EQ(published_.size(), kLines) << "the program did not start its threads";
   }
 
   // The stack whose frames from the function that printed it on are those printed; the first pc, in that function, is
   // another one now.
-  static void expect_published(const std::vector<Stack>& stacks, const std::string& name) {
+  static void expect_published(const std::vector<Stack>& stacks, const std::string& name, bool live) {
     const std::vector<std::uint64_t>& pcs = published_[name];
     const Stack* closest = nullptr;
     for (const Stack& stack : stacks) {
@@ -136,11 +143,12 @@ class WineWalk : public ::testing::Test {
       chain.push_back("BaseThreadInitThunk");
       chain.push_back("RtlUserThreadStart");
       EXPECT_TRUE(stack.has_in_order(chain)) << name << '\n' << stack.text();
-      EXPECT_FALSE(stack.windows.front()) << "a wait is in Wine's Unix side";
+      EXPECT_EQ(stack.windows.front(), !live) << "a wait is in Wine's Unix side";
     }
     EXPECT_NE(closest, nullptr) << name << " is in no stack";
   }
 
+  static constexpr std::size_t kLines = 1 + 9 + 1;  // the process, the threads of kChains, "window"
   static constexpr const char* kProgram = WINDLASS_WINE_WORKLOADS "/wine_stacks.exe";
   static inline WineProgram* program_ = nullptr;
   static inline std::map<std::string, std::vector<std::uint64_t>> published_;
@@ -152,7 +160,7 @@ TEST_F(WineWalk, StacksAreWhatTheProgramSays) {
   EXPECT_TRUE(target->problems.empty());
   Names names;
   const auto stacks = walk(target->space, target->threads, names);
-  for (const auto& [name, chain] : kChains) expect_published(stacks, name);
+  for (const auto& [name, chain] : kChains) expect_published(stacks, name, true);
   for (const ModuleInfo* module : target->space.modules())
     EXPECT_TRUE(!module->windows || !module->file.empty()) << module->path;
 }
@@ -199,6 +207,45 @@ TEST_F(WineWalk, ImagesInMemoryGiveTheSameStacks) {
     EXPECT_EQ(found[i].pcs, expected[i].pcs) << expected[i].text() << "\nbut\n" << found[i].text();
     EXPECT_EQ(found[i].end, expected[i].end);
   }
+}
+
+// What Windows' own dumps hold: in a small one stacks and registers, the images being files of the prefix; in a full
+// one the images, too.
+TEST_F(WineWalk, MinidumpsHaveTheSameStacks) {
+  const std::string small = WINDLASS_WINE_WORKLOADS "/small.dmp", full = WINDLASS_WINE_WORKLOADS "/full.dmp";
+  WineProgram writer(WINDLASS_WINE_PREFIX, {WINDLASS_WINE_WORKLOADS "/wine_dump.exe",
+                                            std::to_string(published_["process"].at(0)), "Z:" + small, "Z:" + full});
+  ASSERT_EQ(writer.wait(), 0) << "the dumps could not be written";
+  const auto live = open_process(static_cast<std::uint64_t>(program_->pid()));
+  ASSERT_TRUE(live) << live.error().text();
+  Names names;
+  (void)walk(live->space, live->threads, names);  // whose files are known
+  for (const bool with_files : {true, false}) {
+    DumpOptions options;
+    if (with_files) options.files.sysroot = WINDLASS_WINE_PREFIX;
+    const auto dump = open_minidump(with_files ? small : full, options);
+    ASSERT_TRUE(dump) << dump.error().text();
+    for (const Error& problem : dump->problems) ADD_FAILURE() << problem.text();
+    EXPECT_EQ(dump->threads.size(), live->threads.size());
+    unsigned files = 0, in_memory = 0;
+    for (const ModuleInfo* module : dump->space.modules())
+      if (module->windows) ++(module->file.empty() ? in_memory : files);
+    EXPECT_EQ(in_memory == 0, with_files);
+    EXPECT_GT(files, 0u);
+    const auto stacks = walk(dump->space, dump->threads, names);
+    for (const auto& [name, chain] : kChains) expect_published(stacks, name, false);
+    unsigned spinning = 0;
+    for (const Stack& stack : stacks) {
+      if (!stack.has("spinning_thread")) continue;
+      EXPECT_TRUE(stack.has_in_order({"spin_outer", "spinning_thread", "BaseThreadInitThunk", "RtlUserThreadStart"}))
+          << stack.text();
+      EXPECT_EQ(stack.end, WalkEnd::kComplete) << stack.text();
+      ++spinning;
+    }
+    EXPECT_EQ(spinning, 2u);
+  }
+  ::unlink(small.c_str());
+  ::unlink(full.c_str());
 }
 
 }  // namespace

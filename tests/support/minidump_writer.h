@@ -26,6 +26,7 @@ class MinidumpWriter {
     std::string path;
     std::vector<std::uint8_t> id{};
     bool elf_id = true;  // BpEL, else RSDS with the first 16 bytes
+    std::uint32_t timestamp = 0;
   };
   struct Memory {
     std::uint64_t begin;
@@ -200,6 +201,7 @@ class MinidumpWriter {
       const std::size_t entry = out_.zeros(108);
       out_.set(entry, modules[i].begin);
       out_.set(entry + 8, modules[i].size);
+      out_.set(entry + 16, modules[i].timestamp);
       out_.set(entry + 20, places[i].first);
       out_.set(entry + 76, places[i].second);
     }

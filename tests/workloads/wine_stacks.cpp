@@ -124,6 +124,7 @@ static VOID CALLBACK on_timer(PVOID, BOOLEAN) { publish_and_wait("timer"); }
 
 int main() {
   InitializeCriticalSection(&printing);
+  std::printf("process %lx\n", GetCurrentProcessId());
   AddVectoredExceptionHandler(1, on_exception);
   for (LPTHREAD_START_ROUTINE start : {deep_thread, sorting_thread, relaying_thread, apc_thread, faulting_thread,
                                        raising_thread, window_thread, catching_thread, spinning_thread})

@@ -10,6 +10,7 @@
 #include "walk/target/file_search.h"
 #include "walk/target/minidump_context.h"
 #include "walk/target/modules.h"
+#include "walk/target/pe_modules.h"
 #include "windlass/target.h"
 
 namespace windlass {
@@ -30,16 +31,24 @@ void sort_by_begin(Ranges& ranges) {
   std::stable_sort(ranges.begin(), ranges.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
 }
 
-// "C:\dir\x.dll" or a bare name, as Windows writes them; paths of Linux begin with '/'.
+// "C:\dir\x.dll" or a bare name, as Windows writes them; paths of Linux begin with '/', also in Wine's dumps.
 bool is_windows_module(const MinidumpFile& dump, const MinidumpModule& module) {
-  return dump.windows || module.path.find('\\') != std::string::npos;
+  return module.path.find('\\') != std::string::npos || (dump.windows && !module.path.starts_with('/'));
 }
 
-// PE images: listed, so that frames have a module and an offset in it; their frames are unwound by their instructions.
-// This is where their own unwind information will come in.
-void add_windows_module(Target& target, const MinidumpModule& module) {
-  if (const auto added = target.space.add_code_range(module.begin, module.end, module.path, module.begin); !added)
-    target.problems.push_back(added.error());
+std::vector<walk::FileRange> add_windows_modules(Target& target, const MinidumpFile& dump, const FileSearch& search) {
+  std::vector<walk::FileRange> ranges;
+  for (const MinidumpModule& module : dump.modules) {
+    if (!is_windows_module(dump, module)) continue;
+    const auto size = static_cast<std::uint32_t>(module.end - module.begin);
+    const walk::ListedPe listed{
+        module.begin, module.end, module.path, {module.timestamp, size, module.codeview_identity}};
+    const bool is_program = &module == &dump.modules.front();  // it is listed first
+    const auto files = walk::search_windows_files(search, listed.path, module.timestamp, size, is_program);
+    const auto more = walk::add_listed_pe(target, listed, files);
+    ranges.insert(ranges.end(), more.begin(), more.end());
+  }
+  return ranges;
 }
 
 // The mappings, from the text of /proc/PID/maps if there is one, else one for each module.
@@ -117,8 +126,7 @@ Expected<Target> open_minidump(const std::string& path, const DumpOptions& optio
                 .notes = {},
                 .attachment = {}};
   add_threads(target, *dump);
-  for (const MinidumpModule& module : dump->modules)
-    if (is_windows_module(*dump, module)) add_windows_module(target, module);
+  auto ranges = add_windows_modules(target, *dump, options.files);
   auto modules = dump->modules;
   sort_by_begin(modules);
   const auto find = [&](const ProcMap& map, std::string& build_id) {
@@ -128,7 +136,9 @@ Expected<Target> open_minidump(const std::string& path, const DumpOptions& optio
     return walk::search_files(options.files, map.path, build_id, program != nullptr && program->path == map.path);
   };
   constexpr std::uint64_t kPage = 4096;
-  memory.add_files(walk::add_modules(target, maps_of(*dump), find, kPage));
+  const auto more = walk::add_modules(target, maps_of(*dump), find, kPage);
+  ranges.insert(ranges.end(), more.begin(), more.end());
+  memory.add_files(ranges);
   return target;
 }
 

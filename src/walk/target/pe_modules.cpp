@@ -12,25 +12,28 @@ namespace {
 constexpr std::uint64_t kPage = 4096;
 constexpr std::size_t kMaxImage = std::size_t{256} << 20;
 
-// The path to read it at; empty: nowhere. `why` says what was there instead.
-std::string find_file(const ProcMap& headers, const PeIdentity& wanted, FindFiles find, std::string& why) {
-  std::string build_id;
-  for (const FileCandidate& candidate : find(headers, build_id)) {
+// The first of the files that is the image; `why` says what there was instead.
+std::string find_file(std::span<const FileCandidate> files, const std::string& path, const PeIdentity& wanted,
+                      std::string& why) {
+  for (const FileCandidate& candidate : files) {
     const auto file = image::MappedFile::open(candidate.path);
     if (!file) continue;
     const auto image = image::PeImage::parse(file->bytes());
     if (image && (candidate.certain || is_same_image(*image, wanted))) return candidate.path;
-    why = fmt::format("{} is not the file that is loaded", candidate.path);
+    why = fmt::format("{} is not the file that ran", candidate.path);
   }
-  if (why.empty()) why = fmt::format("{}: cannot be opened", headers.path);
+  if (why.empty()) why = fmt::format("{}: cannot be opened", path);
   return {};
 }
 
-void add(Target& target, ModuleInfo info, const PeIdentity& wanted, const ProcMap& headers, FindFiles find) {
+// Where it was read; empty: in memory, or nowhere.
+std::string add(Target& target, ModuleInfo info, const PeIdentity& wanted, std::span<const FileCandidate> files) {
   std::string why;
-  info.file = find_file(headers, wanted, find, why);
+  info.windows = true;
+  info.file = find_file(files, info.path, wanted, why);
+  const std::string file = info.file;
   Expected<void> added;
-  if (!info.file.empty()) {
+  if (!file.empty()) {
     added = target.space.add_module(std::move(info));
   } else {
     target.notes.push_back(why);
@@ -39,6 +42,22 @@ void add(Target& target, ModuleInfo info, const PeIdentity& wanted, const ProcMa
         image ? target.space.add_module(std::move(info), std::move(*image)) : target.space.add_module(std::move(info));
   }
   if (!added) target.problems.push_back(added.error());
+  return file;
+}
+
+// "Base Relocation Types": blocks of a page's RVA, their own size and 2 bytes a place. Is any of it in the section?
+bool has_relocations(const image::PeImage& image, const image::PeSection& section) {
+  const image::RvaRange range = image.directory(image::PeDirectory::kRelocation);
+  const auto blocks = image.at_rva(range.rva, range.size);
+  if (!blocks) return range.size != 0;
+  for (std::uint64_t at = 0; at + 8 <= blocks->size();) {
+    const std::uint32_t page = *blocks->at<std::uint32_t>(at);
+    const std::uint32_t size = *blocks->at<std::uint32_t>(at + 4);
+    if (size < 8) break;
+    if (page + kPage > section.rva && page < std::uint64_t{section.rva} + section.virtual_size) return true;
+    at += size;
+  }
+  return false;
 }
 
 }  // namespace
@@ -69,6 +88,23 @@ Expected<std::vector<std::byte>> read_mapped_pe(const Memory& memory, std::uint6
   return bytes;
 }
 
+std::vector<FileRange> add_listed_pe(Target& target, const ListedPe& listed, std::span<const FileCandidate> files) {
+  const std::string path =
+      add(target, {listed.begin, listed.end, listed.begin, listed.path, {}}, listed.identity, files);
+  std::vector<FileRange> ranges;
+  const auto file = path.empty() ? fail(ErrorCode::kNotFound, "", 0) : image::MappedFile::open(path);
+  const auto image = file ? image::PeImage::parse(file->bytes()) : std::unexpected(file.error());
+  if (!image) return ranges;
+  const std::uint64_t room = listed.end - listed.begin;
+  for (const image::PeSection& section : image->sections()) {
+    const std::uint64_t size = std::min(section.virtual_size, section.file_size);
+    if (!section.executable() || section.writable() || section.rva > room || size > room - section.rva) continue;
+    if (listed.begin != image->image_base() && has_relocations(*image, section)) continue;
+    ranges.push_back({listed.begin + section.rva, listed.begin + section.rva + size, section.file_offset, path});
+  }
+  return ranges;
+}
+
 std::vector<ProcMap> add_loaded_pe(Target& target, std::span<const ProcMap> maps, FindFiles find) {
   const auto read = [&](std::uint64_t address, void* to, std::size_t size) {
     return target.space.memory().read(address, to, size);
@@ -84,9 +120,9 @@ std::vector<ProcMap> add_loaded_pe(Target& target, std::span<const ProcMap> maps
   for (const LoadedPe& loaded : images) {
     if (static_cast<std::uint16_t>(loaded.machine) != machine) continue;
     const ProcMap& headers = maps[loaded.headers];
-    ModuleInfo info{loaded.begin, loaded.end, loaded.begin, headers.path, {}, true};
     const PeIdentity wanted{loaded.timestamp, static_cast<std::uint32_t>(loaded.end - loaded.begin), {}};
-    add(target, std::move(info), wanted, headers, find);
+    std::string no_build_id;
+    (void)add(target, {loaded.begin, loaded.end, loaded.begin, headers.path, {}}, wanted, find(headers, no_build_id));
   }
   return rest;
 }

@@ -26,6 +26,19 @@ struct PeIdentity {
 // kNotFound: no headers, or no function table; kLimit above 256 MiB.
 [[nodiscard]] Expected<std::vector<std::byte>> read_mapped_pe(const Memory& memory, std::uint64_t begin);
 
+// A module that a dump of Windows lists.
+struct ListedPe {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+  std::string path;  // as Windows wrote it
+  PeIdentity identity;
+};
+// Adds it: its unwind information from the first of the files that is the same image, else from the dump's memory, else
+// none. Returns the parts of the file that stand for memory which a dump leaves out: code that no relocation has
+// changed. What is missing is noted.
+[[nodiscard]] std::vector<FileRange> add_listed_pe(Target& target, const ListedPe& listed,
+                                                   std::span<const FileCandidate> files);
+
 // Adds a module for each PE image among the mappings (ascending) of a process: [begin, end) of the image, whatever its
 // sections are mapped from, numbered by RVA; unwind information from the file, else from memory. Returns the mappings
 // that belong to none.
