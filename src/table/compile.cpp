@@ -180,9 +180,9 @@ Expected<UnwindTable> compile_elf(const image::ElfImage& image, dwarf::ErrorSink
   for (const dwarf::CfiSection& section : found.sections)
     architecture == Architecture::kAArch64 ? foresee_use<Arm64Registers>(section, foreseen)
                                            : foresee_use<X64Registers>(section, foreseen);
-  const std::uint8_t guess = choose_extra_register(foreseen, architecture);
+  const std::uint8_t guess = choose_extra_register(foreseen, preserved_registers(architecture));
   auto table = compile(guess, use, report);
-  const std::uint8_t right = choose_extra_register(use, architecture);
+  const std::uint8_t right = choose_extra_register(use, preserved_registers(architecture));
   if (right == guess || !table) return table;
   auto ignore = [](const Error&) {};  // all have been reported
   return compile(right, use, ignore);

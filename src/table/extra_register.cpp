@@ -74,10 +74,16 @@ std::vector<std::uint64_t> entries_of(const dwarf::CfiSection& section) {
 
 }  // namespace
 
-std::uint8_t choose_extra_register(const CfaRegisterUse& use, Architecture architecture) {
+std::uint32_t preserved_registers(Architecture architecture) {
+  std::uint32_t registers = 0;
+  for (unsigned reg = 0; reg < kTrackable; ++reg) registers |= std::uint32_t{is_callee_saved(architecture, reg)} << reg;
+  return registers;
+}
+
+std::uint8_t choose_extra_register(const CfaRegisterUse& use, std::uint32_t preserved) {
   std::uint8_t best = WL_NO_XREG;
   for (unsigned reg = 0; reg < kTrackable && reg < use.size(); ++reg) {
-    if (use[reg] == 0 || !is_callee_saved(architecture, reg)) continue;
+    if (use[reg] == 0 || (preserved >> reg & 1) == 0) continue;
     if (best == WL_NO_XREG || use[reg] > use[best]) best = static_cast<std::uint8_t>(reg);
   }
   return best;

@@ -1,0 +1,304 @@
+#include "table/compile_pe.h"
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "table/builder.h"
+#include "table/extra_register.h"
+#include "table/project.h"
+#include "winarm64/lower.h"
+#include "winx64/lower.h"
+#include "winx64/registers.h"
+
+namespace windlass::table {
+namespace {
+
+using Report = FunctionRef<void(const Error&)>;
+
+TraceRule no_rule() {
+  TraceRule rule{};
+  rule.cfa_kind = WL_CFA_UNSUPPORTED;
+  return rule;
+}
+
+// CFA = rsp + 8, the return address on top; AArch64: CFA = sp, the return address in x30.
+TraceRule leaf_rule(Architecture architecture) {
+  TraceRule rule{};
+  rule.cfa_kind = WL_CFA_REG;
+  rule.cfa_reg = static_cast<std::uint8_t>(stack_pointer(architecture));
+  if (architecture == Architecture::kX86_64) {
+    rule.cfa_offset = 8;
+    rule.ra_kind = WL_REG_CFA;
+    rule.ra_offset = -8;
+  } else {
+    rule.ra_kind = WL_REG_IN_REG;
+    rule.ra_offset = aarch64::kX30;
+  }
+  return rule;
+}
+
+// The rows of one function-table entry. What they leave out gets a rule that says so: the leaf rule is for code without
+// an entry.
+class EntryRows {
+ public:
+  EntryRows(TableBuilder& builder, Architecture architecture, std::uint8_t x_reg, AddressRange range, TraceRule missing)
+      : builder_(builder),
+        architecture_(architecture),
+        x_reg_(x_reg),
+        range_(range),
+        missing_(missing),
+        at_(range.begin) {
+    builder_.begin_function(range.begin, range.end);
+  }
+  void add(const FrameRow& row) {
+    if (row.begin > at_) builder_.row(at_, missing_);
+    builder_.row(row.begin, project(row, architecture_, x_reg_));
+    at_ = row.end;
+  }
+  void finish() {
+    if (at_ < range_.end) builder_.row(at_, missing_);
+    builder_.end_function();
+  }
+
+ private:
+  TableBuilder& builder_;
+  Architecture architecture_;
+  std::uint8_t x_reg_;
+  AddressRange range_;
+  TraceRule missing_;
+  std::uint64_t at_;
+};
+
+// ---- x64 ------------------------------------------------------------------------------------------------------------
+
+// A handler that the system calls with a machine frame on the stack (UWOP_PUSH_MACHFRAME: rip, cs, eflags, rsp, ss): no
+// row has an expression for it, but a rule does, CFA = [rsp + n + 24]. No rule where the frame is not found from rsp.
+std::optional<TraceRule> machine_frame_rule(const winx64::Functions& functions, const winx64::RuntimeFunction& entry,
+                                            std::uint8_t x_reg) {
+  const auto info = winx64::read_unwind_info(functions.image(), entry.info);
+  if (entry.indirect() || !info || info->version > 2 || info->chained || info->frame_register != 0) return {};
+  std::int64_t size = 0;  // of what was pushed after it
+  bool found = false, odd = false;
+  TraceRule rule{};
+  const auto saved = [&](unsigned number, std::int64_t offset) {
+    const auto narrow = static_cast<std::int16_t>(offset);
+    if (narrow != offset) return;  // then it is lost
+    const RegisterNumber reg = winx64::dwarf_number(number);
+    if (reg == x86_64::kRbp) rule.fp_kind = WL_REG_BASE, rule.fp_offset = narrow;
+    if (reg == x_reg) rule.x_kind = WL_REG_BASE, rule.x_offset = narrow;
+  };
+  const auto all = winx64::each_code(*info, [&](const winx64::UnwindCode& code) {
+    odd |= found;  // the machine frame is what was first
+    switch (code.operation) {
+      case winx64::Operation::kPushNonvol: saved(code.info, size), size += 8; break;
+      case winx64::Operation::kAllocSmall:
+      case winx64::Operation::kAllocLarge: size += code.value; break;
+      case winx64::Operation::kSaveNonvol:
+      case winx64::Operation::kSaveNonvolFar: saved(code.info, code.value); break;
+      case winx64::Operation::kPushMachframe: found = true, size += code.info != 0 ? 8 : 0; break;
+      default: break;  // XMM registers are not traced
+    }
+  });
+  if (!all || !found || odd || size > INT16_MAX - 24) return {};
+  rule.cfa_kind = WL_CFA_MEM;
+  rule.cfa_reg = x86_64::kRsp;
+  rule.cfa_offset = static_cast<std::int32_t>(size + 24);
+  rule.ra_kind = WL_REG_BASE;
+  rule.ra_offset = static_cast<std::int16_t>(size);
+  rule.flags = WL_RULE_SIGNAL;
+  return rule;
+}
+
+bool has_machine_frame(const winx64::Functions& functions, const winx64::RuntimeFunction& entry) {
+  const auto info = winx64::read_unwind_info(functions.image(), entry.info);
+  bool found = false;
+  if (!info || info->version > 2) return false;
+  (void)winx64::each_code(
+      *info, [&](const winx64::UnwindCode& code) { found |= code.operation == winx64::Operation::kPushMachframe; });
+  return found;
+}
+
+// Which register to follow besides rsp and rbp: the frame register that most entries name.
+std::uint8_t x64_extra_register(const winx64::Functions& functions) {
+  CfaRegisterUse use(kTrackable);
+  for (std::size_t i = 0; i < functions.size(); ++i) {
+    const auto entry = functions.stored(i);
+    const auto byte = functions.image().value_at_rva<std::uint8_t>((entry.info & ~1u) + 3);
+    if (!byte || entry.indirect()) continue;
+    const RegisterNumber reg = winx64::dwarf_number(*byte & 15);
+    if ((*byte & 15) != 0 && reg != x86_64::kRbp) ++use[reg];
+  }
+  return choose_extra_register(use, kPreservedOnWindowsX64);
+}
+
+struct X64 {
+  winx64::Functions functions;
+  std::uint8_t x_reg;
+
+  explicit X64(const image::PeImage& image) : functions(image), x_reg(x64_extra_register(functions)) {}
+
+  AddressRange range(std::size_t stored) const {
+    const auto entry = functions.stored(stored);
+    return {entry.begin, entry.end};
+  }
+  void compile(std::size_t stored, TableBuilder& builder, Report report) const {
+    const auto entry = functions.stored(stored);
+    const auto machine_frame =
+        has_machine_frame(functions, entry) ? machine_frame_rule(functions, entry, x_reg) : std::optional<TraceRule>();
+    EntryRows rows(builder, Architecture::kX86_64, x_reg, range(stored), machine_frame.value_or(no_rule()));
+    const auto problem = [&](const Error& error) {
+      if (error.code != ErrorCode::kUnsupported) report(error);
+    };
+    winx64::lower(
+        functions, entry, [&](const FrameRow& row) { rows.add(row); }, problem);
+    rows.finish();
+  }
+};
+
+// ---- ARM64 ----------------------------------------------------------------------------------------------------------
+
+struct Arm64 {
+  winarm64::Functions functions;
+  winarm64::RowEvaluator evaluator{functions};
+  std::uint8_t x_reg = WL_NO_XREG;  // a frame is found from sp or x29 alone
+
+  explicit Arm64(const image::PeImage& image) : functions(image) {}
+
+  AddressRange range(std::size_t stored) const {
+    const auto entry = functions.stored(stored);
+    const auto source = entry.kind() == winarm64::EntryKind::kParent ? winarm64::parent_of(functions.image(), entry)
+                                                                     : Expected<winarm64::RuntimeFunction>(entry);
+    winarm64::Expansion storage;
+    const auto record = source ? winarm64::read_record(functions.image(), *source, storage)
+                               : Expected<winarm64::UnwindRecord>(std::unexpected(source.error()));
+    return {entry.begin, std::uint64_t{entry.begin} + (record ? record->length : 0)};
+  }
+  void compile(std::size_t stored, TableBuilder& builder, Report report) {
+    EntryRows rows(builder, Architecture::kAArch64, x_reg, range(stored), no_rule());
+    const auto problem = [&](const Error& error) {
+      if (error.code != ErrorCode::kUnsupported) report(error);
+    };
+    const auto done = evaluator.for_each_row(
+        functions.stored(stored), [&](const FrameRow& row) { rows.add(row); }, problem);
+    if (!done) problem(done.error());
+    rows.finish();
+  }
+};
+
+// ---- leaf functions -------------------------------------------------------------------------------------------------
+
+// The code that no entry covers, as leaf functions.
+class Leaves {
+ public:
+  Leaves(const image::PeImage& image, bool arm64, TableBuilder& builder)
+      : image_(image),
+        arm64_(arm64),
+        builder_(builder),
+        rule_(leaf_rule(arm64 ? Architecture::kAArch64 : Architecture::kX86_64)) {}
+
+  // `covered` sorted by begin.
+  void add(const std::vector<AddressRange>& covered, const AddressRange& code) {
+    auto next = std::ranges::lower_bound(covered, code.begin, {}, &AddressRange::begin);
+    std::uint64_t at = code.begin;
+    if (next != covered.begin()) at = std::max(at, std::prev(next)->end);
+    for (; next != covered.end() && next->begin < code.end; ++next) {
+      if (next->begin > at) gap(at, next->begin);
+      at = std::max(at, next->end);
+    }
+    if (at < code.end) gap(at, code.end);
+  }
+
+ private:
+  // Padding at its front is left to the function before, as the builder does with gaps of that size.
+  void gap(std::uint64_t begin, std::uint64_t end) {
+    constexpr std::size_t kMaxPadding = 15;
+    const auto rest = image_.from_rva(static_cast<std::uint32_t>(begin));
+    if (!rest) return;  // behind what the file holds there are zeros
+    const ByteView code = *rest->sub(0, std::min<std::uint64_t>(rest->size(), end - begin));
+    const std::size_t padding = padding_size(code, arm64_);
+    if (padding == code.size()) return;
+    if (padding <= kMaxPadding) begin += padding;
+    builder_.begin_function(begin, end);
+    builder_.row(begin, rule_);
+    builder_.end_function();
+  }
+
+  const image::PeImage& image_;
+  bool arm64_;
+  TableBuilder& builder_;
+  TraceRule rule_;
+};
+
+template <typename Machine>
+Expected<UnwindTable> compile(const image::PeImage& image, bool arm64, Report report) {
+  Machine machine(image);
+  const std::size_t count = machine.functions.size();
+  if (count == 0) return UnwindTable();
+  std::vector<AddressRange> executable, covered;
+  for (const image::PeSection& section : image.sections()) {
+    const std::uint64_t size = std::max(section.virtual_size, section.virtual_size == 0 ? section.file_size : 0);
+    if (section.executable() && size != 0) executable.push_back({section.rva, section.rva + size});
+  }
+  TableBuilder builder(executable);
+  builder.set_x_reg(machine.x_reg);
+  builder.reserve(count * 8, count * 2);
+  covered.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t stored = machine.functions.table().stored_index(i);
+    const AddressRange range = machine.range(stored);
+    if (range.begin < range.end) covered.push_back(range);
+    machine.compile(stored, builder, report);
+  }
+  builder.begin_fallback();
+  // Where functions overlap, the furthest end counts.
+  for (std::size_t i = 1; i < covered.size(); ++i) covered[i].end = std::max(covered[i].end, covered[i - 1].end);
+  Leaves leaves(image, arm64, builder);
+  for (const AddressRange& code : executable) leaves.add(covered, code);
+  return builder.finish();
+}
+
+// The length of the NOP that `code` begins with; 0: none. Intel SDM 2B, "NOP": 90, or 0F 1F /0 with any memory operand;
+// assemblers put up to ten operand-size prefixes and a segment prefix in front.
+std::size_t nop_length(ByteView code) {
+  const std::uint8_t* bytes = code.u8();
+  std::size_t at = 0;
+  while (at < code.size() && (bytes[at] == 0x66 || bytes[at] == 0x2e) && at < 11) ++at;
+  if (at < code.size() && bytes[at] == 0x90) return at + 1;
+  if (code.size() - at < 3 || bytes[at] != 0x0f || bytes[at + 1] != 0x1f) return 0;
+  const std::uint8_t modrm = bytes[at + 2], mod = modrm >> 6;
+  if ((modrm & 0x38) != 0 || mod == 3) return 0;
+  const std::size_t length = at + 3 + ((modrm & 7) == 4 ? 1 : 0) + (mod == 1 ? 1 : mod == 2 ? 4 : 0);
+  return length <= code.size() ? length : 0;
+}
+
+}  // namespace
+
+std::size_t padding_size(ByteView code, bool arm64) {
+  std::size_t at = 0;
+  if (arm64) {
+    constexpr std::uint32_t kNop = 0xd503201f, kBrkF000 = 0xd43e0000, kUdf = 0;
+    for (; at + 4 <= code.size(); at += 4) {
+      const std::uint32_t word = *code.at<std::uint32_t>(at);
+      if (word != kNop && word != kBrkF000 && word != kUdf) return at;
+    }
+    return code.size();
+  }
+  while (at < code.size()) {
+    const std::uint8_t byte = code.u8()[at];
+    const std::size_t nop = byte == 0xcc || byte == 0 ? 1 : nop_length(*code.sub(at, code.size() - at));
+    if (nop == 0) break;
+    at += nop;
+  }
+  return at;
+}
+
+Expected<UnwindTable> compile_pe(const image::PeImage& image, Report report) {
+  switch (image.machine()) {
+    case image::PeMachine::kAmd64: return compile<X64>(image, false, report);
+    case image::PeMachine::kArm64: return compile<Arm64>(image, true, report);
+    default: return fail(ErrorCode::kUnsupported, "no rows for this machine", 0, 0);
+  }
+}
+
+}  // namespace windlass::table
