@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,8 +19,10 @@
 
 #include <fmt/format.h>
 
-#include "walk/row_finder.h"
 #include "table/compile.h"
+#include "table/compile_pe.h"
+#include "walk/row_finder.h"
+#include "walk/target/loaded_pe.h"
 
 namespace windlass::profile {
 namespace {
@@ -44,6 +47,14 @@ bool is_anonymous(const MapRecord& map) {
   const std::string& path = map.path;
   if (path.empty() || path[0] != '/') return true;
   return path.starts_with("//") || path.starts_with("/dev/") || path.starts_with("/SYSV");
+}
+
+// Where in the image the section is that holds this byte of the file.
+std::optional<std::uint64_t> rva_of_file_offset(const image::PeImage& image, std::uint64_t offset) {
+  for (const image::PeSection& section : image.sections())
+    if (offset >= section.file_offset && offset - section.file_offset < section.file_size)
+      return section.rva + (offset - section.file_offset);
+  return std::nullopt;
 }
 
 double thread_seconds() {
@@ -139,6 +150,23 @@ ProcessTable::Placement ModuleRegistry::resolve(std::uint32_t tgid, std::uint32_
   return place(*file, map);
 }
 
+std::vector<ProcessTable::Image> ModuleRegistry::find_images(std::uint32_t tgid, std::uint32_t parent,
+                                                             const std::vector<walk::ProcMap>& maps) {
+  const auto read = [tgid](std::uint64_t address, void* to, std::size_t size) {
+    iovec local{to, size}, remote{reinterpret_cast<void*>(address), size};
+    return process_vm_readv(static_cast<pid_t>(tgid), &local, 1, &remote, 1, 0) == static_cast<ssize_t>(size);
+  };
+  std::vector<ProcessTable::Image> images;
+  for (const walk::LoadedPe& loaded : walk::find_loaded_pe(maps, read)) {
+    walk::ProcMap headers = maps[loaded.headers];
+    const CodeFile* file = find(resolve(tgid, parent, to_map_record(std::move(headers))).module);
+    // The path may lead to another file by now.
+    if (file != nullptr && file->pe && file->pe->timestamp() == loaded.timestamp)
+      images.push_back({loaded.begin, loaded.end, file->number});
+  }
+  return images;
+}
+
 void ModuleRegistry::preload(const std::string& executable) {
   const auto self = static_cast<std::uint32_t>(getpid());
   for (const MapRecord& map : own_maps()) (void)resolve(self, 0, map);
@@ -164,7 +192,7 @@ CodeFile* ModuleRegistry::known(const MapRecord& map, std::uint32_t tgid) {
   const auto found = by_inode_.find(FileKey{map.file.major, map.file.minor, map.file.inode, map.file.generation});
   if (found == by_inode_.end()) return nullptr;
   CodeFile& file = *found->second;
-  if (!file.build_id.empty() || file.fd < 0) return &file;
+  if ((file.image && !file.build_id.empty()) || file.fd < 0) return &file;
   // Nothing but its inode tells this file's content: written over in place, it is another module.
   struct stat then {
   }, now{};
@@ -175,6 +203,12 @@ CodeFile* ModuleRegistry::known(const MapRecord& map, std::uint32_t tgid) {
 }
 
 ProcessTable::Placement ModuleRegistry::place(CodeFile& file, const MapRecord& map) const {
+  if (file.pe) {
+    const auto rva = rva_of_file_offset(*file.pe, map.file_offset);
+    // Its headers, as find_images asks, or not as its section table says.
+    return rva ? ProcessTable::Placement{file.number, map.begin - *rva, false, true}
+               : ProcessTable::Placement{file.number, map.begin, true, true};
+  }
   if (!file.image) return {file.number, 0, true};
   const auto address = file.image->address_of_file_offset(map.file_offset);
   if (!address) return {kAnonymous, 0, true};  // mapped executable, but not as its program headers say
@@ -229,11 +263,14 @@ std::optional<ModuleRegistry::Opened> ModuleRegistry::open_as(const std::string&
   if (auto image = image::ElfImage::parse(opened.file.bytes())) {
     build_id = image->build_id();
     opened.image = std::move(*image);
+  } else if (auto pe = image::PeImage::parse(opened.file.bytes())) {
+    opened.pe = std::move(*pe);
   } else {
-    opened.problem = image.error().text();
+    opened.problem = image::PeImage::sniff(opened.file.bytes()) ? pe.error().text() : image.error().text();
   }
   if (!map.file.build_id.empty() && build_id != to_hex(map.file.build_id)) return refuse();
   if (!certain && map.file.build_id.empty() && map.file.inode != status.st_ino) return refuse();
+  // (A PE image's CodeView identity is the PDB file's: two images may share it.)
   opened.content = !build_id.empty() ? "id " + build_id
                                      : fmt::format("inode {}:{} {}.{} {}", status.st_dev, status.st_ino,
                                                    status.st_mtim.tv_sec, status.st_mtim.tv_nsec, status.st_size);
@@ -252,6 +289,16 @@ CodeFile& ModuleRegistry::add(Opened opened, const std::string& path) {
   file.path = path;
   file.file = std::move(opened.file);
   file.image = std::move(opened.image);
+  file.pe = std::move(opened.pe);
+  if (file.pe) {
+    file.build_id = file.pe->build_id();
+    const auto sections = file.pe->sections();
+    if (const auto code = std::ranges::find_if(sections, &image::PeSection::executable); code != sections.end()) {
+      file.code_begin = code->rva;
+      file.code_end = std::uint64_t{code->rva} + code->virtual_size;
+      file.code_offset = code->file_offset;
+    }
+  }
   if (file.image) {
     file.build_id = file.image->build_id();
     if (const auto segments = file.image->executable_segments(); !segments.empty()) {
@@ -267,7 +314,7 @@ CodeFile& ModuleRegistry::add(Opened opened, const std::string& path) {
     close(opened.fd);
   }
   by_content_[opened.content] = &file;
-  if (!file.build_id.empty() && file.build_id.size() <= 40) by_build_id_[from_hex(file.build_id)] = &file;
+  if (file.image && !file.build_id.empty() && file.build_id.size() <= 40) by_build_id_[from_hex(file.build_id)] = &file;
   if (kernel_ == nullptr) return file;
 
   const auto id = kernel_->add_module();
@@ -277,9 +324,10 @@ CodeFile& ModuleRegistry::add(Opened opened, const std::string& path) {
     return file;
   }
   file.kernel_id = *id;
-  if (!file.image) {
+  const bool foreign = file.pe && file.pe->machine() != image::PeMachine::kAmd64;
+  if (foreign || (!file.image && !file.pe)) {
     kernel_->set_no_table(file.kernel_id);
-    finish(file, TableState::kNoTable, opened.problem);
+    finish(file, TableState::kNoTable, foreign ? "code of another machine" : opened.problem);
     return file;
   }
   {
@@ -310,7 +358,8 @@ void ModuleRegistry::work() {
 
 void ModuleRegistry::compile(CodeFile& file) {
   const double begin = thread_seconds();
-  const auto table = table::compile_elf(*file.image, [](const Error&) {});
+  const auto ignore = [](const Error&) {};
+  const auto table = file.pe ? table::compile_pe(*file.pe, ignore) : table::compile_elf(*file.image, ignore);
   if (!table || table->empty()) {
     kernel_->set_no_table(file.kernel_id);
     finish(file, TableState::kNoTable, table ? "no unwind information" : table.error().text());
@@ -409,10 +458,11 @@ std::size_t ModuleRegistry::evict(const std::vector<std::uint32_t>& in_use, std:
   std::erase_if(by_content_, is_gone);
   std::erase_if(by_build_id_, is_gone);
   std::erase_if(by_inode_, is_gone);
-  // `image` points into `file`: both go; the descriptor stays, symbolisation may want it.
+  // `image` and `pe` point into `file`: all go; the descriptor stays, symbolisation may want it.
   for (const CodeFile* constant : gone) {
     CodeFile& file = files_[constant->number - 1];
     file.image.reset();
+    file.pe.reset();
     file.file = image::MappedFile();
   }
   return dropped;

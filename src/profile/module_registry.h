@@ -28,6 +28,7 @@
 
 #include "image/elf.h"
 #include "image/mapped_file.h"
+#include "image/pe.h"
 #include "profile/kernel_side.h"
 #include "profile/process_table.h"
 #include "profile/profile.h"
@@ -37,8 +38,6 @@ class RowFinder;
 }
 
 namespace windlass::profile {
-
-
 
 enum class TableState : std::uint8_t {
   kPending,  // queued or being compiled
@@ -55,6 +54,7 @@ struct CodeFile {
   int fd = -1;           // kept open for symbolisation; -1 where too many are
   image::MappedFile file;
   std::optional<image::ElfImage> image;                         // empty: not ELF, or not to be opened
+  std::optional<image::PeImage> pe;                             // empty: not PE; its addresses are RVAs
   std::uint64_t code_begin = 0, code_end = 0, code_offset = 0;  // its first executable segment, and where in the file
   std::uint32_t kernel_id = 0;                                  // the kernel side's number
   std::uint64_t last_used = 0;  // generation of the last eviction scan that saw it mapped
@@ -84,6 +84,10 @@ class ModuleRegistry {
 
   // One thread only (the one that applies process events), as for everything below unless said otherwise.
   [[nodiscard]] ProcessTable::Placement resolve(std::uint32_t tgid, std::uint32_t parent, const MapRecord& map);
+
+  // The PE images among a process's mappings, of those whose files can be read.
+  [[nodiscard]] std::vector<ProcessTable::Image> find_images(std::uint32_t tgid, std::uint32_t parent,
+                                                             const std::vector<walk::ProcMap>& maps);
 
   // Compiles what will most likely be needed: this process's own libraries, the C library among them, and `executable`.
   void preload(const std::string& executable);
@@ -122,8 +126,9 @@ class ModuleRegistry {
     int fd = -1;
     image::MappedFile file;
     std::optional<image::ElfImage> image;
+    std::optional<image::PeImage> pe;
     std::string content;  // what makes two files the same module
-    std::string problem;  // why there is no image
+    std::string problem;  // why there is neither
   };
   struct Job {
     std::uint64_t size;

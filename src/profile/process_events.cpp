@@ -215,20 +215,22 @@ void ProcessEventSource::drain_ring(Ring& ring, const std::function<void(Process
   std::atomic_ref(page->data_tail).store(tail, std::memory_order_release);
 }
 
+MapRecord to_map_record(walk::ProcMap&& from) {
+  MapRecord map;
+  map.begin = from.begin;
+  map.end = from.end;
+  map.file_offset = from.offset;
+  map.file.major = from.major;
+  map.file.minor = from.minor;
+  map.file.inode = from.inode;
+  map.path = std::move(from.path);
+  return map;
+}
+
 std::vector<MapRecord> parse_proc_maps(std::string_view text) {
   std::vector<MapRecord> maps;
-  for (walk::ProcMap& from : walk::parse_proc_maps(text)) {
-    if (!from.executable) continue;
-    MapRecord map;
-    map.begin = from.begin;
-    map.end = from.end;
-    map.file_offset = from.offset;
-    map.file.major = from.major;
-    map.file.minor = from.minor;
-    map.file.inode = from.inode;
-    map.path = std::move(from.path);
-    maps.push_back(std::move(map));
-  }
+  for (walk::ProcMap& from : walk::parse_proc_maps(text))
+    if (from.executable) maps.push_back(to_map_record(std::move(from)));
   return maps;
 }
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "walk/target/proc_maps.h"
 #include "windlass/error.h"
 
 namespace windlass::profile {
@@ -82,6 +83,8 @@ class ProcessEventSource {
   std::uint64_t malformed_ = 0;
 };
 
+// One line of a /proc/PID/maps.
+[[nodiscard]] MapRecord to_map_record(walk::ProcMap&& map);
 // The executable mappings in the text of a /proc/PID/maps. Lines that do not parse are skipped.
 [[nodiscard]] std::vector<MapRecord> parse_proc_maps(std::string_view text);
 

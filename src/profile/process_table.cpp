@@ -48,8 +48,8 @@ void MapSet::add(const Mapping& mapping) {
   mappings_.insert(at, mapping);
 }
 
-ProcessTable::ProcessTable(Resolver resolver, MapsReader reader)
-    : resolver_(std::move(resolver)), reader_(std::move(reader)) {}
+ProcessTable::ProcessTable(Resolver resolver, MapsReader reader, ImageFinder images)
+    : resolver_(std::move(resolver)), reader_(std::move(reader)), images_(std::move(images)) {}
 
 Process& ProcessTable::get(std::uint32_t tgid) {
   Process& process = processes_[tgid];
@@ -79,6 +79,7 @@ void ProcessTable::apply(const ProcessEvent& event) {
         break;
       }
       process.maps = std::make_shared<MapSet>();
+      process.has_pe = process.images_due = false;
       process.changed = event.time;
       process.exit_time = 0;
       mark(process);
@@ -99,7 +100,10 @@ void ProcessTable::fork(const ProcessEvent& event) {
   child.tgid = event.tgid;
   child.parent = event.parent_tgid;
   child.dirty = known.dirty;
-  if (parent != nullptr) child.maps = parent->maps;
+  if (parent != nullptr) {
+    child.maps = parent->maps;
+    child.has_pe = parent->has_pe;
+  }
   known = std::move(child);
   if (parent == nullptr) scan(event.tgid, event.time);
   mark(known);
@@ -115,8 +119,34 @@ void ProcessTable::map(const ProcessEvent& event) {
   const Placement placement = resolver_(event.tgid, process.parent, event.map);
   writable(process).add(Mapping{event.map.begin, event.map.end, event.map.file_offset, placement.module, placement.bias,
                                 placement.anonymous});
+  note_images(process, placement);
   process.changed = std::max(process.changed, event.time);
   mark(process);
+}
+
+// The first PE image makes the anonymous code before it suspect, too.
+void ProcessTable::note_images(Process& process, const Placement& placement) {
+  const bool first = placement.pe && !process.has_pe;
+  process.has_pe |= placement.pe;
+  if (!images_ || !process.has_pe || process.images_due) return;
+  const auto& mappings = process.maps->mappings();
+  if (!placement.anonymous && !(first && std::ranges::any_of(mappings, &Mapping::anonymous))) return;
+  process.images_due = true;
+  images_due_.push_back(process.tgid);
+}
+
+void ProcessTable::for_each_images_due(const std::function<void(std::uint32_t tgid)>& due) {
+  std::vector<std::uint32_t> all;
+  all.swap(images_due_);
+  for (const std::uint32_t tgid : all) {
+    const auto is_due = [&] {
+      const auto found = processes_.find(tgid);
+      return found != processes_.end() && found->second.images_due && found->second.exit_time == 0;
+    };
+    if (!is_due()) continue;
+    due(tgid);
+    if (is_due()) images_due_.push_back(tgid);
+  }
 }
 
 void ProcessTable::unmap(std::uint32_t tgid, std::uint64_t time, std::uint64_t begin, std::uint64_t length) {
@@ -155,13 +185,25 @@ bool ProcessTable::scan(std::uint32_t tgid, std::uint64_t now) {
   std::string text;
   if (!reader_(tgid, text)) return false;
   Process& process = get(tgid);
+  std::vector<walk::ProcMap> all = walk::parse_proc_maps(text);
+  std::vector<Image> images;
+  const auto is_unnamed_code = [](const walk::ProcMap& map) { return map.executable && !map.has_file(); };
+  process.images_due = false;
+  if (images_ && std::ranges::any_of(all, is_unnamed_code)) images = images_(tgid, process.parent, all);
+  process.has_pe = !images.empty();
   auto set = std::make_shared<MapSet>();
-  for (const MapRecord& map : parse_proc_maps(text)) {
+  for (walk::ProcMap& from : all) {
+    if (!from.executable) continue;
     if (set->mappings().size() >= kMaxMappings) {
       ++dropped_mappings_;
       continue;
     }
-    const Placement placement = resolver_(tgid, process.parent, map);
+    const MapRecord map = to_map_record(std::move(from));
+    const auto image =
+        std::ranges::find_if(images, [&](const Image& it) { return map.begin >= it.begin && map.end <= it.end; });
+    const Placement placement = image != images.end() ? Placement{image->module, image->begin, false, true}
+                                                      : resolver_(tgid, process.parent, map);
+    process.has_pe |= placement.pe;
     set->add(Mapping{map.begin, map.end, map.file_offset, placement.module, placement.bias, placement.anonymous});
   }
   process.scan_time = now;

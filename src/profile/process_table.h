@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "profile/process_events.h"
+#include "walk/target/proc_maps.h"
 
 namespace windlass::profile {
 
@@ -47,6 +48,8 @@ struct Process {
   std::uint64_t changed = 0;    // time of the last exec or mapping applied
   std::uint64_t exit_time = 0;  // 0 = alive
   bool dirty = false;           // changed since the kernel side was last told
+  bool has_pe = false;          // maps a PE image: code it has in anonymous memory may be another one's
+  bool images_due = false;      // such code has come since /proc was last read
   std::shared_ptr<const MapSet> maps = std::make_shared<MapSet>();
 };
 
@@ -59,14 +62,23 @@ class ProcessTable {
     std::uint32_t module = 0;
     std::uint64_t bias = 0;
     bool anonymous = true;
+    bool pe = false;  // of a PE image
+  };
+  // A PE image in a process, where Wine put it: code in [begin, end) is the module's, mapped from its file or not.
+  struct Image {
+    std::uint64_t begin = 0, end = 0;
+    std::uint32_t module = 0;
   };
   // Finds (or makes) the module a mapping shows. Called while the process is likely still there, so that the file can
   // be opened; `parent` is its parent, whose root directory serves when it is already gone.
   using Resolver = std::function<Placement(std::uint32_t tgid, std::uint32_t parent, const MapRecord& map)>;
+  // The PE images among all mappings of a process, ascending. Only asked where it has code in anonymous memory.
+  using ImageFinder = std::function<std::vector<Image>(std::uint32_t tgid, std::uint32_t parent,
+                                                       const std::vector<walk::ProcMap>& maps)>;
   // Reads /proc/TGID/maps; false if it cannot.
   using MapsReader = std::function<bool(std::uint32_t tgid, std::string& text)>;
 
-  explicit ProcessTable(Resolver resolver, MapsReader reader = read_proc_maps);
+  explicit ProcessTable(Resolver resolver, MapsReader reader = read_proc_maps, ImageFinder images = nullptr);
 
   // Applies one event. Events must come in time order; one before its process's scan is ignored.
   void apply(const ProcessEvent& event);
@@ -78,6 +90,10 @@ class ProcessTable {
 
   // Reads /proc/TGID/maps as of `now`. False if the process is gone or unreadable; what is known then stays.
   bool scan(std::uint32_t tgid, std::uint64_t now);
+
+  // Calls `due(tgid)` for every process that has got code of which only /proc tells what it is: Wine copies sections to
+  // anonymous memory, and maps the headers without telling perf. It stays due until it is scanned.
+  void for_each_images_due(const std::function<void(std::uint32_t tgid)>& due);
 
   // The process, alive or recently dead; null if it was never seen.
   [[nodiscard]] const Process* find(std::uint32_t tgid) const;
@@ -96,8 +112,12 @@ class ProcessTable {
   MapSet& writable(Process& process);
   void mark(Process& process);
 
+  void note_images(Process& process, const Placement& placement);
+
   Resolver resolver_;
   MapsReader reader_;
+  ImageFinder images_;
+  std::vector<std::uint32_t> images_due_;
   std::unordered_map<std::uint32_t, Process> processes_;
   std::vector<std::uint32_t> dirty_;
   struct Death {

@@ -107,9 +107,13 @@ std::expected<std::unique_ptr<Recorder>, SystemError> Recorder::open(const Recor
 
   recorder->registry_ = std::make_unique<ModuleRegistry>(recorder->kernel_.get());
   ModuleRegistry& registry = *recorder->registry_;
-  recorder->table_ =
-      std::make_unique<ProcessTable>([&registry](std::uint32_t tgid, std::uint32_t parent, const MapRecord& map) {
+  recorder->table_ = std::make_unique<ProcessTable>(
+      [&registry](std::uint32_t tgid, std::uint32_t parent, const MapRecord& map) {
         return registry.resolve(tgid, parent, map);
+      },
+      ProcessTable::read_proc_maps,
+      [&registry](std::uint32_t tgid, std::uint32_t parent, const std::vector<walk::ProcMap>& maps) {
+        return registry.find_images(tgid, parent, maps);
       });
   recorder->unwinder_ = std::make_unique<RawUnwinder>(registry);
   return recorder;
@@ -194,6 +198,7 @@ void Recorder::round() {
       now_, [this](const ProcessEvent& event) { on_process(event); },
       [this](const wl_event_head& head, std::size_t size) { on_kernel(head, size); });
   housekeeping(now_);
+  find_images();
   table_->take_dirty([this](Process& process) { publish(process); });
 }
 
@@ -335,6 +340,20 @@ void Recorder::rescan(std::uint32_t tgid, std::uint64_t now) {
   last = now;
   ++rescans_;
   table_->scan(tgid, now);
+}
+
+// Soon, since until then the code has no names and no rows; but reading /proc shall not take more than this share of
+// the time where a process makes code all the time (a JIT under Wine).
+void Recorder::find_images() {
+  constexpr std::uint64_t kShare = 20;
+  table_->for_each_images_due([this](std::uint32_t tgid) {
+    const std::uint64_t begin = monotonic_ns();
+    if (begin < next_image_scan_) return;
+    table_->scan(tgid, begin);
+    const std::uint64_t end = monotonic_ns();
+    next_image_scan_ = end + (end - begin) * kShare;
+    ++rescans_;
+  });
 }
 
 void Recorder::rescan_all(std::uint64_t now) {

@@ -81,6 +81,7 @@ class Recorder {
   void publish(Process& process);
   void rescan(std::uint32_t tgid, std::uint64_t now);
   void rescan_all(std::uint64_t now);
+  void find_images();
   void housekeeping(std::uint64_t now);
   void drain();
   [[nodiscard]] bool finished();
@@ -109,6 +110,7 @@ class Recorder {
   bool rescan_all_due_ = false;
   std::uint64_t last_rescan_all_ = 0, last_sweep_ = 0, last_evict_ = 0, last_liveness_ = 0;
   std::uint64_t rescans_ = 0;
+  std::uint64_t next_image_scan_ = 0;
   std::uint64_t malformed_ = 0;
   std::vector<std::uint64_t> frames_;
 };

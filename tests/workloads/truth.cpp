@@ -1,10 +1,6 @@
-// A program whose every possible stack is known. level<D, V> is only ever called by level<D-1, *>, through one direct
-// call per variant; so a sampled stack is right exactly if, from main up, its levels are 0, 1, 2, ... without a gap or
-// a repeat, and every return address follows a call of the very function that stands above it. The variants stand for
-// the frame shapes that unwinders get wrong; most of the run time is spent in prologues and epilogues.
+// A program whose every possible stack is known: see truth_levels.h.
 //
 // usage: truth SECONDS
-#include <alloca.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -14,78 +10,13 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "truth_levels.h"
+
 namespace {
 
-constexpr int kDepth = 40;
-std::uint64_t random_state = 88172645463325252ull;
-volatile std::uint64_t sink;
 char alternate_stack[1 << 18];
 
-inline std::uint64_t next_random() {
-  random_state ^= random_state << 13;
-  random_state ^= random_state >> 7;
-  random_state ^= random_state << 17;
-  return random_state;
-}
-
-inline void touch(void* memory) { asm volatile("" : : "r"(memory) : "memory"); }
-
 }  // namespace
-
-enum Shape { kPlain, kPushes, kAlloca, kAligned, kBig, kShapes };
-
-template <int D, int V>
-[[gnu::noinline]] std::uint64_t level(std::uint64_t seed);
-
-// One direct call per variant, so that the call site names its callee. The asm keeps it from becoming a tail call.
-template <int D>
-[[gnu::always_inline]] inline std::uint64_t descend(std::uint64_t seed) {
-  std::uint64_t result = 0;
-  if constexpr (D < kDepth) {
-    if ((seed & 0x3f) == 0) return seed;  // some stacks are short
-    switch (next_random() % kShapes) {
-      case kPlain: result = level<D, kPlain>(seed >> 1); break;
-      case kPushes: result = level<D, kPushes>(seed >> 1); break;
-      case kAlloca: result = level<D, kAlloca>(seed >> 1); break;
-      case kAligned: result = level<D, kAligned>(seed >> 1); break;
-      default: result = level<D, kBig>(seed >> 1); break;
-    }
-    asm volatile("" : "+r"(result));
-  }
-  return result;
-}
-
-template <int D, int V>
-std::uint64_t level(std::uint64_t seed) {
-  if constexpr (V == kPushes) {
-    // Enough live values to use every callee-saved register.
-    std::uint64_t a = seed * 3, b = seed ^ 5, c = seed + 7, d = seed * 11, e = seed ^ 13, f = seed + 17;
-    asm volatile("" : "+r"(a), "+r"(b), "+r"(c), "+r"(d), "+r"(e), "+r"(f));
-    const std::uint64_t inner = descend<D + 1>(next_random());
-    return inner + a + b + c + d + e + f;
-  } else if constexpr (V == kAlloca) {
-    const std::size_t size = 16 + (seed & 0xff);
-    void* memory = alloca(size);
-    touch(memory);
-    const std::uint64_t inner = descend<D + 1>(next_random());
-    touch(memory);
-    return inner + size;
-  } else if constexpr (V == kAligned) {
-    alignas(64) char memory[64];
-    touch(memory);
-    const std::uint64_t inner = descend<D + 1>(next_random());
-    touch(memory);
-    return inner + 1;
-  } else if constexpr (V == kBig) {
-    char memory[5000];
-    touch(memory);
-    const std::uint64_t inner = descend<D + 1>(next_random());
-    touch(memory);
-    return inner + 2;
-  } else {
-    return descend<D + 1>(next_random()) + 3;
-  }
-}
 
 // The signal path: main -> in_signal_path -> raise -> handler -> level<0, *>.
 [[gnu::noinline]] void handler(int) {
