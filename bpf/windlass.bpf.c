@@ -307,9 +307,10 @@ WL_INLINE int wl_sample(struct bpf_perf_event_data *ctx, int use_loop) {
       walk->end = WL_END_NO_PROCESS;
     }
     if (wl_wants_raw(walk->end)) {
+      __u64 stop = walk->frames ? s->cursor.regs[WL_X64_RSP] : 0;
       wl_load_registers(&s->cursor, regs);
       s->event.space = walk->space;
-      if (wl_emit_raw(s, st, task, walk->end, kernel_frames)) {
+      if (wl_emit_raw(s, st, task, stop, kernel_frames)) {
         st->ends[walk->end < WL_END_COUNT ? walk->end : WL_END_INTERNAL]++;
         return 0;
       }

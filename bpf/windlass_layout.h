@@ -53,6 +53,8 @@ enum wl_reg_kind {
   WL_REG_CFA_VALUE = 4, /* value = CFA + offset */
   WL_REG_UNDEFINED = 5, /* unknown; for the return address: end of stack */
   WL_REG_FP = 6,        /* value = [frame pointer + offset], as it was in the callee (DRAP, before the CFA moves there) */
+  WL_REG_ARG = 7,       /* value = [register number cfa_arg + offset], as it was in the callee; with WL_CFA_REG only (Wine's
+                           system calls, until they have left the stack they came on) */
 };
 
 #define WL_RULE_SIGNAL 1 /* the caller's pc is an interrupted instruction; every register is in the signal frame */
@@ -69,7 +71,7 @@ struct wl_rule {
   __s16 fp_offset; /* bytes, or a register number */
   __s16 ra_offset;
   __s16 x_offset;
-  __u8 cfa_arg;
+  __u8 cfa_arg;  /* of the CFA; with WL_CFA_REG a register number, see WL_REG_ARG */
   __u8 reserved; /* 0 */
 };
 
@@ -158,6 +160,7 @@ enum wl_end {
 #define WL_MAX_USER_FRAMES 8192u
 #define WL_MAX_KERNEL_FRAMES 127u /* what bpf_get_stack gives at most by default (kernel.perf_event_max_stack) */
 #define WL_MAX_RAW_STACK (128u * 1024u)
+#define WL_MAX_RAW_PIECE (WL_MAX_RAW_STACK / 2) /* of each, where there are two stacks */
 #define WL_COMM 16
 
 enum wl_event_type {
@@ -208,7 +211,11 @@ struct wl_raw_event {
   __u16 code_size;  /* bytes of code copied from around the pc, starting at pc - code_before */
   __u8 code_before;
   __u8 kernel_frames;
-  /* followed by u64 kernel[kernel_frames], u8 code[code_size padded to 8], u8 stack[stack_size] */
+  __u64 second_address; /* where the walk had got to, if it is on another stack (Wine's Windows side) */
+  __u32 second_size;
+  __u32 reserved;
+  /* followed by u64 kernel[kernel_frames], u8 code[code_size padded to 8], u8 stack[stack_size],
+   * u8 second_stack[second_size] */
 };
 
 struct wl_process_event {

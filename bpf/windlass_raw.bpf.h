@@ -41,9 +41,18 @@ WL_INLINE int wl_spend(__u64 now, __u32 size) {
   return 0;
 }
 
-/* 1 if the sample is done with (sent or lost), 0 if the budget does not allow it. */
-static __noinline int wl_emit_raw(struct wl_scratch *s, struct wl_cpu_stats *st, struct task_struct *task,
-                                  __u32 reason, __u32 kernel_frames) {
+/* Copies from raw->copy_address on, at most up to copy_end. Where it got to. */
+WL_INLINE __u32 wl_copy_stack(struct wl_raw_scratch *raw, __u32 cpu, __u32 limit) {
+  for (__u32 i = 0; i < limit / WL_PAGE + 1; i++) {
+    if (wl_copy_page(cpu)) break;
+  }
+  return *(volatile __u32 *)&raw->copy_offset;
+}
+
+/* 1 if the sample is done with (sent or lost), 0 if the budget does not allow it. stop: sp of the frame that the walk
+ * could not leave, 0 if there was none. */
+static __noinline int wl_emit_raw(struct wl_scratch *s, struct wl_cpu_stats *st, struct task_struct *task, __u64 stop,
+                                  __u32 kernel_frames) {
   __u32 cpu = bpf_get_smp_processor_id();
   struct wl_raw_scratch *raw = bpf_map_lookup_elem(&raw_scratch, &cpu);
   if (!raw || !s || !st) return 0;
@@ -57,7 +66,7 @@ static __noinline int wl_emit_raw(struct wl_scratch *s, struct wl_cpu_stats *st,
   raw->event.head = s->event.head;
   raw->event.head.type = WL_EVENT_RAW;
   for (int i = 0; i < 17; i++) raw->event.regs[i] = s->cursor.regs[i];
-  raw->event.reason = reason;
+  raw->event.reason = s->walk.end;
   raw->event.space = s->event.space;
   if (kernel_frames > WL_MAX_KERNEL_FRAMES) kernel_frames = WL_MAX_KERNEL_FRAMES;
   raw->event.kernel_frames = kernel_frames;
@@ -83,14 +92,24 @@ static __noinline int wl_emit_raw(struct wl_scratch *s, struct wl_cpu_stats *st,
   /* The C libraries put a thread's control block, which fs points to, at the top of its stack. */
   top = task->thread.fsbase;
   if (sp < top && top - sp < limit) limit = top - sp;
+  int two = stop != 0 && stop - sp >= limit;
+  if (two && limit > WL_MAX_RAW_PIECE) limit = WL_MAX_RAW_PIECE;
   raw->copy_address = sp;
   raw->copy_offset = offset;
   raw->copy_end = offset + (__u32)limit;
-  for (int i = 0; i < (int)(WL_MAX_RAW_STACK / WL_PAGE) + 1; i++) {
-    if (wl_copy_page(cpu)) break;
-  }
-  __u32 end = *(volatile __u32 *)&raw->copy_offset;
+  __u32 end = wl_copy_stack(raw, cpu, WL_MAX_RAW_STACK);
   raw->event.stack_size = end - offset;
+  raw->event.second_address = stop;
+  raw->event.second_size = 0;
+  if (two) {
+    limit = wl_max_raw_stack;
+    if (limit > WL_MAX_RAW_PIECE) limit = WL_MAX_RAW_PIECE;
+    raw->copy_address = stop;
+    raw->copy_end = end + (__u32)limit;
+    offset = end;
+    end = wl_copy_stack(raw, cpu, WL_MAX_RAW_PIECE);
+    raw->event.second_size = end - offset;
+  }
   if (end > WL_RAW_BYTES) return 0;
   __u32 size = sizeof raw->event + end;
   wl_spend(s->event.head.time, size);

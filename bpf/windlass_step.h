@@ -86,7 +86,7 @@ WL_NOINLINE int wl_step_signal(const struct wl_env *env, struct wl_cursor *curso
 
 /* The caller's value of a register. Returns 0 and *value, 1 if it is unknown in the caller, 2 if unreadable. */
 WL_INLINE int wl_register_value(const struct wl_env *env, const struct wl_cursor *cursor, __u32 reg, __u32 kind,
-                                __s32 offset, __u64 cfa, __u64 base, __u64 *value) {
+                                __s32 offset, __u64 cfa, __u64 base, __u32 arg, __u64 *value) {
   switch (kind) {
     case WL_REG_SAME: /* value = register */
       *value = cursor->regs[reg & WL_REGISTER_MASK];
@@ -98,6 +98,9 @@ WL_INLINE int wl_register_value(const struct wl_env *env, const struct wl_cursor
     case WL_REG_FP: /* value = [frame pointer + offset] */
       if (!WL_VALID(cursor, WL_FP)) return 1;
       return wl_read(env, value, 8, cursor->regs[WL_FP] + offset) ? 2 : 0;
+    case WL_REG_ARG: /* value = [register number cfa_arg + offset] */
+      if (!WL_VALID(cursor, arg & WL_REGISTER_MASK)) return 1;
+      return wl_read(env, value, 8, cursor->regs[arg & WL_REGISTER_MASK] + offset) ? 2 : 0;
     case WL_REG_IN_REG: /* value = register number `offset` */
       *value = cursor->regs[offset & WL_REGISTER_MASK];
       return (__u32)offset < WL_RULE_REGISTERS && WL_VALID(cursor, (__u32)offset & WL_REGISTER_MASK) ? 0 : 1;
@@ -120,7 +123,8 @@ WL_INLINE int wl_check_progress(struct wl_cursor *cursor, const struct wl_rule *
 #ifdef WL_TARGET_A64
   if (cfa == sp && cursor->exact) return 0; /* behind the last load of an epilogue */
 #endif
-  if (rule->cfa_reg == WL_SP && rule->cfa_kind != WL_CFA_MEM) return 1;
+  int popped = cfa == sp && rule->ra_kind == WL_REG_ARG; /* as vfork's, to memory */
+  if (rule->cfa_reg == WL_SP && rule->cfa_kind != WL_CFA_MEM && !popped) return 1;
   *backward = cursor->backward + 1;
   return *backward > WL_MAX_BACKWARD_STEPS;
 }
@@ -142,7 +146,9 @@ WL_NOINLINE int wl_apply(const struct wl_env *env, struct wl_cursor *cursor, con
   if (cfa_reg >= WL_RULE_REGISTERS || !WL_VALID(cursor, cfa_reg)) return WL_END_REGISTER_LOST;
   __u64 base = cursor->regs[cfa_reg & WL_REGISTER_MASK];
 #ifndef WL_TARGET_A64
-  if ((rule->flags & WL_RULE_SIGNAL) && cfa_reg == WL_SP && rule->cfa_kind == WL_CFA_MEM) {
+  /* In Windows' machine frame rip stands below rsp. */
+  if ((rule->flags & WL_RULE_SIGNAL) && cfa_reg == WL_SP && rule->cfa_kind == WL_CFA_MEM &&
+      !(rule->ra_kind == WL_REG_BASE && rule->ra_offset < rule->cfa_offset)) {
     return wl_step_signal(env, cursor, base + rule->cfa_offset - WL_SIGCONTEXT_RSP);
   }
 #endif
@@ -159,17 +165,18 @@ WL_NOINLINE int wl_apply(const struct wl_env *env, struct wl_cursor *cursor, con
   if (wl_check_progress(cursor, rule, cfa, &backward)) return WL_END_NO_PROGRESS;
 
   __u64 pc = 0, fp = 0, x = 0;
+  __u32 arg = rule->cfa_arg;
   if (rule->ra_kind == WL_REG_SAME) return WL_END_UNSUPPORTED_EXPRESSION; /* nothing means this */
-  int status = wl_register_value(env, cursor, WL_PC, rule->ra_kind, rule->ra_offset, cfa, base, &pc);
+  int status = wl_register_value(env, cursor, WL_PC, rule->ra_kind, rule->ra_offset, cfa, base, arg, &pc);
   if (status) return status == 2 ? WL_END_UNREADABLE_STACK : WL_END_REGISTER_LOST;
   pc = WL_STRIP(pc);
   if (pc == 0) return WL_END_COMPLETE;
   __u32 valid = WL_VALID_BASE;
-  status = wl_register_value(env, cursor, WL_FP, rule->fp_kind, rule->fp_offset, cfa, base, &fp);
+  status = wl_register_value(env, cursor, WL_FP, rule->fp_kind, rule->fp_offset, cfa, base, arg, &fp);
   if (status == 2) return WL_END_UNREADABLE_STACK;
   if (status == 0) valid |= 1u << WL_FP;
   if (x_reg < WL_EXTRA_REGISTERS) {
-    status = wl_register_value(env, cursor, x_reg, rule->x_kind, rule->x_offset, cfa, base, &x);
+    status = wl_register_value(env, cursor, x_reg, rule->x_kind, rule->x_offset, cfa, base, arg, &x);
     if (status == 2) return WL_END_UNREADABLE_STACK;
     if (status == 0) valid |= 1u << x_reg;
     cursor->regs[x_reg & WL_REGISTER_MASK] = x;

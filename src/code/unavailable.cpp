@@ -1,4 +1,5 @@
-// synthesis.h where there is no decoder for the machine's instructions: code says nothing.
+// synthesis.h and stack_effect.h where there is no decoder for the machine's instructions: code says nothing.
+#include "code/stack_effect.h"
 #include "code/synthesis.h"
 
 namespace windlass::code {
@@ -18,6 +19,9 @@ Expected<FrameRow> epilogue_row(const CodeSource&, std::uint64_t pc, SynthesisSc
   return fail(ErrorCode::kNotFound, "this build does not read machine code", pc);
 }
 std::optional<FrameRow> contradicts(const FrameRow&, const CodeSource&, CodeAddress, SynthesisScratch&) { return {}; }
+Expected<StackEffect> stack_effect(ByteView, std::uint64_t address) {
+  return fail(ErrorCode::kNotFound, "this build does not read machine code", address);
+}
 bool may_be_return_address(const CodeSource& source, std::uint64_t address) {
   return source.kind(address - 1) != CodeKind::kNoCode;
 }

@@ -7,22 +7,21 @@
 
 namespace windlass::code {
 
+// DWARF numbers in the order of the encoding (psABI figure 3.36).
+static constexpr unsigned char kByEncoding[16] = {0, 2, 1, 3, 7, 6, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15};
+
+unsigned dwarf_number(ZydisRegister reg) {
+  const ZydisRegister whole = ZydisRegisterGetLargestEnclosing(ZYDIS_MACHINE_MODE_LONG_64, reg);
+  if (whole < ZYDIS_REGISTER_RAX || whole > ZYDIS_REGISTER_R15) return kNoDwarfNumber;
+  return kByEncoding[whole - ZYDIS_REGISTER_RAX];
+}
+
 namespace {
 
 using State = SymbolicState<X86_64::kSlots>;
 using x86_64::kRbp;
 using x86_64::kRsp;
-constexpr unsigned kRax = 0, kRdx = 1, kRcx = 2, kRsi = 4, kRdi = 5, kR11 = 11, kNoRegister = 17;
-
-// DWARF numbers in the order of the encoding (psABI figure 3.36).
-constexpr unsigned char kByEncoding[16] = {0, 2, 1, 3, 7, 6, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15};
-
-// DWARF number of the 64-bit register that contains `reg`; kNoRegister for anything else.
-unsigned dwarf_number(ZydisRegister reg) {
-  const ZydisRegister whole = ZydisRegisterGetLargestEnclosing(ZYDIS_MACHINE_MODE_LONG_64, reg);
-  if (whole < ZYDIS_REGISTER_RAX || whole > ZYDIS_REGISTER_R15) return kNoRegister;
-  return kByEncoding[whole - ZYDIS_REGISTER_RAX];
-}
+constexpr unsigned kRax = 0, kRdx = 1, kRcx = 2, kRsi = 4, kRdi = 5, kR11 = 11, kNoRegister = kNoDwarfNumber;
 
 bool is_register(const ZydisDecodedOperand& operand, ZydisRegister reg) {
   return operand.type == ZYDIS_OPERAND_TYPE_REGISTER && operand.reg.value == reg;

@@ -19,10 +19,13 @@
 
 #include <fmt/format.h>
 
+#include "arch/registers.h"
 #include "table/compile.h"
 #include "table/compile_pe.h"
 #include "walk/row_finder.h"
 #include "walk/target/loaded_pe.h"
+#include "winx64/lower.h"
+#include "winx64/registers.h"
 
 namespace windlass::profile {
 namespace {
@@ -416,6 +419,39 @@ walk::RowFinder* ModuleRegistry::rows(CodeFile& file) {
   return file.rows.get();
 }
 
+namespace {
+
+// Code of Windows without an entry is a leaf function: it moves neither rsp nor a preserved register.
+void leaf_row(std::uint64_t address, FrameRow& row) {
+  row = FrameRow();
+  row.begin = address;
+  row.end = address + 1;
+  row.cfa = CfaRegister{x86_64::kRsp, 8};
+  row.return_address = AtCfa{-8};
+  for (const unsigned number : {6u, 7u}) (void)row.registers.set(winx64::dwarf_number(number), SameValue{});
+}
+
+}  // namespace
+
+Expected<void> ModuleRegistry::row_at(CodeFile& file, std::uint64_t address, FrameRow& to) {
+  const auto none = [&] { return fail(ErrorCode::kNotFound, "no unwind information", address); };
+  if (file.pe) {
+    const auto rva = static_cast<std::uint32_t>(address);
+    const image::PeSection* section = rva == address ? file.pe->section_at(rva) : nullptr;
+    if (section == nullptr || !section->executable() || !file.pe->is_x64_format()) return none();
+    if (!file.functions) file.functions = std::make_unique<winx64::Functions>(*file.pe);
+    if (const auto entry = file.functions->find(rva)) return winx64::row_at(*file.functions, *entry, rva, to);
+    leaf_row(address, to);
+    return {};
+  }
+  walk::RowFinder* finder = rows(file);
+  if (finder == nullptr) return none();
+  const auto row = finder->find(address);
+  if (!row) return std::unexpected(row.error());
+  to = *row;
+  return {};
+}
+
 void ModuleRegistry::describe(std::uint32_t number, Module& module) {
   const CodeFile* file = find(number);
   if (file == nullptr) {
@@ -449,6 +485,7 @@ std::size_t ModuleRegistry::evict(const std::vector<std::uint32_t>& in_use, std:
     if (tables - dropped <= keep) break;
     if (kernel_ != nullptr && file->kernel_id != anonymous_kernel_id_) kernel_->remove_module(file->kernel_id);
     file->rows.reset();
+    file->functions.reset();
     file->rows_tried = true;
     file->state = TableState::kDropped;
     gone.insert(file);

@@ -32,6 +32,8 @@
 #include "profile/kernel_side.h"
 #include "profile/process_table.h"
 #include "profile/profile.h"
+#include "windlass/frame_row.h"
+#include "winx64/read.h"
 
 namespace windlass::walk {
 class RowFinder;
@@ -66,6 +68,7 @@ struct CodeFile {
 
   std::unique_ptr<walk::RowFinder> rows;  // full rows, made when first needed; the registry's owner thread only
   bool rows_tried = false;
+  std::unique_ptr<winx64::Functions> functions;  // the same of a PE image
 
   CodeFile();
   ~CodeFile();
@@ -96,8 +99,10 @@ class ModuleRegistry {
   [[nodiscard]] CodeFile* find(std::uint32_t number);
   // The kernel side's number for a registry number.
   [[nodiscard]] std::uint32_t kernel_id(std::uint32_t number);
-  // The file's full rows; null if it has none.
-  [[nodiscard]] walk::RowFinder* rows(CodeFile& file);
+
+  // The row of `file`'s code at an address in its numbering; `to` lives until the file is evicted. kNotFound where its
+  // unwind information says nothing.
+  [[nodiscard]] Expected<void> row_at(CodeFile& file, std::uint64_t address, FrameRow& to);
 
   // For Aggregator::build.
   void describe(std::uint32_t number, Module& module);
@@ -141,6 +146,7 @@ class ModuleRegistry {
   std::optional<Opened> open(std::uint32_t tgid, std::uint32_t parent, const MapRecord& map) const;
   std::optional<Opened> open_as(const std::string& path, const MapRecord& map, bool certain) const;
   CodeFile& add(Opened opened, const std::string& path);
+  walk::RowFinder* rows(CodeFile& file);
   CodeFile& make_file();
   ProcessTable::Placement place(CodeFile& file, const MapRecord& map) const;
   void compile(CodeFile& file);

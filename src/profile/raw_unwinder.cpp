@@ -8,7 +8,6 @@
 
 #include "arch/registers.h"
 #include "walk/apply.h"
-#include "walk/row_finder.h"
 
 namespace windlass::profile {
 namespace {
@@ -30,8 +29,9 @@ Expected<RawEvent> parse_raw_event(const wl_event_head& head, std::size_t size) 
   const auto* bytes = reinterpret_cast<const std::byte*>(&event);
   const std::size_t code_at = sizeof event + std::size_t{event.kernel_frames} * 8;
   const std::size_t stack_at = code_at + ((std::size_t{event.code_size} + 7) & ~std::size_t{7});
-  if (stack_at > size || event.stack_size > size - stack_at)
-    return fail(ErrorCode::kMalformed, "raw event's parts exceed it", stack_at, event.stack_size);
+  const std::uint64_t stacks = std::uint64_t{event.stack_size} + event.second_size;
+  if (stack_at > size || stacks > size - stack_at)
+    return fail(ErrorCode::kMalformed, "raw event's parts exceed it", stack_at, stacks);
   RawEvent parsed;
   parsed.reason = event.reason;
   parsed.kernel.resize(event.kernel_frames);
@@ -43,19 +43,27 @@ Expected<RawEvent> parse_raw_event(const wl_event_head& head, std::size_t size) 
   sample.registers.set_pc(CodeAddress::instruction(event.regs[x86_64::kReturnAddress]));
   sample.stack_address = event.regs[x86_64::kRsp];
   sample.stack = {bytes + stack_at, event.stack_size};
+  sample.second_address = event.second_address;
+  sample.second_stack = {bytes + stack_at + event.stack_size, event.second_size};
   sample.code_address = event.regs[x86_64::kReturnAddress] - event.code_before;
   sample.code = {bytes + code_at, event.code_size};
   return parsed;
 }
 
-// The copy of the thread's stack: all that rows may read.
+bool copy_from(std::span<const std::byte> bytes, std::uint64_t begin, std::uint64_t address, void* to,
+               std::size_t size) {
+  const std::uint64_t offset = address - begin;
+  if (offset > bytes.size() || size > bytes.size() - offset) return false;
+  std::memcpy(to, bytes.data() + offset, size);
+  return true;
+}
+
+// The copies of the thread's stacks: all that rows may read.
 struct StackCopy {
   const RawSample& sample;
   bool read(std::uint64_t address, void* to, std::size_t size) const {
-    const std::uint64_t offset = address - sample.stack_address;
-    if (offset > sample.stack.size() || size > sample.stack.size() - offset) return false;
-    std::memcpy(to, sample.stack.data() + offset, size);
-    return true;
+    return copy_from(sample.stack, sample.stack_address, address, to, size) ||
+           copy_from(sample.second_stack, sample.second_address, address, to, size);
   }
 };
 static_assert(walk::TargetMemory<StackCopy>);
@@ -96,9 +104,8 @@ int RawUnwinder::step(Context& context, Registers& frame) {
   if (mapping == nullptr) return WL_END_NO_MAPPING;
   CodeFile* file = mapping->anonymous ? nullptr : registry_.find(mapping->module);
   if (file != nullptr) {
-    if (walk::RowFinder* rows = registry_.rows(*file)) {
-      if (const auto row = rows->find(pc - mapping->bias)) return apply(context, *row, mapping->bias, frame);
-    }
+    FrameRow row;
+    if (registry_.row_at(*file, pc - mapping->bias, row)) return apply(context, row, mapping->bias, frame);
   }
   const bool has_entry = file != nullptr && file->image && file->image->entry() != 0;
   return by_code(context, frame, has_entry ? file->image->entry() + mapping->bias : 0);
@@ -186,11 +193,7 @@ int RawUnwinder::apply(Context& context, const FrameRow& row, std::uint64_t bias
 bool RawUnwinder::read_any(Context& context, std::uint64_t address, void* to, std::size_t size) {
   if (context.stack.read(address, to, size)) return true;
   const RawSample& sample = context.sample;
-  const std::uint64_t offset = address - sample.code_address;
-  if (offset <= sample.code.size() && size <= sample.code.size() - offset) {
-    std::memcpy(to, sample.code.data() + offset, size);
-    return true;
-  }
+  if (copy_from(sample.code, sample.code_address, address, to, size)) return true;
   const Mapping* mapping = context.maps->find(address);
   if (mapping == nullptr) return false;
   if (!mapping->anonymous) {

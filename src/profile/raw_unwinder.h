@@ -23,6 +23,8 @@ struct RawSample {
   Registers registers{Architecture::kX86_64};  // all known, at an instruction
   std::uint64_t stack_address = 0;
   std::span<const std::byte> stack;
+  std::uint64_t second_address = 0;  // of another stack that the thread came from
+  std::span<const std::byte> second_stack;
   std::uint64_t code_address = 0;
   std::span<const std::byte> code;  // around the pc, as it was
 };

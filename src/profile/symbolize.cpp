@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "profile/function_starts.h"
+#include "profile/pe_symbols.h"
 #include "profile/symbol_file.h"
 #include "profile/symbol_result.h"
 #include "profile/text_symbols.h"
@@ -66,6 +67,11 @@ void run(const Profile& profile, const SymbolizeOptions& options, Job& job) {
                                               : module.open_path;
     name_from_perf_map(map, job.addresses, job.names);
     if (!job.names.opened) job.names.note.clear();  // most programs write none
+    return;
+  }
+  if (const auto pe = PeSymbolFile::open(module)) {
+    pe->name(job.addresses, job.names);
+    job.starts = pe->function_starts(job.addresses);
     return;
   }
   SymbolFile file(module, options);

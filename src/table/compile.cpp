@@ -8,20 +8,23 @@
 #include "dwarf/interpreter.h"
 #include "image/unwind_sections.h"
 #include "table/extra_register.h"
+#include "table/straight_line.h"
 #include "table/trace_state.h"
 
 namespace windlass::table {
 
 namespace {
 
-// Counts, for every row, from which register its CFA comes, where that is neither stack nor frame pointer.
+// Counts, for every row, from which register its CFA comes, where that is neither stack nor frame pointer. True then.
 template <typename Registers>
-void note_cfa_register(std::uint64_t low, CfaRegisterUse& use) {
+bool note_cfa_register(std::uint64_t low, CfaRegisterUse& use) {
   const std::uint8_t reg = low >> PackedRule::kCfaReg & 0xff;
   if (reg == Registers::kStackPointer || reg == Registers::kFramePointer) [[likely]]
-    return;
+    return false;
   const std::uint8_t kind = low & 0xff;
-  if (kind != WL_CFA_NONE && kind != WL_CFA_UNSUPPORTED) ++use[reg];
+  if (kind == WL_CFA_NONE || kind == WL_CFA_UNSUPPORTED) return false;
+  ++use[reg];
+  return true;
 }
 
 constexpr std::int32_t kPushedByLinkageTable = 16;
@@ -54,9 +57,45 @@ void correct_rows(std::span<TableBuilder::PendingRow> rows) {
   }
 }
 
+// A CFA from a register that calls destroy is no use to a caller's frame. Where the code has put that register's value
+// into rsp (Wine's __wine_unix_call_dispatcher takes over another stack that way, and says rcx throughout), rsp is as
+// good, and preserved.
+class RspCopies {
+ public:
+  RspCopies(const image::ElfImage& image, TableBuilder& builder) : image_(image), builder_(builder) {}
+
+  // The rows of a function; none that needs this is not touched.
+  void rows(const dwarf::Fde& fde, std::span<const TableBuilder::PendingRow> rows) {
+    const auto function = image_.at_address(fde.begin, fde.end - fde.begin);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const TableBuilder::PendingRow& row = rows[i];
+      const std::uint64_t end = i + 1 < rows.size() ? rows[i + 1].begin : fde.end;
+      builder_.row(row.begin, PackedRule{row.low, row.high});
+      if (!function || !is_perishable(row.low) || end <= row.begin || end > fde.end) continue;
+      PackedRule copy{row.low, row.high};
+      PackedRule::put(copy.low, PackedRule::kCfaReg, 0xff, x86_64::kRsp);
+      each_copy_in_rsp(*function->sub(row.begin - fde.begin, end - row.begin), row.begin, *function, fde.begin,
+                       static_cast<RegisterNumber>(row.low >> PackedRule::kCfaReg & 0xff),
+                       [&](std::uint64_t copy_begin, std::uint64_t copy_end) {
+                         builder_.row(copy_begin, copy);
+                         if (copy_end < end) builder_.row(copy_end, PackedRule{row.low, row.high});
+                       });
+    }
+  }
+  [[nodiscard]] static bool is_perishable(std::uint64_t low) {
+    const std::uint8_t kind = low & 0xff, reg = low >> PackedRule::kCfaReg & 0xff;
+    return (kind == WL_CFA_REG || kind == WL_CFA_MEM) && reg != x86_64::kRsp &&
+           !is_callee_saved(Architecture::kX86_64, reg);
+  }
+
+ private:
+  const image::ElfImage& image_;
+  TableBuilder& builder_;
+};
+
 template <typename Registers>
-EvaluationStats compile_with(const dwarf::CfiSection& section, std::uint8_t x_reg, TableBuilder& builder,
-                             CfaRegisterUse& use, dwarf::ErrorSink report) {
+EvaluationStats compile_with(const dwarf::CfiSection& section, const image::ElfImage* image, std::uint8_t x_reg,
+                             TableBuilder& builder, CfaRegisterUse& use, dwarf::ErrorSink report) {
   using State = TraceState<Registers>;
   EvaluationStats stats;
   dwarf::CfiReader reader(section, report);
@@ -81,8 +120,13 @@ EvaluationStats compile_with(const dwarf::CfiSection& section, std::uint8_t x_re
     const auto done = interpreter.run(fde, emit);
     pending.resize(static_cast<std::size_t>(out - pending.data()));
     if constexpr (std::is_same_v<Registers, Arm64Registers>) correct_rows(std::span(pending.begin(), pending.end()));
-    for (const TableBuilder::PendingRow& row : pending) note_cfa_register<Registers>(row.low, use);
-    builder.rows(std::span(pending.begin(), pending.end()));
+    bool perishable = false;
+    for (const TableBuilder::PendingRow& row : pending) perishable |= note_cfa_register<Registers>(row.low, use);
+    const std::span rows(pending.begin(), pending.end());
+    if (perishable && image != nullptr) [[unlikely]]
+      RspCopies(*image, builder).rows(fde, rows);
+    else
+      builder.rows(rows);
     if (!done) [[unlikely]] {
       builder.cut_function(covered);
       report(done.error());
@@ -125,7 +169,7 @@ void foresee_use(const dwarf::CfiSection& section, CfaRegisterUse& use) {
     const auto fde = reader.fde_at(offset);
     if (!fde) continue;  // a CIE, or malformed
     (void)interpreter.run(*fde, [&](std::uint64_t, std::uint64_t, const State& state) {
-      note_cfa_register<Registers>(state.rule().low, use);
+      (void)note_cfa_register<Registers>(state.rule().low, use);
     });
   }
 }
@@ -144,12 +188,12 @@ TraceRule corrected_aarch64_rule(TraceRule rule) {
 }
 
 EvaluationStats compile_section(const dwarf::CfiSection& section, std::uint8_t x_reg, TableBuilder& builder,
-                                CfaRegisterUse& use, dwarf::ErrorSink report) {
+                                CfaRegisterUse& use, dwarf::ErrorSink report, const image::ElfImage* image) {
   use.resize(kTrackable);
   builder.set_x_reg(x_reg);
   return section.architecture == Architecture::kAArch64
-             ? compile_with<Arm64Registers>(section, x_reg, builder, use, report)
-             : compile_with<X64Registers>(section, x_reg, builder, use, report);
+             ? compile_with<Arm64Registers>(section, nullptr, x_reg, builder, use, report)
+             : compile_with<X64Registers>(section, image, x_reg, builder, use, report);
 }
 
 EvaluationStats evaluate_section(const dwarf::CfiSection& section, dwarf::ErrorSink report) {
@@ -171,7 +215,7 @@ Expected<UnwindTable> compile_elf(const image::ElfImage& image, dwarf::ErrorSink
     builder.reserve(bytes / 4, bytes / 24);  // more than there will be: a row takes 5 to 7 bytes, an FDE 24
     for (const dwarf::CfiSection& section : found.sections) {
       if (&section != &found.sections.front()) builder.begin_fallback();
-      compile_section(section, x_reg, builder, use, sink);
+      compile_section(section, x_reg, builder, use, sink, &image);
     }
     return builder.finish();
   };

@@ -7,6 +7,7 @@
 #include "table/builder.h"
 #include "table/extra_register.h"
 #include "table/project.h"
+#include "table/straight_line.h"
 #include "winarm64/lower.h"
 #include "winx64/lower.h"
 #include "winx64/registers.h"
@@ -22,19 +23,13 @@ TraceRule no_rule() {
   return rule;
 }
 
-// CFA = rsp + 8, the return address on top; AArch64: CFA = sp, the return address in x30.
-TraceRule leaf_rule(Architecture architecture) {
+// CFA = sp, the return address in x30.
+TraceRule arm64_leaf_rule() {
   TraceRule rule{};
   rule.cfa_kind = WL_CFA_REG;
-  rule.cfa_reg = static_cast<std::uint8_t>(stack_pointer(architecture));
-  if (architecture == Architecture::kX86_64) {
-    rule.cfa_offset = 8;
-    rule.ra_kind = WL_REG_CFA;
-    rule.ra_offset = -8;
-  } else {
-    rule.ra_kind = WL_REG_IN_REG;
-    rule.ra_offset = aarch64::kX30;
-  }
+  rule.cfa_reg = aarch64::kSp;
+  rule.ra_kind = WL_REG_IN_REG;
+  rule.ra_offset = aarch64::kX30;
   return rule;
 }
 
@@ -188,14 +183,11 @@ struct Arm64 {
 
 // ---- leaf functions -------------------------------------------------------------------------------------------------
 
-// The code that no entry covers, as leaf functions.
+// The code that no entry covers. To the system its functions are leaves; to be on the safe side the x64 ones are read.
 class Leaves {
  public:
-  Leaves(const image::PeImage& image, bool arm64, TableBuilder& builder)
-      : image_(image),
-        arm64_(arm64),
-        builder_(builder),
-        rule_(leaf_rule(arm64 ? Architecture::kAArch64 : Architecture::kX86_64)) {}
+  Leaves(const image::PeImage& image, bool arm64, TableBuilder& builder, std::uint8_t x_reg)
+      : image_(image), arm64_(arm64), builder_(builder), x_reg_(x_reg) {}
 
   // `covered` sorted by begin.
   void add(const std::vector<AddressRange>& covered, const AddressRange& code) {
@@ -215,19 +207,24 @@ class Leaves {
     constexpr std::size_t kMaxPadding = 15;
     const auto rest = image_.from_rva(static_cast<std::uint32_t>(begin));
     if (!rest) return;  // behind what the file holds there are zeros
-    const ByteView code = *rest->sub(0, std::min<std::uint64_t>(rest->size(), end - begin));
-    const std::size_t padding = padding_size(code, arm64_);
-    if (padding == code.size()) return;
-    if (padding <= kMaxPadding) begin += padding;
+    const ByteView bytes = *rest->sub(0, std::min<std::uint64_t>(rest->size(), end - begin));
+    const std::size_t padding = padding_size(bytes, arm64_);
+    if (padding == bytes.size()) return;
+    const ByteView code = *bytes.sub(padding, bytes.size() - padding);
+    const std::uint64_t first = begin + padding;
+    if (padding <= kMaxPadding) begin = first;
     builder_.begin_function(begin, end);
-    builder_.row(begin, rule_);
+    const auto row = [&](std::uint64_t address, const TraceRule& rule) {
+      builder_.row(address == first ? begin : address, rule);
+    };
+    arm64_ ? row(first, arm64_leaf_rule()) : rows_of_bare_code(code, first, x_reg_, row);
     builder_.end_function();
   }
 
   const image::PeImage& image_;
   bool arm64_;
   TableBuilder& builder_;
-  TraceRule rule_;
+  std::uint8_t x_reg_;
 };
 
 template <typename Machine>
@@ -253,7 +250,7 @@ Expected<UnwindTable> compile(const image::PeImage& image, bool arm64, Report re
   builder.begin_fallback();
   // Where functions overlap, the furthest end counts.
   for (std::size_t i = 1; i < covered.size(); ++i) covered[i].end = std::max(covered[i].end, covered[i - 1].end);
-  Leaves leaves(image, arm64, builder);
+  Leaves leaves(image, arm64, builder, machine.x_reg);
   for (const AddressRange& code : executable) leaves.add(covered, code);
   return builder.finish();
 }

@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <optional>
 
 #include "windlass_layout.h"
 
@@ -30,6 +31,28 @@ struct PackedRule {
     rule.reserved = 0;
     return std::bit_cast<PackedRule>(rule);
   }
+};
+
+// How a rule says [register + offset]: it has room for the CFA's register, the frame pointer and, where the CFA is
+// plain, one more. To be asked in the order return address, frame pointer, extra register, once the CFA's part is
+// filled in.
+class BaseSettler {
+ public:
+  BaseSettler(TraceRule& rule, std::uint64_t frame_pointer) : rule_(rule), frame_pointer_(frame_pointer) {}
+  // The wl_reg_kind; nothing where the rule cannot say it.
+  [[nodiscard]] std::optional<std::uint8_t> kind(std::uint64_t reg) {
+    if (reg == rule_.cfa_reg && rule_.cfa_kind != WL_CFA_UNSUPPORTED) return WL_REG_BASE;
+    if (reg == frame_pointer_) return WL_REG_FP;
+    if (rule_.cfa_kind != WL_CFA_REG || reg > 15 || (has_argument_ && reg != rule_.cfa_arg)) return std::nullopt;
+    has_argument_ = true;
+    rule_.cfa_arg = static_cast<std::uint8_t>(reg);
+    return WL_REG_ARG;
+  }
+
+ private:
+  TraceRule& rule_;
+  std::uint64_t frame_pointer_;
+  bool has_argument_ = false;
 };
 
 // The rule holds from `begin` on, until the next row or the end of its function.

@@ -197,13 +197,12 @@ class TraceState {
     } else if ((special_ & (kCfaOffsetLost | kCfaRegisterLost)) != 0) {
       rule.cfa_kind = WL_CFA_UNSUPPORTED;
     }
+    BaseSettler settler(rule, Registers::kFramePointer);
     const auto settle = [&](std::uint8_t kind, std::uint8_t base) -> std::uint8_t {
-      if (kind != WL_REG_BASE) return kind;
-      if (base == rule.cfa_reg && rule.cfa_kind != WL_CFA_UNSUPPORTED) return WL_REG_BASE;
-      return base == Registers::kFramePointer ? std::uint8_t{WL_REG_FP} : kUnknown;
+      return kind != WL_REG_BASE ? kind : settler.kind(base).value_or(kUnknown);
     };
-    rule.fp_kind = settle(rule.fp_kind, base_[0]) & 15;
     rule.ra_kind = settle(rule.ra_kind, base_[1]) & 15;
+    rule.fp_kind = settle(rule.fp_kind, base_[0]) & 15;
     rule.x_kind = settle(rule.x_kind, base_[2]) & 15;
     if (rule.fp_kind == kUnknown) rule.fp_kind = WL_REG_UNDEFINED, rule.fp_offset = 0;
     if (rule.x_kind == kUnknown) rule.x_kind = WL_REG_UNDEFINED, rule.x_offset = 0;

@@ -17,7 +17,8 @@ namespace windlass::table {
 namespace {
 
 struct Tally {
-  std::uint64_t functions = 0, rows = 0, table_rows = 0, addresses = 0, wrong = 0, bytes = 0, leaf_bytes = 0;
+  std::uint64_t functions = 0, rows = 0, table_rows = 0, addresses = 0, wrong = 0, bytes = 0, leaf_bytes = 0,
+                pushed_bytes = 0;
   std::uint64_t without_row = 0, hidden = 0;
 };
 
@@ -149,11 +150,19 @@ class File {
         const TraceRule& got = table_.find(at);
         const bool leaf = arm64 ? got.cfa_kind == WL_CFA_REG && got.cfa_reg == 31 && got.cfa_offset == 0 &&
                                       got.ra_kind == WL_REG_IN_REG && got.ra_offset == 30
-                                : got.cfa_kind == WL_CFA_REG && got.cfa_reg == 7 && got.cfa_offset == 8 &&
-                                      got.ra_kind == WL_REG_CFA && got.ra_offset == -8 && got.fp_kind == WL_REG_SAME;
+                                : is_x64_leaf(got);
         if (!leaf && ++tally_.wrong <= 5) ADD_FAILURE() << name_ << ": " << std::hex << at << " is no leaf";
       }
     }
+  }
+
+  // Or what assembly has pushed.
+  bool is_x64_leaf(const TraceRule& rule) {
+    const bool known = rule.cfa_kind == WL_CFA_REG && rule.cfa_reg == 7 && rule.cfa_offset >= 8 &&
+                       rule.ra_kind == WL_REG_CFA && rule.ra_offset == -8;
+    if (known && rule.cfa_offset == 8 && rule.fp_kind == WL_REG_SAME) return true;
+    ++tally_.pushed_bytes;
+    return known || rule.cfa_kind == WL_CFA_UNSUPPORTED;
   }
 
   std::string name_;
@@ -181,10 +190,11 @@ void hold_machine(image::PeMachine machine) {
       File(path.substr(path.rfind('/') + 1), *image, *table, tally).hold();
     }
     std::printf(
-        "%-14s %zu files, %lu functions (%lu overlapping), %lu rows; %lu addresses, %lu leaf bytes, %lu without a row: "
+        "%-14s %zu files, %lu functions (%lu overlapping), %lu rows; %lu addresses, %lu bytes without an entry (%lu "
+        "not as a leaf), %lu without a row: "
         "%lu wrong; table: %lu rows, %.3f bytes a row; extra registers:%s\n",
         corpus.name.c_str(), corpus.files.size(), tally.functions, tally.hidden, tally.rows, tally.addresses,
-        tally.leaf_bytes, tally.without_row, tally.wrong, tally.table_rows,
+        tally.leaf_bytes, tally.pushed_bytes, tally.without_row, tally.wrong, tally.table_rows,
         static_cast<double>(tally.bytes) / static_cast<double>(std::max<std::uint64_t>(tally.table_rows, 1)),
         registers.c_str());
     EXPECT_EQ(tally.wrong, 0u) << corpus.name;

@@ -1,0 +1,103 @@
+#include "code/stack_effect.h"
+
+#include <Zydis/Zydis.h>
+
+#include "arch/registers.h"
+#include "code/x86_64.h"
+
+namespace windlass::code {
+namespace {
+
+using Kind = StackEffect::Kind;
+
+ZydisDecoder make_decoder() {
+  ZydisDecoder decoder;
+  ZydisDecoderInit(&decoder, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
+  return decoder;
+}
+
+bool is_rsp(const ZydisDecodedOperand& operand) {
+  return operand.type == ZYDIS_OPERAND_TYPE_REGISTER && operand.reg.value == ZYDIS_REGISTER_RSP;
+}
+
+bool writes_rsp(const ZydisDecodedInstruction& info, const ZydisDecodedOperand* operands) {
+  for (unsigned i = 0; i < info.operand_count; ++i) {
+    const ZydisDecodedOperand& operand = operands[i];
+    if (operand.type == ZYDIS_OPERAND_TYPE_REGISTER && (operand.actions & ZYDIS_OPERAND_ACTION_MASK_WRITE) != 0 &&
+        ZydisRegisterGetLargestEnclosing(ZYDIS_MACHINE_MODE_LONG_64, operand.reg.value) == ZYDIS_REGISTER_RSP)
+      return true;
+  }
+  return false;
+}
+
+// rsp = rsp + delta
+bool is_move(const ZydisDecodedInstruction& info, const ZydisDecodedOperand* operands, std::int64_t& delta) {
+  const bool immediate = info.operand_count_visible == 2 && operands[1].type == ZYDIS_OPERAND_TYPE_IMMEDIATE;
+  if (!is_rsp(operands[0])) return false;
+  if (immediate && (info.mnemonic == ZYDIS_MNEMONIC_ADD || info.mnemonic == ZYDIS_MNEMONIC_SUB)) {
+    delta = info.mnemonic == ZYDIS_MNEMONIC_ADD ? operands[1].imm.value.s : -operands[1].imm.value.s;
+    return true;
+  }
+  const auto& memory = operands[1].mem;
+  if (info.mnemonic != ZYDIS_MNEMONIC_LEA || memory.base != ZYDIS_REGISTER_RSP || memory.index != ZYDIS_REGISTER_NONE)
+    return false;
+  delta = memory.disp.has_displacement ? memory.disp.value : 0;
+  return true;
+}
+
+std::uint64_t direct_target(const ZydisDecodedInstruction& info, const ZydisDecodedOperand& operand,
+                            std::uint64_t address) {
+  if (operand.type != ZYDIS_OPERAND_TYPE_IMMEDIATE || !operand.imm.is_relative) return 0;
+  return address + info.length + operand.imm.value.u;
+}
+
+}  // namespace
+
+Expected<StackEffect> stack_effect(ByteView code, std::uint64_t address) {
+  static const ZydisDecoder decoder = make_decoder();
+  ZydisDecodedInstruction info;
+  ZydisDecodedOperand operands[ZYDIS_MAX_OPERAND_COUNT];
+  if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(&decoder, code.data(), code.size(), &info, operands)))
+    return fail(ErrorCode::kMalformed, "not an instruction", address);
+  StackEffect effect;
+  effect.length = info.length;
+  switch (info.meta.category) {
+    case ZYDIS_CATEGORY_RET:
+    case ZYDIS_CATEGORY_INTERRUPT: effect.kind = Kind::kReturn; return effect;
+    case ZYDIS_CATEGORY_CALL: effect.kind = Kind::kCall; return effect;
+    case ZYDIS_CATEGORY_COND_BR:
+    case ZYDIS_CATEGORY_UNCOND_BR:
+      effect.kind = info.meta.category == ZYDIS_CATEGORY_COND_BR ? Kind::kBranch : Kind::kJump;
+      effect.target = direct_target(info, operands[0], address);
+      return effect;
+    default: break;
+  }
+  if (info.mnemonic == ZYDIS_MNEMONIC_UD2 || info.mnemonic == ZYDIS_MNEMONIC_HLT) effect.kind = Kind::kReturn;
+  if (!writes_rsp(info, operands)) return effect;
+  effect.kind = Kind::kUnknown;
+  const bool whole = info.operand_width == 64;
+  if (info.meta.category == ZYDIS_CATEGORY_PUSH && whole) {
+    effect.kind = Kind::kMove;
+    effect.delta = -8;
+    if (operands[0].type == ZYDIS_OPERAND_TYPE_REGISTER) {
+      effect.kind = Kind::kPush;
+      effect.reg = static_cast<RegisterNumber>(dwarf_number(operands[0].reg.value));
+    }
+  } else if (info.meta.category == ZYDIS_CATEGORY_POP && whole && !is_rsp(operands[0])) {
+    effect.kind = Kind::kMove;
+    effect.delta = 8;
+    if (operands[0].type == ZYDIS_OPERAND_TYPE_REGISTER) {
+      effect.kind = Kind::kPop;
+      effect.reg = static_cast<RegisterNumber>(dwarf_number(operands[0].reg.value));
+    }
+  } else if (is_move(info, operands, effect.delta)) {
+    effect.kind = Kind::kMove;
+  } else if (info.mnemonic == ZYDIS_MNEMONIC_MOV && is_rsp(operands[0]) &&
+             operands[1].type == ZYDIS_OPERAND_TYPE_REGISTER) {
+    effect.kind = Kind::kSet;
+    effect.reg = static_cast<RegisterNumber>(dwarf_number(operands[1].reg.value));
+  }
+  return effect;
+}
+
+}  // namespace windlass::code

@@ -1,0 +1,35 @@
+// What one x86-64 instruction does to the stack pointer: for reading code in a straight line, where following its paths
+// (synthesis.h) would be more than is needed.
+#pragma once
+
+#include <cstdint>
+
+#include "windlass/bytes.h"
+#include "windlass/frame_row.h"
+
+namespace windlass::code {
+
+struct StackEffect {
+  enum class Kind : std::uint8_t {
+    kNone,
+    kMove,     // rsp += delta
+    kPush,     // of `reg`, whole: rsp -= 8
+    kPop,      // to `reg`, which is not rsp: rsp += 8
+    kSet,      // rsp = reg
+    kUnknown,  // rsp is something else
+    kCall,     // rsp is the same behind it
+    kBranch,   // to `target` or on
+    kJump,     // to `target`, 0 if not told
+    kReturn,   // or a trap: what follows is reached another way
+  };
+  Kind kind = Kind::kNone;
+  std::uint8_t length = 0;  // bytes
+  RegisterNumber reg = 0;   // DWARF number
+  std::int64_t delta = 0;
+  std::uint64_t target = 0;
+};
+
+// The instruction at the front of `code`, which is at `address`. kMalformed: none. No allocation, thread-safe.
+[[nodiscard]] Expected<StackEffect> stack_effect(ByteView code, std::uint64_t address);
+
+}  // namespace windlass::code
