@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "image/pe_names.h"
 #include "table/builder.h"
 #include "table/extra_register.h"
 #include "table/project.h"
@@ -187,7 +188,7 @@ struct Arm64 {
 class Leaves {
  public:
   Leaves(const image::PeImage& image, bool arm64, TableBuilder& builder, std::uint8_t x_reg)
-      : image_(image), arm64_(arm64), builder_(builder), x_reg_(x_reg) {}
+      : image_(image), symbols_(image::PeSymbols::make(image)), arm64_(arm64), builder_(builder), x_reg_(x_reg) {}
 
   // `covered` sorted by begin.
   void add(const std::vector<AddressRange>& covered, const AddressRange& code) {
@@ -217,11 +218,15 @@ class Leaves {
     const auto row = [&](std::uint64_t address, const TraceRule& rule) {
       builder_.row(address == first ? begin : address, rule);
     };
-    arm64_ ? row(first, arm64_leaf_rule()) : rows_of_bare_code(code, first, x_reg_, row);
+    const auto starts_function = [&](std::uint64_t address) {
+      return !symbols_.at(static_cast<std::uint32_t>(address)).empty();
+    };
+    arm64_ ? row(first, arm64_leaf_rule()) : rows_of_bare_code(code, first, x_reg_, starts_function, row);
     builder_.end_function();
   }
 
   const image::PeImage& image_;
+  image::PeSymbols symbols_;
   bool arm64_;
   TableBuilder& builder_;
   std::uint8_t x_reg_;

@@ -53,13 +53,15 @@ struct Pushed {
 
 }  // namespace
 
-void rows_of_bare_code(ByteView code, std::uint64_t address, std::uint8_t x_reg, RuleSink emit) {
+void rows_of_bare_code(ByteView code, std::uint64_t address, std::uint8_t x_reg,
+                       FunctionRef<bool(std::uint64_t)> starts_function, RuleSink emit) {
   const std::uint64_t begin = address, end = address + code.size();
   Pushed now;
   std::optional<Pushed> told;
   std::map<std::uint64_t, Pushed> ahead;  // what branches take with them to addresses not reached yet
   while (address < end) {
     if (const auto arrived = ahead.find(address); arrived != ahead.end()) now = arrived->second;
+    if (now != Pushed() && starts_function(address)) now = Pushed();
     if (told != now) emit(address, now.rule());
     told = now;
     const auto effect = code::stack_effect(from(code, begin, address), address);

@@ -174,6 +174,41 @@ TEST(Step, SignalFrameRestoresEverything) {
   EXPECT_EQ(cursor.valid, (1U << 17) - 1);
 }
 
+// A Windows machine frame: rip, cs, eflags, rsp, ss on top of 32 bytes.
+TEST(Step, MachineFrame) {
+  FakeTarget target;
+  target.write(kStack, {0, 0, 0, 0x77, kCode + 0x123, 0x33, 0x202, kStack + 0x1000, 0x2b});
+  auto rule = rule_of(WL_CFA_MEM, 7, 56, WL_REG_BASE, 24);
+  rule.ra_kind = WL_REG_BASE;
+  rule.ra_offset = 32;
+  rule.flags = WL_RULE_SIGNAL;
+  auto cursor = FakeTarget::cursor(kCode, kStack, 0);
+  ASSERT_EQ(apply(target, cursor, rule), WL_CONTINUE);
+  EXPECT_EQ(cursor.regs[WL_X64_RIP], kCode + 0x123);
+  EXPECT_EQ(cursor.regs[WL_X64_RSP], kStack + 0x1000);
+  EXPECT_EQ(cursor.regs[WL_X64_RBP], 0x77U);
+  EXPECT_EQ(cursor.exact, 1);
+}
+
+// Wine's system call dispatcher has popped its return address to where rcx points; sp does not move.
+TEST(Step, ReturnAddressPoppedToMemory) {
+  FakeTarget target;
+  target.write(kStack + 0x100, {0, 0xaaaa, 0xbbbb});
+  auto rule = rule_of(WL_CFA_REG, 7, 0, WL_REG_ARG, 16);
+  rule.cfa_arg = 2;
+  rule.ra_kind = WL_REG_ARG;
+  rule.ra_offset = 8;
+  auto cursor = FakeTarget::cursor(kCode, kStack, 0);
+  cursor.regs[2] = kStack + 0x100;
+  auto later = cursor;
+  ASSERT_EQ(apply(target, cursor, rule), WL_CONTINUE);
+  EXPECT_EQ(cursor.regs[WL_X64_RIP], 0xaaaaU);
+  EXPECT_EQ(cursor.regs[WL_X64_RSP], kStack);
+  EXPECT_EQ(cursor.regs[WL_X64_RBP], 0xbbbbU);
+  later.valid = WL_VALID_BASE;
+  EXPECT_EQ(apply(target, later, rule), WL_END_REGISTER_LOST);
+}
+
 // ---- the memo ------------------------------------------------------------------------------------------------------
 
 // What the memo remembers of a rule does exactly what the rule does, or it is not remembered as plain.

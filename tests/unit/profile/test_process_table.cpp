@@ -12,14 +12,22 @@ class ProcessTableTest : public testing::Test {
   ProcessTable table{[this](std::uint32_t, std::uint32_t parent, const MapRecord& map) {
                        last_parent = parent;
                        return ProcessTable::Placement{static_cast<std::uint32_t>(map.file.inode),
-                                                      map.begin - map.file_offset, map.file.inode == 0};
+                                                      map.begin - map.file_offset, map.file.inode == 0,
+                                                      map.file.inode == kPeFile};
                      },
                      [this](std::uint32_t tgid, std::string& text) {
                        const auto found = proc.find(tgid);
                        if (found == proc.end()) return false;
                        text = found->second;
                        return true;
+                     },
+                     [this](std::uint32_t, std::uint32_t, const std::vector<walk::ProcMap>& maps) {
+                       ++image_searches;
+                       return maps.empty() ? std::vector<ProcessTable::Image>() : images;
                      }};
+  std::vector<ProcessTable::Image> images;
+  int image_searches = 0;
+  static constexpr std::uint64_t kPeFile = 77;
   std::map<std::uint32_t, std::string> proc;
   std::uint32_t last_parent = 0;
 
@@ -49,6 +57,40 @@ class ProcessTableTest : public testing::Test {
     return mapping == nullptr ? 0 : mapping->module;
   }
 };
+
+// Wine: code in anonymous memory is looked up in /proc once a PE image is there, and only then.
+TEST_F(ProcessTableTest, CodeOfImagesThatWereCopied) {
+  const auto due = [&] {
+    std::vector<std::uint32_t> tgids;
+    table.for_each_images_due([&](std::uint32_t tgid) { tgids.push_back(tgid); });
+    return tgids;
+  };
+  map(1, 1, 0x140001000, 0x140005000, 0);
+  EXPECT_TRUE(due().empty());
+  map(2, 1, 0x170001000, 0x170005000, kPeFile);
+  EXPECT_EQ(due(), std::vector<std::uint32_t>{1});
+  EXPECT_EQ(due(), std::vector<std::uint32_t>{1}) << "until it is scanned";
+  proc[1] =
+      "140000000-140001000 r--p 00000000 08:01 9 /x.exe\n140001000-140005000 r-xp 00000000 00:00 0\n"
+      "150000000-150001000 r-xp 00000000 00:00 0\n";
+  images = {{0x140000000, 0x140008000, 9}};
+  ASSERT_TRUE(table.scan(1, 3));
+  EXPECT_TRUE(due().empty());
+  EXPECT_EQ(image_searches, 1);
+  EXPECT_EQ(module_at(1, 0x140001000), 9u);
+  const Mapping* code = table.find(1)->maps->find(0x140001234);
+  ASSERT_NE(code, nullptr);
+  EXPECT_EQ(code->bias, 0x140000000u);
+  EXPECT_FALSE(code->anonymous);
+  EXPECT_TRUE(table.find(1)->maps->find(0x150000000)->anonymous);
+  map(4, 1, 0x160000000, 0x160001000, 0);
+  EXPECT_EQ(due(), std::vector<std::uint32_t>{1});
+  event(ProcessEventKind::kExec, 5, 1);
+  EXPECT_TRUE(due().empty());
+  proc[2] = "400000-401000 r-xp 00000000 08:01 9 /bin/x\n";
+  ASSERT_TRUE(table.scan(2, 6));
+  EXPECT_EQ(image_searches, 1) << "no code in anonymous memory: not looked for";
+}
 
 TEST_F(ProcessTableTest, ANewMappingSplitsWhatItOverlaps) {
   map(1, 1, 0x1000, 0x9000, 5, 0x100);

@@ -143,7 +143,7 @@ TEST(TraceState, Drap) {
 
 TEST(TraceState, UnknownExpressions) {
   const auto rows = rows_of({
-      0x41, 0x10, 6, 2, 0x73, 0,           // rbp relative to rbx, which nobody keeps
+      0x41, 0x10, 6, 1, 0x9c,              // rbp at call_frame_cfa
       0x41, 0x0f, 1, 0x9c,                 // def_cfa_expression call_frame_cfa
       0x41, 0x0c, 7, 8, 0x10, 16, 1, 0x30  // return address at a literal
   });
@@ -152,6 +152,36 @@ TEST(TraceState, UnknownExpressions) {
   EXPECT_EQ(rows[1].rule.cfa_kind, WL_CFA_REG);
   EXPECT_EQ(rows[2].rule.cfa_kind, WL_CFA_UNSUPPORTED);
   EXPECT_EQ(rows[3].rule.cfa_kind, WL_CFA_UNSUPPORTED);
+}
+
+// Wine's system calls: what the caller had is in a frame that rcx points to; first the return address, then all, then
+// the stack pointer, too.
+TEST(TraceState, RulesRelativeToAnotherRegister) {
+  const auto rows = rows_of({0x41, 0x0e, 0, 0x10, 16,   3,    0x72, 0xf0, 0,  // return address: breg2 112
+                             0x41, 0x10, 3, 2,    0x72, 8,                    // rbx: breg2 8
+                             0x41, 0x10, 6, 2,    0x73, 0,                    // rbp: breg3 0, too many
+                             0x41, 0x10, 6, 3,    0x72, 0x98, 1,              // rbp: breg2 152
+                             0x41, 0x0f, 4, 0x72, 0x88, 1,    6},             // CFA: breg2 136; deref
+                            3);
+  ASSERT_EQ(rows.size(), 6u);
+  for (std::size_t i = 1; i < 5; ++i) {
+    EXPECT_EQ(rows[i].rule.cfa_kind, WL_CFA_REG);
+    EXPECT_EQ(rows[i].rule.cfa_reg, 7);
+    EXPECT_EQ(rows[i].rule.cfa_arg, 2);
+    EXPECT_EQ(rows[i].rule.ra_kind, WL_REG_ARG);
+    EXPECT_EQ(rows[i].rule.ra_offset, 112);
+  }
+  EXPECT_EQ(rows[2].rule.x_kind, WL_REG_ARG);
+  EXPECT_EQ(rows[2].rule.x_offset, 8);
+  EXPECT_EQ(rows[3].rule.fp_kind, WL_REG_UNDEFINED);
+  EXPECT_EQ(rows[4].rule.fp_kind, WL_REG_ARG);
+  EXPECT_EQ(rows[4].rule.fp_offset, 152);
+  EXPECT_EQ(rows[5].rule.cfa_kind, WL_CFA_MEM);
+  EXPECT_EQ(rows[5].rule.cfa_reg, 2);
+  EXPECT_EQ(rows[5].rule.cfa_arg, 0);
+  EXPECT_EQ(rows[5].rule.ra_kind, WL_REG_BASE);
+  EXPECT_EQ(rows[5].rule.fp_kind, WL_REG_BASE);
+  EXPECT_EQ(rows[5].rule.x_kind, WL_REG_BASE);
 }
 
 TEST(TraceState, UndefinedReturnAddressEndsTheStack) {
