@@ -1,6 +1,6 @@
 #include "integration/truth_check.h"
 
-#include <array>
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -10,6 +10,8 @@
 #include <fmt/format.h>
 
 #include "image/elf.h"
+#include "image/mapped_file.h"
+#include "image/pe_names.h"
 #include "windlass_layout.h"
 
 namespace windlass::test {
@@ -35,10 +37,12 @@ std::optional<int> level_of(std::string_view name) {
 
 class Checker {
  public:
-  Checker(const Profile& profile, const std::string& program) : profile_(profile), program_(program) {
+  Checker(const Profile& profile, const std::string& program, const TruthRules& rules)
+      : profile_(profile), program_(program), rules_(rules) {
     if (auto file = image::MappedFile::open(program)) {
       file_.emplace(std::move(*file));
       if (auto image = image::ElfImage::parse(file_->bytes())) image_.emplace(std::move(*image));
+      if (auto image = image::PeImage::parse(file_->bytes())) pe_.emplace(std::move(*image));
     }
     learn_entries();
   }
@@ -51,6 +55,10 @@ class Checker {
  private:
   // Where each function of the program starts, from its symbol table.
   void learn_entries() {
+    if (pe_)
+      image::each_coff_symbol(*pe_, [&](std::string_view name, std::uint32_t rva, bool is_function) {
+        if (is_function) entries_[std::string(name)] = rva;
+      });
     if (!image_) return;
     const image::Section* symbols = image_->section(".symtab");
     const image::Section* names = image_->section(".strtab");
@@ -112,17 +120,19 @@ class Checker {
 
   // Empty if the stack can be; otherwise what cannot.
   std::string impossible(const std::vector<Frame>& frames, std::uint64_t count) {
-    if (frames.back().function != "_start") return "the outermost frame is not the entry point";
+    if (!contains(rules_.outermost, frames.back().function)) return "the outermost frame is not the entry point";
     int expected = 0;
     std::size_t first_level = 0;
+    bool left = false;
     for (std::size_t i = frames.size(); i-- > 0;) {
       const auto level = level_of(frames[i].function);
       if (!level) {
-        if (expected > 0) return fmt::format("'{}' above level {}", frames[i].function, expected - 1);
+        left = left || (expected > 0 && contains(rules_.leaves, frames[i].function));
+        if (expected > 0 && !left) return fmt::format("'{}' above level {}", frames[i].function, expected - 1);
         continue;
       }
       if (expected == 0) first_level = i;
-      if (*level != expected) return fmt::format("level {} where {} belongs", *level, expected);
+      if (*level != expected || left) return fmt::format("level {} where {} belongs", *level, expected);
       ++expected;
     }
     if (expected > 0) {
@@ -133,29 +143,31 @@ class Checker {
   }
 
   // What may stand below level 0.
-  static std::string entered_wrongly(const std::vector<Frame>& frames, std::size_t level0) {
-    static constexpr std::array<std::array<std::string_view, 2>, 2> kThroughLibc{
-        {{"_Z7handleri", "_Z14in_signal_pathv"}, {"_Z7comparePKvS0_", "_Z16in_callback_pathv"}}};
+  std::string entered_wrongly(const std::vector<Frame>& frames, std::size_t level0) const {
     if (level0 + 1 >= frames.size()) return "level 0 has no caller";
     const std::string_view caller = frames[level0 + 1].function;
-    std::size_t main_at = 0;
+    std::size_t root_at = 0;
     for (std::size_t i = level0 + 1; i < frames.size(); ++i)
-      if (frames[i].function == "main") main_at = i;
-    if (main_at == 0) return "main is missing";
-    if (caller == "_Z13in_plain_pathv" || caller == "_Z17in_exception_pathv")
-      return main_at == level0 + 2 ? "" : "frames between the path and main";
-    for (const auto& [callee, path] : kThroughLibc)
-      if (caller == callee) return frames[main_at - 1].function == path ? "" : "libc's caller is missing";
+      if (frames[i].function == rules_.root) root_at = i;
+    if (root_at == 0) return rules_.root + " is missing";
+    std::vector<std::string> below;
+    for (std::size_t i = root_at + 1; i < frames.size(); ++i) below.emplace_back(frames[i].function);
+    if (!rules_.below_root.empty() && std::ranges::find(rules_.below_root, below) == rules_.below_root.end())
+      return rules_.root + " called in an impossible way";
+    if (contains(rules_.paths, caller)) return root_at == level0 + 2 ? "" : "frames between the path and its caller";
+    for (const auto& [callee, path] : rules_.callbacks)
+      if (caller == callee) return frames[root_at - 1].function == path ? "" : "the caller's caller is missing";
     return fmt::format("level 0 called by '{}'", caller);
   }
 
   // Every return address in the program that follows a direct call must follow a call of the frame above.
   std::string call_sites_wrong(const std::vector<Frame>& frames, std::uint64_t count) {
-    if (!image_) return "the program cannot be read";
+    if (!image_ && !pe_) return "the program cannot be read";
     for (std::size_t i = 1; i < frames.size(); ++i) {
       if (!frames[i].in_program || !frames[i - 1].in_program) continue;
       const std::uint64_t after_call = frames[i].address + 1;
-      const auto code = image_->at_address(after_call - 5, 5);
+      const auto code =
+          pe_ ? pe_->at_rva(static_cast<std::uint32_t>(after_call - 5), 5) : image_->at_address(after_call - 5, 5);
       if (!code || code->u8()[0] != 0xe8) continue;
       std::int32_t relative;
       std::memcpy(&relative, code->u8() + 1, 4);
@@ -169,18 +181,44 @@ class Checker {
     return "";
   }
 
+  static bool contains(const std::vector<std::string>& names, std::string_view name) {
+    return std::ranges::find(names, name) != names.end();
+  }
+
   const Profile& profile_;
   std::string program_;
+  const TruthRules& rules_;
   std::optional<image::MappedFile> file_;
   std::optional<image::ElfImage> image_;
+  std::optional<image::PeImage> pe_;
   std::map<std::string, std::uint64_t> entries_;
   TruthVerdict verdict_;
 };
 
 }  // namespace
 
-TruthVerdict check_truth(const Profile& profile, const std::string& program) {
-  return Checker(profile, program).run();
+TruthRules linux_truth() {
+  return {.outermost = {"_start"},
+          .root = "main",
+          .below_root = {},
+          .paths = {"_Z13in_plain_pathv", "_Z17in_exception_pathv"},
+          .callbacks = {{"_Z7handleri", "_Z14in_signal_pathv"}, {"_Z7comparePKvS0_", "_Z16in_callback_pathv"}},
+          .leaves = {}};
+}
+
+TruthRules windows_truth() {
+  return {.outermost = {"RtlUserThreadStart", "LdrInitializeThunk", "_start", "clone3"},
+          .root = "_Z9all_pathsv",
+          .below_root = {{"worker", "BaseThreadInitThunk", "RtlUserThreadStart"},
+                         {"worker", "main", "__tmainCRTStartup", "mainCRTStartup", "BaseThreadInitThunk",
+                          "RtlUserThreadStart"}},
+          .paths = {"_Z13in_plain_pathv"},
+          .callbacks = {{"_Z4backy", "_Z15in_library_pathv"}, {"_Z7comparePKvS0_", "_Z16in_callback_pathv"}},
+          .leaves = {"_Z4leafy", "___chkstk_ms"}};
+}
+
+TruthVerdict check_truth(const Profile& profile, const std::string& program, const TruthRules& rules) {
+  return Checker(profile, program, rules).run();
 }
 
 }  // namespace windlass::test

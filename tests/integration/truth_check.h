@@ -1,8 +1,9 @@
-// Holds the stacks of a profile of tests/workloads/truth.cpp against what that program can possibly do.
+// Holds the stacks of a profile of tests/workloads/truth.cpp or truth_windows.cpp against what they can possibly do.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "profile/profile.h"
@@ -17,12 +18,27 @@ struct TruthVerdict {
   // Impossible ones whose innermost frame is libgcc installing a landing pad's context: for two instructions there the
   // registers are the landing pad's and sp is still its own, which no unwind information describes.
   std::uint64_t installing = 0;
-  std::uint64_t call_sites = 0; // return addresses whose call instruction was read and names the frame above
-  std::vector<std::string> examples;  // of wrong ones, the frames innermost first, at most ten
-  std::vector<std::string> truncated; // likewise
+  std::uint64_t call_sites = 0;        // return addresses whose call instruction was read and names the frame above
+  std::vector<std::string> examples;   // of wrong ones, the frames innermost first, at most ten
+  std::vector<std::string> truncated;  // likewise
 };
 
+// In what the programs differ. Names as in the symbol table.
+struct TruthRules {
+  std::vector<std::string> outermost;  // one of these is every stack's last frame
+  std::string root;                    // calls the paths
+  // What may stand below the root, innermost first; no entry: anything.
+  std::vector<std::vector<std::string>> below_root;
+  std::vector<std::string> paths;  // what the root calls, and calls level<0, *>
+  // Callbacks that call level<0, *>, each with the path that leaves the program on the way to it.
+  std::vector<std::pair<std::string, std::string>> callbacks;
+  std::vector<std::string> leaves;  // what any level may call, and whatever stands above it
+};
+[[nodiscard]] TruthRules linux_truth();
+[[nodiscard]] TruthRules windows_truth();
+
 // `profile` must be symbolised; `program` is the path of the executable that was recorded.
-TruthVerdict check_truth(const profile::Profile& profile, const std::string& program);
+TruthVerdict check_truth(const profile::Profile& profile, const std::string& program,
+                         const TruthRules& rules = linux_truth());
 
 }  // namespace windlass::test

@@ -101,7 +101,7 @@ std::uint64_t leaf(std::uint64_t seed) {
   sleep_a_little();
 }
 
-extern "C" DWORD WINAPI worker(void* end) {
+extern "C" [[gnu::noinline]] DWORD WINAPI worker(void* end) {
   while (GetTickCount64() < *static_cast<ULONGLONG*>(end)) all_paths();
   return 0;
 }

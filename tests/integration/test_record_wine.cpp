@@ -1,0 +1,138 @@
+// Records a Windows program under Wine whose true stacks are known (tests/workloads/truth_windows.cpp): whole stacks,
+// from the kernel and Wine's Unix side through its transitions and the DLLs to the thread's start, and no wrong frame
+// in them.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "export/pprof.h"
+#include "integration/truth_check.h"
+#include "support/wine_program.h"
+#include "windlass_layout.h"
+
+namespace windlass::test {
+namespace {
+
+struct Frame {
+  std::string_view function, module;
+};
+
+std::vector<Frame> frames_of(const profile::Profile& profile, const profile::Sample& sample) {
+  std::vector<Frame> frames;
+  for (const std::uint32_t index : sample.locations) {
+    const auto& location = profile.locations[index];
+    Frame frame;
+    if (!location.lines.empty()) frame.function = profile.functions[location.lines.back().function].system_name;
+    if (location.module != profile::kNone) frame.module = profile.modules[location.module].path;
+    frames.push_back(frame);
+  }
+  return frames;
+}
+
+std::string text_of(const std::vector<Frame>& frames) {
+  std::string text;
+  for (const Frame& frame : frames)
+    text +=
+        fmt::format(" {}", frame.function.empty() ? frame.module.substr(frame.module.rfind('/') + 1) : frame.function);
+  return text;
+}
+
+// Samples whose stacks have all of `functions`, in this order, innermost first, with frames of modules that end in the
+// text behind "@" between them: "@ntdll.so" is any frame of it.
+std::uint64_t count_with(const profile::Profile& profile, const std::vector<std::string_view>& functions) {
+  std::uint64_t count = 0;
+  for (const auto& sample : profile.samples) {
+    std::size_t at = 0;
+    for (const Frame& frame : frames_of(profile, sample)) {
+      if (at == functions.size()) break;
+      const std::string_view wanted = functions[at];
+      const bool same = wanted.starts_with('@') ? frame.module.ends_with(wanted.substr(1)) : frame.function == wanted;
+      at += same ? 1 : 0;
+    }
+    if (at == functions.size()) count += sample.count;
+  }
+  return count;
+}
+
+TEST(RecordWine, WholeStacks) {
+  const std::string program = std::string(WINDLASS_WINE_WORKLOADS) + "/truth_windows.exe";
+  if (find_wine().empty()) GTEST_SKIP() << "SKIPPED: there is no Wine (package wine64)";
+  if (!std::filesystem::exists(program)) GTEST_SKIP() << "SKIPPED: there is no MinGW (package g++-mingw-w64-x86-64)";
+  // The prefix is made, and its services are started, before anything is recorded.
+  ASSERT_EQ(WineProgram(WINDLASS_WINE_PREFIX, {program, "0.1"}).wait(), 0);
+
+  const std::string file = testing::TempDir() + fmt::format("windlass-wine-{}.pb.gz", getpid());
+  const std::string log = file + ".log";
+  const std::string command = fmt::format(
+      "WINEPREFIX={} WINEDEBUG=-all WINEDLLOVERRIDES='mscoree=;mshtml=;winemenubuilder.exe=' DISPLAY= "
+      "{} record -F 4999 -v -o {} -- {} {} 4 > {} 2>&1",
+      WINDLASS_WINE_PREFIX, WINDLASS_COMMAND, file, find_wine(), program, log);
+  const int status = std::system(command.c_str());
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == 3) GTEST_SKIP() << "SKIPPED: the system refused: " << log << " says why";
+  ASSERT_EQ(WEXITSTATUS(status), 0) << log;
+  auto profile = exporter::read_pprof_file(file);
+  ASSERT_TRUE(profile) << profile.error().text();
+
+  // All samples of the program's process, Wine's own work at its start included.
+  std::uint64_t samples = 0, complete = 0;
+  for (const auto& sample : profile->samples) {
+    if (sample.comm == profile::kNone || !profile->strings[sample.comm].starts_with("truth_windows")) continue;
+    samples += sample.count;
+    if (profile::is_truncated(sample.end))
+      fmt::print("truncated, {}: {}\n", profile::end_text(sample.end), text_of(frames_of(*profile, sample)));
+    else
+      complete += sample.count;
+  }
+  const TruthVerdict verdict = check_truth(*profile, std::filesystem::canonical(program), windows_truth());
+  fmt::print(
+      "{} samples of the process, {} complete; {} with the program's code, {} complete, {} through the levels, {} "
+      "wrong, {} call sites read\n",
+      samples, complete, verdict.samples, verdict.complete, verdict.in_levels, verdict.wrong, verdict.call_sites);
+  for (const auto& text : verdict.truncated) fmt::print("{}\n", text);
+  for (const auto& text : verdict.examples) ADD_FAILURE() << text;
+  EXPECT_EQ(verdict.wrong, 0u);
+  EXPECT_GT(verdict.in_levels, 1000u);
+  EXPECT_GT(verdict.call_sites, verdict.in_levels);
+  EXPECT_GE(static_cast<double>(verdict.complete), 0.999 * static_cast<double>(verdict.samples));
+  // The images of a process that starts are not all known yet.
+  EXPECT_GE(static_cast<double>(complete), 0.99 * static_cast<double>(samples));
+
+  // Through msvcrt and the DLL, and out of the program by every door: PE functions, Wine's Unix side, the kernel.
+  const std::string_view root = "_Z9all_pathsv", start = "RtlUserThreadStart";
+  EXPECT_GT(count_with(*profile, {"_Z7comparePKvS0_", "qsort", "_Z16in_callback_pathv", root, start}), 100u);
+  EXPECT_GT(count_with(*profile, {"_Z4backy", "call_back", "_Z15in_library_pathv", root, start}), 100u);
+  EXPECT_GT(count_with(*profile, {"main", "__tmainCRTStartup", "mainCRTStartup", "BaseThreadInitThunk", start}), 100u);
+  EXPECT_GT(count_with(*profile, {"RtlAllocateHeap", "_Z8use_heapy", "_Z4leafy", root, start}), 0u);
+  EXPECT_GT(count_with(*profile, {"@ntdll.so", "NtWriteFile", "WriteFile", "_Z14write_and_readv", root, start}), 20u);
+  EXPECT_GT(count_with(*profile, {"@ntdll.so", "WaitForSingleObject", "_Z12wait_in_vainv", root, start}), 20u);
+  EXPECT_GT(count_with(*profile, {"vfs_write", "@ntdll.so", "WriteFile", root, start}), 0u);
+
+  // The checker itself: with the frame that called the C library or the DLL taken out, those stacks are wrong.
+  std::uint64_t mutilated = 0;
+  for (auto& sample : profile->samples) {
+    const auto frames = frames_of(*profile, sample);
+    const auto path = std::ranges::find_if(frames, [](const Frame& frame) {
+      return frame.function == "_Z16in_callback_pathv" || frame.function == "_Z15in_library_pathv";
+    });
+    const auto level =
+        std::ranges::find_if(frames, [](const Frame& frame) { return frame.function.starts_with("_Z5levelILi0E"); });
+    if (sample.end != WL_END_COMPLETE || path == frames.end() || level == frames.end()) continue;
+    sample.locations.erase(sample.locations.begin() + (path - frames.begin()));
+    mutilated += sample.count;
+  }
+  EXPECT_GT(mutilated, 100u);
+  EXPECT_EQ(check_truth(*profile, std::filesystem::canonical(program), windows_truth()).wrong, mutilated);
+  std::filesystem::remove(file);
+}
+
+}  // namespace
+}  // namespace windlass::test
