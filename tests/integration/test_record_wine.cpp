@@ -73,7 +73,7 @@ TEST(RecordWine, WholeStacks) {
   const std::string log = file + ".log";
   const std::string command = fmt::format(
       "WINEPREFIX={} WINEDEBUG=-all WINEDLLOVERRIDES='mscoree=;mshtml=;winemenubuilder.exe=' DISPLAY= "
-      "{} record -F 4999 -v -o {} -- {} {} 4 > {} 2>&1",
+      "{} record -F 4999 -v -o {} -- {} {} 3 > {} 2>&1",
       WINDLASS_WINE_PREFIX, WINDLASS_COMMAND, file, find_wine(), program, log);
   const int status = std::system(command.c_str());
   ASSERT_TRUE(WIFEXITED(status));
