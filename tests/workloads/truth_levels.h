@@ -1,6 +1,6 @@
 // The functions of the programs whose every possible stack is known. level<D, V> is only ever called by level<D-1, *>,
-// through one direct call per variant; so a sampled stack is right exactly if, from main up, its levels are 0, 1, 2, ...
-// without a gap or a repeat, and every return address follows a call of the very function that stands above it. The
+// through one direct call per variant; so a sampled stack is right exactly if, from main up, its levels are 0, 1, 2,
+// ... without a gap or a repeat, and every return address follows a call of the very function that stands above it. The
 // variants stand for the frame shapes that unwinders get wrong; most of the run time is spent in prologues and
 // epilogues.
 #pragma once

@@ -13,7 +13,8 @@ constexpr std::uint64_t kStack = FakeTarget::kStack;
 constexpr std::uint64_t kCode = FakeTarget::kCode;
 constexpr std::uint32_t kNoX = WL_NO_XREG;
 
-wl_rule rule_of(unsigned cfa_kind, unsigned cfa_reg, int cfa_offset, unsigned fp_kind = WL_REG_SAME, int fp_offset = 0) {
+wl_rule rule_of(unsigned cfa_kind, unsigned cfa_reg, int cfa_offset, unsigned fp_kind = WL_REG_SAME,
+                int fp_offset = 0) {
   wl_rule rule{};
   rule.cfa_kind = static_cast<__u8>(cfa_kind);
   rule.cfa_reg = static_cast<__u8>(cfa_reg);
@@ -220,9 +221,10 @@ TEST(Memo, PlainFormEqualsTheRule) {
   target.write(kStack, words);
   std::size_t plain = 0;
   for (int i = 0; i < 200'000; ++i) {
-    wl_rule rule = rule_of(random() % 8 == 0 ? random() % 5 : unsigned{WL_CFA_REG}, random() % 4 == 0 ? 6 : 7,
-                           static_cast<int>(random() % 2100) * (random() % 16 == 0 ? 1 : 8) - 16,
-                           random() % 3 ? unsigned{WL_REG_CFA} : unsigned{WL_REG_SAME}, -static_cast<int>(random() % 40) * 8);
+    wl_rule rule =
+        rule_of(random() % 8 == 0 ? random() % 5 : unsigned{WL_CFA_REG}, random() % 4 == 0 ? 6 : 7,
+                static_cast<int>(random() % 2100) * (random() % 16 == 0 ? 1 : 8) - 16,
+                random() % 3 ? unsigned{WL_REG_CFA} : unsigned{WL_REG_SAME}, -static_cast<int>(random() % 40) * 8);
     if (random() % 8 == 0) rule.ra_offset = -16;
     if (random() % 16 == 0) rule.ra_kind = random() % 6 & 15;
     if (random() % 16 == 0) rule.flags = 1;
