@@ -31,9 +31,6 @@ struct EvaluationStats {
 // asked about rows that rest on a register calls destroy.
 EvaluationStats compile_section(const dwarf::CfiSection& section, std::uint8_t x_reg, TableBuilder& builder,
                                 CfaRegisterUse& use, dwarf::ErrorSink report, const image::ElfImage* image = nullptr);
-counts in `use`.EvaluationStats compile_section(const dwarf::CfiSection& section, const image::ElfImage& image,
-                                                std::uint8_t x_reg, TableBuilder& builder, CfaRegisterUse& use,
-                                                dwarf::ErrorSink report);
 
 // What the table has of a rule whose return address is above the CFA, where no callee saves it. glibc's hand-written
 // call frame information for AArch64 has two kinds of these:
