@@ -1,15 +1,12 @@
 // PE images written by hand: what linkers do not make, and what nobody should.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <initializer_list>
-#include <string_view>
 #include <vector>
 
-#include "image/pe.h"
-#include "image/pe_format.h"
-#include "support/cfi_builder.h"
+#include "support/pe_file.h"
 
 namespace windlass::test {
 
@@ -19,7 +16,7 @@ class PeImageBuilder {
  public:
   static constexpr std::uint32_t kText = 0x1000, kData = 0x11000, kTable = 0x21000, kImageSize = 0x31000;
   static constexpr std::uint32_t kHeaders = 0x400;
-  static constexpr std::uint64_t kBase = 0x1'4000'0000;
+  static constexpr std::uint64_t kBase = PeFile::kImageBase;
 
   image::PeMachine machine = image::PeMachine::kAmd64;
   std::uint16_t magic = image::pe::kPe32Plus;
@@ -46,42 +43,18 @@ class PeImageBuilder {
   [[nodiscard]] std::vector<std::uint8_t> build(bool mapped = false) {
     directory(image::PeDirectory::kException, kTable,
               table_size != 0 ? table_size : static_cast<std::uint32_t>(table_.size()));
-    std::vector<std::uint8_t> file(mapped ? kImageSize : kHeaders);
-    const std::uint32_t signature_at = 0x40;
-    put(file, 0, image::pe::kDosMagic);
-    put(file, image::pe::kSignatureOffsetAt, signature_at);
-    put(file, signature_at, image::pe::kSignature);
-    image::pe::FileHeader header{};
-    header.machine = static_cast<std::uint16_t>(machine);
-    header.section_count = 3;
-    header.optional_header_size = sizeof(image::pe::OptionalHeader) + sizeof directories;
-    image::pe::OptionalHeader optional{};
-    optional.magic = magic;
-    optional.image_base = kBase;
-    optional.image_size = kImageSize;
-    optional.headers_size = kHeaders;
-    optional.directory_count = 16;
-    const std::size_t optional_at = signature_at + 4 + sizeof header;
-    std::size_t section_at = optional_at + sizeof optional + sizeof directories;
-    put(file, optional_at + sizeof optional, directories);
-    put(file, optional_at, optional);
-    section(file, section_at, ".text", kText, text_, 0x6000'0020, mapped);
-    section(file, section_at, ".rdata", kData, data_, 0x4000'0040, mapped);
-    section(file, section_at, ".pdata", kTable, table_, 0x4000'0040, mapped);
-    if (symbols.size() != 0 && !mapped) {
-      header.symbols_offset = static_cast<std::uint32_t>(file.size());
-      header.symbol_count = static_cast<std::uint32_t>(symbols.size() / sizeof(image::pe::CoffSymbol));
-      Bytes tail;
-      tail.add(symbols).u32(strings.size() + 4).add(strings);
-      file.insert(file.end(), tail.data().begin(), tail.data().end());
-    }
-    put(file, signature_at + 4, header);
-    return file;
-  }
-
-  template <typename T>
-  static void put(std::vector<std::uint8_t>& file, std::size_t at, const T& value) {
-    std::memcpy(file.data() + at, &value, sizeof value);
+    PeFile file;
+    file.machine = machine;
+    file.magic = magic;
+    file.image_size = kImageSize;
+    file.headers_size = kHeaders;
+    std::copy(std::begin(directories), std::end(directories), file.directories);
+    file.sections = {{".text", kText, text_.data(), true},
+                     {".rdata", kData, data_.data(), false},
+                     {".pdata", kTable, table_.data(), false}};
+    file.symbols = symbols;
+    file.strings = strings;
+    return file.build(mapped ? PeFile::kMapped : PeFile::kPacked);
   }
 
  private:
@@ -90,21 +63,6 @@ class PeImageBuilder {
     to.add(bytes);
     return at;
   }
-  static void section(std::vector<std::uint8_t>& file, std::size_t& at, std::string_view name, std::uint32_t rva,
-                      const Bytes& bytes, std::uint32_t characteristics, bool mapped) {
-    image::pe::SectionHeader header{};
-    std::memcpy(header.name, name.data(), name.size());
-    header.virtual_size = static_cast<std::uint32_t>(bytes.size());
-    header.rva = rva;
-    header.file_size = static_cast<std::uint32_t>((bytes.size() + 511) / 512 * 512);
-    header.file_offset = mapped ? rva : static_cast<std::uint32_t>(file.size());
-    header.characteristics = characteristics;
-    if (!mapped) file.resize(file.size() + header.file_size);
-    std::copy(bytes.data().begin(), bytes.data().end(), file.begin() + header.file_offset);
-    put(file, at, header);
-    at += sizeof header;
-  }
-
   Bytes text_, data_, table_;
 };
 
