@@ -27,13 +27,14 @@ class PeBuilder {
 
   explicit PeBuilder(image::PeMachine machine) {
     file_.machine = machine;
-    file_.headers_size = kAlignment;
+    file_.headers_size = file_.image_size = kAlignment;
   }
 
   // Returns its RVA.
   std::uint32_t add(const std::string& name, std::vector<std::uint8_t> bytes, bool executable = false) {
     const std::uint32_t rva = next_rva_;
     next_rva_ += (static_cast<std::uint32_t>(bytes.size()) + kAlignment) / kAlignment * kAlignment;
+    file_.image_size = next_rva_;
     file_.sections.push_back({name, rva, std::move(bytes), executable});
     return rva;
   }
@@ -47,10 +48,7 @@ class PeBuilder {
     set_directory(image::PeDirectory::kException, add(".pdata", entries), static_cast<std::uint32_t>(entries.size()));
   }
 
-  [[nodiscard]] std::vector<std::uint8_t> build() {
-    file_.image_size = next_rva_;
-    return file_.build(PeFile::kAtRva);
-  }
+  [[nodiscard]] std::vector<std::uint8_t> build() const { return file_.build(PeFile::kAtRva); }
 
  private:
   std::uint32_t next_rva_ = kAlignment;
