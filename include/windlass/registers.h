@@ -105,16 +105,6 @@ class Registers {
     value_[s] = value;
     known_ |= std::uint64_t{1} << s;
   }
-  // The first N slots in one go: values (any where not known), and a bit for each that is known.
-  template <std::size_t N>
-  constexpr void copy_slots(std::uint64_t (&to)[N]) const {
-    for (std::size_t s = 0; s < N; ++s) to[s] = value_[s];
-  }
-  template <std::size_t N>
-  constexpr void assign_slots(const std::uint64_t (&values)[N], std::uint64_t known) {
-    for (std::size_t s = 0; s < N; ++s) value_[s] = values[s];
-    known_ = known;
-  }
   // A bit for each slot whose register is known.
   [[nodiscard]] constexpr std::uint64_t known_slots() const { return known_; }
   // Forgets all registers but those whose slot's bit is set.

@@ -166,9 +166,8 @@ class Unwinder {
  private:
   bool unwind() {
     if (!frame_.has_sp()) return lost(kRsp);
-    frame_.copy_slots(value_);
     known_ = static_cast<std::uint32_t>(frame_.known_slots());
-    establisher_ = rsp_;
+    rsp_ = establisher_ = frame_.sp();
     const CodeAddress pc = frame_.pc();
     const std::uint64_t rva = pc.lookup() - base_;
     const auto found = rva >> 32 == 0 ? image_.find(static_cast<std::uint32_t>(rva)) : std::nullopt;
@@ -359,14 +358,32 @@ class Unwinder {
 
   // ---- the state: registers by their DWARF numbers, which are their slots ----
 
-  // The frame's at first, the caller's at last.
+  // What has been restored so far, else the frame's.
   [[nodiscard]] bool has(unsigned number) const { return (known_ >> dwarf_number(number) & 1) != 0; }
-  [[nodiscard]] std::uint64_t get(unsigned number) const { return value_[dwarf_number(number)]; }
+  [[nodiscard]] std::uint64_t get(unsigned number) const {
+    const RegisterNumber reg = dwarf_number(number);
+    if (number == kRsp) return rsp_;
+    return (restored_ >> reg & 1) != 0 ? value_[reg] : frame_.get(reg);
+  }
 
-  // `to.caller` may be the frame itself.
+  // `to.caller` may be the frame itself. One register at a time: whole-vector copies of what was written by single
+  // words just before would wait for these to reach the cache.
   void commit(Unwound& to) {
-    constexpr std::uint32_t kPreserved = 0xf078, kSpAndPc = 1U << 16 | 1U << 7;
-    to.caller.assign_slots(value_, (known_ & kPreserved) | restored_ | kSpAndPc);
+    constexpr std::uint32_t kPreserved = 0xf078;
+    const std::uint32_t kept = known_ & kPreserved & ~restored_;
+    const bool in_place = &to.caller == &frame_;
+    to.caller.keep_slots(in_place ? kept : 0);
+    if (!in_place) {
+      for (std::uint32_t rest = kept; rest != 0; rest &= rest - 1) {
+        const auto slot = static_cast<unsigned>(std::countr_zero(rest));
+        to.caller.set_slot(slot, frame_.get(slot));
+      }
+    }
+    for (std::uint32_t rest = restored_; rest != 0; rest &= rest - 1) {
+      const auto slot = static_cast<unsigned>(std::countr_zero(rest));
+      to.caller.set_slot(slot, value_[slot]);
+    }
+    to.caller.set_sp(rsp_);
     to.caller.set_pc(machine_frame_ ? CodeAddress::instruction(rip_) : CodeAddress::return_address(rip_));
     to.establisher = establisher_;
     to.position = position_;
@@ -382,11 +399,12 @@ class Unwinder {
   }
 
   bool load(unsigned number, std::uint64_t address) {
+    if (number == kRsp) return read(address, rsp_);
     const RegisterNumber reg = dwarf_number(number);
     if (!read(address, value_[reg])) return false;
     known_ |= 1U << reg;
     restored_ |= 1U << reg;
-    if (saved_ != nullptr && number != kRsp) saved_->integer[number] = address;
+    if (saved_ != nullptr) saved_->integer[number] = address;
     return true;
   }
 
@@ -434,9 +452,9 @@ class Unwinder {
   const M& memory_;
   const Registers& frame_;
   SavedAddresses* const saved_;
-  std::uint64_t value_[17];
-  std::uint64_t& rsp_ = value_[7];
-  std::uint64_t& rip_ = value_[16];
+  std::uint64_t value_[16];  // of `restored_`
+  std::uint64_t rsp_ = 0;
+  std::uint64_t rip_ = 0;
   std::uint32_t known_ = 0;
   std::uint32_t restored_ = 0;
   std::uint32_t pc_rva_ = 0;

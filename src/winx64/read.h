@@ -75,7 +75,7 @@ struct UnwindInfo {
 // The same from bytes: the first is that at `rva`.
 [[nodiscard]] Expected<UnwindInfo> parse_unwind_info(ByteView bytes, std::uint32_t rva);
 // The same without saying why not. A default-constructed `to` is filled; it is undefined where the answer is false.
-[[nodiscard]] bool parse_unwind_info(ByteView bytes, std::uint32_t rva, UnwindInfo& to);
+[[nodiscard]] inline bool parse_unwind_info(ByteView bytes, std::uint32_t rva, UnwindInfo& to);
 
 // The code in slot `index` of a version 1 or 2 information; index < slot_count. Errors: kTruncated where the operation
 // needs more slots than there are, kUnsupported for an operation code that nobody defines.
@@ -138,6 +138,59 @@ inline bool code_at(const UnwindInfo& info, unsigned index, UnwindCode& code) {
   if (code.operation == Operation::kSetFpreg) code.value = info.frame_offset * 16U;
   // .NET on Unix (JitEEInterface, for frames whose register points far into them): 28 bits, x 16; FrameOffset is 15.
   if (code.operation == Operation::kSetFpregLarge) code.value = (raw & 0x0fff'ffff) * 16;
+  return true;
+}
+
+inline constexpr std::uint64_t kHeaderSize = 4;
+
+inline void read_header(std::uint32_t header, std::uint32_t rva, UnwindInfo& info) {
+  info.rva = rva;
+  info.version = header & 7;
+  info.flags = header >> 3 & 31;
+  info.prolog_size = header >> 8 & 255;
+  info.slot_count = static_cast<std::uint8_t>(header >> 16);
+  if (info.version == 3) {  // the fourth byte has another meaning there
+    info.operation_count = header >> 24 & 31;
+    info.epilog_count = static_cast<std::uint8_t>(header >> 29);
+  } else {
+    info.frame_register = header >> 24 & 15;
+    info.frame_offset = static_cast<std::uint8_t>(header >> 28);
+  }
+}
+
+inline std::uint32_t word_at(ByteView bytes, std::uint64_t at) {
+  std::uint32_t word;
+  std::memcpy(&word, bytes.data() + at, sizeof word);
+  return word;
+}
+
+// What follows the codes, aligned to 4: a handler's RVA and its data, or the chained entry. False: it is cut off.
+inline bool read_tail(ByteView bytes, std::uint64_t codes_size, UnwindInfo& info) {
+  const std::uint64_t at = (kHeaderSize + codes_size + 3) / 4 * 4;
+  if (info.has(kChaininfo)) {
+    // Chained and with a handler at once is forbidden; Windows tests the chain first where it unwinds.
+    if (at + sizeof(RuntimeFunction) > bytes.size()) return false;
+    info.chained = RuntimeFunction{word_at(bytes, at), word_at(bytes, at + 4), word_at(bytes, at + 8)};
+  } else if (info.has(kEhandler) || info.has(kUhandler)) {
+    if (at + sizeof(std::uint32_t) > bytes.size()) return false;
+    info.handler = word_at(bytes, at);
+    info.handler_data = info.rva + static_cast<std::uint32_t>(at) + 4;
+  }
+  return true;
+}
+
+inline bool parse_unwind_info(ByteView bytes, std::uint32_t rva, UnwindInfo& info) {
+  if (bytes.size() < kHeaderSize) return false;
+  read_header(word_at(bytes, 0), rva, info);
+  if (info.version < 1 || info.version > 3) return false;
+  const std::uint64_t codes_size = 2ULL * info.slot_count;
+  if (kHeaderSize + codes_size > bytes.size()) return false;
+  info.codes = ByteView(bytes.data() + kHeaderSize, codes_size, bytes.origin() + kHeaderSize);
+  if (!read_tail(bytes, codes_size, info)) return false;
+  if (info.version == 3 && info.has(kLarge)) {
+    if (codes_size == 0) return false;
+    info.prolog_size = static_cast<std::uint16_t>(info.prolog_size | info.codes.u8()[0] << 8);
+  }
   return true;
 }
 
