@@ -87,7 +87,7 @@ bool before_context(const Question& question, const FrameRow& row, Step& step) {
   RowStorage storage;
   if (!question.module->row_at(row.begin - 1, before, storage) || installs_context(before)) return false;
   apply_row(question, before, FrameOrigin::kCfi, step);
-  if (!step.status.ok()) return false;
+  if (!step.status.ok() || !accept(question.space, step)) return false;
   if (question.frame.pc().value() == row.begin) return true;  // none has been written
   for (const RegisterEntry& entry : row.registers)
     if (entry.reg != sp && frame.get(entry.reg) == installed.caller.get(entry.reg)) step.caller.forget(entry.reg);
