@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "model/assembly_text.h"
 #include "winarm64/encode_codes.h"
 #include "winarm64/write.h"
 
@@ -235,7 +236,7 @@ bool wants_instruction(std::string_view macro) {
          macro == "EPILOG_RESTORE_NEXT_PAIR" || macro == "EPILOG_END";
 }
 
-class Source {
+class Source : AssemblyText {
  public:
   Source(const AssemblyOptions& options, std::span<const std::byte> code)
       : options_(options), code_(code), armasm_(options.assembler == Assembler::kArmasm64) {}
@@ -315,26 +316,16 @@ class Source {
   void words(std::uint32_t from, std::uint32_t to) {
     for (std::uint32_t at = from; at < to; at += 4) line((armasm_ ? "    " : "") + word(at));
   }
-  void bytes(std::span<const std::byte> data) {
-    constexpr std::size_t kPerLine = 16;
-    for (std::size_t i = 0; i < data.size(); i += kPerLine) {
-      std::string text = armasm_ ? "    DCB " : ".byte ";
-      for (std::size_t k = i; k < std::min(i + kPerLine, data.size()); ++k)
-        text += fmt::format("{}{}", k == i ? "" : ", ", std::to_integer<int>(data[k]));
-      line(text);
-    }
-  }
+  void bytes(std::span<const std::byte> data) { AssemblyText::bytes(armasm_ ? "    DCB " : ".byte ", data); }
   std::string finish() {
     if (armasm_) line("    END");
-    return std::move(text_);
+    return take();
   }
-  void line(const std::string& text) { text_ += text + "\n"; }
 
   const AssemblyOptions& options_;
   const std::span<const std::byte> code_;
   const bool armasm_;
   const std::string info_ = options_.name + "_unwind_info";
-  std::string text_;
 };
 
 Expected<void> check_options(const Prologue& prologue, const AssemblyOptions& options) {

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "model/assembly_text.h"
 #include "winx64/frame_codes.h"
 #include "winx64/registers.h"
 
@@ -97,7 +98,7 @@ class Directives {
 };
 
 // A whole source text.
-class Source {
+class Source : AssemblyText {
  public:
   Source(const AssemblyOptions& options, std::span<const std::byte> code)
       : options_(options), code_(code), masm_(options.assembler == Assembler::kMasm) {}
@@ -173,26 +174,16 @@ class Source {
   void rva(const std::string& symbol, std::uint32_t addend) {
     line(fmt::format("{} {}+{}", masm_ ? "DD IMAGEREL" : ".rva", symbol, addend));
   }
-  void bytes(std::span<const std::byte> data) {
-    constexpr std::size_t kPerLine = 16;
-    for (std::size_t i = 0; i < data.size(); i += kPerLine) {
-      std::string text = masm_ ? "DB " : ".byte ";
-      for (std::size_t k = i; k < std::min(i + kPerLine, data.size()); ++k)
-        text += fmt::format("{}{}", k == i ? "" : ", ", std::to_integer<int>(data[k]));
-      line(text);
-    }
-  }
+  void bytes(std::span<const std::byte> data) { AssemblyText::bytes(masm_ ? "DB " : ".byte ", data); }
   std::string finish() {
     if (masm_) line("END");
-    return std::move(text_);
+    return take();
   }
-  void line(const std::string& text) { text_ += text + "\n"; }
 
   const AssemblyOptions& options_;
   const std::span<const std::byte> code_;
   const bool masm_;
   const std::string info_ = options_.name + "_unwind_info";
-  std::string text_;
 };
 
 Expected<void> check_options(const Prologue& prologue, const AssemblyOptions& options) {
