@@ -202,18 +202,25 @@ struct wl_stack_event {
 };
 #define WL_FRAME_EXACT (1ull << 63)
 
+/* Whose registers a raw event holds. */
+enum wl_machine {
+  WL_MACHINE_X86_64 = 0,  /* 16 registers, then the pc */
+  WL_MACHINE_AARCH64 = 1, /* x0 to x30, sp, then the pc */
+};
+#define WL_RAW_REGISTERS 33u /* room for either's */
+
 struct wl_raw_event {
   struct wl_event_head head;
-  __u64 regs[17]; /* user registers by DWARF number: 0..15, then the pc */
+  __u64 regs[WL_RAW_REGISTERS]; /* user registers by DWARF number, then the pc */
   __u32 reason;   /* wl_end that made the kernel side give up */
   __u32 space;
-  __u32 stack_size; /* bytes copied from regs[7] (rsp) up */
+  __u32 stack_size; /* bytes copied from the stack pointer up */
   __u16 code_size;  /* bytes of code copied from around the pc, starting at pc - code_before */
   __u8 code_before;
   __u8 kernel_frames;
   __u64 second_address; /* where the walk had got to, if it is on another stack (Wine's Windows side) */
   __u32 second_size;
-  __u32 reserved;
+  __u32 machine; /* wl_machine */
   /* followed by u64 kernel[kernel_frames], u8 code[code_size padded to 8], u8 stack[stack_size],
    * u8 second_stack[second_size] */
 };
