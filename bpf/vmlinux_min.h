@@ -21,7 +21,13 @@ struct mm_struct {
 };
 
 struct thread_struct {
+#ifdef __TARGET_ARCH_arm64
+  struct {
+    unsigned long tp_value; /* tpidr_el0 */
+  } uw;
+#else
   unsigned long fsbase;
+#endif
 };
 
 struct task_struct {
@@ -38,11 +44,17 @@ struct vm_unmapped_area_info {
   unsigned long length;
 };
 
-/* The kernel's names; asm/ptrace.h of user space has others (rbx, ...). */
+/* The kernel's names; asm/ptrace.h of user space has others. */
+#ifdef __TARGET_ARCH_arm64
+struct pt_regs___kernel {
+  unsigned long long regs[31], sp, pc, pstate;
+};
+#else
 struct pt_regs___kernel {
   unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, orig_ax, ip;
   unsigned long cs, flags, sp, ss;
 };
+#endif
 
 #pragma clang attribute pop
 

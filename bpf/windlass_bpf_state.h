@@ -8,7 +8,6 @@
 #include "windlass_layout.h"
 
 #define WL_MAX_MODULES 65536u
-#define WL_FRAME_SLOTS 16384u /* a power of two over kernel + user frames, so that an index can be masked */
 
 struct wl_cpu_stats {
   __u64 samples;

@@ -12,8 +12,6 @@
 
 #include "windlass_step.h"
 
-#define WL_CODE_BEFORE 8u /* bytes read before the pc */
-#define WL_CODE_BYTES 32u
 /* How many words on top of the stack must not look like return addresses for a frame pointer to be trusted. */
 #define WL_SLOTS_GENERATED 1 /* JIT compilers that use rbp frames push nothing in the code they elide the frame from */
 #define WL_SLOTS_FILE 8      /* assembly without CFI may save registers first */
@@ -66,20 +64,25 @@ WL_INLINE int wl_code_enters(const __u8 *c) {
   return 0;
 }
 
-/* Does the code soon after a call show that its function has a frame: mov rsp, rbp; pop rbp, or leave; ret, or
- * pop rbp; ret, or an access to [rbp - N]? */
-WL_INLINE int wl_code_uses_frame(const __u8 *c) {
-  for (int i = 0; i + 3 < (int)(WL_CODE_BYTES - WL_CODE_BEFORE); i++) {
-    if (c[i] == 0x48 && (c[i + 1] == 0x89 || c[i + 1] == 0x8b) && (c[i + 2] == 0xec || c[i + 2] == 0xe5) &&
-        c[i + 3] == 0x5d)
-      return 1;
-    if ((c[i] == 0xc9 || c[i] == 0x5d) && c[i + 1] == 0xc3) return 1;
-    /* REX.W mov, lea, cmp with mod = 01, rm = rbp, negative displacement */
-    if ((c[i] & 0xf8) == 0x48 && (c[i + 1] == 0x8b || c[i + 1] == 0x89 || c[i + 1] == 0x8d || c[i + 1] == 0x63) &&
-        (c[i + 2] & 0xc7) == 0x45 && c[i + 3] >= 0x80)
-      return 1;
-  }
-  return 0;
+/* mov rsp, rbp; pop rbp, or leave; ret, or pop rbp; ret, or an access to [rbp - N]. Without branches, like the searches of
+ * windlass_lookup.h, and with a plain loop around it: older verifiers take no other. */
+WL_INLINE int wl_code_shows_frame(const __u8 *c) {
+  __u32 word = (__u32)c[0] | (__u32)c[1] << 8 | (__u32)c[2] << 16 | (__u32)c[3] << 24;
+  __u32 leaves = (word == 0x5dec8948u) | (word == 0x5de58b48u); /* 48 89 ec 5d, 48 8b e5 5d */
+  __u32 returns = ((word & 0xffff) == 0xc3c9u) | ((word & 0xffff) == 0xc35du);
+  /* REX.W mov, lea, cmp with mod = 01, rm = rbp, negative displacement */
+  __u32 op = word >> 8 & 0xff;
+  __u32 accesses = (op == 0x8b) | (op == 0x89) | (op == 0x8d) | (op == 0x63);
+  accesses &= (word & 0x80c700f8u) == 0x80450048u;
+  return (int)(leaves | returns | accesses);
+}
+
+/* Does the code soon after a call show that its function has a frame? */
+WL_GLOBAL int wl_code_uses_frame(struct wl_unwind *u) {
+  if (!u) return 0;
+  __u32 found = 0;
+  for (__u32 i = WL_CODE_BEFORE; i + 3 < WL_CODE_BYTES; i++) found |= (__u32)wl_code_shows_frame(u->room.code + i);
+  return (int)found;
 }
 
 /* `c` is the code at the pc, with WL_CODE_BEFORE readable bytes before it. */
@@ -124,23 +127,23 @@ WL_INLINE int wl_ends_with_call(const __u8 *code) {
 
 /* Could `value` be a return address? It must be in executable memory and stand behind a call; in generated code it need
  * not, since interpreters push the address to go on at themselves (HotSpot's return entries). */
-WL_NOINLINE int wl_is_return_address(const struct wl_env *env, __u32 maps, __u32 map_count, __u64 value) {
-  const struct wl_mapping *mapping = wl_find_mapping(env, maps, map_count, value - 1);
+WL_GLOBAL int wl_is_return_address(struct wl_unwind *u, __u64 value) {
+  if (!u) return 0;
+  const struct wl_mapping *mapping = wl_find_mapping(&u->env, u->maps, u->map_count, value - 1);
   if (!mapping) return 0;
   if (mapping->flags & WL_MAPPING_ANON) return 1;
-  __u8 code[8] = {0};
-  if (wl_read(env, code, 8, value - 8)) return 1; /* execute-only, or not present: cannot be told */
-  return wl_ends_with_call(code);
+  if (wl_read(&u->env, u->room.call, 8, value - 8)) return 1; /* execute-only, or not present: cannot be told */
+  return wl_ends_with_call(u->room.call);
 }
 
 /* Is there a possible return address in the first `slots` words of the stack (below `top`)? 1 also if unreadable. */
-WL_NOINLINE int wl_stack_top_returns(const struct wl_env *env, __u32 maps, __u32 map_count, __u64 sp, __u64 top,
-                                     __u32 slots) {
+WL_GLOBAL int wl_stack_top_returns(struct wl_unwind *u, __u64 top, __u32 slots) {
+  if (!u) return 1;
+  __u64 sp = u->cursor.regs[WL_X64_RSP];
   for (__u32 i = 0; i < WL_SLOTS_END; i++) {
-    __u64 value = 0;
     if (i >= slots || sp >= top) return 0;
-    if (wl_read(env, &value, 8, sp)) return i == 0;
-    if (wl_is_return_address(env, maps, map_count, value)) return 1;
+    if (wl_read(&u->env, u->room.pair, 8, sp)) return i == 0;
+    if (wl_is_return_address(u, u->room.pair[0])) return 1;
     sp += 8;
   }
   return 0;
@@ -157,33 +160,31 @@ WL_INLINE int wl_commit_frame(struct wl_cursor *cursor, __u64 pc, __u64 sp, __u6
 }
 
 /* May the body rule, CFA = rbp + 16, be taken where the code says nothing certain? */
-WL_INLINE int wl_trusts_frame_pointer(const struct wl_env *env, __u32 maps, __u32 map_count,
-                                      const struct wl_cursor *cursor, const __u8 *code, __u32 generated) {
-  __u64 fp = cursor->regs[WL_X64_RBP];
-  __u32 slots = generated ? WL_SLOTS_GENERATED : WL_SLOTS_FILE;
-  if (fp == 0) {
+WL_INLINE int wl_trusts_frame_pointer(struct wl_unwind *u) {
+  __u64 top = u->cursor.regs[WL_X64_RBP];
+  __u32 slots = u->generated ? WL_SLOTS_GENERATED : WL_SLOTS_FILE;
+  if (top == 0) {
     slots = WL_SLOTS_END;
-    fp = ~0ull;
-  } else if (!cursor->exact) {
+    top = ~0ull;
+  } else if (!u->cursor.exact) {
     /* It made a call, and generated code (V8, HotSpot) makes none without a frame. */
-    if (generated || wl_code_uses_frame(code)) return 1;
+    if (u->generated || wl_code_uses_frame(u)) return 1;
   }
-  return !wl_stack_top_returns(env, maps, map_count, cursor->regs[WL_X64_RSP], fp, slots);
+  return !wl_stack_top_returns(u, top, slots);
 }
 
-/* generated: the code is in anonymous memory, or where a file has no rows for miles (wl_is_bare_page). */
-WL_NOINLINE int wl_step_code(const struct wl_env *env, __u32 maps, __u32 map_count, struct wl_cursor *cursor,
-                             __u32 generated) {
+/* A step from code without a rule; u->generated says of which kind it is. */
+WL_GLOBAL int wl_step_code(struct wl_unwind *u) {
+  if (!u) return WL_END_INTERNAL;
+  const struct wl_env *env = &u->env;
+  struct wl_cursor *cursor = &u->cursor;
   __u64 sp = cursor->regs[WL_X64_RSP];
   __u64 fp = cursor->regs[WL_X64_RBP];
-  __u64 pc = cursor->regs[WL_X64_RIP];
-  __u8 code[WL_CODE_BYTES] = {0};
-  __u64 pair[2] = {0, 0}; /* the caller's rbp, the return address */
   int frame = WL_FRAME_UNKNOWN;
   if (!WL_VALID(cursor, WL_X64_RBP)) return WL_END_BAD_FRAME_POINTER;
-  const __u8 *at_pc = code + WL_CODE_BEFORE;
-  if (!wl_read(env, code, WL_CODE_BYTES, pc - WL_CODE_BEFORE)) {
-    if (wl_code_is_restorer(at_pc)) return wl_step_signal(env, cursor, sp);
+  const __u8 *at_pc = u->room.code + WL_CODE_BEFORE;
+  if (!wl_read(env, u->room.code, WL_CODE_BYTES, cursor->regs[WL_X64_RIP] - WL_CODE_BEFORE)) {
+    if (wl_code_is_restorer(at_pc)) return wl_step_signal(u, sp);
     if (cursor->exact) frame = wl_code_frame_at(at_pc);
     if (at_pc[0] == 0x48 && at_pc[1] == 0x83 && at_pc[2] == 0xc4 && at_pc[3] < 0x80 && at_pc[4] == 0xc3) {
       sp += at_pc[3]; /* add rsp, imm8; ret: no frame to pop */
@@ -191,25 +192,27 @@ WL_NOINLINE int wl_step_code(const struct wl_env *env, __u32 maps, __u32 map_cou
     }
   } else if (cursor->exact) {
     return WL_END_BAD_FRAME_POINTER;
+  } else {
+    __builtin_memset(u->room.code, 0, WL_CODE_BYTES);
   }
 
   if (frame == WL_FRAME_LOST) return WL_END_BAD_FRAME_POINTER;
+  __u64 *pair = u->room.pair;
   if (frame == WL_FRAME_AT_SP) {
     if (wl_read(env, &pair[1], 8, sp)) return WL_END_UNREADABLE_STACK;
-    if (!wl_is_return_address(env, maps, map_count, pair[1])) return WL_END_BAD_FRAME_POINTER;
+    if (!wl_is_return_address(u, pair[1])) return WL_END_BAD_FRAME_POINTER;
     return wl_commit_frame(cursor, pair[1], sp + 8, fp);
   }
   if (frame == WL_FRAME_PUSHED) {
     fp = sp; /* as mov rbp, rsp is about to say, or pop rbp about to undo */
   } else {
-    if (frame != WL_FRAME_BODY && !wl_trusts_frame_pointer(env, maps, map_count, cursor, at_pc, generated))
-      return WL_END_BAD_FRAME_POINTER;
+    if (frame != WL_FRAME_BODY && !wl_trusts_frame_pointer(u)) return WL_END_BAD_FRAME_POINTER;
     if (fp == 0) return WL_END_COMPLETE;
   }
   if ((fp & 7) || fp < sp || fp - sp > WL_MAX_FRAME_SIZE) return WL_END_BAD_FRAME_POINTER;
-  if (wl_read(env, pair, sizeof pair, fp)) return WL_END_BAD_FRAME_POINTER;
+  if (wl_read(env, pair, sizeof u->room.pair, fp)) return WL_END_BAD_FRAME_POINTER;
   if (pair[1] == 0) return WL_END_COMPLETE;
-  if (!wl_is_return_address(env, maps, map_count, pair[1])) return WL_END_BAD_FRAME_POINTER;
+  if (!wl_is_return_address(u, pair[1])) return WL_END_BAD_FRAME_POINTER;
   return wl_commit_frame(cursor, pair[1], fp + 16, pair[0]);
 }
 

@@ -20,20 +20,6 @@
 
 #define WL_A64_PUSH_X16_X30 0xa9bf7bf0u /* stp x16, x30, [sp, #-16]!: the linkage table's head */
 
-/* sp, x29 and x30 as the code is run. */
-struct wl_code_run {
-  __u64 sp, fp, lr;
-  __u64 record;    /* where the code stored the pair x29, x30; 0 if it did not */
-  __u64 record_fp; /* what it stored */
-  __u64 record_lr;
-  __u8 fp_known;
-  __u8 lr_known;
-  __u8 record_fp_known;
-  __u8 record_lr_known;
-  __u8 lr_framed;  /* x30 was loaded from the frame record: where the code stored it, or where x29 pointed */
-  __u8 called;
-};
-
 enum wl_code_status { WL_CODE_ON, WL_CODE_RETURNS, WL_CODE_GIVE_UP };
 
 WL_INLINE __s64 wl_code_signed(__u32 word, __u32 low, __u32 bits) {
@@ -42,23 +28,22 @@ WL_INLINE __s64 wl_code_signed(__u32 word, __u32 low, __u32 bits) {
 
 /* `reg` is loaded from `at`. */
 WL_INLINE int wl_code_load(const struct wl_env *env, struct wl_code_run *run, __u32 reg, __u64 at) {
-  __u64 value = 0;
   __u8 known = 1;
   if (reg != WL_A64_X29 && reg != WL_A64_X30) return WL_CODE_ON;
   if (run->record != 0 && at == run->record) {
-    value = run->record_fp;
+    run->value = run->record_fp;
     known = run->record_fp_known;
   } else if (run->record != 0 && at == run->record + 8) {
-    value = run->record_lr;
+    run->value = run->record_lr;
     known = run->record_lr_known;
-  } else if (wl_read(env, &value, 8, at)) {
+  } else if (wl_read(env, &run->value, 8, at)) {
     return WL_CODE_GIVE_UP;
   }
   if (reg == WL_A64_X29) {
-    run->fp = value;
+    run->fp = run->value;
     run->fp_known = known;
   } else {
-    run->lr = value;
+    run->lr = run->value;
     run->lr_known = known;
   }
   return WL_CODE_ON;
@@ -116,8 +101,9 @@ WL_INLINE int wl_code_is_call(__u32 word) { /* bl, blr, blraa and the like */
   return word >> 26 == 0x25 || (word & 0xfefff000u) == 0xd63f0000u;
 }
 
-/* Runs the instruction `word` for sp, x29 and x30. */
-WL_INLINE int wl_code_execute(const struct wl_env *env, struct wl_code_run *run, __u32 word) {
+/* Runs the instruction at run->pc, run->word, for sp, x29 and x30. */
+WL_INLINE int wl_code_execute(const struct wl_env *env, struct wl_code_run *run) {
+  __u32 word = run->word;
   __u32 rd = word & 31, rn = word >> 5 & 31;
   if (word == 0xd65f03c0u || word == 0xd65f0bffu || word == 0xd65f0fffu) return WL_CODE_RETURNS; /* ret, retaa, retab */
   if (wl_code_is_call(word)) {
@@ -161,17 +147,19 @@ WL_INLINE int wl_code_execute(const struct wl_env *env, struct wl_code_run *run,
 }
 
 /* Could `value` be a return address? It must be in executable memory and stand behind a call. */
-WL_NOINLINE int wl_is_return_address(const struct wl_env *env, __u32 maps, __u32 map_count, __u64 value) {
-  const struct wl_mapping *mapping = value & 3 ? 0 : wl_find_mapping(env, maps, map_count, value - 4);
-  __u32 word = 0;
+WL_GLOBAL int wl_is_return_address(struct wl_unwind *u, __u64 value) {
+  if (!u || (value & 3)) return 0;
+  const struct wl_mapping *mapping = wl_find_mapping(&u->env, u->maps, u->map_count, value - 4);
   if (!mapping) return 0;
   if (mapping->flags & WL_MAPPING_ANON) return 1; /* interpreters push addresses to go on at */
-  if (wl_read(env, &word, 4, value - 4)) return 1; /* execute-only, or not present: cannot be told */
-  return wl_code_is_call(word);
+  if (wl_read(&u->env, u->room.call, 4, value - 4)) return 1; /* execute-only, or not present: cannot be told */
+  return wl_code_is_call(*(const __u32 *)u->room.call);
 }
 
-WL_INLINE int wl_commit_frame(struct wl_cursor *cursor, const struct wl_code_run *run, __u32 valid) {
-  cursor->regs[WL_PC] = WL_STRIP(run->lr);
+WL_INLINE int wl_commit_frame(struct wl_unwind *u, __u32 valid) {
+  struct wl_cursor *cursor = &u->cursor;
+  const struct wl_code_run *run = &u->room.run;
+  cursor->regs[WL_PC] = WL_STRIP(&u->env, run->lr);
   cursor->regs[WL_SP] = run->sp;
   cursor->regs[WL_FP] = run->fp;
   cursor->valid = valid | (run->fp_known ? 1u << WL_FP : 0);
@@ -182,16 +170,17 @@ WL_INLINE int wl_commit_frame(struct wl_cursor *cursor, const struct wl_code_run
 /* By how much x29 lies below the caller's sp in the function that makes the call before `pc`: the nearest prologue before
  * it is `stp x29, x30, [sp, #-n]!; mov x29, sp`, and nothing returns between. 0 if that cannot be said. A function that
  * calls has saved x30, and one that saves it otherwise is seen to. */
-WL_NOINLINE __u32 wl_code_frame_size(const struct wl_env *env, __u64 pc) {
+WL_GLOBAL int wl_code_frame_size(struct wl_unwind *u, __u64 pc) {
+  if (!u) return 0;
   __u32 next = 0, behind = 0;
   pc -= 4; /* the call */
   for (int i = 0; i < WL_CODE_BACK; i++) {
-    __u32 word = 0;
     pc -= 4;
-    if (wl_read(env, &word, 4, pc)) return 0;
+    if (wl_read(&u->env, u->room.call, 4, pc)) return 0;
+    __u32 word = *(const __u32 *)u->room.call;
     if ((word & 0xffc07fffu) == 0xa9807bfdu) { /* with mov x29, sp within the next two */
       if (next != 0x910003fdu && behind != 0x910003fdu) return 0;
-      return (__u32)(-wl_code_signed(word, 15, 7) * 8) & 1023;
+      return (int)((__u32)(-wl_code_signed(word, 15, 7) * 8) & 1023);
     }
     if (word == 0xd65f03c0u || word == 0xd65f0bffu || word == 0xd65f0fffu || word >> 16 == 0) return 0;
     int store_pair = (word & 0xfe4003e0u) == 0xa80003e0u; /* stp ..., [sp]; str ..., [sp] */
@@ -206,66 +195,74 @@ WL_NOINLINE __u32 wl_code_frame_size(const struct wl_env *env, __u64 pc) {
 
 /* The chain of frame records alone (AAPCS64 6.4.6). It does not tell where the caller's sp is: without `size`, what lies
  * between x29 and it, that register is lost, and only the lowest it can be is kept. */
-WL_INLINE int wl_step_record(const struct wl_env *env, __u32 maps, __u32 map_count, struct wl_cursor *cursor,
-                             __u32 size) {
-  struct wl_code_run run = {};
-  __u64 fp = cursor->regs[WL_FP], sp = cursor->regs[WL_SP];
-  __u64 pair[2] = {0, 0};
-  if ((fp & 15) || fp < sp || fp - sp > WL_MAX_FRAME_SIZE || wl_read(env, pair, sizeof pair, fp))
+WL_INLINE int wl_step_record(struct wl_unwind *u, __u32 size) {
+  struct wl_code_run *run = &u->room.run;
+  __u64 fp = u->cursor.regs[WL_FP], sp = u->cursor.regs[WL_SP];
+  const __u64 *pair = u->room.pair;
+  if ((fp & 15) || fp < sp || fp - sp > WL_MAX_FRAME_SIZE || wl_read(&u->env, u->room.pair, sizeof u->room.pair, fp))
     return WL_END_BAD_FRAME_POINTER;
   if (pair[1] == 0) return WL_END_COMPLETE;
-  run.fp = pair[0];
-  run.fp_known = 1;
-  run.lr = pair[1];
-  run.sp = fp + (size ? size : 16);
-  if (!wl_is_return_address(env, maps, map_count, WL_STRIP(run.lr))) return WL_END_BAD_FRAME_POINTER;
-  return wl_commit_frame(cursor, &run, size ? WL_VALID_BASE : 0);
+  run->fp = pair[0];
+  run->fp_known = 1;
+  run->lr = pair[1];
+  run->sp = fp + (size ? size : 16);
+  if (!wl_is_return_address(u, WL_STRIP(&u->env, run->lr))) return WL_END_BAD_FRAME_POINTER;
+  return wl_commit_frame(u, size ? WL_VALID_BASE : 0);
 }
 
-/* Runs the code at the pc. WL_CODE_RETURNS with the caller in `run`. */
-WL_NOINLINE int wl_run_code(const struct wl_env *env, struct wl_code_run *run, __u64 pc) {
-  for (int i = 0; i < WL_CODE_INSTRUCTIONS; i++) {
-    __u32 word = 0;
-    if (wl_read(env, &word, 4, pc)) return WL_CODE_GIVE_UP;
-    if (word == 0xd61f0220u) { /* br x17: a linkage stub, on its way to what was called */
-      if (wl_read(env, &word, 4, pc - 16)) return WL_CODE_GIVE_UP;
-      if (word == WL_A64_PUSH_X16_X30) run->sp += 16;
-      return WL_CODE_RETURNS;
-    }
-    if (word >> 26 == 5) { /* b */
-      pc += (__u64)(wl_code_signed(word, 0, 26) * 4);
-      continue;
-    }
-    int status = wl_code_execute(env, run, word);
-    if (status != WL_CODE_ON) return status;
-    pc += 4;
+/* Runs one instruction of u->room.run. wl_code_status. */
+WL_GLOBAL int wl_run_instruction(struct wl_unwind *u) {
+  if (!u) return WL_CODE_GIVE_UP;
+  struct wl_code_run *run = &u->room.run;
+  if (wl_read(&u->env, &run->word, 4, run->pc)) return WL_CODE_GIVE_UP;
+  if (run->word == 0xd61f0220u) { /* br x17: a linkage stub, on its way to what was called */
+    if (wl_read(&u->env, &run->word, 4, run->pc - 16)) return WL_CODE_GIVE_UP;
+    if (run->word == WL_A64_PUSH_X16_X30) run->sp += 16;
+    return WL_CODE_RETURNS;
   }
-  return WL_CODE_GIVE_UP;
+  if (run->word >> 26 == 5) { /* b */
+    run->pc += (__u64)(wl_code_signed(run->word, 0, 26) * 4);
+    return WL_CODE_ON;
+  }
+  int status = wl_code_execute(&u->env, run);
+  run->pc += 4;
+  return status;
 }
 
-/* generated: the code is in anonymous memory, or where a file has no rows for miles (wl_is_bare_page). */
-WL_NOINLINE int wl_step_code(const struct wl_env *env, __u32 maps, __u32 map_count, struct wl_cursor *cursor,
-                             __u32 generated) {
-  __u64 sp = cursor->regs[WL_SP], fp = cursor->regs[WL_FP];
-  struct wl_code_run run = {};
+/* Runs the code at the cursor's pc. Does it return? The caller's registers are in u->room.run then. */
+WL_GLOBAL int wl_code_returns(struct wl_unwind *u) {
+  if (!u) return 0;
+  for (int i = 0; i < WL_CODE_INSTRUCTIONS; i++) {
+    int status = wl_run_instruction(u);
+    if (status != WL_CODE_ON) return status == WL_CODE_RETURNS;
+  }
+  return 0;
+}
+
+/* A step from code without a rule; u->generated says of which kind it is. */
+WL_GLOBAL int wl_step_code(struct wl_unwind *u) {
+  if (!u) return WL_END_INTERNAL;
+  struct wl_cursor *cursor = &u->cursor;
+  struct wl_code_run *run = &u->room.run;
+  __u64 sp = cursor->regs[WL_SP];
   if (!WL_VALID(cursor, WL_SP)) return WL_END_REGISTER_LOST;
-  if (wl_code_is_restorer(env, cursor->regs[WL_PC])) return wl_step_signal(env, cursor, sp);
-  run.sp = sp;
-  run.fp = fp;
-  run.lr = cursor->regs[WL_A64_X30];
-  run.fp_known = WL_VALID(cursor, WL_FP);
-  run.lr_known = cursor->exact && WL_VALID(cursor, WL_A64_X30);
-  if (wl_run_code(env, &run, cursor->regs[WL_PC]) == WL_CODE_RETURNS && run.lr_known && run.sp >= sp &&
-      (run.sp & 15) == 0 && run.sp - sp <= WL_MAX_FRAME_SIZE) {
-    int certain = !run.called || run.lr_framed;
-    if (certain && run.lr == 0) return WL_END_COMPLETE;
-    if (certain && wl_is_return_address(env, maps, map_count, WL_STRIP(run.lr)))
-      return wl_commit_frame(cursor, &run, WL_VALID_BASE);
+  if (wl_code_is_restorer(u, cursor->regs[WL_PC])) return wl_step_signal(u, sp);
+  __builtin_memset(run, 0, sizeof *run);
+  run->pc = cursor->regs[WL_PC];
+  run->sp = sp;
+  run->fp = cursor->regs[WL_FP];
+  run->lr = cursor->regs[WL_A64_X30];
+  run->fp_known = WL_VALID(cursor, WL_FP);
+  run->lr_known = cursor->exact && WL_VALID(cursor, WL_A64_X30);
+  if (wl_code_returns(u) && run->lr_known && run->sp >= sp && (run->sp & 15) == 0 && run->sp - sp <= WL_MAX_FRAME_SIZE) {
+    int certain = !run->called || run->lr_framed;
+    if (certain && run->lr == 0) return WL_END_COMPLETE;
+    if (certain && wl_is_return_address(u, WL_STRIP(&u->env, run->lr))) return wl_commit_frame(u, WL_VALID_BASE);
   }
   if (cursor->exact || !WL_VALID(cursor, WL_FP)) return WL_END_BAD_FRAME_POINTER;
-  if (fp == 0) return WL_END_COMPLETE; /* the outermost frame is marked so */
-  __u32 size = wl_code_frame_size(env, cursor->regs[WL_PC]);
-  return size || generated ? wl_step_record(env, maps, map_count, cursor, size) : WL_END_BAD_FRAME_POINTER;
+  if (cursor->regs[WL_FP] == 0) return WL_END_COMPLETE; /* the outermost frame is marked so */
+  __u32 size = (__u32)wl_code_frame_size(u, cursor->regs[WL_PC]);
+  return size || u->generated ? wl_step_record(u, size) : WL_END_BAD_FRAME_POINTER;
 }
 
 #endif

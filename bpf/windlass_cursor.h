@@ -27,12 +27,14 @@
 #endif
 
 #ifdef WL_TARGET_A64
+#define WL_MACHINE WL_MACHINE_AARCH64
 #define WL_FP WL_A64_X29
 #define WL_SP WL_A64_SP
 #define WL_PC WL_A64_PC
 #define WL_RULE_REGISTERS 32u  /* those a rule can name; a power of two */
 #define WL_EXTRA_REGISTERS 31u /* those that can be a module's extra one */
 #else
+#define WL_MACHINE WL_MACHINE_X86_64
 #define WL_FP WL_X64_RBP
 #define WL_SP WL_X64_RSP
 #define WL_PC WL_X64_RIP

@@ -7,45 +7,8 @@
 #define WINDLASS_MAPS_H
 
 #include "windlass_bpf_state.h"
-#include "windlass_cursor.h"
 #include "windlass_memo_entry.h"
-
-struct wl_memo {
-  struct wl_memo_entry entries[WL_MEMO_ENTRIES];
-};
-
-/* A piece of the user stack, read at once. */
-#define WL_WINDOW_BYTES 2048u
-#define WL_WINDOW_SERVED 2u /* frames a window must have served for the next to be read whole */
-struct wl_window {
-  __u64 base;
-  __u32 size; /* bytes valid */
-  __u32 served; /* frames, since it was filled */
-  __u32 wanted; /* how many it must have served for the next to be filled whole */
-  __u32 reserved;
-  __u64 words[WL_WINDOW_BYTES / 8];
-};
-
-/* The walk over one user stack. */
-struct wl_walk {
-  __u64 hash;
-  __u32 space;
-  __u32 maps;
-  __u32 map_count;
-  __u32 first;     /* index of the first user frame in wl_scratch.frames */
-  __u32 frames;    /* user frames so far */
-  __u32 memo_hits;
-  __u32 end;       /* wl_end, once it has ended */
-};
-
-/* One sample in work. The event and its frames stand together, as they go into the ring. */
-struct wl_scratch {
-  struct wl_cursor cursor;
-  struct wl_walk walk;
-  struct wl_window window;
-  struct wl_stack_event event;
-  __u64 frames[WL_FRAME_SLOTS];
-};
+#include "windlass_unwind.h"
 
 struct wl_raw_scratch {
   struct wl_raw_event event;

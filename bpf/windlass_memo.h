@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT
  *
- * The per-CPU memo (space, address) -> rule, 16 bytes an entry, direct-mapped. The tag is exact (all 48 bits of the
- * address, all 32 of the space, and a space is never used twice), so an entry is never stale and never a near miss.
+ * The per-CPU memo (space, address) -> rule, 16 bytes an entry, direct-mapped. The key is exact (all bits of a user address,
+ * all 32 of the space, and a space is never used twice), so an entry is never stale and never a near miss.
  *
- *   tag    address : 48, space bits 0-15 : 16
+ *   tag    address bits 0-47 : 48, space bits 0-15 : 16
  *   value  kind : 2, base : 1, fp_saved : 1, x_reg : 5, then (little end first) by kind
- *            WL_MEMO_PLAIN  cfa_offset / 8 : 20 signed, fp_offset / 8 : 19 signed
+ *            WL_MEMO_PLAIN  cfa_offset / 8, signed : 20 (AArch64 18), fp_offset / 8, signed : 19 (17)
  *                           CFA = (base ? rbp : rsp) + cfa_offset; ra = [CFA - 8]; rbp = fp_saved ? [CFA + fp_offset]
  *                           : same; x same
  *                           AArch64: a frame record at CFA + fp_offset, x29 and x30; the return address stripped
  *            WL_MEMO_REF    arena ref of the rule : 32
- *          space bits 16-31 : 16 on top
+ *          on top: space bits 16-31 : 16; AArch64 also address bits 48-51 : 4, which x86-64 has no user addresses above
  */
 #ifndef WINDLASS_MEMO_H
 #define WINDLASS_MEMO_H
@@ -25,13 +25,27 @@
 #define WL_MEMO_XREG_SHIFT 4
 #define WL_MEMO_NO_XREG 31u
 #define WL_MEMO_CFA_SHIFT 9
+#ifdef WL_TARGET_A64
+#define WL_MEMO_CFA_BITS 18
+#define WL_MEMO_FP_BITS 17
+#else
 #define WL_MEMO_CFA_BITS 20
-#define WL_MEMO_FP_SHIFT 29
 #define WL_MEMO_FP_BITS 19
-#define WL_MEMO_SPACE_SHIFT 48
+#endif
+#define WL_MEMO_FP_SHIFT (WL_MEMO_CFA_SHIFT + WL_MEMO_CFA_BITS)
+#define WL_MEMO_KEY_SHIFT (WL_MEMO_FP_SHIFT + WL_MEMO_FP_BITS) /* the key's part in the value */
 
 WL_INLINE __u64 wl_memo_tag(__u32 space, __u64 address) {
   return (address & 0xffffffffffffull) | ((__u64)space << 48);
+}
+
+WL_INLINE __u64 wl_memo_key(__u32 space, __u64 address) {
+  (void)address;
+#ifdef WL_TARGET_A64
+  return (__u64)(space >> 16) << 4 | (address >> 48 & 15);
+#else
+  return space >> 16;
+#endif
 }
 
 WL_INLINE __u32 wl_memo_slot(__u32 space, __u64 address) {
@@ -55,8 +69,8 @@ WL_INLINE int wl_memo_saves_plainly(const struct wl_rule *rule) {
 }
 
 /* What to remember of a rule at `ref`. */
-WL_INLINE __u64 wl_memo_value(__u32 space, const struct wl_rule *rule, __u32 ref, __u32 x_reg) {
-  __u64 value = ((__u64)(space >> 16) << WL_MEMO_SPACE_SHIFT) |
+WL_INLINE __u64 wl_memo_value(__u32 space, __u64 address, const struct wl_rule *rule, __u32 ref, __u32 x_reg) {
+  __u64 value = (wl_memo_key(space, address) << WL_MEMO_KEY_SHIFT) |
                 ((__u64)(x_reg < WL_EXTRA_REGISTERS ? x_reg : WL_MEMO_NO_XREG) << WL_MEMO_XREG_SHIFT);
   int plain = rule->cfa_kind == WL_CFA_REG && (rule->cfa_reg == WL_SP || rule->cfa_reg == WL_FP) &&
               wl_memo_saves_plainly(rule) && (rule->x_kind == WL_REG_SAME || x_reg >= WL_EXTRA_REGISTERS) &&
@@ -73,8 +87,8 @@ WL_INLINE __u64 wl_memo_value(__u32 space, const struct wl_rule *rule, __u32 ref
   return value;
 }
 
-WL_INLINE int wl_memo_hit(const struct wl_memo_entry *entry, __u64 tag, __u32 space) {
-  return entry->tag == tag && (entry->value >> WL_MEMO_SPACE_SHIFT) == (space >> 16);
+WL_INLINE int wl_memo_hit(const struct wl_memo_entry *entry, __u32 space, __u64 address) {
+  return entry->tag == wl_memo_tag(space, address) && entry->value >> WL_MEMO_KEY_SHIFT == wl_memo_key(space, address);
 }
 
 WL_INLINE __s64 wl_memo_cfa_offset(__u64 value) {
@@ -101,9 +115,8 @@ struct wl_fast {
   __u32 valid;
 };
 
-/* A plain rule applied: like wl_apply, in fewer instructions. On x86-64 the environment's wl_read_saved(env, cfa,
- * fp_offset, &fp, &ra) reads the return address at CFA - 8 and, unless fp_offset is 0, the saved frame pointer. */
-WL_INLINE int wl_apply_plain(const struct wl_env *env, struct wl_cursor *cursor, struct wl_fast *fast, __u64 value) {
+/* A plain rule applied: like wl_apply, in fewer instructions. */
+WL_INLINE int wl_apply_plain(struct wl_unwind *u, struct wl_fast *fast, __u64 value) {
   __u64 cfa = fast->sp;
   if (value & WL_MEMO_BASE_FP) {
     if (!((fast->valid >> WL_FP) & 1)) return WL_END_REGISTER_LOST;
@@ -114,25 +127,24 @@ WL_INLINE int wl_apply_plain(const struct wl_env *env, struct wl_cursor *cursor,
 #endif
   cfa += wl_memo_cfa_offset(value);
   if (cfa <= fast->sp) {
-    if (!(value & WL_MEMO_BASE_FP) || cursor->backward >= WL_MAX_BACKWARD_STEPS) return WL_END_NO_PROGRESS;
-    cursor->backward++;
+    if (!(value & WL_MEMO_BASE_FP) || u->cursor.backward >= WL_MAX_BACKWARD_STEPS) return WL_END_NO_PROGRESS;
+    u->cursor.backward++;
   }
-  __u64 ra = 0;
-  __u64 fp = fast->fp;
+  __u64 fp = fast->fp, ra = 0;
   __u32 valid = fast->valid & (WL_VALID_BASE | (1u << WL_FP) | (1u << wl_memo_xreg(value)));
-  __s64 fp_offset = 0;
+#ifdef WL_TARGET_A64
+  __u64 record = cfa + wl_memo_fp_offset(value);
+  if (wl_read_pair(&u->env, record, record + 8, &fp, &ra)) return WL_END_UNREADABLE_STACK;
+  ra = WL_STRIP(&u->env, ra);
+  valid |= WL_VALID_BASE | 1u << WL_FP;
+#else
+  __u64 low = cfa - 8, saved = 0;
+  if (value & WL_MEMO_FP_SAVED) low = cfa + wl_memo_fp_offset(value);
+  if (wl_read_pair(&u->env, low, cfa - 8, &saved, &ra)) return WL_END_UNREADABLE_STACK;
   if (value & WL_MEMO_FP_SAVED) {
-    fp_offset = wl_memo_fp_offset(value);
+    fp = saved;
     valid |= 1u << WL_FP;
   }
-#ifdef WL_TARGET_A64
-  __u64 record[2] = {0, 0}; /* without a window on the stack: records lie at frames' low ends */
-  if (wl_read(env, record, sizeof record, cfa + fp_offset)) return WL_END_UNREADABLE_STACK;
-  fp = record[0];
-  ra = WL_STRIP(record[1]);
-  valid |= WL_VALID_BASE;
-#else
-  if (wl_read_saved(env, cfa, fp_offset, &fp, &ra)) return WL_END_UNREADABLE_STACK;
 #endif
   if (ra == 0) return WL_END_COMPLETE;
   fast->pc = ra;

@@ -12,4 +12,8 @@ struct wl_memo_entry {
   __u64 value;
 };
 
+struct wl_memo {
+  struct wl_memo_entry entries[WL_MEMO_ENTRIES];
+};
+
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT
  *
- * One step of unwinding: a rule applied to a cursor. Plain C, the same in BPF and in user space; see windlass_lookup.h
- * for the environment. A failed step leaves the cursor as it was: values are computed first and committed last.
+ * A rule applied to a cursor. Plain C, the same in BPF and in user space; see windlass_lookup.h for the environment. What fails
+ * leaves the cursor as it was: values are computed first and committed last.
  */
 #ifndef WINDLASS_STEP_H
 #define WINDLASS_STEP_H
@@ -17,20 +17,20 @@ WL_INLINE __u64 wl_lookup_pc(const struct wl_cursor *cursor) {
 
 #ifdef WL_TARGET_A64
 
-/* A return address without its authentication code. The kernel's own unwinder clears these bits of every one
- * (ptrauth_strip_user_insn_pac); no process has code above 48 bits without asking for it by address. */
-#define WL_ADDRESS_BITS 48
-#define WL_STRIP(address) ((address) & ((1ull << WL_ADDRESS_BITS) - 1))
+/* A return address without its authentication code. The kernel's own unwinder clears the same bits of every one
+ * (ptrauth_strip_user_insn_pac); which they are depends on its size of an address, so it is asked (NT_ARM_PAC_MASK). */
+#define WL_STRIP(env, address) ((address) & wl_address_mask_of(env))
 
 #define WL_A64_MOV_RT_SIGRETURN 0xd2801168u /* mov x8, #139 */
 #define WL_A64_SVC 0xd4000001u
 
 /* The way back from a signal handler, at `pc` or one instruction before it. */
-WL_INLINE int wl_code_is_restorer(const struct wl_env *env, __u64 pc) {
-  __u32 words[2] = {0, 0};
-  if (wl_read(env, words, 4, pc)) return 0;
+WL_GLOBAL int wl_code_is_restorer(struct wl_unwind *u, __u64 pc) {
+  if (!u) return 0;
+  const __u32 *words = (const __u32 *)u->room.call;
+  if (wl_read(&u->env, u->room.call, 4, pc)) return 0;
   if (words[0] == WL_A64_SVC) pc -= 4;
-  if (wl_read(env, words, 8, pc)) return 0;
+  if (wl_read(&u->env, u->room.call, 8, pc)) return 0;
   return words[0] == WL_A64_MOV_RT_SIGRETURN && words[1] == WL_A64_SVC;
 }
 
@@ -38,9 +38,11 @@ WL_INLINE int wl_code_is_restorer(const struct wl_env *env, __u64 pc) {
  * it at 176 the sigcontext: fault address, x0-x30, sp, pc. Every register is known again. */
 #define WL_SIGFRAME_REGISTERS (128u + 176u + 8u)
 
-WL_NOINLINE int wl_step_signal(const struct wl_env *env, struct wl_cursor *cursor, __u64 frame) {
-  __u64 saved[WL_A64_PC + 1] = {0};
-  if (wl_read(env, saved, sizeof saved, frame + WL_SIGFRAME_REGISTERS)) return WL_END_UNREADABLE_STACK;
+WL_GLOBAL int wl_step_signal(struct wl_unwind *u, __u64 frame) {
+  if (!u) return WL_END_INTERNAL;
+  struct wl_cursor *cursor = &u->cursor;
+  const __u64 *saved = u->room.saved;
+  if (wl_read(&u->env, u->room.saved, sizeof u->room.saved, frame + WL_SIGFRAME_REGISTERS)) return WL_END_UNREADABLE_STACK;
   if (saved[WL_PC] == 0) return WL_END_COMPLETE;
   if (saved[WL_SP] <= cursor->regs[WL_SP]) {
     if (++cursor->backward > WL_MAX_BACKWARD_STEPS) return WL_END_NO_PROGRESS;
@@ -53,16 +55,18 @@ WL_NOINLINE int wl_step_signal(const struct wl_env *env, struct wl_cursor *curso
 
 #else
 
-#define WL_STRIP(address) (address)
+#define WL_STRIP(env, address) (address)
 
 /* Linux x86-64 rt_sigframe as the restorer sees it: ucontext at `context`, its sigcontext 40 bytes in
  * (asm/sigcontext.h): r8..r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip. Every register is known again. */
 #define WL_SIGCONTEXT_OFFSET 40u
 #define WL_SIGCONTEXT_RSP 160 /* of the ucontext */
 
-WL_NOINLINE int wl_step_signal(const struct wl_env *env, struct wl_cursor *cursor, __u64 context) {
-  __u64 saved[17] = {0};
-  if (wl_read(env, saved, sizeof saved, context + WL_SIGCONTEXT_OFFSET)) return WL_END_UNREADABLE_STACK;
+WL_GLOBAL int wl_step_signal(struct wl_unwind *u, __u64 context) {
+  if (!u) return WL_END_INTERNAL;
+  struct wl_cursor *cursor = &u->cursor;
+  const __u64 *saved = u->room.saved;
+  if (wl_read(&u->env, u->room.saved, sizeof u->room.saved, context + WL_SIGCONTEXT_OFFSET)) return WL_END_UNREADABLE_STACK;
   if (saved[16] == 0) return WL_END_COMPLETE;
   for (int i = 0; i < 8; i++) cursor->regs[8 + i] = saved[i];
   cursor->regs[5] = saved[8];
@@ -87,29 +91,35 @@ WL_NOINLINE int wl_step_signal(const struct wl_env *env, struct wl_cursor *curso
 /* The caller's value of a register. Returns 0 and *value, 1 if it is unknown in the caller, 2 if unreadable. */
 WL_INLINE int wl_register_value(const struct wl_env *env, const struct wl_cursor *cursor, __u32 reg, __u32 kind,
                                 __s32 offset, __u64 cfa, __u64 base, __u32 arg, __u64 *value) {
+  __u64 from;
   switch (kind) {
     case WL_REG_SAME: /* value = register */
       *value = cursor->regs[reg & WL_REGISTER_MASK];
       return WL_VALID(cursor, reg) ? 0 : 1;
-    case WL_REG_CFA: /* value = [CFA + offset] */
-      return wl_read(env, value, 8, cfa + offset) ? 2 : 0;
-    case WL_REG_BASE: /* value = [cfa_reg + offset] */
-      return wl_read(env, value, 8, base + offset) ? 2 : 0;
-    case WL_REG_FP: /* value = [frame pointer + offset] */
-      if (!WL_VALID(cursor, WL_FP)) return 1;
-      return wl_read(env, value, 8, cursor->regs[WL_FP] + offset) ? 2 : 0;
-    case WL_REG_ARG: /* value = [register number cfa_arg + offset] */
-      if (!WL_VALID(cursor, arg & WL_REGISTER_MASK)) return 1;
-      return wl_read(env, value, 8, cursor->regs[arg & WL_REGISTER_MASK] + offset) ? 2 : 0;
     case WL_REG_IN_REG: /* value = register number `offset` */
       *value = cursor->regs[offset & WL_REGISTER_MASK];
       return (__u32)offset < WL_RULE_REGISTERS && WL_VALID(cursor, (__u32)offset & WL_REGISTER_MASK) ? 0 : 1;
     case WL_REG_CFA_VALUE: /* value = CFA + offset */
       *value = cfa + offset;
       return 0;
+    case WL_REG_CFA: /* value = [CFA + offset] */
+      from = cfa;
+      break;
+    case WL_REG_BASE: /* value = [cfa_reg + offset] */
+      from = base;
+      break;
+    case WL_REG_FP: /* value = [frame pointer + offset] */
+      if (!WL_VALID(cursor, WL_FP)) return 1;
+      from = cursor->regs[WL_FP];
+      break;
+    case WL_REG_ARG: /* value = [register number cfa_arg + offset] */
+      if (!WL_VALID(cursor, arg & WL_REGISTER_MASK)) return 1;
+      from = cursor->regs[arg & WL_REGISTER_MASK];
+      break;
     default:
       return 1;
   }
+  return wl_read(env, value, 8, from + offset) ? 2 : 0;
 }
 
 /* sp after the step is `cfa`. Plain frames only ever move it up; code that switches stacks may move it down, a few
@@ -132,16 +142,18 @@ WL_INLINE int wl_check_progress(struct wl_cursor *cursor, const struct wl_rule *
 /* Applies `rule` at a frame whose lookup address is `address` (in any numbering that keeps the low 4 bits; only
  * WL_CFA_PLT looks at them). x_reg: the extra register that the rule's module tracks, or WL_NO_XREG.
  * WL_CONTINUE with the caller in the cursor, or why there is none. */
-WL_NOINLINE int wl_apply(const struct wl_env *env, struct wl_cursor *cursor, const struct wl_rule *rule, __u32 x_reg,
-                         __u64 address) {
+WL_GLOBAL int wl_apply(struct wl_unwind *u, const struct wl_rule *rule, __u32 x_reg, __u64 address) {
+  if (!u || !rule) return WL_END_INTERNAL;
+  const struct wl_env *env = &u->env;
+  struct wl_cursor *cursor = &u->cursor;
   if (rule->cfa_kind == WL_CFA_NONE) return WL_END_NO_ROW;
   if (rule->cfa_kind == WL_CFA_UNSUPPORTED) return WL_END_UNSUPPORTED_EXPRESSION;
   if (rule->ra_kind == WL_REG_UNDEFINED) return WL_END_COMPLETE;
   __u32 cfa_reg = rule->cfa_reg;
 #ifdef WL_TARGET_A64
   /* Whatever the row says: the kernel's vdso describes the way to the interrupted code's frame record, not to its pc. */
-  if ((rule->flags & WL_RULE_SIGNAL) && WL_VALID(cursor, WL_SP) && wl_code_is_restorer(env, cursor->regs[WL_PC]))
-    return wl_step_signal(env, cursor, cursor->regs[WL_SP]);
+  if ((rule->flags & WL_RULE_SIGNAL) && WL_VALID(cursor, WL_SP) && wl_code_is_restorer(u, cursor->regs[WL_PC]))
+    return wl_step_signal(u, cursor->regs[WL_SP]);
 #endif
   if (cfa_reg >= WL_RULE_REGISTERS || !WL_VALID(cursor, cfa_reg)) return WL_END_REGISTER_LOST;
   __u64 base = cursor->regs[cfa_reg & WL_REGISTER_MASK];
@@ -149,7 +161,7 @@ WL_NOINLINE int wl_apply(const struct wl_env *env, struct wl_cursor *cursor, con
   /* In Windows' machine frame rip stands below rsp. */
   if ((rule->flags & WL_RULE_SIGNAL) && cfa_reg == WL_SP && rule->cfa_kind == WL_CFA_MEM &&
       !(rule->ra_kind == WL_REG_BASE && rule->ra_offset < rule->cfa_offset)) {
-    return wl_step_signal(env, cursor, base + rule->cfa_offset - WL_SIGCONTEXT_RSP);
+    return wl_step_signal(u, base + rule->cfa_offset - WL_SIGCONTEXT_RSP);
   }
 #endif
 
@@ -169,7 +181,7 @@ WL_NOINLINE int wl_apply(const struct wl_env *env, struct wl_cursor *cursor, con
   if (rule->ra_kind == WL_REG_SAME) return WL_END_UNSUPPORTED_EXPRESSION; /* nothing means this */
   int status = wl_register_value(env, cursor, WL_PC, rule->ra_kind, rule->ra_offset, cfa, base, arg, &pc);
   if (status) return status == 2 ? WL_END_UNREADABLE_STACK : WL_END_REGISTER_LOST;
-  pc = WL_STRIP(pc);
+  pc = WL_STRIP(env, pc);
   if (pc == 0) return WL_END_COMPLETE;
   __u32 valid = WL_VALID_BASE;
   status = wl_register_value(env, cursor, WL_FP, rule->fp_kind, rule->fp_offset, cfa, base, arg, &fp);
@@ -195,37 +207,6 @@ WL_NOINLINE int wl_apply(const struct wl_env *env, struct wl_cursor *cursor, con
   cursor->exact = (rule->flags & WL_RULE_SIGNAL) != 0 || rule->ra_kind == WL_REG_IN_REG;
 #endif
   return WL_CONTINUE;
-}
-
-#ifdef WL_TARGET_A64
-#include "windlass_code_a64.h"
-#else
-#include "windlass_code.h"
-#endif
-
-/* One whole step: the mapping of the frame's pc, its rule, the rule applied; code without a table goes by its frame
- * pointer where that is safe. *where is the mapping, 0 if none. WL_CONTINUE or the wl_end. */
-WL_INLINE int wl_step(const struct wl_env *env, __u32 maps, __u32 map_count, struct wl_cursor *cursor,
-                      const struct wl_mapping **where) {
-  __u64 pc = wl_lookup_pc(cursor);
-  const struct wl_mapping *mapping = wl_find_mapping(env, maps, map_count, pc);
-  *where = mapping;
-#ifdef WL_TARGET_A64
-  /* A handler returns to the first instruction of the trampoline, which may be the first of its mapping. */
-  if (!mapping && !cursor->exact && WL_VALID(cursor, WL_SP) && wl_code_is_restorer(env, cursor->regs[WL_PC]))
-    return wl_step_signal(env, cursor, cursor->regs[WL_SP]);
-#endif
-  if (!mapping) return WL_END_NO_MAPPING;
-  const struct wl_module *module = wl_get_module(env, mapping->module);
-  if (mapping->flags & WL_MAPPING_ANON) return wl_step_code(env, maps, map_count, cursor, 1);
-  if (!module || module->state == WL_MODULE_PENDING) return WL_END_PENDING;
-  if (module->state != WL_MODULE_READY) return wl_step_code(env, maps, map_count, cursor, 0);
-  __u32 ref = wl_find_rule_ref(env, module, pc - mapping->bias);
-  if (ref == 0)
-    return wl_step_code(env, maps, map_count, cursor, wl_is_bare_page(env, module, pc - mapping->bias));
-  const unsigned char *chunk = wl_chunk(env, ref);
-  if (!chunk) return WL_END_INTERNAL;
-  return wl_apply(env, cursor, (const struct wl_rule *)(chunk + wl_offset(ref)), module->x_reg, pc);
 }
 
 #endif

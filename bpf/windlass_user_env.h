@@ -15,10 +15,11 @@ struct wl_env {
   /* Copies `size` bytes of the target at `address`; 0 if done, anything else if not readable. */
   int (*read)(void *context, void *to, __u32 size, __u64 address);
   void *context;
+  __u64 address_mask; /* AArch64: the bits of a code address that no authentication code uses */
 };
 
 #define WL_INLINE static inline __attribute__((always_inline, unused))
-#define WL_NOINLINE static __attribute__((noinline, unused))
+#define WL_GLOBAL static __attribute__((noinline, unused))
 #define WL_OPAQUE(x) ((void)0)
 
 /* The first byte of the chunk that `ref` points into; 0 if there is none. */
@@ -34,10 +35,15 @@ WL_INLINE int wl_read(const struct wl_env *env, void *to, __u32 size, __u64 addr
   return env->read(env->context, to, size, address);
 }
 
-/* The return address at cfa - 8 and, unless fp_offset is 0, the frame pointer saved at cfa + fp_offset. */
-WL_INLINE int wl_read_saved(const struct wl_env *env, __u64 cfa, __s64 fp_offset, __u64 *fp, __u64 *ra) {
-  if (wl_read(env, ra, 8, cfa - 8)) return 1;
-  return fp_offset != 0 && wl_read(env, fp, 8, cfa + fp_offset);
+WL_INLINE __u64 wl_address_mask_of(const struct wl_env *env) {
+  return env->address_mask;
+}
+
+/* The words of the stack at `low` and, above it or there too, at `high`. 0 if both could be read. */
+WL_INLINE int wl_read_pair(struct wl_env *env, __u64 low, __u64 high, __u64 *first, __u64 *second) {
+  if (wl_read(env, second, 8, high)) return 1;
+  *first = *second;
+  return low != high && wl_read(env, first, 8, low);
 }
 
 #endif

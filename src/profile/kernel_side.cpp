@@ -101,7 +101,6 @@ class KernelSideImpl final : public KernelSide {
 
   KernelSideOptions options_;
   windlass_bpf* skeleton_ = nullptr;
-  bpf_program* sampler_ = nullptr;
   std::unique_ptr<Arena> arena_;
   wl_module* modules_ = nullptr;
   std::size_t modules_bytes_ = 0;
@@ -148,6 +147,7 @@ void KernelSideImpl::size_maps() {
   data.wl_raw_bytes_per_window = options_.raw_bytes_per_second * (1ULL << 27) / 1'000'000'000ULL;
   data.wl_wakeup_bytes = bpf_map__max_entries(maps.events) / 8;
   data.wl_filter = options_.all_processes ? 0 : 1;
+  data.wl_address_mask = options_.address_mask;
 }
 
 std::expected<void, SystemError> KernelSideImpl::open_arena() {
@@ -203,12 +203,6 @@ std::expected<void, SystemError> KernelSideImpl::load() {
   skeleton_ = windlass_bpf__open();
   if (skeleton_ == nullptr) return std::unexpected(explain_load_error(errno, log.text()));
   size_maps();
-  const bool has_loop = libbpf_probe_bpf_helper(BPF_PROG_TYPE_PERF_EVENT, BPF_FUNC_loop, nullptr) != 0;
-  sampler_ = has_loop && !options_.without_bpf_loop ? skeleton_->progs.windlass_sample
-                                                    : skeleton_->progs.windlass_sample_bounded;
-  for (bpf_program* program : {skeleton_->progs.windlass_sample, skeleton_->progs.windlass_sample_bounded}) {
-    bpf_program__set_autoload(program, program == sampler_);
-  }
   if (const int error = windlass_bpf__load(skeleton_); error != 0) {
     return std::unexpected(explain_load_error(-error, log.text()));
   }
@@ -414,7 +408,7 @@ std::expected<void, SystemError> KernelSideImpl::start() {
       stop();
       return std::unexpected(explain_perf_error(error, options_.frequency));
     }
-    bpf_link* link = bpf_program__attach_perf_event(sampler_, fd);
+    bpf_link* link = bpf_program__attach_perf_event(skeleton_->progs.windlass_sample, fd);
     if (link == nullptr) {
       const int error = errno;
       close(fd);
@@ -491,7 +485,7 @@ KernelSideStats KernelSideImpl::stats() const {
 std::uint64_t KernelSideImpl::run_time_ns() const {
   bpf_prog_info info{};
   std::uint32_t size = sizeof info;
-  if (bpf_obj_get_info_by_fd(bpf_program__fd(sampler_), &info, &size) != 0) return 0;
+  if (bpf_obj_get_info_by_fd(bpf_program__fd(skeleton_->progs.windlass_sample), &info, &size) != 0) return 0;
   return info.run_time_ns;
 }
 

@@ -146,14 +146,6 @@ TEST(KernelSide, RecursionIsWholeAndExact) { check_recursion(60, 20, {}); }
 
 TEST(KernelSide, DeepRecursionIsWhole) { check_recursion(1500, 200, {}); }
 
-// The program for kernels without bpf_loop walks the same frames.
-TEST(KernelSide, WithoutBpfLoop) {
-  KernelSideOptions options;
-  options.without_bpf_loop = true;
-  check_recursion(60, 20, options);
-  check_recursion(900, 200, options);
-}
-
 TEST(KernelSide, DepthLimitIsSaid) {
   Recursion target(100, 100000);
   ASSERT_TRUE(target.ready);

@@ -10,12 +10,13 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "table/unwind_table.h"
 #include "windlass_user_env.h"
 
-#include "windlass_memo.h"
+#include "windlass_walk.h"
 
 namespace windlass::test {
 
@@ -52,6 +53,8 @@ class A64Unwinder {
   using Read = std::function<bool(std::uint64_t address, void* to, std::size_t size)>;
 
   explicit A64Unwinder(Read read) : read_(std::move(read)), modules_(kMostModules) {
+    unwind_->space = 1;
+    env_.address_mask = (1ULL << 48) - 1;
     env_.arena = arena_.base();
     env_.modules = modules_.data();
     env_.module_count = kMostModules;
@@ -77,8 +80,9 @@ class A64Unwinder {
         arena_.allocate(static_cast<std::uint32_t>(sizeof(wl_maps_head) + mappings.size() * sizeof(wl_mapping)));
     if (!object) return;
     std::memcpy(object->data + sizeof(wl_maps_head), mappings.data(), mappings.size() * sizeof(wl_mapping));
-    maps_ = object->ref + (sizeof(wl_maps_head) >> WL_REF_SHIFT);
-    map_count_ = static_cast<std::uint32_t>(mappings.size());
+    unwind_->maps = object->ref + (sizeof(wl_maps_head) >> WL_REF_SHIFT);
+    unwind_->map_count = static_cast<std::uint32_t>(mappings.size());
+    *memo_ = {};
   }
 
   // A frame whose registers are all known, interrupted at `pc`.
@@ -92,21 +96,20 @@ class A64Unwinder {
     return made;
   }
 
-  // WL_CONTINUE with the caller in `at`, or the wl_end. Where the memo would keep the rule as a plain one, that way
-  // must lead to the same place: see memo_differences().
+  // WL_CONTINUE with the caller in `at`, or the wl_end. Where the memo has kept the rule as a plain one, that way must lead to
+  // the same place: see memo_differences().
   int step(wl_cursor& at) {
     const wl_cursor before = at;
-    const wl_mapping* mapping = nullptr;
-    const int status = wl_step(&env_, maps_, map_count_, &at, &mapping);
-    const wl_rule* rule = mapping != nullptr ? rule_at(*mapping, wl_lookup_pc(&before)) : nullptr;
-    if (rule == nullptr) return status;
-    constexpr std::uint32_t kSpace = 1, kRef = 1;
-    const std::uint64_t value = wl_memo_value(kSpace, rule, kRef, modules_[mapping->module].x_reg);
-    if ((value & WL_MEMO_PLAIN) == 0) return status;
+    unwind_->cursor = at;
+    const int status = wl_step(unwind_.get(), memo_.get());
+    at = unwind_->cursor;
+    const std::uint64_t pc = wl_lookup_pc(&before);
+    const wl_memo_entry& entry = memo_->entries[wl_memo_slot(unwind_->space, pc)];
+    if (!wl_memo_hit(&entry, unwind_->space, pc) || (entry.value & WL_MEMO_PLAIN) == 0) return status;
     ++plain_steps_;
-    wl_cursor by_memo = before;
+    unwind_->cursor = before;
     wl_fast fast{before.regs[WL_PC], before.regs[WL_SP], before.regs[WL_FP], before.valid};
-    const int plain = wl_apply_plain(&env_, &by_memo, &fast, value);
+    const int plain = wl_apply_plain(unwind_.get(), &fast, entry.value);
     const bool same = plain == status &&
                       (status != WL_CONTINUE || (fast.pc == at.regs[WL_PC] && fast.sp == at.regs[WL_SP] &&
                                                  fast.fp == at.regs[WL_FP] && fast.valid == at.valid && at.exact == 0));
@@ -119,19 +122,13 @@ class A64Unwinder {
  private:
   static constexpr std::uint32_t kMostModules = 64;
 
-  [[nodiscard]] const wl_rule* rule_at(const wl_mapping& mapping, std::uint64_t pc) const {
-    if ((mapping.flags & WL_MAPPING_ANON) != 0) return nullptr;
-    const std::uint32_t ref = wl_find_rule_ref(&env_, &modules_[mapping.module], pc - mapping.bias);
-    if (ref == 0) return nullptr;
-    return reinterpret_cast<const wl_rule*>(wl_chunk(&env_, ref) + wl_offset(ref));
-  }
-
   Read read_;
   BumpArena arena_;
   std::vector<wl_module> modules_;
   std::uint32_t module_count_ = 0;
-  wl_env env_{};
-  std::uint32_t maps_ = 0, map_count_ = 0;
+  std::unique_ptr<wl_unwind> unwind_ = std::make_unique<wl_unwind>();
+  std::unique_ptr<wl_memo> memo_ = std::make_unique<wl_memo>();
+  wl_env& env_ = unwind_->env;
   std::uint64_t plain_steps_ = 0, memo_differences_ = 0;
 };
 

@@ -6,13 +6,14 @@
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <vector>
 
 #include "profile/arena.h"
 #include "table/unwind_table.h"
 #include "windlass_user_env.h"
 
-#include "windlass_memo.h"
+#include "windlass_walk.h"
 
 namespace windlass::testing {
 
@@ -25,6 +26,8 @@ class FakeTarget : public table::Arena {
     env.modules = modules.data();
     env.module_count = static_cast<std::uint32_t>(modules.size());
     env.context = this;
+    env.address_mask = ~0ULL;
+    scratch->unwind.space = 1;
     env.read = [](void* context, void* to, __u32 size, __u64 address) {
       auto& self = *static_cast<FakeTarget*>(context);
       ++self.reads;
@@ -53,8 +56,9 @@ class FakeTarget : public table::Arena {
 
   void set_mappings(const std::vector<wl_mapping>& mappings) {
     auto ref = arena->allocate(sizeof(wl_maps_head) + mappings.size() * sizeof(wl_mapping));
-    maps = *ref + 1;
-    count = static_cast<std::uint32_t>(mappings.size());
+    maps = scratch->unwind.maps = *ref + 1;
+    count = scratch->unwind.map_count = static_cast<std::uint32_t>(mappings.size());
+    *memo = {};
     std::copy(mappings.begin(), mappings.end(), reinterpret_cast<wl_mapping*>(arena->at(maps)));
   }
 
@@ -70,17 +74,33 @@ class FakeTarget : public table::Arena {
     return made;
   }
 
+  // One step by whatever way there is; the memo keeps the rule, if there is one.
   int step(wl_cursor& at) {
-    const wl_mapping* where = nullptr;
-    return wl_step(&env, maps, count, &at, &where);
+    return with(at, [&](wl_unwind* unwind) { return wl_step(unwind, memo.get()); });
+  }
+  int apply(wl_cursor& at, const wl_rule& rule, std::uint32_t x_reg) {
+    return with(at, [&](wl_unwind* unwind) { return wl_apply(unwind, &rule, x_reg, wl_lookup_pc(&at)); });
+  }
+  int apply_plain(wl_cursor& at, wl_fast& fast, std::uint64_t value) {
+    return with(at, [&](wl_unwind* unwind) { return wl_apply_plain(unwind, &fast, value); });
   }
 
   std::unique_ptr<profile::Arena> arena;
   std::vector<wl_module> modules;
   std::map<std::uint64_t, std::vector<std::uint8_t>> memory;
-  wl_env env{};
+  std::unique_ptr<wl_scratch> scratch = std::make_unique<wl_scratch>();
+  std::unique_ptr<wl_memo> memo = std::make_unique<wl_memo>();
+  wl_env& env = scratch->unwind.env;
   std::uint32_t maps = 0, count = 0;
   unsigned reads = 0;
+
+ private:
+  int with(wl_cursor& at, const auto& step) {
+    scratch->unwind.cursor = at;
+    const int status = step(&scratch->unwind);
+    at = scratch->unwind.cursor;
+    return status;
+  }
 };
 
 }  // namespace windlass::testing

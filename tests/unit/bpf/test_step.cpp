@@ -27,7 +27,7 @@ wl_rule rule_of(unsigned cfa_kind, unsigned cfa_reg, int cfa_offset, unsigned fp
 }
 
 int apply(FakeTarget& target, wl_cursor& cursor, const wl_rule& rule, std::uint32_t x_reg = kNoX) {
-  return wl_apply(&target.env, &cursor, &rule, x_reg, wl_lookup_pc(&cursor));
+  return target.apply(cursor, rule, x_reg);
 }
 
 TEST(Step, CfaFromStackPointer) {
@@ -231,8 +231,8 @@ TEST(Memo, PlainFormEqualsTheRule) {
     if (random() % 8 == 0) rule.x_kind = WL_REG_CFA;
     const std::uint32_t x_reg = random() % 3 == 0 ? 3 : kNoX;
     const std::uint32_t space = static_cast<std::uint32_t>(random());
-    const std::uint64_t value = wl_memo_value(space, &rule, 0x12345678, x_reg);
-    EXPECT_EQ(value >> WL_MEMO_SPACE_SHIFT, space >> 16);
+    const std::uint64_t value = wl_memo_value(space, kCode, &rule, 0x12345678, x_reg);
+    EXPECT_EQ(value >> WL_MEMO_KEY_SHIFT, space >> 16);
     if ((value & WL_MEMO_PLAIN) == 0) {
       ASSERT_EQ(wl_memo_ref(value), 0x12345678U);
       ASSERT_EQ(wl_memo_xreg(value), x_reg == 3 ? 3U : WL_MEMO_NO_XREG);
@@ -244,7 +244,7 @@ TEST(Memo, PlainFormEqualsTheRule) {
     auto by_memo = cursor;
     wl_fast fast{cursor.regs[16], cursor.regs[7], cursor.regs[6], cursor.valid};
     const int expected = apply(target, cursor, rule, x_reg);
-    const int found = wl_apply_plain(&target.env, &by_memo, &fast, value);
+    const int found = target.apply_plain(by_memo, fast, value);
     ASSERT_EQ(found, expected) << i;
     if (expected != WL_CONTINUE) continue;
     ASSERT_EQ(fast.pc, cursor.regs[16]);
@@ -258,17 +258,17 @@ TEST(Memo, PlainFormEqualsTheRule) {
   EXPECT_GT(plain, 10'000U);
 }
 
-TEST(Memo, TagIsExact) {
+TEST(Memo, KeyIsExact) {
   wl_memo_entry entry{};
   wl_rule rule = rule_of(WL_CFA_REG, 7, 8);
-  EXPECT_FALSE(wl_memo_hit(&entry, wl_memo_tag(1, kCode), 1));  // an empty entry is nobody's: spaces begin at 1
+  EXPECT_FALSE(wl_memo_hit(&entry, 1, kCode));  // an empty entry is nobody's: spaces begin at 1
   entry.tag = wl_memo_tag(0x30001, kCode);
-  entry.value = wl_memo_value(0x30001, &rule, 1, kNoX);
-  EXPECT_TRUE(wl_memo_hit(&entry, wl_memo_tag(0x30001, kCode), 0x30001));
-  EXPECT_FALSE(wl_memo_hit(&entry, wl_memo_tag(0x40001, kCode), 0x40001));  // the same low half
-  EXPECT_FALSE(wl_memo_hit(&entry, wl_memo_tag(0x30002, kCode), 0x30002));
-  EXPECT_FALSE(wl_memo_hit(&entry, wl_memo_tag(0x30001, kCode + 1), 0x30001));
-  EXPECT_FALSE(wl_memo_hit(&entry, wl_memo_tag(0x30001, kCode ^ 1ULL << 47), 0x30001));
+  entry.value = wl_memo_value(0x30001, kCode, &rule, 1, kNoX);
+  EXPECT_TRUE(wl_memo_hit(&entry, 0x30001, kCode));
+  EXPECT_FALSE(wl_memo_hit(&entry, 0x40001, kCode));  // the same low half
+  EXPECT_FALSE(wl_memo_hit(&entry, 0x30002, kCode));
+  EXPECT_FALSE(wl_memo_hit(&entry, 0x30001, kCode + 1));
+  EXPECT_FALSE(wl_memo_hit(&entry, 0x30001, kCode ^ 1ULL << 47));
 }
 
 static_assert(sizeof(wl_memo_entry) == 16);

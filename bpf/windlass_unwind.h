@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT
+ *
+ * The state of one walk over one stack. Plain C, shared. All that outlives an instruction or is read from the target is
+ * here and not in local variables: the kernel's BPF programs have 512 bytes of stack over all frames, and its verifier follows
+ * what is on that stack value by value, but takes what it loads from here for unknown. The includer has provided struct wl_env.
+ */
+#ifndef WINDLASS_UNWIND_H
+#define WINDLASS_UNWIND_H
+
+#include "windlass_cursor.h"
+
+#define WL_CODE_BEFORE 8u /* bytes of code read before a pc */
+#define WL_CODE_BYTES 32u
+#define WL_SAVED_REGISTERS (WL_PC + 1) /* of a signal frame */
+
+/* AArch64: sp, x29 and x30 as code is run (windlass_code_a64.h). */
+struct wl_code_run {
+  __u64 pc;
+  __u64 sp, fp, lr;
+  __u64 record;    /* where the code stored the pair x29, x30; 0 if it did not */
+  __u64 record_fp; /* what it stored */
+  __u64 record_lr;
+  __u64 value;     /* what was loaded last */
+  __u32 word;      /* the instruction at the pc */
+  __u8 fp_known;
+  __u8 lr_known;
+  __u8 record_fp_known;
+  __u8 record_lr_known;
+  __u8 lr_framed;  /* x30 was loaded from the frame record: where the code stored it, or where x29 pointed */
+  __u8 called;
+  __u16 reserved;
+};
+
+/* What a step reads; nothing in it outlives the step. */
+struct wl_room {
+  union {
+    __u8 code[WL_CODE_BYTES];         /* around a pc */
+    __u64 saved[WL_SAVED_REGISTERS];  /* of a signal frame */
+    struct wl_code_run run;
+  };
+  __u64 pair[2]; /* a frame record: the caller's frame pointer, the return address */
+  __u8 call[8];  /* the code before a return address */
+};
+
+struct wl_unwind {
+  struct wl_env env;
+  struct wl_cursor cursor;
+  /* The process: its mapping set, and the number of that set's state of its address space. */
+  __u32 maps, map_count;
+  __u32 space;
+  /* What wl_find_rule said of the cursor's pc: its rule, or code without one. */
+  __u32 ref;         /* of the rule; 0 = none */
+  __u32 x_reg;       /* the extra register of the module's rules, or WL_NO_XREG */
+  __u32 generated;   /* without a rule: generated code, at run time or ahead of it */
+  /* The walk. */
+  __u64 hash;        /* of the frames so far */
+  __u32 first;       /* index of the first user frame in wl_scratch.frames */
+  __u32 frames;      /* user frames so far */
+  __u32 frame_limit;
+  __u32 memo_hits;
+  __u32 end;         /* wl_end, once it has ended */
+  struct wl_room room;
+};
+
+#define WL_FRAME_SLOTS 16384u /* a power of two over kernel + user frames, so that an index can be masked */
+
+/* One sample in work. The event and its frames stand together, as they go into the ring. */
+struct wl_scratch {
+  struct wl_unwind unwind;
+  /* Where the stack ends, if it is above sp: the main thread's arguments; the thread's control block. */
+  __u64 stack_top, thread_block;
+  struct wl_stack_event event;
+  __u64 frames[WL_FRAME_SLOTS];
+};
+
+#endif

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT
+ *
+ * The walk: one step from wherever the cursor is, and runs of steps whose rules the memo knows. Plain C, the same in BPF and
+ * in user space.
+ */
+#ifndef WINDLASS_WALK_H
+#define WINDLASS_WALK_H
+
+#include "windlass_memo.h"
+#ifdef WL_TARGET_A64
+#include "windlass_code_a64.h"
+#else
+#include "windlass_code.h"
+#endif
+
+WL_INLINE __u64 wl_mix(__u64 hash, __u64 value) {
+  hash = (hash ^ value) * 0x9e3779b97f4a7c15ull;
+  return hash ^ (hash >> 29);
+}
+
+/* The rule at u->ref applied, and remembered in `entry`. */
+WL_INLINE int wl_step_by_rule(struct wl_unwind *u, struct wl_memo_entry *entry, __u64 pc) {
+  const unsigned char *chunk = wl_chunk(&u->env, u->ref);
+  if (!chunk) return WL_END_INTERNAL;
+  const struct wl_rule *rule = (const struct wl_rule *)(chunk + wl_offset(u->ref));
+  entry->tag = wl_memo_tag(u->space, pc);
+  entry->value = wl_memo_value(u->space, pc, rule, u->ref, u->x_reg);
+  return wl_apply(u, (struct wl_rule *)rule, u->x_reg, pc);
+}
+
+/* One step from the cursor's frame: by its rule, which is looked up unless the memo knows it; code without one by what it does.
+ * WL_CONTINUE with the caller in the cursor, or the wl_end. */
+WL_GLOBAL int wl_step(struct wl_unwind *u, struct wl_memo *memo) {
+  if (!u || !memo) return WL_END_INTERNAL;
+  __u64 pc = wl_lookup_pc(&u->cursor);
+  struct wl_memo_entry *entry = &memo->entries[wl_memo_slot(u->space, pc)];
+  if (wl_memo_hit(entry, u->space, pc) && (entry->value & WL_MEMO_REF)) {
+    u->memo_hits++;
+    u->ref = wl_memo_ref(entry->value);
+    u->x_reg = wl_memo_xreg(entry->value);
+  } else {
+    int status = wl_find_rule(u, pc);
+#ifdef WL_TARGET_A64
+    /* A handler returns to the first instruction of the trampoline, which may be the first of its mapping. */
+    if (status == WL_END_NO_MAPPING && !u->cursor.exact && WL_VALID(&u->cursor, WL_SP) &&
+        wl_code_is_restorer(u, u->cursor.regs[WL_PC]))
+      return wl_step_signal(u, u->cursor.regs[WL_SP]);
+#endif
+    if (status != WL_CONTINUE) return status;
+  }
+  if (u->ref == 0) return wl_step_code(u);
+  return wl_step_by_rule(u, entry, pc);
+}
+
+#define WL_FRAMES_A_ROUND 8
+#define WL_NEEDS_STEP ((int)WL_END_COUNT + 1)
+
+/* Up to WL_FRAMES_A_ROUND frames whose rules the memo knows, their registers kept out of memory. WL_NEEDS_STEP at a frame that
+ * needs more (it is among the frames already), WL_CONTINUE or the wl_end. */
+WL_GLOBAL int wl_walk_round(struct wl_scratch *s, struct wl_memo *memo) {
+  if (!s || !memo) return WL_END_INTERNAL;
+  struct wl_unwind *u = &s->unwind;
+  struct wl_cursor *cursor = &u->cursor;
+  struct wl_fast fast = {
+      .pc = cursor->regs[WL_PC],
+      .sp = cursor->regs[WL_SP],
+      .fp = cursor->regs[WL_FP],
+      .valid = cursor->valid,
+  };
+  __u64 exact = cursor->exact;
+  __u64 hash = u->hash;
+  __u32 n = u->frames;
+  int status = WL_CONTINUE;
+  __u32 i;
+  for (i = 0; i < WL_FRAMES_A_ROUND; i++) {
+    if (n >= u->frame_limit) {
+      status = WL_END_DEPTH;
+      break;
+    }
+    __u64 frame = fast.pc | exact << 63;
+    __u64 pc = fast.pc - 1 + exact;
+    s->frames[(u->first + n) & (WL_FRAME_SLOTS - 1)] = frame;
+    hash = wl_mix(hash, frame);
+    n++;
+    struct wl_memo_entry *entry = &memo->entries[wl_memo_slot(u->space, pc)];
+    if (!wl_memo_hit(entry, u->space, pc) || !(entry->value & WL_MEMO_PLAIN)) {
+      status = WL_NEEDS_STEP;
+      break;
+    }
+    exact = 0;
+    status = wl_apply_plain(u, &fast, entry->value);
+    if (status != WL_CONTINUE) break;
+  }
+  cursor->regs[WL_PC] = fast.pc;
+  cursor->regs[WL_SP] = fast.sp;
+  cursor->regs[WL_FP] = fast.fp;
+  cursor->valid = fast.valid;
+  cursor->exact = exact;
+  u->hash = hash;
+  u->frames = n;
+  u->memo_hits += i;
+  return status;
+}
+
+/* The verifier goes through every round of a loop: a loop in a function of its own makes two short ones of the one that the frame
+ * limit needs. 0 while there is a caller, else u->end says why not. */
+#define WL_ROUNDS_A_RUN 64
+#define WL_RUNS ((WL_MAX_USER_FRAMES + 1 + WL_ROUNDS_A_RUN - 1) / WL_ROUNDS_A_RUN) /* a round is one frame or more */
+
+WL_GLOBAL int wl_walk_run(struct wl_scratch *s, struct wl_memo *memo) {
+  if (!s || !memo) return 1;
+  for (int i = 0; i < WL_ROUNDS_A_RUN; i++) {
+    int status = wl_walk_round(s, memo);
+    if (status == WL_NEEDS_STEP) status = wl_step(&s->unwind, memo);
+    if (status != WL_CONTINUE) {
+      s->unwind.end = status;
+      return 1;
+    }
+  }
+  return 0;
+}
+
+/* Unwinds the stack from the cursor to its end, u->end. */
+WL_INLINE void wl_walk(struct wl_scratch *s, struct wl_memo *memo) {
+  for (int i = 0; i < (int)WL_RUNS; i++) {
+    if (wl_walk_run(s, memo)) break;
+  }
+}
+
+#endif
