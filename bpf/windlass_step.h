@@ -88,25 +88,26 @@ WL_GLOBAL int wl_step_signal(struct wl_unwind *u, __u64 context) {
 
 #endif
 
-/* The caller's value of a register. Returns 0 and *value, 1 if it is unknown in the caller, 2 if unreadable. */
-WL_INLINE int wl_register_value(const struct wl_env *env, const struct wl_cursor *cursor, __u32 reg, __u32 kind,
-                                __s32 offset, __u64 cfa, __u64 base, __u32 arg, __u64 *value) {
+/* The caller's value of a register, into u->room.value. Returns 0, or 1 if it is unknown in the caller, 2 if unreadable. */
+WL_GLOBAL int wl_register_value(struct wl_unwind *u, __u32 reg, __u32 kind, __s32 offset, __u32 arg) {
+  if (!u) return 1;
+  const struct wl_cursor *cursor = &u->cursor;
   __u64 from;
   switch (kind) {
     case WL_REG_SAME: /* value = register */
-      *value = cursor->regs[reg & WL_REGISTER_MASK];
-      return WL_VALID(cursor, reg) ? 0 : 1;
+      u->room.value = cursor->regs[reg & WL_REGISTER_MASK];
+      return WL_VALID(cursor, reg & 31) ? 0 : 1;
     case WL_REG_IN_REG: /* value = register number `offset` */
-      *value = cursor->regs[offset & WL_REGISTER_MASK];
+      u->room.value = cursor->regs[offset & WL_REGISTER_MASK];
       return (__u32)offset < WL_RULE_REGISTERS && WL_VALID(cursor, (__u32)offset & WL_REGISTER_MASK) ? 0 : 1;
     case WL_REG_CFA_VALUE: /* value = CFA + offset */
-      *value = cfa + offset;
+      u->room.value = u->room.cfa + offset;
       return 0;
     case WL_REG_CFA: /* value = [CFA + offset] */
-      from = cfa;
+      from = u->room.cfa;
       break;
     case WL_REG_BASE: /* value = [cfa_reg + offset] */
-      from = base;
+      from = u->room.base;
       break;
     case WL_REG_FP: /* value = [frame pointer + offset] */
       if (!WL_VALID(cursor, WL_FP)) return 1;
@@ -119,7 +120,7 @@ WL_INLINE int wl_register_value(const struct wl_env *env, const struct wl_cursor
     default:
       return 1;
   }
-  return wl_read(env, value, 8, from + offset) ? 2 : 0;
+  return wl_read(&u->env, &u->room.value, 8, from + offset) ? 2 : 0;
 }
 
 /* sp after the step is `cfa`. Plain frames only ever move it up; code that switches stacks may move it down, a few
@@ -167,31 +168,32 @@ WL_GLOBAL int wl_apply(struct wl_unwind *u, const struct wl_rule *rule, __u32 x_
 
   __u64 cfa = base + rule->cfa_offset;
   if (rule->cfa_kind == WL_CFA_MEM) {
-    __u64 at = cfa;
-    if (wl_read(env, &cfa, 8, at)) return WL_END_UNREADABLE_STACK;
-    cfa += rule->cfa_arg;
+    if (wl_read(env, &u->room.value, 8, cfa)) return WL_END_UNREADABLE_STACK;
+    cfa = u->room.value + rule->cfa_arg;
   } else if (rule->cfa_kind == WL_CFA_PLT) {
     cfa += (address & 15) >= rule->cfa_arg ? 8 : 0;
   }
   __u8 backward;
   if (wl_check_progress(cursor, rule, cfa, &backward)) return WL_END_NO_PROGRESS;
+  u->room.base = base;
+  u->room.cfa = cfa;
 
-  __u64 pc = 0, fp = 0, x = 0;
-  __u32 arg = rule->cfa_arg;
   if (rule->ra_kind == WL_REG_SAME) return WL_END_UNSUPPORTED_EXPRESSION; /* nothing means this */
-  int status = wl_register_value(env, cursor, WL_PC, rule->ra_kind, rule->ra_offset, cfa, base, arg, &pc);
+  int status = wl_register_value(u, WL_PC, rule->ra_kind, rule->ra_offset, rule->cfa_arg);
   if (status) return status == 2 ? WL_END_UNREADABLE_STACK : WL_END_REGISTER_LOST;
-  pc = WL_STRIP(env, pc);
+  __u64 pc = WL_STRIP(env, u->room.value);
   if (pc == 0) return WL_END_COMPLETE;
   __u32 valid = WL_VALID_BASE;
-  status = wl_register_value(env, cursor, WL_FP, rule->fp_kind, rule->fp_offset, cfa, base, arg, &fp);
+  status = wl_register_value(u, WL_FP, rule->fp_kind, rule->fp_offset, rule->cfa_arg);
   if (status == 2) return WL_END_UNREADABLE_STACK;
   if (status == 0) valid |= 1u << WL_FP;
+  __u64 fp = u->room.value;
   if (x_reg < WL_EXTRA_REGISTERS) {
-    status = wl_register_value(env, cursor, x_reg, rule->x_kind, rule->x_offset, cfa, base, arg, &x);
+    status = wl_register_value(u, x_reg, rule->x_kind, rule->x_offset, rule->cfa_arg);
     if (status == 2) return WL_END_UNREADABLE_STACK;
     if (status == 0) valid |= 1u << x_reg;
-    cursor->regs[x_reg & WL_REGISTER_MASK] = x;
+    WL_OPAQUE(x_reg);
+    cursor->regs[x_reg & WL_REGISTER_MASK] = u->room.value;
   }
 
   cursor->regs[WL_PC] = pc;

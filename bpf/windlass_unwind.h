@@ -38,8 +38,10 @@ struct wl_room {
     __u64 saved[WL_SAVED_REGISTERS];  /* of a signal frame */
     struct wl_code_run run;
   };
-  __u64 pair[2]; /* a frame record: the caller's frame pointer, the return address */
-  __u8 call[8];  /* the code before a return address */
+  __u64 cfa, base; /* of the rule that is applied: its CFA, its CFA's register */
+  __u64 value;     /* a register in the caller */
+  __u64 pair[2];   /* a frame record: the caller's frame pointer, the return address */
+  __u8 call[8];    /* the code before a return address */
 };
 
 struct wl_unwind {
