@@ -8,10 +8,13 @@ set -euo pipefail
 root=$1
 shift
 
-# For the run: the C and C++ libraries, and a second C library without unwind information. For the build: what the library and its
-# tests link to. The C library's own headers come with the cross compiler.
+# For the run: the C and C++ libraries, and a second C library without unwind information. For the build: what the library, the
+# command, the profiler and their tests link to, with what those link to themselves. The C library's own headers and the kernel's
+# come with the cross compiler.
 packages=(libc6 libstdc++6 libgcc-s1 musl musl-dev libgtest-dev libfmt-dev libfmt9 zlib1g-dev zlib1g liblzma-dev liblzma5
-          libzstd-dev libzstd1 libzydis-dev libzydis4.0 libzycore-dev libzycore1.4)
+          libzstd-dev libzstd1 libzydis-dev libzydis4.0 libzycore-dev libzycore1.4
+          libbpf-dev libbpf1 libelf-dev libelf1 libdw-dev libdw1 libbz2-1.0 libiberty-dev
+          libcli11-dev nlohmann-json3-dev libprotozero-dev)
 [ $# -eq 0 ] || packages=("$@")
 
 wanted=$(printf '%s\n' "${packages[@]}" | sha256sum)
@@ -40,7 +43,7 @@ for deb in "$root"/apt/*.deb; do
   dpkg-deb -f "$deb" Package Version | paste - - >> "$root/packages"
 done
 rm -rf "$root/apt"
-[ ! -d "$root/usr/share" ] || find "$root/usr/share" -mindepth 1 -maxdepth 1 ! -name wine -exec rm -rf {} +
+[ ! -d "$root/usr/share" ] || find "$root/usr/share" -mindepth 1 -maxdepth 1 ! -name wine ! -name cmake -exec rm -rf {} +
 echo "$wanted" > "$root/complete"
 echo "aarch64 sysroot: unpacked into $root:"
 sed 's/Package: //; s/Version: //; s/^/  /' "$root/packages"
