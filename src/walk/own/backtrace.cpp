@@ -1,5 +1,6 @@
 // Backtraces of the own process.
 #include "windlass/backtrace.h"
+#include "arch/pointer_authentication.h"
 #include "walk/own/trace.h"
 
 namespace windlass {
@@ -54,7 +55,7 @@ std::size_t backtrace_from(const Registers& registers, std::uint64_t* pcs, std::
   // Both architectures save the caller's frame pointer where their own points.
   const std::uint64_t fp = *static_cast<const std::uint64_t*>(__builtin_frame_address(0));
   {
-    TraceWalk walk({pc & walk::kAddressBits, sp, fp}, true);
+    TraceWalk walk({without_authentication(pc), sp, fp}, true);
     bool more = true;
     for (unsigned i = 0; more && i < skip; ++i) more = walk.step();
     if (more) {

@@ -13,9 +13,6 @@ namespace windlass::walk {
 
 // What a look-up is made by: the pc, and whether it is an instruction (bit 63) or a return address.
 inline constexpr std::uint64_t kInstructionBit = std::uint64_t{1} << 63;
-// Bits of a return address that may be an authentication code (AArch64).
-inline constexpr std::uint64_t kAddressBits =
-    kOwnArchitecture == Architecture::kX86_64 ? ~std::uint64_t{0} : 0x0000'ffff'ffff'ffff;
 
 // A rule in one word. Nearly all are "CFA = sp or fp + n, return address and frame pointer at CFA - m", in words of 8
 // bytes; the others are kept in full in a palette (signal frames, PLT entries, realigned frames) or left to the walker

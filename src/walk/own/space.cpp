@@ -6,6 +6,7 @@
 #include <climits>
 #include <new>
 
+#include "arch/pointer_authentication.h"
 #include "walk/own/memory.h"
 #include "walk/own/modules.h"
 #include "windlass/backtrace.h"
@@ -41,6 +42,7 @@ AddressSpace AddressSpace::self() {
   walk::refresh_loaded();
   dl_iterate_phdr(name_module, nullptr);
   AddressSpace space(kOwnArchitecture, std::make_unique<walk::OwnMemory>());
+  space.set_pointer_mask(~user_code_mask());
   space.own_ = true;
   return space;
 }
@@ -49,6 +51,7 @@ AddressSpace AddressSpace::self() {
 void walk::make_own_space() {
   alignas(OwnMemory) static std::byte memory[sizeof(OwnMemory)];
   auto* space = new (own_space) AddressSpace(kOwnArchitecture, std::unique_ptr<Memory>(new (memory) OwnMemory));
+  space->set_pointer_mask(~user_code_mask());
   space->own_ = true;
   own_space_made.store(true, std::memory_order_release);
 }

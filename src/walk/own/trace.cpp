@@ -1,5 +1,6 @@
 #include "walk/own/trace.h"
 
+#include "arch/pointer_authentication.h"
 #include "dwarf/interpreter.h"
 #include "table/trace_state.h"
 #include "table/unwind_table.h"
@@ -99,7 +100,7 @@ WINDLASS_READS_STACKS inline TraceWalk::Answer TraceWalk::by_rule(PackedStep rul
     }  // else its slot is dead, it has been popped: see apply.h
   }
   slots.return_slot = slot_at(return_at);
-  const std::uint64_t pc = load_word(return_at) & kAddressBits;
+  const std::uint64_t pc = without_authentication(load_word(return_at));
   caller.key = pc;
   caller.sp = cfa;
   if (static_cast<std::int64_t>(pc) <= 0) [[unlikely]]
@@ -138,7 +139,7 @@ WINDLASS_READS_STACKS TraceWalk::Answer TraceWalk::by_full_rule(const table::Tra
   if (!value(rule.fp_kind, rule.fp_offset, state_.fp, caller.fp)) return Answer::kCannot;
   if (rule.ra_kind == WL_REG_SAME || !value(rule.ra_kind, rule.ra_offset, 0, pc)) return Answer::kCannot;
   const bool signal = (rule.flags & WL_RULE_SIGNAL) != 0;
-  pc &= kAddressBits;
+  pc = without_authentication(pc);
   if (static_cast<std::int64_t>(pc) <= 0) return pc == 0 ? Answer::kEnd : Answer::kCannot;
   if (cfa <= state_.sp && (!signal || ++backward_ > kMaxBackward)) return Answer::kCannot;
   caller.key = signal ? pc | kInstructionBit : pc;
@@ -253,7 +254,7 @@ WINDLASS_READS_STACKS inline bool TraceWalk::replay(std::size_t& current, std::u
     const RecordedFrame& next = frame[-1];
     if (next.sp > stack_.high) [[unlikely]]
       break;
-    if ((*reinterpret_cast<const volatile AnyWord*>(frame->return_slot) & kAddressBits) != next.key ||
+    if (without_authentication(*reinterpret_cast<const volatile AnyWord*>(frame->return_slot)) != next.key ||
         *reinterpret_cast<const volatile AnyWord*>(frame->fp_slot != nullptr ? frame->fp_slot : &frame->fp) != next.fp)
         [[unlikely]]
       break;
