@@ -43,7 +43,7 @@ class SymbolFile {
 // (as many) gets where each symbol begins.
 [[nodiscard]] std::vector<std::string> symbols_at(Dwfl_Module* module, std::span<const std::uint64_t> addresses,
                                                   std::span<std::uint64_t> begins);
-// "name@plt" where the address lies in a linkage stub whose target is known, else empty (x86-64).
+// "name@plt" where the address lies in a linkage stub whose target is known, else empty.
 [[nodiscard]] std::vector<std::string> plt_names_at(Dwfl_Module* module, std::span<const std::uint64_t> addresses);
 // Adds functions, inlined frames and lines from DWARF. `symbols` (same order) name what DWARF leaves without a linkage
 // name. Addresses that no debug entry covers are left alone.

@@ -7,7 +7,8 @@ asm_with_size:
     nop
     ret
     .size asm_with_size, . - asm_with_size
-    .skip 30, 0x90
+    .set asm_size_of_sized, . - asm_with_size
+    .skip 32
 
     .balign 64
 asm_without_size: /* no .type, no .size: names what follows it */
@@ -19,7 +20,8 @@ asm_without_size: /* no .type, no .size: names what follows it */
     .type asm_before_unnamed, @function
 asm_before_unnamed: /* without a size, and a function without a symbol begins behind it: only its FDE knows */
     ret
-    .skip 15, 0x90
+    .balign 16
+    .set asm_offset_of_unnamed, . - asm_before_unnamed
     .cfi_startproc
     nop
     nop
