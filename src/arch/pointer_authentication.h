@@ -1,8 +1,8 @@
 // AArch64 code that is compiled to sign return addresses puts an authentication code into their unused upper bits
-// (FEAT_PAuth). Which bits those are depends on the kernel's address size, 39 to 52 bits. The processor knows, and takes
-// them out by XPACLRI: a hint, which processors without the feature pass over (Arm ARM C6.2, "XPACD, XPACI, XPACLRI"), and
-// which works whatever keys are in use. The mask that ptrace tells (NT_ARM_PAC_MASK) is the same one, but needs a child to
-// ask it of.
+// (FEAT_PAuth). Which bits those are depends on the kernel's address size, 39 to 52 bits. The processor knows, and
+// takes them out by XPACLRI: a hint, which processors without the feature pass over (Arm ARM C6.2, "XPACD, XPACI,
+// XPACLRI"), and which works whatever keys are in use. The mask that ptrace tells (NT_ARM_PAC_MASK) is the same one,
+// but needs a child to ask it of.
 #pragma once
 
 #include <cstdint>

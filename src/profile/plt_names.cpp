@@ -60,7 +60,8 @@ void read_relocations(Elf* elf, Elf_Scn* section, const GElf_Shdr& header, const
 
 std::uint64_t x86_64_slot(const StubSection& section, std::uint64_t address, const Relocations& relocations) {
   // .plt.got without IBT has 8-byte stubs
-  const bool is_short = section.got && section.end - section.begin >= 2 && section.code[0] == 0xff && section.code[1] == 0x25;
+  const bool is_short =
+      section.got && section.end - section.begin >= 2 && section.code[0] == 0xff && section.code[1] == 0x25;
   const std::uint64_t step = is_short ? 8 : 16;
   const std::uint64_t start = section.begin + (address - section.begin) / step * step;
   const unsigned char* code = section.code + (start - section.begin);
@@ -141,7 +142,8 @@ std::vector<std::string> plt_names_at(Dwfl_Module* module, std::span<const std::
     GElf_Shdr header;
     if (gelf_getshdr(section, &header) == nullptr || header.sh_type != SHT_RELA) continue;
     const char* name = elf_strptr(elf, strings, header.sh_name);
-    read_relocations(elf, section, header, *machine, name != nullptr && std::strcmp(name, ".rela.plt") == 0, relocations);
+    read_relocations(elf, section, header, *machine, name != nullptr && std::strcmp(name, ".rela.plt") == 0,
+                     relocations);
   }
   for (std::size_t i = 0; i < addresses.size(); ++i) {
     const auto section = section_of(addresses[i]);

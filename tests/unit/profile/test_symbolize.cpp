@@ -1,5 +1,6 @@
 // Names held against programs whose source is here, in every form a distribution ships them: with debug information,
 // with separate debug files found by build id or link, stripped. What has no name must get none.
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sys/auxv.h>
 #include <unistd.h>
@@ -226,6 +227,8 @@ TEST_F(SymbolizeFiles, MiniDebugInfo) {
 // A server as debuginfod's web interface is defined, over the loopback: asked only if DEBUGINFOD_URLS says so.
 TEST_F(SymbolizeFiles, DebuginfodOnlyIfAsked) {
   if (output_of("command -v python3").empty()) GTEST_SKIP() << "no python3 to serve with";
+  if (void* client = ::dlopen("libdebuginfod.so.1", RTLD_LAZY); client == nullptr)
+    GTEST_SKIP() << "libdw finds no libdebuginfod";
   const auto id = build_id_of(path("prog"));
   must_run("mkdir -p " + path("www/buildid/" + id) + " && objcopy --only-keep-debug " + path("prog") + " " +
            path("www/buildid/" + id + "/debuginfo") + " && strip -s " + path("prog"));
