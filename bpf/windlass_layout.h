@@ -144,6 +144,7 @@ struct wl_process {
   X(REGISTER_LOST, "register not tracked")                      \
   X(BAD_FRAME_POINTER, "no table and no usable frame pointer")  \
   X(NO_PROGRESS, "stack does not advance")                      \
+  X(OTHER_MACHINE, "32-bit code, or of another machine")        \
   X(DEPTH, "deeper than the frame limit")                       \
   X(KERNEL_ONLY, "kernel thread")                               \
   X(INTERNAL, "internal error")

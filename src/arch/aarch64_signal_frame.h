@@ -26,6 +26,26 @@ inline constexpr std::int64_t kSignalRecords = kSignalContext + 288;  // __reser
 inline constexpr std::int64_t kSignalVectors = kSignalRecords + 16;   // v0 in the first, a struct fpsimd_context
 inline constexpr std::uint32_t kVectorRecord = 0x46508001;            // FPSIMD_MAGIC
 
+// Is `pc` at one of the two instructions that return from a handler? A return address points at the first.
+// read(address, to, size): code; false where there is none.
+template <typename Read>
+[[nodiscard]] bool at_signal_return(const Read& read, std::uint64_t pc) {
+  std::uint32_t words[2] = {};
+  if (pc % 4 != 0 || !read(pc, words, sizeof words[0])) return false;
+  if (words[0] == kSvc)
+    pc -= 4;
+  else if (words[0] != kMovRtSigreturn)
+    return false;
+  return read(pc, words, sizeof words) && words[0] == kMovRtSigreturn && words[1] == kSvc;
+}
+
+// Does the signal frame at `sp` hold the vector registers? read(address, to, size): the stack.
+template <typename Read>
+[[nodiscard]] bool has_vector_record(const Read& read, std::uint64_t sp) {
+  std::uint32_t record = 0;
+  return read(sp + kSignalRecords, &record, sizeof record) && record == kVectorRecord;
+}
+
 // The interrupted code as the caller of the trampoline at `pc`. `vectors`: the first record is kVectorRecord.
 inline void signal_frame_row(std::uint64_t pc, bool vectors, FrameRow& row) {
   row.begin = pc;

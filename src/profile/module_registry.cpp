@@ -1,5 +1,6 @@
 #include "profile/module_registry.h"
 
+#include <elf.h>
 #include <fcntl.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
@@ -24,6 +25,7 @@
 #include "table/compile_pe.h"
 #include "walk/row_finder.h"
 #include "walk/target/loaded_pe.h"
+#include "windlass/backtrace.h"
 #include "winx64/lower.h"
 #include "winx64/registers.h"
 
@@ -60,18 +62,32 @@ std::optional<std::uint64_t> rva_of_file_offset(const image::PeImage& image, std
   return std::nullopt;
 }
 
+// Whose code it is, as the file's header says. An Elf32_Ehdr is the same up to e_machine, and its file is longer.
+void tell_machine(CodeFile& file) {
+  const auto header = file.file.bytes().at<Elf64_Ehdr>(0);
+  const bool elf = header && std::memcmp(header->e_ident, ELFMAG, SELFMAG) == 0;
+  const bool wide = elf && header->e_ident[EI_CLASS] == ELFCLASS64;
+  const auto is = [&](std::uint16_t elf_machine, image::PeMachine pe_machine) {
+    return (wide && header->e_machine == elf_machine) || (file.pe && file.pe->machine() == pe_machine);
+  };
+  file.known_machine = elf || file.pe;
+  if (is(EM_X86_64, image::PeMachine::kAmd64)) file.architecture = Architecture::kX86_64;
+  if (is(EM_AARCH64, image::PeMachine::kArm64)) file.architecture = Architecture::kAArch64;
+}
+
 double thread_seconds() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
+const auto page_size = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+
 extern "C" void zeros_for_missing_page(int signal, siginfo_t* info, void*) {
   // Past the end of a mapped file. mmap is a plain system call: safe in a handler.
-  constexpr std::uintptr_t kPage = 4096;
-  auto* page = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(info->si_addr) & ~(kPage - 1));
+  auto* page = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(info->si_addr) & ~(page_size - 1));
   if (info->si_code == BUS_ADRERR &&
-      mmap(page, kPage, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED)
+      mmap(page, page_size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED)
     return;
   std::signal(signal, SIG_DFL);
 }
@@ -213,7 +229,7 @@ ProcessTable::Placement ModuleRegistry::place(CodeFile& file, const MapRecord& m
                : ProcessTable::Placement{file.number, map.begin, true, true};
   }
   if (!file.image) return {file.number, 0, true};
-  const auto address = file.image->address_of_file_offset(map.file_offset);
+  const auto address = file.image->address_of_file_offset(map.file_offset, true, page_size);
   if (!address) return {kAnonymous, 0, true};  // mapped executable, but not as its program headers say
   return {file.number, map.begin - *address, false};
 }
@@ -293,6 +309,7 @@ CodeFile& ModuleRegistry::add(Opened opened, const std::string& path) {
   file.file = std::move(opened.file);
   file.image = std::move(opened.image);
   file.pe = std::move(opened.pe);
+  tell_machine(file);
   if (file.pe) {
     file.build_id = file.pe->build_id();
     const auto sections = file.pe->sections();
@@ -327,7 +344,7 @@ CodeFile& ModuleRegistry::add(Opened opened, const std::string& path) {
     return file;
   }
   file.kernel_id = *id;
-  const bool foreign = file.pe && file.pe->machine() != image::PeMachine::kAmd64;
+  const bool foreign = file.foreign_to(kOwnArchitecture);
   if (foreign || (!file.image && !file.pe)) {
     kernel_->set_no_table(file.kernel_id);
     finish(file, TableState::kNoTable, foreign ? "code of another machine" : opened.problem);

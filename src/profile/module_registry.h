@@ -55,8 +55,11 @@ struct CodeFile {
   std::string build_id;  // hex, empty if none
   int fd = -1;           // kept open for symbolisation; -1 where too many are
   image::MappedFile file;
-  std::optional<image::ElfImage> image;                         // empty: not ELF, or not to be opened
-  std::optional<image::PeImage> pe;                             // empty: not PE; its addresses are RVAs
+  std::optional<image::ElfImage> image;  // empty: not ELF, or not to be opened
+  std::optional<image::PeImage> pe;      // empty: not PE; its addresses are RVAs
+  bool known_machine = false;            // what an ELF or PE file says; other code is taken for this machine's
+  std::optional<Architecture>
+      architecture;  // of 64-bit code of a known machine; empty: 32-bit code, or another machine's
   std::uint64_t code_begin = 0, code_end = 0, code_offset = 0;  // its first executable segment, and where in the file
   std::uint32_t kernel_id = 0;                                  // the kernel side's number
   std::uint64_t last_used = 0;  // generation of the last eviction scan that saw it mapped
@@ -72,6 +75,8 @@ struct CodeFile {
 
   CodeFile();
   ~CodeFile();
+  // Neither its rows nor its instructions say anything about a stack of this architecture.
+  [[nodiscard]] bool foreign_to(Architecture stack) const { return known_machine && architecture != stack; }
 };
 
 class ModuleRegistry {

@@ -21,14 +21,10 @@ bool read_code(const AddressSpace& space, std::uint64_t address, void* to, std::
 }
 
 bool at_signal_trampoline(const AddressSpace& space, std::uint64_t pc) {
-  if (space.architecture() != Architecture::kAArch64 || pc % 4 != 0) return false;
-  std::uint32_t words[2] = {};
-  if (!read_code(space, pc, words, sizeof words[0])) return false;
-  if (words[0] == aarch64::kSvc)
-    pc -= 4;
-  else if (words[0] != aarch64::kMovRtSigreturn)
-    return false;
-  return read_code(space, pc, words, sizeof words) && words[0] == aarch64::kMovRtSigreturn && words[1] == aarch64::kSvc;
+  const auto read = [&](std::uint64_t address, void* to, std::size_t size) {
+    return read_code(space, address, to, size);
+  };
+  return space.architecture() == Architecture::kAArch64 && aarch64::at_signal_return(read, pc);
 }
 
 bool accept(const AddressSpace& space, Step& step) {

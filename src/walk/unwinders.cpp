@@ -14,12 +14,11 @@ constexpr std::uint64_t kMaxFrameSize = std::uint64_t{1} << 30;
 bool by_signal_trampoline(const Question& question, Step& step) {
   const std::uint64_t pc = question.frame.pc().value();
   if (!at_signal_trampoline(question.space, pc)) return false;
-  std::uint32_t record = 0;
-  const std::uint64_t records = question.frame.sp() + aarch64::kSignalRecords;
-  const bool vectors =
-      question.space.memory().read(records, &record, sizeof record) && record == aarch64::kVectorRecord;
+  const auto read = [&](std::uint64_t address, void* to, std::size_t size) {
+    return question.space.memory().read(address, to, size);
+  };
   FrameRow row;
-  aarch64::signal_frame_row(pc, vectors, row);
+  aarch64::signal_frame_row(pc, aarch64::has_vector_record(read, question.frame.sp()), row);
   apply_row(question, row, FrameOrigin::kSynthesis, step);
   return true;
 }
@@ -124,12 +123,15 @@ bool by_contradiction(const Question& question, const FrameRow& row, Step& step)
   return true;
 }
 
-// Where no callee puts it: glibc's _dl_runtime_resolve on AArch64, whose CFA leaves out what the linkage table pushed.
+}  // namespace
+
 bool return_address_outside(const FrameRow& row) {
   const auto* at = std::get_if<AtCfa>(&row.return_address);
   const auto* cfa = std::get_if<CfaRegister>(&row.cfa);
   return at != nullptr && at->offset >= 0 && cfa != nullptr && cfa->reg == aarch64::kSp;
 }
+
+namespace {
 
 bool by_cfi(const Question& question, Step& step) {
   if (question.module == nullptr) return false;

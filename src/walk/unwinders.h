@@ -43,6 +43,10 @@ struct Step {
   return sp % 8 == 0 && sp >> kUserBits == 0;
 }
 
+// Is the return address where no callee puts it? glibc's _dl_runtime_resolve on AArch64, whose CFA leaves out what the
+// linkage table pushed. The code knows better.
+[[nodiscard]] bool return_address_outside(const FrameRow& row);
+
 // The caller of `frame`, whose pc lies in `module` (null: in none), without the check for progress.
 void find_caller(const AddressSpace& space, const Frame& frame, const Module* module, const WalkOptions& options,
                  Scratch& scratch, Step& step);

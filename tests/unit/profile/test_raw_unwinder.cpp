@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/auxv.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -16,24 +17,31 @@
 #include <vector>
 
 #include "profile/module_registry.h"
+#include "windlass/backtrace.h"
 
 namespace windlass::profile {
 namespace {
 
 struct Capture {
   std::vector<void*> truth;  // innermost first
-  Registers registers{Architecture::kX86_64};
+  Registers registers{kOwnArchitecture};
   std::vector<std::byte> stack;
 };
 Capture capture;
 
-// gregs in ucontext order to DWARF numbers.
+// By DWARF number; then the pc.
 void take_registers(const ucontext_t& context) {
+#if defined(__aarch64__)
+  for (unsigned i = 0; i < 31; ++i) capture.registers.set(i, context.uc_mcontext.regs[i]);
+  capture.registers.set_sp(context.uc_mcontext.sp);
+  capture.registers.set_pc(CodeAddress::instruction(context.uc_mcontext.pc));
+#else
   static constexpr int kGregs[17] = {REG_RAX, REG_RDX, REG_RCX, REG_RBX, REG_RSI, REG_RDI, REG_RBP, REG_RSP, REG_R8,
                                      REG_R9,  REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15, REG_RIP};
   const auto value = [&](unsigned i) { return static_cast<std::uint64_t>(context.uc_mcontext.gregs[kGregs[i]]); };
   for (unsigned i = 0; i < 16; ++i) capture.registers.set(i, value(i));
   capture.registers.set_pc(CodeAddress::instruction(value(16)));
+#endif
 }
 
 std::uint64_t stack_top() {
@@ -65,7 +73,7 @@ std::uint64_t stack_top() {
   take_registers(context);
   take_stack();
   void* addresses[200];
-  capture.truth.assign(addresses, addresses + backtrace(addresses, 200));
+  capture.truth.assign(addresses, addresses + ::backtrace(addresses, 200));
 #ifdef __SANITIZE_ADDRESS__
   capture.truth.erase(capture.truth.begin());  // its interceptor of backtrace()
 #endif
@@ -146,6 +154,8 @@ TEST(RawUnwinder, ThreadEndsAtItsStart) {
 void on_signal(int, siginfo_t*, void*) { chain(2, capture_here); }
 
 TEST(RawUnwinder, ThroughASignalFrame) {
+  if (kOwnArchitecture == Architecture::kAArch64 && getauxval(AT_SYSINFO_EHDR) == 0)
+    GTEST_SKIP() << "no vdso here (qemu-user): the trampoline is in no mapping";
   struct sigaction action {};
   action.sa_sigaction = on_signal;
   action.sa_flags = SA_SIGINFO;
@@ -221,11 +231,11 @@ TEST(RawUnwinder, GarbageRegistersNeverHang) {
     sample.registers = good.registers;
     std::vector<std::byte> stack = good.stack;
     for (int i = 0; i < 64; ++i) {
-      const std::uint64_t word = next() % 2 ? next() : good.registers.get(next() % 17);
+      const std::uint64_t word = next() % 2 ? next() : good.registers.get(next() % 33);
       if (stack.size() >= 8) std::memcpy(stack.data() + next() % (stack.size() / 8) * 8, &word, 8);
     }
     if (next() % 2) {
-      const std::uint64_t reg = next() % 17;
+      const std::uint64_t reg = next() % 33;
       sample.registers.set(reg, next());
     }
     sample.stack_address = sample.registers.sp();
@@ -245,7 +255,7 @@ TEST(RawEvent, PartsMustFitTheEvent) {
   event.stack_size = 24;
   event.second_size = 8;
   event.second_address = 0x9000;
-  event.regs[7] = 0x1000;
+  event.regs[7] = 0x1000;  // rsp
   const std::size_t size = sizeof event + 16 + 8 + 32;
   const auto parsed = parse_raw_event(event.head, size);
   ASSERT_TRUE(parsed);
