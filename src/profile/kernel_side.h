@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "arch/pointer_authentication.h"
 #include "profile/arena.h"
 #include "windlass_layout.h"
 
@@ -42,7 +43,7 @@ struct KernelSideOptions {
   std::uint32_t user_frames = WL_MAX_USER_FRAMES;    // at most this many user frames of a stack
   std::uint32_t kernel_frames = WL_MAX_KERNEL_FRAMES;
   std::uint32_t distinct_stacks = 1u << 18;  // stacks the kernel side counts itself; beyond, every sample is an event
-  std::uint64_t address_mask = ~0ULL;  // the bits of a code address that no authentication code uses (AArch64)
+  std::uint64_t address_mask = user_code_mask();  // the bits of a code address that no authentication code uses
 };
 
 // Since open(), summed over all CPUs. samples == other_processes + sum(ends), and
