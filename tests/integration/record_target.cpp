@@ -110,8 +110,12 @@ int scribble(double seconds) {
 // -------------------------------------------------------------------
 
 int unmap(double seconds) {
+#if defined(__aarch64__)
+  const std::uint32_t code[] = {0xf1000400, 0x54ffffe1, 0xd65f03c0};  // subs x0, x0, #1; b.ne -4; ret
+#else
   // mov rax, rdi; dec rax; jnz -3; ret
   const unsigned char code[] = {0x48, 0x89, 0xf8, 0x48, 0xff, 0xc8, 0x75, 0xfb, 0xc3};
+#endif
   const auto end = Clock::now() + std::chrono::duration<double>(seconds);
   std::vector<std::thread> threads;
   for (int t = 0; t < 3; ++t) {
@@ -120,6 +124,7 @@ int unmap(double seconds) {
         void* page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (page == MAP_FAILED) return;
         std::memcpy(page, code, sizeof code);
+        __builtin___clear_cache(static_cast<char*>(page), static_cast<char*>(page) + sizeof code);
         reinterpret_cast<std::uint64_t (*)(std::uint64_t)>(page)(200000);
         munmap(page, 4096);
       }

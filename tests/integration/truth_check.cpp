@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -166,19 +165,29 @@ class Checker {
     for (std::size_t i = 1; i < frames.size(); ++i) {
       if (!frames[i].in_program || !frames[i - 1].in_program) continue;
       const std::uint64_t after_call = frames[i].address + 1;
-      const auto code =
-          pe_ ? pe_->at_rva(static_cast<std::uint32_t>(after_call - 5), 5) : image_->at_address(after_call - 5, 5);
-      if (!code || code->u8()[0] != 0xe8) continue;
-      std::int32_t relative;
-      std::memcpy(&relative, code->u8() + 1, 4);
-      const std::uint64_t target = after_call + static_cast<std::uint64_t>(static_cast<std::int64_t>(relative));
+      const auto target = call_target(after_call);
       const auto entry = entries_.find(std::string(frames[i - 1].function));
-      if (entry == entries_.end()) continue;
-      if (entry->second != target)
+      if (!target || entry == entries_.end()) continue;
+      if (entry->second != *target)
         return fmt::format("the call before {:#x} does not call '{}'", after_call, frames[i - 1].function);
       verdict_.call_sites += count;
     }
     return "";
+  }
+
+  // Where the direct call that ends at `after` leads. x86-64: e8 and 32 bits, relative to its end. AArch64: bl and 26
+  // bits, in words, relative to its beginning.
+  std::optional<std::uint64_t> call_target(std::uint64_t after) const {
+    const bool a64 = image_ && image_->machine() == image::Machine::kAArch64;
+    const std::uint64_t size = a64 ? 4 : 5;
+    const auto code = pe_ ? pe_->at_rva(static_cast<std::uint32_t>(after - size), static_cast<std::uint32_t>(size))
+                          : image_->at_address(after - size, size);
+    if (!code) return std::nullopt;
+    const auto word = *code->at<std::int32_t>(size - 4);
+    const bool is_call = a64 ? (word >> 26 & 0x3f) == 0x25 : code->u8()[0] == 0xe8;
+    if (!is_call) return std::nullopt;
+    const std::int64_t distance = a64 ? std::int64_t{word << 6 >> 4} - 4 : std::int64_t{word};
+    return after + static_cast<std::uint64_t>(distance);
   }
 
   static bool contains(const std::vector<std::string>& names, std::string_view name) {
