@@ -121,6 +121,7 @@ std::uint8_t RawUnwinder::unwind(const RawSample& sample, const MapSet* maps, st
     return WL_END_NO_PROCESS;
   }
   Context context{.sample = sample, .maps = maps, .pages = {}};
+  if (returns_from_signal(context, frame)) frame.set_pc(CodeAddress::instruction(frame.pc().value() - 4));
   for (std::size_t depth = 0; depth < kMaxFrames; ++depth) {
     const CodeAddress pc = frame.pc();
     if (pc.value() >> 63 != 0) return WL_END_NO_MAPPING;
@@ -171,6 +172,18 @@ auto RawUnwinder::with_code(Context& context, const Registers& frame, std::uint6
 }
 
 // ---- rows -----------------------------------------------------------------------------------------------------------
+
+// Is the thread in rt_sigreturn, which nothing follows? Its pc stands behind the system call then: at whatever code
+// comes next.
+bool RawUnwinder::returns_from_signal(Context& context, const Registers& frame) {
+  constexpr RegisterNumber kX8 = 8;
+  const auto read_code = [&](std::uint64_t address, void* to, std::size_t size) {
+    return read_any(context, address, to, size);
+  };
+  return frame.architecture() == Architecture::kAArch64 && frame.get(kX8) == aarch64::kRtSigreturn &&
+         aarch64::at_signal_return(read_code, frame.pc().value() - 4) &&
+         !aarch64::at_signal_return(read_code, frame.pc().value());
+}
 
 // AArch64's way back from a signal handler, known by its instructions: the kernel's vdso has a row that leads past the
 // interrupted one, musl's restorer has none.

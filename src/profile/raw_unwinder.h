@@ -61,6 +61,7 @@ class RawUnwinder {
   int step(Context& context, Registers& frame);
   int by_row(Context& context, FrameRow& row, std::uint64_t bias, Registers& frame);
   int by_code(Context& context, Registers& frame, std::uint64_t entry_point);
+  bool returns_from_signal(Context& context, const Registers& frame);
   std::optional<int> by_signal_trampoline(Context& context, Registers& frame);
   walk::StepStatus find_caller(const Context& context, const FrameRow& row, std::uint64_t bias, const Registers& frame,
                                Registers& caller) const;

@@ -44,8 +44,8 @@ std::vector<std::byte> program(Architecture architecture) {
   put(kOmits, {0xf81f0ffe, kNop, kBl, 0xf84107fe, kRet});         // str x30,[sp,#-16]!; nop; bl; ldr x30,[sp],#16; ret
   put(kLeaf, {kNop, kRet});
   put(kBareLeaf, {0x8b000000, kRet});  // add x0,x0,x0
-  put(kRestorer, {aarch64::kMovRtSigreturn, aarch64::kSvc});
-  put(kMuslRestorer, {aarch64::kMovRtSigreturn, aarch64::kSvc});
+  put(kRestorer, {aarch64::kMovRtSigreturn, aarch64::kSvc, kRet});
+  put(kMuslRestorer, {aarch64::kMovRtSigreturn, aarch64::kSvc, kRet});
 
   test::CfiBuilder cfi;
   test::CieSpec spec;
@@ -186,6 +186,22 @@ TEST_F(RawAArch64, SignalTrampolinesAreKnownByTheirInstructions) {
     expected.insert(expected.end(), rest.begin(), rest.end());
     EXPECT_EQ(unwind(), expected) << restorer;
     EXPECT_EQ(end_, WL_END_COMPLETE);
+  }
+}
+
+// The pc of a thread in rt_sigreturn stands behind the trampoline, at the first instruction of what follows it.
+TEST_F(RawAArch64, TheSystemCallThatReturnsFromAHandler) {
+  set(kStack + static_cast<std::uint64_t>(aarch64::kSignalRegisters) + 8 * 30, at(kStartReturn));
+  set(kStack + static_cast<std::uint64_t>(aarch64::kSignalSp), kStack + 0x1800);
+  set(kStack + static_cast<std::uint64_t>(aarch64::kSignalPc), at(kLeaf + 4));
+  for (const std::uint64_t restorer : {kRestorer, kMuslRestorer}) {
+    in(restorer + 8);
+    registers_.set(8, aarch64::kRtSigreturn);
+    EXPECT_EQ(unwind(), (Frames{at(restorer + 4) | WL_FRAME_EXACT, at(kLeaf + 4) | WL_FRAME_EXACT, at(kStartReturn)}));
+    EXPECT_EQ(end_, WL_END_COMPLETE);
+    registers_.set(8, 0);  // some function that follows
+    EXPECT_EQ(unwind().front(), at(restorer + 8) | WL_FRAME_EXACT);
+    EXPECT_NE(unwind().at(1), at(kLeaf + 4) | WL_FRAME_EXACT);
   }
 }
 
