@@ -208,6 +208,23 @@ TEST_F(SymbolizeFiles, LinkageStubs) {
   }
 }
 
+TEST_F(SymbolizeFiles, StubsWithLandingPadsAtEveryInstruction) {
+  must_run("cp " WINDLASS_STUBS " " + path("stubs"));
+  std::istringstream lines(output_of("objdump -d --no-show-raw-insn " + path("stubs")));
+  std::map<std::uint64_t, std::string> stubs;  // by the address of an instruction
+  std::string name;
+  for (std::string line; std::getline(lines, line);) {
+    const auto begin = line.find(" <"), end = line.find("@plt>:");
+    if (end != std::string::npos) name = line.substr(begin + 2, end - begin - 2) + "@plt";
+    if (line.empty()) name.clear();
+    if (!name.empty() && line[0] == ' ') stubs[std::strtoull(line.c_str(), nullptr, 16)] = name;
+  }
+  ASSERT_GT(stubs.size(), 6u) << "objdump sees no stubs";
+  must_run("strip -s " + path("stubs"));
+  for (const auto& [address, expected] : stubs)
+    EXPECT_EQ(frames_at(module("stubs"), address), Frames{expected}) << std::hex << address;
+}
+
 TEST_F(SymbolizeFiles, AssemblyWithoutSizes) {
   EXPECT_EQ(frames_at(module("prog"), at("asm_with_size") + 1, {.lines = false}), Frames{"asm_with_size"});
   EXPECT_TRUE(frames_at(module("prog"), at("asm_with_size") + at("asm_size_of_sized")).empty()) << "past the end of a symbol with a size";
