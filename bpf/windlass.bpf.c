@@ -19,7 +19,6 @@
 
 #include "windlass_bpf_access.h"
 
-#include "windlass_machine.bpf.h"
 #include "windlass_walk.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
@@ -47,6 +46,7 @@ WL_INLINE __u64 wl_wakeup(void) {
 }
 
 #include "windlass_raw.bpf.h"
+#include "windlass_machine.bpf.h"
 
 /* The kernel's stack into s->frames and the hash. How many frames. */
 WL_INLINE void wl_take_kernel_stack(struct bpf_perf_event_data *ctx, struct wl_scratch *s) {
@@ -158,6 +158,7 @@ WL_INLINE int wl_take_user_stack(struct wl_scratch *s, struct wl_cpu_stats *st, 
     return 0;
   }
   wl_load_registers(&u->cursor, regs);
+  wl_settle_pc(u);
   u->end = WL_END_NO_PROCESS;
   if (wl_use_process(u, s->event.head.tgid)) {
     struct wl_memo *m = bpf_map_lookup_elem(&memo, &cpu);

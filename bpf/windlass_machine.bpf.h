@@ -22,6 +22,14 @@ WL_INLINE void wl_load_registers(struct wl_cursor *cursor, const struct pt_regs_
   cursor->backward = 0;
 }
 
+#define WL_A64_RT_SIGRETURN 139
+
+/* A system call's pc is the instruction behind it. Behind rt_sigreturn's comes other code: the call's own counts. */
+WL_INLINE void wl_settle_pc(struct wl_unwind *u) {
+  if (u->cursor.regs[8] == WL_A64_RT_SIGRETURN && wl_code_is_restorer(u, u->cursor.regs[WL_PC] - 4))
+    u->cursor.regs[WL_PC] -= 4;
+}
+
 /* The C libraries put a thread's control block, which tpidr_el0 points to, at the top of its stack. */
 WL_INLINE __u64 wl_thread_block(const struct task_struct *task) {
   return task->thread.uw.tp_value;
@@ -58,6 +66,10 @@ WL_INLINE void wl_load_registers(struct wl_cursor *cursor, const struct pt_regs_
   cursor->valid = WL_VALID_ALL;
   cursor->exact = 1;
   cursor->backward = 0;
+}
+
+WL_INLINE void wl_settle_pc(struct wl_unwind *u) {
+  (void)u;
 }
 
 /* The C libraries put a thread's control block, which fs points to, at the top of its stack. */
