@@ -154,7 +154,7 @@ WL_INLINE int wl_take_user_stack(struct wl_scratch *s, struct wl_cpu_stats *st, 
     return 0;
   }
   if (wl_is_compat(regs)) {
-    u->end = WL_END_NO_ROW;
+    u->end = WL_END_OTHER_MACHINE;
     return 0;
   }
   wl_load_registers(&u->cursor, regs);
