@@ -34,6 +34,12 @@ int refuse(const std::string& text) {
   return kRefused;
 }
 
+// With the kind of refusal as a word for programs; with -v what libbpf and the verifier said, in full.
+int refuse(const profile::SystemError& error, bool verbose) {
+  if (verbose && !error.log.empty()) fmt::print(stderr, "{}\n", error.log);
+  return refuse(fmt::format("{} [{}]", error.text, profile::refusal_word(error.kind)));
+}
+
 // SIGINT and SIGTERM end the recording, not the program: the descriptor becomes readable.
 class StopSignals {
  public:
@@ -95,7 +101,7 @@ int record(const Arguments& arguments) {
   profile::survive_truncated_files();
   StopSignals signals;
   auto recorder = profile::Recorder::open(arguments.recorder);
-  if (!recorder) return refuse(recorder.error().text);
+  if (!recorder) return refuse(recorder.error(), arguments.verbose);
 
   ProgressLine line;
   profile::Recorder::Hooks hooks;
@@ -106,7 +112,7 @@ int record(const Arguments& arguments) {
   }
   if (const auto run = (*recorder)->run(signals.descriptor(), hooks); !run) {
     line.clear();
-    return refuse(run.error().text);
+    return refuse(run.error(), arguments.verbose);
   }
   signals.release();
   profile::Profile profile = (*recorder)->profile();
@@ -145,6 +151,9 @@ void register_record(CLI::App& app, int& status) {
                       ->delimiter(',')
                       ->check(CLI::Range(1u, 0x7fffffffu));
   command->add_flag("-v,--verbose", arguments->verbose, "say more in the end: where stacks broke off, what it cost");
+  command->add_option("--btf", arguments->recorder.btf_path,
+                      "the running kernel's type information, where /sys/kernel/btf/vmlinux is not to be had")
+      ->type_name("FILE");
   command->add_flag("--no-symbols", arguments->no_symbols, "leave addresses unnamed: `windlass report` names them");
   auto* rest =
       command->add_option("COMMAND", arguments->recorder.command,

@@ -16,6 +16,8 @@
 #include <vector>
 
 #include "profile/arena.h"
+#include "profile/program_stats.h"
+#include "profile/system_error.h"
 #include "windlass_layout.h"
 
 namespace windlass::table {
@@ -23,12 +25,6 @@ class UnwindTable;
 }
 
 namespace windlass::profile {
-
-// The system refused. `text` is a whole sentence for people and names the way out.
-struct SystemError {
-  std::string text;
-  int code = 0;  // errno
-};
 
 struct KernelSideOptions {
   unsigned frequency = 99;            // samples a second of CPU time, on every CPU
@@ -43,6 +39,8 @@ struct KernelSideOptions {
   std::uint32_t kernel_frames = WL_MAX_KERNEL_FRAMES;
   std::uint32_t distinct_stacks = 1u << 18;  // stacks the kernel side counts itself; beyond, every sample is an event
   std::uint64_t address_mask = ~0ULL;  // the bits of a code address that no authentication code uses (AArch64)
+  std::string btf_path;                      // the kernel's type information; empty: its own
+  std::vector<ProgramStats>* program_stats = nullptr;  // if set: what the verifier says of each program
 };
 
 // Since open(), summed over all CPUs. samples == other_processes + sum(ends), and

@@ -167,7 +167,7 @@ Expected<void> ProcessEventSource::open(std::size_t ring_pages) {
     Ring ring;
     ring.data_size = ring_pages * page_size_;
     void* base = mmap(nullptr, ring.data_size + page_size_, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (base == MAP_FAILED) return fail(ErrorCode::kSystem, "mapping the ring of process events", cpu, errno);
+    if (base == MAP_FAILED) return fail(ErrorCode::kSystem, kMappingRing, cpu, errno);
     ring.base = static_cast<std::byte*>(base);
     rings_.push_back(ring);
   }

@@ -58,7 +58,9 @@ class ProcessEventSource {
   ProcessEventSource(const ProcessEventSource&) = delete;
   ProcessEventSource& operator=(const ProcessEventSource&) = delete;
 
-  // kSystem with errno, naming the call. `ring_pages` must be a power of two.
+  static constexpr const char* kMappingRing = "mapping the ring of process events";
+  // kSystem with errno; `what` is kMappingRing where the event is there but its memory is refused. `ring_pages` must be
+  // a power of two.
   [[nodiscard]] Expected<void> open(std::size_t ring_pages = 128);
 
   // Empties every ring once, in ring order: not sorted by time. Returns how many events were handed over.

@@ -14,6 +14,9 @@
 
 #include <fmt/format.h>
 
+#include "profile/kernel_errors.h"
+#include "profile/system_probe.h"
+
 namespace windlass::profile {
 namespace {
 
@@ -72,7 +75,7 @@ ProcStatus read_status(std::uint32_t pid) {
 }
 
 std::unexpected<SystemError> no_process(std::uint32_t tgid) {
-  return std::unexpected(SystemError{fmt::format("there is no process {}", tgid), ESRCH});
+  return std::unexpected(system_error(fmt::format("there is no process {}", tgid), ESRCH));
 }
 
 }  // namespace
@@ -82,9 +85,12 @@ Recorder::~Recorder() = default;
 std::expected<std::unique_ptr<Recorder>, SystemError> Recorder::open(const RecorderOptions& options) {
   auto recorder = std::unique_ptr<Recorder>(new Recorder);
   recorder->options_ = options;
+  const SystemFacts facts = read_system_facts(options.btf_path);
+  if (auto refused = refuse_place(facts)) return std::unexpected(std::move(*refused));
   KernelSideOptions kernel_options;
   kernel_options.frequency = options.frequency;
   kernel_options.all_processes = !recorder->filtered();
+  kernel_options.btf_path = options.btf_path;
   for (std::uint32_t& tgid : recorder->options_.targets) {
     const ProcStatus status = read_status(tgid);
     if (!status.alive()) return no_process(tgid);
@@ -102,8 +108,12 @@ std::expected<std::unique_ptr<Recorder>, SystemError> Recorder::open(const Recor
   auto kernel = KernelSide::open(kernel_options);
   if (!kernel) return std::unexpected(kernel.error());
   recorder->kernel_ = std::move(*kernel);
-  if (const auto opened = recorder->source_.open(); !opened)
-    return std::unexpected(SystemError{opened.error().text(), static_cast<int>(opened.error().detail)});
+  if (const auto opened = recorder->source_.open(); !opened) {
+    const int error = static_cast<int>(opened.error().detail);
+    return std::unexpected(opened.error().what == ProcessEventSource::kMappingRing
+                               ? explain_perf_ring_error(error)
+                               : explain_perf_error(error, options.frequency));
+  }
 
   recorder->registry_ = std::make_unique<ModuleRegistry>(recorder->kernel_.get());
   ModuleRegistry& registry = *recorder->registry_;

@@ -27,7 +27,8 @@ struct RecorderOptions {
   unsigned frequency = 997;            // samples a second of CPU time, on every CPU
   std::vector<std::uint32_t> targets;  // process ids; empty and no command: the whole machine
   std::vector<std::string> command;
-  double duration = 0;  // seconds; 0 = until stopped
+  double duration = 0;   // seconds; 0 = until stopped
+  std::string btf_path;  // the kernel's type information; empty: its own
 };
 
 // What the samples so far came to.
