@@ -148,6 +148,7 @@ void KernelSideImpl::size_maps() {
   data.wl_wakeup_bytes = bpf_map__max_entries(maps.events) / 8;
   data.wl_filter = options_.all_processes ? 0 : 1;
   data.wl_address_mask = options_.address_mask;
+  data.wl_pidns_ino = options_.pid_namespace;
 }
 
 std::expected<void, SystemError> KernelSideImpl::open_arena() {

@@ -39,6 +39,9 @@ struct KernelSideOptions {
   std::uint32_t kernel_frames = WL_MAX_KERNEL_FRAMES;
   std::uint32_t distinct_stacks = 1u << 18;  // stacks the kernel side counts itself; beyond, every sample is an event
   std::uint64_t address_mask = ~0ULL;  // the bits of a code address that no authentication code uses (AArch64)
+  // Inode of a PID namespace: all process and thread ids, the targets' too, are its numbers, and what is outside of it
+  // is not seen. 0: the initial one.
+  std::uint32_t pid_namespace = 0;
   std::string btf_path;                      // the kernel's type information; empty: its own
   std::vector<ProgramStats>* program_stats = nullptr;  // if set: what the verifier says of each program
 };

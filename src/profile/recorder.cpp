@@ -88,6 +88,7 @@ std::expected<std::unique_ptr<Recorder>, SystemError> Recorder::open(const Recor
   const SystemFacts facts = read_system_facts(options.btf_path);
   if (auto refused = refuse_place(facts)) return std::unexpected(std::move(*refused));
   KernelSideOptions kernel_options;
+  if (facts.child_pid_namespace()) kernel_options.pid_namespace = facts.pid_namespace;
   kernel_options.frequency = options.frequency;
   kernel_options.all_processes = !recorder->filtered();
   kernel_options.btf_path = options.btf_path;
@@ -242,6 +243,9 @@ void Recorder::on_process(const ProcessEvent& event) {
     rescan_all_due_ = true;
     return;
   }
+  // Processes outside of this PID namespace have no number in it, and dead ones none any more (perf_event_pid() in
+  // kernel/events/core.c).
+  if (event.tgid == 0 || event.tgid == ~0u) return;
   if (event.kind == ProcessEventKind::kFork && filtered() && target_set_.contains(event.parent_tgid))
     target_set_.insert(event.tgid);
   if (is_target(event.tgid)) table_->apply(event);
