@@ -17,6 +17,7 @@
 #include "profile/module_registry.h"
 #include "profile/recorder.h"
 #include "profile/symbolize.h"
+#include "profile/system_probe.h"
 
 namespace windlass::cli {
 namespace {
@@ -103,6 +104,10 @@ int record(const Arguments& arguments) {
   auto recorder = profile::Recorder::open(arguments.recorder);
   if (!recorder) return refuse(recorder.error(), arguments.verbose);
 
+  if (arguments.recorder.targets.empty() && arguments.recorder.command.empty()) {
+    for (const std::string& limit : profile::recording_limits(profile::read_system_facts()))
+      fmt::print(stderr, "windlass: {}\n", limit);
+  }
   ProgressLine line;
   profile::Recorder::Hooks hooks;
   hooks.progress = [&](const profile::RecordingProgress& progress) { line.show(progress); };

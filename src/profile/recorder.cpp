@@ -1,6 +1,7 @@
 #include "profile/recorder.h"
 
 #include <poll.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -74,8 +75,30 @@ ProcStatus read_status(std::uint32_t pid) {
   return status;
 }
 
-std::unexpected<SystemError> no_process(std::uint32_t tgid) {
-  return std::unexpected(system_error(fmt::format("there is no process {}", tgid), ESRCH));
+std::optional<double> cpu_seconds_of(std::uint32_t tgid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", tgid));
+  std::string text;
+  if (!std::getline(file, text)) return std::nullopt;
+  return parse_cpu_seconds(text, sysconf(_SC_CLK_TCK));
+}
+
+// The process to record, if it is there and may be looked at: without its mappings nothing of it could be unwound.
+std::expected<std::uint32_t, SystemError> find_target(std::uint32_t pid, const SystemFacts& facts) {
+  const ProcStatus status = read_status(pid);
+  if (status.tgid == 0 && kill(static_cast<pid_t>(pid), 0) != 0 && errno == EPERM)
+    return std::unexpected(SystemError{
+        fmt::format("process {} belongs to another user and /proc hides it (hidepid). Way out: sudo, or "
+                    "CAP_SYS_PTRACE", pid),
+        EPERM, RefusalKind::kPrivilege});
+  if (!status.alive()) return std::unexpected(system_error(fmt::format("there is no process {}", pid), ESRCH));
+  std::string maps;
+  errno = 0;
+  if (!ProcessTable::read_proc_maps(status.tgid, maps) && (errno == EACCES || errno == EPERM))
+    return std::unexpected(SystemError{
+        fmt::format("what process {} has mapped may not be read: it is another user's, or protects itself. Way out: "
+                    "sudo, or once: {}", pid, setcap_command(facts)),
+        errno, RefusalKind::kPrivilege});
+  return status.tgid;
 }
 
 }  // namespace
@@ -93,9 +116,9 @@ std::expected<std::unique_ptr<Recorder>, SystemError> Recorder::open(const Recor
   kernel_options.all_processes = !recorder->filtered();
   kernel_options.btf_path = options.btf_path;
   for (std::uint32_t& tgid : recorder->options_.targets) {
-    const ProcStatus status = read_status(tgid);
-    if (!status.alive()) return no_process(tgid);
-    tgid = status.tgid;
+    const auto target = find_target(tgid, facts);
+    if (!target) return std::unexpected(target.error());
+    tgid = *target;
     recorder->target_set_.insert(tgid);
   }
   if (!options.command.empty()) {
@@ -139,6 +162,7 @@ std::expected<void, SystemError> Recorder::run(int stop_descriptor, const Hooks&
   timespec wall{};
   clock_gettime(CLOCK_REALTIME, &wall);
   start_unix_ns_ = static_cast<std::uint64_t>(wall.tv_sec) * kSecond + static_cast<std::uint64_t>(wall.tv_nsec);
+  cpu_before_ = cpu_seconds();
   if (auto started = kernel_->start(); !started) return started;
   start_ = Clock::now();
   if (command_) {
@@ -167,6 +191,7 @@ std::expected<void, SystemError> Recorder::run(int stop_descriptor, const Hooks&
     }
   }
   seconds_ = seconds_since_start();
+  if (const auto cpu_now = cpu_seconds(); cpu_now && cpu_before_) cpu_used_ = *cpu_now - *cpu_before_;
   drain();
   hooks.progress(progress());
   return {};
@@ -431,6 +456,34 @@ RecordingProgress Recorder::progress() {
   progress.complete = stats.ends[WL_END_COMPLETE] + stats.ends[WL_END_KERNEL_ONLY] + raw_ends_[WL_END_COMPLETE];
   progress.complete = std::min(progress.complete, progress.samples);
   return progress;
+}
+
+// Of the targets and the children they have waited for; nothing where that is not known: of the whole machine, and of
+// processes that have ended unless they were the command.
+std::optional<double> Recorder::cpu_seconds() const {
+  if (command_ && command_->status()) {
+    rusage used{};
+    if (getrusage(RUSAGE_CHILDREN, &used) != 0) return std::nullopt;
+    const auto seconds = [](const timeval& time) {
+      return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+    };
+    return seconds(used.ru_utime) + seconds(used.ru_stime);
+  }
+  if (command_) return cpu_seconds_of(static_cast<std::uint32_t>(command_->pid()));
+  if (options_.targets.empty()) return std::nullopt;
+  double sum = 0;
+  for (const std::uint32_t tgid : options_.targets) {
+    const auto one = cpu_seconds_of(tgid);
+    if (!one) return std::nullopt;
+    sum += *one;
+  }
+  return sum;
+}
+
+NoSamples Recorder::no_samples() const {
+  const KernelSideStats stats = kernel_->stats();
+  return {.seconds = seconds_, .frequency = std::max(options_.frequency, 1u), .ticks = stats.samples,
+          .lost = stats.lost + unknown_counts_, .cpu_seconds = cpu_used_};
 }
 
 Profile Recorder::profile() {

@@ -17,6 +17,7 @@
 #include "profile/event_queue.h"
 #include "profile/kernel_side.h"
 #include "profile/module_registry.h"
+#include "profile/no_samples.h"
 #include "profile/process_events.h"
 #include "profile/process_table.h"
 #include "profile/raw_unwinder.h"
@@ -58,6 +59,8 @@ class Recorder {
   // After run(), or for a checkpoint in between.
   [[nodiscard]] Profile profile();
   [[nodiscard]] RecordingProgress progress();
+  // Why there are none, if there are none; after run().
+  [[nodiscard]] NoSamples no_samples() const;
   [[nodiscard]] std::vector<Aggregator::Truncation> truncations() { return aggregator_.truncations(counts()); }
 
   [[nodiscard]] ChildCommand* command() { return command_ ? &*command_ : nullptr; }
@@ -86,6 +89,7 @@ class Recorder {
   void housekeeping(std::uint64_t now);
   void drain();
   [[nodiscard]] bool finished();
+  [[nodiscard]] std::optional<double> cpu_seconds() const;
   void wait_for_events(int stop_descriptor, bool& stopped);
   [[nodiscard]] Aggregator::Counts counts();
 
@@ -105,6 +109,8 @@ class Recorder {
   std::uint64_t start_unix_ns_ = 0;
   Clock::time_point start_;
   double seconds_ = 0;  // once stopped
+  std::optional<double> cpu_before_;
+  std::optional<double> cpu_used_;  // once stopped
   std::uint64_t raw_ends_[WL_END_COUNT] = {};
   std::uint64_t unknown_counts_ = 0;  // counted stacks whose event was lost
   std::uint64_t perf_lost_ = 0, seen_lost_process_events_ = 0;

@@ -58,6 +58,10 @@ Probe tracepoint(const TracepointTrial& trial, const SystemFacts& facts, const S
     return refused(name, RefusalKind::kMissing,
                    fmt::format("the kernel ({}) has no tracepoint {}", facts.release, trial.name),
                    "use a kernel that has it, and report this one with the output of windlass doctor -v");
+  if (facts.btf_given && trial.error == ENOENT)
+    return refused(name, RefusalKind::kMissing,
+                   "tracepoints are looked up in the kernel's own type information only, which is not to be had",
+                   fmt::format("mount -t sysfs sysfs /sys, or put the file at /boot/vmlinux-{}", facts.release));
   const bool privilege = trial.error == EPERM || trials.program != 0;
   return refused(name, privilege ? RefusalKind::kPrivilege : RefusalKind::kMissing,
                  fmt::format("a program for the tracepoint {} is refused: {}", trial.name, std::strerror(trial.error)),

@@ -52,7 +52,7 @@ Probe needed(const SystemFacts& facts, Capability capability, const char* purpos
 Probe other_processes(const SystemFacts& facts) {
   const std::string name = capability_name(Capability::kSysPtrace);
   if (holds(facts, Capability::kSysPtrace)) return ok(name, "held: mappings of other users' processes");
-  return {name, ProbeState::kLimited, "missing: other users' processes stay without mappings, names and whole stacks",
+  return {name, ProbeState::kLimited, "missing: other users' processes may have no names and no whole stacks",
           facts.user == 0 ? "start the container with --cap-add=SYS_PTRACE" : "sudo, or once: " + setcap_command(facts)};
 }
 

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -282,6 +283,55 @@ TEST_F(Record, BinaryInAnotherMountNamespace) {
   const Count seen = count(read());
   EXPECT_GT(seen.chain, 20u) << text(log());
   EXPECT_GE(static_cast<double>(seen.complete), 0.99 * static_cast<double>(seen.all)) << text(log());
+}
+
+// In a container the agent's numbers of processes are the PID namespace's; the kernel side must speak them too.
+TEST_F(Record, InsideAPidNamespace) {
+  if (std::system("unshare -pfm --mount-proc true 2>/dev/null") != 0) GTEST_SKIP() << "no PID namespaces here";
+  const Arguments inside{"unshare", "-pfm", "--mount-proc"};
+  const auto record_inside = [&](const Arguments& rest) {
+    Arguments all = inside;
+    const Arguments command = record(rest);
+    all.insert(all.end(), command.begin(), command.end());
+    return Process(all, log()).wait();
+  };
+  ASSERT_EQ(record_inside({"--", "sh", "-c", kTarget + " chain 1 & " + kTarget + " chain 1; wait"}), 0) << text(log());
+  Profile profile = read();
+  Count seen = count(profile);
+  EXPECT_GT(seen.all, 50u) << text(log());
+  EXPECT_GE(static_cast<double>(seen.complete), 0.99 * static_cast<double>(seen.all)) << text(log());
+  EXPECT_GE(static_cast<double>(seen.chain), 0.9 * static_cast<double>(seen.all)) << text(log());
+  std::map<std::uint32_t, std::uint64_t> of_process;
+  for (const auto& sample : profile.samples) of_process[sample.pid] += sample.count;
+  std::erase_if(of_process, [](const auto& entry) { return entry.second < 10; });
+  EXPECT_EQ(of_process.size(), 2u) << "both children";
+  for (const auto& [pid, samples] : of_process) EXPECT_LT(pid, 100u) << "a number of the namespace";
+
+  // What is outside is not seen, not even by -a.
+  Process outside({kTarget, "chain", "30"});
+  ASSERT_EQ(record_inside({"-a", "--duration", "1"}), 0) << text(log());
+  EXPECT_EQ(samples_in(read(), "inner"), 0u);
+  EXPECT_NE(text(log()).find("only its processes are seen"), std::string::npos) << text(log());
+}
+
+TEST_F(Record, InsideAPidNamespaceOfAContainersContainer) {
+  if (std::system("unshare -pfm --mount-proc true 2>/dev/null") != 0) GTEST_SKIP() << "no PID namespaces here";
+  const std::string nested = "unshare -pfm --mount-proc " + kTarget + " chain 1";
+  ASSERT_EQ(Process({"unshare", "-pfm", "--mount-proc", WINDLASS_COMMAND, "record", "-v", "-o", profile_path(), "--", "sh",
+                     "-c", nested},
+                    log())
+                .wait(),
+            0)
+      << text(log());
+  const Count seen = count(read());
+  EXPECT_GT(seen.all, 30u) << text(log());
+  EXPECT_GE(static_cast<double>(seen.chain), 0.9 * static_cast<double>(seen.all)) << text(log());
+}
+
+TEST_F(Record, OnlyTheProgramThatUsedNoCpuTimeIsToldSo) {
+  ASSERT_EQ(Process({WINDLASS_COMMAND, "record", "-F", "1", "-o", profile_path(), "--", "sleep", "0.1"}, log()).wait(), 0)
+      << text(log());
+  EXPECT_NE(text(log()).find("too little CPU time"), std::string::npos) << text(log());
 }
 
 TEST_F(Record, DurationEndsTheCommandToo) {
