@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "profile/perf_ring.h"
 #include "walk/target/proc_maps.h"
 #include "windlass/error.h"
 
@@ -72,16 +73,8 @@ class ProcessEventSource {
   [[nodiscard]] std::uint64_t malformed() const { return malformed_; }
 
  private:
-  struct Ring {
-    std::byte* base = nullptr;
-    std::size_t data_size = 0;
-  };
-  void drain_ring(Ring& ring, const std::function<void(ProcessEvent&&)>& sink, std::size_t& count);
-
   std::vector<int> fds_;
-  std::vector<Ring> rings_;
-  std::vector<std::byte> wrapped_;  // a record that wraps around the ring's end, made contiguous
-  std::size_t page_size_ = 4096;
+  std::vector<PerfRing> rings_;
   std::uint64_t malformed_ = 0;
 };
 
