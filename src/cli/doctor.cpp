@@ -115,13 +115,14 @@ void print_json(TextWriter& out, const profile::Diagnosis& diagnosis, const Load
 
 int doctor(const Arguments& arguments) {
   const profile::SystemFacts facts = profile::read_system_facts(arguments.btf);
-  std::vector<profile::Probe> probes = profile::judge(facts, profile::try_system(facts));
+  const profile::SystemTrials trials = profile::try_system(facts);
+  std::vector<profile::Probe> probes = profile::judge(facts, trials);
   Loading loading;
   if (profile::first_refused(probes) == nullptr) {
     loading = load_programs(arguments.btf);
     probes.push_back(loading.probe);
   }
-  const profile::Diagnosis diagnosis = profile::conclude(facts, std::move(probes));
+  const profile::Diagnosis diagnosis = profile::conclude(facts, std::move(probes), trials.perf_own == 0);
   TextWriter out(STDOUT_FILENO);
   if (arguments.json)
     print_json(out, diagnosis, loading);

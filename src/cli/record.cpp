@@ -104,6 +104,8 @@ int record(const Arguments& arguments) {
   auto recorder = profile::Recorder::open(arguments.recorder);
   if (!recorder) return refuse(recorder.error(), arguments.verbose);
 
+  if (!(*recorder)->limits().empty())
+    fmt::print(stderr, "windlass: BPF is refused, so samples are taken {}. {}\n", (*recorder)->limits(), (*recorder)->refusal());
   if (arguments.recorder.targets.empty() && arguments.recorder.command.empty()) {
     for (const std::string& limit : profile::recording_limits(profile::read_system_facts()))
       fmt::print(stderr, "windlass: {}\n", limit);

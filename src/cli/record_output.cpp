@@ -102,8 +102,9 @@ void print_summary(profile::Recorder& recorder, const profile::Profile& profile,
   if (total == 0)
     fmt::print(stderr, "windlass: {}\n", profile::explain_no_samples(recorder.no_samples()));
   else
-    fmt::print(stderr, "windlass: {} samples in {:.1f} s, {} with complete stacks, {} lost\n", thousands(total),
-               elapsed, percent(complete, total), thousands(profile.lost));
+    fmt::print(stderr, "windlass: {} samples in {:.1f} s, {} with complete stacks, {} lost{}\n", thousands(total),
+               elapsed, percent(complete, total), thousands(profile.lost),
+               recorder.limits().empty() ? "" : "; " + recorder.limits());
   const auto where = recorder.truncations();
   for (const auto& [end, count] : truncated) {
     std::string modules;

@@ -133,6 +133,22 @@ SystemError explain_perf_error(int error, unsigned frequency) {
           error, kind_of_errno(error)};
 }
 
+SystemError explain_own_perf_error(int error, unsigned frequency) {
+  if (error != EACCES && error != EPERM) return explain_perf_error(error, frequency);
+  const SystemFacts facts = read_system_facts();
+  const std::string paranoid = facts.perf_event_paranoid ? std::to_string(*facts.perf_event_paranoid) : "?";
+  if (facts.perf_event_paranoid && *facts.perf_event_paranoid <= 2)
+    return {facts.status.seccomp == 2
+                ? "perf events are refused by the seccomp filter that this process runs under. Way out: allow "
+                  "perf_event_open in the container's seccomp profile"
+                : "the kernel refuses perf events of this process: it is not this user's, or protects itself. Way out: sudo",
+            error, RefusalKind::kPrivilege};
+  return {fmt::format("users may not sample even their own processes: kernel.perf_event_paranoid is {}. Way out: sysctl "
+                      "kernel.perf_event_paranoid=2",
+                      paranoid),
+          error, RefusalKind::kPrivilege};
+}
+
 // perf_event_open(2): without CAP_IPC_LOCK all rings of a user share perf_event_mlock_kb a CPU.
 SystemError explain_perf_ring_error(int error) {
   if (error == EPERM) {

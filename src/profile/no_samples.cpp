@@ -10,6 +10,9 @@ std::string explain_no_samples(const NoSamples& facts) {
   const std::string none = fmt::format("no samples in {:.1f} s", facts.seconds);
   if (facts.lost != 0)
     return fmt::format("{}: {} were lost, as the event ring was full. Way out: a lower -F", none, facts.lost);
+  if (facts.user_space_only)
+    return none + ": at no clock tick was it in user space, and without BPF the kernel is not sampled. Way out: record "
+                  "longer, or with sudo";
   // So many periods of CPU time without a single tick are no accident.
   constexpr double kManyPeriods = 20;
   if (facts.cpu_seconds && *facts.cpu_seconds * facts.frequency >= kManyPeriods)

@@ -12,7 +12,8 @@ struct NoSamples {
   unsigned frequency = 1;             // samples a second of CPU time
   std::uint64_t ticks = 0;            // times the kernel side was called, whatever was running
   std::uint64_t lost = 0;
-  std::optional<double> cpu_seconds;  // what was recorded has used, where that is known
+  std::optional<double> cpu_seconds = {};  // what was recorded has used, where that is known
+  bool user_space_only = false;
 };
 
 [[nodiscard]] std::string explain_no_samples(const NoSamples& facts);

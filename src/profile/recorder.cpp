@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 
 #include "profile/kernel_errors.h"
+#include "profile/perf_sampler.h"
 #include "profile/system_probe.h"
 
 namespace windlass::profile {
@@ -110,36 +111,11 @@ std::expected<std::unique_ptr<Recorder>, SystemError> Recorder::open(const Recor
   recorder->options_ = options;
   const SystemFacts facts = read_system_facts(options.btf_path);
   if (auto refused = refuse_place(facts)) return std::unexpected(std::move(*refused));
-  KernelSideOptions kernel_options;
-  if (facts.child_pid_namespace()) kernel_options.pid_namespace = facts.pid_namespace;
-  kernel_options.frequency = options.frequency;
-  kernel_options.all_processes = !recorder->filtered();
-  kernel_options.btf_path = options.btf_path;
-  for (std::uint32_t& tgid : recorder->options_.targets) {
-    const auto target = find_target(tgid, facts);
-    if (!target) return std::unexpected(target.error());
-    tgid = *target;
-    recorder->target_set_.insert(tgid);
-  }
-  if (!options.command.empty()) {
-    // First of all: the child shall inherit nothing of what the profiler changes about itself.
-    auto command = ChildCommand::start(options.command);
-    if (!command) return std::unexpected(command.error());
-    recorder->command_.emplace(std::move(*command));
-    recorder->target_set_.insert(static_cast<std::uint32_t>(recorder->command_->pid()));
-  }
-  kernel_options.targets.assign(recorder->target_set_.begin(), recorder->target_set_.end());
-  auto kernel = KernelSide::open(kernel_options);
+  if (auto found = recorder->find_targets(facts); !found) return std::unexpected(found.error());
+  const auto kernel = recorder->open_source(facts);
   if (!kernel) return std::unexpected(kernel.error());
-  recorder->kernel_ = std::move(*kernel);
-  if (const auto opened = recorder->source_.open(); !opened) {
-    const int error = static_cast<int>(opened.error().detail);
-    return std::unexpected(opened.error().what == ProcessEventSource::kMappingRing
-                               ? explain_perf_ring_error(error)
-                               : explain_perf_error(error, options.frequency));
-  }
 
-  recorder->registry_ = std::make_unique<ModuleRegistry>(recorder->kernel_.get());
+  recorder->registry_ = std::make_unique<ModuleRegistry>(*kernel);
   ModuleRegistry& registry = *recorder->registry_;
   recorder->table_ = std::make_unique<ProcessTable>(
       [&registry](std::uint32_t tgid, std::uint32_t parent, const MapRecord& map) {
@@ -151,6 +127,66 @@ std::expected<std::unique_ptr<Recorder>, SystemError> Recorder::open(const Recor
       });
   recorder->unwinder_ = std::make_unique<RawUnwinder>(registry);
   return recorder;
+}
+
+std::expected<void, SystemError> Recorder::find_targets(const SystemFacts& facts) {
+  for (std::uint32_t& tgid : options_.targets) {
+    const auto target = find_target(tgid, facts);
+    if (!target) return std::unexpected(target.error());
+    tgid = *target;
+    target_set_.insert(tgid);
+  }
+  if (options_.command.empty()) return {};
+  // First of all: the child shall inherit nothing of what the profiler changes about itself.
+  auto command = ChildCommand::start(options_.command);
+  if (!command) return std::unexpected(command.error());
+  command_.emplace(std::move(*command));
+  target_set_.insert(static_cast<std::uint32_t>(command_->pid()));
+  return {};
+}
+
+// The kernel side that is to be fed with tables; null where samples come from perf events.
+std::expected<KernelSide*, SystemError> Recorder::open_source(const SystemFacts& facts) {
+  KernelSideOptions kernel_options;
+  if (facts.child_pid_namespace()) kernel_options.pid_namespace = facts.pid_namespace;
+  kernel_options.frequency = options_.frequency;
+  kernel_options.all_processes = !filtered();
+  kernel_options.btf_path = options_.btf_path;
+  kernel_options.targets.assign(target_set_.begin(), target_set_.end());
+  auto kernel = KernelSide::open(kernel_options);
+  if (!kernel && kernel.error().kind == RefusalKind::kPrivilege && filtered()) {
+    if (auto opened = open_own_events(std::move(kernel.error())); !opened) return std::unexpected(opened.error());
+    return nullptr;
+  }
+  if (!kernel) {
+    SystemError error = std::move(kernel.error());
+    if (error.kind == RefusalKind::kPrivilege && facts.perf_event_paranoid.value_or(3) <= 2)
+      error.text += ". Processes of your own can be recorded as it is: record -- CMD, or -p PID";
+    return std::unexpected(std::move(error));
+  }
+  KernelSide* side = kernel->get();
+  kernel_ = std::move(*kernel);
+  if (const auto opened = source_.open(); !opened) {
+    const int error = static_cast<int>(opened.error().detail);
+    return std::unexpected(opened.error().what == ProcessEventSource::kMappingRing
+                               ? explain_perf_ring_error(error)
+                               : explain_perf_error(error, options_.frequency));
+  }
+  return side;
+}
+
+std::expected<void, SystemError> Recorder::open_own_events(SystemError&& why) {
+  auto sampler = PerfSampler::open(options_.frequency, {target_set_.begin(), target_set_.end()},
+                                   [this](ProcessEvent&& event) { queue_.push(std::move(event)); });
+  if (!sampler) {
+    why.text += fmt::format(". Nor without BPF: {}", sampler.error().text);
+    return std::unexpected(std::move(why));
+  }
+  limits_ = fmt::format("by perf events: user space only, up to {} KiB of each stack",
+                        ((*sampler)->stack_bytes() + 1023) / 1024);
+  refusal_ = std::move(why.text);
+  kernel_ = std::move(*sampler);
+  return {};
 }
 
 // ---- running --------------------------------------------------------------------------------------------------------
@@ -483,7 +519,7 @@ std::optional<double> Recorder::cpu_seconds() const {
 NoSamples Recorder::no_samples() const {
   const KernelSideStats stats = kernel_->stats();
   return {.seconds = seconds_, .frequency = std::max(options_.frequency, 1u), .ticks = stats.samples,
-          .lost = stats.lost + unknown_counts_, .cpu_seconds = cpu_used_};
+          .lost = stats.lost + unknown_counts_, .cpu_seconds = cpu_used_, .user_space_only = !limits_.empty()};
 }
 
 Profile Recorder::profile() {
@@ -504,6 +540,7 @@ Profile Recorder::profile() {
     for (const std::uint32_t tgid : options_.targets) what += fmt::format(" {}", tgid);
   }
   profile.comments.push_back(fmt::format("windlass {}: {} at {} Hz", WINDLASS_VERSION, what, options_.frequency));
+  if (!limits_.empty()) profile.comments.push_back(limits_);
   return profile;
 }
 

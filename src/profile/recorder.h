@@ -21,6 +21,8 @@
 #include "profile/process_events.h"
 #include "profile/process_table.h"
 #include "profile/raw_unwinder.h"
+#include "profile/sample_source.h"
+#include "profile/system_facts.h"
 
 namespace windlass::profile {
 
@@ -43,7 +45,8 @@ struct RecordingProgress {
 
 class Recorder {
  public:
-  // Loads the BPF programs and opens the event rings; the command is started and held.
+  // Loads the BPF programs and opens the event rings; the command is started and held. Where this user may not load
+  // programs, own processes are sampled by plain perf events instead: limits() says so.
   static std::expected<std::unique_ptr<Recorder>, SystemError> open(const RecorderOptions& options);
   ~Recorder();
 
@@ -59,6 +62,9 @@ class Recorder {
   // After run(), or for a checkpoint in between.
   [[nodiscard]] Profile profile();
   [[nodiscard]] RecordingProgress progress();
+  // What this recording cannot show because BPF was refused, and the refusal; empty with BPF.
+  [[nodiscard]] const std::string& limits() const { return limits_; }
+  [[nodiscard]] const std::string& refusal() const { return refusal_; }
   // Why there are none, if there are none; after run().
   [[nodiscard]] NoSamples no_samples() const;
   [[nodiscard]] std::vector<Aggregator::Truncation> truncations() { return aggregator_.truncations(counts()); }
@@ -73,6 +79,9 @@ class Recorder {
   using Clock = std::chrono::steady_clock;
 
   Recorder() = default;
+  std::expected<void, SystemError> find_targets(const SystemFacts& facts);
+  std::expected<KernelSide*, SystemError> open_source(const SystemFacts& facts);
+  std::expected<void, SystemError> open_own_events(SystemError&& why);
   [[nodiscard]] bool filtered() const { return !options_.targets.empty() || !options_.command.empty(); }
   [[nodiscard]] bool is_target(std::uint32_t tgid) const { return !filtered() || target_set_.contains(tgid); }
 
@@ -95,8 +104,9 @@ class Recorder {
 
   RecorderOptions options_;
   std::optional<ChildCommand> command_;
-  std::unique_ptr<KernelSide> kernel_;
-  ProcessEventSource source_;
+  std::unique_ptr<SampleSource> kernel_;  // the BPF programs, or perf events
+  ProcessEventSource source_;             // stays closed with the latter, which bring their own
+  std::string limits_, refusal_;
   std::unique_ptr<ModuleRegistry> registry_;
   std::unique_ptr<ProcessTable> table_;
   std::unique_ptr<RawUnwinder> unwinder_;

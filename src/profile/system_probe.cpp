@@ -164,12 +164,15 @@ std::string refusal_text(const Probe& probe) {
   return probe.way_out.empty() ? probe.seen : fmt::format("{}. Way out: {}", probe.seen, probe.way_out);
 }
 
-Diagnosis conclude(const SystemFacts& facts, std::vector<Probe> probes) {
+Diagnosis conclude(const SystemFacts& facts, std::vector<Probe> probes, bool own_events) {
   Diagnosis diagnosis;
   diagnosis.probes = std::move(probes);
   if (const Probe* probe = first_refused(diagnosis.probes); probe != nullptr) {
-    diagnosis.verdict = Verdict::kRefused;
-    diagnosis.sentence = "record cannot work: " + probe->seen;
+    const bool by_events = own_events && probe->kind == RefusalKind::kPrivilege;
+    diagnosis.verdict = by_events ? Verdict::kLimited : Verdict::kRefused;
+    diagnosis.sentence = (by_events ? "record works for your own processes only, by perf events without the kernel: "
+                                    : "record cannot work: ") +
+                         probe->seen;
     return diagnosis;
   }
   const bool own = !facts.initial_user_namespace || !facts.has(Capability::kSysPtrace);

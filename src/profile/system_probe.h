@@ -38,7 +38,8 @@ struct Diagnosis {
   Verdict verdict = Verdict::kWorks;
   std::string sentence;  // "record -a works"
 };
-[[nodiscard]] Diagnosis conclude(const SystemFacts& facts, std::vector<Probe> probes);
+// `own_events`: this user's own processes can be sampled by perf events, which is what record falls back on.
+[[nodiscard]] Diagnosis conclude(const SystemFacts& facts, std::vector<Probe> probes, bool own_events);
 
 // The refusal behind a failure with `error`, if a probe finds one: the first that is refused.
 [[nodiscard]] const Probe* first_refused(const std::vector<Probe>& probes);

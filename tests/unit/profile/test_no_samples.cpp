@@ -16,6 +16,7 @@ TEST(NoSamples, TheProgramIsBlamedOnlyForItsOwnCpuTime) {
   EXPECT_FALSE(blames_the_program({.seconds = 5, .frequency = 997, .ticks = 900, .lost = 7, .cpu_seconds = 0.003}));
   EXPECT_FALSE(blames_the_program({.seconds = 5, .frequency = 997, .ticks = 900, .cpu_seconds = std::nullopt}));
   EXPECT_FALSE(blames_the_program({.seconds = 5, .frequency = 997, .ticks = 0, .cpu_seconds = std::nullopt}));
+  EXPECT_FALSE(blames_the_program({.seconds = 5, .frequency = 997, .cpu_seconds = 0.001, .user_space_only = true}));
 }
 
 TEST(NoSamples, SaysWhatIsKnown) {

@@ -152,7 +152,7 @@ TEST(SystemFacts, AreReadBelowTheRootGiven) {
 // ---- judgement ------------------------------------------------------------------------------------------------------
 
 TEST(SystemProbe, NothingIsWrongWithAPlainMachine) {
-  const Diagnosis diagnosis = conclude(good_facts(), judge(good_facts(), good_trials()));
+  const Diagnosis diagnosis = conclude(good_facts(), judge(good_facts(), good_trials()), true);
   for (const Probe& probe : diagnosis.probes) EXPECT_EQ(probe.state, ProbeState::kOk) << probe.name << probe.seen;
   EXPECT_EQ(diagnosis.verdict, Verdict::kWorks);
   EXPECT_EQ(diagnosis.sentence, "record -a works");
@@ -213,7 +213,7 @@ TEST(SystemProbe, NamesExactlyTheCapabilityThatIsMissing) {
 TEST(SystemProbe, CapSysAdminStandsInForTheSmallOnes) {
   SystemFacts facts = good_facts();
   facts.status.effective = bit(Capability::kSysAdmin) | bit(Capability::kSysPtrace);
-  EXPECT_EQ(conclude(facts, judge(facts, good_trials())).verdict, Verdict::kWorks);
+  EXPECT_EQ(conclude(facts, judge(facts, good_trials()), true).verdict, Verdict::kWorks);
 }
 
 TEST(SystemProbe, RootOfAUserNamespaceIsNobody) {
@@ -287,16 +287,28 @@ TEST(SystemProbe, BtfFile) {
 TEST(SystemProbe, VerdictsBetweenAllAndNothing) {
   SystemFacts facts = good_facts();
   facts.pid_namespace = 4026532200;
-  Diagnosis diagnosis = conclude(facts, judge(facts, good_trials()));
+  Diagnosis diagnosis = conclude(facts, judge(facts, good_trials()), true);
   EXPECT_EQ(diagnosis.verdict, Verdict::kLimited);
   EXPECT_EQ(diagnosis.sentence, "record works for the processes of this PID namespace only");
   facts = good_facts();
   facts.status.effective &= ~bit(Capability::kSysPtrace);
-  diagnosis = conclude(facts, judge(facts, good_trials()));
+  diagnosis = conclude(facts, judge(facts, good_trials()), true);
   EXPECT_EQ(diagnosis.verdict, Verdict::kLimited);
   EXPECT_EQ(diagnosis.sentence, "record works for your own processes only");
   EXPECT_EQ(recording_limits(facts).size(), 1u);
   EXPECT_TRUE(recording_limits(good_facts()).empty());
+}
+
+TEST(SystemProbe, OwnProcessesAreLeftWhereOnlyRightsAreMissing) {
+  SystemFacts facts = good_facts();
+  facts.status.effective = 0;
+  SystemTrials trials = unprivileged_trials();
+  EXPECT_EQ(conclude(facts, judge(facts, trials), false).verdict, Verdict::kRefused);
+  const Diagnosis own = conclude(facts, judge(facts, trials), true);
+  EXPECT_EQ(own.verdict, Verdict::kLimited);
+  EXPECT_TRUE(own.sentence.starts_with("record works for your own processes only")) << own.sentence;
+  trials.btf = ENOENT;  // no right would mend that
+  EXPECT_EQ(conclude(facts, judge(facts, trials), true).verdict, Verdict::kRefused);
 }
 
 TEST(SystemProbe, ProcOfAnotherNamespaceIsRefusedBeforeAnythingElse) {
