@@ -9,7 +9,6 @@ namespace windlass::profile {
 namespace {
 
 constexpr KernelVersion kOldest{5, 15};
-constexpr KernelVersion kLoop{5, 17};
 
 Probe ok(std::string name, std::string seen) { return {std::move(name), ProbeState::kOk, std::move(seen), {}}; }
 Probe limited(std::string name, std::string seen, std::string way_out) {
@@ -70,14 +69,6 @@ Probe tracepoint(const TracepointTrial& trial, const SystemFacts& facts, const S
                              "windlass doctor -v");
 }
 
-Probe helper(const SystemFacts& facts, const SystemTrials& trials) {
-  if (trials.loop) return ok("bpf_loop", "stacks of up to 8,192 frames are unwound in the kernel");
-  if (trials.program != 0) return ok("bpf_loop", "not known, since no program may be loaded");
-  return limited("bpf_loop", fmt::format("the kernel ({}) has not got this helper: stacks end after some 1,024 frames",
-                                         facts.release),
-                 fmt::format("Linux {}.{} or newer has it", kLoop.major, kLoop.minor));
-}
-
 // Documentation/admin-guide/sysctl/net.rst. Without the compiler every instruction is interpreted.
 Probe compiler(const SystemFacts& facts) {
   if (!facts.bpf_jit) return ok("BPF JIT", "not told (net.core.bpf_jit_enable)");
@@ -136,8 +127,7 @@ const char* probe_state_word(ProbeState state) {
 std::vector<Probe> probe_kernel(const SystemFacts& facts, const SystemTrials& trials) {
   std::vector<Probe> probes{release(facts), type_information(facts, trials), lockdown(facts)};
   for (const TracepointTrial& trial : trials.tracepoints) probes.push_back(tracepoint(trial, facts, trials));
-  for (Probe probe : {helper(facts, trials), compiler(facts), kernel_symbols(facts), sample_rate(facts),
-                      kernel_frames(facts), cpus(facts)})
+  for (Probe probe : {compiler(facts), kernel_symbols(facts), sample_rate(facts), kernel_frames(facts), cpus(facts)})
     probes.push_back(std::move(probe));
   return probes;
 }

@@ -110,8 +110,6 @@ SystemTrials try_system(const SystemFacts& facts) {
   trials.map = try_map(BPF_MAP_TYPE_HASH);
   trials.ring_buffer = try_map(BPF_MAP_TYPE_RINGBUF);
   trials.program = outcome(load_nothing(BPF_PROG_TYPE_PERF_EVENT, nullptr));
-  if (trials.program == 0)
-    trials.loop = libbpf_probe_bpf_helper(BPF_PROG_TYPE_PERF_EVENT, BPF_FUNC_loop, nullptr) == 1;
   trials.perf_own = try_perf(0, -1, false);
   const std::vector<int> cpus = online_cpus();
   trials.perf_all = try_perf(-1, cpus.empty() ? 0 : cpus.front(), true);

@@ -21,7 +21,6 @@ struct SystemTrials {
   int map = 0;          // bpf(2), BPF_MAP_CREATE: a hash
   int ring_buffer = 0;  // and the ring buffer's
   int program = 0;      // BPF_PROG_LOAD of a sampler that does nothing
-  bool loop = false;    // the helper bpf_loop, since Linux 5.17
   int perf_own = 0;     // the software clock of this process, user space only
   int perf_all = 0;     // the software clock of all processes on a CPU, with the kernel
   std::vector<TracepointTrial> tracepoints;

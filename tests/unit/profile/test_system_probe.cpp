@@ -40,7 +40,6 @@ SystemFacts good_facts() {
 
 SystemTrials good_trials() {
   SystemTrials trials;
-  trials.loop = true;
   for (const char* name : {"sched_process_fork", "sched_process_exec"}) trials.tracepoints.push_back({name, true, 0});
   return trials;
 }
@@ -49,7 +48,6 @@ SystemTrials good_trials() {
 SystemTrials unprivileged_trials() {
   SystemTrials trials = good_trials();
   trials.map = trials.ring_buffer = trials.program = EPERM;
-  trials.loop = false;
   trials.perf_all = trials.perf_own = EACCES;
   for (auto& tracepoint : trials.tracepoints) tracepoint.error = EPERM;
   return trials;
