@@ -121,22 +121,36 @@ Probe call(const std::string& name, int error, const char* seen, const SystemFac
   return error == 0 ? ok(name, seen) : refused_call(name, error, facts);
 }
 
-// perf_event_open(2); 3 is Debian's and Ubuntu's own, and shuts out everybody.
-Probe paranoid(const SystemFacts& facts) {
+// perf_event_open(2). 3 is Debian's and Ubuntu's own (security,perf: Allow further restriction of perf_event_open): it
+// shuts out everybody, and Debian's kernels let in CAP_SYS_ADMIN only, whatever else is held.
+bool shuts_out_all(const SystemFacts& facts) { return facts.perf_event_paranoid.value_or(0) > 2; }
+
+Probe paranoid(const SystemFacts& facts, const SystemTrials& trials) {
   const std::string name = "kernel.perf_event_paranoid";
   if (!facts.perf_event_paranoid)
     return {name, ProbeState::kRefused, "the kernel has no perf events (no /proc/sys/kernel/perf_event_paranoid)",
             "boot a kernel with CONFIG_PERF_EVENTS=y, or mount /proc", RefusalKind::kMissing};
   const long value = *facts.perf_event_paranoid;
-  if (holds(facts, Capability::kPerfmon) || holds(facts, Capability::kSysAdmin))
-    return ok(name, fmt::format("{}, which does not bind this user", value));
-  if (value <= 0) return ok(name, fmt::format("{}: perf events of the whole machine are open to all", value));
-  return {name, ProbeState::kLimited,
-          fmt::format("{}: {}", value,
-                      value > 2 ? "users may not open any perf event"
-                      : value == 2 ? "users may sample their own processes, without the kernel"
-                                   : "users may sample their own processes"),
-          "CAP_PERFMON, or sysctl kernel.perf_event_paranoid=0", RefusalKind::kPrivilege};
+  if (trials.perf_all == 0) return ok(name, fmt::format("{}, which does not bind this user", value));
+  const char* meaning = value > 2    ? "users may not open any perf event"
+                        : value == 2 ? "users may sample their own processes, without the kernel"
+                        : value == 1 ? "users may sample their own processes"
+                                     : "perf events of the whole machine are open to all";
+  if (value <= 0) return ok(name, fmt::format("{}: {}", value, meaning));
+  return {name, ProbeState::kLimited, fmt::format("{}: {}", value, meaning),
+          value > 2 ? "sysctl kernel.perf_event_paranoid=2, or CAP_SYS_ADMIN"
+                    : "CAP_PERFMON, or sysctl kernel.perf_event_paranoid=0",
+          RefusalKind::kPrivilege};
+}
+
+std::string sampling_way_out(const SystemFacts& facts) {
+  if (!holds(facts, Capability::kPerfmon)) return "run as root or with CAP_PERFMON, or sysctl kernel.perf_event_paranoid=0";
+  if (shuts_out_all(facts))
+    return fmt::format("sysctl kernel.perf_event_paranoid=2, or CAP_SYS_ADMIN, which this kernel wants at {}",
+                       *facts.perf_event_paranoid);
+  if (facts.status.seccomp == 2)
+    return "allow perf_event_open in the container's seccomp profile (docker run --security-opt seccomp=unconfined)";
+  return "look for a security module's refusal in the kernel log (dmesg; ausearch -m avc)";
 }
 
 Probe sampling(const SystemFacts& facts, const SystemTrials& trials) {
@@ -144,14 +158,8 @@ Probe sampling(const SystemFacts& facts, const SystemTrials& trials) {
   const int error = trials.perf_all;
   if (error == 0) return ok(name, "the software clock of every CPU can be sampled");
   const std::string seen = fmt::format("the kernel refuses perf events of the whole machine: {}", std::strerror(error));
-  if (error == EACCES || error == EPERM) {
-    const bool filter = holds(facts, Capability::kPerfmon) && facts.status.seccomp == 2;
-    return {name, ProbeState::kRefused, seen,
-            filter ? "allow perf_event_open in the container's seccomp profile (docker run --security-opt "
-                     "seccomp=unconfined)"
-                   : "run as root or with CAP_PERFMON, or sysctl kernel.perf_event_paranoid=0",
-            RefusalKind::kPrivilege};
-  }
+  if (error == EACCES || error == EPERM)
+    return {name, ProbeState::kRefused, seen, sampling_way_out(facts), RefusalKind::kPrivilege};
   if (error == EMFILE) return {name, ProbeState::kRefused, seen, "ulimit -n 4096", RefusalKind::kLimit};
   return {name, ProbeState::kRefused, seen, "boot a kernel with CONFIG_PERF_EVENTS=y", kind_of_errno(error)};
 }
@@ -179,7 +187,7 @@ std::vector<Probe> probe_rights(const SystemFacts& facts, const SystemTrials& tr
           call("bpf(BPF_MAP_CREATE)", trials.map, "a hash can be created", facts),
           call("BPF ring buffer", trials.ring_buffer, "one can be created", facts),
           call("bpf(BPF_PROG_LOAD)", trials.program, "a program for perf events can be loaded", facts),
-          paranoid(facts),
+          paranoid(facts, trials),
           own_sampling(trials),
           sampling(facts, trials)};
 }

@@ -164,6 +164,17 @@ TEST_F(Doctor, TwoCapabilitiesRecordOwnProcesses) {
   EXPECT_TRUE(contains(run(caps + record("-a --duration 0.2")).output, "without CAP_SYS_PTRACE"));
 }
 
+TEST_F(Doctor, AHiddenProcessIsNotSaidToBeGone) {
+  if (geteuid() != 0 || run("unshare -m mount -t proc -o hidepid=2 proc /proc 2>&1").status != 0)
+    GTEST_SKIP() << "needs root and mount namespaces";
+  const auto hidden = [&](int pid) {
+    return run(fmt::format("unshare -m sh -c \"mount -t proc -o hidepid=2 proc /proc && {}{}\"", kDropAll,
+                           record(fmt::format("-p {}", pid))));
+  };
+  expect_refusal(hidden(getpid()), "privilege", "/proc hides it");
+  EXPECT_TRUE(contains(hidden(4194303).output, "there is no process 4194303"));  // more than pid_max can be
+}
+
 TEST_F(Doctor, RootWithoutCapabilities) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root";
   expect_refusal(run("setpriv --bounding-set -all --inh-caps=-all " + record("-a --duration 0.1")), "privilege", "--cap-add");

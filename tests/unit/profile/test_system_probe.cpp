@@ -208,6 +208,21 @@ TEST(SystemProbe, NamesExactlyTheCapabilityThatIsMissing) {
   }
 }
 
+// Seen on Debian's 6.1: at 3 CAP_PERFMON does not let in.
+TEST(SystemProbe, ParanoidThreeWantsCapSysAdmin) {
+  SystemFacts facts = good_facts();
+  facts.status.effective &= ~bit(Capability::kSysAdmin);
+  SystemTrials trials = good_trials();
+  trials.perf_all = trials.perf_own = EACCES;
+  EXPECT_TRUE(contains(cause(facts, trials).way_out, "sysctl kernel.perf_event_paranoid=2, or CAP_SYS_ADMIN"));
+  facts.perf_event_paranoid = 2;
+  facts.status.seccomp = 2;
+  EXPECT_TRUE(contains(cause(facts, trials).way_out, "seccomp"));
+  facts.status.effective = 0;
+  trials = unprivileged_trials();
+  EXPECT_TRUE(contains(find(judge(facts, trials), "perf_event_open, all processes").way_out, "CAP_PERFMON"));
+}
+
 TEST(SystemProbe, CapSysAdminStandsInForTheSmallOnes) {
   SystemFacts facts = good_facts();
   facts.status.effective = bit(Capability::kSysAdmin) | bit(Capability::kSysPtrace);
