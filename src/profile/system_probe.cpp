@@ -76,16 +76,16 @@ Probe compiler(const SystemFacts& facts) {
   return limited("BPF JIT", "off: each sample costs several times as much", "sysctl net.core.bpf_jit_enable=1");
 }
 
-// Documentation/admin-guide/sysctl/kernel.rst
-Probe kernel_symbols(const SystemFacts& facts) {
-  const std::string name = "kernel.kptr_restrict";
-  if (!facts.kptr_restrict) return ok(name, "not told");
-  const std::string seen = std::to_string(*facts.kptr_restrict);
-  const bool allowed = facts.initial_user_namespace && facts.has(Capability::kSyslog);
-  if (*facts.kptr_restrict == 0 || (*facts.kptr_restrict == 1 && allowed)) return ok(name, seen);
-  return limited(name, seen + ": /proc/kallsyms hides addresses, so kernel functions may stay without names",
-                 "sysctl kernel.kptr_restrict=0" +
-                     std::string(*facts.kptr_restrict == 1 ? ", or CAP_SYSLOG" : ""));
+// kallsyms_show_value() in kernel/ksyms_common.c: addresses are shown to CAP_SYSLOG unless kptr_restrict is 2, and to
+// all where it is 0 and perf_event_paranoid at most 1.
+Probe kernel_symbols(const SystemFacts& facts, const SystemTrials& trials) {
+  const std::string name = "/proc/kallsyms";
+  if (trials.kernel_addresses) return ok(name, "shows addresses: kernel functions have names");
+  const bool forbidden = facts.kptr_restrict.value_or(0) > 1;
+  return limited(name, "hides addresses: kernel functions stay without names",
+                 forbidden ? fmt::format("sysctl kernel.kptr_restrict=1 (it is {}), and root or CAP_SYSLOG",
+                                         *facts.kptr_restrict)
+                           : "root or CAP_SYSLOG");
 }
 
 Probe sample_rate(const SystemFacts& facts) {
@@ -127,7 +127,7 @@ const char* probe_state_word(ProbeState state) {
 std::vector<Probe> probe_kernel(const SystemFacts& facts, const SystemTrials& trials) {
   std::vector<Probe> probes{release(facts), type_information(facts, trials), lockdown(facts)};
   for (const TracepointTrial& trial : trials.tracepoints) probes.push_back(tracepoint(trial, facts, trials));
-  for (Probe probe : {compiler(facts), kernel_symbols(facts), sample_rate(facts), kernel_frames(facts), cpus(facts)})
+  for (Probe probe : {compiler(facts), kernel_symbols(facts, trials), sample_rate(facts), kernel_frames(facts), cpus(facts)})
     probes.push_back(std::move(probe));
   return probes;
 }

@@ -174,7 +174,7 @@ Probe own_sampling(const SystemTrials& trials) {
 }  // namespace
 
 std::string setcap_command(const SystemFacts& facts) {
-  return fmt::format("sudo setcap cap_bpf,cap_perfmon,cap_sys_ptrace,cap_checkpoint_restore+ep {}", facts.command);
+  return fmt::format("sudo setcap cap_bpf,cap_perfmon,cap_sys_ptrace,cap_checkpoint_restore,cap_syslog+ep {}", facts.command);
 }
 
 std::vector<Probe> probe_rights(const SystemFacts& facts, const SystemTrials& trials) {

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <fstream>
 #include <memory>
 
 #include "profile/kernel_errors.h"
@@ -82,6 +83,16 @@ TracepointTrial try_tracepoint(const std::string& name, const btf* types, bool o
   return trial;
 }
 
+// Hidden ones are shown as zeros; some real ones (of per-CPU data, first in the file) are zero, too.
+bool sees_kernel_addresses() {
+  std::ifstream file("/proc/kallsyms");
+  std::string line;
+  constexpr int kEnough = 10'000;
+  for (int i = 0; i < kEnough && std::getline(file, line); ++i)
+    if (line.find_first_not_of('0') < line.find(' ')) return true;
+  return false;
+}
+
 // Those that the programs are for, by their sections' names.
 std::vector<std::string> used_tracepoints() {
   constexpr std::string_view kSection = "tp_btf/";
@@ -113,6 +124,7 @@ SystemTrials try_system(const SystemFacts& facts) {
   trials.perf_own = try_perf(0, -1, false);
   const std::vector<int> cpus = online_cpus();
   trials.perf_all = try_perf(-1, cpus.empty() ? 0 : cpus.front(), true);
+  trials.kernel_addresses = sees_kernel_addresses();
   for (const std::string& name : used_tracepoints())
     trials.tracepoints.push_back(try_tracepoint(name, types.get(), !facts.btf_given));
   return trials;

@@ -23,6 +23,7 @@ struct SystemTrials {
   int program = 0;      // BPF_PROG_LOAD of a sampler that does nothing
   int perf_own = 0;     // the software clock of this process, user space only
   int perf_all = 0;     // the software clock of all processes on a CPU, with the kernel
+  bool kernel_addresses = false;  // /proc/kallsyms shows them, and not zeros
   std::vector<TracepointTrial> tracepoints;
 };
 

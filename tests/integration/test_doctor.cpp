@@ -164,6 +164,21 @@ TEST_F(Doctor, TwoCapabilitiesRecordOwnProcesses) {
   EXPECT_TRUE(contains(run(caps + record("-a --duration 0.2")).output, "without CAP_SYS_PTRACE"));
 }
 
+// The way out that refusals name, gone: file capabilities, which a command that is run does not inherit.
+TEST_F(Doctor, SetcapIsAWayOut) {
+  if (geteuid() != 0 || !works()) GTEST_SKIP() << "needs root, and a system that can be recorded";
+  const std::string capabilities = "cap_bpf,cap_perfmon,cap_sys_ptrace,cap_checkpoint_restore,cap_syslog+ep";
+  EXPECT_TRUE(contains(run(kDropAll + windlass() + " doctor").output, "sudo setcap " + capabilities + " " + windlass()));
+  if (run(fmt::format("setcap {} {} 2>&1", capabilities, windlass())).status != 0) GTEST_SKIP() << "no file capabilities here";
+  const CommandResult doctor = run(kNobody + windlass() + " doctor");
+  if (contains(doctor.output, "which this kernel wants at 3")) GTEST_SKIP() << last_line(doctor.output);
+  EXPECT_EQ(last_line(doctor.output), "record -a works");
+  const CommandResult recording = run(kNobody + record("-- grep CapEff /proc/self/status"));
+  EXPECT_EQ(recording.status, 0) << recording.output;
+  EXPECT_TRUE(contains(recording.output, "CapEff:\t0000000000000000")) << recording.output;
+  EXPECT_FALSE(contains(recording.output, "BPF is refused")) << recording.output;
+}
+
 TEST_F(Doctor, AHiddenProcessIsNotSaidToBeGone) {
   if (geteuid() != 0 || run("unshare -m mount -t proc -o hidepid=2 proc /proc 2>&1").status != 0)
     GTEST_SKIP() << "needs root and mount namespaces";

@@ -40,6 +40,7 @@ SystemFacts good_facts() {
 
 SystemTrials good_trials() {
   SystemTrials trials;
+  trials.kernel_addresses = true;
   for (const char* name : {"sched_process_fork", "sched_process_exec"}) trials.tracepoints.push_back({name, true, 0});
   return trials;
 }
@@ -203,7 +204,7 @@ TEST(SystemProbe, NamesExactlyTheCapabilityThatIsMissing) {
     EXPECT_EQ(probe.kind, RefusalKind::kPrivilege);
     EXPECT_TRUE(contains(probe.seen, one.expected)) << probe.seen;
     EXPECT_FALSE(contains(probe.seen, one.unexpected)) << probe.seen;
-    EXPECT_TRUE(contains(probe.way_out, "setcap cap_bpf,cap_perfmon,cap_sys_ptrace,cap_checkpoint_restore+ep /opt/windlass"))
+    EXPECT_TRUE(contains(probe.way_out, "setcap cap_bpf,cap_perfmon,cap_sys_ptrace,cap_checkpoint_restore,cap_syslog+ep /opt/windlass"))
         << probe.way_out;
   }
 }
@@ -221,6 +222,16 @@ TEST(SystemProbe, ParanoidThreeWantsCapSysAdmin) {
   facts.status.effective = 0;
   trials = unprivileged_trials();
   EXPECT_TRUE(contains(find(judge(facts, trials), "perf_event_open, all processes").way_out, "CAP_PERFMON"));
+}
+
+TEST(SystemProbe, KernelSymbols) {
+  SystemFacts facts = good_facts();
+  SystemTrials trials = good_trials();
+  trials.kernel_addresses = false;
+  EXPECT_EQ(find(judge(facts, trials), "/proc/kallsyms").way_out, "root or CAP_SYSLOG");
+  facts.kptr_restrict = 2;
+  EXPECT_TRUE(contains(find(judge(facts, trials), "/proc/kallsyms").way_out, "sysctl kernel.kptr_restrict=1"));
+  EXPECT_EQ(conclude(facts, judge(facts, trials), true).verdict, Verdict::kWorks) << "names are not all";
 }
 
 TEST(SystemProbe, CapSysAdminStandsInForTheSmallOnes) {
