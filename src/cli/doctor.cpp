@@ -48,8 +48,8 @@ Loading load_programs(const std::string& btf) {
   if (side) started = (*side)->start();
   if (side && started) {
     (*side)->stop();
-    loading.probe.seen = fmt::format("{} accepted by the verifier and attached, in {:.0f} ms", loading.programs.size(),
-                                     took.count());
+    loading.probe.seen =
+        fmt::format("{} accepted by the verifier and attached, in {:.0f} ms", loading.programs.size(), took.count());
     return loading;
   }
   const profile::SystemError& error = side ? started.error() : side.error();
@@ -141,8 +141,8 @@ int doctor(const Arguments& arguments) {
 
 void register_doctor(CLI::App& app, int& status) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command =
-      app.add_subcommand("doctor", "what this machine and user allow `windlass record`, and the way out of each refusal");
+  CLI::App* command = app.add_subcommand(
+      "doctor", "what this machine and user allow `windlass record`, and the way out of each refusal");
   command->add_flag("--json", arguments->json, "one JSON object a probe, the verdict last");
   command->add_flag("-v,--verbose", arguments->verbose,
                     "what the verifier says of each BPF program; its whole log where it rejects one");

@@ -105,7 +105,8 @@ int record(const Arguments& arguments) {
   if (!recorder) return refuse(recorder.error(), arguments.verbose);
 
   if (!(*recorder)->limits().empty())
-    fmt::print(stderr, "windlass: BPF is refused, so samples are taken {}. {}\n", (*recorder)->limits(), (*recorder)->refusal());
+    fmt::print(stderr, "windlass: BPF is refused, so samples are taken {}. {}\n", (*recorder)->limits(),
+               (*recorder)->refusal());
   if (arguments.recorder.targets.empty() && arguments.recorder.command.empty()) {
     for (const std::string& limit : profile::recording_limits(profile::read_system_facts()))
       fmt::print(stderr, "windlass: {}\n", limit);
@@ -158,8 +159,9 @@ void register_record(CLI::App& app, int& status) {
                       ->delimiter(',')
                       ->check(CLI::Range(1u, 0x7fffffffu));
   command->add_flag("-v,--verbose", arguments->verbose, "say more in the end: where stacks broke off, what it cost");
-  command->add_option("--btf", arguments->recorder.btf_path,
-                      "the running kernel's type information, where /sys/kernel/btf/vmlinux is not to be had")
+  command
+      ->add_option("--btf", arguments->recorder.btf_path,
+                   "the running kernel's type information, where /sys/kernel/btf/vmlinux is not to be had")
       ->type_name("FILE");
   command->add_flag("--no-symbols", arguments->no_symbols, "leave addresses unnamed: `windlass report` names them");
   auto* rest =

@@ -82,9 +82,10 @@ SystemError load_error_without_cause(int error, const std::string& log, const st
             error, RefusalKind::kRejected, log};
   }
   if (error == ENOMEM || log.find("RLIMIT_MEMLOCK") != std::string::npos)
-    return {"no memory for the BPF maps. Way out: free some, raise the memory limit of the cgroup, or ulimit -l unlimited "
-            "on kernels before 5.11",
-            error, RefusalKind::kLimit, log};
+    return {
+        "no memory for the BPF maps. Way out: free some, raise the memory limit of the cgroup, or ulimit -l unlimited "
+        "on kernels before 5.11",
+        error, RefusalKind::kLimit, log};
   if (error == EMFILE || error == ENFILE)
     return {"too many open files. Way out: ulimit -n 65536", error, RefusalKind::kLimit, log};
   if (error == E2BIG || error == ENOSPC)
@@ -92,18 +93,20 @@ SystemError load_error_without_cause(int error, const std::string& log, const st
                         "release; please report this one with the output of windlass doctor -v",
                         release, machine, std::strerror(error)),
             error, RefusalKind::kLimit, log};
-  return {fmt::format("the BPF programs cannot be loaded on this kernel ({} {}): {}. Way out: please report it with the "
-                      "output of windlass doctor -v",
-                      release, machine, std::strerror(error)),
-          error, kind_of_errno(error), log};
+  return {
+      fmt::format("the BPF programs cannot be loaded on this kernel ({} {}): {}. Way out: please report it with the "
+                  "output of windlass doctor -v",
+                  release, machine, std::strerror(error)),
+      error, kind_of_errno(error), log};
 }
 
 SystemError explain_tracepoint_error(int error, const std::string& program, const std::string& btf) {
   SystemError found{{}, error};
   if (find_cause(btf, found)) return found;
-  found.text = fmt::format("processes cannot be followed: the BPF program {} cannot be attached: {}. Way out: please "
-                           "report it with the output of windlass doctor -v",
-                           program, std::strerror(error));
+  found.text = fmt::format(
+      "processes cannot be followed: the BPF program {} cannot be attached: {}. Way out: please "
+      "report it with the output of windlass doctor -v",
+      program, std::strerror(error));
   found.kind = kind_of_errno(error);
   return found;
 }
@@ -112,25 +115,27 @@ SystemError explain_perf_error(int error, unsigned frequency) {
   if (error == EACCES || error == EPERM) {
     SystemError found{{}, error, RefusalKind::kPrivilege};
     if (find_cause({}, found)) return found;
-    return {"the kernel refuses perf events. Way out: run as root or with CAP_PERFMON, or sysctl "
-            "kernel.perf_event_paranoid=0",
-            error, RefusalKind::kPrivilege};
+    return {
+        "the kernel refuses perf events. Way out: run as root or with CAP_PERFMON, or sysctl "
+        "kernel.perf_event_paranoid=0",
+        error, RefusalKind::kPrivilege};
   }
   if (error == EINVAL) {
     const std::optional<long> most = read_system_facts().max_sample_rate;
     return {fmt::format("{} samples a second is more than the kernel allows ({}). Way out: -F {}, or sysctl "
                         "kernel.perf_event_max_sample_rate={}",
-                        frequency, most ? std::to_string(*most) : "?", most ? std::to_string(*most) : "a smaller number",
-                        frequency),
+                        frequency, most ? std::to_string(*most) : "?",
+                        most ? std::to_string(*most) : "a smaller number", frequency),
             error, RefusalKind::kLimit};
   }
   if (error == EMFILE || error == ENFILE)
     return {"too many open files. Way out: ulimit -n 65536", error, RefusalKind::kLimit};
   if (error == ENOENT || error == ENOSYS)
     return {"the kernel has no perf events. Way out: boot one with CONFIG_PERF_EVENTS=y", error, RefusalKind::kMissing};
-  return {fmt::format("a perf event cannot be opened: {}. Way out: please report it with the output of windlass doctor -v",
-                      std::strerror(error)),
-          error, kind_of_errno(error)};
+  return {
+      fmt::format("a perf event cannot be opened: {}. Way out: please report it with the output of windlass doctor -v",
+                  std::strerror(error)),
+      error, kind_of_errno(error)};
 }
 
 SystemError explain_own_perf_error(int error, unsigned frequency) {
@@ -141,27 +146,31 @@ SystemError explain_own_perf_error(int error, unsigned frequency) {
     return {facts.status.seccomp == 2
                 ? "perf events are refused by the seccomp filter that this process runs under. Way out: allow "
                   "perf_event_open in the container's seccomp profile"
-                : "the kernel refuses perf events of this process: it is not this user's, or protects itself. Way out: sudo",
+                : "the kernel refuses perf events of this process: it is not this user's, or protects itself. Way out: "
+                  "sudo",
             error, RefusalKind::kPrivilege};
-  return {fmt::format("users may not sample even their own processes: kernel.perf_event_paranoid is {}. Way out: sysctl "
-                      "kernel.perf_event_paranoid=2",
-                      paranoid),
-          error, RefusalKind::kPrivilege};
+  return {
+      fmt::format("users may not sample even their own processes: kernel.perf_event_paranoid is {}. Way out: sysctl "
+                  "kernel.perf_event_paranoid=2",
+                  paranoid),
+      error, RefusalKind::kPrivilege};
 }
 
 // perf_event_open(2): without CAP_IPC_LOCK all rings of a user share perf_event_mlock_kb a CPU.
 SystemError explain_perf_ring_error(int error) {
   if (error == EPERM) {
     const std::optional<long> most = read_system_facts().mlock_kb;
-    return {fmt::format("the rings of this user's perf events are larger than the kernel allows ({} KiB a CPU, shared by "
-                        "all that the user runs). Way out: end the other profiler, CAP_IPC_LOCK, or sysctl "
-                        "kernel.perf_event_mlock_kb=4096",
-                        most ? std::to_string(*most) : "?"),
-            error, RefusalKind::kLimit};
+    return {
+        fmt::format("the rings of this user's perf events are larger than the kernel allows ({} KiB a CPU, shared by "
+                    "all that the user runs). Way out: end the other profiler, CAP_IPC_LOCK, or sysctl "
+                    "kernel.perf_event_mlock_kb=4096",
+                    most ? std::to_string(*most) : "?"),
+        error, RefusalKind::kLimit};
   }
-  return {fmt::format("the ring of process events cannot be mapped: {}. Way out: free memory, or record with fewer CPUs",
-                      std::strerror(error)),
-          error, kind_of_errno(error)};
+  return {
+      fmt::format("the ring of process events cannot be mapped: {}. Way out: free memory, or record with fewer CPUs",
+                  std::strerror(error)),
+      error, kind_of_errno(error)};
 }
 
 }  // namespace windlass::profile

@@ -7,8 +7,8 @@
 
 namespace windlass::profile {
 
-// While alive, libbpf's messages go here instead of stderr. Process-wide: the youngest gets them; they end in the reverse
-// order, on one thread.
+// While alive, libbpf's messages go here instead of stderr. Process-wide: the youngest gets them; they end in the
+// reverse order, on one thread.
 class LibbpfLog {
  public:
   LibbpfLog();

@@ -199,9 +199,10 @@ std::expected<void, SystemError> KernelSideImpl::attach_tracepoints() {
 std::expected<void, SystemError> KernelSideImpl::load() {
   const LibbpfLog log;
   cpus_ = libbpf_num_possible_cpus();
-  if (cpus_ <= 0) return std::unexpected(SystemError{
-        "the number of CPUs cannot be told (/sys/devices/system/cpu/possible). Way out: mount -t sysfs sysfs /sys", -cpus_,
-        RefusalKind::kMissing});
+  if (cpus_ <= 0)
+    return std::unexpected(SystemError{
+        "the number of CPUs cannot be told (/sys/devices/system/cpu/possible). Way out: mount -t sysfs sysfs /sys",
+        -cpus_, RefusalKind::kMissing});
   bpf_object_open_opts open_options{};
   open_options.sz = sizeof open_options;
   if (!options_.btf_path.empty()) open_options.btf_custom_path = options_.btf_path.c_str();
@@ -428,7 +429,8 @@ std::expected<void, SystemError> KernelSideImpl::start() {
     perf_links_.push_back(link);
   }
   if (!perf_fds_.empty()) return {};
-  return std::unexpected(system_error("no CPU could be sampled: none that /sys/devices/system/cpu/online names is online", ENODEV));
+  return std::unexpected(
+      system_error("no CPU could be sampled: none that /sys/devices/system/cpu/online names is online", ENODEV));
 }
 
 void KernelSideImpl::stop() {

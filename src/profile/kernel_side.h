@@ -43,7 +43,7 @@ struct KernelSideOptions {
   // Inode of a PID namespace: all process and thread ids, the targets' too, are its numbers, and what is outside of it
   // is not seen. 0: the initial one.
   std::uint32_t pid_namespace = 0;
-  std::string btf_path;                      // the kernel's type information; empty: its own
+  std::string btf_path;                                // the kernel's type information; empty: its own
   std::vector<ProgramStats>* program_stats = nullptr;  // if set: what the verifier says of each program
 };
 

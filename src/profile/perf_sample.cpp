@@ -55,8 +55,8 @@ void make_one_frame(const wl_event_head& head, std::uint64_t pc, std::vector<std
 
 const PerfRegisters& perf_registers(wl_machine machine) { return machine == WL_MACHINE_AARCH64 ? kArm : kX86; }
 
-// struct { header; u32 pid, tid; u64 time; u64 abi; u64 regs[] if abi; u64 size; char data[size], u64 dyn_size if size }
-// (perf_event_open(2), PERF_RECORD_SAMPLE)
+// struct { header; u32 pid, tid; u64 time; u64 abi; u64 regs[] if abi; u64 size; char data[size], u64 dyn_size if size
+// } (perf_event_open(2), PERF_RECORD_SAMPLE)
 bool make_raw_event(std::span<const std::byte> record, const PerfRegisters& registers,
                     std::vector<std::uint64_t>& event) {
   const ByteView view(record.data(), record.size());

@@ -12,11 +12,11 @@
 
 namespace windlass::profile {
 
-// Which registers to ask for, and where each goes: perf numbers them in its own order (asm/perf_regs.h), events by DWARF
-// number with the pc last.
+// Which registers to ask for, and where each goes: perf numbers them in its own order (asm/perf_regs.h), events by
+// DWARF number with the pc last.
 struct PerfRegisters {
   wl_machine machine;
-  std::uint64_t mask;                        // perf_event_attr.sample_regs_user
+  std::uint64_t mask;                                 // perf_event_attr.sample_regs_user
   std::array<std::uint8_t, WL_RAW_REGISTERS> places;  // of each in the record, by ascending bit
   std::uint8_t count;
 };

@@ -4,6 +4,7 @@
 #include <linux/perf_event.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -44,6 +45,15 @@ std::vector<std::uint32_t> threads_of(std::uint32_t tgid) {
   return threads;
 }
 
+// One event a thread and CPU: a server with hundreds of threads needs more than the 1,024 that users usually have. A
+// command was forked before, and keeps its limit.
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 std::string name_of(std::uint32_t tid) {
   std::ifstream file(fmt::format("/proc/{}/comm", tid));
   std::string name;
@@ -57,6 +67,7 @@ std::expected<std::unique_ptr<PerfSampler>, SystemError> PerfSampler::open(unsig
                                                                            const std::vector<std::uint32_t>& targets,
                                                                            ProcessSink sink) {
   auto sampler = std::unique_ptr<PerfSampler>(new PerfSampler(frequency, std::move(sink)));
+  raise_descriptor_limit();
   Failure failure;
   for (const Size& size : kSizes) {
     failure = sampler->open_all(targets, size.ring_pages, size.stack_bytes);
@@ -148,7 +159,8 @@ int PerfSampler::open_event(std::uint32_t tid, int cpu) {
   attr.watermark = 1;
   attr.wakeup_watermark = std::max(page, stack_bytes_ * 2);
   const auto open = [&] {
-    return static_cast<int>(syscall(SYS_perf_event_open, &attr, static_cast<pid_t>(tid), cpu, -1, PERF_FLAG_FD_CLOEXEC));
+    return static_cast<int>(
+        syscall(SYS_perf_event_open, &attr, static_cast<pid_t>(tid), cpu, -1, PERF_FLAG_FD_CLOEXEC));
   };
   int fd = open();
   if (fd < 0 && errno == EINVAL && build_ids_) {  // before Linux 5.12

@@ -1,6 +1,7 @@
 // Samples a user's own processes by plain perf events, for where BPF programs are refused: one software clock a thread
 // and CPU, inherited by what the process starts. Every sample is a raw event - user registers and a copy of the stack -
-// that the agent unwinds. No kernel frames, nothing while in the kernel, at most 64 KiB of a stack, and the cost of the copy.
+// that the agent unwinds. No kernel frames, nothing while in the kernel, at most 64 KiB of a stack, and the cost of the
+// copy.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +34,8 @@ class PerfSampler final : public SampleSource {
   PerfSampler(const PerfSampler&) = delete;
   PerfSampler& operator=(const PerfSampler&) = delete;
 
-  std::expected<std::uint32_t, SystemError> publish(std::uint32_t, std::span<const wl_mapping>, std::uint64_t) override {
+  std::expected<std::uint32_t, SystemError> publish(std::uint32_t, std::span<const wl_mapping>,
+                                                    std::uint64_t) override {
     return 0;
   }
   void forget(std::uint32_t) override {}

@@ -87,17 +87,19 @@ std::optional<double> cpu_seconds_of(std::uint32_t tgid) {
 std::expected<std::uint32_t, SystemError> find_target(std::uint32_t pid, const SystemFacts& facts) {
   const ProcStatus status = read_status(pid);
   if (status.tgid == 0 && kill(static_cast<pid_t>(pid), 0) != 0 && errno == EPERM)
-    return std::unexpected(SystemError{
-        fmt::format("process {} belongs to another user and /proc hides it (hidepid). Way out: sudo, or "
-                    "CAP_SYS_PTRACE", pid),
-        EPERM, RefusalKind::kPrivilege});
+    return std::unexpected(
+        SystemError{fmt::format("process {} belongs to another user and /proc hides it (hidepid). Way out: sudo, or "
+                                "CAP_SYS_PTRACE",
+                                pid),
+                    EPERM, RefusalKind::kPrivilege});
   if (!status.alive()) return std::unexpected(system_error(fmt::format("there is no process {}", pid), ESRCH));
   std::string maps;
   errno = 0;
   if (!ProcessTable::read_proc_maps(status.tgid, maps) && (errno == EACCES || errno == EPERM))
     return std::unexpected(SystemError{
         fmt::format("what process {} has mapped may not be read: it is another user's, or protects itself. Way out: "
-                    "sudo, or once: {}", pid, setcap_command(facts)),
+                    "sudo, or once: {}",
+                    pid, setcap_command(facts)),
         errno, RefusalKind::kPrivilege});
   return status.tgid;
 }
@@ -518,8 +520,12 @@ std::optional<double> Recorder::cpu_seconds() const {
 
 NoSamples Recorder::no_samples() const {
   const KernelSideStats stats = kernel_->stats();
-  return {.seconds = seconds_, .frequency = std::max(options_.frequency, 1u), .ticks = stats.samples,
-          .lost = stats.lost + unknown_counts_, .cpu_seconds = cpu_used_, .user_space_only = !limits_.empty()};
+  return {.seconds = seconds_,
+          .frequency = std::max(options_.frequency, 1u),
+          .ticks = stats.samples,
+          .lost = stats.lost + unknown_counts_,
+          .cpu_seconds = cpu_used_,
+          .user_space_only = !limits_.empty()};
 }
 
 Profile Recorder::profile() {

@@ -57,7 +57,7 @@ constexpr std::uint32_t kInitialPidNamespace = 0xEFFFFFFC;
 
 struct SystemFacts {
   std::string release, machine;
-  std::uint32_t user = 0;  // effective
+  std::uint32_t user = 0;            // effective
   std::string command = "windlass";  // this program's file
   ProcessStatus status;
   MountFacts mounts;
@@ -70,8 +70,8 @@ struct SystemFacts {
   std::optional<long> perf_event_paranoid, unprivileged_bpf_disabled, kptr_restrict, max_sample_rate, max_stack,
       mlock_kb, bpf_jit, ptrace_scope;
   std::uint64_t memlock = ~0ull, descriptors = ~0ull, descriptors_hard = ~0ull;  // ~0: no limit
-  std::string online_cpus;  // as /sys has it
-  std::string container;    // what hints at one; empty: nothing
+  std::string online_cpus;                                                       // as /sys has it
+  std::string container;                                                         // what hints at one; empty: nothing
 
   [[nodiscard]] KernelVersion version() const { return parse_release(release); }
   [[nodiscard]] bool has(Capability capability) const {
@@ -79,9 +79,7 @@ struct SystemFacts {
   }
   // Where CAP_SYS_ADMIN stands in for the newer, smaller ones.
   [[nodiscard]] bool may(Capability capability) const { return has(capability) || has(Capability::kSysAdmin); }
-  [[nodiscard]] bool child_pid_namespace() const {
-    return pid_namespace != 0 && pid_namespace != kInitialPidNamespace;
-  }
+  [[nodiscard]] bool child_pid_namespace() const { return pid_namespace != 0 && pid_namespace != kInitialPidNamespace; }
 };
 
 // `root` is put before every path, for tests. `btf`: the type information's file if not the kernel's own.

@@ -28,16 +28,17 @@ Probe release(const SystemFacts& facts) {
 Probe type_information(const SystemFacts& facts, const SystemTrials& trials) {
   if (trials.btf == 0) return ok("BTF", "the kernel's type information is in " + facts.btf_path);
   if (facts.btf_given)
-    return refused("BTF", RefusalKind::kMissing,
-                   fmt::format("{} holds no type information of a kernel ({})", facts.btf_path,
-                               std::strerror(trials.btf)),
-                   "give the BTF of the running kernel, or leave --btf away");
+    return refused(
+        "BTF", RefusalKind::kMissing,
+        fmt::format("{} holds no type information of a kernel ({})", facts.btf_path, std::strerror(trials.btf)),
+        "give the BTF of the running kernel, or leave --btf away");
   if (!facts.mounts.sysfs)
     return refused("BTF", RefusalKind::kMissing, "/sys is not mounted, which holds the kernel's type information",
                    "mount -t sysfs sysfs /sys");
-  return refused("BTF", RefusalKind::kMissing,
-                 fmt::format("the kernel gives no type information ({}: {})", facts.btf_path, std::strerror(trials.btf)),
-                 "boot a kernel built with CONFIG_DEBUG_INFO_BTF=y, as distributions' kernels are");
+  return refused(
+      "BTF", RefusalKind::kMissing,
+      fmt::format("the kernel gives no type information ({}: {})", facts.btf_path, std::strerror(trials.btf)),
+      "boot a kernel built with CONFIG_DEBUG_INFO_BTF=y, as distributions' kernels are");
 }
 
 // kernel_lockdown(7). Since Linux 5.4; in confidentiality mode BPF programs may not read memory (LOCKDOWN_BPF_READ).
@@ -82,10 +83,10 @@ Probe kernel_symbols(const SystemFacts& facts, const SystemTrials& trials) {
   const std::string name = "/proc/kallsyms";
   if (trials.kernel_addresses) return ok(name, "shows addresses: kernel functions have names");
   const bool forbidden = facts.kptr_restrict.value_or(0) > 1;
-  return limited(name, "hides addresses: kernel functions stay without names",
-                 forbidden ? fmt::format("sysctl kernel.kptr_restrict=1 (it is {}), and root or CAP_SYSLOG",
-                                         *facts.kptr_restrict)
-                           : "root or CAP_SYSLOG");
+  return limited(
+      name, "hides addresses: kernel functions stay without names",
+      forbidden ? fmt::format("sysctl kernel.kptr_restrict=1 (it is {}), and root or CAP_SYSLOG", *facts.kptr_restrict)
+                : "root or CAP_SYSLOG");
 }
 
 Probe sample_rate(const SystemFacts& facts) {
@@ -109,8 +110,9 @@ Probe kernel_frames(const SystemFacts& facts) {
 
 Probe cpus(const SystemFacts& facts) {
   if (!facts.online_cpus.empty()) return ok("CPUs", "online: " + facts.online_cpus);
-  return limited("CPUs", "/sys/devices/system/cpu/online cannot be read: CPUs are numbered from 0, which is wrong if some are off",
-                 "mount -t sysfs sysfs /sys");
+  return limited(
+      "CPUs", "/sys/devices/system/cpu/online cannot be read: CPUs are numbered from 0, which is wrong if some are off",
+      "mount -t sysfs sysfs /sys");
 }
 
 }  // namespace
@@ -127,7 +129,8 @@ const char* probe_state_word(ProbeState state) {
 std::vector<Probe> probe_kernel(const SystemFacts& facts, const SystemTrials& trials) {
   std::vector<Probe> probes{release(facts), type_information(facts, trials), lockdown(facts)};
   for (const TracepointTrial& trial : trials.tracepoints) probes.push_back(tracepoint(trial, facts, trials));
-  for (Probe probe : {compiler(facts), kernel_symbols(facts, trials), sample_rate(facts), kernel_frames(facts), cpus(facts)})
+  for (Probe probe :
+       {compiler(facts), kernel_symbols(facts, trials), sample_rate(facts), kernel_frames(facts), cpus(facts)})
     probes.push_back(std::move(probe));
   return probes;
 }
@@ -168,10 +171,9 @@ Diagnosis conclude(const SystemFacts& facts, std::vector<Probe> probes, bool own
   const bool own = !facts.initial_user_namespace || !facts.has(Capability::kSysPtrace);
   if (own || facts.child_pid_namespace()) {
     diagnosis.verdict = Verdict::kLimited;
-    diagnosis.sentence = fmt::format("record works for {} only",
-                                     !facts.child_pid_namespace() ? "your own processes"
-                                     : own ? "your own processes of this PID namespace"
-                                           : "the processes of this PID namespace");
+    diagnosis.sentence = fmt::format("record works for {} only", !facts.child_pid_namespace() ? "your own processes"
+                                                                 : own ? "your own processes of this PID namespace"
+                                                                       : "the processes of this PID namespace");
     return diagnosis;
   }
   diagnosis.sentence = "record -a works";

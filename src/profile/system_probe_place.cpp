@@ -79,8 +79,8 @@ Probe probe_pid_namespace(const SystemFacts& facts) {
 }
 
 std::vector<Probe> probe_surroundings(const SystemFacts& facts) {
-  return {hidden_processes(facts), yama(facts),      cgroup(facts), locked_memory(facts),
-          descriptors(facts),      container(facts)};
+  return {hidden_processes(facts), yama(facts),        cgroup(facts),
+          locked_memory(facts),    descriptors(facts), container(facts)};
 }
 
 std::optional<SystemError> refuse_place(const SystemFacts& facts) {

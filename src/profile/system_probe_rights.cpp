@@ -52,8 +52,9 @@ Probe needed(const SystemFacts& facts, Capability capability, const char* purpos
 Probe other_processes(const SystemFacts& facts) {
   const std::string name = capability_name(Capability::kSysPtrace);
   if (holds(facts, Capability::kSysPtrace)) return ok(name, "held: mappings of other users' processes");
-  return {name, ProbeState::kLimited, "missing: other users' processes may have no names and no whole stacks",
-          facts.user == 0 ? "start the container with --cap-add=SYS_PTRACE" : "sudo, or once: " + setcap_command(facts)};
+  return {
+      name, ProbeState::kLimited, "missing: other users' processes may have no names and no whole stacks",
+      facts.user == 0 ? "start the container with --cap-add=SYS_PTRACE" : "sudo, or once: " + setcap_command(facts)};
 }
 
 // /proc/PID/map_files, proc(5): CAP_SYS_ADMIN, since Linux 5.9 CAP_CHECKPOINT_RESTORE.
@@ -113,8 +114,10 @@ Probe refused_call(const std::string& name, int error, const SystemFacts& facts)
                    : "look for a security module's refusal in the kernel log (dmesg; ausearch -m avc)",
             RefusalKind::kPrivilege};
   }
-  return {name, ProbeState::kRefused, seen, "the kernel needs BPF ring buffers and BPF for perf events "
-          "(CONFIG_BPF_SYSCALL, CONFIG_BPF_EVENTS)", kind_of_errno(error)};
+  return {name, ProbeState::kRefused, seen,
+          "the kernel needs BPF ring buffers and BPF for perf events "
+          "(CONFIG_BPF_SYSCALL, CONFIG_BPF_EVENTS)",
+          kind_of_errno(error)};
 }
 
 Probe call(const std::string& name, int error, const char* seen, const SystemFacts& facts) {
@@ -144,7 +147,8 @@ Probe paranoid(const SystemFacts& facts, const SystemTrials& trials) {
 }
 
 std::string sampling_way_out(const SystemFacts& facts) {
-  if (!holds(facts, Capability::kPerfmon)) return "run as root or with CAP_PERFMON, or sysctl kernel.perf_event_paranoid=0";
+  if (!holds(facts, Capability::kPerfmon))
+    return "run as root or with CAP_PERFMON, or sysctl kernel.perf_event_paranoid=0";
   if (shuts_out_all(facts))
     return fmt::format("sysctl kernel.perf_event_paranoid=2, or CAP_SYS_ADMIN, which this kernel wants at {}",
                        *facts.perf_event_paranoid);
@@ -174,7 +178,8 @@ Probe own_sampling(const SystemTrials& trials) {
 }  // namespace
 
 std::string setcap_command(const SystemFacts& facts) {
-  return fmt::format("sudo setcap cap_bpf,cap_perfmon,cap_sys_ptrace,cap_checkpoint_restore,cap_syslog+ep {}", facts.command);
+  return fmt::format("sudo setcap cap_bpf,cap_perfmon,cap_sys_ptrace,cap_checkpoint_restore,cap_syslog+ep {}",
+                     facts.command);
 }
 
 std::vector<Probe> probe_rights(const SystemFacts& facts, const SystemTrials& trials) {

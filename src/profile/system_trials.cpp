@@ -61,9 +61,8 @@ int try_perf(pid_t process, int cpu, bool kernel) {
 
 TracepointTrial try_tracepoint(const std::string& name, const btf* types, bool of_this_kernel) {
   TracepointTrial trial{name, false, ENOENT};
-  const int found = types == nullptr
-                        ? -ENOENT
-                        : btf__find_by_name_kind(types, ("btf_trace_" + name).c_str(), BTF_KIND_TYPEDEF);
+  const int found =
+      types == nullptr ? -ENOENT : btf__find_by_name_kind(types, ("btf_trace_" + name).c_str(), BTF_KIND_TYPEDEF);
   trial.known = found > 0;
   // The kernel wants its own number of the type.
   const int id = of_this_kernel ? found : libbpf_find_vmlinux_btf_id(name.c_str(), BPF_TRACE_RAW_TP);

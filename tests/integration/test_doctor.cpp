@@ -81,9 +81,9 @@ TEST_F(Doctor, ItsVerdictIsWhatRecordDoes) {
       EXPECT_TRUE(verdict.starts_with("record cannot work: ")) << verdict;
       EXPECT_EQ(recording.status, 3) << recording.output;
   }
-  for (const char* name : {"kernel:", "BTF:", "lockdown:", "CAP_BPF:", "CAP_PERFMON:", "CAP_SYS_PTRACE:", "CAP_SYS_ADMIN:",
-                           "CAP_SYS_RESOURCE:", "perf_event_paranoid:", "unprivileged_bpf_disabled:", "BPF JIT:",
-                           "RLIMIT_NOFILE:", "tracepoint sched_process_exec:", "PID namespace:", "cgroup:"})
+  for (const char* name : {"kernel:", "BTF:", "lockdown:", "CAP_BPF:", "CAP_PERFMON:", "CAP_SYS_PTRACE:",
+                           "CAP_SYS_ADMIN:", "CAP_SYS_RESOURCE:", "perf_event_paranoid:", "unprivileged_bpf_disabled:",
+                           "BPF JIT:", "RLIMIT_NOFILE:", "tracepoint sched_process_exec:", "PID namespace:", "cgroup:"})
     EXPECT_TRUE(contains(doctor.output, name)) << name;
 }
 
@@ -124,7 +124,8 @@ TEST_F(Doctor, RefusesTheWholeMachineToNobody) {
 TEST_F(Doctor, NobodyRecordsItsOwnProcesses) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to become somebody else";
   const CommandResult doctor = run(kDropAll + windlass() + " doctor");
-  const CommandResult own = run(kDropAll + record("-- sh -c 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; exit 7'"));
+  const CommandResult own =
+      run(kDropAll + record("-- sh -c 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; exit 7'"));
   EXPECT_TRUE(contains(own.output, "CAP_BPF and CAP_PERFMON are missing")) << own.output;
   if (doctor.status == 3) {  // Debian's kernels: kernel.perf_event_paranoid is 3
     expect_refusal(own, "privilege", "Nor without BPF: ");
@@ -168,8 +169,10 @@ TEST_F(Doctor, TwoCapabilitiesRecordOwnProcesses) {
 TEST_F(Doctor, SetcapIsAWayOut) {
   if (geteuid() != 0 || !works()) GTEST_SKIP() << "needs root, and a system that can be recorded";
   const std::string capabilities = "cap_bpf,cap_perfmon,cap_sys_ptrace,cap_checkpoint_restore,cap_syslog+ep";
-  EXPECT_TRUE(contains(run(kDropAll + windlass() + " doctor").output, "sudo setcap " + capabilities + " " + windlass()));
-  if (run(fmt::format("setcap {} {} 2>&1", capabilities, windlass())).status != 0) GTEST_SKIP() << "no file capabilities here";
+  EXPECT_TRUE(
+      contains(run(kDropAll + windlass() + " doctor").output, "sudo setcap " + capabilities + " " + windlass()));
+  if (run(fmt::format("setcap {} {} 2>&1", capabilities, windlass())).status != 0)
+    GTEST_SKIP() << "no file capabilities here";
   const CommandResult doctor = run(kNobody + windlass() + " doctor");
   if (contains(doctor.output, "which this kernel wants at 3")) GTEST_SKIP() << last_line(doctor.output);
   EXPECT_EQ(last_line(doctor.output), "record -a works");
@@ -192,7 +195,8 @@ TEST_F(Doctor, AHiddenProcessIsNotSaidToBeGone) {
 
 TEST_F(Doctor, RootWithoutCapabilities) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root";
-  expect_refusal(run("setpriv --bounding-set -all --inh-caps=-all " + record("-a --duration 0.1")), "privilege", "--cap-add");
+  expect_refusal(run("setpriv --bounding-set -all --inh-caps=-all " + record("-a --duration 0.1")), "privilege",
+                 "--cap-add");
 }
 
 TEST_F(Doctor, RootOfAUserNamespace) {

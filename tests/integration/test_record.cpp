@@ -317,8 +317,8 @@ TEST_F(Record, InsideAPidNamespace) {
 TEST_F(Record, InsideAPidNamespaceOfAContainersContainer) {
   if (std::system("unshare -pfm --mount-proc true 2>/dev/null") != 0) GTEST_SKIP() << "no PID namespaces here";
   const std::string nested = "unshare -pfm --mount-proc " + kTarget + " chain 1";
-  ASSERT_EQ(Process({"unshare", "-pfm", "--mount-proc", WINDLASS_COMMAND, "record", "-v", "-o", profile_path(), "--", "sh",
-                     "-c", nested},
+  ASSERT_EQ(Process({"unshare", "-pfm", "--mount-proc", WINDLASS_COMMAND, "record", "-v", "-o", profile_path(), "--",
+                     "sh", "-c", nested},
                     log())
                 .wait(),
             0)
@@ -338,12 +338,14 @@ TEST_F(Record, WithoutBpfOwnProcessesAreWholeAndRight) {
   fs::permissions(folder_, fs::perms::all);
   const auto record_as_nobody = [&](const Arguments& rest) {
     Arguments all = nobody;
-    for (const auto& argument : {command.string(), std::string("record"), std::string("-v"), std::string("-o"), profile_path()})
+    for (const auto& argument :
+         {command.string(), std::string("record"), std::string("-v"), std::string("-o"), profile_path()})
       all.push_back(argument);
     all.insert(all.end(), rest.begin(), rest.end());
     return Process(all, log()).wait();
   };
-  const int status = record_as_nobody({"--", "sh", "-c", fmt::format("{0} chain 1 & {0} chain 1; wait", target.string())});
+  const int status =
+      record_as_nobody({"--", "sh", "-c", fmt::format("{0} chain 1 & {0} chain 1; wait", target.string())});
   if (status == 3 && text(log()).find("perf_event_paranoid is 3") != std::string::npos)
     GTEST_SKIP() << "this kernel's users may not sample anything: " << text(log());
   ASSERT_EQ(status, 0) << text(log());
@@ -373,7 +375,8 @@ TEST_F(Record, WithoutBpfOwnProcessesAreWholeAndRight) {
 }
 
 TEST_F(Record, OnlyTheProgramThatUsedNoCpuTimeIsToldSo) {
-  ASSERT_EQ(Process({WINDLASS_COMMAND, "record", "-F", "1", "-o", profile_path(), "--", "sleep", "0.1"}, log()).wait(), 0)
+  ASSERT_EQ(Process({WINDLASS_COMMAND, "record", "-F", "1", "-o", profile_path(), "--", "sleep", "0.1"}, log()).wait(),
+            0)
       << text(log());
   EXPECT_NE(text(log()).find("too little CPU time"), std::string::npos) << text(log());
 }

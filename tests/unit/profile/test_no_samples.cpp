@@ -20,12 +20,14 @@ TEST(NoSamples, TheProgramIsBlamedOnlyForItsOwnCpuTime) {
 }
 
 TEST(NoSamples, SaysWhatIsKnown) {
-  EXPECT_EQ(explain_no_samples({.seconds = 2, .frequency = 997, .ticks = 41, .cpu_seconds = 1.5}),
-            "no samples in 2.0 s, although what was recorded used 1.50 s of CPU time: 41 clock ticks met other processes. "
-            "Way out: please report it with the output of windlass doctor -v");
-  EXPECT_EQ(explain_no_samples({.seconds = 2, .frequency = 100, .ticks = 41, .cpu_seconds = 0.004}),
-            "no samples in 2.0 s: what was recorded used too little CPU time (0.004 s; one sample is taken in 0.010 s). "
-            "Way out: record longer, or a higher -F");
+  EXPECT_EQ(
+      explain_no_samples({.seconds = 2, .frequency = 997, .ticks = 41, .cpu_seconds = 1.5}),
+      "no samples in 2.0 s, although what was recorded used 1.50 s of CPU time: 41 clock ticks met other processes. "
+      "Way out: please report it with the output of windlass doctor -v");
+  EXPECT_EQ(
+      explain_no_samples({.seconds = 2, .frequency = 100, .ticks = 41, .cpu_seconds = 0.004}),
+      "no samples in 2.0 s: what was recorded used too little CPU time (0.004 s; one sample is taken in 0.010 s). "
+      "Way out: record longer, or a higher -F");
 }
 
 TEST(NoSamples, CpuTimeFromProc) {

@@ -16,8 +16,8 @@ constexpr std::uint64_t kFirstRegister = 1000;
 
 struct RecordOptions {
   std::uint64_t abi = PERF_SAMPLE_REGS_ABI_64;
-  std::uint64_t size = 64;     // of the stack's field
-  std::uint64_t filled = 48;   // what of it is valid
+  std::uint64_t size = 64;    // of the stack's field
+  std::uint64_t filled = 48;  // what of it is valid
 };
 
 // Register i of the record holds 1000 + i, stack byte i holds i.

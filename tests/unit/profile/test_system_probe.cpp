@@ -107,7 +107,8 @@ TEST(SystemFacts, Mounts) {
       "torn line\n");
   EXPECT_TRUE(mounts.proc && mounts.sysfs && mounts.cgroup1 && mounts.cgroup2);
   EXPECT_EQ(mounts.hidepid, "invisible");
-  mounts = parse_mountinfo("22 27 0:21 / /proc rw - proc proc rw,hidepid=2\n29 22 0:3 / /proc rw - proc proc rw,hidepid=0\n");
+  mounts = parse_mountinfo(
+      "22 27 0:21 / /proc rw - proc proc rw,hidepid=2\n29 22 0:3 / /proc rw - proc proc rw,hidepid=0\n");
   EXPECT_EQ(mounts.hidepid, "");
   EXPECT_FALSE(mounts.sysfs);
 }
@@ -192,10 +193,10 @@ TEST(SystemProbe, NamesExactlyTheCapabilityThatIsMissing) {
     std::uint64_t without;
     std::string expected, unexpected;
   };
-  for (const Case& one : {Case{bit(Capability::kBpf), "CAP_BPF is missing", "PERFMON is"},
-                          Case{bit(Capability::kPerfmon), "CAP_PERFMON is missing", "BPF is"},
-                          Case{bit(Capability::kBpf) | bit(Capability::kPerfmon), "CAP_BPF and CAP_PERFMON are missing",
-                               "is missing"}}) {
+  for (const Case& one :
+       {Case{bit(Capability::kBpf), "CAP_BPF is missing", "PERFMON is"},
+        Case{bit(Capability::kPerfmon), "CAP_PERFMON is missing", "BPF is"},
+        Case{bit(Capability::kBpf) | bit(Capability::kPerfmon), "CAP_BPF and CAP_PERFMON are missing", "is missing"}}) {
     SystemFacts facts = good_facts();
     facts.user = 1000;
     facts.command = "/opt/windlass";
@@ -204,7 +205,8 @@ TEST(SystemProbe, NamesExactlyTheCapabilityThatIsMissing) {
     EXPECT_EQ(probe.kind, RefusalKind::kPrivilege);
     EXPECT_TRUE(contains(probe.seen, one.expected)) << probe.seen;
     EXPECT_FALSE(contains(probe.seen, one.unexpected)) << probe.seen;
-    EXPECT_TRUE(contains(probe.way_out, "setcap cap_bpf,cap_perfmon,cap_sys_ptrace,cap_checkpoint_restore,cap_syslog+ep /opt/windlass"))
+    EXPECT_TRUE(contains(
+        probe.way_out, "setcap cap_bpf,cap_perfmon,cap_sys_ptrace,cap_checkpoint_restore,cap_syslog+ep /opt/windlass"))
         << probe.way_out;
   }
 }
