@@ -12,8 +12,28 @@ typedef struct {
   int counter;
 } atomic_t;
 
+struct ns_common {
+  unsigned int inum;
+};
+
+struct pid_namespace {
+  struct ns_common ns;
+};
+
+/* A process id's number in each PID namespace it is in, from the initial one (0) to its own (level). */
+struct upid {
+  int nr;
+  struct pid_namespace *ns;
+};
+
+struct pid {
+  unsigned int level;
+  struct upid numbers[1];
+};
+
 struct signal_struct {
   atomic_t live; /* threads left */
+  struct pid *pids[4]; /* by pid_type */
 };
 
 struct mm_struct {
@@ -37,6 +57,7 @@ struct task_struct {
   int tgid;
   struct mm_struct *mm;
   struct signal_struct *signal;
+  struct pid *thread_pid;
   unsigned in_execve : 1;
 };
 
@@ -59,5 +80,6 @@ struct pt_regs___kernel {
 #pragma clang attribute pop
 
 #define PF_KTHREAD 0x00200000
+#define WL_PIDTYPE_TGID 1 /* enum pid_type, since Linux 4.19 */
 
 #endif

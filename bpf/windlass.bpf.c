@@ -31,6 +31,7 @@ const volatile __u64 wl_raw_bytes_per_window = 1u << 20;
 const volatile __u64 wl_wakeup_bytes = 1u << 20;
 const volatile __u8 wl_filter = 0;
 
+#include "windlass_ids.bpf.h"
 #include "windlass_process.bpf.h"
 
 /* What a sample that is only counted can do without. */
@@ -180,7 +181,7 @@ int windlass_sample(struct bpf_perf_event_data *ctx) {
   struct wl_scratch *s = bpf_map_lookup_elem(&scratch, &cpu);
   struct wl_cpu_stats *st = bpf_map_lookup_elem(&stats, &cpu);
   if (!s || !st) return 0;
-  __u64 ids = bpf_get_current_pid_tgid();
+  __u64 ids = wl_current_ids();
   __u32 tgid = ids >> 32;
   st->samples++;
   if ((__u32)ids == 0 || (wl_filter && !bpf_map_lookup_elem(&targets, &tgid))) {

@@ -19,7 +19,7 @@ WL_INLINE void wl_emit_process(__u32 type, __u32 tgid, __u64 epoch, __u64 addres
   event->head.cpu = bpf_get_smp_processor_id();
   event->head.time = bpf_ktime_get_ns();
   event->head.tgid = tgid;
-  event->head.tid = (__u32)bpf_get_current_pid_tgid();
+  event->head.tid = (__u32)wl_current_ids();
   bpf_get_current_comm(event->head.comm, sizeof event->head.comm);
   event->epoch = epoch;
   event->address = address;
@@ -34,8 +34,9 @@ WL_INLINE int wl_is_target(__u32 tgid) {
 /* A child starts with its parent's mappings: they are the same, so it is unwound from its first instruction on. */
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(windlass_fork, struct task_struct *parent, struct task_struct *child) {
-  __u32 from = parent->tgid, to = child->tgid;
-  if (to != (__u32)child->pid || !wl_is_target(from)) return 0; /* a thread */
+  if (child->tgid != child->pid) return 0; /* a thread */
+  __u32 from = wl_task_tgid(parent), to = wl_task_tgid(child);
+  if (!to || !wl_is_target(from)) return 0;
   if (wl_filter) {
     __u8 one = 1;
     bpf_map_update_elem(&targets, &to, &one, BPF_ANY);
@@ -57,8 +58,8 @@ int BPF_PROG(windlass_fork, struct task_struct *parent, struct task_struct *chil
 
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(windlass_exec, struct task_struct *task) {
-  __u32 tgid = task->tgid;
-  if (!wl_is_target(tgid)) return 0;
+  __u32 tgid = wl_task_tgid(task);
+  if (!tgid || !wl_is_target(tgid)) return 0;
   __u64 epoch = bpf_ktime_get_ns();
   bpf_map_update_elem(&epochs, &tgid, &epoch, BPF_ANY);
   bpf_map_delete_elem(&processes, &tgid);
@@ -68,8 +69,9 @@ int BPF_PROG(windlass_exec, struct task_struct *task) {
 
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(windlass_exit, struct task_struct *task) {
-  __u32 tgid = task->tgid;
-  if (task->signal->live.counter != 0 || !wl_is_target(tgid)) return 0;
+  if (task->signal->live.counter != 0) return 0;
+  __u32 tgid = wl_task_tgid(task);
+  if (!tgid || !wl_is_target(tgid)) return 0;
   const __u64 *current = bpf_map_lookup_elem(&epochs, &tgid);
   __u64 epoch = current ? *current : 0;
   bpf_map_delete_elem(&processes, &tgid);
@@ -84,8 +86,8 @@ int BPF_PROG(windlass_exit, struct task_struct *task) {
  * system-call tracepoint would (it sends every call of every process through the slow path). */
 SEC("tp_btf/vm_unmapped_area")
 int BPF_PROG(windlass_unmapped_area, unsigned long address, struct vm_unmapped_area_info *info) {
-  __u32 tgid = bpf_get_current_pid_tgid() >> 32;
   if ((__s64)address <= 0) return 0; /* an error */
+  __u32 tgid = wl_current_ids() >> 32;
   const struct wl_process *process = bpf_map_lookup_elem(&processes, &tgid);
   if (!process) return 0;
   struct wl_env env = {};

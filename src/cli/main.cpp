@@ -17,6 +17,7 @@ int main(int argc, char** argv) {
   windlass::cli::register_record(app, status);
   windlass::cli::register_report(app, status);
   windlass::cli::register_walk(app, status);
+  windlass::cli::register_doctor(app, status);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

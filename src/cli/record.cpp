@@ -17,6 +17,7 @@
 #include "profile/module_registry.h"
 #include "profile/recorder.h"
 #include "profile/symbolize.h"
+#include "profile/system_probe.h"
 
 namespace windlass::cli {
 namespace {
@@ -32,6 +33,12 @@ struct Arguments {
 int refuse(const std::string& text) {
   fmt::print(stderr, "windlass record: {}\n", text);
   return kRefused;
+}
+
+// With the kind of refusal as a word for programs; with -v what libbpf and the verifier said, in full.
+int refuse(const profile::SystemError& error, bool verbose) {
+  if (verbose && !error.log.empty()) fmt::print(stderr, "{}\n", error.log);
+  return refuse(fmt::format("{} [{}]", error.text, profile::refusal_word(error.kind)));
 }
 
 // SIGINT and SIGTERM end the recording, not the program: the descriptor becomes readable.
@@ -95,8 +102,15 @@ int record(const Arguments& arguments) {
   profile::survive_truncated_files();
   StopSignals signals;
   auto recorder = profile::Recorder::open(arguments.recorder);
-  if (!recorder) return refuse(recorder.error().text);
+  if (!recorder) return refuse(recorder.error(), arguments.verbose);
 
+  if (!(*recorder)->limits().empty())
+    fmt::print(stderr, "windlass: BPF is refused, so samples are taken {}. {}\n", (*recorder)->limits(),
+               (*recorder)->refusal());
+  if (arguments.recorder.targets.empty() && arguments.recorder.command.empty()) {
+    for (const std::string& limit : profile::recording_limits(profile::read_system_facts()))
+      fmt::print(stderr, "windlass: {}\n", limit);
+  }
   ProgressLine line;
   profile::Recorder::Hooks hooks;
   hooks.progress = [&](const profile::RecordingProgress& progress) { line.show(progress); };
@@ -106,7 +120,7 @@ int record(const Arguments& arguments) {
   }
   if (const auto run = (*recorder)->run(signals.descriptor(), hooks); !run) {
     line.clear();
-    return refuse(run.error().text);
+    return refuse(run.error(), arguments.verbose);
   }
   signals.release();
   profile::Profile profile = (*recorder)->profile();
@@ -145,6 +159,10 @@ void register_record(CLI::App& app, int& status) {
                       ->delimiter(',')
                       ->check(CLI::Range(1u, 0x7fffffffu));
   command->add_flag("-v,--verbose", arguments->verbose, "say more in the end: where stacks broke off, what it cost");
+  command
+      ->add_option("--btf", arguments->recorder.btf_path,
+                   "the running kernel's type information, where /sys/kernel/btf/vmlinux is not to be had")
+      ->type_name("FILE");
   command->add_flag("--no-symbols", arguments->no_symbols, "leave addresses unnamed: `windlass report` names them");
   auto* rest =
       command->add_option("COMMAND", arguments->recorder.command,

@@ -100,11 +100,11 @@ void print_summary(profile::Recorder& recorder, const profile::Profile& profile,
   }
   const double elapsed = static_cast<double>(profile.duration_ns) * 1e-9;
   if (total == 0)
-    fmt::print(stderr, "windlass: no samples in {:.1f} s: what was recorded used too little CPU time, {} lost\n",
-               elapsed, thousands(profile.lost));
+    fmt::print(stderr, "windlass: {}\n", profile::explain_no_samples(recorder.no_samples()));
   else
-    fmt::print(stderr, "windlass: {} samples in {:.1f} s, {} with complete stacks, {} lost\n", thousands(total),
-               elapsed, percent(complete, total), thousands(profile.lost));
+    fmt::print(stderr, "windlass: {} samples in {:.1f} s, {} with complete stacks, {} lost{}\n", thousands(total),
+               elapsed, percent(complete, total), thousands(profile.lost),
+               recorder.limits().empty() ? "" : "; " + recorder.limits());
   const auto where = recorder.truncations();
   for (const auto& [end, count] : truncated) {
     std::string modules;

@@ -15,7 +15,7 @@ namespace windlass::profile {
 namespace {
 
 std::unexpected<SystemError> refused(const std::string& what, int error) {
-  return std::unexpected(SystemError{fmt::format("{}: {}", what, std::strerror(error)), error});
+  return std::unexpected(system_error(fmt::format("{}: {}", what, std::strerror(error)), error));
 }
 
 int shell_status(int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); }

@@ -24,6 +24,7 @@ class ChildCommand {
   [[nodiscard]] std::expected<void, SystemError> release();
   // As a shell would report it: exit code, or 128 + signal. Empty while it runs.
   [[nodiscard]] std::optional<int> poll_status();
+  [[nodiscard]] std::optional<int> status() const { return status_; }  // as last polled
   // Waits for its end.
   int wait();
   void signal(int number) const;

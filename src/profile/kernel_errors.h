@@ -3,22 +3,39 @@
 
 #include <string>
 
-#include "profile/kernel_side.h"
+#include "profile/system_error.h"
 
 namespace windlass::profile {
 
-// While alive, libbpf's messages go here instead of stderr (process-wide; one at a time).
+// While alive, libbpf's messages go here instead of stderr. Process-wide: the youngest gets them; they end in the
+// reverse order, on one thread.
 class LibbpfLog {
  public:
   LibbpfLog();
   ~LibbpfLog();
   LibbpfLog(const LibbpfLog&) = delete;
   LibbpfLog& operator=(const LibbpfLog&) = delete;
-  // The last messages, at most a few KiB.
-  [[nodiscard]] std::string text() const;
+  // All of it, a rejected program's verifier log included: at most some 16 MiB a program, as libbpf keeps it.
+  [[nodiscard]] std::string text() const { return text_; }
+
+  void add(const std::string& message) { text_ += message; }
+
+ private:
+  LibbpfLog* outer_;
+  std::string text_;
 };
 
-[[nodiscard]] SystemError explain_load_error(int error, const std::string& log);
+// Each looks at the system again (system_probe.h) to tell what is behind the errno. `btf`: as in KernelSideOptions.
+[[nodiscard]] SystemError explain_load_error(int error, const std::string& log, const std::string& btf = {});
+[[nodiscard]] SystemError explain_tracepoint_error(int error, const std::string& program, const std::string& btf = {});
 [[nodiscard]] SystemError explain_perf_error(int error, unsigned frequency);
+// Sampling a user's own processes without BPF.
+[[nodiscard]] SystemError explain_own_perf_error(int error, unsigned frequency);
+// Mapping the ring of a perf event.
+[[nodiscard]] SystemError explain_perf_ring_error(int error);
+
+// Where no probe finds a cause: an errno and the log say what it must be. Apart for the tests.
+[[nodiscard]] SystemError load_error_without_cause(int error, const std::string& log, const std::string& release,
+                                                   const std::string& machine);
 
 }  // namespace windlass::profile

@@ -148,6 +148,7 @@ void KernelSideImpl::size_maps() {
   data.wl_wakeup_bytes = bpf_map__max_entries(maps.events) / 8;
   data.wl_filter = options_.all_processes ? 0 : 1;
   data.wl_address_mask = options_.address_mask;
+  data.wl_pidns_ino = options_.pid_namespace;
 }
 
 std::expected<void, SystemError> KernelSideImpl::open_arena() {
@@ -168,16 +169,16 @@ std::expected<void, SystemError> KernelSideImpl::open_arena() {
     close(inner);  // the outer map and the mapping hold it
     return result;
   });
-  if (!arena) return std::unexpected(SystemError{arena.error().text(), static_cast<int>(arena.error().detail)});
+  if (!arena) return std::unexpected(system_error(arena.error().text(), static_cast<int>(arena.error().detail)));
   arena_ = std::move(*arena);
 
   modules_bytes_ = sizeof(wl_module) * WL_MAX_MODULES;
   void* at = mmap(nullptr, modules_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, bpf_map__fd(skeleton_->maps.modules), 0);
-  if (at == MAP_FAILED) return std::unexpected(SystemError{"cannot map the module list", errno});
+  if (at == MAP_FAILED) return std::unexpected(system_error("the module list cannot be mapped", errno));
   modules_ = static_cast<wl_module*>(at);
   stats_bytes_ = ((sizeof(wl_cpu_stats) + 7) & ~std::size_t{7}) * static_cast<std::size_t>(cpus_);
   at = mmap(nullptr, stats_bytes_, PROT_READ, MAP_SHARED, bpf_map__fd(skeleton_->maps.stats), 0);
-  if (at == MAP_FAILED) return std::unexpected(SystemError{"cannot map the statistics", errno});
+  if (at == MAP_FAILED) return std::unexpected(system_error("the statistics cannot be mapped", errno));
   stats_ = static_cast<wl_cpu_stats*>(at);
   return {};
 }
@@ -188,8 +189,7 @@ std::expected<void, SystemError> KernelSideImpl::attach_tracepoints() {
     bpf_link* link = bpf_program__attach(program);
     if (link == nullptr) {
       const int error = errno;
-      return std::unexpected(SystemError{
-          fmt::format("cannot follow processes ({}): {}", bpf_program__name(program), std::strerror(error)), error});
+      return std::unexpected(explain_tracepoint_error(error, bpf_program__name(program), options_.btf_path));
     }
     tracepoint_links_.push_back(link);
   }
@@ -199,13 +199,22 @@ std::expected<void, SystemError> KernelSideImpl::attach_tracepoints() {
 std::expected<void, SystemError> KernelSideImpl::load() {
   const LibbpfLog log;
   cpus_ = libbpf_num_possible_cpus();
-  if (cpus_ <= 0) return std::unexpected(SystemError{"cannot tell the number of CPUs", -cpus_});
-  skeleton_ = windlass_bpf__open();
-  if (skeleton_ == nullptr) return std::unexpected(explain_load_error(errno, log.text()));
+  if (cpus_ <= 0)
+    return std::unexpected(SystemError{
+        "the number of CPUs cannot be told (/sys/devices/system/cpu/possible). Way out: mount -t sysfs sysfs /sys",
+        -cpus_, RefusalKind::kMissing});
+  bpf_object_open_opts open_options{};
+  open_options.sz = sizeof open_options;
+  if (!options_.btf_path.empty()) open_options.btf_custom_path = options_.btf_path.c_str();
+  skeleton_ = windlass_bpf__open_opts(&open_options);
+  if (skeleton_ == nullptr) return std::unexpected(explain_load_error(errno, log.text(), options_.btf_path));
   size_maps();
+  ProgramLogs program_logs;
+  if (options_.program_stats != nullptr) program_logs.watch(skeleton_->obj);
   if (const int error = windlass_bpf__load(skeleton_); error != 0) {
-    return std::unexpected(explain_load_error(-error, log.text()));
+    return std::unexpected(explain_load_error(-error, log.text(), options_.btf_path));
   }
+  if (options_.program_stats != nullptr) *options_.program_stats = program_logs.read();
   if (auto opened = open_arena(); !opened) return opened;
   auto handle = [](void* context, void* data, std::size_t size) {
     auto& self = *static_cast<KernelSideImpl*>(context);
@@ -216,7 +225,7 @@ std::expected<void, SystemError> KernelSideImpl::load() {
     return 0;
   };
   ring_ = ring_buffer__new(bpf_map__fd(skeleton_->maps.events), handle, this, nullptr);
-  if (ring_ == nullptr) return std::unexpected(SystemError{"cannot open the event ring", errno});
+  if (ring_ == nullptr) return std::unexpected(system_error("the event ring cannot be opened", errno));
   module_states_.reserve(1024);
   for (const std::uint32_t tgid : options_.targets) {
     if (auto added = add_target(tgid); !added) return added;
@@ -414,13 +423,14 @@ std::expected<void, SystemError> KernelSideImpl::start() {
       close(fd);
       stop();
       return std::unexpected(
-          SystemError{fmt::format("cannot start sampling on CPU {}: {}", cpu, std::strerror(error)), error});
+          system_error(fmt::format("sampling cannot start on CPU {}: {}", cpu, std::strerror(error)), error));
     }
     perf_fds_.push_back(fd);
     perf_links_.push_back(link);
   }
   if (!perf_fds_.empty()) return {};
-  return std::unexpected(SystemError{"no CPU is online according to /sys; is /sys mounted?", ENODEV});
+  return std::unexpected(
+      system_error("no CPU could be sampled: none that /sys/devices/system/cpu/online names is online", ENODEV));
 }
 
 void KernelSideImpl::stop() {

@@ -17,6 +17,9 @@
 
 #include "arch/pointer_authentication.h"
 #include "profile/arena.h"
+#include "profile/program_stats.h"
+#include "profile/sample_source.h"
+#include "profile/system_error.h"
 #include "windlass_layout.h"
 
 namespace windlass::table {
@@ -24,12 +27,6 @@ class UnwindTable;
 }
 
 namespace windlass::profile {
-
-// The system refused. `text` is a whole sentence for people and names the way out.
-struct SystemError {
-  std::string text;
-  int code = 0;  // errno
-};
 
 struct KernelSideOptions {
   unsigned frequency = 99;            // samples a second of CPU time, on every CPU
@@ -44,6 +41,11 @@ struct KernelSideOptions {
   std::uint32_t kernel_frames = WL_MAX_KERNEL_FRAMES;
   std::uint32_t distinct_stacks = 1u << 18;  // stacks the kernel side counts itself; beyond, every sample is an event
   std::uint64_t address_mask = user_code_mask();  // the bits of a code address that no authentication code uses
+  // Inode of a PID namespace: all process and thread ids, the targets' too, are its numbers, and what is outside of it
+  // is not seen. 0: the initial one.
+  std::uint32_t pid_namespace = 0;
+  std::string btf_path;                                // the kernel's type information; empty: its own
+  std::vector<ProgramStats>* program_stats = nullptr;  // if set: what the verifier says of each program
 };
 
 // Since open(), summed over all CPUs. samples == other_processes + sum(ends), and
@@ -63,10 +65,9 @@ struct KernelSideStats {
   std::uint64_t ends[WL_END_COUNT] = {};
 };
 
-class KernelSide {
+class KernelSide : public SampleSource {
  public:
   static std::expected<std::unique_ptr<KernelSide>, SystemError> open(const KernelSideOptions& options);
-  virtual ~KernelSide() = default;
 
   // ---- modules: the code of one file, loaded once however many processes map it --------------------------------
   // A new module, state WL_MODULE_PENDING: samples in it hand over their raw stack.
@@ -85,33 +86,30 @@ class KernelSide {
   // published with an older epoch is ignored by the kernel side, which closes the race with an exec or a dlclose that
   // the agent has not heard of yet. On UNMAP take the range out of the set and publish with the event's epoch; samples
   // are raw until then. Returns the `space` stamped on events unwound with this set.
-  virtual std::expected<std::uint32_t, SystemError> publish(std::uint32_t tgid, std::span<const wl_mapping> mappings,
-                                                            std::uint64_t epoch) = 0;
+  std::expected<std::uint32_t, SystemError> publish(std::uint32_t tgid, std::span<const wl_mapping> mappings,
+                                                    std::uint64_t epoch) override = 0;
   // After WL_EVENT_EXIT.
-  virtual void forget(std::uint32_t tgid) = 0;
+  void forget(std::uint32_t tgid) override = 0;
   // Adds a process to the targets (all_processes = false). Children inherit.
   virtual std::expected<void, SystemError> add_target(std::uint32_t tgid) = 0;
 
   // ---- sampling -------------------------------------------------------------------------------------------------
-  virtual std::expected<void, SystemError> start() = 0;
-  virtual void stop() = 0;
+  std::expected<void, SystemError> start() override = 0;
+  void stop() override = 0;
 
   // ---- events ---------------------------------------------------------------------------------------------------
-  // The event starts with a wl_event_head; it is only valid during the call.
-  using Handler = std::function<void(const wl_event_head& event, std::size_t size)>;
   // Consumes what is there, waits at most `timeout` for the first one. Returns the number of events; also does the
   // housekeeping (frees what a grace period protected). EINTR ends the wait early.
-  virtual int poll(std::chrono::milliseconds timeout, const Handler& handler) = 0;
+  int poll(std::chrono::milliseconds timeout, const Handler& handler) override = 0;
   // Readable when process events are there, or the ring is filling; samples alone do not wake anybody up before that, so
   // call poll() several times a second.
-  [[nodiscard]] virtual int event_fd() const = 0;
+  [[nodiscard]] int event_fd() const override = 0;
 
   // How often each known stack was sampled again: the samples of a stack = its events + its count. Call after stop()
   // for exact figures. With `clear`, counting starts again from nothing and stacks are reported anew.
-  using CountHandler = std::function<void(const wl_stack_key& key, std::uint64_t count)>;
-  virtual void for_each_count(const CountHandler& handler, bool clear = false) = 0;
+  void for_each_count(const CountHandler& handler, bool clear = false) override = 0;
 
-  [[nodiscard]] virtual KernelSideStats stats() const = 0;
+  [[nodiscard]] KernelSideStats stats() const override = 0;
   // Nanoseconds spent in the sampler, by the kernel's account; 0 unless kernel.bpf_stats_enabled (or BPF_ENABLE_STATS).
   [[nodiscard]] virtual std::uint64_t run_time_ns() const = 0;
   // The tables and mapping sets, readable in user space: the shared unwinder runs on the same bytes.

@@ -1,12 +1,9 @@
 #include "profile/process_events.h"
 
 #include <linux/perf_event.h>
-#include <sys/ioctl.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <ctime>
@@ -148,12 +145,10 @@ Expected<ProcessEvent> parse_perf_record(std::span<const std::byte> record) {
 }
 
 ProcessEventSource::~ProcessEventSource() {
-  for (const Ring& ring : rings_) munmap(ring.base, ring.data_size + page_size_);
   for (const int fd : fds_) close(fd);
 }
 
 Expected<void> ProcessEventSource::open(std::size_t ring_pages) {
-  page_size_ = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   perf_event_attr attr = dummy_event();
   for (const int cpu : online_cpus()) {
     int fd = perf_event_open(attr, cpu);
@@ -164,12 +159,10 @@ Expected<void> ProcessEventSource::open(std::size_t ring_pages) {
     if (fd < 0 && errno == ENODEV) continue;  // the CPU went offline meanwhile
     if (fd < 0) return fail(ErrorCode::kSystem, "perf_event_open for process events", cpu, errno);
     fds_.push_back(fd);
-    Ring ring;
-    ring.data_size = ring_pages * page_size_;
-    void* base = mmap(nullptr, ring.data_size + page_size_, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (base == MAP_FAILED) return fail(ErrorCode::kSystem, "mapping the ring of process events", cpu, errno);
-    ring.base = static_cast<std::byte*>(base);
-    rings_.push_back(ring);
+    PerfRing ring;
+    if (const int error = ring.map(fd, ring_pages); error != 0)
+      return fail(ErrorCode::kSystem, kMappingRing, cpu, static_cast<std::uint64_t>(error));
+    rings_.push_back(std::move(ring));
   }
   if (fds_.empty()) return fail(ErrorCode::kSystem, "perf_event_open on any CPU", 0, ENODEV);
   return {};
@@ -177,42 +170,19 @@ Expected<void> ProcessEventSource::open(std::size_t ring_pages) {
 
 std::size_t ProcessEventSource::drain(const std::function<void(ProcessEvent&&)>& sink) {
   std::size_t count = 0;
-  for (Ring& ring : rings_) drain_ring(ring, sink, count);
-  return count;
-}
-
-void ProcessEventSource::drain_ring(Ring& ring, const std::function<void(ProcessEvent&&)>& sink, std::size_t& count) {
-  auto* page = reinterpret_cast<perf_event_mmap_page*>(ring.base);
-  const std::byte* data = ring.base + page_size_;
-  const std::uint64_t head = std::atomic_ref(page->data_head).load(std::memory_order_acquire);
-  std::uint64_t tail = page->data_tail;
-  if (head - tail > ring.data_size) tail = head;  // cannot be; do not read outside the ring
-  while (tail < head) {
-    const std::size_t at = tail % ring.data_size;
-    perf_event_header header;  // records are 8-aligned, so a header never wraps
-    std::memcpy(&header, data + at, sizeof header);
-    if (header.size < sizeof header || header.size > head - tail) {
-      ++malformed_;
-      tail = head;
-      break;
-    }
-    std::span<const std::byte> record(data + at, header.size);
-    if (at + header.size > ring.data_size) {
-      wrapped_.resize(header.size);
-      const std::size_t first = ring.data_size - at;
-      std::memcpy(wrapped_.data(), data + at, first);
-      std::memcpy(wrapped_.data() + first, data, header.size - first);
-      record = wrapped_;
-    }
-    if (auto event = parse_perf_record(record)) {
-      sink(std::move(*event));
-      ++count;
-    } else if (event.error().code != ErrorCode::kNotFound) {
-      ++malformed_;
-    }
-    tail += header.size;
+  for (PerfRing& ring : rings_) {
+    ring.drain(
+        [&](std::span<const std::byte> record) {
+          if (auto event = parse_perf_record(record)) {
+            sink(std::move(*event));
+            ++count;
+          } else if (event.error().code != ErrorCode::kNotFound) {
+            ++malformed_;
+          }
+        },
+        malformed_);
   }
-  std::atomic_ref(page->data_tail).store(tail, std::memory_order_release);
+  return count;
 }
 
 MapRecord to_map_record(walk::ProcMap&& from) {

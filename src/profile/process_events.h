@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "profile/perf_ring.h"
 #include "walk/target/proc_maps.h"
 #include "windlass/error.h"
 
@@ -58,7 +59,9 @@ class ProcessEventSource {
   ProcessEventSource(const ProcessEventSource&) = delete;
   ProcessEventSource& operator=(const ProcessEventSource&) = delete;
 
-  // kSystem with errno, naming the call. `ring_pages` must be a power of two.
+  static constexpr const char* kMappingRing = "mapping the ring of process events";
+  // kSystem with errno; `what` is kMappingRing where the event is there but its memory is refused. `ring_pages` must be
+  // a power of two.
   [[nodiscard]] Expected<void> open(std::size_t ring_pages = 128);
 
   // Empties every ring once, in ring order: not sorted by time. Returns how many events were handed over.
@@ -70,16 +73,8 @@ class ProcessEventSource {
   [[nodiscard]] std::uint64_t malformed() const { return malformed_; }
 
  private:
-  struct Ring {
-    std::byte* base = nullptr;
-    std::size_t data_size = 0;
-  };
-  void drain_ring(Ring& ring, const std::function<void(ProcessEvent&&)>& sink, std::size_t& count);
-
   std::vector<int> fds_;
-  std::vector<Ring> rings_;
-  std::vector<std::byte> wrapped_;  // a record that wraps around the ring's end, made contiguous
-  std::size_t page_size_ = 4096;
+  std::vector<PerfRing> rings_;
   std::uint64_t malformed_ = 0;
 };
 

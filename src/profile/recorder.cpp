@@ -1,6 +1,7 @@
 #include "profile/recorder.h"
 
 #include <poll.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +14,10 @@
 #include <unordered_set>
 
 #include <fmt/format.h>
+
+#include "profile/kernel_errors.h"
+#include "profile/perf_sampler.h"
+#include "profile/system_probe.h"
 
 namespace windlass::profile {
 namespace {
@@ -71,8 +76,32 @@ ProcStatus read_status(std::uint32_t pid) {
   return status;
 }
 
-std::unexpected<SystemError> no_process(std::uint32_t tgid) {
-  return std::unexpected(SystemError{fmt::format("there is no process {}", tgid), ESRCH});
+std::optional<double> cpu_seconds_of(std::uint32_t tgid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", tgid));
+  std::string text;
+  if (!std::getline(file, text)) return std::nullopt;
+  return parse_cpu_seconds(text, sysconf(_SC_CLK_TCK));
+}
+
+// The process to record, if it is there and may be looked at: without its mappings nothing of it could be unwound.
+std::expected<std::uint32_t, SystemError> find_target(std::uint32_t pid, const SystemFacts& facts) {
+  const ProcStatus status = read_status(pid);
+  if (status.tgid == 0 && kill(static_cast<pid_t>(pid), 0) != 0 && errno == EPERM)
+    return std::unexpected(
+        SystemError{fmt::format("process {} belongs to another user and /proc hides it (hidepid). Way out: sudo, or "
+                                "CAP_SYS_PTRACE",
+                                pid),
+                    EPERM, RefusalKind::kPrivilege});
+  if (!status.alive()) return std::unexpected(system_error(fmt::format("there is no process {}", pid), ESRCH));
+  std::string maps;
+  errno = 0;
+  if (!ProcessTable::read_proc_maps(status.tgid, maps) && (errno == EACCES || errno == EPERM))
+    return std::unexpected(SystemError{
+        fmt::format("what process {} has mapped may not be read: it is another user's, or protects itself. Way out: "
+                    "sudo, or once: {}",
+                    pid, setcap_command(facts)),
+        errno, RefusalKind::kPrivilege});
+  return status.tgid;
 }
 
 }  // namespace
@@ -82,30 +111,13 @@ Recorder::~Recorder() = default;
 std::expected<std::unique_ptr<Recorder>, SystemError> Recorder::open(const RecorderOptions& options) {
   auto recorder = std::unique_ptr<Recorder>(new Recorder);
   recorder->options_ = options;
-  KernelSideOptions kernel_options;
-  kernel_options.frequency = options.frequency;
-  kernel_options.all_processes = !recorder->filtered();
-  for (std::uint32_t& tgid : recorder->options_.targets) {
-    const ProcStatus status = read_status(tgid);
-    if (!status.alive()) return no_process(tgid);
-    tgid = status.tgid;
-    recorder->target_set_.insert(tgid);
-  }
-  if (!options.command.empty()) {
-    // First of all: the child shall inherit nothing of what the profiler changes about itself.
-    auto command = ChildCommand::start(options.command);
-    if (!command) return std::unexpected(command.error());
-    recorder->command_.emplace(std::move(*command));
-    recorder->target_set_.insert(static_cast<std::uint32_t>(recorder->command_->pid()));
-  }
-  kernel_options.targets.assign(recorder->target_set_.begin(), recorder->target_set_.end());
-  auto kernel = KernelSide::open(kernel_options);
+  const SystemFacts facts = read_system_facts(options.btf_path);
+  if (auto refused = refuse_place(facts)) return std::unexpected(std::move(*refused));
+  if (auto found = recorder->find_targets(facts); !found) return std::unexpected(found.error());
+  const auto kernel = recorder->open_source(facts);
   if (!kernel) return std::unexpected(kernel.error());
-  recorder->kernel_ = std::move(*kernel);
-  if (const auto opened = recorder->source_.open(); !opened)
-    return std::unexpected(SystemError{opened.error().text(), static_cast<int>(opened.error().detail)});
 
-  recorder->registry_ = std::make_unique<ModuleRegistry>(recorder->kernel_.get());
+  recorder->registry_ = std::make_unique<ModuleRegistry>(*kernel);
   ModuleRegistry& registry = *recorder->registry_;
   recorder->table_ = std::make_unique<ProcessTable>(
       [&registry](std::uint32_t tgid, std::uint32_t parent, const MapRecord& map) {
@@ -119,6 +131,66 @@ std::expected<std::unique_ptr<Recorder>, SystemError> Recorder::open(const Recor
   return recorder;
 }
 
+std::expected<void, SystemError> Recorder::find_targets(const SystemFacts& facts) {
+  for (std::uint32_t& tgid : options_.targets) {
+    const auto target = find_target(tgid, facts);
+    if (!target) return std::unexpected(target.error());
+    tgid = *target;
+    target_set_.insert(tgid);
+  }
+  if (options_.command.empty()) return {};
+  // First of all: the child shall inherit nothing of what the profiler changes about itself.
+  auto command = ChildCommand::start(options_.command);
+  if (!command) return std::unexpected(command.error());
+  command_.emplace(std::move(*command));
+  target_set_.insert(static_cast<std::uint32_t>(command_->pid()));
+  return {};
+}
+
+// The kernel side that is to be fed with tables; null where samples come from perf events.
+std::expected<KernelSide*, SystemError> Recorder::open_source(const SystemFacts& facts) {
+  KernelSideOptions kernel_options;
+  if (facts.child_pid_namespace()) kernel_options.pid_namespace = facts.pid_namespace;
+  kernel_options.frequency = options_.frequency;
+  kernel_options.all_processes = !filtered();
+  kernel_options.btf_path = options_.btf_path;
+  kernel_options.targets.assign(target_set_.begin(), target_set_.end());
+  auto kernel = KernelSide::open(kernel_options);
+  if (!kernel && kernel.error().kind == RefusalKind::kPrivilege && filtered()) {
+    if (auto opened = open_own_events(std::move(kernel.error())); !opened) return std::unexpected(opened.error());
+    return nullptr;
+  }
+  if (!kernel) {
+    SystemError error = std::move(kernel.error());
+    if (error.kind == RefusalKind::kPrivilege && facts.perf_event_paranoid.value_or(3) <= 2)
+      error.text += ". Processes of your own can be recorded as it is: record -- CMD, or -p PID";
+    return std::unexpected(std::move(error));
+  }
+  KernelSide* side = kernel->get();
+  kernel_ = std::move(*kernel);
+  if (const auto opened = source_.open(); !opened) {
+    const int error = static_cast<int>(opened.error().detail);
+    return std::unexpected(opened.error().what == ProcessEventSource::kMappingRing
+                               ? explain_perf_ring_error(error)
+                               : explain_perf_error(error, options_.frequency));
+  }
+  return side;
+}
+
+std::expected<void, SystemError> Recorder::open_own_events(SystemError&& why) {
+  auto sampler = PerfSampler::open(options_.frequency, {target_set_.begin(), target_set_.end()},
+                                   [this](ProcessEvent&& event) { queue_.push(std::move(event)); });
+  if (!sampler) {
+    why.text += fmt::format(". Nor without BPF: {}", sampler.error().text);
+    return std::unexpected(std::move(why));
+  }
+  limits_ = fmt::format("by perf events: user space only, up to {} KiB of each stack",
+                        ((*sampler)->stack_bytes() + 1023) / 1024);
+  refusal_ = std::move(why.text);
+  kernel_ = std::move(*sampler);
+  return {};
+}
+
 // ---- running --------------------------------------------------------------------------------------------------------
 
 std::expected<void, SystemError> Recorder::run(int stop_descriptor, const Hooks& hooks) {
@@ -128,6 +200,7 @@ std::expected<void, SystemError> Recorder::run(int stop_descriptor, const Hooks&
   timespec wall{};
   clock_gettime(CLOCK_REALTIME, &wall);
   start_unix_ns_ = static_cast<std::uint64_t>(wall.tv_sec) * kSecond + static_cast<std::uint64_t>(wall.tv_nsec);
+  cpu_before_ = cpu_seconds();
   if (auto started = kernel_->start(); !started) return started;
   start_ = Clock::now();
   if (command_) {
@@ -156,6 +229,7 @@ std::expected<void, SystemError> Recorder::run(int stop_descriptor, const Hooks&
     }
   }
   seconds_ = seconds_since_start();
+  if (const auto cpu_now = cpu_seconds(); cpu_now && cpu_before_) cpu_used_ = *cpu_now - *cpu_before_;
   drain();
   hooks.progress(progress());
   return {};
@@ -232,6 +306,9 @@ void Recorder::on_process(const ProcessEvent& event) {
     rescan_all_due_ = true;
     return;
   }
+  // Processes outside of this PID namespace have no number in it, and dead ones none any more (perf_event_pid() in
+  // kernel/events/core.c).
+  if (event.tgid == 0 || event.tgid == ~0u) return;
   if (event.kind == ProcessEventKind::kFork && filtered() && target_set_.contains(event.parent_tgid))
     target_set_.insert(event.tgid);
   if (is_target(event.tgid)) table_->apply(event);
@@ -419,6 +496,38 @@ RecordingProgress Recorder::progress() {
   return progress;
 }
 
+// Of the targets and the children they have waited for; nothing where that is not known: of the whole machine, and of
+// processes that have ended unless they were the command.
+std::optional<double> Recorder::cpu_seconds() const {
+  if (command_ && command_->status()) {
+    rusage used{};
+    if (getrusage(RUSAGE_CHILDREN, &used) != 0) return std::nullopt;
+    const auto seconds = [](const timeval& time) {
+      return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+    };
+    return seconds(used.ru_utime) + seconds(used.ru_stime);
+  }
+  if (command_) return cpu_seconds_of(static_cast<std::uint32_t>(command_->pid()));
+  if (options_.targets.empty()) return std::nullopt;
+  double sum = 0;
+  for (const std::uint32_t tgid : options_.targets) {
+    const auto one = cpu_seconds_of(tgid);
+    if (!one) return std::nullopt;
+    sum += *one;
+  }
+  return sum;
+}
+
+NoSamples Recorder::no_samples() const {
+  const KernelSideStats stats = kernel_->stats();
+  return {.seconds = seconds_,
+          .frequency = std::max(options_.frequency, 1u),
+          .ticks = stats.samples,
+          .lost = stats.lost + unknown_counts_,
+          .cpu_seconds = cpu_used_,
+          .user_space_only = !limits_.empty()};
+}
+
 Profile Recorder::profile() {
   std::uint64_t unknown = unknown_counts_;
   Profile profile = aggregator_.build(
@@ -437,6 +546,7 @@ Profile Recorder::profile() {
     for (const std::uint32_t tgid : options_.targets) what += fmt::format(" {}", tgid);
   }
   profile.comments.push_back(fmt::format("windlass {}: {} at {} Hz", WINDLASS_VERSION, what, options_.frequency));
+  if (!limits_.empty()) profile.comments.push_back(limits_);
   return profile;
 }
 

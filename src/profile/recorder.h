@@ -17,9 +17,12 @@
 #include "profile/event_queue.h"
 #include "profile/kernel_side.h"
 #include "profile/module_registry.h"
+#include "profile/no_samples.h"
 #include "profile/process_events.h"
 #include "profile/process_table.h"
 #include "profile/raw_unwinder.h"
+#include "profile/sample_source.h"
+#include "profile/system_facts.h"
 
 namespace windlass::profile {
 
@@ -27,7 +30,8 @@ struct RecorderOptions {
   unsigned frequency = 997;            // samples a second of CPU time, on every CPU
   std::vector<std::uint32_t> targets;  // process ids; empty and no command: the whole machine
   std::vector<std::string> command;
-  double duration = 0;  // seconds; 0 = until stopped
+  double duration = 0;   // seconds; 0 = until stopped
+  std::string btf_path;  // the kernel's type information; empty: its own
 };
 
 // What the samples so far came to.
@@ -41,7 +45,8 @@ struct RecordingProgress {
 
 class Recorder {
  public:
-  // Loads the BPF programs and opens the event rings; the command is started and held.
+  // Loads the BPF programs and opens the event rings; the command is started and held. Where this user may not load
+  // programs, own processes are sampled by plain perf events instead: limits() says so.
   static std::expected<std::unique_ptr<Recorder>, SystemError> open(const RecorderOptions& options);
   ~Recorder();
 
@@ -57,6 +62,11 @@ class Recorder {
   // After run(), or for a checkpoint in between.
   [[nodiscard]] Profile profile();
   [[nodiscard]] RecordingProgress progress();
+  // What this recording cannot show because BPF was refused, and the refusal; empty with BPF.
+  [[nodiscard]] const std::string& limits() const { return limits_; }
+  [[nodiscard]] const std::string& refusal() const { return refusal_; }
+  // Why there are none, if there are none; after run().
+  [[nodiscard]] NoSamples no_samples() const;
   [[nodiscard]] std::vector<Aggregator::Truncation> truncations() { return aggregator_.truncations(counts()); }
 
   [[nodiscard]] ChildCommand* command() { return command_ ? &*command_ : nullptr; }
@@ -69,6 +79,9 @@ class Recorder {
   using Clock = std::chrono::steady_clock;
 
   Recorder() = default;
+  std::expected<void, SystemError> find_targets(const SystemFacts& facts);
+  std::expected<KernelSide*, SystemError> open_source(const SystemFacts& facts);
+  std::expected<void, SystemError> open_own_events(SystemError&& why);
   [[nodiscard]] bool filtered() const { return !options_.targets.empty() || !options_.command.empty(); }
   [[nodiscard]] bool is_target(std::uint32_t tgid) const { return !filtered() || target_set_.contains(tgid); }
 
@@ -85,13 +98,15 @@ class Recorder {
   void housekeeping(std::uint64_t now);
   void drain();
   [[nodiscard]] bool finished();
+  [[nodiscard]] std::optional<double> cpu_seconds() const;
   void wait_for_events(int stop_descriptor, bool& stopped);
   [[nodiscard]] Aggregator::Counts counts();
 
   RecorderOptions options_;
   std::optional<ChildCommand> command_;
-  std::unique_ptr<KernelSide> kernel_;
-  ProcessEventSource source_;
+  std::unique_ptr<SampleSource> kernel_;  // the BPF programs, or perf events
+  ProcessEventSource source_;             // stays closed with the latter, which bring their own
+  std::string limits_, refusal_;
   std::unique_ptr<ModuleRegistry> registry_;
   std::unique_ptr<ProcessTable> table_;
   std::unique_ptr<RawUnwinder> unwinder_;
@@ -104,6 +119,8 @@ class Recorder {
   std::uint64_t start_unix_ns_ = 0;
   Clock::time_point start_;
   double seconds_ = 0;  // once stopped
+  std::optional<double> cpu_before_;
+  std::optional<double> cpu_used_;  // once stopped
   std::uint64_t raw_ends_[WL_END_COUNT] = {};
   std::uint64_t unknown_counts_ = 0;  // counted stacks whose event was lost
   std::uint64_t perf_lost_ = 0, seen_lost_process_events_ = 0;

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -282,6 +283,102 @@ TEST_F(Record, BinaryInAnotherMountNamespace) {
   const Count seen = count(read());
   EXPECT_GT(seen.chain, 20u) << text(log());
   EXPECT_GE(static_cast<double>(seen.complete), 0.99 * static_cast<double>(seen.all)) << text(log());
+}
+
+// In a container the agent's numbers of processes are the PID namespace's; the kernel side must speak them too.
+TEST_F(Record, InsideAPidNamespace) {
+  if (std::system("unshare -pfm --mount-proc true 2>/dev/null") != 0) GTEST_SKIP() << "no PID namespaces here";
+  const Arguments inside{"unshare", "-pfm", "--mount-proc"};
+  const auto record_inside = [&](const Arguments& rest) {
+    Arguments all = inside;
+    const Arguments command = record(rest);
+    all.insert(all.end(), command.begin(), command.end());
+    return Process(all, log()).wait();
+  };
+  ASSERT_EQ(record_inside({"--", "sh", "-c", kTarget + " chain 1 & " + kTarget + " chain 1; wait"}), 0) << text(log());
+  Profile profile = read();
+  Count seen = count(profile);
+  EXPECT_GT(seen.all, 50u) << text(log());
+  EXPECT_GE(static_cast<double>(seen.complete), 0.99 * static_cast<double>(seen.all)) << text(log());
+  EXPECT_GE(static_cast<double>(seen.chain), 0.9 * static_cast<double>(seen.all)) << text(log());
+  std::map<std::uint32_t, std::uint64_t> of_process;
+  for (const auto& sample : profile.samples) of_process[sample.pid] += sample.count;
+  std::erase_if(of_process, [](const auto& entry) { return entry.second < 10; });
+  EXPECT_EQ(of_process.size(), 2u) << "both children";
+  for (const auto& [pid, samples] : of_process) EXPECT_LT(pid, 100u) << "a number of the namespace";
+
+  // What is outside is not seen, not even by -a.
+  Process outside({kTarget, "chain", "30"});
+  ASSERT_EQ(record_inside({"-a", "--duration", "1"}), 0) << text(log());
+  EXPECT_EQ(samples_in(read(), "inner"), 0u);
+  EXPECT_NE(text(log()).find("only its processes are seen"), std::string::npos) << text(log());
+}
+
+TEST_F(Record, InsideAPidNamespaceOfAContainersContainer) {
+  if (std::system("unshare -pfm --mount-proc true 2>/dev/null") != 0) GTEST_SKIP() << "no PID namespaces here";
+  const std::string nested = "unshare -pfm --mount-proc " + kTarget + " chain 1";
+  ASSERT_EQ(Process({"unshare", "-pfm", "--mount-proc", WINDLASS_COMMAND, "record", "-v", "-o", profile_path(), "--",
+                     "sh", "-c", nested},
+                    log())
+                .wait(),
+            0)
+      << text(log());
+  const Count seen = count(read());
+  EXPECT_GT(seen.all, 30u) << text(log());
+  EXPECT_GE(static_cast<double>(seen.chain), 0.9 * static_cast<double>(seen.all)) << text(log());
+}
+
+// Without rights: the same stacks by perf events, as far as they go.
+TEST_F(Record, WithoutBpfOwnProcessesAreWholeAndRight) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to become somebody else";
+  const Arguments nobody{"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set", "-all"};
+  const fs::path target = folder_ / "target", command = folder_ / "windlass";  // the build's may be out of reach
+  fs::copy_file(kTarget, target);
+  fs::copy_file(WINDLASS_COMMAND, command);
+  fs::permissions(folder_, fs::perms::all);
+  const auto record_as_nobody = [&](const Arguments& rest) {
+    Arguments all = nobody;
+    for (const auto& argument :
+         {command.string(), std::string("record"), std::string("-v"), std::string("-o"), profile_path()})
+      all.push_back(argument);
+    all.insert(all.end(), rest.begin(), rest.end());
+    return Process(all, log()).wait();
+  };
+  const int status =
+      record_as_nobody({"--", "sh", "-c", fmt::format("{0} chain 1 & {0} chain 1; wait", target.string())});
+  if (status == 3 && text(log()).find("perf_event_paranoid is 3") != std::string::npos)
+    GTEST_SKIP() << "this kernel's users may not sample anything: " << text(log());
+  ASSERT_EQ(status, 0) << text(log());
+  const Profile profile = read();
+  Count seen = count(profile);
+  EXPECT_GT(seen.all, 100u) << text(log());
+  EXPECT_GE(static_cast<double>(seen.complete), 0.99 * static_cast<double>(seen.all)) << text(log());
+  EXPECT_GE(static_cast<double>(seen.chain), 0.95 * static_cast<double>(seen.all)) << text(log());
+  std::map<std::uint32_t, std::uint64_t> of_process;
+  for (const auto& sample : profile.samples) of_process[sample.pid] += sample.count;
+  std::erase_if(of_process, [](const auto& entry) { return entry.second < 10; });
+  EXPECT_EQ(of_process.size(), 2u) << "both children";
+  for (const auto& sample : profile.samples) {
+    if (of_process.contains(sample.pid)) {
+      EXPECT_EQ(profile.strings.at(sample.comm), "target");
+    }
+  }
+
+  Arguments running = nobody;
+  for (const char* argument : {target.c_str(), "chain", "30"}) running.emplace_back(argument);
+  const Process attached(running);
+  std::this_thread::sleep_for(300ms);
+  ASSERT_EQ(record_as_nobody({"-p", std::to_string(attached.pid()), "--duration", "1"}), 0) << text(log());
+  seen = count(read());
+  EXPECT_GT(seen.all, 50u) << text(log());
+  EXPECT_GE(static_cast<double>(seen.chain), 0.95 * static_cast<double>(seen.all)) << text(log());
+}
+
+TEST_F(Record, OnlyTheProgramThatUsedNoCpuTimeIsToldSo) {
+  ASSERT_EQ(Process({WINDLASS_COMMAND, "record", "-F", "1", "-o", profile_path(), "--", "sleep", "0.1"}, log()).wait(),
+            0)
+      << text(log());
+  EXPECT_NE(text(log()).find("too little CPU time"), std::string::npos) << text(log());
 }
 
 TEST_F(Record, DurationEndsTheCommandToo) {

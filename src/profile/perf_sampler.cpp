@@ -1,0 +1,245 @@
+#include "profile/perf_sampler.h"
+
+#include <fmt/format.h>
+#include <linux/perf_event.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <unordered_set>
+
+#include "profile/kernel_errors.h"
+#include "profile/online_cpus.h"
+
+namespace windlass::profile {
+namespace {
+
+constexpr std::size_t kMaxNames = 65536;
+
+// A ring for some dozen stacks. perf_event_mlock_kb (516 by default) and RLIMIT_MEMLOCK bound what a user may have, so
+// the largest that fits is taken; perf_event_attr.sample_stack_user must be below 64 KiB.
+struct Size {
+  std::size_t ring_pages;
+  std::uint32_t stack_bytes;
+};
+constexpr Size kSizes[] = {{1024, 65528}, {512, 65528}, {256, 65528}, {128, 32768}, {32, 16384}, {8, 8192}};
+
+std::vector<std::uint32_t> threads_of(std::uint32_t tgid) {
+  std::vector<std::uint32_t> threads;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(fmt::format("/proc/{}/task", tgid), error)) {
+    const std::string name = entry.path().filename().string();
+    std::uint32_t tid = 0;
+    std::from_chars(name.data(), name.data() + name.size(), tid);
+    if (tid != 0) threads.push_back(tid);
+  }
+  return threads;
+}
+
+// One event a thread and CPU: a server with hundreds of threads needs more than the 1,024 that users usually have. A
+// command was forked before, and keeps its limit.
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+std::string name_of(std::uint32_t tid) {
+  std::ifstream file(fmt::format("/proc/{}/comm", tid));
+  std::string name;
+  std::getline(file, name);
+  return name;
+}
+
+}  // namespace
+
+std::expected<std::unique_ptr<PerfSampler>, SystemError> PerfSampler::open(unsigned frequency,
+                                                                           const std::vector<std::uint32_t>& targets,
+                                                                           ProcessSink sink) {
+  auto sampler = std::unique_ptr<PerfSampler>(new PerfSampler(frequency, std::move(sink)));
+  raise_descriptor_limit();
+  Failure failure;
+  for (const Size& size : kSizes) {
+    failure = sampler->open_all(targets, size.ring_pages, size.stack_bytes);
+    if (failure.error == 0) return sampler;
+    sampler->close_all();
+    if (!failure.ring) break;
+  }
+  return std::unexpected(failure.ring ? explain_perf_ring_error(failure.error)
+                                      : explain_own_perf_error(failure.error, frequency));
+}
+
+PerfSampler::~PerfSampler() { close_all(); }
+
+void PerfSampler::close_all() {
+  rings_.clear();
+  for (const int fd : fds_) close(fd);
+  fds_.clear();
+  cpus_.clear();
+  if (epoll_ >= 0) close(epoll_);
+  epoll_ = -1;
+}
+
+PerfSampler::Failure PerfSampler::open_all(const std::vector<std::uint32_t>& targets, std::size_t ring_pages,
+                                           std::uint32_t stack_bytes) {
+  stack_bytes_ = stack_bytes;
+  epoll_ = epoll_create1(EPOLL_CLOEXEC);
+  if (epoll_ < 0) return {errno};
+  for (const int cpu : online_cpus()) cpus_.push_back({cpu});
+  for (const std::uint32_t tgid : targets) {
+    // Threads that start meanwhile inherit, unless their starter had no event yet: until none is new.
+    std::unordered_set<std::uint32_t> known;
+    for (bool any = true; any;) {
+      any = false;
+      for (const std::uint32_t tid : threads_of(tgid)) {
+        if (!known.insert(tid).second) continue;
+        any = true;
+        if (const Failure failure = open_thread(tid, ring_pages); failure.error != 0) return failure;
+        names_[tid] = name_of(tid);
+      }
+    }
+  }
+  return {fds_.empty() ? ESRCH : 0};
+}
+
+PerfSampler::Failure PerfSampler::open_thread(std::uint32_t tid, std::size_t ring_pages) {
+  for (Cpu& cpu : cpus_) {
+    const int fd = open_event(tid, cpu.number);
+    if (fd < 0 && (errno == ENODEV || errno == ESRCH)) continue;  // the CPU went offline, the thread away
+    if (fd < 0) return {errno};
+    fds_.push_back(fd);
+    if (cpu.output >= 0) {
+      if (ioctl(fd, PERF_EVENT_IOC_SET_OUTPUT, cpu.output) != 0) return {errno};
+      continue;
+    }
+    PerfRing ring;
+    if (const int error = ring.map(fd, ring_pages); error != 0) return {error, true};
+    rings_.push_back(std::move(ring));
+    cpu.output = fd;
+    epoll_event event{};
+    event.events = EPOLLIN;
+    if (epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) != 0) return {errno};
+  }
+  return {};
+}
+
+int PerfSampler::open_event(std::uint32_t tid, int cpu) {
+  const auto page = static_cast<std::uint32_t>(sysconf(_SC_PAGESIZE));
+  perf_event_attr attr{};
+  attr.size = sizeof attr;
+  attr.type = PERF_TYPE_SOFTWARE;
+  attr.config = PERF_COUNT_SW_CPU_CLOCK;
+  attr.freq = 1;
+  attr.sample_freq = frequency_;
+  attr.sample_type = PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER;
+  attr.sample_regs_user = registers_.mask;
+  attr.sample_stack_user = stack_bytes_;
+  attr.sample_id_all = 1;
+  attr.exclude_kernel = 1;
+  attr.exclude_hv = 1;
+  attr.inherit = 1;
+  attr.mmap = 1;
+  attr.mmap2 = 1;
+  attr.comm = 1;
+  attr.comm_exec = 1;
+  attr.task = 1;
+  attr.build_id = build_ids_ ? 1 : 0;
+  attr.use_clockid = 1;
+  attr.clockid = CLOCK_MONOTONIC;
+  attr.watermark = 1;
+  attr.wakeup_watermark = std::max(page, stack_bytes_ * 2);
+  const auto open = [&] {
+    return static_cast<int>(
+        syscall(SYS_perf_event_open, &attr, static_cast<pid_t>(tid), cpu, -1, PERF_FLAG_FD_CLOEXEC));
+  };
+  int fd = open();
+  if (fd < 0 && errno == EINVAL && build_ids_) {  // before Linux 5.12
+    attr.build_id = 0;
+    fd = open();
+    if (fd >= 0) build_ids_ = false;
+  }
+  return fd;
+}
+
+std::expected<void, SystemError> PerfSampler::start() {
+  started_ = true;
+  return {};
+}
+
+void PerfSampler::stop() {
+  for (const int fd : fds_) ioctl(fd, PERF_EVENT_IOC_DISABLE, 0);  // the inherited ones, too
+}
+
+int PerfSampler::poll(std::chrono::milliseconds timeout, const Handler& handler) {
+  const std::uint64_t before = stats_.samples;
+  if (timeout.count() > 0) {
+    epoll_event event{};
+    epoll_wait(epoll_, &event, 1, static_cast<int>(timeout.count()));
+  }
+  for (PerfRing& ring : rings_)
+    ring.drain([&](std::span<const std::byte> record) { on_record(record, handler); }, malformed_);
+  return static_cast<int>(stats_.samples - before);
+}
+
+void PerfSampler::on_record(std::span<const std::byte> record, const Handler& handler) {
+  perf_event_header header;
+  std::memcpy(&header, record.data(), sizeof header);
+  if (header.type != PERF_RECORD_SAMPLE) {
+    if (auto event = parse_perf_record(record))
+      on_process_event(std::move(*event));
+    else if (event.error().code != ErrorCode::kNotFound)
+      ++malformed_;
+    return;
+  }
+  if (!started_) return;
+  if (!make_raw_event(record, registers_, event_)) {
+    ++malformed_;
+    return;
+  }
+  auto& head = *reinterpret_cast<wl_event_head*>(event_.data());
+  name(head);
+  ++stats_.samples;
+  if (head.type == WL_EVENT_RAW) {
+    ++stats_.raw_events;
+    stats_.raw_bytes += record.size();
+  } else {
+    ++stats_.stack_events;
+  }
+  handler(head, event_.size() * 8);
+}
+
+void PerfSampler::on_process_event(ProcessEvent&& event) {
+  if (names_.size() > kMaxNames) names_.clear();
+  switch (event.kind) {
+    case ProcessEventKind::kExec:
+    case ProcessEventKind::kComm: names_[event.tid] = event.comm; break;
+    case ProcessEventKind::kFork:
+      if (const auto parent = names_.find(event.parent_tgid); parent != names_.end())
+        names_[event.tgid] = std::string(parent->second);
+      break;
+    case ProcessEventKind::kLost: stats_.lost += event.lost; break;
+    case ProcessEventKind::kExit:
+    case ProcessEventKind::kMap: break;
+  }
+  sink_(std::move(event));
+}
+
+// A thread has its process's name until it gives itself another.
+void PerfSampler::name(wl_event_head& head) {
+  auto found = names_.find(head.tid);
+  if (found == names_.end()) found = names_.find(head.tgid);
+  if (found == names_.end()) found = names_.emplace(head.tgid, name_of(head.tgid)).first;
+  std::memcpy(head.comm, found->second.data(), std::min(found->second.size(), sizeof head.comm - 1));
+}
+
+}  // namespace windlass::profile
