@@ -66,8 +66,10 @@ struct Stack {
   unsigned end = 0;
 };
 
-// Samples for `duration`: every stack event, and how many samples each stands for.
-std::vector<std::pair<Stack, std::uint64_t>> sample(KernelSide& side, std::chrono::milliseconds duration) {
+// Samples for `duration`, and on until there are `enough` (an emulated machine is slow; one minute at most): every stack
+// event, and how many samples each stands for.
+std::vector<std::pair<Stack, std::uint64_t>> sample(KernelSide& side, std::chrono::milliseconds duration,
+                                                    std::uint64_t enough = 0) {
   std::map<std::uint64_t, std::pair<Stack, std::uint64_t>> stacks;
   auto handle = [&](const wl_event_head& head, std::size_t) {
     if (head.type != WL_EVENT_STACK) return;
@@ -82,8 +84,12 @@ std::vector<std::pair<Stack, std::uint64_t>> sample(KernelSide& side, std::chron
     ++entry.second;
   };
   EXPECT_TRUE(side.start().has_value());
-  const auto until = std::chrono::steady_clock::now() + duration;
-  while (std::chrono::steady_clock::now() < until) side.poll(20ms, handle);
+  const auto begin = std::chrono::steady_clock::now();
+  const auto few = [&] {
+    const KernelSideStats stats = side.stats();
+    return stats.samples - stats.other_processes < enough && std::chrono::steady_clock::now() < begin + 60s;
+  };
+  while (std::chrono::steady_clock::now() < begin + duration || few()) side.poll(20ms, handle);
   side.stop();
   side.poll(0ms, handle);
   side.for_each_count([&](const wl_stack_key& key, std::uint64_t count) { stacks[key.hash].second += count; });
@@ -132,7 +138,7 @@ void check_recursion(unsigned depth, unsigned rounds, const KernelSideOptions& o
   ProcessPublisher publisher(*side);
   ASSERT_TRUE(publisher.publish(static_cast<std::uint32_t>(target.pid)));
   std::uint64_t samples = 0;
-  for (const auto& [stack, count] : sample(*side, 700ms)) {
+  for (const auto& [stack, count] : sample(*side, 700ms, 150)) {
     samples += count;
     ASSERT_FALSE(stack.user.empty());
     expect_recursion(stack, target, depth);
