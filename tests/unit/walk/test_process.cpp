@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -292,7 +293,8 @@ TEST_F(OtherProcess, AFileThatIsNoLongerThere) {
     ::_exit(1);
   }
   const std::string wchan = "/proc/" + std::to_string(pid) + "/syscall";
-  wait_until([&] { return walk::read_proc_file(wchan).starts_with("230 "); });  // clock_nanosleep
+  const std::string asleep = std::to_string(SYS_clock_nanosleep) + " ";
+  wait_until([&] { return walk::read_proc_file(wchan).starts_with(asleep); });
   ::unlink(copy);
   const int other = ::open(copy, O_CREAT | O_WRONLY | O_TRUNC, 0700);
   EXPECT_EQ(::write(other, "not this", 8), 8);

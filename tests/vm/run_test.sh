@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# run_test.sh ARCHITECTURE NAME TEST [FILE...]: runs the gtest program TEST in a virtual machine, with FILEs beside it. Its results
+# go where GTEST_OUTPUT=xml:FOLDER/ says, as those of every other test, named vm-ARCHITECTURE-NAME.xml.
+# WINDLASS_VM_SECONDS: how long the machine may run (600).
+# Exit status 77, SKIPPED: there can be no machine; see boot.sh.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+architecture=$1 name=$2 program=$3
+shift 3
+
+files=()
+for file in "$@"; do files+=(-f "$file"); done
+settings=
+for variable in WINDLASS_KERNELS_SECONDS WINDLASS_KERNELS_HZ; do
+  [ -z "${!variable:-}" ] || settings+="$variable=${!variable} "
+done
+results=$(mktemp -d)
+trap 'rm -rf "$results"' EXIT
+status=0
+"$here/boot.sh" -a "$architecture" -t "${WINDLASS_VM_SECONDS:-600}" -o "$results" -f "$program" ${files[@]+"${files[@]}"} -- \
+  "${settings}GTEST_OUTPUT=xml:/out/results.xml $program --gtest_color=no" || status=$?
+target=${GTEST_OUTPUT:-}
+if [ -f "$results/results.xml" ] && [ "${target#xml:}" != "$target" ]; then
+  mkdir -p "${target#xml:}"
+  mv "$results/results.xml" "${target#xml:}/vm-$architecture-$name.xml"
+fi
+exit "$status"
