@@ -146,6 +146,12 @@ WL_GLOBAL int wl_begin_walk(struct wl_unwind *u) {
   return 0;
 }
 
+/* The cursor at the innermost frame. */
+WL_INLINE void wl_first_frame(struct wl_scratch *s, const struct pt_regs___kernel *regs) {
+  wl_load_registers(&s->unwind.cursor, regs);
+  if (s->event.kernel_frames) wl_settle(&s->unwind);
+}
+
 /* The user stack. 1 if the sample went to the agent with its raw stack. */
 WL_INLINE int wl_take_user_stack(struct wl_scratch *s, struct wl_cpu_stats *st, struct task_struct *task, __u32 cpu) {
   struct wl_unwind *u = &s->unwind;
@@ -158,8 +164,7 @@ WL_INLINE int wl_take_user_stack(struct wl_scratch *s, struct wl_cpu_stats *st, 
     u->end = WL_END_OTHER_MACHINE;
     return 0;
   }
-  wl_load_registers(&u->cursor, regs);
-  wl_settle_pc(u);
+  wl_first_frame(s, regs);
   u->end = WL_END_NO_PROCESS;
   if (wl_use_process(u, s->event.head.tgid)) {
     struct wl_memo *m = bpf_map_lookup_elem(&memo, &cpu);
@@ -167,7 +172,7 @@ WL_INLINE int wl_take_user_stack(struct wl_scratch *s, struct wl_cpu_stats *st, 
   }
   if (!wl_wants_raw(u->end)) return 0;
   __u64 stop = u->frames ? u->cursor.regs[WL_SP] : 0;
-  wl_load_registers(&u->cursor, regs);
+  wl_first_frame(s, regs);
   s->stack_top = task->mm->start_stack;
   s->thread_block = wl_thread_block(task);
   if (!wl_emit_raw(s, st, stop)) return 0;

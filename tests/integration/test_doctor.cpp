@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "support/privilege.h"
 #include "support/run_command.h"
 
 namespace windlass::test {
@@ -50,7 +51,6 @@ class Doctor : public testing::Test {
     EXPECT_TRUE(contains(result.output, "Way out: ")) << result.output;
     EXPECT_FALSE(contains(result.output, "libbpf:")) << result.output;
   }
-  [[nodiscard]] bool works() const { return run(windlass() + " doctor").status == 0; }
 
   fs::path folder_;
 };
@@ -107,14 +107,14 @@ TEST_F(Doctor, JsonIsOneObjectAProbeAndTheVerdictLast) {
 }
 
 TEST_F(Doctor, VerboseShowsWhatTheVerifierSaysOfEachProgram) {
-  if (!works()) GTEST_SKIP() << "the programs cannot be loaded here";
+  if (const auto reason = no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
   const CommandResult result = run(windlass() + " doctor -v");
   for (const char* name : {"\nwindlass_fork ", "\nwindlass_exec ", "\nwindlass_exit ", "\nwindlass_sample"})
     EXPECT_TRUE(contains(result.output, name)) << name << result.output;
 }
 
 TEST_F(Doctor, RefusesTheWholeMachineToNobody) {
-  if (geteuid() != 0) GTEST_SKIP() << "needs root, to become somebody else";
+  if (geteuid() != 0) GTEST_SKIP() << "no privilege to become somebody else: run it as root";
   const CommandResult result = run(kDropAll + record("-a --duration 0.1"));
   expect_refusal(result, "privilege", "CAP_BPF and CAP_PERFMON are missing");
   EXPECT_TRUE(contains(result.output, "sudo setcap cap_bpf,cap_perfmon")) << result.output;
@@ -122,7 +122,7 @@ TEST_F(Doctor, RefusesTheWholeMachineToNobody) {
 
 // What is left without rights: processes of one's own, by perf events, where the kernel allows these to users.
 TEST_F(Doctor, NobodyRecordsItsOwnProcesses) {
-  if (geteuid() != 0) GTEST_SKIP() << "needs root, to become somebody else";
+  if (geteuid() != 0) GTEST_SKIP() << "no privilege to become somebody else: run it as root";
   const CommandResult doctor = run(kDropAll + windlass() + " doctor");
   const CommandResult own =
       run(kDropAll + record("-- sh -c 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; exit 7'"));
@@ -141,13 +141,13 @@ TEST_F(Doctor, NobodyRecordsItsOwnProcesses) {
 }
 
 TEST_F(Doctor, NamesTheOneCapabilityThatIsMissing) {
-  if (geteuid() != 0) GTEST_SKIP() << "needs root, to become somebody else";
+  if (geteuid() != 0) GTEST_SKIP() << "no privilege to become somebody else: run it as root";
   expect_refusal(run(nobody_with("+bpf") + record("-a --duration 0.1")), "privilege", "CAP_PERFMON is missing");
   expect_refusal(run(nobody_with("+perfmon") + record("-a --duration 0.1")), "privilege", "CAP_BPF is missing");
 }
 
 TEST_F(Doctor, TwoCapabilitiesRecordOwnProcesses) {
-  if (geteuid() != 0 || !works()) GTEST_SKIP() << "needs root, and a system that can be recorded";
+  if (const auto reason = no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
   const std::string caps = nobody_with("+bpf,+perfmon");
   const CommandResult own = run(caps + record("-- sh -c 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done'"));
   EXPECT_EQ(own.status, 0) << own.output;
@@ -167,7 +167,7 @@ TEST_F(Doctor, TwoCapabilitiesRecordOwnProcesses) {
 
 // The way out that refusals name, gone: file capabilities, which a command that is run does not inherit.
 TEST_F(Doctor, SetcapIsAWayOut) {
-  if (geteuid() != 0 || !works()) GTEST_SKIP() << "needs root, and a system that can be recorded";
+  if (const auto reason = no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
   const std::string capabilities = "cap_bpf,cap_perfmon,cap_sys_ptrace,cap_checkpoint_restore,cap_syslog+ep";
   EXPECT_TRUE(
       contains(run(kDropAll + windlass() + " doctor").output, "sudo setcap " + capabilities + " " + windlass()));
@@ -205,7 +205,7 @@ TEST_F(Doctor, RootOfAUserNamespace) {
 }
 
 TEST_F(Doctor, NoTypeInformation) {
-  if (geteuid() != 0 || !works()) GTEST_SKIP() << "needs root, and a system that can be recorded";
+  if (const auto reason = no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
   const auto without = [&](const std::string& rest) {
     return run(fmt::format("unshare -m sh -c \"mount -t tmpfs none /sys/kernel/btf && {}\"", record(rest)));
   };
@@ -218,7 +218,7 @@ TEST_F(Doctor, NoTypeInformation) {
 // With types that are not the kernel's the programs read fields where there are none, which the verifier finds: EACCES
 // that is no matter of rights.
 TEST_F(Doctor, ARejectedProgramIsNoMissingRight) {
-  if (geteuid() != 0 || !works()) GTEST_SKIP() << "needs root, and a system that can be recorded";
+  if (const auto reason = no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
   const std::string wrong = fmt::format("--btf {} -- true", WINDLASS_BPF_OBJECT);
   expect_refusal(run(record(wrong)), "rejected", "rejects the BPF program windlass_");
   const CommandResult verbose = run(record("-v " + wrong));
@@ -233,14 +233,15 @@ TEST_F(Doctor, ProcOfAnotherPidNamespace) {
 }
 
 TEST_F(Doctor, InAPidNamespace) {
-  if (!works() || run("unshare -pfm --mount-proc true 2>&1").status != 0) GTEST_SKIP() << "no PID namespaces here";
+  if (const auto reason = no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
+  if (run("unshare -pfm --mount-proc true 2>&1").status != 0) GTEST_SKIP() << "no PID namespaces here";
   const CommandResult result = run("unshare -pfm --mount-proc " + windlass() + " doctor");
   EXPECT_EQ(result.status, 1) << result.output;
   EXPECT_EQ(last_line(result.output), "record works for the processes of this PID namespace only");
 }
 
 TEST_F(Doctor, TooFewDescriptors) {
-  if (!works()) GTEST_SKIP() << "the programs cannot be loaded here";
+  if (const auto reason = no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
   expect_refusal(run("prlimit --nofile=10 " + record("-- true")), "limit", "too many open files");
 }
 

@@ -102,8 +102,11 @@ class Checker {
     }
     verdict_.complete += sample.count;
     if (const std::string why = impossible(frames, sample.count); !why.empty()) {
-      const std::string_view innermost = frames.front().function;
-      const bool installs = innermost == "_Unwind_RaiseException" || innermost == "_Unwind_Resume";
+      const auto raises = [](const Frame& frame) {
+        return frame.function == "_Unwind_RaiseException" || frame.function == "_Unwind_Resume";
+      };
+      const bool helps = frames.size() > 1 && !frames[0].in_program && raises(frames[1]);
+      const bool installs = raises(frames[0]) || helps;
       (installs ? verdict_.installing : verdict_.wrong) += sample.count;
       if (!installs) note(verdict_.examples, frames, why);
     }
