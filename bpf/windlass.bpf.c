@@ -49,18 +49,14 @@ WL_INLINE __u64 wl_wakeup(void) {
 #include "windlass_raw.bpf.h"
 #include "windlass_machine.bpf.h"
 
-/* The kernel's stack into s->frames and the hash. How many frames. */
-WL_INLINE void wl_take_kernel_stack(struct bpf_perf_event_data *ctx, struct wl_scratch *s) {
-  __u32 n = 0;
-  long bytes = bpf_get_stack(ctx, s->frames, WL_MAX_KERNEL_FRAMES * 8, 0);
-  if (bytes > 0) n = (__u32)bytes / 8;
-  if (n > wl_max_kernel_frames) n = wl_max_kernel_frames;
-  s->event.kernel_frames = n;
-}
-
-WL_GLOBAL int wl_hash_kernel_stack(struct wl_scratch *s) {
+/* The kernel's stack, if the sample is of the kernel, into s->frames and the hash. */
+WL_GLOBAL int wl_take_kernel_stack(struct bpf_perf_event_data *ctx, struct wl_scratch *s) {
   if (!s) return 1;
-  __u32 n = s->event.kernel_frames;
+  s->event.kernel_frames = 0;
+  if ((__s64)WL_CONTEXT_PC(ctx->regs) >= 0) return 0;
+  long bytes = bpf_get_stack(ctx, s->frames, WL_MAX_KERNEL_FRAMES * 8, 0);
+  __u32 n = bytes > 0 ? (__u32)bytes / 8 : 0;
+  if (n > wl_max_kernel_frames) n = wl_max_kernel_frames;
   __u64 hash = s->unwind.hash;
   for (__u32 i = 0; i < WL_MAX_KERNEL_FRAMES; i++) {
     if (i >= n) break;
@@ -68,6 +64,7 @@ WL_GLOBAL int wl_hash_kernel_stack(struct wl_scratch *s) {
   }
   s->unwind.hash = hash;
   s->unwind.first = n;
+  s->event.kernel_frames = n;
   return 0;
 }
 
@@ -153,7 +150,7 @@ WL_INLINE void wl_first_frame(struct wl_scratch *s, const struct pt_regs___kerne
 }
 
 /* The user stack. 1 if the sample went to the agent with its raw stack. */
-WL_INLINE int wl_take_user_stack(struct wl_scratch *s, struct wl_cpu_stats *st, struct task_struct *task, __u32 cpu) {
+WL_INLINE int wl_take_user_stack(struct wl_scratch *s, struct wl_cpu_stats *st, struct task_struct *task) {
   struct wl_unwind *u = &s->unwind;
   struct pt_regs___kernel *regs = (struct pt_regs___kernel *)bpf_task_pt_regs(task);
   if ((task->flags & PF_KTHREAD) || !task->mm || BPF_CORE_READ_BITFIELD(task, in_execve)) {
@@ -167,7 +164,7 @@ WL_INLINE int wl_take_user_stack(struct wl_scratch *s, struct wl_cpu_stats *st, 
   wl_first_frame(s, regs);
   u->end = WL_END_NO_PROCESS;
   if (wl_use_process(u, s->event.head.tgid)) {
-    struct wl_memo *m = bpf_map_lookup_elem(&memo, &cpu);
+    struct wl_memo *m = bpf_map_lookup_elem(&memo, &s->event.head.cpu);
     if (m) wl_walk(s, m);
   }
   if (!wl_wants_raw(u->end)) return 0;
@@ -182,24 +179,22 @@ WL_INLINE int wl_take_user_stack(struct wl_scratch *s, struct wl_cpu_stats *st, 
 
 SEC("perf_event")
 int windlass_sample(struct bpf_perf_event_data *ctx) {
-  __u32 cpu = bpf_get_smp_processor_id();
-  struct wl_scratch *s = bpf_map_lookup_elem(&scratch, &cpu);
-  struct wl_cpu_stats *st = bpf_map_lookup_elem(&stats, &cpu);
+  __u32 key = bpf_get_smp_processor_id();
+  struct wl_scratch *s = bpf_map_lookup_elem(&scratch, &key);
+  struct wl_cpu_stats *st = bpf_map_lookup_elem(&stats, &key);
   if (!s || !st) return 0;
+  s->event.head.cpu = key;
   __u64 ids = wl_current_ids();
-  __u32 tgid = ids >> 32;
+  key = ids >> 32;
   st->samples++;
-  if ((__u32)ids == 0 || (wl_filter && !bpf_map_lookup_elem(&targets, &tgid))) {
+  if ((__u32)ids == 0 || (wl_filter && !bpf_map_lookup_elem(&targets, &key))) {
     st->idle++;
     return 0;
   }
-  s->event.head.tgid = tgid;
+  s->event.head.tgid = key;
   s->event.head.tid = (__u32)ids;
-  s->event.head.cpu = cpu;
-  s->event.kernel_frames = 0;
   wl_begin_walk(&s->unwind);
-  if ((__s64)WL_CONTEXT_PC(ctx->regs) < 0) wl_take_kernel_stack(ctx, s);
-  wl_hash_kernel_stack(s);
-  if (!wl_take_user_stack(s, st, bpf_get_current_task_btf(), cpu)) wl_emit_stack(s, st);
+  wl_take_kernel_stack(ctx, s);
+  if (!wl_take_user_stack(s, st, bpf_get_current_task_btf())) wl_emit_stack(s, st);
   return 0;
 }

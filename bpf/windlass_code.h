@@ -66,22 +66,21 @@ WL_INLINE int wl_code_enters(const __u8 *c) {
 
 /* mov rsp, rbp; pop rbp, or leave; ret, or pop rbp; ret, or an access to [rbp - N]. Without branches, like the searches of
  * windlass_lookup.h, and with a plain loop around it: older verifiers take no other. */
-WL_INLINE int wl_code_shows_frame(const __u8 *c) {
+WL_INLINE __u64 wl_code_shows_frame(const __u8 *c) {
   __u32 word = (__u32)c[0] | (__u32)c[1] << 8 | (__u32)c[2] << 16 | (__u32)c[3] << 24;
-  __u32 leaves = (word == 0x5dec8948u) | (word == 0x5de58b48u); /* 48 89 ec 5d, 48 8b e5 5d */
-  __u32 returns = ((word & 0xffff) == 0xc3c9u) | ((word & 0xffff) == 0xc35du);
-  /* REX.W mov, lea, cmp with mod = 01, rm = rbp, negative displacement */
+  __u64 leaves = wl_equal(word, 0x5dec8948u) | wl_equal(word, 0x5de58b48u); /* 48 89 ec 5d, 48 8b e5 5d */
+  __u64 returns = wl_equal(word & 0xffff, 0xc3c9u) | wl_equal(word & 0xffff, 0xc35du);
+  /* REX.W mov, lea, movsxd with mod = 01, rm = rbp, negative displacement */
   __u32 op = word >> 8 & 0xff;
-  __u32 accesses = (op == 0x8b) | (op == 0x89) | (op == 0x8d) | (op == 0x63);
-  accesses &= (word & 0x80c700f8u) == 0x80450048u;
-  return (int)(leaves | returns | accesses);
+  __u64 accesses = wl_equal(op, 0x8b) | wl_equal(op, 0x89) | wl_equal(op, 0x8d) | wl_equal(op, 0x63);
+  return leaves | returns | (accesses & wl_equal(word & 0x80c700f8u, 0x80450048u));
 }
 
 /* Does the code soon after a call show that its function has a frame? */
 WL_GLOBAL int wl_code_uses_frame(struct wl_unwind *u) {
   if (!u) return 0;
-  __u32 found = 0;
-  for (__u32 i = WL_CODE_BEFORE; i + 3 < WL_CODE_BYTES; i++) found |= (__u32)wl_code_shows_frame(u->room.code + i);
+  __u64 found = 0;
+  for (__u32 i = WL_CODE_BEFORE; i + 3 < WL_CODE_BYTES; i++) found |= wl_code_shows_frame(u->room.code + i);
   return (int)found;
 }
 

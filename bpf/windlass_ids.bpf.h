@@ -17,7 +17,7 @@ const volatile __u32 wl_pidns_ino = 0;
 
 /* The number in the agent's namespace; 0: outside of it, or no process any more. A global function: the verifier looks
  * at its loop once. It takes the address as a number, since global functions take no kernel pointers before 6.8. */
-__noinline __u32 wl_number_in_namespace(__u64 address) {
+WL_GLOBAL __u32 wl_number_in_namespace(__u64 address) {
   const struct pid *pid = (const struct pid *)address;
   if (!pid) return 0;
   __u32 level = BPF_CORE_READ(pid, level);
@@ -35,12 +35,16 @@ WL_INLINE __u32 wl_task_tgid(struct task_struct *task) {
   return wl_number_in_namespace((__u64)BPF_CORE_READ(task, signal, pids[WL_PIDTYPE_TGID]));
 }
 
-/* tgid << 32 | tid of the current task; 0 if it is outside of the agent's namespace (or idle). */
-WL_INLINE __u64 wl_current_ids(void) {
-  if (!wl_pidns_ino) return bpf_get_current_pid_tgid();
+/* As wl_current_ids, for an agent in a namespace; a function of its own, for what it puts on the stack. */
+WL_GLOBAL __u64 wl_current_ids_in_namespace(void) {
   struct task_struct *task = bpf_get_current_task_btf();
   __u64 tgid = wl_task_tgid(task);
   return tgid << 32 | wl_number_in_namespace((__u64)BPF_CORE_READ(task, thread_pid));
+}
+
+/* tgid << 32 | tid of the current task; 0 if it is outside of the agent's namespace (or idle). */
+WL_INLINE __u64 wl_current_ids(void) {
+  return wl_pidns_ino ? wl_current_ids_in_namespace() : bpf_get_current_pid_tgid();
 }
 
 #endif

@@ -31,6 +31,11 @@ WL_INLINE __u64 wl_less(__u64 a, __u64 b) { /* 1 if a < b, else 0; both below 2^
   return less;
 }
 
+WL_INLINE __u64 wl_equal(__u32 a, __u32 b) { /* 1 or 0, without a branch either */
+  __u64 different = a ^ b;
+  return wl_less(different, 1);
+}
+
 WL_INLINE __u64 wl_first_step(__u64 count) { /* the largest power of two that is not above count; 0 for 0 */
   count |= count >> 1;
   count |= count >> 2;
