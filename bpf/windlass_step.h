@@ -53,9 +53,39 @@ WL_GLOBAL int wl_step_signal(struct wl_unwind *u, __u64 frame) {
   return WL_CONTINUE;
 }
 
+#define WL_A64_RT_SIGRETURN 139
+
+/* While the kernel delivers a signal, or restores what it interrupted, the registers are partly the handler's. The signal frame
+ * is complete by then and sp points at it, and x19 to x28 and x30 are what it says: these are the same on both sides, but for x30,
+ * which is the last to change on delivery (setup_return in arch/arm64/kernel/signal.c). Then what it interrupted is where the
+ * thread is. */
+WL_GLOBAL int wl_undo_delivery(struct wl_unwind *u) {
+  if (!u) return 0;
+  __u64 *now = u->cursor.regs;
+  const __u64 *saved = u->room.saved;
+  if (wl_read(&u->env, u->room.saved, sizeof u->room.saved, now[WL_SP] + WL_SIGFRAME_REGISTERS)) return 0;
+  __u64 different = saved[WL_A64_X30] ^ now[WL_A64_X30];
+  for (int i = 19; i <= 28; i++) different |= saved[i] ^ now[i];
+  if (different || saved[WL_SP] <= 4096 || saved[WL_PC] <= 4096) return 0;
+  __builtin_memcpy(now, saved, sizeof u->room.saved);
+  return 1;
+}
+
+/* Where the thread really is, when it was interrupted in the kernel: a system call's pc is the instruction behind it, but behind
+ * rt_sigreturn's comes other code, and the call's own counts. */
+WL_INLINE void wl_settle(struct wl_unwind *u) {
+  if (wl_undo_delivery(u)) return;
+  if (u->cursor.regs[8] == WL_A64_RT_SIGRETURN && wl_code_is_restorer(u, u->cursor.regs[WL_PC] - 4))
+    u->cursor.regs[WL_PC] -= 4;
+}
+
 #else
 
 #define WL_STRIP(env, address) (address)
+
+WL_INLINE void wl_settle(struct wl_unwind *u) {
+  (void)u;
+}
 
 /* Linux x86-64 rt_sigframe as the restorer sees it: ucontext at `context`, its sigcontext 40 bytes in
  * (asm/sigcontext.h): r8..r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip. Every register is known again. */
