@@ -22,6 +22,8 @@
 #include <linux/types.h>
 #endif
 
+#include "windlass_ends.h"
+
 #define WL_CHUNK_SHIFT 20
 #define WL_CHUNK_SIZE (1u << WL_CHUNK_SHIFT)
 #define WL_CHUNK_SLACK 64u /* readable bytes after a chunk, so that a masked offset plus any struct stays inside */
@@ -128,32 +130,6 @@ struct wl_process {
   __u32 space;
   __u32 flags;
   __u64 epoch; /* must be the process's current one: exec, fork and unmap give it a new one (their event says it) */
-};
-
-/* ---- the end of a sample ------------------------------------------------------------------------------------------ */
-
-/* Every sample ends in exactly one of these. One list, shared: X(name, text for people) */
-#define WL_ENDS(X)                                              \
-  X(COMPLETE, "complete")                                       \
-  X(NO_PROCESS, "process not yet known")                        \
-  X(NO_MAPPING, "no mapping")                                   \
-  X(PENDING, "table not ready")                                 \
-  X(NO_ROW, "no row")                                           \
-  X(UNREADABLE_STACK, "unreadable stack")                       \
-  X(UNSUPPORTED_EXPRESSION, "unsupported expression")           \
-  X(REGISTER_LOST, "register not tracked")                      \
-  X(BAD_FRAME_POINTER, "no table and no usable frame pointer")  \
-  X(NO_PROGRESS, "stack does not advance")                      \
-  X(OTHER_MACHINE, "32-bit code, or of another machine")        \
-  X(DEPTH, "deeper than the frame limit")                       \
-  X(KERNEL_ONLY, "kernel thread")                               \
-  X(INTERNAL, "internal error")
-
-enum wl_end {
-#define WL_END_ENUM(name, text) WL_END_##name,
-  WL_ENDS(WL_END_ENUM)
-#undef WL_END_ENUM
-      WL_END_COUNT
 };
 
 /* ---- events to the agent ------------------------------------------------------------------------------------------ */

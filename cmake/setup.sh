@@ -1,4 +1,5 @@
-# Sourced by ./demo and ./test. Installs what packages.txt lists and is missing; says what it does.
+# Sourced by ./demo and ./test. Installs what packages.txt lists and is missing, and never at the cost of a package that is there;
+# says what it does.
 # Usage: windlass_setup build [test]
 
 say() { printf '\033[1m== %s\033[0m\n' "$*"; }
@@ -29,6 +30,47 @@ missing_packages() {
   done < packages.txt
 }
 
+# What the simulated installation on standard input would remove, a package a line.
+removals() { sed -nE 's/^(Remv|Purg) ([^ ]+).*/\2/p'; }
+
+# removed_by PACKAGE...: what apt would remove to install these. Fails, with apt's words, where it cannot install them.
+removed_by() {
+  local simulation
+  simulation=$(LC_ALL=C apt-get install -s --no-install-recommends "$@" 2>&1) || {
+    echo "$simulation" >&2
+    return 1
+  }
+  removals <<< "$simulation"
+}
+
+# Fails, and says for which of these packages and what to do, where apt would remove others to install them: Debian's gcc-multilib,
+# for one, and its cross compilers exclude each other.
+refuse_removals() {
+  local removed package its culprits=''
+  removed=$(removed_by "$@") || {
+    say "nothing is installed: apt cannot install" "$@"
+    return 1
+  }
+  [ -n "$removed" ] || return 0
+  removed=${removed//$'\n'/ }
+  say "nothing is installed: apt would remove packages of this machine: $removed"
+  for package; do
+    its=$(removed_by "$package" 2>/dev/null) || continue
+    [ -n "$its" ] || continue
+    echo "  for $package: ${its//$'\n'/ }"
+    culprits+=" $package"
+  done
+  [ -n "$culprits" ] || { echo "  for these together: $*"; culprits=" $*"; }
+  cat <<TEXT
+Ways out:
+  - start this in a container or a virtual machine of its own;
+  - if this machine can do without them, remove them first: sudo apt-get remove $removed
+  - do without, and take out of packages.txt:$culprits
+    (those of [test] only: ./test counts what it then cannot do as skipped without leave)
+TEXT
+  return 1
+}
+
 windlass_setup() {
   if ! command -v apt-get >/dev/null 2>&1; then
     say "not a Debian machine: install the packages of packages.txt by your own means"
@@ -40,10 +82,12 @@ windlass_setup() {
     say "all packages are installed"
     return 0
   fi
-  say "installing" $missing
-  as_root apt-get update -qq
   # shellcheck disable=SC2086
-  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
+  set -- $missing
+  say "installing" "$@"
+  as_root apt-get update -qq
+  refuse_removals "$@" || return
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-remove --no-install-recommends "$@" >/dev/null
 }
 
 # Configures and builds a preset; ccache is used where it is installed.

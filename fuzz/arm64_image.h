@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "check.h"
+#include "walk/apply.h"
 #include "winarm64/dump.h"
 #include "winarm64/exec.h"
 #include "winarm64/lower.h"

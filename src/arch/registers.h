@@ -38,5 +38,11 @@ inline constexpr std::uint16_t kX19 = 19, kX29 = 29, kX30 = 30, kSp = 31, kRaSig
     return number == x86_64::kRbx || number == x86_64::kRbp || (number >= x86_64::kR12 && number <= x86_64::kR15);
   return (number >= aarch64::kX19 && number <= aarch64::kX29) || (number >= 72 && number <= 79);  // and d8-d15
 }
+// Gives them to the caller's registers with the value they have.
+inline void keep_preserved(const Registers& frame, Registers& caller) {
+  frame.for_each([&](RegisterNumber reg, std::uint64_t value) {
+    if (is_callee_saved(frame.architecture(), reg)) caller.set(reg, value);
+  });
+}
 
 }  // namespace windlass

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "profile/profile.h"
+#include "model/profile.h"
 #include "windlass/target.h"
 
 namespace windlass::cli {

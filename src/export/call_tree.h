@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "export/frames.h"
-#include "profile/profile.h"
+#include "model/profile.h"
 
 namespace windlass::exporter {
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "export/call_tree.h"
-#include "profile/profile.h"
+#include "model/profile.h"
 
 namespace windlass::exporter {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "profile/profile.h"
+#include "model/profile.h"
 
 namespace windlass::exporter {
 

@@ -12,8 +12,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "model/profile.h"
 #include "profile/process_table.h"
-#include "profile/profile.h"
 #include "windlass_layout.h"
 
 namespace windlass::profile {

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "profile/profile.h"
+#include "model/profile.h"
 
 namespace windlass::profile {
 

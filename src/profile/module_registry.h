@@ -29,9 +29,9 @@
 #include "image/elf.h"
 #include "image/mapped_file.h"
 #include "image/pe.h"
+#include "model/profile.h"
 #include "profile/kernel_side.h"
 #include "profile/process_table.h"
-#include "profile/profile.h"
 #include "windlass/frame_row.h"
 #include "winx64/read.h"
 

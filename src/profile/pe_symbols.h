@@ -8,7 +8,7 @@
 
 #include "image/mapped_file.h"
 #include "image/pe.h"
-#include "profile/profile.h"
+#include "model/profile.h"
 #include "profile/symbol_result.h"
 
 namespace windlass::profile {

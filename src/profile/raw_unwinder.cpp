@@ -96,7 +96,7 @@ struct StackCopy {
            copy_from(sample.second_stack, sample.second_address, address, to, size);
   }
 };
-static_assert(walk::TargetMemory<StackCopy>);
+static_assert(TargetMemory<StackCopy>);
 
 struct RawUnwinder::Context {
   const RawSample& sample;

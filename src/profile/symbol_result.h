@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "profile/profile.h"
+#include "model/profile.h"
 
 namespace windlass::profile {
 

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "walk/module.h"
-#include "walk/own/own_modules.h"
+#include "walk/own_modules.h"
 #include "windlass/walk.h"
 
 namespace windlass {

@@ -7,7 +7,7 @@
 
 #include "arch/registers.h"
 #include "dwarf/expression.h"
-#include "walk/memory.h"
+#include "model/target_memory.h"
 #include "windlass/frame_row.h"
 #include "windlass/walk.h"
 
@@ -120,13 +120,6 @@ class RuleReader {
   std::uint64_t cfa_ = 0;
   StepStatus status_;
 };
-
-// Preserved registers keep their value; all others are unknown in the caller.
-inline void keep_preserved(const Registers& frame, Registers& caller) {
-  frame.for_each([&](RegisterNumber reg, std::uint64_t value) {
-    if (is_callee_saved(frame.architecture(), reg)) caller.set(reg, value);
-  });
-}
 
 // The caller of `frame` by `row`. On kRunning `caller` and `saved` (may be null) are set. kComplete where the row says
 // that there is no caller (an undefined return address), or the return address is 0.

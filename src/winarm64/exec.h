@@ -3,8 +3,8 @@
 // lock or system call of its own; signal-safe if `memory` is.
 #pragma once
 
-#include "walk/apply.h"
-#include "walk/memory.h"
+#include "arch/registers.h"
+#include "model/target_memory.h"
 #include "winarm64/frames.h"
 #include "winarm64/read.h"
 #include "windlass/registers.h"
@@ -55,7 +55,7 @@ struct Unwound {
 }
 
 // Executes a record's codes from one of them on.
-template <walk::TargetMemory M>
+template <TargetMemory M>
 class Executor {
  public:
   Executor(const M& memory, const ExecContext& context, const Registers& frame)
@@ -242,7 +242,7 @@ class Executor {
 // the instruction in front of it (CodeAddress::lookup is inside of that one, so it stands for the pc - 4 of Windows).
 // Errors: kUnreadable memory (address), kNotFound a register that is needed is not known (its number), else what is
 // wrong with the unwind information (RVA).
-template <walk::TargetMemory M>
+template <TargetMemory M>
 Expected<Unwound> virtual_unwind(const Functions& functions, const ExecContext& context, const M& memory,
                                  const Registers& frame, Registers& caller, SavedLocations* saved = nullptr) {
   constexpr RegisterNumber kLr = 30, kPc = 32;
@@ -276,7 +276,7 @@ Expected<Unwound> virtual_unwind(const Functions& functions, const ExecContext& 
   Registers next = undone;
   if (!executor.everything()) {
     next.forget_all();
-    walk::keep_preserved(undone, next);
+    keep_preserved(undone, next);
     next.set_sp(undone.sp());
     // At an interrupted instruction lr still counts; behind a call it is whatever the callee left.
     if (executor.interrupted() && undone.has(kLr)) next.set(kLr, undone.get(kLr));

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "walk/memory.h"
+#include "model/target_memory.h"
 #include "windlass/registers.h"
 #include "winx64/epilogue.h"
 #include "winx64/read.h"
@@ -151,7 +151,7 @@ inline unsigned first_push(const UnwindInfo& info) {
 }
 
 // One unwind. See virtual_unwind. Its state is small, and the caller's registers are written once, at the end.
-template <walk::TargetMemory M, UnwindImage I>
+template <TargetMemory M, UnwindImage I>
 class Unwinder {
  public:
   Unwinder(const I& image, std::uint64_t base, const M& memory, const Registers& frame, SavedAddresses* saved)
@@ -471,7 +471,7 @@ class Unwinder {
 // The caller of `frame`, whose pc lies in the image loaded at `base`; code no entry covers is a leaf's. `saved` may be
 // null. On an error nothing is changed but `saved`. Bounded by 33 informations of 255 slots. Errors: kUnreadable (stack
 // address), kNotFound (a register that is needed is not known), and what reading the information can yield (RVAs).
-template <walk::TargetMemory M, UnwindImage I>
+template <TargetMemory M, UnwindImage I>
 Expected<void> virtual_unwind(const I& image, std::uint64_t base, const M& memory, const Registers& frame, Unwound& to,
                               SavedAddresses* saved = nullptr) {
   return Unwinder<M, I>(image, base, memory, frame, saved).run(to);

@@ -3,6 +3,7 @@
 
 #include "support/pe_builder.h"
 #include "support/pe_corpora.h"
+#include "walk/apply.h"
 #include "winarm64/lower.h"
 
 namespace windlass {

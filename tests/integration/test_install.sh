@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Installs the build into a folder of its own and builds consumers against it, in C and C++, by CMake and by pkg-config.
-# usage: test_install.sh BUILD_DIR CONSUMER_DIR
+# Installs the build into a folder of its own and builds consumers against it, in C and C++, by CMake and by pkg-config. And compiles
+# them as a project that has Windlass as a part. They include <error.h>, which must be the system's and not windlass/error.h.
+# usage: test_install.sh BUILD_DIR CONSUMER_DIR SOURCE_DIR
 set -euo pipefail
 build=$1
 consumer=$2
+source=$3
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cmake --install "$build" --prefix "$work/prefix" >/dev/null
@@ -11,6 +13,9 @@ cmake -G Ninja -S "$consumer" -B "$work/cmake" -DCMAKE_PREFIX_PATH="$work/prefix
 cmake --build "$work/cmake" >"$work/log" || { cat "$work/log"; exit 1; }
 "$work/cmake/consumer"
 "$work/cmake/consumer-c"
+
+cmake -G Ninja -S "$consumer" -B "$work/part" -DWINDLASS_SOURCE="$source" -DWINDLASS_PROFILER=OFF -DCMAKE_CXX_STANDARD=23 >"$work/log" || { cat "$work/log"; exit 1; }
+ninja -C "$work/part" CMakeFiles/consumer.dir/consumer.cpp.o CMakeFiles/consumer-c.dir/consumer.c.o >"$work/log" || { cat "$work/log"; exit 1; }
 
 PKG_CONFIG_PATH=$(dirname "$(find "$work/prefix" -name windlass.pc)")
 export PKG_CONFIG_PATH

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "profile/profile.h"
+#include "model/profile.h"
 
 namespace windlass::test {
 

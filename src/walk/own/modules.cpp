@@ -8,8 +8,8 @@
 #include <new>
 
 #include "walk/own/mapped_source.h"
-#include "walk/own/own_modules.h"
 #include "walk/own/pinned.h"
+#include "walk/own_modules.h"
 #include "windlass/backtrace.h"
 
 namespace windlass::walk {

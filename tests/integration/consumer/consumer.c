@@ -1,4 +1,5 @@
-/* What a C program that links the installed libwindlass looks like. */
+/* What a C program that links the installed libwindlass looks like. <error.h> is the system's. */
+#include <error.h>
 #include <stdio.h>
 #include <windlass/windlass.h>
 
@@ -18,6 +19,7 @@ int main(void) {
   if (windlass_open_self(&space, NULL) != WINDLASS_OK) return 1;
   if (windlass_capture_registers(&registers) != WINDLASS_OK) return 2;
   if (windlass_walk(space, &registers, NULL, count, &frames, &end, NULL) != WINDLASS_OK) return 3;
+  error(0, 0, "%d frames", frames);
   printf("windlass %s: %d frames, %s\n", windlass_version_text(), frames, windlass_end_name(end));
   windlass_close(space);
   return frames >= 3 && end == WINDLASS_END_COMPLETE ? 0 : 4; /* main, __libc_start_call_main, ... */

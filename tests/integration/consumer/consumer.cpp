@@ -1,4 +1,6 @@
-// What a C++ program that links the installed library looks like: bytes read, and its own stack walked.
+// What a C++ program that links the installed library looks like: bytes read, and its own stack walked. <error.h> is the
+// system's, <windlass/error.h> the library's.
+#include <error.h>
 #include <windlass/backtrace.h>
 #include <windlass/bytes.h>
 #include <windlass/error.h>
@@ -14,6 +16,8 @@ int main() {
   if (!value || past) return 1;
   std::printf("%llu; %s\n", static_cast<unsigned long long>(*value), past.error().text().c_str());
   if (*value != 624485) return 2;
+
+  error(0, 0, "%s", past.error().text().c_str());
 
   int frames = 0;
   windlass::StackWalker walker(windlass::own_process(), windlass::capture_registers());

@@ -5,7 +5,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "walk/own/own_modules.h"
+#include "walk/own_modules.h"
 #include "winx64/read.h"
 
 namespace windlass::walk {

@@ -1,5 +1,5 @@
-// What an unwinder may read. Rows are applied by templates over this concept, so that a walk of the own process is
-// plain loads and one of another process a call.
+// What an unwinder may read. Rows are applied, and Windows' unwind codes executed, by templates over this concept, so
+// that a walk of the own process is plain loads and one of another process a call.
 #pragma once
 
 #include <concepts>
@@ -8,7 +8,7 @@
 
 #include "windlass/walk.h"
 
-namespace windlass::walk {
+namespace windlass {
 
 template <typename M>
 concept TargetMemory = requires(const M& memory, std::uint64_t address, void* to, std::size_t size) {
@@ -16,4 +16,4 @@ concept TargetMemory = requires(const M& memory, std::uint64_t address, void* to
 };
 static_assert(TargetMemory<Memory>);
 
-}  // namespace windlass::walk
+}  // namespace windlass

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "windlass_layout.h"
+#include "windlass_ends.h"
 
 namespace windlass::profile {
 
