@@ -1,0 +1,1 @@
+// A program without tests, whose precompiled headers the others use.
