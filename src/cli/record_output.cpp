@@ -70,6 +70,10 @@ bool ProfileFile::replaceable() const {
 }
 
 Expected<void> ProfileFile::check() const {
+  if (struct stat status{}; stat(path_.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) {
+    errno = EISDIR;
+    return system_error("not a file");
+  }
   if (!replaceable()) {
     if (access(path_.c_str(), W_OK) != 0) return system_error("not writable");
     return {};

@@ -217,6 +217,9 @@ TEST_F(Record, AKilledRecorderLeavesItsLastCheckpoint) {
 TEST_F(Record, OutputThatCannotBeWritten) {
   EXPECT_EQ(Process({WINDLASS_COMMAND, "record", "-o", "/nonexistent/folder/p", "--", "true"}, log()).wait(), 3);
   EXPECT_NE(text(log()).find("/nonexistent/folder/p"), std::string::npos) << text(log());
+  EXPECT_EQ(Process({WINDLASS_COMMAND, "record", "-o", folder_.string(), "--", "touch", profile_path()}, log()).wait(),
+            3);
+  EXPECT_FALSE(fs::exists(profile_path())) << "a folder is refused before the command runs";
 
   setenv("TMPDIR", folder_.c_str(), 1);
   EXPECT_EQ(Process({WINDLASS_COMMAND, "record", "-o", "/dev/full", "--", kTarget, "chain", "0.3"}, log()).wait(), 3);
