@@ -1,4 +1,5 @@
 // windlass record: sample, write a pprof profile.
+#include <fcntl.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -31,13 +32,13 @@ struct Arguments {
 };
 
 int refuse(const std::string& text) {
-  fmt::print(stderr, "windlass record: {}\n", text);
+  say("windlass record: {}\n", text);
   return kRefused;
 }
 
 // With the kind of refusal as a word for programs; with -v what libbpf and the verifier said, in full.
 int refuse(const profile::SystemError& error, bool verbose) {
-  if (verbose && !error.log.empty()) fmt::print(stderr, "{}\n", error.log);
+  if (verbose && !error.log.empty()) say("{}\n", error.log);
   return refuse(fmt::format("{} [{}]", error.text, profile::refusal_word(error.kind)));
 }
 
@@ -66,6 +67,21 @@ class StopSignals {
   int descriptor_ = -1;
 };
 
+// What is written when stderr is closed shall not get into whatever file has its number.
+void open_standard_files() {
+  int fd;
+  do {
+    fd = open("/dev/null", O_RDWR);
+  } while (fd >= 0 && fd <= STDERR_FILENO);
+  if (fd >= 0) close(fd);
+}
+
+// A reader that has gone and a limit of file sizes are errors of writing like others: the data goes elsewhere. Not to
+// be called before the command is started, which would inherit it.
+void survive_failed_writes() {
+  for (const int number : {SIGPIPE, SIGXFSZ}) std::signal(number, SIG_IGN);
+}
+
 // Where the data goes when the place asked for cannot take it.
 std::string rescue_path() {
   const char* directory = std::getenv("TMPDIR");
@@ -75,7 +91,7 @@ std::string rescue_path() {
 int write_profile(const ProfileFile& file, const profile::Profile& profile) {
   const auto written = file.write(profile);
   if (written) {
-    fmt::print(stderr, "windlass: wrote {}\n", file.path());
+    say("windlass: wrote {}\n", file.path());
     return kDone;
   }
   const ProfileFile rescue(rescue_path());
@@ -96,20 +112,21 @@ int command_status(profile::ChildCommand& command) {
 }
 
 int record(const Arguments& arguments) {
+  open_standard_files();
   const ProfileFile file(arguments.output);
   if (const auto writable = file.check(); !writable)
     return refuse(fmt::format("cannot write {}: {}", file.path(), writable.error().text()));
   profile::survive_truncated_files();
   StopSignals signals;
   auto recorder = profile::Recorder::open(arguments.recorder);
+  survive_failed_writes();
   if (!recorder) return refuse(recorder.error(), arguments.verbose);
 
   if (!(*recorder)->limits().empty())
-    fmt::print(stderr, "windlass: BPF is refused, so samples are taken {}. {}\n", (*recorder)->limits(),
-               (*recorder)->refusal());
+    say("windlass: BPF is refused, so samples are taken {}. {}\n", (*recorder)->limits(), (*recorder)->refusal());
   if (arguments.recorder.targets.empty() && arguments.recorder.command.empty()) {
     for (const std::string& limit : profile::recording_limits(profile::read_system_facts()))
-      fmt::print(stderr, "windlass: {}\n", limit);
+      say("windlass: {}\n", limit);
   }
   ProgressLine line;
   profile::Recorder::Hooks hooks;

@@ -70,6 +70,10 @@ bool ProfileFile::replaceable() const {
 }
 
 Expected<void> ProfileFile::check() const {
+  if (struct stat status{}; stat(path_.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) {
+    errno = EISDIR;
+    return system_error("not a file");
+  }
   if (!replaceable()) {
     if (access(path_.c_str(), W_OK) != 0) return system_error("not writable");
     return {};
@@ -100,11 +104,10 @@ void print_summary(profile::Recorder& recorder, const profile::Profile& profile,
   }
   const double elapsed = static_cast<double>(profile.duration_ns) * 1e-9;
   if (total == 0)
-    fmt::print(stderr, "windlass: {}\n", profile::explain_no_samples(recorder.no_samples()));
+    say("windlass: {}\n", profile::explain_no_samples(recorder.no_samples()));
   else
-    fmt::print(stderr, "windlass: {} samples in {:.1f} s, {} with complete stacks, {} lost{}\n", thousands(total),
-               elapsed, percent(complete, total), thousands(profile.lost),
-               recorder.limits().empty() ? "" : "; " + recorder.limits());
+    say("windlass: {} samples in {:.1f} s, {} with complete stacks, {} lost{}\n", thousands(total), elapsed,
+        percent(complete, total), thousands(profile.lost), recorder.limits().empty() ? "" : "; " + recorder.limits());
   const auto where = recorder.truncations();
   for (const auto& [end, count] : truncated) {
     std::string modules;
@@ -115,7 +118,7 @@ void print_summary(profile::Recorder& recorder, const profile::Profile& profile,
       modules += fmt::format("{}{} in {}", named++ == 0 ? ": " : ", ", thousands(entry.count),
                              file != nullptr ? file->path : "code without a file");
     }
-    fmt::print(stderr, "  {} truncated, {}{}\n", thousands(count), profile::end_text(end), modules);
+    say("  {} truncated, {}{}\n", thousands(count), profile::end_text(end), modules);
   }
   if (!verbose) return;
   const auto kernel = recorder.kernel_stats();
@@ -125,21 +128,19 @@ void print_summary(profile::Recorder& recorder, const profile::Profile& profile,
   const auto seconds = [](const timeval& time) {
     return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
   };
-  fmt::print(stderr, "  kernel: {} repeats counted, {} new stacks, {} unwound by the agent ({} bytes), {} refused\n",
-             thousands(kernel.counted), thousands(kernel.stack_events), thousands(kernel.raw_events),
-             thousands(kernel.raw_bytes), thousands(kernel.raw_refused));
+  say("  kernel: {} repeats counted, {} new stacks, {} unwound by the agent ({} bytes), {} refused\n",
+      thousands(kernel.counted), thousands(kernel.stack_events), thousands(kernel.raw_events),
+      thousands(kernel.raw_bytes), thousands(kernel.raw_refused));
   for (unsigned end = 0; end < WL_END_COUNT; ++end)
     if (kernel.ends[end] != 0)
-      fmt::print(stderr, "    {}: {}\n", profile::end_text(static_cast<std::uint8_t>(end)),
-                 thousands(kernel.ends[end]));
-  fmt::print(stderr, "  tables: {} of {} files, {} rows, {} bytes, {:.2f} CPU seconds\n", tables.tables, tables.files,
-             thousands(tables.rows), thousands(tables.bytes), tables.compile_seconds);
-  fmt::print(stderr, "  processes: {}, looked up again in /proc: {}\n", recorder.processes().size(),
-             recorder.rescans());
-  fmt::print(stderr, "  agent: {:.2f} s user, {:.2f} s system, {} KiB at most\n", seconds(used.ru_utime),
-             seconds(used.ru_stime), used.ru_maxrss);
+      say("    {}: {}\n", profile::end_text(static_cast<std::uint8_t>(end)), thousands(kernel.ends[end]));
+  say("  tables: {} of {} files, {} rows, {} bytes, {:.2f} CPU seconds\n", tables.tables, tables.files,
+      thousands(tables.rows), thousands(tables.bytes), tables.compile_seconds);
+  say("  processes: {}, looked up again in /proc: {}\n", recorder.processes().size(), recorder.rescans());
+  say("  agent: {:.2f} s user, {:.2f} s system, {} KiB at most\n", seconds(used.ru_utime), seconds(used.ru_stime),
+      used.ru_maxrss);
   for (const auto& failure : recorder.modules().failures())
-    fmt::print(stderr, "  no table for {}: {}\n", failure.path, failure.reason);
+    say("  no table for {}: {}\n", failure.path, failure.reason);
 }
 
 }  // namespace windlass::cli

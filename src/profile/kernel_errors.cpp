@@ -3,6 +3,7 @@
 #include <bpf/libbpf.h>
 #include <fmt/format.h>
 #include <linux/perf_event.h>
+#include <sys/resource.h>
 
 #include <cerrno>
 #include <cstdarg>
@@ -46,6 +47,19 @@ bool find_cause(const std::string& btf, SystemError& error) {
   return true;
 }
 
+// Did the limit of open files do it? Then libbpf and the verifier may say anything: a program whose type information
+// was not loaded for want of a descriptor is invalid. Loading takes some 50, and some for each CPU.
+bool for_want_of_descriptors(int error) {
+  if (error == EMFILE || error == ENFILE) return true;
+  constexpr rlim_t kNeeded = 64;
+  rlimit limit{};
+  return error != EPERM && error != EACCES && getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < kNeeded;
+}
+
+SystemError too_many_open_files(int error, const std::string& log = {}) {
+  return {"too many open files. Way out: ulimit -n 65536", error, RefusalKind::kLimit, log};
+}
+
 bool has_verifier_log(const std::string& log) { return log.find("BEGIN PROG LOAD LOG") != std::string::npos; }
 
 }  // namespace
@@ -62,6 +76,7 @@ LibbpfLog::~LibbpfLog() {
 
 SystemError explain_load_error(int error, const std::string& log, const std::string& btf) {
   SystemError found{{}, error, RefusalKind::kOther, log};
+  if (for_want_of_descriptors(error)) return too_many_open_files(error, log);
   // A verifier that has spoken has been reached: no right is missing, whatever the errno (EACCES and EPERM are among
   // those it gives).
   if (!has_verifier_log(log) && find_cause(btf, found)) return found;
@@ -86,8 +101,7 @@ SystemError load_error_without_cause(int error, const std::string& log, const st
         "no memory for the BPF maps. Way out: free some, raise the memory limit of the cgroup, or ulimit -l unlimited "
         "on kernels before 5.11",
         error, RefusalKind::kLimit, log};
-  if (error == EMFILE || error == ENFILE)
-    return {"too many open files. Way out: ulimit -n 65536", error, RefusalKind::kLimit, log};
+  if (error == EMFILE || error == ENFILE) return too_many_open_files(error, log);
   if (error == E2BIG || error == ENOSPC)
     return {fmt::format("a BPF map or program is larger than the kernel ({} {}) allows: {}. Way out: another kernel "
                         "release; please report this one with the output of windlass doctor -v",
@@ -101,6 +115,7 @@ SystemError load_error_without_cause(int error, const std::string& log, const st
 }
 
 SystemError explain_tracepoint_error(int error, const std::string& program, const std::string& btf) {
+  if (for_want_of_descriptors(error)) return too_many_open_files(error);
   SystemError found{{}, error};
   if (find_cause(btf, found)) return found;
   found.text = fmt::format(
@@ -128,8 +143,7 @@ SystemError explain_perf_error(int error, unsigned frequency) {
                         most ? std::to_string(*most) : "a smaller number", frequency),
             error, RefusalKind::kLimit};
   }
-  if (error == EMFILE || error == ENFILE)
-    return {"too many open files. Way out: ulimit -n 65536", error, RefusalKind::kLimit};
+  if (error == EMFILE || error == ENFILE) return too_many_open_files(error);
   if (error == ENOENT || error == ENOSYS)
     return {"the kernel has no perf events. Way out: boot one with CONFIG_PERF_EVENTS=y", error, RefusalKind::kMissing};
   return {

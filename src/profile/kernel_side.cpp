@@ -7,6 +7,7 @@
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -29,6 +30,14 @@
 
 namespace windlass::profile {
 namespace {
+
+// Maps, programs and events are descriptors, too. A command was forked before, and keeps its limit.
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = std::max(limit.rlim_cur, std::min<rlim_t>(limit.rlim_max, 65536));
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
 
 using Clock = std::chrono::steady_clock;
 constexpr auto kGrace = std::chrono::milliseconds(500);
@@ -81,8 +90,8 @@ class KernelSideImpl final : public KernelSide {
     std::uint32_t maps = 0;  // as in wl_process
     std::uint32_t count = 0;
     std::vector<std::uint32_t> modules;
-    bool retired = false;   // no longer the published one; a forked child may still use it
-    bool hidden = false;    // its head says so: nobody can begin to use it
+    bool retired = false;  // no longer the published one; a forked child may still use it
+    bool hidden = false;   // its head says so: nobody can begin to use it
     Clock::time_point since;
     [[nodiscard]] std::size_t bytes() const { return sizeof(wl_maps_head) + count * sizeof(wl_mapping); }
   };
@@ -117,8 +126,8 @@ class KernelSideImpl final : public KernelSide {
   std::vector<ModuleState> module_states_;
   std::vector<std::uint32_t> free_modules_;
   std::uint32_t next_space_ = 1;
-  std::map<std::uint32_t, MappingSet> sets_;               // by space
-  std::map<std::uint32_t, std::uint32_t> published_;       // tgid -> space
+  std::map<std::uint32_t, MappingSet> sets_;          // by space
+  std::map<std::uint32_t, std::uint32_t> published_;  // tgid -> space
   Clock::time_point last_housekeeping_{};
 };
 
@@ -157,8 +166,7 @@ std::expected<void, SystemError> KernelSideImpl::open_arena() {
     bpf_map_create_opts options{};
     options.sz = sizeof options;
     options.map_flags = BPF_F_MMAPABLE;
-    const int inner =
-        bpf_map_create(BPF_MAP_TYPE_ARRAY, "wl_chunk", 4, WL_CHUNK_SIZE + WL_CHUNK_SLACK, 1, &options);
+    const int inner = bpf_map_create(BPF_MAP_TYPE_ARRAY, "wl_chunk", 4, WL_CHUNK_SIZE + WL_CHUNK_SLACK, 1, &options);
     if (inner < 0) return fail(ErrorCode::kSystem, "memory for the arena", index, static_cast<unsigned>(-inner));
     Expected<void> result;
     if (mmap(at, WL_CHUNK_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, inner, 0) == MAP_FAILED) {
@@ -198,6 +206,7 @@ std::expected<void, SystemError> KernelSideImpl::attach_tracepoints() {
 
 std::expected<void, SystemError> KernelSideImpl::load() {
   const LibbpfLog log;
+  raise_descriptor_limit();
   cpus_ = libbpf_num_possible_cpus();
   if (cpus_ <= 0)
     return std::unexpected(SystemError{
@@ -352,8 +361,8 @@ std::expected<void, SystemError> KernelSideImpl::add_target(std::uint32_t tgid) 
   const std::uint8_t one = 1;
   const int error = bpf_map_update_elem(bpf_map__fd(skeleton_->maps.targets), &tgid, &one, BPF_ANY);
   if (error == 0) return {};
-  return std::unexpected(SystemError{fmt::format("process {} cannot be targeted: {}", tgid, std::strerror(-error)),
-                                     -error});
+  return std::unexpected(
+      SystemError{fmt::format("process {} cannot be targeted: {}", tgid, std::strerror(-error)), -error});
 }
 
 // Frees retired mapping sets: first, when no process entry names one any more (forked children inherit them), its head
@@ -410,8 +419,7 @@ std::expected<void, SystemError> KernelSideImpl::start() {
     attr.freq = 1;
     attr.sample_freq = options_.frequency;
     attr.exclude_idle = 1;
-    const int fd =
-        static_cast<int>(syscall(SYS_perf_event_open, &attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC));
+    const int fd = static_cast<int>(syscall(SYS_perf_event_open, &attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC));
     if (fd < 0) {
       const int error = errno;
       stop();

@@ -8,12 +8,16 @@ namespace windlass::profile {
 
 std::string explain_no_samples(const NoSamples& facts) {
   const std::string none = fmt::format("no samples in {:.1f} s", facts.seconds);
+  if (facts.ended_before)
+    return none +
+           ": what was to be recorded had ended before sampling began. Way out: record -- CMD, which holds a "
+           "command until it is sampled";
   if (facts.lost != 0)
     return fmt::format("{}: {} were lost, as the event ring was full. Way out: a lower -F", none, facts.lost);
   if (facts.user_space_only)
     return none +
-           ": at no clock tick was it in user space, and without BPF the kernel is not sampled. Way out: record "
-           "longer, or with sudo";
+           ": at no clock tick was it in user space, and without BPF the kernel is not sampled, nor a program that "
+           "gained privileges by exec (set-user-id). Way out: record longer, or with sudo";
   // So many periods of CPU time without a single tick are no accident.
   constexpr double kManyPeriods = 20;
   if (facts.cpu_seconds && *facts.cpu_seconds * facts.frequency >= kManyPeriods)

@@ -14,6 +14,7 @@ struct NoSamples {
   std::uint64_t lost = 0;
   std::optional<double> cpu_seconds = {};  // what was recorded has used, where that is known
   bool user_space_only = false;
+  bool ended_before = false;  // nothing of what was to be recorded was alive any more when sampling began
 };
 
 [[nodiscard]] std::string explain_no_samples(const NoSamples& facts);

@@ -105,7 +105,7 @@ PerfSampler::Failure PerfSampler::open_all(const std::vector<std::uint32_t>& tar
         if (!known.insert(tid).second) continue;
         any = true;
         if (const Failure failure = open_thread(tid, ring_pages); failure.error != 0) return failure;
-        names_[tid] = name_of(tid);
+        names_[tid] = {name_of(tid), 0, {}};
       }
     }
   }
@@ -186,12 +186,12 @@ int PerfSampler::poll(std::chrono::milliseconds timeout, const Handler& handler)
     epoll_event event{};
     epoll_wait(epoll_, &event, 1, static_cast<int>(timeout.count()));
   }
-  for (PerfRing& ring : rings_)
-    ring.drain([&](std::span<const std::byte> record) { on_record(record, handler); }, malformed_);
+  for (PerfRing& ring : rings_) ring.drain([&](std::span<const std::byte> record) { on_record(record); }, malformed_);
+  hand_out(handler);
   return static_cast<int>(stats_.samples - before);
 }
 
-void PerfSampler::on_record(std::span<const std::byte> record, const Handler& handler) {
+void PerfSampler::on_record(std::span<const std::byte> record) {
   perf_event_header header;
   std::memcpy(&header, record.data(), sizeof header);
   if (header.type != PERF_RECORD_SAMPLE) {
@@ -206,8 +206,7 @@ void PerfSampler::on_record(std::span<const std::byte> record, const Handler& ha
     ++malformed_;
     return;
   }
-  auto& head = *reinterpret_cast<wl_event_head*>(event_.data());
-  name(head);
+  const auto& head = *reinterpret_cast<const wl_event_head*>(event_.data());
   ++stats_.samples;
   if (head.type == WL_EVENT_RAW) {
     ++stats_.raw_events;
@@ -215,18 +214,29 @@ void PerfSampler::on_record(std::span<const std::byte> record, const Handler& ha
   } else {
     ++stats_.stack_events;
   }
-  handler(head, event_.size() * 8);
+  samples_.push_back(std::move(event_));
+}
+
+// The rings are read one after the other: a fork may be in one, the exec after it in another and the samples in a
+// third. So names are given in the order of time, once all are read.
+void PerfSampler::hand_out(const Handler& handler) {
+  std::stable_sort(namings_.begin(), namings_.end(),
+                   [](const ProcessEvent& a, const ProcessEvent& b) { return a.time < b.time; });
+  for (const ProcessEvent& event : namings_) learn_name(event);
+  namings_.clear();
+  for (std::vector<std::uint64_t>& event : samples_) {
+    auto& head = *reinterpret_cast<wl_event_head*>(event.data());
+    name(head);
+    handler(head, event.size() * 8);
+  }
+  samples_.clear();
 }
 
 void PerfSampler::on_process_event(ProcessEvent&& event) {
-  if (names_.size() > kMaxNames) names_.clear();
   switch (event.kind) {
     case ProcessEventKind::kExec:
-    case ProcessEventKind::kComm: names_[event.tid] = event.comm; break;
-    case ProcessEventKind::kFork:
-      if (const auto parent = names_.find(event.parent_tgid); parent != names_.end())
-        names_[event.tgid] = std::string(parent->second);
-      break;
+    case ProcessEventKind::kComm:
+    case ProcessEventKind::kFork: namings_.push_back(event); break;
     case ProcessEventKind::kLost: stats_.lost += event.lost; break;
     case ProcessEventKind::kExit:
     case ProcessEventKind::kMap: break;
@@ -234,12 +244,28 @@ void PerfSampler::on_process_event(ProcessEvent&& event) {
   sink_(std::move(event));
 }
 
+void PerfSampler::learn_name(const ProcessEvent& event) {
+  if (names_.size() > kMaxNames) names_.clear();
+  if (event.kind != ProcessEventKind::kFork) {
+    set_name(event.tid, event.time, event.comm);
+  } else if (event.tgid != event.parent_tgid) {
+    if (const auto parent = names_.find(event.parent_tgid); parent != names_.end())
+      set_name(event.tgid, event.time, std::string(parent->second.at(event.time)));
+  }
+}
+
+void PerfSampler::set_name(std::uint32_t tid, std::uint64_t time, const std::string& name) {
+  Name& entry = names_[tid];
+  entry = {name, time, entry.now};
+}
+
 // A thread has its process's name until it gives itself another.
 void PerfSampler::name(wl_event_head& head) {
   auto found = names_.find(head.tid);
   if (found == names_.end()) found = names_.find(head.tgid);
-  if (found == names_.end()) found = names_.emplace(head.tgid, name_of(head.tgid)).first;
-  std::memcpy(head.comm, found->second.data(), std::min(found->second.size(), sizeof head.comm - 1));
+  if (found == names_.end()) found = names_.emplace(head.tgid, Name{name_of(head.tgid), 0, {}}).first;
+  const std::string& text = found->second.at(head.time);
+  std::memcpy(head.comm, text.data(), std::min(text.size(), sizeof head.comm - 1));
 }
 
 }  // namespace windlass::profile

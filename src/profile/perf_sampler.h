@@ -61,10 +61,21 @@ class PerfSampler final : public SampleSource {
   Failure open_thread(std::uint32_t tid, std::size_t ring_pages);
   int open_event(std::uint32_t tid, int cpu);
   void close_all();
-  void on_record(std::span<const std::byte> record, const Handler& handler);
+  void on_record(std::span<const std::byte> record);
   void on_process_event(ProcessEvent&& event);
+  void hand_out(const Handler& handler);
+  void learn_name(const ProcessEvent& event);
+  void set_name(std::uint32_t tid, std::uint64_t time, const std::string& name);
   void name(wl_event_head& head);
 
+  struct Name {
+    std::string now;
+    std::uint64_t since = 0;
+    std::string before;
+    [[nodiscard]] const std::string& at(std::uint64_t time) const {
+      return time >= since || before.empty() ? now : before;
+    }
+  };
   struct Cpu {
     int number = 0;
     int output = -1;  // the event whose ring all of this CPU's share
@@ -80,7 +91,9 @@ class PerfSampler final : public SampleSource {
   std::vector<Cpu> cpus_;
   std::vector<int> fds_;
   std::vector<PerfRing> rings_;
-  std::unordered_map<std::uint32_t, std::string> names_;  // by thread id
+  std::unordered_map<std::uint32_t, Name> names_;  // by thread id
+  std::vector<ProcessEvent> namings_;              // of this poll, as are the samples
+  std::vector<std::vector<std::uint64_t>> samples_;
   std::vector<std::uint64_t> event_;
   KernelSideStats stats_;
   std::uint64_t malformed_ = 0;

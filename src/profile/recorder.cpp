@@ -203,6 +203,7 @@ std::expected<void, SystemError> Recorder::run(int stop_descriptor, const Hooks&
   cpu_before_ = cpu_seconds();
   if (auto started = kernel_->start(); !started) return started;
   start_ = Clock::now();
+  ended_before_ = !options_.targets.empty() && !any_target_alive();
   if (command_) {
     if (auto released = command_->release(); !released) {
       kernel_->stop();
@@ -294,8 +295,12 @@ bool Recorder::finished() {
   if (options_.targets.empty()) return false;
   if (now_ < last_liveness_ + kLivenessInterval) return false;
   last_liveness_ = now_;
-  return std::none_of(options_.targets.begin(), options_.targets.end(),
-                      [](std::uint32_t tgid) { return read_status(tgid).alive(); });
+  return !any_target_alive();
+}
+
+bool Recorder::any_target_alive() const {
+  return std::any_of(options_.targets.begin(), options_.targets.end(),
+                     [](std::uint32_t tgid) { return read_status(tgid).alive(); });
 }
 
 // ---- events ---------------------------------------------------------------------------------------------------------
@@ -525,7 +530,8 @@ NoSamples Recorder::no_samples() const {
           .ticks = stats.samples,
           .lost = stats.lost + unknown_counts_,
           .cpu_seconds = cpu_used_,
-          .user_space_only = !limits_.empty()};
+          .user_space_only = !limits_.empty(),
+          .ended_before = ended_before_};
 }
 
 Profile Recorder::profile() {

@@ -98,6 +98,7 @@ class Recorder {
   void housekeeping(std::uint64_t now);
   void drain();
   [[nodiscard]] bool finished();
+  [[nodiscard]] bool any_target_alive() const;
   [[nodiscard]] std::optional<double> cpu_seconds() const;
   void wait_for_events(int stop_descriptor, bool& stopped);
   [[nodiscard]] Aggregator::Counts counts();
@@ -121,6 +122,7 @@ class Recorder {
   double seconds_ = 0;  // once stopped
   std::optional<double> cpu_before_;
   std::optional<double> cpu_used_;  // once stopped
+  bool ended_before_ = false;       // the targets, before sampling began
   std::uint64_t raw_ends_[WL_END_COUNT] = {};
   std::uint64_t unknown_counts_ = 0;  // counted stacks whose event was lost
   std::uint64_t perf_lost_ = 0, seen_lost_process_events_ = 0;

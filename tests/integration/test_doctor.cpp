@@ -242,7 +242,9 @@ TEST_F(Doctor, InAPidNamespace) {
 
 TEST_F(Doctor, TooFewDescriptors) {
   if (const auto reason = no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
-  expect_refusal(run("prlimit --nofile=10 " + record("-- true")), "limit", "too many open files");
+  for (const int most : {10, 20, 24, 28, 32})
+    expect_refusal(run(fmt::format("prlimit --nofile={} ", most) + record("-- true")), "limit", "too many open files");
+  EXPECT_EQ(run("prlimit --nofile=20:20000 " + record("-- true")).status, 0) << "the hard limit counts";
 }
 
 }  // namespace

@@ -217,6 +217,9 @@ TEST_F(Record, AKilledRecorderLeavesItsLastCheckpoint) {
 TEST_F(Record, OutputThatCannotBeWritten) {
   EXPECT_EQ(Process({WINDLASS_COMMAND, "record", "-o", "/nonexistent/folder/p", "--", "true"}, log()).wait(), 3);
   EXPECT_NE(text(log()).find("/nonexistent/folder/p"), std::string::npos) << text(log());
+  EXPECT_EQ(Process({WINDLASS_COMMAND, "record", "-o", folder_.string(), "--", "touch", profile_path()}, log()).wait(),
+            3);
+  EXPECT_FALSE(fs::exists(profile_path())) << "a folder is refused before the command runs";
 
   setenv("TMPDIR", folder_.c_str(), 1);
   EXPECT_EQ(Process({WINDLASS_COMMAND, "record", "-o", "/dev/full", "--", kTarget, "chain", "0.3"}, log()).wait(), 3);
@@ -227,6 +230,26 @@ TEST_F(Record, OutputThatCannotBeWritten) {
     if (entry.path().filename().string().starts_with("windlass-"))
       rescued |= exporter::read_pprof_file(entry.path().string()).has_value();
   EXPECT_TRUE(rescued) << text(log());
+}
+
+// A log on a full disk, `record ... 2>&1 | head`, a closed stderr: what cannot be said costs no data.
+TEST_F(Record, MessagesThatCannotBeWritten) {
+  const std::string command = fmt::format("{} record -o {} -- {} chain 0.3", WINDLASS_COMMAND, profile_path(), kTarget);
+  for (const char* end : {" 2>/dev/full", " 2>&-", " 2>&1 | true"}) {
+    EXPECT_EQ(std::system((command + end).c_str()), 0) << end;
+    EXPECT_GT(count(read()).all, 20u) << end;
+    fs::remove(profile_path());
+  }
+}
+
+TEST_F(Record, AReaderThatIsGone) {
+  setenv("TMPDIR", folder_.c_str(), 1);
+  const std::string command = fmt::format("({} record -o /dev/stdout -- {} chain 0.3; echo $? > {}) 2> {} | true",
+                                          WINDLASS_COMMAND, kTarget, (folder_ / "status").string(), log().string());
+  EXPECT_EQ(std::system(command.c_str()), 0);
+  unsetenv("TMPDIR");
+  EXPECT_EQ(text(folder_ / "status"), "3\n") << text(log());
+  EXPECT_NE(text(log()).find("Broken pipe; the profile is in"), std::string::npos) << text(log());
 }
 
 TEST_F(Record, LibrariesThatComeAndGo) {

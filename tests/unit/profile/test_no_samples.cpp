@@ -30,6 +30,13 @@ TEST(NoSamples, SaysWhatIsKnown) {
       "Way out: record longer, or a higher -F");
 }
 
+TEST(NoSamples, WhatEndedBeforeIsNotToldToRunLonger) {
+  EXPECT_EQ(
+      explain_no_samples({.frequency = 997, .ended_before = true}),
+      "no samples in 0.0 s: what was to be recorded had ended before sampling began. Way out: record -- CMD, which "
+      "holds a command until it is sampled");
+}
+
 TEST(NoSamples, CpuTimeFromProc) {
   const std::string stat = "42 (a (b) c) S 1 42 42 0 -1 4194560 100 200 0 0 150 50 20 30 20 0 1 0 100 1000 10";
   EXPECT_EQ(parse_cpu_seconds(stat, 100), 2.5);
