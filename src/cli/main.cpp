@@ -2,10 +2,20 @@
 #include <cstdio>
 #include <exception>
 #include <string>
+#include <string_view>
 
 #include <CLI/CLI.hpp>
 
 #include "cli/commands.h"
+
+namespace {
+
+// `record -- $COMMAND` with an empty variable: the parser drops the mark, and nothing but the whole machine would be left.
+bool names_no_command(int argc, char** argv) {
+  return argc > 2 && std::string_view(argv[1]) == "record" && std::string_view(argv[argc - 1]) == "--";
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   int status = windlass::cli::kDone;
@@ -18,6 +28,10 @@ int main(int argc, char** argv) {
   windlass::cli::register_report(app, status);
   windlass::cli::register_walk(app, status);
   windlass::cli::register_doctor(app, status);
+  if (names_no_command(argc, argv)) {
+    std::fprintf(stderr, "windlass record: no command stands behind --; -a records the whole machine\n");
+    return windlass::cli::kUsage;
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -408,6 +408,7 @@ TEST_F(Record, DurationEndsTheCommandToo) {
 }
 
 TEST_F(Record, UsageErrors) {
+  EXPECT_EQ(run({"--"}), 2);  // an empty variable for a command: not the whole machine
   EXPECT_EQ(run({"-a", "-p", "1"}), 2);
   EXPECT_EQ(run({"-F", "0"}), 2);
   EXPECT_EQ(run({"--duration", "-1"}), 2);
