@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT
  *
- * The per-CPU memo (space, address) -> rule, 16 bytes an entry, direct-mapped. The key is exact (all bits of a user address,
- * all 32 of the space, and a space is never used twice), so an entry is never stale and never a near miss.
+ * The per-CPU memo (space, address) -> rule, 16 bytes an entry, direct-mapped. The key is exact (all bits of a user address, 48 on
+ * x86-64 and 52 on AArch64, all 32 of the space, and a space is never used twice), so an entry is never stale and never a near miss.
  *
  *   tag    address bits 0-47 : 48, space bits 0-15 : 16
  *   value  kind : 2, base : 1, fp_saved : 1, x_reg : 5, then (little end first) by kind
@@ -10,7 +10,7 @@
  *                           : same; x same
  *                           AArch64: a frame record at CFA + fp_offset, x29 and x30; the return address stripped
  *            WL_MEMO_REF    arena ref of the rule : 32
- *          on top: space bits 16-31 : 16; AArch64 also address bits 48-51 : 4, which x86-64 has no user addresses above
+ *          on top: space bits 16-31 : 16; AArch64 also address bits 48-51 : 4
  */
 #ifndef WINDLASS_MEMO_H
 #define WINDLASS_MEMO_H

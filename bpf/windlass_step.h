@@ -18,7 +18,8 @@ WL_INLINE __u64 wl_lookup_pc(const struct wl_cursor *cursor) {
 #ifdef WL_TARGET_A64
 
 /* A return address without its authentication code. The kernel's own unwinder clears the same bits of every one
- * (ptrauth_strip_user_insn_pac); which they are depends on its size of an address, so it is asked (NT_ARM_PAC_MASK). */
+ * (ptrauth_strip_user_insn_pac); which they are depends on its size of an address, so the processor is
+ * asked (src/arch/pointer_authentication.h). */
 #define WL_STRIP(env, address) ((address) & wl_address_mask_of(env))
 
 #define WL_A64_MOV_RT_SIGRETURN 0xd2801168u /* mov x8, #139 */
