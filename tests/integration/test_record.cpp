@@ -305,6 +305,14 @@ TEST_F(Record, BinaryInAnotherMountNamespace) {
   EXPECT_GE(static_cast<double>(seen.complete), 0.99 * static_cast<double>(seen.all)) << text(log());
 }
 
+// The processes with ten samples or more, and how many they have.
+std::map<std::uint32_t, std::uint64_t> busy_processes(const Profile& profile) {
+  std::map<std::uint32_t, std::uint64_t> samples;
+  for (const auto& sample : profile.samples) samples[sample.pid] += sample.count;
+  std::erase_if(samples, [](const auto& entry) { return entry.second < 10; });
+  return samples;
+}
+
 // In a container the agent's numbers of processes are the PID namespace's; the kernel side must speak them too.
 TEST_F(Record, InsideAPidNamespace) {
   if (std::system("unshare -pfm --mount-proc true 2>/dev/null") != 0) GTEST_SKIP() << "no PID namespaces here";
@@ -321,9 +329,7 @@ TEST_F(Record, InsideAPidNamespace) {
   EXPECT_GT(seen.all, 50u) << text(log());
   EXPECT_GE(static_cast<double>(seen.complete), 0.99 * static_cast<double>(seen.all)) << text(log());
   EXPECT_GE(static_cast<double>(seen.chain), 0.9 * static_cast<double>(seen.all)) << text(log());
-  std::map<std::uint32_t, std::uint64_t> of_process;
-  for (const auto& sample : profile.samples) of_process[sample.pid] += sample.count;
-  std::erase_if(of_process, [](const auto& entry) { return entry.second < 10; });
+  const auto of_process = busy_processes(profile);
   EXPECT_EQ(of_process.size(), 2u) << "both children";
   for (const auto& [pid, samples] : of_process) EXPECT_LT(pid, 100u) << "a number of the namespace";
 
@@ -374,9 +380,7 @@ TEST_F(Record, WithoutBpfOwnProcessesAreWholeAndRight) {
   EXPECT_GT(seen.all, 100u) << text(log());
   EXPECT_GE(static_cast<double>(seen.complete), 0.99 * static_cast<double>(seen.all)) << text(log());
   EXPECT_GE(static_cast<double>(seen.chain), 0.95 * static_cast<double>(seen.all)) << text(log());
-  std::map<std::uint32_t, std::uint64_t> of_process;
-  for (const auto& sample : profile.samples) of_process[sample.pid] += sample.count;
-  std::erase_if(of_process, [](const auto& entry) { return entry.second < 10; });
+  const auto of_process = busy_processes(profile);
   EXPECT_EQ(of_process.size(), 2u) << "both children";
   for (const auto& sample : profile.samples) {
     if (of_process.contains(sample.pid)) {
