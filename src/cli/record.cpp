@@ -18,7 +18,6 @@
 #include "profile/module_registry.h"
 #include "profile/recorder.h"
 #include "profile/symbolize.h"
-#include "profile/system_probe.h"
 
 namespace windlass::cli {
 namespace {
@@ -124,10 +123,7 @@ int record(const Arguments& arguments) {
 
   if (!(*recorder)->limits().empty())
     say("windlass: BPF is refused, so samples are taken {}. {}\n", (*recorder)->limits(), (*recorder)->refusal());
-  if (arguments.recorder.targets.empty() && arguments.recorder.command.empty()) {
-    for (const std::string& limit : profile::recording_limits(profile::read_system_facts()))
-      say("windlass: {}\n", limit);
-  }
+  for (const std::string& limit : (*recorder)->blind_spots()) say("windlass: {}\n", limit);
   ProgressLine line;
   profile::Recorder::Hooks hooks;
   hooks.progress = [&](const profile::RecordingProgress& progress) { line.show(progress); };

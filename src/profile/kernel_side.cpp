@@ -7,7 +7,6 @@
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -22,6 +21,7 @@
 #include <set>
 #include <unordered_set>
 
+#include "profile/descriptor_limit.h"
 #include "profile/kernel_errors.h"
 #include "profile/online_cpus.h"
 #include "table/unwind_table.h"
@@ -30,14 +30,6 @@
 
 namespace windlass::profile {
 namespace {
-
-// Maps, programs and events are descriptors, too. A command was forked before, and keeps its limit.
-void raise_descriptor_limit() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = std::max(limit.rlim_cur, std::min<rlim_t>(limit.rlim_max, 65536));
-  setrlimit(RLIMIT_NOFILE, &limit);
-}
 
 using Clock = std::chrono::steady_clock;
 constexpr auto kGrace = std::chrono::milliseconds(500);
@@ -206,7 +198,7 @@ std::expected<void, SystemError> KernelSideImpl::attach_tracepoints() {
 
 std::expected<void, SystemError> KernelSideImpl::load() {
   const LibbpfLog log;
-  raise_descriptor_limit();
+  raise_descriptor_limit();  // maps, programs and events are descriptors, too
   cpus_ = libbpf_num_possible_cpus();
   if (cpus_ <= 0)
     return std::unexpected(SystemError{

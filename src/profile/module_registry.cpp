@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/uio.h>
@@ -14,17 +13,17 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <set>
-#include <sstream>
 
 #include <fmt/format.h>
 
 #include "arch/registers.h"
+#include "profile/descriptor_limit.h"
 #include "table/compile.h"
 #include "table/compile_pe.h"
 #include "walk/row_finder.h"
 #include "walk/target/loaded_pe.h"
+#include "walk/target/proc_file.h"
 #include "windlass/backtrace.h"
 #include "winx64/lower.h"
 #include "winx64/registers.h"
@@ -94,10 +93,7 @@ extern "C" void zeros_for_missing_page(int signal, siginfo_t* info, void*) {
 
 // The vdso is the same in every 64-bit process: this one's own is read.
 std::vector<MapRecord> own_maps() {
-  std::ifstream maps("/proc/self/maps");
-  std::stringstream text;
-  text << maps.rdbuf();
-  return parse_proc_maps(text.str());
+  return parse_proc_maps(walk::read_proc_file("/proc/self/maps"));
 }
 
 std::string own_vdso() {
@@ -121,12 +117,7 @@ CodeFile::~CodeFile() {
 }
 
 ModuleRegistry::ModuleRegistry(KernelSide* kernel, unsigned workers) : kernel_(kernel) {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-    limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, 65536);
-    setrlimit(RLIMIT_NOFILE, &limit);
-    max_fds_ = limit.rlim_cur / 2;
-  }
+  if (const rlim_t limit = raise_descriptor_limit(); limit != 0) max_fds_ = std::min<rlim_t>(limit, 65536) / 2;
   if (kernel_ == nullptr) return;
   if (const auto id = kernel_->add_module()) {
     anonymous_kernel_id_ = *id;

@@ -5,20 +5,18 @@
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <ctime>
-#include <filesystem>
-#include <fstream>
 #include <unordered_set>
 
+#include "profile/descriptor_limit.h"
 #include "profile/kernel_errors.h"
 #include "profile/online_cpus.h"
+#include "walk/target/proc_file.h"
 
 namespace windlass::profile {
 namespace {
@@ -33,32 +31,9 @@ struct Size {
 };
 constexpr Size kSizes[] = {{1024, 65528}, {512, 65528}, {256, 65528}, {128, 32768}, {32, 16384}, {8, 8192}};
 
-std::vector<std::uint32_t> threads_of(std::uint32_t tgid) {
-  std::vector<std::uint32_t> threads;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(fmt::format("/proc/{}/task", tgid), error)) {
-    const std::string name = entry.path().filename().string();
-    std::uint32_t tid = 0;
-    std::from_chars(name.data(), name.data() + name.size(), tid);
-    if (tid != 0) threads.push_back(tid);
-  }
-  return threads;
-}
-
-// One event a thread and CPU: a server with hundreds of threads needs more than the 1,024 that users usually have. A
-// command was forked before, and keeps its limit.
-void raise_descriptor_limit() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
-}
-
 std::string name_of(std::uint32_t tid) {
-  std::ifstream file(fmt::format("/proc/{}/comm", tid));
-  std::string name;
-  std::getline(file, name);
-  return name;
+  const std::string text = walk::read_proc_file(fmt::format("/proc/{}/comm", tid));
+  return text.substr(0, text.find('\n'));
 }
 
 }  // namespace
@@ -67,7 +42,8 @@ std::expected<std::unique_ptr<PerfSampler>, SystemError> PerfSampler::open(unsig
                                                                            const std::vector<std::uint32_t>& targets,
                                                                            ProcessSink sink) {
   auto sampler = std::unique_ptr<PerfSampler>(new PerfSampler(frequency, std::move(sink)));
-  raise_descriptor_limit();
+  // One event a thread and CPU: a server with hundreds of threads needs more than the 1,024 that users usually have.
+  raise_descriptor_limit(RLIM_INFINITY);
   Failure failure;
   for (const Size& size : kSizes) {
     failure = sampler->open_all(targets, size.ring_pages, size.stack_bytes);
@@ -92,7 +68,7 @@ void PerfSampler::close_all() {
 
 PerfSampler::Failure PerfSampler::open_all(const std::vector<std::uint32_t>& targets, std::size_t ring_pages,
                                            std::uint32_t stack_bytes) {
-  stack_bytes_ = stack_bytes;
+  attr_ = event(stack_bytes);
   epoll_ = epoll_create1(EPOLL_CLOEXEC);
   if (epoll_ < 0) return {errno};
   for (const int cpu : online_cpus()) cpus_.push_back({cpu});
@@ -101,7 +77,8 @@ PerfSampler::Failure PerfSampler::open_all(const std::vector<std::uint32_t>& tar
     std::unordered_set<std::uint32_t> known;
     for (bool any = true; any;) {
       any = false;
-      for (const std::uint32_t tid : threads_of(tgid)) {
+      for (const pid_t thread : walk::list_ids(fmt::format("/proc/{}/task", tgid))) {
+        const auto tid = static_cast<std::uint32_t>(thread);
         if (!known.insert(tid).second) continue;
         any = true;
         if (const Failure failure = open_thread(tid, ring_pages); failure.error != 0) return failure;
@@ -114,7 +91,7 @@ PerfSampler::Failure PerfSampler::open_all(const std::vector<std::uint32_t>& tar
 
 PerfSampler::Failure PerfSampler::open_thread(std::uint32_t tid, std::size_t ring_pages) {
   for (Cpu& cpu : cpus_) {
-    const int fd = open_event(tid, cpu.number);
+    const int fd = open_process_events(attr_, static_cast<pid_t>(tid), cpu.number);
     if (fd < 0 && (errno == ENODEV || errno == ESRCH)) continue;  // the CPU went offline, the thread away
     if (fd < 0) return {errno};
     fds_.push_back(fd);
@@ -133,42 +110,21 @@ PerfSampler::Failure PerfSampler::open_thread(std::uint32_t tid, std::size_t rin
   return {};
 }
 
-int PerfSampler::open_event(std::uint32_t tid, int cpu) {
+perf_event_attr PerfSampler::event(std::uint32_t stack_bytes) const {
   const auto page = static_cast<std::uint32_t>(sysconf(_SC_PAGESIZE));
   perf_event_attr attr{};
-  attr.size = sizeof attr;
   attr.type = PERF_TYPE_SOFTWARE;
   attr.config = PERF_COUNT_SW_CPU_CLOCK;
   attr.freq = 1;
   attr.sample_freq = frequency_;
-  attr.sample_type = PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER;
+  attr.sample_type = PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER;
   attr.sample_regs_user = registers_.mask;
-  attr.sample_stack_user = stack_bytes_;
-  attr.sample_id_all = 1;
+  attr.sample_stack_user = stack_bytes;
   attr.exclude_kernel = 1;
   attr.exclude_hv = 1;
   attr.inherit = 1;
-  attr.mmap = 1;
-  attr.mmap2 = 1;
-  attr.comm = 1;
-  attr.comm_exec = 1;
-  attr.task = 1;
-  attr.build_id = build_ids_ ? 1 : 0;
-  attr.use_clockid = 1;
-  attr.clockid = CLOCK_MONOTONIC;
-  attr.watermark = 1;
-  attr.wakeup_watermark = std::max(page, stack_bytes_ * 2);
-  const auto open = [&] {
-    return static_cast<int>(
-        syscall(SYS_perf_event_open, &attr, static_cast<pid_t>(tid), cpu, -1, PERF_FLAG_FD_CLOEXEC));
-  };
-  int fd = open();
-  if (fd < 0 && errno == EINVAL && build_ids_) {  // before Linux 5.12
-    attr.build_id = 0;
-    fd = open();
-    if (fd >= 0) build_ids_ = false;
-  }
-  return fd;
+  request_process_events(attr, std::max(page, stack_bytes * 2));
+  return attr;
 }
 
 std::expected<void, SystemError> PerfSampler::start() {

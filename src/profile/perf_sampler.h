@@ -47,7 +47,7 @@ class PerfSampler final : public SampleSource {
   [[nodiscard]] KernelSideStats stats() const override { return stats_; }
 
   // Of each stack, as the locked memory this user may have allows.
-  [[nodiscard]] std::uint32_t stack_bytes() const { return stack_bytes_; }
+  [[nodiscard]] std::uint32_t stack_bytes() const { return attr_.sample_stack_user; }
 
  private:
   PerfSampler(unsigned frequency, ProcessSink sink) : frequency_(frequency), sink_(std::move(sink)) {}
@@ -59,7 +59,7 @@ class PerfSampler final : public SampleSource {
   };
   Failure open_all(const std::vector<std::uint32_t>& targets, std::size_t ring_pages, std::uint32_t stack_bytes);
   Failure open_thread(std::uint32_t tid, std::size_t ring_pages);
-  int open_event(std::uint32_t tid, int cpu);
+  [[nodiscard]] perf_event_attr event(std::uint32_t stack_bytes) const;
   void close_all();
   void on_record(std::span<const std::byte> record);
   void on_process_event(ProcessEvent&& event);
@@ -84,8 +84,7 @@ class PerfSampler final : public SampleSource {
   unsigned frequency_;
   ProcessSink sink_;
   const PerfRegisters& registers_ = perf_registers(own_machine());
-  std::uint32_t stack_bytes_ = 0;
-  bool build_ids_ = true;
+  perf_event_attr attr_{};  // of each thread and CPU
   bool started_ = false;
   int epoll_ = -1;
   std::vector<Cpu> cpus_;

@@ -89,12 +89,11 @@ Expected<ProcessEvent> parse_comm(ByteView body, std::uint16_t misc, ProcessEven
   return event;
 }
 
-perf_event_attr dummy_event() {
-  perf_event_attr attr{};
+}  // namespace
+
+void request_process_events(perf_event_attr& attr, std::uint32_t wakeup_bytes) {
   attr.size = sizeof attr;
-  attr.type = PERF_TYPE_SOFTWARE;
-  attr.config = PERF_COUNT_SW_DUMMY;
-  attr.sample_type = PERF_SAMPLE_TID | PERF_SAMPLE_TIME;
+  attr.sample_type |= PERF_SAMPLE_TID | PERF_SAMPLE_TIME;
   attr.sample_id_all = 1;
   attr.mmap = 1;
   attr.mmap2 = 1;
@@ -105,15 +104,20 @@ perf_event_attr dummy_event() {
   attr.use_clockid = 1;
   attr.clockid = CLOCK_MONOTONIC;
   attr.watermark = 1;
-  attr.wakeup_watermark = 1;  // a process start should reach the agent at once
-  return attr;
+  attr.wakeup_watermark = wakeup_bytes;
 }
 
-int perf_event_open(perf_event_attr& attr, int cpu) {
-  return static_cast<int>(syscall(SYS_perf_event_open, &attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC));
+int open_process_events(perf_event_attr& attr, pid_t process, int cpu) {
+  const auto open = [&] {
+    return static_cast<int>(syscall(SYS_perf_event_open, &attr, process, cpu, -1, PERF_FLAG_FD_CLOEXEC));
+  };
+  const int fd = open();
+  if (fd >= 0 || errno != EINVAL || !attr.build_id) return fd;
+  attr.build_id = 0;
+  const int without = open();
+  if (without < 0) attr.build_id = 1;  // it was something else
+  return without;
 }
-
-}  // namespace
 
 Expected<ProcessEvent> parse_perf_record(std::span<const std::byte> record) {
   const ByteView view(record.data(), record.size());
@@ -149,13 +153,12 @@ ProcessEventSource::~ProcessEventSource() {
 }
 
 Expected<void> ProcessEventSource::open(std::size_t ring_pages) {
-  perf_event_attr attr = dummy_event();
+  perf_event_attr attr{};
+  attr.type = PERF_TYPE_SOFTWARE;
+  attr.config = PERF_COUNT_SW_DUMMY;
+  request_process_events(attr, 1);  // a process start should reach the agent at once
   for (const int cpu : online_cpus()) {
-    int fd = perf_event_open(attr, cpu);
-    if (fd < 0 && errno == EINVAL && attr.build_id) {  // before Linux 5.12
-      attr.build_id = 0;
-      fd = perf_event_open(attr, cpu);
-    }
+    const int fd = open_process_events(attr, -1, cpu);
     if (fd < 0 && errno == ENODEV) continue;  // the CPU went offline meanwhile
     if (fd < 0) return fail(ErrorCode::kSystem, "perf_event_open for process events", cpu, errno);
     fds_.push_back(fd);

@@ -2,6 +2,9 @@
 // one ring a CPU, no sampling. Every record carries CLOCK_MONOTONIC, so the records merge with the BPF ring's.
 #pragma once
 
+#include <linux/perf_event.h>
+#include <sys/types.h>
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -50,6 +53,13 @@ struct ProcessEvent {
 // kNotFound: a record type of no interest. kTruncated / kMalformed: bytes that contradict their header.
 // Thread creation and thread exit are of no interest.
 [[nodiscard]] Expected<ProcessEvent> parse_perf_record(std::span<const std::byte> record);
+
+// Has an event tell of processes in the records that parse_perf_record() reads; it may sample besides. Sets of
+// sample_type what these need, and that a reader is woken when `wakeup_bytes` are there.
+void request_process_events(perf_event_attr& attr, std::uint32_t wakeup_bytes);
+// perf_event_open(2) of it. Where the kernel knows no build ids (before Linux 5.12) they are no longer asked for, by
+// this attr. A descriptor, or -1 and errno.
+[[nodiscard]] int open_process_events(perf_event_attr& attr, pid_t process, int cpu);
 
 // The rings of all CPUs. Not thread-safe.
 class ProcessEventSource {

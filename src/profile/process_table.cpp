@@ -1,14 +1,14 @@
 #include "profile/process_table.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 
 #include <fmt/format.h>
+
+#include "walk/target/proc_file.h"
 
 namespace windlass::profile {
 
@@ -250,16 +250,8 @@ bool ProcessTable::read_proc_maps(std::uint32_t tgid, std::string& text) {
 }
 
 std::vector<std::uint32_t> list_processes() {
-  std::vector<std::uint32_t> tgids;
-  DIR* proc = opendir("/proc");
-  if (proc == nullptr) return tgids;
-  while (const dirent* entry = readdir(proc)) {
-    std::uint32_t tgid = 0;
-    const char* end = entry->d_name + std::strlen(entry->d_name);
-    if (std::from_chars(entry->d_name, end, tgid).ptr == end) tgids.push_back(tgid);
-  }
-  closedir(proc);
-  return tgids;
+  const std::vector<pid_t> ids = walk::list_ids("/proc");
+  return {ids.begin(), ids.end()};
 }
 
 }  // namespace windlass::profile

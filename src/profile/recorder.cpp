@@ -113,6 +113,7 @@ std::expected<std::unique_ptr<Recorder>, SystemError> Recorder::open(const Recor
   recorder->options_ = options;
   const SystemFacts facts = read_system_facts(options.btf_path);
   if (auto refused = refuse_place(facts)) return std::unexpected(std::move(*refused));
+  if (!recorder->filtered()) recorder->blind_spots_ = recording_limits(facts);
   if (auto found = recorder->find_targets(facts); !found) return std::unexpected(found.error());
   const auto kernel = recorder->open_source(facts);
   if (!kernel) return std::unexpected(kernel.error());

@@ -65,6 +65,8 @@ class Recorder {
   // What this recording cannot show because BPF was refused, and the refusal; empty with BPF.
   [[nodiscard]] const std::string& limits() const { return limits_; }
   [[nodiscard]] const std::string& refusal() const { return refusal_; }
+  // What a recording of the whole machine cannot see from here, a sentence each (a PID namespace).
+  [[nodiscard]] const std::vector<std::string>& blind_spots() const { return blind_spots_; }
   // Why there are none, if there are none; after run().
   [[nodiscard]] NoSamples no_samples() const;
   [[nodiscard]] std::vector<Aggregator::Truncation> truncations() { return aggregator_.truncations(counts()); }
@@ -108,6 +110,7 @@ class Recorder {
   std::unique_ptr<SampleSource> kernel_;  // the BPF programs, or perf events
   ProcessEventSource source_;             // stays closed with the latter, which bring their own
   std::string limits_, refusal_;
+  std::vector<std::string> blind_spots_;
   std::unique_ptr<ModuleRegistry> registry_;
   std::unique_ptr<ProcessTable> table_;
   std::unique_ptr<RawUnwinder> unwinder_;

@@ -8,19 +8,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
+
+#include "walk/target/proc_file.h"
 
 namespace windlass::profile {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string read_text(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return std::move(text).str();
-}
 
 std::optional<long> read_number(const std::string& path) {
   std::ifstream file(path);
@@ -75,7 +69,7 @@ std::string container_hint(const std::string& root) {
   }
   if (const char* name = std::getenv("container"); name != nullptr && *name != '\0')  // systemd's container interface
     return std::string("container=") + name;
-  const std::string cgroup = read_text(root + "/proc/self/cgroup");
+  const std::string cgroup = walk::read_proc_file(root + "/proc/self/cgroup");
   for (const char* name : {"docker", "kubepods", "libpod", "lxc", "containerd"}) {
     if (cgroup.find(name) != std::string::npos) return std::string(name) + " in /proc/self/cgroup";
   }
@@ -180,9 +174,9 @@ SystemFacts read_system_facts(const std::string& btf, const std::string& root) {
   facts.user = geteuid();
   std::error_code error;
   if (const fs::path command = fs::read_symlink("/proc/self/exe", error); !error) facts.command = command.string();
-  facts.status = parse_status(read_text(root + "/proc/self/status"));
-  facts.mounts = parse_mountinfo(read_text(root + "/proc/self/mountinfo"));
-  facts.initial_user_namespace = is_initial_uid_map(read_text(root + "/proc/self/uid_map"));
+  facts.status = parse_status(walk::read_proc_file(root + "/proc/self/status"));
+  facts.mounts = parse_mountinfo(walk::read_proc_file(root + "/proc/self/mountinfo"));
+  facts.initial_user_namespace = is_initial_uid_map(walk::read_proc_file(root + "/proc/self/uid_map"));
   facts.pid_namespace = parse_namespace(fs::read_symlink(root + "/proc/self/ns/pid", error).string());
   facts.proc_of_other_namespace = facts.status.namespaces > 1;
   if (!btf.empty()) {
@@ -191,7 +185,7 @@ SystemFacts read_system_facts(const std::string& btf, const std::string& root) {
   } else {
     facts.btf_path = root + facts.btf_path;
   }
-  if (const std::string lockdown = parse_lockdown(read_text(root + "/sys/kernel/security/lockdown")); !lockdown.empty())
+  if (const std::string lockdown = parse_lockdown(walk::read_proc_file(root + "/sys/kernel/security/lockdown")); !lockdown.empty())
     facts.lockdown = lockdown;
   const std::string kernel = root + "/proc/sys/kernel/";
   facts.perf_event_paranoid = read_number(kernel + "perf_event_paranoid");
@@ -203,7 +197,7 @@ SystemFacts read_system_facts(const std::string& btf, const std::string& root) {
   facts.bpf_jit = read_number(root + "/proc/sys/net/core/bpf_jit_enable");
   facts.ptrace_scope = read_number(kernel + "yama/ptrace_scope");
   read_limits(facts);
-  facts.online_cpus = first_line(read_text(root + "/sys/devices/system/cpu/online"));
+  facts.online_cpus = first_line(walk::read_proc_file(root + "/sys/devices/system/cpu/online"));
   facts.container = container_hint(root);
   return facts;
 }

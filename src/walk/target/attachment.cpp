@@ -8,7 +8,6 @@
 #include <ctime>
 #include <optional>
 
-#include <dirent.h>
 #include <elf.h>
 #include <fmt/format.h>
 #include <sys/ptrace.h>
@@ -33,20 +32,6 @@ std::uint64_t now_ns() {
 
 std::unexpected<Error> system_error(const char* what, std::uint64_t where, int error = errno) {
   return fail(ErrorCode::kSystem, what, where, static_cast<std::uint64_t>(error));
-}
-
-std::vector<pid_t> list_threads(pid_t pid) {
-  std::vector<pid_t> ids;
-  DIR* directory = ::opendir(fmt::format("/proc/{}/task", pid).c_str());
-  if (directory == nullptr) return ids;
-  while (const dirent* entry = ::readdir(directory)) {
-    pid_t id = 0;
-    const std::string_view name = entry->d_name;
-    if (std::from_chars(name.data(), name.data() + name.size(), id).ec == std::errc{} && ids.size() < kMaxThreads)
-      ids.push_back(id);
-  }
-  ::closedir(directory);
-  return ids;
 }
 
 // The value of a line of /proc/PID/status.
@@ -142,7 +127,7 @@ Expected<void> Attachment::stop_all() {
 
 Expected<bool> Attachment::seize_new() {
   bool found = false;
-  for (const pid_t id : list_threads(pid_)) {
+  for (const pid_t id : list_ids(fmt::format("/proc/{}/task", pid_), kMaxThreads)) {
     if (seen_.contains(id)) continue;
     if (::ptrace(PTRACE_SEIZE, id, nullptr, nullptr) != 0) {
       const int error = errno;

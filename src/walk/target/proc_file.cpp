@@ -1,7 +1,10 @@
 #include "walk/target/proc_file.h"
 
 #include <cerrno>
+#include <charconv>
+#include <string_view>
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -23,6 +26,20 @@ std::string read_proc_file(const std::string& path, std::size_t limit) {
   }
   ::close(fd);
   return text;
+}
+
+std::vector<pid_t> list_ids(const std::string& folder, std::size_t most) {
+  std::vector<pid_t> ids;
+  DIR* directory = ::opendir(folder.c_str());
+  if (directory == nullptr) return ids;
+  while (const dirent* entry = ::readdir(directory)) {
+    pid_t id = 0;
+    const std::string_view name = entry->d_name;
+    const char* end = name.data() + name.size();
+    if (std::from_chars(name.data(), end, id).ptr == end && ids.size() < most) ids.push_back(id);
+  }
+  ::closedir(directory);
+  return ids;
 }
 
 }  // namespace windlass::walk
