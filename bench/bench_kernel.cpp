@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "peer_side.h"
-#include "profile/kernel_side.h"
+#include "agent/kernel_side.h"
 #include "support/process_publisher.h"
 
 namespace {
@@ -81,17 +81,17 @@ int main(int argc, char** argv) {
   const Options options = parse(argc, argv);
   const pid_t pid = start(options.command);
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  profile::KernelSideOptions side_options;
+  agent::KernelSideOptions side_options;
   side_options.frequency = options.frequency;
   side_options.all_processes = false;
   side_options.targets = {static_cast<std::uint32_t>(pid)};
-  auto opened = profile::KernelSide::open(side_options);
+  auto opened = agent::KernelSide::open(side_options);
   if (!opened) {
     fmt::print(stderr, "{}\n", opened.error().text);
     kill(pid, SIGKILL);
     return 3;
   }
-  profile::KernelSide& side = **opened;
+  agent::KernelSide& side = **opened;
   bench::PeerSide peer;
   testing::ProcessPublisher publisher(side);
   if (options.peer) {

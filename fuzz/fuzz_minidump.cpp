@@ -3,7 +3,7 @@
 #include "image/minidump.h"
 #include "read_pieces.h"
 #include "walk/target/minidump_context.h"
-#include "walk/target/proc_maps.h"
+#include "process/proc_maps.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace windlass;
@@ -23,7 +23,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       (void)walk::context_registers(architecture, thread.context);
   }
   const auto* text = reinterpret_cast<const char*>(dump->linux_maps.data());
-  for (const walk::ProcMap& map : walk::parse_proc_maps({text, dump->linux_maps.size()}))
+  for (const process::ProcMap& map : process::parse_proc_maps({text, dump->linux_maps.size()}))
     FUZZ_CHECK(map.begin < map.end);
   return 0;
 }

@@ -12,8 +12,8 @@
 
 #include "cli/commands.h"
 #include "cli/text_writer.h"
-#include "profile/kernel_side.h"
-#include "profile/system_probe.h"
+#include "agent/kernel_side.h"
+#include "agent/system_probe.h"
 
 namespace windlass::cli {
 namespace {
@@ -26,25 +26,25 @@ struct Arguments {
 
 // The programs themselves: probes foresee much, but only the verifier knows what it accepts.
 struct Loading {
-  profile::Probe probe{"BPF programs", profile::ProbeState::kOk, {}, {}};
-  std::vector<profile::ProgramStats> programs;
+  agent::Probe probe{"BPF programs", agent::ProbeState::kOk, {}, {}};
+  std::vector<agent::ProgramStats> programs;
   std::string log;
 };
 
 Loading load_programs(const std::string& btf) {
   Loading loading;
-  profile::KernelSideOptions options;
+  agent::KernelSideOptions options;
   options.btf_path = btf;
   options.program_stats = &loading.programs;
   const auto begin = std::chrono::steady_clock::now();
-  auto side = profile::KernelSide::open(options);
+  auto side = agent::KernelSide::open(options);
   if (!side) {
     // With statistics wanted the verifier keeps its reasons to itself: once more without.
     options.program_stats = nullptr;
-    side = profile::KernelSide::open(options);
+    side = agent::KernelSide::open(options);
   }
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
-  std::expected<void, profile::SystemError> started;
+  std::expected<void, agent::SystemError> started;
   if (side) started = (*side)->start();
   if (side && started) {
     (*side)->stop();
@@ -52,22 +52,22 @@ Loading load_programs(const std::string& btf) {
         fmt::format("{} accepted by the verifier and attached, in {:.0f} ms", loading.programs.size(), took.count());
     return loading;
   }
-  const profile::SystemError& error = side ? started.error() : side.error();
-  loading.probe.state = profile::ProbeState::kRefused;
+  const agent::SystemError& error = side ? started.error() : side.error();
+  loading.probe.state = agent::ProbeState::kRefused;
   loading.probe.seen = error.text;
   loading.probe.kind = error.kind;
   loading.log = error.log;
   return loading;
 }
 
-void print_text(TextWriter& out, const profile::Diagnosis& diagnosis, const Loading& loading, bool verbose) {
-  for (const profile::Probe& probe : diagnosis.probes) {
-    out.text(fmt::format("{:<8} {}: {}\n", profile::probe_state_word(probe.state), probe.name, probe.seen));
+void print_text(TextWriter& out, const agent::Diagnosis& diagnosis, const Loading& loading, bool verbose) {
+  for (const agent::Probe& probe : diagnosis.probes) {
+    out.text(fmt::format("{:<8} {}: {}\n", agent::probe_state_word(probe.state), probe.name, probe.seen));
     if (!probe.way_out.empty()) out.text(fmt::format("{:<8}   way out: {}\n", "", probe.way_out));
   }
   if (verbose && !loading.programs.empty()) {
     out.text(fmt::format("\n{:<24} {:>12} {:>12}  {}\n", "program", "instructions", "verified in", "stack, bytes"));
-    for (const profile::ProgramStats& program : loading.programs)
+    for (const agent::ProgramStats& program : loading.programs)
       out.text(fmt::format("{:<24} {:>12} {:>9.1f} ms  {}\n", program.name, program.instructions,
                            static_cast<double>(program.verify_us) / 1000, program.stack_depth));
     out.text("\n");
@@ -81,26 +81,26 @@ void member(TextWriter& out, const char* key, std::string_view value) {
   out.json_string(value);
 }
 
-const char* verdict_word(profile::Verdict verdict) {
+const char* verdict_word(agent::Verdict verdict) {
   switch (verdict) {
-    case profile::Verdict::kWorks: return "works";
-    case profile::Verdict::kLimited: return "limited";
-    case profile::Verdict::kRefused: break;
+    case agent::Verdict::kWorks: return "works";
+    case agent::Verdict::kLimited: return "limited";
+    case agent::Verdict::kRefused: break;
   }
   return "refused";
 }
 
-void print_json(TextWriter& out, const profile::Diagnosis& diagnosis, const Loading& loading) {
-  for (const profile::Probe& probe : diagnosis.probes) {
+void print_json(TextWriter& out, const agent::Diagnosis& diagnosis, const Loading& loading) {
+  for (const agent::Probe& probe : diagnosis.probes) {
     out.text("{\"probe\":");
     out.json_string(probe.name);
-    member(out, "state", profile::probe_state_word(probe.state));
+    member(out, "state", agent::probe_state_word(probe.state));
     member(out, "seen", probe.seen);
     if (!probe.way_out.empty()) member(out, "way_out", probe.way_out);
-    if (probe.state == profile::ProbeState::kRefused) member(out, "kind", profile::refusal_word(probe.kind));
+    if (probe.state == agent::ProbeState::kRefused) member(out, "kind", agent::refusal_word(probe.kind));
     out.text("}\n");
   }
-  for (const profile::ProgramStats& program : loading.programs) {
+  for (const agent::ProgramStats& program : loading.programs) {
     out.text("{\"program\":");
     out.json_string(program.name);
     out.text(fmt::format(",\"instructions\":{},\"verify_us\":{}", program.instructions, program.verify_us));
@@ -114,15 +114,15 @@ void print_json(TextWriter& out, const profile::Diagnosis& diagnosis, const Load
 }
 
 int doctor(const Arguments& arguments) {
-  const profile::SystemFacts facts = profile::read_system_facts(arguments.btf);
-  const profile::SystemTrials trials = profile::try_system(facts);
-  std::vector<profile::Probe> probes = profile::judge(facts, trials);
+  const agent::SystemFacts facts = agent::read_system_facts(arguments.btf);
+  const agent::SystemTrials trials = agent::try_system(facts);
+  std::vector<agent::Probe> probes = agent::judge(facts, trials);
   Loading loading;
-  if (profile::first_refused(probes) == nullptr) {
+  if (agent::first_refused(probes) == nullptr) {
     loading = load_programs(arguments.btf);
     probes.push_back(loading.probe);
   }
-  const profile::Diagnosis diagnosis = profile::conclude(facts, std::move(probes), trials.perf_own == 0);
+  const agent::Diagnosis diagnosis = agent::conclude(facts, std::move(probes), trials.perf_own == 0);
   TextWriter out(STDOUT_FILENO);
   if (arguments.json)
     print_json(out, diagnosis, loading);
@@ -130,9 +130,9 @@ int doctor(const Arguments& arguments) {
     print_text(out, diagnosis, loading, arguments.verbose);
   out.flush();
   switch (diagnosis.verdict) {
-    case profile::Verdict::kWorks: return kDone;
-    case profile::Verdict::kLimited: return kFoundWrong;
-    case profile::Verdict::kRefused: break;
+    case agent::Verdict::kWorks: return kDone;
+    case agent::Verdict::kLimited: return kFoundWrong;
+    case agent::Verdict::kRefused: break;
   }
   return kRefused;
 }

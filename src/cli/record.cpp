@@ -15,15 +15,15 @@
 
 #include "cli/commands.h"
 #include "cli/record_output.h"
-#include "profile/module_registry.h"
-#include "profile/recorder.h"
-#include "profile/symbolize.h"
+#include "agent/module_registry.h"
+#include "agent/recorder.h"
+#include "symbols/symbolize.h"
 
 namespace windlass::cli {
 namespace {
 
 struct Arguments {
-  profile::RecorderOptions recorder;
+  agent::RecorderOptions recorder;
   std::string output = "windlass.pb.gz";
   bool all = false;
   bool verbose = false;
@@ -36,9 +36,9 @@ int refuse(const std::string& text) {
 }
 
 // With the kind of refusal as a word for programs; with -v what libbpf and the verifier said, in full.
-int refuse(const profile::SystemError& error, bool verbose) {
+int refuse(const agent::SystemError& error, bool verbose) {
   if (verbose && !error.log.empty()) say("{}\n", error.log);
-  return refuse(fmt::format("{} [{}]", error.text, profile::refusal_word(error.kind)));
+  return refuse(fmt::format("{} [{}]", error.text, agent::refusal_word(error.kind)));
 }
 
 // SIGINT and SIGTERM end the recording, not the program: the descriptor becomes readable.
@@ -103,7 +103,7 @@ int write_profile(const ProfileFile& file, const profile::Profile& profile) {
 
 // The command's own status once the recording is written. One that outlives the recording (--duration, Ctrl-C) is told
 // to end and waited for; ending it is then what was asked for, so the status is 0.
-int command_status(profile::ChildCommand& command) {
+int command_status(agent::ChildCommand& command) {
   if (const auto status = command.poll_status()) return *status;
   command.signal(SIGTERM);
   command.wait();
@@ -115,9 +115,9 @@ int record(const Arguments& arguments) {
   const ProfileFile file(arguments.output);
   if (const auto writable = file.check(); !writable)
     return refuse(fmt::format("cannot write {}: {}", file.path(), writable.error().text()));
-  profile::survive_truncated_files();
+  agent::survive_truncated_files();
   StopSignals signals;
-  auto recorder = profile::Recorder::open(arguments.recorder);
+  auto recorder = agent::Recorder::open(arguments.recorder);
   survive_failed_writes();
   if (!recorder) return refuse(recorder.error(), arguments.verbose);
 
@@ -125,8 +125,8 @@ int record(const Arguments& arguments) {
     say("windlass: BPF is refused, so samples are taken {}. {}\n", (*recorder)->limits(), (*recorder)->refusal());
   for (const std::string& limit : (*recorder)->blind_spots()) say("windlass: {}\n", limit);
   ProgressLine line;
-  profile::Recorder::Hooks hooks;
-  hooks.progress = [&](const profile::RecordingProgress& progress) { line.show(progress); };
+  agent::Recorder::Hooks hooks;
+  hooks.progress = [&](const agent::RecordingProgress& progress) { line.show(progress); };
   if (file.replaceable()) {
     // A recording that is killed leaves its last checkpoint, without names.
     hooks.checkpoint = [&](const profile::Profile& profile) { (void)file.write(profile); };
@@ -139,12 +139,12 @@ int record(const Arguments& arguments) {
   profile::Profile profile = (*recorder)->profile();
   if (!arguments.no_symbols) {
     line.note("naming addresses");
-    (void)profile::symbolize(profile);
+    (void)symbols::symbolize(profile);
   }
   line.clear();
   print_summary(**recorder, profile, arguments.verbose);
   const int written = write_profile(file, profile);
-  profile::ChildCommand* command = (*recorder)->command();
+  agent::ChildCommand* command = (*recorder)->command();
   const int status = command != nullptr ? command_status(*command) : kDone;
   return written != kDone ? written : status;
 }

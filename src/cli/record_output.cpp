@@ -42,7 +42,7 @@ std::unexpected<Error> system_error(const char* what) {
 
 ProgressLine::ProgressLine() : terminal_(isatty(STDERR_FILENO) == 1) {}
 
-void ProgressLine::show(const profile::RecordingProgress& progress) {
+void ProgressLine::show(const agent::RecordingProgress& progress) {
   if (!terminal_) return;
   const std::string line =
       fmt::format("\r\033[K{:.1f} s  {} samples  {} complete  {} lost", progress.seconds, thousands(progress.samples),
@@ -91,7 +91,7 @@ Expected<void> ProfileFile::write(const profile::Profile& profile) const {
   return exporter::write_pprof_file(profile, path_);
 }
 
-void print_summary(profile::Recorder& recorder, const profile::Profile& profile, bool verbose) {
+void print_summary(agent::Recorder& recorder, const profile::Profile& profile, bool verbose) {
   std::uint64_t total = 0;
   std::map<std::uint8_t, std::uint64_t> truncated;
   std::uint64_t complete = 0;
@@ -104,7 +104,7 @@ void print_summary(profile::Recorder& recorder, const profile::Profile& profile,
   }
   const double elapsed = static_cast<double>(profile.duration_ns) * 1e-9;
   if (total == 0)
-    say("windlass: {}\n", profile::explain_no_samples(recorder.no_samples()));
+    say("windlass: {}\n", agent::explain_no_samples(recorder.no_samples()));
   else
     say("windlass: {} samples in {:.1f} s, {} with complete stacks, {} lost{}\n", thousands(total), elapsed,
         percent(complete, total), thousands(profile.lost), recorder.limits().empty() ? "" : "; " + recorder.limits());
@@ -114,7 +114,7 @@ void print_summary(profile::Recorder& recorder, const profile::Profile& profile,
     std::size_t named = 0;
     for (const auto& entry : where) {
       if (entry.end != end || named == (verbose ? 8 : 2)) continue;
-      const profile::CodeFile* file = recorder.modules().find(entry.module);
+      const agent::CodeFile* file = recorder.modules().find(entry.module);
       modules += fmt::format("{}{} in {}", named++ == 0 ? ": " : ", ", thousands(entry.count),
                              file != nullptr ? file->path : "code without a file");
     }

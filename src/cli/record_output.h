@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "profile/recorder.h"
+#include "agent/recorder.h"
 #include "windlass/error.h"
 
 namespace windlass::cli {
@@ -23,7 +23,7 @@ void say(fmt::format_string<Parts...> format, Parts&&... parts) {
 class ProgressLine {
  public:
   ProgressLine();
-  void show(const profile::RecordingProgress& progress);
+  void show(const agent::RecordingProgress& progress);
   void note(const std::string& text);
   void clear();
 
@@ -48,6 +48,6 @@ class ProfileFile {
 };
 
 // "12,345 samples in 10.0 s, 99.97% complete, ..." and what was truncated where.
-void print_summary(profile::Recorder& recorder, const profile::Profile& profile, bool verbose);
+void print_summary(agent::Recorder& recorder, const profile::Profile& profile, bool verbose);
 
 }  // namespace windlass::cli

@@ -12,7 +12,7 @@
 
 #include "cli/commands.h"
 #include "cli/walk_output.h"
-#include "cli/walked.h"
+#include "cli/thread_stacks.h"
 #include "windlass/target.h"
 
 namespace windlass::cli {

@@ -19,15 +19,15 @@ struct Named {
 
 class WalkPrinter {
  public:
-  WalkPrinter(const Target& target, const WalkedProcess& walked, const WalkOutputOptions& options, TextWriter& out)
+  WalkPrinter(const Target& target, const ThreadStacks& walked, const WalkOutputOptions& options, TextWriter& out)
       : target_(target), names_(walked.names), options_(options), out_(out) {}
 
-  void json(const WalkedThread& walked) {
+  void json(const ThreadStack& walked) {
     out_.text(fmt::format("{{\"thread\":{},\"name\":{}", walked.thread->id, json_string(walked.thread->name)));
     if (walked.thread->faulted) out_.text(",\"faulted\":true");
     out_.text(",\"frames\":[");
     bool first = true;
-    for (const WalkedFrame& frame : walked.frames) {
+    for (const FrameEntry& frame : walked.frames) {
       if (!first) out_.character(',');
       first = false;
       json(frame);
@@ -38,24 +38,24 @@ class WalkPrinter {
     out_.text("}\n");
   }
 
-  void text(const WalkedThread& walked) {
+  void text(const ThreadStack& walked) {
     const Thread& thread = *walked.thread;
     out_.text(fmt::format("TID {}{}{}{}:\n", thread.id, thread.name.empty() ? "" : " ", thread.name,
                           thread.faulted ? " (crashed)" : ""));
     std::size_t number = 0;
-    for (const WalkedFrame& frame : walked.frames) text(frame, number);
+    for (const FrameEntry& frame : walked.frames) text(frame, number);
     if (walked.end != WalkEnd::kComplete)
       out_.text(fmt::format("    [{}: {}]\n", end_name(walked.end), walked.error.text()));
   }
 
  private:
-  Named named(const WalkedFrame& frame) const {
+  Named named(const FrameEntry& frame) const {
     const profile::Location& location = names_.locations[frame.location];
     return {&location, location.module < names_.modules.size() ? &names_.modules[location.module] : nullptr,
             location.lines.empty() ? nullptr : &names_.functions[location.lines.back().function]};
   }
 
-  void json(const WalkedFrame& frame) {
+  void json(const FrameEntry& frame) {
     const Named at = named(frame);
     out_.text(fmt::format("{{\"pc\":{},\"sp\":{}", frame.registers.pc().value(), frame.registers.sp()));
     if (at.module != nullptr)
@@ -87,7 +87,7 @@ class WalkPrinter {
     out_.character(']');
   }
 
-  void json_registers(const WalkedFrame& frame) {
+  void json_registers(const FrameEntry& frame) {
     out_.text(",\"registers\":{");
     bool first = true;
     frame.registers.for_each([&](RegisterNumber number, std::uint64_t value) {
@@ -98,7 +98,7 @@ class WalkPrinter {
     out_.character('}');
   }
 
-  void text(const WalkedFrame& frame, std::size_t& number) {
+  void text(const FrameEntry& frame, std::size_t& number) {
     const Named at = named(frame);
     const std::uint64_t pc = frame.registers.pc().value();
     if (options_.inlines) {
@@ -121,7 +121,7 @@ class WalkPrinter {
     if (options_.verbose >= 2) registers(frame);
   }
 
-  void place(const WalkedFrame& frame, const Named& at) {
+  void place(const FrameEntry& frame, const Named& at) {
     if (at.function != nullptr) {
       out_.text(at.function->name);
       if (at.location->function_begin != 0)
@@ -138,7 +138,7 @@ class WalkPrinter {
     if (options_.lines && line.line != 0) out_.text(fmt::format(" at {}:{}", function.file, line.line));
   }
 
-  void registers(const WalkedFrame& frame) {
+  void registers(const FrameEntry& frame) {
     int column = 0;
     frame.registers.for_each([&](RegisterNumber number, std::uint64_t value) {
       out_.text(fmt::format("{}{:>6}={:#018x}", column == 0 ? "    " : "",
@@ -152,7 +152,7 @@ class WalkPrinter {
   }
 
   // As the module's file numbers it; the location is that of the lookup address, one less for a return address.
-  static std::uint64_t offset_in_module(const WalkedFrame& frame, const Named& at) {
+  static std::uint64_t offset_in_module(const FrameEntry& frame, const Named& at) {
     const CodeAddress pc = frame.registers.pc();
     return at.location->address + (pc.value() - pc.lookup());
   }
@@ -165,10 +165,10 @@ class WalkPrinter {
 
 }  // namespace
 
-void print_walk(const Target& target, const WalkedProcess& walked, const WalkOutputOptions& options, TextWriter& out) {
+void print_walk(const Target& target, const ThreadStacks& walked, const WalkOutputOptions& options, TextWriter& out) {
   WalkPrinter printer(target, walked, options, out);
   if (!options.json && target.process != 0) out.text(fmt::format("PID {} {}\n", target.process, target.command));
-  for (const WalkedThread& thread : walked.threads) options.json ? printer.json(thread) : printer.text(thread);
+  for (const ThreadStack& thread : walked.threads) options.json ? printer.json(thread) : printer.text(thread);
 }
 
 }  // namespace windlass::cli

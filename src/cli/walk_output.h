@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cli/text_writer.h"
-#include "cli/walked.h"
+#include "cli/thread_stacks.h"
 
 namespace windlass::cli {
 
@@ -13,6 +13,6 @@ struct WalkOutputOptions {
   bool inlines = false;
 };
 
-void print_walk(const Target& target, const WalkedProcess& walked, const WalkOutputOptions& options, TextWriter& out);
+void print_walk(const Target& target, const ThreadStacks& walked, const WalkOutputOptions& options, TextWriter& out);
 
 }  // namespace windlass::cli

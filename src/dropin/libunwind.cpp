@@ -8,7 +8,7 @@
 #include "capi/capture.h"
 #include "dropin/next.h"
 #include "dropin/proc_name.h"
-#include "walk/own/trace.h"
+#include "walk/own/fast_walk.h"
 #include "windlass/backtrace.h"
 
 using namespace windlass;
@@ -24,7 +24,7 @@ constexpr unsigned kMaxBackward = 16;  // steps of one cursor that do not move s
 struct Cursor {
   std::uint64_t tag[2] = {kTag[0], kTag[1]};
   unw_context_t* context = nullptr;
-  walk::TraceState trace;
+  walk::FastWalkState trace;
   std::size_t index = 0;
   unsigned backward = 0;
   bool all_registers = false;
@@ -162,14 +162,14 @@ int unw_step(unw_cursor_t* cursor) {
   Cursor* own = Cursor::of(cursor);
   if (own == nullptr) return next_step.call_or(-UNW_EINVAL, cursor);
   if (own->all_registers) return step_all_registers(*own);
-  walk::TraceWalk fast(own->trace, false);
+  walk::FastWalk fast(own->trace, false);
   if (fast.step()) {
     if (!progresses(*own, fast.state().sp)) return -UNW_EBADFRAME;
     own->trace = fast.state();
     ++own->index;
     return 1;
   }
-  if (fast.outcome() == walk::TraceWalk::Outcome::kComplete) return 0;
+  if (fast.outcome() == walk::FastWalk::Outcome::kComplete) return 0;
   return find_all_registers(*own) ? step_all_registers(*own) : -UNW_EBADFRAME;
 }
 

@@ -5,7 +5,7 @@ namespace {
 
 constexpr RegisterNumber kFp = Registers::fp_number(kOwnArchitecture);
 
-walk::TraceState state_of(const Registers& registers) {
+walk::FastWalkState state_of(const Registers& registers) {
   const CodeAddress pc = registers.pc();
   return {pc.value() | (pc.is_return_address() ? 0 : walk::kInstructionBit), registers.sp(), registers.get(kFp)};
 }
@@ -35,7 +35,7 @@ bool OwnWalk::step() {
       ++lag_;
       return true;
     }
-    if (trace_.outcome() == walk::TraceWalk::Outcome::kComplete) {
+    if (trace_.outcome() == walk::FastWalk::Outcome::kComplete) {
       end_ = WalkEnd::kComplete;
       return false;
     }

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "walk/own/trace.h"
+#include "walk/own/fast_walk.h"
 #include "windlass/backtrace.h"
 
 namespace windlass::dropin {
@@ -28,7 +28,7 @@ class OwnWalk {
   bool catch_up();
 
   const Registers& start_;
-  walk::TraceWalk trace_;
+  walk::FastWalk trace_;
   std::optional<StackWalker> walker_;  // made when it is needed; behind by `lag_` frames
   std::size_t lag_ = 0;
   bool walks_all_ = false;

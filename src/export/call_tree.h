@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "export/frames.h"
-#include "model/profile.h"
+#include "profile/profile.h"
 
 namespace windlass::exporter {
 

@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "model/profile.h"
+#include "profile/profile.h"
 
 namespace windlass::exporter {
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "export/call_tree.h"
-#include "model/profile.h"
+#include "profile/profile.h"
 
 namespace windlass::exporter {
 

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "export/output.h"
-#include "model/profile.h"
+#include "profile/profile.h"
 #include "windlass/bytes.h"
 #include "windlass/error.h"
 

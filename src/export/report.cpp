@@ -7,7 +7,7 @@
 #include <queue>
 
 #include "export/call_tree.h"
-#include "export/fit_name.h"
+#include "export/shorten_name.h"
 #include "export/numbers.h"
 
 namespace windlass::exporter {
@@ -73,7 +73,7 @@ class ReportWriter {
         out_.write(fmt::format("  {} {}: {} ({:.2f}%)\n", coloured(kMagenta, "truncated"), profile::end_text(end),
                                grouped(totals_.by_end[end]), 100 * share(totals_.by_end[end])));
     for (const auto& comment : profile_.comments)
-      out_.write(coloured(kDim, "  " + fit_name(comment, options_.width - 2)) + "\n");
+      out_.write(coloured(kDim, "  " + shorten_name(comment, options_.width - 2)) + "\n");
   }
 
   void write_functions() {
@@ -97,10 +97,10 @@ class ReportWriter {
     for (std::size_t i = 0; i < shown; ++i) {
       const Frame& frame = frames_[order[i]];
       const auto& count = counts[order[i]];
-      const std::string name = fit_name(frame.name, name_width);
+      const std::string name = shorten_name(frame.name, name_width);
       const std::string padding(name_width - std::min(name_width, columns_of(name)), ' ');
       const std::string module = frame.module < profile_.modules.size()
-                                     ? fit_name(module_name(profile_.modules[frame.module]), module_width)
+                                     ? shorten_name(module_name(profile_.modules[frame.module]), module_width)
                                      : "";
       out_.write(fmt::format("{}  {} {:>10}  {}{}  {}\n", percent(count.self), percent(count.total),
                              grouped(count.self), coloured(colour_of(frame), name), padding, coloured(kDim, module)));
@@ -192,7 +192,7 @@ class ReportWriter {
       if (share(node.self) >= 0.001) self = fmt::format("  self {:.2f}%", 100 * share(node.self));
       const std::size_t room = options_.width > used + self.size() + 10 ? options_.width - used - self.size() : 10;
       out_.write(fmt::format("{}  {}{}{}\n", percent(node.total), lead,
-                             coloured(colour_of(frame), fit_name(frame.name, room)), coloured(kDim, self)));
+                             coloured(colour_of(frame), shorten_name(frame.name, room)), coloured(kDim, self)));
     }
   }
   // At most half of the width goes to indentation; what is deeper says how deep.

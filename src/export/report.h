@@ -4,7 +4,7 @@
 #include <cstddef>
 
 #include "export/output.h"
-#include "model/profile.h"
+#include "profile/profile.h"
 #include "windlass/error.h"
 
 namespace windlass::exporter {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "export/output.h"
-#include "model/profile.h"
+#include "profile/profile.h"
 #include "windlass/error.h"
 
 namespace windlass::exporter {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "model/profile.h"
+#include "profile/profile.h"
 
 namespace windlass::exporter {
 

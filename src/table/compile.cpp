@@ -8,7 +8,7 @@
 #include "dwarf/interpreter.h"
 #include "image/unwind_sections.h"
 #include "table/extra_register.h"
-#include "table/straight_line.h"
+#include "table/linear_scan.h"
 #include "table/trace_state.h"
 
 namespace windlass::table {
@@ -71,7 +71,7 @@ class RspCopies {
       const TableBuilder::PendingRow& row = rows[i];
       const std::uint64_t end = i + 1 < rows.size() ? rows[i + 1].begin : fde.end;
       builder_.row(row.begin, PackedRule{row.low, row.high});
-      if (!function || !is_perishable(row.low) || end <= row.begin || end > fde.end) continue;
+      if (!function || !is_caller_saved(row.low) || end <= row.begin || end > fde.end) continue;
       PackedRule copy{row.low, row.high};
       PackedRule::put(copy.low, PackedRule::kCfaReg, 0xff, x86_64::kRsp);
       each_copy_in_rsp(*function->sub(row.begin - fde.begin, end - row.begin), row.begin, *function, fde.begin,
@@ -82,7 +82,7 @@ class RspCopies {
                        });
     }
   }
-  [[nodiscard]] static bool is_perishable(std::uint64_t low) {
+  [[nodiscard]] static bool is_caller_saved(std::uint64_t low) {
     const std::uint8_t kind = low & 0xff, reg = low >> PackedRule::kCfaReg & 0xff;
     return (kind == WL_CFA_REG || kind == WL_CFA_MEM) && reg != x86_64::kRsp &&
            !is_callee_saved(Architecture::kX86_64, reg);
@@ -120,10 +120,10 @@ EvaluationStats compile_with(const dwarf::CfiSection& section, const image::ElfI
     const auto done = interpreter.run(fde, emit);
     pending.resize(static_cast<std::size_t>(out - pending.data()));
     if constexpr (std::is_same_v<Registers, Arm64Registers>) correct_rows(std::span(pending.begin(), pending.end()));
-    bool perishable = false;
-    for (const TableBuilder::PendingRow& row : pending) perishable |= note_cfa_register<Registers>(row.low, use);
+    bool caller_saved = false;
+    for (const TableBuilder::PendingRow& row : pending) caller_saved |= note_cfa_register<Registers>(row.low, use);
     const std::span rows(pending.begin(), pending.end());
-    if (perishable && image != nullptr) [[unlikely]]
+    if (caller_saved && image != nullptr) [[unlikely]]
       RspCopies(*image, builder).rows(fde, rows);
     else
       builder.rows(rows);

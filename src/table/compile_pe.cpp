@@ -8,7 +8,7 @@
 #include "table/builder.h"
 #include "table/extra_register.h"
 #include "table/project.h"
-#include "table/straight_line.h"
+#include "table/linear_scan.h"
 #include "winarm64/lower.h"
 #include "winx64/lower.h"
 #include "winx64/registers.h"

@@ -85,7 +85,7 @@ struct ArenaPiece {
 };
 
 // A table in the arena: what the kernel side needs to find it, and the pieces to give back when the module is gone.
-struct PlacedTable {
+struct LoadedTable {
   wl_module module{};
   std::vector<ArenaPiece> pieces;
 };
@@ -100,6 +100,6 @@ class Arena {
 };
 
 // Copies `table` into `arena`, all references patched. On an error everything taken has been given back.
-[[nodiscard]] Expected<PlacedTable> place(const UnwindTable& table, Arena& arena);
+[[nodiscard]] Expected<LoadedTable> load_table(const UnwindTable& table, Arena& arena);
 
 }  // namespace windlass::table

@@ -1,6 +1,6 @@
 // Frames in PE images. Their unwind information is exact throughout a function, epilogues included, so the code is not
 // asked to contradict it. Sources: "x64 exception handling", "ARM64 exception handling" (Microsoft).
-#include "walk/question.h"
+#include "walk/step_context.h"
 
 namespace windlass::walk {
 namespace {
@@ -15,13 +15,13 @@ WalkEnd end_of(ErrorCode code) {
 
 // What no row can say: the frames that a system builds for interrupts and exceptions, registers used after they were
 // restored.
-void execute(const Question& question, Step& step) {
-  const AddressSpace& space = question.space;
-  step.saved = question.frame.saved;
+void execute(const StepContext& context, Step& step) {
+  const AddressSpace& space = context.space;
+  step.saved = context.frame.saved;
   step.origin = FrameOrigin::kPdata;
   step.module_known = false;
   const auto done =
-      question.module->unwind(space.memory(), space.pointer_mask(), question.frame.registers, step.caller, step.saved);
+      context.module->unwind(space.memory(), space.pointer_mask(), context.frame.registers, step.caller, step.saved);
   step.status = {};
   if (!done)
     step.status = {end_of(done.error().code), done.error()};
@@ -32,26 +32,26 @@ void execute(const Question& question, Step& step) {
 
 }  // namespace
 
-bool by_pdata(const Question& question, Step& step) {
-  const Module& module = *question.module;
-  const CodeAddress pc = question.frame.pc();
+bool by_pdata(const StepContext& context, Step& step) {
+  const Module& module = *context.module;
+  const CodeAddress pc = context.frame.pc();
   FrameRow row;
   RowStorage storage;
   const auto found = module.row_at(pc.lookup(), row, storage);
   if (found) {
-    apply_row(question, row, FrameOrigin::kPdata, step);
+    apply_row(context, row, FrameOrigin::kPdata, step);
   } else if (found.error().code == ErrorCode::kNotFound) {
-    return by_leaf(question, step);
+    return by_leaf(context, step);
   } else {
-    execute(question, step);
+    execute(context, step);
     if (step.status.end == WalkEnd::kBadRow) return false;
   }
-  if (!accept(question.space, step)) {
-    (void)by_synthesis(question, step);  // else that is how the walk ends
+  if (!accept(context.space, step)) {
+    (void)by_synthesis(context, step);  // else that is how the walk ends
     return true;
   }
   if (found && step.status.ok() && pc.is_return_address())
-    question.scratch.rows.keep(module.id(), pc.value(), row, FrameOrigin::kPdata, question.space.architecture());
+    context.scratch.rows.keep(module.id(), pc.value(), row, FrameOrigin::kPdata, context.space.architecture());
   return true;
 }
 

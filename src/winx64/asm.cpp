@@ -26,7 +26,7 @@ class Directives {
     const InfoContent& content = piece_.content;
     for (auto code = content.codes.rbegin(); code != content.codes.rend(); ++code) add(code->offset, text_of(*code));
     add(content.prolog_size, masm_ ? ".endprolog" : ".seh_endprologue");
-    for (const ToldEpilogue& told : piece_.epilogues) {
+    for (const EpilogueV2& told : piece_.epilogues) {
       add(told.begin, ".seh_startepilogue");
       add(told.pops, ".seh_unwindv2start");
       add(told.exit, ".seh_endepilogue");

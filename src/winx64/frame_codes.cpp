@@ -389,7 +389,7 @@ class Planner {
   // Epilogues are told by their distance from the end, which has 12 bits, and in slots, of which there are 255. Where
   // that is not enough, an entry ends behind an epilogue, and another, chained to it, goes on.
   void cut(Piece piece, const Region& region) {
-    std::vector<ToldEpilogue> all = std::move(piece.epilogues);
+    std::vector<EpilogueV2> all = std::move(piece.epilogues);
     const std::uint32_t end = piece.end;
     const std::size_t first_index = pieces_.size();
     for (std::size_t i = 0; i <= all.size(); ++i) {

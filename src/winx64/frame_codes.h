@@ -14,7 +14,7 @@
 namespace windlass::winx64 {
 
 // An epilogue as version 2 tells it. Offsets into the code.
-struct ToldEpilogue {
+struct EpilogueV2 {
   std::uint32_t begin = 0;  // of its first instruction
   std::uint32_t pops = 0;   // where what is told begins: behind what frees the frame
   std::uint32_t exit = 0;   // of its last instruction
@@ -28,7 +28,7 @@ struct Piece {
   std::uint32_t end = 0;
   std::optional<std::size_t> parent = {};  // the piece it is chained to, one before it
   InfoContent content = {};                // handler and chained entry are not set, their flags are
-  std::vector<ToldEpilogue> epilogues = {};
+  std::vector<EpilogueV2> epilogues = {};
 };
 
 // Ascending and disjoint. Errors as write()'s.
@@ -45,7 +45,7 @@ struct BodyFrame {
 
 // Is the epilogue one that unwinders of the version get right at each of its instructions? Nothing: yes, and nothing
 // need be told of it. Errors as write()'s.
-[[nodiscard]] Expected<std::optional<ToldEpilogue>> judge_epilogue(const Epilogue& epilogue, const BodyFrame& frame,
+[[nodiscard]] Expected<std::optional<EpilogueV2>> judge_epilogue(const Epilogue& epilogue, const BodyFrame& frame,
                                                                    std::uint32_t version);
 
 // Does it what one x86-64 push does?

@@ -72,7 +72,7 @@ class Lowering {
     if (chain_[0].info.version == 1)
       find_epilogues();
     else
-      add_told_epilogues();
+      add_epilogues_v2();
     prologue_rows(entry_.end);
   }
 
@@ -465,7 +465,7 @@ class Lowering {
   }
 
   // Version 2: what the codes tell, ascending.
-  void add_told_epilogues() {
+  void add_epilogues_v2() {
     std::array<Epilog, 256> epilogs;
     std::size_t count = 0;
     each_epilog(chain_[0].info, chain_[0].function.end, [&](const Epilog& epilog) {

@@ -20,7 +20,7 @@
 #include <fmt/format.h>
 
 #include "differential/peer.h"
-#include "profile/symbolize.h"
+#include "symbols/symbolize.h"
 
 namespace windlass {
 namespace {
@@ -84,7 +84,7 @@ std::vector<Stack> ours(const std::string& path, const std::vector<std::uint64_t
   profile::Profile profile;
   profile.modules = {{.path = path, .open_path = path}};
   for (const auto address : addresses) profile.locations.push_back({.module = 0, .address = address});
-  profile::symbolize(profile);
+  symbols::symbolize(profile);
   std::vector<Stack> stacks;
   for (const auto& location : profile.locations) {
     stacks.emplace_back();

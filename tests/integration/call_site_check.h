@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "model/profile.h"
+#include "profile/profile.h"
 
 namespace windlass::test {
 

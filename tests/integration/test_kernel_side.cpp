@@ -1,5 +1,5 @@
 // The real BPF program on this kernel. Skipped only for want of privilege.
-#include "profile/kernel_side.h"
+#include "agent/kernel_side.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -13,7 +13,7 @@
 #include "support/privilege.h"
 #include "support/process_publisher.h"
 
-namespace windlass::profile {
+namespace windlass::agent {
 namespace {
 
 using testing::ProcessPublisher;
@@ -301,4 +301,4 @@ TEST_F(KernelSideTest, RetiredMappingSetsAreFreed) {
 }
 
 }  // namespace
-}  // namespace windlass::profile
+}  // namespace windlass::agent

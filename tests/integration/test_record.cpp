@@ -19,7 +19,7 @@
 #include <fmt/format.h>
 
 #include "export/pprof.h"
-#include "model/profile.h"
+#include "profile/profile.h"
 #include "support/privilege.h"
 
 namespace windlass::test {

@@ -10,7 +10,7 @@
 #include "image/pe_names.h"
 #include "support/wine_program.h"
 #include "walk/target/modules.h"
-#include "walk/target/proc_file.h"
+#include "process/proc_file.h"
 #include "walk/target/process_memory.h"
 #include "windlass/target.h"
 
@@ -197,8 +197,8 @@ TEST_F(WineWalk, ImagesInMemoryGiveTheSameStacks) {
                .problems = {},
                .notes = {},
                .attachment = {}};
-  const auto maps = walk::parse_proc_maps(walk::read_proc_file("/proc/" + std::to_string(pid) + "/maps"));
-  const auto none = [](const walk::ProcMap&, std::string&) { return std::vector<walk::FileCandidate>(); };
+  const auto maps = process::parse_proc_maps(process::read_proc_file("/proc/" + std::to_string(pid) + "/maps"));
+  const auto none = [](const process::ProcMap&, std::string&) { return std::vector<walk::FileCandidate>(); };
   (void)walk::add_modules(other, maps, none, 4096);
   Names names;
   const auto expected = walk(target->space, target->threads, names);

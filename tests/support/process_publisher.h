@@ -15,14 +15,14 @@
 
 #include "image/elf.h"
 #include "image/mapped_file.h"
-#include "profile/kernel_side.h"
+#include "agent/kernel_side.h"
 #include "table/compile.h"
 
 namespace windlass::testing {
 
 class ProcessPublisher {
  public:
-  explicit ProcessPublisher(profile::KernelSide& side) : side_(side) {}
+  explicit ProcessPublisher(agent::KernelSide& side) : side_(side) {}
 
   // Called with every table loaded.
   std::function<void(std::uint32_t module, const table::UnwindTable& table)> on_table;
@@ -98,7 +98,7 @@ class ProcessPublisher {
     return side_.load_table(*id, *table).has_value();
   }
 
-  profile::KernelSide& side_;
+  agent::KernelSide& side_;
   std::map<std::string, Module> modules_;
   std::vector<wl_mapping> mappings_;
   std::uint64_t table_bytes_ = 0, table_rows_ = 0;

@@ -5,7 +5,7 @@
 #include <random>
 #include <string>
 
-#include "model/profile.h"
+#include "profile/profile.h"
 
 namespace windlass::testing {
 

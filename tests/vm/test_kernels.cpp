@@ -25,7 +25,7 @@
 
 #include "export/pprof.h"
 #include "integration/truth_check.h"
-#include "model/profile.h"
+#include "profile/profile.h"
 #include "support/privilege.h"
 
 namespace windlass::test {

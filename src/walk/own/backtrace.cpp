@@ -1,13 +1,13 @@
 // Backtraces of the own process.
 #include "windlass/backtrace.h"
 #include "arch/pointer_authentication.h"
-#include "walk/own/trace.h"
+#include "walk/own/fast_walk.h"
 
 namespace windlass {
 namespace {
 
-using walk::TraceState;
-using walk::TraceWalk;
+using walk::FastWalkState;
+using walk::FastWalk;
 
 // The whole walk with all registers: where some rule wants one that is not tracked, and where there is no rule.
 [[gnu::noinline]] std::size_t walk_all_registers(StackWalker& walker, std::uint64_t* pcs, std::size_t max,
@@ -36,11 +36,11 @@ std::size_t backtrace_from(const Registers& registers, std::uint64_t* pcs, std::
   const CodeAddress pc = registers.pc();
   const RegisterNumber fp = Registers::fp_number(kOwnArchitecture);
   if (registers.has_sp() && registers.has(fp) && static_cast<std::int64_t>(pc.value()) > 0) {
-    TraceWalk walk(
+    FastWalk walk(
         {pc.value() | (pc.is_return_address() ? 0 : walk::kInstructionBit), registers.sp(), registers.get(fp)}, false);
     const std::size_t depth = walk.run(pcs, max);
-    if (walk.outcome() != TraceWalk::Outcome::kNeedsAllRegisters) {
-      if (end != nullptr) *end = walk.outcome() == TraceWalk::Outcome::kComplete ? WalkEnd::kComplete : WalkEnd::kLimit;
+    if (walk.outcome() != FastWalk::Outcome::kNeedsAllRegisters) {
+      if (end != nullptr) *end = walk.outcome() == FastWalk::Outcome::kComplete ? WalkEnd::kComplete : WalkEnd::kLimit;
       return depth;
     }
   }
@@ -55,13 +55,13 @@ std::size_t backtrace_from(const Registers& registers, std::uint64_t* pcs, std::
   // Both architectures save the caller's frame pointer where their own points.
   const std::uint64_t fp = *static_cast<const std::uint64_t*>(__builtin_frame_address(0));
   {
-    TraceWalk walk({without_authentication(pc), sp, fp}, true);
+    FastWalk walk({without_authentication(pc), sp, fp}, true);
     bool more = true;
     for (unsigned i = 0; more && i < skip; ++i) more = walk.step();
     if (more) {
       const std::size_t depth = walk.run(pcs, max);
-      if (walk.outcome() != TraceWalk::Outcome::kNeedsAllRegisters) return depth;
-    } else if (walk.outcome() == TraceWalk::Outcome::kComplete) {
+      if (walk.outcome() != FastWalk::Outcome::kNeedsAllRegisters) return depth;
+    } else if (walk.outcome() == FastWalk::Outcome::kComplete) {
       return 0;
     }
   }

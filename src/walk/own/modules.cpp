@@ -8,7 +8,7 @@
 #include <new>
 
 #include "walk/own/mapped_source.h"
-#include "walk/own/pinned.h"
+#include "walk/own/never_unloaded.h"
 #include "walk/own_modules.h"
 #include "windlass/backtrace.h"
 
@@ -102,7 +102,7 @@ Expected<void> map_cfi(const LoadedObject& object, MappedCfi& cfi) {
 
 bool OwnModule::is(const LoadedObject& object) const {
   if (!(object_ == object)) return false;
-  if (tag() == kPinned) return true;
+  if (tag() == kNeverUnloaded) return true;
   return build_id_size_ == 0 || std::memcmp(at(build_id_at_), build_id_, build_id_size_) == 0;
 }
 
@@ -126,7 +126,7 @@ const OwnModule* OwnModules::enter(const LoadedObject& object) {
     if (state == OwnModule::kBusy) continue;
     if (state == OwnModule::kReady) {
       // Once all entries have been used, the place of a module that is gone.
-      if (used.load(std::memory_order_relaxed) < kCapacity || entry.tag() == OwnModule::kPinned) continue;
+      if (used.load(std::memory_order_relaxed) < kCapacity || entry.tag() == OwnModule::kNeverUnloaded) continue;
       LoadedObject now;
       if (find_loaded(entry.object_.begin, now) && now == entry.object_) continue;
     }
@@ -146,13 +146,13 @@ void OwnModules::fill(OwnModule& entry, std::size_t index, const LoadedObject& o
     entry.table_.store(nullptr, std::memory_order_relaxed);  // leaked: a walker may be reading it
   }
   entry.object_ = object;
-  const bool pinned = is_pinned(object.begin);
+  const bool pinned = is_never_unloaded(object.begin);
   entry.build_id_size_ = pinned ? 0 : find_build_id(object, entry.build_id_at_);
   if (entry.build_id_size_ != 0) std::memcpy(entry.build_id_, at(entry.build_id_at_), entry.build_id_size_);
   entry.cfi_usable_ = map_cfi(object, entry.cfi_).has_value();
   std::uint16_t tag = OwnModule::kUncacheable;
   if (pinned)
-    tag = OwnModule::kPinned;
+    tag = OwnModule::kNeverUnloaded;
   else if (entry.build_id_size_ != 0 && entry.generation_ <= kGenerations)
     tag = static_cast<std::uint16_t>(1 + index + entry.generation_ * kCapacity);
   entry.tag_.store(tag, std::memory_order_relaxed);
@@ -180,7 +180,7 @@ void each_own_module(FunctionRef<void(const Module&)> callback) {
 }
 
 bool OwnModules::verify(std::uint16_t tag, std::uint64_t address) {
-  if (tag == OwnModule::kPinned) return true;
+  if (tag == OwnModule::kNeverUnloaded) return true;
   if (tag == OwnModule::kUncacheable) return false;
   OwnModule& entry = entries[(tag - 1) % kCapacity];
   const auto holds = [&] {

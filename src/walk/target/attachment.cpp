@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "walk/target/proc_file.h"
+#include "process/proc_file.h"
 #include "walk/target/regsets.h"
 
 namespace windlass::walk {
@@ -36,7 +36,7 @@ std::unexpected<Error> system_error(const char* what, std::uint64_t where, int e
 
 // The value of a line of /proc/PID/status.
 std::string status_field(pid_t pid, pid_t thread, std::string_view name) {
-  const std::string text = read_proc_file(fmt::format("/proc/{}/task/{}/status", pid, thread));
+  const std::string text = process::read_proc_file(fmt::format("/proc/{}/task/{}/status", pid, thread));
   const auto at = text.find(fmt::format("\n{}:\t", name));
   if (at == std::string::npos) return {};
   const auto begin = at + name.size() + 3;
@@ -57,7 +57,7 @@ bool is_dead(pid_t pid, pid_t thread) {
 
 // /proc/PID/task/TID/syscall: "NR ARG1..ARG6 SP PC", or "-1 SP PC" outside a call, or "running".
 std::optional<Registers> waiting_registers(pid_t pid, pid_t thread, Architecture architecture) {
-  const std::string text = read_proc_file(fmt::format("/proc/{}/task/{}/syscall", pid, thread));
+  const std::string text = process::read_proc_file(fmt::format("/proc/{}/task/{}/syscall", pid, thread));
   const auto pc_at = text.rfind(" 0x");
   if (pc_at == std::string::npos || pc_at == 0) return std::nullopt;
   const auto sp_at = text.rfind(" 0x", pc_at - 1);
@@ -127,7 +127,7 @@ Expected<void> Attachment::stop_all() {
 
 Expected<bool> Attachment::seize_new() {
   bool found = false;
-  for (const pid_t id : list_ids(fmt::format("/proc/{}/task", pid_), kMaxThreads)) {
+  for (const pid_t id : process::list_ids(fmt::format("/proc/{}/task", pid_), kMaxThreads)) {
     if (seen_.contains(id)) continue;
     if (::ptrace(PTRACE_SEIZE, id, nullptr, nullptr) != 0) {
       const int error = errno;

@@ -17,13 +17,13 @@ namespace windlass {
 namespace {
 
 using image::CoreFile;
-using walk::ProcMap;
+using process::ProcMap;
 
 // The mappings as /proc/PID/maps would have told them.
-std::vector<ProcMap> maps_of(const CoreFile& core) {
-  std::vector<ProcMap> maps;
+std::vector<process::ProcMap> maps_of(const CoreFile& core) {
+  std::vector<process::ProcMap> maps;
   for (const image::CoreMapping& mapping : core.mappings) {
-    ProcMap map;
+    process::ProcMap map;
     map.begin = mapping.begin;
     map.end = mapping.end;
     map.offset = mapping.offset;
@@ -40,16 +40,16 @@ std::vector<ProcMap> maps_of(const CoreFile& core) {
   for (const image::CoreSegment& segment : core.segments) {
     if (!segment.executable) continue;
     const auto behind = std::upper_bound(maps.begin(), maps.begin() + static_cast<long>(files), segment.begin,
-                                         [](std::uint64_t a, const ProcMap& map) { return a < map.begin; });
+                                         [](std::uint64_t a, const process::ProcMap& map) { return a < map.begin; });
     if (behind != maps.begin() && segment.begin < behind[-1].end) continue;
-    ProcMap map;
+    process::ProcMap map;
     map.begin = segment.begin;
     map.end = segment.end;
     map.executable = true;
     if (vdso != 0 && vdso == segment.begin) map.path = "[vdso]";
     maps.push_back(std::move(map));
   }
-  std::stable_sort(maps.begin(), maps.end(), [](const ProcMap& a, const ProcMap& b) { return a.begin < b.begin; });
+  std::stable_sort(maps.begin(), maps.end(), [](const process::ProcMap& a, const process::ProcMap& b) { return a.begin < b.begin; });
   return maps;
 }
 
@@ -106,7 +106,7 @@ Expected<Target> open_core(const std::string& path, const DumpOptions& options) 
                 .attachment = {}};
   add_threads(target, *core);
   const std::string program = program_of(*core);
-  const auto find = [&](const ProcMap& map, const std::string& build_id) {
+  const auto find = [&](const process::ProcMap& map, const std::string& build_id) {
     return walk::search_files(options.files, map.path, build_id, !program.empty() && map.path == program);
   };
   constexpr std::uint64_t kPage = 4096;

@@ -18,7 +18,7 @@ namespace {
 
 using image::MinidumpFile;
 using image::MinidumpModule;
-using walk::ProcMap;
+using process::ProcMap;
 
 // Anything with a `begin`, ascending.
 template <typename Ranges>
@@ -52,17 +52,17 @@ std::vector<walk::FileRange> add_windows_modules(Target& target, const MinidumpF
 }
 
 // The mappings, from the text of /proc/PID/maps if there is one, else one for each module.
-std::vector<ProcMap> maps_of(const MinidumpFile& dump) {
+std::vector<process::ProcMap> maps_of(const MinidumpFile& dump) {
   const auto* text = reinterpret_cast<const char*>(dump.linux_maps.data());
-  auto maps = walk::parse_proc_maps(std::string_view(text, dump.linux_maps.size()));
-  for (ProcMap& map : maps) map.inode = 0;  // of another machine
+  auto maps = process::parse_proc_maps(std::string_view(text, dump.linux_maps.size()));
+  for (process::ProcMap& map : maps) map.inode = 0;  // of another machine
   sort_by_begin(maps);
-  std::vector<ProcMap> images;
+  std::vector<process::ProcMap> images;
   for (const MinidumpModule& module : dump.modules) {
     if (is_windows_module(dump, module)) continue;
     const auto behind = first_behind(maps, module.end - 1);
     if (behind != maps.begin() && behind[-1].end > module.begin) continue;  // the text told it in parts
-    ProcMap map;
+    process::ProcMap map;
     map.begin = module.begin;
     map.end = module.end;
     map.executable = map.whole_image = true;
@@ -129,7 +129,7 @@ Expected<Target> open_minidump(const std::string& path, const DumpOptions& optio
   auto ranges = add_windows_modules(target, *dump, options.files);
   auto modules = dump->modules;
   sort_by_begin(modules);
-  const auto find = [&](const ProcMap& map, std::string& build_id) {
+  const auto find = [&](const process::ProcMap& map, std::string& build_id) {
     const MinidumpModule* program = dump->modules.empty() ? nullptr : &dump->modules.front();  // it is listed first
     const auto behind = first_behind(modules, map.begin);
     if (build_id.empty() && behind != modules.begin() && map.begin < behind[-1].end) build_id = behind[-1].build_id;

@@ -20,7 +20,7 @@ constexpr std::size_t kMaxProblems = 256;
 
 // All mappings of one file.
 struct FileGroup {
-  std::vector<const ProcMap*> maps;  // ascending
+  std::vector<const process::ProcMap*> maps;  // ascending
   bool executable = false;
 };
 
@@ -43,12 +43,12 @@ bool same_id(const std::string& here, const std::string& wanted) {
 
 class ModuleAdder {
  public:
-  ModuleAdder(Target& target, std::span<const ProcMap> maps, FindFiles find, std::uint64_t page_size)
+  ModuleAdder(Target& target, std::span<const process::ProcMap> maps, FindFiles find, std::uint64_t page_size)
       : target_(target), maps_(maps), find_(find), page_size_(page_size) {}
 
   std::vector<FileRange> run() {
     std::map<std::pair<std::string, std::uint64_t>, FileGroup> groups;
-    for (const ProcMap& map : maps_) {
+    for (const process::ProcMap& map : maps_) {
       if (map.begin >= map.end) continue;
       if (map.has_file()) {
         FileGroup& group = groups[{map.path, map.inode}];
@@ -89,20 +89,20 @@ class ModuleAdder {
   }
 
   void add_file(const FileGroup& group) {
-    const ProcMap& first = *group.maps.front();
+    const process::ProcMap& first = *group.maps.front();
     const auto headers = first.offset == 0 ? read_loaded_headers(target_.space.memory(), first.begin)
                                            : Expected<LoadedHeaders>(fail(ErrorCode::kNotFound, "not mapped", 0));
     const std::string build_id = headers ? headers->build_id : std::string();
     const auto opened = open(group, build_id);
     if (first.whole_image) {
-      for (const ProcMap* map : group.maps) add_whole_image(*map, opened ? &*opened : nullptr);
+      for (const process::ProcMap* map : group.maps) add_whole_image(*map, opened ? &*opened : nullptr);
       return;
     }
     if (opened)
-      for (const ProcMap* map : group.maps) ranges_.push_back({map->begin, map->end, map->offset, opened->path});
+      for (const process::ProcMap* map : group.maps) ranges_.push_back({map->begin, map->end, map->offset, opened->path});
     for (std::size_t i = 0; i < group.maps.size(); ++i) {
       if (!group.maps[i]->executable) continue;
-      const ProcMap& map = *group.maps[i];
+      const process::ProcMap& map = *group.maps[i];
       ModuleInfo info{map.begin, map.end, 0, map.path, {}};
       // A mapping that mprotect has split is still one module.
       while (i + 1 < group.maps.size() && group.maps[i + 1]->executable && group.maps[i + 1]->begin == info.end &&
@@ -121,7 +121,7 @@ class ModuleAdder {
     }
   }
 
-  void add_whole_image(const ProcMap& map, const OpenedFile* opened) {
+  void add_whole_image(const process::ProcMap& map, const OpenedFile* opened) {
     ModuleInfo info{map.begin, map.end, map.begin, map.path, {}};
     const auto first =
         opened != nullptr && opened->image ? opened->image->address_of_file_offset(0, false, page_size_) : std::nullopt;
@@ -138,7 +138,7 @@ class ModuleAdder {
   }
 
   // Whether the file puts code into the mapping.
-  bool is_executable(const ProcMap& map, const OpenedFile* opened, const LoadedHeaders* headers) const {
+  bool is_executable(const process::ProcMap& map, const OpenedFile* opened, const LoadedHeaders* headers) const {
     if (opened != nullptr && opened->image) return false;  // it was asked already
     if (headers == nullptr) return false;
     for (const image::Segment& s : headers->segments)
@@ -149,7 +149,7 @@ class ModuleAdder {
   }
 
   // The vdso, and code that was made at run time.
-  void add_without_file(const ProcMap& map) {
+  void add_without_file(const process::ProcMap& map) {
     if (map.path != "[vdso]") {
       found_.push_back({{map.begin, map.end, 0, map.path.empty() ? "[anon]" : map.path, {}}, {}, true});
       return;
@@ -171,8 +171,8 @@ class ModuleAdder {
   }
 
   std::optional<OpenedFile> open(const FileGroup& group, std::string build_id) {
-    const ProcMap* code = nullptr;
-    for (const ProcMap* map : group.maps)
+    const process::ProcMap* code = nullptr;
+    for (const process::ProcMap* map : group.maps)
       if (map->executable && code == nullptr) code = map;
     std::string why;
     for (const FileCandidate& candidate : find_(*code, build_id)) {
@@ -201,7 +201,7 @@ class ModuleAdder {
   }
 
   Target& target_;
-  std::span<const ProcMap> maps_;
+  std::span<const process::ProcMap> maps_;
   FindFiles find_;
   std::uint64_t page_size_;
   std::vector<FileRange> ranges_;
@@ -210,9 +210,9 @@ class ModuleAdder {
 
 }  // namespace
 
-std::vector<FileRange> add_modules(Target& target, std::span<const ProcMap> maps, FindFiles find,
+std::vector<FileRange> add_modules(Target& target, std::span<const process::ProcMap> maps, FindFiles find,
                                    std::uint64_t page_size) {
-  const std::vector<ProcMap> elf = add_loaded_pe(target, maps, find);
+  const std::vector<process::ProcMap> elf = add_loaded_pe(target, maps, find);
   return ModuleAdder(target, elf, find, page_size).run();
 }
 

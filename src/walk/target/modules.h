@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/function_ref.h"
-#include "walk/target/proc_maps.h"
+#include "process/proc_maps.h"
 #include "windlass/target.h"
 
 namespace windlass::walk {
@@ -21,7 +21,7 @@ struct FileCandidate {
 };
 // All of them, the best first. `build_id` is what the process's memory tells, empty if it does not, and may be filled
 // in by who knows it from elsewhere.
-using FindFiles = FunctionRef<std::vector<FileCandidate>(const ProcMap& map, std::string& build_id)>;
+using FindFiles = FunctionRef<std::vector<FileCandidate>(const process::ProcMap& map, std::string& build_id)>;
 
 // A mapped file that was found, for memory that a dump leaves out.
 struct FileRange {
@@ -35,7 +35,7 @@ struct FileRange {
 // together), its unwind information from the file, else from memory; a code range where there is neither. `maps`
 // ascending. Files that are missing or are not the ones that ran are noted. Returns the mappings, not only the
 // executable ones, of the files found.
-std::vector<FileRange> add_modules(Target& target, std::span<const ProcMap> maps, FindFiles find,
+std::vector<FileRange> add_modules(Target& target, std::span<const process::ProcMap> maps, FindFiles find,
                                    std::uint64_t page_size);
 
 }  // namespace windlass::walk

@@ -105,21 +105,21 @@ std::vector<FileRange> add_listed_pe(Target& target, const ListedPe& listed, std
   return ranges;
 }
 
-std::vector<ProcMap> add_loaded_pe(Target& target, std::span<const ProcMap> maps, FindFiles find) {
+std::vector<process::ProcMap> add_loaded_pe(Target& target, std::span<const process::ProcMap> maps, FindFiles find) {
   const auto read = [&](std::uint64_t address, void* to, std::size_t size) {
     return target.space.memory().read(address, to, size);
   };
   const std::vector<LoadedPe> images = find_loaded_pe(maps, read);
   const std::uint16_t machine = target.space.architecture() == Architecture::kX86_64 ? 0x8664 : 0xaa64;
-  std::vector<ProcMap> rest;
+  std::vector<process::ProcMap> rest;
   auto image = images.begin();
-  for (const ProcMap& map : maps) {
+  for (const process::ProcMap& map : maps) {
     while (image != images.end() && map.begin >= image->end) ++image;
     if (image == images.end() || map.begin < image->begin) rest.push_back(map);
   }
   for (const LoadedPe& loaded : images) {
     if (static_cast<std::uint16_t>(loaded.machine) != machine) continue;
-    const ProcMap& headers = maps[loaded.headers];
+    const process::ProcMap& headers = maps[loaded.headers];
     const PeIdentity wanted{loaded.timestamp, static_cast<std::uint32_t>(loaded.end - loaded.begin), {}};
     std::string no_build_id;
     (void)add(target, {loaded.begin, loaded.end, loaded.begin, headers.path, {}}, wanted, find(headers, no_build_id));

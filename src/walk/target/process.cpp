@@ -7,7 +7,7 @@
 
 #include "walk/target/attachment.h"
 #include "walk/target/modules.h"
-#include "walk/target/proc_file.h"
+#include "process/proc_file.h"
 #include "walk/target/process_memory.h"
 #include "windlass/target.h"
 
@@ -28,15 +28,15 @@ std::string without_newline(std::string text) {
 }
 
 std::string command_of(std::uint64_t pid) {
-  std::string text = walk::read_proc_file(fmt::format("/proc/{}/cmdline", pid));
+  std::string text = process::read_proc_file(fmt::format("/proc/{}/cmdline", pid));
   while (text.ends_with('\0')) text.pop_back();
   std::replace(text.begin(), text.end(), '\0', ' ');
-  return text.empty() ? without_newline(walk::read_proc_file(fmt::format("/proc/{}/comm", pid))) : text;
+  return text.empty() ? without_newline(process::read_proc_file(fmt::format("/proc/{}/comm", pid))) : text;
 }
 
 // map_files is the mapped file itself, whatever became of its name, but wants CAP_SYS_ADMIN or
 // CAP_CHECKPOINT_RESTORE. The path is looked up where the process sees it.
-std::vector<walk::FileCandidate> files_of(std::uint64_t pid, const walk::ProcMap& map) {
+std::vector<walk::FileCandidate> files_of(std::uint64_t pid, const process::ProcMap& map) {
   std::vector<walk::FileCandidate> files;
   files.push_back({fmt::format("/proc/{}/map_files/{:x}-{:x}", pid, map.begin, map.end), true, 0});
   if (!map.deleted) files.push_back({fmt::format("/proc/{}/root{}", pid, map.path), false, map.inode});
@@ -64,7 +64,7 @@ Expected<Target> open_process(std::uint64_t pid, const ProcessOptions& options) 
   if (target.attachment->pac_mask() != 0) target.space.set_pointer_mask(target.attachment->pac_mask());
   for (const walk::StoppedThread& stopped : target.attachment->threads()) {
     const auto id = static_cast<std::uint64_t>(stopped.id);
-    Thread thread{id, without_newline(walk::read_proc_file(fmt::format("/proc/{}/task/{}/comm", pid, id))),
+    Thread thread{id, without_newline(process::read_proc_file(fmt::format("/proc/{}/task/{}/comm", pid, id))),
                   stopped.registers, false};
     if (!stopped.stopped)
       target.problems.push_back(Error{ErrorCode::kLimit, "thread does not stop: uninterruptible wait", id});
@@ -72,10 +72,10 @@ Expected<Target> open_process(std::uint64_t pid, const ProcessOptions& options) 
   }
   std::sort(target.threads.begin(), target.threads.end(), [](const Thread& a, const Thread& b) { return a.id < b.id; });
 
-  const auto maps = walk::parse_proc_maps(walk::read_proc_file(fmt::format("/proc/{}/maps", pid)));
+  const auto maps = process::parse_proc_maps(process::read_proc_file(fmt::format("/proc/{}/maps", pid)));
   if (maps.empty()) return fail(ErrorCode::kSystem, "mappings cannot be read", pid, static_cast<std::uint64_t>(EPERM));
   (void)walk::add_modules(
-      target, maps, [&](const walk::ProcMap& map, std::string&) { return files_of(pid, map); },
+      target, maps, [&](const process::ProcMap& map, std::string&) { return files_of(pid, map); },
       static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)));
   return target;
 }

@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "profile/arena.h"
+#include "agent/arena.h"
 #include "table/unwind_table.h"
 #include "windlass_user_env.h"
 
@@ -21,7 +21,7 @@ class FakeTarget : public table::Arena {
  public:
   static constexpr std::uint64_t kStack = 0x7ffd00000000, kCode = 0x555500000000;
 
-  FakeTarget() : arena(std::move(*profile::Arena::create({}, 64))), modules(16) {
+  FakeTarget() : arena(std::move(*agent::Arena::create({}, 64))), modules(16) {
     env.arena = reinterpret_cast<const unsigned char*>(arena->base());
     env.modules = modules.data();
     env.module_count = static_cast<std::uint32_t>(modules.size());
@@ -85,7 +85,7 @@ class FakeTarget : public table::Arena {
     return with(at, [&](wl_unwind* unwind) { return wl_apply_plain(unwind, &fast, value); });
   }
 
-  std::unique_ptr<profile::Arena> arena;
+  std::unique_ptr<agent::Arena> arena;
   std::vector<wl_module> modules;
   std::map<std::uint64_t, std::vector<std::uint8_t>> memory;
   std::unique_ptr<wl_scratch> scratch = std::make_unique<wl_scratch>();

@@ -1,10 +1,10 @@
-#include "profile/arena.h"
+#include "agent/arena.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 
-namespace windlass::profile {
+namespace windlass::agent {
 namespace {
 
 TEST(Arena, MergesWhatIsFreed) {
@@ -63,4 +63,4 @@ TEST(Arena, FullIsAnError) {
 }
 
 }  // namespace
-}  // namespace windlass::profile
+}  // namespace windlass::agent

@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "export/call_tree.h"
-#include "export/fit_name.h"
+#include "export/shorten_name.h"
 #include "export/folded.h"
 #include "export/html.h"
 #include "export/report.h"
@@ -196,15 +196,15 @@ TEST(Report, NamesCannotDriveTheTerminal) {
 
 TEST(Report, EmptyProfile) { EXPECT_NE(report({}, {}).find("no samples"), std::string::npos); }
 
-TEST(FitName, KeepsWhatTellsFunctionsApart) {
-  EXPECT_EQ(fit_name("short", 10), "short");
-  EXPECT_EQ(fit_name("a::f(int, std::vector<int> const&) const", 10), "a::f");
-  EXPECT_EQ(fit_name("a::S::operator()(int) const [clone .cold]", 20), "a::S::operator()");
-  EXPECT_EQ(fit_name("(anonymous namespace)::f(long long, long long)", 30), "(anonymous namespace)::f");
-  EXPECT_EQ(fit_name("std::map<int, std::vector<std::pair<int, int>>>::find(int const&)", 20), "std::map<…>::find");
-  EXPECT_EQ(columns_of(fit_name(std::string(100, 'q'), 20)), 20u);
-  EXPECT_EQ(fit_name("abcdefghijklmnop", 3), "abc");
-  EXPECT_EQ(columns_of(fit_name("operator<<<char, int>(std::ostream&, char)", 12)), 12u);
+TEST(ShortenName, KeepsWhatTellsFunctionsApart) {
+  EXPECT_EQ(shorten_name("short", 10), "short");
+  EXPECT_EQ(shorten_name("a::f(int, std::vector<int> const&) const", 10), "a::f");
+  EXPECT_EQ(shorten_name("a::S::operator()(int) const [clone .cold]", 20), "a::S::operator()");
+  EXPECT_EQ(shorten_name("(anonymous namespace)::f(long long, long long)", 30), "(anonymous namespace)::f");
+  EXPECT_EQ(shorten_name("std::map<int, std::vector<std::pair<int, int>>>::find(int const&)", 20), "std::map<…>::find");
+  EXPECT_EQ(columns_of(shorten_name(std::string(100, 'q'), 20)), 20u);
+  EXPECT_EQ(shorten_name("abcdefghijklmnop", 3), "abc");
+  EXPECT_EQ(columns_of(shorten_name("operator<<<char, int>(std::ostream&, char)", 12)), 12u);
 }
 
 TEST(Html, HoldsTheWholeProfileOrSaysWhatIsLeftOut) {

@@ -58,7 +58,7 @@ TEST(Place, EveryPagePaletteAndEscapeCanBeReached) {
   constexpr int kRules = 100000;
   const UnwindTable table = table_with_rules(kRules);
   TestArena arena;
-  const auto placed = place(table, arena);
+  const auto placed = load_table(table, arena);
   ASSERT_TRUE(placed);
   const wl_module& module = placed->module;
   EXPECT_EQ(module.first_page, 1u);
@@ -92,10 +92,10 @@ TEST(Place, EveryPagePaletteAndEscapeCanBeReached) {
 TEST(Place, AFullArenaGetsEverythingBack) {
   const UnwindTable table = table_with_rules(5000);
   TestArena roomy;
-  const std::size_t needed = place(table, roomy)->pieces.size();
+  const std::size_t needed = load_table(table, roomy)->pieces.size();
   for (std::size_t budget = 0; budget < needed; ++budget) {
     TestArena arena(static_cast<int>(budget));
-    const auto placed = place(table, arena);
+    const auto placed = load_table(table, arena);
     ASSERT_FALSE(placed);
     EXPECT_EQ(placed.error().code, ErrorCode::kLimit);
     EXPECT_TRUE(arena.live_.empty());

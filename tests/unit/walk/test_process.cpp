@@ -16,8 +16,8 @@
 #include <functional>
 #include <thread>
 
-#include "walk/target/proc_file.h"
-#include "walk/target/proc_maps.h"
+#include "process/proc_file.h"
+#include "process/proc_maps.h"
 #include "walk/target/process_memory.h"
 #include "windlass/target.h"
 
@@ -282,7 +282,7 @@ TEST_F(OtherProcess, AFileThatIsNoLongerThere) {
   char copy[] = "/tmp/windlass-sleep-XXXXXX";
   const int fd = ::mkstemp(copy);
   ASSERT_GE(fd, 0);
-  const std::string bytes = walk::read_proc_file("/bin/sleep");
+  const std::string bytes = process::read_proc_file("/bin/sleep");
   ASSERT_EQ(::write(fd, bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
   ::fchmod(fd, 0700);
   ::close(fd);
@@ -294,7 +294,7 @@ TEST_F(OtherProcess, AFileThatIsNoLongerThere) {
   }
   const std::string wchan = "/proc/" + std::to_string(pid) + "/syscall";
   const std::string asleep = std::to_string(SYS_clock_nanosleep) + " ";
-  wait_until([&] { return walk::read_proc_file(wchan).starts_with(asleep); });
+  wait_until([&] { return process::read_proc_file(wchan).starts_with(asleep); });
   ::unlink(copy);
   const int other = ::open(copy, O_CREAT | O_WRONLY | O_TRUNC, 0700);
   EXPECT_EQ(::write(other, "not this", 8), 8);
@@ -314,7 +314,7 @@ TEST_F(OtherProcess, AFileThatIsNoLongerThere) {
 }
 
 TEST(ProcMaps, AllThatALineSays) {
-  const auto maps = walk::parse_proc_maps(
+  const auto maps = process::parse_proc_maps(
       "55d0-55e0 r--p 00000000 08:01 42 /bin/x\n"
       "9000-a000 --xp 00002000 00:10 7  /tmp/new\\012line (deleted)\n"
       "garbage\n");

@@ -1,0 +1,96 @@
+// What happens to processes - fork, exec, mappings, exit - as the kernel's perf events tell it: one software event and
+// one ring a CPU, no sampling. Every record carries CLOCK_MONOTONIC, so the records merge with the BPF ring's.
+#pragma once
+
+#include <linux/perf_event.h>
+#include <sys/types.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "agent/perf_ring.h"
+#include "process/proc_maps.h"
+#include "windlass/error.h"
+
+namespace windlass::agent {
+
+// Which file a mapping came from. Two files with the same build id hold the same code.
+struct FileIdentity {
+  std::uint32_t major = 0, minor = 0;
+  std::uint64_t inode = 0;
+  std::uint64_t generation = 0;  // of the inode; 0 where the source does not tell (/proc/PID/maps)
+  std::string build_id;          // raw bytes, at most 20; empty if unknown
+  [[nodiscard]] bool known() const { return inode != 0 || !build_id.empty(); }
+  bool operator==(const FileIdentity&) const = default;
+};
+
+// One executable mapping as the kernel reported it.
+struct MapRecord {
+  std::uint64_t begin = 0, end = 0;
+  std::uint64_t file_offset = 0;  // bytes
+  FileIdentity file;
+  std::string path;  // "[vdso]", "//anon", "" or a path in the process's mount namespace, without " (deleted)"
+};
+
+enum class ProcessEventKind : std::uint8_t { kFork, kExec, kComm, kExit, kMap, kLost };
+
+struct ProcessEvent {
+  ProcessEventKind kind = ProcessEventKind::kLost;
+  std::uint64_t time = 0;  // CLOCK_MONOTONIC, ns
+  std::uint32_t tgid = 0, tid = 0;
+  std::uint32_t parent_tgid = 0;  // kFork
+  std::string comm;               // kExec, kComm
+  MapRecord map;                  // kMap
+  std::uint64_t lost = 0;         // kLost: records the ring had no room for
+};
+
+// Parses one record, header included, of an event opened with sample_id_all and sample_type TID | TIME.
+// kNotFound: a record type of no interest. kTruncated / kMalformed: bytes that contradict their header.
+// Thread creation and thread exit are of no interest.
+[[nodiscard]] Expected<ProcessEvent> parse_perf_record(std::span<const std::byte> record);
+
+// Has an event tell of processes in the records that parse_perf_record() reads; it may sample besides. Sets of
+// sample_type what these need, and that a reader is woken when `wakeup_bytes` are there.
+void request_process_events(perf_event_attr& attr, std::uint32_t wakeup_bytes);
+// perf_event_open(2) of it. Where the kernel knows no build ids (before Linux 5.12) they are no longer asked for, by
+// this attr. A descriptor, or -1 and errno.
+[[nodiscard]] int open_process_events(perf_event_attr& attr, pid_t process, int cpu);
+
+// The rings of all CPUs. Not thread-safe.
+class ProcessEventSource {
+ public:
+  ProcessEventSource() = default;
+  ~ProcessEventSource();
+  ProcessEventSource(const ProcessEventSource&) = delete;
+  ProcessEventSource& operator=(const ProcessEventSource&) = delete;
+
+  static constexpr const char* kMappingRing = "mapping the ring of process events";
+  // kSystem with errno; `what` is kMappingRing where the event is there but its memory is refused. `ring_pages` must be
+  // a power of two.
+  [[nodiscard]] Expected<void> open(std::size_t ring_pages = 128);
+
+  // Empties every ring once, in ring order: not sorted by time. Returns how many events were handed over.
+  std::size_t drain(const std::function<void(ProcessEvent&&)>& sink);
+
+  // Descriptors to poll for input.
+  [[nodiscard]] const std::vector<int>& descriptors() const { return fds_; }
+  // Records that did not parse; none is expected from a kernel.
+  [[nodiscard]] std::uint64_t malformed() const { return malformed_; }
+
+ private:
+  std::vector<int> fds_;
+  std::vector<PerfRing> rings_;
+  std::uint64_t malformed_ = 0;
+};
+
+// One line of a /proc/PID/maps.
+[[nodiscard]] MapRecord to_map_record(process::ProcMap&& map);
+// The executable mappings in the text of a /proc/PID/maps. Lines that do not parse are skipped.
+[[nodiscard]] std::vector<MapRecord> parse_proc_maps(std::string_view text);
+
+}  // namespace windlass::agent

@@ -1,0 +1,257 @@
+#include "agent/process_table.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "process/proc_file.h"
+
+namespace windlass::agent {
+
+const Mapping* MapSet::find(std::uint64_t address) const {
+  auto after = std::upper_bound(mappings_.begin(), mappings_.end(), address,
+                                [](std::uint64_t a, const Mapping& mapping) { return a < mapping.begin; });
+  if (after == mappings_.begin()) return nullptr;
+  --after;
+  return address < after->end ? &*after : nullptr;
+}
+
+void MapSet::remove(std::uint64_t begin, std::uint64_t end) {
+  if (begin >= end) return;
+  auto first = std::lower_bound(mappings_.begin(), mappings_.end(), begin,
+                                [](const Mapping& mapping, std::uint64_t a) { return mapping.end <= a; });
+  auto last = first;
+  std::vector<Mapping> rest;
+  for (; last != mappings_.end() && last->begin < end; ++last) {
+    if (last->begin < begin) {
+      rest.push_back(*last);
+      rest.back().end = begin;
+    }
+    if (last->end > end) {
+      rest.push_back(*last);
+      rest.back().file_offset += end - last->begin;
+      rest.back().begin = end;
+    }
+  }
+  const auto at = mappings_.erase(first, last);
+  mappings_.insert(at, rest.begin(), rest.end());
+}
+
+void MapSet::add(const Mapping& mapping) {
+  remove(mapping.begin, mapping.end);
+  const auto at = std::upper_bound(mappings_.begin(), mappings_.end(), mapping.begin,
+                                   [](std::uint64_t a, const Mapping& other) { return a < other.begin; });
+  mappings_.insert(at, mapping);
+}
+
+ProcessTable::ProcessTable(Resolver resolver, MapsReader reader, ImageFinder images)
+    : resolver_(std::move(resolver)), reader_(std::move(reader)), images_(std::move(images)) {}
+
+Process& ProcessTable::get(std::uint32_t tgid) {
+  Process& process = processes_[tgid];
+  process.tgid = tgid;
+  return process;
+}
+
+void ProcessTable::mark(Process& process) {
+  if (process.dirty) return;
+  process.dirty = true;
+  dirty_.push_back(process.tgid);
+}
+
+MapSet& ProcessTable::writable(Process& process) {
+  if (process.maps.use_count() != 1) process.maps = std::make_shared<MapSet>(*process.maps);
+  return const_cast<MapSet&>(*process.maps);  // made non-const, and nobody else's
+}
+
+void ProcessTable::apply(const ProcessEvent& event) {
+  switch (event.kind) {
+    case ProcessEventKind::kFork: fork(event); break;
+    case ProcessEventKind::kExec: {
+      Process& process = get(event.tgid);
+      if (event.time < process.scan_time) break;
+      if (event.time < process.changed) {  // came late, behind the new program's mappings
+        scan(event.tgid, process.changed);
+        break;
+      }
+      process.maps = std::make_shared<MapSet>();
+      process.has_pe = process.images_due = false;
+      process.changed = event.time;
+      process.exit_time = 0;
+      mark(process);
+      break;
+    }
+    case ProcessEventKind::kMap: map(event); break;
+    case ProcessEventKind::kExit:  // the leader's; other threads may live on, the kernel side tells when none does
+    case ProcessEventKind::kComm:
+    case ProcessEventKind::kLost: break;
+  }
+}
+
+void ProcessTable::fork(const ProcessEvent& event) {
+  Process& known = get(event.tgid);
+  const Process* parent = find(event.parent_tgid);
+  if (known.exit_time == 0 && (event.time < known.scan_time || event.time < known.changed)) return;
+  Process child;
+  child.tgid = event.tgid;
+  child.parent = event.parent_tgid;
+  child.dirty = known.dirty;
+  if (parent != nullptr) {
+    child.maps = parent->maps;
+    child.has_pe = parent->has_pe;
+  }
+  known = std::move(child);
+  if (parent == nullptr) scan(event.tgid, event.time);
+  mark(known);
+}
+
+void ProcessTable::map(const ProcessEvent& event) {
+  Process& process = get(event.tgid);
+  if (event.time < process.scan_time) return;
+  if (process.maps->mappings().size() >= kMaxMappings) {
+    ++dropped_mappings_;
+    return;
+  }
+  const CodeLocation placement = resolver_(event.tgid, process.parent, event.map);
+  writable(process).add(Mapping{event.map.begin, event.map.end, event.map.file_offset, placement.module, placement.bias,
+                                placement.anonymous});
+  note_images(process, placement);
+  process.changed = std::max(process.changed, event.time);
+  mark(process);
+}
+
+// The first PE image makes the anonymous code before it suspect, too.
+void ProcessTable::note_images(Process& process, const CodeLocation& placement) {
+  const bool first = placement.pe && !process.has_pe;
+  process.has_pe |= placement.pe;
+  if (!images_ || !process.has_pe || process.images_due) return;
+  const auto& mappings = process.maps->mappings();
+  if (!placement.anonymous && !(first && std::ranges::any_of(mappings, &Mapping::anonymous))) return;
+  process.images_due = true;
+  images_due_.push_back(process.tgid);
+}
+
+void ProcessTable::for_each_images_due(const std::function<void(std::uint32_t tgid)>& due) {
+  std::vector<std::uint32_t> all;
+  all.swap(images_due_);
+  for (const std::uint32_t tgid : all) {
+    const auto is_due = [&] {
+      const auto found = processes_.find(tgid);
+      return found != processes_.end() && found->second.images_due && found->second.exit_time == 0;
+    };
+    if (!is_due()) continue;
+    due(tgid);
+    if (is_due()) images_due_.push_back(tgid);
+  }
+}
+
+void ProcessTable::unmap(std::uint32_t tgid, std::uint64_t time, std::uint64_t begin, std::uint64_t length) {
+  const auto found = processes_.find(tgid);
+  if (found == processes_.end() || time < found->second.scan_time) return;
+  const std::uint64_t end = begin + length < begin ? ~0ull : begin + length;
+  const auto& mappings = found->second.maps->mappings();
+  const bool hit = std::any_of(mappings.begin(), mappings.end(),
+                               [&](const Mapping& mapping) { return mapping.begin < end && begin < mapping.end; });
+  if (!hit) return;
+  writable(found->second).remove(begin, end);
+  mark(found->second);
+}
+
+void ProcessTable::set_epoch(std::uint32_t tgid, std::uint64_t epoch) {
+  Process& process = get(tgid);
+  if (process.epoch == epoch) return;
+  process.epoch = epoch;
+  mark(process);
+}
+
+void ProcessTable::exit(std::uint32_t tgid, std::uint64_t time) {
+  const auto found = processes_.find(tgid);
+  if (found == processes_.end() || found->second.exit_time != 0) return;
+  found->second.exit_time = std::max<std::uint64_t>(time, 1);
+  dead_.push_back({tgid, found->second.exit_time});
+  while (dead_.size() > kMaxDead) {
+    const auto oldest = processes_.find(dead_.front().tgid);
+    // The number may have been given to a new process meanwhile.
+    if (oldest != processes_.end() && oldest->second.exit_time == dead_.front().time) processes_.erase(oldest);
+    dead_.pop_front();
+  }
+}
+
+bool ProcessTable::scan(std::uint32_t tgid, std::uint64_t now) {
+  std::string text;
+  if (!reader_(tgid, text)) return false;
+  Process& process = get(tgid);
+  std::vector<process::ProcMap> all = process::parse_proc_maps(text);
+  std::vector<Image> images;
+  const auto is_unnamed_code = [](const process::ProcMap& map) { return map.executable && !map.has_file(); };
+  process.images_due = false;
+  if (images_ && std::ranges::any_of(all, is_unnamed_code)) images = images_(tgid, process.parent, all);
+  process.has_pe = !images.empty();
+  auto set = std::make_shared<MapSet>();
+  for (process::ProcMap& from : all) {
+    if (!from.executable) continue;
+    if (set->mappings().size() >= kMaxMappings) {
+      ++dropped_mappings_;
+      continue;
+    }
+    const MapRecord map = to_map_record(std::move(from));
+    const auto image =
+        std::ranges::find_if(images, [&](const Image& it) { return map.begin >= it.begin && map.end <= it.end; });
+    const CodeLocation placement = image != images.end() ? CodeLocation{image->module, image->begin, false, true}
+                                                      : resolver_(tgid, process.parent, map);
+    process.has_pe |= placement.pe;
+    set->add(Mapping{map.begin, map.end, map.file_offset, placement.module, placement.bias, placement.anonymous});
+  }
+  process.scan_time = now;
+  process.exit_time = 0;
+  process.maps = std::move(set);
+  mark(process);
+  return true;
+}
+
+const Process* ProcessTable::find(std::uint32_t tgid) const {
+  const auto found = processes_.find(tgid);
+  return found == processes_.end() ? nullptr : &found->second;
+}
+
+void ProcessTable::take_dirty(const std::function<void(Process&)>& publish) {
+  std::vector<std::uint32_t> dirty;
+  dirty.swap(dirty_);
+  for (const std::uint32_t tgid : dirty) {
+    const auto found = processes_.find(tgid);
+    if (found == processes_.end() || !found->second.dirty) continue;
+    found->second.dirty = false;
+    publish(found->second);
+  }
+}
+
+std::vector<std::uint32_t> ProcessTable::alive() const {
+  std::vector<std::uint32_t> tgids;
+  for (const auto& [tgid, process] : processes_)
+    if (process.exit_time == 0) tgids.push_back(tgid);
+  return tgids;
+}
+
+bool ProcessTable::read_proc_maps(std::uint32_t tgid, std::string& text) {
+  constexpr std::size_t kMaxText = 64u << 20;
+  const int fd = open(fmt::format("/proc/{}/maps", tgid).c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  text.clear();
+  char buffer[65536];
+  ssize_t got = 0;
+  while (text.size() < kMaxText && (got = read(fd, buffer, sizeof buffer)) > 0)
+    text.append(buffer, static_cast<std::size_t>(got));
+  close(fd);
+  return got >= 0 && !text.empty();  // a kernel thread's is empty, a zombie's too
+}
+
+std::vector<std::uint32_t> list_processes() {
+  const std::vector<pid_t> ids = process::list_ids("/proc");
+  return {ids.begin(), ids.end()};
+}
+
+}  // namespace windlass::agent

@@ -1,0 +1,134 @@
+// What every process has mapped executable, as of the event last applied. Fed with events in time order; a process that
+// is never seen in /proc is known all the same: fork copies the parent's mappings, exec clears them, mmap adds.
+//
+// Bounds: kMaxMappings executable mappings a process (later ones are dropped and counted), kMaxDead processes kept
+// after their exit for stragglers, kMaxProcesses alive (the kernel's pid_max is lower).
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "agent/process_events.h"
+#include "process/proc_maps.h"
+
+namespace windlass::agent {
+
+struct Mapping {
+  std::uint64_t begin = 0, end = 0;
+  std::uint64_t file_offset = 0;
+  std::uint32_t module = 0;  // ModuleRegistry's number
+  std::uint64_t bias = 0;    // address in the process - bias = address in the module
+  bool anonymous = false;    // code made at run time, or an unknown file
+  bool operator==(const Mapping&) const = default;
+};
+
+// Sorted by begin, disjoint. Shared between a parent and its children until one of them changes.
+class MapSet {
+ public:
+  [[nodiscard]] const Mapping* find(std::uint64_t address) const;
+  [[nodiscard]] const std::vector<Mapping>& mappings() const { return mappings_; }
+  // Replaces whatever the new mapping overlaps, as mmap(MAP_FIXED) does: the rest of a cut mapping stays.
+  void add(const Mapping& mapping);
+  void remove(std::uint64_t begin, std::uint64_t end);
+
+ private:
+  std::vector<Mapping> mappings_;
+};
+
+struct Process {
+  std::uint32_t tgid = 0;
+  std::uint32_t parent = 0;
+  std::uint64_t epoch = 0;      // the kernel side's number of its last exec
+  std::uint64_t scan_time = 0;  // events before this are contained in what /proc said
+  std::uint64_t changed = 0;    // time of the last exec or mapping applied
+  std::uint64_t exit_time = 0;  // 0 = alive
+  bool dirty = false;           // changed since the kernel side was last told
+  bool has_pe = false;          // maps a PE image: code it has in anonymous memory may be another one's
+  bool images_due = false;      // such code has come since /proc was last read
+  std::shared_ptr<const MapSet> maps = std::make_shared<MapSet>();
+};
+
+class ProcessTable {
+ public:
+  static constexpr std::size_t kMaxMappings = 16384;
+  static constexpr std::size_t kMaxDead = 1024;
+
+  struct CodeLocation {
+    std::uint32_t module = 0;
+    std::uint64_t bias = 0;
+    bool anonymous = true;
+    bool pe = false;  // of a PE image
+  };
+  // A PE image in a process, where Wine put it: code in [begin, end) is the module's, mapped from its file or not.
+  struct Image {
+    std::uint64_t begin = 0, end = 0;
+    std::uint32_t module = 0;
+  };
+  // Finds (or makes) the module a mapping shows. Called while the process is likely still there, so that the file can
+  // be opened; `parent` is its parent, whose root directory serves when it is already gone.
+  using Resolver = std::function<CodeLocation(std::uint32_t tgid, std::uint32_t parent, const MapRecord& map)>;
+  // The PE images among all mappings of a process, ascending. Only asked where it has code in anonymous memory.
+  using ImageFinder = std::function<std::vector<Image>(std::uint32_t tgid, std::uint32_t parent,
+                                                       const std::vector<process::ProcMap>& maps)>;
+  // Reads /proc/TGID/maps; false if it cannot.
+  using MapsReader = std::function<bool(std::uint32_t tgid, std::string& text)>;
+
+  explicit ProcessTable(Resolver resolver, MapsReader reader = read_proc_maps, ImageFinder images = nullptr);
+
+  // Applies one event. Events must come in time order; one before its process's scan is ignored.
+  void apply(const ProcessEvent& event);
+  void unmap(std::uint32_t tgid, std::uint64_t time, std::uint64_t begin, std::uint64_t length);
+  // The kernel side saw an exec. The mappings are perf's business: it reports the exec before the new mappings.
+  void set_epoch(std::uint32_t tgid, std::uint64_t epoch);
+  // The last thread is gone.
+  void exit(std::uint32_t tgid, std::uint64_t time);
+
+  // Reads /proc/TGID/maps as of `now`. False if the process is gone or unreadable; what is known then stays.
+  bool scan(std::uint32_t tgid, std::uint64_t now);
+
+  // Calls `due(tgid)` for every process that has got code of which only /proc tells what it is: Wine copies sections to
+  // anonymous memory, and maps the headers without telling perf. It stays due until it is scanned.
+  void for_each_images_due(const std::function<void(std::uint32_t tgid)>& due);
+
+  // The process, alive or recently dead; null if it was never seen.
+  [[nodiscard]] const Process* find(std::uint32_t tgid) const;
+  // Calls `publish` for every process that changed since the last call.
+  void take_dirty(const std::function<void(Process&)>& publish);
+  [[nodiscard]] std::vector<std::uint32_t> alive() const;
+  [[nodiscard]] std::size_t size() const { return processes_.size(); }
+  [[nodiscard]] std::uint64_t dropped_mappings() const { return dropped_mappings_; }
+
+  static bool read_proc_maps(std::uint32_t tgid, std::string& text);
+
+ private:
+  Process& get(std::uint32_t tgid);
+  void fork(const ProcessEvent& event);
+  void map(const ProcessEvent& event);
+  MapSet& writable(Process& process);
+  void mark(Process& process);
+
+  void note_images(Process& process, const CodeLocation& placement);
+
+  Resolver resolver_;
+  MapsReader reader_;
+  ImageFinder images_;
+  std::vector<std::uint32_t> images_due_;
+  std::unordered_map<std::uint32_t, Process> processes_;
+  std::vector<std::uint32_t> dirty_;
+  struct Death {
+    std::uint32_t tgid;
+    std::uint64_t time;
+  };
+  std::deque<Death> dead_;  // in order of death
+  std::uint64_t dropped_mappings_ = 0;
+};
+
+// Process ids in /proc.
+[[nodiscard]] std::vector<std::uint32_t> list_processes();
+
+}  // namespace windlass::agent

@@ -1,0 +1,81 @@
+#include "export/shorten_name.h"
+
+#include "export/json_text.h"
+
+namespace windlass::exporter {
+
+namespace {
+
+std::string printable(std::string_view text) {
+  std::string result;
+  while (!text.empty()) {
+    const std::size_t length = utf8_length(text);
+    const auto c = static_cast<unsigned char>(text[0]);
+    const bool is_c1 = length == 2 && c == 0xc2 && static_cast<unsigned char>(text[1]) < 0xa0;  // U+0080..U+009F
+    if (length == 0 || c < 0x20 || c == 0x7f || is_c1)
+      result += '?';
+    else
+      result += text.substr(0, length);
+    text.remove_prefix(length == 0 ? 1 : length);
+  }
+  return result;
+}
+
+// "a::f(int, char) const [clone .cold]" -> "a::f"; "operator()" and "(anonymous namespace)" are no parameters.
+std::string without_parameters(const std::string& name) {
+  const auto close = name.rfind(')');
+  if (close == std::string::npos) return name;
+  int depth = 0;
+  for (std::size_t i = close + 1; i-- > 0;) {
+    if (name[i] == ')') ++depth;
+    if (name[i] != '(' || --depth != 0) continue;
+    const bool is_name = i == 0 || std::string_view(name).substr(0, i).ends_with("operator") ||
+                         name.compare(close + 1, 2, "::") == 0 || name.find('}', close) != std::string::npos;
+    return is_name ? name : name.substr(0, i);
+  }
+  return name;
+}
+
+std::string without_template_arguments(const std::string& name) {
+  std::string result;
+  int depth = 0;
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    const char c = name[i];
+    const bool is_operator = result.ends_with("operator") || (depth == 0 && result.ends_with("operator<"));
+    if (c == '<' && !is_operator && ++depth == 1) result += "<…>";
+    if (depth == 0) result += c;
+    if (c == '>' && depth > 0 && (i == 0 || name[i - 1] != '-')) --depth;
+  }
+  return depth == 0 ? result : name;
+}
+
+// Byte offset of the given column.
+std::size_t offset_of(const std::string& text, std::size_t column) {
+  std::size_t offset = 0;
+  for (; column > 0 && offset < text.size(); --column)
+    offset += std::max<std::size_t>(1, utf8_length(std::string_view(text).substr(offset)));
+  return offset;
+}
+
+}  // namespace
+
+std::size_t columns_of(std::string_view text) {
+  std::size_t columns = 0;
+  for (const char c : text) columns += (static_cast<unsigned char>(c) & 0xc0) != 0x80;
+  return columns;
+}
+
+std::string shorten_name(std::string_view name, std::size_t width) {
+  std::string text = printable(name);
+  if (columns_of(text) <= width) return text;
+  text = without_parameters(text);
+  if (columns_of(text) <= width) return text;
+  text = without_template_arguments(text);
+  const std::size_t columns = columns_of(text);
+  if (columns <= width) return text;
+  if (width < 4) return text.substr(0, offset_of(text, width));
+  const std::size_t head = (width - 1) / 3, tail = width - 1 - head;
+  return text.substr(0, offset_of(text, head)) + "…" + text.substr(offset_of(text, columns - tail));
+}
+
+}  // namespace windlass::exporter

@@ -1,0 +1,35 @@
+// Names from a PE image: its COFF symbols (MinGW) and its exports, where functions begin by its function table.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "image/mapped_file.h"
+#include "image/pe.h"
+#include "profile/profile.h"
+#include "symbols/symbol_result.h"
+
+namespace windlass::symbols {
+
+// The image that was mapped as `module`, if it is one.
+class PeSymbolFile {
+ public:
+  // Empty: the file cannot be read, is no PE image or another one (its CodeView identity differs).
+  [[nodiscard]] static std::optional<PeSymbolFile> open(const profile::Module& module);
+
+  // `addresses` ascending RVAs. A symbol has no size: it names what follows it in its function, as the function table
+  // has it, or in the code between two of the table's functions, up to the next symbol.
+  void name(std::span<const std::uint64_t> addresses, ModuleNames& names) const;
+  // Where the function begins that each address lies in, 0 if in none of the table's.
+  [[nodiscard]] std::vector<std::uint64_t> function_starts(std::span<const std::uint64_t> addresses) const;
+
+ private:
+  PeSymbolFile(image::MappedFile file, image::PeImage image) : file_(std::move(file)), image_(std::move(image)) {}
+
+  image::MappedFile file_;
+  image::PeImage image_;  // a view of file_
+};
+
+}  // namespace windlass::symbols

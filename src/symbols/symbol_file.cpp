@@ -1,0 +1,131 @@
+#include "symbols/symbol_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace windlass::symbols {
+
+namespace {
+
+std::string build_id_of(Dwfl_Module* module) {
+  const unsigned char* bits = nullptr;
+  GElf_Addr address = 0;
+  const int size = dwfl_module_build_id(module, &bits, &address);
+  std::string text;
+  for (int i = 0; i < size; ++i) text += fmt::format("{:02x}", bits[i]);
+  return text;
+}
+
+// Only a regular file: a FIFO under a mapped file's name would block, a device could do anything.
+int open_regular(const std::string& path, std::string& note) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  struct stat status {};
+  if (fd >= 0 && ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode)) return fd;
+  note = fmt::format("{}: {}", path, fd < 0 ? std::strerror(errno) : "not a regular file");
+  if (fd >= 0) ::close(fd);
+  return -1;
+}
+
+}  // namespace
+
+SymbolFile::SymbolFile(const profile::Module& module, const SymbolizeOptions& options) : options_(options) {
+  // libdwfl's search path: "" = the directory of the file itself, then names below it, then roots of debug trees.
+  debug_path_ = ":.debug:" + (options.debug_directory.empty() ? "" : options.debug_directory + ":") + "/usr/lib/debug";
+  debug_path_pointer_ = debug_path_.data();
+  callbacks_.find_debuginfo = dwfl_standard_find_debuginfo;  // asks debuginfod only if DEBUGINFOD_URLS is set
+  callbacks_.debuginfo_path = &debug_path_pointer_;
+
+  if (module.path == "[vdso]" && module.open_path.empty()) {
+    open_vdso(module);
+    return;
+  }
+  if (!module.open_path.empty() && open(module, module.open_path, true)) return;
+  if (module.path.starts_with('/') && module.path != module.open_path && open(module, module.path, false)) return;
+  if (module.build_id.size() > 2) {
+    for (const auto& root : {options.debug_directory, std::string("/usr/lib/debug")}) {
+      const auto path =
+          fmt::format("{}/.build-id/{}/{}.debug", root, module.build_id.substr(0, 2), module.build_id.substr(2));
+      if (!root.empty() && open(module, path, false)) return;
+    }
+  }
+}
+
+SymbolFile::~SymbolFile() {
+  if (dwfl_ != nullptr) dwfl_end(dwfl_);
+}
+
+bool SymbolFile::open(const profile::Module& module, const std::string& path, bool trust_without_build_id) {
+  std::string problem;
+  const int fd = open_regular(path, problem);
+  if (fd >= 0 && report(module, fd, trust_without_build_id)) {
+    note_.clear();
+    return true;
+  }
+  if (fd >= 0) problem = fmt::format("{}: not the file that was mapped (build id differs), or not ELF", path);
+  if (note_.empty()) note_ = problem;
+  return false;
+}
+
+// Every process of this kernel maps the same image; ours is read through a memory file, for libdwfl wants a descriptor.
+bool SymbolFile::open_vdso(const profile::Module& module) {
+  const auto base = getauxval(AT_SYSINFO_EHDR);
+  const int fd = base == 0 ? -1 : ::memfd_create("windlass-vdso", MFD_CLOEXEC);
+  if (fd < 0) return false;
+  // The image is at most four pages on every kernel so far; reading stops where the mapping ends.
+  constexpr std::size_t kPages = 16, kPage = 4096;
+  for (std::size_t i = 0; i < kPages; ++i)
+    if (::write(fd, reinterpret_cast<const char*>(base) + i * kPage, kPage) <= 0) break;
+  return report(module, fd, true);
+}
+
+// Takes the descriptor over. Base 0: addresses are then the file's own.
+bool SymbolFile::report(const profile::Module& module, int fd, bool trust_without_build_id) {
+  if (dwfl_ != nullptr) dwfl_end(dwfl_);
+  dwfl_ = dwfl_begin(&callbacks_);
+  if (dwfl_ == nullptr) {
+    ::close(fd);
+    return false;
+  }
+  Dwfl_Module* reported = dwfl_report_elf(dwfl_, module.path.c_str(), module.path.c_str(), fd, 0, true);
+  if (reported == nullptr) {
+    ::close(fd);
+    return false;
+  }
+  dwfl_report_end(dwfl_, nullptr, nullptr);
+  const auto build_id = build_id_of(reported);
+  const bool is_right = build_id == module.build_id ? trust_without_build_id || !build_id.empty()
+                                                    : module.build_id.empty() && trust_without_build_id;
+  if (is_right) module_ = reported;
+  return is_right;
+}
+
+void SymbolFile::name(std::span<const std::uint64_t> addresses, ModuleNames& names) {
+  names.opened = opened();
+  if (!opened()) return;
+  const auto symbols = symbols_at(module_, addresses, names.begins);
+  if (options_.lines) name_from_dwarf(module_, addresses, symbols, names);
+  std::vector<std::uint64_t> unnamed;
+  std::vector<std::size_t> indexes;
+  for (std::size_t i = 0; i < addresses.size(); ++i) {
+    if (names.named(i)) continue;
+    if (!symbols[i].empty()) {
+      names.add_line(i, {names.function(symbols[i], {}, 0), 0});
+    } else {
+      unnamed.push_back(addresses[i]);
+      indexes.push_back(i);
+    }
+  }
+  if (unnamed.empty()) return;
+  const auto stubs = plt_names_at(module_, unnamed);
+  for (std::size_t i = 0; i < stubs.size(); ++i)
+    if (!stubs[i].empty()) names.add_line(indexes[i], {names.function(stubs[i], {}, 0), 0});
+}
+
+}  // namespace windlass::symbols

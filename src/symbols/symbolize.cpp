@@ -1,0 +1,163 @@
+#include "symbols/symbolize.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <thread>
+#include <unordered_map>
+
+#include "symbols/function_starts.h"
+#include "symbols/pe_symbols.h"
+#include "symbols/symbol_file.h"
+#include "symbols/symbol_result.h"
+#include "symbols/text_symbols.h"
+
+namespace windlass::symbols {
+
+namespace {
+
+// The distinct addresses of one module, and the locations that have each.
+struct Job {
+  std::uint32_t module = profile::kNone;
+  std::vector<std::uint64_t> addresses;  // ascending
+  std::vector<std::uint32_t> locations;  // ascending by address
+  ModuleNames names{0};
+  std::vector<std::uint64_t> starts;  // by address; empty if the unwind information cannot tell
+};
+
+constexpr std::uint64_t kKernelHalf = std::uint64_t{1} << 63;
+
+std::vector<Job> jobs_of(const profile::Profile& profile) {
+  std::map<std::uint32_t, Job> by_module;
+  for (std::uint32_t i = 0; i < profile.locations.size(); ++i) {
+    const auto& location = profile.locations[i];
+    const bool is_nowhere = location.module >= profile.modules.size() && location.address < kKernelHalf;
+    if (location.lines.empty() && !is_nowhere) by_module[location.module].locations.push_back(i);
+  }
+  std::vector<Job> jobs;
+  for (auto& [module, job] : by_module) {
+    job.module = module;
+    std::sort(job.locations.begin(), job.locations.end(), [&](std::uint32_t a, std::uint32_t b) {
+      return profile.locations[a].address < profile.locations[b].address;
+    });
+    for (const auto location : job.locations) {
+      const auto address = profile.locations[location].address;
+      if (job.addresses.empty() || job.addresses.back() != address) job.addresses.push_back(address);
+    }
+    jobs.push_back(std::move(job));
+  }
+  // The long ones first, so that none is left to run alone at the end.
+  std::stable_sort(jobs.begin(), jobs.end(),
+                   [](const Job& a, const Job& b) { return a.addresses.size() > b.addresses.size(); });
+  return jobs;
+}
+
+void run(const profile::Profile& profile, const SymbolizeOptions& options, Job& job) {
+  job.names = ModuleNames(job.addresses.size());
+  if (job.module >= profile.modules.size() || profile.modules[job.module].is_kernel) {
+    name_from_kallsyms(options.kallsyms, job.addresses, job.names);
+    return;
+  }
+  const profile::Module& module = profile.modules[job.module];
+  if (module.pid != 0) {
+    const auto map = module.open_path.empty() ? fmt::format("{}/perf-{}.map", options.perf_map_directory, module.pid)
+                                              : module.open_path;
+    name_from_perf_map(map, job.addresses, job.names);
+    if (!job.names.opened) job.names.note.clear();  // most programs write none
+    return;
+  }
+  if (const auto pe = PeSymbolFile::open(module)) {
+    pe->name(job.addresses, job.names);
+    job.starts = pe->function_starts(job.addresses);
+    return;
+  }
+  SymbolFile file(module, options);
+  file.name(job.addresses, job.names);
+  job.names.note = file.note();
+  if (std::any_of(job.names.lines().begin(), job.names.lines().end(), [](const auto& lines) { return lines.empty(); }))
+    job.starts = function_starts(module, job.addresses);
+}
+
+void run_all(const profile::Profile& profile, const SymbolizeOptions& options, std::vector<Job>& jobs) {
+  std::atomic<std::size_t> next = 0;
+  const auto work = [&] {
+    for (std::size_t i; (i = next.fetch_add(1)) < jobs.size();) {
+      try {
+        run(profile, options, jobs[i]);
+      } catch (const std::exception& problem) {
+        jobs[i].names = ModuleNames(jobs[i].addresses.size());
+      }
+    }
+  };
+  const unsigned wanted = options.threads != 0 ? options.threads : std::max(1u, std::thread::hardware_concurrency());
+  std::vector<std::jthread> threads;  // joins also when starting one fails
+  for (unsigned i = 1; i < wanted && i < jobs.size(); ++i) threads.emplace_back(work);
+  work();
+}
+
+// Functions of different modules may be the same (inline functions of headers): one entry in the Profile.
+class FunctionMerger {
+ public:
+  explicit FunctionMerger(profile::Profile& profile) : profile_(profile) {
+    for (std::uint32_t i = 0; i < profile.functions.size(); ++i) by_key_.try_emplace(key(profile.functions[i]), i);
+  }
+  std::uint32_t add(profile::Function& function) {
+    const auto [entry, is_new] =
+        by_key_.try_emplace(key(function), static_cast<std::uint32_t>(profile_.functions.size()));
+    if (is_new) profile_.functions.push_back(std::move(function));
+    return entry->second;
+  }
+
+ private:
+  static std::string key(const profile::Function& function) {
+    return fmt::format("{}\n{}\n{}\n{}", function.system_name, function.file, function.start_line, function.name);
+  }
+  profile::Profile& profile_;
+  std::unordered_map<std::string, std::uint32_t> by_key_;
+};
+
+void merge(profile::Profile& profile, Job& job, FunctionMerger& functions, SymbolizeStats& stats) {
+  std::vector<std::uint32_t> global;
+  for (auto& function : job.names.functions()) global.push_back(functions.add(function));
+  for (auto& lines : job.names.lines()) {
+    for (auto& line : lines) line.function = global[line.function];
+    stats.named += !lines.empty();
+    stats.with_lines += std::any_of(lines.begin(), lines.end(), [](const profile::Line& line) { return line.line != 0; });
+  }
+  std::size_t index = 0;
+  for (const auto location : job.locations) {
+    while (job.addresses[index] != profile.locations[location].address) ++index;
+    profile.locations[location].lines = job.names.lines()[index];
+    if (job.names.begins[index] != 0)
+      profile.locations[location].function_begin = job.names.begins[index];
+    else if (!job.starts.empty())
+      profile.locations[location].function_begin = job.starts[index];
+  }
+  stats.addresses += job.addresses.size();
+  stats.opened += job.names.opened;
+  if (!job.names.note.empty()) stats.notes.push_back(job.names.note);
+}
+
+}  // namespace
+
+SymbolizeStats symbolize(profile::Profile& profile, const SymbolizeOptions& options) noexcept {
+  SymbolizeStats stats;
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    elf_version(EV_CURRENT);
+    auto jobs = jobs_of(profile);
+    stats.modules = jobs.size();
+    run_all(profile, options, jobs);
+    FunctionMerger functions(profile);
+    for (auto& job : jobs) merge(profile, job, functions, stats);
+  } catch (const std::exception&) {
+    stats.notes.clear();  // out of memory: what is named stays named
+  }
+  stats.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return stats;
+}
+
+}  // namespace windlass::symbols

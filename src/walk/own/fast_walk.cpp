@@ -1,0 +1,334 @@
+#include "walk/own/fast_walk.h"
+
+#include "arch/pointer_authentication.h"
+#include "dwarf/interpreter.h"
+#include "table/trace_state.h"
+#include "table/unwind_table.h"
+#include "walk/own/modules.h"
+
+namespace windlass::walk {
+namespace {
+
+constexpr bool kIsX64 = kOwnArchitecture == Architecture::kX86_64;
+using TableRegisters = std::conditional_t<kIsX64, table::X64Registers, table::Arm64Registers>;
+constexpr std::uint8_t kMaxBackward = 16;
+
+std::uint64_t lookup_address(std::uint64_t key) {
+  return (key & kInstructionBit) != 0 ? key & ~kInstructionBit : key - 1;
+}
+
+const std::uint64_t* slot_at(std::uint64_t address) { return reinterpret_cast<const std::uint64_t*>(address); }
+
+// Damaged stacks are misaligned, too.
+using AnyWord [[gnu::aligned(1), gnu::may_alias]] = std::uint64_t;
+
+WINDLASS_READS_STACKS std::uint64_t load_word(std::uint64_t address) {
+  return *reinterpret_cast<const volatile AnyWord*>(address);
+}
+
+}  // namespace
+
+bool find_trace_rule(std::uint64_t key, table::TraceRule& rule, std::uint16_t& tag) {
+  const std::uint64_t address = lookup_address(key);
+  const OwnModule* module = OwnModules::find(address);
+  tag = module != nullptr ? module->tag() : OwnModule::kUncacheable;
+  if (module == nullptr) return false;
+  const LoadedObject& object = module->object();
+  if (const table::UnwindTable* table = module->table()) {
+    rule = table->find(address - object.bias);
+    return rule.cfa_kind != WL_CFA_NONE;
+  }
+  MappedCfi cfi;
+  dwarf::LocatedFde found;
+  if (!module->cfi(cfi) || !cfi.header.find(cfi.eh_frame, address, found)) return false;
+  using State = table::TraceState<TableRegisters>;
+  dwarf::CfaInterpreter<State, dwarf::InlineStorage> interpreter(cfi.eh_frame, State(WL_NO_XREG));
+  bool given = false;
+  (void)interpreter.run(found.fde, [&](std::uint64_t begin, std::uint64_t end, const State& state) {
+    if (address < begin || address >= end) return true;
+    rule = state.rule().rule();
+    given = true;
+    return false;
+  });
+  return given;
+}
+
+FastWalk::FastWalk(const FastWalkState& start, bool live) : state_(start), stack_(known_stack(start.sp, live)) {}
+
+inline void FastWalk::go_to(const FastWalkState& caller) {
+  state_ = caller;
+  if (caller.sp < stack_.low || caller.sp >= stack_.high) [[unlikely]]
+    stack_ = known_stack(caller.sp, false);
+}
+
+bool FastWalk::load(std::uint64_t address, std::uint64_t& value) {
+  if (address < stack_.low || !extend(stack_, address, sizeof value)) return false;
+  value = load_word(address);
+  return true;
+}
+
+// Is the module around the current pc, which can be unloaded, still the one that the rule with `tag` came from?
+bool FastWalk::is_current(std::uint16_t tag) {
+  for (const std::uint16_t current : current_tags_)
+    if (tag == current) return true;
+  if (!OwnModules::verify(tag, lookup_address(state_.key))) return false;
+  current_tags_[next_tag_++ % std::size(current_tags_)] = tag;
+  return true;
+}
+
+// The rules that nearly all frames have. Anything odd is left to those who know better.
+WINDLASS_READS_STACKS inline FastWalk::Answer FastWalk::by_rule(PackedStep rule, FastWalkState& caller, Slots& slots) {
+  const std::uint64_t cfa = (rule.from_fp() ? state_.fp : state_.sp) + rule.cfa_offset();
+  const std::uint64_t return_at = cfa - rule.return_below_cfa();
+  if (cfa <= state_.sp || return_at < state_.sp) [[unlikely]]
+    return Answer::kCannot;
+  if (cfa > stack_.high) [[unlikely]] {
+    if (!extend(stack_, cfa - 8, 8)) return Answer::kCannot;
+  }
+  if constexpr (!kIsX64) {
+    if ((cfa & 7) != 0) return Answer::kCannot;
+  }
+  caller.fp = state_.fp;
+  slots.fp_slot = nullptr;
+  if (rule.fp_saved()) {
+    const std::uint64_t fp_at = cfa - rule.fp_below_cfa();
+    if (fp_at >= state_.sp) [[likely]] {
+      slots.fp_slot = slot_at(fp_at);
+      caller.fp = load_word(fp_at);
+    } else if ((state_.key & kInstructionBit) == 0) {
+      return Answer::kCannot;
+    }  // else its slot is dead, it has been popped: see apply.h
+  }
+  slots.return_slot = slot_at(return_at);
+  const std::uint64_t pc = without_authentication(load_word(return_at));
+  caller.key = pc;
+  caller.sp = cfa;
+  if (static_cast<std::int64_t>(pc) <= 0) [[unlikely]]
+    return pc == 0 ? Answer::kEnd : Answer::kCannot;
+  return Answer::kStepped;
+}
+
+// Rules of the palette, by the table's meaning of each kind (windlass_layout.h).
+WINDLASS_READS_STACKS FastWalk::Answer FastWalk::by_full_rule(const table::TraceRule& rule, FastWalkState& caller) {
+  if (rule.ra_kind == WL_REG_UNDEFINED && rule.cfa_kind != WL_CFA_UNSUPPORTED) return Answer::kEnd;
+  const bool from_fp = rule.cfa_reg == TableRegisters::kFramePointer;
+  if (!from_fp && rule.cfa_reg != TableRegisters::kStackPointer) return Answer::kCannot;
+  const std::uint64_t base = from_fp ? state_.fp : state_.sp;
+  std::uint64_t cfa = base + static_cast<std::uint64_t>(std::int64_t{rule.cfa_offset});
+  switch (rule.cfa_kind) {
+    case WL_CFA_REG: break;
+    case WL_CFA_MEM:
+      if (!load(cfa, cfa)) return Answer::kCannot;
+      cfa += rule.cfa_arg;
+      break;
+    case WL_CFA_PLT: cfa += (state_.key & 15) >= rule.cfa_arg ? 8 : 0; break;
+    default: return Answer::kCannot;
+  }
+  const auto value = [&](unsigned kind, std::int16_t offset, std::uint64_t same, std::uint64_t& to) {
+    const auto move = static_cast<std::uint64_t>(std::int64_t{offset});
+    switch (kind) {
+      case WL_REG_SAME: to = same; return true;
+      case WL_REG_CFA: return cfa + move >= state_.sp && load(cfa + move, to);
+      case WL_REG_BASE: return load(base + move, to);
+      case WL_REG_FP: return load(state_.fp + move, to);
+      case WL_REG_CFA_VALUE: to = cfa + move; return true;
+      default: return false;
+    }
+  };
+  std::uint64_t pc = 0;
+  if (!value(rule.fp_kind, rule.fp_offset, state_.fp, caller.fp)) return Answer::kCannot;
+  if (rule.ra_kind == WL_REG_SAME || !value(rule.ra_kind, rule.ra_offset, 0, pc)) return Answer::kCannot;
+  const bool signal = (rule.flags & WL_RULE_SIGNAL) != 0;
+  pc = without_authentication(pc);
+  if (static_cast<std::int64_t>(pc) <= 0) return pc == 0 ? Answer::kEnd : Answer::kCannot;
+  if (cfa <= state_.sp && (!signal || ++backward_ > kMaxBackward)) return Answer::kCannot;
+  caller.key = signal ? pc | kInstructionBit : pc;
+  caller.sp = cfa;
+  return Answer::kStepped;
+}
+
+// The walker of all registers, knowing only these three.
+[[gnu::noinline]] FastWalk::Answer FastWalk::by_walker(FastWalkState& caller) {
+  Registers registers(kOwnArchitecture);
+  const bool is_instruction = (state_.key & kInstructionBit) != 0;
+  const std::uint64_t pc = state_.key & ~kInstructionBit;
+  registers.set_pc(is_instruction ? CodeAddress::instruction(pc) : CodeAddress::return_address(pc));
+  registers.set_sp(state_.sp);
+  const RegisterNumber fp = Registers::fp_number(kOwnArchitecture);
+  registers.set(fp, state_.fp);
+  StackWalker walker(own_process(), registers);
+  if (!walker.step()) return walker.end_reason() == WalkEnd::kComplete ? Answer::kEnd : Answer::kCannot;
+  const Registers& found = walker.frame().registers;
+  if (!found.has(fp) || (found.sp() <= state_.sp && ++backward_ > kMaxBackward)) return Answer::kCannot;
+  caller.key = found.pc().value() | (found.pc().is_return_address() ? 0 : kInstructionBit);
+  caller.sp = found.sp();
+  caller.fp = found.get(fp);
+  return Answer::kStepped;
+}
+
+// A pc that is not in the cache.
+[[gnu::noinline]] FastWalk::Answer FastWalk::by_new_rule(FastWalkState& caller, Slots& slots) {
+  table::TraceRule rule{};
+  std::uint16_t tag = 0;
+  Answer answer = Answer::kCannot;
+  std::uint64_t index = 0;
+  const bool found = find_trace_rule(state_.key, rule, tag);
+  PackedStep step = PackedStep::other(PackedStep::kAllRegisters, tag);
+  if (found) {
+    if (PackedStep::pack(rule, tag, step)) {
+      answer = by_rule(step, caller, slots);
+    } else {
+      answer = by_full_rule(rule, caller);
+      if (answer != Answer::kCannot && RuleCache::intern(rule, index))
+        step = PackedStep::other(PackedStep::kPalette, tag, index);
+    }
+  }
+  if (answer == Answer::kCannot || (state_.key & kInstructionBit) != 0) {
+    // What unwind information says about an instruction may be contradicted by the code.
+    FastWalkState exact;
+    const Answer exactly = by_walker(exact);
+    if (exactly != answer || (answer == Answer::kStepped && exact != caller)) {
+      step = PackedStep::other(PackedStep::kAllRegisters, tag);
+      slots = Slots();
+      answer = exactly;
+      caller = exact;
+    }
+  }
+  if (tag != OwnModule::kUncacheable) RuleCache::insert(state_.key, step);
+  if (tag != OwnModule::kNeverUnloaded)
+    slots = Slots();
+  else if (answer == Answer::kEnd && step.kind() == PackedStep::kPalette && rule.ra_kind == WL_REG_UNDEFINED)
+    slots = {&kZero, &kZero};
+  return answer;
+}
+
+inline FastWalk::Answer FastWalk::find_caller(FastWalkState& caller, Slots& slots) {
+  PackedStep rule;
+  if (!RuleCache::find(state_.key, rule)) [[unlikely]]
+    return by_new_rule(caller, slots);
+  if (rule.tag() != OwnModule::kNeverUnloaded) [[unlikely]] {
+    if (!is_current(rule.tag())) return by_new_rule(caller, slots);
+  }
+  Answer answer = Answer::kCannot;
+  if (rule.simple()) [[likely]] {
+    answer = by_rule(rule, caller, slots);
+  } else if (table::TraceRule full; rule.kind() == PackedStep::kPalette && RuleCache::palette(rule.index(), full)) {
+    answer = by_full_rule(full, caller);
+    if (answer == Answer::kEnd && full.ra_kind == WL_REG_UNDEFINED) slots = {&kZero, &kZero};
+  }
+  if (answer == Answer::kCannot || rule.tag() != OwnModule::kNeverUnloaded) [[unlikely]] {
+    slots = Slots();
+    if (answer == Answer::kCannot) return by_walker(caller);
+  }
+  return answer;
+}
+
+bool FastWalk::step() {
+  FastWalkState caller;
+  Slots slots;
+  const Answer answer = find_caller(caller, slots);
+  if (answer == Answer::kStepped) {
+    go_to(caller);
+    return true;
+  }
+  outcome_ = answer == Answer::kEnd ? Outcome::kComplete : Outcome::kNeedsAllRegisters;
+  return false;
+}
+
+// Is the current frame one of the record's? Then it is [old_ - 1].
+inline bool FastWalk::joins() {
+  const WalkRecord& record = *record_;
+  while (old_ != 0 && record[old_ - 1].sp < state_.sp) --old_;
+  if (old_ == 0) return false;
+  const RecordedFrame& frame = record[old_ - 1];
+  return frame.key == state_.key && frame.sp == state_.sp && frame.fp == state_.fp;
+}
+
+// From [current] on, as far out as the stack is what it was. True at the end of the walk.
+WINDLASS_READS_STACKS inline bool FastWalk::replay(std::size_t& current, std::uint64_t* pcs, std::size_t& count,
+                                                    std::size_t max) {
+  const RecordedFrame* frame = &(*record_)[current];
+  const RecordedFrame* const outermost = &(*record_)[0];
+  bool ended = false;
+  while (frame != outermost) {
+    const RecordedFrame& next = frame[-1];
+    if (next.sp > stack_.high) [[unlikely]]
+      break;
+    if (without_authentication(*reinterpret_cast<const volatile AnyWord*>(frame->return_slot)) != next.key ||
+        *reinterpret_cast<const volatile AnyWord*>(frame->fp_slot != nullptr ? frame->fp_slot : &frame->fp) != next.fp)
+        [[unlikely]]
+      break;
+    --frame;
+    if (next.key == 0) [[unlikely]] {
+      outcome_ = Outcome::kComplete;
+      ended = true;
+      break;
+    }
+    pcs[count++] = next.key;
+    if (count == max) [[unlikely]] {
+      ended = true;
+      break;
+    }
+  }
+  current = static_cast<std::size_t>(frame - outermost);
+  state_ = {frame->key, frame->sp, frame->fp};
+  return ended;
+}
+
+std::size_t FastWalk::run(std::uint64_t* pcs, std::size_t max) {
+  RuleCache::touch();
+  record_ = WalkRecord::acquire();
+  bool recording = record_ != nullptr;
+  old_ = recording ? record_->size() : 0;
+  std::size_t count = 0;
+  std::size_t current = 0;  // while in place: the current frame is the record's [current]
+  bool in_place = false;
+  pcs[count++] = state_.key & ~kInstructionBit;
+  while (count < max) {
+    if (old_ != 0) {
+      if (!in_place && joins()) {
+        in_place = true;
+        current = old_ - 1;
+      }
+      if (in_place && replay(current, pcs, count, max)) break;
+    }
+    FastWalkState caller;
+    Slots slots;
+    const Answer answer = find_caller(caller, slots);
+    if (in_place) {
+      // A step that cannot be replayed may lead where it led before.
+      const RecordedFrame* next = current != 0 ? &(*record_)[current - 1] : nullptr;
+      if (answer == Answer::kEnd && next != nullptr && next->key == 0) {
+        outcome_ = Outcome::kComplete;
+        break;
+      }
+      if (answer == Answer::kStepped && next != nullptr && next->key == caller.key && next->sp == caller.sp &&
+          next->fp == caller.fp) {
+        --current;
+        go_to(caller);
+        pcs[count++] = state_.key & ~kInstructionBit;
+        continue;
+      }
+      record_->take(current + 1, old_);
+      old_ = current;
+      in_place = false;
+    }
+    if (recording) recording = record_->add({state_.key, state_.sp, state_.fp, slots.return_slot, slots.fp_slot}, old_);
+    if (answer != Answer::kStepped) {
+      outcome_ = answer == Answer::kEnd ? Outcome::kComplete : Outcome::kNeedsAllRegisters;
+      if (recording && answer == Answer::kEnd)
+        (void)record_->add({0, 0, slots.fp_slot == &kZero ? 0 : caller.fp, &kBarrier, &kBarrier}, 0);
+      break;
+    }
+    go_to(caller);
+    pcs[count++] = state_.key & ~kInstructionBit;
+  }
+  if (record_ != nullptr) {
+    record_->finish(in_place ? old_ : 0);
+    record_->release();
+    record_ = nullptr;
+  }
+  return count;
+}
+
+}  // namespace windlass::walk

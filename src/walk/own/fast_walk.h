@@ -1,0 +1,72 @@
+// A walk of the own stack that finds pcs only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "walk/own/record.h"
+#include "walk/own/rules.h"
+
+namespace windlass::walk {
+
+// What a step depends on, and gives.
+struct FastWalkState {
+  std::uint64_t key = 0;  // pc, with kInstructionBit; 0: there is no caller
+  std::uint64_t sp = 0;
+  std::uint64_t fp = 0;
+  bool operator==(const FastWalkState&) const = default;
+};
+
+class FastWalk {
+ public:
+  enum class Outcome : std::uint8_t {
+    kComplete,           // the outermost frame was reached
+    kMore,               // `max` was
+    kNeedsAllRegisters,  // only a walk with all registers can tell the caller, or that there is none
+  };
+
+  // `live`: the caller's own frame stands at sp.
+  FastWalk(const FastWalkState& start, bool live);
+
+  // Writes the pcs of the current frame and its callers; returns how many. Recognises the thread's last such walk, and
+  // is remembered as the last.
+  std::size_t run(std::uint64_t* pcs, std::size_t max);
+  // Goes to the caller. False at the end.
+  bool step();
+  [[nodiscard]] const FastWalkState& state() const { return state_; }
+  [[nodiscard]] Outcome outcome() const { return outcome_; }
+
+ private:
+  struct Slots {
+    const std::uint64_t* return_slot = &kBarrier;
+    const std::uint64_t* fp_slot = &kBarrier;
+  };
+  enum class Answer : std::uint8_t { kStepped, kEnd, kCannot };
+
+  Answer find_caller(FastWalkState& caller, Slots& slots);
+  Answer by_rule(PackedStep rule, FastWalkState& caller, Slots& slots);
+  Answer by_full_rule(const table::TraceRule& rule, FastWalkState& caller);
+  Answer by_new_rule(FastWalkState& caller, Slots& slots);
+  Answer by_walker(FastWalkState& caller);
+  bool is_current(std::uint16_t tag);
+  bool load(std::uint64_t address, std::uint64_t& value);
+  void go_to(const FastWalkState& caller);
+
+  [[nodiscard]] bool joins();
+  bool replay(std::size_t& current, std::uint64_t* pcs, std::size_t& count, std::size_t max);
+
+  FastWalkState state_;
+  StackRange stack_;
+  WalkRecord* record_ = nullptr;
+  std::size_t old_ = 0;  // this many of the record's frames may still be met
+  // Tags of modules met in this walk, that hold: a frame of theirs is on the stack.
+  std::uint16_t current_tags_[4] = {};
+  std::uint8_t next_tag_ = 0;
+  std::uint8_t backward_ = 0;
+  Outcome outcome_ = Outcome::kMore;
+};
+
+// The rule of a pc from its module's table or call frame information. False where there is none; `tag` is the module's.
+[[nodiscard]] bool find_trace_rule(std::uint64_t key, table::TraceRule& rule, std::uint16_t& tag);
+
+}  // namespace windlass::walk

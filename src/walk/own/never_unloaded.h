@@ -1,0 +1,13 @@
+// Modules that cannot be unloaded while this code runs.
+#pragma once
+
+#include <cstdint>
+
+namespace windlass::walk {
+
+// Whether the module whose lowest address is `begin` is one of them: the program, the module with this library in it,
+// what either needs directly or indirectly (DT_NEEDED), the dynamic linker and the vdso. Signal-safe; false for all
+// until static initialisers have run.
+[[nodiscard]] bool is_never_unloaded(std::uint64_t begin);
+
+}  // namespace windlass::walk

@@ -1,0 +1,48 @@
+#include "walk/step_context.h"
+
+#include "arch/aarch64_signal_frame.h"
+
+namespace windlass::walk {
+
+void apply_row(const StepContext& context, const FrameRow& row, FrameOrigin origin, Step& step) {
+  const ApplyContext relative{context.module != nullptr ? context.module->info().bias : 0,
+                             context.space.pointer_mask(), origin == FrameOrigin::kCfi};
+  step.saved = context.frame.saved;
+  step.status = apply(row, context.space.memory(), relative, context.frame.registers, step.caller, &step.saved);
+  step.origin = origin;
+  step.signal_frame = row.signal_frame;
+  step.module_known = false;
+}
+
+bool read_code(const AddressSpace& space, std::uint64_t address, void* to, std::size_t size) {
+  if (space.memory().read(address, to, size)) return true;
+  const Module* module = space.find(address);
+  return module != nullptr && module->read_image(address, to, size);
+}
+
+bool at_signal_trampoline(const AddressSpace& space, std::uint64_t pc) {
+  const auto read = [&](std::uint64_t address, void* to, std::size_t size) {
+    return read_code(space, address, to, size);
+  };
+  return space.architecture() == Architecture::kAArch64 && aarch64::at_signal_return(read, pc);
+}
+
+bool accept(const AddressSpace& space, Step& step) {
+  if (!step.status.ok()) return true;
+  const Registers& caller = step.caller;
+  const std::uint64_t pc = caller.pc().value();
+  if (step.find_module(space) == nullptr && !at_signal_trampoline(space, pc))
+    step.status = {WalkEnd::kNoModule, Error{ErrorCode::kNotFound, "return address lies in no known code", pc}};
+  else if (!is_stack_address(caller.sp()))
+    step.status = {WalkEnd::kBadRow, Error{ErrorCode::kMalformed, "caller's sp is no stack address", pc, caller.sp()}};
+  return step.status.ok();
+}
+
+bool believable(const StepContext& context, const FrameRow& row, Step& trial, const code::CodeSource& source) {
+  if (trial.status.end == WalkEnd::kComplete) return true;
+  if (!trial.status.ok() || !accept(context.space, trial)) return false;
+  if (row.signal_frame) return true;
+  return trial.caller.sp() >= context.frame.sp() && code::may_be_return_address(source, trial.caller.pc().value());
+}
+
+}  // namespace windlass::walk

@@ -1,0 +1,72 @@
+// What an unwinder is asked, and what all of them share.
+#pragma once
+
+#include "code/synthesis.h"
+#include "walk/unwinders.h"
+
+namespace windlass::walk {
+
+struct StepContext {
+  const AddressSpace& space;
+  const Frame& frame;
+  const Module* module;  // what contains the frame's pc; may be null
+  const WalkOptions& options;
+  Scratch& scratch;
+
+  // Code made at run time is always called by something: a stack does not end there.
+  [[nodiscard]] bool in_generated_code() const { return module != nullptr && module->generated(); }
+};
+
+void apply_row(const StepContext& context, const FrameRow& row, FrameOrigin origin, Step& step);
+
+// The code's own bytes: the process's memory, or, where a dump left them out, the module's file.
+[[nodiscard]] bool read_code(const AddressSpace& space, std::uint64_t address, void* to, std::size_t size);
+
+// AArch64: the two instructions that return from a signal handler. A return address points at the first one.
+[[nodiscard]] bool at_signal_trampoline(const AddressSpace& space, std::uint64_t pc);
+
+// Is what the step found a caller: the pc in known code, sp an aligned address of user space? Where not, its status
+// says why. True for a step that failed or ended the walk.
+[[nodiscard]] bool accept(const AddressSpace& space, Step& step);
+
+// Can `trial` be the caller that the code says it is? Behind a call, or at the start of what nobody calls (a signal
+// trampoline), and not below on the stack.
+[[nodiscard]] bool believable(const StepContext& context, const FrameRow& row, Step& trial,
+                              const code::CodeSource& source);
+
+// Calls use(source): the code, seen from the frame in context.
+template <typename Use>
+auto with_code(const StepContext& context, Use&& use) {
+  const AddressSpace& space = context.space;
+  const auto read = [&](std::uint64_t address, void* to, std::size_t size) {
+    return read_code(space, address, to, size);
+  };
+  const auto kind = [&](std::uint64_t address) {
+    const Module* at = space.find(address);
+    if (at == nullptr) return code::CodeKind::kNoCode;
+    return at->generated() ? code::CodeKind::kGenerated : code::CodeKind::kFile;
+  };
+  const auto function_start = [&](std::uint64_t address) {
+    const Module* at = space.find(address);
+    return at != nullptr ? at->function_start(address) : 0;
+  };
+  const code::CodeSource* self = nullptr;
+  const auto can_be = [&](const FrameRow& row) {
+    Step trial;
+    apply_row(context, row, FrameOrigin::kSynthesis, trial);
+    if (trial.status.end == WalkEnd::kComplete && context.in_generated_code()) return false;
+    return believable(context, row, trial, *self);
+  };
+  const std::uint64_t entry = context.module != nullptr ? context.module->entry_point() : 0;
+  const code::CodeSource source{space.architecture(), read, kind, can_be, function_start, entry};
+  self = &source;
+  return use(source);
+}
+
+// ---- unwinders that others ask, too: true where `step` says how the walk goes on or ends ----
+bool by_synthesis(const StepContext& context, Step& step);
+bool by_leaf(const StepContext& context, Step& step);
+// Windows' unwind information.
+bool by_pdata(const StepContext& context, Step& step);
+
+}  // namespace windlass::walk

@@ -1,0 +1,59 @@
+#include "agent/event_queue.h"
+
+#include <gtest/gtest.h>
+
+namespace windlass::agent {
+namespace {
+
+TEST(EventQueue, HandsOutInTimeOrderAcrossRingsAndKeepsTheYoung) {
+  EventQueue queue;
+  const std::uint64_t now = 10 * EventQueue::kSlackNs;
+  std::vector<std::uint64_t> seen;
+  const auto process = [&](std::uint64_t time) {
+    ProcessEvent event;
+    event.time = time;
+    queue.push(std::move(event));
+  };
+  const auto kernel = [&](std::uint64_t time) {
+    wl_event_head head{};
+    head.time = time;
+    queue.push(head, sizeof head);
+  };
+  const auto take = [&](std::uint64_t until) {
+    queue.take(
+        until, [&](const ProcessEvent& event) { seen.push_back(event.time); },
+        [&](const wl_event_head& head, std::size_t size) {
+          EXPECT_EQ(size, sizeof head);
+          seen.push_back(head.time);
+        });
+  };
+  process(5);
+  process(9);
+  kernel(3);
+  kernel(7);
+  kernel(now);  // another ring may still deliver something older
+  take(now);
+  EXPECT_EQ(seen, (std::vector<std::uint64_t>{3, 5, 7, 9}));
+  process(now - 1);
+  take(now + EventQueue::kSlackNs);
+  EXPECT_EQ(seen, (std::vector<std::uint64_t>{3, 5, 7, 9, now - 1, now}));
+  EXPECT_TRUE(queue.empty());
+}
+
+TEST(EventQueue, FullMeansNoWaiting) {
+  EventQueue queue;
+  std::vector<std::uint64_t> big((sizeof(wl_event_head) + (16u << 20)) / 8);
+  auto& head = reinterpret_cast<wl_event_head&>(big[0]);
+  for (std::uint64_t time = 1; !queue.full(); ++time) {
+    head.time = time;
+    queue.push(head, big.size() * 8);
+  }
+  std::size_t taken = 0;
+  queue.take(
+      100, [](const ProcessEvent&) {}, [&](const wl_event_head&, std::size_t) { ++taken; });
+  EXPECT_GE(taken, 8u);
+  EXPECT_TRUE(queue.empty());
+}
+
+}  // namespace
+}  // namespace windlass::agent

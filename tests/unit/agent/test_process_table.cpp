@@ -1,0 +1,203 @@
+#include "agent/process_table.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+namespace windlass::agent {
+namespace {
+
+class ProcessTableTest : public testing::Test {
+ protected:
+  ProcessTable table{[this](std::uint32_t, std::uint32_t parent, const MapRecord& map) {
+                       last_parent = parent;
+                       return ProcessTable::CodeLocation{static_cast<std::uint32_t>(map.file.inode),
+                                                      map.begin - map.file_offset, map.file.inode == 0,
+                                                      map.file.inode == kPeFile};
+                     },
+                     [this](std::uint32_t tgid, std::string& text) {
+                       const auto found = proc.find(tgid);
+                       if (found == proc.end()) return false;
+                       text = found->second;
+                       return true;
+                     },
+                     [this](std::uint32_t, std::uint32_t, const std::vector<process::ProcMap>& maps) {
+                       ++image_searches;
+                       return maps.empty() ? std::vector<ProcessTable::Image>() : images;
+                     }};
+  std::vector<ProcessTable::Image> images;
+  int image_searches = 0;
+  static constexpr std::uint64_t kPeFile = 77;
+  std::map<std::uint32_t, std::string> proc;
+  std::uint32_t last_parent = 0;
+
+  void map(std::uint64_t time, std::uint32_t tgid, std::uint64_t begin, std::uint64_t end, std::uint64_t inode,
+           std::uint64_t offset = 0) {
+    ProcessEvent event;
+    event.kind = ProcessEventKind::kMap;
+    event.time = time;
+    event.tgid = tgid;
+    event.map.begin = begin;
+    event.map.end = end;
+    event.map.file_offset = offset;
+    event.map.file.inode = inode;
+    table.apply(event);
+  }
+  void event(ProcessEventKind kind, std::uint64_t time, std::uint32_t tgid, std::uint32_t parent = 0) {
+    ProcessEvent made;
+    made.kind = kind;
+    made.time = time;
+    made.tgid = made.tid = tgid;
+    made.parent_tgid = parent;
+    table.apply(made);
+  }
+  std::uint64_t module_at(std::uint32_t tgid, std::uint64_t address) const {
+    const Process* process = table.find(tgid);
+    const Mapping* mapping = process == nullptr ? nullptr : process->maps->find(address);
+    return mapping == nullptr ? 0 : mapping->module;
+  }
+};
+
+// Wine: code in anonymous memory is looked up in /proc once a PE image is there, and only then.
+TEST_F(ProcessTableTest, CodeOfImagesThatWereCopied) {
+  const auto due = [&] {
+    std::vector<std::uint32_t> tgids;
+    table.for_each_images_due([&](std::uint32_t tgid) { tgids.push_back(tgid); });
+    return tgids;
+  };
+  map(1, 1, 0x140001000, 0x140005000, 0);
+  EXPECT_TRUE(due().empty());
+  map(2, 1, 0x170001000, 0x170005000, kPeFile);
+  EXPECT_EQ(due(), std::vector<std::uint32_t>{1});
+  EXPECT_EQ(due(), std::vector<std::uint32_t>{1}) << "until it is scanned";
+  proc[1] =
+      "140000000-140001000 r--p 00000000 08:01 9 /x.exe\n140001000-140005000 r-xp 00000000 00:00 0\n"
+      "150000000-150001000 r-xp 00000000 00:00 0\n";
+  images = {{0x140000000, 0x140008000, 9}};
+  ASSERT_TRUE(table.scan(1, 3));
+  EXPECT_TRUE(due().empty());
+  EXPECT_EQ(image_searches, 1);
+  EXPECT_EQ(module_at(1, 0x140001000), 9u);
+  const Mapping* code = table.find(1)->maps->find(0x140001234);
+  ASSERT_NE(code, nullptr);
+  EXPECT_EQ(code->bias, 0x140000000u);
+  EXPECT_FALSE(code->anonymous);
+  EXPECT_TRUE(table.find(1)->maps->find(0x150000000)->anonymous);
+  map(4, 1, 0x160000000, 0x160001000, 0);
+  EXPECT_EQ(due(), std::vector<std::uint32_t>{1});
+  event(ProcessEventKind::kExec, 5, 1);
+  EXPECT_TRUE(due().empty());
+  proc[2] = "400000-401000 r-xp 00000000 08:01 9 /bin/x\n";
+  ASSERT_TRUE(table.scan(2, 6));
+  EXPECT_EQ(image_searches, 1) << "no code in anonymous memory: not looked for";
+}
+
+TEST_F(ProcessTableTest, ANewMappingSplitsWhatItOverlaps) {
+  map(1, 1, 0x1000, 0x9000, 5, 0x100);
+  map(2, 1, 0x3000, 0x4000, 6);
+  EXPECT_EQ(module_at(1, 0x0fff), 0u);
+  EXPECT_EQ(module_at(1, 0x2fff), 5u);
+  EXPECT_EQ(module_at(1, 0x3000), 6u);
+  EXPECT_EQ(module_at(1, 0x4000), 5u);
+  const auto& mappings = table.find(1)->maps->mappings();
+  ASSERT_EQ(mappings.size(), 3u);
+  EXPECT_EQ(mappings[2].file_offset, 0x3100u);  // moved with its begin
+  EXPECT_EQ(mappings[2].bias, mappings[0].bias);
+  map(3, 1, 0, 0x10000, 7);
+  EXPECT_EQ(table.find(1)->maps->mappings().size(), 1u);
+}
+
+TEST_F(ProcessTableTest, UnmapTakesTheMiddle) {
+  map(1, 1, 0x1000, 0x4000, 5);
+  table.unmap(1, 2, 0x2000, 0x1000);
+  EXPECT_EQ(module_at(1, 0x1fff), 5u);
+  EXPECT_EQ(module_at(1, 0x2000), 0u);
+  EXPECT_EQ(module_at(1, 0x3000), 5u);
+  table.unmap(1, 3, 0x3000, ~0ull);  // a length that wraps
+  EXPECT_EQ(module_at(1, 0x3000), 0u);
+  EXPECT_EQ(module_at(1, 0x1000), 5u);
+}
+
+TEST_F(ProcessTableTest, ForkCopiesExecClears) {
+  map(1, 1, 0x1000, 0x2000, 5);
+  event(ProcessEventKind::kFork, 2, 2, 1);
+  map(3, 1, 0x5000, 0x6000, 6);  // the parent's own, later
+  EXPECT_EQ(module_at(2, 0x1000), 5u);
+  EXPECT_EQ(module_at(2, 0x5000), 0u);
+  event(ProcessEventKind::kExec, 4, 2);
+  EXPECT_EQ(module_at(2, 0x1000), 0u);
+  map(5, 2, 0x1000, 0x2000, 9);
+  EXPECT_EQ(last_parent, 1u);
+  EXPECT_EQ(module_at(2, 0x1000), 9u);
+  EXPECT_EQ(module_at(1, 0x1000), 5u);
+}
+
+TEST_F(ProcessTableTest, EventsBeforeAScanAreContainedInIt) {
+  proc[1] = "1000-2000 r-xp 00000000 00:01 5 /a\n";
+  EXPECT_TRUE(table.scan(1, 100));
+  event(ProcessEventKind::kExec, 90, 1);
+  map(95, 1, 0x1000, 0x2000, 8);
+  table.unmap(1, 96, 0x1000, 0x1000);
+  event(ProcessEventKind::kFork, 80, 1, 7);
+  EXPECT_EQ(module_at(1, 0x1000), 5u);
+  map(101, 1, 0x1000, 0x2000, 8);
+  EXPECT_EQ(module_at(1, 0x1000), 8u);
+  EXPECT_FALSE(table.scan(2, 100));
+}
+
+TEST_F(ProcessTableTest, LateForkDoesNotUndoTheChild) {
+  map(1, 1, 0x1000, 0x2000, 5);
+  map(10, 2, 0x1000, 0x2000, 9);
+  event(ProcessEventKind::kFork, 5, 2, 1);
+  EXPECT_EQ(module_at(2, 0x1000), 9u);
+}
+
+TEST_F(ProcessTableTest, TheDeadStayForAWhileAndNoLonger) {
+  map(1, 1, 0x1000, 0x2000, 5);
+  table.exit(1, 2);
+  EXPECT_EQ(module_at(1, 0x1000), 5u);
+  for (std::uint32_t tgid = 2; tgid < 20000; ++tgid) {
+    event(ProcessEventKind::kFork, tgid, tgid, 1);
+    table.exit(tgid, tgid);
+  }
+  EXPECT_EQ(table.find(1), nullptr);
+  EXPECT_LE(table.size(), ProcessTable::kMaxDead + 1);
+}
+
+TEST_F(ProcessTableTest, ANumberUsedAgainIsNotForgottenWithItsFirstOwner) {
+  map(1, 1, 0x1000, 0x2000, 5);
+  event(ProcessEventKind::kFork, 2, 2, 1);
+  table.exit(2, 3);
+  event(ProcessEventKind::kFork, 4, 2, 1);
+  for (std::uint32_t tgid = 10; tgid < 3000; ++tgid) {
+    event(ProcessEventKind::kFork, tgid, tgid, 1);
+    table.exit(tgid, tgid);
+  }
+  ASSERT_NE(table.find(2), nullptr);
+  EXPECT_EQ(module_at(2, 0x1000), 5u);
+}
+
+TEST_F(ProcessTableTest, DirtyOnce) {
+  map(1, 1, 0x1000, 0x2000, 5);
+  map(2, 1, 0x3000, 0x4000, 5);
+  int calls = 0;
+  table.take_dirty([&](Process&) { ++calls; });
+  table.take_dirty([&](Process&) { ++calls; });
+  EXPECT_EQ(calls, 1);
+  table.set_epoch(1, 77);
+  table.set_epoch(1, 77);
+  table.take_dirty([&](Process& process) {
+    ++calls;
+    EXPECT_EQ(process.epoch, 77u);
+  });
+  EXPECT_EQ(calls, 2);
+}
+
+TEST_F(ProcessTableTest, MappingsAreBounded) {
+  for (std::uint64_t i = 0; i < ProcessTable::kMaxMappings + 10; ++i) map(i + 1, 1, i * 0x1000, i * 0x1000 + 0x800, 5);
+  EXPECT_EQ(table.find(1)->maps->mappings().size(), ProcessTable::kMaxMappings);
+  EXPECT_EQ(table.dropped_mappings(), 10u);
+}
+
+}  // namespace
+}  // namespace windlass::agent

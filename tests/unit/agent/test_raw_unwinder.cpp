@@ -1,0 +1,276 @@
+// Ground truth is this very process: a call chain as libgcc's backtrace() sees it, against the agent's unwinder on a
+// copy of the stack and the registers of the same moment.
+#include "agent/raw_unwinder.h"
+
+#include <execinfo.h>
+#include <gtest/gtest.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/auxv.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "agent/module_registry.h"
+#include "windlass/backtrace.h"
+
+namespace windlass::agent {
+namespace {
+
+struct Capture {
+  std::vector<void*> truth;  // innermost first
+  Registers registers{kOwnArchitecture};
+  std::vector<std::byte> stack;
+};
+Capture capture;
+
+// By DWARF number; then the pc.
+void take_registers(const ucontext_t& context) {
+#if defined(__aarch64__)
+  for (unsigned i = 0; i < 31; ++i) capture.registers.set(i, context.uc_mcontext.regs[i]);
+  capture.registers.set_sp(context.uc_mcontext.sp);
+  capture.registers.set_pc(CodeAddress::instruction(context.uc_mcontext.pc));
+#else
+  static constexpr int kGregs[17] = {REG_RAX, REG_RDX, REG_RCX, REG_RBX, REG_RSI, REG_RDI, REG_RBP, REG_RSP, REG_R8,
+                                     REG_R9,  REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15, REG_RIP};
+  const auto value = [&](unsigned i) { return static_cast<std::uint64_t>(context.uc_mcontext.gregs[kGregs[i]]); };
+  for (unsigned i = 0; i < 16; ++i) capture.registers.set(i, value(i));
+  capture.registers.set_pc(CodeAddress::instruction(value(16)));
+#endif
+}
+
+std::uint64_t stack_top() {
+  pthread_attr_t attributes;
+  void* low = nullptr;
+  std::size_t size = 0;
+  pthread_getattr_np(pthread_self(), &attributes);
+  pthread_attr_getstack(&attributes, &low, &size);
+  pthread_attr_destroy(&attributes);
+  return reinterpret_cast<std::uint64_t>(low) + size;
+}
+
+[[gnu::no_sanitize("address")]] void take_stack() {
+  const std::uint64_t sp = capture.registers.sp();
+  const std::uint64_t size = std::min<std::uint64_t>(stack_top() - sp, WL_MAX_RAW_STACK);
+  capture.stack.resize(size);
+  // memcpy is intercepted by the address sanitizer, which knows of redzones in there.
+  const auto* from = reinterpret_cast<const volatile std::uint64_t*>(sp);
+  for (std::size_t i = 0; i < size / 8; ++i) {
+    const std::uint64_t word = from[i];
+    std::memcpy(capture.stack.data() + i * 8, &word, 8);
+  }
+}
+
+[[gnu::noinline, gnu::no_sanitize("address")]] void capture_here() {
+  capture = Capture();
+  ucontext_t context;
+  getcontext(&context);
+  take_registers(context);
+  take_stack();
+  void* addresses[200];
+  capture.truth.assign(addresses, addresses + ::backtrace(addresses, 200));
+#ifdef __SANITIZE_ADDRESS__
+  capture.truth.erase(capture.truth.begin());  // its interceptor of backtrace()
+#endif
+}
+
+struct Unwound {
+  std::uint8_t end;
+  std::vector<std::uint64_t> frames;
+};
+
+Unwound unwind() {
+  ModuleRegistry registry(nullptr);
+  ProcessTable table([&](std::uint32_t tgid, std::uint32_t parent, const MapRecord& map) {
+    return registry.resolve(tgid, parent, map);
+  });
+  const auto self = static_cast<std::uint32_t>(getpid());
+  EXPECT_TRUE(table.scan(self, 1));
+  RawSample sample;
+  sample.tgid = self;
+  sample.registers = capture.registers;
+  sample.stack_address = capture.registers.sp();
+  sample.stack = capture.stack;
+  Unwound result;
+  RawUnwinder unwinder(registry);
+  result.end = unwinder.unwind(sample, table.find(self)->maps.get(), result.frames);
+  return result;
+}
+
+// The callers of the captured function, from frame 1 up.
+void expect_truth(const Unwound& unwound) {
+  EXPECT_EQ(unwound.end, WL_END_COMPLETE) << profile::end_text(unwound.end);
+  ASSERT_GE(capture.truth.size(), 3u);
+  ASSERT_EQ(unwound.frames.size(), capture.truth.size());
+  for (std::size_t i = 1; i < unwound.frames.size(); ++i) {
+    EXPECT_EQ(unwound.frames[i] & ~WL_FRAME_EXACT, reinterpret_cast<std::uint64_t>(capture.truth[i])) << "frame " << i;
+  }
+}
+
+[[gnu::noinline]] void chain(int depth, void (*leaf)()) {
+  volatile char room[40];
+  room[0] = static_cast<char>(depth);
+  if (depth == 0)
+    leaf();
+  else
+    chain(depth - 1, leaf);
+  room[1] = room[0];
+}
+
+[[gnu::noinline]] void realigned(int depth, void (*leaf)()) {
+  alignas(64) volatile char room[64];  // CFA through rbp, or through memory
+  room[0] = 1;
+  chain(depth, leaf);
+  room[1] = room[0];
+}
+
+[[gnu::noinline]] void variable_size(int size, void (*leaf)()) {
+  auto* room = static_cast<volatile char*>(__builtin_alloca(static_cast<std::size_t>(size)));
+  room[0] = 1;
+  realigned(3, leaf);
+  room[1] = room[0];
+}
+
+TEST(RawUnwinder, CallChain) {
+  chain(20, capture_here);
+  expect_truth(unwind());
+}
+
+TEST(RawUnwinder, RealignedAndVariableFrames) {
+  variable_size(777, capture_here);
+  expect_truth(unwind());
+}
+
+TEST(RawUnwinder, ThreadEndsAtItsStart) {
+  std::thread([] { chain(5, capture_here); }).join();
+  expect_truth(unwind());
+}
+
+void on_signal(int, siginfo_t*, void*) { chain(2, capture_here); }
+
+TEST(RawUnwinder, ThroughASignalFrame) {
+  if (kOwnArchitecture == Architecture::kAArch64 && getauxval(AT_SYSINFO_EHDR) == 0)
+    GTEST_SKIP() << "no vdso here (qemu-user): the trampoline is in no mapping";
+  struct sigaction action {};
+  action.sa_sigaction = on_signal;
+  action.sa_flags = SA_SIGINFO;
+  struct sigaction before {};
+  sigaction(SIGUSR1, &action, &before);
+  chain(4, [] { raise(SIGUSR1); });
+  sigaction(SIGUSR1, &before, nullptr);
+  const Unwound unwound = unwind();
+  EXPECT_EQ(unwound.end, WL_END_COMPLETE);
+  ASSERT_EQ(unwound.frames.size(), capture.truth.size());
+  std::size_t exact = 0;
+  for (std::size_t i = 1; i < unwound.frames.size(); ++i) {
+    exact += (unwound.frames[i] & WL_FRAME_EXACT) != 0 ? 1 : 0;
+    EXPECT_EQ(unwound.frames[i] & ~WL_FRAME_EXACT, reinterpret_cast<std::uint64_t>(capture.truth[i])) << i;
+  }
+  EXPECT_EQ(exact, 1u);  // the interrupted instruction
+}
+
+void throw_things(std::vector<int>& out) {
+  std::sort(out.begin(), out.end(), [](int a, int b) {
+    static bool once = false;
+    if (!once) {
+      once = true;
+      capture_here();
+    }
+    return a < b;
+  });
+}
+
+TEST(RawUnwinder, ThroughOtherLibrariesAndTemplates) {
+  std::vector<int> numbers(100);
+  for (int i = 0; i < 100; ++i) numbers[i] = i * 37 % 101;
+  throw_things(numbers);
+  expect_truth(unwind());
+  int values[] = {3, 1, 2};
+  static bool once;
+  once = false;
+  qsort(values, 3, sizeof(int), [](const void* a, const void* b) {
+    if (!once) capture_here();
+    once = true;
+    return *static_cast<const int*>(a) - *static_cast<const int*>(b);
+  });
+  expect_truth(unwind());
+}
+
+TEST(RawUnwinder, ACutStackSaysSo) {
+  chain(20, capture_here);
+  capture.stack.resize(256);
+  const Unwound unwound = unwind();
+  EXPECT_EQ(unwound.end, WL_END_UNREADABLE_STACK);
+  EXPECT_GE(unwound.frames.size(), 1u);
+}
+
+TEST(RawUnwinder, GarbageRegistersNeverHang) {
+  chain(3, capture_here);
+  const Capture good = capture;
+  ModuleRegistry registry(nullptr);
+  ProcessTable table([&](std::uint32_t tgid, std::uint32_t parent, const MapRecord& map) {
+    return registry.resolve(tgid, parent, map);
+  });
+  const auto self = static_cast<std::uint32_t>(getpid());
+  ASSERT_TRUE(table.scan(self, 1));
+  RawUnwinder unwinder(registry);
+  std::uint64_t random = 88172645463325252ull;
+  const auto next = [&] {
+    random ^= random << 13;
+    random ^= random >> 7;
+    return random ^= random << 17;
+  };
+  for (int round = 0; round < 300; ++round) {
+    RawSample sample;
+    sample.tgid = self;
+    sample.registers = good.registers;
+    std::vector<std::byte> stack = good.stack;
+    for (int i = 0; i < 64; ++i) {
+      const std::uint64_t word = next() % 2 ? next() : good.registers.get(next() % 33);
+      if (stack.size() >= 8) std::memcpy(stack.data() + next() % (stack.size() / 8) * 8, &word, 8);
+    }
+    if (next() % 2) {
+      const std::uint64_t reg = next() % 33;
+      sample.registers.set(reg, next());
+    }
+    sample.stack_address = sample.registers.sp();
+    sample.stack = stack;
+    std::vector<std::uint64_t> frames;
+    EXPECT_LT(unwinder.unwind(sample, table.find(self)->maps.get(), frames), WL_END_COUNT);
+    EXPECT_LE(frames.size(), RawUnwinder::kMaxFrames);
+  }
+}
+
+TEST(RawEvent, PartsMustFitTheEvent) {
+  std::vector<std::uint64_t> bytes((sizeof(wl_raw_event) + 16 + 8 + 32) / 8 + 1);
+  auto& event = reinterpret_cast<wl_raw_event&>(bytes[0]);
+  event.head.type = WL_EVENT_RAW;
+  event.kernel_frames = 2;
+  event.code_size = 5;
+  event.stack_size = 24;
+  event.second_size = 8;
+  event.second_address = 0x9000;
+  event.regs[7] = 0x1000;  // rsp
+  const std::size_t size = sizeof event + 16 + 8 + 32;
+  const auto parsed = parse_raw_event(event.head, size);
+  ASSERT_TRUE(parsed);
+  EXPECT_EQ(parsed->kernel.size(), 2u);
+  EXPECT_EQ(parsed->sample.code.size(), 5u);
+  EXPECT_EQ(parsed->sample.stack.size(), 24u);
+  EXPECT_EQ(parsed->sample.second_stack.size(), 8u);
+  EXPECT_EQ(parsed->sample.second_stack.data(), parsed->sample.stack.data() + 24);
+  EXPECT_EQ(parsed->sample.second_address, 0x9000u);
+  EXPECT_EQ(parsed->sample.stack_address, 0x1000u);
+  EXPECT_FALSE(parse_raw_event(event.head, size - 1));
+  EXPECT_FALSE(parse_raw_event(event.head, 40));
+  event.stack_size = 0xffffffff;
+  EXPECT_FALSE(parse_raw_event(event.head, size));
+}
+
+}  // namespace
+}  // namespace windlass::agent

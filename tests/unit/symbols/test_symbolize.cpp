@@ -1,0 +1,411 @@
+// Names held against programs whose source is here, in every form a distribution ships them: with debug information,
+// with separate debug files found by build id or link, stripped. What has no name must get none.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <sys/auxv.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "symbols/symbolize.h"
+
+namespace windlass::symbols {
+namespace {
+
+std::string output_of(const std::string& command) {
+  std::string text;
+  std::FILE* pipe = ::popen(command.c_str(), "r");
+  char buffer[4096];
+  for (std::size_t got; pipe != nullptr && (got = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;)
+    text.append(buffer, got);
+  if (pipe != nullptr) ::pclose(pipe);
+  return text;
+}
+void must_run(const std::string& command) { ASSERT_EQ(std::system((command + " 2>&1").c_str()), 0) << command; }
+
+// Symbol -> address, of the file with all its symbols.
+std::map<std::string, std::uint64_t> symbols_of(const std::string& file) {
+  std::map<std::string, std::uint64_t> symbols;
+  std::istringstream lines(output_of("nm " + file));
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream fields(line);
+    std::string address, type, name;
+    if (fields >> address >> type >> name) symbols[name] = std::strtoull(address.c_str(), nullptr, 16);
+  }
+  return symbols;
+}
+
+std::string build_id_of(const std::string& file) {
+  const auto text = output_of("readelf -n " + file);
+  const auto at = text.find("Build ID: ");
+  return at == std::string::npos ? "" : text.substr(at + 10, text.find('\n', at) - at - 10);
+}
+
+// "function file:line" of each frame at the address, innermost first.
+std::vector<std::string> frames_at(const profile::Module& module, std::uint64_t address, const SymbolizeOptions& options = {}) {
+  profile::Profile profile;
+  profile.modules = {module};
+  profile.locations = {{.module = 0, .address = address}};
+  symbolize(profile, options);
+  std::vector<std::string> frames;
+  for (const auto& line : profile.locations[0].lines) {
+    const auto& function = profile.functions.at(line.function);
+    const auto file = function.file.substr(function.file.rfind('/') + 1);
+    frames.push_back(function.name + (file.empty() ? "" : " " + file + ":" + std::to_string(line.line)));
+  }
+  return frames;
+}
+
+using Frames = std::vector<std::string>;
+
+class SymbolizeFiles : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/windlass-symbolize-XXXXXX";
+    ASSERT_NE(::mkdtemp(name), nullptr);
+    directory_ = name;
+    must_run("cp " WINDLASS_INLINED " " + directory_ + "/prog && cp " WINDLASS_LIBRARY " " + directory_ + "/lib.so");
+    symbols_ = symbols_of(path("prog"));
+  }
+  void TearDown() override { must_run("rm -r " + directory_); }
+
+  std::string path(const std::string& name) const { return directory_ + "/" + name; }
+  profile::Module module(const std::string& name) const { return {.path = path(name), .open_path = path(name)}; }
+  std::uint64_t at(const std::string& symbol) const { return symbols_.at(symbol); }
+
+  const Frames inlined_ = {"outer::innermost inlined.cpp:7", "outer::middle(int) inlined.cpp:11",
+                           "outer::Box::work(int) inlined.cpp:19"};
+  std::string directory_;
+  std::map<std::string, std::uint64_t> symbols_;
+};
+
+TEST_F(SymbolizeFiles, InlinedFramesWithTheirLines) {
+  EXPECT_EQ(frames_at(module("prog"), at("wl_mark_inlined")), inlined_);
+  EXPECT_EQ(frames_at(module("prog"), at("wl_mark_plain")), Frames{"plain_c inlined.cpp:37"});
+  const auto local = frames_at(module("prog"), at("wl_mark_local"));
+  ASSERT_EQ(local.size(), 1u);
+  EXPECT_NE(local[0].find("around(int)::Local::inside(int)"), std::string::npos) << local[0];
+  EXPECT_NE(local[0].find("inlined.cpp:28"), std::string::npos) << local[0];
+}
+
+TEST_F(SymbolizeFiles, SymbolsOnlyWhenLinesAreNotWanted) {
+  EXPECT_EQ(frames_at(module("prog"), at("wl_mark_inlined"), {.lines = false}), Frames{"outer::Box::work(int)"});
+}
+
+TEST_F(SymbolizeFiles, OtherCompilersAndForms) {
+  EXPECT_EQ(frames_at({.path = WINDLASS_INLINED_SPLIT, .open_path = WINDLASS_INLINED_SPLIT},
+                      symbols_of(WINDLASS_INLINED_SPLIT).at("wl_mark_inlined")),
+            inlined_);
+  EXPECT_EQ(frames_at({.path = WINDLASS_INLINED_DWARF4, .open_path = WINDLASS_INLINED_DWARF4},
+                      symbols_of(WINDLASS_INLINED_DWARF4).at("wl_mark_inlined")),
+            inlined_);
+}
+
+TEST_F(SymbolizeFiles, StrippedProgramNamesNothing) {
+  must_run("strip -s " + path("prog"));
+  for (const auto& [name, address] : symbols_)
+    if (name.starts_with("wl_mark") || name == "main") {
+      EXPECT_TRUE(frames_at(module("prog"), address).empty()) << name;
+    }
+}
+
+TEST_F(SymbolizeFiles, DebugFileByLink) {
+  must_run("cd " + directory_ +
+           " && objcopy --only-keep-debug prog prog.debug && strip -s prog && "
+           "objcopy --add-gnu-debuglink=prog.debug prog");
+  EXPECT_EQ(frames_at(module("prog"), at("wl_mark_inlined")), inlined_);
+  must_run("cd " + directory_ + " && mkdir .debug && mv prog.debug .debug/");
+  EXPECT_EQ(frames_at(module("prog"), at("wl_mark_inlined")), inlined_);
+  // A debug file of another build does not match the checksum.
+  must_run("cd " + directory_ + " && objcopy --only-keep-debug lib.so .debug/prog.debug");
+  EXPECT_TRUE(frames_at(module("prog"), at("wl_mark_inlined")).empty());
+}
+
+TEST_F(SymbolizeFiles, DebugFileByBuildId) {
+  const auto id = build_id_of(path("prog"));
+  ASSERT_GT(id.size(), 8u);
+  const auto place = path("tree/.build-id/" + id.substr(0, 2));
+  must_run("mkdir -p " + place + " && objcopy --only-keep-debug " + path("prog") + " " + place + "/" + id.substr(2) +
+           ".debug && strip -s " + path("prog"));
+  EXPECT_TRUE(frames_at(module("prog"), at("wl_mark_inlined")).empty());
+  EXPECT_EQ(frames_at(module("prog"), at("wl_mark_inlined"), {.debug_directory = path("tree")}), inlined_);
+  // The program itself is gone: its debug file alone still names it.
+  must_run("rm " + path("prog"));
+  profile::Module gone = module("prog");
+  gone.build_id = id;
+  EXPECT_EQ(frames_at(gone, at("wl_mark_inlined"), {.debug_directory = path("tree")}), inlined_);
+}
+
+TEST_F(SymbolizeFiles, AnotherBuildUnderTheNameIsNotUsed) {
+  profile::Module other = module("prog");
+  other.build_id = "00112233445566778899aabbccddeeff00112233";
+  EXPECT_TRUE(frames_at(other, at("wl_mark_plain")).empty());
+  profile::Module same = module("prog");
+  same.build_id = build_id_of(path("prog"));
+  EXPECT_EQ(frames_at(same, at("wl_mark_plain")), Frames{"plain_c inlined.cpp:37"});
+  same.open_path.clear();  // only the path: fine, since the build id agrees
+  EXPECT_EQ(frames_at(same, at("wl_mark_plain")), Frames{"plain_c inlined.cpp:37"});
+  same.build_id.clear();  // nothing to tell by
+  EXPECT_TRUE(frames_at(same, at("wl_mark_plain")).empty());
+}
+
+TEST_F(SymbolizeFiles, NeverAWrongNeighbour) {
+  const auto all = symbols_of(path("lib.so"));
+  const std::uint64_t hidden = all.at("hidden_function"), first = all.at("exported_first");
+  must_run("strip -s " + path("lib.so"));
+  EXPECT_TRUE(frames_at(module("lib.so"), hidden).empty());
+  EXPECT_TRUE(frames_at(module("lib.so"), hidden + 4).empty());
+  EXPECT_EQ(frames_at(module("lib.so"), first), Frames{"exported_first"});
+  EXPECT_EQ(frames_at(module("lib.so"), first + 3), Frames{"exported_first"});
+  EXPECT_TRUE(frames_at(module("lib.so"), 0).empty());
+  EXPECT_TRUE(frames_at(module("lib.so"), ~0ull).empty());
+}
+
+TEST_F(SymbolizeFiles, EveryAddressOfAStrippedLibraryIsNamedByASizedSymbolOrNot) {
+  must_run("strip -s " + path("lib.so"));
+  struct Range {
+    std::uint64_t begin, end;
+    std::string name;
+  };
+  std::vector<Range> ranges;
+  std::istringstream lines(output_of("nm -D -S --defined-only " + path("lib.so")));
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream fields(line);
+    std::string begin, size, type, name;
+    if (!(fields >> begin >> size >> type >> name) || type != "T") continue;
+    const auto start = std::strtoull(begin.c_str(), nullptr, 16);
+    ranges.push_back({start, start + std::strtoull(size.c_str(), nullptr, 16), name});
+  }
+  ASSERT_EQ(ranges.size(), 2u);
+  for (std::uint64_t address = ranges[0].begin - 64; address < ranges[1].end + 64; ++address) {
+    const auto frames = frames_at(module("lib.so"), address);
+    const auto range = std::find_if(ranges.begin(), ranges.end(),
+                                    [&](const Range& r) { return address >= r.begin && address < r.end; });
+    if (range != ranges.end()) {
+      EXPECT_EQ(frames, Frames{range->name}) << address;
+    } else {
+      EXPECT_TRUE(frames.empty() || frames[0].ends_with("@plt")) << address << " " << frames[0];
+    }
+  }
+}
+
+TEST_F(SymbolizeFiles, LinkageStubs) {
+  const auto listing = output_of("objdump -d --no-show-raw-insn " + path("lib.so"));
+  const auto mark = listing.find("<abs_of_other@plt>:");
+  ASSERT_NE(mark, std::string::npos) << "objdump sees no stub";
+  const std::uint64_t stub = std::strtoull(listing.c_str() + listing.rfind('\n', mark) + 1, nullptr, 16);
+  for (const bool stripped : {false, true}) {
+    if (stripped) must_run("strip -s " + path("lib.so"));
+    EXPECT_EQ(frames_at(module("lib.so"), stub), Frames{"abs_of_other@plt"});
+    EXPECT_EQ(frames_at(module("lib.so"), stub + 11), Frames{"abs_of_other@plt"});
+  }
+}
+
+TEST_F(SymbolizeFiles, StubsWithLandingPadsAtEveryInstruction) {
+  must_run("cp " WINDLASS_STUBS " " + path("stubs"));
+  std::istringstream lines(output_of("objdump -d --no-show-raw-insn " + path("stubs")));
+  std::map<std::uint64_t, std::string> stubs;  // by the address of an instruction
+  std::string name;
+  for (std::string line; std::getline(lines, line);) {
+    const auto begin = line.find(" <"), end = line.find("@plt>:");
+    if (end != std::string::npos) name = line.substr(begin + 2, end - begin - 2) + "@plt";
+    if (line.empty()) name.clear();
+    if (!name.empty() && line[0] == ' ') stubs[std::strtoull(line.c_str(), nullptr, 16)] = name;
+  }
+  ASSERT_GT(stubs.size(), 6u) << "objdump sees no stubs";
+  must_run("strip -s " + path("stubs"));
+  for (const auto& [address, expected] : stubs)
+    EXPECT_EQ(frames_at(module("stubs"), address), Frames{expected}) << std::hex << address;
+}
+
+TEST_F(SymbolizeFiles, AssemblyWithoutSizes) {
+  EXPECT_EQ(frames_at(module("prog"), at("asm_with_size") + 1, {.lines = false}), Frames{"asm_with_size"});
+  EXPECT_TRUE(frames_at(module("prog"), at("asm_with_size") + at("asm_size_of_sized")).empty()) << "past the end of a symbol with a size";
+  EXPECT_EQ(frames_at(module("prog"), at("asm_without_size") + 2, {.lines = false}), Frames{"asm_without_size"});
+  EXPECT_EQ(frames_at(module("prog"), at("asm_before_unnamed"), {.lines = false}), Frames{"asm_before_unnamed"});
+  EXPECT_TRUE(frames_at(module("prog"), at("asm_before_unnamed") + at("asm_offset_of_unnamed") + 1).empty()) << "another function's FDE";
+}
+
+TEST_F(SymbolizeFiles, MiniDebugInfo) {
+  if (output_of("command -v xz").empty()) GTEST_SKIP() << "xz is not installed";
+  must_run("cd " + directory_ +
+           " && objcopy --strip-debug prog mini && xz --format=xz -c mini > mini.xz && strip -s prog && "
+           "objcopy --add-section .gnu_debugdata=mini.xz prog");
+  EXPECT_EQ(frames_at(module("prog"), at("wl_mark_inlined")), Frames{"outer::Box::work(int)"});
+}
+
+// A server as debuginfod's web interface is defined, over the loopback: asked only if DEBUGINFOD_URLS says so.
+TEST_F(SymbolizeFiles, DebuginfodOnlyIfAsked) {
+  if (output_of("command -v python3").empty()) GTEST_SKIP() << "no python3 to serve with";
+  if (void* client = ::dlopen("libdebuginfod.so.1", RTLD_LAZY); client == nullptr)
+    GTEST_SKIP() << "libdw finds no libdebuginfod";
+  const auto id = build_id_of(path("prog"));
+  must_run("mkdir -p " + path("www/buildid/" + id) + " && objcopy --only-keep-debug " + path("prog") + " " +
+           path("www/buildid/" + id + "/debuginfo") + " && strip -s " + path("prog"));
+  std::FILE* server = ::popen(("cd " + path("www") +
+                               " && exec python3 -u -c '\n"
+                               "import http.server as h\n"
+                               "s = h.HTTPServer((\"127.0.0.1\", 0), h.SimpleHTTPRequestHandler)\n"
+                               "print(s.server_port, flush=True)\n"
+                               "s.timeout = 20\n"
+                               "s.handle_request()' 2>/dev/null")
+                                  .c_str(),
+                              "r");  // one request, then it ends
+  int port = 0;
+  ASSERT_EQ(std::fscanf(server, "%d", &port), 1);
+  ::setenv("DEBUGINFOD_CACHE_PATH", path("cache").c_str(), 1);
+  ::unsetenv("DEBUGINFOD_URLS");
+  EXPECT_TRUE(frames_at(module("prog"), at("wl_mark_inlined")).empty());
+  ::setenv("DEBUGINFOD_URLS", ("http://127.0.0.1:" + std::to_string(port) + "/").c_str(), 1);
+  ::setenv("no_proxy", "127.0.0.1", 1);
+  EXPECT_EQ(frames_at(module("prog"), at("wl_mark_inlined")), inlined_);
+  ::unsetenv("DEBUGINFOD_URLS");
+  ::pclose(server);
+}
+
+TEST_F(SymbolizeFiles, DamagedFilesNameNothingAndCrashNothing) {
+  std::ifstream in(path("prog"), std::ios::binary);
+  const std::string whole((std::istreambuf_iterator<char>(in)), {});
+  profile::Profile addresses;
+  for (const auto& [name, address] : symbols_) addresses.locations.push_back({.module = 0, .address = address});
+  std::uint32_t random = 1;
+  for (int round = 0; round < 60; ++round) {
+    std::string bytes = whole;
+    if (round < 20) bytes.resize(bytes.size() * static_cast<std::size_t>(round) / 20);
+    for (int n = 0; round >= 20 && n < 400; ++n) {
+      random = random * 1664525 + 1013904223;
+      // Past the first 64 bytes in half of the rounds: what a damaged header hides is damaged too.
+      bytes[round % 2 == 0 ? random % bytes.size() : 64 + random % (bytes.size() - 64)] =
+          static_cast<char>(random >> 24);
+    }
+    std::ofstream(path("damaged"), std::ios::binary) << bytes;
+    profile::Profile profile = addresses;
+    profile.modules = {module("damaged")};
+    symbolize(profile);
+  }
+}
+
+TEST(Symbolize, ManyModulesInParallelGiveTheSame) {
+  profile::Profile profile;
+  for (int i = 0; i < 8; ++i) profile.modules.push_back({.path = WINDLASS_INLINED, .open_path = WINDLASS_INLINED});
+  const auto symbols = symbols_of(WINDLASS_INLINED);
+  for (std::uint32_t m = 0; m < 8; ++m)
+    for (int twice = 0; twice < 2; ++twice)
+      for (const auto& [name, address] : symbols)
+        if (name.starts_with("wl_mark")) profile.locations.push_back({.module = m, .address = address});
+  profile::Profile alone = profile;
+  const auto stats = symbolize(profile, {.threads = 4});
+  symbolize(alone, {.threads = 1});
+  EXPECT_EQ(stats.addresses, 8u * 3);  // once an address, however many locations have it
+  EXPECT_EQ(stats.with_lines, 8u * 3);
+  ASSERT_EQ(profile.functions.size(), alone.functions.size());
+  for (std::size_t i = 0; i < profile.locations.size(); ++i) {
+    ASSERT_EQ(profile.locations[i].lines.size(), alone.locations[i].lines.size());
+    for (std::size_t n = 0; n < profile.locations[i].lines.size(); ++n)
+      EXPECT_EQ(profile.functions[profile.locations[i].lines[n].function].name,
+                alone.functions[alone.locations[i].lines[n].function].name);
+  }
+}
+
+TEST(Symbolize, Vdso) {
+  if (::getauxval(AT_SYSINFO_EHDR) == 0) GTEST_SKIP() << "no vdso here (qemu-user)";
+  profile::Profile profile;
+  profile.modules = {{.path = "[vdso]"}};
+  for (std::uint64_t address = 0; address < 0x4000; address += 16)
+    profile.locations.push_back({.module = 0, .address = address});
+  symbolize(profile);
+  const bool found = std::any_of(profile.functions.begin(), profile.functions.end(),
+                                 [](const auto& f) { return f.name.find("clock_gettime") != std::string::npos; });
+  EXPECT_TRUE(found);
+}
+
+struct TextFile {
+  explicit TextFile(const std::string& text) {
+    char name[] = "/tmp/windlass-text-XXXXXX";
+    ::close(::mkstemp(name));
+    path = name;
+    std::ofstream(path) << text;
+  }
+  ~TextFile() { ::unlink(path.c_str()); }
+  std::string path;
+};
+
+TEST(Symbolize, Kallsyms) {
+  const TextFile file(
+      "ffffffff81000000 T _text\nffffffff81000000 T startup_64\nffffffff81001000 t local_one\n"
+      "ffffffff81001000 T global_alias\nffffffff81002000 D some_data\nffffffff81003000 T last_of_kernel\n"
+      "ffffffffc0000000 t mod_fn\t[mod]\nffffffffc0000000 t $x\t[mod]\nffffffffc0000020 t $d\t[mod]\nffffffffc0000100 t mod_last\t[mod]\nffffffffc0800000 t other\t[other]\n");
+  const profile::Module kernel{.path = "[kernel]", .is_kernel = true};
+  const auto name = [&](std::uint64_t address) {
+    const auto frames = frames_at(kernel, address, {.kallsyms = file.path});
+    return frames.empty() ? std::string() : frames[0];
+  };
+  EXPECT_EQ(name(0xffffffff81001010), "global_alias");
+  EXPECT_EQ(name(0xffffffffc0000040), "mod_fn");
+  EXPECT_EQ(name(0xffffffff80ffffff), "");
+  EXPECT_EQ(name(0xffffffff81003800), "") << "the last symbol of the kernel has no known end";
+  EXPECT_EQ(name(0xffffffffc0000180), "") << "nor has a module's";
+  EXPECT_EQ(name(0xffffffffc0800010), "");
+}
+
+TEST(Symbolize, HiddenKallsymsAreNoted) {
+  const TextFile file("0000000000000000 T _text\n0000000000000000 T startup_64\n");
+  profile::Profile profile;
+  profile.locations = {{.module = profile::kNone, .address = 0xffffffff81000000}};
+  const auto stats = symbolize(profile, {.kallsyms = file.path});
+  EXPECT_TRUE(profile.locations[0].lines.empty());
+  ASSERT_EQ(stats.notes.size(), 1u);
+  EXPECT_NE(stats.notes[0].find("hidden"), std::string::npos);
+}
+
+TEST(Symbolize, PerfMap) {
+  char directory[] = "/tmp/windlass-map-XXXXXX";
+  ASSERT_NE(::mkdtemp(directory), nullptr);
+  const std::string path = std::string(directory) + "/perf-77.map";
+  std::ofstream(path) << "7f0000001000 100 LazyCompile:~first app.js:1\n7f0000001100 80 Second\nnonsense\n7f00 zz bad\n"
+                         "7f0000001080 40 later code\n"
+                      << std::string(200'000, 'x') << "\n7f0000002000 10 third\n";
+  const SymbolizeOptions options{.perf_map_directory = directory};
+  const profile::Module jit{.path = "[anon]", .pid = 77};
+  EXPECT_EQ(frames_at(jit, 0x7f0000001010, options), Frames{"LazyCompile:~first app.js:1"});
+  EXPECT_EQ(frames_at(jit, 0x7f0000001090, options), Frames{"later code"});  // written after: it is there now
+  EXPECT_EQ(frames_at(jit, 0x7f00000010c0, options), Frames{"LazyCompile:~first app.js:1"});
+  EXPECT_EQ(frames_at(jit, 0x7f000000117f, options), Frames{"Second"});
+  EXPECT_TRUE(frames_at(jit, 0x7f0000001180, options).empty());
+  EXPECT_EQ(frames_at(jit, 0x7f0000002008, options), Frames{"third"});
+  EXPECT_TRUE(frames_at({.path = "[anon]", .pid = 78}, 0x7f0000001010, options).empty()) << "another process";
+  must_run("rm " + path + " && mkfifo " + path);
+  EXPECT_TRUE(frames_at(jit, 0x7f0000001010, options).empty()) << "a FIFO must not block";
+  must_run("rm -r " + std::string(directory));
+}
+
+TEST(Demangle, CppAndRust) {
+  EXPECT_EQ(demangle("_ZN5outer3Box4workEi"), "outer::Box::work(int)");
+  EXPECT_EQ(demangle("_ZNSt6vectorIiSaIiEE9push_backERKi"),
+            "std::vector<int, std::allocator<int> >::push_back(int const&)");
+  EXPECT_EQ(demangle("_ZZ4mainENKUliE_clEi"), "main::{lambda(int)#1}::operator()(int) const");
+  EXPECT_EQ(demangle("_ZN3foo3barEv.cold"), "foo::bar() [clone .cold]");
+  // Rust, legacy: the hash goes.
+  EXPECT_EQ(demangle("_ZN4core3fmt9Formatter3pad17h0123456789abcdefE"), "core::fmt::Formatter::pad");
+  EXPECT_EQ(
+      demangle("_ZN71_$LT$Test$u20$$u2b$$u20$$u27$static$u20$as$u20$foo..Bar$LT$Test$GT$$GT$3bar17h930b740aa94f1d3aE"),
+      "<Test + 'static as foo::Bar<Test>>::bar");
+  // Rust v0 (RFC 2603's examples).
+  EXPECT_EQ(demangle("_RNvC6_123foo3bar"), "123foo::bar");
+  EXPECT_EQ(demangle("_RNvMsr_NtCs3ssYzQotkvD_3std4pathNtB5_7PathBuf3newCs15kBYyAo9fc_7mycrate"),
+            "<std::path::PathBuf>::new");
+  EXPECT_EQ(demangle("_RINvNtC3std3mem8align_ofjE"), "std::mem::align_of::<usize>");
+  for (const char* plain : {"main", "", "_", "_Z", "_R", "_ZN", "_RNvC", "malloc", "_start", "_Zfoo bar"})
+    EXPECT_EQ(demangle(plain), plain);
+  EXPECT_EQ(demangle(("_Z" + std::string(100'000, 'P')).c_str()).size(), 100'002u);
+}
+
+}  // namespace
+}  // namespace windlass::symbols
