@@ -15,8 +15,8 @@
 #include <thread>
 #include <vector>
 
-#include "peer_side.h"
 #include "agent/kernel_side.h"
+#include "peer_side.h"
 #include "support/process_publisher.h"
 
 namespace {
@@ -37,11 +37,16 @@ Options parse(int argc, char** argv) {
   int i = 1;
   for (; i < argc; ++i) {
     const std::string argument = argv[i];
-    if (argument == "--seconds" && i + 1 < argc) options.seconds = std::atof(argv[++i]);
-    else if (argument == "--rounds" && i + 1 < argc) options.rounds = std::atoi(argv[++i]);
-    else if (argument == "--frequency" && i + 1 < argc) options.frequency = static_cast<unsigned>(std::atoi(argv[++i]));
-    else if (argument == "--no-peer") options.peer = false;
-    else break;
+    if (argument == "--seconds" && i + 1 < argc)
+      options.seconds = std::atof(argv[++i]);
+    else if (argument == "--rounds" && i + 1 < argc)
+      options.rounds = std::atoi(argv[++i]);
+    else if (argument == "--frequency" && i + 1 < argc)
+      options.frequency = static_cast<unsigned>(std::atoi(argv[++i]));
+    else if (argument == "--no-peer")
+      options.peer = false;
+    else
+      break;
   }
   if (i < argc && std::strcmp(argv[i], "--") == 0) ++i;
   for (; i < argc; ++i) options.command.emplace_back(argv[i]);
@@ -68,8 +73,9 @@ struct Measured {
   std::uint64_t ns = 0, samples = 0, frames = 0, complete = 0, memo_hits = 0;
   void print(const char* name) const {
     const double s = samples == 0 ? 1 : static_cast<double>(samples), f = frames == 0 ? 1 : static_cast<double>(frames);
-    fmt::print("{:9} {:7} samples  {:6.1f} frames  {:8.0f} ns/sample  {:6.1f} ns/frame  {:6.2f}% complete", name, samples,
-               f / s, static_cast<double>(ns) / s, static_cast<double>(ns) / f, 100 * static_cast<double>(complete) / s);
+    fmt::print("{:9} {:7} samples  {:6.1f} frames  {:8.0f} ns/sample  {:6.1f} ns/frame  {:6.2f}% complete", name,
+               samples, f / s, static_cast<double>(ns) / s, static_cast<double>(ns) / f,
+               100 * static_cast<double>(complete) / s);
     if (memo_hits != 0) fmt::print("  {:5.2f}% memo", 100 * static_cast<double>(memo_hits) / f);
     fmt::print("\n");
   }
@@ -107,7 +113,8 @@ int main(int argc, char** argv) {
   if (run_stats < 0) fmt::print(stderr, "no run-time stats: {}\n", std::strerror(-run_stats));
 
   fmt::print("{}: {} rows, table {} bytes ({:.2f} a row), peer {} bytes\n", options.command[0], publisher.table_rows(),
-             publisher.table_bytes(), static_cast<double>(publisher.table_bytes()) / static_cast<double>(publisher.table_rows()),
+             publisher.table_bytes(),
+             static_cast<double>(publisher.table_bytes()) / static_cast<double>(publisher.table_rows()),
              peer.row_count() * sizeof(peer_row));
   Measured ours, theirs;
   auto ignore = [&](const wl_event_head& head, std::size_t) {
@@ -153,7 +160,8 @@ int main(int argc, char** argv) {
     };
     if (stats.ends[end] != 0) fmt::print("  {} {}", stats.ends[end], kNames[end]);
   }
-  fmt::print("  (events {}, raw {}, {} bytes, lost {})\n", stats.stack_events, stats.raw_events, stats.raw_bytes, stats.lost);
+  fmt::print("  (events {}, raw {}, {} bytes, lost {})\n", stats.stack_events, stats.raw_events, stats.raw_bytes,
+             stats.lost);
   kill(pid, SIGKILL);
   waitpid(pid, nullptr, 0);
   return 0;

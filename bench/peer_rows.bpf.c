@@ -77,31 +77,31 @@ static __always_inline __u64 peer_less(__u64 a, __u64 b) {
   return less;
 }
 
-static __noinline const struct peer_mapping *peer_find_mapping(__u64 pc) {
+static __noinline const struct peer_mapping* peer_find_mapping(__u64 pc) {
   __u64 before = 0;
   for (__u32 step = PEER_MAX_MAPPINGS / 2; step > 0; step >>= 1) {
     if (step > peer_mapping_count) continue;
     __u32 index = before + step - 1;
-    struct peer_mapping *mapping = bpf_map_lookup_elem(&mappings, &index);
+    struct peer_mapping* mapping = bpf_map_lookup_elem(&mappings, &index);
     if (!mapping) return 0;
     __u64 no = peer_less(peer_mapping_count, before + step) | peer_less(pc, mapping->end);
     before += step * (no ^ 1);
   }
   __u32 index = before;
-  struct peer_mapping *mapping = bpf_map_lookup_elem(&mappings, &index);
+  struct peer_mapping* mapping = bpf_map_lookup_elem(&mappings, &index);
   return mapping && mapping->begin <= pc && pc < mapping->end ? mapping : 0;
 }
 
 /* The last row at or before the address. */
-static __noinline const struct peer_row *peer_find_row(__u32 module, __u64 address) {
-  struct peer_module *m = bpf_map_lookup_elem(&peer_modules, &module);
+static __noinline const struct peer_row* peer_find_row(__u32 module, __u64 address) {
+  struct peer_module* m = bpf_map_lookup_elem(&peer_modules, &module);
   if (!m) return 0;
   __u32 first = m->first, count = m->count;
   __u64 before = 0;
   for (__u32 step = 1u << 22; step > 0; step >>= 1) {
     if (step > count) continue;
     __u32 index = first + (__u32)before + step - 1;
-    struct peer_row *row = bpf_map_lookup_elem(&rows, &index);
+    struct peer_row* row = bpf_map_lookup_elem(&rows, &index);
     __u64 no = 1;
     if (row) no = peer_less(count, before + step) | peer_less(address, row->pc);
     before += step * (no ^ 1);
@@ -111,9 +111,9 @@ static __noinline const struct peer_row *peer_find_row(__u32 module, __u64 addre
   return bpf_map_lookup_elem(&rows, &index);
 }
 
-static long peer_frame(__u32 round, void *context) {
+static long peer_frame(__u32 round, void* context) {
   __u32 zero = 0;
-  struct peer_scratch *s = bpf_map_lookup_elem(&peer_scratches, &zero);
+  struct peer_scratch* s = bpf_map_lookup_elem(&peer_scratches, &zero);
   if (!s) return 1;
   __u64 pc = s->pc;
   s->stack[s->frames & (PEER_FRAMES - 1)] = pc;
@@ -121,9 +121,9 @@ static long peer_frame(__u32 round, void *context) {
   s->hash ^= s->hash >> 29;
   s->frames++;
   if (!s->exact) pc--;
-  const struct peer_mapping *mapping = peer_find_mapping(pc);
+  const struct peer_mapping* mapping = peer_find_mapping(pc);
   if (!mapping) return 1;
-  const struct peer_row *row = peer_find_row(mapping->module, pc - mapping->bias);
+  const struct peer_row* row = peer_find_row(mapping->module, pc - mapping->bias);
   if (!row) return 1;
   __u64 cfa = row->cfa_offset;
   if (row->cfa == PEER_CFA_END) {
@@ -140,9 +140,9 @@ static long peer_frame(__u32 round, void *context) {
     return 1;
   }
   __u64 ra = 0;
-  if (bpf_probe_read_user(&ra, 8, (void *)(cfa - 8))) return 1;
+  if (bpf_probe_read_user(&ra, 8, (void*)(cfa - 8))) return 1;
   if (row->fp == PEER_FP_CFA) {
-    if (bpf_probe_read_user(&s->fp, 8, (void *)(cfa + row->fp_offset))) return 1;
+    if (bpf_probe_read_user(&s->fp, 8, (void*)(cfa + row->fp_offset))) return 1;
   }
   if (ra == 0) {
     s->complete = 1;
@@ -155,19 +155,19 @@ static long peer_frame(__u32 round, void *context) {
 }
 
 SEC("perf_event")
-int peer_sample(struct bpf_perf_event_data *ctx) {
+int peer_sample(struct bpf_perf_event_data* ctx) {
   __u32 zero = 0;
   __u32 tgid = bpf_get_current_pid_tgid() >> 32;
   if (tgid != peer_tgid) return 0;
-  struct peer_scratch *s = bpf_map_lookup_elem(&peer_scratches, &zero);
-  struct peer_stats *st = bpf_map_lookup_elem(&peer_totals, &zero);
+  struct peer_scratch* s = bpf_map_lookup_elem(&peer_scratches, &zero);
+  struct peer_stats* st = bpf_map_lookup_elem(&peer_totals, &zero);
   if (!s || !st) return 0;
   s->hash = 0;
   if ((__s64)ctx->regs.rip < 0) {
     long bytes = bpf_get_stack(ctx, s->stack, 127 * 8, 0);
     s->hash = bytes;
   }
-  struct pt_regs___kernel *regs = (struct pt_regs___kernel *)bpf_task_pt_regs(bpf_get_current_task_btf());
+  struct pt_regs___kernel* regs = (struct pt_regs___kernel*)bpf_task_pt_regs(bpf_get_current_task_btf());
   s->pc = regs->ip;
   s->sp = regs->sp;
   s->fp = regs->bp;
@@ -179,7 +179,7 @@ int peer_sample(struct bpf_perf_event_data *ctx) {
   st->frames += s->frames;
   st->complete += s->complete;
   __u64 key = s->hash;
-  __u64 *count = bpf_map_lookup_elem(&stacks, &key);
+  __u64* count = bpf_map_lookup_elem(&stacks, &key);
   if (count) {
     __sync_fetch_and_add(count, 1);
   } else {

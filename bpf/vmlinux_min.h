@@ -23,7 +23,7 @@ struct pid_namespace {
 /* A process id's number in each PID namespace it is in, from the initial one (0) to its own (level). */
 struct upid {
   int nr;
-  struct pid_namespace *ns;
+  struct pid_namespace* ns;
 };
 
 struct pid {
@@ -32,8 +32,8 @@ struct pid {
 };
 
 struct signal_struct {
-  atomic_t live; /* threads left */
-  struct pid *pids[4]; /* by pid_type */
+  atomic_t live;       /* threads left */
+  struct pid* pids[4]; /* by pid_type */
 };
 
 struct mm_struct {
@@ -55,9 +55,9 @@ struct task_struct {
   unsigned int flags; /* PF_* */
   int pid;
   int tgid;
-  struct mm_struct *mm;
-  struct signal_struct *signal;
-  struct pid *thread_pid;
+  struct mm_struct* mm;
+  struct signal_struct* signal;
+  struct pid* thread_pid;
   unsigned in_execve : 1;
 };
 

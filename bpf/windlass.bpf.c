@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT
  *
- * The sampler: a perf_event program that unwinds the kernel and the user stack of whatever runs, in one go (no tail calls, no
- * bpf_loop). Every sample ends as exactly one of: counted (a stack seen before), a stack event, a raw event, lost.
+ * The sampler: a perf_event program that unwinds the kernel and the user stack of whatever runs, in one go (no tail
+ * calls, no bpf_loop). Every sample ends as exactly one of: counted (a stack seen before), a stack event, a raw event,
+ * lost.
  *
- * Kernels of 2022 and older verify with less patience than today's: 512 bytes of stack over all frames, a million instructions,
- * values followed one by one. So the work is split into global functions, each verified once and by itself, and what they work
- * on is in maps (windlass_unwind.h).
+ * Kernels of 2022 and older verify with less patience than today's: 512 bytes of stack over all frames, a million
+ * instructions, values followed one by one. So the work is split into global functions, each verified once and by
+ * itself, and what they work on is in maps (windlass_unwind.h).
  */
 #include <linux/bpf.h>
 #include <linux/bpf_perf_event.h>
@@ -35,7 +36,7 @@ const volatile __u8 wl_filter = 0;
 #include "windlass_process.bpf.h"
 
 /* What a sample that is only counted can do without. */
-WL_INLINE void wl_stamp(struct wl_event_head *head) {
+WL_INLINE void wl_stamp(struct wl_event_head* head) {
   head->time = bpf_ktime_get_ns();
   bpf_get_current_comm(head->comm, sizeof head->comm);
 }
@@ -46,11 +47,11 @@ WL_INLINE __u64 wl_wakeup(void) {
   return bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > wl_wakeup_bytes ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
 }
 
-#include "windlass_raw.bpf.h"
 #include "windlass_machine.bpf.h"
+#include "windlass_raw.bpf.h"
 
 /* The kernel's stack, if the sample is of the kernel, into s->frames and the hash. */
-WL_GLOBAL int wl_take_kernel_stack(struct bpf_perf_event_data *ctx, struct wl_scratch *s) {
+WL_GLOBAL int wl_take_kernel_stack(struct bpf_perf_event_data* ctx, struct wl_scratch* s) {
   if (!s) return 1;
   s->event.kernel_frames = 0;
   if ((__s64)WL_CONTEXT_PC(ctx->regs) >= 0) return 0;
@@ -69,9 +70,9 @@ WL_GLOBAL int wl_take_kernel_stack(struct bpf_perf_event_data *ctx, struct wl_sc
 }
 
 /* Emits the stack in scratch, or counts it if it was seen before. */
-WL_GLOBAL int wl_emit_stack(struct wl_scratch *s, struct wl_cpu_stats *st) {
+WL_GLOBAL int wl_emit_stack(struct wl_scratch* s, struct wl_cpu_stats* st) {
   if (!s || !st) return 1;
-  struct wl_unwind *u = &s->unwind;
+  struct wl_unwind* u = &s->unwind;
   __u32 end = u->end < WL_END_COUNT ? u->end : WL_END_INTERNAL;
   st->ends[end]++;
   st->user_frames += u->frames;
@@ -81,7 +82,7 @@ WL_GLOBAL int wl_emit_stack(struct wl_scratch *s, struct wl_cpu_stats *st) {
       .tgid = s->event.head.tgid,
       .tid = s->event.head.tid,
   };
-  __u64 *count = bpf_map_lookup_elem(&counts, &key);
+  __u64* count = bpf_map_lookup_elem(&counts, &key);
   if (count) {
     __sync_fetch_and_add(count, 1);
     st->counted++;
@@ -106,16 +107,16 @@ WL_GLOBAL int wl_emit_stack(struct wl_scratch *s, struct wl_cpu_stats *st) {
 }
 
 /* The mapping set to unwind with into u, 0 if none is known, or only one from before an exec or an unmapping. */
-WL_GLOBAL int wl_use_process(struct wl_unwind *u, __u32 tgid) {
+WL_GLOBAL int wl_use_process(struct wl_unwind* u, __u32 tgid) {
   if (!u) return 0;
-  const struct wl_process *process = bpf_map_lookup_elem(&processes, &tgid);
+  const struct wl_process* process = bpf_map_lookup_elem(&processes, &tgid);
   if (!process) return 0;
-  const __u64 *epoch = bpf_map_lookup_elem(&epochs, &tgid);
+  const __u64* epoch = bpf_map_lookup_elem(&epochs, &tgid);
   if (process->epoch != (epoch ? *epoch : 0)) return 0;
-  const unsigned char *chunk = wl_chunk(&u->env, process->maps);
+  const unsigned char* chunk = wl_chunk(&u->env, process->maps);
   if (!chunk) return 0;
   __u32 at = wl_offset(process->maps - (sizeof(struct wl_maps_head) >> WL_REF_SHIFT));
-  if (((const struct wl_maps_head *)(chunk + at))->space != process->space) return 0;
+  if (((const struct wl_maps_head*)(chunk + at))->space != process->space) return 0;
   u->space = process->space;
   u->maps = process->maps;
   u->map_count = process->map_count;
@@ -127,7 +128,7 @@ WL_INLINE int wl_wants_raw(__u32 end) {
          end == WL_END_UNSUPPORTED_EXPRESSION || end == WL_END_REGISTER_LOST || end == WL_END_BAD_FRAME_POINTER;
 }
 
-WL_GLOBAL int wl_begin_walk(struct wl_unwind *u) {
+WL_GLOBAL int wl_begin_walk(struct wl_unwind* u) {
   if (!u) return 1;
   u->hash = 0x57494e444c415353ull;
   u->space = 0;
@@ -144,15 +145,15 @@ WL_GLOBAL int wl_begin_walk(struct wl_unwind *u) {
 }
 
 /* The cursor at the innermost frame. */
-WL_INLINE void wl_first_frame(struct wl_scratch *s, const struct pt_regs___kernel *regs) {
+WL_INLINE void wl_first_frame(struct wl_scratch* s, const struct pt_regs___kernel* regs) {
   wl_load_registers(&s->unwind.cursor, regs);
   if (s->event.kernel_frames) wl_settle(&s->unwind);
 }
 
 /* The user stack. 1 if the sample went to the agent with its raw stack. */
-WL_INLINE int wl_take_user_stack(struct wl_scratch *s, struct wl_cpu_stats *st, struct task_struct *task) {
-  struct wl_unwind *u = &s->unwind;
-  struct pt_regs___kernel *regs = (struct pt_regs___kernel *)bpf_task_pt_regs(task);
+WL_INLINE int wl_take_user_stack(struct wl_scratch* s, struct wl_cpu_stats* st, struct task_struct* task) {
+  struct wl_unwind* u = &s->unwind;
+  struct pt_regs___kernel* regs = (struct pt_regs___kernel*)bpf_task_pt_regs(task);
   if ((task->flags & PF_KTHREAD) || !task->mm || BPF_CORE_READ_BITFIELD(task, in_execve)) {
     u->end = WL_END_KERNEL_ONLY; /* no user stack: none of its own, or taken down already (exit), or half built */
     return 0;
@@ -164,7 +165,7 @@ WL_INLINE int wl_take_user_stack(struct wl_scratch *s, struct wl_cpu_stats *st, 
   wl_first_frame(s, regs);
   u->end = WL_END_NO_PROCESS;
   if (wl_use_process(u, s->event.head.tgid)) {
-    struct wl_memo *m = bpf_map_lookup_elem(&memo, &s->event.head.cpu);
+    struct wl_memo* m = bpf_map_lookup_elem(&memo, &s->event.head.cpu);
     if (m) wl_walk(s, m);
   }
   if (!wl_wants_raw(u->end)) return 0;
@@ -178,10 +179,10 @@ WL_INLINE int wl_take_user_stack(struct wl_scratch *s, struct wl_cpu_stats *st, 
 }
 
 SEC("perf_event")
-int windlass_sample(struct bpf_perf_event_data *ctx) {
+int windlass_sample(struct bpf_perf_event_data* ctx) {
   __u32 key = bpf_get_smp_processor_id();
-  struct wl_scratch *s = bpf_map_lookup_elem(&scratch, &key);
-  struct wl_cpu_stats *st = bpf_map_lookup_elem(&stats, &key);
+  struct wl_scratch* s = bpf_map_lookup_elem(&scratch, &key);
+  struct wl_cpu_stats* st = bpf_map_lookup_elem(&stats, &key);
   if (!s || !st) return 0;
   s->event.head.cpu = key;
   __u64 ids = wl_current_ids();

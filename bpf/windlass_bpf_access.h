@@ -10,66 +10,66 @@
 /* AArch64: the bits of a code address that no authentication code uses; set before the program is loaded. */
 const volatile __u64 wl_address_mask = ~0ull;
 
-WL_INLINE const unsigned char *wl_chunk(const struct wl_env *env, __u32 ref) {
+WL_INLINE const unsigned char* wl_chunk(const struct wl_env* env, __u32 ref) {
   __u32 chunk = ref >> (WL_CHUNK_SHIFT - WL_REF_SHIFT), zero = 0;
   (void)env;
-  void *inner = bpf_map_lookup_elem(&arena, &chunk);
+  void* inner = bpf_map_lookup_elem(&arena, &chunk);
   if (!inner) return 0;
   return bpf_map_lookup_elem(inner, &zero);
 }
 
-WL_INLINE const struct wl_module *wl_get_module(const struct wl_env *env, __u32 id) {
+WL_INLINE const struct wl_module* wl_get_module(const struct wl_env* env, __u32 id) {
   (void)env;
   return bpf_map_lookup_elem(&modules, &id);
 }
 
-WL_INLINE int wl_read(const struct wl_env *env, void *to, __u32 size, __u64 address) {
+WL_INLINE int wl_read(const struct wl_env* env, void* to, __u32 size, __u64 address) {
   (void)env;
-  return bpf_probe_read_user(to, size, (const void *)address) != 0;
+  return bpf_probe_read_user(to, size, (const void*)address) != 0;
 }
 
-WL_INLINE __u64 wl_address_mask_of(const struct wl_env *env) {
+WL_INLINE __u64 wl_address_mask_of(const struct wl_env* env) {
   (void)env;
   return wl_address_mask;
 }
 
-/* Reads the stack from `from` on into the window: much of it where frames are small and the last window served several, else
- * only what is asked for (up to `end`). 1 if that is more than a small window holds, or cannot be read. */
-WL_GLOBAL int wl_refill(struct wl_window *window, __u64 from, __u64 end) {
+/* Reads the stack from `from` on into the window: much of it where frames are small and the last window served several,
+ * else only what is asked for (up to `end`). 1 if that is more than a small window holds, or cannot be read. */
+WL_GLOBAL int wl_refill(struct wl_window* window, __u64 from, __u64 end) {
   if (!window) return 1;
   __u32 served = window->served;
   window->base = from;
   window->served = 0;
   if (served >= window->wanted) {
     window->size = WL_WINDOW_BYTES;
-    if (!bpf_probe_read_user(window->words, WL_WINDOW_BYTES, (const void *)from)) return 0;
+    if (!bpf_probe_read_user(window->words, WL_WINDOW_BYTES, (const void*)from)) return 0;
     window->wanted = ~0u; /* the stack's end is near: a read that faults is dear, do not try again */
   }
   if (end - from <= 64) {
     window->size = 64;
-    if (!bpf_probe_read_user(window->words, 64, (const void *)from)) return 0;
+    if (!bpf_probe_read_user(window->words, 64, (const void*)from)) return 0;
   }
   window->size = 0;
   return 1;
 }
 
 /* The words of the stack at `low` and, above it or there too, at `high`. 0 if both could be read. */
-WL_INLINE int wl_read_pair(struct wl_env *env, __u64 low, __u64 high, __u64 *first, __u64 *second) {
-  struct wl_window *window = &env->window;
+WL_INLINE int wl_read_pair(struct wl_env* env, __u64 low, __u64 high, __u64* first, __u64* second) {
+  struct wl_window* window = &env->window;
   __u64 offset = low - window->base; /* huge if below the window */
   __u64 end = high + 8 - window->base;
   if (offset > window->size || end > window->size || (offset & 7)) {
     if ((offset & 7) || wl_refill(window, low, high + 8)) {
-      if (bpf_probe_read_user(second, 8, (const void *)high)) return 1;
+      if (bpf_probe_read_user(second, 8, (const void*)high)) return 1;
       *first = *second;
-      return low != high && bpf_probe_read_user(first, 8, (const void *)low) != 0;
+      return low != high && bpf_probe_read_user(first, 8, (const void*)low) != 0;
     }
     offset = 0;
     end = high + 8 - low;
   }
   window->served++;
-  *first = *(__u64 *)((__u8 *)window->words + (offset & (WL_WINDOW_BYTES - 8)));
-  *second = *(__u64 *)((__u8 *)window->words + ((end - 8) & (WL_WINDOW_BYTES - 8)));
+  *first = *(__u64*)((__u8*)window->words + (offset & (WL_WINDOW_BYTES - 8)));
+  *second = *(__u64*)((__u8*)window->words + ((end - 8) & (WL_WINDOW_BYTES - 8)));
   return 0;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT
  *
- * The environment of the shared unwinder inside BPF; windlass_user_env.h is its counterpart. Before it come the kernel's
- * helpers, the maps behind it: struct wl_env is part of what they hold.
+ * The environment of the shared unwinder inside BPF; windlass_user_env.h is its counterpart. Before it come the
+ * kernel's helpers, the maps behind it: struct wl_env is part of what they hold.
  */
 #ifndef WINDLASS_BPF_ENV_H
 #define WINDLASS_BPF_ENV_H
@@ -13,7 +13,7 @@
 #define WL_WINDOW_SERVED 2u /* frames a window must have served for the next to be read whole */
 struct wl_window {
   __u64 base;
-  __u32 size; /* bytes valid */
+  __u32 size;   /* bytes valid */
   __u32 served; /* frames, since it was filled */
   __u32 wanted; /* how many it must have served for the next to be filled whole */
   __u32 reserved;
@@ -25,8 +25,8 @@ struct wl_env {
 };
 
 #define WL_INLINE static inline __attribute__((always_inline, unused))
-/* Verified by itself, once, however often and from wherever it is called: its result and all that it changes are unknown to
- * the caller. Pointers it is given may be null, as far as the verifier knows. */
+/* Verified by itself, once, however often and from wherever it is called: its result and all that it changes are
+ * unknown to the caller. Pointers it is given may be null, as far as the verifier knows. */
 #define WL_GLOBAL __attribute__((noinline))
 /* The compiler must forget what it knows of x: where it proves a mask redundant, the verifier still wants to see it. */
 #define WL_OPAQUE(x) asm volatile("" : "+r"(x))

@@ -13,14 +13,15 @@
 #include "windlass_step.h"
 
 /* How many words on top of the stack must not look like return addresses for a frame pointer to be trusted. */
-#define WL_SLOTS_GENERATED 1 /* JIT compilers that use rbp frames push nothing in the code they elide the frame from */
+#define WL_SLOTS_GENERATED 1 /* JIT compilers that use rbp frames push nothing in the code they elide the frame from \
+                              */
 #define WL_SLOTS_FILE 8      /* assembly without CFI may save registers first */
 #define WL_SLOTS_END 16      /* a frame pointer of 0 that claims to be the last frame */
 
 /* Where the frame is, by the code at an exact pc. */
 enum wl_code_frame {
   WL_FRAME_UNKNOWN = 0,
-  WL_FRAME_AT_SP = 1, /* CFA = rsp + 8, rbp the caller's: before push rbp, at ret */
+  WL_FRAME_AT_SP = 1,  /* CFA = rsp + 8, rbp the caller's: before push rbp, at ret */
   WL_FRAME_PUSHED = 2, /* CFA = rsp + 16, [rsp] = the caller's rbp: after push rbp, at pop rbp; ret */
   WL_FRAME_BODY = 3,   /* CFA = rbp + 16 for certain: at leave; mov rsp, rbp */
   WL_FRAME_LOST = 4,   /* no frame, and the return address is in a register */
@@ -28,19 +29,19 @@ enum wl_code_frame {
 
 /* Is this the way out of a function with the return address on top: ret, or one of the safepoint polls that HotSpot
  * puts before it? (macroAssembler_x86.cpp: cmp rsp, [r15 + disp32]; ja stub; ret, since JDK 16) */
-WL_INLINE int wl_code_returns(const __u8 *c) {
-  if (c[0] == 0xc3 || c[0] == 0xc2) return 1;                          /* ret; ret imm16 */
-  if (c[0] == 0xf3 && c[1] == 0xc3) return 1;                          /* rep ret */
-  if (c[0] == 0x0f && c[1] == 0x87 && c[6] == 0xc3) return 1;          /* ja stub; ret */
-  if (c[0] == 0x49 && c[1] == 0x3b && c[2] == 0xa7)                    /* cmp rsp, [r15 + disp32] */
-    return c[7] == 0x0f && c[8] == 0x87 && c[13] == 0xc3;              /* ja stub; ret */
+WL_INLINE int wl_code_returns(const __u8* c) {
+  if (c[0] == 0xc3 || c[0] == 0xc2) return 1;                            /* ret; ret imm16 */
+  if (c[0] == 0xf3 && c[1] == 0xc3) return 1;                            /* rep ret */
+  if (c[0] == 0x0f && c[1] == 0x87 && c[6] == 0xc3) return 1;            /* ja stub; ret */
+  if (c[0] == 0x49 && c[1] == 0x3b && c[2] == 0xa7)                      /* cmp rsp, [r15 + disp32] */
+    return c[7] == 0x0f && c[8] == 0x87 && c[13] == 0xc3;                /* ja stub; ret */
   if (c[0] == 0xc5 && c[1] == 0xf8 && c[2] == 0x77) return c[3] == 0xc3; /* vzeroupper; ret */
   return 0;
 }
 
 /* The way out of V8's JavaScript functions behind pop rbp: pop r10; lea rsp, [rsp + r12 * 8]; push r10; ret (or rcx for
  * r10). 1 at the pop: the return address is on top; 2 behind it: it is in the register. */
-WL_INLINE int wl_code_drops_arguments(const __u8 *c) {
+WL_INLINE int wl_code_drops_arguments(const __u8* c) {
   if (c[0] == 0x41 && c[1] == 0x5a && c[3] == 0x8d && c[4] == 0x24) return 1;
   if (c[0] == 0x59 && c[1] == 0x48 && c[2] == 0x8d) return 1;
   if (c[1] == 0x8d && c[2] == 0x24 && c[4] == 0x41 && c[5] == 0x52 && c[6] == 0xc3) return 2;
@@ -51,22 +52,23 @@ WL_INLINE int wl_code_drops_arguments(const __u8 *c) {
 }
 
 /* mov rbp, rsp in both encodings */
-WL_INLINE int wl_code_sets_frame(const __u8 *c) {
+WL_INLINE int wl_code_sets_frame(const __u8* c) {
   return c[0] == 0x48 && ((c[1] == 0x89 && c[2] == 0xe5) || (c[1] == 0x8b && c[2] == 0xec));
 }
 
 /* push rbp; mov rbp, rsp, perhaps behind the deoptimisation check of V8: mov rbx, [rcx - 8]; test [rbx + N], 1; jnz */
-WL_INLINE int wl_code_enters(const __u8 *c) {
+WL_INLINE int wl_code_enters(const __u8* c) {
   if (c[0] == 0x55) return wl_code_sets_frame(c + 1);
   if (c[0] == 0x0f && c[1] == 0x85) return c[6] == 0x55 && wl_code_sets_frame(c + 7);
   if (c[0] == 0xf6 && c[1] == 0x43 && c[3] == 1) return c[4] == 0x0f && c[5] == 0x85 && c[10] == 0x55;
-  if (c[0] == 0x48 && c[1] == 0x8b && c[2] == 0x59 && c[4] == 0xf6) return c[8] == 0x0f && c[9] == 0x85 && c[14] == 0x55;
+  if (c[0] == 0x48 && c[1] == 0x8b && c[2] == 0x59 && c[4] == 0xf6)
+    return c[8] == 0x0f && c[9] == 0x85 && c[14] == 0x55;
   return 0;
 }
 
-/* mov rsp, rbp; pop rbp, or leave; ret, or pop rbp; ret, or an access to [rbp - N]. Without branches, like the searches of
- * windlass_lookup.h, and with a plain loop around it: older verifiers take no other. */
-WL_INLINE __u64 wl_code_shows_frame(const __u8 *c) {
+/* mov rsp, rbp; pop rbp, or leave; ret, or pop rbp; ret, or an access to [rbp - N]. Without branches, like the searches
+ * of windlass_lookup.h, and with a plain loop around it: older verifiers take no other. */
+WL_INLINE __u64 wl_code_shows_frame(const __u8* c) {
   __u32 word = (__u32)c[0] | (__u32)c[1] << 8 | (__u32)c[2] << 16 | (__u32)c[3] << 24;
   __u64 leaves = wl_equal(word, 0x5dec8948u) | wl_equal(word, 0x5de58b48u); /* 48 89 ec 5d, 48 8b e5 5d */
   __u64 returns = wl_equal(word & 0xffff, 0xc3c9u) | wl_equal(word & 0xffff, 0xc35du);
@@ -77,7 +79,7 @@ WL_INLINE __u64 wl_code_shows_frame(const __u8 *c) {
 }
 
 /* Does the code soon after a call show that its function has a frame? */
-WL_GLOBAL int wl_code_uses_frame(struct wl_unwind *u) {
+WL_GLOBAL int wl_code_uses_frame(struct wl_unwind* u) {
   if (!u) return 0;
   __u64 found = 0;
   for (__u32 i = WL_CODE_BEFORE; i + 3 < WL_CODE_BYTES; i++) found |= wl_code_shows_frame(u->room.code + i);
@@ -85,24 +87,25 @@ WL_GLOBAL int wl_code_uses_frame(struct wl_unwind *u) {
 }
 
 /* `c` is the code at the pc, with WL_CODE_BEFORE readable bytes before it. */
-WL_INLINE int wl_code_frame_at(const __u8 *c) {
+WL_INLINE int wl_code_frame_at(const __u8* c) {
   if (wl_code_enters(c)) return WL_FRAME_AT_SP;
   if (c[0] == 0xf3 && c[1] == 0x0f && c[2] == 0x1e && c[3] == 0xfa && c[4] == 0x55) return WL_FRAME_AT_SP; /* endbr64 */
-  if (c[0] == 0x89 && c[1] == 0x84 && c[2] == 0x24 && c[7] == 0x55) return WL_FRAME_AT_SP; /* mov [rsp - N], eax; push */
+  if (c[0] == 0x89 && c[1] == 0x84 && c[2] == 0x24 && c[7] == 0x55)
+    return WL_FRAME_AT_SP; /* mov [rsp - N], eax; push */
   if (c[-1] == 0x55 && wl_code_sets_frame(c)) return WL_FRAME_PUSHED;
   if (c[0] == 0x5d && (wl_code_returns(c + 1) || wl_code_drops_arguments(c + 1) == 1))
     return WL_FRAME_PUSHED; /* pop rbp; ret */
   int drops = wl_code_drops_arguments(c);
   if (drops) return drops == 1 ? WL_FRAME_AT_SP : WL_FRAME_LOST;
   if (wl_code_returns(c)) return WL_FRAME_AT_SP;
-  if (c[0] == 0xc9) return WL_FRAME_BODY;                                                          /* leave */
+  if (c[0] == 0xc9) return WL_FRAME_BODY; /* leave */
   if (c[0] == 0x48 && ((c[1] == 0x89 && c[2] == 0xec) || (c[1] == 0x8b && c[2] == 0xe5)) && c[3] == 0x5d)
     return WL_FRAME_BODY; /* mov rsp, rbp; pop rbp */
   return WL_FRAME_UNKNOWN;
 }
 
 /* mov $SYS_rt_sigreturn, %rax; syscall: the restorer of a C library without CFI for it (musl, Go) */
-WL_INLINE int wl_code_is_restorer(const __u8 *c) {
+WL_INLINE int wl_code_is_restorer(const __u8* c) {
   return c[0] == 0x48 && c[1] == 0xc7 && c[2] == 0xc0 && c[3] == 0x0f && c[4] == 0 && c[5] == 0 && c[6] == 0 &&
          c[7] == 0x0f && c[8] == 0x05;
 }
@@ -117,7 +120,7 @@ WL_INLINE int wl_is_call_modrm(__u8 modrm, __u8 sib, int length) {
 }
 
 /* Does a call instruction end at the last of these 8 bytes? */
-WL_INLINE int wl_ends_with_call(const __u8 *code) {
+WL_INLINE int wl_ends_with_call(const __u8* code) {
   if (code[3] == 0xe8) return 1; /* call rel32 */
 #define WL_CALL(at) (code[at] == 0xff && wl_is_call_modrm(code[(at) + 1], code[((at) + 2) & 7], 8 - (at)))
   return WL_CALL(1) || WL_CALL(2) || WL_CALL(4) || WL_CALL(5) || WL_CALL(6);
@@ -126,9 +129,9 @@ WL_INLINE int wl_ends_with_call(const __u8 *code) {
 
 /* Could `value` be a return address? It must be in executable memory and stand behind a call; in generated code it need
  * not, since interpreters push the address to go on at themselves (HotSpot's return entries). */
-WL_GLOBAL int wl_is_return_address(struct wl_unwind *u, __u64 value) {
+WL_GLOBAL int wl_is_return_address(struct wl_unwind* u, __u64 value) {
   if (!u) return 0;
-  const struct wl_mapping *mapping = wl_find_mapping(&u->env, u->maps, u->map_count, value - 1);
+  const struct wl_mapping* mapping = wl_find_mapping(&u->env, u->maps, u->map_count, value - 1);
   if (!mapping) return 0;
   if (mapping->flags & WL_MAPPING_ANON) return 1;
   if (wl_read(&u->env, u->room.call, 8, value - 8)) return 1; /* execute-only, or not present: cannot be told */
@@ -136,7 +139,7 @@ WL_GLOBAL int wl_is_return_address(struct wl_unwind *u, __u64 value) {
 }
 
 /* Is there a possible return address in the first `slots` words of the stack (below `top`)? 1 also if unreadable. */
-WL_GLOBAL int wl_stack_top_returns(struct wl_unwind *u, __u64 top, __u32 slots) {
+WL_GLOBAL int wl_stack_top_returns(struct wl_unwind* u, __u64 top, __u32 slots) {
   if (!u) return 1;
   __u64 sp = u->cursor.regs[WL_X64_RSP];
   for (__u32 i = 0; i < WL_SLOTS_END; i++) {
@@ -149,7 +152,7 @@ WL_GLOBAL int wl_stack_top_returns(struct wl_unwind *u, __u64 top, __u32 slots) 
 }
 
 /* The caller's pc and rbp into the cursor. */
-WL_INLINE int wl_commit_frame(struct wl_cursor *cursor, __u64 pc, __u64 sp, __u64 fp) {
+WL_INLINE int wl_commit_frame(struct wl_cursor* cursor, __u64 pc, __u64 sp, __u64 fp) {
   cursor->regs[WL_X64_RIP] = pc;
   cursor->regs[WL_X64_RSP] = sp;
   cursor->regs[WL_X64_RBP] = fp;
@@ -159,7 +162,7 @@ WL_INLINE int wl_commit_frame(struct wl_cursor *cursor, __u64 pc, __u64 sp, __u6
 }
 
 /* May the body rule, CFA = rbp + 16, be taken where the code says nothing certain? */
-WL_INLINE int wl_trusts_frame_pointer(struct wl_unwind *u) {
+WL_INLINE int wl_trusts_frame_pointer(struct wl_unwind* u) {
   __u64 top = u->cursor.regs[WL_X64_RBP];
   __u32 slots = u->generated ? WL_SLOTS_GENERATED : WL_SLOTS_FILE;
   if (top == 0) {
@@ -173,15 +176,15 @@ WL_INLINE int wl_trusts_frame_pointer(struct wl_unwind *u) {
 }
 
 /* A step from code without a rule; u->generated says of which kind it is. */
-WL_GLOBAL int wl_step_code(struct wl_unwind *u) {
+WL_GLOBAL int wl_step_code(struct wl_unwind* u) {
   if (!u) return WL_END_INTERNAL;
-  const struct wl_env *env = &u->env;
-  struct wl_cursor *cursor = &u->cursor;
+  const struct wl_env* env = &u->env;
+  struct wl_cursor* cursor = &u->cursor;
   __u64 sp = cursor->regs[WL_X64_RSP];
   __u64 fp = cursor->regs[WL_X64_RBP];
   int frame = WL_FRAME_UNKNOWN;
   if (!WL_VALID(cursor, WL_X64_RBP)) return WL_END_BAD_FRAME_POINTER;
-  const __u8 *at_pc = u->room.code + WL_CODE_BEFORE;
+  const __u8* at_pc = u->room.code + WL_CODE_BEFORE;
   if (!wl_read(env, u->room.code, WL_CODE_BYTES, cursor->regs[WL_X64_RIP] - WL_CODE_BEFORE)) {
     if (wl_code_is_restorer(at_pc)) return wl_step_signal(u, sp);
     if (cursor->exact) frame = wl_code_frame_at(at_pc);
@@ -196,7 +199,7 @@ WL_GLOBAL int wl_step_code(struct wl_unwind *u) {
   }
 
   if (frame == WL_FRAME_LOST) return WL_END_BAD_FRAME_POINTER;
-  __u64 *pair = u->room.pair;
+  __u64* pair = u->room.pair;
   if (frame == WL_FRAME_AT_SP) {
     if (wl_read(env, &pair[1], 8, sp)) return WL_END_UNREADABLE_STACK;
     if (!wl_is_return_address(u, pair[1])) return WL_END_BAD_FRAME_POINTER;

@@ -2,13 +2,13 @@
  *
  * AArch64 code without a row (linkage tables, start-up code, assembly without CFI): followed to its return.
  *
- * Instructions have one size and few forms touch sp, x29 and x30, so the code from the pc on is run for these three: past
- * conditional branches and calls, along unconditional ones, stores of the pair remembered, until it returns. What it has
- * in x30 then is the return address, and sp is the caller's. Where a call was passed the code may not be what runs on (the
- * callee may not return), so the return address must also be the one in the frame record that the code made or that x29
- * points at. Where the code has called something, the instructions before may show how its function made that record; it
- * then leads on, even from functions that never return. What remains is WL_END_BAD_FRAME_POINTER, and the sample goes to
- * user space. Encodings: Arm Architecture Reference Manual, C4.1.
+ * Instructions have one size and few forms touch sp, x29 and x30, so the code from the pc on is run for these three:
+ * past conditional branches and calls, along unconditional ones, stores of the pair remembered, until it returns. What
+ * it has in x30 then is the return address, and sp is the caller's. Where a call was passed the code may not be what
+ * runs on (the callee may not return), so the return address must also be the one in the frame record that the code
+ * made or that x29 points at. Where the code has called something, the instructions before may show how its function
+ * made that record; it then leads on, even from functions that never return. What remains is WL_END_BAD_FRAME_POINTER,
+ * and the sample goes to user space. Encodings: Arm Architecture Reference Manual, C4.1.
  */
 #ifndef WINDLASS_CODE_A64_H
 #define WINDLASS_CODE_A64_H
@@ -27,7 +27,7 @@ WL_INLINE __s64 wl_code_signed(__u32 word, __u32 low, __u32 bits) {
 }
 
 /* `reg` is loaded from `at`. */
-WL_INLINE int wl_code_load(const struct wl_env *env, struct wl_code_run *run, __u32 reg, __u64 at) {
+WL_INLINE int wl_code_load(const struct wl_env* env, struct wl_code_run* run, __u32 reg, __u64 at) {
   __u8 known = 1;
   if (reg != WL_A64_X29 && reg != WL_A64_X30) return WL_CODE_ON;
   if (run->record != 0 && at == run->record) {
@@ -50,14 +50,14 @@ WL_INLINE int wl_code_load(const struct wl_env *env, struct wl_code_run *run, __
 }
 
 /* A load or store of one register or a pair through sp: `address` is where, `end` what sp becomes. */
-WL_INLINE int wl_code_access(const struct wl_env *env, struct wl_code_run *run, __u32 word, int pair, int load,
+WL_INLINE int wl_code_access(const struct wl_env* env, struct wl_code_run* run, __u32 word, int pair, int load,
                              int general, __u64 address, __u64 end) {
   __u32 first = word & 31, second = word >> 10 & 31;
   if (general && load) {
     __u64 slot = first == WL_A64_X30 ? address : address + 8;
     if (first == WL_A64_X30 || (pair && second == WL_A64_X30))
-      run->lr_framed =
-          (run->record != 0 && run->record_lr_known && slot == run->record + 8) || (run->fp_known && slot == run->fp + 8);
+      run->lr_framed = (run->record != 0 && run->record_lr_known && slot == run->record + 8) ||
+                       (run->fp_known && slot == run->fp + 8);
     int status = wl_code_load(env, run, first, address);
     if (status == WL_CODE_ON && pair) status = wl_code_load(env, run, second, address + 8);
     if (status != WL_CODE_ON) return status;
@@ -78,7 +78,7 @@ WL_INLINE int wl_code_access(const struct wl_env *env, struct wl_code_run *run, 
 }
 
 /* add and sub with an immediate; mov from and to sp is one of them. */
-WL_INLINE int wl_code_add(struct wl_code_run *run, __u32 word) {
+WL_INLINE int wl_code_add(struct wl_code_run* run, __u32 word) {
   __u32 to = word & 31, from = word >> 5 & 31;
   __u64 value = (__u64)(word >> 10 & 0xfff) << ((word >> 22 & 1) * 12);
   __u64 base = from == 31 ? run->sp : run->fp;
@@ -102,7 +102,7 @@ WL_INLINE int wl_code_is_call(__u32 word) { /* bl, blr, blraa and the like */
 }
 
 /* Runs the instruction at run->pc, run->word, for sp, x29 and x30. */
-WL_INLINE int wl_code_execute(const struct wl_env *env, struct wl_code_run *run) {
+WL_INLINE int wl_code_execute(const struct wl_env* env, struct wl_code_run* run) {
   __u32 word = run->word;
   __u32 rd = word & 31, rn = word >> 5 & 31;
   if (word == 0xd65f03c0u || word == 0xd65f0bffu || word == 0xd65f0fffu) return WL_CODE_RETURNS; /* ret, retaa, retab */
@@ -113,7 +113,7 @@ WL_INLINE int wl_code_execute(const struct wl_env *env, struct wl_code_run *run)
   }
   if (word == WL_A64_SVC) run->called = 1; /* exit */
   if ((word & 0xfe000000u) == 0xd6000000u || (word & 0xffe00000u) == 0xd4200000u || word >> 16 == 0)
-    return WL_CODE_GIVE_UP; /* another br, brk, udf */
+    return WL_CODE_GIVE_UP;                              /* another br, brk, udf */
   if ((word & 0x3a000000u) == 0x28000000u && rn == 31) { /* pairs of 64-bit registers, or of vector registers */
     __u32 vector = word >> 26 & 1, opc = word >> 30, mode = word >> 23 & 3; /* mode 1 post-, 3 pre-indexed */
     __s64 scale = vector ? 4ll << opc : 8;
@@ -123,7 +123,7 @@ WL_INLINE int wl_code_execute(const struct wl_env *env, struct wl_code_run *run)
                           mode & 1 ? run->sp + offset : run->sp);
   }
   if ((word & 0x3b200000u) == 0x38000000u && rn == 31) { /* one register, signed offset of 9 bits */
-    __u32 mode = word >> 10 & 3; /* 1 post-, 3 pre-indexed; opc 0 stores */
+    __u32 mode = word >> 10 & 3;                         /* 1 post-, 3 pre-indexed; opc 0 stores */
     __s64 offset = wl_code_signed(word, 12, 9);
     int general = (word >> 26 & 1) == 0 && word >> 30 == 3;
     return wl_code_access(env, run, word, 0, (word >> 22 & 3) != 0, general, mode == 1 ? run->sp : run->sp + offset,
@@ -147,18 +147,18 @@ WL_INLINE int wl_code_execute(const struct wl_env *env, struct wl_code_run *run)
 }
 
 /* Could `value` be a return address? It must be in executable memory and stand behind a call. */
-WL_GLOBAL int wl_is_return_address(struct wl_unwind *u, __u64 value) {
+WL_GLOBAL int wl_is_return_address(struct wl_unwind* u, __u64 value) {
   if (!u || (value & 3)) return 0;
-  const struct wl_mapping *mapping = wl_find_mapping(&u->env, u->maps, u->map_count, value - 4);
+  const struct wl_mapping* mapping = wl_find_mapping(&u->env, u->maps, u->map_count, value - 4);
   if (!mapping) return 0;
-  if (mapping->flags & WL_MAPPING_ANON) return 1; /* interpreters push addresses to go on at */
+  if (mapping->flags & WL_MAPPING_ANON) return 1;             /* interpreters push addresses to go on at */
   if (wl_read(&u->env, u->room.call, 4, value - 4)) return 1; /* execute-only, or not present: cannot be told */
-  return wl_code_is_call(*(const __u32 *)u->room.call);
+  return wl_code_is_call(*(const __u32*)u->room.call);
 }
 
-WL_INLINE int wl_commit_frame(struct wl_unwind *u, __u32 valid) {
-  struct wl_cursor *cursor = &u->cursor;
-  const struct wl_code_run *run = &u->room.run;
+WL_INLINE int wl_commit_frame(struct wl_unwind* u, __u32 valid) {
+  struct wl_cursor* cursor = &u->cursor;
+  const struct wl_code_run* run = &u->room.run;
   cursor->regs[WL_PC] = WL_STRIP(&u->env, run->lr);
   cursor->regs[WL_SP] = run->sp;
   cursor->regs[WL_FP] = run->fp;
@@ -167,17 +167,17 @@ WL_INLINE int wl_commit_frame(struct wl_unwind *u, __u32 valid) {
   return WL_CONTINUE;
 }
 
-/* By how much x29 lies below the caller's sp in the function that makes the call before `pc`: the nearest prologue before
- * it is `stp x29, x30, [sp, #-n]!; mov x29, sp`, and nothing returns between. 0 if that cannot be said. A function that
- * calls has saved x30, and one that saves it otherwise is seen to. */
-WL_GLOBAL int wl_code_frame_size(struct wl_unwind *u, __u64 pc) {
+/* By how much x29 lies below the caller's sp in the function that makes the call before `pc`: the nearest prologue
+ * before it is `stp x29, x30, [sp, #-n]!; mov x29, sp`, and nothing returns between. 0 if that cannot be said. A
+ * function that calls has saved x30, and one that saves it otherwise is seen to. */
+WL_GLOBAL int wl_code_frame_size(struct wl_unwind* u, __u64 pc) {
   if (!u) return 0;
   __u32 next = 0, behind = 0;
   pc -= 4; /* the call */
   for (int i = 0; i < WL_CODE_BACK; i++) {
     pc -= 4;
     if (wl_read(&u->env, u->room.call, 4, pc)) return 0;
-    __u32 word = *(const __u32 *)u->room.call;
+    __u32 word = *(const __u32*)u->room.call;
     if ((word & 0xffc07fffu) == 0xa9807bfdu) { /* with mov x29, sp within the next two */
       if (next != 0x910003fdu && behind != 0x910003fdu) return 0;
       return (int)((__u32)(-wl_code_signed(word, 15, 7) * 8) & 1023);
@@ -193,12 +193,12 @@ WL_GLOBAL int wl_code_frame_size(struct wl_unwind *u, __u64 pc) {
   return 0;
 }
 
-/* The chain of frame records alone (AAPCS64 6.4.6). It does not tell where the caller's sp is: without `size`, what lies
- * between x29 and it, that register is lost, and only the lowest it can be is kept. */
-WL_INLINE int wl_step_record(struct wl_unwind *u, __u32 size) {
-  struct wl_code_run *run = &u->room.run;
+/* The chain of frame records alone (AAPCS64 6.4.6). It does not tell where the caller's sp is: without `size`, what
+ * lies between x29 and it, that register is lost, and only the lowest it can be is kept. */
+WL_INLINE int wl_step_record(struct wl_unwind* u, __u32 size) {
+  struct wl_code_run* run = &u->room.run;
   __u64 fp = u->cursor.regs[WL_FP], sp = u->cursor.regs[WL_SP];
-  const __u64 *pair = u->room.pair;
+  const __u64* pair = u->room.pair;
   if ((fp & 15) || fp < sp || fp - sp > WL_MAX_FRAME_SIZE || wl_read(&u->env, u->room.pair, sizeof u->room.pair, fp))
     return WL_END_BAD_FRAME_POINTER;
   if (pair[1] == 0) return WL_END_COMPLETE;
@@ -211,9 +211,9 @@ WL_INLINE int wl_step_record(struct wl_unwind *u, __u32 size) {
 }
 
 /* Runs one instruction of u->room.run. wl_code_status. */
-WL_GLOBAL int wl_run_instruction(struct wl_unwind *u) {
+WL_GLOBAL int wl_run_instruction(struct wl_unwind* u) {
   if (!u) return WL_CODE_GIVE_UP;
-  struct wl_code_run *run = &u->room.run;
+  struct wl_code_run* run = &u->room.run;
   if (wl_read(&u->env, &run->word, 4, run->pc)) return WL_CODE_GIVE_UP;
   if (run->word == 0xd61f0220u) { /* br x17: a linkage stub, on its way to what was called */
     if (wl_read(&u->env, &run->word, 4, run->pc - 16)) return WL_CODE_GIVE_UP;
@@ -230,7 +230,7 @@ WL_GLOBAL int wl_run_instruction(struct wl_unwind *u) {
 }
 
 /* Runs the code at the cursor's pc. Does it return? The caller's registers are in u->room.run then. */
-WL_GLOBAL int wl_code_returns(struct wl_unwind *u) {
+WL_GLOBAL int wl_code_returns(struct wl_unwind* u) {
   if (!u) return 0;
   for (int i = 0; i < WL_CODE_INSTRUCTIONS; i++) {
     int status = wl_run_instruction(u);
@@ -240,10 +240,10 @@ WL_GLOBAL int wl_code_returns(struct wl_unwind *u) {
 }
 
 /* A step from code without a rule; u->generated says of which kind it is. */
-WL_GLOBAL int wl_step_code(struct wl_unwind *u) {
+WL_GLOBAL int wl_step_code(struct wl_unwind* u) {
   if (!u) return WL_END_INTERNAL;
-  struct wl_cursor *cursor = &u->cursor;
-  struct wl_code_run *run = &u->room.run;
+  struct wl_cursor* cursor = &u->cursor;
+  struct wl_code_run* run = &u->room.run;
   __u64 sp = cursor->regs[WL_SP];
   if (!WL_VALID(cursor, WL_SP)) return WL_END_REGISTER_LOST;
   if (wl_code_is_restorer(u, cursor->regs[WL_PC])) return wl_step_signal(u, sp);
@@ -254,7 +254,8 @@ WL_GLOBAL int wl_step_code(struct wl_unwind *u) {
   run->lr = cursor->regs[WL_A64_X30];
   run->fp_known = WL_VALID(cursor, WL_FP);
   run->lr_known = cursor->exact && WL_VALID(cursor, WL_A64_X30);
-  if (wl_code_returns(u) && run->lr_known && run->sp >= sp && (run->sp & 15) == 0 && run->sp - sp <= WL_MAX_FRAME_SIZE) {
+  if (wl_code_returns(u) && run->lr_known && run->sp >= sp && (run->sp & 15) == 0 &&
+      run->sp - sp <= WL_MAX_FRAME_SIZE) {
     int certain = !run->called || run->lr_framed;
     if (certain && run->lr == 0) return WL_END_COMPLETE;
     if (certain && wl_is_return_address(u, WL_STRIP(&u->env, run->lr))) return wl_commit_frame(u, WL_VALID_BASE);

@@ -45,15 +45,15 @@
 
 #define WL_CONTINUE ((int)WL_END_COUNT) /* a step succeeded: there is a caller */
 
-#define WL_MAX_FRAME_SIZE (1u << 30)  /* no frame is larger: a CFA farther from sp is a wrong register */
-#define WL_MAX_BACKWARD_STEPS 16u     /* switches of stack (signal stack, coroutine) below the current sp */
+#define WL_MAX_FRAME_SIZE (1u << 30) /* no frame is larger: a CFA farther from sp is a wrong register */
+#define WL_MAX_BACKWARD_STEPS 16u    /* switches of stack (signal stack, coroutine) below the current sp */
 
 /* The registers of one frame, by DWARF number; the last is the pc, which is always known. */
 struct wl_cursor {
   __u64 regs[WL_PC + 1];
-  __u32 valid;     /* bit i: regs[i] is known */
-  __u8 exact;      /* the pc is an instruction pointer (sampled, interrupted); else a return address */
-  __u8 backward;   /* steps that moved sp down so far */
+  __u32 valid;   /* bit i: regs[i] is known */
+  __u8 exact;    /* the pc is an instruction pointer (sampled, interrupted); else a return address */
+  __u8 backward; /* steps that moved sp down so far */
   __u16 reserved;
 };
 

@@ -6,20 +6,20 @@
 #ifndef WINDLASS_ENDS_H
 #define WINDLASS_ENDS_H
 
-#define WL_ENDS(X)                                              \
-  X(COMPLETE, "complete")                                       \
-  X(NO_PROCESS, "process not yet known")                        \
-  X(NO_MAPPING, "no mapping")                                   \
-  X(PENDING, "table not ready")                                 \
-  X(NO_ROW, "no row")                                           \
-  X(UNREADABLE_STACK, "unreadable stack")                       \
-  X(UNSUPPORTED_EXPRESSION, "unsupported expression")           \
-  X(REGISTER_LOST, "register not tracked")                      \
-  X(BAD_FRAME_POINTER, "no table and no usable frame pointer")  \
-  X(NO_PROGRESS, "stack does not advance")                      \
-  X(OTHER_MACHINE, "32-bit code, or of another machine")        \
-  X(DEPTH, "deeper than the frame limit")                       \
-  X(KERNEL_ONLY, "kernel thread")                               \
+#define WL_ENDS(X)                                             \
+  X(COMPLETE, "complete")                                      \
+  X(NO_PROCESS, "process not yet known")                       \
+  X(NO_MAPPING, "no mapping")                                  \
+  X(PENDING, "table not ready")                                \
+  X(NO_ROW, "no row")                                          \
+  X(UNREADABLE_STACK, "unreadable stack")                      \
+  X(UNSUPPORTED_EXPRESSION, "unsupported expression")          \
+  X(REGISTER_LOST, "register not tracked")                     \
+  X(BAD_FRAME_POINTER, "no table and no usable frame pointer") \
+  X(NO_PROGRESS, "stack does not advance")                     \
+  X(OTHER_MACHINE, "32-bit code, or of another machine")       \
+  X(DEPTH, "deeper than the frame limit")                      \
+  X(KERNEL_ONLY, "kernel thread")                              \
   X(INTERNAL, "internal error")
 
 enum wl_end {

@@ -18,26 +18,26 @@ const volatile __u32 wl_pidns_ino = 0;
 /* The number in the agent's namespace; 0: outside of it, or no process any more. A global function: the verifier looks
  * at its loop once. It takes the address as a number, since global functions take no kernel pointers before 6.8. */
 WL_GLOBAL __u32 wl_number_in_namespace(__u64 address) {
-  const struct pid *pid = (const struct pid *)address;
+  const struct pid* pid = (const struct pid*)address;
   if (!pid) return 0;
   __u32 level = BPF_CORE_READ(pid, level);
-  const char *numbers = (const char *)pid + bpf_core_field_offset(pid->numbers);
+  const char* numbers = (const char*)pid + bpf_core_field_offset(pid->numbers);
   for (__u32 i = 0; i < WL_PIDNS_LEVELS; i++) {
     if (i > level) break;
-    const struct upid *upid = (const struct upid *)(numbers + (level - i) * bpf_core_type_size(struct upid));
+    const struct upid* upid = (const struct upid*)(numbers + (level - i) * bpf_core_type_size(struct upid));
     if (BPF_CORE_READ(upid, ns, ns.inum) == wl_pidns_ino) return BPF_CORE_READ(upid, nr);
   }
   return 0;
 }
 
-WL_INLINE __u32 wl_task_tgid(struct task_struct *task) {
+WL_INLINE __u32 wl_task_tgid(struct task_struct* task) {
   if (!wl_pidns_ino) return task->tgid;
   return wl_number_in_namespace((__u64)BPF_CORE_READ(task, signal, pids[WL_PIDTYPE_TGID]));
 }
 
 /* As wl_current_ids, for an agent in a namespace; a function of its own, for what it puts on the stack. */
 WL_GLOBAL __u64 wl_current_ids_in_namespace(void) {
-  struct task_struct *task = bpf_get_current_task_btf();
+  struct task_struct* task = bpf_get_current_task_btf();
   __u64 tgid = wl_task_tgid(task);
   return tgid << 32 | wl_number_in_namespace((__u64)BPF_CORE_READ(task, thread_pid));
 }

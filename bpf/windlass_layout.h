@@ -37,7 +37,8 @@
 #define WL_PALETTE_RULES 255u
 #define WL_MAX_PAGES ((1u << 18) - 2) /* a directory fits any chunk, the first too: 16 GiB of code in one module */
 
-/* ---- one rule: from the callee's registers to the caller's pc, sp, frame pointer and the module's extra register --- */
+/* ---- one rule: from the callee's registers to the caller's pc, sp, frame pointer and the module's extra register ---
+ */
 
 enum wl_cfa_kind {
   WL_CFA_NONE = 0,        /* no row covers the address: all-zero rule, always palette index 0 */
@@ -54,9 +55,9 @@ enum wl_reg_kind {
   WL_REG_IN_REG = 3,    /* value = register number `offset` */
   WL_REG_CFA_VALUE = 4, /* value = CFA + offset */
   WL_REG_UNDEFINED = 5, /* unknown; for the return address: end of stack */
-  WL_REG_FP = 6,        /* value = [frame pointer + offset], as it was in the callee (DRAP, before the CFA moves there) */
-  WL_REG_ARG = 7,       /* value = [register number cfa_arg + offset], as it was in the callee; with WL_CFA_REG only (Wine's
-                           system calls, until they have left the stack they came on) */
+  WL_REG_FP = 6,  /* value = [frame pointer + offset], as it was in the callee (DRAP, before the CFA moves there) */
+  WL_REG_ARG = 7, /* value = [register number cfa_arg + offset], as it was in the callee; with WL_CFA_REG only (Wine's
+                     system calls, until they have left the stack they came on) */
 };
 
 #define WL_RULE_SIGNAL 1 /* the caller's pc is an interrupted instruction; every register is in the signal frame */
@@ -104,7 +105,8 @@ struct wl_module {
   __u16 reserved;
 };
 
-/* ---- processes ---------------------------------------------------------------------------------------------------- */
+/* ---- processes ----------------------------------------------------------------------------------------------------
+ */
 
 /* A process's mapping set is one arena object: wl_maps_head, then wl_mapping[map_count] sorted by begin. */
 struct wl_maps_head {
@@ -132,7 +134,8 @@ struct wl_process {
   __u64 epoch; /* must be the process's current one: exec, fork and unmap give it a new one (their event says it) */
 };
 
-/* ---- events to the agent ------------------------------------------------------------------------------------------ */
+/* ---- events to the agent ------------------------------------------------------------------------------------------
+ */
 
 #define WL_MAX_USER_FRAMES 8192u
 #define WL_MAX_KERNEL_FRAMES 127u /* what bpf_get_stack gives at most by default (kernel.perf_event_max_stack) */
@@ -141,13 +144,13 @@ struct wl_process {
 #define WL_COMM 16
 
 enum wl_event_type {
-  WL_EVENT_STACK = 1,   /* wl_stack_event: one sample, usually of a stack not seen before: repeats are counted in the
-                           kernel. Samples of a stack = its events + its count. */
-  WL_EVENT_RAW = 2,     /* wl_raw_event: registers and raw stack, for the agent to unwind */
-  WL_EVENT_EXEC = 3,    /* wl_process_event */
-  WL_EVENT_FORK = 4,    /* wl_process_event */
-  WL_EVENT_EXIT = 5,    /* wl_process_event: the last thread is gone */
-  WL_EVENT_UNMAP = 6,   /* wl_process_event: a mapping in [address, address + length) is gone, others may come */
+  WL_EVENT_STACK = 1, /* wl_stack_event: one sample, usually of a stack not seen before: repeats are counted in the
+                         kernel. Samples of a stack = its events + its count. */
+  WL_EVENT_RAW = 2,   /* wl_raw_event: registers and raw stack, for the agent to unwind */
+  WL_EVENT_EXEC = 3,  /* wl_process_event */
+  WL_EVENT_FORK = 4,  /* wl_process_event */
+  WL_EVENT_EXIT = 5,  /* wl_process_event: the last thread is gone */
+  WL_EVENT_UNMAP = 6, /* wl_process_event: a mapping in [address, address + length) is gone, others may come */
 };
 
 /* What samples with the same stack share. */
@@ -189,7 +192,7 @@ enum wl_machine {
 struct wl_raw_event {
   struct wl_event_head head;
   __u64 regs[WL_RAW_REGISTERS]; /* user registers by DWARF number, then the pc */
-  __u32 reason;   /* wl_end that made the kernel side give up */
+  __u32 reason;                 /* wl_end that made the kernel side give up */
   __u32 space;
   __u32 stack_size; /* bytes copied from the stack pointer up */
   __u16 code_size;  /* bytes of code copied from around the pc, starting at pc - code_before */

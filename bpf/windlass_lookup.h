@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT
  *
  * From a pc to its rule: the mapping of the process, then the module's page table (windlass_layout.h). Plain C, the
- * same in BPF and in user space. The includer provides the environment: struct wl_env, wl_chunk, wl_get_module, wl_read,
- * wl_address_mask_of, WL_INLINE, WL_GLOBAL (a function that the verifier looks at once, by itself: only what the caller knows
- * of its arguments' types comes in, and nothing of it goes out) and WL_OPAQUE (keeps the compiler from proving a mask away
- * that the verifier needs).
- * Everything read from the arena is bounded by masks, so even a corrupt table reads inside its chunk.
+ * same in BPF and in user space. The includer provides the environment: struct wl_env, wl_chunk, wl_get_module,
+ * wl_read, wl_address_mask_of, WL_INLINE, WL_GLOBAL (a function that the verifier looks at once, by itself: only what
+ * the caller knows of its arguments' types comes in, and nothing of it goes out) and WL_OPAQUE (keeps the compiler from
+ * proving a mask away that the verifier needs). Everything read from the arena is bounded by masks, so even a corrupt
+ * table reads inside its chunk.
  */
 #ifndef WINDLASS_LOOKUP_H
 #define WINDLASS_LOOKUP_H
@@ -16,16 +16,15 @@
 #define WL_CHUNK_MASK4 (WL_CHUNK_SIZE - 4)
 #define WL_CHUNK_MASK2 (WL_CHUNK_SIZE - 2)
 
-WL_INLINE __u32 wl_offset(__u32 ref) {
-  return (ref << WL_REF_SHIFT) & WL_CHUNK_MASK8;
-}
+WL_INLINE __u32 wl_offset(__u32 ref) { return (ref << WL_REF_SHIFT) & WL_CHUNK_MASK8; }
 
-/* The searches below count the leading elements that satisfy a monotone predicate, by halving and without a branch on what
- * they read: a branch a step is two paths for the verifier, and 15 steps are 32,768. (Nor an arithmetic shift: since 6.18
- * it follows the results 0 and -1 of one apart.) The first step is the largest power of two within the count, so that a short
- * list takes few steps, and a variable one, so that the verifier sees the same state behind each. */
+/* The searches below count the leading elements that satisfy a monotone predicate, by halving and without a branch on
+ * what they read: a branch a step is two paths for the verifier, and 15 steps are 32,768. (Nor an arithmetic shift:
+ * since 6.18 it follows the results 0 and -1 of one apart.) The first step is the largest power of two within the
+ * count, so that a short list takes few steps, and a variable one, so that the verifier sees the same state behind
+ * each. */
 WL_INLINE __u64 wl_less(__u64 a, __u64 b) { /* 1 if a < b, else 0; both below 2^63 */
-  WL_OPAQUE(a); /* else the compiler knows it for a comparison and makes a branch of it */
+  WL_OPAQUE(a);                             /* else the compiler knows it for a comparison and makes a branch of it */
   __u64 less = (a - b) >> 63;
   WL_OPAQUE(less);
   return less;
@@ -46,9 +45,8 @@ WL_INLINE __u64 wl_first_step(__u64 count) { /* the largest power of two that is
 }
 
 /* The first mapping of a sorted set that ends after `address`, or 0. 15 halvings cover what fits a chunk. */
-WL_INLINE const struct wl_mapping *wl_first_mapping(const struct wl_env *env, __u32 maps, __u32 count,
-                                                    __u64 address) {
-  const unsigned char *chunk = wl_chunk(env, maps);
+WL_INLINE const struct wl_mapping* wl_first_mapping(const struct wl_env* env, __u32 maps, __u32 count, __u64 address) {
+  const unsigned char* chunk = wl_chunk(env, maps);
   if (!chunk || (__s64)address < 0) return 0;
   count &= 0x7fff;
   __u32 base = wl_offset(maps);
@@ -60,7 +58,7 @@ WL_INLINE const struct wl_mapping *wl_first_mapping(const struct wl_env *env, __
     __u32 at = base + (__u32)(next - 1) * (__u32)sizeof(struct wl_mapping);
     at &= WL_CHUNK_MASK8;
     WL_OPAQUE(at);
-    __u64 no = wl_less(count, next) | wl_less(address, ((const struct wl_mapping *)(chunk + at))->end);
+    __u64 no = wl_less(count, next) | wl_less(address, ((const struct wl_mapping*)(chunk + at))->end);
     before += step * (no ^ 1);
     step >>= 1;
   }
@@ -68,26 +66,26 @@ WL_INLINE const struct wl_mapping *wl_first_mapping(const struct wl_env *env, __
   __u32 at = base + (__u32)before * (__u32)sizeof(struct wl_mapping);
   at &= WL_CHUNK_MASK8;
   WL_OPAQUE(at);
-  return (const struct wl_mapping *)(chunk + at);
+  return (const struct wl_mapping*)(chunk + at);
 }
 
 /* The mapping that contains pc, or 0. */
-WL_INLINE const struct wl_mapping *wl_find_mapping(const struct wl_env *env, __u32 maps, __u32 count, __u64 pc) {
-  const struct wl_mapping *mapping = wl_first_mapping(env, maps, count, pc);
+WL_INLINE const struct wl_mapping* wl_find_mapping(const struct wl_env* env, __u32 maps, __u32 count, __u64 pc) {
+  const struct wl_mapping* mapping = wl_first_mapping(env, maps, count, pc);
   return mapping && mapping->begin <= pc ? mapping : 0;
 }
 
 /* Does [address, address + length) touch a mapping of the set? */
-WL_INLINE int wl_overlaps(const struct wl_env *env, __u32 maps, __u32 count, __u64 address, __u64 length) {
-  const struct wl_mapping *mapping = wl_first_mapping(env, maps, count, address);
+WL_INLINE int wl_overlaps(const struct wl_env* env, __u32 maps, __u32 count, __u64 address, __u64 length) {
+  const struct wl_mapping* mapping = wl_first_mapping(env, maps, count, address);
   return mapping && mapping->begin < address + length;
 }
 
 /* The rule of an escaped row: the last escape at or before the address is the row in force. Returns its ref, or 0. */
-WL_INLINE __u32 wl_find_escape(const unsigned char *chunk, __u32 escapes, __u32 page_offset) {
+WL_INLINE __u32 wl_find_escape(const unsigned char* chunk, __u32 escapes, __u32 page_offset) {
   escapes &= WL_CHUNK_MASK8;
   WL_OPAQUE(escapes);
-  __u32 count = *(const __u32 *)(chunk + escapes);
+  __u32 count = *(const __u32*)(chunk + escapes);
   __u64 before = 0; /* escapes at or before our address */
   __u64 step = wl_first_step(count & 0x1ffff);
   for (int i = 0; i < 17; i++) {
@@ -96,8 +94,7 @@ WL_INLINE __u32 wl_find_escape(const unsigned char *chunk, __u32 escapes, __u32 
     __u32 at = escapes + 8 + (__u32)(next - 1) * (__u32)sizeof(struct wl_escape);
     at &= WL_CHUNK_MASK8;
     WL_OPAQUE(at);
-    __u64 no = wl_less(count, next) |
-               wl_less(page_offset, ((const struct wl_escape *)(chunk + at))->page_offset);
+    __u64 no = wl_less(count, next) | wl_less(page_offset, ((const struct wl_escape*)(chunk + at))->page_offset);
     before += step * (no ^ 1);
     step >>= 1;
   }
@@ -106,13 +103,13 @@ WL_INLINE __u32 wl_find_escape(const unsigned char *chunk, __u32 escapes, __u32 
   __u32 at = escapes + 8 + (low - 1) * (__u32)sizeof(struct wl_escape);
   at &= WL_CHUNK_MASK8;
   WL_OPAQUE(at);
-  return ((const struct wl_escape *)(chunk + at))->rule;
+  return ((const struct wl_escape*)(chunk + at))->rule;
 }
 
-/* The arena ref of the rule at `address` (of the module) in the page at `page_ref`, 0 if no row covers it. O(log rows of one
- * 256-byte block). */
-WL_INLINE __u32 wl_find_in_page(const struct wl_env *env, __u32 page_ref, __u32 palette, __u64 address) {
-  const unsigned char *chunk = wl_chunk(env, page_ref);
+/* The arena ref of the rule at `address` (of the module) in the page at `page_ref`, 0 if no row covers it. O(log rows
+ * of one 256-byte block). */
+WL_INLINE __u32 wl_find_in_page(const struct wl_env* env, __u32 page_ref, __u32 palette, __u64 address) {
+  const unsigned char* chunk = wl_chunk(env, page_ref);
   if (!chunk) return 0;
   __u32 base = wl_offset(page_ref);
   __u32 block = (__u32)(address >> WL_BLOCK_SHIFT) & (WL_BLOCKS - 1);
@@ -122,12 +119,12 @@ WL_INLINE __u32 wl_find_in_page(const struct wl_env *env, __u32 page_ref, __u32 
     at = base + (block - 1) * 2;
     at &= WL_CHUNK_MASK2;
     WL_OPAQUE(at);
-    low = *(const __u16 *)(chunk + at);
+    low = *(const __u16*)(chunk + at);
   }
   at = base + block * 2;
   at &= WL_CHUNK_MASK2;
   WL_OPAQUE(at);
-  __u32 high = *(const __u16 *)(chunk + at); /* the last row of the block */
+  __u32 high = *(const __u16*)(chunk + at); /* the last row of the block */
   __u32 rows = base + (__u32)sizeof(struct wl_page_head);
   /* The last row in (low, high] at or before the address, else low. Row 0 of the page is at offset 0, so it holds. */
   __u32 low_byte = (__u32)address & 0xff;
@@ -141,7 +138,7 @@ WL_INLINE __u32 wl_find_in_page(const struct wl_env *env, __u32 page_ref, __u32 
     at = rows + (low + (__u32)next) * 2;
     at &= WL_CHUNK_MASK2;
     WL_OPAQUE(at);
-    __u64 no = wl_less(count, next) | wl_less(low_byte, *(const __u16 *)(chunk + at) >> 8);
+    __u64 no = wl_less(count, next) | wl_less(low_byte, *(const __u16*)(chunk + at) >> 8);
     before += step * (no ^ 1);
     step >>= 1;
   }
@@ -149,45 +146,45 @@ WL_INLINE __u32 wl_find_in_page(const struct wl_env *env, __u32 page_ref, __u32 
   at = rows + low * 2;
   at &= WL_CHUNK_MASK2;
   WL_OPAQUE(at);
-  __u32 id = *(const __u16 *)(chunk + at) & 0xff;
+  __u32 id = *(const __u16*)(chunk + at) & 0xff;
   if (id == 0) return 0; /* palette index 0: no row */
   if (id != WL_RULE_ESCAPE) return palette + id * (__u32)(sizeof(struct wl_rule) >> WL_REF_SHIFT);
 
   at = base + (WL_BLOCKS - 1) * 2;
   at &= WL_CHUNK_MASK2;
   WL_OPAQUE(at);
-  __u32 row_count = (__u32) * (const __u16 *)(chunk + at) + 1;
+  __u32 row_count = (__u32) * (const __u16*)(chunk + at) + 1;
   return wl_find_escape(chunk, (rows + row_count * 2 + 7) & ~7u, (__u32)address & 0xffff);
 }
 
-/* The arena ref of the rule at `address` (of the module), 0 if no row covers it. *bare: nor any other address in the same
- * 64 KiB. */
-WL_INLINE __u32 wl_find_rule_ref(const struct wl_env *env, const struct wl_module *module, __u64 address, __u32 *bare) {
+/* The arena ref of the rule at `address` (of the module), 0 if no row covers it. *bare: nor any other address in the
+ * same 64 KiB. */
+WL_INLINE __u32 wl_find_rule_ref(const struct wl_env* env, const struct wl_module* module, __u64 address, __u32* bare) {
   __u64 page = (address >> WL_PAGE_SHIFT) - module->first_page;
   *bare = 0;
   if (page >= module->page_count || page >= WL_MAX_PAGES) return 0;
-  const unsigned char *chunk = wl_chunk(env, module->directory);
+  const unsigned char* chunk = wl_chunk(env, module->directory);
   if (!chunk) return 0;
   __u32 at = wl_offset(module->directory) + (__u32)page * 4;
   at &= WL_CHUNK_MASK4;
   WL_OPAQUE(at);
-  __u32 page_ref = *(const __u32 *)(chunk + at);
+  __u32 page_ref = *(const __u32*)(chunk + at);
   *bare = page_ref == 0;
   return page_ref == 0 ? 0 : wl_find_in_page(env, page_ref, module->palette, address);
 }
 
-/* How to leave the code at `pc` (a lookup address): WL_CONTINUE with the rule in u->ref and u->x_reg, or u->ref = 0 where the
- * code has none; else the wl_end. Generated is code in anonymous memory, and code ahead of time where a file has not one row in
- * the whole 64 KiB around (V8's builtins): nobody writes that much assembly without CFI. */
-WL_GLOBAL int wl_find_rule(struct wl_unwind *u, __u64 pc) {
+/* How to leave the code at `pc` (a lookup address): WL_CONTINUE with the rule in u->ref and u->x_reg, or u->ref = 0
+ * where the code has none; else the wl_end. Generated is code in anonymous memory, and code ahead of time where a file
+ * has not one row in the whole 64 KiB around (V8's builtins): nobody writes that much assembly without CFI. */
+WL_GLOBAL int wl_find_rule(struct wl_unwind* u, __u64 pc) {
   if (!u) return WL_END_INTERNAL;
   u->ref = 0;
   u->x_reg = WL_NO_XREG;
   u->generated = 1;
-  const struct wl_mapping *mapping = wl_find_mapping(&u->env, u->maps, u->map_count, pc);
+  const struct wl_mapping* mapping = wl_find_mapping(&u->env, u->maps, u->map_count, pc);
   if (!mapping) return WL_END_NO_MAPPING;
   if (mapping->flags & WL_MAPPING_ANON) return WL_CONTINUE;
-  const struct wl_module *module = wl_get_module(&u->env, mapping->module);
+  const struct wl_module* module = wl_get_module(&u->env, mapping->module);
   if (!module || module->state == WL_MODULE_PENDING) return WL_END_PENDING;
   u->generated = 0;
   if (module->state != WL_MODULE_READY) return WL_CONTINUE;

@@ -11,11 +11,9 @@
 #define WL_PSTATE_AARCH32 0x10 /* PSR_MODE32_BIT */
 
 /* A 32-bit program's: not unwound. */
-WL_INLINE int wl_is_compat(const struct pt_regs___kernel *regs) {
-  return (regs->pstate & WL_PSTATE_AARCH32) != 0;
-}
+WL_INLINE int wl_is_compat(const struct pt_regs___kernel* regs) { return (regs->pstate & WL_PSTATE_AARCH32) != 0; }
 
-WL_INLINE void wl_load_registers(struct wl_cursor *cursor, const struct pt_regs___kernel *regs) {
+WL_INLINE void wl_load_registers(struct wl_cursor* cursor, const struct pt_regs___kernel* regs) {
   bpf_probe_read_kernel(cursor->regs, sizeof cursor->regs, regs); /* x0 to x30, sp, pc: as we number them */
   cursor->valid = WL_VALID_ALL;
   cursor->exact = 1;
@@ -23,9 +21,7 @@ WL_INLINE void wl_load_registers(struct wl_cursor *cursor, const struct pt_regs_
 }
 
 /* The C libraries put a thread's control block, which tpidr_el0 points to, at the top of its stack. */
-WL_INLINE __u64 wl_thread_block(const struct task_struct *task) {
-  return task->thread.uw.tp_value;
-}
+WL_INLINE __u64 wl_thread_block(const struct task_struct* task) { return task->thread.uw.tp_value; }
 
 #else
 
@@ -33,11 +29,9 @@ WL_INLINE __u64 wl_thread_block(const struct task_struct *task) {
 #define WL_USER32_CS 0x23
 
 /* A 32-bit program's: not unwound. */
-WL_INLINE int wl_is_compat(const struct pt_regs___kernel *regs) {
-  return regs->cs == WL_USER32_CS;
-}
+WL_INLINE int wl_is_compat(const struct pt_regs___kernel* regs) { return regs->cs == WL_USER32_CS; }
 
-WL_INLINE void wl_load_registers(struct wl_cursor *cursor, const struct pt_regs___kernel *regs) {
+WL_INLINE void wl_load_registers(struct wl_cursor* cursor, const struct pt_regs___kernel* regs) {
   cursor->regs[0] = regs->ax;
   cursor->regs[1] = regs->dx;
   cursor->regs[2] = regs->cx;
@@ -61,9 +55,7 @@ WL_INLINE void wl_load_registers(struct wl_cursor *cursor, const struct pt_regs_
 }
 
 /* The C libraries put a thread's control block, which fs points to, at the top of its stack. */
-WL_INLINE __u64 wl_thread_block(const struct task_struct *task) {
-  return task->thread.fsbase;
-}
+WL_INLINE __u64 wl_thread_block(const struct task_struct* task) { return task->thread.fsbase; }
 
 #endif
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT
  *
- * The per-CPU memo (space, address) -> rule, 16 bytes an entry, direct-mapped. The key is exact (all bits of a user address, 48 on
- * x86-64 and 52 on AArch64, all 32 of the space, and a space is never used twice), so an entry is never stale and never a near miss.
+ * The per-CPU memo (space, address) -> rule, 16 bytes an entry, direct-mapped. The key is exact (all bits of a user
+ * address, 48 on x86-64 and 52 on AArch64, all 32 of the space, and a space is never used twice), so an entry is never
+ * stale and never a near miss.
  *
  *   tag    address bits 0-47 : 48, space bits 0-15 : 16
  *   value  kind : 2, base : 1, fp_saved : 1, x_reg : 5, then (little end first) by kind
@@ -35,9 +36,7 @@
 #define WL_MEMO_FP_SHIFT (WL_MEMO_CFA_SHIFT + WL_MEMO_CFA_BITS)
 #define WL_MEMO_KEY_SHIFT (WL_MEMO_FP_SHIFT + WL_MEMO_FP_BITS) /* the key's part in the value */
 
-WL_INLINE __u64 wl_memo_tag(__u32 space, __u64 address) {
-  return (address & 0xffffffffffffull) | ((__u64)space << 48);
-}
+WL_INLINE __u64 wl_memo_tag(__u32 space, __u64 address) { return (address & 0xffffffffffffull) | ((__u64)space << 48); }
 
 WL_INLINE __u64 wl_memo_key(__u32 space, __u64 address) {
   (void)address;
@@ -58,7 +57,7 @@ WL_INLINE int wl_memo_fits(__s32 offset, __u32 bits) {
 }
 
 /* Are return address and frame pointer where a plain rule has them? */
-WL_INLINE int wl_memo_saves_plainly(const struct wl_rule *rule) {
+WL_INLINE int wl_memo_saves_plainly(const struct wl_rule* rule) {
 #ifdef WL_TARGET_A64
   return rule->ra_kind == WL_REG_CFA && rule->fp_kind == WL_REG_CFA && rule->fp_offset < -8 &&
          rule->ra_offset == rule->fp_offset + 8 && (rule->flags & ~WL_RULE_SIGNED) == 0;
@@ -69,7 +68,7 @@ WL_INLINE int wl_memo_saves_plainly(const struct wl_rule *rule) {
 }
 
 /* What to remember of a rule at `ref`. */
-WL_INLINE __u64 wl_memo_value(__u32 space, __u64 address, const struct wl_rule *rule, __u32 ref, __u32 x_reg) {
+WL_INLINE __u64 wl_memo_value(__u32 space, __u64 address, const struct wl_rule* rule, __u32 ref, __u32 x_reg) {
   __u64 value = (wl_memo_key(space, address) << WL_MEMO_KEY_SHIFT) |
                 ((__u64)(x_reg < WL_EXTRA_REGISTERS ? x_reg : WL_MEMO_NO_XREG) << WL_MEMO_XREG_SHIFT);
   int plain = rule->cfa_kind == WL_CFA_REG && (rule->cfa_reg == WL_SP || rule->cfa_reg == WL_FP) &&
@@ -87,7 +86,7 @@ WL_INLINE __u64 wl_memo_value(__u32 space, __u64 address, const struct wl_rule *
   return value;
 }
 
-WL_INLINE int wl_memo_hit(const struct wl_memo_entry *entry, __u32 space, __u64 address) {
+WL_INLINE int wl_memo_hit(const struct wl_memo_entry* entry, __u32 space, __u64 address) {
   return entry->tag == wl_memo_tag(space, address) && entry->value >> WL_MEMO_KEY_SHIFT == wl_memo_key(space, address);
 }
 
@@ -99,13 +98,9 @@ WL_INLINE __s64 wl_memo_fp_offset(__u64 value) {
   return (__s64)(value << (64 - WL_MEMO_FP_SHIFT - WL_MEMO_FP_BITS)) >> (64 - WL_MEMO_FP_BITS) << 3;
 }
 
-WL_INLINE __u32 wl_memo_ref(__u64 value) {
-  return (__u32)(value >> WL_MEMO_CFA_SHIFT);
-}
+WL_INLINE __u32 wl_memo_ref(__u64 value) { return (__u32)(value >> WL_MEMO_CFA_SHIFT); }
 
-WL_INLINE __u32 wl_memo_xreg(__u64 value) {
-  return (__u32)(value >> WL_MEMO_XREG_SHIFT) & 31;
-}
+WL_INLINE __u32 wl_memo_xreg(__u64 value) { return (__u32)(value >> WL_MEMO_XREG_SHIFT) & 31; }
 
 /* The registers of a run of plain steps, kept out of memory. */
 struct wl_fast {
@@ -116,14 +111,15 @@ struct wl_fast {
 };
 
 /* A plain rule applied: like wl_apply, in fewer instructions. */
-WL_INLINE int wl_apply_plain(struct wl_unwind *u, struct wl_fast *fast, __u64 value) {
+WL_INLINE int wl_apply_plain(struct wl_unwind* u, struct wl_fast* fast, __u64 value) {
   __u64 cfa = fast->sp;
   if (value & WL_MEMO_BASE_FP) {
     if (!((fast->valid >> WL_FP) & 1)) return WL_END_REGISTER_LOST;
     cfa = fast->fp;
   }
 #ifdef WL_TARGET_A64
-  else if (!((fast->valid >> WL_SP) & 1)) return WL_END_REGISTER_LOST;
+  else if (!((fast->valid >> WL_SP) & 1))
+    return WL_END_REGISTER_LOST;
 #endif
   cfa += wl_memo_cfa_offset(value);
   if (cfa <= fast->sp) {

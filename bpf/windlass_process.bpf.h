@@ -8,10 +8,10 @@
 #define WINDLASS_PROCESS_BPF_H
 
 WL_INLINE void wl_emit_process(__u32 type, __u32 tgid, __u64 epoch, __u64 address, __u64 length) {
-  struct wl_process_event *event = bpf_ringbuf_reserve(&events, sizeof *event, 0);
+  struct wl_process_event* event = bpf_ringbuf_reserve(&events, sizeof *event, 0);
   if (!event) {
     __u32 cpu = bpf_get_smp_processor_id();
-    struct wl_cpu_stats *st = bpf_map_lookup_elem(&stats, &cpu);
+    struct wl_cpu_stats* st = bpf_map_lookup_elem(&stats, &cpu);
     if (st) __sync_fetch_and_add(&st->lost_process_events, 1);
     return;
   }
@@ -27,13 +27,11 @@ WL_INLINE void wl_emit_process(__u32 type, __u32 tgid, __u64 epoch, __u64 addres
   bpf_ringbuf_submit(event, 0);
 }
 
-WL_INLINE int wl_is_target(__u32 tgid) {
-  return !wl_filter || bpf_map_lookup_elem(&targets, &tgid);
-}
+WL_INLINE int wl_is_target(__u32 tgid) { return !wl_filter || bpf_map_lookup_elem(&targets, &tgid); }
 
 /* A child starts with its parent's mappings: they are the same, so it is unwound from its first instruction on. */
 SEC("tp_btf/sched_process_fork")
-int BPF_PROG(windlass_fork, struct task_struct *parent, struct task_struct *child) {
+int BPF_PROG(windlass_fork, struct task_struct* parent, struct task_struct* child) {
   if (child->tgid != child->pid) return 0; /* a thread */
   __u32 from = wl_task_tgid(parent), to = wl_task_tgid(child);
   if (!to || !wl_is_target(from)) return 0;
@@ -43,8 +41,8 @@ int BPF_PROG(windlass_fork, struct task_struct *parent, struct task_struct *chil
   }
   __u64 epoch = bpf_ktime_get_ns();
   bpf_map_update_elem(&epochs, &to, &epoch, BPF_ANY);
-  const struct wl_process *process = bpf_map_lookup_elem(&processes, &from);
-  const __u64 *current = bpf_map_lookup_elem(&epochs, &from);
+  const struct wl_process* process = bpf_map_lookup_elem(&processes, &from);
+  const __u64* current = bpf_map_lookup_elem(&epochs, &from);
   if (process && process->epoch == (current ? *current : 0)) {
     struct wl_process copy = *process;
     copy.epoch = epoch;
@@ -57,7 +55,7 @@ int BPF_PROG(windlass_fork, struct task_struct *parent, struct task_struct *chil
 }
 
 SEC("tp_btf/sched_process_exec")
-int BPF_PROG(windlass_exec, struct task_struct *task) {
+int BPF_PROG(windlass_exec, struct task_struct* task) {
   __u32 tgid = wl_task_tgid(task);
   if (!tgid || !wl_is_target(tgid)) return 0;
   __u64 epoch = bpf_ktime_get_ns();
@@ -68,11 +66,11 @@ int BPF_PROG(windlass_exec, struct task_struct *task) {
 }
 
 SEC("tp_btf/sched_process_exit")
-int BPF_PROG(windlass_exit, struct task_struct *task) {
+int BPF_PROG(windlass_exit, struct task_struct* task) {
   if (task->signal->live.counter != 0) return 0;
   __u32 tgid = wl_task_tgid(task);
   if (!tgid || !wl_is_target(tgid)) return 0;
-  const __u64 *current = bpf_map_lookup_elem(&epochs, &tgid);
+  const __u64* current = bpf_map_lookup_elem(&epochs, &tgid);
   __u64 epoch = current ? *current : 0;
   bpf_map_delete_elem(&processes, &tgid);
   bpf_map_delete_elem(&epochs, &tgid);
@@ -85,14 +83,14 @@ int BPF_PROG(windlass_exit, struct task_struct *task) {
  * dlopen of something else): forget it now. Asking here and not at munmap costs nothing on other system calls, which a
  * system-call tracepoint would (it sends every call of every process through the slow path). */
 SEC("tp_btf/vm_unmapped_area")
-int BPF_PROG(windlass_unmapped_area, unsigned long address, struct vm_unmapped_area_info *info) {
+int BPF_PROG(windlass_unmapped_area, unsigned long address, struct vm_unmapped_area_info* info) {
   if ((__s64)address <= 0) return 0; /* an error */
   __u32 tgid = wl_current_ids() >> 32;
-  const struct wl_process *process = bpf_map_lookup_elem(&processes, &tgid);
+  const struct wl_process* process = bpf_map_lookup_elem(&processes, &tgid);
   if (!process) return 0;
   struct wl_env env = {};
   __u32 count = process->map_count;
-  const unsigned char *chunk = wl_chunk(&env, process->maps);
+  const unsigned char* chunk = wl_chunk(&env, process->maps);
   if (!chunk || count == 0) return 0;
   __u64 length = info->length;
   if (!wl_overlaps(&env, process->maps, count, address, length)) return 0;

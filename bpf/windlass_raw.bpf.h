@@ -9,7 +9,7 @@
 #define WL_COPY_PAGE 4096u     /* copied at once; no page of any kernel is smaller */
 
 /* Copies one page, or what of it is wanted. 1 at the first that cannot be read. The progress is in the map value. */
-WL_GLOBAL int wl_copy_page(struct wl_raw_scratch *to) {
+WL_GLOBAL int wl_copy_page(struct wl_raw_scratch* to) {
   if (!to) return 1;
   __u64 address = to->copy_address;
   __u32 offset = to->copy_offset, end = to->copy_end;
@@ -18,14 +18,14 @@ WL_GLOBAL int wl_copy_page(struct wl_raw_scratch *to) {
   if (size > end - offset) size = end - offset;
   WL_OPAQUE(size);
   if (size > WL_COPY_PAGE) return 1;
-  if (bpf_probe_read_user(&to->bytes[offset], size, (const void *)address)) return 1;
+  if (bpf_probe_read_user(&to->bytes[offset], size, (const void*)address)) return 1;
   to->copy_offset = offset + size;
   to->copy_address = address + size;
   return 0;
 }
 
 /* Copies at most `limit` bytes of the stack from `from` on behind what is there. How many it were. */
-WL_GLOBAL __u32 wl_copy_stack(struct wl_raw_scratch *raw, __u64 from, __u32 limit) {
+WL_GLOBAL __u32 wl_copy_stack(struct wl_raw_scratch* raw, __u64 from, __u32 limit) {
   if (!raw) return 0;
   __u32 begin = raw->copy_offset;
   raw->copy_address = from;
@@ -39,7 +39,7 @@ WL_GLOBAL __u32 wl_copy_stack(struct wl_raw_scratch *raw, __u64 from, __u32 limi
 /* 0 if the bytes are within this window's budget. */
 WL_GLOBAL int wl_spend(__u64 now, __u32 size) {
   __u32 zero = 0;
-  struct wl_budget *b = bpf_map_lookup_elem(&budget, &zero);
+  struct wl_budget* b = bpf_map_lookup_elem(&budget, &zero);
   if (!b) return 1;
   __u64 window = now >> WL_RAW_WINDOW_SHIFT;
   if (b->window != window) { /* two CPUs may both reset: a little over budget, once */
@@ -52,36 +52,37 @@ WL_GLOBAL int wl_spend(__u64 now, __u32 size) {
 }
 
 /* The code around the pc, behind the kernel's frames. */
-WL_GLOBAL int wl_copy_code(struct wl_raw_scratch *raw, __u64 pc) {
+WL_GLOBAL int wl_copy_code(struct wl_raw_scratch* raw, __u64 pc) {
   if (!raw) return 1;
   __u32 offset = raw->copy_offset;
   if (offset > (WL_MAX_KERNEL_FRAMES + 1) * 8) return 1;
   raw->event.code_size = WL_RAW_CODE;
   raw->event.code_before = WL_RAW_CODE_BEFORE;
-  if (bpf_probe_read_user(&raw->bytes[offset], WL_RAW_CODE, (const void *)(pc - WL_RAW_CODE_BEFORE))) {
+  if (bpf_probe_read_user(&raw->bytes[offset], WL_RAW_CODE, (const void*)(pc - WL_RAW_CODE_BEFORE))) {
     raw->event.code_before = 0; /* the first bytes of a mapping, or the last */
     raw->event.code_size = WL_RAW_CODE_BEFORE;
-    if (bpf_probe_read_user(&raw->bytes[offset], WL_RAW_CODE_BEFORE, (const void *)pc)) raw->event.code_size = 0;
+    if (bpf_probe_read_user(&raw->bytes[offset], WL_RAW_CODE_BEFORE, (const void*)pc)) raw->event.code_size = 0;
   }
   raw->copy_offset = offset + raw->event.code_size;
   return 0;
 }
 
 /* How much of the stack from sp on is worth copying. */
-WL_INLINE __u32 wl_raw_limit(const struct wl_scratch *s, __u64 sp) {
+WL_INLINE __u32 wl_raw_limit(const struct wl_scratch* s, __u64 sp) {
   __u64 limit = wl_max_raw_stack;
   if (sp < s->stack_top && s->stack_top - sp < limit) limit = s->stack_top - sp;
   if (sp < s->thread_block && s->thread_block - sp < limit) limit = s->thread_block - sp;
   return (__u32)limit;
 }
 
-/* The sample in `s`, whose cursor is at the first frame again, as a raw event. stop: sp of the frame that the walk could not
- * leave, 0 if there was none. 1 if the sample is done with (sent or lost), 0 if the budget does not allow it. */
-WL_GLOBAL int wl_emit_raw(struct wl_scratch *s, struct wl_cpu_stats *st, __u64 stop) {
+/* The sample in `s`, whose cursor is at the first frame again, as a raw event. stop: sp of the frame that the walk
+ * could not leave, 0 if there was none. 1 if the sample is done with (sent or lost), 0 if the budget does not allow it.
+ */
+WL_GLOBAL int wl_emit_raw(struct wl_scratch* s, struct wl_cpu_stats* st, __u64 stop) {
   __u32 cpu = bpf_get_smp_processor_id();
-  struct wl_raw_scratch *raw = bpf_map_lookup_elem(&raw_scratch, &cpu);
+  struct wl_raw_scratch* raw = bpf_map_lookup_elem(&raw_scratch, &cpu);
   if (!raw || !s || !st) return 0;
-  const struct wl_cursor *cursor = &s->unwind.cursor;
+  const struct wl_cursor* cursor = &s->unwind.cursor;
   __u64 sp = cursor->regs[WL_SP];
   wl_stamp(&s->event.head);
   if (wl_spend(s->event.head.time, 4096)) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT
  *
- * A rule applied to a cursor. Plain C, the same in BPF and in user space; see windlass_lookup.h for the environment. What fails
- * leaves the cursor as it was: values are computed first and committed last.
+ * A rule applied to a cursor. Plain C, the same in BPF and in user space; see windlass_lookup.h for the environment.
+ * What fails leaves the cursor as it was: values are computed first and committed last.
  */
 #ifndef WINDLASS_STEP_H
 #define WINDLASS_STEP_H
@@ -11,24 +11,22 @@
 
 /* The address to look a frame's rule up at: a return address may be the first byte after its function, or belong to
  * the next row, so the call before it counts. */
-WL_INLINE __u64 wl_lookup_pc(const struct wl_cursor *cursor) {
-  return cursor->regs[WL_PC] - (cursor->exact ? 0 : 1);
-}
+WL_INLINE __u64 wl_lookup_pc(const struct wl_cursor* cursor) { return cursor->regs[WL_PC] - (cursor->exact ? 0 : 1); }
 
 #ifdef WL_TARGET_A64
 
 /* A return address without its authentication code. The kernel's own unwinder clears the same bits of every one
  * (ptrauth_strip_user_insn_pac); which they are depends on its size of an address, so the processor is
  * asked (src/arch/pointer_authentication.h). */
-#define WL_STRIP(env, address) ((address) & wl_address_mask_of(env))
+#define WL_STRIP(env, address) ((address)&wl_address_mask_of(env))
 
 #define WL_A64_MOV_RT_SIGRETURN 0xd2801168u /* mov x8, #139 */
 #define WL_A64_SVC 0xd4000001u
 
 /* The way back from a signal handler, at `pc` or one instruction before it. */
-WL_GLOBAL int wl_code_is_restorer(struct wl_unwind *u, __u64 pc) {
+WL_GLOBAL int wl_code_is_restorer(struct wl_unwind* u, __u64 pc) {
   if (!u) return 0;
-  const __u32 *words = (const __u32 *)u->room.call;
+  const __u32* words = (const __u32*)u->room.call;
   if (wl_read(&u->env, u->room.call, 4, pc)) return 0;
   if (words[0] == WL_A64_SVC) pc -= 4;
   if (wl_read(&u->env, u->room.call, 8, pc)) return 0;
@@ -39,11 +37,12 @@ WL_GLOBAL int wl_code_is_restorer(struct wl_unwind *u, __u64 pc) {
  * it at 176 the sigcontext: fault address, x0-x30, sp, pc. Every register is known again. */
 #define WL_SIGFRAME_REGISTERS (128u + 176u + 8u)
 
-WL_GLOBAL int wl_step_signal(struct wl_unwind *u, __u64 frame) {
+WL_GLOBAL int wl_step_signal(struct wl_unwind* u, __u64 frame) {
   if (!u) return WL_END_INTERNAL;
-  struct wl_cursor *cursor = &u->cursor;
-  const __u64 *saved = u->room.saved;
-  if (wl_read(&u->env, u->room.saved, sizeof u->room.saved, frame + WL_SIGFRAME_REGISTERS)) return WL_END_UNREADABLE_STACK;
+  struct wl_cursor* cursor = &u->cursor;
+  const __u64* saved = u->room.saved;
+  if (wl_read(&u->env, u->room.saved, sizeof u->room.saved, frame + WL_SIGFRAME_REGISTERS))
+    return WL_END_UNREADABLE_STACK;
   if (saved[WL_PC] == 0) return WL_END_COMPLETE;
   if (saved[WL_SP] <= cursor->regs[WL_SP]) {
     if (++cursor->backward > WL_MAX_BACKWARD_STEPS) return WL_END_NO_PROGRESS;
@@ -56,14 +55,14 @@ WL_GLOBAL int wl_step_signal(struct wl_unwind *u, __u64 frame) {
 
 #define WL_A64_RT_SIGRETURN 139
 
-/* While the kernel delivers a signal, or restores what it interrupted, the registers are partly the handler's. The signal frame
- * is complete by then and sp points at it, and x19 to x28 and x30 are what it says: these are the same on both sides, but for x30,
- * which is the last to change on delivery (setup_return in arch/arm64/kernel/signal.c). Then what it interrupted is where the
- * thread is. */
-WL_GLOBAL int wl_undo_delivery(struct wl_unwind *u) {
+/* While the kernel delivers a signal, or restores what it interrupted, the registers are partly the handler's. The
+ * signal frame is complete by then and sp points at it, and x19 to x28 and x30 are what it says: these are the same on
+ * both sides, but for x30, which is the last to change on delivery (setup_return in arch/arm64/kernel/signal.c). Then
+ * what it interrupted is where the thread is. */
+WL_GLOBAL int wl_undo_delivery(struct wl_unwind* u) {
   if (!u) return 0;
-  __u64 *now = u->cursor.regs;
-  const __u64 *saved = u->room.saved;
+  __u64* now = u->cursor.regs;
+  const __u64* saved = u->room.saved;
   if (wl_read(&u->env, u->room.saved, sizeof u->room.saved, now[WL_SP] + WL_SIGFRAME_REGISTERS)) return 0;
   __u64 different = saved[WL_A64_X30] ^ now[WL_A64_X30];
   for (int i = 19; i <= 28; i++) different |= saved[i] ^ now[i];
@@ -72,9 +71,9 @@ WL_GLOBAL int wl_undo_delivery(struct wl_unwind *u) {
   return 1;
 }
 
-/* Where the thread really is, when it was interrupted in the kernel: a system call's pc is the instruction behind it, but behind
- * rt_sigreturn's comes other code, and the call's own counts. */
-WL_INLINE void wl_settle(struct wl_unwind *u) {
+/* Where the thread really is, when it was interrupted in the kernel: a system call's pc is the instruction behind it,
+ * but behind rt_sigreturn's comes other code, and the call's own counts. */
+WL_INLINE void wl_settle(struct wl_unwind* u) {
   if (wl_undo_delivery(u)) return;
   if (u->cursor.regs[8] == WL_A64_RT_SIGRETURN && wl_code_is_restorer(u, u->cursor.regs[WL_PC] - 4))
     u->cursor.regs[WL_PC] -= 4;
@@ -84,20 +83,19 @@ WL_INLINE void wl_settle(struct wl_unwind *u) {
 
 #define WL_STRIP(env, address) (address)
 
-WL_INLINE void wl_settle(struct wl_unwind *u) {
-  (void)u;
-}
+WL_INLINE void wl_settle(struct wl_unwind* u) { (void)u; }
 
 /* Linux x86-64 rt_sigframe as the restorer sees it: ucontext at `context`, its sigcontext 40 bytes in
  * (asm/sigcontext.h): r8..r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip. Every register is known again. */
 #define WL_SIGCONTEXT_OFFSET 40u
 #define WL_SIGCONTEXT_RSP 160 /* of the ucontext */
 
-WL_GLOBAL int wl_step_signal(struct wl_unwind *u, __u64 context) {
+WL_GLOBAL int wl_step_signal(struct wl_unwind* u, __u64 context) {
   if (!u) return WL_END_INTERNAL;
-  struct wl_cursor *cursor = &u->cursor;
-  const __u64 *saved = u->room.saved;
-  if (wl_read(&u->env, u->room.saved, sizeof u->room.saved, context + WL_SIGCONTEXT_OFFSET)) return WL_END_UNREADABLE_STACK;
+  struct wl_cursor* cursor = &u->cursor;
+  const __u64* saved = u->room.saved;
+  if (wl_read(&u->env, u->room.saved, sizeof u->room.saved, context + WL_SIGCONTEXT_OFFSET))
+    return WL_END_UNREADABLE_STACK;
   if (saved[16] == 0) return WL_END_COMPLETE;
   for (int i = 0; i < 8; i++) cursor->regs[8 + i] = saved[i];
   cursor->regs[5] = saved[8];
@@ -119,10 +117,11 @@ WL_GLOBAL int wl_step_signal(struct wl_unwind *u, __u64 context) {
 
 #endif
 
-/* The caller's value of a register, into u->room.value. Returns 0, or 1 if it is unknown in the caller, 2 if unreadable. */
-WL_GLOBAL int wl_register_value(struct wl_unwind *u, __u32 reg, __u32 kind, __s32 offset, __u32 arg) {
+/* The caller's value of a register, into u->room.value. Returns 0, or 1 if it is unknown in the caller, 2 if
+ * unreadable. */
+WL_GLOBAL int wl_register_value(struct wl_unwind* u, __u32 reg, __u32 kind, __s32 offset, __u32 arg) {
   if (!u) return 1;
-  const struct wl_cursor *cursor = &u->cursor;
+  const struct wl_cursor* cursor = &u->cursor;
   __u64 from;
   switch (kind) {
     case WL_REG_SAME: /* value = register */
@@ -131,15 +130,9 @@ WL_GLOBAL int wl_register_value(struct wl_unwind *u, __u32 reg, __u32 kind, __s3
     case WL_REG_IN_REG: /* value = register number `offset` */
       u->room.value = cursor->regs[offset & WL_REGISTER_MASK];
       return (__u32)offset < WL_RULE_REGISTERS && WL_VALID(cursor, (__u32)offset & WL_REGISTER_MASK) ? 0 : 1;
-    case WL_REG_CFA_VALUE: /* value = CFA + offset */
-      u->room.value = u->room.cfa + offset;
-      return 0;
-    case WL_REG_CFA: /* value = [CFA + offset] */
-      from = u->room.cfa;
-      break;
-    case WL_REG_BASE: /* value = [cfa_reg + offset] */
-      from = u->room.base;
-      break;
+    case WL_REG_CFA_VALUE: /* value = CFA + offset */ u->room.value = u->room.cfa + offset; return 0;
+    case WL_REG_CFA: /* value = [CFA + offset] */ from = u->room.cfa; break;
+    case WL_REG_BASE: /* value = [cfa_reg + offset] */ from = u->room.base; break;
     case WL_REG_FP: /* value = [frame pointer + offset] */
       if (!WL_VALID(cursor, WL_FP)) return 1;
       from = cursor->regs[WL_FP];
@@ -148,15 +141,14 @@ WL_GLOBAL int wl_register_value(struct wl_unwind *u, __u32 reg, __u32 kind, __s3
       if (!WL_VALID(cursor, arg & WL_REGISTER_MASK)) return 1;
       from = cursor->regs[arg & WL_REGISTER_MASK];
       break;
-    default:
-      return 1;
+    default: return 1;
   }
   return wl_read(&u->env, &u->room.value, 8, from + offset) ? 2 : 0;
 }
 
 /* sp after the step is `cfa`. Plain frames only ever move it up; code that switches stacks may move it down, a few
  * times. 0 if acceptable. */
-WL_INLINE int wl_check_progress(struct wl_cursor *cursor, const struct wl_rule *rule, __u64 cfa, __u8 *backward) {
+WL_INLINE int wl_check_progress(struct wl_cursor* cursor, const struct wl_rule* rule, __u64 cfa, __u8* backward) {
   __u64 sp = cursor->regs[WL_SP];
   *backward = cursor->backward;
   if (cfa > sp) return 0;
@@ -174,16 +166,17 @@ WL_INLINE int wl_check_progress(struct wl_cursor *cursor, const struct wl_rule *
 /* Applies `rule` at a frame whose lookup address is `address` (in any numbering that keeps the low 4 bits; only
  * WL_CFA_PLT looks at them). x_reg: the extra register that the rule's module tracks, or WL_NO_XREG.
  * WL_CONTINUE with the caller in the cursor, or why there is none. */
-WL_GLOBAL int wl_apply(struct wl_unwind *u, const struct wl_rule *rule, __u32 x_reg, __u64 address) {
+WL_GLOBAL int wl_apply(struct wl_unwind* u, const struct wl_rule* rule, __u32 x_reg, __u64 address) {
   if (!u || !rule) return WL_END_INTERNAL;
-  const struct wl_env *env = &u->env;
-  struct wl_cursor *cursor = &u->cursor;
+  const struct wl_env* env = &u->env;
+  struct wl_cursor* cursor = &u->cursor;
   if (rule->cfa_kind == WL_CFA_NONE) return WL_END_NO_ROW;
   if (rule->cfa_kind == WL_CFA_UNSUPPORTED) return WL_END_UNSUPPORTED_EXPRESSION;
   if (rule->ra_kind == WL_REG_UNDEFINED) return WL_END_COMPLETE;
   __u32 cfa_reg = rule->cfa_reg;
 #ifdef WL_TARGET_A64
-  /* Whatever the row says: the kernel's vdso describes the way to the interrupted code's frame record, not to its pc. */
+  /* Whatever the row says: the kernel's vdso describes the way to the interrupted code's frame record, not to its pc.
+   */
   if ((rule->flags & WL_RULE_SIGNAL) && WL_VALID(cursor, WL_SP) && wl_code_is_restorer(u, cursor->regs[WL_PC]))
     return wl_step_signal(u, cursor->regs[WL_SP]);
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT
  *
  * The state of one walk over one stack. Plain C, shared. All that outlives an instruction or is read from the target is
- * here and not in local variables: the kernel's BPF programs have 512 bytes of stack over all frames, and its verifier follows
- * what is on that stack value by value, but takes what it loads from here for unknown. The includer has provided struct wl_env.
+ * here and not in local variables: the kernel's BPF programs have 512 bytes of stack over all frames, and its verifier
+ * follows what is on that stack value by value, but takes what it loads from here for unknown. The includer has
+ * provided struct wl_env.
  */
 #ifndef WINDLASS_UNWIND_H
 #define WINDLASS_UNWIND_H
@@ -20,13 +21,13 @@ struct wl_code_run {
   __u64 record;    /* where the code stored the pair x29, x30; 0 if it did not */
   __u64 record_fp; /* what it stored */
   __u64 record_lr;
-  __u64 value;     /* what was loaded last */
-  __u32 word;      /* the instruction at the pc */
+  __u64 value; /* what was loaded last */
+  __u32 word;  /* the instruction at the pc */
   __u8 fp_known;
   __u8 lr_known;
   __u8 record_fp_known;
   __u8 record_lr_known;
-  __u8 lr_framed;  /* x30 was loaded from the frame record: where the code stored it, or where x29 pointed */
+  __u8 lr_framed; /* x30 was loaded from the frame record: where the code stored it, or where x29 pointed */
   __u8 called;
   __u16 reserved;
 };
@@ -34,8 +35,8 @@ struct wl_code_run {
 /* What a step reads; nothing in it outlives the step. */
 struct wl_room {
   union {
-    __u8 code[WL_CODE_BYTES];         /* around a pc */
-    __u64 saved[WL_SAVED_REGISTERS];  /* of a signal frame */
+    __u8 code[WL_CODE_BYTES];        /* around a pc */
+    __u64 saved[WL_SAVED_REGISTERS]; /* of a signal frame */
     struct wl_code_run run;
   };
   __u64 cfa, base; /* of the rule that is applied: its CFA, its CFA's register */
@@ -51,16 +52,16 @@ struct wl_unwind {
   __u32 maps, map_count;
   __u32 space;
   /* What wl_find_rule said of the cursor's pc: its rule, or code without one. */
-  __u32 ref;         /* of the rule; 0 = none */
-  __u32 x_reg;       /* the extra register of the module's rules, or WL_NO_XREG */
-  __u32 generated;   /* without a rule: generated code, at run time or ahead of it */
+  __u32 ref;       /* of the rule; 0 = none */
+  __u32 x_reg;     /* the extra register of the module's rules, or WL_NO_XREG */
+  __u32 generated; /* without a rule: generated code, at run time or ahead of it */
   /* The walk. */
-  __u64 hash;        /* of the frames so far */
-  __u32 first;       /* index of the first user frame in wl_scratch.frames */
-  __u32 frames;      /* user frames so far */
+  __u64 hash;   /* of the frames so far */
+  __u32 first;  /* index of the first user frame in wl_scratch.frames */
+  __u32 frames; /* user frames so far */
   __u32 frame_limit;
   __u32 memo_hits;
-  __u32 end;         /* wl_end, once it has ended */
+  __u32 end; /* wl_end, once it has ended */
   struct wl_room room;
 };
 

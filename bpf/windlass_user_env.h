@@ -9,12 +9,12 @@
 #include "windlass_layout.h"
 
 struct wl_env {
-  const unsigned char *arena; /* address of the arena's first byte */
-  const struct wl_module *modules;
+  const unsigned char* arena; /* address of the arena's first byte */
+  const struct wl_module* modules;
   __u32 module_count;
   /* Copies `size` bytes of the target at `address`; 0 if done, anything else if not readable. */
-  int (*read)(void *context, void *to, __u32 size, __u64 address);
-  void *context;
+  int (*read)(void* context, void* to, __u32 size, __u64 address);
+  void* context;
   __u64 address_mask; /* AArch64: the bits of a code address that no authentication code uses */
 };
 
@@ -23,24 +23,22 @@ struct wl_env {
 #define WL_OPAQUE(x) ((void)0)
 
 /* The first byte of the chunk that `ref` points into; 0 if there is none. */
-WL_INLINE const unsigned char *wl_chunk(const struct wl_env *env, __u32 ref) {
+WL_INLINE const unsigned char* wl_chunk(const struct wl_env* env, __u32 ref) {
   return env->arena + ((__u64)(ref >> (WL_CHUNK_SHIFT - WL_REF_SHIFT)) << WL_CHUNK_SHIFT);
 }
 
-WL_INLINE const struct wl_module *wl_get_module(const struct wl_env *env, __u32 id) {
+WL_INLINE const struct wl_module* wl_get_module(const struct wl_env* env, __u32 id) {
   return id < env->module_count ? &env->modules[id] : 0;
 }
 
-WL_INLINE int wl_read(const struct wl_env *env, void *to, __u32 size, __u64 address) {
+WL_INLINE int wl_read(const struct wl_env* env, void* to, __u32 size, __u64 address) {
   return env->read(env->context, to, size, address);
 }
 
-WL_INLINE __u64 wl_address_mask_of(const struct wl_env *env) {
-  return env->address_mask;
-}
+WL_INLINE __u64 wl_address_mask_of(const struct wl_env* env) { return env->address_mask; }
 
 /* The words of the stack at `low` and, above it or there too, at `high`. 0 if both could be read. */
-WL_INLINE int wl_read_pair(struct wl_env *env, __u64 low, __u64 high, __u64 *first, __u64 *second) {
+WL_INLINE int wl_read_pair(struct wl_env* env, __u64 low, __u64 high, __u64* first, __u64* second) {
   if (wl_read(env, second, 8, high)) return 1;
   *first = *second;
   return low != high && wl_read(env, first, 8, low);

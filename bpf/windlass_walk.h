@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT
  *
- * The walk: one step from wherever the cursor is, and runs of steps whose rules the memo knows. Plain C, the same in BPF and
- * in user space.
+ * The walk: one step from wherever the cursor is, and runs of steps whose rules the memo knows. Plain C, the same in
+ * BPF and in user space.
  */
 #ifndef WINDLASS_WALK_H
 #define WINDLASS_WALK_H
@@ -19,21 +19,21 @@ WL_INLINE __u64 wl_mix(__u64 hash, __u64 value) {
 }
 
 /* The rule at u->ref applied, and remembered in `entry`. */
-WL_INLINE int wl_step_by_rule(struct wl_unwind *u, struct wl_memo_entry *entry, __u64 pc) {
-  const unsigned char *chunk = wl_chunk(&u->env, u->ref);
+WL_INLINE int wl_step_by_rule(struct wl_unwind* u, struct wl_memo_entry* entry, __u64 pc) {
+  const unsigned char* chunk = wl_chunk(&u->env, u->ref);
   if (!chunk) return WL_END_INTERNAL;
-  const struct wl_rule *rule = (const struct wl_rule *)(chunk + wl_offset(u->ref));
+  const struct wl_rule* rule = (const struct wl_rule*)(chunk + wl_offset(u->ref));
   entry->tag = wl_memo_tag(u->space, pc);
   entry->value = wl_memo_value(u->space, pc, rule, u->ref, u->x_reg);
-  return wl_apply(u, (struct wl_rule *)rule, u->x_reg, pc);
+  return wl_apply(u, (struct wl_rule*)rule, u->x_reg, pc);
 }
 
-/* One step from the cursor's frame: by its rule, which is looked up unless the memo knows it; code without one by what it does.
- * WL_CONTINUE with the caller in the cursor, or the wl_end. */
-WL_GLOBAL int wl_step(struct wl_unwind *u, struct wl_memo *memo) {
+/* One step from the cursor's frame: by its rule, which is looked up unless the memo knows it; code without one by what
+ * it does. WL_CONTINUE with the caller in the cursor, or the wl_end. */
+WL_GLOBAL int wl_step(struct wl_unwind* u, struct wl_memo* memo) {
   if (!u || !memo) return WL_END_INTERNAL;
   __u64 pc = wl_lookup_pc(&u->cursor);
-  struct wl_memo_entry *entry = &memo->entries[wl_memo_slot(u->space, pc)];
+  struct wl_memo_entry* entry = &memo->entries[wl_memo_slot(u->space, pc)];
   if (wl_memo_hit(entry, u->space, pc) && (entry->value & WL_MEMO_REF)) {
     u->memo_hits++;
     u->ref = wl_memo_ref(entry->value);
@@ -55,12 +55,12 @@ WL_GLOBAL int wl_step(struct wl_unwind *u, struct wl_memo *memo) {
 #define WL_FRAMES_A_ROUND 8
 #define WL_NEEDS_STEP ((int)WL_END_COUNT + 1)
 
-/* Up to WL_FRAMES_A_ROUND frames whose rules the memo knows, their registers kept out of memory. WL_NEEDS_STEP at a frame that
- * needs more (it is among the frames already), WL_CONTINUE or the wl_end. */
-WL_GLOBAL int wl_walk_round(struct wl_scratch *s, struct wl_memo *memo) {
+/* Up to WL_FRAMES_A_ROUND frames whose rules the memo knows, their registers kept out of memory. WL_NEEDS_STEP at a
+ * frame that needs more (it is among the frames already), WL_CONTINUE or the wl_end. */
+WL_GLOBAL int wl_walk_round(struct wl_scratch* s, struct wl_memo* memo) {
   if (!s || !memo) return WL_END_INTERNAL;
-  struct wl_unwind *u = &s->unwind;
-  struct wl_cursor *cursor = &u->cursor;
+  struct wl_unwind* u = &s->unwind;
+  struct wl_cursor* cursor = &u->cursor;
   struct wl_fast fast = {
       .pc = cursor->regs[WL_PC],
       .sp = cursor->regs[WL_SP],
@@ -82,7 +82,7 @@ WL_GLOBAL int wl_walk_round(struct wl_scratch *s, struct wl_memo *memo) {
     s->frames[(u->first + n) & (WL_FRAME_SLOTS - 1)] = frame;
     hash = wl_mix(hash, frame);
     n++;
-    struct wl_memo_entry *entry = &memo->entries[wl_memo_slot(u->space, pc)];
+    struct wl_memo_entry* entry = &memo->entries[wl_memo_slot(u->space, pc)];
     if (!wl_memo_hit(entry, u->space, pc) || !(entry->value & WL_MEMO_PLAIN)) {
       status = WL_NEEDS_STEP;
       break;
@@ -102,12 +102,12 @@ WL_GLOBAL int wl_walk_round(struct wl_scratch *s, struct wl_memo *memo) {
   return status;
 }
 
-/* The verifier goes through every round of a loop: a loop in a function of its own makes two short ones of the one that the frame
- * limit needs. 0 while there is a caller, else u->end says why not. */
+/* The verifier goes through every round of a loop: a loop in a function of its own makes two short ones of the one that
+ * the frame limit needs. 0 while there is a caller, else u->end says why not. */
 #define WL_ROUNDS_A_RUN 64
 #define WL_RUNS ((WL_MAX_USER_FRAMES + 1 + WL_ROUNDS_A_RUN - 1) / WL_ROUNDS_A_RUN) /* a round is one frame or more */
 
-WL_GLOBAL int wl_walk_run(struct wl_scratch *s, struct wl_memo *memo) {
+WL_GLOBAL int wl_walk_run(struct wl_scratch* s, struct wl_memo* memo) {
   if (!s || !memo) return 1;
   for (int i = 0; i < WL_ROUNDS_A_RUN; i++) {
     int status = wl_walk_round(s, memo);
@@ -121,7 +121,7 @@ WL_GLOBAL int wl_walk_run(struct wl_scratch *s, struct wl_memo *memo) {
 }
 
 /* Unwinds the stack from the cursor to its end, u->end. */
-WL_INLINE void wl_walk(struct wl_scratch *s, struct wl_memo *memo) {
+WL_INLINE void wl_walk(struct wl_scratch* s, struct wl_memo* memo) {
   for (int i = 0; i < (int)WL_RUNS; i++) {
     if (wl_walk_run(s, memo)) break;
   }

@@ -1,9 +1,9 @@
 // Input: a minidump.
 #include "check.h"
 #include "image/minidump.h"
+#include "process/proc_maps.h"
 #include "read_pieces.h"
 #include "walk/target/minidump_context.h"
-#include "process/proc_maps.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace windlass;

@@ -1,15 +1,15 @@
-/* A stand-in for nongnu libunwind's <libunwind.h>, local use (UNW_LOCAL_ONLY), x86-64: the same names, values, sizes and
- * symbols, so that sources compile against it and binaries that were linked to libunwind.so.8 run on
+/* A stand-in for nongnu libunwind's <libunwind.h>, local use (UNW_LOCAL_ONLY), x86-64: the same names, values, sizes
+ * and symbols, so that sources compile against it and binaries that were linked to libunwind.so.8 run on
  * libwindlass-unwind.so by LD_PRELOAD. Needs C99 or C++11.
  *
- * All of it may be called in a signal handler but for unw_get_proc_name, which opens and maps the module's file. Cursors
- * are plain memory and may be copied. Contexts must live no longer than the frame they were taken in, cursors no longer
- * than the stack they walk.
+ * All of it may be called in a signal handler but for unw_get_proc_name, which opens and maps the module's file.
+ * Cursors are plain memory and may be copied. Contexts must live no longer than the frame they were taken in, cursors
+ * no longer than the stack they walk.
  *
- * What is not as there: registers that calls do not preserve are -UNW_EBADREG in callers instead of what they last were;
- * functions are named by symbols that cover the pc, never by the nearest one before it; unw_resume and floating-point
- * registers are not offered (-UNW_EINVAL, -UNW_EBADREG); cursors of libunwind's own (unw_init_remote) are handed on to
- * it. */
+ * What is not as there: registers that calls do not preserve are -UNW_EBADREG in callers instead of what they last
+ * were; functions are named by symbols that cover the pc, never by the nearest one before it; unw_resume and
+ * floating-point registers are not offered (-UNW_EINVAL, -UNW_EBADREG); cursors of libunwind's own (unw_init_remote)
+ * are handed on to it. */
 #ifndef WINDLASS_LIBUNWIND_H
 #define WINDLASS_LIBUNWIND_H
 

@@ -124,7 +124,8 @@ void Aggregator::settle(const Counts& counts, std::uint64_t& unknown) {
   counted_.clear();
 }
 
-profile::Profile Aggregator::build(const Counts& counts, std::uint64_t& unknown, const ModuleFiller& fill_module) const {
+profile::Profile Aggregator::build(const Counts& counts, std::uint64_t& unknown,
+                                   const ModuleFiller& fill_module) const {
   profile::Profile profile;
   profile.strings = strings_;
   profile.modules.resize(uses_.size());

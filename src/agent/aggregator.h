@@ -12,8 +12,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "profile/profile.h"
 #include "agent/process_table.h"
+#include "profile/profile.h"
 #include "windlass_layout.h"
 
 namespace windlass::agent {
@@ -50,7 +50,8 @@ class Aggregator {
   // Everything so far, with `counts` on top. `fill_module(number, module)` describes module numbers of Mapping.
   // The Profile's modules are only those that some location is in, the kernel first.
   using ModuleFiller = std::function<void(std::uint32_t number, profile::Module& module)>;
-  [[nodiscard]] profile::Profile build(const Counts& counts, std::uint64_t& unknown, const ModuleFiller& fill_module) const;
+  [[nodiscard]] profile::Profile build(const Counts& counts, std::uint64_t& unknown,
+                                       const ModuleFiller& fill_module) const;
 
   struct Truncation {
     std::uint8_t end;

@@ -5,8 +5,8 @@
 
 namespace windlass::agent {
 
-// Raises the process's limit towards its hard one, to at most `most`; never lowers it. The limit then, or 0 if it is not
-// known. A recorded command is forked before and keeps its own.
+// Raises the process's limit towards its hard one, to at most `most`; never lowers it. The limit then, or 0 if it is
+// not known. A recorded command is forked before and keeps its own.
 rlim_t raise_descriptor_limit(rlim_t most = 65536);
 
 }  // namespace windlass::agent

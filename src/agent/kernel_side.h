@@ -15,11 +15,11 @@
 #include <string>
 #include <vector>
 
-#include "arch/pointer_authentication.h"
 #include "agent/arena.h"
 #include "agent/program_stats.h"
 #include "agent/sample_source.h"
 #include "agent/system_error.h"
+#include "arch/pointer_authentication.h"
 #include "windlass_layout.h"
 
 namespace windlass::table {
@@ -29,9 +29,9 @@ class UnwindTable;
 namespace windlass::agent {
 
 struct KernelSideOptions {
-  unsigned frequency = 99;            // samples a second of CPU time, on every CPU
-  bool all_processes = true;          // false: only `targets` and what they fork
-  std::vector<std::uint32_t> targets;  // process ids (tgid)
+  unsigned frequency = 99;               // samples a second of CPU time, on every CPU
+  bool all_processes = true;             // false: only `targets` and what they fork
+  std::vector<std::uint32_t> targets;    // process ids (tgid)
   std::uint32_t ring_bytes = 16u << 20;  // rounded up to a power of two
   // Raw stacks (samples the kernel side cannot unwind) may use this many bytes of the ring a second, over all CPUs;
   // samples beyond it are reported as truncated with their reason.
@@ -53,7 +53,7 @@ struct KernelSideOptions {
 struct KernelSideStats {
   std::uint64_t samples = 0;
   std::uint64_t other_processes = 0;  // not one of the targets
-  std::uint64_t counted = 0;      // repeats of a known stack
+  std::uint64_t counted = 0;          // repeats of a known stack
   std::uint64_t stack_events = 0;
   std::uint64_t raw_events = 0;
   std::uint64_t lost = 0;         // the ring was full
@@ -101,8 +101,8 @@ class KernelSide : public SampleSource {
   // Consumes what is there, waits at most `timeout` for the first one. Returns the number of events; also does the
   // housekeeping (frees what a grace period protected). EINTR ends the wait early.
   int poll(std::chrono::milliseconds timeout, const Handler& handler) override = 0;
-  // Readable when process events are there, or the ring is filling; samples alone do not wake anybody up before that, so
-  // call poll() several times a second.
+  // Readable when process events are there, or the ring is filling; samples alone do not wake anybody up before that,
+  // so call poll() several times a second.
   [[nodiscard]] int event_fd() const override = 0;
 
   // How often each known stack was sampled again: the samples of a stack = its events + its count. Call after stop()

@@ -17,13 +17,13 @@
 
 #include <fmt/format.h>
 
-#include "arch/registers.h"
 #include "agent/descriptor_limit.h"
+#include "arch/registers.h"
+#include "process/proc_file.h"
 #include "table/compile.h"
 #include "table/compile_pe.h"
 #include "walk/row_finder.h"
 #include "walk/target/loaded_pe.h"
-#include "process/proc_file.h"
 #include "windlass/backtrace.h"
 #include "winx64/lower.h"
 #include "winx64/registers.h"
@@ -92,9 +92,7 @@ extern "C" void zeros_for_missing_page(int signal, siginfo_t* info, void*) {
 }
 
 // The vdso is the same in every 64-bit process: this one's own is read.
-std::vector<MapRecord> own_maps() {
-  return parse_proc_maps(process::read_proc_file("/proc/self/maps"));
-}
+std::vector<MapRecord> own_maps() { return parse_proc_maps(process::read_proc_file("/proc/self/maps")); }
 
 std::string own_vdso() {
   for (const MapRecord& map : own_maps())

@@ -26,12 +26,12 @@
 #include <unordered_map>
 #include <vector>
 
+#include "agent/kernel_side.h"
+#include "agent/process_table.h"
 #include "image/elf.h"
 #include "image/mapped_file.h"
 #include "image/pe.h"
 #include "profile/profile.h"
-#include "agent/kernel_side.h"
-#include "agent/process_table.h"
 #include "windlass/frame_row.h"
 #include "winx64/read.h"
 

@@ -202,7 +202,7 @@ bool ProcessTable::scan(std::uint32_t tgid, std::uint64_t now) {
     const auto image =
         std::ranges::find_if(images, [&](const Image& it) { return map.begin >= it.begin && map.end <= it.end; });
     const CodeLocation placement = image != images.end() ? CodeLocation{image->module, image->begin, false, true}
-                                                      : resolver_(tgid, process.parent, map);
+                                                         : resolver_(tgid, process.parent, map);
     process.has_pe |= placement.pe;
     set->add(Mapping{map.begin, map.end, map.file_offset, placement.module, placement.bias, placement.anonymous});
   }

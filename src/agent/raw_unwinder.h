@@ -9,10 +9,10 @@
 #include <span>
 #include <vector>
 
-#include "arch/pointer_authentication.h"
-#include "code/synthesis.h"
 #include "agent/module_registry.h"
 #include "agent/process_table.h"
+#include "arch/pointer_authentication.h"
+#include "code/synthesis.h"
 #include "walk/apply.h"
 #include "windlass/frame_row.h"
 #include "windlass/registers.h"

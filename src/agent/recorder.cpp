@@ -537,8 +537,9 @@ NoSamples Recorder::no_samples() const {
 
 profile::Profile Recorder::profile() {
   std::uint64_t unknown = unknown_counts_;
-  profile::Profile profile = aggregator_.build(
-      counts(), unknown, [this](std::uint32_t number, profile::Module& module) { registry_->describe(number, module); });
+  profile::Profile profile =
+      aggregator_.build(counts(), unknown,
+                        [this](std::uint32_t number, profile::Module& module) { registry_->describe(number, module); });
   const double seconds = seconds_ > 0 ? seconds_ : std::chrono::duration<double>(Clock::now() - start_).count();
   profile.period_ns = kSecond / std::max(options_.frequency, 1u);
   profile.start_unix_ns = start_unix_ns_;

@@ -185,7 +185,8 @@ SystemFacts read_system_facts(const std::string& btf, const std::string& root) {
   } else {
     facts.btf_path = root + facts.btf_path;
   }
-  if (const std::string lockdown = parse_lockdown(process::read_proc_file(root + "/sys/kernel/security/lockdown")); !lockdown.empty())
+  if (const std::string lockdown = parse_lockdown(process::read_proc_file(root + "/sys/kernel/security/lockdown"));
+      !lockdown.empty())
     facts.lockdown = lockdown;
   const std::string kernel = root + "/proc/sys/kernel/";
   facts.perf_event_paranoid = read_number(kernel + "perf_event_paranoid");

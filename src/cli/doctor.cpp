@@ -10,10 +10,10 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
-#include "cli/commands.h"
-#include "cli/text_writer.h"
 #include "agent/kernel_side.h"
 #include "agent/system_probe.h"
+#include "cli/commands.h"
+#include "cli/text_writer.h"
 
 namespace windlass::cli {
 namespace {

@@ -10,7 +10,8 @@
 
 namespace {
 
-// `record -- $COMMAND` with an empty variable: the parser drops the mark, and nothing but the whole machine would be left.
+// `record -- $COMMAND` with an empty variable: the parser drops the mark, and nothing but the whole machine would be
+// left.
 bool names_no_command(int argc, char** argv) {
   return argc > 2 && std::string_view(argv[1]) == "record" && std::string_view(argv[argc - 1]) == "--";
 }

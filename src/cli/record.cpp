@@ -13,10 +13,10 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
-#include "cli/commands.h"
-#include "cli/record_output.h"
 #include "agent/module_registry.h"
 #include "agent/recorder.h"
+#include "cli/commands.h"
+#include "cli/record_output.h"
 #include "symbols/symbolize.h"
 
 namespace windlass::cli {

@@ -9,9 +9,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "process/proc_file.h"
 #include "symbols/symbolize.h"
 #include "walk/module.h"
-#include "process/proc_file.h"
 
 namespace windlass::cli {
 namespace {

@@ -25,7 +25,7 @@ struct ThreadStack {
 };
 
 struct NameOptions {
-  bool lines = false;   // file and line
+  bool lines = false;    // file and line
   bool inlines = false;  // inlined functions
   std::string debug_directory;
 };

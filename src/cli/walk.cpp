@@ -11,8 +11,8 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/commands.h"
-#include "cli/walk_output.h"
 #include "cli/thread_stacks.h"
+#include "cli/walk_output.h"
 #include "windlass/target.h"
 
 namespace windlass::cli {

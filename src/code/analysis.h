@@ -33,7 +33,8 @@ bool way_in_from_unknown_start(const CodeSource& source, CodeAddress pc, Search<
   constexpr std::uint64_t kFarthest = 1024;
   constexpr unsigned kMostTries = 8;
   unsigned tries = 0;
-  for (std::uint64_t back = Machine::kInstructionStep; back <= kFarthest && tries < kMostTries; back += Machine::kInstructionStep) {
+  for (std::uint64_t back = Machine::kInstructionStep; back <= kFarthest && tries < kMostTries;
+       back += Machine::kInstructionStep) {
     const std::uint64_t start = pc.value() - back;
     work.code.start(source);
     if (!Machine::may_start_function(work.code, start)) continue;

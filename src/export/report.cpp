@@ -7,8 +7,8 @@
 #include <queue>
 
 #include "export/call_tree.h"
-#include "export/shorten_name.h"
 #include "export/numbers.h"
+#include "export/shorten_name.h"
 
 namespace windlass::exporter {
 

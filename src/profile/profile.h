@@ -14,11 +14,11 @@ inline constexpr std::uint32_t kNone = 0xffffffff;
 
 // A file (or kernel, vdso, anonymous memory) that code was mapped from.
 struct Module {
-  std::string path;       // as the process saw it; "[kernel]", "[vdso]", "[anon]"
+  std::string path;  // as the process saw it; "[kernel]", "[vdso]", "[anon]"
   // Where symbolisation can open it after sampling: /proc/PID/root/..., map_files, or /proc/self/fd/N of a descriptor
   // kept open, which outlives the process. Empty: `path` is tried, and used only if its build id agrees.
   std::string open_path{};
-  std::string build_id{};   // lower-case hex, empty if unknown
+  std::string build_id{};  // lower-case hex, empty if unknown
   // One executable mapping, in the numbering of Location::address (bias taken off); for pprof.
   std::uint64_t begin = 0, end = 0, file_offset = 0;
   std::uint32_t pid = 0;  // "[anon]" only: the process it belongs to (/tmp/perf-PID.map names its code); 0 = shared
@@ -26,7 +26,7 @@ struct Module {
 };
 
 struct Function {
-  std::string name;         // demangled, with parameters; "name@plt" for a linkage stub
+  std::string name;           // demangled, with parameters; "name@plt" for a linkage stub
   std::string system_name{};  // as in the symbol table; equal to `name` if it was not mangled
   std::string file{};         // source file of the lines that name this function
   std::uint32_t start_line = 0;
@@ -42,7 +42,7 @@ struct Line {
 struct Location {
   std::uint32_t module = kNone;
   std::uint64_t address = 0;
-  std::vector<Line> lines{};  // innermost inlined function first; empty until symbolised or when unknown
+  std::vector<Line> lines{};         // innermost inlined function first; empty until symbolised or when unknown
   std::uint64_t function_begin = 0;  // of the symbol that names it, else by the unwind information; 0: unknown
 };
 
@@ -61,10 +61,10 @@ struct Profile {
   std::vector<Location> locations;
   std::vector<Sample> samples;
 
-  std::uint64_t period_ns = 0;    // CPU time between two samples of a CPU
+  std::uint64_t period_ns = 0;  // CPU time between two samples of a CPU
   std::uint64_t start_unix_ns = 0;
   std::uint64_t duration_ns = 0;
-  std::uint64_t lost = 0;         // samples the ring buffer had no room for
+  std::uint64_t lost = 0;             // samples the ring buffer had no room for
   std::vector<std::string> comments;  // how it was recorded, for people
 };
 

@@ -125,7 +125,8 @@ void merge(profile::Profile& profile, Job& job, FunctionMerger& functions, Symbo
   for (auto& lines : job.names.lines()) {
     for (auto& line : lines) line.function = global[line.function];
     stats.named += !lines.empty();
-    stats.with_lines += std::any_of(lines.begin(), lines.end(), [](const profile::Line& line) { return line.line != 0; });
+    stats.with_lines +=
+        std::any_of(lines.begin(), lines.end(), [](const profile::Line& line) { return line.line != 0; });
   }
   std::size_t index = 0;
   for (const auto location : job.locations) {

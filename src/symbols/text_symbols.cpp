@@ -99,7 +99,8 @@ KernelSymbols read_kallsyms(const std::string& path, std::string& note) {
     auto in_module = next_field(line);  // "[xfs]"; empty for the kernel itself
     any_address |= address != 0;
     if (type.size() != 1 || name.empty() || std::strchr("tTwW", type[0]) == nullptr) return;
-    if (name[0] == '$') return;  // $x, $d: what AArch64's assemblers mark code and data with (AAELF64 5.5.4), in modules
+    if (name[0] == '$')
+      return;  // $x, $d: what AArch64's assemblers mark code and data with (AAELF64 5.5.4), in modules
     if (in_module != module) module = result.keep(in_module);
     result.symbols.push_back({address, module, result.keep(name), type[0] == 'T'});
   });

@@ -46,8 +46,7 @@ bool by_synthesis(const StepContext& context, Step& step) {
   // Interpreters go on by jumps through tables that cannot be followed: that generated code seems never to return is
   // no proof that it has no caller (the JVM's template interpreter).
   if (found->outermost && context.in_generated_code()) return false;
-  if (context.space.architecture() == Architecture::kX86_64 && context.module->is_windows() &&
-      is_leaf_row(found->row))
+  if (context.space.architecture() == Architecture::kX86_64 && context.module->is_windows() && is_leaf_row(found->row))
     keep_windows_registers(found->row);  // a system call's stub
   Step trial;
   if (found->outermost)
@@ -152,8 +151,7 @@ bool by_cfi(const StepContext& context, Step& step) {
   if (!accepted) (void)by_synthesis(context, step);  // else that is how the walk ends
   // What is decided for good: at a call, an accepted row is never asked of the code.
   if (!exact && accepted && step.status.ok() && !return_address_outside(row))
-    context.scratch.rows.keep(context.module->id(), pc.value(), row, FrameOrigin::kCfi,
-                               context.space.architecture());
+    context.scratch.rows.keep(context.module->id(), pc.value(), row, FrameOrigin::kCfi, context.space.architecture());
   return true;
 }
 

@@ -48,7 +48,7 @@ bool is_recognised(const std::vector<Step>& steps, std::size_t at) {
 }
 
 Expected<std::optional<EpilogueV2>> tell(const Epilogue& epilogue, const BodyFrame& frame,
-                                           const std::vector<Step>& steps) {
+                                         const std::vector<Step>& steps) {
   const std::size_t count = frame.pops.size();
   const auto refuse = [&](std::uint32_t where) {
     return fail(ErrorCode::kUnsupported,
@@ -73,7 +73,7 @@ Expected<std::optional<EpilogueV2>> tell(const Epilogue& epilogue, const BodyFra
 }  // namespace
 
 Expected<std::optional<EpilogueV2>> judge_epilogue(const Epilogue& epilogue, const BodyFrame& frame,
-                                                     std::uint32_t version) {
+                                                   std::uint32_t version) {
   FrameState state = frame.state;
   std::vector<Step> steps;
   std::optional<std::size_t> first_gone;  // the first instruction behind which the body's codes are wrong

@@ -46,7 +46,7 @@ struct BodyFrame {
 // Is the epilogue one that unwinders of the version get right at each of its instructions? Nothing: yes, and nothing
 // need be told of it. Errors as write()'s.
 [[nodiscard]] Expected<std::optional<EpilogueV2>> judge_epilogue(const Epilogue& epilogue, const BodyFrame& frame,
-                                                                   std::uint32_t version);
+                                                                 std::uint32_t version);
 
 // Does it what one x86-64 push does?
 [[nodiscard]] inline bool is_push(const Save& save) {

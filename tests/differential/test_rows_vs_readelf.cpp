@@ -6,7 +6,8 @@
 //  - an FDE whose instructions are all DW_CFA_nop is printed without rows: its one row must be its CIE's row.
 //  - every advance prints a row, also one of zero length or at or past the FDE's end: such rows hold nowhere.
 //  - expressions are only "exp"/"vexp": their text is compared with llvm-dwarfdump's in the other test.
-//  - after a 64-bit length in .eh_frame it reads an 8-byte CIE id; the LSB says 4, and LLVM and gimli read 4. None of these
+//  - after a 64-bit length in .eh_frame it reads an 8-byte CIE id; the LSB says 4, and LLVM and gimli read 4. None of
+//  these
 //    files has one; test_cfi does.
 //  - FDEs of an empty range get a row; it holds nowhere.
 #include <gtest/gtest.h>

@@ -11,9 +11,10 @@
 namespace windlass::test {
 
 struct CallSiteVerdict {
-  std::uint64_t agree = 0;         // the call's target is the function above, or reaches it by direct jumps
-  std::uint64_t untellable = 0;    // another module, an indirect call, a target that jumps to where the code does not tell
-  std::uint64_t contradicted = 0;  // the function above cannot have been called from there
+  std::uint64_t agree = 0;  // the call's target is the function above, or reaches it by direct jumps
+  std::uint64_t untellable =
+      0;  // another module, an indirect call, a target that jumps to where the code does not tell
+  std::uint64_t contradicted = 0;     // the function above cannot have been called from there
   std::vector<std::string> examples;  // of contradictions, at most ten
 };
 

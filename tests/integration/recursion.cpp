@@ -26,9 +26,10 @@ __attribute__((noinline, section("wl_recurse"))) unsigned long recurse(unsigned 
 __attribute__((noinline, section("wl_main"))) int main(int argc, char** argv) {
   const unsigned depth = argc > 1 ? static_cast<unsigned>(std::atoi(argv[1])) : 20;
   const unsigned long rounds = argc > 2 ? std::strtoul(argv[2], nullptr, 10) : 20000;
-  std::printf("%p %p %p %p %p %p\n", static_cast<const void*>(__start_wl_spin), static_cast<const void*>(__stop_wl_spin),
-              static_cast<const void*>(__start_wl_recurse), static_cast<const void*>(__stop_wl_recurse),
-              static_cast<const void*>(__start_wl_main), static_cast<const void*>(__stop_wl_main));
+  std::printf("%p %p %p %p %p %p\n", static_cast<const void*>(__start_wl_spin),
+              static_cast<const void*>(__stop_wl_spin), static_cast<const void*>(__start_wl_recurse),
+              static_cast<const void*>(__stop_wl_recurse), static_cast<const void*>(__start_wl_main),
+              static_cast<const void*>(__stop_wl_main));
   std::fflush(stdout);
   unsigned long sum = 0;
   for (;;) {

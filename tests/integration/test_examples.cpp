@@ -77,8 +77,9 @@ TEST(Examples, Jit) {
 TEST(Examples, JitUnwindInfo) {
   const Outcome outcome = example("jit_unwind_info_cpp");
   EXPECT_EQ(outcome.status, 0) << outcome.text;
-  EXPECT_TRUE(outcome.says("RUNTIME_FUNCTION 1000..103c, information at 2000\n"
-                           "UNWIND_INFO 01 10 07 25 10 68 00 00 0c 34 03 00 04 03 04 32 01 50 00 00\n"))
+  EXPECT_TRUE(
+      outcome.says("RUNTIME_FUNCTION 1000..103c, information at 2000\n"
+                   "UNWIND_INFO 01 10 07 25 10 68 00 00 0c 34 03 00 04 03 04 32 01 50 00 00\n"))
       << outcome.text;
   EXPECT_TRUE(outcome.says("  16..50  CFA = r6+16  r3 at CFA-24  r6 at CFA-16  r23 at CFA-48")) << outcome.text;
 }

@@ -47,8 +47,8 @@ class Recursion {
     }
     close(fds[1]);
     FILE* in = fdopen(fds[0], "r");
-    ready = std::fscanf(in, "%lx %lx %lx %lx %lx %lx", &spin.begin, &spin.end, &recurse.begin, &recurse.end, &main.begin,
-                        &main.end) == 6;
+    ready = std::fscanf(in, "%lx %lx %lx %lx %lx %lx", &spin.begin, &spin.end, &recurse.begin, &recurse.end,
+                        &main.begin, &main.end) == 6;
     std::fclose(in);
   }
   ~Recursion() {
@@ -66,8 +66,8 @@ struct Stack {
   unsigned end = 0;
 };
 
-// Samples for `duration`, and on until there are `enough` (an emulated machine is slow; one minute at most): every stack
-// event, and how many samples each stands for.
+// Samples for `duration`, and on until there are `enough` (an emulated machine is slow; one minute at most): every
+// stack event, and how many samples each stands for.
 std::vector<std::pair<Stack, std::uint64_t>> sample(KernelSide& side, std::chrono::milliseconds duration,
                                                     std::uint64_t enough = 0) {
   std::map<std::uint64_t, std::pair<Stack, std::uint64_t>> stacks;

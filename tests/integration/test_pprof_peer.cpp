@@ -53,8 +53,7 @@ TEST(PprofPeer, ReadsEveryFact) {
   const std::string package = WINDLASS_PEER_DIRECTORY "/pprof-format";
   const int fetched =
       std::system(("test -f " + package +
-                   "/.integrity || sh " WINDLASS_FETCH
-                   " pprof-format 2.3.2 "
+                   "/.integrity || sh " WINDLASS_FETCH " pprof-format 2.3.2 "
                    "sha512-fcMM+sgKMOveSurz7i0BMHfy1hHNnI9+VWjd4kdclqQjSTuiHWaP69DGwvkw3zcLkM/F76LhVIKvPyrxmp6iiw== " +
                    package)
                       .c_str());

@@ -49,9 +49,9 @@ TEST(Truth, NoWrongFrame) {
   ASSERT_TRUE(profile) << profile.error().text();
 
   const TruthVerdict verdict = check_truth(*profile, std::filesystem::canonical(WINDLASS_TRUTH_PROGRAM));
-  fmt::print("{} samples, {} complete, {} through the levels, {} wrong, {} while a context is installed, {} call sites read\n",
-             verdict.samples, verdict.complete, verdict.in_levels, verdict.wrong, verdict.installing,
-             verdict.call_sites);
+  fmt::print(
+      "{} samples, {} complete, {} through the levels, {} wrong, {} while a context is installed, {} call sites read\n",
+      verdict.samples, verdict.complete, verdict.in_levels, verdict.wrong, verdict.installing, verdict.call_sites);
   for (const auto& text : verdict.truncated) fmt::print("truncated, {}\n", text);
   for (const auto& text : verdict.examples) ADD_FAILURE() << text;
   EXPECT_EQ(verdict.wrong, 0u);

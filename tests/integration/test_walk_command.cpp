@@ -15,12 +15,12 @@
 #include <string>
 #include <vector>
 
+#include "process/proc_file.h"
+#include "process/proc_maps.h"
 #include "support/core_writer.h"
 #include "support/dump_file.h"
 #include "support/minidump_writer.h"
 #include "support/run_command.h"
-#include "process/proc_file.h"
-#include "process/proc_maps.h"
 #include "windlass/target.h"
 
 namespace windlass {

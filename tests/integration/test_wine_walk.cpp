@@ -8,9 +8,9 @@
 
 #include "image/mapped_file.h"
 #include "image/pe_names.h"
+#include "process/proc_file.h"
 #include "support/wine_program.h"
 #include "walk/target/modules.h"
-#include "process/proc_file.h"
 #include "walk/target/process_memory.h"
 #include "windlass/target.h"
 

@@ -15,9 +15,9 @@ struct TruthVerdict {
   std::uint64_t complete = 0;   // of these, whole by the profiler's own word
   std::uint64_t in_levels = 0;  // complete ones that reach level<0, *>
   std::uint64_t wrong = 0;      // complete, but impossible
-  // Impossible ones whose innermost frame is libgcc installing a landing pad's context: for two instructions there the registers
-  // are the landing pad's and sp is still its own; before, a helper has written them over those that its caller saved. No unwind
-  // information describes either.
+  // Impossible ones whose innermost frame is libgcc installing a landing pad's context: for two instructions there the
+  // registers are the landing pad's and sp is still its own; before, a helper has written them over those that its
+  // caller saved. No unwind information describes either.
   std::uint64_t installing = 0;
   std::uint64_t call_sites = 0;        // return addresses whose call instruction was read and names the frame above
   std::vector<std::string> examples;   // of wrong ones, the frames innermost first, at most ten

@@ -96,8 +96,8 @@ class A64Unwinder {
     return made;
   }
 
-  // WL_CONTINUE with the caller in `at`, or the wl_end. Where the memo has kept the rule as a plain one, that way must lead to
-  // the same place: see memo_differences().
+  // WL_CONTINUE with the caller in `at`, or the wl_end. Where the memo has kept the rule as a plain one, that way must
+  // lead to the same place: see memo_differences().
   int step(wl_cursor& at) {
     const wl_cursor before = at;
     unwind_->cursor = at;

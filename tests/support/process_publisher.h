@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
+#include "agent/kernel_side.h"
 #include "image/elf.h"
 #include "image/mapped_file.h"
-#include "agent/kernel_side.h"
 #include "table/compile.h"
 
 namespace windlass::testing {

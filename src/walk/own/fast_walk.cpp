@@ -246,7 +246,7 @@ inline bool FastWalk::joins() {
 
 // From [current] on, as far out as the stack is what it was. True at the end of the walk.
 WINDLASS_READS_STACKS inline bool FastWalk::replay(std::size_t& current, std::uint64_t* pcs, std::size_t& count,
-                                                    std::size_t max) {
+                                                   std::size_t max) {
   const RecordedFrame* frame = &(*record_)[current];
   const RecordedFrame* const outermost = &(*record_)[0];
   bool ended = false;

@@ -156,8 +156,8 @@ void OwnModules::fill(OwnModule& entry, std::size_t index, const LoadedObject& o
   else if (entry.build_id_size_ != 0 && entry.generation_ <= kGenerations)
     tag = static_cast<std::uint16_t>(1 + index + entry.generation_ * kCapacity);
   entry.tag_.store(tag, std::memory_order_relaxed);
-  entry.module_ = new (table_of_modules.modules[index])
-      Module({object.begin, object.end, object.bias, {}, {}}, mapped_source(), 0);
+  entry.module_ =
+      new (table_of_modules.modules[index]) Module({object.begin, object.end, object.bias, {}, {}}, mapped_source(), 0);
   if (tag == OwnModule::kUncacheable) entry.module_->forget_id();
 }
 

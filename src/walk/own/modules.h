@@ -49,7 +49,7 @@ inline constexpr std::uint32_t kMaxBuildId = 20;
 // One module that a walk has met, under a tag that no other content of the address space ever gets.
 class OwnModule {
  public:
-  static constexpr std::uint16_t kNeverUnloaded = 0;            // cannot be unloaded: nothing to verify
+  static constexpr std::uint16_t kNeverUnloaded = 0;     // cannot be unloaded: nothing to verify
   static constexpr std::uint16_t kUncacheable = 0xffff;  // nothing may be kept about it across walks
 
   [[nodiscard]] const LoadedObject& object() const { return object_; }

@@ -86,8 +86,8 @@ void reach(Candidates& all, Candidate& from) {
 [[gnu::constructor(101)]] void find_never_unloaded() {
   Candidates all;
   dl_iterate_phdr(collect, &all);
-  const std::uint64_t roots[] = {getauxval(AT_ENTRY), reinterpret_cast<std::uint64_t>(&find_never_unloaded), getauxval(AT_BASE),
-                                 getauxval(AT_SYSINFO_EHDR)};
+  const std::uint64_t roots[] = {getauxval(AT_ENTRY), reinterpret_cast<std::uint64_t>(&find_never_unloaded),
+                                 getauxval(AT_BASE), getauxval(AT_SYSINFO_EHDR)};
   for (std::size_t i = 0; i < all.count; ++i) {
     Candidate& c = all.list[i];
     if (std::any_of(std::begin(roots), std::end(roots), [&](auto r) { return r - c.begin < c.end - c.begin; }))

@@ -49,7 +49,8 @@ std::vector<process::ProcMap> maps_of(const CoreFile& core) {
     if (vdso != 0 && vdso == segment.begin) map.path = "[vdso]";
     maps.push_back(std::move(map));
   }
-  std::stable_sort(maps.begin(), maps.end(), [](const process::ProcMap& a, const process::ProcMap& b) { return a.begin < b.begin; });
+  std::stable_sort(maps.begin(), maps.end(),
+                   [](const process::ProcMap& a, const process::ProcMap& b) { return a.begin < b.begin; });
   return maps;
 }
 

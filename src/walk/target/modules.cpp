@@ -99,7 +99,8 @@ class ModuleAdder {
       return;
     }
     if (opened)
-      for (const process::ProcMap* map : group.maps) ranges_.push_back({map->begin, map->end, map->offset, opened->path});
+      for (const process::ProcMap* map : group.maps)
+        ranges_.push_back({map->begin, map->end, map->offset, opened->path});
     for (std::size_t i = 0; i < group.maps.size(); ++i) {
       if (!group.maps[i]->executable) continue;
       const process::ProcMap& map = *group.maps[i];

@@ -5,9 +5,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "process/proc_file.h"
 #include "walk/target/attachment.h"
 #include "walk/target/modules.h"
-#include "process/proc_file.h"
 #include "walk/target/process_memory.h"
 #include "windlass/target.h"
 

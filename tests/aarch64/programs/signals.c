@@ -16,9 +16,7 @@ __attribute__((noinline)) static unsigned work(unsigned n) {
   return sum;
 }
 
-static void plain(int number) {
-  count += work((unsigned)number);
-}
+static void plain(int number) { count += work((unsigned)number); }
 
 static void nested(int number, siginfo_t* info, void* context) {
   (void)info;

@@ -1,5 +1,5 @@
-// What a C++ program that links the installed library looks like: bytes read, and its own stack walked. <error.h> is the
-// system's, <windlass/error.h> the library's.
+// What a C++ program that links the installed library looks like: bytes read, and its own stack walked. <error.h> is
+// the system's, <windlass/error.h> the library's.
 #include <error.h>
 #include <windlass/backtrace.h>
 #include <windlass/bytes.h>

@@ -12,8 +12,8 @@ class ProcessTableTest : public testing::Test {
   ProcessTable table{[this](std::uint32_t, std::uint32_t parent, const MapRecord& map) {
                        last_parent = parent;
                        return ProcessTable::CodeLocation{static_cast<std::uint32_t>(map.file.inode),
-                                                      map.begin - map.file_offset, map.file.inode == 0,
-                                                      map.file.inode == kPeFile};
+                                                         map.begin - map.file_offset, map.file.inode == 0,
+                                                         map.file.inode == kPeFile};
                      },
                      [this](std::uint32_t tgid, std::string& text) {
                        const auto found = proc.find(tgid);

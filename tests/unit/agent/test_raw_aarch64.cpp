@@ -7,8 +7,8 @@
 #include <fstream>
 #include <initializer_list>
 
-#include "arch/aarch64_signal_frame.h"
 #include "agent/raw_unwinder.h"
+#include "arch/aarch64_signal_frame.h"
 #include "support/walk_target.h"
 
 namespace windlass::agent {

@@ -157,11 +157,11 @@ TEST_F(Code, Guards) {
     auto cursor = FakeTarget::cursor(kCode + 0x102, kStack + 0x40, fp);
     return target.step(cursor);
   };
-  EXPECT_EQ(step_with(kStack + 0x100), WL_END_BAD_FRAME_POINTER);  // [rbp + 8] is no return address
-  EXPECT_EQ(step_with(kStack + 0x38), WL_END_BAD_FRAME_POINTER);   // below the stack pointer
-  EXPECT_EQ(step_with(kStack + 0x101), WL_END_BAD_FRAME_POINTER);  // not aligned
+  EXPECT_EQ(step_with(kStack + 0x100), WL_END_BAD_FRAME_POINTER);    // [rbp + 8] is no return address
+  EXPECT_EQ(step_with(kStack + 0x38), WL_END_BAD_FRAME_POINTER);     // below the stack pointer
+  EXPECT_EQ(step_with(kStack + 0x101), WL_END_BAD_FRAME_POINTER);    // not aligned
   EXPECT_EQ(step_with(kStack + 0x10000), WL_END_BAD_FRAME_POINTER);  // not readable
-  EXPECT_EQ(step_with(kStack + 0x110), WL_END_COMPLETE);           // a return address of 0
+  EXPECT_EQ(step_with(kStack + 0x110), WL_END_COMPLETE);             // a return address of 0
   EXPECT_EQ(step_with(0), WL_END_COMPLETE);
 }
 

@@ -77,7 +77,8 @@ class Stack {
   }
 };
 
-// The same return address, signed, under 48 and under 52 bits of address: what is above the kernel's bits goes, no more.
+// The same return address, signed, under 48 and under 52 bits of address: what is above the kernel's bits goes, no
+// more.
 TEST(StepA64, AuthenticationCodesGoByTheMask) {
   constexpr std::uint64_t kStack = 0x0000'ffff'0000'1000, kCode = 0x000a'5555'0000'4000;
   for (const unsigned bits : {48U, 52U}) {

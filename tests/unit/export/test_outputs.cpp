@@ -8,10 +8,10 @@
 #include <sstream>
 
 #include "export/call_tree.h"
-#include "export/shorten_name.h"
 #include "export/folded.h"
 #include "export/html.h"
 #include "export/report.h"
+#include "export/shorten_name.h"
 #include "export/speedscope.h"
 #include "support/synthetic_profile.h"
 

@@ -49,7 +49,8 @@ std::string build_id_of(const std::string& file) {
 }
 
 // "function file:line" of each frame at the address, innermost first.
-std::vector<std::string> frames_at(const profile::Module& module, std::uint64_t address, const SymbolizeOptions& options = {}) {
+std::vector<std::string> frames_at(const profile::Module& module, std::uint64_t address,
+                                   const SymbolizeOptions& options = {}) {
   profile::Profile profile;
   profile.modules = {module};
   profile.locations = {{.module = 0, .address = address}};
@@ -227,10 +228,12 @@ TEST_F(SymbolizeFiles, StubsWithLandingPadsAtEveryInstruction) {
 
 TEST_F(SymbolizeFiles, AssemblyWithoutSizes) {
   EXPECT_EQ(frames_at(module("prog"), at("asm_with_size") + 1, {.lines = false}), Frames{"asm_with_size"});
-  EXPECT_TRUE(frames_at(module("prog"), at("asm_with_size") + at("asm_size_of_sized")).empty()) << "past the end of a symbol with a size";
+  EXPECT_TRUE(frames_at(module("prog"), at("asm_with_size") + at("asm_size_of_sized")).empty())
+      << "past the end of a symbol with a size";
   EXPECT_EQ(frames_at(module("prog"), at("asm_without_size") + 2, {.lines = false}), Frames{"asm_without_size"});
   EXPECT_EQ(frames_at(module("prog"), at("asm_before_unnamed"), {.lines = false}), Frames{"asm_before_unnamed"});
-  EXPECT_TRUE(frames_at(module("prog"), at("asm_before_unnamed") + at("asm_offset_of_unnamed") + 1).empty()) << "another function's FDE";
+  EXPECT_TRUE(frames_at(module("prog"), at("asm_before_unnamed") + at("asm_offset_of_unnamed") + 1).empty())
+      << "another function's FDE";
 }
 
 TEST_F(SymbolizeFiles, MiniDebugInfo) {
@@ -341,7 +344,8 @@ TEST(Symbolize, Kallsyms) {
   const TextFile file(
       "ffffffff81000000 T _text\nffffffff81000000 T startup_64\nffffffff81001000 t local_one\n"
       "ffffffff81001000 T global_alias\nffffffff81002000 D some_data\nffffffff81003000 T last_of_kernel\n"
-      "ffffffffc0000000 t mod_fn\t[mod]\nffffffffc0000000 t $x\t[mod]\nffffffffc0000020 t $d\t[mod]\nffffffffc0000100 t mod_last\t[mod]\nffffffffc0800000 t other\t[other]\n");
+      "ffffffffc0000000 t mod_fn\t[mod]\nffffffffc0000000 t $x\t[mod]\nffffffffc0000020 t $d\t[mod]\nffffffffc0000100 "
+      "t mod_last\t[mod]\nffffffffc0800000 t other\t[other]\n");
   const profile::Module kernel{.path = "[kernel]", .is_kernel = true};
   const auto name = [&](std::uint64_t address) {
     const auto frames = frames_at(kernel, address, {.kallsyms = file.path});
