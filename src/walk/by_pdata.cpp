@@ -36,7 +36,7 @@ bool by_pdata(const StepContext& context, Step& step) {
   const Module& module = *context.module;
   const CodeAddress pc = context.frame.pc();
   FrameRow row;
-  RowStorage storage;
+  source::RowStorage storage;
   const auto found = module.row_at(pc.lookup(), row, storage);
   if (found) {
     apply_row(context, row, FrameOrigin::kPdata, step);

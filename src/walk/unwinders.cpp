@@ -82,7 +82,7 @@ bool before_context(const StepContext& context, const FrameRow& row, Step& step)
   const RegisterRule* new_sp = row.registers.find(sp);
   if (!installed.status.ok() || new_sp == nullptr || installed.caller.sp() == frame.sp()) return false;
   FrameRow before;
-  RowStorage storage;
+  source::RowStorage storage;
   if (!context.module->row_at(row.begin - 1, before, storage) || installs_context(before)) return false;
   apply_row(context, before, FrameOrigin::kCfi, step);
   if (!step.status.ok() || !accept(context.space, step)) return false;
@@ -136,7 +136,7 @@ bool by_cfi(const StepContext& context, Step& step) {
   if (context.module == nullptr) return false;
   const CodeAddress pc = context.frame.pc();
   FrameRow row;
-  RowStorage storage;
+  source::RowStorage storage;
   if (const auto found = context.module->row_at(pc.lookup(), row, storage); !found) {
     if (found.error().code != ErrorCode::kNotFound) step.status = {WalkEnd::kBadRow, found.error()};
     return false;

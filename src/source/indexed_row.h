@@ -5,7 +5,7 @@
 #include "dwarf/eh_frame_hdr.h"
 #include "windlass/frame_row.h"
 
-namespace windlass::walk {
+namespace windlass::source {
 
 inline Expected<void> indexed_row(const dwarf::EhFrameHdr& header, const dwarf::CfiSection& section,
                                   std::uint64_t address, FrameRow& to) {
@@ -18,4 +18,4 @@ inline Expected<void> indexed_row(const dwarf::EhFrameHdr& header, const dwarf::
   return {};
 }
 
-}  // namespace windlass::walk
+}  // namespace windlass::source
