@@ -24,7 +24,7 @@ class ElfSource final : public UnwindSource {
 
   std::optional<Architecture> architecture() const override { return image::architecture_of(image_.machine()); }
 
-  Expected<void> row_at(std::uint64_t address, FrameRow& to, RowStorage&) const override {
+  Expected<void> row_at(std::uint64_t address, FrameRow& to) const override {
     if (index_) {
       const auto found = indexed_row(index_->header, index_->section, address, to);
       if (found || !may_be_elsewhere(found.error())) return found;
@@ -32,10 +32,7 @@ class ElfSource final : public UnwindSource {
     const std::lock_guard hold(lock_);
     RowFinder* const rows = finder();
     if (rows == nullptr) return std::unexpected(kNone);
-    auto row = rows->find(address);
-    if (!row) return std::unexpected(row.error());
-    to = *row;
-    return {};
+    return rows->find(address, to);
   }
 
   Expected<Function> function_at(std::uint64_t address) const override {

@@ -56,10 +56,10 @@ Expected<RowFinder::Located> RowFinder::locate(std::uint64_t address) {
   return fail(ErrorCode::kNotFound, "no row covers the address", address);
 }
 
-Expected<FrameRow> RowFinder::find(std::uint64_t address) {
+Expected<void> RowFinder::find(std::uint64_t address, FrameRow& to) {
   const auto found = locate(address);
   if (!found) return std::unexpected(found.error());
-  return readers_[found->section]->evaluator.row_at(found->fde, address);
+  return readers_[found->section]->evaluator.row_at(found->fde, address, to);
 }
 
 void RowFinder::for_each(FunctionRef<bool(const Located&)> callback, dwarf::ErrorSink report) {

@@ -47,7 +47,7 @@ const GivenFunction* RowsSource::find(std::uint64_t address) const {
   return given != nullptr && given->function.contains(address) ? given : nullptr;
 }
 
-Expected<void> RowsSource::row_at(std::uint64_t address, FrameRow& to, RowStorage&) const {
+Expected<void> RowsSource::row_at(std::uint64_t address, FrameRow& to) const {
   const GivenFunction* given = find(address);
   const FrameRow* row = given != nullptr ? last_at_or_before(given->rows, address, &FrameRow::begin) : nullptr;
   if (row == nullptr || address >= row->end) return fail(ErrorCode::kNotFound, "no row covers the address", address);

@@ -21,7 +21,7 @@ class RowsSource final : public UnwindSource {
   [[nodiscard]] static Expected<RowsSource> make(Architecture architecture, std::vector<GivenFunction> functions);
 
   std::optional<Architecture> architecture() const override { return architecture_; }
-  Expected<void> row_at(std::uint64_t address, FrameRow& to, RowStorage&) const override;
+  Expected<void> row_at(std::uint64_t address, FrameRow& to) const override;
   Expected<Function> function_at(std::uint64_t address) const override;
   void for_each_function(FunctionSink callback, ErrorSink report) const override;
   void for_each_row(const Function& function, RowSink callback, ErrorSink report) const override;

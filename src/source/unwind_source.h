@@ -31,12 +31,6 @@ class Functions;
 
 namespace windlass::source {
 
-// Room for the expressions of a row that are made for it, rather than stored in the image. One for each row in use.
-struct RowStorage {
-  static constexpr std::size_t kSize = 256;
-  std::byte expressions[kSize];
-};
-
 // ---- functions ----------------------------------------------------------------------------------------------------
 
 // An address that a record names, or, `indirect`, the address of a pointer to it, which only a process can follow.
@@ -134,9 +128,8 @@ class UnwindSource {
   [[nodiscard]] virtual std::optional<Architecture> architecture() const = 0;
 
   // The row in force at an address. kNotFound where nothing covers it, kUnsupported where no row can say it (ask
-  // `unwind`), otherwise what is wrong with the image or the record. It may leave out registers that `Registers` does
-  // not hold. Expressions are views of the image or of `storage`.
-  [[nodiscard]] virtual Expected<void> row_at(std::uint64_t address, FrameRow& to, RowStorage& storage) const = 0;
+  // `unwind`), otherwise what is wrong with the image or the record. Expressions are views of what the source is of.
+  [[nodiscard]] virtual Expected<void> row_at(std::uint64_t address, FrameRow& to) const = 0;
   // What the unwind information says about the function that contains an address. Errors: as row_at.
   [[nodiscard]] virtual Expected<Function> function_at(std::uint64_t address) const = 0;
   // All that have a record and a range, ascending by begin; of those that begin at the same address the one that

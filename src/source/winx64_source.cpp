@@ -16,7 +16,7 @@ class X64Source final : public PeSource {
 
   std::optional<Architecture> architecture() const override { return Architecture::kX86_64; }
 
-  Expected<void> row_at(std::uint64_t address, FrameRow& to, RowStorage&) const override {
+  Expected<void> row_at(std::uint64_t address, FrameRow& to) const override {
     const auto rva = static_cast<std::uint32_t>(address);
     const auto entry = rva == address ? functions_.find(rva) : std::nullopt;
     if (!entry) return uncovered(address);

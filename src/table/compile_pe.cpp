@@ -1,7 +1,6 @@
 #include "table/compile_pe.h"
 
 #include <algorithm>
-#include <optional>
 #include <vector>
 
 #include "image/pe_names.h"
@@ -20,46 +19,6 @@ TraceRule arm64_leaf_rule() {
   rule.cfa_reg = aarch64::kSp;
   rule.ra_kind = WL_REG_IN_REG;
   rule.ra_offset = aarch64::kX30;
-  return rule;
-}
-
-// ---- x64 ------------------------------------------------------------------------------------------------------------
-
-// A handler that the system calls with a machine frame on the stack (UWOP_PUSH_MACHFRAME: rip, cs, eflags, rsp, ss): no
-// row has an expression for it, but a rule does, CFA = [rsp + n + 24]. No rule where the frame is not found from rsp.
-std::optional<TraceRule> machine_frame_rule(const winx64::Functions& functions, const winx64::RuntimeFunction& entry,
-                                            std::uint8_t x_reg) {
-  const auto info = winx64::read_unwind_info(functions.image(), entry.info);
-  if (entry.indirect() || !info || info->version > 2 || info->chained || info->frame_register != 0) return {};
-  std::int64_t size = 0;  // of what was pushed after it
-  bool found = false, odd = false;
-  TraceRule rule{};
-  const auto saved = [&](unsigned number, std::int64_t offset) {
-    const auto narrow = static_cast<std::int16_t>(offset);
-    if (narrow != offset) return;  // then it is lost
-    const RegisterNumber reg = winx64::dwarf_number(number);
-    if (reg == x86_64::kRbp) rule.fp_kind = WL_REG_BASE, rule.fp_offset = narrow;
-    if (reg == x_reg) rule.x_kind = WL_REG_BASE, rule.x_offset = narrow;
-  };
-  const auto all = winx64::each_code(*info, [&](const winx64::UnwindCode& code) {
-    odd |= found;  // the machine frame is what was first
-    switch (code.operation) {
-      case winx64::Operation::kPushNonvol: saved(code.info, size), size += 8; break;
-      case winx64::Operation::kAllocSmall:
-      case winx64::Operation::kAllocLarge: size += code.value; break;
-      case winx64::Operation::kSaveNonvol:
-      case winx64::Operation::kSaveNonvolFar: saved(code.info, code.value); break;
-      case winx64::Operation::kPushMachframe: found = true, size += code.info != 0 ? 8 : 0; break;
-      default: break;  // XMM registers are not traced
-    }
-  });
-  if (!all || !found || odd || size > INT16_MAX - 24) return {};
-  rule.cfa_kind = WL_CFA_MEM;
-  rule.cfa_reg = x86_64::kRsp;
-  rule.cfa_offset = static_cast<std::int32_t>(size + 24);
-  rule.ra_kind = WL_REG_BASE;
-  rule.ra_offset = static_cast<std::int16_t>(size);
-  rule.flags = WL_RULE_SIGNAL;
   return rule;
 }
 
@@ -128,7 +87,7 @@ class Leaves {
 
 // Every entry of an image's function table, and then the code that none covers.
 Expected<UnwindTable> compile_windows(const source::UnwindSource& source, const image::PeImage& image,
-                                      std::size_t functions, const RowCompilation& how, source::ErrorSink report) {
+                                      std::size_t functions, std::uint8_t x_reg, source::ErrorSink report) {
   if (functions == 0) return UnwindTable();
   std::vector<AddressRange> executable;
   for (const image::PeSection& section : image.sections()) {
@@ -137,11 +96,11 @@ Expected<UnwindTable> compile_windows(const source::UnwindSource& source, const 
   }
   TableBuilder builder(executable);
   builder.reserve(functions * 8, functions * 2);
-  std::vector<AddressRange> covered = add_functions(source, how, builder, report);
+  std::vector<AddressRange> covered = add_functions(source, x_reg, builder, report);
   builder.begin_fallback();
   // Where functions overlap, the furthest end counts.
   for (std::size_t i = 1; i < covered.size(); ++i) covered[i].end = std::max(covered[i].end, covered[i - 1].end);
-  Leaves leaves(image, source.architecture() == Architecture::kAArch64, builder, how.x_reg);
+  Leaves leaves(image, source.architecture() == Architecture::kAArch64, builder, x_reg);
   for (const AddressRange& code : executable) leaves.add(covered, code);
   return builder.finish();
 }
@@ -183,22 +142,15 @@ std::size_t padding_size(ByteView code, bool arm64) {
 
 Expected<UnwindTable> compile_winx64(const source::UnwindSource& source, const winx64::Functions& functions,
                                      source::ErrorSink report) {
-  const std::uint8_t x_reg = x64_extra_register(functions);
-  const auto missing = [&](const source::Function& function) {
-    if (!function.signal_frame) return no_rule();
-    const auto entry = functions.stored(function.record.offset / sizeof(winx64::RuntimeFunction));
-    return machine_frame_rule(functions, entry, x_reg).value_or(no_rule());
-  };
-  return compile_windows(source, functions.image(), functions.size(), {x_reg, missing}, report);
+  return compile_windows(source, functions.image(), functions.size(), x64_extra_register(functions), report);
 }
 
 Expected<UnwindTable> compile_winarm64(const source::UnwindSource& source, const winarm64::Functions& functions,
                                        source::ErrorSink report) {
   if (functions.image().machine() != image::PeMachine::kArm64)
     return fail(ErrorCode::kUnsupported, "no rows for this machine", 0);
-  const auto missing = [](const source::Function&) { return no_rule(); };
   // A frame is found from sp or x29 alone.
-  return compile_windows(source, functions.image(), functions.size(), {WL_NO_XREG, missing}, report);
+  return compile_windows(source, functions.image(), functions.size(), WL_NO_XREG, report);
 }
 
 }  // namespace windlass::table

@@ -39,7 +39,7 @@ class Module {
 
   // As UnwindSource has them, but for addresses of the process; rows begin and end at such, too. The file is opened
   // when first needed (a lock), and never on a step of the own process.
-  [[nodiscard]] Expected<void> row_at(std::uint64_t address, FrameRow& to, source::RowStorage& storage) const;
+  [[nodiscard]] Expected<void> row_at(std::uint64_t address, FrameRow& to) const;
   [[nodiscard]] Expected<source::Function> function_at(std::uint64_t address) const;
   [[nodiscard]] Expected<source::HandlerCall> unwind(const Memory& memory, std::uint64_t pac_mask,
                                                      const Registers& frame, Registers& caller,

@@ -43,7 +43,7 @@ class MappedSource final : public source::UnwindSource {
  public:
   std::optional<Architecture> architecture() const override { return kOwnArchitecture; }
 
-  Expected<void> row_at(std::uint64_t address, FrameRow& to, source::RowStorage&) const override {
+  Expected<void> row_at(std::uint64_t address, FrameRow& to) const override {
     MappedCfi cfi;
     if (auto mapped = cfi_at(address, cfi); !mapped) return mapped;
     return source::indexed_row(cfi.header, cfi.eh_frame, address, to);

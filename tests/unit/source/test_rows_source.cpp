@@ -15,12 +15,12 @@ namespace {
 constexpr std::uint64_t kCode = 0x1000, kRsp = 0x7fff'0000'1000;
 constexpr RegisterNumber kRbx = 3, kRbp = 6;
 
-FrameRow row(std::uint64_t begin, std::uint64_t end, std::int64_t cfa_offset) {
+FrameRow row(std::uint64_t begin, std::uint64_t end, std::int32_t cfa_offset) {
   FrameRow made;
   made.begin = begin;
   made.end = end;
-  made.cfa = CfaRegister{x86_64::kRsp, cfa_offset};
-  made.return_address = AtCfa{-8};
+  made.cfa = CfaRule::at(x86_64::kRsp, cfa_offset);
+  made.return_address = RegisterRule::at_cfa(-8);
   return made;
 }
 
@@ -30,7 +30,8 @@ GivenFunction pushing() {
   given.function.begin = kCode;
   given.function.end = kCode + 0x40;
   given.rows = {row(kCode, kCode + 1, 8), row(kCode + 1, kCode + 5, 16), row(kCode + 5, kCode + 0x30, 48)};
-  for (std::size_t i = 1; i < given.rows.size(); ++i) (void)given.rows[i].registers.set(kRbx, AtCfa{-16});
+  for (std::size_t i = 1; i < given.rows.size(); ++i)
+    (void)given.rows[i].registers.set(kRbx, RegisterRule::at_cfa(-16));
   return given;
 }
 
@@ -53,12 +54,11 @@ const auto kNoProblem = [](const Error& error) { ADD_FAILURE() << error.text(); 
 TEST(RowsSource, AnswersForAddresses) {
   const RowsSource source = two_functions();
   FrameRow found;
-  RowStorage storage;
-  ASSERT_TRUE(source.row_at(kCode + 4, found, storage));
+  ASSERT_TRUE(source.row_at(kCode + 4, found));
   EXPECT_EQ(found.begin, kCode + 1);
-  EXPECT_EQ(std::get<CfaRegister>(found.cfa).offset, 16);
+  EXPECT_EQ(found.cfa.offset(), 16);
   for (const std::uint64_t outside : {kCode - 1, kCode + 0x30, kCode + 0x3f, kCode + 0x40, kCode + 0x110})
-    EXPECT_EQ(source.row_at(outside, found, storage).error().code, ErrorCode::kNotFound) << outside;
+    EXPECT_EQ(source.row_at(outside, found).error().code, ErrorCode::kNotFound) << outside;
   ASSERT_TRUE(source.function_at(kCode + 0x3f));
   EXPECT_EQ(source.function_at(kCode + 0x3f)->begin, kCode);
   EXPECT_EQ(source.function_start(kCode + 0x10f), kCode + 0x100);
@@ -86,7 +86,7 @@ TEST(RowsSource, IsCompiled) {
 
 TEST(RowsSource, TablesFollowTheRegisterThatRowsNeed) {
   GivenFunction by_rbx = pushing();
-  by_rbx.rows[2].cfa = CfaRegister{kRbx, 64};
+  by_rbx.rows[2].cfa = CfaRule::at(kRbx, 64);
   const auto source = RowsSource::make(Architecture::kX86_64, {by_rbx});
   ASSERT_TRUE(source);
   const auto table = table::compile(*source, kNoProblem);
