@@ -103,7 +103,7 @@ class Library {
     if (!section) return result;
     dwarf::RowEvaluator rows(*section);
     auto fdes = code_.functions(*section, rows, [](const FrameRow& row, const CfaRule& cfa) {
-      return cfa.reg == x86_64::kRsp && cfa.offset == 8 && row.registers.size() == 0;
+      return cfa == CfaRule::at(x86_64::kRsp, 8) && row.registers.size() == 0;
     });
     std::sort(fdes.begin(), fdes.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
     for (std::size_t i = 0; i < fdes.size(); i += every) function(rows, fdes[i], know_starts, result);
