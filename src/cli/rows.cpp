@@ -5,9 +5,9 @@
 #include <CLI/CLI.hpp>
 
 #include "arch/registers.h"
+#include "base/text_writer.h"
 #include "cli/commands.h"
 #include "cli/input.h"
-#include "cli/text_writer.h"
 #include "dwarf/expression.h"
 #include "dwarf/lower.h"
 #include "winarm64/lower.h"

@@ -1,4 +1,4 @@
-// Rows synthesised from the code, held against call frame information at every instruction of real libraries.
+// Rows synthesised from the code, compared with call frame information at every instruction of real libraries.
 #include <Zydis/Zydis.h>
 #include <fmt/core.h>
 #include <gtest/gtest.h>
@@ -79,7 +79,7 @@ Verdict compare(const FrameRow& cfi, const FrameRow& code) {
     const RegisterRule* y = code.registers.find(reg);
     if ((is_same(x) && is_same(y)) || text(x) == text(y)) continue;
     const bool saved = x != nullptr && x->is(RegisterRule::kAtCfa);
-    // Below sp, if the CFA is told by sp: popped. Else it cannot be told here.
+    // Below sp, if the CFA is given by sp: popped. Else it is not known here.
     const bool dead =
         saved && is_same(y) && b.is(CfaRule::kRegister) && (!b.is_at(x86_64::kRsp) || -x->offset() > b.offset());
     if (!dead) return kRegisters;
