@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "cli/text_writer.h"
+#include "base/text_writer.h"
 #include "source/unwind_source.h"
 
 namespace windlass::cli {

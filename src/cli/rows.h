@@ -1,7 +1,7 @@
 // The rows of a source as text or JSON.
 #pragma once
 
-#include "cli/text_writer.h"
+#include "base/text_writer.h"
 #include "source/unwind_source.h"
 
 namespace windlass::cli {
