@@ -20,9 +20,9 @@
 #include "agent/descriptor_limit.h"
 #include "arch/registers.h"
 #include "process/proc_file.h"
+#include "source/row_finder.h"
+#include "source/unwind_source.h"
 #include "table/compile.h"
-#include "table/compile_pe.h"
-#include "walk/row_finder.h"
 #include "walk/target/loaded_pe.h"
 #include "windlass/backtrace.h"
 #include "winx64/lower.h"
@@ -368,7 +368,8 @@ void ModuleRegistry::work() {
 void ModuleRegistry::compile(CodeFile& file) {
   const double begin = thread_seconds();
   const auto ignore = [](const Error&) {};
-  const auto table = file.pe ? table::compile_pe(*file.pe, ignore) : table::compile_elf(*file.image, ignore);
+  const auto from = file.pe ? source::make_source(*file.pe) : source::make_source(*file.image);
+  const auto table = table::compile(*from, ignore);
   if (!table || table->empty()) {
     kernel_->set_no_table(file.kernel_id);
     finish(file, TableState::kNoTable, table ? "no unwind information" : table.error().text());
@@ -417,10 +418,10 @@ std::uint32_t ModuleRegistry::kernel_id(std::uint32_t number) {
   return file == nullptr || file->state == TableState::kDropped ? anonymous_kernel_id_ : file->kernel_id;
 }
 
-walk::RowFinder* ModuleRegistry::rows(CodeFile& file) {
+source::RowFinder* ModuleRegistry::rows(CodeFile& file) {
   if (!file.rows_tried && file.image) {
     file.rows_tried = true;
-    file.rows = walk::RowFinder::make(*file.image);
+    file.rows = source::RowFinder::make(*file.image);
   }
   return file.rows.get();
 }
@@ -451,7 +452,7 @@ Expected<void> ModuleRegistry::row_at(CodeFile& file, std::uint64_t address, Fra
     leaf_row(address, to);
     return {};
   }
-  walk::RowFinder* finder = rows(file);
+  source::RowFinder* finder = rows(file);
   if (finder == nullptr) return none();
   return finder->find(address, to);
 }
