@@ -24,6 +24,8 @@ class RawUnwinder {
   // code_mask: what return addresses are ANDed with.
   explicit RawUnwinder(ModuleRegistry& registry, std::uint64_t code_mask = user_code_mask())
       : registry_(registry), code_mask_(code_mask) {}
+  RawUnwinder(const RawUnwinder&) = delete;
+  RawUnwinder& operator=(const RawUnwinder&) = delete;
 
   // Appends the user frames, innermost first, as wl_stack_event has them. Returns how the stack ended (wl_end).
   std::uint8_t unwind(const RawSample& sample, const MapSet* maps, std::vector<std::uint64_t>& frames);

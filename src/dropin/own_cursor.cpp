@@ -60,7 +60,8 @@ bool OwnCursor::step(walk::FastWalk& fast, Start start, Found found) {
       ++index_;
       return true;
     }
-    if (fast.outcome() != walk::FastWalk::Outcome::kNeedsAllRegisters) return ended(WalkEnd::kComplete);
+    if (fast.outcome() == walk::FastWalk::Outcome::kComplete) return ended(WalkEnd::kComplete);
+    if (fast.outcome() == walk::FastWalk::Outcome::kGuessed) return ended(WalkEnd::kGuessed);
     if (all_registers(start, found) == nullptr) return ended(WalkEnd::kNoRow);
   }
   return step_all_registers();
