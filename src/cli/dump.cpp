@@ -5,11 +5,11 @@
 #include <CLI/CLI.hpp>
 
 #include "arch/registers.h"
+#include "base/text_writer.h"
 #include "cli/commands.h"
 #include "cli/dump_winarm64.h"
 #include "cli/dump_winx64.h"
 #include "cli/input.h"
-#include "cli/text_writer.h"
 #include "dwarf/expression.h"
 #include "dwarf/instructions.h"
 

@@ -1,7 +1,7 @@
 // windlass dump for PE images of x64 machines.
 #pragma once
 
-#include "cli/text_writer.h"
+#include "base/text_writer.h"
 #include "dwarf/cfi.h"
 #include "image/pe.h"
 

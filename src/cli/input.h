@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/function_ref.h"
-#include "cli/text_writer.h"
+#include "base/text_writer.h"
 #include "dwarf/cfi.h"
 #include "image/pe.h"
 

@@ -25,7 +25,7 @@ struct Job {
   std::vector<std::uint64_t> addresses;  // ascending
   std::vector<std::uint32_t> locations;  // ascending by address
   ModuleNames names{0};
-  std::vector<std::uint64_t> starts;  // by address; empty if the unwind information cannot tell
+  std::vector<std::uint64_t> starts;  // by address; empty if the unwind information has none
 };
 
 constexpr std::uint64_t kKernelHalf = std::uint64_t{1} << 63;

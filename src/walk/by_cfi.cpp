@@ -7,10 +7,9 @@ namespace {
 // A row that tells of registers in a jmp_buf or ucontext (longjmp, setcontext): the CFA is a pointer to it, and they
 // lie above. It says where the jump will lead, not who called.
 bool installs_context(const FrameRow& row) {
-  const auto* cfa = std::get_if<CfaRegister>(&row.cfa);
-  if (cfa == nullptr || row.signal_frame) return false;
-  for (const RegisterEntry& entry : row.registers)
-    if (const auto* at = std::get_if<AtCfa>(&entry.rule); at != nullptr && at->offset >= 0) return true;
+  if (!row.cfa.is(CfaRule::kRegister) || row.signal_frame) return false;
+  for (const RegisterEntry entry : row.registers)
+    if (entry.rule.is(RegisterRule::kAtCfa) && entry.rule.offset() >= 0) return true;
   return false;
 }
 
@@ -24,12 +23,11 @@ bool before_context(const StepContext& context, const FrameRow& row, Step& step)
   const RegisterRule* new_sp = row.registers.find(sp);
   if (!installed.status.ok() || new_sp == nullptr || installed.caller.sp() == frame.sp()) return false;
   FrameRow before;
-  RowStorage storage;
-  if (!context.module->row_at(row.begin - 1, before, storage) || installs_context(before)) return false;
+  if (!context.module->row_at(row.begin - 1, before) || installs_context(before)) return false;
   apply_row(context, before, FrameOrigin::kCfi, step);
   if (!step.status.ok() || !accept(context, step)) return false;
   if (context.frame.pc().value() == row.begin) return true;  // none has been written
-  for (const RegisterEntry& entry : row.registers)
+  for (const RegisterEntry entry : row.registers)
     if (entry.reg != sp && frame.get(entry.reg) == installed.caller.get(entry.reg)) step.caller.forget(entry.reg);
   return true;
 }
@@ -42,7 +40,7 @@ void keep_known(const Step& by_row, const FrameRow& code_row, Step& by_code) {
     return;
   by_row.caller.for_each([&](RegisterNumber reg, std::uint64_t value) {
     const RegisterRule* rule = code_row.registers.find(reg);
-    if (by_code.caller.has(reg) && (rule == nullptr || !std::holds_alternative<InRegister>(*rule))) return;
+    if (by_code.caller.has(reg) && (rule == nullptr || !rule->is(RegisterRule::kInRegister))) return;
     by_code.caller.set(reg, value);
     by_code.saved.set(by_code.caller, reg, by_row.saved.at(by_row.caller, reg));
   });
@@ -67,21 +65,18 @@ bool by_contradiction(const StepContext& context, const FrameRow& row, Step& ste
 // Is the return address where no callee puts it? glibc's _dl_runtime_resolve on AArch64, whose CFA leaves out what the
 // linkage table pushed. The code knows better.
 bool return_address_outside(const FrameRow& row) {
-  const auto* at = std::get_if<AtCfa>(&row.return_address);
-  const auto* cfa = std::get_if<CfaRegister>(&row.cfa);
-  return at != nullptr && at->offset >= 0 && cfa != nullptr && cfa->reg == aarch64::kSp;
+  return row.return_address.is(RegisterRule::kAtCfa) && row.return_address.offset() >= 0 && row.cfa.is_at(aarch64::kSp);
 }
 
 // Where sp is not known. A function that saves x29 and x30 side by side makes a frame record of them and keeps x29 at
 // it (AAPCS64 6.4.6): CFA = x29 - the record's offset. False for other rows.
 bool from_frame_record(FrameRow& row) {
-  const auto* cfa = std::get_if<CfaRegister>(&row.cfa);
-  const RegisterRule* fp_rule = row.registers.find(aarch64::kX29);
-  const auto* fp = fp_rule != nullptr ? std::get_if<AtCfa>(fp_rule) : nullptr;
-  const auto* pc = std::get_if<AtCfa>(&row.return_address);
-  if (cfa == nullptr || cfa->reg != aarch64::kSp || fp == nullptr || pc == nullptr || pc->offset != fp->offset + 8)
+  const RegisterRule* fp = row.registers.find(aarch64::kX29);
+  const RegisterRule& pc = row.return_address;
+  if (!row.cfa.is_at(aarch64::kSp) || fp == nullptr || !fp->is(RegisterRule::kAtCfa) || !pc.is(RegisterRule::kAtCfa) ||
+      pc.offset() != std::int64_t{fp->offset()} + 8 || !fits_row(-std::int64_t{fp->offset()}))
     return false;
-  row.cfa = CfaRegister{aarch64::kX29, -fp->offset};
+  row.cfa = CfaRule::at(aarch64::kX29, -fp->offset());
   return true;
 }
 
@@ -102,8 +97,7 @@ void by_frame_record(const StepContext& context, FrameRow& row, Step& step) {
 bool by_cfi(const StepContext& context, Step& step) {
   const CodeAddress pc = context.frame.pc();
   FrameRow row;
-  RowStorage storage;
-  if (const auto found = context.module->row_at(pc.lookup(), row, storage); !found) {
+  if (const auto found = context.module->row_at(pc.lookup(), row); !found) {
     if (found.error().code != ErrorCode::kNotFound) step.status = {WalkEnd::kBadRow, found.error()};
     return false;
   }

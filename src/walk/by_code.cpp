@@ -6,13 +6,11 @@ namespace {
 
 // A function of Windows that has not moved sp has all that it must preserve.
 void keep_windows_registers(FrameRow& row) {
-  for (const RegisterNumber reg : {x86_64::kRsi, x86_64::kRdi}) (void)row.registers.set(reg, SameValue{});
+  for (const RegisterNumber reg : {x86_64::kRsi, x86_64::kRdi})
+    (void)row.registers.set(reg, RegisterRule::same_value());
 }
 
-bool is_leaf_row(const FrameRow& row) {
-  const auto* cfa = std::get_if<CfaRegister>(&row.cfa);
-  return cfa != nullptr && cfa->reg == x86_64::kRsp && cfa->offset == 8;
-}
+bool is_leaf_row(const FrameRow& row) { return row.cfa == CfaRule::at(x86_64::kRsp, 8); }
 
 }  // namespace
 
@@ -49,12 +47,12 @@ bool by_leaf(const StepContext& context, Step& step) {
   if (context.frame.pc().is_return_address() && !(windows && architecture == Architecture::kX86_64)) return false;
   FrameRow row;
   if (architecture == Architecture::kX86_64) {
-    row.cfa = CfaRegister{Registers::sp_number(architecture), 8};
-    row.return_address = AtCfa{-8};
+    row.cfa = CfaRule::at(x86_64::kRsp, 8);
+    row.return_address = RegisterRule::at_cfa(-8);
     if (windows) keep_windows_registers(row);
   } else {
-    row.cfa = CfaRegister{Registers::sp_number(architecture), 0};
-    row.return_address = InRegister{aarch64::kX30};
+    row.cfa = CfaRule::at(aarch64::kSp, 0);
+    row.return_address = RegisterRule::in_register(aarch64::kX30);
   }
   Step trial;
   apply_row(context, row, FrameOrigin::kLeaf, trial);

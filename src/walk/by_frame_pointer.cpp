@@ -9,17 +9,17 @@ namespace {
 
 // What the function may have saved is lost.
 FrameRow frame_pointer_row(Architecture architecture) {
-  constexpr auto kSize = static_cast<std::int64_t>(kFrameRecordSize);
+  constexpr auto kSize = static_cast<std::int32_t>(kFrameRecordSize);
   const RegisterNumber fp = Registers::fp_number(architecture);
   FrameRow row;
-  row.cfa = CfaRegister{fp, kSize};
-  row.return_address = AtCfa{8 - kSize};
+  row.cfa = CfaRule::at(fp, kSize);
+  row.return_address = RegisterRule::at_cfa(8 - kSize);
   for (unsigned slot = 0; slot < Registers::kSlots; ++slot) {
     const RegisterNumber reg = Registers::number_of(slot);
-    if (reg != fp && is_callee_saved(architecture, reg)) (void)row.registers.set(reg, Undefined{});
+    if (reg != fp && is_callee_saved(architecture, reg)) (void)row.registers.set(reg, RegisterRule::undefined());
   }
-  if (architecture == Architecture::kAArch64) (void)row.registers.set(aarch64::kSp, Undefined{});
-  (void)row.registers.set(fp, AtCfa{-kSize});
+  if (architecture == Architecture::kAArch64) (void)row.registers.set(aarch64::kSp, RegisterRule::undefined());
+  (void)row.registers.set(fp, RegisterRule::at_cfa(-kSize));
   return row;
 }
 

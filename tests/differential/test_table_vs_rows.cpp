@@ -21,7 +21,7 @@ struct Range {
   std::uint64_t begin, end;
 };
 
-// What holds where: the FDE that begins last. Only needed to tell whether an FDE is hidden by another.
+// What holds where: the FDE that begins last. Only needed to know whether an FDE is hidden by another.
 class Coverage {
  public:
   explicit Coverage(std::vector<Range> ranges) : ranges_(std::move(ranges)) {

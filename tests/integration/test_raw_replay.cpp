@@ -186,7 +186,7 @@ constexpr Program kPrograms[] = {
      "/usr/bin/node"},
 };
 INSTANTIATE_TEST_SUITE_P(Programs, RawReplay, testing::ValuesIn(kPrograms),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& program) { return program.param.name; });
 
 }  // namespace
 }  // namespace windlass::agent

@@ -1,21 +1,16 @@
-// The own process as an address space: what others need a module list for is asked of the dynamic linker each time.
+// Modules of the own process by the names the dynamic linker has for them, and functions by their call frame
+// information as it is mapped.
 #include <link.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <climits>
-#include <new>
 
-#include "arch/pointer_authentication.h"
-#include "walk/own/memory.h"
 #include "walk/own/modules.h"
+#include "walk/own_modules.h"
 #include "windlass/backtrace.h"
 
 namespace windlass {
 namespace {
-
-alignas(AddressSpace) std::byte own_space[sizeof(AddressSpace)];
-constinit std::atomic<bool> own_space_made = false;
 
 std::string program_path() {
   char path[PATH_MAX];
@@ -38,32 +33,9 @@ int name_module(dl_phdr_info* info, std::size_t, void*) {
 
 }  // namespace
 
-AddressSpace AddressSpace::self() {
-  walk::refresh_loaded();
+void walk::know_own_modules() {
+  refresh_loaded();
   dl_iterate_phdr(name_module, nullptr);
-  AddressSpace space(kOwnArchitecture, std::make_unique<walk::OwnMemory>());
-  space.set_pointer_mask(~user_code_mask());
-  space.own_ = true;
-  return space;
-}
-
-// Allocates nothing, and may run again: it then writes what is there.
-void walk::make_own_space() {
-  alignas(OwnMemory) static std::byte memory[sizeof(OwnMemory)];
-  auto* space = new (own_space) AddressSpace(kOwnArchitecture, std::unique_ptr<Memory>(new (memory) OwnMemory));
-  space->set_pointer_mask(~user_code_mask());
-  space->own_ = true;
-  own_space_made.store(true, std::memory_order_release);
-}
-
-// Before any other initialiser that could walk, and for good.
-[[gnu::constructor(101)]] static void make_own_space_early() { walk::make_own_space(); }
-
-const AddressSpace& own_process() {
-  // A preloaded memory profiler walks from other libraries' initialisers; there is but one thread then.
-  if (!own_space_made.load(std::memory_order_acquire)) [[unlikely]]
-    walk::make_own_space();
-  return *std::launder(reinterpret_cast<const AddressSpace*>(own_space));
 }
 
 Expected<OwnFunction> own_function(std::uint64_t pc) {

@@ -30,7 +30,4 @@ class OwnImage {
 // images are known at a time.
 [[nodiscard]] const OwnImage* find_own_image(std::uint64_t address);
 
-// Learns what is loaded, and from then on follows the loader. Takes the loader's lock; again, it does nothing.
-void know_own_modules();
-
 }  // namespace windlass::walk

@@ -1,47 +1,9 @@
-// The own process as an address space, on Windows.
-#include <atomic>
-#include <new>
-
-#include "walk/own/windows/memory.h"
+// Functions of the own process by the unwind information of the images as they are mapped.
 #include "walk/own/windows/modules.h"
 #include "windlass/backtrace.h"
 #include "winx64/exec.h"
 
 namespace windlass {
-namespace {
-
-alignas(AddressSpace) std::byte own_space[sizeof(AddressSpace)];
-constinit std::atomic<bool> own_space_made = false;
-
-}  // namespace
-
-AddressSpace AddressSpace::self() {
-  walk::know_own_modules();
-  AddressSpace space(kOwnArchitecture, std::make_unique<walk::OwnMemory>());
-  space.own_ = true;
-  return space;
-}
-
-// Allocates nothing, and may run again: it then writes what is there.
-void walk::make_own_space() {
-  alignas(OwnMemory) static std::byte memory[sizeof(OwnMemory)];
-  auto* space = new (own_space) AddressSpace(kOwnArchitecture, std::unique_ptr<Memory>(new (memory) OwnMemory));
-  space->own_ = true;
-  own_space_made.store(true, std::memory_order_release);
-}
-
-// Before any other initialiser that could walk, and for good.
-[[gnu::constructor(101)]] static void make_own_space_early() {
-  walk::make_own_space();
-  walk::know_own_modules();
-}
-
-const AddressSpace& own_process() {
-  if (!own_space_made.load(std::memory_order_acquire)) [[unlikely]]
-    walk::make_own_space();
-  return *std::launder(reinterpret_cast<const AddressSpace*>(own_space));
-}
-
 Expected<OwnFunction> own_function(std::uint64_t pc) {
   const walk::OwnImage* image = walk::find_own_image(pc);
   if (image == nullptr) return fail(ErrorCode::kNotFound, "address lies in no module", pc);
