@@ -210,11 +210,11 @@ WL_GLOBAL int wl_step_code(struct wl_unwind* u) {
     fp = sp; /* as mov rbp, rsp is about to say, or pop rbp about to undo */
   } else {
     if (frame != WL_FRAME_BODY && !wl_trusts_frame_pointer(u)) return WL_END_BAD_FRAME_POINTER;
-    if (fp == 0) return WL_END_COMPLETE;
+    if (fp == 0) return WL_END_GUESSED; /* psABI 3.4.1 marks the outermost frame so; it may be data */
   }
   if ((fp & 7) || fp < sp || fp - sp > WL_MAX_FRAME_SIZE) return WL_END_BAD_FRAME_POINTER;
   if (wl_read(env, pair, sizeof u->room.pair, fp)) return WL_END_BAD_FRAME_POINTER;
-  if (pair[1] == 0) return WL_END_COMPLETE;
+  if (pair[1] == 0) return WL_END_GUESSED;
   if (!wl_is_return_address(u, pair[1])) return WL_END_BAD_FRAME_POINTER;
   return wl_commit_frame(cursor, pair[1], fp + 16, pair[0]);
 }

@@ -241,6 +241,8 @@ enum {
   WINDLASS_END_NO_PROGRESS = 6, /* the stack does not move */
   WINDLASS_END_BAD_ROW = 7,     /* unwind information that contradicts itself */
   WINDLASS_END_LIMIT = 8,       /* more frames than asked for */
+  WINDLASS_END_GUESSED = 9,     /* the last frame looks like the outermost one, but nothing proves it */
+  WINDLASS_END_FOREIGN = 10,    /* 32-bit code, or of another machine */
   WINDLASS_END_STOPPED = 100    /* windlass_walk: the callback said so */
 };
 /* "cfi", "complete" and so on; "?" for another number. Static. [signal] */

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <vector>
 
+#include "image/machine.h"
 #include "image/mapped_file.h"
 #include "source/unwind_source.h"
 #include "windlass/walk.h"
@@ -17,9 +18,9 @@ class Module {
   explicit Module(ModuleInfo info, bool generated = false);
   // An image that does not come from a file: an ELF file put together again, or a PE image as it is mapped.
   Module(ModuleInfo info, std::vector<std::byte> image) : info_(std::move(info)), owned_(std::move(image)) {}
-  // Of the own process: read where it is mapped, by a source that outlives it; `bias` is that of the source's
-  // numbering. Allocates nothing.
-  Module(ModuleInfo info, const source::UnwindSource& source, std::uint64_t bias);
+  // Read by a source that outlives it, and that others may use, too; `bias` is that of the source's numbering.
+  // Allocates nothing.
+  Module(ModuleInfo info, const source::UnwindSource& source, std::uint64_t bias, image::CodeMachine machine = {});
 
   [[nodiscard]] const ModuleInfo& info() const {
     const ModuleInfo* named = named_.load(std::memory_order_acquire);
@@ -45,6 +46,11 @@ class Module {
                                                      const Registers& frame, Registers& caller,
                                                      SavedLocations& saved) const;
   [[nodiscard]] bool is_windows() const { return source().is_windows(); }
+  // Is it code that a thread of this architecture can have called?
+  [[nodiscard]] bool runs_on(Architecture architecture) const {
+    (void)source();
+    return machine_.runs_on(architecture);
+  }
   [[nodiscard]] bool read_image(std::uint64_t address, void* to, std::size_t size) const;
   [[nodiscard]] std::uint64_t function_start(std::uint64_t address) const;
   // The entry point of the image; 0: it has none in this module.
@@ -70,6 +76,7 @@ class Module {
   mutable std::mutex lock_;
   std::vector<std::byte> owned_;
   mutable image::MappedFile file_;
+  mutable image::CodeMachine machine_;  // set before source_
   mutable std::unique_ptr<source::UnwindSource> loaded_;
 };
 
