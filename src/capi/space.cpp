@@ -88,9 +88,10 @@ windlass_status windlass_add_code(windlass_space* space, const windlass_code* co
   windlass_code given;
   if (!usable(space)) return invalid("the space is not open", error);
   if (!take(code, given)) return invalid("windlass_code is not set up", error);
-  return done(given.name != nullptr ? space->space->add_code_range(given.begin, given.end, given.name)
-                                    : space->space->add_code_range(given.begin, given.end),
-              error);
+  CodeRange range{given.begin, given.end};
+  if (given.name != nullptr) range.name = given.name;
+  const auto id = space->space->add(std::move(range));
+  return id ? WINDLASS_OK : report(id.error(), error);
 }
 
 windlass_status windlass_remove(windlass_space* space, uint64_t begin) {

@@ -2,9 +2,6 @@
 
 namespace windlass::walk {
 
-Module::Module(ModuleInfo info, bool generated)
-    : info_(std::move(info)), source_(generated ? &generated_source() : nullptr) {}
-
 Module::Module(ModuleInfo info, const UnwindSource& source, std::uint64_t bias)
     : info_(std::move(info)), bias_(bias), source_(&source) {}
 

@@ -1,4 +1,5 @@
-// What the walker asks of the own process's module list: the part that every system has. None of it locks or allocates.
+// What the walker asks of the own process's module list: the part that every system has. None of it
+// allocates, nor locks unless it is said.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +11,8 @@ namespace windlass::walk {
 
 // The module around an address, or null. Signal-safe.
 [[nodiscard]] const Module* find_own_module(std::uint64_t address);
+// Has something that is loaded machine code in [begin, end)? May lock: not for signal handlers.
+[[nodiscard]] bool own_module_has_code(std::uint64_t begin, std::uint64_t end);
 // Those that are known and still loaded.
 void each_own_module(FunctionRef<void(const Module&)> callback);
 

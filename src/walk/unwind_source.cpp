@@ -5,7 +5,7 @@ namespace {
 
 class FailedSource final : public UnwindSource {
  public:
-  explicit constexpr FailedSource(const Error& why, bool windows = false) : why_(why), windows_(windows) {}
+  explicit FailedSource(const Error& why, bool windows = false) : why_(why), windows_(windows) {}
   Expected<void> row_at(std::uint64_t, FrameRow&, RowStorage&) const override { return std::unexpected(why_); }
   bool is_windows() const override { return windows_; }
 
@@ -13,8 +13,6 @@ class FailedSource final : public UnwindSource {
   Error why_;
   bool windows_;
 };
-
-constinit const StaticSource<FailedSource> generated(Error{ErrorCode::kNotFound, "module has no unwind information"});
 
 }  // namespace
 
@@ -35,7 +33,5 @@ std::unique_ptr<UnwindSource> make_source(ByteView image, image::PeLayout layout
 std::unique_ptr<UnwindSource> make_failed_source(const Error& why, bool windows) {
   return std::make_unique<FailedSource>(why, windows);
 }
-
-const UnwindSource& generated_source() { return generated.source; }
 
 }  // namespace windlass::walk

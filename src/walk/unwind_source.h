@@ -62,8 +62,6 @@ union StaticSource {
 // PE image. Never null: an image that cannot be read has a source that says why for every address.
 [[nodiscard]] std::unique_ptr<UnwindSource> make_source(ByteView image, image::PeLayout layout);
 [[nodiscard]] std::unique_ptr<UnwindSource> make_failed_source(const Error& why, bool windows);
-// Of code made at run time: it has no unwind information.
-[[nodiscard]] const UnwindSource& generated_source();
 
 // Its kinds. ELF: .eh_frame through .eh_frame_hdr, else an index of all sections, made under a lock when first needed.
 [[nodiscard]] Expected<std::unique_ptr<UnwindSource>> make_elf_source(ByteView image);

@@ -1,6 +1,7 @@
 // The unwinders a step asks in order. Each says whether it can; the first that can decides.
 #pragma once
 
+#include "base/grace_period.h"
 #include "code/synthesis.h"
 #include "walk/apply.h"
 #include "walk/module.h"
@@ -16,8 +17,9 @@ struct Scratch {
 
   code::SynthesisScratch* synthesis;
   RowCache rows;
-  unsigned backward = 0;  // steps of this walk that moved sp down: switches to another stack
-  unsigned still = 0;     // consecutive steps that did not move it
+  GracePeriod::Reader code;  // in while a walker has it: code ranges that it found stay
+  unsigned backward = 0;     // steps of this walk that moved sp down: switches to another stack
+  unsigned still = 0;        // consecutive steps that did not move it
 };
 
 // What a step found: the caller in `caller`, or why there is none.

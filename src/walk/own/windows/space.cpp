@@ -4,11 +4,15 @@
 
 #include "walk/own/windows/memory.h"
 #include "walk/own/windows/modules.h"
+#include "walk/space_modules.h"
 #include "windlass/backtrace.h"
 #include "winx64/exec.h"
 
 namespace windlass {
 namespace {
+
+using OwnModuleList = AddressSpace::Modules;
+constexpr auto kOwn = OwnModuleList::Process::kOwn;
 
 alignas(AddressSpace) std::byte own_space[sizeof(AddressSpace)];
 constinit std::atomic<bool> own_space_made = false;
@@ -17,28 +21,27 @@ constinit std::atomic<bool> own_space_made = false;
 
 AddressSpace AddressSpace::self() {
   walk::know_own_modules();
-  AddressSpace space(kOwnArchitecture, std::make_unique<walk::OwnMemory>());
-  space.own_ = true;
-  return space;
+  return {kOwnArchitecture, std::make_unique<walk::OwnMemory>(), std::make_unique<Modules>(kOwn)};
 }
 
 // Allocates nothing, and may run again: it then writes what is there.
-void walk::make_own_space() {
-  alignas(OwnMemory) static std::byte memory[sizeof(OwnMemory)];
-  auto* space = new (own_space) AddressSpace(kOwnArchitecture, std::unique_ptr<Memory>(new (memory) OwnMemory));
-  space->own_ = true;
+static void make_own_space() {
+  alignas(walk::OwnMemory) static std::byte memory[sizeof(walk::OwnMemory)];
+  alignas(OwnModuleList) static std::byte modules[sizeof(OwnModuleList)];
+  new (own_space) AddressSpace(kOwnArchitecture, std::unique_ptr<Memory>(new (memory) walk::OwnMemory),
+                               std::unique_ptr<OwnModuleList>(new (modules) OwnModuleList(kOwn)));
   own_space_made.store(true, std::memory_order_release);
 }
 
 // Before any other initialiser that could walk, and for good.
 [[gnu::constructor(101)]] static void make_own_space_early() {
-  walk::make_own_space();
+  make_own_space();
   walk::know_own_modules();
 }
 
 const AddressSpace& own_process() {
   if (!own_space_made.load(std::memory_order_acquire)) [[unlikely]]
-    walk::make_own_space();
+    make_own_space();
   return *std::launder(reinterpret_cast<const AddressSpace*>(own_space));
 }
 
