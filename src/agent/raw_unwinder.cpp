@@ -110,7 +110,7 @@ struct RawUnwinder::Context {
   [[nodiscard]] code::CodeKind code_at(std::uint64_t address) const {
     const Mapping* mapping = maps->find(address);
     if (mapping == nullptr) return code::CodeKind::kNoCode;
-    return mapping->anonymous ? code::CodeKind::kGenerated : code::CodeKind::kFile;
+    return mapping->generated() ? code::CodeKind::kGenerated : code::CodeKind::kFile;
   }
 };
 
@@ -136,7 +136,7 @@ int RawUnwinder::step(Context& context, Registers& frame) {
   const Mapping* mapping = context.maps->find(pc);
   CodeFile* mapped = mapping != nullptr ? registry_.find(mapping->module) : nullptr;
   if (mapped != nullptr && mapped->foreign_to(frame.architecture())) return WL_END_OTHER_MACHINE;
-  CodeFile* file = mapping != nullptr && !mapping->anonymous ? mapped : nullptr;
+  CodeFile* file = mapping != nullptr && !mapping->generated() ? mapped : nullptr;
   FrameRow row;
   const bool has_row = file != nullptr && registry_.row_at(*file, pc - mapping->bias, row);
   if (!has_row || row.signal_frame) {
@@ -331,7 +331,7 @@ bool RawUnwinder::read_any(Context& context, std::uint64_t address, void* to, st
   if (copy_from(sample.code, sample.code_address, address, to, size)) return true;
   const Mapping* mapping = context.maps->find(address);
   if (mapping == nullptr) return false;
-  if (!mapping->anonymous) {
+  if (!mapping->generated()) {
     if (CodeFile* file = registry_.find(mapping->module); file != nullptr && file->image) {
       if (const auto bytes = file->image->at_address(address - mapping->bias, size)) {
         std::memcpy(to, bytes->data(), size);
