@@ -48,10 +48,11 @@ static Generated generate(std::byte* at, unsigned char size) {
       0xc3                     // ret
   };
   constexpr RegisterNumber kRsp = 7;
-  const CfaRule outside = CfaRegister{kRsp, 8};
-  const CfaRule inside = CfaRegister{kRsp, 8 + size};
-  std::vector<FrameRow> rows = {row(0, 4, outside, AtCfa{-8}), row(4, 10, inside, AtCfa{-8}),
-                                row(10, 11, outside, AtCfa{-8})};
+  const CfaRule outside = CfaRule::at(kRsp, 8);
+  const CfaRule inside = CfaRule::at(kRsp, 8 + size);
+  std::vector<FrameRow> rows = {row(0, 4, outside, RegisterRule::at_cfa(-8)),
+                                row(4, 10, inside, RegisterRule::at_cfa(-8)),
+                                row(10, 11, outside, RegisterRule::at_cfa(-8))};
 #else
   const std::uint32_t code[] = {
       0xd10003ff | std::uint32_t{size} << 10,  // sub sp, sp, #size
@@ -63,11 +64,12 @@ static Generated generate(std::byte* at, unsigned char size) {
   };
   constexpr RegisterNumber kX30 = 30;
   constexpr RegisterNumber kSp = 31;
-  const CfaRule outside = CfaRegister{kSp, 0};
-  const CfaRule inside = CfaRegister{kSp, size};
-  std::vector<FrameRow> rows = {row(0, 4, outside, InRegister{kX30}), row(4, 8, inside, InRegister{kX30}),
-                                row(8, 16, inside, AtCfa{-size}), row(16, 20, inside, InRegister{kX30}),
-                                row(20, 24, outside, InRegister{kX30})};
+  const CfaRule outside = CfaRule::at(kSp, 0);
+  const CfaRule inside = CfaRule::at(kSp, size);
+  std::vector<FrameRow> rows = {
+      row(0, 4, outside, RegisterRule::in_register(kX30)), row(4, 8, inside, RegisterRule::in_register(kX30)),
+      row(8, 16, inside, RegisterRule::at_cfa(-size)), row(16, 20, inside, RegisterRule::in_register(kX30)),
+      row(20, 24, outside, RegisterRule::in_register(kX30))};
 #endif
   std::memcpy(at, code, sizeof code);
   __builtin___clear_cache(reinterpret_cast<char*>(at), reinterpret_cast<char*>(at) + sizeof code);

@@ -5,8 +5,6 @@
 namespace windlass::capi {
 namespace {
 
-constexpr std::uint32_t kMaxRegister = 128;  // exclusive; both architectures' numbers are below
-
 // Empty, or both.
 template <typename T>
 bool is_whole(const T* begin, std::size_t count) {
@@ -17,20 +15,20 @@ bool from_c(const windlass_row& from, Architecture architecture, FrameRow& to) {
   if (!is_whole(from.saved, from.saved_count)) return false;
   to.begin = from.begin;
   to.end = from.end;
-  to.cfa = CfaRegister{static_cast<RegisterNumber>(from.cfa_register), from.cfa_offset};
+  to.cfa = CfaRule::at(static_cast<RegisterNumber>(from.cfa_register), from.cfa_offset);
   if (from.return_offset != 0)
-    to.return_address = AtCfa{from.return_offset};
+    to.return_address = RegisterRule::at_cfa(from.return_offset);
   else if (architecture == Architecture::kAArch64)
-    to.return_address = InRegister{aarch64::kX30};
+    to.return_address = RegisterRule::in_register(aarch64::kX30);
   else
     return false;
   for (std::size_t i = 0; i < from.saved_count; ++i) {
     const windlass_saved_register& saved = from.saved[i];
-    if (saved.number >= kMaxRegister ||
-        !to.registers.set(static_cast<RegisterNumber>(saved.number), AtCfa{saved.offset}))
+    if (saved.number > kMaxRowRegister ||
+        !to.registers.set(static_cast<RegisterNumber>(saved.number), RegisterRule::at_cfa(saved.offset)))
       return false;
   }
-  return from.cfa_register < kMaxRegister;
+  return from.cfa_register <= kMaxRowRegister;
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <optional>
 #include <utility>
-#include <variant>
 
 #include "dwarf/cfi.h"
 #include "dwarf/lower.h"
@@ -19,7 +18,7 @@ class RowsSource final : public UnwindSource {
   RowsSource(Rows rows, std::vector<std::byte> expressions)
       : rows_(std::move(rows)), expressions_(std::move(expressions)) {}
 
-  Expected<void> row_at(std::uint64_t address, FrameRow& to, RowStorage&) const override {
+  Expected<void> row_at(std::uint64_t address, FrameRow& to) const override {
     const auto after = std::upper_bound(rows_.begin(), rows_.end(), address,
                                         [](std::uint64_t a, const FrameRow& row) { return a < row.begin; });
     if (after == rows_.begin() || address >= after[-1].end)
@@ -33,33 +32,23 @@ class RowsSource final : public UnwindSource {
   std::vector<std::byte> expressions_;
 };
 
-// Calls back for every expression of a row.
-template <typename Row, typename Visit>
-void each_expression(Row& row, Visit&& visit) {
-  const auto of_rule = [&](auto& rule) {
-    if (auto* at = std::get_if<AtExpression>(&rule)) visit(at->expression);
-    if (auto* is = std::get_if<ExpressionValue>(&rule)) visit(is->expression);
-  };
-  if (auto* cfa = std::get_if<CfaExpression>(&row.cfa)) visit(cfa->expression);
-  of_rule(row.return_address);
-  for (RegisterEntry entry : RegisterRules(row.registers)) {
-    of_rule(entry.rule);
-    (void)row.registers.set(entry.reg, entry.rule);
-  }
-}
-
-// Copies what the rows have views of.
+// Copies what the rows have views of. Neighbours that were made together share theirs.
 std::vector<std::byte> own_expressions(Rows& rows) {
-  std::size_t size = 0;
-  for (FrameRow& row : rows) each_expression(row, [&](const ByteView& expression) { size += expression.size(); });
+  const auto shares = [](const FrameRow& a, const FrameRow& b) {
+    return a.expressions.data() == b.expressions.data() && a.expressions.size() == b.expressions.size();
+  };
   std::vector<std::byte> bytes;
-  bytes.reserve(size);  // so that views of it stay
-  for (FrameRow& row : rows)
-    each_expression(row, [&](ByteView& expression) {
-      const std::byte* const copy = bytes.data() + bytes.size();
-      bytes.insert(bytes.end(), expression.data(), expression.data() + expression.size());
-      expression = ByteView(copy, expression.size(), expression.origin());
-    });
+  std::vector<std::size_t> starts;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const bool again = i != 0 && shares(rows[i - 1], rows[i]);
+    starts.push_back(again ? starts.back() : bytes.size());
+    const ByteView view = rows[i].expressions;
+    if (!again) bytes.insert(bytes.end(), view.data(), view.data() + view.size());
+  }
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const ByteView view = rows[i].expressions;
+    rows[i].expressions = ByteView(bytes.data() + starts[i], view.size(), view.origin());
+  }
   return bytes;
 }
 

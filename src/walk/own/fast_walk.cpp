@@ -193,9 +193,8 @@ WINDLASS_READS_STACKS FastWalk::Answer FastWalk::by_full_rule(const table::Trace
 // what finding it costs.
 [[gnu::noinline]] FastWalk::Answer FastWalk::by_code_range(const Module& range, FastWalkState& caller, Slots& slots) {
   FrameRow row;
-  RowStorage storage;
   table::TraceRule rule{};
-  const bool found = range.row_at(lookup_address(state_.key), row, storage).has_value();
+  const bool found = range.row_at(lookup_address(state_.key), row).has_value();
   if (found) rule = table::project(row, kOwnArchitecture, WL_NO_XREG);
   return by_found_rule(found ? &rule : nullptr, OwnModule::kUncacheable, caller, slots);
 }

@@ -24,15 +24,15 @@ class JitStub {
   // Writes it; `words` is odd on x86-64 and even on AArch64, as alignment wants it: see words().
   JitStub(void* at, unsigned words) : begin_(reinterpret_cast<std::uint64_t>(at)) {
     std::vector<std::uint8_t> code;
-    std::uint64_t size = 0;  // of the frame
+    std::int32_t size = 0;  // of the frame
     const auto row = [&](bool saved) {
       FrameRow next;
       next.begin = begin_ + code.size();
       if (!rows_.empty()) rows_.back().end = next.begin;
-      next.cfa = CfaRegister{Registers::sp_number(kOwnArchitecture), static_cast<std::int64_t>(size + kReturnOnStack)};
-      next.return_address = RegisterRule(InRegister{30});
-      if (kReturnOnStack != 0) next.return_address = AtCfa{-8};
-      if (kReturnOnStack == 0 && saved) next.return_address = AtCfa{-static_cast<std::int64_t>(size)};
+      next.cfa = CfaRule::at(Registers::sp_number(kOwnArchitecture), size + kReturnOnStack);
+      next.return_address = RegisterRule::in_register(30);
+      if (kReturnOnStack != 0) next.return_address = RegisterRule::at_cfa(-8);
+      if (kReturnOnStack == 0 && saved) next.return_address = RegisterRule::at_cfa(-size);
       rows_.push_back(next);
     };
     const auto emit = [&](std::initializer_list<int> bytes) {
@@ -47,7 +47,7 @@ class JitStub {
     }
     emit({0x48, 0x89, 0xf8, 0x48, 0x89, 0xd7, 0xff, 0xd0});  // mov rax, rdi; mov rdi, rdx; call rax
     return_address_ = begin_ + code.size();
-    emit({0x48, 0x81, 0xc4, static_cast<int>(size & 0xff), static_cast<int>(size >> 8), 0, 0});  // add rsp, size
+    emit({0x48, 0x81, 0xc4, size & 0xff, size >> 8, 0, 0});  // add rsp, size
     size = 0;
     row(false);
     emit({0xc3});
@@ -100,7 +100,7 @@ class JitStub {
   [[nodiscard]] CodeRange range() const { return {.begin = begin_, .end = end_, .name = "[stub]", .rows = rows_}; }
 
  private:
-  static constexpr std::uint64_t kReturnOnStack = kOwnArchitecture == Architecture::kX86_64 ? 8 : 0;
+  static constexpr std::int32_t kReturnOnStack = kOwnArchitecture == Architecture::kX86_64 ? 8 : 0;
 
   std::uint64_t begin_;
   std::uint64_t end_ = 0;

@@ -160,8 +160,8 @@ FrameRow row(std::uint64_t begin, std::uint64_t end) {
   FrameRow row;
   row.begin = begin;
   row.end = end;
-  row.cfa = CfaRegister{7, 8};
-  row.return_address = AtCfa{-8};
+  row.cfa = CfaRule::at(7, 8);
+  row.return_address = RegisterRule::at_cfa(-8);
   return row;
 }
 
@@ -183,32 +183,41 @@ TEST(CodeRangeRows, MustBeSortedAndInTheRange) {
 
 Expected<FrameRow> row_at(const walk::Module& module, std::uint64_t address) {
   FrameRow found;
-  walk::RowStorage storage;
-  if (const auto done = module.row_at(address, found, storage); !done) return std::unexpected(done.error());
+  if (const auto done = module.row_at(address, found); !done) return std::unexpected(done.error());
   return found;
 }
 
 TEST(CodeRangeRows, AreCopiedWithTheirExpressions) {
   CodeRanges ranges;
-  std::vector<std::byte> expression(3, std::byte{0x77});
-  std::vector<std::byte> another(2, std::byte{0x50});
+  std::vector<std::byte> expressions(5, std::byte{0x77});
+  std::vector<std::byte> others(2, std::byte{0x50});
   FrameRow with = row(0x1000, 0x1100);
-  with.cfa = CfaExpression{ByteView(expression.data(), expression.size())};
-  ASSERT_TRUE(with.registers.set(3, AtExpression{ByteView(another.data(), another.size())}));
-  ASSERT_TRUE(ranges.add({.begin = 0x1000, .end = 0x2000, .bias = 0x400, .rows = {with, row(0x1100, 0x1200)}},
-                         kOwnArchitecture));
-  std::ranges::fill(expression, std::byte{0});
-  std::ranges::fill(another, std::byte{0});
+  with.expressions = ByteView(expressions.data(), expressions.size());
+  with.cfa = CfaRule::expression({1, 3});
+  FrameRow next = with;
+  next.begin = with.end;
+  next.end = 0x1180;
+  FrameRow other = row(0x1180, 0x1200);
+  other.expressions = ByteView(others.data(), others.size());
+  ASSERT_TRUE(other.registers.set(3, RegisterRule::at_expression({0, 2})));
+  ASSERT_TRUE(
+      ranges.add({.begin = 0x1000, .end = 0x2000, .bias = 0x400, .rows = {with, next, other}}, kOwnArchitecture));
+  std::ranges::fill(expressions, std::byte{0});
+  std::ranges::fill(others, std::byte{0});
   const walk::Module* module = find(ranges, 0x1000);
-  const auto found = row_at(*module, 0x1010);
+  for (const std::uint64_t address : {0x1010u, 0x1110u}) {
+    const auto found = row_at(*module, address);
+    ASSERT_TRUE(found);
+    const ByteView cfa = found->expression(found->cfa);
+    ASSERT_EQ(cfa.size(), 3u);
+    EXPECT_EQ(cfa.u8()[2], 0x77);
+  }
+  const auto found = row_at(*module, 0x1190);
   ASSERT_TRUE(found);
-  const ByteView cfa = std::get<CfaExpression>(found->cfa).expression;
-  ASSERT_EQ(cfa.size(), 3u);
-  EXPECT_EQ(cfa.u8()[2], 0x77);
-  const ByteView saved = std::get<AtExpression>(*found->registers.find(3)).expression;
+  const ByteView saved = found->expression(*found->registers.find(3));
   ASSERT_EQ(saved.size(), 2u);
   EXPECT_EQ(saved.u8()[1], 0x50);
-  EXPECT_EQ(row_at(*module, 0x11ff)->begin, 0x1100u);
+  EXPECT_EQ(row_at(*module, 0x11ff)->begin, 0x1180u);
   EXPECT_EQ(row_at(*module, 0x1200).error().code, ErrorCode::kNotFound);
 }
 
@@ -226,10 +235,10 @@ TEST(CodeRangeRows, ComeFromEhFrame) {
   const auto id = add(cfi, 0x2000);
   ASSERT_TRUE(id) << id.error().text();
   const walk::Module* module = find(ranges, 0x1000);
-  EXPECT_EQ(std::get<CfaRegister>(row_at(*module, 0x100f)->cfa).offset, 8);
+  EXPECT_EQ(row_at(*module, 0x100f)->cfa.offset(), 8);
   EXPECT_FALSE(row_at(*module, 0x1010));
-  EXPECT_EQ(std::get<CfaRegister>(row_at(*module, 0x1800)->cfa).offset, 8);
-  EXPECT_EQ(std::get<CfaRegister>(row_at(*module, 0x1801)->cfa).offset, 16);
+  EXPECT_EQ(row_at(*module, 0x1800)->cfa.offset(), 8);
+  EXPECT_EQ(row_at(*module, 0x1801)->cfa.offset(), 16);
   ASSERT_TRUE(ranges.retire(*id));
 
   EXPECT_EQ(add(cfi, 0x1800).error().code, ErrorCode::kOutOfRange);
