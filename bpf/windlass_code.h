@@ -134,7 +134,7 @@ WL_GLOBAL int wl_is_return_address(struct wl_unwind* u, __u64 value) {
   if (!u) return 0;
   const struct wl_mapping* mapping = wl_find_mapping(&u->env, u->maps, u->map_count, value - 1);
   if (!mapping) return 0;
-  if (mapping->flags & WL_MAPPING_ANON) return 1;
+  if (mapping->kind != WL_MAPPING_FILE) return 1;
   if (wl_read(&u->env, u->room.call, 8, value - 8)) return 1; /* execute-only, or not present: not known */
   return wl_ends_with_call(u->room.call);
 }

@@ -151,7 +151,7 @@ WL_GLOBAL int wl_is_return_address(struct wl_unwind* u, __u64 value) {
   if (!u || (value & 3)) return 0;
   const struct wl_mapping* mapping = wl_find_mapping(&u->env, u->maps, u->map_count, value - 4);
   if (!mapping) return 0;
-  if (mapping->flags & WL_MAPPING_ANON) return 1;             /* interpreters push addresses to go on at */
+  if (mapping->kind != WL_MAPPING_FILE) return 1;             /* interpreters push addresses to go on at */
   if (wl_read(&u->env, u->room.call, 4, value - 4)) return 1; /* execute-only, or not present: not known */
   return wl_code_is_call(*(const __u32*)u->room.call);
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "windlass/bytes.h"
+#include "windlass/code_range.h"
 #include "windlass/error.h"
 #include "windlass/registers.h"
 
@@ -75,18 +76,19 @@ class AddressSpace;
 namespace walk {
 class Module;
 struct Scratch;
-Expected<void> add_module(AddressSpace& space, std::unique_ptr<Module> module);
-void make_own_space();
 struct ReturnScratch {
   void operator()(Scratch* scratch) const;
 };
 }  // namespace walk
 
-// Memory, modules and code ranges of one process. Movable. Changing it is not thread-safe against walkers on it; any
-// number of walkers may read it at a time.
+// Memory, modules and code ranges of one process. Movable. Any number of walkers may read it at a time. Code ranges may
+// come and go meanwhile; adding and removing modules, and all else, is not thread-safe against walkers on it.
 class AddressSpace {
  public:
+  class Modules;  // src/walk/space_modules.h
+
   AddressSpace(Architecture architecture, std::unique_ptr<Memory> memory);
+  AddressSpace(Architecture architecture, std::unique_ptr<Memory> memory, std::unique_ptr<Modules> modules);
   // The own process with the modules loaded now, named. What dlopen and dlclose change later is seen too: see
   // own_process() in backtrace.h. Allocates: not for signal handlers, though walking on it is.
   [[nodiscard]] static AddressSpace self();
@@ -104,13 +106,16 @@ class AddressSpace {
   // The same for an image whose bytes are given by the caller: an ELF file's, or a PE image's as it is mapped (the byte
   // at an RVA is at that index).
   Expected<void> add_module(ModuleInfo info, std::vector<std::byte> image);
-  // Code without a file: a JIT's region. Frames in it are unwound by its instructions. `bias` is only kept.
-  Expected<void> add_code_range(std::uint64_t begin, std::uint64_t end, std::string name = "[jit]",
-                                std::uint64_t bias = 0);
-  // Removes whatever begins at `begin`. kNotFound.
+  // Removes the module that begins at `begin`, or retires the code range. kNotFound.
   Expected<void> remove(std::uint64_t begin);
 
-  // The module or code range that contains `address`, or null. Logarithmic; signal-safe.
+  // Code without a file, for walks in this space alone. Everything that add_own_code() and retire_own_code() say holds:
+  // thread-safe against walkers and itself. kMalformed for a range that overlaps a module, too.
+  Expected<CodeRangeId> add(CodeRange range);
+  Expected<void> retire(CodeRangeId id);
+
+  // The module or code range that contains `address`, or null. Logarithmic; signal-safe. Valid until the module is
+  // removed or the range retired; in the life of a StackWalker, while that lives.
   [[nodiscard]] const walk::Module* find(std::uint64_t address) const;
   [[nodiscard]] std::vector<const ModuleInfo*> modules() const;
 
@@ -121,12 +126,9 @@ class AddressSpace {
 
  private:
   std::unique_ptr<Memory> memory_;
-  std::vector<std::unique_ptr<walk::Module>> modules_;  // by begin, disjoint
+  std::unique_ptr<Modules> modules_;
   std::uint64_t pac_mask_ = 0xffff'0000'0000'0000;
   Architecture architecture_;
-  bool own_ = false;  // beside modules_ there is what the dynamic linker has loaded at the moment
-  friend void walk::make_own_space();
-  friend Expected<void> walk::add_module(AddressSpace& space, std::unique_ptr<walk::Module> module);
 };
 
 // Where each register of a frame was saved by its callees: what a collector updates and an exception restores.

@@ -121,13 +121,14 @@ ModuleRegistry::~ModuleRegistry() {
 ProcessTable::CodeLocation ModuleRegistry::resolve(std::uint32_t tgid, std::uint32_t parent, const MapRecord& map) {
   if (map.path == kVdso) {
     if (CodeFile* file = vdso()) return place(*file, map);
-    return {kAnonymous, 0, true};
+    return {kAnonymous, 0, MappingKind::kGenerated};
   }
-  if (is_anonymous(map)) return {kAnonymous, 0, true};
+  if (is_anonymous(map)) return {kAnonymous, 0, MappingKind::kGenerated};
   if (CodeFile* file = known(map, tgid)) return place(*file, map);
 
   auto opened = open(tgid, parent, map);
-  if (!opened) return {kAnonymous, 0, true};  // gone before it could be read; another process may show it again
+  if (!opened)
+    return {kAnonymous, 0, MappingKind::kGenerated};  // gone before it could be read; another process may show it again
   CodeFile* file = nullptr;
   if (const auto same = by_content_.find(opened->content); same != by_content_.end()) {
     file = same->second;
@@ -197,13 +198,14 @@ ProcessTable::CodeLocation ModuleRegistry::place(CodeFile& file, const MapRecord
   if (file.pe) {
     const auto rva = rva_of_file_offset(*file.pe, map.file_offset);
     // Its headers, as find_images asks, or not as its section table says.
-    return rva ? ProcessTable::CodeLocation{file.number, map.begin - *rva, false, true}
-               : ProcessTable::CodeLocation{file.number, map.begin, true, true};
+    return rva ? ProcessTable::CodeLocation{file.number, map.begin - *rva, MappingKind::kFile, true}
+               : ProcessTable::CodeLocation{file.number, map.begin, MappingKind::kGenerated, true};
   }
-  if (!file.image) return {file.number, 0, true};
+  if (!file.image) return {file.number, 0, MappingKind::kGenerated};
   const auto address = file.image->address_of_file_offset(map.file_offset, true, page_size);
-  if (!address) return {kAnonymous, 0, true};  // mapped executable, but not as its program headers say
-  return {file.number, map.begin - *address, false};
+  if (!address)
+    return {kAnonymous, 0, MappingKind::kGenerated};  // mapped executable, but not as its program headers say
+  return {file.number, map.begin - *address, MappingKind::kFile};
 }
 
 CodeFile* ModuleRegistry::vdso() {

@@ -415,7 +415,7 @@ void Recorder::publish(Process& process) {
   for (const Mapping& mapping : mappings) {
     if (mapping.begin >> 63 != 0) continue;  // vsyscall
     published.push_back({mapping.begin, mapping.end, mapping.bias, registry_->kernel_id(mapping.module),
-                         mapping.anonymous ? std::uint32_t{WL_MAPPING_ANON} : std::uint32_t{0}});
+                         static_cast<std::uint32_t>(mapping.kind)});
   }
   if (!published.empty()) (void)kernel_->publish(process.tgid, published, process.epoch);
 }

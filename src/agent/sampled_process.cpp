@@ -29,15 +29,20 @@ std::unique_ptr<walk::Module> module_of(const Mapping& mapping, ModuleRegistry& 
   info.bias = mapping.bias;
   CodeFile* file = registry.find(mapping.module);
   const image::CodeMachine machine = file != nullptr ? file->machine : image::CodeMachine();
-  if (mapping.anonymous || file == nullptr)
-    return std::make_unique<walk::Module>(std::move(info), source::generated_source(), mapping.bias, machine);
-  return std::make_unique<walk::Module>(std::move(info), registry.source(*file), mapping.bias, machine);
+  const bool generated = mapping.generated() || file == nullptr;
+  return std::make_unique<walk::Module>(std::move(info),
+                                        generated ? source::generated_source() : registry.source(*file), mapping.bias,
+                                        machine, generated);
 }
 
 }  // namespace
 
 SampledProcess::SampledProcess(Architecture architecture, const Memory& memory, std::uint64_t code_mask)
-    : space_(architecture, std::make_unique<SharedMemory>(memory)) {
+    : SampledProcess(architecture, memory, code_mask, std::make_unique<Modules>(Modules::Process::kOther)) {}
+
+SampledProcess::SampledProcess(Architecture architecture, const Memory& memory, std::uint64_t code_mask,
+                               std::unique_ptr<Modules> modules)
+    : modules_(modules.get()), space_(architecture, std::make_unique<SharedMemory>(memory), std::move(modules)) {
   space_.set_pointer_mask(~code_mask);
 }
 
@@ -52,9 +57,9 @@ void SampledProcess::show(const MapSet& maps, ModuleRegistry& registry) {
       if (other == in.end() || *other != mapping) use(mapping);
     }
   };
-  missing(shown_, wanted, [&](const Mapping& mapping) { (void)space_.remove(mapping.begin); });
+  missing(shown_, wanted, [&](const Mapping& mapping) { (void)modules_->erase(mapping.begin); });
   missing(wanted, shown_,
-          [&](const Mapping& mapping) { (void)walk::add_module(space_, module_of(mapping, registry)); });
+          [&](const Mapping& mapping) { (void)modules_->insert(module_of(mapping, registry)); });
   shown_ = wanted;
 }
 

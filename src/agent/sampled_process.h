@@ -5,6 +5,7 @@
 
 #include "agent/module_registry.h"
 #include "agent/process_table.h"
+#include "walk/space_modules.h"
 #include "windlass/walk.h"
 
 namespace windlass::agent {
@@ -21,6 +22,11 @@ class SampledProcess {
   [[nodiscard]] const AddressSpace& space() const { return space_; }
 
  private:
+  using Modules = AddressSpace::Modules;
+  SampledProcess(Architecture architecture, const Memory& memory, std::uint64_t code_mask,
+                 std::unique_ptr<Modules> modules);
+
+  Modules* modules_;  // of the space
   AddressSpace space_;
   std::vector<Mapping> shown_;
 };

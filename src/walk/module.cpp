@@ -2,11 +2,9 @@
 
 namespace windlass::walk {
 
-Module::Module(ModuleInfo info, bool generated)
-    : info_(std::move(info)), source_(generated ? &source::generated_source() : nullptr) {}
-
-Module::Module(ModuleInfo info, const source::UnwindSource& source, std::uint64_t bias, image::CodeMachine machine)
-    : info_(std::move(info)), bias_(bias), source_(&source), machine_(machine) {}
+Module::Module(ModuleInfo info, const source::UnwindSource& source, std::uint64_t bias, image::CodeMachine machine,
+               bool generated)
+    : info_(std::move(info)), bias_(bias), generated_(generated), source_(&source), machine_(machine) {}
 
 Module::~Module() { delete named_.load(std::memory_order_relaxed); }
 

@@ -1,3 +1,4 @@
+#include "walk/code_ranges.h"
 #include "walk/scratch_pool.h"
 #include "walk/unwinders.h"
 #include "windlass/walk.h"
@@ -39,11 +40,15 @@ StackWalker::StackWalker(const AddressSpace& space, const Registers& registers, 
 
 StackWalker::~StackWalker() = default;
 
-void walk::ReturnScratch::operator()(Scratch* scratch) const { return_scratch(scratch); }
+void walk::ReturnScratch::operator()(Scratch* scratch) const {
+  scratch->code.leave();
+  return_scratch(scratch);
+}
 
 void StackWalker::restart(const Registers& registers) {
   frame_ = Frame{};
   frame_.registers = registers;
+  scratch_->code.enter(walk::code_grace_period());
   walk::correct_first_pc(*space_, frame_.registers);
   module_ = space_->find(frame_.pc().lookup());
   frame_.module = module_ != nullptr ? &module_->info() : nullptr;

@@ -1,6 +1,7 @@
 // One step of a walk: the unwinders are asked in an order, and the first that can decides.
 #pragma once
 
+#include "base/grace_period.h"
 #include "code/synthesis.h"
 #include "walk/apply.h"
 #include "walk/module.h"
@@ -19,6 +20,7 @@ struct Scratch {
   RowCache rows;
   Progress progress;         // of this walk
   std::uint64_t lowest = 0;  // that sp can be in the current frame, where it is not known
+  GracePeriod::Reader code;  // in while a walker has it: code ranges that it found stay
 };
 
 // What a step found: the caller in `caller`, or why there is none.

@@ -2,6 +2,7 @@
 
 #include "arch/pointer_authentication.h"
 #include "dwarf/interpreter.h"
+#include "table/project.h"
 #include "table/trace_state.h"
 #include "table/unwind_table.h"
 #include "walk/own/modules.h"
@@ -51,6 +52,20 @@ bool find_trace_rule(std::uint64_t key, table::TraceRule& rule, std::uint16_t& t
   });
   return given;
 }
+
+// For the length of a walk or a step, so that a walk may be left where it is.
+struct FastWalk::CodeInUse {
+  explicit CodeInUse(FastWalk& walk) : walk_(walk), view_(own_code_ranges()) {
+    walk_.code_ = view_.empty() ? nullptr : &view_;
+  }
+  ~CodeInUse() { walk_.code_ = nullptr; }
+  CodeInUse(const CodeInUse&) = delete;
+  CodeInUse& operator=(const CodeInUse&) = delete;
+
+ private:
+  FastWalk& walk_;
+  const CodeRanges::View view_;
+};
 
 FastWalk::FastWalk(const FastWalkState& start, bool live) : state_(start), stack_(known_stack(start.sp, live)) {}
 
@@ -173,16 +188,33 @@ WINDLASS_READS_STACKS FastWalk::Answer FastWalk::by_full_rule(const table::Trace
 [[gnu::noinline]] FastWalk::Answer FastWalk::by_new_rule(FastWalkState& caller, Slots& slots) {
   table::TraceRule rule{};
   std::uint16_t tag = 0;
+  const bool found = find_trace_rule(state_.key, rule, tag);
+  return by_found_rule(found ? &rule : nullptr, tag, caller, slots);
+}
+
+// Nothing about a code range is kept: it would have to be asked each time whether it is still the same one, and that is
+// what finding it costs.
+[[gnu::noinline]] FastWalk::Answer FastWalk::by_code_range(const Module& range, FastWalkState& caller, Slots& slots) {
+  FrameRow row;
+  table::TraceRule rule{};
+  const bool found = range.row_at(lookup_address(state_.key), row).has_value();
+  if (found) rule = table::project(row, kOwnArchitecture, WL_NO_XREG);
+  return by_found_rule(found ? &rule : nullptr, OwnModule::kUncacheable, caller, slots);
+}
+
+// By a rule that is not in the cache, or (null) without: the walker of all registers may know how.
+FastWalk::Answer FastWalk::by_found_rule(const table::TraceRule* rule, std::uint16_t tag, FastWalkState& caller,
+                                         Slots& slots) {
+  const bool keep = tag != OwnModule::kUncacheable;
   Answer answer = Answer::kCannot;
   std::uint64_t index = 0;
-  const bool found = find_trace_rule(state_.key, rule, tag);
   PackedStep step = PackedStep::other(PackedStep::kAllRegisters, tag);
-  if (found) {
-    if (PackedStep::pack(rule, tag, step)) {
+  if (rule != nullptr) {
+    if (PackedStep::pack(*rule, tag, step)) {
       answer = by_rule(step, caller, slots);
     } else {
-      answer = by_full_rule(rule, caller);
-      if (answer != Answer::kCannot && RuleCache::intern(rule, index))
+      answer = by_full_rule(*rule, caller);
+      if (keep && answer != Answer::kCannot && RuleCache::intern(*rule, index))
         step = PackedStep::other(PackedStep::kPalette, tag, index);
     }
   }
@@ -197,15 +229,20 @@ WINDLASS_READS_STACKS FastWalk::Answer FastWalk::by_full_rule(const table::Trace
       caller = exact;
     }
   }
-  if (tag != OwnModule::kUncacheable) RuleCache::insert(state_.key, step);
+  if (keep) RuleCache::insert(state_.key, step);
   if (tag != OwnModule::kNeverUnloaded)
     slots = Slots();
-  else if (answer == Answer::kEnd && step.kind() == PackedStep::kPalette && rule.ra_kind == WL_REG_UNDEFINED)
+  else if (answer == Answer::kEnd && step.kind() == PackedStep::kPalette && rule->ra_kind == WL_REG_UNDEFINED)
     slots = {&kZero, &kZero};
   return answer;
 }
 
 inline FastWalk::Answer FastWalk::find_caller(FastWalkState& caller, Slots& slots) {
+  // Before what is kept: a range may lie in a loaded module's data, whose pcs no walk could have met with a rule.
+  if (code_ != nullptr) [[unlikely]] {
+    if (const Module* range = code_->find(lookup_address(state_.key)); range != nullptr)
+      return by_code_range(*range, caller, slots);
+  }
   PackedStep rule;
   if (!RuleCache::find(state_.key, rule)) [[unlikely]]
     return by_new_rule(caller, slots);
@@ -227,6 +264,7 @@ inline FastWalk::Answer FastWalk::find_caller(FastWalkState& caller, Slots& slot
 }
 
 bool FastWalk::step() {
+  const CodeInUse code(*this);
   FastWalkState caller;
   Slots slots;
   const Answer answer = find_caller(caller, slots);
@@ -284,6 +322,7 @@ WINDLASS_READS_STACKS inline bool FastWalk::replay(std::size_t& current, std::ui
 }
 
 std::size_t FastWalk::run(std::uint64_t* pcs, std::size_t max) {
+  const CodeInUse code(*this);
   RuleCache::touch();
   record_ = WalkRecord::acquire();
   bool recording = record_ != nullptr;

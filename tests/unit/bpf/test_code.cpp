@@ -23,20 +23,20 @@ struct At {
 class Code : public ::testing::Test {
  protected:
   // Generated code (anonymous memory) that holds `function` at kCode + 0x100 and two call sites.
-  void place(const Bytes& function, bool anonymous = true) {
+  void place(const Bytes& function, wl_mapping_kind kind = WL_MAPPING_GENERATED) {
     Bytes page(0x1000, 0x90);
     std::copy(function.begin(), function.end(), page.begin() + 0x100);
     for (const std::uint64_t site : {kCaller, kCaller2}) page[site - kCode - 5] = 0xe8;
     target.write_code(kCode, page);
     target.modules[1].state = WL_MODULE_NO_TABLE;
-    target.set_mappings({{kCode, kCode + 0x1000, 0, 1, anonymous ? WL_MAPPING_ANON : 0U}});
+    target.set_mappings({{kCode, kCode + 0x1000, 0, 1, kind}});
   }
 
   // Holds the function before every instruction, with the stack as it would be there.
-  void hold_at_every(const std::vector<At>& function, bool anonymous = true) {
+  void hold_at_every(const std::vector<At>& function, wl_mapping_kind kind = WL_MAPPING_GENERATED) {
     Bytes all;
     for (const At& at : function) all.insert(all.end(), at.bytes.begin(), at.bytes.end());
-    place(all, anonymous);
+    place(all, kind);
     // [kCallerFp]: the caller's own frame, so that a blind step would find a plausible grandcaller.
     std::uint64_t pc = kCode + 0x100;
     for (std::size_t i = 0; i < function.size(); pc += function[i++].bytes.size()) {
@@ -68,7 +68,7 @@ class Code : public ::testing::Test {
 };
 
 TEST_F(Code, FunctionWithLeave) {
-  for (const bool anonymous : {true, false}) {
+  for (const wl_mapping_kind kind : {WL_MAPPING_GENERATED, WL_MAPPING_FILE}) {
     hold_at_every({{{0xf3, 0x0f, 0x1e, 0xfa}, At::kSp},
                    {{0x55}, At::kSp},
                    {{0x48, 0x89, 0xe5}, At::kPushed},
@@ -77,7 +77,7 @@ TEST_F(Code, FunctionWithLeave) {
                    {{0x89, 0xf8}, At::kBody},
                    {{0xc9}, At::kBody},
                    {{0xc3}, At::kSp}},
-                  anonymous);
+                  kind);
   }
 }
 
