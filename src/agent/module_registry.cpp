@@ -19,8 +19,8 @@
 #include "agent/descriptor_limit.h"
 #include "arch/registers.h"
 #include "process/proc_file.h"
+#include "source/unwind_source.h"
 #include "table/compile.h"
-#include "table/compile_pe.h"
 #include "walk/target/loaded_pe.h"
 #include "windlass/backtrace.h"
 
@@ -351,7 +351,8 @@ void ModuleRegistry::work() {
 void ModuleRegistry::compile(CodeFile& file) {
   const double begin = thread_seconds();
   const auto ignore = [](const Error&) {};
-  const auto table = file.pe ? table::compile_pe(*file.pe, ignore) : table::compile_elf(*file.image, ignore);
+  const auto from = file.pe ? source::make_source(*file.pe) : source::make_source(*file.image);
+  const auto table = table::compile(*from, ignore);
   if (!table || table->empty()) {
     kernel_->set_no_table(file.kernel_id);
     finish(file, TableState::kNoTable, table ? "no unwind information" : table.error().text());
@@ -399,11 +400,11 @@ std::uint32_t ModuleRegistry::kernel_id(std::uint32_t number) {
   return file == nullptr || file->state == TableState::kDropped ? anonymous_kernel_id_ : file->kernel_id;
 }
 
-const walk::UnwindSource& ModuleRegistry::source(CodeFile& file) {
+const source::UnwindSource& ModuleRegistry::source(CodeFile& file) {
   if (file.source == nullptr)
     file.source = file.image || file.pe
-                      ? walk::make_source(file.file.bytes(), image::PeLayout::kFile)
-                      : walk::make_failed_source(Error{ErrorCode::kNotFound, "no unwind information"}, false);
+                      ? source::make_source(file.file.bytes(), image::PeLayout::kFile)
+                      : source::make_failed_source(Error{ErrorCode::kNotFound, "no unwind information"}, false);
   return *file.source;
 }
 

@@ -33,7 +33,7 @@
 #include "image/mapped_file.h"
 #include "image/pe.h"
 #include "profile/profile.h"
-#include "walk/unwind_source.h"
+#include "source/unwind_source.h"
 
 namespace windlass::agent {
 
@@ -63,7 +63,7 @@ struct CodeFile {
   double compile_seconds = 0;
   std::uint64_t table_rows = 0, table_bytes = 0;
 
-  std::unique_ptr<walk::UnwindSource> source;  // made when first needed; the registry's owner thread only
+  std::unique_ptr<source::UnwindSource> source;  // made when first needed; the registry's owner thread only
 
   CodeFile();
   ~CodeFile();
@@ -97,7 +97,7 @@ class ModuleRegistry {
 
   // The unwind information of `file`, which says nothing where it is neither ELF nor PE. Valid until the file is
   // evicted: as long as evictions() stays the same.
-  [[nodiscard]] const walk::UnwindSource& source(CodeFile& file);
+  [[nodiscard]] const source::UnwindSource& source(CodeFile& file);
   [[nodiscard]] std::uint64_t evictions() const { return evictions_; }
 
   // For Aggregator::build.

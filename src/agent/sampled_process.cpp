@@ -30,7 +30,7 @@ std::unique_ptr<walk::Module> module_of(const Mapping& mapping, ModuleRegistry& 
   CodeFile* file = registry.find(mapping.module);
   const image::CodeMachine machine = file != nullptr ? file->machine : image::CodeMachine();
   if (mapping.anonymous || file == nullptr)
-    return std::make_unique<walk::Module>(std::move(info), walk::generated_source(), mapping.bias, machine);
+    return std::make_unique<walk::Module>(std::move(info), source::generated_source(), mapping.bias, machine);
   return std::make_unique<walk::Module>(std::move(info), registry.source(*file), mapping.bias, machine);
 }
 

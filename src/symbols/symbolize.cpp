@@ -71,7 +71,7 @@ void run(const profile::Profile& profile, const SymbolizeOptions& options, Job& 
   }
   if (const auto pe = PeSymbolFile::open(module)) {
     pe->name(job.addresses, job.names);
-    job.starts = pe->function_starts(job.addresses);
+    job.starts = function_starts(pe->source(), job.addresses);
     return;
   }
   SymbolFile file(module, options);

@@ -300,4 +300,7 @@ class Functions {
   image::FunctionTable table_;
 };
 
+// Does an entry's own information, of version 1 or 2, say that the system put a machine frame on the stack?
+[[nodiscard]] bool has_machine_frame(const Functions& functions, const RuntimeFunction& entry);
+
 }  // namespace windlass::winx64

@@ -54,7 +54,7 @@ void hold(const std::string& path) {
   const auto elf = image::ElfImage::parse(mapped->bytes());
   ASSERT_TRUE(elf) << elf.error().text();
   auto report = [&](const Error& error) { ADD_FAILURE() << path << ": " << error.text(); };
-  const auto table = compile_elf(*elf, report);
+  const auto table = compile(*source::make_source(*elf), report);
   ASSERT_TRUE(table) << table.error().text();
 
   const auto section = image::find_eh_frame(*elf);

@@ -1,5 +1,4 @@
-// Modules of the own process by the names the dynamic linker has for them, and functions by their call frame
-// information as it is mapped.
+// Modules of the own process by the names the dynamic linker has for them.
 #include <link.h>
 #include <unistd.h>
 
@@ -36,31 +35,6 @@ int name_module(dl_phdr_info* info, std::size_t, void*) {
 void walk::know_own_modules() {
   refresh_loaded();
   dl_iterate_phdr(name_module, nullptr);
-}
-
-Expected<OwnFunction> own_function(std::uint64_t pc) {
-  walk::LoadedObject object;
-  if (!walk::find_loaded(pc, object)) return fail(ErrorCode::kNotFound, "address lies in no module", pc);
-  walk::MappedCfi cfi;
-  if (auto mapped = walk::map_cfi(object, cfi); !mapped) return std::unexpected(mapped.error());
-  dwarf::LocatedFde found;
-  if (auto located = cfi.header.find(cfi.eh_frame, pc, found); !located) return std::unexpected(located.error());
-  const auto follow = [](const std::optional<dwarf::EncodedPointer>& pointer) -> std::uint64_t {
-    if (!pointer) return 0;
-    std::uint64_t value = pointer->value;
-    if (pointer->indirect && !own_process().memory().read(value, &value, sizeof value)) return 0;
-    return value;
-  };
-  OwnFunction function;
-  function.begin = found.fde.begin;
-  function.end = found.fde.end;
-  function.lsda = follow(found.fde.lsda);
-  function.personality = follow(found.cie.personality);
-  function.fde = cfi.eh_frame.address + found.fde.offset;
-  function.text_base = cfi.eh_frame.text_address;
-  function.data_base = cfi.eh_frame.data_address;
-  function.signal_frame = found.cie.signal_frame;
-  return function;
 }
 
 }  // namespace windlass

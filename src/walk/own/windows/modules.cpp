@@ -117,7 +117,7 @@ void unloaded(std::uint64_t base) {
 OwnImage::OwnImage(image::PeImage image, std::uint64_t base, std::string path)
     : image_(std::move(image)),
       functions_(image_),
-      source_(make_source(image_.bytes(), image::PeLayout::kMapped)),
+      source_(source::make_source(image_)),
       module_({base, base + image_.image_size(), base, std::move(path), {}, true}, *source_, base) {}
 
 const OwnImage* find_own_image(std::uint64_t address) {

@@ -22,7 +22,7 @@ class OwnImage {
  private:
   image::PeImage image_;
   winx64::Functions functions_;
-  std::unique_ptr<UnwindSource> source_;
+  std::unique_ptr<source::UnwindSource> source_;
   Module module_;
 };
 
