@@ -39,6 +39,7 @@ std::unique_ptr<walk::Module> module_of(const Mapping& mapping, ModuleRegistry& 
 SampledProcess::SampledProcess(Architecture architecture, const Memory& memory, std::uint64_t code_mask)
     : space_(architecture, std::make_unique<SharedMemory>(memory)) {
   space_.set_pointer_mask(~code_mask);
+  if (architecture == Architecture::kAArch64) space_.set_unsigned_mask(~code_mask);  // as the kernel side does
 }
 
 void SampledProcess::show(const MapSet& maps, ModuleRegistry& registry) {

@@ -101,6 +101,7 @@ std::vector<Event> sample(std::uint32_t tgid, std::chrono::milliseconds time) {
 AddressSpace by_hand(const RawSample& sample, const MapSet& maps, ModuleRegistry& registry, int process) {
   AddressSpace space(sample.registers.architecture(), std::make_unique<HandMadeMemory>(sample, process));
   space.set_pointer_mask(~user_code_mask());
+  if (kOwnArchitecture == Architecture::kAArch64) space.set_unsigned_mask(~user_code_mask());
   for (const Mapping& mapping : maps.mappings()) {
     const CodeFile* file = registry.find(mapping.module);
     Expected<void> added;
