@@ -17,6 +17,7 @@
 #include "agent/perf_sampler.h"
 #include "agent/raw_unwinder.h"
 #include "support/privilege.h"
+#include "windlass/backtrace.h"
 #include "windlass/walk.h"
 
 namespace windlass::agent {
