@@ -123,11 +123,16 @@ class AddressSpace {
   // addresses.
   void set_pointer_mask(std::uint64_t code_bits) { pac_mask_ = code_bits; }
   [[nodiscard]] std::uint64_t pointer_mask() const { return pac_mask_; }
+  // The same in return addresses of which nothing says that they are signed; none by default. For who knows which bits
+  // no address has.
+  void set_unsigned_mask(std::uint64_t code_bits) { unsigned_mask_ = code_bits; }
+  [[nodiscard]] std::uint64_t unsigned_mask() const { return unsigned_mask_; }
 
  private:
   std::unique_ptr<Memory> memory_;
   std::unique_ptr<Modules> modules_;
   std::uint64_t pac_mask_ = 0xffff'0000'0000'0000;
+  std::uint64_t unsigned_mask_ = 0;
   Architecture architecture_;
 };
 

@@ -44,6 +44,7 @@ SampledProcess::SampledProcess(Architecture architecture, const Memory& memory, 
                                std::unique_ptr<Modules> modules)
     : modules_(modules.get()), space_(architecture, std::make_unique<SharedMemory>(memory), std::move(modules)) {
   space_.set_pointer_mask(~code_mask);
+  if (architecture == Architecture::kAArch64) space_.set_unsigned_mask(~code_mask);  // as the kernel side does
 }
 
 void SampledProcess::show(const MapSet& maps, ModuleRegistry& registry) {

@@ -20,6 +20,7 @@ FrameRow frame_pointer_row(Architecture architecture) {
   }
   if (architecture == Architecture::kAArch64) (void)row.registers.set(aarch64::kSp, RegisterRule::undefined());
   (void)row.registers.set(fp, RegisterRule::at_cfa(-kSize));
+  row.return_signed = architecture == Architecture::kAArch64;  // perhaps: without a code, taking it off changes nothing
   return row;
 }
 

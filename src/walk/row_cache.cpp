@@ -34,7 +34,7 @@ void RowCache::keep(std::uint64_t module, std::uint64_t pc, const FrameRow& row,
   kept.pc = pc;
   kept.cfa_reg = static_cast<std::uint8_t>(row.cfa.reg());
   kept.cfa_offset = row.cfa.offset();
-  kept.return_masked = architecture == Architecture::kAArch64;
+  kept.return_signed = row.return_signed;
   kept.origin = origin;
   kept.preserved = kPreserved[static_cast<unsigned>(architecture)];
   if (!add(kept, Registers::slot_of(architecture, Registers::pc_number(architecture)), row.return_address)) return;
@@ -62,7 +62,7 @@ bool apply_in_place(const CallSiteRow& row, const AddressSpace& space, Frame& fr
   for (unsigned i = 0; i < row.saved; ++i)
     if (!memory.read(cfa + static_cast<std::uint64_t>(std::int64_t{row.offset[i]}), &value[i], sizeof value[i]))
       return false;
-  if (row.return_masked) value[0] &= ~space.pointer_mask();
+  value[0] &= ~(row.return_signed ? space.pointer_mask() : space.unsigned_mask());
   const CodeAddress pc = CodeAddress::return_address(value[0]);
   const ModuleInfo& here = module->info();
   const Module* next = module;

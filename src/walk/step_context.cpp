@@ -12,10 +12,10 @@ void apply_row(const StepContext& context, const FrameRow& row, FrameOrigin orig
   step.origin = origin;
   step.signal_frame = row.signal_frame;
   step.module_known = false;
-  // An authentication code is there whether or not the row says that it is.
-  if (!step.status.ok() || context.space.architecture() != Architecture::kAArch64) return;
+  const std::uint64_t mask = row.return_signed ? 0 : context.space.unsigned_mask();
+  if (mask == 0 || !step.status.ok()) return;
   const CodeAddress pc = step.caller.pc();
-  const std::uint64_t plain = pc.value() & ~context.space.pointer_mask();
+  const std::uint64_t plain = pc.value() & ~mask;
   step.caller.set_pc(pc.is_return_address() ? CodeAddress::return_address(plain) : CodeAddress::instruction(plain));
 }
 

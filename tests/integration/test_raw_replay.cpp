@@ -17,6 +17,7 @@
 #include "agent/perf_sampler.h"
 #include "agent/raw_unwinder.h"
 #include "support/privilege.h"
+#include "windlass/backtrace.h"
 #include "windlass/walk.h"
 
 namespace windlass::agent {
@@ -73,14 +74,21 @@ class Child {
   pid_t pid_;
 };
 
-// Raw samples of the process itself; what it starts is left out.
+constexpr std::size_t kFewest = 4;
+
+// Raw samples of the process itself; what it starts is left out. For as long as it is said, or, of one that mostly
+// sleeps, until there are a few.
 std::vector<Event> sample(std::uint32_t tgid, std::chrono::milliseconds time) {
   std::vector<Event> events;
   auto sampler = PerfSampler::open(1999, {tgid}, [](ProcessEvent&&) {});
   EXPECT_TRUE(sampler) << sampler.error().text;
   if (!sampler || !(*sampler)->start()) return events;
-  const auto end = std::chrono::steady_clock::now() + time;
-  while (std::chrono::steady_clock::now() < end)
+  const auto begin = std::chrono::steady_clock::now();
+  const auto runs = [&] {
+    const auto passed = std::chrono::steady_clock::now() - begin;
+    return passed < time || (events.size() < kFewest && passed < 50 * time);
+  };
+  while (runs())
     (void)(*sampler)->poll(std::chrono::milliseconds(20), [&](const wl_event_head& head, std::size_t size) {
       if (head.type != WL_EVENT_RAW || head.tgid != tgid) return;
       Event& event = events.emplace_back((size + 7) / 8);
@@ -94,6 +102,7 @@ std::vector<Event> sample(std::uint32_t tgid, std::chrono::milliseconds time) {
 AddressSpace by_hand(const RawSample& sample, const MapSet& maps, ModuleRegistry& registry, int process) {
   AddressSpace space(sample.registers.architecture(), std::make_unique<HandMadeMemory>(sample, process));
   space.set_pointer_mask(~user_code_mask());
+  if (kOwnArchitecture == Architecture::kAArch64) space.set_unsigned_mask(~user_code_mask());
   for (const Mapping& mapping : maps.mappings()) {
     const CodeFile* file = registry.find(mapping.module);
     Expected<void> added;
@@ -129,7 +138,7 @@ TEST_P(RawReplay, AgentAndPlainWalkerAgree) {
   ::usleep(300'000);  // past its start, or most of it
   const std::vector<Event> events = sample(child.pid(), std::chrono::milliseconds(400));
   child.stop();
-  ASSERT_GT(events.size(), 3u);
+  ASSERT_GE(events.size(), kFewest);
 
   ModuleRegistry registry(nullptr);
   ProcessTable table([&](std::uint32_t tgid, std::uint32_t parent, const MapRecord& map) {
