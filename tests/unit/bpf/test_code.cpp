@@ -115,13 +115,13 @@ TEST_F(Code, V8Function) {
 // A function without a frame says nothing; its return address on top of the stack says that it has none.
 TEST_F(Code, FramelessFunctionIsNotSkippedOver) {
   const std::vector<At> leaf = {{{0x8b, 0x07}, At::kUndecided}, {{0x01, 0xf0}, At::kUndecided}, {{0xc3}, At::kSp}};
-  hold_at_every(leaf, true);
-  hold_at_every(leaf, false);
+  hold_at_every(leaf, WL_MAPPING_GENERATED);
+  hold_at_every(leaf, WL_MAPPING_FILE);
 }
 
 // Assembly in a file may have pushed registers first.
 TEST_F(Code, FramelessFunctionWithPushesInAFile) {
-  place({0x90, 0x90, 0x90, 0x90}, false);
+  place({0x90, 0x90, 0x90, 0x90}, WL_MAPPING_FILE);
   std::vector<std::uint64_t> stack(0x60, 0);
   stack[0x200 / 8] = kStack + 0x280;
   stack[0x208 / 8] = kCaller2;
@@ -134,7 +134,7 @@ TEST_F(Code, FramelessFunctionWithPushesInAFile) {
 }
 
 TEST_F(Code, AddStackPointerThenReturn) {
-  place({0x48, 0x83, 0xc4, 0x08, 0xc3}, false);  // the end of _init, as a caller
+  place({0x48, 0x83, 0xc4, 0x08, 0xc3}, WL_MAPPING_FILE);  // the end of _init, as a caller
   std::vector<std::uint64_t> stack(0x60, 0);
   stack[0x100 / 8] = kCaller;
   stack[0x200 / 8] = kStack + 0x280;
@@ -167,7 +167,7 @@ TEST_F(Code, Guards) {
 
 // In a file a return address must stand behind a call.
 TEST_F(Code, ReturnAddressBehindACall) {
-  place({0x89, 0xf8, 0x89, 0xf8}, false);
+  place({0x89, 0xf8, 0x89, 0xf8}, WL_MAPPING_FILE);
   std::vector<std::uint64_t> stack(0x60, 0);
   stack[0x100 / 8] = kCallerFp;
   stack[0x108 / 8] = kCaller + 1;
@@ -187,7 +187,7 @@ TEST_F(Code, ReturnAddressBehindACall) {
 }
 
 TEST_F(Code, RestorerWithoutCfi) {
-  place({0x48, 0xc7, 0xc0, 0x0f, 0x00, 0x00, 0x00, 0x0f, 0x05}, false);
+  place({0x48, 0xc7, 0xc0, 0x0f, 0x00, 0x00, 0x00, 0x0f, 0x05}, WL_MAPPING_FILE);
   std::vector<std::uint64_t> frame(5 + 17, 7);
   frame[5 + 15] = kStack + 0x800;
   frame[5 + 16] = kCode + 0x44;
@@ -200,7 +200,7 @@ TEST_F(Code, RestorerWithoutCfi) {
 }
 
 TEST_F(Code, PendingModuleIsNotGuessedAt) {
-  place({0xc3}, false);
+  place({0xc3}, WL_MAPPING_FILE);
   target.modules[1].state = WL_MODULE_PENDING;
   auto cursor = FakeTarget::cursor(kCode + 0x100, kStack, 0);
   EXPECT_EQ(target.step(cursor), WL_END_PENDING);
