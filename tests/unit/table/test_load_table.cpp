@@ -54,7 +54,7 @@ UnwindTable table_with_rules(int rules) {
   return *builder.finish();
 }
 
-TEST(Place, EveryPagePaletteAndEscapeCanBeReached) {
+TEST(LoadTable, EveryPagePaletteAndEscapeCanBeReached) {
   constexpr int kRules = 100000;
   const UnwindTable table = table_with_rules(kRules);
   TestArena arena;
@@ -89,7 +89,7 @@ TEST(Place, EveryPagePaletteAndEscapeCanBeReached) {
   EXPECT_EQ(rows, kRules);
 }
 
-TEST(Place, AFullArenaGetsEverythingBack) {
+TEST(LoadTable, AFullArenaGetsEverythingBack) {
   const UnwindTable table = table_with_rules(5000);
   TestArena roomy;
   const std::size_t needed = load_table(table, roomy)->pieces.size();
@@ -102,9 +102,9 @@ TEST(Place, AFullArenaGetsEverythingBack) {
   }
 }
 
-TEST(Place, EmptyTable) {
+TEST(LoadTable, EmptyTable) {
   TestArena arena;
-  const auto placed = place(UnwindTable(), arena);
+  const auto placed = load_table(UnwindTable(), arena);
   ASSERT_TRUE(placed);
   EXPECT_EQ(placed->module.page_count, 0u);
 }
