@@ -1,5 +1,6 @@
 #include "process/proc_file.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <string_view>
@@ -32,6 +33,15 @@ std::string read_proc_file(const std::string& path, std::size_t limit) {
   ::close(fd);
   errno = error;
   return text;
+}
+
+std::string_view status_field(std::string_view text, std::string_view name) {
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    if (line.starts_with(name) && line.substr(name.size()).starts_with(":\t")) return line.substr(name.size() + 2);
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+  }
+  return {};
 }
 
 std::vector<pid_t> list_ids(const std::string& folder, std::size_t most) {

@@ -105,5 +105,15 @@ TEST(ProcFile, WhatCannotBeReadIsEmptyAndSaysWhy) {
   EXPECT_EQ(errno, EISDIR);
 }
 
+TEST(ProcFile, FieldsOfAStatus) {
+  const std::string_view text = "Name:\tTgid:\t9\nTgid:\t42\nNSpid:\t42\t1\nlast:\tone";
+  EXPECT_EQ(status_field(text, "Name"), "Tgid:\t9");
+  EXPECT_EQ(status_field(text, "Tgid"), "42");
+  EXPECT_EQ(status_field(text, "NSpid"), "42\t1");
+  EXPECT_EQ(status_field(text, "last"), "one");
+  EXPECT_EQ(status_field(text, "gid"), "");
+  EXPECT_EQ(status_field("", "x"), "");
+}
+
 }  // namespace
 }  // namespace windlass::process
