@@ -13,8 +13,8 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
-#include "agent/module_registry.h"
 #include "agent/recorder.h"
+#include "agent/truncated_files.h"
 #include "cli/commands.h"
 #include "cli/record_output.h"
 #include "symbols/symbolize.h"
