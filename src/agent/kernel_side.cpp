@@ -178,12 +178,14 @@ void KernelSideImpl::size_maps() {
 std::expected<void, SystemError> KernelSideImpl::open_arena() {
   const auto& maps = skeleton_->maps;
   auto arena = Arena::create(chunks_of(bpf_map__fd(maps.arena)));
-  if (!arena) return std::unexpected(system_error(arena.error().text(), static_cast<int>(arena.error().detail)));
+  if (!arena) return std::unexpected(explain_memory_error(arena.error()));
   arena_ = std::move(*arena);
   if (!module_list_.map(bpf_map__fd(maps.modules), WL_MAX_MODULES, PROT_READ | PROT_WRITE))
-    return std::unexpected(system_error("the module list cannot be mapped", errno));
+    return std::unexpected(explain_memory_error(
+        Error{ErrorCode::kSystem, "mapping the module list", 0, static_cast<std::uint64_t>(errno)}));
   if (!cpu_stats_.map(bpf_map__fd(maps.stats), static_cast<std::size_t>(cpus_), PROT_READ))
-    return std::unexpected(system_error("the statistics cannot be mapped", errno));
+    return std::unexpected(explain_memory_error(
+        Error{ErrorCode::kSystem, "mapping the statistics", 0, static_cast<std::uint64_t>(errno)}));
   modules_.emplace(module_list_.items(), *arena_);
   processes_.emplace(bpf_map__fd(maps.processes));
   sets_.emplace(*processes_, *modules_, *arena_);

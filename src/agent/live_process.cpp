@@ -41,20 +41,12 @@ std::optional<double> cpu_seconds_of(std::uint32_t tgid) {
 std::expected<std::uint32_t, SystemError> find_target(std::uint32_t pid, const SystemFacts& facts) {
   const LifeStatus status = read_life_status(pid);
   if (status.tgid == 0 && kill(static_cast<pid_t>(pid), 0) != 0 && errno == EPERM)
-    return std::unexpected(
-        SystemError{fmt::format("process {} belongs to another user and /proc hides it (hidepid). Way out: sudo, or "
-                                "CAP_SYS_PTRACE",
-                                pid),
-                    EPERM, RefusalKind::kPrivilege});
+    return std::unexpected(refuse_target(facts, pid, true, EPERM));
   if (!status.alive()) return std::unexpected(system_error(fmt::format("there is no process {}", pid), ESRCH));
   std::string maps;
   errno = 0;
   if (!ProcessTable::read_proc_maps(status.tgid, maps) && (errno == EACCES || errno == EPERM))
-    return std::unexpected(SystemError{
-        fmt::format("what process {} has mapped may not be read: it is another user's, or protects itself. Way out: "
-                    "sudo, or once: {}",
-                    pid, setcap_command(facts)),
-        errno, RefusalKind::kPrivilege});
+    return std::unexpected(refuse_target(facts, pid, false, errno));
   return status.tgid;
 }
 
