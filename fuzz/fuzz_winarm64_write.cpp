@@ -161,20 +161,16 @@ Prologue prologue(Bytes& in) {
 
 // Both rows know the frame by the same register: then they must say the same.
 void compare_rows(const FrameRow& written, const FrameRow& model) {
-  const auto* a = std::get_if<CfaRegister>(&written.cfa);
-  const auto* b = std::get_if<CfaRegister>(&model.cfa);
-  FUZZ_CHECK(a != nullptr && b != nullptr);
-  if (a->reg != b->reg) return;
-  FUZZ_CHECK(a->offset == b->offset);
+  FUZZ_CHECK(written.cfa.is(CfaRule::kRegister) && model.cfa.is(CfaRule::kRegister));
+  if (written.cfa.reg() != model.cfa.reg()) return;
+  FUZZ_CHECK(written.cfa == model.cfa);
   for (RegisterNumber reg = 0; reg < 96; ++reg) {
     if (reg < 19 || (reg > 29 && reg < 72) || reg > 79) continue;  // rows tell of preserved registers
     const RegisterRule* first = written.registers.find(reg);
     const RegisterRule* second = model.registers.find(reg);
-    if (first != nullptr && std::holds_alternative<AtExpression>(*first)) continue;
-    const auto* saved = first == nullptr ? nullptr : std::get_if<AtCfa>(first);
-    const auto* told = second == nullptr ? nullptr : std::get_if<AtCfa>(second);
-    FUZZ_CHECK((saved == nullptr) == (told == nullptr));
-    FUZZ_CHECK(saved == nullptr || saved->offset == told->offset);
+    if (first != nullptr && first->is(RegisterRule::kAtRegister)) continue;
+    FUZZ_CHECK((first == nullptr) == (second == nullptr));
+    FUZZ_CHECK(first == nullptr || *first == *second);
   }
 }
 

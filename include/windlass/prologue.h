@@ -103,7 +103,8 @@ struct Prologue {
 [[nodiscard]] Expected<void> check(const Prologue& prologue);
 
 // What the model itself says, which every written format must lower to: a row for every stretch of the function,
-// ascending and adjoining, by offset from its begin. Checks first. A machine frame's rsp stands at CFA - 16.
+// ascending and adjoining, by offset from its begin. Checks first. A machine frame's CFA is the interrupted rsp.
+// kLimit: a frame of 2 GiB or more, which writers can write but no row can say.
 [[nodiscard]] Expected<std::vector<FrameRow>> rows_of(const Prologue& prologue);
 
 }  // namespace windlass

@@ -13,9 +13,10 @@ void leaf_row(std::uint64_t address, FrameRow& row) {
   row = FrameRow();
   row.begin = address;
   row.end = address + 1;
-  row.cfa = CfaRegister{x86_64::kRsp, 8};
-  row.return_address = AtCfa{-8};
-  for (const unsigned number : {6u, 7u}) (void)row.registers.set(winx64::dwarf_number(number), SameValue{});
+  row.cfa = CfaRule::at(x86_64::kRsp, 8);
+  row.return_address = RegisterRule::at_cfa(-8);
+  for (const unsigned number : {6u, 7u})
+    (void)row.registers.set(winx64::dwarf_number(number), RegisterRule::same_value());
 }
 
 }  // namespace
@@ -36,10 +37,7 @@ Expected<void> ModuleRegistry::row_at(CodeFile& file, std::uint64_t address, Fra
     file.rows = walk::RowFinder::make(*file.image);
   }
   if (file.rows == nullptr) return none();
-  const auto row = file.rows->find(address);
-  if (!row) return std::unexpected(row.error());
-  to = *row;
-  return {};
+  return file.rows->find(address, to);
 }
 
 }  // namespace windlass::agent

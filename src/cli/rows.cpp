@@ -1,7 +1,6 @@
 // windlass rows: the rows the unwind information lowers to.
 #include <memory>
 #include <string>
-#include <variant>
 
 #include <CLI/CLI.hpp>
 
@@ -17,11 +16,6 @@
 namespace windlass::cli {
 namespace {
 
-template <typename... Cases>
-struct Overloaded : Cases... {
-  using Cases::operator()...;
-};
-
 class RowPrinter {
  public:
   RowPrinter(TextWriter& out, Architecture architecture) : out_(out), architecture_(architecture) {}
@@ -32,25 +26,17 @@ class RowPrinter {
     out_.text(",\"end\":");
     out_.decimal(row.end);
     out_.text(",\"cfa\":");
-    std::visit(Overloaded{[&](const CfaRegister& cfa) {
-                            out_.text("{\"reg\":\"");
-                            name(cfa.reg);
-                            out_.text("\",\"offset\":");
-                            out_.decimal(cfa.offset);
-                            out_.character('}');
-                          },
-                          [&](const CfaExpression& cfa) { json_expression(cfa.expression, false); }},
-               row.cfa);
+    json_cfa(row);
     out_.text(",\"ra\":");
-    json_rule(row.return_address);
+    json_rule(row, row.return_address);
     out_.text(",\"regs\":{");
     bool first = true;
-    for (const RegisterEntry& entry : row.registers) {
+    for (const RegisterEntry entry : row.registers) {
       out_.text(first ? "\"" : ",\"");
       first = false;
       name(entry.reg);
       out_.text("\":");
-      json_rule(entry.rule);
+      json_rule(row, entry.rule);
     }
     out_.text("}}\n");
   }
@@ -61,19 +47,14 @@ class RowPrinter {
     out_.text("..");
     out_.hex(row.end);
     out_.text("  cfa=");
-    std::visit(Overloaded{[&](const CfaRegister& cfa) {
-                            name(cfa.reg);
-                            out_.signed_decimal(cfa.offset);
-                          },
-                          [&](const CfaExpression& cfa) { expression(cfa.expression); }},
-               row.cfa);
+    text_cfa(row);
     out_.text("  ra=");
-    text_rule(row.return_address);
-    for (const RegisterEntry& entry : row.registers) {
+    text_rule(row, row.return_address);
+    for (const RegisterEntry entry : row.registers) {
       out_.text("  ");
       name(entry.reg);
       out_.character('=');
-      text_rule(entry.rule);
+      text_rule(row, entry.rule);
     }
     if (row.signal_frame) out_.text("  signal frame");
     if (row.return_signed) out_.text("  return address signed");
@@ -104,51 +85,92 @@ class RowPrinter {
     out_.text(value ? "\",\"value\":true}" : "\"}");
   }
 
-  void json_rule(const RegisterRule& rule) {
-    std::visit(Overloaded{[&](Undefined) { out_.text("\"undefined\""); }, [&](SameValue) { out_.text("\"same\""); },
-                          [&](AtCfa at) {
-                            out_.text("{\"cfa\":");
-                            out_.decimal(at.offset);
-                            out_.character('}');
-                          },
-                          [&](CfaValue value) {
-                            out_.text("{\"cfa_value\":");
-                            out_.decimal(value.offset);
-                            out_.character('}');
-                          },
-                          [&](InRegister in) {
-                            out_.text("{\"reg\":\"");
-                            name(in.reg);
-                            out_.text("\"}");
-                          },
-                          [&](const AtExpression& at) { json_expression(at.expression, false); },
-                          [&](const ExpressionValue& value) { json_expression(value.expression, true); }},
-               rule);
+  void json_cfa(const FrameRow& row) {
+    const CfaRule& cfa = row.cfa;
+    switch (cfa.kind()) {
+      case CfaRule::kRegister: return json_sum(cfa.reg(), cfa.offset());
+      case CfaRule::kLoaded:
+        out_.text("{\"at\":");
+        json_sum(cfa.reg(), cfa.offset());
+        return json_offset(",\"offset\":", cfa.addend());
+      case CfaRule::kExpression: return json_expression(row.expression(cfa), false);
+    }
   }
 
-  void text_rule(const RegisterRule& rule) {
-    std::visit(Overloaded{[&](Undefined) { out_.text("undefined"); }, [&](SameValue) { out_.text("same"); },
-                          [&](AtCfa at) {
-                            out_.text("[cfa");
-                            out_.signed_decimal(at.offset);
-                            out_.character(']');
-                          },
-                          [&](CfaValue value) {
-                            out_.text("cfa");
-                            out_.signed_decimal(value.offset);
-                          },
-                          [&](InRegister in) { name(in.reg); },
-                          [&](const AtExpression& at) {
-                            out_.character('[');
-                            expression(at.expression);
-                            out_.character(']');
-                          },
-                          [&](const ExpressionValue& value) {
-                            out_.character('(');
-                            expression(value.expression);
-                            out_.character(')');
-                          }},
-               rule);
+  void json_rule(const FrameRow& row, const RegisterRule& rule) {
+    switch (rule.kind()) {
+      case RegisterRule::kUndefined: return out_.text("\"undefined\"");
+      case RegisterRule::kSameValue: return out_.text("\"same\"");
+      case RegisterRule::kAtCfa: return json_offset("{\"cfa\":", rule.offset());
+      case RegisterRule::kCfaValue: return json_offset("{\"cfa_value\":", rule.offset());
+      case RegisterRule::kInRegister:
+        out_.text("{\"reg\":\"");
+        name(rule.reg());
+        return out_.text("\"}");
+      case RegisterRule::kAtRegister:
+        out_.text("{\"at\":");
+        json_sum(rule.reg(), rule.offset());
+        return out_.character('}');
+      case RegisterRule::kRegisterValue: return json_sum(rule.reg(), rule.offset());
+      case RegisterRule::kAtExpression: return json_expression(row.expression(rule), false);
+      case RegisterRule::kExpressionValue: return json_expression(row.expression(rule), true);
+    }
+  }
+
+  void json_sum(RegisterNumber reg, std::int64_t offset) {
+    out_.text("{\"reg\":\"");
+    name(reg);
+    json_offset("\",\"offset\":", offset);
+  }
+  // The end of an object.
+  void json_offset(std::string_view key, std::int64_t offset) {
+    out_.text(key);
+    out_.decimal(offset);
+    out_.character('}');
+  }
+
+  void text_cfa(const FrameRow& row) {
+    const CfaRule& cfa = row.cfa;
+    switch (cfa.kind()) {
+      case CfaRule::kRegister: return text_sum(cfa.reg(), cfa.offset());
+      case CfaRule::kLoaded:
+        text_load(cfa.reg(), cfa.offset());
+        if (cfa.addend() != 0) out_.signed_decimal(cfa.addend());
+        return;
+      case CfaRule::kExpression: return expression(row.expression(cfa));
+    }
+  }
+
+  void text_rule(const FrameRow& row, const RegisterRule& rule) {
+    const auto enclosed = [&](char open, char close) {
+      out_.character(open);
+      expression(row.expression(rule));
+      out_.character(close);
+    };
+    switch (rule.kind()) {
+      case RegisterRule::kUndefined: return out_.text("undefined");
+      case RegisterRule::kSameValue: return out_.text("same");
+      case RegisterRule::kAtCfa:
+        out_.text("[cfa");
+        out_.signed_decimal(rule.offset());
+        return out_.character(']');
+      case RegisterRule::kCfaValue: out_.text("cfa"); return out_.signed_decimal(rule.offset());
+      case RegisterRule::kInRegister: return name(rule.reg());
+      case RegisterRule::kAtRegister: return text_load(rule.reg(), rule.offset());
+      case RegisterRule::kRegisterValue: return text_sum(rule.reg(), rule.offset());
+      case RegisterRule::kAtExpression: return enclosed('[', ']');
+      case RegisterRule::kExpressionValue: return enclosed('(', ')');
+    }
+  }
+
+  void text_sum(RegisterNumber reg, std::int64_t offset) {
+    name(reg);
+    out_.signed_decimal(offset);
+  }
+  void text_load(RegisterNumber reg, std::int64_t offset) {
+    out_.character('[');
+    text_sum(reg, offset);
+    out_.character(']');
   }
 
   TextWriter& out_;

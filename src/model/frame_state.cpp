@@ -111,28 +111,35 @@ bool FrameState::is_entry() const {
   return saved_.empty() && !signed_ && depth_ == entered;
 }
 
-FrameRow FrameState::row() const {
+Expected<FrameRow> FrameState::row() const {
+  const RegisterNumber base = pointer_ ? pointer_->reg : Registers::sp_number(architecture_);
+  const std::uint64_t depth = pointer_ ? pointer_->depth : depth_;
+  bool fits = true;
+  const auto narrow = [&](std::uint64_t distance) {
+    const auto offset = static_cast<std::int64_t>(distance);
+    fits = fits && fits_row(offset);
+    return static_cast<std::int32_t>(offset);
+  };
+  // Above a machine frame nothing is told from the CFA: the interrupted rsp may point anywhere.
+  const auto at = [&](std::uint64_t place) {
+    return machine_frame_ ? RegisterRule::at_register(base, narrow(depth - place))
+                          : RegisterRule::at_cfa(narrow(std::uint64_t{0} - place));
+  };
   FrameRow row;
-  const auto at = [](std::uint64_t depth) { return AtCfa{-static_cast<std::int64_t>(depth)}; };
-  if (pointer_)
-    row.cfa = CfaRegister{pointer_->reg, static_cast<std::int64_t>(pointer_->depth)};
-  else
-    row.cfa = CfaRegister{Registers::sp_number(architecture_), static_cast<std::int64_t>(depth_)};
+  row.cfa = machine_frame_ ? CfaRule::loaded(base, narrow(depth - kRsp), 0) : CfaRule::at(base, narrow(depth));
   if (architecture_ == Architecture::kAArch64)
-    row.return_address = InRegister{kLr};
+    row.return_address = RegisterRule::in_register(kLr);
   else
-    row.return_address = machine_frame_ ? at(kMachineFrame) : at(kCallPushes);
+    row.return_address = at(machine_frame_ ? kMachineFrame : kCallPushes);
   row.return_signed = signed_;
-  if (machine_frame_) {
-    row.signal_frame = true;
-    (void)row.registers.set(Registers::sp_number(architecture_), at(kRsp));
-  }
+  row.signal_frame = machine_frame_.has_value();
   for (const Saved& saved : saved_) {
     if (architecture_ == Architecture::kAArch64 && saved.reg == kLr)
       row.return_address = at(saved.depth);
     else
-      (void)row.registers.set(saved.reg, at(saved.depth));
+      fits = row.registers.set(saved.reg, at(saved.depth)) && fits;
   }
+  if (!fits) return fail(ErrorCode::kLimit, "no row for a frame of 2 GiB or more", 0, depth_);
   return row;
 }
 

@@ -39,8 +39,8 @@ class FrameState {
   [[nodiscard]] bool same_frame(const FrameState& other) const {
     return depth_ == other.depth_ && saved_.size() == other.saved_.size() && signed_ == other.signed_;
   }
-  // begin and end are not set.
-  [[nodiscard]] FrameRow row() const;
+  // begin and end are not set. kLimit: a frame of 2 GiB or more.
+  [[nodiscard]] Expected<FrameRow> row() const;
 
  private:
   Expected<void> save(const Save& save, std::uint32_t where);

@@ -8,7 +8,7 @@ namespace {
 // Emits a row at every point where the state has changed.
 class RowMaker {
  public:
-  // Without `emit` it only checks: rows are large, and functions may have many.
+  // Without `emit` it only checks.
   RowMaker(const Prologue& prologue, bool emit) : prologue_(prologue), state_(prologue.architecture), emit_(emit) {}
 
   Expected<std::vector<FrameRow>> run() {
@@ -17,6 +17,7 @@ class RowMaker {
       return fail(ErrorCode::kOutOfRange, "prologue ends outside of the code, or before its last op", prologue_.size);
     if (auto ok = body(prologue_.epilogues, prologue_.code_size, true); !ok) return std::unexpected(ok.error());
     advance(prologue_.code_size);
+    if (too_large_) return std::unexpected(*too_large_);
     return std::move(rows_);
   }
 
@@ -25,12 +26,20 @@ class RowMaker {
   void advance(std::uint32_t to) {
     reached_ = to;
     if (to <= at_) return;
-    if (emit_) {
-      rows_.push_back(state_.row());
-      rows_.back().begin = at_;
-      rows_.back().end = to;
-    }
+    if (emit_) make_row(to);
     at_ = to;
+  }
+
+  void make_row(std::uint32_t to) {
+    auto row = state_.row();
+    if (!row) {
+      too_large_ = row.error();
+      too_large_->where = at_;
+      return;
+    }
+    row->begin = at_;
+    row->end = to;
+    rows_.push_back(*row);
   }
 
   Expected<void> enter(const std::vector<FrameOp>& ops, std::uint32_t begin, std::uint32_t end) {
@@ -97,6 +106,7 @@ class RowMaker {
   std::uint32_t at_ = 0;                      // by rows
   bool emit_;
   std::vector<FrameRow> rows_;
+  std::optional<Error> too_large_;
 };
 
 // How long the instruction is that compilers take an action back by.

@@ -1,7 +1,6 @@
 #include "table/compile_pe.h"
 
 #include <algorithm>
-#include <optional>
 #include <vector>
 
 #include "image/pe_names.h"
@@ -38,22 +37,17 @@ TraceRule arm64_leaf_rule() {
 // an entry.
 class EntryRows {
  public:
-  EntryRows(TableBuilder& builder, Architecture architecture, std::uint8_t x_reg, AddressRange range, TraceRule missing)
-      : builder_(builder),
-        architecture_(architecture),
-        x_reg_(x_reg),
-        range_(range),
-        missing_(missing),
-        at_(range.begin) {
+  EntryRows(TableBuilder& builder, Architecture architecture, std::uint8_t x_reg, AddressRange range)
+      : builder_(builder), architecture_(architecture), x_reg_(x_reg), range_(range), at_(range.begin) {
     builder_.begin_function(range.begin, range.end);
   }
   void add(const FrameRow& row) {
-    if (row.begin > at_) builder_.row(at_, missing_);
+    if (row.begin > at_) builder_.row(at_, no_rule());
     builder_.row(row.begin, project(row, architecture_, x_reg_));
     at_ = row.end;
   }
   void finish() {
-    if (at_ < range_.end) builder_.row(at_, missing_);
+    if (at_ < range_.end) builder_.row(at_, no_rule());
     builder_.end_function();
   }
 
@@ -62,58 +56,10 @@ class EntryRows {
   Architecture architecture_;
   std::uint8_t x_reg_;
   AddressRange range_;
-  TraceRule missing_;
   std::uint64_t at_;
 };
 
 // ---- x64 ------------------------------------------------------------------------------------------------------------
-
-// A handler that the system calls with a machine frame on the stack (UWOP_PUSH_MACHFRAME: rip, cs, eflags, rsp, ss): no
-// row has an expression for it, but a rule does, CFA = [rsp + n + 24]. No rule where the frame is not found from rsp.
-std::optional<TraceRule> machine_frame_rule(const winx64::Functions& functions, const winx64::RuntimeFunction& entry,
-                                            std::uint8_t x_reg) {
-  const auto info = winx64::read_unwind_info(functions.image(), entry.info);
-  if (entry.indirect() || !info || info->version > 2 || info->chained || info->frame_register != 0) return {};
-  std::int64_t size = 0;  // of what was pushed after it
-  bool found = false, odd = false;
-  TraceRule rule{};
-  const auto saved = [&](unsigned number, std::int64_t offset) {
-    const auto narrow = static_cast<std::int16_t>(offset);
-    if (narrow != offset) return;  // then it is lost
-    const RegisterNumber reg = winx64::dwarf_number(number);
-    if (reg == x86_64::kRbp) rule.fp_kind = WL_REG_BASE, rule.fp_offset = narrow;
-    if (reg == x_reg) rule.x_kind = WL_REG_BASE, rule.x_offset = narrow;
-  };
-  const auto all = winx64::each_code(*info, [&](const winx64::UnwindCode& code) {
-    odd |= found;  // the machine frame is what was first
-    switch (code.operation) {
-      case winx64::Operation::kPushNonvol: saved(code.info, size), size += 8; break;
-      case winx64::Operation::kAllocSmall:
-      case winx64::Operation::kAllocLarge: size += code.value; break;
-      case winx64::Operation::kSaveNonvol:
-      case winx64::Operation::kSaveNonvolFar: saved(code.info, code.value); break;
-      case winx64::Operation::kPushMachframe: found = true, size += code.info != 0 ? 8 : 0; break;
-      default: break;  // XMM registers are not traced
-    }
-  });
-  if (!all || !found || odd || size > INT16_MAX - 24) return {};
-  rule.cfa_kind = WL_CFA_MEM;
-  rule.cfa_reg = x86_64::kRsp;
-  rule.cfa_offset = static_cast<std::int32_t>(size + 24);
-  rule.ra_kind = WL_REG_BASE;
-  rule.ra_offset = static_cast<std::int16_t>(size);
-  rule.flags = WL_RULE_SIGNAL;
-  return rule;
-}
-
-bool has_machine_frame(const winx64::Functions& functions, const winx64::RuntimeFunction& entry) {
-  const auto info = winx64::read_unwind_info(functions.image(), entry.info);
-  bool found = false;
-  if (!info || info->version > 2) return false;
-  (void)winx64::each_code(
-      *info, [&](const winx64::UnwindCode& code) { found |= code.operation == winx64::Operation::kPushMachframe; });
-  return found;
-}
 
 // Which register to follow besides rsp and rbp: the frame register that most entries name.
 std::uint8_t x64_extra_register(const winx64::Functions& functions) {
@@ -140,9 +86,7 @@ struct X64 {
   }
   void compile(std::size_t stored, TableBuilder& builder, Report report) const {
     const auto entry = functions.stored(stored);
-    const auto machine_frame =
-        has_machine_frame(functions, entry) ? machine_frame_rule(functions, entry, x_reg) : std::optional<TraceRule>();
-    EntryRows rows(builder, Architecture::kX86_64, x_reg, range(stored), machine_frame.value_or(no_rule()));
+    EntryRows rows(builder, Architecture::kX86_64, x_reg, range(stored));
     const auto problem = [&](const Error& error) {
       if (error.code != ErrorCode::kUnsupported) report(error);
     };
@@ -171,7 +115,7 @@ struct Arm64 {
     return {entry.begin, std::uint64_t{entry.begin} + (record ? record->length : 0)};
   }
   void compile(std::size_t stored, TableBuilder& builder, Report report) {
-    EntryRows rows(builder, Architecture::kAArch64, x_reg, range(stored), no_rule());
+    EntryRows rows(builder, Architecture::kAArch64, x_reg, range(stored));
     const auto problem = [&](const Error& error) {
       if (error.code != ErrorCode::kUnsupported) report(error);
     };

@@ -5,7 +5,6 @@
 #include <mutex>
 #include <optional>
 
-#include "dwarf/compact_row.h"
 #include "dwarf/eh_frame_hdr.h"
 #include "image/elf.h"
 #include "image/function_symbols.h"
@@ -21,7 +20,7 @@ class ElfSource final : public UnwindSource {
  public:
   explicit ElfSource(image::ElfImage image) : image_(std::move(image)) { find_index(); }
 
-  Expected<void> row_at(std::uint64_t address, FrameRow& to, RowStorage&) const override {
+  Expected<void> row_at(std::uint64_t address, FrameRow& to) const override {
     if (index_) {
       const auto found = indexed_row(index_->header, index_->section, address, to);
       if (found || found.error().code != ErrorCode::kNotFound || !image::has_other_unwind_sections(image_))
@@ -33,10 +32,7 @@ class ElfSource final : public UnwindSource {
       rows_ = RowFinder::make(image_, index_.has_value());
     }
     if (rows_ == nullptr) return fail(ErrorCode::kNotFound, "module has no unwind information", 0);
-    auto row = rows_->find(address);
-    if (!row) return std::unexpected(row.error());
-    to = *row;
-    return {};
+    return rows_->find(address, to);
   }
 
   bool read_image(std::uint64_t address, void* to, std::size_t size) const override {

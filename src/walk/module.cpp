@@ -38,8 +38,8 @@ std::unique_ptr<UnwindSource> Module::open() const {
   return make_source(file_.bytes(), image::PeLayout::kFile);
 }
 
-Expected<void> Module::row_at(std::uint64_t address, FrameRow& to, RowStorage& storage) const {
-  if (const auto found = source().row_at(address - bias_, to, storage); !found) return found;
+Expected<void> Module::row_at(std::uint64_t address, FrameRow& to) const {
+  if (const auto found = source().row_at(address - bias_, to); !found) return found;
   to.begin += bias_;
   to.end += bias_;
   return {};

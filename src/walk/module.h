@@ -37,7 +37,7 @@ class Module {
 
   // As UnwindSource has them, but for addresses of the process; rows begin and end at such, too. The file is opened
   // when first needed (a lock), and never on a step of the own process.
-  [[nodiscard]] Expected<void> row_at(std::uint64_t address, FrameRow& to, RowStorage& storage) const;
+  [[nodiscard]] Expected<void> row_at(std::uint64_t address, FrameRow& to) const;
   [[nodiscard]] Expected<void> unwind(const Memory& memory, std::uint64_t pac_mask, const Registers& frame,
                                       Registers& caller, SavedLocations& saved) const;
   [[nodiscard]] bool is_windows() const { return source().is_windows(); }

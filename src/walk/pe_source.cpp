@@ -39,7 +39,7 @@ class X64Source final : public PeSource {
  public:
   explicit X64Source(image::PeImage image) : PeSource(std::move(image)), functions_(image_) { find_dispatchers(); }
 
-  Expected<void> row_at(std::uint64_t address, FrameRow& to, RowStorage&) const override {
+  Expected<void> row_at(std::uint64_t address, FrameRow& to) const override {
     const auto rva = static_cast<std::uint32_t>(address);
     const auto entry = rva == address ? functions_.find(rva) : std::nullopt;
     if (!entry) return uncovered(address);
@@ -90,14 +90,11 @@ class Arm64Source final : public PeSource {
  public:
   explicit Arm64Source(image::PeImage image) : PeSource(std::move(image)), functions_(image_) {}
 
-  Expected<void> row_at(std::uint64_t address, FrameRow& to, RowStorage& storage) const override {
+  Expected<void> row_at(std::uint64_t address, FrameRow& to) const override {
     const auto rva = static_cast<std::uint32_t>(address);
     const auto entry = rva == address ? functions_.candidate(rva) : std::nullopt;
     if (!entry) return uncovered(address);
-    winarm64::RowEvaluator evaluator(functions_);
-    if (const auto found = evaluator.row_at(*entry, rva, to); !found) return found;
-    keep_expressions(to, storage);
-    return {};
+    return winarm64::RowEvaluator(functions_).row_at(*entry, rva, to);
   }
 
   Expected<void> unwind(const Callee& callee, Registers& caller, SavedLocations& saved) const override {
@@ -113,21 +110,6 @@ class Arm64Source final : public PeSource {
   }
 
  private:
-  // They are the evaluator's, which goes.
-  static void keep_expressions(FrameRow& row, RowStorage& storage) {
-    std::size_t used = 0;
-    const auto keep = [&](RegisterRule rule) {
-      auto* at = std::get_if<AtExpression>(&rule);
-      if (at == nullptr || at->expression.size() > RowStorage::kSize - used) return rule;
-      std::memcpy(storage.expressions + used, at->expression.data(), at->expression.size());
-      at->expression = ByteView(storage.expressions + used, at->expression.size());
-      used += at->expression.size();
-      return rule;
-    };
-    row.return_address = keep(row.return_address);
-    for (const RegisterEntry& entry : row.registers) (void)row.registers.set(entry.reg, keep(entry.rule));
-  }
-
   winarm64::Functions functions_;
 };
 

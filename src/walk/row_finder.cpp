@@ -42,7 +42,7 @@ void RowFinder::index(std::uint32_t number) {
   }
 }
 
-Expected<FrameRow> RowFinder::find(std::uint64_t address) {
+Expected<void> RowFinder::find(std::uint64_t address, FrameRow& to) {
   auto after = std::upper_bound(entries_.begin(), entries_.end(), address,
                                 [](std::uint64_t a, const Entry& entry) { return a < entry.begin; });
   // Ranges may nest or repeat: a few entries back may still cover the address.
@@ -52,7 +52,7 @@ Expected<FrameRow> RowFinder::find(std::uint64_t address) {
     Section& section = *readers_[after->section];
     const auto fde = section.reader.fde_at(after->offset);
     if (!fde) return std::unexpected(fde.error());
-    return section.evaluator.row_at(*fde, address);
+    return section.evaluator.row_at(*fde, address, to);
   }
   return fail(ErrorCode::kNotFound, "no row covers the address", address);
 }

@@ -20,7 +20,7 @@ class RowFinder {
   static std::unique_ptr<RowFinder> make(const image::ElfImage& image, bool without_eh_frame = false);
 
   // `address` as the file numbers it. kNotFound where nothing covers it. Logarithmic in the number of FDEs.
-  [[nodiscard]] Expected<FrameRow> find(std::uint64_t address);
+  [[nodiscard]] Expected<void> find(std::uint64_t address, FrameRow& to);
 
   ~RowFinder();
 

@@ -6,7 +6,7 @@ namespace {
 class FailedSource final : public UnwindSource {
  public:
   explicit constexpr FailedSource(const Error& why, bool windows = false) : why_(why), windows_(windows) {}
-  Expected<void> row_at(std::uint64_t, FrameRow&, RowStorage&) const override { return std::unexpected(why_); }
+  Expected<void> row_at(std::uint64_t, FrameRow&) const override { return std::unexpected(why_); }
   bool is_windows() const override { return windows_; }
 
  private:

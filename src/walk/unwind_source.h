@@ -11,12 +11,6 @@
 
 namespace windlass::walk {
 
-// Room for the expressions of a row that are made for it, rather than stored in the image. One for each row in use.
-struct RowStorage {
-  static constexpr std::size_t kSize = 256;
-  std::byte expressions[kSize];
-};
-
 // A frame for UnwindSource::unwind.
 struct Callee {
   const Memory& memory;
@@ -32,7 +26,7 @@ class UnwindSource {
 
   // The row in force at an address. kNotFound where nothing covers it, kUnsupported where no row can say it (ask
   // `unwind`), otherwise what is wrong with the image or the record.
-  [[nodiscard]] virtual Expected<void> row_at(std::uint64_t address, FrameRow& to, RowStorage& storage) const = 0;
+  [[nodiscard]] virtual Expected<void> row_at(std::uint64_t address, FrameRow& to) const = 0;
   // Executes the unwind information at the pc, where no row can say what it does. `caller` and `saved` are set on
   // success only; `saved` comes in as the callee's. The caller's pc says whether it was interrupted.
   [[nodiscard]] virtual Expected<void> unwind(const Callee& callee, Registers& caller, SavedLocations& saved) const;

@@ -57,11 +57,11 @@ class File {
     tally_.rows += rows.size();
     ++tally_.functions;
   }
-  // Never the leaf rule: user space, or a rule for a machine frame.
+  // Never the leaf rule: user space.
   void missing(std::uint64_t at) {
     ++tally_.without_row;
     const TraceRule& got = table_.find(at);
-    if (got.cfa_kind != WL_CFA_UNSUPPORTED && got.cfa_kind != WL_CFA_MEM && ++tally_.wrong <= 5)
+    if (got.cfa_kind != WL_CFA_UNSUPPORTED && ++tally_.wrong <= 5)
       ADD_FAILURE() << name_ << ": " << std::hex << at << " has no row and cfa kind " << int{got.cfa_kind};
   }
 
@@ -113,20 +113,12 @@ class File {
       if (record && record->length != 0 && in_code(begin, begin + record->length))
         entries.push_back({begin, begin + record->length, i});
     }
+    std::vector<FrameRow> rows;
     each_alone(std::move(entries), [&](const Entry& e) {
-      // A row's expressions live until the next row: it is looked up at once.
-      std::uint64_t at = e.begin;
-      ++tally_.functions;
+      rows.clear();
       (void)evaluator.for_each_row(
-          functions.stored(e.stored),
-          [&](const FrameRow& row) {
-            for (; at < row.begin; at += 4) missing(at);
-            --tally_.functions;
-            entry(row.begin, row.end, {row}, Architecture::kAArch64);
-            at = row.end;
-          },
-          [](const Error&) {});
-      for (; at < e.end; at += 4) missing(at);
+          functions.stored(e.stored), [&](const FrameRow& row) { rows.push_back(row); }, [](const Error&) {});
+      entry(e.begin, e.end, rows, Architecture::kAArch64);
     });
   }
 

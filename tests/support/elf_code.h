@@ -41,9 +41,9 @@ class ElfCode {
     for (dwarf::Fde fde; reader.next_fde(fde);) fdes.push_back(fde);
     starts_.clear();
     for (const dwarf::Fde& fde : fdes) {
-      const auto row = rows.row_at(fde, fde.begin);
-      const auto* cfa = row ? std::get_if<CfaRegister>(&row->cfa) : nullptr;
-      if (cfa != nullptr && is_entry(*row, *cfa)) starts_[fde.begin] = fde.end;
+      FrameRow row;
+      if (rows.row_at(fde, fde.begin, row) && row.cfa.is(CfaRule::kRegister) && is_entry(row, row.cfa))
+        starts_[fde.begin] = fde.end;
     }
     return fdes;
   }

@@ -10,7 +10,7 @@ namespace {
 
 class MappedSource final : public UnwindSource {
  public:
-  Expected<void> row_at(std::uint64_t address, FrameRow& to, RowStorage&) const override {
+  Expected<void> row_at(std::uint64_t address, FrameRow& to) const override {
     // The module may have been unloaded, and another one be here.
     LoadedObject object;
     if (!find_loaded(address, object)) return fail(ErrorCode::kNotFound, "module has been unloaded", address);
