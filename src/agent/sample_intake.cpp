@@ -50,8 +50,11 @@ void SampleIntake::on_raw(const wl_event_head& head, std::size_t size) {
     ++malformed_;
     return;
   }
+  const MapSet* maps = maps_of(head.tgid);
+  const bool mapped = maps != nullptr && maps->find(event->sample.registers.pc().value()) != nullptr;
+  if (!mapped) rescan_(head.tgid);
   std::uint8_t end = unwind(event->sample);
-  if (end == WL_END_NO_PROCESS || end == WL_END_NO_MAPPING) {
+  if (mapped && end == WL_END_NO_MAPPING) {
     rescan_(head.tgid);
     end = unwind(event->sample);
   }
