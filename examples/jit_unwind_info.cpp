@@ -17,8 +17,8 @@ constexpr windlass::RegisterNumber kRbx = 3, kRbp = 6, kXmm6 = 17 + 6;  // DWARF
 
 // What the code generator appends with every instruction of its prologue.
 windlass::Prologue describe() {
-  using namespace windlass;
-  Prologue f{.architecture = Architecture::kX86_64, .code_size = 60};
+  using namespace windlass::prologue;
+  Prologue f{.architecture = windlass::Architecture::kX86_64, .code_size = 60};
   f.ops = {
       {1, push(kRbp)},             //  0: push rbp
       {4, SetFramePointer{kRbp}},  //  1: mov  rbp, rsp

@@ -9,12 +9,12 @@
 
 #include <fmt/format.h>
 
-#include "walk/row_finder.h"
+#include "source/row_finder.h"
 
 namespace windlass::agent {
 namespace {
 
-// Nothing but time and size tells the content of a file without a build id. (A PE image's CodeView identity is the PDB
+// Only time and size identify the content of a file without a build id. (A PE image's CodeView identity is the PDB
 // file's: two images may share it.)
 std::string content_of(const struct stat& status) {
   return fmt::format("inode {}:{} {}.{} {}", status.st_dev, status.st_ino, status.st_mtim.tv_sec,

@@ -17,7 +17,7 @@
 #include "windlass/registers.h"
 #include "winx64/read.h"
 
-namespace windlass::walk {
+namespace windlass::source {
 class RowFinder;
 }
 
@@ -71,7 +71,7 @@ struct CodeFile {
   double compile_seconds = 0;
   std::uint64_t table_rows = 0, table_bytes = 0;
 
-  std::unique_ptr<walk::RowFinder> rows;  // full rows, made when first needed; the registry's owner thread only
+  std::unique_ptr<source::RowFinder> rows;  // full rows, made when first needed; the registry's owner thread only
   bool rows_tried = false;
   std::unique_ptr<winx64::Functions> functions;  // the same of a PE image
 

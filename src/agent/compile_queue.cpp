@@ -4,8 +4,8 @@
 
 #include <ctime>
 
+#include "source/unwind_source.h"
 #include "table/compile.h"
-#include "table/compile_pe.h"
 
 namespace windlass::agent {
 namespace {
@@ -19,7 +19,8 @@ double thread_seconds() {
 // Why there is no table; empty if there is one.
 std::string compile_and_load(CodeFile& file, TableStore& store) {
   const auto ignore = [](const Error&) {};
-  const auto table = file.pe ? table::compile_pe(*file.pe, ignore) : table::compile_elf(*file.image, ignore);
+  const auto from = file.pe ? source::make_source(*file.pe) : source::make_source(*file.image);
+  const auto table = table::compile(*from, ignore);
   if (!table) return table.error().text();
   if (table->empty()) return "no unwind information";
   if (const auto loaded = store.load_table(file.kernel_id, *table); !loaded) return loaded.error().text;

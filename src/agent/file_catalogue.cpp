@@ -24,7 +24,7 @@ CodeFile* FileCatalogue::known(const process::ProcMap& map, std::uint32_t tgid) 
   if (found == by_inode_.end()) return nullptr;
   CodeFile& file = *found->second;
   if ((file.image && !file.build_id.empty()) || file.fd < 0) return &file;
-  // Nothing but its inode tells this file's content: written over in place, it is another module.
+  // Only its inode identifies this file's content: written over in place, it is another module.
   struct stat then {
   }, now{};
   const std::string path = fmt::format("/proc/{}/root{}", tgid, map.path);

@@ -6,24 +6,6 @@
 #include <fmt/format.h>
 
 namespace windlass::agent {
-namespace {
-
-// How tables get into the arena.
-class TableArena final : public table::Arena {
- public:
-  explicit TableArena(agent::Arena& arena) : arena_(arena) {}
-  Expected<table::ArenaObject> allocate(std::uint32_t bytes) override {
-    auto ref = arena_.allocate(bytes);
-    if (!ref) return std::unexpected(ref.error());
-    return table::ArenaObject{arena_.at(*ref), *ref};
-  }
-  void release(std::uint32_t ref, std::uint32_t bytes) override { arena_.free(ref, bytes); }
-
- private:
-  agent::Arena& arena_;
-};
-
-}  // namespace
 
 std::expected<std::uint32_t, SystemError> KernelModules::add_module() {
   const std::lock_guard lock(mutex_);
@@ -45,8 +27,7 @@ std::expected<std::uint32_t, SystemError> KernelModules::add_module() {
 }
 
 std::expected<void, SystemError> KernelModules::load_table(std::uint32_t id, const table::UnwindTable& table) {
-  TableArena arena(arena_);
-  auto placed = table::load_table(table, arena);
+  auto placed = table::load_table(table, arena_);
   if (!placed) return std::unexpected(SystemError{"loading a table: " + placed.error().text(), ENOMEM});
   const std::lock_guard lock(mutex_);
   if (id >= states_.size() || !states_[id].used || states_[id].removed || list_[id].state == WL_MODULE_READY) {

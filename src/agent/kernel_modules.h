@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "agent/arena.h"
 #include "agent/table_store.h"
+#include "table/arena.h"
 #include "table/unwind_table.h"
 #include "windlass_layout.h"
 
@@ -18,7 +18,7 @@ namespace windlass::agent {
 class KernelModules final : public TableStore {
  public:
   // `list`: what the programs read, `arena`: where tables go. Both must outlive it.
-  KernelModules(std::span<wl_module> list, Arena& arena) : list_(list), arena_(arena) {}
+  KernelModules(std::span<wl_module> list, table::Arena& arena) : list_(list), arena_(arena) {}
 
   // ENOSPC when the list is full.
   std::expected<std::uint32_t, SystemError> add_module() override;
@@ -43,7 +43,7 @@ class KernelModules final : public TableStore {
   void release(std::uint32_t id);
 
   std::span<wl_module> list_;
-  Arena& arena_;
+  table::Arena& arena_;
   std::mutex mutex_;
   std::vector<State> states_;
   std::vector<std::uint32_t> free_;

@@ -19,6 +19,7 @@
 #include "agent/kernel_errors.h"
 #include "agent/kernel_modules.h"
 #include "agent/mapping_sets.h"
+#include "table/arena.h"
 #include "windlass.skel.h"
 #include "windlass_bpf_state.h"
 
@@ -26,7 +27,7 @@ namespace windlass::agent {
 namespace {
 
 // The arena's chunks as BPF arrays, named by `outer`, an array of maps.
-Arena::Backing chunks_of(int outer) {
+table::Arena::Backing chunks_of(int outer) {
   return [outer](std::uint32_t index, std::byte* at) -> Expected<void> {
     bpf_map_create_opts options{};
     options.sz = sizeof options;
@@ -128,7 +129,7 @@ class KernelSideImpl final : public KernelSide {
   void for_each_count(const CountHandler& handler, bool clear) override;
   KernelSideStats stats() const override;
   std::uint64_t run_time_ns() const override;
-  Arena& arena() override { return *arena_; }
+  table::Arena& arena() override { return *arena_; }
 
  private:
   std::expected<void, SystemError> load_programs();
@@ -141,7 +142,7 @@ class KernelSideImpl final : public KernelSide {
   windlass_bpf* skeleton_ = nullptr;
   MappedArray<wl_module> module_list_;
   MappedArray<wl_cpu_stats> cpu_stats_;
-  std::unique_ptr<Arena> arena_;
+  std::unique_ptr<table::Arena> arena_;
   std::optional<KernelModules> modules_;
   std::optional<BpfProcessEntries> processes_;
   std::optional<MappingSets> sets_;
@@ -177,7 +178,7 @@ void KernelSideImpl::size_maps() {
 
 std::expected<void, SystemError> KernelSideImpl::open_arena() {
   const auto& maps = skeleton_->maps;
-  auto arena = Arena::create(chunks_of(bpf_map__fd(maps.arena)));
+  auto arena = table::Arena::create(chunks_of(bpf_map__fd(maps.arena)));
   if (!arena) return std::unexpected(explain_memory_error(arena.error()));
   arena_ = std::move(*arena);
   if (!module_list_.map(bpf_map__fd(maps.modules), WL_MAX_MODULES, PROT_READ | PROT_WRITE))

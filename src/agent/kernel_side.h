@@ -15,13 +15,16 @@
 #include <string>
 #include <vector>
 
-#include "agent/arena.h"
 #include "agent/program_stats.h"
 #include "agent/sample_source.h"
 #include "agent/system_error.h"
 #include "agent/table_store.h"
 #include "arch/pointer_authentication.h"
 #include "windlass_layout.h"
+
+namespace windlass::table {
+class Arena;
+}
 
 namespace windlass::agent {
 
@@ -101,7 +104,7 @@ class KernelSide : public SampleSource, public TableStore {
   // Nanoseconds spent in the sampler, by the kernel's account; 0 unless kernel.bpf_stats_enabled (or BPF_ENABLE_STATS).
   [[nodiscard]] virtual std::uint64_t run_time_ns() const = 0;
   // The tables and mapping sets, readable in user space: the shared unwinder runs on the same bytes.
-  [[nodiscard]] virtual Arena& arena() = 0;
+  [[nodiscard]] virtual table::Arena& arena() = 0;
 };
 
 }  // namespace windlass::agent

@@ -10,9 +10,9 @@
 #include <unordered_set>
 #include <vector>
 
-#include "agent/arena.h"
 #include "agent/kernel_modules.h"
 #include "agent/system_error.h"
+#include "table/arena.h"
 #include "windlass_layout.h"
 
 namespace windlass::agent {
@@ -36,7 +36,7 @@ class MappingSets {
   static constexpr auto kGrace = std::chrono::milliseconds(500);
 
   // All must outlive it.
-  MappingSets(ProcessEntries& entries, KernelModules& modules, Arena& arena)
+  MappingSets(ProcessEntries& entries, KernelModules& modules, table::Arena& arena)
       : entries_(entries), modules_(modules), arena_(arena) {}
 
   // KernelSide::publish().
@@ -67,7 +67,7 @@ class MappingSets {
 
   ProcessEntries& entries_;
   KernelModules& modules_;
-  Arena& arena_;
+  table::Arena& arena_;
   mutable std::mutex mutex_;
   std::uint32_t next_space_ = 1;
   std::map<std::uint32_t, Set> sets_;                 // by space

@@ -1,7 +1,7 @@
 // The full rows of a module.
 #include "agent/module_registry.h"
 #include "arch/registers.h"
-#include "walk/row_finder.h"
+#include "source/row_finder.h"
 #include "winx64/lower.h"
 #include "winx64/registers.h"
 
@@ -34,7 +34,7 @@ Expected<void> ModuleRegistry::row_at(CodeFile& file, std::uint64_t address, Fra
   }
   if (!file.rows_tried && file.image) {
     file.rows_tried = true;
-    file.rows = walk::RowFinder::make(*file.image);
+    file.rows = source::RowFinder::make(*file.image);
   }
   if (file.rows == nullptr) return none();
   return file.rows->find(address, to);

@@ -22,7 +22,7 @@ namespace windlass::agent {
 class ProcessFollower {
  public:
   static constexpr std::uint64_t kRescanInterval = 1'000'000'000;  // of one process at most, and of all
-  static constexpr std::uint64_t kSweepInterval = 10'000'000'000;  // of those whose exit no event told of
+  static constexpr std::uint64_t kSweepInterval = 10'000'000'000;  // of those whose exit no event reported
   static constexpr std::uint64_t kImageScanShare = 20;             // times as long as a scan for images took
   static constexpr std::size_t kMaxRescanEntries = 65536;
 

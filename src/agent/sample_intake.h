@@ -16,7 +16,7 @@ namespace windlass::agent {
 // thread only.
 class SampleIntake {
  public:
-  // `rescan`: reads what a process has mapped once more, for mappings that no event told of (mremap, a lost record).
+  // `rescan`: reads what a process has mapped once more, for mappings that no event reported (mremap, a lost record).
   // All must outlive it.
   SampleIntake(const ProcessTable& table, RawUnwinder& unwinder, Aggregator& aggregator,
                std::function<void(std::uint32_t tgid)> rescan)

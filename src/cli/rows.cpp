@@ -1,17 +1,9 @@
-// windlass rows: the rows the unwind information lowers to.
-#include <memory>
+#include "cli/rows.h"
+
 #include <string>
 
-#include <CLI/CLI.hpp>
-
 #include "arch/registers.h"
-#include "cli/commands.h"
-#include "cli/input.h"
-#include "cli/text_writer.h"
 #include "dwarf/expression.h"
-#include "dwarf/lower.h"
-#include "winarm64/lower.h"
-#include "winx64/lower.h"
 
 namespace windlass::cli {
 namespace {
@@ -178,62 +170,35 @@ class RowPrinter {
   std::string scratch_;
 };
 
-void list_rows(const dwarf::CfiSection& section, TextWriter& out, dwarf::ErrorSink report, bool json) {
-  RowPrinter printer(out, section.architecture);
-  const auto print = [&](const FrameRow& row) { json ? printer.json(row) : printer.text(row); };
-  if (!json) {
-    out.text(section.name);
-    out.text(":\n");
-  }
-  dwarf::CfiReader reader(section, report);
-  dwarf::RowEvaluator evaluator(section);
-  for (dwarf::Fde fde; !out.closed() && reader.next_fde(fde);) {
-    if (const auto done = evaluator.for_each_row(fde, print); !done) report(done.error());
-  }
-}
+class RowLister final : public source::RowVisitor {
+ public:
+  RowLister(TextWriter& out, Architecture architecture, bool json)
+      : out_(out), printer_(out, architecture), json_(json) {}
 
-// RVAs, in ascending order of the functions.
-void list_winarm64_rows(const image::PeImage& image, TextWriter& out, dwarf::ErrorSink report, bool json) {
-  RowPrinter printer(out, Architecture::kAArch64);
-  const auto print = [&](const FrameRow& row) { json ? printer.json(row) : printer.text(row); };
-  if (!json) out.text(".pdata:\n");
-  const winarm64::Functions functions(image);
-  winarm64::RowEvaluator evaluator(functions);
-  for (std::size_t i = 0; i < functions.size() && !out.closed(); ++i) {
-    const auto function = functions.stored(functions.table().stored_index(i));
-    if (const auto done = evaluator.for_each_row(function, print, report); !done) report(done.error());
+  void begin_section(std::string_view name) override {
+    listed_ = true;
+    if (json_) return;
+    out_.text(name);
+    out_.text(":\n");
   }
-}
+  void row(const FrameRow& row) override { json_ ? printer_.json(row) : printer_.text(row); }
+  [[nodiscard]] bool wants_more() const override { return !out_.closed(); }
+  [[nodiscard]] bool listed() const { return listed_; }
 
-// The same of x64.
-void list_winx64_rows(const image::PeImage& image, TextWriter& out, dwarf::ErrorSink report, bool json) {
-  RowPrinter printer(out, Architecture::kX86_64);
-  const auto print = [&](const FrameRow& row) { json ? printer.json(row) : printer.text(row); };
-  if (!json) out.text(".pdata:\n");
-  const winx64::Functions functions(image);
-  for (std::size_t i = 0; i < functions.size() && !out.closed(); ++i)
-    winx64::lower(functions, functions.stored(functions.table().stored_index(i)), print, report);
-}
+ private:
+  TextWriter& out_;
+  RowPrinter printer_;
+  bool json_;
+  bool listed_ = false;
+};
 
 }  // namespace
 
-void register_rows(CLI::App& app, int& status) {
-  auto options = std::make_shared<ListingOptions>();
-  CLI::App* command = app.add_subcommand("rows", "The rows the unwind information of a file lowers to");
-  command->add_flag("--json", options->json, "One JSON object a line");
-  command->add_option("FILE", options->file, "An ELF or PE file")->required();
-  command->callback([options, &status] {
-    const auto section = [&](const dwarf::CfiSection& found, TextWriter& out, dwarf::ErrorSink report) {
-      list_rows(found, out, report, options->json);
-    };
-    const auto pe = [&](const image::PeImage& image, TextWriter& out, dwarf::ErrorSink report) {
-      if (image.is_x64_format())
-        list_winx64_rows(image, out, report, options->json);
-      else
-        list_winarm64_rows(image, out, report, options->json);
-    };
-    status = list_file(*options, {section, pe});
-  });
+bool list_rows(const source::UnwindSource& source, TextWriter& out, source::ErrorSink report, bool json) {
+  if (!source.architecture()) return false;
+  RowLister lister(out, *source.architecture(), json);
+  source.for_each_row(lister, report);
+  return lister.listed();
 }
 
 }  // namespace windlass::cli

@@ -14,7 +14,7 @@ Value AArch64::return_from_entry(SymbolicState<kSlots>& state) {
   return link;
 }
 
-// A frame record does not tell where its frame ends.
+// A frame record does not record where its frame ends.
 Value AArch64::return_from_frame(SymbolicState<kSlots>&) { return {}; }
 
 // [x29] = the caller's x29, [x29 + 8] = the return address (AAPCS64 section 6.4.6); sp is taken to be behind the pair.

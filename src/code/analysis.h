@@ -25,7 +25,7 @@ bool starts_program(const CodeSource& source, CodeAddress pc, Workspace<Machine>
   return false;
 }
 
-// Code that never returns and whose start nobody tells: the nearest place before it where a function may start, from
+// Code that never returns and whose start is not known: the nearest place before it where a function may start, from
 // where the code leads here, with a caller where that says. Puts the row into work.row.
 template <typename Machine>
 bool way_in_from_unknown_start(const CodeSource& source, CodeAddress pc, Search<Machine>& search,

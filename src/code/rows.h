@@ -44,7 +44,7 @@ struct ExitView {
 // And about the preserved registers?
 [[nodiscard]] bool same_row(Architecture architecture, const FrameRow& a, const FrameRow& b);
 
-// AArch64: do both lead to the same caller as far as one can tell? A register that has been loaded back is also still
+// AArch64: do both lead to the same caller as far as is known? A register that has been loaded back is also still
 // where it was saved, as long as sp is not above it; CFA = x29 + a and CFA = sp + b may be the same.
 [[nodiscard]] bool same_caller_aarch64(const FrameRow& cfi, const FrameRow& code);
 

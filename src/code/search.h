@@ -138,7 +138,7 @@ class Search {
 // ---- ways out -----------------------------------------------------------------------------------------------------
 
 // In the prologue, between setting a frame pointer (any register) and pushing, a register is pushed by sp and later
-// popped by the frame pointer. Both are the same place, which tells where the frame pointer points; without that what
+// popped by the frame pointer. Both are the same place, which says where the frame pointer points; without that what
 // is popped would be taken for something that lies on the stack already.
 template <typename Machine>
 bool Search<Machine>::finds_frame_pointer(const ExitView& exit) {

@@ -19,24 +19,24 @@ std::uint64_t width(Architecture architecture, RegisterNumber reg) {
 FrameState::FrameState(Architecture architecture)
     : architecture_(architecture), depth_(architecture == Architecture::kX86_64 ? kCallPushes : 0) {}
 
-Expected<void> FrameState::apply(const FrameOp& op) {
+Expected<void> FrameState::apply(const prologue::Op& op) {
   const std::uint32_t where = op.end;
-  if (const auto* allocate = std::get_if<Allocate>(&op.action)) {
+  if (const auto* allocate = std::get_if<prologue::Allocate>(&op.action)) {
     if (allocate->size == 0 || allocate->size > kLargest)
       return fail(ErrorCode::kOutOfRange, "allocation of nothing, or of more than any stack", where, allocate->size);
     depth_ += allocate->size;
-  } else if (const auto* saves = std::get_if<Save>(&op.action)) {
+  } else if (const auto* saves = std::get_if<prologue::Save>(&op.action)) {
     return save(*saves, where);
-  } else if (const auto* set = std::get_if<SetFramePointer>(&op.action)) {
+  } else if (const auto* set = std::get_if<prologue::SetFramePointer>(&op.action)) {
     if (pointer_) return fail(ErrorCode::kMalformed, "frame pointer is set twice", where, set->reg);
     if (set->offset > depth_)
       return fail(ErrorCode::kOutOfRange, "frame pointer would lie outside of the frame", where, set->offset);
     pointer_ = Pointer{set->reg, depth_ - set->offset};
-  } else if (std::holds_alternative<SignReturnAddress>(op.action)) {
+  } else if (std::holds_alternative<prologue::SignReturnAddress>(op.action)) {
     if (architecture_ != Architecture::kAArch64 || signed_)
       return fail(ErrorCode::kMalformed, "return address is signed twice, or on x86-64", where);
     signed_ = true;
-  } else if (const auto* machine = std::get_if<MachineFrame>(&op.action)) {
+  } else if (const auto* machine = std::get_if<prologue::MachineFrame>(&op.action)) {
     if (architecture_ != Architecture::kX86_64 || machine_frame_ || depth_ != kCallPushes || !saved_.empty())
       return fail(ErrorCode::kMalformed, "a machine frame comes before everything else, on x86-64", where);
     machine_frame_ = *machine;
@@ -45,12 +45,12 @@ Expected<void> FrameState::apply(const FrameOp& op) {
   return {};
 }
 
-Expected<void> FrameState::save(const Save& save, std::uint32_t where) {
+Expected<void> FrameState::save(const prologue::Save& save, std::uint32_t where) {
   depth_ += save.allocate;
   const RegisterNumber regs[] = {save.reg, save.second};
   std::uint64_t offset = save.offset;
   for (const RegisterNumber reg : regs) {
-    if (reg == kNoRegister) continue;
+    if (reg == prologue::kNoRegister) continue;
     const std::uint64_t size = width(architecture_, reg);
     const std::uint64_t free = architecture_ == Architecture::kX86_64 && !machine_frame_ ? depth_ + 32 : depth_;
     // On x86-64 Windows the 32 bytes above the return address belong to the callee: its home area.
@@ -66,31 +66,31 @@ Expected<void> FrameState::save(const Save& save, std::uint32_t where) {
   return {};
 }
 
-Expected<void> FrameState::undo(const FrameOp& op) {
+Expected<void> FrameState::undo(const prologue::Op& op) {
   const std::uint32_t where = op.end;
-  if (const auto* allocate = std::get_if<Allocate>(&op.action)) {
+  if (const auto* allocate = std::get_if<prologue::Allocate>(&op.action)) {
     if (allocate->size > depth_) return fail(ErrorCode::kMalformed, "epilogue frees more than there is", where);
     depth_ -= allocate->size;
-  } else if (const auto* saves = std::get_if<Save>(&op.action)) {
+  } else if (const auto* saves = std::get_if<prologue::Save>(&op.action)) {
     return restore(*saves, where);
-  } else if (const auto* set = std::get_if<SetFramePointer>(&op.action)) {
+  } else if (const auto* set = std::get_if<prologue::SetFramePointer>(&op.action)) {
     if (!pointer_ || pointer_->reg != set->reg)
       return fail(ErrorCode::kMalformed, "epilogue goes by a frame pointer that is not set", where, set->reg);
     depth_ = pointer_->depth + set->offset;
-  } else if (std::holds_alternative<SignReturnAddress>(op.action)) {
+  } else if (std::holds_alternative<prologue::SignReturnAddress>(op.action)) {
     if (!signed_) return fail(ErrorCode::kMalformed, "epilogue authenticates what is not signed", where);
     signed_ = false;
-  } else if (std::holds_alternative<MachineFrame>(op.action)) {
+  } else if (std::holds_alternative<prologue::MachineFrame>(op.action)) {
     return fail(ErrorCode::kMalformed, "no instruction of an epilogue takes a machine frame back", where);
   }
   return {};
 }
 
-Expected<void> FrameState::restore(const Save& save, std::uint32_t where) {
+Expected<void> FrameState::restore(const prologue::Save& save, std::uint32_t where) {
   const RegisterNumber regs[] = {save.reg, save.second};
   std::uint64_t offset = save.offset;
   for (const RegisterNumber reg : regs) {
-    if (reg == kNoRegister) continue;
+    if (reg == prologue::kNoRegister) continue;
     const auto found = std::find_if(saved_.begin(), saved_.end(), [&](const Saved& s) { return s.reg == reg; });
     if (found == saved_.end() || found->depth + offset != depth_)
       return fail(ErrorCode::kMalformed, "epilogue restores a register from where it was not saved", where, reg);

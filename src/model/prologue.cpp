@@ -2,7 +2,7 @@
 
 #include "model/frame_state.h"
 
-namespace windlass {
+namespace windlass::prologue {
 namespace {
 
 // Emits a row at every point where the state has changed.
@@ -42,8 +42,8 @@ class RowMaker {
     rows_.push_back(*row);
   }
 
-  Expected<void> enter(const std::vector<FrameOp>& ops, std::uint32_t begin, std::uint32_t end) {
-    for (const FrameOp& op : ops) {
+  Expected<void> enter(const std::vector<Op>& ops, std::uint32_t begin, std::uint32_t end) {
+    for (const Op& op : ops) {
       if (op.end < reached_ || op.end < begin || op.end > end)
         return fail(ErrorCode::kOutOfRange, "op is out of order, or outside of the code", op.end);
       advance(op.end);
@@ -64,7 +64,7 @@ class RowMaker {
     return {};
   }
 
-  Expected<void> enter_part(const FramePart& part) {
+  Expected<void> enter_part(const Part& part) {
     if (part.begin < reached_ || part.begin >= part.end || part.end > prologue_.code_size)
       return fail(ErrorCode::kOutOfRange, "part is empty, out of order, or outside of the code", part.begin, part.end);
     reached_ = part.begin;
@@ -85,7 +85,7 @@ class RowMaker {
                   epilogue.end);
     reached_ = epilogue.begin;
     const FrameState around = state_;
-    for (const FrameOp& op : epilogue.undone) {
+    for (const Op& op : epilogue.undone) {
       if (op.end < reached_ || op.end > epilogue.end)
         return fail(ErrorCode::kOutOfRange, "op is out of order, or outside of its epilogue", op.end);
       advance(op.end);
@@ -110,7 +110,7 @@ class RowMaker {
 };
 
 // How long the instruction is that compilers take an action back by.
-std::uint32_t undo_size(Architecture architecture, const FrameAction& action) {
+std::uint32_t undo_size(Architecture architecture, const Action& action) {
   if (architecture == Architecture::kAArch64) return 4;
   if (const auto* allocate = std::get_if<Allocate>(&action))
     return allocate->size < 128 ? 4 : 7;  // add rsp, imm8/imm32
@@ -143,4 +143,4 @@ Expected<void> check(const Prologue& prologue) {
   return rows ? Expected<void>() : std::unexpected(rows.error());
 }
 
-}  // namespace windlass
+}  // namespace windlass::prologue

@@ -19,9 +19,9 @@ struct ProcMap {
   FileIdentity file;
   bool readable = false;
   bool executable = false;
-  bool whole_image = false;  // stands for all of a file's segments: that is all a dump tells
+  bool whole_image = false;  // stands for all of a file's segments: that is all a dump says
   bool deleted = false;      // the path leads to another file now, or to none
-  bool presumed = false;     // a dump does not tell whether it is executable: the file decides
+  bool presumed = false;     // a dump does not say whether it is executable: the file decides
   std::string path;  // "[vdso]", "", "//anon" (perf) or a path in the process's mount namespace, without " (deleted)"
 
   // A path that a file can be found by.

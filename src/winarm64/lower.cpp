@@ -10,7 +10,7 @@ namespace {
 using Slot = SymbolicFrame::Slot;
 using Base = SymbolicFrame::Base;
 
-// -1: not among the registers rows tell of.
+// -1: not among the registers that rows have rules for.
 int slot_of(RegisterFile file, unsigned number) {
   if (file == RegisterFile::kX) return number >= 19 && number <= 30 ? static_cast<int>(number) - 19 : -1;
   return number >= 8 && number <= 15 ? static_cast<int>(number) - 8 + 12 : -1;

@@ -1,5 +1,5 @@
 // Windows ARM64 unwind information as rows: at every instruction the same caller as virtual_unwind, or an error that
-// says why no row can tell it.
+// says why no row can say it.
 #pragma once
 
 #include <cstdint>

@@ -465,7 +465,7 @@ class Lowering {
     }
   }
 
-  // Version 2: what the codes tell, ascending.
+  // Version 2: what the codes describe, ascending.
   void add_epilogues_v2() {
     std::array<Epilog, 256> epilogs;
     std::size_t count = 0;

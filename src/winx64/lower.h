@@ -15,7 +15,7 @@ using ProblemSink = FunctionRef<void(const Error& error)>;
 
 // The rows of one function-table entry, ascending, by RVA, adjoining but for gaps. Registers are DWARF numbers (xmm6-15
 // are 23-32); rsi and rdi, which only Windows preserves, always have a rule. `where` of a problem is an RVA.
-// A gap, told as a problem of code kUnsupported, is where no row can say what the codes do: a machine frame
+// A gap, reported as a problem of code kUnsupported, is where no row can say what the codes do: a machine frame
 // that was not what the stack began with, a frame register that is restored before it is used, version 3. Frames of 2
 // GiB or more are a problem of code kLimit.
 // Linear in the code's size; allocates nothing. Bounded: at most 64 changes in a prologue, the rest is a problem.

@@ -100,7 +100,7 @@ class Writer {
     row_ = row;
   }
   // The row behind the last one, up to `end`: the CFA is at rsp + `offset`, and the registers without a bit in `saved`
-  // are back. Where the others stand does not change: they are told from the CFA.
+  // are back. Where the others stand does not change: they are given from the CFA.
   void add_next(std::uint32_t end, std::int64_t offset, std::uint64_t saved) {
     if (row_.base == kRsp && row_.offset == offset && row_.saved == saved) {
       out_.end = end;

@@ -148,7 +148,7 @@ TEST_P(AArch64Sweep, SynthesisAgainstUnwindInformation) {
   EXPECT_GT(percent(tally.same + tally.same_caller), 94.0);
   EXPECT_LT(percent(tally.frame), 5.0);
   EXPECT_EQ(tally.sign, 0u);
-  // The resolver, and a descriptor's that saves vector registers it does not tell of; context switches.
+  // The resolver, and a descriptor's that saves vector registers it does not describe; context switches.
   EXPECT_LT(tally.contradicted, 100u);
 }
 

@@ -8,6 +8,7 @@
 
 #include "support/pe_corpora.h"
 #include "table/builder.h"
+#include "table/compile.h"
 #include "table/compile_pe.h"
 #include "table/project.h"
 #include "winarm64/lower.h"
@@ -175,7 +176,8 @@ void hold_machine(image::PeMachine machine) {
       ASSERT_TRUE(file);
       const auto image = image::PeImage::parse(file->bytes());
       ASSERT_TRUE(image);
-      const auto table = compile_pe(*image, [&](const Error& error) { ADD_FAILURE() << path << ": " << error.text(); });
+      const auto table = compile(*source::make_source(*image),
+                                 [&](const Error& error) { ADD_FAILURE() << path << ": " << error.text(); });
       ASSERT_TRUE(table) << table.error().text();
       if (table->x_reg() != WL_NO_XREG && registers.size() < 60)
         registers += " " + std::string(register_name(Architecture::kX86_64, table->x_reg()));

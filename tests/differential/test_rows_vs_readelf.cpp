@@ -1,4 +1,4 @@
-// Every row of real binaries held against `readelf -wF`.
+// Every row of real binaries compared with `readelf -wF`.
 //
 // Where readelf (binutils 2.40) says less or something else than the rows, and what is compared instead:
 //  - a register that the FDE mentions anywhere has a column in all its rows; "u" there means "undefined" or "nothing

@@ -1,4 +1,4 @@
-// Rows synthesised from the code, held against call frame information at every instruction of real libraries.
+// Rows synthesised from the code, compared with call frame information at every instruction of real libraries.
 #include <Zydis/Zydis.h>
 #include <fmt/core.h>
 #include <gtest/gtest.h>
@@ -79,7 +79,7 @@ Verdict compare(const FrameRow& cfi, const FrameRow& code) {
     const RegisterRule* y = code.registers.find(reg);
     if ((is_same(x) && is_same(y)) || text(x) == text(y)) continue;
     const bool saved = x != nullptr && x->is(RegisterRule::kAtCfa);
-    // Below sp, if the CFA is told by sp: popped. Else it cannot be told here.
+    // Below sp, if the CFA is given by sp: popped. Else it is not known here.
     const bool dead =
         saved && is_same(y) && b.is(CfaRule::kRegister) && (!b.is_at(x86_64::kRsp) || -x->offset() > b.offset());
     if (!dead) return kRegisters;
@@ -103,7 +103,7 @@ class Library {
     if (!section) return result;
     dwarf::RowEvaluator rows(*section);
     auto fdes = code_.functions(*section, rows, [](const FrameRow& row, const CfaRule& cfa) {
-      return cfa.reg == x86_64::kRsp && cfa.offset == 8 && row.registers.size() == 0;
+      return cfa == CfaRule::at(x86_64::kRsp, 8) && row.registers.size() == 0;
     });
     std::sort(fdes.begin(), fdes.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
     for (std::size_t i = 0; i < fdes.size(); i += every) function(rows, fdes[i], know_starts, result);

@@ -23,7 +23,7 @@ table::UnwindTable small_table() {
 class KernelModulesTest : public testing::Test {
  protected:
   std::array<wl_module, 3> list{};
-  std::unique_ptr<Arena> arena = *Arena::create({}, 4);
+  std::unique_ptr<table::Arena> arena = *table::Arena::create({}, 4);
   KernelModules modules{list, *arena};
 
   static constexpr std::uint32_t kOutside = 17;

@@ -33,7 +33,7 @@ class FakeEntries final : public ProcessEntries {
 class MappingSetsTest : public testing::Test {
  protected:
   std::array<wl_module, 4> list{};
-  std::unique_ptr<Arena> arena = *Arena::create({}, 4);
+  std::unique_ptr<table::Arena> arena = *table::Arena::create({}, 4);
   KernelModules modules{list, *arena};
   FakeEntries entries;
   MappingSets sets{entries, modules, *arena};

@@ -1,4 +1,4 @@
-// Unwind information held against the code.
+// Unwind information compared with the code.
 #include <gtest/gtest.h>
 
 #include <cstring>

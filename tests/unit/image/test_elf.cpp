@@ -150,7 +150,7 @@ TEST(ElfImage, AArch64) {
   EXPECT_GT(listing.rows.size(), 400u);
 }
 
-// What a mapper of /proc/PID/maps does, held against where this program really is.
+// What a mapper of /proc/PID/maps does, compared with where this program really is.
 TEST(ElfImage, AddressOfFileOffsetGivesTheBias) {
   const auto file = MappedFile::open("/proc/self/exe");
   const auto parsed = ElfImage::parse(file->bytes());

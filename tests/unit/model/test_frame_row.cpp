@@ -43,9 +43,9 @@ TEST(RegisterRule, EveryForm) {
 
 TEST(RegisterRule, AreEqualInAllTheirParts) {
   const std::array<RegisterRule, 9> rules = {
-      RegisterRule::undefined(),        RegisterRule::same_value(),      RegisterRule::at_cfa(8),
-      RegisterRule::at_cfa(16),         RegisterRule::cfa_value(8),      RegisterRule::in_register(8),
-      RegisterRule::at_register(7, 8),  RegisterRule::at_register(6, 8), RegisterRule::register_value(7, 8)};
+      RegisterRule::undefined(),       RegisterRule::same_value(),      RegisterRule::at_cfa(8),
+      RegisterRule::at_cfa(16),        RegisterRule::cfa_value(8),      RegisterRule::in_register(8),
+      RegisterRule::at_register(7, 8), RegisterRule::at_register(6, 8), RegisterRule::register_value(7, 8)};
   for (std::size_t i = 0; i < rules.size(); ++i)
     for (std::size_t j = 0; j < rules.size(); ++j) EXPECT_EQ(rules[i] == rules[j], i == j) << i << ' ' << j;
 }

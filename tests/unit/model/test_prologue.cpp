@@ -6,6 +6,8 @@
 namespace windlass {
 namespace {
 
+using namespace prologue;
+
 constexpr RegisterNumber kRbx = 3, kRbp = 6, kFp = 29, kLr = 30;
 
 // A row as text: "[0,1) cfa=r7+8 ra=c-8 r3=c-16".

@@ -5,7 +5,7 @@
 #include "dwarf/lower.h"
 #include "windlass/frame_row.h"
 
-namespace windlass::walk {
+namespace windlass::source {
 
 inline Expected<void> indexed_row(const dwarf::EhFrameHdr& header, const dwarf::CfiSection& section,
                                   std::uint64_t address, FrameRow& to) {
@@ -14,4 +14,4 @@ inline Expected<void> indexed_row(const dwarf::EhFrameHdr& header, const dwarf::
   return dwarf::row_at(section, found.fde, address, to);
 }
 
-}  // namespace windlass::walk
+}  // namespace windlass::source
