@@ -6,7 +6,9 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -33,6 +35,19 @@ int shell_status(int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(statu
 }
 
 }  // namespace
+
+std::string find_command(const std::string& name) {
+  if (name.find('/') != std::string::npos) return name;
+  const char* path = std::getenv("PATH");
+  std::string_view rest = path != nullptr ? path : "/bin:/usr/bin";
+  while (!rest.empty()) {
+    const auto colon = rest.find(':');
+    const std::string candidate = fmt::format("{}/{}", rest.substr(0, colon), name);
+    if (access(candidate.c_str(), X_OK) == 0) return candidate;
+    rest.remove_prefix(colon == std::string_view::npos ? rest.size() : colon + 1);
+  }
+  return {};
+}
 
 std::expected<ChildCommand, SystemError> ChildCommand::start(const std::vector<std::string>& arguments) {
   int go[2], failed[2];

@@ -8,9 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "agent/kernel_side.h"
+#include "agent/system_error.h"
 
 namespace windlass::agent {
+
+// The path that execvp finds a command by; empty if it finds none.
+[[nodiscard]] std::string find_command(const std::string& name);
 
 class ChildCommand {
  public:

@@ -13,6 +13,7 @@
 
 #include "agent/program_stats.h"
 #include "agent/system_probe.h"
+#include "windlass_layout.h"
 
 namespace windlass::agent {
 namespace {
@@ -157,17 +158,33 @@ SystemError explain_own_perf_error(int error, unsigned frequency) {
   const SystemFacts facts = read_system_facts();
   const std::string paranoid = facts.perf_event_paranoid ? std::to_string(*facts.perf_event_paranoid) : "?";
   if (facts.perf_event_paranoid && *facts.perf_event_paranoid <= 2)
-    return {facts.status.seccomp == 2
-                ? "perf events are refused by the seccomp filter that this process runs under. Way out: allow "
-                  "perf_event_open in the container's seccomp profile"
-                : "the kernel refuses perf events of this process: it is not this user's, or protects itself. Way out: "
-                  "sudo",
-            error, RefusalKind::kPrivilege};
+    return {
+        facts.status.seccomp == 2
+            ? "perf events are refused by the seccomp filter that this process runs under. Way out: allow "
+              "perf_event_open in the container's seccomp profile"
+            : "the kernel refuses perf events of this process: it is not this user's, or protects itself. Way out: " +
+                  way_to(facts, Capability::kSysPtrace),
+        error, RefusalKind::kPrivilege};
   return {
       fmt::format("users may not sample even their own processes: kernel.perf_event_paranoid is {}. Way out: sysctl "
                   "kernel.perf_event_paranoid=2",
                   paranoid),
       error, RefusalKind::kPrivilege};
+}
+
+// getrlimit(2): RLIMIT_AS bounds what is reserved, too, not only what is used.
+SystemError explain_memory_error(const Error& error) {
+  const int code = static_cast<int>(error.detail);
+  rlimit limit{};
+  if (code == ENOMEM && getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+    return {fmt::format("the address space of this process is limited to {} MiB (ulimit -v), and the tables reserve {} "
+                        "MiB of it. Way out: ulimit -v unlimited, or prlimit --as=unlimited -- windlass record ...",
+                        limit.rlim_cur >> 20, (std::uint64_t{WL_MAX_CHUNKS} * WL_CHUNK_SIZE) >> 20),
+            code, RefusalKind::kLimit};
+  if (code == ENOMEM)
+    return {error.text() + ". Way out: free memory, or raise the memory limit of the cgroup", code,
+            RefusalKind::kLimit};
+  return system_error(error.text(), code);
 }
 
 // perf_event_open(2): without CAP_IPC_LOCK all rings of a user share perf_event_mlock_kb a CPU.

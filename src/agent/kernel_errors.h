@@ -4,6 +4,7 @@
 #include <string>
 
 #include "agent/system_error.h"
+#include "windlass/error.h"
 
 namespace windlass::agent {
 
@@ -33,6 +34,9 @@ class LibbpfLog {
 [[nodiscard]] SystemError explain_own_perf_error(int error, unsigned frequency);
 // Mapping the ring of a perf event.
 [[nodiscard]] SystemError explain_perf_ring_error(int error);
+
+// The kernel side's memory: `detail` is an errno.
+[[nodiscard]] SystemError explain_memory_error(const Error& error);
 
 // Where no probe finds a cause: an errno and the log say what it must be. Apart for the tests.
 [[nodiscard]] SystemError load_error_without_cause(int error, const std::string& log, const std::string& release,

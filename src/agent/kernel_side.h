@@ -1,8 +1,8 @@
-// The kernel half of the profiler as C++: loads the BPF programs, keeps their tables and process maps, starts the
-// sampling, hands out the events. Linux, needs CAP_BPF + CAP_PERFMON (or root).
+// The kernel half of the profiler as C++: loads the BPF programs and puts together what drives them: modules, mapping
+// sets, sampling, events. Linux, needs CAP_BPF + CAP_PERFMON (or root).
 //
-// Thread safety: one thread drives a KernelSide; `load_table` (with `add_module`, `set_no_table`, `remove_module`) and
-// `publish` may be called from other threads too, they lock.
+// Thread safety: one thread drives a KernelSide; the calls of TableStore and `publish` may come from other threads,
+// too.
 #pragma once
 
 #include <chrono>
@@ -18,13 +18,13 @@
 #include "agent/program_stats.h"
 #include "agent/sample_source.h"
 #include "agent/system_error.h"
+#include "agent/table_store.h"
 #include "arch/pointer_authentication.h"
 #include "windlass_layout.h"
 
 namespace windlass::table {
 class Arena;
-class UnwindTable;
-}  // namespace windlass::table
+}
 
 namespace windlass::agent {
 
@@ -65,19 +65,10 @@ struct KernelSideStats {
   std::uint64_t ends[WL_END_COUNT] = {};
 };
 
-class KernelSide : public SampleSource {
+class KernelSide : public SampleSource, public TableStore {
  public:
   static std::expected<std::unique_ptr<KernelSide>, SystemError> open(const KernelSideOptions& options);
 
-  // ---- modules: the code of one file, loaded once however many processes map it --------------------------------
-  // A new module, state WL_MODULE_PENDING: samples in it hand over their raw stack.
-  virtual std::expected<std::uint32_t, SystemError> add_module() = 0;
-  // Copies the table into the arena and makes the module READY. O(bytes of the table).
-  virtual std::expected<void, SystemError> load_table(std::uint32_t module, const table::UnwindTable& table) = 0;
-  // The file has no unwind information at all: frame-pointer rule.
-  virtual void set_no_table(std::uint32_t module) = 0;
-  // No published process may map it any more. Its id is used again after a grace period.
-  virtual void remove_module(std::uint32_t module) = 0;
   [[nodiscard]] virtual const wl_module& module(std::uint32_t id) const = 0;
 
   // ---- processes ------------------------------------------------------------------------------------------------

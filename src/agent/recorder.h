@@ -1,4 +1,4 @@
-// The agent: follows processes, feeds the kernel side with tables and mappings, collects the stacks, leaves a profile.
+// The agent: opens what a recording needs, goes round between its events until it is stopped, leaves a profile.
 #pragma once
 
 #include <chrono>
@@ -8,21 +8,21 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "agent/aggregator.h"
 #include "agent/child_command.h"
 #include "agent/event_queue.h"
-#include "agent/kernel_side.h"
 #include "agent/module_registry.h"
 #include "agent/no_samples.h"
+#include "agent/open_source.h"
 #include "agent/process_events.h"
+#include "agent/process_follower.h"
 #include "agent/process_table.h"
 #include "agent/raw_unwinder.h"
-#include "agent/sample_source.h"
+#include "agent/sample_intake.h"
 #include "agent/system_facts.h"
+#include "agent/targets.h"
 
 namespace windlass::agent {
 
@@ -63,8 +63,8 @@ class Recorder {
   [[nodiscard]] profile::Profile profile();
   [[nodiscard]] RecordingProgress progress();
   // What this recording cannot show because BPF was refused, and the refusal; empty with BPF.
-  [[nodiscard]] const std::string& limits() const { return limits_; }
-  [[nodiscard]] const std::string& refusal() const { return refusal_; }
+  [[nodiscard]] const std::string& limits() const { return source_.limits; }
+  [[nodiscard]] const std::string& refusal() const { return source_.refusal; }
   // What a recording of the whole machine cannot see from here, a sentence each (a PID namespace).
   [[nodiscard]] const std::vector<std::string>& blind_spots() const { return blind_spots_; }
   // Why there are none, if there are none; after run().
@@ -73,68 +73,55 @@ class Recorder {
 
   [[nodiscard]] ChildCommand* command() { return command_ ? &*command_ : nullptr; }
   [[nodiscard]] ModuleRegistry& modules() { return *registry_; }
-  [[nodiscard]] KernelSideStats kernel_stats() const { return kernel_->stats(); }
-  [[nodiscard]] std::uint64_t rescans() const { return rescans_; }
+  [[nodiscard]] KernelSideStats kernel_stats() const { return source_.samples->stats(); }
+  [[nodiscard]] std::uint64_t rescans() const { return follower_->rescans(); }
   [[nodiscard]] const ProcessTable& processes() const { return *table_; }
 
  private:
   using Clock = std::chrono::steady_clock;
 
-  Recorder() = default;
+  explicit Recorder(const RecorderOptions& options)
+      : options_(options), targets_(options.targets.empty() && options.command.empty()) {}
   std::expected<void, SystemError> find_targets(const SystemFacts& facts);
-  std::expected<KernelSide*, SystemError> open_source(const SystemFacts& facts);
-  std::expected<void, SystemError> open_own_events(SystemError&& why);
-  [[nodiscard]] bool filtered() const { return !options_.targets.empty() || !options_.command.empty(); }
-  [[nodiscard]] bool is_target(std::uint32_t tgid) const { return !filtered() || target_set_.contains(tgid); }
+  std::expected<void, SystemError> open_samples(const SystemFacts& facts);
+  void make_parts();
 
-  void scan_existing();
-  void round();
-  void on_process(const ProcessEvent& event);
-  void on_kernel(const wl_event_head& head, std::size_t size);
-  void on_stack(const wl_event_head& head, std::size_t size);
-  void on_raw(const wl_event_head& head, std::size_t size);
-  void publish(Process& process);
-  void rescan(std::uint32_t tgid, std::uint64_t now);
-  void rescan_all(std::uint64_t now);
-  void find_images();
-  void housekeeping(std::uint64_t now);
-  void drain();
-  [[nodiscard]] bool finished();
-  [[nodiscard]] bool any_target_alive() const;
-  [[nodiscard]] std::optional<double> cpu_seconds() const;
+  std::expected<void, SystemError> begin();
   void wait_for_events(int stop_descriptor, bool& stopped);
+  void round();
+  void take_events(std::uint64_t now);
+  void on_kernel(const wl_event_head& head, std::size_t size);
+  void bound_memory(std::uint64_t now);
+  void drain();
+  [[nodiscard]] bool finished(std::uint64_t now);
+  [[nodiscard]] bool any_target_alive() const;
+  [[nodiscard]] double seconds() const;
+  [[nodiscard]] std::optional<double> cpu_seconds() const;
   [[nodiscard]] Aggregator::Counts counts();
 
   RecorderOptions options_;
   std::optional<ChildCommand> command_;
-  std::unique_ptr<SampleSource> kernel_;  // the BPF programs, or perf events
-  ProcessEventSource source_;             // stays closed with the latter, which bring their own
-  std::string limits_, refusal_;
+  Targets targets_;
+  OpenedSource source_;
+  ProcessEventSource process_events_;  // stays closed with perf events, which bring their own
   std::vector<std::string> blind_spots_;
   std::unique_ptr<ModuleRegistry> registry_;
   std::unique_ptr<ProcessTable> table_;
+  std::unique_ptr<ProcessFollower> follower_;
   std::unique_ptr<RawUnwinder> unwinder_;
+  std::unique_ptr<SampleIntake> intake_;
   Aggregator aggregator_;
   EventQueue queue_;
-  std::unordered_set<std::uint32_t> target_set_;
-  std::unordered_map<std::uint32_t, std::uint64_t> last_rescan_;
 
   std::uint64_t now_ = 0;  // of the round
   std::uint64_t start_unix_ns_ = 0;
   Clock::time_point start_;
   double seconds_ = 0;  // once stopped
   std::optional<double> cpu_before_;
-  std::optional<double> cpu_used_;  // once stopped
-  bool ended_before_ = false;       // the targets, before sampling began
-  std::uint64_t raw_ends_[WL_END_COUNT] = {};
+  std::optional<double> cpu_used_;    // once stopped
+  bool ended_before_ = false;         // the targets, before sampling began
   std::uint64_t unknown_counts_ = 0;  // counted stacks whose event was lost
-  std::uint64_t perf_lost_ = 0, seen_lost_process_events_ = 0;
-  bool rescan_all_due_ = false;
-  std::uint64_t last_rescan_all_ = 0, last_sweep_ = 0, last_evict_ = 0, last_liveness_ = 0;
-  std::uint64_t rescans_ = 0;
-  std::uint64_t next_image_scan_ = 0;
-  std::uint64_t malformed_ = 0;
-  std::vector<std::uint64_t> frames_;
+  std::uint64_t last_evict_ = 0, last_liveness_ = 0;
 };
 
 }  // namespace windlass::agent

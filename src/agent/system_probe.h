@@ -52,6 +52,11 @@ struct Diagnosis {
 // What makes it pointless to begin: no /proc, or that of another PID namespace. Asked first, as nothing fails by it.
 [[nodiscard]] std::optional<SystemError> refuse_place(const SystemFacts& facts);
 
+// How this process would come to hold a capability that it lacks.
+[[nodiscard]] std::string way_to(const SystemFacts& facts, Capability capability);
+// Why a process may not be recorded whose /proc files were refused with `error`; `hidden`: it has none here (hidepid).
+[[nodiscard]] SystemError refuse_target(const SystemFacts& facts, std::uint32_t pid, bool hidden, int error);
+
 // The command line that gives this program's file what it needs for good.
 [[nodiscard]] std::string setcap_command(const SystemFacts& facts);
 

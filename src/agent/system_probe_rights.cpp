@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 
 #include "agent/system_probe.h"
 
@@ -28,9 +29,11 @@ std::string missing_for_bpf(const SystemFacts& facts) {
   return bpf ? "CAP_BPF is missing" : "CAP_PERFMON is missing";
 }
 
+constexpr const char* kOutsideOfTheNamespace =
+    "run it outside of the user namespace (a rootless container or unshare -U), as root";
+
 std::string rights_way_out(const SystemFacts& facts) {
-  if (!facts.initial_user_namespace)
-    return "run it outside of the user namespace (a rootless container or unshare -U), as root";
+  if (!facts.initial_user_namespace) return kOutsideOfTheNamespace;
   if (facts.user == 0)
     return "start the container with these capabilities (docker run --cap-add=BPF --cap-add=PERFMON "
            "--cap-add=SYS_PTRACE, or --privileged), or a root shell that has not dropped them";
@@ -52,9 +55,8 @@ Probe needed(const SystemFacts& facts, Capability capability, const char* purpos
 Probe other_processes(const SystemFacts& facts) {
   const std::string name = capability_name(Capability::kSysPtrace);
   if (holds(facts, Capability::kSysPtrace)) return ok(name, "held: mappings of other users' processes");
-  return {
-      name, ProbeState::kLimited, "missing: other users' processes may have no names and no whole stacks",
-      facts.user == 0 ? "start the container with --cap-add=SYS_PTRACE" : "sudo, or once: " + setcap_command(facts)};
+  return {name, ProbeState::kLimited, "missing: other users' processes may have no names and no whole stacks",
+          way_to(facts, Capability::kSysPtrace)};
 }
 
 // /proc/PID/map_files, proc(5): CAP_SYS_ADMIN, since Linux 5.9 CAP_CHECKPOINT_RESTORE.
@@ -65,7 +67,7 @@ Probe mapped_files(const SystemFacts& facts) {
     return ok(name, "CAP_CHECKPOINT_RESTORE stands in: files that are mapped but deleted or hidden");
   return {name, ProbeState::kLimited,
           "missing, as is CAP_CHECKPOINT_RESTORE: code of files that are deleted or replaced stays without names",
-          "sudo, or once: " + setcap_command(facts)};
+          way_to(facts, Capability::kCheckpointRestore)};
 }
 
 // getrlimit(2). Until Linux 5.11 BPF maps counted against RLIMIT_MEMLOCK.
@@ -176,6 +178,35 @@ Probe own_sampling(const SystemTrials& trials) {
 }
 
 }  // namespace
+
+std::string way_to(const SystemFacts& facts, Capability capability) {
+  if (!facts.initial_user_namespace) return kOutsideOfTheNamespace;
+  if (facts.user == 0) {
+    const std::string_view name = capability_name(capability);
+    return fmt::format("start the container with --cap-add={}, or a root shell that has not dropped {}",
+                       name.substr(name.find('_') + 1), name);
+  }
+  return "sudo, or once: " + setcap_command(facts);
+}
+
+// ptrace(2), "Ptrace access mode checking"; proc(5), hidepid.
+SystemError refuse_target(const SystemFacts& facts, std::uint32_t pid, bool hidden, int error) {
+  const std::string what = hidden ? fmt::format("process {} is there, but /proc hides it (hidepid)", pid)
+                                  : fmt::format("what process {} has mapped may not be read", pid);
+  std::string why = "it is another user's, or protects itself";
+  std::string way_out = way_to(facts, Capability::kSysPtrace);
+  if (!facts.initial_user_namespace) {
+    why =
+        "it is outside of this user namespace, where CAP_SYS_PTRACE of the namespace counts for nothing, or protects "
+        "itself";
+  } else if (facts.has(Capability::kSysPtrace)) {
+    why = "CAP_SYS_PTRACE is held, so a security module protects it";
+    way_out = "look for its refusal in the kernel log (dmesg; ausearch -m avc)";
+  } else if (facts.user == 0) {
+    why = "CAP_SYS_PTRACE is missing";
+  }
+  return {fmt::format("{}: {}. Way out: {}", what, why, way_out), error, RefusalKind::kPrivilege};
+}
 
 std::string setcap_command(const SystemFacts& facts) {
   return fmt::format("sudo setcap cap_bpf,cap_perfmon,cap_sys_ptrace,cap_checkpoint_restore,cap_syslog+ep {}",

@@ -3,6 +3,8 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <charconv>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
@@ -13,8 +15,8 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
-#include "agent/module_registry.h"
 #include "agent/recorder.h"
+#include "agent/truncated_files.h"
 #include "cli/commands.h"
 #include "cli/record_output.h"
 #include "symbols/symbolize.h"
@@ -149,6 +151,18 @@ int record(const Arguments& arguments) {
   return written != kDone ? written : status;
 }
 
+// CLI::PositiveNumber would print the largest number there is.
+CLI::Validator seconds() {
+  return {[](const std::string& text) {
+            double value = 0;
+            const char* end = text.data() + text.size();
+            const auto read = std::from_chars(text.data(), end, value);
+            const bool right = read.ec == std::errc{} && read.ptr == end && value > 0 && std::isfinite(value);
+            return right ? std::string() : fmt::format("{} is no number of seconds above 0", text);
+          },
+          ""};
+}
+
 }  // namespace
 
 void register_record(CLI::App& app, int& status) {
@@ -162,7 +176,7 @@ void register_record(CLI::App& app, int& status) {
       ->capture_default_str()
       ->type_name("FILE");
   command->add_option("--duration", arguments->recorder.duration, "stop after so many seconds")
-      ->check(CLI::PositiveNumber)
+      ->check(seconds())
       ->type_name("S");
   auto* all = command->add_flag("-a,--all", arguments->all, "the whole machine (the default)");
   auto* targets = command

@@ -1,4 +1,4 @@
-// synthesis.h's functions for one Machine.
+// synthesis.h's functions for one CodeMachine.
 #pragma once
 
 #include "code/search.h"

@@ -1,24 +1,8 @@
 // Follows code from an address along all its ways, cheapest first, until one leaves the function. Architecture-neutral:
-// a Machine decodes one instruction, changes the symbolic state and says what control does next.
-//
-//   struct Machine {
-//     static constexpr Architecture kArchitecture;
-//     static constexpr unsigned kSlots;       // registers, by Registers::slot_of
-//     // Executes the instruction at path.pc and moves path.pc behind it.
-//     Flow step(CodeReader& code, Path<Machine>& path);
-//     static constexpr std::int64_t kEntryCfa;  // CFA - sp at a function's entry
-//     // Makes `state`, taken to be that at a function's entry, its caller's; the return address. For tail jumps.
-//     static Value return_from_entry(SymbolicState<kSlots>& state);
-//     // The same with sp and the caller's frame pointer at the frame record, as where a frame pointer is set up. For
-//     // guesses. Unknown if it cannot be.
-//     static Value return_from_frame(SymbolicState<kSlots>& state);
-//     // The row of the frame the frame pointer points to.
-//     static void frame_pointer_row(std::uint64_t pc, FrameRow& row);
-//     // Nothing on the stack, nothing saved: the row of a function's entry.
-//     static bool is_entry_row(const FrameRow& row);
-//   };
+// a CodeMachine decodes one instruction, changes the symbolic state and says what control does next.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 
 #include "code/code_reader.h"
@@ -62,6 +46,52 @@ struct Path {
   Value sp_if_equal;           // x86-64: sp where the instruction just executed compared equal
   bool signed_return = false;  // AArch64: the return address carries its code now, relative to the start (toggled)
   State state;
+};
+
+// What code/ has to know of an architecture: X86_64 and AArch64.
+//
+//   kArchitecture
+//   kSlots                       registers, by Registers::slot_of
+//   kInstructionStep             instructions begin at multiples of it
+//   kEntryCfa                    CFA - sp at a function's entry
+//   machine.step(code, path)     executes the instruction at path.pc and moves path.pc behind it
+//   look_back(code, path)        what the bytes before the pc say about the state there
+//   return_from_entry(state)     makes a state, taken to be that at a function's entry, its caller's; the return
+//                                address. For tail jumps
+//   return_from_frame(state)     the same with sp and the caller's frame pointer at the frame record, as where a frame
+//                                pointer is set up. For guesses. Unknown if it cannot be
+//   frame_pointer_row(pc, row)   the row of the frame the frame pointer points to
+//   entry_row(pc, row)           nothing on the stack, nothing saved: the row of a function's entry
+//   is_entry_row(row)            is it that one?
+//   linkage_stub(code, pc, row)  if `pc` is in a stub for lazy binding: the row's CFA and registers
+//   may_be_epilogue(source, pc)  by its first bytes: can `pc` be in an epilogue?
+//   behind_call(source, at)      does a call end at the address? True where that cannot be read
+//   signal_trampoline(source, at)  does the address begin the code that ends a signal handler?
+//   may_start_function(code, at) does something end before the address that does not go on there?
+//   loads_table(code, at)        does an instruction at the address load the address of a table?
+//
+// kLinkRegister besides, where a call leaves its return address in a register.
+template <typename Machine>
+concept CodeMachine = requires(Machine machine, CodeReader& code, const CodeSource& source, Path<Machine>& path,
+                               SymbolicState<Machine::kSlots>& state, std::uint64_t address, FrameRow& row,
+                               const FrameRow& some_row) {
+  { Machine::kArchitecture } -> std::convertible_to<Architecture>;
+  { Machine::kSlots } -> std::convertible_to<unsigned>;
+  { Machine::kInstructionStep } -> std::convertible_to<unsigned>;
+  { Machine::kEntryCfa } -> std::convertible_to<std::int64_t>;
+  { machine.step(code, path) } -> std::same_as<Flow>;
+  Machine::look_back(code, path);
+  { Machine::return_from_entry(state) } -> std::same_as<Value>;
+  { Machine::return_from_frame(state) } -> std::same_as<Value>;
+  Machine::frame_pointer_row(address, row);
+  Machine::entry_row(address, row);
+  { Machine::is_entry_row(some_row) } -> std::same_as<bool>;
+  { Machine::linkage_stub(code, address, row) } -> std::same_as<bool>;
+  { Machine::may_be_epilogue(source, address) } -> std::same_as<bool>;
+  { Machine::behind_call(source, address) } -> std::same_as<bool>;
+  { Machine::signal_trampoline(source, address) } -> std::same_as<bool>;
+  { Machine::may_start_function(code, address) } -> std::same_as<bool>;
+  { Machine::loads_table(code, address) } -> std::same_as<bool>;
 };
 
 // The addresses visited in one exploration; forgetting them all is free.
@@ -142,7 +172,7 @@ class PathList {
 };
 
 // The space of one exploration.
-template <typename Machine>
+template <CodeMachine Machine>
 struct Workspace {
   Machine machine;
   CodeReader code;

@@ -1,5 +1,5 @@
 // The search itself: the ways out of a function from a pc, and the way in from its start. Architecture-neutral, over
-// explorer.h's Machine.
+// explorer.h's CodeMachine.
 #pragma once
 
 #include <optional>

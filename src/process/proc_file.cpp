@@ -1,5 +1,6 @@
 #include "process/proc_file.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <string_view>
@@ -22,10 +23,25 @@ std::string read_proc_file(const std::string& path, std::size_t limit) {
     do got = ::read(fd, text.data() + had, kPiece);
     while (got < 0 && errno == EINTR);
     text.resize(had + static_cast<std::size_t>(got > 0 ? got : 0));
-    if (got <= 0) break;
+    if (got == 0) break;
+    if (got < 0) {
+      text.clear();
+      break;
+    }
   }
+  const int error = errno;
   ::close(fd);
+  errno = error;
   return text;
+}
+
+std::string_view status_field(std::string_view text, std::string_view name) {
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    if (line.starts_with(name) && line.substr(name.size()).starts_with(":\t")) return line.substr(name.size() + 2);
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+  }
+  return {};
 }
 
 std::vector<pid_t> list_ids(const std::string& folder, std::size_t most) {

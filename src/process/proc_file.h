@@ -4,12 +4,17 @@
 #include <sys/types.h>
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace windlass::process {
 
-// Its text; empty if it cannot be read or is empty. At most `limit` bytes.
+// Its text; empty if it is empty, or cannot be read: errno says why then. At most `limit` bytes.
 [[nodiscard]] std::string read_proc_file(const std::string& path, std::size_t limit = std::size_t{64} << 20);
+
+// The value of the line "NAME:\tVALUE" in the text of a /proc/PID/status; empty: there is none. (A newline in a
+// thread's name, which is the first line, is written as "\n".)
+[[nodiscard]] std::string_view status_field(std::string_view text, std::string_view name);
 
 // The numbers that a folder has entries for: processes in /proc, threads in /proc/PID/task. At most `most` of
 // them; empty if it cannot be read.

@@ -197,6 +197,27 @@ TEST_F(Doctor, RootWithoutCapabilities) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root";
   expect_refusal(run("setpriv --bounding-set -all --inh-caps=-all " + record("-a --duration 0.1")), "privilege",
                  "--cap-add");
+  const CommandResult one =
+      run("setpriv --bounding-set -all --inh-caps=-all " + record(fmt::format("-p {} --duration 0.1", getpid())));
+  expect_refusal(one, "privilege", "CAP_SYS_PTRACE is missing");
+  EXPECT_TRUE(contains(one.output, "--cap-add=SYS_PTRACE")) << one.output;
+  EXPECT_FALSE(contains(one.output, "sudo")) << one.output;
+}
+
+TEST_F(Doctor, ALimitedAddressSpaceHasAWayOut) {
+  if (const auto reason = no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
+  const CommandResult limited = run("prlimit --as=4000000000 " + record("-- true"));
+  expect_refusal(limited, "limit", "Way out: ulimit -v unlimited");
+  EXPECT_TRUE(contains(limited.output, "3814 MiB")) << limited.output;
+}
+
+TEST_F(Doctor, ADurationIsSaidToBeNone) {
+  for (const char* none : {"0", "-1", "x", "inf", "nan", "1e999"}) {
+    const CommandResult result = run(record(fmt::format("--duration={} -- true", none)));
+    EXPECT_EQ(result.status, 2) << result.output;
+    EXPECT_TRUE(contains(result.output, fmt::format("--duration: {} is no number of seconds above 0", none)))
+        << result.output;
+  }
 }
 
 TEST_F(Doctor, RootOfAUserNamespace) {

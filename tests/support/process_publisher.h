@@ -3,19 +3,18 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
-#include <cstring>
 #include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "agent/kernel_side.h"
 #include "image/elf.h"
 #include "image/mapped_file.h"
+#include "process/proc_file.h"
+#include "process/proc_maps.h"
 #include "table/compile.h"
 
 namespace windlass::testing {
@@ -34,15 +33,9 @@ class ProcessPublisher {
 
   bool publish(std::uint32_t pid, std::uint64_t epoch = 0) {
     mappings_.clear();
-    std::ifstream maps("/proc/" + std::to_string(pid) + "/maps");
-    for (std::string line; std::getline(maps, line);) {
-      std::uint64_t begin = 0, end = 0, offset = 0;
-      char permissions[8] = {}, path[4096] = {};
-      if (std::sscanf(line.c_str(), "%lx-%lx %7s %lx %*s %*s %4095[^\n]", &begin, &end, permissions, &offset, path) < 4)
-        continue;
-      if (std::strchr(permissions, 'x') == nullptr || begin >> 63 != 0) continue;
-      add(pid, begin, end, offset, path);
-    }
+    for (const process::ProcMap& map :
+         process::parse_proc_maps(process::read_proc_file("/proc/" + std::to_string(pid) + "/maps")))
+      if (map.executable && map.begin >> 63 == 0) add(pid, map.begin, map.end, map.offset, map.path);
     return side_.publish(pid, mappings_, epoch).has_value();
   }
 
@@ -56,7 +49,7 @@ class ProcessPublisher {
 
   void add(std::uint32_t pid, std::uint64_t begin, std::uint64_t end, std::uint64_t offset, const std::string& path) {
     const bool vdso = path == "[vdso]";
-    if (!vdso && path.front() != '/') {
+    if (!vdso && !path.starts_with('/')) {
       mappings_.push_back({begin, end, 0, 0, WL_MAPPING_GENERATED});
       return;
     }

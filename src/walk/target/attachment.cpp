@@ -37,10 +37,7 @@ std::unexpected<Error> system_error(const char* what, std::uint64_t where, int e
 // The value of a line of /proc/PID/status.
 std::string status_field(pid_t pid, pid_t thread, std::string_view name) {
   const std::string text = process::read_proc_file(fmt::format("/proc/{}/task/{}/status", pid, thread));
-  const auto at = text.find(fmt::format("\n{}:\t", name));
-  if (at == std::string::npos) return {};
-  const auto begin = at + name.size() + 3;
-  return text.substr(begin, text.find('\n', begin) - begin);
+  return std::string(process::status_field(text, name));
 }
 
 pid_t other_tracer(pid_t pid, pid_t thread) {

@@ -9,10 +9,10 @@ namespace {
 
 class ProcessTableTest : public testing::Test {
  protected:
-  ProcessTable table{[this](std::uint32_t, std::uint32_t parent, const MapRecord& map) {
+  ProcessTable table{[this](std::uint32_t, std::uint32_t parent, const process::ProcMap& map) {
                        last_parent = parent;
                        return ProcessTable::CodeLocation{
-                           static_cast<std::uint32_t>(map.file.inode), map.begin - map.file_offset,
+                           static_cast<std::uint32_t>(map.file.inode), map.begin - map.offset,
                            map.file.inode == 0 ? MappingKind::kGenerated : MappingKind::kFile,
                            map.file.inode == kPeFile};
                      },
@@ -40,7 +40,7 @@ class ProcessTableTest : public testing::Test {
     event.tgid = tgid;
     event.map.begin = begin;
     event.map.end = end;
-    event.map.file_offset = offset;
+    event.map.offset = offset;
     event.map.file.inode = inode;
     table.apply(event);
   }

@@ -187,6 +187,33 @@ TEST(SystemProbe, EveryRefusalAndLimitHasAWayOut) {
   }
 }
 
+// Root cannot become more by sudo: a refusal names what it lacks and who can give it.
+TEST(SystemProbe, WhyAProcessMayNotBeRecorded) {
+  const auto text = [](unsigned user, bool holds, bool initial, bool hidden = false) {
+    SystemFacts facts = good_facts();
+    facts.user = user;
+    facts.status.effective = holds ? kAllCapabilities : 0;
+    facts.initial_user_namespace = initial;
+    const SystemError error = refuse_target(facts, 42, hidden, EACCES);
+    EXPECT_EQ(error.kind, RefusalKind::kPrivilege);
+    EXPECT_EQ(error.code, EACCES);
+    EXPECT_NE(error.text.find("process 42"), std::string::npos);
+    return error.text;
+  };
+  const auto contains = [](const std::string& all, const char* part) { return all.find(part) != std::string::npos; };
+  const std::string user = text(1000, false, true);
+  EXPECT_TRUE(contains(user, "another user's") && contains(user, "Way out: sudo")) << user;
+  const std::string container = text(0, false, true);
+  EXPECT_TRUE(contains(container, "CAP_SYS_PTRACE is missing") && contains(container, "--cap-add=SYS_PTRACE"));
+  EXPECT_FALSE(contains(container, "sudo")) << container;
+  const std::string inside = text(0, true, false);
+  EXPECT_TRUE(contains(inside, "outside of the user namespace")) << inside;
+  EXPECT_FALSE(contains(inside, "sudo")) << inside;
+  const std::string guarded = text(0, true, true);
+  EXPECT_TRUE(contains(guarded, "security module") && contains(guarded, "kernel log")) << guarded;
+  EXPECT_TRUE(contains(text(1000, false, true, true), "hidepid"));
+}
+
 TEST(SystemProbe, NamesExactlyTheCapabilityThatIsMissing) {
   const std::uint64_t base = kAllCapabilities & ~bit(Capability::kSysAdmin);
   struct Case {

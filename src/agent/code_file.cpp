@@ -1,0 +1,144 @@
+#include "agent/code_file.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace windlass::agent {
+namespace {
+
+// Only time and size identify the content of a file without a build id. (A PE image's CodeView identity is the PDB
+// file's: two images may share it.)
+std::string content_of(const struct stat& status) {
+  return fmt::format("inode {}:{} {}.{} {}", status.st_dev, status.st_ino, status.st_mtim.tv_sec,
+                     status.st_mtim.tv_nsec, status.st_size);
+}
+
+void parse(OpenedFile& opened) {
+  const ByteView bytes = opened.file.bytes();
+  if (auto image = image::ElfImage::parse(bytes)) {
+    opened.image = std::move(*image);
+  } else if (auto pe = image::PeImage::parse(bytes)) {
+    opened.pe = std::move(*pe);
+  } else {
+    opened.problem = image::PeImage::sniff(bytes) ? pe.error().text() : image.error().text();
+  }
+}
+
+// Of a descriptor, which stays the caller's if it is refused.
+std::optional<OpenedFile> look_at(int fd, const process::FileCandidate& candidate, const std::string& mapped_build_id) {
+  OpenedFile opened;
+  struct stat status {};
+  auto file = image::MappedFile::from_fd(fd);
+  if (!file || fstat(fd, &status) != 0) return std::nullopt;
+  opened.fd = fd;
+  opened.file = std::move(*file);
+  parse(opened);
+  const std::string build_id = opened.image ? opened.image->build_id() : std::string();
+  // Something else may be mapped there by now, even where map_files leads.
+  const auto same = process::compare({.inode = candidate.inode, .build_id = mapped_build_id}, build_id, status.st_ino);
+  if (same == process::Sameness::kOther || (same == process::Sameness::kUnknown && !candidate.certain))
+    return std::nullopt;
+  opened.content = build_id.empty() ? content_of(status) : agent::content_of(build_id);
+  return opened;
+}
+
+// Where in the image the section is that holds this byte of the file.
+std::optional<std::uint64_t> rva_of_file_offset(const image::PeImage& image, std::uint64_t offset) {
+  for (const image::PeSection& section : image.sections())
+    if (offset >= section.file_offset && offset - section.file_offset < section.file_size)
+      return section.rva + (offset - section.file_offset);
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string content_of(const std::string& build_id) { return "id " + build_id; }
+
+std::optional<OpenedFile> open_code_file(const std::vector<process::FileCandidate>& candidates,
+                                         const std::string& build_id) {
+  for (const process::FileCandidate& candidate : candidates) {
+    const int fd = process::open_regular(candidate.path);
+    if (fd < 0) continue;
+    if (auto opened = look_at(fd, candidate, build_id)) return opened;
+    close(fd);
+  }
+  return std::nullopt;
+}
+
+std::optional<OpenedFile> open_vdso_file() {
+  const int fd = process::open_vdso();
+  if (fd < 0) return std::nullopt;
+  OpenedFile opened;
+  opened.fd = fd;
+  opened.content = "vdso";
+  if (auto file = image::MappedFile::from_fd(fd)) opened.file = std::move(*file);
+  parse(opened);
+  return opened;
+}
+
+CodeFile::CodeFile() = default;
+CodeFile::~CodeFile() {
+  if (fd >= 0) close(fd);
+}
+
+void CodeFile::take(OpenedFile opened, std::string from_path) {
+  path = std::move(from_path);
+  file = std::move(opened.file);
+  image = std::move(opened.image);
+  pe = std::move(opened.pe);
+  machine = image::machine_of(file.bytes());
+  if (pe) {
+    build_id = pe->build_id();
+    const auto sections = pe->sections();
+    if (const auto code = std::ranges::find_if(sections, &image::PeSection::executable); code != sections.end()) {
+      code_begin = code->rva;
+      code_end = std::uint64_t{code->rva} + code->virtual_size;
+      code_offset = code->file_offset;
+    }
+  }
+  if (image) {
+    build_id = image->build_id();
+    if (const auto segments = image->executable_segments(); !segments.empty()) {
+      code_begin = segments.front().vaddr;
+      code_end = segments.front().vaddr + segments.front().memsz;
+      code_offset = segments.front().file_offset;
+    }
+  }
+}
+
+void CodeFile::drop() {
+  state = TableState::kDropped;
+  source.reset();  // it and the images point into `file`
+  image.reset();
+  pe.reset();
+  file = image::MappedFile();
+}
+
+ProcessTable::CodeLocation CodeFile::place(const process::ProcMap& map) const {
+  if (pe) {
+    const auto rva = rva_of_file_offset(*pe, map.offset);
+    // Its headers, as ModuleRegistry::find_images asks, or not as its section table says.
+    return rva ? ProcessTable::CodeLocation{number, map.begin - *rva, MappingKind::kFile, true}
+               : ProcessTable::CodeLocation{number, map.begin, MappingKind::kGenerated, true};
+  }
+  if (!image) return {number, 0, MappingKind::kGenerated};
+  const auto page_size = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  const auto address = image->address_of_file_offset(map.offset, true, page_size);
+  if (!address) return {};  // mapped executable, but not as its program headers say
+  return {number, map.begin - *address, MappingKind::kFile};
+}
+
+void CodeFile::describe(profile::Module& module) const {
+  module.path = path;
+  module.build_id = build_id;
+  if (fd >= 0) module.open_path = fmt::format("/proc/self/fd/{}", fd);
+  module.begin = code_begin;
+  module.end = code_end;
+  module.file_offset = code_offset;
+}
+
+}  // namespace windlass::agent

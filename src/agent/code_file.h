@@ -1,0 +1,83 @@
+// One file that code was mapped from: what it is, how it is opened, where its mappings lie in it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/process_table.h"
+#include "image/elf.h"
+#include "image/machine.h"
+#include "image/mapped_file.h"
+#include "image/pe.h"
+#include "process/mapped_files.h"
+#include "profile/profile.h"
+#include "source/unwind_source.h"
+
+namespace windlass::agent {
+
+// A file that was opened, and looked at as far as it takes to say what it is.
+struct OpenedFile {
+  int fd = -1;  // whoever has it closes it
+  image::MappedFile file;
+  std::optional<image::ElfImage> image;  // empty: not ELF, or not to be opened
+  std::optional<image::PeImage> pe;      // empty: not PE
+  std::string content;                   // two files with the same one hold the same code
+  std::string problem;                   // why there is neither image
+};
+
+// `content` of every file with this build id (hex).
+[[nodiscard]] std::string content_of(const std::string& build_id);
+// The first of the files that can be opened and is what was mapped; `build_id` (hex) is what the mapping's record says,
+// empty if it does not.
+[[nodiscard]] std::optional<OpenedFile> open_code_file(const std::vector<process::FileCandidate>& candidates,
+                                                       const std::string& build_id);
+// The same of the vdso, which is in no file.
+[[nodiscard]] std::optional<OpenedFile> open_vdso_file();
+
+enum class TableState : std::uint8_t {
+  kPending,  // queued or being compiled
+  kReady,
+  kNoTable,  // nothing to compile; `reason` says why
+  kDropped,  // evicted
+};
+
+// Numbers, path and images are const once it is in the catalogue; the rest says whose it is.
+struct CodeFile {
+  std::uint32_t number = 0;
+  std::string path;      // as the first process saw it
+  std::string build_id;  // hex, empty if none
+  int fd = -1;           // kept open for symbolisation; -1 where too many are
+  image::MappedFile file;
+  std::optional<image::ElfImage> image;                         // empty: not ELF, or not to be opened
+  std::optional<image::PeImage> pe;                             // empty: not PE; its addresses are RVAs
+  image::CodeMachine machine;                                   // whose code it is
+  std::uint64_t code_begin = 0, code_end = 0, code_offset = 0;  // its first executable segment, and where in the file
+  std::uint32_t kernel_id = 0;                                  // the table store's number
+  std::uint64_t last_used = 0;                                  // the catalogue's
+
+  // The compiling thread's while it is kPending, and const after that but for becoming kDropped.
+  std::atomic<TableState> state = TableState::kPending;
+  std::string reason;
+  double compile_seconds = 0;
+  std::uint64_t table_rows = 0, table_bytes = 0;
+
+  std::unique_ptr<source::UnwindSource> source;  // made when first needed; the registry's owner thread only
+
+  CodeFile();
+  ~CodeFile();
+  // Takes over all but the descriptor and the content.
+  void take(OpenedFile opened, std::string from_path);
+  // Lets go of what is mapped and made of it. The descriptor stays, symbolisation may want it.
+  void drop();
+
+  // Where a mapping of it lies in its own numbering.
+  [[nodiscard]] ProcessTable::CodeLocation place(const process::ProcMap& map) const;
+  // For Aggregator::build.
+  void describe(profile::Module& module) const;
+};
+
+}  // namespace windlass::agent

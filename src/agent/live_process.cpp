@@ -1,0 +1,53 @@
+#include "agent/live_process.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "agent/no_samples.h"
+#include "agent/process_table.h"
+#include "agent/system_probe.h"
+#include "process/proc_file.h"
+
+namespace windlass::agent {
+
+LifeStatus parse_life_status(std::string_view text) {
+  const auto number = [&](std::string_view name, auto& value) {
+    const std::string_view digits = process::status_field(text, name);
+    std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  };
+  LifeStatus status;
+  number("Tgid", status.tgid);
+  number("Threads", status.threads);
+  if (const std::string_view state = process::status_field(text, "State"); !state.empty()) status.state = state[0];
+  return status;
+}
+
+LifeStatus read_life_status(std::uint32_t pid) {
+  return parse_life_status(process::read_proc_file(fmt::format("/proc/{}/status", pid)));
+}
+
+bool process_exists(std::uint32_t tgid) { return kill(static_cast<pid_t>(tgid), 0) == 0 || errno != ESRCH; }
+
+std::optional<double> cpu_seconds_of(std::uint32_t tgid) {
+  return parse_cpu_seconds(process::read_proc_file(fmt::format("/proc/{}/stat", tgid)), sysconf(_SC_CLK_TCK));
+}
+
+std::expected<std::uint32_t, SystemError> find_target(std::uint32_t pid, const SystemFacts& facts) {
+  const LifeStatus status = read_life_status(pid);
+  if (status.tgid == 0 && kill(static_cast<pid_t>(pid), 0) != 0 && errno == EPERM)
+    return std::unexpected(refuse_target(facts, pid, true, EPERM));
+  if (!status.alive()) return std::unexpected(system_error(fmt::format("there is no process {}", pid), ESRCH));
+  std::string maps;
+  errno = 0;
+  if (!ProcessTable::read_proc_maps(status.tgid, maps) && (errno == EACCES || errno == EPERM))
+    return std::unexpected(refuse_target(facts, pid, false, errno));
+  return status.tgid;
+}
+
+}  // namespace windlass::agent

@@ -1,0 +1,136 @@
+#include "agent/process_follower.h"
+
+#include <ctime>
+
+#include "agent/kernel_side.h"
+#include "agent/live_process.h"
+
+namespace windlass::agent {
+
+std::uint64_t monotonic_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+ProcessFollower::System ProcessFollower::this_machine() { return {monotonic_ns, list_processes, process_exists}; }
+
+ProcessFollower::ProcessFollower(ProcessTable& table, SampleSource& source, Targets& targets, ModuleNumber number,
+                                 System system)
+    : table_(table), source_(source), targets_(targets), number_(std::move(number)), system_(std::move(system)) {}
+
+void ProcessFollower::scan_all() {
+  for (const std::uint32_t tgid : targets_.everything() ? system_.processes() : targets_.chosen())
+    table_.scan(tgid, system_.now());
+}
+
+// ---- events ---------------------------------------------------------------------------------------------------------
+
+void ProcessFollower::on_process(const ProcessEvent& event) {
+  if (event.kind == ProcessEventKind::kLost) {
+    rescan_all_due_ = true;
+    return;
+  }
+  // Processes outside of this PID namespace have no number in it, and dead ones none any more (perf_event_pid() in
+  // kernel/events/core.c).
+  if (event.tgid == 0 || event.tgid == ~0u) return;
+  if (event.kind == ProcessEventKind::kFork && targets_.contains(event.parent_tgid)) targets_.add(event.tgid);
+  if (targets_.contains(event.tgid)) table_.apply(event);
+}
+
+bool ProcessFollower::on_kernel(const wl_event_head& head, std::size_t size) {
+  if (head.type != WL_EVENT_EXEC && head.type != WL_EVENT_FORK && head.type != WL_EVENT_UNMAP &&
+      head.type != WL_EVENT_EXIT)
+    return false;
+  if (size < sizeof(wl_process_event)) {
+    ++malformed_;
+    return true;
+  }
+  const auto& event = reinterpret_cast<const wl_process_event&>(head);
+  switch (head.type) {
+    case WL_EVENT_EXEC:
+      if (targets_.contains(head.tgid)) table_.set_epoch(head.tgid, event.epoch);
+      break;
+    case WL_EVENT_FORK: {
+      const auto child = static_cast<std::uint32_t>(event.address);
+      targets_.add(child);  // the kernel side reports those of targets only
+      table_.set_epoch(child, event.epoch);
+      break;
+    }
+    case WL_EVENT_UNMAP:
+      table_.unmap(head.tgid, head.time, event.address, event.length);
+      table_.set_epoch(head.tgid, event.epoch);
+      break;
+    default: on_end(head.tgid, head.time); break;
+  }
+  return true;
+}
+
+void ProcessFollower::on_end(std::uint32_t tgid, std::uint64_t time) {
+  table_.exit(tgid, time);
+  source_.forget(tgid);
+  targets_.remove(tgid);
+}
+
+// ---- what no event says ---------------------------------------------------------------------------------------------
+
+void ProcessFollower::rescan(std::uint32_t tgid, std::uint64_t now) {
+  if (!targets_.contains(tgid)) return;
+  if (last_rescan_.size() > kMaxRescanEntries) last_rescan_.clear();
+  auto& last = last_rescan_[tgid];
+  if (last != 0 && now < last + kRescanInterval) return;
+  last = now;
+  ++rescans_;
+  table_.scan(tgid, now);
+}
+
+void ProcessFollower::finish_round(std::uint64_t now) {
+  if (rescan_all_due_ && now > last_rescan_all_ + kRescanInterval) rescan_all(now);
+  if (now > last_sweep_ + kSweepInterval) sweep(now);
+  find_images();
+  table_.take_dirty([this](Process& process) { publish(process); });
+}
+
+void ProcessFollower::rescan_all(std::uint64_t now) {
+  last_rescan_all_ = now;
+  rescan_all_due_ = false;
+  scan_all();
+  ++rescans_;
+}
+
+void ProcessFollower::sweep(std::uint64_t now) {
+  last_sweep_ = now;
+  const auto lost = source_.stats().lost_process_events;
+  rescan_all_due_ |= lost != seen_lost_process_events_;
+  seen_lost_process_events_ = lost;
+  for (const std::uint32_t tgid : table_.alive())
+    if (!system_.exists(tgid)) on_end(tgid, now);
+}
+
+// Soon, since until then the code has no names and no rows; but reading /proc shall not take more than this share of
+// the time where a process makes code all the time (a JIT under Wine).
+void ProcessFollower::find_images() {
+  table_.for_each_images_due([this](std::uint32_t tgid) {
+    const std::uint64_t begin = system_.now();
+    if (begin < next_image_scan_) return;
+    table_.scan(tgid, begin);
+    const std::uint64_t end = system_.now();
+    next_image_scan_ = end + (end - begin) * kImageScanShare;
+    ++rescans_;
+  });
+}
+
+void ProcessFollower::publish(Process& process) {
+  if (process.exit_time != 0 || !targets_.contains(process.tgid)) return;
+  const auto& mappings = process.maps->mappings();
+  std::vector<wl_mapping> published;
+  published.reserve(mappings.size());
+  for (const Mapping& mapping : mappings) {
+    if (mapping.begin >> 63 != 0) continue;  // vsyscall
+    published.push_back(
+        {mapping.begin, mapping.end, mapping.bias, number_(mapping.module), static_cast<std::uint32_t>(mapping.kind)});
+  }
+  if (!published.empty()) (void)source_.publish(process.tgid, published, process.epoch);
+}
+
+}  // namespace windlass::agent

@@ -1,0 +1,81 @@
+// Keeps the process table true while a recording runs, and the sample source informed of it: events of processes are
+// applied, what they leave out is read from /proc, and what has changed is published.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <unordered_map>
+#include <vector>
+
+#include "agent/process_events.h"
+#include "agent/process_table.h"
+#include "agent/sample_source.h"
+#include "agent/targets.h"
+#include "windlass_layout.h"
+
+namespace windlass::agent {
+
+// CLOCK_MONOTONIC, ns: the clock of all events.
+[[nodiscard]] std::uint64_t monotonic_ns();
+
+// One thread only. Bounds: kMaxRescanEntries processes whose last rescan is remembered.
+class ProcessFollower {
+ public:
+  static constexpr std::uint64_t kRescanInterval = 1'000'000'000;  // of one process at most, and of all
+  static constexpr std::uint64_t kSweepInterval = 10'000'000'000;  // of those whose exit no event reported
+  static constexpr std::uint64_t kImageScanShare = 20;             // times as long as a scan for images took
+  static constexpr std::size_t kMaxRescanEntries = 65536;
+
+  // What it asks of the machine. Tests have another one.
+  struct System {
+    std::function<std::uint64_t()> now;  // CLOCK_MONOTONIC, ns
+    std::function<std::vector<std::uint32_t>()> processes;
+    std::function<bool(std::uint32_t tgid)> exists;
+  };
+  [[nodiscard]] static System this_machine();
+
+  // The source's number for a module of Mapping.
+  using ModuleNumber = std::function<std::uint32_t(std::uint32_t module)>;
+
+  // `table`, `source` and `targets` must outlive it.
+  ProcessFollower(ProcessTable& table, SampleSource& source, Targets& targets, ModuleNumber number, System system);
+
+  // Reads all targets, or all processes, from /proc.
+  void scan_all();
+
+  // Events, in time order.
+  void on_process(const ProcessEvent& event);
+  // An event of the source that is about a process; false for others.
+  bool on_kernel(const wl_event_head& event, std::size_t size);
+
+  // Reads what a process has mapped, unless that was done just now.
+  void rescan(std::uint32_t tgid, std::uint64_t now);
+  // After the events of a round: what is due by now, then publishes what changed.
+  void finish_round(std::uint64_t now);
+
+  // How often /proc was looked at again.
+  [[nodiscard]] std::uint64_t rescans() const { return rescans_; }
+  [[nodiscard]] std::uint64_t malformed() const { return malformed_; }
+
+ private:
+  void on_end(std::uint32_t tgid, std::uint64_t time);
+  void rescan_all(std::uint64_t now);
+  void sweep(std::uint64_t now);
+  void find_images();
+  void publish(Process& process);
+
+  ProcessTable& table_;
+  SampleSource& source_;
+  Targets& targets_;
+  ModuleNumber number_;
+  System system_;
+  std::unordered_map<std::uint32_t, std::uint64_t> last_rescan_;
+  bool rescan_all_due_ = false;
+  std::uint64_t last_rescan_all_ = 0, last_sweep_ = 0;
+  std::uint64_t next_image_scan_ = 0;
+  std::uint64_t seen_lost_process_events_ = 0;
+  std::uint64_t rescans_ = 0;
+  std::uint64_t malformed_ = 0;
+};
+
+}  // namespace windlass::agent

@@ -1,0 +1,48 @@
+// The samples of a source become stacks of the profile: those unwound in the kernel as they are, raw ones unwound here.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "agent/aggregator.h"
+#include "agent/process_table.h"
+#include "agent/raw_unwinder.h"
+#include "windlass_layout.h"
+
+namespace windlass::agent {
+
+// Events come in time order with those of processes, so that the table's mappings are those of the sample's time. One
+// thread only.
+class SampleIntake {
+ public:
+  // `rescan`: reads what a process has mapped once more, for mappings that no event reported (mremap, a lost record).
+  // All must outlive it.
+  SampleIntake(const ProcessTable& table, RawUnwinder& unwinder, Aggregator& aggregator,
+               std::function<void(std::uint32_t tgid)> rescan)
+      : table_(table), unwinder_(unwinder), aggregator_(aggregator), rescan_(std::move(rescan)) {}
+
+  // A WL_EVENT_STACK or WL_EVENT_RAW; false for other events.
+  bool take(const wl_event_head& event, std::size_t size);
+
+  // How many raw samples ended in this way (wl_end) once they were unwound.
+  [[nodiscard]] std::uint64_t raw_ends(unsigned end) const { return raw_ends_[end]; }
+  // Samples whose bytes contradict their head; none is expected from a kernel.
+  [[nodiscard]] std::uint64_t malformed() const { return malformed_; }
+
+ private:
+  void on_stack(const wl_event_head& head, std::size_t size);
+  void on_raw(const wl_event_head& head, std::size_t size);
+  std::uint8_t unwind(const RawSample& sample);
+  [[nodiscard]] const MapSet* maps_of(std::uint32_t tgid) const;
+
+  const ProcessTable& table_;
+  RawUnwinder& unwinder_;
+  Aggregator& aggregator_;
+  std::function<void(std::uint32_t tgid)> rescan_;
+  std::vector<std::uint64_t> frames_;  // of the raw sample at hand
+  std::uint64_t raw_ends_[WL_END_COUNT] = {};
+  std::uint64_t malformed_ = 0;
+};
+
+}  // namespace windlass::agent

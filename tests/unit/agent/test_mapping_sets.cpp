@@ -1,0 +1,147 @@
+#include "agent/mapping_sets.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <map>
+
+namespace windlass::agent {
+namespace {
+
+using namespace std::chrono_literals;
+
+// The BPF map, in user space.
+class FakeEntries final : public ProcessEntries {
+ public:
+  std::map<std::uint32_t, wl_process> entries;
+  int refuse_with = 0;
+
+  int update(std::uint32_t tgid, const wl_process& process) override {
+    if (refuse_with == 0) entries[tgid] = process;
+    return refuse_with;
+  }
+  void erase(std::uint32_t tgid) override { entries.erase(tgid); }
+  std::unordered_set<std::uint32_t> spaces() override {
+    std::unordered_set<std::uint32_t> spaces;
+    for (const auto& [tgid, process] : entries) spaces.insert(process.space);
+    return spaces;
+  }
+};
+
+class MappingSetsTest : public testing::Test {
+ protected:
+  std::array<wl_module, 4> list{};
+  std::unique_ptr<table::Arena> arena = *table::Arena::create({}, 4);
+  KernelModules modules{list, *arena};
+  FakeEntries entries;
+  MappingSets sets{entries, modules, *arena};
+  MappingSets::Clock::time_point now{1h};
+  std::uint32_t module = *modules.add_module();
+
+  std::vector<wl_mapping> two() const { return {{0x1000, 0x2000, 0, module, 0}, {0x3000, 0x4000, 0, module, 0}}; }
+  std::uint32_t publish(std::uint32_t tgid) {
+    const auto space = sets.publish(tgid, two(), 5, now);
+    EXPECT_TRUE(space);
+    return space.value_or(0);
+  }
+  wl_maps_head* head_of(const wl_process& process) const {
+    return reinterpret_cast<wl_maps_head*>(arena->at(process.maps)) - 1;
+  }
+  void pass(std::chrono::milliseconds time) {
+    now += time;
+    sets.housekeeping(now);
+  }
+};
+
+TEST_F(MappingSetsTest, WhatTheProgramsRead) {
+  const std::uint32_t space = publish(10);
+  const wl_process& process = entries.entries.at(10);
+  EXPECT_EQ(process.space, space);
+  EXPECT_EQ(process.map_count, 2u);
+  EXPECT_EQ(process.epoch, 5u);
+  EXPECT_EQ(head_of(process)->space, space);
+  EXPECT_EQ(head_of(process)->count, 2u);
+  wl_mapping read[2];
+  std::memcpy(read, arena->at(process.maps), sizeof read);
+  EXPECT_EQ(read[1].begin, 0x3000u);
+}
+
+TEST_F(MappingSetsTest, SpacesAreNeverUsedTwice) {
+  const std::uint32_t first = publish(10);
+  const std::uint32_t second = publish(10);
+  EXPECT_NE(first, second);
+  sets.forget(10, now);
+  for (int i = 0; i < 4; ++i) pass(1s);
+  EXPECT_EQ(sets.size(), 0u);
+  EXPECT_GT(publish(10), second);
+}
+
+TEST_F(MappingSetsTest, AReplacedSetIsHiddenThenFreedAGracePeriodApart) {
+  publish(10);
+  wl_maps_head* old = head_of(entries.entries.at(10));
+  const std::uint64_t one = arena->bytes_used();
+  publish(10);
+  pass(MappingSets::kGrace - 1ms);
+  EXPECT_NE(old->space, 0u) << "a walk may be about to begin with it";
+  pass(MappingSets::kGrace);
+  EXPECT_EQ(old->space, 0u);
+  EXPECT_EQ(arena->bytes_used(), 2 * one) << "a walk may be in it";
+  pass(MappingSets::kGrace);
+  EXPECT_EQ(arena->bytes_used(), one);
+  EXPECT_EQ(sets.size(), 1u);
+}
+
+TEST_F(MappingSetsTest, AForkedChildKeepsItsParentsSet) {
+  publish(10);
+  entries.entries[11] = entries.entries.at(10);  // the fork program's doing
+  wl_maps_head* shared = head_of(entries.entries.at(11));
+  sets.forget(10, now);
+  for (int i = 0; i < 10; ++i) pass(1s);
+  EXPECT_NE(shared->space, 0u);
+  EXPECT_EQ(sets.size(), 1u);
+  entries.entries.erase(11);
+  for (int i = 0; i < 2; ++i) pass(1s);
+  EXPECT_EQ(sets.size(), 0u);
+  EXPECT_EQ(arena->bytes_used(), 0u);
+}
+
+TEST_F(MappingSetsTest, AModuleIsFreedAfterTheLastSetThatNamesIt) {
+  publish(10);
+  publish(12);
+  modules.remove_module(module);
+  modules.set_no_table(module);  // something to see it by
+  sets.forget(10, now);
+  for (int i = 0; i < 3; ++i) pass(1s);
+  EXPECT_EQ(list[module].state, WL_MODULE_NO_TABLE);
+  sets.forget(12, now);
+  for (int i = 0; i < 3; ++i) pass(1s);
+  EXPECT_EQ(list[module].state, WL_MODULE_PENDING);
+  EXPECT_EQ(modules.add_module().value(), module);
+}
+
+TEST_F(MappingSetsTest, ARefusedEntryLeavesNothingBehind) {
+  const std::uint32_t space = publish(10);
+  const std::uint64_t before = arena->bytes_used();
+  entries.refuse_with = E2BIG;
+  const auto refused = sets.publish(11, two(), 0, now);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, E2BIG);
+  EXPECT_NE(refused.error().text.find("process 11"), std::string::npos);
+  EXPECT_FALSE(sets.publish(10, two(), 0, now));
+  EXPECT_EQ(arena->bytes_used(), before);
+  EXPECT_EQ(entries.entries.at(10).space, space) << "what was published stays";
+  for (int i = 0; i < 3; ++i) pass(1s);
+  EXPECT_EQ(sets.size(), 1u);
+}
+
+TEST_F(MappingSetsTest, ForgettingAnUnknownProcessDoesNothing) {
+  publish(10);
+  sets.forget(99, now);
+  for (int i = 0; i < 3; ++i) pass(1s);
+  EXPECT_EQ(sets.size(), 1u);
+}
+
+}  // namespace
+}  // namespace windlass::agent

@@ -1,0 +1,106 @@
+#include "agent/sample_intake.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "agent/module_registry.h"
+
+namespace windlass::agent {
+namespace {
+
+class SampleIntakeTest : public testing::Test {
+ protected:
+  ModuleRegistry registry{nullptr};
+  std::string proc;  // of process 10; empty: it cannot be read
+  ProcessTable table{[](std::uint32_t, std::uint32_t, const process::ProcMap&) { return ProcessTable::CodeLocation{}; },
+                     [this](std::uint32_t, std::string& text) {
+                       text = proc;
+                       return !proc.empty();
+                     }};
+  RawUnwinder unwinder{registry};
+  Aggregator aggregator;
+  std::vector<std::uint32_t> rescans;
+  SampleIntake intake{table, unwinder, aggregator, [this](std::uint32_t tgid) {
+                        rescans.push_back(tgid);
+                        (void)table.scan(tgid, 1);
+                      }};
+
+  static wl_event_head head(std::uint32_t type) {
+    wl_event_head made{};
+    made.type = static_cast<decltype(made.type)>(type);
+    made.tgid = 10;
+    made.tid = 11;
+    std::memcpy(made.comm, "worker", 6);
+    return made;
+  }
+  bool take_stack(std::uint16_t kernel, std::uint16_t user, std::size_t cut = 0, std::uint64_t hash = 5) {
+    std::vector<std::uint64_t> bytes(sizeof(wl_stack_event) / 8 + kernel + user, 0x1234);
+    wl_stack_event event{};
+    event.head = head(WL_EVENT_STACK);
+    event.hash = hash;
+    event.kernel_frames = kernel;
+    event.user_frames = user;
+    event.end = WL_END_COMPLETE;
+    std::memcpy(bytes.data(), &event, sizeof event);
+    return intake.take(*reinterpret_cast<const wl_event_head*>(bytes.data()), bytes.size() * 8 - cut);
+  }
+  bool take_raw(std::uint64_t pc, std::size_t cut = 0) {
+    std::vector<std::uint64_t> bytes(sizeof(wl_raw_event) / 8 + 1);
+    wl_raw_event event{};
+    event.head = head(WL_EVENT_RAW);
+    event.machine = WL_MACHINE_X86_64;
+    event.regs[16] = pc;
+    std::memcpy(bytes.data(), &event, sizeof event);
+    return intake.take(*reinterpret_cast<const wl_event_head*>(bytes.data()), sizeof event - cut);
+  }
+  profile::Profile profile() {
+    std::uint64_t unknown = 0;
+    return aggregator.build([](const auto&) {}, unknown, [](std::uint32_t, profile::Module&) {});
+  }
+};
+
+TEST_F(SampleIntakeTest, AStackGoesToTheProfileAsItIs) {
+  EXPECT_TRUE(take_stack(2, 3));
+  const profile::Profile made = profile();
+  ASSERT_EQ(made.samples.size(), 1u);
+  EXPECT_EQ(made.samples[0].pid, 10u);
+  EXPECT_EQ(made.samples[0].tid, 11u);
+  EXPECT_EQ(aggregator.counted_stacks(), 1u) << "the kernel side counts its repeats";
+  EXPECT_TRUE(rescans.empty());
+}
+
+TEST_F(SampleIntakeTest, FramesThatExceedTheEventAreRefused) {
+  EXPECT_TRUE(take_stack(2, 3, 8));
+  EXPECT_TRUE(take_stack(0, 0, 1));
+  EXPECT_TRUE(take_raw(0x1000, 1));
+  EXPECT_EQ(intake.malformed(), 3u);
+  EXPECT_TRUE(profile().samples.empty());
+}
+
+TEST_F(SampleIntakeTest, EventsOfProcessesAreNotItsOwn) {
+  const wl_event_head exit = head(WL_EVENT_EXIT);
+  EXPECT_FALSE(intake.take(exit, sizeof exit));
+}
+
+// The process is read again, once; what is known then counts.
+TEST_F(SampleIntakeTest, ARawSampleOfAnUnknownProcessHasItRead) {
+  EXPECT_TRUE(take_raw(0x1000));
+  EXPECT_EQ(rescans, std::vector<std::uint32_t>{10});
+  EXPECT_EQ(intake.raw_ends(WL_END_NO_PROCESS), 1u);
+
+  proc = "1000-2000 r-xp 00000000 00:00 0 \n";
+  EXPECT_TRUE(take_raw(0x1000));
+  EXPECT_EQ(rescans.size(), 2u);
+  EXPECT_EQ(intake.raw_ends(WL_END_NO_PROCESS), 1u);
+  EXPECT_EQ(intake.raw_ends(WL_END_NO_MAPPING), 0u);
+  std::uint64_t ends = 0;
+  for (unsigned end = 0; end < WL_END_COUNT; ++end) ends += intake.raw_ends(end);
+  EXPECT_EQ(ends, 2u) << "every sample ends in one way";
+  EXPECT_TRUE(take_raw(0x1000));
+  EXPECT_EQ(rescans.size(), 2u) << "the mapping is known";
+  EXPECT_EQ(profile().samples.size(), 2u);
+}
+
+}  // namespace
+}  // namespace windlass::agent
