@@ -1,12 +1,9 @@
 #include "agent/module_registry.h"
 
 #include <elf.h>
-#include <fcntl.h>
-#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,7 +16,9 @@
 
 #include "agent/descriptor_limit.h"
 #include "arch/registers.h"
+#include "process/mapped_files.h"
 #include "process/proc_file.h"
+#include "process/process_memory.h"
 #include "table/compile.h"
 #include "table/compile_pe.h"
 #include "walk/row_finder.h"
@@ -33,25 +32,8 @@ namespace {
 
 constexpr std::string_view kVdso = "[vdso]";
 
-std::string to_hex(std::string_view bytes) {
-  std::string hex;
-  for (const char byte : bytes) hex += fmt::format("{:02x}", static_cast<unsigned char>(byte));
-  return hex;
-}
-
-std::string from_hex(std::string_view hex) {
-  std::string bytes;
-  for (std::size_t i = 0; i + 1 < hex.size(); i += 2)
-    bytes += static_cast<char>(std::stoi(std::string(hex.substr(i, 2)), nullptr, 16));
-  return bytes;
-}
-
-// Code that no file describes: "", "//anon" (perf), "[heap]", "[stack]", "[anon:...]", "anon_inode:...", "/dev/zero".
-bool is_anonymous(const MapRecord& map) {
-  const std::string& path = map.path;
-  if (path.empty() || path[0] != '/') return true;
-  return path.starts_with("//") || path.starts_with("/dev/") || path.starts_with("/SYSV");
-}
+// What makes a file with this build id one module.
+std::string content_of(const std::string& build_id) { return "id " + build_id; }
 
 // Where in the image the section is that holds this byte of the file.
 std::optional<std::uint64_t> rva_of_file_offset(const image::PeImage& image, std::uint64_t offset) {
@@ -91,15 +73,6 @@ extern "C" void zeros_for_missing_page(int signal, siginfo_t* info, void*) {
   std::signal(signal, SIG_DFL);
 }
 
-// The vdso is the same in every 64-bit process: this one's own is read.
-std::vector<MapRecord> own_maps() { return parse_proc_maps(process::read_proc_file("/proc/self/maps")); }
-
-std::string own_vdso() {
-  for (const MapRecord& map : own_maps())
-    if (map.path == kVdso) return std::string(reinterpret_cast<const char*>(map.begin), map.end - map.begin);
-  return {};
-}
-
 }  // namespace
 
 void survive_truncated_files() {
@@ -135,12 +108,13 @@ ModuleRegistry::~ModuleRegistry() {
 
 // ---- which module ---------------------------------------------------------------------------------------------------
 
-ProcessTable::CodeLocation ModuleRegistry::resolve(std::uint32_t tgid, std::uint32_t parent, const MapRecord& map) {
+ProcessTable::CodeLocation ModuleRegistry::resolve(std::uint32_t tgid, std::uint32_t parent,
+                                                   const process::ProcMap& map) {
   if (map.path == kVdso) {
     if (CodeFile* file = vdso()) return place(*file, map);
     return {kAnonymous, 0, true};
   }
-  if (is_anonymous(map)) return {kAnonymous, 0, true};
+  if (!map.has_file()) return {kAnonymous, 0, true};
   if (CodeFile* file = known(map, tgid)) return place(*file, map);
 
   auto opened = open(tgid, parent, map);
@@ -152,22 +126,18 @@ ProcessTable::CodeLocation ModuleRegistry::resolve(std::uint32_t tgid, std::uint
   } else {
     file = &add(std::move(*opened), map.path);
   }
-  if (!map.file.build_id.empty()) by_build_id_[map.file.build_id] = file;
-  if (map.file.inode != 0)
-    by_inode_[FileKey{map.file.major, map.file.minor, map.file.inode, map.file.generation}] = file;
+  if (map.file.inode != 0) by_inode_[map.file] = file;
   return place(*file, map);
 }
 
 std::vector<ProcessTable::Image> ModuleRegistry::find_images(std::uint32_t tgid, std::uint32_t parent,
                                                              const std::vector<process::ProcMap>& maps) {
   const auto read = [tgid](std::uint64_t address, void* to, std::size_t size) {
-    iovec local{to, size}, remote{reinterpret_cast<void*>(address), size};
-    return process_vm_readv(static_cast<pid_t>(tgid), &local, 1, &remote, 1, 0) == static_cast<ssize_t>(size);
+    return process::read_memory(static_cast<pid_t>(tgid), address, to, size);
   };
   std::vector<ProcessTable::Image> images;
   for (const walk::LoadedPe& loaded : walk::find_loaded_pe(maps, read)) {
-    process::ProcMap headers = maps[loaded.headers];
-    const CodeFile* file = find(resolve(tgid, parent, to_map_record(std::move(headers))).module);
+    const CodeFile* file = find(resolve(tgid, parent, maps[loaded.headers]).module);
     // The path may lead to another file by now.
     if (file != nullptr && file->pe && file->pe->timestamp() == loaded.timestamp)
       images.push_back({loaded.begin, loaded.end, file->number});
@@ -177,10 +147,11 @@ std::vector<ProcessTable::Image> ModuleRegistry::find_images(std::uint32_t tgid,
 
 void ModuleRegistry::preload(const std::string& executable) {
   const auto self = static_cast<std::uint32_t>(getpid());
-  for (const MapRecord& map : own_maps()) (void)resolve(self, 0, map);
+  for (const process::ProcMap& map : process::parse_proc_maps(process::read_proc_file("/proc/self/maps")))
+    if (map.executable) (void)resolve(self, 0, map);
   struct stat status {};
   if (executable.empty() || stat(executable.c_str(), &status) != 0) return;
-  MapRecord map;
+  process::ProcMap map;
   map.path = executable;
   map.file.inode = status.st_ino;
   map.file.major = major(status.st_dev);
@@ -192,12 +163,12 @@ void ModuleRegistry::preload(const std::string& executable) {
   (void)resolve(self, 0, map);
 }
 
-CodeFile* ModuleRegistry::known(const MapRecord& map, std::uint32_t tgid) {
+CodeFile* ModuleRegistry::known(const process::ProcMap& map, std::uint32_t tgid) {
   if (!map.file.build_id.empty()) {
-    const auto found = by_build_id_.find(map.file.build_id);
-    return found == by_build_id_.end() ? nullptr : found->second;
+    const auto found = by_content_.find(content_of(map.file.build_id));
+    return found == by_content_.end() ? nullptr : found->second;
   }
-  const auto found = by_inode_.find(FileKey{map.file.major, map.file.minor, map.file.inode, map.file.generation});
+  const auto found = by_inode_.find(map.file);
   if (found == by_inode_.end()) return nullptr;
   CodeFile& file = *found->second;
   if ((file.image && !file.build_id.empty()) || file.fd < 0) return &file;
@@ -210,15 +181,15 @@ CodeFile* ModuleRegistry::known(const MapRecord& map, std::uint32_t tgid) {
   return same ? &file : nullptr;
 }
 
-ProcessTable::CodeLocation ModuleRegistry::place(CodeFile& file, const MapRecord& map) const {
+ProcessTable::CodeLocation ModuleRegistry::place(CodeFile& file, const process::ProcMap& map) const {
   if (file.pe) {
-    const auto rva = rva_of_file_offset(*file.pe, map.file_offset);
+    const auto rva = rva_of_file_offset(*file.pe, map.offset);
     // Its headers, as find_images asks, or not as its section table says.
     return rva ? ProcessTable::CodeLocation{file.number, map.begin - *rva, false, true}
                : ProcessTable::CodeLocation{file.number, map.begin, true, true};
   }
   if (!file.image) return {file.number, 0, true};
-  const auto address = file.image->address_of_file_offset(map.file_offset, true, page_size);
+  const auto address = file.image->address_of_file_offset(map.offset, true, page_size);
   if (!address) return {kAnonymous, 0, true};  // mapped executable, but not as its program headers say
   return {file.number, map.begin - *address, false};
 }
@@ -226,12 +197,8 @@ ProcessTable::CodeLocation ModuleRegistry::place(CodeFile& file, const MapRecord
 CodeFile* ModuleRegistry::vdso() {
   if (vdso_tried_) return vdso_;
   vdso_tried_ = true;
-  const std::string bytes = own_vdso();
-  const int fd = memfd_create("windlass-vdso", MFD_CLOEXEC);
-  if (fd < 0 || bytes.empty() || write(fd, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) {
-    if (fd >= 0) close(fd);
-    return nullptr;
-  }
+  const int fd = process::open_vdso();
+  if (fd < 0) return nullptr;
   Opened opened;
   opened.fd = fd;
   opened.content = "vdso";
@@ -244,26 +211,24 @@ CodeFile* ModuleRegistry::vdso() {
 // ---- opening --------------------------------------------------------------------------------------------------------
 
 std::optional<ModuleRegistry::Opened> ModuleRegistry::open(std::uint32_t tgid, std::uint32_t parent,
-                                                           const MapRecord& map) const {
-  const std::string range = fmt::format("/proc/{}/map_files/{:x}-{:x}", tgid, map.begin, map.end);
-  if (auto opened = open_as(range, map, true)) return opened;
-  if (auto opened = open_as(fmt::format("/proc/{}/root{}", tgid, map.path), map, false)) return opened;
-  if (parent != 0)
-    if (auto opened = open_as(fmt::format("/proc/{}/root{}", parent, map.path), map, false)) return opened;
-  return open_as(map.path, map, false);
+                                                           const process::ProcMap& map) const {
+  for (const process::FileCandidate& candidate :
+       process::files_of(static_cast<pid_t>(tgid), static_cast<pid_t>(parent), map))
+    if (auto opened = open_as(candidate, map.file.build_id)) return opened;
+  return std::nullopt;
 }
 
-std::optional<ModuleRegistry::Opened> ModuleRegistry::open_as(const std::string& path, const MapRecord& map,
-                                                              bool certain) const {
+std::optional<ModuleRegistry::Opened> ModuleRegistry::open_as(const process::FileCandidate& candidate,
+                                                              const std::string& mapped_build_id) const {
   Opened opened;
-  opened.fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  opened.fd = process::open_regular(candidate.path);
   if (opened.fd < 0) return std::nullopt;
   const auto refuse = [&] {
     close(opened.fd);
     return std::nullopt;
   };
   struct stat status {};
-  if (fstat(opened.fd, &status) != 0 || !S_ISREG(status.st_mode)) return refuse();
+  if (fstat(opened.fd, &status) != 0) return refuse();
   auto file = image::MappedFile::from_fd(opened.fd);
   if (!file) return refuse();
   opened.file = std::move(*file);
@@ -276,10 +241,11 @@ std::optional<ModuleRegistry::Opened> ModuleRegistry::open_as(const std::string&
   } else {
     opened.problem = image::PeImage::sniff(opened.file.bytes()) ? pe.error().text() : image.error().text();
   }
-  if (!map.file.build_id.empty() && build_id != to_hex(map.file.build_id)) return refuse();
-  if (!certain && map.file.build_id.empty() && map.file.inode != status.st_ino) return refuse();
+  // Something else may be mapped there by now, even where map_files leads.
+  const auto same = process::compare({.inode = candidate.inode, .build_id = mapped_build_id}, build_id, status.st_ino);
+  if (same == process::Sameness::kOther || (same == process::Sameness::kUnknown && !candidate.certain)) return refuse();
   // (A PE image's CodeView identity is the PDB file's: two images may share it.)
-  opened.content = !build_id.empty() ? "id " + build_id
+  opened.content = !build_id.empty() ? content_of(build_id)
                                      : fmt::format("inode {}:{} {}.{} {}", status.st_dev, status.st_ino,
                                                    status.st_mtim.tv_sec, status.st_mtim.tv_nsec, status.st_size);
   return opened;
@@ -323,7 +289,6 @@ CodeFile& ModuleRegistry::add(Opened opened, const std::string& path) {
     close(opened.fd);
   }
   by_content_[opened.content] = &file;
-  if (file.image && !file.build_id.empty() && file.build_id.size() <= 40) by_build_id_[from_hex(file.build_id)] = &file;
   if (kernel_ == nullptr) return file;
 
   const auto id = kernel_->add_module();
@@ -499,7 +464,6 @@ std::size_t ModuleRegistry::evict(const std::vector<std::uint32_t>& in_use, std:
   }
   const auto is_gone = [&](const auto& entry) { return gone.contains(entry.second); };
   std::erase_if(by_content_, is_gone);
-  std::erase_if(by_build_id_, is_gone);
   std::erase_if(by_inode_, is_gone);
   // `image` and `pe` point into `file`: all go; the descriptor stays, symbolisation may want it.
   for (const CodeFile* constant : gone) {

@@ -22,7 +22,6 @@
 #include <queue>
 #include <string>
 #include <thread>
-#include <tuple>
 #include <unordered_map>
 #include <vector>
 
@@ -31,6 +30,7 @@
 #include "image/elf.h"
 #include "image/mapped_file.h"
 #include "image/pe.h"
+#include "process/mapped_files.h"
 #include "profile/profile.h"
 #include "windlass/frame_row.h"
 #include "winx64/read.h"
@@ -91,7 +91,8 @@ class ModuleRegistry {
   ModuleRegistry& operator=(const ModuleRegistry&) = delete;
 
   // One thread only (the one that applies process events), as for everything below unless said otherwise.
-  [[nodiscard]] ProcessTable::CodeLocation resolve(std::uint32_t tgid, std::uint32_t parent, const MapRecord& map);
+  [[nodiscard]] ProcessTable::CodeLocation resolve(std::uint32_t tgid, std::uint32_t parent,
+                                                   const process::ProcMap& map);
 
   // The PE images among a process's mappings, of those whose files can be read.
   [[nodiscard]] std::vector<ProcessTable::Image> find_images(std::uint32_t tgid, std::uint32_t parent,
@@ -131,7 +132,6 @@ class ModuleRegistry {
   [[nodiscard]] Totals totals() const;
 
  private:
-  using FileKey = std::tuple<std::uint32_t, std::uint32_t, std::uint64_t, std::uint64_t>;
   struct Opened {
     int fd = -1;
     image::MappedFile file;
@@ -146,14 +146,14 @@ class ModuleRegistry {
     bool operator<(const Job& other) const { return size > other.size; }  // smallest on top
   };
 
-  CodeFile* known(const MapRecord& map, std::uint32_t tgid);
+  CodeFile* known(const process::ProcMap& map, std::uint32_t tgid);
   CodeFile* vdso();
-  std::optional<Opened> open(std::uint32_t tgid, std::uint32_t parent, const MapRecord& map) const;
-  std::optional<Opened> open_as(const std::string& path, const MapRecord& map, bool certain) const;
+  std::optional<Opened> open(std::uint32_t tgid, std::uint32_t parent, const process::ProcMap& map) const;
+  std::optional<Opened> open_as(const process::FileCandidate& candidate, const std::string& build_id) const;
   CodeFile& add(Opened opened, const std::string& path);
   walk::RowFinder* rows(CodeFile& file);
   CodeFile& make_file();
-  ProcessTable::CodeLocation place(CodeFile& file, const MapRecord& map) const;
+  ProcessTable::CodeLocation place(CodeFile& file, const process::ProcMap& map) const;
   void compile(CodeFile& file);
   void finish(CodeFile& file, TableState state, std::string reason);
   void work();
@@ -161,8 +161,7 @@ class ModuleRegistry {
   KernelSide* kernel_;
   std::deque<CodeFile> files_;  // by number - 1; addresses stay
   std::unordered_map<std::string, CodeFile*> by_content_;
-  std::unordered_map<std::string, CodeFile*> by_build_id_;  // raw bytes, as events have them
-  std::map<FileKey, CodeFile*> by_inode_;
+  std::map<process::FileIdentity, CodeFile*> by_inode_;
   CodeFile* vdso_ = nullptr;
   bool vdso_tried_ = false;
   std::uint32_t anonymous_kernel_id_ = 0;

@@ -8,6 +8,8 @@
 #include <cstring>
 #include <ctime>
 
+#include <fmt/format.h>
+
 #include "agent/online_cpus.h"
 #include "process/proc_maps.h"
 #include "windlass/bytes.h"
@@ -16,10 +18,11 @@ namespace windlass::agent {
 namespace {
 
 constexpr std::size_t kSampleIdSize = 16;  // sample_id_all with TID | TIME: u32 pid, u32 tid, u64 time
-constexpr std::string_view kDeleted = " (deleted)";
 
-void strip_deleted(std::string& path) {
-  if (path.ends_with(kDeleted)) path.resize(path.size() - kDeleted.size());
+std::string to_hex(std::span<const std::byte> bytes) {
+  std::string hex;
+  for (const std::byte byte : bytes) hex += fmt::format("{:02x}", static_cast<unsigned>(byte));
+  return hex;
 }
 
 // The NUL-padded string in front of the sample id. A missing NUL ends it at the record's end.
@@ -38,17 +41,17 @@ Expected<ProcessEvent> parse_mmap2(ByteView body, std::uint16_t misc, ProcessEve
   event.kind = ProcessEventKind::kMap;
   event.tgid = *body.at<std::uint32_t>(8);
   event.tid = *body.at<std::uint32_t>(12);
-  MapRecord& map = event.map;
+  process::ProcMap& map = event.map;
   map.begin = *body.at<std::uint64_t>(16);
   const auto length = *body.at<std::uint64_t>(24);
   if (length == 0 || map.begin + length < map.begin)
     return fail(ErrorCode::kMalformed, "MMAP2 record with an impossible range", map.begin, length);
   map.end = map.begin + length;
-  map.file_offset = *body.at<std::uint64_t>(32);
+  map.offset = *body.at<std::uint64_t>(32);
   if (misc & PERF_RECORD_MISC_MMAP_BUILD_ID) {
     const auto size = *body.at<std::uint8_t>(40);
     if (size > 20) return fail(ErrorCode::kMalformed, "MMAP2 build id longer than 20 bytes", 40, size);
-    map.file.build_id.assign(reinterpret_cast<const char*>(body.data()) + 44, size);
+    map.file.build_id = to_hex({body.data() + 44, size});
   } else {
     map.file.major = *body.at<std::uint32_t>(40);
     map.file.minor = *body.at<std::uint32_t>(44);
@@ -56,10 +59,9 @@ Expected<ProcessEvent> parse_mmap2(ByteView body, std::uint16_t misc, ProcessEve
     map.file.generation = *body.at<std::uint64_t>(56);
   }
   constexpr std::uint32_t kProtExec = 4;
-  if (!(*body.at<std::uint32_t>(64) & kProtExec))
-    return fail(ErrorCode::kNotFound, "mapping is not executable", map.begin);
-  map.path = padded_string(body, kFixed);
-  strip_deleted(map.path);
+  map.executable = (*body.at<std::uint32_t>(64) & kProtExec) != 0;
+  if (!map.executable) return fail(ErrorCode::kNotFound, "mapping is not executable", map.begin);
+  map.set_path(padded_string(body, kFixed));
   return event;
 }
 
@@ -186,25 +188,6 @@ std::size_t ProcessEventSource::drain(const std::function<void(ProcessEvent&&)>&
         malformed_);
   }
   return count;
-}
-
-MapRecord to_map_record(process::ProcMap&& from) {
-  MapRecord map;
-  map.begin = from.begin;
-  map.end = from.end;
-  map.file_offset = from.offset;
-  map.file.major = from.major;
-  map.file.minor = from.minor;
-  map.file.inode = from.inode;
-  map.path = std::move(from.path);
-  return map;
-}
-
-std::vector<MapRecord> parse_proc_maps(std::string_view text) {
-  std::vector<MapRecord> maps;
-  for (process::ProcMap& from : process::parse_proc_maps(text))
-    if (from.executable) maps.push_back(to_map_record(std::move(from)));
-  return maps;
 }
 
 }  // namespace windlass::agent

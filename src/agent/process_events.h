@@ -19,24 +19,6 @@
 
 namespace windlass::agent {
 
-// Which file a mapping came from. Two files with the same build id hold the same code.
-struct FileIdentity {
-  std::uint32_t major = 0, minor = 0;
-  std::uint64_t inode = 0;
-  std::uint64_t generation = 0;  // of the inode; 0 where the source does not tell (/proc/PID/maps)
-  std::string build_id;          // raw bytes, at most 20; empty if unknown
-  [[nodiscard]] bool known() const { return inode != 0 || !build_id.empty(); }
-  bool operator==(const FileIdentity&) const = default;
-};
-
-// One executable mapping as the kernel reported it.
-struct MapRecord {
-  std::uint64_t begin = 0, end = 0;
-  std::uint64_t file_offset = 0;  // bytes
-  FileIdentity file;
-  std::string path;  // "[vdso]", "//anon", "" or a path in the process's mount namespace, without " (deleted)"
-};
-
 enum class ProcessEventKind : std::uint8_t { kFork, kExec, kComm, kExit, kMap, kLost };
 
 struct ProcessEvent {
@@ -45,7 +27,7 @@ struct ProcessEvent {
   std::uint32_t tgid = 0, tid = 0;
   std::uint32_t parent_tgid = 0;  // kFork
   std::string comm;               // kExec, kComm
-  MapRecord map;                  // kMap
+  process::ProcMap map;           // kMap: an executable one
   std::uint64_t lost = 0;         // kLost: records the ring had no room for
 };
 
@@ -87,10 +69,5 @@ class ProcessEventSource {
   std::vector<PerfRing> rings_;
   std::uint64_t malformed_ = 0;
 };
-
-// One line of a /proc/PID/maps.
-[[nodiscard]] MapRecord to_map_record(process::ProcMap&& map);
-// The executable mappings in the text of a /proc/PID/maps. Lines that do not parse are skipped.
-[[nodiscard]] std::vector<MapRecord> parse_proc_maps(std::string_view text);
 
 }  // namespace windlass::agent

@@ -1,10 +1,6 @@
 #include "agent/process_table.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstring>
 
 #include <fmt/format.h>
 
@@ -117,8 +113,8 @@ void ProcessTable::map(const ProcessEvent& event) {
     return;
   }
   const CodeLocation placement = resolver_(event.tgid, process.parent, event.map);
-  writable(process).add(Mapping{event.map.begin, event.map.end, event.map.file_offset, placement.module, placement.bias,
-                                placement.anonymous});
+  writable(process).add(
+      Mapping{event.map.begin, event.map.end, event.map.offset, placement.module, placement.bias, placement.anonymous});
   note_images(process, placement);
   process.changed = std::max(process.changed, event.time);
   mark(process);
@@ -192,19 +188,18 @@ bool ProcessTable::scan(std::uint32_t tgid, std::uint64_t now) {
   if (images_ && std::ranges::any_of(all, is_unnamed_code)) images = images_(tgid, process.parent, all);
   process.has_pe = !images.empty();
   auto set = std::make_shared<MapSet>();
-  for (process::ProcMap& from : all) {
-    if (!from.executable) continue;
+  for (const process::ProcMap& map : all) {
+    if (!map.executable) continue;
     if (set->mappings().size() >= kMaxMappings) {
       ++dropped_mappings_;
       continue;
     }
-    const MapRecord map = to_map_record(std::move(from));
     const auto image =
         std::ranges::find_if(images, [&](const Image& it) { return map.begin >= it.begin && map.end <= it.end; });
     const CodeLocation placement = image != images.end() ? CodeLocation{image->module, image->begin, false, true}
                                                          : resolver_(tgid, process.parent, map);
     process.has_pe |= placement.pe;
-    set->add(Mapping{map.begin, map.end, map.file_offset, placement.module, placement.bias, placement.anonymous});
+    set->add(Mapping{map.begin, map.end, map.offset, placement.module, placement.bias, placement.anonymous});
   }
   process.scan_time = now;
   process.exit_time = 0;
@@ -237,16 +232,8 @@ std::vector<std::uint32_t> ProcessTable::alive() const {
 }
 
 bool ProcessTable::read_proc_maps(std::uint32_t tgid, std::string& text) {
-  constexpr std::size_t kMaxText = 64u << 20;
-  const int fd = open(fmt::format("/proc/{}/maps", tgid).c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return false;
-  text.clear();
-  char buffer[65536];
-  ssize_t got = 0;
-  while (text.size() < kMaxText && (got = read(fd, buffer, sizeof buffer)) > 0)
-    text.append(buffer, static_cast<std::size_t>(got));
-  close(fd);
-  return got >= 0 && !text.empty();  // a kernel thread's is empty, a zombie's too
+  text = process::read_proc_file(fmt::format("/proc/{}/maps", tgid));
+  return !text.empty();  // a kernel thread's is empty, a zombie's too
 }
 
 std::vector<std::uint32_t> list_processes() {

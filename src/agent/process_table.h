@@ -71,7 +71,7 @@ class ProcessTable {
   };
   // Finds (or makes) the module a mapping shows. Called while the process is likely still there, so that the file can
   // be opened; `parent` is its parent, whose root directory serves when it is already gone.
-  using Resolver = std::function<CodeLocation(std::uint32_t tgid, std::uint32_t parent, const MapRecord& map)>;
+  using Resolver = std::function<CodeLocation(std::uint32_t tgid, std::uint32_t parent, const process::ProcMap& map)>;
   // The PE images among all mappings of a process, ascending. Only asked where it has code in anonymous memory.
   using ImageFinder = std::function<std::vector<Image>(std::uint32_t tgid, std::uint32_t parent,
                                                        const std::vector<process::ProcMap>& maps)>;

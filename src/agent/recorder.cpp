@@ -121,7 +121,7 @@ std::expected<std::unique_ptr<Recorder>, SystemError> Recorder::open(const Recor
   recorder->registry_ = std::make_unique<ModuleRegistry>(*kernel);
   ModuleRegistry& registry = *recorder->registry_;
   recorder->table_ = std::make_unique<ProcessTable>(
-      [&registry](std::uint32_t tgid, std::uint32_t parent, const MapRecord& map) {
+      [&registry](std::uint32_t tgid, std::uint32_t parent, const process::ProcMap& map) {
         return registry.resolve(tgid, parent, map);
       },
       ProcessTable::read_proc_maps,

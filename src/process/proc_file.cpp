@@ -22,9 +22,15 @@ std::string read_proc_file(const std::string& path, std::size_t limit) {
     do got = ::read(fd, text.data() + had, kPiece);
     while (got < 0 && errno == EINTR);
     text.resize(had + static_cast<std::size_t>(got > 0 ? got : 0));
-    if (got <= 0) break;
+    if (got == 0) break;
+    if (got < 0) {
+      text.clear();
+      break;
+    }
   }
+  const int error = errno;
   ::close(fd);
+  errno = error;
   return text;
 }
 

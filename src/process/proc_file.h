@@ -1,4 +1,4 @@
-// Files of /proc, whose size nobody tells beforehand.
+// Files of /proc, whose size is not known beforehand.
 #pragma once
 
 #include <sys/types.h>
@@ -8,7 +8,7 @@
 
 namespace windlass::process {
 
-// Its text; empty if it cannot be read or is empty. At most `limit` bytes.
+// Its text; empty if it is empty, or cannot be read: errno says why then. At most `limit` bytes.
 [[nodiscard]] std::string read_proc_file(const std::string& path, std::size_t limit = std::size_t{64} << 20);
 
 // The numbers that a folder has entries for: processes in /proc, threads in /proc/PID/task. At most `most` of

@@ -1,6 +1,7 @@
 #include "process/proc_maps.h"
 
 #include <charconv>
+#include <utility>
 
 namespace windlass::process {
 namespace {
@@ -37,26 +38,30 @@ bool parse_line(std::string_view line, ProcMap& map) {
   map.readable = line[0] == 'r';
   map.executable = line[2] == 'x';
   line.remove_prefix(5);
-  if (!take_number(line, map.offset, 16, ' ') || !take_number(line, map.major, 16, ':') ||
-      !take_number(line, map.minor, 16, ' '))
+  if (!take_number(line, map.offset, 16, ' ') || !take_number(line, map.file.major, 16, ':') ||
+      !take_number(line, map.file.minor, 16, ' '))
     return false;
   const auto digits = line.find_first_not_of("0123456789");
   const auto inode = line.substr(0, digits);
-  if (std::from_chars(inode.data(), inode.data() + inode.size(), map.inode).ec != std::errc{}) return false;
+  if (std::from_chars(inode.data(), inode.data() + inode.size(), map.file.inode).ec != std::errc{}) return false;
   line.remove_prefix(inode.size());
   const auto path = line.find_first_not_of(' ');
-  if (path != std::string_view::npos) map.path = unescape(line.substr(path));
-  map.deleted = map.path.ends_with(kDeleted);
-  if (map.deleted) map.path.resize(map.path.size() - kDeleted.size());
+  if (path != std::string_view::npos) map.set_path(unescape(line.substr(path)));
   return true;
 }
 
 }  // namespace
 
-// Not: "", "[heap]", "[anon:...]", "anon_inode:...", "/dev/zero", "/SYSV...". A memfd may hold code that was loaded
-// from it.
+// Not: "", "//anon" (perf), "[heap]", "[anon:...]", "anon_inode:...", "/dev/zero", "/SYSV...". A memfd may hold code
+// that was loaded from it.
 bool ProcMap::has_file() const {
   return path.starts_with('/') && !path.starts_with("//") && !path.starts_with("/dev/") && !path.starts_with("/SYSV");
+}
+
+void ProcMap::set_path(std::string from_kernel) {
+  path = std::move(from_kernel);
+  deleted = path.ends_with(kDeleted);
+  if (deleted) path.resize(path.size() - kDeleted.size());
 }
 
 std::vector<ProcMap> parse_proc_maps(std::string_view text) {

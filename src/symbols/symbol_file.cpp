@@ -1,14 +1,12 @@
 #include "symbols/symbol_file.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/auxv.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+
+#include "process/mapped_files.h"
 
 namespace windlass::symbols {
 
@@ -23,16 +21,6 @@ std::string build_id_of(Dwfl_Module* module) {
   return text;
 }
 
-// Only a regular file: a FIFO under a mapped file's name would block, a device could do anything.
-int open_regular(const std::string& path, std::string& note) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  struct stat status {};
-  if (fd >= 0 && ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode)) return fd;
-  note = fmt::format("{}: {}", path, fd < 0 ? std::strerror(errno) : "not a regular file");
-  if (fd >= 0) ::close(fd);
-  return -1;
-}
-
 }  // namespace
 
 SymbolFile::SymbolFile(const profile::Module& module, const SymbolizeOptions& options) : options_(options) {
@@ -43,7 +31,8 @@ SymbolFile::SymbolFile(const profile::Module& module, const SymbolizeOptions& op
   callbacks_.debuginfo_path = &debug_path_pointer_;
 
   if (module.path == "[vdso]" && module.open_path.empty()) {
-    open_vdso(module);
+    const int fd = process::open_vdso();
+    if (fd >= 0) report(module, fd, true);
     return;
   }
   if (!module.open_path.empty() && open(module, module.open_path, true)) return;
@@ -63,7 +52,8 @@ SymbolFile::~SymbolFile() {
 
 bool SymbolFile::open(const profile::Module& module, const std::string& path, bool trust_without_build_id) {
   std::string problem;
-  const int fd = open_regular(path, problem);
+  const int fd = process::open_regular(path);
+  if (fd < 0) problem = fmt::format("{}: {}", path, errno == ENODEV ? "not a regular file" : std::strerror(errno));
   if (fd >= 0 && report(module, fd, trust_without_build_id)) {
     note_.clear();
     return true;
@@ -71,18 +61,6 @@ bool SymbolFile::open(const profile::Module& module, const std::string& path, bo
   if (fd >= 0) problem = fmt::format("{}: not the file that was mapped (build id differs), or not ELF", path);
   if (note_.empty()) note_ = problem;
   return false;
-}
-
-// Every process of this kernel maps the same image; ours is read through a memory file, for libdwfl wants a descriptor.
-bool SymbolFile::open_vdso(const profile::Module& module) {
-  const auto base = getauxval(AT_SYSINFO_EHDR);
-  const int fd = base == 0 ? -1 : ::memfd_create("windlass-vdso", MFD_CLOEXEC);
-  if (fd < 0) return false;
-  // The image is at most four pages on every kernel so far; reading stops where the mapping ends.
-  constexpr std::size_t kPages = 16, kPage = 4096;
-  for (std::size_t i = 0; i < kPages; ++i)
-    if (::write(fd, reinterpret_cast<const char*>(base) + i * kPage, kPage) <= 0) break;
-  return report(module, fd, true);
 }
 
 // Takes the descriptor over. Base 0: addresses are then the file's own.
@@ -99,9 +77,9 @@ bool SymbolFile::report(const profile::Module& module, int fd, bool trust_withou
     return false;
   }
   dwfl_report_end(dwfl_, nullptr, nullptr);
-  const auto build_id = build_id_of(reported);
-  const bool is_right = build_id == module.build_id ? trust_without_build_id || !build_id.empty()
-                                                    : module.build_id.empty() && trust_without_build_id;
+  const auto same = process::compare({.build_id = module.build_id}, build_id_of(reported), 0);
+  const bool is_right =
+      same == process::Sameness::kSame || (same == process::Sameness::kUnknown && trust_without_build_id);
   if (is_right) module_ = reported;
   return is_right;
 }

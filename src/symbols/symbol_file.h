@@ -27,7 +27,6 @@ class SymbolFile {
 
  private:
   bool open(const profile::Module& module, const std::string& path, bool trust_without_build_id);
-  bool open_vdso(const profile::Module& module);
   bool report(const profile::Module& module, int fd, bool trust_without_build_id);
 
   const SymbolizeOptions& options_;

@@ -55,7 +55,7 @@ std::vector<walk::FileRange> add_windows_modules(Target& target, const MinidumpF
 std::vector<process::ProcMap> maps_of(const MinidumpFile& dump) {
   const auto* text = reinterpret_cast<const char*>(dump.linux_maps.data());
   auto maps = process::parse_proc_maps(std::string_view(text, dump.linux_maps.size()));
-  for (process::ProcMap& map : maps) map.inode = 0;  // of another machine
+  for (process::ProcMap& map : maps) map.file = {};  // of another machine
   sort_by_begin(maps);
   std::vector<process::ProcMap> images;
   for (const MinidumpModule& module : dump.modules) {

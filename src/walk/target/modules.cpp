@@ -30,17 +30,6 @@ struct OpenedFile {
   std::optional<image::ElfImage> image;
 };
 
-// `wanted` may also be the first 16 bytes of a build id as a GUID, whose first three fields are little-endian numbers.
-bool same_id(const std::string& here, const std::string& wanted) {
-  constexpr std::size_t kGuid = 32;
-  if (here == wanted) return true;
-  if (wanted.size() != kGuid || here.size() < kGuid) return false;
-  std::string swapped;
-  for (const int byte : {3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15})
-    swapped += here.substr(static_cast<std::size_t>(2 * byte), 2);
-  return here.starts_with(wanted) || swapped == wanted;
-}
-
 class ModuleAdder {
  public:
   ModuleAdder(Target& target, std::span<const process::ProcMap> maps, FindFiles find, std::uint64_t page_size)
@@ -51,7 +40,7 @@ class ModuleAdder {
     for (const process::ProcMap& map : maps_) {
       if (map.begin >= map.end) continue;
       if (map.has_file()) {
-        FileGroup& group = groups[{map.path, map.inode}];
+        FileGroup& group = groups[{map.path, map.file.inode}];
         group.maps.push_back(&map);
         group.executable |= map.executable;
       } else if (map.executable) {
@@ -195,10 +184,9 @@ class ModuleAdder {
 
   static bool is_same(const FileCandidate& candidate, const OpenedFile& opened, const std::string& build_id) {
     const std::string here = opened.image ? opened.image->build_id() : std::string();
-    if (!build_id.empty()) return same_id(here, build_id);
-    if (candidate.inode == 0) return true;  // nothing to tell them apart by
     struct stat status {};
-    return ::stat(candidate.path.c_str(), &status) == 0 && status.st_ino == candidate.inode;
+    const std::uint64_t inode = ::stat(candidate.path.c_str(), &status) == 0 ? status.st_ino : 0;
+    return process::compare({.inode = candidate.inode, .build_id = build_id}, here, inode) != process::Sameness::kOther;
   }
 
   Target& target_;

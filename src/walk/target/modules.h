@@ -8,19 +8,15 @@
 #include <vector>
 
 #include "base/function_ref.h"
+#include "process/mapped_files.h"
 #include "process/proc_maps.h"
 #include "windlass/target.h"
 
 namespace windlass::walk {
 
-// Where the file behind a mapping can be opened.
-struct FileCandidate {
-  std::string path;
-  bool certain = false;     // it is what is mapped, whatever its build id
-  std::uint64_t inode = 0;  // of the mapped file: where neither has a build id, it must be that; 0: not known
-};
-// All of them, the best first. `build_id` is what the process's memory tells, empty if it does not, and may be filled
-// in by who knows it from elsewhere.
+using process::FileCandidate;
+// Where the file behind a mapping can be opened: all of them, the best first. `build_id` is what the process's memory
+// tells, empty if it does not, and may be filled in by who knows it from elsewhere.
 using FindFiles = FunctionRef<std::vector<FileCandidate>(const process::ProcMap& map, std::string& build_id)>;
 
 // A mapped file that was found, for memory that a dump leaves out.

@@ -34,15 +34,6 @@ std::string command_of(std::uint64_t pid) {
   return text.empty() ? without_newline(process::read_proc_file(fmt::format("/proc/{}/comm", pid))) : text;
 }
 
-// map_files is the mapped file itself, whatever became of its name, but wants CAP_SYS_ADMIN or
-// CAP_CHECKPOINT_RESTORE. The path is looked up where the process sees it.
-std::vector<walk::FileCandidate> files_of(std::uint64_t pid, const process::ProcMap& map) {
-  std::vector<walk::FileCandidate> files;
-  files.push_back({fmt::format("/proc/{}/map_files/{:x}-{:x}", pid, map.begin, map.end), true, 0});
-  if (!map.deleted) files.push_back({fmt::format("/proc/{}/root{}", pid, map.path), false, map.inode});
-  return files;
-}
-
 }  // namespace
 
 Expected<Target> open_process(std::uint64_t pid, const ProcessOptions& options) {
@@ -75,7 +66,8 @@ Expected<Target> open_process(std::uint64_t pid, const ProcessOptions& options) 
   const auto maps = process::parse_proc_maps(process::read_proc_file(fmt::format("/proc/{}/maps", pid)));
   if (maps.empty()) return fail(ErrorCode::kSystem, "mappings cannot be read", pid, static_cast<std::uint64_t>(EPERM));
   (void)walk::add_modules(
-      target, maps, [&](const process::ProcMap& map, std::string&) { return files_of(pid, map); },
+      target, maps,
+      [&](const process::ProcMap& map, std::string&) { return process::files_of(static_cast<pid_t>(pid), 0, map); },
       static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)));
   return target;
 }

@@ -8,6 +8,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "process/process_memory.h"
+
 namespace windlass::walk {
 
 ProcessMemory::ProcessMemory(pid_t pid)
@@ -21,9 +23,7 @@ ProcessMemory::~ProcessMemory() {
 
 bool ProcessMemory::read_directly(std::uint64_t address, void* to, std::size_t size) const {
   ++system_calls_;
-  const iovec local{to, size};
-  const iovec remote{reinterpret_cast<void*>(address), size};
-  if (::process_vm_readv(pid_, &local, 1, &remote, 1, 0) == static_cast<ssize_t>(size)) return true;
+  if (process::read_memory(pid_, address, to, size)) return true;
   // Execute-only code, or a kernel without process_vm_readv.
   if (file_ < 0 || address > static_cast<std::uint64_t>(INT64_MAX)) return false;
   ++system_calls_;

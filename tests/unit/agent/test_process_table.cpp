@@ -9,10 +9,10 @@ namespace {
 
 class ProcessTableTest : public testing::Test {
  protected:
-  ProcessTable table{[this](std::uint32_t, std::uint32_t parent, const MapRecord& map) {
+  ProcessTable table{[this](std::uint32_t, std::uint32_t parent, const process::ProcMap& map) {
                        last_parent = parent;
                        return ProcessTable::CodeLocation{static_cast<std::uint32_t>(map.file.inode),
-                                                         map.begin - map.file_offset, map.file.inode == 0,
+                                                         map.begin - map.offset, map.file.inode == 0,
                                                          map.file.inode == kPeFile};
                      },
                      [this](std::uint32_t tgid, std::string& text) {
@@ -39,7 +39,7 @@ class ProcessTableTest : public testing::Test {
     event.tgid = tgid;
     event.map.begin = begin;
     event.map.end = end;
-    event.map.file_offset = offset;
+    event.map.offset = offset;
     event.map.file.inode = inode;
     table.apply(event);
   }

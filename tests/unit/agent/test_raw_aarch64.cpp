@@ -95,7 +95,7 @@ class RawAArch64 : public testing::Test {
     struct stat status {};
     ::stat(name, &status);
     ModuleRegistry registry(nullptr);
-    MapRecord map;
+    process::ProcMap map;
     map.begin = bias;
     map.end = bias + kSize;
     map.path = path_;

@@ -86,7 +86,7 @@ struct Unwound {
 
 Unwound unwind() {
   ModuleRegistry registry(nullptr);
-  ProcessTable table([&](std::uint32_t tgid, std::uint32_t parent, const MapRecord& map) {
+  ProcessTable table([&](std::uint32_t tgid, std::uint32_t parent, const process::ProcMap& map) {
     return registry.resolve(tgid, parent, map);
   });
   const auto self = static_cast<std::uint32_t>(getpid());
@@ -213,7 +213,7 @@ TEST(RawUnwinder, GarbageRegistersNeverHang) {
   chain(3, capture_here);
   const Capture good = capture;
   ModuleRegistry registry(nullptr);
-  ProcessTable table([&](std::uint32_t tgid, std::uint32_t parent, const MapRecord& map) {
+  ProcessTable table([&](std::uint32_t tgid, std::uint32_t parent, const process::ProcMap& map) {
     return registry.resolve(tgid, parent, map);
   });
   const auto self = static_cast<std::uint32_t>(getpid());

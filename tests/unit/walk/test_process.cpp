@@ -313,20 +313,5 @@ TEST_F(OtherProcess, AFileThatIsNoLongerThere) {
   ::waitpid(pid, nullptr, 0);
 }
 
-TEST(ProcMaps, AllThatALineSays) {
-  const auto maps = process::parse_proc_maps(
-      "55d0-55e0 r--p 00000000 08:01 42 /bin/x\n"
-      "9000-a000 --xp 00002000 00:10 7  /tmp/new\\012line (deleted)\n"
-      "garbage\n");
-  ASSERT_EQ(maps.size(), 2u);
-  EXPECT_TRUE(maps[0].readable);
-  EXPECT_FALSE(maps[0].executable);
-  EXPECT_EQ(maps[1].path, "/tmp/new\nline");
-  EXPECT_TRUE(maps[1].deleted);
-  EXPECT_TRUE(maps[1].executable);
-  EXPECT_EQ(maps[1].offset, 0x2000u);
-  EXPECT_TRUE(maps[1].has_file());
-}
-
 }  // namespace
 }  // namespace windlass

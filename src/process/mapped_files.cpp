@@ -1,0 +1,49 @@
+#include "process/mapped_files.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include <elf.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace windlass::process {
+
+std::vector<FileCandidate> files_of(pid_t pid, pid_t parent, const ProcMap& map) {
+  std::vector<FileCandidate> files;
+  files.push_back({fmt::format("/proc/{}/map_files/{:x}-{:x}", pid, map.begin, map.end), true, 0});
+  if (map.deleted) return files;
+  files.push_back({fmt::format("/proc/{}/root{}", pid, map.path), false, map.file.inode});
+  if (parent != 0) files.push_back({fmt::format("/proc/{}/root{}", parent, map.path), false, map.file.inode});
+  files.push_back({map.path, false, map.file.inode});
+  return files;
+}
+
+int open_regular(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  struct stat status {};
+  if (fd < 0 || (::fstat(fd, &status) == 0 && S_ISREG(status.st_mode))) return fd;
+  ::close(fd);
+  errno = ENODEV;
+  return -1;
+}
+
+int open_vdso() {
+  const auto* base = reinterpret_cast<const char*>(::getauxval(AT_SYSINFO_EHDR));
+  if (base == nullptr) return -1;
+  // A whole ELF file, mapped as one: its section headers come last, or its last segment does.
+  const auto& header = *reinterpret_cast<const Elf64_Ehdr*>(base);
+  std::uint64_t size = header.e_shoff + std::uint64_t{header.e_shnum} * header.e_shentsize;
+  const auto* segments = reinterpret_cast<const Elf64_Phdr*>(base + header.e_phoff);
+  for (unsigned i = 0; i < header.e_phnum; ++i) size = std::max(size, segments[i].p_offset + segments[i].p_filesz);
+  const int fd = ::memfd_create("windlass-vdso", MFD_CLOEXEC);
+  if (fd < 0 || ::write(fd, base, size) == static_cast<ssize_t>(size)) return fd;
+  ::close(fd);
+  return -1;
+}
+
+}  // namespace windlass::process

@@ -1,0 +1,34 @@
+// Where the file behind a mapping can be opened.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "process/proc_maps.h"
+
+namespace windlass::process {
+
+struct FileCandidate {
+  std::string path;
+  bool certain = false;     // leads to what is mapped there now, whatever its name is
+  std::uint64_t inode = 0;  // of the mapped file, to compare with where no build id is known; 0: not known
+};
+
+// The ways to the file that a live process has mapped, the best first: /proc/PID/map_files, which is the mapped file
+// itself whatever became of its name, but wants CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE; the path below the process's
+// root directory; below its parent's, for a process that has ended meanwhile (`parent` 0: not known); the path itself.
+// Not by name where the name is known to lead elsewhere.
+[[nodiscard]] std::vector<FileCandidate> files_of(pid_t pid, pid_t parent, const ProcMap& map);
+
+// A descriptor of the regular file `path` for reading, close-on-exec; -1 and errno, ENODEV for anything else: a FIFO
+// under a mapped file's name would block, a device could do anything.
+[[nodiscard]] int open_regular(const std::string& path);
+
+// A descriptor of a memory file with the bytes of the vdso, which the kernel maps into every 64-bit process alike; -1
+// where there is none (qemu-user, vdso=0).
+[[nodiscard]] int open_vdso();
+
+}  // namespace windlass::process
