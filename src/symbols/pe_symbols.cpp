@@ -72,6 +72,17 @@ std::vector<image::PeSymbols::Symbol> labels_of(const image::PeImage& image) {
 
 }  // namespace
 
+struct PeSymbolFile::Tables {
+  explicit Tables(const image::PeImage& image)
+      : parts(parts_of(image)), symbols(image::PeSymbols::make(image)), labels(labels_of(image)) {}
+  std::vector<Part> parts;
+  image::PeSymbols symbols;
+  std::vector<image::PeSymbols::Symbol> labels;
+};
+
+PeSymbolFile::PeSymbolFile(image::MappedFile file, image::PeImage image)
+    : file_(std::move(file)), image_(std::move(image)), tables_(std::make_shared<Tables>(image_)) {}
+
 std::optional<PeSymbolFile> PeSymbolFile::open(const profile::Module& module) {
   for (const std::string& path : {module.open_path, module.path}) {
     if (!path.starts_with('/')) continue;
@@ -88,9 +99,7 @@ std::optional<PeSymbolFile> PeSymbolFile::open(const profile::Module& module) {
 
 void PeSymbolFile::name(std::span<const std::uint64_t> addresses, ModuleNames& names) const {
   names.opened = true;
-  const std::vector<Part> parts = parts_of(image_);
-  const image::PeSymbols symbols = image::PeSymbols::make(image_);
-  const auto labels = labels_of(image_);
+  const auto& [parts, symbols, labels] = *tables_;
   for (std::size_t i = 0; i < addresses.size(); ++i) {
     const auto rva = static_cast<std::uint32_t>(addresses[i]);
     if (rva != addresses[i] || !is_code(image_, rva)) continue;
@@ -110,10 +119,9 @@ void PeSymbolFile::name(std::span<const std::uint64_t> addresses, ModuleNames& n
 }
 
 std::vector<std::uint64_t> PeSymbolFile::function_starts(std::span<const std::uint64_t> addresses) const {
-  const std::vector<Part> parts = parts_of(image_);
   std::vector<std::uint64_t> starts;
   starts.reserve(addresses.size());
-  for (const std::uint64_t address : addresses) starts.push_back(part_at(parts, address).function);
+  for (const std::uint64_t address : addresses) starts.push_back(part_at(tables_->parts, address).function);
   return starts;
 }
 

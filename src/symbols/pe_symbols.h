@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -26,10 +27,12 @@ class PeSymbolFile {
   [[nodiscard]] std::vector<std::uint64_t> function_starts(std::span<const std::uint64_t> addresses) const;
 
  private:
-  PeSymbolFile(image::MappedFile file, image::PeImage image) : file_(std::move(file)), image_(std::move(image)) {}
+  struct Tables;
+  PeSymbolFile(image::MappedFile file, image::PeImage image);
 
   image::MappedFile file_;
-  image::PeImage image_;  // a view of file_
+  image::PeImage image_;                  // a view of file_
+  std::shared_ptr<const Tables> tables_;  // what names are looked up in
 };
 
 }  // namespace windlass::symbols
