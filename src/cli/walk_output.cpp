@@ -10,17 +10,10 @@ namespace {
 
 using exporter::json_string;
 
-// The names of one frame.
-struct Named {
-  const profile::Location* location;
-  const profile::Module* module;      // null: the pc lies in nothing known
-  const profile::Function* function;  // null: no name; the one that has a frame of its own
-};
-
 class WalkPrinter {
  public:
-  WalkPrinter(const Target& target, const ThreadStacks& walked, const WalkOutputOptions& options, TextWriter& out)
-      : target_(target), names_(walked.names), options_(options), out_(out) {}
+  WalkPrinter(std::span<const NamedAddress> names, const WalkOutputOptions& options, TextWriter& out)
+      : names_(names), options_(options), out_(out) {}
 
   void json(const ThreadStack& walked) {
     out_.text(fmt::format("{{\"thread\":{},\"name\":{}", walked.thread->id, json_string(walked.thread->name)));
@@ -49,39 +42,32 @@ class WalkPrinter {
   }
 
  private:
-  Named named(const FrameEntry& frame) const {
-    const profile::Location& location = names_.locations[frame.location];
-    return {&location, location.module < names_.modules.size() ? &names_.modules[location.module] : nullptr,
-            location.lines.empty() ? nullptr : &names_.functions[location.lines.back().function]};
-  }
-
   void json(const FrameEntry& frame) {
-    const Named at = named(frame);
+    const NamedAddress& at = names_[frame.address];
     out_.text(fmt::format("{{\"pc\":{},\"sp\":{}", frame.registers.pc().value(), frame.registers.sp()));
-    if (at.module != nullptr)
-      out_.text(fmt::format(",\"module\":{},\"offset\":{}", json_string(at.module->path), offset_in_module(frame, at)));
+    if (!at.module.empty())
+      out_.text(fmt::format(",\"module\":{},\"offset\":{}", json_string(at.module), offset_in_module(frame, at)));
     else
       out_.text(",\"module\":null,\"offset\":null");
-    out_.text(fmt::format(",\"function\":{}", at.function != nullptr ? json_string(at.function->name) : "null"));
-    if (at.location->function_begin != 0)
-      out_.text(fmt::format(",\"function_offset\":{}", offset_in_module(frame, at) - at.location->function_begin));
-    if (options_.lines && at.function != nullptr && at.location->lines.back().line != 0)
-      out_.text(
-          fmt::format(",\"file\":{},\"line\":{}", json_string(at.function->file), at.location->lines.back().line));
-    if (options_.inlines && at.location->lines.size() > 1) json_inlined(*at.location);
+    out_.text(fmt::format(",\"function\":{}", at.frames.empty() ? "null" : json_string(at.frames.back().function)));
+    if (at.function_begin != 0)
+      out_.text(fmt::format(",\"function_offset\":{}", offset_in_module(frame, at) - at.function_begin));
+    if (options_.lines && !at.frames.empty() && at.frames.back().line != 0)
+      out_.text(fmt::format(",\"file\":{},\"line\":{}", json_string(at.frames.back().file), at.frames.back().line));
+    if (options_.inlines && at.frames.size() > 1) json_inlined(at);
     out_.text(fmt::format(",\"origin\":{}", json_string(origin_name(frame.origin))));
     if (frame.signal_frame) out_.text(",\"signal\":true");
     if (options_.verbose >= 2) json_registers(frame);
     out_.character('}');
   }
 
-  void json_inlined(const profile::Location& location) {
+  void json_inlined(const NamedAddress& at) {
     out_.text(",\"inlined\":[");
-    for (std::size_t i = 0; i + 1 < location.lines.size(); ++i) {
-      const profile::Function& function = names_.functions[location.lines[i].function];
-      out_.text(fmt::format("{}{{\"function\":{}", i == 0 ? "" : ",", json_string(function.name)));
-      if (options_.lines)
-        out_.text(fmt::format(",\"file\":{},\"line\":{}", json_string(function.file), location.lines[i].line));
+    for (const SourceFrame& inlined : at.frames) {
+      if (!inlined.inlined) break;
+      out_.text(
+          fmt::format("{}{{\"function\":{}", &inlined == &at.frames.front() ? "" : ",", json_string(inlined.function)));
+      if (options_.lines) out_.text(fmt::format(",\"file\":{},\"line\":{}", json_string(inlined.file), inlined.line));
       out_.character('}');
     }
     out_.character(']');
@@ -99,43 +85,39 @@ class WalkPrinter {
   }
 
   void text(const FrameEntry& frame, std::size_t& number) {
-    const Named at = named(frame);
+    const NamedAddress& at = names_[frame.address];
     const std::uint64_t pc = frame.registers.pc().value();
-    if (options_.inlines) {
-      for (std::size_t i = 0; i + 1 < at.location->lines.size(); ++i) {
-        const profile::Line& line = at.location->lines[i];
-        out_.text(fmt::format("#{:<3} {:#018x} {} (inlined)", number++, pc, names_.functions[line.function].name));
-        source(line);
-        out_.character('\n');
-      }
+    for (const SourceFrame& inlined : at.frames) {
+      if (!options_.inlines || !inlined.inlined) break;
+      out_.text(fmt::format("#{:<3} {:#018x} {} (inlined)", number++, pc, inlined.function));
+      source(inlined);
+      out_.character('\n');
     }
     out_.text(fmt::format("#{:<3} {:#018x} ", number++, pc));
     place(frame, at);
     if (frame.signal_frame) out_.text(" (interrupted)");
-    if (!at.location->lines.empty()) source(at.location->lines.back());
+    if (!at.frames.empty()) source(at.frames.back());
     if (options_.verbose >= 1) {
-      if (at.module != nullptr && at.function != nullptr) out_.text(fmt::format(" in {}", at.module->path));
+      if (!at.frames.empty()) out_.text(fmt::format(" in {}", at.module));
       out_.text(fmt::format(" [{}]", origin_name(frame.origin)));
     }
     out_.character('\n');
     if (options_.verbose >= 2) registers(frame);
   }
 
-  void place(const FrameEntry& frame, const Named& at) {
-    if (at.function != nullptr) {
-      out_.text(at.function->name);
-      if (at.location->function_begin != 0)
-        out_.text(fmt::format("+{:#x}", offset_in_module(frame, at) - at.location->function_begin));
-    } else if (at.module != nullptr) {
-      out_.text(fmt::format("{}+{:#x}", at.module->path, offset_in_module(frame, at)));
+  void place(const FrameEntry& frame, const NamedAddress& at) {
+    if (!at.frames.empty()) {
+      out_.text(at.frames.back().function);
+      if (at.function_begin != 0) out_.text(fmt::format("+{:#x}", offset_in_module(frame, at) - at.function_begin));
+    } else if (!at.module.empty()) {
+      out_.text(fmt::format("{}+{:#x}", at.module, offset_in_module(frame, at)));
     } else {
       out_.text("???");
     }
   }
 
-  void source(const profile::Line& line) {
-    const profile::Function& function = names_.functions[line.function];
-    if (options_.lines && line.line != 0) out_.text(fmt::format(" at {}:{}", function.file, line.line));
+  void source(const SourceFrame& at) {
+    if (options_.lines && at.line != 0) out_.text(fmt::format(" at {}:{}", at.file, at.line));
   }
 
   void registers(const FrameEntry& frame) {
@@ -151,22 +133,21 @@ class WalkPrinter {
     if (column != 0) out_.character('\n');
   }
 
-  // As the module's file numbers it; the location is that of the lookup address, one less for a return address.
-  static std::uint64_t offset_in_module(const FrameEntry& frame, const Named& at) {
-    const CodeAddress pc = frame.registers.pc();
-    return at.location->address + (pc.value() - pc.lookup());
+  // Of the pc as it is, as the module numbers it; what is named may be the call before it.
+  static std::uint64_t offset_in_module(const FrameEntry& frame, const NamedAddress& at) {
+    return at.offset + (frame.registers.pc().value() - at.lookup);
   }
 
-  const Target& target_;
-  const profile::Profile& names_;
+  std::span<const NamedAddress> names_;
   const WalkOutputOptions& options_;
   TextWriter& out_;
 };
 
 }  // namespace
 
-void print_walk(const Target& target, const ThreadStacks& walked, const WalkOutputOptions& options, TextWriter& out) {
-  WalkPrinter printer(target, walked, options, out);
+void print_walk(const Target& target, const ThreadStacks& walked, std::span<const NamedAddress> names,
+                const WalkOutputOptions& options, TextWriter& out) {
+  WalkPrinter printer(names, options, out);
   if (!options.json && target.process != 0) out.text(fmt::format("PID {} {}\n", target.process, target.command));
   for (const ThreadStack& thread : walked.threads) options.json ? printer.json(thread) : printer.text(thread);
 }

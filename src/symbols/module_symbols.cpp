@@ -12,7 +12,7 @@ namespace windlass::symbols {
 void ModuleSymbols::name(std::span<const std::uint64_t> addresses, ModuleNames& names) {
   if (module_.is_kernel) return name_from_kallsyms(options_.kallsyms, addresses, names);
   if (module_.pid != 0) return name_from_map(addresses, names);
-  open();
+  (void)open();
   if (pe_)
     pe_->name(addresses, names);
   else
@@ -28,11 +28,12 @@ void ModuleSymbols::name_from_map(std::span<const std::uint64_t> addresses, Modu
   if (!names.opened) names.note.clear();  // most programs write none
 }
 
-void ModuleSymbols::open() {
-  if (is_open_) return;
-  is_open_ = true;
-  pe_ = PeSymbolFile::open(module_);
-  if (!pe_) elf_ = std::make_unique<SymbolFile>(module_, options_);
+bool ModuleSymbols::open() {
+  if (!pe_ && elf_ == nullptr) {
+    pe_ = PeSymbolFile::open(module_);
+    if (!pe_) elf_ = std::make_unique<SymbolFile>(module_, options_);
+  }
+  return pe_ || elf_->opened();
 }
 
 // Of what has no name.

@@ -23,18 +23,18 @@ class ModuleSymbols {
       : module_(std::move(module)), options_(options) {}
 
   [[nodiscard]] const profile::Module& module() const { return module_; }
+  // Opens its file, if that has not been done. False: it has none that can be read.
+  bool open();
   // `addresses` ascending, numbered as Location::address is. Text (/proc/kallsyms, perf-PID.map) is read anew each
   // time.
   void name(std::span<const std::uint64_t> addresses, ModuleNames& names);
 
  private:
   void name_from_map(std::span<const std::uint64_t> addresses, ModuleNames& names) const;
-  void open();
   void add_function_starts(std::span<const std::uint64_t> addresses, ModuleNames& names) const;
 
   profile::Module module_;
   const SymbolizeOptions& options_;
-  bool is_open_ = false;
   std::optional<PeSymbolFile> pe_;
   std::unique_ptr<SymbolFile> elf_;
 };

@@ -390,7 +390,7 @@ TEST(Symbolize, PerfMap) {
   must_run("rm -r " + std::string(directory));
 }
 
-TEST(Demangle, CppAndRust) {
+TEST(Demangle, CppRustAndD) {
   EXPECT_EQ(demangle("_ZN5outer3Box4workEi"), "outer::Box::work(int)");
   EXPECT_EQ(demangle("_ZNSt6vectorIiSaIiEE9push_backERKi"),
             "std::vector<int, std::allocator<int> >::push_back(int const&)");
@@ -406,7 +406,9 @@ TEST(Demangle, CppAndRust) {
   EXPECT_EQ(demangle("_RNvMsr_NtCs3ssYzQotkvD_3std4pathNtB5_7PathBuf3newCs15kBYyAo9fc_7mycrate"),
             "<std::path::PathBuf>::new");
   EXPECT_EQ(demangle("_RINvNtC3std3mem8align_ofjE"), "std::mem::align_of::<usize>");
-  for (const char* plain : {"main", "", "_", "_Z", "_R", "_ZN", "_RNvC", "malloc", "_start", "_Zfoo bar"})
+  EXPECT_EQ(demangle("_D8demangle4testFaZv"), "demangle.test(char)");
+  for (const char* plain :
+       {"main", "", "_", "_Z", "_R", "_D", "_Dynamic", "_ZN", "_RNvC", "malloc", "_start", "_Zfoo bar"})
     EXPECT_EQ(demangle(plain), plain);
   EXPECT_EQ(demangle(("_Z" + std::string(100'000, 'P')).c_str()).size(), 100'002u);
 }
