@@ -12,6 +12,7 @@
 #include "support/wine_program.h"
 #include "walk/target/modules.h"
 #include "walk/target/process_memory.h"
+#include "windlass/symbols.h"
 #include "windlass/target.h"
 
 namespace windlass {
@@ -164,6 +165,29 @@ TEST_F(WineWalk, StacksAreWhatTheProgramSays) {
   for (const ModuleInfo* module : target->space.modules())
     EXPECT_TRUE(!module->windows || !module->file.empty()) << module->path;
 }
+
+#ifdef WINDLASS_SYMBOLS
+// The public symbol reader has the same names: of the stopped process, and of the running one.
+TEST_F(WineWalk, TheSymbolReaderNamesPeFrames) {
+  const auto running = Symbolizer::of_process(static_cast<std::uint64_t>(program_->pid()));
+  ASSERT_TRUE(running) << running.error().text();
+  auto target = open_process(static_cast<std::uint64_t>(program_->pid()));
+  ASSERT_TRUE(target) << target.error().text();
+  const Symbolizer stopped = Symbolizer::of_target(*target);
+  Names unused;
+  auto stacks = walk(target->space, target->threads, unused);
+  target->release();
+  for (const Symbolizer* symbols : {&*running, &stopped}) {
+    for (Stack& stack : stacks)
+      for (std::size_t i = 0; i < stack.pcs.size(); ++i) {
+        const NamedAddress named =
+            symbols->name(i == 0 ? CodeAddress::instruction(stack.pcs[i]) : CodeAddress::return_address(stack.pcs[i]));
+        stack.names[i] = named.frames.empty() ? "" : std::string(named.frames.back().function);
+      }
+    for (const auto& [name, chain] : kChains) expect_published(stacks, name, true);
+  }
+}
+#endif
 
 // One thread spins, one was suspended while it did: Wine's handler of SIGUSR1 waits on top of the loop.
 TEST_F(WineWalk, InterruptedLoopsAreWalkedWhereverTheyAre) {
