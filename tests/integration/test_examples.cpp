@@ -125,7 +125,7 @@ TEST(Examples, OtherProcess) {
 TEST(Examples, NamedStack) {
   const Outcome outcome = example("named_stack_cpp");
   EXPECT_EQ(outcome.status, 0);
-  for (const char* frame : {"inlined() (inlined) at ", "named_stack.cpp:9\n", "outer at ", "main at ", "_start"})
+  for (const char* frame : {"inlined (inlined) at ", "named_stack.cpp:9\n", "outer at ", "main at ", "_start"})
     EXPECT_TRUE(outcome.says(frame)) << frame << " is not in\n" << outcome.text;
 }
 

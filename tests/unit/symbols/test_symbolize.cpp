@@ -14,10 +14,13 @@
 #include <string>
 #include <vector>
 
+#include "nm.h"
 #include "symbols/symbolize.h"
 
 namespace windlass::symbols {
 namespace {
+
+using test::symbols_of;
 
 std::string output_of(const std::string& command) {
   std::string text;
@@ -29,18 +32,6 @@ std::string output_of(const std::string& command) {
   return text;
 }
 void must_run(const std::string& command) { ASSERT_EQ(std::system((command + " 2>&1").c_str()), 0) << command; }
-
-// Symbol -> address, of the file with all its symbols.
-std::map<std::string, std::uint64_t> symbols_of(const std::string& file) {
-  std::map<std::string, std::uint64_t> symbols;
-  std::istringstream lines(output_of("nm " + file));
-  for (std::string line; std::getline(lines, line);) {
-    std::istringstream fields(line);
-    std::string address, type, name;
-    if (fields >> address >> type >> name) symbols[name] = std::strtoull(address.c_str(), nullptr, 16);
-  }
-  return symbols;
-}
 
 std::string build_id_of(const std::string& file) {
   const auto text = output_of("readelf -n " + file);

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "live_process.h"
+#include "nm.h"
 #include "support/run_command.h"
 #include "windlass/backtrace.h"
 #include "windlass/symbols.h"
@@ -37,18 +38,7 @@ namespace {
 namespace fs = std::filesystem;
 using test::LiveProcess;
 using test::run;
-
-// Symbol -> address, of a file with all its symbols.
-std::map<std::string, std::uint64_t> symbols_of(const std::string& file, const std::string& nm = "nm ") {
-  std::map<std::string, std::uint64_t> symbols;
-  std::istringstream lines(run(nm + file).output);
-  for (std::string line; std::getline(lines, line);) {
-    std::istringstream fields(line);
-    std::string address, type, name;
-    if (fields >> address >> type >> name) symbols[name] = std::strtoull(address.c_str(), nullptr, 16);
-  }
-  return symbols;
-}
+using test::symbols_of;
 
 // "function file:line" each, "+" before what is inlined.
 std::vector<std::string> text_of(const NamedAddress& named) {
@@ -244,7 +234,7 @@ TEST(SymbolizerOfFile, SeparateDebugFilesAndNotes) {
 #ifdef WINDLASS_DLL
 TEST(SymbolizerOfFile, APeImageByItsCoffSymbolsAndExports) {
   const Folder folder;
-  const auto known = symbols_of(WINDLASS_DLL, WINDLASS_MINGW_NM " ");
+  const auto known = symbols_of(WINDLASS_DLL, WINDLASS_MINGW_NM);
   const std::uint64_t base = 0x180000000;  // as it was linked
   const auto symbols = Symbolizer::of_file(WINDLASS_DLL);
   ASSERT_TRUE(symbols) << symbols.error().text();

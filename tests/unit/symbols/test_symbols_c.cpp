@@ -2,25 +2,19 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <cstdlib>
+#include <cerrno>
 #include <cstring>
-#include <map>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "live_process.h"
-#include "support/run_command.h"
+#include "nm.h"
 #include "windlass/windlass_symbols.h"
 
 namespace {
 
-std::uint64_t address_of(const std::string& symbol) {
-  std::istringstream lines(windlass::test::run("nm " WINDLASS_INLINED).output);
-  for (std::string address, type, name; lines >> address >> type >> name;)
-    if (name == symbol) return std::strtoull(address.c_str(), nullptr, 16);
-  return 0;
-}
+std::uint64_t address_of(const std::string& symbol) { return windlass::test::symbols_of(WINDLASS_INLINED).at(symbol); }
 
 std::string tail(const char* path) {
   return path == nullptr ? "" : std::string(path).substr(std::string(path).rfind('/') + 1);
