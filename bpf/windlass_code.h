@@ -13,10 +13,11 @@
 #include "windlass_step.h"
 
 /* How many words on top of the stack must not look like return addresses for a frame pointer to be trusted. */
-#define WL_SLOTS_GENERATED 1 /* JIT compilers that use rbp frames push nothing in the code they elide the frame from \
-                              */
-#define WL_SLOTS_FILE 8      /* assembly without CFI may save registers first */
-#define WL_SLOTS_END 16      /* a frame pointer of 0 that claims to be the last frame */
+#define WL_SLOTS_GENERATED                                                                                      \
+  1                     /* JIT compilers that use rbp frames push nothing in the code they elide the frame from \
+                         */
+#define WL_SLOTS_FILE 8 /* assembly without CFI may save registers first */
+#define WL_SLOTS_END 16 /* a frame pointer of 0 that claims to be the last frame */
 
 /* Where the frame is, by the code at an exact pc. */
 enum wl_code_frame {
@@ -134,7 +135,7 @@ WL_GLOBAL int wl_is_return_address(struct wl_unwind* u, __u64 value) {
   const struct wl_mapping* mapping = wl_find_mapping(&u->env, u->maps, u->map_count, value - 1);
   if (!mapping) return 0;
   if (mapping->flags & WL_MAPPING_ANON) return 1;
-  if (wl_read(&u->env, u->room.call, 8, value - 8)) return 1; /* execute-only, or not present: cannot be told */
+  if (wl_read(&u->env, u->room.call, 8, value - 8)) return 1; /* execute-only, or not present: not known */
   return wl_ends_with_call(u->room.call);
 }
 

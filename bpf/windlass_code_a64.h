@@ -152,7 +152,7 @@ WL_GLOBAL int wl_is_return_address(struct wl_unwind* u, __u64 value) {
   const struct wl_mapping* mapping = wl_find_mapping(&u->env, u->maps, u->map_count, value - 4);
   if (!mapping) return 0;
   if (mapping->flags & WL_MAPPING_ANON) return 1;             /* interpreters push addresses to go on at */
-  if (wl_read(&u->env, u->room.call, 4, value - 4)) return 1; /* execute-only, or not present: cannot be told */
+  if (wl_read(&u->env, u->room.call, 4, value - 4)) return 1; /* execute-only, or not present: not known */
   return wl_code_is_call(*(const __u32*)u->room.call);
 }
 
@@ -193,7 +193,7 @@ WL_GLOBAL int wl_code_frame_size(struct wl_unwind* u, __u64 pc) {
   return 0;
 }
 
-/* The chain of frame records alone (AAPCS64 6.4.6). It does not tell where the caller's sp is: without `size`, what
+/* The chain of frame records alone (AAPCS64 6.4.6). It does not record where the caller's sp is: without `size`, what
  * lies between x29 and it, that register is lost, and only the lowest it can be is kept. */
 WL_INLINE int wl_step_record(struct wl_unwind* u, __u32 size) {
   struct wl_code_run* run = &u->room.run;

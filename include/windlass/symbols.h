@@ -70,9 +70,9 @@ struct SymbolizerOptions {
 // destroying are one thread's business.
 //
 // The first address in a module reads its symbols, O(n log n); the first in a compilation unit indexes its functions.
-// After that an address costs O(log n) and a descent into its function; one without a name a pass over the module's
-// unwind information. The map of a JIT compiler is read anew by each call. Hence batches where there are many: each
-// module's addresses are then sorted and its locks taken once, and modules are read in parallel.
+// After that an address costs O(log n) and a descent into its function; one without a name a look into the module's
+// unwind information, too. The map of a JIT compiler is read anew by each call. Hence batches where there are many:
+// each module's addresses are then sorted and its locks taken once, and modules are read in parallel.
 class Symbolizer {
  public:
   // Of a file, ELF of any machine or PE; addresses as the file numbers them. kSystem: it cannot be opened (`detail` is

@@ -53,7 +53,7 @@ enum class WalkEnd : std::uint8_t {
   kRunning,     // it has not
   kComplete,    // the outermost frame was reached
   kNoModule,    // the pc lies in nothing known
-  kNoRow,       // no unwinder could tell the caller
+  kNoRow,       // no unwinder found the caller
   kUnreadable,  // the stack could not be read
   kLost,        // a register that is needed is not known here
   kNoProgress,  // the stack does not move

@@ -19,9 +19,9 @@
 #include "process/mapped_files.h"
 #include "process/proc_file.h"
 #include "process/process_memory.h"
+#include "source/row_finder.h"
+#include "source/unwind_source.h"
 #include "table/compile.h"
-#include "table/compile_pe.h"
-#include "walk/row_finder.h"
 #include "walk/target/loaded_pe.h"
 #include "windlass/backtrace.h"
 #include "winx64/lower.h"
@@ -333,7 +333,8 @@ void ModuleRegistry::work() {
 void ModuleRegistry::compile(CodeFile& file) {
   const double begin = thread_seconds();
   const auto ignore = [](const Error&) {};
-  const auto table = file.pe ? table::compile_pe(*file.pe, ignore) : table::compile_elf(*file.image, ignore);
+  const auto from = file.pe ? source::make_source(*file.pe) : source::make_source(*file.image);
+  const auto table = table::compile(*from, ignore);
   if (!table || table->empty()) {
     kernel_->set_no_table(file.kernel_id);
     finish(file, TableState::kNoTable, table ? "no unwind information" : table.error().text());
@@ -382,10 +383,10 @@ std::uint32_t ModuleRegistry::kernel_id(std::uint32_t number) {
   return file == nullptr || file->state == TableState::kDropped ? anonymous_kernel_id_ : file->kernel_id;
 }
 
-walk::RowFinder* ModuleRegistry::rows(CodeFile& file) {
+source::RowFinder* ModuleRegistry::rows(CodeFile& file) {
   if (!file.rows_tried && file.image) {
     file.rows_tried = true;
-    file.rows = walk::RowFinder::make(*file.image);
+    file.rows = source::RowFinder::make(*file.image);
   }
   return file.rows.get();
 }
@@ -397,9 +398,10 @@ void leaf_row(std::uint64_t address, FrameRow& row) {
   row = FrameRow();
   row.begin = address;
   row.end = address + 1;
-  row.cfa = CfaRegister{x86_64::kRsp, 8};
-  row.return_address = AtCfa{-8};
-  for (const unsigned number : {6u, 7u}) (void)row.registers.set(winx64::dwarf_number(number), SameValue{});
+  row.cfa = CfaRule::at(x86_64::kRsp, 8);
+  row.return_address = RegisterRule::at_cfa(-8);
+  for (const unsigned number : {6u, 7u})
+    (void)row.registers.set(winx64::dwarf_number(number), RegisterRule::same_value());
 }
 
 }  // namespace
@@ -415,12 +417,9 @@ Expected<void> ModuleRegistry::row_at(CodeFile& file, std::uint64_t address, Fra
     leaf_row(address, to);
     return {};
   }
-  walk::RowFinder* finder = rows(file);
+  source::RowFinder* finder = rows(file);
   if (finder == nullptr) return none();
-  const auto row = finder->find(address);
-  if (!row) return std::unexpected(row.error());
-  to = *row;
-  return {};
+  return finder->find(address, to);
 }
 
 void ModuleRegistry::describe(std::uint32_t number, profile::Module& module) {

@@ -35,7 +35,7 @@
 #include "windlass/frame_row.h"
 #include "winx64/read.h"
 
-namespace windlass::walk {
+namespace windlass::source {
 class RowFinder;
 }
 
@@ -69,7 +69,7 @@ struct CodeFile {
   double compile_seconds = 0;
   std::uint64_t table_rows = 0, table_bytes = 0;
 
-  std::unique_ptr<walk::RowFinder> rows;  // full rows, made when first needed; the registry's owner thread only
+  std::unique_ptr<source::RowFinder> rows;  // full rows, made when first needed; the registry's owner thread only
   bool rows_tried = false;
   std::unique_ptr<winx64::Functions> functions;  // the same of a PE image
 
@@ -151,7 +151,7 @@ class ModuleRegistry {
   std::optional<Opened> open(std::uint32_t tgid, std::uint32_t parent, const process::ProcMap& map) const;
   std::optional<Opened> open_as(const process::FileCandidate& candidate, const std::string& build_id) const;
   CodeFile& add(Opened opened, const std::string& path);
-  walk::RowFinder* rows(CodeFile& file);
+  source::RowFinder* rows(CodeFile& file);
   CodeFile& make_file();
   ProcessTable::CodeLocation place(CodeFile& file, const process::ProcMap& map) const;
   void compile(CodeFile& file);

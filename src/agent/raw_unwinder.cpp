@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kCaller = -1;
 constexpr std::uint64_t kMaxFrameSize = 1u << 30;
-constexpr std::int64_t kRecordSize = 16;  // frame pointer and return address
+constexpr std::int32_t kRecordSize = 16;  // frame pointer and return address
 
 // The lowest that the caller's sp can be: behind the frame record that led to it, if it is not known.
 std::uint64_t lowest_sp(const Registers& frame, const Registers& caller) {
@@ -206,13 +206,12 @@ namespace {
 // Where sp is not known. A function that saves x29 and x30 side by side makes a frame record of them and keeps x29 at
 // it (AAPCS64 6.4.6): CFA = x29 - the record's offset.
 bool from_frame_record(FrameRow& row) {
-  const auto* cfa = std::get_if<CfaRegister>(&row.cfa);
-  const RegisterRule* fp_rule = row.registers.find(aarch64::kX29);
-  const auto* fp = fp_rule != nullptr ? std::get_if<AtCfa>(fp_rule) : nullptr;
-  const auto* pc = std::get_if<AtCfa>(&row.return_address);
-  if (cfa == nullptr || cfa->reg != aarch64::kSp || fp == nullptr || pc == nullptr || pc->offset != fp->offset + 8)
+  const RegisterRule* fp = row.registers.find(aarch64::kX29);
+  const RegisterRule& pc = row.return_address;
+  if (!row.cfa.is_at(aarch64::kSp) || fp == nullptr || !fp->is(RegisterRule::kAtCfa) || !pc.is(RegisterRule::kAtCfa) ||
+      pc.offset() != std::int64_t{fp->offset()} + 8 || !fits_row(-std::int64_t{fp->offset()}))
     return false;
-  row.cfa = CfaRegister{aarch64::kX29, -fp->offset};
+  row.cfa = CfaRule::at(aarch64::kX29, -fp->offset());
   return true;
 }
 
@@ -270,14 +269,14 @@ namespace {
 FrameRow frame_pointer_row(Architecture architecture) {
   const RegisterNumber fp = Registers::fp_number(architecture);
   FrameRow row;
-  row.cfa = CfaRegister{fp, kRecordSize};
-  row.return_address = AtCfa{8 - kRecordSize};
+  row.cfa = CfaRule::at(fp, kRecordSize);
+  row.return_address = RegisterRule::at_cfa(8 - kRecordSize);
   for (unsigned slot = 0; slot < Registers::kSlots; ++slot) {
     const RegisterNumber reg = Registers::number_of(slot);
-    if (reg != fp && is_callee_saved(architecture, reg)) (void)row.registers.set(reg, Undefined{});
+    if (reg != fp && is_callee_saved(architecture, reg)) (void)row.registers.set(reg, RegisterRule::undefined());
   }
-  if (architecture == Architecture::kAArch64) (void)row.registers.set(aarch64::kSp, Undefined{});
-  (void)row.registers.set(fp, AtCfa{-kRecordSize});
+  if (architecture == Architecture::kAArch64) (void)row.registers.set(aarch64::kSp, RegisterRule::undefined());
+  (void)row.registers.set(fp, RegisterRule::at_cfa(-kRecordSize));
   return row;
 }
 

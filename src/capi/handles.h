@@ -17,7 +17,7 @@ struct windlass_space : windlass::capi::Shell<windlass_space> {
   std::vector<windlass::Thread> threads;
   std::vector<windlass::Error> problems;
   std::vector<std::string> notes;
-  std::shared_ptr<windlass::walk::Attachment> attachment;
+  std::shared_ptr<void> attachment;  // Target's
 };
 
 struct windlass_cursor {

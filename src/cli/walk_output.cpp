@@ -3,32 +3,32 @@
 #include <fmt/format.h>
 
 #include "arch/registers.h"
-#include "export/json_text.h"
+#include "base/json_writer.h"
 
 namespace windlass::cli {
 namespace {
 
-using exporter::json_string;
-
 class WalkPrinter {
  public:
   WalkPrinter(std::span<const NamedAddress> names, const WalkOutputOptions& options, TextWriter& out)
-      : names_(names), options_(options), out_(out) {}
+      : names_(names), options_(options), out_(out), json_(out) {}
 
   void json(const ThreadStack& walked) {
-    out_.text(fmt::format("{{\"thread\":{},\"name\":{}", walked.thread->id, json_string(walked.thread->name)));
-    if (walked.thread->faulted) out_.text(",\"faulted\":true");
-    out_.text(",\"frames\":[");
-    bool first = true;
-    for (const FrameEntry& frame : walked.frames) {
-      if (!first) out_.character(',');
-      first = false;
-      json(frame);
+    json_.begin_object();
+    json_.member("thread", walked.thread->id);
+    json_.member("name", walked.thread->name);
+    if (walked.thread->faulted) json_.member("faulted", true);
+    json_.key("frames");
+    json_.begin_array();
+    for (const FrameEntry& frame : walked.frames) json(frame);
+    json_.end_array();
+    json_.member("end", end_name(walked.end));
+    if (walked.end != WalkEnd::kComplete) {
+      json_.member("error", walked.error.what);
+      json_.member("where", walked.error.where);
     }
-    out_.text(fmt::format("],\"end\":{}", json_string(end_name(walked.end))));
-    if (walked.end != WalkEnd::kComplete)
-      out_.text(fmt::format(",\"error\":{},\"where\":{}", json_string(walked.error.what), walked.error.where));
-    out_.text("}\n");
+    json_.end_object();
+    json_.end_text();
   }
 
   void text(const ThreadStack& walked) {
@@ -44,44 +44,49 @@ class WalkPrinter {
  private:
   void json(const FrameEntry& frame) {
     const NamedAddress& at = names_[frame.address];
-    out_.text(fmt::format("{{\"pc\":{},\"sp\":{}", frame.registers.pc().value(), frame.registers.sp()));
-    if (!at.module.empty())
-      out_.text(fmt::format(",\"module\":{},\"offset\":{}", json_string(at.module), offset_in_module(frame, at)));
-    else
-      out_.text(",\"module\":null,\"offset\":null");
-    out_.text(fmt::format(",\"function\":{}", at.frames.empty() ? "null" : json_string(at.frames.back().function)));
-    if (at.function_begin != 0)
-      out_.text(fmt::format(",\"function_offset\":{}", offset_in_module(frame, at) - at.function_begin));
-    if (options_.lines && !at.frames.empty() && at.frames.back().line != 0)
-      out_.text(fmt::format(",\"file\":{},\"line\":{}", json_string(at.frames.back().file), at.frames.back().line));
+    const SourceFrame own = at.frames.empty() ? SourceFrame() : at.frames.back();
+    const std::uint64_t offset = offset_in_module(frame, at);
+    json_.begin_object();
+    json_.member("pc", frame.registers.pc().value());
+    json_.member("sp", frame.registers.sp());
+    json_.member_or_null("module", !at.module.empty(), at.module);
+    json_.member_or_null("offset", !at.module.empty(), offset);
+    json_.member_or_null("function", !at.frames.empty(), own.function);
+    if (at.function_begin != 0) json_.member("function_offset", offset - at.function_begin);
+    if (own.line != 0) json_source(own);
     if (options_.inlines && at.frames.size() > 1) json_inlined(at);
-    out_.text(fmt::format(",\"origin\":{}", json_string(origin_name(frame.origin))));
-    if (frame.signal_frame) out_.text(",\"signal\":true");
+    json_.member("origin", origin_name(frame.origin));
+    if (frame.signal_frame) json_.member("signal", true);
     if (options_.verbose >= 2) json_registers(frame);
-    out_.character('}');
+    json_.end_object();
+  }
+
+  void json_source(const SourceFrame& at) {
+    if (!options_.lines) return;
+    json_.member("file", at.file);
+    json_.member("line", at.line);
   }
 
   void json_inlined(const NamedAddress& at) {
-    out_.text(",\"inlined\":[");
+    json_.key("inlined");
+    json_.begin_array();
     for (const SourceFrame& inlined : at.frames) {
       if (!inlined.inlined) break;
-      out_.text(
-          fmt::format("{}{{\"function\":{}", &inlined == &at.frames.front() ? "" : ",", json_string(inlined.function)));
-      if (options_.lines) out_.text(fmt::format(",\"file\":{},\"line\":{}", json_string(inlined.file), inlined.line));
-      out_.character('}');
+      json_.begin_object();
+      json_.member("function", inlined.function);
+      json_source(inlined);
+      json_.end_object();
     }
-    out_.character(']');
+    json_.end_array();
   }
 
   void json_registers(const FrameEntry& frame) {
-    out_.text(",\"registers\":{");
-    bool first = true;
+    json_.key("registers");
+    json_.begin_object();
     frame.registers.for_each([&](RegisterNumber number, std::uint64_t value) {
-      out_.text(
-          fmt::format("{}\"{}\":{}", first ? "" : ",", register_text(frame.registers.architecture(), number), value));
-      first = false;
+      json_.member(register_text(frame.registers.architecture(), number), value);
     });
-    out_.character('}');
+    json_.end_object();
   }
 
   void text(const FrameEntry& frame, std::size_t& number) {
@@ -141,6 +146,7 @@ class WalkPrinter {
   std::span<const NamedAddress> names_;
   const WalkOutputOptions& options_;
   TextWriter& out_;
+  JsonWriter json_;
 };
 
 }  // namespace

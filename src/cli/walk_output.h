@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "cli/text_writer.h"
+#include "base/text_writer.h"
 #include "cli/thread_stacks.h"
 
 namespace windlass::cli {

@@ -132,7 +132,7 @@ _Unwind_Ptr _Unwind_GetTextRelBase(_Unwind_Context* context) {
 }
 
 void* _Unwind_FindEnclosingFunction(void* pc) {
-  const auto function = own_function(reinterpret_cast<std::uint64_t>(pc) - 1);
+  const auto function = own_function(CodeAddress::return_address(reinterpret_cast<std::uint64_t>(pc)).lookup());
   if (function) return reinterpret_cast<void*>(function->begin);
   return next_enclosing.call_or<void*>(nullptr, pc);
 }

@@ -18,7 +18,7 @@ namespace {
 
 constexpr unsigned kMaxBackward = 16;  // steps of one cursor that do not move sp up: switches to another stack
 
-// What unw_cursor_t holds. Plain memory: callers copy it and never tell when they are done. Nearly all ask for the pc
+// What unw_cursor_t holds. Plain memory: callers copy it and never say when they are done. Nearly all ask for the pc
 // alone, so it steps as backtrace() does, by pc, stack and frame pointer; a frame with all registers is found when
 // somebody wants one, and from then on at every step.
 struct Cursor {

@@ -46,7 +46,7 @@ void ModuleSymbols::add_function_starts(std::span<const std::uint64_t> addresses
     indexes.push_back(i);
   }
   if (unnamed.empty()) return;
-  const auto starts = pe_ ? pe_->function_starts(unnamed) : function_starts(module_, unnamed);
+  const auto starts = pe_ ? function_starts(pe_->source(), unnamed) : function_starts(module_, unnamed);
   for (std::size_t i = 0; i < starts.size(); ++i) names.begins[indexes[i]] = starts[i];
 }
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "image/mapped_file.h"
-#include "walk/unwind_source.h"
+#include "source/unwind_source.h"
 #include "windlass/walk.h"
 
 namespace windlass::walk {
@@ -19,7 +19,7 @@ class Module {
   Module(ModuleInfo info, std::vector<std::byte> image) : info_(std::move(info)), owned_(std::move(image)) {}
   // Of the own process: read where it is mapped, by a source that outlives it; `bias` is that of the source's
   // numbering. Allocates nothing.
-  Module(ModuleInfo info, const UnwindSource& source, std::uint64_t bias);
+  Module(ModuleInfo info, const source::UnwindSource& source, std::uint64_t bias);
 
   [[nodiscard]] const ModuleInfo& info() const {
     const ModuleInfo* named = named_.load(std::memory_order_acquire);
@@ -33,13 +33,17 @@ class Module {
   [[nodiscard]] std::uint64_t id() const { return id_; }
   void forget_id() { id_ = 0; }
   // Code made at run time: there is no file and no unwind information.
-  [[nodiscard]] bool generated() const { return source_.load(std::memory_order_acquire) == &generated_source(); }
+  [[nodiscard]] bool generated() const {
+    return source_.load(std::memory_order_acquire) == &source::generated_source();
+  }
 
   // As UnwindSource has them, but for addresses of the process; rows begin and end at such, too. The file is opened
   // when first needed (a lock), and never on a step of the own process.
-  [[nodiscard]] Expected<void> row_at(std::uint64_t address, FrameRow& to, RowStorage& storage) const;
-  [[nodiscard]] Expected<void> unwind(const Memory& memory, std::uint64_t pac_mask, const Registers& frame,
-                                      Registers& caller, SavedLocations& saved) const;
+  [[nodiscard]] Expected<void> row_at(std::uint64_t address, FrameRow& to) const;
+  [[nodiscard]] Expected<source::Function> function_at(std::uint64_t address) const;
+  [[nodiscard]] Expected<source::HandlerCall> unwind(const Memory& memory, std::uint64_t pac_mask,
+                                                     const Registers& frame, Registers& caller,
+                                                     SavedLocations& saved) const;
   [[nodiscard]] bool is_windows() const { return source().is_windows(); }
   [[nodiscard]] bool read_image(std::uint64_t address, void* to, std::size_t size) const;
   [[nodiscard]] std::uint64_t function_start(std::uint64_t address) const;
@@ -51,22 +55,22 @@ class Module {
     static constinit std::atomic<std::uint64_t> last = 0;
     return last.fetch_add(1, std::memory_order_relaxed) + 1;
   }
-  [[nodiscard]] const UnwindSource& source() const {
-    const UnwindSource* source = source_.load(std::memory_order_acquire);
+  [[nodiscard]] const source::UnwindSource& source() const {
+    const source::UnwindSource* source = source_.load(std::memory_order_acquire);
     return source != nullptr ? *source : load();
   }
-  const UnwindSource& load() const;
-  [[nodiscard]] std::unique_ptr<UnwindSource> open() const;
+  const source::UnwindSource& load() const;
+  [[nodiscard]] std::unique_ptr<source::UnwindSource> open() const;
 
   std::uint64_t id_ = next_id();
   ModuleInfo info_;
   std::uint64_t bias_ = info_.bias;  // of the source's numbering
   mutable std::atomic<const ModuleInfo*> named_ = nullptr;
-  mutable std::atomic<const UnwindSource*> source_ = nullptr;  // null: not loaded yet
+  mutable std::atomic<const source::UnwindSource*> source_ = nullptr;  // null: not loaded yet
   mutable std::mutex lock_;
   std::vector<std::byte> owned_;
   mutable image::MappedFile file_;
-  mutable std::unique_ptr<UnwindSource> loaded_;
+  mutable std::unique_ptr<source::UnwindSource> loaded_;
 };
 
 }  // namespace windlass::walk

@@ -29,13 +29,11 @@ bool by_signal_trampoline(const StepContext& context, Step& step) {
 
 // A function of Windows that has not moved sp has all that it must preserve.
 static void keep_windows_registers(FrameRow& row) {
-  for (const RegisterNumber reg : {x86_64::kRsi, x86_64::kRdi}) (void)row.registers.set(reg, SameValue{});
+  for (const RegisterNumber reg : {x86_64::kRsi, x86_64::kRdi})
+    (void)row.registers.set(reg, RegisterRule::same_value());
 }
 
-static bool is_leaf_row(const FrameRow& row) {
-  const auto* cfa = std::get_if<CfaRegister>(&row.cfa);
-  return cfa != nullptr && cfa->reg == x86_64::kRsp && cfa->offset == 8;
-}
+static bool is_leaf_row(const FrameRow& row) { return row.cfa == CfaRule::at(x86_64::kRsp, 8); }
 
 bool by_synthesis(const StepContext& context, Step& step) {
   if (context.module == nullptr || !context.options.synthesize) return false;
@@ -65,10 +63,9 @@ namespace {
 // A row that tells of registers in a jmp_buf or ucontext (longjmp, setcontext): the CFA is a pointer to it, and they
 // lie above. It says where the jump will lead, not who called.
 bool installs_context(const FrameRow& row) {
-  const auto* cfa = std::get_if<CfaRegister>(&row.cfa);
-  if (cfa == nullptr || row.signal_frame) return false;
-  for (const RegisterEntry& entry : row.registers)
-    if (const auto* at = std::get_if<AtCfa>(&entry.rule); at != nullptr && at->offset >= 0) return true;
+  if (!row.cfa.is(CfaRule::kRegister) || row.signal_frame) return false;
+  for (const RegisterEntry entry : row.registers)
+    if (entry.rule.is(RegisterRule::kAtCfa) && entry.rule.offset() >= 0) return true;
   return false;
 }
 
@@ -82,12 +79,11 @@ bool before_context(const StepContext& context, const FrameRow& row, Step& step)
   const RegisterRule* new_sp = row.registers.find(sp);
   if (!installed.status.ok() || new_sp == nullptr || installed.caller.sp() == frame.sp()) return false;
   FrameRow before;
-  RowStorage storage;
-  if (!context.module->row_at(row.begin - 1, before, storage) || installs_context(before)) return false;
+  if (!context.module->row_at(row.begin - 1, before) || installs_context(before)) return false;
   apply_row(context, before, FrameOrigin::kCfi, step);
   if (!step.status.ok() || !accept(context.space, step)) return false;
   if (context.frame.pc().value() == row.begin) return true;  // none has been written
-  for (const RegisterEntry& entry : row.registers)
+  for (const RegisterEntry entry : row.registers)
     if (entry.reg != sp && frame.get(entry.reg) == installed.caller.get(entry.reg)) step.caller.forget(entry.reg);
   return true;
 }
@@ -100,7 +96,7 @@ void keep_known(const Step& by_row, const FrameRow& code_row, Step& by_code) {
     return;
   by_row.caller.for_each([&](RegisterNumber reg, std::uint64_t value) {
     const RegisterRule* rule = code_row.registers.find(reg);
-    if (by_code.caller.has(reg) && (rule == nullptr || !std::holds_alternative<InRegister>(*rule))) return;
+    if (by_code.caller.has(reg) && (rule == nullptr || !rule->is(RegisterRule::kInRegister))) return;
     by_code.caller.set(reg, value);
     by_code.saved.set(by_code.caller, reg, by_row.saved.at(by_row.caller, reg));
   });
@@ -125,9 +121,7 @@ bool by_contradiction(const StepContext& context, const FrameRow& row, Step& ste
 }  // namespace
 
 bool return_address_outside(const FrameRow& row) {
-  const auto* at = std::get_if<AtCfa>(&row.return_address);
-  const auto* cfa = std::get_if<CfaRegister>(&row.cfa);
-  return at != nullptr && at->offset >= 0 && cfa != nullptr && cfa->reg == aarch64::kSp;
+  return row.return_address.is(RegisterRule::kAtCfa) && row.return_address.offset() >= 0 && row.cfa.is_at(aarch64::kSp);
 }
 
 namespace {
@@ -136,8 +130,7 @@ bool by_cfi(const StepContext& context, Step& step) {
   if (context.module == nullptr) return false;
   const CodeAddress pc = context.frame.pc();
   FrameRow row;
-  RowStorage storage;
-  if (const auto found = context.module->row_at(pc.lookup(), row, storage); !found) {
+  if (const auto found = context.module->row_at(pc.lookup(), row); !found) {
     if (found.error().code != ErrorCode::kNotFound) step.status = {WalkEnd::kBadRow, found.error()};
     return false;
   }
@@ -209,12 +202,12 @@ bool by_leaf(const StepContext& context, Step& step) {
   if (context.frame.pc().is_return_address() && !(windows && architecture == Architecture::kX86_64)) return false;
   FrameRow row;
   if (architecture == Architecture::kX86_64) {
-    row.cfa = CfaRegister{Registers::sp_number(architecture), 8};
-    row.return_address = AtCfa{-8};
+    row.cfa = CfaRule::at(x86_64::kRsp, 8);
+    row.return_address = RegisterRule::at_cfa(-8);
     if (windows) keep_windows_registers(row);
   } else {
-    row.cfa = CfaRegister{Registers::sp_number(architecture), 0};
-    row.return_address = InRegister{aarch64::kX30};
+    row.cfa = CfaRule::at(aarch64::kSp, 0);
+    row.return_address = RegisterRule::in_register(aarch64::kX30);
   }
   Step trial;
   apply_row(context, row, FrameOrigin::kLeaf, trial);

@@ -167,23 +167,23 @@ TEST_F(WineWalk, StacksAreWhatTheProgramSays) {
 }
 
 #ifdef WINDLASS_SYMBOLS
-// The public symbol reader has the same names: of the stopped process, and of the running one.
+// The public symbol reader has the same names: of the process as it was opened, and as others see it.
 TEST_F(WineWalk, TheSymbolReaderNamesPeFrames) {
-  const auto running = Symbolizer::of_process(static_cast<std::uint64_t>(program_->pid()));
-  ASSERT_TRUE(running) << running.error().text();
-  auto target = open_process(static_cast<std::uint64_t>(program_->pid()));
+  const auto target = open_process(static_cast<std::uint64_t>(program_->pid()));
   ASSERT_TRUE(target) << target.error().text();
-  const Symbolizer stopped = Symbolizer::of_target(*target);
+  const auto from_outside = Symbolizer::of_process(static_cast<std::uint64_t>(program_->pid()));
+  ASSERT_TRUE(from_outside) << from_outside.error().text();
+  const Symbolizer of_target = Symbolizer::of_target(*target);
   Names unused;
   auto stacks = walk(target->space, target->threads, unused);
-  target->release();
-  for (const Symbolizer* symbols : {&*running, &stopped}) {
-    for (Stack& stack : stacks)
-      for (std::size_t i = 0; i < stack.pcs.size(); ++i) {
-        const NamedAddress named =
-            symbols->name(i == 0 ? CodeAddress::instruction(stack.pcs[i]) : CodeAddress::return_address(stack.pcs[i]));
-        stack.names[i] = named.frames.empty() ? "" : std::string(named.frames.back().function);
+  for (const Symbolizer* symbols : {&*from_outside, &of_target}) {
+    for (std::size_t i = 0; i < stacks.size(); ++i) {
+      stacks[i].names.clear();
+      for (const Frame& frame : StackWalker(target->space, target->threads[i].registers)) {
+        const NamedAddress named = symbols->name(frame);
+        stacks[i].names.emplace_back(named.frames.empty() ? "" : named.frames.back().function);
       }
+    }
     for (const auto& [name, chain] : kChains) expect_published(stacks, name, true);
   }
 }

@@ -2,22 +2,13 @@
 #include "windlass/backtrace.h"
 #include "arch/pointer_authentication.h"
 #include "walk/own/fast_walk.h"
+#include "walk/own/whole_walk.h"
 
 namespace windlass {
 namespace {
 
 using walk::FastWalk;
 using walk::FastWalkState;
-
-// The whole walk with all registers: where some rule wants one that is not tracked, and where there is no rule.
-[[gnu::noinline]] std::size_t walk_all_registers(StackWalker& walker, std::uint64_t* pcs, std::size_t max,
-                                                 WalkEnd* end) {
-  std::size_t depth = 0;
-  do pcs[depth++] = walker.frame().pc().value();
-  while (depth < max && walker.step());
-  if (end != nullptr) *end = depth == max ? WalkEnd::kLimit : walker.end_reason();
-  return depth;
-}
 
 // From this function's own registers outwards to the frame that stands at `sp`, and on.
 [[gnu::noinline]] std::size_t walk_from_here(std::uint64_t sp, std::uint64_t* pcs, std::size_t max, unsigned skip) {
@@ -26,7 +17,7 @@ using walk::FastWalkState;
     if (!walker.step()) return 0;
   for (; skip != 0; --skip)
     if (!walker.step()) return 0;
-  return walk_all_registers(walker, pcs, max, nullptr);
+  return walk::whole_walk(walker, pcs, max, nullptr);
 }
 
 }  // namespace
@@ -45,7 +36,7 @@ std::size_t backtrace_from(const Registers& registers, std::uint64_t* pcs, std::
     }
   }
   StackWalker walker(own_process(), registers);
-  return walk_all_registers(walker, pcs, max, end);
+  return walk::whole_walk(walker, pcs, max, end);
 }
 
 [[gnu::noinline]] std::size_t backtrace(std::uint64_t* pcs, std::size_t max, unsigned skip) {

@@ -1,44 +1,20 @@
 #include <gtest/gtest.h>
 
-#include <cstring>
-#include <map>
+#include <memory>
 
+#include "table/arena.h"
 #include "table/builder.h"
 #include "table/unwind_table.h"
 
 namespace windlass::table {
 namespace {
 
-// Hands out memory front to back, never over a chunk's end; fails after `budget` allocations.
-class TestArena : public Arena {
- public:
-  explicit TestArena(int budget = 1 << 30) : budget_(budget), memory_(64 * (WL_CHUNK_SIZE / 8)) {}
-  Expected<ArenaObject> allocate(std::uint32_t bytes) override {
-    if (budget_-- == 0) return fail(ErrorCode::kLimit, "test arena is full", next_, bytes);
-    EXPECT_LE(bytes, WL_CHUNK_SIZE - 8);
-    if (next_ % WL_CHUNK_SIZE + bytes > WL_CHUNK_SIZE) next_ = (next_ / WL_CHUNK_SIZE + 1) * WL_CHUNK_SIZE;
-    const ArenaObject object{at<std::byte>(static_cast<std::uint32_t>(next_ >> WL_REF_SHIFT)),
-                             static_cast<std::uint32_t>(next_ >> WL_REF_SHIFT)};
-    std::memset(object.data, 0xee, bytes);
-    live_[object.ref] = bytes;
-    next_ = (next_ + bytes + 7) & ~7ull;
-    return object;
-  }
-  void release(std::uint32_t ref, std::uint32_t bytes) override {
-    EXPECT_EQ(live_[ref], bytes);
-    live_.erase(ref);
-  }
-  template <typename T>
-  T* at(std::uint32_t ref) {
-    return reinterpret_cast<T*>(memory_.data() + ref);
-  }
-  std::map<std::uint32_t, std::uint32_t> live_;
+std::unique_ptr<Arena> make_arena(std::uint32_t chunks) { return std::move(*Arena::create({}, chunks)); }
 
- private:
-  int budget_;
-  std::vector<std::uint64_t> memory_;
-  std::uint64_t next_ = 8;
-};
+template <typename T>
+const T* object(const Arena& arena, std::uint32_t ref) {
+  return reinterpret_cast<const T*>(arena.at(ref));
+}
 
 UnwindTable table_with_rules(int rules) {
   TableBuilder builder;
@@ -57,29 +33,28 @@ UnwindTable table_with_rules(int rules) {
 TEST(LoadTable, EveryPagePaletteAndEscapeCanBeReached) {
   constexpr int kRules = 100000;
   const UnwindTable table = table_with_rules(kRules);
-  TestArena arena;
-  const auto placed = load_table(table, arena);
+  const auto arena = make_arena(64);
+  const auto placed = load_table(table, *arena);
   ASSERT_TRUE(placed);
   const wl_module& module = placed->module;
   EXPECT_EQ(module.first_page, 1u);
   EXPECT_EQ(module.page_count, table.directory().size());
   EXPECT_EQ(module.x_reg, 3);
   EXPECT_EQ(module.state, WL_MODULE_READY);
-  EXPECT_EQ(arena.live_.size(), placed->pieces.size());
-  const auto* directory = arena.at<std::uint32_t>(module.directory);
-  const auto* palette = arena.at<wl_rule>(module.palette);
+  const auto* directory = object<std::uint32_t>(*arena, module.directory);
+  const auto* palette = object<wl_rule>(*arena, module.palette);
   EXPECT_EQ(palette[0].cfa_kind, WL_CFA_NONE);
 
   int rows = 0;
   for (std::uint32_t n = 0; n < module.page_count; ++n) {
     ASSERT_NE(directory[n], 0u);
-    const auto* page = arena.at<std::byte>(directory[n]);
+    const auto* page = object<std::byte>(*arena, directory[n]);
     const PageShape shape = UnwindTable::shape(page);
     const auto* row = reinterpret_cast<const std::uint16_t*>(page + sizeof(wl_page_head));
     const auto* escape = reinterpret_cast<const wl_escape*>(page + shape.escapes_offset + 8);
     for (std::uint32_t i = 0; i < shape.rows && rows < kRules; ++i, ++rows) {
       const bool escaped = (row[i] & 0xff) == WL_RULE_ESCAPE;
-      const wl_rule& rule = escaped ? *arena.at<wl_rule>(escape->rule) : palette[row[i] & 0xff];
+      const wl_rule& rule = escaped ? *object<wl_rule>(*arena, escape->rule) : palette[row[i] & 0xff];
       ASSERT_EQ(rule.cfa_offset, rows);
       if (!escaped) continue;
       ASSERT_EQ(escape->page_offset, (static_cast<std::uint32_t>(rows) * 16) & 0xffff);
@@ -89,22 +64,32 @@ TEST(LoadTable, EveryPagePaletteAndEscapeCanBeReached) {
   EXPECT_EQ(rows, kRules);
 }
 
+// An arena with room for the first pieces only, whichever is the first that does not fit.
 TEST(LoadTable, AFullArenaGetsEverythingBack) {
   const UnwindTable table = table_with_rules(5000);
-  TestArena roomy;
-  const std::size_t needed = load_table(table, roomy)->pieces.size();
-  for (std::size_t budget = 0; budget < needed; ++budget) {
-    TestArena arena(static_cast<int>(budget));
-    const auto placed = load_table(table, arena);
+  const auto roomy = make_arena(1);
+  const auto whole = load_table(table, *roomy);
+  ASSERT_TRUE(whole);
+  ASSERT_GE(whole->pieces.size(), 5U);  // palette, escape rules, directory, two pages
+  std::uint32_t room = 0;
+  for (const ArenaPiece& piece : whole->pieces) {
+    const auto arena = make_arena(1);
+    const std::uint32_t taken = WL_CHUNK_SIZE - 8 - room;
+    ASSERT_TRUE(arena->allocate(taken));
+    const auto placed = load_table(table, *arena);
     ASSERT_FALSE(placed);
     EXPECT_EQ(placed.error().code, ErrorCode::kLimit);
-    EXPECT_TRUE(arena.live_.empty());
+    EXPECT_EQ(arena->bytes_used(), taken);
+    room += (piece.bytes + 7) & ~7U;
   }
+  EXPECT_EQ(roomy->bytes_used(), room);
+  for (const ArenaPiece& piece : whole->pieces) roomy->free(piece.ref, piece.bytes);
+  EXPECT_EQ(roomy->bytes_used(), 0U);
 }
 
 TEST(LoadTable, EmptyTable) {
-  TestArena arena;
-  const auto placed = load_table(UnwindTable(), arena);
+  const auto arena = make_arena(1);
+  const auto placed = load_table(UnwindTable(), *arena);
   ASSERT_TRUE(placed);
   EXPECT_EQ(placed->module.page_count, 0u);
 }

@@ -1,19 +1,27 @@
-// Buffered text to a descriptor: what `dump` and `rows` print their millions of lines with. Errors are sticky; once the
-// reader of a pipe has gone everything is swallowed, so that `windlass rows FILE | head` ends quietly.
+// Buffered text to a descriptor or a string: what every export and every command writes with, millions of lines of
+// `dump` and `rows` included. Errors are sticky: the first failure is kept and everything behind it is dropped.
 #pragma once
 
+#include <cerrno>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <string>
 #include <string_view>
 
-namespace windlass::cli {
+#include "windlass/error.h"
 
+namespace windlass {
+
+// Not thread-safe. What is written is buffered until flush(), finish() or the destructor.
 class TextWriter {
  public:
-  explicit TextWriter(int fd) : fd_(fd), buffer_(std::make_unique_for_overwrite<char[]>(kCapacity)) {}
+  // The descriptor stays the caller's. A short or interrupted write is continued.
+  explicit TextWriter(int fd) : TextWriter(fd, nullptr) {}
+  // Appends to `to`.
+  explicit TextWriter(std::string* to) : TextWriter(-1, to) {}
   TextWriter(const TextWriter&) = delete;
   TextWriter& operator=(const TextWriter&) = delete;
   ~TextWriter() { flush(); }
@@ -42,18 +50,26 @@ class TextWriter {
     text("0x");
     number(value, 16);
   }
-  // In quotes, escaped as JSON wants it.
+  // With that many digits behind the point, rounded. The value is below 1e20.
+  void fixed(double value, int digits);
+  // In quotes, escaped as JSON wants it (RFC 8259). '<' is escaped, too, so that no name can end a <script> element;
+  // bytes that are not UTF-8 become U+FFFD.
   void json_string(std::string_view text);
 
   void flush();
-  // The reader has gone: there is no point in going on.
-  [[nodiscard]] bool closed() const { return closed_; }
+  // Flushes; the first error of all that was written (kSystem, `detail` = errno, `where` = bytes written before it).
+  [[nodiscard]] Expected<void> finish();
+  // The reader of a pipe has gone: there is no point in going on, and no failure, so that `windlass rows FILE | head`
+  // ends quietly.
+  [[nodiscard]] bool closed() const { return errno_ == EPIPE; }
   // errno of the first write that failed otherwise; 0 = none.
-  [[nodiscard]] int failed() const { return errno_; }
+  [[nodiscard]] int failed() const { return closed() ? 0 : errno_; }
 
  private:
   static constexpr std::size_t kCapacity = std::size_t{1} << 18;
-  static constexpr std::size_t kLongestNumber = 24;
+  static constexpr std::size_t kLongestNumber = 48;
+
+  TextWriter(int fd, std::string* to) : fd_(fd), to_(to), buffer_(std::make_unique_for_overwrite<char[]>(kCapacity)) {}
 
   void reserve(std::size_t size) {
     if (size > kCapacity - used_) flush();
@@ -68,10 +84,11 @@ class TextWriter {
   void write_out(std::string_view bytes);
 
   int fd_;
+  std::string* to_;
   int errno_ = 0;
-  bool closed_ = false;
+  std::uint64_t written_ = 0;
   std::size_t used_ = 0;
   std::unique_ptr<char[]> buffer_;
 };
 
-}  // namespace windlass::cli
+}  // namespace windlass

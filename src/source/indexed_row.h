@@ -1,21 +1,17 @@
 // A row through .eh_frame_hdr: in a file's bytes, and where it is mapped. No lock, no memory; signal-safe.
 #pragma once
 
-#include "dwarf/compact_row.h"
 #include "dwarf/eh_frame_hdr.h"
+#include "dwarf/lower.h"
 #include "windlass/frame_row.h"
 
-namespace windlass::walk {
+namespace windlass::source {
 
 inline Expected<void> indexed_row(const dwarf::EhFrameHdr& header, const dwarf::CfiSection& section,
                                   std::uint64_t address, FrameRow& to) {
   dwarf::LocatedFde found;
   if (auto located = header.find(section, address, found); !located) return std::unexpected(located.error());
-  dwarf::CompactRow row;
-  if (auto evaluated = dwarf::compact_row_at(section, found.fde, address, row); !evaluated)
-    return std::unexpected(evaluated.error());
-  to = row.full();
-  return {};
+  return dwarf::row_at(section, found.fde, address, to);
 }
 
-}  // namespace windlass::walk
+}  // namespace windlass::source

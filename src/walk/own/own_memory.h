@@ -1,4 +1,5 @@
-// Reading the own memory without ever crashing: the calling thread's stack directly, anything else by the system.
+// Reading the own memory without ever crashing: the calling thread's stack directly, anything else by the system. One
+// implementation a system: memory.cpp, windows/memory.cpp.
 #pragma once
 
 #include "windlass/walk.h"

@@ -1,8 +1,8 @@
-#include "walk/row_finder.h"
+#include "source/row_finder.h"
 
 #include <algorithm>
 
-namespace windlass::walk {
+namespace windlass::source {
 
 struct RowFinder::Section {
   struct Ignore {
@@ -42,19 +42,36 @@ void RowFinder::index(std::uint32_t number) {
   }
 }
 
-Expected<FrameRow> RowFinder::find(std::uint64_t address) {
+Expected<RowFinder::Located> RowFinder::locate(std::uint64_t address) {
   auto after = std::upper_bound(entries_.begin(), entries_.end(), address,
                                 [](std::uint64_t a, const Entry& entry) { return a < entry.begin; });
   // Ranges may nest or repeat: a few entries back may still cover the address.
   for (int tries = 0; tries < 4 && after != entries_.begin(); ++tries) {
     --after;
     if (address - after->begin >= after->length) continue;
-    Section& section = *readers_[after->section];
-    const auto fde = section.reader.fde_at(after->offset);
+    const auto fde = readers_[after->section]->reader.fde_at(after->offset);
     if (!fde) return std::unexpected(fde.error());
-    return section.evaluator.row_at(*fde, address);
+    return Located{after->section, *fde};
   }
   return fail(ErrorCode::kNotFound, "no row covers the address", address);
 }
 
-}  // namespace windlass::walk
+Expected<void> RowFinder::find(std::uint64_t address, FrameRow& to) {
+  const auto found = locate(address);
+  if (!found) return std::unexpected(found.error());
+  return readers_[found->section]->evaluator.row_at(found->fde, address, to);
+}
+
+void RowFinder::for_each(FunctionRef<bool(const Located&)> callback, dwarf::ErrorSink report) {
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    const Entry& entry = entries_[i];
+    if (i + 1 < entries_.size() && entries_[i + 1].begin == entry.begin) continue;  // the last of them is preferred
+    const auto fde = readers_[entry.section]->reader.fde_at(entry.offset);
+    if (!fde)
+      report(fde.error());
+    else if (!callback({entry.section, *fde}))
+      return;
+  }
+}
+
+}  // namespace windlass::source

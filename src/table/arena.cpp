@@ -1,11 +1,11 @@
-#include "agent/arena.h"
+#include "table/arena.h"
 
 #include <sys/mman.h>
 
 #include <cerrno>
 #include <cstring>
 
-namespace windlass::agent {
+namespace windlass::table {
 namespace {
 constexpr std::uint32_t kUnitsPerChunk = WL_CHUNK_SIZE >> WL_REF_SHIFT;
 
@@ -96,4 +96,4 @@ void Arena::free(std::uint32_t ref, std::size_t size) {
   insert_free(ref, units);
 }
 
-}  // namespace windlass::agent
+}  // namespace windlass::table

@@ -1,6 +1,6 @@
 // The arena of windlass_layout.h: one growing address space of 1 MiB chunks that tables, palettes and mapping sets
 // live in. The kernel side backs every chunk with a BPF array that is mapped here; without a backing it is plain memory
-// (tests, unwinding without a kernel).
+// (tests, the unwinder's C as user code).
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 #include "windlass/error.h"
 #include "windlass_layout.h"
 
-namespace windlass::agent {
+namespace windlass::table {
 
 // Thread-safe. Freed memory is handed out again at once: whoever frees sees to it that no reader is left.
 class Arena {
@@ -54,4 +54,4 @@ class Arena {
   std::set<std::pair<std::uint32_t, std::uint32_t>> free_by_size_;  // (units, first unit)
 };
 
-}  // namespace windlass::agent
+}  // namespace windlass::table

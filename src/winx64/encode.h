@@ -1,5 +1,5 @@
 // Writes UNWIND_INFO of versions 1 and 2: the counterpart of read.h. What is below writes operations as they are given;
-// windlass/winx64.h chooses them for a Prologue.
+// frame_codes.h chooses them for a Prologue.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ struct InfoContent {
   // As stored: the prologue's last operation first. Of each, offset, operation, info (a register, or PUSH_MACHFRAME's
   // error code) and value count. The long and the short forms of an operation are the same: the size decides.
   std::vector<UnwindCode> codes = {};
-  // Version 2. 0: no epilogue is told.
+  // Version 2. 0: no epilogue is described.
   std::uint32_t epilog_size = 0;
   bool epilog_at_end = false;                      // one ends the function
   std::vector<std::uint32_t> epilog_offsets = {};  // of the others: from where they begin to the function's end

@@ -1,10 +1,10 @@
-#include "agent/arena.h"
+#include "table/arena.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 
-namespace windlass::agent {
+namespace windlass::table {
 namespace {
 
 TEST(Arena, MergesWhatIsFreed) {
@@ -63,4 +63,4 @@ TEST(Arena, FullIsAnError) {
 }
 
 }  // namespace
-}  // namespace windlass::agent
+}  // namespace windlass::table
