@@ -1,28 +1,23 @@
-// The handles of the C interface. A space's shell is never given back to the allocator, but kept for the next one, so
-// that a closed handle is recognised without touching freed memory.
+// The handles of the C interface.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "capi/shells.h"
 #include "windlass/target.h"
 #include "windlass/walk.h"
 #include "windlass/windlass.h"
 
-struct windlass_space {
-  std::atomic<std::uint64_t> generation{0};  // odd: open. Counts up at every opening and closing
-  windlass_space* next_free = nullptr;
+struct windlass_space : windlass::capi::Shell<windlass_space> {
   std::optional<windlass::AddressSpace> space;
   std::vector<windlass::Thread> threads;
   std::vector<windlass::Error> problems;
   std::vector<std::string> notes;
   std::shared_ptr<void> attachment;  // Target's
-
-  [[nodiscard]] bool open() const { return (generation.load(std::memory_order_acquire) & 1) != 0; }
 };
 
 struct windlass_cursor {

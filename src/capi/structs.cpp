@@ -95,6 +95,15 @@ windlass_module to_c(const ModuleInfo& info) {
   return to;
 }
 
+bool from_c(const windlass_files* from, FileSearch& to) {
+  if (from == nullptr) return true;
+  windlass_files given;
+  if (!take(from, given)) return false;
+  if (given.sysroot != nullptr) to.sysroot = given.sysroot;
+  if (given.executable != nullptr) to.executable = given.executable;
+  return true;
+}
+
 }  // namespace windlass::capi
 
 using namespace windlass;

@@ -7,6 +7,7 @@
 
 #include "windlass/error.h"
 #include "windlass/registers.h"
+#include "windlass/target.h"
 #include "windlass/walk.h"
 #include "windlass/windlass.h"
 
@@ -79,5 +80,7 @@ windlass_status no_memory(windlass_error* to);
 // False for an architecture that is none.
 [[nodiscard]] bool from_c(const windlass_registers& from, Registers& to);
 [[nodiscard]] windlass_module to_c(const ModuleInfo& info);
+// Null stands for none. False: not set up.
+[[nodiscard]] bool from_c(const windlass_files* from, FileSearch& to);
 
 }  // namespace windlass::capi

@@ -31,12 +31,7 @@ windlass_status open_dump(OpenDump open, const char* path, const windlass_files*
   *space = nullptr;
   if (path == nullptr) return invalid("there is no path", error);
   DumpOptions options;
-  if (files != nullptr) {
-    windlass_files given;
-    if (!take(files, given)) return invalid("windlass_files is not set up", error);
-    if (given.sysroot != nullptr) options.files.sysroot = given.sysroot;
-    if (given.executable != nullptr) options.files.executable = given.executable;
-  }
+  if (!from_c(files, options.files)) return invalid("windlass_files is not set up", error);
   return opened(open(path, options), space, error);
 }
 

@@ -13,6 +13,7 @@
 #include "cli/commands.h"
 #include "cli/thread_stacks.h"
 #include "cli/walk_output.h"
+#include "windlass/symbols.h"
 #include "windlass/target.h"
 
 namespace windlass::cli {
@@ -61,14 +62,18 @@ int run(const Options& options) {
   if (!target) return complain(subject, is_process, target.error());
   std::signal(SIGPIPE, SIG_IGN);  // a reader that leaves shows as EPIPE
 
-  auto walked = walk_all(*target, options.max_frames);
+  const ThreadStacks walked = walk_all(*target, options.max_frames);
+  SymbolizerOptions how;
+  how.lines = options.output.lines || options.output.inlines;
+  how.debug_directory = options.debug_directory;
+  const Symbolizer symbols = Symbolizer::of_target(*target, how);
   target->release();  // names do not need it stopped
-  name_frames(walked, {options.output.lines, options.output.inlines, options.debug_directory});
+  const std::vector<NamedAddress> names = symbols.name(walked.addresses);
 
   int write_error = 0;
   {
     TextWriter out(STDOUT_FILENO);
-    print_walk(*target, walked, options.output, out);
+    print_walk(*target, walked, names, options.output, out);
     out.flush();
     write_error = out.failed();
   }

@@ -8,17 +8,10 @@
 namespace windlass::cli {
 namespace {
 
-// The names of one frame.
-struct Named {
-  const profile::Location* location;
-  const profile::Module* module;      // null: the pc lies in nothing known
-  const profile::Function* function;  // null: no name; the one that has a frame of its own
-};
-
 class WalkPrinter {
  public:
-  WalkPrinter(const Target& target, const ThreadStacks& walked, const WalkOutputOptions& options, TextWriter& out)
-      : target_(target), names_(walked.names), options_(options), out_(out), json_(out) {}
+  WalkPrinter(std::span<const NamedAddress> names, const WalkOutputOptions& options, TextWriter& out)
+      : names_(names), options_(options), out_(out), json_(out) {}
 
   void json(const ThreadStack& walked) {
     json_.begin_object();
@@ -49,44 +42,39 @@ class WalkPrinter {
   }
 
  private:
-  Named named(const FrameEntry& frame) const {
-    const profile::Location& location = names_.locations[frame.location];
-    return {&location, location.module < names_.modules.size() ? &names_.modules[location.module] : nullptr,
-            location.lines.empty() ? nullptr : &names_.functions[location.lines.back().function]};
-  }
-
   void json(const FrameEntry& frame) {
-    const Named at = named(frame);
+    const NamedAddress& at = names_[frame.address];
+    const SourceFrame own = at.frames.empty() ? SourceFrame() : at.frames.back();
+    const std::uint64_t offset = offset_in_module(frame, at);
     json_.begin_object();
     json_.member("pc", frame.registers.pc().value());
     json_.member("sp", frame.registers.sp());
-    const std::uint64_t offset = offset_in_module(frame, at);
-    json_.member_or_null("module", at.module != nullptr, at.module != nullptr ? std::string_view(at.module->path) : "");
-    json_.member_or_null("offset", at.module != nullptr, offset);
-    json_.member_or_null("function", at.function != nullptr,
-                         at.function != nullptr ? std::string_view(at.function->name) : "");
-    if (at.location->function_begin != 0) json_.member("function_offset", offset - at.location->function_begin);
-    if (at.function != nullptr && at.location->lines.back().line != 0) json_source(at.location->lines.back());
-    if (options_.inlines && at.location->lines.size() > 1) json_inlined(*at.location);
+    json_.member_or_null("module", !at.module.empty(), at.module);
+    json_.member_or_null("offset", !at.module.empty(), offset);
+    json_.member_or_null("function", !at.frames.empty(), own.function);
+    if (at.function_begin != 0) json_.member("function_offset", offset - at.function_begin);
+    if (own.line != 0) json_source(own);
+    if (options_.inlines && at.frames.size() > 1) json_inlined(at);
     json_.member("origin", origin_name(frame.origin));
     if (frame.signal_frame) json_.member("signal", true);
     if (options_.verbose >= 2) json_registers(frame);
     json_.end_object();
   }
 
-  void json_source(const profile::Line& line) {
+  void json_source(const SourceFrame& at) {
     if (!options_.lines) return;
-    json_.member("file", names_.functions[line.function].file);
-    json_.member("line", line.line);
+    json_.member("file", at.file);
+    json_.member("line", at.line);
   }
 
-  void json_inlined(const profile::Location& location) {
+  void json_inlined(const NamedAddress& at) {
     json_.key("inlined");
     json_.begin_array();
-    for (std::size_t i = 0; i + 1 < location.lines.size(); ++i) {
+    for (const SourceFrame& inlined : at.frames) {
+      if (!inlined.inlined) break;
       json_.begin_object();
-      json_.member("function", names_.functions[location.lines[i].function].name);
-      json_source(location.lines[i]);
+      json_.member("function", inlined.function);
+      json_source(inlined);
       json_.end_object();
     }
     json_.end_array();
@@ -102,43 +90,39 @@ class WalkPrinter {
   }
 
   void text(const FrameEntry& frame, std::size_t& number) {
-    const Named at = named(frame);
+    const NamedAddress& at = names_[frame.address];
     const std::uint64_t pc = frame.registers.pc().value();
-    if (options_.inlines) {
-      for (std::size_t i = 0; i + 1 < at.location->lines.size(); ++i) {
-        const profile::Line& line = at.location->lines[i];
-        out_.text(fmt::format("#{:<3} {:#018x} {} (inlined)", number++, pc, names_.functions[line.function].name));
-        source(line);
-        out_.character('\n');
-      }
+    for (const SourceFrame& inlined : at.frames) {
+      if (!options_.inlines || !inlined.inlined) break;
+      out_.text(fmt::format("#{:<3} {:#018x} {} (inlined)", number++, pc, inlined.function));
+      source(inlined);
+      out_.character('\n');
     }
     out_.text(fmt::format("#{:<3} {:#018x} ", number++, pc));
     place(frame, at);
     if (frame.signal_frame) out_.text(" (interrupted)");
-    if (!at.location->lines.empty()) source(at.location->lines.back());
+    if (!at.frames.empty()) source(at.frames.back());
     if (options_.verbose >= 1) {
-      if (at.module != nullptr && at.function != nullptr) out_.text(fmt::format(" in {}", at.module->path));
+      if (!at.frames.empty()) out_.text(fmt::format(" in {}", at.module));
       out_.text(fmt::format(" [{}]", origin_name(frame.origin)));
     }
     out_.character('\n');
     if (options_.verbose >= 2) registers(frame);
   }
 
-  void place(const FrameEntry& frame, const Named& at) {
-    if (at.function != nullptr) {
-      out_.text(at.function->name);
-      if (at.location->function_begin != 0)
-        out_.text(fmt::format("+{:#x}", offset_in_module(frame, at) - at.location->function_begin));
-    } else if (at.module != nullptr) {
-      out_.text(fmt::format("{}+{:#x}", at.module->path, offset_in_module(frame, at)));
+  void place(const FrameEntry& frame, const NamedAddress& at) {
+    if (!at.frames.empty()) {
+      out_.text(at.frames.back().function);
+      if (at.function_begin != 0) out_.text(fmt::format("+{:#x}", offset_in_module(frame, at) - at.function_begin));
+    } else if (!at.module.empty()) {
+      out_.text(fmt::format("{}+{:#x}", at.module, offset_in_module(frame, at)));
     } else {
       out_.text("???");
     }
   }
 
-  void source(const profile::Line& line) {
-    const profile::Function& function = names_.functions[line.function];
-    if (options_.lines && line.line != 0) out_.text(fmt::format(" at {}:{}", function.file, line.line));
+  void source(const SourceFrame& at) {
+    if (options_.lines && at.line != 0) out_.text(fmt::format(" at {}:{}", at.file, at.line));
   }
 
   void registers(const FrameEntry& frame) {
@@ -154,14 +138,12 @@ class WalkPrinter {
     if (column != 0) out_.character('\n');
   }
 
-  // As the module's file numbers it; the location is that of the lookup address, one less for a return address.
-  static std::uint64_t offset_in_module(const FrameEntry& frame, const Named& at) {
-    const CodeAddress pc = frame.registers.pc();
-    return at.location->address + (pc.value() - pc.lookup());
+  // Of the pc as it is, as the module numbers it; what is named may be the call before it.
+  static std::uint64_t offset_in_module(const FrameEntry& frame, const NamedAddress& at) {
+    return at.offset + (frame.registers.pc().value() - at.lookup);
   }
 
-  const Target& target_;
-  const profile::Profile& names_;
+  std::span<const NamedAddress> names_;
   const WalkOutputOptions& options_;
   TextWriter& out_;
   JsonWriter json_;
@@ -169,8 +151,9 @@ class WalkPrinter {
 
 }  // namespace
 
-void print_walk(const Target& target, const ThreadStacks& walked, const WalkOutputOptions& options, TextWriter& out) {
-  WalkPrinter printer(target, walked, options, out);
+void print_walk(const Target& target, const ThreadStacks& walked, std::span<const NamedAddress> names,
+                const WalkOutputOptions& options, TextWriter& out) {
+  WalkPrinter printer(names, options, out);
   if (!options.json && target.process != 0) out.text(fmt::format("PID {} {}\n", target.process, target.command));
   for (const ThreadStack& thread : walked.threads) options.json ? printer.json(thread) : printer.text(thread);
 }

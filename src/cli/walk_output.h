@@ -1,6 +1,8 @@
 // What `walk` prints.
 #pragma once
 
+#include <span>
+
 #include "base/text_writer.h"
 #include "cli/thread_stacks.h"
 
@@ -13,6 +15,8 @@ struct WalkOutputOptions {
   bool inlines = false;
 };
 
-void print_walk(const Target& target, const ThreadStacks& walked, const WalkOutputOptions& options, TextWriter& out);
+// `names`: of walked.addresses.
+void print_walk(const Target& target, const ThreadStacks& walked, std::span<const NamedAddress> names,
+                const WalkOutputOptions& options, TextWriter& out);
 
 }  // namespace windlass::cli

@@ -1,15 +1,11 @@
-// Functions, inlined frames and lines from DWARF through libdw. Only the units that own a wanted address are read: they
-// are found by .debug_aranges and, for compilers that leave it out (clang), by the ranges of the unit entries. A unit's
-// functions are indexed once, so that an address costs a search and a descent into one function.
+#include "symbols/debug_lines.h"
+
 #include <dwarf.h>
 
 #include <algorithm>
 #include <map>
-#include <memory>
-#include <string>
 #include <unordered_map>
-
-#include "symbols/symbol_file.h"
+#include <vector>
 
 namespace windlass::symbols {
 
@@ -215,13 +211,13 @@ class Unit {
   bool has_nested_ = false;
 };
 
-class DwarfNames {
- public:
-  DwarfNames(Dwarf* dwarf, ModuleNames& names) : dwarf_(dwarf), names_(names) {
-    dwarf_getaranges(dwarf, &aranges_, nullptr);
-  }
+}  // namespace
 
-  void name(std::size_t index, Dwarf_Addr pc, const std::string& symbol) {
+class DebugLines::Units {
+ public:
+  explicit Units(Dwarf* dwarf) : dwarf_(dwarf) { dwarf_getaranges(dwarf, &aranges_, nullptr); }
+
+  void name(std::size_t index, Dwarf_Addr pc, const std::string& symbol, ModuleNames& names) {
     Unit* unit = unit_of(pc);
     if (unit == nullptr) return;
     auto scopes = unit->scopes_at(pc);
@@ -234,11 +230,11 @@ class DwarfNames {
       dwarf_lineno(found, &line);
     }
     if (scopes.empty() && line != 0)  // assembly: lines, but no entry for the function
-      names_.add_line(index, {names_.function(symbol, file, 0), static_cast<std::uint32_t>(line)});
+      names.add_line(index, {names.function(symbol, file, 0), static_cast<std::uint32_t>(line)});
     // From the innermost out: where a frame is, is where the next inner one was called.
     for (std::size_t i = scopes.size(); i-- > 0;) {
       Dwarf_Die& scope = scopes[i];
-      add(index, scope, i == 0 ? symbol : std::string(), file, line);
+      add(index, scope, i == 0 ? symbol : std::string(), file, line, names);
       Dwarf_Attribute memory;
       Dwarf_Word number = 0;
       file.clear();
@@ -256,13 +252,14 @@ class DwarfNames {
     std::uint32_t line = 0;
   };
 
-  void add(std::size_t index, Dwarf_Die& scope, const std::string& symbol, const std::string& file, int line) {
+  void add(std::size_t index, Dwarf_Die& scope, const std::string& symbol, const std::string& file, int line,
+           ModuleNames& names) {
     const auto [entry, is_new] = declared_.try_emplace(scope.addr);
     auto& declared = entry->second;
     if (is_new) declared = declaration(scope, symbol);
     const std::string& in_file = file.empty() ? declared.file : file;
-    const auto function = names_.function(declared.name, in_file, in_file == declared.file ? declared.line : 0);
-    names_.add_line(index, {function, static_cast<std::uint32_t>(line)});
+    const auto function = names.function(declared.name, in_file, in_file == declared.file ? declared.line : 0);
+    names.add_line(index, {function, static_cast<std::uint32_t>(line)});
   }
 
   Declared declaration(Dwarf_Die& scope, const std::string& symbol) {
@@ -316,7 +313,6 @@ class DwarfNames {
   }
 
   Dwarf* dwarf_;
-  ModuleNames& names_;
   Dwarf_Aranges* aranges_ = nullptr;
   bool scanned_ = false;
   std::vector<PcRange> unit_ranges_;
@@ -325,15 +321,16 @@ class DwarfNames {
   std::unordered_map<void*, Declared> declared_;
 };
 
-}  // namespace
-
-void name_from_dwarf(Dwfl_Module* module, std::span<const std::uint64_t> addresses,
-                     std::span<const std::string> symbols, ModuleNames& names) {
+DebugLines::DebugLines(Dwfl_Module* module) {
   Dwarf_Addr bias = 0;
-  Dwarf* dwarf = dwfl_module_getdwarf(module, &bias);
-  if (dwarf == nullptr) return;
-  DwarfNames from_dwarf(dwarf, names);
-  for (std::size_t i = 0; i < addresses.size(); ++i) from_dwarf.name(i, addresses[i] - bias, symbols[i]);
+  if (Dwarf* dwarf = dwfl_module_getdwarf(module, &bias); dwarf != nullptr) units_ = std::make_unique<Units>(dwarf);
+  bias_ = bias;
+}
+
+DebugLines::~DebugLines() = default;
+
+void DebugLines::name(std::size_t index, std::uint64_t address, const std::string& symbol, ModuleNames& names) {
+  if (units_ != nullptr) units_->name(index, address - bias_, symbol, names);
 }
 
 }  // namespace windlass::symbols

@@ -54,6 +54,20 @@ std::vector<image::PeSymbols::Symbol> labels_of(const image::PeImage& image) {
 
 }  // namespace
 
+struct PeSymbolFile::Tables {
+  Tables(const image::PeImage& image, const source::UnwindSource& source)
+      : parts(parts_of(source)), symbols(image::PeSymbols::make(image)), labels(labels_of(image)) {}
+  std::vector<Function> parts;
+  image::PeSymbols symbols;
+  std::vector<image::PeSymbols::Symbol> labels;
+};
+
+PeSymbolFile::PeSymbolFile(image::MappedFile file, image::PeImage image)
+    : file_(std::move(file)),
+      image_(std::move(image)),
+      source_(source::make_source(image_)),
+      tables_(std::make_shared<Tables>(image_, *source_)) {}
+
 std::optional<PeSymbolFile> PeSymbolFile::open(const profile::Module& module) {
   for (const std::string& path : {module.open_path, module.path}) {
     if (!path.starts_with('/')) continue;
@@ -70,9 +84,7 @@ std::optional<PeSymbolFile> PeSymbolFile::open(const profile::Module& module) {
 
 void PeSymbolFile::name(std::span<const std::uint64_t> addresses, ModuleNames& names) const {
   names.opened = true;
-  const std::vector<Function> parts = parts_of(*source_);
-  const image::PeSymbols symbols = image::PeSymbols::make(image_);
-  const auto labels = labels_of(image_);
+  const auto& [parts, symbols, labels] = *tables_;
   for (std::size_t i = 0; i < addresses.size(); ++i) {
     const auto rva = static_cast<std::uint32_t>(addresses[i]);
     if (rva != addresses[i] || !is_code(image_, rva)) continue;

@@ -27,12 +27,13 @@ class PeSymbolFile {
   [[nodiscard]] const source::UnwindSource& source() const { return *source_; }
 
  private:
-  PeSymbolFile(image::MappedFile file, image::PeImage image)
-      : file_(std::move(file)), image_(std::move(image)), source_(source::make_source(image_)) {}
+  struct Tables;
+  PeSymbolFile(image::MappedFile file, image::PeImage image);
 
   image::MappedFile file_;
   image::PeImage image_;  // a view of file_
   std::unique_ptr<source::UnwindSource> source_;
+  std::shared_ptr<const Tables> tables_;  // what names are looked up in
 };
 
 }  // namespace windlass::symbols

@@ -1,16 +1,16 @@
-// Linkage stubs: a stub jumps through a slot of the global offset table, and the relocation of that slot names the
-// function.
+// What stubs look like:
 // x86-64 (psABI 5.2 and its IBT form):
 //   ff 25 disp32                 jmp *slot(%rip)         .plt, .plt.got; after f3 0f 1e fa (endbr64) or f2 (bnd):
 //   .plt.sec f3 0f 1e fa  68 imm32 ...    endbr64; push index     .plt of an IBT binary: index into .rela.plt
 // AArch64 (AAELF64, "PLT sequences"), of 16 or 24 bytes:
 //   [bti c;] adrp x16, page; ldr x17, [x16, #offset]; add x16, x16, #offset; [autia1716;] br x17; [nop...]
+#include "symbols/plt_names.h"
+
 #include <algorithm>
 #include <cstring>
 #include <iterator>
 #include <unordered_map>
-
-#include "symbols/symbol_file.h"
+#include <vector>
 
 namespace windlass::symbols {
 
@@ -111,47 +111,58 @@ const Machine* machine_of(Elf* elf) {
 
 }  // namespace
 
-std::vector<std::string> plt_names_at(Dwfl_Module* module, std::span<const std::uint64_t> addresses) {
-  std::vector<std::string> names(addresses.size());
+struct StubNames::Contents {
+  Elf* elf = nullptr;
   GElf_Addr bias = 0;
-  Elf* elf = dwfl_module_getelf(module, &bias);
-  const Machine* machine = machine_of(elf);
-  std::size_t strings = 0;
-  if (machine == nullptr || elf_getshdrstrndx(elf, &strings) != 0) return names;
+  const Machine* machine = nullptr;
+  std::vector<StubSection> sections;
+  bool has_relocations = false;
+  Relocations relocations;
 
-  std::vector<StubSection> stubs;
-  for (Elf_Scn* section = nullptr; (section = elf_nextscn(elf, section)) != nullptr;) {
+  [[nodiscard]] const char* section_name(const GElf_Shdr& header) const {
+    std::size_t strings = 0;
+    const char* name = elf_getshdrstrndx(elf, &strings) == 0 ? elf_strptr(elf, strings, header.sh_name) : nullptr;
+    return name != nullptr ? name : "";
+  }
+  void read_all_relocations() {
+    has_relocations = true;
+    for (Elf_Scn* section = nullptr; (section = elf_nextscn(elf, section)) != nullptr;) {
+      GElf_Shdr header;
+      if (gelf_getshdr(section, &header) == nullptr || header.sh_type != SHT_RELA) continue;
+      const bool is_plt = std::strcmp(section_name(header), ".rela.plt") == 0;
+      read_relocations(elf, section, header, *machine, is_plt, relocations);
+    }
+  }
+};
+
+StubNames::StubNames(Dwfl_Module* module) : contents_(std::make_unique<Contents>()) {
+  Contents& c = *contents_;
+  c.elf = dwfl_module_getelf(module, &c.bias);
+  c.machine = machine_of(c.elf);
+  if (c.machine == nullptr) return;
+  for (Elf_Scn* section = nullptr; (section = elf_nextscn(c.elf, section)) != nullptr;) {
     GElf_Shdr header;
     if (gelf_getshdr(section, &header) == nullptr || header.sh_type != SHT_PROGBITS) continue;
-    const char* name = elf_strptr(elf, strings, header.sh_name);
-    if (name == nullptr || std::strncmp(name, ".plt", 4) != 0) continue;
+    const char* name = c.section_name(header);
+    if (std::strncmp(name, ".plt", 4) != 0) continue;
     const Elf_Data* data = elf_rawdata(section, nullptr);
     if (data == nullptr || data->d_buf == nullptr || data->d_size != header.sh_size) continue;
-    stubs.push_back({header.sh_addr, header.sh_addr + header.sh_size, static_cast<const unsigned char*>(data->d_buf),
-                     std::strcmp(name, ".plt.got") == 0});
+    c.sections.push_back({header.sh_addr, header.sh_addr + header.sh_size,
+                          static_cast<const unsigned char*>(data->d_buf), std::strcmp(name, ".plt.got") == 0});
   }
-  const auto section_of = [&](std::uint64_t address) {
-    return std::find_if(stubs.begin(), stubs.end(),
-                        [&](const auto& s) { return address - bias >= s.begin && address - bias < s.end; });
-  };
-  if (std::none_of(addresses.begin(), addresses.end(), [&](auto at) { return section_of(at) != stubs.end(); }))
-    return names;
+}
 
-  Relocations relocations;
-  for (Elf_Scn* section = nullptr; (section = elf_nextscn(elf, section)) != nullptr;) {
-    GElf_Shdr header;
-    if (gelf_getshdr(section, &header) == nullptr || header.sh_type != SHT_RELA) continue;
-    const char* name = elf_strptr(elf, strings, header.sh_name);
-    read_relocations(elf, section, header, *machine, name != nullptr && std::strcmp(name, ".rela.plt") == 0,
-                     relocations);
-  }
-  for (std::size_t i = 0; i < addresses.size(); ++i) {
-    const auto section = section_of(addresses[i]);
-    if (section == stubs.end()) continue;
-    const auto known = relocations.by_slot.find(machine->slot_of_stub(*section, addresses[i] - bias, relocations));
-    if (known != relocations.by_slot.end()) names[i] = known->second + "@plt";
-  }
-  return names;
+StubNames::~StubNames() = default;
+
+std::string StubNames::at(std::uint64_t address) {
+  Contents& c = *contents_;
+  const std::uint64_t place = address - c.bias;
+  const auto section =
+      std::ranges::find_if(c.sections, [&](const StubSection& s) { return place >= s.begin && place < s.end; });
+  if (section == c.sections.end()) return {};
+  if (!c.has_relocations) c.read_all_relocations();
+  const auto known = c.relocations.by_slot.find(c.machine->slot_of_stub(*section, place, c.relocations));
+  return known == c.relocations.by_slot.end() ? std::string() : known->second + "@plt";
 }
 
 }  // namespace windlass::symbols

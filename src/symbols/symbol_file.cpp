@@ -87,23 +87,19 @@ bool SymbolFile::report(const profile::Module& module, int fd, bool trust_withou
 void SymbolFile::name(std::span<const std::uint64_t> addresses, ModuleNames& names) {
   names.opened = opened();
   if (!opened()) return;
-  const auto symbols = symbols_at(module_, addresses, names.begins);
-  if (options_.lines) name_from_dwarf(module_, addresses, symbols, names);
-  std::vector<std::uint64_t> unnamed;
-  std::vector<std::size_t> indexes;
+  if (!symbols_) symbols_.emplace(module_);
+  if (options_.lines && !debug_lines_) debug_lines_.emplace(module_);
   for (std::size_t i = 0; i < addresses.size(); ++i) {
+    auto [symbol, begin] = symbols_->at(addresses[i]);
+    names.begins[i] = begin;
+    if (debug_lines_) debug_lines_->name(i, addresses[i], symbol, names);
     if (names.named(i)) continue;
-    if (!symbols[i].empty()) {
-      names.add_line(i, {names.function(symbols[i], {}, 0), 0});
-    } else {
-      unnamed.push_back(addresses[i]);
-      indexes.push_back(i);
+    if (symbol.empty()) {
+      if (!stubs_) stubs_.emplace(module_);
+      symbol = stubs_->at(addresses[i]);
     }
+    if (!symbol.empty()) names.add_line(i, {names.function(symbol, {}, 0), 0});
   }
-  if (unnamed.empty()) return;
-  const auto stubs = plt_names_at(module_, unnamed);
-  for (std::size_t i = 0; i < stubs.size(); ++i)
-    if (!stubs[i].empty()) names.add_line(indexes[i], {names.function(stubs[i], {}, 0), 0});
 }
 
 }  // namespace windlass::symbols

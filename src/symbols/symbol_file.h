@@ -1,14 +1,18 @@
-// Names from an ELF file: its symbol tables, its linkage stubs, its DWARF. One object a module and thread; libdw's
-// handles are not shared.
+// Names from an ELF file: its symbol tables, its linkage stubs, its DWARF. Each is read when first needed, and kept.
+// One thread at a time; libdw's handles are not shared between objects.
 #pragma once
 
 #include <elfutils/libdwfl.h>
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
+#include "symbols/debug_lines.h"
+#include "symbols/plt_names.h"
 #include "symbols/symbol_result.h"
+#include "symbols/symbol_table.h"
 #include "symbols/symbolize.h"
 
 namespace windlass::symbols {
@@ -22,7 +26,7 @@ class SymbolFile {
 
   [[nodiscard]] bool opened() const { return module_ != nullptr; }
   [[nodiscard]] const std::string& note() const { return note_; }
-  // `addresses` ascending, in the file's own numbering.
+  // `addresses` in the file's own numbering.
   void name(std::span<const std::uint64_t> addresses, ModuleNames& names);
 
  private:
@@ -36,17 +40,9 @@ class SymbolFile {
   Dwfl* dwfl_ = nullptr;
   Dwfl_Module* module_ = nullptr;
   std::string note_;
+  std::optional<SymbolTable> symbols_;
+  std::optional<DebugLines> debug_lines_;
+  std::optional<StubNames> stubs_;
 };
-
-// The symbol each address lies in, empty where none does: see symbol_table.cpp for what counts. Same order; `begins`
-// (as many) gets where each symbol begins.
-[[nodiscard]] std::vector<std::string> symbols_at(Dwfl_Module* module, std::span<const std::uint64_t> addresses,
-                                                  std::span<std::uint64_t> begins);
-// "name@plt" where the address lies in a linkage stub whose target is known, else empty.
-[[nodiscard]] std::vector<std::string> plt_names_at(Dwfl_Module* module, std::span<const std::uint64_t> addresses);
-// Adds functions, inlined frames and lines from DWARF. `symbols` (same order) name what DWARF leaves without a linkage
-// name. Addresses that no debug entry covers are left alone.
-void name_from_dwarf(Dwfl_Module* module, std::span<const std::uint64_t> addresses,
-                     std::span<const std::string> symbols, ModuleNames& names);
 
 }  // namespace windlass::symbols

@@ -4,7 +4,7 @@
 
 namespace windlass::symbols {
 
-std::uint32_t ModuleNames::function(std::string_view system_name, std::string_view file, std::uint32_t start_line) {
+std::uint32_t FunctionTable::add(std::string_view system_name, std::string_view file, std::uint32_t start_line) {
   std::string key;
   key.reserve(system_name.size() + file.size() + 16);
   key.append(system_name).append(1, '\0').append(file).append(1, '\0').append(std::to_string(start_line));

@@ -1,35 +1,33 @@
-// Which symbol an address lies in. A wrong name is worse than none, so:
-//  - a symbol with a size names [st_value, st_value + st_size) and nothing else;
-//  - a symbol without one (hand-written assembly) names what follows it in its section up to the next symbol, only
-//    where the table is a full one (a stripped file's .dynsym says nothing about the local functions between), only
-//    near by, and only if the unwind information does not say that a function begins or ends in between.
+#include "symbols/symbol_table.h"
+
 #include <algorithm>
 #include <cstdlib>
 #include <string_view>
 #include <tuple>
-
-#include "symbols/symbol_file.h"
 
 namespace windlass::symbols {
 
 namespace {
 
 constexpr std::uint64_t kFarthestFromZeroSize = 4096;
+constexpr int kNoSymbol = 0;  // as ELF has it: entry 0 is reserved (gABI 4.1, "Symbol Table")
 
 struct Candidate {
   std::uint64_t value = 0;
-  std::string_view name;
-  // Of several symbols: the innermost, a function before a label, a global before an alias, the plainer name.
-  [[nodiscard]] auto rank() const { return std::tuple(value, is_function, binding, -underscores, -length); }
+  std::uint64_t end = 0;
+  int symbol = kNoSymbol;
   bool is_function = false;
   int binding = 0;
   int underscores = 0;
   int length = 0;
+  // Of several symbols: the innermost, a function before a label, a global before an alias, the plainer name, the first
+  // in the table.
+  [[nodiscard]] auto rank() const { return std::tuple(value, is_function, binding, -underscores, -length, -symbol); }
 };
 
-Candidate candidate_of(std::string_view name, const GElf_Sym& symbol, GElf_Addr value) {
+Candidate candidate_of(int index, std::string_view name, const GElf_Sym& symbol, GElf_Addr value) {
   const unsigned char bind = GELF_ST_BIND(symbol.st_info);
-  Candidate made{.value = value, .name = name};
+  Candidate made{.value = value, .end = value + symbol.st_size, .symbol = index};
   made.is_function = GELF_ST_TYPE(symbol.st_info) != STT_NOTYPE;
   made.binding = bind == STB_GLOBAL ? 2 : bind == STB_WEAK ? 1 : 0;
   made.underscores = static_cast<int>(std::min(name.find_first_not_of('_'), name.size()));
@@ -37,15 +35,7 @@ Candidate candidate_of(std::string_view name, const GElf_Sym& symbol, GElf_Addr 
   return made;
 }
 
-// Where something begins, for symbols without a size.
-struct Start {
-  std::uint64_t value;
-  std::uint64_t size;
-  std::uint64_t section_end;
-  std::string_view name;
-};
-
-// Calls handle(name, symbol, address, section, elf, bias) for every defined symbol that can name code.
+// Calls handle(index, name, symbol, address, section, elf, bias) for every defined symbol that can name code.
 template <typename Handle>
 void for_each_code_symbol(Dwfl_Module* module, Handle handle) {
   const int count = dwfl_module_getsymtab(module);
@@ -59,7 +49,7 @@ void for_each_code_symbol(Dwfl_Module* module, Handle handle) {
     if (name == nullptr || *name == '\0' || section == SHN_UNDEF || section == SHN_ABS) continue;
     if (type != STT_FUNC && type != STT_GNU_IFUNC && type != STT_NOTYPE) continue;
     if (name[0] == '$' || (name[0] == '.' && name[1] == 'L')) continue;  // assemblers' own marks
-    handle(name, symbol, value, section, elf, bias);
+    handle(i, name, symbol, value, section, elf, bias);
   }
 }
 
@@ -87,60 +77,79 @@ bool unwind_information_allows(Dwfl_Module* module, std::uint64_t symbol, std::u
   return !is_covered(address);
 }
 
-// One for each address that still has no name.
-void name_from_zero_size(Dwfl_Module* module, std::span<const std::uint64_t> addresses, std::vector<std::string>& names,
-                         std::span<std::uint64_t> begins) {
-  std::vector<Start> starts;
-  for_each_code_symbol(module, [&](const char* name, const GElf_Sym& symbol, GElf_Addr value, GElf_Word section,
-                                   Elf* elf, GElf_Addr bias) {
+}  // namespace
+
+SymbolTable::SymbolTable(Dwfl_Module* module) : module_(module) { read_sized(); }
+
+// Symbols may overlap. Since of several the one that begins last counts, those in force at a point are a stack.
+void SymbolTable::read_sized() {
+  std::vector<Candidate> symbols;
+  for_each_code_symbol(
+      module_, [&](int index, const char* name, const GElf_Sym& symbol, GElf_Addr value, GElf_Word, Elf*, GElf_Addr) {
+        is_full_ |= GELF_ST_BIND(symbol.st_info) == STB_LOCAL;
+        const bool wraps = value + symbol.st_size < value;
+        if (symbol.st_size != 0 && !wraps) symbols.push_back(candidate_of(index, name, symbol, value));
+      });
+  std::sort(symbols.begin(), symbols.end(), [](const Candidate& a, const Candidate& b) { return a.rank() < b.rank(); });
+  std::vector<Candidate> open;
+  const auto name_from = [&](std::uint64_t begin) {
+    const int symbol = open.empty() ? kNoSymbol : open.back().symbol;
+    if (!ranges_.empty() && ranges_.back().begin == begin) ranges_.pop_back();
+    if (ranges_.empty() || ranges_.back().symbol != symbol) ranges_.push_back({begin, symbol});
+  };
+  const auto close_until = [&](std::uint64_t address) {
+    while (!open.empty() && open.back().end <= address) {
+      const std::uint64_t end = open.back().end;
+      while (!open.empty() && open.back().end <= end) open.pop_back();
+      name_from(end);
+    }
+  };
+  for (const Candidate& symbol : symbols) {
+    close_until(symbol.value);
+    open.push_back(symbol);
+    name_from(symbol.value);
+  }
+  close_until(~std::uint64_t{0});
+}
+
+void SymbolTable::read_starts() {
+  has_starts_ = true;
+  for_each_code_symbol(module_, [&](int index, const char*, const GElf_Sym& symbol, GElf_Addr value, GElf_Word section,
+                                    Elf* elf, GElf_Addr bias) {
     GElf_Shdr header;
     Elf_Scn* place = elf_getscn(elf, section);
     if (place == nullptr || gelf_getshdr(place, &header) == nullptr || (header.sh_flags & SHF_EXECINSTR) == 0) return;
-    starts.push_back({value, symbol.st_size, header.sh_addr + header.sh_size + bias, name});
+    starts_.push_back({value, symbol.st_size, header.sh_addr + header.sh_size + bias, index});
   });
-  std::stable_sort(starts.begin(), starts.end(), [](const Start& a, const Start& b) { return a.value < b.value; });
-  for (std::size_t i = 0; i < addresses.size(); ++i) {
-    if (!names[i].empty()) continue;
-    const auto after = std::upper_bound(starts.begin(), starts.end(), addresses[i],
-                                        [](std::uint64_t at, const Start& start) { return at < start.value; });
-    if (after == starts.begin()) continue;
-    const auto first = std::lower_bound(starts.begin(), after, (after - 1)->value,
-                                        [](const Start& start, std::uint64_t at) { return start.value < at; });
-    const bool none_has_size = std::all_of(first, after, [](const Start& start) { return start.size == 0; });
-    if (none_has_size && addresses[i] < first->section_end && addresses[i] - first->value <= kFarthestFromZeroSize &&
-        unwind_information_allows(module, first->value, addresses[i])) {
-      names[i] = plain_name(first->name);
-      begins[i] = first->value;
-    }
-  }
+  std::stable_sort(starts_.begin(), starts_.end(), [](const Start& a, const Start& b) { return a.value < b.value; });
 }
 
-}  // namespace
+SymbolTable::Symbol SymbolTable::symbol(int index) const {
+  GElf_Sym symbol;
+  GElf_Addr value = 0;
+  const char* name = dwfl_module_getsym_info(module_, index, &symbol, &value, nullptr, nullptr, nullptr);
+  if (name == nullptr) return {};
+  return {plain_name(name), value};
+}
 
-std::vector<std::string> symbols_at(Dwfl_Module* module, std::span<const std::uint64_t> addresses,
-                                    std::span<std::uint64_t> begins) {
-  std::vector<Candidate> best(addresses.size());
-  bool is_full_table = false;
-  for_each_code_symbol(module,
-                       [&](const char* name, const GElf_Sym& symbol, GElf_Addr value, GElf_Word, Elf*, GElf_Addr) {
-                         is_full_table |= GELF_ST_BIND(symbol.st_info) == STB_LOCAL;
-                         auto address = std::lower_bound(addresses.begin(), addresses.end(), value);
-                         if (address == addresses.end() || *address - value >= symbol.st_size) return;
-                         const auto candidate = candidate_of(name, symbol, value);
-                         for (; address != addresses.end() && *address - value < symbol.st_size; ++address) {
-                           auto& chosen = best[static_cast<std::size_t>(address - addresses.begin())];
-                           if (chosen.name.empty() || chosen.rank() < candidate.rank()) chosen = candidate;
-                         }
-                       });
-  std::vector<std::string> names(addresses.size());
-  bool all_named = true;
-  for (std::size_t i = 0; i < addresses.size(); ++i) {
-    names[i] = plain_name(best[i].name);
-    begins[i] = best[i].value;
-    all_named &= !names[i].empty();
-  }
-  if (!all_named && is_full_table) name_from_zero_size(module, addresses, names, begins);
-  return names;
+SymbolTable::Symbol SymbolTable::at(std::uint64_t address) {
+  const auto after = std::upper_bound(ranges_.begin(), ranges_.end(), address,
+                                      [](std::uint64_t at, const Range& range) { return at < range.begin; });
+  if (after != ranges_.begin() && std::prev(after)->symbol != kNoSymbol) return symbol(std::prev(after)->symbol);
+  return is_full_ ? without_size_at(address) : Symbol();
+}
+
+SymbolTable::Symbol SymbolTable::without_size_at(std::uint64_t address) {
+  if (!has_starts_) read_starts();
+  const auto after = std::upper_bound(starts_.begin(), starts_.end(), address,
+                                      [](std::uint64_t at, const Start& start) { return at < start.value; });
+  if (after == starts_.begin()) return {};
+  const auto first = std::lower_bound(starts_.begin(), after, std::prev(after)->value,
+                                      [](const Start& start, std::uint64_t at) { return start.value < at; });
+  const bool none_has_size = std::all_of(first, after, [](const Start& start) { return start.size == 0; });
+  const bool names = none_has_size && address < first->section_end && address - first->value <= kFarthestFromZeroSize &&
+                     unwind_information_allows(module_, first->value, address);
+  return names ? symbol(first->symbol) : Symbol();
 }
 
 }  // namespace windlass::symbols

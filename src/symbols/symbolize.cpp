@@ -3,17 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <map>
-#include <thread>
+#include <optional>
 #include <unordered_map>
 
-#include "symbols/function_starts.h"
-#include "symbols/pe_symbols.h"
-#include "symbols/symbol_file.h"
+#include "symbols/module_symbols.h"
+#include "symbols/parallel.h"
 #include "symbols/symbol_result.h"
-#include "symbols/text_symbols.h"
 
 namespace windlass::symbols {
 
@@ -24,8 +21,8 @@ struct Job {
   std::uint32_t module = profile::kNone;
   std::vector<std::uint64_t> addresses;  // ascending
   std::vector<std::uint32_t> locations;  // ascending by address
-  ModuleNames names{0};
-  std::vector<std::uint64_t> starts;  // by address; empty if the unwind information has none
+  FunctionTable functions;
+  std::optional<ModuleNames> names;  // made where the job stays
 };
 
 constexpr std::uint64_t kKernelHalf = std::uint64_t{1} << 63;
@@ -56,46 +53,15 @@ std::vector<Job> jobs_of(const profile::Profile& profile) {
 }
 
 void run(const profile::Profile& profile, const SymbolizeOptions& options, Job& job) {
-  job.names = ModuleNames(job.addresses.size());
-  if (job.module >= profile.modules.size() || profile.modules[job.module].is_kernel) {
-    name_from_kallsyms(options.kallsyms, job.addresses, job.names);
-    return;
+  job.names.emplace(job.addresses.size(), job.functions);
+  try {
+    const bool is_kernel = job.module >= profile.modules.size();
+    ModuleSymbols symbols(
+        is_kernel ? profile::Module{.path = "[kernel]", .is_kernel = true} : profile.modules[job.module], options);
+    symbols.name(job.addresses, *job.names);
+  } catch (const std::exception& problem) {
+    job.names.emplace(job.addresses.size(), job.functions);
   }
-  const profile::Module& module = profile.modules[job.module];
-  if (module.pid != 0) {
-    const auto map = module.open_path.empty() ? fmt::format("{}/perf-{}.map", options.perf_map_directory, module.pid)
-                                              : module.open_path;
-    name_from_perf_map(map, job.addresses, job.names);
-    if (!job.names.opened) job.names.note.clear();  // most programs write none
-    return;
-  }
-  if (const auto pe = PeSymbolFile::open(module)) {
-    pe->name(job.addresses, job.names);
-    job.starts = function_starts(pe->source(), job.addresses);
-    return;
-  }
-  SymbolFile file(module, options);
-  file.name(job.addresses, job.names);
-  job.names.note = file.note();
-  if (std::any_of(job.names.lines().begin(), job.names.lines().end(), [](const auto& lines) { return lines.empty(); }))
-    job.starts = function_starts(module, job.addresses);
-}
-
-void run_all(const profile::Profile& profile, const SymbolizeOptions& options, std::vector<Job>& jobs) {
-  std::atomic<std::size_t> next = 0;
-  const auto work = [&] {
-    for (std::size_t i; (i = next.fetch_add(1)) < jobs.size();) {
-      try {
-        run(profile, options, jobs[i]);
-      } catch (const std::exception& problem) {
-        jobs[i].names = ModuleNames(jobs[i].addresses.size());
-      }
-    }
-  };
-  const unsigned wanted = options.threads != 0 ? options.threads : std::max(1u, std::thread::hardware_concurrency());
-  std::vector<std::jthread> threads;  // joins also when starting one fails
-  for (unsigned i = 1; i < wanted && i < jobs.size(); ++i) threads.emplace_back(work);
-  work();
 }
 
 // Functions of different modules may be the same (inline functions of headers): one entry in the Profile.
@@ -121,8 +87,8 @@ class FunctionMerger {
 
 void merge(profile::Profile& profile, Job& job, FunctionMerger& functions, SymbolizeStats& stats) {
   std::vector<std::uint32_t> global;
-  for (auto& function : job.names.functions()) global.push_back(functions.add(function));
-  for (auto& lines : job.names.lines()) {
+  for (auto& function : job.functions.all()) global.push_back(functions.add(function));
+  for (auto& lines : job.names->lines()) {
     for (auto& line : lines) line.function = global[line.function];
     stats.named += !lines.empty();
     stats.with_lines +=
@@ -131,15 +97,12 @@ void merge(profile::Profile& profile, Job& job, FunctionMerger& functions, Symbo
   std::size_t index = 0;
   for (const auto location : job.locations) {
     while (job.addresses[index] != profile.locations[location].address) ++index;
-    profile.locations[location].lines = job.names.lines()[index];
-    if (job.names.begins[index] != 0)
-      profile.locations[location].function_begin = job.names.begins[index];
-    else if (!job.starts.empty())
-      profile.locations[location].function_begin = job.starts[index];
+    profile.locations[location].lines = job.names->lines()[index];
+    if (job.names->begins[index] != 0) profile.locations[location].function_begin = job.names->begins[index];
   }
   stats.addresses += job.addresses.size();
-  stats.opened += job.names.opened;
-  if (!job.names.note.empty()) stats.notes.push_back(job.names.note);
+  stats.opened += job.names->opened;
+  if (!job.names->note.empty()) stats.notes.push_back(job.names->note);
 }
 
 }  // namespace
@@ -151,7 +114,7 @@ SymbolizeStats symbolize(profile::Profile& profile, const SymbolizeOptions& opti
     elf_version(EV_CURRENT);
     auto jobs = jobs_of(profile);
     stats.modules = jobs.size();
-    run_all(profile, options, jobs);
+    for_each_in_parallel(jobs.size(), options.threads, [&](std::size_t i) { run(profile, options, jobs[i]); });
     FunctionMerger functions(profile);
     for (auto& job : jobs) merge(profile, job, functions, stats);
   } catch (const std::exception&) {

@@ -35,7 +35,7 @@ struct SymbolizeStats {
 // read stays unnamed and is noted. Not to be called on one Profile from two threads.
 SymbolizeStats symbolize(profile::Profile& profile, const SymbolizeOptions& options = {}) noexcept;
 
-// C++ (Itanium) and Rust (legacy and v0) names to readable ones, Rust hashes dropped; anything else as it is.
+// C++ (Itanium), Rust (legacy and v0) and D names to readable ones, Rust hashes dropped; anything else as it is.
 [[nodiscard]] std::string demangle(const char* name);
 
 }  // namespace windlass::symbols

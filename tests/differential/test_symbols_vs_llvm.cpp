@@ -21,6 +21,7 @@
 
 #include "differential/peer.h"
 #include "symbols/symbolize.h"
+#include "windlass/symbols.h"
 
 namespace windlass {
 namespace {
@@ -28,6 +29,7 @@ namespace {
 struct Named {
   std::string function, file;
   std::uint32_t line;
+  bool operator==(const Named&) const = default;
 };
 using Stack = std::vector<Named>;
 
@@ -97,6 +99,26 @@ std::vector<Stack> ours(const std::string& path, const std::vector<std::uint64_t
   return stacks;
 }
 
+// The same by the public interface, in batches, as a caller would ask.
+std::vector<Stack> by_symbolizer(const std::string& path, const std::vector<std::uint64_t>& addresses) {
+  std::vector<Stack> stacks;
+  const auto symbolizer = Symbolizer::of_file(path);
+  if (!symbolizer) return stacks;
+  constexpr std::size_t kBatch = 1000;
+  for (std::size_t begin = 0; begin < addresses.size(); begin += kBatch) {
+    std::vector<CodeAddress> pcs;
+    for (std::size_t i = begin; i < std::min(begin + kBatch, addresses.size()); ++i)
+      pcs.push_back(CodeAddress::instruction(addresses[i]));
+    for (const NamedAddress& named : symbolizer->name(pcs)) {
+      stacks.emplace_back();
+      for (const SourceFrame& frame : named.frames)
+        stacks.back().push_back({std::string(frame.linkage_name),
+                                 std::filesystem::path(frame.file).lexically_normal().string(), frame.line});
+    }
+  }
+  return stacks;
+}
+
 // "_ZN1SC2Ev.cold" and "_ZN1SC1Ev" -> the same.
 std::string plain(std::string name) {
   for (const char* clone : {".cold", ".isra.", ".part.", ".constprop."})
@@ -131,6 +153,8 @@ void compare(const std::string& path, double allowed) {
   const auto addresses = addresses_of(path);
   const auto mine = ours(path, addresses), peers = theirs(path, addresses);
   ASSERT_EQ(mine.size(), peers.size());
+  EXPECT_TRUE(mine == by_symbolizer(path, addresses))
+      << "a profile's names and the public interface's are not the same";
   std::size_t different = 0, inlined = 0;
   std::string examples;
   for (std::size_t i = 0; i < addresses.size(); ++i) {

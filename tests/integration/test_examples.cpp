@@ -127,6 +127,34 @@ TEST(Examples, OtherProcess) {
   EXPECT_EQ(example("target 999999999").status, 1);
 }
 
+#ifdef WINDLASS_SYMBOLS
+TEST(Examples, NamedStack) {
+  const Outcome outcome = example("named_stack_cpp");
+  EXPECT_EQ(outcome.status, 0);
+  for (const char* frame : {"inlined (inlined) at ", "named_stack.cpp:9\n", "outer at ", "main at ", "_start"})
+    EXPECT_TRUE(outcome.says(frame)) << frame << " is not in\n" << outcome.text;
+}
+
+TEST(Examples, NameAddresses) {
+  const std::string program = WINDLASS_EXAMPLES_DIR "/example_name_addresses";
+  const std::string main = run("nm " + program + " | sed -n 's/ T main$//p'").text;
+  ASSERT_FALSE(main.empty());
+  const Outcome file = example("name_addresses " + program + " 0x" + main.substr(0, main.find('\n')) + " 0");
+  EXPECT_EQ(file.status, 0);
+  EXPECT_TRUE(file.says("  main at ")) << file.text;
+  EXPECT_TRUE(file.says("name_addresses.c:")) << file.text;
+  EXPECT_TRUE(file.says("0 " + program + "+0\n")) << file.text;
+  const Sleeper sleeper;
+  const std::string libc =
+      run("sed -n 's/^\\([0-9a-f]*\\)-.* r-xp .*libc.so.6$/\\1/p' /proc/" + sleeper.id() + "/maps").text;
+  ASSERT_FALSE(libc.empty());
+  const Outcome process = example("name_addresses " + sleeper.id() + " 0x" + libc.substr(0, libc.find('\n')));
+  EXPECT_EQ(process.status, 0) << process.text;
+  EXPECT_TRUE(process.says("/libc.so.6+0x")) << process.text;
+  EXPECT_EQ(example("name_addresses 999999999 0").status, 1);
+}
+#endif
+
 TEST(Examples, Core) {
   const Sleeper sleeper;
   char prefix[] = "/tmp/windlass-core-XXXXXX";

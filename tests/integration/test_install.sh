@@ -13,6 +13,10 @@ cmake -G Ninja -S "$consumer" -B "$work/cmake" -DCMAKE_PREFIX_PATH="$work/prefix
 cmake --build "$work/cmake" >"$work/log" || { cat "$work/log"; exit 1; }
 "$work/cmake/consumer"
 "$work/cmake/consumer-c"
+if [ -e "$build/src/symbols/libwindlass-symbols.a" ]; then
+  "$work/cmake/consumer-symbols"
+  "$work/cmake/consumer-symbols-c"
+fi
 
 cmake -G Ninja -S "$consumer" -B "$work/part" -DWINDLASS_SOURCE="$source" -DWINDLASS_PROFILER=OFF -DCMAKE_CXX_STANDARD=23 >"$work/log" || { cat "$work/log"; exit 1; }
 ninja -C "$work/part" CMakeFiles/consumer.dir/consumer.cpp.o CMakeFiles/consumer-c.dir/consumer.c.o >"$work/log" || { cat "$work/log"; exit 1; }
@@ -28,9 +32,20 @@ gcc -std=c99 -Wall -Wextra -Wpedantic -Werror "$consumer/consumer.c" $(pkg-confi
 g++ -std=c++23 "$consumer/consumer.cpp" $(pkg-config --cflags --libs windlass++) -o "$work/c++"
 "$work/c++"
 
-# The shared library exports the C interface and nothing else.
-if nm -D --defined-only "$lib/libwindlass.so" | awk '{print $3}' | grep -vE '^(windlass_[a-z_0-9]+@@)?WINDLASS_0$'; then
-  echo "libwindlass.so exports more than the C interface"
-  exit 1
+if [ -e "$lib/libwindlass-symbols.so" ]; then
+  # shellcheck disable=SC2046
+  gcc -std=c99 -Wall -Wextra -Wpedantic -Werror "$consumer/consumer_symbols.c" $(pkg-config --cflags --libs windlass-symbols) -Wl,-rpath,"$lib" -o "$work/symbols-c"
+  "$work/symbols-c"
+  # shellcheck disable=SC2046
+  g++ -std=c++23 "$consumer/consumer_symbols.cpp" $(pkg-config --cflags --libs windlass-symbols++) -o "$work/symbols-c++"
+  "$work/symbols-c++"
 fi
+
+# The shared libraries export their C interface and nothing else.
+for library in "$lib/libwindlass.so" "$lib/libwindlass-symbols.so"; do
+  if [ -e "$library" ] && nm -D --defined-only "$library" | awk '{print $3}' | grep -vE '^(windlass_[a-z_0-9]+@@)?WINDLASS_0$'; then
+    echo "$library exports more than the C interface"
+    exit 1
+  fi
+done
 if [ -e "$work/prefix/bin/windlass" ]; then "$work/prefix/bin/windlass" --version; fi

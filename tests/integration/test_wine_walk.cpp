@@ -12,6 +12,7 @@
 #include "support/wine_program.h"
 #include "walk/target/modules.h"
 #include "walk/target/process_memory.h"
+#include "windlass/symbols.h"
 #include "windlass/target.h"
 
 namespace windlass {
@@ -164,6 +165,29 @@ TEST_F(WineWalk, StacksAreWhatTheProgramSays) {
   for (const ModuleInfo* module : target->space.modules())
     EXPECT_TRUE(!module->windows || !module->file.empty()) << module->path;
 }
+
+#ifdef WINDLASS_SYMBOLS
+// The public symbol reader has the same names: of the process as it was opened, and as others see it.
+TEST_F(WineWalk, TheSymbolReaderNamesPeFrames) {
+  const auto target = open_process(static_cast<std::uint64_t>(program_->pid()));
+  ASSERT_TRUE(target) << target.error().text();
+  const auto from_outside = Symbolizer::of_process(static_cast<std::uint64_t>(program_->pid()));
+  ASSERT_TRUE(from_outside) << from_outside.error().text();
+  const Symbolizer of_target = Symbolizer::of_target(*target);
+  Names unused;
+  auto stacks = walk(target->space, target->threads, unused);
+  for (const Symbolizer* symbols : {&*from_outside, &of_target}) {
+    for (std::size_t i = 0; i < stacks.size(); ++i) {
+      stacks[i].names.clear();
+      for (const Frame& frame : StackWalker(target->space, target->threads[i].registers)) {
+        const NamedAddress named = symbols->name(frame);
+        stacks[i].names.emplace_back(named.frames.empty() ? "" : named.frames.back().function);
+      }
+    }
+    for (const auto& [name, chain] : kChains) expect_published(stacks, name, true);
+  }
+}
+#endif
 
 // One thread spins, one was suspended while it did: Wine's handler of SIGUSR1 waits on top of the loop.
 TEST_F(WineWalk, InterruptedLoopsAreWalkedWhereverTheyAre) {

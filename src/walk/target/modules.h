@@ -5,7 +5,10 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include <sys/types.h>
 
 #include "base/function_ref.h"
 #include "process/mapped_files.h"
@@ -33,5 +36,8 @@ struct FileRange {
 // executable ones, of the files found.
 std::vector<FileRange> add_modules(Target& target, std::span<const process::ProcMap> maps, FindFiles find,
                                    std::uint64_t page_size);
+
+// The same of a live process, from the text of its /proc/PID/maps. It need not be stopped.
+void add_process_modules(Target& target, pid_t pid, std::string_view maps);
 
 }  // namespace windlass::walk

@@ -36,6 +36,12 @@ std::string command_of(std::uint64_t pid) {
 
 }  // namespace
 
+void walk::add_process_modules(Target& target, pid_t pid, std::string_view maps) {
+  const auto find = [&](const process::ProcMap& map, std::string&) { return process::files_of(pid, 0, map); };
+  const auto mappings = process::parse_proc_maps(maps);
+  (void)add_modules(target, mappings, find, static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)));
+}
+
 Expected<Target> open_process(std::uint64_t pid, const ProcessOptions& options) {
   if (pid == 0 || pid > INT32_MAX)
     return fail(ErrorCode::kSystem, "no such process", pid, static_cast<std::uint64_t>(ESRCH));
@@ -63,12 +69,9 @@ Expected<Target> open_process(std::uint64_t pid, const ProcessOptions& options) 
   }
   std::sort(target.threads.begin(), target.threads.end(), [](const Thread& a, const Thread& b) { return a.id < b.id; });
 
-  const auto maps = process::parse_proc_maps(process::read_proc_file(fmt::format("/proc/{}/maps", pid)));
+  const std::string maps = process::read_proc_file(fmt::format("/proc/{}/maps", pid));
   if (maps.empty()) return fail(ErrorCode::kSystem, "mappings cannot be read", pid, static_cast<std::uint64_t>(EPERM));
-  (void)walk::add_modules(
-      target, maps,
-      [&](const process::ProcMap& map, std::string&) { return process::files_of(static_cast<pid_t>(pid), 0, map); },
-      static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)));
+  walk::add_process_modules(target, static_cast<pid_t>(pid), maps);
   return target;
 }
 

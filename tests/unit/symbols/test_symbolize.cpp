@@ -14,10 +14,13 @@
 #include <string>
 #include <vector>
 
+#include "nm.h"
 #include "symbols/symbolize.h"
 
 namespace windlass::symbols {
 namespace {
+
+using test::symbols_of;
 
 std::string output_of(const std::string& command) {
   std::string text;
@@ -29,18 +32,6 @@ std::string output_of(const std::string& command) {
   return text;
 }
 void must_run(const std::string& command) { ASSERT_EQ(std::system((command + " 2>&1").c_str()), 0) << command; }
-
-// Symbol -> address, of the file with all its symbols.
-std::map<std::string, std::uint64_t> symbols_of(const std::string& file) {
-  std::map<std::string, std::uint64_t> symbols;
-  std::istringstream lines(output_of("nm " + file));
-  for (std::string line; std::getline(lines, line);) {
-    std::istringstream fields(line);
-    std::string address, type, name;
-    if (fields >> address >> type >> name) symbols[name] = std::strtoull(address.c_str(), nullptr, 16);
-  }
-  return symbols;
-}
 
 std::string build_id_of(const std::string& file) {
   const auto text = output_of("readelf -n " + file);
@@ -390,7 +381,7 @@ TEST(Symbolize, PerfMap) {
   must_run("rm -r " + std::string(directory));
 }
 
-TEST(Demangle, CppAndRust) {
+TEST(Demangle, CppRustAndD) {
   EXPECT_EQ(demangle("_ZN5outer3Box4workEi"), "outer::Box::work(int)");
   EXPECT_EQ(demangle("_ZNSt6vectorIiSaIiEE9push_backERKi"),
             "std::vector<int, std::allocator<int> >::push_back(int const&)");
@@ -406,7 +397,9 @@ TEST(Demangle, CppAndRust) {
   EXPECT_EQ(demangle("_RNvMsr_NtCs3ssYzQotkvD_3std4pathNtB5_7PathBuf3newCs15kBYyAo9fc_7mycrate"),
             "<std::path::PathBuf>::new");
   EXPECT_EQ(demangle("_RINvNtC3std3mem8align_ofjE"), "std::mem::align_of::<usize>");
-  for (const char* plain : {"main", "", "_", "_Z", "_R", "_ZN", "_RNvC", "malloc", "_start", "_Zfoo bar"})
+  EXPECT_EQ(demangle("_D8demangle4testFaZv"), "demangle.test(char)");
+  for (const char* plain :
+       {"main", "", "_", "_Z", "_R", "_D", "_Dynamic", "_ZN", "_RNvC", "malloc", "_start", "_Zfoo bar"})
     EXPECT_EQ(demangle(plain), plain);
   EXPECT_EQ(demangle(("_Z" + std::string(100'000, 'P')).c_str()).size(), 100'002u);
 }

@@ -1,0 +1,69 @@
+#include "symbols/known_modules.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "image/mapped_file.h"
+#include "image/pe.h"
+
+namespace windlass::symbols {
+
+namespace {
+
+// Written over in place, a file is another one; its name says nothing.
+std::string identity_of(int fd) {
+  struct stat status {};
+  if (::fstat(fd, &status) != 0) return {};
+  return fmt::format("{}:{} {} {}.{}", status.st_dev, status.st_ino, status.st_size, status.st_mtim.tv_sec,
+                     status.st_mtim.tv_nsec);
+}
+
+std::string build_id_of(int fd) {
+  const auto file = image::MappedFile::from_fd(fd);
+  if (!file) return {};
+  if (const auto elf = image::ElfImage::parse(file->bytes())) return elf->build_id();
+  const auto pe = image::PeImage::parse(file->bytes());
+  return pe ? pe->build_id() : std::string();
+}
+
+std::string path_of(int fd) { return fmt::format("/proc/self/fd/{}", fd); }
+
+}  // namespace
+
+KnownModule* KnownModules::add(std::string key, profile::Module module, process::Descriptor file) {
+  const auto [entry, is_new] = modules_.try_emplace(std::move(key));
+  if (is_new) entry->second = std::make_unique<KnownModule>(std::move(module), std::move(file), options_);
+  return entry->second.get();
+}
+
+KnownModule* KnownModules::of_file(process::Descriptor file, const std::string& path) {
+  std::string key = identity_of(file.get());
+  if (const auto known = modules_.find(key); known != modules_.end()) return known->second.get();
+  profile::Module module{.path = path, .open_path = path_of(file.get()), .build_id = build_id_of(file.get())};
+  return add(std::move(key), std::move(module), std::move(file));
+}
+
+KnownModule* KnownModules::of_build_id(const std::string& build_id, const std::string& path) {
+  return add("id " + build_id, {.path = path, .build_id = build_id});
+}
+
+KnownModule* KnownModules::of_perf_map(process::Descriptor file, std::uint64_t process) {
+  profile::Module module{.path = "[anon]", .open_path = path_of(file.get())};
+  module.pid = static_cast<std::uint32_t>(process);
+  // By its inode alone: it grows.
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) return nullptr;
+  return add(fmt::format("map {}:{}", status.st_dev, status.st_ino), std::move(module), std::move(file));
+}
+
+KnownModule* KnownModules::of_own_vdso() { return add("vdso", {.path = "[vdso]"}); }
+
+KnownModule* KnownModules::of_vdso(std::string_view bytes) {
+  process::Descriptor file(::memfd_create("windlass-vdso", MFD_CLOEXEC));
+  if (!file || ::write(file.get(), bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) return nullptr;
+  return of_file(std::move(file), "[vdso]");
+}
+
+}  // namespace windlass::symbols

@@ -1,0 +1,42 @@
+// What names the addresses of one module: its ELF file, its PE image, the map of its JIT compiler, the kernel's
+// symbols.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "profile/profile.h"
+#include "symbols/pe_symbols.h"
+#include "symbols/symbol_file.h"
+#include "symbols/symbol_result.h"
+#include "symbols/symbolize.h"
+
+namespace windlass::symbols {
+
+// One thread at a time. Opens its file when first asked and keeps it open.
+class ModuleSymbols {
+ public:
+  // `options` must outlive it.
+  ModuleSymbols(profile::Module module, const SymbolizeOptions& options)
+      : module_(std::move(module)), options_(options) {}
+
+  [[nodiscard]] const profile::Module& module() const { return module_; }
+  // Opens its file, if that has not been done. False: it has none that can be read.
+  bool open();
+  // `addresses` ascending, numbered as Location::address is. Text (/proc/kallsyms, perf-PID.map) is read anew each
+  // time.
+  void name(std::span<const std::uint64_t> addresses, ModuleNames& names);
+
+ private:
+  void name_from_map(std::span<const std::uint64_t> addresses, ModuleNames& names) const;
+  void add_function_starts(std::span<const std::uint64_t> addresses, ModuleNames& names) const;
+
+  profile::Module module_;
+  const SymbolizeOptions& options_;
+  std::optional<PeSymbolFile> pe_;
+  std::unique_ptr<SymbolFile> elf_;
+};
+
+}  // namespace windlass::symbols

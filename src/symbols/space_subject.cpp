@@ -1,0 +1,114 @@
+// Modules of an address space.
+#include <elf.h>
+#include <fmt/format.h>
+
+#include "image/elf.h"
+#include "image/mapped_file.h"
+#include "process/mapped_files.h"
+#include "process/proc_file.h"
+#include "symbols/subject.h"
+#include "walk/target/memory_image.h"
+
+namespace windlass::symbols {
+
+namespace {
+
+// The perf map that a JIT compiler writes is named after its process as that sees itself, in its own /tmp.
+std::string perf_map_of(const SpaceOrigin& origin) {
+  const std::string plain = fmt::format("/tmp/perf-{}.map", origin.process);
+  if (!origin.live) return plain;
+  const std::string status = process::read_proc_file(fmt::format("/proc/{}/status", origin.process));
+  const auto line = status.find("\nNSpid:");
+  if (line == std::string::npos) return plain;
+  const std::string ids = status.substr(line + 1, status.find('\n', line + 1) - line - 1);
+  const std::string inner = ids.substr(ids.find_last_of("\t :") + 1);
+  return fmt::format("/proc/{}/root/tmp/perf-{}.map", origin.process, inner);
+}
+
+// As /proc/PID/maps calls it, and the dynamic linker.
+bool is_vdso(const std::string& path) { return path == "[vdso]" || path.starts_with("linux-vdso.so"); }
+
+// Of what is mapped where the file would be; empty: the memory does not show it.
+std::string mapped_build_id(const Memory& memory, const image::ElfImage& file, std::uint64_t bias) {
+  for (const image::Segment& segment : file.segments()) {
+    if (segment.type != PT_LOAD || segment.offset != 0) continue;
+    const auto headers = walk::read_loaded_headers(memory, segment.vaddr + bias);
+    return headers ? headers->build_id : std::string();
+  }
+  return {};
+}
+
+}  // namespace
+
+SpaceSubject::SpaceSubject(const AddressSpace& space, const SpaceOrigin& origin, KnownModules& modules)
+    : space_(space), origin_(origin), modules_(modules) {
+  if (origin_.process != 0) perf_map_ = perf_map_of(origin_);
+}
+
+void SpaceSubject::open_all() {
+  for (const ModuleInfo* info : space_.modules())
+    if (const walk::Module* module = space_.find(info->begin); module != nullptr) (void)known(*module);
+}
+
+Place SpaceSubject::find(std::uint64_t address) {
+  const walk::Module* module = space_.find(address);
+  if (module == nullptr) return {nullptr, {}, address, address};
+  const Known& known = this->known(*module);
+  return {known.module, known.path, address - known.bias, address - known.number_bias};
+}
+
+const SpaceSubject::Known& SpaceSubject::known(const walk::Module& module) {
+  const auto found = by_id_.find(module.id());
+  if (found != by_id_.end() && found->second.is_final) return found->second;
+  Known made = identify(module);
+  return module.id() == 0 ? last_unkept_ = made : by_id_[module.id()] = made;
+}
+
+SpaceSubject::Known SpaceSubject::identify(const walk::Module& module) {
+  // One that dlopen has brought is given its name here: see own_process().
+  if (module.info().path.empty() && module.info().file.empty()) (void)AddressSpace::self();
+  const ModuleInfo& info = module.info();
+  Known made{.path = modules_.keep(info.path.empty() ? "?" : info.path), .bias = info.bias, .number_bias = info.bias};
+  if (is_vdso(info.path)) {
+    made.module = vdso(info);
+  } else if (!module.generated()) {
+    made.module = file(info);
+  } else if (!info.path.starts_with('/')) {
+    made.module = perf_map();
+    made.number_bias = 0;
+    made.is_final = made.module != nullptr;
+  }
+  return made;
+}
+
+KnownModule* SpaceSubject::perf_map() {
+  if (perf_map_.empty()) return nullptr;
+  process::Descriptor map(process::open_regular(perf_map_));
+  return map ? modules_.of_perf_map(std::move(map), origin_.process) : nullptr;
+}
+
+KnownModule* SpaceSubject::vdso(const ModuleInfo& info) {
+  constexpr std::uint64_t kMax = std::uint64_t{1} << 20;
+  if (origin_.live) return modules_.of_own_vdso();
+  if (info.end - info.begin > kMax) return nullptr;
+  std::string bytes(info.end - info.begin, '\0');
+  return space_.memory().read(info.begin, bytes.data(), bytes.size()) ? modules_.of_vdso(bytes) : nullptr;
+}
+
+// ModuleInfo::file was chosen by whoever knows that it is the one that is mapped; at ::path there may be another by
+// now.
+KnownModule* SpaceSubject::file(const ModuleInfo& info) {
+  const bool certain = !info.file.empty();
+  if (!certain && (info.windows || !info.path.starts_with('/'))) return nullptr;
+  process::Descriptor file(process::open_regular(certain ? info.file : info.path));
+  if (!file) return nullptr;
+  if (!certain) {
+    const auto bytes = image::MappedFile::from_fd(file.get());
+    const auto image = bytes ? image::ElfImage::parse(bytes->bytes()) : std::unexpected(bytes.error());
+    const std::string mapped = image ? mapped_build_id(space_.memory(), *image, info.bias) : std::string();
+    if (!mapped.empty() && mapped != image->build_id()) return modules_.of_build_id(mapped, info.path);
+  }
+  return modules_.of_file(std::move(file), info.path);
+}
+
+}  // namespace windlass::symbols

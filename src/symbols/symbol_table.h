@@ -1,0 +1,54 @@
+// Which symbol an address lies in. A wrong name is worse than none, so:
+//  - a symbol with a size names [st_value, st_value + st_size) and nothing else;
+//  - a symbol without one (hand-written assembly) names what follows it in its section up to the next symbol, only
+//    where the table is a full one (a stripped file's .dynsym says nothing about the local functions between), only
+//    near by, and only if the unwind information does not say that a function begins or ends in between.
+#pragma once
+
+#include <elfutils/libdwfl.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace windlass::symbols {
+
+class SymbolTable {
+ public:
+  struct Symbol {
+    std::string name;  // without a version; empty: the address lies in none
+    std::uint64_t begin = 0;
+  };
+
+  // Reads and sorts the symbols: O(symbols log symbols). The module must outlive it.
+  explicit SymbolTable(Dwfl_Module* module);
+  // O(log symbols). Not const: symbols without a size are read when first needed.
+  [[nodiscard]] Symbol at(std::uint64_t address);
+
+ private:
+  // The symbol that names the addresses from `begin` to the next range's.
+  struct Range {
+    std::uint64_t begin;
+    int symbol;  // its index in the module's table; 0: none
+  };
+  // Where something begins, for symbols without a size.
+  struct Start {
+    std::uint64_t value;
+    std::uint64_t size;
+    std::uint64_t section_end;
+    int symbol;
+  };
+
+  void read_sized();
+  void read_starts();
+  [[nodiscard]] Symbol symbol(int index) const;
+  [[nodiscard]] Symbol without_size_at(std::uint64_t address);
+
+  Dwfl_Module* module_;
+  std::vector<Range> ranges_;  // ascending
+  bool is_full_ = false;
+  bool has_starts_ = false;
+  std::vector<Start> starts_;  // ascending
+};
+
+}  // namespace windlass::symbols

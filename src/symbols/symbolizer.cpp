@@ -1,0 +1,186 @@
+#include "windlass/symbols.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <mutex>
+#include <set>
+#include <unordered_map>
+#include <utility>
+
+#include "symbols/known_modules.h"
+#include "symbols/parallel.h"
+#include "symbols/subject.h"
+#include "windlass/backtrace.h"
+
+namespace windlass {
+
+namespace {
+
+symbols::SymbolizeOptions how(const SymbolizerOptions& options) {
+  symbols::SymbolizeOptions to;
+  to.threads = options.threads;
+  to.lines = options.lines;
+  to.debug_directory = options.debug_directory;
+  return to;
+}
+
+// The addresses of a call that lie in one module.
+struct Job {
+  struct Wanted {
+    std::uint64_t number;  // as the module numbers it
+    std::size_t result;    // which of the call's
+  };
+  symbols::KnownModule* module = nullptr;
+  std::vector<Wanted> wanted;
+  std::string note;
+};
+
+void run(Job& job, std::span<NamedAddress> results) {
+  std::ranges::sort(job.wanted, {}, &Job::Wanted::number);
+  std::vector<std::uint64_t> numbers;
+  for (const auto& wanted : job.wanted) numbers.push_back(wanted.number);
+  const std::lock_guard hold(job.module->lock);
+  symbols::FunctionTable& functions = job.module->functions;
+  symbols::ModuleNames names(numbers.size(), functions);
+  job.module->symbols.name(numbers, names);
+  job.note = names.note;
+  for (std::size_t i = 0; i < job.wanted.size(); ++i) {
+    NamedAddress& to = results[job.wanted[i].result];
+    // Symbols and offsets may be numbered differently, by a constant.
+    if (names.begins[i] != 0) to.function_begin = names.begins[i] + (to.offset - numbers[i]);
+    for (const profile::Line& line : names.lines()[i]) {
+      const profile::Function& function = functions[line.function];
+      to.frames.push_back({function.name, function.system_name, function.file, line.line, true});
+    }
+    if (!to.frames.empty()) to.frames.back().inlined = false;
+  }
+}
+
+}  // namespace
+
+class Symbolizer::Implementation {
+ public:
+  explicit Implementation(const SymbolizerOptions& options) : options_(how(options)), modules_(options_) {
+    elf_version(EV_CURRENT);
+  }
+
+  [[nodiscard]] symbols::KnownModules& modules() { return modules_; }
+  void set_subject(std::unique_ptr<symbols::Subject> subject) { subject_ = std::move(subject); }
+
+  std::vector<NamedAddress> name(std::span<const CodeAddress> pcs) {
+    std::vector<NamedAddress> results(pcs.size());
+    std::vector<std::size_t> order(pcs.size());
+    for (std::size_t i = 0; i < pcs.size(); ++i) {
+      results[i].lookup = pcs[i].lookup();
+      order[i] = i;
+    }
+    std::ranges::sort(order, {}, [&](std::size_t i) { return results[i].lookup; });
+    std::vector<Job> jobs = locate(order, results);
+    symbols::for_each_in_parallel(jobs.size(), options_.threads, [&](std::size_t i) {
+      try {
+        run(jobs[i], results);
+      } catch (const std::exception&) {  // no memory: what has no name yet stays without
+      }
+    });
+    for (std::size_t i = 1; i < order.size(); ++i)
+      if (results[order[i]].lookup == results[order[i - 1]].lookup) results[order[i]] = results[order[i - 1]];
+    keep_notes(jobs);
+    return results;
+  }
+
+  std::vector<std::string> notes() {
+    const std::lock_guard hold(lock_);
+    std::vector<std::string> notes = subject_->notes();
+    notes.insert(notes.end(), notes_.begin(), notes_.end());
+    return notes;
+  }
+
+ private:
+  // Fills in where each distinct address lies; the jobs are what remains to be done, the long ones first.
+  std::vector<Job> locate(std::span<const std::size_t> order, std::span<NamedAddress> results) {
+    const std::lock_guard hold(lock_);
+    subject_->begin_call();
+    std::vector<Job> jobs;
+    std::unordered_map<const symbols::KnownModule*, std::size_t> job_of;
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      NamedAddress& to = results[order[i]];
+      if (i > 0 && to.lookup == results[order[i - 1]].lookup) continue;
+      const symbols::Place place = subject_->find(to.lookup);
+      to.module = place.path;
+      to.offset = place.offset;
+      if (place.module == nullptr) continue;
+      const auto [job, is_new] = job_of.try_emplace(place.module, jobs.size());
+      if (is_new) jobs.push_back({.module = place.module, .wanted = {}, .note = {}});
+      jobs[job->second].wanted.push_back({place.number, order[i]});
+    }
+    std::ranges::stable_sort(jobs, std::greater(), [](const Job& job) { return job.wanted.size(); });
+    return jobs;
+  }
+
+  void keep_notes(std::span<const Job> jobs) {
+    const std::lock_guard hold(lock_);
+    for (const Job& job : jobs)
+      if (!job.note.empty()) notes_.insert(job.note);
+  }
+
+  symbols::SymbolizeOptions options_;
+  std::mutex lock_;  // of what follows; modules have locks of their own
+  symbols::KnownModules modules_;
+  std::unique_ptr<symbols::Subject> subject_;
+  std::set<std::string> notes_;
+};
+
+Expected<Symbolizer> Symbolizer::of_file(const std::string& path, const SymbolizerOptions& options) {
+  auto made = std::make_unique<Implementation>(options);
+  auto subject = symbols::FileSubject::open(path, made->modules());
+  if (!subject) return std::unexpected(subject.error());
+  made->set_subject(std::move(*subject));
+  return Symbolizer(std::move(made));
+}
+
+Expected<Symbolizer> Symbolizer::of_process(std::uint64_t pid, const SymbolizerOptions& options) {
+  auto made = std::make_unique<Implementation>(options);
+  auto subject = symbols::ProcessSubject::open(pid, made->modules());
+  if (!subject) return std::unexpected(subject.error());
+  made->set_subject(std::move(*subject));
+  return Symbolizer(std::move(made));
+}
+
+Symbolizer Symbolizer::of_self(const SymbolizerOptions& options) {
+  auto made = std::make_unique<Implementation>(options);
+  const symbols::SpaceOrigin origin{.process = static_cast<std::uint64_t>(::getpid()), .live = true};
+  made->set_subject(std::make_unique<symbols::SpaceSubject>(own_process(), origin, made->modules()));
+  return Symbolizer(std::move(made));
+}
+
+Symbolizer Symbolizer::of_target(const Target& target, const SymbolizerOptions& options) {
+  auto made = std::make_unique<Implementation>(options);
+  const symbols::SpaceOrigin origin{.process = target.process, .live = target.kind == TargetKind::kProcess};
+  auto subject = std::make_unique<symbols::SpaceSubject>(target.space, origin, made->modules());
+  if (origin.live) subject->open_all();
+  made->set_subject(std::move(subject));
+  return Symbolizer(std::move(made));
+}
+
+Symbolizer Symbolizer::of_space(const AddressSpace& space, const SymbolizerOptions& options) {
+  auto made = std::make_unique<Implementation>(options);
+  const symbols::SpaceOrigin origin{.process = options.process, .live = false};
+  made->set_subject(std::make_unique<symbols::SpaceSubject>(space, origin, made->modules()));
+  return Symbolizer(std::move(made));
+}
+
+Symbolizer::Symbolizer(std::unique_ptr<Implementation> implementation) : implementation_(std::move(implementation)) {}
+Symbolizer::Symbolizer(Symbolizer&&) noexcept = default;
+Symbolizer& Symbolizer::operator=(Symbolizer&&) noexcept = default;
+Symbolizer::~Symbolizer() = default;
+
+NamedAddress Symbolizer::name(CodeAddress pc) const { return std::move(name(std::span(&pc, 1)).front()); }
+
+std::vector<NamedAddress> Symbolizer::name(std::span<const CodeAddress> pcs) const {
+  return implementation_->name(pcs);
+}
+
+std::vector<std::string> Symbolizer::notes() const { return implementation_->notes(); }
+
+}  // namespace windlass
