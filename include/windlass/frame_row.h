@@ -74,10 +74,10 @@ class RegisterRules {
   [[nodiscard]] const RegisterEntry* end() const { return begin() + size_; }
   [[nodiscard]] std::size_t size() const { return size_; }
 
-  RegisterRules() {}  // not defaulted: the storage stays uninitialised
+  RegisterRules() {}  // NOLINT(modernize-use-equals-default): the storage stays uninitialised, of constants too
   RegisterRules(const RegisterRules& other) { *this = other; }
-  RegisterRules& operator=(
-      const RegisterRules& other) {  // NOLINT(bugprone-unhandled-self-assignment): memmove bears it
+  // NOLINTNEXTLINE(bugprone-unhandled-self-assignment): memmove bears it
+  RegisterRules& operator=(const RegisterRules& other) {
     size_ = other.size_;
     std::memmove(storage_, other.storage_, size_ * sizeof(RegisterEntry));
     return *this;

@@ -56,10 +56,11 @@ inline void signal_frame_row(std::uint64_t pc, bool vectors, FrameRow& row) {
   row.signal_frame = true;
   row.return_signed = false;
   row.registers.clear();
-  for (std::uint16_t i = 0; i <= kX30; ++i) (void)row.registers.set(i, AtCfa{kSignalRegisters + 8 * i});
+  for (std::uint16_t i = 0; i <= kX30; ++i) (void)row.registers.set(i, AtCfa{kSignalRegisters + std::int64_t{8} * i});
   (void)row.registers.set(kSp, AtCfa{kSignalSp});
   for (std::uint16_t i = 8; i <= 15; ++i) {
-    const RegisterRule rule = vectors ? RegisterRule(AtCfa{kSignalVectors + 16 * i}) : RegisterRule(Undefined{});
+    const RegisterRule rule =
+        vectors ? RegisterRule(AtCfa{kSignalVectors + std::int64_t{16} * i}) : RegisterRule(Undefined{});
     (void)row.registers.set(static_cast<RegisterNumber>(64 + i), rule);
   }
 }

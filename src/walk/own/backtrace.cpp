@@ -7,7 +7,6 @@ namespace windlass {
 namespace {
 
 using walk::FastWalk;
-using walk::FastWalkState;
 
 // The whole walk with all registers: where some rule wants one that is not tracked, and where there is no rule.
 [[gnu::noinline]] std::size_t walk_all_registers(StackWalker& walker, std::uint64_t* pcs, std::size_t max,

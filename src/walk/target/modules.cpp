@@ -37,7 +37,7 @@ bool same_id(const std::string& here, const std::string& wanted) {
   if (wanted.size() != kGuid || here.size() < kGuid) return false;
   std::string swapped;
   for (const int byte : {3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15})
-    swapped += here.substr(static_cast<std::size_t>(2 * byte), 2);
+    swapped += here.substr(std::size_t{2} * static_cast<unsigned>(byte), 2);
   return here.starts_with(wanted) || swapped == wanted;
 }
 
