@@ -75,7 +75,7 @@ int bench_file(const std::string& path, int rounds, bool peers) {
   });
   print_line(name, "windlass, rows", bytes, rows, evaluated);
   Expected<table::UnwindTable> table;
-  const double compiled = fastest(rounds, [&] { table = table::compile_elf(*elf, report); });
+  const double compiled = fastest(rounds, [&] { table = table::compile(*source::make_source(*elf), report); });
   if (!table) return fmt::print(stderr, "{}: {}\n", path, table.error().text()), 1;
   print_line(name, "windlass, rows and table", bytes, rows, compiled);
   if (peers) {
@@ -112,7 +112,7 @@ void add_file(const std::filesystem::path& path, Machine& machine) {
   for (const auto& section : image::find_unwind_sections(*elf, report).sections)
     machine.section_bytes += section.bytes.size();
   const double start = cpu_seconds();
-  const auto table = table::compile_elf(*elf, report);
+  const auto table = table::compile(*source::make_source(*elf), report);
   machine.seconds += cpu_seconds() - start;
   machine.errors += errors;
   if (!table) {

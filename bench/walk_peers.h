@@ -17,5 +17,5 @@ struct Peer {
 // Those this machine has. Loads their libraries but walks nothing.
 std::vector<Peer> walk_peers();
 
-// What the others are held against: the chain of frame pointers.
+// What the others are compared with: the chain of frame pointers.
 std::size_t reference_walk(std::uint64_t* pcs, std::size_t max);

@@ -152,7 +152,7 @@ WL_GLOBAL int wl_is_return_address(struct wl_unwind* u, __u64 value) {
   const struct wl_mapping* mapping = wl_find_mapping(&u->env, u->maps, u->map_count, value - 4);
   if (!mapping) return 0;
   if (mapping->flags & WL_MAPPING_ANON) return 1;             /* interpreters push addresses to go on at */
-  if (wl_read(&u->env, u->room.call, 4, value - 4)) return 1; /* execute-only, or not present: cannot be told */
+  if (wl_read(&u->env, u->room.call, 4, value - 4)) return 1; /* execute-only, or not present: not known */
   return wl_code_is_call(*(const __u32*)u->room.call);
 }
 
@@ -193,7 +193,7 @@ WL_GLOBAL int wl_code_frame_size(struct wl_unwind* u, __u64 pc) {
   return 0;
 }
 
-/* The chain of frame records alone (AAPCS64 6.4.6). It does not tell where the caller's sp is: without `size`, what
+/* The chain of frame records alone (AAPCS64 6.4.6). It does not record where the caller's sp is: without `size`, what
  * lies between x29 and it, that register is lost, and only the lowest it can be is kept. */
 WL_INLINE int wl_step_record(struct wl_unwind* u, __u32 size) {
   struct wl_code_run* run = &u->room.run;
@@ -201,7 +201,7 @@ WL_INLINE int wl_step_record(struct wl_unwind* u, __u32 size) {
   const __u64* pair = u->room.pair;
   if ((fp & 15) || fp < sp || fp - sp > WL_MAX_FRAME_SIZE || wl_read(&u->env, u->room.pair, sizeof u->room.pair, fp))
     return WL_END_BAD_FRAME_POINTER;
-  if (pair[1] == 0) return WL_END_COMPLETE;
+  if (pair[1] == 0) return WL_END_GUESSED;
   run->fp = pair[0];
   run->fp_known = 1;
   run->lr = pair[1];
@@ -261,7 +261,7 @@ WL_GLOBAL int wl_step_code(struct wl_unwind* u) {
     if (certain && wl_is_return_address(u, WL_STRIP(&u->env, run->lr))) return wl_commit_frame(u, WL_VALID_BASE);
   }
   if (cursor->exact || !WL_VALID(cursor, WL_FP)) return WL_END_BAD_FRAME_POINTER;
-  if (cursor->regs[WL_FP] == 0) return WL_END_COMPLETE; /* the outermost frame is marked so */
+  if (cursor->regs[WL_FP] == 0) return WL_END_GUESSED; /* the outermost frame is marked so; it may be data */
   __u32 size = (__u32)wl_code_frame_size(u, cursor->regs[WL_PC]);
   return size || u->generated ? wl_step_record(u, size) : WL_END_BAD_FRAME_POINTER;
 }

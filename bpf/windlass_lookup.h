@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT
  *
  * From a pc to its rule: the mapping of the process, then the module's page table (windlass_layout.h). Plain C, the
- * same in BPF and in user space. The includer provides the environment: struct wl_env, wl_chunk, wl_get_module,
+ * same in BPF and compiled as user code. The includer provides the environment: struct wl_env, wl_chunk, wl_get_module,
  * wl_read, wl_address_mask_of, WL_INLINE, WL_GLOBAL (a function that the verifier looks at once, by itself: only what
  * the caller knows of its arguments' types comes in, and nothing of it goes out) and WL_OPAQUE (keeps the compiler from
  * proving a mask away that the verifier needs). Everything read from the arena is bounded by masks, so even a corrupt

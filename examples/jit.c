@@ -1,5 +1,5 @@
 /* A runtime that makes code while it runs: its region is added, and walks pass through it. The generated function has
- * no unwind information; its instructions tell how to get out of it. */
+ * no unwind information; its instructions show how to get out of it. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>

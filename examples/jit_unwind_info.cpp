@@ -17,8 +17,8 @@ constexpr windlass::RegisterNumber kRbx = 3, kRbp = 6, kXmm6 = 17 + 6;  // DWARF
 
 // What the code generator appends with every instruction of its prologue.
 windlass::Prologue describe() {
-  using namespace windlass;
-  Prologue f{.architecture = Architecture::kX86_64, .code_size = 60};
+  using namespace windlass::prologue;
+  Prologue f{.architecture = windlass::Architecture::kX86_64, .code_size = 60};
   f.ops = {
       {1, push(kRbp)},             //  0: push rbp
       {4, SetFramePointer{kRbp}},  //  1: mov  rbp, rsp
@@ -38,12 +38,10 @@ windlass::Prologue describe() {
 }
 
 void print(const windlass::FrameRow& row) {
-  const auto& cfa = std::get<windlass::CfaRegister>(row.cfa);
-  std::printf("  %2llu..%2llu  CFA = r%d%+lld", static_cast<unsigned long long>(row.begin),
-              static_cast<unsigned long long>(row.end), cfa.reg, static_cast<long long>(cfa.offset));
-  for (const windlass::RegisterEntry& entry : row.registers) {
-    if (const auto* at = std::get_if<windlass::AtCfa>(&entry.rule))
-      std::printf("  r%d at CFA%+lld", entry.reg, static_cast<long long>(at->offset));
+  std::printf("  %2llu..%2llu  CFA = r%d%+d", static_cast<unsigned long long>(row.begin),
+              static_cast<unsigned long long>(row.end), row.cfa.reg(), row.cfa.offset());
+  for (const windlass::RegisterEntry entry : row.registers) {
+    if (entry.rule.is(windlass::RegisterRule::kAtCfa)) std::printf("  r%d at CFA%+d", entry.reg, entry.rule.offset());
   }
   std::printf("\n");
 }

@@ -55,8 +55,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         ranges, [&](const Range& range) { return range.begin < fde.end && fde.begin < range.end; });
     if (overlaps != 1) continue;
     const auto check_row = [&](const FrameRow& row) {
-      // Columns that share a register, and rows the full policy stops at and the trace policy need not keep, are told
-      // apart by no real producer.
+      // Columns that share a register, and rows the full policy stops at and the trace policy need not keep, are
+      // made by no real producer.
       const std::uint64_t column = fde.cie->return_address_register;
       if (column == x_reg || column == frame_pointer(section.architecture) ||
           x_reg == frame_pointer(section.architecture))

@@ -16,14 +16,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     for (const auto& line : location.lines) FUZZ_CHECK(line.function < profile->functions.size());
 
   std::string text;
-  exporter::Output out(&text);
+  TextWriter out(&text);
   FUZZ_CHECK(exporter::write_folded(*profile, out).has_value());
   FUZZ_CHECK(exporter::write_speedscope(*profile, out).has_value());
   FUZZ_CHECK(exporter::write_json(*profile, out).has_value());
   FUZZ_CHECK(exporter::write_report(*profile, out, {.width = 60}).has_value());
 
   std::string rewritten;
-  exporter::Output again(&rewritten);
+  TextWriter again(&rewritten);
   FUZZ_CHECK(exporter::write_pprof(*profile, again).has_value());
   const auto back =
       exporter::read_pprof(ByteView(reinterpret_cast<const std::byte*>(rewritten.data()), rewritten.size()));

@@ -14,8 +14,8 @@ constexpr unsigned kMostReads = 200'000;  // an analysis is bounded by instructi
 
 void check_row(const FrameRow& row, std::uint64_t pc) {
   FUZZ_CHECK(row.begin == pc && row.end == pc + 1);
-  FUZZ_CHECK(!std::holds_alternative<Undefined>(row.return_address));
-  for (const RegisterEntry& entry : row.registers) FUZZ_CHECK(entry.reg < 128);
+  FUZZ_CHECK(!row.return_address.is(RegisterRule::kUndefined));
+  for (const RegisterEntry entry : row.registers) FUZZ_CHECK(entry.reg < 128);
 }
 
 void analyse(Architecture architecture, const std::uint8_t* data, std::size_t size, unsigned flags, std::uint64_t at,
@@ -42,11 +42,8 @@ void analyse(Architecture architecture, const std::uint8_t* data, std::size_t si
     if (found && !found->outermost) check_row(found->row, pc);
     FrameRow entry_row;
     const bool x86 = architecture == Architecture::kX86_64;
-    entry_row.cfa = x86 ? CfaRegister{7, 8} : CfaRegister{31, 0};
-    if (x86)
-      entry_row.return_address = AtCfa{-8};
-    else
-      entry_row.return_address = InRegister{30};
+    entry_row.cfa = x86 ? CfaRule::at(7, 8) : CfaRule::at(31, 0);
+    entry_row.return_address = x86 ? RegisterRule::at_cfa(-8) : RegisterRule::in_register(30);
     (void)code::contradicts(entry_row, source, address, scratch);
   }
   if (const auto row = code::epilogue_row(source, pc, scratch)) check_row(*row, pc);

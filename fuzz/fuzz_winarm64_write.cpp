@@ -6,7 +6,7 @@
 
 #include "arm64_image.h"
 #include "support/pe_builder.h"
-#include "winarm64/write.h"
+#include "winarm64/frame_codes.h"
 #include "windlass/winarm64.h"
 
 namespace windlass::fuzz {
@@ -80,7 +80,7 @@ RegisterNumber unused(std::uint64_t& saved, std::uint32_t byte) {
   return kNoRegister;
 }
 
-FrameAction action(Bytes& in, Done& done) {
+prologue::Action action(Bytes& in, Done& done) {
   const std::uint32_t kind = in.next();
   if (kind == 255) return Save{static_cast<RegisterNumber>(in.next() % 100), in.next(), in.next(), kNoRegister};
   if (kind % 8 == 2 && !done.is_signed) {
@@ -108,8 +108,8 @@ FrameAction action(Bytes& in, Done& done) {
   return allocate;
 }
 
-std::vector<FrameOp> ops(Bytes& in, std::uint32_t& at, Done& done) {
-  std::vector<FrameOp> made;
+std::vector<prologue::Op> ops(Bytes& in, std::uint32_t& at, Done& done) {
+  std::vector<prologue::Op> made;
   for (std::uint32_t count = in.next() % 9; count > 0; --count) {
     const std::uint32_t gap = in.next();
     at += gap < 200 ? 4 : gap < 254 ? gap / 16 * 4 : gap - 240;
@@ -118,7 +118,7 @@ std::vector<FrameOp> ops(Bytes& in, std::uint32_t& at, Done& done) {
   return made;
 }
 
-Epilogue epilogue(Bytes& in, const std::vector<FrameOp>& done, std::uint32_t& at) {
+Epilogue epilogue(Bytes& in, const std::vector<prologue::Op>& done, std::uint32_t& at) {
   Epilogue made{at, at, {}};
   const std::uint32_t flags = in.next();
   for (auto op = done.rbegin(); op != done.rend(); ++op) {
@@ -145,36 +145,32 @@ Prologue prologue(Bytes& in) {
       f.epilogues.push_back(epilogue(in, f.ops, at));
       continue;
     }
-    FramePart part{at, at, {}, {}};
+    prologue::Part part{at, at, {}, {}};
     Done inside = done;
     part.ops = ops(in, at, inside);
-    std::vector<FrameOp> all = f.ops;
+    std::vector<prologue::Op> all = f.ops;
     all.insert(all.end(), part.ops.begin(), part.ops.end());
     if (in.next() % 2 == 0) part.epilogues.push_back(epilogue(in, in.next() % 2 == 0 ? all : part.ops, at));
     part.end = at += 4 * (in.next() % 3);
     f.parts.push_back(part);
   }
   f.code_size = at + 4;
-  if (at % 32 == 0) f.handler = FrameHandler{0x1000, true, true, {std::byte{1}}};
+  if (at % 32 == 0) f.handler = prologue::Handler{0x1000, true, true, {std::byte{1}}};
   return f;
 }
 
 // Both rows know the frame by the same register: then they must say the same.
 void compare_rows(const FrameRow& written, const FrameRow& model) {
-  const auto* a = std::get_if<CfaRegister>(&written.cfa);
-  const auto* b = std::get_if<CfaRegister>(&model.cfa);
-  FUZZ_CHECK(a != nullptr && b != nullptr);
-  if (a->reg != b->reg) return;
-  FUZZ_CHECK(a->offset == b->offset);
+  FUZZ_CHECK(written.cfa.is(CfaRule::kRegister) && model.cfa.is(CfaRule::kRegister));
+  if (written.cfa.reg() != model.cfa.reg()) return;
+  FUZZ_CHECK(written.cfa == model.cfa);
   for (RegisterNumber reg = 0; reg < 96; ++reg) {
-    if (reg < 19 || (reg > 29 && reg < 72) || reg > 79) continue;  // rows tell of preserved registers
+    if (reg < 19 || (reg > 29 && reg < 72) || reg > 79) continue;  // rows have preserved registers only
     const RegisterRule* first = written.registers.find(reg);
     const RegisterRule* second = model.registers.find(reg);
-    if (first != nullptr && std::holds_alternative<AtExpression>(*first)) continue;
-    const auto* saved = first == nullptr ? nullptr : std::get_if<AtCfa>(first);
-    const auto* told = second == nullptr ? nullptr : std::get_if<AtCfa>(second);
-    FUZZ_CHECK((saved == nullptr) == (told == nullptr));
-    FUZZ_CHECK(saved == nullptr || saved->offset == told->offset);
+    if (first != nullptr && first->is(RegisterRule::kAtRegister)) continue;
+    FUZZ_CHECK((first == nullptr) == (second == nullptr));
+    FUZZ_CHECK(first == nullptr || *first == *second);
   }
 }
 
@@ -230,6 +226,7 @@ void check_function(const Prologue& f, winarm64::Fragments fragments) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace windlass;
+  using namespace windlass::prologue;
   if (size < 1) return 0;
   if (data[0] % 4 == 0) {
     fuzz::check_record_again(ByteView(reinterpret_cast<const std::byte*>(data) + 1, size - 1));

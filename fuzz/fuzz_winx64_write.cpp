@@ -6,11 +6,12 @@
 
 #include "check.h"
 #include "support/held_function.h"
-#include "winx64/write.h"
+#include "winx64/encode.h"
 
 namespace {
 
 using namespace windlass;
+using namespace windlass::prologue;
 
 void make(const std::uint8_t* data, std::size_t size) {
   std::size_t at = 1;
@@ -67,7 +68,7 @@ void write_anything(const std::uint8_t* data, std::size_t size) {
   };
   Prologue f{.architecture = byte() == 1 ? Architecture::kAArch64 : Architecture::kX86_64, .code_size = 0x2000};
   const auto ops = [&](std::uint32_t begin) {
-    std::vector<FrameOp> list;
+    std::vector<prologue::Op> list;
     for (std::uint32_t count = byte() % 12, end = begin; count > 0; --count) {
       end += byte() % 64;
       const auto reg = static_cast<RegisterNumber>(byte());
@@ -85,7 +86,7 @@ void write_anything(const std::uint8_t* data, std::size_t size) {
   f.size = byte() % 3 == 0 ? number() : 0;
   if (byte() % 2 == 0) f.parts.push_back({number(), number(), ops(byte() * 16), {}});
   for (std::uint32_t count = byte() % 4; count > 0; --count) f.epilogues.push_back(mirrored(f, number()));
-  if (byte() % 4 == 0) f.handler = FrameHandler{number(), byte() % 2 == 0, byte() % 2 == 0, {std::byte{1}}};
+  if (byte() % 4 == 0) f.handler = prologue::Handler{number(), byte() % 2 == 0, byte() % 2 == 0, {std::byte{1}}};
   for (const std::uint8_t version : {1, 2}) {
     const auto written = winx64::write(f, {.version = version, .saves_can_wait = byte() % 2 == 0, .function = 0x1000});
     if (!written) continue;

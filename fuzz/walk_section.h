@@ -44,15 +44,15 @@ inline void check_expression(ByteView expression, Architecture architecture) {
 }
 
 inline void check_row(const FrameRow& row, Architecture architecture) {
-  if (const auto* cfa = std::get_if<CfaExpression>(&row.cfa)) check_expression(cfa->expression, architecture);
+  if (row.cfa.is(CfaRule::kExpression)) check_expression(row.expression(row.cfa), architecture);
   RegisterNumber last = 0;
   bool first = true;
-  for (const RegisterEntry& entry : row.registers) {
+  for (const RegisterEntry entry : row.registers) {
     FUZZ_CHECK(first || entry.reg > last);
-    FUZZ_CHECK(row.registers.find(entry.reg) == &entry.rule);
+    FUZZ_CHECK(*row.registers.find(entry.reg) == entry.rule);
     first = false;
     last = entry.reg;
-    if (const auto* at = std::get_if<AtExpression>(&entry.rule)) check_expression(at->expression, architecture);
+    if (entry.rule.is_expression()) check_expression(row.expression(entry.rule), architecture);
   }
 }
 
@@ -69,8 +69,8 @@ inline void check_fde(const dwarf::CfiSection& section, dwarf::RowEvaluator& eva
   if (done && fde.end > fde.begin) {
     FUZZ_CHECK(expected == fde.end);
     if (budget-- > 0) {
-      const auto last = evaluator.row_at(fde, fde.end - 1);
-      FUZZ_CHECK(last && last->end == fde.end);
+      FrameRow last;
+      FUZZ_CHECK(evaluator.row_at(fde, fde.end - 1, last) && last.end == fde.end);
     }
   }
   for (const ByteView program : {fde.cie->instructions, fde.instructions}) {

@@ -73,7 +73,7 @@ def main():
                 wrong.append(f'{file} includes "{name}", which is in none of {", ".join(ROOTS)}')
                 continue
             theirs = header and layers.name_of(header)
-            if header is None or theirs is None:  # of the system; or told above, as a file
+            if header is None or theirs is None:  # of the system; or reported above, as a file
                 continue
             includes += 1
             if theirs == mine or layers.places[theirs] < layers.places[mine]:

@@ -39,7 +39,7 @@ def gtest_cases(root, prefix):
 
 
 def ctest_cases(root, prefix, counted):
-    """What GoogleTest does not tell: fixtures, scripts, and programs that died. `counted`: of each program, whether a case failed."""
+    """What GoogleTest does not report: fixtures, scripts, and programs that died. `counted`: of each program, whether a case failed."""
     for case in root.iter("testcase"):
         name = case.get("name")
         skipped = case.find("skipped")

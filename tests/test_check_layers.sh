@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# check_layers.py held against a made-up tree: what must fail does, and for its reason.
+# check_layers.py compared with a made-up tree: what must fail does, and for its reason.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# count_results.py held against made-up results: what must fail does, and for its reason.
+# count_results.py compared with made-up results: what must fail does, and for its reason.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# cmake/setup.sh held against a made-up apt: nothing is installed where something would be removed. What apt-get says here it said on
+# cmake/setup.sh compared with a made-up apt: nothing is installed where something would be removed. What apt-get says here it said on
 # Debian 12, with gcc-multilib installed.
 # usage: test_setup.sh SETUP_SCRIPT
 set -euo pipefail

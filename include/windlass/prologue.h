@@ -1,13 +1,15 @@
-// What the code of one function does to its frame: told once by whoever generates the code, and written out from there
-// as Windows x64 or Windows ARM64 unwind information or as DWARF, or turned into rows.
+// What the code of one function does to its frame: described once by whoever generates the code, and from there turned
+// into rows (rows_of() below) or written as Windows x64 (winx64.h) or Windows ARM64 (winarm64.h) unwind information.
 //
 // Offsets into code count bytes from the function's begin. Registers are DWARF numbers (System V x86-64 psABI figure
 // 3.36: 0 rax 1 rdx 2 rcx 3 rbx 4 rsi 5 rdi 6 rbp 7 rsp 8-15, 17-32 xmm0-15; AADWARF64 table 1: 0-30 x, 31 sp, 64-95
 // v).
 //
 //   Prologue f{.architecture = Architecture::kX86_64, .code_size = 40};
-//   f.ops = {{1, push(3)}, {5, Allocate{32}}};               // push rbx; sub rsp, 32
-//   f.epilogues = {mirrored(f, 34)};                         // add rsp, 32; pop rbx; ret
+//   f.ops = {{1, prologue::push(3)}, {5, prologue::Allocate{32}}};   // push rbx; sub rsp, 32
+//   f.epilogues = {mirrored(f, 34)};                                 // add rsp, 32; pop rbx; ret
+//
+// Nothing here keeps state: all of it is thread-safe, none of it is for signal handlers (it allocates).
 #pragma once
 
 #include <cstddef>
@@ -20,7 +22,7 @@
 #include "windlass/frame_row.h"
 #include "windlass/registers.h"
 
-namespace windlass {
+namespace windlass::prologue {
 
 // ---- what one instruction of a prologue does ----------------------------------------------------------------------
 
@@ -43,14 +45,14 @@ struct SignReturnAddress {};  // AArch64: pacibsp (Windows) or paciasp
 struct MachineFrame {
   bool error_code = false;
 };  // no instruction: an interrupt entered here and left [error code] rip cs rflags rsp ss on top of the stack
-using FrameAction = std::variant<Allocate, Save, SetFramePointer, SignReturnAddress, MachineFrame>;
+using Action = std::variant<Allocate, Save, SetFramePointer, SignReturnAddress, MachineFrame>;
 
 // x86-64 push; AArch64 str reg, [sp, #-16]!
 [[nodiscard]] constexpr Save push(RegisterNumber reg, std::uint32_t size = 8) { return {reg, 0, size, kNoRegister}; }
 
-struct FrameOp {
+struct Op {
   std::uint32_t end = 0;  // of the instruction that does it
-  FrameAction action;
+  Action action;
 };
 
 // ---- a function ---------------------------------------------------------------------------------------------------
@@ -58,22 +60,21 @@ struct FrameOp {
 // Takes back what the prologue did. An instruction may take back several actions; instructions that take back none need
 // no entry.
 struct Epilogue {
-  std::uint32_t begin = 0;  // of its first instruction
-  std::uint32_t end = 0;    // behind its last one, the return or jump
-  std::vector<FrameOp> undone =
-      {};  // in the order of the code: where the instruction ends, and the action it takes back
+  std::uint32_t begin = 0;      // of its first instruction
+  std::uint32_t end = 0;        // behind its last one, the return or jump
+  std::vector<Op> undone = {};  // in the order of the code: where the instruction ends, and the action it takes back
 };
 
 // A stretch of a function in which more is saved than around it (shrink wrapping): its ops come on top of all of the
 // function's, whose prologue has run.
-struct FramePart {
+struct Part {
   std::uint32_t begin = 0;
   std::uint32_t end = 0;
-  std::vector<FrameOp> ops = {};
+  std::vector<Op> ops = {};
   std::vector<Epilogue> epilogues = {};  // inside the part; may leave the function, or only the part
 };
 
-struct FrameHandler {
+struct Handler {
   std::uint32_t rva = 0;  // of the handler, in the image or code range
   bool on_exception = true;
   bool on_unwind = true;
@@ -83,11 +84,11 @@ struct FrameHandler {
 struct Prologue {
   Architecture architecture = Architecture::kX86_64;
   std::uint32_t code_size = 0;           // of the function, bytes
-  std::vector<FrameOp> ops = {};         // ascending
+  std::vector<Op> ops = {};              // ascending
   std::uint32_t size = 0;                // of the prologue; 0: it ends with its last op
   std::vector<Epilogue> epilogues = {};  // ascending, disjoint; not within parts
-  std::vector<FramePart> parts = {};     // ascending, disjoint, behind the prologue
-  std::optional<FrameHandler> handler = {};
+  std::vector<Part> parts = {};          // ascending, disjoint, behind the prologue
+  std::optional<Handler> handler = {};
 
   // Where the prologue ends.
   [[nodiscard]] std::uint32_t prologue_end() const { return size != 0 || ops.empty() ? size : ops.back().end; }
@@ -103,7 +104,12 @@ struct Prologue {
 [[nodiscard]] Expected<void> check(const Prologue& prologue);
 
 // What the model itself says, which every written format must lower to: a row for every stretch of the function,
-// ascending and adjoining, by offset from its begin. Checks first. A machine frame's rsp stands at CFA - 16.
+// ascending and adjoining, by offset from its begin. Checks first. A machine frame's CFA is the interrupted rsp.
+// kLimit: a frame of 2 GiB or more, which writers can write but no row can say.
 [[nodiscard]] Expected<std::vector<FrameRow>> rows_of(const Prologue& prologue);
 
-}  // namespace windlass
+}  // namespace windlass::prologue
+
+namespace windlass {
+using prologue::Prologue;
+}

@@ -12,7 +12,7 @@ namespace windlass {
 enum class Architecture : std::uint8_t { kX86_64, kAArch64 };
 
 // The address of an instruction, or a return address: the one is looked up as it is, the other stands behind the call
-// it belongs to and may be the first byte after its function. The minus-one lives here and nowhere else.
+// it belongs to and may be the first byte after its function. Only lookup(), the fast walk and the BPF C subtract 1.
 class CodeAddress {
  public:
   constexpr CodeAddress() = default;

@@ -20,16 +20,12 @@ namespace windlass {
 
 struct Thread {
   std::uint64_t id = 0;
-  std::string name;      // empty where a dump does not tell
+  std::string name;      // empty where a dump does not say
   Registers registers;   // nothing known (no pc) where they could not be read: `problems` then says why
   bool faulted = false;  // the one that crashed
 };
 
 enum class TargetKind : std::uint8_t { kProcess, kCore, kMinidump };
-
-namespace walk {
-class Attachment;
-}
 
 // What was opened. Movable. A process's threads stay stopped until it is destroyed or released; that may happen on
 // any thread. The end of this process also lets them go on.
@@ -37,15 +33,15 @@ struct Target {
   TargetKind kind;
   AddressSpace space;
   std::vector<Thread> threads;
-  std::string command;             // the command line, or the program's name where that is all a dump tells
-  std::uint64_t process = 0;       // its id; 0 where a dump does not tell
+  std::string command;             // the command line, or the program's name where that is all a dump has
+  std::uint64_t process = 0;       // its id; 0 where a dump does not say
   std::vector<Error> problems;     // what could not be read of it: threads, notes, streams
   std::vector<std::string> notes;  // what people should know: files missing, or not the ones that ran
 
   // Lets the threads of a process go on. `space` must not be read afterwards. No effect on dumps.
   void release() { attachment.reset(); }
 
-  std::shared_ptr<walk::Attachment> attachment;
+  std::shared_ptr<void> attachment;  // keeps a process's threads stopped while any copy of it is there; null for dumps
 };
 
 // Where the files of a process are found when its paths do not lead to them here.
@@ -57,7 +53,7 @@ struct FileSearch {
 
 struct ProcessOptions {
   // A thread in an uninterruptible wait does not stop. After this long its stack is walked from the sp and pc that
-  // /proc/PID/task/TID/syscall tells. For all threads together.
+  // /proc/PID/task/TID/syscall has. For all threads together.
   unsigned stop_timeout_ms = 1000;
 };
 
@@ -85,7 +81,7 @@ struct DumpOptions {
 // if the dump has it; frames in others are unwound by frame pointers and whatever code there is.
 [[nodiscard]] Expected<Target> open_minidump(const std::string& path, const DumpOptions& options = {});
 
-// A process id, a core file or a minidump: digits are a process id, a file is told by its first bytes.
+// A process id, a core file or a minidump: digits are a process id, a file is recognised by its first bytes.
 // kUnsupported for a file that is neither.
 [[nodiscard]] Expected<Target> open_target(const std::string& what, const DumpOptions& dump = {},
                                            const ProcessOptions& process = {});

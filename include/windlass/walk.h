@@ -25,6 +25,11 @@ class Memory {
   virtual ~Memory() = default;
   // Copies [address, address + size) of the target; false if any byte of it is not readable.
   [[nodiscard]] virtual bool read(std::uint64_t address, void* to, std::size_t size) const = 0;
+  // For snapshots that hold little code: what neither read() nor the module's file has, from wherever it is now. Only
+  // asked for instructions, which seldom change; never for what is on the stack.
+  [[nodiscard]] virtual bool read_code(std::uint64_t /*address*/, void* /*to*/, std::size_t /*size*/) const {
+    return false;
+  }
 };
 
 // One loaded file, or one mapped image without a file (the vdso).
@@ -48,23 +53,29 @@ enum class FrameOrigin : std::uint8_t {
 };
 [[nodiscard]] std::string_view origin_name(FrameOrigin origin);
 
-// How a walk ended. All but kComplete leave an Error that names the address.
+// How a walk ended. All but kComplete leave an Error that names the address. kComplete is proven: by unwind information
+// (an undefined return address, or a row that leads to address 0), by code that never returns, by the state in which
+// the kernel starts a process.
 enum class WalkEnd : std::uint8_t {
   kRunning,     // it has not
   kComplete,    // the outermost frame was reached
   kNoModule,    // the pc lies in nothing known
-  kNoRow,       // no unwinder could tell the caller
+  kNoRow,       // no unwinder found the caller
   kUnreadable,  // the stack could not be read
   kLost,        // a register that is needed is not known here
   kNoProgress,  // the stack does not move
   kBadRow,      // unwind information that contradicts itself
   kLimit,       // more frames than asked for
+  kGuessed,     // the last frame looks like the outermost one, but nothing proves it
+  kForeign,     // 32-bit code, or of another machine
 };
 [[nodiscard]] std::string_view end_name(WalkEnd end);
 
+class AddressSpace;
 namespace walk {
 class Module;
 struct Scratch;
+Expected<void> add_module(AddressSpace& space, std::unique_ptr<Module> module);
 void make_own_space();
 struct ReturnScratch {
   void operator()(Scratch* scratch) const;
@@ -115,6 +126,7 @@ class AddressSpace {
   Architecture architecture_;
   bool own_ = false;  // beside modules_ there is what the dynamic linker has loaded at the moment
   friend void walk::make_own_space();
+  friend Expected<void> walk::add_module(AddressSpace& space, std::unique_ptr<walk::Module> module);
 };
 
 // Where each register of a frame was saved by its callees: what a collector updates and an exception restores.
@@ -134,7 +146,8 @@ class SavedLocations {
 };
 
 struct Frame {
-  Registers registers;                         // at pc; for a caller: as they are just after its call returns
+  Registers registers;  // at pc; for a caller: as they are just after its call returns. Without sp behind a frame
+                        // record of AArch64, which does not say where it is
   const ModuleInfo* module = nullptr;          // what contains pc, if anything
   FrameOrigin origin = FrameOrigin::kContext;  // who found it
   bool signal_frame = false;                   // its callee is a signal trampoline: pc was interrupted

@@ -4,11 +4,12 @@
 //
 // A function takes one entry of 8 bytes, packed where a packed one says it, else with an .xdata record. One that is
 // longer than a record can cover (1 MiB - 4), or has parts in which more is saved, is cut into fragments with an entry
-// each; those without a prologue of their own tell what was done before them behind an `end_c`.
+// each; those without a prologue of their own have the codes of what was done before them behind an `end_c`.
 //
 //   Prologue f{.architecture = Architecture::kAArch64, .code_size = 40};
-//   f.ops = {{4, Save{29, 0, 16, 30}}, {8, SetFramePointer{29}}};    // stp x29,x30,[sp,#-16]!; mov x29,sp
-//   f.epilogues = {mirrored(f, 28)};                                 // mov sp,x29; ldp x29,x30,[sp],#16; ret
+//   f.ops = {{4, prologue::Save{29, 0, 16, 30}},     // stp x29, x30, [sp, #-16]!
+//            {8, prologue::SetFramePointer{29}}};    // mov x29, sp
+//   f.epilogues = {mirrored(f, 28)};                 // mov sp, x29; ldp x29, x30, [sp], #16; ret
 //   const auto written = winarm64::write(f, {.function = 0x1000});
 //   // written->entries: {0x1000, 0x00e00029}: packed, 40 bytes of code, CR = 3, a frame of 16 bytes; no bytes
 #pragma once
@@ -25,8 +26,8 @@
 
 namespace windlass::winarm64 {
 
-using windlass::Directive;
-using windlass::ImageRelative;
+using prologue::Directive;
+using prologue::ImageRelative;
 
 // The two low bits of an entry's second word.
 enum class EntryKind : std::uint8_t {
@@ -65,20 +66,20 @@ struct WriteOptions {
 
 struct Written {
   // For the function table, ascending. `data` holds info + an offset among the bytes where it is not packed. None where
-  // there is nothing to tell: a leaf needs no entry.
+  // there is nothing to say: a leaf needs no entry.
   std::vector<RuntimeFunction> entries = {};
   std::vector<std::byte> bytes = {};            // .xdata records, each at a multiple of 4; equal ones are shared
   std::vector<ImageRelative> relocations = {};  // of handlers
 };
 
 // The shortest information whose unwinding is what rows_of(prologue) says, at every instruction.
-// Errors: those of check(); kUnsupported another architecture, what has no unwind code, or an epilogue whose last
-// instruction takes something back (a record has it undo nothing) before the end of its fragment; kMalformed an
-// instruction that does not end at a multiple of 4, two ops in one instruction of a prologue, registers that are no
-// pair, sizes that are no multiple of their units; kOutOfRange offsets and sizes that no one instruction or code can
-// hold; kLimit what `fragments` forbids, and what no fragment can hold. The sentence is the rule; `where` is the offset
-// into the code, `detail` the register (in its file), size or offset. Allocates; linear in the ops and epilogues but
-// for the sharing of codes, which compares those of different epilogues.
+// Thread-safe; not for signal handlers. Errors: those of check(); kUnsupported another architecture, what has no unwind
+// code, or an epilogue whose last instruction takes something back (a record has it undo nothing) before the end of its
+// fragment; kMalformed an instruction that does not end at a multiple of 4, two ops in one instruction of a prologue,
+// registers that are no pair, sizes that are no multiple of their units; kOutOfRange offsets and sizes that no one
+// instruction or code can hold; kLimit what `fragments` forbids, and what no fragment can hold. The sentence is the
+// rule; `where` is the offset into the code, `detail` the register (in its file), size or offset. Allocates; linear in
+// the ops and epilogues but for the sharing of codes, which compares those of different epilogues.
 [[nodiscard]] Expected<Written> write(const Prologue& prologue, const WriteOptions& options = {});
 
 // ---- assembly -----------------------------------------------------------------------------------------------------

@@ -145,7 +145,7 @@ typedef struct windlass_files {
   const char* executable; /* the program's own file */
 } windlass_files;
 
-/* An ELF core file. `files` may be NULL. What is damaged in it is told by windlass_problem_at. [any] */
+/* An ELF core file. `files` may be NULL. What is damaged in it: windlass_problem_at. [any] */
 WINDLASS_API windlass_status windlass_open_core(const char* path, const windlass_files* files, windlass_space** space,
                                                 windlass_error* error);
 /* A minidump, Microsoft's, Breakpad's or Crashpad's. [any] */
@@ -235,12 +235,14 @@ enum {
   WINDLASS_END_RUNNING = 0,     /* it has not */
   WINDLASS_END_COMPLETE = 1,    /* the outermost frame was reached */
   WINDLASS_END_NO_MODULE = 2,   /* the pc lies in nothing known */
-  WINDLASS_END_NO_ROW = 3,      /* no unwinder could tell the caller */
+  WINDLASS_END_NO_ROW = 3,      /* no unwinder found the caller */
   WINDLASS_END_UNREADABLE = 4,  /* the stack could not be read */
   WINDLASS_END_LOST = 5,        /* a register that is needed is not known here */
   WINDLASS_END_NO_PROGRESS = 6, /* the stack does not move */
   WINDLASS_END_BAD_ROW = 7,     /* unwind information that contradicts itself */
   WINDLASS_END_LIMIT = 8,       /* more frames than asked for */
+  WINDLASS_END_GUESSED = 9,     /* the last frame looks like the outermost one, but nothing proves it */
+  WINDLASS_END_FOREIGN = 10,    /* 32-bit code, or of another machine */
   WINDLASS_END_STOPPED = 100    /* windlass_walk: the callback said so */
 };
 /* "cfi", "complete" and so on; "?" for another number. Static. [signal] */

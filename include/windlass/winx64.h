@@ -1,7 +1,7 @@
 // Windows x64 unwind information written from a Prologue: bytes for code made at run time or for an object file, or
 // directives for an assembler. Sources: "x64 exception handling" (Microsoft); for version 2 LLVM and .NET's unwinder.
 //
-//   Prologue f{.code_size = 20, .ops = {{1, push(3)}, {5, Allocate{32}}}};
+//   Prologue f{.code_size = 20, .ops = {{1, prologue::push(3)}, {5, prologue::Allocate{32}}}};
 //   const auto written = winx64::write(f, {.function = 0x1000, .info = 0x2000});
 //   // written->entries: {0x1000, 0x1014, 0x2000}; written->bytes: 01 05 02 00 05 32 01 30
 #pragma once
@@ -18,8 +18,8 @@
 
 namespace windlass::winx64 {
 
-using windlass::Directive;
-using windlass::ImageRelative;
+using prologue::Directive;
+using prologue::ImageRelative;
 
 // RUNTIME_FUNCTION. RVAs; `end` is one past the last byte.
 struct RuntimeFunction {
@@ -36,16 +36,17 @@ struct RuntimeFunction {
 // ---- bytes --------------------------------------------------------------------------------------------------------
 
 struct WriteOptions {
-  std::uint8_t version = 1;  // 2 tells the epilogues too; Windows finds those of 1 by decoding instructions
-  // Saved registers keep their values until the prologue's end (all compilers' do), so a save may be told later than it
-  // is done: one to the home area, before rsp has arrived, is told when it has, as MSVC does.
+  std::uint8_t version = 1;  // 2 describes the epilogues too; Windows finds those of 1 by decoding instructions
+  // Saved registers keep their values until the prologue's end (all compilers' do), so the code of a save may stand at
+  // a later offset than the save: one to the home area, before rsp has arrived, gets the offset at which it has, as
+  // MSVC does.
   bool saves_can_wait = false;
   std::uint32_t function = 0;  // RVA of the function's first byte
   std::uint32_t info = 0;      // RVA at which the bytes will stand, a multiple of 4
 };
 
 struct Written {
-  // For the function table, ascending. None where there is nothing to tell: a leaf needs no entry, and spans without a
+  // For the function table, ascending. None where there is nothing to say: a leaf needs no entry, and spans without a
   // frame around parts that have one are best left without (unwinders then find the return address at rsp).
   std::vector<RuntimeFunction> entries = {};
   std::vector<std::byte> bytes = {};  // UNWIND_INFOs, each at a multiple of 4; equal ones are shared
@@ -54,10 +55,11 @@ struct Written {
 
 // The shortest information whose unwinding is what rows_of(prologue) says, at every instruction.
 // Parts, and the code behind them, become entries chained to the function's. What is pushed or saved behind a frame
-// pointer is told as saved at a distance from it, below it too.
-// Errors: those of check(); kOutOfRange, kUnsupported or kMalformed where the format cannot say it. The sentence is the
-// rule; `where` is the offset into the code, `detail` the register (by DWARF number), size or displacement. Allocates;
-// linear in the ops but for saves, which are compared with all that follows them.
+// pointer is written as saved at a distance from it, below it too.
+// Thread-safe; not for signal handlers. Errors: those of check(); kOutOfRange, kUnsupported or kMalformed where the
+// format cannot say it. The sentence is the rule; `where` is the offset into the code, `detail` the register (by DWARF
+// number), size or displacement. Allocates; linear in the ops but for saves, which are compared with all that follows
+// them.
 [[nodiscard]] Expected<Written> write(const Prologue& prologue, const WriteOptions& options = {});
 
 // ---- assembly -----------------------------------------------------------------------------------------------------

@@ -1,10 +1,10 @@
-// What the writers of unwind information have in common.
+// What the writers of unwind information (winx64.h, winarm64.h) have in common.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
-namespace windlass {
+namespace windlass::prologue {
 
 // A 32-bit RVA among bytes that were written, for writers of object files: IMAGE_REL_AMD64_ADDR32NB or
 // IMAGE_REL_ARM64_ADDR32NB against one of these. Written with function, info and handler at 0, the bytes hold the
@@ -22,4 +22,4 @@ struct Directive {
   std::uint32_t replaces = 0;
 };
 
-}  // namespace windlass
+}  // namespace windlass::prologue

@@ -24,6 +24,7 @@
 #include "agent/descriptor_limit.h"
 #include "agent/kernel_errors.h"
 #include "agent/online_cpus.h"
+#include "table/arena.h"
 #include "table/unwind_table.h"
 #include "windlass.skel.h"
 #include "windlass_bpf_state.h"
@@ -33,21 +34,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr auto kGrace = std::chrono::milliseconds(500);
-
-// How tables get into the arena.
-class TableArena final : public table::Arena {
- public:
-  explicit TableArena(agent::Arena& arena) : arena_(arena) {}
-  Expected<table::ArenaObject> allocate(std::uint32_t bytes) override {
-    auto ref = arena_.allocate(bytes);
-    if (!ref) return std::unexpected(ref.error());
-    return table::ArenaObject{arena_.at(*ref), *ref};
-  }
-  void release(std::uint32_t ref, std::uint32_t bytes) override { arena_.free(ref, bytes); }
-
- private:
-  agent::Arena& arena_;
-};
 
 constexpr std::uint32_t kHeadUnits = sizeof(wl_maps_head) >> WL_REF_SHIFT;
 
@@ -75,7 +61,7 @@ class KernelSideImpl final : public KernelSide {
   void for_each_count(const CountHandler& handler, bool clear) override;
   KernelSideStats stats() const override;
   std::uint64_t run_time_ns() const override;
-  Arena& arena() override { return *arena_; }
+  table::Arena& arena() override { return *arena_; }
 
  private:
   struct MappingSet {
@@ -102,7 +88,7 @@ class KernelSideImpl final : public KernelSide {
 
   KernelSideOptions options_;
   windlass_bpf* skeleton_ = nullptr;
-  std::unique_ptr<Arena> arena_;
+  std::unique_ptr<table::Arena> arena_;
   wl_module* modules_ = nullptr;
   std::size_t modules_bytes_ = 0;
   wl_cpu_stats* stats_ = nullptr;
@@ -154,7 +140,7 @@ void KernelSideImpl::size_maps() {
 
 std::expected<void, SystemError> KernelSideImpl::open_arena() {
   const int outer = bpf_map__fd(skeleton_->maps.arena);
-  auto arena = Arena::create([outer](std::uint32_t index, std::byte* at) -> Expected<void> {
+  auto arena = table::Arena::create([outer](std::uint32_t index, std::byte* at) -> Expected<void> {
     bpf_map_create_opts options{};
     options.sz = sizeof options;
     options.map_flags = BPF_F_MMAPABLE;
@@ -257,8 +243,7 @@ std::expected<std::uint32_t, SystemError> KernelSideImpl::add_module() {
 }
 
 std::expected<void, SystemError> KernelSideImpl::load_table(std::uint32_t id, const table::UnwindTable& table) {
-  TableArena arena(*arena_);
-  auto placed = table::load_table(table, arena);
+  auto placed = table::load_table(table, *arena_);
   if (!placed) {
     return std::unexpected(SystemError{"loading a table: " + placed.error().text(), ENOMEM});
   }

@@ -15,7 +15,6 @@
 #include <string>
 #include <vector>
 
-#include "agent/arena.h"
 #include "agent/program_stats.h"
 #include "agent/sample_source.h"
 #include "agent/system_error.h"
@@ -23,8 +22,9 @@
 #include "windlass_layout.h"
 
 namespace windlass::table {
+class Arena;
 class UnwindTable;
-}
+}  // namespace windlass::table
 
 namespace windlass::agent {
 
@@ -113,7 +113,7 @@ class KernelSide : public SampleSource {
   // Nanoseconds spent in the sampler, by the kernel's account; 0 unless kernel.bpf_stats_enabled (or BPF_ENABLE_STATS).
   [[nodiscard]] virtual std::uint64_t run_time_ns() const = 0;
   // The tables and mapping sets, readable in user space: the shared unwinder runs on the same bytes.
-  [[nodiscard]] virtual Arena& arena() = 0;
+  [[nodiscard]] virtual table::Arena& arena() = 0;
 };
 
 }  // namespace windlass::agent

@@ -18,13 +18,13 @@ inline constexpr std::uint64_t kRtSigreturn = 139;            // in x8 (include/
 inline constexpr std::uint32_t kMovRtSigreturn = 0xd2801168;  // mov x8, #139
 inline constexpr std::uint32_t kSvc = 0xd4000001;             // svc #0
 
-inline constexpr std::int64_t kSignalInfoSize = 128;
-inline constexpr std::int64_t kSignalContext = kSignalInfoSize + 176;  // uc.uc_mcontext, aligned to 16
-inline constexpr std::int64_t kSignalRegisters = kSignalContext + 8;   // x0-x30, behind the fault address
-inline constexpr std::int64_t kSignalSp = kSignalRegisters + 31 * 8;
-inline constexpr std::int64_t kSignalPc = kSignalSp + 8;
-inline constexpr std::int64_t kSignalRecords = kSignalContext + 288;  // __reserved, aligned to 16
-inline constexpr std::int64_t kSignalVectors = kSignalRecords + 16;   // v0 in the first, a struct fpsimd_context
+inline constexpr std::int32_t kSignalInfoSize = 128;
+inline constexpr std::int32_t kSignalContext = kSignalInfoSize + 176;  // uc.uc_mcontext, aligned to 16
+inline constexpr std::int32_t kSignalRegisters = kSignalContext + 8;   // x0-x30, behind the fault address
+inline constexpr std::int32_t kSignalSp = kSignalRegisters + 31 * 8;
+inline constexpr std::int32_t kSignalPc = kSignalSp + 8;
+inline constexpr std::int32_t kSignalRecords = kSignalContext + 288;  // __reserved, aligned to 16
+inline constexpr std::int32_t kSignalVectors = kSignalRecords + 16;   // v0 in the first, a struct fpsimd_context
 inline constexpr std::uint32_t kVectorRecord = 0x46508001;            // FPSIMD_MAGIC
 
 // Is `pc` at one of the two instructions that return from a handler? A return address points at the first.
@@ -51,16 +51,17 @@ template <typename Read>
 inline void signal_frame_row(std::uint64_t pc, bool vectors, FrameRow& row) {
   row.begin = pc;
   row.end = pc + 1;
-  row.cfa = CfaRegister{kSp, 0};
-  row.return_address = AtCfa{kSignalPc};
+  row.cfa = CfaRule::at(kSp, 0);
+  row.return_address = RegisterRule::at_cfa(kSignalPc);
   row.signal_frame = true;
   row.return_signed = false;
   row.registers.clear();
-  for (std::uint16_t i = 0; i <= kX30; ++i) (void)row.registers.set(i, AtCfa{kSignalRegisters + std::int64_t{8} * i});
-  (void)row.registers.set(kSp, AtCfa{kSignalSp});
+  for (std::uint16_t i = 0; i <= kX30; ++i)
+    (void)row.registers.set(i, RegisterRule::at_cfa(kSignalRegisters + std::int64_t{8} * i));
+  (void)row.registers.set(kSp, RegisterRule::at_cfa(kSignalSp));
   for (std::uint16_t i = 8; i <= 15; ++i) {
     const RegisterRule rule =
-        vectors ? RegisterRule(AtCfa{kSignalVectors + std::int64_t{16} * i}) : RegisterRule(Undefined{});
+        vectors ? RegisterRule::at_cfa(kSignalVectors + std::int64_t{16} * i) : RegisterRule::undefined();
     (void)row.registers.set(static_cast<RegisterNumber>(64 + i), rule);
   }
 }

@@ -1,7 +1,7 @@
 // AArch64 code that is compiled to sign return addresses puts an authentication code into their unused upper bits
 // (FEAT_PAuth). Which bits those are depends on the kernel's address size, 39 to 52 bits. The processor knows, and
 // takes them out by XPACLRI: a hint, which processors without the feature pass over (Arm ARM C6.2, "XPACD, XPACI,
-// XPACLRI"), and which works whatever keys are in use. The mask that ptrace tells (NT_ARM_PAC_MASK) is the same one,
+// XPACLRI"), and which works whatever keys are in use. The mask that ptrace gives (NT_ARM_PAC_MASK) is the same one,
 // but needs a child to ask it of.
 #pragma once
 
@@ -20,7 +20,7 @@ namespace windlass {
 // What to AND return addresses with for the same; all ones where nothing can be signed. For those who have them from
 // elsewhere: other processes, the kernel side.
 [[nodiscard]] inline std::uint64_t user_code_mask() {
-  constexpr std::uint64_t kAll = ~std::uint64_t{0} >> 9;  // bit 55 tells user from kernel, above it may be a tag
+  constexpr std::uint64_t kAll = ~std::uint64_t{0} >> 9;  // bit 55 separates user from kernel, above it may be a tag
   const std::uint64_t address = without_authentication(kAll);
   return address == kAll ? ~std::uint64_t{0} : address;
 }

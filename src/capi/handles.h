@@ -1,5 +1,5 @@
 // The handles of the C interface. A space's shell is never given back to the allocator, but kept for the next one, so
-// that a closed handle can be told without touching freed memory.
+// that a closed handle is recognised without touching freed memory.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@ struct windlass_space {
   std::vector<windlass::Thread> threads;
   std::vector<windlass::Error> problems;
   std::vector<std::string> notes;
-  std::shared_ptr<windlass::walk::Attachment> attachment;
+  std::shared_ptr<void> attachment;  // Target's
 
   [[nodiscard]] bool open() const { return (generation.load(std::memory_order_acquire) & 1) != 0; }
 };

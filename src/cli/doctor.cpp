@@ -12,8 +12,8 @@
 
 #include "agent/kernel_side.h"
 #include "agent/system_probe.h"
+#include "base/json_writer.h"
 #include "cli/commands.h"
-#include "cli/text_writer.h"
 
 namespace windlass::cli {
 namespace {
@@ -76,11 +76,6 @@ void print_text(TextWriter& out, const agent::Diagnosis& diagnosis, const Loadin
   out.text(diagnosis.sentence + "\n");
 }
 
-void member(TextWriter& out, const char* key, std::string_view value) {
-  out.text(fmt::format(",\"{}\":", key));
-  out.json_string(value);
-}
-
 const char* verdict_word(agent::Verdict verdict) {
   switch (verdict) {
     case agent::Verdict::kWorks: return "works";
@@ -91,26 +86,34 @@ const char* verdict_word(agent::Verdict verdict) {
 }
 
 void print_json(TextWriter& out, const agent::Diagnosis& diagnosis, const Loading& loading) {
+  JsonWriter json(out);
+  const auto line = [&](auto&& members) {
+    json.begin_object();
+    members();
+    json.end_object();
+    json.end_text();
+  };
   for (const agent::Probe& probe : diagnosis.probes) {
-    out.text("{\"probe\":");
-    out.json_string(probe.name);
-    member(out, "state", agent::probe_state_word(probe.state));
-    member(out, "seen", probe.seen);
-    if (!probe.way_out.empty()) member(out, "way_out", probe.way_out);
-    if (probe.state == agent::ProbeState::kRefused) member(out, "kind", agent::refusal_word(probe.kind));
-    out.text("}\n");
+    line([&] {
+      json.member("probe", probe.name);
+      json.member("state", agent::probe_state_word(probe.state));
+      json.member("seen", probe.seen);
+      if (!probe.way_out.empty()) json.member("way_out", probe.way_out);
+      if (probe.state == agent::ProbeState::kRefused) json.member("kind", agent::refusal_word(probe.kind));
+    });
   }
   for (const agent::ProgramStats& program : loading.programs) {
-    out.text("{\"program\":");
-    out.json_string(program.name);
-    out.text(fmt::format(",\"instructions\":{},\"verify_us\":{}", program.instructions, program.verify_us));
-    member(out, "stack_depth", program.stack_depth);
-    out.text("}\n");
+    line([&] {
+      json.member("program", program.name);
+      json.member("instructions", program.instructions);
+      json.member("verify_us", program.verify_us);
+      json.member("stack_depth", program.stack_depth);
+    });
   }
-  out.text("{\"verdict\":");
-  out.json_string(verdict_word(diagnosis.verdict));
-  member(out, "seen", diagnosis.sentence);
-  out.text("}\n");
+  line([&] {
+    json.member("verdict", verdict_word(diagnosis.verdict));
+    json.member("seen", diagnosis.sentence);
+  });
 }
 
 int doctor(const Arguments& arguments) {

@@ -5,13 +5,15 @@
 #include <CLI/CLI.hpp>
 
 #include "arch/registers.h"
+#include "base/text_writer.h"
 #include "cli/commands.h"
 #include "cli/dump_winarm64.h"
 #include "cli/dump_winx64.h"
 #include "cli/input.h"
-#include "cli/text_writer.h"
+#include "cli/rows.h"
 #include "dwarf/expression.h"
 #include "dwarf/instructions.h"
+#include "image/unwind_sections.h"
 
 namespace windlass::cli {
 namespace {
@@ -205,6 +207,42 @@ void dump_section(const dwarf::CfiSection& section, TextWriter& out, dwarf::Erro
   }
 }
 
+// What is stored is printed by who knows the format.
+class Dumper final : public source::FormatVisitor {
+ public:
+  Dumper(TextWriter& out, source::ErrorSink report, bool json) : out_(out), report_(report), json_(json) {}
+
+  void elf(const source::UnwindSource&, const image::ElfImage& image) override {
+    const auto found = image::find_unwind_sections(image, report_);
+    for (const dwarf::CfiSection& section : found.sections)
+      if (!out_.closed()) dump_section(section, out_, report_, json_);
+    listed_ = !found.sections.empty();
+  }
+  void winx64(const source::UnwindSource&, const winx64::Functions& functions) override {
+    listed_ = functions.size() != 0;
+    if (listed_) dump_winx64(functions, out_, report_, json_);
+  }
+  void winarm64(const source::UnwindSource&, const winarm64::Functions& functions) override {
+    listed_ = functions.size() != 0;
+    if (listed_) dump_winarm64(functions, out_, report_, json_);
+  }
+  void rows(const source::UnwindSource& source) override { listed_ = list_rows(source, out_, report_, json_); }
+
+  [[nodiscard]] bool listed() const { return listed_; }
+
+ private:
+  TextWriter& out_;
+  source::ErrorSink report_;
+  bool json_;
+  bool listed_ = false;
+};
+
+bool dump(const source::UnwindSource& source, TextWriter& out, source::ErrorSink report, bool json) {
+  Dumper dumper(out, report, json);
+  source.accept(dumper);
+  return dumper.listed();
+}
+
 }  // namespace
 
 void register_dump(CLI::App& app, int& status) {
@@ -212,18 +250,7 @@ void register_dump(CLI::App& app, int& status) {
   CLI::App* command = app.add_subcommand("dump", "The unwind information of a file as stored, one record a function");
   command->add_flag("--json", options->json, "One JSON object a line");
   command->add_option("FILE", options->file, "An ELF or PE file")->required();
-  command->callback([options, &status] {
-    const auto section = [&](const dwarf::CfiSection& found, TextWriter& out, dwarf::ErrorSink report) {
-      dump_section(found, out, report, options->json);
-    };
-    const auto pe = [&](const image::PeImage& image, TextWriter& out, dwarf::ErrorSink report) {
-      if (image.is_x64_format())
-        dump_winx64(image, out, report, options->json);
-      else
-        dump_winarm64(image, out, report, options->json);
-    };
-    status = list_file(*options, {section, pe});
-  });
+  command->callback([options, &status] { status = list_file(*options, dump); });
 }
 
 }  // namespace windlass::cli

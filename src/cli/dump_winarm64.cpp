@@ -208,9 +208,8 @@ class Arm64Printer {
 
 }  // namespace
 
-void dump_winarm64(const image::PeImage& image, TextWriter& out, dwarf::ErrorSink report, bool json) {
-  const winarm64::Functions functions(image);
-  Arm64Printer printer(image, out, report, json);
+void dump_winarm64(const winarm64::Functions& functions, TextWriter& out, dwarf::ErrorSink report, bool json) {
+  Arm64Printer printer(functions.image(), out, report, json);
   for (std::size_t i = 0; i < functions.size() && !out.closed(); ++i) printer.entry(functions.stored(i));
 }
 

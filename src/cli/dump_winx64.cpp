@@ -475,9 +475,8 @@ class TextPrinter : Walker {
 };
 
 template <typename Printer>
-void each_function(const image::PeImage& image, TextWriter& out, dwarf::ErrorSink report, Printer& printer,
+void each_function(const winx64::Functions& functions, TextWriter& out, dwarf::ErrorSink report, Printer& printer,
                    bool headings) {
-  const winx64::Functions functions(image);
   for (std::size_t i = 0; i < functions.size() && !out.closed(); ++i) {
     const RuntimeFunction function = functions.stored(i);
     if constexpr (std::is_same_v<Printer, TextPrinter>) {
@@ -491,7 +490,7 @@ void each_function(const image::PeImage& image, TextWriter& out, dwarf::ErrorSin
       printer.indirect(function);
       continue;
     }
-    const auto info = winx64::read_unwind_info(image, function.info);
+    const auto info = winx64::read_unwind_info(functions.image(), function.info);
     if (!info) {
       report(info.error());
       continue;
@@ -502,15 +501,16 @@ void each_function(const image::PeImage& image, TextWriter& out, dwarf::ErrorSin
 
 }  // namespace
 
-void dump_winx64(const image::PeImage& image, TextWriter& out, dwarf::ErrorSink report, bool json) {
+void dump_winx64(const winx64::Functions& functions, TextWriter& out, dwarf::ErrorSink report, bool json) {
+  const image::PeImage& image = functions.image();
   const image::PeSymbols symbols = image::PeSymbols::make(image);
   if (json) {
     JsonPrinter printer(image, symbols, out);
-    each_function(image, out, report, printer, false);
+    each_function(functions, out, report, printer, false);
   } else {
     TextPrinter printer(image, symbols, out);
     printer.table(image.exception_directory().size() / 12);
-    each_function(image, out, report, printer, true);
+    each_function(functions, out, report, printer, true);
   }
 }
 

@@ -8,8 +8,7 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
-#include "image/elf.h"
-#include "image/unwind_sections.h"
+#include "image/mapped_file.h"
 
 namespace windlass::cli {
 namespace {
@@ -37,36 +36,20 @@ int refused(const std::string& file, const Error& error) {
   return kRefused;
 }
 
-// Returns whether there was anything to list.
-bool list_elf(ByteView file, const Listers& listers, TextWriter& out, dwarf::ErrorSink report) {
-  const auto image = image::ElfImage::parse(file);
-  if (!image) {
-    report(image.error());
+// Returns whether there was anything to list, if only what is wrong.
+bool list_bytes(ByteView file, Lister list, TextWriter& out, source::ErrorSink report, bool json) {
+  const auto source = source::open_source(file, image::PeLayout::kFile);
+  if (!source) {
+    report(source.error());
     return true;
   }
-  for (const Error& problem : image->problems()) report(problem);
-  const auto found = image::find_unwind_sections(*image, report);
-  for (const dwarf::CfiSection& section : found.sections) {
-    if (!out.closed()) listers.section(section, out, report);
-  }
-  return !found.sections.empty();
-}
-
-bool list_pe(ByteView file, const Listers& listers, TextWriter& out, dwarf::ErrorSink report) {
-  const auto image = image::PeImage::parse(file);
-  if (!image) {
-    report(image.error());
-    return true;
-  }
-  for (const Error& problem : image->problems()) report(problem);
-  if (image->exception_directory().empty()) return false;
-  listers.pe(*image, out, report);
-  return true;
+  for (const Error& problem : (*source)->problems()) report(problem);
+  return list(**source, out, report, json);
 }
 
 }  // namespace
 
-int list_file(const ListingOptions& options, const Listers& listers) {
+int list_file(const ListingOptions& options, Lister list) {
   std::signal(SIGPIPE, SIG_IGN);  // a reader that leaves shows as EPIPE
   const auto file = image::MappedFile::open(options.file);
   if (!file) return refused(options.file, file.error());
@@ -78,9 +61,7 @@ int list_file(const ListingOptions& options, const Listers& listers) {
       status = kFoundWrong;
       print_error(out, error, options.json);
     };
-    const bool is_pe = image::PeImage::sniff(file->bytes());
-    const bool listed =
-        is_pe ? list_pe(file->bytes(), listers, out, report) : list_elf(file->bytes(), listers, out, report);
+    const bool listed = list_bytes(file->bytes(), list, out, report, options.json);
     if (!listed && status == kDone) std::fprintf(stderr, "windlass: %s: no unwind information\n", options.file.c_str());
     out.flush();
     write_error = out.failed();

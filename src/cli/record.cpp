@@ -101,7 +101,7 @@ int write_profile(const ProfileFile& file, const profile::Profile& profile) {
                             rescue.path()));
 }
 
-// The command's own status once the recording is written. One that outlives the recording (--duration, Ctrl-C) is told
+// The command's own status once the recording is written. One that outlives the recording (--duration, Ctrl-C) is asked
 // to end and waited for; ending it is then what was asked for, so the status is 0.
 int command_status(agent::ChildCommand& command) {
   if (const auto status = command.poll_status()) return *status;

@@ -12,20 +12,13 @@
 
 #include <fmt/format.h>
 
+#include "export/numbers.h"
 #include "export/pprof.h"
 
 namespace windlass::cli {
 namespace {
 
-std::string thousands(std::uint64_t value) {
-  const std::string digits = std::to_string(value);
-  std::string text;
-  for (std::size_t i = 0; i < digits.size(); ++i) {
-    if (i != 0 && (digits.size() - i) % 3 == 0) text += ',';
-    text += digits[i];
-  }
-  return text;
-}
+using exporter::grouped;
 
 // Never rounds up to 100%.
 std::string percent(std::uint64_t part, std::uint64_t whole) {
@@ -45,8 +38,8 @@ ProgressLine::ProgressLine() : terminal_(isatty(STDERR_FILENO) == 1) {}
 void ProgressLine::show(const agent::RecordingProgress& progress) {
   if (!terminal_) return;
   const std::string line =
-      fmt::format("\r\033[K{:.1f} s  {} samples  {} complete  {} lost", progress.seconds, thousands(progress.samples),
-                  percent(progress.complete, progress.samples), thousands(progress.lost));
+      fmt::format("\r\033[K{:.1f} s  {} samples  {} complete  {} lost", progress.seconds, grouped(progress.samples),
+                  percent(progress.complete, progress.samples), grouped(progress.lost));
   std::fputs(line.c_str(), stderr);
   std::fflush(stderr);
   shown_ = true;
@@ -106,8 +99,8 @@ void print_summary(agent::Recorder& recorder, const profile::Profile& profile, b
   if (total == 0)
     say("windlass: {}\n", agent::explain_no_samples(recorder.no_samples()));
   else
-    say("windlass: {} samples in {:.1f} s, {} with complete stacks, {} lost{}\n", thousands(total), elapsed,
-        percent(complete, total), thousands(profile.lost), recorder.limits().empty() ? "" : "; " + recorder.limits());
+    say("windlass: {} samples in {:.1f} s, {} with complete stacks, {} lost{}\n", grouped(total), elapsed,
+        percent(complete, total), grouped(profile.lost), recorder.limits().empty() ? "" : "; " + recorder.limits());
   const auto where = recorder.truncations();
   for (const auto& [end, count] : truncated) {
     std::string modules;
@@ -115,10 +108,10 @@ void print_summary(agent::Recorder& recorder, const profile::Profile& profile, b
     for (const auto& entry : where) {
       if (entry.end != end || named == (verbose ? 8 : 2)) continue;
       const agent::CodeFile* file = recorder.modules().find(entry.module);
-      modules += fmt::format("{}{} in {}", named++ == 0 ? ": " : ", ", thousands(entry.count),
+      modules += fmt::format("{}{} in {}", named++ == 0 ? ": " : ", ", grouped(entry.count),
                              file != nullptr ? file->path : "code without a file");
     }
-    say("  {} truncated, {}{}\n", thousands(count), profile::end_text(end), modules);
+    say("  {} truncated, {}{}\n", grouped(count), profile::end_text(end), modules);
   }
   if (!verbose) return;
   const auto kernel = recorder.kernel_stats();
@@ -129,13 +122,13 @@ void print_summary(agent::Recorder& recorder, const profile::Profile& profile, b
     return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
   };
   say("  kernel: {} repeats counted, {} new stacks, {} unwound by the agent ({} bytes), {} refused\n",
-      thousands(kernel.counted), thousands(kernel.stack_events), thousands(kernel.raw_events),
-      thousands(kernel.raw_bytes), thousands(kernel.raw_refused));
+      grouped(kernel.counted), grouped(kernel.stack_events), grouped(kernel.raw_events), grouped(kernel.raw_bytes),
+      grouped(kernel.raw_refused));
   for (unsigned end = 0; end < WL_END_COUNT; ++end)
     if (kernel.ends[end] != 0)
-      say("    {}: {}\n", profile::end_text(static_cast<std::uint8_t>(end)), thousands(kernel.ends[end]));
+      say("    {}: {}\n", profile::end_text(static_cast<std::uint8_t>(end)), grouped(kernel.ends[end]));
   say("  tables: {} of {} files, {} rows, {} bytes, {:.2f} CPU seconds\n", tables.tables, tables.files,
-      thousands(tables.rows), thousands(tables.bytes), tables.compile_seconds);
+      grouped(tables.rows), grouped(tables.bytes), tables.compile_seconds);
   say("  processes: {}, looked up again in /proc: {}\n", recorder.processes().size(), recorder.rescans());
   say("  agent: {:.2f} s user, {:.2f} s system, {} KiB at most\n", seconds(used.ru_utime), seconds(used.ru_stime),
       used.ru_maxrss);

@@ -43,7 +43,7 @@ bool wants_colour() {
   return ::isatty(STDOUT_FILENO) == 1 && (no_colour == nullptr || *no_colour == '\0');
 }
 
-Expected<void> write(const Options& options, const profile::Profile& profile, exporter::Output& out) {
+Expected<void> write(const Options& options, const profile::Profile& profile, TextWriter& out) {
   if (options.html) return exporter::write_html(profile, out);
   if (options.folded) return exporter::write_folded(profile, out);
   if (options.speedscope) return exporter::write_speedscope(profile, out);
@@ -69,7 +69,7 @@ int run(const Options& options) {
   const auto profile = exporter::read_pprof_file(options.file);
   if (!profile) return complain(options.file == "-" ? "standard input" : options.file, profile.error());
   std::signal(SIGPIPE, SIG_IGN);  // a reader that has seen enough is no failure
-  exporter::Output out(STDOUT_FILENO);
+  TextWriter out(STDOUT_FILENO);
   const auto written = write(options, *profile, out);
   if (!written && !(written.error().code == ErrorCode::kSystem && written.error().detail == EPIPE))
     return complain("standard output", written.error());

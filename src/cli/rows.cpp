@@ -1,26 +1,12 @@
-// windlass rows: the rows the unwind information lowers to.
-#include <memory>
-#include <string>
-#include <variant>
+#include "cli/rows.h"
 
-#include <CLI/CLI.hpp>
+#include <string>
 
 #include "arch/registers.h"
-#include "cli/commands.h"
-#include "cli/input.h"
-#include "cli/text_writer.h"
 #include "dwarf/expression.h"
-#include "dwarf/lower.h"
-#include "winarm64/lower.h"
-#include "winx64/lower.h"
 
 namespace windlass::cli {
 namespace {
-
-template <typename... Cases>
-struct Overloaded : Cases... {
-  using Cases::operator()...;
-};
 
 class RowPrinter {
  public:
@@ -32,25 +18,17 @@ class RowPrinter {
     out_.text(",\"end\":");
     out_.decimal(row.end);
     out_.text(",\"cfa\":");
-    std::visit(Overloaded{[&](const CfaRegister& cfa) {
-                            out_.text("{\"reg\":\"");
-                            name(cfa.reg);
-                            out_.text("\",\"offset\":");
-                            out_.decimal(cfa.offset);
-                            out_.character('}');
-                          },
-                          [&](const CfaExpression& cfa) { json_expression(cfa.expression, false); }},
-               row.cfa);
+    json_cfa(row);
     out_.text(",\"ra\":");
-    json_rule(row.return_address);
+    json_rule(row, row.return_address);
     out_.text(",\"regs\":{");
     bool first = true;
-    for (const RegisterEntry& entry : row.registers) {
+    for (const RegisterEntry entry : row.registers) {
       out_.text(first ? "\"" : ",\"");
       first = false;
       name(entry.reg);
       out_.text("\":");
-      json_rule(entry.rule);
+      json_rule(row, entry.rule);
     }
     out_.text("}}\n");
   }
@@ -61,19 +39,14 @@ class RowPrinter {
     out_.text("..");
     out_.hex(row.end);
     out_.text("  cfa=");
-    std::visit(Overloaded{[&](const CfaRegister& cfa) {
-                            name(cfa.reg);
-                            out_.signed_decimal(cfa.offset);
-                          },
-                          [&](const CfaExpression& cfa) { expression(cfa.expression); }},
-               row.cfa);
+    text_cfa(row);
     out_.text("  ra=");
-    text_rule(row.return_address);
-    for (const RegisterEntry& entry : row.registers) {
+    text_rule(row, row.return_address);
+    for (const RegisterEntry entry : row.registers) {
       out_.text("  ");
       name(entry.reg);
       out_.character('=');
-      text_rule(entry.rule);
+      text_rule(row, entry.rule);
     }
     if (row.signal_frame) out_.text("  signal frame");
     if (row.return_signed) out_.text("  return address signed");
@@ -104,51 +77,92 @@ class RowPrinter {
     out_.text(value ? "\",\"value\":true}" : "\"}");
   }
 
-  void json_rule(const RegisterRule& rule) {
-    std::visit(Overloaded{[&](Undefined) { out_.text("\"undefined\""); }, [&](SameValue) { out_.text("\"same\""); },
-                          [&](AtCfa at) {
-                            out_.text("{\"cfa\":");
-                            out_.decimal(at.offset);
-                            out_.character('}');
-                          },
-                          [&](CfaValue value) {
-                            out_.text("{\"cfa_value\":");
-                            out_.decimal(value.offset);
-                            out_.character('}');
-                          },
-                          [&](InRegister in) {
-                            out_.text("{\"reg\":\"");
-                            name(in.reg);
-                            out_.text("\"}");
-                          },
-                          [&](const AtExpression& at) { json_expression(at.expression, false); },
-                          [&](const ExpressionValue& value) { json_expression(value.expression, true); }},
-               rule);
+  void json_cfa(const FrameRow& row) {
+    const CfaRule& cfa = row.cfa;
+    switch (cfa.kind()) {
+      case CfaRule::kRegister: return json_sum(cfa.reg(), cfa.offset());
+      case CfaRule::kLoaded:
+        out_.text("{\"at\":");
+        json_sum(cfa.reg(), cfa.offset());
+        return json_offset(",\"offset\":", cfa.addend());
+      case CfaRule::kExpression: return json_expression(row.expression(cfa), false);
+    }
   }
 
-  void text_rule(const RegisterRule& rule) {
-    std::visit(Overloaded{[&](Undefined) { out_.text("undefined"); }, [&](SameValue) { out_.text("same"); },
-                          [&](AtCfa at) {
-                            out_.text("[cfa");
-                            out_.signed_decimal(at.offset);
-                            out_.character(']');
-                          },
-                          [&](CfaValue value) {
-                            out_.text("cfa");
-                            out_.signed_decimal(value.offset);
-                          },
-                          [&](InRegister in) { name(in.reg); },
-                          [&](const AtExpression& at) {
-                            out_.character('[');
-                            expression(at.expression);
-                            out_.character(']');
-                          },
-                          [&](const ExpressionValue& value) {
-                            out_.character('(');
-                            expression(value.expression);
-                            out_.character(')');
-                          }},
-               rule);
+  void json_rule(const FrameRow& row, const RegisterRule& rule) {
+    switch (rule.kind()) {
+      case RegisterRule::kUndefined: return out_.text("\"undefined\"");
+      case RegisterRule::kSameValue: return out_.text("\"same\"");
+      case RegisterRule::kAtCfa: return json_offset("{\"cfa\":", rule.offset());
+      case RegisterRule::kCfaValue: return json_offset("{\"cfa_value\":", rule.offset());
+      case RegisterRule::kInRegister:
+        out_.text("{\"reg\":\"");
+        name(rule.reg());
+        return out_.text("\"}");
+      case RegisterRule::kAtRegister:
+        out_.text("{\"at\":");
+        json_sum(rule.reg(), rule.offset());
+        return out_.character('}');
+      case RegisterRule::kRegisterValue: return json_sum(rule.reg(), rule.offset());
+      case RegisterRule::kAtExpression: return json_expression(row.expression(rule), false);
+      case RegisterRule::kExpressionValue: return json_expression(row.expression(rule), true);
+    }
+  }
+
+  void json_sum(RegisterNumber reg, std::int64_t offset) {
+    out_.text("{\"reg\":\"");
+    name(reg);
+    json_offset("\",\"offset\":", offset);
+  }
+  // The end of an object.
+  void json_offset(std::string_view key, std::int64_t offset) {
+    out_.text(key);
+    out_.decimal(offset);
+    out_.character('}');
+  }
+
+  void text_cfa(const FrameRow& row) {
+    const CfaRule& cfa = row.cfa;
+    switch (cfa.kind()) {
+      case CfaRule::kRegister: return text_sum(cfa.reg(), cfa.offset());
+      case CfaRule::kLoaded:
+        text_load(cfa.reg(), cfa.offset());
+        if (cfa.addend() != 0) out_.signed_decimal(cfa.addend());
+        return;
+      case CfaRule::kExpression: return expression(row.expression(cfa));
+    }
+  }
+
+  void text_rule(const FrameRow& row, const RegisterRule& rule) {
+    const auto enclosed = [&](char open, char close) {
+      out_.character(open);
+      expression(row.expression(rule));
+      out_.character(close);
+    };
+    switch (rule.kind()) {
+      case RegisterRule::kUndefined: return out_.text("undefined");
+      case RegisterRule::kSameValue: return out_.text("same");
+      case RegisterRule::kAtCfa:
+        out_.text("[cfa");
+        out_.signed_decimal(rule.offset());
+        return out_.character(']');
+      case RegisterRule::kCfaValue: out_.text("cfa"); return out_.signed_decimal(rule.offset());
+      case RegisterRule::kInRegister: return name(rule.reg());
+      case RegisterRule::kAtRegister: return text_load(rule.reg(), rule.offset());
+      case RegisterRule::kRegisterValue: return text_sum(rule.reg(), rule.offset());
+      case RegisterRule::kAtExpression: return enclosed('[', ']');
+      case RegisterRule::kExpressionValue: return enclosed('(', ')');
+    }
+  }
+
+  void text_sum(RegisterNumber reg, std::int64_t offset) {
+    name(reg);
+    out_.signed_decimal(offset);
+  }
+  void text_load(RegisterNumber reg, std::int64_t offset) {
+    out_.character('[');
+    text_sum(reg, offset);
+    out_.character(']');
   }
 
   TextWriter& out_;
@@ -156,62 +170,35 @@ class RowPrinter {
   std::string scratch_;
 };
 
-void list_rows(const dwarf::CfiSection& section, TextWriter& out, dwarf::ErrorSink report, bool json) {
-  RowPrinter printer(out, section.architecture);
-  const auto print = [&](const FrameRow& row) { json ? printer.json(row) : printer.text(row); };
-  if (!json) {
-    out.text(section.name);
-    out.text(":\n");
-  }
-  dwarf::CfiReader reader(section, report);
-  dwarf::RowEvaluator evaluator(section);
-  for (dwarf::Fde fde; !out.closed() && reader.next_fde(fde);) {
-    if (const auto done = evaluator.for_each_row(fde, print); !done) report(done.error());
-  }
-}
+class RowLister final : public source::RowVisitor {
+ public:
+  RowLister(TextWriter& out, Architecture architecture, bool json)
+      : out_(out), printer_(out, architecture), json_(json) {}
 
-// RVAs, in ascending order of the functions.
-void list_winarm64_rows(const image::PeImage& image, TextWriter& out, dwarf::ErrorSink report, bool json) {
-  RowPrinter printer(out, Architecture::kAArch64);
-  const auto print = [&](const FrameRow& row) { json ? printer.json(row) : printer.text(row); };
-  if (!json) out.text(".pdata:\n");
-  const winarm64::Functions functions(image);
-  winarm64::RowEvaluator evaluator(functions);
-  for (std::size_t i = 0; i < functions.size() && !out.closed(); ++i) {
-    const auto function = functions.stored(functions.table().stored_index(i));
-    if (const auto done = evaluator.for_each_row(function, print, report); !done) report(done.error());
+  void begin_section(std::string_view name) override {
+    listed_ = true;
+    if (json_) return;
+    out_.text(name);
+    out_.text(":\n");
   }
-}
+  void row(const FrameRow& row) override { json_ ? printer_.json(row) : printer_.text(row); }
+  [[nodiscard]] bool wants_more() const override { return !out_.closed(); }
+  [[nodiscard]] bool listed() const { return listed_; }
 
-// The same of x64.
-void list_winx64_rows(const image::PeImage& image, TextWriter& out, dwarf::ErrorSink report, bool json) {
-  RowPrinter printer(out, Architecture::kX86_64);
-  const auto print = [&](const FrameRow& row) { json ? printer.json(row) : printer.text(row); };
-  if (!json) out.text(".pdata:\n");
-  const winx64::Functions functions(image);
-  for (std::size_t i = 0; i < functions.size() && !out.closed(); ++i)
-    winx64::lower(functions, functions.stored(functions.table().stored_index(i)), print, report);
-}
+ private:
+  TextWriter& out_;
+  RowPrinter printer_;
+  bool json_;
+  bool listed_ = false;
+};
 
 }  // namespace
 
-void register_rows(CLI::App& app, int& status) {
-  auto options = std::make_shared<ListingOptions>();
-  CLI::App* command = app.add_subcommand("rows", "The rows the unwind information of a file lowers to");
-  command->add_flag("--json", options->json, "One JSON object a line");
-  command->add_option("FILE", options->file, "An ELF or PE file")->required();
-  command->callback([options, &status] {
-    const auto section = [&](const dwarf::CfiSection& found, TextWriter& out, dwarf::ErrorSink report) {
-      list_rows(found, out, report, options->json);
-    };
-    const auto pe = [&](const image::PeImage& image, TextWriter& out, dwarf::ErrorSink report) {
-      if (image.is_x64_format())
-        list_winx64_rows(image, out, report, options->json);
-      else
-        list_winarm64_rows(image, out, report, options->json);
-    };
-    status = list_file(*options, {section, pe});
-  });
+bool list_rows(const source::UnwindSource& source, TextWriter& out, source::ErrorSink report, bool json) {
+  if (!source.architecture()) return false;
+  RowLister lister(out, *source.architecture(), json);
+  source.for_each_row(lister, report);
+  return lister.listed();
 }
 
 }  // namespace windlass::cli

@@ -100,7 +100,8 @@ void register_walk(CLI::App& app, int& status) {
                       "searched for .build-id/xx/yyyy.debug, before /usr/lib/debug");
   command->add_option("--max-frames", options->max_frames, "frames of one thread at most")->capture_default_str();
   command->add_flag("-l,--lines", options->output.lines, "file and line of each frame");
-  command->add_flag("-i,--inlines", options->output.inlines, "inlined functions too, as the debug information tells");
+  command->add_flag("-i,--inlines", options->output.inlines,
+                    "inlined functions too, as the debug information has them");
   command->add_flag("-v,--verbose", options->output.verbose, "who unwound each frame; twice: and its registers");
   command->add_flag("--json", options->output.json, "one JSON object a thread and line");
   command->callback([options, &status] {

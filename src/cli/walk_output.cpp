@@ -3,12 +3,10 @@
 #include <fmt/format.h>
 
 #include "arch/registers.h"
-#include "export/json_text.h"
+#include "base/json_writer.h"
 
 namespace windlass::cli {
 namespace {
-
-using exporter::json_string;
 
 // The names of one frame.
 struct Named {
@@ -20,22 +18,24 @@ struct Named {
 class WalkPrinter {
  public:
   WalkPrinter(const Target& target, const ThreadStacks& walked, const WalkOutputOptions& options, TextWriter& out)
-      : target_(target), names_(walked.names), options_(options), out_(out) {}
+      : target_(target), names_(walked.names), options_(options), out_(out), json_(out) {}
 
   void json(const ThreadStack& walked) {
-    out_.text(fmt::format("{{\"thread\":{},\"name\":{}", walked.thread->id, json_string(walked.thread->name)));
-    if (walked.thread->faulted) out_.text(",\"faulted\":true");
-    out_.text(",\"frames\":[");
-    bool first = true;
-    for (const FrameEntry& frame : walked.frames) {
-      if (!first) out_.character(',');
-      first = false;
-      json(frame);
+    json_.begin_object();
+    json_.member("thread", walked.thread->id);
+    json_.member("name", walked.thread->name);
+    if (walked.thread->faulted) json_.member("faulted", true);
+    json_.key("frames");
+    json_.begin_array();
+    for (const FrameEntry& frame : walked.frames) json(frame);
+    json_.end_array();
+    json_.member("end", end_name(walked.end));
+    if (walked.end != WalkEnd::kComplete) {
+      json_.member("error", walked.error.what);
+      json_.member("where", walked.error.where);
     }
-    out_.text(fmt::format("],\"end\":{}", json_string(end_name(walked.end))));
-    if (walked.end != WalkEnd::kComplete)
-      out_.text(fmt::format(",\"error\":{},\"where\":{}", json_string(walked.error.what), walked.error.where));
-    out_.text("}\n");
+    json_.end_object();
+    json_.end_text();
   }
 
   void text(const ThreadStack& walked) {
@@ -57,45 +57,48 @@ class WalkPrinter {
 
   void json(const FrameEntry& frame) {
     const Named at = named(frame);
-    out_.text(fmt::format("{{\"pc\":{},\"sp\":{}", frame.registers.pc().value(), frame.registers.sp()));
-    if (at.module != nullptr)
-      out_.text(fmt::format(",\"module\":{},\"offset\":{}", json_string(at.module->path), offset_in_module(frame, at)));
-    else
-      out_.text(",\"module\":null,\"offset\":null");
-    out_.text(fmt::format(",\"function\":{}", at.function != nullptr ? json_string(at.function->name) : "null"));
-    if (at.location->function_begin != 0)
-      out_.text(fmt::format(",\"function_offset\":{}", offset_in_module(frame, at) - at.location->function_begin));
-    if (options_.lines && at.function != nullptr && at.location->lines.back().line != 0)
-      out_.text(
-          fmt::format(",\"file\":{},\"line\":{}", json_string(at.function->file), at.location->lines.back().line));
+    json_.begin_object();
+    json_.member("pc", frame.registers.pc().value());
+    json_.member("sp", frame.registers.sp());
+    const std::uint64_t offset = offset_in_module(frame, at);
+    json_.member_or_null("module", at.module != nullptr, at.module != nullptr ? std::string_view(at.module->path) : "");
+    json_.member_or_null("offset", at.module != nullptr, offset);
+    json_.member_or_null("function", at.function != nullptr,
+                         at.function != nullptr ? std::string_view(at.function->name) : "");
+    if (at.location->function_begin != 0) json_.member("function_offset", offset - at.location->function_begin);
+    if (at.function != nullptr && at.location->lines.back().line != 0) json_source(at.location->lines.back());
     if (options_.inlines && at.location->lines.size() > 1) json_inlined(*at.location);
-    out_.text(fmt::format(",\"origin\":{}", json_string(origin_name(frame.origin))));
-    if (frame.signal_frame) out_.text(",\"signal\":true");
+    json_.member("origin", origin_name(frame.origin));
+    if (frame.signal_frame) json_.member("signal", true);
     if (options_.verbose >= 2) json_registers(frame);
-    out_.character('}');
+    json_.end_object();
+  }
+
+  void json_source(const profile::Line& line) {
+    if (!options_.lines) return;
+    json_.member("file", names_.functions[line.function].file);
+    json_.member("line", line.line);
   }
 
   void json_inlined(const profile::Location& location) {
-    out_.text(",\"inlined\":[");
+    json_.key("inlined");
+    json_.begin_array();
     for (std::size_t i = 0; i + 1 < location.lines.size(); ++i) {
-      const profile::Function& function = names_.functions[location.lines[i].function];
-      out_.text(fmt::format("{}{{\"function\":{}", i == 0 ? "" : ",", json_string(function.name)));
-      if (options_.lines)
-        out_.text(fmt::format(",\"file\":{},\"line\":{}", json_string(function.file), location.lines[i].line));
-      out_.character('}');
+      json_.begin_object();
+      json_.member("function", names_.functions[location.lines[i].function].name);
+      json_source(location.lines[i]);
+      json_.end_object();
     }
-    out_.character(']');
+    json_.end_array();
   }
 
   void json_registers(const FrameEntry& frame) {
-    out_.text(",\"registers\":{");
-    bool first = true;
+    json_.key("registers");
+    json_.begin_object();
     frame.registers.for_each([&](RegisterNumber number, std::uint64_t value) {
-      out_.text(
-          fmt::format("{}\"{}\":{}", first ? "" : ",", register_text(frame.registers.architecture(), number), value));
-      first = false;
+      json_.member(register_text(frame.registers.architecture(), number), value);
     });
-    out_.character('}');
+    json_.end_object();
   }
 
   void text(const FrameEntry& frame, std::size_t& number) {
@@ -161,6 +164,7 @@ class WalkPrinter {
   const profile::Profile& names_;
   const WalkOutputOptions& options_;
   TextWriter& out_;
+  JsonWriter json_;
 };
 
 }  // namespace

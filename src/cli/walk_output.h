@@ -1,7 +1,7 @@
 // What `walk` prints.
 #pragma once
 
-#include "cli/text_writer.h"
+#include "base/text_writer.h"
 #include "cli/thread_stacks.h"
 
 namespace windlass::cli {

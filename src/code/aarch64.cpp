@@ -14,30 +14,29 @@ Value AArch64::return_from_entry(SymbolicState<kSlots>& state) {
   return link;
 }
 
-// A frame record does not tell where its frame ends.
+// A frame record does not record where its frame ends.
 Value AArch64::return_from_frame(SymbolicState<kSlots>&) { return {}; }
 
 // [x29] = the caller's x29, [x29 + 8] = the return address (AAPCS64 section 6.4.6); sp is taken to be behind the pair.
 void AArch64::frame_pointer_row(std::uint64_t pc, FrameRow& row) {
   row.begin = pc;
   row.end = pc + 1;
-  row.cfa = CfaRegister{aarch64::kX29, 16};
-  row.return_address = AtCfa{-8};
+  row.cfa = CfaRule::at(aarch64::kX29, 16);
+  row.return_address = RegisterRule::at_cfa(-8);
   row.signal_frame = false;
   row.return_signed = true;  // perhaps: without a code, taking it off changes nothing
   row.registers.clear();
-  for (std::uint16_t reg = aarch64::kX19; reg < aarch64::kX29; ++reg) (void)row.registers.set(reg, Undefined{});
-  (void)row.registers.set(aarch64::kX29, AtCfa{-16});
+  for (std::uint16_t reg = aarch64::kX19; reg < aarch64::kX29; ++reg)
+    (void)row.registers.set(reg, RegisterRule::undefined());
+  (void)row.registers.set(aarch64::kX29, RegisterRule::at_cfa(-16));
 }
 
 // CFA = sp, the return address in x30, no register saved.
 bool AArch64::is_entry_row(const FrameRow& row) {
-  const auto* cfa = std::get_if<CfaRegister>(&row.cfa);
-  const auto* in = std::get_if<InRegister>(&row.return_address);
-  if (cfa == nullptr || cfa->reg != aarch64::kSp || cfa->offset != 0 || in == nullptr || in->reg != aarch64::kX30)
+  if (row.cfa != CfaRule::at(aarch64::kSp, 0) || row.return_address != RegisterRule::in_register(aarch64::kX30))
     return false;
-  for (const RegisterEntry& entry : row.registers)
-    if (is_callee_saved(kArchitecture, entry.reg) && !std::holds_alternative<SameValue>(entry.rule)) return false;
+  for (const RegisterEntry entry : row.registers)
+    if (is_callee_saved(kArchitecture, entry.reg) && !entry.rule.is(RegisterRule::kSameValue)) return false;
   return true;
 }
 
@@ -121,8 +120,8 @@ bool AArch64::may_start_function(CodeReader& code, std::uint64_t address) {
 void AArch64::entry_row(std::uint64_t pc, FrameRow& row) {
   row.begin = pc;
   row.end = pc + 1;
-  row.cfa = CfaRegister{aarch64::kSp, 0};
-  row.return_address = InRegister{aarch64::kX30};
+  row.cfa = CfaRule::at(aarch64::kSp, 0);
+  row.return_address = RegisterRule::in_register(aarch64::kX30);
   row.signal_frame = row.return_signed = false;
   row.registers.clear();
 }

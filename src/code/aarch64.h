@@ -31,7 +31,7 @@ class AArch64 {
   // Does an instruction at `address` load the address of a table?
   [[nodiscard]] static bool loads_table(CodeReader& code, std::uint64_t address);
   static constexpr unsigned kInstructionStep = 4;
-  // What the instructions before the pc tell about the state there.
+  // What the instructions before the pc say about the state there.
   static void look_back(CodeReader& code, Path<AArch64>& path);
 
  private:

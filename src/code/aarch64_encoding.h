@@ -2,7 +2,7 @@
 // that the few classes that matter to a stack are read off directly: it costs nanoseconds, allocates nothing, and knows
 // pointer authentication, which Debian 12's Capstone 4.0.2 does not decode (retaa, braa, blraa, ldraa: "no
 // instruction").
-// Tests hold it against execution and against call frame information (tests/aarch64).
+// Tests compare it with execution and with call frame information (tests/aarch64).
 #pragma once
 
 #include <cstdint>

@@ -25,7 +25,7 @@ bool starts_program(const CodeSource& source, CodeAddress pc, Workspace<Machine>
   return false;
 }
 
-// Code that never returns and whose start nobody tells: the nearest place before it where a function may start, from
+// Code that never returns and whose start is not known: the nearest place before it where a function may start, from
 // where the code leads here, with a caller where that says. Puts the row into work.row.
 template <typename Machine>
 bool way_in_from_unknown_start(const CodeSource& source, CodeAddress pc, Search<Machine>& search,
@@ -163,10 +163,9 @@ std::optional<FrameRow> contradiction(const FrameRow& row, const CodeSource& sou
   if (row.signal_frame) return std::nullopt;
   // No callee puts the return address outside its frame: glibc's _dl_runtime_resolve on AArch64 says so, whose CFA
   // leaves out what the linkage table pushed.
-  const auto* at = std::get_if<AtCfa>(&row.return_address);
-  const auto* cfa = std::get_if<CfaRegister>(&row.cfa);
-  const bool by_sp = cfa != nullptr && cfa->reg == Registers::sp_number(Machine::kArchitecture);
-  if ((at != nullptr && at->offset >= 0 && by_sp) ||
+  const bool outside = row.return_address.is(RegisterRule::kAtCfa) && row.return_address.offset() >= 0 &&
+                       row.cfa.is_at(Registers::sp_number(Machine::kArchitecture));
+  if (outside ||
       (!pc.is_return_address() && Machine::is_entry_row(row) && calls_with_link_unsaved(source, pc.value(), work))) {
     const auto synthesis = analyse(source, pc, work);
     if (!synthesis || synthesis->outermost || synthesis->certainty == Certainty::kGuess) return std::nullopt;
@@ -174,7 +173,7 @@ std::optional<FrameRow> contradiction(const FrameRow& row, const CodeSource& sou
   }
   if (Machine::is_entry_row(row) && starts_program(source, pc, work)) {
     FrameRow outermost = row;
-    outermost.return_address = Undefined{};
+    outermost.return_address = RegisterRule::undefined();
     return outermost;
   }
   Search<Machine> search(work);

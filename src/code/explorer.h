@@ -34,7 +34,7 @@ struct Flow {
     kNext,          // goes on at path.pc
     kJump,          // goes on at `target`
     kBranch,        // either; where it falls through, sp is `value` if that is known
-    kCall,          // comes back to path.pc, as far as one can tell; `target` if known
+    kCall,          // comes back to path.pc, as far as is known; `target` if known
     kReturn,        // the state is the caller's, its pc is `value`
     kJumpTo,        // a jump to `value`, whatever that is
     kLeave,         // a jump to another function for sure; `target` is where it goes at present, if known

@@ -56,7 +56,7 @@ struct ExpressionBytes {
   }
 };
 
-std::optional<ByteView> intern(ExpressionBytes& expression) {
+std::optional<ExpressionPlace> intern(ExpressionBytes& expression) {
   if (expression.overflow) return std::nullopt;
   while (expression.size < sizeof expression.bytes) expression.put(dwarf::DW_OP_nop);
   std::uint64_t word = 0;
@@ -66,71 +66,45 @@ std::optional<ByteView> intern(ExpressionBytes& expression) {
     std::atomic<std::uint64_t>& place = pool[(hash + i) % kPoolSize];
     std::uint64_t found = place.load(std::memory_order_acquire);
     if (found == 0 && place.compare_exchange_strong(found, word, std::memory_order_acq_rel)) found = word;
-    if (found == word) return ByteView(reinterpret_cast<const std::byte*>(&place), sizeof word);
+    if (found == word)
+      return ExpressionPlace{static_cast<std::uint32_t>((hash + i) % kPoolSize * sizeof word), sizeof word};
   }
   return std::nullopt;
 }
 
 // ---- rules --------------------------------------------------------------------------------------------------------
 
-// The caller's value of a register is `value`, its sp is `cfa`.
-RegisterRule rule_of(const Value& value, const Value& cfa) {
-  if (!value.is_address() || value.is_symbol()) return Undefined{};
-  if (value.same_base(cfa)) return CfaValue{value.addend - cfa.addend};
-  if (value.kind == Value::kRegister) {
-    if (value.addend == 0) return InRegister{register_of_slot(value.reg)};
-    if (const auto expression = expression_of(value)) return ExpressionValue{*expression};
-    return Undefined{};
-  }
-  if (value.addend != 0) return Undefined{};
-  // Loaded: from where?
-  const Value address = value.kind == Value::kMemory ? Value::initial(value.reg, value.slot)
-                                                     : Value{Value::kMemory, value.reg, 0, value.slot, value.slot2};
-  if (address.same_base(cfa)) return AtCfa{address.addend - cfa.addend};
-  if (const auto expression = expression_of(address)) return AtExpression{*expression};
-  return Undefined{};
-}
-
 bool same_bytes(const ByteView& a, const ByteView& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
-bool same_rule(const RegisterRule& a, const RegisterRule& b) {
-  if (a.index() != b.index()) return false;
-  if (const auto* at = std::get_if<AtCfa>(&a)) return at->offset == std::get<AtCfa>(b).offset;
-  if (const auto* is = std::get_if<CfaValue>(&a)) return is->offset == std::get<CfaValue>(b).offset;
-  if (const auto* in = std::get_if<InRegister>(&a)) return in->reg == std::get<InRegister>(b).reg;
-  if (const auto* at = std::get_if<AtExpression>(&a))
-    return same_bytes(at->expression, std::get<AtExpression>(b).expression);
-  if (const auto* is = std::get_if<ExpressionValue>(&a))
-    return same_bytes(is->expression, std::get<ExpressionValue>(b).expression);
-  return true;
+// A rule and what its expression is part of.
+struct RuleIn {
+  const FrameRow& row;
+  const RegisterRule rule;
+};
+
+bool same_rule(const RuleIn& a, const RuleIn& b) {
+  if (!a.rule.is_expression() || a.rule.kind() != b.rule.kind()) return a.rule == b.rule;
+  return same_bytes(a.row.expression(a.rule), b.row.expression(b.rule));
 }
 
-bool same_cfa(const CfaRule& a, const CfaRule& b) {
-  const auto* plain = std::get_if<CfaRegister>(&a);
-  const auto* other = std::get_if<CfaRegister>(&b);
-  if ((plain == nullptr) != (other == nullptr)) return false;
-  if (plain != nullptr) return plain->reg == other->reg && plain->offset == other->offset;
-  return same_bytes(std::get<CfaExpression>(a).expression, std::get<CfaExpression>(b).expression);
+bool same_cfa(const FrameRow& a, const FrameRow& b) {
+  if (!a.cfa.is(CfaRule::kExpression) || !b.cfa.is(CfaRule::kExpression)) return a.cfa == b.cfa;
+  return same_bytes(a.expression(a.cfa), b.expression(b.cfa));
 }
 
-RegisterRule rule_in(const FrameRow& row, RegisterNumber reg) {
+RuleIn rule_in(const FrameRow& row, RegisterNumber reg) {
   const RegisterRule* rule = row.registers.find(reg);
-  if (rule == nullptr) return SameValue{};
-  if (const auto* in = std::get_if<InRegister>(rule); in != nullptr && in->reg == reg) return SameValue{};
-  return *rule;
+  const bool same = rule == nullptr || *rule == RegisterRule::in_register(reg);
+  return {row, same ? RegisterRule::same_value() : *rule};
 }
 
-}  // namespace
-
-std::optional<ByteView> expression_of(const Value& value) {
-  if (!value.is_address() || value.reg >= 32) return std::nullopt;
+// The place in the pool of an expression for an address or a value that begins with a load; nothing if it does not fit
+// eight bytes or the pool is full.
+std::optional<ExpressionPlace> expression_of(const Value& value) {
+  if (value.reg >= 32) return std::nullopt;
   ExpressionBytes expression;
-  if (value.kind == Value::kRegister) {
-    expression.put_register(value.reg, value.addend);
-    return intern(expression);
-  }
   expression.put_register(value.reg, value.slot);
   expression.put(dwarf::DW_OP_deref);
   if (value.kind == Value::kMemory2) {
@@ -141,6 +115,61 @@ std::optional<ByteView> expression_of(const Value& value) {
   return intern(expression);
 }
 
+// CFA = sp as the function leaves it.
+std::optional<CfaRule> cfa_of(const Value& sp) {
+  if (sp.kind == Value::kMemory2) {
+    const auto place = expression_of(sp);
+    return place ? std::optional(CfaRule::expression(*place)) : std::nullopt;
+  }
+  const RegisterNumber reg = register_of_slot(sp.reg);
+  if (sp.kind == Value::kRegister) {
+    if (!fits_row(sp.addend)) return std::nullopt;
+    return CfaRule::at(reg, static_cast<std::int32_t>(sp.addend));
+  }
+  const auto addend = static_cast<std::int16_t>(sp.addend);
+  return addend == sp.addend ? std::optional(CfaRule::loaded(reg, sp.slot, addend)) : std::nullopt;
+}
+
+}  // namespace
+
+RegisterRule rule_at(const Value& address, const Value& cfa) {
+  if (!address.is_address() || address.is_symbol()) return RegisterRule::undefined();
+  const bool by_cfa = address.same_base(cfa);
+  const std::int64_t offset = by_cfa ? address.addend - cfa.addend : address.addend;
+  if ((by_cfa || address.kind == Value::kRegister) && !fits_row(offset)) return RegisterRule::undefined();
+  const auto narrow = static_cast<std::int32_t>(offset);
+  if (by_cfa) return RegisterRule::at_cfa(narrow);
+  if (address.kind == Value::kRegister) return RegisterRule::at_register(register_of_slot(address.reg), narrow);
+  const auto place = expression_of(address);
+  return place ? RegisterRule::at_expression(*place) : RegisterRule::undefined();
+}
+
+ByteView shared_expressions() { return {reinterpret_cast<const std::byte*>(pool), sizeof pool}; }
+
+namespace {
+
+// The caller's value of a register is `value`, its sp is `cfa`.
+RegisterRule rule_of(const Value& value, const Value& cfa) {
+  if (!value.is_address() || value.is_symbol()) return RegisterRule::undefined();
+  if (value.same_base(cfa)) {
+    const std::int64_t offset = value.addend - cfa.addend;
+    return fits_row(offset) ? RegisterRule::cfa_value(static_cast<std::int32_t>(offset)) : RegisterRule::undefined();
+  }
+  if (value.kind == Value::kRegister) {
+    const RegisterNumber reg = register_of_slot(value.reg);
+    if (value.addend == 0) return RegisterRule::in_register(reg);
+    if (!fits_row(value.addend)) return RegisterRule::undefined();
+    return RegisterRule::register_value(reg, static_cast<std::int32_t>(value.addend));
+  }
+  if (value.addend != 0) return RegisterRule::undefined();
+  // Loaded: from where?
+  return rule_at(value.kind == Value::kMemory ? Value::initial(value.reg, value.slot)
+                                              : Value{Value::kMemory, value.reg, 0, value.slot, value.slot2},
+                 cfa);
+}
+
+}  // namespace
+
 bool make_row(Architecture architecture, const ExitView& exit, std::uint64_t pc, FrameRow& row) {
   const Value& sp = exit.registers[Registers::sp_number(architecture)];
   if (!sp.is_address() || sp.is_symbol()) return false;
@@ -149,15 +178,12 @@ bool make_row(Architecture architecture, const ExitView& exit, std::uint64_t pc,
   row.signal_frame = exit.signal_frame;
   row.return_signed = exit.return_signed;
   row.registers.clear();
-  if (sp.kind == Value::kRegister) {
-    row.cfa = CfaRegister{register_of_slot(sp.reg), sp.addend};
-  } else {
-    const auto expression = expression_of(sp);
-    if (!expression) return false;
-    row.cfa = CfaExpression{*expression};
-  }
+  row.expressions = shared_expressions();
+  const auto cfa = cfa_of(sp);
+  if (!cfa) return false;
+  row.cfa = *cfa;
   row.return_address = rule_of(exit.return_address, sp);
-  if (std::holds_alternative<Undefined>(row.return_address)) return false;
+  if (row.return_address.is(RegisterRule::kUndefined)) return false;
   for (unsigned slot = 0; slot < exit.count; ++slot) {
     const RegisterNumber reg = register_of_slot(slot);
     if (reg == Registers::sp_number(architecture) || reg == Registers::pc_number(architecture)) continue;
@@ -192,7 +218,7 @@ bool keeps_convention(Architecture architecture, const ExitView& exit) {
 }
 
 bool same_frame(const FrameRow& a, const FrameRow& b) {
-  return same_cfa(a.cfa, b.cfa) && same_rule(a.return_address, b.return_address);
+  return same_cfa(a, b) && same_rule({a, a.return_address}, {b, b.return_address});
 }
 
 bool same_row(Architecture architecture, const FrameRow& a, const FrameRow& b) {
@@ -205,19 +231,17 @@ bool same_row(Architecture architecture, const FrameRow& a, const FrameRow& b) {
 }
 
 bool same_caller_aarch64(const FrameRow& cfi, const FrameRow& code) {
-  const auto* a = std::get_if<CfaRegister>(&cfi.cfa);
-  const auto* b = std::get_if<CfaRegister>(&code.cfa);
-  if (a == nullptr || b == nullptr) return same_row(Architecture::kAArch64, cfi, code);
-  if (a->reg == b->reg && a->offset != b->offset) return false;
-  const auto* by_sp = a->reg == aarch64::kSp ? a : b->reg == aarch64::kSp ? b : nullptr;
-  const auto same = [&](RegisterNumber reg, const RegisterRule& saved, const RegisterRule& now) {
+  const CfaRule &a = cfi.cfa, &b = code.cfa;
+  if (!a.is(CfaRule::kRegister) || !b.is(CfaRule::kRegister)) return same_row(Architecture::kAArch64, cfi, code);
+  if (a.reg() == b.reg() && a.offset() != b.offset()) return false;
+  const CfaRule* by_sp = a.is_at(aarch64::kSp) ? &a : b.is_at(aarch64::kSp) ? &b : nullptr;
+  const auto same = [&](RegisterNumber reg, const RuleIn& saved, const RuleIn& now) {
     if (same_rule(saved, now)) return true;
-    const auto* at = std::get_if<AtCfa>(&saved);
-    const auto* in = std::get_if<InRegister>(&now);
-    const bool back = std::holds_alternative<SameValue>(now) || (in != nullptr && in->reg == reg);
-    return at != nullptr && back && (by_sp == nullptr || by_sp->offset + at->offset >= 0);
+    const bool back = now.rule.is(RegisterRule::kSameValue) || now.rule == RegisterRule::in_register(reg);
+    return saved.rule.is(RegisterRule::kAtCfa) && back &&
+           (by_sp == nullptr || std::int64_t{by_sp->offset()} + saved.rule.offset() >= 0);
   };
-  if (!same(aarch64::kX30, cfi.return_address, code.return_address)) return false;
+  if (!same(aarch64::kX30, {cfi, cfi.return_address}, {code, code.return_address})) return false;
   for (unsigned slot = 0; slot < Registers::kSlots; ++slot) {
     const RegisterNumber reg = register_of_slot(slot);
     if (is_callee_saved(Architecture::kAArch64, reg) && !same(reg, rule_in(cfi, reg), rule_in(code, reg))) return false;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 
 #include "arch/registers.h"
 #include "code/symbolic.h"
@@ -25,10 +24,12 @@ struct ExitView {
   return static_cast<RegisterNumber>(slot < 36 ? slot : slot + 36);
 }
 
-// A DWARF expression for an address or value; nothing if it does not fit eight bytes or the pool of expressions is
-// full. The bytes live as long as the process and are shared, so rows that hold them may be kept. Thread-safe and
-// signal-safe (one compare-and-swap).
-[[nodiscard]] std::optional<ByteView> expression_of(const Value& value);
+// FrameRow::expressions of all rows made here: a pool that lives as long as the process, so rows may be kept.
+[[nodiscard]] ByteView shared_expressions();
+
+// Saved at `address`, where the caller's sp is `cfa`: undefined if no rule can say it. What takes two loads is an
+// expression in the pool, of at most eight bytes. Thread-safe and signal-safe (one compare-and-swap).
+[[nodiscard]] RegisterRule rule_at(const Value& address, const Value& cfa);
 
 // The row at `pc` for an execution that leaves the function so. False where sp or the return address cannot be
 // expressed. A preserved register whose value cannot be becomes Undefined.
@@ -43,7 +44,7 @@ struct ExitView {
 // And about the preserved registers?
 [[nodiscard]] bool same_row(Architecture architecture, const FrameRow& a, const FrameRow& b);
 
-// AArch64: do both lead to the same caller as far as one can tell? A register that has been loaded back is also still
+// AArch64: do both lead to the same caller as far as is known? A register that has been loaded back is also still
 // where it was saved, as long as sp is not above it; CFA = x29 + a and CFA = sp + b may be the same.
 [[nodiscard]] bool same_caller_aarch64(const FrameRow& cfi, const FrameRow& code);
 

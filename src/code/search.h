@@ -115,6 +115,12 @@ class Search {
   void frame_set_up(std::uint64_t pc, Found& found);
   void table(const Value& targets);
   bool entry_row(std::uint64_t pc, FrameRow& row);
+  // CFA by the register `base`, which holds an address of the same frame.
+  bool set_cfa(unsigned base, const Value& cfa, FrameRow& row) const {
+    const std::int64_t offset = cfa.addend - work_.path.state[base].addend;
+    row.cfa = CfaRule::at(register_of_slot(base), static_cast<std::int32_t>(offset));
+    return fits_row(offset);
+  }
   [[nodiscard]] bool starts_function(std::uint64_t address) const {
     return work_.code.source().function_start(address) == address;
   }
@@ -132,7 +138,7 @@ class Search {
 // ---- ways out -----------------------------------------------------------------------------------------------------
 
 // In the prologue, between setting a frame pointer (any register) and pushing, a register is pushed by sp and later
-// popped by the frame pointer. Both are the same place, which tells where the frame pointer points; without that what
+// popped by the frame pointer. Both are the same place, which says where the frame pointer points; without that what
 // is popped would be taken for something that lies on the stack already.
 template <typename Machine>
 bool Search<Machine>::finds_frame_pointer(const ExitView& exit) {
@@ -360,29 +366,29 @@ bool Search<Machine>::entry_row(std::uint64_t pc, FrameRow& row) {
   const Value cfa = Value::initial(sp, Machine::kEntryCfa);
   // Where it was saved, if that is still on the stack: what the ways out find, too. Else where it is.
   const auto find = [&](const Value& what, unsigned home) -> RegisterRule {
-    RegisterRule saved = Undefined{};
+    RegisterRule saved = RegisterRule::undefined();
     bool dead = false;
     state.for_each_store([&](const Value& address, const Value& value) {
       if (value != what) return;
       if (address.same_base(cfa)) {
-        saved = AtCfa{address.addend - cfa.addend};
+        saved = rule_at(address, cfa);
         dead = state[sp].same_base(cfa) && address.addend < state[sp].addend;
         return;
       }
       for (unsigned i = 0; i < Machine::kSlots; ++i) {  // a frame realigned, a buffer
         if (!state[i].same_base(address)) continue;
-        const auto place = expression_of(Value::initial(i, address.addend - state[i].addend));
-        if (!place) continue;
-        saved = AtExpression{*place};
+        const RegisterRule place = rule_at(Value::initial(i, address.addend - state[i].addend), Value());
+        if (place.is(RegisterRule::kUndefined)) continue;
+        saved = place;
         dead = i == sp && address.addend < state[sp].addend;
         return;
       }
     });
-    const bool none = std::holds_alternative<Undefined>(saved);
+    const bool none = saved.is(RegisterRule::kUndefined);
     if (!none && !dead) return saved;
-    if (state[home] == what) return SameValue{};
+    if (state[home] == what) return RegisterRule::same_value();
     for (unsigned i = 0; i < Machine::kSlots && none; ++i)
-      if (state[i] == what) return InRegister{register_of_slot(i)};
+      if (state[i] == what) return RegisterRule::in_register(register_of_slot(i));
     return saved;
   };
   row.begin = pc;
@@ -394,25 +400,26 @@ bool Search<Machine>::entry_row(std::uint64_t pc, FrameRow& row) {
   if (!state[base].same_base(cfa)) base = Registers::fp_number(kArchitecture);
   for (unsigned i = 0; i < Machine::kSlots && !state[base].same_base(cfa); ++i) base = i;
   if (!state[base].same_base(cfa)) return false;
-  row.cfa = CfaRegister{register_of_slot(base), cfa.addend - state[base].addend};
+  row.expressions = shared_expressions();
+  if (!set_cfa(base, cfa, row)) return false;
   if constexpr (kArchitecture == Architecture::kX86_64) {
-    row.return_address = AtCfa{-8};
+    row.return_address = RegisterRule::at_cfa(-8);
     // Popped, its slot is dead: it is in a register, or where a register points (musl's sigsetjmp keeps it in the
     // buffer).
     if (state[sp].same_base(cfa) && state[sp].addend >= cfa.addend) {
       row.return_address = find(Value::initial(sp).loaded(), sp);
-      if (std::holds_alternative<Undefined>(row.return_address)) return false;
+      if (row.return_address.is(RegisterRule::kUndefined)) return false;
     }
   } else {
     row.return_address = find(Value::initial(aarch64::kX30), aarch64::kX30);
-    if (std::holds_alternative<SameValue>(row.return_address)) row.return_address = InRegister{aarch64::kX30};
-    if (std::holds_alternative<Undefined>(row.return_address)) return false;
+    if (row.return_address.is(RegisterRule::kSameValue)) row.return_address = RegisterRule::in_register(aarch64::kX30);
+    if (row.return_address.is(RegisterRule::kUndefined)) return false;
   }
   for (unsigned i = 0; i < Machine::kSlots; ++i) {
     const RegisterNumber reg = register_of_slot(i);
     if (!is_callee_saved(kArchitecture, reg)) continue;
     const RegisterRule rule = find(Value::initial(i), i);
-    if (!std::holds_alternative<SameValue>(rule) && !row.registers.set(reg, rule)) return false;
+    if (!rule.is(RegisterRule::kSameValue) && !row.registers.set(reg, rule)) return false;
   }
   return true;
 }
@@ -432,16 +439,15 @@ bool Search<Machine>::prologue_row(const CodeSource& source, std::uint64_t start
     set |= flow.sets_frame_pointer;
   }
   const Value cfa = Value::initial(Registers::sp_number(kArchitecture), Machine::kEntryCfa);
-  if (!set || !state[fp].same_base(cfa) || !entry_row(pc, row)) return false;
-  row.cfa = CfaRegister{register_of_slot(fp), cfa.addend - state[fp].addend};
+  if (!set || !state[fp].same_base(cfa) || !entry_row(pc, row) || !set_cfa(fp, cfa, row)) return false;
   for (unsigned i = 0; i < Machine::kSlots; ++i) {
     const RegisterNumber reg = register_of_slot(i);
     if (!is_callee_saved(kArchitecture, reg)) continue;
     const RegisterRule* rule = row.registers.find(reg);
-    const bool saved = rule != nullptr && std::holds_alternative<AtCfa>(*rule);
-    if (!saved && !row.registers.set(reg, Undefined{})) return false;
+    const bool saved = rule != nullptr && rule->is(RegisterRule::kAtCfa);
+    if (!saved && !row.registers.set(reg, RegisterRule::undefined())) return false;
   }
-  return std::holds_alternative<AtCfa>(row.return_address);
+  return row.return_address.is(RegisterRule::kAtCfa);
 }
 
 template <typename Machine>

@@ -19,7 +19,7 @@ struct StackEffect {
     kUnknown,  // rsp is something else
     kCall,     // rsp is the same behind it
     kBranch,   // to `target` or on
-    kJump,     // to `target`, 0 if not told
+    kJump,     // to `target`, 0 if not known
     kReturn,   // or a trap: what follows is reached another way
   };
   Kind kind = Kind::kNone;

@@ -56,7 +56,7 @@ std::optional<FrameRow> contradicts(const FrameRow& row, const CodeSource& sourc
 }
 
 bool may_be_return_address(const CodeSource& source, std::uint64_t address) {
-  const CodeKind kind = source.kind(address - 1);
+  const CodeKind kind = source.kind(CodeAddress::return_address(address).lookup());
   if (kind == CodeKind::kGenerated) return true;
   const bool called =
       kind == CodeKind::kFile && (source.architecture == Architecture::kX86_64 ? X86_64::behind_call(source, address)

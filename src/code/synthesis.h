@@ -1,6 +1,6 @@
 // What machine code does to the stack, as a row: from an instruction on, the code is followed to where it returns, with
 // symbolic registers, so that the row holds for every execution that comes by. For code without unwind information, and
-// to hold unwind information against.
+// to check unwind information by.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,7 @@ struct CodeSource {
   // Asked of each row found, the likeliest first: can it be right for the stack at hand (is there a return address
   // where it says)? A caller without a stack accepts all.
   FunctionRef<bool(const FrameRow& row)> plausible;
-  // Optional: where the function that contains `address` starts, as a symbol or the like tells; 0: not known.
+  // Optional: where the function that contains `address` starts, as a symbol or the like says; 0: not known.
   FunctionRef<std::uint64_t(std::uint64_t address)> function_start = detail::kNoStart;
   // Optional: where the program starts (ELF's e_entry in the process); code from there to its first call or jump has
   // no caller.

@@ -23,7 +23,7 @@ Expected<StackEffect> stack_effect(ByteView, std::uint64_t address) {
   return fail(ErrorCode::kNotFound, "this build does not read machine code", address);
 }
 bool may_be_return_address(const CodeSource& source, std::uint64_t address) {
-  return source.kind(address - 1) != CodeKind::kNoCode;
+  return source.kind(CodeAddress::return_address(address).lookup()) != CodeKind::kNoCode;
 }
 
 }  // namespace windlass::code

@@ -424,19 +424,18 @@ Value X86_64::return_from_frame(SymbolicState<kSlots>& state) {
 void X86_64::frame_pointer_row(std::uint64_t pc, FrameRow& row) {
   row.begin = pc;
   row.end = pc + 1;
-  row.cfa = CfaRegister{x86_64::kRbp, 16};
-  row.return_address = AtCfa{-8};
+  row.cfa = CfaRule::at(x86_64::kRbp, 16);
+  row.return_address = RegisterRule::at_cfa(-8);
   row.signal_frame = row.return_signed = false;
   row.registers.clear();
-  for (const std::uint16_t reg : {3, 12, 13, 14, 15}) (void)row.registers.set(reg, Undefined{});
-  (void)row.registers.set(x86_64::kRbp, AtCfa{-16});
+  for (const std::uint16_t reg : {3, 12, 13, 14, 15}) (void)row.registers.set(reg, RegisterRule::undefined());
+  (void)row.registers.set(x86_64::kRbp, RegisterRule::at_cfa(-16));
 }
 
 bool X86_64::is_entry_row(const FrameRow& row) {
-  const auto* cfa = std::get_if<CfaRegister>(&row.cfa);
-  if (cfa == nullptr || cfa->reg != x86_64::kRsp || cfa->offset != 8) return false;
-  for (const RegisterEntry& entry : row.registers)
-    if (is_callee_saved(kArchitecture, entry.reg) && !std::holds_alternative<SameValue>(entry.rule)) return false;
+  if (row.cfa != CfaRule::at(x86_64::kRsp, 8)) return false;
+  for (const RegisterEntry entry : row.registers)
+    if (is_callee_saved(kArchitecture, entry.reg) && !entry.rule.is(RegisterRule::kSameValue)) return false;
   return true;
 }
 
@@ -549,8 +548,8 @@ bool X86_64::linkage_stub(CodeReader& code, std::uint64_t pc, FrameRow& row) {
   else if ((b[0] == 0xff || b[0] == 0xf2) && is_resolver_stub(code, pc - kPushMap))
     words = 2;
   if (words < 0) return false;
-  row.cfa = CfaRegister{kRsp, 8 + 8 * words};
-  row.return_address = AtCfa{-8};
+  row.cfa = CfaRule::at(kRsp, 8 + 8 * words);
+  row.return_address = RegisterRule::at_cfa(-8);
   row.signal_frame = row.return_signed = false;
   row.registers.clear();
   return true;
@@ -575,8 +574,8 @@ bool X86_64::may_start_function(CodeReader& code, std::uint64_t address) {
 void X86_64::entry_row(std::uint64_t pc, FrameRow& row) {
   row.begin = pc;
   row.end = pc + 1;
-  row.cfa = CfaRegister{kRsp, 8};
-  row.return_address = AtCfa{-8};
+  row.cfa = CfaRule::at(kRsp, 8);
+  row.return_address = RegisterRule::at_cfa(-8);
   row.signal_frame = row.return_signed = false;
   row.registers.clear();
 }

@@ -37,7 +37,7 @@ class X86_64 {
   // Does an instruction at `address` load the address of a table?
   [[nodiscard]] static bool loads_table(CodeReader& code, std::uint64_t address);
   static constexpr unsigned kInstructionStep = 1;
-  // What the bytes before the pc tell about the state there.
+  // What the bytes before the pc say about the state there.
   static void look_back(CodeReader& code, Path<X86_64>& path);
 
  private:

@@ -52,10 +52,10 @@ struct InitialState {
 };
 
 // Where an interpreter keeps its states. On the heap, for many FDEs: the initial states are cached, direct-mapped by
-// CIE; a module has one to four. Full states are kilobytes each.
+// CIE; a module has one to four.
 template <typename State>
 struct HeapStorage {
-  static constexpr std::size_t kInitialCache = sizeof(State) > 1024 ? 4 : 32;
+  static constexpr std::size_t kInitialCache = 32;
   static constexpr std::size_t kRemembered = kMaxRememberedStates;
   std::unique_ptr<InitialState<State>[]> initial = std::make_unique<InitialState<State>[]>(kInitialCache);
   std::unique_ptr<State[]> stack = std::make_unique_for_overwrite<State[]>(kRemembered);
@@ -65,7 +65,7 @@ struct HeapStorage {
 template <typename State>
 struct InlineStorage {
   static constexpr std::size_t kInitialCache = 1;
-  static constexpr std::size_t kRemembered = 4;
+  static constexpr std::size_t kRemembered = 3;
   InitialState<State> initial[kInitialCache];
   union {
     State stack[kRemembered];  // written before it is read: left uninitialised
@@ -78,8 +78,10 @@ struct InlineStorage {
 template <typename State, template <typename> typename Storage = HeapStorage>
 class CfaInterpreter {
  public:
-  explicit CfaInterpreter(const CfiSection& section, const State& prototype = State())
-      : section_(section), prototype_(prototype) {}
+  // `prototype` is what the prototype of all states is made of.
+  template <typename... Prototype>
+  explicit CfaInterpreter(const CfiSection& section, const Prototype&... prototype)
+      : section_(section), prototype_(prototype...) {}
 
   // Runs the CIE's and the FDE's programs. Linear in the length of the FDE's program.
   template <typename Emit>
@@ -96,32 +98,19 @@ class CfaInterpreter {
     return {};
   }
 
-  // What the CIE's instructions alone say.
-  [[nodiscard]] Expected<State> initial_state(const Cie& cie) {
-    Initial& initial = storage_.initial[cie.index % Storage<State>::kInitialCache];
-    if (initial.cie != &cie) {
-      if (auto done = prepare(cie, initial); !done) return std::unexpected(done.error());
-    }
-    return initial.state;
-  }
-
  private:
   using Initial = InitialState<State>;
 
-  [[nodiscard]] State fresh([[maybe_unused]] const Cie& cie) const {
-    State state = prototype_;
-    if constexpr (requires { state.start(cie); }) state.start(cie);
-    return state;
-  }
-
+  // No state of its own on the stack: with InlineStorage that is a signal handler's.
   [[nodiscard]] Expected<void> prepare(const Cie& cie, Initial& initial) {
-    state_ = fresh(cie);
-    depth_ = 0;
     initial.cie = nullptr;
-    const State blank = state_;
-    // A CIE has no location: an advance in it would have nowhere to go.
+    initial.state = prototype_;
+    if constexpr (requires { initial.state.start(cie); }) initial.state.start(cie);
+    state_ = initial.state;
+    depth_ = 0;
+    // A CIE has no location: an advance in it would have nowhere to go. What it restores is what it started from.
     auto no_rows = [](std::uint64_t, std::uint64_t, const State&) {};
-    if (!execute(cie, cie.instructions, 0, 0, blank, no_rows)) return failure();
+    if (!execute(cie, cie.instructions, 0, 0, initial.state, no_rows)) return failure();
     initial.state = state_;
     initial.cie = &cie;
     return {};

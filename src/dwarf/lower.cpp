@@ -1,99 +1,140 @@
 #include "dwarf/lower.h"
 
+#include <algorithm>
+
 namespace windlass::dwarf {
 
+void FullState::start(const Cie& cie) {
+  return_column_ =
+      static_cast<RegisterNumber>(std::min<std::uint64_t>(cie.return_address_register, kMaxRowRegister + 1));
+  (void)same_value(return_column_);
+  row_.signal_frame = cie.signal_frame;
+}
+
 bool FullState::def_cfa(std::uint64_t reg, std::int64_t offset) {
-  cfa_offset = offset;
-  return def_cfa_register(reg);
+  return def_cfa_offset(offset) && def_cfa_register(reg);
 }
 
 bool FullState::def_cfa_register(std::uint64_t reg) {
-  if (reg > 0xffff) return false;
-  cfa = Cfa::kRegister;
-  cfa_register = static_cast<RegisterNumber>(reg);
+  if (reg > kMaxRowRegister) return false;
+  has_cfa_ = true;
+  row_.cfa = CfaRule::at(static_cast<RegisterNumber>(reg), cfa_offset_);
   return true;
 }
 
 bool FullState::def_cfa_offset(std::int64_t offset) {
-  cfa_offset = offset;  // an expression stays in force (libgcc)
+  if (!fits_row(offset)) return false;
+  cfa_offset_ = static_cast<std::int32_t>(offset);  // an expression stays in force (libgcc)
+  if (row_.cfa.is(CfaRule::kRegister)) row_.cfa = CfaRule::at(row_.cfa.reg(), cfa_offset_);
   return true;
 }
 
 bool FullState::def_cfa_expression(ByteView expression) {
-  cfa = Cfa::kExpression;
-  cfa_expression = expression;
+  const auto place = row_.place_of(expression);
+  if (!place) return false;
+  has_cfa_ = true;
+  row_.cfa = CfaRule::expression(*place);
   return true;
 }
 
 bool FullState::in_register(std::uint64_t reg, std::uint64_t source) {
-  return source <= 0xffff && set(reg, InRegister{static_cast<RegisterNumber>(source)});
+  return source <= kMaxRowRegister && set(reg, RegisterRule::in_register(static_cast<RegisterNumber>(source)));
+}
+
+bool FullState::at_expression(std::uint64_t reg, ByteView expression) {
+  const auto place = row_.place_of(expression);
+  return place && set(reg, RegisterRule::at_expression(*place));
+}
+
+bool FullState::expression_value(std::uint64_t reg, ByteView expression) {
+  const auto place = row_.place_of(expression);
+  return place && set(reg, RegisterRule::expression_value(*place));
+}
+
+bool FullState::same_value(std::uint64_t reg) {
+  if (reg != return_column_) return set(reg, RegisterRule::same_value());
+  // Still in the link register; x86-64's column stands for no real register.
+  const bool none = architecture_ == Architecture::kX86_64 && reg == x86_64::kReturnAddress;
+  row_.return_address = none ? RegisterRule::undefined() : RegisterRule::in_register(return_column_);
+  return true;
 }
 
 bool FullState::set(std::uint64_t reg, const RegisterRule& rule) {
-  return reg <= 0xffff && registers.set(static_cast<RegisterNumber>(reg), rule);
+  if (reg == return_column_) {
+    row_.return_address = rule;
+    return true;
+  }
+  return reg <= kMaxRowRegister && row_.registers.set(static_cast<RegisterNumber>(reg), rule);
 }
 
 bool FullState::restore(std::uint64_t reg, const FullState& initial) {
-  if (reg > 0xffff) return false;
+  if (reg > kMaxRowRegister) return false;
   const auto number = static_cast<RegisterNumber>(reg);
-  if (const RegisterRule* rule = initial.registers.find(number)) return registers.set(number, *rule);
-  registers.erase(number);
-  return true;
-}
-
-// False if the row does not say where the CFA is.
-bool RowEvaluator::fill(const Fde& fde, std::uint64_t begin, std::uint64_t end, const FullState& state) {
-  row_.begin = begin;
-  row_.end = end;
-  if (state.cfa == FullState::Cfa::kNone) return false;
-  if (state.cfa == FullState::Cfa::kExpression)
-    row_.cfa = CfaExpression{state.cfa_expression};
+  if (number == return_column_)
+    row_.return_address = initial.row_.return_address;
+  else if (const RegisterRule* rule = initial.row_.registers.find(number))
+    return row_.registers.set(number, *rule);
   else
-    row_.cfa = CfaRegister{state.cfa_register, state.cfa_offset};
-  row_.registers = state.registers;
-  const std::uint64_t column = fde.cie->return_address_register;
-  const RegisterRule* rule = column <= 0xffff ? row_.registers.find(static_cast<RegisterNumber>(column)) : nullptr;
-  row_.return_address = rule != nullptr ? *rule : RegisterRule(SameValue{});
-  if (rule != nullptr) row_.registers.erase(static_cast<RegisterNumber>(column));
-  if (std::holds_alternative<SameValue>(row_.return_address)) {
-    if (section_.architecture == Architecture::kX86_64 && column == x86_64::kReturnAddress)
-      row_.return_address = Undefined{};  // the column stands for no real register
-    else if (column <= 0xffff)
-      row_.return_address = InRegister{static_cast<RegisterNumber>(column)};  // still in the link register
-  }
-  row_.signal_frame = fde.cie->signal_frame;
-  row_.return_signed = state.return_signed;
+    row_.registers.erase(number);
   return true;
 }
 
-Expected<void> RowEvaluator::for_each_row(const Fde& fde, FunctionRef<void(const FrameRow&)> callback) {
-  bool complete = true;
-  auto done = interpreter_.run(fde, [&](std::uint64_t begin, std::uint64_t end, const FullState& state) {
-    if (fill(fde, begin, end, state))
-      callback(row_);
-    else
-      complete = false;
-  });
-  if (!done) return done;
-  if (!complete)
-    return fail(ErrorCode::kMalformed, "row without a CFA", section_.bytes.origin() + fde.offset, fde.begin);
-  return {};
+namespace {
+
+std::unexpected<Error> incomplete(const CfiSection& section, const Fde& fde) {
+  const std::uint64_t where = section.bytes.origin() + fde.offset;
+  if (fde.cie->return_address_register > kMaxRowRegister)
+    return fail(ErrorCode::kLimit, "return address register that cannot be kept", where, fde.begin);
+  return fail(ErrorCode::kMalformed, "row without a CFA", where, fde.begin);
 }
 
-Expected<FrameRow> RowEvaluator::row_at(const Fde& fde, std::uint64_t pc) {
+void give(const FullState& state, std::uint64_t begin, std::uint64_t end, FrameRow& to) {
+  to = state.row();
+  to.begin = begin;
+  to.end = end;
+}
+
+template <typename Interpreter>
+Expected<void> find_row(Interpreter& interpreter, const CfiSection& section, const Fde& fde, std::uint64_t pc,
+                        FrameRow& to) {
   bool found = false;
   bool complete = true;
-  const auto done = interpreter_.run(fde, [&](std::uint64_t begin, std::uint64_t end, const FullState& state) {
+  const auto done = interpreter.run(fde, [&](std::uint64_t begin, std::uint64_t end, const FullState& state) {
     if (pc < begin || pc >= end) return true;
     found = true;
-    complete = fill(fde, begin, end, state);
+    complete = state.complete();
+    if (complete) give(state, begin, end, to);
     return false;
   });
   if (!found && !done) return std::unexpected(done.error());
   if (!found) return fail(ErrorCode::kNotFound, "address outside the FDE", pc);
-  if (!complete)
-    return fail(ErrorCode::kMalformed, "row without a CFA", section_.bytes.origin() + fde.offset, fde.begin);
-  return row_;
+  if (!complete) return incomplete(section, fde);
+  return {};
+}
+
+}  // namespace
+
+Expected<void> RowEvaluator::for_each_row(const Fde& fde, FunctionRef<void(const FrameRow&)> callback) {
+  bool complete = true;
+  auto done = interpreter_.run(fde, [&](std::uint64_t begin, std::uint64_t end, const FullState& state) {
+    if (!state.complete()) {
+      complete = false;
+      return;
+    }
+    give(state, begin, end, row_);
+    callback(row_);
+  });
+  if (done && !complete) return incomplete(section_, fde);
+  return done;
+}
+
+Expected<void> RowEvaluator::row_at(const Fde& fde, std::uint64_t pc, FrameRow& to) {
+  return find_row(interpreter_, section_, fde, pc, to);
+}
+
+Expected<void> row_at(const CfiSection& section, const Fde& fde, std::uint64_t pc, FrameRow& to) {
+  CfaInterpreter<FullState, InlineStorage> interpreter(section, section);
+  return find_row(interpreter, section, fde, pc, to);
 }
 
 Expected<void> for_each_row(const CfiSection& section, const Fde& fde, FunctionRef<void(const FrameRow&)> callback) {

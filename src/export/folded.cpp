@@ -22,7 +22,7 @@ std::string folded_name(const std::string& name) {
 
 }  // namespace
 
-Expected<void> write_folded(const profile::Profile& profile, Output& out) {
+Expected<void> write_folded(const profile::Profile& profile, TextWriter& out) {
   Frames frames(profile);
   const CallTree tree(profile, frames);
   const auto& nodes = tree.nodes();
@@ -38,8 +38,8 @@ Expected<void> write_folded(const profile::Profile& profile, Output& out) {
     if (name.empty()) name = folded_name(frames[nodes[node].frame].name);
     line += name;
     if (nodes[node].self != 0) {
-      out.write(line);
-      out.write(fmt::format(" {}\n", nodes[node].self));
+      out.text(line);
+      out.text(fmt::format(" {}\n", nodes[node].self));
     }
     if (nodes[node].first_child != profile::kNone) {
       ends.push_back(line.size());

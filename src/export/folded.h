@@ -2,12 +2,12 @@
 // The frame after comm of a stack that is not whole is "[truncated: reason]".
 #pragma once
 
-#include "export/output.h"
+#include "base/text_writer.h"
 #include "profile/profile.h"
 #include "windlass/error.h"
 
 namespace windlass::exporter {
 
-[[nodiscard]] Expected<void> write_folded(const profile::Profile& profile, Output& out);
+[[nodiscard]] Expected<void> write_folded(const profile::Profile& profile, TextWriter& out);
 
 }  // namespace windlass::exporter

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "export/output.h"
+#include "base/text_writer.h"
 #include "windlass/bytes.h"
 #include "windlass/error.h"
 
@@ -15,7 +15,7 @@ namespace windlass::exporter {
 
 class GzipWriter {
  public:
-  explicit GzipWriter(Output& out);
+  explicit GzipWriter(TextWriter& out);
   ~GzipWriter();
   GzipWriter(const GzipWriter&) = delete;
   GzipWriter& operator=(const GzipWriter&) = delete;
@@ -27,7 +27,7 @@ class GzipWriter {
  private:
   void deflate_all(std::string_view bytes, int flush);
 
-  Output& out_;
+  TextWriter& out_;
   z_stream stream_{};
   bool ready_ = false;
   std::string buffer_;

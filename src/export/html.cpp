@@ -1,12 +1,10 @@
 #include "export/html.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <numeric>
 
+#include "base/json_writer.h"
 #include "export/call_tree.h"
-#include "export/json_text.h"
 #include "export/numbers.h"
 #include "export/page_assets.h"
 
@@ -19,22 +17,23 @@ using profile::kNone;
 // The profile as the page's script reads it (page.js): flat arrays, so that 100,000 nodes stay small and quick.
 class PageData {
  public:
-  PageData(const profile::Profile& profile, Output& out, const HtmlOptions& options)
+  PageData(const profile::Profile& profile, TextWriter& out, const HtmlOptions& options)
       : profile_(profile),
-        out_(out),
+        json_(out),
         frames_(profile),
         tree_(profile, frames_),
         totals_(totals_of(profile)),
         smallest_(smallest_drawn(options.max_nodes)) {}
 
   void write() {
+    json_.begin_object();
     write_totals();
     order_modules();
     write_modules();
     choose_nodes();
     write_frames();
     write_nodes();
-    out_.write("}");
+    json_.end_object();
   }
 
  private:
@@ -49,29 +48,34 @@ class PageData {
   }
 
   void write_totals() {
-    out_.write(fmt::format(
-        R"({{"totals":{{"samples":{},"truncated":{},"lost":{},"hz":{:.0f},"seconds":{:.3f},"cpu_seconds":{:.3f},)"
-        R"("start_unix_ms":{}}},"ends":[)",
-        totals_.samples, totals_.truncated, profile_.lost, frequency_of(profile_),
-        static_cast<double>(profile_.duration_ns) / 1e9,
-        static_cast<double>(totals_.samples) * static_cast<double>(profile_.period_ns) / 1e9,
-        profile_.start_unix_ns / 1'000'000));
-    const char* comma = "";
+    json_.key("totals");
+    json_.begin_object();
+    json_.member("samples", totals_.samples);
+    json_.member("truncated", totals_.truncated);
+    json_.member("lost", profile_.lost);
+    json_.member("hz", frequency_of(profile_), 0);
+    json_.member("seconds", static_cast<double>(profile_.duration_ns) / 1e9, 3);
+    json_.member("cpu_seconds", static_cast<double>(totals_.samples) * static_cast<double>(profile_.period_ns) / 1e9,
+                 3);
+    json_.member("start_unix_ms", profile_.start_unix_ns / 1'000'000);
+    json_.end_object();
+    json_.key("ends");
+    json_.begin_array();
     for (std::uint8_t end = 0; end < WL_END_COUNT; ++end) {
       if (totals_.by_end[end] == 0 || !profile::is_truncated(end)) continue;
-      out_.write(fmt::format("{}[{},{}]", comma, json_string(profile::end_text(end)), totals_.by_end[end]));
-      comma = ",";
+      json_.begin_array();
+      json_.value(profile::end_text(end));
+      json_.value(totals_.by_end[end]);
+      json_.end_array();
     }
-    out_.write("],\"comments\":[");
-    comma = "";
-    for (const auto& comment : profile_.comments) {
-      out_.write(comma + json_string(comment));
-      comma = ",";
-    }
-    out_.write("]");
+    json_.end_array();
+    json_.key("comments");
+    json_.begin_array();
+    for (const auto& comment : profile_.comments) json_.value(comment);
+    json_.end_array();
   }
 
-  // Heaviest first: the page gives the first ones the hues that are easiest to tell apart. Modules of one name (the
+  // Heaviest first: the page gives the first ones the hues that are easiest to distinguish. Modules of one name (the
   // same library in several containers, anonymous memory of several processes) are one.
   void order_modules() {
     std::unordered_map<std::string_view, std::uint32_t> by_name;
@@ -98,15 +102,19 @@ class PageData {
     for (auto& module : page_module_) module = place[module];
   }
   void write_modules() {
-    out_.write(",\"modules\":[");
-    const char* comma = "";
+    json_.key("modules");
+    json_.begin_array();
     for (const auto& entry : modules_) {
       const auto& module = profile_.modules[entry.module];
-      out_.write(fmt::format(R"({}{{"name":{},"path":{},"kernel":{},"self":{}}})", comma,
-                             json_string(module_name(module)), json_string(module.path), module.is_kernel, entry.self));
-      comma = ",\n";
+      json_.next_line();
+      json_.begin_object();
+      json_.member("name", module_name(module));
+      json_.member("path", module.path);
+      json_.member("kernel", module.is_kernel);
+      json_.member("self", entry.self);
+      json_.end_object();
     }
-    out_.write("]");
+    json_.end_array();
   }
 
   // Preorder, children by descending total, so each subtree is left at its first child that is too small.
@@ -128,49 +136,60 @@ class PageData {
 
   void write_frames() {
     page_frame_.assign(frames_.size(), kNone);
-    out_.write(",\"frames\":[{\"name\":\"all\",\"module\":-1,\"kind\":2}");
+    json_.key("frames");
+    json_.begin_array();
+    json_.begin_object();
+    json_.member("name", "all");
+    json_.member("module", -1);
+    json_.member("kind", 2);
+    json_.end_object();
     std::uint32_t count = 1;
-    std::string line;
     for (const auto& [node, up] : drawn_) {
       const std::uint32_t id = tree_.nodes()[node].frame;
       if (id == kNone || page_frame_[id] != kNone) continue;
       page_frame_[id] = count++;
-      const Frame& frame = frames_[id];
-      line.assign(",\n{\"name\":");
-      append_json(line, frame.name);
-      const bool has_module = frame.module < profile_.modules.size();
-      fmt::format_to(std::back_inserter(line), ",\"module\":{},\"kind\":{},\"self\":{},\"total\":{}",
-                     has_module ? static_cast<std::int64_t>(page_module_[frame.module]) : -1,
-                     static_cast<int>(frame.kind), tree_.functions()[id].self, tree_.functions()[id].total);
-      if (!frame.file.empty()) {
-        line += ",\"file\":";
-        append_json(line, frame.file);
-        fmt::format_to(std::back_inserter(line), ",\"line\":{}", frame.line);
-      }
-      line += '}';
-      out_.write(line);
+      write_frame(id);
     }
-    out_.write("]");
+    json_.end_array();
+  }
+  void write_frame(std::uint32_t id) {
+    const Frame& frame = frames_[id];
+    const bool has_module = frame.module < profile_.modules.size();
+    json_.next_line();
+    json_.begin_object();
+    json_.member("name", frame.name);
+    json_.member("module", has_module ? static_cast<std::int64_t>(page_module_[frame.module]) : -1);
+    json_.member("kind", static_cast<int>(frame.kind));
+    json_.member("self", tree_.functions()[id].self);
+    json_.member("total", tree_.functions()[id].total);
+    if (!frame.file.empty()) {
+      json_.member("file", frame.file);
+      json_.member("line", frame.line);
+    }
+    json_.end_object();
   }
 
   template <typename Number>
-  void write_array(const char* name, Number number) {
-    out_.write(name);
-    bool is_first = true;
-    for (const auto& entry : drawn_) {
-      out_.write(fmt::format("{}{}", is_first ? "" : ",", number(entry.first, entry.second)));
-      is_first = false;
-    }
+  void write_array(std::string_view name, Number number) {
+    json_.key(name);
+    json_.begin_array();
+    for (const auto& entry : drawn_) json_.value(number(entry.first, entry.second));
+    json_.end_array();
   }
   void write_nodes() {
     const auto& nodes = tree_.nodes();
-    out_.write(fmt::format(R"(,"left_out":{{"nodes":{},"below":{}}})", nodes.size() - drawn_.size(), smallest_));
-    write_array(",\"nodes\":{\"frame\":[",
-                [&](auto node, auto) { return node == 0 ? 0 : page_frame_[nodes[node].frame]; });
-    write_array("],\n\"up\":[", [](auto, auto up) { return up; });
-    write_array("],\n\"total\":[", [&](auto node, auto) { return nodes[node].total; });
-    write_array("],\n\"self\":[", [&](auto node, auto) { return nodes[node].self; });
-    out_.write("]}");
+    json_.key("left_out");
+    json_.begin_object();
+    json_.member("nodes", nodes.size() - drawn_.size());
+    json_.member("below", smallest_);
+    json_.end_object();
+    json_.key("nodes");
+    json_.begin_object();
+    write_array("frame", [&](auto node, auto) { return node == 0 ? 0 : page_frame_[nodes[node].frame]; });
+    write_array("up", [](auto, auto up) { return up; });
+    write_array("total", [&](auto node, auto) { return nodes[node].total; });
+    write_array("self", [&](auto node, auto) { return nodes[node].self; });
+    json_.end_object();
   }
 
   struct PageModule {
@@ -179,7 +198,7 @@ class PageData {
   };
 
   const profile::Profile& profile_;
-  Output& out_;
+  JsonWriter json_;
   Frames frames_;
   CallTree tree_;
   Totals totals_;
@@ -194,24 +213,24 @@ class PageData {
 
 bool html_available() { return !web_scripts().empty(); }
 
-Expected<void> write_html(const profile::Profile& profile, Output& out, const HtmlOptions& options) {
+Expected<void> write_html(const profile::Profile& profile, TextWriter& out, const HtmlOptions& options) {
   if (!html_available())
     return fail(ErrorCode::kUnsupported,
                 "this build has no HTML page: npm could not be reached when it was configured; configure it again", 0);
   const std::string_view page = page_template();
   const auto profile_at = page.find("@PROFILE@"), scripts_at = page.find("@SCRIPTS@"),
              page_script_at = page.find("@PAGE_SCRIPT@");
-  const auto until = [&](std::size_t from, std::size_t to) { out.write(page.substr(from, to - from)); };
+  const auto until = [&](std::size_t from, std::size_t to) { out.text(page.substr(from, to - from)); };
   until(0, profile_at);
   PageData(profile, out, options).write();
   until(profile_at + std::string_view("@PROFILE@").size(), scripts_at);
   for (const auto script : web_scripts()) {
-    out.write("<script>");
-    out.write(script);
-    out.write("</script>\n");
+    out.text("<script>");
+    out.text(script);
+    out.text("</script>\n");
   }
   until(scripts_at + std::string_view("@SCRIPTS@").size(), page_script_at);
-  out.write(page_script());
+  out.text(page_script());
   until(page_script_at + std::string_view("@PAGE_SCRIPT@").size(), page.size());
   return out.finish();
 }

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "export/output.h"
+#include "base/text_writer.h"
 #include "profile/profile.h"
 #include "windlass/error.h"
 
@@ -15,7 +15,8 @@ struct HtmlOptions {
 };
 
 // kUnsupported if this build was made without the page's scripts (npm out of reach at build time).
-[[nodiscard]] Expected<void> write_html(const profile::Profile& profile, Output& out, const HtmlOptions& options = {});
+[[nodiscard]] Expected<void> write_html(const profile::Profile& profile, TextWriter& out,
+                                        const HtmlOptions& options = {});
 [[nodiscard]] bool html_available();
 
 }  // namespace windlass::exporter

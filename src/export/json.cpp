@@ -1,20 +1,18 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <numeric>
 
+#include "base/json_writer.h"
 #include "export/call_tree.h"
-#include "export/json_text.h"
 #include "export/report.h"
 
 namespace windlass::exporter {
 
 namespace {
 
-class JsonWriter {
+class ProfileWriter {
  public:
-  JsonWriter(const profile::Profile& profile, Output& out)
-      : profile_(profile), out_(out), frames_(profile), tree_(profile, frames_) {}
+  ProfileWriter(const profile::Profile& profile, TextWriter& out)
+      : profile_(profile), out_(out), json_(out), frames_(profile), tree_(profile, frames_) {}
 
   Expected<void> write() {
     write_profile();
@@ -26,33 +24,37 @@ class JsonWriter {
   }
 
  private:
-  template <typename... Args>
-  void line(fmt::format_string<Args...> format, Args&&... args) {
-    text_.clear();
-    fmt::format_to(std::back_inserter(text_), format, std::forward<Args>(args)...);
-    text_ += '\n';
-    out_.write(text_);
+  void begin(std::string_view type) {
+    json_.begin_object();
+    json_.member("type", type);
   }
-  static std::string text_or_null(std::string_view text) { return text.empty() ? "null" : json_string(text); }
-  static std::string number_or_null(bool known, std::uint64_t number) {
-    return known ? fmt::format("{}", number) : "null";
+  void end() {
+    json_.end_object();
+    json_.end_text();
   }
-  std::string module_or_null(std::uint32_t module) const {
-    return number_or_null(module < profile_.modules.size(), module);
-  }
+  void module_member(std::uint32_t module) { json_.member_or_null("module", module < profile_.modules.size(), module); }
 
   void write_profile() {
     const auto totals = totals_of(profile_);
-    std::string comments;
-    for (const auto& comment : profile_.comments) comments += (comments.empty() ? "" : ",") + json_string(comment);
-    line(R"({{"type":"profile","samples":{},"truncated":{},"lost":{},"period_ns":{},"start_unix_ns":{},)"
-         R"("duration_ns":{},"comments":[{}]}})",
-         totals.samples, totals.truncated, profile_.lost, profile_.period_ns, profile_.start_unix_ns,
-         profile_.duration_ns, comments);
+    begin("profile");
+    json_.member("samples", totals.samples);
+    json_.member("truncated", totals.truncated);
+    json_.member("lost", profile_.lost);
+    json_.member("period_ns", profile_.period_ns);
+    json_.member("start_unix_ns", profile_.start_unix_ns);
+    json_.member("duration_ns", profile_.duration_ns);
+    json_.key("comments");
+    json_.begin_array();
+    for (const auto& comment : profile_.comments) json_.value(comment);
+    json_.end_array();
+    end();
   }
   void write_module(std::size_t i) {
-    line(R"({{"type":"module","id":{},"path":{},"build_id":{}}})", i, json_string(profile_.modules[i].path),
-         text_or_null(profile_.modules[i].build_id));
+    begin("module");
+    json_.member("id", i);
+    json_.member("path", profile_.modules[i].path);
+    json_.member_or_null("build_id", profile_.modules[i].build_id);
+    end();
   }
   void write_functions() {
     std::vector<std::uint32_t> order(frames_.size());
@@ -64,40 +66,62 @@ class JsonWriter {
     for (const auto id : order) {
       const Frame& frame = frames_[id];
       if (frame.kind == FrameKind::kComm || frame.kind == FrameKind::kTruncated) continue;
-      line(R"({{"type":"function","id":{},"name":{},"module":{},"file":{},"line":{},"self":{},"total":{}}})", id,
-           json_string(frame.name), module_or_null(frame.module), text_or_null(frame.file),
-           number_or_null(frame.line != 0, frame.line), counts[id].self, counts[id].total);
+      begin("function");
+      json_.member("id", id);
+      json_.member("name", frame.name);
+      module_member(frame.module);
+      json_.member_or_null("file", frame.file);
+      json_.member_or_null("line", frame.line != 0, frame.line);
+      json_.member("self", counts[id].self);
+      json_.member("total", counts[id].total);
+      end();
     }
   }
   void write_location(std::uint32_t i) {
     const auto& location = profile_.locations[i];
     const auto ids = frames_.of_location(i);
-    std::string lines;
+    begin("location");
+    json_.member("id", i);
+    module_member(location.module);
+    json_.member("address", location.address);
+    json_.key("lines");
+    json_.begin_array();
     for (std::size_t n = 0; n < ids.size(); ++n) {
       const std::uint32_t number = n < location.lines.size() ? location.lines[n].line : 0;
-      fmt::format_to(std::back_inserter(lines), R"({}{{"function":{},"line":{}}})", n == 0 ? "" : ",", ids[n],
-                     number_or_null(number != 0, number));
+      json_.begin_object();
+      json_.member("function", ids[n]);
+      json_.member_or_null("line", number != 0, number);
+      json_.end_object();
     }
-    line(R"({{"type":"location","id":{},"module":{},"address":{},"lines":[{}]}})", i, module_or_null(location.module),
-         location.address, lines);
+    json_.end_array();
+    end();
   }
   void write_sample(const profile::Sample& sample) {
-    const std::string comm = sample.comm < profile_.strings.size() ? profile_.strings[sample.comm] : "";
-    line(R"({{"type":"sample","count":{},"pid":{},"tid":{},"comm":{},"truncated":{},"locations":[{}]}})", sample.count,
-         sample.pid, sample.tid, json_string(comm),
-         profile::is_truncated(sample.end) ? json_string(profile::end_text(sample.end)) : "null",
-         fmt::join(sample.locations, ","));
+    const bool truncated = profile::is_truncated(sample.end);
+    begin("sample");
+    json_.member("count", sample.count);
+    json_.member("pid", sample.pid);
+    json_.member("tid", sample.tid);
+    json_.member("comm", sample.comm < profile_.strings.size() ? std::string_view(profile_.strings[sample.comm]) : "");
+    json_.member_or_null("truncated", truncated, profile::end_text(sample.end));
+    json_.key("locations");
+    json_.begin_array();
+    for (const auto location : sample.locations) json_.value(location);
+    json_.end_array();
+    end();
   }
 
   const profile::Profile& profile_;
-  Output& out_;
+  TextWriter& out_;
+  JsonWriter json_;
   Frames frames_;
   CallTree tree_;
-  std::string text_;
 };
 
 }  // namespace
 
-Expected<void> write_json(const profile::Profile& profile, Output& out) { return JsonWriter(profile, out).write(); }
+Expected<void> write_json(const profile::Profile& profile, TextWriter& out) {
+  return ProfileWriter(profile, out).write();
+}
 
 }  // namespace windlass::exporter

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <string>
 
-#include "export/output.h"
+#include "base/text_writer.h"
 #include "profile/profile.h"
 #include "windlass/bytes.h"
 #include "windlass/error.h"
@@ -17,7 +17,7 @@
 namespace windlass::exporter {
 
 // O(profile) time; memory for the string table only.
-[[nodiscard]] Expected<void> write_pprof(const profile::Profile& profile, Output& out);
+[[nodiscard]] Expected<void> write_pprof(const profile::Profile& profile, TextWriter& out);
 // Writes beside `path` and renames, so that a full disk or a crash never leaves half a profile under the name; what is
 // not a regular file (a pipe, /dev/stdout) is written directly.
 [[nodiscard]] Expected<void> write_pprof_file(const profile::Profile& profile, const std::string& path);

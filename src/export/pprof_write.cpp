@@ -21,7 +21,7 @@ using protozero::pbf_writer;
 // Writes one top-level field after the other into the compressed stream; only the string table stays in memory.
 class PprofWriter {
  public:
-  PprofWriter(const profile::Profile& profile, Output& out) : profile_(profile), gzip_(out) { string_id(""); }
+  PprofWriter(const profile::Profile& profile, TextWriter& out) : profile_(profile), gzip_(out) { string_id(""); }
 
   Expected<void> write() {
     write_head();
@@ -122,7 +122,7 @@ class PprofWriter {
         w.add_uint64(pprof::kFileOffset, module.file_offset);
         w.add_int64(pprof::kFilename, string_id(module.path));
         w.add_int64(pprof::kBuildId, string_id(module.build_id));
-        // Tells viewers not to look for symbols themselves.
+        // So that viewers do not look for symbols themselves.
         if (named[i])
           for (auto tag : {pprof::kHasFunctions, pprof::kHasFilenames, pprof::kHasLineNumbers, pprof::kHasInlineFrames})
             w.add_bool(tag, true);
@@ -188,7 +188,7 @@ class PprofWriter {
 };
 
 Expected<void> write_to_descriptor(const profile::Profile& profile, int fd) {
-  Output out(fd);
+  TextWriter out(fd);
   auto written = write_pprof(profile, out);
   if (::close(fd) != 0 && written) return fail(ErrorCode::kSystem, "cannot write the profile", 0, errno);
   return written;
@@ -196,7 +196,9 @@ Expected<void> write_to_descriptor(const profile::Profile& profile, int fd) {
 
 }  // namespace
 
-Expected<void> write_pprof(const profile::Profile& profile, Output& out) { return PprofWriter(profile, out).write(); }
+Expected<void> write_pprof(const profile::Profile& profile, TextWriter& out) {
+  return PprofWriter(profile, out).write();
+}
 
 Expected<void> write_pprof_file(const profile::Profile& profile, const std::string& path) {
   struct stat status {};

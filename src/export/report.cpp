@@ -32,7 +32,7 @@ struct Chain {
 
 class ReportWriter {
  public:
-  ReportWriter(const profile::Profile& profile, Output& out, const ReportOptions& options)
+  ReportWriter(const profile::Profile& profile, TextWriter& out, const ReportOptions& options)
       : profile_(profile),
         out_(out),
         options_(options),
@@ -67,13 +67,13 @@ class ReportWriter {
   }
 
   void write_header() {
-    out_.write(fmt::format("{}\n", coloured(kBold, summary_line(profile_, totals_))));
+    out_.text(fmt::format("{}\n", coloured(kBold, summary_line(profile_, totals_))));
     for (std::uint8_t end = 0; end < WL_END_COUNT; ++end)
       if (totals_.by_end[end] != 0 && profile::is_truncated(end))
-        out_.write(fmt::format("  {} {}: {} ({:.2f}%)\n", coloured(kMagenta, "truncated"), profile::end_text(end),
-                               grouped(totals_.by_end[end]), 100 * share(totals_.by_end[end])));
+        out_.text(fmt::format("  {} {}: {} ({:.2f}%)\n", coloured(kMagenta, "truncated"), profile::end_text(end),
+                              grouped(totals_.by_end[end]), 100 * share(totals_.by_end[end])));
     for (const auto& comment : profile_.comments)
-      out_.write(coloured(kDim, "  " + shorten_name(comment, options_.width - 2)) + "\n");
+      out_.text(coloured(kDim, "  " + shorten_name(comment, options_.width - 2)) + "\n");
   }
 
   void write_functions() {
@@ -92,8 +92,8 @@ class ReportWriter {
     const std::size_t module_width = std::clamp<std::size_t>(options_.width / 5, 10, 24);
     const std::size_t fixed = 8 + 9 + 11 + module_width + 4;
     const std::size_t name_width = options_.width > fixed + 10 ? options_.width - fixed : 10;
-    out_.write(fmt::format("\n{}\n", coloured(kBold, fmt::format("   SELF    TOTAL    SAMPLES  {:{}}  {}", "FUNCTION",
-                                                                 name_width, "MODULE"))));
+    out_.text(fmt::format("\n{}\n", coloured(kBold, fmt::format("   SELF    TOTAL    SAMPLES  {:{}}  {}", "FUNCTION",
+                                                                name_width, "MODULE"))));
     for (std::size_t i = 0; i < shown; ++i) {
       const Frame& frame = frames_[order[i]];
       const auto& count = counts[order[i]];
@@ -102,11 +102,11 @@ class ReportWriter {
       const std::string module = frame.module < profile_.modules.size()
                                      ? shorten_name(module_name(profile_.modules[frame.module]), module_width)
                                      : "";
-      out_.write(fmt::format("{}  {} {:>10}  {}{}  {}\n", percent(count.self), percent(count.total),
-                             grouped(count.self), coloured(colour_of(frame), name), padding, coloured(kDim, module)));
+      out_.text(fmt::format("{}  {} {:>10}  {}{}  {}\n", percent(count.self), percent(count.total), grouped(count.self),
+                            coloured(colour_of(frame), name), padding, coloured(kDim, module)));
     }
     if (shown < order.size())
-      out_.write(coloured(kDim, fmt::format("   … {} more functions\n", grouped(order.size() - shown))));
+      out_.text(coloured(kDim, fmt::format("   … {} more functions\n", grouped(order.size() - shown))));
   }
 
   // Frames below `head` as long as nearly all of its samples go one way.
@@ -150,7 +150,7 @@ class ReportWriter {
 
   void write_tree() {
     choose_chains();
-    out_.write(fmt::format("\n{}\n", coloured(kBold, "  TOTAL  CALL TREE (callers above callees)")));
+    out_.text(fmt::format("\n{}\n", coloured(kBold, "  TOTAL  CALL TREE (callers above callees)")));
     // Depth first without recursion: (chain, prefix of its children's lines, is the last child).
     struct Todo {
       std::uint32_t chain;
@@ -171,9 +171,8 @@ class ReportWriter {
       write_chain(chains_[at.chain], at.prefix + (is_top ? "" : at.is_last ? "└ " : "├ "), below);
       push(chains_[at.chain], below);
     }
-    out_.write(
-        coloured(kDim, fmt::format("  (subtrees below {:.3g}% of the samples, or past {} lines, are not shown)\n",
-                                   100 * options_.tree_share, options_.tree_lines)));
+    out_.text(coloured(kDim, fmt::format("  (subtrees below {:.3g}% of the samples, or past {} lines, are not shown)\n",
+                                         100 * options_.tree_share, options_.tree_lines)));
   }
 
   void write_chain(const Chain& chain, const std::string& first, const std::string& rest) {
@@ -181,7 +180,7 @@ class ReportWriter {
     for (std::size_t i = 0; i < size; ++i) {
       if (size > kLinesOfChain && i == kLinesOfChain - 3) {
         const std::size_t left_out = size - (kLinesOfChain - 1);
-        out_.write(coloured(kDim, fmt::format("         {}⋮ {} more frames\n", indent(rest), left_out)));
+        out_.text(coloured(kDim, fmt::format("         {}⋮ {} more frames\n", indent(rest), left_out)));
         i += left_out;
       }
       const TreeNode& node = tree_.nodes()[chain.nodes[i]];
@@ -191,8 +190,8 @@ class ReportWriter {
       std::string self;
       if (share(node.self) >= 0.001) self = fmt::format("  self {:.2f}%", 100 * share(node.self));
       const std::size_t room = options_.width > used + self.size() + 10 ? options_.width - used - self.size() : 10;
-      out_.write(fmt::format("{}  {}{}{}\n", percent(node.total), lead,
-                             coloured(colour_of(frame), shorten_name(frame.name, room)), coloured(kDim, self)));
+      out_.text(fmt::format("{}  {}{}{}\n", percent(node.total), lead,
+                            coloured(colour_of(frame), shorten_name(frame.name, room)), coloured(kDim, self)));
     }
   }
   // At most half of the width goes to indentation; what is deeper says how deep.
@@ -205,7 +204,7 @@ class ReportWriter {
   static constexpr std::size_t kLinesOfChain = 6;
 
   const profile::Profile& profile_;
-  Output& out_;
+  TextWriter& out_;
   const ReportOptions& options_;
   Frames frames_;
   CallTree tree_;
@@ -215,7 +214,7 @@ class ReportWriter {
 
 }  // namespace
 
-Expected<void> write_report(const profile::Profile& profile, Output& out, const ReportOptions& options) {
+Expected<void> write_report(const profile::Profile& profile, TextWriter& out, const ReportOptions& options) {
   return ReportWriter(profile, out, options).write();
 }
 

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "export/output.h"
+#include "base/text_writer.h"
 #include "profile/profile.h"
 #include "windlass/error.h"
 
@@ -17,7 +17,7 @@ struct ReportOptions {
   double tree_share = 0.01;  // subtrees below this share of all samples are left out (and counted)
 };
 
-[[nodiscard]] Expected<void> write_report(const profile::Profile& profile, Output& out,
+[[nodiscard]] Expected<void> write_report(const profile::Profile& profile, TextWriter& out,
                                           const ReportOptions& options = {});
 
 // The same facts for programs, one JSON object a line:
@@ -29,6 +29,6 @@ struct ReportOptions {
 //   {"type":"sample","count":N,"pid":N,"tid":N,"comm":"...","truncated":"reason"|null,"locations":[N]}     innermost
 //   first
 // Functions come sorted by self, then total, descending; every frame has one, unnamed ones "module+0xoffset".
-[[nodiscard]] Expected<void> write_json(const profile::Profile& profile, Output& out);
+[[nodiscard]] Expected<void> write_json(const profile::Profile& profile, TextWriter& out);
 
 }  // namespace windlass::exporter

@@ -1,6 +1,6 @@
 #include "export/shorten_name.h"
 
-#include "export/json_text.h"
+#include "base/utf8.h"
 
 namespace windlass::exporter {
 

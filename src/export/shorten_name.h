@@ -1,4 +1,4 @@
-// Function names cut to a width for people, keeping what tells functions apart.
+// Function names cut to a width for people, keeping what distinguishes functions.
 #pragma once
 
 #include <cstddef>

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <map>
 
+#include "base/json_writer.h"
 #include "export/frames.h"
-#include "export/json_text.h"
 #include "export/stacks.h"
 
 namespace windlass::exporter {
@@ -15,7 +15,8 @@ namespace {
 
 class SpeedscopeWriter {
  public:
-  SpeedscopeWriter(const profile::Profile& profile, Output& out) : profile_(profile), out_(out), frames_(profile) {}
+  SpeedscopeWriter(const profile::Profile& profile, TextWriter& out)
+      : profile_(profile), out_(out), json_(out), frames_(profile) {}
 
   Expected<void> write() {
     std::map<std::uint32_t, DistinctStacks> by_process;
@@ -27,20 +28,23 @@ class SpeedscopeWriter {
       frames_.of_comm(stack.sample->comm);
       if (profile::is_truncated(stack.sample->end)) frames_.of_end(stack.sample->end);
     }
-    out_.write(
-        fmt::format(R"({{"$schema":"https://www.speedscope.app/file-format-schema.json","exporter":"windlass {}",)",
-                    WINDLASS_VERSION));
-    out_.write(R"("name":"windlass","activeProfileIndex":0,"shared":{"frames":[)");
+    json_.begin_object();
+    json_.member("$schema", "https://www.speedscope.app/file-format-schema.json");
+    json_.member("exporter", "windlass " WINDLASS_VERSION);
+    json_.member("name", "windlass");
+    json_.member("activeProfileIndex", 0);
+    json_.key("shared");
+    json_.begin_object();
     write_frames();
-    out_.write("]},\"profiles\":[\n");
+    json_.end_object();
+    json_.key("profiles");
+    json_.begin_array();
     write_profile(by_process.size() > 1 ? "all processes" : process_name(all), all);
-    if (by_process.size() > 1) {
-      for (const auto* process : by_weight(by_process)) {
-        out_.write(",\n");
-        write_profile(process_name(*process), *process);
-      }
-    }
-    out_.write("]}\n");
+    if (by_process.size() > 1)
+      for (const auto* process : by_weight(by_process)) write_profile(process_name(*process), *process);
+    json_.end_array();
+    json_.end_object();
+    json_.end_text();
     return out_.finish();
   }
 
@@ -68,66 +72,65 @@ class SpeedscopeWriter {
   }
 
   void write_frames() {
+    json_.key("frames");
+    json_.begin_array();
     for (std::uint32_t id = 0; id < frames_.size(); ++id) {
       const Frame& frame = frames_[id];
-      line_.assign(id == 0 ? "\n{\"name\":" : ",\n{\"name\":");
-      append_json(line_, frame.name);
+      json_.next_line();
+      json_.begin_object();
+      json_.member("name", frame.name);
       if (!frame.file.empty()) {
-        line_ += ",\"file\":";
-        append_json(line_, frame.file);
-        if (frame.line != 0) fmt::format_to(std::back_inserter(line_), ",\"line\":{}", frame.line);
+        json_.member("file", frame.file);
+        if (frame.line != 0) json_.member("line", frame.line);
       } else if (frame.module < profile_.modules.size()) {
-        line_ += ",\"file\":";
-        append_json(line_, profile_.modules[frame.module].path);
+        json_.member("file", profile_.modules[frame.module].path);
       }
-      line_ += '}';
-      out_.write(line_);
+      json_.end_object();
     }
+    json_.end_array();
   }
 
   void write_profile(const std::string& name, const DistinctStacks& stacks) {
     const std::uint64_t unit = profile_.period_ns != 0 ? profile_.period_ns : 1;
-    line_ = "{\"type\":\"sampled\",\"name\":";
-    append_json(line_, name);
-    out_.write(line_);
-    out_.write(fmt::format(",\"unit\":\"{}\",\"startValue\":0,\"endValue\":{},\"samples\":[",
-                           profile_.period_ns != 0 ? "nanoseconds" : "none", weight(stacks) * unit));
-    bool is_first = true;
-    for (const auto& stack : stacks.stacks()) {
-      write_stack(*stack.sample, is_first);
-      is_first = false;
-    }
-    out_.write("],\"weights\":[");
-    is_first = true;
-    for (const auto& stack : stacks.stacks()) {
-      out_.write(fmt::format("{}{}", is_first ? "" : ",", stack.count * unit));
-      is_first = false;
-    }
-    out_.write("]}");
+    json_.next_line();
+    json_.begin_object();
+    json_.member("type", "sampled");
+    json_.member("name", name);
+    json_.member("unit", profile_.period_ns != 0 ? "nanoseconds" : "none");
+    json_.member("startValue", 0);
+    json_.member("endValue", weight(stacks) * unit);
+    json_.key("samples");
+    json_.begin_array();
+    for (const auto& stack : stacks.stacks()) write_stack(*stack.sample);
+    json_.end_array();
+    json_.key("weights");
+    json_.begin_array();
+    for (const auto& stack : stacks.stacks()) json_.value(stack.count * unit);
+    json_.end_array();
+    json_.end_object();
   }
 
-  void write_stack(const profile::Sample& sample, bool is_first) {
-    line_.assign(is_first ? "[" : ",\n[");
-    auto end = std::back_inserter(line_);
-    fmt::format_to(end, "{}", frames_.of_comm(sample.comm));
-    if (profile::is_truncated(sample.end)) fmt::format_to(end, ",{}", frames_.of_end(sample.end));
+  void write_stack(const profile::Sample& sample) {
+    json_.next_line();
+    json_.begin_array();
+    json_.value(frames_.of_comm(sample.comm));
+    if (profile::is_truncated(sample.end)) json_.value(frames_.of_end(sample.end));
     for (auto location = sample.locations.rbegin(); location != sample.locations.rend(); ++location) {
       const auto ids = frames_.of_location(*location);
-      for (auto id = ids.rbegin(); id != ids.rend(); ++id) fmt::format_to(end, ",{}", *id);
+      for (auto id = ids.rbegin(); id != ids.rend(); ++id) json_.value(*id);
     }
-    line_ += ']';
-    out_.write(line_);
+    json_.end_array();
   }
 
   const profile::Profile& profile_;
-  Output& out_;
+  TextWriter& out_;
+  JsonWriter json_;
   Frames frames_;
-  std::string line_;
 };
 
 }  // namespace
 
-Expected<void> write_speedscope(const profile::Profile& profile, Output& out) {
+Expected<void> write_speedscope(const profile::Profile& profile, TextWriter& out) {
   return SpeedscopeWriter(profile, out).write();
 }
 

@@ -2,12 +2,12 @@
 // then one a process where there are several. Weights are nanoseconds of CPU time.
 #pragma once
 
-#include "export/output.h"
+#include "base/text_writer.h"
 #include "profile/profile.h"
 #include "windlass/error.h"
 
 namespace windlass::exporter {
 
-[[nodiscard]] Expected<void> write_speedscope(const profile::Profile& profile, Output& out);
+[[nodiscard]] Expected<void> write_speedscope(const profile::Profile& profile, TextWriter& out);
 
 }  // namespace windlass::exporter

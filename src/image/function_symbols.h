@@ -1,4 +1,4 @@
-// Where functions start, as an image's symbol tables tell: for code without unwind information.
+// Where functions start, as an image's symbol tables have it: for code without unwind information.
 #pragma once
 
 #include <cstdint>

@@ -79,12 +79,6 @@ Expected<MappedFile> MappedFile::read(const std::string& path, std::size_t limit
   return file;
 }
 
-MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
-  std::swap(data_, other.data_);
-  std::swap(size_, other.size_);
-  return *this;
-}
-
 MappedFile::~MappedFile() {
   if (data_ != nullptr) ::munmap(data_, size_);
 }

@@ -175,7 +175,8 @@ void MinidumpFile::read(const Stream& stream) {
   }
 }
 
-// A u32 count and as many entries. Some writers put 4 bytes of padding behind the count, which the stream's size tells.
+// A u32 count and as many entries. Some writers put 4 bytes of padding behind the count, which shows in the stream's
+// size.
 template <typename Handle>
 void MinidumpFile::each(const Stream& stream, std::uint64_t entry_size, const char* what, Handle handle) {
   const auto count = stream.bytes.at<std::uint32_t>(0);

@@ -15,9 +15,9 @@ class FrameState {
   explicit FrameState(Architecture architecture);
 
   // kMalformed or kOutOfRange at the op's end.
-  Expected<void> apply(const FrameOp& op);
+  Expected<void> apply(const prologue::Op& op);
   // Takes one back; it must have been done, and sp be where it was then.
-  Expected<void> undo(const FrameOp& op);
+  Expected<void> undo(const prologue::Op& op);
 
   // Bytes from sp up to the CFA.
   [[nodiscard]] std::uint64_t depth() const { return depth_; }
@@ -33,25 +33,25 @@ class FrameState {
   };
   [[nodiscard]] const std::vector<Saved>& saved() const { return saved_; }
   [[nodiscard]] bool return_signed() const { return signed_; }
-  [[nodiscard]] const std::optional<MachineFrame>& machine_frame() const { return machine_frame_; }
+  [[nodiscard]] const std::optional<prologue::MachineFrame>& machine_frame() const { return machine_frame_; }
   // Is everything taken back? A machine frame is left by iretq.
   [[nodiscard]] bool is_entry() const;
   [[nodiscard]] bool same_frame(const FrameState& other) const {
     return depth_ == other.depth_ && saved_.size() == other.saved_.size() && signed_ == other.signed_;
   }
-  // begin and end are not set.
-  [[nodiscard]] FrameRow row() const;
+  // begin and end are not set. kLimit: a frame of 2 GiB or more.
+  [[nodiscard]] Expected<FrameRow> row() const;
 
  private:
-  Expected<void> save(const Save& save, std::uint32_t where);
-  Expected<void> restore(const Save& save, std::uint32_t where);
+  Expected<void> save(const prologue::Save& save, std::uint32_t where);
+  Expected<void> restore(const prologue::Save& save, std::uint32_t where);
 
   Architecture architecture_;
   std::uint64_t depth_;
   std::optional<Pointer> pointer_;
   std::vector<Saved> saved_;
   bool signed_ = false;
-  std::optional<MachineFrame> machine_frame_;
+  std::optional<prologue::MachineFrame> machine_frame_;
 };
 
 }  // namespace windlass

@@ -2,13 +2,13 @@
 
 #include "model/frame_state.h"
 
-namespace windlass {
+namespace windlass::prologue {
 namespace {
 
 // Emits a row at every point where the state has changed.
 class RowMaker {
  public:
-  // Without `emit` it only checks: rows are large, and functions may have many.
+  // Without `emit` it only checks.
   RowMaker(const Prologue& prologue, bool emit) : prologue_(prologue), state_(prologue.architecture), emit_(emit) {}
 
   Expected<std::vector<FrameRow>> run() {
@@ -17,6 +17,7 @@ class RowMaker {
       return fail(ErrorCode::kOutOfRange, "prologue ends outside of the code, or before its last op", prologue_.size);
     if (auto ok = body(prologue_.epilogues, prologue_.code_size, true); !ok) return std::unexpected(ok.error());
     advance(prologue_.code_size);
+    if (too_large_) return std::unexpected(*too_large_);
     return std::move(rows_);
   }
 
@@ -25,16 +26,24 @@ class RowMaker {
   void advance(std::uint32_t to) {
     reached_ = to;
     if (to <= at_) return;
-    if (emit_) {
-      rows_.push_back(state_.row());
-      rows_.back().begin = at_;
-      rows_.back().end = to;
-    }
+    if (emit_) make_row(to);
     at_ = to;
   }
 
-  Expected<void> enter(const std::vector<FrameOp>& ops, std::uint32_t begin, std::uint32_t end) {
-    for (const FrameOp& op : ops) {
+  void make_row(std::uint32_t to) {
+    auto row = state_.row();
+    if (!row) {
+      too_large_ = row.error();
+      too_large_->where = at_;
+      return;
+    }
+    row->begin = at_;
+    row->end = to;
+    rows_.push_back(*row);
+  }
+
+  Expected<void> enter(const std::vector<Op>& ops, std::uint32_t begin, std::uint32_t end) {
+    for (const Op& op : ops) {
       if (op.end < reached_ || op.end < begin || op.end > end)
         return fail(ErrorCode::kOutOfRange, "op is out of order, or outside of the code", op.end);
       advance(op.end);
@@ -55,7 +64,7 @@ class RowMaker {
     return {};
   }
 
-  Expected<void> enter_part(const FramePart& part) {
+  Expected<void> enter_part(const Part& part) {
     if (part.begin < reached_ || part.begin >= part.end || part.end > prologue_.code_size)
       return fail(ErrorCode::kOutOfRange, "part is empty, out of order, or outside of the code", part.begin, part.end);
     reached_ = part.begin;
@@ -76,7 +85,7 @@ class RowMaker {
                   epilogue.end);
     reached_ = epilogue.begin;
     const FrameState around = state_;
-    for (const FrameOp& op : epilogue.undone) {
+    for (const Op& op : epilogue.undone) {
       if (op.end < reached_ || op.end > epilogue.end)
         return fail(ErrorCode::kOutOfRange, "op is out of order, or outside of its epilogue", op.end);
       advance(op.end);
@@ -97,10 +106,11 @@ class RowMaker {
   std::uint32_t at_ = 0;                      // by rows
   bool emit_;
   std::vector<FrameRow> rows_;
+  std::optional<Error> too_large_;
 };
 
 // How long the instruction is that compilers take an action back by.
-std::uint32_t undo_size(Architecture architecture, const FrameAction& action) {
+std::uint32_t undo_size(Architecture architecture, const Action& action) {
   if (architecture == Architecture::kAArch64) return 4;
   if (const auto* allocate = std::get_if<Allocate>(&action))
     return allocate->size < 128 ? 4 : 7;  // add rsp, imm8/imm32
@@ -133,4 +143,4 @@ Expected<void> check(const Prologue& prologue) {
   return rows ? Expected<void>() : std::unexpected(rows.error());
 }
 
-}  // namespace windlass
+}  // namespace windlass::prologue

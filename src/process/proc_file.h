@@ -1,4 +1,4 @@
-// Files of /proc, whose size nobody tells beforehand.
+// Files of /proc, whose size is not known beforehand.
 #pragma once
 
 #include <sys/types.h>

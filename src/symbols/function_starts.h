@@ -6,12 +6,17 @@
 #include <vector>
 
 #include "profile/profile.h"
+#include "source/unwind_source.h"
 
 namespace windlass::symbols {
 
-// For each address of the module, in the file's own numbering, the begin of the FDE it lies in, 0 if in none. Empty if
-// the file cannot be read or is not the one that was mapped (its build id differs). O(FDEs log FDEs + addresses log
-// FDEs).
+// For each address, in the source's numbering, the begin of the function whose unwind information covers it, 0 if none
+// does.
+[[nodiscard]] std::vector<std::uint64_t> function_starts(const source::UnwindSource& source,
+                                                         std::span<const std::uint64_t> addresses);
+
+// The same of the file that was mapped as `module`. Empty if it cannot be read or is another one (its build id
+// differs).
 [[nodiscard]] std::vector<std::uint64_t> function_starts(const profile::Module& module,
                                                          std::span<const std::uint64_t> addresses);
 

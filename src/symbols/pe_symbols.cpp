@@ -4,55 +4,37 @@
 #include <string>
 
 #include "image/pe_names.h"
-#include "winarm64/read.h"
-#include "winx64/read.h"
 
 namespace windlass::symbols {
 namespace {
 
-// Where the code of one function is, and the function it is a part of: the same, unless it was split off.
+using source::Function;
+
+// Ascending.
+std::vector<Function> parts_of(const source::UnwindSource& source) {
+  std::vector<Function> parts;
+  const auto add = [&](const Function& part) {
+    parts.push_back(part);
+    return true;
+  };
+  const auto ignore = [](const Error&) {};
+  source.for_each_function(add, ignore);
+  return parts;
+}
+
+// Code, and the function that it is a part of; 0: of none.
 struct Part {
   std::uint64_t begin, end;
   std::uint64_t function;
 };
 
-std::uint64_t primary_begin(const winx64::Functions& functions, winx64::RuntimeFunction entry) {
-  for (unsigned i = 0; i < winx64::kMaxChain && !entry.indirect(); ++i) {
-    const auto info = winx64::read_unwind_info(functions.image(), entry.info);
-    if (!info || !info->chained) break;
-    entry = *info->chained;
-  }
-  return entry.begin;
-}
-
-// Ascending.
-std::vector<Part> parts_of(const image::PeImage& image) {
-  std::vector<Part> parts;
-  if (image.is_x64_format()) {
-    const winx64::Functions functions(image);
-    for (std::size_t i = 0; i < functions.size(); ++i) {
-      const auto entry = functions.stored(functions.table().stored_index(i));
-      if (entry.begin < entry.end) parts.push_back({entry.begin, entry.end, primary_begin(functions, entry)});
-    }
-    return parts;
-  }
-  const winarm64::Functions functions(image);
-  for (std::size_t i = 0; i < functions.size(); ++i) {
-    const auto entry = functions.stored(functions.table().stored_index(i));
-    winarm64::Expansion storage;
-    const auto record = winarm64::read_record(image, entry, storage);
-    if (record) parts.push_back({entry.begin, std::uint64_t{entry.begin} + record->length, entry.begin});
-  }
-  return parts;
-}
-
 // The part that an address lies in, or the code between two parts; `function` is 0 then.
-Part part_at(const std::vector<Part>& parts, std::uint64_t address) {
-  const auto after = std::ranges::upper_bound(parts, address, {}, &Part::begin);
+Part part_at(const std::vector<Function>& parts, std::uint64_t address) {
+  const auto after = std::ranges::upper_bound(parts, address, {}, &Function::begin);
   const std::uint64_t next = after != parts.end() ? after->begin : ~0ull;
   if (after == parts.begin()) return {0, next, 0};
-  const Part& last = *std::prev(after);
-  return address < last.end ? last : Part{last.end, next, 0};
+  const Function& last = *std::prev(after);
+  return address < last.end ? Part{last.begin, last.end, last.primary} : Part{last.end, next, 0};
 }
 
 bool is_code(const image::PeImage& image, std::uint32_t rva) {
@@ -88,7 +70,7 @@ std::optional<PeSymbolFile> PeSymbolFile::open(const profile::Module& module) {
 
 void PeSymbolFile::name(std::span<const std::uint64_t> addresses, ModuleNames& names) const {
   names.opened = true;
-  const std::vector<Part> parts = parts_of(image_);
+  const std::vector<Function> parts = parts_of(*source_);
   const image::PeSymbols symbols = image::PeSymbols::make(image_);
   const auto labels = labels_of(image_);
   for (std::size_t i = 0; i < addresses.size(); ++i) {
@@ -107,14 +89,6 @@ void PeSymbolFile::name(std::span<const std::uint64_t> addresses, ModuleNames& n
     names.begins[i] = symbol->rva;
     names.add_line(i, {names.function(symbol->name, {}, 0), 0});
   }
-}
-
-std::vector<std::uint64_t> PeSymbolFile::function_starts(std::span<const std::uint64_t> addresses) const {
-  const std::vector<Part> parts = parts_of(image_);
-  std::vector<std::uint64_t> starts;
-  starts.reserve(addresses.size());
-  for (const std::uint64_t address : addresses) starts.push_back(part_at(parts, address).function);
-  return starts;
 }
 
 }  // namespace windlass::symbols

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "image/mapped_file.h"
 #include "image/pe.h"
 #include "profile/profile.h"
+#include "source/unwind_source.h"
 #include "symbols/symbol_result.h"
 
 namespace windlass::symbols {
@@ -22,14 +24,15 @@ class PeSymbolFile {
   // `addresses` ascending RVAs. A symbol has no size: it names what follows it in its function, as the function table
   // has it, or in the code between two of the table's functions, up to the next symbol.
   void name(std::span<const std::uint64_t> addresses, ModuleNames& names) const;
-  // Where the function begins that each address lies in, 0 if in none of the table's.
-  [[nodiscard]] std::vector<std::uint64_t> function_starts(std::span<const std::uint64_t> addresses) const;
+  [[nodiscard]] const source::UnwindSource& source() const { return *source_; }
 
  private:
-  PeSymbolFile(image::MappedFile file, image::PeImage image) : file_(std::move(file)), image_(std::move(image)) {}
+  PeSymbolFile(image::MappedFile file, image::PeImage image)
+      : file_(std::move(file)), image_(std::move(image)), source_(source::make_source(image_)) {}
 
   image::MappedFile file_;
   image::PeImage image_;  // a view of file_
+  std::unique_ptr<source::UnwindSource> source_;
 };
 
 }  // namespace windlass::symbols

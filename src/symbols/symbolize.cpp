@@ -25,7 +25,7 @@ struct Job {
   std::vector<std::uint64_t> addresses;  // ascending
   std::vector<std::uint32_t> locations;  // ascending by address
   ModuleNames names{0};
-  std::vector<std::uint64_t> starts;  // by address; empty if the unwind information cannot tell
+  std::vector<std::uint64_t> starts;  // by address; empty if the unwind information has none
 };
 
 constexpr std::uint64_t kKernelHalf = std::uint64_t{1} << 63;
@@ -71,7 +71,7 @@ void run(const profile::Profile& profile, const SymbolizeOptions& options, Job& 
   }
   if (const auto pe = PeSymbolFile::open(module)) {
     pe->name(job.addresses, job.names);
-    job.starts = pe->function_starts(job.addresses);
+    job.starts = function_starts(pe->source(), job.addresses);
     return;
   }
   SymbolFile file(module, options);

@@ -29,7 +29,7 @@ struct SymbolizeStats {
 
 // Fills Location::lines and Profile::functions. Locations that already have lines are left alone. An address is named
 // only by a symbol or debug entry whose range contains it; otherwise its lines stay empty and exporters print
-// "module+0xoffset", where offset is the start of its function if the unwind information tells (one frame a function).
+// "module+0xoffset", where offset is the start of its function if the unwind information has it (one frame a function).
 // Separate debug files are found by build id and .gnu_debuglink under /usr/lib/debug, and asked of debuginfod servers
 // if DEBUGINFOD_URLS is set. Work is done once a distinct address, modules in parallel. Throws nothing; what cannot be
 // read stays unnamed and is noted. Not to be called on one Profile from two threads.

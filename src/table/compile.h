@@ -1,4 +1,4 @@
-// From an ELF image's call frame information to its dense table.
+// From unwind information, whatever its kind, to its dense table.
 #pragma once
 
 #include <cstdint>
@@ -6,12 +6,21 @@
 
 #include "dwarf/cfi.h"
 #include "image/elf.h"
+#include "source/unwind_source.h"
 #include "table/builder.h"
 #include "table/extra_register.h"
 #include "table/unwind_table.h"
 #include "windlass/error.h"
 
 namespace windlass::table {
+
+// The table of all rows of a source. A malformed record goes to `report`, with its place, and costs only itself; a
+// source without any rows gives an empty table. How each kind is compiled: compile_elf here, compile_pe.h,
+// compile_rows.h. Errors: kLimit (code over more than WL_MAX_PAGES pages), kUnsupported (another machine). Linear in
+// the size of the unwind information, of PE images in that of the code, plus sorting the functions.
+[[nodiscard]] Expected<UnwindTable> compile(const source::UnwindSource& source, source::ErrorSink report);
+
+// ---- call frame information ---------------------------------------------------------------------------------------
 
 // What went by while one section was evaluated.
 struct EvaluationStats {
@@ -21,10 +30,8 @@ struct EvaluationStats {
   std::uint64_t checksum = 0;  // of the rows, so that an evaluation without a table is not optimised away
 };
 
-// Compiles the sections of image::find_unwind_sections: `.eh_frame`, then the others for the addresses it lacks. A
-// malformed record goes to `report` with its file offset and costs only itself; an image without any call frame
-// information gives an empty table. Errors: kLimit (code over more than WL_MAX_PAGES pages). Linear in the size of the
-// sections, plus sorting the functions.
+// Compiles the sections of image::find_unwind_sections: `.eh_frame`, then the others for the addresses it lacks,
+// without full rows in between. A malformed record is reported with its file offset.
 [[nodiscard]] Expected<UnwindTable> compile_elf(const image::ElfImage& image, dwarf::ErrorSink report);
 
 // The rows of one section into `builder`, as compile_elf does it; counts in `use`. `image`: its code, which may be

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "table/arena.h"
 #include "table/unwind_table.h"
 
 namespace windlass::table {
@@ -12,7 +13,7 @@ class TableLoader {
  public:
   TableLoader(const UnwindTable& table, Arena& arena) : table_(table), arena_(arena) {}
   ~TableLoader() {
-    for (const ArenaPiece& piece : loaded_.pieces) arena_.release(piece.ref, piece.bytes);
+    for (const ArenaPiece& piece : loaded_.pieces) arena_.free(piece.ref, piece.bytes);
   }
   TableLoader(const TableLoader&) = delete;
   TableLoader& operator=(const TableLoader&) = delete;
@@ -32,20 +33,20 @@ class TableLoader {
  private:
   static constexpr std::uint32_t kEscapeRulesPerPiece = WL_CHUNK_SIZE / 2 / sizeof(TraceRule);
 
-  Expected<ArenaObject> take(std::uint32_t bytes) {
-    auto object = arena_.allocate(bytes);
-    if (object) loaded_.pieces.push_back({object->ref, bytes});
-    return object;
+  // Zeroed.
+  Expected<std::uint32_t> take(std::uint32_t bytes) {
+    auto ref = arena_.allocate(bytes);
+    if (ref) loaded_.pieces.push_back({*ref, bytes});
+    return ref;
   }
 
   // Always of full length, so that every id a row can hold stays inside it.
   Expected<void> place_palette() {
-    const auto object = take(WL_PALETTE_RULES * sizeof(TraceRule));
-    if (!object) return std::unexpected(object.error());
+    const auto ref = take(WL_PALETTE_RULES * sizeof(TraceRule));
+    if (!ref) return std::unexpected(ref.error());
     const auto rules = table_.rules().first(std::min<std::size_t>(table_.rules().size(), WL_PALETTE_RULES));
-    std::memset(object->data, 0, WL_PALETTE_RULES * sizeof(TraceRule));
-    std::memcpy(object->data, rules.data(), rules.size_bytes());
-    loaded_.module.palette = object->ref;
+    std::memcpy(arena_.at(*ref), rules.data(), rules.size_bytes());
+    loaded_.module.palette = *ref;
     return {};
   }
 
@@ -54,10 +55,10 @@ class TableLoader {
     auto rest = table_.rules().subspan(WL_PALETTE_RULES);
     while (!rest.empty()) {
       const auto some = rest.first(std::min<std::size_t>(rest.size(), kEscapeRulesPerPiece));
-      const auto object = take(static_cast<std::uint32_t>(some.size_bytes()));
-      if (!object) return std::unexpected(object.error());
-      std::memcpy(object->data, some.data(), some.size_bytes());
-      escape_refs_.push_back(object->ref);
+      const auto ref = take(static_cast<std::uint32_t>(some.size_bytes()));
+      if (!ref) return std::unexpected(ref.error());
+      std::memcpy(arena_.at(*ref), some.data(), some.size_bytes());
+      escape_refs_.push_back(*ref);
       rest = rest.subspan(some.size());
     }
     return {};
@@ -71,8 +72,8 @@ class TableLoader {
   Expected<void> place_directory() {
     const auto directory = table_.directory();
     if (directory.empty()) return {};
-    const auto object = take(static_cast<std::uint32_t>(directory.size_bytes()));
-    if (!object) return std::unexpected(object.error());
+    const auto directory_ref = take(static_cast<std::uint32_t>(directory.size_bytes()));
+    if (!directory_ref) return std::unexpected(directory_ref.error());
     std::uint32_t previous = 0, previous_ref = 0;
     for (std::size_t i = 0; i < directory.size(); ++i) {
       std::uint32_t ref = 0;
@@ -83,27 +84,27 @@ class TableLoader {
         if (!page) return std::unexpected(page.error());
         ref = *page;
       }
-      std::memcpy(object->data + i * sizeof ref, &ref, sizeof ref);
+      std::memcpy(arena_.at(*directory_ref) + i * sizeof ref, &ref, sizeof ref);
       previous = directory[i];
       previous_ref = ref;
     }
-    loaded_.module.directory = object->ref;
+    loaded_.module.directory = *directory_ref;
     return {};
   }
 
   Expected<std::uint32_t> place_page(const std::byte* page) {
     const PageShape shape = UnwindTable::shape(page);
-    const auto object = take(shape.bytes());
-    if (!object) return std::unexpected(object.error());
-    std::memcpy(object->data, page, shape.bytes());
-    std::byte* escape = object->data + shape.escapes_offset + 8;
+    const auto ref = take(shape.bytes());
+    if (!ref) return std::unexpected(ref.error());
+    std::memcpy(arena_.at(*ref), page, shape.bytes());
+    std::byte* escape = arena_.at(*ref) + shape.escapes_offset + 8;
     for (std::uint32_t i = 0; i < shape.escapes; ++i, escape += sizeof(wl_escape)) {
       wl_escape value;
       std::memcpy(&value, escape, sizeof value);
       value.rule = rule_ref(value.rule);
       std::memcpy(escape, &value, sizeof value);
     }
-    return object->ref;
+    return *ref;
   }
 
   const UnwindTable& table_;

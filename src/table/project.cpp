@@ -24,10 +24,14 @@ std::uint8_t kind_of(const ProjectedRegister& reg) { return reg.known ? reg.kind
 class Projection {
  public:
   Projection(const FrameRow& row, Architecture architecture) : row_(row), architecture_(architecture) {
-    if (const auto* reg = std::get_if<CfaRegister>(&row.cfa))
-      cfa_ = {Kind::kRegister, 0, reg->reg, reg->offset};
-    else
-      cfa_ = recognise(std::get<CfaExpression>(row.cfa).expression);
+    switch (row.cfa.kind()) {
+      case CfaRule::kRegister: cfa_ = {Kind::kRegister, 0, row.cfa.reg(), row.cfa.offset()}; break;
+      case CfaRule::kLoaded:
+        if (fits<std::uint8_t>(row.cfa.addend()))
+          cfa_ = {Kind::kLoad, static_cast<std::uint8_t>(row.cfa.addend()), row.cfa.reg(), row.cfa.offset()};
+        break;
+      case CfaRule::kExpression: cfa_ = recognise(row.expression(row.cfa)); break;
+    }
     has_cfa_ = cfa_.kind != Kind::kOther && fits<std::int32_t>(cfa_.offset) && is_register(cfa_.reg);
   }
 
@@ -69,24 +73,36 @@ class Projection {
     if (!fits<std::int16_t>(offset)) return {0, 0, false};
     return {kind, static_cast<std::int16_t>(offset), true};
   }
-  [[nodiscard]] ProjectedRegister at_expression(ByteView expression, BaseSettler& bases) const {
-    const SimpleExpression simple = recognise(expression);
-    if (simple.kind != Kind::kRegister || !is_register(simple.reg) || !fits<std::int16_t>(simple.offset))
-      return {0, 0, false};
-    const auto kind = bases.kind(simple.reg);
-    return kind ? with_offset(*kind, simple.offset) : ProjectedRegister{0, 0, false};
+  // [reg + offset]
+  [[nodiscard]] ProjectedRegister at_register(std::uint64_t reg, std::int64_t offset, BaseSettler& bases) const {
+    if (!is_register(reg) || !fits<std::int16_t>(offset)) return {0, 0, false};
+    const auto kind = bases.kind(reg);
+    return kind ? with_offset(*kind, offset) : ProjectedRegister{0, 0, false};
+  }
+  // reg + offset
+  [[nodiscard]] ProjectedRegister register_value(std::uint64_t reg, std::int64_t offset) const {
+    if (!is_register(reg) || offset != 0) return {0, 0, false};
+    return with_offset(WL_REG_IN_REG, static_cast<std::int64_t>(reg));
   }
   [[nodiscard]] ProjectedRegister project(const RegisterRule& rule, BaseSettler& bases) const {
-    if (std::holds_alternative<SameValue>(rule)) return {};
-    if (std::holds_alternative<Undefined>(rule)) return {WL_REG_UNDEFINED, 0, true};
-    if (const auto* at = std::get_if<AtCfa>(&rule)) return with_offset(WL_REG_CFA, at->offset);
-    if (const auto* value = std::get_if<CfaValue>(&rule)) return with_offset(WL_REG_CFA_VALUE, value->offset);
-    if (const auto* in = std::get_if<InRegister>(&rule))
-      return is_register(in->reg) ? with_offset(WL_REG_IN_REG, in->reg) : ProjectedRegister{0, 0, false};
-    if (const auto* at = std::get_if<AtExpression>(&rule)) return at_expression(at->expression, bases);
-    const SimpleExpression simple = recognise(std::get<ExpressionValue>(rule).expression);
-    if (simple.kind != Kind::kRegister || simple.offset != 0 || !is_register(simple.reg)) return {0, 0, false};
-    return with_offset(WL_REG_IN_REG, static_cast<std::int64_t>(simple.reg));
+    const SimpleExpression simple = rule.is_expression() ? recognise(row_.expression(rule)) : SimpleExpression{};
+    const bool is_sum = simple.kind == Kind::kRegister;
+    switch (rule.kind()) {
+      case RegisterRule::kSameValue: return {};
+      case RegisterRule::kUndefined: return {WL_REG_UNDEFINED, 0, true};
+      case RegisterRule::kAtCfa: return with_offset(WL_REG_CFA, rule.offset());
+      case RegisterRule::kCfaValue: return with_offset(WL_REG_CFA_VALUE, rule.offset());
+      case RegisterRule::kInRegister: return register_value(rule.reg(), 0);
+      case RegisterRule::kAtRegister: return at_register(rule.reg(), rule.offset(), bases);
+      case RegisterRule::kRegisterValue: return register_value(rule.reg(), rule.offset());
+      case RegisterRule::kAtExpression:
+        if (is_sum) return at_register(simple.reg, simple.offset, bases);
+        break;
+      case RegisterRule::kExpressionValue:
+        if (is_sum) return register_value(simple.reg, simple.offset);
+        break;
+    }
+    return {0, 0, false};
   }
 
   const FrameRow& row_;

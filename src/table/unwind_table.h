@@ -13,6 +13,8 @@
 
 namespace windlass::table {
 
+class Arena;
+
 // What went into a table, for people and for the bound of 3 bytes a row.
 struct TableStats {
   std::uint64_t functions = 0;          // ranges given to the builder (FDEs)
@@ -73,12 +75,7 @@ class UnwindTable {
 
 // ---- loading into an arena ----------------------------------------------------------------------------------------
 
-// Memory an arena handed out: where to write now, and the reference (8-byte units) by which it will be found.
-struct ArenaObject {
-  std::byte* data = nullptr;
-  std::uint32_t ref = 0;
-};
-
+// What load_table() took of an arena.
 struct ArenaPiece {
   std::uint32_t ref;
   std::uint32_t bytes;
@@ -90,16 +87,8 @@ struct LoadedTable {
   std::vector<ArenaPiece> pieces;
 };
 
-// Where tables are loaded. `allocate(bytes)` gives 8-aligned memory of at most WL_CHUNK_SIZE - 8 bytes that straddles
-// no chunk; `release(ref, bytes)` takes it back.
-class Arena {
- public:
-  virtual ~Arena() = default;
-  [[nodiscard]] virtual Expected<ArenaObject> allocate(std::uint32_t bytes) = 0;
-  virtual void release(std::uint32_t ref, std::uint32_t bytes) = 0;
-};
-
-// Copies `table` into `arena`, all references patched. On an error everything taken has been given back.
+// Copies `table` into `arena`, all references patched. On an error (the arena's) everything taken has been
+// given back. Linear in the table; thread-safe.
 [[nodiscard]] Expected<LoadedTable> load_table(const UnwindTable& table, Arena& arena);
 
 }  // namespace windlass::table

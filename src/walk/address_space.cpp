@@ -47,6 +47,10 @@ Expected<void> AddressSpace::add_code_range(std::uint64_t begin, std::uint64_t e
   return insert(modules_, std::make_unique<walk::Module>(std::move(info), true));
 }
 
+Expected<void> walk::add_module(AddressSpace& space, std::unique_ptr<Module> module) {
+  return insert(space.modules_, std::move(module));
+}
+
 Expected<void> AddressSpace::remove(std::uint64_t begin) {
   const auto behind = first_behind(modules_, begin);
   if (behind == modules_.begin() || behind[-1]->info().begin != begin)

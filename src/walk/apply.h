@@ -3,7 +3,6 @@
 #pragma once
 
 #include <optional>
-#include <variant>
 
 #include "arch/registers.h"
 #include "dwarf/expression.h"
@@ -27,44 +26,52 @@ struct ApplyContext {
   bool slots_below_sp_are_dead = true;  // see value()
 };
 
-// Evaluates rules against one frame; keeps why the last one failed.
+// Evaluates a row's rules against one frame; keeps why the last one failed.
 template <TargetMemory M>
 class RuleReader {
  public:
-  RuleReader(const M& memory, const Registers& frame, const ApplyContext& context)
-      : memory_(memory), frame_(frame), context_(context) {}
+  RuleReader(const FrameRow& row, const M& memory, const Registers& frame, const ApplyContext& context)
+      : row_(row), memory_(memory), frame_(frame), context_(context) {}
 
-  bool cfa(const CfaRule& rule) {
-    if (const auto* plain = std::get_if<CfaRegister>(&rule)) {  // CFA = reg + offset
-      if (!frame_.has(plain->reg)) return lost(plain->reg);
-      cfa_ = frame_.get(plain->reg) + static_cast<std::uint64_t>(plain->offset);
-      return true;
+  // To be asked first.
+  bool find_cfa() {
+    const CfaRule& rule = row_.cfa;
+    switch (rule.kind()) {
+      case CfaRule::kRegister: return sum(rule.reg(), rule.offset(), cfa_);
+      case CfaRule::kLoaded: {
+        std::uint64_t at = 0;
+        if (!sum(rule.reg(), rule.offset(), at) || !load(at, cfa_)) return false;
+        cfa_ += signed_word(rule.addend());
+        return true;
+      }
+      case CfaRule::kExpression: break;
     }
-    return evaluate(std::get<CfaExpression>(rule).expression, false, cfa_);
+    return evaluate(row_.expression(rule), false, cfa_);
   }
 
   // The caller's value of `reg`, and where it was saved (0: in a register, or nowhere).
   bool value(RegisterNumber reg, const RegisterRule& rule, std::uint64_t& to, std::uint64_t& saved_at) {
     saved_at = 0;
-    if (std::holds_alternative<Undefined>(rule)) return lost(reg);
-    if (std::holds_alternative<SameValue>(rule)) return copy(reg, to);
-    if (const auto* at = std::get_if<AtCfa>(&rule)) {
-      saved_at = cfa_ + static_cast<std::uint64_t>(at->offset);
-      // GCC's epilogues do not say that a register has been popped again: its slot is then below sp, and dead.
-      if (context_.slots_below_sp_are_dead && saved_at < frame_.sp() && !frame_.pc().is_return_address() &&
-          is_callee_saved(frame_.architecture(), reg) && copy(reg, to)) {
-        saved_at = 0;
-        return true;
-      }
-      return load(saved_at, to);
+    switch (rule.kind()) {
+      case RegisterRule::kUndefined: return lost(reg);
+      case RegisterRule::kSameValue: return copy(reg, to);
+      case RegisterRule::kAtCfa:
+        saved_at = cfa_ + signed_word(rule.offset());
+        // GCC's epilogues do not say that a register has been popped again: its slot is then below sp, and dead.
+        if (context_.slots_below_sp_are_dead && saved_at < frame_.sp() && !frame_.pc().is_return_address() &&
+            is_callee_saved(frame_.architecture(), reg) && copy(reg, to)) {
+          saved_at = 0;
+          return true;
+        }
+        return load(saved_at, to);
+      case RegisterRule::kCfaValue: to = cfa_ + signed_word(rule.offset()); return true;
+      case RegisterRule::kInRegister: return copy(rule.reg(), to);
+      case RegisterRule::kAtRegister: return sum(rule.reg(), rule.offset(), saved_at) && load(saved_at, to);
+      case RegisterRule::kRegisterValue: return sum(rule.reg(), rule.offset(), to);
+      case RegisterRule::kAtExpression: return evaluate(row_.expression(rule), true, saved_at) && load(saved_at, to);
+      case RegisterRule::kExpressionValue: break;
     }
-    if (const auto* is = std::get_if<CfaValue>(&rule)) {
-      to = cfa_ + static_cast<std::uint64_t>(is->offset);
-      return true;
-    }
-    if (const auto* in = std::get_if<InRegister>(&rule)) return copy(in->reg, to);
-    if (const auto* is = std::get_if<ExpressionValue>(&rule)) return evaluate(is->expression, true, to);
-    return evaluate(std::get<AtExpression>(rule).expression, true, saved_at) && load(saved_at, to);
+    return evaluate(row_.expression(rule), true, to);
   }
 
   [[nodiscard]] std::uint64_t cfa() const { return cfa_; }
@@ -84,6 +91,12 @@ class RuleReader {
     to = frame_.get(reg);
     return true;
   }
+  bool sum(RegisterNumber reg, std::int32_t offset, std::uint64_t& to) {
+    if (!copy(reg, to)) return false;
+    to += signed_word(offset);
+    return true;
+  }
+  static std::uint64_t signed_word(std::int32_t offset) { return static_cast<std::uint64_t>(std::int64_t{offset}); }
   bool load(std::uint64_t address, std::uint64_t& to) {
     if (memory_.read(address, &to, sizeof to)) return true;
     return failed(WalkEnd::kUnreadable, Error{ErrorCode::kUnreadable, "stack is not readable", address, sizeof to});
@@ -114,6 +127,7 @@ class RuleReader {
     return true;
   }
 
+  const FrameRow& row_;
   const M& memory_;
   const Registers& frame_;
   const ApplyContext& context_;
@@ -126,16 +140,16 @@ class RuleReader {
 template <TargetMemory M>
 StepStatus apply(const FrameRow& row, const M& memory, const ApplyContext& context, const Registers& frame,
                  Registers& caller, SavedLocations* saved) {
-  if (std::holds_alternative<Undefined>(row.return_address)) return {WalkEnd::kComplete, {}};
-  RuleReader<M> rules(memory, frame, context);
-  if (!rules.cfa(row.cfa)) return rules.status();
+  if (row.return_address.is(RegisterRule::kUndefined)) return {WalkEnd::kComplete, {}};
+  RuleReader<M> rules(row, memory, frame, context);
+  if (!rules.find_cfa()) return rules.status();
 
   Registers next(frame.architecture());
   keep_preserved(frame, next);
   next.set_sp(rules.cfa());
   std::uint64_t value = 0;
   std::uint64_t saved_at = 0;
-  for (const RegisterEntry& entry : row.registers) {
+  for (const RegisterEntry entry : row.registers) {
     if (!next.holds(entry.reg)) continue;
     if (rules.value(entry.reg, entry.rule, value, saved_at)) {
       next.set(entry.reg, value);
@@ -151,8 +165,7 @@ StepStatus apply(const FrameRow& row, const M& memory, const ApplyContext& conte
   if (saved != nullptr) saved->set(next, pc, saved_at);
   // A signal frame's pc was interrupted. On x86-64 a return address in a register is jumped to (vfork, libgcc's context
   // installation), so the row is the one at it.
-  const bool jumped =
-      frame.architecture() == Architecture::kX86_64 && std::holds_alternative<InRegister>(row.return_address);
+  const bool jumped = frame.architecture() == Architecture::kX86_64 && row.return_address.is(RegisterRule::kInRegister);
   next.set_pc(row.signal_frame || jumped ? CodeAddress::instruction(value) : CodeAddress::return_address(value));
   caller = next;
   return {};

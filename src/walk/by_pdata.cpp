@@ -13,8 +13,7 @@ WalkEnd end_of(ErrorCode code) {
   }
 }
 
-// What no row can say: the frames that a system builds for interrupts and exceptions, registers used after they were
-// restored.
+// What no row can say: the frames that a system builds on ARM64, registers used after they were restored.
 void execute(const StepContext& context, Step& step) {
   const AddressSpace& space = context.space;
   step.saved = context.frame.saved;
@@ -36,8 +35,7 @@ bool by_pdata(const StepContext& context, Step& step) {
   const Module& module = *context.module;
   const CodeAddress pc = context.frame.pc();
   FrameRow row;
-  RowStorage storage;
-  const auto found = module.row_at(pc.lookup(), row, storage);
+  const auto found = module.row_at(pc.lookup(), row);
   if (found) {
     apply_row(context, row, FrameOrigin::kPdata, step);
   } else if (found.error().code == ErrorCode::kNotFound) {
@@ -46,7 +44,7 @@ bool by_pdata(const StepContext& context, Step& step) {
     execute(context, step);
     if (step.status.end == WalkEnd::kBadRow) return false;
   }
-  if (!accept(context.space, step)) {
+  if (!accept(context, step)) {
     (void)by_synthesis(context, step);  // else that is how the walk ends
     return true;
   }

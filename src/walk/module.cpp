@@ -3,10 +3,10 @@
 namespace windlass::walk {
 
 Module::Module(ModuleInfo info, bool generated)
-    : info_(std::move(info)), source_(generated ? &generated_source() : nullptr) {}
+    : info_(std::move(info)), source_(generated ? &source::generated_source() : nullptr) {}
 
-Module::Module(ModuleInfo info, const UnwindSource& source, std::uint64_t bias)
-    : info_(std::move(info)), bias_(bias), source_(&source) {}
+Module::Module(ModuleInfo info, const source::UnwindSource& source, std::uint64_t bias, image::CodeMachine machine)
+    : info_(std::move(info)), bias_(bias), source_(&source), machine_(machine) {}
 
 Module::~Module() { delete named_.load(std::memory_order_relaxed); }
 
@@ -17,7 +17,7 @@ void Module::set_name(std::string path) const {
   if (named_.compare_exchange_strong(none, named.get(), std::memory_order_acq_rel)) (void)named.release();
 }
 
-const UnwindSource& Module::load() const {
+const source::UnwindSource& Module::load() const {
   const std::lock_guard hold(lock_);
   if (loaded_ == nullptr) {
     loaded_ = open();
@@ -26,28 +26,40 @@ const UnwindSource& Module::load() const {
   return *loaded_;
 }
 
-std::unique_ptr<UnwindSource> Module::open() const {
-  if (!owned_.empty()) return make_source(ByteView(owned_.data(), owned_.size()), image::PeLayout::kMapped);
+std::unique_ptr<source::UnwindSource> Module::open() const {
+  const auto source_of = [this](ByteView image, image::PeLayout layout) {
+    machine_ = image::machine_of(image);
+    return source::make_source(image, layout);
+  };
+  if (!owned_.empty()) return source_of(ByteView(owned_.data(), owned_.size()), image::PeLayout::kMapped);
   // A path of Windows means nothing here.
   if (info_.windows && info_.file.empty())
-    return make_failed_source(Error{ErrorCode::kNotFound, "image is neither in a file nor in memory", info_.begin},
-                              true);
+    return source::make_failed_source(
+        Error{ErrorCode::kNotFound, "image is neither in a file nor in memory", info_.begin}, true);
   auto file = image::MappedFile::open(info_.file.empty() ? info_.path : info_.file);
-  if (!file) return make_failed_source(file.error(), info_.windows);
+  if (!file) return source::make_failed_source(file.error(), info_.windows);
   file_ = std::move(*file);
-  return make_source(file_.bytes(), image::PeLayout::kFile);
+  return source_of(file_.bytes(), image::PeLayout::kFile);
 }
 
-Expected<void> Module::row_at(std::uint64_t address, FrameRow& to, RowStorage& storage) const {
-  if (const auto found = source().row_at(address - bias_, to, storage); !found) return found;
+Expected<void> Module::row_at(std::uint64_t address, FrameRow& to) const {
+  if (const auto found = source().row_at(address - bias_, to); !found) return found;
   to.begin += bias_;
   to.end += bias_;
   return {};
 }
 
-Expected<void> Module::unwind(const Memory& memory, std::uint64_t pac_mask, const Registers& frame, Registers& caller,
-                              SavedLocations& saved) const {
-  return source().unwind({memory, frame, bias_, pac_mask}, caller, saved);
+Expected<source::Function> Module::function_at(std::uint64_t address) const {
+  const auto function = source().function_at(address - bias_);
+  if (!function) return std::unexpected(function.error());
+  return source::moved(*function, bias_);
+}
+
+Expected<source::HandlerCall> Module::unwind(const Memory& memory, std::uint64_t pac_mask, const Registers& frame,
+                                             Registers& caller, SavedLocations& saved) const {
+  auto handler = source().unwind({memory, frame, bias_, pac_mask}, caller, saved);
+  if (handler && handler->handler != 0) handler->handler += bias_, handler->data += bias_;
+  return handler;
 }
 
 bool Module::read_image(std::uint64_t address, void* to, std::size_t size) const {

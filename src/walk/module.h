@@ -6,8 +6,9 @@
 #include <mutex>
 #include <vector>
 
+#include "image/machine.h"
 #include "image/mapped_file.h"
-#include "walk/unwind_source.h"
+#include "source/unwind_source.h"
 #include "windlass/walk.h"
 
 namespace windlass::walk {
@@ -17,9 +18,9 @@ class Module {
   explicit Module(ModuleInfo info, bool generated = false);
   // An image that does not come from a file: an ELF file put together again, or a PE image as it is mapped.
   Module(ModuleInfo info, std::vector<std::byte> image) : info_(std::move(info)), owned_(std::move(image)) {}
-  // Of the own process: read where it is mapped, by a source that outlives it; `bias` is that of the source's
-  // numbering. Allocates nothing.
-  Module(ModuleInfo info, const UnwindSource& source, std::uint64_t bias);
+  // Read by a source that outlives it, and that others may use, too; `bias` is that of the source's numbering.
+  // Allocates nothing.
+  Module(ModuleInfo info, const source::UnwindSource& source, std::uint64_t bias, image::CodeMachine machine = {});
 
   [[nodiscard]] const ModuleInfo& info() const {
     const ModuleInfo* named = named_.load(std::memory_order_acquire);
@@ -33,14 +34,23 @@ class Module {
   [[nodiscard]] std::uint64_t id() const { return id_; }
   void forget_id() { id_ = 0; }
   // Code made at run time: there is no file and no unwind information.
-  [[nodiscard]] bool generated() const { return source_.load(std::memory_order_acquire) == &generated_source(); }
+  [[nodiscard]] bool generated() const {
+    return source_.load(std::memory_order_acquire) == &source::generated_source();
+  }
 
   // As UnwindSource has them, but for addresses of the process; rows begin and end at such, too. The file is opened
   // when first needed (a lock), and never on a step of the own process.
-  [[nodiscard]] Expected<void> row_at(std::uint64_t address, FrameRow& to, RowStorage& storage) const;
-  [[nodiscard]] Expected<void> unwind(const Memory& memory, std::uint64_t pac_mask, const Registers& frame,
-                                      Registers& caller, SavedLocations& saved) const;
+  [[nodiscard]] Expected<void> row_at(std::uint64_t address, FrameRow& to) const;
+  [[nodiscard]] Expected<source::Function> function_at(std::uint64_t address) const;
+  [[nodiscard]] Expected<source::HandlerCall> unwind(const Memory& memory, std::uint64_t pac_mask,
+                                                     const Registers& frame, Registers& caller,
+                                                     SavedLocations& saved) const;
   [[nodiscard]] bool is_windows() const { return source().is_windows(); }
+  // Is it code that a thread of this architecture can have called?
+  [[nodiscard]] bool runs_on(Architecture architecture) const {
+    (void)source();
+    return machine_.runs_on(architecture);
+  }
   [[nodiscard]] bool read_image(std::uint64_t address, void* to, std::size_t size) const;
   [[nodiscard]] std::uint64_t function_start(std::uint64_t address) const;
   // The entry point of the image; 0: it has none in this module.
@@ -51,22 +61,23 @@ class Module {
     static constinit std::atomic<std::uint64_t> last = 0;
     return last.fetch_add(1, std::memory_order_relaxed) + 1;
   }
-  [[nodiscard]] const UnwindSource& source() const {
-    const UnwindSource* source = source_.load(std::memory_order_acquire);
+  [[nodiscard]] const source::UnwindSource& source() const {
+    const source::UnwindSource* source = source_.load(std::memory_order_acquire);
     return source != nullptr ? *source : load();
   }
-  const UnwindSource& load() const;
-  [[nodiscard]] std::unique_ptr<UnwindSource> open() const;
+  const source::UnwindSource& load() const;
+  [[nodiscard]] std::unique_ptr<source::UnwindSource> open() const;
 
   std::uint64_t id_ = next_id();
   ModuleInfo info_;
   std::uint64_t bias_ = info_.bias;  // of the source's numbering
   mutable std::atomic<const ModuleInfo*> named_ = nullptr;
-  mutable std::atomic<const UnwindSource*> source_ = nullptr;  // null: not loaded yet
+  mutable std::atomic<const source::UnwindSource*> source_ = nullptr;  // null: not loaded yet
   mutable std::mutex lock_;
   std::vector<std::byte> owned_;
   mutable image::MappedFile file_;
-  mutable std::unique_ptr<UnwindSource> loaded_;
+  mutable image::CodeMachine machine_;  // set before source_
+  mutable std::unique_ptr<source::UnwindSource> loaded_;
 };
 
 }  // namespace windlass::walk

@@ -1,4 +1,4 @@
-// What the walker asks of the own process's module list: the part that every system has. None of it locks or allocates.
+// What the walker asks of the own process's module list: the part that every system has.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,11 @@
 
 namespace windlass::walk {
 
-// The module around an address, or null. Signal-safe.
+// Learns which modules are loaded, and their names. Locks and allocates; thread-safe.
+void know_own_modules();
+// The module around an address, or null. Neither locks nor allocates; signal-safe.
 [[nodiscard]] const Module* find_own_module(std::uint64_t address);
-// Those that are known and still loaded.
+// Those that are known and still loaded. Neither locks nor allocates.
 void each_own_module(FunctionRef<void(const Module&)> callback);
 
 }  // namespace windlass::walk

@@ -2,7 +2,7 @@
 
 #include "arch/registers.h"
 #include "walk/module.h"
-#include "walk/unwinders.h"
+#include "walk/progress.h"
 
 namespace windlass::walk {
 namespace {
@@ -18,33 +18,30 @@ constexpr std::uint64_t kPreserved[] = {preserved_slots(Architecture::kX86_64),
                                         preserved_slots(Architecture::kAArch64)};
 
 bool add(CallSiteRow& row, unsigned slot, const RegisterRule& rule) {
-  const auto* at = std::get_if<AtCfa>(&rule);
-  if (at == nullptr || slot >= Registers::kSlots || row.saved == CallSiteRow::kMaxSaved) return false;
+  if (!rule.is(RegisterRule::kAtCfa) || slot >= Registers::kSlots || row.saved == CallSiteRow::kMaxSaved) return false;
   row.slot[row.saved] = static_cast<std::uint8_t>(slot);
-  row.offset[row.saved] = static_cast<std::int16_t>(at->offset);
-  return row.offset[row.saved++] == at->offset;
+  row.offset[row.saved] = static_cast<std::int16_t>(rule.offset());
+  return row.offset[row.saved++] == rule.offset();
 }
 
 }  // namespace
 
 void RowCache::keep(std::uint64_t module, std::uint64_t pc, const FrameRow& row, FrameOrigin origin,
                     Architecture architecture) {
-  const auto* cfa = std::get_if<CfaRegister>(&row.cfa);
-  if (module == 0 || cfa == nullptr || row.signal_frame || cfa->reg > 0xff) return;
+  if (module == 0 || !row.cfa.is(CfaRule::kRegister) || row.signal_frame) return;
   CallSiteRow kept{};
   kept.module = module;
   kept.pc = pc;
-  kept.cfa_reg = static_cast<std::uint8_t>(cfa->reg);
-  kept.cfa_offset = static_cast<std::int32_t>(cfa->offset);
-  kept.return_signed = row.return_signed;
+  kept.cfa_reg = static_cast<std::uint8_t>(row.cfa.reg());
+  kept.cfa_offset = row.cfa.offset();
+  kept.return_masked = architecture == Architecture::kAArch64;
   kept.origin = origin;
   kept.preserved = kPreserved[static_cast<unsigned>(architecture)];
-  if (kept.cfa_offset != cfa->offset) return;
   if (!add(kept, Registers::slot_of(architecture, Registers::pc_number(architecture)), row.return_address)) return;
-  for (const RegisterEntry& entry : row.registers) {
+  for (const RegisterEntry entry : row.registers) {
     const unsigned slot = Registers::slot_of(architecture, entry.reg);
     if (slot >= Registers::kSlots) continue;
-    if (std::holds_alternative<SameValue>(entry.rule))  // rsi and rdi, which only Windows preserves
+    if (entry.rule.is(RegisterRule::kSameValue))  // rsi and rdi, which only Windows preserves
       kept.preserved |= std::uint64_t{1} << slot;
     else if (!add(kept, slot, entry.rule))
       return;
@@ -65,7 +62,7 @@ bool apply_in_place(const CallSiteRow& row, const AddressSpace& space, Frame& fr
   for (unsigned i = 0; i < row.saved; ++i)
     if (!memory.read(cfa + static_cast<std::uint64_t>(std::int64_t{row.offset[i]}), &value[i], sizeof value[i]))
       return false;
-  if (row.return_signed) value[0] &= ~space.pointer_mask();
+  if (row.return_masked) value[0] &= ~space.pointer_mask();
   const CodeAddress pc = CodeAddress::return_address(value[0]);
   const ModuleInfo& here = module->info();
   const Module* next = module;

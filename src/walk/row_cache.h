@@ -21,7 +21,7 @@ struct alignas(64) CallSiteRow {
   std::uint64_t preserved;  // slots of the registers that keep their value
   std::int32_t cfa_offset;
   std::uint8_t cfa_reg;
-  bool return_signed : 1;
+  bool return_masked : 1;
   FrameOrigin origin : 3;
   std::uint8_t saved : 4;  // how many of these are in use; the first is the return address
   std::uint8_t slot[kMaxSaved];

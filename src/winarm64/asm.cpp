@@ -7,16 +7,12 @@
 
 #include "model/assembly_text.h"
 #include "winarm64/encode_codes.h"
-#include "winarm64/write.h"
+#include "winarm64/frame_codes.h"
 
 namespace windlass::winarm64 {
 namespace {
 
 constexpr std::uint8_t kFp = 29, kLr = 30;
-
-std::unexpected<Error> no_directive(std::uint32_t where, const char* what = "the assembler has no directive for this") {
-  return fail(ErrorCode::kUnsupported, what, where);
-}
 
 std::string register_text(const UnwindCode& code, unsigned reg) {
   return fmt::format("{}{}", code.file == RegisterFile::kX ? 'x' : code.file == RegisterFile::kD ? 'd' : 'q', reg);
@@ -80,15 +76,13 @@ std::string clang_text(const UnwindCode& code) {
   }
 }
 
-class ClangDirectives {
+class ClangDirectives : DirectiveList {
  public:
   ClangDirectives(const Prologue& prologue, const AssemblyOptions& options) : prologue_(prologue), options_(options) {}
 
   std::vector<Directive> run(const Steps& steps) {
     add(0, ".seh_proc " + options_.name);
-    if (prologue_.handler)
-      add(0, fmt::format(".seh_handler {}{}{}", options_.handler, prologue_.handler->on_unwind ? ", @unwind" : "",
-                         prologue_.handler->on_exception ? ", @except" : ""));
+    seh_handler(prologue_.handler, options_.handler);
     for (const Step& step : steps.prologue) add(step.end, clang_text(step.code));
     add(steps.prologue.empty() ? 0 : steps.prologue.back().end, ".seh_endprologue");
     for (const auto& epilogue : steps.epilogues) {
@@ -96,27 +90,19 @@ class ClangDirectives {
       for (const Step& step : epilogue.steps) add(step.end, clang_text(step.code));
       add(epilogue.last(), ".seh_endepilogue");
     }
-    if (prologue_.handler && !prologue_.handler->data.empty()) {
-      add(prologue_.code_size, ".seh_handlerdata");
-      for (const std::byte value : prologue_.handler->data)
-        add(prologue_.code_size, fmt::format(".byte {}", std::to_integer<int>(value)));
-      add(prologue_.code_size, ".section " + options_.section);
-    }
+    seh_handler_data(prologue_, options_.section);
     add(prologue_.code_size, ".seh_endproc");
-    return std::move(list_);
+    return take();
   }
 
  private:
-  void add(std::uint32_t offset, std::string text) { list_.push_back({offset, std::move(text), 0}); }
-
   const Prologue& prologue_;
   const AssemblyOptions& options_;
-  std::vector<Directive> list_;
 };
 
 // ---- armasm64 -----------------------------------------------------------------------------------------------------
 
-class ArmasmDirectives {
+class ArmasmDirectives : DirectiveList {
  public:
   ArmasmDirectives(const Prologue& prologue, const AssemblyOptions& options) : prologue_(prologue), options_(options) {}
 
@@ -143,7 +129,7 @@ class ArmasmDirectives {
       add(epilogue.last() + 4, "EPILOG_END", 4);
     }
     add(prologue_.code_size, "NESTED_END", 0);
-    return std::move(list_);
+    return take();
   }
 
  private:
@@ -220,13 +206,8 @@ class ArmasmDirectives {
     return fmt::format("EPILOG_STACK_FREE {}", code.value);
   }
 
-  void add(std::uint32_t offset, std::string text, std::uint32_t replaces) {
-    list_.push_back({offset, std::move(text), replaces});
-  }
-
   const Prologue& prologue_;
   const AssemblyOptions& options_;
-  std::vector<Directive> list_;
 };
 
 // ---- whole texts --------------------------------------------------------------------------------------------------
@@ -262,13 +243,9 @@ class Source : AssemblyText {
     words(0, static_cast<std::uint32_t>(code_.size()));
     section(".xdata");
     line(armasm_ ? info_ : info_ + ":");
-    std::uint32_t at = 0;
-    for (const ImageRelative& value : written.relocations) {
-      bytes(std::span(written.bytes).subspan(at, value.at - at));
-      at = value.at + 4;
-      rva(options_.handler, 0);
-    }
-    bytes(std::span(written.bytes).subspan(at));
+    relocated(
+        written.bytes, written.relocations, [this](std::span<const std::byte> data) { bytes(data); },
+        [this](const ImageRelative&, std::uint32_t addend) { rva(options_.handler, addend); });
     section(".pdata");
     for (const RuntimeFunction& entry : written.entries) {
       rva(options_.name, entry.begin);
@@ -328,16 +305,10 @@ class Source : AssemblyText {
   const std::string info_ = options_.name + "_unwind_info";
 };
 
-Expected<void> check_options(const Prologue& prologue, const AssemblyOptions& options) {
-  if (options.name.empty() || (prologue.handler && options.handler.empty()))
-    return fail(ErrorCode::kMalformed, "assembly needs the names of the function and of its handler", 0);
-  return {};
-}
-
 }  // namespace
 
 Expected<std::vector<Directive>> directives_of(const Prologue& prologue, const AssemblyOptions& options) {
-  if (const auto ok = check_options(prologue, options); !ok) return std::unexpected(ok.error());
+  if (const auto ok = check_names(prologue, options); !ok) return std::unexpected(ok.error());
   if (const auto bytes = write(prologue); !bytes) return std::unexpected(bytes.error());
   const std::vector<Fragment> fragments = fragments_of(prologue);
   const bool leaf = std::all_of(fragments.begin(), fragments.end(), [](const Fragment& f) { return f.leaf(); });
@@ -353,17 +324,8 @@ Expected<std::vector<Directive>> directives_of(const Prologue& prologue, const A
 
 Expected<std::string> assembly_of(const Prologue& prologue, std::span<const std::byte> code,
                                   const AssemblyOptions& options) {
-  if (code.size() != prologue.code_size)
-    return fail(ErrorCode::kMalformed, "code is not of the size the prologue says", prologue.code_size, code.size());
-  Source source(options, code);
-  const auto list = directives_of(prologue, options);
-  if (list) return source.with_directives(*list, prologue.handler.has_value());
-  if (const auto ok = check_options(prologue, options); !ok) return std::unexpected(ok.error());
-  Prologue addends = prologue;
-  if (addends.handler) addends.handler->rva = 0;
-  const auto written = write(addends);
-  if (!written) return std::unexpected(written.error());
-  return source.with_data(*written, prologue.handler.has_value());
+  return source_text<Source>(prologue, code, options, directives_of(prologue, options),
+                             [&](const Prologue& addends) { return write(addends); });
 }
 
 }  // namespace windlass::winarm64

@@ -1,4 +1,4 @@
-#include "winarm64/write.h"
+#include "winarm64/encode.h"
 
 #include <algorithm>
 
@@ -159,7 +159,7 @@ Expected<RecordContents> decode(const UnwindRecord& record) {
     if (const auto done = add(scope.index); !done) return std::unexpected(done.error());
     contents.epilogues.back().start = scope.start;
   }
-  if (record.has_handler) contents.handler = FrameHandler{record.handler, true, true, {}};
+  if (record.has_handler) contents.handler = prologue::Handler{record.handler, true, true, {}};
   return contents;
 }
 

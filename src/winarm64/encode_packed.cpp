@@ -1,9 +1,9 @@
-// Packed entries: which frames have one. What an entry stands for is known in one place, packed.cpp; here it is asked
-// whether that is what the function does.
+// Packed entries: which frames have one. What an entry stands for is known in one place, read_packed.cpp; here it is
+// asked whether that is what the function does.
 #include <algorithm>
 
+#include "winarm64/encode.h"
 #include "winarm64/encode_codes.h"
-#include "winarm64/write.h"
 
 namespace windlass::winarm64 {
 namespace {

@@ -4,8 +4,8 @@
 
 #include "model/frame_state.h"
 #include "winarm64/encode_codes.h"
+#include "winarm64/frame_codes.h"
 #include "winarm64/frames.h"
-#include "winarm64/write.h"
 
 namespace windlass::winarm64 {
 namespace {
@@ -19,8 +19,8 @@ UnwindCode code_of(Operation operation, std::uint32_t value = 0) {
   return code;
 }
 
-Expected<UnwindCode> save_code(const Save& save, std::uint32_t where) {
-  const bool pair = save.second != kNoRegister;
+Expected<UnwindCode> save_code(const prologue::Save& save, std::uint32_t where) {
+  const bool pair = save.second != prologue::kNoRegister;
   const bool vector = save.reg >= kFirstV && save.reg <= kLastV;
   if (!vector && save.reg > kLr)
     return fail(ErrorCode::kUnsupported, "no unwind code saves this register", where, save.reg);
@@ -40,19 +40,19 @@ Expected<UnwindCode> save_code(const Save& save, std::uint32_t where) {
   return smallest(code, where);
 }
 
-Expected<UnwindCode> code_for(const FrameAction& action, std::uint32_t where) {
-  if (const auto* save = std::get_if<Save>(&action)) return save_code(*save, where);
-  if (const auto* allocate = std::get_if<Allocate>(&action)) {
+Expected<UnwindCode> code_for(const prologue::Action& action, std::uint32_t where) {
+  if (const auto* save = std::get_if<prologue::Save>(&action)) return save_code(*save, where);
+  if (const auto* allocate = std::get_if<prologue::Allocate>(&action)) {
     if (allocate->size > 0xffff'ffff)
       return fail(ErrorCode::kOutOfRange, "allocation of 256 MiB or more has no unwind code", where, allocate->size);
     return smallest(code_of(Operation::kAllocL, static_cast<std::uint32_t>(allocate->size)), where);
   }
-  if (const auto* set = std::get_if<SetFramePointer>(&action)) {
+  if (const auto* set = std::get_if<prologue::SetFramePointer>(&action)) {
     if (set->reg != kFp)
       return fail(ErrorCode::kUnsupported, "only x29 can be a frame pointer that is unwound by", where, set->reg);
     return smallest(code_of(Operation::kAddFp, set->offset), where);
   }
-  if (std::holds_alternative<SignReturnAddress>(action)) return code_of(Operation::kPacSignLr);
+  if (std::holds_alternative<prologue::SignReturnAddress>(action)) return code_of(Operation::kPacSignLr);
   return fail(ErrorCode::kUnsupported, "no instruction of a prologue makes a machine frame", where);
 }
 
@@ -71,7 +71,7 @@ void pad(std::vector<UnwindCode>& codes, std::uint32_t from, std::uint32_t to) {
 }
 
 // What other code has done before, behind an end_c.
-Expected<void> append_before(std::vector<UnwindCode>& codes, std::span<const FrameAction> actions,
+Expected<void> append_before(std::vector<UnwindCode>& codes, std::span<const prologue::Action> actions,
                              std::uint32_t where) {
   if (!actions.empty()) codes.push_back(code_of(Operation::kEndC));
   for (auto action = actions.rbegin(); action != actions.rend(); ++action) {
@@ -85,7 +85,7 @@ Expected<void> append_before(std::vector<UnwindCode>& codes, std::span<const Fra
 Expected<std::vector<UnwindCode>> prologue_codes(const Fragment& fragment) {
   std::vector<UnwindCode> codes;
   std::uint32_t at = fragment.begin;
-  for (const FrameOp& op : fragment.ops) {
+  for (const prologue::Op& op : fragment.ops) {
     if (const auto done = check_instruction(op.end, at); !done) return std::unexpected(done.error());
     const auto code = code_for(op.action, op.end);
     if (!code) return std::unexpected(code.error());
@@ -105,18 +105,18 @@ Expected<std::vector<UnwindCode>> prologue_codes(const Fragment& fragment) {
 
 // What one instruction takes back: `add sp` several allocations, `ldp [sp], #n` a save and allocations, `mov sp, x29`
 // all that was allocated since.
-Expected<FrameAction> combined(const std::vector<FrameOp>& undone, std::size_t first, std::size_t last) {
-  FrameAction whole = undone[first].action;
+Expected<prologue::Action> combined(const std::vector<prologue::Op>& undone, std::size_t first, std::size_t last) {
+  prologue::Action whole = undone[first].action;
   const std::uint32_t where = undone[first].end;
   for (std::size_t i = first + 1; i < last; ++i) {
-    const FrameAction& next = undone[i].action;
-    auto* sum = std::get_if<Allocate>(&whole);
-    auto* save = std::get_if<Save>(&whole);
-    if (const auto* more = std::get_if<Allocate>(&next); more != nullptr && sum != nullptr) {
+    const prologue::Action& next = undone[i].action;
+    auto* sum = std::get_if<prologue::Allocate>(&whole);
+    auto* save = std::get_if<prologue::Save>(&whole);
+    if (const auto* more = std::get_if<prologue::Allocate>(&next); more != nullptr && sum != nullptr) {
       sum->size += more->size;
     } else if (more != nullptr && save != nullptr && more->size <= 0xffff'ffff - save->allocate) {
       save->allocate += static_cast<std::uint32_t>(more->size);
-    } else if (sum != nullptr && std::holds_alternative<SetFramePointer>(next)) {
+    } else if (sum != nullptr && std::holds_alternative<prologue::SetFramePointer>(next)) {
       whole = next;
     } else {
       return fail(ErrorCode::kUnsupported, "no one instruction takes back all of this", where);
@@ -133,7 +133,7 @@ struct EpilogueForm {
   bool open_end = false;  // its last instruction takes something back
 };
 
-Expected<UnwindCode> code_of_instruction(const std::vector<FrameOp>& undone, std::size_t first, std::size_t last) {
+Expected<UnwindCode> code_of_instruction(const std::vector<prologue::Op>& undone, std::size_t first, std::size_t last) {
   const auto action = combined(undone, first, last);
   if (!action) return std::unexpected(action.error());
   return code_for(*action, undone[first].end);
@@ -143,11 +143,11 @@ Expected<UnwindCode> code_of_instruction(const std::vector<FrameOp>& undone, std
 struct Tally {
   std::size_t registers = 0;  // saved, or signed
   std::uint64_t bytes = 0;
-  void add(const FrameAction& action) {
-    if (const auto* allocate = std::get_if<Allocate>(&action)) bytes += allocate->size;
-    if (std::holds_alternative<SignReturnAddress>(action)) ++registers;
-    if (const auto* save = std::get_if<Save>(&action)) {
-      registers += save->second == kNoRegister ? 1 : 2;
+  void add(const prologue::Action& action) {
+    if (const auto* allocate = std::get_if<prologue::Allocate>(&action)) bytes += allocate->size;
+    if (std::holds_alternative<prologue::SignReturnAddress>(action)) ++registers;
+    if (const auto* save = std::get_if<prologue::Save>(&action)) {
+      registers += save->second == prologue::kNoRegister ? 1 : 2;
       bytes += save->allocate;
     }
   }
@@ -157,40 +157,41 @@ struct Tally {
 class Frames {
  public:
   explicit Frames(const Fragment& fragment) : actions_(fragment.entered), states_{FrameState(Architecture::kAArch64)} {
-    for (const FrameOp& op : fragment.ops) actions_.push_back(op.action);
-    for (const FrameAction& action : actions_) {
+    for (const prologue::Op& op : fragment.ops) actions_.push_back(op.action);
+    for (const prologue::Action& action : actions_) {
       states_.push_back(states_.back());
       known_ = known_ && states_.back().apply({fragment.begin, action});
     }
   }
 
   // What an epilogue leaves in place: the actions of the function around a part that it leaves, or none.
-  [[nodiscard]] std::span<const FrameAction> left_by(const Epilogue& epilogue) const {
+  [[nodiscard]] std::span<const prologue::Action> left_by(const prologue::Epilogue& epilogue) const {
     std::size_t left = actions_.size();
     FrameState state = states_.back();
     bool known = known_;
-    for (const FrameOp& op : epilogue.undone) known = known && state.undo(op);
+    for (const prologue::Op& op : epilogue.undone) known = known && state.undo(op);
     if (known) {
       while (left > 0 && (left == actions_.size() || !states_[left].same_frame(state))) --left;
     } else {
-      // A compiler's record: epilogues may free what no prologue has allocated, as x29 tells where the frame is.
+      // A compiler's record: epilogues may free what no prologue has allocated, as the frame is found by x29.
       Tally undone, rest;
-      for (const FrameOp& op : epilogue.undone) undone.add(op.action);
+      for (const prologue::Op& op : epilogue.undone) undone.add(op.action);
       while (left > 0 && (rest.registers < undone.registers || rest.bytes < undone.bytes)) rest.add(actions_[--left]);
     }
     return std::span(actions_).first(left);
   }
 
  private:
-  std::vector<FrameAction> actions_;
+  std::vector<prologue::Action> actions_;
   std::vector<FrameState> states_;
   bool known_ = true;
 };
 
-Expected<EpilogueForm> epilogue_form(const Fragment& fragment, const Frames& frames, const Epilogue& epilogue) {
+Expected<EpilogueForm> epilogue_form(const Fragment& fragment, const Frames& frames,
+                                     const prologue::Epilogue& epilogue) {
   EpilogueForm form;
   std::uint32_t at = epilogue.begin;
-  const std::vector<FrameOp>& undone = epilogue.undone;
+  const std::vector<prologue::Op>& undone = epilogue.undone;
   for (std::size_t i = 0; i < undone.size();) {
     std::size_t next = i + 1;
     while (next < undone.size() && undone[next].end == undone[i].end) ++next;
@@ -248,11 +249,11 @@ std::size_t encoded_size(const RecordContents& contents) {
 
 }  // namespace
 
-std::size_t left_in_place(const Fragment& fragment, const Epilogue& epilogue) {
+std::size_t left_in_place(const Fragment& fragment, const prologue::Epilogue& epilogue) {
   return Frames(fragment).left_by(epilogue).size();
 }
 
-Expected<RecordContents> contents_of(const Fragment& fragment, const FrameHandler* handler) {
+Expected<RecordContents> contents_of(const Fragment& fragment, const prologue::Handler* handler) {
   RecordContents contents;
   if (fragment.begin % 4 != 0 || fragment.end % 4 != 0)
     return fail(ErrorCode::kMalformed, "code or part of it does not begin and end at a multiple of 4", fragment.begin,
@@ -266,7 +267,7 @@ Expected<RecordContents> contents_of(const Fragment& fragment, const FrameHandle
   RecordContents shorter = contents, shortest = contents;
   const Frames frames(fragment);
   bool differs = false;
-  for (const Epilogue& epilogue : fragment.epilogues) {
+  for (const prologue::Epilogue& epilogue : fragment.epilogues) {
     if (epilogue.undone.empty()) continue;
     auto form = epilogue_form(fragment, frames, epilogue);
     if (!form) return std::unexpected(form.error());
@@ -292,24 +293,25 @@ Expected<RecordContents> contents_of(const Fragment& fragment, const FrameHandle
 
 namespace {
 
-Expected<std::optional<FrameAction>> action_of(const UnwindCode& code, std::uint64_t where) {
+Expected<std::optional<prologue::Action>> action_of(const UnwindCode& code, std::uint64_t where) {
   if (code.saves()) {
     if (code.file != RegisterFile::kX && code.file != RegisterFile::kD)
       return fail(ErrorCode::kUnsupported, "function saves vector registers whole", where, code.reg);
-    Save save{dwarf_number(code.file, code.reg)};
+    prologue::Save save{dwarf_number(code.file, code.reg)};
     if (code.pair) save.second = dwarf_number(code.file, code.second);
     (code.writeback ? save.allocate : save.offset) = code.value;
-    return FrameAction(save);
+    return prologue::Action(save);
   }
   switch (code.operation) {
     case Operation::kAllocS:
     case Operation::kAllocM:
-    case Operation::kAllocL: return code.value == 0 ? std::optional<FrameAction>() : Allocate{code.value};
+    case Operation::kAllocL:
+      return code.value == 0 ? std::optional<prologue::Action>() : prologue::Allocate{code.value};
     case Operation::kSetFp:
-    case Operation::kAddFp: return SetFramePointer{kFp, code.value};
-    case Operation::kPacSignLr: return SignReturnAddress{};
+    case Operation::kAddFp: return prologue::SetFramePointer{kFp, code.value};
+    case Operation::kPacSignLr: return prologue::SignReturnAddress{};
     case Operation::kNop:
-    case Operation::kReservedNop: return std::optional<FrameAction>();
+    case Operation::kReservedNop: return std::optional<prologue::Action>();
     default: return fail(ErrorCode::kUnsupported, "function's frame is not made by a prologue alone", where);
   }
 }
@@ -332,8 +334,8 @@ Expected<void> take_prologue(Fragment& fragment, std::vector<UnwindCode> codes, 
   return {};
 }
 
-Expected<Epilogue> take_epilogue(const EpilogueCodes& from, std::uint64_t where) {
-  Epilogue epilogue{from.start, from.start, {}};
+Expected<prologue::Epilogue> take_epilogue(const EpilogueCodes& from, std::uint64_t where) {
+  prologue::Epilogue epilogue{from.start, from.start, {}};
   std::vector<UnwindCode> codes = from.codes;
   if (const auto done = resolve_save_next(codes); !done) return std::unexpected(done.error());
   for (const UnwindCode& code : codes) {
@@ -348,16 +350,16 @@ Expected<Epilogue> take_epilogue(const EpilogueCodes& from, std::uint64_t where)
 }
 
 // MSVC leaves the instruction that frees the stack out of some epilogues: it is the one in front.
-void add_first(const Fragment& fragment, bool whole, Epilogue& epilogue) {
-  for (const FrameOp& op : epilogue.undone)
-    if (std::holds_alternative<SetFramePointer>(op.action)) return;
+void add_first(const Fragment& fragment, bool whole, prologue::Epilogue& epilogue) {
+  for (const prologue::Op& op : epilogue.undone)
+    if (std::holds_alternative<prologue::SetFramePointer>(op.action)) return;
   Tally done, undone;
-  for (const FrameOp& op : fragment.ops) done.add(op.action);
+  for (const prologue::Op& op : fragment.ops) done.add(op.action);
   if (whole)
-    for (const FrameAction& action : fragment.entered) done.add(action);
-  for (const FrameOp& op : epilogue.undone) undone.add(op.action);
+    for (const prologue::Action& action : fragment.entered) done.add(action);
+  for (const prologue::Op& op : epilogue.undone) undone.add(op.action);
   if (undone.bytes >= done.bytes || epilogue.begin < 4) return;
-  epilogue.undone.insert(epilogue.undone.begin(), {epilogue.begin, Allocate{done.bytes - undone.bytes}});
+  epilogue.undone.insert(epilogue.undone.begin(), {epilogue.begin, prologue::Allocate{done.bytes - undone.bytes}});
   epilogue.begin -= 4;
 }
 
@@ -392,7 +394,7 @@ Expected<Prologue> prologue_of(const UnwindRecord& record) {
   prologue.ops = std::move(fragment->ops);
   prologue.size = fragment->prologue_end;
   prologue.epilogues = std::move(fragment->epilogues);
-  if (record.has_handler) prologue.handler = FrameHandler{record.handler, true, true, {}};
+  if (record.has_handler) prologue.handler = prologue::Handler{record.handler, true, true, {}};
   return prologue;
 }
 

@@ -2,13 +2,15 @@
 
 #include <algorithm>
 
+#include "arch/registers.h"
+
 namespace windlass::winarm64 {
 namespace {
 
 using Slot = SymbolicFrame::Slot;
 using Base = SymbolicFrame::Base;
 
-// -1: not among the registers rows tell of.
+// -1: not among the registers that rows have rules for.
 int slot_of(RegisterFile file, unsigned number) {
   if (file == RegisterFile::kX) return number >= 19 && number <= 30 ? static_cast<int>(number) - 19 : -1;
   return number >= 8 && number <= 15 ? static_cast<int>(number) - 8 + 12 : -1;
@@ -109,44 +111,40 @@ Expected<void> execute_symbolically(ByteView codes, std::uint32_t index, Symboli
   return SymbolicExecutor(frame).run(codes, index);
 }
 
-// A slot whose base is not the CFA's gets an expression: DW_OP_breg29 or DW_OP_breg31 with its offset.
-RegisterRule RowEvaluator::rule(const Slot& slot, RegisterNumber reg) {
-  if (slot.base == Base::kRegister) return InRegister{reg};
-  if (slot.base == frame_.base) return AtCfa{slot.offset - frame_.offset};
-  const std::size_t start = expressions_used_;
-  expressions_[expressions_used_++] = static_cast<std::byte>(0x70 + (slot.base == Base::kFp ? 29 : 31));
-  std::int64_t rest = slot.offset;
-  for (bool more = true; more;) {  // SLEB128
-    const auto low = static_cast<std::uint8_t>(rest & 0x7f);
-    rest >>= 7;
-    more = !((rest == 0 && (low & 0x40) == 0) || (rest == -1 && (low & 0x40) != 0));
-    expressions_[expressions_used_++] = static_cast<std::byte>(low | (more ? 0x80 : 0));
-  }
-  return AtExpression{ByteView(expressions_ + start, expressions_used_ - start)};
+namespace {
+
+RegisterNumber base_register(Base base) { return base == Base::kFp ? aarch64::kX29 : aarch64::kSp; }
+
+// Frames are below 1 GiB, so that every offset fits.
+RegisterRule rule(const SymbolicFrame& frame, const Slot& slot, RegisterNumber reg) {
+  if (slot.base == Base::kRegister) return RegisterRule::in_register(reg);
+  if (slot.base == frame.base) return RegisterRule::at_cfa(slot.offset - static_cast<std::int32_t>(frame.offset));
+  return RegisterRule::at_register(base_register(slot.base), slot.offset);
 }
 
-void RowEvaluator::fill(FrameRow& row) {
-  expressions_used_ = 0;
-  row.cfa = CfaRegister{static_cast<RegisterNumber>(frame_.base == Base::kFp ? 29 : 31), frame_.offset};
-  const Slot& lr = frame_.slots[SymbolicFrame::kLr];
-  row.return_address = rule(frame_.jumps ? frame_.return_address : lr, 30);
-  row.return_signed = frame_.return_signed;
-  row.signal_frame = frame_.jumps;
+void fill(const SymbolicFrame& frame, FrameRow& row) {
+  row.cfa = CfaRule::at(base_register(frame.base), static_cast<std::int32_t>(frame.offset));
+  const Slot& lr = frame.slots[SymbolicFrame::kLr];
+  row.return_address = rule(frame, frame.jumps ? frame.return_address : lr, aarch64::kX30);
+  row.return_signed = frame.return_signed;
+  row.signal_frame = frame.jumps;
   row.registers.clear();
   for (unsigned i = 0; i < SymbolicFrame::kRegisters; ++i) {
     const RegisterNumber reg = SymbolicFrame::number(i);
-    if (i == SymbolicFrame::kLr && !frame_.jumps) continue;  // behind a call it is whatever the callee left
-    if (i != SymbolicFrame::kLr && frame_.slots[i].base == Base::kRegister) continue;
-    (void)row.registers.set(reg, rule(frame_.slots[i], reg));  // 20 registers of 128
+    if (i == SymbolicFrame::kLr && !frame.jumps) continue;  // behind a call it is whatever the callee left
+    if (i != SymbolicFrame::kLr && frame.slots[i].base == Base::kRegister) continue;
+    row.registers.append(reg, rule(frame, frame.slots[i], reg));
   }
 }
+
+}  // namespace
 
 void RowEvaluator::flush() {
   if (!has_pending_) return;
   has_pending_ = false;
   row_.begin = base_ + begin_ + std::uint64_t{pending_} * 4;
   row_.end = base_ + begin_ + std::uint64_t{at_} * 4;
-  fill(row_);
+  fill(frame_, row_);
   (*emit_)(row_);
 }
 
@@ -250,7 +248,7 @@ Expected<void> RowEvaluator::row_at(RuntimeFunction function, std::uint32_t rva,
   if (!done) return done;
   to.begin = base_ + (rva & ~3U);
   to.end = to.begin + 4;
-  fill(to);
+  fill(frame_, to);
   return {};
 }
 

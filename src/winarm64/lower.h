@@ -1,5 +1,5 @@
 // Windows ARM64 unwind information as rows: at every instruction the same caller as virtual_unwind, or an error that
-// says why no row can tell it.
+// says why no row can say it.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ struct SymbolicFrame {
 // GiB or more; kMalformed, kTruncated as virtual_unwind.
 [[nodiscard]] Expected<void> execute_symbolically(ByteView codes, std::uint32_t index, SymbolicFrame& frame);
 
-// One evaluator a thread. Rows refer to its expressions until the next row.
+// One evaluator a thread.
 class RowEvaluator {
  public:
   using RowSink = FunctionRef<void(const FrameRow&)>;
@@ -60,8 +60,6 @@ class RowEvaluator {
   void epilogue(std::uint32_t index, std::uint32_t start, std::uint32_t end);
   void state(std::uint32_t end, std::uint32_t index);
   void flush();
-  void fill(FrameRow& row);
-  RegisterRule rule(const SymbolicFrame::Slot& slot, RegisterNumber reg);
 
   const Functions& functions_;
   std::uint64_t base_;
@@ -83,8 +81,6 @@ class RowEvaluator {
   const RowSink* emit_ = nullptr;
   const ErrorSink* report_ = nullptr;
   FrameRow row_;
-  std::byte expressions_[(SymbolicFrame::kRegisters + 1) * 12];
-  std::size_t expressions_used_ = 0;
 };
 
 }  // namespace windlass::winarm64

@@ -135,7 +135,7 @@ class Checker {
       return;
     }
     if (scope.index != 0) sequence(scope.index);
-    // Only its start is held against the length: MSVC cuts functions into fragments in the middle of an epilogue.
+    // Only its start is compared with the length: MSVC cuts functions into fragments in the middle of an epilogue.
     const std::uint64_t end =
         at_end ? std::uint64_t{count_instructions(record_.codes, scope.index)} * 4 + 4 : std::uint64_t{scope.start} + 4;
     if (end > record_.length)

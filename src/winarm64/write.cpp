@@ -1,5 +1,5 @@
 // From a function to its entries: where it is cut, and which of its pieces are packed.
-#include "winarm64/write.h"
+#include "winarm64/frame_codes.h"
 
 #include <algorithm>
 #include <map>
@@ -18,7 +18,7 @@ std::uint32_t last_op_end(const Fragment& fragment) {
 // Does the last epilogue end the fragment with an instruction that takes something back?
 bool open_end(const Fragment& fragment) {
   if (fragment.epilogues.empty()) return false;
-  const Epilogue& last = fragment.epilogues.back();
+  const prologue::Epilogue& last = fragment.epilogues.back();
   return last.end == fragment.end && !last.undone.empty() && last.undone.back().end == last.end;
 }
 
@@ -42,10 +42,10 @@ struct Cut {
 Cut cut_body(const Fragment& whole, std::uint32_t at) {
   Cut cut{whole, whole};
   cut.first.end = cut.second.begin = at;
-  const auto behind = [at](const Epilogue& epilogue) { return epilogue.begin >= at; };
+  const auto behind = [at](const prologue::Epilogue& epilogue) { return epilogue.begin >= at; };
   std::erase_if(cut.first.epilogues, behind);
-  std::erase_if(cut.second.epilogues, [&](const Epilogue& epilogue) { return !behind(epilogue); });
-  for (const FrameOp& op : whole.ops) cut.second.entered.push_back(op.action);
+  std::erase_if(cut.second.epilogues, [&](const prologue::Epilogue& epilogue) { return !behind(epilogue); });
+  for (const prologue::Op& op : whole.ops) cut.second.entered.push_back(op.action);
   cut.second.ops.clear();
   cut.second.prologue_end = 0;
   return cut;
@@ -88,7 +88,7 @@ std::vector<Fragment> cut_to_length(const Fragment& whole) {
     if (at <= last_op_end(piece)) break;
     piece.end = at;
     pieces.push_back(piece);
-    for (const FrameOp& op : piece.ops) piece.entered.push_back(op.action);
+    for (const prologue::Op& op : piece.ops) piece.entered.push_back(op.action);
     piece.ops.clear();
     piece.prologue_end = 0;
     piece.epilogues.clear();
@@ -105,7 +105,7 @@ std::optional<Cut> cut_too_large(const Fragment& whole) {
   std::uint32_t at = whole.begin;
   if (whole.end - whole.begin > kMaxLength) {
     at = whole.begin + kMaxLength;
-    for (const Epilogue& epilogue : whole.epilogues)
+    for (const prologue::Epilogue& epilogue : whole.epilogues)
       if (epilogue.begin < at && at < epilogue.end) at = epilogue.begin;
   } else if (whole.epilogues.size() > 1) {
     at = whole.epilogues[whole.epilogues.size() / 2].begin;
@@ -216,7 +216,7 @@ class Writer {
 
   const Prologue& prologue_;
   const WriteOptions& options_;
-  const FrameHandler* handler_;
+  const prologue::Handler* handler_;
   Written written_;
   std::map<std::vector<std::byte>, std::uint32_t> records_;
 };
@@ -229,8 +229,8 @@ std::vector<Fragment> fragments_of(const Prologue& prologue) {
   around.ops = prologue.ops;
   // Only a handler cares where the prologue ends: it is not called there.
   if (prologue.handler) around.prologue_end = prologue.prologue_end();
-  std::vector<FrameAction> entered;
-  for (const FrameOp& op : prologue.ops) entered.push_back(op.action);
+  std::vector<prologue::Action> entered;
+  for (const prologue::Op& op : prologue.ops) entered.push_back(op.action);
 
   auto epilogue = prologue.epilogues.begin();
   const auto close = [&](std::uint32_t end) {
@@ -241,7 +241,7 @@ std::vector<Fragment> fragments_of(const Prologue& prologue) {
     around.prologue_end = std::min(around.prologue_end, end);
     if (around.end > around.begin) fragments.push_back(around);
   };
-  for (const FramePart& part : prologue.parts) {
+  for (const prologue::Part& part : prologue.parts) {
     if (part.ops.empty() && part.epilogues.empty()) continue;
     // It begins with its first op: up to there it is like what is around it.
     const std::uint32_t first = part.ops.empty() ? part.begin : part.ops.front().end - 4;
@@ -254,7 +254,7 @@ std::vector<Fragment> fragments_of(const Prologue& prologue) {
   return fragments;
 }
 
-Expected<Piece> piece_of(const Fragment& fragment, const FrameHandler* handler, std::uint32_t rva) {
+Expected<Piece> piece_of(const Fragment& fragment, const prologue::Handler* handler, std::uint32_t rva) {
   if (fragment.end - fragment.begin > kMaxLength)
     return fail(ErrorCode::kLimit, "more code than one record can cover, 1 MiB - 4", fragment.begin,
                 fragment.end - fragment.begin);

@@ -1,8 +1,5 @@
 // Unwind information as assembly text. Sources: "MASM for x64: unwind helpers" (Microsoft), the .seh_ directives as
 // binutils and LLVM read them.
-#include <algorithm>
-#include <cstring>
-
 #include <fmt/format.h>
 
 #include "model/assembly_text.h"
@@ -12,11 +9,7 @@
 namespace windlass::winx64 {
 namespace {
 
-std::unexpected<Error> no_directive(std::uint32_t where) {
-  return fail(ErrorCode::kUnsupported, "the assembler has no directive for this", where);
-}
-
-class Directives {
+class Directives : DirectiveList {
  public:
   Directives(const Prologue& prologue, const Piece& piece, const AssemblyOptions& options)
       : prologue_(prologue), piece_(piece), options_(options), masm_(options.assembler == Assembler::kMasm) {}
@@ -26,13 +19,13 @@ class Directives {
     const InfoContent& content = piece_.content;
     for (auto code = content.codes.rbegin(); code != content.codes.rend(); ++code) add(code->offset, text_of(*code));
     add(content.prolog_size, masm_ ? ".endprolog" : ".seh_endprologue");
-    for (const EpilogueV2& told : piece_.epilogues) {
-      add(told.begin, ".seh_startepilogue");
-      add(told.pops, ".seh_unwindv2start");
-      add(told.exit, ".seh_endepilogue");
+    for (const EpilogueV2& epilogue : piece_.epilogues) {
+      add(epilogue.begin, ".seh_startepilogue");
+      add(epilogue.pops, ".seh_unwindv2start");
+      add(epilogue.exit, ".seh_endepilogue");
     }
     end();
-    return std::move(list_);
+    return take();
   }
 
  private:
@@ -48,21 +41,14 @@ class Directives {
     }
     add(0, ".seh_proc " + options_.name);
     if (options_.version == 2) add(0, ".seh_unwindversion 2");
-    if (handled)
-      add(0, fmt::format(".seh_handler {}{}{}", options_.handler, prologue_.handler->on_unwind ? ", @unwind" : "",
-                         prologue_.handler->on_exception ? ", @except" : ""));
+    seh_handler(prologue_.handler, options_.handler);
     return {};
   }
 
   void end() {
     const std::uint32_t at = prologue_.code_size;
     if (masm_) return add(at, options_.name + " ENDP");
-    if (prologue_.handler && !prologue_.handler->data.empty()) {
-      add(at, ".seh_handlerdata");
-      for (const std::byte value : prologue_.handler->data)
-        add(at, fmt::format(".byte {}", std::to_integer<int>(value)));
-      add(at, fmt::format(".section {}", options_.section));
-    }
+    seh_handler_data(prologue_, options_.section);
     add(at, ".seh_endproc");
   }
 
@@ -88,13 +74,10 @@ class Directives {
     return fmt::format("{}pushframe{}", prefix, error_code);
   }
 
-  void add(std::uint32_t offset, std::string text) { list_.push_back({offset, std::move(text), 0}); }
-
   const Prologue& prologue_;
   const Piece& piece_;
   const AssemblyOptions& options_;
   const bool masm_;
-  std::vector<Directive> list_;
 };
 
 // A whole source text.
@@ -127,18 +110,14 @@ class Source : AssemblyText {
       text_ += info_ + " ";  // names the first DB
     else
       line(info_ + ":");
-    std::uint32_t at = 0;
-    for (const ImageRelative& value : written.relocations) {
-      bytes(std::span(written.bytes).subspan(at, value.at - at));
-      at = value.at + 4;
-      std::uint32_t addend = 0;
-      std::memcpy(&addend, written.bytes.data() + value.at, sizeof addend);
-      rva(value.base == ImageRelative::Base::kFunction  ? options_.name
-          : value.base == ImageRelative::Base::kHandler ? options_.handler
-                                                        : info_,
-          addend);
-    }
-    bytes(std::span(written.bytes).subspan(at));
+    relocated(
+        written.bytes, written.relocations, [this](std::span<const std::byte> data) { bytes(data); },
+        [this](const ImageRelative& value, std::uint32_t addend) {
+          rva(value.base == ImageRelative::Base::kFunction  ? options_.name
+              : value.base == ImageRelative::Base::kHandler ? options_.handler
+                                                            : info_,
+              addend);
+        });
     end_section(".xdata");
     section(".pdata");
     for (const RuntimeFunction& entry : written.entries) {
@@ -186,16 +165,10 @@ class Source : AssemblyText {
   const std::string info_ = options_.name + "_unwind_info";
 };
 
-Expected<void> check_options(const Prologue& prologue, const AssemblyOptions& options) {
-  if (options.name.empty() || (prologue.handler && options.handler.empty()))
-    return fail(ErrorCode::kMalformed, "assembly needs the names of the function and of its handler", 0);
-  return {};
-}
-
 }  // namespace
 
 Expected<std::vector<Directive>> directives_of(const Prologue& prologue, const AssemblyOptions& options) {
-  if (const auto ok = check_options(prologue, options); !ok) return std::unexpected(ok.error());
+  if (const auto ok = check_names(prologue, options); !ok) return std::unexpected(ok.error());
   if (const auto bytes = write(prologue, {.version = options.version, .saves_can_wait = options.saves_can_wait});
       !bytes)
     return std::unexpected(bytes.error());
@@ -211,17 +184,9 @@ Expected<std::vector<Directive>> directives_of(const Prologue& prologue, const A
 
 Expected<std::string> assembly_of(const Prologue& prologue, std::span<const std::byte> code,
                                   const AssemblyOptions& options) {
-  if (code.size() != prologue.code_size)
-    return fail(ErrorCode::kMalformed, "code is not of the size the prologue says", prologue.code_size, code.size());
-  Source source(options, code);
-  const auto list = directives_of(prologue, options);
-  if (list) return source.with_directives(*list, prologue.handler.has_value());
-  if (const auto ok = check_options(prologue, options); !ok) return std::unexpected(ok.error());
-  Prologue addends = prologue;
-  if (addends.handler) addends.handler->rva = 0;
-  const auto written = write(addends, {.version = options.version, .saves_can_wait = options.saves_can_wait});
-  if (!written) return std::unexpected(written.error());
-  return source.with_data(*written, prologue.handler.has_value());
+  return source_text<Source>(prologue, code, options, directives_of(prologue, options), [&](const Prologue& addends) {
+    return write(addends, {.version = options.version, .saves_can_wait = options.saves_can_wait});
+  });
 }
 
 }  // namespace windlass::winx64

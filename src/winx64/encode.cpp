@@ -1,4 +1,4 @@
-#include "winx64/write.h"
+#include "winx64/encode.h"
 
 namespace windlass::winx64 {
 namespace {
@@ -104,7 +104,7 @@ Expected<void> check_header(const InfoContent& content) {
 
 Expected<void> check_epilogs(const InfoContent& content) {
   if (content.epilog_size == 0 && !content.epilog_at_end && content.epilog_offsets.empty()) return {};
-  if (content.version != 2) return fail(ErrorCode::kUnsupported, "version 1 does not tell epilogues", 0);
+  if (content.version != 2) return fail(ErrorCode::kUnsupported, "version 1 does not describe epilogues", 0);
   if (content.epilog_size == 0 || content.epilog_size > kMaxOffset)
     return fail(ErrorCode::kOutOfRange, "an epilogue has 1 to 255 bytes", 0, content.epilog_size);
   for (const std::uint32_t back : content.epilog_offsets) {

@@ -1,5 +1,5 @@
 // Epilogues. Version 1's are found by their instructions wherever the thread stands: at most one that frees, then pops,
-// then the return or jump. Version 2 tells where the pops begin and no more. Before that the prologue's codes must
+// then the return or jump. Version 2 says where the pops begin and no more. Before that the prologue's codes must
 // still hold: rsp (or the frame pointer) not moved, and every save not yet below rsp, where anything may overwrite it.
 #include <algorithm>
 
@@ -14,9 +14,9 @@ constexpr std::uint32_t kLongestInstruction = 15;
 // What one instruction takes back.
 struct Step {
   std::uint32_t end = 0;
-  RegisterNumber pop = kNoRegister;  // it is one pop of this register
-  bool release = false;              // it moves rsp and does nothing else
-  bool body_holds = false;           // behind it
+  RegisterNumber pop = prologue::kNoRegister;  // it is one pop of this register
+  bool release = false;                        // it moves rsp and does nothing else
+  bool body_holds = false;                     // behind it
 };
 
 bool body_holds(const BodyFrame& frame, const FrameState& state) {
@@ -27,12 +27,12 @@ bool body_holds(const BodyFrame& frame, const FrameState& state) {
   return state.pointer() && std::all_of(frame.state.saved().begin(), frame.state.saved().end(), is_kept);
 }
 
-Step step_of(const Epilogue& epilogue, std::size_t first, std::size_t last) {
-  Step step{epilogue.undone[first].end, kNoRegister, true, false};
+Step step_of(const prologue::Epilogue& epilogue, std::size_t first, std::size_t last) {
+  Step step{epilogue.undone[first].end, prologue::kNoRegister, true, false};
   for (std::size_t i = first; i < last; ++i) {
-    if (std::holds_alternative<Save>(epilogue.undone[i].action)) step.release = false;
+    if (std::holds_alternative<prologue::Save>(epilogue.undone[i].action)) step.release = false;
   }
-  const auto* save = std::get_if<Save>(&epilogue.undone[first].action);
+  const auto* save = std::get_if<prologue::Save>(&epilogue.undone[first].action);
   if (last == first + 1 && save != nullptr && is_push(*save)) step.pop = save->reg;
   return step;
 }
@@ -44,15 +44,15 @@ bool is_recognised(const std::vector<Step>& steps, std::size_t at) {
   std::size_t i = at + 1;
   if (i < steps.size() && steps[i].release) ++i;
   return std::all_of(steps.begin() + static_cast<std::ptrdiff_t>(i), steps.end(),
-                     [](const Step& step) { return step.pop != kNoRegister; });
+                     [](const Step& step) { return step.pop != prologue::kNoRegister; });
 }
 
-Expected<std::optional<EpilogueV2>> tell(const Epilogue& epilogue, const BodyFrame& frame,
-                                         const std::vector<Step>& steps) {
+Expected<std::optional<EpilogueV2>> describe(const prologue::Epilogue& epilogue, const BodyFrame& frame,
+                                             const std::vector<Step>& steps) {
   const std::size_t count = frame.pops.size();
   const auto refuse = [&](std::uint32_t where) {
     return fail(ErrorCode::kUnsupported,
-                "version 2 tells epilogues that free the frame at once, then pop all that was pushed, then leave",
+                "version 2 describes epilogues that free the frame at once, then pop all that was pushed, then leave",
                 where, count);
   };
   if (steps.size() < count) return refuse(epilogue.begin);
@@ -72,7 +72,7 @@ Expected<std::optional<EpilogueV2>> tell(const Epilogue& epilogue, const BodyFra
 
 }  // namespace
 
-Expected<std::optional<EpilogueV2>> judge_epilogue(const Epilogue& epilogue, const BodyFrame& frame,
+Expected<std::optional<EpilogueV2>> judge_epilogue(const prologue::Epilogue& epilogue, const BodyFrame& frame,
                                                    std::uint32_t version) {
   FrameState state = frame.state;
   std::vector<Step> steps;
@@ -96,7 +96,7 @@ Expected<std::optional<EpilogueV2>> judge_epilogue(const Epilogue& epilogue, con
   if (epilogue.end - steps.back().end > kLongestInstruction || epilogue.end == steps.back().end)
     return fail(ErrorCode::kUnsupported, "behind an epilogue's last pop there is one instruction, which leaves",
                 steps.back().end, epilogue.end - steps.back().end);
-  if (version == 2) return tell(epilogue, frame, steps);
+  if (version == 2) return describe(epilogue, frame, steps);
   if (state.machine_frame())
     return fail(ErrorCode::kUnsupported, "version 1 knows no epilogue that ends with iretq", epilogue.begin);
   if (!is_recognised(steps, *first_gone))

@@ -245,7 +245,7 @@ class Unwinder {
     return pop_return(match.return_pops);
   }
 
-  // Version 2: by the epilogues the codes tell.
+  // Version 2: by the epilogues the codes describe.
   bool undo_epilogue(const RuntimeFunction& function, const UnwindInfo& info, bool& done) {
     std::uint32_t into = 0;
     each_epilog(info, function.end, [&](const Epilog& epilog) {

@@ -28,7 +28,7 @@ struct PlacedSave {
   std::size_t op;
   RegisterNumber reg;
   Depth depth;
-  std::size_t told;  // behind which op the codes count it as done: this one, or a later one
+  std::size_t coded;  // behind which op the codes count it as done: this one, or a later one
 };
 
 struct FramePointer {
@@ -42,7 +42,7 @@ struct FramePointer {
 
 // The function, or a part of it.
 struct Region {
-  const std::vector<FrameOp>* ops;
+  const std::vector<prologue::Op>* ops;
   std::uint32_t begin, end;
   bool chained;
   FrameState state;           // behind its prologue
@@ -81,7 +81,7 @@ class Planner {
   Expected<void> make_regions() {
     const bool chained = !prologue_.ops.empty();
     if (const auto ok = add_region(prologue_.ops, 0, prologue_.code_size, false); !ok) return ok;
-    for (const FramePart& part : prologue_.parts) {
+    for (const prologue::Part& part : prologue_.parts) {
       if (chained && (part.begin < prologue_.prologue_end() || part.begin == 0))
         return fail(ErrorCode::kUnsupported, "a part begins behind the function's prologue and first byte", part.begin);
       if (const auto ok = add_region(part.ops, part.begin, part.end, chained); !ok) return ok;
@@ -89,14 +89,15 @@ class Planner {
     return {};
   }
 
-  Expected<void> add_region(const std::vector<FrameOp>& ops, std::uint32_t begin, std::uint32_t end, bool chained) {
+  Expected<void> add_region(const std::vector<prologue::Op>& ops, std::uint32_t begin, std::uint32_t end,
+                            bool chained) {
     FrameState state = regions_.empty() ? FrameState(Architecture::kX86_64) : regions_[0].state;
     Region region{&ops, begin, end, chained, state, static_cast<Depth>(state.depth()), {}, {}, {}, {}};
     for (std::size_t i = 0; i < ops.size(); ++i) {
       if (ops[i].end - begin > kLongestPrologue)
         return fail(ErrorCode::kOutOfRange, "a prologue has at most 255 bytes", ops[i].end, ops[i].end - begin);
       const std::size_t known = state.saved().size();
-      const auto* pointer = std::get_if<SetFramePointer>(&ops[i].action);
+      const auto* pointer = std::get_if<prologue::SetFramePointer>(&ops[i].action);
       if (pointer != nullptr) {
         if (const auto ok = check_pointer(*pointer, state, ops[i].end); !ok) return ok;
         region.pointer = {i, instruction_number(pointer->reg), static_cast<Depth>(state.depth()), 0, pointer->offset};
@@ -111,7 +112,8 @@ class Planner {
     return {};
   }
 
-  static Expected<void> check_pointer(const SetFramePointer& set, const FrameState& state, std::uint32_t where) {
+  static Expected<void> check_pointer(const prologue::SetFramePointer& set, const FrameState& state,
+                                      std::uint32_t where) {
     const unsigned number = instruction_number(set.reg);
     if (number == 0)
       return fail(ErrorCode::kUnsupported, "rax cannot be the frame pointer: its number says that there is none", where,
@@ -179,8 +181,8 @@ class Planner {
     for (Region& region : regions_) {
       for (PlacedSave& save : region.saves) {
         if (is_push_code(region, save.op)) continue;
-        while (!establisher_stays(region, save.told) && may_be_told_behind(region, save)) ++save.told;
-        if (!establisher_stays(region, save.told))
+        while (!establisher_stays(region, save.coded) && may_be_coded_behind(region, save)) ++save.coded;
+        if (!establisher_stays(region, save.coded))
           return fail(ErrorCode::kUnsupported,
                       "a register is saved before the frame it counts from is complete: the codes would be wrong while "
                       "rsp still moves",
@@ -208,16 +210,16 @@ class Planner {
   }
 
   // Until then the register must hold what it held; the frame pointer does not once it is set.
-  [[nodiscard]] bool may_be_told_behind(const Region& region, const PlacedSave& save) const {
-    if (!saves_can_wait_ || save.told + 1 == region.ops->size()) return false;
-    return !region.pointer || region.end_of(save.told) < region.end_of(region.pointer->op) ||
+  [[nodiscard]] bool may_be_coded_behind(const Region& region, const PlacedSave& save) const {
+    if (!saves_can_wait_ || save.coded + 1 == region.ops->size()) return false;
+    return !region.pointer || region.end_of(save.coded) < region.end_of(region.pointer->op) ||
            instruction_number(save.reg) != region.pointer->number;
   }
 
   // ---- codes ----
 
   [[nodiscard]] bool is_push_code(const Region& region, std::size_t op) const {
-    const auto* save = std::get_if<Save>(&(*region.ops)[op].action);
+    const auto* save = std::get_if<prologue::Save>(&(*region.ops)[op].action);
     return save != nullptr && is_push(*save) && pointer_at(region, op) == nullptr;
   }
 
@@ -233,10 +235,10 @@ class Planner {
   }
 
   Expected<void> add_code(Region& region, std::size_t i, bool& may_push) {
-    const FrameAction& action = (*region.ops)[i].action;
+    const prologue::Action& action = (*region.ops)[i].action;
     const std::uint32_t where = region.end_of(i);
     std::size_t known = region.codes.size();
-    if (const auto* save = std::get_if<Save>(&action)) {
+    if (const auto* save = std::get_if<prologue::Save>(&action)) {
       if (const auto ok = check_registers(*save, where); !ok) return ok;
       if (is_push_code(region, i)) {
         if (!may_push)
@@ -246,26 +248,26 @@ class Planner {
       } else if (save->allocate != 0) {
         if (const auto ok = add_allocation(region, i, save->allocate); !ok) return ok;
       }
-    } else if (const auto* machine = std::get_if<MachineFrame>(&action)) {
+    } else if (const auto* machine = std::get_if<prologue::MachineFrame>(&action)) {
       add(region, where, Operation::kPushMachframe, machine->error_code ? 1 : 0);
       ++known;
-    } else if (const auto* allocate = std::get_if<Allocate>(&action)) {
+    } else if (const auto* allocate = std::get_if<prologue::Allocate>(&action)) {
       if (const auto ok = add_allocation(region, i, allocate->size); !ok) return ok;
     } else {
       if (region.pointer->extra != 0) add(region, where, Operation::kAllocSmall, 0, region.pointer->extra);
       add(region, where, Operation::kSetFpreg, 0, region.pointer->offset);
     }
     for (const PlacedSave& placed : region.saves) {
-      if (placed.told != i || is_push_code(region, placed.op)) continue;
+      if (placed.coded != i || is_push_code(region, placed.op)) continue;
       if (const auto ok = add_save(region, placed); !ok) return ok;
     }
     if (region.codes.size() != known) may_push = false;
     return {};
   }
 
-  static Expected<void> check_registers(const Save& save, std::uint32_t where) {
+  static Expected<void> check_registers(const prologue::Save& save, std::uint32_t where) {
     for (const RegisterNumber reg : {save.reg, save.second}) {
-      if (reg == kNoRegister) continue;
+      if (reg == prologue::kNoRegister) continue;
       const unsigned number = instruction_number(reg);
       if (is_xmm(reg) ? reg < kXmm0 + 6 : number > 15 || !is_preserved(number))
         return fail(ErrorCode::kUnsupported,
@@ -277,14 +279,14 @@ class Planner {
   }
 
   Expected<void> add_save(Region& region, const PlacedSave& save) {
-    const Depth displacement = *establisher_of(region, save.told) - save.depth;
+    const Depth displacement = *establisher_of(region, save.coded) - save.depth;
     const bool xmm = is_xmm(save.reg);
     if (displacement < 0 || displacement > 0xffff'ffff || displacement % (xmm ? 16 : 8) != 0)
       return fail(ErrorCode::kOutOfRange,
                   xmm ? "an xmm register is saved at a multiple of 16 from the frame, below 4G"
                       : "a register is saved at a multiple of 8 from the frame, below 4G",
                   region.end_of(save.op), static_cast<std::uint64_t>(displacement));
-    add(region, region.end_of(save.told), xmm ? Operation::kSaveXmm128 : Operation::kSaveNonvol,
+    add(region, region.end_of(save.coded), xmm ? Operation::kSaveXmm128 : Operation::kSaveNonvol,
         xmm ? save.reg - kXmm0 : instruction_number(save.reg), static_cast<std::uint32_t>(displacement));
     return {};
   }
@@ -337,15 +339,16 @@ class Planner {
   }
 
   Expected<void> add_piece(const Region& region, std::uint32_t begin, std::uint32_t end,
-                           std::optional<std::size_t> parent, bool with_codes, const std::vector<Epilogue>& epilogues) {
+                           std::optional<std::size_t> parent, bool with_codes,
+                           const std::vector<prologue::Epilogue>& epilogues) {
     Piece piece{begin, end, parent, {}, {}};
     set_content(piece, region, with_codes);
     const BodyFrame frame = body_frame(region);
-    for (const Epilogue& epilogue : epilogues) {
+    for (const prologue::Epilogue& epilogue : epilogues) {
       if (epilogue.begin < begin || epilogue.begin >= end) continue;
-      const auto told = judge_epilogue(epilogue, frame, version_);
-      if (!told) return std::unexpected(told.error());
-      if (*told) piece.epilogues.push_back(**told);
+      const auto described = judge_epilogue(epilogue, frame, version_);
+      if (!described) return std::unexpected(described.error());
+      if (*described) piece.epilogues.push_back(**described);
     }
     cut(std::move(piece), region);
     return {};
@@ -386,7 +389,7 @@ class Planner {
     return frame;
   }
 
-  // Epilogues are told by their distance from the end, which has 12 bits, and in slots, of which there are 255. Where
+  // Epilogues are given by their distance from the end, which has 12 bits, and in slots, of which there are 255. Where
   // that is not enough, an entry ends behind an epilogue, and another, chained to it, goes on.
   void cut(Piece piece, const Region& region) {
     std::vector<EpilogueV2> all = std::move(piece.epilogues);
@@ -418,13 +421,13 @@ class Planner {
 };
 
 // Epilogues of a piece as the codes count them.
-void tell_epilogues(Piece& piece) {
-  for (auto told = piece.epilogues.rbegin(); told != piece.epilogues.rend(); ++told) {
-    piece.content.epilog_size = told->size();
-    if (told->pops + told->size() == piece.end)
+void count_epilogues(Piece& piece) {
+  for (auto epilogue = piece.epilogues.rbegin(); epilogue != piece.epilogues.rend(); ++epilogue) {
+    piece.content.epilog_size = epilogue->size();
+    if (epilogue->pops + epilogue->size() == piece.end)
       piece.content.epilog_at_end = true;
     else
-      piece.content.epilog_offsets.push_back(piece.end - told->pops);
+      piece.content.epilog_offsets.push_back(piece.end - epilogue->pops);
   }
 }
 
@@ -433,7 +436,7 @@ void tell_epilogues(Piece& piece) {
 Expected<std::vector<Piece>> pieces_of(const Prologue& prologue, std::uint32_t version, bool saves_can_wait) {
   auto pieces = Planner(prologue, version, saves_can_wait).run();
   if (!pieces) return pieces;
-  for (Piece& piece : *pieces) tell_epilogues(piece);
+  for (Piece& piece : *pieces) count_epilogues(piece);
   return pieces;
 }
 

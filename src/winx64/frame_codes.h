@@ -8,15 +8,15 @@
 
 #include "model/frame_state.h"
 #include "windlass/prologue.h"
+#include "winx64/encode.h"
 #include "winx64/registers.h"
-#include "winx64/write.h"
 
 namespace windlass::winx64 {
 
-// An epilogue as version 2 tells it. Offsets into the code.
+// An epilogue as version 2 describes it. Offsets into the code.
 struct EpilogueV2 {
   std::uint32_t begin = 0;  // of its first instruction
-  std::uint32_t pops = 0;   // where what is told begins: behind what frees the frame
+  std::uint32_t pops = 0;   // where what is described begins: behind what frees the frame
   std::uint32_t exit = 0;   // of its last instruction
   std::uint32_t end = 0;    // behind it
   [[nodiscard]] std::uint32_t size() const { return exit - pops + 1; }
@@ -44,13 +44,13 @@ struct BodyFrame {
 };
 
 // Is the epilogue one that unwinders of the version get right at each of its instructions? Nothing: yes, and nothing
-// need be told of it. Errors as write()'s.
-[[nodiscard]] Expected<std::optional<EpilogueV2>> judge_epilogue(const Epilogue& epilogue, const BodyFrame& frame,
-                                                                 std::uint32_t version);
+// need be written of it. Errors as write()'s.
+[[nodiscard]] Expected<std::optional<EpilogueV2>> judge_epilogue(const prologue::Epilogue& epilogue,
+                                                                 const BodyFrame& frame, std::uint32_t version);
 
 // Does it what one x86-64 push does?
-[[nodiscard]] inline bool is_push(const Save& save) {
-  return save.allocate == 8 && save.offset == 0 && save.second == kNoRegister && !is_xmm(save.reg);
+[[nodiscard]] inline bool is_push(const prologue::Save& save) {
+  return save.allocate == 8 && save.offset == 0 && save.second == prologue::kNoRegister && !is_xmm(save.reg);
 }
 
 }  // namespace windlass::winx64

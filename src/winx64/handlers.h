@@ -1,5 +1,5 @@
 // Language handlers of x64 unwind information and the data behind them, recognised by the handler's name where the
-// image tells it (COFF symbol, export, import thunk) and else by the shape of the data. Nothing here allocates.
+// image has it (COFF symbol, export, import thunk) and else by the shape of the data. Nothing here allocates.
 // Sources: "x64 exception handling" (SCOPE_TABLE); the runtime's ehdata.h and ehdata4.h (FuncInfo), gshandler.cpp.
 #pragma once
 

@@ -1,6 +1,7 @@
 // How long instructions are, and whether one begins at an address: all that finding epilogues asks of x86-64 code.
-// Zydis, which everything else uses, tells far more and takes 15 times as long; a test holds every byte of the corpora
-// against it. Source: Intel SDM volume 2, chapter 2 and appendix A (opcode maps); for XOP and 3DNow!, AMD APM volume 3.
+// Zydis, which everything else uses, decodes far more and takes 15 times as long; a test compares the two at every byte
+// of the corpora against it. Source: Intel SDM volume 2, chapter 2 and appendix A (opcode maps); for XOP and 3DNow!,
+// AMD APM volume 3.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,7 @@
 namespace windlass::winx64 {
 
 // Bytes of the instruction that `code` begins with; 0: none, or it is cut off. What processors do not have, but length
-// can be told of, has a length all the same. Never reads past the view.
+// can be said of, has a length all the same. Never reads past the view.
 [[nodiscard]] unsigned instruction_length(ByteView code);
 
 // Does an instruction begin at a place of a piece of code?

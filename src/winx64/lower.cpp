@@ -51,7 +51,8 @@ class Lowering {
           match_epilogue(code, own.info.frame_register, entry_.end - rva, match) &&
           (match.exit != EpilogueMatch::Exit::kJump || jump_leaves(functions_, own.function, own.info, rva, match))) {
         row_of_step(match, 0, row);
-        return writer_.add(rva, rva + 1, row);
+        if (fits(row, rva)) writer_.add(rva, rva + 1, row);
+        return;
       }
     } else {
       std::optional<std::uint32_t> into;
@@ -208,7 +209,7 @@ class Lowering {
     Row& row = known_row_;
     if (!known_) {
       row.offset = 8;
-      row.return_at = -8;
+      row.return_address = RegisterRule::at_cfa(-8);
       next_op_ = op_count_;
     }
     for (; next_op_ != 0 && ops_[next_op_ - 1].done_at(rva); --next_op_) {
@@ -220,32 +221,33 @@ class Lowering {
         case Operation::kAllocSmall: row.offset += op.value; break;
         case Operation::kPushNonvol:
           row.offset += 8;
-          if (!row.saves(reg)) row.save(reg, -row.offset);  // the first save is the caller's value
+          if (!row.saves(reg)) row.save_at_cfa(reg, -row.offset);  // the first save is the caller's value
           break;
         default:
-          if (!row.saves(reg)) row.save(reg, op.value - row.offset);
+          if (!row.saves(reg)) row.save_at_cfa(reg, op.value - row.offset);
           break;
       }
     }
-    return true;
+    (void)row.narrow(row.offset);
+    return fits(row, rva);
+  }
+
+  bool fits(const Row& row, std::uint32_t rva) {
+    return !row.too_large || problem(ErrorCode::kLimit, "no row for a frame of 2 GiB or more at RVA", rva);
   }
 
   // What `Unwinder::undo_prologues` does, in symbols.
   bool undo_prologues(std::uint32_t rva, Row& row) {
-    row.base = kRsp;
-    row.offset = 0;
-    row.saved = 0;
+    row.start();
     const Place establisher = establisher_at(rva);
     for (std::size_t i = 0; i < op_count_; ++i) {
       const Op& op = ops_[i];
-      if (op.done_at(rva) && !undo(op, establisher, row))
+      // A machine frame is what was on the stack first.
+      if (op.done_at(rva) && (row.machine_frame || !undo(op, establisher, row)))
         return problem(ErrorCode::kUnsupported, "no row can say what the codes do at RVA", rva, chain_[0].info.rva);
     }
-    // Saves by one register and the CFA by another are tied to each other by nothing.
-    if (row.saved != 0 && saves_base_ != row.base)
-      return problem(ErrorCode::kUnsupported, "no row can say what the codes do at RVA", rva, chain_[0].info.rva);
-    row.finish(0);
-    return true;
+    if (!row.machine_frame) row.finish(0);
+    return fits(row, rva);
   }
 
   struct Place {
@@ -268,16 +270,11 @@ class Lowering {
     return set ? Place{info.frame_register, -displacement} : Place{kRsp, 0};
   }
 
-  bool save(Row& row, unsigned reg, Place place) {
-    if (row.saved == 0) saves_base_ = place.base;
-    row.save(reg, place.offset);
-    return saves_base_ == place.base;
-  }
-
   bool undo(const Op& op, Place establisher, Row& row) {
     switch (op.operation) {
       case Operation::kPushNonvol: {
-        if (op.info == kRsp || !save(row, dwarf_number(op.info), {row.base, row.offset})) return false;
+        if (op.info == kRsp) return false;
+        row.save(dwarf_number(op.info), row.base, row.offset);
         row.offset += 8;
         return true;
       }
@@ -291,10 +288,14 @@ class Lowering {
         return true;
       case Operation::kSaveNonvol:
       case Operation::kSaveNonvolFar:
-        return op.info != kRsp && save(row, dwarf_number(op.info), {establisher.base, establisher.offset + op.value});
+        if (op.info == kRsp) return false;
+        row.save(dwarf_number(op.info), establisher.base, establisher.offset + op.value);
+        return true;
       case Operation::kSaveXmm128:
       case Operation::kSaveXmm128Far:
-        return save(row, kFirstXmm + op.info, {establisher.base, establisher.offset + op.value});
+        row.save(kFirstXmm + op.info, establisher.base, establisher.offset + op.value);
+        return true;
+      case Operation::kPushMachframe: row.enter_machine_frame(op.info != 0); return true;
       default: return false;
     }
   }
@@ -304,11 +305,11 @@ class Lowering {
   // From one of its instructions on.
   static void row_of_step(const EpilogueMatch& match, unsigned step, Row& row) {
     const bool releases = step == 0 && match.release != EpilogueMatch::Release::kNone;
-    row.base = releases && match.release == EpilogueMatch::Release::kLea ? match.base : std::uint8_t{kRsp};
+    row.start();
+    if (releases && match.release == EpilogueMatch::Release::kLea) row.base = match.base;
     row.offset = releases ? match.displacement : 0;
-    row.saved = 0;
     for (unsigned i = match.steps[step].pops; i < match.pop_count; ++i, row.offset += 8)
-      row.save(dwarf_number(match.pops[i]), row.offset);
+      row.save(dwarf_number(match.pops[i]), row.base, row.offset);
     row.finish(match.return_pops);
   }
 
@@ -456,15 +457,15 @@ class Lowering {
       } else {
         prologue_rows(begin);
         row_of_step(match, step, step_row_);
-        writer_.add(begin, end, step_row_);
-        follows = true;
+        follows = fits(step_row_, begin);
+        if (follows) writer_.add(begin, end, step_row_);
       }
       at_ = end;
       free_ = end - entry_.begin;
     }
   }
 
-  // Version 2: what the codes tell, ascending.
+  // Version 2: what the codes describe, ascending.
   void add_epilogues_v2() {
     std::array<Epilog, 256> epilogs;
     std::size_t count = 0;
@@ -489,9 +490,7 @@ class Lowering {
     std::size_t link = 0;
     while (link + 1 < count_ && first_push(chain_[link].info) == chain_[link].info.slot_count) ++link;
     const UnwindInfo& info = chain_[link].info;
-    row.base = kRsp;
-    row.offset = 0;
-    row.saved = 0;
+    row.start();
     std::uint32_t offset = 0;
     UnwindCode code;
     for (unsigned index = first_push(info); index < info.slot_count; ++index) {
@@ -499,7 +498,7 @@ class Lowering {
       const bool flags = code.operation == Operation::kAllocSmall && code.info == 0;
       if (code.operation != Operation::kPushNonvol && !flags) break;
       if (offset >= into) {
-        if (!flags) row.save(dwarf_number(code.info), row.offset);
+        if (!flags) row.save(dwarf_number(code.info), kRsp, row.offset);
         row.offset += 8;
       }
       offset += !flags && code.info >= 8 ? 2 : 1;
@@ -527,7 +526,6 @@ class Lowering {
   bool has_row_ = false;
   bool plain_ = false;
   std::size_t next_op_ = 0;  // of a plain prologue: the operations from here on are in known_row_
-  std::uint8_t saves_base_ = kRsp;
   Row known_row_, step_row_;
   // The code, by offsets from the entry's begin.
   ByteView code_;

@@ -15,8 +15,9 @@ using ProblemSink = FunctionRef<void(const Error& error)>;
 
 // The rows of one function-table entry, ascending, by RVA, adjoining but for gaps. Registers are DWARF numbers (xmm6-15
 // are 23-32); rsi and rdi, which only Windows preserves, always have a rule. `where` of a problem is an RVA.
-// A gap, told as a problem of code kUnsupported, is where no row can say what the codes do: a machine frame, pushes
-// behind SET_FPREG, a frame register that a chained part restores before its parent uses it, version 3.
+// A gap, reported as a problem of code kUnsupported, is where no row can say what the codes do: a machine frame
+// that was not what the stack began with, a frame register that is restored before it is used, version 3. Frames of 2
+// GiB or more are a problem of code kLimit.
 // Linear in the code's size; allocates nothing. Bounded: at most 64 changes in a prologue, the rest is a problem.
 void lower(const Functions& functions, const RuntimeFunction& entry, RowSink row, ProblemSink problem);
 

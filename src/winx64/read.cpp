@@ -54,4 +54,13 @@ Expected<UnwindCode> code_at(const UnwindInfo& info, unsigned index) {
               static_cast<std::uint64_t>(code.operation));
 }
 
+bool has_machine_frame(const Functions& functions, const RuntimeFunction& entry) {
+  if (entry.indirect()) return false;
+  const auto info = read_unwind_info(functions.image(), entry.info);
+  if (!info || info->version > 2) return false;
+  bool found = false;
+  (void)each_code(*info, [&](const UnwindCode& code) { found |= code.operation == Operation::kPushMachframe; });
+  return found;
+}
+
 }  // namespace windlass::winx64

@@ -194,7 +194,7 @@ inline bool parse_unwind_info(ByteView bytes, std::uint32_t rva, UnwindInfo& inf
   return true;
 }
 
-// An epilogue as version 2 tells it: `size` bytes from `begin` on. It leaves out the `add` or `lea` that frees the
+// An epilogue as version 2 describes it: `size` bytes from `begin` on. It leaves out the `add` or `lea` that frees the
 // fixed allocation, and its last instruction (ret or jmp) counts as one byte, however long it is.
 struct Epilog {
   std::uint32_t begin = 0;
@@ -299,5 +299,8 @@ class Functions {
   const image::PeImage* image_;
   image::FunctionTable table_;
 };
+
+// Does an entry's own information, of version 1 or 2, say that the system put a machine frame on the stack?
+[[nodiscard]] bool has_machine_frame(const Functions& functions, const RuntimeFunction& entry);
 
 }  // namespace windlass::winx64

@@ -9,20 +9,25 @@
 
 namespace windlass::winx64 {
 
-// A row in the making. Offsets count from the base register's value until `finish`, from the CFA after it.
+// A row in the making. Until `finish` places are told from the registers of the frame, after it from the CFA where that
+// is told from the same register.
 struct Row {
-  std::uint8_t base = kRsp;  // instruction number
-  std::int64_t offset = 0;   // of what is undone so far; then of the CFA
-  std::int64_t return_at = 0;
+  std::uint8_t base = kRsp;    // instruction number
+  bool machine_frame = false;  // the CFA is loaded from there, and what is undone is all that there is
+  bool too_large = false;      // an offset is 2 GiB or more: no row
+  std::int64_t offset = 0;     // from the base, of what is undone so far; then of the CFA
+  RegisterRule return_address = RegisterRule::undefined();
   std::uint64_t saved = 0;  // by DWARF number
-  std::int64_t saved_at[33];
+  RegisterRule saved_at[33];
 
   Row() {}  // NOLINT(modernize-use-equals-default): saved_at has what `saved` says, and copies cost that much
   Row(const Row& other) { *this = other; }
   Row& operator=(const Row& other) {  // NOLINT(bugprone-unhandled-self-assignment): bears it
     base = other.base;
+    machine_frame = other.machine_frame;
+    too_large = other.too_large;
     offset = other.offset;
-    return_at = other.return_at;
+    return_address = other.return_address;
     saved = other.saved;
     other.each_saved([&](unsigned reg) { saved_at[reg] = other.saved_at[reg]; });
     return *this;
@@ -32,18 +37,41 @@ struct Row {
     for (std::uint64_t rest = saved; rest != 0; rest &= rest - 1)
       callback(static_cast<unsigned>(std::countr_zero(rest)));
   }
-  void save(unsigned reg, std::int64_t at) {
+  // At [from + at], `from` an instruction number.
+  void save(unsigned reg, unsigned from, std::int64_t at) {
     saved |= std::uint64_t{1} << reg;
-    saved_at[reg] = at;
+    saved_at[reg] = RegisterRule::at_register(dwarf_number(from), narrow(at));
+  }
+  void save_at_cfa(unsigned reg, std::int64_t at) {
+    saved |= std::uint64_t{1} << reg;
+    saved_at[reg] = RegisterRule::at_cfa(narrow(at));
   }
   [[nodiscard]] bool saves(unsigned reg) const { return (saved >> reg & 1) != 0; }
+  void start() { *this = Row(); }
+  // Behind the return, which pops `arguments` bytes more.
   void finish(std::uint16_t arguments) {
-    return_at = -8 - std::int64_t{arguments};
+    return_address = RegisterRule::at_cfa(-8 - arguments);
     offset += 8 + std::int64_t{arguments};
-    each_saved([&](unsigned reg) { saved_at[reg] -= offset; });
+    (void)narrow(offset);
+    each_saved([&](unsigned reg) {
+      const RegisterRule& rule = saved_at[reg];
+      if (rule.reg() == dwarf_number(base)) saved_at[reg] = RegisterRule::at_cfa(narrow(rule.offset() - offset));
+    });
+  }
+  // What is undone ends at a machine frame: [error code] rip cs rflags rsp ss.
+  void enter_machine_frame(bool error_code) {
+    const std::int64_t rip = offset + (error_code ? 8 : 0);
+    machine_frame = true;
+    return_address = RegisterRule::at_register(dwarf_number(base), narrow(rip));
+    offset = narrow(rip + 24);
+  }
+  std::int32_t narrow(std::int64_t at) {
+    too_large |= !fits_row(at);
+    return static_cast<std::int32_t>(at);
   }
   bool operator==(const Row& other) const {
-    if (base != other.base || offset != other.offset || return_at != other.return_at || saved != other.saved)
+    if (base != other.base || machine_frame != other.machine_frame || offset != other.offset ||
+        return_address != other.return_address || saved != other.saved)
       return false;
     bool same = true;
     each_saved([&](unsigned reg) { same = same && saved_at[reg] == other.saved_at[reg]; });
@@ -72,7 +100,7 @@ class Writer {
     row_ = row;
   }
   // The row behind the last one, up to `end`: the CFA is at rsp + `offset`, and the registers without a bit in `saved`
-  // are back. Where the others stand does not change: they are told from the CFA.
+  // are back. Where the others stand does not change: they are given from the CFA.
   void add_next(std::uint32_t end, std::int64_t offset, std::uint64_t saved) {
     if (row_.base == kRsp && row_.offset == offset && row_.saved == saved) {
       out_.end = end;
@@ -89,16 +117,19 @@ class Writer {
   void flush() {
     if (!open_) return;
     open_ = false;
-    out_.cfa = CfaRegister{dwarf_number(row_.base), row_.offset};
-    out_.return_address = AtCfa{row_.return_at};
+    const RegisterNumber base = dwarf_number(row_.base);
+    const auto offset = static_cast<std::int32_t>(row_.offset);
+    out_.cfa = row_.machine_frame ? CfaRule::loaded(base, offset, 0) : CfaRule::at(base, offset);
+    out_.return_address = row_.return_address;
+    out_.signal_frame = row_.machine_frame;
     out_.registers.clear();
     constexpr std::uint64_t kAlways = std::uint64_t{1} << 4 | std::uint64_t{1} << 5;  // rsi, rdi
     for (std::uint64_t rest = row_.saved | kAlways; rest != 0; rest &= rest - 1) {
       const auto reg = static_cast<RegisterNumber>(std::countr_zero(rest));
       if (row_.saves(reg))
-        out_.registers.append(reg, AtCfa{row_.saved_at[reg]});
+        out_.registers.append(reg, row_.saved_at[reg]);
       else
-        out_.registers.append(reg, SameValue{});
+        out_.registers.append(reg, RegisterRule::same_value());
     }
     sink_(out_);
   }

@@ -1,5 +1,4 @@
-#include "winx64/write.h"
-
+// From a function to its entries: the UNWIND_INFO of each piece, one behind another.
 #include <algorithm>
 
 #include "winx64/frame_codes.h"

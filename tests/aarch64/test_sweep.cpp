@@ -23,17 +23,20 @@ constexpr Architecture kArm = Architecture::kAArch64;
 constexpr std::size_t kMostListed = 12;
 
 std::string text(const RegisterRule& rule) {
-  if (const auto* at = std::get_if<AtCfa>(&rule)) return fmt::format("[c{:+}]", at->offset);
-  if (const auto* in = std::get_if<InRegister>(&rule)) return register_text(kArm, in->reg);
-  if (std::holds_alternative<SameValue>(rule)) return "same";
-  return std::holds_alternative<Undefined>(rule) ? "undefined" : "other";
+  switch (rule.kind()) {
+    case RegisterRule::kUndefined: return "undefined";
+    case RegisterRule::kSameValue: return "same";
+    case RegisterRule::kAtCfa: return fmt::format("[c{:+}]", rule.offset());
+    case RegisterRule::kInRegister: return register_text(kArm, rule.reg());
+    default: return "other";
+  }
 }
 
 std::string text(const FrameRow& row) {
-  const auto* cfa = std::get_if<CfaRegister>(&row.cfa);
-  std::string out = cfa != nullptr ? fmt::format("{}{:+}", register_text(kArm, cfa->reg), cfa->offset) : "expression";
+  std::string out = "expression";
+  if (row.cfa.is(CfaRule::kRegister)) out = fmt::format("{}{:+}", register_text(kArm, row.cfa.reg()), row.cfa.offset());
   out += " ra " + text(row.return_address) + (row.return_signed ? " signed" : "");
-  for (const RegisterEntry& entry : row.registers)
+  for (const RegisterEntry entry : row.registers)
     if (is_callee_saved(kArm, entry.reg)) out += " " + register_text(kArm, entry.reg) + " " + text(entry.rule);
   return out;
 }
@@ -54,9 +57,8 @@ class Library {
     const auto section = image::find_eh_frame(code_.image());
     if (!section) return tally;
     dwarf::RowEvaluator rows(*section);
-    const auto fdes = code_.functions(*section, rows, [](const FrameRow&, const CfaRegister& cfa) {
-      return cfa.reg == aarch64::kSp && cfa.offset == 0;
-    });
+    const auto fdes = code_.functions(
+        *section, rows, [](const FrameRow&, const CfaRule& cfa) { return cfa == CfaRule::at(aarch64::kSp, 0); });
     for (std::size_t i = 0; i < fdes.size(); i += every) function(rows, fdes[i], tally);
     return tally;
   }
@@ -69,7 +71,7 @@ class Library {
     const auto start = [this](std::uint64_t a) { return code_.start_of(a); };
     const code::CodeSource source{kArm, read_code, kind_of, accept, start};
     (void)rows.for_each_row(fde, [&](const FrameRow& row) {
-      if (row.signal_frame || std::holds_alternative<Undefined>(row.return_address)) return;
+      if (row.signal_frame || row.return_address.is(RegisterRule::kUndefined)) return;
       for (std::uint64_t pc = row.begin; pc < row.end; pc += 4) compare(source, row, pc, tally);
     });
   }
@@ -146,7 +148,7 @@ TEST_P(AArch64Sweep, SynthesisAgainstUnwindInformation) {
   EXPECT_GT(percent(tally.same + tally.same_caller), 94.0);
   EXPECT_LT(percent(tally.frame), 5.0);
   EXPECT_EQ(tally.sign, 0u);
-  // The resolver, and a descriptor's that saves vector registers it does not tell of; context switches.
+  // The resolver, and a descriptor's that saves vector registers it does not describe; context switches.
   EXPECT_LT(tally.contradicted, 100u);
 }
 

@@ -1,4 +1,4 @@
-// One function of an ARM64 image held against the processor: the emulator runs its prologue and its epilogues, and
+// One function of an ARM64 image compared with the processor: the emulator runs its prologue and its epilogues, and
 // virtual_unwind must give the made-up caller at every instruction.
 #pragma once
 
@@ -28,7 +28,7 @@ struct Truth {
 
 class TruthChecker {
  public:
-  // Told of every state at which the caller was compared, and whose caller that is (its pc in x30).
+  // Called with every state at which the caller was compared, and whose caller that is (its pc in x30).
   using Observer = std::function<void(const Registers& state, const Registers& caller)>;
 
   TruthChecker(const winarm64::Functions& functions, Arm64Emulator& emulator, Truth& truth, Observer observer = {})

@@ -4,7 +4,6 @@
 #include <cctype>
 #include <map>
 #include <string>
-#include <variant>
 
 #include <fmt/format.h>
 
@@ -15,28 +14,25 @@
 
 namespace windlass::peer {
 
-template <typename... Cases>
-struct Overloaded : Cases... {
-  using Cases::operator()...;
-};
-
 // readelf -wF: "c-16", "v+8", "exp", "vexp", "s", "u", "r5(rdi)" (with a space before the parenthesis).
 inline std::string readelf_rule(const RegisterRule* rule, Architecture architecture) {
   if (rule == nullptr) return "u";
-  return std::visit(
-      Overloaded{[](Undefined) { return std::string("u"); }, [](SameValue) { return std::string("s"); },
-                 [](AtCfa at) { return fmt::format("c{:+}", at.offset); },
-                 [](CfaValue value) { return fmt::format("v{:+}", value.offset); },
-                 [&](InRegister in) { return fmt::format("r{}({})", in.reg, register_name(architecture, in.reg)); },
-                 [](const AtExpression&) { return std::string("exp"); },
-                 [](const ExpressionValue&) { return std::string("vexp"); }},
-      *rule);
+  switch (rule->kind()) {
+    case RegisterRule::kUndefined: return "u";
+    case RegisterRule::kSameValue: return "s";
+    case RegisterRule::kAtCfa: return fmt::format("c{:+}", rule->offset());
+    case RegisterRule::kCfaValue: return fmt::format("v{:+}", rule->offset());
+    case RegisterRule::kInRegister:
+      return fmt::format("r{}({})", rule->reg(), register_name(architecture, rule->reg()));
+    case RegisterRule::kAtExpression: return "exp";
+    case RegisterRule::kExpressionValue: return "vexp";
+    default: return "no rule of DWARF";
+  }
 }
 
 inline std::string readelf_cfa(const CfaRule& rule, Architecture architecture) {
-  const auto* in_register = std::get_if<CfaRegister>(&rule);
-  if (in_register == nullptr) return "exp";
-  return fmt::format("{}{:+}", register_text(architecture, in_register->reg), in_register->offset);
+  if (rule.is(CfaRule::kExpression)) return "exp";
+  return fmt::format("{}{:+}", register_text(architecture, rule.reg()), rule.offset());
 }
 
 // llvm-dwarfdump names registers in capitals; x29 and x30 are W29 and W30 there.
@@ -74,29 +70,30 @@ inline std::string llvm_offset(const std::string& base, std::int64_t offset) {
   return offset == 0 ? base : fmt::format("{}{:+}", base, offset);
 }
 
-inline std::string llvm_rule(const RegisterRule& rule, Architecture architecture) {
-  return std::visit(
-      Overloaded{[](Undefined) { return std::string("undefined"); }, [](SameValue) { return std::string("same"); },
-                 [](AtCfa at) { return "[" + llvm_offset("CFA", at.offset) + "]"; },
-                 [](CfaValue value) { return llvm_offset("CFA", value.offset); },
-                 [&](InRegister in) { return llvm_register(in.reg, architecture); },
-                 [&](const AtExpression& at) { return "[" + llvm_expression(at.expression, architecture) + "]"; },
-                 [&](const ExpressionValue& value) { return llvm_expression(value.expression, architecture); }},
-      rule);
+inline std::string llvm_rule(const FrameRow& row, const RegisterRule& rule, Architecture architecture) {
+  switch (rule.kind()) {
+    case RegisterRule::kUndefined: return "undefined";
+    case RegisterRule::kSameValue: return "same";
+    case RegisterRule::kAtCfa: return "[" + llvm_offset("CFA", rule.offset()) + "]";
+    case RegisterRule::kCfaValue: return llvm_offset("CFA", rule.offset());
+    case RegisterRule::kInRegister: return llvm_register(rule.reg(), architecture);
+    case RegisterRule::kAtExpression: return "[" + llvm_expression(row.expression(rule), architecture) + "]";
+    case RegisterRule::kExpressionValue: return llvm_expression(row.expression(rule), architecture);
+    default: return "no rule of DWARF";
+  }
 }
 
 inline std::string llvm_row(const FrameRow& row, RegisterNumber return_column, Architecture architecture) {
   std::string out = fmt::format("{:#x}: CFA=", row.begin);
-  if (const auto* in_register = std::get_if<CfaRegister>(&row.cfa))
-    out += llvm_offset(llvm_register(in_register->reg, architecture), in_register->offset);
+  if (row.cfa.is(CfaRule::kExpression))
+    out += llvm_expression(row.expression(row.cfa), architecture);
   else
-    out += llvm_expression(std::get<CfaExpression>(row.cfa).expression, architecture);
-  const auto* leaf = std::get_if<InRegister>(&row.return_address);
-  const bool unsaid = leaf != nullptr && leaf->reg == return_column;
+    out += llvm_offset(llvm_register(row.cfa.reg(), architecture), row.cfa.offset());
+  const bool unsaid = row.return_address == RegisterRule::in_register(return_column);
   std::map<RegisterNumber, std::string> rules;
-  if (!unsaid) rules[return_column] = llvm_rule(row.return_address, architecture);
+  if (!unsaid) rules[return_column] = llvm_rule(row, row.return_address, architecture);
   if (row.return_signed) rules[aarch64::kRaSignState] = "1";
-  for (const RegisterEntry& entry : row.registers) rules[entry.reg] = llvm_rule(entry.rule, architecture);
+  for (const RegisterEntry entry : row.registers) rules[entry.reg] = llvm_rule(row, entry.rule, architecture);
   const char* separator = ": ";
   for (const auto& [reg, rule] : rules) {
     const bool is_state = architecture == Architecture::kAArch64 && reg == aarch64::kRaSignState;

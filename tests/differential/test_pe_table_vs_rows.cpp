@@ -8,6 +8,7 @@
 
 #include "support/pe_corpora.h"
 #include "table/builder.h"
+#include "table/compile.h"
 #include "table/compile_pe.h"
 #include "table/project.h"
 #include "winarm64/lower.h"
@@ -57,11 +58,11 @@ class File {
     tally_.rows += rows.size();
     ++tally_.functions;
   }
-  // Never the leaf rule: user space, or a rule for a machine frame.
+  // Never the leaf rule: user space.
   void missing(std::uint64_t at) {
     ++tally_.without_row;
     const TraceRule& got = table_.find(at);
-    if (got.cfa_kind != WL_CFA_UNSUPPORTED && got.cfa_kind != WL_CFA_MEM && ++tally_.wrong <= 5)
+    if (got.cfa_kind != WL_CFA_UNSUPPORTED && ++tally_.wrong <= 5)
       ADD_FAILURE() << name_ << ": " << std::hex << at << " has no row and cfa kind " << int{got.cfa_kind};
   }
 
@@ -113,20 +114,12 @@ class File {
       if (record && record->length != 0 && in_code(begin, begin + record->length))
         entries.push_back({begin, begin + record->length, i});
     }
+    std::vector<FrameRow> rows;
     each_alone(std::move(entries), [&](const Entry& e) {
-      // A row's expressions live until the next row: it is looked up at once.
-      std::uint64_t at = e.begin;
-      ++tally_.functions;
+      rows.clear();
       (void)evaluator.for_each_row(
-          functions.stored(e.stored),
-          [&](const FrameRow& row) {
-            for (; at < row.begin; at += 4) missing(at);
-            --tally_.functions;
-            entry(row.begin, row.end, {row}, Architecture::kAArch64);
-            at = row.end;
-          },
-          [](const Error&) {});
-      for (; at < e.end; at += 4) missing(at);
+          functions.stored(e.stored), [&](const FrameRow& row) { rows.push_back(row); }, [](const Error&) {});
+      entry(e.begin, e.end, rows, Architecture::kAArch64);
     });
   }
 
@@ -183,7 +176,8 @@ void hold_machine(image::PeMachine machine) {
       ASSERT_TRUE(file);
       const auto image = image::PeImage::parse(file->bytes());
       ASSERT_TRUE(image);
-      const auto table = compile_pe(*image, [&](const Error& error) { ADD_FAILURE() << path << ": " << error.text(); });
+      const auto table = compile(*source::make_source(*image),
+                                 [&](const Error& error) { ADD_FAILURE() << path << ": " << error.text(); });
       ASSERT_TRUE(table) << table.error().text();
       if (table->x_reg() != WL_NO_XREG && registers.size() < 60)
         registers += " " + std::string(register_name(Architecture::kX86_64, table->x_reg()));

@@ -1,4 +1,4 @@
-// Every row of real binaries, expressions included, held against `llvm-dwarfdump --eh-frame`.
+// Every row of real binaries, expressions included, compared with `llvm-dwarfdump --eh-frame`.
 //
 // Where llvm-dwarfdump deviates, and what is compared instead:
 //  - LLVM 14 leaves the CFA as it is on DW_CFA_restore_state (20 of the first 60 FDEs of bash); 19 does not. Only 17

@@ -1,4 +1,4 @@
-// Every row of real binaries held against `readelf -wF`.
+// Every row of real binaries compared with `readelf -wF`.
 //
 // Where readelf (binutils 2.40) says less or something else than the rows, and what is compared instead:
 //  - a register that the FDE mentions anywhere has a column in all its rows; "u" there means "undefined" or "nothing
@@ -198,9 +198,9 @@ class Comparison {
       const std::string& column = entry.columns[i];
       const RegisterRule* rule = &row.return_address;
       if (column == "ra") {
-        const auto* in = std::get_if<InRegister>(rule);
         // A leaf's return address is still in the link register: nothing was said, which is "u" here.
-        if (in != nullptr && architecture_ == Architecture::kAArch64 && in->reg == aarch64::kX30) rule = nullptr;
+        if (architecture_ == Architecture::kAArch64 && *rule == RegisterRule::in_register(aarch64::kX30))
+          rule = nullptr;
       } else {
         rule = row.registers.find(number(column));
         found += rule != nullptr ? 1 : 0;

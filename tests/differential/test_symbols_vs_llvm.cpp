@@ -1,4 +1,4 @@
-// Functions, inlined frames, files and lines held against llvm-symbolizer, address by address.
+// Functions, inlined frames, files and lines compared with llvm-symbolizer, address by address.
 //
 // Where the two deviate by design, and what is compared instead:
 //  - GCC leaves local functions without a linkage name; llvm-symbolizer prints the bare name, Windlass the scope as

@@ -1,4 +1,4 @@
-// Rows synthesised from the code, held against call frame information at every instruction of real libraries.
+// Rows synthesised from the code, compared with call frame information at every instruction of real libraries.
 #include <Zydis/Zydis.h>
 #include <fmt/core.h>
 #include <gtest/gtest.h>
@@ -39,17 +39,20 @@ struct Sweep {
 
 std::string text(const RegisterRule* rule) {
   if (rule == nullptr) return "=";
-  if (const auto* at = std::get_if<AtCfa>(rule)) return fmt::format("[c{:+}]", at->offset);
-  if (const auto* is = std::get_if<CfaValue>(rule)) return fmt::format("c{:+}", is->offset);
-  if (const auto* in = std::get_if<InRegister>(rule)) return fmt::format("r{}", in->reg);
-  if (std::holds_alternative<SameValue>(*rule)) return "=";
-  return std::holds_alternative<Undefined>(*rule) ? "?" : "expr";
+  switch (rule->kind()) {
+    case RegisterRule::kUndefined: return "?";
+    case RegisterRule::kSameValue: return "=";
+    case RegisterRule::kAtCfa: return fmt::format("[c{:+}]", rule->offset());
+    case RegisterRule::kCfaValue: return fmt::format("c{:+}", rule->offset());
+    case RegisterRule::kInRegister: return fmt::format("r{}", rule->reg());
+    default: return "expr";
+  }
 }
 
 std::string text(const FrameRow& row) {
   std::string out;
-  if (const auto* cfa = std::get_if<CfaRegister>(&row.cfa))
-    out = fmt::format("{}{:+}", register_text(Architecture::kX86_64, cfa->reg), cfa->offset);
+  if (row.cfa.is(CfaRule::kRegister))
+    out = fmt::format("{}{:+}", register_text(Architecture::kX86_64, row.cfa.reg()), row.cfa.offset());
   else
     out = "expr";
   out += " ra" + text(&row.return_address);
@@ -64,23 +67,22 @@ const char* name_of(code::Certainty certainty) {
                                                  : "guess";
 }
 
-bool is_same(const RegisterRule* rule) { return rule == nullptr || std::holds_alternative<SameValue>(*rule); }
+bool is_same(const RegisterRule* rule) { return rule == nullptr || rule->is(RegisterRule::kSameValue); }
 
 Verdict compare(const FrameRow& cfi, const FrameRow& code) {
   if (code::same_row(Architecture::kX86_64, cfi, code)) return kSame;
-  const auto* a = std::get_if<CfaRegister>(&cfi.cfa);
-  const auto* b = std::get_if<CfaRegister>(&code.cfa);
-  const bool both_plain = a != nullptr && b != nullptr;
-  if (both_plain && a->reg == b->reg && a->offset != b->offset) return kCfa;
-  Verdict verdict = both_plain && a->reg == b->reg ? kSame : kOtherBase;
+  const CfaRule &a = cfi.cfa, &b = code.cfa;
+  const bool same_base = a.is(CfaRule::kRegister) && b.is_at(a.reg());
+  if (same_base && a.offset() != b.offset()) return kCfa;
+  Verdict verdict = same_base ? kSame : kOtherBase;
   for (const std::uint16_t reg : {3, 6, 12, 13, 14, 15}) {
     const RegisterRule* x = cfi.registers.find(reg);
     const RegisterRule* y = code.registers.find(reg);
     if ((is_same(x) && is_same(y)) || text(x) == text(y)) continue;
-    const auto* saved = x != nullptr ? std::get_if<AtCfa>(x) : nullptr;
-    // Below sp, if the CFA is told by sp: popped. Else it cannot be told here.
+    const bool saved = x != nullptr && x->is(RegisterRule::kAtCfa);
+    // Below sp, if the CFA is given by sp: popped. Else it is not known here.
     const bool dead =
-        saved != nullptr && is_same(y) && b != nullptr && (b->reg != x86_64::kRsp || -saved->offset > b->offset);
+        saved && is_same(y) && b.is(CfaRule::kRegister) && (!b.is_at(x86_64::kRsp) || -x->offset() > b.offset());
     if (!dead) return kRegisters;
     if (verdict == kSame) verdict = kPopped;
   }
@@ -101,8 +103,8 @@ class Library {
     const auto section = image::find_eh_frame(code_.image());
     if (!section) return result;
     dwarf::RowEvaluator rows(*section);
-    auto fdes = code_.functions(*section, rows, [](const FrameRow& row, const CfaRegister& cfa) {
-      return cfa.reg == x86_64::kRsp && cfa.offset == 8 && row.registers.size() == 0;
+    auto fdes = code_.functions(*section, rows, [](const FrameRow& row, const CfaRule& cfa) {
+      return cfa == CfaRule::at(x86_64::kRsp, 8) && row.registers.size() == 0;
     });
     std::sort(fdes.begin(), fdes.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
     for (std::size_t i = 0; i < fdes.size(); i += every) function(rows, fdes[i], know_starts, result);
@@ -121,7 +123,7 @@ class Library {
     if (know_starts) source.function_start = start;
     std::uint64_t pc = fde.begin;
     (void)rows.for_each_row(fde, [&](const FrameRow& row) {
-      if (std::holds_alternative<Undefined>(row.return_address)) return;
+      if (row.return_address.is(RegisterRule::kUndefined)) return;
       for (; pc < row.end;) {
         std::uint8_t bytes[ZYDIS_MAX_INSTRUCTION_LENGTH] = {};
         std::size_t size = sizeof bytes;

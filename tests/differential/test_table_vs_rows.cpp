@@ -21,7 +21,7 @@ struct Range {
   std::uint64_t begin, end;
 };
 
-// What holds where: the FDE that begins last. Only needed to tell whether an FDE is hidden by another.
+// What holds where: the FDE that begins last. Only needed to know whether an FDE is hidden by another.
 class Coverage {
  public:
   explicit Coverage(std::vector<Range> ranges) : ranges_(std::move(ranges)) {
@@ -54,7 +54,7 @@ void hold(const std::string& path) {
   const auto elf = image::ElfImage::parse(mapped->bytes());
   ASSERT_TRUE(elf) << elf.error().text();
   auto report = [&](const Error& error) { ADD_FAILURE() << path << ": " << error.text(); };
-  const auto table = compile_elf(*elf, report);
+  const auto table = compile(*source::make_source(*elf), report);
   ASSERT_TRUE(table) << table.error().text();
 
   const auto section = image::find_eh_frame(*elf);

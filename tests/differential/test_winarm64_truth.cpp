@@ -1,4 +1,4 @@
-// Windows ARM64 unwinding held against the processor: Unicorn runs real functions.
+// Windows ARM64 unwinding compared with the processor: Unicorn runs real functions.
 #include <cstdlib>
 
 #include <gtest/gtest.h>

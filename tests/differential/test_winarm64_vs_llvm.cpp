@@ -63,7 +63,7 @@ std::string code_text(const UnwindCode& code, bool prologue, bool packed) {
     case Operation::kContext: return "context";
     case Operation::kEcContext: return "EC context";
     case Operation::kAllocZ: return fmt::format("addvl sp, #{}{}", prologue && code.value != 0 ? "-" : "", code.value);
-    default: return "not told by the peer";
+    default: return "not reported by the peer";
   }
 }
 

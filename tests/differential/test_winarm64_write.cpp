@@ -1,4 +1,4 @@
-// What is written for functions held against the processor: Unicorn runs their code, and at every instruction the
+// What is written for functions compared with the processor: Unicorn runs their code, and at every instruction the
 // caller must be the same by virtual_unwind, by the rows of what was written, and by the rows of the Prologue.
 #include <set>
 
@@ -10,11 +10,13 @@
 #include "support/random_arm64_prologue.h"
 #include "walk/apply.h"
 #include "winarm64/exec.h"
+#include "winarm64/frame_codes.h"
 #include "winarm64/lower.h"
-#include "winarm64/write.h"
 
 namespace windlass {
 namespace {
+
+using namespace prologue;
 
 using test::Arm64Emulator;
 
@@ -58,7 +60,7 @@ class Judge {
     state.set_pc(CodeAddress::instruction(emulator_.base() + function_->begin + offset));
   }
 
-  void run_part(const FramePart& part, Registers& state) {
+  void run_part(const prologue::Part& part, Registers& state) {
     run_to(part.begin, state);
     const Registers around = state;
     for (const Epilogue& epilogue : part.epilogues) run_epilogue(epilogue, state, false);
@@ -340,7 +342,7 @@ TEST(WinArm64Write, LargeFunctions) {
 
   // A prologue that pauses for long: no record has room for as many nops.
   Prologue pausing = framed();
-  for (FrameOp& op : pausing.ops)
+  for (prologue::Op& op : pausing.ops)
     if (op.end > 12) op.end += 8000;
   pausing.code_size = 12000;
   pausing.epilogues = {mirrored(pausing, 9000)};

@@ -11,10 +11,12 @@
 #include "support/arm64_prologues.h"
 #include "support/random_arm64_prologue.h"
 #include "support/run_command.h"
-#include "winarm64/write.h"
+#include "winarm64/encode.h"
 
 namespace windlass {
 namespace {
+
+using namespace prologue;
 
 constexpr const char* kAssembler = "llvm-mc-22";
 
@@ -129,7 +131,7 @@ TEST_F(WinArm64Assembly, DirectivesAreWhatIsWritten) {
     if (!prologue.parts.empty()) continue;
     winarm64::AssemblyOptions options{.name = fmt::format("f{}", seed)};
     if (seed % 7 == 0) {
-      prologue.handler = FrameHandler{};
+      prologue.handler = prologue::Handler{};
       options.handler = "handler";
     }
     const auto written = winarm64::write(prologue);
@@ -180,7 +182,7 @@ TEST_F(WinArm64Assembly, Data) {
     ASSERT_FALSE(list);
     EXPECT_EQ(list.error().code, ErrorCode::kUnsupported);
     if (seed % 3 == 0) {
-      prologue.handler = FrameHandler{.rva = 77, .data = {std::byte{1}, std::byte{2}}};
+      prologue.handler = prologue::Handler{.rva = 77, .data = {std::byte{1}, std::byte{2}}};
       options.handler = "handler";
     }
     const auto source = winarm64::assembly_of(prologue, code_of(prologue), options);
@@ -203,7 +205,7 @@ TEST_F(WinArm64Assembly, HandlerData) {
   Prologue f{.architecture = Architecture::kAArch64, .code_size = 60};
   f.ops = {{4, SignReturnAddress{}}, {8, Save{29, 0, 32, 30}}, {12, SetFramePointer{29}}, {20, Save{19, 16}}};
   f.epilogues = {mirrored(f, 40)};
-  f.handler = FrameHandler{.data = {std::byte{0xaa}, std::byte{0xbb}, std::byte{0xcc}, std::byte{0xdd}}};
+  f.handler = prologue::Handler{.data = {std::byte{0xaa}, std::byte{0xbb}, std::byte{0xcc}, std::byte{0xdd}}};
   const auto source = winarm64::assembly_of(f, code_of(f), {.name = "f", .handler = "handler"});
   ASSERT_TRUE(source);
   Object object = assemble(*source);

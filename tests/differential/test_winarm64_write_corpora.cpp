@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 
 #include "support/pe_corpora.h"
+#include "winarm64/frame_codes.h"
 #include "winarm64/lower.h"
-#include "winarm64/write.h"
 
 namespace windlass {
 namespace {
@@ -113,7 +113,7 @@ class Rewriter {
     counts_.their_each += winarm64::kEntrySize + known;
     const auto fragment = winarm64::fragment_of(record);
     winarm64::Piece piece;
-    const FrameHandler handler{record.handler, true, true, {}};
+    const prologue::Handler handler{record.handler, true, true, {}};
     Expected<winarm64::Piece> made = fail(ErrorCode::kUnsupported, "", 0);
     if (!fragment) {
       ++counts_.causes[std::string("left as it is: ") + fragment.error().what];

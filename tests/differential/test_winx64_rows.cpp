@@ -51,12 +51,13 @@ std::string difference(const FrameRow& row, const Registers& frame, const winx64
     const RegisterNumber number = winx64::dwarf_number(reg);
     if (caller.get(number) != unwound.caller.get(number)) what += fmt::format(" {}", winx64::register_name(reg));
   }
-  const auto& cfa = std::get<CfaRegister>(row.cfa);
   for (unsigned i = 6; i < 16; ++i) {
     const RegisterRule* rule = row.registers.find(static_cast<RegisterNumber>(17 + i));
-    const std::uint64_t at =
-        rule == nullptr ? 0
-                        : frame.get(cfa.reg) + static_cast<std::uint64_t>(cfa.offset + std::get<AtCfa>(*rule).offset);
+    std::uint64_t at = 0;
+    if (rule != nullptr) {
+      const bool from_cfa = rule->is(RegisterRule::kAtCfa);
+      at = (from_cfa ? caller.sp() : frame.get(rule->reg())) + static_cast<std::uint64_t>(std::int64_t{rule->offset()});
+    }
     if (at != saved.xmm[i]) what += fmt::format(" xmm{}", i);
   }
   return what;

@@ -205,7 +205,7 @@ class FileTruth {
   };
 
   [[nodiscard]] std::uint64_t address(std::uint32_t rva) const { return image_.image_base() + rva; }
-  // Tells the states of one activation from those of functions that it calls, itself included.
+  // Separates the states of one activation from those of functions that it calls, itself included.
   class Activation {
    public:
     Activation(std::uint64_t begin, std::uint64_t end) : begin_(begin), end_(end) {}
@@ -391,7 +391,7 @@ class FileTruth {
     } else {
       if (unwound.caller.pc() != CodeAddress::return_address(PeEmulator::kReturn))
         what += fmt::format(" rip={:#x}", unwound.caller.pc().value());
-      // `ret n` (V8's builtins): before it nothing tells that the caller's rsp will be n higher; its frame is the same.
+      // `ret n` (V8's builtins): before it nothing says that the caller's rsp will be n higher; its frame is the same.
       if (unwound.caller.sp() != caller_rsp && unwound.caller.sp() != call_.rsp() + 8)
         what += fmt::format(" rsp{:+}", static_cast<std::int64_t>(unwound.caller.sp() - caller_rsp));
       for (const unsigned reg : convention_.integer) {
@@ -429,7 +429,7 @@ class FileTruth {
   }
 
   // jmp r64 without the REX.W that marks a tail call: Windows takes it for a switch's jump within the body, and here as
-  // there nothing tells otherwise. winegcc's delay-load thunks, written by hand, end so.
+  // there nothing says otherwise. winegcc's delay-load thunks, written by hand, end so.
   [[nodiscard]] bool is_plain_indirect_jump(std::uint64_t rip) const {
     const ByteView code = functions_.bytes(static_cast<std::uint32_t>(rip - image_.image_base()), 3);
     if (code.size() < 3) return false;

@@ -10,10 +10,12 @@
 #include "image/mapped_file.h"
 #include "support/run_command.h"
 #include "support/x64_functions.h"
-#include "winx64/write.h"
+#include "winx64/encode.h"
 
 namespace windlass {
 namespace {
+
+using namespace prologue;
 
 using test::MadeFunction;
 using winx64::Assembler;

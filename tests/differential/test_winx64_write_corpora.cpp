@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 
 #include "support/pe_corpora.h"
+#include "winx64/encode.h"
 #include "winx64/exec.h"
-#include "winx64/write.h"
 
 namespace windlass {
 namespace {

@@ -75,7 +75,7 @@ class ShadowStack {
 
  private:
   struct Stack {
-    std::uint64_t end;  // of the mapping it lies in: what tells stacks apart
+    std::uint64_t end;  // of the mapping it lies in: what distinguishes stacks
     std::vector<ShadowFrame> frames;
   };
 

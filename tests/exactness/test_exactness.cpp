@@ -94,7 +94,7 @@ TEST(Exactness, Bash) {
   hold({bash, "-c", "for i in 1 2 3; do x=$x.$i; done; echo ${x//./-}"}, from_marker(50'000), {99.999, 99.99});
 }
 
-// A judge that cannot tell a wrong answer is worth nothing: an unwinder that is wrong in known ways.
+// A judge that does not find a wrong answer is worth nothing: an unwinder that is wrong in known ways.
 int always_skips_a_frame(const uj_request* request, uj_frame* out, int max) {
   uj_frame frames[2];
   const int found = uj_unwind(request, frames, 2);

@@ -1,4 +1,4 @@
-// Records real programs and holds every pair of neighbouring frames against the call instruction between them.
+// Records real programs and compares every pair of neighbouring frames with the call instruction between them.
 #include <gtest/gtest.h>
 
 #include <sys/wait.h>
@@ -39,7 +39,7 @@ TEST_P(CallSites, NoneContradicted) {
   auto profile = exporter::read_pprof_file(file);
   ASSERT_TRUE(profile) << profile.error().text();
   const CallSiteVerdict verdict = check_call_sites(*profile);
-  fmt::print("{}: {} call sites agree, {} contradicted, {} cannot be told\n", program.name, verdict.agree,
+  fmt::print("{}: {} call sites agree, {} contradicted, {} unknown\n", program.name, verdict.agree,
              verdict.contradicted, verdict.untellable);
   for (const auto& text : verdict.examples) fmt::print("  {}\n", text);
   EXPECT_GT(verdict.agree, 1000u);

@@ -59,7 +59,11 @@ void check_rule(const json& rule) {
   ASSERT_TRUE(rule.is_object()) << rule;
   const bool number = rule.contains("cfa") || rule.contains("cfa_value");
   const bool text = rule.contains("reg") || rule.contains("expr");
-  EXPECT_TRUE(number != text) << rule;
+  const bool loaded = rule.contains("at");
+  EXPECT_EQ(number + text + loaded, 1) << rule;
+  if (loaded) {
+    EXPECT_TRUE(rule["at"].at("reg").is_string() && rule["at"].at("offset").is_number_integer()) << rule;
+  }
   if (rule.contains("cfa")) {
     EXPECT_TRUE(rule["cfa"].is_number_integer());
   }
@@ -189,6 +193,30 @@ TEST(Rows, WindowsArm64) {
   EXPECT_GT(errors, 0U);
   EXPECT_EQ(rows[2], json::parse(R"({"begin":4104,"end":4108,"cfa":{"reg":"sp","offset":48},"ra":{"cfa":-40},
     "regs":{"x19":{"cfa":-16},"x20":{"cfa":-8},"x29":{"cfa":-48}}})"));
+  ::unlink(path.c_str());
+}
+
+// A machine frame with an error code, below rbx and 32 bytes: what is loaded from rsp plus an offset.
+TEST(Rows, WindowsX64MachineFrame) {
+  test::PeBuilder builder(image::PeMachine::kAmd64);
+  const std::uint32_t text = builder.add(".text", std::vector<std::uint8_t>(16, 0x90), true);
+  test::ByteWriter info;
+  info.bytes({1, 0, 3, 0, 0, 0x32, 0, 0x30, 0, 0x1a, 0, 0});  // alloc_small 32, push_nonvol rbx, push_machframe
+  const std::uint32_t at = builder.add(".xdata", info.data());
+  test::ByteWriter table;
+  table.u32(text), table.u32(text + 16), table.u32(at);
+  builder.add_function_table(table.data());
+  const std::vector<std::uint8_t> bytes = builder.build();
+  const std::string path = testing::TempDir() + "windlass-x64-" + std::to_string(::getpid()) + ".dll";
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  const auto rows = lines(windlass("rows --json " + path).out);
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_EQ(rows[0], json::parse(R"({"begin":4096,"end":4112,"cfa":{"at":{"reg":"rsp","offset":72},"offset":0},
+    "ra":{"at":{"reg":"rsp","offset":48}},"regs":{"rbx":{"at":{"reg":"rsp","offset":32}},"rsi":"same","rdi":"same"}})"));
+  const auto listed = windlass("rows " + path).out;
+  EXPECT_NE(listed.find("cfa=[rsp+72]  ra=[rsp+48]  rbx=[rsp+32]  rsi=same  rdi=same  signal frame"), std::string::npos)
+      << listed;
   ::unlink(path.c_str());
 }
 

@@ -12,6 +12,7 @@
 
 #include "support/privilege.h"
 #include "support/process_publisher.h"
+#include "table/arena.h"
 
 namespace windlass::agent {
 namespace {
@@ -268,7 +269,8 @@ TEST_F(KernelSideTest, MappingOverKnownCodeIsTold) {
   const wl_mapping mapping{begin, begin + kSize, 0, *module, 0};
   ASSERT_TRUE(side.publish(self, {&mapping, 1}, 0).has_value());
   munmap(code, kSize);
-  // Not MAP_FIXED: that the kernel looks for room is what tells. It takes the same, unless another thread was faster.
+  // Not MAP_FIXED: that the kernel looks for room is what shows it. It takes the same, unless another thread was
+  // faster.
   void* next = mmap(nullptr, kSize, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_EQ(next, code) << "the kernel put the second mapping elsewhere";
   std::vector<std::uint64_t> epochs;

@@ -1,4 +1,4 @@
-// Minidumps of our writer, as Breakpad's own reader (the npm package minidump) tells them: so that the writer and our
+// Minidumps of our writer, as Breakpad's own reader (the npm package minidump) reads them: so that the writer and our
 // reader do not agree in an error.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -79,7 +79,7 @@ TEST_F(MinidumpPeer, ReadsTheSame) {
     const auto target = open_minidump(file.path());
     ASSERT_TRUE(target);
     EXPECT_TRUE(target->problems.empty());
-    const std::string told = run(kReader + " " + file.path() + " 2>/dev/null").output;
+    const std::string printed = run(kReader + " " + file.path() + " 2>/dev/null").output;
     std::vector<std::uint64_t> ids, pcs, sps;
     for (const Thread& thread : target->threads) {
       ids.push_back(thread.id);
@@ -88,19 +88,19 @@ TEST_F(MinidumpPeer, ReadsTheSame) {
     }
     // The exception's thread and context come once more, last.
     for (auto* list : {&ids, &pcs, &sps}) list->push_back(list->back());
-    EXPECT_EQ(values_of(told, "thread_id"), ids) << told;
+    EXPECT_EQ(values_of(printed, "thread_id"), ids) << printed;
     if (c.architecture == Architecture::kX86_64) {
-      EXPECT_EQ(values_of(told, c.pc), pcs) << told;
-      EXPECT_EQ(values_of(told, c.sp), sps);
+      EXPECT_EQ(values_of(printed, c.pc), pcs) << printed;
+      EXPECT_EQ(values_of(printed, c.sp), sps);
     } else {  // it prints them as iregs[n]
-      EXPECT_EQ(values_of(told, "iregs[32]"), pcs) << told;
-      EXPECT_EQ(values_of(told, "iregs[31]"), sps);
+      EXPECT_EQ(values_of(printed, "iregs[32]"), pcs) << printed;
+      EXPECT_EQ(values_of(printed, "iregs[31]"), sps);
     }
     std::set<std::uint64_t> begins;
     for (const ModuleInfo* module : target->space.modules()) begins.insert(module->begin);
-    const auto bases = values_of(told, "base_of_image");
+    const auto bases = values_of(printed, "base_of_image");
     EXPECT_EQ(std::set<std::uint64_t>(bases.begin(), bases.end()), begins);
-    EXPECT_NE(told.find("abababababababababababababababababababab"), std::string::npos);
+    EXPECT_NE(printed.find("abababababababababababababababababababab"), std::string::npos);
   }
 }
 

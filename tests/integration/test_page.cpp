@@ -65,7 +65,7 @@ class Page : public ::testing::Test {
   // The document after the scripts ran, without the scripts themselves.
   std::string shown(const profile::Profile& profile, const std::string& hash = "") {
     std::string page;
-    Output out(&page);
+    TextWriter out(&page);
     EXPECT_TRUE(write_html(profile, out).has_value());
     std::ofstream(directory_ + "/page.html") << page;
     const auto document = output_of(fmt::format(

@@ -1,4 +1,4 @@
-// Holds the stacks of a profile of tests/workloads/truth.cpp or truth_windows.cpp against what they can possibly do.
+// Checks the stacks of a profile of tests/workloads/truth.cpp or truth_windows.cpp by what these can possibly do.
 #pragma once
 
 #include <cstdint>

@@ -4,8 +4,6 @@
 
 #define WL_TARGET_A64
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -13,40 +11,13 @@
 #include <memory>
 #include <vector>
 
+#include "table/arena.h"
 #include "table/unwind_table.h"
 #include "windlass_user_env.h"
 
 #include "windlass_walk.h"
 
 namespace windlass::test {
-
-// As the profiler's, without the kernel's map behind it; nothing is given back.
-class BumpArena final : public table::Arena {
- public:
-  static constexpr std::size_t kSize = std::size_t{512} << 20;
-  BumpArena()
-      : base_(static_cast<std::byte*>(::mmap(nullptr, kSize + WL_CHUNK_SIZE, PROT_READ | PROT_WRITE,
-                                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))) {}
-  ~BumpArena() override { ::munmap(base_, kSize + WL_CHUNK_SIZE); }
-  BumpArena(const BumpArena&) = delete;
-  BumpArena& operator=(const BumpArena&) = delete;
-
-  Expected<table::ArenaObject> allocate(std::uint32_t bytes) override {
-    bytes = (bytes + 7) & ~7U;
-    if (used_ / WL_CHUNK_SIZE != (used_ + bytes - 1) / WL_CHUNK_SIZE)
-      used_ = (used_ + WL_CHUNK_SIZE - 1) / WL_CHUNK_SIZE * WL_CHUNK_SIZE;
-    if (used_ + bytes > kSize) return fail(ErrorCode::kLimit, "arena is full", used_, bytes);
-    const table::ArenaObject object{base_ + used_, static_cast<std::uint32_t>(used_ >> WL_REF_SHIFT)};
-    used_ += bytes;
-    return object;
-  }
-  void release(std::uint32_t, std::uint32_t) override {}
-  [[nodiscard]] const unsigned char* base() const { return reinterpret_cast<const unsigned char*>(base_); }
-
- private:
-  std::byte* base_;
-  std::size_t used_ = 8;  // a reference of 0 is none
-};
 
 class A64Unwinder {
  public:
@@ -55,7 +26,7 @@ class A64Unwinder {
   explicit A64Unwinder(Read read) : read_(std::move(read)), modules_(kMostModules) {
     unwind_->space = 1;
     env_.address_mask = (1ULL << 48) - 1;
-    env_.arena = arena_.base();
+    env_.arena = reinterpret_cast<const unsigned char*>(arena_->base());
     env_.modules = modules_.data();
     env_.module_count = kMostModules;
     env_.context = this;
@@ -69,18 +40,17 @@ class A64Unwinder {
   // The module's number, to be named by mappings.
   Expected<std::uint32_t> add_module(const table::UnwindTable& table) {
     if (module_count_ == kMostModules) return fail(ErrorCode::kLimit, "too many modules", 0);
-    const auto placed = table::load_table(table, arena_);
+    const auto placed = table::load_table(table, *arena_);
     if (!placed) return std::unexpected(placed.error());
     modules_[module_count_] = placed->module;
     return module_count_++;
   }
   void set_mappings(std::vector<wl_mapping> mappings) {
     std::ranges::sort(mappings, {}, &wl_mapping::begin);
-    const auto object =
-        arena_.allocate(static_cast<std::uint32_t>(sizeof(wl_maps_head) + mappings.size() * sizeof(wl_mapping)));
-    if (!object) return;
-    std::memcpy(object->data + sizeof(wl_maps_head), mappings.data(), mappings.size() * sizeof(wl_mapping));
-    unwind_->maps = object->ref + (sizeof(wl_maps_head) >> WL_REF_SHIFT);
+    const auto ref = arena_->allocate(sizeof(wl_maps_head) + mappings.size() * sizeof(wl_mapping));
+    if (!ref) return;
+    std::memcpy(arena_->at(*ref) + sizeof(wl_maps_head), mappings.data(), mappings.size() * sizeof(wl_mapping));
+    unwind_->maps = *ref + (sizeof(wl_maps_head) >> WL_REF_SHIFT);
     unwind_->map_count = static_cast<std::uint32_t>(mappings.size());
     *memo_ = {};
   }
@@ -123,7 +93,7 @@ class A64Unwinder {
   static constexpr std::uint32_t kMostModules = 64;
 
   Read read_;
-  BumpArena arena_;
+  std::unique_ptr<table::Arena> arena_ = std::move(*table::Arena::create({}, 512));
   std::vector<wl_module> modules_;
   std::uint32_t module_count_ = 0;
   std::unique_ptr<wl_unwind> unwind_ = std::make_unique<wl_unwind>();

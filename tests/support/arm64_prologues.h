@@ -17,18 +17,19 @@ class Arm64PrologueCode {
  public:
   explicit Arm64PrologueCode(const Prologue& prologue)
       : words_(prologue.code_size / 4, Arm64Instruction::kNop), taken_(words_.size()) {
-    for (const FrameOp& op : prologue.ops) set(op.end, of(op.action, true));
+    for (const prologue::Op& op : prologue.ops) set(op.end, of(op.action, true));
     const auto prologue_words = prologue.prologue_end() / 4;
     std::fill(taken_.begin(), taken_.begin() + prologue_words, true);
-    for (const Epilogue& epilogue : prologue.epilogues) leave(epilogue, true);
+    for (const prologue::Epilogue& epilogue : prologue.epilogues) leave(epilogue, true);
     std::vector<RegisterNumber> saved = saved_by(prologue.ops);
-    for (const FramePart& part : prologue.parts) {
-      for (const FrameOp& op : part.ops) set(op.end, of(op.action, true));
+    for (const prologue::Part& part : prologue.parts) {
+      for (const prologue::Op& op : part.ops) set(op.end, of(op.action, true));
       if (!part.ops.empty()) take(part.begin, part.ops.back().end);
-      for (const Epilogue& epilogue : part.epilogues) leave(epilogue, leaves_function(prologue, part, epilogue));
+      for (const prologue::Epilogue& epilogue : part.epilogues)
+        leave(epilogue, leaves_function(prologue, part, epilogue));
     }
     spoil(saved, 0, prologue.code_size);
-    for (const FramePart& part : prologue.parts) spoil(saved_by(part.ops), part.begin, part.end);
+    for (const prologue::Part& part : prologue.parts) spoil(saved_by(part.ops), part.begin, part.end);
   }
 
   [[nodiscard]] const std::vector<std::uint32_t>& words() const { return words_; }
@@ -44,23 +45,23 @@ class Arm64PrologueCode {
     for (std::uint32_t at = begin / kSize; at < end / kSize; ++at) taken_[at] = true;
   }
 
-  static std::uint32_t of(const FrameAction& action, bool prologue) {
+  static std::uint32_t of(const prologue::Action& action, bool prologue) {
     using winarm64::Operation;
     winarm64::UnwindCode code;
-    if (const auto* save = std::get_if<Save>(&action)) {
+    if (const auto* save = std::get_if<prologue::Save>(&action)) {
       const bool vector = save->reg >= 64;
       code.file = vector ? winarm64::RegisterFile::kD : winarm64::RegisterFile::kX;
       code.reg = static_cast<std::uint8_t>(save->reg & 63);
-      code.pair = save->second != kNoRegister;
+      code.pair = save->second != prologue::kNoRegister;
       code.second = static_cast<std::uint8_t>(save->second & 63);
       code.writeback = save->allocate != 0;
       code.value = save->allocate + save->offset;
       return Arm64Instruction::of(code, prologue);
     }
-    if (const auto* allocate = std::get_if<Allocate>(&action)) {
+    if (const auto* allocate = std::get_if<prologue::Allocate>(&action)) {
       code.operation = Operation::kAllocL;
       code.value = static_cast<std::uint32_t>(allocate->size);
-    } else if (const auto* pointer = std::get_if<SetFramePointer>(&action)) {
+    } else if (const auto* pointer = std::get_if<prologue::SetFramePointer>(&action)) {
       code.operation = Operation::kAddFp;
       code.value = pointer->offset;
     } else {
@@ -70,39 +71,41 @@ class Arm64PrologueCode {
   }
 
   // Several actions of one instruction: allocations, or a load and what it frees behind it.
-  void leave(const Epilogue& epilogue, bool returns) {
+  void leave(const prologue::Epilogue& epilogue, bool returns) {
     take(epilogue.begin, epilogue.end);
-    std::map<std::uint32_t, FrameAction> instructions;
-    for (const FrameOp& op : epilogue.undone) {
+    std::map<std::uint32_t, prologue::Action> instructions;
+    for (const prologue::Op& op : epilogue.undone) {
       const auto [known, is_new] = instructions.try_emplace(op.end, op.action);
       if (is_new) continue;
-      const auto* more = std::get_if<Allocate>(&op.action);
+      const auto* more = std::get_if<prologue::Allocate>(&op.action);
       if (more == nullptr) known->second = op.action;  // mov sp,x29: all that is below it
       if (more == nullptr) continue;
-      if (auto* sum = std::get_if<Allocate>(&known->second)) sum->size += more->size;
-      if (auto* save = std::get_if<Save>(&known->second)) save->allocate += static_cast<std::uint32_t>(more->size);
+      if (auto* sum = std::get_if<prologue::Allocate>(&known->second)) sum->size += more->size;
+      if (auto* save = std::get_if<prologue::Save>(&known->second))
+        save->allocate += static_cast<std::uint32_t>(more->size);
     }
     for (const auto& [end, action] : instructions) set(end, of(action, false));
     if (returns) set(epilogue.end, Arm64Instruction::kReturn);
   }
   // Does the epilogue of a part take back the rest of the frame too? Else it runs on behind the part.
-  static bool leaves_function(const Prologue& prologue, const FramePart& part, const Epilogue& epilogue) {
+  static bool leaves_function(const Prologue& prologue, const prologue::Part& part,
+                              const prologue::Epilogue& epilogue) {
     FrameState state(Architecture::kAArch64);
-    for (const FrameOp& op : prologue.ops) (void)state.apply(op);
-    for (const FrameOp& op : part.ops) (void)state.apply(op);
-    for (const FrameOp& op : epilogue.undone) (void)state.undo(op);
+    for (const prologue::Op& op : prologue.ops) (void)state.apply(op);
+    for (const prologue::Op& op : part.ops) (void)state.apply(op);
+    for (const prologue::Op& op : epilogue.undone) (void)state.undo(op);
     return state.is_entry() && epilogue.undone.back().end < epilogue.end;
   }
 
-  static std::vector<RegisterNumber> saved_by(const std::vector<FrameOp>& ops) {
+  static std::vector<RegisterNumber> saved_by(const std::vector<prologue::Op>& ops) {
     std::vector<RegisterNumber> saved;
     bool pointer = false;
-    for (const FrameOp& op : ops) {
-      pointer |= std::holds_alternative<SetFramePointer>(op.action);
-      const auto* save = std::get_if<Save>(&op.action);
+    for (const prologue::Op& op : ops) {
+      pointer |= std::holds_alternative<prologue::SetFramePointer>(op.action);
+      const auto* save = std::get_if<prologue::Save>(&op.action);
       if (save == nullptr) continue;
       saved.push_back(save->reg);
-      if (save->second != kNoRegister) saved.push_back(save->second);
+      if (save->second != prologue::kNoRegister) saved.push_back(save->second);
     }
     if (pointer) std::erase(saved, 29);
     return saved;

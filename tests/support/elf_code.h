@@ -1,4 +1,4 @@
-// A library's code and call frame information, for sweeps that hold one against the other.
+// A library's code and call frame information, for sweeps that compare the two.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ class ElfCode {
   }
   [[nodiscard]] const image::ElfImage& image() const { return *image_; }
 
-  // The FDEs of `section`, as stored. `is_entry` tells by its first row whether one is a function, not the cold part of
+  // The FDEs of `section`, as stored. `is_entry` says by its first row whether one is a function, not the cold part of
   // one: these are what start_of() knows. What they refer to lives until the next call.
   template <typename IsEntry>
   std::vector<dwarf::Fde> functions(const dwarf::CfiSection& section, dwarf::RowEvaluator& rows, IsEntry&& is_entry) {
@@ -40,9 +40,9 @@ class ElfCode {
     for (dwarf::Fde fde; reader_->next_fde(fde);) fdes.push_back(fde);
     starts_.clear();
     for (const dwarf::Fde& fde : fdes) {
-      const auto row = rows.row_at(fde, fde.begin);
-      const auto* cfa = row ? std::get_if<CfaRegister>(&row->cfa) : nullptr;
-      if (cfa != nullptr && is_entry(*row, *cfa)) starts_[fde.begin] = fde.end;
+      FrameRow row;
+      if (rows.row_at(fde, fde.begin, row) && row.cfa.is(CfaRule::kRegister) && is_entry(row, row.cfa))
+        starts_[fde.begin] = fde.end;
     }
     return fdes;
   }

@@ -47,17 +47,21 @@ std::string wrong_exec(const winx64::Functions& functions, std::uint32_t rva, co
 template <typename M>
 std::string wrong_row(const char* who, const FrameRow& row, const X64State& state, const M& memory,
                       const X64State& caller, std::uint64_t return_address) {
-  const auto& from = std::get<CfaRegister>(row.cfa);
-  const std::uint64_t cfa =
-      state.integer[winx64::instruction_number(from.reg)] + static_cast<std::uint64_t>(from.offset);
+  const auto sum = [&](RegisterNumber reg, std::int64_t offset) {
+    return state.integer[winx64::instruction_number(reg)] + static_cast<std::uint64_t>(offset);
+  };
+  std::uint64_t cfa = sum(row.cfa.reg(), row.cfa.offset());
   std::string wrong;
+  if (row.cfa.is(CfaRule::kLoaded) && !memory.read(cfa, &cfa, sizeof cfa)) wrong += fmt::format(" {}: unreadable", who);
   if (cfa != caller.rsp()) wrong += fmt::format(" {}: cfa", who);
   const auto value_of = [&](const RegisterRule* rule, const std::uint64_t* held, unsigned halves, std::uint64_t* to) {
     std::copy_n(held, halves, to);
-    if (rule == nullptr || std::holds_alternative<SameValue>(*rule)) return;
-    const auto* at = std::get_if<AtCfa>(rule);
-    if (at == nullptr || !memory.read(cfa + static_cast<std::uint64_t>(at->offset), to, 8 * halves))
-      std::fill_n(to, halves, 0);
+    if (rule == nullptr || rule->is(RegisterRule::kSameValue)) return;
+    const bool by_cfa = rule->is(RegisterRule::kAtCfa);
+    const std::uint64_t at =
+        by_cfa ? cfa + static_cast<std::uint64_t>(std::int64_t{rule->offset()}) : sum(rule->reg(), rule->offset());
+    const bool saved = by_cfa || rule->is(RegisterRule::kAtRegister);
+    if (!saved || !memory.read(at, to, 8 * halves)) std::fill_n(to, halves, 0);
   };
   std::uint64_t value[2] = {};
   value_of(&row.return_address, value, 1, value);

@@ -1,4 +1,4 @@
-// Random functions for ARM64: prologues, epilogues and parts of every kind that unwind codes can tell.
+// Random functions for ARM64: prologues, epilogues and parts of every kind that unwind codes can say.
 #pragma once
 
 #include <algorithm>
@@ -62,76 +62,82 @@ class RandomArm64Prologue {
     std::vector<Slot> all;
     const auto take = [&](RegisterNumber reg, RegisterNumber second) {
       const auto used = [&](RegisterNumber r) { return std::find(used_.begin(), used_.end(), r) != used_.end(); };
-      if (used(reg) || (second != kNoRegister && used(second))) return;
+      if (used(reg) || (second != prologue::kNoRegister && used(second))) return;
       all.push_back({reg, second});
       used_.push_back(reg);
-      if (second != kNoRegister) used_.push_back(second);
+      if (second != prologue::kNoRegister) used_.push_back(second);
     };
     const auto pair = [&](unsigned reg) {
       take(static_cast<RegisterNumber>(reg), static_cast<RegisterNumber>(reg + 1));
     };
     const std::uint32_t integers = below(5);
     for (std::uint32_t i = 0; i < integers; ++i) pair(19 + 2 * i);
-    if (one_in(3) && integers < 5) take(static_cast<RegisterNumber>(19 + 2 * integers), one_in(2) ? kNoRegister : kLr);
+    if (one_in(3) && integers < 5)
+      take(static_cast<RegisterNumber>(19 + 2 * integers), one_in(2) ? prologue::kNoRegister : kLr);
     if (one_in(3)) pair(20 + below(8));
     const std::uint32_t vectors = one_in(2) ? 0 : below(5);
     for (std::uint32_t i = 0; i < vectors && i < 4; ++i) pair(kV + 8 + 2 * i);
-    if (one_in(4)) take(static_cast<RegisterNumber>(kV + 8 + below(8)), kNoRegister);
+    if (one_in(4)) take(static_cast<RegisterNumber>(kV + 8 + below(8)), prologue::kNoRegister);
     if (one_in(8)) pair(below(17));
-    if (one_in(8)) take(static_cast<RegisterNumber>(below(29)), kNoRegister);
+    if (one_in(8)) take(static_cast<RegisterNumber>(below(29)), prologue::kNoRegister);
     if (one_in(8)) pair(kV + 16 + below(14));
     if (frame) pair(kFp);
-    if (one_in(6)) take(kLr, kNoRegister);
+    if (one_in(6)) take(kLr, prologue::kNoRegister);
     if (one_in(3)) std::shuffle(all.begin(), all.end(), random_);
     return all;
   }
 
-  std::vector<FrameOp> main_ops() {
-    std::vector<FrameOp> ops;
-    if (one_in(3)) ops.push_back({instruction(), SignReturnAddress{}});
+  std::vector<prologue::Op> main_ops() {
+    std::vector<prologue::Op> ops;
+    if (one_in(3)) ops.push_back({instruction(), prologue::SignReturnAddress{}});
     const bool frame = one_in(2);
     saves(ops, slots(frame), frame);
     return ops;
   }
 
   // Each at a multiple of 16, some pairs closer: what every code can name.
-  void saves(std::vector<FrameOp>& ops, const std::vector<Slot>& all, bool frame) {
+  void saves(std::vector<prologue::Op>& ops, const std::vector<Slot>& all, bool frame) {
     std::uint32_t area = static_cast<std::uint32_t>(all.size()) * 16;
     if (one_in(3)) area += 16 * below(5);
     const bool lr_pair = !all.empty() && all[0].second == kLr && all[0].reg != kFp;  // no code moves sp with it
     const bool writeback =
-        !all.empty() && !lr_pair && !one_in(4) && area <= (all[0].second == kNoRegister ? 256U : 496U);
-    if (area != 0 && !writeback) ops.push_back({instruction(), Allocate{area}});
+        !all.empty() && !lr_pair && !one_in(4) && area <= (all[0].second == prologue::kNoRegister ? 256U : 496U);
+    if (area != 0 && !writeback) ops.push_back({instruction(), prologue::Allocate{area}});
     for (std::uint32_t i = 0; i < all.size(); ++i) {
       const Slot& slot = all[i];
       const bool ordinary = (slot.reg >= 19 && slot.reg < 29) || (slot.reg >= kV + 8 && slot.reg < kV + 15);
-      const std::uint32_t more = ordinary && slot.second == kNoRegister && i > 0 && one_in(2) ? 8 : 0;
+      const std::uint32_t more = ordinary && slot.second == prologue::kNoRegister && i > 0 && one_in(2) ? 8 : 0;
       const bool first = i == 0 && writeback;
-      ops.push_back({instruction(), Save{slot.reg, first ? 0 : i * 16 + more, first ? area : 0, slot.second}});
+      ops.push_back(
+          {instruction(), prologue::Save{slot.reg, first ? 0 : i * 16 + more, first ? area : 0, slot.second}});
     }
     const bool has_fp = std::any_of(all.begin(), all.end(), [](const Slot& slot) { return slot.reg == kFp; });
     const bool before = one_in(2);
-    if (frame && has_fp && before) ops.push_back({instruction(), SetFramePointer{kFp, one_in(2) ? 0 : area / 2 & ~7U}});
-    for (std::uint32_t i = ops.empty() ? 1 : below(3); i > 0; --i) ops.push_back({instruction(), Allocate{size()}});
-    if (frame && has_fp && !before && one_in(2)) ops.push_back({instruction(), SetFramePointer{kFp, 8 * below(3)}});
+    if (frame && has_fp && before)
+      ops.push_back({instruction(), prologue::SetFramePointer{kFp, one_in(2) ? 0 : area / 2 & ~7U}});
+    for (std::uint32_t i = ops.empty() ? 1 : below(3); i > 0; --i)
+      ops.push_back({instruction(), prologue::Allocate{size()}});
+    if (frame && has_fp && !before && one_in(2))
+      ops.push_back({instruction(), prologue::SetFramePointer{kFp, 8 * below(3)}});
   }
 
   // In reverse, one instruction an action or, in ways that compilers know, for several.
-  Epilogue epilogue(const std::vector<FrameOp>& ops) {
-    Epilogue epilogue{at_, at_, {}};
+  prologue::Epilogue epilogue(const std::vector<prologue::Op>& ops) {
+    prologue::Epilogue epilogue{at_, at_, {}};
     const bool by_fp = one_in(2), sums = one_in(2), pauses = one_in(5);
-    std::vector<FrameAction> actions;
+    std::vector<prologue::Action> actions;
     for (auto op = ops.rbegin(); op != ops.rend(); ++op) actions.push_back(op->action);
     if (one_in(6)) epilogue.end += 4;  // an instruction that does nothing
     for (std::size_t i = 0; i < actions.size(); ++i) {
-      const auto* freed = std::get_if<Allocate>(&actions[i]);
+      const auto* freed = std::get_if<prologue::Allocate>(&actions[i]);
       std::size_t next = i;
-      while (next < actions.size() && std::holds_alternative<Allocate>(actions[next])) ++next;
-      const bool pointer_follows = next < actions.size() && std::holds_alternative<SetFramePointer>(actions[next]);
+      while (next < actions.size() && std::holds_alternative<prologue::Allocate>(actions[next])) ++next;
+      const bool pointer_follows =
+          next < actions.size() && std::holds_alternative<prologue::SetFramePointer>(actions[next]);
       if (freed != nullptr && by_fp && pointer_follows) continue;
       if (pauses && one_in(3)) epilogue.end += 4;
-      const FrameAction* last = epilogue.undone.empty() ? nullptr : &epilogue.undone.back().action;
-      const auto* sum = last != nullptr ? std::get_if<Allocate>(last) : nullptr;
+      const prologue::Action* last = epilogue.undone.empty() ? nullptr : &epilogue.undone.back().action;
+      const auto* sum = last != nullptr ? std::get_if<prologue::Allocate>(last) : nullptr;
       const bool joined = sums && freed != nullptr && sum != nullptr && sum->size + freed->size < 4096 &&
                           epilogue.undone.back().end == epilogue.end;
       if (!joined) epilogue.end += 4;
@@ -144,13 +150,13 @@ class RandomArm64Prologue {
 
   void add_part(Prologue& f) {
     body();
-    FramePart part{at_, at_, {}, {}};
+    prologue::Part part{at_, at_, {}, {}};
     body();
     saves(part.ops, slots(false), false);
     body();
     if (!f.ops.empty() || one_in(2)) {
       if (one_in(3)) {
-        std::vector<FrameOp> all = f.ops;
+        std::vector<prologue::Op> all = f.ops;
         all.insert(all.end(), part.ops.begin(), part.ops.end());
         part.epilogues.push_back(epilogue(all));
         at_ = part.epilogues.back().end;
@@ -158,7 +164,7 @@ class RandomArm64Prologue {
       }
     }
     if (!one_in(4)) {
-      Epilogue leave = epilogue(part.ops);
+      prologue::Epilogue leave = epilogue(part.ops);
       leave.end = leave.undone.back().end + (one_in(2) ? 4 : 0);
       part.epilogues.push_back(leave);
       at_ = leave.end;

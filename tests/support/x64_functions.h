@@ -150,7 +150,7 @@ class X64FunctionMaker {
       for (unsigned pad = choose_(3); pad > 0; --pad) code_.nop();
     }
     made_.prologue.code_size = code_.at();
-    if (choose_(4) == 0) made_.prologue.handler = FrameHandler{0x9000, choose_(2) == 0, true, {std::byte{7}}};
+    if (choose_(4) == 0) made_.prologue.handler = prologue::Handler{0x9000, choose_(2) == 0, true, {std::byte{7}}};
     made_.code = code_;
     return std::move(made_);
   }
@@ -189,22 +189,22 @@ class X64FunctionMaker {
 
   // ---- instructions and the ops that describe them ----
 
-  void did(std::vector<FrameOp>& ops, const FrameAction& action) { ops.push_back({code_.at(), action}); }
+  void did(std::vector<prologue::Op>& ops, const prologue::Action& action) { ops.push_back({code_.at(), action}); }
 
-  void push_one(std::vector<FrameOp>& ops) {
+  void push_one(std::vector<prologue::Op>& ops) {
     const auto reg = next_integer();
     if (!reg) return;
     code_.push(*reg);
     frame_.depth += 8;
     frame_.saved.push_back({winx64::dwarf_number(*reg), frame_.depth, true});
-    did(ops, windlass::push(winx64::dwarf_number(*reg)));
+    did(ops, prologue::push(winx64::dwarf_number(*reg)));
   }
-  void allocate(std::vector<FrameOp>& ops) {
+  void allocate(std::vector<prologue::Op>& ops) {
     constexpr std::uint32_t kSizes[] = {8, 32, 40, 128, 136, 0x7fff8, 0x80000, 0x80008};
     const std::uint32_t size = choose_(3) == 0 ? kSizes[choose_(8)] : 8 + 8 * choose_(40);
     code_.add_rsp(-static_cast<std::int32_t>(size));
     frame_.depth += size;
-    did(ops, Allocate{size});
+    did(ops, prologue::Allocate{size});
   }
   // How many pushes came before all else: what an epilogue can pop.
   [[nodiscard]] std::size_t poppable() const {
@@ -214,7 +214,7 @@ class X64FunctionMaker {
       ++count;
     return count;
   }
-  void set_pointer(std::vector<FrameOp>& ops) {
+  void set_pointer(std::vector<prologue::Op>& ops) {
     const std::size_t pushed = poppable();
     if (frame_.pointer || pushed == 0) return;
     const unsigned reg = winx64::instruction_number(frame_.saved[choose_(static_cast<std::uint32_t>(pushed))].reg);
@@ -227,9 +227,9 @@ class X64FunctionMaker {
     frame_.pointer = reg;
     frame_.set_depth = frame_.depth;
     frame_.pointer_depth = frame_.depth - offset;
-    did(ops, SetFramePointer{winx64::dwarf_number(reg), static_cast<std::uint32_t>(offset)});
+    did(ops, prologue::SetFramePointer{winx64::dwarf_number(reg), static_cast<std::uint32_t>(offset)});
   }
-  void save_one(std::vector<FrameOp>& ops, bool home) {
+  void save_one(std::vector<prologue::Op>& ops, bool home) {
     const bool xmm = !home && choose_(2) == 0 && !xmms_.empty();
     const std::int64_t size = xmm ? 16 : 8;
     // A free place: 16-aligned as seen from the frame pointer, or from rsp.
@@ -255,7 +255,7 @@ class X64FunctionMaker {
       address(depth, [&](unsigned base, std::int32_t disp) { code_.store(*integer, xmm, base, disp); });
       const RegisterNumber reg =
           xmm ? static_cast<RegisterNumber>(winx64::kXmm0 + *integer) : winx64::dwarf_number(*integer);
-      did(ops, Save{reg, static_cast<std::uint32_t>(frame_.depth - depth)});
+      did(ops, prologue::Save{reg, static_cast<std::uint32_t>(frame_.depth - depth)});
       frame_.saved.push_back({reg, depth, false});
       return;
     }
@@ -277,7 +277,7 @@ class X64FunctionMaker {
   // ---- the pieces of a function ----
 
   void prologue() {
-    std::vector<FrameOp>& ops = made_.prologue.ops;
+    std::vector<prologue::Op>& ops = made_.prologue.ops;
     if (wild_) {
       for (unsigned i = choose_(12); i > 0; --i) {
         switch (choose_(6)) {
@@ -322,7 +322,7 @@ class X64FunctionMaker {
     const Frame around = frame_;
     const auto integers = integers_;
     const auto xmms = xmms_;
-    FramePart part;
+    prologue::Part part;
     part.begin = code_.at();
     const std::size_t known = frame_.saved.size();
     if (choose_(2) == 0) code_.nop();
@@ -345,7 +345,7 @@ class X64FunctionMaker {
       stretch(begin, inside);
     }
     if (!moved) {
-      Epilogue rest{code_.at(), 0, {}};
+      prologue::Epilogue rest{code_.at(), 0, {}};
       for (std::size_t i = frame_.saved.size(); i > known; --i) restore(rest, frame_.saved[i - 1]);
       if (rest.begin != code_.at()) {
         rest.end = code_.at();
@@ -360,17 +360,18 @@ class X64FunctionMaker {
     xmms_ = xmms;
   }
 
-  void restore(Epilogue& epilogue, const Place& place) {
+  void restore(prologue::Epilogue& epilogue, const Place& place) {
     const bool xmm = winx64::is_xmm(place.reg);
     const unsigned reg = xmm ? place.reg - winx64::kXmm0 : winx64::instruction_number(place.reg);
     address(place.depth, [&](unsigned base, std::int32_t disp) { code_.load(reg, xmm, base, disp); });
-    epilogue.undone.push_back({code_.at(), Save{place.reg, static_cast<std::uint32_t>(frame_.depth - place.depth)}});
+    epilogue.undone.push_back(
+        {code_.at(), prologue::Save{place.reg, static_cast<std::uint32_t>(frame_.depth - place.depth)}});
   }
 
   // Restores, what frees the frame, pops, and the exit.
-  Epilogue epilogue() {
+  prologue::Epilogue epilogue() {
     const Frame around = frame_;
-    Epilogue result{code_.at(), 0, {}};
+    prologue::Epilogue result{code_.at(), 0, {}};
     std::size_t pops = poppable(), pointer_at = SIZE_MAX;
     for (std::size_t i = 0; i < pops; ++i) {
       if (winx64::instruction_number(frame_.saved[i].reg) == frame_.pointer) pointer_at = i;
@@ -381,7 +382,7 @@ class X64FunctionMaker {
     for (std::size_t i = left_to_pop_; i > 0; --i) {
       const RegisterNumber reg = frame_.saved[i - 1].reg;
       code_.pop(winx64::instruction_number(reg));
-      result.undone.push_back({code_.at(), windlass::push(reg)});
+      result.undone.push_back({code_.at(), prologue::push(reg)});
     }
     code_.exit(choose_(3));
     result.end = code_.at();
@@ -390,13 +391,13 @@ class X64FunctionMaker {
   }
 
   // Up to where `depth` bytes are left, of which the first pop may be done too.
-  void release(Epilogue& epilogue, std::int64_t depth, std::size_t pops) {
+  void release(prologue::Epilogue& epilogue, std::int64_t depth, std::size_t pops) {
     left_to_pop_ = pops;
-    const auto undid = [&](const FrameAction& action) { epilogue.undone.push_back({code_.at(), action}); };
+    const auto undid = [&](const prologue::Action& action) { epilogue.undone.push_back({code_.at(), action}); };
     if (frame_.pointer && (frame_.alloca || (frame_.depth != depth && choose_(2) == 0))) {
       const auto distance = static_cast<std::int32_t>(frame_.pointer_depth - depth);
       const RegisterNumber reg = winx64::dwarf_number(*frame_.pointer);
-      const SetFramePointer set{reg, static_cast<std::uint32_t>(frame_.set_depth - frame_.pointer_depth)};
+      const prologue::SetFramePointer set{reg, static_cast<std::uint32_t>(frame_.set_depth - frame_.pointer_depth)};
       const bool past = depth <= frame_.set_depth;
       const bool leaves = distance == 0 && *frame_.pointer == winx64::kRbp && pops == 1 && choose_(2) == 0;
       if (leaves)
@@ -407,20 +408,20 @@ class X64FunctionMaker {
         code_.lea(winx64::kRsp, *frame_.pointer, distance);
       if (past) undid(set);
       const std::int64_t rest = (past ? frame_.set_depth : frame_.depth) - depth;
-      if (rest != 0) undid(Allocate{static_cast<std::uint64_t>(rest)});
+      if (rest != 0) undid(prologue::Allocate{static_cast<std::uint64_t>(rest)});
       if (leaves) {
-        undid(windlass::push(reg));
+        undid(prologue::push(reg));
         left_to_pop_ = 0;
       }
     } else if (frame_.depth != depth) {
       std::int64_t rest = frame_.depth - depth;
       if (wild_ && rest > 8 && choose_(4) == 0) {
         code_.add_rsp(8);
-        undid(Allocate{8});
+        undid(prologue::Allocate{8});
         rest -= 8;
       }
       code_.add_rsp(static_cast<std::int32_t>(rest));
-      undid(Allocate{static_cast<std::uint64_t>(rest)});
+      undid(prologue::Allocate{static_cast<std::uint64_t>(rest)});
     }
     frame_.depth = depth;
   }

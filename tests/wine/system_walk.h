@@ -1,5 +1,5 @@
 // The own stack as the system walks it, frame by frame: RtlLookupFunctionEntry and RtlVirtualUnwind, as "Unwind
-// procedure" (Microsoft) tells debuggers to.
+// procedure" (Microsoft) asks debuggers to.
 #pragma once
 
 #include <windows.h>

@@ -1,6 +1,6 @@
 // Windlass's virtual unwind beside the system's RtlVirtualUnwind: real functions, made-up registers and stacks, at
 // every byte of prologues and around ways out of the functions. Where they differ, a model of what Wine does
-// differently must foretell Wine's answer, and say why; on Windows itself there is nothing to explain but what is
+// differently must predict Wine's answer, and say why; on Windows itself there is nothing to explain but what is
 // Windlass's own choice.
 #include <gtest/gtest.h>
 
@@ -56,7 +56,7 @@ const char* why_wines(const RuntimeFunction& entry, const UnwindInfo& info, cons
     return "lea rsp from another register than the frame's: Wine takes it";
   if (scan.pops_rsp()) return "pop rsp: Wine takes it";
   if (scan.prefixed()) return "REX prefix before ret: Wine overlooks it";
-  if (info.version == 2) return "version 2, no EPILOG code tells of it: Wine reads the code";
+  if (info.version == 2) return "version 2, no EPILOG code describes it: Wine reads the code";
   if (scan.end() >= entry.end) return "ret behind the function's end: Wine takes it";
   if (model.links() != 0) return "chain: Wine looks again for each link";
   return nullptr;

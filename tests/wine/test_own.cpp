@@ -47,7 +47,7 @@ std::string difference(const Registers& ours, const CONTEXT& system) {
   return "";
 }
 
-// The preserved vector registers, which walkers do not carry, by the addresses that each virtual unwind tells.
+// The preserved vector registers, which walkers do not carry, by the addresses that each virtual unwind gives.
 void compare_vectors(const std::vector<CONTEXT>& system) {
   CONTEXT ours = system[0];
   Registers frame = registers_of(&ours);

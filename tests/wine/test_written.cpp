@@ -11,6 +11,8 @@
 namespace windlass {
 namespace {
 
+using namespace prologue;
+
 using test::MadeFunction;
 using test::MadeRun;
 using test::MappedImage;
@@ -26,7 +28,7 @@ bool is_known_to_differ(const MadeFunction& made, std::uint32_t offset, bool cha
            (chained || version == 2 || epilogue.end - exit == kJump);
   };
   bool found = std::any_of(made.prologue.epilogues.begin(), made.prologue.epilogues.end(), differs);
-  for (const FramePart& part : made.prologue.parts)
+  for (const prologue::Part& part : made.prologue.parts)
     found = found || std::any_of(part.epilogues.begin(), part.epilogues.end(), differs);
   return found;
 }

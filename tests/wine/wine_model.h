@@ -1,5 +1,5 @@
-// Wine's RtlVirtualUnwind as its source says it works (dlls/ntdll, 8.0), told in Windlass's terms. It decides nothing:
-// a difference between the two is explained only if this model foretells what Wine answered, and names why.
+// Wine's RtlVirtualUnwind as its source says it works (dlls/ntdll, 8.0), in Windlass's terms. It decides nothing:
+// a difference between the two is explained only if this model predicts what Wine answered, and names why.
 #pragma once
 
 #include <cstdint>

@@ -29,18 +29,6 @@ char alternate_stack[1 << 18];
   asm volatile("");
 }
 
-// The callback path: main -> in_callback_path -> qsort (libc) -> compare -> level<0, *>.
-[[gnu::noinline]] int compare(const void* left, const void* right) {
-  sink = sink + descend<0>(next_random() | 1);
-  return *static_cast<const int*>(left) - *static_cast<const int*>(right);
-}
-
-[[gnu::noinline]] void in_callback_path() {
-  int values[8] = {5, 3, 8, 1, 9, 2, 7, 4};
-  qsort(values, 8, sizeof(int), compare);
-  touch(values);
-}
-
 // The exception path: main -> in_exception_path -> level<0, *> ...; the throw itself unwinds.
 [[gnu::noinline]] void thrower(int n) {
   if (n == 0) throw n;
@@ -54,11 +42,6 @@ char alternate_stack[1 << 18];
   } catch (int n) {
     sink = sink + static_cast<std::uint64_t>(n) + descend<0>(next_random() | 1);
   }
-}
-
-[[gnu::noinline]] void in_plain_path() {
-  sink = sink + descend<0>(next_random() | 1);
-  asm volatile("");
 }
 
 int main(int argc, char** argv) {

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 
 // What the innermost level calls, if anything.
 #ifndef TRUTH_LEAF
@@ -83,4 +84,24 @@ std::uint64_t level(std::uint64_t seed) {
   } else {
     return descend<D + 1>(next_random()) + 3;
   }
+}
+
+// ---- ways in that both programs have ------------------------------------------------------------------------------
+
+// main -> in_plain_path -> level<0, *>.
+[[gnu::noinline]] void in_plain_path() {
+  sink = sink + descend<0>(next_random() | 1);
+  asm volatile("");
+}
+
+// Through the C library: in_callback_path -> qsort -> compare -> level<0, *>.
+[[gnu::noinline]] int compare(const void* left, const void* right) {
+  sink = sink + descend<0>(next_random() | 1);
+  return *static_cast<const int*>(left) - *static_cast<const int*>(right);
+}
+
+[[gnu::noinline]] void in_callback_path() {
+  int values[8] = {5, 3, 8, 1, 9, 2, 7, 4};
+  std::qsort(values, 8, sizeof(int), compare);
+  touch(values);
 }

@@ -59,18 +59,6 @@ std::uint64_t leaf(std::uint64_t seed) {
   return seed;
 }
 
-// Through msvcrt: in_callback_path -> qsort -> compare -> level<0, *>.
-[[gnu::noinline]] int compare(const void* left, const void* right) {
-  sink = sink + descend<0>(next_random() | 1);
-  return *static_cast<const int*>(left) - *static_cast<const int*>(right);
-}
-
-[[gnu::noinline]] void in_callback_path() {
-  int values[8] = {5, 3, 8, 1, 9, 2, 7, 4};
-  qsort(values, 8, sizeof(int), compare);
-  touch(values);
-}
-
 // Through the DLL: in_library_path -> call_back -> back -> level<0, *>.
 [[gnu::noinline]] std::uint64_t back(std::uint64_t seed) {
   const std::uint64_t result = descend<0>(next_random() | 1);
@@ -80,11 +68,6 @@ std::uint64_t leaf(std::uint64_t seed) {
 
 [[gnu::noinline]] void in_library_path() {
   sink = sink + call_back(back, 1);
-  asm volatile("");
-}
-
-[[gnu::noinline]] void in_plain_path() {
-  sink = sink + descend<0>(next_random() | 1);
   asm volatile("");
 }
 

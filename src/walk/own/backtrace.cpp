@@ -2,20 +2,19 @@
 #include "windlass/backtrace.h"
 #include "arch/pointer_authentication.h"
 #include "walk/own/fast_walk.h"
+#include "walk/own/whole_walk.h"
 
 namespace windlass {
 namespace {
 
 using walk::FastWalk;
 
-// The whole walk with all registers: where some rule wants one that is not tracked, and where there is no rule.
-[[gnu::noinline]] std::size_t walk_all_registers(StackWalker& walker, std::uint64_t* pcs, std::size_t max,
-                                                 WalkEnd* end) {
-  std::size_t depth = 0;
-  do pcs[depth++] = walker.frame().pc().value();
-  while (depth < max && walker.step());
-  if (end != nullptr) *end = depth == max ? WalkEnd::kLimit : walker.end_reason();
-  return depth;
+WalkEnd end_of(FastWalk::Outcome outcome) {
+  switch (outcome) {
+    case FastWalk::Outcome::kComplete: return WalkEnd::kComplete;
+    case FastWalk::Outcome::kGuessed: return WalkEnd::kGuessed;
+    default: return WalkEnd::kLimit;
+  }
 }
 
 // From this function's own registers outwards to the frame that stands at `sp`, and on.
@@ -25,7 +24,7 @@ using walk::FastWalk;
     if (!walker.step()) return 0;
   for (; skip != 0; --skip)
     if (!walker.step()) return 0;
-  return walk_all_registers(walker, pcs, max, nullptr);
+  return walk::whole_walk(walker, pcs, max, nullptr);
 }
 
 }  // namespace
@@ -39,12 +38,12 @@ std::size_t backtrace_from(const Registers& registers, std::uint64_t* pcs, std::
         {pc.value() | (pc.is_return_address() ? 0 : walk::kInstructionBit), registers.sp(), registers.get(fp)}, false);
     const std::size_t depth = walk.run(pcs, max);
     if (walk.outcome() != FastWalk::Outcome::kNeedsAllRegisters) {
-      if (end != nullptr) *end = walk.outcome() == FastWalk::Outcome::kComplete ? WalkEnd::kComplete : WalkEnd::kLimit;
+      if (end != nullptr) *end = end_of(walk.outcome());
       return depth;
     }
   }
   StackWalker walker(own_process(), registers);
-  return walk_all_registers(walker, pcs, max, end);
+  return walk::whole_walk(walker, pcs, max, end);
 }
 
 [[gnu::noinline]] std::size_t backtrace(std::uint64_t* pcs, std::size_t max, unsigned skip) {
@@ -60,7 +59,7 @@ std::size_t backtrace_from(const Registers& registers, std::uint64_t* pcs, std::
     if (more) {
       const std::size_t depth = walk.run(pcs, max);
       if (walk.outcome() != FastWalk::Outcome::kNeedsAllRegisters) return depth;
-    } else if (walk.outcome() == FastWalk::Outcome::kComplete) {
+    } else if (walk.outcome() != FastWalk::Outcome::kNeedsAllRegisters) {
       return 0;
     }
   }

@@ -2,6 +2,7 @@
 #include <ucontext.h>
 
 #include "arch/registers.h"
+#include "walk/own/capture.h"
 #include "windlass/backtrace.h"
 
 // extern "C" void windlass_capture(std::uint64_t* slots): slots as Registers numbers them.
@@ -57,14 +58,14 @@ windlass_capture:
 
 namespace windlass {
 
-Registers registers_from_capture(const std::uint64_t* slots) {
-  Registers registers(kOwnArchitecture);
-  const auto take = [&](RegisterNumber reg) { registers.set(reg, slots[registers.slot_of(reg)]); };
-  for (RegisterNumber reg = 0; reg < 80; ++reg)
-    if (is_callee_saved(kOwnArchitecture, reg)) take(reg);
-  take(Registers::sp_number(kOwnArchitecture));
-  registers.set_pc(CodeAddress::return_address(slots[registers.slot_of(Registers::pc_number(kOwnArchitecture))]));
-  return registers;
+std::uint64_t walk::preserved_slots() {
+  constexpr std::uint64_t kSlots = [] {
+    std::uint64_t slots = 0;
+    for (unsigned slot = 0; slot < Registers::kSlots; ++slot)
+      if (is_callee_saved(kOwnArchitecture, Registers::number_of(slot))) slots |= std::uint64_t{1} << slot;
+    return slots;
+  }();
+  return kSlots;
 }
 
 Registers registers_of(const void* ucontext) {

@@ -11,7 +11,6 @@ namespace {
 
 constexpr bool kIsX64 = kOwnArchitecture == Architecture::kX86_64;
 using TableRegisters = std::conditional_t<kIsX64, table::X64Registers, table::Arm64Registers>;
-constexpr std::uint8_t kMaxBackward = 16;
 
 std::uint64_t lookup_address(std::uint64_t key) {
   return (key & kInstructionBit) != 0 ? key & ~kInstructionBit : key - 1;
@@ -141,7 +140,7 @@ WINDLASS_READS_STACKS FastWalk::Answer FastWalk::by_full_rule(const table::Trace
   const bool signal = (rule.flags & WL_RULE_SIGNAL) != 0;
   pc = without_authentication(pc);
   if (static_cast<std::int64_t>(pc) <= 0) return pc == 0 ? Answer::kEnd : Answer::kCannot;
-  if (cfa <= state_.sp && (!signal || ++backward_ > kMaxBackward)) return Answer::kCannot;
+  if (cfa <= state_.sp && (!signal || !progress_.allows(state_.sp, cfa, false))) return Answer::kCannot;
   caller.key = signal ? pc | kInstructionBit : pc;
   caller.sp = cfa;
   return Answer::kStepped;
@@ -157,9 +156,13 @@ WINDLASS_READS_STACKS FastWalk::Answer FastWalk::by_full_rule(const table::Trace
   const RegisterNumber fp = Registers::fp_number(kOwnArchitecture);
   registers.set(fp, state_.fp);
   StackWalker walker(own_process(), registers);
-  if (!walker.step()) return walker.end_reason() == WalkEnd::kComplete ? Answer::kEnd : Answer::kCannot;
+  if (!walker.step()) {
+    guessed_ = walker.end_reason() == WalkEnd::kGuessed;
+    return guessed_ || walker.end_reason() == WalkEnd::kComplete ? Answer::kEnd : Answer::kCannot;
+  }
   const Registers& found = walker.frame().registers;
-  if (!found.has(fp) || (found.sp() <= state_.sp && ++backward_ > kMaxBackward)) return Answer::kCannot;
+  if (!found.has(fp) || !found.has_sp()) return Answer::kCannot;
+  if (!progress_.allows(state_.sp, found.sp(), found.pc().value() == pc)) return Answer::kCannot;
   caller.key = found.pc().value() | (found.pc().is_return_address() ? 0 : kInstructionBit);
   caller.sp = found.sp();
   caller.fp = found.get(fp);
@@ -231,8 +234,13 @@ bool FastWalk::step() {
     go_to(caller);
     return true;
   }
-  outcome_ = answer == Answer::kEnd ? Outcome::kComplete : Outcome::kNeedsAllRegisters;
+  end(answer);
   return false;
+}
+
+void FastWalk::end(Answer answer) {
+  const Outcome outermost = guessed_ ? Outcome::kGuessed : Outcome::kComplete;
+  outcome_ = answer == Answer::kEnd ? outermost : Outcome::kNeedsAllRegisters;
 }
 
 // Is the current frame one of the record's? Then it is [old_ - 1].
@@ -299,7 +307,7 @@ std::size_t FastWalk::run(std::uint64_t* pcs, std::size_t max) {
       // A step that cannot be replayed may lead where it led before.
       const RecordedFrame* next = current != 0 ? &(*record_)[current - 1] : nullptr;
       if (answer == Answer::kEnd && next != nullptr && next->key == 0) {
-        outcome_ = Outcome::kComplete;
+        end(answer);
         break;
       }
       if (answer == Answer::kStepped && next != nullptr && next->key == caller.key && next->sp == caller.sp &&
@@ -315,7 +323,7 @@ std::size_t FastWalk::run(std::uint64_t* pcs, std::size_t max) {
     }
     if (recording) recording = record_->add({state_.key, state_.sp, state_.fp, slots.return_slot, slots.fp_slot}, old_);
     if (answer != Answer::kStepped) {
-      outcome_ = answer == Answer::kEnd ? Outcome::kComplete : Outcome::kNeedsAllRegisters;
+      end(answer);
       if (recording && answer == Answer::kEnd)
         (void)record_->add({0, 0, slots.fp_slot == &kZero ? 0 : caller.fp, &kBarrier, &kBarrier}, 0);
       break;

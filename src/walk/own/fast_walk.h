@@ -6,6 +6,7 @@
 
 #include "walk/own/record.h"
 #include "walk/own/rules.h"
+#include "walk/progress.h"
 
 namespace windlass::walk {
 
@@ -21,6 +22,7 @@ class FastWalk {
  public:
   enum class Outcome : std::uint8_t {
     kComplete,           // the outermost frame was reached
+    kGuessed,            // so it seems
     kMore,               // `max` was
     kNeedsAllRegisters,  // only a walk with all registers can tell the caller, or that there is none
   };
@@ -51,6 +53,7 @@ class FastWalk {
   bool is_current(std::uint16_t tag);
   bool load(std::uint64_t address, std::uint64_t& value);
   void go_to(const FastWalkState& caller);
+  void end(Answer answer);
 
   [[nodiscard]] bool joins();
   bool replay(std::size_t& current, std::uint64_t* pcs, std::size_t& count, std::size_t max);
@@ -62,7 +65,8 @@ class FastWalk {
   // Tags of modules met in this walk, that hold: a frame of theirs is on the stack.
   std::uint16_t current_tags_[4] = {};
   std::uint8_t next_tag_ = 0;
-  std::uint8_t backward_ = 0;
+  Progress progress_;
+  bool guessed_ = false;  // what ended the walk proves nothing
   Outcome outcome_ = Outcome::kMore;
 };
 

@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "walk/own/own_memory.h"
+
 // Where the kernel put argc: no frame lies above. ld.so's, in libc where the program is static. musl has none.
 extern "C" __attribute__((weak)) void* __libc_stack_end;
 

@@ -1,10 +1,8 @@
-// Reading the own memory without ever crashing: the calling thread's stack directly, within what is known to be
-// readable; anything else is probed by a system call first.
+// Which of the own memory is known to be readable: the calling thread's stack within limits that are kept; anything
+// else is probed by a system call first.
 #pragma once
 
 #include <cstdint>
-
-#include "windlass/walk.h"
 
 namespace windlass::walk {
 
@@ -40,10 +38,5 @@ struct StackRange {
 
 // What tells threads apart without a system call.
 [[nodiscard]] std::uint64_t thread_pointer();
-
-class OwnMemory final : public Memory {
- public:
-  [[nodiscard]] bool read(std::uint64_t address, void* to, std::size_t size) const override;
-};
 
 }  // namespace windlass::walk

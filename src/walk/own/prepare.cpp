@@ -2,6 +2,7 @@
 #include <mutex>
 
 #include "image/mapped_file.h"
+#include "source/unwind_source.h"
 #include "table/compile.h"
 #include "walk/own/modules.h"
 #include "windlass/backtrace.h"
@@ -10,22 +11,22 @@ namespace windlass {
 namespace {
 
 // Is the file still what was loaded?
-bool is_file_of(const image::ElfImage& image, const walk::OwnModule& module) {
-  std::string loaded;  // as ElfImage spells it
+bool is_file_of(const source::UnwindSource& file, const walk::OwnModule& module) {
+  std::string loaded;  // as build_id() spells it
   for (const std::uint8_t byte : walk::loaded_build_id(module.object())) {
     loaded += "0123456789abcdef"[byte >> 4];
     loaded += "0123456789abcdef"[byte & 15];
   }
-  return !loaded.empty() && image.build_id().starts_with(loaded);
+  return !loaded.empty() && file.build_id().starts_with(loaded);
 }
 
 void compile(const walk::OwnModule& module) {
   const auto file = image::MappedFile::open(module.module().info().path);
   if (!file) return;  // the vdso; or deleted since
-  const auto image = image::ElfImage::parse(file->bytes());
-  if (!image || !is_file_of(*image, module)) return;
+  const auto from = source::open_source(file->bytes(), image::PeLayout::kFile);
+  if (!from || !is_file_of(**from, module)) return;
   const auto ignore = [](const Error&) {};
-  auto table = table::compile_elf(*image, ignore);
+  auto table = table::compile(**from, ignore);
   if (table && !table->empty()) module.publish(new table::UnwindTable(std::move(*table)));
 }
 

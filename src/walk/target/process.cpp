@@ -60,9 +60,9 @@ Expected<Target> open_process(std::uint64_t pid, const ProcessOptions& options) 
                 .process = pid,
                 .problems = {},
                 .notes = {},
-                .attachment = std::move(*attachment)};
-  if (target.attachment->pac_mask() != 0) target.space.set_pointer_mask(target.attachment->pac_mask());
-  for (const walk::StoppedThread& stopped : target.attachment->threads()) {
+                .attachment = *attachment};
+  if ((*attachment)->pac_mask() != 0) target.space.set_pointer_mask((*attachment)->pac_mask());
+  for (const walk::StoppedThread& stopped : (*attachment)->threads()) {
     const auto id = static_cast<std::uint64_t>(stopped.id);
     Thread thread{id, without_newline(process::read_proc_file(fmt::format("/proc/{}/task/{}/comm", pid, id))),
                   stopped.registers, false};

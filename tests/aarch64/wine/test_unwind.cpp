@@ -1,6 +1,6 @@
-// Windows ARM64 unwinding held against arm64 Wine's RtlVirtualUnwind, which runs under qemu-user. Where Wine 8 is known
-// to be wrong (the emulator of test_winarm64_truth decides) a difference is counted by its cause; anywhere else it
-// fails.
+// Windows ARM64 unwinding compared with arm64 Wine's RtlVirtualUnwind, which runs under qemu-user. Where Wine 8 is
+// known to be wrong (the emulator of test_winarm64_truth decides) a difference is counted by its cause; anywhere else
+// it fails.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

@@ -25,7 +25,7 @@ static void coroutine(int which) {
 int main(void) {
   const size_t size = 1 << 16;
   for (int i = 0; i < 2; ++i) {
-    // A page that stays unreadable on either side tells the stacks apart.
+    // A page that stays unreadable on either side separates the stacks.
     char* stack = mmap(0, size + 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     mprotect(stack + 4096, size, PROT_READ | PROT_WRITE);
     getcontext(&contexts[i]);

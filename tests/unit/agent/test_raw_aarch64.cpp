@@ -205,7 +205,7 @@ TEST_F(RawAArch64, TheSystemCallThatReturnsFromAHandler) {
   }
 }
 
-// Generated code has frame records, which do not tell sp. A compiled function's own record does.
+// Generated code has frame records, which do not record sp. A compiled function's own record does.
 TEST_F(RawAArch64, FrameRecordsLeadThroughGeneratedCode) {
   const std::uint64_t generated = kGenerated + 0x40;
   registers_.set(kX30, generated);

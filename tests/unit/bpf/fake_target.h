@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "agent/arena.h"
+#include "table/arena.h"
 #include "table/unwind_table.h"
 #include "windlass_user_env.h"
 
@@ -17,11 +17,11 @@
 
 namespace windlass::testing {
 
-class FakeTarget : public table::Arena {
+class FakeTarget {
  public:
   static constexpr std::uint64_t kStack = 0x7ffd00000000, kCode = 0x555500000000;
 
-  FakeTarget() : arena(std::move(*agent::Arena::create({}, 64))), modules(16) {
+  FakeTarget() : arena(std::move(*table::Arena::create({}, 64))), modules(16) {
     env.arena = reinterpret_cast<const unsigned char*>(arena->base());
     env.modules = modules.data();
     env.module_count = static_cast<std::uint32_t>(modules.size());
@@ -39,13 +39,6 @@ class FakeTarget : public table::Arena {
       return 0;
     };
   }
-
-  Expected<table::ArenaObject> allocate(std::uint32_t bytes) override {
-    auto ref = arena->allocate(bytes);
-    if (!ref) return std::unexpected(ref.error());
-    return table::ArenaObject{arena->at(*ref), *ref};
-  }
-  void release(std::uint32_t ref, std::uint32_t bytes) override { arena->free(ref, bytes); }
 
   void write(std::uint64_t address, const std::vector<std::uint64_t>& words) {
     auto& bytes = memory[address];
@@ -85,7 +78,7 @@ class FakeTarget : public table::Arena {
     return with(at, [&](wl_unwind* unwind) { return wl_apply_plain(unwind, &fast, value); });
   }
 
-  std::unique_ptr<agent::Arena> arena;
+  std::unique_ptr<table::Arena> arena;
   std::vector<wl_module> modules;
   std::map<std::uint64_t, std::vector<std::uint8_t>> memory;
   std::unique_ptr<wl_scratch> scratch = std::make_unique<wl_scratch>();

@@ -161,8 +161,8 @@ TEST_F(Code, Guards) {
   EXPECT_EQ(step_with(kStack + 0x38), WL_END_BAD_FRAME_POINTER);     // below the stack pointer
   EXPECT_EQ(step_with(kStack + 0x101), WL_END_BAD_FRAME_POINTER);    // not aligned
   EXPECT_EQ(step_with(kStack + 0x10000), WL_END_BAD_FRAME_POINTER);  // not readable
-  EXPECT_EQ(step_with(kStack + 0x110), WL_END_COMPLETE);             // a return address of 0
-  EXPECT_EQ(step_with(0), WL_END_COMPLETE);
+  EXPECT_EQ(step_with(kStack + 0x110), WL_END_GUESSED);              // a return address of 0
+  EXPECT_EQ(step_with(0), WL_END_GUESSED);
 }
 
 // In a file a return address must stand behind a call.

@@ -20,7 +20,7 @@ const wl_rule& rule_at(const FakeTarget& target, const wl_module& module, std::u
   return ref == 0 ? none : *reinterpret_cast<const wl_rule*>(target.arena->at(ref));
 }
 
-// The table itself is held against readelf elsewhere; here the search is held against the table.
+// The table itself is compared with readelf elsewhere; here the search is compared with the table.
 void expect_agreement(const char* path) {
   auto file = image::MappedFile::open(path);
   if (!file) GTEST_SKIP() << path << " is not here";
@@ -30,7 +30,7 @@ void expect_agreement(const char* path) {
   auto table = table::compile_elf(*image, ignore);
   ASSERT_TRUE(table.has_value());
   FakeTarget target;
-  auto placed = table::load_table(*table, target);
+  auto placed = table::load_table(*table, *target.arena);
   ASSERT_TRUE(placed.has_value());
   std::mt19937_64 random(7);
   std::size_t checked = 0;
@@ -71,7 +71,7 @@ TEST(Lookup, PageFullOfEscapes) {
   const auto table = builder.finish();
   ASSERT_TRUE(table.has_value());
   FakeTarget target;
-  const auto placed = table::load_table(*table, target);
+  const auto placed = table::load_table(*table, *target.arena);
   ASSERT_TRUE(placed.has_value());
   for (int i = 0; i < 65536; ++i) {
     const auto address = 0x10000 + static_cast<std::uint64_t>(i);

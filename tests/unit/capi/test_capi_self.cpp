@@ -1,4 +1,4 @@
-// The own process through the C interface: held against glibc's backtrace, in signal handlers, from many threads.
+// The own process through the C interface: compared with glibc's backtrace, in signal handlers, from many threads.
 #include <dlfcn.h>
 #include <execinfo.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Unwind information held against the code.
+// Unwind information compared with the code.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -25,22 +25,20 @@ class Contradictions : public testing::Test {
     const auto kind = [this](std::uint64_t address) {
       return address - kCode < code.size() ? CodeKind::kFile : CodeKind::kNoCode;
     };
-    const auto plausible = [](const FrameRow& asked) {
-      return std::get<CfaRegister>(asked.cfa).offset != 8 || asked.begin != 0;
-    };
+    const auto plausible = [](const FrameRow& asked) { return asked.cfa.offset() != 8 || asked.begin != 0; };
     return contradicts(row, {Architecture::kX86_64, read, kind, plausible}, pc, *scratch);
   }
   std::optional<FrameRow> at(const FrameRow& row, std::uint64_t offset) {
     return ask(row, CodeAddress::instruction(kCode + offset));
   }
-  static FrameRow by_sp(std::int64_t offset) {
+  static FrameRow by_sp(std::int32_t offset) {
     FrameRow row;
-    row.cfa = CfaRegister{x86_64::kRsp, offset};
-    row.return_address = AtCfa{-8};
+    row.cfa = CfaRule::at(x86_64::kRsp, offset);
+    row.return_address = RegisterRule::at_cfa(-8);
     return row;
   }
   static std::int64_t cfa_of(const std::optional<FrameRow>& row) {
-    return row ? std::get<CfaRegister>(row->cfa).offset : -1;
+    return row && row->cfa.is(CfaRule::kRegister) ? row->cfa.offset() : -1;
   }
   std::vector<std::uint8_t> code;
   unsigned reads = 0;
@@ -53,15 +51,15 @@ class Contradictions : public testing::Test {
 TEST_F(Contradictions, AnEpilogueWithoutNotes) {
   code = {0x48, 0x83, 0xc4, 0x08, 0x5b, 0x5d, 0xc3};  // add rsp,8; pop rbx; pop rbp; ret
   FrameRow row = by_sp(32);
-  (void)row.registers.set(x86_64::kRbx, AtCfa{-24});
-  (void)row.registers.set(x86_64::kRbp, AtCfa{-16});
+  (void)row.registers.set(x86_64::kRbx, RegisterRule::at_cfa(-24));
+  (void)row.registers.set(x86_64::kRbp, RegisterRule::at_cfa(-16));
   EXPECT_FALSE(at(row, 0));  // it is right at first
   const auto popping = at(row, 4);
   EXPECT_EQ(cfa_of(popping), 24);
   const auto popped = at(row, 5);
   ASSERT_EQ(cfa_of(popped), 16);
   EXPECT_EQ(popped->registers.find(x86_64::kRbx), nullptr);
-  EXPECT_EQ(std::get<AtCfa>(*popped->registers.find(x86_64::kRbp)).offset, -16);
+  EXPECT_TRUE(*popped->registers.find(x86_64::kRbp) == RegisterRule::at_cfa(-16));
   EXPECT_EQ(cfa_of(at(row, 6)), 8);
 }
 
@@ -73,8 +71,8 @@ TEST_F(Contradictions, PushesWithoutNotes) {
   EXPECT_EQ(cfa_of(at(row, 1)), 16);
   const auto body = at(row, 2);
   ASSERT_EQ(cfa_of(body), 24);
-  EXPECT_EQ(std::get<AtCfa>(*body->registers.find(x86_64::kRbx)).offset, -16);
-  EXPECT_EQ(std::get<AtCfa>(*body->registers.find(x86_64::kRbp)).offset, -24);
+  EXPECT_TRUE(*body->registers.find(x86_64::kRbx) == RegisterRule::at_cfa(-16));
+  EXPECT_TRUE(*body->registers.find(x86_64::kRbp) == RegisterRule::at_cfa(-24));
   EXPECT_EQ(cfa_of(at(row, 6)), 24);
   EXPECT_FALSE(at(row, 10));
 }

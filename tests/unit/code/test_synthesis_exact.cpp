@@ -253,7 +253,7 @@ std::string test_name(const testing::TestParamInfo<std::tuple<Snippet, Know>>& i
   return std::string(std::get<0>(info.param).name) + kKnow[static_cast<int>(std::get<1>(info.param))];
 }
 
-// Of some code only the way in, or the stack, tells where it returns to.
+// Of some code only the way in, or the stack, says where it returns to.
 bool can_be_told(std::string_view name, Know know) {
   if (name == "never_returns") return know == Know::kStackAndStarts;
   return (name != "thunk" && name != "own_return") || know != Know::kNothing;

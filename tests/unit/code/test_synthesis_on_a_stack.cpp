@@ -1,4 +1,4 @@
-// Synthesis with a stack at hand: which of several ways out is taken where only the stack can tell.
+// Synthesis with a stack at hand: which of several ways out is taken where only the stack decides.
 #include <gtest/gtest.h>
 
 #include <cstring>

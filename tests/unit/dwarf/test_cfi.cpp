@@ -48,7 +48,7 @@ TEST(Cie, EveryVersionInBothSections) {
         EXPECT_EQ(listing.fdes[0].begin, 0x1000u);
         EXPECT_EQ(listing.fdes[0].end, 0x1020u);
         ASSERT_EQ(listing.rows.size(), 2u);
-        EXPECT_EQ(std::get<CfaRegister>(listing.rows[1].cfa).offset, 16);
+        EXPECT_EQ(listing.rows[1].cfa.offset(), 16);
       }
     }
   }
@@ -107,7 +107,7 @@ TEST(Cie, OldEhAugmentationHasAPointer) {
   const auto listing = list(builder.section());
   EXPECT_TRUE(listing.errors.empty());
   ASSERT_EQ(listing.rows.size(), 1u);
-  EXPECT_EQ(std::get<CfaRegister>(listing.rows[0].cfa).reg, 7);
+  EXPECT_EQ(listing.rows[0].cfa.reg(), 7);
 }
 
 struct EncodingCase {

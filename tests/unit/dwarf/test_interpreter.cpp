@@ -24,16 +24,18 @@ Listing run(const Bytes& instructions, const CieSpec& spec = {}, Architecture ar
   return list(section);
 }
 
-CfaRegister cfa(const FrameRow& row) { return std::get<CfaRegister>(row.cfa); }
+CfaRule cfa(const FrameRow& row) {
+  EXPECT_TRUE(row.cfa.is(CfaRule::kRegister));
+  return row.cfa;
+}
 
-template <typename Rule>
-Rule rule(const FrameRow& row, RegisterNumber reg) {
+RegisterRule rule(const FrameRow& row, RegisterNumber reg, RegisterRule::Kind kind) {
   const RegisterRule* found = row.registers.find(reg);
-  if (found == nullptr || !std::holds_alternative<Rule>(*found)) {
+  if (found == nullptr || !found->is(kind)) {
     ADD_FAILURE() << "register " << reg << " has no such rule";
-    return {};
+    return RegisterRule::undefined();
   }
-  return std::get<Rule>(*found);
+  return *found;
 }
 
 TEST(Interpreter, PrologueAndEpilogue) {
@@ -42,12 +44,12 @@ TEST(Interpreter, PrologueAndEpilogue) {
   ASSERT_EQ(listing.rows.size(), 4u);
   EXPECT_EQ(listing.rows[0].begin, 0x1000u);
   EXPECT_EQ(listing.rows[0].end, 0x1001u);
-  EXPECT_EQ(cfa(listing.rows[0]).reg, 7);
-  EXPECT_EQ(cfa(listing.rows[0]).offset, 8);
+  EXPECT_EQ(cfa(listing.rows[0]).reg(), 7);
+  EXPECT_EQ(cfa(listing.rows[0]).offset(), 8);
   EXPECT_EQ(listing.rows[0].registers.size(), 0u);
-  EXPECT_EQ(std::get<AtCfa>(listing.rows[0].return_address).offset, -8);
-  EXPECT_EQ(rule<AtCfa>(listing.rows[1], 6).offset, -16);
-  EXPECT_EQ(cfa(listing.rows[2]).reg, 6);
+  EXPECT_EQ(listing.rows[0].return_address.offset(), -8);
+  EXPECT_EQ(rule(listing.rows[1], 6, RegisterRule::kAtCfa).offset(), -16);
+  EXPECT_EQ(cfa(listing.rows[2]).reg(), 6);
   EXPECT_EQ(listing.rows[2].begin, 0x1004u);
   EXPECT_EQ(listing.rows[3].begin, 0x1084u);
   EXPECT_EQ(listing.rows[3].end, 0x1100u);
@@ -69,7 +71,7 @@ TEST(Interpreter, EveryAdvance) {
   ASSERT_EQ(listing.rows.size(), expected.size());
   for (std::size_t i = 0; i < expected.size(); ++i) {
     EXPECT_EQ(listing.rows[i].begin, expected[i]);
-    EXPECT_EQ(cfa(listing.rows[i]).offset, static_cast<std::int64_t>(8 + 8 * i));
+    EXPECT_EQ(cfa(listing.rows[i]).offset(), static_cast<std::int64_t>(8 + 8 * i));
   }
 }
 
@@ -100,16 +102,16 @@ TEST(Interpreter, EveryRegisterRule) {
   ASSERT_TRUE(listing.errors.empty()) << listing.errors[0].text();
   ASSERT_EQ(listing.rows.size(), 1u);
   const FrameRow& row = listing.rows[0];
-  EXPECT_EQ(rule<AtCfa>(row, 3).offset, -16);
-  EXPECT_EQ(rule<AtCfa>(row, 12).offset, 24);
-  EXPECT_EQ(rule<AtCfa>(row, 13).offset, 32);
-  EXPECT_EQ(rule<CfaValue>(row, 14).offset, -40);
-  EXPECT_EQ(rule<CfaValue>(row, 15).offset, 48);
-  EXPECT_EQ(rule<InRegister>(row, 0).reg, 1);
-  rule<SameValue>(row, 2);
-  rule<Undefined>(row, 4);
-  EXPECT_EQ(rule<AtExpression>(row, 5).expression.size(), 2u);
-  EXPECT_EQ(rule<ExpressionValue>(row, 6).expression.u8()[1], 0x10);
+  EXPECT_EQ(rule(row, 3, RegisterRule::kAtCfa).offset(), -16);
+  EXPECT_EQ(rule(row, 12, RegisterRule::kAtCfa).offset(), 24);
+  EXPECT_EQ(rule(row, 13, RegisterRule::kAtCfa).offset(), 32);
+  EXPECT_EQ(rule(row, 14, RegisterRule::kCfaValue).offset(), -40);
+  EXPECT_EQ(rule(row, 15, RegisterRule::kCfaValue).offset(), 48);
+  EXPECT_EQ(rule(row, 0, RegisterRule::kInRegister).reg(), 1);
+  rule(row, 2, RegisterRule::kSameValue);
+  rule(row, 4, RegisterRule::kUndefined);
+  EXPECT_EQ(row.expression(rule(row, 5, RegisterRule::kAtExpression)).size(), 2u);
+  EXPECT_EQ(row.expression(rule(row, 6, RegisterRule::kExpressionValue)).u8()[1], 0x10);
   EXPECT_TRUE(std::is_sorted(row.registers.begin(), row.registers.end(),
                              [](const RegisterEntry& a, const RegisterEntry& b) { return a.reg < b.reg; }));
 }
@@ -125,24 +127,24 @@ TEST(Interpreter, EveryCfaRule) {
                                .add({0x41, 0x0e, 0x80, 0x01}));         // def_cfa_offset 128
   ASSERT_TRUE(listing.errors.empty()) << listing.errors[0].text();
   ASSERT_EQ(listing.rows.size(), 6u);
-  EXPECT_EQ(cfa(listing.rows[0]).reg, 6);
-  EXPECT_EQ(cfa(listing.rows[0]).offset, 16);
-  EXPECT_EQ(cfa(listing.rows[1]).reg, 7);
-  EXPECT_EQ(cfa(listing.rows[1]).offset, 32);
-  EXPECT_EQ(cfa(listing.rows[2]).offset, 40);
-  EXPECT_EQ(std::get<CfaExpression>(listing.rows[3].cfa).expression.size(), 3u);
-  EXPECT_EQ(cfa(listing.rows[4]).reg, 10);
-  EXPECT_EQ(cfa(listing.rows[4]).offset, 40);
-  EXPECT_EQ(cfa(listing.rows[5]).offset, 128);
+  EXPECT_EQ(cfa(listing.rows[0]).reg(), 6);
+  EXPECT_EQ(cfa(listing.rows[0]).offset(), 16);
+  EXPECT_EQ(cfa(listing.rows[1]).reg(), 7);
+  EXPECT_EQ(cfa(listing.rows[1]).offset(), 32);
+  EXPECT_EQ(cfa(listing.rows[2]).offset(), 40);
+  EXPECT_EQ(listing.rows[3].expression(listing.rows[3].cfa).size(), 3u);
+  EXPECT_EQ(cfa(listing.rows[4]).reg(), 10);
+  EXPECT_EQ(cfa(listing.rows[4]).offset(), 40);
+  EXPECT_EQ(cfa(listing.rows[5]).offset(), 128);
 }
 
 TEST(Interpreter, RememberAndRestoreIncludeTheCfa) {
   const auto listing = run({0x0a, 0x41, 0x0e, 16, 0x86, 2, 0x0a, 0x41, 0x0e, 24, 0x41, 0x0b, 0x41, 0x0b});
   ASSERT_EQ(listing.rows.size(), 5u);
-  EXPECT_EQ(cfa(listing.rows[2]).offset, 24);
-  EXPECT_EQ(cfa(listing.rows[3]).offset, 16);
-  EXPECT_EQ(rule<AtCfa>(listing.rows[3], 6).offset, -16);
-  EXPECT_EQ(cfa(listing.rows[4]).offset, 8);
+  EXPECT_EQ(cfa(listing.rows[2]).offset(), 24);
+  EXPECT_EQ(cfa(listing.rows[3]).offset(), 16);
+  EXPECT_EQ(rule(listing.rows[3], 6, RegisterRule::kAtCfa).offset(), -16);
+  EXPECT_EQ(cfa(listing.rows[4]).offset(), 8);
   EXPECT_EQ(listing.rows[4].registers.size(), 0u);
 }
 
@@ -151,9 +153,9 @@ TEST(Interpreter, RestoreTakesTheRuleOfTheCie) {
   spec.instructions = {0x0c, 7, 8, 0x90, 1, 0x83, 2};  // rbx at cfa-16 from the start
   const auto listing = run({0x08, 3, 0x41, 0xc3, 0x41, 0x06, 3, 0x06, 40}, spec);
   ASSERT_EQ(listing.rows.size(), 3u);
-  rule<SameValue>(listing.rows[0], 3);
-  EXPECT_EQ(rule<AtCfa>(listing.rows[1], 3).offset, -16);
-  EXPECT_EQ(rule<AtCfa>(listing.rows[2], 3).offset, -16);
+  rule(listing.rows[0], 3, RegisterRule::kSameValue);
+  EXPECT_EQ(rule(listing.rows[1], 3, RegisterRule::kAtCfa).offset(), -16);
+  EXPECT_EQ(rule(listing.rows[2], 3, RegisterRule::kAtCfa).offset(), -16);
 }
 
 TEST(Interpreter, RestoreInACieRestoresNothing) {
@@ -167,7 +169,7 @@ TEST(Interpreter, RestoreInACieRestoresNothing) {
 TEST(Interpreter, UndefinedReturnAddressEndsTheStack) {
   const auto listing = run({0x07, 16});
   ASSERT_EQ(listing.rows.size(), 1u);
-  EXPECT_TRUE(std::holds_alternative<Undefined>(listing.rows[0].return_address));
+  EXPECT_TRUE(listing.rows[0].return_address.is(RegisterRule::kUndefined));
 }
 
 TEST(Interpreter, AArch64ReturnAddress) {
@@ -179,10 +181,10 @@ TEST(Interpreter, AArch64ReturnAddress) {
   const auto listing = run({0x44, 0x2d, 0x44, 0x0e, 16, 0x9e, 1, 0x44, 0x2c}, spec, Architecture::kAArch64);
   ASSERT_TRUE(listing.errors.empty()) << listing.errors[0].text();
   ASSERT_EQ(listing.rows.size(), 4u);
-  EXPECT_EQ(std::get<InRegister>(listing.rows[0].return_address).reg, 30);
+  EXPECT_EQ(listing.rows[0].return_address.reg(), 30);
   EXPECT_FALSE(listing.rows[0].return_signed);
   EXPECT_TRUE(listing.rows[1].return_signed);
-  EXPECT_EQ(std::get<AtCfa>(listing.rows[2].return_address).offset, -8);
+  EXPECT_EQ(listing.rows[2].return_address.offset(), -8);
   EXPECT_FALSE(listing.rows[3].return_signed);
 }
 
@@ -216,9 +218,17 @@ TEST(Interpreter, RowAtFindsTheRowInForce) {
   dwarf::RowEvaluator evaluator(section);
   const auto fde = reader.fde_at(at);
   ASSERT_TRUE(fde);
-  EXPECT_EQ(cfa(*evaluator.row_at(*fde, 0x1000)).offset, 8);
-  EXPECT_EQ(cfa(*evaluator.row_at(*fde, 0x1003)).offset, 16);
-  EXPECT_EQ(evaluator.row_at(*fde, 0x1004).error().code, ErrorCode::kMalformed);
+  FrameRow row;
+  const auto check = [&](const auto& row_at) {
+    ASSERT_TRUE(row_at(0x1000));
+    EXPECT_EQ(cfa(row).offset(), 8);
+    ASSERT_TRUE(row_at(0x1003));
+    EXPECT_EQ(cfa(row).offset(), 16);
+    EXPECT_EQ(row.begin, 0x1001u);
+    EXPECT_EQ(row_at(0x1004).error().code, ErrorCode::kMalformed);
+  };
+  check([&](std::uint64_t pc) { return evaluator.row_at(*fde, pc, row); });
+  check([&](std::uint64_t pc) { return dwarf::row_at(section, *fde, pc, row); });
 }
 
 // ---- hostile
@@ -271,6 +281,17 @@ TEST(HostileProgram, RememberingWithoutEnd) {
   EXPECT_EQ(listing.errors[0].code, ErrorCode::kLimit);
 }
 
+TEST(HostileProgram, AsManyRegistersAsARowHolds) {
+  Bytes instructions;
+  for (unsigned reg = RegisterRules::kCapacity; reg-- > 0;) instructions.u8(0x05).uleb(reg + 17).uleb(reg);
+  const auto listing = run(instructions);
+  EXPECT_TRUE(listing.errors.empty());
+  ASSERT_EQ(listing.rows.size(), 1u);
+  ASSERT_EQ(listing.rows[0].registers.size(), RegisterRules::kCapacity);
+  for (const RegisterEntry entry : listing.rows[0].registers)
+    EXPECT_TRUE(entry.rule == RegisterRule::at_cfa(-8 * (entry.reg - 17)));
+}
+
 TEST(HostileProgram, MoreRegistersThanARowHolds) {
   Bytes instructions;
   for (std::uint64_t reg = 0; reg < 1000; ++reg) instructions.u8(0x05).uleb(reg).uleb(1);
@@ -285,7 +306,7 @@ TEST(HostileProgram, ZeroFactors) {
   spec.data_alignment = 0;
   const auto listing = run({0x41, 0x0e, 16, 0x86, 2, 0x41, 0x0e, 24}, spec);
   ASSERT_EQ(listing.rows.size(), 1u);  // no advance moves
-  EXPECT_EQ(rule<AtCfa>(listing.rows[0], 6).offset, 0);
+  EXPECT_EQ(rule(listing.rows[0], 6, RegisterRule::kAtCfa).offset(), 0);
 }
 
 TEST(HostileProgram, HugeFactorsWrap) {
@@ -294,7 +315,53 @@ TEST(HostileProgram, HugeFactorsWrap) {
   spec.data_alignment = INT64_MIN;
   EXPECT_EQ(run({0x42}, spec).errors.size(), 1u);
   spec.code_alignment = 1;
-  EXPECT_EQ(rule<AtCfa>(run({0x86, 3}, spec).rows.at(0), 6).offset, INT64_MIN);
+  spec.instructions = {0x0c, 7, 8};
+  EXPECT_EQ(run({0x86, 3}, spec).errors.at(0).code, ErrorCode::kLimit);  // 3 * -2^63 = -2^63
+  EXPECT_EQ(rule(run({0x86, 2}, spec).rows.at(0), 6, RegisterRule::kAtCfa).offset(), 0);
+}
+
+// What a row has no room for is an error at its instruction, never another value.
+TEST(HostileProgram, WhatARowHasNoRoomFor) {
+  constexpr std::int64_t kMost = INT32_MAX, kLeast = INT32_MIN;
+  CieSpec bytes;
+  bytes.data_alignment = 1;
+  const auto fits = [&](const Bytes& program) {
+    const Listing listing = run(program, bytes);
+    if (listing.errors.empty()) return true;
+    EXPECT_EQ(listing.errors[0].code, ErrorCode::kLimit);
+    EXPECT_EQ(listing.errors[0].where, 22u + 25u);
+    return false;
+  };
+  for (const std::uint8_t with_register : {0x11, 0x15, 0x12}) {  // offset_extended_sf, val_offset_sf, def_cfa_sf
+    EXPECT_TRUE(fits(Bytes{with_register, 6}.sleb(kMost)));
+    EXPECT_TRUE(fits(Bytes{with_register, 6}.sleb(kLeast)));
+    EXPECT_FALSE(fits(Bytes{with_register, 6}.sleb(kMost + 1)));
+    EXPECT_FALSE(fits(Bytes{with_register, 6}.sleb(kLeast - 1)));
+  }
+  EXPECT_TRUE(fits(Bytes{0x0e}.uleb(static_cast<std::uint64_t>(kMost))));
+  EXPECT_FALSE(fits(Bytes{0x0e}.uleb(static_cast<std::uint64_t>(kMost) + 1)));
+  EXPECT_TRUE(fits(Bytes{0x05}.uleb(255).u8(1)));
+  EXPECT_FALSE(fits(Bytes{0x05}.uleb(256).u8(1)));
+  EXPECT_TRUE(fits(Bytes{0x09, 3}.uleb(255)));
+  EXPECT_FALSE(fits(Bytes{0x09, 3}.uleb(256)));
+  EXPECT_TRUE(fits(Bytes{0x0d}.uleb(255)));
+  EXPECT_FALSE(fits(Bytes{0x0d}.uleb(256)));
+  const auto expression_of = [](std::size_t size) {
+    Bytes program = Bytes{0x10, 3}.uleb(size);
+    for (std::size_t i = 0; i < size; ++i) program.u8(0x30);
+    return program;
+  };
+  EXPECT_TRUE(fits(expression_of(0xffff)));
+  EXPECT_FALSE(fits(expression_of(0x10000)));
+}
+
+TEST(HostileProgram, AReturnAddressRegisterThatNoRuleCanName) {
+  CieSpec spec;
+  spec.version = 3;  // where it is a LEB128
+  spec.return_register = 256;
+  const auto listing = run({}, spec);
+  EXPECT_TRUE(listing.rows.empty());
+  EXPECT_EQ(listing.errors.at(0).code, ErrorCode::kLimit);
 }
 
 TEST(HostileProgram, BadCieIsReportedForEachFde) {

@@ -23,16 +23,16 @@ using nlohmann::json;
 template <typename Write>
 std::string text_of(Write write) {
   std::string text;
-  Output out(&text);
+  TextWriter out(&text);
   const auto done = write(out);
   EXPECT_TRUE(done.has_value());
   return text;
 }
 std::string folded(const profile::Profile& p) {
-  return text_of([&](Output& out) { return write_folded(p, out); });
+  return text_of([&](TextWriter& out) { return write_folded(p, out); });
 }
 std::string report(const profile::Profile& p, const ReportOptions& options) {
-  return text_of([&](Output& out) { return write_report(p, out, options); });
+  return text_of([&](TextWriter& out) { return write_report(p, out, options); });
 }
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
@@ -98,7 +98,7 @@ TEST(CallTree, CountsRecursionOnce) {
 
 TEST(Speedscope, IsWhatTheSchemaAsks) {
   const auto p = testing::synthetic_profile();
-  const auto file = json::parse(text_of([&](Output& out) { return write_speedscope(p, out); }));
+  const auto file = json::parse(text_of([&](TextWriter& out) { return write_speedscope(p, out); }));
   EXPECT_EQ(file["$schema"], "https://www.speedscope.app/file-format-schema.json");
   const auto& frames = file["shared"]["frames"];
   for (const auto& frame : frames) ASSERT_TRUE(frame["name"].is_string());
@@ -127,7 +127,7 @@ TEST(Json, EveryLineIsAnObjectAndTheSumsAgree) {
   const auto p = testing::synthetic_profile();
   std::uint64_t self = 0, samples = 0, locations = 0;
   std::set<std::uint64_t> functions;
-  for (const auto& line : lines_of(text_of([&](Output& out) { return write_json(p, out); }))) {
+  for (const auto& line : lines_of(text_of([&](TextWriter& out) { return write_json(p, out); }))) {
     const auto object = json::parse(line);
     if (object["type"] == "function") {
       self += object["self"].get<std::uint64_t>();
@@ -149,7 +149,7 @@ TEST(Json, EveryLineIsAnObjectAndTheSumsAgree) {
 TEST(Json, BytesThatAreNotUtf8AreReplaced) {
   auto p = small();
   p.functions[0].name = "bad\xff\xc0\x80\"\\\x01</script>";
-  for (const auto& line : lines_of(text_of([&](Output& out) { return write_json(p, out); })))
+  for (const auto& line : lines_of(text_of([&](TextWriter& out) { return write_json(p, out); })))
     ASSERT_TRUE(json::accept(line)) << line;
 }
 
@@ -211,7 +211,7 @@ TEST(Html, HoldsTheWholeProfileOrSaysWhatIsLeftOut) {
   if (!html_available()) GTEST_SKIP() << "this build could not fetch the page's scripts from npm";
   const auto p = testing::synthetic_profile({.samples = 4000, .stacks = 3000, .depth = 40});
   const auto data_of = [&](std::size_t max_nodes) {
-    const auto page = text_of([&](Output& out) { return write_html(p, out, {.max_nodes = max_nodes}); });
+    const auto page = text_of([&](TextWriter& out) { return write_html(p, out, {.max_nodes = max_nodes}); });
     EXPECT_EQ(page.find("@PROFILE@"), std::string::npos);
     EXPECT_EQ(page.find("src=\"http"), std::string::npos);  // nothing is loaded from anywhere
     EXPECT_EQ(page.find("<link"), std::string::npos);

@@ -25,7 +25,7 @@ ByteView view_of(const std::string& text) { return {reinterpret_cast<const std::
 
 std::string written(const profile::Profile& profile) {
   std::string text;
-  Output out(&text);
+  TextWriter out(&text);
   EXPECT_TRUE(write_pprof(profile, out).has_value());
   return text;
 }

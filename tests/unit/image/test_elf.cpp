@@ -65,8 +65,8 @@ Listing list(ByteView bytes) {
     dwarf::RowEvaluator evaluator(section);
     for (dwarf::Fde fde; reader.next_fde(fde);) {
       const auto done = evaluator.for_each_row(fde, [&](const FrameRow& row) {
-        const auto* cfa = std::get_if<CfaRegister>(&row.cfa);
-        out.rows.push_back({row.begin, row.end, cfa != nullptr ? cfa->offset : -1, row.registers.size()});
+        const std::int64_t offset = row.cfa.is(CfaRule::kRegister) ? row.cfa.offset() : -1;
+        out.rows.push_back({row.begin, row.end, offset, row.registers.size()});
       });
       if (!done) report(done.error());
     }
@@ -150,7 +150,7 @@ TEST(ElfImage, AArch64) {
   EXPECT_GT(listing.rows.size(), 400u);
 }
 
-// What a mapper of /proc/PID/maps does, held against where this program really is.
+// What a mapper of /proc/PID/maps does, compared with where this program really is.
 TEST(ElfImage, AddressOfFileOffsetGivesTheBias) {
   const auto file = MappedFile::open("/proc/self/exe");
   const auto parsed = ElfImage::parse(file->bytes());

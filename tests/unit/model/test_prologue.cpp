@@ -6,20 +6,23 @@
 namespace windlass {
 namespace {
 
+using namespace prologue;
+
 constexpr RegisterNumber kRbx = 3, kRbp = 6, kFp = 29, kLr = 30;
 
 // A row as text: "[0,1) cfa=r7+8 ra=c-8 r3=c-16".
 std::string text(const FrameRow& row) {
-  const auto& cfa = std::get<CfaRegister>(row.cfa);
-  std::string out = "[" + std::to_string(row.begin) + "," + std::to_string(row.end) + ") r" + std::to_string(cfa.reg) +
-                    "+" + std::to_string(cfa.offset);
-  const auto rule = [](const RegisterRule& where) {
-    if (const auto* at = std::get_if<AtCfa>(&where)) return "c" + std::to_string(at->offset);
-    if (const auto* in = std::get_if<InRegister>(&where)) return "r" + std::to_string(in->reg);
+  const auto sum = [](const auto& of) { return "r" + std::to_string(of.reg()) + "+" + std::to_string(of.offset()); };
+  std::string out = "[" + std::to_string(row.begin) + "," + std::to_string(row.end) + ") ";
+  out += row.cfa.is(CfaRule::kLoaded) ? "[" + sum(row.cfa) + "]" : sum(row.cfa);
+  const auto rule = [&](const RegisterRule& where) {
+    if (where.is(RegisterRule::kAtCfa)) return "c" + std::to_string(where.offset());
+    if (where.is(RegisterRule::kAtRegister)) return "[" + sum(where) + "]";
+    if (where.is(RegisterRule::kInRegister)) return "r" + std::to_string(where.reg());
     return std::string("?");
   };
   out += " ra=" + rule(row.return_address);
-  for (const RegisterEntry& entry : row.registers) out += " r" + std::to_string(entry.reg) + "=" + rule(entry.rule);
+  for (const RegisterEntry entry : row.registers) out += " r" + std::to_string(entry.reg) + "=" + rule(entry.rule);
   if (row.signal_frame) out += " signal";
   if (row.return_signed) out += " signed";
   return out;
@@ -73,7 +76,22 @@ TEST(Prologue, PartSavesMoreAndIsLeft) {
 TEST(Prologue, MachineFrame) {
   Prologue f{.architecture = Architecture::kX86_64, .code_size = 8};
   f.ops = {{0, MachineFrame{true}}, {1, push(kRbx)}};
-  EXPECT_EQ(rows(f), (Rows{"[0,1) r7+48 ra=c-40 r7=c-16 signal", "[1,8) r7+56 ra=c-40 r3=c-56 r7=c-16 signal"}));
+  EXPECT_EQ(rows(f), (Rows{"[0,1) [r7+32] ra=[r7+8] signal", "[1,8) [r7+40] ra=[r7+16] r3=[r7+0] signal"}));
+  f.ops.push_back({4, SetFramePointer{kRbp}});
+  EXPECT_EQ(rows(f).back(), "[4,8) [r6+40] ra=[r6+16] r3=[r6+0] signal");
+}
+
+// Writers can write it, but no row has room for the offset.
+TEST(Prologue, FramesOf2GiBHaveNoRow) {
+  Prologue f{.architecture = Architecture::kX86_64, .code_size = 8};
+  f.ops = {{7, Allocate{0x7fff'ffe8}}};
+  EXPECT_EQ(rows(f).back(), "[7,8) r7+2147483632 ra=c-8");
+  f.ops = {{7, Allocate{0x8000'0000}}};
+  EXPECT_TRUE(check(f));
+  const auto made = rows_of(f);
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.error().code, ErrorCode::kLimit);
+  EXPECT_EQ(made.error().where, 7u);
 }
 
 TEST(Prologue, RefusesWhatCannotBe) {

@@ -1,4 +1,4 @@
-// Names held against programs whose source is here, in every form a distribution ships them: with debug information,
+// Names compared with programs whose source is here, in every form a distribution ships them: with debug information,
 // with separate debug files found by build id or link, stripped. What has no name must get none.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -153,7 +153,7 @@ TEST_F(SymbolizeFiles, AnotherBuildUnderTheNameIsNotUsed) {
   EXPECT_EQ(frames_at(same, at("wl_mark_plain")), Frames{"plain_c inlined.cpp:37"});
   same.open_path.clear();  // only the path: fine, since the build id agrees
   EXPECT_EQ(frames_at(same, at("wl_mark_plain")), Frames{"plain_c inlined.cpp:37"});
-  same.build_id.clear();  // nothing to tell by
+  same.build_id.clear();  // nothing to recognise it by
   EXPECT_TRUE(frames_at(same, at("wl_mark_plain")).empty());
 }
 

@@ -1,4 +1,4 @@
-// Core files: what a writer of our own put in must come out, and whatever is cut or spoiled must be told with its
+// Core files: what a writer of our own put in must come out, and whatever is cut or spoiled must be reported with its
 // offset, the rest still read.
 #include "image/core.h"
 

@@ -1,4 +1,4 @@
-// Minidumps: what a writer of our own put in must come out; lying counts and offsets are told, the rest still read.
+// Minidumps: what a writer of our own put in must come out; lying counts and offsets are reported, the rest still read.
 #include "image/minidump.h"
 
 #include <gtest/gtest.h>

@@ -23,11 +23,11 @@ class KeptRows : public ::testing::TestWithParam<Architecture> {
  protected:
   static FrameRow row(Architecture architecture) {
     FrameRow row;
-    row.cfa = CfaRegister{Registers::sp_number(architecture), 48};
-    row.return_address = AtCfa{-8};
+    row.cfa = CfaRule::at(Registers::sp_number(architecture), 48);
+    row.return_address = RegisterRule::at_cfa(-8);
     const RegisterNumber first = architecture == Architecture::kX86_64 ? 12 : 19;
     for (RegisterNumber i = 0; i < 3; ++i)
-      EXPECT_TRUE(row.registers.set(static_cast<RegisterNumber>(first + i), AtCfa{-16 - 8 * i}));
+      EXPECT_TRUE(row.registers.set(static_cast<RegisterNumber>(first + i), RegisterRule::at_cfa(-16 - 8 * i)));
     return row;
   }
 };
@@ -96,13 +96,19 @@ TEST_P(KeptRows, OtherFormsAreNotKept) {
   signal.signal_frame = true;
   EXPECT_FALSE(kept(signal));
   FrameRow expression = row(GetParam());
-  expression.cfa = CfaExpression{};
+  expression.cfa = CfaRule::expression({});
   EXPECT_FALSE(kept(expression));
+  FrameRow loaded = row(GetParam());
+  loaded.cfa = CfaRule::loaded(Registers::sp_number(GetParam()), 48, 0);
+  EXPECT_FALSE(kept(loaded));
+  FrameRow by_register = row(GetParam());
+  by_register.return_address = RegisterRule::at_register(Registers::sp_number(GetParam()), 40);
+  EXPECT_FALSE(kept(by_register));
   FrameRow far = row(GetParam());
-  far.return_address = AtCfa{-40000};
+  far.return_address = RegisterRule::at_cfa(-40000);
   EXPECT_FALSE(kept(far));
   FrameRow undefined = row(GetParam());
-  undefined.return_address = Undefined{};
+  undefined.return_address = RegisterRule::undefined();
   EXPECT_FALSE(kept(undefined));
   EXPECT_TRUE(kept(row(GetParam())));
 }

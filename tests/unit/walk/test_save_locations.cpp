@@ -116,7 +116,7 @@ struct Pipes {
   int go[2];
 };
 
-// Tells that it is deep in calls, and waits.
+// Says that it is deep in calls, and waits.
 void wait_deep(void* argument) {
   const Pipes& pipes = *static_cast<const Pipes*>(argument);
   char byte = 'r';

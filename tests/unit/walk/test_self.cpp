@@ -1,4 +1,4 @@
-// Walks of the own process, held against glibc's backtrace() and against what the tests know of their stacks.
+// Walks of the own process, compared with glibc's backtrace() and against what the tests know of their stacks.
 #include <execinfo.h>
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -7,6 +7,8 @@
 namespace windlass::winarm64 {
 namespace {
 
+using namespace prologue;
+
 Prologue sample() {
   Prologue f{.architecture = Architecture::kAArch64, .code_size = 72};
   f.ops = {{4, SignReturnAddress{}},  {8, Save{19, 0, 80, 20}},  {12, Save{21, 16, 0, 22}},
@@ -42,7 +44,7 @@ TEST(WinArm64Assembly, Clang) {
 
 TEST(WinArm64Assembly, Armasm64) {
   Prologue f = sample();
-  f.handler = FrameHandler{};
+  f.handler = prologue::Handler{};
   const auto list = directives_of(f, {.assembler = Assembler::kArmasm64, .name = "f", .handler = "h"});
   ASSERT_TRUE(list) << list.error().text();
   EXPECT_EQ(text_of(*list),
@@ -75,7 +77,7 @@ TEST(WinArm64Assembly, Limits) {
     Prologue prologue;
     AssemblyOptions options;
   };
-  const auto function = [](std::vector<FrameOp> ops) {
+  const auto function = [](std::vector<prologue::Op> ops) {
     return Prologue{.architecture = Architecture::kAArch64, .code_size = 100, .ops = std::move(ops)};
   };
   Prologue many = function({{4, Allocate{16}}});
@@ -83,7 +85,7 @@ TEST(WinArm64Assembly, Limits) {
   Prologue parts = function({{4, Allocate{16}}});
   parts.parts = {{20, 40, {{24, Save{19}}}, {}}};
   Prologue handler = function({{4, Allocate{16}}});
-  handler.handler = FrameHandler{.data = {std::byte{1}}};
+  handler.handler = prologue::Handler{.data = {std::byte{1}}};
   const AssemblyOptions armasm{.assembler = Assembler::kArmasm64, .handler = "h"};
   const std::vector<Case> cases = {
       {"names", ErrorCode::kMalformed, 0, many, {.name = ""}},

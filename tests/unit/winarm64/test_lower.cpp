@@ -23,12 +23,11 @@ Rows lower(const TestImage& made, std::size_t index = 0) {
 }
 
 std::string text(const FrameRow& row) {
-  const auto cfa = std::get<CfaRegister>(row.cfa);
   std::string out = std::to_string(row.begin - kCode) + ".." + std::to_string(row.end - kCode) + " cfa r" +
-                    std::to_string(cfa.reg) + "+" + std::to_string(cfa.offset) + " ra ";
-  const auto* at = std::get_if<AtCfa>(&row.return_address);
-  out += at != nullptr ? std::to_string(at->offset) : "lr";
-  for (const RegisterEntry& entry : row.registers) out += " " + std::to_string(entry.reg);
+                    std::to_string(row.cfa.reg()) + "+" + std::to_string(row.cfa.offset()) + " ra ";
+  const RegisterRule& from = row.return_address;
+  out += from.is(RegisterRule::kAtCfa) ? std::to_string(from.offset()) : "lr";
+  for (const RegisterEntry entry : row.registers) out += " " + std::to_string(entry.reg);
   return out;
 }
 
@@ -54,7 +53,7 @@ TEST(WinArm64Lower, SavesBehindTheFramePointer) {
   ASSERT_FALSE(got.rows.empty());
   const RegisterRule* rule = got.rows.back().registers.find(19);
   ASSERT_NE(rule, nullptr);
-  EXPECT_TRUE(std::holds_alternative<AtExpression>(*rule));
+  EXPECT_TRUE(*rule == RegisterRule::at_register(31, 16));
 }
 
 // A parent's entry (Flag 3): as at the parent's start, up to the next entry.

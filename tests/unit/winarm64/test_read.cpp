@@ -138,7 +138,7 @@ TEST(WinArm64Records, MalformedOnesNameTheRva) {
   EXPECT_EQ(first(xdata(4, {0x81, 0xe4}, {}, 0)), "0x5000: epilogue lies outside of its function");
 }
 
-// What was found wrong is told once, though two epilogues share the codes.
+// What was found wrong is reported once, though two epilogues share the codes.
 TEST(WinArm64Records, SharedCodesAreCheckedOnce) {
   EXPECT_EQ(problems(xdata(100, {0x81, 0xee, 0xe4}, {{20, 0}, {40, 1}})).size(), 1U);
 }

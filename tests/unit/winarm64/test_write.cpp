@@ -5,17 +5,19 @@
 #include <gtest/gtest.h>
 
 #include "winarm64/encode_codes.h"
-#include "winarm64/write.h"
+#include "winarm64/frame_codes.h"
 
 namespace windlass::winarm64 {
 namespace {
 
+using namespace prologue;
+
 ByteView view_of(const CodeBytes& bytes) { return ByteView(std::span<const std::uint8_t>(bytes)); }
 
-Prologue function(std::vector<FrameOp> ops, std::uint32_t size = 400) {
+Prologue function(std::vector<prologue::Op> ops, std::uint32_t size = 400) {
   return {.architecture = Architecture::kAArch64, .code_size = size, .ops = std::move(ops)};
 }
-FrameOp chain(std::uint32_t end, std::uint32_t size) { return {end, Save{29, 0, size, 30}}; }
+prologue::Op chain(std::uint32_t end, std::uint32_t size) { return {end, Save{29, 0, size, 30}}; }
 
 // ---- codes --------------------------------------------------------------------------------------------------------
 
@@ -142,7 +144,7 @@ TEST(WinArm64Write, SaveNext) {
 
 TEST(WinArm64Write, Handler) {
   Prologue f = framed(44, {28});
-  f.handler = FrameHandler{.rva = 0x11223344, .data = {std::byte{1}, std::byte{2}, std::byte{3}}};
+  f.handler = prologue::Handler{.rva = 0x11223344, .data = {std::byte{1}, std::byte{2}, std::byte{3}}};
   const auto written = write(f, {});
   ASSERT_TRUE(written);
   EXPECT_EQ(bytes_of(written->bytes),
@@ -166,10 +168,10 @@ TEST(WinArm64Write, PackedAndLeaves) {
   EXPECT_EQ(leaf->entries, std::vector<RuntimeFunction>({{0, 1 | 100 << 2}}));
 }
 
-// A part that saves more: three entries, the last of which tells only what was done before.
+// A part that saves more: three entries, the last of which says only what was done before.
 TEST(WinArm64Write, Parts) {
   Prologue f = function({chain(4, 32), {8, SetFramePointer{29}}}, 80);
-  FramePart part{20, 40, {{24, Save{19, 16, 0, 20}}}, {}};
+  prologue::Part part{20, 40, {{24, Save{19, 16, 0, 20}}}, {}};
   part.epilogues = {{32, 36, {{36, Save{19, 16, 0, 20}}}}};
   part.end = 36;
   f.parts = {part};

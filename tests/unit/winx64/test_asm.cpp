@@ -6,6 +6,8 @@
 namespace windlass {
 namespace {
 
+using namespace prologue;
+
 using winx64::Assembler;
 using winx64::AssemblyOptions;
 using Text = std::string;
@@ -43,7 +45,7 @@ TEST(WinX64Asm, Masm) {
             "0 f PROC FRAME|1 .pushreg rbp|4 .allocstack 32|4 .setframe rbp, 32|12 .savereg rsi, 24|"
             "16 .savexmm128 xmm6, 0|16 .endprolog|32 f ENDP|");
   Prologue f = framed();
-  f.handler = FrameHandler{0, true, true, {}};
+  f.handler = prologue::Handler{0, true, true, {}};
   EXPECT_EQ(directives(f, {.assembler = Assembler::kMasm, .name = "f", .handler = "h"}).substr(0, 19),
             "0 f PROC FRAME:h|1 ");
 }
@@ -100,7 +102,7 @@ TEST(WinX64Asm, Refusals) {
   Prologue f = framed();
   const Text none = "0x0: the assembler has no directive for this";
   EXPECT_EQ(directives(f, {.version = 2, .name = "f"}), none);
-  f.handler = FrameHandler{0, true, true, {std::byte{1}}};
+  f.handler = prologue::Handler{0, true, true, {std::byte{1}}};
   EXPECT_EQ(directives(f, {.name = "f"}), "0x0: assembly needs the names of the function and of its handler");
   EXPECT_EQ(directives(f, {.name = ""}), "0x0: assembly needs the names of the function and of its handler");
   EXPECT_EQ(directives(f, {.assembler = Assembler::kMasm, .name = "f", .handler = "h"}), none);

@@ -1,7 +1,7 @@
 // UNWIND_INFO from decoded operations: bytes, what comes back from them, and every limit of the format.
 #include <gtest/gtest.h>
 
-#include "winx64/write.h"
+#include "winx64/encode.h"
 
 namespace windlass {
 namespace {
@@ -166,7 +166,7 @@ TEST(WinX64Encode, EveryLimitIsAnError) {
   EXPECT_EQ(why(), "a handler needs EHANDLER or UHANDLER");
   content = {};
   content.epilog_size = 2;
-  EXPECT_EQ(why(), "version 1 does not tell epilogues");
+  EXPECT_EQ(why(), "version 1 does not describe epilogues");
   content.version = 2;
   content.epilog_size = 256;
   EXPECT_EQ(why(), "an epilogue has 1 to 255 bytes");

@@ -246,7 +246,7 @@ TEST_F(WinX64Exec, EpiloguesOfVersion2) {
                  slot(0, kPush, kR12)};
   builder.entry(code, builder.next_text(), info(bytes));
   stack.words = {{kSp, 1}, {kSp + 8, 2}, {kSp + 16, 3}, {kSp + 24, 4}};
-  ASSERT_TRUE(run(code + 1));  // before the epilogue as version 2 tells it
+  ASSERT_TRUE(run(code + 1));  // before the epilogue as version 2 describes it
   expect(4, kSp + 32, Position::kBody);
   ASSERT_TRUE(run(code + 5));
   expect(3, kSp + 24, Position::kEpilogue);

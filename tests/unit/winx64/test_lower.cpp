@@ -40,9 +40,14 @@ Lowered lower(PeImageBuilder& builder) {
   return result;
 }
 
-void expect_cfa(const FrameRow& row, RegisterNumber reg, std::int64_t offset) {
-  EXPECT_EQ(std::get<CfaRegister>(row.cfa).reg, reg);
-  EXPECT_EQ(std::get<CfaRegister>(row.cfa).offset, offset);
+void expect_cfa(const FrameRow& row, RegisterNumber reg, std::int32_t offset) {
+  EXPECT_TRUE(row.cfa.is_at(reg));
+  EXPECT_EQ(row.cfa.offset(), offset);
+}
+void expect_rule(const FrameRow& row, RegisterNumber reg, const RegisterRule& rule) {
+  const RegisterRule* found = row.registers.find(reg);
+  ASSERT_NE(found, nullptr);
+  EXPECT_TRUE(*found == rule);
 }
 
 TEST(WinX64Lower, PrologueBodyAndEpilogue) {
@@ -58,14 +63,14 @@ TEST(WinX64Lower, PrologueBodyAndEpilogue) {
   EXPECT_TRUE(lowered.problems.empty());
   ASSERT_EQ(lowered.rows.size(), 6U);
   expect_cfa(lowered.at(code), kRsp, 8);
-  EXPECT_TRUE(std::holds_alternative<SameValue>(*lowered.at(code).registers.find(kRsi)));
+  expect_rule(lowered.at(code), kRsi, RegisterRule::same_value());
   EXPECT_EQ(lowered.at(code).registers.find(kRbx), nullptr);
   expect_cfa(lowered.at(code + 1), kRsp, 16);
-  EXPECT_EQ(std::get<AtCfa>(*lowered.at(code + 1).registers.find(kRbx)).offset, -16);
+  expect_rule(lowered.at(code + 1), kRbx, RegisterRule::at_cfa(-16));
   expect_cfa(lowered.at(code + 5), kRsp, 80);
   EXPECT_EQ(lowered.at(code + 5).end, code + 14U);  // the release says what the body says; the 0xc3 is a number
   expect_cfa(lowered.at(code + 14), kRsp, 16);      // whose 0x40 is no REX prefix of the pop
-  EXPECT_EQ(std::get<AtCfa>(*lowered.at(code + 14).registers.find(kRbx)).offset, -16);
+  expect_rule(lowered.at(code + 14), kRbx, RegisterRule::at_cfa(-16));
   expect_cfa(lowered.at(code + 15), kRsp, 8);
   expect_cfa(lowered.at(code + 16), kRsp, 80);
 }
@@ -82,21 +87,59 @@ TEST(WinX64Lower, FrameRegisterAndXmm) {
   const Lowered lowered = lower(builder);
   // rsp = rbp - 32, 64 bytes, rbp, return address
   expect_cfa(lowered.at(code + 3), kRbp, -32 + 64 + 16);
-  EXPECT_EQ(std::get<AtCfa>(*lowered.at(code + 3).registers.find(23)).offset, -64);
+  expect_rule(lowered.at(code + 3), 23, RegisterRule::at_cfa(-64));
   EXPECT_EQ(lowered.at(code + 2).registers.find(23), nullptr);
+}
+
+// [error code] rip cs rflags rsp ss, then rbx and 32 bytes.
+TEST(WinX64Lower, MachineFrames) {
+  PeImageBuilder builder;
+  const auto code = builder.text({0x53, 0x48, 0x83, 0xec, 0x20, 0x90, 0x90});
+  UnwindInfoBytes info;
+  info.prolog_size = 5;
+  info.slots = {slot(5, 2, 3), slot(1, 0, 3), slot(0, 10, 1)};
+  builder.entry(code, builder.next_text(), builder.data(info.bytes()));
+  const Lowered lowered = lower(builder);
+  EXPECT_TRUE(lowered.problems.empty());
+  ASSERT_EQ(lowered.rows.size(), 3U);
+  EXPECT_TRUE(lowered.at(code).cfa == CfaRule::loaded(kRsp, 8 + 24, 0));
+  EXPECT_TRUE(lowered.at(code).return_address == RegisterRule::at_register(kRsp, 8));
+  EXPECT_TRUE(lowered.at(code).signal_frame);
+  EXPECT_EQ(lowered.at(code).registers.find(kRbx), nullptr);
+  const FrameRow& body = lowered.at(code + 5);
+  EXPECT_TRUE(body.cfa == CfaRule::loaded(kRsp, 40 + 8 + 24, 0));
+  EXPECT_TRUE(body.return_address == RegisterRule::at_register(kRsp, 40 + 8));
+  expect_rule(body, kRbx, RegisterRule::at_register(kRsp, 32));
+  EXPECT_TRUE(body.signal_frame);
+}
+
+// Nothing ties rsp to the frame register: each save is told from the one it was made by.
+TEST(WinX64Lower, SavesBehindTheFrameRegister) {
+  PeImageBuilder builder;
+  const auto code = builder.text({0x90, 0x90});
+  UnwindInfoBytes info;
+  info.frame_register = 5;
+  info.slots = {slot(0, 0, 3), slot(0, 3, 0), slot(0, 0, 12)};
+  builder.entry(code, code + 1, builder.data(info.bytes()));
+  const Lowered lowered = lower(builder);
+  EXPECT_TRUE(lowered.problems.empty());
+  ASSERT_EQ(lowered.rows.size(), 1U);
+  expect_cfa(lowered.rows[0], kRbp, 16);
+  expect_rule(lowered.rows[0], kRbx, RegisterRule::at_register(kRsp, 0));
+  expect_rule(lowered.rows[0], 12, RegisterRule::at_cfa(-16));
 }
 
 TEST(WinX64Lower, SaysWhatItCannotSay) {
   PeImageBuilder builder;
-  const auto code = builder.text({0x90, 0x90, 0x90, 0x90, 0x90, 0x90});
-  UnwindInfoBytes machine;
-  machine.slots = {slot(0, 10, 0)};
-  builder.entry(code, code + 1, builder.data(machine.bytes()));
-  UnwindInfoBytes pushes;  // behind the frame register
-  pushes.prolog_size = 0;
-  pushes.frame_register = 5;
-  pushes.slots = {slot(0, 0, 6), slot(0, 3, 0), slot(0, 0, 5)};
-  builder.entry(code + 1, code + 2, builder.data(pushes.bytes()));
+  const auto code = builder.text({0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90});
+  UnwindInfoBytes restored;  // the frame register, before it is used
+  restored.prolog_size = 0;
+  restored.frame_register = 5;
+  restored.slots = {slot(0, 0, 5), slot(0, 3, 0)};
+  builder.entry(code, code + 1, builder.data(restored.bytes()));
+  UnwindInfoBytes machine;  // below another frame
+  machine.slots = {slot(0, 10, 0), slot(0, 0, 3)};
+  builder.entry(code + 1, code + 2, builder.data(machine.bytes()));
   UnwindInfoBytes third;
   third.version = 3;
   builder.entry(code + 2, code + 3, builder.data(third.bytes()));
@@ -106,12 +149,18 @@ TEST(WinX64Lower, SaysWhatItCannotSay) {
   builder.data(loop.bytes().u32(code + 3).u32(code + 4).u32(at));
   builder.entry(code + 3, code + 4, at);
   builder.entry(code + 4, code + 4, at);
+  UnwindInfoBytes large;  // 2 GiB
+  large.slots = {slot(0, 1, 1), 0, 0x8000};
+  builder.entry(code + 5, code + 6, builder.data(large.bytes()));
   const Lowered lowered = lower(builder);
   EXPECT_TRUE(lowered.rows.empty());
-  ASSERT_EQ(lowered.problems.size(), 5U);
+  ASSERT_EQ(lowered.problems.size(), 6U);
   EXPECT_EQ(lowered.problems[0].where, code);
+  EXPECT_EQ(lowered.problems[1].where, code + 1);
   EXPECT_EQ(lowered.problems[3].code, ErrorCode::kLimit);
   EXPECT_EQ(lowered.problems[4].code, ErrorCode::kMalformed);
+  EXPECT_EQ(lowered.problems[5].code, ErrorCode::kLimit);
+  EXPECT_EQ(lowered.problems[5].where, code + 5);
 }
 
 }  // namespace

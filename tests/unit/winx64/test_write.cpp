@@ -1,10 +1,12 @@
 // What a Prologue is written as, and what cannot be written.
 #include <gtest/gtest.h>
 
-#include "winx64/write.h"
+#include "winx64/encode.h"
 
 namespace windlass {
 namespace {
+
+using namespace prologue;
 
 using Text = std::string;
 constexpr RegisterNumber kRax = 0, kRcx = 2, kRbx = 3, kRsi = 4, kRdi = 5, kRbp = 6, kRsp = 7, kR12 = 12;
@@ -33,7 +35,7 @@ Text written(const Prologue& prologue, winx64::WriteOptions options = {}) {
   }
   return out + hex(made->bytes);
 }
-Prologue function(std::vector<FrameOp> ops, std::uint32_t size = 64) {
+Prologue function(std::vector<prologue::Op> ops, std::uint32_t size = 64) {
   return {.architecture = Architecture::kX86_64, .code_size = size, .ops = std::move(ops)};
 }
 
@@ -125,7 +127,7 @@ TEST(WinX64Write, PartsOfALeafStandAlone) {
   EXPECT_EQ(written(f),
             "1014-1028:2000 01010100"
             "01300000");
-  f.handler = FrameHandler{0x3000, true, false, {}};
+  f.handler = prologue::Handler{0x3000, true, false, {}};
   EXPECT_EQ(written(f),
             "1000-1014:2000 1014-1028:2008 1028-1040:2000 09000000"
             "00300000"
@@ -136,7 +138,7 @@ TEST(WinX64Write, PartsOfALeafStandAlone) {
 
 TEST(WinX64Write, HandlerWithData) {
   Prologue f = function({{4, Allocate{40}}});
-  f.handler = FrameHandler{0x3000, true, true, {std::byte{1}, std::byte{2}, std::byte{3}}};
+  f.handler = prologue::Handler{0x3000, true, true, {std::byte{1}, std::byte{2}, std::byte{3}}};
   EXPECT_EQ(written(f),
             "1000-1040:2000 19040100"
             "04420000"
@@ -149,7 +151,7 @@ TEST(WinX64Write, HandlerWithData) {
 TEST(WinX64Write, Relocations) {
   Prologue f = function({{4, Allocate{40}}});
   f.parts = {{20, 64, {{25, Save{kRbx, 32}}}}};
-  f.handler = FrameHandler{0, true, true, {}};
+  f.handler = prologue::Handler{0, true, true, {}};
   const auto made = winx64::write(f);
   ASSERT_TRUE(made);
   using Base = winx64::ImageRelative::Base;
@@ -198,7 +200,7 @@ TEST(WinX64Write, FarEpiloguesGetEntriesOfTheirOwn) {
 }
 
 TEST(WinX64Write, EveryLimitIsAnError) {
-  const auto why = [](std::vector<FrameOp> ops, std::uint32_t size = 1000) {
+  const auto why = [](std::vector<prologue::Op> ops, std::uint32_t size = 1000) {
     return written(function(std::move(ops), size));
   };
   EXPECT_EQ(why({{255, push(kRbx)}}).substr(0, 4), "1000");
@@ -240,7 +242,7 @@ TEST(WinX64Write, EveryLimitIsAnError) {
             "0x1: a machine frame comes before everything else, on x86-64");
   EXPECT_EQ(why({{1, SignReturnAddress{}}}), "0x1: return address is signed twice, or on x86-64");
   EXPECT_EQ(why({{4, Allocate{8}}}, 0xffff'ffff), "0xffffffff: function reaches past what an RVA can name (0x1000)");
-  std::vector<FrameOp> many;
+  std::vector<prologue::Op> many;
   for (std::uint32_t i = 1; i <= 128; ++i) many.push_back({i, Allocate{136}});
   EXPECT_EQ(why(many), "0x80: operations and epilogues fill at most 255 slots (0x100)");
 }
@@ -263,7 +265,7 @@ TEST(WinX64Write, EpiloguesThatUnwindersDoNotKnow) {
   };
   const Epilogue two{20, 40, {{25, Save{kRsi, 32}}, {29, Allocate{8}}, {33, Allocate{32}}, {34, push(kRbx)}}};
   EXPECT_EQ(with(two, 1).substr(0, 4), "1000");  // `add rsp, 32; pop; ret` is found
-  EXPECT_EQ(with(two, 2), "0x1d: version 2 tells epilogue");
+  EXPECT_EQ(with(two, 2), "0x1d: version 2 describes epil");
   const Epilogue three{
       20, 50, {{25, Save{kRsi, 32}}, {29, Allocate{8}}, {33, Allocate{8}}, {37, Allocate{24}}, {38, push(kRbx)}}};
   EXPECT_EQ(with(three, 1), "0x1d: version 1 knows epilogue");
@@ -271,9 +273,9 @@ TEST(WinX64Write, EpiloguesThatUnwindersDoNotKnow) {
   EXPECT_EQ(with(late, 1), "0x18: version 1 knows epilogue");
   const Epilogue moved{20, 40, {{25, Save{kRsi, 32}}, {30, Save{kRbx, 40}}, {34, Allocate{48}}}};
   EXPECT_EQ(with(moved, 1).substr(0, 4), "1000");
-  EXPECT_EQ(with(moved, 2), "0x22: version 2 tells epilogue");
+  EXPECT_EQ(with(moved, 2), "0x22: version 2 describes epil");
   const Epilogue apart{20, 40, {{25, Save{kRsi, 32}}, {29, Allocate{40}}, {35, push(kRbx)}}};
-  EXPECT_EQ(with(apart, 2), "0x1d: version 2 tells epilogue");
+  EXPECT_EQ(with(apart, 2), "0x1d: version 2 describes epil");
   const Epilogue slow{20, 60, {{25, Save{kRsi, 32}}, {29, Allocate{40}}, {30, push(kRbx)}}};
   EXPECT_EQ(with(slow, 1), "0x1e: behind an epilogue's las");
 }

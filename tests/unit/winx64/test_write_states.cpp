@@ -9,6 +9,8 @@
 namespace windlass {
 namespace {
 
+using namespace prologue;
+
 using test::HeldFunction;
 using test::MadeFunction;
 using test::MadeRun;
@@ -37,7 +39,7 @@ std::string text(const MadeFunction& made) {
   for (const test::X64Instruction& i : made.code.instructions())
     out += fmt::format("\n  {}: {} {}{} base {} {}", i.begin, kKinds[static_cast<std::size_t>(i.kind)],
                        i.xmm ? "xmm" : "r", i.reg, i.base, i.disp);
-  for (const FramePart& part : made.prologue.parts) out += fmt::format("\n  part {}..{}", part.begin, part.end);
+  for (const prologue::Part& part : made.prologue.parts) out += fmt::format("\n  part {}..{}", part.begin, part.end);
   return out;
 }
 

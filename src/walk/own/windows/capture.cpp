@@ -1,7 +1,7 @@
 // The own registers on Windows x64: the only assembly there is.
 #include <windows.h>
 
-#include "arch/registers.h"
+#include "walk/own/capture.h"
 #include "windlass/backtrace.h"
 #include "winx64/registers.h"
 
@@ -30,14 +30,15 @@ windlass_capture:
 
 namespace windlass {
 
-Registers registers_from_capture(const std::uint64_t* slots) {
-  Registers registers(kOwnArchitecture);
-  for (unsigned number = 0; number < 16; ++number) {
-    const RegisterNumber reg = winx64::dwarf_number(number);
-    if (winx64::is_preserved(number) || number == winx64::kRsp) registers.set(reg, slots[reg]);
-  }
-  registers.set_pc(CodeAddress::return_address(slots[Registers::pc_number(kOwnArchitecture)]));
-  return registers;
+std::uint64_t walk::preserved_slots() {
+  constexpr std::uint64_t kSlots = [] {
+    std::uint64_t slots = 0;
+    for (unsigned slot = 0; slot < Registers::kSlots; ++slot)
+      if (winx64::is_preserved(winx64::instruction_number(Registers::number_of(slot))))
+        slots |= std::uint64_t{1} << slot;
+    return slots;
+  }();
+  return kSlots;
 }
 
 Registers registers_of(const void* context) {

@@ -1,8 +1,8 @@
-#include "walk/own/windows/memory.h"
-
 #include <windows.h>
 
 #include <cstring>
+
+#include "walk/own/own_memory.h"
 
 namespace windlass::walk {
 

@@ -117,7 +117,7 @@ void unloaded(std::uint64_t base) {
 OwnImage::OwnImage(image::PeImage image, std::uint64_t base, std::string path)
     : image_(std::move(image)),
       functions_(image_),
-      source_(make_source(image_.bytes(), image::PeLayout::kMapped)),
+      source_(source::make_source(image_)),
       module_({base, base + image_.image_size(), base, std::move(path), {}, true}, *source_, base) {}
 
 const OwnImage* find_own_image(std::uint64_t address) {
@@ -153,9 +153,13 @@ void each_own_module(FunctionRef<void(const Module&)> callback) {
     callback(snapshot->places[i].image.load(std::memory_order_relaxed)->module());
 }
 
+// From then on the loader is followed; called again, it does nothing.
 void know_own_modules() {
   static std::atomic<bool> known = false;
   if (!known.exchange(true)) follow_loader(loaded, unloaded);
 }
+
+// Before any other initialiser that could walk: walks must find modules without the loader's lock.
+[[gnu::constructor(101)]] static void know_own_modules_early() { know_own_modules(); }
 
 }  // namespace windlass::walk

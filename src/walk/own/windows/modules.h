@@ -22,15 +22,12 @@ class OwnImage {
  private:
   image::PeImage image_;
   winx64::Functions functions_;
-  std::unique_ptr<UnwindSource> source_;
+  std::unique_ptr<source::UnwindSource> source_;
   Module module_;
 };
 
 // The image around an address, or null. Lock-free: a reader starts anew if two changes overtake it. At most 1,024
 // images are known at a time.
 [[nodiscard]] const OwnImage* find_own_image(std::uint64_t address);
-
-// Learns what is loaded, and from then on follows the loader. Takes the loader's lock; again, it does nothing.
-void know_own_modules();
 
 }  // namespace windlass::walk

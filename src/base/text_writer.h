@@ -1,0 +1,94 @@
+// Buffered text to a descriptor or a string: what every export and every command writes with, millions of lines of
+// `dump` and `rows` included. Errors are sticky: the first failure is kept and everything behind it is dropped.
+#pragma once
+
+#include <cerrno>
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "windlass/error.h"
+
+namespace windlass {
+
+// Not thread-safe. What is written is buffered until flush(), finish() or the destructor.
+class TextWriter {
+ public:
+  // The descriptor stays the caller's. A short or interrupted write is continued.
+  explicit TextWriter(int fd) : TextWriter(fd, nullptr) {}
+  // Appends to `to`.
+  explicit TextWriter(std::string* to) : TextWriter(-1, to) {}
+  TextWriter(const TextWriter&) = delete;
+  TextWriter& operator=(const TextWriter&) = delete;
+  ~TextWriter() { flush(); }
+
+  void text(std::string_view text) {
+    if (text.size() > kCapacity - used_) [[unlikely]] {
+      long_text(text);
+      return;
+    }
+    std::memcpy(buffer_.get() + used_, text.data(), text.size());
+    used_ += text.size();
+  }
+  void character(char c) {
+    reserve(1);
+    buffer_[used_++] = c;
+  }
+  void decimal(std::uint64_t value) { number(value, 10); }
+  void decimal(std::int64_t value) { number(value, 10); }
+  // "+16" or "-16"
+  void signed_decimal(std::int64_t value) {
+    if (value >= 0) character('+');
+    number(value, 10);
+  }
+  // "0x1f"
+  void hex(std::uint64_t value) {
+    text("0x");
+    number(value, 16);
+  }
+  // With that many digits behind the point, rounded. The value is below 1e20.
+  void fixed(double value, int digits);
+  // In quotes, escaped as JSON wants it (RFC 8259). '<' is escaped, too, so that no name can end a <script> element;
+  // bytes that are not UTF-8 become U+FFFD.
+  void json_string(std::string_view text);
+
+  void flush();
+  // Flushes; the first error of all that was written (kSystem, `detail` = errno, `where` = bytes written before it).
+  [[nodiscard]] Expected<void> finish();
+  // The reader of a pipe has gone: there is no point in going on, and no failure, so that `windlass rows FILE | head`
+  // ends quietly.
+  [[nodiscard]] bool closed() const { return errno_ == EPIPE; }
+  // errno of the first write that failed otherwise; 0 = none.
+  [[nodiscard]] int failed() const { return closed() ? 0 : errno_; }
+
+ private:
+  static constexpr std::size_t kCapacity = std::size_t{1} << 18;
+  static constexpr std::size_t kLongestNumber = 48;
+
+  TextWriter(int fd, std::string* to) : fd_(fd), to_(to), buffer_(std::make_unique_for_overwrite<char[]>(kCapacity)) {}
+
+  void reserve(std::size_t size) {
+    if (size > kCapacity - used_) flush();
+  }
+  template <typename Integer>
+  void number(Integer value, int base) {
+    reserve(kLongestNumber);
+    char* const at = buffer_.get() + used_;
+    used_ += static_cast<std::size_t>(std::to_chars(at, at + kLongestNumber, value, base).ptr - at);
+  }
+  void long_text(std::string_view text);
+  void write_out(std::string_view bytes);
+
+  int fd_;
+  std::string* to_;
+  int errno_ = 0;
+  std::uint64_t written_ = 0;
+  std::size_t used_ = 0;
+  std::unique_ptr<char[]> buffer_;
+};
+
+}  // namespace windlass

@@ -1,0 +1,13 @@
+// The rows of a source as text or JSON.
+#pragma once
+
+#include "base/text_writer.h"
+#include "source/unwind_source.h"
+
+namespace windlass::cli {
+
+// Prints every row, one a line, section by section; `json`: one object a line, without section names. False where the
+// source has no sections, of which there may be empty ones.
+bool list_rows(const source::UnwindSource& source, TextWriter& out, source::ErrorSink report, bool json);
+
+}  // namespace windlass::cli

@@ -1,0 +1,20 @@
+// windlass rows: the subcommand.
+#include <memory>
+
+#include <CLI/CLI.hpp>
+
+#include "cli/commands.h"
+#include "cli/input.h"
+#include "cli/rows.h"
+
+namespace windlass::cli {
+
+void register_rows(CLI::App& app, int& status) {
+  auto options = std::make_shared<ListingOptions>();
+  CLI::App* command = app.add_subcommand("rows", "The rows the unwind information of a file lowers to");
+  command->add_flag("--json", options->json, "One JSON object a line");
+  command->add_option("FILE", options->file, "An ELF or PE file")->required();
+  command->callback([options, &status] { status = list_file(*options, list_rows); });
+}
+
+}  // namespace windlass::cli

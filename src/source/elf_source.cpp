@@ -1,0 +1,166 @@
+// Call frame information of ELF files.
+#include <elf.h>
+
+#include <cstring>
+#include <mutex>
+#include <optional>
+
+#include "dwarf/eh_frame_hdr.h"
+#include "dwarf/lower.h"
+#include "image/elf.h"
+#include "image/function_symbols.h"
+#include "image/unwind_sections.h"
+#include "source/cfi_function.h"
+#include "source/indexed_row.h"
+#include "source/row_finder.h"
+#include "source/unwind_source.h"
+
+namespace windlass::source {
+namespace {
+
+class ElfSource final : public UnwindSource {
+ public:
+  explicit ElfSource(image::ElfImage image) : image_(std::move(image)) { find_index(); }
+
+  std::optional<Architecture> architecture() const override { return image::architecture_of(image_.machine()); }
+
+  Expected<void> row_at(std::uint64_t address, FrameRow& to) const override {
+    if (index_) {
+      const auto found = indexed_row(index_->header, index_->section, address, to);
+      if (found || !may_be_elsewhere(found.error())) return found;
+    }
+    const std::lock_guard hold(lock_);
+    RowFinder* const rows = finder();
+    if (rows == nullptr) return std::unexpected(kNone);
+    return rows->find(address, to);
+  }
+
+  Expected<Function> function_at(std::uint64_t address) const override {
+    if (index_) {
+      dwarf::LocatedFde found;
+      const auto located = index_->header.find(index_->section, address, found);
+      if (located) return function_of(index_->section, 0, found.fde);
+      if (!may_be_elsewhere(located.error())) return std::unexpected(located.error());
+    }
+    const std::lock_guard hold(lock_);
+    RowFinder* const rows = finder();
+    if (rows == nullptr) return std::unexpected(kNone);
+    const auto found = rows->locate(address);
+    if (!found) return std::unexpected(found.error());
+    return function_of(rows->section(found->section), found->section, found->fde);
+  }
+
+  void for_each_function(FunctionSink callback, ErrorSink report) const override {
+    // One of its own: it keeps what it has read, and the callback may ask this source.
+    const auto all = RowFinder::make(image_);
+    if (all == nullptr) return;
+    const auto give = [&](const RowFinder::Located& found) {
+      return callback(function_of(all->section(found.section), found.section, found.fde));
+    };
+    all->for_each(give, report);
+  }
+
+  void for_each_row(const Function& function, RowSink callback, ErrorSink report) const override {
+    const auto section = section_at(function.record.section);
+    if (!section) return report(section.error());
+    dwarf::CfiReader reader(*section, report);
+    const auto fde = reader.fde_at(function.record.offset);
+    if (!fde) return report(fde.error());
+    if (const auto done = dwarf::for_each_row(*section, *fde, callback); !done) report(done.error());
+  }
+
+  void for_each_row(RowVisitor& visitor, ErrorSink report) const override {
+    const auto found = image::find_unwind_sections(image_, report);
+    for (const dwarf::CfiSection& section : found.sections) {
+      if (!visitor.wants_more()) return;
+      visitor.begin_section(section.name);
+      dwarf::CfiReader reader(section, report);
+      dwarf::RowEvaluator evaluator(section);
+      const auto give = [&](const FrameRow& row) { visitor.row(row); };
+      for (dwarf::Fde fde; visitor.wants_more() && reader.next_fde(fde);)
+        if (const auto done = evaluator.for_each_row(fde, give); !done) report(done.error());
+    }
+  }
+
+  bool read_image(std::uint64_t address, void* to, std::size_t size) const override {
+    const auto bytes = image_.at_address(address, size);
+    if (!bytes) return false;
+    std::memcpy(to, bytes->data(), size);
+    return true;
+  }
+
+  std::uint64_t function_start(std::uint64_t address) const override {
+    std::call_once(symbols_read_, [this] { symbols_ = image::FunctionSymbols(image_); });
+    return symbols_.start_of(address);
+  }
+
+  std::uint64_t entry_point() const override { return image_.entry(); }
+  const std::string& build_id() const override { return image_.build_id(); }
+  std::span<const Error> problems() const override { return image_.problems(); }
+  void accept(FormatVisitor& visitor) const override { visitor.elf(*this, image_); }
+
+ private:
+  static constexpr Error kNone{ErrorCode::kNotFound, "module has no unwind information"};
+
+  // The section that .eh_frame_hdr indexes; it is number 0 of all.
+  struct Indexed {
+    dwarf::EhFrameHdr header;
+    dwarf::CfiSection section;
+  };
+
+  // A table that is sorted and names the section that the image has.
+  void find_index() {
+    const auto section = image::find_eh_frame(image_);
+    if (!section) return;
+    for (const image::Segment& segment : image_.segments()) {
+      if (segment.type != PT_GNU_EH_FRAME) continue;
+      const auto bytes = image_.at_address(segment.vaddr, segment.filesz);
+      if (!bytes) return;
+      const auto header = dwarf::EhFrameHdr::parse(*bytes, segment.vaddr);
+      if (header && !header->table.empty() && header->eh_frame_address == section->address)
+        index_ = Indexed{*header, *section};
+    }
+  }
+
+  [[nodiscard]] bool may_be_elsewhere(const Error& error) const {
+    return error.code == ErrorCode::kNotFound && image::has_other_unwind_sections(image_);
+  }
+
+  // Of the sections that have no index; null where there are none. Under the lock.
+  RowFinder* finder() const {
+    if (!rows_made_) {
+      rows_made_ = true;
+      rows_ = RowFinder::make(image_, index_.has_value());
+    }
+    return rows_.get();
+  }
+
+  // A view of this source's bytes, which stay.
+  Expected<dwarf::CfiSection> section_at(std::uint32_t number) const {
+    if (number == 0 && index_) return index_->section;
+    const std::lock_guard hold(lock_);
+    RowFinder* const rows = finder();
+    if (rows == nullptr || number >= rows->section_count()) return std::unexpected(kNone);
+    return rows->section(number);
+  }
+
+  image::ElfImage image_;
+  std::optional<Indexed> index_;
+  mutable std::mutex lock_;
+  mutable bool rows_made_ = false;
+  mutable std::unique_ptr<RowFinder> rows_;
+  mutable std::once_flag symbols_read_;
+  mutable image::FunctionSymbols symbols_;
+};
+
+}  // namespace
+
+std::unique_ptr<UnwindSource> make_source(const image::ElfImage& image) { return std::make_unique<ElfSource>(image); }
+
+Expected<std::unique_ptr<UnwindSource>> open_elf_source(ByteView bytes) {
+  const auto image = image::ElfImage::parse(bytes);
+  if (!image) return std::unexpected(image.error());
+  return make_source(*image);
+}
+
+}  // namespace windlass::source

@@ -1,0 +1,20 @@
+// From the full rows of any source to its dense table.
+#pragma once
+
+#include <vector>
+
+#include "source/unwind_source.h"
+#include "table/builder.h"
+
+namespace windlass::table {
+
+// Gives `builder` every function of the source, with a rule that says that nothing is known for what the rows of a
+// function leave out. Returns their ranges, ascending by begin. `x_reg`: the register that the rules' x part is about.
+// What no row can say is no error. Linear in the rows.
+std::vector<AddressRange> add_functions(const source::UnwindSource& source, std::uint8_t x_reg, TableBuilder& builder,
+                                        source::ErrorSink report);
+
+// The table of a source that is nothing but rows.
+[[nodiscard]] Expected<UnwindTable> compile_rows(const source::UnwindSource& source, source::ErrorSink report);
+
+}  // namespace windlass::table

@@ -1,0 +1,35 @@
+#include "table/compile.h"
+#include "table/compile_pe.h"
+#include "table/compile_rows.h"
+
+namespace windlass::table {
+namespace {
+
+class Compiler final : public source::FormatVisitor {
+ public:
+  explicit Compiler(source::ErrorSink report) : report_(report) {}
+
+  void elf(const source::UnwindSource&, const image::ElfImage& image) override { table = compile_elf(image, report_); }
+  void winx64(const source::UnwindSource& from, const winx64::Functions& functions) override {
+    table = compile_winx64(from, functions, report_);
+  }
+  void winarm64(const source::UnwindSource& from, const winarm64::Functions& functions) override {
+    table = compile_winarm64(from, functions, report_);
+  }
+  void rows(const source::UnwindSource& from) override { table = compile_rows(from, report_); }
+
+  Expected<UnwindTable> table;
+
+ private:
+  source::ErrorSink report_;
+};
+
+}  // namespace
+
+Expected<UnwindTable> compile(const source::UnwindSource& source, source::ErrorSink report) {
+  Compiler compiler(report);
+  source.accept(compiler);
+  return std::move(compiler.table);
+}
+
+}  // namespace windlass::table

@@ -1,0 +1,12 @@
+// What windlass_capture, of which each system has its own, stores.
+#pragma once
+
+#include <cstdint>
+
+namespace windlass::walk {
+
+// A bit for each slot of `Registers` that it fills because the system's calls preserve the register. The stack
+// pointer's and the pc's are filled besides.
+[[nodiscard]] std::uint64_t preserved_slots();
+
+}  // namespace windlass::walk

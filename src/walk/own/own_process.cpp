@@ -1,0 +1,68 @@
+// The own process as an address space, and its registers: what does not depend on the system.
+#include <atomic>
+#include <bit>
+#include <new>
+
+#include "arch/pointer_authentication.h"
+#include "walk/own/capture.h"
+#include "walk/own/own_memory.h"
+#include "walk/own/whole_walk.h"
+#include "walk/own_modules.h"
+#include "windlass/backtrace.h"
+
+namespace windlass {
+namespace {
+
+alignas(AddressSpace) std::byte own_space[sizeof(AddressSpace)];
+constinit std::atomic<bool> own_space_made = false;
+
+}  // namespace
+
+AddressSpace AddressSpace::self() {
+  walk::know_own_modules();
+  AddressSpace space(kOwnArchitecture, std::make_unique<walk::OwnMemory>());
+  space.set_pointer_mask(~user_code_mask());
+  space.own_ = true;
+  return space;
+}
+
+// Allocates nothing, and may run again: it then writes what is there.
+void walk::make_own_space() {
+  alignas(OwnMemory) static std::byte memory[sizeof(OwnMemory)];
+  auto* space = new (own_space) AddressSpace(kOwnArchitecture, std::unique_ptr<Memory>(new (memory) OwnMemory));
+  space->set_pointer_mask(~user_code_mask());
+  space->own_ = true;
+  own_space_made.store(true, std::memory_order_release);
+}
+
+// Before any other initialiser that could walk, and for good.
+[[gnu::constructor(101)]] static void make_own_space_early() { walk::make_own_space(); }
+
+const AddressSpace& own_process() {
+  // A preloaded memory profiler walks from other libraries' initialisers; there is but one thread then.
+  if (!own_space_made.load(std::memory_order_acquire)) [[unlikely]]
+    walk::make_own_space();
+  return *std::launder(reinterpret_cast<const AddressSpace*>(own_space));
+}
+
+Registers registers_from_capture(const std::uint64_t* slots) {
+  Registers registers(kOwnArchitecture);
+  for (std::uint64_t rest = walk::preserved_slots(); rest != 0; rest &= rest - 1) {
+    const auto slot = static_cast<unsigned>(std::countr_zero(rest));
+    registers.set_slot(slot, slots[slot]);
+  }
+  const auto at = [&](RegisterNumber reg) { return slots[registers.slot_of(reg)]; };
+  registers.set_sp(at(Registers::sp_number(kOwnArchitecture)));
+  registers.set_pc(CodeAddress::return_address(at(Registers::pc_number(kOwnArchitecture))));
+  return registers;
+}
+
+std::size_t walk::whole_walk(StackWalker& walker, std::uint64_t* pcs, std::size_t max, WalkEnd* end) {
+  std::size_t depth = 0;
+  do pcs[depth++] = walker.frame().pc().value();
+  while (depth < max && walker.step());
+  if (end != nullptr) *end = depth == max ? WalkEnd::kLimit : walker.end_reason();
+  return depth;
+}
+
+}  // namespace windlass
