@@ -13,11 +13,9 @@
 #include "windlass_step.h"
 
 /* How many words on top of the stack must not look like return addresses for a frame pointer to be trusted. */
-#define WL_SLOTS_GENERATED                                                                                      \
-  1                     /* JIT compilers that use rbp frames push nothing in the code they elide the frame from \
-                         */
-#define WL_SLOTS_FILE 8 /* assembly without CFI may save registers first */
-#define WL_SLOTS_END 16 /* a frame pointer of 0 that claims to be the last frame */
+#define WL_SLOTS_GENERATED 1 /* JIT compilers that use rbp frames push nothing in code they elide the frame from */
+#define WL_SLOTS_FILE 8      /* assembly without CFI may save registers first */
+#define WL_SLOTS_END 16      /* a frame pointer of 0 that claims to be the last frame */
 
 /* Where the frame is, by the code at an exact pc. */
 enum wl_code_frame {

@@ -173,10 +173,10 @@ class RegisterRules {
   [[nodiscard]] Iterator begin() const { return {*this, 0}; }
   [[nodiscard]] Iterator end() const { return {*this, size_}; }
 
-  RegisterRules() {}  // not defaulted: the storage stays uninitialised
+  RegisterRules() {}  // NOLINT(modernize-use-equals-default): the storage stays uninitialised, of constants too
   RegisterRules(const RegisterRules& other) { *this = other; }
-  RegisterRules& operator=(
-      const RegisterRules& other) {  // NOLINT(bugprone-unhandled-self-assignment): memmove bears it
+  // NOLINTNEXTLINE(bugprone-unhandled-self-assignment): memmove bears it
+  RegisterRules& operator=(const RegisterRules& other) {
     // Eight at a time, each of a size known to the compiler: shorter than a call of memcpy for what is in use.
     for (std::size_t i = 0; i < other.size_; i += kStride) {
       std::memmove(rules_ + i, other.rules_ + i, kStride * sizeof(RegisterRule));

@@ -93,7 +93,7 @@ struct AssemblyOptions {
   Assembler assembler = Assembler::kClang;
   std::string name = "function";  // of the function
   std::string section = ".text";  // that its code is in
-  std::string handler = "";       // symbol, where the prologue has a handler, whose RVA is then not looked at
+  std::string handler = {};       // symbol, where the prologue has a handler, whose RVA is then not looked at
 };
 
 // From the procedure's first line on to its last, ascending by offset; none for a leaf without a handler. Clang wants

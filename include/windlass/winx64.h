@@ -76,7 +76,7 @@ struct AssemblyOptions {
   bool saves_can_wait = false;    // as in WriteOptions
   std::string name = "function";  // of the function
   std::string section = ".text";  // that its code is in; MASM: of the kind of .CODE
-  std::string handler = "";       // symbol, where the prologue has a handler, whose RVA is then not looked at
+  std::string handler = {};       // symbol, where the prologue has a handler, whose RVA is then not looked at
 };
 
 // From the procedure's first line on to its last, ascending by offset; none for a leaf without a handler. GAS and clang

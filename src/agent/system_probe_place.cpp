@@ -94,7 +94,7 @@ std::vector<std::string> recording_limits(const SystemFacts& facts) {
   for (const Probe& probe : {probe_pid_namespace(facts), hidden_processes(facts)})
     if (probe.state == ProbeState::kLimited) limits.push_back(fmt::format("{} {}", probe.name, probe.seen));
   if (!facts.initial_user_namespace || !facts.has(Capability::kSysPtrace))
-    limits.push_back("without CAP_SYS_PTRACE other users' processes may have no names and no whole stacks");
+    limits.emplace_back("without CAP_SYS_PTRACE other users' processes may have no names and no whole stacks");
   return limits;
 }
 

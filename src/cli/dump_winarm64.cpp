@@ -8,7 +8,6 @@ namespace {
 using winarm64::EntryKind;
 using winarm64::Operation;
 using winarm64::PackedFields;
-using winarm64::RegisterFile;
 using winarm64::RuntimeFunction;
 using winarm64::UnwindCode;
 using winarm64::UnwindRecord;

@@ -91,7 +91,7 @@ class JsonPrinter : Walker {
     } else {
       out_.text(",\"frame_register\":null");
     }
-    field(",\"frame_offset\":", info.frame_offset * 16U);
+    field(",\"frame_offset\":", std::uint64_t{info.frame_offset} * 16);
     out_.text(",\"codes\":[");
     first_ = true;
     auto ok = prologue(info, [this](const UnwindCode& c) { code(c); });
@@ -286,7 +286,7 @@ class TextPrinter : Walker {
     if (info.frame_register != 0) {
       out_.text("    Frame register: ");
       out_.text(winx64::register_name(info.frame_register));
-      sized("\n    Frame offset: ", info.frame_offset * 16U);
+      sized("\n    Frame offset: ", std::uint64_t{info.frame_offset} * 16);
     }
     auto ok = codes(info);
     if (ok) ok = epilogs(function, info);

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -31,9 +32,10 @@ struct Options {
 unsigned output_width() {
   winsize size{};
   if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col != 0) return std::max<unsigned>(size.ws_col, 40);
-  const char* columns = std::getenv("COLUMNS");
-  const int width = columns == nullptr ? 0 : std::atoi(columns);
-  return width >= 40 && width <= 1000 ? static_cast<unsigned>(width) : 120;
+  unsigned width = 0;
+  if (const char* columns = std::getenv("COLUMNS"))
+    std::from_chars(columns, columns + std::strlen(columns), width);  // 0 where it is no number
+  return width >= 40 && width <= 1000 ? width : 120;
 }
 
 bool wants_colour() {

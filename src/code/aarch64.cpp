@@ -67,7 +67,8 @@ bool AArch64::in_first_linkage_entry(CodeReader& code, std::uint64_t pc) {
   constexpr unsigned kMost = 4;
   for (unsigned i = 1; i <= kMost; ++i) {
     a64::Word word{};
-    if (code.read(pc - 4 * i, reinterpret_cast<std::uint8_t*>(&word.bits), sizeof word.bits) != sizeof word.bits)
+    if (code.read(pc - std::uint64_t{4} * i, reinterpret_cast<std::uint8_t*>(&word.bits), sizeof word.bits) !=
+        sizeof word.bits)
       return false;
     if (word.bits == kPush) return true;
     const bool on_the_way = word.is_immediate() || (word.is_single() && word.rd() == 17);
@@ -85,7 +86,7 @@ void AArch64::look_back(CodeReader& code, Path<AArch64>& path) {
   bool any_constant = false;
   while (count < kMost) {
     a64::Word word{};
-    const std::uint64_t at = path.pc - 4 * (count + 1);
+    const std::uint64_t at = path.pc - std::uint64_t{4} * (count + 1);
     if (code.read(at, reinterpret_cast<std::uint8_t*>(&word.bits), sizeof word.bits) != sizeof word.bits) break;
     if (word.is_branch_or_system() || !word.is_allocated()) break;
     any_constant |= word.makes_constant();
@@ -93,7 +94,7 @@ void AArch64::look_back(CodeReader& code, Path<AArch64>& path) {
   }
   if (!any_constant) return;
   Path<AArch64> before;
-  before.pc = path.pc - 4 * count;
+  before.pc = path.pc - std::uint64_t{4} * count;
   before.state.start();
   AArch64 machine;
   while (before.pc != path.pc)

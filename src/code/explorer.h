@@ -178,9 +178,9 @@ struct Workspace {
   CodeReader code;
   VisitedSet visited;
   PathList<Machine> paths;
-  Path<Machine> path;                   // the one being followed
-  typename Path<Machine>::State saved;  // its state while a way out is tried
-  FrameRow row;                         // the way out being tried
+  Path<Machine> path;          // the one being followed
+  Path<Machine>::State saved;  // its state while a way out is tried
+  FrameRow row;                // the way out being tried
 };
 
 }  // namespace windlass::code

@@ -30,7 +30,7 @@ struct ExpressionBytes {
   }
   void put_signed(std::int64_t value) {  // SLEB128
     for (;;) {
-      const unsigned low = static_cast<unsigned>(value & 0x7f);
+      const auto low = static_cast<unsigned>(value & 0x7f);
       value >>= 7;
       const bool last = (value == 0 && (low & 0x40) == 0) || (value == -1 && (low & 0x40) != 0);
       put(last ? low : low | 0x80);

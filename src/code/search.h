@@ -214,7 +214,7 @@ void Search<Machine>::table(const Value& targets) {
   Path<Machine>& path = work_.path;
   const std::uint64_t at = path.pc;
   const bool is_signed = targets.slot2 < 0;
-  const unsigned size = static_cast<unsigned>(is_signed ? -targets.slot2 : targets.slot2);
+  const auto size = static_cast<unsigned>(is_signed ? -targets.slot2 : targets.slot2);
   const auto address = static_cast<std::uint64_t>(targets.addend);
   const CodeSource& source = work_.code.source();
   std::uint64_t last = 0;

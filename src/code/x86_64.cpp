@@ -301,7 +301,7 @@ Flow Execution::system_call() {
   if (state_[kRax].is_constant() && state_[kRax].addend == kSigreturn) {
     const Value frame = state_[kRsp];
     Flow flow{.kind = Flow::kSignalReturn, .value = state_.load(frame.plus(kRip), 8)};
-    for (unsigned i = 0; i < 16; ++i) state_[kOrder[i]] = state_.load(frame.plus(kRegisters + 8 * i), 8);
+    for (unsigned i = 0; i < 16; ++i) state_[kOrder[i]] = state_.load(frame.plus(kRegisters + std::int64_t{8} * i), 8);
     return flow;
   }
   for (const unsigned reg : {kRax, kRcx, kR11}) state_[reg] = {};

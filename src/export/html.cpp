@@ -125,7 +125,7 @@ class PageData {
       const auto [node, parent] = todo.back();
       todo.pop_back();
       const auto place = static_cast<std::uint32_t>(drawn_.size());
-      drawn_.push_back({node, place - parent});
+      drawn_.emplace_back(node, place - parent);
       const std::size_t first = todo.size();
       for (auto child = nodes[node].first_child; child != kNone && nodes[child].total >= smallest_;
            child = nodes[child].next_sibling)

@@ -16,7 +16,6 @@ namespace windlass::exporter {
 
 namespace {
 
-using profile::kNone;
 using protozero::pbf_writer;
 
 // Writes one top-level field after the other into the compressed stream; only the string table stays in memory.

@@ -50,7 +50,7 @@ class ReportWriter {
   }
 
  private:
-  std::string coloured(const char* colour, std::string text) const {
+  std::string coloured(const char* colour, const std::string& text) const {
     return options_.colour && colour != nullptr ? colour + text + kReset : text;
   }
   [[nodiscard]] double share(std::uint64_t count) const {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <string_view>
+#include <cstring>
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -50,9 +50,8 @@ std::vector<pid_t> list_ids(const std::string& folder, std::size_t most) {
   if (directory == nullptr) return ids;
   while (const dirent* entry = ::readdir(directory)) {
     pid_t id = 0;
-    const std::string_view name = entry->d_name;
-    const char* end = name.data() + name.size();
-    if (std::from_chars(name.data(), end, id).ptr == end && ids.size() < most) ids.push_back(id);
+    const char* end = entry->d_name + std::strlen(entry->d_name);
+    if (std::from_chars(entry->d_name, end, id).ptr == end && ids.size() < most) ids.push_back(id);
   }
   ::closedir(directory);
   return ids;

@@ -96,7 +96,7 @@ std::uint64_t aarch64_slot(const StubSection& section, std::uint64_t address, co
   if (!is_adrp_x16(at) || (load & 0xffc003ff) != 0xf9400211) return 0;  // ldr x17, [x16, #imm12 * 8]
   const std::uint64_t pages = (std::uint64_t{word(at) >> 5 & 0x7ffff} << 2 | (word(at) >> 29 & 3)) << 43;
   const auto distance = static_cast<std::uint64_t>(static_cast<std::int64_t>(pages) >> 31);  // 21 bits, of 4 KiB
-  return ((section.begin + at * 4) & ~std::uint64_t{0xfff}) + distance + (load >> 10 & 0xfff) * 8;
+  return ((section.begin + at * 4) & ~std::uint64_t{0xfff}) + distance + std::uint64_t{load >> 10 & 0xfff} * 8;
 }
 
 constexpr Machine kMachines[] = {{EM_X86_64, R_X86_64_JUMP_SLOT, R_X86_64_GLOB_DAT, x86_64_slot},

@@ -40,7 +40,7 @@ bool is_suspect(const std::uint8_t* block) {
   static_assert(dwarf::DW_CFA_def_cfa == 0x0c && dwarf::DW_CFA_def_cfa_register == 0x0d);
   Vector found{};
   for (std::size_t i = 0; i < kBlock; i += kVector) {
-    const Vector takes_register = reinterpret_cast<Vector>((load(block + i) & 0xfe) == 0x0c);
+    const auto takes_register = reinterpret_cast<Vector>((load(block + i) & 0xfe) == 0x0c);
     found |= takes_register & callee_saved<architecture>(load(block + i + 1));
   }
   return any(found);

@@ -59,7 +59,7 @@ void PageWriter::write_page() {
   pages.resize(start + sizeof(wl_page_head) / 8 + row_units + 1 + escape_bytes / 8);
   std::uint64_t* out = pages.data() + start;
   std::memcpy(out, &head_, sizeof head_);
-  out += sizeof head_ / 8;
+  out += sizeof head_ / sizeof *out;
   std::memcpy(out, page_rows_.data(), row_bytes);
   out += row_units;
   *out++ = escape_count;

@@ -154,7 +154,7 @@ class Executor {
       return fail(ErrorCode::kUnreadable, "stack is not readable", from, std::uint64_t{count} * unit * 8);
     for (unsigned i = 0; i < count; ++i) {
       const unsigned number = with_lr && i == 1 ? code.second : code.reg + i;
-      set(dwarf_number(code.file, number), values[i * unit], from + std::uint64_t{i} * unit * 8);
+      set(dwarf_number(code.file, number), values[std::size_t{i} * unit], from + std::uint64_t{i} * unit * 8);
     }
     if (code.writeback) registers_.set_sp(registers_.sp() + code.value);
     return {};

@@ -58,8 +58,9 @@ constexpr Encoding kEncodings[] = {
 
 constexpr std::array<std::uint8_t, 256> make_index() {
   std::array<std::uint8_t, 256> index{};
-  for (std::uint8_t i = 0; i < std::size(kEncodings); ++i)
-    for (unsigned byte = kEncodings[i].first; byte <= kEncodings[i].last; ++byte) index[byte] = i;
+  for (std::size_t i = 0; i < std::size(kEncodings); ++i)
+    for (unsigned byte = kEncodings[i].first; byte <= kEncodings[i].last; ++byte)
+      index[byte] = static_cast<std::uint8_t>(i);
   return index;
 }
 constexpr std::array<std::uint8_t, 256> kIndex = make_index();

@@ -120,7 +120,7 @@ Expected<void> Expansion::expand(const PackedFields& fields, bool fragment, std:
   // epilogue; a measurement on Windows of 2022 (LLVM issue 54879) found that system to expect four nops there.
   epilogue_index_ = chained(fields) ? 1 : 0;
   if (homes) {
-    const std::uint8_t start = static_cast<std::uint8_t>(first_ + epilogue_index_);
+    const auto start = static_cast<std::uint8_t>(first_ + epilogue_index_);
     epilogue_index_ = static_cast<std::uint8_t>(kMiddle - first_);
     for (std::uint8_t at = start; at < kMiddle; ++at)
       if (at < after_homes || at >= before_homes) bytes_[end_++] = bytes_[at];

@@ -259,7 +259,7 @@ class Lowering {
     if (info.frame_register == 0) return {kRsp, 0};
     const std::uint32_t begin = chain_[0].function.begin;
     bool set = rva - begin >= info.prolog_size || info.has(kChaininfo);
-    std::int64_t displacement = info.frame_offset * 16;
+    std::int64_t displacement = std::int64_t{info.frame_offset} * 16;
     for (std::size_t i = 0; i < own_op_count_; ++i) {
       const Op& op = ops_[i];
       if (op.operation != Operation::kSetFpreg && op.operation != Operation::kSetFpregLarge) continue;

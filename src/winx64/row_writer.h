@@ -20,7 +20,7 @@ struct Row {
   std::uint64_t saved = 0;  // by DWARF number
   RegisterRule saved_at[33];
 
-  Row() {}  // saved_at has what `saved` says, and copies cost that much
+  Row() {}  // NOLINT(modernize-use-equals-default): saved_at has what `saved` says, and copies cost that much
   Row(const Row& other) { *this = other; }
   Row& operator=(const Row& other) {  // NOLINT(bugprone-unhandled-self-assignment): bears it
     base = other.base;

@@ -14,6 +14,7 @@
 #include "code/synthesis.h"
 #include "dwarf/lower.h"
 #include "support/elf_code.h"
+#include "support/whole.h"
 
 namespace windlass {
 namespace {
@@ -132,8 +133,7 @@ TEST_P(AArch64Sweep, SynthesisAgainstUnwindInformation) {
   Library library;
   const std::string path = std::string(WINDLASS_AARCH64_SYSROOT "/") + GetParam();
   if (!library.open(path)) GTEST_SKIP() << "no arm64 libraries: run cmake/aarch64_sysroot.sh " WINDLASS_AARCH64_SYSROOT;
-  const char* every = std::getenv("WINDLASS_SWEEP_EVERY");
-  const Tally tally = library.sweep(every != nullptr ? std::strtoul(every, nullptr, 10) : 17);
+  const Tally tally = library.sweep(test::stride(17));
   ASSERT_GT(tally.instructions, 100u);
   const auto percent = [&](std::uint64_t n) {
     return 100.0 * static_cast<double>(n) / static_cast<double>(tally.instructions);

@@ -15,6 +15,7 @@
 #include "code/synthesis.h"
 #include "dwarf/lower.h"
 #include "support/elf_code.h"
+#include "support/whole.h"
 
 namespace windlass {
 namespace {
@@ -198,10 +199,8 @@ class SynthesisVsCfi : public testing::TestWithParam<const char*> {};
 TEST_P(SynthesisVsCfi, EveryInstruction) {
   Library library;
   if (!library.open(GetParam())) GTEST_SKIP() << GetParam() << " is not on this machine";
-  const char* every_text = std::getenv("WINDLASS_SWEEP_EVERY");
-  const std::size_t every = every_text != nullptr ? std::strtoul(every_text, nullptr, 10) : 17;
   for (const bool know_starts : {false, true}) {
-    Sweep sweep = library.sweep(every, know_starts);
+    Sweep sweep = library.sweep(test::stride(17), know_starts);
     report(std::string(GetParam()) + (know_starts ? ", starts known" : ", starts unknown"), sweep);
     ASSERT_GT(sweep.instructions, 1000u);
     const double all = static_cast<double>(sweep.instructions);

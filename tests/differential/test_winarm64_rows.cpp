@@ -114,9 +114,8 @@ TEST(WinArm64Rows, EqualToExecution) {
       const image::PeImage& image = opened->image;
       const winarm64::Functions functions(image);
       RowChecker checker(functions);
-      const std::size_t stride = test::whole_corpora() || functions.size() < 10000 ? 1 : 4;
-      for (std::size_t i = 0; i < functions.size(); i += stride)
-        checker.check(functions.stored(i), test::whole_corpora());
+      const std::size_t stride = test::whole() || functions.size() < 10000 ? 1 : 4;
+      for (std::size_t i = 0; i < functions.size(); i += stride) checker.check(functions.stored(i), test::whole());
       std::printf("%-14s %zu rows, %zu instructions compared, %zu different, %zu without a row\n", corpus.name.c_str(),
                   checker.rows, checker.compared, checker.different, checker.without);
       EXPECT_EQ(checker.different, 0U) << path << " " << checker.first;

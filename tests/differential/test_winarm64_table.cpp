@@ -34,7 +34,7 @@ TEST(WinArm64Table, Corpora) {
     for (const std::string& path : corpus.files) {
       const auto file = image::MappedFile::open(path);
       ASSERT_TRUE(file);
-      step_through(corpus.name, file->bytes(), test::whole_corpora() ? 1 : 8, 0);
+      step_through(corpus.name, file->bytes(), test::whole() ? 1 : 8, 0);
     }
 }
 

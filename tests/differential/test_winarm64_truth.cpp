@@ -34,7 +34,7 @@ TEST(WinArm64Truth, Corpora) {
       ASSERT_TRUE(emulator.ok());
       test::Truth truth;
       test::TruthChecker checker(functions, emulator, truth);
-      const std::size_t stride = test::whole_corpora() || functions.size() < 4000 ? 1 : 2;
+      const std::size_t stride = test::whole() || functions.size() < 4000 ? 1 : 2;
       for (std::size_t i = 0; i < functions.size(); i += stride) checker.check(functions.stored(i));
       print(corpus.name, truth);
       EXPECT_EQ(truth.wrong, 0U) << path << ": " << truth.first_wrong;

@@ -172,7 +172,7 @@ class FileRows {
 TEST(WinX64Rows, SayWhatTheUnwinderDoes) {
   const auto corpora = test::pe_corpora(WINDLASS_PE_CORPORA, 40);
   if (corpora.empty()) GTEST_SKIP() << test::missing_corpora(WINDLASS_PE_CORPORA);
-  const std::size_t wanted = test::whole_corpora() ? SIZE_MAX : 2000;  // functions a corpus
+  const std::size_t wanted = test::whole() ? SIZE_MAX : 2000;  // functions a corpus
   for (const test::PeCorpus& corpus : corpora) {
     Tally tally;
     for (const std::string& path : corpus.files) {
@@ -200,7 +200,7 @@ TEST(WinX64Rows, SayWhatTheUnwinderDoes) {
 TEST(WinX64Rows, InstructionLengthsAreZydis) {
   const auto corpora = test::pe_corpora(WINDLASS_PE_CORPORA, 40);
   if (corpora.empty()) GTEST_SKIP() << test::missing_corpora(WINDLASS_PE_CORPORA);
-  const std::size_t step = test::whole_corpora() ? 1 : 61;
+  const std::size_t step = test::whole() ? 1 : 61;
   ZydisDecoder decoder;
   ZydisDecoderInit(&decoder, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
   for (const test::PeCorpus& corpus : corpora) {

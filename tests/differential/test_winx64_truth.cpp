@@ -452,7 +452,7 @@ class FileTruth {
 TEST(WinX64Truth, CallerRecoveredAtEveryState) {
   const auto corpora = test::pe_corpora(WINDLASS_PE_CORPORA, 40);
   if (corpora.empty()) GTEST_SKIP() << test::missing_corpora(WINDLASS_PE_CORPORA);
-  const std::size_t wanted = test::whole_corpora() ? SIZE_MAX : 4000;  // functions a corpus
+  const std::size_t wanted = test::whole() ? SIZE_MAX : 4000;  // functions a corpus
   for (const test::PeCorpus& corpus : corpora) {
     Tally tally;
     for (const std::string& path : corpus.files) {

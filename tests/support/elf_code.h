@@ -32,13 +32,12 @@ class ElfCode {
   [[nodiscard]] const image::ElfImage& image() const { return *image_; }
 
   // The FDEs of `section`, as stored. `is_entry` says by its first row whether one is a function, not the cold part of
-  // one: these are what start_of() knows.
+  // one: these are what start_of() knows. What they refer to lives until the next call.
   template <typename IsEntry>
   std::vector<dwarf::Fde> functions(const dwarf::CfiSection& section, dwarf::RowEvaluator& rows, IsEntry&& is_entry) {
-    const auto ignore = [](const Error&) {};
-    dwarf::CfiReader reader(section, ignore);
+    reader_.emplace(section, ignore_);
     std::vector<dwarf::Fde> fdes;
-    for (dwarf::Fde fde; reader.next_fde(fde);) fdes.push_back(fde);
+    for (dwarf::Fde fde; reader_->next_fde(fde);) fdes.push_back(fde);
     starts_.clear();
     for (const dwarf::Fde& fde : fdes) {
       FrameRow row;
@@ -72,6 +71,8 @@ class ElfCode {
   std::optional<image::ElfImage> image_;
   std::vector<image::ExecutableSegment> segments_;
   std::map<std::uint64_t, std::uint64_t> starts_;
+  static constexpr auto ignore_ = [](const Error&) {};
+  std::optional<dwarf::CfiReader> reader_;  // owns the CIEs of the FDEs it gave
 };
 
 }  // namespace windlass::test

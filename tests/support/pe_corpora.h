@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -11,6 +10,7 @@
 
 #include "image/mapped_file.h"
 #include "image/pe.h"
+#include "support/whole.h"
 
 namespace windlass::test {
 
@@ -32,10 +32,7 @@ inline std::optional<OpenPe> open_pe(const std::string& path) {
   return OpenPe{std::move(*file), std::move(*image)};
 }
 
-// Ordinary runs take a part of the large ones; with this in the environment, everything is taken.
-inline bool whole_corpora() { return std::getenv("WINDLASS_WHOLE_CORPORA") != nullptr; }
-
-// Every `stride`-th file of the corpora of many files (Wine) unless whole_corpora(). Empty: nothing was fetched.
+// Every `stride`-th file of the corpora of many files (Wine) unless whole(). Empty: nothing was fetched.
 inline std::vector<PeCorpus> pe_corpora(const std::string& directory, std::size_t stride = 1,
                                         image::PeMachine machine = image::PeMachine::kAmd64) {
   std::vector<PeCorpus> corpora;
@@ -53,7 +50,7 @@ inline std::vector<PeCorpus> pe_corpora(const std::string& directory, std::size_
         corpus.files.push_back(at->path().string());
     }
     std::sort(corpus.files.begin(), corpus.files.end());
-    if (!whole_corpora() && corpus.files.size() > 100) {
+    if (!whole() && corpus.files.size() > 100) {
       std::vector<std::string> some;
       for (std::size_t i = 0; i < corpus.files.size(); i += stride) some.push_back(corpus.files[i]);
       corpus.files = some;

@@ -97,7 +97,7 @@ class Comparison {
     const auto size = static_cast<std::uint32_t>(code.size());
     std::uint32_t visited = std::min<std::uint32_t>(info.prolog_size + kBehindPrologue, size);
     for (std::uint32_t offset = 0; offset < visited; ++offset) visit(entry.begin + offset);
-    unsigned exits = test::whole_corpora() ? 64 : 3;
+    unsigned exits = test::whole() ? 64 : 3;
     for (std::uint32_t offset = visited; offset < size; ++offset) {
       const std::uint8_t byte = code.u8()[offset];
       const bool exit = byte == 0xc3 || byte == 0xc2 || byte == 0xe9 || byte == 0xeb || byte == 0xff;
@@ -163,7 +163,7 @@ TEST(Oracle, EveryDifferenceIsExplained) {
       ASSERT_TRUE(image) << path << ": " << image.error().text();
       const MappedImage mapped(*image);
       ASSERT_TRUE(mapped.ok()) << path;
-      comparison.file(path, mapped, test::whole_corpora() ? 1 : mapped.functions().size() / 6000 + 1);
+      comparison.file(path, mapped, test::whole() ? 1 : mapped.functions().size() / 6000 + 1);
     }
     comparison.report(corpus.name);
     functions += comparison.functions();

@@ -8,7 +8,6 @@ namespace windlass {
 namespace {
 
 using walk::FastWalk;
-using walk::FastWalkState;
 
 WalkEnd end_of(FastWalk::Outcome outcome) {
   switch (outcome) {

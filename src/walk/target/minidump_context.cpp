@@ -46,7 +46,7 @@ constexpr std::uint64_t kBreakpadVectors = 284;
 
 Expected<Registers> arm64(ByteView context) {
   const auto flags = context.at<std::uint32_t>(0);
-  constexpr unsigned kWords = 33;
+  constexpr std::uint64_t kWords = 33;
   if (!flags || context.size() < kArm64Words + 8 * kWords)
     return fail(ErrorCode::kTruncated, "context is too short", context.origin(), context.size());
   const bool breakpad = (*flags & kArm64Breakpad) != 0;

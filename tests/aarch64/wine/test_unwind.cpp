@@ -220,7 +220,7 @@ TEST(Arm64Wine, Corpora) {
       const auto opened = test::open_pe(path);
       ASSERT_TRUE(opened) << path;
       Comparison comparison(opened->image);
-      comparison.choose(test::whole_corpora() || winarm64::Functions(opened->image).size() < 10000 ? 1 : 4);
+      comparison.choose(test::whole() || winarm64::Functions(opened->image).size() < 10000 ? 1 : 4);
       comparison.hold(wine, corpus.name);
     }
 }
