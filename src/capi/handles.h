@@ -1,4 +1,4 @@
-// The handles of the C interface. A space's shell is never given back to the allocator, but kept for the next one, so
+// The handles of the C interface. A handle's shell is never given back to the allocator, but kept for the next one, so
 // that a closed handle is recognised without touching freed memory.
 #pragma once
 
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "windlass/target.h"
+#include "windlass/unwind_info.h"
 #include "windlass/walk.h"
 #include "windlass/windlass.h"
 
@@ -21,6 +22,14 @@ struct windlass_space {
   std::vector<windlass::Error> problems;
   std::vector<std::string> notes;
   std::shared_ptr<void> attachment;  // Target's
+
+  [[nodiscard]] bool open() const { return (generation.load(std::memory_order_acquire) & 1) != 0; }
+};
+
+struct windlass_unwind_info {
+  std::atomic<std::uint64_t> generation{0};  // as above
+  windlass_unwind_info* next_free = nullptr;
+  std::unique_ptr<windlass::UnwindReader> reader;
 
   [[nodiscard]] bool open() const { return (generation.load(std::memory_order_acquire) & 1) != 0; }
 };
@@ -42,16 +51,20 @@ struct windlass_cursor {
 namespace windlass::capi {
 
 [[nodiscard]] inline bool usable(const windlass_space* space) { return space != nullptr && space->open(); }
+[[nodiscard]] inline bool usable(const windlass_unwind_info* info) { return info != nullptr && info->open(); }
 [[nodiscard]] inline bool usable(const windlass_cursor* cursor) {
   return cursor != nullptr && cursor->magic == windlass_cursor::kAlive &&
          cursor->owner->generation.load(std::memory_order_acquire) == cursor->generation;
 }
 
-// A closed shell of one's own for the space, or null where there is no memory.
+// A closed shell of one's own for what is given, or null where there is no memory.
 [[nodiscard]] windlass_space* take_shell(AddressSpace space);
+[[nodiscard]] windlass_unwind_info* take_shell(std::unique_ptr<UnwindReader> reader);
 // Marks it as open, after it was filled.
 void open_shell(windlass_space& shell);
+void open_shell(windlass_unwind_info& shell);
 // Empties it and keeps it for later.
 void close_shell(windlass_space& shell);
+void close_shell(windlass_unwind_info& shell);
 
 }  // namespace windlass::capi
