@@ -125,7 +125,8 @@ WL_GLOBAL int wl_use_process(struct wl_unwind* u, __u32 tgid) {
 
 WL_INLINE int wl_wants_raw(__u32 end) {
   return end == WL_END_NO_PROCESS || end == WL_END_NO_MAPPING || end == WL_END_PENDING || end == WL_END_NO_ROW ||
-         end == WL_END_UNSUPPORTED_EXPRESSION || end == WL_END_REGISTER_LOST || end == WL_END_BAD_FRAME_POINTER;
+         end == WL_END_UNSUPPORTED_EXPRESSION || end == WL_END_REGISTER_LOST || end == WL_END_BAD_FRAME_POINTER ||
+         end == WL_END_GUESSED;
 }
 
 WL_GLOBAL int wl_begin_walk(struct wl_unwind* u) {

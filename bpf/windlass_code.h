@@ -134,7 +134,7 @@ WL_GLOBAL int wl_is_return_address(struct wl_unwind* u, __u64 value) {
   if (!u) return 0;
   const struct wl_mapping* mapping = wl_find_mapping(&u->env, u->maps, u->map_count, value - 1);
   if (!mapping) return 0;
-  if (mapping->flags & WL_MAPPING_ANON) return 1;
+  if (mapping->kind != WL_MAPPING_FILE) return 1;
   if (wl_read(&u->env, u->room.call, 8, value - 8)) return 1; /* execute-only, or not present: not known */
   return wl_ends_with_call(u->room.call);
 }
@@ -210,11 +210,11 @@ WL_GLOBAL int wl_step_code(struct wl_unwind* u) {
     fp = sp; /* as mov rbp, rsp is about to say, or pop rbp about to undo */
   } else {
     if (frame != WL_FRAME_BODY && !wl_trusts_frame_pointer(u)) return WL_END_BAD_FRAME_POINTER;
-    if (fp == 0) return WL_END_COMPLETE;
+    if (fp == 0) return WL_END_GUESSED; /* psABI 3.4.1 marks the outermost frame so; it may be data */
   }
   if ((fp & 7) || fp < sp || fp - sp > WL_MAX_FRAME_SIZE) return WL_END_BAD_FRAME_POINTER;
   if (wl_read(env, pair, sizeof u->room.pair, fp)) return WL_END_BAD_FRAME_POINTER;
-  if (pair[1] == 0) return WL_END_COMPLETE;
+  if (pair[1] == 0) return WL_END_GUESSED;
   if (!wl_is_return_address(u, pair[1])) return WL_END_BAD_FRAME_POINTER;
   return wl_commit_frame(cursor, pair[1], fp + 16, pair[0]);
 }

@@ -151,7 +151,7 @@ WL_GLOBAL int wl_is_return_address(struct wl_unwind* u, __u64 value) {
   if (!u || (value & 3)) return 0;
   const struct wl_mapping* mapping = wl_find_mapping(&u->env, u->maps, u->map_count, value - 4);
   if (!mapping) return 0;
-  if (mapping->flags & WL_MAPPING_ANON) return 1;             /* interpreters push addresses to go on at */
+  if (mapping->kind != WL_MAPPING_FILE) return 1;             /* interpreters push addresses to go on at */
   if (wl_read(&u->env, u->room.call, 4, value - 4)) return 1; /* execute-only, or not present: not known */
   return wl_code_is_call(*(const __u32*)u->room.call);
 }
@@ -201,7 +201,7 @@ WL_INLINE int wl_step_record(struct wl_unwind* u, __u32 size) {
   const __u64* pair = u->room.pair;
   if ((fp & 15) || fp < sp || fp - sp > WL_MAX_FRAME_SIZE || wl_read(&u->env, u->room.pair, sizeof u->room.pair, fp))
     return WL_END_BAD_FRAME_POINTER;
-  if (pair[1] == 0) return WL_END_COMPLETE;
+  if (pair[1] == 0) return WL_END_GUESSED;
   run->fp = pair[0];
   run->fp_known = 1;
   run->lr = pair[1];
@@ -261,7 +261,7 @@ WL_GLOBAL int wl_step_code(struct wl_unwind* u) {
     if (certain && wl_is_return_address(u, WL_STRIP(&u->env, run->lr))) return wl_commit_frame(u, WL_VALID_BASE);
   }
   if (cursor->exact || !WL_VALID(cursor, WL_FP)) return WL_END_BAD_FRAME_POINTER;
-  if (cursor->regs[WL_FP] == 0) return WL_END_COMPLETE; /* the outermost frame is marked so */
+  if (cursor->regs[WL_FP] == 0) return WL_END_GUESSED; /* the outermost frame is marked so; it may be data */
   __u32 size = (__u32)wl_code_frame_size(u, cursor->regs[WL_PC]);
   return size || u->generated ? wl_step_record(u, size) : WL_END_BAD_FRAME_POINTER;
 }

@@ -20,7 +20,8 @@
   X(OTHER_MACHINE, "32-bit code, or of another machine")       \
   X(DEPTH, "deeper than the frame limit")                      \
   X(KERNEL_ONLY, "kernel thread")                              \
-  X(INTERNAL, "internal error")
+  X(INTERNAL, "internal error")                                \
+  X(GUESSED, "outermost frame is a guess")
 
 enum wl_end {
 #define WL_END_ENUM(name, text) WL_END_##name,

@@ -120,12 +120,19 @@ struct wl_mapping {
   __u64 end;
   __u64 bias; /* address in the process - bias = address in the module */
   __u32 module;
-  __u32 flags; /* WL_MAPPING_* */
+  __u32 kind; /* wl_mapping_kind */
 };
-#define WL_MAPPING_ANON 1 /* not backed by a file: code generated at run time */
+
+/* What code is in a mapping. All kinds but the first are code generated at run time, which has no table; a runtime
+ * whose frames are unwound in a way of their own has a kind of its own. */
+enum wl_mapping_kind {
+  WL_MAPPING_FILE = 0,      /* a module's */
+  WL_MAPPING_GENERATED = 1, /* of a runtime that nothing is known of; or of a file that could not be read */
+};
 
 /* tgid -> this. `space` names one state of one address space and is never used twice, so a memo entry tagged with it
- * can never be stale. */
+ * can never be stale: with other code at an address, a set published for it has another number. Generated code leaves
+ * nothing in the memo, so that one runtime's code replaced by itself, which nobody says, is not met there either. */
 struct wl_process {
   __u32 maps; /* ref of wl_mapping[map_count]; wl_maps_head stands before it */
   __u32 map_count;

@@ -174,8 +174,8 @@ WL_INLINE __u32 wl_find_rule_ref(const struct wl_env* env, const struct wl_modul
 }
 
 /* How to leave the code at `pc` (a lookup address): WL_CONTINUE with the rule in u->ref and u->x_reg, or u->ref = 0
- * where the code has none; else the wl_end. Generated is code in anonymous memory, and code ahead of time where a file
- * has not one row in the whole 64 KiB around (V8's builtins): nobody writes that much assembly without CFI. */
+ * where the code has none; else the wl_end. Generated is code of a mapping of such a kind, and code ahead of time where
+ * a file has not one row in the whole 64 KiB around (V8's builtins): nobody writes that much assembly without CFI. */
 WL_GLOBAL int wl_find_rule(struct wl_unwind* u, __u64 pc) {
   if (!u) return WL_END_INTERNAL;
   u->ref = 0;
@@ -183,7 +183,7 @@ WL_GLOBAL int wl_find_rule(struct wl_unwind* u, __u64 pc) {
   u->generated = 1;
   const struct wl_mapping* mapping = wl_find_mapping(&u->env, u->maps, u->map_count, pc);
   if (!mapping) return WL_END_NO_MAPPING;
-  if (mapping->flags & WL_MAPPING_ANON) return WL_CONTINUE;
+  if (mapping->kind != WL_MAPPING_FILE) return WL_CONTINUE;
   const struct wl_module* module = wl_get_module(&u->env, mapping->module);
   if (!module || module->state == WL_MODULE_PENDING) return WL_END_PENDING;
   u->generated = 0;

@@ -50,7 +50,8 @@ static const unsigned char kCode[] = {
 
 int main(void) {
   unsigned char* region = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  windlass_code code = {sizeof code, 0, 0, "[my runtime]"};
+  windlass_code code = {.size = sizeof code, .name = "[my runtime]"};
+  uint64_t id;
   void (*function)(void (*)(void));
   if (region == MAP_FAILED || windlass_open_self(&space, NULL) != WINDLASS_OK) return 1;
   memcpy(region, kCode, sizeof kCode);
@@ -59,12 +60,12 @@ int main(void) {
 
   code.begin = region_begin = (uint64_t)(uintptr_t)region;
   code.end = region_end = region_begin + 4096;
-  if (windlass_add_code(space, &code, NULL) != WINDLASS_OK) return 1;
+  if (windlass_add_code(space, &code, &id, NULL) != WINDLASS_OK) return 1;
   memcpy(&function, &region, sizeof function);
   function(called_from_generated_code);
   printf("%d frames, %d generated, %s\n", frames, generated, windlass_end_name(end));
 
-  windlass_remove(space, region_begin); /* before the region is given away */
+  windlass_retire_code(space, id, NULL); /* before the region is given away */
   munmap(region, 4096);
   windlass_close(space);
   return generated == 1 && end == WINDLASS_END_COMPLETE ? 0 : 1;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "windlass/bytes.h"
+#include "windlass/code_range.h"
 #include "windlass/error.h"
 #include "windlass/registers.h"
 
@@ -25,6 +26,11 @@ class Memory {
   virtual ~Memory() = default;
   // Copies [address, address + size) of the target; false if any byte of it is not readable.
   [[nodiscard]] virtual bool read(std::uint64_t address, void* to, std::size_t size) const = 0;
+  // For snapshots that hold little code: what neither read() nor the module's file has, from wherever it is now. Only
+  // asked for instructions, which seldom change; never for what is on the stack.
+  [[nodiscard]] virtual bool read_code(std::uint64_t /*address*/, void* /*to*/, std::size_t /*size*/) const {
+    return false;
+  }
 };
 
 // One loaded file, or one mapped image without a file (the vdso).
@@ -48,7 +54,9 @@ enum class FrameOrigin : std::uint8_t {
 };
 [[nodiscard]] std::string_view origin_name(FrameOrigin origin);
 
-// How a walk ended. All but kComplete leave an Error that names the address.
+// How a walk ended. All but kComplete leave an Error that names the address. kComplete is proven: by unwind information
+// (an undefined return address, or a row that leads to address 0), by code that never returns, by the state in which
+// the kernel starts a process.
 enum class WalkEnd : std::uint8_t {
   kRunning,     // it has not
   kComplete,    // the outermost frame was reached
@@ -59,23 +67,28 @@ enum class WalkEnd : std::uint8_t {
   kNoProgress,  // the stack does not move
   kBadRow,      // unwind information that contradicts itself
   kLimit,       // more frames than asked for
+  kGuessed,     // the last frame looks like the outermost one, but nothing proves it
+  kForeign,     // 32-bit code, or of another machine
 };
 [[nodiscard]] std::string_view end_name(WalkEnd end);
 
+class AddressSpace;
 namespace walk {
 class Module;
 struct Scratch;
-void make_own_space();
 struct ReturnScratch {
   void operator()(Scratch* scratch) const;
 };
 }  // namespace walk
 
-// Memory, modules and code ranges of one process. Movable. Changing it is not thread-safe against walkers on it; any
-// number of walkers may read it at a time.
+// Memory, modules and code ranges of one process. Movable. Any number of walkers may read it at a time. Code ranges may
+// come and go meanwhile; adding and removing modules, and all else, is not thread-safe against walkers on it.
 class AddressSpace {
  public:
+  class Modules;  // src/walk/space_modules.h
+
   AddressSpace(Architecture architecture, std::unique_ptr<Memory> memory);
+  AddressSpace(Architecture architecture, std::unique_ptr<Memory> memory, std::unique_ptr<Modules> modules);
   // The own process with the modules loaded now, named. What dlopen and dlclose change later is seen too: see
   // own_process() in backtrace.h. Allocates: not for signal handlers, though walking on it is.
   [[nodiscard]] static AddressSpace self();
@@ -93,13 +106,16 @@ class AddressSpace {
   // The same for an image whose bytes are given by the caller: an ELF file's, or a PE image's as it is mapped (the byte
   // at an RVA is at that index).
   Expected<void> add_module(ModuleInfo info, std::vector<std::byte> image);
-  // Code without a file: a JIT's region. Frames in it are unwound by its instructions. `bias` is only kept.
-  Expected<void> add_code_range(std::uint64_t begin, std::uint64_t end, std::string name = "[jit]",
-                                std::uint64_t bias = 0);
-  // Removes whatever begins at `begin`. kNotFound.
+  // Removes the module that begins at `begin`, or retires the code range. kNotFound.
   Expected<void> remove(std::uint64_t begin);
 
-  // The module or code range that contains `address`, or null. Logarithmic; signal-safe.
+  // Code without a file, for walks in this space alone. Everything that add_own_code() and retire_own_code() say holds:
+  // thread-safe against walkers and itself. kMalformed for a range that overlaps a module, too.
+  Expected<CodeRangeId> add(CodeRange range);
+  Expected<void> retire(CodeRangeId id);
+
+  // The module or code range that contains `address`, or null. Logarithmic; signal-safe. Valid until the module is
+  // removed or the range retired; in the life of a StackWalker, while that lives.
   [[nodiscard]] const walk::Module* find(std::uint64_t address) const;
   [[nodiscard]] std::vector<const ModuleInfo*> modules() const;
 
@@ -107,14 +123,17 @@ class AddressSpace {
   // addresses.
   void set_pointer_mask(std::uint64_t code_bits) { pac_mask_ = code_bits; }
   [[nodiscard]] std::uint64_t pointer_mask() const { return pac_mask_; }
+  // The same in return addresses of which nothing says that they are signed; none by default. For who knows which bits
+  // no address has.
+  void set_unsigned_mask(std::uint64_t code_bits) { unsigned_mask_ = code_bits; }
+  [[nodiscard]] std::uint64_t unsigned_mask() const { return unsigned_mask_; }
 
  private:
   std::unique_ptr<Memory> memory_;
-  std::vector<std::unique_ptr<walk::Module>> modules_;  // by begin, disjoint
+  std::unique_ptr<Modules> modules_;
   std::uint64_t pac_mask_ = 0xffff'0000'0000'0000;
+  std::uint64_t unsigned_mask_ = 0;
   Architecture architecture_;
-  bool own_ = false;  // beside modules_ there is what the dynamic linker has loaded at the moment
-  friend void walk::make_own_space();
 };
 
 // Where each register of a frame was saved by its callees: what a collector updates and an exception restores.
@@ -134,7 +153,8 @@ class SavedLocations {
 };
 
 struct Frame {
-  Registers registers;                         // at pc; for a caller: as they are just after its call returns
+  Registers registers;  // at pc; for a caller: as they are just after its call returns. Without sp behind a frame
+                        // record of AArch64, which does not say where it is
   const ModuleInfo* module = nullptr;          // what contains pc, if anything
   FrameOrigin origin = FrameOrigin::kContext;  // who found it
   bool signal_frame = false;                   // its callee is a signal trampoline: pc was interrupted

@@ -132,7 +132,8 @@ typedef struct windlass_memory {
   void* user;
 } windlass_memory;
 
-/* This process: its modules are found by itself, code it makes at run time is added with windlass_add_code. [any] */
+/* This process: its modules are found by itself, code it makes at run time is added with
+ * windlass_add_own_code. [any] */
 WINDLASS_API windlass_status windlass_open_self(windlass_space** space, windlass_error* error);
 /* Another process. Its threads are stopped (ptrace) until the space is closed, on whichever thread that is.
  * WINDLASS_SYSTEM where that is not allowed or there is none; `where` is the process that traces it already. [any] */
@@ -182,17 +183,52 @@ typedef struct windlass_module {
 WINDLASS_API windlass_status windlass_add_module(windlass_space* space, const windlass_module* module,
                                                  windlass_error* error);
 
-/* Code that was generated at run time. */
+/* How to leave the code in [begin, end): CFA = cfa_register + cfa_offset, which is the caller's stack pointer. A
+ * preserved register that is not named keeps its value. */
+typedef struct windlass_saved_register {
+  uint32_t number;
+  int32_t offset; /* it is at CFA + offset */
+} windlass_saved_register;
+typedef struct windlass_row {
+  uint64_t begin; /* addresses of the process */
+  uint64_t end;
+  uint32_t cfa_register;
+  int32_t cfa_offset;
+  int32_t return_offset; /* the return address is at CFA + this; 0 (AArch64): in the link register */
+  uint32_t saved_count;
+  const windlass_saved_register* saved;
+} windlass_row;
+
+/* Code that was generated at run time, and one form of unwind information, or none: then its instructions are followed.
+ * Everything is copied. */
 typedef struct windlass_code {
   size_t size;
   uint64_t begin;
   uint64_t end;
-  const char* name; /* may be NULL; copied */
+  const char* name;         /* may be NULL */
+  const windlass_row* rows; /* ascending, disjoint, in the range */
+  size_t row_count;
+  const void* eh_frame; /* a section .eh_frame, whose FDEs lie in the range */
+  size_t eh_frame_size;
+  uint64_t eh_frame_address; /* what its pointers count from; where it is, if it is in the process */
 } windlass_code;
 
-/* Frames in it are unwound by its instructions. WINDLASS_MALFORMED as above. [setup] */
-WINDLASS_API windlass_status windlass_add_code(windlass_space* space, const windlass_code* code, windlass_error* error);
-/* Removes the module or code range that begins there. WINDLASS_NOT_FOUND. [setup] */
+/* For walks in one space: seen by all that begin after it. `id` (may be NULL) becomes a number that is never given
+ * twice. WINDLASS_MALFORMED for a range that is empty or overlaps another (`where`: where that begins), and for rows
+ * that are not sorted or not in it; what is wrong with .eh_frame, with the offset in it. Locks and allocates, while
+ * others may walk. [any] */
+WINDLASS_API windlass_status windlass_add_code(windlass_space* space, const windlass_code* code, uint64_t* id,
+                                               windlass_error* error);
+/* No walk that begins after it sees the range: to be called before other code is written there. Its memory is freed
+ * when the walks that were under way have ended. WINDLASS_NOT_FOUND. [any] */
+WINDLASS_API windlass_status windlass_retire_code(windlass_space* space, uint64_t id, windlass_error* error);
+
+/* The same for all walks of this process: in every space of windlass_open_self, and by libwindlass-unwind.so's names. A
+ * process may hold several copies of this library; those whose symbols come after this one's are told, too. [any] */
+WINDLASS_API windlass_status windlass_add_own_code(const windlass_code* code, uint64_t* id, windlass_error* error);
+WINDLASS_API windlass_status windlass_retire_own_code(uint64_t id, windlass_error* error);
+
+/* Removes the module, or retires the code range, that begins there. WINDLASS_NOT_FOUND. [setup] */
 WINDLASS_API windlass_status windlass_remove(windlass_space* space, uint64_t begin);
 
 /* How many there are, by ascending address; one of them; the one that contains an address (WINDLASS_NOT_FOUND).
@@ -241,6 +277,8 @@ enum {
   WINDLASS_END_NO_PROGRESS = 6, /* the stack does not move */
   WINDLASS_END_BAD_ROW = 7,     /* unwind information that contradicts itself */
   WINDLASS_END_LIMIT = 8,       /* more frames than asked for */
+  WINDLASS_END_GUESSED = 9,     /* the last frame looks like the outermost one, but nothing proves it */
+  WINDLASS_END_FOREIGN = 10,    /* 32-bit code, or of another machine */
   WINDLASS_END_STOPPED = 100    /* windlass_walk: the callback said so */
 };
 /* "cfi", "complete" and so on; "?" for another number. Static. [signal] */

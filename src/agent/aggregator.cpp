@@ -43,7 +43,7 @@ std::uint32_t Aggregator::user_location(std::uint64_t frame, std::uint32_t tgid,
   if (!(frame & WL_FRAME_EXACT)) --address;  // inside the call, which may be its function's last instruction
   const Mapping* mapping = maps != nullptr ? maps->find(address) : nullptr;
   if (mapping == nullptr) return location(use_of(ModuleUse::Kind::kUnknown, 0), address);
-  if (mapping->anonymous) return location(use_of(ModuleUse::Kind::kAnonymous, tgid), address);
+  if (mapping->generated()) return location(use_of(ModuleUse::Kind::kAnonymous, tgid), address);
   return location(use_of(ModuleUse::Kind::kRegistry, mapping->module), address - mapping->bias);
 }
 

@@ -1,6 +1,5 @@
 #include "agent/module_registry.h"
 
-#include <elf.h>
 #include <fcntl.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
@@ -20,13 +19,10 @@
 #include "agent/descriptor_limit.h"
 #include "arch/registers.h"
 #include "process/proc_file.h"
-#include "source/row_finder.h"
 #include "source/unwind_source.h"
 #include "table/compile.h"
 #include "walk/target/loaded_pe.h"
 #include "windlass/backtrace.h"
-#include "winx64/lower.h"
-#include "winx64/registers.h"
 
 namespace windlass::agent {
 namespace {
@@ -59,19 +55,6 @@ std::optional<std::uint64_t> rva_of_file_offset(const image::PeImage& image, std
     if (offset >= section.file_offset && offset - section.file_offset < section.file_size)
       return section.rva + (offset - section.file_offset);
   return std::nullopt;
-}
-
-// Whose code it is, as the file's header says. An Elf32_Ehdr is the same up to e_machine, and its file is longer.
-void tell_machine(CodeFile& file) {
-  const auto header = file.file.bytes().at<Elf64_Ehdr>(0);
-  const bool elf = header && std::memcmp(header->e_ident, ELFMAG, SELFMAG) == 0;
-  const bool wide = elf && header->e_ident[EI_CLASS] == ELFCLASS64;
-  const auto is = [&](std::uint16_t elf_machine, image::PeMachine pe_machine) {
-    return (wide && header->e_machine == elf_machine) || (file.pe && file.pe->machine() == pe_machine);
-  };
-  file.known_machine = elf || file.pe;
-  if (is(EM_X86_64, image::PeMachine::kAmd64)) file.architecture = Architecture::kX86_64;
-  if (is(EM_AARCH64, image::PeMachine::kArm64)) file.architecture = Architecture::kAArch64;
 }
 
 double thread_seconds() {
@@ -138,13 +121,14 @@ ModuleRegistry::~ModuleRegistry() {
 ProcessTable::CodeLocation ModuleRegistry::resolve(std::uint32_t tgid, std::uint32_t parent, const MapRecord& map) {
   if (map.path == kVdso) {
     if (CodeFile* file = vdso()) return place(*file, map);
-    return {kAnonymous, 0, true};
+    return {kAnonymous, 0, MappingKind::kGenerated};
   }
-  if (is_anonymous(map)) return {kAnonymous, 0, true};
+  if (is_anonymous(map)) return {kAnonymous, 0, MappingKind::kGenerated};
   if (CodeFile* file = known(map, tgid)) return place(*file, map);
 
   auto opened = open(tgid, parent, map);
-  if (!opened) return {kAnonymous, 0, true};  // gone before it could be read; another process may show it again
+  if (!opened)
+    return {kAnonymous, 0, MappingKind::kGenerated};  // gone before it could be read; another process may show it again
   CodeFile* file = nullptr;
   if (const auto same = by_content_.find(opened->content); same != by_content_.end()) {
     file = same->second;
@@ -214,13 +198,14 @@ ProcessTable::CodeLocation ModuleRegistry::place(CodeFile& file, const MapRecord
   if (file.pe) {
     const auto rva = rva_of_file_offset(*file.pe, map.file_offset);
     // Its headers, as find_images asks, or not as its section table says.
-    return rva ? ProcessTable::CodeLocation{file.number, map.begin - *rva, false, true}
-               : ProcessTable::CodeLocation{file.number, map.begin, true, true};
+    return rva ? ProcessTable::CodeLocation{file.number, map.begin - *rva, MappingKind::kFile, true}
+               : ProcessTable::CodeLocation{file.number, map.begin, MappingKind::kGenerated, true};
   }
-  if (!file.image) return {file.number, 0, true};
+  if (!file.image) return {file.number, 0, MappingKind::kGenerated};
   const auto address = file.image->address_of_file_offset(map.file_offset, true, page_size);
-  if (!address) return {kAnonymous, 0, true};  // mapped executable, but not as its program headers say
-  return {file.number, map.begin - *address, false};
+  if (!address)
+    return {kAnonymous, 0, MappingKind::kGenerated};  // mapped executable, but not as its program headers say
+  return {file.number, map.begin - *address, MappingKind::kFile};
 }
 
 CodeFile* ModuleRegistry::vdso() {
@@ -298,7 +283,7 @@ CodeFile& ModuleRegistry::add(Opened opened, const std::string& path) {
   file.file = std::move(opened.file);
   file.image = std::move(opened.image);
   file.pe = std::move(opened.pe);
-  tell_machine(file);
+  file.machine = image::machine_of(file.file.bytes());
   if (file.pe) {
     file.build_id = file.pe->build_id();
     const auto sections = file.pe->sections();
@@ -333,7 +318,7 @@ CodeFile& ModuleRegistry::add(Opened opened, const std::string& path) {
     return file;
   }
   file.kernel_id = *id;
-  const bool foreign = file.foreign_to(kOwnArchitecture);
+  const bool foreign = !file.machine.runs_on(kOwnArchitecture);
   if (foreign || (!file.image && !file.pe)) {
     kernel_->set_no_table(file.kernel_id);
     finish(file, TableState::kNoTable, foreign ? "code of another machine" : opened.problem);
@@ -406,8 +391,7 @@ std::size_t ModuleRegistry::pending() const {
   return jobs_.size() + running_;
 }
 
-// ---- looking up and letting go
-// -----------------------------------------------------------------------------------------
+// ---- looking up and letting go --------------------------------------------------------------------------------------
 
 CodeFile* ModuleRegistry::find(std::uint32_t number) {
   return number == kAnonymous || number > files_.size() ? nullptr : &files_[number - 1];
@@ -418,43 +402,12 @@ std::uint32_t ModuleRegistry::kernel_id(std::uint32_t number) {
   return file == nullptr || file->state == TableState::kDropped ? anonymous_kernel_id_ : file->kernel_id;
 }
 
-source::RowFinder* ModuleRegistry::rows(CodeFile& file) {
-  if (!file.rows_tried && file.image) {
-    file.rows_tried = true;
-    file.rows = source::RowFinder::make(*file.image);
-  }
-  return file.rows.get();
-}
-
-namespace {
-
-// Code of Windows without an entry is a leaf function: it moves neither rsp nor a preserved register.
-void leaf_row(std::uint64_t address, FrameRow& row) {
-  row = FrameRow();
-  row.begin = address;
-  row.end = address + 1;
-  row.cfa = CfaRule::at(x86_64::kRsp, 8);
-  row.return_address = RegisterRule::at_cfa(-8);
-  for (const unsigned number : {6u, 7u})
-    (void)row.registers.set(winx64::dwarf_number(number), RegisterRule::same_value());
-}
-
-}  // namespace
-
-Expected<void> ModuleRegistry::row_at(CodeFile& file, std::uint64_t address, FrameRow& to) {
-  const auto none = [&] { return fail(ErrorCode::kNotFound, "no unwind information", address); };
-  if (file.pe) {
-    const auto rva = static_cast<std::uint32_t>(address);
-    const image::PeSection* section = rva == address ? file.pe->section_at(rva) : nullptr;
-    if (section == nullptr || !section->executable() || !file.pe->is_x64_format()) return none();
-    if (!file.functions) file.functions = std::make_unique<winx64::Functions>(*file.pe);
-    if (const auto entry = file.functions->find(rva)) return winx64::row_at(*file.functions, *entry, rva, to);
-    leaf_row(address, to);
-    return {};
-  }
-  source::RowFinder* finder = rows(file);
-  if (finder == nullptr) return none();
-  return finder->find(address, to);
+const source::UnwindSource& ModuleRegistry::source(CodeFile& file) {
+  if (file.source == nullptr)
+    file.source = file.image || file.pe
+                      ? source::make_source(file.file.bytes(), image::PeLayout::kFile)
+                      : source::make_failed_source(Error{ErrorCode::kNotFound, "no unwind information"}, false);
+  return *file.source;
 }
 
 void ModuleRegistry::describe(std::uint32_t number, profile::Module& module) {
@@ -489,9 +442,6 @@ std::size_t ModuleRegistry::evict(const std::vector<std::uint32_t>& in_use, std:
   for (CodeFile* file : idle) {
     if (tables - dropped <= keep) break;
     if (kernel_ != nullptr && file->kernel_id != anonymous_kernel_id_) kernel_->remove_module(file->kernel_id);
-    file->rows.reset();
-    file->functions.reset();
-    file->rows_tried = true;
     file->state = TableState::kDropped;
     gone.insert(file);
     ++dropped;
@@ -500,9 +450,11 @@ std::size_t ModuleRegistry::evict(const std::vector<std::uint32_t>& in_use, std:
   std::erase_if(by_content_, is_gone);
   std::erase_if(by_build_id_, is_gone);
   std::erase_if(by_inode_, is_gone);
-  // `image` and `pe` point into `file`: all go; the descriptor stays, symbolisation may want it.
+  evictions_ += gone.empty() ? 0 : 1;
+  // `source`, `image` and `pe` point into `file`: all go; the descriptor stays, symbolisation may want it.
   for (const CodeFile* constant : gone) {
     CodeFile& file = files_[constant->number - 1];
+    file.source.reset();
     file.image.reset();
     file.pe.reset();
     file.file = image::MappedFile();

@@ -29,15 +29,11 @@
 #include "agent/kernel_side.h"
 #include "agent/process_table.h"
 #include "image/elf.h"
+#include "image/machine.h"
 #include "image/mapped_file.h"
 #include "image/pe.h"
 #include "profile/profile.h"
-#include "windlass/frame_row.h"
-#include "winx64/read.h"
-
-namespace windlass::source {
-class RowFinder;
-}
+#include "source/unwind_source.h"
 
 namespace windlass::agent {
 
@@ -55,11 +51,9 @@ struct CodeFile {
   std::string build_id;  // hex, empty if none
   int fd = -1;           // kept open for symbolisation; -1 where too many are
   image::MappedFile file;
-  std::optional<image::ElfImage> image;  // empty: not ELF, or not to be opened
-  std::optional<image::PeImage> pe;      // empty: not PE; its addresses are RVAs
-  bool known_machine = false;            // what an ELF or PE file says; other code is taken for this machine's
-  std::optional<Architecture>
-      architecture;  // of 64-bit code of a known machine; empty: 32-bit code, or another machine's
+  std::optional<image::ElfImage> image;                         // empty: not ELF, or not to be opened
+  std::optional<image::PeImage> pe;                             // empty: not PE; its addresses are RVAs
+  image::CodeMachine machine;                                   // whose code it is
   std::uint64_t code_begin = 0, code_end = 0, code_offset = 0;  // its first executable segment, and where in the file
   std::uint32_t kernel_id = 0;                                  // the kernel side's number
   std::uint64_t last_used = 0;  // generation of the last eviction scan that saw it mapped
@@ -69,14 +63,10 @@ struct CodeFile {
   double compile_seconds = 0;
   std::uint64_t table_rows = 0, table_bytes = 0;
 
-  std::unique_ptr<source::RowFinder> rows;  // full rows, made when first needed; the registry's owner thread only
-  bool rows_tried = false;
-  std::unique_ptr<winx64::Functions> functions;  // the same of a PE image
+  std::unique_ptr<source::UnwindSource> source;  // made when first needed; the registry's owner thread only
 
   CodeFile();
   ~CodeFile();
-  // Neither its rows nor its instructions say anything about a stack of this architecture.
-  [[nodiscard]] bool foreign_to(Architecture stack) const { return known_machine && architecture != stack; }
 };
 
 class ModuleRegistry {
@@ -105,9 +95,10 @@ class ModuleRegistry {
   // The kernel side's number for a registry number.
   [[nodiscard]] std::uint32_t kernel_id(std::uint32_t number);
 
-  // The row of `file`'s code at an address in its numbering; `to` lives until the file is evicted. kNotFound where its
-  // unwind information says nothing.
-  [[nodiscard]] Expected<void> row_at(CodeFile& file, std::uint64_t address, FrameRow& to);
+  // The unwind information of `file`, which says nothing where it is neither ELF nor PE. Valid until the file is
+  // evicted: as long as evictions() stays the same.
+  [[nodiscard]] const source::UnwindSource& source(CodeFile& file);
+  [[nodiscard]] std::uint64_t evictions() const { return evictions_; }
 
   // For Aggregator::build.
   void describe(std::uint32_t number, profile::Module& module);
@@ -151,7 +142,6 @@ class ModuleRegistry {
   std::optional<Opened> open(std::uint32_t tgid, std::uint32_t parent, const MapRecord& map) const;
   std::optional<Opened> open_as(const std::string& path, const MapRecord& map, bool certain) const;
   CodeFile& add(Opened opened, const std::string& path);
-  source::RowFinder* rows(CodeFile& file);
   CodeFile& make_file();
   ProcessTable::CodeLocation place(CodeFile& file, const MapRecord& map) const;
   void compile(CodeFile& file);
@@ -168,6 +158,7 @@ class ModuleRegistry {
   std::uint32_t anonymous_kernel_id_ = 0;
   std::size_t kept_fds_ = 0, max_fds_ = 0;
   std::uint64_t generation_ = 0;
+  std::uint64_t evictions_ = 0;  // calls of evict() that dropped a file
 
   mutable std::mutex mutex_;
   std::condition_variable wake_, idle_;

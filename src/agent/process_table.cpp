@@ -117,8 +117,8 @@ void ProcessTable::map(const ProcessEvent& event) {
     return;
   }
   const CodeLocation placement = resolver_(event.tgid, process.parent, event.map);
-  writable(process).add(Mapping{event.map.begin, event.map.end, event.map.file_offset, placement.module, placement.bias,
-                                placement.anonymous});
+  writable(process).add(
+      Mapping{event.map.begin, event.map.end, event.map.file_offset, placement.module, placement.bias, placement.kind});
   note_images(process, placement);
   process.changed = std::max(process.changed, event.time);
   mark(process);
@@ -130,7 +130,7 @@ void ProcessTable::note_images(Process& process, const CodeLocation& placement) 
   process.has_pe |= placement.pe;
   if (!images_ || !process.has_pe || process.images_due) return;
   const auto& mappings = process.maps->mappings();
-  if (!placement.anonymous && !(first && std::ranges::any_of(mappings, &Mapping::anonymous))) return;
+  if (placement.kind == MappingKind::kFile && !(first && std::ranges::any_of(mappings, &Mapping::generated))) return;
   process.images_due = true;
   images_due_.push_back(process.tgid);
 }
@@ -201,10 +201,11 @@ bool ProcessTable::scan(std::uint32_t tgid, std::uint64_t now) {
     const MapRecord map = to_map_record(std::move(from));
     const auto image =
         std::ranges::find_if(images, [&](const Image& it) { return map.begin >= it.begin && map.end <= it.end; });
-    const CodeLocation placement = image != images.end() ? CodeLocation{image->module, image->begin, false, true}
-                                                         : resolver_(tgid, process.parent, map);
+    const CodeLocation placement = image != images.end()
+                                       ? CodeLocation{image->module, image->begin, MappingKind::kFile, true}
+                                       : resolver_(tgid, process.parent, map);
     process.has_pe |= placement.pe;
-    set->add(Mapping{map.begin, map.end, map.file_offset, placement.module, placement.bias, placement.anonymous});
+    set->add(Mapping{map.begin, map.end, map.file_offset, placement.module, placement.bias, placement.kind});
   }
   process.scan_time = now;
   process.exit_time = 0;

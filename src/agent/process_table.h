@@ -15,15 +15,20 @@
 
 #include "agent/process_events.h"
 #include "process/proc_maps.h"
+#include "windlass_layout.h"
 
 namespace windlass::agent {
+
+// wl_mapping_kind. Everything that is not a file's is code made at run time, or of a file that cannot be read.
+enum class MappingKind : std::uint32_t { kFile = WL_MAPPING_FILE, kGenerated = WL_MAPPING_GENERATED };
 
 struct Mapping {
   std::uint64_t begin = 0, end = 0;
   std::uint64_t file_offset = 0;
   std::uint32_t module = 0;  // ModuleRegistry's number
   std::uint64_t bias = 0;    // address in the process - bias = address in the module
-  bool anonymous = false;    // code made at run time, or an unknown file
+  MappingKind kind = MappingKind::kFile;
+  [[nodiscard]] bool generated() const { return kind != MappingKind::kFile; }
   bool operator==(const Mapping&) const = default;
 };
 
@@ -61,7 +66,7 @@ class ProcessTable {
   struct CodeLocation {
     std::uint32_t module = 0;
     std::uint64_t bias = 0;
-    bool anonymous = true;
+    MappingKind kind = MappingKind::kGenerated;
     bool pe = false;  // of a PE image
   };
   // A PE image in a process, where Wine put it: code in [begin, end) is the module's, mapped from its file or not.

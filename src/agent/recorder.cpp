@@ -378,14 +378,20 @@ void Recorder::on_raw(const wl_event_head& head, std::size_t size) {
     ++malformed_;
     return;
   }
-  const auto attempt = [&]() -> std::uint8_t {
-    frames_.clear();
+  const auto maps = [&]() -> const MapSet* {
     const Process* process = table_->find(head.tgid);
-    return unwinder_->unwind(event->sample, process != nullptr ? process->maps.get() : nullptr, frames_);
+    return process != nullptr ? process->maps.get() : nullptr;
   };
+  const auto attempt = [&] {
+    frames_.clear();
+    return unwinder_->unwind(event->sample, maps(), frames_);
+  };
+  // A mapping no event told of (mremap, a lost record).
+  const bool mapped = maps() != nullptr && maps()->find(event->sample.registers.pc().value()) != nullptr;
+  if (!mapped) rescan(head.tgid, now_);
   std::uint8_t end = attempt();
-  if (end == WL_END_NO_PROCESS || end == WL_END_NO_MAPPING) {
-    rescan(head.tgid, now_);  // a mapping no event told of (mremap, a lost record)
+  if (mapped && end == WL_END_NO_MAPPING) {
+    rescan(head.tgid, now_);
     end = attempt();
   }
   ++raw_ends_[std::min<unsigned>(end, WL_END_COUNT - 1)];
@@ -396,8 +402,7 @@ void Recorder::on_raw(const wl_event_head& head, std::size_t size) {
   stack.end = end;
   stack.kernel = event->kernel;
   stack.user = frames_;
-  const Process* process = table_->find(head.tgid);
-  aggregator_.add(stack, process != nullptr ? process->maps.get() : nullptr, 1);
+  aggregator_.add(stack, maps(), 1);
 }
 
 // ---- the kernel side's view -----------------------------------------------------------------------------------------
@@ -410,7 +415,7 @@ void Recorder::publish(Process& process) {
   for (const Mapping& mapping : mappings) {
     if (mapping.begin >> 63 != 0) continue;  // vsyscall
     published.push_back({mapping.begin, mapping.end, mapping.bias, registry_->kernel_id(mapping.module),
-                         mapping.anonymous ? std::uint32_t{WL_MAPPING_ANON} : std::uint32_t{0}});
+                         static_cast<std::uint32_t>(mapping.kind)});
   }
   if (!published.empty()) (void)kernel_->publish(process.tgid, published, process.epoch);
 }

@@ -1,6 +1,7 @@
 // Opening and closing spaces, their modules and threads.
 #include <utility>
 
+#include "capi/code.h"
 #include "capi/handles.h"
 #include "capi/structs.h"
 #include "walk/module.h"
@@ -33,10 +34,6 @@ windlass_status opened(AddressSpace space, windlass_space** to, windlass_error* 
   if (shell == nullptr) return no_memory(error);
   open_shell(*shell);
   return WINDLASS_OK;
-}
-
-windlass_status done(const Expected<void>& result, windlass_error* error) {
-  return result ? WINDLASS_OK : report(result.error(), error);
 }
 
 }  // namespace
@@ -84,13 +81,17 @@ windlass_status windlass_add_module(windlass_space* space, const windlass_module
               error);
 }
 
-windlass_status windlass_add_code(windlass_space* space, const windlass_code* code, windlass_error* error) {
-  windlass_code given;
+windlass_status windlass_add_code(windlass_space* space, const windlass_code* code, uint64_t* id,
+                                  windlass_error* error) {
+  CodeRange range;
   if (!usable(space)) return invalid("the space is not open", error);
-  if (!take(code, given)) return invalid("windlass_code is not set up", error);
-  return done(given.name != nullptr ? space->space->add_code_range(given.begin, given.end, given.name)
-                                    : space->space->add_code_range(given.begin, given.end),
-              error);
+  if (!from_c(code, space->space->architecture(), range)) return invalid("windlass_code is not set up", error);
+  return added(space->space->add(std::move(range)), id, error);
+}
+
+windlass_status windlass_retire_code(windlass_space* space, uint64_t id, windlass_error* error) {
+  if (!usable(space)) return invalid("the space is not open", error);
+  return done(space->space->retire(CodeRangeId{id}), error);
 }
 
 windlass_status windlass_remove(windlass_space* space, uint64_t begin) {

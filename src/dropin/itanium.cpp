@@ -5,7 +5,7 @@
 
 #include "capi/capture.h"
 #include "dropin/next.h"
-#include "dropin/own_walk.h"
+#include "dropin/own_cursor.h"
 #include "windlass/backtrace.h"
 
 using namespace windlass;
@@ -16,13 +16,29 @@ namespace {
 // What a callback of _Unwind_Backtrace gets. It is only ever seen through the functions below.
 struct Context {
   std::uint64_t tag[2] = {kTag[0], kTag[1]};
-  OwnWalk walk;
+  const Registers& start;
+  OwnCursor cursor;
+  walk::FastWalk fast;
 
-  explicit Context(const Registers& start) : walk(start) {}
+  explicit Context(const Registers& registers) : start(registers), cursor(registers), fast(cursor.trace(), true) {}
   // Null for a context that is not ours.
-  static OwnWalk* walk_of(_Unwind_Context* context) {
-    return is_ours(context) ? &reinterpret_cast<Context*>(context)->walk : nullptr;
+  static Context* of(_Unwind_Context* context) {
+    return is_ours(context) ? reinterpret_cast<Context*>(context) : nullptr;
   }
+  [[nodiscard]] CodeAddress pc() const { return cursor.pc(); }
+  bool step() {
+    return cursor.step(
+        fast, [this] { return start; }, keep_as_found);
+  }
+  // 0 where it is not known.
+  [[nodiscard]] std::uint64_t get(std::uint64_t reg) {
+    if (reg == Registers::sp_number(kOwnArchitecture)) return cursor.sp();
+    if (reg == Registers::pc_number(kOwnArchitecture)) return pc().value();
+    if (reg == Registers::fp_number(kOwnArchitecture) && !cursor.has_all_registers()) return cursor.trace().fp;
+    const Frame* frame = cursor.all_registers([this] { return start; }, keep_as_found);
+    return frame != nullptr ? frame->registers.get(reg) : 0;
+  }
+  static constexpr auto keep_as_found = [](Frame&) {};
 };
 
 const Next<_Unwind_Ptr(_Unwind_Context*)> next_ip("_Unwind_GetIP");
@@ -52,14 +68,15 @@ const Next<void*(void*)> next_enclosing("_Unwind_FindEnclosingFunction");
 }
 
 // One number of the function a frame is in; 0 where nothing is known of it.
-std::uint64_t of_function(const OwnWalk& walk, std::uint64_t OwnFunction::*member) {
-  const auto function = own_function(walk.pc().lookup());
+std::uint64_t of_function(const Context& context, std::uint64_t OwnFunction::*member) {
+  const auto function = own_function(context.pc().lookup());
   return function ? (*function).*member : 0;
 }
 
 // libgcc reports code that it has no unwind information for as the stack's end, and the rest as an error.
 _Unwind_Reason_Code reason_of(WalkEnd end) {
-  const bool outermost = end == WalkEnd::kComplete || end == WalkEnd::kNoModule || end == WalkEnd::kNoRow;
+  const bool outermost =
+      end == WalkEnd::kComplete || end == WalkEnd::kGuessed || end == WalkEnd::kNoModule || end == WalkEnd::kNoRow;
   return outermost ? _URC_END_OF_STACK : _URC_FATAL_PHASE1_ERROR;
 }
 
@@ -74,33 +91,33 @@ extern "C" {
   Context context(start);
   do
     if (trace(reinterpret_cast<_Unwind_Context*>(&context), argument) != _URC_NO_REASON) return _URC_FATAL_PHASE1_ERROR;
-  while (context.walk.step());
-  return reason_of(context.walk.end_reason());
+  while (context.step());
+  return reason_of(context.cursor.end_reason());
 }
 WINDLASS_CAPTURING_ENTRY(_Unwind_Backtrace, windlass_dropin_unwind_backtrace, 2);
 
 _Unwind_Ptr _Unwind_GetIP(_Unwind_Context* context) {
-  if (OwnWalk* walk = Context::walk_of(context)) return walk->pc().value();
+  if (Context* own = Context::of(context)) return own->pc().value();
   return next_ip.call_or<_Unwind_Ptr>(0, context);
 }
 
 _Unwind_Ptr _Unwind_GetIPInfo(_Unwind_Context* context, int* before_instruction) {
-  OwnWalk* walk = Context::walk_of(context);
-  if (walk == nullptr) return next_ip_info.call_or<_Unwind_Ptr>(0, context, before_instruction);
-  *before_instruction = walk->pc().is_return_address() ? 0 : 1;
-  return walk->pc().value();
+  Context* own = Context::of(context);
+  if (own == nullptr) return next_ip_info.call_or<_Unwind_Ptr>(0, context, before_instruction);
+  *before_instruction = own->pc().is_return_address() ? 0 : 1;
+  return own->pc().value();
 }
 
 // libgcc's answer is the CFA of the callee: the stack pointer within this frame.
 _Unwind_Word _Unwind_GetCFA(_Unwind_Context* context) {
-  if (OwnWalk* walk = Context::walk_of(context)) return walk->sp();
+  if (Context* own = Context::of(context)) return own->cursor.sp();
   return next_cfa.call_or<_Unwind_Word>(0, context);
 }
 
 _Unwind_Word _Unwind_GetGR(_Unwind_Context* context, int number) {
-  OwnWalk* walk = Context::walk_of(context);
-  if (walk == nullptr) return next_register.call_or<_Unwind_Word>(0, context, number);
-  return number < 0 ? 0 : walk->get(static_cast<std::uint64_t>(number));
+  Context* own = Context::of(context);
+  if (own == nullptr) return next_register.call_or<_Unwind_Word>(0, context, number);
+  return number < 0 ? 0 : own->get(static_cast<std::uint64_t>(number));
 }
 
 // A walk has nothing to set; libgcc must not be asked to write into what is not its.
@@ -114,20 +131,20 @@ void _Unwind_SetIP(_Unwind_Context* context, _Unwind_Ptr value) {
 }
 
 void* _Unwind_GetLanguageSpecificData(_Unwind_Context* context) {
-  OwnWalk* walk = Context::walk_of(context);
-  if (walk == nullptr) return next_lsda.call_or<void*>(nullptr, context);
-  return reinterpret_cast<void*>(of_function(*walk, &OwnFunction::lsda));
+  Context* own = Context::of(context);
+  if (own == nullptr) return next_lsda.call_or<void*>(nullptr, context);
+  return reinterpret_cast<void*>(of_function(*own, &OwnFunction::lsda));
 }
 _Unwind_Ptr _Unwind_GetRegionStart(_Unwind_Context* context) {
-  if (OwnWalk* walk = Context::walk_of(context)) return of_function(*walk, &OwnFunction::begin);
+  if (Context* own = Context::of(context)) return of_function(*own, &OwnFunction::begin);
   return next_start.call_or<_Unwind_Ptr>(0, context);
 }
 _Unwind_Ptr _Unwind_GetDataRelBase(_Unwind_Context* context) {
-  if (OwnWalk* walk = Context::walk_of(context)) return of_function(*walk, &OwnFunction::data_base);
+  if (Context* own = Context::of(context)) return of_function(*own, &OwnFunction::data_base);
   return next_data_base.call_or<_Unwind_Ptr>(0, context);
 }
 _Unwind_Ptr _Unwind_GetTextRelBase(_Unwind_Context* context) {
-  if (OwnWalk* walk = Context::walk_of(context)) return of_function(*walk, &OwnFunction::text_base);
+  if (Context* own = Context::of(context)) return of_function(*own, &OwnFunction::text_base);
   return next_text_base.call_or<_Unwind_Ptr>(0, context);
 }
 

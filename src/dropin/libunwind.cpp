@@ -7,8 +7,8 @@
 
 #include "capi/capture.h"
 #include "dropin/next.h"
+#include "dropin/own_cursor.h"
 #include "dropin/proc_name.h"
-#include "walk/own/fast_walk.h"
 #include "windlass/backtrace.h"
 
 using namespace windlass;
@@ -16,27 +16,18 @@ using namespace windlass::dropin;
 
 namespace {
 
-constexpr unsigned kMaxBackward = 16;  // steps of one cursor that do not move sp up: switches to another stack
-
-// What unw_cursor_t holds. Plain memory: callers copy it and never say when they are done. Nearly all ask for the pc
-// alone, so it steps as backtrace() does, by pc, stack and frame pointer; a frame with all registers is found when
-// somebody wants one, and from then on at every step.
+// What unw_cursor_t holds.
 struct Cursor {
   std::uint64_t tag[2] = {kTag[0], kTag[1]};
   unw_context_t* context = nullptr;
-  walk::FastWalkState trace;
-  std::size_t index = 0;
-  unsigned backward = 0;
-  bool all_registers = false;
-  Frame frame;  // with all_registers
+  OwnCursor own;
 
   static Cursor* of(unw_cursor_t* cursor) { return is_ours(cursor) ? reinterpret_cast<Cursor*>(cursor) : nullptr; }
-  [[nodiscard]] CodeAddress pc() const {
-    if (all_registers) return frame.pc();
-    const std::uint64_t value = trace.key & ~walk::kInstructionBit;
-    return value != trace.key ? CodeAddress::instruction(value) : CodeAddress::return_address(value);
-  }
-  [[nodiscard]] std::uint64_t sp() const { return all_registers ? frame.sp() : trace.sp; }
+  [[nodiscard]] Registers start() const { return registers_of(context); }
+  // Null where the walk of all registers goes another way.
+  Frame* all_registers();
+  bool step();
+  void keep_in_context(Frame& frame) const;
 };
 static_assert(sizeof(Cursor) <= sizeof(unw_cursor_t) && alignof(Cursor) <= alignof(unw_cursor_t));
 static_assert(std::is_trivially_copyable_v<Cursor> && std::is_trivially_destructible_v<Cursor>);
@@ -61,7 +52,8 @@ constexpr int kGregs[] = {REG_RAX, REG_RDX, REG_RCX, REG_RBX, REG_RSI, REG_RDI, 
 
 int error_of(WalkEnd end) {
   switch (end) {
-    case WalkEnd::kComplete: return 0;
+    case WalkEnd::kComplete:
+    case WalkEnd::kGuessed: return 0;
     case WalkEnd::kNoModule: return -UNW_EINVALIDIP;
     case WalkEnd::kNoRow: return -UNW_ENOINFO;
     case WalkEnd::kLimit: return -UNW_ESTOPUNWIND;
@@ -70,50 +62,20 @@ int error_of(WalkEnd end) {
 }
 
 // What no callee has saved is still where the context has it.
-void keep_in_context(const Cursor& cursor, Frame& frame) {
+void Cursor::keep_in_context(Frame& frame) const {
   for (RegisterNumber reg = 0; reg < std::size(kGregs); ++reg)
     if (frame.registers.has(reg) && frame.saved.at(frame.registers, reg) == 0 && reg != UNW_REG_SP)
-      frame.saved.set(frame.registers, reg,
-                      reinterpret_cast<std::uint64_t>(&cursor.context->uc_mcontext.gregs[kGregs[reg]]));
+      frame.saved.set(frame.registers, reg, reinterpret_cast<std::uint64_t>(&context->uc_mcontext.gregs[kGregs[reg]]));
 }
 
-// Every step is a walk of its own, whose locations count from its start: what it says still is in its register is where
-// it was for the last frame.
-void keep_locations(const Frame& last, Frame& next) {
-  next.registers.for_each([&](RegisterNumber reg, std::uint64_t) {
-    if (next.saved.at(next.registers, reg) == 0 && reg != Registers::sp_number(kOwnArchitecture))
-      next.saved.set(next.registers, reg, last.saved.at(last.registers, reg));
-  });
+Frame* Cursor::all_registers() {
+  return own.all_registers([this] { return start(); }, [this](Frame& frame) { keep_in_context(frame); });
 }
 
-// False where the walk of all registers goes another way.
-bool find_all_registers(Cursor& cursor) {
-  if (cursor.all_registers) return true;
-  StackWalker walker(own_process(), registers_of(cursor.context));
-  for (std::size_t i = 0; i < cursor.index; ++i)
-    if (!walker.step()) return false;
-  Frame frame = walker.frame();
-  if (frame.pc() != cursor.pc() || frame.sp() != cursor.sp()) return false;
-  keep_in_context(cursor, frame);
-  cursor.frame = frame;
-  cursor.all_registers = true;
-  return true;
-}
-
-// A cycle would never end.
-bool progresses(Cursor& cursor, std::uint64_t next_sp) {
-  return next_sp > cursor.sp() || ++cursor.backward <= kMaxBackward;
-}
-
-int step_all_registers(Cursor& cursor) {
-  StackWalker walker(own_process(), cursor.frame.registers);
-  if (!walker.step()) return error_of(walker.end_reason());
-  Frame next = walker.frame();
-  if (!progresses(cursor, next.sp())) return -UNW_EBADFRAME;
-  keep_locations(cursor.frame, next);
-  cursor.frame = next;
-  ++cursor.index;
-  return 1;
+bool Cursor::step() {
+  walk::FastWalk fast(own.trace(), false);
+  return own.step(
+      fast, [this] { return start(); }, [this](Frame& frame) { keep_in_context(frame); });
 }
 
 }  // namespace
@@ -152,8 +114,8 @@ int unw_init_local2(unw_cursor_t* cursor, unw_context_t* context, int flags) {
   auto* own = new (cursor) Cursor;
   const auto greg = [&](int index) { return static_cast<std::uint64_t>(context->uc_mcontext.gregs[index]); };
   own->context = context;
-  own->trace = {greg(REG_RIP) | walk::kInstructionBit, greg(REG_RSP), greg(REG_RBP)};
-  if (static_cast<std::int64_t>(greg(REG_RIP)) < 0) (void)find_all_registers(*own);  // no address of ours
+  own->own = OwnCursor(walk::FastWalkState{greg(REG_RIP) | walk::kInstructionBit, greg(REG_RSP), greg(REG_RBP)});
+  if (static_cast<std::int64_t>(greg(REG_RIP)) < 0) (void)own->all_registers();  // no address of ours
   return 0;
 }
 int unw_init_local(unw_cursor_t* cursor, unw_context_t* context) { return unw_init_local2(cursor, context, 0); }
@@ -161,31 +123,22 @@ int unw_init_local(unw_cursor_t* cursor, unw_context_t* context) { return unw_in
 int unw_step(unw_cursor_t* cursor) {
   Cursor* own = Cursor::of(cursor);
   if (own == nullptr) return next_step.call_or(-UNW_EINVAL, cursor);
-  if (own->all_registers) return step_all_registers(*own);
-  walk::FastWalk fast(own->trace, false);
-  if (fast.step()) {
-    if (!progresses(*own, fast.state().sp)) return -UNW_EBADFRAME;
-    own->trace = fast.state();
-    ++own->index;
-    return 1;
-  }
-  if (fast.outcome() == walk::FastWalk::Outcome::kComplete) return 0;
-  return find_all_registers(*own) ? step_all_registers(*own) : -UNW_EBADFRAME;
+  return own->step() ? 1 : error_of(own->own.end_reason());
 }
 
 int unw_get_reg(unw_cursor_t* cursor, int reg, unw_word_t* value) {
   Cursor* own = Cursor::of(cursor);
   if (own == nullptr) return next_get_reg.call_or(-UNW_EINVAL, cursor, reg, value);
   if (reg == UNW_REG_IP) {
-    *value = own->pc().value();
+    *value = own->own.pc().value();
   } else if (reg == UNW_REG_SP || reg == UNW_X86_64_CFA) {
-    *value = own->sp();
-  } else if (reg == UNW_X86_64_RBP && !own->all_registers) {
-    *value = own->trace.fp;
+    *value = own->own.sp();
+  } else if (reg == UNW_X86_64_RBP && !own->own.has_all_registers()) {
+    *value = own->own.trace().fp;
   } else {
-    if (reg < 0 || !find_all_registers(*own) || !own->frame.registers.has(static_cast<std::uint64_t>(reg)))
-      return -UNW_EBADREG;
-    *value = own->frame.registers.get(static_cast<std::uint64_t>(reg));
+    const Frame* frame = reg < 0 ? nullptr : own->all_registers();
+    if (frame == nullptr || !frame->registers.has(static_cast<std::uint64_t>(reg))) return -UNW_EBADREG;
+    *value = frame->registers.get(static_cast<std::uint64_t>(reg));
   }
   return 0;
 }
@@ -194,11 +147,12 @@ int unw_set_reg(unw_cursor_t* cursor, int reg, unw_word_t value) {
   Cursor* own = Cursor::of(cursor);
   if (own == nullptr) return next_set_reg.call_or(-UNW_EINVAL, cursor, reg, value);
   if (reg == UNW_X86_64_CFA) return -UNW_EREADONLYREG;
-  if (!find_all_registers(*own)) return -UNW_EBADFRAME;
-  Registers& registers = own->frame.registers;
+  Frame* frame = own->all_registers();
+  if (frame == nullptr) return -UNW_EBADFRAME;
+  Registers& registers = frame->registers;
   if (reg < 0 || !registers.holds(static_cast<std::uint64_t>(reg))) return -UNW_EBADREG;
   const auto number = static_cast<RegisterNumber>(reg);
-  const std::uint64_t saved_at = registers.has(number) ? own->frame.saved.at(registers, number) : 0;
+  const std::uint64_t saved_at = registers.has(number) ? frame->saved.at(registers, number) : 0;
   if (saved_at != 0) std::memcpy(reinterpret_cast<void*>(saved_at), &value, sizeof value);
   if (reg == UNW_REG_IP)
     registers.set_pc(registers.pc().is_return_address() ? CodeAddress::return_address(value)
@@ -212,25 +166,26 @@ int unw_get_save_loc(unw_cursor_t* cursor, int reg, unw_save_loc_t* location) {
   Cursor* own = Cursor::of(cursor);
   if (own == nullptr) return next_get_save_loc.call_or(-UNW_EINVAL, cursor, reg, location);
   std::memset(location, 0, sizeof *location);
-  if (!find_all_registers(*own)) return -UNW_EBADFRAME;
-  const Registers& registers = own->frame.registers;
+  const Frame* frame = own->all_registers();
+  if (frame == nullptr) return -UNW_EBADFRAME;
+  const Registers& registers = frame->registers;
   if (reg < 0 || !registers.has(static_cast<std::uint64_t>(reg)) || reg == UNW_REG_SP) return 0;
-  location->u.addr = own->frame.saved.at(registers, static_cast<RegisterNumber>(reg));
+  location->u.addr = frame->saved.at(registers, static_cast<RegisterNumber>(reg));
   if (location->u.addr != 0) location->type = UNW_SLT_MEMORY;
   return 0;
 }
 
 int unw_is_signal_frame(unw_cursor_t* cursor) {
-  const Cursor* own = Cursor::of(cursor);
+  Cursor* own = Cursor::of(cursor);
   if (own == nullptr) return next_is_signal_frame.call_or(-UNW_EINVAL, cursor);
-  if (own->all_registers) return own->frame.signal_frame ? 1 : 0;
-  return own->index != 0 && !own->pc().is_return_address() ? 1 : 0;
+  if (own->own.has_all_registers()) return own->all_registers()->signal_frame ? 1 : 0;
+  return !own->own.is_first() && !own->own.pc().is_return_address() ? 1 : 0;
 }
 
 int unw_get_proc_info(unw_cursor_t* cursor, unw_proc_info_t* info) {
   const Cursor* own = Cursor::of(cursor);
   if (own == nullptr) return next_get_proc_info.call_or(-UNW_EINVAL, cursor, info);
-  const auto function = own_function(own->pc().lookup());
+  const auto function = own_function(own->own.pc().lookup());
   std::memset(info, 0, sizeof *info);
   if (!function) return -UNW_ENOINFO;
   info->start_ip = function->begin;
@@ -247,8 +202,8 @@ int unw_get_proc_name(unw_cursor_t* cursor, char* name, size_t size, unw_word_t*
   if (name == nullptr || size == 0) return -UNW_EINVAL;
   std::uint64_t begin = 0;
   bool whole = false;
-  if (!proc_name(own->pc().lookup(), name, size, begin, whole)) return -UNW_ENOINFO;
-  if (offset != nullptr) *offset = own->pc().value() - begin;
+  if (!proc_name(own->own.pc().lookup(), name, size, begin, whole)) return -UNW_ENOINFO;
+  if (offset != nullptr) *offset = own->own.pc().value() - begin;
   return whole ? 0 : -UNW_ENOMEM;
 }
 

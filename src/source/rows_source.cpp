@@ -28,7 +28,8 @@ Expected<void> check(const GivenFunction& given) {
 
 }  // namespace
 
-Expected<RowsSource> RowsSource::make(Architecture architecture, std::vector<GivenFunction> functions) {
+Expected<RowsSource> RowsSource::make(Architecture architecture, std::vector<GivenFunction> functions,
+                                      std::vector<std::byte> expressions) {
   std::ranges::sort(functions, {}, begin_of);
   std::uint64_t end = 0;
   for (std::size_t i = 0; i < functions.size(); ++i) {
@@ -39,7 +40,7 @@ Expected<RowsSource> RowsSource::make(Architecture architecture, std::vector<Giv
     if (function.primary == 0) function.primary = function.begin;
     function.record = {0, i, 0};
   }
-  return RowsSource(architecture, std::move(functions));
+  return RowsSource(architecture, std::move(functions), std::move(expressions));
 }
 
 const GivenFunction* RowsSource::find(std::uint64_t address) const {

@@ -13,12 +13,13 @@ struct GivenFunction {
   std::vector<FrameRow> rows;
 };
 
-// What row_at and function_at allocate: nothing. What the rows' expressions are views of must outlive it.
+// row_at and function_at allocate nothing. What the rows' expressions are views of must outlive it, or be given to it.
 class RowsSource final : public UnwindSource {
  public:
   // `functions` in any order, disjoint. kMalformed, `where` the address: a function without a range or over another
   // one, a row that is empty, outside of its function or over another one. Allocates; n log n.
-  [[nodiscard]] static Expected<RowsSource> make(Architecture architecture, std::vector<GivenFunction> functions);
+  [[nodiscard]] static Expected<RowsSource> make(Architecture architecture, std::vector<GivenFunction> functions,
+                                                 std::vector<std::byte> expressions = {});
 
   std::optional<Architecture> architecture() const override { return architecture_; }
   Expected<void> row_at(std::uint64_t address, FrameRow& to) const override;
@@ -29,12 +30,13 @@ class RowsSource final : public UnwindSource {
   std::uint64_t function_start(std::uint64_t address) const override;
 
  private:
-  RowsSource(Architecture architecture, std::vector<GivenFunction> functions)
-      : architecture_(architecture), functions_(std::move(functions)) {}
+  RowsSource(Architecture architecture, std::vector<GivenFunction> functions, std::vector<std::byte> expressions)
+      : architecture_(architecture), functions_(std::move(functions)), expressions_(std::move(expressions)) {}
   [[nodiscard]] const GivenFunction* find(std::uint64_t address) const;
 
   Architecture architecture_;
   std::vector<GivenFunction> functions_;  // by begin
+  std::vector<std::byte> expressions_;    // only kept
 };
 
 }  // namespace windlass::source

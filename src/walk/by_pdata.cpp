@@ -44,7 +44,7 @@ bool by_pdata(const StepContext& context, Step& step) {
     execute(context, step);
     if (step.status.end == WalkEnd::kBadRow) return false;
   }
-  if (!accept(context.space, step)) {
+  if (!accept(context, step)) {
     (void)by_synthesis(context, step);  // else that is how the walk ends
     return true;
   }

@@ -2,11 +2,9 @@
 
 namespace windlass::walk {
 
-Module::Module(ModuleInfo info, bool generated)
-    : info_(std::move(info)), source_(generated ? &source::generated_source() : nullptr) {}
-
-Module::Module(ModuleInfo info, const source::UnwindSource& source, std::uint64_t bias)
-    : info_(std::move(info)), bias_(bias), source_(&source) {}
+Module::Module(ModuleInfo info, const source::UnwindSource& source, std::uint64_t bias, image::CodeMachine machine,
+               bool generated)
+    : info_(std::move(info)), bias_(bias), generated_(generated), source_(&source), machine_(machine) {}
 
 Module::~Module() { delete named_.load(std::memory_order_relaxed); }
 
@@ -27,7 +25,11 @@ const source::UnwindSource& Module::load() const {
 }
 
 std::unique_ptr<source::UnwindSource> Module::open() const {
-  if (!owned_.empty()) return source::make_source(ByteView(owned_.data(), owned_.size()), image::PeLayout::kMapped);
+  const auto source_of = [this](ByteView image, image::PeLayout layout) {
+    machine_ = image::machine_of(image);
+    return source::make_source(image, layout);
+  };
+  if (!owned_.empty()) return source_of(ByteView(owned_.data(), owned_.size()), image::PeLayout::kMapped);
   // A path of Windows means nothing here.
   if (info_.windows && info_.file.empty())
     return source::make_failed_source(
@@ -35,7 +37,7 @@ std::unique_ptr<source::UnwindSource> Module::open() const {
   auto file = image::MappedFile::open(info_.file.empty() ? info_.path : info_.file);
   if (!file) return source::make_failed_source(file.error(), info_.windows);
   file_ = std::move(*file);
-  return source::make_source(file_.bytes(), image::PeLayout::kFile);
+  return source_of(file_.bytes(), image::PeLayout::kFile);
 }
 
 Expected<void> Module::row_at(std::uint64_t address, FrameRow& to) const {

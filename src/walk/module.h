@@ -6,6 +6,7 @@
 #include <mutex>
 #include <vector>
 
+#include "image/machine.h"
 #include "image/mapped_file.h"
 #include "source/unwind_source.h"
 #include "windlass/walk.h"
@@ -14,12 +15,16 @@ namespace windlass::walk {
 
 class Module {
  public:
-  explicit Module(ModuleInfo info, bool generated = false);
+  explicit Module(ModuleInfo info) : info_(std::move(info)) {}
+  // Code made at run time. The source's numbering is the process's, whatever the bias that is kept.
+  Module(ModuleInfo info, std::unique_ptr<source::UnwindSource> source)
+      : info_(std::move(info)), bias_(0), generated_(true), source_(source.get()), loaded_(std::move(source)) {}
   // An image that does not come from a file: an ELF file put together again, or a PE image as it is mapped.
   Module(ModuleInfo info, std::vector<std::byte> image) : info_(std::move(info)), owned_(std::move(image)) {}
-  // Of the own process: read where it is mapped, by a source that outlives it; `bias` is that of the source's
-  // numbering. Allocates nothing.
-  Module(ModuleInfo info, const source::UnwindSource& source, std::uint64_t bias);
+  // Read by a source that outlives it, and that others may use, too; `bias` is that of the source's numbering.
+  // Allocates nothing.
+  Module(ModuleInfo info, const source::UnwindSource& source, std::uint64_t bias, image::CodeMachine machine = {},
+         bool generated = false);
 
   [[nodiscard]] const ModuleInfo& info() const {
     const ModuleInfo* named = named_.load(std::memory_order_acquire);
@@ -32,10 +37,8 @@ class Module {
   // process that cannot be told from another one loaded in its place).
   [[nodiscard]] std::uint64_t id() const { return id_; }
   void forget_id() { id_ = 0; }
-  // Code made at run time: there is no file and no unwind information.
-  [[nodiscard]] bool generated() const {
-    return source_.load(std::memory_order_acquire) == &source::generated_source();
-  }
+  // Code made at run time, with rows or without: there is no file, and interpreters go on where analysis cannot follow.
+  [[nodiscard]] bool generated() const { return generated_; }
 
   // As UnwindSource has them, but for addresses of the process; rows begin and end at such, too. The file is opened
   // when first needed (a lock), and never on a step of the own process.
@@ -45,6 +48,11 @@ class Module {
                                                      const Registers& frame, Registers& caller,
                                                      SavedLocations& saved) const;
   [[nodiscard]] bool is_windows() const { return source().is_windows(); }
+  // Is it code that a thread of this architecture can have called?
+  [[nodiscard]] bool runs_on(Architecture architecture) const {
+    (void)source();
+    return machine_.runs_on(architecture);
+  }
   [[nodiscard]] bool read_image(std::uint64_t address, void* to, std::size_t size) const;
   [[nodiscard]] std::uint64_t function_start(std::uint64_t address) const;
   // The entry point of the image; 0: it has none in this module.
@@ -65,11 +73,13 @@ class Module {
   std::uint64_t id_ = next_id();
   ModuleInfo info_;
   std::uint64_t bias_ = info_.bias;  // of the source's numbering
+  bool generated_ = false;
   mutable std::atomic<const ModuleInfo*> named_ = nullptr;
   mutable std::atomic<const source::UnwindSource*> source_ = nullptr;  // null: not loaded yet
   mutable std::mutex lock_;
   std::vector<std::byte> owned_;
   mutable image::MappedFile file_;
+  mutable image::CodeMachine machine_;  // set before source_
   mutable std::unique_ptr<source::UnwindSource> loaded_;
 };
 

@@ -12,6 +12,8 @@ namespace windlass::walk {
 void know_own_modules();
 // The module around an address, or null. Neither locks nor allocates; signal-safe.
 [[nodiscard]] const Module* find_own_module(std::uint64_t address);
+// Has something that is loaded machine code in [begin, end)? May lock: not for signal handlers.
+[[nodiscard]] bool own_module_has_code(std::uint64_t begin, std::uint64_t end);
 // Those that are known and still loaded. Neither locks nor allocates.
 void each_own_module(FunctionRef<void(const Module&)> callback);
 

@@ -2,7 +2,7 @@
 
 #include "arch/registers.h"
 #include "walk/module.h"
-#include "walk/unwinders.h"
+#include "walk/progress.h"
 
 namespace windlass::walk {
 namespace {
@@ -62,7 +62,7 @@ bool apply_in_place(const CallSiteRow& row, const AddressSpace& space, Frame& fr
   for (unsigned i = 0; i < row.saved; ++i)
     if (!memory.read(cfa + static_cast<std::uint64_t>(std::int64_t{row.offset[i]}), &value[i], sizeof value[i]))
       return false;
-  if (row.return_signed) value[0] &= ~space.pointer_mask();
+  value[0] &= ~(row.return_signed ? space.pointer_mask() : space.unsigned_mask());
   const CodeAddress pc = CodeAddress::return_address(value[0]);
   const ModuleInfo& here = module->info();
   const Module* next = module;

@@ -1,25 +1,9 @@
+#include "walk/code_ranges.h"
 #include "walk/scratch_pool.h"
 #include "walk/unwinders.h"
 #include "windlass/walk.h"
 
 namespace windlass {
-namespace {
-
-constexpr unsigned kMaxBackward = 16;  // switches to a stack that lies below
-constexpr unsigned kMaxStill = 2;      // leaves that keep their return address in a register
-
-// Plain frames move sp up. False where the stack does not move.
-bool progresses(const Registers& from, const Registers& to, walk::Scratch& scratch) {
-  if (to.sp() > from.sp()) {
-    scratch.still = 0;
-    return true;
-  }
-  if (to.sp() == from.sp()) return to.pc() != from.pc() && ++scratch.still <= kMaxStill;
-  return ++scratch.backward <= kMaxBackward;
-}
-
-}  // namespace
-
 std::string_view origin_name(FrameOrigin origin) {
   switch (origin) {
     case FrameOrigin::kContext: return "context";
@@ -43,6 +27,8 @@ std::string_view end_name(WalkEnd end) {
     case WalkEnd::kNoProgress: return "no progress";
     case WalkEnd::kBadRow: return "bad unwind information";
     case WalkEnd::kLimit: return "frame limit";
+    case WalkEnd::kGuessed: return "outermost frame is a guess";
+    case WalkEnd::kForeign: return "code of another machine";
   }
   return "?";
 }
@@ -54,25 +40,30 @@ StackWalker::StackWalker(const AddressSpace& space, const Registers& registers, 
 
 StackWalker::~StackWalker() = default;
 
-void walk::ReturnScratch::operator()(Scratch* scratch) const { return_scratch(scratch); }
+void walk::ReturnScratch::operator()(Scratch* scratch) const {
+  scratch->code.leave();
+  return_scratch(scratch);
+}
 
 void StackWalker::restart(const Registers& registers) {
   frame_ = Frame{};
   frame_.registers = registers;
-  module_ = space_->find(registers.pc().lookup());
+  scratch_->code.enter(walk::code_grace_period());
+  walk::correct_first_pc(*space_, frame_.registers);
+  module_ = space_->find(frame_.pc().lookup());
   frame_.module = module_ != nullptr ? &module_->info() : nullptr;
   frames_ = 1;
   end_ = WalkEnd::kRunning;
   error_ = {};
-  scratch_->backward = scratch_->still = 0;
+  scratch_->progress = {};
 }
 
 bool StackWalker::step_by_kept_row() {
   const CodeAddress pc = frame_.pc();
-  if (module_ == nullptr || !pc.is_return_address()) return false;
+  if (module_ == nullptr || !pc.is_return_address() || !frame_.registers.has_sp()) return false;
   const walk::CallSiteRow* row = scratch_->rows.find(module_->id(), pc.value());
   if (row == nullptr || !walk::apply_in_place(*row, *space_, frame_, module_)) return false;
-  scratch_->still = 0;
+  scratch_->progress.moved_up();
   return true;
 }
 
@@ -92,8 +83,11 @@ bool StackWalker::step() {
   walk::Step step;
   walk::find_caller(*space_, frame_, module_, options_, *scratch_, step);
   if (!step.status.ok()) return ended(step.status.end, step.status.error);
-  if (!step.caller.has_sp() || !progresses(frame_.registers, step.caller, *scratch_))
-    return ended(WalkEnd::kNoProgress, Error{ErrorCode::kMalformed, "stack does not move", pc, step.caller.sp()});
+  const std::uint64_t from = frame_.registers.has_sp() ? frame_.sp() : scratch_->lowest;
+  const std::uint64_t to = walk::lowest_sp(frame_.registers, step.caller);
+  if (!scratch_->progress.allows(from, to, step.caller.pc() == frame_.pc()))
+    return ended(WalkEnd::kNoProgress, Error{ErrorCode::kMalformed, "stack does not move", pc, to});
+  scratch_->lowest = to;
   ++frames_;
   frame_.registers = step.caller;
   frame_.saved = step.saved;

@@ -15,6 +15,10 @@ struct StepContext {
 
   // Code made at run time is always called by something: a stack does not end there.
   [[nodiscard]] bool in_generated_code() const { return module != nullptr && module->generated(); }
+  // sp, or the lowest that it can be.
+  [[nodiscard]] std::uint64_t lowest() const {
+    return frame.registers.has_sp() ? frame.registers.sp() : scratch.lowest;
+  }
 };
 
 void apply_row(const StepContext& context, const FrameRow& row, FrameOrigin origin, Step& step);
@@ -27,12 +31,15 @@ void apply_row(const StepContext& context, const FrameRow& row, FrameOrigin orig
 
 // Is what the step found a caller: the pc in known code, sp an aligned address of user space? Where not, its status
 // says why. True for a step that failed or ended the walk.
-[[nodiscard]] bool accept(const AddressSpace& space, Step& step);
+[[nodiscard]] bool accept(const StepContext& context, Step& step);
 
 // Can `trial` be the caller that the code says it is? Behind a call, or at the start of what nobody calls (a signal
 // trampoline), and not below on the stack.
 [[nodiscard]] bool believable(const StepContext& context, const FrameRow& row, Step& trial,
                               const code::CodeSource& source);
+
+// That the frame at hand is the outermost one is likely, and no more.
+[[nodiscard]] StepStatus guessed_end(const StepContext& context);
 
 // Calls use(source): the code, seen from the frame in context.
 template <typename Use>
@@ -63,10 +70,15 @@ auto with_code(const StepContext& context, Use&& use) {
   return use(source);
 }
 
-// ---- unwinders that others ask, too: true where `step` says how the walk goes on or ends ----
-bool by_synthesis(const StepContext& context, Step& step);
-bool by_leaf(const StepContext& context, Step& step);
-// Windows' unwind information.
-bool by_pdata(const StepContext& context, Step& step);
+// ---- the unwinders ------------------------------------------------------------------------------------------------
+// True where `step` says how the walk goes on or ends.
+
+bool by_cfi(const StepContext& context, Step& step);                // by_cfi.cpp
+bool by_pdata(const StepContext& context, Step& step);              // by_pdata.cpp: Windows' unwind information
+bool by_synthesis(const StepContext& context, Step& step);          // by_code.cpp
+bool by_leaf(const StepContext& context, Step& step);               // by_code.cpp
+bool by_frame_pointer(const StepContext& context, Step& step);      // by_frame_pointer.cpp
+bool by_signal_trampoline(const StepContext& context, Step& step);  // by_start_and_signal.cpp
+bool by_process_start(const StepContext& context, Step& step);      // by_start_and_signal.cpp
 
 }  // namespace windlass::walk

@@ -1,9 +1,11 @@
-// The unwinders a step asks in order. Each says whether it can; the first that can decides.
+// One step of a walk: the unwinders are asked in an order, and the first that can decides.
 #pragma once
 
+#include "base/grace_period.h"
 #include "code/synthesis.h"
 #include "walk/apply.h"
 #include "walk/module.h"
+#include "walk/progress.h"
 #include "walk/row_cache.h"
 
 namespace windlass::walk {
@@ -16,8 +18,9 @@ struct Scratch {
 
   code::SynthesisScratch* synthesis;
   RowCache rows;
-  unsigned backward = 0;  // steps of this walk that moved sp down: switches to another stack
-  unsigned still = 0;     // consecutive steps that did not move it
+  Progress progress;         // of this walk
+  std::uint64_t lowest = 0;  // that sp can be in the current frame, where it is not known
+  GracePeriod::Reader code;  // in while a walker has it: code ranges that it found stay
 };
 
 // What a step found: the caller in `caller`, or why there is none.
@@ -37,18 +40,12 @@ struct Step {
   }
 };
 
-// Can this be a stack pointer at all: aligned, in user space?
-[[nodiscard]] constexpr bool is_stack_address(std::uint64_t sp) {
-  constexpr unsigned kUserBits = 56;  // x86-64 with five-level paging; AArch64 has 52
-  return sp % 8 == 0 && sp >> kUserBits == 0;
-}
-
-// Is the return address where no callee puts it? glibc's _dl_runtime_resolve on AArch64, whose CFA leaves out what the
-// linkage table pushed. The code knows better.
-[[nodiscard]] bool return_address_outside(const FrameRow& row);
-
 // The caller of `frame`, whose pc lies in `module` (null: in none), without the check for progress.
 void find_caller(const AddressSpace& space, const Frame& frame, const Module* module, const WalkOptions& options,
                  Scratch& scratch, Step& step);
+
+// AArch64: a thread in rt_sigreturn, which nothing follows, has its pc behind the system call, at whatever code comes
+// next. Puts it back on the instruction.
+void correct_first_pc(const AddressSpace& space, Registers& registers);
 
 }  // namespace windlass::walk

@@ -50,7 +50,7 @@ void KernelStack::add_generated(std::uint64_t address) {
   const std::uint64_t page = address & ~(kPage - 1);
   for (const wl_mapping& mapping : mapped_)
     if (address >= mapping.begin && address < mapping.end) return;
-  if (generated_.try_emplace(page, wl_mapping{page, page + kPage, 0, 0, WL_MAPPING_ANON}).second) publish();
+  if (generated_.try_emplace(page, wl_mapping{page, page + kPage, 0, 0, WL_MAPPING_GENERATED}).second) publish();
 }
 
 void KernelStack::publish() {

@@ -114,7 +114,7 @@ class Peer {
         }
       }
     }
-    (void)space_.add_code_range(mapping.begin, mapping.end);
+    (void)space_.add({.begin = mapping.begin, .end = mapping.end});
   }
 
   JudgeMemory* memory_ = nullptr;

@@ -54,6 +54,17 @@ TEST(Dropin, BacktraceAndItaniumAbi) {
   expect_same(preloaded(WINDLASS_DROPIN_PROGRAMS "/dropin_stacks"), without);
 }
 
+// Code made at run time, added by the C interface's names: to the drop-in, and to a copy of the library beside it.
+TEST(Dropin, GeneratedCode) {
+  EXPECT_EQ(run(WINDLASS_DROPIN_PROGRAMS "/dropin_generated").status, 2);
+  for (const char* program : {"/dropin_generated", "/dropin_generated_windlass"}) {
+    const Outcome with = preloaded(std::string(WINDLASS_DROPIN_PROGRAMS) + program);
+    EXPECT_EQ(with.status, 0) << program;
+    ASSERT_EQ(with.lines.size(), 1u);
+    EXPECT_EQ(with.lines[0], "every stack is whole\n");
+  }
+}
+
 #if defined(WINDLASS_HAS_LIBUNWIND)
 // libunwind names a function by the closest exported symbol before it, if it has no other: names of ours may be absent
 // where those are wrong, and are left out of the comparison.

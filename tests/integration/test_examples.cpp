@@ -74,6 +74,12 @@ TEST(Examples, Jit) {
   EXPECT_TRUE(outcome.says("its caller was found by: code")) << outcome.text;
 }
 
+TEST(Examples, JitCode) {
+  const Outcome outcome = example("jit_code_cpp");
+  EXPECT_EQ(outcome.status, 0) << outcome.text;
+  EXPECT_TRUE(outcome.says("frames, the generated one left by: cfi, complete")) << outcome.text;
+}
+
 TEST(Examples, JitUnwindInfo) {
   const Outcome outcome = example("jit_unwind_info_cpp");
   EXPECT_EQ(outcome.status, 0) << outcome.text;

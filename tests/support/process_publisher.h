@@ -57,7 +57,7 @@ class ProcessPublisher {
   void add(std::uint32_t pid, std::uint64_t begin, std::uint64_t end, std::uint64_t offset, const std::string& path) {
     const bool vdso = path == "[vdso]";
     if (!vdso && path.front() != '/') {
-      mappings_.push_back({begin, end, 0, 0, WL_MAPPING_ANON});
+      mappings_.push_back({begin, end, 0, 0, WL_MAPPING_GENERATED});
       return;
     }
     Module& module = modules_[path];

@@ -10,6 +10,14 @@ namespace {
 using walk::FastWalk;
 using walk::FastWalkState;
 
+WalkEnd end_of(FastWalk::Outcome outcome) {
+  switch (outcome) {
+    case FastWalk::Outcome::kComplete: return WalkEnd::kComplete;
+    case FastWalk::Outcome::kGuessed: return WalkEnd::kGuessed;
+    default: return WalkEnd::kLimit;
+  }
+}
+
 // From this function's own registers outwards to the frame that stands at `sp`, and on.
 [[gnu::noinline]] std::size_t walk_from_here(std::uint64_t sp, std::uint64_t* pcs, std::size_t max, unsigned skip) {
   StackWalker walker(own_process(), capture_registers());
@@ -31,7 +39,7 @@ std::size_t backtrace_from(const Registers& registers, std::uint64_t* pcs, std::
         {pc.value() | (pc.is_return_address() ? 0 : walk::kInstructionBit), registers.sp(), registers.get(fp)}, false);
     const std::size_t depth = walk.run(pcs, max);
     if (walk.outcome() != FastWalk::Outcome::kNeedsAllRegisters) {
-      if (end != nullptr) *end = walk.outcome() == FastWalk::Outcome::kComplete ? WalkEnd::kComplete : WalkEnd::kLimit;
+      if (end != nullptr) *end = end_of(walk.outcome());
       return depth;
     }
   }
@@ -52,7 +60,7 @@ std::size_t backtrace_from(const Registers& registers, std::uint64_t* pcs, std::
     if (more) {
       const std::size_t depth = walk.run(pcs, max);
       if (walk.outcome() != FastWalk::Outcome::kNeedsAllRegisters) return depth;
-    } else if (walk.outcome() == FastWalk::Outcome::kComplete) {
+    } else if (walk.outcome() != FastWalk::Outcome::kNeedsAllRegisters) {
       return 0;
     }
   }

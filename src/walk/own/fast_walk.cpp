@@ -2,6 +2,7 @@
 
 #include "arch/pointer_authentication.h"
 #include "dwarf/interpreter.h"
+#include "table/project.h"
 #include "table/trace_state.h"
 #include "table/unwind_table.h"
 #include "walk/own/modules.h"
@@ -11,7 +12,6 @@ namespace {
 
 constexpr bool kIsX64 = kOwnArchitecture == Architecture::kX86_64;
 using TableRegisters = std::conditional_t<kIsX64, table::X64Registers, table::Arm64Registers>;
-constexpr std::uint8_t kMaxBackward = 16;
 
 std::uint64_t lookup_address(std::uint64_t key) {
   return (key & kInstructionBit) != 0 ? key & ~kInstructionBit : key - 1;
@@ -52,6 +52,20 @@ bool find_trace_rule(std::uint64_t key, table::TraceRule& rule, std::uint16_t& t
   });
   return given;
 }
+
+// For the length of a walk or a step, so that a walk may be left where it is.
+struct FastWalk::CodeInUse {
+  explicit CodeInUse(FastWalk& walk) : walk_(walk), view_(own_code_ranges()) {
+    walk_.code_ = view_.empty() ? nullptr : &view_;
+  }
+  ~CodeInUse() { walk_.code_ = nullptr; }
+  CodeInUse(const CodeInUse&) = delete;
+  CodeInUse& operator=(const CodeInUse&) = delete;
+
+ private:
+  FastWalk& walk_;
+  const CodeRanges::View view_;
+};
 
 FastWalk::FastWalk(const FastWalkState& start, bool live) : state_(start), stack_(known_stack(start.sp, live)) {}
 
@@ -141,7 +155,7 @@ WINDLASS_READS_STACKS FastWalk::Answer FastWalk::by_full_rule(const table::Trace
   const bool signal = (rule.flags & WL_RULE_SIGNAL) != 0;
   pc = without_authentication(pc);
   if (static_cast<std::int64_t>(pc) <= 0) return pc == 0 ? Answer::kEnd : Answer::kCannot;
-  if (cfa <= state_.sp && (!signal || ++backward_ > kMaxBackward)) return Answer::kCannot;
+  if (cfa <= state_.sp && (!signal || !progress_.allows(state_.sp, cfa, false))) return Answer::kCannot;
   caller.key = signal ? pc | kInstructionBit : pc;
   caller.sp = cfa;
   return Answer::kStepped;
@@ -157,9 +171,13 @@ WINDLASS_READS_STACKS FastWalk::Answer FastWalk::by_full_rule(const table::Trace
   const RegisterNumber fp = Registers::fp_number(kOwnArchitecture);
   registers.set(fp, state_.fp);
   StackWalker walker(own_process(), registers);
-  if (!walker.step()) return walker.end_reason() == WalkEnd::kComplete ? Answer::kEnd : Answer::kCannot;
+  if (!walker.step()) {
+    guessed_ = walker.end_reason() == WalkEnd::kGuessed;
+    return guessed_ || walker.end_reason() == WalkEnd::kComplete ? Answer::kEnd : Answer::kCannot;
+  }
   const Registers& found = walker.frame().registers;
-  if (!found.has(fp) || (found.sp() <= state_.sp && ++backward_ > kMaxBackward)) return Answer::kCannot;
+  if (!found.has(fp) || !found.has_sp()) return Answer::kCannot;
+  if (!progress_.allows(state_.sp, found.sp(), found.pc().value() == pc)) return Answer::kCannot;
   caller.key = found.pc().value() | (found.pc().is_return_address() ? 0 : kInstructionBit);
   caller.sp = found.sp();
   caller.fp = found.get(fp);
@@ -170,16 +188,33 @@ WINDLASS_READS_STACKS FastWalk::Answer FastWalk::by_full_rule(const table::Trace
 [[gnu::noinline]] FastWalk::Answer FastWalk::by_new_rule(FastWalkState& caller, Slots& slots) {
   table::TraceRule rule{};
   std::uint16_t tag = 0;
+  const bool found = find_trace_rule(state_.key, rule, tag);
+  return by_found_rule(found ? &rule : nullptr, tag, caller, slots);
+}
+
+// Nothing about a code range is kept: it would have to be asked each time whether it is still the same one, and that is
+// what finding it costs.
+[[gnu::noinline]] FastWalk::Answer FastWalk::by_code_range(const Module& range, FastWalkState& caller, Slots& slots) {
+  FrameRow row;
+  table::TraceRule rule{};
+  const bool found = range.row_at(lookup_address(state_.key), row).has_value();
+  if (found) rule = table::project(row, kOwnArchitecture, WL_NO_XREG);
+  return by_found_rule(found ? &rule : nullptr, OwnModule::kUncacheable, caller, slots);
+}
+
+// By a rule that is not in the cache, or (null) without: the walker of all registers may know how.
+FastWalk::Answer FastWalk::by_found_rule(const table::TraceRule* rule, std::uint16_t tag, FastWalkState& caller,
+                                         Slots& slots) {
+  const bool keep = tag != OwnModule::kUncacheable;
   Answer answer = Answer::kCannot;
   std::uint64_t index = 0;
-  const bool found = find_trace_rule(state_.key, rule, tag);
   PackedStep step = PackedStep::other(PackedStep::kAllRegisters, tag);
-  if (found) {
-    if (PackedStep::pack(rule, tag, step)) {
+  if (rule != nullptr) {
+    if (PackedStep::pack(*rule, tag, step)) {
       answer = by_rule(step, caller, slots);
     } else {
-      answer = by_full_rule(rule, caller);
-      if (answer != Answer::kCannot && RuleCache::intern(rule, index))
+      answer = by_full_rule(*rule, caller);
+      if (keep && answer != Answer::kCannot && RuleCache::intern(*rule, index))
         step = PackedStep::other(PackedStep::kPalette, tag, index);
     }
   }
@@ -194,15 +229,20 @@ WINDLASS_READS_STACKS FastWalk::Answer FastWalk::by_full_rule(const table::Trace
       caller = exact;
     }
   }
-  if (tag != OwnModule::kUncacheable) RuleCache::insert(state_.key, step);
+  if (keep) RuleCache::insert(state_.key, step);
   if (tag != OwnModule::kNeverUnloaded)
     slots = Slots();
-  else if (answer == Answer::kEnd && step.kind() == PackedStep::kPalette && rule.ra_kind == WL_REG_UNDEFINED)
+  else if (answer == Answer::kEnd && step.kind() == PackedStep::kPalette && rule->ra_kind == WL_REG_UNDEFINED)
     slots = {&kZero, &kZero};
   return answer;
 }
 
 inline FastWalk::Answer FastWalk::find_caller(FastWalkState& caller, Slots& slots) {
+  // Before what is kept: a range may lie in a loaded module's data, whose pcs no walk could have met with a rule.
+  if (code_ != nullptr) [[unlikely]] {
+    if (const Module* range = code_->find(lookup_address(state_.key)); range != nullptr)
+      return by_code_range(*range, caller, slots);
+  }
   PackedStep rule;
   if (!RuleCache::find(state_.key, rule)) [[unlikely]]
     return by_new_rule(caller, slots);
@@ -224,6 +264,7 @@ inline FastWalk::Answer FastWalk::find_caller(FastWalkState& caller, Slots& slot
 }
 
 bool FastWalk::step() {
+  const CodeInUse code(*this);
   FastWalkState caller;
   Slots slots;
   const Answer answer = find_caller(caller, slots);
@@ -231,8 +272,13 @@ bool FastWalk::step() {
     go_to(caller);
     return true;
   }
-  outcome_ = answer == Answer::kEnd ? Outcome::kComplete : Outcome::kNeedsAllRegisters;
+  end(answer);
   return false;
+}
+
+void FastWalk::end(Answer answer) {
+  const Outcome outermost = guessed_ ? Outcome::kGuessed : Outcome::kComplete;
+  outcome_ = answer == Answer::kEnd ? outermost : Outcome::kNeedsAllRegisters;
 }
 
 // Is the current frame one of the record's? Then it is [old_ - 1].
@@ -276,6 +322,7 @@ WINDLASS_READS_STACKS inline bool FastWalk::replay(std::size_t& current, std::ui
 }
 
 std::size_t FastWalk::run(std::uint64_t* pcs, std::size_t max) {
+  const CodeInUse code(*this);
   RuleCache::touch();
   record_ = WalkRecord::acquire();
   bool recording = record_ != nullptr;
@@ -299,7 +346,7 @@ std::size_t FastWalk::run(std::uint64_t* pcs, std::size_t max) {
       // A step that cannot be replayed may lead where it led before.
       const RecordedFrame* next = current != 0 ? &(*record_)[current - 1] : nullptr;
       if (answer == Answer::kEnd && next != nullptr && next->key == 0) {
-        outcome_ = Outcome::kComplete;
+        end(answer);
         break;
       }
       if (answer == Answer::kStepped && next != nullptr && next->key == caller.key && next->sp == caller.sp &&
@@ -315,7 +362,7 @@ std::size_t FastWalk::run(std::uint64_t* pcs, std::size_t max) {
     }
     if (recording) recording = record_->add({state_.key, state_.sp, state_.fp, slots.return_slot, slots.fp_slot}, old_);
     if (answer != Answer::kStepped) {
-      outcome_ = answer == Answer::kEnd ? Outcome::kComplete : Outcome::kNeedsAllRegisters;
+      end(answer);
       if (recording && answer == Answer::kEnd)
         (void)record_->add({0, 0, slots.fp_slot == &kZero ? 0 : caller.fp, &kBarrier, &kBarrier}, 0);
       break;

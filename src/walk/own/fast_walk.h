@@ -4,8 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "walk/code_ranges.h"
 #include "walk/own/record.h"
 #include "walk/own/rules.h"
+#include "walk/progress.h"
 
 namespace windlass::walk {
 
@@ -21,6 +23,7 @@ class FastWalk {
  public:
   enum class Outcome : std::uint8_t {
     kComplete,           // the outermost frame was reached
+    kGuessed,            // so it seems
     kMore,               // `max` was
     kNeedsAllRegisters,  // only a walk with all registers can tell the caller, or that there is none
   };
@@ -37,6 +40,7 @@ class FastWalk {
   [[nodiscard]] Outcome outcome() const { return outcome_; }
 
  private:
+  struct CodeInUse;
   struct Slots {
     const std::uint64_t* return_slot = &kBarrier;
     const std::uint64_t* fp_slot = &kBarrier;
@@ -44,25 +48,30 @@ class FastWalk {
   enum class Answer : std::uint8_t { kStepped, kEnd, kCannot };
 
   Answer find_caller(FastWalkState& caller, Slots& slots);
+  Answer by_code_range(const Module& range, FastWalkState& caller, Slots& slots);
   Answer by_rule(PackedStep rule, FastWalkState& caller, Slots& slots);
   Answer by_full_rule(const table::TraceRule& rule, FastWalkState& caller);
   Answer by_new_rule(FastWalkState& caller, Slots& slots);
+  Answer by_found_rule(const table::TraceRule* rule, std::uint16_t tag, FastWalkState& caller, Slots& slots);
   Answer by_walker(FastWalkState& caller);
   bool is_current(std::uint16_t tag);
   bool load(std::uint64_t address, std::uint64_t& value);
   void go_to(const FastWalkState& caller);
+  void end(Answer answer);
 
   [[nodiscard]] bool joins();
   bool replay(std::size_t& current, std::uint64_t* pcs, std::size_t& count, std::size_t max);
 
   FastWalkState state_;
   StackRange stack_;
+  const CodeRanges::View* code_ = nullptr;  // while a step or run goes on; null: there is none
   WalkRecord* record_ = nullptr;
   std::size_t old_ = 0;  // this many of the record's frames may still be met
   // Tags of modules met in this walk, that hold: a frame of theirs is on the stack.
   std::uint16_t current_tags_[4] = {};
   std::uint8_t next_tag_ = 0;
-  std::uint8_t backward_ = 0;
+  Progress progress_;
+  bool guessed_ = false;  // what ended the walk proves nothing
   Outcome outcome_ = Outcome::kMore;
 };
 

@@ -179,6 +179,24 @@ void each_own_module(FunctionRef<void(const Module&)> callback) {
   OwnModules::for_each([&](const OwnModule& own) { callback(own.module()); });
 }
 
+bool own_module_has_code(std::uint64_t begin, std::uint64_t end) {
+  struct Question {
+    std::uint64_t begin, end;
+  } question{begin, end};
+  const auto ask = [](dl_phdr_info* info, std::size_t, void* context) {
+    const auto& asked = *static_cast<const Question*>(context);
+    for (int i = 0; i < info->dlpi_phnum; ++i) {
+      const auto& segment = info->dlpi_phdr[i];
+      const std::uint64_t address = info->dlpi_addr + segment.p_vaddr;
+      if (segment.p_type == PT_LOAD && (segment.p_flags & PF_X) != 0 && asked.begin < address + segment.p_memsz &&
+          address < asked.end)
+        return 1;
+    }
+    return 0;
+  };
+  return dl_iterate_phdr(ask, &question) != 0;
+}
+
 bool OwnModules::verify(std::uint16_t tag, std::uint64_t address) {
   if (tag == OwnModule::kNeverUnloaded) return true;
   if (tag == OwnModule::kUncacheable) return false;

@@ -8,10 +8,14 @@
 #include "walk/own/own_memory.h"
 #include "walk/own/whole_walk.h"
 #include "walk/own_modules.h"
+#include "walk/space_modules.h"
 #include "windlass/backtrace.h"
 
 namespace windlass {
 namespace {
+
+using OwnModuleList = AddressSpace::Modules;
+constexpr auto kOwn = OwnModuleList::Process::kOwn;
 
 alignas(AddressSpace) std::byte own_space[sizeof(AddressSpace)];
 constinit std::atomic<bool> own_space_made = false;
@@ -20,28 +24,28 @@ constinit std::atomic<bool> own_space_made = false;
 
 AddressSpace AddressSpace::self() {
   walk::know_own_modules();
-  AddressSpace space(kOwnArchitecture, std::make_unique<walk::OwnMemory>());
+  AddressSpace space(kOwnArchitecture, std::make_unique<walk::OwnMemory>(), std::make_unique<Modules>(kOwn));
   space.set_pointer_mask(~user_code_mask());
-  space.own_ = true;
   return space;
 }
 
 // Allocates nothing, and may run again: it then writes what is there.
-void walk::make_own_space() {
-  alignas(OwnMemory) static std::byte memory[sizeof(OwnMemory)];
-  auto* space = new (own_space) AddressSpace(kOwnArchitecture, std::unique_ptr<Memory>(new (memory) OwnMemory));
+static void make_own_space() {
+  alignas(walk::OwnMemory) static std::byte memory[sizeof(walk::OwnMemory)];
+  alignas(OwnModuleList) static std::byte modules[sizeof(OwnModuleList)];
+  auto* space = new (own_space) AddressSpace(kOwnArchitecture, std::unique_ptr<Memory>(new (memory) walk::OwnMemory),
+                                             std::unique_ptr<OwnModuleList>(new (modules) OwnModuleList(kOwn)));
   space->set_pointer_mask(~user_code_mask());
-  space->own_ = true;
   own_space_made.store(true, std::memory_order_release);
 }
 
 // Before any other initialiser that could walk, and for good.
-[[gnu::constructor(101)]] static void make_own_space_early() { walk::make_own_space(); }
+[[gnu::constructor(101)]] static void make_own_space_early() { make_own_space(); }
 
 const AddressSpace& own_process() {
   // A preloaded memory profiler walks from other libraries' initialisers; there is but one thread then.
   if (!own_space_made.load(std::memory_order_acquire)) [[unlikely]]
-    walk::make_own_space();
+    make_own_space();
   return *std::launder(reinterpret_cast<const AddressSpace*>(own_space));
 }
 

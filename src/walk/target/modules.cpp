@@ -78,12 +78,14 @@ class ModuleAdder {
     for (Found& found : found_) {
       ModuleInfo& info = found.info;
       Expected<void> added;
-      if (found.code_only)
-        added = target_.space.add_code_range(info.begin, info.end, info.path, info.bias);
-      else if (found.image.empty())
+      if (found.code_only) {
+        const auto id = target_.space.add(CodeRange{info.begin, info.end, info.path, info.bias});
+        if (!id) added = std::unexpected(id.error());
+      } else if (found.image.empty()) {
         added = target_.space.add_module(std::move(info));
-      else
+      } else {
         added = target_.space.add_module(std::move(info), std::move(found.image));
+      }
       if (!added && target_.problems.size() < kMaxProblems) target_.problems.push_back(added.error());
     }
   }

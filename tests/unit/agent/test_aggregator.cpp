@@ -13,8 +13,8 @@ const Aggregator::ModuleFiller kNamed = [](std::uint32_t number, profile::Module
 class AggregatorTest : public testing::Test {
  protected:
   AggregatorTest() {
-    maps.add({0x10000, 0x20000, 0, 3, 0xf000, false});
-    maps.add({0x30000, 0x31000, 0, 0, 0, true});
+    maps.add({0x10000, 0x20000, 0, 3, 0xf000, MappingKind::kFile});
+    maps.add({0x30000, 0x31000, 0, 0, 0, MappingKind::kGenerated});
   }
   StackRecord stack(std::span<const std::uint64_t> user, std::uint8_t end = WL_END_COMPLETE) const {
     StackRecord record;

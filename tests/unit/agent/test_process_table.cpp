@@ -11,9 +11,10 @@ class ProcessTableTest : public testing::Test {
  protected:
   ProcessTable table{[this](std::uint32_t, std::uint32_t parent, const MapRecord& map) {
                        last_parent = parent;
-                       return ProcessTable::CodeLocation{static_cast<std::uint32_t>(map.file.inode),
-                                                         map.begin - map.file_offset, map.file.inode == 0,
-                                                         map.file.inode == kPeFile};
+                       return ProcessTable::CodeLocation{
+                           static_cast<std::uint32_t>(map.file.inode), map.begin - map.file_offset,
+                           map.file.inode == 0 ? MappingKind::kGenerated : MappingKind::kFile,
+                           map.file.inode == kPeFile};
                      },
                      [this](std::uint32_t tgid, std::string& text) {
                        const auto found = proc.find(tgid);
@@ -81,8 +82,8 @@ TEST_F(ProcessTableTest, CodeOfImagesThatWereCopied) {
   const Mapping* code = table.find(1)->maps->find(0x140001234);
   ASSERT_NE(code, nullptr);
   EXPECT_EQ(code->bias, 0x140000000u);
-  EXPECT_FALSE(code->anonymous);
-  EXPECT_TRUE(table.find(1)->maps->find(0x150000000)->anonymous);
+  EXPECT_FALSE(code->generated());
+  EXPECT_TRUE(table.find(1)->maps->find(0x150000000)->generated());
   map(4, 1, 0x160000000, 0x160001000, 0);
   EXPECT_EQ(due(), std::vector<std::uint32_t>{1});
   event(ProcessEventKind::kExec, 5, 1);

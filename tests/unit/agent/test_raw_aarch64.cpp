@@ -102,8 +102,8 @@ class RawAArch64 : public testing::Test {
     map.file.inode = status.st_ino;
     const auto placed = registry.resolve(static_cast<std::uint32_t>(::getpid()), 0, map);
     MapSet maps;
-    maps.add({map.begin, map.end, 0, placed.module, placed.bias, placed.anonymous});
-    maps.add({kGenerated, kGenerated + 0x1000, 0, 0, 0, true});
+    maps.add({map.begin, map.end, 0, placed.module, placed.bias, placed.kind});
+    maps.add({kGenerated, kGenerated + 0x1000, 0, 0, 0, MappingKind::kGenerated});
 
     RawSample sample;
     sample.tgid = static_cast<std::uint32_t>(::getpid());

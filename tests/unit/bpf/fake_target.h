@@ -47,12 +47,24 @@ class FakeTarget {
   }
   void write_code(std::uint64_t address, const std::vector<std::uint8_t>& code) { memory[address] = code; }
 
+  // As the agent publishes a process that has changed: under a new number, the memo as it is.
+  void publish(const std::vector<wl_mapping>& mappings) {
+    ++scratch->unwind.space;
+    place(mappings);
+  }
   void set_mappings(const std::vector<wl_mapping>& mappings) {
-    auto ref = arena->allocate(sizeof(wl_maps_head) + mappings.size() * sizeof(wl_mapping));
-    maps = scratch->unwind.maps = *ref + 1;
-    count = scratch->unwind.map_count = static_cast<std::uint32_t>(mappings.size());
     *memo = {};
-    std::copy(mappings.begin(), mappings.end(), reinterpret_cast<wl_mapping*>(arena->at(maps)));
+    place(mappings);
+  }
+
+  // The frames from `start` on, as the kernel's events have them.
+  std::vector<std::uint64_t> walk(const wl_cursor& start) {
+    wl_unwind& unwind = scratch->unwind;
+    unwind.cursor = start;
+    unwind.frames = unwind.first = unwind.memo_hits = 0;
+    unwind.frame_limit = 64;
+    wl_walk(scratch.get(), memo.get());
+    return {scratch->frames, scratch->frames + unwind.frames};
   }
 
   // All registers known, exact pc.
@@ -88,6 +100,12 @@ class FakeTarget {
   unsigned reads = 0;
 
  private:
+  void place(const std::vector<wl_mapping>& mappings) {
+    auto ref = arena->allocate(sizeof(wl_maps_head) + mappings.size() * sizeof(wl_mapping));
+    maps = scratch->unwind.maps = *ref + 1;
+    count = scratch->unwind.map_count = static_cast<std::uint32_t>(mappings.size());
+    std::copy(mappings.begin(), mappings.end(), reinterpret_cast<wl_mapping*>(arena->at(maps)));
+  }
   int with(wl_cursor& at, const auto& step) {
     scratch->unwind.cursor = at;
     const int status = step(&scratch->unwind);

@@ -23,20 +23,20 @@ struct At {
 class Code : public ::testing::Test {
  protected:
   // Generated code (anonymous memory) that holds `function` at kCode + 0x100 and two call sites.
-  void place(const Bytes& function, bool anonymous = true) {
+  void place(const Bytes& function, wl_mapping_kind kind = WL_MAPPING_GENERATED) {
     Bytes page(0x1000, 0x90);
     std::copy(function.begin(), function.end(), page.begin() + 0x100);
     for (const std::uint64_t site : {kCaller, kCaller2}) page[site - kCode - 5] = 0xe8;
     target.write_code(kCode, page);
     target.modules[1].state = WL_MODULE_NO_TABLE;
-    target.set_mappings({{kCode, kCode + 0x1000, 0, 1, anonymous ? WL_MAPPING_ANON : 0U}});
+    target.set_mappings({{kCode, kCode + 0x1000, 0, 1, kind}});
   }
 
   // Holds the function before every instruction, with the stack as it would be there.
-  void hold_at_every(const std::vector<At>& function, bool anonymous = true) {
+  void hold_at_every(const std::vector<At>& function, wl_mapping_kind kind = WL_MAPPING_GENERATED) {
     Bytes all;
     for (const At& at : function) all.insert(all.end(), at.bytes.begin(), at.bytes.end());
-    place(all, anonymous);
+    place(all, kind);
     // [kCallerFp]: the caller's own frame, so that a blind step would find a plausible grandcaller.
     std::uint64_t pc = kCode + 0x100;
     for (std::size_t i = 0; i < function.size(); pc += function[i++].bytes.size()) {
@@ -68,7 +68,7 @@ class Code : public ::testing::Test {
 };
 
 TEST_F(Code, FunctionWithLeave) {
-  for (const bool anonymous : {true, false}) {
+  for (const wl_mapping_kind kind : {WL_MAPPING_GENERATED, WL_MAPPING_FILE}) {
     hold_at_every({{{0xf3, 0x0f, 0x1e, 0xfa}, At::kSp},
                    {{0x55}, At::kSp},
                    {{0x48, 0x89, 0xe5}, At::kPushed},
@@ -77,7 +77,7 @@ TEST_F(Code, FunctionWithLeave) {
                    {{0x89, 0xf8}, At::kBody},
                    {{0xc9}, At::kBody},
                    {{0xc3}, At::kSp}},
-                  anonymous);
+                  kind);
   }
 }
 
@@ -115,13 +115,13 @@ TEST_F(Code, V8Function) {
 // A function without a frame says nothing; its return address on top of the stack says that it has none.
 TEST_F(Code, FramelessFunctionIsNotSkippedOver) {
   const std::vector<At> leaf = {{{0x8b, 0x07}, At::kUndecided}, {{0x01, 0xf0}, At::kUndecided}, {{0xc3}, At::kSp}};
-  hold_at_every(leaf, true);
-  hold_at_every(leaf, false);
+  hold_at_every(leaf, WL_MAPPING_GENERATED);
+  hold_at_every(leaf, WL_MAPPING_FILE);
 }
 
 // Assembly in a file may have pushed registers first.
 TEST_F(Code, FramelessFunctionWithPushesInAFile) {
-  place({0x90, 0x90, 0x90, 0x90}, false);
+  place({0x90, 0x90, 0x90, 0x90}, WL_MAPPING_FILE);
   std::vector<std::uint64_t> stack(0x60, 0);
   stack[0x200 / 8] = kStack + 0x280;
   stack[0x208 / 8] = kCaller2;
@@ -134,7 +134,7 @@ TEST_F(Code, FramelessFunctionWithPushesInAFile) {
 }
 
 TEST_F(Code, AddStackPointerThenReturn) {
-  place({0x48, 0x83, 0xc4, 0x08, 0xc3}, false);  // the end of _init, as a caller
+  place({0x48, 0x83, 0xc4, 0x08, 0xc3}, WL_MAPPING_FILE);  // the end of _init, as a caller
   std::vector<std::uint64_t> stack(0x60, 0);
   stack[0x100 / 8] = kCaller;
   stack[0x200 / 8] = kStack + 0x280;
@@ -161,13 +161,13 @@ TEST_F(Code, Guards) {
   EXPECT_EQ(step_with(kStack + 0x38), WL_END_BAD_FRAME_POINTER);     // below the stack pointer
   EXPECT_EQ(step_with(kStack + 0x101), WL_END_BAD_FRAME_POINTER);    // not aligned
   EXPECT_EQ(step_with(kStack + 0x10000), WL_END_BAD_FRAME_POINTER);  // not readable
-  EXPECT_EQ(step_with(kStack + 0x110), WL_END_COMPLETE);             // a return address of 0
-  EXPECT_EQ(step_with(0), WL_END_COMPLETE);
+  EXPECT_EQ(step_with(kStack + 0x110), WL_END_GUESSED);              // a return address of 0
+  EXPECT_EQ(step_with(0), WL_END_GUESSED);
 }
 
 // In a file a return address must stand behind a call.
 TEST_F(Code, ReturnAddressBehindACall) {
-  place({0x89, 0xf8, 0x89, 0xf8}, false);
+  place({0x89, 0xf8, 0x89, 0xf8}, WL_MAPPING_FILE);
   std::vector<std::uint64_t> stack(0x60, 0);
   stack[0x100 / 8] = kCallerFp;
   stack[0x108 / 8] = kCaller + 1;
@@ -187,7 +187,7 @@ TEST_F(Code, ReturnAddressBehindACall) {
 }
 
 TEST_F(Code, RestorerWithoutCfi) {
-  place({0x48, 0xc7, 0xc0, 0x0f, 0x00, 0x00, 0x00, 0x0f, 0x05}, false);
+  place({0x48, 0xc7, 0xc0, 0x0f, 0x00, 0x00, 0x00, 0x0f, 0x05}, WL_MAPPING_FILE);
   std::vector<std::uint64_t> frame(5 + 17, 7);
   frame[5 + 15] = kStack + 0x800;
   frame[5 + 16] = kCode + 0x44;
@@ -200,7 +200,7 @@ TEST_F(Code, RestorerWithoutCfi) {
 }
 
 TEST_F(Code, PendingModuleIsNotGuessedAt) {
-  place({0xc3}, false);
+  place({0xc3}, WL_MAPPING_FILE);
   target.modules[1].state = WL_MODULE_PENDING;
   auto cursor = FakeTarget::cursor(kCode + 0x100, kStack, 0);
   EXPECT_EQ(target.step(cursor), WL_END_PENDING);

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "fake_target.h"
+#include "table/builder.h"
 
 namespace windlass {
 namespace {
@@ -269,6 +270,53 @@ TEST(Memo, KeyIsExact) {
   EXPECT_FALSE(wl_memo_hit(&entry, 0x30002, kCode));
   EXPECT_FALSE(wl_memo_hit(&entry, 0x30001, kCode + 1));
   EXPECT_FALSE(wl_memo_hit(&entry, 0x30001, kCode ^ 1ULL << 47));
+}
+
+// A function's code replaced by another's, by generated code, and by nothing: the memo still holds the rule of the
+// first for these very addresses.
+TEST(Memo, ReplacedCodeIsNeverWalkedByItsOldRule) {
+  constexpr std::uint64_t kFirst = 0x101, kSecond = 0x102, kFar = 0x9999;
+  FakeTarget target;
+  const auto place = [&](unsigned module, int cfa_offset) {
+    table::TableBuilder builder;
+    builder.begin_function(0, 0x1000);
+    builder.row(0, rule_of(WL_CFA_REG, 7, cfa_offset));
+    builder.end_function();
+    const auto table = builder.finish();
+    target.modules[module] = table::load_table(*table, target)->module;
+  };
+  place(1, 16);
+  place(2, 32);
+  const std::vector<wl_mapping> first{{kCode, kCode + 0x1000, kCode, 1, WL_MAPPING_FILE}};
+  const std::vector<wl_mapping> second{{kCode, kCode + 0x1000, kCode, 2, WL_MAPPING_FILE}};
+  const std::vector<wl_mapping> generated{{kCode, kCode + 0x1000, kCode, 2, WL_MAPPING_GENERATED}};
+  // By the first rule a frame is 2 words, by the second 4.
+  target.write(kStack, {kFar, kCode + kFirst, kFar, kCode + kSecond, kFar, 0, kFar, 0, kFar, 0});
+  const auto frames = [&](std::uint64_t frame) { return kCode + frame; };
+  const wl_cursor start = FakeTarget::cursor(kCode + 0x80, kStack, 0);
+  const std::vector<std::uint64_t> by_first{(kCode + 0x80) | WL_FRAME_EXACT, frames(kFirst), frames(kSecond)};
+  const std::vector<std::uint64_t> by_second{(kCode + 0x80) | WL_FRAME_EXACT, frames(kSecond)};
+
+  target.set_mappings(first);
+  EXPECT_EQ(target.walk(start), by_first);
+  EXPECT_EQ(target.walk(start), by_first);
+  EXPECT_GT(target.scratch->unwind.memo_hits, 0U);
+  target.publish(second);
+  EXPECT_EQ(target.walk(start), by_second);
+  EXPECT_EQ(target.walk(start), by_second);
+  target.publish(generated);
+  EXPECT_EQ(target.walk(start).size(), 1U);
+  EXPECT_EQ(target.scratch->unwind.memo_hits, 0U);
+  target.publish(first);
+  EXPECT_EQ(target.walk(start), by_first);
+  // Generated code leaves nothing to be found: replaced by itself, nobody says so.
+  *target.memo = {};
+  target.publish(generated);
+  (void)target.walk(start);
+  for (const wl_memo_entry& entry : target.memo->entries) ASSERT_EQ(entry.tag, 0U);
+  target.publish({});
+  EXPECT_EQ(target.walk(start).size(), 1U);
+  EXPECT_EQ(target.scratch->unwind.end, WL_END_NO_MAPPING);
 }
 
 static_assert(sizeof(wl_memo_entry) == 16);

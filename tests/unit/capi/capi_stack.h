@@ -26,8 +26,11 @@ struct CapiStack {
   CapiStack() {
     const windlass_memory memory{sizeof memory, read, release, this};
     windlass_open_callbacks(WINDLASS_X86_64, &memory, &space, nullptr);
-    const windlass_code code{sizeof code, kCode, 0x2000, nullptr};
-    windlass_add_code(space, &code, nullptr);
+    windlass_code code{};
+    code.size = sizeof code;
+    code.begin = kCode;
+    code.end = 0x2000;
+    windlass_add_code(space, &code, nullptr, nullptr);
   }
   ~CapiStack() { windlass_close(space); }
   CapiStack(const CapiStack&) = delete;

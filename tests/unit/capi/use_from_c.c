@@ -42,7 +42,7 @@ int use_from_c(void);
 int use_from_c(void) {
   struct stack stack = {0x7000, {0x7020, 0x1100, 0, 0, 0, 0x1200, 0, 0}, 0};
   windlass_memory memory = {sizeof memory, read_stack, release_stack, &stack};
-  windlass_code code = {sizeof code, 0x1000, 0x2000, "made by hand"};
+  windlass_code code = {.size = sizeof code, .begin = 0x1000, .end = 0x2000, .name = "made by hand"};
   windlass_options options = {sizeof options, 0, WINDLASS_NO_CODE_ANALYSIS, 0};
   windlass_space* space = NULL;
   windlass_registers registers;
@@ -50,7 +50,7 @@ int use_from_c(void) {
   uint32_t end = 0;
 
   CHECK(windlass_open_callbacks(WINDLASS_X86_64, &memory, &space, NULL) == WINDLASS_OK && space != NULL);
-  CHECK(windlass_add_code(space, &code, NULL) == WINDLASS_OK);
+  CHECK(windlass_add_code(space, &code, NULL, NULL) == WINDLASS_OK);
   registers.size = sizeof registers;
   CHECK(windlass_registers_init(&registers, WINDLASS_X86_64) == WINDLASS_OK);
   CHECK(windlass_set(&registers, 16, 0x1010) == WINDLASS_OK);

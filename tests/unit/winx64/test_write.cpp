@@ -265,7 +265,7 @@ TEST(WinX64Write, EpiloguesThatUnwindersDoNotKnow) {
   };
   const Epilogue two{20, 40, {{25, Save{kRsi, 32}}, {29, Allocate{8}}, {33, Allocate{32}}, {34, push(kRbx)}}};
   EXPECT_EQ(with(two, 1).substr(0, 4), "1000");  // `add rsp, 32; pop; ret` is found
-  EXPECT_EQ(with(two, 2), "0x1d: version 2 describes epi");
+  EXPECT_EQ(with(two, 2), "0x1d: version 2 describes epil");
   const Epilogue three{
       20, 50, {{25, Save{kRsi, 32}}, {29, Allocate{8}}, {33, Allocate{8}}, {37, Allocate{24}}, {38, push(kRbx)}}};
   EXPECT_EQ(with(three, 1), "0x1d: version 1 knows epilogue");
@@ -273,9 +273,9 @@ TEST(WinX64Write, EpiloguesThatUnwindersDoNotKnow) {
   EXPECT_EQ(with(late, 1), "0x18: version 1 knows epilogue");
   const Epilogue moved{20, 40, {{25, Save{kRsi, 32}}, {30, Save{kRbx, 40}}, {34, Allocate{48}}}};
   EXPECT_EQ(with(moved, 1).substr(0, 4), "1000");
-  EXPECT_EQ(with(moved, 2), "0x22: version 2 describes epi");
+  EXPECT_EQ(with(moved, 2), "0x22: version 2 describes epil");
   const Epilogue apart{20, 40, {{25, Save{kRsi, 32}}, {29, Allocate{40}}, {35, push(kRbx)}}};
-  EXPECT_EQ(with(apart, 2), "0x1d: version 2 describes epi");
+  EXPECT_EQ(with(apart, 2), "0x1d: version 2 describes epil");
   const Epilogue slow{20, 60, {{25, Save{kRsi, 32}}, {29, Allocate{40}}, {30, push(kRbx)}}};
   EXPECT_EQ(with(slow, 1), "0x1e: behind an epilogue's las");
 }

@@ -153,6 +153,13 @@ void each_own_module(FunctionRef<void(const Module&)> callback) {
     callback(snapshot->places[i].image.load(std::memory_order_relaxed)->module());
 }
 
+// An image's sections are not told apart here.
+bool own_module_has_code(std::uint64_t begin, std::uint64_t end) {
+  bool has = false;
+  each_own_module([&](const Module& module) { has |= begin < module.info().end && module.info().begin < end; });
+  return has;
+}
+
 // From then on the loader is followed; called again, it does nothing.
 void know_own_modules() {
   static std::atomic<bool> known = false;

@@ -1,0 +1,67 @@
+#include "agent/sampled_process.h"
+
+#include <utility>
+
+#include "walk/module.h"
+
+namespace windlass::agent {
+namespace {
+
+// What all processes of an unwinder share: there is one sample at a time.
+class SharedMemory final : public Memory {
+ public:
+  explicit SharedMemory(const Memory& memory) : memory_(memory) {}
+  bool read(std::uint64_t address, void* to, std::size_t size) const override {
+    return memory_.read(address, to, size);
+  }
+  bool read_code(std::uint64_t address, void* to, std::size_t size) const override {
+    return memory_.read_code(address, to, size);
+  }
+
+ private:
+  const Memory& memory_;
+};
+
+std::unique_ptr<walk::Module> module_of(const Mapping& mapping, ModuleRegistry& registry) {
+  ModuleInfo info;
+  info.begin = mapping.begin;
+  info.end = mapping.end;
+  info.bias = mapping.bias;
+  CodeFile* file = registry.find(mapping.module);
+  const image::CodeMachine machine = file != nullptr ? file->machine : image::CodeMachine();
+  const bool generated = mapping.generated() || file == nullptr;
+  return std::make_unique<walk::Module>(std::move(info),
+                                        generated ? source::generated_source() : registry.source(*file), mapping.bias,
+                                        machine, generated);
+}
+
+}  // namespace
+
+SampledProcess::SampledProcess(Architecture architecture, const Memory& memory, std::uint64_t code_mask)
+    : SampledProcess(architecture, memory, code_mask, std::make_unique<Modules>(Modules::Process::kOther)) {}
+
+SampledProcess::SampledProcess(Architecture architecture, const Memory& memory, std::uint64_t code_mask,
+                               std::unique_ptr<Modules> modules)
+    : modules_(modules.get()), space_(architecture, std::make_unique<SharedMemory>(memory), std::move(modules)) {
+  space_.set_pointer_mask(~code_mask);
+  if (architecture == Architecture::kAArch64) space_.set_unsigned_mask(~code_mask);  // as the kernel side does
+}
+
+void SampledProcess::show(const MapSet& maps, ModuleRegistry& registry) {
+  const std::vector<Mapping>& wanted = maps.mappings();
+  if (wanted == shown_) return;
+  // Both are sorted. What goes first, so that what comes in its place does not overlap it.
+  const auto missing = [](const std::vector<Mapping>& from, const std::vector<Mapping>& in, auto&& use) {
+    auto other = in.begin();
+    for (const Mapping& mapping : from) {
+      while (other != in.end() && other->begin < mapping.begin) ++other;
+      if (other == in.end() || *other != mapping) use(mapping);
+    }
+  };
+  missing(shown_, wanted, [&](const Mapping& mapping) { (void)modules_->erase(mapping.begin); });
+  missing(wanted, shown_,
+          [&](const Mapping& mapping) { (void)modules_->insert(module_of(mapping, registry)); });
+  shown_ = wanted;
+}
+
+}  // namespace windlass::agent

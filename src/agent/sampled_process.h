@@ -1,0 +1,34 @@
+// A process that samples come from, as a walker wants it: its mappings as the modules of an address space.
+#pragma once
+
+#include <vector>
+
+#include "agent/module_registry.h"
+#include "agent/process_table.h"
+#include "walk/space_modules.h"
+#include "windlass/walk.h"
+
+namespace windlass::agent {
+
+// Keeps its modules, and with them what walkers remember about them, as long as their mappings stay. Valid until the
+// registry evicts a file.
+class SampledProcess {
+ public:
+  // The memory is the caller's, and must outlive it.
+  SampledProcess(Architecture architecture, const Memory& memory, std::uint64_t code_mask);
+
+  // Makes the modules those of `maps`. Linear in the mappings; allocates for those that are new.
+  void show(const MapSet& maps, ModuleRegistry& registry);
+  [[nodiscard]] const AddressSpace& space() const { return space_; }
+
+ private:
+  using Modules = AddressSpace::Modules;
+  SampledProcess(Architecture architecture, const Memory& memory, std::uint64_t code_mask,
+                 std::unique_ptr<Modules> modules);
+
+  Modules* modules_;  // of the space
+  AddressSpace space_;
+  std::vector<Mapping> shown_;
+};
+
+}  // namespace windlass::agent

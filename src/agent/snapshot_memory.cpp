@@ -1,0 +1,63 @@
+#include "agent/snapshot_memory.h"
+
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace windlass::agent {
+namespace {
+
+bool copy_from(std::span<const std::byte> bytes, std::uint64_t begin, std::uint64_t address, void* to,
+               std::size_t size) {
+  const std::uint64_t offset = address - begin;
+  if (offset > bytes.size() || size > bytes.size() - offset) return false;
+  std::memcpy(to, bytes.data() + offset, size);
+  return true;
+}
+
+bool read_process(std::uint32_t tgid, std::uint64_t address, void* to, std::size_t size) {
+  iovec local{to, size};
+  iovec remote{reinterpret_cast<void*>(address), size};
+  return process_vm_readv(static_cast<pid_t>(tgid), &local, 1, &remote, 1, 0) == static_cast<ssize_t>(size);
+}
+
+}  // namespace
+
+void SnapshotMemory::show(const RawSample& sample) {
+  sample_ = &sample;
+  count_ = 0;
+}
+
+bool SnapshotMemory::read(std::uint64_t address, void* to, std::size_t size) const {
+  const RawSample& sample = *sample_;
+  return copy_from(sample.stack, sample.stack_address, address, to, size) ||
+         copy_from(sample.second_stack, sample.second_address, address, to, size) ||
+         copy_from(sample.code, sample.code_address, address, to, size);
+}
+
+// Null where it cannot be read, or too many have been.
+const std::byte* SnapshotMemory::page_at(std::uint64_t address) const {
+  const auto known = std::find_if(known_, known_ + count_, [&](const Page& page) { return page.address == address; });
+  const auto index = static_cast<std::size_t>(known - known_);
+  std::byte* const bytes = pages_.get() + index * kPageSize;
+  if (index == count_) {
+    if (count_ == kMaxPages) return nullptr;
+    known_[count_++] = {address, read_process(sample_->tgid, address, bytes, kPageSize)};
+  }
+  return known_[index].readable ? bytes : nullptr;
+}
+
+bool SnapshotMemory::read_code(std::uint64_t address, void* to, std::size_t size) const {
+  for (std::size_t done = 0; done < size;) {
+    const std::uint64_t within = (address + done) % kPageSize;
+    const std::byte* page = page_at(address + done - within);
+    if (page == nullptr) return false;
+    const std::size_t piece = std::min<std::size_t>(size - done, kPageSize - within);
+    std::memcpy(static_cast<std::byte*>(to) + done, page + within, piece);
+    done += piece;
+  }
+  return true;
+}
+
+}  // namespace windlass::agent

@@ -1,0 +1,49 @@
+#include "image/machine.h"
+
+#include <cstring>
+
+namespace windlass::image {
+namespace {
+
+// What the field says that names a machine. ELF: gABI chapter 4 and the registry of e_machine; PE: "PE Format", Machine
+// Types (Microsoft).
+struct Code {
+  std::uint16_t elf;
+  std::uint16_t pe;
+  Architecture architecture;
+};
+constexpr Code kCodes[] = {{62, 0x8664, Architecture::kX86_64}, {183, 0xaa64, Architecture::kAArch64}};
+
+constexpr std::uint64_t kElfClass = 4, kElfMachine = 18;  // the same in Elf32_Ehdr
+constexpr std::uint8_t kElf64 = 2;
+constexpr std::uint64_t kPeOffset = 0x3c;  // of the headers, in the DOS header
+
+CodeMachine machine_with(std::uint16_t Code::*field, std::uint16_t value) {
+  CodeMachine machine{true, std::nullopt};
+  for (const Code& code : kCodes)
+    if (code.*field == value) machine.architecture = code.architecture;
+  return machine;
+}
+
+bool begins_with(ByteView bytes, std::uint64_t offset, const char* magic, std::size_t size) {
+  const auto found = bytes.sub(offset, size);
+  return found && std::memcmp(found->data(), magic, size) == 0;
+}
+
+}  // namespace
+
+CodeMachine machine_of(ByteView image) {
+  if (begins_with(image, 0, "\177ELF", 4)) {
+    const auto wide = image.at<std::uint8_t>(kElfClass);
+    const auto value = image.at<std::uint16_t>(kElfMachine);
+    if (!wide || !value || *wide != kElf64) return {true, std::nullopt};
+    return machine_with(&Code::elf, *value);
+  }
+  if (!begins_with(image, 0, "MZ", 2)) return {};
+  const auto headers = image.at<std::uint32_t>(kPeOffset);
+  if (!headers || !begins_with(image, *headers, "PE\0\0", 4)) return {};
+  const auto value = image.at<std::uint16_t>(std::uint64_t{*headers} + 4);
+  return value ? machine_with(&Code::pe, *value) : CodeMachine{};
+}
+
+}  // namespace windlass::image

@@ -1,0 +1,122 @@
+// Call frame information of ELF files, unless the code contradicts it.
+#include "walk/step_context.h"
+
+namespace windlass::walk {
+namespace {
+
+// A row that tells of registers in a jmp_buf or ucontext (longjmp, setcontext): the CFA is a pointer to it, and they
+// lie above. It says where the jump will lead, not who called.
+bool installs_context(const FrameRow& row) {
+  if (!row.cfa.is(CfaRule::kRegister) || row.signal_frame) return false;
+  for (const RegisterEntry entry : row.registers)
+    if (entry.rule.is(RegisterRule::kAtCfa) && entry.rule.offset() >= 0) return true;
+  return false;
+}
+
+// Until sp itself is replaced, the caller is still where the row before said. Registers that already hold what the
+// context has for them are lost.
+bool before_context(const StepContext& context, const FrameRow& row, Step& step) {
+  const Registers& frame = context.frame.registers;
+  Step installed;
+  apply_row(context, row, FrameOrigin::kCfi, installed);
+  const RegisterNumber sp = Registers::sp_number(frame.architecture());
+  const RegisterRule* new_sp = row.registers.find(sp);
+  if (!installed.status.ok() || new_sp == nullptr || installed.caller.sp() == frame.sp()) return false;
+  FrameRow before;
+  if (!context.module->row_at(row.begin - 1, before) || installs_context(before)) return false;
+  apply_row(context, before, FrameOrigin::kCfi, step);
+  if (!step.status.ok() || !accept(context, step)) return false;
+  if (context.frame.pc().value() == row.begin) return true;  // none has been written
+  for (const RegisterEntry entry : row.registers)
+    if (entry.reg != sp && frame.get(entry.reg) == installed.caller.get(entry.reg)) step.caller.forget(entry.reg);
+  return true;
+}
+
+// Where both agree about the frame, unwind information knows a register better than code that gives it back from
+// another register or not at all: helpers with calling conventions of their own, swapcontext's way out by an error.
+void keep_known(const Step& by_row, const FrameRow& code_row, Step& by_code) {
+  if (!by_row.status.ok() || !by_code.status.ok() || by_row.caller.sp() != by_code.caller.sp() ||
+      by_row.caller.pc() != by_code.caller.pc())
+    return;
+  by_row.caller.for_each([&](RegisterNumber reg, std::uint64_t value) {
+    const RegisterRule* rule = code_row.registers.find(reg);
+    if (by_code.caller.has(reg) && (rule == nullptr || !rule->is(RegisterRule::kInRegister))) return;
+    by_code.caller.set(reg, value);
+    by_code.saved.set(by_code.caller, reg, by_row.saved.at(by_row.caller, reg));
+  });
+}
+
+// Does the code say otherwise than the row, which led to `step`? Compilers' unwind information is right at calls, but
+// seldom throughout epilogues, and hand-written code's may lack pushes.
+bool by_contradiction(const StepContext& context, const FrameRow& row, Step& step) {
+  if (!context.options.synthesize) return false;
+  const auto other = with_code(context, [&](const code::CodeSource& source) {
+    return code::contradicts(row, source, context.frame.pc(), *context.scratch.synthesis);
+  });
+  if (!other) return false;
+  Step trial;
+  apply_row(context, *other, FrameOrigin::kSynthesis, trial);
+  if (!accept(context, trial)) return false;
+  keep_known(step, *other, trial);
+  step = trial;
+  return true;
+}
+
+// Is the return address where no callee puts it? glibc's _dl_runtime_resolve on AArch64, whose CFA leaves out what the
+// linkage table pushed. The code knows better.
+bool return_address_outside(const FrameRow& row) {
+  return row.return_address.is(RegisterRule::kAtCfa) && row.return_address.offset() >= 0 && row.cfa.is_at(aarch64::kSp);
+}
+
+// Where sp is not known. A function that saves x29 and x30 side by side makes a frame record of them and keeps x29 at
+// it (AAPCS64 6.4.6): CFA = x29 - the record's offset. False for other rows.
+bool from_frame_record(FrameRow& row) {
+  const RegisterRule* fp = row.registers.find(aarch64::kX29);
+  const RegisterRule& pc = row.return_address;
+  if (!row.cfa.is_at(aarch64::kSp) || fp == nullptr || !fp->is(RegisterRule::kAtCfa) || !pc.is(RegisterRule::kAtCfa) ||
+      pc.offset() != std::int64_t{fp->offset()} + 8 || !fits_row(-std::int64_t{fp->offset()}))
+    return false;
+  row.cfa = CfaRule::at(aarch64::kX29, -fp->offset());
+  return true;
+}
+
+void by_frame_record(const StepContext& context, FrameRow& row, Step& step) {
+  const bool by_record = from_frame_record(row);
+  apply_row(context, row, FrameOrigin::kCfi, step);
+  const bool can_be =
+      by_record
+          ? with_code(context, [&](const code::CodeSource& source) { return believable(context, row, step, source); })
+          : accept(context, step);
+  if (by_record && !can_be)
+    step.status = {WalkEnd::kLost, Error{ErrorCode::kNotFound, "sp is not known, and x29 leads to no caller",
+                                         context.frame.pc().value()}};
+}
+
+}  // namespace
+
+bool by_cfi(const StepContext& context, Step& step) {
+  const CodeAddress pc = context.frame.pc();
+  FrameRow row;
+  if (const auto found = context.module->row_at(pc.lookup(), row); !found) {
+    if (found.error().code != ErrorCode::kNotFound) step.status = {WalkEnd::kBadRow, found.error()};
+    return false;
+  }
+  if (row.signal_frame && by_signal_trampoline(context, step)) return true;
+  if (context.space.architecture() == Architecture::kAArch64 && !context.frame.registers.has_sp()) {
+    by_frame_record(context, row, step);
+    return true;
+  }
+  const bool exact = !pc.is_return_address();
+  if (exact && installs_context(row) && before_context(context, row, step)) return true;
+  apply_row(context, row, FrameOrigin::kCfi, step);
+  // An interrupted instruction may stand anywhere; a row that leads nowhere is wrong at a call, too.
+  const bool accepted = accept(context, step);
+  if ((exact || !accepted || return_address_outside(row)) && by_contradiction(context, row, step)) return true;
+  if (!accepted) (void)by_synthesis(context, step);  // else that is how the walk ends
+  // What is decided for good: at a call, an accepted row is never asked of the code.
+  if (!exact && accepted && step.status.ok() && !return_address_outside(row))
+    context.scratch.rows.keep(context.module->id(), pc.value(), row, FrameOrigin::kCfi, context.space.architecture());
+  return true;
+}
+
+}  // namespace windlass::walk

@@ -1,0 +1,54 @@
+// The chain of frame pointers.
+// x86-64: CFA = rbp + 16, [rbp] = the caller's rbp, [rbp + 8] = the return address.
+// AArch64: [x29] = the caller's x29, [x29 + 8] = the return address (AAPCS64 section 6.4.6). The record may lie
+// anywhere in the frame, so sp is unknown behind it.
+#include "walk/step_context.h"
+
+namespace windlass::walk {
+namespace {
+
+// What the function may have saved is lost.
+FrameRow frame_pointer_row(Architecture architecture) {
+  constexpr auto kSize = static_cast<std::int32_t>(kFrameRecordSize);
+  const RegisterNumber fp = Registers::fp_number(architecture);
+  FrameRow row;
+  row.cfa = CfaRule::at(fp, kSize);
+  row.return_address = RegisterRule::at_cfa(8 - kSize);
+  for (unsigned slot = 0; slot < Registers::kSlots; ++slot) {
+    const RegisterNumber reg = Registers::number_of(slot);
+    if (reg != fp && is_callee_saved(architecture, reg)) (void)row.registers.set(reg, RegisterRule::undefined());
+  }
+  if (architecture == Architecture::kAArch64) (void)row.registers.set(aarch64::kSp, RegisterRule::undefined());
+  (void)row.registers.set(fp, RegisterRule::at_cfa(-kSize));
+  row.return_signed = architecture == Architecture::kAArch64;  // perhaps: without a code, taking it off changes nothing
+  return row;
+}
+
+}  // namespace
+
+bool by_frame_pointer(const StepContext& context, Step& step) {
+  const Registers& registers = context.frame.registers;
+  const RegisterNumber fp = Registers::fp_number(registers.architecture());
+  // From an instruction in a prologue it would skip a caller and still look right.
+  if (!context.frame.pc().is_return_address() || !registers.has(fp)) return false;
+  if (registers.get(fp) == 0) {
+    if (context.module->is_windows() || context.in_generated_code()) return false;
+    step.status = guessed_end(context);  // psABI 3.4.1 marks the outermost frame so; elsewhere 0 may be data
+    return true;
+  }
+  if (registers.get(fp) % 8 != 0 || registers.get(fp) < context.lowest()) return false;
+  const FrameRow row = frame_pointer_row(registers.architecture());
+  Step trial;
+  apply_row(context, row, FrameOrigin::kFramePointer, trial);
+  if (trial.status.end == WalkEnd::kComplete) {
+    trial.status = guessed_end(context);
+  } else {
+    const bool can_be =
+        with_code(context, [&](const code::CodeSource& source) { return believable(context, row, trial, source); });
+    if (!can_be) return false;
+  }
+  step = trial;
+  return true;
+}
+
+}  // namespace windlass::walk

@@ -1,0 +1,201 @@
+// Raw samples of real programs, replayed: the agent's way (modules shared by all processes, the sample's copies, files
+// by build id) and by a plain StackWalker whose address space is put together by hand from /proc and the library's
+// public interface. There is one stepper, so both give the same frames and the same end, to the last sample.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "agent/perf_sampler.h"
+#include "agent/raw_unwinder.h"
+#include "support/privilege.h"
+#include "windlass/backtrace.h"
+#include "windlass/walk.h"
+
+namespace windlass::agent {
+namespace {
+
+using Event = std::vector<std::uint64_t>;
+
+// The sample's copies, and the stopped process for code.
+class HandMadeMemory final : public Memory {
+ public:
+  HandMadeMemory(const RawSample& sample, int process) : sample_(sample), process_(process) {}
+  bool read(std::uint64_t address, void* to, std::size_t size) const override {
+    const auto within = [&](std::uint64_t begin, std::span<const std::byte> bytes) {
+      if (address < begin || address - begin > bytes.size() || bytes.size() - (address - begin) < size) return false;
+      std::memcpy(to, bytes.data() + (address - begin), size);
+      return true;
+    };
+    return within(sample_.stack_address, sample_.stack) || within(sample_.second_address, sample_.second_stack) ||
+           within(sample_.code_address, sample_.code);
+  }
+  bool read_code(std::uint64_t address, void* to, std::size_t size) const override {
+    return ::pread(process_, to, size, static_cast<off_t>(address)) == static_cast<ssize_t>(size);
+  }
+
+ private:
+  const RawSample& sample_;
+  int process_;
+};
+
+class Child {
+ public:
+  explicit Child(const std::string& command) : pid_(::fork()) {
+    if (pid_ != 0) return;
+    ::setpgid(0, 0);
+    const int null = ::open("/dev/null", O_RDWR);
+    for (int fd : {0, 1, 2}) ::dup2(null, fd);
+    ::execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+    ::_exit(127);
+  }
+  ~Child() {
+    ::kill(-pid_, SIGKILL);
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  [[nodiscard]] std::uint32_t pid() const { return static_cast<std::uint32_t>(pid_); }
+  // True once it, and not the shell, is on its way.
+  void stop() const {
+    ::kill(pid_, SIGSTOP);
+    int status = 0;
+    ::waitpid(pid_, &status, WUNTRACED);
+  }
+
+ private:
+  pid_t pid_;
+};
+
+constexpr std::size_t kFewest = 4;
+
+// Raw samples of the process itself; what it starts is left out. For as long as it is said, or, of one that mostly
+// sleeps, until there are a few.
+std::vector<Event> sample(std::uint32_t tgid, std::chrono::milliseconds time) {
+  std::vector<Event> events;
+  auto sampler = PerfSampler::open(1999, {tgid}, [](ProcessEvent&&) {});
+  EXPECT_TRUE(sampler) << sampler.error().text;
+  if (!sampler || !(*sampler)->start()) return events;
+  const auto begin = std::chrono::steady_clock::now();
+  const auto runs = [&] {
+    const auto passed = std::chrono::steady_clock::now() - begin;
+    return passed < time || (events.size() < kFewest && passed < 50 * time);
+  };
+  while (runs())
+    (void)(*sampler)->poll(std::chrono::milliseconds(20), [&](const wl_event_head& head, std::size_t size) {
+      if (head.type != WL_EVENT_RAW || head.tgid != tgid) return;
+      Event& event = events.emplace_back((size + 7) / 8);
+      std::memcpy(event.data(), &head, size);
+    });
+  (*sampler)->stop();
+  return events;
+}
+
+// Every mapping by the public interface: a file by its path, the vdso by its bytes, the rest as generated code.
+AddressSpace by_hand(const RawSample& sample, const MapSet& maps, ModuleRegistry& registry, int process) {
+  AddressSpace space(sample.registers.architecture(), std::make_unique<HandMadeMemory>(sample, process));
+  space.set_pointer_mask(~user_code_mask());
+  if (kOwnArchitecture == Architecture::kAArch64) space.set_unsigned_mask(~user_code_mask());
+  for (const Mapping& mapping : maps.mappings()) {
+    const CodeFile* file = registry.find(mapping.module);
+    Expected<void> added;
+    if (mapping.anonymous || file == nullptr) {
+      added = space.add_code_range(mapping.begin, mapping.end);
+    } else {
+      ModuleInfo info{mapping.begin, mapping.end, mapping.bias, file->path, {}};
+      std::vector<std::byte> image(mapping.end - mapping.begin);
+      if (file->path != "[vdso]")
+        added = space.add_module(info);
+      else if (::pread(process, image.data(), image.size(), static_cast<off_t>(mapping.begin)) > 0)
+        added = space.add_module(info, std::move(image));
+    }
+    EXPECT_TRUE(added) << file->path;
+  }
+  return space;
+}
+
+struct Program {
+  const char* name;
+  const char* command;
+  const char* needs;  // a program that may not be here
+};
+void PrintTo(const Program& program, std::ostream* out) { *out << program.name; }
+
+class RawReplay : public testing::TestWithParam<Program> {};
+
+TEST_P(RawReplay, AgentAndPlainWalkerAgree) {
+  if (const std::string reason = test::no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
+  const Program& program = GetParam();
+  if (program.needs != nullptr && ::access(program.needs, X_OK) != 0) GTEST_SKIP() << program.needs << " is not here";
+  const Child child(program.command);
+  ::usleep(300'000);  // past its start, or most of it
+  const std::vector<Event> events = sample(child.pid(), std::chrono::milliseconds(400));
+  child.stop();
+  ASSERT_GE(events.size(), kFewest);
+
+  ModuleRegistry registry(nullptr);
+  ProcessTable table([&](std::uint32_t tgid, std::uint32_t parent, const MapRecord& map) {
+    return registry.resolve(tgid, parent, map);
+  });
+  ASSERT_TRUE(table.scan(child.pid(), 1));
+  const MapSet& maps = *table.find(child.pid())->maps;
+  const int process = ::open(fmt::format("/proc/{}/mem", child.pid()).c_str(), O_RDONLY | O_CLOEXEC);
+  ASSERT_GE(process, 0);
+
+  RawUnwinder unwinder(registry);
+  std::size_t by_end[WL_END_COUNT] = {};
+  std::size_t frames_seen = 0;
+  for (const Event& event : events) {
+    const auto parsed = parse_raw_event(reinterpret_cast<const wl_event_head&>(event[0]), event.size() * 8);
+    ASSERT_TRUE(parsed);
+    std::vector<std::uint64_t> frames;
+    const std::uint8_t end = unwinder.unwind(parsed->sample, &maps, frames);
+    ++by_end[end];
+    frames_seen += frames.size();
+
+    const AddressSpace space = by_hand(parsed->sample, maps, registry, process);
+    StackWalker walker(space, parsed->sample.registers, {.max_frames = 512});
+    std::vector<std::uint64_t> plain;
+    for (const Frame& frame : walker)
+      plain.push_back(frame.pc().value() | (frame.pc().is_return_address() ? 0 : WL_FRAME_EXACT));
+    const bool cut = plain.size() > RawUnwinder::kMaxFrames;
+    if (cut) plain.resize(RawUnwinder::kMaxFrames);
+    EXPECT_EQ(frames, plain);
+    EXPECT_EQ(profile::end_text(end),
+              profile::end_text(cut ? std::uint8_t{WL_END_DEPTH} : sample_end(walker.end_reason())));
+    if (HasFailure()) break;
+  }
+  ::close(process);
+  fmt::print("{}: {} samples, {} frames", program.name, events.size(), frames_seen);
+  for (std::uint8_t end = 0; end < WL_END_COUNT; ++end)
+    if (by_end[end] != 0) fmt::print(", {} {}", by_end[end], profile::end_text(end));
+  fmt::print("\n");
+  EXPECT_GT(by_end[WL_END_COMPLETE], 0u);
+}
+
+constexpr Program kPrograms[] = {
+    {"c", "exec " WINDLASS_REPLAY_TARGET, nullptr},
+    {"stripped", "exec " WINDLASS_REPLAY_TARGET "_stripped", nullptr},
+    {"static_musl", "exec " WINDLASS_REPLAY_TARGET "_musl", WINDLASS_REPLAY_TARGET "_musl"},
+    {"cpp_exceptions", "exec " WINDLASS_STANDARD_LIBRARY " 60", nullptr},
+    {"known_stacks", "exec " WINDLASS_TRUTH_PROGRAM " 60", nullptr},
+    {"bash", "exec bash -c 'while :; do for i in {1..500}; do x=${i%5}$x; x=${x:0:9}; done; done'", nullptr},
+    {"perl", "exec perl -e 'for (;;) { my %h = map { $_ => \"a$_\" =~ /a(.)/ } 1..999; }'", nullptr},
+    {"python", "exec /usr/bin/python3 -c 'while 1: sorted(str(i) for i in range(9999))'", "/usr/bin/python3"},
+    {"shell_and_sleep", "while :; do sleep 0.001; done", nullptr},
+    {"xz", "exec xz -9e -c /dev/zero", "/usr/bin/xz"},
+    {"node", "exec node -e 'for (;;) JSON.parse(JSON.stringify([...Array(999).keys()].map(String))).sort()'",
+     "/usr/bin/node"},
+};
+INSTANTIATE_TEST_SUITE_P(Programs, RawReplay, testing::ValuesIn(kPrograms),
+                         [](const auto& program) { return program.param.name; });
+
+}  // namespace
+}  // namespace windlass::agent

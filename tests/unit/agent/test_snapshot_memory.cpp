@@ -1,0 +1,94 @@
+// What a snapshot answers as data, and what only as code.
+#include "agent/snapshot_memory.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+
+namespace windlass::agent {
+namespace {
+
+std::vector<std::byte> filled(std::size_t size, unsigned value) {
+  return std::vector<std::byte>(size, static_cast<std::byte>(value));
+}
+
+class SnapshotMemoryTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    sample_.tgid = static_cast<std::uint32_t>(getpid());
+    sample_.stack_address = 0x1000;
+    sample_.stack = stack_;
+    sample_.second_address = 0x2000;
+    sample_.second_stack = second_;
+    sample_.code_address = 0x3000;
+    sample_.code = code_;
+    memory_.show(sample_);
+  }
+  // -1: cannot be read.
+  int data(std::uint64_t address, std::size_t size) const {
+    std::byte bytes[64];
+    return memory_.read(address, bytes, size) ? static_cast<int>(bytes[size - 1]) : -1;
+  }
+  int code(std::uint64_t address) const {
+    std::byte byte;
+    return memory_.read_code(address, &byte, 1) ? static_cast<int>(byte) : -1;
+  }
+
+  std::vector<std::byte> stack_ = filled(32, 1), second_ = filled(16, 2), code_ = filled(8, 3);
+  RawSample sample_;
+  SnapshotMemory memory_;
+};
+
+TEST_F(SnapshotMemoryTest, DataIsWhatTheSampleCopied) {
+  EXPECT_EQ(data(0x1000, 8), 1);
+  EXPECT_EQ(data(0x1018, 8), 1);
+  EXPECT_EQ(data(0x2008, 8), 2);
+  EXPECT_EQ(data(0x3000, 8), 3);
+}
+
+TEST_F(SnapshotMemoryTest, AllOrNothing) {
+  EXPECT_EQ(data(0x0ff8, 8), -1);
+  EXPECT_EQ(data(0x0fff, 2), -1);
+  EXPECT_EQ(data(0x1019, 8), -1);
+  EXPECT_EQ(data(0x1020, 1), -1);
+  EXPECT_EQ(data(0x2008, 9), -1);
+  EXPECT_EQ(data(~std::uint64_t{0}, 8), -1);
+}
+
+// What the process has there now may have been written since.
+TEST_F(SnapshotMemoryTest, TheLivingProcessIsReadAsCodeOnly) {
+  auto* page =
+      static_cast<unsigned char*>(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  ASSERT_NE(page, MAP_FAILED);
+  page[100] = 42;
+  const auto address = reinterpret_cast<std::uint64_t>(page);
+  EXPECT_EQ(data(address + 100, 1), -1);
+  EXPECT_EQ(code(address + 100), 42);
+  page[100] = 43;
+  EXPECT_EQ(code(address + 100), 42);  // once a sample
+  memory_.show(sample_);
+  EXPECT_EQ(code(address + 100), 43);
+  munmap(page, 4096);
+  memory_.show(sample_);
+  EXPECT_EQ(code(address + 100), -1);
+}
+
+TEST_F(SnapshotMemoryTest, CodeAcrossPagesAndTooManyOfThem) {
+  constexpr std::size_t kPages = SnapshotMemory::kMaxPages + 1;
+  void* pages = mmap(nullptr, kPages * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(pages, MAP_FAILED);
+  const auto begin = reinterpret_cast<std::uint64_t>(pages);
+  std::memset(pages, 7, 4096);
+  std::memset(static_cast<char*>(pages) + 4096, 8, 4096);
+  unsigned char bytes[4] = {};
+  ASSERT_TRUE(memory_.read_code(begin + 4094, bytes, 4));
+  EXPECT_EQ(bytes[1], 7);
+  EXPECT_EQ(bytes[2], 8);
+  for (std::size_t i = 0; i < kPages; ++i) EXPECT_EQ(code(begin + i * 4096) >= 0, i + 1 < kPages) << i;
+  munmap(pages, kPages * 4096);
+}
+
+}  // namespace
+}  // namespace windlass::agent
