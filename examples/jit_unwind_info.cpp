@@ -62,7 +62,7 @@ int main() {
   std::printf("UNWIND_INFO");
   for (const std::byte value : written->bytes) std::printf(" %02x", std::to_integer<unsigned>(value));
   std::printf("\nrows\n");
-  const auto rows = windlass::rows_of(function);
+  const auto rows = windlass::prologue::rows_of(function);
   if (!rows) return 1;
   for (const windlass::FrameRow& row : *rows) print(row);
   return 0;

@@ -5,17 +5,25 @@
 namespace windlass::capi {
 namespace {
 
-Shells<windlass_space> closed;
+Shells<windlass_space> closed_spaces;
+Shells<windlass_unwind_info> closed_infos;
 
 }  // namespace
 
 windlass_space* take_shell(AddressSpace space) {
-  windlass_space* shell = closed.take();
+  windlass_space* shell = closed_spaces.take();
   if (shell != nullptr) shell->space.emplace(std::move(space));
   return shell;
 }
 
+windlass_unwind_info* take_shell(std::unique_ptr<UnwindReader> reader) {
+  windlass_unwind_info* shell = closed_infos.take();
+  if (shell != nullptr) shell->reader = std::move(reader);
+  return shell;
+}
+
 void open_shell(windlass_space& shell) { shell.change(); }
+void open_shell(windlass_unwind_info& shell) { shell.change(); }
 
 void close_shell(windlass_space& shell) {
   if (shell.open()) shell.change();
@@ -24,7 +32,13 @@ void close_shell(windlass_space& shell) {
   shell.threads.clear();
   shell.problems.clear();
   shell.notes.clear();
-  closed.keep(shell);
+  closed_spaces.keep(shell);
+}
+
+void close_shell(windlass_unwind_info& shell) {
+  if (shell.open()) shell.change();
+  shell.reader.reset();
+  closed_infos.keep(shell);
 }
 
 }  // namespace windlass::capi

@@ -9,6 +9,7 @@
 
 #include "capi/shells.h"
 #include "windlass/target.h"
+#include "windlass/unwind_info.h"
 #include "windlass/walk.h"
 #include "windlass/windlass.h"
 
@@ -18,6 +19,10 @@ struct windlass_space : windlass::capi::Shell<windlass_space> {
   std::vector<windlass::Error> problems;
   std::vector<std::string> notes;
   std::shared_ptr<void> attachment;  // Target's
+};
+
+struct windlass_unwind_info : windlass::capi::Shell<windlass_unwind_info> {
+  std::unique_ptr<windlass::UnwindReader> reader;
 };
 
 struct windlass_cursor {
@@ -37,16 +42,20 @@ struct windlass_cursor {
 namespace windlass::capi {
 
 [[nodiscard]] inline bool usable(const windlass_space* space) { return space != nullptr && space->open(); }
+[[nodiscard]] inline bool usable(const windlass_unwind_info* info) { return info != nullptr && info->open(); }
 [[nodiscard]] inline bool usable(const windlass_cursor* cursor) {
   return cursor != nullptr && cursor->magic == windlass_cursor::kAlive &&
          cursor->owner->generation.load(std::memory_order_acquire) == cursor->generation;
 }
 
-// A closed shell of one's own for the space, or null where there is no memory.
+// A closed shell of one's own for what is given, or null where there is no memory.
 [[nodiscard]] windlass_space* take_shell(AddressSpace space);
+[[nodiscard]] windlass_unwind_info* take_shell(std::unique_ptr<UnwindReader> reader);
 // Marks it as open, after it was filled.
 void open_shell(windlass_space& shell);
+void open_shell(windlass_unwind_info& shell);
 // Empties it and keeps it for later.
 void close_shell(windlass_space& shell);
+void close_shell(windlass_unwind_info& shell);
 
 }  // namespace windlass::capi

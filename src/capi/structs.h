@@ -34,6 +34,12 @@ template <>
 inline constexpr std::size_t kFirstSize<windlass_options> = 24;
 template <>
 inline constexpr std::size_t kFirstSize<windlass_frame> = 80;
+template <>
+inline constexpr std::size_t kFirstSize<windlass_unwind_file> = 32;
+template <>
+inline constexpr std::size_t kFirstSize<windlass_unwind_function> = 72;
+template <>
+inline constexpr std::size_t kFirstSize<windlass_unwind_row> = 1232;
 
 inline constexpr std::size_t kMaxStructSize = 4096;  // anything above is a `size` that was never set
 

@@ -17,6 +17,7 @@
 #include "base/function_ref.h"
 #include "image/pe.h"
 #include "windlass/frame_row.h"
+#include "windlass/unwind_info.h"
 #include "windlass/walk.h"
 
 namespace windlass::image {
@@ -33,37 +34,8 @@ namespace windlass::source {
 
 // ---- functions ----------------------------------------------------------------------------------------------------
 
-// An address that a record names, or, `indirect`, the address of a pointer to it, which only a process can follow.
-struct Pointer {
-  std::uint64_t address = 0;  // 0: there is none
-  bool indirect = false;
-};
-
-// Where a record is stored.
-struct RecordPlace {
-  std::uint32_t section = 0;  // among the source's sections, in the order of for_each_row
-  std::uint64_t offset = 0;   // in the section
-  std::uint64_t address = 0;  // of the record in the image; 0: it is not loaded
-};
-
-// What the unwind information says about a function, or about a part of one that has a record of its own.
-struct Function {
-  std::uint64_t begin = 0;
-  std::uint64_t end = 0;      // one past the last byte
-  std::uint64_t primary = 0;  // where the function begins that this is a part of: `begin`, unless it was split off
-  Pointer personality;        // the routine that understands `language_data`
-  Pointer language_data;
-  // In which pass the personality is called: the search for a handler (UNW_FLAG_EHANDLER), and unwinding, which runs
-  // cleanups (UNW_FLAG_UHANDLER). DWARF and ARM64 know no difference.
-  bool on_exception = false;
-  bool on_termination = false;
-  bool signal_frame = false;  // the caller's pc is an interrupted instruction
-  RecordPlace record;
-  std::uint64_t text_base = 0;  // what DW_EH_PE_textrel and datarel in the language-specific data count from
-  std::uint64_t data_base = 0;
-
-  [[nodiscard]] bool contains(std::uint64_t address) const { return address >= begin && address < end; }
-};
+using Pointer = CodePointer;
+using Function = UnwindFunction;
 
 // The same in another numbering, whose addresses are larger by `bias`.
 [[nodiscard]] Function moved(Function function, std::uint64_t bias);

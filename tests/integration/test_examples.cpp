@@ -90,6 +90,25 @@ TEST(Examples, JitUnwindInfo) {
   EXPECT_TRUE(outcome.says("  16..50  CFA = r6+16  r3 at CFA-24  r6 at CFA-16  r23 at CFA-48")) << outcome.text;
 }
 
+TEST(Examples, UnwindInfo) {
+  const std::string path = WINDLASS_EXAMPLES_DIR "/example_unwind_info";
+  std::size_t functions[2] = {}, rows[2] = {};
+  for (int i = 0; i < 2; ++i) {
+    const Outcome outcome = run(path + (i == 0 ? " " : "_cpp ") + path);
+    EXPECT_EQ(outcome.status, 0) << outcome.text;
+    EXPECT_FALSE(outcome.says("problem")) << outcome.text;
+    EXPECT_TRUE(outcome.says("entry point: ")) << outcome.text;
+    const std::size_t counts = outcome.text.find_first_of(":\n") + 1;
+    EXPECT_EQ(std::sscanf(outcome.text.c_str() + counts, "%zu functions, %zu rows", &functions[i], &rows[i]), 2)
+        << outcome.text;
+  }
+  EXPECT_GE(functions[0], 4u);
+  EXPECT_GT(rows[0], functions[0]);
+  EXPECT_EQ(functions[0], functions[1]);
+  EXPECT_EQ(rows[0], rows[1]);
+  EXPECT_EQ(run(path + " /etc/passwd").status, 1);
+}
+
 TEST(Examples, Collector) {
   const Outcome outcome = example("collector");
   EXPECT_EQ(outcome.status, 0) << outcome.text;
