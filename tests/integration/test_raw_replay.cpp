@@ -106,8 +106,9 @@ AddressSpace by_hand(const RawSample& sample, const MapSet& maps, ModuleRegistry
   for (const Mapping& mapping : maps.mappings()) {
     const CodeFile* file = registry.find(mapping.module);
     Expected<void> added;
-    if (mapping.anonymous || file == nullptr) {
-      added = space.add_code_range(mapping.begin, mapping.end);
+    if (mapping.generated() || file == nullptr) {
+      if (const auto range = space.add({.begin = mapping.begin, .end = mapping.end}); !range)
+        added = std::unexpected(range.error());
     } else {
       ModuleInfo info{mapping.begin, mapping.end, mapping.bias, file->path, {}};
       std::vector<std::byte> image(mapping.end - mapping.begin);

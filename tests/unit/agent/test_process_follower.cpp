@@ -45,7 +45,8 @@ class ProcessFollowerTest : public testing::Test {
   FakeSource source;
   ProcessTable table{[](std::uint32_t, std::uint32_t, const process::ProcMap& map) {
                        const auto inode = static_cast<std::uint32_t>(map.file.inode);
-                       return ProcessTable::CodeLocation{inode, 0, inode == 0, inode == kPeFile};
+                       return ProcessTable::CodeLocation{
+                           inode, 0, inode == 0 ? MappingKind::kGenerated : MappingKind::kFile, inode == kPeFile};
                      },
                      [this](std::uint32_t tgid, std::string& text) {
                        ++scans[tgid];
@@ -115,8 +116,8 @@ TEST_F(ProcessFollowerTest, PublishesWhatChangedOnce) {
   const auto& mappings = source.published.at(10);
   ASSERT_EQ(mappings.size(), 2u) << "not the kernel's vsyscall page";
   EXPECT_EQ(mappings[0].module, 1007u);
-  EXPECT_EQ(mappings[0].flags, 0u);
-  EXPECT_EQ(mappings[1].flags, std::uint32_t{WL_MAPPING_ANON});
+  EXPECT_EQ(mappings[0].kind, std::uint32_t{WL_MAPPING_FILE});
+  EXPECT_EQ(mappings[1].kind, std::uint32_t{WL_MAPPING_GENERATED});
   source.published.clear();
   follower.finish_round(now);
   EXPECT_TRUE(source.published.empty());

@@ -283,7 +283,7 @@ TEST(Memo, ReplacedCodeIsNeverWalkedByItsOldRule) {
     builder.row(0, rule_of(WL_CFA_REG, 7, cfa_offset));
     builder.end_function();
     const auto table = builder.finish();
-    target.modules[module] = table::load_table(*table, target)->module;
+    target.modules[module] = table::load_table(*table, *target.arena)->module;
   };
   place(1, 16);
   place(2, 32);

@@ -100,7 +100,7 @@ TEST(RowsSource, IsWalked) {
   memory->set(kRsp + 32, 0x1234);   // rbx
   memory->set(kRsp + 40, kCaller);  // the return address of the first function
   AddressSpace space(Architecture::kX86_64, std::move(memory));
-  ASSERT_TRUE(space.add_code_range(kBias + kCode, kBias + kCode + 0x200));  // what a caller's pc may be in
+  ASSERT_TRUE(space.add({.begin = kBias + kCode, .end = kBias + kCode + 0x200}));  // what a caller's pc may be in
   const walk::Module module({kBias + kCode, kBias + kCode + 0x200, kBias, "data", {}}, source, kBias);
   Frame frame;
   frame.registers = Registers(Architecture::kX86_64);

@@ -429,7 +429,7 @@ TEST(SymbolizerOfSpace, ModulesOfOnesOwn) {
   ASSERT_TRUE(space.add_module({kBias, kBias + 0x100000, kBias, WINDLASS_INLINED, {}}));
   ASSERT_TRUE(space.add_module({2 * kBias, 2 * kBias + 0x100000, 2 * kBias, "/as/it/was/there", WINDLASS_INLINED}));
   ASSERT_TRUE(space.add_module({3 * kBias, 3 * kBias + 0x1000, 3 * kBias, "/no/such/file", {}}));
-  ASSERT_TRUE(space.add_code_range(4 * kBias, 4 * kBias + 0x1000, "[made]"));
+  ASSERT_TRUE(space.add({.begin = 4 * kBias, .end = 4 * kBias + 0x1000, .name = "[made]"}));
   const Symbolizer symbols = Symbolizer::of_space(space);
   const std::uint64_t mark = symbols_of(WINDLASS_INLINED).at("wl_mark_inlined");
   EXPECT_EQ(text_of(name(symbols, kBias + mark)), kInlined);
