@@ -12,6 +12,8 @@
 namespace windlass::fuzz {
 namespace {
 
+using namespace prologue;
+
 class Bytes {
  public:
   Bytes(const std::uint8_t* data, std::size_t size) : data_(data), size_(size) {}
@@ -226,7 +228,6 @@ void check_function(const Prologue& f, winarm64::Fragments fragments) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace windlass;
-  using namespace windlass::prologue;
   if (size < 1) return 0;
   if (data[0] % 4 == 0) {
     fuzz::check_record_again(ByteView(reinterpret_cast<const std::byte*>(data) + 1, size - 1));

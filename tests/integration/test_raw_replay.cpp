@@ -142,7 +142,7 @@ TEST_P(RawReplay, AgentAndPlainWalkerAgree) {
   ASSERT_GE(events.size(), kFewest);
 
   ModuleRegistry registry(nullptr);
-  ProcessTable table([&](std::uint32_t tgid, std::uint32_t parent, const MapRecord& map) {
+  ProcessTable table([&](std::uint32_t tgid, std::uint32_t parent, const process::ProcMap& map) {
     return registry.resolve(tgid, parent, map);
   });
   ASSERT_TRUE(table.scan(child.pid(), 1));
