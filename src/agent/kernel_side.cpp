@@ -207,6 +207,7 @@ std::expected<void, SystemError> KernelSideImpl::attach_tracepoints() {
 }
 
 std::expected<void, SystemError> KernelSideImpl::load() {
+  const LibbpfLog log;       // what libbpf says goes into the error
   raise_descriptor_limit();  // maps, programs and events are descriptors, too
   cpus_ = libbpf_num_possible_cpus();
   if (cpus_ <= 0)

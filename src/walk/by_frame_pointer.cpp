@@ -32,7 +32,7 @@ bool by_frame_pointer(const StepContext& context, Step& step) {
   // From an instruction in a prologue it would skip a caller and still look right.
   if (!context.frame.pc().is_return_address() || !registers.has(fp)) return false;
   if (registers.get(fp) == 0) {
-    if (context.module->is_windows() || context.in_generated_code()) return false;
+    if (context.module->is_windows()) return false;
     step.status = guessed_end(context);  // psABI 3.4.1 marks the outermost frame so; elsewhere 0 may be data
     return true;
   }

@@ -14,6 +14,7 @@ struct Unwinder {
   FrameOrigin origin;  // of the frames it finds, where it does not say otherwise
 };
 
+constexpr Unwinder kByCfi{"call frame information", by_cfi, FrameOrigin::kCfi};
 constexpr Unwinder kBySignalTrampoline{"signal trampoline", by_signal_trampoline, FrameOrigin::kSynthesis};
 constexpr Unwinder kByCode{"code", by_synthesis, FrameOrigin::kSynthesis};
 constexpr Unwinder kByFramePointer{"frame pointer", by_frame_pointer, FrameOrigin::kFramePointer};
@@ -22,20 +23,15 @@ constexpr Unwinder kByLeaf{"leaf", by_leaf, FrameOrigin::kLeaf};
 
 // What is in a file, or mapped from one. That a process begins here is seen on the stack, and comes before a frame
 // pointer of 0, which proves nothing.
-constexpr Unwinder kOfElf[] = {{"call frame information", by_cfi, FrameOrigin::kCfi},
-                               kBySignalTrampoline,
-                               kByCode,
-                               kByProcessStart,
-                               kByFramePointer,
-                               kByLeaf};
+constexpr Unwinder kOfElf[] = {kByCfi, kBySignalTrampoline, kByCode, kByProcessStart, kByFramePointer, kByLeaf};
 constexpr Unwinder kOfWindows[] = {{"function table", by_pdata, FrameOrigin::kPdata},
                                    kBySignalTrampoline,
                                    kByCode,
                                    kByProcessStart,
                                    kByFramePointer,
                                    kByLeaf};
-// Code made at run time: nothing begins there, and no unwind information describes it.
-constexpr Unwinder kOfGenerated[] = {kBySignalTrampoline, kByCode, kByFramePointer, kByLeaf};
+// Code made at run time: no process begins there. Whoever made it may have described it.
+constexpr Unwinder kOfGenerated[] = {kByCfi, kBySignalTrampoline, kByCode, kByFramePointer, kByLeaf};
 // A pc in nothing known: a trampoline of a kernel without a vdso, or a jump through a bad pointer.
 constexpr Unwinder kOfNowhere[] = {kBySignalTrampoline, kByLeaf};
 

@@ -101,7 +101,7 @@ TEST(CApi, CursorInCallersStorage) {
   EXPECT_EQ(windlass_step(cursor, nullptr), WINDLASS_END);
   EXPECT_EQ(windlass_step(cursor, nullptr), WINDLASS_END);
   EXPECT_EQ(windlass_end_reason(cursor, &end), WINDLASS_OK);
-  EXPECT_EQ(end, std::uint32_t{WINDLASS_END_COMPLETE});
+  EXPECT_EQ(end, std::uint32_t{WINDLASS_END_GUESSED}) << "a frame pointer of 0 is no proof";
   EXPECT_EQ(windlass_cursor_end(cursor), WINDLASS_OK);
 }
 
@@ -118,7 +118,7 @@ TEST(CApi, StepsOnRegistersAlone) {
   }
   const windlass_registers before = registers;
   EXPECT_EQ(windlass_step_registers(stack.space, &registers, &frame, &end, nullptr), WINDLASS_END);
-  EXPECT_EQ(end, std::uint32_t{WINDLASS_END_COMPLETE});
+  EXPECT_EQ(end, std::uint32_t{WINDLASS_END_GUESSED}) << "a frame pointer of 0 is no proof";
   EXPECT_EQ(std::memcmp(&before, &registers, sizeof before), 0);
 }
 

@@ -60,7 +60,7 @@ int use_from_c(void) {
 
   memset(&seen, 0, sizeof seen);
   CHECK(windlass_walk(space, &registers, &options, see, &seen, &end, NULL) == WINDLASS_OK);
-  CHECK(end == WINDLASS_END_COMPLETE);
+  CHECK(end == WINDLASS_END_GUESSED); /* a frame pointer of 0 is no proof */
   CHECK(seen.count == 3 && seen.pc[0] == 0x1010 && seen.pc[1] == 0x1100 && seen.pc[2] == 0x1200);
   CHECK(seen.rbp_at == 0x7020);
   CHECK(windlass_close(space) == WINDLASS_OK);
