@@ -1,5 +1,6 @@
 #include "base/grace_period.h"
 
+#include <mutex>
 #include <utility>
 
 namespace windlass {

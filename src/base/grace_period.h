@@ -9,8 +9,9 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <vector>
+
+#include "base/static_mutex.h"
 
 namespace windlass {
 
@@ -69,7 +70,7 @@ class GracePeriod {
 
   Stripe stripes_[kStripes];
   std::atomic<std::uint64_t> phase_ = 1;
-  std::mutex lock_;
+  StaticMutex lock_;
   std::vector<Retired> fresh_;    // handed in in the present phase
   std::vector<Retired> waiting_;  // for the readers of the phase before it
 };

@@ -1,6 +1,7 @@
 #include "walk/code_ranges.h"
 
 #include <algorithm>
+#include <mutex>
 #include <utility>
 
 #include "walk/range_source.h"

@@ -6,11 +6,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <unordered_map>
 #include <vector>
 
 #include "base/grace_period.h"
+#include "base/static_mutex.h"
 #include "walk/module.h"
 #include "windlass/code_range.h"
 
@@ -89,7 +89,7 @@ class CodeRanges {
   void replace(std::size_t place, const Block& block, const Module* gone);
 
   std::atomic<const Index*> index_ = nullptr;  // null: no range
-  mutable std::mutex lock_;                    // of writers
+  mutable StaticMutex lock_;                   // of writers
   // Where each range begins, by id. Made by the first add.
   std::unique_ptr<std::unordered_map<std::uint64_t, std::uint64_t>> begin_of_;
 };

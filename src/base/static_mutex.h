@@ -1,0 +1,28 @@
+// A mutex that needs no initialiser to have run: what is in static storage is used from others' initialisers.
+// std::mutex is that with glibc, but not with winpthreads.
+#pragma once
+
+#include <atomic>
+
+namespace windlass {
+
+// BasicLockable, for std::lock_guard. Sleeps while it waits; not for signal handlers.
+class StaticMutex {
+ public:
+  constexpr StaticMutex() = default;
+  StaticMutex(const StaticMutex&) = delete;
+  StaticMutex& operator=(const StaticMutex&) = delete;
+
+  void lock() {
+    while (held_.test_and_set(std::memory_order_acquire)) held_.wait(true, std::memory_order_relaxed);
+  }
+  void unlock() {
+    held_.clear(std::memory_order_release);
+    held_.notify_one();
+  }
+
+ private:
+  std::atomic_flag held_ = ATOMIC_FLAG_INIT;
+};
+
+}  // namespace windlass
