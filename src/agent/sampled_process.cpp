@@ -59,8 +59,7 @@ void SampledProcess::show(const MapSet& maps, ModuleRegistry& registry) {
     }
   };
   missing(shown_, wanted, [&](const Mapping& mapping) { (void)modules_->erase(mapping.begin); });
-  missing(wanted, shown_,
-          [&](const Mapping& mapping) { (void)modules_->insert(module_of(mapping, registry)); });
+  missing(wanted, shown_, [&](const Mapping& mapping) { (void)modules_->insert(module_of(mapping, registry)); });
   shown_ = wanted;
 }
 
