@@ -74,7 +74,7 @@ std::uint64_t stack_top() {
   take_stack();
   void* addresses[200];
   capture.truth.assign(addresses, addresses + ::backtrace(addresses, 200));
-#ifdef __SANITIZE_ADDRESS__
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   capture.truth.erase(capture.truth.begin());  // its interceptor of backtrace()
 #endif
 }
