@@ -9,8 +9,10 @@ tidy=$(command -v run-clang-tidy-$version) || {
   echo "SKIPPED: there is no clang-tidy-$version"
   exit 0
 }
-# Clang's own complaints about libstdc++ 12 are off, as in cmake/Options.cmake.
-options=(-quiet -hide-progress -p "$1" -warnings-as-errors '*' -extra-arg=-Wno-deprecated-declarations -extra-arg=-Wno-gnu-anonymous-struct)
+# Clang's own complaints about libstdc++ 12 are off, as in cmake/Options.cmake, and those about what only GCC knows: a test's
+# precompiled header and GCC's warnings, where a test compiles a file of src.
+options=(-quiet -hide-progress -p "$1" -warnings-as-errors '*' -extra-arg=-Wno-deprecated-declarations -extra-arg=-Wno-gnu-anonymous-struct
+  -extra-arg=-Wno-unknown-warning-option -extra-arg=-Wno-ignored-gch)
 [ -z "${WINDLASS_WHOLE:-}" ] || options+=(-checks 'clang-analyzer-*')
 TIMEFORMAT='processor time: %U s + %S s'
 time "$tidy" "${options[@]}" "^$root/src/${2:-}" 2> >(grep -vE '^[0-9]+ warnings?( treated as errors?| generated|.*suppressed)' >&2)

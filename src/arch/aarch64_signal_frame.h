@@ -57,11 +57,11 @@ inline void signal_frame_row(std::uint64_t pc, bool vectors, FrameRow& row) {
   row.return_signed = false;
   row.registers.clear();
   for (std::uint16_t i = 0; i <= kX30; ++i)
-    (void)row.registers.set(i, RegisterRule::at_cfa(kSignalRegisters + std::int64_t{8} * i));
+    (void)row.registers.set(i, RegisterRule::at_cfa(static_cast<std::int32_t>(kSignalRegisters + 8 * i)));
   (void)row.registers.set(kSp, RegisterRule::at_cfa(kSignalSp));
   for (std::uint16_t i = 8; i <= 15; ++i) {
     const RegisterRule rule =
-        vectors ? RegisterRule::at_cfa(kSignalVectors + std::int64_t{16} * i) : RegisterRule::undefined();
+        vectors ? RegisterRule::at_cfa(static_cast<std::int32_t>(kSignalVectors + 16 * i)) : RegisterRule::undefined();
     (void)row.registers.set(static_cast<RegisterNumber>(64 + i), rule);
   }
 }

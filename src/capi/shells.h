@@ -17,6 +17,10 @@ struct Shell {
 
   [[nodiscard]] bool open() const { return (generation.load(std::memory_order_acquire) & 1) != 0; }
   void change() { generation.fetch_add(1, std::memory_order_release); }
+
+ private:
+  Shell() = default;
+  friend Handle;
 };
 
 // Those that are closed. Thread-safe.

@@ -63,7 +63,7 @@ int error_of(WalkEnd end) {
 
 // What no callee has saved is still where the context has it.
 void Cursor::keep_in_context(Frame& frame) const {
-  for (RegisterNumber reg = 0; reg < std::size(kGregs); ++reg)
+  for (RegisterNumber reg = 0; reg < static_cast<RegisterNumber>(std::size(kGregs)); ++reg)
     if (frame.registers.has(reg) && frame.saved.at(frame.registers, reg) == 0 && reg != UNW_REG_SP)
       frame.saved.set(frame.registers, reg, reinterpret_cast<std::uint64_t>(&context->uc_mcontext.gregs[kGregs[reg]]));
 }

@@ -15,7 +15,7 @@ namespace {
 
 // The perf map that a JIT compiler writes is named after its process as that sees itself, in its own /tmp.
 std::string perf_map_of(const SpaceOrigin& origin) {
-  const std::string plain = fmt::format("/tmp/perf-{}.map", origin.process);
+  std::string plain = fmt::format("/tmp/perf-{}.map", origin.process);
   if (!origin.live) return plain;
   const std::string status = process::read_proc_file(fmt::format("/proc/{}/status", origin.process));
   const auto line = status.find("\nNSpid:");

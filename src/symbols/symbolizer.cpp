@@ -80,7 +80,7 @@ class Symbolizer::Implementation {
     symbols::for_each_in_parallel(jobs.size(), options_.threads, [&](std::size_t i) {
       try {
         run(jobs[i], results);
-      } catch (const std::exception&) {  // no memory: what has no name yet stays without
+      } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): no memory; what has no name yet stays without
       }
     });
     for (std::size_t i = 1; i < order.size(); ++i)
