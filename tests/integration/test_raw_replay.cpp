@@ -25,7 +25,7 @@ namespace {
 
 using Event = std::vector<std::uint64_t>;
 
-// The sample's copies, and the stopped process for code.
+// The copies of the sample of the moment, and the stopped process for code.
 class HandMadeMemory final : public Memory {
  public:
   HandMadeMemory(const RawSample& sample, int process) : sample_(sample), process_(process) {}
@@ -76,8 +76,8 @@ class Child {
 
 constexpr std::size_t kFewest = 4;
 
-// Raw samples of the process itself; what it starts is left out. For as long as it is said, or, of one that mostly
-// sleeps, until there are a few.
+// Raw samples of the process itself; what it starts is left out. For as long as it is said, or, on a machine that
+// hardly lets it run, until there are a few.
 std::vector<Event> sample(std::uint32_t tgid, std::chrono::milliseconds time) {
   std::vector<Event> events;
   auto sampler = PerfSampler::open(1999, {tgid}, [](ProcessEvent&&) {});
@@ -98,7 +98,8 @@ std::vector<Event> sample(std::uint32_t tgid, std::chrono::milliseconds time) {
   return events;
 }
 
-// Every mapping by the public interface: a file by its path, the vdso by its bytes, the rest as generated code.
+// Every mapping by the public interface: a file by its path, the vdso by its bytes, the rest as generated code. It
+// refers to `sample`, which may be given other contents between walks.
 AddressSpace by_hand(const RawSample& sample, const MapSet& maps, ModuleRegistry& registry, int process) {
   AddressSpace space(sample.registers.architecture(), std::make_unique<HandMadeMemory>(sample, process));
   space.set_pointer_mask(~user_code_mask());
@@ -150,19 +151,25 @@ TEST_P(RawReplay, AgentAndPlainWalkerAgree) {
   const int process = ::open(fmt::format("/proc/{}/mem", child.pid()).c_str(), O_RDONLY | O_CLOEXEC);
   ASSERT_GE(process, 0);
 
+  RawSample now;
+  const auto parse = [&](const Event& event) {
+    const auto parsed = parse_raw_event(reinterpret_cast<const wl_event_head&>(event[0]), event.size() * 8);
+    if (parsed) now = parsed->sample;
+    return parsed.has_value();
+  };
+  ASSERT_TRUE(parse(events.front()));
+  const AddressSpace space = by_hand(now, maps, registry, process);
   RawUnwinder unwinder(registry);
   std::size_t by_end[WL_END_COUNT] = {};
   std::size_t frames_seen = 0;
   for (const Event& event : events) {
-    const auto parsed = parse_raw_event(reinterpret_cast<const wl_event_head&>(event[0]), event.size() * 8);
-    ASSERT_TRUE(parsed);
+    ASSERT_TRUE(parse(event));
     std::vector<std::uint64_t> frames;
-    const std::uint8_t end = unwinder.unwind(parsed->sample, &maps, frames);
+    const std::uint8_t end = unwinder.unwind(now, &maps, frames);
     ++by_end[end];
     frames_seen += frames.size();
 
-    const AddressSpace space = by_hand(parsed->sample, maps, registry, process);
-    StackWalker walker(space, parsed->sample.registers, {.max_frames = 512});
+    StackWalker walker(space, now.registers, {.max_frames = 512});
     std::vector<std::uint64_t> plain;
     for (const Frame& frame : walker)
       plain.push_back(frame.pc().value() | (frame.pc().is_return_address() ? 0 : WL_FRAME_EXACT));
@@ -190,7 +197,7 @@ constexpr Program kPrograms[] = {
     {"bash", "exec bash -c 'while :; do for i in {1..500}; do x=${i%5}$x; x=${x:0:9}; done; done'", nullptr},
     {"perl", "exec perl -e 'for (;;) { my %h = map { $_ => \"a$_\" =~ /a(.)/ } 1..999; }'", nullptr},
     {"python", "exec /usr/bin/python3 -c 'while 1: sorted(str(i) for i in range(9999))'", "/usr/bin/python3"},
-    {"shell_and_sleep", "while :; do sleep 0.001; done", nullptr},
+    {"shell_that_forks", "while :; do i=0; while [ $i -lt 999 ]; do i=$((i+1)); done; sleep 0.001; done", nullptr},
     {"xz", "exec xz -9e -c /dev/zero", "/usr/bin/xz"},
     {"node", "exec node -e 'for (;;) JSON.parse(JSON.stringify([...Array(999).keys()].map(String))).sort()'",
      "/usr/bin/node"},
