@@ -32,7 +32,7 @@ constexpr std::size_t kSlots = 6;
 constexpr std::size_t kSlotSize = 4096;
 
 struct Counts {
-  std::atomic<std::uint64_t> walks, handled, through_stubs, early, early_inside, wrong, unexplained;
+  std::atomic<std::uint64_t> made, walks, handled, through_stubs, early, early_inside, wrong, unexplained;
 };
 Counts counts;
 
@@ -153,6 +153,7 @@ class Churn {
         ADD_FAILURE() << id.error().text();
         return;
       }
+      counts.made.fetch_add(1, std::memory_order_relaxed);
       invoke(stub);
       if (!retire_own_code(*id)) ADD_FAILURE() << "not retired";
     }
@@ -192,10 +193,12 @@ TEST(CodeChurn, NoStackIsWrong) {
       --making;
     });
   for (const JitStub* stub : {&lasting, &bare}) threads.emplace_back([&churn, stub] { churn.run_only(*stub); });
-  // Threads that have ended are not joined yet, so their handles are good.
-  while (making != 0) {
+  // Paced by what is made and not by time: where handlers take longer than the time between two signals, nothing would
+  // ever be made. Threads that have ended are not joined yet, so their handles are good.
+  for (std::uint64_t next = 0; making != 0; std::this_thread::sleep_for(std::chrono::microseconds(100))) {
+    if (counts.made < next) continue;
+    next = counts.made + 4;
     for (std::thread& thread : threads) ::pthread_kill(thread.native_handle(), SIGUSR1);
-    std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
   churn.finish();
   for (std::thread& thread : threads) thread.join();
