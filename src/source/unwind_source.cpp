@@ -1,5 +1,7 @@
 #include "source/unwind_source.h"
 
+#include "base/static_storage.h"
+
 namespace windlass::source {
 namespace {
 
@@ -19,7 +21,7 @@ class FailedSource final : public UnwindSource {
   bool windows_;
 };
 
-constinit const StaticSource<FailedSource> generated(Error{ErrorCode::kNotFound, "module has no unwind information"});
+constinit const StaticStorage<FailedSource> generated(Error{ErrorCode::kNotFound, "module has no unwind information"});
 
 }  // namespace
 
@@ -62,6 +64,6 @@ std::unique_ptr<UnwindSource> make_failed_source(const Error& why, bool windows)
   return std::make_unique<FailedSource>(why, windows);
 }
 
-const UnwindSource& generated_source() { return generated.source; }
+const UnwindSource& generated_source() { return generated.value; }
 
 }  // namespace windlass::source

@@ -139,15 +139,6 @@ class UnwindSource {
   virtual void accept(FormatVisitor& visitor) const { visitor.rows(*this); }
 };
 
-// A source in static storage, which no walk at exit may find destroyed.
-template <typename S>
-union StaticSource {
-  template <typename... Arguments>
-  explicit constexpr StaticSource(const Arguments&... arguments) : source(arguments...) {}
-  constexpr ~StaticSource() {}
-  S source;
-};
-
 // ---- where sources come from --------------------------------------------------------------------------------------
 
 // The source for an image's bytes, which must outlive it: ELF or PE, by their first bytes. `layout` is that of a PE

@@ -4,20 +4,14 @@
 #include <mutex>
 #include <utility>
 
+#include "base/static_storage.h"
 #include "walk/range_source.h"
 
 namespace windlass::walk {
 namespace {
 
-// In static storage, which no walk at exit finds destroyed.
-template <typename T>
-union Lasting {
-  constexpr Lasting() : value() {}
-  constexpr ~Lasting() {}
-  T value;
-};
-constinit Lasting<GracePeriod> grace_period;
-constinit Lasting<CodeRanges> own;
+constinit StaticStorage<GracePeriod> grace_period;
+constinit StaticStorage<CodeRanges> own;
 
 }  // namespace
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/static_storage.h"
 #include "dwarf/lower.h"
 #include "source/cfi_function.h"
 #include "source/indexed_row.h"
@@ -91,10 +92,10 @@ class MappedSource final : public source::UnwindSource {
   std::uint64_t entry_point() const override { return ::getauxval(AT_ENTRY); }  // of the program
 };
 
-constinit const source::StaticSource<MappedSource> mapped;
+constinit const StaticStorage<MappedSource> mapped;
 
 }  // namespace
 
-const source::UnwindSource& mapped_source() { return mapped.source; }
+const source::UnwindSource& mapped_source() { return mapped.value; }
 
 }  // namespace windlass::walk
