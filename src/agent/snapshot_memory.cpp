@@ -1,9 +1,9 @@
 #include "agent/snapshot_memory.h"
 
-#include <sys/uio.h>
-
 #include <algorithm>
 #include <cstring>
+
+#include "process/process_memory.h"
 
 namespace windlass::agent {
 namespace {
@@ -14,12 +14,6 @@ bool copy_from(std::span<const std::byte> bytes, std::uint64_t begin, std::uint6
   if (offset > bytes.size() || size > bytes.size() - offset) return false;
   std::memcpy(to, bytes.data() + offset, size);
   return true;
-}
-
-bool read_process(std::uint32_t tgid, std::uint64_t address, void* to, std::size_t size) {
-  iovec local{to, size};
-  iovec remote{reinterpret_cast<void*>(address), size};
-  return process_vm_readv(static_cast<pid_t>(tgid), &local, 1, &remote, 1, 0) == static_cast<ssize_t>(size);
 }
 
 }  // namespace
@@ -43,7 +37,7 @@ const std::byte* SnapshotMemory::page_at(std::uint64_t address) const {
   std::byte* const bytes = pages_.get() + index * kPageSize;
   if (index == count_) {
     if (count_ == kMaxPages) return nullptr;
-    known_[count_++] = {address, read_process(sample_->tgid, address, bytes, kPageSize)};
+    known_[count_++] = {address, process::read_memory(static_cast<pid_t>(sample_->tgid), address, bytes, kPageSize)};
   }
   return known_[index].readable ? bytes : nullptr;
 }
