@@ -74,6 +74,10 @@ struct CodeFile {
   // Lets go of what is mapped and made of it. The descriptor stays, symbolisation may want it.
   void drop();
 
+  // Its unwind information; there must be an image. Refers to what is mapped.
+  [[nodiscard]] std::unique_ptr<source::UnwindSource> make_source() const {
+    return pe ? source::make_source(*pe) : source::make_source(*image);
+  }
   // Where a mapping of it lies in its own numbering.
   [[nodiscard]] ProcessTable::CodeLocation place(const process::ProcMap& map) const;
   // For Aggregator::build.

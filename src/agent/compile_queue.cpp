@@ -19,7 +19,7 @@ double thread_seconds() {
 // Why there is no table; empty if there is one.
 std::string compile_and_load(CodeFile& file, TableStore& store) {
   const auto ignore = [](const Error&) {};
-  const auto from = file.pe ? source::make_source(*file.pe) : source::make_source(*file.image);
+  const auto from = file.make_source();
   const auto table = table::compile(*from, ignore);
   if (!table) return table.error().text();
   if (table->empty()) return "no unwind information";

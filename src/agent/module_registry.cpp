@@ -137,7 +137,7 @@ void ModuleRegistry::request_table(CodeFile& file, const std::string& problem) {
 const source::UnwindSource& ModuleRegistry::source(CodeFile& file) {
   if (file.source == nullptr)
     file.source = file.image || file.pe
-                      ? source::make_source(file.file.bytes(), image::PeLayout::kFile)
+                      ? file.make_source()
                       : source::make_failed_source(Error{ErrorCode::kNotFound, "no unwind information"}, false);
   return *file.source;
 }
