@@ -2,9 +2,6 @@
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
-#include <linux/perf_event.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -81,29 +78,7 @@ bool PeerSide::load(std::uint32_t tgid, std::span<const wl_mapping> mappings) {
   return true;
 }
 
-bool PeerSide::start(unsigned frequency) {
-  const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-  for (int cpu = 0; cpu < cpus; ++cpu) {
-    perf_event_attr attr{};
-    attr.size = sizeof attr;
-    attr.type = PERF_TYPE_SOFTWARE;
-    attr.config = PERF_COUNT_SW_CPU_CLOCK;
-    attr.freq = 1;
-    attr.sample_freq = frequency;
-    attr.exclude_idle = 1;
-    const int fd = static_cast<int>(syscall(SYS_perf_event_open, &attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC));
-    if (fd < 0) return false;
-    bpf_link* link = bpf_program__attach_perf_event(skeleton_->progs.peer_sample, fd);
-    if (link == nullptr) return false;
-    links_.push_back(link);
-  }
-  return true;
-}
-
-void PeerSide::stop() {
-  for (bpf_link* link : links_) bpf_link__destroy(link);
-  links_.clear();
-}
+bool PeerSide::start(unsigned frequency) { return clocks_.start(skeleton_->progs.peer_sample, frequency).has_value(); }
 
 peer_stats PeerSide::stats() const {
   const auto cpus = static_cast<std::size_t>(libbpf_num_possible_cpus());

@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "agent/cpu_clocks.h"
 #include "peer_rows.h"
 #include "table/unwind_table.h"
 #include "windlass_layout.h"
 
 struct peer_rows_bpf;
-struct bpf_link;
 
 namespace windlass::bench {
 
@@ -28,7 +28,7 @@ class PeerSide {
   // False, with a message on stderr, if the kernel refuses.
   bool load(std::uint32_t tgid, std::span<const wl_mapping> mappings);
   bool start(unsigned frequency);
-  void stop();
+  void stop() { clocks_.stop(); }
   [[nodiscard]] peer_stats stats() const;
   [[nodiscard]] std::uint64_t run_time_ns() const;
   [[nodiscard]] std::uint64_t row_count() const { return rows_.size(); }
@@ -37,7 +37,7 @@ class PeerSide {
   std::vector<peer_row> rows_;
   std::map<std::uint32_t, peer_module> modules_;
   peer_rows_bpf* skeleton_ = nullptr;
-  std::vector<bpf_link*> links_;
+  agent::CpuClocks clocks_;
 };
 
 }  // namespace windlass::bench
