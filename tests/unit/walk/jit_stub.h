@@ -35,11 +35,11 @@ class JitStub {
       if (kReturnOnStack == 0 && saved) next.return_address = RegisterRule::at_cfa(-size);
       rows_.push_back(next);
     };
+    row(false);
+#if defined(__x86_64__)
     const auto emit = [&](std::initializer_list<int> bytes) {
       for (const int byte : bytes) code.push_back(static_cast<std::uint8_t>(byte));
     };
-    row(false);
-#if defined(__x86_64__)
     for (unsigned i = 0; i < words; ++i) {
       emit({0x56});  // push rsi
       size += 8;
