@@ -90,7 +90,9 @@ TEST(MappedFiles, TheVdsoIsAWholeFile) {
 TEST(ReadMemory, AllOrNothing) {
   const int here = 41;
   int there = 0;
-  EXPECT_TRUE(read_memory(::getpid(), reinterpret_cast<std::uint64_t>(&here), &there, sizeof there));
+  const bool read = read_memory(::getpid(), reinterpret_cast<std::uint64_t>(&here), &there, sizeof there);
+  if (!read && errno == ENOSYS) GTEST_SKIP() << "no process_vm_readv here (qemu-user)";
+  EXPECT_TRUE(read);
   EXPECT_EQ(there, 41);
   EXPECT_FALSE(read_memory(::getpid(), 0, &there, sizeof there));
 }
