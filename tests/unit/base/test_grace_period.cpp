@@ -51,12 +51,16 @@ TEST(GracePeriod, IsNotHeldUpByReadersWhoCameLater) {
   auto first = std::make_unique<Reader>(period);
   period.retire(new Counted(freed));
   first.reset();
-  const Reader later(period);  // of the first phase that nobody else is in
+  Reader later(period);  // of the first phase that nobody else is in
   period.retire(new Counted(later_freed));
   EXPECT_EQ(later_freed, 0);
   for (int i = 0; i < 3; ++i) period.retire(new Counted(later_freed));
   EXPECT_EQ(freed, 1);
   EXPECT_EQ(later_freed, 0);
+  later.leave();
+  period.retire(new Counted(freed));
+  EXPECT_EQ(later_freed, 4);
+  EXPECT_EQ(period.waiting(), 0u);
 }
 
 TEST(GracePeriod, AReaderIsInOnce) {
