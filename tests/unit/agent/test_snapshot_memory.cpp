@@ -7,7 +7,7 @@
 
 #include <cstring>
 
-#include "process/process_memory.h"
+#include "support/process_reading.h"
 
 namespace windlass::agent {
 namespace {
@@ -59,14 +59,9 @@ TEST_F(SnapshotMemoryTest, AllOrNothing) {
   EXPECT_EQ(data(~std::uint64_t{0}, 8), -1);
 }
 
-bool processes_can_be_read() {
-  int from = 1, to = 0;
-  return process::read_memory(::getpid(), reinterpret_cast<std::uint64_t>(&from), &to, sizeof to);
-}
-
 // What the process has there now may have been written since.
 TEST_F(SnapshotMemoryTest, TheLivingProcessIsReadAsCodeOnly) {
-  if (!processes_can_be_read()) GTEST_SKIP() << "no process_vm_readv here (qemu-user)";
+  if (const std::string reason = test::no_process_reading(); !reason.empty()) GTEST_SKIP() << reason;
   auto* page =
       static_cast<unsigned char*>(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   ASSERT_NE(page, MAP_FAILED);
@@ -84,7 +79,7 @@ TEST_F(SnapshotMemoryTest, TheLivingProcessIsReadAsCodeOnly) {
 }
 
 TEST_F(SnapshotMemoryTest, CodeAcrossPagesAndTooManyOfThem) {
-  if (!processes_can_be_read()) GTEST_SKIP() << "no process_vm_readv here (qemu-user)";
+  if (const std::string reason = test::no_process_reading(); !reason.empty()) GTEST_SKIP() << reason;
   constexpr std::size_t kPages = SnapshotMemory::kMaxPages + 1;
   void* pages = mmap(nullptr, kPages * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(pages, MAP_FAILED);

@@ -13,6 +13,7 @@
 #include "image/mapped_file.h"
 #include "process/proc_file.h"
 #include "process/process_memory.h"
+#include "support/process_reading.h"
 
 namespace windlass::process {
 namespace {
@@ -88,11 +89,10 @@ TEST(MappedFiles, TheVdsoIsAWholeFile) {
 }
 
 TEST(ReadMemory, AllOrNothing) {
+  if (const std::string reason = test::no_process_reading(); !reason.empty()) GTEST_SKIP() << reason;
   const int here = 41;
   int there = 0;
-  const bool read = read_memory(::getpid(), reinterpret_cast<std::uint64_t>(&here), &there, sizeof there);
-  if (!read && errno == ENOSYS) GTEST_SKIP() << "no process_vm_readv here (qemu-user)";
-  EXPECT_TRUE(read);
+  EXPECT_TRUE(read_memory(::getpid(), reinterpret_cast<std::uint64_t>(&here), &there, sizeof there));
   EXPECT_EQ(there, 41);
   EXPECT_FALSE(read_memory(::getpid(), 0, &there, sizeof there));
 }
