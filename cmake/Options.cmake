@@ -11,12 +11,13 @@ endif()
 if(WINDLASS_SANITIZE)
   target_compile_options(windlass_options INTERFACE -fsanitize=${WINDLASS_SANITIZE} -fno-sanitize-recover=all
     -fno-sanitize=vptr)  # it wants type information, which the library leaves out
-  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # what the sanitizers put in between makes GCC see it where it is not
-    target_compile_options(windlass_options INTERFACE -Wno-maybe-uninitialized)
-  endif()
   target_link_options(windlass_options INTERFACE -fsanitize=${WINDLASS_SANITIZE})
-  if(WINDLASS_SANITIZE MATCHES "thread" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    target_compile_options(windlass_options INTERFACE -Wno-tsan)  # fences: what they order is atomic besides
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # What the sanitizers put in between makes GCC see it where it is not.
+    target_compile_options(windlass_options INTERFACE -Wno-maybe-uninitialized)
+    if(WINDLASS_SANITIZE MATCHES "thread")
+      target_compile_options(windlass_options INTERFACE -Wno-tsan)  # fences: what they order is atomic besides
+    endif()
   endif()
 endif()
 if(WINDLASS_FUZZ)
