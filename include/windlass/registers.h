@@ -1,4 +1,5 @@
-// A register file of either architecture, by DWARF number (System V x86-64 psABI figure 3.36, AADWARF64 table 1).
+// A register file of any of the architectures, by DWARF number (System V x86-64 psABI figure 3.36, AADWARF64 table 1,
+// System V Intel386 psABI table 2.14).
 #pragma once
 
 #include <bit>
@@ -9,7 +10,8 @@
 
 namespace windlass {
 
-enum class Architecture : std::uint8_t { kX86_64, kAArch64 };
+enum class Architecture : std::uint8_t { kX86_64, kAArch64, kI386 };
+inline constexpr unsigned kArchitectures = 3;
 
 // The address of an instruction, or a return address: the one is looked up as it is, the other stands behind the call
 // it belongs to and may be the first byte after its function. Only lookup(), the fast walk and the BPF C subtract 1.
@@ -33,6 +35,7 @@ class CodeAddress {
 
 // The registers of one frame and which of them are known. A value type without allocation; signal-safe.
 //   x86-64:  0-15 general registers, 16 the pc
+//   i386:    0-7 general registers, 8 the pc; 32 bits, zero-extended
 //   AArch64: 0-30 x0-x30, 31 sp, 32 the pc, 34 ra_sign_state, 72-79 d8-d15 (the half that calls preserve)
 class Registers {
  public:
@@ -44,18 +47,21 @@ class Registers {
   [[nodiscard]] constexpr Architecture architecture() const { return architecture_; }
 
   [[nodiscard]] static constexpr RegisterNumber sp_number(Architecture a) {
-    return a == Architecture::kX86_64 ? 7 : 31;
+    return a == Architecture::kX86_64 ? 7 : a == Architecture::kAArch64 ? 31 : 4;
   }
   [[nodiscard]] static constexpr RegisterNumber pc_number(Architecture a) {
-    return a == Architecture::kX86_64 ? 16 : 32;
+    return a == Architecture::kX86_64 ? 16 : a == Architecture::kAArch64 ? 32 : 8;
   }
   [[nodiscard]] static constexpr RegisterNumber fp_number(Architecture a) {
-    return a == Architecture::kX86_64 ? 6 : 29;
+    return a == Architecture::kX86_64 ? 6 : a == Architecture::kAArch64 ? 29 : 5;
   }
+  // Bytes of an address, of what a call pushes and of a saved general register.
+  [[nodiscard]] static constexpr unsigned word_size(Architecture a) { return a == Architecture::kI386 ? 4 : 8; }
 
   // A dense number below kSlots for a register that is held; kSlots for any other.
   [[nodiscard]] static constexpr unsigned slot_of(Architecture architecture, std::uint64_t reg) {
     if (architecture == Architecture::kX86_64) return reg <= 16 ? static_cast<unsigned>(reg) : kSlots;
+    if (architecture == Architecture::kI386) return reg <= 8 ? static_cast<unsigned>(reg) : kSlots;
     if (reg <= 34) return static_cast<unsigned>(reg);
     return reg >= kFirstVector && reg < kFirstVector + 8 ? kFirstVectorSlot + static_cast<unsigned>(reg - kFirstVector)
                                                          : kSlots;
@@ -101,6 +107,8 @@ class Registers {
   [[nodiscard]] constexpr bool has_sp() const { return has(sp_number(architecture_)); }
 
   // By slot_of() instead of by number, for who has looked it up before: below kSlots.
+  [[nodiscard]] constexpr bool has_slot(unsigned s) const { return (known_ >> s & 1) != 0; }
+  [[nodiscard]] constexpr std::uint64_t get_slot(unsigned s) const { return has_slot(s) ? value_[s] : 0; }
   constexpr void set_slot(unsigned s, std::uint64_t value) {
     value_[s] = value;
     known_ |= std::uint64_t{1} << s;

@@ -5,8 +5,12 @@
 //   for (const Thread& thread : target->threads)
 //     for (const Frame& frame : StackWalker(target->space, thread.registers)) use(thread, frame);
 //
+// A process is looked at again and again without being opened anew:
+//   target->release();                               // it runs on; says for how long it stood
+//   if (const auto again = target->refresh(); !again) return complain(again.error());   // it stands once more
+//
 // None of this is signal-safe: it allocates, opens files and, for processes, stops threads. One Target may be walked
-// from several threads at a time; opening and destroying are each one thread's business.
+// from several threads at a time; opening, refreshing, releasing and destroying are each one thread's business.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +31,19 @@ struct Thread {
 
 enum class TargetKind : std::uint8_t { kProcess, kCore, kMinidump };
 
-// What was opened. Movable. A process's threads stay stopped until it is destroyed or released; that may happen on
-// any thread. The end of this process also lets them go on.
+namespace walk {
+class LiveProcess;
+}
+
+// What refresh() found changed.
+struct Refreshed {
+  std::size_t modules_gone = 0;  // modules and ranges of code without a file
+  std::size_t modules_new = 0;
+  bool executed = false;  // the process has become another program (execve): nothing of the old one is left
+};
+
+// What was opened. Movable. A process's threads stay stopped until it is released or destroyed; that may happen on any
+// thread. The end of this process also lets them go on.
 struct Target {
   TargetKind kind;
   AddressSpace space;
@@ -38,10 +53,20 @@ struct Target {
   std::vector<Error> problems;     // what could not be read of it: threads, notes, streams
   std::vector<std::string> notes;  // what people should know: files missing, or not the ones that ran
 
-  // Lets the threads of a process go on. `space` must not be read afterwards. No effect on dumps.
-  void release() { attachment.reset(); }
+  // Lets the threads of a process go on. `space` must not be read afterwards, until refresh(). Returns for how long
+  // they were stopped, in nanoseconds: from the first one's interruption to the last one's going on. 0 for dumps, and
+  // where nobody is stopped.
+  std::uint64_t release();
 
-  std::shared_ptr<void> attachment;  // keeps a process's threads stopped while any copy of it is there; null for dumps
+  // Stops the process again, one that still stands goes on first, and makes `threads`, `problems`, `notes` and the
+  // modules those of now. Modules that are still the same keep all that was read of them: files, unwind information,
+  // rows; a file is the same by its place, inode and time of change. Walkers and ModuleInfos of before must be gone. A
+  // thread's name may be up to 16 refreshes old. About 8 system calls a thread, 1 a file and 10 more.
+  // Errors as open_process, and: kSystem (ESRCH) once the process has ended, also when another one got its number;
+  // kUnsupported for dumps. Then nothing is stopped, `threads` is empty, and `space` is not to be read.
+  [[nodiscard]] Expected<Refreshed> refresh();
+
+  std::shared_ptr<walk::LiveProcess> attachment;  // what keeps a process's threads stopped; null for dumps
 };
 
 // Where the files of a process are found when its paths do not lead to them here.
@@ -66,11 +91,12 @@ struct DumpOptions {
 // (/proc/PID/map_files, else /proc/PID/root if it is the same file, else its image in memory), so that deleted and
 // replaced files and other mount namespaces do not matter. About 3 system calls a thread and 2 a module.
 // Errors: kSystem (ESRCH: no such process; EPERM: not ours to trace, or traced by somebody else, whose id is `where`),
-// kUnsupported (a 32-bit process). Whatever was stopped before an error goes on.
+// kUnsupported (a thread that runs code of another machine than its program's). Whatever was stopped before an error
+// goes on.
 [[nodiscard]] Expected<Target> open_process(std::uint64_t pid, const ProcessOptions& options = {});
 
-// An ELF core file of x86-64 or AArch64, made by a kernel or by gcore. The file is mapped, not read. Pages that it
-// leaves out come from the files that were mapped, if these are the same by their build id. Errors: kSystem;
+// An ELF core file of x86-64, AArch64 or i386, made by a kernel or by gcore. The file is mapped, not read. Pages that
+// it leaves out come from the files that were mapped, if these are the same by their build id. Errors: kSystem;
 // kMalformed, kTruncated, kUnsupported with the offset. Damaged or cut-off parts are `problems`; the rest is still
 // read.
 [[nodiscard]] Expected<Target> open_core(const std::string& path, const DumpOptions& options = {});

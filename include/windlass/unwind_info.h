@@ -27,9 +27,10 @@
 namespace windlass {
 
 enum class UnwindFormat : std::uint8_t {
-  kDwarf,     // .eh_frame and .debug_frame, also compressed and in .gnu_debugdata
+  kDwarf,     // .eh_frame and .debug_frame, also compressed and in .gnu_debugdata; .sframe for what these lack
   kWinX64,    // .pdata and UNWIND_INFO of versions 1 to 3
   kWinArm64,  // .pdata and .xdata, packed entries included
+  kSFrame,    // .sframe of versions 1 to 3, in a file that has nothing else
 };
 [[nodiscard]] std::string_view format_name(UnwindFormat format);
 
@@ -41,7 +42,7 @@ struct CodePointer {
 
 // Where a record is stored.
 struct RecordPlace {
-  std::uint32_t section = 0;  // which of the sections of call frame information; 0 in PE images
+  std::uint32_t section = 0;  // which of the sections of call frame information; 0xffffffff: .sframe; 0 in PE images
   std::uint64_t offset = 0;   // in the section, or in the function table
   std::uint64_t address = 0;  // of the record in the image; 0: it is not loaded
 };
@@ -95,8 +96,8 @@ class UnwindReader {
   [[nodiscard]] virtual Expected<FrameRow> row_at(std::uint64_t address) const = 0;
 };
 
-// An ELF file of x86-64 or AArch64, or a PE32+ image of x64 or ARM64, by its first bytes. The file is mapped, and must
-// not be cut short while the reader lives. Errors: kSystem where it cannot be opened; kMalformed, kTruncated or
+// An ELF file of x86-64, AArch64 or i386, or a PE32+ image of x64 or ARM64, by its first bytes. The file is mapped, and
+// must not be cut short while the reader lives. Errors: kSystem where it cannot be opened; kMalformed, kTruncated or
 // kUnsupported, with the offset, where its headers cannot be read. A file without unwind information is no error: it
 // has no functions.
 [[nodiscard]] Expected<std::unique_ptr<UnwindReader>> open_unwind_info(const std::string& path);

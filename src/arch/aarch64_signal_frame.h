@@ -17,6 +17,7 @@ namespace windlass::aarch64 {
 inline constexpr std::uint64_t kRtSigreturn = 139;            // in x8 (include/uapi/asm-generic/unistd.h)
 inline constexpr std::uint32_t kMovRtSigreturn = 0xd2801168;  // mov x8, #139
 inline constexpr std::uint32_t kSvc = 0xd4000001;             // svc #0
+inline constexpr std::uint64_t kSystemCallSize = 4;
 
 inline constexpr std::int32_t kSignalInfoSize = 128;
 inline constexpr std::int32_t kSignalContext = kSignalInfoSize + 176;  // uc.uc_mcontext, aligned to 16

@@ -34,6 +34,16 @@ constexpr NamedRange kAArch64Names[] = {
     {96, 32, "z", 0},
 };
 
+constexpr NamedRange kI386Names[] = {
+    {0, 1, "eax", kPlain}, {1, 1, "ecx", kPlain},    {2, 1, "edx", kPlain},  {3, 1, "ebx", kPlain},
+    {4, 1, "esp", kPlain}, {5, 1, "ebp", kPlain},    {6, 1, "esi", kPlain},  {7, 1, "edi", kPlain},
+    {8, 1, "eip", kPlain}, {9, 1, "eflags", kPlain}, {11, 8, "st", 0},       {21, 8, "xmm", 0},
+    {29, 8, "mm", 0},      {37, 1, "fcw", kPlain},   {38, 1, "fsw", kPlain}, {39, 1, "mxcsr", kPlain},
+    {40, 1, "es", kPlain}, {41, 1, "cs", kPlain},    {42, 1, "ss", kPlain},  {43, 1, "ds", kPlain},
+    {44, 1, "fs", kPlain}, {45, 1, "gs", kPlain},    {48, 1, "tr", kPlain},  {49, 1, "ldtr", kPlain},
+    {93, 8, "k", 0},       {101, 4, "bnd", 0},
+};
+
 constexpr std::size_t kNames = 130;
 constexpr std::size_t kLongest = 13;
 
@@ -63,12 +73,22 @@ constexpr NameTable expand(const NamedRange (&ranges)[N]) {
 
 constexpr NameTable kX86_64Table = expand(kX86_64Names);
 constexpr NameTable kAArch64Table = expand(kAArch64Names);
+constexpr NameTable kI386Table = expand(kI386Names);
+
+const NameTable& names_of(Architecture architecture) {
+  switch (architecture) {
+    case Architecture::kX86_64: return kX86_64Table;
+    case Architecture::kAArch64: return kAArch64Table;
+    case Architecture::kI386: break;
+  }
+  return kI386Table;
+}
 
 }  // namespace
 
 std::string_view register_name(Architecture architecture, std::uint64_t number) {
   if (number >= kNames) return {};
-  const NameTable& table = architecture == Architecture::kX86_64 ? kX86_64Table : kAArch64Table;
+  const NameTable& table = names_of(architecture);
   return {table.text[number].data(), table.length[number]};
 }
 

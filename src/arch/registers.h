@@ -1,5 +1,6 @@
 // The register sets: DWARF numbers, their names, and which registers a call preserves.
-// System V x86-64 psABI figure 3.36, AADWARF64 table 1; names as binutils prints them.
+// System V x86-64 psABI figure 3.36, AADWARF64 table 1, System V Intel386 psABI table 2.14; names as binutils prints
+// them.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +14,14 @@ namespace windlass {
 
 // DWARF numbers of the registers the library itself has to know.
 namespace x86_64 {
-inline constexpr std::uint16_t kRbx = 3, kRsi = 4, kRdi = 5, kRbp = 6, kRsp = 7, kR12 = 12, kR15 = 15,
+inline constexpr std::uint16_t kRax = 0, kRbx = 3, kRsi = 4, kRdi = 5, kRbp = 6, kRsp = 7, kR12 = 12, kR15 = 15,
                                kReturnAddress = 16;
 }
 namespace aarch64 {
 inline constexpr std::uint16_t kX19 = 19, kX29 = 29, kX30 = 30, kSp = 31, kRaSignState = 34;
+}
+namespace i386 {
+inline constexpr std::uint16_t kEax = 0, kEcx = 1, kEbx = 3, kEsp = 4, kEbp = 5, kEsi = 6, kEdi = 7, kReturnAddress = 8;
 }
 
 // "" for a number without a name.
@@ -27,15 +31,17 @@ inline constexpr std::uint16_t kX19 = 19, kX29 = 29, kX30 = 30, kSp = 31, kRaSig
 [[nodiscard]] std::optional<std::uint16_t> register_number(Architecture architecture, std::string_view name);
 
 [[nodiscard]] constexpr std::uint16_t stack_pointer(Architecture architecture) {
-  return architecture == Architecture::kX86_64 ? x86_64::kRsp : aarch64::kSp;
+  return Registers::sp_number(architecture);
 }
 [[nodiscard]] constexpr std::uint16_t frame_pointer(Architecture architecture) {
-  return architecture == Architecture::kX86_64 ? x86_64::kRbp : aarch64::kX29;
+  return Registers::fp_number(architecture);
 }
 // Registers a callee preserves, so that no rule means "same value".
 [[nodiscard]] constexpr bool is_callee_saved(Architecture architecture, std::uint64_t number) {
   if (architecture == Architecture::kX86_64)
     return number == x86_64::kRbx || number == x86_64::kRbp || (number >= x86_64::kR12 && number <= x86_64::kR15);
+  if (architecture == Architecture::kI386)
+    return number == i386::kEbx || (number >= i386::kEbp && number <= i386::kEdi);
   return (number >= aarch64::kX19 && number <= aarch64::kX29) || (number >= 72 && number <= 79);  // and d8-d15
 }
 // Gives them to the caller's registers with the value they have.

@@ -56,6 +56,16 @@ class TextWriter {
   // bytes that are not UTF-8 become U+FFFD.
   void json_string(std::string_view text);
 
+  // What `write` writes, which is at most kCaptured bytes; valid until more is written. If it is more, any part of it.
+  static constexpr std::size_t kCaptured = 64;
+  template <typename Write>
+  [[nodiscard]] std::string_view capture(Write&& write) {
+    reserve(kCaptured + kLongestNumber);
+    const std::size_t begin = used_;
+    write();
+    return used_ < begin ? std::string_view() : std::string_view(buffer_.get() + begin, used_ - begin);
+  }
+
   void flush();
   // Flushes; the first error of all that was written (kSystem, `detail` = errno, `where` = bytes written before it).
   [[nodiscard]] Expected<void> finish();

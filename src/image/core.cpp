@@ -4,21 +4,38 @@
 
 #include <elf.h>
 
+#include "image/elf_structures.h"
+
 namespace windlass::image {
 namespace {
 
 constexpr std::string_view kDeleted = " (deleted)";
 constexpr std::uint32_t kArmPacMask = 0x406;  // NT_ARM_PAC_MASK
 
-// struct elf_prstatus (linux include/linux/elfcore.h) on 64-bit machines.
-constexpr std::uint64_t kStatusSignal = 12;      // short pr_cursig
-constexpr std::uint64_t kStatusPid = 32;         // int pr_pid
-constexpr std::uint64_t kStatusRegisters = 112;  // pr_reg
-constexpr std::uint64_t kStatusTail = 8;         // int pr_fpvalid and padding
-// struct elf_prpsinfo on 64-bit machines.
-constexpr std::uint64_t kInfoPid = 24;
-constexpr std::uint64_t kInfoName = 40;       // char pr_fname[16]
-constexpr std::uint64_t kInfoArguments = 56;  // char pr_psargs[80]
+// Where fields are, and how long a `long` is.
+struct NoteLayout {
+  // struct elf_prstatus (linux include/linux/elfcore.h)
+  std::uint64_t status_signal;     // short pr_cursig
+  std::uint64_t status_pid;        // int pr_pid
+  std::uint64_t status_registers;  // pr_reg
+  std::uint64_t status_tail;       // int pr_fpvalid and padding
+  // struct elf_prpsinfo
+  std::uint64_t info_pid;
+  std::uint64_t info_name;       // char pr_fname[16]
+  std::uint64_t info_arguments;  // char pr_psargs[80]
+  std::uint64_t word;
+};
+constexpr NoteLayout kLayout64{12, 32, 112, 8, 24, 40, 56, 8};
+constexpr NoteLayout kLayout32{12, 24, 72, 4, 12, 28, 44, 4};
+
+const NoteLayout& layout_of(Machine machine) { return class_of(machine) == ElfClass::k32 ? kLayout32 : kLayout64; }
+
+Expected<std::uint64_t> word_at(const NoteLayout& layout, ByteView bytes, std::uint64_t offset) {
+  if (layout.word == 8) return bytes.at<std::uint64_t>(offset);
+  const auto narrow = bytes.at<std::uint32_t>(offset);
+  if (!narrow) return std::unexpected(narrow.error());
+  return *narrow;
+}
 
 std::string padded_text(ByteView bytes) {
   const auto* text = reinterpret_cast<const char*>(bytes.data());
@@ -114,17 +131,21 @@ void CoreFile::read_note(std::string_view owner, std::uint32_t type, ByteView de
       if (!threads.empty()) threads.back().vector = desc;
       break;
     case NT_AUXV:
-      for (std::uint64_t i = 0; i + 16 <= desc.size() && auxiliary.size() < 256; i += 16)
-        auxiliary.emplace_back(*desc.at<std::uint64_t>(i), *desc.at<std::uint64_t>(i + 8));
+      for (std::uint64_t i = 0; auxiliary.size() < 256; i += stored_size<Elf64_auxv_t>(class_of(machine))) {
+        const auto entry = read_stored<Elf64_auxv_t>(desc, class_of(machine), i);
+        if (!entry) break;
+        auxiliary.emplace_back(entry->a_type, entry->a_un.a_val);
+      }
       break;
     default: break;
   }
 }
 
 void CoreFile::read_status(ByteView desc) {
-  const auto signal = desc.at<std::uint16_t>(kStatusSignal);
-  const auto id = desc.at<std::uint32_t>(kStatusPid);
-  if (!signal || !id || desc.size() <= kStatusRegisters + kStatusTail) {
+  const NoteLayout& layout = layout_of(machine);
+  const auto signal = desc.at<std::uint16_t>(layout.status_signal);
+  const auto id = desc.at<std::uint32_t>(layout.status_pid);
+  if (!signal || !id || desc.size() <= layout.status_registers + layout.status_tail) {
     report(Error{ErrorCode::kTruncated, "NT_PRSTATUS is too short", desc.origin(), desc.size()});
     return;
   }
@@ -132,14 +153,15 @@ void CoreFile::read_status(ByteView desc) {
   CoreThread thread;
   thread.id = *id;
   thread.signal = *signal;
-  thread.general = *desc.sub(kStatusRegisters, desc.size() - kStatusRegisters - kStatusTail);
+  thread.general = *desc.sub(layout.status_registers, desc.size() - layout.status_registers - layout.status_tail);
   threads.push_back(thread);
 }
 
 void CoreFile::read_process_info(ByteView desc) {
-  const auto pid = desc.at<std::uint32_t>(kInfoPid);
-  const auto fname = desc.sub(kInfoName, 16);
-  const auto psargs = desc.sub(kInfoArguments, 80);
+  const NoteLayout& layout = layout_of(machine);
+  const auto pid = desc.at<std::uint32_t>(layout.info_pid);
+  const auto fname = desc.sub(layout.info_name, 16);
+  const auto psargs = desc.sub(layout.info_arguments, 80);
   if (!pid || !fname || !psargs) {
     report(Error{ErrorCode::kTruncated, "NT_PRPSINFO is too short", desc.origin(), desc.size()});
     return;
@@ -149,23 +171,24 @@ void CoreFile::read_process_info(ByteView desc) {
   arguments = padded_text(*psargs);
 }
 
-// u64 count, page size; count x {u64 begin, end, offset in pages}; count names, each ended by NUL (fill_files_note).
+// long count, page size; count x {long begin, end, offset in pages}; count names, each ended by NUL (fill_files_note).
 void CoreFile::read_files(ByteView desc) {
-  const auto count = desc.at<std::uint64_t>(0);
-  const auto page = desc.at<std::uint64_t>(8);
-  constexpr std::uint64_t kHeader = 16;
-  constexpr std::uint64_t kEntry = 24;
-  if (!count || !page || *count > (desc.size() - kHeader) / kEntry || *count > kMaxMappings) {
+  const NoteLayout& layout = layout_of(machine);
+  const auto count = word_at(layout, desc, 0);
+  const auto page = word_at(layout, desc, layout.word);
+  const std::uint64_t header = 2 * layout.word;
+  const std::uint64_t entry = 3 * layout.word;
+  if (!count || !page || *count > (desc.size() - header) / entry || *count > kMaxMappings) {
     report(Error{ErrorCode::kMalformed, "NT_FILE promises more than it holds", desc.origin(), count ? *count : 0});
     return;
   }
-  std::uint64_t text_at = kHeader + *count * kEntry;
+  std::uint64_t text_at = header + *count * entry;
   for (std::uint64_t i = 0; i < *count; ++i) {
-    const std::uint64_t at = kHeader + i * kEntry;
+    const std::uint64_t at = header + i * entry;
     CoreMapping mapping;
-    mapping.begin = *desc.at<std::uint64_t>(at);
-    mapping.end = *desc.at<std::uint64_t>(at + 8);
-    mapping.offset = *desc.at<std::uint64_t>(at + 16) * *page;
+    mapping.begin = *word_at(layout, desc, at);
+    mapping.end = *word_at(layout, desc, at + layout.word);
+    mapping.offset = *word_at(layout, desc, at + 2 * layout.word) * *page;
     const auto path = desc.string_at(text_at);
     if (!path) {
       report(Error{ErrorCode::kTruncated, "NT_FILE ends before its names do", desc.origin() + text_at, i});

@@ -1,6 +1,6 @@
-// ELF core files of x86-64 and AArch64, as kernels (fs/binfmt_elf.c) and gdb's gcore write them: where memory is in the
-// file, and what the notes say. Reads hostile bytes: every count and size is checked against the bytes there are, and a
-// damaged or missing part costs only itself.
+// ELF core files of x86-64, AArch64 and i386, as kernels (fs/binfmt_elf.c) and gdb's gcore write them: where memory is
+// in the file, and what the notes say. Reads hostile bytes: every count and size is checked against the bytes there
+// are, and a damaged or missing part costs only itself.
 #pragma once
 
 #include <cstdint>
@@ -48,7 +48,7 @@ class CoreFile {
   static constexpr std::size_t kMaxMappings = std::size_t{1} << 18;
   static constexpr std::size_t kMaxProblems = 256;
 
-  // Errors: not ELF, or not a core file, of the two machines. Anything else that is wrong is in `problems`.
+  // Errors: not ELF, or not a core file, of one of the machines. Anything else that is wrong is in `problems`.
   [[nodiscard]] static Expected<CoreFile> parse(ByteView file);
 
   Machine machine = Machine::kX86_64;

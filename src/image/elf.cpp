@@ -6,6 +6,7 @@
 #include <elf.h>
 
 #include "image/decompress.h"
+#include "image/elf_structures.h"
 
 namespace windlass::image {
 namespace {
@@ -13,7 +14,10 @@ namespace {
 // Newer than the distribution's elf.h.
 constexpr std::uint32_t kCompressZstd = 2;
 
-bool is_supported(std::uint16_t machine) { return machine == EM_X86_64 || machine == EM_AARCH64; }
+// Each machine has one class: x86-64's 32-bit one (x32) is not known here.
+bool is_supported(std::uint16_t machine, ElfClass elf_class) {
+  return elf_class == ElfClass::k32 ? machine == EM_386 : machine == EM_X86_64 || machine == EM_AARCH64;
+}
 
 std::string hex(ByteView bytes) {
   static constexpr char kDigits[] = "0123456789abcdef";
@@ -27,16 +31,19 @@ std::string hex(ByteView bytes) {
 }
 
 Expected<Elf64_Ehdr> read_header(ByteView file) {
-  const auto header = file.at<Elf64_Ehdr>(0);
   if (file.size() < SELFMAG || std::memcmp(file.data(), ELFMAG, SELFMAG) != 0)
     return fail(ErrorCode::kMalformed, "not an ELF file", file.origin());
-  if (file.size() > EI_CLASS && file.u8()[EI_CLASS] != ELFCLASS64)
-    return fail(ErrorCode::kUnsupported, "not a 64-bit ELF file", file.origin() + EI_CLASS, file.u8()[EI_CLASS]);
+  const auto stored_class = file.size() > EI_CLASS ? file.u8()[EI_CLASS] : std::uint8_t{ELFCLASSNONE};
+  if (stored_class != ELFCLASSNONE && stored_class != ELFCLASS32 && stored_class != ELFCLASS64)
+    return fail(ErrorCode::kUnsupported, "neither a 32-bit nor a 64-bit ELF file", file.origin() + EI_CLASS,
+                stored_class);
+  const auto elf_class = static_cast<ElfClass>(stored_class);
+  const auto header = read_stored<Elf64_Ehdr>(file, elf_class, 0);
   if (!header) return fail(ErrorCode::kTruncated, "ELF header reaches past the end of the file", file.origin());
   if (header->e_ident[EI_DATA] != ELFDATA2LSB)
     return fail(ErrorCode::kUnsupported, "not a little-endian ELF file", file.origin() + EI_DATA);
-  if (!is_supported(header->e_machine))
-    return fail(ErrorCode::kUnsupported, "ELF machine is neither x86-64 nor AArch64",
+  if (!is_supported(header->e_machine, elf_class))
+    return fail(ErrorCode::kUnsupported, "ELF machine is none of x86-64, AArch64 and i386",
                 file.origin() + offsetof(Elf64_Ehdr, e_machine), header->e_machine);
   return header;
 }
@@ -57,7 +64,7 @@ Expected<ElfImage> ElfImage::parse(ByteView file) {
   std::uint64_t name_index = header->e_shstrndx;
   std::uint64_t segment_count = header->e_phnum;
   if (header->e_shoff != 0) {
-    if (const auto zero = file.at<Elf64_Shdr>(header->e_shoff)) {
+    if (const auto zero = read_stored<Elf64_Shdr>(file, image.elf_class(), header->e_shoff)) {
       if (section_count == 0) section_count = zero->sh_size;
       if (name_index == SHN_XINDEX) name_index = zero->sh_link;
       if (segment_count == PN_XNUM) segment_count = zero->sh_info;
@@ -71,18 +78,19 @@ Expected<ElfImage> ElfImage::parse(ByteView file) {
 
 void ElfImage::read_segments(std::uint64_t offset, std::uint64_t count, std::uint64_t entry_size) {
   if (count == 0) return;
-  if (entry_size != sizeof(Elf64_Phdr)) {
+  const std::size_t right_size = stored_size<Elf64_Phdr>(elf_class());
+  if (entry_size != right_size) {
     problems_.push_back(Error{ErrorCode::kMalformed, "program header entries have the wrong size", offset, entry_size});
     return;
   }
-  const std::uint64_t room = offset < file_.size() ? (file_.size() - offset) / sizeof(Elf64_Phdr) : 0;
+  const std::uint64_t room = offset < file_.size() ? (file_.size() - offset) / right_size : 0;
   if (count > room) {
     problems_.push_back(Error{ErrorCode::kOutOfRange, "program headers reach past the end of the file", offset, count});
     count = room;
   }
   segments_.reserve(count);
   for (std::uint64_t i = 0; i < count; ++i) {
-    const auto entry = *file_.at<Elf64_Phdr>(offset + i * sizeof(Elf64_Phdr));
+    const auto entry = *read_stored<Elf64_Phdr>(file_, elf_class(), offset + i * right_size);
     segments_.push_back(Segment{entry.p_type, entry.p_flags, entry.p_offset, entry.p_vaddr, entry.p_filesz,
                                 entry.p_memsz, entry.p_align});
   }
@@ -90,15 +98,18 @@ void ElfImage::read_segments(std::uint64_t offset, std::uint64_t count, std::uin
 
 void ElfImage::read_sections(std::uint64_t offset, std::uint64_t count, std::uint64_t name_index,
                              std::uint64_t entry_size) {
-  if (entry_size != sizeof(Elf64_Shdr)) {
+  const std::size_t right_size = stored_size<Elf64_Shdr>(elf_class());
+  if (entry_size != right_size) {
     problems_.push_back(Error{ErrorCode::kMalformed, "section header entries have the wrong size", offset, entry_size});
     return;
   }
-  if (count > file_.size() / sizeof(Elf64_Shdr) || !file_.sub(offset, count * sizeof(Elf64_Shdr))) {
+  if (count > file_.size() / right_size || !file_.sub(offset, count * right_size)) {
     problems_.push_back(Error{ErrorCode::kOutOfRange, "section headers reach past the end of the file", offset, count});
     return;
   }
-  const auto header = [&](std::uint64_t i) { return *file_.at<Elf64_Shdr>(offset + i * sizeof(Elf64_Shdr)); };
+  const auto header = [&](std::uint64_t i) {
+    return *read_stored<Elf64_Shdr>(file_, elf_class(), offset + i * right_size);
+  };
   ByteView names;
   if (name_index < count && header(name_index).sh_type != SHT_NOBITS) {
     const auto table = header(name_index);
@@ -137,7 +148,7 @@ const Section* ElfImage::section(std::string_view name) const {
 bool ElfImage::scan_notes(ByteView notes, std::uint64_t align) {
   const std::uint64_t pad = align == 8 ? 7 : 3;
   std::uint64_t at = 0;
-  while (const auto note = notes.at<Elf64_Nhdr>(at)) {
+  while (const auto note = notes.at<Elf64_Nhdr>(at)) {  // the same in both classes
     const std::uint64_t name_at = at + sizeof(Elf64_Nhdr);
     const std::uint64_t desc_at = (name_at + note->n_namesz + pad) & ~pad;
     const auto name = notes.sub(name_at, note->n_namesz);
@@ -185,9 +196,10 @@ Expected<SectionBytes> ElfImage::bytes(const Section& section) const {
   if (!stored) return std::unexpected(stored.error());
   Expected<std::vector<std::byte>> inflated;
   if ((section.flags & SHF_COMPRESSED) != 0) {
-    const auto header = stored->at<Elf64_Chdr>(0);
+    const auto header = read_stored<Elf64_Chdr>(*stored, elf_class(), 0);
     if (!header) return std::unexpected(header.error());
-    const ByteView payload = *stored->sub(sizeof(Elf64_Chdr), stored->size() - sizeof(Elf64_Chdr));
+    const std::size_t header_size = stored_size<Elf64_Chdr>(elf_class());
+    const ByteView payload = *stored->sub(header_size, stored->size() - header_size);
     if (header->ch_type == ELFCOMPRESS_ZLIB)
       inflated = inflate_zlib(payload, header->ch_size, kMaxDecompressedBytes);
     else if (header->ch_type == kCompressZstd)

@@ -1,5 +1,6 @@
-// ELF64 images of x86-64 and AArch64: segments, sections, build id. Reads hostile bytes: every count and offset is
-// checked against the bytes there are, and a damaged part costs only itself. System V gABI 4.1 chapters 4 and 5.
+// ELF64 images of x86-64 and AArch64 and ELF32 ones of i386: segments, sections, build id. Reads hostile bytes: every
+// count and offset is checked against the bytes there are, and a damaged part costs only itself. System V gABI 4.1
+// chapters 4 and 5.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +16,13 @@
 
 namespace windlass::image {
 
-enum class Machine : std::uint16_t { kX86_64 = 62, kAArch64 = 183 };
+enum class Machine : std::uint16_t { kI386 = 3, kX86_64 = 62, kAArch64 = 183 };
+
+// e_ident[EI_CLASS]
+enum class ElfClass : std::uint8_t { k32 = 1, k64 = 2 };
+[[nodiscard]] constexpr ElfClass class_of(Machine machine) {
+  return machine == Machine::kI386 ? ElfClass::k32 : ElfClass::k64;
+}
 
 struct Segment {
   std::uint32_t type;   // PT_*
@@ -60,12 +67,13 @@ inline constexpr std::uint64_t kMaxDecompressedBytes = std::uint64_t{512} << 20;
 // threads may read it.
 class ElfImage {
  public:
-  // Errors: not ELF, not 64-bit little-endian, not one of the two machines. Damaged program or section headers are
+  // Errors: not ELF, not little-endian, not one of the machines in its class. Damaged program or section headers are
   // none: `segments()` or `sections()` then lack what could not be read, and `problems()` says why.
   [[nodiscard]] static Expected<ElfImage> parse(ByteView file);
 
   [[nodiscard]] ByteView file() const { return file_; }
   [[nodiscard]] Machine machine() const { return machine_; }
+  [[nodiscard]] ElfClass elf_class() const { return class_of(machine_); }
   [[nodiscard]] std::uint16_t type() const { return type_; }  // ET_*
   [[nodiscard]] std::uint64_t entry() const { return entry_; }
   [[nodiscard]] std::span<const Segment> segments() const { return segments_; }

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "image/elf_structures.h"
+
 namespace windlass::image {
 
 FunctionSymbols::FunctionSymbols(const ElfImage& image) {
@@ -24,9 +26,10 @@ void FunctionSymbols::add(const ElfImage& image, const Section& table) {
   if (!bytes) return;
   Expected<ByteView> names = fail(ErrorCode::kNotFound, "no names", 0);
   if (table.link < image.sections().size()) names = image.stored_bytes(image.sections()[table.link]);
-  const std::size_t count = bytes->size() / sizeof(Elf64_Sym);
+  const std::size_t size = stored_size<Elf64_Sym>(image.elf_class());
+  const std::size_t count = bytes->size() / size;
   for (std::size_t i = 0; i < count; ++i) {
-    const auto symbol = bytes->at<Elf64_Sym>(i * sizeof(Elf64_Sym));
+    const auto symbol = read_stored<Elf64_Sym>(*bytes, image.elf_class(), i * size);
     if (!symbol) return;
     const unsigned type = ELF64_ST_TYPE(symbol->st_info);
     if ((type != STT_FUNC && type != STT_GNU_IFUNC) || symbol->st_shndx == SHN_UNDEF || symbol->st_value == 0) continue;

@@ -10,7 +10,7 @@ namespace windlass::image {
 
 struct CodeMachine {
   bool known = false;  // the image is ELF or PE; other code is taken for that of the process it is in
-  std::optional<Architecture> architecture;  // empty: 32-bit code, or of a machine that is not known here
+  std::optional<Architecture> architecture;  // empty: of a machine that is not known here
 
   // May its unwind information and its instructions say something about a stack of this architecture?
   [[nodiscard]] bool runs_on(Architecture stack) const { return !known || architecture == stack; }

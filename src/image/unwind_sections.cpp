@@ -74,6 +74,28 @@ Expected<dwarf::CfiSection> find_eh_frame(const ElfImage& image) {
   return eh_frame_by_header(image);
 }
 
+Expected<sframe::Section> find_sframe(const ElfImage& image) {
+  constexpr std::uint32_t kSegment = 0x6474e554;  // PT_GNU_SFRAME, which Debian 12's <elf.h> does not know
+  Expected<ByteView> bytes = fail(ErrorCode::kNotFound, "no .sframe", 0);
+  std::uint64_t address = 0;
+  if (const Section* section = with_bytes(image, ".sframe")) {
+    bytes = image.stored_bytes(*section);
+    address = section->address;
+  } else {
+    for (const Segment& segment : image.segments()) {
+      if (segment.type != kSegment) continue;
+      bytes = image.at_address(segment.vaddr, segment.filesz);
+      address = segment.vaddr;
+      break;
+    }
+  }
+  if (!bytes) return std::unexpected(bytes.error());
+  const auto section = sframe::Section::parse(*bytes, address);
+  if (section && section->architecture() != architecture_of(image.machine()))
+    return fail(ErrorCode::kMalformed, "SFrame section of another architecture than the file's", bytes->origin());
+  return section;
+}
+
 bool has_other_unwind_sections(const ElfImage& image) {
   return with_bytes(image, ".debug_frame") != nullptr || with_bytes(image, ".zdebug_frame") != nullptr ||
          with_bytes(image, ".gnu_debugdata") != nullptr;

@@ -1,4 +1,4 @@
-// The call frame information of an ELF image, wherever it is kept.
+// The call frame information of an ELF image, wherever it is kept, and its SFrame section.
 #pragma once
 
 #include <memory>
@@ -6,11 +6,17 @@
 
 #include "dwarf/cfi.h"
 #include "image/elf.h"
+#include "sframe/read.h"
 
 namespace windlass::image {
 
 [[nodiscard]] constexpr Architecture architecture_of(Machine machine) {
-  return machine == Machine::kX86_64 ? Architecture::kX86_64 : Architecture::kAArch64;
+  switch (machine) {
+    case Machine::kX86_64: return Architecture::kX86_64;
+    case Machine::kAArch64: return Architecture::kAArch64;
+    case Machine::kI386: break;
+  }
+  return Architecture::kI386;
 }
 
 // Sections ready to be read; owns what had to be decompressed. Movable: the views stay valid.
@@ -31,5 +37,9 @@ struct UnwindSections {
 
 // `.eh_frame` only: what the table of a module is made of first.
 [[nodiscard]] Expected<dwarf::CfiSection> find_eh_frame(const ElfImage& image);
+
+// `.sframe`, by its section header or, without one, by PT_GNU_SFRAME. kNotFound: there is none; else what is wrong with
+// its header.
+[[nodiscard]] Expected<sframe::Section> find_sframe(const ElfImage& image);
 
 }  // namespace windlass::image

@@ -192,6 +192,33 @@ TEST(MappedFile, ReadsAndRefuses) {
   EXPECT_FALSE(ElfImage::parse(ByteView()));
 }
 
+// The same source as eh.so, by another compiler for another machine.
+TEST(ElfImage, I386) {
+  if (!made("i386.so")) GTEST_SKIP() << "SKIPPED: no Clang or no LLD on this machine";
+  const auto file = MappedFile::open(fixture("i386.so"));
+  ASSERT_TRUE(file);
+  const auto parsed = ElfImage::parse(file->bytes());
+  ASSERT_TRUE(parsed) << parsed.error().text();
+  EXPECT_TRUE(parsed->problems().empty());
+  EXPECT_EQ(parsed->machine(), image::Machine::kI386);
+  EXPECT_EQ(parsed->elf_class(), image::ElfClass::k32);
+  EXPECT_EQ(parsed->build_id().size(), 40u);
+  EXPECT_FALSE(parsed->executable_segments().empty());
+  const Listing eh = list_file("i386.so"), debug = list_file("i386-debug.so");
+  EXPECT_TRUE(eh.errors.empty());
+  EXPECT_EQ(eh.sections, std::vector<std::string>{".eh_frame"});
+  EXPECT_EQ(debug.sections, std::vector<std::string>{".debug_frame"});
+  EXPECT_GT(eh.rows.size(), 15u);
+  EXPECT_EQ(eh.rows.size(), debug.rows.size());
+
+  // Cut anywhere, it is read as far as it goes.
+  std::vector<std::byte> bytes = contents(fixture("i386.so"));
+  while (!bytes.empty()) {
+    bytes.resize(bytes.size() - std::min<std::size_t>(bytes.size(), 7));
+    (void)list(view(bytes));
+  }
+}
+
 // ---- hostile
 // ------------------------------------------------------------------------------------------------------------
 
@@ -214,8 +241,17 @@ TEST_F(HostileElf, NotElf) {
   header().e_ident[0] = 'X';
   EXPECT_EQ(parse().error().code, ErrorCode::kMalformed);
 }
+// Of two classes and neither: x32, and what is no class at all.
 TEST_F(HostileElf, ThirtyTwoBits) {
   header().e_ident[EI_CLASS] = ELFCLASS32;
+  EXPECT_EQ(parse().error().code, ErrorCode::kUnsupported);
+}
+TEST_F(HostileElf, I386InTheWrongClass) {
+  header().e_machine = EM_386;
+  EXPECT_EQ(parse().error().code, ErrorCode::kUnsupported);
+}
+TEST_F(HostileElf, NoClass) {
+  header().e_ident[EI_CLASS] = 7;
   EXPECT_EQ(parse().error().code, ErrorCode::kUnsupported);
 }
 TEST_F(HostileElf, BigEndian) {
