@@ -1,5 +1,6 @@
 // What the code of one function does to its frame: described once by whoever generates the code, and from there turned
-// into rows (rows_of() below) or written as Windows x64 (winx64.h) or Windows ARM64 (winarm64.h) unwind information.
+// into rows (rows_of() below) or written as unwind information: Windows x64 (winx64.h), Windows ARM64 (winarm64.h),
+// DWARF (dwarf.h), SFrame (sframe.h).
 //
 // Offsets into code count bytes from the function's begin. Registers are DWARF numbers (System V x86-64 psABI figure
 // 3.36: 0 rax 1 rdx 2 rcx 3 rbx 4 rsi 5 rdi 6 rbp 7 rsp 8-15, 17-32 xmm0-15; AADWARF64 table 1: 0-30 x, 31 sp, 64-95
@@ -57,8 +58,10 @@ struct Op {
 
 // ---- a function ---------------------------------------------------------------------------------------------------
 
-// Takes back what the prologue did. An instruction may take back several actions; instructions that take back none need
-// no entry.
+// Takes back what the prologue did. An instruction may take back several actions (`leave`: the allocation, the frame
+// pointer and its push, in this order); instructions that take back none need no entry. What computes sp from the frame
+// pointer (GCC's `lea rsp, [rbp - 16]`) takes back what was done to sp behind that place; a SetFramePointer need only
+// be listed where sp goes to where it was set from somewhere else.
 struct Epilogue {
   std::uint32_t begin = 0;      // of its first instruction
   std::uint32_t end = 0;        // behind its last one, the return or jump
@@ -95,12 +98,14 @@ struct Prologue {
 };
 
 // The epilogue at `begin` that takes back everything in reverse by the instructions compilers use: add or pop of the
-// sizes they have on x86-64 (`lea` where a frame pointer is), 4 bytes each on AArch64; then a return of 1 or 4 bytes.
+// sizes they have on x86-64 (`lea` where the last thing done is to set a frame pointer; one set earlier takes no
+// instruction), 4 bytes each on AArch64; then a return of 1 or 4 bytes.
 [[nodiscard]] Epilogue mirrored(const Prologue& prologue, std::uint32_t begin);
 
 // Is it one that can be? Errors (kMalformed, kOutOfRange; `where` is an offset into the code): ops out of order or
-// outside of the code, a save outside of the frame, a frame pointer set twice, an epilogue that takes back what was not
-// done or not all, overlapping epilogues or parts. What only one format cannot say is its writer's error. Linear.
+// outside of the code, a save outside of the frame, over the return address or over another one, a frame pointer set
+// twice, an epilogue that takes back what was not done or not all, overlapping epilogues or parts. What only one format
+// cannot say is its writer's error. Linear.
 [[nodiscard]] Expected<void> check(const Prologue& prologue);
 
 // What the model itself says, which every written format must lower to: a row for every stretch of the function,

@@ -1,4 +1,4 @@
-// What the writers of unwind information (winx64.h, winarm64.h) have in common.
+// What the writers of unwind information (winx64.h, winarm64.h, dwarf.h) have in common.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,8 @@ namespace windlass::prologue {
 // addends.
 struct ImageRelative {
   enum class Base : std::uint8_t { kFunction, kInfo, kHandler } base = Base::kFunction;
-  std::uint32_t at = 0;  // offset among the bytes
+  std::uint32_t at = 0;        // offset among the bytes
+  std::uint32_t function = 0;  // which one of several, by the order in which a Writer was given them
 };
 
 // Lines that a code generator puts among its instructions: behind the one that ends at `offset`, or in the place of the

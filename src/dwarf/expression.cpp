@@ -100,7 +100,8 @@ Expected<ExpressionOp> ExpressionReader::next() {
   op.opcode = *opcode;
   const OpDescription* description = describe(op.opcode);
   if (description == nullptr) return fail(ErrorCode::kMalformed, "unknown expression operation", origin, op.opcode);
-  const auto first = read_operand(cursor_, description->first, op);
+  const bool is_narrow = op.opcode == DW_OP_addr && address_size_ == 4;
+  const auto first = read_operand(cursor_, is_narrow ? kU4 : description->first, op);
   if (!first) return std::unexpected(first.error());
   op.first = *first;
   const auto second = read_operand(cursor_, description->second, op);
@@ -110,7 +111,7 @@ Expected<ExpressionOp> ExpressionReader::next() {
 }
 
 void append_expression_text(std::string& out, ByteView expression, Architecture architecture) {
-  ExpressionReader reader(expression);
+  ExpressionReader reader(expression, Registers::word_size(architecture));
   for (bool first = true; !reader.at_end(); first = false) {
     const auto op = reader.next();
     if (!first) out += "; ";

@@ -25,7 +25,9 @@ struct ExpressionOp {
 // Walks an expression. All of DWARF 5's operations and GNU's; an unknown one is an error, as its length is unknown.
 class ExpressionReader {
  public:
-  explicit ExpressionReader(ByteView expression) : cursor_(expression) {}
+  // address_size: bytes of DW_OP_addr's operand, 4 or 8.
+  explicit ExpressionReader(ByteView expression, unsigned address_size = 8)
+      : cursor_(expression), address_size_(address_size) {}
 
   [[nodiscard]] bool at_end() const { return cursor_.at_end(); }
   [[nodiscard]] std::uint64_t position() const { return cursor_.position(); }
@@ -35,6 +37,7 @@ class ExpressionReader {
 
  private:
   ByteCursor cursor_;
+  unsigned address_size_;
 };
 
 // "DW_OP_deref"; empty for an unknown opcode.
@@ -54,6 +57,8 @@ struct ExpressionTarget {
   std::optional<std::uint64_t> initial;
   // What DW_OP_addr is moved by: the load bias.
   std::uint64_t bias = 0;
+  // Bytes of an address, 4 or 8: what DW_OP_deref loads, and how wide the stack's values are (DWARF 5 section 2.5.1.1).
+  unsigned address_size = 8;
 };
 
 // elfutils' budgets, which no real expression comes near.

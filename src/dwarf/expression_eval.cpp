@@ -10,7 +10,7 @@ namespace {
 class Evaluator {
  public:
   Evaluator(ByteView expression, const ExpressionTarget& target)
-      : reader_(expression), view_(expression), target_(target) {}
+      : reader_(expression, target.address_size), view_(expression), target_(target) {}
 
   Expected<std::uint64_t> run() {
     if (target_.initial) (void)push(*target_.initial);
@@ -35,9 +35,17 @@ class Evaluator {
     return error(ErrorCode::kMalformed, "expression takes more than is on the stack");
   }
 
+  // Values wrap at the width of an address.
+  [[nodiscard]] std::uint64_t word(std::uint64_t value) const {
+    return target_.address_size == 4 ? static_cast<std::uint32_t>(value) : value;
+  }
+  [[nodiscard]] std::int64_t as_signed(std::uint64_t value) const {
+    return target_.address_size == 4 ? static_cast<std::int32_t>(value) : static_cast<std::int64_t>(value);
+  }
+
   Done push(std::uint64_t value) {
     if (size_ == kMaxExpressionStack) return error(ErrorCode::kLimit, "expression's stack is too deep");
-    stack_[size_++] = value;
+    stack_[size_++] = word(value);
     return {};
   }
   Done push(const Expected<std::uint64_t>& value) {
@@ -57,7 +65,7 @@ class Evaluator {
     if (size_ == 0) return underflow();
     const auto value = target_.read_memory(stack_[size_ - 1], static_cast<unsigned>(size));
     if (!value) return std::unexpected(value.error());
-    stack_[size_ - 1] = *value;
+    stack_[size_ - 1] = word(*value);
     return {};
   }
 
@@ -100,7 +108,7 @@ Evaluator::Done Evaluator::step(const ExpressionOp& op) {
     case DW_OP_consts: return push(op.first);
     case DW_OP_regx: return push_register(op.first, 0);
     case DW_OP_bregx: return push_register(op.first, op.second);
-    case DW_OP_deref: return dereference(8);
+    case DW_OP_deref: return dereference(target_.address_size);
     case DW_OP_deref_size: return dereference(op.first);
     case DW_OP_nop: return {};
     case DW_OP_skip: return jump(op.first);
@@ -155,11 +163,12 @@ Evaluator::Done Evaluator::unary_step(const ExpressionOp& op) {
   if (size_ == 0) return underflow();
   std::uint64_t& top = stack_[size_ - 1];
   switch (op.opcode) {
-    case DW_OP_abs: top = static_cast<std::int64_t>(top) < 0 ? 0 - top : top; break;
+    case DW_OP_abs: top = as_signed(top) < 0 ? 0 - top : top; break;
     case DW_OP_neg: top = 0 - top; break;
     case DW_OP_not: top = ~top; break;
     default: top += op.first; break;
   }
+  top = word(top);
   return {};
 }
 
@@ -169,8 +178,8 @@ Evaluator::Done Evaluator::binary_step(const ExpressionOp& op) {
   if (size_ < 2) return underflow();
   const std::uint64_t right = stack_[size_ - 1];
   const std::uint64_t left = stack_[size_ - 2];
-  const auto signed_right = static_cast<std::int64_t>(right);
-  const auto signed_left = static_cast<std::int64_t>(left);
+  const std::int64_t signed_right = as_signed(right);
+  const std::int64_t signed_left = as_signed(left);
   std::uint64_t result = 0;
   switch (op.opcode) {
     case DW_OP_and: result = left & right; break;
@@ -199,7 +208,7 @@ Evaluator::Done Evaluator::binary_step(const ExpressionOp& op) {
     case DW_OP_lt: result = signed_left < signed_right; break;
     default: return error(ErrorCode::kUnsupported, "operation has no meaning in frame information", op.opcode);
   }
-  stack_[size_ - 2] = result;
+  stack_[size_ - 2] = word(result);
   --size_;
   return {};
 }

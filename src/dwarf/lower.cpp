@@ -53,8 +53,9 @@ bool FullState::expression_value(std::uint64_t reg, ByteView expression) {
 
 bool FullState::same_value(std::uint64_t reg) {
   if (reg != return_column_) return set(reg, RegisterRule::same_value());
-  // Still in the link register; x86-64's column stands for no real register.
-  const bool none = architecture_ == Architecture::kX86_64 && reg == x86_64::kReturnAddress;
+  // Still in the link register; the column of x86-64 and i386 stands for no real register.
+  const bool none = (architecture_ == Architecture::kX86_64 && reg == x86_64::kReturnAddress) ||
+                    (architecture_ == Architecture::kI386 && reg == i386::kReturnAddress);
   row_.return_address = none ? RegisterRule::undefined() : RegisterRule::in_register(return_column_);
   return true;
 }

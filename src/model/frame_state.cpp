@@ -14,6 +14,12 @@ std::uint64_t width(Architecture architecture, RegisterNumber reg) {
   return architecture == Architecture::kX86_64 && reg >= 17 && reg <= 32 ? 16 : 8;
 }
 
+// Do two places share a byte? Each is `size` bytes from [CFA - depth] up; a depth of the home area is below 0.
+bool overlaps(std::uint64_t a, std::uint64_t a_size, std::uint64_t b, std::uint64_t b_size) {
+  const auto a_low = -static_cast<std::int64_t>(a), b_low = -static_cast<std::int64_t>(b);
+  return a_low < b_low + static_cast<std::int64_t>(b_size) && b_low < a_low + static_cast<std::int64_t>(a_size);
+}
+
 }  // namespace
 
 FrameState::FrameState(Architecture architecture)
@@ -40,7 +46,7 @@ Expected<void> FrameState::apply(const prologue::Op& op) {
     if (architecture_ != Architecture::kX86_64 || machine_frame_ || depth_ != kCallPushes || !saved_.empty())
       return fail(ErrorCode::kMalformed, "a machine frame comes before everything else, on x86-64", where);
     machine_frame_ = *machine;
-    depth_ = kMachineFrame + (machine->error_code ? 8 : 0);
+    depth_ = entry_depth();
   }
   return {};
 }
@@ -60,7 +66,13 @@ Expected<void> FrameState::save(const prologue::Save& save, std::uint32_t where)
       return fail(ErrorCode::kMalformed, "register is saved twice", where, reg);
     if (pointer_ && pointer_->reg == reg)
       return fail(ErrorCode::kMalformed, "frame pointer is saved after it was set", where, reg);
-    saved_.push_back({reg, depth_ - offset});
+    const std::uint64_t place = depth_ - offset;
+    if (overlaps(place, size, entry_depth(), entry_depth()))
+      return fail(ErrorCode::kMalformed, "register is saved over the return address", where, offset);
+    if (std::any_of(saved_.begin(), saved_.end(),
+                    [&](const Saved& s) { return overlaps(place, size, s.depth, width(architecture_, s.reg)); }))
+      return fail(ErrorCode::kMalformed, "register is saved where another one is", where, offset);
+    saved_.push_back({reg, place});
     offset += size;
   }
   return {};
@@ -103,12 +115,11 @@ Expected<void> FrameState::restore(const prologue::Save& save, std::uint32_t whe
   return {};
 }
 
-bool FrameState::is_entry() const {
-  const bool x64 = architecture_ == Architecture::kX86_64;
-  const std::uint64_t entered = machine_frame_ ? kMachineFrame + (machine_frame_->error_code ? 8 : 0)
-                                : x64          ? kCallPushes
-                                               : 0;
-  return saved_.empty() && !signed_ && depth_ == entered;
+bool FrameState::is_entry() const { return saved_.empty() && !signed_ && depth_ == entry_depth(); }
+
+std::uint64_t FrameState::entry_depth() const {
+  if (machine_frame_) return kMachineFrame + (machine_frame_->error_code ? 8 : 0);
+  return architecture_ == Architecture::kX86_64 ? kCallPushes : 0;
 }
 
 Expected<FrameRow> FrameState::row() const {

@@ -45,6 +45,8 @@ class FrameState {
  private:
   Expected<void> save(const prologue::Save& save, std::uint32_t where);
   Expected<void> restore(const prologue::Save& save, std::uint32_t where);
+  // What has been put on the stack before the function's first instruction.
+  [[nodiscard]] std::uint64_t entry_depth() const;
 
   Architecture architecture_;
   std::uint64_t depth_;

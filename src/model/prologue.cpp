@@ -12,6 +12,8 @@ class RowMaker {
   RowMaker(const Prologue& prologue, bool emit) : prologue_(prologue), state_(prologue.architecture), emit_(emit) {}
 
   Expected<std::vector<FrameRow>> run() {
+    if (prologue_.architecture == Architecture::kI386)
+      return fail(ErrorCode::kUnsupported, "prologues are those of x86-64 and AArch64", 0);
     if (auto ok = enter(prologue_.ops, 0, prologue_.code_size); !ok) return std::unexpected(ok.error());
     if (prologue_.prologue_end() > prologue_.code_size || prologue_.prologue_end() < reached_)
       return fail(ErrorCode::kOutOfRange, "prologue ends outside of the code, or before its last op", prologue_.size);
@@ -126,13 +128,16 @@ std::uint32_t undo_size(Architecture architecture, const Action& action) {
 }  // namespace
 
 Epilogue mirrored(const Prologue& prologue, std::uint32_t begin) {
+  const bool x64 = prologue.architecture == Architecture::kX86_64;
   Epilogue epilogue{begin, begin, {}};
   for (auto op = prologue.ops.rbegin(); op != prologue.ops.rend(); ++op) {
     if (std::holds_alternative<MachineFrame>(op->action)) continue;
+    // What was done behind it has been taken back: rsp is where it was. Only in front may the body have moved it.
+    if (x64 && op != prologue.ops.rbegin() && std::holds_alternative<SetFramePointer>(op->action)) continue;
     epilogue.end += undo_size(prologue.architecture, op->action);
     epilogue.undone.push_back({epilogue.end, op->action});
   }
-  epilogue.end += prologue.architecture == Architecture::kAArch64 ? 4 : 1;
+  epilogue.end += x64 ? 1 : 4;
   return epilogue;
 }
 

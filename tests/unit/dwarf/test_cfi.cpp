@@ -98,6 +98,16 @@ TEST(Cie, UnknownAugmentationWithALengthIsSkipped) {
   EXPECT_EQ(listing.rows.size(), 1u);
 }
 
+// How long the data of an unknown letter are nobody knows, so those behind it cannot be read.
+TEST(Cie, NothingIsReadBehindAnUnknownAugmentation) {
+  CfiBuilder builder;
+  CieSpec spec;
+  spec.augmentation = "zxR";
+  spec.augmentation_data = Bytes{dwarf::DW_EH_PE_pcrel | dwarf::DW_EH_PE_sdata4};
+  builder.cie(spec);
+  EXPECT_EQ(first_cie(builder.section()).fde_encoding, dwarf::DW_EH_PE_absptr);
+}
+
 TEST(Cie, OldEhAugmentationHasAPointer) {
   CfiBuilder builder;
   CieSpec spec;

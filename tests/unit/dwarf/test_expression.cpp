@@ -44,6 +44,27 @@ TEST(Expression, ConstantsOfEverySize) {
   EXPECT_EQ(eval({0x4f}), 31u);
 }
 
+TEST(Expression, AddressesOfFourBytes) {
+  const auto eval = [](const Bytes& expression) {
+    const auto reg = [](std::uint64_t) -> Expected<std::uint64_t> { return 0xffff'fff8; };
+    const auto memory = [](std::uint64_t address, unsigned size) -> Expected<std::uint64_t> {
+      return address * 16 + size;
+    };
+    dwarf::ExpressionTarget target{reg, memory, std::nullopt};
+    target.bias = 0x10000;
+    target.address_size = 4;
+    return dwarf::evaluate_expression(expression.view(), target);
+  };
+  EXPECT_EQ(eval(Bytes{0x03}.u32(0x1234)), 0x11234u);    // its operand is as wide
+  EXPECT_EQ(eval({0x31, 0x06}), 0x14u);                  // and so is what is loaded
+  EXPECT_EQ(eval({0x09, 0xff}), 0xffff'ffffu);           // values wrap
+  EXPECT_EQ(eval(Bytes{0x74}.sleb(16)), 8u);             // ebp + 16
+  EXPECT_EQ(eval({0x74, 0, 0x31, 0x2d}), 1u);            // lt: -8 < 1
+  EXPECT_EQ(eval({0x74, 0, 0x34, 0x26}), 0xffff'ffffu);  // shra: -8 >> 4
+  EXPECT_EQ(eval({0x74, 0, 0x34, 0x24}), 0xffff'ff80u);  // shl
+  EXPECT_EQ(dwarf::expression_text(Bytes{0x03}.u32(0x1234).view(), Architecture::kI386), "DW_OP_addr: 1234");
+}
+
 TEST(Expression, Registers) {
   EXPECT_EQ(eval({0x57}), 0x700u);
   EXPECT_EQ(eval(Bytes{0x77}.sleb(-8)), 0x6f8u);

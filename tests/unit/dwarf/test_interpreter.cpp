@@ -151,11 +151,13 @@ TEST(Interpreter, RememberAndRestoreIncludeTheCfa) {
 TEST(Interpreter, RestoreTakesTheRuleOfTheCie) {
   CieSpec spec;
   spec.instructions = {0x0c, 7, 8, 0x90, 1, 0x83, 2};  // rbx at cfa-16 from the start
-  const auto listing = run({0x08, 3, 0x41, 0xc3, 0x41, 0x06, 3, 0x06, 40}, spec);
-  ASSERT_EQ(listing.rows.size(), 3u);
+  // Both forms; between them it is given away again.
+  const auto listing = run({0x08, 3, 0x41, 0xc3, 0x41, 0x08, 3, 0x41, 0x06, 3, 0x06, 40}, spec);
+  ASSERT_EQ(listing.rows.size(), 4u);
   rule(listing.rows[0], 3, RegisterRule::kSameValue);
   EXPECT_EQ(rule(listing.rows[1], 3, RegisterRule::kAtCfa).offset(), -16);
-  EXPECT_EQ(rule(listing.rows[2], 3, RegisterRule::kAtCfa).offset(), -16);
+  rule(listing.rows[2], 3, RegisterRule::kSameValue);
+  EXPECT_EQ(rule(listing.rows[3], 3, RegisterRule::kAtCfa).offset(), -16);
 }
 
 TEST(Interpreter, RestoreInACieRestoresNothing) {
@@ -262,6 +264,7 @@ TEST(HostileProgram, EachIsReportedWhereItStands) {
       {"set_loc backwards", Bytes{0x44, 0x01}.u64(0x1001), ErrorCode::kMalformed, 1},
       {"set_loc cut off", {0x01, 0, 0}, ErrorCode::kMalformed, 0},
       {"expression past the end", {0x0f, 0x7f, 0x77}, ErrorCode::kTruncated, 0},
+      {"expression one byte past the end", {0x0f, 0x02, 0x77}, ErrorCode::kTruncated, 0},
       {"expression of 2^64", Bytes{0x10, 3}.uleb(~0ull), ErrorCode::kTruncated, 0},
   };
   for (const BadProgram& c : cases) {

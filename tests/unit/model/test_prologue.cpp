@@ -46,6 +46,35 @@ TEST(Prologue, PushAllocateAndBack) {
                            "[14,15) r7+16 ra=c-8 r3=c-16", "[15,16) r7+8 ra=c-8", "[16,20) r7+48 ra=c-8 r3=c-16"}));
 }
 
+// Both functions of docs/GENERATED_CODE.md, and the first one's table.
+TEST(Prologue, AsDocumented) {
+  Prologue f{.architecture = Architecture::kX86_64, .code_size = 40};
+  f.ops = {{1, push(3)}, {5, Allocate{32}}};
+  f.epilogues = {mirrored(f, 34)};
+  EXPECT_EQ(rows(f), (Rows{"[0,1) r7+8 ra=c-8", "[1,5) r7+16 ra=c-8 r3=c-16", "[5,38) r7+48 ra=c-8 r3=c-16",
+                           "[38,39) r7+16 ra=c-8 r3=c-16", "[39,40) r7+8 ra=c-8"}));
+  Prologue g{.architecture = Architecture::kX86_64, .code_size = 42};
+  g.ops = {{1, push(6)}, {4, SetFramePointer{6}}, {8, Allocate{32}}};
+  g.epilogues = {{40, 42, {{41, Allocate{32}}, {41, SetFramePointer{6}}, {41, push(6)}}}};
+  EXPECT_EQ(rows(g), (Rows{"[0,1) r7+8 ra=c-8", "[1,4) r7+16 ra=c-8 r6=c-16", "[4,8) r6+16 ra=c-8 r6=c-16",
+                           "[8,41) r6+16 ra=c-8 r6=c-16", "[41,42) r7+8 ra=c-8"}));
+}
+
+// push rbp; mov rbp, rsp; push rbx; sub rsp, 32, and back: rsp is where it was when it comes to the frame pointer.
+TEST(Prologue, MirroredTakesAnEarlyFramePointerForDone) {
+  Prologue f{.architecture = Architecture::kX86_64, .code_size = 20};
+  f.ops = {{1, push(kRbp)}, {4, SetFramePointer{kRbp}}, {5, push(kRbx)}, {9, Allocate{32}}};
+  f.epilogues = {mirrored(f, 10)};
+  EXPECT_EQ(f.epilogues[0].end, 17U);
+  EXPECT_EQ(rows(f), (Rows{"[0,1) r7+8 ra=c-8", "[1,4) r7+16 ra=c-8 r6=c-16", "[4,5) r6+16 ra=c-8 r6=c-16",
+                           "[5,9) r6+16 ra=c-8 r3=c-24 r6=c-16", "[9,14) r6+16 ra=c-8 r3=c-24 r6=c-16",
+                           "[14,15) r6+16 ra=c-8 r3=c-24 r6=c-16", "[15,16) r6+16 ra=c-8 r6=c-16",
+                           "[16,17) r7+8 ra=c-8", "[17,20) r6+16 ra=c-8 r3=c-24 r6=c-16"}));
+  f.ops.push_back({12, SetFramePointer{kRbp, 16}});  // set last, it says where rsp was
+  f.ops.erase(f.ops.begin() + 1);
+  EXPECT_EQ(mirrored(f, 10).end, 10 + 4 + 4 + 1 + 1 + 1U);
+}
+
 TEST(Prologue, FramePointerOutlivesAllocation) {
   Prologue f{.architecture = Architecture::kX86_64, .code_size = 30};
   f.ops = {{1, push(kRbp)}, {5, Allocate{64}}, {10, SetFramePointer{kRbp, 32}}, {14, Save{17 + 6, 48}}};
@@ -106,6 +135,18 @@ TEST(Prologue, RefusesWhatCannotBe) {
   EXPECT_EQ(why(), "register is saved outside of the frame");
   f.ops = {{1, push(kRbx)}, {2, push(kRbx)}};
   EXPECT_EQ(why(), "register is saved twice");
+  f.ops = {{5, Allocate{32}}, {9, Save{kRbx, 32}}};
+  EXPECT_EQ(why(), "register is saved over the return address");
+  f.ops = {{5, Allocate{32}}, {9, Save{17 + 6, 24}}};
+  EXPECT_EQ(why(), "register is saved over the return address");
+  f.ops = {{5, Allocate{32}}, {9, Save{kRbx, 40}}};  // the home area
+  EXPECT_EQ(why(), "");
+  f.ops = {{0, MachineFrame{true}}, {5, Allocate{32}}, {9, Save{kRbx, 72}}};
+  EXPECT_EQ(why(), "register is saved over the return address");
+  f.ops = {{5, Allocate{32}}, {9, Save{kRbx, 8}}, {13, Save{kRbp, 8}}};
+  EXPECT_EQ(why(), "register is saved where another one is");
+  f.ops = {{1, push(kRbx)}, {5, Allocate{32}}, {9, Save{17 + 6, 24}}};
+  EXPECT_EQ(why(), "register is saved where another one is");
   f.ops = {{5, Allocate{32}}, {8, SetFramePointer{kRbp}}, {12, Save{kRbp, 16}}};
   EXPECT_EQ(why(), "frame pointer is saved after it was set");
   f.ops = {{1, push(kRbx)}, {5, Allocate{32}}};
