@@ -5,7 +5,7 @@
 #include <random>
 
 #include "check.h"
-#include "support/held_function.h"
+#include "support/written_function.h"
 #include "winx64/encode.h"
 
 namespace {
@@ -22,9 +22,9 @@ void make(const std::uint8_t* data, std::size_t size) {
   });
   const test::MadeFunction made = maker.make();
   FUZZ_CHECK(check(made.prologue).has_value());
-  const auto held =
-      test::HeldFunction::make(made.prologue, made.code.bytes(), (data[0] & 2) != 0 ? 2 : 1, (data[0] & 4) != 0);
-  if (!held) return;
+  const auto function =
+      test::WrittenFunction::make(made.prologue, made.code.bytes(), (data[0] & 2) != 0 ? 2 : 1, (data[0] & 4) != 0);
+  if (!function) return;
   constexpr std::uint64_t kTop = 0x7fff'0000'0000, kReturn = 0x1122'3344'5566;
   test::MadeRun call;
   std::mt19937_64 random(data[0]);
@@ -35,7 +35,7 @@ void make(const std::uint8_t* data, std::size_t size) {
   test::X64State caller = call.state;
   caller.integer[winx64::kRsp] += 8;
   run_made(made, call, [&](std::uint32_t offset, const test::MadeRun& run) {
-    const std::string wrong = (*held)->wrong_at(offset, run.state, run.stack, caller, kReturn);
+    const std::string wrong = (*function)->wrong_at(offset, run.state, run.stack, caller, kReturn);
     if (!wrong.empty()) std::fprintf(stderr, "at %u:%s\n", offset, wrong.c_str());
     FUZZ_CHECK(wrong.empty());
   });

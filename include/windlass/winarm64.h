@@ -16,8 +16,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "windlass/error.h"
@@ -81,6 +83,32 @@ struct Written {
 // rule; `where` is the offset into the code, `detail` the register (in its file), size or offset. Allocates; linear in
 // the ops and epilogues but for the sharing of codes, which compares those of different epilogues.
 [[nodiscard]] Expected<Written> write(const Prologue& prologue, const WriteOptions& options = {});
+
+// Many functions with one run of bytes: equal records are written once.
+// Records say how long their function is, so that those of equal functions are equal; chunks of one length have one
+// record. Object files: functions whose handlers differ need handlers of different RVAs, to be told apart by. As
+// thread-safe as a std::vector.
+class Writer {
+ public:
+  // `options.function` is not looked at.
+  explicit Writer(const WriteOptions& options = {}) : options_(options) {}
+
+  // A function of which `function` is the RVA. Errors as write()'s; then nothing has been added. Logarithmic in the
+  // records there are, besides.
+  [[nodiscard]] Expected<void> add(const Prologue& prologue, std::uint32_t function);
+
+  // All so far; entries in the order in which functions were added.
+  [[nodiscard]] const Written& written() const { return written_; }
+  [[nodiscard]] Written take() && { return std::move(written_); }
+
+ private:
+  Expected<void> add_pieces(const Prologue& prologue);
+
+  WriteOptions options_;
+  std::uint32_t functions_ = 0;
+  Written written_;
+  std::map<std::vector<std::byte>, std::uint32_t> records_;  // to where they stand among the bytes
+};
 
 // ---- assembly -----------------------------------------------------------------------------------------------------
 

@@ -8,8 +8,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "windlass/error.h"
@@ -61,6 +63,33 @@ struct Written {
 // number), size or displacement. Allocates; linear in the ops but for saves, which are compared with all that follows
 // them.
 [[nodiscard]] Expected<Written> write(const Prologue& prologue, const WriteOptions& options = {});
+
+// Many functions with one run of bytes: equal UNWIND_INFOs are written once, so that thousands
+// of functions of a few shapes (interpreters, builtins, stubs) take little more than their entries.
+// Chained entries are shared by nobody, as they name their function.
+// Object files: functions whose handlers differ need handlers of different RVAs, to be told apart by.
+// As thread-safe as a std::vector.
+class Writer {
+ public:
+  // `options.function` is not looked at.
+  explicit Writer(const WriteOptions& options = {}) : options_(options) {}
+
+  // A function of which `function` is the RVA. Errors as write()'s; then nothing has been added. Logarithmic in the
+  // records there are, besides.
+  [[nodiscard]] Expected<void> add(const Prologue& prologue, std::uint32_t function);
+
+  // All so far; entries in the order in which functions were added.
+  [[nodiscard]] const Written& written() const { return written_; }
+  [[nodiscard]] Written take() && { return std::move(written_); }
+
+ private:
+  Expected<void> add_pieces(const Prologue& prologue);
+
+  WriteOptions options_;
+  std::uint32_t functions_ = 0;
+  Written written_;
+  std::map<std::vector<std::byte>, std::uint32_t> records_;  // to where they stand among the bytes
+};
 
 // ---- assembly -----------------------------------------------------------------------------------------------------
 

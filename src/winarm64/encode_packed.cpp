@@ -57,6 +57,13 @@ CodeBytes without_nops(CodeBytes bytes) {
   return bytes;
 }
 
+// Canonical epilogues have no `mov sp, x29`. In front of one it is as much the body's, where the prologue's last code
+// is `mov x29, sp`: that of a chained frame.
+EpilogueCodes without_set_fp(const EpilogueCodes& epilogue, bool chained) {
+  if (!chained || epilogue.codes.empty() || epilogue.codes.front().operation != Operation::kSetFp) return epilogue;
+  return {epilogue.start + 4, {epilogue.codes.begin() + 1, epilogue.codes.end()}};
+}
+
 // Is it what the entry stands for?
 bool stands_for(std::uint32_t word, const RecordContents& contents) {
   const RuntimeFunction entry{0, word};
@@ -76,7 +83,7 @@ bool stands_for(std::uint32_t word, const RecordContents& contents) {
   // Where nothing is done, the return is where it always was.
   if (contents.prologue.empty() && contents.epilogues.empty()) return true;
   if (contents.epilogues.size() != 1) return false;
-  const EpilogueCodes& epilogue = contents.epilogues[0];
+  const EpilogueCodes epilogue = without_set_fp(contents.epilogues[0], packed_fields(entry).cr >= 2);
   // The prologue is looked for first: one with nops at its end must not reach into the epilogue.
   if (count_instructions(record.codes, 0) * 4 > epilogue.start) return false;
   return epilogue.start == expanded->epilogues[0].start && plain(epilogue.codes) == plain(expanded->epilogues[0].codes);

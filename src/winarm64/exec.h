@@ -17,7 +17,9 @@ struct ExecContext {
   // Bits of a signed return address that are its authentication code; they are made equal to bit 55 of it, which says
   // whether an address is the kernel's.
   std::uint64_t pac_mask = 0xff7f'0000'0000'0000;
-  std::uint32_t vector_length = 0;  // bytes of an SVE register; 0: not known, and frames that need it fail
+  // Bytes of an SVE register. 0: not known; then registers saved by it are lost, and a frame fails whose sp or lr is
+  // found by it.
+  std::uint32_t vector_length = 0;
 };
 
 enum class Place : std::uint8_t { kLeaf, kPrologue, kBody, kEpilogue };
@@ -73,6 +75,7 @@ class Executor {
       if (const auto done = one(*code); !done) return done;
       index += code->size;
     }
+    if (scalable_ && (!registers_.has_sp() || !registers_.has(kLr))) return no_sp();
     return {};
   }
 
@@ -83,7 +86,7 @@ class Executor {
   [[nodiscard]] const SavedLocations& saved() const { return saved_; }
 
  private:
-  static constexpr RegisterNumber kX29 = 29, kLr = 30;
+  static constexpr RegisterNumber kX29 = 29, kLr = 30, kSp = 31;
 
   std::unexpected<Error> bad(const char* what) { return fail(ErrorCode::kMalformed, what, where_); }
   static std::unexpected<Error> lost(RegisterNumber reg) {
@@ -100,7 +103,11 @@ class Executor {
       case Operation::kAllocM:
       case Operation::kAllocL: return move_sp(code.value);
       case Operation::kAllocZ:
-        if (context_.vector_length == 0) return scalable();
+        if (context_.vector_length == 0) {
+          registers_.forget(kSp);  // until a frame pointer leads on
+          scalable_ = true;
+          return {};
+        }
         return move_sp(std::uint64_t{code.value} * context_.vector_length);
       case Operation::kSetFp:
       case Operation::kAddFp:
@@ -125,12 +132,13 @@ class Executor {
     }
   }
 
-  std::unexpected<Error> scalable() {
-    return fail(ErrorCode::kUnsupported, "frame's size depends on the length of SVE vectors", where_);
+  std::unexpected<Error> no_sp() {
+    if (!scalable_) return lost(kSp);
+    return fail(ErrorCode::kUnsupported, "sp and pc lie behind SVE vectors, whose length is not known", where_);
   }
 
   Expected<void> move_sp(std::uint64_t size) {
-    if (!registers_.has_sp()) return lost(31);
+    if (!registers_.has_sp()) return scalable_ ? Expected<void>() : lost(kSp);
     registers_.set_sp(registers_.sp() + size);
     return {};
   }
@@ -139,7 +147,7 @@ class Executor {
   // before. save_next counts up onto the pair that follows it and stays in its register file: on Windows, x27/x28 are
   // not followed by d8/d9 as the page has it, and LLVM avoids it for d registers altogether.
   Expected<void> restore(const UnwindCode& code) {
-    if (!registers_.has_sp()) return lost(31);
+    if (!registers_.has_sp() && !scalable_) return lost(kSp);
     if (code.file == RegisterFile::kZ || code.file == RegisterFile::kP) return restore_scalable(code);
     const std::uint64_t from = registers_.sp() + (code.writeback ? 0 : code.value);
     const unsigned unit = code.file == RegisterFile::kQ ? 2 : 1;
@@ -149,20 +157,28 @@ class Executor {
     nexts_ = 0;
     const unsigned limit = code.file == RegisterFile::kX ? 31 : 32;
     if (code.reg + (with_lr ? 0 : count - 1) >= limit) return bad("unwind code saves a register that does not exist");
+    const auto number = [&](unsigned i) {
+      return dwarf_number(code.file, with_lr && i == 1 ? code.second : code.reg + i);
+    };
+    if (!registers_.has_sp()) {
+      for (unsigned i = 0; i < count; ++i) registers_.forget(number(i));
+      return {};
+    }
     std::uint64_t values[64];
     if (!memory_.read(from, values, std::size_t{count} * unit * 8))
       return fail(ErrorCode::kUnreadable, "stack is not readable", from, std::uint64_t{count} * unit * 8);
-    for (unsigned i = 0; i < count; ++i) {
-      const unsigned number = with_lr && i == 1 ? code.second : code.reg + i;
-      set(dwarf_number(code.file, number), values[std::size_t{i} * unit], from + std::uint64_t{i} * unit * 8);
-    }
+    for (unsigned i = 0; i < count; ++i)
+      set(number(i), values[std::size_t{i} * unit], from + std::uint64_t{i} * unit * 8);
     if (code.writeback) registers_.set_sp(registers_.sp() + code.value);
     return {};
   }
 
   Expected<void> restore_scalable(const UnwindCode& code) {
-    if (context_.vector_length == 0) return scalable();
     if (code.file == RegisterFile::kP) return {};  // predicates are not held
+    if (!registers_.has_sp() || (code.value != 0 && context_.vector_length == 0)) {
+      registers_.forget(dwarf_number(RegisterFile::kD, code.reg));
+      return {};
+    }
     const std::uint64_t from = registers_.sp() + std::uint64_t{code.value} * context_.vector_length;
     std::uint64_t value = 0;  // d is the low end of z
     if (!memory_.read(from, &value, sizeof value))
@@ -177,7 +193,7 @@ class Executor {
   }
 
   Expected<void> system_frame(Operation operation) {
-    if (!registers_.has_sp()) return lost(31);
+    if (!registers_.has_sp()) return no_sp();
     const std::uint64_t base = registers_.sp();
     const SystemFrame& layout = system_frame_layout(operation);
     Registers next = registers_;
@@ -236,6 +252,7 @@ class Executor {
   bool pc_is_final_ = false;  // it is not lr
   bool interrupted_ = false;  // the caller's pc is an interrupted instruction
   bool everything_ = false;   // volatile registers are known too
+  bool scalable_ = false;     // sp was moved by vectors of unknown length
 };
 
 // The caller of `frame`. `caller` and `saved` (may be null) are set on success only. A return address is looked up by

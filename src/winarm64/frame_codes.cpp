@@ -264,7 +264,7 @@ Expected<RecordContents> contents_of(const Fragment& fragment, const prologue::H
   if (!prologue) return std::unexpected(prologue.error());
   contents.prologue = std::move(*prologue);
 
-  RecordContents shorter = contents, shortest = contents;
+  RecordContents shorter = contents;
   const Frames frames(fragment);
   bool differs = false;
   for (const prologue::Epilogue& epilogue : fragment.epilogues) {
@@ -279,12 +279,9 @@ Expected<RecordContents> contents_of(const Fragment& fragment, const prologue::H
     // there is one it stays.
     const bool keep = handler != nullptr || rest.start >= contents.length || shared(contents, form->codes.codes);
     differs |= !keep;
-    shortest.epilogues.push_back(rest);
     shorter.epilogues.push_back(keep ? form->codes : rest);
     contents.epilogues.push_back(std::move(form->codes));
   }
-  // Canonical epilogues have no `mov sp, x29`.
-  if (shortest.epilogues.size() == 1 && packed_form(shortest) && !packed_form(contents)) return shortest;
   if (differs && encoded_size(shorter) < encoded_size(contents)) return shorter;
   return contents;
 }

@@ -34,6 +34,8 @@ class SymbolicExecutor {
       if (frame_.offset >= kLimit) return no_row("no row: the frame has 1 GiB or more");
       index += code->size;
     }
+    if (frame_.base == Base::kUnknown || frame_.slots[SymbolicFrame::kLr].base == Base::kUnknown)
+      return no_row("no row: sp and pc lie behind SVE vectors, whose length is not known");
     return {};
   }
 
@@ -66,7 +68,7 @@ class SymbolicExecutor {
         frame_.jumps = true;
         frame_.return_address = frame_.slots[SymbolicFrame::kLr];
         return {};
-      case Operation::kAllocZ: return no_row("no row: the frame's size depends on the length of SVE vectors");
+      case Operation::kAllocZ: frame_.base = Base::kUnknown; return {};  // until a frame pointer leads on
       case Operation::kTrapFrame:
       case Operation::kMachineFrame:
       case Operation::kContext:
@@ -77,8 +79,8 @@ class SymbolicExecutor {
   }
 
   Expected<void> save(const UnwindCode& code) {
-    if (code.file == RegisterFile::kZ || code.file == RegisterFile::kP)
-      return no_row("no row: the frame's size depends on the length of SVE vectors");
+    if (code.file == RegisterFile::kP) return {};  // no row has predicates
+    if (code.file == RegisterFile::kZ) return save_vector(code);
     const bool with_lr = code.operation == Operation::kSaveLrpair;
     if (with_lr && nexts_ != 0) return bad("save_next without a pair");
     const unsigned count = (code.pair ? 2 : 1) + 2 * nexts_;
@@ -94,6 +96,15 @@ class SymbolicExecutor {
       if (slot == static_cast<int>(SymbolicFrame::kLr)) frame_.return_signed = false;  // what was stripped is gone
     }
     if (code.writeback) frame_.offset += code.value;
+    return {};
+  }
+
+  // At a multiple of the vectors' length. Rows have its low 8 bytes, d.
+  Expected<void> save_vector(const UnwindCode& code) {
+    const int slot = slot_of(RegisterFile::kD, code.reg);
+    if (slot < 0) return {};
+    const bool known = code.value == 0 && frame_.base != Base::kUnknown;
+    frame_.slots[slot] = known ? Slot{frame_.base, static_cast<std::int32_t>(frame_.offset)} : Slot{Base::kUnknown, 0};
     return {};
   }
 
@@ -118,6 +129,7 @@ RegisterNumber base_register(Base base) { return base == Base::kFp ? aarch64::kX
 // Frames are below 1 GiB, so that every offset fits.
 RegisterRule rule(const SymbolicFrame& frame, const Slot& slot, RegisterNumber reg) {
   if (slot.base == Base::kRegister) return RegisterRule::in_register(reg);
+  if (slot.base == Base::kUnknown) return RegisterRule::undefined();
   if (slot.base == frame.base) return RegisterRule::at_cfa(slot.offset - static_cast<std::int32_t>(frame.offset));
   return RegisterRule::at_register(base_register(slot.base), slot.offset);
 }

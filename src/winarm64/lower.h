@@ -15,7 +15,8 @@ namespace windlass::winarm64 {
 struct SymbolicFrame {
   // x19-x29, lr, d8-d15: preserved registers, and the one the return address comes back in.
   static constexpr unsigned kRegisters = 12 + 8, kFp = 10, kLr = 11;
-  enum class Base : std::int32_t { kRegister, kSp, kFp };  // not saved; saved at sp + offset; at x29 + offset
+  // Not saved; saved at sp + offset; at x29 + offset; behind what is counted in lengths of SVE vectors.
+  enum class Base : std::int32_t { kRegister, kSp, kFp, kUnknown };
   struct Slot {
     Base base = Base::kRegister;
     std::int32_t offset = 0;
@@ -34,8 +35,9 @@ struct SymbolicFrame {
     return static_cast<RegisterNumber>(i < 12 ? 19 + i : 72 + (i - 12));
   }
 };
-// Makes `frame` what the codes from `index` on undo. kUnsupported: system frames, SVE, x29 used after it was loaded, 1
-// GiB or more; kMalformed, kTruncated as virtual_unwind.
+// Makes `frame` what the codes from `index` on undo. How long SVE vectors are is not known here. kUnsupported: system
+// frames, sp or lr behind an allocation of vectors, x29 used after it was loaded, 1 GiB or more; kMalformed, kTruncated
+// as virtual_unwind.
 [[nodiscard]] Expected<void> execute_symbolically(ByteView codes, std::uint32_t index, SymbolicFrame& frame);
 
 // One evaluator a thread.

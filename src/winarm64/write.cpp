@@ -2,7 +2,9 @@
 #include "winarm64/frame_codes.h"
 
 #include <algorithm>
-#include <map>
+#include <iterator>
+
+#include "model/written_mark.h"
 
 namespace windlass::winarm64 {
 namespace {
@@ -122,33 +124,30 @@ std::size_t size_of(const Pieces& pieces) {
   return size;
 }
 
-class Writer {
+// The pieces of one function.
+class Cutter {
  public:
-  Writer(const Prologue& prologue, const WriteOptions& options)
+  Cutter(const Prologue& prologue, const WriteOptions& options)
       : prologue_(prologue), options_(options), handler_(prologue.handler ? &*prologue.handler : nullptr) {}
 
-  Expected<Written> run() {
+  Expected<Pieces> run() {
     std::vector<Fragment> fragments = fragments_of(prologue_);
     if (fragments.size() > 1 && options_.fragments == Fragments::kNever)
       return fail(ErrorCode::kLimit, "parts need fragments, which are forbidden", prologue_.parts.front().begin);
     for (std::size_t i = 0; i + 1 < fragments.size(); ++i) lend_jump(fragments[i], fragments[i + 1]);
+    Pieces all;
     for (const Fragment& fragment : fragments) {
       const bool whole = options_.fragments == Fragments::kNever;
-      for (const Fragment& part : whole ? std::vector{fragment} : cut_to_length(fragment))
-        if (const auto done = put_all(part); !done) return std::unexpected(done.error());
+      for (const Fragment& part : whole ? std::vector{fragment} : cut_to_length(fragment)) {
+        auto pieces = pieces_of(part);
+        if (!pieces) return pieces;
+        std::move(pieces->begin(), pieces->end(), std::back_inserter(all));
+      }
     }
-    return std::move(written_);
+    return all;
   }
 
  private:
-  Expected<void> put_all(const Fragment& fragment) {
-    auto pieces = pieces_of(fragment);
-    if (!pieces) return std::unexpected(pieces.error());
-    for (Piece& piece : *pieces)
-      if (const auto done = put(std::move(piece)); !done) return done;
-    return {};
-  }
-
   Expected<Pieces> pieces_of(const Fragment& fragment) {
     if (fragment.leaf() && handler_ == nullptr && !options_.leaf_entries) return Pieces();
     auto whole = piece_of(fragment, handler_, options_.function + fragment.begin);
@@ -191,35 +190,16 @@ class Writer {
     }
   }
 
-  Expected<void> put(Piece piece) {
-    if (!piece.bytes.empty()) {
-      while (piece.bytes.size() % 4 != 0) piece.bytes.push_back(std::byte{0});  // of the handler's data
-      const auto next = static_cast<std::uint32_t>(written_.bytes.size());
-      if (0xffff'ffff - options_.info < next + piece.bytes.size())
-        return fail(ErrorCode::kOutOfRange, "records reach past the last RVA", 0, options_.info);
-      const auto [known, is_new] = records_.try_emplace(piece.bytes, next);
-      piece.entry.data = options_.info + known->second;
-      if (is_new) {
-        if (handler_ != nullptr)
-          written_.relocations.push_back({ImageRelative::Base::kHandler, next + handler_offset(piece.bytes)});
-        written_.bytes.insert(written_.bytes.end(), piece.bytes.begin(), piece.bytes.end());
-      }
-    }
-    written_.entries.push_back(piece.entry);
-    return {};
-  }
-
-  [[nodiscard]] static std::uint32_t handler_offset(const std::vector<std::byte>& record) {
-    const auto parsed = parse_record(ByteView(record.data(), record.size()), 0);
-    return parsed ? parsed->handler_data - 4 : 0;
-  }
-
   const Prologue& prologue_;
   const WriteOptions& options_;
   const prologue::Handler* handler_;
-  Written written_;
-  std::map<std::vector<std::byte>, std::uint32_t> records_;
 };
+
+// Where a record has its handler's RVA.
+std::uint32_t handler_offset(const std::vector<std::byte>& record) {
+  const auto parsed = parse_record(ByteView(record.data(), record.size()), 0);
+  return parsed ? parsed->handler_data - 4 : 0;
+}
 
 }  // namespace
 
@@ -275,18 +255,54 @@ Expected<Piece> piece_of(const Fragment& fragment, const prologue::Handler* hand
   return piece;
 }
 
-Expected<Written> write(const Prologue& prologue, const WriteOptions& options) {
+Expected<void> Writer::add_pieces(const Prologue& prologue) {
   if (prologue.architecture != Architecture::kAArch64)
     return fail(ErrorCode::kUnsupported, "prologue is not of AArch64 code", 0);
-  if (const auto possible = check(prologue); !possible) return std::unexpected(possible.error());
+  if (const auto possible = check(prologue); !possible) return possible;
   if (prologue.code_size % 4 != 0)
     return fail(ErrorCode::kMalformed, "size of the code is no multiple of 4", prologue.code_size, prologue.code_size);
-  if (options.function % 4 != 0 || options.info % 4 != 0)
+  if (options_.function % 4 != 0 || options_.info % 4 != 0)
     return fail(ErrorCode::kMalformed, "functions and records begin at multiples of 4", 0,
-                options.function % 4 != 0 ? options.function : options.info);
-  if (options.function > 0xffff'ffff - prologue.code_size)
-    return fail(ErrorCode::kOutOfRange, "function reaches past the last RVA", prologue.code_size, options.function);
-  return Writer(prologue, options).run();
+                options_.function % 4 != 0 ? options_.function : options_.info);
+  if (options_.function > 0xffff'ffff - prologue.code_size)
+    return fail(ErrorCode::kOutOfRange, "function reaches past the last RVA", prologue.code_size, options_.function);
+  auto pieces = Cutter(prologue, options_).run();
+  if (!pieces) return std::unexpected(pieces.error());
+  for (Piece& piece : *pieces) {
+    if (!piece.bytes.empty()) {
+      while (piece.bytes.size() % 4 != 0) piece.bytes.push_back(std::byte{0});  // of the handler's data
+      const auto next = static_cast<std::uint32_t>(written_.bytes.size());
+      const auto [known, is_new] = records_.try_emplace(piece.bytes, next);
+      piece.entry.data = options_.info + known->second;
+      if (is_new) {
+        if (0xffff'ffff - options_.info < next + piece.bytes.size())
+          return fail(ErrorCode::kOutOfRange, "records reach past the last RVA", 0, options_.info);
+        if (prologue.handler)
+          written_.relocations.push_back(
+              {ImageRelative::Base::kHandler, next + handler_offset(piece.bytes), functions_});
+        written_.bytes.insert(written_.bytes.end(), piece.bytes.begin(), piece.bytes.end());
+      }
+    }
+    written_.entries.push_back(piece.entry);
+  }
+  return {};
+}
+
+Expected<void> Writer::add(const Prologue& prologue, std::uint32_t function) {
+  options_.function = function;
+  const WrittenMark<Written> before(written_);
+  const auto done = add_pieces(prologue);
+  if (done)
+    ++functions_;
+  else
+    before.restore(written_, records_);
+  return done;
+}
+
+Expected<Written> write(const Prologue& prologue, const WriteOptions& options) {
+  Writer writer(options);
+  if (const auto done = writer.add(prologue, options.function); !done) return std::unexpected(done.error());
+  return std::move(writer).take();
 }
 
 }  // namespace windlass::winarm64

@@ -92,6 +92,7 @@ bool match_pops(Code& code, std::uint32_t inside, EpilogueMatch& match) {
     }
     // One behind the function's last call may be padding, with another function's ret behind it.
     if (code[0] == 0x90 && code[1] == 0xc3 && code.position() + 1 < inside) {
+      match.nop_first = match.step_count == 0;
       step(code, match);
       code.skip(1);
       continue;
@@ -143,6 +144,7 @@ bool match_epilogue(ByteView bytes, unsigned frame_register, std::uint32_t insid
   match.exit = EpilogueMatch::Exit::kReturn;
   match.displacement = 0;
   match.base = match.pop_count = match.step_count = 0;
+  match.nop_first = false;
   match.return_pops = 0;
   match.target = 0;
   Code code(bytes);

@@ -24,6 +24,7 @@ struct EpilogueMatch {
   std::int32_t displacement = 0;  // of add or lea
   std::uint8_t base = 0;          // lea: the frame register
   std::uint8_t pop_count = 0;
+  bool nop_first = false;         // it begins with a nop
   std::uint16_t return_pops = 0;  // ret n
   std::int64_t target = 0;        // of a jump, from the first byte of the match
   std::uint8_t pops[16];          // instruction numbers, first popped first

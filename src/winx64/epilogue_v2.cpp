@@ -9,9 +9,10 @@
 namespace windlass::winx64 {
 namespace {
 
-constexpr std::uint32_t kLongestInstruction = 15;
+// That leaves: a jump through an import slot, marked by a REX.W.
+constexpr std::uint32_t kLongestExit = 7;
 
-// What one instruction takes back.
+// What one instruction takes back, but for a frame pointer that leaves rsp where it is.
 struct Step {
   std::uint32_t end = 0;
   RegisterNumber pop = prologue::kNoRegister;  // it is one pop of this register
@@ -27,24 +28,30 @@ bool body_holds(const BodyFrame& frame, const FrameState& state) {
   return state.pointer() && std::all_of(frame.state.saved().begin(), frame.state.saved().end(), is_kept);
 }
 
-Step step_of(const prologue::Epilogue& epilogue, std::size_t first, std::size_t last) {
-  Step step{epilogue.undone[first].end, prologue::kNoRegister, true, false};
-  for (std::size_t i = first; i < last; ++i) {
-    if (std::holds_alternative<prologue::Save>(epilogue.undone[i].action)) step.release = false;
+Step step_of(std::uint32_t end, const std::vector<const prologue::Action*>& actions) {
+  Step step{end, prologue::kNoRegister, true, false};
+  for (const prologue::Action* action : actions) {
+    if (std::holds_alternative<prologue::Save>(*action)) step.release = false;
   }
-  const auto* save = std::get_if<prologue::Save>(&epilogue.undone[first].action);
-  if (last == first + 1 && save != nullptr && is_push(*save)) step.pop = save->reg;
+  const auto* save = actions.size() == 1 ? std::get_if<prologue::Save>(actions[0]) : nullptr;
+  if (save != nullptr && is_push(*save)) step.pop = save->reg;
   return step;
 }
 
 std::uint32_t pop_size(RegisterNumber reg) { return instruction_number(reg) >= 8 ? 2 : 1; }
 
-// Will decoding from behind `steps[at]` on find the rest?
+// Will decoding from behind `steps[at]` on find the rest? One instruction behind the other, that is.
 bool is_recognised(const std::vector<Step>& steps, std::size_t at) {
+  constexpr std::uint32_t kLongestRelease = 8;  // lea rsp, [r12 + disp32]
+  std::uint32_t behind = steps[at].end;
   std::size_t i = at + 1;
-  if (i < steps.size() && steps[i].release) ++i;
-  return std::all_of(steps.begin() + static_cast<std::ptrdiff_t>(i), steps.end(),
-                     [](const Step& step) { return step.pop != prologue::kNoRegister; });
+  if (i < steps.size() && steps[i].release && steps[i].pop == prologue::kNoRegister) {
+    if (steps[i].end - behind > kLongestRelease) return false;
+    behind = steps[i++].end;
+  }
+  for (; i < steps.size(); behind = steps[i++].end)
+    if (steps[i].pop == prologue::kNoRegister || steps[i].end != behind + pop_size(steps[i].pop)) return false;
+  return true;
 }
 
 Expected<std::optional<EpilogueV2>> describe(const prologue::Epilogue& epilogue, const BodyFrame& frame,
@@ -67,7 +74,22 @@ Expected<std::optional<EpilogueV2>> describe(const prologue::Epilogue& epilogue,
   for (std::size_t i = 0; i < first; ++i) {
     if (!steps[i].body_holds && (i + 1 != first || steps[i].end != at)) return refuse(steps[i].end);
   }
-  return EpilogueV2{epilogue.begin, at, steps.back().end, epilogue.end};
+  return EpilogueV2{epilogue.begin, at, steps.back().end, epilogue.end, {}};
+}
+
+// Other orders: GCC's, which pops behind a frame pointer what codes can only call saves, or `leave`. Where the rest is
+// pops and the exit, an entry of its own has codes for just those.
+std::optional<EpilogueV2> set_apart(const prologue::Epilogue& epilogue, const std::vector<Step>& steps,
+                                    std::size_t first_gone) {
+  const std::uint32_t begin = steps[first_gone].end;
+  EpilogueV2 apart{epilogue.begin, begin, begin, epilogue.end, std::vector<RegisterNumber>()};
+  for (std::size_t i = first_gone + 1; i < steps.size(); ++i) {
+    if (steps[i].pop == prologue::kNoRegister || steps[i].end != apart.exit + pop_size(steps[i].pop))
+      return std::nullopt;
+    apart.exit = steps[i].end;
+    apart.own_pops->push_back(steps[i].pop);
+  }
+  return apart;
 }
 
 }  // namespace
@@ -78,14 +100,21 @@ Expected<std::optional<EpilogueV2>> judge_epilogue(const prologue::Epilogue& epi
   std::vector<Step> steps;
   std::optional<std::size_t> first_gone;  // the first instruction behind which the body's codes are wrong
   for (std::size_t i = 0; i < epilogue.undone.size();) {
-    std::size_t last = i;
-    for (; last < epilogue.undone.size() && epilogue.undone[last].end == epilogue.undone[i].end; ++last) {
-      if (const auto ok = state.undo(epilogue.undone[last]); !ok) return std::unexpected(ok.error());
+    const std::uint32_t end = epilogue.undone[i].end;
+    std::vector<const prologue::Action*> actions;
+    for (; i < epilogue.undone.size() && epilogue.undone[i].end == end; ++i) {
+      const prologue::Op& op = epilogue.undone[i];
+      // Behind what took something back, rsp is known, and may be where the frame pointer was set.
+      const std::uint64_t depth = state.depth();
+      const bool is_known = depth != frame.state.depth();
+      if (const auto ok = state.undo(op); !ok) return std::unexpected(ok.error());
+      const bool moves = state.depth() != depth || !is_known;
+      if (moves || !std::holds_alternative<prologue::SetFramePointer>(op.action)) actions.push_back(&op.action);
     }
-    steps.push_back(step_of(epilogue, i, last));
+    if (actions.empty()) continue;
+    steps.push_back(step_of(end, actions));
     steps.back().body_holds = body_holds(frame, state);
     if (!steps.back().body_holds && !first_gone) first_gone = steps.size() - 1;
-    i = last;
   }
   if (!first_gone) return std::nullopt;
   if (!state.is_entry()) {
@@ -93,10 +122,22 @@ Expected<std::optional<EpilogueV2>> judge_epilogue(const prologue::Epilogue& epi
     return fail(ErrorCode::kUnsupported, "a part that moves rsp is left at its end or with the function",
                 steps[*first_gone].end);
   }
-  if (epilogue.end - steps.back().end > kLongestInstruction || epilogue.end == steps.back().end)
-    return fail(ErrorCode::kUnsupported, "behind an epilogue's last pop there is one instruction, which leaves",
-                steps.back().end, epilogue.end - steps.back().end);
-  if (version == 2) return describe(epilogue, frame, steps);
+  // HotSpot's goes on behind its pops with a look for a safepoint.
+  const std::uint32_t exit = steps.back().end;
+  const bool runs_on = epilogue.end - exit > kLongestExit && !state.machine_frame();
+  if (auto apart = runs_on ? set_apart(epilogue, steps, *first_gone) : std::nullopt) {
+    apart->runs_on = true;
+    return apart;
+  }
+  if (epilogue.end == exit || (runs_on && (version == 2 || is_recognised(steps, *first_gone))))
+    return fail(ErrorCode::kUnsupported, "behind an epilogue's last pop there is one instruction, which leaves", exit,
+                epilogue.end - exit);
+  if (version == 2) {
+    const auto described = describe(epilogue, frame, steps);
+    if (described || state.machine_frame()) return described;
+    const auto apart = set_apart(epilogue, steps, *first_gone);
+    return apart ? Expected<std::optional<EpilogueV2>>(apart) : described;
+  }
   if (state.machine_frame())
     return fail(ErrorCode::kUnsupported, "version 1 knows no epilogue that ends with iretq", epilogue.begin);
   if (!is_recognised(steps, *first_gone))

@@ -6,8 +6,10 @@
 
 #include <bit>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 
+#include "arch/x86_64_call.h"
 #include "model/target_memory.h"
 #include "windlass/registers.h"
 #include "winx64/epilogue.h"
@@ -102,6 +104,18 @@ bool frees_frame_before(const I& image, const RuntimeFunction& function, std::ui
   return code.size() == kLongest && ends_with_release(code);
 }
 
+// `match` at `rva` is `nop; ret`: is the nop one behind a call, as compilers put there for unwinders that look return
+// addresses up as they are? Then the frame is in place.
+template <UnwindImage I>
+bool is_behind_call(const I& image, const EpilogueMatch& match, std::uint32_t rva) {
+  if (!match.nop_first || rva < x86_64::kLongestCall) return false;
+  const ByteView code = image.bytes(rva - x86_64::kLongestCall, x86_64::kLongestCall);
+  std::uint8_t before[x86_64::kLongestCall];
+  if (code.size() != sizeof before || ends_with_release(code)) return false;
+  std::memcpy(before, code.data(), sizeof before);
+  return x86_64::ends_with_call(before);
+}
+
 // What a jump does at the end of what looks like an epilogue.
 enum class JumpKind : std::uint8_t {
   kStays,          // in its function
@@ -188,8 +202,9 @@ class Unwinder {
     if (info.version > 2)
       return fail_with({ErrorCode::kUnsupported, "unwind information of version 3 is not executed: RVA", info.rva, 0});
     if (info.frame_register != 0 && !set_establisher(function, info)) return false;
-    // A return address behind the function's last call belongs to the next function's code.
-    if (pc_rva_ < end_) {
+    // Control is never inside an epilogue where a call returns to. What looks like one there is the code behind a call
+    // that does not return, or another function's; Windows, which cannot know, unwinds by it.
+    if (!frame_.pc().is_return_address()) {
       bool done = false;
       if (!(info.version == 1 ? run_epilogue(function, info, done) : undo_epilogue(function, info, done))) return false;
       if (done) {
@@ -231,6 +246,7 @@ class Unwinder {
     EpilogueMatch match;
     if (!match_epilogue(code, info.frame_register, end_ - pc_rva_, match)) return true;
     if (match.exit == EpilogueMatch::Exit::kJump && !jump_leaves(image_, function, info, pc_rva_, match)) return true;
+    if (is_behind_call(image_, match, pc_rva_)) return true;
     done = true;
     if (match.release == EpilogueMatch::Release::kAdd) {
       rsp_ += static_cast<std::uint64_t>(static_cast<std::int64_t>(match.displacement));

@@ -10,6 +10,7 @@
 #include "winx64/frame_codes.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "winx64/registers.h"
 
@@ -392,7 +393,7 @@ class Planner {
   // Epilogues are given by their distance from the end, which has 12 bits, and in slots, of which there are 255. Where
   // that is not enough, an entry ends behind an epilogue, and another, chained to it, goes on.
   void cut(Piece piece, const Region& region) {
-    std::vector<EpilogueV2> all = std::move(piece.epilogues);
+    std::vector<EpilogueV2> all = std::exchange(piece.epilogues, {});
     const std::uint32_t end = piece.end;
     const std::size_t first_index = pieces_.size();
     for (std::size_t i = 0; i <= all.size(); ++i) {
@@ -403,14 +404,40 @@ class Planner {
           !piece.epilogues.empty() && (reach - piece.epilogues.front().pops > kFarthestEpilogue || slots > kMaxSlots);
       if (full && piece.epilogues.back().end < end) {
         piece.end = piece.epilogues.back().end;
-        Piece next{piece.end, end, first_index, {}, {}};
-        pieces_.push_back(std::move(piece));
-        set_content(next, region, false);
-        piece = std::move(next);
+        Piece next = piece_behind(piece.end, end, first_index, region);
+        pieces_.push_back(std::exchange(piece, std::move(next)));
       }
-      if (i < all.size()) piece.epilogues.push_back(all[i]);
+      if (i == all.size()) break;
+      if (!all[i].own_pops) {
+        piece.epilogues.push_back(all[i]);
+        continue;
+      }
+      piece.end = all[i].pops;
+      if (piece.begin < piece.end) pieces_.push_back(std::move(piece));  // the first one has codes, and is not empty
+      if (!all[i].runs_on || !all[i].own_pops->empty()) pieces_.push_back(piece_of(all[i], version_));
+      if (all[i].end == end) return;
+      piece = piece_behind(all[i].end, end, first_index, region);
     }
     pieces_.push_back(std::move(piece));
+  }
+
+  // The rest of a region, chained to the piece that has its codes.
+  [[nodiscard]] Piece piece_behind(std::uint32_t begin, std::uint32_t end, std::size_t first,
+                                   const Region& region) const {
+    Piece piece{begin, end, first, {}, {}};
+    set_content(piece, region, false);
+    return piece;
+  }
+
+  // Pushes that count as done throughout, and are undone by the epilogue that the piece is.
+  static Piece piece_of(const EpilogueV2& epilogue, std::uint32_t version) {
+    Piece piece{epilogue.pops, epilogue.end, {}, {}, {epilogue}};
+    if (epilogue.runs_on) piece = {epilogue.pops, epilogue.exit, {}, {}, {}};
+    piece.content.version = version;
+    for (const RegisterNumber reg : *epilogue.own_pops)
+      piece.content.codes.push_back(
+          {0, Operation::kPushNonvol, static_cast<std::uint8_t>(instruction_number(reg)), 0, 1, 0});
+    return piece;
   }
 
   const Prologue& prologue_;

@@ -19,6 +19,10 @@ struct EpilogueV2 {
   std::uint32_t pops = 0;   // where what is described begins: behind what frees the frame
   std::uint32_t exit = 0;   // of its last instruction
   std::uint32_t end = 0;    // behind it
+  // It has an entry of its own, from `pops` to `end`, whose codes are these registers' pushes.
+  std::optional<std::vector<RegisterNumber>> own_pops = {};
+  // That entry ends at `exit`, and what follows needs none, as a leaf: more than the instruction that leaves.
+  bool runs_on = false;
   [[nodiscard]] std::uint32_t size() const { return exit - pops + 1; }
 };
 

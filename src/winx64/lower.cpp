@@ -49,7 +49,8 @@ class Lowering {
       EpilogueMatch match;
       if ((code.size() < 2 || may_begin_epilogue(code.u8()[0], code.u8()[1])) &&
           match_epilogue(code, own.info.frame_register, entry_.end - rva, match) &&
-          (match.exit != EpilogueMatch::Exit::kJump || jump_leaves(functions_, own.function, own.info, rva, match))) {
+          (match.exit != EpilogueMatch::Exit::kJump || jump_leaves(functions_, own.function, own.info, rva, match)) &&
+          !is_behind_call(functions_, match, rva)) {
         row_of_step(match, 0, row);
         if (fits(row, rva)) writer_.add(rva, rva + 1, row);
         return;
@@ -424,7 +425,8 @@ class Lowering {
     const ByteView window(code_.data() + first, rest < kEpilogueWindow ? rest : kEpilogueWindow);
     if (!match_epilogue(window, chain_[0].info.frame_register, length_ - first, match)) return false;
     const std::uint32_t last = first + match.steps[match.step_count - 1].at;
-    return last == exit || last + 1 == exit;  // with a prefix
+    if (last != exit && last + 1 != exit) return false;  // + 1: with a prefix
+    return !is_behind_call(functions_, match, entry_.begin + first);
   }
 
   void add_epilogue(std::uint32_t first, const EpilogueMatch& match, bool certain) {
@@ -509,7 +511,7 @@ class Lowering {
 
   const Functions& functions_;
   const RuntimeFunction entry_;
-  Writer writer_;
+  RowWriter writer_;
   ProblemSink problem_;
   union {
     Link chain_[kMaxChain + 1];  // the first `count_` exist

@@ -80,12 +80,12 @@ struct Row {
 };
 
 // Gives rows to the sink, those that say the same as one.
-class Writer {
+class RowWriter {
  public:
-  explicit Writer(RowSink sink) : sink_(sink) {}
-  ~Writer() { flush(); }
-  Writer(const Writer&) = delete;
-  Writer& operator=(const Writer&) = delete;
+  explicit RowWriter(RowSink sink) : sink_(sink) {}
+  ~RowWriter() { flush(); }
+  RowWriter(const RowWriter&) = delete;
+  RowWriter& operator=(const RowWriter&) = delete;
 
   void add(std::uint32_t begin, std::uint32_t end, const Row& row) {
     if (begin >= end) return;

@@ -1,24 +1,44 @@
-// From a function to its entries: the UNWIND_INFO of each piece, one behind another.
-#include <algorithm>
-
+// From functions to their entries: the UNWIND_INFO of each piece, one behind another, equal ones once.
+#include "model/written_mark.h"
 #include "winx64/frame_codes.h"
 
 namespace windlass::winx64 {
 namespace {
 
-constexpr std::size_t kHeader = 4;
+constexpr std::uint32_t kHeader = 4;
 
-// Puts the informations of a function one behind another.
-class Writer {
- public:
-  Writer(const Prologue& prologue, const WriteOptions& options) : prologue_(prologue), options_(options) {}
+// Where they are in `bytes`, which stand at `at`: behind the codes.
+void add_relocations(const Piece& piece, const std::vector<std::byte>& bytes, std::uint32_t at, std::uint32_t function,
+                     std::vector<ImageRelative>& to) {
+  using Base = ImageRelative::Base;
+  const auto slots = std::to_integer<std::uint32_t>(bytes[2]);
+  const std::uint32_t tail = at + kHeader + (slots + 1) / 2 * 4;
+  if (piece.content.chained) {
+    to.push_back({Base::kFunction, tail, function});
+    to.push_back({Base::kFunction, tail + 4, function});
+    to.push_back({Base::kInfo, tail + 8, function});
+  } else if (piece.content.flags != 0) {
+    to.push_back({Base::kHandler, tail, function});
+  }
+}
 
-  Expected<void> add(Piece& piece) {
-    if (piece.parent)
-      piece.content.chained = written_.entries[*piece.parent];
-    else if (prologue_.handler) {
-      piece.content.handler = prologue_.handler->rva;
-      piece.content.handler_data = prologue_.handler->data;
+}  // namespace
+
+Expected<void> Writer::add_pieces(const Prologue& prologue) {
+  if (options_.info % 4 != 0)
+    return fail(ErrorCode::kOutOfRange, "unwind information stands at a multiple of 4", 0, options_.info);
+  if (prologue.code_size > 0xffff'ffff - options_.function)
+    return fail(ErrorCode::kOutOfRange, "function reaches past what an RVA can name", prologue.code_size,
+                options_.function);
+  auto pieces = pieces_of(prologue, options_.version, options_.saves_can_wait);
+  if (!pieces) return std::unexpected(pieces.error());
+  const std::size_t first = written_.entries.size();
+  for (Piece& piece : *pieces) {
+    if (piece.parent) {
+      piece.content.chained = written_.entries[first + *piece.parent];
+    } else if (piece.content.flags != 0) {
+      piece.content.handler = prologue.handler->rva;
+      piece.content.handler_data = prologue.handler->data;
     }
     const auto bytes = encode(piece.content);
     if (!bytes) {
@@ -26,63 +46,36 @@ class Writer {
       error.where += piece.begin;
       return std::unexpected(error);
     }
-    const std::uint32_t at = place(*bytes, piece);
-    written_.entries.push_back({options_.function + piece.begin, options_.function + piece.end, options_.info + at});
-    return {};
-  }
-  [[nodiscard]] const Written& written() const { return written_; }
-  [[nodiscard]] Written take() { return std::move(written_); }
-
- private:
-  // Nothing in an information depends on where its function is but the chained entry.
-  std::uint32_t place(const std::vector<std::byte>& bytes, const Piece& piece) {
-    for (const Span& known : spans_) {
-      const auto begin = written_.bytes.begin() + known.at;
-      if (known.size == bytes.size() && std::equal(bytes.begin(), bytes.end(), begin)) return known.at;
+    // Nothing in an information depends on where its function is but the chained entry.
+    const auto next = static_cast<std::uint32_t>(written_.bytes.size());
+    const auto [known, is_new] = records_.try_emplace(*bytes, next);
+    if (is_new) {
+      if (bytes->size() > 0xffff'ffff - options_.info - next)
+        return fail(ErrorCode::kOutOfRange, "unwind information reaches past what an RVA can name", 0, options_.info);
+      written_.bytes.insert(written_.bytes.end(), bytes->begin(), bytes->end());
+      add_relocations(piece, *bytes, next, functions_, written_.relocations);
     }
-    const auto at = static_cast<std::uint32_t>(written_.bytes.size());
-    spans_.push_back({at, bytes.size()});
-    written_.bytes.insert(written_.bytes.end(), bytes.begin(), bytes.end());
-    using Base = ImageRelative::Base;
-    const auto slots = std::to_integer<std::uint32_t>(bytes[2]);
-    const std::uint32_t tail = at + static_cast<std::uint32_t>(kHeader) + (slots + 1) / 2 * 4;
-    if (piece.content.chained) {
-      written_.relocations.push_back({Base::kFunction, tail});
-      written_.relocations.push_back({Base::kFunction, tail + 4});
-      written_.relocations.push_back({Base::kInfo, tail + 8});
-    } else if (piece.content.flags != 0) {
-      written_.relocations.push_back({Base::kHandler, tail});
-    }
-    return at;
+    written_.entries.push_back(
+        {options_.function + piece.begin, options_.function + piece.end, options_.info + known->second});
   }
+  return {};
+}
 
-  struct Span {
-    std::uint32_t at;
-    std::size_t size;
-  };
-  const Prologue& prologue_;
-  const WriteOptions& options_;
-  Written written_;
-  std::vector<Span> spans_;
-};
-
-}  // namespace
+Expected<void> Writer::add(const Prologue& prologue, std::uint32_t function) {
+  options_.function = function;
+  const WrittenMark<Written> before(written_);
+  const auto done = add_pieces(prologue);
+  if (done)
+    ++functions_;
+  else
+    before.restore(written_, records_);
+  return done;
+}
 
 Expected<Written> write(const Prologue& prologue, const WriteOptions& options) {
-  if (options.info % 4 != 0)
-    return fail(ErrorCode::kOutOfRange, "unwind information stands at a multiple of 4", 0, options.info);
-  if (prologue.code_size > 0xffff'ffff - options.function)
-    return fail(ErrorCode::kOutOfRange, "function reaches past what an RVA can name", prologue.code_size,
-                options.function);
-  auto pieces = pieces_of(prologue, options.version, options.saves_can_wait);
-  if (!pieces) return std::unexpected(pieces.error());
-  Writer writer(prologue, options);
-  for (Piece& piece : *pieces) {
-    if (const auto ok = writer.add(piece); !ok) return std::unexpected(ok.error());
-  }
-  if (writer.written().bytes.size() > 0xffff'ffff - options.info)
-    return fail(ErrorCode::kOutOfRange, "unwind information reaches past what an RVA can name", 0, options.info);
-  return writer.take();
+  Writer writer(options);
+  if (const auto done = writer.add(prologue, options.function); !done) return std::unexpected(done.error());
+  return std::move(writer).take();
 }
 
 }  // namespace windlass::winx64

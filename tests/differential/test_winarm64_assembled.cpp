@@ -195,7 +195,7 @@ TEST_F(WinArm64Assembled, LargeFunctions) {
   EXPECT_GT(found.truth.simulated, 2U);
 }
 
-// Only execution can undo these: no row knows the vector length.
+// Only execution can undo all of these: no row knows the vector length.
 TEST_F(WinArm64Assembled, ScalableVectors) {
   SehAssembly source;
   const auto addvl = [](unsigned lengths) {

@@ -1,5 +1,6 @@
 // What is written for functions compared with the processor: Unicorn runs their code, and at every instruction the
-// caller must be the same by virtual_unwind, by the rows of what was written, and by the rows of the Prologue.
+// caller must be the same by virtual_unwind, by the rows of what was written, by those of its DWARF, and by the rows of
+// the Prologue.
 #include <set>
 
 #include <fmt/format.h>
@@ -8,6 +9,7 @@
 #include "support/arm64_emulator.h"
 #include "support/arm64_prologues.h"
 #include "support/random_arm64_prologue.h"
+#include "support/written_frames.h"
 #include "walk/apply.h"
 #include "winarm64/exec.h"
 #include "winarm64/frame_codes.h"
@@ -38,6 +40,7 @@ class Judge {
     const auto rows = rows_of(function.prologue);
     if (!rows) return wrong(0, rows.error().text());
     rows_ = *rows;
+    frames_ = test::written_frames(function.prologue);
     Registers state = entry_ = emulator_.call(emulator_.base() + function.begin);
     good_ = true;
     const Prologue& f = function.prologue;
@@ -123,10 +126,14 @@ class Judge {
     const auto unwound = winarm64::virtual_unwind(functions_, context, emulator_, state, caller);
     if (!unwound) return wrong(offset, unwound.error().text());
     compare(offset, "executed", caller);
-    const auto model = std::upper_bound(rows_.begin(), rows_.end(), offset,
-                                        [](std::uint32_t at, const FrameRow& row) { return at < row.end; });
-    if (model == rows_.end()) return wrong(offset, "no row of the model");
-    apply(offset, "the model's row", *model, state);
+    const auto apply_of = [&](const std::vector<FrameRow>& rows, const char* which) {
+      const auto row = std::upper_bound(rows.begin(), rows.end(), offset,
+                                        [](std::uint32_t at, const FrameRow& of) { return at < of.end; });
+      if (row == rows.end()) return wrong(offset, "no row of the model, or of its DWARF");
+      apply(offset, which, *row, state);
+    };
+    apply_of(rows_, "the model's row");
+    apply_of(frames_, "the DWARF's row");
     if (unwound->place == winarm64::Place::kLeaf) return;
     FrameRow row;
     const auto lowered = evaluator_.row_at(unwound->function, function_->begin + offset, row);
@@ -160,7 +167,7 @@ class Judge {
   Arm64Emulator& emulator_;
   Truth& truth_;
   const test::Arm64PrologueImage::Function* function_ = nullptr;
-  std::vector<FrameRow> rows_;
+  std::vector<FrameRow> rows_, frames_;
   Registers entry_{Architecture::kAArch64};
   bool good_ = true;
 };

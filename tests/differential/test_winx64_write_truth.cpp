@@ -2,8 +2,8 @@
 // bodies, parts and epilogues, the caller must come out exactly of what was written for them.
 #include <gtest/gtest.h>
 
-#include "support/held_function.h"
 #include "support/pe_emulator.h"
+#include "support/written_function.h"
 #include "support/written_program.h"
 
 namespace windlass {

@@ -169,6 +169,29 @@ TEST_F(WinArm64Exec, ScalableVectors) {
   EXPECT_EQ(caller.pc().value(), word(64 + 8));
 }
 
+// Only what lies behind vectors is lost where their length is not known.
+TEST_F(WinArm64Exec, ScalableVectorsOfUnknownLength) {
+  // z8 at [sp], z9 at [sp + 1 vl], p4, then 16 bytes and x29, lr
+  ASSERT_TRUE(in_body({0xe7, 0x00, 0xc0, 0xe7, 0x01, 0xc1, 0xe7, 0x14, 0xc2, 0x01, 0x81, 0xe4}));
+  EXPECT_EQ(caller.get(72), word(0));
+  EXPECT_FALSE(caller.has(73));
+  EXPECT_EQ(caller.get(74), frame.get(74));
+  EXPECT_EQ(caller.sp(), kSp + 16 + 16);
+  EXPECT_EQ(caller.pc().value(), word(16 + 8));
+  // An allocation of vectors, x19 above it; then a frame pointer leads on: mov x29, sp behind stp x29, lr.
+  frame.set(29, kSp + 0x100);
+  ASSERT_TRUE(in_body({0xdf, 0x02, 0xd0, 0x01, 0x02, 0xe1, 0x81, 0xe4}));
+  EXPECT_FALSE(caller.has(19));
+  EXPECT_EQ(caller.get(20), frame.get(20));
+  EXPECT_EQ(caller.sp(), kSp + 0x110);
+  EXPECT_EQ(caller.pc().value(), word(0x108));
+  // Nothing leads on.
+  const auto failed = in_body({0xdf, 0x02, 0x01, 0x81, 0xe4});
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().code, ErrorCode::kUnsupported);
+  EXPECT_FALSE(in_body({0xdf, 0x02, 0xe9, 0xe4}));  // a machine frame at an sp that is not known
+}
+
 TEST_F(WinArm64Exec, MachineFrame) {
   ASSERT_TRUE(in_body({0xe9, 0xe4}));
   EXPECT_EQ(caller.sp(), word(0));

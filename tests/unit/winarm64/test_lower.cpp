@@ -69,6 +69,32 @@ TEST(WinArm64Lower, Parents) {
   EXPECT_EQ(text(last.rows[0]), "256..260 cfa r31+0 ra lr");  // nothing says how far it reaches
 }
 
+TEST(WinArm64Lower, ScalableVectors) {
+  // z8 at [sp], z9 at [sp + 1 vl], p4; 16 bytes; x29, lr
+  const TestImage saves(xdata(0x40, {0xe7, 0x00, 0xc0, 0xe7, 0x01, 0xc1, 0xe7, 0x14, 0xc2, 0x01, 0x81, 0xe4}),
+                        {{kCode, kXdata}});
+  const Rows saved = lower(saves);
+  EXPECT_TRUE(saved.errors.empty());
+  const FrameRow& body = saved.rows.back();
+  EXPECT_EQ(text(body), "20..64 cfa r31+32 ra -8 29 72 73");
+  EXPECT_TRUE(*body.registers.find(72) == RegisterRule::at_cfa(-32));
+  EXPECT_TRUE(*body.registers.find(73) == RegisterRule::undefined());
+  // 2 vl with x19 above them; mov x29, sp; x29, lr: the frame pointer leads on.
+  const Rows led = lower(TestImage(xdata(0x40, {0xdf, 0x02, 0xd0, 0x01, 0xe1, 0x81, 0xe4}), {{kCode, kXdata}}));
+  EXPECT_TRUE(led.errors.empty());
+  EXPECT_EQ(text(led.rows.back()), "16..64 cfa r29+16 ra -8 19 29");
+  EXPECT_TRUE(*led.rows.back().registers.find(19) == RegisterRule::undefined());
+  // libvips: x19, lr saved first, 2 vl last. Before they are allocated and behind `addvl sp, sp, #2` there are rows.
+  const Rows last = lower(TestImage(xdata(0x40, {0xdf, 0x02, 0xd6, 0x00, 0x02, 0xe4}, {{0x30, 0}}), {{kCode, kXdata}}));
+  ASSERT_EQ(last.rows.size(), 6U);
+  EXPECT_EQ(text(last.rows[2]), "8..12 cfa r31+32 ra -24 19");
+  EXPECT_EQ(text(last.rows[3]), "52..56 cfa r31+32 ra -24 19");
+  EXPECT_EQ(text(last.rows[4]), "56..60 cfa r31+32 ra lr");
+  EXPECT_EQ(text(last.rows[5]), "60..64 cfa r31+0 ra lr");
+  ASSERT_FALSE(last.errors.empty());
+  EXPECT_EQ(last.errors[0].code, ErrorCode::kUnsupported);
+}
+
 TEST(WinArm64Lower, SaysWhereThereIsNoRow) {
   const TestImage made(xdata(0x40, {0x81, 0xea, 0xe4}, {{0x20, 2}}), {{kCode, kXdata}});
   const Rows got = lower(made);

@@ -168,6 +168,24 @@ TEST(WinArm64Write, PackedAndLeaves) {
   EXPECT_EQ(leaf->entries, std::vector<RuntimeFunction>({{0, 1 | 100 << 2}}));
 }
 
+TEST(WinArm64Write, OneWriterForManyFunctions) {
+  Prologue f = function({chain(4, 16), {8, SetFramePointer{29}}, {12, Allocate{32}}}, 40);
+  winarm64::Writer writer({.info = 0x100000});
+  for (std::uint32_t i = 0; i < 1000; ++i) ASSERT_TRUE(writer.add(f, 0x1000 + i * 40));
+  const auto alone = write(f, {.function = 0x1000, .info = 0x100000});
+  ASSERT_TRUE(alone);
+  ASSERT_FALSE(alone->bytes.empty());
+  EXPECT_EQ(writer.written().bytes, alone->bytes);
+  ASSERT_EQ(writer.written().entries.size(), 1000U);
+  EXPECT_EQ(writer.written().entries[999], (RuntimeFunction{0x1000 + 999 * 40, 0x100000}));
+  f.code_size = 42;
+  EXPECT_FALSE(writer.add(f, 0x80000));
+  EXPECT_EQ(writer.written().entries.size(), 1000U);
+  f.code_size = 44;
+  ASSERT_TRUE(writer.add(f, 0x80000));
+  EXPECT_EQ(writer.written().entries.back().data, 0x100000 + alone->bytes.size());
+}
+
 // A part that saves more: three entries, the last of which says only what was done before.
 TEST(WinArm64Write, Parts) {
   Prologue f = function({chain(4, 32), {8, SetFramePointer{29}}}, 80);
@@ -326,6 +344,27 @@ TEST(WinArm64EncodeRecord, Limits) {
   EXPECT_EQ(encode(contents).error().code, ErrorCode::kMalformed);
   contents.epilogues = {{40, {}}};
   EXPECT_EQ(encode(contents).error().code, ErrorCode::kOutOfRange);
+}
+
+// stp x29, x30, [sp, #-16]!; mov x29, sp; ...; mov sp, x29; ldp x29, x30, [sp], #16; ret, as compilers' records have
+// it.
+TEST(WinArm64EncodePacked, EpilogueThatBeginsWithTheFramePointer) {
+  const auto code = [](std::uint8_t byte) { return *code_at(ByteView(std::span(&byte, 1)), 0); };
+  const UnwindCode set_fp = code(0xe1), chain = code(0x81), alloc = code(0x01);
+  RecordContents contents{.length = 40, .prologue = {set_fp, chain}};
+  contents.epilogues = {{32, {chain}}};
+  EXPECT_EQ(packed_form(contents), 0x00e00029U);
+  contents.epilogues = {{28, {set_fp, chain}}};
+  EXPECT_EQ(packed_form(contents), 0x00e00029U);
+  contents.epilogues = {{24, {set_fp, chain}}};  // it does not end the function
+  EXPECT_EQ(packed_form(contents), std::nullopt);
+  contents.epilogues = {{24, {set_fp, set_fp, chain}}};
+  EXPECT_EQ(packed_form(contents), std::nullopt);
+  contents.prologue = {alloc};  // x29 is not the frame's: in front of `mov sp, x29` the body would go by sp
+  contents.epilogues = {{32, {alloc}}};
+  EXPECT_EQ(packed_form(contents), 1U | 40 / 4 << 2 | 1U << 23);
+  contents.epilogues = {{28, {set_fp, alloc}}};
+  EXPECT_EQ(packed_form(contents), std::nullopt);
 }
 
 TEST(WinArm64EncodePacked, Limits) {

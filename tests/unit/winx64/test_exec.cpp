@@ -271,6 +271,38 @@ TEST_F(WinX64Exec, ReturnAddressBehindTheFunction) {
   expect(1, kSp + 8, Position::kLeaf);
 }
 
+// call; nop; ret, and call; pop rbx; ret behind a call that does not return: not where the call returns to, nor, of the
+// first, anywhere before the return.
+TEST_F(WinX64Exec, ReturnAddressesAreInNoEpilogue) {
+  UnwindInfoBytes bytes;
+  bytes.slots = {slot(0, kAllocSmall, 4)};
+  const auto at = info(bytes);
+  builder.text({0xcc, 0xcc, 0xcc, 0xcc});
+  const auto padded = builder.text({0xe8, 0, 0, 0, 0, 0x90, 0xc3});
+  builder.entry(padded, padded + 7, at);
+  const auto indirect = builder.text({0x90, 0x90, 0x90, 0xff, 0xd0, 0x90, 0xc3});
+  builder.entry(indirect, indirect + 7, at);
+  const auto pops = builder.text({0xe8, 0, 0, 0, 0, 0x5b, 0xc3});
+  builder.entry(pops, pops + 7, at);
+  const auto frees = builder.text({0xe8, 0x48, 0x83, 0xc4, 0x28, 0x90, 0xc3});
+  builder.entry(frees, frees + 7, at);
+  stack.words = {{kSp, 1}, {kSp + 8, 2}, {kSp + 40, 0xabc}};
+  for (const auto code : {padded, indirect}) {
+    for (const bool is_return : {true, false}) {
+      ASSERT_TRUE(run(code + 5, is_return));
+      expect(0xabc, kSp + 48, Position::kBody);
+    }
+    ASSERT_TRUE(run(code + 6));
+    expect(1, kSp + 8, Position::kEpilogue);
+  }
+  ASSERT_TRUE(run(pops + 5, true));
+  expect(0xabc, kSp + 48, Position::kBody);
+  ASSERT_TRUE(run(pops + 5));
+  expect(2, kSp + 16, Position::kEpilogue);
+  ASSERT_TRUE(run(frees + 5));  // what frees the frame is no call, whatever precedes it
+  expect(1, kSp + 8, Position::kEpilogue);
+}
+
 TEST_F(WinX64Exec, HostileInformation) {
   const auto code = builder.text({0x90, 0x90, 0x90, 0x90, 0x90, 0x90});
   UnwindInfoBytes loop;

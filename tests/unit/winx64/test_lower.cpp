@@ -75,6 +75,25 @@ TEST(WinX64Lower, PrologueBodyAndEpilogue) {
   expect_cfa(lowered.at(code + 16), kRsp, 80);
 }
 
+TEST(WinX64Lower, NopBehindACallIsOfNoEpilogue) {
+  PeImageBuilder builder;
+  UnwindInfoBytes info;
+  info.slots = {slot(0, 2, 4)};
+  const auto code = builder.text({0x90, 0x90, 0xe8, 0, 0, 0, 0, 0x90, 0xc3});
+  builder.entry(code, builder.next_text(), builder.data(info.bytes()));
+  const auto file = builder.build();
+  const auto image = image::PeImage::parse(ByteView(std::span<const std::uint8_t>(file)));
+  const winx64::Functions functions(*image);
+  const Lowered lowered = lower(builder);
+  for (std::uint32_t rva = code; rva < code + 9; ++rva) {
+    const int cfa = rva == code + 8 ? 8 : 48;
+    expect_cfa(lowered.at(rva), kRsp, cfa);
+    FrameRow row;
+    ASSERT_TRUE(winx64::row_at(functions, functions.stored(0), rva, row));
+    expect_cfa(row, kRsp, cfa);
+  }
+}
+
 TEST(WinX64Lower, FrameRegisterAndXmm) {
   PeImageBuilder builder;
   const auto code = builder.text({0x90, 0x90, 0x90, 0x90});

@@ -163,6 +163,40 @@ TEST(WinX64Write, Relocations) {
   EXPECT_EQ(made->relocations[3].base, Base::kInfo);
 }
 
+// As V8's embedded builtins are: thousands of functions of one shape, each with an entry, and one information.
+TEST(WinX64Write, OneWriterForManyFunctions) {
+  Prologue builtin = function({{1, push(kRbp)}, {4, SetFramePointer{kRbp}}}, 32);
+  builtin.handler = prologue::Handler{0x9000, true, false, {}};
+  Prologue other = function({{4, Allocate{40}}}, 32), broken = function({{4, Allocate{12}}}, 32);
+  other.parts = {{10, 20, {{15, Save{kRbx, 32}}}}};
+  winx64::Writer writer({.info = 0x100000});
+  for (std::uint32_t i = 0; i < 4000; ++i) ASSERT_TRUE(writer.add(builtin, 0x1000 + i * 32));
+  const std::vector<std::byte> once = writer.written().bytes;
+  EXPECT_EQ(hex(once),
+            "09040205"
+            "0403"
+            "0150"
+            "00900000");
+  ASSERT_EQ(writer.written().entries.size(), 4000U);
+  EXPECT_EQ(writer.written().entries[3999],
+            (winx64::RuntimeFunction{0x1000 + 3999 * 32, 0x1000 + 4000 * 32, 0x100000}));
+  EXPECT_EQ(writer.written().relocations.size(), 1U);
+  // An error adds nothing, and what is chained is each function's own.
+  broken.parts = other.parts;
+  EXPECT_FALSE(writer.add(broken, 0x80000));
+  EXPECT_EQ(writer.written().bytes, once);
+  ASSERT_TRUE(writer.add(other, 0x80000));
+  ASSERT_TRUE(writer.add(other, 0x80020));
+  const winx64::Written all = std::move(writer).take();
+  ASSERT_EQ(all.entries.size(), 4006U);
+  EXPECT_EQ(all.entries[4000].info, all.entries[4003].info);
+  EXPECT_NE(all.entries[4001].info, all.entries[4004].info);
+  EXPECT_EQ(all.relocations.back().function, 4001U);
+  const auto alone = winx64::write(other, {.function = 0x80020, .info = 0x100000});
+  ASSERT_TRUE(alone);
+  EXPECT_EQ(alone->entries[0].begin, all.entries[4003].begin);
+}
+
 TEST(WinX64Write, SecondVersionTellsEpilogues) {
   Prologue f = function({{1, push(kRbx)}, {3, push(kR12)}, {7, Allocate{32}}}, 40);
   f.epilogues = {mirrored(f, 10), mirrored(f, 32)};
@@ -257,6 +291,74 @@ TEST(WinX64Write, WhatIsAskedForIsChecked) {
   EXPECT_EQ(written(f), "0x0: prologue is not of x86-64");
 }
 
+// push rbp; mov rbp, rsp; push r12; push rbx; sub rsp, 64: what JITs and GCC begin with, and the ways out of it.
+Prologue early_pointer() {
+  return function({{1, push(kRbp)}, {4, SetFramePointer{kRbp}}, {6, push(kR12)}, {7, push(kRbx)}, {11, Allocate{64}}});
+}
+
+TEST(WinX64Write, MirroredEpilogueOfAnEarlyFramePointer) {
+  Prologue f = early_pointer();
+  f.epilogues = {mirrored(f, 31)};  // add rsp, 64; pop rbx; pop r12; pop rbp; ret
+  EXPECT_EQ(f.epilogues[0].end, 40U);
+  EXPECT_EQ(written(f),
+            "1000-1040:2000 010b0715073400"
+            "0006c40100"
+            "0403"
+            "0412"
+            "0150"
+            "0000");
+  // Version 2: pop r12, pop rbp and ret have an entry of their own, as the pops of rbx and r12 undo no push code.
+  EXPECT_EQ(written(f, {.version = 2}),
+            "1000-1024:2000 1024-1028:2014 1028-1040:2020 "
+            "020b0715073400"
+            "0006c40100"
+            "0403"
+            "0412"
+            "0150"
+            "0000"
+            "02000400"
+            "0416"
+            "0006"
+            "00c0"
+            "0050"
+            "22000015"
+            "00100000"
+            "24100000"
+            "00200000");
+}
+
+TEST(WinX64Write, FramePointersThatMoveNothingMayBeListed) {
+  Prologue f = early_pointer();
+  const std::vector<prologue::Op> lea = {{35, Allocate{64}}, {36, push(kRbx)}, {38, push(kR12)}, {39, push(kRbp)}};
+  f.epilogues = {{31, 40, lea}};
+  for (const std::uint8_t version : {1, 2}) {
+    const Text plain = written(f, {.version = version});
+    EXPECT_EQ(plain.substr(0, 5), "1000-");
+    for (const std::uint32_t end : {38U, 39U}) {
+      Prologue same = f;
+      auto& undone = same.epilogues[0].undone;
+      undone.insert(undone.begin() + 3, {end, SetFramePointer{kRbp}});
+      EXPECT_EQ(written(same, {.version = version}), plain);
+    }
+  }
+}
+
+TEST(WinX64Write, Leave) {
+  Prologue f = function({{1, push(kRbp)}, {4, SetFramePointer{kRbp}}, {8, Allocate{64}}}, 20);
+  f.epilogues = {{18, 20, {{19, Allocate{64}}, {19, SetFramePointer{kRbp}}, {19, push(kRbp)}}}};
+  EXPECT_EQ(written(f),
+            "1000-1014:2000 01080205"
+            "0403"
+            "0150");
+  EXPECT_EQ(written(f, {.version = 2}),
+            "1000-1013:2000 1013-1014:2008 02080205"
+            "0403"
+            "0150"
+            "02000200"
+            "0116"
+            "0006");
+}
+
 TEST(WinX64Write, EpiloguesThatUnwindersDoNotKnow) {
   Prologue f = function({{1, push(kRbx)}, {5, Allocate{40}}, {10, Save{kRsi, 32}}});
   const auto with = [&](Epilogue epilogue, std::uint8_t version) {
@@ -273,11 +375,16 @@ TEST(WinX64Write, EpiloguesThatUnwindersDoNotKnow) {
   EXPECT_EQ(with(late, 1), "0x18: version 1 knows epilogue");
   const Epilogue moved{20, 40, {{25, Save{kRsi, 32}}, {30, Save{kRbx, 40}}, {34, Allocate{48}}}};
   EXPECT_EQ(with(moved, 1).substr(0, 4), "1000");
-  EXPECT_EQ(with(moved, 2), "0x22: version 2 describes epil");
+  EXPECT_EQ(with(moved, 2), "1000-1022:2000 1022-1028:200c ");  // the jump or return has an entry to itself
   const Epilogue apart{20, 40, {{25, Save{kRsi, 32}}, {29, Allocate{40}}, {35, push(kRbx)}}};
+  EXPECT_EQ(with(apart, 1), "0x1d: version 1 knows epilogue");  // something else stands between the two
   EXPECT_EQ(with(apart, 2), "0x1d: version 2 describes epil");
   const Epilogue slow{20, 60, {{25, Save{kRsi, 32}}, {29, Allocate{40}}, {30, push(kRbx)}}};
-  EXPECT_EQ(with(slow, 1), "0x1e: behind an epilogue's las");
+  // The pop has an entry to itself, and what follows is a leaf's.
+  EXPECT_EQ(with(slow, 1), "1000-101d:2000 101d-101e:200c ");
+  EXPECT_EQ(with(slow, 2), "1000-101d:2000 101d-101e:200c ");
+  const Epilogue scattered{20, 60, {{25, Save{kRsi, 32}}, {29, Allocate{40}}, {35, push(kRbx)}}};
+  EXPECT_EQ(with(scattered, 1), "0x1d: version 1 knows epilogue");
 }
 
 }  // namespace
