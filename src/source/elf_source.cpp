@@ -1,9 +1,10 @@
-// Call frame information of ELF files.
+// Call frame information of ELF files, and, where that says nothing, SFrame.
 #include <elf.h>
 
 #include <cstring>
 #include <mutex>
 #include <optional>
+#include <vector>
 
 #include "dwarf/eh_frame_hdr.h"
 #include "dwarf/lower.h"
@@ -13,6 +14,7 @@
 #include "source/cfi_function.h"
 #include "source/indexed_row.h"
 #include "source/row_finder.h"
+#include "source/sframe_source.h"
 #include "source/unwind_source.h"
 
 namespace windlass::source {
@@ -20,47 +22,46 @@ namespace {
 
 class ElfSource final : public UnwindSource {
  public:
-  explicit ElfSource(image::ElfImage image) : image_(std::move(image)) { find_index(); }
+  explicit ElfSource(image::ElfImage image) : image_(std::move(image)) {
+    find_index();
+    if (const auto section = image::find_sframe(image_)) simple_.emplace(*section);
+  }
 
   std::optional<Architecture> architecture() const override { return image::architecture_of(image_.machine()); }
 
   Expected<void> row_at(std::uint64_t address, FrameRow& to) const override {
-    if (index_) {
-      const auto found = indexed_row(index_->header, index_->section, address, to);
-      if (found || !may_be_elsewhere(found.error())) return found;
-    }
-    const std::lock_guard hold(lock_);
-    RowFinder* const rows = finder();
-    if (rows == nullptr) return std::unexpected(kNone);
-    return rows->find(address, to);
+    const auto found = cfi_row_at(address, to);
+    return found || !may_be_simple(found.error()) ? found : simple_->row_at(address, to);
   }
 
   Expected<Function> function_at(std::uint64_t address) const override {
-    if (index_) {
-      dwarf::LocatedFde found;
-      const auto located = index_->header.find(index_->section, address, found);
-      if (located) return function_of(index_->section, 0, found.fde);
-      if (!may_be_elsewhere(located.error())) return std::unexpected(located.error());
-    }
-    const std::lock_guard hold(lock_);
-    RowFinder* const rows = finder();
-    if (rows == nullptr) return std::unexpected(kNone);
-    const auto found = rows->locate(address);
-    if (!found) return std::unexpected(found.error());
-    return function_of(rows->section(found->section), found->section, found->fde);
+    const auto found = cfi_function_at(address);
+    return found || !may_be_simple(found.error()) ? found : simple_->function_at(address);
   }
 
   void for_each_function(FunctionSink callback, ErrorSink report) const override {
-    // One of its own: it keeps what it has read, and the callback may ask this source.
-    const auto all = RowFinder::make(image_);
-    if (all == nullptr) return;
-    const auto give = [&](const RowFinder::Located& found) {
-      return callback(function_of(all->section(found.section), found.section, found.fde));
+    // Those that have no other record, by turns with those that have.
+    std::vector<Function> simple = simple_functions(report);
+    auto next = simple.begin();
+    bool wanted = true;
+    const auto give_before = [&](std::uint64_t begin) {
+      while (wanted && next != simple.end() && next->begin < begin) wanted = callback(*next++);
     };
-    all->for_each(give, report);
+    // An index of its own: it keeps what it has read, and the callback may ask this source.
+    if (const auto all = RowFinder::make(image_)) {
+      const auto give = [&](const RowFinder::Located& found) {
+        give_before(found.fde.begin);
+        wanted = wanted && callback(function_of(all->section(found.section), found.section, found.fde));
+        return wanted;
+      };
+      all->for_each(give, report);
+    }
+    give_before(~std::uint64_t{0});
   }
 
   void for_each_row(const Function& function, RowSink callback, ErrorSink report) const override {
+    if (simple_ && function.record.section == SFrameSource::kSection)
+      return simple_->for_each_row(function, callback, report);
     const auto section = section_at(function.record.section);
     if (!section) return report(section.error());
     dwarf::CfiReader reader(*section, report);
@@ -80,6 +81,8 @@ class ElfSource final : public UnwindSource {
       for (dwarf::Fde fde; visitor.wants_more() && reader.next_fde(fde);)
         if (const auto done = evaluator.for_each_row(fde, give); !done) report(done.error());
     }
+    report_sframe(report);
+    if (simple_ && visitor.wants_more()) simple_->for_each_row(visitor, report);
   }
 
   bool read_image(std::uint64_t address, void* to, std::size_t size) const override {
@@ -97,10 +100,62 @@ class ElfSource final : public UnwindSource {
   std::uint64_t entry_point() const override { return image_.entry(); }
   const std::string& build_id() const override { return image_.build_id(); }
   std::span<const Error> problems() const override { return image_.problems(); }
-  void accept(FormatVisitor& visitor) const override { visitor.elf(*this, image_); }
+  void accept(FormatVisitor& visitor) const override {
+    const bool others = image::find_eh_frame(image_).has_value() || image::has_other_unwind_sections(image_);
+    simple_ && !others ? visitor.sframe(*this, image_) : visitor.elf(*this, image_);
+  }
 
  private:
   static constexpr Error kNone{ErrorCode::kNotFound, "module has no unwind information"};
+
+  Expected<void> cfi_row_at(std::uint64_t address, FrameRow& to) const {
+    if (index_) {
+      const auto found = indexed_row(index_->header, index_->section, address, to);
+      if (found || !may_be_elsewhere(found.error())) return found;
+    }
+    const std::lock_guard hold(lock_);
+    RowFinder* const rows = finder();
+    if (rows == nullptr) return std::unexpected(kNone);
+    return rows->find(address, to);
+  }
+
+  Expected<Function> cfi_function_at(std::uint64_t address) const {
+    if (index_) {
+      dwarf::LocatedFde found;
+      const auto located = index_->header.find(index_->section, address, found);
+      if (located) return function_of(index_->section, 0, found.fde);
+      if (!may_be_elsewhere(located.error())) return std::unexpected(located.error());
+    }
+    const std::lock_guard hold(lock_);
+    RowFinder* const rows = finder();
+    if (rows == nullptr) return std::unexpected(kNone);
+    const auto found = rows->locate(address);
+    if (!found) return std::unexpected(found.error());
+    return function_of(rows->section(found->section), found->section, found->fde);
+  }
+
+  [[nodiscard]] bool may_be_simple(const Error& error) const {
+    return simple_.has_value() && error.code == ErrorCode::kNotFound;
+  }
+
+  // A section that cannot be read has no source; who lists all hears why.
+  void report_sframe(ErrorSink report) const {
+    const auto section = image::find_sframe(image_);
+    if (!section && section.error().code != ErrorCode::kNotFound) report(section.error());
+  }
+
+  // Ascending.
+  std::vector<Function> simple_functions(ErrorSink report) const {
+    std::vector<Function> functions;
+    report_sframe(report);
+    if (!simple_) return functions;
+    const auto add = [&](const Function& function) {
+      if (!cfi_function_at(function.begin)) functions.push_back(function);
+      return true;
+    };
+    simple_->for_each_function(add, report);
+    return functions;
+  }
 
   // The section that .eh_frame_hdr indexes; it is number 0 of all.
   struct Indexed {
@@ -146,6 +201,7 @@ class ElfSource final : public UnwindSource {
 
   image::ElfImage image_;
   std::optional<Indexed> index_;
+  std::optional<SFrameSource> simple_;
   mutable std::mutex lock_;
   mutable bool rows_made_ = false;
   mutable std::unique_ptr<RowFinder> rows_;

@@ -46,18 +46,13 @@ bool UnwindSource::read_image(std::uint64_t, void*, std::size_t) const { return 
 
 std::uint64_t UnwindSource::function_start(std::uint64_t) const { return 0; }
 
+Expected<std::string_view> UnwindSource::name_at(std::uint64_t address, std::span<char>) const {
+  return fail(ErrorCode::kNotFound, "unwind information has no names", address);
+}
+
 const std::string& UnwindSource::build_id() const {
   static const std::string none;
   return none;
-}
-
-Expected<std::unique_ptr<UnwindSource>> open_source(ByteView bytes, image::PeLayout layout) {
-  return image::PeImage::sniff(bytes) ? open_pe_source(bytes, layout) : open_elf_source(bytes);
-}
-
-std::unique_ptr<UnwindSource> make_source(ByteView bytes, image::PeLayout layout) {
-  auto source = open_source(bytes, layout);
-  return source ? std::move(*source) : make_failed_source(source.error(), image::PeImage::sniff(bytes));
 }
 
 std::unique_ptr<UnwindSource> make_failed_source(const Error& why, bool windows) {

@@ -84,6 +84,8 @@ class FormatVisitor {
  public:
   virtual ~FormatVisitor() = default;
   virtual void elf(const UnwindSource& source, const image::ElfImage&) { rows(source); }
+  // ELF, too, with .sframe and nothing else.
+  virtual void sframe(const UnwindSource& source, const image::ElfImage& image) { elf(source, image); }
   virtual void winx64(const UnwindSource& source, const winx64::Functions&) { rows(source); }
   virtual void winarm64(const UnwindSource& source, const winarm64::Functions&) { rows(source); }
   // Nothing but rows is known.
@@ -129,6 +131,9 @@ class UnwindSource {
   // Where the function that contains an address starts, by symbols too, where there is no unwind information; 0: not
   // known. May lock when first called.
   [[nodiscard]] virtual std::uint64_t function_start(std::uint64_t address) const;
+  // What made the code calls the function that contains an address, copied, and cut where it is longer; empty: nothing.
+  // kNotFound of all sources but those of code made at run time: symbols are no unwind information.
+  [[nodiscard]] virtual Expected<std::string_view> name_at(std::uint64_t address, std::span<char> to) const;
   // 0: none.
   [[nodiscard]] virtual std::uint64_t entry_point() const { return 0; }
   // ELF: GNU's, lower-case hex; PE: the CodeView identity. Empty: none.
@@ -152,7 +157,7 @@ class UnwindSource {
 
 // The source for an image that has been parsed, which is copied; its bytes must outlive it.
 // ELF: .eh_frame through .eh_frame_hdr, else an index of all sections, made under a lock when first needed: then
-// look-ups lock and allocate.
+// look-ups lock and allocate. Where none of them says anything: .sframe.
 [[nodiscard]] std::unique_ptr<UnwindSource> make_source(const image::ElfImage& image);
 [[nodiscard]] Expected<std::unique_ptr<UnwindSource>> open_elf_source(ByteView bytes);
 // PE: the exception directory, of x64 or ARM64.

@@ -2,14 +2,17 @@
 
 #include <algorithm>
 #include <bit>
+#include <optional>
 #include <type_traits>
 #include <utility>
 
 #include "dwarf/interpreter.h"
 #include "image/unwind_sections.h"
+#include "source/sframe_source.h"
+#include "table/compile_rows.h"
 #include "table/extra_register.h"
-#include "table/linear_scan.h"
 #include "table/trace_state.h"
+#include "table/unusual_rows.h"
 
 namespace windlass::table {
 
@@ -28,10 +31,6 @@ bool note_cfa_register(std::uint64_t low, CfaRegisterUse& use) {
 }
 
 constexpr std::int32_t kPushedByLinkageTable = 16;
-
-bool above_cfa(const TraceRule& rule) {
-  return rule.ra_kind == WL_REG_CFA && rule.ra_offset >= 0 && (rule.flags & WL_RULE_SIGNAL) == 0;
-}
 
 // What the second row of _dl_runtime_resolve, or of _start, which has no caller, says is as true of the first
 // instruction.
@@ -56,42 +55,6 @@ void correct_rows(std::span<TableBuilder::PendingRow> rows) {
     PackedRule::put(rows[0].high, PackedRule::kRaOffset, 0xffff, 0);
   }
 }
-
-// A CFA from a register that calls destroy is no use to a caller's frame. Where the code has put that register's value
-// into rsp (Wine's __wine_unix_call_dispatcher takes over another stack that way, and says rcx throughout), rsp is as
-// good, and preserved.
-class RspCopies {
- public:
-  RspCopies(const image::ElfImage& image, TableBuilder& builder) : image_(image), builder_(builder) {}
-
-  // The rows of a function; none that needs this is not touched.
-  void rows(const dwarf::Fde& fde, std::span<const TableBuilder::PendingRow> rows) {
-    const auto function = image_.at_address(fde.begin, fde.end - fde.begin);
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      const TableBuilder::PendingRow& row = rows[i];
-      const std::uint64_t end = i + 1 < rows.size() ? rows[i + 1].begin : fde.end;
-      builder_.row(row.begin, PackedRule{row.low, row.high});
-      if (!function || !is_caller_saved(row.low) || end <= row.begin || end > fde.end) continue;
-      PackedRule copy{row.low, row.high};
-      PackedRule::put(copy.low, PackedRule::kCfaReg, 0xff, x86_64::kRsp);
-      each_copy_in_rsp(*function->sub(row.begin - fde.begin, end - row.begin), row.begin, *function, fde.begin,
-                       static_cast<RegisterNumber>(row.low >> PackedRule::kCfaReg & 0xff),
-                       [&](std::uint64_t copy_begin, std::uint64_t copy_end) {
-                         builder_.row(copy_begin, copy);
-                         if (copy_end < end) builder_.row(copy_end, PackedRule{row.low, row.high});
-                       });
-    }
-  }
-  [[nodiscard]] static bool is_caller_saved(std::uint64_t low) {
-    const std::uint8_t kind = low & 0xff, reg = low >> PackedRule::kCfaReg & 0xff;
-    return (kind == WL_CFA_REG || kind == WL_CFA_MEM) && reg != x86_64::kRsp &&
-           !is_callee_saved(Architecture::kX86_64, reg);
-  }
-
- private:
-  const image::ElfImage& image_;
-  TableBuilder& builder_;
-};
 
 template <typename Registers>
 EvaluationStats compile_with(const dwarf::CfiSection& section, const image::ElfImage* image, std::uint8_t x_reg,
@@ -120,13 +83,10 @@ EvaluationStats compile_with(const dwarf::CfiSection& section, const image::ElfI
     const auto done = interpreter.run(fde, emit);
     pending.resize(static_cast<std::size_t>(out - pending.data()));
     if constexpr (std::is_same_v<Registers, Arm64Registers>) correct_rows(std::span(pending.begin(), pending.end()));
-    bool caller_saved = false;
-    for (const TableBuilder::PendingRow& row : pending) caller_saved |= note_cfa_register<Registers>(row.low, use);
+    bool other_register = false;
+    for (const TableBuilder::PendingRow& row : pending) other_register |= note_cfa_register<Registers>(row.low, use);
     const std::span rows(pending.begin(), pending.end());
-    if (caller_saved && image != nullptr) [[unlikely]]
-      RspCopies(*image, builder).rows(fde, rows);
-    else
-      builder.rows(rows);
+    if (image == nullptr || !add_unusual_rows(*image, fde, rows, other_register, builder)) builder.rows(rows);
     if (!done) [[unlikely]] {
       builder.cut_function(covered);
       report(done.error());
@@ -182,7 +142,7 @@ TraceRule corrected_aarch64_rule(TraceRule rule) {
       rule.cfa_offset <= INT32_MAX - kPushedByLinkageTable) {
     rule.cfa_offset += kPushedByLinkageTable, rule.ra_offset -= kPushedByLinkageTable;
   } else {
-    rule.cfa_kind = WL_CFA_UNSUPPORTED, rule.cfa_reg = 0, rule.cfa_offset = 0, rule.cfa_arg = 0;
+    rule = for_the_agent(rule);
   }
   return rule;
 }
@@ -207,6 +167,11 @@ Expected<UnwindTable> compile_elf(const image::ElfImage& image, dwarf::ErrorSink
     executable.push_back(
         {segment.vaddr, segment.vaddr + std::min<std::uint64_t>(segment.memsz, ~0ull - segment.vaddr)});
   const image::UnwindSections found = image::find_unwind_sections(image, report);
+  std::optional<source::SFrameSource> simple;
+  if (const auto section = image::find_sframe(image))
+    simple.emplace(*section);
+  else if (section.error().code != ErrorCode::kNotFound)
+    report(section.error());
 
   const auto compile = [&](std::uint8_t x_reg, CfaRegisterUse& use, dwarf::ErrorSink sink) {
     TableBuilder builder(executable);
@@ -217,6 +182,11 @@ Expected<UnwindTable> compile_elf(const image::ElfImage& image, dwarf::ErrorSink
       if (&section != &found.sections.front()) builder.begin_fallback();
       compile_section(section, x_reg, builder, use, sink, &image);
     }
+    if (simple) {
+      if (!found.sections.empty()) builder.begin_fallback();
+      (void)add_functions(*simple, x_reg, builder, sink);
+      count_cfa_registers(*simple, use);
+    }
     return builder.finish();
   };
   const Architecture architecture = image::architecture_of(image.machine());
@@ -224,6 +194,7 @@ Expected<UnwindTable> compile_elf(const image::ElfImage& image, dwarf::ErrorSink
   for (const dwarf::CfiSection& section : found.sections)
     architecture == Architecture::kAArch64 ? foresee_use<Arm64Registers>(section, foreseen)
                                            : foresee_use<X64Registers>(section, foreseen);
+  if (simple) count_cfa_registers(*simple, foreseen);
   const std::uint8_t guess = choose_extra_register(foreseen, preserved_registers(architecture));
   auto table = compile(guess, use, report);
   const std::uint8_t right = choose_extra_register(use, preserved_registers(architecture));

@@ -44,7 +44,8 @@ EvaluationStats compile_section(const dwarf::CfiSection& section, std::uint8_t x
 // - _dl_runtime_resolve is jumped to with 16 bytes pushed, x30 in the upper word. Its CFA is sp as it comes: the
 // caller's
 //   is 16 more;
-// - the rows of longjmp and setcontext are about the registers in a jmp_buf or ucontext: nothing says who called them.
+// - the rows of longjmp and setcontext are about the registers in a jmp_buf or ucontext: nothing says who called them
+//   (of x86-64's alike, see unusual_rows.h).
 [[nodiscard]] TraceRule corrected_aarch64_rule(TraceRule rule);
 
 // Evaluates every row of a section and forgets it: what evaluation alone costs.

@@ -1,6 +1,5 @@
 #include "table/compile_rows.h"
 
-#include "table/extra_register.h"
 #include "table/project.h"
 
 namespace windlass::table {
@@ -37,24 +36,6 @@ class FunctionRows {
   std::uint64_t at_;
 };
 
-// Which register rows take their CFA from, where it is not the stack's or frame's.
-std::uint8_t extra_register(const source::UnwindSource& source, Architecture architecture) {
-  CfaRegisterUse use(kTrackable);
-  const auto ignore = [](const Error&) {};
-  const auto count = [&](const FrameRow& row) {
-    const RegisterNumber reg = row.cfa.reg();
-    if (!row.cfa.is(CfaRule::kExpression) && reg < kTrackable && reg != stack_pointer(architecture) &&
-        reg != frame_pointer(architecture))
-      ++use[reg];
-  };
-  const auto each = [&](const source::Function& function) {
-    source.for_each_row(function, count, ignore);
-    return true;
-  };
-  source.for_each_function(each, ignore);
-  return choose_extra_register(use, preserved_registers(architecture));
-}
-
 }  // namespace
 
 std::vector<AddressRange> add_functions(const source::UnwindSource& source, std::uint8_t x_reg, TableBuilder& builder,
@@ -76,10 +57,28 @@ std::vector<AddressRange> add_functions(const source::UnwindSource& source, std:
   return covered;
 }
 
+void count_cfa_registers(const source::UnwindSource& source, CfaRegisterUse& use) {
+  const Architecture architecture = *source.architecture();
+  const auto ignore = [](const Error&) {};
+  const auto count = [&](const FrameRow& row) {
+    const RegisterNumber reg = row.cfa.reg();
+    if (!row.cfa.is(CfaRule::kExpression) && reg < kTrackable && reg != stack_pointer(architecture) &&
+        reg != frame_pointer(architecture))
+      ++use[reg];
+  };
+  const auto each = [&](const source::Function& function) {
+    source.for_each_row(function, count, ignore);
+    return true;
+  };
+  source.for_each_function(each, ignore);
+}
+
 Expected<UnwindTable> compile_rows(const source::UnwindSource& source, source::ErrorSink report) {
   if (!source.architecture()) return fail(ErrorCode::kUnsupported, "no rows for this machine", 0);
+  CfaRegisterUse use(kTrackable);
+  count_cfa_registers(source, use);
   TableBuilder builder;
-  (void)add_functions(source, extra_register(source, *source.architecture()), builder, report);
+  (void)add_functions(source, choose_extra_register(use, preserved_registers(*source.architecture())), builder, report);
   return builder.finish();
 }
 

@@ -5,6 +5,7 @@
 
 #include "source/unwind_source.h"
 #include "table/builder.h"
+#include "table/extra_register.h"
 
 namespace windlass::table {
 
@@ -13,6 +14,9 @@ namespace windlass::table {
 // What no row can say is no error. Linear in the rows.
 std::vector<AddressRange> add_functions(const source::UnwindSource& source, std::uint8_t x_reg, TableBuilder& builder,
                                         source::ErrorSink report);
+
+// Counts, for every row of a source, from which register its CFA comes, where that is neither stack nor frame pointer.
+void count_cfa_registers(const source::UnwindSource& source, CfaRegisterUse& use);
 
 // The table of a source that is nothing but rows.
 [[nodiscard]] Expected<UnwindTable> compile_rows(const source::UnwindSource& source, source::ErrorSink report);

@@ -27,6 +27,8 @@ class Compiler final : public source::FormatVisitor {
 }  // namespace
 
 Expected<UnwindTable> compile(const source::UnwindSource& source, source::ErrorSink report) {
+  if (source.architecture() == Architecture::kI386)
+    return fail(ErrorCode::kUnsupported, "a table has no room for 4-byte slots: i386", 0);
   Compiler compiler(report);
   source.accept(compiler);
   return std::move(compiler.table);

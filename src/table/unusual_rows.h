@@ -1,0 +1,38 @@
+// x86-64 functions whose call frame information cannot be taken for what it says.
+#pragma once
+
+#include <span>
+
+#include "dwarf/cfi.h"
+#include "image/elf.h"
+#include "table/builder.h"
+#include "table/trace_row.h"
+
+namespace windlass::table {
+
+// A return address above the CFA, where no callee saves it.
+[[nodiscard]] inline bool above_cfa(const TraceRule& rule) {
+  return rule.ra_kind == WL_REG_CFA && rule.ra_offset >= 0 && (rule.flags & WL_RULE_SIGNAL) == 0;
+}
+
+// There is a row, but it takes the agent to know what to make of it.
+[[nodiscard]] TraceRule for_the_agent(TraceRule rule);
+
+// Gives the rows of a function to `builder`, with what the code says otherwise, if it is one of these. False: it is
+// not, and nothing was done.
+// - A CFA from a register that calls destroy is no use to a caller's frame. Where the code has put that register's
+// value
+//   into rsp (Wine's __wine_unix_call_dispatcher takes over another stack that way, and says rcx throughout), rsp is as
+//   good, and preserved.
+// - libgcc's functions that go to a landing pad, from where they begin to write over the registers they have saved:
+//   code/eh_return.h.
+// - The rows of longjmp and setcontext are about the registers in a jmp_buf or ucontext: they say where the jump will
+//   lead, not who called.
+// - swapcontext says throughout that the return address is on top of the stack, which it replaces.
+// `other_register`: a row takes its CFA from neither rsp nor rbp. Quick where it does not, and the function has more
+// than one row.
+[[nodiscard]] bool add_unusual_rows(const image::ElfImage& image, const dwarf::Fde& fde,
+                                    std::span<const TableBuilder::PendingRow> rows, bool other_register,
+                                    TableBuilder& builder);
+
+}  // namespace windlass::table
