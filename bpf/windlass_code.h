@@ -10,6 +10,7 @@
 #ifndef WINDLASS_CODE_H
 #define WINDLASS_CODE_H
 
+#include "windlass_lookup.h"
 #include "windlass_step.h"
 
 /* How many words on top of the stack must not look like return addresses for a frame pointer to be trusted. */
@@ -77,12 +78,42 @@ WL_INLINE __u64 wl_code_shows_frame(const __u8* c) {
   return leaves | returns | (accesses & wl_equal(word & 0x80c700f8u, 0x80450048u));
 }
 
-/* Does the code soon after a call show that its function has a frame? */
+/* Does the code in the room from WL_CODE_BEFORE on show that its function has a frame now? What stands behind a return,
+ * or behind another mov rbp, rsp, says nothing. */
+#define WL_SHOWS_FRAME 1
+#define WL_SAYS_NOTHING 2 /* it goes on behind this piece */
+#define WL_CODE_PIECE (WL_CODE_BYTES - 3 - WL_CODE_BEFORE)
+
+WL_GLOBAL int wl_code_scan(struct wl_unwind* u) {
+  if (!u) return 0;
+  __u64 found = 0, live = 1;
+  for (__u32 i = WL_CODE_BEFORE; i + 3 < WL_CODE_BYTES; i++) {
+    const __u8* c = u->room.code + i;
+    __u32 word = (__u32)c[0] | (__u32)c[1] << 8 | (__u32)c[2] << 16;
+    live &= 1 ^ (wl_equal(word, 0xe58948u) | wl_equal(word, 0xec8b48u));
+    found |= live & wl_code_shows_frame(c);
+    live &= 1 ^ wl_equal(c[0], 0xc3);
+  }
+  return found ? WL_SHOWS_FRAME : live ? WL_SAYS_NOTHING : 0;
+}
+
+/* V8's way from C++ into JavaScript (JSEntry) restores a good deal before it pops rbp. */
+#define WL_CODE_PIECES 5
+
+/* Does the code from the pc on, in the room, show that its function has a frame now? Generated code is looked at
+ * further: its compilers use rbp for a frame or for none, where others also pop what they have saved of it. */
 WL_GLOBAL int wl_code_uses_frame(struct wl_unwind* u) {
   if (!u) return 0;
-  __u64 found = 0;
-  for (__u32 i = WL_CODE_BEFORE; i + 3 < WL_CODE_BYTES; i++) found |= wl_code_shows_frame(u->room.code + i);
-  return (int)found;
+  int state = wl_code_scan(u);
+  if (!u->generated) return state == WL_SHOWS_FRAME;
+  __u64 at = u->cursor.regs[WL_X64_RIP] - WL_CODE_BEFORE;
+  for (int i = 1; i < WL_CODE_PIECES; i++) {
+    if (state != WL_SAYS_NOTHING) break;
+    at += WL_CODE_PIECE;
+    if (wl_read(&u->env, u->room.code, WL_CODE_BYTES, at)) break;
+    state = wl_code_scan(u);
+  }
+  return state == WL_SHOWS_FRAME;
 }
 
 /* `c` is the code at the pc, with WL_CODE_BEFORE readable bytes before it. */
@@ -103,12 +134,6 @@ WL_INLINE int wl_code_frame_at(const __u8* c) {
   return WL_FRAME_UNKNOWN;
 }
 
-/* mov $SYS_rt_sigreturn, %rax; syscall: the restorer of a C library without CFI for it (musl, Go) */
-WL_INLINE int wl_code_is_restorer(const __u8* c) {
-  return c[0] == 0x48 && c[1] == 0xc7 && c[2] == 0xc0 && c[3] == 0x0f && c[4] == 0 && c[5] == 0 && c[6] == 0 &&
-         c[7] == 0x0f && c[8] == 0x05;
-}
-
 /* Is `modrm` that of a ff /2 (call r/m) of `length` bytes, without a REX prefix? Intel SDM 2A, tables 2-2 and 2-3 */
 WL_INLINE int wl_is_call_modrm(__u8 modrm, __u8 sib, int length) {
   __u8 mod = modrm >> 6, rm = modrm & 7;
@@ -118,12 +143,15 @@ WL_INLINE int wl_is_call_modrm(__u8 modrm, __u8 sib, int length) {
   return length == 2 + (mod != 3 && rm == 4) + displacement;
 }
 
-/* Does a call instruction end at the last of these 8 bytes? */
-WL_INLINE int wl_ends_with_call(const __u8* code) {
-  if (code[3] == 0xe8) return 1; /* call rel32 */
+WL_INLINE int wl_ends_with_indirect_call(const __u8* code) {
 #define WL_CALL(at) (code[at] == 0xff && wl_is_call_modrm(code[(at) + 1], code[((at) + 2) & 7], 8 - (at)))
   return WL_CALL(1) || WL_CALL(2) || WL_CALL(4) || WL_CALL(5) || WL_CALL(6);
 #undef WL_CALL
+}
+
+/* Does a call instruction end at the last of these 8 bytes? */
+WL_INLINE int wl_ends_with_call(const __u8* code) {
+  return code[3] == 0xe8 /* call rel32 */ || wl_ends_with_indirect_call(code);
 }
 
 /* Could `value` be a return address? It must be in executable memory and stand behind a call; in generated code it need
@@ -150,8 +178,28 @@ WL_GLOBAL int wl_stack_top_returns(struct wl_unwind* u, __u64 top, __u32 slots) 
   return 0;
 }
 
+#define WL_NEAR (1u << 20)
+
+/* How certain is a caller at `value` that the frame pointer led to, from a function that uses it? The call before that
+ * address must lead to the function at the cursor: a direct one to a place not far before the pc (where functions begin
+ * is not known here; what this takes for a guess, user space looks at again), another may lead anywhere. So may a call
+ * of code generated ahead of time: V8's builtins for calls jump to the function. */
+WL_GLOBAL int wl_call_certainty(struct wl_unwind* u, __u64 value) {
+  if (!u || wl_read(&u->env, u->room.call, 8, value - 8)) return WL_GUESSED;
+  const __u8* code = u->room.call;
+  __u32 distance = (__u32)code[4] | (__u32)code[5] << 8 | (__u32)code[6] << 16 | (__u32)code[7] << 24;
+  __u64 target = value + (__u64)(__s64)(__s32)distance;
+  if (wl_ends_with_indirect_call(code)) return WL_CHECKED;
+  if (code[3] != 0xe8) return WL_GUESSED;
+  if (u->cursor.regs[WL_X64_RIP] - target < WL_NEAR) return WL_CHECKED;
+  if (!u->generated || wl_find_rule(u, target) != WL_CONTINUE) return WL_GUESSED;
+  return u->generated == WL_GENERATED_AHEAD ? WL_CHECKED : WL_GUESSED;
+}
+
 /* The caller's pc and rbp into the cursor. */
-WL_INLINE int wl_commit_frame(struct wl_cursor* cursor, __u64 pc, __u64 sp, __u64 fp) {
+WL_INLINE int wl_commit_frame(struct wl_unwind* u, __u64 pc, __u64 sp, __u64 fp, __u32 certainty) {
+  struct wl_cursor* cursor = &u->cursor;
+  if (u->certainty < certainty) u->certainty = certainty;
   cursor->regs[WL_X64_RIP] = pc;
   cursor->regs[WL_X64_RSP] = sp;
   cursor->regs[WL_X64_RBP] = fp;
@@ -185,7 +233,7 @@ WL_GLOBAL int wl_step_code(struct wl_unwind* u) {
   if (!WL_VALID(cursor, WL_X64_RBP)) return WL_END_BAD_FRAME_POINTER;
   const __u8* at_pc = u->room.code + WL_CODE_BEFORE;
   if (!wl_read(env, u->room.code, WL_CODE_BYTES, cursor->regs[WL_X64_RIP] - WL_CODE_BEFORE)) {
-    if (wl_code_is_restorer(at_pc)) return wl_step_signal(u, sp);
+    if (wl_code_is_restorer(at_pc) || wl_code_ends_restorer(at_pc)) return wl_step_signal(u, sp);
     if (cursor->exact) frame = wl_code_frame_at(at_pc);
     if (at_pc[0] == 0x48 && at_pc[1] == 0x83 && at_pc[2] == 0xc4 && at_pc[3] < 0x80 && at_pc[4] == 0xc3) {
       sp += at_pc[3]; /* add rsp, imm8; ret: no frame to pop */
@@ -202,7 +250,7 @@ WL_GLOBAL int wl_step_code(struct wl_unwind* u) {
   if (frame == WL_FRAME_AT_SP) {
     if (wl_read(env, &pair[1], 8, sp)) return WL_END_UNREADABLE_STACK;
     if (!wl_is_return_address(u, pair[1])) return WL_END_BAD_FRAME_POINTER;
-    return wl_commit_frame(cursor, pair[1], sp + 8, fp);
+    return wl_commit_frame(u, pair[1], sp + 8, fp, WL_PROVED);
   }
   if (frame == WL_FRAME_PUSHED) {
     fp = sp; /* as mov rbp, rsp is about to say, or pop rbp about to undo */
@@ -214,7 +262,9 @@ WL_GLOBAL int wl_step_code(struct wl_unwind* u) {
   if (wl_read(env, pair, sizeof u->room.pair, fp)) return WL_END_BAD_FRAME_POINTER;
   if (pair[1] == 0) return WL_END_GUESSED;
   if (!wl_is_return_address(u, pair[1])) return WL_END_BAD_FRAME_POINTER;
-  return wl_commit_frame(cursor, pair[1], fp + 16, pair[0]);
+  __u32 certainty = WL_PROVED;
+  if (frame == WL_FRAME_UNKNOWN) certainty = wl_code_uses_frame(u) ? wl_call_certainty(u, pair[1]) : WL_GUESSED;
+  return wl_commit_frame(u, pair[1], fp + 16, pair[0], certainty);
 }
 
 #endif

@@ -13,6 +13,7 @@
 #ifndef WINDLASS_CODE_A64_H
 #define WINDLASS_CODE_A64_H
 
+#include "windlass_lookup.h"
 #include "windlass_step.h"
 
 #define WL_CODE_INSTRUCTIONS 64 /* run at most */
@@ -156,8 +157,23 @@ WL_GLOBAL int wl_is_return_address(struct wl_unwind* u, __u64 value) {
   return wl_code_is_call(*(const __u32*)u->room.call);
 }
 
-WL_INLINE int wl_commit_frame(struct wl_unwind* u, __u32 valid) {
+#define WL_NEAR (1u << 20)
+
+/* How certain is a caller that code behind calls, or the frame pointer, led to? The call before its address must lead
+ * to the function at the cursor: a direct one to a place not far before the pc (what this takes for a guess, user space
+ * looks at again), another may lead anywhere. */
+WL_GLOBAL int wl_call_certainty(struct wl_unwind* u, __u64 value) {
+  if (!u || wl_read(&u->env, u->room.call, 4, value - 4)) return WL_GUESSED;
+  __u32 word = *(const __u32*)u->room.call;
+  if (!wl_code_is_call(word)) return WL_GUESSED;
+  if (word >> 26 != 0x25) return WL_CHECKED; /* not bl */
+  __u64 target = value - 4 + (__u64)(wl_code_signed(word, 0, 26) * 4);
+  return u->cursor.regs[WL_PC] - target < WL_NEAR ? WL_CHECKED : WL_GUESSED;
+}
+
+WL_INLINE int wl_commit_frame(struct wl_unwind* u, __u32 valid, __u32 certainty) {
   struct wl_cursor* cursor = &u->cursor;
+  if (u->certainty < certainty) u->certainty = certainty;
   const struct wl_code_run* run = &u->room.run;
   cursor->regs[WL_PC] = WL_STRIP(&u->env, run->lr);
   cursor->regs[WL_SP] = run->sp;
@@ -207,7 +223,8 @@ WL_INLINE int wl_step_record(struct wl_unwind* u, __u32 size) {
   run->lr = pair[1];
   run->sp = fp + (size ? size : 16);
   if (!wl_is_return_address(u, WL_STRIP(&u->env, run->lr))) return WL_END_BAD_FRAME_POINTER;
-  return wl_commit_frame(u, size ? WL_VALID_BASE : 0);
+  __u32 certainty = size ? (__u32)wl_call_certainty(u, WL_STRIP(&u->env, run->lr)) : (__u32)WL_GUESSED;
+  return wl_commit_frame(u, size ? WL_VALID_BASE : 0, certainty);
 }
 
 /* Runs one instruction of u->room.run. wl_code_status. */
@@ -257,8 +274,11 @@ WL_GLOBAL int wl_step_code(struct wl_unwind* u) {
   if (wl_code_returns(u) && run->lr_known && run->sp >= sp && (run->sp & 15) == 0 &&
       run->sp - sp <= WL_MAX_FRAME_SIZE) {
     int certain = !run->called || run->lr_framed;
-    if (certain && run->lr == 0) return WL_END_COMPLETE;
-    if (certain && wl_is_return_address(u, WL_STRIP(&u->env, run->lr))) return wl_commit_frame(u, WL_VALID_BASE);
+    if (certain && run->lr == 0) return run->called ? WL_END_GUESSED : WL_END_COMPLETE;
+    if (certain && wl_is_return_address(u, WL_STRIP(&u->env, run->lr))) {
+      __u32 certainty = run->called ? (__u32)wl_call_certainty(u, WL_STRIP(&u->env, run->lr)) : (__u32)WL_PROVED;
+      return wl_commit_frame(u, WL_VALID_BASE, certainty);
+    }
   }
   if (cursor->exact || !WL_VALID(cursor, WL_FP)) return WL_END_BAD_FRAME_POINTER;
   if (cursor->regs[WL_FP] == 0) return WL_END_GUESSED; /* the outermost frame is marked so; it may be data */

@@ -39,7 +39,7 @@ void analyse(Architecture architecture, const std::uint8_t* data, std::size_t si
   const std::uint64_t pc = kBase + at;
   for (const CodeAddress address : {CodeAddress::instruction(pc), CodeAddress::return_address(pc)}) {
     const auto found = code::synthesize(source, address, scratch);
-    if (found && !found->outermost) check_row(found->row, pc);
+    if (found && found->start == code::Start::kNone) check_row(found->row, pc);
     FrameRow entry_row;
     const bool x86 = architecture == Architecture::kX86_64;
     entry_row.cfa = x86 ? CfaRule::at(7, 8) : CfaRule::at(31, 0);

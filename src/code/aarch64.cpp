@@ -1,5 +1,8 @@
 #include "code/aarch64.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "arch/aarch64_signal_frame.h"
 #include "arch/registers.h"
 #include "code/aarch64_encoding.h"
@@ -56,6 +59,20 @@ bool AArch64::behind_call(const CodeSource& source, std::uint64_t address) {
   return !source.read(address - 4, &word.bits, sizeof word.bits) || word.is_call();
 }
 
+std::uint64_t AArch64::direct_call_target(const CodeSource& source, std::uint64_t address) {
+  constexpr std::uint32_t kBl = 0x94000000, kOpcode = 0xfc000000;
+  a64::Word word{};
+  if (!source.read(address - 4, &word.bits, sizeof word.bits) || (word.bits & kOpcode) != kBl) return 0;
+  const auto distance = static_cast<std::int32_t>(word.bits << 6) >> 4;
+  return address - 4 + static_cast<std::uint64_t>(std::int64_t{distance});
+}
+
+bool AArch64::behind_indirect_call(const CodeSource& source, std::uint64_t address) {
+  a64::Word word{};
+  return source.read(address - 4, &word.bits, sizeof word.bits) && word.is_call() &&
+         direct_call_target(source, address) == 0;
+}
+
 bool AArch64::signal_trampoline(const CodeSource& source, std::uint64_t address) {
   std::uint32_t words[2] = {};
   return source.read(address, words, sizeof words) && words[0] == aarch64::kMovRtSigreturn && words[1] == aarch64::kSvc;
@@ -106,7 +123,30 @@ void AArch64::look_back(CodeReader& code, Path<AArch64>& path) {
   }
 }
 
-bool AArch64::linkage_stub(CodeReader&, std::uint64_t, FrameRow&) { return false; }
+// The beginning of a .plt, which leads into the dynamic linker by a jump, and which no call leads to (AAELF64, "PLT
+// sequences"): stp x16, x30, [sp, #-16]!; adrp x16, page; ldr x17, [x16, offset]; add x16, x16, offset; br x17.
+bool AArch64::linkage_stub(CodeReader& code, std::uint64_t pc, FrameRow& row) {
+  struct Form {
+    std::uint32_t mask, bits;
+  };
+  constexpr Form kForms[] = {{0xffffffff, 0xa9bf7bf0},
+                             {0x9f00001f, 0x90000010},
+                             {0xffc003ff, 0xf9400211},
+                             {0xff8003ff, 0x91000210},
+                             {0xffffffff, 0xd61f0220}};
+  for (std::uint64_t at = 0; at < std::size(kForms); ++at) {
+    std::uint32_t words[std::size(kForms)] = {};
+    if (code.read(pc - 4 * at, reinterpret_cast<std::uint8_t*>(words), sizeof words) != sizeof words) continue;
+    const auto fits = [](std::uint32_t word, Form form) { return (word & form.mask) == form.bits; };
+    if (!std::equal(std::begin(words), std::end(words), std::begin(kForms), fits)) continue;
+    entry_row(pc, row);
+    if (at == 0) return true;
+    row.cfa = CfaRule::at(aarch64::kSp, 16);
+    row.return_address = RegisterRule::at_cfa(-8);
+    return true;
+  }
+  return false;
+}
 
 bool AArch64::loads_table(CodeReader&, std::uint64_t) { return false; }
 

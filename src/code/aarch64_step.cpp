@@ -60,7 +60,7 @@ class Execution {
 
   void branch_or_system();
   void branch_register();
-  void call();
+  void note_limit();
   void system_call();
 
   Word word_;
@@ -141,7 +141,9 @@ void Execution::add_immediate() {
   const bool sets_flags = word_.bit(29);
   const std::int64_t amount = std::int64_t{word_.field(10, 12)} << (word_.bit(22) ? 12 : 0);
   const Value value = narrowed(x_or_sp(word_.rn()).plus(word_.bit(30) ? -amount : amount));
-  if (word_.rd() == aarch64::kSp && word_.rn() == aarch64::kX29 && !sets_flags) flow_.uses_frame_pointer = true;
+  if (word_.rd() == aarch64::kSp && word_.rn() == aarch64::kX29 && !sets_flags)
+    flow_.uses_frame_pointer = flow_.addresses_frame = true;
+  if (sets_flags && word_.bit(30)) path_.compared = static_cast<std::uint32_t>(amount) + 1;
   if (sets_flags)
     set_x(word_.rd(), value);
   else
@@ -266,7 +268,7 @@ void Execution::vector() {
 // ---- loads and stores ---------------------------------------------------------------------------------------------
 
 Value Execution::base() {
-  if (word_.rn() == aarch64::kX29) flow_.uses_frame_pointer = true;
+  if (word_.rn() == aarch64::kX29) flow_.uses_frame_pointer = flow_.addresses_frame = true;
   return x_or_sp(word_.rn());
 }
 
@@ -456,13 +458,6 @@ void Execution::load_or_store() {
 
 // ---- branches, system ---------------------------------------------------------------------------------------------
 
-// Registers that a call need not keep (AAPCS64 section 6.1.1).
-void Execution::call() {
-  flow_.kind = Flow::kCall;
-  for (unsigned i = 0; i <= 18; ++i) state_[i] = {};
-  state_[aarch64::kX30] = {};
-}
-
 void Execution::branch_register() {
   const Value to = state_[word_.rn()];
   if (word_.is_ret()) {
@@ -473,7 +468,7 @@ void Execution::branch_register() {
     return;
   }
   if (word_.is_blr()) {
-    call();
+    flow_.kind = Flow::kCall;
     return;
   }
   if (!word_.is_br()) {  // eret, drps
@@ -508,16 +503,25 @@ void Execution::system_call() {
   state_[0] = {};
 }
 
+// hs, lo, hi, ls: what an unsigned comparison lets through.
+void Execution::note_limit() {
+  switch (word_.field(0, 4)) {
+    case 2: path_.limit = path_.compared - 1; break;
+    case 3: flow_.limit = path_.compared - 1; break;
+    case 8: path_.limit = path_.compared; break;
+    case 9: flow_.limit = path_.compared; break;
+    default: break;
+  }
+}
+
 void Execution::branch_or_system() {
   if (word_.is_b() || word_.is_bl()) {
     flow_.target = word_.branch_target(pc_);
-    if (word_.is_bl())
-      call();
-    else
-      flow_.kind = Flow::kJump;
+    flow_.kind = word_.is_bl() ? Flow::kCall : Flow::kJump;
   } else if (word_.is_b_cond() || word_.is_cbz() || word_.is_tbz()) {
     flow_.kind = Flow::kBranch;
     flow_.target = word_.branch_target(pc_);
+    if (word_.is_b_cond() && path_.compared != 0) note_limit();
   } else if (word_.is_branch_register()) {
     branch_register();
   } else if (word_.is_svc()) {
@@ -534,6 +538,13 @@ void Execution::branch_or_system() {
 }
 
 }  // namespace
+
+// AAPCS64 section 6.1.1. The call itself has written x30.
+void AArch64::forget_by_call(SymbolicState<kSlots>& state, std::uint64_t kept) {
+  for (unsigned i = 0; i <= 18; ++i)
+    if ((kept >> i & 1) == 0) state[i] = {};
+  state[aarch64::kX30] = {};
+}
 
 Flow AArch64::step(CodeReader& code, Path<AArch64>& path) {
   std::uint32_t word = 0;

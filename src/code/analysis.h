@@ -25,6 +25,21 @@ bool starts_program(const CodeSource& source, CodeAddress pc, Workspace<Machine>
   return false;
 }
 
+// Does the code at `pc` go straight to a halt?
+template <typename Machine>
+bool halts(const CodeSource& source, CodeAddress pc, Workspace<Machine>& work) {
+  constexpr unsigned kMostInstructions = 8;
+  work.code.start(source);
+  work.path = {};
+  work.path.pc = pc.value();
+  work.path.state.start();
+  for (unsigned i = 0; i < kMostInstructions; ++i) {
+    const Flow flow = work.machine.step(work.code, work.path);
+    if (flow.kind != Flow::kNext) return flow.kind == Flow::kHalt;
+  }
+  return false;
+}
+
 // Code that never returns and whose start is not known: the nearest place before it where a function may start, from
 // where the code leads here, with a caller where that says. Puts the row into work.row.
 template <typename Machine>
@@ -49,7 +64,7 @@ Expected<Synthesis> analyse(const CodeSource& source, CodeAddress pc, Workspace<
   constexpr unsigned kMostCalls = 1000;
   Synthesis result;
   if (starts_program(source, pc, work)) {
-    result.outermost = true;
+    result.start = Start::kEntryPoint;
     return result;
   }
   Search<Machine> search(work);
@@ -62,6 +77,8 @@ Expected<Synthesis> analyse(const CodeSource& source, CodeAddress pc, Workspace<
   search.out(source, pc, kMostCalls, found, sights);
   if (!sights.any_code) return fail(ErrorCode::kUnreadable, "no code can be read", pc.value());
   result.row = found.row;
+  result.by_jump = found.jumped;
+  result.addresses_frame = sights.addresses_frame;
   if (found.way == Way::kReturn && found.calls == 0 && !found.forgot) {
     result.certainty = Certainty::kCertain;
     return result;
@@ -90,8 +107,8 @@ Expected<Synthesis> analyse(const CodeSource& source, CodeAddress pc, Workspace<
     result.certainty = Certainty::kGuess;
     return result;
   }
-  if (sights.halted_behind_call && found.way == Way::kNone) {
-    result.outermost = true;
+  if (found.way == Way::kNone && (sights.halted_behind_call || halts(source, pc, work))) {
+    result.start = halts(source, pc, work) ? Start::kHalts : Start::kExits;
     return result;
   }
   FrameRow& pointed = work.row;
@@ -117,12 +134,27 @@ Expected<Synthesis> analyse(const CodeSource& source, CodeAddress pc, Workspace<
   return result;
 }
 
+// Is it worth more than what unwind information says?
+inline bool is_likely(const Expected<Synthesis>& synthesis) {
+  return synthesis && synthesis->start == Start::kNone && synthesis->certainty <= Certainty::kLikely;
+}
+
 template <typename Machine>
 Expected<FrameRow> straight_row(const CodeSource& source, std::uint64_t pc, Workspace<Machine>& work) {
   constexpr unsigned kMostInstructions = 32;
   FrameRow row;
   if (Search<Machine>(work).straight_out(source, pc, kMostInstructions, row)) return row;
   return fail(ErrorCode::kNotFound, "no epilogue", pc);
+}
+
+template <typename Machine>
+Expected<FrameRow> return_row(const CodeSource& source, CodeAddress pc, Workspace<Machine>& work) {
+  constexpr unsigned kMostCalls = 16;
+  Found found;
+  Sights sights;
+  Search<Machine>(work, true).out(source, pc, kMostCalls, found, sights);
+  if (found.way != Way::kReturn || found.forgot) return fail(ErrorCode::kNotFound, "no way to a return", pc.value());
+  return found.row;
 }
 
 // Does the code at `pc` go straight to a call without having put the link register anywhere? Then that is not where the
@@ -141,6 +173,7 @@ bool calls_with_link_unsaved(const CodeSource& source, std::uint64_t pc, Workspa
       const Flow flow = work.machine.step(work.code, work.path);
       if (flow.kind == Flow::kNext) continue;
       if (flow.kind != Flow::kCall || !in_place) return false;
+      Machine::forget_by_call(work.path.state, 0);
       bool kept = false;
       state.for_each_store([&](const Value&, const Value& value) { kept |= value.is_initial(Machine::kLinkRegister); });
       for (unsigned slot = 0; slot < Machine::kSlots; ++slot) kept |= state[slot].is_initial(Machine::kLinkRegister);
@@ -168,7 +201,7 @@ std::optional<FrameRow> contradiction(const FrameRow& row, const CodeSource& sou
   if (outside ||
       (!pc.is_return_address() && Machine::is_entry_row(row) && calls_with_link_unsaved(source, pc.value(), work))) {
     const auto synthesis = analyse(source, pc, work);
-    if (!synthesis || synthesis->outermost || synthesis->certainty == Certainty::kGuess) return std::nullopt;
+    if (!is_likely(synthesis)) return std::nullopt;
     return agrees<Machine>(row, synthesis->row) ? std::nullopt : std::optional(synthesis->row);
   }
   if (Machine::is_entry_row(row) && starts_program(source, pc, work)) {
@@ -182,7 +215,7 @@ std::optional<FrameRow> contradiction(const FrameRow& row, const CodeSource& sou
   if (pc.is_return_address()) {
     if (!Machine::is_entry_row(row) || source.plausible(row)) return std::nullopt;
     const auto synthesis = analyse(source, pc, work);
-    if (!synthesis || synthesis->outermost || synthesis->certainty == Certainty::kGuess) return std::nullopt;
+    if (!is_likely(synthesis)) return std::nullopt;
     return synthesis->row;
   }
   if (Machine::may_be_epilogue(source, pc.value())) {
@@ -194,6 +227,28 @@ std::optional<FrameRow> contradiction(const FrameRow& row, const CodeSource& sou
   if (found.way != Way::kReturn || found.forgot || same_row(Machine::kArchitecture, row, found.row))
     return std::nullopt;
   return found.row;
+}
+
+template <typename Machine>
+CallSite site_of_call(const CodeSource& source, CodeAddress caller, CodeAddress callee, FrameRow& way_in,
+                      Workspace<Machine>& work) {
+  constexpr unsigned kMostJumps = 3;
+  if (source.kind(caller.lookup()) == CodeKind::kNoCode) return CallSite::kNone;
+  if (Machine::behind_indirect_call(source, caller.value())) return CallSite::kAnywhere;
+  std::uint64_t target = Machine::direct_call_target(source, caller.value());
+  if (target == 0) return CallSite::kNone;
+  const std::uint64_t start = source.function_start(callee.lookup());
+  for (unsigned i = 0; target != 0 && i < kMostJumps; ++i) {
+    if (target == start) return CallSite::kReaches;
+    typename Search<Machine>::Exits exits;
+    if (Search<Machine>(work).in(source, target, callee, work.row, &exits)) {
+      way_in = work.row;
+      return CallSite::kLeads;
+    }
+    if (exits.anywhere) return CallSite::kAnywhere;
+    target = exits.jump;
+  }
+  return CallSite::kElsewhere;
 }
 
 }  // namespace windlass::code

@@ -28,11 +28,13 @@ struct Flow {
   };
   Kind kind = kNext;
   bool uses_frame_pointer = false;  // addresses its frame by it, or makes sp of it
+  bool addresses_frame = false;     // surely so: below it, as no pointer to data would
   bool sets_frame_pointer = false;  // makes it of sp
   bool writes_frame_pointer = false;
   bool padding = false;  // does nothing
   std::uint64_t target = 0;
   Value value = {};
+  std::uint32_t limit = 0;  // kBranch: Path::limit where it is taken
 };
 
 template <typename Machine>
@@ -44,6 +46,8 @@ struct Path {
   bool own_fp = false;         // it has written the frame pointer
   bool after_call = false;     // the last instruction was a call
   Value sp_if_equal;           // x86-64: sp where the instruction just executed compared equal
+  std::uint32_t compared = 0;  // one more than the number that something was compared with last; 0: not known
+  std::uint32_t limit = 0;  // the last comparison that the way depends on has let through numbers below; 0: not known
   bool signed_return = false;  // AArch64: the return address carries its code now, relative to the start (toggled)
   State state;
 };
@@ -55,6 +59,9 @@ struct Path {
 //   kInstructionStep             instructions begin at multiples of it
 //   kEntryCfa                    CFA - sp at a function's entry
 //   machine.step(code, path)     executes the instruction at path.pc and moves path.pc behind it
+//   forget_by_call(state, kept)  a call has returned: registers that calls need not preserve and whose slots are not
+//   among
+//                                `kept` are unknown
 //   look_back(code, path)        what the bytes before the pc say about the state there
 //   return_from_entry(state)     makes a state, taken to be that at a function's entry, its caller's; the return
 //                                address. For tail jumps
@@ -66,6 +73,8 @@ struct Path {
 //   linkage_stub(code, pc, row)  if `pc` is in a stub for lazy binding: the row's CFA and registers
 //   may_be_epilogue(source, pc)  by its first bytes: can `pc` be in an epilogue?
 //   behind_call(source, at)      does a call end at the address? True where that cannot be read
+//   direct_call_target(source, at)    of the direct call that ends at the address; 0: there is none
+//   behind_indirect_call(source, at)  does a call through a register or memory end at the address?
 //   signal_trampoline(source, at)  does the address begin the code that ends a signal handler?
 //   may_start_function(code, at) does something end before the address that does not go on there?
 //   loads_table(code, at)        does an instruction at the address load the address of a table?
@@ -80,6 +89,7 @@ concept CodeMachine = requires(Machine machine, CodeReader& code, const CodeSour
   { Machine::kInstructionStep } -> std::convertible_to<unsigned>;
   { Machine::kEntryCfa } -> std::convertible_to<std::int64_t>;
   { machine.step(code, path) } -> std::same_as<Flow>;
+  Machine::forget_by_call(state, address);
   Machine::look_back(code, path);
   { Machine::return_from_entry(state) } -> std::same_as<Value>;
   { Machine::return_from_frame(state) } -> std::same_as<Value>;
@@ -89,6 +99,8 @@ concept CodeMachine = requires(Machine machine, CodeReader& code, const CodeSour
   { Machine::linkage_stub(code, address, row) } -> std::same_as<bool>;
   { Machine::may_be_epilogue(source, address) } -> std::same_as<bool>;
   { Machine::behind_call(source, address) } -> std::same_as<bool>;
+  { Machine::direct_call_target(source, address) } -> std::same_as<std::uint64_t>;
+  { Machine::behind_indirect_call(source, address) } -> std::same_as<bool>;
   { Machine::signal_trampoline(source, address) } -> std::same_as<bool>;
   { Machine::may_start_function(code, address) } -> std::same_as<bool>;
   { Machine::loads_table(code, address) } -> std::same_as<bool>;

@@ -187,9 +187,12 @@ bool make_row(Architecture architecture, const ExitView& exit, std::uint64_t pc,
   for (unsigned slot = 0; slot < exit.count; ++slot) {
     const RegisterNumber reg = register_of_slot(slot);
     if (reg == Registers::sp_number(architecture) || reg == Registers::pc_number(architecture)) continue;
-    if (!exit.signal_frame && !is_callee_saved(architecture, reg)) continue;
-    if (exit.registers[slot].is_initial(slot)) continue;
-    if (!row.registers.set(reg, rule_of(exit.registers[slot], sp))) return false;
+    const Value& value = exit.registers[slot];
+    const bool preserved = is_callee_saved(architecture, reg);
+    if (!preserved && !exit.signal_frame && !exit.all_registers) continue;
+    if (value.is_initial(slot) && (preserved || exit.signal_frame)) continue;
+    const RegisterRule rule = value.is_initial(slot) ? RegisterRule::same_value() : rule_of(value, sp);
+    if (!row.registers.set(reg, rule)) return false;
   }
   return true;
 }

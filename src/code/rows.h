@@ -17,6 +17,7 @@ struct ExitView {
   unsigned calls = 0;    // passed on the way
   bool signal_frame = false;
   bool return_signed = false;
+  bool all_registers = false;  // the row is to tell of those that calls need not preserve, too
 };
 
 // The DWARF number of a slot (Registers::slot_of's inverse).

@@ -2,9 +2,11 @@
 // explorer.h's CodeMachine.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 
 #include "code/explorer.h"
+#include "code/way_in.h"
 
 namespace windlass::code {
 
@@ -21,12 +23,14 @@ struct Found {
   Way way = Way::kNone;
   unsigned calls = 0;
   bool forgot = false;  // more was stored than could be kept
+  bool jumped = false;  // to another function, which returns if it keeps the calling convention
   FrameRow row;
 };
 
 // What else an exploration has seen.
 struct Sights {
   bool halted_behind_call = false;
+  bool addresses_frame = false;     // below it by the frame pointer, or makes sp of it; before it changes it
   bool uses_frame_pointer = false;  // before it changes it
   bool writes_frame_pointer = false;
   bool any_code = false;
@@ -35,24 +39,34 @@ struct Sights {
 template <typename Machine>
 class Search {
  public:
-  explicit Search(Workspace<Machine>& work) : work_(work) {}
+  // all_registers: of the rows that out() finds (ExitView).
+  explicit Search(Workspace<Machine>& work, bool all_registers = false) : work_(work), all_registers_(all_registers) {}
 
   // Follows the code at `pc` until a plausible Way::kReturn. `max_calls`: how many calls may be passed.
   void out(const CodeSource& source, CodeAddress pc, unsigned max_calls, Found& found, Sights& sights) {
     frame_pointer_at_.reset();
     tables_known_ = false;
+    callee_count_ = 0;
+    sp_lost_behind_call_ = false;
     follow_out(source, pc, max_calls, found, sights);
+    const bool needed = all_registers_ ? found.calls != 0 : found.way != Way::kReturn && sp_lost_behind_call_;
+    const bool callees = !frame_pointer_at_ && needed && follow_callees(source);
     const bool tables = !frame_pointer_at_ && found.way != Way::kReturn && max_calls != 0 && !pc.is_return_address() &&
                         table_before(source, pc.value());
-    if (!frame_pointer_at_ && !tables) return;
+    if (!frame_pointer_at_ && !tables && !callees) return;
     found = {};
     sights = {};
     tables_known_ = tables;
     follow_out(source, pc, max_calls, found, sights);
   }
 
+  // Where else the ways from a function's start lead: to another function by a jump, or to where a register says.
+  struct Exits {
+    std::uint64_t jump = 0;
+    bool anywhere = false;
+  };
   // Follows the code from the function's start to `pc`: the row there. False if no path comes by.
-  bool in(const CodeSource& source, std::uint64_t start, CodeAddress pc, FrameRow& row);
+  bool in(const CodeSource& source, std::uint64_t start, CodeAddress pc, FrameRow& row, Exits* exits = nullptr);
 
   // A stub of the linker's, whose end lies in the dynamic linker: by what it looks like.
   bool linkage_stub(const CodeSource& source, std::uint64_t pc, FrameRow& row) {
@@ -99,11 +113,23 @@ class Search {
     Path<Machine>& path = work_.path;
     Flow flow = work_.machine.step(work_.code, path);
     if (flow.uses_frame_pointer && !path.own_fp) sights.uses_frame_pointer = true;
+    if (flow.addresses_frame && !path.own_fp) sights.addresses_frame = true;
     sights.writes_frame_pointer |= flow.writes_frame_pointer;
     flow.sets_frame_pointer &= !path.own_fp;
     path.own_fp |= flow.writes_frame_pointer;
     return flow;
   }
+
+  // Behind a call, on its way: what it has certainly not kept is unknown.
+  void pass_call(std::uint64_t target) {
+    const auto* const known = std::find_if(callees_, callees_ + callee_count_,
+                                           [target](const Callee& callee) { return callee.target == target; });
+    const bool is_known = known != callees_ + callee_count_;
+    if (!is_known && target != 0 && callee_count_ < kMostCallees) callees_[callee_count_++] = {target, 0};
+    Machine::forget_by_call(work_.path.state, is_known ? known->kept : 0);
+  }
+  bool follow_callees(const CodeSource& source);
+  bool leave_callee(const Value& return_address);
 
   // What follows from the path's exit: true to stop the search.
   // Executes what stands before `pc`, from where a jump table is loaded, for the constants it leaves in registers.
@@ -116,10 +142,10 @@ class Search {
   void table(const Value& targets);
   bool entry_row(std::uint64_t pc, FrameRow& row);
   // CFA by the register `base`, which holds an address of the same frame.
-  bool set_cfa(unsigned base, const Value& cfa, FrameRow& row) const {
-    const std::int64_t offset = cfa.addend - work_.path.state[base].addend;
-    row.cfa = CfaRule::at(register_of_slot(base), static_cast<std::int32_t>(offset));
-    return fits_row(offset);
+  bool set_cfa(unsigned base, FrameRow& row) const {
+    const auto cfa = cfa_by<Machine>(work_.path.state, base);
+    if (cfa) row.cfa = *cfa;
+    return cfa.has_value();
   }
   [[nodiscard]] bool starts_function(std::uint64_t address) const {
     return work_.code.source().function_start(address) == address;
@@ -133,6 +159,17 @@ class Search {
   };
   std::optional<FramePointer> frame_pointer_at_;
   bool tables_known_ = false;  // work_.saved has what table_before found
+  // Functions that are called on the way, and the slots of the registers that they keep.
+  struct Callee {
+    std::uint64_t target;
+    std::uint64_t kept;
+  };
+  static constexpr unsigned kMostCallees = 4;
+  Callee callees_[kMostCallees];
+  unsigned callee_count_ = 0;
+  Callee* callee_ = nullptr;  // the one that is being followed
+  bool sp_lost_behind_call_ = false;
+  bool all_registers_;
 };
 
 // ---- ways out -----------------------------------------------------------------------------------------------------
@@ -157,18 +194,53 @@ bool Search<Machine>::finds_frame_pointer(const ExitView& exit) {
   return frame_pointer_at_.has_value();
 }
 
+// Hand-written code calls functions of its own with conventions of its own: they leave registers alone that calls need
+// not preserve, and what is behind the call relies on it, even for sp. So where sp cannot be told behind calls, those
+// called are followed, each from its start to its nearest return. True if one keeps any such register.
+template <typename Machine>
+bool Search<Machine>::follow_callees(const CodeSource& source) {
+  bool any = false;
+  const unsigned count = callee_count_;
+  for (callee_ = callees_; callee_ != callees_ + count; ++callee_) {
+    Found found;
+    Sights sights;
+    follow_out(source, CodeAddress::instruction(callee_->target), 0, found, sights);
+    any |= callee_->kept != 0;
+  }
+  callee_ = nullptr;
+  return any;
+}
+
+template <typename Machine>
+bool Search<Machine>::leave_callee(const Value& return_address) {
+  const auto& state = work_.path.state;
+  typename Path<Machine>::State& entry = work_.saved;
+  entry.start();
+  if (return_address != Machine::return_from_entry(entry) ||
+      state[Registers::sp_number(kArchitecture)] != entry[Registers::sp_number(kArchitecture)])
+    return false;
+  for (unsigned slot = 0; slot < Machine::kSlots; ++slot)
+    if (state[slot].is_initial(slot) && !is_callee_saved(kArchitecture, register_of_slot(slot)))
+      callee_->kept |= std::uint64_t{1} << slot;
+  return true;
+}
+
 template <typename Machine>
 bool Search<Machine>::leave(Way way, const Value& return_address, bool signal_frame, std::uint64_t pc, Found& found) {
   Path<Machine>& path = work_.path;
+  if (callee_ != nullptr) return way == Way::kReturn && !signal_frame && leave_callee(return_address);
   Value& sp = path.state[Registers::sp_number(kArchitecture)];
+  sp_lost_behind_call_ |= path.calls != 0 && (!sp.is_address() || sp.is_symbol());
   if (sp.is_symbol() && return_address.kind == Value::kMemory) {
     // How much is taken off with the return address is computed (V8's functions take their arguments off): where the
     // return address is can be said all the same.
     sp = Value::initial(return_address.reg, return_address.slot + 8);
     if (way == Way::kReturn) way = Way::kOddReturn;
   }
-  const ExitView exit{&path.state[0], Machine::kSlots, return_address, path.calls, signal_frame, path.signed_return};
-  if (way == Way::kReturn && !signal_frame && !keeps_convention(kArchitecture, exit)) way = Way::kOddReturn;
+  const ExitView exit{&path.state[0], Machine::kSlots,    return_address, path.calls,
+                      signal_frame,   path.signed_return, all_registers_};
+  if (way == Way::kReturn && !signal_frame && !all_registers_ && !keeps_convention(kArchitecture, exit))
+    way = Way::kOddReturn;
   if (finds_frame_pointer(exit)) return true;
   if (way >= found.way) return false;
   FrameRow& row = work_.row;
@@ -177,12 +249,13 @@ bool Search<Machine>::leave(Way way, const Value& return_address, bool signal_fr
   found.way = way;
   found.calls = path.calls;
   found.forgot = path.state.forgot();
+  found.jumped = false;
   return way == Way::kReturn;
 }
 
 template <typename Machine>
 bool Search<Machine>::leave_by_jump(Way way, std::uint64_t pc, Found& found) {
-  if (way >= found.way) return false;
+  if (way >= found.way || callee_ != nullptr) return false;  // where a callee goes on nobody has followed
   typename Path<Machine>::State& saved = work_.saved;
   saved = work_.path.state;
   const Value return_address = Machine::return_from_entry(work_.path.state);
@@ -192,6 +265,7 @@ bool Search<Machine>::leave_by_jump(Way way, std::uint64_t pc, Found& found) {
   const bool stop =
       (way == Way::kTail || keeps_convention(kArchitecture, exit)) && leave(way, return_address, false, pc, found);
   work_.path.state = saved;
+  found.jumped |= stop;
   return stop;
 }
 
@@ -200,7 +274,7 @@ bool Search<Machine>::leave_by_jump(Way way, std::uint64_t pc, Found& found) {
 template <typename Machine>
 void Search<Machine>::frame_set_up(std::uint64_t pc, Found& found) {
   Path<Machine>& path = work_.path;
-  if (Way::kFrameSetUp >= found.way || path.calls != 0) return;
+  if (Way::kFrameSetUp >= found.way || path.calls != 0 || callee_ != nullptr) return;
   work_.saved = path.state;
   const Value return_address = Machine::return_from_frame(path.state);
   if (return_address.known()) leave(Way::kFrameSetUp, return_address, false, pc, found);
@@ -297,6 +371,7 @@ void Search<Machine>::follow_out(const CodeSource& source, CodeAddress at, unsig
       }
       if (flow.kind == Flow::kCall) {
         if (++path.calls > max_calls) break;
+        pass_call(flow.target);
         path.after_call = true;
         if (!work_.paths.empty() && work_.paths.fewest_calls() < path.calls) {
           work_.paths.add(path);
@@ -315,6 +390,7 @@ void Search<Machine>::follow_out(const CodeSource& source, CodeAddress at, unsig
           continue;
         }
       } else if (flow.kind == Flow::kJumpTo) {
+        sp_lost_behind_call_ |= path.calls != 0 && path.state[Registers::sp_number(kArchitecture)].is_symbol();
         if (flow.value.is_constant()) {
           path.pc = static_cast<std::uint64_t>(flow.value.addend);
           continue;
@@ -362,66 +438,12 @@ bool Search<Machine>::straight_out(const CodeSource& source, std::uint64_t pc, u
 template <typename Machine>
 bool Search<Machine>::entry_row(std::uint64_t pc, FrameRow& row) {
   const typename Path<Machine>::State& state = work_.path.state;
-  const unsigned sp = Registers::sp_number(kArchitecture);
-  const Value cfa = Value::initial(sp, Machine::kEntryCfa);
-  // Where it was saved, if that is still on the stack: what the ways out find, too. Else where it is.
-  const auto find = [&](const Value& what, unsigned home) -> RegisterRule {
-    RegisterRule saved = RegisterRule::undefined();
-    bool dead = false;
-    state.for_each_store([&](const Value& address, const Value& value) {
-      if (value != what) return;
-      if (address.same_base(cfa)) {
-        saved = rule_at(address, cfa);
-        dead = state[sp].same_base(cfa) && address.addend < state[sp].addend;
-        return;
-      }
-      for (unsigned i = 0; i < Machine::kSlots; ++i) {  // a frame realigned, a buffer
-        if (!state[i].same_base(address)) continue;
-        const RegisterRule place = rule_at(Value::initial(i, address.addend - state[i].addend), Value());
-        if (place.is(RegisterRule::kUndefined)) continue;
-        saved = place;
-        dead = i == sp && address.addend < state[sp].addend;
-        return;
-      }
-    });
-    const bool none = saved.is(RegisterRule::kUndefined);
-    if (!none && !dead) return saved;
-    if (state[home] == what) return RegisterRule::same_value();
-    for (unsigned i = 0; i < Machine::kSlots && none; ++i)
-      if (state[i] == what) return RegisterRule::in_register(register_of_slot(i));
-    return saved;
-  };
-  row.begin = pc;
-  row.end = pc + 1;
-  row.signal_frame = false;
-  row.return_signed = work_.path.signed_return;
-  row.registers.clear();
-  unsigned base = sp;
+  const Value cfa = entry_cfa<Machine>();
+  unsigned base = Registers::sp_number(kArchitecture);
   if (!state[base].same_base(cfa)) base = Registers::fp_number(kArchitecture);
   for (unsigned i = 0; i < Machine::kSlots && !state[base].same_base(cfa); ++i) base = i;
-  if (!state[base].same_base(cfa)) return false;
-  row.expressions = shared_expressions();
-  if (!set_cfa(base, cfa, row)) return false;
-  if constexpr (kArchitecture == Architecture::kX86_64) {
-    row.return_address = RegisterRule::at_cfa(-8);
-    // Popped, its slot is dead: it is in a register, or where a register points (musl's sigsetjmp keeps it in the
-    // buffer).
-    if (state[sp].same_base(cfa) && state[sp].addend >= cfa.addend) {
-      row.return_address = find(Value::initial(sp).loaded(), sp);
-      if (row.return_address.is(RegisterRule::kUndefined)) return false;
-    }
-  } else {
-    row.return_address = find(Value::initial(aarch64::kX30), aarch64::kX30);
-    if (row.return_address.is(RegisterRule::kSameValue)) row.return_address = RegisterRule::in_register(aarch64::kX30);
-    if (row.return_address.is(RegisterRule::kUndefined)) return false;
-  }
-  for (unsigned i = 0; i < Machine::kSlots; ++i) {
-    const RegisterNumber reg = register_of_slot(i);
-    if (!is_callee_saved(kArchitecture, reg)) continue;
-    const RegisterRule rule = find(Value::initial(i), i);
-    if (!rule.is(RegisterRule::kSameValue) && !row.registers.set(reg, rule)) return false;
-  }
-  return true;
+  return state[base].same_base(cfa) && set_cfa(base, row) &&
+         row_but_cfa(work_.path, preserved_slots<Machine>(), pc, row);
 }
 
 template <typename Machine>
@@ -438,8 +460,8 @@ bool Search<Machine>::prologue_row(const CodeSource& source, std::uint64_t start
     if (flow.kind != Flow::kNext || (set && flow.writes_frame_pointer)) break;
     set |= flow.sets_frame_pointer;
   }
-  const Value cfa = Value::initial(Registers::sp_number(kArchitecture), Machine::kEntryCfa);
-  if (!set || !state[fp].same_base(cfa) || !entry_row(pc, row) || !set_cfa(fp, cfa, row)) return false;
+  const Value cfa = entry_cfa<Machine>();
+  if (!set || !state[fp].same_base(cfa) || !entry_row(pc, row) || !set_cfa(fp, row)) return false;
   for (unsigned i = 0; i < Machine::kSlots; ++i) {
     const RegisterNumber reg = register_of_slot(i);
     if (!is_callee_saved(kArchitecture, reg)) continue;
@@ -451,7 +473,9 @@ bool Search<Machine>::prologue_row(const CodeSource& source, std::uint64_t start
 }
 
 template <typename Machine>
-bool Search<Machine>::in(const CodeSource& source, std::uint64_t start, CodeAddress pc, FrameRow& row) {
+bool Search<Machine>::in(const CodeSource& source, std::uint64_t start, CodeAddress pc, FrameRow& row, Exits* exits) {
+  Exits none;
+  Exits& seen = exits != nullptr ? *exits : none;
   frame_pointer_at_.reset();
   tables_known_ = false;
   begin(source, start);
@@ -472,6 +496,7 @@ bool Search<Machine>::in(const CodeSource& source, std::uint64_t start, CodeAddr
       if (flow.kind == Flow::kNext) continue;
       if (flow.kind == Flow::kCall) {
         ++path.calls;
+        pass_call(flow.target);
         path.after_call = true;
         // The way may go on at the address behind, or there may be none: then it is only this return address's.
         if (path.pc == pc.value() && pc.is_return_address()) continue;
@@ -500,7 +525,11 @@ bool Search<Machine>::in(const CodeSource& source, std::uint64_t start, CodeAddr
         path.pc = static_cast<std::uint64_t>(flow.value.addend);
         continue;
       }
-      if (flow.kind == Flow::kJumpTo && flow.value.kind == Value::kTableTarget) table(flow.value);
+      if (flow.kind == Flow::kJumpTo && flow.value.kind == Value::kTableTarget)
+        table(flow.value);
+      else
+        seen.anywhere |= flow.kind == Flow::kJumpTo || (flow.kind == Flow::kLeave && flow.target == 0);
+      if (flow.kind == Flow::kJump || flow.kind == Flow::kLeave) seen.jump = flow.target;
       break;
     }
   }

@@ -10,36 +10,62 @@ namespace {
 
 using Kind = StackEffect::Kind;
 
-ZydisDecoder make_decoder() {
+struct Mode {
   ZydisDecoder decoder;
-  ZydisDecoderInit(&decoder, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
-  return decoder;
+  ZydisRegister sp;
+  unsigned word;  // bits
+};
+
+Mode make_mode(Architecture architecture) {
+  Mode mode{{}, ZYDIS_REGISTER_RSP, 64};
+  if (architecture == Architecture::kI386) {
+    mode.sp = ZYDIS_REGISTER_ESP;
+    mode.word = 32;
+    ZydisDecoderInit(&mode.decoder, ZYDIS_MACHINE_MODE_LEGACY_32, ZYDIS_STACK_WIDTH_32);
+  } else {
+    ZydisDecoderInit(&mode.decoder, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
+  }
+  return mode;
 }
 
-bool is_rsp(const ZydisDecodedOperand& operand) {
-  return operand.type == ZYDIS_OPERAND_TYPE_REGISTER && operand.reg.value == ZYDIS_REGISTER_RSP;
+const Mode& mode_of(Architecture architecture) {
+  static const Mode wide = make_mode(Architecture::kX86_64), narrow = make_mode(Architecture::kI386);
+  return architecture == Architecture::kI386 ? narrow : wide;
 }
 
-bool writes_rsp(const ZydisDecodedInstruction& info, const ZydisDecodedOperand* operands) {
+// DWARF number of a register as wide as a word.
+RegisterNumber number_of(const Mode& mode, ZydisRegister reg) {
+  if (mode.word == 64) return static_cast<RegisterNumber>(dwarf_number(reg));
+  // i386 numbers its registers as it encodes them (psABI table 2.14).
+  return static_cast<RegisterNumber>(reg >= ZYDIS_REGISTER_EAX && reg <= ZYDIS_REGISTER_EDI ? reg - ZYDIS_REGISTER_EAX
+                                                                                            : kNoDwarfNumber);
+}
+
+bool is_sp(const Mode& mode, const ZydisDecodedOperand& operand) {
+  return operand.type == ZYDIS_OPERAND_TYPE_REGISTER && operand.reg.value == mode.sp;
+}
+
+bool writes_sp(const Mode& mode, const ZydisDecodedInstruction& info, const ZydisDecodedOperand* operands) {
   for (unsigned i = 0; i < info.operand_count; ++i) {
     const ZydisDecodedOperand& operand = operands[i];
     if (operand.type == ZYDIS_OPERAND_TYPE_REGISTER && (operand.actions & ZYDIS_OPERAND_ACTION_MASK_WRITE) != 0 &&
-        ZydisRegisterGetLargestEnclosing(ZYDIS_MACHINE_MODE_LONG_64, operand.reg.value) == ZYDIS_REGISTER_RSP)
+        ZydisRegisterGetLargestEnclosing(mode.decoder.machine_mode, operand.reg.value) == mode.sp)
       return true;
   }
   return false;
 }
 
-// rsp = rsp + delta
-bool is_move(const ZydisDecodedInstruction& info, const ZydisDecodedOperand* operands, std::int64_t& delta) {
+// sp = sp + delta
+bool is_move(const Mode& mode, const ZydisDecodedInstruction& info, const ZydisDecodedOperand* operands,
+             std::int64_t& delta) {
   const bool immediate = info.operand_count_visible == 2 && operands[1].type == ZYDIS_OPERAND_TYPE_IMMEDIATE;
-  if (!is_rsp(operands[0])) return false;
+  if (!is_sp(mode, operands[0])) return false;
   if (immediate && (info.mnemonic == ZYDIS_MNEMONIC_ADD || info.mnemonic == ZYDIS_MNEMONIC_SUB)) {
     delta = info.mnemonic == ZYDIS_MNEMONIC_ADD ? operands[1].imm.value.s : -operands[1].imm.value.s;
     return true;
   }
   const auto& memory = operands[1].mem;
-  if (info.mnemonic != ZYDIS_MNEMONIC_LEA || memory.base != ZYDIS_REGISTER_RSP || memory.index != ZYDIS_REGISTER_NONE)
+  if (info.mnemonic != ZYDIS_MNEMONIC_LEA || memory.base != mode.sp || memory.index != ZYDIS_REGISTER_NONE)
     return false;
   delta = memory.disp.has_displacement ? memory.disp.value : 0;
   return true;
@@ -53,11 +79,11 @@ std::uint64_t direct_target(const ZydisDecodedInstruction& info, const ZydisDeco
 
 }  // namespace
 
-Expected<StackEffect> stack_effect(ByteView code, std::uint64_t address) {
-  static const ZydisDecoder decoder = make_decoder();
+Expected<StackEffect> stack_effect(ByteView code, std::uint64_t address, Architecture architecture) {
+  const Mode& mode = mode_of(architecture);
   ZydisDecodedInstruction info;
   ZydisDecodedOperand operands[ZYDIS_MAX_OPERAND_COUNT];
-  if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(&decoder, code.data(), code.size(), &info, operands)))
+  if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(&mode.decoder, code.data(), code.size(), &info, operands)))
     return fail(ErrorCode::kMalformed, "not an instruction", address);
   StackEffect effect;
   effect.length = info.length;
@@ -73,29 +99,30 @@ Expected<StackEffect> stack_effect(ByteView code, std::uint64_t address) {
     default: break;
   }
   if (info.mnemonic == ZYDIS_MNEMONIC_UD2 || info.mnemonic == ZYDIS_MNEMONIC_HLT) effect.kind = Kind::kReturn;
-  if (!writes_rsp(info, operands)) return effect;
+  if (!writes_sp(mode, info, operands)) return effect;
   effect.kind = Kind::kUnknown;
-  const bool whole = info.operand_width == 64;
+  const bool whole = info.operand_width == mode.word;
+  const std::int64_t word = mode.word / 8;
   if (info.meta.category == ZYDIS_CATEGORY_PUSH && whole) {
     effect.kind = Kind::kMove;
-    effect.delta = -8;
+    effect.delta = -word;
     if (operands[0].type == ZYDIS_OPERAND_TYPE_REGISTER) {
       effect.kind = Kind::kPush;
-      effect.reg = static_cast<RegisterNumber>(dwarf_number(operands[0].reg.value));
+      effect.reg = number_of(mode, operands[0].reg.value);
     }
-  } else if (info.meta.category == ZYDIS_CATEGORY_POP && whole && !is_rsp(operands[0])) {
+  } else if (info.meta.category == ZYDIS_CATEGORY_POP && whole && !is_sp(mode, operands[0])) {
     effect.kind = Kind::kMove;
-    effect.delta = 8;
+    effect.delta = word;
     if (operands[0].type == ZYDIS_OPERAND_TYPE_REGISTER) {
       effect.kind = Kind::kPop;
-      effect.reg = static_cast<RegisterNumber>(dwarf_number(operands[0].reg.value));
+      effect.reg = number_of(mode, operands[0].reg.value);
     }
-  } else if (is_move(info, operands, effect.delta)) {
+  } else if (is_move(mode, info, operands, effect.delta)) {
     effect.kind = Kind::kMove;
-  } else if (info.mnemonic == ZYDIS_MNEMONIC_MOV && is_rsp(operands[0]) &&
+  } else if (info.mnemonic == ZYDIS_MNEMONIC_MOV && is_sp(mode, operands[0]) &&
              operands[1].type == ZYDIS_OPERAND_TYPE_REGISTER) {
     effect.kind = Kind::kSet;
-    effect.reg = static_cast<RegisterNumber>(dwarf_number(operands[1].reg.value));
+    effect.reg = number_of(mode, operands[1].reg.value);
   }
   return effect;
 }

@@ -1,11 +1,12 @@
-// What one x86-64 instruction does to the stack pointer: for reading code in a straight line, where following its paths
-// (synthesis.h) would be more than is needed.
+// What one instruction of x86-64 or i386 does to the stack pointer: for reading code in a straight line, where
+// following its paths (synthesis.h) would be more than is needed.
 #pragma once
 
 #include <cstdint>
 
 #include "windlass/bytes.h"
 #include "windlass/frame_row.h"
+#include "windlass/registers.h"
 
 namespace windlass::code {
 
@@ -13,8 +14,8 @@ struct StackEffect {
   enum class Kind : std::uint8_t {
     kNone,
     kMove,     // rsp += delta
-    kPush,     // of `reg`, whole: rsp -= 8
-    kPop,      // to `reg`, which is not rsp: rsp += 8
+    kPush,     // of `reg`, whole: rsp -= 8 (i386: 4)
+    kPop,      // to `reg`, which is not rsp: rsp += 8 (i386: 4)
     kSet,      // rsp = reg
     kUnknown,  // rsp is something else
     kCall,     // rsp is the same behind it
@@ -29,7 +30,9 @@ struct StackEffect {
   std::uint64_t target = 0;
 };
 
-// The instruction at the front of `code`, which is at `address`. kMalformed: none. No allocation, thread-safe.
-[[nodiscard]] Expected<StackEffect> stack_effect(ByteView code, std::uint64_t address);
+// The instruction at the front of `code`, which is at `address`, of x86-64 or i386. kMalformed: none. No allocation,
+// thread-safe.
+[[nodiscard]] Expected<StackEffect> stack_effect(ByteView code, std::uint64_t address,
+                                                 Architecture architecture = Architecture::kX86_64);
 
 }  // namespace windlass::code

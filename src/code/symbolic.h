@@ -86,6 +86,10 @@ class SymbolicState {
     return Value::initial(number);
   }
 
+  // The number of the next such value: who follows several ways gives each place in the code that makes one a number.
+  [[nodiscard]] std::uint8_t next_symbol() const { return next_symbol_; }
+  void set_next_symbol(std::uint8_t number) { next_symbol_ = number; }
+
   // `size` bytes at `address`; anything but eight bytes stored or initially there is unknown.
   [[nodiscard]] Value load(const Value& address, unsigned size) const {
     if (!address.is_address()) return {};
@@ -118,6 +122,45 @@ class SymbolicState {
 
   // Was there no room for a store? What is loaded afterwards may then be taken for initial memory.
   [[nodiscard]] bool forgot() const { return forgot_; }
+
+  [[nodiscard]] unsigned store_count() const { return store_count_; }
+  // Forgets the stores that keep(address, size, value) is false of, and what is below them in time and shares a byte
+  // with one: what is loaded from there is taken for initial memory.
+  template <typename Keep>
+  void forget_stores(Keep&& keep) {
+    unsigned kept = 0;
+    for (unsigned i = 0; i < store_count_; ++i) {
+      const Store store = stores_[i];
+      if (keep(store.address, unsigned{store.size}, store.value)) {
+        stores_[kept++] = store;
+        continue;
+      }
+      unsigned older = 0;
+      for (unsigned j = 0; j < kept; ++j)
+        if (!overlap(stores_[j], store.address, store.size)) stores_[older++] = stores_[j];
+      kept = older;
+    }
+    store_count_ = static_cast<std::uint8_t>(kept);
+  }
+
+  // Another way arrives here, too: what is not the same by both becomes unknown. Did anything?
+  bool meet(const SymbolicState& other) {
+    bool changed = false;
+    for (unsigned i = 0; i < kRegisterCount; ++i) {
+      if (!registers_[i].known() || registers_[i] == other.registers_[i]) continue;
+      registers_[i] = {};
+      changed = true;
+    }
+    const unsigned count = store_count_;
+    forget_stores([&](const Value& address, unsigned size, const Value& value) {
+      for (unsigned i = 0; i < other.store_count_; ++i) {
+        const Store& theirs = other.stores_[i];
+        if (theirs.address == address && theirs.size == size && theirs.value == value) return true;
+      }
+      return false;
+    });
+    return changed || store_count_ != count;
+  }
 
   // Calls callback(address, value) for the eight-byte stores that are remembered, in the order of time.
   template <typename Callback>

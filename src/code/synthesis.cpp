@@ -33,24 +33,37 @@ void free_scratch(SynthesisScratch* scratch) {
   unmap_pages(scratch, sizeof(SynthesisScratch));
 }
 
+// i386's code is not followed.
+constexpr bool is_followed(Architecture architecture) { return architecture != Architecture::kI386; }
+constexpr Error kNotFollowed{ErrorCode::kUnsupported, "code of this machine is not followed"};
+
 Expected<Synthesis> synthesize(const CodeSource& source, CodeAddress pc, SynthesisScratch& scratch) {
+  if (!is_followed(source.architecture)) return std::unexpected(kNotFollowed);
   if (source.architecture == Architecture::kX86_64) return analyse(source, pc, scratch.of<X86_64>());
   auto& work = scratch.of<AArch64>();
   auto found = analyse(source, pc, work);
   // A guess that nothing has been saved is refuted by a call that would lose the link register.
-  if (found && !found->outermost && found->certainty == Certainty::kGuess && AArch64::is_entry_row(found->row) &&
-      calls_with_link_unsaved(source, pc.value(), work))
+  if (found && found->start == Start::kNone && found->certainty == Certainty::kGuess &&
+      AArch64::is_entry_row(found->row) && calls_with_link_unsaved(source, pc.value(), work))
     return fail(ErrorCode::kNotFound, "the code does not return", pc.value());
   return found;
 }
 
 Expected<FrameRow> epilogue_row(const CodeSource& source, std::uint64_t pc, SynthesisScratch& scratch) {
+  if (!is_followed(source.architecture)) return std::unexpected(kNotFollowed);
   return source.architecture == Architecture::kX86_64 ? straight_row(source, pc, scratch.of<X86_64>())
                                                       : straight_row(source, pc, scratch.of<AArch64>());
 }
 
+Expected<FrameRow> return_row(const CodeSource& source, CodeAddress pc, SynthesisScratch& scratch) {
+  if (!is_followed(source.architecture)) return std::unexpected(kNotFollowed);
+  return source.architecture == Architecture::kX86_64 ? return_row(source, pc, scratch.of<X86_64>())
+                                                      : return_row(source, pc, scratch.of<AArch64>());
+}
+
 std::optional<FrameRow> contradicts(const FrameRow& row, const CodeSource& source, CodeAddress pc,
                                     SynthesisScratch& scratch) {
+  if (!is_followed(source.architecture)) return std::nullopt;
   return source.architecture == Architecture::kX86_64 ? contradiction(row, source, pc, scratch.of<X86_64>())
                                                       : contradiction(row, source, pc, scratch.of<AArch64>());
 }
@@ -58,14 +71,23 @@ std::optional<FrameRow> contradicts(const FrameRow& row, const CodeSource& sourc
 bool may_be_return_address(const CodeSource& source, std::uint64_t address) {
   const CodeKind kind = source.kind(CodeAddress::return_address(address).lookup());
   if (kind == CodeKind::kGenerated) return true;
+  // i386's calls have the same bytes as x86-64's (Intel SDM 2A, "CALL"; only what mod 0 rm 5 counts from differs).
   const bool called =
-      kind == CodeKind::kFile && (source.architecture == Architecture::kX86_64 ? X86_64::behind_call(source, address)
-                                                                               : AArch64::behind_call(source, address));
+      kind == CodeKind::kFile && (source.architecture == Architecture::kAArch64 ? AArch64::behind_call(source, address)
+                                                                                : X86_64::behind_call(source, address));
   if (called) return true;
   // A kernel without a vdso puts AArch64's trampoline on a page of its own.
   if (source.architecture == Architecture::kAArch64 && AArch64::signal_trampoline(source, address)) return true;
   if (source.kind(address) == CodeKind::kNoCode) return false;
   return source.architecture == Architecture::kX86_64 && X86_64::signal_trampoline(source, address);
+}
+
+CallSite call_site(const CodeSource& source, CodeAddress caller, CodeAddress callee, FrameRow& way_in,
+                   SynthesisScratch& scratch) {
+  if (!is_followed(source.architecture)) return CallSite::kNone;
+  return source.architecture == Architecture::kX86_64
+             ? site_of_call(source, caller, callee, way_in, scratch.of<X86_64>())
+             : site_of_call(source, caller, callee, way_in, scratch.of<AArch64>());
 }
 
 }  // namespace windlass::code

@@ -41,10 +41,22 @@ enum class Certainty : std::uint8_t {
   kGuess,    // no return was found: a jump to an unknown place, a frame pointer the code sets up
 };
 
+// Code that cannot return.
+enum class Start : std::uint8_t {
+  kNone,        // it can, or not known
+  kEntryPoint,  // the program starts here
+  kHalts,       // straight to a halt
+  kExits,       // on no way, and some halt straight behind a call
+};
+
 struct Synthesis {
   FrameRow row;  // holds at the pc only: begin = pc, end = pc + 1
   Certainty certainty = Certainty::kGuess;
-  bool outermost = false;  // the code cannot return (_start): the row says nothing
+  Start start = Start::kNone;  // if it is any, the row says nothing
+  // By a jump to another function, which is taken to keep the calling convention. Not all code does: in Haskell's every
+  // jump is one, and the stack is elsewhere.
+  bool by_jump = false;
+  bool addresses_frame = false;  // by the frame pointer, before the code changes that
 };
 
 // Space for one synthesis at a time, of fixed size (about 110 KiB), so that it allocates nothing and can run in a
@@ -62,6 +74,11 @@ void free_scratch(SynthesisScratch* scratch);
 // often gets wrong. kNotFound if it does not.
 [[nodiscard]] Expected<FrameRow> epilogue_row(const CodeSource& source, std::uint64_t pc, SynthesisScratch& scratch);
 
+// The row of the nearest way from `pc` to a return, whose registers are all that are known there, those that calls need
+// not preserve among them: what hand-written code with calling conventions of its own leaves to its caller. To be asked
+// only where the caller needs one of these. kNotFound if there is no such way.
+[[nodiscard]] Expected<FrameRow> return_row(const CodeSource& source, CodeAddress pc, SynthesisScratch& scratch);
+
 // The row to use instead of `row`, which unwind information gives for `pc`, where the code certainly says otherwise;
 // nothing where there is no contradiction (nearly always). Cheap: to be asked once of each new pc. The rule:
 //   - pc is an instruction on a straight way to a return (epilogue_row) and the row found differs: the code wins
@@ -76,5 +93,17 @@ void free_scratch(SynthesisScratch* scratch);
 // made up)? True where the code cannot be read, and in generated code: interpreters push the address to go on at
 // themselves (HotSpot's return entries).
 [[nodiscard]] bool may_be_return_address(const CodeSource& source, std::uint64_t address);
+
+// Where the call before a return address leads.
+enum class CallSite : std::uint8_t {
+  kNone,       // there is none, or it cannot be read
+  kAnywhere,   // to where a register or memory says, at once or by a jump
+  kReaches,    // to the start of the function at hand, or to a jump there (linkage stubs)
+  kLeads,      // to code from where a way leads to the pc at hand
+  kElsewhere,  // neither
+};
+// As seen from the frame at `callee`. With kLeads the row that the way in has at `callee` is in `way_in`.
+[[nodiscard]] CallSite call_site(const CodeSource& source, CodeAddress caller, CodeAddress callee, FrameRow& way_in,
+                                 SynthesisScratch& scratch);
 
 }  // namespace windlass::code

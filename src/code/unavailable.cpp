@@ -1,6 +1,8 @@
-// synthesis.h and stack_effect.h where there is no decoder for the machine's instructions: code says nothing.
+// synthesis.h, stack_effect.h and describe() where there is no decoder for the machine's instructions: code says
+// nothing.
 #include "code/stack_effect.h"
 #include "code/synthesis.h"
+#include "windlass/describe.h"
 
 namespace windlass::code {
 
@@ -18,8 +20,14 @@ Expected<Synthesis> synthesize(const CodeSource&, CodeAddress pc, SynthesisScrat
 Expected<FrameRow> epilogue_row(const CodeSource&, std::uint64_t pc, SynthesisScratch&) {
   return fail(ErrorCode::kNotFound, "this build does not read machine code", pc);
 }
+Expected<FrameRow> return_row(const CodeSource&, CodeAddress pc, SynthesisScratch&) {
+  return fail(ErrorCode::kNotFound, "this build does not read machine code", pc.value());
+}
+CallSite call_site(const CodeSource&, CodeAddress, CodeAddress, FrameRow&, SynthesisScratch&) {
+  return CallSite::kAnywhere;
+}
 std::optional<FrameRow> contradicts(const FrameRow&, const CodeSource&, CodeAddress, SynthesisScratch&) { return {}; }
-Expected<StackEffect> stack_effect(ByteView, std::uint64_t address) {
+Expected<StackEffect> stack_effect(ByteView, std::uint64_t address, Architecture) {
   return fail(ErrorCode::kNotFound, "this build does not read machine code", address);
 }
 bool may_be_return_address(const CodeSource& source, std::uint64_t address) {
@@ -27,3 +35,12 @@ bool may_be_return_address(const CodeSource& source, std::uint64_t address) {
 }
 
 }  // namespace windlass::code
+
+namespace windlass {
+
+Expected<Description> describe(std::span<const std::byte>, std::uint64_t address, Architecture,
+                               const DescribeOptions&) {
+  return fail(ErrorCode::kUnsupported, "this build does not read machine code", address);
+}
+
+}  // namespace windlass

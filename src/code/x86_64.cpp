@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "arch/registers.h"
+#include "arch/x86_64_call.h"
+#include "arch/x86_signal_return.h"
 
 namespace windlass::code {
 
@@ -21,6 +23,7 @@ namespace {
 using State = SymbolicState<X86_64::kSlots>;
 using x86_64::kRbp;
 using x86_64::kRsp;
+constexpr std::uint64_t kLargestTable = 1 << 16;
 constexpr unsigned kRax = 0, kRdx = 1, kRcx = 2, kRsi = 4, kRdi = 5, kR11 = 11, kNoRegister = kNoDwarfNumber;
 
 bool is_register(const ZydisDecodedOperand& operand, ZydisRegister reg) {
@@ -246,7 +249,6 @@ Flow Execution::call() {
       return flow;
     }
   }
-  for (const unsigned reg : {kRax, kRdx, kRcx, kRsi, kRdi, 8u, 9u, 10u, kR11}) state_[reg] = {};
   return flow;
 }
 
@@ -276,6 +278,14 @@ Flow Execution::branch() {
   if (to.type != ZYDIS_OPERAND_TYPE_IMMEDIATE) return {.kind = Flow::kStop};
   Flow flow{.kind = Flow::kBranch, .target = path_.pc + to.imm.value.u};
   if (info_.mnemonic == ZYDIS_MNEMONIC_JNZ) flow.value = path_.sp_if_equal;
+  if (path_.compared == 0) return flow;
+  switch (info_.mnemonic) {
+    case ZYDIS_MNEMONIC_JNBE: path_.limit = path_.compared; break;
+    case ZYDIS_MNEMONIC_JNB: path_.limit = path_.compared - 1; break;
+    case ZYDIS_MNEMONIC_JBE: flow.limit = path_.compared; break;
+    case ZYDIS_MNEMONIC_JB: flow.limit = path_.compared - 1; break;
+    default: break;
+  }
   return flow;
 }
 
@@ -314,16 +324,18 @@ void Execution::note_frame_pointer(Flow& flow) const {
     const auto& operand = operands_[i];
     if (operand.type == ZYDIS_OPERAND_TYPE_MEMORY && operand.mem.base == ZYDIS_REGISTER_RBP &&
         operand.mem.index == ZYDIS_REGISTER_NONE && operand.mem.disp.has_displacement &&
-        operand.mem.disp.value < kLargestArgument && operand.mem.disp.value > -kLargestLocal)
+        operand.mem.disp.value < kLargestArgument && operand.mem.disp.value > -kLargestLocal) {
       flow.uses_frame_pointer = true;
+      flow.addresses_frame |= operand.mem.disp.value < 0;
+    }
     if (operand.type == ZYDIS_OPERAND_TYPE_REGISTER && (operand.actions & ZYDIS_OPERAND_ACTION_MASK_WRITE) != 0 &&
         dwarf_number(operand.reg.value) == kRbp)
       flow.writes_frame_pointer = true;
   }
-  if (info_.mnemonic == ZYDIS_MNEMONIC_LEAVE) flow.uses_frame_pointer = true;
+  if (info_.mnemonic == ZYDIS_MNEMONIC_LEAVE) flow.uses_frame_pointer = flow.addresses_frame = true;
   if (info_.mnemonic == ZYDIS_MNEMONIC_MOV) {
     if (is_register(operands_[0], ZYDIS_REGISTER_RSP) && is_register(operands_[1], ZYDIS_REGISTER_RBP))
-      flow.uses_frame_pointer = true;
+      flow.uses_frame_pointer = flow.addresses_frame = true;
     if (is_register(operands_[0], ZYDIS_REGISTER_RBP) && is_register(operands_[1], ZYDIS_REGISTER_RSP))
       flow.sets_frame_pointer = true;
   }
@@ -393,6 +405,8 @@ Flow Execution::run() {
   if (info_.mnemonic == ZYDIS_MNEMONIC_CMP) {
     for (unsigned i = 0; i < 2; ++i)
       if (is_register(operands_[i], ZYDIS_REGISTER_RSP)) path_.sp_if_equal = value_of(operands_[1 - i]);
+    const bool small = operands_[1].type == ZYDIS_OPERAND_TYPE_IMMEDIATE && operands_[1].imm.value.u < kLargestTable;
+    path_.compared = small ? static_cast<std::uint32_t>(operands_[1].imm.value.u) + 1 : 0;
   }
   return flow;
 }
@@ -402,6 +416,11 @@ Flow Execution::run() {
 X86_64::X86_64() { ZydisDecoderInit(&decoder_, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64); }
 
 Flow X86_64::step(CodeReader& code, Path<X86_64>& path) { return Execution(decoder_, code, path).run(); }
+
+void X86_64::forget_by_call(SymbolicState<kSlots>& state, std::uint64_t kept) {
+  for (const unsigned reg : {kRax, kRdx, kRcx, kRsi, kRdi, 8u, 9u, 10u, kR11})
+    if ((kept >> reg & 1) == 0) state[reg] = {};
+}
 
 Value X86_64::return_from_entry(SymbolicState<kSlots>& state) {
   Value& sp = state[x86_64::kRsp];
@@ -454,35 +473,32 @@ bool X86_64::may_be_epilogue(const CodeSource& source, std::uint64_t pc) {
   return false;
 }
 
-// E8 rel32, or FF /2 of 2 to 7 bytes.
 bool X86_64::behind_call(const CodeSource& source, std::uint64_t address) {
-  std::uint8_t code[7] = {};  // before the address
-  if (!source.read(address - 7, code, sizeof code)) return true;
-  if (code[2] == 0xe8) return true;
-  for (unsigned length = 2; length <= 7; ++length)
-    if (code[7 - length] == 0xff && (code[8 - length] >> 3 & 7) == 2) return true;
-  return false;
+  std::uint8_t code[x86_64::kLongestCall] = {};  // before the address
+  return !source.read(address - sizeof code, code, sizeof code) || x86_64::ends_with_call(code);
 }
 
-namespace {
+std::uint64_t X86_64::direct_call_target(const CodeSource& source, std::uint64_t address) {
+  std::uint8_t code[5] = {};
+  if (!source.read(address - sizeof code, code, sizeof code) || code[0] != 0xe8) return 0;
+  std::int32_t distance = 0;
+  std::memcpy(&distance, code + 1, sizeof distance);
+  return address + static_cast<std::uint64_t>(std::int64_t{distance});
+}
 
-// mov rax, 15 or mov eax, 15: the number of rt_sigreturn. Followed by syscall.
-constexpr std::uint8_t kLongTrampoline[9] = {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05};
-constexpr std::uint8_t kShortTrampoline[7] = {0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05};
-
-}  // namespace
+bool X86_64::behind_indirect_call(const CodeSource& source, std::uint64_t address) {
+  std::uint8_t code[x86_64::kLongestCall] = {};
+  return source.read(address - sizeof code, code, sizeof code) && x86_64::ends_with_indirect_call(code);
+}
 
 bool X86_64::signal_trampoline(const CodeSource& source, std::uint64_t address) {
-  std::uint8_t code[sizeof kLongTrampoline] = {};
-  if (!source.read(address, code, sizeof kShortTrampoline)) return false;
-  if (std::memcmp(code, kShortTrampoline, sizeof kShortTrampoline) == 0) return true;
-  return source.read(address, code, sizeof code) && std::memcmp(code, kLongTrampoline, sizeof code) == 0;
+  return x86::at_signal_return(source.read, Architecture::kX86_64, address);
 }
 
 // A `syscall` that the number of rt_sigreturn has just been loaded for; a `ret` to what has just been put on the stack,
 // `mov [rsp], reg` (retpolines); the end of a loop that probes the stack.
 void X86_64::look_back(CodeReader& code, Path<X86_64>& path) {
-  std::uint8_t bytes[sizeof kShortTrampoline] = {};
+  std::uint8_t bytes[4] = {};
   if (code.read(path.pc, bytes, 2) < 1) return;
   if (bytes[0] == 0xc3) {
     constexpr std::size_t kStore = 4;
@@ -501,14 +517,11 @@ void X86_64::look_back(CodeReader& code, Path<X86_64>& path) {
     return;
   }
   if (bytes[0] != 0x0f || bytes[1] != 0x05) return;
-  constexpr std::size_t kMove = 5;
-  if (code.read(path.pc - kMove, bytes, sizeof bytes) != sizeof bytes) return;
-  const bool short_form = std::memcmp(bytes, kShortTrampoline, sizeof bytes) == 0;
-  // The long form's last four bytes before are the same number; its opcode stands before those.
-  std::uint8_t before[sizeof kLongTrampoline] = {};
-  const bool long_form = code.read(path.pc - 7, before, sizeof before) == sizeof before &&
-                         std::memcmp(before, kLongTrampoline, sizeof before) == 0;
-  if (short_form || long_form) path.state[kRax] = Value::constant(15);
+  const auto read = [&](std::uint64_t address, std::uint8_t* to, std::size_t size) {
+    return code.read(address, to, size) == size;
+  };
+  if (x86::behind_signal_return(read, Architecture::kX86_64, path.pc + x86::kSystemCallSize))
+    path.state[kRax] = Value::constant(15);
 }
 
 namespace {

@@ -186,6 +186,75 @@ TEST_F(Code, ReturnAddressBehindACall) {
   }
 }
 
+// What the kernel side says of a frame: a stack with a guess in it is not whole.
+TEST_F(Code, Certainty) {
+  const auto certainty_of = [&](const Bytes& function, const Bytes& call, bool exact,
+                                wl_mapping_kind kind = WL_MAPPING_GENERATED) {
+    place(function, kind);
+    Bytes& page = target.memory[kCode];
+    std::copy(call.begin(), call.end(), page.begin() + 0x800 - static_cast<long>(call.size()));
+    std::vector<std::uint64_t> stack(0x60, 0);
+    stack[0x100 / 8] = kCallerFp;
+    stack[0x108 / 8] = kCaller;
+    target.write(kStack, stack);
+    auto cursor = FakeTarget::cursor(kCode + 0x100, kStack + 0x80, kStack + 0x100);
+    cursor.exact = exact;
+    target.scratch->unwind.certainty = WL_DESCRIBED;
+    EXPECT_EQ(target.step(cursor), WL_CONTINUE);
+    EXPECT_EQ(cursor.regs[WL_X64_RIP], kCaller);
+    return target.scratch->unwind.certainty;
+  };
+  const Bytes leaves{0xc9, 0xc3}, uses{0x90, 0x48, 0x89, 0x45, 0xf0}, silent{0x90, 0x90, 0x90, 0x90};
+  const Bytes sets{0x55, 0x90, 0x48, 0x89, 0xe5, 0x48, 0x89, 0x45, 0xf0}, behind{0x90, 0xc3, 0x48, 0x89, 0x45, 0xf0};
+  const Bytes indirect{0x41, 0xff, 0xd1}, here{0xe8, 0x00, 0xf9, 0xff, 0xff}, beyond{0xe8, 0x00, 0x01, 0x00, 0x00};
+  EXPECT_EQ(certainty_of(leaves, indirect, true), WL_PROVED);
+  for (const bool exact : {false, true}) {
+    EXPECT_EQ(certainty_of(uses, indirect, exact), WL_CHECKED);
+    EXPECT_EQ(certainty_of(uses, here, exact), WL_CHECKED);
+    EXPECT_EQ(certainty_of(uses, beyond, exact), WL_GUESSED) << "a call of what stands behind the pc";
+    EXPECT_EQ(certainty_of(silent, indirect, exact), WL_GUESSED);
+    EXPECT_EQ(certainty_of(sets, indirect, exact), WL_GUESSED) << "the frame is not there yet";
+    EXPECT_EQ(certainty_of(behind, indirect, exact), WL_GUESSED) << "another function's";
+  }
+  // Far behind the call, as in V8's way from C++ into JavaScript, wherever it stands in the pieces that are read.
+  for (std::size_t before = 20; before < 120; ++before) {
+    SCOPED_TRACE(before);
+    Bytes far(before, 0x90);
+    far.insert(far.end(), {0x5d, 0xc3});
+    EXPECT_EQ(certainty_of(far, indirect, false), before < 105 ? WL_CHECKED : WL_GUESSED);
+    const unsigned in_file = certainty_of(far, indirect, false, WL_MAPPING_FILE);
+    EXPECT_EQ(in_file, before == 20 ? WL_CHECKED : WL_GUESSED) << "rbp may be saved only";
+    far[before - 3] = 0xc3;
+    EXPECT_EQ(certainty_of(far, indirect, false), WL_GUESSED) << "another function's";
+  }
+}
+
+TEST_F(Code, AStackWithAGuessIsNotWhole) {
+  place({0x90, 0x90, 0x90, 0x90});
+  std::vector<std::uint64_t> stack(0x60, 0);
+  stack[0x100 / 8] = kCallerFp;
+  stack[0x108 / 8] = kCaller;
+  target.write(kStack, stack);
+  wl_unwind& unwind = target.scratch->unwind;
+  for (const auto& [certainty, end] : {std::pair{WL_CHECKED, WL_END_COMPLETE}, {WL_GUESSED, WL_END_GUESSED}}) {
+    // The caller's rule says that it is the outermost frame: the memo knows it.
+    auto ref = target.arena->allocate(sizeof(wl_rule));
+    wl_rule outermost{};
+    outermost.cfa_kind = WL_CFA_REG;
+    outermost.cfa_reg = WL_SP;
+    outermost.ra_kind = WL_REG_UNDEFINED;
+    std::memcpy(target.arena->at(*ref), &outermost, sizeof outermost);
+    auto& entry = target.memo->entries[wl_memo_slot(unwind.space, kCaller - 1)];
+    entry.tag = wl_memo_tag(unwind.space, kCaller - 1);
+    entry.value = wl_memo_value(unwind.space, kCaller - 1, &outermost, *ref, WL_NO_XREG);
+    unwind.certainty = certainty;
+    auto cursor = FakeTarget::cursor(kCaller, kStack + 0x110, kCallerFp);
+    cursor.exact = 0;
+    EXPECT_EQ(target.walk(cursor).size(), 1u);
+    EXPECT_EQ(unwind.end, static_cast<unsigned>(end));
+  }
+}
+
 TEST_F(Code, RestorerWithoutCfi) {
   place({0x48, 0xc7, 0xc0, 0x0f, 0x00, 0x00, 0x00, 0x0f, 0x05}, WL_MAPPING_FILE);
   std::vector<std::uint64_t> frame(5 + 17, 7);

@@ -51,6 +51,38 @@ TEST(Lookup, AgreesWithTheTableOnItself) { expect_agreement("/proc/self/exe"); }
 TEST(Lookup, AgreesWithTheTableOnLibc) { expect_agreement("/lib/x86_64-linux-gnu/libc.so.6"); }
 TEST(Lookup, AgreesWithTheTableOnLibstdcxx) { expect_agreement("/usr/lib/x86_64-linux-gnu/libstdc++.so.6"); }
 
+// A gap counts as one of code generated ahead of time where it fills a page of 64 KiB, and then to its ends (V8's
+// builtins begin with the way from C++ into JavaScript, a few bytes behind the last C++ function).
+TEST(Lookup, BareCodeReachesToTheNextRow) {
+  table::TableBuilder builder;
+  wl_rule rule{};
+  rule.cfa_kind = WL_CFA_REG;
+  rule.cfa_offset = 8;
+  for (const std::uint64_t begin : {0x10000, 0x1d000, 0x3a000, 0x3e000, 0x4e000}) {
+    builder.begin_function(begin, begin + 0x100);
+    builder.row(begin, rule);
+    builder.end_function();
+  }
+  const auto table = builder.finish();
+  ASSERT_TRUE(table.has_value());
+  FakeTarget target;
+  const auto placed = table::load_table(*table, *target.arena);
+  ASSERT_TRUE(placed.has_value());
+  const auto is_bare = [&](std::uint64_t address) {
+    std::uint32_t bare = 0;
+    const std::uint32_t ref = wl_find_rule_ref(&target.env, &placed->module, address, &bare);
+    EXPECT_FALSE(ref != 0 && bare != 0) << std::hex << address;
+    return bare != 0;
+  };
+  for (const std::uint64_t bare : {0x1d100, 0x1ffff, 0x20000, 0x2ffff, 0x30000, 0x39fff})
+    EXPECT_TRUE(is_bare(bare)) << bare;
+  for (const std::uint64_t not_bare : {0x10000, 0x10100, 0x1cfff, 0x1d0ff, 0x3a000, 0x3a100, 0x3dfff, 0x3e0ff})
+    EXPECT_FALSE(is_bare(not_bare)) << std::hex << not_bare;
+  // Too little, though it is in two pages.
+  for (const std::uint64_t small : {0x3e100, 0x3ffff, 0x40000, 0x4dfff})
+    EXPECT_FALSE(is_bare(small)) << std::hex << small;
+}
+
 // The most escapes a page can hold: 65,536 rows, none of whose rules is among the 255 used most.
 TEST(Lookup, PageFullOfEscapes) {
   constexpr int kCommon = 300;

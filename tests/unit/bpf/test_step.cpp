@@ -143,10 +143,45 @@ TEST(Step, CyclicStackEnds) {
   target.write(kStack, {kStack + 32, kCode + 1, 0, 0, kStack, kCode + 1});
   auto cursor = FakeTarget::cursor(kCode, kStack - 8, kStack);
   const wl_rule rule = rule_of(WL_CFA_REG, 6, 16, WL_REG_CFA, -16);
-  int status = WL_CONTINUE, steps = 0;
+  int status = WL_CONTINUE;
+  unsigned steps = 0;
   for (; steps < 1000 && status == WL_CONTINUE; ++steps) status = apply(target, cursor, rule);
   EXPECT_EQ(status, WL_END_NO_PROGRESS);
-  EXPECT_LT(steps, 64);
+  // The first leads up; from then on every second leads down, the last of them one too many.
+  EXPECT_EQ(steps, 1 + 2 * (WL_MAX_BACKWARD_STEPS + 1));
+}
+
+// A signal frame that restores its own sp, as a damaged stack may hold it.
+TEST(Step, CyclicSignalFramesEnd) {
+  FakeTarget target;
+  std::vector<std::uint64_t> frame(5 + 17, 0x9000);
+  frame[5 + 15] = kStack;
+  frame[5 + 16] = kCode;
+  target.write(kStack, frame);
+  auto rule = rule_of(WL_CFA_MEM, 7, 160, WL_REG_BASE, 120);
+  rule.flags = WL_RULE_SIGNAL;
+  auto cursor = FakeTarget::cursor(kCode, kStack, 0);
+  int status = WL_CONTINUE;
+  unsigned steps = 0;
+  for (; steps < 1000 && status == WL_CONTINUE; ++steps) status = apply(target, cursor, rule);
+  EXPECT_EQ(status, WL_END_NO_PROGRESS);
+  EXPECT_EQ(steps, WL_MAX_BACKWARD_STEPS + 1);
+}
+
+// How far the stack that a handler interrupted lies away says whether a raw sample copies it, too.
+TEST(Step, TheInterruptedStackIsNoted) {
+  for (const std::uint64_t distance : {std::uint64_t{WL_MAX_RAW_PIECE} - 8, std::uint64_t{WL_MAX_RAW_PIECE}}) {
+    FakeTarget target;
+    std::vector<std::uint64_t> frame(5 + 17, 0x9000);
+    frame[5 + 15] = kStack + distance;
+    frame[5 + 16] = kCode;
+    target.write(kStack, frame);
+    auto rule = rule_of(WL_CFA_MEM, 7, 160, WL_REG_BASE, 120);
+    rule.flags = WL_RULE_SIGNAL;
+    auto cursor = FakeTarget::cursor(kCode, kStack, 0);
+    ASSERT_EQ(apply(target, cursor, rule), WL_CONTINUE);
+    EXPECT_EQ(target.scratch->unwind.interrupted_sp, distance == WL_MAX_RAW_PIECE ? kStack + distance : 0);
+  }
 }
 
 TEST(Step, SignalFrameRestoresEverything) {
@@ -171,9 +206,31 @@ TEST(Step, SignalFrameRestoresEverything) {
   EXPECT_EQ(cursor.regs[4], 0x9009U);
   EXPECT_EQ(cursor.regs[WL_X64_RBP], 0x900aU);
   EXPECT_EQ(cursor.regs[WL_X64_RBX], 0x900bU);
+  EXPECT_EQ(cursor.regs[1], 0x900cU);
   EXPECT_EQ(cursor.regs[0], 0x900dU);
+  EXPECT_EQ(cursor.regs[2], 0x900eU);
   EXPECT_EQ(cursor.exact, 1);
   EXPECT_EQ(cursor.valid, (1U << 17) - 1);
+}
+
+// rt_sigreturn's call is the trampoline's last instruction: the pc behind it is other code's.
+TEST(Step, SigreturnStandsAtItsCall) {
+  const std::vector<std::uint8_t> forms[] = {{0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05},
+                                             {0x90, 0x90, 0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05},
+                                             {0x48, 0xc7, 0xc0, 0x0e, 0, 0, 0, 0x0f, 0x05},   // another system call
+                                             {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x0b}};  // none
+  for (const auto& form : forms) {
+    FakeTarget target;
+    wl_unwind& unwind = target.scratch->unwind;
+    target.write_code(kCode, form);
+    const bool returns = &form - forms < 2;
+    for (const std::uint64_t rax : {std::uint64_t{0} - 38, std::uint64_t{15}}) {
+      unwind.cursor = FakeTarget::cursor(kCode + 9, kStack, 0);
+      unwind.cursor.regs[0] = rax;
+      wl_settle(&unwind);
+      EXPECT_EQ(unwind.cursor.regs[WL_PC], kCode + (returns && rax != 15 ? 7 : 9)) << &form - forms << " " << rax;
+    }
+  }
 }
 
 // A Windows machine frame: rip, cs, eflags, rsp, ss on top of 32 bytes.
@@ -317,6 +374,16 @@ TEST(Memo, ReplacedCodeIsNeverWalkedByItsOldRule) {
   target.publish({});
   EXPECT_EQ(target.walk(start).size(), 1U);
   EXPECT_EQ(target.scratch->unwind.end, WL_END_NO_MAPPING);
+}
+
+// A code manager has its rows, which are not read here: no frame pointer is followed from it, however right it looks.
+TEST(UnwindStep, CodeOfACodeManagerGoesToTheAgent) {
+  FakeTarget target;
+  target.write(kStack, {kStack + 32, kCode + 0x100, 0, 0, 0, kCode + 0x200});
+  target.set_mappings({{kCode, kCode + 0x1000, 0x12340000, 0, WL_MAPPING_MANAGED}});
+  EXPECT_EQ(target.walk(FakeTarget::cursor(kCode + 0x80, kStack, kStack)).size(), 1U);
+  EXPECT_EQ(target.scratch->unwind.end, WL_END_NO_ROW);
+  for (const wl_memo_entry& entry : target.memo->entries) ASSERT_EQ(entry.tag, 0U);
 }
 
 static_assert(sizeof(wl_memo_entry) == 16);

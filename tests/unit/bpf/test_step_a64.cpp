@@ -148,6 +148,16 @@ TEST_F(Delivery, IsNotSeenInStaleStack) {
   EXPECT_EQ(cursor.regs[WL_PC], kHandler);
 }
 
+// A signal frame that restores its own sp, as a damaged stack may hold it.
+TEST_F(Delivery, CyclicSignalFramesEnd) {
+  stack.words[kFrame + WL_SIGFRAME_REGISTERS + 31 * 8] = kFrame;
+  int status = WL_CONTINUE;
+  unsigned steps = 0;
+  for (; steps < 1000 && status == WL_CONTINUE; ++steps) status = wl_step_signal(stack.unwind.get(), kFrame);
+  EXPECT_EQ(status, WL_END_NO_PROGRESS);
+  EXPECT_EQ(steps, WL_MAX_BACKWARD_STEPS + 1);
+}
+
 // rt_sigreturn's call is the trampoline's last instruction: the pc behind it is other code's.
 TEST_F(Delivery, SigreturnStandsAtItsCall) {
   cursor.regs[8] = 139;

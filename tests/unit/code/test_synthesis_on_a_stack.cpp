@@ -57,7 +57,7 @@ class SynthesisOnAStack : public testing::Test {
     self = &source;
     const auto found = synthesize(source, frame.pc(), *scratch);
     if (!found) return kNothing;
-    if (found->outermost) return kOutermost;
+    if (found->start != Start::kNone) return kOutermost;
     certainty = found->certainty;
     EXPECT_EQ(found->row.begin, frame.pc().value());
     const walk::StepStatus status = walk::apply(found->row, memory, {}, frame, caller, nullptr);

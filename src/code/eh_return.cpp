@@ -1,0 +1,88 @@
+#include "code/eh_return.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "arch/registers.h"
+#include "code/stack_effect.h"
+
+namespace windlass::code {
+namespace {
+
+using Kind = StackEffect::Kind;
+
+constexpr RegisterNumber kRcx = 2, kEcx = 1;
+
+ByteView rest(ByteView code, std::uint64_t offset) { return *code.sub(offset, code.size() - offset); }
+
+// The offset behind the instruction that moves rsp.
+std::optional<std::uint64_t> find_eh_return(ByteView code, std::uint64_t address, Architecture architecture) {
+  const RegisterNumber from = architecture == Architecture::kI386 ? kEcx : kRcx;
+  const std::uint64_t end = std::min<std::uint64_t>(code.size(), kEhReturnBytes);
+  unsigned calls = 0;
+  for (std::uint64_t at = 0; at < end;) {
+    const auto effect = stack_effect(rest(code, at), address + at, architecture);
+    if (!effect) return std::nullopt;
+    at += effect->length;
+    switch (effect->kind) {
+      case Kind::kSet:
+        if (effect->reg != from) return std::nullopt;
+        return at;
+      case Kind::kCall:
+        if (++calls > 1) return std::nullopt;
+        break;
+      case Kind::kJump:  // into the loop that takes frames off the shadow stack
+        if (effect->target < address + at || effect->target >= address + end) return std::nullopt;
+        break;
+      case Kind::kReturn:
+      case Kind::kUnknown: return std::nullopt;
+      default: break;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+bool saves_landing_registers(const FrameRow& row, Architecture architecture) {
+  const RegisterNumber second = architecture == Architecture::kI386 ? 2 : 1;
+  const auto saved = [&](RegisterNumber reg) {
+    const RegisterRule* rule = row.registers.find(reg);
+    return rule != nullptr && rule->is(RegisterRule::kAtCfa);
+  };
+  return !row.signal_frame && saved(0) && saved(second);
+}
+
+bool leads_to_eh_return(ByteView code, std::uint64_t address, Architecture architecture) {
+  return find_eh_return(code, address, architecture).has_value();
+}
+
+bool behind_eh_return(ByteView before, Architecture architecture) {
+  constexpr std::uint8_t kMovRspRcx[kEhReturnMove] = {0x48, 0x89, 0xcc};
+  const std::size_t skipped = architecture == Architecture::kI386 ? 1 : 0;  // mov esp, ecx has no prefix
+  return before.size() == sizeof kMovRspRcx &&
+         std::memcmp(before.data() + skipped, kMovRspRcx + skipped, sizeof kMovRspRcx - skipped) == 0;
+}
+
+std::optional<EhReturnPart> eh_return_part(ByteView function, std::uint64_t address) {
+  for (std::uint64_t at = 0; at < function.size();) {
+    const auto effect = stack_effect(rest(function, at), address + at);
+    if (!effect) return std::nullopt;
+    const std::uint64_t call = at;
+    at += effect->length;
+    if (effect->kind != Kind::kCall) continue;
+    const auto moved = find_eh_return(rest(function, at), address + at, Architecture::kX86_64);
+    if (!moved) continue;
+    std::uint64_t end = at + *moved;
+    while (end < function.size()) {
+      const auto last = stack_effect(rest(function, end), address + end);
+      if (!last) return std::nullopt;
+      end += last->length;
+      if (last->kind == Kind::kJump || last->kind == Kind::kReturn) break;
+    }
+    return EhReturnPart{address + call, address + end};
+  }
+  return std::nullopt;
+}
+
+}  // namespace windlass::code
