@@ -1,0 +1,103 @@
+// windlass emit: unwind information for code that has none, as a source text.
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <string>
+
+#include <fmt/format.h>
+#include <unistd.h>
+#include <CLI/CLI.hpp>
+
+#include "base/text_writer.h"
+#include "cli/commands.h"
+#include "cli/emit_input.h"
+
+namespace windlass::cli {
+namespace {
+
+struct Options {
+  EmitInput input;
+  emit::Mode mode = emit::Mode::kExact;
+  bool as_v8 = false;
+  emit::TextOptions text;
+  std::string output;
+};
+
+int refused(const std::string& what, const Error& error) {
+  std::fprintf(stderr, "windlass: %s: %s\n", what.c_str(), error.text().c_str());
+  return error.code == ErrorCode::kSystem ? kRefused : kFoundWrong;
+}
+
+int write(const std::string& output, const std::string& text) {
+  std::FILE* const file = output.empty() ? stdout : std::fopen(output.c_str(), "w");
+  const bool written = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  const bool closed = file != nullptr && (output.empty() ? std::fflush(file) : std::fclose(file)) == 0;
+  if (written && closed) return kDone;
+  std::perror(("windlass: " + (output.empty() ? "standard output" : output)).c_str());
+  return kRefused;
+}
+
+int run(const Options& options) {
+  const auto input = read_emit_input(options.input);
+  if (!input) return refused(options.input.list.empty() ? options.input.file : options.input.list, input.error());
+  if (input->functions.empty()) {
+    std::fprintf(stderr, "windlass: %s: no function without unwind information%s\n", options.input.file.c_str(),
+                 input->covered != 0 ? fmt::format(" ({} have it already)", input->covered).c_str() : "");
+    return kFoundWrong;
+  }
+  const auto spans = emit::spans_of(
+      input->functions, {.architecture = input->architecture, .mode = options.mode, .as_v8 = options.as_v8});
+  if (!spans) return refused(options.input.file, spans.error());
+  const auto text = emit::text_of(*spans, input->functions, options.text);
+  if (!text) return refused(options.input.file, text.error());
+  if (const int status = write(options.output, *text); status != kDone) return status;
+  const auto other = options.text.syntax == emit::Syntax::kElf ? emit::Span::kWindows : emit::Span::kElf;
+  const auto written =
+      std::count_if(spans->begin(), spans->end(), [&](const auto& span) { return span.only != other; });
+  std::fprintf(stderr, "windlass: %zu functions, %td descriptions; %zu functions were described already\n",
+               input->functions.size(), written, input->covered);
+  return kDone;
+}
+
+// An option that is one of some words.
+template <typename Value>
+void choice(CLI::App& command, const std::string& name, Value& to, const std::map<std::string, Value>& words,
+            const std::string& about) {
+  const auto set = [&to, words](const std::string& word) { to = words.at(word); };
+  command.add_option_function<std::string>(name, set, about)->check(CLI::IsMember(words));
+}
+
+}  // namespace
+
+void register_emit(CLI::App& app, int& status) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand(
+      "emit", "Unwind information for code that has none, as assembly text: .pdata and .xdata, or .eh_frame");
+  choice<emit::Mode>(*command, "--mode", options->mode,
+                     {{"whole", emit::Mode::kWhole},
+                      {"function", emit::Mode::kFunctions},
+                      {"n+1", emit::Mode::kFrames},
+                      {"exact", emit::Mode::kExact}},
+                     "What is described: all of it as one frame, each function, each function's frames, or (the "
+                     "default) what the code does at each instruction");
+  choice<emit::Syntax>(*command, "--syntax", options->text.syntax,
+                       {{"gas", emit::Syntax::kGas}, {"masm", emit::Syntax::kMasm}, {"elf", emit::Syntax::kElf}},
+                       "For Windows in that of binutils and LLVM (the default) or of Microsoft; for ELF");
+  choice<Architecture>(*command, "--machine", options->input.architecture,
+                       {{"x86-64", Architecture::kX86_64}, {"aarch64", Architecture::kAArch64}}, "Of a blob");
+  command->add_option("--functions", options->input.functions, "A pattern of names: 'Builtins_*'");
+  command->add_option("--base", options->input.base, "The symbol that places count from, instead of each function's");
+  command->add_flag("--addresses", options->input.addresses,
+                    "Places as numbers: for a program that is linked already and loaded where it was linked");
+  command->add_flag("--as-v8", options->as_v8,
+                    "n+1 to the byte as V8 has it: leaves too, and from 4 bytes in front of functions on");
+  command->add_option("--handler", options->text.handler,
+                      "Windows: the symbol of a handler that every description names");
+  command->add_option("-o,--output", options->output, "A file instead of standard output");
+  command->add_option("FILE", options->input.file, "An ELF object or program, or a blob of code")->required();
+  command->add_option("LIST", options->input.list, "Of a blob's functions: lines 'START SIZE NAME', hexadecimal");
+  command->callback([options, &status] { status = run(*options); });
+}
+
+}  // namespace windlass::cli

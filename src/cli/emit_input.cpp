@@ -1,0 +1,162 @@
+#include "cli/emit_input.h"
+
+#include <elf.h>
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <charconv>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "image/elf_structures.h"
+#include "image/unwind_sections.h"
+#include "source/unwind_source.h"
+
+namespace windlass::cli {
+namespace {
+
+class Reader {
+ public:
+  explicit Reader(const EmitInput& input) : input_(input) {}
+
+  Expected<EmitFunctions> run() {
+    auto file = image::MappedFile::open(input_.file);
+    if (!file) return std::unexpected(file.error());
+    to_.file = std::move(*file);
+    if (const auto ok = input_.list.empty() ? object() : blob(); !ok) return std::unexpected(ok.error());
+    auto& all = to_.functions;
+    std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.address < b.address; });
+    const auto last = std::unique(all.begin(), all.end(), [](const auto& a, const auto& b) {
+      return a.address == b.address && a.code.size() == b.code.size();
+    });
+    all.erase(last, all.end());
+    return std::move(to_);
+  }
+
+ private:
+  [[nodiscard]] bool wanted(const std::string& name) const {
+    return fnmatch(input_.functions.c_str(), name.c_str(), 0) == 0;
+  }
+
+  // `address`: where the symbol is that everything counts from, if there is one.
+  void add(const std::string& name, std::uint64_t address, ByteView code) {
+    emit::Function function{.symbol = name, .address = address, .code = {code.data(), code.size()}};
+    if (input_.addresses) function.symbol = fmt::format("{:#x}", address);
+    if (!input_.base.empty()) {
+      function.symbol = input_.base;
+      function.addend = static_cast<std::int64_t>(address - base_);
+    }
+    to_.functions.push_back(std::move(function));
+  }
+
+  // ---- a blob: lines "START SIZE NAME", hexadecimal, as in the maps that JIT compilers write for perf ----
+
+  Expected<void> blob() {
+    const auto list = image::MappedFile::open(input_.list);
+    if (!list) return std::unexpected(list.error());
+    to_.architecture = input_.architecture;
+    const ByteView bytes = list->bytes();
+    std::string_view rest(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    for (std::uint64_t number = 1; !rest.empty(); ++number) {
+      const std::string_view line = rest.substr(0, rest.find('\n'));
+      rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+      if (line.empty() || line.front() == '#') continue;
+      if (const auto ok = list_line(line, number); !ok) return ok;
+    }
+    return {};
+  }
+
+  Expected<void> list_line(std::string_view line, std::uint64_t number) {
+    std::uint64_t start = 0, size = 0;
+    const char* const begin = std::to_address(line.begin());
+    const char* const end = begin + line.size();
+    const auto first = std::from_chars(begin, end, start, 16);
+    const auto second = first.ec == std::errc() && first.ptr != end
+                            ? std::from_chars(first.ptr + 1, end, size, 16)
+                            : std::from_chars_result{end, std::errc::invalid_argument};
+    if (second.ec != std::errc() || second.ptr == end || *second.ptr != ' ' || second.ptr + 1 == end)
+      return fail(ErrorCode::kMalformed, "a line of the list is not 'START SIZE NAME' with hexadecimal numbers",
+                  number);
+    const std::string name(second.ptr + 1, end);
+    const auto code = to_.file.bytes().sub(start, size);
+    if (!code)
+      return fail(ErrorCode::kOutOfRange, "a line of the list names code beyond the blob's end", number, start);
+    if (wanted(name)) add(name, start, *code);
+    return {};
+  }
+
+  // ---- an object ----
+
+  Expected<void> object() {
+    const auto image = image::ElfImage::parse(to_.file.bytes());
+    if (!image) return std::unexpected(image.error());
+    const auto source = source::open_source(to_.file.bytes(), image::PeLayout::kFile);
+    if (!source) return std::unexpected(source.error());
+    to_.architecture = image::architecture_of(image->machine());
+    bool found_base = input_.base.empty();
+    for (const image::Section& table : image->sections())
+      if (table.type == SHT_SYMTAB || table.type == SHT_DYNSYM)
+        for_each_symbol(*image, table, [&](const Elf64_Sym& symbol, const std::string& name) {
+          if (name != input_.base || found_base) return;
+          base_ = place(*image, symbol);
+          found_base = true;
+        });
+    if (!found_base) return fail(ErrorCode::kNotFound, "the file has no symbol of the base's name", 0);
+    for (const image::Section& table : image->sections())
+      if (table.type == SHT_SYMTAB || table.type == SHT_DYNSYM)
+        for_each_symbol(*image, table, [&](const Elf64_Sym& symbol, const std::string& name) {
+          if (ELF64_ST_TYPE(symbol.st_info) == STT_FUNC && symbol.st_size != 0 && wanted(name))
+            function(*image, **source, symbol, name);
+        });
+    return {};
+  }
+
+  template <typename Callback>
+  static void for_each_symbol(const image::ElfImage& image, const image::Section& table, Callback&& callback) {
+    const auto bytes = image.stored_bytes(table);
+    if (!bytes || table.link >= image.sections().size()) return;
+    const auto names = image.stored_bytes(image.sections()[table.link]);
+    if (!names) return;
+    const std::size_t size = image::stored_size<Elf64_Sym>(image.elf_class());
+    for (std::size_t i = 0; i < bytes->size() / size; ++i) {
+      const auto symbol = image::read_stored<Elf64_Sym>(*bytes, image.elf_class(), i * size);
+      if (!symbol || symbol->st_shndx == SHN_UNDEF || symbol->st_shndx >= image.sections().size()) continue;
+      const auto name = names->string_at(symbol->st_name);
+      if (name && !name->empty()) callback(*symbol, std::string(*name));
+    }
+  }
+
+  // Sections of an object that is not linked yet all begin at 0: numbered so that they are no neighbours.
+  static std::uint64_t place(const image::ElfImage& image, const Elf64_Sym& symbol) {
+    return image.type() == ET_REL ? std::uint64_t{symbol.st_shndx} << 32 | symbol.st_value : symbol.st_value;
+  }
+
+  void function(const image::ElfImage& image, const source::UnwindSource& source, const Elf64_Sym& symbol,
+                const std::string& name) {
+    const auto code =
+        image.type() == ET_REL ? in_section(image, symbol) : image.at_address(symbol.st_value, symbol.st_size);
+    if (!code) return;
+    if (image.type() != ET_REL && source.function_at(symbol.st_value)) {
+      ++to_.covered;
+      return;
+    }
+    add(name, place(image, symbol), *code);
+  }
+
+  static Expected<ByteView> in_section(const image::ElfImage& image, const Elf64_Sym& symbol) {
+    const auto bytes = image.stored_bytes(image.sections()[symbol.st_shndx]);
+    if (!bytes) return std::unexpected(bytes.error());
+    return bytes->sub(symbol.st_value, symbol.st_size);
+  }
+
+  const EmitInput& input_;
+  EmitFunctions to_;
+  std::uint64_t base_ = 0;
+};
+
+}  // namespace
+
+Expected<EmitFunctions> read_emit_input(const EmitInput& input) { return Reader(input).run(); }
+
+}  // namespace windlass::cli

@@ -1,0 +1,33 @@
+// What `windlass emit` reads: functions of an object, or of a blob and a list.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "image/mapped_file.h"
+#include "windlass/emit.h"
+
+namespace windlass::cli {
+
+struct EmitInput {
+  std::string file;
+  std::string list;                                   // of a blob's functions; empty: the file is an ELF one
+  std::string functions = "*";                        // a pattern of names, as a shell's
+  std::string base;                                   // the symbol that all counts from; empty: each function's own
+  bool addresses = false;                             // of functions instead of symbols
+  Architecture architecture = Architecture::kX86_64;  // of a blob
+};
+
+struct EmitFunctions {
+  image::MappedFile file;  // the code is a view of it
+  Architecture architecture = Architecture::kX86_64;
+  std::vector<emit::Function> functions;  // ascending by address
+  std::size_t covered = 0;                // others, which the file's unwind information describes
+};
+
+// Functions that have a size and that the file's own unwind information does not describe; of several names for one the
+// first. Errors name the line of a list, or the offset in the file.
+[[nodiscard]] Expected<EmitFunctions> read_emit_input(const EmitInput& input);
+
+}  // namespace windlass::cli

@@ -1,0 +1,184 @@
+// Spans as a source text of data. Sources: "PE format", the .pdata section (Microsoft); LSB 5.0 section 10.6.1.1.4 for
+// FDEs.
+#include <fmt/format.h>
+
+#include "model/assembly_text.h"
+#include "windlass/dwarf.h"
+#include "windlass/emit.h"
+#include "windlass/winarm64.h"
+#include "windlass/winx64.h"
+
+namespace windlass::emit {
+namespace {
+
+using prologue::ImageRelative;
+
+// Made-up RVAs at which spans and records are written. Spans may begin before their function, hence not at 0.
+constexpr std::uint32_t kCode = 0x1000;
+
+std::uint64_t address_of(const Span& span, std::span<const Function> functions) {
+  return functions[span.function].address + static_cast<std::uint64_t>(span.offset);
+}
+
+Error at_span(Error error, const Span& span, std::span<const Function> functions) {
+  error.where += address_of(span, functions);
+  return error;
+}
+
+class Text : AssemblyText {
+ public:
+  Text(std::span<const Span> spans, std::span<const Function> functions, const TextOptions& options)
+      : functions_(functions), options_(options) {
+    const Span::Only other = options.syntax == Syntax::kElf ? Span::kWindows : Span::kElf;
+    for (const Span& span : spans)
+      if (span.only != other) spans_.push_back(span);
+  }
+
+  Expected<std::string> run() {
+    if (spans_.empty()) return std::string();
+    const Architecture architecture = spans_.front().prologue.architecture;
+    const bool arm = architecture == Architecture::kAArch64;
+    if (options_.syntax == Syntax::kElf) return elf(architecture);
+    return arm ? windows<winarm64::Writer>(winarm64::WriteOptions{.leaf_entries = false})
+               : windows<winx64::Writer>(winx64::WriteOptions{});
+  }
+
+ private:
+  // ---- Windows ----
+
+  template <typename Writer>
+  Expected<std::string> windows(const auto& write_options) {
+    constexpr bool kArm = std::is_same_v<Writer, winarm64::Writer>;
+    masm_ = options_.syntax == Syntax::kMasm;
+    arm_ = kArm;
+    Writer writer(write_options);
+    std::vector<std::size_t> ends;  // of the entries of each span
+    for (const Span& span : spans_) {
+      if (const auto ok = writer.add(with_handler(span.prologue), kCode); !ok)
+        return std::unexpected(at_span(ok.error(), span, functions_));
+      ends.push_back(writer.written().entries.size());
+    }
+    const auto written = std::move(writer).take();
+    open_windows();
+    section(".xdata");
+    text_ += arm_ && masm_ ? "windlass_unwind_info\n" : masm_ ? "windlass_unwind_info " : "windlass_unwind_info:\n";
+    relocated(
+        written.bytes, written.relocations, [this](std::span<const std::byte> data) { bytes(data); },
+        [&](const ImageRelative& value, std::uint32_t addend) {
+          switch (value.base) {
+            case ImageRelative::Base::kHandler: return rva(options_.handler, addend);
+            case ImageRelative::Base::kInfo: return rva("windlass_unwind_info", addend);
+            case ImageRelative::Base::kFunction: return rva(spans_[value.function], addend);
+          }
+        });
+    end_section(".xdata");
+    section(".pdata");
+    std::size_t entry = 0;
+    for (std::size_t i = 0; i < spans_.size(); ++i)
+      for (; entry < ends[i]; ++entry) put_entry(spans_[i], written.entries[entry]);
+    end_section(".pdata");
+    if (masm_) line(arm_ ? "    END" : "END");
+    return take();
+  }
+
+  [[nodiscard]] Prologue with_handler(const Prologue& prologue) const {
+    Prologue handled = prologue;
+    if (!options_.handler.empty())
+      handled.handler =
+          prologue::Handler{.on_exception = options_.handler_on_exception, .on_unwind = options_.handler_on_unwind};
+    return handled;
+  }
+
+  void put_entry(const Span& span, const winx64::RuntimeFunction& entry) {
+    rva(span, entry.begin);
+    rva(span, entry.end);
+    rva("windlass_unwind_info", entry.info);
+  }
+  void put_entry(const Span& span, const winarm64::RuntimeFunction& entry) {
+    rva(span, entry.begin);
+    if (entry.packed())
+      line(fmt::format("{} {}", masm_ ? "    DCD" : ".long", entry.data));
+    else
+      rva("windlass_unwind_info", entry.data);
+  }
+
+  void open_windows() {
+    if (!masm_) return;
+    std::string before;
+    const auto import = [&](const std::string& symbol) {
+      if (!symbol.empty() && symbol != before) line(arm_ ? "    IMPORT " + symbol : "EXTERN " + symbol + ":PROC");
+      before = symbol;
+    };
+    import(options_.handler);
+    for (const Span& span : spans_) import(functions_[span.function].symbol);
+  }
+  void section(std::string_view name) {
+    if (!masm_) return line(fmt::format(".section {},\"dr\"\n.p2align 2", name));
+    line(arm_ ? fmt::format("    AREA |{}|,DATA,READONLY,ALIGN=2", name)
+              : fmt::format("{} SEGMENT READONLY ALIGN(4) ALIAS(\"{}\")", name.substr(1), name));
+  }
+  void end_section(std::string_view name) {
+    if (masm_ && !arm_) line(fmt::format("{} ENDS", name.substr(1)));
+  }
+  void rva(const std::string& symbol, std::int64_t addend) {
+    if (!masm_) return line(fmt::format(".rva {}{:+}", symbol, addend));
+    line(arm_ ? fmt::format("    DCD {}{:+}\n    RELOC 2", symbol, addend)
+              : fmt::format("DD IMAGEREL {}{:+}", symbol, addend));
+  }
+  // An RVA that was written as if the span were at kCode.
+  void rva(const Span& span, std::uint32_t value) {
+    rva(functions_[span.function].symbol, place(span) + value - kCode);
+  }
+  [[nodiscard]] std::int64_t place(const Span& span) const { return functions_[span.function].addend + span.offset; }
+  void bytes(std::span<const std::byte> data) {
+    AssemblyText::bytes(!masm_ ? ".byte " : arm_ ? "    DCB " : "DB ", data);
+  }
+
+  // ---- ELF ----
+
+  Expected<std::string> elf(Architecture architecture) {
+    if (!options_.handler.empty())
+      return fail(ErrorCode::kUnsupported, "call frame information names no handler here: dwarf.h writes it with one",
+                  0);
+    dwarf::Writer writer({.architecture = architecture});
+    for (const Span& span : spans_) {
+      const dwarf::Place place{.address = kCode};
+      const auto ok = span.rows.empty() ? writer.add(span.prologue, place) : writer.add(span.rows, place);
+      if (!ok) return std::unexpected(at_span(ok.error(), span, functions_));
+    }
+    const dwarf::Written written = std::move(writer).take();
+    return elf_text(written, architecture == Architecture::kAArch64 ? '%' : '@');
+  }
+
+  std::string elf_text(const dwarf::Written& written, char mark) {
+    line(fmt::format(".section .eh_frame,\"a\",{}progbits\n.p2align 3", mark));
+    const std::span<const std::byte> all = written.bytes;
+    constexpr std::uint32_t kBegin = 8;  // of pc_begin in an FDE
+    std::size_t at = 0;
+    for (std::size_t i = 0; i < spans_.size(); ++i) {
+      const std::size_t begin = written.functions[i].fde + kBegin;
+      bytes(all.subspan(at, begin - at));
+      line(fmt::format(".long {}{:+} - .", functions_[spans_[i].function].symbol, place(spans_[i])));
+      at = begin + 4;
+    }
+    // Without the terminator: what other files have comes behind this.
+    bytes(all.subspan(at, all.size() - 4 - at));
+    line(fmt::format(".section .note.GNU-stack,\"\",{}progbits", mark));
+    return take();
+  }
+
+  std::vector<Span> spans_;  // of this format
+  const std::span<const Function> functions_;
+  const TextOptions& options_;
+  bool masm_ = false;
+  bool arm_ = false;
+};
+
+}  // namespace
+
+Expected<std::string> text_of(std::span<const Span> spans, std::span<const Function> functions,
+                              const TextOptions& options) {
+  return Text(spans, functions, options).run();
+}
+
+}  // namespace windlass::emit

@@ -1,0 +1,57 @@
+// The texts, word for word where no assembler here reads them (test_emit_asm has the others assembled and linked).
+#include <gtest/gtest.h>
+
+#include "windlass/emit.h"
+
+namespace windlass::emit {
+namespace {
+
+struct Example {
+  std::vector<unsigned char> code = {0xff, 0xd0, 0x55, 0x48, 0x89, 0xe5, 0xc3};
+  std::vector<Function> functions = {{.symbol = "blob", .addend = 64, .code = std::as_bytes(std::span(code))}};
+  std::vector<Span> spans = *spans_of(functions, {.mode = Mode::kFrames, .as_v8 = true});
+
+  [[nodiscard]] std::string text(const TextOptions& options) const {
+    const auto text = text_of(spans, functions, options);
+    EXPECT_TRUE(text) << text.error().text();
+    return text ? *text : "";
+  }
+};
+
+TEST(EmitText, Masm) {
+  EXPECT_EQ(Example().text({.syntax = Syntax::kMasm, .handler = "crash", .handler_on_unwind = false}),
+            "EXTERN crash:PROC\n"
+            "EXTERN blob:PROC\n"
+            "xdata SEGMENT READONLY ALIGN(4) ALIAS(\".xdata\")\n"
+            "windlass_unwind_info DB 9, 4, 2, 5, 4, 3, 1, 80\n"
+            "DD IMAGEREL crash+0\n"
+            "xdata ENDS\n"
+            "pdata SEGMENT READONLY ALIGN(4) ALIAS(\".pdata\")\n"
+            "DD IMAGEREL blob+60\nDD IMAGEREL blob+66\nDD IMAGEREL windlass_unwind_info+0\n"
+            "DD IMAGEREL blob+66\nDD IMAGEREL blob+71\nDD IMAGEREL windlass_unwind_info+0\n"
+            "pdata ENDS\n"
+            "END\n");
+}
+
+TEST(EmitText, HandlersOfWindowsAlone) {
+  EXPECT_NE(Example().text({.handler = "crash"}).find(".byte 25, 4, 2, 5, 4, 3, 1, 80\n.rva crash+0\n"),
+            std::string::npos);
+  const Example example;
+  const auto text = text_of(example.spans, example.functions, {.syntax = Syntax::kElf, .handler = "crash"});
+  ASSERT_FALSE(text);
+  EXPECT_EQ(text.error().code, ErrorCode::kUnsupported);
+}
+
+TEST(EmitText, WithoutSpansThereIsNothingToSay) { EXPECT_EQ(*text_of({}, {}, {}), ""); }
+
+TEST(EmitText, WhatAFormatCannotSayNamesTheAddress) {
+  Example example;
+  example.functions[0].address = 0x4000;
+  example.spans[1].prologue.ops = {{4, prologue::Allocate{12}}};
+  const auto text = text_of(example.spans, example.functions, {});
+  ASSERT_FALSE(text);
+  EXPECT_EQ(text.error().where, 0x4006u);
+}
+
+}  // namespace
+}  // namespace windlass::emit
