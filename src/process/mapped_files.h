@@ -31,4 +31,7 @@ struct FileCandidate {
 // where there is none (qemu-user, vdso=0).
 [[nodiscard]] int open_vdso();
 
+// The same of the vdso that a process has mapped at `map`, of a 32-bit one, say. -1, too, where the process has ended.
+[[nodiscard]] int open_vdso_of(pid_t pid, const ProcMap& map);
+
 }  // namespace windlass::process

@@ -24,6 +24,8 @@ struct ProcMap {
   bool presumed = false;     // a dump does not say whether it is executable: the file decides
   std::string path;  // "[vdso]", "", "//anon" (perf) or a path in the process's mount namespace, without " (deleted)"
 
+  bool operator==(const ProcMap&) const = default;
+
   // A path that a file can be found by.
   [[nodiscard]] bool has_file() const;
   // The path as the kernel gives it: takes " (deleted)" off its end and notes it.

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT
+ *
+ * A code manager: which function an address of code made at run time lies in, how it is unwound and what it is called.
+ * One run of bytes without pointers, in a memfd called WL_CODE_NAME that its process has mapped once, shared: the
+ * process writes it, and reads it in signal handlers; the BPF programs, other processes and core files read it as it
+ * is, by loads of 4 or 8 bytes; it outlives its process with whoever holds the memfd. Plain C. Sizes are pinned by
+ * tests.
+ *
+ * Code is [begin, end) in its process, 4 GiB at most; a function's place counts bytes from `begin`, here called an
+ * offset. All other places count bytes from the header, or from the section named. Everything is little-endian;
+ * headers, blocks and records are 8-aligned, all else is 4-aligned.
+ *
+ * Blocks. A wl_code_block for each 1024 bytes of code, behind one that stays empty. Functions that begin in a block
+ * have records that stand together, ascending: a run, which begins at record `first`. The map word is eight nibbles,
+ * the least significant one first: how many functions begin in each bucket of 128 bytes. So a nibble map leads to the
+ * record itself. Two words are no such counts:
+ *   0                no function begins in the block; but the one of record `first`, if that is not 0, reaches into it;
+ *   WL_CODE_CROWDED  15 or more begin in a bucket: record `first` is none, its size says how many follow in the run.
+ *
+ * Look-up of offset o, in block b = (o >> 10) + 1:
+ *   1. Of the records in b's run those of earlier buckets begin before o; of those of o's own bucket (or, crowded, of
+ *      all) find by halving how many begin at or before o. If there are any, the last one is the record.
+ *   2. Else what reaches into b is the record: with the word 0 b's `first`; else, of block b - 1, with the word 0 its
+ *      `first`, else the last of its run. Record 0 is none.
+ *   3. The function is the one if begin <= o and o - begin < size; else there is none.
+ * Two loads for most offsets, and for all of a function's blocks but the first one.
+ *
+ * Rows. A record's shape, where it has one, is a wl_code_shape and its rows, each in force from its `at` to the next
+ * one's, the last one to the function's end. `at` counts from the function's begin or, with WL_CODE_FROM_END, back from
+ * its end, so that functions of any size share a shape. A row has the rule for trace walks and the place of a
+ * wl_code_full for all registers; both are 0 where nothing is known.
+ *
+ * Changes. A run never changes: a block gets another one, by one store of 8 bytes. No block leads to runs, shapes and
+ * names that are taken away, before `recycled` grows, and their bytes change only after that. So: read `recycled`, look
+ * up and read whatever is needed, read `recycled` again. If it is the same, what was read is right; else begin again,
+ * WL_CODE_RETRIES times at most. The loads must stay in this order (acquire loads, where the machine reorders loads). A
+ * function that is on a stack is not taken away, so a walker that finds a change each time may as well say so and end.
+ *
+ * What was. A profiler names a sample after the code has gone. So what is taken away leaves a wl_code_past, with its
+ * shape and name, which are given back only when that is dropped: past_end of them were ever written, past_first of
+ * these dropped, number n is in place n % past_count. At a time t an address was in the one with the least `time` above
+ * t that contains it, which is the last such one from past_end backwards; where there is none, in what is there now. An
+ * entry is written before its function is out of its run, and dropped (past_first) before `recycled` grows.
+ *
+ * Readers trust nothing: every place is checked against its section's size, and every loop has one of the bounds here.
+ */
+#ifndef WINDLASS_CODE_LAYOUT_H
+#define WINDLASS_CODE_LAYOUT_H
+
+#include "windlass_layout.h"
+
+#define WL_CODE_NAME "windlass-code"        /* of the memfd: /memfd:windlass-code in maps and mmap events */
+#define WL_CODE_MAGIC 0x65646f632d6c7700ull /* \0wl-code */
+#define WL_CODE_VERSION 2u                  /* another number: another layout */
+#define WL_CODE_BLOCK_SHIFT 10              /* bytes of code in a block */
+#define WL_CODE_BUCKET_SHIFT 7              /* in a nibble's bucket */
+#define WL_CODE_CROWDED 0xffffffffu         /* a map word; other words have no nibble of 15 */
+#define WL_CODE_MAX_RUN 1024u               /* functions that begin in a block: one a byte */
+#define WL_CODE_MAX_HALVINGS 11u            /* of a run, until the place is found */
+#define WL_CODE_RETRIES 8u
+#define WL_CODE_FROM_END 0x80000000u /* in wl_code_row.at */
+#define WL_CODE_MAX_SIZE 0x7fffffffu /* bytes of a function */
+#define WL_CODE_MAX_ROWS 65535u      /* of a shape: 16 halvings find one */
+#define WL_CODE_MAX_NAME 65535u      /* bytes */
+
+struct wl_code_header {
+  __u64 magic;   /* WL_CODE_MAGIC; written last */
+  __u32 version; /* WL_CODE_VERSION */
+  __u32 machine; /* wl_machine */
+  __u64 size;    /* of everything: a multiple of 8 */
+  __u64 begin;   /* of the code, in the process that writes this */
+  __u64 end;
+  __u64 recycled; /* grows when something has been taken away */
+  __u64 changes;  /* grows with each change */
+  /* Sections, each within `size`. */
+  __u64 blocks;  /* wl_code_block[block_count] */
+  __u64 records; /* wl_code_record[record_count]; number 0 is none */
+  __u64 name_of; /* __u32[record_count]: for each record its name, u32 length and the bytes, by its place in names */
+  __u64 shapes;  /* shape_bytes; shapes are named by their place in it, 0 is none */
+  __u64 names;   /* name_bytes; likewise */
+  __u32 block_count;
+  __u32 record_count;
+  __u32 shape_bytes;
+  __u32 name_bytes;
+  __u32 functions;    /* there are now */
+  __u32 records_used; /* no record from this number on was ever used */
+  __u64 past;         /* wl_code_past[past_count], a section, too */
+  __u64 past_first;
+  __u64 past_end;
+  __u32 past_count;
+  __u32 reserved;
+};
+
+struct wl_code_block {
+  __u32 map;
+  __u32 first; /* record */
+};
+
+struct wl_code_record {
+  __u32 begin; /* offset */
+  __u32 size;
+  __u32 shape; /* in shapes; 0: nothing is known, its code is to be followed */
+  __u32 user;  /* the runtime's own number */
+};
+
+struct wl_code_past {
+  __u64 time;                           /* CLOCK_MONOTONIC, ns, when it was taken away; those of an update have one */
+  __u32 begin, size, shape, name, user; /* as its record had them */
+  __u32 reserved;
+};
+
+/* The block of an offset. */
+static inline __u32 wl_code_block_of(__u32 offset) { return (offset >> WL_CODE_BLOCK_SHIFT) + 1; }
+
+/* Where in a map word the nibble of an offset's bucket is. */
+static inline __u32 wl_code_nibble_shift(__u32 offset) { return (offset >> WL_CODE_BUCKET_SHIFT & 7) * 4; }
+
+/* How many functions begin in a bucket of the block: of a map word that is not crowded. */
+static inline __u32 wl_code_begin_in_bucket(__u32 map, __u32 offset) {
+  return map >> wl_code_nibble_shift(offset) & 15;
+}
+
+/* In all of its buckets. */
+static inline __u32 wl_code_begin_in_block(__u32 map) {
+  return ((map & 0x0f0f0f0fu) + (map >> 4 & 0x0f0f0f0fu)) * 0x01010101u >> 24;
+}
+
+/* In the buckets before that of the offset. */
+static inline __u32 wl_code_begin_before(__u32 map, __u32 offset) {
+  return wl_code_begin_in_block(map & ((1u << wl_code_nibble_shift(offset)) - 1));
+}
+
+/* Followed by wl_code_row[row_count]. */
+struct wl_code_shape {
+  __u32 size;      /* of all that it is made of, which follows */
+  __u32 users;     /* functions that have it */
+  __u32 hash;      /* the writer's */
+  __u16 row_count; /* at least 1 */
+  __u8 x_reg;      /* DWARF number of the register that x_kind of its rules is about, or WL_NO_XREG */
+  __u8 reserved;
+};
+
+struct wl_code_row {
+  __u32 at;
+  __u32 full; /* wl_code_full's place in the shape; 0: nothing is known from here on */
+  struct wl_rule rule;
+};
+
+/* RegisterRule and CfaRule of windlass/frame_row.h, whose kinds these are. */
+struct wl_code_value {
+  __s32 value; /* an offset, or an expression's place in the expressions */
+  __u16 size;  /* an expression's; the addend of a CFA that is loaded */
+  __u8 reg;
+  __u8 kind;
+};
+
+struct wl_code_register {
+  __u32 reg; /* DWARF number, ascending */
+  struct wl_code_value rule;
+};
+
+#define WL_CODE_SIGNAL_FRAME 1u
+#define WL_CODE_RETURN_SIGNED 2u
+
+/* Followed by wl_code_register[register_count] and expression_bytes of expressions. */
+struct wl_code_full {
+  struct wl_code_value cfa;
+  struct wl_code_value return_address;
+  __u16 register_count;
+  __u16 flags;
+  __u32 expression_bytes;
+};
+
+#endif

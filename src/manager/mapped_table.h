@@ -1,0 +1,30 @@
+// A code manager's table that is mapped here by its memfd.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+
+#include "windlass/code_manager.h"
+
+namespace windlass::manager {
+
+class MappedTable {
+ public:
+  // The descriptor stays the caller's, and is not needed any more. kUnsupported: what it is of may shrink under its
+  // readers; kSystem: it cannot be mapped; and what CodeManagerReader::open says.
+  [[nodiscard]] static Expected<std::shared_ptr<const MappedTable>> open(int memfd);
+  MappedTable(std::span<const std::byte> mapping, const CodeManagerReader& reader)
+      : mapping_(mapping), reader_(reader) {}
+  ~MappedTable();
+  MappedTable(const MappedTable&) = delete;
+  MappedTable& operator=(const MappedTable&) = delete;
+
+  [[nodiscard]] const CodeManagerReader& reader() const { return reader_; }
+
+ private:
+  std::span<const std::byte> mapping_;
+  CodeManagerReader reader_;
+};
+
+}  // namespace windlass::manager

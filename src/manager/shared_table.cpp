@@ -1,0 +1,89 @@
+#include "manager/shared_table.h"
+
+#include <dirent.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "manager/source.h"
+#include "process/descriptor.h"
+#include "process/mapped_files.h"
+#include "windlass_code_layout.h"
+
+namespace windlass::manager {
+namespace {
+
+constexpr std::string_view kPath = "/memfd:" WL_CODE_NAME;
+
+// For who may not open /proc/PID/map_files: a descriptor that the process has of the same file.
+process::Descriptor open_by_descriptor(pid_t pid, std::uint64_t inode) {
+  const std::string folder = fmt::format("/proc/{}/fd", pid);
+  DIR* entries = ::opendir(folder.c_str());
+  process::Descriptor found;
+  while (entries != nullptr && !found) {
+    const dirent* entry = ::readdir(entries);
+    if (entry == nullptr) break;
+    const std::string link = fmt::format("{}/{}", folder, entry->d_name);
+    char path[64];
+    const ssize_t size = ::readlink(link.c_str(), path, sizeof path);
+    if (size <= 0 || !std::string_view(path, static_cast<std::size_t>(size)).starts_with(kPath)) continue;
+    process::Descriptor file(process::open_regular(link));
+    struct stat status {};
+    if (file && ::fstat(file.get(), &status) == 0 && status.st_ino == inode) found = std::move(file);
+  }
+  if (entries != nullptr) ::closedir(entries);
+  return found;
+}
+
+}  // namespace
+
+bool shows_table(const process::ProcMap& map) { return map.path == kPath && map.offset == 0 && !map.executable; }
+
+Expected<std::shared_ptr<SharedTable>> SharedTable::open(pid_t pid, const process::ProcMap& map) {
+  process::Descriptor file(process::open_regular(process::files_of(pid, 0, map).front().path));
+  if (!file) file = open_by_descriptor(pid, map.file.inode);
+  if (!file)
+    return fail(ErrorCode::kSystem, "code manager's memfd cannot be opened", map.begin,
+                static_cast<std::uint64_t>(errno));
+  auto mapped = MappedTable::open(file.get());
+  if (!mapped) return std::unexpected(mapped.error());
+  const CodeManagerReader reader = (*mapped)->reader();
+  return std::make_shared<SharedTable>(std::move(*mapped), reader, map.begin, map.file);
+}
+
+Expected<std::shared_ptr<SharedTable>> SharedTable::open(const Memory& memory, std::uint64_t address) {
+  auto reader = CodeManagerReader::open(memory, address);
+  if (!reader) return std::unexpected(reader.error());
+  return std::make_shared<SharedTable>(nullptr, *reader, address, process::FileIdentity());
+}
+
+SharedTables open_tables(pid_t pid, std::span<const process::ProcMap> maps, const Memory& memory) {
+  SharedTables tables;
+  for (const process::ProcMap& map : maps) {
+    if (!shows_table(map)) continue;
+    auto table = SharedTable::open(pid, map);
+    if (!table) table = SharedTable::open(memory, map.begin);
+    if (table) tables.push_back(std::move(*table));
+  }
+  return tables;
+}
+
+SharedTables open_tables(std::span<const process::ProcMap> maps, const Memory& memory) {
+  SharedTables tables;
+  for (const process::ProcMap& map : maps) {
+    if (!shows_table(map)) continue;
+    if (auto table = SharedTable::open(memory, map.begin)) tables.push_back(std::move(*table));
+  }
+  return tables;
+}
+
+std::unique_ptr<source::UnwindSource> make_source(std::shared_ptr<SharedTable> table) {
+  const CodeManagerReader& reader = table->reader();
+  return make_source(std::move(table), reader);
+}
+
+}  // namespace windlass::manager
