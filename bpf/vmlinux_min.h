@@ -40,12 +40,17 @@ struct mm_struct {
   unsigned long start_stack; /* top of the main thread's stack: argc, argv */
 };
 
+struct desc_struct {
+  unsigned short limit0;
+};
+
 struct thread_struct {
 #ifdef __TARGET_ARCH_arm64
   struct {
     unsigned long tp_value; /* tpidr_el0 */
   } uw;
 #else
+  struct desc_struct tls_array[3]; /* segments of a 32-bit thread's own */
   unsigned long fsbase;
 #endif
 };

@@ -74,11 +74,12 @@ WL_GLOBAL int wl_emit_stack(struct wl_scratch* s, struct wl_cpu_stats* st) {
   if (!s || !st) return 1;
   struct wl_unwind* u = &s->unwind;
   __u32 end = u->end < WL_END_COUNT ? u->end : WL_END_INTERNAL;
+  __u32 certainty = u->certainty & 3;
   st->ends[end]++;
   st->user_frames += u->frames;
   st->memo_hits += u->memo_hits;
   struct wl_stack_key key = {
-      .hash = wl_mix(u->hash, ((__u64)u->space << 32) | (u->first << 8) | end),
+      .hash = wl_mix(u->hash, ((__u64)u->space << 32) | (u->first << 8) | (certainty << 6) | end),
       .tgid = s->event.head.tgid,
       .tid = s->event.head.tid,
   };
@@ -93,6 +94,7 @@ WL_GLOBAL int wl_emit_stack(struct wl_scratch* s, struct wl_cpu_stats* st) {
   s->event.hash = key.hash;
   s->event.space = u->space;
   s->event.end = end;
+  s->event.certainty = certainty;
   s->event.user_frames = u->frames;
   __u64 size = sizeof s->event + (u->frames + u->first) * 8;
   if (size > sizeof s->event + sizeof s->frames) return 1;
@@ -138,6 +140,8 @@ WL_GLOBAL int wl_begin_walk(struct wl_unwind* u) {
   u->frame_limit = wl_max_user_frames;
   u->memo_hits = 0;
   u->end = WL_END_INTERNAL;
+  u->certainty = WL_DESCRIBED;
+  u->interrupted_sp = 0;
   u->env.window.base = 0;
   u->env.window.size = 0;
   u->env.window.served = WL_WINDOW_SERVED;
@@ -151,6 +155,34 @@ WL_INLINE void wl_first_frame(struct wl_scratch* s, const struct pt_regs___kerne
   if (s->event.kernel_frames) wl_settle(&s->unwind);
 }
 
+/* The frame at hand and no more. */
+WL_INLINE void wl_take_leaf(struct wl_scratch* s, __u64 pc) {
+  struct wl_unwind* u = &s->unwind;
+  __u64 frame = pc | WL_FRAME_EXACT;
+  s->frames[u->first & (WL_FRAME_SLOTS - 1)] = frame;
+  u->hash = wl_mix(u->hash, frame);
+  u->frames = 1;
+}
+
+/* 32-bit code, which the agent alone can unwind. 1 if the sample went there; 0 with its leaf. */
+WL_INLINE int wl_take_compat_stack(struct wl_scratch* s, struct wl_cpu_stats* st, struct task_struct* task,
+                                   const struct pt_regs___kernel* regs) {
+  struct wl_unwind* u = &s->unwind;
+  u->end = WL_END_OTHER_MACHINE;
+#ifdef WL_COMPAT_MACHINE
+  s->machine = WL_COMPAT_MACHINE;
+  s->stack_top = task->mm->start_stack;
+  s->thread_block = wl_compat_thread_block(task);
+  wl_load_registers(&u->cursor, regs);
+  if (wl_emit_raw(s, st, 0)) {
+    st->ends[WL_END_OTHER_MACHINE]++;
+    return 1;
+  }
+#endif
+  wl_take_leaf(s, WL_TASK_PC(regs));
+  return 0;
+}
+
 /* The user stack. 1 if the sample went to the agent with its raw stack. */
 WL_INLINE int wl_take_user_stack(struct wl_scratch* s, struct wl_cpu_stats* st, struct task_struct* task) {
   struct wl_unwind* u = &s->unwind;
@@ -159,10 +191,7 @@ WL_INLINE int wl_take_user_stack(struct wl_scratch* s, struct wl_cpu_stats* st, 
     u->end = WL_END_KERNEL_ONLY; /* no user stack: none of its own, or taken down already (exit), or half built */
     return 0;
   }
-  if (wl_is_compat(regs)) {
-    u->end = WL_END_OTHER_MACHINE;
-    return 0;
-  }
+  if (wl_is_compat(regs)) return wl_take_compat_stack(s, st, task, regs);
   wl_first_frame(s, regs);
   u->end = WL_END_NO_PROCESS;
   if (wl_use_process(u, s->event.head.tgid)) {
@@ -171,7 +200,9 @@ WL_INLINE int wl_take_user_stack(struct wl_scratch* s, struct wl_cpu_stats* st, 
   }
   if (!wl_wants_raw(u->end)) return 0;
   __u64 stop = u->frames ? u->cursor.regs[WL_SP] : 0;
+  if (u->interrupted_sp) stop = u->interrupted_sp - WL_RED_ZONE;
   wl_first_frame(s, regs);
+  s->machine = WL_MACHINE;
   s->stack_top = task->mm->start_stack;
   s->thread_block = wl_thread_block(task);
   if (!wl_emit_raw(s, st, stop)) return 0;

@@ -2,6 +2,7 @@
  *
  * Every sample ends in exactly one of these. One list for the kernel side, the agent and the profiles it writes:
  * X(name, text for people). It stands apart from windlass_layout.h for those who read profiles and know of no kernel.
+ * COMPLETE is proven: docs/ARCHITECTURE.md says by what. A stack with a guessed frame is never complete.
  */
 #ifndef WINDLASS_ENDS_H
 #define WINDLASS_ENDS_H
@@ -21,13 +22,28 @@
   X(DEPTH, "deeper than the frame limit")                      \
   X(KERNEL_ONLY, "kernel thread")                              \
   X(INTERNAL, "internal error")                                \
-  X(GUESSED, "outermost frame is a guess")
+  X(GUESSED, "a frame is a guess")
 
 enum wl_end {
 #define WL_END_ENUM(name, text) WL_END_##name,
   WL_ENDS(WL_END_ENUM)
 #undef WL_END_ENUM
       WL_END_COUNT
+};
+
+/* How sure it is that a frame is the caller of the one before it, the surest first, with the numbers of
+ * windlass::FrameCertainty. A sample has that of its least certain frame. X(name, text for people) */
+#define WL_CERTAINTIES(X)                                                            \
+  X(DESCRIBED, "described") /* by a row */                                           \
+  X(PROVED, "proved")       /* by the code */                                        \
+  X(CHECKED, "checked")     /* by a frame pointer that is used, and the call fits */ \
+  X(GUESSED, "guessed")     /* none of these */
+
+enum wl_certainty {
+#define WL_CERTAINTY_ENUM(name, text) WL_##name,
+  WL_CERTAINTIES(WL_CERTAINTY_ENUM)
+#undef WL_CERTAINTY_ENUM
+      WL_CERTAINTY_COUNT
 };
 
 #endif

@@ -118,7 +118,7 @@ struct wl_maps_head {
 struct wl_mapping {
   __u64 begin;
   __u64 end;
-  __u64 bias; /* address in the process - bias = address in the module */
+  __u64 bias; /* address in the process - bias = address in the module; MANAGED: where its table is in the process */
   __u32 module;
   __u32 kind; /* wl_mapping_kind */
 };
@@ -128,6 +128,7 @@ struct wl_mapping {
 enum wl_mapping_kind {
   WL_MAPPING_FILE = 0,      /* a module's */
   WL_MAPPING_GENERATED = 1, /* of a runtime that nothing is known of; or of a file that could not be read */
+  WL_MAPPING_MANAGED = 2,   /* a code manager has its functions (windlass_code_layout.h) */
 };
 
 /* tgid -> this. `space` names one state of one address space and is never used twice, so a memo entry tagged with it
@@ -148,6 +149,9 @@ struct wl_process {
 #define WL_MAX_KERNEL_FRAMES 127u /* what bpf_get_stack gives at most by default (kernel.perf_event_max_stack) */
 #define WL_MAX_RAW_STACK (128u * 1024u)
 #define WL_MAX_RAW_PIECE (WL_MAX_RAW_STACK / 2) /* of each, where there are two stacks */
+#define WL_RAW_PAGE 4096u                       /* copied or left out at once; no page of any kernel is smaller */
+#define WL_MAX_RAW_PAGES 64u                    /* that a copy reaches over, those left out included */
+#define WL_RED_ZONE 128u
 #define WL_COMM 16
 
 enum wl_event_type {
@@ -182,7 +186,8 @@ struct wl_stack_event {
   __u32 space;
   __u16 user_frames;
   __u8 kernel_frames;
-  __u8 end; /* wl_end */
+  __u8 end : 6;       /* wl_end */
+  __u8 certainty : 2; /* wl_certainty */
   /* followed by u64 kernel[kernel_frames] (innermost first), then u64 user[user_frames] (innermost first). A user
    * frame with WL_FRAME_EXACT set is an instruction pointer (frame 0, below a signal frame); otherwise it is a return
    * address. */
@@ -193,21 +198,27 @@ struct wl_stack_event {
 enum wl_machine {
   WL_MACHINE_X86_64 = 0,  /* 16 registers, then the pc */
   WL_MACHINE_AARCH64 = 1, /* x0 to x30, sp, then the pc */
+  WL_MACHINE_I386 = 2,    /* 32-bit code on x86-64: its registers, i386's are the lower halves */
 };
-#define WL_RAW_REGISTERS 33u /* room for either's */
+#define WL_RAW_REGISTERS 33u /* room for any's */
 
 struct wl_raw_event {
   struct wl_event_head head;
   __u64 regs[WL_RAW_REGISTERS]; /* user registers by DWARF number, then the pc */
   __u32 reason;                 /* wl_end that made the kernel side give up */
   __u32 space;
-  __u32 stack_size; /* bytes copied from the stack pointer up */
+  __u32 stack_size; /* bytes copied of the stack, from stack_address up */
   __u16 code_size;  /* bytes of code copied from around the pc, starting at pc - code_before */
   __u8 code_before;
   __u8 kernel_frames;
   __u64 second_address; /* where the walk had got to, if it is on another stack (Wine's Windows side) */
   __u32 second_size;
   __u32 machine; /* wl_machine */
+  /* Which pages the copies have: bit n is the n-th from the one on that the copy begins in. The copies are without the
+   * others, which could not be read: never touched, as most of a large local array, or taken out for a moment. */
+  __u64 stack_pages;
+  __u64 second_pages;
+  __u64 stack_address; /* below the stack pointer by the red zone, where leaves keep data, too (psABI 3.2.2) */
   /* followed by u64 kernel[kernel_frames], u8 code[code_size padded to 8], u8 stack[stack_size],
    * u8 second_stack[second_size] */
 };

@@ -106,9 +106,13 @@ WL_INLINE __u32 wl_find_escape(const unsigned char* chunk, __u32 escapes, __u32 
   return ((const struct wl_escape*)(chunk + at))->rule;
 }
 
-/* The arena ref of the rule at `address` (of the module) in the page at `page_ref`, 0 if no row covers it. O(log rows
- * of one 256-byte block). */
-WL_INLINE __u32 wl_find_in_page(const struct wl_env* env, __u32 page_ref, __u32 palette, __u64 address) {
+#define WL_GAP_FROM_BEGIN 1u /* no row covers the address, nor any before it in the page */
+#define WL_GAP_TO_END 2u     /* nor any behind it */
+
+/* The arena ref of the rule at `address` (of the module) in the page at `page_ref`, 0 if no row covers it; then *gap
+ * says how far. O(log rows of one 256-byte block). */
+WL_INLINE __u32 wl_find_in_page(const struct wl_env* env, __u32 page_ref, __u32 palette, __u64 address, __u32* gap) {
+  *gap = 0;
   const unsigned char* chunk = wl_chunk(env, page_ref);
   if (!chunk) return 0;
   __u32 base = wl_offset(page_ref);
@@ -147,42 +151,57 @@ WL_INLINE __u32 wl_find_in_page(const struct wl_env* env, __u32 page_ref, __u32 
   at &= WL_CHUNK_MASK2;
   WL_OPAQUE(at);
   __u32 id = *(const __u16*)(chunk + at) & 0xff;
-  if (id == 0) return 0; /* palette index 0: no row */
-  if (id != WL_RULE_ESCAPE) return palette + id * (__u32)(sizeof(struct wl_rule) >> WL_REF_SHIFT);
+  if (id != 0 && id != WL_RULE_ESCAPE) return palette + id * (__u32)(sizeof(struct wl_rule) >> WL_REF_SHIFT);
 
   at = base + (WL_BLOCKS - 1) * 2;
   at &= WL_CHUNK_MASK2;
   WL_OPAQUE(at);
   __u32 row_count = (__u32) * (const __u16*)(chunk + at) + 1;
+  if (id == 0) { /* palette index 0: no row */
+    *gap = (low == 0 ? WL_GAP_FROM_BEGIN : 0) | (low + 1 == row_count ? WL_GAP_TO_END : 0);
+    return 0;
+  }
   return wl_find_escape(chunk, (rows + row_count * 2 + 7) & ~7u, (__u32)address & 0xffff);
 }
 
-/* The arena ref of the rule at `address` (of the module), 0 if no row covers it. *bare: nor any other address in the
- * same 64 KiB. */
-WL_INLINE __u32 wl_find_rule_ref(const struct wl_env* env, const struct wl_module* module, __u64 address, __u32* bare) {
-  __u64 page = (address >> WL_PAGE_SHIFT) - module->first_page;
-  *bare = 0;
-  if (page >= module->page_count || page >= WL_MAX_PAGES) return 0;
+/* A module's page, 0 where it has no row: more than the program looks into is taken for described. */
+WL_INLINE __u32 wl_page_ref(const struct wl_env* env, const struct wl_module* module, __u64 page) {
+  if (page >= module->page_count || page >= WL_MAX_PAGES) return ~0u;
   const unsigned char* chunk = wl_chunk(env, module->directory);
-  if (!chunk) return 0;
+  if (!chunk) return ~0u;
   __u32 at = wl_offset(module->directory) + (__u32)page * 4;
   at &= WL_CHUNK_MASK4;
   WL_OPAQUE(at);
-  __u32 page_ref = *(const __u32*)(chunk + at);
+  return *(const __u32*)(chunk + at);
+}
+
+/* The arena ref of the rule at `address` (of the module), 0 if no row covers it. *bare: nor any other address in the
+ * same 64 KiB, or in the next or last, and none between. */
+WL_INLINE __u32 wl_find_rule_ref(const struct wl_env* env, const struct wl_module* module, __u64 address, __u32* bare) {
+  __u64 page = (address >> WL_PAGE_SHIFT) - module->first_page;
+  *bare = 0;
+  __u32 page_ref = wl_page_ref(env, module, page);
+  if (page_ref == ~0u) return 0;
   *bare = page_ref == 0;
-  return page_ref == 0 ? 0 : wl_find_in_page(env, page_ref, module->palette, address);
+  if (page_ref == 0) return 0;
+  __u32 gap = 0;
+  __u32 ref = wl_find_in_page(env, page_ref, module->palette, address, &gap);
+  if (gap & WL_GAP_TO_END) *bare = wl_page_ref(env, module, page + 1) == 0;
+  if ((gap & WL_GAP_FROM_BEGIN) && !*bare) *bare = wl_page_ref(env, module, page - 1) == 0;
+  return ref;
 }
 
 /* How to leave the code at `pc` (a lookup address): WL_CONTINUE with the rule in u->ref and u->x_reg, or u->ref = 0
  * where the code has none; else the wl_end. Generated is code of a mapping of such a kind, and code ahead of time where
- * a file has not one row in the whole 64 KiB around (V8's builtins): nobody writes that much assembly without CFI. */
+ * a file has not one row in the 64 KiB around (V8's builtins): nobody writes that much assembly without CFI. */
 WL_GLOBAL int wl_find_rule(struct wl_unwind* u, __u64 pc) {
   if (!u) return WL_END_INTERNAL;
   u->ref = 0;
   u->x_reg = WL_NO_XREG;
-  u->generated = 1;
+  u->generated = WL_GENERATED_NOW;
   const struct wl_mapping* mapping = wl_find_mapping(&u->env, u->maps, u->map_count, pc);
   if (!mapping) return WL_END_NO_MAPPING;
+  if (mapping->kind == WL_MAPPING_MANAGED) return WL_END_NO_ROW; /* the agent has its rows */
   if (mapping->kind != WL_MAPPING_FILE) return WL_CONTINUE;
   const struct wl_module* module = wl_get_module(&u->env, mapping->module);
   if (!module || module->state == WL_MODULE_PENDING) return WL_END_PENDING;
@@ -191,7 +210,7 @@ WL_GLOBAL int wl_find_rule(struct wl_unwind* u, __u64 pc) {
   u->x_reg = module->x_reg;
   __u32 bare = 0;
   u->ref = wl_find_rule_ref(&u->env, module, pc - mapping->bias, &bare);
-  u->generated = bare;
+  u->generated = bare ? WL_GENERATED_AHEAD : 0;
   return WL_CONTINUE;
 }
 

@@ -8,9 +8,10 @@
 #ifdef WL_TARGET_A64
 
 #define WL_CONTEXT_PC(regs) ((regs).pc)
+#define WL_TASK_PC(regs) ((regs)->pc)
 #define WL_PSTATE_AARCH32 0x10 /* PSR_MODE32_BIT */
 
-/* A 32-bit program's: not unwound. */
+/* 32-bit code's, which nobody unwinds. */
 WL_INLINE int wl_is_compat(const struct pt_regs___kernel* regs) { return (regs->pstate & WL_PSTATE_AARCH32) != 0; }
 
 WL_INLINE void wl_load_registers(struct wl_cursor* cursor, const struct pt_regs___kernel* regs) {
@@ -26,9 +27,11 @@ WL_INLINE __u64 wl_thread_block(const struct task_struct* task) { return task->t
 #else
 
 #define WL_CONTEXT_PC(regs) ((regs).rip)
+#define WL_TASK_PC(regs) ((regs)->ip)
 #define WL_USER32_CS 0x23
+#define WL_COMPAT_MACHINE WL_MACHINE_I386
 
-/* A 32-bit program's: not unwound. */
+/* 32-bit code's. */
 WL_INLINE int wl_is_compat(const struct pt_regs___kernel* regs) { return regs->cs == WL_USER32_CS; }
 
 WL_INLINE void wl_load_registers(struct wl_cursor* cursor, const struct pt_regs___kernel* regs) {
@@ -56,6 +59,14 @@ WL_INLINE void wl_load_registers(struct wl_cursor* cursor, const struct pt_regs_
 
 /* The C libraries put a thread's control block, which fs points to, at the top of its stack. */
 WL_INLINE __u64 wl_thread_block(const struct task_struct* task) { return task->thread.fsbase; }
+
+/* The same of 32-bit code, by gs: the first of the segments that set_thread_area makes, which the C libraries take. Its
+ * descriptor has the base's bits 0 to 23 at 16 and 24 to 31 at 56 (Intel SDM 3A, "Segment Descriptors"). */
+WL_INLINE __u64 wl_compat_thread_block(const struct task_struct* task) {
+  __u64 descriptor = 0;
+  if (bpf_probe_read_kernel(&descriptor, sizeof descriptor, &task->thread.tls_array)) return 0;
+  return (descriptor >> 16 & 0xffffff) | descriptor >> 56 << 24;
+}
 
 #endif
 

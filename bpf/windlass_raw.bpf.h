@@ -6,32 +6,37 @@
 #define WINDLASS_RAW_BPF_H
 
 #define WL_RAW_WINDOW_SHIFT 27 /* 134 ms: the window of time the budget is for */
-#define WL_COPY_PAGE 4096u     /* copied at once; no page of any kernel is smaller */
 
-/* Copies one page, or what of it is wanted. 1 at the first that cannot be read. The progress is in the map value. */
-WL_GLOBAL int wl_copy_page(struct wl_raw_scratch* to) {
+/* Copies the n-th page, or what of it is wanted; one that cannot be read is left out. 1 where there is no more to copy.
+ * The progress is in the map value. */
+WL_GLOBAL int wl_copy_page(struct wl_raw_scratch* to, __u32 n) {
   if (!to) return 1;
-  __u64 address = to->copy_address;
+  __u64 address = to->copy_address, limit = to->copy_limit;
   __u32 offset = to->copy_offset, end = to->copy_end;
-  if (offset >= end || offset >= WL_RAW_BYTES) return 1;
-  __u32 size = WL_COPY_PAGE - ((__u32)address & (WL_COPY_PAGE - 1));
+  if (address >= limit || offset >= end || offset >= WL_RAW_BYTES) return 1;
+  __u32 size = WL_RAW_PAGE - ((__u32)address & (WL_RAW_PAGE - 1));
+  to->copy_address = address + size;
+  if (size > limit - address) size = limit - address;
   if (size > end - offset) size = end - offset;
   WL_OPAQUE(size);
-  if (size > WL_COPY_PAGE) return 1;
-  if (bpf_probe_read_user(&to->bytes[offset], size, (const void*)address)) return 1;
+  if (size > WL_RAW_PAGE) return 1;
+  if (bpf_probe_read_user(&to->bytes[offset], size, (const void*)address)) return 0;
   to->copy_offset = offset + size;
-  to->copy_address = address + size;
+  to->copy_pages |= 1ull << (n & 63);
   return 0;
 }
 
-/* Copies at most `limit` bytes of the stack from `from` on behind what is there. How many it were. */
-WL_GLOBAL __u32 wl_copy_stack(struct wl_raw_scratch* raw, __u64 from, __u32 limit) {
+/* Copies the stack in [from, limit) behind what is there, at most `most` bytes. How many it were; which pages is in
+ * raw->copy_pages. */
+WL_GLOBAL __u32 wl_copy_stack(struct wl_raw_scratch* raw, __u64 from, __u64 limit, __u32 most) {
   if (!raw) return 0;
   __u32 begin = raw->copy_offset;
   raw->copy_address = from;
-  raw->copy_end = begin + limit;
-  for (__u32 i = 0; i < WL_MAX_RAW_STACK / WL_COPY_PAGE + 1; i++) {
-    if (wl_copy_page(raw)) break;
+  raw->copy_limit = limit;
+  raw->copy_pages = 0;
+  raw->copy_end = begin + most;
+  for (__u32 n = 0; n < WL_MAX_RAW_PAGES; n++) {
+    if (wl_copy_page(raw, n)) break;
   }
   return raw->copy_offset - begin;
 }
@@ -67,17 +72,17 @@ WL_GLOBAL int wl_copy_code(struct wl_raw_scratch* raw, __u64 pc) {
   return 0;
 }
 
-/* How much of the stack from sp on is worth copying. */
-WL_INLINE __u32 wl_raw_limit(const struct wl_scratch* s, __u64 sp) {
-  __u64 limit = wl_max_raw_stack;
-  if (sp < s->stack_top && s->stack_top - sp < limit) limit = s->stack_top - sp;
-  if (sp < s->thread_block && s->thread_block - sp < limit) limit = s->thread_block - sp;
-  return (__u32)limit;
+/* Where the stack that sp is in ends, as far as is known. */
+WL_INLINE __u64 wl_stack_limit(const struct wl_scratch* s, __u64 sp) {
+  __u64 limit = ~0ull;
+  if (sp < s->stack_top) limit = s->stack_top;
+  if (sp < s->thread_block && s->thread_block < limit) limit = s->thread_block;
+  return limit;
 }
 
 /* The sample in `s`, whose cursor is at the first frame again, as a raw event. stop: sp of the frame that the walk
- * could not leave, 0 if there was none. 1 if the sample is done with (sent or lost), 0 if the budget does not allow it.
- */
+ * could not leave, or where the stack begins that a signal handler with one of its own was called from; 0: neither. 1
+ * if the sample is done with (sent or lost), 0 if the budget does not allow it. */
 WL_GLOBAL int wl_emit_raw(struct wl_scratch* s, struct wl_cpu_stats* st, __u64 stop) {
   __u32 cpu = bpf_get_smp_processor_id();
   struct wl_raw_scratch* raw = bpf_map_lookup_elem(&raw_scratch, &cpu);
@@ -93,7 +98,7 @@ WL_GLOBAL int wl_emit_raw(struct wl_scratch* s, struct wl_cpu_stats* st, __u64 s
   if (kernel_frames > WL_MAX_KERNEL_FRAMES) return 0;
   raw->event.head = s->event.head;
   raw->event.head.type = WL_EVENT_RAW;
-  raw->event.machine = WL_MACHINE;
+  raw->event.machine = s->machine;
   __builtin_memcpy(raw->event.regs, cursor->regs, sizeof cursor->regs);
   raw->event.reason = s->unwind.end;
   raw->event.space = s->unwind.space;
@@ -102,16 +107,19 @@ WL_GLOBAL int wl_emit_raw(struct wl_scratch* s, struct wl_cpu_stats* st, __u64 s
   raw->copy_offset = kernel_frames * 8;
   if (wl_copy_code(raw, cursor->regs[WL_PC])) return 0;
 
-  __u32 limit = wl_raw_limit(s, sp);
-  int two = stop != 0 && stop - sp >= limit;
-  if (two && limit > WL_MAX_RAW_PIECE) limit = WL_MAX_RAW_PIECE;
-  raw->event.stack_size = wl_copy_stack(raw, sp, limit);
+  __u64 limit = wl_stack_limit(s, sp);
+  __u32 most = wl_max_raw_stack;
+  int two = stop != 0 && (stop - sp >= most || stop >= limit);
+  if (two && most > WL_MAX_RAW_PIECE) most = WL_MAX_RAW_PIECE;
+  raw->event.stack_address = sp - WL_RED_ZONE;
+  raw->event.stack_size = wl_copy_stack(raw, sp - WL_RED_ZONE, limit, most);
+  raw->event.stack_pages = raw->copy_pages;
   raw->event.second_address = stop;
   raw->event.second_size = 0;
+  raw->event.second_pages = 0;
   if (two) {
-    limit = wl_max_raw_stack;
-    if (limit > WL_MAX_RAW_PIECE) limit = WL_MAX_RAW_PIECE;
-    raw->event.second_size = wl_copy_stack(raw, stop, limit);
+    raw->event.second_size = wl_copy_stack(raw, stop, ~0ull, most);
+    raw->event.second_pages = raw->copy_pages;
   }
   __u32 end = raw->copy_offset;
   if (end > WL_RAW_BYTES) return 0;

@@ -7,11 +7,16 @@
 #define WINDLASS_STEP_H
 
 #include "windlass_cursor.h"
-#include "windlass_lookup.h"
+#include "windlass_unwind.h"
 
 /* The address to look a frame's rule up at: a return address may be the first byte after its function, or belong to
  * the next row, so the call before it counts. */
 WL_INLINE __u64 wl_lookup_pc(const struct wl_cursor* cursor) { return cursor->regs[WL_PC] - (cursor->exact ? 0 : 1); }
+
+/* A signal interrupted code on another stack: a raw sample needs that one, too. */
+WL_INLINE void wl_note_interrupted(struct wl_unwind* u, __u64 handler_sp, __u64 interrupted_sp) {
+  if (u->interrupted_sp == 0 && interrupted_sp - handler_sp >= WL_MAX_RAW_PIECE) u->interrupted_sp = interrupted_sp;
+}
 
 #ifdef WL_TARGET_A64
 
@@ -44,6 +49,7 @@ WL_GLOBAL int wl_step_signal(struct wl_unwind* u, __u64 frame) {
   if (wl_read(&u->env, u->room.saved, sizeof u->room.saved, frame + WL_SIGFRAME_REGISTERS))
     return WL_END_UNREADABLE_STACK;
   if (saved[WL_PC] == 0) return WL_END_COMPLETE;
+  wl_note_interrupted(u, cursor->regs[WL_SP], saved[WL_SP]);
   if (saved[WL_SP] <= cursor->regs[WL_SP]) {
     if (++cursor->backward > WL_MAX_BACKWARD_STEPS) return WL_END_NO_PROGRESS;
   }
@@ -71,8 +77,7 @@ WL_GLOBAL int wl_undo_delivery(struct wl_unwind* u) {
   return 1;
 }
 
-/* Where the thread really is, when it was interrupted in the kernel: a system call's pc is the instruction behind it,
- * but behind rt_sigreturn's comes other code, and the call's own counts. */
+/* A system call's pc is the instruction behind it, but behind rt_sigreturn's comes other code. */
 WL_INLINE void wl_settle(struct wl_unwind* u) {
   if (wl_undo_delivery(u)) return;
   if (u->cursor.regs[8] == WL_A64_RT_SIGRETURN && wl_code_is_restorer(u, u->cursor.regs[WL_PC] - 4))
@@ -83,7 +88,28 @@ WL_INLINE void wl_settle(struct wl_unwind* u) {
 
 #define WL_STRIP(env, address) (address)
 
-WL_INLINE void wl_settle(struct wl_unwind* u) { (void)u; }
+/* mov $SYS_rt_sigreturn, %rax; syscall: the restorer of a C library without CFI for it (musl, Go) */
+WL_INLINE int wl_code_is_restorer(const __u8* c) {
+  return c[0] == 0x48 && c[1] == 0xc7 && c[2] == 0xc0 && c[3] == 0x0f && c[4] == 0 && c[5] == 0 && c[6] == 0 &&
+         c[7] == 0x0f && c[8] == 0x05;
+}
+
+/* Is `c`, with 7 bytes before it, the system call at that code's end? Or that of mov $SYS_rt_sigreturn, %eax; syscall
+ */
+WL_INLINE int wl_code_ends_restorer(const __u8* c) {
+  if (c[0] != 0x0f || c[1] != 0x05 || c[-4] != 15 || c[-3] || c[-2] || c[-1]) return 0;
+  return c[-5] == 0xb8 || (c[-7] == 0x48 && c[-6] == 0xc7 && c[-5] == 0xc0);
+}
+
+/* A system call's pc is the instruction behind it, but behind rt_sigreturn's comes other code. The result of a call
+ * that is under way is -ENOSYS (arch/x86/entry). */
+#define WL_CALL_UNDER_WAY (~0ull - 37)
+
+WL_INLINE void wl_settle(struct wl_unwind* u) {
+  __u64* regs = u->cursor.regs;
+  if (regs[0] != WL_CALL_UNDER_WAY || wl_read(&u->env, u->room.code, 9, regs[WL_PC] - 9)) return;
+  if (wl_code_ends_restorer(u->room.code + 7)) regs[WL_PC] -= 2;
+}
 
 /* Linux x86-64 rt_sigframe as the restorer sees it: ucontext at `context`, its sigcontext 40 bytes in
  * (asm/sigcontext.h): r8..r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip. Every register is known again. */
@@ -105,6 +131,7 @@ WL_GLOBAL int wl_step_signal(struct wl_unwind* u, __u64 context) {
   cursor->regs[1] = saved[12];
   cursor->regs[0] = saved[13];
   cursor->regs[2] = saved[14];
+  wl_note_interrupted(u, cursor->regs[7], saved[15]);
   if (saved[15] <= cursor->regs[7]) {
     if (++cursor->backward > WL_MAX_BACKWARD_STEPS) return WL_END_NO_PROGRESS;
   }

@@ -45,6 +45,9 @@ struct wl_room {
   __u8 call[8];    /* the code before a return address */
 };
 
+#define WL_GENERATED_NOW 1u   /* at run time */
+#define WL_GENERATED_AHEAD 2u /* and stored in a file */
+
 struct wl_unwind {
   struct wl_env env;
   struct wl_cursor cursor;
@@ -54,14 +57,16 @@ struct wl_unwind {
   /* What wl_find_rule said of the cursor's pc: its rule, or code without one. */
   __u32 ref;       /* of the rule; 0 = none */
   __u32 x_reg;     /* the extra register of the module's rules, or WL_NO_XREG */
-  __u32 generated; /* without a rule: generated code, at run time or ahead of it */
+  __u32 generated; /* without a rule: WL_GENERATED_NOW, WL_GENERATED_AHEAD, or 0: not generated */
   /* The walk. */
   __u64 hash;   /* of the frames so far */
   __u32 first;  /* index of the first user frame in wl_scratch.frames */
   __u32 frames; /* user frames so far */
   __u32 frame_limit;
   __u32 memo_hits;
-  __u32 end; /* wl_end, once it has ended */
+  __u32 end;            /* wl_end, once it has ended */
+  __u32 certainty;      /* wl_certainty of the least certain frame so far */
+  __u64 interrupted_sp; /* where the first signal handler on a stack of its own was called from, 0 if none was */
   struct wl_room room;
 };
 
@@ -72,6 +77,7 @@ struct wl_scratch {
   struct wl_unwind unwind;
   /* Where the stack ends, if it is above sp: the main thread's arguments; the thread's control block. */
   __u64 stack_top, thread_block;
+  __u64 machine; /* wl_machine of the code at hand */
   struct wl_stack_event event;
   __u64 frames[WL_FRAME_SLOTS];
 };

@@ -6,6 +6,7 @@
 #ifndef WINDLASS_WALK_H
 #define WINDLASS_WALK_H
 
+#include "windlass_lookup.h"
 #include "windlass_memo.h"
 #ifdef WL_TARGET_A64
 #include "windlass_code_a64.h"
@@ -112,6 +113,7 @@ WL_GLOBAL int wl_walk_run(struct wl_scratch* s, struct wl_memo* memo) {
   for (int i = 0; i < WL_ROUNDS_A_RUN; i++) {
     int status = wl_walk_round(s, memo);
     if (status == WL_NEEDS_STEP) status = wl_step(&s->unwind, memo);
+    if (status == WL_END_COMPLETE && s->unwind.certainty == WL_GUESSED) status = WL_END_GUESSED;
     if (status != WL_CONTINUE) {
       s->unwind.end = status;
       return 1;

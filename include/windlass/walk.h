@@ -54,9 +54,19 @@ enum class FrameOrigin : std::uint8_t {
 };
 [[nodiscard]] std::string_view origin_name(FrameOrigin origin);
 
-// How a walk ended. All but kComplete leave an Error that names the address. kComplete is proven: by unwind information
-// (an undefined return address, or a row that leads to address 0), by code that never returns, by the state in which
-// the kernel starts a process.
+// How sure it is that a frame is the caller of the one before it; the surest first.
+enum class FrameCertainty : std::uint8_t {
+  kDescribed,  // by unwind information, or what the system defines: its signal frames, Windows' leaves. So is a walk's
+               // first frame, which is given
+  kProved,     // by the code: followed without a call to where it returns, or its ways in and out agree
+  kChecked,    // by code followed behind calls, or a frame pointer that the code uses, and the call fits: it leads to
+               // the function that was left, or to where a register says
+  kGuessed,    // none of these
+};
+[[nodiscard]] std::string_view certainty_name(FrameCertainty certainty);
+
+// How a walk ended. All but kComplete leave an Error that names the address. kComplete is proven: docs/ARCHITECTURE.md
+// says by what. A walk with a guessed frame is never complete: it ends as kGuessed.
 enum class WalkEnd : std::uint8_t {
   kRunning,     // it has not
   kComplete,    // the outermost frame was reached
@@ -67,8 +77,9 @@ enum class WalkEnd : std::uint8_t {
   kNoProgress,  // the stack does not move
   kBadRow,      // unwind information that contradicts itself
   kLimit,       // more frames than asked for
-  kGuessed,     // the last frame looks like the outermost one, but nothing proves it
-  kForeign,     // 32-bit code, or of another machine
+  kGuessed,     // the last frame looks like the outermost one, but nothing proves that it is, or that a frame before
+                // it is right
+  kForeign,     // code of another machine
 };
 [[nodiscard]] std::string_view end_name(WalkEnd end);
 
@@ -98,6 +109,8 @@ class AddressSpace {
 
   [[nodiscard]] Architecture architecture() const { return architecture_; }
   [[nodiscard]] const Memory& memory() const { return *memory_; }
+  // Made by self(), or own_process().
+  [[nodiscard]] bool is_own_process() const;
 
   // Its unwind information is read from the file when a frame is first looked up in it; a file that cannot be read is
   // no error here: code without unwind information is unwound by its instructions. kMalformed for an empty or
@@ -106,6 +119,8 @@ class AddressSpace {
   // The same for an image whose bytes are given by the caller: an ELF file's, or a PE image's as it is mapped (the byte
   // at an RVA is at that index).
   Expected<void> add_module(ModuleInfo info, std::vector<std::byte> image);
+  // Of the library's own kinds (src/walk/module.h).
+  Expected<void> add_module(std::unique_ptr<walk::Module> module);
   // Removes the module that begins at `begin`, or retires the code range. kNotFound.
   Expected<void> remove(std::uint64_t begin);
 
@@ -155,10 +170,11 @@ class SavedLocations {
 struct Frame {
   Registers registers;  // at pc; for a caller: as they are just after its call returns. Without sp behind a frame
                         // record of AArch64, which does not say where it is
-  const ModuleInfo* module = nullptr;          // what contains pc, if anything
-  FrameOrigin origin = FrameOrigin::kContext;  // who found it
-  bool signal_frame = false;                   // its callee is a signal trampoline: pc was interrupted
-  SavedLocations saved;                        // where this frame's registers were saved by its callees
+  const ModuleInfo* module = nullptr;                     // what contains pc, if anything
+  FrameOrigin origin = FrameOrigin::kContext;             // who found it
+  bool signal_frame = false;                              // its callee is a signal trampoline: pc was interrupted
+  FrameCertainty certainty = FrameCertainty::kDescribed;  // and how sure that is
+  SavedLocations saved;                                   // where this frame's registers were saved by its callees
 
   [[nodiscard]] CodeAddress pc() const { return registers.pc(); }
   [[nodiscard]] std::uint64_t sp() const { return registers.sp(); }
@@ -167,6 +183,10 @@ struct Frame {
 struct WalkOptions {
   std::size_t max_frames = 65536;
   bool synthesize = true;  // look at the code where unwind information is absent or contradicted
+  // Memory of the target that is written while the walk goes on, [begin, end): an array for what it finds, say. No
+  // frame is found by a return address that stands there.
+  std::uint64_t written_begin = 0;
+  std::uint64_t written_end = 0;
 };
 
 // Emits the frames of one thread, innermost first, the first being the registers given. One thread at a time; several
@@ -182,6 +202,8 @@ class StackWalker {
   // Goes to the caller. False at the end; end() and error() then say why, and frame() is still the last frame.
   bool step();
   [[nodiscard]] WalkEnd end_reason() const { return end_; }
+  // Of the frames so far, the least certain one's.
+  [[nodiscard]] FrameCertainty certainty() const { return certainty_; }
   [[nodiscard]] const Error& error() const { return error_; }
   // Starts again from other registers, keeping what was prepared.
   void restart(const Registers& registers);
@@ -208,6 +230,8 @@ class StackWalker {
 
  private:
   bool step_by_kept_row();
+  void set_module(const walk::Module* module);
+  bool find_lost_registers();
 
   const AddressSpace* space_;
   const walk::Module* module_ = nullptr;  // what contains the frame's pc
@@ -216,6 +240,8 @@ class StackWalker {
   std::unique_ptr<walk::Scratch, walk::ReturnScratch> scratch_;
   Frame frame_;
   WalkEnd end_ = WalkEnd::kRunning;
+  FrameCertainty certainty_ = FrameCertainty::kDescribed;  // of the least certain frame so far
+  std::uint64_t guess_ = 0;                                // the pc of the first frame that is a guess
   Error error_;
 };
 

@@ -85,6 +85,10 @@ Expected<void> AddressSpace::add_module(ModuleInfo info, std::vector<std::byte> 
   return modules_->insert(std::make_unique<walk::Module>(std::move(info), std::move(image)));
 }
 
+Expected<void> AddressSpace::add_module(std::unique_ptr<walk::Module> module) {
+  return modules_->insert(std::move(module));
+}
+
 Expected<void> AddressSpace::remove(std::uint64_t begin) {
   if (const CodeRangeId id = modules_->code().at(begin); id != CodeRangeId::kNone) return retire(id);
   return modules_->erase(begin);
@@ -93,6 +97,7 @@ Expected<void> AddressSpace::remove(std::uint64_t begin) {
 Expected<CodeRangeId> AddressSpace::add(CodeRange range) { return modules_->add(std::move(range), architecture_); }
 Expected<void> AddressSpace::retire(CodeRangeId id) { return modules_->code().retire(id); }
 
+bool AddressSpace::is_own_process() const { return modules_->own_process(); }
 const walk::Module* AddressSpace::find(std::uint64_t address) const { return modules_->find(address); }
 std::vector<const ModuleInfo*> AddressSpace::modules() const { return modules_->infos(); }
 

@@ -41,7 +41,7 @@ class RuleReader {
       case CfaRule::kLoaded: {
         std::uint64_t at = 0;
         if (!sum(rule.reg(), rule.offset(), at) || !load(at, cfa_)) return false;
-        cfa_ += signed_word(rule.addend());
+        cfa_ = address(cfa_ + signed_word(rule.addend()));
         return true;
       }
       case CfaRule::kExpression: break;
@@ -56,7 +56,7 @@ class RuleReader {
       case RegisterRule::kUndefined: return lost(reg);
       case RegisterRule::kSameValue: return copy(reg, to);
       case RegisterRule::kAtCfa:
-        saved_at = cfa_ + signed_word(rule.offset());
+        saved_at = address(cfa_ + signed_word(rule.offset()));
         // GCC's epilogues do not say that a register has been popped again: its slot is then below sp, and dead.
         if (context_.slots_below_sp_are_dead && saved_at < frame_.sp() && !frame_.pc().is_return_address() &&
             is_callee_saved(frame_.architecture(), reg) && copy(reg, to)) {
@@ -64,7 +64,7 @@ class RuleReader {
           return true;
         }
         return load(saved_at, to);
-      case RegisterRule::kCfaValue: to = cfa_ + signed_word(rule.offset()); return true;
+      case RegisterRule::kCfaValue: to = address(cfa_ + signed_word(rule.offset())); return true;
       case RegisterRule::kInRegister: return copy(rule.reg(), to);
       case RegisterRule::kAtRegister: return sum(rule.reg(), rule.offset(), saved_at) && load(saved_at, to);
       case RegisterRule::kRegisterValue: return sum(rule.reg(), rule.offset(), to);
@@ -93,13 +93,26 @@ class RuleReader {
   }
   bool sum(RegisterNumber reg, std::int32_t offset, std::uint64_t& to) {
     if (!copy(reg, to)) return false;
-    to += signed_word(offset);
+    to = address(to + signed_word(offset));
     return true;
   }
   static std::uint64_t signed_word(std::int32_t offset) { return static_cast<std::uint64_t>(std::int64_t{offset}); }
+  // A sum wraps where addresses do.
+  [[nodiscard]] std::uint64_t address(std::uint64_t sum) const {
+    return narrow_ ? static_cast<std::uint32_t>(sum) : sum;
+  }
+  // A word of the architecture.
   bool load(std::uint64_t address, std::uint64_t& to) {
-    if (memory_.read(address, &to, sizeof to)) return true;
-    return failed(WalkEnd::kUnreadable, Error{ErrorCode::kUnreadable, "stack is not readable", address, sizeof to});
+    if (!narrow_) [[likely]] {
+      if (memory_.read(address, &to, sizeof to)) return true;
+    } else {
+      std::uint32_t word = 0;
+      const bool read = memory_.read(address, &word, sizeof word);
+      to = word;
+      if (read) return true;
+    }
+    return failed(WalkEnd::kUnreadable, Error{ErrorCode::kUnreadable, "stack is not readable", address,
+                                              Registers::word_size(frame_.architecture())});
   }
 
   bool evaluate(ByteView expression, bool push_cfa, std::uint64_t& to) {
@@ -114,8 +127,8 @@ class RuleReader {
       return value;
     };
     const auto value = dwarf::evaluate_expression(
-        expression,
-        {read_register, read_memory, push_cfa ? std::optional<std::uint64_t>(cfa_) : std::nullopt, context_.bias});
+        expression, {read_register, read_memory, push_cfa ? std::optional<std::uint64_t>(cfa_) : std::nullopt,
+                     context_.bias, Registers::word_size(frame_.architecture())});
     if (!value) {
       const ErrorCode code = value.error().code;
       return failed(code == ErrorCode::kUnreadable ? WalkEnd::kUnreadable
@@ -131,6 +144,7 @@ class RuleReader {
   const M& memory_;
   const Registers& frame_;
   const ApplyContext& context_;
+  const bool narrow_ = Registers::word_size(frame_.architecture()) == 4;
   std::uint64_t cfa_ = 0;
   StepStatus status_;
 };
@@ -163,9 +177,10 @@ StepStatus apply(const FrameRow& row, const M& memory, const ApplyContext& conte
   if (row.return_signed) value &= ~context.pac_mask;
   if (value == 0) return {WalkEnd::kComplete, {}};
   if (saved != nullptr) saved->set(next, pc, saved_at);
-  // A signal frame's pc was interrupted. On x86-64 a return address in a register is jumped to (vfork, libgcc's context
-  // installation), so the row is the one at it.
-  const bool jumped = frame.architecture() == Architecture::kX86_64 && row.return_address.is(RegisterRule::kInRegister);
+  // A signal frame's pc was interrupted. Without a link register a return address in a register is jumped to (vfork,
+  // libgcc's context installation), so the row is the one at it.
+  const bool jumped =
+      frame.architecture() != Architecture::kAArch64 && row.return_address.is(RegisterRule::kInRegister);
   next.set_pc(row.signal_frame || jumped ? CodeAddress::instruction(value) : CodeAddress::return_address(value));
   caller = next;
   return {};

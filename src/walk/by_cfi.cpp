@@ -1,4 +1,6 @@
 // Call frame information of ELF files, unless the code contradicts it.
+#include "code/eh_return.h"
+#include "code/stack_switch.h"
 #include "walk/step_context.h"
 
 namespace windlass::walk {
@@ -58,6 +60,7 @@ bool by_contradiction(const StepContext& context, const FrameRow& row, Step& ste
   apply_row(context, *other, FrameOrigin::kSynthesis, trial);
   if (!accept(context, trial)) return false;
   keep_known(step, *other, trial);
+  trial.certainty = FrameCertainty::kProved;
   step = trial;
   return true;
 }
@@ -92,6 +95,31 @@ void by_frame_record(const StepContext& context, FrameRow& row, Step& step) {
                                          context.frame.pc().value()}};
 }
 
+// An interrupted function that describes nothing but its entry, and has gone over to another stack by now: what is on
+// top of that need not be its return address.
+bool on_another_stack(const StepContext& context, const FrameRow& row) {
+  const std::uint64_t pc = context.frame.pc().value();
+  if (context.space.architecture() != Architecture::kX86_64 || row.cfa != CfaRule::at(x86_64::kRsp, 8) ||
+      row.registers.size() != 0 || pc - row.begin > code::kLargestSwitch)
+    return false;
+  std::byte code[code::kLargestSwitch];
+  const std::size_t size = pc - row.begin;
+  return read_code(context.space, row.begin, code, size) &&
+         code::replaces_stack(ByteView(code, size), row.begin).has_value();
+}
+
+// Can it be the row of an instruction that is all that is left before the jump to a landing pad? On i386 it has the
+// rules of eh_return's frame no more.
+bool may_have_left(Architecture architecture, const FrameRow& row) {
+  return architecture == Architecture::kI386 &&
+         (row.cfa == CfaRule::at(i386::kEcx, 4) || row.cfa == CfaRule::at(i386::kEsp, 4));
+}
+
+bool leads_nowhere(const StepContext& context, const FrameRow& row, Step& step) {
+  return step.status.end == WalkEnd::kComplete ||
+         !with_code(context, [&](const code::CodeSource& source) { return believable(context, row, step, source); });
+}
+
 }  // namespace
 
 bool by_cfi(const StepContext& context, Step& step) {
@@ -107,14 +135,28 @@ bool by_cfi(const StepContext& context, Step& step) {
     return true;
   }
   const bool exact = !pc.is_return_address();
+  const bool may_land = code::saves_landing_registers(row, context.space.architecture()) ||
+                        (exact && may_have_left(context.space.architecture(), row));
+  if (may_land && by_landing(context, row, step)) return true;
   if (exact && installs_context(row) && before_context(context, row, step)) return true;
   apply_row(context, row, FrameOrigin::kCfi, step);
   // An interrupted instruction may stand anywhere; a row that leads nowhere is wrong at a call, too.
-  const bool accepted = accept(context, step);
+  const StepStatus applied = step.status;
+  bool accepted = accept(context, step, exact ? Trust::kNone : Trust::kFull);
+  // The row is right at a call, the registers are not: whatever else the stack holds there is no caller.
+  if (!exact && applied.ok() && in_what_is_written(context, step)) return true;
   if ((exact || !accepted || return_address_outside(row)) && by_contradiction(context, row, step)) return true;
+  if (exact && on_another_stack(context, row) && leads_nowhere(context, row, step)) {
+    step.status = {WalkEnd::kLost, Error{ErrorCode::kNotFound, "the stack has just been replaced", pc.value()}};
+    return true;
+  }
+  if (!accepted && exact) {
+    step.status = applied;
+    accepted = accept(context, step, Trust::kFull);
+  }
   if (!accepted) (void)by_synthesis(context, step);  // else that is how the walk ends
   // What is decided for good: at a call, an accepted row is never asked of the code.
-  if (!exact && accepted && step.status.ok() && !return_address_outside(row))
+  if (!exact && accepted && step.status.ok() && !return_address_outside(row) && !may_land)
     context.scratch.rows.keep(context.module->id(), pc.value(), row, FrameOrigin::kCfi, context.space.architecture());
   return true;
 }

@@ -1,4 +1,8 @@
 // The code itself: followed to where it returns, or taken for a leaf.
+#include <cstring>
+#include <span>
+
+#include "code/stack_effect.h"
 #include "walk/step_context.h"
 
 namespace windlass::walk {
@@ -10,7 +14,82 @@ void keep_windows_registers(FrameRow& row) {
     (void)row.registers.set(reg, RegisterRule::same_value());
 }
 
+bool begins_function(const Module& module, std::uint64_t address) {
+  if (module.function_start(address) == address) return true;
+  const auto function = module.function_at(address);
+  return function && function->begin == address;
+}
+
 bool is_leaf_row(const FrameRow& row) { return row.cfa == CfaRule::at(x86_64::kRsp, 8); }
+
+// Code that never returns has no caller if it is where the program starts, or the beginning of a function though a
+// return address leads there: no call did, it was put on a fresh stack (glibc's makecontext). Elsewhere it may be any
+// function that does not return, unless it halts at once and the frame pointer marks it: start routines clear it (psABI
+// 3.4.1, AAPCS64 6.4.6).
+bool starts_stack(const StepContext& context, code::Start start) {
+  const Registers& registers = context.frame.registers;
+  const RegisterNumber fp = Registers::fp_number(registers.architecture());
+  const CodeAddress pc = context.frame.pc();
+  if (start == code::Start::kEntryPoint) return true;
+  if (pc.is_return_address() && begins_function(*context.module, pc.value())) return true;
+  return start == code::Start::kHalts && registers.has(fp) && registers.get(fp) == 0;
+}
+
+// AArch64's mark of the outermost frame: start routines clear x29 and x30, so that the frame record made of them is
+// zero (AAPCS64 6.4.6). The code was followed to what it returns by, or says itself that the record is where x29
+// points.
+bool is_marked(const StepContext& context, const code::Synthesis& found) {
+  const Registers& registers = context.frame.registers;
+  if (registers.architecture() != Architecture::kAArch64 || !registers.has(aarch64::kX29)) return false;
+  const std::uint64_t fp = registers.get(aarch64::kX29);
+  const bool followed = !found.by_jump && found.certainty != code::Certainty::kGuess;
+  if (found.row.return_address.is(RegisterRule::kInRegister)) return followed && fp == 0;
+  std::uint64_t record[2] = {1, 1};
+  const CfaRule& cfa = found.row.cfa;
+  const bool in_record =
+      cfa.is(CfaRule::kRegister) && found.row.return_address.is(RegisterRule::kAtCfa) && registers.has(cfa.reg()) &&
+      registers.get(cfa.reg()) +
+              static_cast<std::uint64_t>(std::int64_t{cfa.offset()} + found.row.return_address.offset()) ==
+          fp + sizeof record[0];
+  return (followed || in_record) && context.space.memory().read(fp, record, sizeof record) && record[0] == 0 &&
+         record[1] == 0;
+}
+
+// Does an interrupted instruction of generated code stand before its frame is set up? Compilers of such code do so
+// first of all, behind checks at most (V8: is the code still valid?), so that the return address is on top of the
+// stack. In other code, registers may have been pushed before.
+bool is_before_frame(const StepContext& context, const FrameRow& row) {
+  constexpr std::size_t kMostBytes = 32;
+  constexpr std::uint8_t kMovRbpRsp[2][3] = {{0x48, 0x89, 0xe5}, {0x48, 0x8b, 0xec}};
+  const CodeAddress pc = context.frame.pc();
+  std::uint8_t code[kMostBytes];
+  if (context.space.architecture() != Architecture::kX86_64 || pc.is_return_address() || !context.in_generated_code() ||
+      !is_leaf_row(row) || !read_code(context, pc.value(), code, sizeof code))
+    return false;
+  using Kind = code::StackEffect::Kind;
+  for (std::size_t at = 0; at < sizeof code;) {
+    const auto effect = code::stack_effect(ByteView(std::span(code).subspan(at)), pc.value() + at);
+    if (!effect) return false;
+    at += effect->length;
+    if (effect->kind == Kind::kPush)
+      return effect->reg == x86_64::kRbp && at + sizeof kMovRbpRsp[0] <= sizeof code &&
+             (std::memcmp(code + at, kMovRbpRsp[0], sizeof kMovRbpRsp[0]) == 0 ||
+              std::memcmp(code + at, kMovRbpRsp[1], sizeof kMovRbpRsp[1]) == 0);
+    if (effect->kind != Kind::kNone && effect->kind != Kind::kBranch) return false;
+  }
+  return false;
+}
+
+FrameCertainty certainty_of(const StepContext& context, const code::Synthesis& found, const Step& step) {
+  if (found.row.signal_frame) return FrameCertainty::kDescribed;
+  if (found.certainty == code::Certainty::kCertain && !found.by_jump) return FrameCertainty::kProved;
+  const Registers& frame = context.frame.registers;
+  const RegisterNumber fp = Registers::fp_number(frame.architecture());
+  const std::uint64_t return_at = step.saved.at(step.caller, Registers::pc_number(frame.architecture()));
+  const bool in_frame_record = found.addresses_frame && frame.has(fp) && return_at == frame.get(fp) + 8;
+  const bool by_return = found.certainty == code::Certainty::kLikely && !found.by_jump;
+  return by_call_site(context, step, in_frame_record || by_return || is_before_frame(context, found.row));
+}
 
 }  // namespace
 
@@ -22,18 +101,24 @@ bool by_synthesis(const StepContext& context, Step& step) {
   if (!found) return false;
   // Interpreters go on by jumps through tables that cannot be followed: that generated code seems never to return is
   // no proof that it has no caller (the JVM's template interpreter).
-  if (found->outermost && context.in_generated_code()) return false;
+  if (found->start != code::Start::kNone && context.in_generated_code()) return false;
   if (context.space.architecture() == Architecture::kX86_64 && context.module->is_windows() && is_leaf_row(found->row))
     keep_windows_registers(found->row);  // a system call's stub
   Step trial;
-  if (found->outermost) {
-    trial.status = {WalkEnd::kComplete, {}};
+  if (found->start != code::Start::kNone) {
+    if (by_process_start(context, step)) return true;
+    trial.status = starts_stack(context, found->start) ? StepStatus{WalkEnd::kComplete, {}} : guessed_end(context);
   } else {
     apply_row(context, found->row, FrameOrigin::kSynthesis, trial);
-    const bool guess = found->certainty == code::Certainty::kGuess;
-    if (guess && trial.status.end == WalkEnd::kComplete) trial.status = guessed_end(context);
+    // An address of 0 marks the outermost frame only where code returns to it for certain.
+    const bool certain = found->certainty == code::Certainty::kCertain && !found->by_jump;
+    if (trial.status.end == WalkEnd::kComplete && !certain && !is_marked(context, *found)) {
+      if (by_process_start(context, step)) return true;
+      trial.status = guessed_end(context);
+    }
   }
   if (!accept(context, trial)) return false;
+  if (trial.status.ok()) trial.certainty = certainty_of(context, *found, trial);
   step = trial;
   return true;
 }
@@ -59,8 +144,27 @@ bool by_leaf(const StepContext& context, Step& step) {
   const bool can_be =
       with_code(context, [&](const code::CodeSource& source) { return believable(context, row, trial, source); });
   if (!trial.status.ok() || !can_be) return false;
+  trial.certainty = windows ? FrameCertainty::kDescribed : by_call_site(context, trial, false);
   step = trial;
   return true;
+}
+
+void keep_by_code(const AddressSpace& space, const Frame& frame, const Module* module, const WalkOptions& options,
+                  Scratch& scratch, Step& step) {
+  if (module == nullptr || !frame.registers.has_sp()) return;
+  const StepContext context{space, frame, module, options, scratch};
+  const auto row = with_code(context, [&](const code::CodeSource& source) {
+    return code::return_row(source, frame.pc(), *scratch.synthesis);
+  });
+  if (!row) return;
+  Step trial;
+  apply_row(context, *row, FrameOrigin::kSynthesis, trial);
+  if (!trial.status.ok() || trial.caller.pc() != step.caller.pc() || trial.caller.sp() != step.caller.sp()) return;
+  trial.caller.for_each([&](RegisterNumber reg, std::uint64_t value) {
+    if (step.caller.has(reg)) return;
+    step.caller.set(reg, value);
+    step.saved.set(step.caller, reg, trial.saved.at(trial.caller, reg));
+  });
 }
 
 }  // namespace windlass::walk

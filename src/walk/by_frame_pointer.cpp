@@ -1,5 +1,6 @@
 // The chain of frame pointers.
 // x86-64: CFA = rbp + 16, [rbp] = the caller's rbp, [rbp + 8] = the return address.
+// i386: the same with ebp and words of 4 bytes.
 // AArch64: [x29] = the caller's x29, [x29 + 8] = the return address (AAPCS64 section 6.4.6). The record may lie
 // anywhere in the frame, so sp is unknown behind it.
 #include "walk/step_context.h"
@@ -9,17 +10,17 @@ namespace {
 
 // What the function may have saved is lost.
 FrameRow frame_pointer_row(Architecture architecture) {
-  constexpr auto kSize = static_cast<std::int32_t>(kFrameRecordSize);
+  const auto word = static_cast<std::int32_t>(Registers::word_size(architecture));
   const RegisterNumber fp = Registers::fp_number(architecture);
   FrameRow row;
-  row.cfa = CfaRule::at(fp, kSize);
-  row.return_address = RegisterRule::at_cfa(8 - kSize);
+  row.cfa = CfaRule::at(fp, 2 * word);
+  row.return_address = RegisterRule::at_cfa(-word);
   for (unsigned slot = 0; slot < Registers::kSlots; ++slot) {
     const RegisterNumber reg = Registers::number_of(slot);
     if (reg != fp && is_callee_saved(architecture, reg)) (void)row.registers.set(reg, RegisterRule::undefined());
   }
   if (architecture == Architecture::kAArch64) (void)row.registers.set(aarch64::kSp, RegisterRule::undefined());
-  (void)row.registers.set(fp, RegisterRule::at_cfa(-kSize));
+  (void)row.registers.set(fp, RegisterRule::at_cfa(-2 * word));
   row.return_signed = architecture == Architecture::kAArch64;  // perhaps: without a code, taking it off changes nothing
   return row;
 }
@@ -36,7 +37,8 @@ bool by_frame_pointer(const StepContext& context, Step& step) {
     step.status = guessed_end(context);  // psABI 3.4.1 marks the outermost frame so; elsewhere 0 may be data
     return true;
   }
-  if (registers.get(fp) % 8 != 0 || registers.get(fp) < context.lowest()) return false;
+  if (registers.get(fp) % Registers::word_size(registers.architecture()) != 0 || registers.get(fp) < context.lowest())
+    return false;
   const FrameRow row = frame_pointer_row(registers.architecture());
   Step trial;
   apply_row(context, row, FrameOrigin::kFramePointer, trial);
@@ -46,6 +48,7 @@ bool by_frame_pointer(const StepContext& context, Step& step) {
     const bool can_be =
         with_code(context, [&](const code::CodeSource& source) { return believable(context, row, trial, source); });
     if (!can_be) return false;
+    trial.certainty = by_call_site(context, trial, false);
   }
   step = trial;
   return true;

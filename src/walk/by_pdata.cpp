@@ -18,6 +18,7 @@ void execute(const StepContext& context, Step& step) {
   const AddressSpace& space = context.space;
   step.saved = context.frame.saved;
   step.origin = FrameOrigin::kPdata;
+  step.certainty = FrameCertainty::kDescribed;
   step.module_known = false;
   const auto done =
       context.module->unwind(space.memory(), space.pointer_mask(), context.frame.registers, step.caller, step.saved);

@@ -90,18 +90,31 @@ Expected<CodeRangeId> CodeRanges::add(CodeRange range, Architecture architecture
   auto source = make_range_source(std::move(range), architecture);
   if (!source) return std::unexpected(source.error());
   auto module = std::make_unique<Module>(std::move(info), std::move(*source));
+  const std::uint64_t id = module->id();
+  return insert(std::move(module), id);
+}
+
+Expected<CodeRangeId> CodeRanges::add_changing(ModuleInfo info, std::unique_ptr<source::UnwindSource> source) {
+  auto module = std::make_unique<Module>(std::move(info), std::move(source));
+  const std::uint64_t id = module->id();
+  module->forget_id();
+  return insert(std::move(module), id);
+}
+
+Expected<CodeRangeId> CodeRanges::insert(std::unique_ptr<const Module> module, std::uint64_t id) {
   const Entry entry{module->info().begin, module->info().end, module.get()};
 
   const std::lock_guard hold(lock_);
   if (const auto free = check_free(entry.begin, entry.end); !free) return std::unexpected(free.error());
   if (begin_of_ == nullptr) begin_of_ = std::make_unique<std::unordered_map<std::uint64_t, std::uint64_t>>();
-  begin_of_->emplace(module->id(), entry.begin);
+  begin_of_->emplace(id, entry.begin);
   const Index* index = index_.load(std::memory_order_relaxed);
   const std::size_t place = index != nullptr ? place_of(*index, entry.begin) : 0;
   Block block = index != nullptr ? *index->places[place].block : Block();
   block.insert(std::ranges::upper_bound(block, entry.begin, {}, &Entry::begin), entry);
   replace(place, block, nullptr);
-  return CodeRangeId{module.release()->id()};
+  (void)module.release();
+  return CodeRangeId{id};
 }
 
 Expected<void> CodeRanges::retire(CodeRangeId id) {

@@ -32,8 +32,10 @@ class CodeRanges {
 
   // ---- writers: locks, allocates ----
   [[nodiscard]] Expected<CodeRangeId> add(CodeRange range, Architecture architecture);
+  // The same for a source whose rows change while it is there: walkers keep nothing of it, and its module has no id.
+  [[nodiscard]] Expected<CodeRangeId> add_changing(ModuleInfo info, std::unique_ptr<source::UnwindSource> source);
   Expected<void> retire(CodeRangeId id);
-  // The id of what begins at an address; kNone.
+  // The id of what begins at an address; kNone, for what changes too.
   [[nodiscard]] CodeRangeId at(std::uint64_t begin) const;
   // kMalformed, with where it begins, if a range lies in [begin, end), which is not empty.
   [[nodiscard]] Expected<void> check_free(std::uint64_t begin, std::uint64_t end) const;
@@ -86,6 +88,7 @@ class CodeRanges {
 
   [[nodiscard]] static const Module* search(const Index& index, std::uint64_t address);
   [[nodiscard]] static std::size_t place_of(const Index& index, std::uint64_t address);
+  [[nodiscard]] Expected<CodeRangeId> insert(std::unique_ptr<const Module> module, std::uint64_t id);
   void replace(std::size_t place, const Block& block, const Module* gone);
 
   std::atomic<const Index*> index_ = nullptr;  // null: no range

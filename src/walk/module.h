@@ -37,6 +37,12 @@ class Module {
   // process that cannot be told from another one loaded in its place).
   [[nodiscard]] std::uint64_t id() const { return id_; }
   void forget_id() { id_ = 0; }
+  // Loaded in the own process, and known from there.
+  [[nodiscard]] bool is_own() const { return own_; }
+  void set_own() { own_ = true; }
+  // A program with gaps between its segments, in which other code may lie: that an address is in the range says little.
+  [[nodiscard]] bool has_gaps() const { return has_gaps_; }
+  void set_has_gaps() { has_gaps_ = true; }
   // Code made at run time, with rows or without: there is no file, and interpreters go on where analysis cannot follow.
   [[nodiscard]] bool generated() const { return generated_; }
 
@@ -55,6 +61,9 @@ class Module {
   }
   [[nodiscard]] bool read_image(std::uint64_t address, void* to, std::size_t size) const;
   [[nodiscard]] std::uint64_t function_start(std::uint64_t address) const;
+  [[nodiscard]] Expected<std::string_view> name_at(std::uint64_t address, std::span<char> to) const {
+    return source().name_at(address - bias_, to);
+  }
   // The entry point of the image; 0: it has none in this module.
   [[nodiscard]] std::uint64_t entry_point() const;
 
@@ -74,6 +83,8 @@ class Module {
   ModuleInfo info_;
   std::uint64_t bias_ = info_.bias;  // of the source's numbering
   bool generated_ = false;
+  bool own_ = false;
+  bool has_gaps_ = false;
   mutable std::atomic<const ModuleInfo*> named_ = nullptr;
   mutable std::atomic<const source::UnwindSource*> source_ = nullptr;  // null: not loaded yet
   mutable std::mutex lock_;

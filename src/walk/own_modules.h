@@ -1,6 +1,7 @@
 // What the walker asks of the own process's module list: the part that every system has.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "base/function_ref.h"
@@ -12,6 +13,27 @@ namespace windlass::walk {
 void know_own_modules();
 // The module around an address, or null. Neither locks nor allocates; signal-safe.
 [[nodiscard]] const Module* find_own_module(std::uint64_t address);
+// Copies what the caller knows to be readable.
+void copy_own(std::uint64_t address, void* to, std::size_t size);
+// Copies code or constants of a loaded module. The caller knows that it stays loaded: a frame of it is on the stack.
+// False for anything else that may be there. Neither locks nor allocates, no system call.
+[[nodiscard]] bool read_own_image(std::uint64_t address, void* to, std::size_t size);
+
+// Memory that was executable and readable when the kernel was asked.
+struct CodeExtent {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+  [[nodiscard]] bool holds(std::uint64_t address, std::size_t size) const {
+    return address >= begin && address < end && size <= end - address;
+  }
+};
+enum class Executable : std::uint8_t { kNo, kYes, kUnknown };
+// Asks the kernel for what is mapped at an address: three system calls, before Linux 6.11 as many more as
+// /proc/self/maps has KiB. kUnknown where it may not be asked. Neither locks nor allocates; keeps errno.
+[[nodiscard]] Executable find_own_executable(std::uint64_t address, CodeExtent& extent);
+// The module of all such code that nobody tells of: generated, without rows or a range of its own.
+[[nodiscard]] const Module& undescribed_code();
+
 // Has something that is loaded machine code in [begin, end)? May lock: not for signal handlers.
 [[nodiscard]] bool own_module_has_code(std::uint64_t begin, std::uint64_t end);
 // Those that are known and still loaded. Neither locks nor allocates.

@@ -9,17 +9,22 @@
 namespace windlass::walk {
 
 inline constexpr std::uint64_t kMaxFrameSize = std::uint64_t{1} << 30;
-inline constexpr std::uint64_t kFrameRecordSize = 16;  // the caller's frame pointer and the return address
+// The caller's frame pointer and the return address.
+[[nodiscard]] constexpr std::uint64_t frame_record_size(Architecture architecture) {
+  return std::uint64_t{2} * Registers::word_size(architecture);
+}
 
 // Can this be a stack pointer at all: aligned, in user space?
-[[nodiscard]] constexpr bool is_stack_address(std::uint64_t sp) {
+[[nodiscard]] constexpr bool is_stack_address(Architecture architecture, std::uint64_t sp) {
   constexpr unsigned kUserBits = 56;  // x86-64 with five-level paging; AArch64 has 52
-  return sp % 8 == 0 && sp >> kUserBits == 0;
+  return sp % Registers::word_size(architecture) == 0 && sp >> kUserBits == 0;
 }
 
 // The lowest that the caller's sp can be: where it is not known, behind the frame record that led to it.
 [[nodiscard]] constexpr std::uint64_t lowest_sp(const Registers& callee, const Registers& caller) {
-  return caller.has_sp() ? caller.sp() : callee.get(Registers::fp_number(callee.architecture())) + kFrameRecordSize;
+  const Architecture architecture = callee.architecture();
+  return caller.has_sp() ? caller.sp()
+                         : callee.get(Registers::fp_number(architecture)) + frame_record_size(architecture);
 }
 
 // Of one walk. Plain frames move sp up; few do not: switches to a stack that lies below, and leaves that keep their

@@ -14,18 +14,21 @@ class Module;
 // 64 bytes: one cache line. A row is kept for one module id (never given twice) and one pc, a return address. Without
 // initialisers: a cache in fresh pages is empty, and a first walk shall not touch them all.
 struct alignas(64) CallSiteRow {
-  static constexpr unsigned kMaxSaved = 11;
+  static constexpr unsigned kMaxSaved = 10;
+  static constexpr unsigned kMaxWords = 12;
 
   std::uint64_t module;  // Module::id(); 0: empty
   std::uint64_t pc;
   std::uint64_t preserved;  // slots of the registers that keep their value
   std::int32_t cfa_offset;
-  std::uint8_t cfa_reg;
+  std::uint8_t cfa_slot;
   bool return_signed : 1;
   FrameOrigin origin : 3;
   std::uint8_t saved : 4;  // how many of these are in use; the first is the return address
   std::uint8_t slot[kMaxSaved];
   std::int16_t offset[kMaxSaved];  // from the CFA
+  std::int16_t lowest;             // of them. All lie in `words` words from there on, read at once
+  std::uint8_t words;
 
   [[nodiscard]] bool is(std::uint64_t in, std::uint64_t at) const { return pc == at && module == in; }
 };
@@ -56,7 +59,7 @@ class RowCache {
 // Applies a kept row to a frame whose pc is a return address in `module`: the same caller that apply() gives. On true
 // `frame` is the caller and `module` what contains it. False, and nothing is changed, where anything is out of the
 // ordinary: a slot unreadable, a caller outside known code, a stack that does not move up.
-[[nodiscard]] bool apply_in_place(const CallSiteRow& row, const AddressSpace& space, Frame& frame,
-                                  const Module*& module);
+[[nodiscard]] bool apply_in_place(const CallSiteRow& row, const AddressSpace& space, const WalkOptions& options,
+                                  Frame& frame, const Module*& module);
 
 }  // namespace windlass::walk

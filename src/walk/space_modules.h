@@ -19,6 +19,7 @@ class AddressSpace::Modules {
   Expected<void> erase(std::uint64_t begin);
   [[nodiscard]] Expected<CodeRangeId> add(CodeRange range, Architecture architecture);
   [[nodiscard]] walk::CodeRanges& code() { return code_; }
+  [[nodiscard]] bool own_process() const { return process_ == Process::kOwn; }
 
   [[nodiscard]] const walk::Module* find(std::uint64_t address) const;
   [[nodiscard]] std::vector<const ModuleInfo*> infos() const;

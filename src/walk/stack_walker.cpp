@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "walk/code_ranges.h"
 #include "walk/scratch_pool.h"
 #include "walk/unwinders.h"
@@ -16,6 +18,16 @@ std::string_view origin_name(FrameOrigin origin) {
   return "?";
 }
 
+std::string_view certainty_name(FrameCertainty certainty) {
+  switch (certainty) {
+    case FrameCertainty::kDescribed: return "described";
+    case FrameCertainty::kProved: return "proved";
+    case FrameCertainty::kChecked: return "checked";
+    case FrameCertainty::kGuessed: return "guessed";
+  }
+  return "?";
+}
+
 std::string_view end_name(WalkEnd end) {
   switch (end) {
     case WalkEnd::kRunning: return "running";
@@ -27,7 +39,7 @@ std::string_view end_name(WalkEnd end) {
     case WalkEnd::kNoProgress: return "no progress";
     case WalkEnd::kBadRow: return "bad unwind information";
     case WalkEnd::kLimit: return "frame limit";
-    case WalkEnd::kGuessed: return "outermost frame is a guess";
+    case WalkEnd::kGuessed: return "a frame is a guess";
     case WalkEnd::kForeign: return "code of another machine";
   }
   return "?";
@@ -50,20 +62,55 @@ void StackWalker::restart(const Registers& registers) {
   frame_.registers = registers;
   scratch_->code.enter(walk::code_grace_period());
   walk::correct_first_pc(*space_, frame_.registers);
-  module_ = space_->find(frame_.pc().lookup());
-  frame_.module = module_ != nullptr ? &module_->info() : nullptr;
+  scratch_->undescribed.forget();
+  set_module(walk::find_code(*space_, *scratch_, frame_.pc().lookup(), true));
   frames_ = 1;
   end_ = WalkEnd::kRunning;
+  certainty_ = FrameCertainty::kDescribed;
   error_ = {};
   scratch_->progress = {};
+  scratch_->exact = frame_.registers;
+  scratch_->since_exact = 0;
+}
+
+void StackWalker::set_module(const walk::Module* module) {
+  module_ = module;
+  frame_.module = module != nullptr && module != &walk::undescribed_code() ? &module->info() : nullptr;
 }
 
 bool StackWalker::step_by_kept_row() {
   const CodeAddress pc = frame_.pc();
   if (module_ == nullptr || !pc.is_return_address() || !frame_.registers.has_sp()) return false;
   const walk::CallSiteRow* row = scratch_->rows.find(module_->id(), pc.value());
-  if (row == nullptr || !walk::apply_in_place(*row, *space_, frame_, module_)) return false;
+  if (row == nullptr || !walk::apply_in_place(*row, *space_, options_, frame_, module_)) return false;
   scratch_->progress.moved_up();
+  ++scratch_->since_exact;
+  return true;
+}
+
+// The frame at hand needs a register that calls need not preserve. From the last frame that had all of them the walk
+// comes here again, asking the code each time what it leaves to its caller. True if there is a register more.
+bool StackWalker::find_lost_registers() {
+  constexpr std::size_t kFarthest = 8;  // hand-written code that calls its own seldom goes deeper than two
+  const std::size_t steps = scratch_->since_exact;
+  if (!options_.synthesize || steps == 0 || steps > kFarthest) return false;
+  Frame frame;
+  frame.registers = scratch_->exact;
+  const walk::Module* module = walk::find_code(*space_, *scratch_, frame.pc().lookup(), true);
+  for (std::size_t i = 0; i < steps; ++i) {
+    walk::Step step;
+    walk::find_caller(*space_, frame, module, options_, *scratch_, step);
+    if (!step.status.ok()) return false;
+    walk::keep_by_code(*space_, frame, module, options_, *scratch_, step);
+    frame.registers = step.caller;
+    frame.saved = step.saved;
+    module = step.find_module(*space_, *scratch_, true);
+  }
+  if (frame.pc() != frame_.pc() || !frame.registers.has_sp() || !frame_.registers.has_sp() ||
+      frame.sp() != frame_.sp() || (frame.registers.known_slots() & ~frame_.registers.known_slots()) == 0)
+    return false;
+  frame_.registers = frame.registers;
+  frame_.saved = frame.saved;
   return true;
 }
 
@@ -82,6 +129,12 @@ bool StackWalker::step() {
   }
   walk::Step step;
   walk::find_caller(*space_, frame_, module_, options_, *scratch_, step);
+  if ((step.status.end == WalkEnd::kLost || scratch_->register_lost) && find_lost_registers()) {
+    step = {};
+    walk::find_caller(*space_, frame_, module_, options_, *scratch_, step);
+  }
+  if (step.status.end == WalkEnd::kComplete && certainty_ == FrameCertainty::kGuessed)
+    return ended(WalkEnd::kGuessed, Error{ErrorCode::kNotFound, "nothing proves that this frame is a caller", guess_});
   if (!step.status.ok()) return ended(step.status.end, step.status.error);
   const std::uint64_t from = frame_.registers.has_sp() ? frame_.sp() : scratch_->lowest;
   const std::uint64_t to = walk::lowest_sp(frame_.registers, step.caller);
@@ -89,12 +142,20 @@ bool StackWalker::step() {
     return ended(WalkEnd::kNoProgress, Error{ErrorCode::kMalformed, "stack does not move", pc, to});
   scratch_->lowest = to;
   ++frames_;
+  ++scratch_->since_exact;
   frame_.registers = step.caller;
   frame_.saved = step.saved;
   frame_.origin = step.origin;
   frame_.signal_frame = step.signal_frame;
-  module_ = step.find_module(*space_);
-  frame_.module = module_ != nullptr ? &module_->info() : nullptr;
+  frame_.certainty = step.certainty;
+  if (step.certainty == FrameCertainty::kGuessed && certainty_ != FrameCertainty::kGuessed)
+    guess_ = step.caller.pc().value();
+  certainty_ = std::max(certainty_, step.certainty);
+  set_module(step.find_module(*space_, *scratch_, true));
+  if (step.signal_frame) {
+    scratch_->exact = frame_.registers;
+    scratch_->since_exact = 0;
+  }
   return true;
 }
 

@@ -15,6 +15,8 @@ struct StepContext {
 
   // Code made at run time is always called by something: a stack does not end there.
   [[nodiscard]] bool in_generated_code() const { return module != nullptr && module->generated(); }
+  // And nobody told of it, so that more such code may be anywhere.
+  [[nodiscard]] bool in_undescribed_code() const { return module == &undescribed_code(); }
   // sp, or the lowest that it can be.
   [[nodiscard]] std::uint64_t lowest() const {
     return frame.registers.has_sp() ? frame.registers.sp() : scratch.lowest;
@@ -26,17 +28,29 @@ void apply_row(const StepContext& context, const FrameRow& row, FrameOrigin orig
 // The code's own bytes: the process's memory, or, where a dump left them out, the module's file.
 [[nodiscard]] bool read_code(const AddressSpace& space, std::uint64_t address, void* to, std::size_t size);
 
+// The same for the frame in context, whose own module is there to be read.
+[[nodiscard]] bool read_code(const StepContext& context, std::uint64_t address, void* to, std::size_t size);
+
 // AArch64: the two instructions that return from a signal handler. A return address points at the first one.
 [[nodiscard]] bool at_signal_trampoline(const AddressSpace& space, std::uint64_t pc);
 
 // Is what the step found a caller: the pc in known code, sp an aligned address of user space? Where not, its status
-// says why. True for a step that failed or ended the walk.
-[[nodiscard]] bool accept(const StepContext& context, Step& step);
+// says why. True for a step that failed or ended the walk. What is trusted, such as unwind information at a call, may
+// lead to code that the kernel alone knows, or, where it may not be asked, that nobody knows; and so may such code.
+enum class Trust : bool { kNone, kFull };
+[[nodiscard]] bool accept(const StepContext& context, Step& step, Trust trust = Trust::kNone);
+
+// Was the return address found in memory that the walk writes?
+[[nodiscard]] bool in_what_is_written(const StepContext& context, const Step& step);
 
 // Can `trial` be the caller that the code says it is? Behind a call, or at the start of what nobody calls (a signal
 // trampoline), and not below on the stack.
 [[nodiscard]] bool believable(const StepContext& context, const FrameRow& row, Step& trial,
                               const code::CodeSource& source);
+
+// How certain a caller is that no unwind information describes: does the call before its pc lead to the function at
+// hand? An indirect call may lead anywhere: it fits where the code was followed or uses its frame pointer.
+[[nodiscard]] FrameCertainty by_call_site(const StepContext& context, const Step& step, bool follows_code);
 
 // That the frame at hand is the outermost one is likely, and no more.
 [[nodiscard]] StepStatus guessed_end(const StepContext& context);
@@ -46,10 +60,10 @@ template <typename Use>
 auto with_code(const StepContext& context, Use&& use) {
   const AddressSpace& space = context.space;
   const auto read = [&](std::uint64_t address, void* to, std::size_t size) {
-    return read_code(space, address, to, size);
+    return read_code(context, address, to, size);
   };
   const auto kind = [&](std::uint64_t address) {
-    const Module* at = space.find(address);
+    const Module* at = find_code(space, context.scratch, address, context.in_undescribed_code());
     if (at == nullptr) return code::CodeKind::kNoCode;
     return at->generated() ? code::CodeKind::kGenerated : code::CodeKind::kFile;
   };
@@ -61,6 +75,7 @@ auto with_code(const StepContext& context, Use&& use) {
   const auto can_be = [&](const FrameRow& row) {
     Step trial;
     apply_row(context, row, FrameOrigin::kSynthesis, trial);
+    context.scratch.register_lost |= trial.status.end == WalkEnd::kLost;
     if (trial.status.end == WalkEnd::kComplete && context.in_generated_code()) return false;
     return believable(context, row, trial, *self);
   };
@@ -73,7 +88,8 @@ auto with_code(const StepContext& context, Use&& use) {
 // ---- the unwinders ------------------------------------------------------------------------------------------------
 // True where `step` says how the walk goes on or ends.
 
-bool by_cfi(const StepContext& context, Step& step);                // by_cfi.cpp
+bool by_cfi(const StepContext& context, Step& step);                           // by_cfi.cpp
+bool by_landing(const StepContext& context, const FrameRow& row, Step& step);  // by_landing.cpp
 bool by_pdata(const StepContext& context, Step& step);              // by_pdata.cpp: Windows' unwind information
 bool by_synthesis(const StepContext& context, Step& step);          // by_code.cpp
 bool by_leaf(const StepContext& context, Step& step);               // by_code.cpp

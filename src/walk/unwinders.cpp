@@ -47,6 +47,30 @@ std::span<const Unwinder> unwinders_of(const Module* module) {
 Scratch::Scratch() : synthesis(code::make_scratch()) {}
 Scratch::~Scratch() { code::free_scratch(synthesis); }
 
+bool UndescribedCode::holds(std::uint64_t address, std::size_t size) const {
+  for (unsigned i = 0; i < used_; ++i)
+    if (known_[i].holds(address, size)) return true;
+  return false;
+}
+
+Executable UndescribedCode::ask(std::uint64_t address) {
+  if (holds(address, 1)) return Executable::kYes;
+  if (blind_) return Executable::kUnknown;
+  if (asked_ == kMost) return Executable::kNo;
+  ++asked_;
+  const Executable answer = find_own_executable(address, known_[used_]);
+  if (answer == Executable::kYes) ++used_;
+  blind_ = answer == Executable::kUnknown;
+  return answer;
+}
+
+const Module* find_code(const AddressSpace& space, Scratch& scratch, std::uint64_t address, bool ask) {
+  if (const Module* module = space.find(address); module != nullptr) return module;
+  if (!space.is_own_process()) return nullptr;
+  const bool found = ask ? scratch.undescribed.ask(address) == Executable::kYes : scratch.undescribed.holds(address, 1);
+  return found ? &undescribed_code() : nullptr;
+}
+
 void find_caller(const AddressSpace& space, const Frame& frame, const Module* module, const WalkOptions& options,
                  Scratch& scratch, Step& step) {
   const std::uint64_t pc = frame.pc().value();
@@ -55,6 +79,7 @@ void find_caller(const AddressSpace& space, const Frame& frame, const Module* mo
     return;
   }
   const StepContext context{space, frame, module, options, scratch};
+  scratch.register_lost = false;
   StepStatus bad = step.status;  // damaged unwind information is worth more than "nothing knows this code"
   for (const Unwinder& unwinder : unwinders_of(module)) {
     step.origin = unwinder.origin;

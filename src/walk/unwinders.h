@@ -5,10 +5,27 @@
 #include "code/synthesis.h"
 #include "walk/apply.h"
 #include "walk/module.h"
+#include "walk/own_modules.h"
 #include "walk/progress.h"
 #include "walk/row_cache.h"
 
 namespace windlass::walk {
+
+// The executable memory that one walk has met outside modules and code ranges. It is mapped as long as the walk lasts.
+class UndescribedCode {
+ public:
+  void forget() { *this = UndescribedCode(); }
+  [[nodiscard]] bool holds(std::uint64_t address, std::size_t size) const;
+  // Asks the kernel if nothing is known, a few times a walk.
+  [[nodiscard]] Executable ask(std::uint64_t address);
+
+ private:
+  static constexpr unsigned kMost = 4;
+  CodeExtent known_[kMost];
+  unsigned used_ = 0;
+  unsigned asked_ = 0;
+  bool blind_ = false;  // the kernel does not say
+};
 
 struct Scratch {
   Scratch();
@@ -16,25 +33,34 @@ struct Scratch {
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
 
-  code::SynthesisScratch* synthesis;
   RowCache rows;
-  Progress progress;         // of this walk
-  std::uint64_t lowest = 0;  // that sp can be in the current frame, where it is not known
-  GracePeriod::Reader code;  // in while a walker has it: code ranges that it found stay
+  code::SynthesisScratch* synthesis;
+  Progress progress;            // of this walk
+  std::uint64_t lowest = 0;     // that sp can be in the current frame, where it is not known
+  bool register_lost = false;   // in the last step: a row of the code's needs a register that is not known
+  Registers exact;              // of the last frame all of whose registers were known,
+  std::size_t since_exact = 0;  // and how many frames ago it was
+  UndescribedCode undescribed;  // of this walk
+  GracePeriod::Reader code;     // in while a walker has it: code ranges that it found stay
 };
+
+// What has the code at an address: a module, a code range or, in the own process, undescribed_code(), if `ask` at the
+// price of asking the kernel, otherwise where this walk knows it. Null: nothing.
+[[nodiscard]] const Module* find_code(const AddressSpace& space, Scratch& scratch, std::uint64_t address, bool ask);
 
 // What a step found: the caller in `caller`, or why there is none.
 struct Step {
   Registers caller;
   SavedLocations saved;
   FrameOrigin origin = FrameOrigin::kCfi;
+  FrameCertainty certainty = FrameCertainty::kGuessed;
   bool signal_frame = false;
   bool module_known = false;
   const Module* module = nullptr;  // what contains the caller's pc, once looked up
   StepStatus status{WalkEnd::kNoRow, {ErrorCode::kNotFound, "no unwinder knows this code"}};
 
-  const Module* find_module(const AddressSpace& space) {
-    if (!module_known) module = space.find(caller.pc().lookup());
+  const Module* find_module(const AddressSpace& space, Scratch& scratch, bool ask) {
+    if (!module_known || (ask && module == nullptr)) module = find_code(space, scratch, caller.pc().lookup(), ask);
     module_known = true;
     return module;
   }
@@ -44,8 +70,13 @@ struct Step {
 void find_caller(const AddressSpace& space, const Frame& frame, const Module* module, const WalkOptions& options,
                  Scratch& scratch, Step& step);
 
-// AArch64: a thread in rt_sigreturn, which nothing follows, has its pc behind the system call, at whatever code comes
-// next. Puts it back on the instruction.
+// Registers that calls need not preserve may be known by code with conventions of its own: adds to the caller in `step`
+// what the code that returns to it leaves in them.
+void keep_by_code(const AddressSpace& space, const Frame& frame, const Module* module, const WalkOptions& options,
+                  Scratch& scratch, Step& step);
+
+// A thread in sigreturn, which nothing follows, has its pc behind the system call, at whatever code comes next. Puts it
+// back on the instruction.
 void correct_first_pc(const AddressSpace& space, Registers& registers);
 
 }  // namespace windlass::walk

@@ -172,6 +172,7 @@ void Run::judge_whole_stack() {
   StackWalker walker(guest_.space(), registers_of(stub_.state()));
   const auto& frames = stack_.frames();
   std::uint64_t at = stub_.state().pc;
+  std::string guess;  // the first frame that was guessed
   for (std::size_t i = frames.size(); i-- > 1;) {
     const CpuState& truth = frames[i].caller;
     if (!walker.step()) {
@@ -184,14 +185,16 @@ void Run::judge_whole_stack() {
       ++report.stack_ends[guest_.name(at) + " wrong by " + std::string(origin_name(walker.frame().origin))];
       return;
     }
+    if (guess.empty() && walker.frame().certainty == FrameCertainty::kGuessed)
+      guess = ", a guess from " + guest_.name(at) + " by " + std::string(origin_name(walker.frame().origin));
     at = truth.pc;
   }
   if (!walker.step() && walker.end_reason() == WalkEnd::kComplete) {
     ++report.stacks_right;
     return;
   }
-  ++report.stacks_wrong;
-  ++report.stack_ends[guest_.name(at) + " does not end"];
+  ++(walker.end_reason() == WalkEnd::kGuessed ? report.stacks_unproven : report.stacks_wrong);
+  ++report.stack_ends[guest_.name(at) + " ends with " + std::string(end_name(walker.end_reason())) + guess];
 }
 
 void Run::judge_here() {
@@ -345,8 +348,9 @@ std::string Report::text(std::size_t most_sites) const {
       Number{count[4]});
   add("by: cfi %llu code %llu frame-pointer %llu leaf %llu other %llu\n", Number{by_origin[1]}, Number{by_origin[2]},
       Number{by_origin[3]}, Number{by_origin[4]}, Number{by_origin[0] + by_origin[5]});
-  add("whole stacks %llu: right %llu short %llu wrong %llu (not judged: rewritten %llu)\n", Number{stacks},
-      Number{stacks_right}, Number{stacks_short}, Number{stacks_wrong}, Number{stacks_rewritten});
+  add("whole stacks %llu: right %llu unproven %llu short %llu wrong %llu (not judged: rewritten %llu)\n",
+      Number{stacks}, Number{stacks_right}, Number{stacks_unproven}, Number{stacks_short}, Number{stacks_wrong},
+      Number{stacks_rewritten});
   std::vector<std::pair<std::string, Site>> order(sites.begin(), sites.end());
   std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
     const auto total = [](const Site& s) { return s.count[1] + s.count[2] + s.count[3] + s.count[4]; };

@@ -43,6 +43,7 @@ struct Report {
   std::uint64_t signed_links = 0;  // return addresses stored with an authentication code
   std::uint64_t by_origin[8] = {};
   std::uint64_t stacks = 0, stacks_right = 0, stacks_short = 0, stacks_wrong = 0, stacks_rewritten = 0;
+  std::uint64_t stacks_unproven = 0;  // all frames right, but not said to be whole
   // The profiler's unwinder, on whole stacks.
   std::uint64_t kernel_stacks = 0, kernel_frames = 0, kernel_complete = 0, kernel_wrong = 0, kernel_truncated = 0;
   std::uint64_t kernel_plain = 0, kernel_memo_differences = 0;

@@ -46,16 +46,21 @@ TEST_P(AArch64Exactness, EveryInstruction) {
   ASSERT_GT(report.judged, test.most * 2 / 3);
   EXPECT_EQ(report.count[static_cast<unsigned>(Verdict::kWrong)], 0u);
   EXPECT_EQ(report.count[static_cast<unsigned>(Verdict::kEnds)], 0u);
-  EXPECT_GE(report.share(Verdict::kExact) + report.share(Verdict::kPcSp), 99.999);
-  EXPECT_GE(report.share(Verdict::kExact), 99.99);
   EXPECT_EQ(report.stacks_wrong + report.stacks_short, 0u);
+  // musl's start routine and qsort leave frames by a jump through a register. Where the frame record is not yet made,
+  // and where a call through a register led there, nothing proves them. A few in a hundred of the stacks: they are
+  // taken a fixed number of instructions apart, which may fall in step with a loop.
+  const bool is_described = !std::string_view(test.program).ends_with("_musl");
+  EXPECT_GE(report.share(Verdict::kExact) + report.share(Verdict::kPcSp), is_described ? 99.999 : 99.98);
+  EXPECT_GE(report.share(Verdict::kExact), is_described ? 99.99 : 99.98);
+  EXPECT_LE(report.stacks_unproven * 20, is_described ? 0 : report.stacks);
   EXPECT_EQ(report.strange, 0u);
   // The profiler's unwinder: never a wrong caller; where there is unwind information, nearly always the whole stack.
   EXPECT_TRUE(report.kernel_problems.empty()) << report.kernel_problems.front();
   EXPECT_GT(report.kernel_stacks, test.most / test.every / 3 * 2);
   EXPECT_EQ(report.kernel_wrong, 0u);
   EXPECT_EQ(report.kernel_memo_differences, 0u);
-  if (!std::string_view(test.program).ends_with("_musl")) {
+  if (is_described) {
     EXPECT_GT(report.kernel_plain, report.kernel_stacks);
     EXPECT_GE(report.kernel_complete * 100, report.kernel_stacks * 99);
   }

@@ -92,7 +92,7 @@ class Library {
       ++tally.nothing;
       return;
     }
-    if (found->outermost) {
+    if (found->start != code::Start::kNone) {
       ++tally.ends;
       return;
     }

@@ -88,19 +88,14 @@ class Judge {
     switch (shadow_.judgeable(tracee_)) {
       case Judgeable::kLimbo: ++report_.limbo; return;
       case Judgeable::kUnknown: ++report_.unknown; return;
-      case Judgeable::kRewritten: ++report_.rewritten; return;
+      case Judgeable::kRewritten:
+        ++report_.rewritten;
+        if (options_.whole_stacks != 0) look_at_whole(request());
+        return;
       case Judgeable::kYes: break;
     }
     ++report_.judged;
-    uj_request request{};
-    request.abi = UJ_ABI;
-    request.pid = tracee_.pid();
-    request.generation = tracee_.generation();
-    std::copy(tracee_.state().reg.begin(), tracee_.state().reg.end(), request.reg);
-    request.read = [](void* context, std::uint64_t address, void* to, std::size_t size) {
-      return static_cast<const Tracee*>(context)->read(address, to, size) ? 0 : -1;
-    };
-    request.context = &tracee_;
+    const uj_request request = this->request();
     ShadowFrame& truth = shadow_.top();
     for (std::size_t i = 0; i < peers_.size(); ++i) {
       uj_frame claim{};
@@ -111,14 +106,27 @@ class Judge {
     if (options_.whole_stacks != 0 && report_.judged % options_.whole_stacks == 0) look_at_whole(request);
   }
 
+  [[nodiscard]] uj_request request() {
+    uj_request request{};
+    request.abi = UJ_ABI;
+    request.pid = tracee_.pid();
+    request.generation = tracee_.generation();
+    std::copy(tracee_.state().reg.begin(), tracee_.state().reg.end(), request.reg);
+    request.read = [](void* context, std::uint64_t address, void* to, std::size_t size) {
+      return static_cast<const Tracee*>(context)->read(address, to, size) ? 0 : -1;
+    };
+    request.context = &tracee_;
+    return request;
+  }
+
   void look_at_whole(const uj_request& request) {
     bool open = false;
     const auto truth = shadow_.callers(tracee_, open);
     report_.deepest = std::max<std::uint64_t>(report_.deepest, truth.size());
     claims_.resize(kMaxFrames);
-    for (JudgedPeer& peer : peers_) {
-      const int result = peer.unwind(&request, claims_.data(), kMaxFrames);
-      judge_whole(truth, open, claims_.data(), result, peer.tally.whole);
+    for (std::size_t i = 0; i < peers_.size(); ++i) {
+      const int result = peers_[i].unwind(&request, claims_.data(), kMaxFrames);
+      judge_whole(truth, open, claims_.data(), result, static_cast<std::uint16_t>(i), peers_[i].tally.whole);
     }
   }
 
@@ -133,6 +141,11 @@ class Judge {
 
   void committed(const ShadowFrame& frame, std::uint8_t lost) {
     for (const PendingVerdict& pending : frame.pending) peers_[pending.peer].tally.commit(pending, lost, frame.entry);
+    for (const SkippedCallers& skipped : frame.skipped_by) {
+      WholeStacks& whole = peers_[skipped.peer].tally.whole;
+      const bool went_there = frame.left_to != 0 && (skipped.pc == 0 || skipped.pc == frame.left_to);
+      ++(went_there ? whole.right : whole.bad);
+    }
   }
 
   const JudgeOptions& options_;

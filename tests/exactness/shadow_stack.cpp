@@ -155,6 +155,7 @@ void ShadowStack::pop_returned(const Instruction& instruction, const MachineStat
         if (now[i] != frame.caller_preserved[i]) lost |= static_cast<std::uint8_t>(1u << i);
     const std::uint64_t slot = frame.slot;
     const bool returned = instruction.kind == Instruction::Kind::kReturn && after.pc() == frame.caller_pc;
+    if (!returned) stack.frames.back().left_to = after.pc();
     pop(stack, lost);
     // musl's sigsetjmp takes its return address off the stack before it calls setjmp, and pushes it again after.
     if (returned && stack.frames.back().slot == slot) {
@@ -177,12 +178,12 @@ ShadowStack::Judgeable ShadowStack::judgeable(const Tracee& tracee) {
   return Judgeable::kYes;
 }
 
-std::vector<const ShadowFrame*> ShadowStack::callers(Tracee& tracee, bool& open) const {
-  std::vector<const ShadowFrame*> chain;
+std::vector<ShadowFrame*> ShadowStack::callers(Tracee& tracee, bool& open) {
+  std::vector<ShadowFrame*> chain;
   open = false;
   for (std::size_t at = current_;;) {
     std::size_t next = at;
-    const std::vector<ShadowFrame>& frames = stacks_[at].frames;
+    std::vector<ShadowFrame>& frames = stacks_[at].frames;
     for (auto frame = frames.rbegin(); frame != frames.rend() && next == at; ++frame) {
       if (frame->kind == ShadowFrame::Kind::kBottom) return chain;
       open = frame->kind == ShadowFrame::Kind::kUnknown;

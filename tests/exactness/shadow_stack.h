@@ -31,6 +31,13 @@ struct PendingVerdict {
   std::uint64_t claimed_sp = 0;
 };
 
+// A peer left the callers of a frame out of a whole stack, up to one further out. That is right if the frame was then
+// left by a jump over these (libgcc going to a landing pad): to `pc`, if it is not 0 but claimed to be next.
+struct SkippedCallers {
+  std::uint16_t peer = 0;
+  std::uint64_t pc = 0;
+};
+
 struct ShadowFrame {
   enum class Kind : std::uint8_t {
     kCall,
@@ -45,6 +52,8 @@ struct ShadowFrame {
   std::array<std::uint64_t, 6> caller_preserved{};
   std::uint64_t entry = 0;  // the callee's first instruction
   std::vector<PendingVerdict> pending;
+  std::vector<SkippedCallers> skipped_by;
+  std::uint64_t left_to = 0;  // not by a return to its caller, but for there
 };
 
 class ShadowStack {
@@ -69,7 +78,7 @@ class ShadowStack {
 
   // The callers from the top outwards, over all stacks that signals came from. `open`: the last one's caller is
   // unknown.
-  [[nodiscard]] std::vector<const ShadowFrame*> callers(Tracee& tracee, bool& open) const;
+  [[nodiscard]] std::vector<ShadowFrame*> callers(Tracee& tracee, bool& open);
 
   [[nodiscard]] std::uint64_t signals() const { return signals_; }
 

@@ -42,23 +42,36 @@ PendingVerdict verdict_on(const ShadowFrame& truth, std::uint64_t pc, const uj_f
   return give(found.wrong_registers == 0 ? Verdict::kExact : Verdict::kPcSp);
 }
 
-void judge_whole(const std::vector<const ShadowFrame*>& truth, bool open, const uj_frame* claims, int result,
-                 WholeStacks& to) {
+void judge_whole(const std::vector<ShadowFrame*>& truth, bool open, const uj_frame* claims, int result,
+                 std::uint16_t peer, WholeStacks& to) {
   ++to.judged;
   const bool gave_up = result < 0;
   const auto claimed = static_cast<std::size_t>(gave_up ? -result - 1 : result);
-  for (std::size_t i = 0; i < std::min(claimed, truth.size()); ++i)
-    if (claims[i].reg[UJ_PC] != truth[i]->caller_pc || claims[i].reg[UJ_SP] != truth[i]->caller_sp) {
+  SkippedCallers skipped{peer, 0};
+  ShadowFrame* skipping = nullptr;
+  std::size_t claim = 0, frame = 0;
+  for (; claim < claimed && frame < truth.size(); ++claim, ++frame) {
+    const std::uint64_t pc = claims[claim].reg[UJ_PC], sp = claims[claim].reg[UJ_SP];
+    if (pc == truth[frame]->caller_pc && sp == truth[frame]->caller_sp) continue;
+    ShadowFrame* const from = truth[frame];
+    while (frame < truth.size() && sp != truth[frame]->caller_sp) ++frame;
+    if (frame == truth.size() || skipping != nullptr) {
       ++to.bad;
       return;
     }
-  if (claimed > truth.size() && !open) {
-    ++to.bad;
-  } else if (claimed >= truth.size()) {
-    ++(gave_up && !open ? to.ended_by_error : to.right);
-  } else {
-    ++to.incomplete;
+    skipping = from;
+    if (pc != truth[frame]->caller_pc) skipped.pc = pc;
   }
+  if (claim < claimed && !open)
+    ++to.bad;
+  else if (frame < truth.size())
+    ++to.incomplete;
+  else if (gave_up && !open)
+    ++to.ended_by_error;
+  else if (skipping != nullptr)
+    skipping->skipped_by.push_back(skipped);
+  else
+    ++to.right;
 }
 
 void Tally::commit(const PendingVerdict& pending, std::uint8_t lost, std::uint64_t entry) {

@@ -73,8 +73,9 @@ class Tally {
 
 // One frame asked for at one stop.
 [[nodiscard]] PendingVerdict verdict_on(const ShadowFrame& truth, std::uint64_t pc, const uj_frame& claim, int result);
-// All frames: `claims` has those that are claimed.
-void judge_whole(const std::vector<const ShadowFrame*>& truth, bool open, const uj_frame* claims, int result,
-                 WholeStacks& to);
+// All frames: `claims` has those that are claimed. Where some in the middle are missing, and nothing else is wrong, the
+// verdict has to wait: SkippedCallers.
+void judge_whole(const std::vector<ShadowFrame*>& truth, bool open, const uj_frame* claims, int result,
+                 std::uint16_t peer, WholeStacks& to);
 
 }  // namespace windlass::exactness

@@ -1,4 +1,5 @@
-// Checks the stacks of a profile of tests/workloads/truth.cpp or truth_windows.cpp by what these can possibly do.
+// Checks the stacks of a profile of tests/workloads/truth.cpp, truth_throws.cpp or truth_windows.cpp by what these can
+// possibly do.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +12,10 @@
 namespace windlass::test {
 
 struct TruthVerdict {
-  std::uint64_t samples = 0;    // samples of the program's own code, from its entry point on
-  std::uint64_t complete = 0;   // of these, whole by the profiler's own word
-  std::uint64_t in_levels = 0;  // complete ones that reach level<0, *>
-  std::uint64_t wrong = 0;      // complete, but impossible
-  // Impossible ones whose innermost frame is libgcc installing a landing pad's context: for two instructions there the
-  // registers are the landing pad's and sp is still its own; before, a helper has written them over those that its
-  // caller saved. No unwind information describes either.
-  std::uint64_t installing = 0;
+  std::uint64_t samples = 0;           // samples of the program's own code, from its entry point on
+  std::uint64_t complete = 0;          // of these, whole by the profiler's own word
+  std::uint64_t in_levels = 0;         // complete ones that reach level<0, *>
+  std::uint64_t wrong = 0;             // complete, but impossible
   std::uint64_t call_sites = 0;        // return addresses whose call instruction was read and names the frame above
   std::vector<std::string> examples;   // of wrong ones, the frames innermost first, at most ten
   std::vector<std::string> truncated;  // likewise
@@ -34,8 +31,21 @@ struct TruthRules {
   // Callbacks that call level<0, *>, each with the path that leaves the program on the way to it.
   std::vector<std::pair<std::string, std::string>> callbacks;
   std::vector<std::string> leaves;  // what any level may call, and whatever stands above it
+  // All of the program's frames from level 0's caller (without `entrance`) to what the system called, innermost first;
+  // then nothing else is possible, and `paths`, `callbacks` and `below_root` are not asked.
+  std::vector<std::vector<std::string>> chains = {};
+  std::string entrance = {};
+  std::vector<std::pair<std::string, std::string>> tails = {};  // a function, and the one called that jumps to it
+  // Roots of chains whose outermost frame, the only one below, has no name: the C library's code that ends a context.
+  std::vector<std::string> nameless = {};
+  bool calls_elsewhere = false;                 // a level may also call what is not the program's
+  std::string bottom = {};                      // called by the innermost level there is only; empty: no such function
+  int depth = 0;                                // how many levels it has below it
+  std::vector<std::string> only_in_paths = {};  // whoever calls these has been called by way of a path
 };
-[[nodiscard]] TruthRules linux_truth();
+// word: how std::uint64_t is mangled, 'm' or, for i386, 'y'.
+[[nodiscard]] TruthRules linux_truth(char word = 'm');
+[[nodiscard]] TruthRules throwing_truth(char word = 'm');
 [[nodiscard]] TruthRules windows_truth();
 
 // `profile` must be symbolised; `program` is the path of the executable that was recorded.

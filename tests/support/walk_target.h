@@ -93,7 +93,9 @@ class WalkTarget {
  public:
   static constexpr std::uint64_t kBias = 0x5555'0000'0000, kCode = 0x1000, kSize = 0x10000;
 
-  explicit WalkTarget(Architecture architecture = Architecture::kX86_64) : architecture_(architecture) {
+  // `size`: of the code, with its zeros behind what there is of it.
+  explicit WalkTarget(Architecture architecture = Architecture::kX86_64, std::uint64_t size = kSize)
+      : architecture_(architecture), size_(size) {
     auto owned = std::make_unique<WordMemory>();
     memory_ = owned.get();
     space_.emplace(architecture, std::move(owned));
@@ -117,8 +119,8 @@ class WalkTarget {
   void start(const std::vector<std::uint8_t>& code = {}) {
     const Bytes end{0, 0, 0, 0};
     cfi_.raw().add(end);
-    auto image = elf_with_eh_frame(architecture_, code, kCode, cfi_.raw().data(), kCode + kSize);
-    ModuleInfo info{kBias, kBias + kCode + kSize, kBias, "synthetic", {}};
+    auto image = elf_with_eh_frame(architecture_, code, kCode, cfi_.raw().data(), kCode + size_);
+    ModuleInfo info{kBias, kBias + kCode + size_, kBias, "synthetic", {}};
     (void)space_->add_module(std::move(info), std::move(image));
   }
 
@@ -134,6 +136,7 @@ class WalkTarget {
 
  private:
   Architecture architecture_;
+  std::uint64_t size_;
   CfiBuilder cfi_;
   WordMemory* memory_ = nullptr;
   std::optional<AddressSpace> space_;

@@ -58,10 +58,18 @@ template <int D, int V>
 std::uint64_t level(std::uint64_t seed) {
   if constexpr (V == kPushes) {
     // Enough live values to use every callee-saved register.
+#ifdef __i386__  // which has half of them, of half the width
+    auto word = static_cast<std::uint32_t>(seed);
+    std::uint32_t a = word * 3, b = word ^ 5, c = word + 7;
+    asm volatile("" : "+r"(a), "+r"(b), "+r"(c));
+    const std::uint64_t inner = descend<D + 1>(next_random());
+    return inner + a + b + c;
+#else
     std::uint64_t a = seed * 3, b = seed ^ 5, c = seed + 7, d = seed * 11, e = seed ^ 13, f = seed + 17;
     asm volatile("" : "+r"(a), "+r"(b), "+r"(c), "+r"(d), "+r"(e), "+r"(f));
     const std::uint64_t inner = descend<D + 1>(next_random());
     return inner + a + b + c + d + e + f;
+#endif
   } else if constexpr (V == kAlloca) {
     const std::size_t size = 16 + (seed & 0xff);
     void* memory = __builtin_alloca(size);

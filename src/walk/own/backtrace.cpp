@@ -19,7 +19,7 @@ WalkEnd end_of(FastWalk::Outcome outcome) {
 
 // From this function's own registers outwards to the frame that stands at `sp`, and on.
 [[gnu::noinline]] std::size_t walk_from_here(std::uint64_t sp, std::uint64_t* pcs, std::size_t max, unsigned skip) {
-  StackWalker walker(own_process(), capture_registers());
+  StackWalker walker(own_process(), capture_registers(), walk::options_for(pcs, max));
   while (walker.frame().sp() < sp)
     if (!walker.step()) return 0;
   for (; skip != 0; --skip)
@@ -42,7 +42,7 @@ std::size_t backtrace_from(const Registers& registers, std::uint64_t* pcs, std::
       return depth;
     }
   }
-  StackWalker walker(own_process(), registers);
+  StackWalker walker(own_process(), registers, walk::options_for(pcs, max));
   return walk::whole_walk(walker, pcs, max, end);
 }
 

@@ -6,6 +6,9 @@
 #include "table/trace_state.h"
 #include "table/unwind_table.h"
 #include "walk/own/modules.h"
+#include "windlass_user_env.h"
+
+#include "windlass_step.h"
 
 namespace windlass::walk {
 namespace {
@@ -71,7 +74,7 @@ FastWalk::FastWalk(const FastWalkState& start, bool live) : state_(start), stack
 
 inline void FastWalk::go_to(const FastWalkState& caller) {
   state_ = caller;
-  if (caller.sp < stack_.low || caller.sp >= stack_.high) [[unlikely]]
+  if (caller.sp < stack_.low || caller.sp > stack_.high) [[unlikely]]
     stack_ = known_stack(caller.sp, false);
 }
 
@@ -90,75 +93,87 @@ bool FastWalk::is_current(std::uint16_t tag) {
   return true;
 }
 
-// The rules that nearly all frames have. Anything odd is left to those who know better.
-WINDLASS_READS_STACKS inline FastWalk::Answer FastWalk::by_rule(PackedStep rule, FastWalkState& caller, Slots& slots) {
-  const std::uint64_t cfa = (rule.from_fp() ? state_.fp : state_.sp) + rule.cfa_offset();
-  const std::uint64_t return_at = cfa - rule.return_below_cfa();
-  if (cfa <= state_.sp || return_at < state_.sp) [[unlikely]]
-    return Answer::kCannot;
-  if (cfa > stack_.high) [[unlikely]] {
-    if (!extend(stack_, cfa - 8, 8)) return Answer::kCannot;
+// A simple rule's frame: where the caller's stack pointer is, and the return address.
+struct FastWalk::SimpleFrame {
+  SimpleFrame(PackedStep rule, const FastWalkState& frame)
+      : cfa((rule.from_fp() ? frame.fp : frame.sp) + rule.cfa_offset()), return_at(cfa - rule.return_below_cfa()) {}
+  // Above sp. Those that count from sp are, see PackedStep::pack().
+  [[nodiscard]] bool leads_out(PackedStep rule, const FastWalkState& frame) const {
+    return !rule.from_fp() || (cfa > frame.sp && return_at >= frame.sp);
   }
+  std::uint64_t cfa, return_at;
+};
+
+// The caller by a simple rule whose frame is readable. Anything odd is left to those who know better.
+[[gnu::always_inline]] inline FastWalk::Answer FastWalk::load_caller(PackedStep rule, const SimpleFrame& at,
+                                                                     const FastWalkState& frame, FastWalkState& caller,
+                                                                     Slots& slots) {
   if constexpr (!kIsX64) {
-    if ((cfa & 7) != 0) return Answer::kCannot;
+    if ((at.cfa & 7) != 0) return Answer::kCannot;
   }
-  caller.fp = state_.fp;
+  caller.fp = frame.fp;
   slots.fp_slot = nullptr;
   if (rule.fp_saved()) {
-    const std::uint64_t fp_at = cfa - rule.fp_below_cfa();
-    if (fp_at >= state_.sp) [[likely]] {
+    const std::uint64_t fp_at = at.cfa - rule.fp_below_cfa();
+    if (fp_at >= frame.sp) [[likely]] {
       slots.fp_slot = slot_at(fp_at);
       caller.fp = load_word(fp_at);
-    } else if ((state_.key & kInstructionBit) == 0) {
+    } else if ((frame.key & kInstructionBit) == 0) {
       return Answer::kCannot;
     }  // else its slot is dead, it has been popped: see apply.h
   }
-  slots.return_slot = slot_at(return_at);
-  const std::uint64_t pc = without_authentication(load_word(return_at));
+  slots.return_slot = slot_at(at.return_at);
+  const std::uint64_t pc = without_authentication(load_word(at.return_at));
   caller.key = pc;
-  caller.sp = cfa;
+  caller.sp = at.cfa;
   if (static_cast<std::int64_t>(pc) <= 0) [[unlikely]]
     return pc == 0 ? Answer::kEnd : Answer::kCannot;
   return Answer::kStepped;
 }
 
-// Rules of the palette, by the table's meaning of each kind (windlass_layout.h).
-WINDLASS_READS_STACKS FastWalk::Answer FastWalk::by_full_rule(const table::TraceRule& rule, FastWalkState& caller) {
-  if (rule.ra_kind == WL_REG_UNDEFINED && rule.cfa_kind != WL_CFA_UNSUPPORTED) return Answer::kEnd;
-  const bool from_fp = rule.cfa_reg == TableRegisters::kFramePointer;
-  if (!from_fp && rule.cfa_reg != TableRegisters::kStackPointer) return Answer::kCannot;
-  const std::uint64_t base = from_fp ? state_.fp : state_.sp;
-  std::uint64_t cfa = base + static_cast<std::uint64_t>(std::int64_t{rule.cfa_offset});
-  switch (rule.cfa_kind) {
-    case WL_CFA_REG: break;
-    case WL_CFA_MEM:
-      if (!load(cfa, cfa)) return Answer::kCannot;
-      cfa += rule.cfa_arg;
-      break;
-    case WL_CFA_PLT: cfa += (state_.key & 15) >= rule.cfa_arg ? 8 : 0; break;
-    default: return Answer::kCannot;
-  }
-  const auto value = [&](unsigned kind, std::int16_t offset, std::uint64_t same, std::uint64_t& to) {
-    const auto move = static_cast<std::uint64_t>(std::int64_t{offset});
-    switch (kind) {
-      case WL_REG_SAME: to = same; return true;
-      case WL_REG_CFA: return cfa + move >= state_.sp && load(cfa + move, to);
-      case WL_REG_BASE: return load(base + move, to);
-      case WL_REG_FP: return load(state_.fp + move, to);
-      case WL_REG_CFA_VALUE: to = cfa + move; return true;
-      default: return false;
-    }
-  };
-  std::uint64_t pc = 0;
-  if (!value(rule.fp_kind, rule.fp_offset, state_.fp, caller.fp)) return Answer::kCannot;
-  if (rule.ra_kind == WL_REG_SAME || !value(rule.ra_kind, rule.ra_offset, 0, pc)) return Answer::kCannot;
+FastWalk::Answer FastWalk::by_rule(PackedStep rule, FastWalkState& caller, Slots& slots) {
+  const SimpleFrame at(rule, state_);
+  if (!at.leads_out(rule, state_) || at.return_at - written_ < written_size_) return Answer::kCannot;
+  if (at.cfa > stack_.high && !extend(stack_, at.cfa - 8, 8)) return Answer::kCannot;
+  return load_caller(rule, at, state_, caller, slots);
+}
+
+// The rules that are none of those, applied by the kernel side's code to the registers that this walk knows.
+FastWalk::Answer FastWalk::by_full_rule(const table::TraceRule& rule, FastWalkState& caller) {
+  wl_unwind unwind;
+  unwind.env = {.arena = nullptr,
+                .modules = nullptr,
+                .module_count = 0,
+                .read = read_for_rule,
+                .context = this,
+                .address_mask = user_code_mask()};
+  unwind.interrupted_sp = 0;
+  unwind.cursor = {};
+  __u64* const regs = unwind.cursor.regs;
+  regs[WL_PC] = state_.key & ~kInstructionBit;
+  regs[WL_SP] = state_.sp;
+  regs[WL_FP] = state_.fp;
+  unwind.cursor.valid = WL_VALID_BASE | 1u << WL_FP;
+  unwind.cursor.exact = (state_.key & kInstructionBit) != 0;
+  const int result = wl_apply(&unwind, &rule, WL_NO_XREG, lookup_address(state_.key));
+  if (result == WL_END_COMPLETE) return Answer::kEnd;
+  if (result != WL_CONTINUE || !WL_VALID(&unwind.cursor, WL_FP)) return Answer::kCannot;
+  if (static_cast<std::int64_t>(regs[WL_PC]) < 0) return Answer::kCannot;
   const bool signal = (rule.flags & WL_RULE_SIGNAL) != 0;
-  pc = without_authentication(pc);
-  if (static_cast<std::int64_t>(pc) <= 0) return pc == 0 ? Answer::kEnd : Answer::kCannot;
-  if (cfa <= state_.sp && (!signal || !progress_.allows(state_.sp, cfa, false))) return Answer::kCannot;
-  caller.key = signal ? pc | kInstructionBit : pc;
-  caller.sp = cfa;
+  if (regs[WL_SP] <= state_.sp && (!signal || !progress_.allows(state_.sp, regs[WL_SP], false))) return Answer::kCannot;
+  caller = {unwind.cursor.exact != 0 ? regs[WL_PC] | kInstructionBit : regs[WL_PC], regs[WL_SP], regs[WL_FP]};
   return Answer::kStepped;
+}
+
+// wl_env::read. What lies below sp has been popped, and may be something else by now: that is for those who know
+// better.
+int FastWalk::read_for_rule(void* walk, void* to, __u32 size, __u64 address) {
+  auto& self = *static_cast<FastWalk*>(walk);
+  auto* words = static_cast<std::uint64_t*>(to);
+  if (size % sizeof *words != 0 || address < self.state_.sp) return 1;
+  for (std::uint32_t i = 0; i < size / sizeof *words; ++i)
+    if (!self.load(address + i * sizeof *words, words[i])) return 1;
+  return 0;
 }
 
 // The walker of all registers, knowing only these three.
@@ -170,14 +185,19 @@ WINDLASS_READS_STACKS FastWalk::Answer FastWalk::by_full_rule(const table::Trace
   registers.set_sp(state_.sp);
   const RegisterNumber fp = Registers::fp_number(kOwnArchitecture);
   registers.set(fp, state_.fp);
-  StackWalker walker(own_process(), registers);
+  WalkOptions options;
+  options.written_begin = written_;
+  options.written_end = written_ + written_size_;
+  StackWalker walker(own_process(), registers, options);
   if (!walker.step()) {
-    guessed_ = walker.end_reason() == WalkEnd::kGuessed;
-    return guessed_ || walker.end_reason() == WalkEnd::kComplete ? Answer::kEnd : Answer::kCannot;
+    const bool guessed = walker.end_reason() == WalkEnd::kGuessed;
+    guessed_ |= guessed;
+    return guessed || walker.end_reason() == WalkEnd::kComplete ? Answer::kEnd : Answer::kCannot;
   }
   const Registers& found = walker.frame().registers;
   if (!found.has(fp) || !found.has_sp()) return Answer::kCannot;
   if (!progress_.allows(state_.sp, found.sp(), found.pc().value() == pc)) return Answer::kCannot;
+  guessed_ |= walker.certainty() == FrameCertainty::kGuessed;
   caller.key = found.pc().value() | (found.pc().is_return_address() ? 0 : kInstructionBit);
   caller.sp = found.sp();
   caller.fp = found.get(fp);
@@ -189,6 +209,8 @@ WINDLASS_READS_STACKS FastWalk::Answer FastWalk::by_full_rule(const table::Trace
   table::TraceRule rule{};
   std::uint16_t tag = 0;
   const bool found = find_trace_rule(state_.key, rule, tag);
+  // Code that nobody has described, or none: the walk with all registers asks the kernel once for all such frames.
+  if (!found && OwnModules::find(lookup_address(state_.key)) == nullptr) return Answer::kCannot;
   return by_found_rule(found ? &rule : nullptr, tag, caller, slots);
 }
 
@@ -244,7 +266,7 @@ inline FastWalk::Answer FastWalk::find_caller(FastWalkState& caller, Slots& slot
       return by_code_range(*range, caller, slots);
   }
   PackedStep rule;
-  if (!RuleCache::find(state_.key, rule)) [[unlikely]]
+  if (!RuleCache::View().find(state_.key, rule)) [[unlikely]]
     return by_new_rule(caller, slots);
   if (rule.tag() != OwnModule::kNeverUnloaded) [[unlikely]] {
     if (!is_current(rule.tag())) return by_new_rule(caller, slots);
@@ -321,8 +343,42 @@ WINDLASS_READS_STACKS inline bool FastWalk::replay(std::size_t& current, std::ui
   return ended;
 }
 
+// At most so many steps by the simple rules of modules that stay, the state in registers: nearly every frame of a stack
+// that has changed. find_caller() would go the same way. Returns the new count.
+std::size_t FastWalk::run_ahead(std::uint64_t* pcs, std::size_t count, std::size_t steps) {
+  const std::size_t room = record_->room(old_);
+  if (steps > room) steps = room;
+  RecordedFrame* const begin = record_->fresh();
+  RecordedFrame* recorded = begin;
+  FastWalkState frame = state_;
+  // What is written to may lie on this stack, and no frame up to there reads it.
+  std::uint64_t high = stack_.high;
+  if (written_ + written_size_ > frame.sp && written_ < high) high = written_;
+  const RuleCache::View rules;
+  for (; steps != 0; --steps) {
+    PackedStep rule;
+    if (!rules.find(frame.key, rule) || !rule.simple_of(OwnModule::kNeverUnloaded)) [[unlikely]]
+      break;
+    const SimpleFrame at(rule, frame);
+    if (at.cfa > high || !at.leads_out(rule, frame)) [[unlikely]]
+      break;
+    FastWalkState caller;
+    Slots slots;
+    if (load_caller(rule, at, frame, caller, slots) != Answer::kStepped) [[unlikely]]
+      break;
+    *--recorded = {frame.key, frame.sp, frame.fp, slots.return_slot, slots.fp_slot};
+    frame = caller;
+    pcs[count++] = frame.key;
+  }
+  record_->added(static_cast<std::size_t>(begin - recorded));
+  state_ = frame;
+  return count;
+}
+
 std::size_t FastWalk::run(std::uint64_t* pcs, std::size_t max) {
   const CodeInUse code(*this);
+  written_ = reinterpret_cast<std::uint64_t>(pcs);
+  written_size_ = max * sizeof *pcs;
   RuleCache::touch();
   record_ = WalkRecord::acquire();
   bool recording = record_ != nullptr;
@@ -330,6 +386,7 @@ std::size_t FastWalk::run(std::uint64_t* pcs, std::size_t max) {
   std::size_t count = 0;
   std::size_t current = 0;  // while in place: the current frame is the record's [current]
   bool in_place = false;
+  std::size_t untested = 1;  // frames until the next test whether the record has one: a test may take as long as a step
   pcs[count++] = state_.key & ~kInstructionBit;
   while (count < max) {
     if (old_ != 0) {
@@ -338,6 +395,14 @@ std::size_t FastWalk::run(std::uint64_t* pcs, std::size_t max) {
         current = old_ - 1;
       }
       if (in_place && replay(current, pcs, count, max)) break;
+    }
+    if (!in_place && recording && code_ == nullptr) {
+      constexpr std::size_t kMostUntested = 16;
+      const std::size_t before = count;
+      const std::size_t most = max - count;
+      count = run_ahead(pcs, count, old_ != 0 && untested < most ? untested : most);
+      if (untested < kMostUntested) untested *= 2;
+      if (count != before) continue;
     }
     FastWalkState caller;
     Slots slots;
@@ -370,6 +435,7 @@ std::size_t FastWalk::run(std::uint64_t* pcs, std::size_t max) {
     go_to(caller);
     pcs[count++] = state_.key & ~kInstructionBit;
   }
+  written_size_ = 0;
   if (record_ != nullptr) {
     record_->finish(in_place ? old_ : 0);
     record_->release();

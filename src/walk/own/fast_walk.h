@@ -41,6 +41,7 @@ class FastWalk {
 
  private:
   struct CodeInUse;
+  struct SimpleFrame;
   struct Slots {
     const std::uint64_t* return_slot = &kBarrier;
     const std::uint64_t* fp_slot = &kBarrier;
@@ -49,16 +50,20 @@ class FastWalk {
 
   Answer find_caller(FastWalkState& caller, Slots& slots);
   Answer by_code_range(const Module& range, FastWalkState& caller, Slots& slots);
+  static Answer load_caller(PackedStep rule, const SimpleFrame& at, const FastWalkState& frame, FastWalkState& caller,
+                            Slots& slots);
   Answer by_rule(PackedStep rule, FastWalkState& caller, Slots& slots);
   Answer by_full_rule(const table::TraceRule& rule, FastWalkState& caller);
   Answer by_new_rule(FastWalkState& caller, Slots& slots);
   Answer by_found_rule(const table::TraceRule* rule, std::uint16_t tag, FastWalkState& caller, Slots& slots);
   Answer by_walker(FastWalkState& caller);
+  static int read_for_rule(void* walk, void* to, unsigned size, unsigned long long address);
   bool is_current(std::uint16_t tag);
   bool load(std::uint64_t address, std::uint64_t& value);
   void go_to(const FastWalkState& caller);
   void end(Answer answer);
 
+  std::size_t run_ahead(std::uint64_t* pcs, std::size_t count, std::size_t steps);
   [[nodiscard]] bool joins();
   bool replay(std::size_t& current, std::uint64_t* pcs, std::size_t& count, std::size_t max);
 
@@ -71,7 +76,9 @@ class FastWalk {
   std::uint16_t current_tags_[4] = {};
   std::uint8_t next_tag_ = 0;
   Progress progress_;
-  bool guessed_ = false;  // what ended the walk proves nothing
+  std::uint64_t written_ = 0;       // while run() goes on: the array that it fills,
+  std::uint64_t written_size_ = 0;  // in bytes
+  bool guessed_ = false;            // a frame, or what ended the walk, is a guess
   Outcome outcome_ = Outcome::kMore;
 };
 

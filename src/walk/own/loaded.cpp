@@ -1,6 +1,7 @@
 // What is loaded around an address: from glibc, or from a snapshot.
 #include <dlfcn.h>
 #include <link.h>
+#include <sys/auxv.h>
 
 #include <algorithm>
 #include <atomic>
@@ -12,6 +13,45 @@ namespace windlass::walk {
 
 #if defined(DLFO_STRUCT_HAS_EH_DBASE) && !defined(WINDLASS_NO_DL_FIND_OBJECT)
 
+namespace {
+
+// Where the program lies, gaps between its segments included: of a program that has such glibc tells the one segment
+// that was asked about (elf/dl-find_object.c), whose .eh_frame_hdr may be in another. Libraries are mapped without
+// gaps.
+struct Program {
+  std::atomic<std::uint64_t> begin, end, eh_frame_hdr;
+};
+constinit Program program;
+
+// Enters the program if `object` is of it, or a segment of it.
+void find_program(const LoadedObject& object) {
+  const std::uint64_t headers = ::getauxval(AT_PHDR);
+  const auto* segments = reinterpret_cast<const ElfW(Phdr)*>(headers);
+  std::uint64_t begin = ~std::uint64_t{0}, end = 0, eh_frame_hdr = 0;
+  for (std::uint64_t i = 0, count = ::getauxval(AT_PHNUM); i < count; ++i) {
+    const auto& segment = segments[i];
+    if (segment.p_type == PT_GNU_EH_FRAME) eh_frame_hdr = segment.p_vaddr;
+    if (segment.p_type != PT_LOAD) continue;
+    begin = std::min<std::uint64_t>(begin, segment.p_vaddr & ~std::uint64_t{0xfff});
+    end = std::max<std::uint64_t>(end, segment.p_vaddr + segment.p_memsz);
+  }
+  if (object.eh_frame_hdr != eh_frame_hdr + object.bias || headers - (begin + object.bias) >= end - begin) return;
+  program.begin.store(begin + object.bias, std::memory_order_relaxed);
+  program.end.store(end + object.bias, std::memory_order_relaxed);
+  program.eh_frame_hdr.store(object.eh_frame_hdr, std::memory_order_release);
+}
+
+void join_segments_of_program(LoadedObject& object) {
+  if (object.eh_frame_hdr == 0) return;
+  if (program.eh_frame_hdr.load(std::memory_order_relaxed) == 0) [[unlikely]]
+    find_program(object);
+  if (program.eh_frame_hdr.load(std::memory_order_acquire) != object.eh_frame_hdr) return;
+  object.begin = program.begin.load(std::memory_order_relaxed);
+  object.end = program.end.load(std::memory_order_relaxed);
+}
+
+}  // namespace
+
 bool find_loaded(std::uint64_t address, LoadedObject& object) {
   dl_find_object found;
   if (_dl_find_object(reinterpret_cast<void*>(address), &found) != 0) return false;
@@ -20,6 +60,7 @@ bool find_loaded(std::uint64_t address, LoadedObject& object) {
   object.eh_frame_hdr = reinterpret_cast<std::uint64_t>(found.dlfo_eh_frame);
   object.bias = found.dlfo_link_map != nullptr ? found.dlfo_link_map->l_addr : 0;
   object.name = found.dlfo_link_map != nullptr ? found.dlfo_link_map->l_name : "";
+  join_segments_of_program(object);
   return true;
 }
 

@@ -4,11 +4,14 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
 
+#include "walk/own/modules.h"
 #include "walk/own/own_memory.h"
+#include "walk/own_modules.h"
 
 // Where the kernel put argc: no frame lies above. ld.so's, in libc where the program is static. musl has none.
 extern "C" __attribute__((weak)) void* __libc_stack_end;
@@ -18,7 +21,8 @@ namespace {
 
 constexpr std::uint64_t kPage = 4096;  // the smallest there is
 constexpr std::uint64_t kInitialStack = std::uint64_t{128} << 20;
-constexpr std::uint64_t kMaxProbed = 1024;  // pages in one go
+constexpr std::uint64_t kMaxProbed = 4096;  // pages of one stack
+constexpr std::size_t kBatch = 256;         // pages a system call
 constexpr std::uint64_t kUserEnd = std::uint64_t{1} << (sizeof(void*) == 8 ? 56 : 32);
 
 // A thread's range in three words that prove each other: written by its own thread, possibly interrupted by a signal
@@ -49,15 +53,27 @@ Pair pairs[kThreads];
 
 Pair& pair_of(std::uint64_t thread) { return pairs[(thread >> 6 ^ thread >> 12 ^ thread >> 21) % kThreads]; }
 
-void remember(const StackRange& range) {
+// With what is known of the same stack already.
+void remember(StackRange range) {
   const std::uint64_t thread = thread_pointer();
   Pair& pair = pair_of(thread);
   StackRange old;
   std::size_t place = range.low >> 12 & 1;
   for (std::size_t i = 0; i < 2; ++i) {
-    if (!pair.slots[i].read(thread, old) || (old.low < range.high && range.low < old.high)) place = i;
+    const bool known = pair.slots[i].read(thread, old);
+    const bool same = known && old.low <= range.high && range.low <= old.high;
+    if (same) range = {std::min(range.low, old.low), std::max(range.high, old.high)};
+    if (!known || same) place = i;
+    if (same) break;
   }
   pair.slots[place].write(thread, range);
+}
+
+// A thread's own stack has its control block at the top (Drepper, "ELF handling for thread-local storage", 3.4.6; musl
+// too), so a range that holds the block is there as long as the thread. Another stack, a coroutine's say, may have been
+// unmapped since it was walked.
+bool outlives_walks(const StackRange& range, std::uint64_t thread) {
+  return range.low <= thread && thread < range.high;
 }
 
 // The lowest place of the initial stack that has been seen in use: it never shrinks.
@@ -109,17 +125,55 @@ StackRange known_stack(std::uint64_t sp, bool live) {
   const std::uint64_t thread = thread_pointer();
   StackRange range;
   for (const Slot& slot : pair_of(thread).slots)
-    if (slot.read(thread, range) && sp >= range.low && sp < range.high) return {sp, range.high};
+    if (slot.read(thread, range) && sp >= range.low && sp < range.high && (live || outlives_walks(range, thread)))
+      return {sp, range.high};
   return {sp, live ? (sp + kPage) & ~(kPage - 1) : sp};
 }
+
+namespace {
+
+// How many of `count` pages from `page` on are readable before the first that is not: one system call for kBatch of
+// them, which tells how far it came.
+[[gnu::noinline]] std::uint64_t readable_pages(std::uint64_t page, std::uint64_t count) {
+  if (count == 1) return probe(page) ? 1 : 0;
+  iovec from[kBatch];
+  std::uint8_t bytes[kBatch];
+  const int before = errno;
+  const std::size_t size = std::min<std::uint64_t>(count, kBatch);
+  for (std::size_t i = 0; i < size; ++i) from[i] = {reinterpret_cast<void*>(page + i * kPage), 1};
+  const iovec to{bytes, size};
+  const ssize_t read = process_vm_readv(getpid(), &to, 1, from, size, 0);
+  const bool forbidden = read < 0 && errno != EFAULT;
+  errno = before;
+  if (forbidden) return probe(page) ? 1 : 0;
+  return read > 0 ? static_cast<std::uint64_t>(read) : 0;
+}
+
+// How far ahead of what a frame needs its thread's stack is probed, so that the first walk of a deep one takes few
+// system calls: up to its control block at most.
+std::uint64_t probe_ahead(const StackRange& range, std::uint64_t page) {
+  const std::uint64_t top = thread_pointer();
+  if (top < page || top - range.low >= kMaxProbed * kPage) return 0;
+  return std::min((top - page) / kPage + 1, std::clamp<std::uint64_t>(4 * (page - range.low) / kPage, 16, kBatch));
+}
+
+}  // namespace
 
 bool extend(StackRange& range, std::uint64_t address, std::uint64_t size) {
   if (range.holds(address, size)) return true;
   if (address < range.low || size > kPage || address - range.low >= kMaxProbed * kPage || address >= kUserEnd)
     return false;
-  for (std::uint64_t page = range.high & ~(kPage - 1); page < address + size; page += kPage) {
-    if (!probe(page)) return false;
-    range.high = page + kPage;
+  // A walk that began further up knows the rest.
+  const std::uint64_t thread = thread_pointer();
+  StackRange known;
+  for (const Slot& slot : pair_of(thread).slots)
+    if (slot.read(thread, known) && range.high >= known.low && range.high < known.high && outlives_walks(known, thread))
+      range.high = known.high;
+  for (std::uint64_t page = range.high & ~(kPage - 1); page < address + size; page = range.high) {
+    const std::uint64_t needed = (address + size - page + kPage - 1) / kPage;
+    const std::uint64_t found = readable_pages(page, std::max(needed, probe_ahead(range, page)));
+    if (found == 0) return false;
+    range.high = page + found * kPage;
   }
   remember({range.low & ~(kPage - 1), range.high});
   return true;
@@ -127,24 +181,38 @@ bool extend(StackRange& range, std::uint64_t address, std::uint64_t size) {
 
 bool readable(std::uint64_t address, std::uint64_t size) {
   if (address >= kUserEnd || size > kMaxProbed * kPage) return false;
-  for (std::uint64_t page = address & ~(kPage - 1); page < address + size; page += kPage)
-    if (!probe(page)) return false;
+  for (std::uint64_t page = address & ~(kPage - 1), count = 0; page < address + size; page += count * kPage) {
+    count = readable_pages(page, (address + size - page + kPage - 1) / kPage);
+    if (count == 0) return false;
+  }
   return true;
 }
 
-WINDLASS_READS_STACKS bool OwnMemory::read(std::uint64_t address, void* to, std::size_t size) const {
-  StackRange range = known_stack(reinterpret_cast<std::uint64_t>(__builtin_frame_address(0)), true);
-  if (!extend(range, address, size) && !readable(address, size)) return false;
+WINDLASS_READS_STACKS void copy_own(std::uint64_t address, void* to, std::size_t size) {
   // Not by memcpy, which sanitizers intercept.
-  if (size == sizeof(std::uint64_t) && address % sizeof(std::uint64_t) == 0) {
-    const std::uint64_t word = *reinterpret_cast<const volatile std::uint64_t*>(address);
-    __builtin_memcpy(to, &word, sizeof word);
-    return true;
-  }
   auto* out = static_cast<unsigned char*>(to);
+  std::size_t done = 0;
+  if (address % sizeof(std::uint64_t) == 0) {
+    for (; size - done >= sizeof(std::uint64_t); done += sizeof(std::uint64_t)) {
+      const std::uint64_t word = *reinterpret_cast<const volatile std::uint64_t*>(address + done);
+      __builtin_memcpy(out + done, &word, sizeof word);
+    }
+  }
   const auto* in = reinterpret_cast<const volatile unsigned char*>(address);
-  for (std::size_t i = 0; i < size; ++i) out[i] = in[i];
-  return true;
+  for (; done < size; ++done) out[done] = in[done];
+}
+
+bool OwnMemory::read(std::uint64_t address, void* to, std::size_t size) const {
+  const auto here = reinterpret_cast<std::uint64_t>(__builtin_frame_address(0));
+  StackRange range = known_stack(here, true);
+  bool known = range.holds(address, size);
+  if (!known) {
+    StackRange other = known_stack(address, false);  // what a signal handler on a stack of its own has interrupted
+    known = other.holds(address, size) || always_readable(address, size) || extend(range, address, size) ||
+            (size == sizeof(std::uint64_t) ? extend(other, address, size) : readable(address, size));
+  }
+  if (known) copy_own(address, to, size);
+  return known;
 }
 
 }  // namespace windlass::walk

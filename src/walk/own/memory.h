@@ -23,14 +23,15 @@ struct StackRange {
 // where that has been seen or, once, a system call says so.
 //
 // The initial thread's stack is known: the kernel keeps 128 MiB below its top free of anything else. Of other stacks,
-// what probes have found, two a thread: it is believed as long as a walk of that thread starts inside it.
+// what probes have found, two a thread: it is believed of the thread's own, and of another (a coroutine's, a signal
+// handler's) where the walk stands on it.
 [[nodiscard]] StackRange known_stack(std::uint64_t sp, bool live);
 
 // Makes `range` reach up to address + size if all between is readable, and remembers it for the thread. One system call
-// for every page that is new.
+// for 256 pages that are new; a thread's stack is probed ahead, four times as far as it is known.
 [[nodiscard]] bool extend(StackRange& range, std::uint64_t address, std::uint64_t size);
 
-// Whether [address, address + size) is readable. One system call a page.
+// Whether [address, address + size) is readable. One system call for 256 pages.
 [[nodiscard]] bool readable(std::uint64_t address, std::uint64_t size);
 
 // Whether the byte at an address can be read. A system call or two; signal-safe; keeps errno.

@@ -8,6 +8,7 @@
 #include <new>
 
 #include "walk/own/mapped_source.h"
+#include "walk/own/memory.h"
 #include "walk/own/never_unloaded.h"
 #include "walk/own_modules.h"
 #include "windlass/backtrace.h"
@@ -33,6 +34,29 @@ struct ProgramHeaders {
   [[nodiscard]] const Elf64_Phdr* begin() const { return begin_; }
   [[nodiscard]] const Elf64_Phdr* end() const { return end_; }
 };
+
+// Does something between the segments belong to none of them? Of libraries never: it is mapped without access.
+bool has_gaps(const LoadedObject& object) {
+  constexpr std::uint64_t kPage = 4096;
+  std::uint64_t behind = 0;  // the last segment
+  for (const Elf64_Phdr& segment : ProgramHeaders(object)) {
+    if (segment.p_type != PT_LOAD) continue;
+    if (behind != 0 && segment.p_vaddr / kPage > (behind + kPage - 1) / kPage) return true;
+    behind = segment.p_vaddr + segment.p_memsz;
+  }
+  return false;
+}
+
+// Not what can be written: programs may take the access from pages of their own variables.
+bool is_constant(const LoadedObject& object, std::uint64_t address, std::size_t size) {
+  for (const Elf64_Phdr& segment : ProgramHeaders(object)) {
+    const std::uint64_t offset = address - (segment.p_vaddr + object.bias);
+    const bool constant = segment.p_type == PT_LOAD ? (segment.p_flags & (PF_R | PF_W)) == PF_R
+                                                    : segment.p_type == PT_GNU_RELRO;  // the linkage table's
+    if (constant && offset < segment.p_memsz && size <= segment.p_memsz - offset) return true;
+  }
+  return false;
+}
 
 // Where GNU's build id is in the image, and how much of it counts; 0: it has none.
 std::uint32_t find_build_id(const LoadedObject& object, std::uint64_t& where) {
@@ -106,6 +130,11 @@ bool OwnModule::is(const LoadedObject& object) const {
   return build_id_size_ == 0 || std::memcmp(at(build_id_at_), build_id_, build_id_size_) == 0;
 }
 
+bool always_readable(std::uint64_t address, std::size_t size) {
+  LoadedObject object;
+  return find_loaded(address, object) && is_never_unloaded(object.begin) && is_constant(object, address, size);
+}
+
 const OwnModule* OwnModules::find(std::uint64_t address) {
   LoadedObject object;
   if (!find_loaded(address, object)) return nullptr;
@@ -159,6 +188,8 @@ void OwnModules::fill(OwnModule& entry, std::size_t index, const LoadedObject& o
   entry.module_ =
       new (table_of_modules.modules[index]) Module({object.begin, object.end, object.bias, {}, {}}, mapped_source(), 0);
   if (tag == OwnModule::kUncacheable) entry.module_->forget_id();
+  if (pinned && has_gaps(object)) entry.module_->set_has_gaps();
+  entry.module_->set_own();
 }
 
 void OwnModules::for_each(FunctionRef<void(const OwnModule&)> callback) {
@@ -177,6 +208,13 @@ const Module* find_own_module(std::uint64_t address) {
 
 void each_own_module(FunctionRef<void(const Module&)> callback) {
   OwnModules::for_each([&](const OwnModule& own) { callback(own.module()); });
+}
+
+bool read_own_image(std::uint64_t address, void* to, std::size_t size) {
+  LoadedObject object;
+  if (!find_loaded(address, object) || !is_constant(object, address, size)) return false;
+  copy_own(address, to, size);
+  return true;
 }
 
 bool own_module_has_code(std::uint64_t begin, std::uint64_t end) {

@@ -16,7 +16,7 @@ class UnwindTable;
 
 namespace windlass::walk {
 
-// What the dynamic linker has loaded around an address.
+// What the dynamic linker has loaded around an address. A program may have gaps between its segments.
 struct LoadedObject {
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
@@ -45,6 +45,9 @@ struct MappedCfi {
 // GNU's build id, of which the first 20 bytes count, as it is mapped; empty where there is none.
 inline constexpr std::uint32_t kMaxBuildId = 20;
 [[nodiscard]] std::span<const std::uint8_t> loaded_build_id(const LoadedObject& object);
+
+// Is [address, address + size) code or a constant of a module that cannot be unloaded? No system call.
+[[nodiscard]] bool always_readable(std::uint64_t address, std::size_t size);
 
 // One module that a walk has met, under a tag that no other content of the address space ever gets.
 class OwnModule {

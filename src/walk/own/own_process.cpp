@@ -40,7 +40,10 @@ static void make_own_space() {
 }
 
 // Before any other initialiser that could walk, and for good.
-[[gnu::constructor(101)]] static void make_own_space_early() { make_own_space(); }
+[[gnu::constructor(101)]] static void make_own_space_early() {
+  make_own_space();
+  (void)walk::undescribed_code();
+}
 
 const AddressSpace& own_process() {
   // A preloaded memory profiler walks from other libraries' initialisers; there is but one thread then.
@@ -59,6 +62,17 @@ Registers registers_from_capture(const std::uint64_t* slots) {
   registers.set_sp(at(Registers::sp_number(kOwnArchitecture)));
   registers.set_pc(CodeAddress::return_address(at(Registers::pc_number(kOwnArchitecture))));
   return registers;
+}
+
+const walk::Module& walk::undescribed_code() {
+  static constinit std::atomic<const Module*> made = nullptr;
+  alignas(Module) static std::byte storage[sizeof(Module)];
+  if (const Module* code = made.load(std::memory_order_acquire); code != nullptr) return *code;
+  // As own_process() makes its own: there is but one thread then.
+  auto* code = new (storage) Module(ModuleInfo{}, source::generated_source(), 0, {}, true);
+  code->forget_id();
+  made.store(code, std::memory_order_release);
+  return *code;
 }
 
 std::size_t walk::whole_walk(StackWalker& walker, std::uint64_t* pcs, std::size_t max, WalkEnd* end) {

@@ -45,6 +45,10 @@ class alignas(4096) WalkRecord {
     frames_[limit_ - ++fresh_] = frame;
     return true;
   }
+  // The newest of the new walk's frames; room() more may be put before it, and said by added().
+  [[nodiscard]] RecordedFrame* fresh() { return &frames_[limit_ - fresh_]; }
+  [[nodiscard]] std::size_t room(std::size_t keep) const { return limit_ - fresh_ > keep ? limit_ - fresh_ - keep : 0; }
+  void added(std::size_t count) { fresh_ += count; }
   // [from, to) of the old frames become the new walk's next frames.
   void take(std::size_t from, std::size_t to) {
     const std::size_t count = to - from;

@@ -37,6 +37,8 @@ bool PackedStep::pack(const table::TraceRule& rule, std::uint16_t tag, PackedSte
   std::uint64_t ra = 0;
   std::uint64_t fp = 0;
   if (!words_below(rule.ra_offset, 12, ra)) return false;
+  const bool from_sp = rule.cfa_reg == kSp;
+  if (from_sp && static_cast<std::int64_t>(ra) * 8 > rule.cfa_offset) return false;  // a slot that has been popped
   if (rule.fp_kind != WL_REG_SAME && (rule.fp_kind != WL_REG_CFA || !words_below(rule.fp_offset, 13, fp))) return false;
   step = PackedStep((rule.cfa_reg == kFp ? kFromFp : kFromSp) | std::uint64_t{tag} << 2 |
                     std::uint64_t{rule.fp_kind == WL_REG_CFA} << 18 | ra << 19 | fp << 31 |

@@ -35,6 +35,9 @@ class PackedStep {
   [[nodiscard]] constexpr std::uint64_t kind() const { return word_ & 3; }
   [[nodiscard]] constexpr bool from_fp() const { return (word_ & 1) != 0; }
   [[nodiscard]] constexpr bool simple() const { return (word_ & 2) == 0; }
+  [[nodiscard]] constexpr bool simple_of(std::uint16_t tag) const {
+    return (word_ & 0x3fffe) == std::uint64_t{tag} << 2;
+  }
   [[nodiscard]] constexpr std::uint16_t tag() const { return static_cast<std::uint16_t>(word_ >> 2); }
   [[nodiscard]] constexpr bool fp_saved() const { return (word_ >> 18 & 1) != 0; }
   // Bytes.
@@ -55,16 +58,23 @@ class RuleCache {
   static constexpr std::size_t kSets = 8192;
   static constexpr std::size_t kFirstSets = 128;
 
-  [[nodiscard]] WINDLASS_READS_STACKS static bool find(std::uint64_t key, PackedStep& step) {
-    const Set& set = sets_[hash(key) & mask_.load(std::memory_order_relaxed)];
-    std::uint64_t word = set.way[0].rule.load(std::memory_order_relaxed);
-    if ((set.way[0].check.load(std::memory_order_relaxed) ^ mix(word)) != key) [[unlikely]] {
-      word = set.way[1].rule.load(std::memory_order_relaxed);
-      if ((set.way[1].check.load(std::memory_order_relaxed) ^ mix(word)) != key) return false;
+  // The table, as large as it is now.
+  class View {
+   public:
+    [[nodiscard]] WINDLASS_READS_STACKS bool find(std::uint64_t key, PackedStep& step) const {
+      const Set& set = sets_[hash(key) & mask_];
+      std::uint64_t word = set.way[0].rule.load(std::memory_order_relaxed);
+      if ((set.way[0].check.load(std::memory_order_relaxed) ^ mix(word)) != key) [[unlikely]] {
+        word = set.way[1].rule.load(std::memory_order_relaxed);
+        if ((set.way[1].check.load(std::memory_order_relaxed) ^ mix(word)) != key) return false;
+      }
+      step = PackedStep(word);
+      return true;
     }
-    step = PackedStep(word);
-    return true;
-  }
+
+   private:
+    const std::size_t mask_ = RuleCache::mask_.load(std::memory_order_relaxed);
+  };
   // Before the first walk: writes to the first page, which a read would only map to be mapped again by the write.
   static void touch() {
     if (remaining_.load(std::memory_order_relaxed) == kFirstSets) [[unlikely]]

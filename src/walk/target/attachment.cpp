@@ -5,16 +5,17 @@
 #include <charconv>
 #include <csignal>
 #include <cstdio>
-#include <ctime>
 #include <optional>
 
 #include <elf.h>
 #include <fmt/format.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/monotonic.h"
 #include "process/proc_file.h"
 #include "walk/target/regsets.h"
 
@@ -23,12 +24,6 @@ namespace {
 
 constexpr std::size_t kMaxThreads = std::size_t{1} << 20;
 constexpr int kMaxRounds = 64;  // of looking for threads that were born meanwhile
-
-std::uint64_t now_ns() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
-}
 
 std::unexpected<Error> system_error(const char* what, std::uint64_t where, int error = errno) {
   return fail(ErrorCode::kSystem, what, where, static_cast<std::uint64_t>(error));
@@ -72,51 +67,87 @@ std::optional<Registers> waiting_registers(pid_t pid, pid_t thread, Architecture
 }  // namespace
 
 Attachment::Attachment(pid_t pid, Architecture architecture, unsigned timeout_ms)
-    : pid_(pid), architecture_(architecture), deadline_ns_(now_ns() + std::uint64_t{timeout_ms} * 1'000'000) {
-  sem_init(&ready_, 0, 0);
-  sem_init(&release_, 0, 0);
+    : pid_(pid), architecture_(architecture), timeout_ms_(timeout_ms) {
+  sem_init(&asked_, 0, 0);
+  sem_init(&done_, 0, 0);
 }
 
-Expected<std::shared_ptr<Attachment>> Attachment::attach(pid_t pid, Architecture architecture, unsigned timeout_ms) {
-  std::shared_ptr<Attachment> self(new Attachment(pid, architecture, timeout_ms));
+Attachment::~Attachment() {
+  end_tracer();
+  sem_destroy(&asked_);
+  sem_destroy(&done_);
+}
+
+Expected<void> Attachment::stop() {
+  (void)release();
+  if (ended_) end_tracer();
+  if (!running_)
+    if (const auto started = start_tracer(); !started) return started;
+  ask(Order::kStop);
+  return result_;
+}
+
+std::uint64_t Attachment::release() {
+  if (stopped_since_ns_ == 0) return 0;
+  ask(Order::kRelease);
+  return stood_ns_;
+}
+
+// ---- the tracer -----------------------------------------------------------------------------------------------------
+
+Expected<void> Attachment::start_tracer() {
   // The tracer must not run this program's signal handlers.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  const int error = pthread_create(&self->tracer_, nullptr, run, self.get());
+  const int error = pthread_create(&tracer_, nullptr, run, this);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (error != 0) return system_error("cannot start a thread", 0, error);
-  self->running_ = true;
-  while (sem_wait(&self->ready_) != 0) {}
-  if (!self->result_) return std::unexpected(self->result_.error());
-  return self;
+  running_ = true;
+  ended_ = false;
+  return {};
 }
 
-Attachment::~Attachment() {
-  sem_post(&release_);
-  if (running_) pthread_join(tracer_, nullptr);
-  sem_destroy(&ready_);
-  sem_destroy(&release_);
+void Attachment::end_tracer() {
+  if (!running_) return;
+  if (!ended_) ask(Order::kEnd);
+  pthread_join(tracer_, nullptr);
+  running_ = false;
+}
+
+void Attachment::ask(Order order) {
+  order_ = order;
+  sem_post(&asked_);
+  while (sem_wait(&done_) != 0) {}
 }
 
 void* Attachment::run(void* self) {
   auto* attachment = static_cast<Attachment*>(self);
-  attachment->result_ = attachment->stop_all();
-  if (!attachment->result_) attachment->let_go();
-  sem_post(&attachment->ready_);
-  while (sem_wait(&attachment->release_) != 0) {}
-  attachment->let_go();
-  return nullptr;
+  // Threads stop within microseconds: who waits for them shall not sleep the usual 50 longer than it asked for.
+  (void)::prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
+  for (;;) {
+    while (sem_wait(&attachment->asked_) != 0) {}
+    bool all_go_on = true;
+    if (attachment->order_ == Order::kStop) attachment->result_ = attachment->stop_all();
+    if (attachment->order_ != Order::kStop || !attachment->result_) all_go_on = attachment->let_go();
+    attachment->ended_ = attachment->order_ == Order::kEnd || !all_go_on;
+    const bool ended = attachment->ended_;
+    sem_post(&attachment->done_);
+    if (ended) return nullptr;
+  }
 }
 
 Expected<void> Attachment::stop_all() {
+  threads_.clear();
+  stopped_since_ns_ = monotonic_ns();
+  deadline_ns_ = stopped_since_ns_ + std::uint64_t{timeout_ms_} * 1'000'000;
   // Once a whole pass finds no thread that is not held, there is nobody left to make one.
   for (int round = 0; round < kMaxRounds; ++round) {
     const auto found = seize_new();
     if (!found) return std::unexpected(found.error());
     if (!*found) break;
-    if (const auto stopped = await_stops(); !stopped) return stopped;
+    await_stops();
   }
   if (held_.empty()) return system_error("no such process", static_cast<std::uint64_t>(pid_), ESRCH);
   return read_registers();
@@ -157,12 +188,12 @@ bool Attachment::poll_stop(Held& thread) const {
   return true;
 }
 
-Expected<void> Attachment::await_stops() {
+void Attachment::await_stops() {
   long pause_ns = 0;
   for (Held& thread : held_) {
     if (thread.stopped || thread.gone) continue;
     while (!poll_stop(thread)) {
-      if (now_ns() > deadline_ns_) break;
+      if (monotonic_ns() > deadline_ns_) break;
       const timespec pause{0, pause_ns};
       if (pause_ns == 0)
         sched_yield();
@@ -171,7 +202,6 @@ Expected<void> Attachment::await_stops() {
       pause_ns = std::min(pause_ns + 20'000, 1'000'000L);
     }
   }
-  return {};
 }
 
 Expected<void> Attachment::read_registers() {
@@ -189,8 +219,9 @@ Expected<void> Attachment::read_registers() {
       if (errno == ESRCH) continue;  // killed
       return system_error("cannot read registers", static_cast<std::uint64_t>(held.id));
     }
-    if (out.iov_len < general_registers_size(architecture_))
-      return fail(ErrorCode::kUnsupported, "a 32-bit process", static_cast<std::uint64_t>(pid_), out.iov_len);
+    if (out.iov_len != general_registers_size(architecture_))
+      return fail(ErrorCode::kUnsupported, "a thread runs another machine's code than its program's",
+                  static_cast<std::uint64_t>(held.id), out.iov_len);
     const auto registers = general_registers(architecture_, ByteView(bytes, out.iov_len));
     if (!registers) return std::unexpected(registers.error());
     thread.registers = *registers;
@@ -207,11 +238,18 @@ Expected<void> Attachment::read_registers() {
   return {};
 }
 
-void Attachment::let_go() {
-  // Threads that never stopped cannot be detached; this thread's end, which follows, does it for them.
-  for (const Held& held : held_)
+// Threads that never stopped cannot be detached: false, and this thread's end, which must follow, does it for them.
+bool Attachment::let_go() {
+  bool all = true;
+  for (const Held& held : held_) {
     if (held.stopped) ::ptrace(PTRACE_DETACH, held.id, nullptr, static_cast<std::uintptr_t>(held.signal));
+    all &= held.stopped || held.gone;
+  }
+  if (stopped_since_ns_ != 0) stood_ns_ = monotonic_ns() - stopped_since_ns_;
+  stopped_since_ns_ = 0;
   held_.clear();
+  seen_.clear();
+  return all;
 }
 
 }  // namespace windlass::walk

@@ -2,8 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
-#include <string>
 #include <unordered_set>
 #include <vector>
 
@@ -22,17 +20,23 @@ struct StoppedThread {
   bool stopped = false;  // false: it is in an uninterruptible wait; the registers are what /proc tells (pc and sp)
 };
 
-// Only the thread that traces may detach, so each attachment has one of its own, which waits until it is released: the
-// owner may do that on any thread. Should this process die, the kernel detaches and the threads go on.
+// Only the thread that traces may detach, so each attachment has one of its own, which waits for what to do next: the
+// owner may ask from any thread. Should this process die, the kernel detaches and the threads go on.
 class Attachment {
  public:
-  // Stops all threads, those too that are born meanwhile. Errors: kSystem with errno; EPERM with the id of another
-  // tracer, if there is one, as `where`. kUnsupported for 32-bit code. On an error nothing is left stopped.
-  static Expected<std::shared_ptr<Attachment>> attach(pid_t pid, Architecture architecture, unsigned timeout_ms);
+  Attachment(pid_t pid, Architecture architecture, unsigned timeout_ms);
   ~Attachment();
   Attachment(const Attachment&) = delete;
   Attachment& operator=(const Attachment&) = delete;
 
+  // Stops all threads, those too that are born meanwhile; whoever is stopped goes on first. Errors: kSystem with errno;
+  // EPERM with the id of another tracer, if there is one, as `where`. kUnsupported where a thread runs code of another
+  // machine (a 64-bit program in 32-bit code, or another program by now). On an error nothing is left stopped.
+  Expected<void> stop();
+  // Lets them go on. For how long the process stood, nanoseconds; 0: it did not.
+  std::uint64_t release();
+
+  [[nodiscard]] Architecture architecture() const { return architecture_; }
   [[nodiscard]] const std::vector<StoppedThread>& threads() const { return threads_; }
   // Bits of return addresses that are authentication codes, as the kernel tells (AArch64); 0: it does not.
   [[nodiscard]] std::uint64_t pac_mask() const { return pac_mask_; }
@@ -44,28 +48,36 @@ class Attachment {
     bool gone = false;
     int signal = 0;  // what it was about to receive: handed back when it goes on
   };
+  enum class Order : std::uint8_t { kStop, kRelease, kEnd };
 
-  Attachment(pid_t pid, Architecture architecture, unsigned timeout_ms);
+  Expected<void> start_tracer();
+  void end_tracer();
+  void ask(Order order);
   static void* run(void* self);
   Expected<void> stop_all();
   Expected<bool> seize_new();
-  Expected<void> await_stops();
+  void await_stops();
   bool poll_stop(Held& thread) const;
   Expected<void> read_registers();
-  void let_go();
+  [[nodiscard]] bool let_go();
 
   pid_t pid_;
   Architecture architecture_;
-  std::uint64_t deadline_ns_;
+  unsigned timeout_ms_;
+  std::uint64_t deadline_ns_ = 0;
+  std::uint64_t stopped_since_ns_ = 0;  // 0: nobody is stopped
+  std::uint64_t stood_ns_ = 0;          // the last time
   std::vector<Held> held_;
   std::unordered_set<pid_t> seen_;  // the ids in it
   std::vector<StoppedThread> threads_;
   std::uint64_t pac_mask_ = 0;
   Expected<void> result_;
   pthread_t tracer_{};
-  bool running_ = false;
-  sem_t ready_;
-  sem_t release_;
+  bool running_ = false;  // there is a tracer to join
+  bool ended_ = false;    // it takes no more orders
+  Order order_ = Order::kEnd;
+  sem_t asked_;
+  sem_t done_;
 };
 
 }  // namespace windlass::walk

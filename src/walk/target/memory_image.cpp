@@ -5,6 +5,8 @@
 
 #include <elf.h>
 
+#include "image/elf_structures.h"
+
 namespace windlass::walk {
 namespace {
 
@@ -12,26 +14,34 @@ constexpr std::size_t kMaxImage = std::size_t{256} << 20;
 constexpr std::size_t kMaxSegments = 512;
 constexpr std::uint64_t kPage = 4096;
 
-struct Headers {
-  Elf64_Ehdr file;
-  std::vector<std::byte> bytes;  // up to the end of the program headers
-};
+// Section headers are not in memory, whatever the header says.
+template <typename Header>
+void forget_sections(std::vector<std::byte>& bytes) {
+  Header header;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  header.e_shoff = 0;
+  header.e_shnum = header.e_shstrndx = 0;
+  std::memcpy(bytes.data(), &header, sizeof header);
+}
 
-Expected<Headers> read_headers(const Memory& memory, std::uint64_t base) {
-  Headers headers;
-  Elf64_Ehdr& file = headers.file;
-  if (!memory.read(base, &file, sizeof file) || std::memcmp(file.e_ident, ELFMAG, SELFMAG) != 0)
+// Up to the end of the program headers.
+Expected<std::vector<std::byte>> read_headers(const Memory& memory, std::uint64_t base) {
+  std::byte begin[sizeof(Elf64_Ehdr)];
+  if (!memory.read(base, begin, sizeof begin) || std::memcmp(begin, ELFMAG, SELFMAG) != 0)
     return fail(ErrorCode::kNotFound, "no ELF header in memory", base);
-  if (file.e_phentsize != sizeof(Elf64_Phdr) || file.e_phnum > kMaxSegments || file.e_phoff > kPage * 16)
+  const auto elf_class = begin[EI_CLASS] == std::byte{ELFCLASS32} ? image::ElfClass::k32 : image::ElfClass::k64;
+  const Elf64_Ehdr file = *image::read_stored<Elf64_Ehdr>(ByteView(begin, sizeof begin), elf_class, 0);
+  const std::size_t entry_size = image::stored_size<Elf64_Phdr>(elf_class);
+  if (file.e_phentsize != entry_size || file.e_phnum > kMaxSegments || file.e_phoff > kPage * 16)
     return fail(ErrorCode::kMalformed, "program headers in memory are damaged", base + file.e_phoff, file.e_phnum);
-  // Section headers are not in memory, whatever the header says.
-  file.e_shoff = 0;
-  file.e_shnum = file.e_shstrndx = 0;
-  headers.bytes.resize(std::max<std::size_t>(sizeof file, file.e_phoff + file.e_phnum * sizeof(Elf64_Phdr)));
-  if (!memory.read(base, headers.bytes.data(), headers.bytes.size()))
+  std::vector<std::byte> bytes(std::max<std::size_t>(sizeof file, file.e_phoff + file.e_phnum * entry_size));
+  if (!memory.read(base, bytes.data(), bytes.size()))
     return fail(ErrorCode::kNotFound, "program headers are not in memory", base);
-  std::memcpy(headers.bytes.data(), &file, sizeof file);
-  return headers;
+  if (elf_class == image::ElfClass::k32)
+    forget_sections<Elf32_Ehdr>(bytes);
+  else
+    forget_sections<Elf64_Ehdr>(bytes);
+  return bytes;
 }
 
 // Reads page by page where not all of it can be read. True if every byte was.
@@ -55,10 +65,10 @@ std::uint64_t bias_of(std::uint64_t base, std::span<const image::Segment> segmen
 }  // namespace
 
 Expected<LoadedHeaders> read_loaded_headers(const Memory& memory, std::uint64_t base) {
-  const auto headers = read_headers(memory, base);
+  auto headers = read_headers(memory, base);
   if (!headers) return std::unexpected(headers.error());
   // Notes stand in the first page or two; enough to find the build id with the file's own reader.
-  std::vector<std::byte> bytes = headers->bytes;
+  std::vector<std::byte> bytes = std::move(*headers);
   const auto parsed = image::ElfImage::parse(ByteView(bytes.data(), bytes.size()));
   if (!parsed) return std::unexpected(parsed.error());
   LoadedHeaders found;
@@ -77,9 +87,9 @@ Expected<LoadedHeaders> read_loaded_headers(const Memory& memory, std::uint64_t 
 }
 
 Expected<std::vector<std::byte>> read_memory_image(const Memory& memory, std::uint64_t base) {
-  const auto headers = read_headers(memory, base);
+  auto headers = read_headers(memory, base);
   if (!headers) return std::unexpected(headers.error());
-  std::vector<std::byte> bytes = headers->bytes;
+  std::vector<std::byte> bytes = std::move(*headers);
   const auto parsed = image::ElfImage::parse(ByteView(bytes.data(), bytes.size()));
   if (!parsed) return std::unexpected(parsed.error());
   const std::vector<image::Segment> segments(parsed->segments().begin(), parsed->segments().end());

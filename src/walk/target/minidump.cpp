@@ -136,7 +136,8 @@ Expected<Target> open_minidump(const std::string& path, const DumpOptions& optio
     return walk::search_files(options.files, map.path, build_id, program != nullptr && program->path == map.path);
   };
   constexpr std::uint64_t kPage = 4096;
-  const auto more = walk::add_modules(target, maps_of(*dump), find, kPage);
+  const std::vector<process::ProcMap> maps = maps_of(*dump);
+  const auto more = walk::add_modules(target, maps, find, kPage, manager::open_tables(maps, target.space.memory()));
   ranges.insert(ranges.end(), more.begin(), more.end());
   memory.add_files(ranges);
   return target;

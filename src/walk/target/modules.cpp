@@ -10,6 +10,7 @@
 
 #include "image/elf.h"
 #include "image/mapped_file.h"
+#include "walk/module.h"
 #include "walk/target/memory_image.h"
 #include "walk/target/pe_modules.h"
 
@@ -32,8 +33,9 @@ struct OpenedFile {
 
 class ModuleAdder {
  public:
-  ModuleAdder(Target& target, std::span<const process::ProcMap> maps, FindFiles find, std::uint64_t page_size)
-      : target_(target), maps_(maps), find_(find), page_size_(page_size) {}
+  ModuleAdder(Target& target, std::span<const process::ProcMap> maps, FindFiles find, std::uint64_t page_size,
+              const manager::SharedTables& tables)
+      : target_(target), maps_(maps), find_(find), page_size_(page_size), tables_(tables) {}
 
   std::vector<FileRange> run() {
     std::map<std::pair<std::string, std::uint64_t>, FileGroup> groups;
@@ -68,8 +70,7 @@ class ModuleAdder {
       ModuleInfo& info = found.info;
       Expected<void> added;
       if (found.code_only) {
-        const auto id = target_.space.add(CodeRange{info.begin, info.end, info.path, info.bias});
-        if (!id) added = std::unexpected(id.error());
+        added = add_code(info);
       } else if (found.image.empty()) {
         added = target_.space.add_module(std::move(info));
       } else {
@@ -77,6 +78,25 @@ class ModuleAdder {
       }
       if (!added && target_.problems.size() < kMaxProblems) target_.problems.push_back(added.error());
     }
+  }
+
+  // What nobody knows the functions of, or who has made it has published.
+  Expected<void> add_code(const ModuleInfo& info) {
+    Expected<void> added;
+    manager::cut_by_tables(tables_, info.begin, info.end, [&](std::uint64_t begin, std::uint64_t end, auto table) {
+      Expected<void> piece;
+      if (table == nullptr) {
+        if (const auto id = target_.space.add(CodeRange{begin, end, info.path, info.bias}); !id)
+          piece = std::unexpected(id.error());
+      } else {
+        auto module = std::make_unique<Module>(ModuleInfo{begin, end, info.bias, info.path, {}},
+                                               manager::make_source(std::move(table)));
+        module->forget_id();  // its functions come and go
+        piece = target_.space.add_module(std::move(module));
+      }
+      if (!piece) added = piece;
+    });
+    return added;
   }
 
   void add_file(const FileGroup& group) {
@@ -166,6 +186,7 @@ class ModuleAdder {
     const process::ProcMap* code = nullptr;
     for (const process::ProcMap* map : group.maps)
       if (map->executable && code == nullptr) code = map;
+    if (code == nullptr) return std::nullopt;
     std::string why;
     for (const FileCandidate& candidate : find_(*code, build_id)) {
       auto file = image::MappedFile::open(candidate.path);
@@ -195,6 +216,7 @@ class ModuleAdder {
   std::span<const process::ProcMap> maps_;
   FindFiles find_;
   std::uint64_t page_size_;
+  const manager::SharedTables& tables_;
   std::vector<FileRange> ranges_;
   std::vector<Found> found_;
 };
@@ -202,9 +224,9 @@ class ModuleAdder {
 }  // namespace
 
 std::vector<FileRange> add_modules(Target& target, std::span<const process::ProcMap> maps, FindFiles find,
-                                   std::uint64_t page_size) {
+                                   std::uint64_t page_size, const manager::SharedTables& tables) {
   const std::vector<process::ProcMap> elf = add_loaded_pe(target, maps, find);
-  return ModuleAdder(target, elf, find, page_size).run();
+  return ModuleAdder(target, elf, find, page_size, tables).run();
 }
 
 }  // namespace windlass::walk

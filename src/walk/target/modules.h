@@ -5,12 +5,10 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include <sys/types.h>
-
 #include "base/function_ref.h"
+#include "manager/shared_table.h"
 #include "process/mapped_files.h"
 #include "process/proc_maps.h"
 #include "windlass/target.h"
@@ -31,13 +29,11 @@ struct FileRange {
 };
 
 // Adds a module for every PE image (pe_modules.h) and for every other executable mapping (neighbours of one file
-// together), its unwind information from the file, else from memory; a code range where there is neither. `maps`
-// ascending. Files that are missing or are not the ones that ran are noted. Returns the mappings, not only the
-// executable ones, of the files found.
+// together), its unwind information from the file, else from memory; a code range where there is neither, or, where
+// code managers have such code, a module with their functions. `maps` ascending, `tables` those among them. Files that
+// are missing or are not the ones that ran are noted. Returns the mappings, not only the executable ones, of the files
+// found.
 std::vector<FileRange> add_modules(Target& target, std::span<const process::ProcMap> maps, FindFiles find,
-                                   std::uint64_t page_size);
-
-// The same of a live process, from the text of its /proc/PID/maps. It need not be stopped.
-void add_process_modules(Target& target, pid_t pid, std::string_view maps);
+                                   std::uint64_t page_size, const manager::SharedTables& tables);
 
 }  // namespace windlass::walk

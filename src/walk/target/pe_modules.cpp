@@ -110,7 +110,10 @@ std::vector<process::ProcMap> add_loaded_pe(Target& target, std::span<const proc
     return target.space.memory().read(address, to, size);
   };
   const std::vector<LoadedPe> images = find_loaded_pe(maps, read);
-  const std::uint16_t machine = target.space.architecture() == Architecture::kX86_64 ? 0x8664 : 0xaa64;
+  const Architecture architecture = target.space.architecture();
+  const std::uint16_t machine = architecture == Architecture::kX86_64    ? 0x8664
+                                : architecture == Architecture::kAArch64 ? 0xaa64
+                                                                         : 0x14c;
   std::vector<process::ProcMap> rest;
   auto image = images.begin();
   for (const process::ProcMap& map : maps) {

@@ -13,18 +13,24 @@
 namespace windlass::walk {
 
 ProcessMemory::ProcessMemory(pid_t pid)
-    : pid_(pid),
-      file_(::open(fmt::format("/proc/{}/mem", pid).c_str(), O_RDONLY | O_CLOEXEC)),
-      bytes_(std::make_unique_for_overwrite<std::byte[]>(kSlots * kPage)) {}
+    : pid_(pid), bytes_(std::make_unique_for_overwrite<std::byte[]>(kSlots * kPage)) {}
 
 ProcessMemory::~ProcessMemory() {
   if (file_ >= 0) ::close(file_);
+}
+
+void ProcessMemory::forget() {
+  const std::lock_guard hold(lock_);
+  slots_.fill({});
+  if (file_ >= 0) ::close(file_);
+  file_ = kNotOpened;
 }
 
 bool ProcessMemory::read_directly(std::uint64_t address, void* to, std::size_t size) const {
   ++system_calls_;
   if (process::read_memory(pid_, address, to, size)) return true;
   // Execute-only code, or a kernel without process_vm_readv.
+  if (file_ == kNotOpened) file_ = ::open(fmt::format("/proc/{}/mem", pid_).c_str(), O_RDONLY | O_CLOEXEC);
   if (file_ < 0 || address > static_cast<std::uint64_t>(INT64_MAX)) return false;
   ++system_calls_;
   return ::pread(file_, to, size, static_cast<off_t>(address)) == static_cast<ssize_t>(size);

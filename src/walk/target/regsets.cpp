@@ -1,6 +1,7 @@
 #include "walk/target/regsets.h"
 
 #include <array>
+#include <span>
 
 namespace windlass::walk {
 namespace {
@@ -10,23 +11,42 @@ constexpr RegisterNumber kNone = 0xffff;
 // user_regs_struct in order: r15 r14 r13 r12 rbp rbx r11 r10 r9 r8 rax rcx rdx rsi rdi orig_rax rip cs eflags rsp ...
 constexpr std::array<RegisterNumber, 20> kX86 = {15, 14, 13, 12, 6, 3,     11, 10,    9,     8,
                                                  0,  2,  1,  4,  5, kNone, 16, kNone, kNone, 7};
-constexpr std::size_t kX86Words = 27;
-constexpr std::size_t kArmWords = 34;  // x0-x30, sp, pc, pstate: DWARF's numbers for the first 33
+// user_regs_struct32 in order: ebx ecx edx esi edi ebp eax ds es fs gs orig_eax eip cs eflags esp ss
+constexpr std::array<RegisterNumber, 17> kI386 = {3,     1,     2,     6, 7,     5,     0, kNone, kNone,
+                                                  kNone, kNone, kNone, 8, kNone, kNone, 4, kNone};
+// x0-x30, sp, pc: DWARF's numbers; pstate.
+constexpr std::array<RegisterNumber, 34> kArm = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16,
+                                                 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, kNone};
+
+struct Layout {
+  std::span<const RegisterNumber> numbers;
+  std::size_t words;
+};
+
+Layout layout_of(Architecture architecture) {
+  switch (architecture) {
+    case Architecture::kX86_64: return {kX86, 27};
+    case Architecture::kAArch64: return {kArm, kArm.size()};
+    case Architecture::kI386: break;
+  }
+  return {kI386, kI386.size()};
+}
 
 }  // namespace
 
 std::size_t general_registers_size(Architecture architecture) {
-  return 8 * (architecture == Architecture::kX86_64 ? kX86Words : kArmWords);
+  return layout_of(architecture).words * Registers::word_size(architecture);
 }
 
 Expected<Registers> general_registers(Architecture architecture, ByteView regset) {
   const auto bytes = regset.sub(0, general_registers_size(architecture));
   if (!bytes) return fail(ErrorCode::kTruncated, "register set is too short", regset.origin(), regset.size());
   Registers registers(architecture);
-  const std::size_t count = architecture == Architecture::kX86_64 ? kX86.size() : kArmWords - 1;
-  for (std::size_t i = 0; i < count; ++i) {
-    const RegisterNumber number = architecture == Architecture::kX86_64 ? kX86[i] : static_cast<RegisterNumber>(i);
-    if (number != kNone) registers.set(number, *bytes->at<std::uint64_t>(8 * i));
+  const std::span<const RegisterNumber> numbers = layout_of(architecture).numbers;
+  const std::size_t word = Registers::word_size(architecture);
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    if (numbers[i] == kNone) continue;
+    registers.set(numbers[i], word == 4 ? *bytes->at<std::uint32_t>(4 * i) : *bytes->at<std::uint64_t>(8 * i));
   }
   return registers;
 }

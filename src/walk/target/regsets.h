@@ -7,8 +7,9 @@
 
 namespace windlass::walk {
 
-// elf_gregset_t (NT_PRSTATUS): x86-64 user_regs_struct, 27 words; AArch64 user_pt_regs, 34 words (linux
-// arch/*/include/uapi/asm/ptrace.h). kTruncated if there are fewer bytes.
+// elf_gregset_t (NT_PRSTATUS): x86-64 user_regs_struct, 27 words; AArch64 user_pt_regs, 34 words; i386 17
+// words of 4 bytes (linux arch/*/include/uapi/asm/ptrace.h, arch/x86/include/asm/user32.h). kTruncated if there are
+// fewer bytes.
 [[nodiscard]] Expected<Registers> general_registers(Architecture architecture, ByteView regset);
 [[nodiscard]] std::size_t general_registers_size(Architecture architecture);
 

@@ -10,6 +10,8 @@ std::unexpected<Error> unavailable() {
 
 }  // namespace
 
+std::uint64_t Target::release() { return 0; }
+Expected<Refreshed> Target::refresh() { return unavailable(); }
 Expected<Target> open_process(std::uint64_t, const ProcessOptions&) { return unavailable(); }
 Expected<Target> open_core(const std::string&, const DumpOptions&) { return unavailable(); }
 Expected<Target> open_minidump(const std::string&, const DumpOptions&) { return unavailable(); }

@@ -110,4 +110,98 @@ asm_realigned:
         ret
         .cfi_endproc
         .size   asm_realigned, . - asm_realigned
+
+# Keeps the CFA in a register that calls need not preserve, across calls of its own helpers, which leave it alone
+# (OpenSSL's AES-GCM).
+        .globl  asm_private
+        .type   asm_private, @function
+asm_private:
+        .cfi_startproc
+        lea     (%rsp), %rax
+        .cfi_def_cfa_register %rax
+        push    %rbx
+        .cfi_offset %rbx, -16
+        push    %r12
+        .cfi_offset %r12, -24
+        and     $-128, %rsp
+        mov     %edi, %ebx
+        mov     $3, %r12d
+1:      call    asm_private_outer
+        dec     %r12d
+        jnz     1b
+        mov     %ebx, %edi
+        mov     -16(%rax), %r12
+        .cfi_restore %r12
+        mov     -8(%rax), %rbx
+        .cfi_restore %rbx
+        lea     (%rax), %rsp
+        .cfi_def_cfa_register %rsp
+        mov     %edi, %eax
+        ret
+        .cfi_endproc
+        .size   asm_private, . - asm_private
+
+        .type   asm_private_outer, @function
+asm_private_outer:
+        .cfi_startproc
+        sub     $0x18, %rsp
+        .cfi_adjust_cfa_offset 24
+        mov     %rax, 8(%rsp)
+        mov     %edi, %eax
+        call    asm_private_inner
+        add     %eax, %ecx
+        mov     8(%rsp), %rax
+        call    asm_private_inner
+        add     $0x18, %rsp
+        .cfi_adjust_cfa_offset -24
+        ret
+        .cfi_endproc
+        .size   asm_private_outer, . - asm_private_outer
+
+        .type   asm_private_inner, @function
+asm_private_inner:
+        .cfi_startproc
+        mov     $2, %edx
+1:      lea     1(%rcx,%rdx), %ecx
+        dec     %edx
+        jnz     1b
+        ret
+        .cfi_endproc
+        .size   asm_private_inner, . - asm_private_inner
+
+# The same without unwind information: only what the helper leaves alone leads to where sp was (x264's aligned stacks).
+        .globl  asm_aligned
+        .type   asm_aligned, @function
+asm_aligned:
+        mov     %rsp, %r8
+        and     $-32, %rsp
+        sub     $0x60, %rsp
+        mov     %edi, 0x20(%rsp)
+        call    asm_private_inner
+        sub     $0x40, %rsp
+        call    asm_private_inner
+        mov     0x60(%rsp), %eax
+        mov     %r8, %rsp
+        ret
+        .size   asm_aligned, . - asm_aligned
+
+# And with where sp was in a slot of the frame.
+        .globl  asm_slot
+        .type   asm_slot, @function
+asm_slot:
+        push    %rbx
+        push    %rsi
+        lea     -0x100(%rsp), %rax
+        and     $-128, %rax
+        mov     %rsp, %rdx
+        mov     %rax, %rsp
+        mov     %rdx, 0x50(%rsp)
+        mov     %edi, %ebx
+        call    asm_leaf
+        add     %ebx, %eax
+        mov     0x50(%rsp), %rsp
+        pop     %rsi
+        pop     %rbx
+        ret
+        .size   asm_slot, . - asm_slot
         .section .note.GNU-stack, "", @progbits

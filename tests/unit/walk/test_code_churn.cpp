@@ -13,8 +13,9 @@
 #include <random>
 #include <thread>
 
-#include "jit_stub.h"
+#include "support/jit_stub.h"
 #include "walk/code_ranges.h"
+#include "windlass/code_manager.h"
 
 namespace windlass {
 namespace {
@@ -130,9 +131,34 @@ struct Slot {
   std::byte* at = nullptr;
 };
 
+// How code is made known: a range for each piece, or one manager of all.
+class Registry {
+ public:
+  explicit Registry(CodeManager* manager) : manager_(manager) {}
+
+  // Gives what remove() takes.
+  Expected<CodeRangeId> add(const JitStub& stub, bool with_rows) {
+    if (manager_ == nullptr) {
+      CodeRange range = stub.range();
+      if (!with_rows) range.rows.clear();
+      return add_own_code(std::move(range));
+    }
+    const std::vector<FrameRow> rows = with_rows ? stub.rows_inside() : std::vector<FrameRow>();
+    const auto added = manager_->add({{stub.begin(), stub.end() - stub.begin(), "stub", 0, rows}});
+    if (!added) return std::unexpected(added.error());
+    return CodeRangeId{stub.begin()};
+  }
+  Expected<void> remove(CodeRangeId id) {
+    return manager_ != nullptr ? manager_->remove({static_cast<std::uint64_t>(id)}) : retire_own_code(id);
+  }
+
+ private:
+  CodeManager* manager_;
+};
+
 class Churn {
  public:
-  explicit Churn(std::byte* room) {
+  Churn(std::byte* room, Registry& registry) : registry_(registry) {
     for (std::size_t i = 0; i < kSlots; ++i) slots_[i].at = room + i * kSlotSize;
   }
 
@@ -146,16 +172,14 @@ class Churn {
       // The call at the same address, whatever the frame: nothing but the rows says which it is.
       const std::size_t shift = kOwnArchitecture == Architecture::kX86_64 ? 64 - words : 4 * (32 - words / 2);
       const JitStub stub(slot.at + shift, words);
-      CodeRange range = stub.range();
-      if (random() % 4 == 0) range.rows.clear();
-      const auto id = add_own_code(std::move(range));
+      const auto id = registry_.add(stub, random() % 4 != 0);
       if (!id) {
         ADD_FAILURE() << id.error().text();
         return;
       }
       counts.made.fetch_add(1, std::memory_order_relaxed);
       invoke(stub);
-      if (!retire_own_code(*id)) ADD_FAILURE() << "not retired";
+      if (!registry_.remove(*id)) ADD_FAILURE() << "not retired";
     }
   }
   // Walks through one piece of code that stays, while all around it changes.
@@ -165,23 +189,27 @@ class Churn {
   void finish() { done_ = true; }
 
  private:
+  Registry& registry_;
   std::array<Slot, kSlots> slots_;
   std::atomic<bool> done_ = false;
 };
 
-TEST(CodeChurn, NoStackIsWrong) {
-  std::byte* room = JitStub::make_room((kSlots + 2) * kSlotSize);
-  if (room == nullptr) GTEST_SKIP() << "no memory that is writable and executable is given out here";
+constexpr std::size_t kRoom = (kSlots + 2) * kSlotSize;
+
+void churn_in(std::byte* room, Registry registry) {
   struct sigaction action {};
   action.sa_sigaction = on_signal;
   action.sa_flags = SA_SIGINFO | SA_RESTART;
   ASSERT_EQ(::sigaction(SIGUSR1, &action, nullptr), 0);
 
-  Churn churn(room);
+  for (auto* count : {&counts.made, &counts.walks, &counts.handled, &counts.through_stubs, &counts.early,
+                      &counts.early_inside, &counts.wrong, &counts.unexplained})
+    *count = 0;
+  Churn churn(room, registry);
   const JitStub lasting(room + kSlots * kSlotSize, JitStub::words(10));
   const JitStub bare(room + (kSlots + 1) * kSlotSize, JitStub::words(30));
-  const auto lasting_id = add_own_code(lasting.range());
-  const auto bare_id = add_own_code({.begin = bare.begin(), .end = bare.end()});
+  const auto lasting_id = registry.add(lasting, true);
+  const auto bare_id = registry.add(bare, false);
   ASSERT_TRUE(lasting_id && bare_id);
 
   constexpr int kRounds = kHandlersAreLate ? 400 : 3000;
@@ -210,10 +238,32 @@ TEST(CodeChurn, NoStackIsWrong) {
   EXPECT_GT(counts.handled, 100u);
   std::printf("%lu walks, %lu through generated code, %lu signals, %lu stacks ended early in it\n", counts.walks.load(),
               counts.through_stubs.load(), counts.handled.load(), counts.early.load());
-  EXPECT_TRUE(retire_own_code(*lasting_id));
-  EXPECT_TRUE(retire_own_code(*bare_id));
+  EXPECT_TRUE(registry.remove(*lasting_id));
+  EXPECT_TRUE(registry.remove(*bare_id));
+}
+
+TEST(CodeChurn, NoStackIsWrong) {
+  std::byte* room = JitStub::make_room(kRoom);
+  if (room == nullptr) GTEST_SKIP() << "no memory that is writable and executable is given out here";
+  churn_in(room, Registry(nullptr));
   EXPECT_EQ(walk::code_grace_period().waiting(), 0u);
-  ::munmap(room, (kSlots + 2) * kSlotSize);
+  ::munmap(room, kRoom);
+}
+
+TEST(CodeChurn, NoStackIsWrongInAManagersCode) {
+  std::byte* room = JitStub::make_room(kRoom);
+  if (room == nullptr) GTEST_SKIP() << "no memory that is writable and executable is given out here";
+  const auto begin = reinterpret_cast<std::uint64_t>(room);
+  // Little room, so that what was taken away is used again.
+  auto manager =
+      CodeManager::create(begin, begin + kRoom, {.functions = kSlots + 2, .shape_bytes = 64 << 10, .name_bytes = 128});
+  ASSERT_TRUE(manager) << manager.error().text();
+  const auto id = add_own_code(*manager);
+  ASSERT_TRUE(id) << id.error().text();
+  churn_in(room, Registry(&*manager));
+  EXPECT_TRUE(retire_own_code(*id));
+  EXPECT_EQ(walk::code_grace_period().waiting(), 0u);
+  ::munmap(room, kRoom);
 }
 
 }  // namespace

@@ -5,10 +5,11 @@
 #include <map>
 #include <random>
 
-#include "jit_stub.h"
 #include "support/cfi_builder.h"
+#include "support/jit_stub.h"
 #include "walk/code_ranges.h"
 #include "walk/module.h"
+#include "windlass/code_manager.h"
 
 namespace windlass {
 namespace {
@@ -315,8 +316,10 @@ TEST_F(OwnCode, IsWalkedByItsRows) {
   }
   EXPECT_TRUE(retire_own_code(*id));
   EXPECT_EQ(own_process().find(stub.begin()), nullptr);
-  // Nobody's code any more: the walk ends there, it does not guess.
-  EXPECT_LE(through(stub).fast.size(), 1u);
+  // Nobody's code any more: another way out leads the same way.
+  const Walks walks = through(stub);
+  expect_right(stub, walks);
+  EXPECT_EQ(walks.left_stub_by, FrameOrigin::kSynthesis);
 }
 
 TEST_F(OwnCode, IsWalkedByItsInstructionsWithoutRows) {
@@ -341,6 +344,61 @@ TEST_F(OwnCode, IsNeverWalkedByTheRowsOfWhatWasThere) {
     expect_right(stub, through(stub));
     ASSERT_TRUE(retire_own_code(*id));
   }
+}
+
+// The same by a manager, whose functions change while it is known as one range.
+TEST_F(OwnCode, IsWalkedByItsManager) {
+  const auto begin = reinterpret_cast<std::uint64_t>(room_);
+  auto manager = CodeManager::create(begin, begin + 4096);
+  ASSERT_TRUE(manager) << manager.error().text();
+  const auto id = add_own_code(*manager);
+  ASSERT_TRUE(id) << id.error().text();
+  for (int i = 0; i < 200; ++i) {
+    const unsigned words = JitStub::words(1 + static_cast<unsigned>(i * 7 % 40));
+    const std::size_t shift = kOwnArchitecture == Architecture::kX86_64 ? 64 - words : 4 * (32 - words / 2);
+    const JitStub stub(room_ + shift, words);
+    const std::vector<FrameRow> rows = stub.rows_inside();
+    ASSERT_TRUE(manager->add({{stub.begin(), stub.end() - stub.begin(), "stub", 0, rows}}));
+    const Walks walks = through(stub);
+    expect_right(stub, walks);
+    EXPECT_EQ(walks.left_stub_by, FrameOrigin::kCfi);
+    ASSERT_TRUE(manager->remove({stub.begin()}));
+  }
+  // Code of which the manager does not know: by its instructions.
+  const JitStub stub(room_, JitStub::words(8));
+  const Walks walks = through(stub);
+  expect_right(stub, walks);
+  EXPECT_EQ(walks.left_stub_by, FrameOrigin::kSynthesis);
+  const walk::Module* module = own_process().find(stub.begin());
+  ASSERT_NE(module, nullptr);
+  EXPECT_TRUE(module->generated());
+  // It is one range among others: with the same rules, and gone when it is retired.
+  EXPECT_EQ(add_own_code(*manager).error().where, begin);
+  EXPECT_EQ(add_own_code(stub.range()).error().where, begin);
+  EXPECT_TRUE(retire_own_code(*id));
+  EXPECT_EQ(own_process().find(stub.begin()), nullptr);
+  const auto range_id = add_own_code(stub.range());
+  ASSERT_TRUE(range_id);
+  EXPECT_TRUE(retire_own_code(*range_id));
+}
+
+// Walks that know of it go on when the manager is destroyed.
+TEST_F(OwnCode, OutlivesItsManager) {
+  const JitStub stub(room_, JitStub::words(8));
+  const std::vector<FrameRow> rows = stub.rows_inside();
+  CodeRangeId id = CodeRangeId::kNone;
+  {
+    auto manager = CodeManager::create(stub.begin(), stub.begin() + 4096);
+    ASSERT_TRUE(manager);
+    ASSERT_TRUE(manager->add({{stub.begin(), stub.end() - stub.begin(), "stub", 0, rows}}));
+    const auto added = add_own_code(*manager);
+    ASSERT_TRUE(added);
+    id = *added;
+  }
+  const Walks walks = through(stub);
+  expect_right(stub, walks);
+  EXPECT_EQ(walks.left_stub_by, FrameOrigin::kCfi);
+  EXPECT_TRUE(retire_own_code(id));
 }
 
 // Wrong rows lead a walk astray, to the decoy that the stub has pushed: it is the rows that are followed.

@@ -55,7 +55,7 @@ TEST_P(KeptRows, GiveTheCallerThatTheRowGives) {
   Registers expected;
   SavedLocations saved;
   ASSERT_TRUE(walk::apply(row(GetParam()), target.space().memory(), {}, frame.registers, expected, &saved).ok());
-  ASSERT_TRUE(walk::apply_in_place(*kept, target.space(), frame, module));
+  ASSERT_TRUE(walk::apply_in_place(*kept, target.space(), {}, frame, module));
   for (RegisterNumber reg = 0; reg < 80; ++reg) {
     EXPECT_EQ(frame.registers.has(reg), expected.has(reg)) << reg;
     EXPECT_EQ(frame.registers.get(reg), expected.get(reg)) << reg;
@@ -77,11 +77,11 @@ TEST_P(KeptRows, ChangeNothingWhereTheStackIsOutOfTheOrdinary) {
   cache->keep(module->id(), WalkTarget::pc(0x10), row(GetParam()), FrameOrigin::kCfi, GetParam());
   const CallSiteRow* kept = cache->find(module->id(), WalkTarget::pc(0x10));
   ASSERT_NE(kept, nullptr);
-  EXPECT_FALSE(walk::apply_in_place(*kept, target.space(), frame, module));  // the return address is unreadable
+  EXPECT_FALSE(walk::apply_in_place(*kept, target.space(), {}, frame, module));  // the return address is unreadable
   target.memory().set(kSp + 40, 0x1234);
-  EXPECT_FALSE(walk::apply_in_place(*kept, target.space(), frame, module));  // it leads nowhere
+  EXPECT_FALSE(walk::apply_in_place(*kept, target.space(), {}, frame, module));  // it leads nowhere
   target.memory().set(kSp + 40, 0);
-  EXPECT_FALSE(walk::apply_in_place(*kept, target.space(), frame, module));  // it says that this is the end
+  EXPECT_FALSE(walk::apply_in_place(*kept, target.space(), {}, frame, module));  // it says that this is the end
   EXPECT_EQ(frame.sp(), kSp);
   EXPECT_EQ(frame.pc().value(), WalkTarget::pc(0x10));
 }

@@ -119,6 +119,41 @@ TEST(Self, DeepStacks) {
 }
 TEST(Self, BranchingStacks) { branch(12); }
 
+#if defined(__x86_64__)  // where the CFA is found by the frame pointer; AArch64's compilers find it by sp
+// Walks from here, with `frame` in place of the caller's frame pointer in the second turn: the caller's own caller is
+// then what that says. True if each walk has told what the stack was, `address` above the caller in the second.
+[[gnu::noinline]] bool tells_changed_frame_pointers(std::uint64_t frame, std::uint64_t address) {
+  auto* const saved = static_cast<volatile std::uint64_t*>(__builtin_frame_address(0));
+  const std::uint64_t own = *saved;
+  const auto caller = reinterpret_cast<std::uint64_t>(__builtin_return_address(0));
+  bool right = true;
+  for (int turn = 0; turn < 4; ++turn) {
+    std::uint64_t pcs[64];
+    *saved = turn % 2 != 0 ? frame : own;
+    const std::size_t depth = backtrace(pcs, std::size(pcs));
+    *saved = own;
+    const auto* const at = std::find(pcs, pcs + depth, caller);
+    right &= at + 1 < pcs + depth && (at[1] == address) == (turn % 2 != 0);
+  }
+  return right;
+}
+[[gnu::noinline]] bool with_a_frame(std::uint64_t frame, std::uint64_t address) {
+  const bool right = tells_changed_frame_pointers(frame, address);
+  asm volatile("" ::: "memory");  // no tail call
+  return right;
+}
+
+// The return addresses are where they were, but one of the registers kept beside them is not.
+TEST(Self, AFramePointerThatChangesBetweenTwoWalks) {
+  // As a function's frame: the caller's frame pointer, and a return address that no walk has had here.
+  const auto own = reinterpret_cast<std::uint64_t>(__builtin_frame_address(0));
+  const auto address = reinterpret_cast<std::uint64_t>(&two_of_the_caller) + 5;
+  volatile std::uint64_t frame[2] = {own, address};
+  EXPECT_TRUE(with_a_frame(reinterpret_cast<std::uint64_t>(frame), address));
+  EXPECT_EQ(frame[0], own);
+}
+#endif
+
 int compare_and_walk(const void* a, const void* b) {
   expect_all_agree();
   return *static_cast<const int*>(a) - *static_cast<const int*>(b);
@@ -281,16 +316,38 @@ void coroutine() {
   coroutine_context.uc_stack.ss_size = kSize;
   coroutine_context.uc_link = &main_context;
   makecontext(&coroutine_context, coroutine, 0);
+  // On AArch64 glibc's way into a coroutine has no unwind information: that the frame pointer is 0 there proves
+  // nothing.
+  if (kOwnArchitecture == Architecture::kAArch64) end_of_whole = WalkEnd::kGuessed;
   swapcontext(&main_context, &coroutine_context);
+  end_of_whole = WalkEnd::kComplete;
   munmap(memory, kSize + 4096);
 }
 
 TEST(Self, Coroutines) {
-  // On AArch64 glibc's way into a coroutine has no unwind information: that the frame pointer is 0 there proves
-  // nothing.
-  if (kOwnArchitecture == Architecture::kAArch64) end_of_whole = WalkEnd::kGuessed;
   for (int i = 0; i < 3; ++i) run_coroutine();
-  end_of_whole = WalkEnd::kComplete;
+}
+
+// A walk with pointers into a stack that has been walked and is no longer mapped.
+TEST(Self, AStackThatIsGone) {
+  run_coroutine();
+  const auto gone = coroutine_context.uc_stack;  // what is mapped there again by chance does no harm
+  const auto begin = reinterpret_cast<std::uint64_t>(gone.ss_sp);
+  for (std::uint64_t at = begin; at < begin + gone.ss_size; at += 1024) {
+    Registers stale = capture_registers();
+    if (at % 2048 == 0) stale.set_sp(at);
+    stale.set(Registers::fp_number(kOwnArchitecture), at);
+    for (const bool interrupted : {false, true}) {
+      if (interrupted) stale.set_pc(CodeAddress::instruction(at));
+      std::uint64_t pcs[16];
+      WalkEnd end{};
+      EXPECT_GE(backtrace_from(stale, pcs, std::size(pcs), &end), 1u);
+      StackWalker walker(own_process(), stale);
+      std::size_t frames = 0;
+      for ([[maybe_unused]] const Frame& frame : walker) ++frames;
+      EXPECT_LT(frames, 1000u);
+    }
+  }
 }
 
 // ---- stacks that are damaged --------------------------------------------------------------------------------------

@@ -3,8 +3,13 @@
 #include <cstring>
 
 #include "walk/own/own_memory.h"
+#include "walk/own_modules.h"
 
 namespace windlass::walk {
+
+void copy_own(std::uint64_t address, void* to, std::size_t size) {
+  std::memcpy(to, reinterpret_cast<const void*>(address), size);
+}
 
 bool OwnMemory::read(std::uint64_t address, void* to, std::size_t size) const {
   // Above the stack's limit all pages are committed; a fiber's stack is the thread's while it runs.

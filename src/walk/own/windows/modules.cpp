@@ -154,6 +154,8 @@ void each_own_module(FunctionRef<void(const Module&)> callback) {
 }
 
 // An image's sections are not told apart here.
+bool read_own_image(std::uint64_t, void*, std::size_t) { return false; }
+Executable find_own_executable(std::uint64_t, CodeExtent&) { return Executable::kNo; }  // no code is followed
 bool own_module_has_code(std::uint64_t begin, std::uint64_t end) {
   bool has = false;
   each_own_module([&](const Module& module) { has |= begin < module.info().end && module.info().begin < end; });

@@ -1,5 +1,5 @@
 // A written function in an image of its own, and whether the caller comes out of it at a given state: by virtual
-// unwind, by the rows its information lowers to, and by the rows of the model.
+// unwind, by the rows its information lowers to, by the rows of the model, and by those of its DWARF.
 #pragma once
 
 #include <memory>
@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "support/pe_builder.h"
+#include "support/written_frames.h"
 #include "support/x64_functions.h"
 #include "windlass/winx64.h"
 #include "winx64/exec.h"
@@ -54,8 +55,8 @@ std::string wrong_row(const char* who, const FrameRow& row, const X64State& stat
   std::string wrong;
   if (row.cfa.is(CfaRule::kLoaded) && !memory.read(cfa, &cfa, sizeof cfa)) wrong += fmt::format(" {}: unreadable", who);
   if (cfa != caller.rsp()) wrong += fmt::format(" {}: cfa", who);
-  const auto value_of = [&](const RegisterRule* rule, const std::uint64_t* held, unsigned halves, std::uint64_t* to) {
-    std::copy_n(held, halves, to);
+  const auto value_of = [&](const RegisterRule* rule, const std::uint64_t* now, unsigned halves, std::uint64_t* to) {
+    std::copy_n(now, halves, to);
     if (rule == nullptr || rule->is(RegisterRule::kSameValue)) return;
     const bool by_cfa = rule->is(RegisterRule::kAtCfa);
     const std::uint64_t at =
@@ -78,42 +79,44 @@ std::string wrong_row(const char* who, const FrameRow& row, const X64State& stat
   return wrong;
 }
 
-class HeldFunction {
+class WrittenFunction {
  public:
   static constexpr std::uint32_t kFunction = PeBuilder::kAlignment;
 
   // The error of write() where it cannot be written.
-  static Expected<std::unique_ptr<HeldFunction>> make(const Prologue& prologue, const std::vector<std::uint8_t>& code,
-                                                      std::uint8_t version, bool saves_can_wait = false) {
-    auto held = std::unique_ptr<HeldFunction>(new HeldFunction);
+  static Expected<std::unique_ptr<WrittenFunction>> make(const Prologue& prologue,
+                                                         const std::vector<std::uint8_t>& code, std::uint8_t version,
+                                                         bool saves_can_wait = false) {
+    auto function = std::unique_ptr<WrittenFunction>(new WrittenFunction);
     const std::uint32_t info = kFunction + (static_cast<std::uint32_t>(code.size()) + PeBuilder::kAlignment) /
                                                PeBuilder::kAlignment * PeBuilder::kAlignment;
     auto written = winx64::write(
         prologue, {.version = version, .saves_can_wait = saves_can_wait, .function = kFunction, .info = info});
     if (!written) return std::unexpected(written.error());
-    held->written_ = std::move(*written);
+    function->written_ = std::move(*written);
     PeBuilder builder(image::PeMachine::kAmd64);
     builder.add(".text", code, true);
-    std::vector<std::uint8_t> bytes(held->written_.bytes.size());
-    if (!bytes.empty()) std::memcpy(bytes.data(), held->written_.bytes.data(), bytes.size());
+    std::vector<std::uint8_t> bytes(function->written_.bytes.size());
+    if (!bytes.empty()) std::memcpy(bytes.data(), function->written_.bytes.data(), bytes.size());
     builder.add(".xdata", bytes);
     ByteWriter table;
-    for (const winx64::RuntimeFunction& entry : held->written_.entries)
+    for (const winx64::RuntimeFunction& entry : function->written_.entries)
       table.u32(entry.begin), table.u32(entry.end), table.u32(entry.info);
     builder.add_function_table(table.data());
-    held->file_ = builder.build();
-    auto image = image::PeImage::parse(ByteView(std::span<const std::uint8_t>(held->file_)));
+    function->file_ = builder.build();
+    auto image = image::PeImage::parse(ByteView(std::span<const std::uint8_t>(function->file_)));
     auto model = rows_of(prologue);
     if (!image || !model) return std::unexpected(image ? model.error() : image.error());
-    held->image_ = std::make_unique<image::PeImage>(std::move(*image));
-    held->functions_ = std::make_unique<winx64::Functions>(*held->image_);
-    held->model_ = std::move(*model);
-    for (const winx64::RuntimeFunction& entry : held->written_.entries) {
+    function->image_ = std::make_unique<image::PeImage>(std::move(*image));
+    function->functions_ = std::make_unique<winx64::Functions>(*function->image_);
+    function->model_ = std::move(*model);
+    function->frames_ = test::written_frames(prologue);
+    for (const winx64::RuntimeFunction& entry : function->written_.entries) {
       winx64::lower(
-          *held->functions_, entry, [&](const FrameRow& row) { held->rows_.push_back(row); },
-          [&](const Error& error) { held->problems_.push_back(error); });
+          *function->functions_, entry, [&](const FrameRow& row) { function->rows_.push_back(row); },
+          [&](const Error& error) { function->problems_.push_back(error); });
     }
-    return held;
+    return function;
   }
 
   [[nodiscard]] const image::PeImage& image() const { return *image_; }
@@ -128,6 +131,10 @@ class HeldFunction {
     std::string wrong = wrong_exec(*functions_, kFunction + offset, state, memory, caller, return_address);
     if (const FrameRow* row = find(model_, offset))
       wrong += wrong_row("model", *row, state, memory, caller, return_address);
+    if (const FrameRow* row = find(frames_, offset))
+      wrong += wrong_row("dwarf", *row, state, memory, caller, return_address);
+    else
+      wrong += " no row of the DWARF";
     if (const FrameRow* row = find(rows_, kFunction + offset))
       wrong += wrong_row("row", *row, state, memory, caller, return_address);
     else if (functions_->find(kFunction + offset) && problems_.empty())
@@ -136,7 +143,7 @@ class HeldFunction {
   }
 
  private:
-  HeldFunction() = default;
+  WrittenFunction() = default;
 
   static const FrameRow* find(const std::vector<FrameRow>& rows, std::uint64_t at) {
     for (const FrameRow& row : rows) {
@@ -149,7 +156,7 @@ class HeldFunction {
   std::unique_ptr<image::PeImage> image_;
   std::unique_ptr<winx64::Functions> functions_;
   winx64::Written written_;
-  std::vector<FrameRow> model_, rows_;
+  std::vector<FrameRow> model_, rows_, frames_;
   std::vector<Error> problems_;
 };
 

@@ -88,7 +88,8 @@ class JitStub {
     return room == MAP_FAILED ? nullptr : static_cast<std::byte*>(room);
   }
 
-  void call(Callee callee, std::uint64_t decoy, void* argument) const {
+  // Without a frame of its own between the stub and who calls this, however little is optimised.
+  [[gnu::always_inline]] void call(Callee callee, std::uint64_t decoy, void* argument) const {
     using Function = void (*)(Callee, std::uint64_t, void*);
     reinterpret_cast<Function>(begin_)(callee, decoy, argument);
     __asm__ volatile("");  // it is no tail call
@@ -97,6 +98,12 @@ class JitStub {
   [[nodiscard]] std::uint64_t end() const { return end_; }
   [[nodiscard]] std::uint64_t return_address() const { return return_address_; }
   [[nodiscard]] const std::vector<FrameRow>& rows() const { return rows_; }
+  // At offsets from its begin, as code managers take them.
+  [[nodiscard]] std::vector<FrameRow> rows_inside() const {
+    std::vector<FrameRow> rows = rows_;
+    for (FrameRow& row : rows) row.begin -= begin_, row.end -= begin_;
+    return rows;
+  }
   [[nodiscard]] CodeRange range() const { return {.begin = begin_, .end = end_, .name = "[stub]", .rows = rows_}; }
 
  private:
@@ -106,6 +113,50 @@ class JitStub {
   std::uint64_t end_ = 0;
   std::uint64_t return_address_ = 0;
   std::vector<FrameRow> rows_;
+};
+
+// Stubs one behind the other, with frames of all sizes, to be called through each other.
+class JitChain {
+ public:
+  static constexpr unsigned kStubs = 8;
+  static constexpr std::size_t kCode = kStubs * JitStub::kRoom, kRoom = 1 << 16;
+
+  // `apart`: how far each begins behind the one before it.
+  explicit JitChain(std::size_t apart = JitStub::kRoom) : room_(JitStub::make_room(kRoom)) {
+    for (unsigned i = 0; room_ != nullptr && i < kStubs; ++i)
+      stubs_.emplace_back(room_ + i * apart, JitStub::words(1 + 9 * i));
+  }
+  ~JitChain() {
+    if (room_ != nullptr) ::munmap(room_, kRoom);
+  }
+  JitChain(const JitChain&) = delete;
+  JitChain& operator=(const JitChain&) = delete;
+
+  // Null where the system gives no memory that is writable and executable. Behind kCode it is free, unless `apart` is
+  // larger.
+  [[nodiscard]] std::byte* room() const { return room_; }
+  [[nodiscard]] const std::vector<JitStub>& stubs() const { return stubs_; }
+
+  // Through so many stubs, the last first, to `last`.
+  void through(unsigned stubs, void (*last)(void*), void* argument) const {
+    if (stubs == 0) return last(argument);
+    struct Way {
+      const JitChain* chain;
+      unsigned left;
+      void (*last)(void*);
+      void* argument;
+    } way{this, stubs - 1, last, argument};
+    stubs_[stubs - 1].call(
+        [](void* at) {
+          const Way& to = *static_cast<Way*>(at);
+          to.chain->through(to.left, to.last, to.argument);
+        },
+        stubs_[0].return_address(), &way);
+  }
+
+ private:
+  std::byte* const room_;
+  std::vector<JitStub> stubs_;
 };
 
 }  // namespace windlass::test

@@ -1,0 +1,164 @@
+// A landing pad's frame, while libgcc goes there. See code/eh_return.h.
+//
+// _Unwind_RaiseException and its like keep two struct _Unwind_Context on their stack (unwind-dw2.c): their own and the
+// landing pad's. Each begins with an array of where the registers have been saved, by DWARF number; behind it come the
+// CFA and the pc. The own one is known by nine or more addresses that it has to hold (i386: seven), which says how long
+// the arrays are; the landing pad's is the other one whose registers have been saved on this stack. What
+// uw_install_context_1 reads from there stays until it is left, so the frame is exact in the middle of that, too.
+#include <algorithm>
+#include <span>
+
+#include "code/eh_return.h"
+#include "walk/step_context.h"
+
+namespace windlass::walk {
+namespace {
+
+constexpr std::size_t kMostWords = 512;
+
+// The frame of the function, from sp up to its CFA.
+struct FrameWords {
+  const Architecture architecture;
+  const unsigned word = Registers::word_size(architecture);  // bytes
+  const RegisterNumber return_column = Registers::pc_number(architecture);
+  std::uint64_t words[kMostWords];
+  std::size_t count = 0;
+  std::uint64_t begin = 0, cfa = 0;
+
+  explicit FrameWords(Architecture of) : architecture(of) {}
+  bool read(const Memory& memory, std::uint64_t sp, std::uint64_t frame_cfa) {
+    if (sp % word != 0 || frame_cfa % word != 0 || frame_cfa <= sp || frame_cfa - sp > kMostWords * word) return false;
+    count = static_cast<std::size_t>(frame_cfa - sp) / word;
+    begin = sp, cfa = frame_cfa;
+    if (word == sizeof words[0]) return memory.read(sp, words, count * word);
+    std::uint32_t narrow[kMostWords];
+    if (!memory.read(sp, narrow, count * word)) return false;
+    std::copy_n(narrow, count, words);
+    return true;
+  }
+};
+
+std::uint64_t slot_of(const RegisterRule& rule, std::uint64_t cfa) {
+  return cfa + static_cast<std::uint64_t>(std::int64_t{rule.offset()});
+}
+
+// Calls use(register, rule) for those the function has saved, the return address too, until one is false.
+template <typename Use>
+bool each_saved(const FrameWords& frame, const FrameRow& row, Use&& use) {
+  for (const RegisterEntry entry : row.registers)
+    if (entry.reg < frame.return_column && entry.rule.is(RegisterRule::kAtCfa) && !use(entry.reg, entry.rule))
+      return false;
+  return row.return_address.is(RegisterRule::kAtCfa) && use(frame.return_column, row.return_address);
+}
+
+struct Contexts {
+  std::size_t own = 0, target = 0;  // indices of words
+  std::size_t cfa = 0;              // of the CFA in either
+};
+
+bool is_own(const FrameWords& frame, const FrameRow& row, std::size_t at) {
+  return each_saved(frame, row, [&](RegisterNumber reg, const RegisterRule& rule) {
+    return frame.words[at + reg] == slot_of(rule, frame.cfa);
+  });
+}
+
+// Its registers are where the function has them or further up, below its CFA.
+bool is_target(const FrameWords& frame, const FrameRow& row, std::size_t at, std::size_t cfa_index) {
+  const std::uint64_t cfa = frame.words[at + cfa_index];
+  if (cfa < frame.cfa || !is_stack_address(frame.architecture, cfa)) return false;
+  return each_saved(frame, row, [&](RegisterNumber reg, const RegisterRule& rule) {
+    const std::uint64_t saved = frame.words[at + reg];
+    return saved == slot_of(rule, frame.cfa) || (saved % frame.word == 0 && saved >= frame.cfa && saved < cfa);
+  });
+}
+
+bool find_contexts(const FrameWords& frame, const FrameRow& row, Contexts& found) {
+  const std::size_t least = frame.return_column + 1u;
+  std::size_t own = 0;
+  while (own + least < frame.count && !is_own(frame, row, own)) ++own;
+  std::size_t length = least;
+  while (own + length < frame.count && frame.words[own + length] != frame.cfa) ++length;
+  if (own + length >= frame.count) return false;
+  for (std::size_t at = 0; at + length < frame.count; ++at) {
+    if (at == own || !is_target(frame, row, at, length)) continue;
+    found = {own, at, length};
+    return true;
+  }
+  return false;
+}
+
+// The landing pad's function, as its call that throws returns to it.
+bool by_contexts(const StepContext& context, const FrameRow& row, std::uint64_t cfa, Step& step) {
+  const Memory& memory = context.space.memory();
+  FrameWords frame(context.space.architecture());
+  Contexts found;
+  if (!frame.read(memory, context.lowest(), cfa) || !find_contexts(frame, row, found)) return false;
+  const Registers& callee = context.frame.registers;
+  Registers next(callee.architecture());
+  step.saved = context.frame.saved;
+  std::uint64_t pc = 0, own_pc = 0;
+  const bool read = each_saved(frame, row, [&](RegisterNumber reg, const RegisterRule& rule) {
+    const std::uint64_t at = frame.words[found.target + reg];
+    std::uint64_t value = 0;
+    if (!memory.read(at, &value, frame.word)) return false;
+    if (reg == frame.return_column) {
+      pc = value;
+      return memory.read(slot_of(rule, cfa), &own_pc, frame.word);
+    }
+    if (!is_callee_saved(callee.architecture(), reg)) return true;
+    next.set(reg, value);
+    step.saved.set(next, reg, at);
+    return true;
+  });
+  if (!read) return false;
+  // The landing pad's address is written over the one that has been copied.
+  if (own_pc != frame.words[found.own + found.cfa + 1]) pc = own_pc;
+  next.set_sp(frame.words[found.target + found.cfa]);
+  next.set_pc(CodeAddress::return_address(pc));
+  step.caller = next;
+  step.status = {};
+  step.origin = FrameOrigin::kCfi;
+  step.certainty = FrameCertainty::kDescribed;
+  step.signal_frame = false;
+  step.module_known = false;
+  return accept(context, step);
+}
+
+// Its registers have been taken back, and a row says where it is: the next instruction is the landing pad's first. The
+// rules of what the function had saved are meant for its own frame.
+bool by_tail(const StepContext& context, FrameRow row, Step& step) {
+  for (const RegisterEntry entry : FrameRow(row).registers)
+    if (is_callee_saved(context.space.architecture(), entry.reg)) row.registers.erase(entry.reg);
+  apply_row(context, row, FrameOrigin::kCfi, step);
+  if (!step.status.ok()) return false;
+  step.caller.set_pc(CodeAddress::instruction(step.caller.pc().value()));
+  return accept(context, step);
+}
+
+}  // namespace
+
+bool by_landing(const StepContext& context, const FrameRow& row, Step& step) {
+  constexpr RegisterNumber kRcx = 2;
+  const Registers& registers = context.frame.registers;
+  const Architecture architecture = context.space.architecture();
+  if (architecture == Architecture::kAArch64 || !row.cfa.is(CfaRule::kRegister)) return false;
+  const std::uint64_t pc = registers.pc().value();
+  std::uint8_t code[code::kEhReturnBytes];
+  const auto read = [&](std::uint64_t address, std::size_t size) {
+    return read_code(context.space, address, code, size) ? ByteView(std::span(code).first(size)) : ByteView();
+  };
+  if (!registers.pc().is_return_address() &&
+      (row.cfa.is_at(architecture == Architecture::kI386 ? i386::kEcx : kRcx) ||
+       code::behind_eh_return(read(pc - code::kEhReturnMove, code::kEhReturnMove), architecture) ||
+       row.return_address.is(RegisterRule::kInRegister)))
+    return by_tail(context, row, step);
+  if (!code::saves_landing_registers(row, architecture)) return false;
+  const std::uint64_t most = std::min<std::uint64_t>(sizeof code, context.module->info().end - pc);
+  if (!code::leads_to_eh_return(read(pc, most), pc, architecture)) return false;
+  const std::uint64_t cfa = registers.get(row.cfa.reg()) + static_cast<std::uint64_t>(std::int64_t{row.cfa.offset()});
+  if (registers.has(row.cfa.reg()) && by_contexts(context, row, cfa, step)) return true;
+  step.status = {WalkEnd::kLost, Error{ErrorCode::kNotFound, "the caller's registers have been overwritten", pc}};
+  return true;
+}
+
+}  // namespace windlass::walk

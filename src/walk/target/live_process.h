@@ -1,0 +1,54 @@
+// What a Target keeps of a live process from one stop to the next.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <sys/types.h>
+
+#include "process/descriptor.h"
+#include "walk/target/attachment.h"
+#include "walk/target/process_memory.h"
+#include "walk/target/process_modules.h"
+#include "windlass/target.h"
+
+namespace windlass::walk {
+
+class LiveProcess {
+ public:
+  // Stops it and makes `target` what it is now. Errors as open_process.
+  static Expected<Target> open(pid_t pid, const ProcessOptions& options);
+  // `folder`: /proc/PID, which leads nowhere once the process has ended, whoever gets its number.
+  LiveProcess(pid_t pid, Architecture architecture, const ProcessOptions& options, process::Descriptor folder)
+      : attachment_(pid, architecture, options.stop_timeout_ms), pid_(pid), folder_(std::move(folder)) {}
+
+  // The target is the one that this was opened for.
+  Expected<Refreshed> refresh(Target& target);
+  std::uint64_t release() { return attachment_.release(); }
+
+ private:
+  // Names are read anew by turns: a thread gives itself one after it has begun.
+  static constexpr std::uint64_t kNameTurns = 16;
+  // The kernel gives every program that it starts 16 bytes of its own.
+  using ProgramId = std::array<std::byte, 16>;
+
+  Expected<Refreshed> read(Target& target);
+  [[nodiscard]] std::string read_file(const std::string& name) const;
+  [[nodiscard]] ProgramId program_id(const Memory& memory) const;
+  void read_threads(Target& target);
+
+  Attachment attachment_;
+  pid_t pid_;
+  process::Descriptor folder_;
+  ProcessMemory* memory_ = nullptr;  // the target's
+  ProcessModules modules_;
+  ProgramId program_{};
+  std::unordered_map<std::uint64_t, std::string> names_;  // of threads
+  std::uint64_t stops_ = 0;
+};
+
+}  // namespace windlass::walk

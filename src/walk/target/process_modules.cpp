@@ -1,0 +1,150 @@
+#include "walk/target/process_modules.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/monotonic.h"
+#include "walk/module.h"
+#include "walk/target/modules.h"
+
+namespace windlass::walk {
+namespace {
+
+// "BEGIN-END rwxp OFFSET DEVICE INODE PATH": of files and of code. Heaps and stacks, which change all the time, are
+// not looked at any further.
+std::string lines_that_matter(std::string_view maps) {
+  std::string lines;
+  while (!maps.empty()) {
+    const std::size_t end = std::min(maps.find('\n'), maps.size() - 1) + 1;
+    const std::string_view line = maps.substr(0, end);
+    const std::size_t space = line.find(' ');
+    const bool executable = space < line.size() - 4 && line[space + 3] == 'x';
+    if (executable || line.find('/') != std::string_view::npos) lines += line;
+    maps.remove_prefix(end);
+  }
+  return lines;
+}
+
+bool matters(const process::ProcMap& map) { return map.executable || map.has_file(); }
+
+bool has_code(const std::vector<process::ProcMap>& maps) {
+  return std::ranges::any_of(maps, &process::ProcMap::executable);
+}
+
+}  // namespace
+
+ProcessModules::Pieces ProcessModules::pieces_of(const std::vector<process::ProcMap>& maps) {
+  Pieces pieces;
+  for (const process::ProcMap& map : maps)
+    if (matters(map)) pieces[{map.path, map.file, map.has_file() ? 0 : map.begin}].maps.push_back(map);
+  std::erase_if(pieces, [](const auto& piece) { return !has_code(piece.second.maps); });
+  return pieces;
+}
+
+ProcessModules::FileState ProcessModules::look_at(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) return {};
+  return {status.st_dev, status.st_ino, static_cast<std::uint64_t>(status.st_size), status.st_ctim.tv_sec,
+          status.st_ctim.tv_nsec};
+}
+
+bool ProcessModules::files_are_same() const {
+  return std::ranges::all_of(pieces_, [](const auto& entry) {
+    const Piece& piece = entry.second;
+    return piece.file.empty() || look_at(piece.file) == piece.state;
+  });
+}
+
+// Modules and ranges in its executable mappings; those of neighbours may be one.
+std::size_t ProcessModules::remove(Target& target, const Piece& piece) {
+  std::size_t gone = 0;
+  for (const process::ProcMap& map : piece.maps) {
+    if (!map.executable) continue;
+    // Several, where code managers have parts of it.
+    for (std::uint64_t at = map.begin; at < map.end;) {
+      const Module* module = target.space.find(at);
+      if (module == nullptr) break;
+      at = module->info().end;
+      if (target.space.remove(module->info().begin)) ++gone;
+    }
+  }
+  return gone;
+}
+
+// False where they are those that there were.
+bool ProcessModules::open_tables(const Target& target, pid_t pid, const std::vector<process::ProcMap>& maps) {
+  std::vector<process::ProcMap> now;
+  std::ranges::copy_if(maps, std::back_inserter(now), manager::shows_table);
+  if (now == table_maps_) return false;
+  table_maps_ = std::move(now);
+  tables_ = manager::open_tables(pid, table_maps_, target.space.memory());
+  return true;
+}
+
+// What is no longer as it was goes; in `now` the rest takes its new state's place.
+std::size_t ProcessModules::remove_changed(Target& target, Pieces& now, bool other_tables) {
+  std::size_t gone = 0;
+  for (auto& [key, piece] : pieces_) {
+    const auto same = now.find(key);
+    const bool keeps = !windows_ && same != now.end() && same->second.maps == piece.maps &&
+                       (piece.file.empty() ? !other_tables : look_at(piece.file) == piece.state);
+    if (keeps)
+      same->second = std::move(piece);
+    else
+      gone += remove(target, piece);
+  }
+  return gone;
+}
+
+void ProcessModules::note_files(const Target& target) {
+  for (auto& [key, piece] : pieces_) {
+    if (!piece.file.empty()) continue;
+    const auto code = std::ranges::find_if(piece.maps, &process::ProcMap::executable);
+    const Module* module = target.space.find(code->begin);
+    if (module == nullptr || module->info().file.empty()) continue;
+    piece.file = module->info().file;
+    piece.state = look_at(piece.file);
+  }
+}
+
+// What is found in them is as it is now, also when the process runs on before names are asked for.
+void ProcessModules::fix_tables() {
+  for (const auto& table : tables_) table->set_time(monotonic_ns());
+}
+
+Refreshed ProcessModules::update(Target& target, pid_t pid, std::string_view maps) {
+  std::string lines = lines_that_matter(maps);
+  if (lines == lines_ && files_are_same()) {
+    fix_tables();
+    return {};
+  }
+  const std::size_t before = target.space.modules().size();
+  std::vector<process::ProcMap> all = process::parse_proc_maps(lines);
+  Pieces now = pieces_of(all);
+  Refreshed changed;
+  if (windows_)
+    for (const ModuleInfo* info : target.space.modules())
+      if (info->windows && target.space.remove(info->begin)) ++changed.modules_gone;
+  changed.modules_gone += remove_changed(target, now, open_tables(target, pid, all));
+  fix_tables();
+  // What has modules still is not added again. Neighbours in a file without code stay: they may be a PE image's
+  // headers.
+  std::erase_if(all, [&](const process::ProcMap& map) {
+    const Module* module = target.space.find(map.begin);
+    return module != nullptr && map.executable;
+  });
+  const auto find = [&](const process::ProcMap& map, std::string&) { return process::files_of(pid, 0, map); };
+  (void)add_modules(target, all, find, static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)), tables_);
+  const std::vector<const ModuleInfo*> infos = target.space.modules();
+  changed.modules_new = infos.size() + changed.modules_gone - before;
+  windows_ = std::ranges::any_of(infos, &ModuleInfo::windows);
+  pieces_ = std::move(now);
+  lines_ = std::move(lines);
+  note_files(target);
+  return changed;
+}
+
+}  // namespace windlass::walk

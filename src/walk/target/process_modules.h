@@ -1,0 +1,59 @@
+// The modules of a live process, kept true from one look at its mappings to the next.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include <sys/types.h>
+
+#include "manager/shared_table.h"
+#include "process/proc_maps.h"
+#include "windlass/target.h"
+
+namespace windlass::walk {
+
+class ProcessModules {
+ public:
+  // Makes the target's modules those that `maps`, the text of its /proc/PID/maps, shows. What has not changed since the
+  // last call stays: mappings of a file that are where they were, if the file is the same one (inode, size, time of
+  // change); code without a file, unless code managers have come or gone. The memory must be that of now.
+  Refreshed update(Target& target, pid_t pid, std::string_view maps);
+
+ private:
+  // What a file looked like when it was read. Another one can get its name, its inode and its place in memory.
+  struct FileState {
+    std::uint64_t device = 0, inode = 0, size = 0;
+    std::int64_t change_seconds = 0, change_ns = 0;
+    bool operator==(const FileState&) const = default;
+  };
+  // All mappings of one file, or one of code without a file.
+  struct Piece {
+    std::vector<process::ProcMap> maps;  // ascending
+    std::string file;                    // that was opened for it; empty: none
+    FileState state;
+  };
+  using Key = std::tuple<std::string, process::FileIdentity, std::uint64_t>;  // path, file, begin where there is none
+  using Pieces = std::map<Key, Piece>;
+
+  static Pieces pieces_of(const std::vector<process::ProcMap>& maps);
+  [[nodiscard]] static FileState look_at(const std::string& path);
+  [[nodiscard]] static std::size_t remove(Target& target, const Piece& piece);
+  [[nodiscard]] bool files_are_same() const;
+  [[nodiscard]] std::size_t remove_changed(Target& target, Pieces& now, bool other_tables);
+  [[nodiscard]] bool open_tables(const Target& target, pid_t pid, const std::vector<process::ProcMap>& maps);
+  void fix_tables();
+  void note_files(const Target& target);
+
+  std::string lines_;  // of `maps` that matter, as they were
+  Pieces pieces_;
+  std::vector<process::ProcMap> table_maps_;
+  manager::SharedTables tables_;  // at table_maps_
+  bool windows_ = false;          // there are PE images, which are more than the mappings of their file
+};
+
+}  // namespace windlass::walk

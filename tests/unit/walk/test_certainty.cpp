@@ -1,0 +1,210 @@
+// How certain each frame is, and what that makes of a walk's end: hand-made code that no unwind information describes.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "arch/registers.h"
+#include "windlass/walk.h"
+
+namespace windlass {
+namespace {
+
+using Code = std::vector<std::uint8_t>;
+constexpr std::uint64_t kBegin = 0x400000, kEnd = 0x410000, kStack = 0x7fff'0000'1000;
+constexpr std::uint64_t kFunction = kBegin + 0x1000;  // at hand
+constexpr std::uint64_t kCaller = kBegin + 0x2000;    // the code behind its call: straight to a halt
+constexpr std::uint64_t kMarked = 0;                  // the frame pointer of a thread's start routine
+
+class Bytes : public Memory {
+ public:
+  [[nodiscard]] bool read(std::uint64_t address, void* to, std::size_t size) const override {
+    for (std::size_t i = 0; i < size; ++i) {
+      const auto found = bytes.find(address + i);
+      if (found == bytes.end()) return false;
+      static_cast<std::uint8_t*>(to)[i] = found->second;
+    }
+    return true;
+  }
+  std::map<std::uint64_t, std::uint8_t> bytes;
+};
+
+class Certainty : public ::testing::Test {
+ protected:
+  Certainty() {
+    for (std::uint64_t at = kBegin + 0x800; at < kBegin + 0x3000; ++at) memory_->bytes[at] = 0xcc;
+    put(kCaller, {0x89, 0xc7, 0xf4});  // mov edi, eax; hlt
+    EXPECT_TRUE(space_.add_module({kBegin, kEnd, 0, "/no/such/file", {}}));
+  }
+  void put(std::uint64_t address, const Code& code) {
+    for (std::size_t i = 0; i < code.size(); ++i) memory_->bytes[address + i] = code[i];
+  }
+  void word(std::uint64_t address, std::uint64_t value) {
+    for (unsigned i = 0; i < 8; ++i) memory_->bytes[address + i] = static_cast<std::uint8_t>(value >> 8 * i);
+  }
+  void direct_call(std::uint64_t target) {
+    const auto distance = static_cast<std::uint32_t>(target - kCaller);
+    put(kCaller - 5, {0xe8, static_cast<std::uint8_t>(distance), static_cast<std::uint8_t>(distance >> 8),
+                      static_cast<std::uint8_t>(distance >> 16), static_cast<std::uint8_t>(distance >> 24)});
+  }
+  void indirect_call() { put(kCaller - 3, {0x41, 0xff, 0xd1}); }  // call r9
+
+  // The certainty of the caller of an instruction of the function; the end of the walk is in end_.
+  FrameCertainty walk(std::uint64_t offset, std::uint64_t sp, std::uint64_t fp) {
+    Registers registers(Architecture::kX86_64);
+    registers.set_pc(CodeAddress::instruction(kFunction + offset));
+    registers.set_sp(sp);
+    registers.set(x86_64::kRbp, fp);
+    StackWalker walker(space_, registers);
+    EXPECT_EQ(walker.frame().certainty, FrameCertainty::kDescribed);
+    EXPECT_TRUE(walker.step()) << walker.error().text();
+    EXPECT_EQ(walker.frame().pc(), CodeAddress::return_address(kCaller));
+    const FrameCertainty certainty = walker.frame().certainty;
+    EXPECT_FALSE(walker.step());
+    EXPECT_EQ(walker.certainty(), certainty);
+    end_ = walker.end_reason();
+    EXPECT_EQ(*walker.error().what == '\0', end_ == WalkEnd::kComplete);
+    return certainty;
+  }
+
+  Bytes* memory_ = new Bytes;  // the space's
+  AddressSpace space_{Architecture::kX86_64, std::unique_ptr<Memory>(memory_)};
+  WalkEnd end_ = WalkEnd::kRunning;
+};
+
+TEST_F(Certainty, CodeThatReturnsIsProof) {
+  put(kFunction, {0x90, 0xc3});  // nop; ret
+  indirect_call();
+  word(kStack, kCaller);
+  EXPECT_EQ(walk(0, kStack, kMarked), FrameCertainty::kProved);
+  EXPECT_EQ(end_, WalkEnd::kComplete) << "a halt behind the call, and the frame pointer is 0";
+}
+
+TEST_F(Certainty, AHaltAloneIsNoStart) {
+  put(kFunction, {0x90, 0xc3});
+  indirect_call();
+  word(kStack, kCaller);
+  EXPECT_EQ(walk(0, kStack, 0x1234), FrameCertainty::kProved);
+  EXPECT_EQ(end_, WalkEnd::kGuessed);
+}
+
+TEST_F(Certainty, CodeThatSeldomReturnsIsNoStart) {
+  // mov edi, eax; call exit's like; and nothing behind it: it need not be anybody's first function
+  put(kCaller, {0x89, 0xc7, 0xe8, 0, 0, 0, 0, 0xcc});
+  put(kFunction, {0x90, 0xc3});
+  indirect_call();
+  word(kStack, kCaller);
+  EXPECT_EQ(walk(0, kStack, kMarked), FrameCertainty::kProved);
+  EXPECT_NE(end_, WalkEnd::kComplete);
+}
+
+// mov rax, [rbp - 8]; jmp rax: no return, but a frame by rbp
+const Code kUsesFrame{0x48, 0x8b, 0x45, 0xf8, 0xff, 0xe0};
+
+TEST_F(Certainty, AFramePointerInUseAndAnIndirectCall) {
+  put(kFunction, kUsesFrame);
+  indirect_call();
+  word(kStack + 0x20, kMarked);
+  word(kStack + 0x28, kCaller);
+  EXPECT_EQ(walk(0, kStack, kStack + 0x20), FrameCertainty::kChecked);
+  EXPECT_EQ(end_, WalkEnd::kComplete);
+}
+
+TEST_F(Certainty, ACallOfAnotherFunctionMakesItAGuess) {
+  put(kFunction, kUsesFrame);
+  direct_call(kBegin + 0x2800);  // int3
+  word(kStack + 0x20, kMarked);
+  word(kStack + 0x28, kCaller);
+  EXPECT_EQ(walk(0, kStack, kStack + 0x20), FrameCertainty::kGuessed);
+  EXPECT_EQ(end_, WalkEnd::kGuessed) << "whatever the outermost frame is";
+}
+
+TEST_F(Certainty, ACallThatLeadsHereIsChecked) {
+  // push rbp; mov rbp, rsp; sub rsp, 32; mov rax, [rbp - 8]; jmp rax
+  put(kFunction, {0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x20, 0x48, 0x8b, 0x45, 0xf8, 0xff, 0xe0});
+  direct_call(kFunction);
+  word(kStack, kMarked);
+  word(kStack + 8, kCaller);
+  EXPECT_EQ(walk(8, kStack - 0x20, kStack), FrameCertainty::kChecked);
+  EXPECT_EQ(end_, WalkEnd::kComplete);
+  // The same by a jump, as linkage stubs have it.
+  put(kBegin + 0x2800, {0xe9, 0xfb, 0xe7, 0xff, 0xff});
+  direct_call(kBegin + 0x2800);
+  EXPECT_EQ(walk(8, kStack - 0x20, kStack), FrameCertainty::kChecked);
+}
+
+TEST_F(Certainty, AFramePointerThatIsDataIsAGuess) {
+  put(kFunction, {0x48, 0x8b, 0x45, 0x10, 0xff, 0xe0});  // mov rax, [rbp + 16]; jmp rax: a pointer to an object, too
+  indirect_call();
+  word(kStack + 0x20, kMarked);
+  word(kStack + 0x28, kCaller);
+  EXPECT_EQ(walk(0, kStack, kStack + 0x20), FrameCertainty::kGuessed);
+  EXPECT_EQ(end_, WalkEnd::kGuessed);
+}
+
+// Haskell's code: every function ends in a jump to another one, its stack is elsewhere, and what the machine's stack
+// holds is none of its business.
+TEST_F(Certainty, AddressesOfZeroAreNoProof) {
+  Registers registers(Architecture::kX86_64);
+  registers.set_pc(CodeAddress::instruction(kFunction));
+  registers.set_sp(kStack);
+  registers.set(x86_64::kRbp, 0x1234);
+  put(kFunction, {0x48, 0x83, 0xc3, 0x08, 0xff, 0x65, 0x00});  // add rbx, 8; jmp [rbp]
+  word(kStack, 0);
+  StackWalker walker(space_, registers);
+  while (walker.step()) continue;
+  EXPECT_NE(walker.end_reason(), WalkEnd::kComplete);
+}
+
+// The kernel has a thread in rt_sigreturn behind the system call, in the next function.
+TEST_F(Certainty, ASystemCallThatReturnsFromAHandler) {
+  constexpr std::uint64_t kNoSys = 38, kContext = 40;  // ucontext: the sigcontext's offset (asm/ucontext.h)
+  const Code forms[] = {{0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05}, {0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05}};
+  for (std::uint64_t at = 0; at < 18; ++at) word(kStack + kContext + 8 * at, 0x7000 + at);
+  word(kStack + kContext + 8 * 15, kStack + 0x1000);  // rsp
+  word(kStack + kContext + 8 * 16, kCaller);          // rip
+  for (const Code& form : forms) {
+    put(kFunction, form);
+    put(kFunction + form.size(), {0x41, 0x54, 0x90, 0x41, 0x5c, 0xc3});  // push r12; nop; pop r12; ret
+    Registers registers(Architecture::kX86_64);
+    registers.set_pc(CodeAddress::instruction(kFunction + form.size()));
+    registers.set_sp(kStack);
+    registers.set(x86_64::kRax, -kNoSys);
+    StackWalker walker(space_, registers);
+    EXPECT_EQ(walker.frame().pc(), CodeAddress::instruction(kFunction + form.size() - 2));
+    ASSERT_TRUE(walker.step()) << walker.error().text();
+    EXPECT_TRUE(walker.frame().signal_frame);
+    EXPECT_EQ(walker.frame().pc(), CodeAddress::instruction(kCaller));
+    EXPECT_EQ(walker.frame().sp(), kStack + 0x1000);
+
+    registers.set(x86_64::kRax, 0);  // whoever calls the next function
+    walker.restart(registers);
+    EXPECT_EQ(walker.frame().pc(), registers.pc());
+  }
+}
+
+// A process begins where the kernel has put its arguments; what only begins like them proves nothing.
+TEST_F(Certainty, TheArgumentsOfAProcess) {
+  constexpr std::uint64_t kStrings = kStack + 0x200;
+  const auto end_with = [&](const std::vector<std::uint64_t>& words) {
+    for (std::size_t i = 0; i < words.size(); ++i) word(kStack + 8 * i, words[i]);
+    Registers registers(Architecture::kX86_64);
+    registers.set_pc(CodeAddress::instruction(kFunction));
+    registers.set_sp(kStack);
+    StackWalker walker(space_, registers);
+    while (walker.step()) {}
+    return walker.end_reason();
+  };
+  EXPECT_EQ(end_with({2, kStrings, kStrings + 8, 0, kStrings + 16, 0}), WalkEnd::kComplete);
+  EXPECT_EQ(end_with({1, kStrings, 0, 0}), WalkEnd::kComplete) << "no environment";
+  // A signal's number, its siginfo_t and its ucontext, as i386's handlers have them.
+  EXPECT_NE(end_with({10, kStack + 24, kStack + 152, 10, 0, 0, 4711, 0, 0, 0, 0, 0, 0}), WalkEnd::kComplete);
+  EXPECT_NE(end_with({2, kStrings + 8, kStrings, 0, kStrings + 16, 0}), WalkEnd::kComplete) << "in no order";
+  EXPECT_NE(end_with({1, kStrings, 0, kStrings - 8, 0}), WalkEnd::kComplete) << "an environment in front";
+  EXPECT_NE(end_with({1, kStack + 8, 0, 0}), WalkEnd::kComplete) << "a pointer to itself";
+}
+
+}  // namespace
+}  // namespace windlass

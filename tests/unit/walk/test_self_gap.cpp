@@ -1,0 +1,62 @@
+// The own process where the program's segments do not lie side by side: the linker has put a function of it far away,
+// and glibc tells of each segment by itself.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "windlass/backtrace.h"
+
+namespace windlass {
+namespace {
+
+struct Stack {
+  std::vector<FrameOrigin> origins;
+  WalkEnd end = WalkEnd::kRunning;
+  std::size_t depth = 0;  // of backtrace()
+};
+
+[[gnu::noinline]] void walk(Stack& stack) {
+  std::uint64_t pcs[64];
+  stack.depth = backtrace(pcs, 64);
+  StackWalker walker(own_process(), capture_registers());
+  while (walker.step()) stack.origins.push_back(walker.frame().origin);
+  stack.end = walker.end_reason();
+}
+
+[[gnu::noinline]] void near_by(Stack& stack, int depth) {
+  if (depth == 0)
+    walk(stack);
+  else
+    near_by(stack, depth - 1);
+  asm volatile("");  // no tail call
+}
+
+[[gnu::section(".far"), gnu::noinline]] void far_away(Stack& stack) {
+  near_by(stack, 3);
+  asm volatile("");
+}
+
+TEST(Gap, CfiOfEverySegment) {
+  Stack stack;
+  far_away(stack);
+  EXPECT_EQ(stack.end, WalkEnd::kComplete);
+  ASSERT_GT(stack.origins.size(), 6u);
+  EXPECT_EQ(stack.depth, stack.origins.size() + 1);  // and that of walk()
+  for (std::size_t i = 0; i < 6; ++i) EXPECT_EQ(stack.origins[i], FrameOrigin::kCfi) << i;
+}
+
+TEST(Gap, OneModule) {
+  const AddressSpace space = AddressSpace::self();
+  Stack stack;
+  far_away(stack);
+  std::size_t programs = 0;
+  for (const ModuleInfo* module : space.modules()) programs += module->path.ends_with("test_self_gap") ? 1 : 0;
+  EXPECT_EQ(programs, 1u);
+  const auto here = own_function(reinterpret_cast<std::uint64_t>(&near_by) + 1);
+  const auto there = own_function(reinterpret_cast<std::uint64_t>(&far_away) + 1);
+  ASSERT_TRUE(here.has_value() && there.has_value());
+  EXPECT_GT(there->begin - here->begin, 0x2000000u);
+}
+
+}  // namespace
+}  // namespace windlass

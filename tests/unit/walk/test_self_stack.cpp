@@ -1,0 +1,83 @@
+// How much stack a walk takes, by what is left of the paint on an alternate stack of 64 KiB: at every so-manieth
+// instruction of an exception, whose code is followed.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+
+#include "windlass/backtrace.h"
+
+namespace windlass {
+namespace {
+
+constexpr std::size_t kStack = 64 << 10;
+// The signal frame of a processor with AMX: 8 KiB of tile data, 2.7 KiB of AVX-512, and the rest.
+constexpr std::size_t kLargestFrame = 12 << 10;
+constexpr unsigned char kPaint = 0xa5;
+alignas(64) unsigned char memory[kStack];
+
+enum class Entry { kBacktrace, kWalker };
+Entry entry;
+std::size_t steps, walks, most;
+
+// Below the frame of the handler, which is where the walk begins.
+[[gnu::noinline]] void walk(const void* ucontext) {
+  static std::uint64_t pcs[1024];
+  const Registers registers = registers_of(ucontext);
+  if (entry == Entry::kBacktrace) {
+    (void)backtrace_from(registers, pcs, std::size(pcs));
+  } else {
+    StackWalker walker(own_process(), registers);
+    while (walker.step()) {}
+  }
+}
+
+void on_step(int, siginfo_t*, void* ucontext) {
+  if (++steps % 17 != 0) return;
+  ++walks;
+  auto* const here = static_cast<unsigned char*>(__builtin_frame_address(0));
+  walk(ucontext);
+  const auto* const lowest = std::find_if(memory, here, [](unsigned char byte) { return byte != kPaint; });
+  most = std::max(most, static_cast<std::size_t>(here - lowest));
+}
+
+[[gnu::noinline]] int thrower(int depth) {
+  if (depth == 0) throw std::runtime_error("thrown");
+  return thrower(depth - 1) + 1;
+}
+[[gnu::noinline]] void throw_once() {
+  try {
+    (void)thrower(3);
+  } catch (const std::exception&) {}
+}
+
+TEST(StackNeed, SixtyFourKibAreEnoughWithAmx) {
+  throw_once();
+  stack_t stack{};
+  stack.ss_sp = memory;
+  stack.ss_size = kStack;
+  ASSERT_EQ(sigaltstack(&stack, nullptr), 0);
+  struct sigaction action {};
+  action.sa_sigaction = on_step;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  sigaction(SIGTRAP, &action, nullptr);
+  for (entry = Entry::kBacktrace;; entry = Entry::kWalker) {
+    std::memset(memory, kPaint, kStack);
+    steps = walks = most = 0;
+    asm volatile("pushfq; orq $0x100, (%%rsp); popfq" ::: "memory", "cc");
+    throw_once();
+    asm volatile("pushfq; andq $~0x100, (%%rsp); popfq" ::: "memory", "cc");
+    EXPECT_GT(walks, 1000u);
+    std::printf("%s: %zu bytes of stack\n", entry == Entry::kBacktrace ? "backtrace_from" : "StackWalker", most);
+    EXPECT_LE(most + kLargestFrame, kStack);
+    EXPECT_GT(most, 1000u);  // the paint was looked at
+    if (entry == Entry::kWalker) break;
+  }
+  stack.ss_flags = SS_DISABLE;
+  sigaltstack(&stack, nullptr);
+}
+
+}  // namespace
+}  // namespace windlass
