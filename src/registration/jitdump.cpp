@@ -1,0 +1,204 @@
+// jit-PID.dump: tools/perf/Documentation/jitdump-specification.txt of Linux.
+#include <elf.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "base/monotonic.h"
+#include "process/process_memory.h"
+#include "registration/file.h"
+#include "windlass/backtrace.h"
+#include "windlass/dwarf.h"
+
+namespace windlass::registration {
+namespace {
+
+enum Record : std::uint32_t { kLoad = 0, kMove = 1, kDebugInfo = 2, kClose = 3, kUnwindingInfo = 4 };
+
+struct FileHeader {
+  std::uint32_t magic = 0x4a695444;  // "JiTD"
+  std::uint32_t version = 1;
+  std::uint32_t total_size = 40;
+  std::uint32_t elf_machine = 0;
+  std::uint32_t reserved = 0;
+  std::uint32_t process = 0;
+  std::uint64_t time = 0;
+  std::uint64_t flags = 0;
+};
+static_assert(sizeof(FileHeader) == 40);
+
+// Records one behind the other.
+class Records {
+ public:
+  void open(Record record) {
+    begin_ = text_.size();
+    value(static_cast<std::uint32_t>(record));
+    value(std::uint32_t{0});  // size
+    value(monotonic_ns());    // perf's clock has to be the same: record -k mono
+  }
+  void close() {
+    const auto size = static_cast<std::uint32_t>(text_.size() - begin_);
+    std::memcpy(text_.data() + begin_ + 4, &size, sizeof size);
+  }
+  template <typename T>
+  void value(T number) {
+    bytes(&number, sizeof number);
+  }
+  void bytes(const void* data, std::size_t size) { text_.append(static_cast<const char*>(data), size); }
+  void text(std::string_view text) { text_.append(text) += '\0'; }
+  [[nodiscard]] std::string take() { return std::move(text_); }
+
+ private:
+  std::string text_;
+  std::size_t begin_ = 0;
+};
+
+// perf inject puts the code into an object file, and the unwind information at the next multiple of 8 behind it. A perf
+// that is built with libunwind (Debian 12's) reads it through the mapping that it makes up for the code, which is as
+// much longer as the information is said to be mapped. Where other code begins at `next` before that, longer mappings
+// would hide it: then only a perf that is built with libdw finds the information.
+Expected<void> put_unwinding(Records& to, const Function& function, std::uint64_t next, RowsOf& rows_of) {
+  const auto rows = rows_of(function);
+  if (!rows) return std::unexpected(rows.error());
+  const std::uint64_t size = (std::uint64_t{function.given->size} + 7) / 8 * 8, code = 0x1000, frames = code + size;
+  dwarf::Writer writer({.architecture = kOwnArchitecture, .address = frames});
+  if (const auto ok = writer.add(*rows, {.address = code}); !ok) return ok;
+  const dwarf::Written written = std::move(writer).take();
+  const auto header = dwarf::eh_frame_hdr(written, frames + written.bytes.size());
+  if (!header) return std::unexpected(header.error());
+  const std::uint64_t total = written.bytes.size() + header->size();
+  to.open(kUnwindingInfo);
+  to.value(total);
+  to.value(std::uint64_t{header->size()});
+  to.value(next - function.begin() >= size + total ? total : std::uint64_t{0});
+  to.bytes(written.bytes.data(), written.bytes.size());
+  to.bytes(header->data(), header->size());
+  to.close();
+  return {};
+}
+
+void put_lines(Records& to, const Function& function) {
+  const auto lines = function.given->lines;
+  if (lines.empty()) return;
+  to.open(kDebugInfo);
+  to.value(function.begin());
+  to.value(std::uint64_t{lines.size()});
+  for (const GeneratedLine& line : lines) {
+    to.value(function.begin() + line.offset);
+    to.value(line.line);
+    to.value(std::uint32_t{0});  // discriminator
+    to.text(line.file);
+  }
+  to.close();
+}
+
+// Where a sandbox forbids process_vm_readv() the code has to be readable.
+Expected<std::string> code_of(const Function& function) {
+  std::string code(function.given->size, '\0');
+  errno = 0;
+  if (process::read_memory(::getpid(), function.begin(), code.data(), code.size())) return code;
+  if (errno != EPERM && errno != ENOSYS)
+    return fail(ErrorCode::kUnreadable, "code that cannot be read, which a jitdump has a copy of", function.begin());
+  std::memcpy(code.data(), reinterpret_cast<const void*>(function.begin()), code.size());
+  return code;
+}
+
+Expected<void> put_code(Records& to, const Function& function, std::uint64_t index) {
+  const auto code = code_of(function);
+  if (!code) return std::unexpected(code.error());
+  to.open(kLoad);
+  to.value(static_cast<std::uint32_t>(::getpid()));
+  to.value(static_cast<std::uint32_t>(::gettid()));
+  to.value(function.begin());
+  to.value(function.begin());
+  to.value(std::uint64_t{function.given->size});
+  to.value(index);
+  to.text(function.given->name.empty() ? "[jit]" : function.given->name);
+  to.bytes(code->data(), code->size());
+  to.close();
+  return {};
+}
+
+class JitdumpRegistrar : public FileRegistrar {
+ public:
+  explicit JitdumpRegistrar(const std::string& folder) : FileRegistrar(folder + "/jit-", ".dump") {}
+  ~JitdumpRegistrar() override {
+    remove_all();
+    if (is_own()) {
+      Records records;
+      records.open(kClose);
+      records.close();
+      (void)write(records.take());
+    }
+    unmap();
+  }
+
+ private:
+  static std::size_t page() { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)); }
+  void unmap() {
+    if (marker_ != MAP_FAILED) ::munmap(marker_, page());
+  }
+
+  [[nodiscard]] int open_flags() const override { return O_RDWR | O_TRUNC; }
+
+  Expected<void> begin() override {
+    FileHeader header;
+    header.elf_machine = kOwnArchitecture == Architecture::kX86_64 ? EM_X86_64 : EM_AARCH64;
+    header.process = static_cast<std::uint32_t>(::getpid());
+    header.time = monotonic_ns();
+    if (const auto ok = write({reinterpret_cast<const char*>(&header), sizeof header}); !ok) return ok;
+    // By this mapping perf learns of the file.
+    unmap();
+    marker_ = ::mmap(nullptr, page(), PROT_READ | PROT_EXEC, MAP_PRIVATE, file(), 0);
+    if (marker_ == MAP_FAILED)
+      return fail(ErrorCode::kSystem, "cannot map the jitdump as code, by which perf finds it", 0,
+                  static_cast<std::uint64_t>(errno));
+    return {};
+  }
+
+  Expected<std::string> text_of(std::span<const Function> functions) override {
+    Records records;
+    RowsOf rows_of;
+    for (std::size_t i = 0; i < functions.size(); ++i) {
+      const std::uint64_t next = i + 1 < functions.size() ? functions[i + 1].begin() : ~std::uint64_t{0};
+      put_lines(records, functions[i]);  // both come before the code
+      if (const auto ok = put_unwinding(records, functions[i], next, rows_of); !ok) return std::unexpected(ok.error());
+      if (const auto ok = put_code(records, functions[i], index_++); !ok) return std::unexpected(ok.error());
+    }
+    return records.take();
+  }
+
+  // perf takes the process and the time of a mapping from its record. By the parent's, the child's code would be the
+  // parent's, and older than the child.
+  void inherit(std::string& text) const override {
+    const std::uint64_t time = monotonic_ns();
+    const auto process = static_cast<std::uint32_t>(::getpid());
+    std::uint32_t kind = 0, size = 0;
+    for (char* record = text.data(); record < text.data() + text.size(); record += size) {
+      std::memcpy(&kind, record, sizeof kind);
+      std::memcpy(&size, record + 4, sizeof size);
+      std::memcpy(record + 8, &time, sizeof time);
+      if (kind != kLoad) continue;
+      std::memcpy(record + 16, &process, sizeof process);
+      std::memcpy(record + 20, &process, sizeof process);  // the thread: the others are not in the child
+    }
+  }
+
+  void* marker_ = MAP_FAILED;
+  std::uint64_t index_ = 0;
+};
+
+}  // namespace
+
+Opened open_jitdump(const RegistrarOptions& options) {
+  auto registrar = std::make_unique<JitdumpRegistrar>(options.folder.empty() ? "." : options.folder);
+  if (const auto ok = registrar->open(); !ok) return std::unexpected(ok.error());
+  return registrar;
+}
+
+}  // namespace windlass::registration

@@ -1,0 +1,299 @@
+// What every registry promises, and what the unwinders of this process make of it: exceptions and walks lead through
+// code that is registered, and through none that was removed. By libgcc, and once more by LLVM's libunwind.
+#include <dlfcn.h>
+#include <unistd.h>
+#include <unwind.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "support/jit_stub.h"
+#include "support/run_command.h"
+#include "windlass/registration.h"
+
+namespace windlass::test {
+namespace {
+
+using Functions = std::vector<GeneratedFunction>;
+
+GeneratedFunction function_of(const JitStub& stub) {
+  return {.address = stub.begin(),
+          .size = static_cast<std::uint32_t>(stub.end() - stub.begin()),
+          .name = "stub",
+          .rows = stub.rows()};
+}
+Functions functions_of(const JitChain& chain) {
+  Functions functions;
+  for (const JitStub& stub : chain.stubs()) functions.push_back(function_of(stub));
+  return functions;
+}
+
+std::unique_ptr<Registrar> open(Registry registry) {
+  auto registrar = open_registrar(registry, {.folder = testing::TempDir()});
+  EXPECT_TRUE(registrar) << registrar.error().text();
+  return registrar ? std::move(*registrar) : nullptr;
+}
+
+// ---- of all registries ----------------------------------------------------------------------------------------------
+
+class EveryRegistry : public testing::TestWithParam<Registry> {
+ protected:
+  void SetUp() override {
+    if (chain_.room() == nullptr)
+      GTEST_SKIP() << "SKIPPED: this system gives no memory that is writable and executable";
+    registrar_ = open(GetParam());
+    ASSERT_NE(registrar_, nullptr);
+  }
+  Error refusal(const Functions& functions) {
+    const auto id = registrar_->add(functions);
+    return id ? Error{.what = "nothing was refused"} : id.error();
+  }
+
+  const JitChain chain_;
+  std::unique_ptr<Registrar> registrar_;
+};
+
+TEST_P(EveryRegistry, WhatIsThereIsNotRegisteredTwice) {
+  const Functions all = functions_of(chain_);
+  const auto id = registrar_->add(all);
+  ASSERT_TRUE(id) << id.error().text();
+  const Error error = refusal({all[3]});
+  EXPECT_EQ(error.code, ErrorCode::kMalformed) << error.text();
+  EXPECT_EQ(error.where, all[3].address);
+  ASSERT_TRUE(registrar_->remove(*id));
+  EXPECT_EQ(registrar_->remove(*id).error().code, ErrorCode::kNotFound);
+  // The place is free, in any pieces.
+  const auto one = registrar_->add(Functions{all[3]});
+  ASSERT_TRUE(one) << one.error().text();
+  EXPECT_NE(*one, *id);
+  EXPECT_EQ(refusal(all).where, all[3].address);
+  ASSERT_TRUE(registrar_->remove(*one));
+  EXPECT_TRUE(registrar_->add(all));  // and is left to the registrar's end
+}
+
+TEST_P(EveryRegistry, ImpossibleFunctionsAreErrorsThatNameThem) {
+  const GeneratedFunction good = function_of(chain_.stubs()[0]);
+  EXPECT_EQ(refusal({}).code, ErrorCode::kMalformed);
+  const auto changed = [&](auto&& change) {
+    Functions functions = {function_of(chain_.stubs()[1]), good};
+    change(functions[1]);
+    return refusal(functions);
+  };
+  const auto expect = [&](const Error& error, const char* what) {
+    EXPECT_STREQ(error.what, what);
+    EXPECT_EQ(error.code, ErrorCode::kMalformed);
+  };
+  expect(changed([](GeneratedFunction& f) { f.size = 0; }), "a function without code");
+  expect(changed([](GeneratedFunction& f) { f.rows = {}; }), "a function is described by a prologue or by rows");
+  expect(changed([](GeneratedFunction& f) { f.size += 1; }), "rows of another size than the code's");
+  expect(changed([](GeneratedFunction& f) { f.address = ~std::uint64_t{0} - 8; }),
+         "a function reaches past the last address");
+  expect(changed([&](GeneratedFunction& f) { f.address = chain_.stubs()[1].begin() + 4; }),
+         "two functions of a batch overlap");
+  std::vector<FrameRow> rows(good.rows.begin(), good.rows.end());
+  rows[1].begin += 1;
+  expect(changed([&](GeneratedFunction& f) { f.rows = rows; }), "rows that do not adjoin");
+  Prologue prologue{.architecture = kOwnArchitecture, .code_size = good.size - 1};
+  const auto described = [&](GeneratedFunction& f) {
+    f.rows = {};
+    f.prologue = &prologue;
+  };
+  expect(changed(described), "code is not of the size the prologue says");
+  prologue.code_size = good.size;
+  prologue.ops = {{8, prologue::Allocate{16}}, {4, prologue::Allocate{16}}};
+  EXPECT_EQ(changed(described).code, ErrorCode::kOutOfRange) << "op is out of order";
+  prologue.ops.clear();
+  prologue.architecture = Architecture::kI386;
+  EXPECT_EQ(changed(described).code, ErrorCode::kUnsupported);
+  // Nothing of all this was kept.
+  EXPECT_TRUE(registrar_->add(functions_of(chain_)));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EveryRegistry,
+                         testing::Values(Registry::kWindlass, Registry::kFrameInfo, Registry::kGdb, Registry::kPerfMap,
+                                         Registry::kJitdump));
+
+// ---- the own walks --------------------------------------------------------------------------------------------------
+
+// Which stubs a walk met, the innermost first.
+std::vector<unsigned> met(const JitChain& chain, const std::vector<std::uint64_t>& pcs) {
+  std::vector<unsigned> stubs;
+  for (const std::uint64_t pc : pcs)
+    for (unsigned i = 0; i < JitChain::kStubs; ++i)
+      if (pc == chain.stubs()[i].return_address()) stubs.push_back(i);
+  return stubs;
+}
+const std::vector<unsigned> kAll = {0, 1, 2, 3, 4, 5, 6, 7};
+
+TEST(WindlassRegistry, WalksSeeABatchAtOnceAndNoLonger) {
+  for (const std::size_t apart : {JitStub::kRoom, std::size_t{640}}) {
+    const JitChain chain(apart);  // one range, or one each
+    if (chain.room() == nullptr) GTEST_SKIP() << "SKIPPED: no memory that is writable and executable";
+    const auto walk = [&] {
+      std::vector<std::uint64_t> pcs(100);
+      chain.through(
+          JitChain::kStubs,
+          [](void* to) {
+            auto& found = *static_cast<std::vector<std::uint64_t>*>(to);
+            found.resize(backtrace(found.data(), found.size()));
+          },
+          &pcs);
+      return met(chain, pcs);
+    };
+    const auto registrar = open(Registry::kWindlass);
+    const auto id = registrar->add(functions_of(chain));
+    ASSERT_TRUE(id) << id.error().text();
+    EXPECT_EQ(walk(), kAll);
+    ASSERT_TRUE(registrar->remove(*id));
+    const auto other = add_own_code(chain.stubs()[0].range());
+    ASSERT_TRUE(other) << "the place is free";
+    EXPECT_TRUE(retire_own_code(*other));
+  }
+}
+
+// ---- libgcc or LLVM -------------------------------------------------------------------------------------------------
+
+bool of_llvm() { return ::dlsym(RTLD_DEFAULT, "__unw_add_dynamic_eh_frame_section") != nullptr; }
+
+class FrameInfoRegistry : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (chain_.room() == nullptr) GTEST_SKIP() << "SKIPPED: no memory that is writable and executable";
+  }
+  [[nodiscard]] std::vector<unsigned> backtrace() const {
+    std::vector<std::uint64_t> pcs;
+    chain_.through(
+        JitChain::kStubs,
+        [](void* to) {
+          _Unwind_Backtrace(
+              [](_Unwind_Context* context, void* found) {
+                static_cast<std::vector<std::uint64_t>*>(found)->push_back(_Unwind_GetIP(context));
+                return _URC_NO_REASON;
+              },
+              to);
+        },
+        &pcs);
+    return met(chain_, pcs);
+  }
+  [[nodiscard]] bool throws_across() const {
+    try {
+      chain_.through(
+          JitChain::kStubs, [](void*) { throw 4711; }, nullptr);
+    } catch (const int value) {
+      return value == 4711;
+    }
+    return false;
+  }
+
+  const JitChain chain_;
+  const std::unique_ptr<Registrar> registrar_ = open(Registry::kFrameInfo);
+};
+
+TEST_F(FrameInfoRegistry, ExceptionsAndBacktracesCrossABatch) {
+  const auto id = registrar_->add(functions_of(chain_));
+  ASSERT_TRUE(id) << id.error().text();
+  EXPECT_EQ(backtrace(), kAll);
+  EXPECT_TRUE(throws_across());
+  ASSERT_TRUE(registrar_->remove(*id));
+  EXPECT_NE(backtrace(), kAll) << "nobody knows the code any more";
+}
+
+// One batch each, and turn by turn in two: libgcc 13 and later want ranges that are apart.
+TEST_F(FrameInfoRegistry, BatchesThatLieBetweenEachOther) {
+  const Functions all = functions_of(chain_);
+  Functions even, odd;
+  for (std::size_t i = 0; i < all.size(); ++i) (i % 2 == 0 ? even : odd).push_back(all[i]);
+  const auto first = registrar_->add(even);
+  const auto second = registrar_->add(odd);
+  ASSERT_TRUE(first && second);
+  EXPECT_EQ(backtrace(), kAll);
+  EXPECT_TRUE(throws_across());
+  ASSERT_TRUE(registrar_->remove(*first));
+  EXPECT_LE(backtrace().size(), 1u) << "nobody knows how to leave the innermost";
+  ASSERT_TRUE(registrar_->add(even));
+  EXPECT_EQ(backtrace(), kAll);
+}
+
+TEST_F(FrameInfoRegistry, CodeInASmallGapOfABatchIsRefused) {
+  if (of_llvm()) return;  // has no ranges
+  std::vector<FrameRow> rows(1);
+  const auto piece = [&](std::uint64_t offset) {
+    rows[0].begin = 0;
+    rows[0].end = 8;
+    rows[0].cfa = CfaRule::at(Registers::sp_number(kOwnArchitecture), 8);
+    return GeneratedFunction{
+        .address = reinterpret_cast<std::uint64_t>(chain_.room()) + offset, .size = 8, .rows = rows};
+  };
+  ASSERT_TRUE(registrar_->add(Functions{piece(0), piece(40)}));
+  const auto between = registrar_->add(Functions{piece(16)});
+  ASSERT_FALSE(between);
+  EXPECT_STREQ(between.error().what, "between functions of another batch, which are one range");
+  EXPECT_TRUE(registrar_->add(Functions{piece(48)}));
+}
+
+// They have one unwinder behind them.
+TEST_F(FrameInfoRegistry, RegistrarsKnowOfEachOther) {
+  const Functions all = functions_of(chain_);
+  auto other = open(Registry::kFrameInfo);
+  const auto one = registrar_->add(Functions{all[3]});
+  ASSERT_TRUE(one) << one.error().text();
+  const auto refused = other->add(all);
+  ASSERT_FALSE(refused);
+  EXPECT_STREQ(refused.error().what, "registered already, and not removed");
+  EXPECT_EQ(refused.error().where, all[3].address);
+  EXPECT_EQ(other->remove(*one).error().code, ErrorCode::kNotFound) << "another's batch";
+  ASSERT_TRUE(registrar_->remove(*one));
+  ASSERT_TRUE(other->add(all));
+  EXPECT_EQ(backtrace(), kAll);
+  EXPECT_FALSE(registrar_->add(Functions{all[3]}));
+  other.reset();
+  EXPECT_TRUE(registrar_->add(Functions{all[3]})) << "its code went with it";
+}
+
+TEST_F(FrameInfoRegistry, TheSameAddressAgainWithOtherFrames) {
+  for (unsigned round = 0; round < 20; ++round) {
+    const JitChain other(round % 2 == 0 ? JitStub::kRoom : 640);
+    const auto id = registrar_->add(functions_of(other));
+    ASSERT_TRUE(id) << id.error().text();
+    bool caught = false;
+    try {
+      other.through(
+          JitChain::kStubs, [](void*) { throw 1; }, nullptr);
+    } catch (int) {
+      caught = true;
+    }
+    EXPECT_TRUE(caught);
+    ASSERT_TRUE(registrar_->remove(*id));
+  }
+}
+
+TEST_F(FrameInfoRegistry, AChildOfForkHasWhatWasRegistered) {
+  ASSERT_TRUE(registrar_->add(functions_of(chain_)));
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(throws_across() && backtrace() == kAll ? 0 : 1);
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+// All of libgcc's in a process of LLVM's unwinder.
+TEST(FrameInfoByLlvm, All) {
+  if (of_llvm()) return;
+  std::string library;
+  for (const char* path : {"/usr/lib/x86_64-linux-gnu/libunwind.so.1", "/usr/lib/aarch64-linux-gnu/libunwind.so.1"})
+    if (::access(path, R_OK) == 0) library = path;
+  if (library.empty() || kOwnArchitecture != Architecture::kX86_64)
+    GTEST_SKIP() << "SKIPPED: there is no libunwind of LLVM";
+  const auto again = run(fmt::format(
+      "ASAN_OPTIONS=verify_asan_link_order=0 LD_PRELOAD={} /proc/{}/exe --gtest_filter='FrameInfoRegistry.*' 2>&1",
+      library, ::getpid()));
+  EXPECT_EQ(again.status, 0) << again.output;
+  EXPECT_NE(again.output.find("[  PASSED  ] 6 tests"), std::string::npos) << again.output;
+}
+
+}  // namespace
+}  // namespace windlass::test
