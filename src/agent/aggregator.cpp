@@ -28,22 +28,24 @@ std::uint32_t Aggregator::use_of(ModuleUse::Kind kind, std::uint32_t number) {
   return found->second;
 }
 
-std::uint32_t Aggregator::location(std::uint32_t use, std::uint64_t address) {
-  const auto found = location_numbers_.find(Place{use, address});
+std::uint32_t Aggregator::location(std::uint32_t use, std::uint64_t address, std::uint32_t name) {
+  const Place place{use, name, address};
+  const auto found = location_numbers_.find(place);
   if (found != location_numbers_.end()) return found->second;
   if (locations_.size() >= kMaxLocations) return profile::kNone;
   const auto number = static_cast<std::uint32_t>(locations_.size());
-  locations_.push_back({use, address});
-  location_numbers_.emplace(Place{use, address}, number);
+  locations_.push_back(place);
+  location_numbers_.emplace(place, number);
   return number;
 }
 
-std::uint32_t Aggregator::user_location(std::uint64_t frame, std::uint32_t tgid, const MapSet* maps) {
+std::uint32_t Aggregator::user_location(std::uint64_t frame, std::uint32_t tgid, const MapSet* maps,
+                                        std::uint32_t name) {
   std::uint64_t address = frame & ~WL_FRAME_EXACT;
   if (!(frame & WL_FRAME_EXACT)) --address;  // inside the call, which may be its function's last instruction
   const Mapping* mapping = maps != nullptr ? maps->find(address) : nullptr;
   if (mapping == nullptr) return location(use_of(ModuleUse::Kind::kUnknown, 0), address);
-  if (mapping->generated()) return location(use_of(ModuleUse::Kind::kAnonymous, tgid), address);
+  if (mapping->generated()) return location(use_of(ModuleUse::Kind::kAnonymous, tgid), address, name);
   return location(use_of(ModuleUse::Kind::kRegistry, mapping->module), address - mapping->bias);
 }
 
@@ -59,12 +61,13 @@ std::uint32_t Aggregator::string(std::string_view text) {
 
 std::size_t Aggregator::find_or_store(const StackRecord& stack, std::span<const std::uint32_t> frames) {
   const std::uint32_t comm = string(stack.comm);
-  std::uint64_t hash = mix(mix(mix(stack.end, stack.tgid), stack.tid), comm);
+  std::uint64_t hash = mix(mix(mix(stack.end | std::uint64_t{stack.certainty} << 8, stack.tgid), stack.tid), comm);
   for (const std::uint32_t frame : frames) hash = mix(hash, frame);
   const auto [first, last] = by_hash_.equal_range(hash);
   for (auto candidate = first; candidate != last; ++candidate) {
     const Stored& stored = samples_[candidate->second];
     if (stored.tgid == stack.tgid && stored.tid == stack.tid && stored.comm == comm && stored.end == stack.end &&
+        stored.certainty == stack.certainty &&
         std::equal(frames.begin(), frames.end(), frames_.begin() + static_cast<std::ptrdiff_t>(stored.first_frame),
                    frames_.begin() + static_cast<std::ptrdiff_t>(stored.first_frame + stored.frame_count)))
       return candidate->second;
@@ -73,10 +76,11 @@ std::size_t Aggregator::find_or_store(const StackRecord& stack, std::span<const 
   if (full && !frames.empty()) {  // its count, at least, without the stack
     StackRecord bare;
     bare.end = stack.end;
+    bare.certainty = stack.certainty;
     return find_or_store(bare, {});
   }
-  samples_.push_back(
-      {hash, frames_.size(), 0, static_cast<std::uint32_t>(frames.size()), stack.tgid, stack.tid, comm, stack.end});
+  samples_.push_back({hash, frames_.size(), 0, static_cast<std::uint32_t>(frames.size()), stack.tgid, stack.tid, comm,
+                      stack.end, stack.certainty});
   frames_.insert(frames_.end(), frames.begin(), frames.end());
   by_hash_.emplace(hash, samples_.size() - 1);
   return samples_.size() - 1;
@@ -94,7 +98,8 @@ std::size_t Aggregator::add(const StackRecord& stack, const MapSet* maps, std::u
     // A frame above an interrupted one is a signal trampoline: the kernel made the handler return to its first
     // instruction, and there is no call before that.
     const bool trampoline = i + 1 < stack.user.size() && (stack.user[i + 1] & WL_FRAME_EXACT) != 0;
-    keep(user_location(trampoline ? stack.user[i] | WL_FRAME_EXACT : stack.user[i], stack.tgid, maps));
+    keep(user_location(trampoline ? stack.user[i] | WL_FRAME_EXACT : stack.user[i], stack.tgid, maps,
+                       stack.names.empty() ? CodeNames::kUnknown : stack.names[i]));
   }
   const std::size_t sample = find_or_store(stack, scratch_);
   samples_[sample].count += count;
@@ -124,8 +129,8 @@ void Aggregator::settle(const Counts& counts, std::uint64_t& unknown) {
   counted_.clear();
 }
 
-profile::Profile Aggregator::build(const Counts& counts, std::uint64_t& unknown,
-                                   const ModuleFiller& fill_module) const {
+profile::Profile Aggregator::build(const Counts& counts, std::uint64_t& unknown, const ModuleFiller& fill_module,
+                                   const CodeNames& names) const {
   profile::Profile profile;
   profile.strings = strings_;
   profile.modules.resize(uses_.size());
@@ -140,12 +145,25 @@ profile::Profile Aggregator::build(const Counts& counts, std::uint64_t& unknown,
       case ModuleUse::Kind::kAnonymous:
         module.path = "[anon]";
         module.pid = uses_[i].number;
+        module.open_path = names.open_path(module.pid);
         break;
       case ModuleUse::Kind::kUnknown: module.path = "[unmapped]"; break;
     }
   }
   profile.locations.reserve(locations_.size());
-  for (const Place& place : locations_) profile.locations.push_back({place.module, place.address, {}});
+  std::unordered_map<std::string_view, std::uint32_t> functions;
+  for (const Place& place : locations_) {
+    profile::Location& location = profile.locations.emplace_back();
+    location.module = place.module;
+    location.address = place.address;
+    if (place.name == CodeNames::kUnknown) continue;
+    const CodeFunction& function = names.function(place.name);
+    const auto [number, is_new] =
+        functions.try_emplace(function.name, static_cast<std::uint32_t>(profile.functions.size()));
+    if (is_new) profile.functions.push_back({.name = function.name, .system_name = function.name});
+    location.lines.push_back({number->second, 0});
+    location.function_begin = function.begin;
+  }
   const auto total = totals(counts, unknown);
   for (std::size_t i = 0; i < samples_.size(); ++i) {
     if (total[i] == 0) continue;
@@ -158,6 +176,7 @@ profile::Profile Aggregator::build(const Counts& counts, std::uint64_t& unknown,
     sample.tid = stored.tid;
     sample.comm = stored.comm;
     sample.end = stored.end;
+    sample.certainty = stored.certainty;
   }
   return profile;
 }

@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "agent/code_names.h"
 #include "agent/process_table.h"
 #include "profile/profile.h"
 #include "windlass_layout.h"
@@ -23,8 +24,10 @@ struct StackRecord {
   std::uint32_t tgid = 0, tid = 0;
   std::string_view comm;
   std::uint8_t end = WL_END_COMPLETE;
+  std::uint8_t certainty = WL_DESCRIBED;
   std::span<const std::uint64_t> kernel;
-  std::span<const std::uint64_t> user;  // WL_FRAME_EXACT set: an instruction's address; else a return address
+  std::span<const std::uint32_t> names;  // of CodeNames, of each user frame; empty: none has one
+  std::span<const std::uint64_t> user;   // WL_FRAME_EXACT set: an instruction's address; else a return address
 };
 
 class Aggregator {
@@ -48,10 +51,10 @@ class Aggregator {
   [[nodiscard]] std::size_t counted_stacks() const { return counted_.size(); }
 
   // Everything so far, with `counts` on top. `fill_module(number, module)` describes module numbers of Mapping.
-  // The Profile's modules are only those that some location is in, the kernel first.
+  // The Profile's modules are only those that some location is in, the kernel first. `names` gave the stacks' names.
   using ModuleFiller = std::function<void(std::uint32_t number, profile::Module& module)>;
-  [[nodiscard]] profile::Profile build(const Counts& counts, std::uint64_t& unknown,
-                                       const ModuleFiller& fill_module) const;
+  [[nodiscard]] profile::Profile build(const Counts& counts, std::uint64_t& unknown, const ModuleFiller& fill_module,
+                                       const CodeNames& names = {}) const;
 
   struct Truncation {
     std::uint8_t end;
@@ -62,14 +65,17 @@ class Aggregator {
   [[nodiscard]] std::vector<Truncation> truncations(const Counts& counts) const;
 
  private:
-  struct Place {  // module in the upper numbering below, and the address in it
+  struct Place {  // module in the upper numbering below, the address in it, and what it was called then
     std::uint32_t module;
+    std::uint32_t name;
     std::uint64_t address;
     bool operator==(const Place&) const = default;
   };
   struct PlaceHash {
     std::size_t operator()(const Place& place) const {
-      return (place.address ^ (std::uint64_t{place.module} << 44)) * 0x9e3779b97f4a7c15ull >> 7;
+      return (place.address ^ (std::uint64_t{place.module} << 44) ^ (std::uint64_t{place.name} << 24)) *
+                 0x9e3779b97f4a7c15ull >>
+             7;
     }
   };
   struct Stored {
@@ -78,7 +84,7 @@ class Aggregator {
     std::uint64_t count;
     std::uint32_t frame_count;
     std::uint32_t tgid, tid, comm;
-    std::uint8_t end;
+    std::uint8_t end, certainty;
   };
   struct KeyHash {
     std::size_t operator()(const wl_stack_key& key) const { return key.hash ^ (key.tid * 0x9e3779b97f4a7c15ull); }
@@ -94,9 +100,9 @@ class Aggregator {
     std::uint32_t number;  // registry number, or tgid
   };
 
-  std::uint32_t location(std::uint32_t use, std::uint64_t address);
+  std::uint32_t location(std::uint32_t use, std::uint64_t address, std::uint32_t name = CodeNames::kUnknown);
   std::uint32_t use_of(ModuleUse::Kind kind, std::uint32_t number);
-  std::uint32_t user_location(std::uint64_t frame, std::uint32_t tgid, const MapSet* maps);
+  std::uint32_t user_location(std::uint64_t frame, std::uint32_t tgid, const MapSet* maps, std::uint32_t name);
   std::uint32_t string(std::string_view text);
   std::size_t find_or_store(const StackRecord& stack, std::span<const std::uint32_t> frames);
   [[nodiscard]] std::vector<std::uint64_t> totals(const Counts& counts, std::uint64_t& unknown) const;

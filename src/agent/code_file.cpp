@@ -69,12 +69,11 @@ std::optional<OpenedFile> open_code_file(const std::vector<process::FileCandidat
   return std::nullopt;
 }
 
-std::optional<OpenedFile> open_vdso_file() {
-  const int fd = process::open_vdso();
+std::optional<OpenedFile> open_vdso_file(int fd, std::string content) {
   if (fd < 0) return std::nullopt;
   OpenedFile opened;
   opened.fd = fd;
-  opened.content = "vdso";
+  opened.content = std::move(content);
   if (auto file = image::MappedFile::from_fd(fd)) opened.file = std::move(*file);
   parse(opened);
   return opened;

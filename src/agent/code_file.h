@@ -35,8 +35,8 @@ struct OpenedFile {
 // empty if it does not.
 [[nodiscard]] std::optional<OpenedFile> open_code_file(const std::vector<process::FileCandidate>& candidates,
                                                        const std::string& build_id);
-// The same of the vdso, which is in no file.
-[[nodiscard]] std::optional<OpenedFile> open_vdso_file();
+// The same of a vdso, which is in no file, by a descriptor of its bytes (-1: there is none), which it takes over.
+[[nodiscard]] std::optional<OpenedFile> open_vdso_file(int fd, std::string content);
 
 enum class TableState : std::uint8_t {
   kPending,  // queued or being compiled

@@ -117,6 +117,7 @@ class KernelSideImpl final : public KernelSide {
                                                     std::uint64_t epoch) override {
     return sets_->publish(tgid, mappings, epoch, MappingSets::Clock::now());
   }
+  void follow(std::uint32_t tgid) override { (void)add_target(tgid); }
   void forget(std::uint32_t tgid) override { sets_->forget(tgid, MappingSets::Clock::now()); }
   std::expected<void, SystemError> add_target(std::uint32_t tgid) override;
 

@@ -6,6 +6,8 @@
 #include <charconv>
 #include <csignal>
 #include <string>
+#include <unordered_map>
+#include <unordered_set>
 
 #include <fmt/format.h>
 
@@ -23,6 +25,7 @@ LifeStatus parse_life_status(std::string_view text) {
   };
   LifeStatus status;
   number("Tgid", status.tgid);
+  number("PPid", status.parent);
   number("Threads", status.threads);
   if (const std::string_view state = process::status_field(text, "State"); !state.empty()) status.state = state[0];
   return status;
@@ -33,6 +36,24 @@ LifeStatus read_life_status(std::uint32_t pid) {
 }
 
 bool process_exists(std::uint32_t tgid) { return kill(static_cast<pid_t>(tgid), 0) == 0 || errno != ESRCH; }
+
+std::vector<std::uint32_t> descendants_of(const std::vector<std::uint32_t>& processes) {
+  std::unordered_map<std::uint32_t, std::vector<std::uint32_t>> children;
+  for (const std::uint32_t pid : list_processes()) children[read_life_status(pid).parent].push_back(pid);
+  std::vector<std::uint32_t> found;
+  std::unordered_set<std::uint32_t> seen(processes.begin(), processes.end());
+  std::vector<std::uint32_t> todo = processes;
+  while (!todo.empty()) {
+    const std::uint32_t parent = todo.back();
+    todo.pop_back();
+    for (const std::uint32_t child : children[parent]) {
+      if (!seen.insert(child).second) continue;
+      found.push_back(child);
+      todo.push_back(child);
+    }
+  }
+  return found;
+}
 
 std::optional<double> cpu_seconds_of(std::uint32_t tgid) {
   return parse_cpu_seconds(process::read_proc_file(fmt::format("/proc/{}/stat", tgid)), sysconf(_SC_CLK_TCK));

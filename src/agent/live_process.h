@@ -5,6 +5,7 @@
 #include <expected>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "agent/system_error.h"
 #include "agent/system_facts.h"
@@ -14,6 +15,7 @@ namespace windlass::agent {
 // Of /proc/PID/status (proc(5)).
 struct LifeStatus {
   std::uint32_t tgid = 0;  // 0: there is no such process
+  std::uint32_t parent = 0;
   char state = 'X';
   unsigned threads = 0;
   // A zombie keeps its number; one with threads is only its first thread's end.
@@ -25,6 +27,9 @@ struct LifeStatus {
 
 // False once its number is no process's, as a signal would find out.
 [[nodiscard]] bool process_exists(std::uint32_t tgid);
+
+// The processes that these have started, and what those have started, as far as they are there; in no order.
+[[nodiscard]] std::vector<std::uint32_t> descendants_of(const std::vector<std::uint32_t>& processes);
 
 // CPU time of the process and of the children it has waited for, seconds; nothing if it has gone.
 [[nodiscard]] std::optional<double> cpu_seconds_of(std::uint32_t tgid);

@@ -19,6 +19,7 @@ namespace windlass::agent {
 namespace {
 
 constexpr std::string_view kVdso = "[vdso]";
+constexpr std::uint64_t kNarrow = std::uint64_t{1} << 32;  // what a 32-bit process has lies below
 
 unsigned worker_count(const TableStore* store, unsigned wanted) {
   if (store == nullptr) return 0;
@@ -42,7 +43,7 @@ ModuleRegistry::ModuleRegistry(TableStore* store, unsigned workers)
 ProcessTable::CodeLocation ModuleRegistry::resolve(std::uint32_t tgid, std::uint32_t parent,
                                                    const process::ProcMap& map) {
   if (map.path == kVdso) {
-    const CodeFile* file = vdso();
+    const CodeFile* file = map.end > kNarrow ? vdso() : narrow_vdso(tgid, map);
     return file != nullptr ? file->place(map) : ProcessTable::CodeLocation{};
   }
   if (!map.has_file()) return {};
@@ -63,8 +64,16 @@ ProcessTable::CodeLocation ModuleRegistry::resolve(std::uint32_t tgid, std::uint
 CodeFile* ModuleRegistry::vdso() {
   if (vdso_tried_) return vdso_;
   vdso_tried_ = true;
-  if (auto opened = open_vdso_file()) vdso_ = &add(std::move(*opened), std::string(kVdso));
+  if (auto opened = open_vdso_file(process::open_vdso(), "vdso")) vdso_ = &add(std::move(*opened), std::string(kVdso));
   return vdso_;
+}
+
+// The first process with one that can be read gives it to all.
+CodeFile* ModuleRegistry::narrow_vdso(std::uint32_t tgid, const process::ProcMap& map) {
+  if (narrow_vdso_ != nullptr) return narrow_vdso_;
+  if (auto opened = open_vdso_file(process::open_vdso_of(static_cast<pid_t>(tgid), map), "vdso of 32-bit processes"))
+    narrow_vdso_ = &add(std::move(*opened), std::string(kVdso));
+  return narrow_vdso_;
 }
 
 std::vector<ProcessTable::Image> ModuleRegistry::find_images(std::uint32_t tgid, std::uint32_t parent,
@@ -131,7 +140,8 @@ void ModuleRegistry::request_table(CodeFile& file, const std::string& problem) {
   const bool foreign = !file.machine.runs_on(kOwnArchitecture);
   if (!foreign && (file.image || file.pe)) return queue_.push(file);
   store_->set_no_table(file.kernel_id);
-  without_table(foreign ? "code of another machine" : problem);
+  const bool unwound = file.machine.architecture == Architecture::kI386;
+  without_table(unwound ? "32-bit code: unwound in user space" : foreign ? "code of another machine" : problem);
 }
 
 const source::UnwindSource& ModuleRegistry::source(CodeFile& file) {
@@ -153,6 +163,7 @@ std::size_t ModuleRegistry::evict(const std::vector<std::uint32_t>& in_use, std:
   std::size_t tables = 0;
   std::vector<CodeFile*> gone = catalogue_.unused(in_use, tables);
   std::erase(gone, vdso_);
+  std::erase(gone, narrow_vdso_);
   gone.resize(std::min(gone.size(), tables > keep ? tables - keep : 0));
   for (CodeFile* file : gone) {
     if (store_ != nullptr && file->kernel_id != anonymous_kernel_id_) store_->remove_module(file->kernel_id);

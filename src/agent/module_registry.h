@@ -78,6 +78,7 @@ class ModuleRegistry {
 
  private:
   CodeFile* vdso();
+  CodeFile* narrow_vdso(std::uint32_t tgid, const process::ProcMap& map);
   CodeFile& add(OpenedFile opened, const std::string& path);
   void keep_descriptor(CodeFile& file, int fd);
   void request_table(CodeFile& file, const std::string& problem);
@@ -85,6 +86,7 @@ class ModuleRegistry {
   TableStore* store_;
   FileCatalogue catalogue_;
   CodeFile* vdso_ = nullptr;
+  CodeFile* narrow_vdso_ = nullptr;  // of 32-bit processes
   bool vdso_tried_ = false;
   std::uint32_t anonymous_kernel_id_ = 0;
   std::uint64_t evictions_ = 0;  // calls of evict() that dropped a file

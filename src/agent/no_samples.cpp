@@ -25,6 +25,12 @@ std::string explain_no_samples(const NoSamples& facts) {
         "{}, although what was recorded used {:.2f} s of CPU time: {} clock ticks met other processes. Way "
         "out: please report it with the output of windlass doctor -v",
         none, *facts.cpu_seconds, facts.ticks);
+  if (facts.cpu_seconds && *facts.cpu_seconds * facts.frequency >= 1)
+    return fmt::format(
+        "{}: what was recorded used {:.3f} s of CPU time, and none of {} clock ticks, one in {:.3f} s, fell into it. "
+        "Way "
+        "out: record longer, or a higher -F",
+        none, *facts.cpu_seconds, facts.ticks, 1.0 / facts.frequency);
   if (facts.cpu_seconds)
     return fmt::format(
         "{}: what was recorded used too little CPU time ({:.3f} s; one sample is taken in {:.3f} s). Way "

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "arch/registers.h"
 #include "windlass/bytes.h"
 
 namespace windlass::agent {
@@ -39,7 +40,7 @@ std::uint8_t* resize_bytes(std::vector<std::uint64_t>& event, std::size_t bytes)
   return reinterpret_cast<std::uint8_t*>(event.data());
 }
 
-// One frame and no more: code of 32-bit programs has other registers and other rows.
+// One frame and no more: AArch32 code has other registers and other rows.
 void make_one_frame(const wl_event_head& head, std::uint64_t pc, std::vector<std::uint64_t>& event) {
   auto* to = reinterpret_cast<wl_stack_event*>(resize_bytes(event, sizeof(wl_stack_event) + 8));
   to->head = head;
@@ -80,7 +81,8 @@ bool make_raw_event(std::span<const std::byte> record, const PerfRegisters& regi
   std::uint64_t values[WL_RAW_REGISTERS] = {};
   for (unsigned i = 0; i < registers.count; ++i)
     values[registers.places[i]] = *view.at<std::uint64_t>(kRegisters + i * std::uint64_t{8});
-  if (*abi == PERF_SAMPLE_REGS_ABI_32) {
+  const bool narrow = *abi == PERF_SAMPLE_REGS_ABI_32;
+  if (narrow && registers.machine != WL_MACHINE_X86_64) {
     make_one_frame(head, values[registers.count - 1], event);
     return true;
   }
@@ -90,7 +92,9 @@ bool make_raw_event(std::span<const std::byte> record, const PerfRegisters& regi
   std::copy(std::begin(values), std::end(values), raw->regs);
   raw->reason = WL_END_NO_PROCESS;  // nobody has tried before
   raw->stack_size = static_cast<std::uint32_t>(filled);
-  raw->machine = registers.machine;
+  raw->stack_address = values[registers.machine == WL_MACHINE_AARCH64 ? aarch64::kSp : x86_64::kRsp];
+  raw->stack_pages = ~std::uint64_t{0};  // it ends at the first page that cannot be read
+  raw->machine = narrow ? WL_MACHINE_I386 : registers.machine;
   std::memcpy(bytes + sizeof(wl_raw_event), record.data() + size_at + 8, filled);
   return true;
 }

@@ -1,17 +1,11 @@
 #include "agent/process_follower.h"
 
-#include <ctime>
+#include <algorithm>
 
 #include "agent/kernel_side.h"
 #include "agent/live_process.h"
 
 namespace windlass::agent {
-
-std::uint64_t monotonic_ns() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
-}
 
 ProcessFollower::System ProcessFollower::this_machine() { return {monotonic_ns, list_processes, process_exists}; }
 
@@ -35,8 +29,22 @@ void ProcessFollower::on_process(const ProcessEvent& event) {
   // kernel/events/core.c).
   if (event.tgid == 0 || event.tgid == ~0u) return;
   if (event.kind == ProcessEventKind::kFork && targets_.contains(event.parent_tgid)) targets_.add(event.tgid);
+  if (event.kind == ProcessEventKind::kExec) table_looks_.erase(event.tgid);
   if (targets_.contains(event.tgid)) table_.apply(event);
 }
+
+namespace {
+
+ProcessEvent fork_of(std::uint32_t child, const wl_event_head& head) {
+  ProcessEvent event;
+  event.kind = ProcessEventKind::kFork;
+  event.time = head.time;
+  event.tgid = child;
+  event.parent_tgid = head.tgid;
+  return event;
+}
+
+}  // namespace
 
 bool ProcessFollower::on_kernel(const wl_event_head& head, std::size_t size) {
   if (head.type != WL_EVENT_EXEC && head.type != WL_EVENT_FORK && head.type != WL_EVENT_UNMAP &&
@@ -54,6 +62,10 @@ bool ProcessFollower::on_kernel(const wl_event_head& head, std::size_t size) {
     case WL_EVENT_FORK: {
       const auto child = static_cast<std::uint32_t>(event.address);
       targets_.add(child);  // the kernel side reports those of targets only
+      // perf's event comes before this one, or never: where many processes map much, its ring runs over.
+      if (const Process* known = table_.find(child);
+          known == nullptr || known->exit_time != 0 || known->maps->mappings().empty())
+        table_.apply(fork_of(child, head));
       table_.set_epoch(child, event.epoch);
       break;
     }
@@ -70,6 +82,7 @@ void ProcessFollower::on_end(std::uint32_t tgid, std::uint64_t time) {
   table_.exit(tgid, time);
   source_.forget(tgid);
   targets_.remove(tgid);
+  table_looks_.erase(tgid);
 }
 
 // ---- what no event says ---------------------------------------------------------------------------------------------
@@ -80,6 +93,17 @@ void ProcessFollower::rescan(std::uint32_t tgid, std::uint64_t now) {
   auto& last = last_rescan_[tgid];
   if (last != 0 && now < last + kRescanInterval) return;
   last = now;
+  ++rescans_;
+  table_.scan(tgid, now);
+}
+
+void ProcessFollower::seek_tables(std::uint32_t tgid, std::uint64_t now) {
+  if (!targets_.contains(tgid)) return;
+  if (table_looks_.size() > kMaxRescanEntries) table_looks_.clear();
+  TableLook& look = table_looks_[tgid];
+  if (now < look.next) return;
+  look.next = now + look.interval;
+  look.interval = std::min(2 * look.interval, kLongestTableInterval);
   ++rescans_;
   table_.scan(tgid, now);
 }
@@ -120,6 +144,17 @@ void ProcessFollower::find_images() {
   });
 }
 
+// Has some of the code that is to be published been replaced by now? In doubt it has: reading /proc shall not take more
+// than its share of the time.
+bool ProcessFollower::may_be_replaced(const Process& process) {
+  const std::uint64_t begin = system_.now();
+  if (begin < next_check_) return true;
+  const bool current = table_.is_current(process);
+  const std::uint64_t end = system_.now();
+  next_check_ = end + (end - begin) * kImageScanShare;
+  return !current;
+}
+
 void ProcessFollower::publish(Process& process) {
   if (process.exit_time != 0 || !targets_.contains(process.tgid)) return;
   const auto& mappings = process.maps->mappings();
@@ -130,7 +165,16 @@ void ProcessFollower::publish(Process& process) {
     published.push_back(
         {mapping.begin, mapping.end, mapping.bias, number_(mapping.module), static_cast<std::uint32_t>(mapping.kind)});
   }
-  if (!published.empty()) (void)source_.publish(process.tgid, published, process.epoch);
+  if (published.empty()) return;
+  // The kernel side gives a process a new epoch when a mapping comes over code of the set it has. One that came before
+  // the set did (dlclose and dlopen within the time that events take) is over nothing it knows, and it would go on with
+  // the rows of what is gone. Where that is to be expected, the set is there first, so that nothing is missed from then
+  // on; then it is compared with /proc; and only then is it used.
+  if (process.code_replaced) {
+    (void)source_.publish(process.tgid, published, kNoEpoch);
+    if (may_be_replaced(process)) return table_.postpone(process);
+  }
+  (void)source_.publish(process.tgid, published, process.epoch);
 }
 
 }  // namespace windlass::agent

@@ -11,19 +11,19 @@
 #include "agent/process_table.h"
 #include "agent/sample_source.h"
 #include "agent/targets.h"
+#include "base/monotonic.h"
 #include "windlass_layout.h"
 
 namespace windlass::agent {
 
-// CLOCK_MONOTONIC, ns: the clock of all events.
-[[nodiscard]] std::uint64_t monotonic_ns();
-
 // One thread only. Bounds: kMaxRescanEntries processes whose last rescan is remembered.
 class ProcessFollower {
  public:
-  static constexpr std::uint64_t kRescanInterval = 1'000'000'000;  // of one process at most, and of all
-  static constexpr std::uint64_t kSweepInterval = 10'000'000'000;  // of those whose exit no event reported
-  static constexpr std::uint64_t kImageScanShare = 20;             // times as long as a scan for images took
+  static constexpr std::uint64_t kRescanInterval = 1'000'000'000;         // of one process at most, and of all
+  static constexpr std::uint64_t kLongestTableInterval = 64'000'000'000;  // between two looks for code managers
+  static constexpr std::uint64_t kSweepInterval = 10'000'000'000;         // of those whose exit no event reported
+  static constexpr std::uint64_t kImageScanShare = 20;  // times as long as a scan for images, or a check, took
+  static constexpr std::uint64_t kNoEpoch = ~0ull;      // of a set that is not to be used yet: no process ever has it
   static constexpr std::size_t kMaxRescanEntries = 65536;
 
   // What it asks of the machine. Tests have another one.
@@ -50,6 +50,12 @@ class ProcessFollower {
 
   // Reads what a process has mapped, unless that was done just now.
   void rescan(std::uint32_t tgid, std::uint64_t now);
+  // A process runs code that no code manager is known to have: reads what it has mapped, first at once, then ever more
+  // seldom.
+  void seek_tables(std::uint32_t tgid, std::uint64_t now);
+  // Code of a process has become other code where it was: its stacks of before and from now on are not to be counted
+  // as the same.
+  void publish_anew(std::uint32_t tgid) { table_.publish_anew(tgid); }
   // After the events of a round: what is due by now, then publishes what changed.
   void finish_round(std::uint64_t now);
 
@@ -62,6 +68,7 @@ class ProcessFollower {
   void rescan_all(std::uint64_t now);
   void sweep(std::uint64_t now);
   void find_images();
+  [[nodiscard]] bool may_be_replaced(const Process& process);
   void publish(Process& process);
 
   ProcessTable& table_;
@@ -70,9 +77,13 @@ class ProcessFollower {
   ModuleNumber number_;
   System system_;
   std::unordered_map<std::uint32_t, std::uint64_t> last_rescan_;
+  struct TableLook {
+    std::uint64_t next = 0, interval = 100'000'000;
+  };
+  std::unordered_map<std::uint32_t, TableLook> table_looks_;
   bool rescan_all_due_ = false;
   std::uint64_t last_rescan_all_ = 0, last_sweep_ = 0;
-  std::uint64_t next_image_scan_ = 0;
+  std::uint64_t next_image_scan_ = 0, next_check_ = 0;
   std::uint64_t seen_lost_process_events_ = 0;
   std::uint64_t rescans_ = 0;
   std::uint64_t malformed_ = 0;

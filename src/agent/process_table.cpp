@@ -38,6 +38,35 @@ void MapSet::remove(std::uint64_t begin, std::uint64_t end) {
 }
 
 void MapSet::add(const Mapping& mapping) {
+  if (mapping.kind != MappingKind::kGenerated || tables_.empty()) return put(mapping);
+  manager::cut_by_tables(tables_, mapping.begin, mapping.end,
+                         [&](std::uint64_t begin, std::uint64_t end, const auto& table) {
+                           Mapping piece = mapping;
+                           piece.begin = begin;
+                           piece.end = end;
+                           piece.file_offset += begin - mapping.begin;
+                           if (table != nullptr) piece.kind = MappingKind::kManaged, piece.bias = table->address();
+                           put(piece);
+                         });
+}
+
+void MapSet::set_tables(manager::SharedTables tables) {
+  tables_ = std::move(tables);
+  std::vector<Mapping> before;
+  before.swap(mappings_);
+  for (Mapping& mapping : before) {
+    if (mapping.kind == MappingKind::kManaged) mapping.kind = MappingKind::kGenerated, mapping.bias = 0;
+    add(mapping);
+  }
+}
+
+const std::shared_ptr<manager::SharedTable>* MapSet::table_of(const Mapping& mapping) const {
+  if (mapping.kind != MappingKind::kManaged) return nullptr;
+  const auto table = std::ranges::find_if(tables_, [&](const auto& it) { return it->address() == mapping.bias; });
+  return table != tables_.end() ? &*table : nullptr;
+}
+
+void MapSet::put(const Mapping& mapping) {
   remove(mapping.begin, mapping.end);
   const auto at = std::upper_bound(mappings_.begin(), mappings_.end(), mapping.begin,
                                    [](std::uint64_t a, const Mapping& other) { return a < other.begin; });
@@ -124,9 +153,13 @@ void ProcessTable::map(const ProcessEvent& event) {
 void ProcessTable::note_images(Process& process, const CodeLocation& placement) {
   const bool first = placement.pe && !process.has_pe;
   process.has_pe |= placement.pe;
-  if (!images_ || !process.has_pe || process.images_due) return;
+  if (process.images_due) return;
   const auto& mappings = process.maps->mappings();
-  if (placement.kind == MappingKind::kFile && !(first && std::ranges::any_of(mappings, &Mapping::generated))) return;
+  const bool of_file = placement.kind == MappingKind::kFile;
+  const bool image =
+      images_ && process.has_pe && !(of_file && !(first && std::ranges::any_of(mappings, &Mapping::generated)));
+  const bool table = !of_file && std::ranges::count_if(mappings, &Mapping::generated) == 1;
+  if (!image && !table) return;
   process.images_due = true;
   images_due_.push_back(process.tgid);
 }
@@ -154,6 +187,7 @@ void ProcessTable::unmap(std::uint32_t tgid, std::uint64_t time, std::uint64_t b
                                [&](const Mapping& mapping) { return mapping.begin < end && begin < mapping.end; });
   if (!hit) return;
   writable(found->second).remove(begin, end);
+  found->second.code_replaced = true;
   mark(found->second);
 }
 
@@ -177,17 +211,34 @@ void ProcessTable::exit(std::uint32_t tgid, std::uint64_t time) {
   }
 }
 
-bool ProcessTable::scan(std::uint32_t tgid, std::uint64_t now) {
+// The code managers' tables among the mappings; those that are known already stay.
+static manager::SharedTables open_tables(std::uint32_t tgid, const std::vector<process::ProcMap>& maps,
+                                         const manager::SharedTables& known) {
+  manager::SharedTables tables;
+  for (const process::ProcMap& map : maps) {
+    if (!manager::shows_table(map)) continue;
+    const auto same = std::ranges::find_if(known, [&](const auto& table) { return table->is_of(map); });
+    if (same != known.end()) {
+      tables.push_back(*same);
+    } else if (auto table = manager::SharedTable::open(static_cast<pid_t>(tgid), map)) {
+      tables.push_back(std::move(*table));
+    }
+  }
+  return tables;
+}
+
+// What /proc says by now; null if it cannot be read.
+std::shared_ptr<MapSet> ProcessTable::read_maps(std::uint32_t tgid, std::uint32_t parent, bool& has_pe,
+                                                const manager::SharedTables& known) {
   std::string text;
-  if (!reader_(tgid, text)) return false;
-  Process& process = get(tgid);
-  std::vector<process::ProcMap> all = process::parse_proc_maps(text);
+  if (!reader_(tgid, text)) return nullptr;
+  const std::vector<process::ProcMap> all = process::parse_proc_maps(text);
   std::vector<Image> images;
   const auto is_unnamed_code = [](const process::ProcMap& map) { return map.executable && !map.has_file(); };
-  process.images_due = false;
-  if (images_ && std::ranges::any_of(all, is_unnamed_code)) images = images_(tgid, process.parent, all);
-  process.has_pe = !images.empty();
+  if (images_ && std::ranges::any_of(all, is_unnamed_code)) images = images_(tgid, parent, all);
+  has_pe = !images.empty();
   auto set = std::make_shared<MapSet>();
+  set->set_tables(open_tables(tgid, all, known));
   for (const process::ProcMap& map : all) {
     if (!map.executable) continue;
     if (set->mappings().size() >= kMaxMappings) {
@@ -198,10 +249,38 @@ bool ProcessTable::scan(std::uint32_t tgid, std::uint64_t now) {
         std::ranges::find_if(images, [&](const Image& it) { return map.begin >= it.begin && map.end <= it.end; });
     const CodeLocation placement = image != images.end()
                                        ? CodeLocation{image->module, image->begin, MappingKind::kFile, true}
-                                       : resolver_(tgid, process.parent, map);
-    process.has_pe |= placement.pe;
+                                       : resolver_(tgid, parent, map);
+    has_pe |= placement.pe;
     set->add(Mapping{map.begin, map.end, map.offset, placement.module, placement.bias, placement.kind});
   }
+  return set;
+}
+
+// The kernel merges and splits mappings of anonymous memory.
+static bool is_same_code(const Mapping& a, const Mapping& b) {
+  return a.module == b.module && a.generated() == b.generated() && (a.generated() || a.bias == b.bias);
+}
+
+bool ProcessTable::is_current(const Process& process) {
+  bool has_pe = false;
+  const auto set = read_maps(process.tgid, process.parent, has_pe, process.maps->tables());
+  if (set == nullptr) return true;
+  const auto& now = set->mappings();
+  return std::ranges::all_of(process.maps->mappings(), [&](const Mapping& known) {
+    auto it = std::ranges::upper_bound(now, known.begin, {}, &Mapping::end);
+    while (it != now.end() && it->begin < known.end && is_same_code(known, *it)) ++it;
+    return it == now.end() || it->begin >= known.end;
+  });
+}
+
+bool ProcessTable::scan(std::uint32_t tgid, std::uint64_t now) {
+  bool has_pe = false;
+  const std::shared_ptr<const MapSet> before = get(tgid).maps;
+  auto set = read_maps(tgid, get(tgid).parent, has_pe, before->tables());
+  if (set == nullptr) return false;
+  Process& process = get(tgid);
+  process.has_pe = has_pe;
+  process.images_due = false;
   process.scan_time = now;
   process.exit_time = 0;
   process.maps = std::move(set);
@@ -212,6 +291,11 @@ bool ProcessTable::scan(std::uint32_t tgid, std::uint64_t now) {
 const Process* ProcessTable::find(std::uint32_t tgid) const {
   const auto found = processes_.find(tgid);
   return found == processes_.end() ? nullptr : &found->second;
+}
+
+void ProcessTable::publish_anew(std::uint32_t tgid) {
+  const auto found = processes_.find(tgid);
+  if (found != processes_.end() && found->second.exit_time == 0) mark(found->second);
 }
 
 void ProcessTable::take_dirty(const std::function<void(Process&)>& publish) {

@@ -14,19 +14,24 @@
 #include <vector>
 
 #include "agent/process_events.h"
+#include "manager/shared_table.h"
 #include "process/proc_maps.h"
 #include "windlass_layout.h"
 
 namespace windlass::agent {
 
 // wl_mapping_kind. Everything that is not a file's is code made at run time, or of a file that cannot be read.
-enum class MappingKind : std::uint32_t { kFile = WL_MAPPING_FILE, kGenerated = WL_MAPPING_GENERATED };
+enum class MappingKind : std::uint32_t {
+  kFile = WL_MAPPING_FILE,
+  kGenerated = WL_MAPPING_GENERATED,
+  kManaged = WL_MAPPING_MANAGED
+};
 
 struct Mapping {
   std::uint64_t begin = 0, end = 0;
   std::uint64_t file_offset = 0;
   std::uint32_t module = 0;  // ModuleRegistry's number
-  std::uint64_t bias = 0;    // address in the process - bias = address in the module
+  std::uint64_t bias = 0;    // address in the process - bias = address in the module; kManaged: of its table there
   MappingKind kind = MappingKind::kFile;
   [[nodiscard]] bool generated() const { return kind != MappingKind::kFile; }
   bool operator==(const Mapping&) const = default;
@@ -41,8 +46,18 @@ class MapSet {
   void add(const Mapping& mapping);
   void remove(std::uint64_t begin, std::uint64_t end);
 
+  // The tables of the process's code managers: what they have of generated code is kManaged from here on, also where it
+  // is added later.
+  void set_tables(manager::SharedTables tables);
+  [[nodiscard]] const manager::SharedTables& tables() const { return tables_; }
+  // That of a kManaged mapping; null of others.
+  [[nodiscard]] const std::shared_ptr<manager::SharedTable>* table_of(const Mapping& mapping) const;
+
  private:
+  void put(const Mapping& mapping);
+
   std::vector<Mapping> mappings_;
+  manager::SharedTables tables_;
 };
 
 struct Process {
@@ -53,8 +68,9 @@ struct Process {
   std::uint64_t changed = 0;    // time of the last exec or mapping applied
   std::uint64_t exit_time = 0;  // 0 = alive
   bool dirty = false;           // changed since the kernel side was last told
+  bool code_replaced = false;   // has put other code where there was some: it may do so again before that is known here
   bool has_pe = false;          // maps a PE image: code it has in anonymous memory may be another one's
-  bool images_due = false;      // such code has come since /proc was last read
+  bool images_due = false;      // such code has come since /proc was last read, or the first that is in no file
   std::shared_ptr<const MapSet> maps = std::make_shared<MapSet>();
 };
 
@@ -97,13 +113,22 @@ class ProcessTable {
   bool scan(std::uint32_t tgid, std::uint64_t now);
 
   // Calls `due(tgid)` for every process that has got code of which only /proc tells what it is: Wine copies sections to
-  // anonymous memory, and maps the headers without telling perf. It stays due until it is scanned.
+  // anonymous memory, and maps the headers without telling perf; nor does it tell of a code manager's table. It stays
+  // due until it is scanned.
   void for_each_images_due(const std::function<void(std::uint32_t tgid)>& due);
 
   // The process, alive or recently dead; null if it was never seen.
   [[nodiscard]] const Process* find(std::uint32_t tgid) const;
   // Calls `publish` for every process that changed since the last call.
   void take_dirty(const std::function<void(Process&)>& publish);
+  // Is no other code, by what /proc says now, where some is known of? What is gone does no harm: the kernel side tells
+  // of what comes in its place. True, too, of what cannot be read any more. The table stays as of the events applied,
+  // since samples from before now may be still to come.
+  [[nodiscard]] bool is_current(const Process& process);
+  // take_dirty() will call for it, if it lives.
+  void publish_anew(std::uint32_t tgid);
+  // take_dirty() will call for it again.
+  void postpone(Process& process) { mark(process); }
   [[nodiscard]] std::vector<std::uint32_t> alive() const;
   [[nodiscard]] std::size_t size() const { return processes_.size(); }
   [[nodiscard]] std::uint64_t dropped_mappings() const { return dropped_mappings_; }
@@ -112,6 +137,8 @@ class ProcessTable {
 
  private:
   Process& get(std::uint32_t tgid);
+  [[nodiscard]] std::shared_ptr<MapSet> read_maps(std::uint32_t tgid, std::uint32_t parent, bool& has_pe,
+                                                  const manager::SharedTables& known);
   void fork(const ProcessEvent& event);
   void map(const ProcessEvent& event);
   MapSet& writable(Process& process);

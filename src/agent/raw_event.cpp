@@ -1,5 +1,6 @@
 #include "agent/raw_event.h"
 
+#include <bit>
 #include <cstddef>
 #include <cstring>
 #include <iterator>
@@ -7,23 +8,47 @@
 namespace windlass::agent {
 namespace {
 
-// The registers of an event, by wl_machine: so many by DWARF number, then the pc.
-struct RawMachine {
-  Architecture architecture;
-  unsigned registers;
-};
-constexpr RawMachine kMachines[] = {{Architecture::kX86_64, 16}, {Architecture::kAArch64, 32}};
-static_assert(WL_MACHINE_X86_64 == 0 && WL_MACHINE_AARCH64 == 1);
+// By wl_machine.
+constexpr Architecture kMachines[] = {Architecture::kX86_64, Architecture::kAArch64, Architecture::kI386};
+static_assert(WL_MACHINE_X86_64 == 0 && WL_MACHINE_AARCH64 == 1 && WL_MACHINE_I386 == 2);
 
-Registers registers_of(const wl_raw_event& event, const RawMachine& machine) {
-  Registers registers(machine.architecture);
-  for (unsigned reg = 0; reg < machine.registers; ++reg)
-    registers.set(static_cast<RegisterNumber>(reg), event.regs[reg]);
-  registers.set_pc(CodeAddress::instruction(event.regs[machine.registers]));
+// eax to edi and eip by their DWARF numbers: which of x86-64's registers each is the lower half of.
+constexpr unsigned kI386Places[] = {0, 2, 1, 3, 7, 6, 4, 5, 16};
+
+// An event has so many registers by DWARF number, then the pc.
+Registers registers_of(const wl_raw_event& event, Architecture architecture) {
+  Registers registers(architecture);
+  const bool narrow = architecture == Architecture::kI386;
+  const auto value = [&](unsigned reg) {
+    return narrow ? std::uint64_t{static_cast<std::uint32_t>(event.regs[kI386Places[reg]])} : event.regs[reg];
+  };
+  const RegisterNumber pc = Registers::pc_number(architecture);
+  for (RegisterNumber reg = 0; reg < pc; ++reg) registers.set(reg, value(reg));
+  registers.set_pc(CodeAddress::instruction(value(pc)));
   return registers;
 }
 
 }  // namespace
+
+bool MemoryCopy::read(std::uint64_t from, void* to, std::size_t size) const {
+  constexpr std::uint64_t kPages = WL_MAX_RAW_PAGES;
+  static_assert(kPages == 8 * sizeof pages);
+  const std::uint64_t begin = address % WL_RAW_PAGE, offset = from - address;
+  constexpr std::uint64_t kMost = kPages * WL_RAW_PAGE;
+  if (from < address || offset > kMost || size == 0 || size > kMost) return false;
+  const std::uint64_t first = (begin + offset) / WL_RAW_PAGE, last = (begin + offset + size - 1) / WL_RAW_PAGE;
+  if (last >= kPages) return false;
+  const std::uint64_t wanted = (~std::uint64_t{0} >> (kPages - 1 - last)) & (~std::uint64_t{0} << first);
+  if ((pages & wanted) != wanted) return false;
+  // The first page is in the copy from `begin` on.
+  const std::uint64_t below = ~pages & ((std::uint64_t{1} << first) - 1);
+  const std::uint64_t left_out =
+      static_cast<std::uint64_t>(std::popcount(below)) * WL_RAW_PAGE - ((below & 1) != 0 ? begin : 0);
+  const std::uint64_t at = offset - left_out;
+  if (at > bytes.size() || size > bytes.size() - at) return false;
+  std::memcpy(to, bytes.data() + at, size);
+  return true;
+}
 
 Expected<RawEvent> parse_raw_event(const wl_event_head& head, std::size_t size) {
   if (size < sizeof(wl_raw_event)) return fail(ErrorCode::kTruncated, "raw event too short", 0, size);
@@ -43,13 +68,12 @@ Expected<RawEvent> parse_raw_event(const wl_event_head& head, std::size_t size) 
   if (!parsed.kernel.empty()) std::memcpy(parsed.kernel.data(), bytes + sizeof event, parsed.kernel.size() * 8);
   RawSample& sample = parsed.sample;
   sample.tgid = head.tgid;
+  sample.time = head.time;
   sample.registers = registers_of(event, kMachines[event.machine]);
-  sample.stack_address = sample.registers.sp();
-  sample.stack = {bytes + stack_at, event.stack_size};
-  sample.second_address = event.second_address;
-  sample.second_stack = {bytes + stack_at + event.stack_size, event.second_size};
-  sample.code_address = sample.registers.pc().value() - event.code_before;
-  sample.code = {bytes + code_at, event.code_size};
+  const std::byte* const stack = bytes + stack_at;
+  sample.stack = {event.stack_address, {stack, event.stack_size}, event.stack_pages};
+  sample.second = {event.second_address, {stack + event.stack_size, event.second_size}, event.second_pages};
+  sample.code = {sample.registers.pc().value() - event.code_before, {bytes + code_at, event.code_size}};
   return parsed;
 }
 

@@ -12,16 +12,24 @@
 
 namespace windlass::agent {
 
+// A copy of memory from `address` on, without the pages that could not be read.
+struct MemoryCopy {
+  std::uint64_t address = 0;
+  std::span<const std::byte> bytes;
+  std::uint64_t pages = ~std::uint64_t{0};  // as wl_raw_event has them; here none is left out
+
+  // All or nothing.
+  [[nodiscard]] bool read(std::uint64_t from, void* to, std::size_t size) const;
+};
+
 // What is known of the sampled thread's memory. Spans are only read during unwind().
 struct RawSample {
   std::uint32_t tgid = 0;
-  Registers registers;  // all known, at an instruction
-  std::uint64_t stack_address = 0;
-  std::span<const std::byte> stack;
-  std::uint64_t second_address = 0;  // of another stack that the thread came from
-  std::span<const std::byte> second_stack;
-  std::uint64_t code_address = 0;
-  std::span<const std::byte> code;  // around the pc, as it was
+  std::uint64_t time = ~std::uint64_t{0};  // CLOCK_MONOTONIC, ns
+  Registers registers;                     // all known, at an instruction
+  MemoryCopy stack;                        // from sp, or the red zone below it, on
+  MemoryCopy second;                       // of another stack that the thread came from, or of this one far above
+  MemoryCopy code;                         // around the pc, as it was
 };
 
 // The pieces of an event, or kMalformed; kUnsupported where its registers are of no machine known here. The spans point

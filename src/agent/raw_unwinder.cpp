@@ -31,20 +31,24 @@ const AddressSpace& RawUnwinder::space_of(const RawSample& sample, const MapSet&
     processes_.erase(process);
     process = make();
   }
-  process->second.show(maps, registry_);
+  process->second.show(maps, sample.time, registry_);
   return process->second.space();
 }
 
 std::uint8_t RawUnwinder::unwind(const RawSample& sample, const MapSet* maps, std::vector<std::uint64_t>& frames) {
+  certainty_ = WL_DESCRIBED;
   if (maps == nullptr || maps->mappings().empty()) {
     frames.push_back(sample.registers.pc().value() | WL_FRAME_EXACT);
     return WL_END_NO_PROCESS;
   }
   if (sample.registers.pc().value() >> 63 != 0) return WL_END_NO_MAPPING;
+  static_assert(static_cast<int>(FrameCertainty::kDescribed) == WL_DESCRIBED &&
+                static_cast<int>(FrameCertainty::kGuessed) == WL_GUESSED);
   StackWalker walker(space_of(sample, *maps), sample.registers);
   for (std::size_t depth = 0; depth < kMaxFrames; ++depth) {
     const CodeAddress pc = walker.frame().pc();
     frames.push_back(pc.is_return_address() ? pc.value() : pc.value() | WL_FRAME_EXACT);
+    certainty_ = static_cast<std::uint8_t>(walker.certainty());
     if (!walker.step()) return sample_end(walker.end_reason());
   }
   return WL_END_DEPTH;

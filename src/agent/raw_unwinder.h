@@ -30,6 +30,9 @@ class RawUnwinder {
   // Appends the user frames, innermost first, as wl_stack_event has them. Returns how the stack ended (wl_end).
   std::uint8_t unwind(const RawSample& sample, const MapSet* maps, std::vector<std::uint64_t>& frames);
 
+  // wl_certainty of the last such stack's least certain frame.
+  [[nodiscard]] std::uint8_t certainty() const { return certainty_; }
+
   // What a sample is walked in. Valid, and the sample's memory, until the next call.
   [[nodiscard]] const AddressSpace& space_of(const RawSample& sample, const MapSet& maps);
 
@@ -40,7 +43,8 @@ class RawUnwinder {
   std::uint64_t code_mask_;
   SnapshotMemory memory_;
   std::unordered_map<std::uint32_t, SampledProcess> processes_;  // by tgid
-  std::uint64_t evictions_ = 0;                                  // of the registry, when they were made
+  std::uint8_t certainty_ = WL_DESCRIBED;
+  std::uint64_t evictions_ = 0;  // of the registry, when they were made
 };
 
 // What a sample's stack ended with, as the kernel side and profiles call it.

@@ -11,6 +11,8 @@
 
 #include "agent/checkpoint_schedule.h"
 #include "agent/live_process.h"
+#include "agent/main_module.h"
+#include "agent/priority.h"
 #include "agent/system_probe.h"
 
 namespace windlass::agent {
@@ -39,8 +41,9 @@ std::expected<std::unique_ptr<Recorder>, SystemError> Recorder::open(const Recor
   auto recorder = std::unique_ptr<Recorder>(new Recorder(options));
   const SystemFacts facts = read_system_facts(options.btf_path);
   if (auto refused = refuse_place(facts)) return std::unexpected(std::move(*refused));
-  if (recorder->targets_.everything()) recorder->blind_spots_ = recording_limits(facts);
+  if (recorder->targets_.everything()) recorder->remarks_ = recording_limits(facts);
   if (auto found = recorder->find_targets(facts); !found) return std::unexpected(found.error());
+  raise_priority();  // the command has been started: it does not inherit it
   if (auto opened = recorder->open_samples(facts); !opened) return std::unexpected(opened.error());
   recorder->make_parts();
   return recorder;
@@ -50,9 +53,13 @@ std::expected<void, SystemError> Recorder::find_targets(const SystemFacts& facts
   for (std::uint32_t& tgid : options_.targets) {
     const auto target = find_target(tgid, facts);
     if (!target) return std::unexpected(target.error());
+    if (tgid != *target)
+      remarks_.push_back(
+          fmt::format("{} is a thread of process {}, which is recorded with all of its threads", tgid, *target));
     tgid = *target;
     targets_.add(tgid);
   }
+  if (options_.children) add_children();
   if (options_.command.empty()) return {};
   // First of all: the child shall inherit nothing of what the profiler changes about itself.
   auto command = ChildCommand::start(options_.command);
@@ -60,6 +67,15 @@ std::expected<void, SystemError> Recorder::find_targets(const SystemFacts& facts
   command_.emplace(std::move(*command));
   targets_.add(static_cast<std::uint32_t>(command_->pid()));
   return {};
+}
+
+// What may not be looked at is left out, as children that come later are.
+void Recorder::add_children() {
+  for (const std::uint32_t child : descendants_of(options_.targets)) {
+    if (targets_.contains(child) || !read_life_status(child).alive()) continue;
+    targets_.add(child);
+    if (source_.samples != nullptr) source_.samples->follow(child);
+  }
 }
 
 std::expected<void, SystemError> Recorder::open_samples(const SystemFacts& facts) {
@@ -70,6 +86,8 @@ std::expected<void, SystemError> Recorder::open_samples(const SystemFacts& facts
                             [this](ProcessEvent&& event) { queue_.push(std::move(event)); });
   if (!opened) return std::unexpected(opened.error());
   source_ = std::move(*opened);
+  // Processes are followed from here on. What was started since they were first looked for is found now.
+  if (options_.children) add_children();
   return {};
 }
 
@@ -88,15 +106,17 @@ void Recorder::make_parts() {
       *table_, *source_.samples, targets_, [&registry](std::uint32_t module) { return registry.kernel_id(module); },
       ProcessFollower::this_machine());
   unwinder_ = std::make_unique<RawUnwinder>(registry);
-  intake_ = std::make_unique<SampleIntake>(*table_, *unwinder_, aggregator_,
-                                           [this](std::uint32_t tgid) { follower_->rescan(tgid, now_); });
+  intake_ = std::make_unique<SampleIntake>(
+      *table_, *unwinder_, names_, aggregator_, [this](std::uint32_t tgid) { follower_->rescan(tgid, now_); },
+      [this](std::uint32_t tgid) { follower_->seek_tables(tgid, now_); });
 }
 
 // ---- running --------------------------------------------------------------------------------------------------------
 
 std::expected<void, SystemError> Recorder::run(int stop_descriptor, const Hooks& hooks) {
   if (auto begun = begin(); !begun) return begun;
-  double next_progress = 0;
+  hooks.progress(progress());
+  double next_progress = kProgressInterval;
   CheckpointSchedule checkpoints;
   for (bool stopped = false; !stopped && !finished(now_);) {
     wait_for_events(stop_descriptor, stopped);
@@ -130,9 +150,11 @@ std::expected<void, SystemError> Recorder::begin() {
   if (auto started = source_.samples->start(); !started) return started;
   start_ = Clock::now();
   ended_before_ = !options_.targets.empty() && !any_target_alive();
+  if (!options_.targets.empty()) program_ = program_of(options_.targets.front());
   if (!command_) return {};
   auto released = command_->release();
   if (!released) source_.samples->stop();
+  program_ = program_of(static_cast<std::uint32_t>(command_->pid()));
   return released;
 }
 
@@ -157,6 +179,7 @@ void Recorder::round() {
   });
   take_events(now_);
   bound_memory(now_);
+  names_.poll(now_, [this](std::uint32_t tgid) { follower_->publish_anew(tgid); });
   follower_->finish_round(now_);
 }
 
@@ -167,7 +190,9 @@ void Recorder::take_events(std::uint64_t now) {
 }
 
 void Recorder::on_kernel(const wl_event_head& head, std::size_t size) {
-  if (!intake_->take(head, size)) (void)follower_->on_kernel(head, size);
+  if (intake_->take(head, size)) return;
+  if (head.type == WL_EVENT_EXIT) names_.end(head.tgid);
+  (void)follower_->on_kernel(head, size);
 }
 
 void Recorder::bound_memory(std::uint64_t now) {
@@ -205,8 +230,13 @@ bool Recorder::finished(std::uint64_t now) {
   return !any_target_alive();
 }
 
+// Whose end is the recording's.
+std::vector<std::uint32_t> Recorder::watched() const {
+  return options_.children ? targets_.chosen() : options_.targets;
+}
+
 bool Recorder::any_target_alive() const {
-  return std::ranges::any_of(options_.targets, [](std::uint32_t tgid) { return read_life_status(tgid).alive(); });
+  return std::ranges::any_of(watched(), [](std::uint32_t tgid) { return read_life_status(tgid).alive(); });
 }
 
 // ---- results --------------------------------------------------------------------------------------------------------
@@ -246,7 +276,8 @@ std::optional<double> Recorder::cpu_seconds() const {
     return in_seconds(used.ru_utime) + in_seconds(used.ru_stime);
   }
   if (command_) return cpu_seconds_of(static_cast<std::uint32_t>(command_->pid()));
-  if (options_.targets.empty()) return std::nullopt;
+  // Children come and go, and take their times with them.
+  if (options_.targets.empty() || options_.children) return std::nullopt;
   double sum = 0;
   for (const std::uint32_t tgid : options_.targets) {
     const auto one = cpu_seconds_of(tgid);
@@ -269,9 +300,9 @@ NoSamples Recorder::no_samples() const {
 
 profile::Profile Recorder::profile() {
   std::uint64_t unknown = unknown_counts_;
-  profile::Profile profile =
-      aggregator_.build(counts(), unknown,
-                        [this](std::uint32_t number, profile::Module& module) { registry_->describe(number, module); });
+  profile::Profile profile = aggregator_.build(
+      counts(), unknown, [this](std::uint32_t number, profile::Module& module) { registry_->describe(number, module); },
+      names_);
   profile.period_ns = kSecond / std::max(options_.frequency, 1u);
   profile.start_unix_ns = start_unix_ns_;
   profile.duration_ns = static_cast<std::uint64_t>(seconds() * 1e9);
@@ -283,9 +314,11 @@ profile::Profile Recorder::profile() {
   } else if (!options_.targets.empty()) {
     what = "process";
     for (const std::uint32_t tgid : options_.targets) what += fmt::format(" {}", tgid);
+    if (options_.children) what += " and its children";
   }
   profile.comments.push_back(fmt::format("windlass {}: {} at {} Hz", WINDLASS_VERSION, what, options_.frequency));
   if (!source_.limits.empty()) profile.comments.push_back(source_.limits);
+  put_program_first(profile, program_);
   return profile;
 }
 

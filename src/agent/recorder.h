@@ -12,6 +12,7 @@
 
 #include "agent/aggregator.h"
 #include "agent/child_command.h"
+#include "agent/code_names.h"
 #include "agent/event_queue.h"
 #include "agent/module_registry.h"
 #include "agent/no_samples.h"
@@ -29,6 +30,7 @@ namespace windlass::agent {
 struct RecorderOptions {
   unsigned frequency = 997;            // samples a second of CPU time, on every CPU
   std::vector<std::uint32_t> targets;  // process ids; empty and no command: the whole machine
+  bool children = false;               // and the processes that targets have started before
   std::vector<std::string> command;
   double duration = 0;   // seconds; 0 = until stopped
   std::string btf_path;  // the kernel's type information; empty: its own
@@ -50,7 +52,7 @@ class Recorder {
   static std::expected<std::unique_ptr<Recorder>, SystemError> open(const RecorderOptions& options);
   ~Recorder();
 
-  // Called about twice a second, and for a checkpoint of the profile when `checkpoint_due`.
+  // Called at once and about twice a second, and for a checkpoint of the profile when `checkpoint_due`.
   struct Hooks {
     std::function<void(const RecordingProgress&)> progress = [](const RecordingProgress&) {};
     std::function<void(const profile::Profile&)> checkpoint;  // empty: none
@@ -65,8 +67,9 @@ class Recorder {
   // What this recording cannot show because BPF was refused, and the refusal; empty with BPF.
   [[nodiscard]] const std::string& limits() const { return source_.limits; }
   [[nodiscard]] const std::string& refusal() const { return source_.refusal; }
-  // What a recording of the whole machine cannot see from here, a sentence each (a PID namespace).
-  [[nodiscard]] const std::vector<std::string>& blind_spots() const { return blind_spots_; }
+  // What people should know beforehand, a sentence each: what a recording of the whole machine cannot see from here (a
+  // PID namespace), a target that was named by one of its threads.
+  [[nodiscard]] const std::vector<std::string>& remarks() const { return remarks_; }
   // Why there are none, if there are none; after run().
   [[nodiscard]] NoSamples no_samples() const;
   [[nodiscard]] std::vector<Aggregator::Truncation> truncations() { return aggregator_.truncations(counts()); }
@@ -84,6 +87,7 @@ class Recorder {
       : options_(options), targets_(options.targets.empty() && options.command.empty()) {}
   std::expected<void, SystemError> find_targets(const SystemFacts& facts);
   std::expected<void, SystemError> open_samples(const SystemFacts& facts);
+  void add_children();
   void make_parts();
 
   std::expected<void, SystemError> begin();
@@ -95,6 +99,7 @@ class Recorder {
   void drain();
   [[nodiscard]] bool finished(std::uint64_t now);
   [[nodiscard]] bool any_target_alive() const;
+  [[nodiscard]] std::vector<std::uint32_t> watched() const;
   [[nodiscard]] double seconds() const;
   [[nodiscard]] std::optional<double> cpu_seconds() const;
   [[nodiscard]] Aggregator::Counts counts();
@@ -104,11 +109,13 @@ class Recorder {
   Targets targets_;
   OpenedSource source_;
   ProcessEventSource process_events_;  // stays closed with perf events, which bring their own
-  std::vector<std::string> blind_spots_;
+  std::vector<std::string> remarks_;
+  std::string program_;  // the file that the first target runs; empty: not known
   std::unique_ptr<ModuleRegistry> registry_;
   std::unique_ptr<ProcessTable> table_;
   std::unique_ptr<ProcessFollower> follower_;
   std::unique_ptr<RawUnwinder> unwinder_;
+  CodeNames names_;
   std::unique_ptr<SampleIntake> intake_;
   Aggregator aggregator_;
   EventQueue queue_;

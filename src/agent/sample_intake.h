@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "agent/aggregator.h"
+#include "agent/code_names.h"
 #include "agent/process_table.h"
 #include "agent/raw_unwinder.h"
 #include "windlass_layout.h"
@@ -17,10 +19,16 @@ namespace windlass::agent {
 class SampleIntake {
  public:
   // `rescan`: reads what a process has mapped once more, for mappings that no event reported (mremap, a lost record).
-  // All must outlive it.
-  SampleIntake(const ProcessTable& table, RawUnwinder& unwinder, Aggregator& aggregator,
-               std::function<void(std::uint32_t tgid)> rescan)
-      : table_(table), unwinder_(unwinder), aggregator_(aggregator), rescan_(std::move(rescan)) {}
+  // `on_generated`: that code made at run time was met which no code manager is known to have. All must outlive it.
+  using OfProcess = std::function<void(std::uint32_t tgid)>;
+  SampleIntake(const ProcessTable& table, RawUnwinder& unwinder, CodeNames& names, Aggregator& aggregator,
+               OfProcess rescan, OfProcess on_generated)
+      : table_(table),
+        unwinder_(unwinder),
+        names_(names),
+        aggregator_(aggregator),
+        rescan_(std::move(rescan)),
+        on_generated_(std::move(on_generated)) {}
 
   // A WL_EVENT_STACK or WL_EVENT_RAW; false for other events.
   bool take(const wl_event_head& event, std::size_t size);
@@ -34,13 +42,18 @@ class SampleIntake {
   void on_stack(const wl_event_head& head, std::size_t size);
   void on_raw(const wl_event_head& head, std::size_t size);
   std::uint8_t unwind(const RawSample& sample);
+  bool meet_generated(std::uint32_t tgid, std::span<const std::uint64_t> frames);
+  [[nodiscard]] std::span<const std::uint32_t> name(const wl_event_head& head, std::span<const std::uint64_t> frames);
+  [[nodiscard]] std::uint8_t mapped_end(std::uint32_t tgid, std::uint8_t end, std::span<const std::uint64_t> frames);
   [[nodiscard]] const MapSet* maps_of(std::uint32_t tgid) const;
 
   const ProcessTable& table_;
   RawUnwinder& unwinder_;
+  CodeNames& names_;
   Aggregator& aggregator_;
-  std::function<void(std::uint32_t tgid)> rescan_;
-  std::vector<std::uint64_t> frames_;  // of the raw sample at hand
+  OfProcess rescan_, on_generated_;
+  std::vector<std::uint64_t> frames_;       // of the raw sample at hand
+  std::vector<std::uint32_t> frame_names_;  // of the sample at hand
   std::uint64_t raw_ends_[WL_END_COUNT] = {};
   std::uint64_t malformed_ = 0;
 };

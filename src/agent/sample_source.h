@@ -25,6 +25,9 @@ class SampleSource {
                                                             std::uint64_t epoch) = 0;
   virtual void forget(std::uint32_t tgid) = 0;
 
+  // One more process to sample, for sources that do not find those themselves that targets have started.
+  virtual void follow(std::uint32_t /*tgid*/) {}
+
   virtual std::expected<void, SystemError> start() = 0;
   virtual void stop() = 0;
 

@@ -22,10 +22,15 @@ class SharedMemory final : public Memory {
   const Memory& memory_;
 };
 
-std::unique_ptr<walk::Module> module_of(const Mapping& mapping, ModuleRegistry& registry) {
+std::unique_ptr<walk::Module> module_of(const MapSet& maps, const Mapping& mapping, ModuleRegistry& registry) {
   ModuleInfo info;
   info.begin = mapping.begin;
   info.end = mapping.end;
+  if (const auto* table = maps.table_of(mapping)) {
+    auto module = std::make_unique<walk::Module>(std::move(info), manager::make_source(*table));
+    module->forget_id();  // its functions come and go
+    return module;
+  }
   info.bias = mapping.bias;
   CodeFile* file = registry.find(mapping.module);
   const image::CodeMachine machine = file != nullptr ? file->machine : image::CodeMachine();
@@ -47,7 +52,8 @@ SampledProcess::SampledProcess(Architecture architecture, const Memory& memory, 
   if (architecture == Architecture::kAArch64) space_.set_unsigned_mask(~code_mask);  // as the kernel side does
 }
 
-void SampledProcess::show(const MapSet& maps, ModuleRegistry& registry) {
+void SampledProcess::show(const MapSet& maps, std::uint64_t time, ModuleRegistry& registry) {
+  for (const auto& table : maps.tables()) table->set_time(time);
   const std::vector<Mapping>& wanted = maps.mappings();
   if (wanted == shown_) return;
   // Both are sorted. What goes first, so that what comes in its place does not overlap it.
@@ -59,7 +65,7 @@ void SampledProcess::show(const MapSet& maps, ModuleRegistry& registry) {
     }
   };
   missing(shown_, wanted, [&](const Mapping& mapping) { (void)modules_->erase(mapping.begin); });
-  missing(wanted, shown_, [&](const Mapping& mapping) { (void)modules_->insert(module_of(mapping, registry)); });
+  missing(wanted, shown_, [&](const Mapping& mapping) { (void)modules_->insert(module_of(maps, mapping, registry)); });
   shown_ = wanted;
 }
 

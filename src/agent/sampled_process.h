@@ -17,8 +17,9 @@ class SampledProcess {
   // The memory is the caller's, and must outlive it.
   SampledProcess(Architecture architecture, const Memory& memory, std::uint64_t code_mask);
 
-  // Makes the modules those of `maps`. Linear in the mappings; allocates for those that are new.
-  void show(const MapSet& maps, ModuleRegistry& registry);
+  // Makes the modules those of `maps`, the functions of code managers those of a time. Linear in the mappings;
+  // allocates for those that are new.
+  void show(const MapSet& maps, std::uint64_t time, ModuleRegistry& registry);
   [[nodiscard]] const AddressSpace& space() const { return space_; }
 
  private:

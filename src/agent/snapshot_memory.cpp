@@ -6,18 +6,6 @@
 #include "process/process_memory.h"
 
 namespace windlass::agent {
-namespace {
-
-bool copy_from(std::span<const std::byte> bytes, std::uint64_t begin, std::uint64_t address, void* to,
-               std::size_t size) {
-  const std::uint64_t offset = address - begin;
-  if (offset > bytes.size() || size > bytes.size() - offset) return false;
-  std::memcpy(to, bytes.data() + offset, size);
-  return true;
-}
-
-}  // namespace
-
 void SnapshotMemory::show(const RawSample& sample) {
   sample_ = &sample;
   count_ = 0;
@@ -25,9 +13,8 @@ void SnapshotMemory::show(const RawSample& sample) {
 
 bool SnapshotMemory::read(std::uint64_t address, void* to, std::size_t size) const {
   const RawSample& sample = *sample_;
-  return copy_from(sample.stack, sample.stack_address, address, to, size) ||
-         copy_from(sample.second_stack, sample.second_address, address, to, size) ||
-         copy_from(sample.code, sample.code_address, address, to, size);
+  return sample.stack.read(address, to, size) || sample.second.read(address, to, size) ||
+         sample.code.read(address, to, size);
 }
 
 // Null where it cannot be read, or too many have been.

@@ -53,9 +53,11 @@ class CallTree::Children {
   std::size_t used_ = 0;
 };
 
-CallTree::CallTree(const profile::Profile& profile, Frames& frames) {
+CallTree::CallTree(const profile::Profile& profile, Frames& frames, std::uint32_t pid) {
   DistinctStacks distinct;
-  distinct.add_all(profile.samples);
+  if (pid == kNone) distinct.add_all(profile.samples);
+  for (const Sample& sample : profile.samples)
+    if (pid != kNone && sample.pid == pid) distinct.add(sample);
   nodes_.emplace_back();
   Children children;
   std::vector<std::uint32_t> path;

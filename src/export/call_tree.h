@@ -35,7 +35,8 @@ struct Totals {
 // O(samples + distinct stacks x depth).
 class CallTree {
  public:
-  CallTree(const profile::Profile& profile, Frames& frames);
+  // `pid`: of this process's samples alone; kNone: of all.
+  CallTree(const profile::Profile& profile, Frames& frames, std::uint32_t pid = profile::kNone);
 
   [[nodiscard]] const std::vector<TreeNode>& nodes() const { return nodes_; }
   // Indexed by frame id.

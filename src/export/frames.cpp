@@ -18,6 +18,8 @@ std::string_view module_name(const profile::Module& module) {
 
 std::string unnamed_frame(const profile::Profile& profile, const profile::Location& location) {
   if (location.module >= profile.modules.size()) return fmt::format("{:#x}", location.address);
+  // Of code made at run time that nothing names, addresses mean nothing to people; each would be a function.
+  if (profile.modules[location.module].path == "[anon]") return "[jit]";
   const std::uint64_t offset = location.function_begin != 0 ? location.function_begin : location.address;
   return fmt::format("{}+{:#x}", module_name(profile.modules[location.module]), offset);
 }

@@ -2,11 +2,16 @@
 
 #include <algorithm>
 #include <numeric>
+#include <unordered_map>
+#include <utility>
 
 #include "base/json_writer.h"
 #include "export/call_tree.h"
 #include "export/numbers.h"
 #include "export/page_assets.h"
+#include "export/page_trees.h"
+#include "export/processes.h"
+#include "export/shorten_name.h"
 
 namespace windlass::exporter {
 
@@ -18,33 +23,84 @@ using profile::kNone;
 class PageData {
  public:
   PageData(const profile::Profile& profile, TextWriter& out, const HtmlOptions& options)
-      : profile_(profile),
-        json_(out),
-        frames_(profile),
-        tree_(profile, frames_),
-        totals_(totals_of(profile)),
-        smallest_(smallest_drawn(options.max_nodes)) {}
+      : profile_(profile), json_(out), frames_(profile), totals_(totals_of(profile)) {
+    const CallTree tree(profile, frames_);
+    functions_ = tree.functions();
+    nodes_ = tree.nodes().size();
+    views_.push_back(make_view({}, tree, options.max_nodes, kFunctions));
+    add_processes(options.max_nodes);
+    order_modules();
+    count_lines();
+  }
 
   void write() {
     json_.begin_object();
     write_totals();
-    order_modules();
     write_modules();
-    choose_nodes();
     write_frames();
-    write_nodes();
+    json_.key("left_out");
+    json_.begin_object();
+    json_.member("nodes", nodes_ - views_[0].calls.nodes.size());
+    json_.member("below", views_[0].calls.below);
+    json_.end_object();
+    write_view(views_[0]);
+    json_.key("processes");
+    json_.begin_array();
+    for (std::size_t i = 1; i < views_.size(); ++i) {
+      json_.next_line();
+      json_.begin_object();
+      json_.member("name", views_[i].name);
+      json_.member("samples", views_[i].calls.nodes[0].total);
+      write_view(views_[i]);
+      json_.end_object();
+    }
+    json_.end_array();
     json_.end_object();
   }
 
  private:
-  // Nodes with at least this many samples fit the limit. A child never has more than its parent, so they form a tree.
-  [[nodiscard]] std::uint64_t smallest_drawn(std::size_t max_nodes) const {
-    if (tree_.nodes().size() <= max_nodes) return 1;
-    std::vector<std::uint64_t> totals;
-    for (const auto& node : tree_.nodes()) totals.push_back(node.total);
-    std::nth_element(totals.begin(), totals.begin() + static_cast<std::ptrdiff_t>(max_nodes), totals.end(),
-                     std::greater<>());
-    return totals[max_nodes] + 1;
+  static constexpr std::size_t kFunctions = 5000;         // rows of the table
+  static constexpr std::size_t kProcessFunctions = 1000;  // of a single process
+  static constexpr std::size_t kProcesses = 20;
+  static constexpr std::size_t kLines = 16;  // of a function
+
+  // The whole profile, or one process of it.
+  struct View {
+    std::string name;
+    PageTree calls, callers;
+    std::vector<std::pair<std::uint32_t, FunctionCount>> functions;
+  };
+
+  static View make_view(const std::string& name, const CallTree& tree, std::size_t max_nodes, std::size_t functions) {
+    View view{
+        name, call_page_tree(tree, max_nodes), callers_page_tree(tree, std::max<std::size_t>(max_nodes / 2, 2)), {}};
+    for (std::uint32_t id = 0; id < tree.functions().size(); ++id)
+      if (tree.functions()[id].total != 0) view.functions.emplace_back(id, tree.functions()[id]);
+    std::ranges::stable_sort(view.functions, [](const auto& a, const auto& b) {
+      return std::pair(a.second.self, a.second.total) > std::pair(b.second.self, b.second.total);
+    });
+    if (view.functions.size() > functions) view.functions.resize(functions);
+    return view;
+  }
+
+  void add_processes(std::size_t max_nodes) {
+    const std::vector<Process> processes = processes_of(profile_);
+    if (processes.size() < 2) return;
+    for (std::size_t i = 0; i < std::min(processes.size(), kProcesses); ++i) {
+      const std::size_t share = max_nodes * processes[i].samples / std::max<std::uint64_t>(totals_.samples, 1);
+      const CallTree tree(profile_, frames_, processes[i].pid);
+      views_.push_back(make_view(processes[i].name, tree, std::max<std::size_t>(share, 100), kProcessFunctions));
+    }
+  }
+
+  // Samples of a function's own by the line they are in.
+  void count_lines() {
+    for (const profile::Sample& sample : profile_.samples) {
+      if (sample.locations.empty()) continue;
+      const auto& lines = profile_.locations[sample.locations.front()].lines;
+      if (lines.empty() || lines.front().line == 0) continue;
+      lines_[frames_.of_location(sample.locations.front()).front()][lines.front().line] += sample.count;
+    }
   }
 
   void write_totals() {
@@ -85,9 +141,9 @@ class PageData {
       if (is_new) modules_.push_back({.module = i});
       page_module_[i] = entry->second;
     }
-    for (std::uint32_t id = 0; id < tree_.functions().size(); ++id)
+    for (std::uint32_t id = 0; id < functions_.size(); ++id)
       if (frames_[id].module < profile_.modules.size())
-        modules_[page_module_[frames_[id].module]].self += tree_.functions()[id].self;
+        modules_[page_module_[frames_[id].module]].self += functions_[id].self;
     std::vector<std::uint32_t> order(modules_.size());
     std::iota(order.begin(), order.end(), 0u);
     std::stable_sort(order.begin(), order.end(),
@@ -117,23 +173,6 @@ class PageData {
     json_.end_array();
   }
 
-  // Preorder, children by descending total, so each subtree is left at its first child that is too small.
-  void choose_nodes() {
-    const auto& nodes = tree_.nodes();
-    std::vector<std::pair<std::uint32_t, std::uint32_t>> todo{{0, 0}};  // (node, its parent's place)
-    while (!todo.empty()) {
-      const auto [node, parent] = todo.back();
-      todo.pop_back();
-      const auto place = static_cast<std::uint32_t>(drawn_.size());
-      drawn_.emplace_back(node, place - parent);
-      const std::size_t first = todo.size();
-      for (auto child = nodes[node].first_child; child != kNone && nodes[child].total >= smallest_;
-           child = nodes[child].next_sibling)
-        todo.emplace_back(child, place);
-      std::reverse(todo.begin() + static_cast<std::ptrdiff_t>(first), todo.end());
-    }
-  }
-
   void write_frames() {
     page_frame_.assign(frames_.size(), kNone);
     json_.key("frames");
@@ -143,53 +182,86 @@ class PageData {
     json_.member("module", -1);
     json_.member("kind", 2);
     json_.end_object();
-    std::uint32_t count = 1;
-    for (const auto& [node, up] : drawn_) {
-      const std::uint32_t id = tree_.nodes()[node].frame;
-      if (id == kNone || page_frame_[id] != kNone) continue;
-      page_frame_[id] = count++;
-      write_frame(id);
+    for (const View& view : views_) {
+      for (const PageTree* tree : {&view.calls, &view.callers})
+        for (const PageNode& node : tree->nodes) write_frame(node.frame);
+      for (const auto& [id, count] : view.functions) write_frame(id);
     }
     json_.end_array();
   }
+
+  // Once.
   void write_frame(std::uint32_t id) {
+    if (id == kNone || page_frame_[id] != kNone) return;
+    page_frame_[id] = page_frames_++;
     const Frame& frame = frames_[id];
     const bool has_module = frame.module < profile_.modules.size();
     json_.next_line();
     json_.begin_object();
     json_.member("name", frame.name);
+    // What a search goes by, where that is less than the name.
+    if (const std::size_t plain = length_without_parameters(frame.name); plain != frame.name.size())
+      json_.member("plain", std::string_view(frame.name).substr(0, plain));
     json_.member("module", has_module ? static_cast<std::int64_t>(page_module_[frame.module]) : -1);
     json_.member("kind", static_cast<int>(frame.kind));
-    json_.member("self", tree_.functions()[id].self);
-    json_.member("total", tree_.functions()[id].total);
+    const FunctionCount count = id < functions_.size() ? functions_[id] : FunctionCount{};
+    json_.member("self", count.self);
+    json_.member("total", count.total);
     if (!frame.file.empty()) {
       json_.member("file", frame.file);
       json_.member("line", frame.line);
+      write_lines(id);
     }
     json_.end_object();
   }
 
-  template <typename Number>
-  void write_array(std::string_view name, Number number) {
-    json_.key(name);
+  void write_lines(std::uint32_t id) {
+    const auto found = lines_.find(id);
+    if (found == lines_.end()) return;
+    std::vector<std::pair<std::uint64_t, std::uint32_t>> most;
+    for (const auto& [line, count] : found->second) most.emplace_back(count, line);
+    std::ranges::sort(most, std::greater());
+    json_.key("lines");
     json_.begin_array();
-    for (const auto& entry : drawn_) json_.value(number(entry.first, entry.second));
+    for (std::size_t i = 0; i < std::min(most.size(), kLines); ++i) {
+      json_.begin_array();
+      json_.value(most[i].second);
+      json_.value(most[i].first);
+      json_.end_array();
+    }
     json_.end_array();
   }
-  void write_nodes() {
-    const auto& nodes = tree_.nodes();
-    json_.key("left_out");
+
+  template <typename Number>
+  void write_array(std::string_view name, const PageTree& tree, Number number) {
+    json_.key(name);
+    json_.begin_array();
+    for (std::uint32_t i = 0; i < tree.nodes.size(); ++i) json_.value(number(tree.nodes[i], i));
+    json_.end_array();
+  }
+  void write_tree(std::string_view name, const PageTree& tree) {
+    json_.key(name);
     json_.begin_object();
-    json_.member("nodes", nodes.size() - drawn_.size());
-    json_.member("below", smallest_);
+    write_array("frame", tree,
+                [&](const PageNode& node, auto) { return node.frame == kNone ? 0 : page_frame_[node.frame]; });
+    write_array("up", tree, [](const PageNode& node, std::uint32_t place) { return place - node.parent; });
+    write_array("total", tree, [](const PageNode& node, auto) { return node.total; });
+    write_array("self", tree, [](const PageNode& node, auto) { return node.self; });
     json_.end_object();
-    json_.key("nodes");
-    json_.begin_object();
-    write_array("frame", [&](auto node, auto) { return node == 0 ? 0 : page_frame_[nodes[node].frame]; });
-    write_array("up", [](auto, auto up) { return up; });
-    write_array("total", [&](auto node, auto) { return nodes[node].total; });
-    write_array("self", [&](auto node, auto) { return nodes[node].self; });
-    json_.end_object();
+  }
+  void write_view(const View& view) {
+    write_tree("nodes", view.calls);
+    write_tree("callers", view.callers);
+    json_.key("functions");
+    json_.begin_array();
+    for (const auto& [id, count] : view.functions) {
+      json_.begin_array();
+      json_.value(page_frame_[id]);
+      json_.value(count.self);
+      json_.value(count.total);
+      json_.end_array();
+    }
+    json_.end_array();
   }
 
   struct PageModule {
@@ -200,13 +272,15 @@ class PageData {
   const profile::Profile& profile_;
   JsonWriter json_;
   Frames frames_;
-  CallTree tree_;
   Totals totals_;
-  std::uint64_t smallest_;
+  std::size_t nodes_ = 0;                 // of the whole profile's tree
+  std::vector<FunctionCount> functions_;  // of the whole profile, by frame id
+  std::vector<View> views_;               // the whole profile, then processes
+  std::unordered_map<std::uint32_t, std::unordered_map<std::uint32_t, std::uint64_t>> lines_;  // by frame id, by line
   std::vector<PageModule> modules_;
-  std::vector<std::uint32_t> page_module_;                      // Profile's module -> the page's
-  std::vector<std::uint32_t> page_frame_;                       // frame id -> the page's
-  std::vector<std::pair<std::uint32_t, std::uint32_t>> drawn_;  // (node, how far before it its parent is)
+  std::vector<std::uint32_t> page_module_;  // Profile's module -> the page's
+  std::vector<std::uint32_t> page_frame_;   // frame id -> the page's
+  std::uint32_t page_frames_ = 1;           // 0 is the root
 };
 
 }  // namespace

@@ -10,7 +10,8 @@
 namespace windlass::exporter {
 
 struct HtmlOptions {
-  // The page shows at most this many boxes; the smallest are folded into their parents, and the page says how many.
+  // A graph has at most this many boxes; the smallest are folded into their parents, and the page says how many. The
+  // callers' graph has half as many, those of the single processes together as many.
   std::size_t max_nodes = 100'000;
 };
 

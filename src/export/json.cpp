@@ -104,6 +104,7 @@ class ProfileWriter {
     json_.member("tid", sample.tid);
     json_.member("comm", sample.comm < profile_.strings.size() ? std::string_view(profile_.strings[sample.comm]) : "");
     json_.member_or_null("truncated", truncated, profile::end_text(sample.end));
+    json_.member("certainty", profile::certainty_text(sample.certainty));
     json_.key("locations");
     json_.begin_array();
     for (const auto location : sample.locations) json_.value(location);

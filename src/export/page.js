@@ -1,12 +1,18 @@
 "use strict";
 (() => {
   const profile = JSON.parse(document.getElementById("profile").textContent);
-  const { totals, modules, frames, nodes } = profile;
+  const { totals, modules, frames } = profile;
   const KIND = { FUNCTION: 0, UNNAMED: 1, COMM: 2, TRUNCATED: 3 };
-  const CALLERS_SHARE = 0.0002;  // branches of the callers' view below this share are not drawn
+  const VIEW = { GRAPH: "graph", CALLERS: "callers", FUNCTIONS: "functions" };
+  const ROWS = 200;  // of the table, until more are asked for
+  // What can be looked at: the whole profile, or one process of it.
+  const subjects = [{ name: "", nodes: profile.nodes, callers: profile.callers, functions: profile.functions }, ...profile.processes];
+  let subject = subjects[0], view = VIEW.GRAPH, thread = "", chosen = -1;  // chosen: the frame that the table explains
+  const samples = () => subject.nodes.total[0] || 0;
   const $ = (id) => document.getElementById(id);
   const count = (n) => n.toLocaleString("en-US");
-  const percent = (n) => (100 * n / totals.samples).toFixed(2) + "%";
+  const share = (n, all) => (all ? 100 * n / all : 0).toFixed(2) + "%";
+  const percent = (n) => share(n, samples());
   const element = (tag, text, className) => {
     const made = document.createElement(tag);
     if (text !== undefined) made.textContent = text;
@@ -26,11 +32,12 @@
     if (totals.start_unix_ms) title.append(element("small", new Date(totals.start_unix_ms).toISOString().replace("T", " ").slice(0, 19) + " UTC"));
     const whole = totals.samples - totals.truncated;
     fact("samples", count(totals.samples));
-    // Rounded down: 100% only if every stack is whole.
-    const share = totals.samples ? Math.floor(10000 * whole / totals.samples) / 100 : 0;
-    fact("stacks complete", share.toFixed(2) + "%", whole === totals.samples ? "good" : "bad");
-    fact("truncated", count(totals.truncated), totals.truncated ? "bad" : "");
-    fact("lost", count(totals.lost), totals.lost ? "bad" : "");
+    // Rounded down: 100% only if every stack is whole. A few in a thousand are nothing to be alarmed about.
+    const complete = totals.samples ? Math.floor(10000 * whole / totals.samples) / 100 : 0;
+    const grade = (part) => part * 1000 <= totals.samples ? "good" : part * 20 <= totals.samples ? "" : "bad";
+    fact("stacks complete", complete.toFixed(2) + "%", grade(totals.truncated));
+    fact("truncated", count(totals.truncated), totals.truncated ? grade(totals.truncated) : "");
+    fact("lost", count(totals.lost), totals.lost ? grade(totals.lost) : "");
     if (totals.hz) fact("frequency", totals.hz + " Hz");
     if (totals.seconds) fact("duration", totals.seconds.toFixed(1) + " s");
     if (totals.cpu_seconds) fact("CPU time", totals.cpu_seconds.toFixed(1) + " s");
@@ -84,41 +91,29 @@
   }
 
   // ---- trees ---------------------------------------------------------------------------------------------------
-  // nodes: parallel arrays in preorder; up[i] says how many entries before i its parent stands.
-  function callTree() {
+  // nodes: parallel arrays, parents first; up[i] says how many entries before i its parent stands.
+  function treeOf(nodes) {
     const all = [];
     for (let i = 0; i < nodes.frame.length; i++) {
       const frame = frames[nodes.frame[i]];
       const parent = i ? all[i - nodes.up[i]] : null;
-      const made = { frame, name: frame.name, value: nodes.total[i], self: nodes.self[i], children: [], parent,
+      const made = { frame, id: nodes.frame[i], name: frame.name, value: nodes.total[i], self: nodes.self[i], children: [], parent,
                      truncated: frame.kind === KIND.TRUNCATED || (parent !== null && parent.truncated) };
       if (parent) parent.children.push(made);
       all.push(made);
     }
     return all;
   }
-  // Leaves first: every node of the call tree that has samples of its own starts a path to its root; equal starts merge.
+  // What runs at the top, callers below it. Functions narrower than a pixel can be most of it: they are one box together,
+  // which opens at a click; the last of them have no box of their own even there.
   function callersTree() {
-    const least = Math.max(1, totals.samples * CALLERS_SHARE);
-    const group = (frame, ends, value) => ({ frame, name: frame.name, value, self: 0, ends, children: [], truncated: frame.kind === KIND.TRUNCATED });
-    const root = group(tree[0].frame, tree.filter((n) => n.self > 0 && n.parent).map((n) => [n, n.self]), totals.samples);
-    const todo = [root];
-    while (todo.length) {
-      const at = todo.pop();
-      const by = new Map();
-      for (const [node, weight] of at.ends) {
-        const next = at === root ? node : node.parent;
-        if (!next || !next.parent) continue;
-        const known = by.get(next.frame);
-        if (known) { known.ends.push([next, weight]); known.value += weight; } else by.set(next.frame, group(next.frame, [[next, weight]], weight));
-      }
-      at.ends = null;
-      at.children = [...by.values()].filter((child) => child.value >= least).sort((a, b) => b.value - a.value);
-      for (const child of at.children) {
-        if (at === root) child.self = child.value;
-        todo.push(child);
-      }
-    }
+    const root = treeOf(subject.callers)[0];
+    const least = root.value / Math.max(200, document.body.clientWidth - 40);
+    const wide = root.children.filter((child) => child.value >= least), narrow = root.children.filter((child) => child.value < least);
+    const rest = root.value - wide.reduce((sum, child) => sum + child.value, 0);
+    const frame = { name: "(narrower functions)", module: -1, kind: KIND.COMM };
+    if (rest > 0) wide.push({ frame, id: -1, name: frame.name, value: rest, self: rest, children: narrow, parent: root, truncated: false });
+    root.children = wide;
     return root;
   }
 
@@ -132,9 +127,9 @@
     if (module) box.append(element("div", module.path, "where"));
     if (frame.file) box.append(element("div", frame.file + (frame.line ? ":" + frame.line : ""), "where"));
     box.append(element("div", `${count(value)} samples (${percent(value)})` +
-      (showsCallers ? "" : `, self ${count(self)} (${percent(self)})`), "counts"));
+      (view === VIEW.CALLERS ? "" : `, self ${count(self)} (${percent(self)})`), "counts"));
     const everywhere = frame.total !== undefined && frame.kind <= KIND.UNNAMED;
-    if (everywhere) box.append(element("div", `everywhere: self ${percent(frame.self)}, total ${percent(frame.total)}`, "counts where"));
+    if (everywhere) box.append(element("div", `everywhere: self ${share(frame.self, totals.samples)}, total ${share(frame.total, totals.samples)}`, "counts where"));
     if (node.data.truncated) box.append(element("div", "This stack is truncated: its outer callers are not known.", "warning"));
     box.style.display = "block";
     const { width, height } = box.getBoundingClientRect();
@@ -145,34 +140,47 @@
   tip.hide = () => { $("tip").style.display = "none"; return tip; };
   tip.destroy = () => {};
 
-  let searching = "", showsCallers = false, chart = null, tree = [];
+  let searching = "", chart = null, tree = [];
+  // By the function's name; the types of its parameters are not what people look for.
+  const searched = (frame) => frame.plain || frame.name;
   function matcher(term) {
     if (term.startsWith("module:")) {
       const name = term.slice(7);
-      return (node) => node.data.frame.module >= 0 && modules[node.data.frame.module].name === name;
+      return (frame) => frame.module >= 0 && modules[frame.module].name === name;
     }
     try {
       const expression = new RegExp(term, "i");
-      return (node) => node.depth > 0 && expression.test(node.data.name);
+      return (frame) => expression.test(searched(frame));
     } catch {  // an unfinished expression is taken as it is written
-      return (node) => node.depth > 0 && node.data.name.toLowerCase().includes(term.toLowerCase());
+      return (frame) => searched(frame).toLowerCase().includes(term.toLowerCase());
     }
   }
   let matches = () => false;
   function draw() {
-    $("callers").setAttribute("aria-pressed", String(showsCallers));
-    $("note").textContent = (showsCallers ? `Functions by their own samples, callers below them; branches under ${100 * CALLERS_SHARE}% are left out. ` : "") +
-      "Frames narrower than a pixel appear when you zoom in (click a frame).";
+    $("callers").setAttribute("aria-pressed", String(view === VIEW.CALLERS));
+    $("table").setAttribute("aria-pressed", String(view === VIEW.FUNCTIONS));
+    $("functions").hidden = view !== VIEW.FUNCTIONS;
+    $("chart").hidden = view === VIEW.FUNCTIONS;
+    $("note").textContent = view === VIEW.FUNCTIONS ? "Callers and callees are those that the graph draws." :
+      (view === VIEW.CALLERS ? "Functions by their own samples, callers below them. " : "") + "Frames narrower than a pixel appear when you zoom in (click a frame).";
     $("chart").replaceChildren();
     stripes.clear();
-    if (!totals.samples) { $("chart").append(element("div", "No samples were recorded.", "empty")).id = "empty"; return; }
-    tree = callTree();
-    const data = showsCallers ? callersTree() : tree[0];
+    chart = null;
+    if (!samples()) { $("chart").append(element("div", "No samples were recorded.", "empty")).id = "empty"; return; }
+    tree = treeOf(subject.nodes);
+    showThreads();
+    if (view === VIEW.FUNCTIONS) { showFunctions(); return; }
+    const data = view === VIEW.CALLERS ? callersTree() : tree[0];
     chart = flamegraph.default().width(document.body.clientWidth - 40).cellHeight(19).inverted(true).minFrameSize(0.8)
       .transitionDuration(0).resetHeightOnZoom(true).tooltip(tip).setColorMapper(fill).sort((a, b) => b.data.value - a.data.value)
-      .getName((d) => d.data.name).setSearchMatch((node) => matches(node)).setSearchHandler(showMatches);
+      .getName((d) => d.data.name).setSearchMatch((node) => node.depth > 0 && matches(node.data.frame)).setSearchHandler(showMatches);
     d3.select("#chart").datum(data).call(chart);
     if (searching) search(searching);
+    if (thread && view === VIEW.GRAPH) zoomTo((node) => node.depth === 1 && node.data.name === thread);
+  }
+  function zoomTo(wanted) {
+    const found = d3.select("#chart svg").selectAll(".frame").data().find(wanted);
+    if (found) chart.zoomTo(found);
   }
   // A match inside another match is not counted twice. Counts come from the data: zooming changes what is drawn only.
   function showMatches(results) {
@@ -190,24 +198,148 @@
     searching = term;
     $("query").value = term;
     keepState();
+    matches = term ? matcher(term) : () => false;
+    if (view === VIEW.FUNCTIONS) { $("match").textContent = ""; showList(); return; }
     if (!chart) return;
-    if (!term) { matches = () => false; $("match").textContent = ""; chart.clear(); return; }
-    matches = matcher(term);
+    if (!term) { $("match").textContent = ""; chart.clear(); return; }
     chart.search(term);
   }
-  function setCallers(on) {
-    showsCallers = on;
+  function setView(to) {
+    view = to;
     keepState();
     draw();
   }
   function keepState() {
     const state = new URLSearchParams();
     if (searching) state.set("q", searching);
-    if (showsCallers) state.set("view", "callers");
+    if (view !== VIEW.GRAPH) state.set("view", view);
+    if (subject.name) state.set("process", subject.name);
+    if (thread) state.set("thread", thread);
+    if (view === VIEW.FUNCTIONS && chosen > 0) state.set("function", frames[chosen].name);
     const text = state.toString();
     if (("#" + text) !== location.hash && (text || location.hash)) history.replaceState(null, "", "#" + text);
   }
 
+  // ---- processes and threads -----------------------------------------------------------------------------------
+  function fillSelect(select, options, value) {
+    select.replaceChildren(...options.map(([key, text]) => { const option = element("option", text); option.value = key; return option; }));
+    select.value = value;
+    select.hidden = options.length < 3;  // "all", and one: nothing to choose
+  }
+  function showProcesses() {
+    fillSelect($("process"), subjects.map((one) => [one.name, one.name ? `${one.name}: ${share(one.samples, totals.samples)}` : "All processes"]), subject.name);
+  }
+  function showThreads() {
+    const threads = tree[0].children.map((node) => [node.name, `${node.name}: ${percent(node.value)}`]);
+    if (!threads.some(([name]) => name === thread)) thread = "";
+    fillSelect($("thread"), [["", "All threads"], ...threads], thread);
+    $("thread").hidden ||= view === VIEW.CALLERS;
+  }
+
+  // ---- functions, with callers and callees ---------------------------------------------------------------------
+  let rows = ROWS, order = 1;  // of subject.functions' entries: 1 self, 2 total
+  const inThread = (node) => { while (node.parent && node.parent.parent) node = node.parent; return !thread || node.name === thread; };
+  // [frame, self, total] of the subject; of one thread as far as the graph draws it.
+  function functionCounts() {
+    if (!thread) return subject.functions;
+    const counts = new Map();
+    for (const node of tree) {
+      if (!node.parent || !inThread(node)) continue;
+      let above = node.parent;
+      while (above && above.id !== node.id) above = above.parent;
+      const known = counts.get(node.id) || [node.id, 0, 0];
+      counts.set(node.id, [node.id, known[1] + node.self, known[2] + (above ? 0 : node.value)]);
+    }
+    return [...counts.values()];
+  }
+  function tableOf(caption, heads, entries, choose) {
+    const table = element("table"), head = element("tr"), body = element("tbody");
+    if (caption) table.append(element("caption", caption));
+    for (const [text, className] of heads) {
+      const cell = element("th", undefined, className);
+      cell.append(text);
+      head.append(cell);
+    }
+    for (const { id, cells } of entries) {
+      const row = element("tr");
+      cells.forEach((text, i) => row.append(element("td", text, heads[i][1])));
+      if (id > 0) {
+        row.title = frames[id].name;
+        row.tabIndex = 0;
+        row.setAttribute("aria-selected", String(id === chosen));
+        row.addEventListener("click", () => choose(id));
+        row.addEventListener("keydown", (event) => { if (event.key === "Enter") choose(id); });
+      }
+      body.append(row);
+    }
+    const top = element("thead");
+    top.append(head);
+    table.append(top, body);
+    return table;
+  }
+  function choose(id) {
+    chosen = id;
+    keepState();
+    showFunctions();
+  }
+  function sorter(text, by) {
+    const button = element("button", text);
+    button.setAttribute("aria-pressed", String(order === by));
+    button.addEventListener("click", () => { order = by; showList(); });
+    return button;
+  }
+  function showList() {
+    const wanted = searching ? matches : () => true;
+    const found = functionCounts().filter(([id]) => frames[id].kind <= KIND.UNNAMED && wanted(frames[id]))
+      .sort((a, b) => b[order] - a[order] || b[3 - order] - a[3 - order]);
+    const entries = found.slice(0, rows).map(([id, self, total]) => {
+      const module = modules[frames[id].module];
+      return { id, cells: [percent(self), percent(total), frames[id].name, module ? module.name : ""] };
+    });
+    $("list").replaceChildren(tableOf("", [[sorter("self", 1), "number"], [sorter("total", 2), "number"], ["function"], ["module", "module"]], entries, choose));
+    if (found.length <= rows) return;
+    const more = element("button", `${count(found.length - rows)} more`);
+    more.addEventListener("click", () => { rows += 5 * ROWS; showList(); });
+    $("list").append(more);
+  }
+  // Who calls it and whom it calls, in samples of it. Calls of its own to itself are not taken apart.
+  function neighbours(id) {
+    const callers = new Map(), callees = new Map();
+    const add = (to, node, value) => to.set(node.id, (to.get(node.id) || 0) + value);
+    let total = 0, self = 0;
+    for (const node of tree) {
+      if (node.id !== id || !inThread(node)) continue;
+      self += node.self;
+      for (const child of node.children) if (child.id !== id) add(callees, child, child.value);
+      let above = node.parent;
+      while (above && above.id !== id) above = above.parent;
+      if (above) continue;
+      total += node.value;
+      if (node.parent) add(callers, node.parent, node.value);
+    }
+    const sorted = (map) => [...map].sort((a, b) => b[1] - a[1]);
+    return { total, self, callers: sorted(callers), callees: sorted(callees) };
+  }
+  function showFunctions() {
+    showList();
+    const box = $("function");
+    box.replaceChildren();
+    if (chosen <= 0) { box.append(element("p", "Choose a function to see who calls it and whom it calls.", "where")); return; }
+    const frame = frames[chosen], module = modules[frame.module], { total, self, callers, callees } = neighbours(chosen);
+    box.append(element("h2", frame.name));
+    if (module) box.append(element("div", module.path, "where"));
+    if (frame.file) box.append(element("div", frame.file + (frame.line ? ":" + frame.line : ""), "where"));
+    box.append(element("div", `${count(total)} samples (${percent(total)}), self ${count(self)} (${percent(self)})`));
+    const heads = [["of it", "number"], ["samples", "number"], ["function"]];
+    const cells = ([id, n]) => ({ id: frames[id].kind <= KIND.UNNAMED ? id : -1, cells: [share(n, total), count(n), id ? frames[id].name : "(none)"] });
+    box.append(tableOf("Callers", heads, callers.map(cells), choose), tableOf("Callees", heads, callees.map(cells), choose));
+    if (frame.lines) {
+      const lines = frame.lines.map(([line, n]) => ({ id: -1, cells: [share(n, frame.self), count(n), `${frame.file}:${line}`] }));
+      box.append(tableOf("Source lines, by samples of its own in the whole profile", [["of self", "number"], ["samples", "number"], ["line"]], lines, choose));
+    }
+  }
+
+  // ---- the legend ----------------------------------------------------------------------------------------------
   function showLegend() {
     const legend = $("legend");
     legend.replaceChildren();
@@ -216,7 +348,7 @@
       const entry = element("button");
       const colour = element("i");
       colour.style.background = moduleColour(module);
-      entry.append(colour, module.name, element("span", percent(module.self)));
+      entry.append(colour, module.name, element("span", share(module.self, totals.samples)));
       entry.title = module.path + ": samples in its own code";
       entry.addEventListener("click", () => search(searching === "module:" + module.name ? "" : "module:" + module.name));
       legend.append(entry);
@@ -225,7 +357,7 @@
       const entry = element("button");
       const colour = element("i");
       colour.style.background = "repeating-linear-gradient(45deg, #e5735f 0 3px, #fff8 3px 6px)";
-      entry.append(colour, "truncated stacks", element("span", percent(totals.truncated)));
+      entry.append(colour, "truncated stacks", element("span", share(totals.truncated, totals.samples)));
       entry.addEventListener("click", () => search(searching === "\\[truncated" ? "" : "\\[truncated"));
       legend.append(entry);
     }
@@ -234,16 +366,25 @@
   // ---- input ---------------------------------------------------------------------------------------------------
   let typing = 0;
   $("query").addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(() => search($("query").value), 150); });
-  $("callers").addEventListener("click", () => setCallers(!showsCallers));
+  const toggle = (to) => setView(view === to ? VIEW.GRAPH : to);
+  $("callers").addEventListener("click", () => toggle(VIEW.CALLERS));
+  $("table").addEventListener("click", () => toggle(VIEW.FUNCTIONS));
+  $("process").addEventListener("change", () => {
+    subject = subjects.find((one) => one.name === $("process").value) || subjects[0];
+    thread = "";
+    setView(view);
+  });
+  $("thread").addEventListener("change", () => { thread = $("thread").value; setView(view); });
   $("reset").addEventListener("click", () => chart && chart.resetZoom());
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape") {
       search("");
       $("query").blur();
       if (chart) chart.resetZoom();
-    } else if (event.target !== $("query") && !event.ctrlKey && !event.metaKey && !event.altKey) {
+    } else if (!event.target.matches("input, select") && !event.ctrlKey && !event.metaKey && !event.altKey) {
       if (event.key === "/") { event.preventDefault(); $("query").focus(); $("query").select(); }
-      if (event.key === "c") setCallers(!showsCallers);
+      if (event.key === "c") toggle(VIEW.CALLERS);
+      if (event.key === "f") toggle(VIEW.FUNCTIONS);
     }
   });
   let resizing = 0;
@@ -251,8 +392,14 @@
   dark.addEventListener("change", () => { showLegend(); draw(); });
   function fromHash() {
     const state = new URLSearchParams(location.hash.slice(1));
-    showsCallers = state.get("view") === "callers";
+    view = Object.values(VIEW).includes(state.get("view")) ? state.get("view") : VIEW.GRAPH;
     searching = state.get("q") || "";
+    subject = subjects.find((one) => one.name === state.get("process")) || subjects[0];
+    thread = state.get("thread") || "";
+    chosen = state.has("function") ? frames.findIndex((frame) => frame.name === state.get("function")) : -1;
+    matches = searching ? matcher(searching) : () => false;
+    $("query").value = searching;
+    showProcesses();
     draw();
     if (!searching) search("");
   }

@@ -42,7 +42,7 @@ enum LineField : std::uint32_t { kLineFunctionId = 1, kLineNumber = 2 };
 enum FunctionField : std::uint32_t { kFunctionId = 1, kName = 2, kSystemName = 3, kSourceFile = 4, kStartLine = 5 };
 
 inline constexpr std::string_view kPidLabel = "pid", kTidLabel = "tid", kCommLabel = "comm",
-                                  kTruncatedLabel = "truncated", kEndLabel = "end";
+                                  kTruncatedLabel = "truncated", kEndLabel = "end", kCertaintyLabel = "certainty";
 inline constexpr std::string_view kLostComment = "windlass: lost samples ";
 
 }  // namespace windlass::exporter::pprof

@@ -334,6 +334,8 @@ class PprofReader {
       sample.comm = intern_comm(text);
     else if (name == pprof::kTruncatedLabel || name == pprof::kEndLabel)
       sample.end = end_of(string_at(text));
+    else if (name == pprof::kCertaintyLabel)
+      sample.certainty = certainty_of(string_at(text));
   }
   std::uint32_t intern_comm(std::int64_t index) {
     const auto text = string_at(index);
@@ -345,6 +347,11 @@ class PprofReader {
     for (std::uint8_t end = 0; end < WL_END_COUNT; ++end)
       if (text == profile::end_text(end)) return end;
     return WL_END_INTERNAL;  // a reason of another version: still truncated
+  }
+  static std::uint8_t certainty_of(std::string_view text) {
+    std::uint8_t certainty = 0;
+    while (certainty < WL_GUESSED && text != profile::certainty_text(certainty)) ++certainty;
+    return certainty;
   }
 
   ByteView bytes_;

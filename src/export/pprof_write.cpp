@@ -106,6 +106,7 @@ class PprofWriter {
         label(w, pprof::kTruncatedLabel, profile::end_text(sample.end));
       else if (sample.end != WL_END_COMPLETE)
         label(w, pprof::kEndLabel, profile::end_text(sample.end));
+      if (sample.certainty != WL_DESCRIBED) label(w, pprof::kCertaintyLabel, profile::certainty_text(sample.certainty));
     });
   }
 

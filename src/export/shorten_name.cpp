@@ -21,21 +21,6 @@ std::string printable(std::string_view text) {
   return result;
 }
 
-// "a::f(int, char) const [clone .cold]" -> "a::f"; "operator()" and "(anonymous namespace)" are no parameters.
-std::string without_parameters(const std::string& name) {
-  const auto close = name.rfind(')');
-  if (close == std::string::npos) return name;
-  int depth = 0;
-  for (std::size_t i = close + 1; i-- > 0;) {
-    if (name[i] == ')') ++depth;
-    if (name[i] != '(' || --depth != 0) continue;
-    const bool is_name = i == 0 || std::string_view(name).substr(0, i).ends_with("operator") ||
-                         name.compare(close + 1, 2, "::") == 0 || name.find('}', close) != std::string::npos;
-    return is_name ? name : name.substr(0, i);
-  }
-  return name;
-}
-
 std::string without_template_arguments(const std::string& name) {
   std::string result;
   int depth = 0;
@@ -59,6 +44,22 @@ std::size_t offset_of(const std::string& text, std::size_t column) {
 
 }  // namespace
 
+std::size_t length_without_parameters(std::string_view name) {
+  const auto close = name.rfind(')');
+  if (close == std::string_view::npos) return name.size();
+  // What follows parameters: " const", "&", "[abi:cxx11]", "@plt".
+  const std::string_view rest = name.substr(close + 1);
+  if (!rest.empty() && std::string_view(" &[@").find(rest.front()) == std::string_view::npos) return name.size();
+  int depth = 0;
+  for (std::size_t i = close + 1; i-- > 0;) {
+    if (name[i] == ')') ++depth;
+    if (name[i] != '(' || --depth != 0) continue;
+    const bool is_name = i == 0 || name.substr(0, i).ends_with("operator") || rest.find('}') != std::string_view::npos;
+    return is_name ? name.size() : i;
+  }
+  return name.size();
+}
+
 std::size_t columns_of(std::string_view text) {
   std::size_t columns = 0;
   for (const char c : text) columns += (static_cast<unsigned char>(c) & 0xc0) != 0x80;
@@ -68,7 +69,7 @@ std::size_t columns_of(std::string_view text) {
 std::string shorten_name(std::string_view name, std::size_t width) {
   std::string text = printable(name);
   if (columns_of(text) <= width) return text;
-  text = without_parameters(text);
+  text.resize(length_without_parameters(text));
   if (columns_of(text) <= width) return text;
   text = without_template_arguments(text);
   const std::size_t columns = columns_of(text);

@@ -1,12 +1,10 @@
 #include "export/speedscope.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <map>
 
 #include "base/json_writer.h"
 #include "export/frames.h"
+#include "export/processes.h"
 #include "export/stacks.h"
 
 namespace windlass::exporter {
@@ -39,9 +37,10 @@ class SpeedscopeWriter {
     json_.end_object();
     json_.key("profiles");
     json_.begin_array();
-    write_profile(by_process.size() > 1 ? "all processes" : process_name(all), all);
-    if (by_process.size() > 1)
-      for (const auto* process : by_weight(by_process)) write_profile(process_name(*process), *process);
+    const std::vector<Process> processes = processes_of(profile_);
+    write_profile(processes.empty() ? "empty" : processes.size() > 1 ? "all processes" : processes[0].name, all);
+    if (processes.size() > 1)
+      for (const Process& process : processes) write_profile(process.name, by_process[process.pid]);
     json_.end_array();
     json_.end_object();
     json_.end_text();
@@ -54,23 +53,6 @@ class SpeedscopeWriter {
     for (const auto& stack : stacks.stacks()) sum += stack.count;
     return sum;
   }
-  static std::vector<const DistinctStacks*> by_weight(const std::map<std::uint32_t, DistinctStacks>& processes) {
-    std::vector<std::pair<std::uint64_t, const DistinctStacks*>> order;
-    for (const auto& [pid, stacks] : processes) order.emplace_back(weight(stacks), &stacks);
-    std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
-    std::vector<const DistinctStacks*> result;
-    for (const auto& [count, stacks] : order) result.push_back(stacks);
-    return result;
-  }
-  // Threads name themselves; the process goes by its main thread's name if that was seen.
-  std::string process_name(const DistinctStacks& stacks) {
-    if (stacks.stacks().empty()) return "empty";
-    const profile::Sample* best = stacks.stacks().front().sample;
-    for (const auto& stack : stacks.stacks())
-      if (stack.sample->tid == stack.sample->pid) best = stack.sample;
-    return fmt::format("{} (pid {})", frames_[frames_.of_comm(best->comm)].name, best->pid);
-  }
-
   void write_frames() {
     json_.key("frames");
     json_.begin_array();

@@ -52,6 +52,7 @@ struct Sample {
   std::uint32_t pid = 0, tid = 0;
   std::uint32_t comm = kNone;  // index into Profile::strings
   std::uint8_t end = 0;        // wl_end: complete, or why truncated
+  std::uint8_t certainty = 0;  // wl_certainty of its least certain frame
 };
 
 struct Profile {
@@ -76,6 +77,16 @@ struct Profile {
 #undef WL_END_TEXT
   };
   return end < WL_END_COUNT ? kTexts[end] : "unknown";
+}
+
+// Text of a wl_certainty; "unknown" for a number this build does not know.
+[[nodiscard]] constexpr const char* certainty_text(std::uint8_t certainty) {
+  constexpr const char* kTexts[] = {
+#define WL_CERTAINTY_TEXT(name, text) text,
+      WL_CERTAINTIES(WL_CERTAINTY_TEXT)
+#undef WL_CERTAINTY_TEXT
+  };
+  return certainty < WL_CERTAINTY_COUNT ? kTexts[certainty] : "unknown";
 }
 
 // A kernel thread's stack is whole without a user part; every other end but "complete" lost callers.

@@ -43,14 +43,14 @@ class KnownModules {
   KnownModule* of_own_vdso();
   KnownModule* of_vdso(std::string_view bytes);
 
-  [[nodiscard]] std::string_view keep(const std::string& path) { return *paths_.insert(path).first; }
+  [[nodiscard]] std::string_view keep(const std::string& text) { return *texts_.insert(text).first; }
 
  private:
   KnownModule* add(std::string key, profile::Module module, process::Descriptor file = {});
 
   const SymbolizeOptions& options_;
   std::map<std::string, std::unique_ptr<KnownModule>> modules_;  // by what makes two the same
-  std::set<std::string> paths_;
+  std::set<std::string> texts_;                                  // paths, names
 };
 
 }  // namespace windlass::symbols

@@ -2,6 +2,7 @@
 // x86-64 (psABI 5.2 and its IBT form):
 //   ff 25 disp32                 jmp *slot(%rip)         .plt, .plt.got; after f3 0f 1e fa (endbr64) or f2 (bnd):
 //   .plt.sec f3 0f 1e fa  68 imm32 ...    endbr64; push index     .plt of an IBT binary: index into .rela.plt
+// i386 (psABI 5.2): ff 25 abs32   jmp *slot   or   ff a3 disp32   jmp *(slot - GOT)(%ebx); after f3 0f 1e fb (endbr32)
 // AArch64 (AAELF64, "PLT sequences"), of 16 or 24 bytes:
 //   [bti c;] adrp x16, page; ldr x17, [x16, #offset]; add x16, x16, #offset; [autia1716;] br x17; [nop...]
 #include "symbols/plt_names.h"
@@ -9,6 +10,7 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -19,6 +21,7 @@ namespace {
 struct Relocations {
   std::unordered_map<std::uint64_t, std::string> by_slot;
   std::vector<std::uint64_t> plt_slots;  // .rela.plt in its order
+  std::uint64_t got = 0;                 // what _GLOBAL_OFFSET_TABLE_ stands for on i386: .got.plt, else .got
 };
 
 struct StubSection {
@@ -44,8 +47,15 @@ void read_relocations(Elf* elf, Elf_Scn* section, const GElf_Shdr& header, const
   Elf_Data* symbol_data = elf_getdata(symbols, nullptr);
   const std::uint64_t count = header.sh_entsize == 0 ? 0 : data->d_size / header.sh_entsize;
   for (std::uint64_t i = 0; i < count && i < 1'000'000; ++i) {
-    GElf_Rela rela;
-    if (gelf_getrela(data, static_cast<int>(i), &rela) == nullptr) break;
+    GElf_Rela rela{};
+    GElf_Rel rel;
+    if (header.sh_type == SHT_RELA) {
+      if (gelf_getrela(data, static_cast<int>(i), &rela) == nullptr) break;
+    } else {
+      if (gelf_getrel(data, static_cast<int>(i), &rel) == nullptr) break;
+      rela.r_offset = rel.r_offset;
+      rela.r_info = rel.r_info;
+    }
     if (is_plt) result.plt_slots.push_back(rela.r_offset);
     const auto type = GELF_R_TYPE(rela.r_info);
     if (type != machine.jump_slot && type != machine.glob_dat) continue;
@@ -79,6 +89,19 @@ std::uint64_t x86_64_slot(const StubSection& section, std::uint64_t address, con
   return start + at + 6 + static_cast<std::uint64_t>(static_cast<std::int64_t>(displacement));
 }
 
+std::uint64_t i386_slot(const StubSection& section, std::uint64_t address, const Relocations& relocations) {
+  const bool is_short = section.got && section.end - section.begin >= 2 && section.code[0] == 0xff;
+  const std::uint64_t step = is_short ? 8 : 16;
+  const std::uint64_t start = section.begin + (address - section.begin) / step * step;
+  const unsigned char* code = section.code + (start - section.begin);
+  const std::uint64_t size = std::min(section.end - start, step);
+  const std::size_t at = size >= 4 && std::memcmp(code, "\xf3\x0f\x1e\xfb", 4) == 0 ? 4 : 0;
+  if (size < at + 6 || code[at] != 0xff || (code[at + 1] != 0x25 && code[at + 1] != 0xa3)) return 0;
+  std::uint32_t place = 0;
+  std::memcpy(&place, code + at + 2, sizeof place);
+  return code[at + 1] == 0x25 ? place : static_cast<std::uint32_t>(relocations.got + place);
+}
+
 // From any of its instructions the stub is found by its adrp, which is at most five before.
 std::uint64_t aarch64_slot(const StubSection& section, std::uint64_t address, const Relocations&) {
   constexpr std::uint32_t kBtiC = 0xd503245f;
@@ -100,6 +123,7 @@ std::uint64_t aarch64_slot(const StubSection& section, std::uint64_t address, co
 }
 
 constexpr Machine kMachines[] = {{EM_X86_64, R_X86_64_JUMP_SLOT, R_X86_64_GLOB_DAT, x86_64_slot},
+                                 {EM_386, R_386_JMP_SLOT, R_386_GLOB_DAT, i386_slot},
                                  {EM_AARCH64, R_AARCH64_JUMP_SLOT, R_AARCH64_GLOB_DAT, aarch64_slot}};
 
 const Machine* machine_of(Elf* elf) {
@@ -128,8 +152,11 @@ struct StubNames::Contents {
     has_relocations = true;
     for (Elf_Scn* section = nullptr; (section = elf_nextscn(elf, section)) != nullptr;) {
       GElf_Shdr header;
-      if (gelf_getshdr(section, &header) == nullptr || header.sh_type != SHT_RELA) continue;
-      const bool is_plt = std::strcmp(section_name(header), ".rela.plt") == 0;
+      if (gelf_getshdr(section, &header) == nullptr) continue;
+      const std::string_view name = section_name(header);
+      if (name == ".got.plt" || (name == ".got" && relocations.got == 0)) relocations.got = header.sh_addr;
+      if (header.sh_type != SHT_RELA && header.sh_type != SHT_REL) continue;
+      const bool is_plt = name == ".rela.plt";
       read_relocations(elf, section, header, *machine, is_plt, relocations);
     }
   }

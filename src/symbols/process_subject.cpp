@@ -8,8 +8,8 @@
 
 #include "process/proc_file.h"
 #include "symbols/subject.h"
-#include "walk/target/modules.h"
 #include "walk/target/process_memory.h"
+#include "walk/target/process_modules.h"
 #include "windlass/backtrace.h"
 
 namespace windlass::symbols {
@@ -39,7 +39,7 @@ ProcessSubject::Mapped::Mapped(pid_t pid, const std::string& maps, KnownModules&
              .notes = {},
              .attachment = {}},
       subject(target.space, {.process = target.process, .live = true}, modules) {
-  walk::add_process_modules(target, pid, maps);
+  (void)walk::ProcessModules().update(target, pid, maps);
   subject.open_all();
 }
 

@@ -5,7 +5,7 @@
 #include "image/elf.h"
 #include "image/mapped_file.h"
 #include "process/mapped_files.h"
-#include "process/proc_file.h"
+#include "process/perf_map.h"
 #include "symbols/subject.h"
 #include "walk/target/memory_image.h"
 
@@ -15,14 +15,8 @@ namespace {
 
 // The perf map that a JIT compiler writes is named after its process as that sees itself, in its own /tmp.
 std::string perf_map_of(const SpaceOrigin& origin) {
-  std::string plain = fmt::format("/tmp/perf-{}.map", origin.process);
-  if (!origin.live) return plain;
-  const std::string status = process::read_proc_file(fmt::format("/proc/{}/status", origin.process));
-  const auto line = status.find("\nNSpid:");
-  if (line == std::string::npos) return plain;
-  const std::string ids = status.substr(line + 1, status.find('\n', line + 1) - line - 1);
-  const std::string inner = ids.substr(ids.find_last_of("\t :") + 1);
-  return fmt::format("/proc/{}/root/tmp/perf-{}.map", origin.process, inner);
+  if (!origin.live) return fmt::format("/tmp/perf-{}.map", origin.process);
+  return process::perf_map_path(static_cast<pid_t>(origin.process));
 }
 
 // As /proc/PID/maps calls it, and the dynamic linker.
@@ -54,7 +48,13 @@ Place SpaceSubject::find(std::uint64_t address) {
   const walk::Module* module = space_.find(address);
   if (module == nullptr) return {nullptr, {}, address, address};
   const Known& known = this->known(*module);
-  return {known.module, known.path, address - known.bias, address - known.number_bias};
+  Place place{known.module, known.path, address - known.bias, address - known.number_bias};
+  if (!module->generated()) return place;
+  const auto name = module->name_at(address, name_room_);
+  if (!name || name->empty()) return place;
+  place.name = modules_.keep(std::string(*name));
+  place.function_begin = module->function_start(address) - known.bias;
+  return place;
 }
 
 const SpaceSubject::Known& SpaceSubject::known(const walk::Module& module) {

@@ -20,6 +20,9 @@ struct Place {
   std::string_view path;          // empty: the address is in nothing known
   std::uint64_t offset = 0;       // as the module numbers it
   std::uint64_t number = 0;       // as `module` names it
+  // Where whoever made the code names it; empty: he does not.
+  std::string_view name = {};
+  std::uint64_t function_begin = 0;  // as `offset` is numbered
 };
 
 // One thread at a time. The KnownModules must outlive it.
@@ -77,7 +80,8 @@ class SpaceSubject final : public Subject {
   KnownModules& modules_;
   std::string perf_map_;
   std::unordered_map<std::uint64_t, Known> by_id_;
-  Known last_unkept_;  // of a module that nothing may be kept about
+  Known last_unkept_;                                                      // of a module that nothing may be kept about
+  std::vector<char> name_room_ = std::vector<char>(std::size_t{1} << 16);  // for any name of made code
 };
 
 class ProcessSubject final : public Subject {

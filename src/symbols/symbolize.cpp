@@ -112,6 +112,8 @@ SymbolizeStats symbolize(profile::Profile& profile, const SymbolizeOptions& opti
   const auto start = std::chrono::steady_clock::now();
   try {
     elf_version(EV_CURRENT);
+    for (auto& function : profile.functions)  // of code made at run time, as its maker calls them
+      if (function.name == function.system_name) function.name = demangle(function.system_name.c_str());
     auto jobs = jobs_of(profile);
     stats.modules = jobs.size();
     for_each_in_parallel(jobs.size(), options.threads, [&](std::size_t i) { run(profile, options, jobs[i]); });

@@ -11,6 +11,7 @@
 #include "symbols/known_modules.h"
 #include "symbols/parallel.h"
 #include "symbols/subject.h"
+#include "symbols/symbolize.h"
 #include "windlass/backtrace.h"
 
 namespace windlass {
@@ -109,6 +110,12 @@ class Symbolizer::Implementation {
       const symbols::Place place = subject_->find(to.lookup);
       to.module = place.path;
       to.offset = place.offset;
+      if (!place.name.empty()) {
+        to.function_begin = place.function_begin;
+        const std::string_view readable = modules_.keep(symbols::demangle(std::string(place.name).c_str()));
+        to.frames.push_back({.function = readable, .linkage_name = place.name, .file = "", .line = 0});
+        continue;
+      }
       if (place.module == nullptr) continue;
       const auto [job, is_new] = job_of.try_emplace(place.module, jobs.size());
       if (is_new) jobs.push_back({.module = place.module, .wanted = {}, .note = {}});

@@ -12,6 +12,8 @@
 #include <memory>
 #include <vector>
 
+#include "process/perf_map.h"
+
 namespace windlass::symbols {
 
 namespace {
@@ -137,13 +139,13 @@ void name_from_kallsyms(const std::string& path, std::span<const std::uint64_t> 
 void name_from_perf_map(const std::string& path, std::span<const std::uint64_t> addresses, ModuleNames& names) {
   std::vector<std::string> found(addresses.size());
   names.opened = for_each_line(path, names.note, [&](std::string_view line) {
-    std::uint64_t start = 0, size = 0;
-    if (!parse_hex(next_field(line), start) || !parse_hex(next_field(line), size) || line.size() < 2) return;
-    auto address = std::lower_bound(addresses.begin(), addresses.end(), start);
-    for (; address != addresses.end() && *address - start < size; ++address) {
+    const auto code = process::parse_perf_map_line(line);
+    if (!code) return;
+    auto address = std::lower_bound(addresses.begin(), addresses.end(), code->begin);
+    for (; address != addresses.end() && *address - code->begin < code->size; ++address) {
       const auto index = static_cast<std::size_t>(address - addresses.begin());
-      found[index] = line.substr(1);
-      names.begins[index] = start;
+      found[index] = code->name;
+      names.begins[index] = code->begin;
     }
   });
   for (std::size_t i = 0; i < found.size(); ++i)

@@ -81,7 +81,8 @@ inline profile::Profile synthetic_profile(const SyntheticShape& shape = {}, std:
                            .pid = pid,
                            .tid = pid + below(2),
                            .comm = below(3),
-                           .end = WL_END_COMPLETE};
+                           .end = WL_END_COMPLETE,
+                           .certainty = static_cast<std::uint8_t>(i % WL_CERTAINTY_COUNT)};
     if (below(10'000) < shape.truncated * 10'000) {
       sample.end = below(2) == 0 ? WL_END_NO_ROW : WL_END_UNREADABLE_STACK;
       sample.locations.resize(1 + sample.locations.size() / 2);

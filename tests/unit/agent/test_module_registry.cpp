@@ -201,8 +201,8 @@ TEST_F(ModuleRegistryTest, WhatWasEvictedIsNamedStillAndComesBackAsAnother) {
 TEST_F(ModuleRegistryTest, TheVdsoIsNeverEvicted) {
   ModuleRegistry registry(&store, 1);
   process::ProcMap map;
-  map.begin = 0x10000;
-  map.end = 0x20000;
+  map.begin = 0x7fff00010000;  // below 4 GiB is the vdso of 32-bit code
+  map.end = 0x7fff00020000;
   map.path = "[vdso]";
   const std::uint32_t number = registry.resolve(1, 0, map).module;
   if (number == ModuleRegistry::kAnonymous) GTEST_SKIP() << "no vdso here (qemu-user)";

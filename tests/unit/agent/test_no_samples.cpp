@@ -10,9 +10,12 @@ bool blames_the_program(const NoSamples& facts) {
 }
 
 TEST(NoSamples, TheProgramIsBlamedOnlyForItsOwnCpuTime) {
-  EXPECT_TRUE(blames_the_program({.seconds = 5, .frequency = 997, .ticks = 900, .cpu_seconds = 0.003}));
+  EXPECT_TRUE(blames_the_program({.seconds = 5, .frequency = 997, .ticks = 900, .cpu_seconds = 0.0009}));
+  // Time for a sample or two, which chance has denied.
+  EXPECT_FALSE(blames_the_program({.seconds = 5, .frequency = 997, .ticks = 900, .cpu_seconds = 0.003}));
   EXPECT_FALSE(blames_the_program({.seconds = 5, .frequency = 997, .ticks = 900, .cpu_seconds = 2.5}));
-  EXPECT_TRUE(blames_the_program({.seconds = 5, .frequency = 1, .ticks = 3, .cpu_seconds = 2.5}));
+  EXPECT_TRUE(blames_the_program({.seconds = 5, .frequency = 1, .ticks = 3, .cpu_seconds = 0.9}));
+  EXPECT_FALSE(blames_the_program({.seconds = 5, .frequency = 1, .ticks = 3, .cpu_seconds = 2.5}));
   EXPECT_FALSE(blames_the_program({.seconds = 5, .frequency = 997, .ticks = 900, .lost = 7, .cpu_seconds = 0.003}));
   EXPECT_FALSE(blames_the_program({.seconds = 5, .frequency = 997, .ticks = 900, .cpu_seconds = std::nullopt}));
   EXPECT_FALSE(blames_the_program({.seconds = 5, .frequency = 997, .ticks = 0, .cpu_seconds = std::nullopt}));
@@ -28,6 +31,10 @@ TEST(NoSamples, SaysWhatIsKnown) {
       explain_no_samples({.seconds = 2, .frequency = 100, .ticks = 41, .cpu_seconds = 0.004}),
       "no samples in 2.0 s: what was recorded used too little CPU time (0.004 s; one sample is taken in 0.010 s). "
       "Way out: record longer, or a higher -F");
+  EXPECT_EQ(
+      explain_no_samples({.seconds = 2, .frequency = 100, .ticks = 41, .cpu_seconds = 0.034}),
+      "no samples in 2.0 s: what was recorded used 0.034 s of CPU time, and none of 41 clock ticks, one in 0.010 s, "
+      "fell into it. Way out: record longer, or a higher -F");
 }
 
 TEST(NoSamples, WhatEndedBeforeIsNotToldToRunLonger) {

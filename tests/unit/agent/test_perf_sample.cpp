@@ -85,8 +85,16 @@ TEST_P(PerfSample, RegistersByDwarfNumber) {
   }
 }
 
-TEST_P(PerfSample, CodeOf32BitsIsOneFrame) {
+// Of i386 everything is there; of AArch32 the frame at hand.
+TEST_P(PerfSample, CodeOf32Bits) {
   ASSERT_TRUE(make_raw_event(record(registers_, {.abi = PERF_SAMPLE_REGS_ABI_32}), registers_, event_));
+  if (GetParam() == WL_MACHINE_X86_64) {
+    const auto& raw = *reinterpret_cast<const wl_raw_event*>(event_.data());
+    EXPECT_EQ(raw.head.type, std::uint32_t{WL_EVENT_RAW});
+    EXPECT_EQ(raw.machine, std::uint32_t{WL_MACHINE_I386});
+    EXPECT_EQ(raw.stack_size, 48u);
+    return;
+  }
   const auto& stack = *reinterpret_cast<const wl_stack_event*>(event_.data());
   EXPECT_EQ(stack.head.type, std::uint32_t{WL_EVENT_STACK});
   EXPECT_EQ(stack.end, WL_END_NO_ROW);
@@ -120,9 +128,9 @@ TEST(PerfSampleX86, IsWhatTheRawUnwinderTakes) {
   ASSERT_TRUE(parsed);
   EXPECT_EQ(parsed->sample.tgid, 0x11u);
   EXPECT_EQ(parsed->sample.registers.pc().value(), kFirstRegister + 8);
-  EXPECT_EQ(parsed->sample.stack_address, kFirstRegister + 7);
-  ASSERT_EQ(parsed->sample.stack.size(), 48u);
-  EXPECT_EQ(static_cast<int>(parsed->sample.stack[47]), 47);
+  EXPECT_EQ(parsed->sample.stack.address, kFirstRegister + 7);
+  ASSERT_EQ(parsed->sample.stack.bytes.size(), 48u);
+  EXPECT_EQ(static_cast<int>(parsed->sample.stack.bytes[47]), 47);
 }
 
 }  // namespace

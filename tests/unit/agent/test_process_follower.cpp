@@ -161,11 +161,71 @@ TEST_F(ProcessFollowerTest, EpochsOfTheKernelSideArePublished) {
   follower.on_process(event(ProcessEventKind::kFork, now + 1, 12, 10));
   EXPECT_TRUE(kernel(follower, WL_EVENT_UNMAP, 10, now + 2, 5, 0x1000, 0x1000));
   follower.on_process(mapping(now + 3, 10, 0x9000, 7));
+  proc[10] = "9000-a000 r-xp 00000000 08:01 7 /a\n";
   follower.finish_round(now + 3);
   EXPECT_TRUE(targets.contains(12));
   EXPECT_EQ(source.epochs.at(10), 5u);
   ASSERT_EQ(source.published.at(10).size(), 1u);
   EXPECT_EQ(source.published.at(10)[0].begin, 0x9000u);
+}
+
+// perf's ring runs over where many processes map much: its fork event may never come.
+TEST_F(ProcessFollowerTest, AChildOfWhomOnlyTheKernelSideTellsHasItsParentsMappings) {
+  Targets targets(false);
+  targets.add(10);
+  ProcessFollower follower = make(targets);
+  proc = {{10, kCode}};
+  follower.scan_all();
+  proc[12] = "";  // it is there, but is not read
+  const std::size_t mappings = table.find(10)->maps->mappings().size();
+  ASSERT_GT(mappings, 0u);
+  EXPECT_TRUE(kernel(follower, WL_EVENT_FORK, 10, now + 1, 4, 12));
+  ASSERT_NE(table.find(12), nullptr);
+  EXPECT_EQ(table.find(12)->maps->mappings().size(), mappings);
+  follower.finish_round(now + 2);
+  EXPECT_EQ(source.epochs.at(12), 4u);
+  // What it has by then is its own.
+  follower.on_process(mapping(now + 3, 12, 0x9000, 7));
+  EXPECT_TRUE(kernel(follower, WL_EVENT_FORK, 10, now + 4, 5, 12));
+  EXPECT_EQ(table.find(12)->maps->mappings().size(), mappings + 1);
+}
+
+// The library was unloaded and another one loaded in its place before the kernel side had heard of it.
+TEST_F(ProcessFollowerTest, CodeThatMayBeReplacedIsUsedWhenProcHasIt) {
+  Targets targets(false);
+  targets.add(10);
+  ProcessFollower follower = make(targets);
+  proc = {{10, kCode}};
+  follower.scan_all();
+  EXPECT_TRUE(kernel(follower, WL_EVENT_UNMAP, 10, now + 1, 5, 0x1000, 0x1000));
+  follower.on_process(mapping(now + 2, 10, 0x1000, 8));
+  follower.finish_round(now + 2);
+  EXPECT_EQ(source.published.at(10).size(), 1u) << "what comes over it is noticed";
+  EXPECT_EQ(source.epochs.at(10), ProcessFollower::kNoEpoch) << "/proc has the other one";
+  proc[10] = "1000-2000 r-xp 00000000 08:01 8 /b\n2000-3000 r-xp 00000000 08:01 9 /c\n";
+  follower.finish_round(now + 3);
+  EXPECT_EQ(source.epochs.at(10), 5u);
+}
+
+// Nothing has to be forgotten of a library that was unloaded: the kernel side tells of what comes in its place.
+TEST_F(ProcessFollowerTest, CodeThatIsGoneIsNotReplaced) {
+  Targets targets(false);
+  targets.add(10);
+  ProcessFollower follower = make(targets);
+  proc = {{10, kCode}};
+  follower.scan_all();
+  EXPECT_TRUE(kernel(follower, WL_EVENT_UNMAP, 10, now + 1, 5, 0x1000, 0x1000));
+  follower.on_process(mapping(now + 2, 10, 0x1000, 8));
+  proc[10] = "2000-3000 r-xp 00000000 08:01 9 /c\n";
+  follower.finish_round(now + 3);
+  EXPECT_EQ(source.epochs.at(10), 5u);
+  // Code made at run time is the same, however the kernel divides it.
+  follower.on_process(mapping(now + 4, 10, 0x7000, 0));
+  follower.on_process(mapping(now + 4, 10, 0x8000, 0));
+  proc[10] = "7000-9000 r-xp 00000000 00:00 0 \n";
+  EXPECT_TRUE(kernel(follower, WL_EVENT_UNMAP, 10, now + 5, 6, 0x1000, 0x1000));
+  follower.finish_round(now + 1'000'000'000);
+  EXPECT_EQ(source.epochs.at(10), 6u);
 }
 
 TEST_F(ProcessFollowerTest, AnEndIsForgotten) {

@@ -1,8 +1,13 @@
 #include "agent/process_table.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <map>
+
+#include "agent/code_names.h"
+#include "process/proc_file.h"
+#include "windlass/code_manager.h"
 
 namespace windlass::agent {
 namespace {
@@ -67,7 +72,7 @@ TEST_F(ProcessTableTest, CodeOfImagesThatWereCopied) {
     return tgids;
   };
   map(1, 1, 0x140001000, 0x140005000, 0);
-  EXPECT_TRUE(due().empty());
+  EXPECT_EQ(due(), std::vector<std::uint32_t>{1}) << "the first code in no file: a code manager may have it";
   map(2, 1, 0x170001000, 0x170005000, kPeFile);
   EXPECT_EQ(due(), std::vector<std::uint32_t>{1});
   EXPECT_EQ(due(), std::vector<std::uint32_t>{1}) << "until it is scanned";
@@ -198,6 +203,59 @@ TEST_F(ProcessTableTest, MappingsAreBounded) {
   for (std::uint64_t i = 0; i < ProcessTable::kMaxMappings + 10; ++i) map(i + 1, 1, i * 0x1000, i * 0x1000 + 0x800, 5);
   EXPECT_EQ(table.find(1)->maps->mappings().size(), ProcessTable::kMaxMappings);
   EXPECT_EQ(table.dropped_mappings(), 10u);
+}
+
+// A code manager's functions are managed code, whatever of its range is mapped when; before and behind it, code that
+// nothing is known of.
+TEST(MapSetOfTables, CodeManagersHaveTheirCode) {
+  constexpr std::uint64_t kCode = 0x10'0000'0000, kSize = 0x10000;
+  auto manager = CodeManager::create(kCode + 0x4000, kCode + 0x8000);
+  ASSERT_TRUE(manager);
+  ASSERT_TRUE(manager->add({{kCode + 0x5000, 0x100, "f", 1, {}}}));
+  const std::string maps = process::read_proc_file("/proc/self/maps");
+  manager::SharedTables tables;
+  for (const process::ProcMap& map : process::parse_proc_maps(maps)) {
+    if (!manager::shows_table(map)) continue;
+    auto table = manager::SharedTable::open(::getpid(), map);
+    ASSERT_TRUE(table) << table.error().text();
+    if ((*table)->begin() == kCode + 0x4000) tables.push_back(*table);
+  }
+  ASSERT_EQ(tables.size(), 1u);
+  const auto expect_cut = [&](const MapSet& set) {
+    const auto& mappings = set.mappings();
+    ASSERT_EQ(mappings.size(), 3u);
+    EXPECT_EQ(mappings[0].kind, MappingKind::kGenerated);
+    EXPECT_EQ(mappings[1].kind, MappingKind::kManaged);
+    EXPECT_EQ(mappings[1].begin, kCode + 0x4000);
+    EXPECT_EQ(mappings[1].end, kCode + 0x8000);
+    EXPECT_EQ(mappings[1].bias, tables[0]->address());
+    EXPECT_EQ(mappings[2].kind, MappingKind::kGenerated);
+    EXPECT_EQ(mappings[2].end, kCode + kSize);
+    ASSERT_NE(set.table_of(mappings[1]), nullptr);
+    EXPECT_EQ(*set.table_of(mappings[1]), tables[0]);
+    EXPECT_EQ(set.table_of(mappings[0]), nullptr);
+  };
+  const Mapping code{kCode, kCode + kSize, 0, 0, 0, MappingKind::kGenerated};
+  MapSet before;
+  before.set_tables(tables);
+  before.add(code);
+  expect_cut(before);
+  MapSet after;
+  after.add(code);
+  after.set_tables(tables);
+  expect_cut(after);
+  CodeNames names;
+  const std::uint32_t number = names.find(1, after, after.mappings()[1], kCode + 0x5080, ~std::uint64_t{0} - 1, 1);
+  ASSERT_NE(number, CodeNames::kUnknown);
+  EXPECT_EQ(names.function(number).name, "f");
+  EXPECT_EQ(names.function(number).begin, kCode + 0x5000);
+  EXPECT_EQ(names.find(1, after, after.mappings()[1], kCode + 0x5100, 1, 1), CodeNames::kUnknown);
+  EXPECT_EQ(names.find(1, after, after.mappings()[0], kCode + 0x5080, 1, 1), CodeNames::kUnknown);
+  after.set_tables({});
+  for (const Mapping& mapping : after.mappings()) {
+    EXPECT_EQ(mapping.kind, MappingKind::kGenerated);
+    EXPECT_EQ(mapping.bias, 0u);
+  }
 }
 
 }  // namespace

@@ -94,8 +94,7 @@ Unwound unwind() {
   RawSample sample;
   sample.tgid = self;
   sample.registers = capture.registers;
-  sample.stack_address = capture.registers.sp();
-  sample.stack = capture.stack;
+  sample.stack = {capture.registers.sp(), capture.stack};
   Unwound result;
   RawUnwinder unwinder(registry);
   result.end = unwinder.unwind(sample, table.find(self)->maps.get(), result.frames);
@@ -238,8 +237,7 @@ TEST(RawUnwinder, GarbageRegistersNeverHang) {
       const std::uint64_t reg = next() % 33;
       sample.registers.set(reg, next());
     }
-    sample.stack_address = sample.registers.sp();
-    sample.stack = stack;
+    sample.stack = {sample.registers.sp(), stack};
     std::vector<std::uint64_t> frames;
     EXPECT_LT(unwinder.unwind(sample, table.find(self)->maps.get(), frames), WL_END_COUNT);
     EXPECT_LE(frames.size(), RawUnwinder::kMaxFrames);
@@ -255,17 +253,21 @@ TEST(RawEvent, PartsMustFitTheEvent) {
   event.stack_size = 24;
   event.second_size = 8;
   event.second_address = 0x9000;
-  event.regs[7] = 0x1000;  // rsp
+  event.stack_pages = 0x11;
+  event.second_pages = 1;
+  event.stack_address = 0x1000;
   const std::size_t size = sizeof event + 16 + 8 + 32;
   const auto parsed = parse_raw_event(event.head, size);
   ASSERT_TRUE(parsed);
   EXPECT_EQ(parsed->kernel.size(), 2u);
-  EXPECT_EQ(parsed->sample.code.size(), 5u);
-  EXPECT_EQ(parsed->sample.stack.size(), 24u);
-  EXPECT_EQ(parsed->sample.second_stack.size(), 8u);
-  EXPECT_EQ(parsed->sample.second_stack.data(), parsed->sample.stack.data() + 24);
-  EXPECT_EQ(parsed->sample.second_address, 0x9000u);
-  EXPECT_EQ(parsed->sample.stack_address, 0x1000u);
+  EXPECT_EQ(parsed->sample.code.bytes.size(), 5u);
+  EXPECT_EQ(parsed->sample.stack.bytes.size(), 24u);
+  EXPECT_EQ(parsed->sample.second.bytes.size(), 8u);
+  EXPECT_EQ(parsed->sample.second.bytes.data(), parsed->sample.stack.bytes.data() + 24);
+  EXPECT_EQ(parsed->sample.second.address, 0x9000u);
+  EXPECT_EQ(parsed->sample.stack.address, 0x1000u);
+  EXPECT_EQ(parsed->sample.stack.pages, 0x11u);
+  EXPECT_EQ(parsed->sample.second.pages, 1u);
   EXPECT_FALSE(parse_raw_event(event.head, size - 1));
   EXPECT_FALSE(parse_raw_event(event.head, 40));
   event.stack_size = 0xffffffff;

@@ -21,10 +21,17 @@ class SampleIntakeTest : public testing::Test {
   RawUnwinder unwinder{registry};
   Aggregator aggregator;
   std::vector<std::uint32_t> rescans;
-  SampleIntake intake{table, unwinder, aggregator, [this](std::uint32_t tgid) {
+  CodeNames names;
+  std::vector<std::uint32_t> generated;  // in which code made at run time was met
+  SampleIntake intake{table,
+                      unwinder,
+                      names,
+                      aggregator,
+                      [this](std::uint32_t tgid) {
                         rescans.push_back(tgid);
                         (void)table.scan(tgid, 1);
-                      }};
+                      },
+                      [this](std::uint32_t tgid) { generated.push_back(tgid); }};
 
   static wl_event_head head(std::uint32_t type) {
     wl_event_head made{};
@@ -34,14 +41,16 @@ class SampleIntakeTest : public testing::Test {
     std::memcpy(made.comm, "worker", 6);
     return made;
   }
-  bool take_stack(std::uint16_t kernel, std::uint16_t user, std::size_t cut = 0, std::uint64_t hash = 5) {
-    std::vector<std::uint64_t> bytes(sizeof(wl_stack_event) / 8 + kernel + user, 0x1234);
+  bool take_stack(std::uint16_t kernel, std::uint16_t user, std::size_t cut = 0, std::uint64_t hash = 5,
+                  std::uint64_t frame = 0x1234) {
+    std::vector<std::uint64_t> bytes(sizeof(wl_stack_event) / 8 + kernel + user, frame);
     wl_stack_event event{};
     event.head = head(WL_EVENT_STACK);
     event.hash = hash;
     event.kernel_frames = kernel;
     event.user_frames = user;
     event.end = WL_END_COMPLETE;
+    event.certainty = WL_CHECKED;
     std::memcpy(bytes.data(), &event, sizeof event);
     return intake.take(*reinterpret_cast<const wl_event_head*>(bytes.data()), bytes.size() * 8 - cut);
   }
@@ -61,13 +70,31 @@ class SampleIntakeTest : public testing::Test {
 };
 
 TEST_F(SampleIntakeTest, AStackGoesToTheProfileAsItIs) {
+  proc = "1000-2000 r-xp 00000000 00:00 0 \n";
+  ASSERT_TRUE(table.scan(10, 1));
   EXPECT_TRUE(take_stack(2, 3));
   const profile::Profile made = profile();
   ASSERT_EQ(made.samples.size(), 1u);
   EXPECT_EQ(made.samples[0].pid, 10u);
   EXPECT_EQ(made.samples[0].tid, 11u);
+  EXPECT_EQ(made.samples[0].end, WL_END_COMPLETE);
+  EXPECT_EQ(made.samples[0].certainty, WL_CHECKED);
   EXPECT_EQ(aggregator.counted_stacks(), 1u) << "the kernel side counts its repeats";
   EXPECT_TRUE(rescans.empty());
+}
+
+// The kernel side had mappings for it (its parent's, say) of which there is nothing here.
+TEST_F(SampleIntakeTest, AStackWithAFrameInNothingKnownIsNotWhole) {
+  const auto end_of = [&](std::uint64_t hash, std::uint64_t frame) {
+    EXPECT_TRUE(take_stack(1, 2, 0, hash, frame));
+    return static_cast<unsigned>(profile().samples.back().end);
+  };
+  EXPECT_EQ(end_of(1, 0x1234), WL_END_NO_PROCESS);
+  EXPECT_EQ(rescans.size(), 1u);
+  proc = "1000-2000 r-xp 00000000 00:00 0 \n";
+  EXPECT_EQ(end_of(2, 0x1235), WL_END_COMPLETE) << "it has been read meanwhile";
+  EXPECT_EQ(end_of(3, 0x2000), WL_END_COMPLETE) << "a return address behind the last instruction of the mapping";
+  EXPECT_EQ(end_of(4, 0x2000 | WL_FRAME_EXACT), WL_END_NO_MAPPING);
 }
 
 TEST_F(SampleIntakeTest, FramesThatExceedTheEventAreRefused) {

@@ -20,12 +20,9 @@ class SnapshotMemoryTest : public testing::Test {
  protected:
   void SetUp() override {
     sample_.tgid = static_cast<std::uint32_t>(getpid());
-    sample_.stack_address = 0x1000;
-    sample_.stack = stack_;
-    sample_.second_address = 0x2000;
-    sample_.second_stack = second_;
-    sample_.code_address = 0x3000;
-    sample_.code = code_;
+    sample_.stack = {0x1000, stack_};
+    sample_.second = {0x2000, second_};
+    sample_.code = {0x3000, code_};
     memory_.show(sample_);
   }
   // -1: cannot be read.
@@ -57,6 +54,51 @@ TEST_F(SnapshotMemoryTest, AllOrNothing) {
   EXPECT_EQ(data(0x1020, 1), -1);
   EXPECT_EQ(data(0x2008, 9), -1);
   EXPECT_EQ(data(~std::uint64_t{0}, 8), -1);
+}
+
+// 0x1ff0 to 0x2000, all of 0x4000 and 0x5000, 0x7000 to 0x7008: page by page, each filled with its number.
+class CopyWithHoles : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (const auto& [size, page] : {std::pair{16, 0}, {4096, 3}, {4096, 4}, {8, 6}})
+      bytes_.insert(bytes_.end(), static_cast<std::size_t>(size), static_cast<std::byte>(page));
+    copy_ = {0x1ff0, bytes_, 0b101'1001};
+  }
+  // -1: cannot be read.
+  int at(std::uint64_t address, std::size_t size = 8) const {
+    std::byte bytes[4097];
+    return copy_.read(address, bytes, size) ? static_cast<int>(bytes[size - 1]) : -1;
+  }
+  std::vector<std::byte> bytes_;
+  MemoryCopy copy_;
+};
+
+TEST_F(CopyWithHoles, PagesThatAreThereAreRead) {
+  EXPECT_EQ(at(0x1ff0), 0);
+  EXPECT_EQ(at(0x1ff8), 0);
+  EXPECT_EQ(at(0x4000), 3);
+  EXPECT_EQ(at(0x4ff8), 3);
+  EXPECT_EQ(at(0x4ffc), 4) << "across two that follow each other";
+  EXPECT_EQ(at(0x4fff, 4097), 4);
+  EXPECT_EQ(at(0x5ff8), 4);
+  EXPECT_EQ(at(0x7000), 6);
+  // The page of sp is missing, too.
+  copy_ = {0x1ff0, std::span(bytes_).subspan(16), 0b101'1000};
+  EXPECT_EQ(at(0x1ff0), -1);
+  EXPECT_EQ(at(0x4000), 3);
+  EXPECT_EQ(at(0x7000), 6);
+}
+
+TEST_F(CopyWithHoles, NothingIsReadOfThoseThatAreNot) {
+  for (const std::uint64_t address : {0x0ff0, 0x1fef, 0x1ff9, 0x2000, 0x3ff8, 0x3ffc, 0x5ffc, 0x6000, 0x6ffc, 0x7001})
+    EXPECT_EQ(at(address), -1) << std::hex << address;
+  EXPECT_EQ(at(0x8000), -1);
+  EXPECT_EQ(at(0x1000 + WL_MAX_RAW_PAGES * 0x1000), -1);
+  EXPECT_EQ(at(~std::uint64_t{0}), -1);
+  EXPECT_EQ(at(0x4000, 0), -1);
+  // Past the end of all addresses, seen from the first page.
+  copy_ = {0x10, bytes_, 1};
+  EXPECT_EQ(at(~std::uint64_t{3}), -1);
 }
 
 // What the process has there now may have been written since.

@@ -10,6 +10,7 @@
 #include "export/call_tree.h"
 #include "export/folded.h"
 #include "export/html.h"
+#include "export/page_trees.h"
 #include "export/report.h"
 #include "export/shorten_name.h"
 #include "export/speedscope.h"
@@ -69,6 +70,15 @@ TEST(Folded, IsExactlyThis) {
             "prog;sys_read 7\n"
             "prog;[truncated: no row];f(int);g<a:b>;libs.so.2+0x1234 3\n"
             "odd:name?;0x99 1\n");
+}
+
+TEST(Folded, GeneratedCodeWithoutNames) {
+  profile::Profile p = small();
+  p.modules.push_back({.path = "[anon]", .pid = 1});
+  p.locations.push_back({3, 0x7f00'0000'1234, {}});
+  p.locations.push_back({3, 0x7f00'0000'5678, {}});
+  p.samples = {{{6, 0}, 2, 1, 1, 0, WL_END_COMPLETE}, {{7, 0}, 3, 1, 1, 0, WL_END_COMPLETE}};
+  EXPECT_EQ(folded(p), "prog;main;[jit] 5\n");
 }
 
 TEST(Folded, NoSampleIsLost) {
@@ -204,6 +214,19 @@ TEST(ShortenName, KeepsWhatTellsFunctionsApart) {
   EXPECT_EQ(shorten_name("std::map<int, std::vector<std::pair<int, int>>>::find(int const&)", 20), "std::map<…>::find");
   EXPECT_EQ(columns_of(shorten_name(std::string(100, 'q'), 20)), 20u);
   EXPECT_EQ(shorten_name("abcdefghijklmnop", 3), "abc");
+  EXPECT_EQ(shorten_name("main.(*Server).ServeHTTPRequests", 40), "main.(*Server).ServeHTTPRequests");
+  const std::pair<std::string_view, std::string_view> names[] = {
+      {"a::f(parse::T, int) const", "a::f"},
+      {"main.(*T).run", "main.(*T).run"},
+      {"f(int)::{lambda(int)#1}::operator()", "f(int)::{lambda(int)#1}::operator()"},
+      {"operator()(int) &&", "operator()"},
+      {"f(int)[abi:cxx11]", "f"},
+      {"plain", "plain"},
+      {"(anonymous namespace)::f", "(anonymous namespace)::f"},
+      {"f(void (*)(int))", "f"},
+      {"f)", "f)"}};
+  for (const auto& [name, short_name] : names)
+    EXPECT_EQ(name.substr(0, length_without_parameters(name)), short_name) << name;
   EXPECT_EQ(columns_of(shorten_name("operator<<<char, int>(std::ostream&, char)", 12)), 12u);
 }
 
@@ -238,6 +261,37 @@ TEST(Html, HoldsTheWholeProfileOrSaysWhatIsLeftOut) {
     EXPECT_GE(pruned["nodes"]["total"][i - up], pruned["nodes"]["total"][i]);
     EXPECT_LT(pruned["nodes"]["frame"][i].get<std::size_t>(), pruned["frames"].size());
   }
+}
+
+// However few callers are drawn, what each of these boxes counts is of the whole profile: functions of little time each
+// may be most of it together.
+TEST(Html, CallersCountEverything) {
+  const auto p = testing::synthetic_profile({.samples = 4000, .functions = 2000, .stacks = 3000, .depth = 40});
+  Frames frames(p);
+  const CallTree tree(p, frames);
+  const auto check = [&](std::size_t max_nodes) {
+    const PageTree callers = callers_page_tree(tree, max_nodes);
+    EXPECT_LE(callers.nodes.size(), max_nodes);
+    std::uint64_t first_level = 0;
+    std::vector<std::uint64_t> of_children(callers.nodes.size());
+    for (std::size_t i = 1; i < callers.nodes.size(); ++i) {
+      const PageNode& node = callers.nodes[i];
+      EXPECT_LT(node.parent, i);
+      EXPECT_GE(node.total, 1u);
+      of_children[node.parent] += node.total;
+      if (node.parent != 0) continue;
+      EXPECT_EQ(node.total, tree.functions()[node.frame].self) << frames[node.frame].name;
+      first_level += node.total;
+    }
+    for (std::size_t i = 0; i < callers.nodes.size(); ++i) EXPECT_LE(of_children[i], callers.nodes[i].total);
+    return first_level;
+  };
+  EXPECT_EQ(check(1'000'000), totals_of(p).samples);
+  // Few boxes of the call tree reach that far down: these know all the same what the functions have.
+  std::uint64_t drawn_self = 0;
+  for (const PageNode& node : call_page_tree(tree, 500).nodes) drawn_self += node.self;
+  EXPECT_GT(check(500), 2 * drawn_self);
+  EXPECT_EQ(check(10'000), totals_of(p).samples) << "functions come before callers";
 }
 
 // Nothing is lost in a profile as large as they come.

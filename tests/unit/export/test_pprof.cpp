@@ -64,6 +64,7 @@ void expect_same(const profile::Profile& a, const profile::Profile& b) {
     EXPECT_EQ(x.pid, y.pid);
     EXPECT_EQ(x.tid, y.tid);
     EXPECT_EQ(x.end, y.end) << i;
+    EXPECT_EQ(x.certainty, y.certainty) << i;
     EXPECT_EQ(comm(a, x.comm), comm(b, y.comm));
   }
   EXPECT_EQ(a.period_ns, b.period_ns);

@@ -200,10 +200,10 @@ TEST_F(SymbolizeFiles, LinkageStubs) {
   }
 }
 
-TEST_F(SymbolizeFiles, StubsWithLandingPadsAtEveryInstruction) {
-  must_run("cp " WINDLASS_STUBS " " + path("stubs"));
-  std::istringstream lines(output_of("objdump -d --no-show-raw-insn " + path("stubs")));
-  std::map<std::uint64_t, std::string> stubs;  // by the address of an instruction
+// The stubs that objdump names, by the address of each instruction.
+std::map<std::uint64_t, std::string> stubs_in(const std::string& file) {
+  std::istringstream lines(output_of("objdump -d --no-show-raw-insn " + file));
+  std::map<std::uint64_t, std::string> stubs;
   std::string name;
   for (std::string line; std::getline(lines, line);) {
     const auto begin = line.find(" <"), end = line.find("@plt>:");
@@ -211,6 +211,25 @@ TEST_F(SymbolizeFiles, StubsWithLandingPadsAtEveryInstruction) {
     if (line.empty()) name.clear();
     if (!name.empty() && line[0] == ' ') stubs[std::strtoull(line.c_str(), nullptr, 16)] = name;
   }
+  return stubs;
+}
+
+#ifdef __x86_64__  // whose objdump reads them
+TEST_F(SymbolizeFiles, StubsOfI386AtEveryInstruction) {
+  const std::string made = WINDLASS_FIXTURES "/i386.so";
+  if (::access(made.c_str(), R_OK) != 0) GTEST_SKIP() << "SKIPPED: no Clang or no LLD on this machine";
+  must_run("cp " + made + " " + path("i386.so"));
+  const auto stubs = stubs_in(path("i386.so"));
+  ASSERT_GE(stubs.size(), 3u) << "objdump sees no stubs";
+  must_run("strip -s " + path("i386.so"));
+  for (const auto& [address, expected] : stubs)
+    EXPECT_EQ(frames_at(module("i386.so"), address), Frames{expected}) << std::hex << address;
+}
+#endif
+
+TEST_F(SymbolizeFiles, StubsWithLandingPadsAtEveryInstruction) {
+  must_run("cp " WINDLASS_STUBS " " + path("stubs"));
+  const auto stubs = stubs_in(path("stubs"));
   ASSERT_GT(stubs.size(), 6u) << "objdump sees no stubs";
   must_run("strip -s " + path("stubs"));
   for (const auto& [address, expected] : stubs)

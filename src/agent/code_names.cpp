@@ -1,0 +1,81 @@
+#include "agent/code_names.h"
+
+#include <fmt/format.h>
+
+#include "process/perf_map.h"
+
+namespace windlass::agent {
+
+std::uint32_t CodeNames::intern(std::uint64_t begin, std::string_view name) {
+  key_.assign(reinterpret_cast<const char*>(&begin), sizeof begin);
+  key_ += name;
+  if (const auto known = numbers_.find(key_); known != numbers_.end()) return known->second;
+  if (functions_.size() == kMaxFunctions || name.size() > kMaxBytes - bytes_) return kUnknown;
+  bytes_ += name.size();
+  functions_.push_back({begin, std::string(name)});
+  const auto number = static_cast<std::uint32_t>(functions_.size());
+  numbers_.emplace(key_, number);
+  return number;
+}
+
+void CodeNames::look(std::uint32_t tgid, Followed& followed, std::uint64_t now) {
+  if (followed.ended || now < followed.next_look) return;
+  followed.next_look = now + kLookInterval;
+  if (followed.map == nullptr) {
+    auto map = std::make_unique<PerfMap>();
+    if (map->open(process::perf_map_path(static_cast<pid_t>(tgid)))) followed.map = std::move(map);
+  }
+  if (followed.map != nullptr)
+    followed.renamed |= followed.map->read(now);
+  else
+    followed.next_look = now + kOpenInterval;
+}
+
+std::uint32_t CodeNames::find(std::uint32_t tgid, const MapSet& maps, const Mapping& mapping, std::uint64_t address,
+                              std::uint64_t time, std::uint64_t now) {
+  if (const auto* table = maps.table_of(mapping); table != nullptr) {
+    const CodeManagerReader then = (*table)->reader().as_of(time);
+    if (const auto function = then.find(address)) {
+      const auto name = then.name(address, room_);
+      if (name && !name->empty()) return intern(function->begin, *name);
+    }
+  }
+  Followed& followed = followed_[tgid];
+  look(tgid, followed, now);
+  if (followed.map == nullptr) return kUnknown;
+  const auto function = followed.map->find(address, time);
+  return function ? intern(function->begin, function->name) : kUnknown;
+}
+
+void CodeNames::poll(std::uint64_t now, const std::function<void(std::uint32_t tgid)>& renamed) {
+  for (auto& [tgid, followed] : followed_) {
+    if (followed.map != nullptr) look(tgid, followed, now);
+    if (!followed.renamed || followed.ended || now < followed.next_rename) continue;
+    followed.renamed = false;
+    followed.next_rename = now + kRenameInterval;
+    renamed(tgid);
+  }
+}
+
+void CodeNames::end(std::uint32_t tgid) {
+  const auto followed = followed_.find(tgid);
+  if (followed == followed_.end() || followed->second.ended) return;
+  if (followed->second.map == nullptr) {
+    followed_.erase(followed);
+    return;
+  }
+  (void)followed->second.map->read(~std::uint64_t{0} - 1);
+  followed->second.ended = true;
+  dead_.push_back(tgid);
+  if (dead_.size() <= kMaxDead) return;
+  followed_.erase(dead_.front());
+  dead_.pop_front();
+}
+
+std::string CodeNames::open_path(std::uint32_t tgid) const {
+  const auto followed = followed_.find(tgid);
+  if (followed == followed_.end() || followed->second.map == nullptr) return {};
+  return fmt::format("/proc/self/fd/{}", followed->second.map->fd());
+}
+
+}  // namespace windlass::agent

@@ -1,0 +1,76 @@
+// What those who make code at run time call its functions, each as of its time: the same address is one function's now
+// and another's a millisecond later. So names are asked for when a sample comes in, not when all is over.
+//
+// Bounds: kMaxFunctions functions and kMaxBytes of names; what is beyond that has no name. kMaxDead processes that have
+// ended.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "agent/perf_map.h"
+#include "agent/process_table.h"
+
+namespace windlass::agent {
+
+// One at its place: two of one name at two places are two.
+struct CodeFunction {
+  std::uint64_t begin = 0;
+  std::string name;
+};
+
+// One thread only.
+class CodeNames {
+ public:
+  static constexpr std::uint32_t kUnknown = 0;
+  static constexpr std::size_t kMaxFunctions = std::size_t{1} << 20;
+  static constexpr std::size_t kMaxBytes = std::size_t{256} << 20;
+  static constexpr std::size_t kMaxDead = 256;
+
+  // The number of the function that had an address (of `mapping` in `maps`, code of a process made at run time) at a
+  // time, CLOCK_MONOTONIC in ns; `now` is that of asking. By the process's code manager, else by its perf map, which is
+  // read at most once a millisecond.
+  [[nodiscard]] std::uint32_t find(std::uint32_t tgid, const MapSet& maps, const Mapping& mapping,
+                                   std::uint64_t address, std::uint64_t time, std::uint64_t now);
+  // Reads what has come to the perf maps, and calls `renamed(tgid)` for processes in which an address that had a name
+  // has another one now, each at most ten times a second.
+  void poll(std::uint64_t now, const std::function<void(std::uint32_t tgid)>& renamed);
+  // The process is gone. What its perf map said stays known, and open, for kMaxDead such processes.
+  void end(std::uint32_t tgid);
+  // Where its perf map can be read to the end; empty: nowhere.
+  [[nodiscard]] std::string open_path(std::uint32_t tgid) const;
+  // Of a number that find() gave, but kUnknown.
+  [[nodiscard]] const CodeFunction& function(std::uint32_t number) const { return functions_[number - 1]; }
+
+ private:
+  struct Followed {
+    std::unique_ptr<PerfMap> map;  // null: there was none
+    std::uint64_t next_look = 0;
+    std::uint64_t next_rename = 0;
+    bool renamed = false;
+    bool ended = false;
+  };
+  static constexpr std::uint64_t kLookInterval = 1'000'000;    // ns, at a map that is open
+  static constexpr std::uint64_t kOpenInterval = 100'000'000;  // for one that is not there
+  static constexpr std::uint64_t kRenameInterval = 100'000'000;
+
+  void look(std::uint32_t tgid, Followed& followed, std::uint64_t now);
+  std::uint32_t intern(std::uint64_t begin, std::string_view name);
+
+  std::unordered_map<std::uint32_t, Followed> followed_;  // by tgid
+  std::deque<std::uint32_t> dead_;                        // in the order of their ends
+  std::deque<CodeFunction> functions_;
+  std::unordered_map<std::string, std::uint32_t> numbers_;  // by begin and name
+  std::size_t bytes_ = 0;
+  std::string key_;
+  std::vector<char> room_ = std::vector<char>(std::size_t{1} << 16);  // for any name of a code manager
+};
+
+}  // namespace windlass::agent

@@ -1,0 +1,227 @@
+// Code that its maker publishes, as `windlass walk` and `windlass record` see it: whole stacks, and at each frame the
+// name that the function had when the sample was taken.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "export/pprof.h"
+#include "profile/profile.h"
+#include "support/privilege.h"
+#include "support/run_command.h"
+
+namespace windlass {
+namespace {
+
+using test::run;
+
+class JitProfiles : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string folder = testing::TempDir() + "windlass-jit-XXXXXX";
+    ASSERT_NE(mkdtemp(folder.data()), nullptr);
+    folder_ = folder;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  // Of a recording of a program in the folder; its output in output_.
+  profile::Profile record(const std::string& options, const std::string& program) {
+    output_ =
+        run(fmt::format("cd '{}' && '{}' record {} -o p.pb.gz -- {} 2>&1", folder_, WINDLASS_COMMAND, options, program))
+            .output;
+    auto profile = exporter::read_pprof_file(folder_ + "/p.pb.gz");
+    EXPECT_TRUE(profile) << output_;
+    return profile ? std::move(*profile) : profile::Profile();
+  }
+
+  // The names of a sample's frames, innermost first; "?" where there is none.
+  static std::vector<std::string> names_of(const profile::Profile& profile, const profile::Sample& sample) {
+    std::vector<std::string> names;
+    for (const auto location : sample.locations) {
+      const auto& lines = profile.locations[location].lines;
+      if (lines.empty()) names.emplace_back("?");
+      for (const auto& line : lines) names.push_back(profile.functions[line.function].name);
+    }
+    return names;
+  }
+
+  std::string folder_, output_;
+};
+
+struct Counts {
+  std::uint64_t samples = 0, whole = 0, right = 0;
+  std::string wrong;  // the first
+};
+
+// ---- functions that stay --------------------------------------------------------------------------------------------
+
+// All stubs in their order, below in_code; in a stub's own code, where some of them are not called yet, the rest.
+bool is_chain(const std::vector<std::string>& names) {
+  unsigned next = 0;
+  bool begun = false;
+  for (const std::string& name : names) {
+    if (!name.starts_with("stub") || name.size() != 5) continue;
+    if (!begun) next = static_cast<unsigned>(name[4] - '0');
+    if (name != "stub" + std::to_string(next++)) return false;
+    begun = true;
+  }
+  return next == 8;
+}
+
+Counts count_chains(const profile::Profile& profile, auto&& names_of) {
+  Counts counts;
+  for (const auto& sample : profile.samples) {
+    const std::vector<std::string> names = names_of(profile, sample);
+    if (std::ranges::none_of(names, [](const auto& name) { return name.find("in_code") != std::string::npos; }))
+      continue;
+    counts.samples += sample.count;
+    counts.whole += profile::is_truncated(sample.end) ? 0 : sample.count;
+    counts.right += is_chain(names) ? sample.count : 0;
+    if (!is_chain(names) && counts.wrong.empty()) counts.wrong = fmt::format("{}", fmt::join(names, "\n"));
+  }
+  return counts;
+}
+
+TEST_F(JitProfiles, AWalkOfAProcessSeesPublishedFunctions) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::execl(WINDLASS_JIT_TARGET, WINDLASS_JIT_TARGET, "manager", ".", "60", nullptr);
+    ::_exit(126);
+  }
+  std::string seen;
+  // Until it has come to where it computes.
+  for (int i = 0; i < 100 && seen.find("in_code") == std::string::npos; ++i) {
+    ::usleep(100'000);
+    seen = run(fmt::format("'{}' walk -v {} 2>&1", WINDLASS_COMMAND, child)).output;
+  }
+  const auto core = run(fmt::format("command -v gcore && cd '{}' && gcore -o core {} && '{}' walk --core core.{} 2>&1",
+                                    folder_, child, WINDLASS_COMMAND, child));
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  const auto in_order = [](const std::string& text) {
+    std::size_t at = text.find("in_code");
+    for (unsigned i = 0; i < 8 && at != std::string::npos; ++i) at = text.find("stub" + std::to_string(i), at);
+    return at != std::string::npos && text.find("main", at) != std::string::npos;
+  };
+  EXPECT_TRUE(in_order(seen)) << seen;
+  if (core.status == 0) {
+    EXPECT_TRUE(in_order(core.output)) << core.output;
+  }
+}
+
+TEST_F(JitProfiles, ARecordingSeesPublishedFunctions) {
+  if (const std::string reason = test::no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
+  const auto profile = record("-F 499", std::string(WINDLASS_JIT_TARGET) + " manager . 2");
+  const Counts counts = count_chains(profile, names_of);
+  fmt::print("{} samples, {} whole, {} with the right names\n", counts.samples, counts.whole, counts.right);
+  EXPECT_GT(counts.samples, 500u) << output_;
+  EXPECT_GE(counts.whole, counts.samples - counts.samples / 1000) << counts.wrong << output_;
+  EXPECT_EQ(counts.right, counts.samples) << counts.wrong;
+}
+
+// Its perf map is read while the process lives: it takes it away when it ends.
+TEST_F(JitProfiles, ARecordingReadsThePerfMapWhileItIsThere) {
+  if (const std::string reason = test::no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
+  const auto profile = record(
+      "-F 499", fmt::format("sh -c '\"{}\" perfmap /tmp 2 & p=$!; wait $p; rm /tmp/perf-$p.map'", WINDLASS_JIT_TARGET));
+  const Counts counts = count_chains(profile, names_of);
+  fmt::print("{} samples, {} whole, {} with the right names\n", counts.samples, counts.whole, counts.right);
+  EXPECT_GT(counts.samples, 500u) << output_;
+  EXPECT_EQ(counts.right, counts.samples) << counts.wrong;
+}
+
+// ---- functions that come and go -------------------------------------------------------------------------------------
+
+// "f<generation>_<number>_<leaf>": frames of one generation, from one of its functions up to the first, and the leaf's
+// number where a leaf is on the stack.
+bool is_generated(const std::string& name) {
+  return name.size() > 1 && name[0] == 'f' && name[1] >= '0' && name[1] <= '9';
+}
+
+bool belongs_together(const std::vector<std::string>& names) {
+  std::string leaf, generation, name_leaf;
+  int last = -1;
+  for (const std::string& name : names) {
+    int number = 0;
+    unsigned of = 0, below = 0;
+    if (const auto at = name.find("leaf<"); at != std::string::npos) leaf = std::to_string(std::atoi(&name[at + 5]));
+    if (std::sscanf(name.c_str(), "f%u_%d_%u", &of, &number, &below) != 3) continue;
+    if (!generation.empty() && generation != std::to_string(of)) return false;
+    if (last >= 0 && number != last - 1) return false;
+    generation = std::to_string(of);
+    name_leaf = std::to_string(below);
+    last = number;
+  }
+  return last == 0 && (leaf.empty() || leaf == name_leaf);
+}
+
+// Names are asked for when the process runs on again.
+TEST_F(JitProfiles, WalksOfAChurningHeapHaveTheNamesOfTheirTimes) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::execl(WINDLASS_JIT_CHURN, WINDLASS_JIT_CHURN, "60", "5000", nullptr);
+    ::_exit(126);
+  }
+  ::usleep(500'000);
+  const auto seen = run(fmt::format("'{}' walk --json --repeat 1000 --interval 1ms {} 2>&1", WINDLASS_COMMAND, child));
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  std::istringstream lines(seen.output);
+  unsigned walks = 0, right = 0;
+  for (std::string line; std::getline(lines, line);) {
+    std::vector<std::string> names;
+    const std::string key = "\"function\":";
+    for (std::size_t at = line.find(key); at != std::string::npos; at = line.find(key, at + 1)) {
+      const std::string value = line.substr(at + key.size(), line.find(',', at) - at - key.size());
+      names.push_back(value == "null" ? "?" : value.substr(1, value.size() - 2));
+      if (const auto at_less = names.back().find("\\u003c"); at_less != std::string::npos)
+        names.back().replace(at_less, 6, "<");
+    }
+    if (std::ranges::none_of(names, [](const auto& name) { return name.find("leaf") != std::string::npos; })) continue;
+    ++walks;
+    right += belongs_together(names) && std::ranges::find(names, "?") == names.end() ? 1 : 0;
+  }
+  fmt::print("{} walks, {} with the right names\n", walks, right);
+  EXPECT_GT(walks, 5u)  // most stops are where it asks for the time
+      << seen.output.substr(0, 3000);
+  EXPECT_EQ(right, walks) << seen.output.substr(0, 3000);
+}
+
+TEST_F(JitProfiles, EachFunctionOfAChurningHeapHasTheNameOfItsTime) {
+  if (const std::string reason = test::no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
+  const auto profile = record("-F 999", std::string(WINDLASS_JIT_CHURN) + " 5 1000");
+  Counts counts;
+  std::uint64_t all = 0;
+  for (const auto& sample : profile.samples) {
+    all += sample.count;
+    const std::vector<std::string> names = names_of(profile, sample);
+    const auto has = [&](const char* part) {
+      return std::ranges::any_of(names, [&](const auto& name) { return name.find(part) != std::string::npos; });
+    };
+    const bool nameless = has("churn(") && std::ranges::find(names, "?") != names.end();
+    const bool in_code = nameless || has("leaf<") || std::ranges::any_of(names, is_generated);
+    if (!in_code) continue;
+    const bool right = belongs_together(names);
+    counts.samples += sample.count;
+    counts.whole += profile::is_truncated(sample.end) ? 0 : sample.count;
+    counts.right += right ? sample.count : 0;
+    if (!right && counts.wrong.size() < 4000)
+      counts.wrong += fmt::format("{}\n{}\n\n", profile::end_text(sample.end), fmt::join(names, "\n"));
+  }
+  fmt::print("{} samples, {} in the code, {} whole, {} with the right names\n", all, counts.samples, counts.whole,
+             counts.right);
+  EXPECT_GT(counts.samples, 3000u) << output_;
+  EXPECT_GE(counts.whole, counts.samples - counts.samples / 1000) << counts.wrong << output_;
+  EXPECT_EQ(counts.right, counts.samples) << counts.wrong;
+}
+
+}  // namespace
+}  // namespace windlass
