@@ -84,7 +84,7 @@ WINDLASS_API const char* windlass_status_name(windlass_status status);
 
 /* ---- registers ------------------------------------------------------------------------------------------- */
 
-enum { WINDLASS_X86_64 = 0, WINDLASS_AARCH64 = 1 };
+enum { WINDLASS_X86_64 = 0, WINDLASS_AARCH64 = 1, WINDLASS_I386 = 2 };
 /* What this library was built for. [signal] */
 WINDLASS_API uint32_t windlass_native_architecture(void);
 
@@ -138,6 +138,27 @@ WINDLASS_API windlass_status windlass_open_self(windlass_space** space, windlass
 /* Another process. Its threads are stopped (ptrace) until the space is closed, on whichever thread that is.
  * WINDLASS_SYSTEM where that is not allowed or there is none; `where` is the process that traces it already. [any] */
 WINDLASS_API windlass_status windlass_open_process(int64_t pid, windlass_space** space, windlass_error* error);
+
+/* Lets its threads go on; nothing may be read of the space then, until windlass_refresh. *stopped_ns (may be NULL): for
+ * how long they were stopped, from the first one's interruption to the last one's going on; 0 for all but processes,
+ * and where nobody is stopped. [setup] */
+WINDLASS_API windlass_status windlass_release(windlass_space* space, uint64_t* stopped_ns);
+
+typedef struct windlass_refreshed {
+  size_t size;
+  uint64_t modules_gone; /* modules and ranges of code without a file */
+  uint64_t modules_new;
+  uint32_t executed; /* 1: the process has become another program (execve) */
+  uint32_t reserved;
+} windlass_refreshed;
+
+/* Stops the process again, to be walked as it is now: its threads, problems, notes and modules become those of now. One
+ * that still stands goes on first. What is kept of unchanged modules makes this a hundredth of opening it anew. All
+ * cursors of the space are invalid after it. `changed` may be NULL. Errors as windlass_open_process; WINDLASS_SYSTEM
+ * with ESRCH as `detail` once it has ended; WINDLASS_UNSUPPORTED for all but processes. After an error nothing is
+ * stopped, and there are no threads. [setup] */
+WINDLASS_API windlass_status windlass_refresh(windlass_space* space, windlass_refreshed* changed,
+                                              windlass_error* error);
 
 /* Where the files of a dead process are, if not where it knew them. NULL for what is not needed. */
 typedef struct windlass_files {
@@ -228,6 +249,121 @@ WINDLASS_API windlass_status windlass_retire_code(windlass_space* space, uint64_
 WINDLASS_API windlass_status windlass_add_own_code(const windlass_code* code, uint64_t* id, windlass_error* error);
 WINDLASS_API windlass_status windlass_retire_own_code(uint64_t id, windlass_error* error);
 
+/* ---- generated code made known to others ------------------------------------------------------------------
+ *
+ * Described once, registered with libgcc's or LLVM's unwinder, debuggers, profilers and the own walks:
+ * docs/GENERATED_CODE.md. Not on Windows. */
+
+/* What one instruction of a prologue does. */
+enum {
+  WINDLASS_ALLOCATE = 0,           /* sp -= bytes */
+  WINDLASS_SAVE = 1,               /* sp -= bytes; [sp + offset] = reg, and [sp + offset + 8] = second */
+  WINDLASS_SET_FRAME_POINTER = 2,  /* reg = sp + offset */
+  WINDLASS_SIGN_RETURN_ADDRESS = 3 /* AArch64: paciasp */
+};
+#define WINDLASS_NO_REGISTER 0xffffu
+
+typedef struct windlass_op {
+  uint32_t end;    /* of the instruction, from the function's first byte */
+  uint32_t action; /* WINDLASS_ALLOCATE, ... */
+  uint16_t reg;    /* DWARF numbers */
+  uint16_t second; /* WINDLASS_SAVE: WINDLASS_NO_REGISTER for none */
+  uint32_t offset;
+  uint64_t bytes; /* x86-64's push: 8, with offset 0 */
+} windlass_op;
+
+/* Takes back what the prologue did: which actions, by which instructions, in the order of the code. Without any, all in
+ * reverse by the instructions that compilers use (add or lea, pop, ret; on AArch64 one each), and `end` is not looked
+ * at. */
+typedef struct windlass_epilogue {
+  uint32_t begin;
+  uint32_t end; /* behind the return or jump */
+  const windlass_op* undone;
+  size_t undone_count;
+} windlass_epilogue;
+
+typedef struct windlass_generated {
+  size_t size;
+  uint64_t address;   /* of its first byte */
+  uint32_t code_size; /* bytes */
+  uint32_t reserved;
+  const char* name; /* may be NULL */
+  const windlass_op* ops;
+  size_t op_count;
+  const windlass_epilogue* epilogues;
+  size_t epilogue_count;
+  uint64_t personality; /* of exceptions; 0: none */
+  uint64_t language_data;
+} windlass_generated;
+
+/* Which tool is told. */
+enum {
+  WINDLASS_REGISTRY_OWN = 0,        /* walks of this process by this copy of the library */
+  WINDLASS_REGISTRY_FRAME_INFO = 1, /* __register_frame() */
+  WINDLASS_REGISTRY_GDB = 2,        /* GDB's JIT interface */
+  WINDLASS_REGISTRY_PERF_MAP = 3,   /* /tmp/perf-PID.map */
+  WINDLASS_REGISTRY_JITDUMP = 4,    /* jit-PID.dump, for perf inject */
+  WINDLASS_REGISTRY_SFRAME = 8      /* sframe_register(), where there is one: the kernel's unwinder */
+};
+typedef struct windlass_registrar windlass_registrar;
+
+/* `folder` of the file, where it is one; NULL: /tmp, and the working directory for a jitdump. WINDLASS_UNSUPPORTED
+ * where the process has no such registry. [any] */
+WINDLASS_API windlass_status windlass_open_registrar(uint32_t registry, const char* folder,
+                                                     windlass_registrar** registrar, windlass_error* error);
+/* `count` functions, each of the first one's `size`: all of them or, with an error, none. Errors name the function by
+ * its address, or the offset into its code: WINDLASS_MALFORMED, WINDLASS_OUT_OF_RANGE. [any] */
+WINDLASS_API windlass_status windlass_register(windlass_registrar* registrar, const windlass_generated* functions,
+                                               size_t count, uint64_t* id, windlass_error* error);
+/* Before other code is written there. WINDLASS_NOT_FOUND. [any] */
+WINDLASS_API windlass_status windlass_unregister(windlass_registrar* registrar, uint64_t id, windlass_error* error);
+/* With all that is still registered. */
+WINDLASS_API windlass_status windlass_close_registrar(windlass_registrar* registrar);
+
+/* ---- a heap of generated code whose functions come and go --------------------------------------------------
+ *
+ * One table in a memfd ("/memfd:windlass-code") that walks of this process, signal handlers, other processes and core
+ * files read without help (windlass/code_manager.h): many functions, a call for many at a time. Linux. */
+
+typedef struct windlass_managed {
+  size_t size;
+  uint64_t address;   /* of its first byte */
+  uint64_t code_size; /* bytes, below 2 GiB */
+  const char* name;   /* may be NULL; copied, as all else */
+  uint32_t user;      /* the runtime's own number, only kept */
+  uint32_t row_count;
+  const windlass_row* rows;           /* ascending, disjoint, in the function; or */
+  const windlass_generated* prologue; /* of the same code_size, its address and name not looked at; without either the
+                                         code is followed */
+} windlass_managed;
+typedef struct windlass_code_manager windlass_code_manager;
+
+/* For code of this process in [begin, end), at most 4 GiB, and `functions` of them at a time; 0: a million. All walks
+ * of this process see its functions, as with windlass_add_own_code. WINDLASS_OUT_OF_RANGE, WINDLASS_MALFORMED for a
+ * range that overlaps another, WINDLASS_SYSTEM where there is no memfd. [any] */
+WINDLASS_API windlass_status windlass_open_code_manager(uint64_t begin, uint64_t end, uint32_t functions,
+                                                        windlass_code_manager** manager, windlass_error* error);
+/* Removes the functions that begin at `removed`, when they run no more, and then adds `count`, each of the first one's
+ * `size`, before they run: all of those or, with an error, none. WINDLASS_NOT_FOUND: none begins at one of `removed`;
+ * those before it are gone. WINDLASS_MALFORMED: one overlaps another; rows or prologue are wrong.
+ * WINDLASS_OUT_OF_RANGE: one is not in the range. WINDLASS_LIMIT: no room. WINDLASS_UNSUPPORTED: in a forked child.
+ * [any] */
+WINDLASS_API windlass_status windlass_manage(windlass_code_manager* manager, const uint64_t* removed,
+                                             size_t removed_count, const windlass_managed* functions, size_t count,
+                                             windlass_error* error);
+/* The function that contains an address: where it begins, its size and number, and its name in `name`, cut to
+ * `name_size` with a 0 at its end (0: not asked for). WINDLASS_NOT_FOUND; WINDLASS_LIMIT where others change without
+ * end. [signal] */
+WINDLASS_API windlass_status windlass_find_managed(const windlass_code_manager* manager, uint64_t address,
+                                                   windlass_managed* found, char* name, size_t name_size);
+/* The table's memfd: stays the manager's. -1 for one that is closed. [any] */
+WINDLASS_API int windlass_code_manager_fd(const windlass_code_manager* manager);
+/* With all its functions: walks do not know them any more. Not while another thread uses the manager. */
+WINDLASS_API windlass_status windlass_close_code_manager(windlass_code_manager* manager);
+/* The functions of a manager, by its memfd, for the walks of this process, if it is not windlass_open_code_manager's:
+ * that one's are known. The memfd may be closed then. Ends with windlass_retire_own_code. [any] */
+WINDLASS_API windlass_status windlass_add_own_managed_code(int memfd, uint64_t* id, windlass_error* error);
+
 /* Removes the module, or retires the code range, that begins there. WINDLASS_NOT_FOUND. [setup] */
 WINDLASS_API windlass_status windlass_remove(windlass_space* space, uint64_t begin);
 
@@ -266,10 +402,17 @@ enum {
   WINDLASS_ORIGIN_LEAF = 4,          /* a return address on top of the stack, or in the link register */
   WINDLASS_ORIGIN_PDATA = 5          /* unwind information of a PE image */
 };
+/* How sure it is that a frame is the caller of the one before it; the surest first. */
+enum {
+  WINDLASS_CERTAINTY_DESCRIBED = 0, /* by unwind information, or by what the system defines; the first frame, too */
+  WINDLASS_CERTAINTY_PROVED = 1,    /* by the code */
+  WINDLASS_CERTAINTY_CHECKED = 2,   /* by code behind calls, or a frame pointer that is used, and the call fits */
+  WINDLASS_CERTAINTY_GUESSED = 3    /* none of these: the walk cannot end as complete */
+};
 /* How a walk ended. */
 enum {
   WINDLASS_END_RUNNING = 0,     /* it has not */
-  WINDLASS_END_COMPLETE = 1,    /* the outermost frame was reached */
+  WINDLASS_END_COMPLETE = 1,    /* the outermost frame was reached, and no frame is a guess */
   WINDLASS_END_NO_MODULE = 2,   /* the pc lies in nothing known */
   WINDLASS_END_NO_ROW = 3,      /* no unwinder found the caller */
   WINDLASS_END_UNREADABLE = 4,  /* the stack could not be read */
@@ -277,12 +420,13 @@ enum {
   WINDLASS_END_NO_PROGRESS = 6, /* the stack does not move */
   WINDLASS_END_BAD_ROW = 7,     /* unwind information that contradicts itself */
   WINDLASS_END_LIMIT = 8,       /* more frames than asked for */
-  WINDLASS_END_GUESSED = 9,     /* the last frame looks like the outermost one, but nothing proves it */
-  WINDLASS_END_FOREIGN = 10,    /* 32-bit code, or of another machine */
+  WINDLASS_END_GUESSED = 9,     /* the last frame looks like the outermost one, but that, or a frame, is a guess */
+  WINDLASS_END_FOREIGN = 10,    /* code of another machine */
   WINDLASS_END_STOPPED = 100    /* windlass_walk: the callback said so */
 };
-/* "cfi", "complete" and so on; "?" for another number. Static. [signal] */
+/* "cfi", "described", "complete" and so on; "?" for another number. Static. [signal] */
 WINDLASS_API const char* windlass_origin_name(uint32_t origin);
+WINDLASS_API const char* windlass_certainty_name(uint32_t certainty);
 WINDLASS_API const char* windlass_end_name(uint32_t end);
 
 typedef struct windlass_options {
@@ -307,6 +451,8 @@ typedef struct windlass_frame {
   uint64_t module_end;
   uint64_t module_bias;
   const char* module_path; /* valid until the module is removed */
+  uint32_t certainty;      /* WINDLASS_CERTAINTY_... */
+  uint32_t reserved;
 } windlass_frame;
 
 /* One frame of a walk. */
@@ -355,15 +501,20 @@ WINDLASS_API windlass_status windlass_saved_at(const windlass_cursor* cursor, ui
 
 /* ---- unwind information ---------------------------------------------------------------------------------- */
 
-/* What a file's unwind information says, by one interface for call frame information and for Windows x64 and ARM64.
- * Addresses are in the file's own numbering: virtual addresses in ELF files, RVAs in PE images. Nothing here is
+/* What a file's unwind information says, by one interface for call frame information, SFrame, and Windows x64 and
+ * ARM64. Addresses are in the file's own numbering: virtual addresses in ELF files, RVAs in PE images. Nothing here is
  * signal-safe; any number of threads may ask one handle. */
 typedef struct windlass_unwind_info windlass_unwind_info;
 
-enum { WINDLASS_FORMAT_DWARF = 0, WINDLASS_FORMAT_WIN_X64 = 1, WINDLASS_FORMAT_WIN_ARM64 = 2 };
+enum {
+  WINDLASS_FORMAT_DWARF = 0,
+  WINDLASS_FORMAT_WIN_X64 = 1,
+  WINDLASS_FORMAT_WIN_ARM64 = 2,
+  WINDLASS_FORMAT_SFRAME = 3 /* only where there is no call frame information */
+};
 
-/* An ELF file of x86-64 or AArch64 or a PE32+ image of x64 or ARM64, by its first bytes. The file is mapped, and must
- * not be cut short before the handle is closed. A file without unwind information has no functions. [any] */
+/* An ELF file of x86-64, AArch64 or i386 or a PE32+ image of x64 or ARM64, by its first bytes. The file is mapped, and
+ * must not be cut short before the handle is closed. A file without unwind information has no functions. [any] */
 WINDLASS_API windlass_status windlass_open_unwind_info(const char* path, windlass_unwind_info** info,
                                                        windlass_error* error);
 #define WINDLASS_LOADED_IMAGE 1u /* a PE image as a loader maps it: the byte at an RVA is at that index */
@@ -399,8 +550,8 @@ typedef struct windlass_unwind_function {
   uint64_t personality;   /* 0: none */
   uint64_t language_data; /* 0: none */
   uint32_t flags;
-  uint32_t section;        /* the record's: which of the sections of call frame information; 0 in PE images */
-  uint64_t record_offset;  /* in that section, or in the function table */
+  uint32_t section;       /* the record's: which section of call frame information; UINT32_MAX: .sframe; 0: PE images */
+  uint64_t record_offset; /* in that section, or in the function table */
   uint64_t record_address; /* 0: it is not loaded */
 } windlass_unwind_function;
 

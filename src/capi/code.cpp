@@ -33,16 +33,22 @@ bool from_c(const windlass_row& from, Architecture architecture, FrameRow& to) {
 
 }  // namespace
 
+bool from_c(const windlass_row* from, std::size_t count, Architecture architecture, std::vector<FrameRow>& to) {
+  if (!is_whole(from, count)) return false;
+  to.resize(count);
+  for (std::size_t i = 0; i < count; ++i)
+    if (!from_c(from[i], architecture, to[i])) return false;
+  return true;
+}
+
 bool from_c(const windlass_code* from, Architecture architecture, CodeRange& to) {
   windlass_code given;
-  if (!take(from, given) || !is_whole(given.rows, given.row_count) || !is_whole(given.eh_frame, given.eh_frame_size))
+  if (!take(from, given) || !is_whole(given.eh_frame, given.eh_frame_size) ||
+      !from_c(given.rows, given.row_count, architecture, to.rows))
     return false;
   to.begin = given.begin;
   to.end = given.end;
   if (given.name != nullptr) to.name = given.name;
-  to.rows.resize(given.row_count);
-  for (std::size_t i = 0; i < given.row_count; ++i)
-    if (!from_c(given.rows[i], architecture, to.rows[i])) return false;
   const auto* bytes = static_cast<const std::byte*>(given.eh_frame);
   to.eh_frame.assign(bytes, bytes + given.eh_frame_size);
   to.eh_frame_address = given.eh_frame_address;

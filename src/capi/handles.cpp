@@ -10,9 +10,9 @@ Shells<windlass_unwind_info> closed_infos;
 
 }  // namespace
 
-windlass_space* take_shell(AddressSpace space) {
+windlass_space* take_shell(Target target) {
   windlass_space* shell = closed_spaces.take();
-  if (shell != nullptr) shell->space.emplace(std::move(space));
+  if (shell != nullptr) shell->target.emplace(std::move(target));
   return shell;
 }
 
@@ -27,11 +27,7 @@ void open_shell(windlass_unwind_info& shell) { shell.change(); }
 
 void close_shell(windlass_space& shell) {
   if (shell.open()) shell.change();
-  shell.attachment.reset();
-  shell.space.reset();
-  shell.threads.clear();
-  shell.problems.clear();
-  shell.notes.clear();
+  shell.target.reset();
   closed_spaces.keep(shell);
 }
 

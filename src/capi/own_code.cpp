@@ -11,6 +11,9 @@
 
 #include "capi/code.h"
 #include "windlass/backtrace.h"
+#if !defined(_WIN32)
+#include "windlass/code_manager.h"
+#endif
 
 using namespace windlass;
 using namespace windlass::capi;
@@ -36,18 +39,15 @@ NextIds& next_ids() {
   return *ids;
 }
 
-}  // namespace
-
-extern "C" {
-
-windlass_status windlass_add_own_code(const windlass_code* code, uint64_t* id, windlass_error* error) {
-  CodeRange range;
-  if (!from_c(code, kOwnArchitecture, range)) return invalid("windlass_code is not set up", error);
-  const auto own = add_own_code(std::move(range));
+// The end of a call that has added `what`, which the next copy is given by its function of this name. What that refuses
+// is taken back here.
+template <typename What>
+windlass_status hand_on(const char* name, What what, const Expected<CodeRangeId>& own, uint64_t* id,
+                        windlass_error* error) {
   if (!own) return report(own.error(), error);
-  if (auto* add = next_in_order<decltype(windlass_add_own_code)>("windlass_add_own_code")) {
+  if (auto* add = next_in_order<windlass_status(What, uint64_t*, windlass_error*)>(name)) {
     std::uint64_t next = 0;
-    if (const windlass_status status = add(code, &next, error); status != WINDLASS_OK) {
+    if (const windlass_status status = add(what, &next, error); status != WINDLASS_OK) {
       (void)retire_own_code(*own);
       return status;
     }
@@ -56,6 +56,22 @@ windlass_status windlass_add_own_code(const windlass_code* code, uint64_t* id, w
   }
   return added(own, id, error);
 }
+
+}  // namespace
+
+extern "C" {
+
+windlass_status windlass_add_own_code(const windlass_code* code, uint64_t* id, windlass_error* error) {
+  CodeRange range;
+  if (!from_c(code, kOwnArchitecture, range)) return invalid("windlass_code is not set up", error);
+  return hand_on("windlass_add_own_code", code, add_own_code(std::move(range)), id, error);
+}
+
+#if !defined(_WIN32)
+windlass_status windlass_add_own_managed_code(int memfd, uint64_t* id, windlass_error* error) {
+  return hand_on("windlass_add_own_managed_code", memfd, add_own_managed_code(memfd), id, error);
+}
+#endif
 
 windlass_status windlass_retire_own_code(uint64_t id, windlass_error* error) {
   const auto own = retire_own_code(CodeRangeId{id});

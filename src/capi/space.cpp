@@ -29,7 +29,13 @@ class CallbackMemory final : public Memory {
 };
 
 windlass_status opened(AddressSpace space, windlass_space** to, windlass_error* error) {
-  windlass_space* shell = take_shell(std::move(space));
+  windlass_space* shell = take_shell(Target{.kind = TargetKind::kProcess,
+                                            .space = std::move(space),
+                                            .threads = {},
+                                            .command = {},
+                                            .problems = {},
+                                            .notes = {},
+                                            .attachment = {}});
   *to = shell;
   if (shell == nullptr) return no_memory(error);
   open_shell(*shell);
@@ -64,7 +70,7 @@ windlass_status windlass_close(windlass_space* space) {
 
 windlass_status windlass_space_architecture(const windlass_space* space, uint32_t* architecture) {
   if (!usable(space) || architecture == nullptr) return WINDLASS_INVALID;
-  *architecture = static_cast<std::uint32_t>(space->space->architecture());
+  *architecture = static_cast<std::uint32_t>(space->target->space.architecture());
   return WINDLASS_OK;
 }
 
@@ -75,9 +81,9 @@ windlass_status windlass_add_module(windlass_space* space, const windlass_module
     return invalid("windlass_module is not set up", error);
   ModuleInfo info{given.begin, given.end, given.bias, given.path != nullptr ? given.path : "",
                   given.file != nullptr ? given.file : ""};
-  if (given.image == nullptr) return done(space->space->add_module(std::move(info)), error);
+  if (given.image == nullptr) return done(space->target->space.add_module(std::move(info)), error);
   const auto* bytes = static_cast<const std::byte*>(given.image);
-  return done(space->space->add_module(std::move(info), std::vector<std::byte>(bytes, bytes + given.image_size)),
+  return done(space->target->space.add_module(std::move(info), std::vector<std::byte>(bytes, bytes + given.image_size)),
               error);
 }
 
@@ -85,43 +91,43 @@ windlass_status windlass_add_code(windlass_space* space, const windlass_code* co
                                   windlass_error* error) {
   CodeRange range;
   if (!usable(space)) return invalid("the space is not open", error);
-  if (!from_c(code, space->space->architecture(), range)) return invalid("windlass_code is not set up", error);
-  return added(space->space->add(std::move(range)), id, error);
+  if (!from_c(code, space->target->space.architecture(), range)) return invalid("windlass_code is not set up", error);
+  return added(space->target->space.add(std::move(range)), id, error);
 }
 
 windlass_status windlass_retire_code(windlass_space* space, uint64_t id, windlass_error* error) {
   if (!usable(space)) return invalid("the space is not open", error);
-  return done(space->space->retire(CodeRangeId{id}), error);
+  return done(space->target->space.retire(CodeRangeId{id}), error);
 }
 
 windlass_status windlass_remove(windlass_space* space, uint64_t begin) {
   if (!usable(space)) return WINDLASS_INVALID;
-  return done(space->space->remove(begin), nullptr);
+  return done(space->target->space.remove(begin), nullptr);
 }
 
 windlass_status windlass_module_count(const windlass_space* space, size_t* count) {
   if (!usable(space) || count == nullptr) return WINDLASS_INVALID;
-  *count = space->space->modules().size();
+  *count = space->target->space.modules().size();
   return WINDLASS_OK;
 }
 
 windlass_status windlass_module_at(const windlass_space* space, size_t index, windlass_module* module) {
   if (!usable(space)) return WINDLASS_INVALID;
-  const auto modules = space->space->modules();
+  const auto modules = space->target->space.modules();
   if (index >= modules.size()) return sized(module) ? WINDLASS_NOT_FOUND : WINDLASS_INVALID;
   return give(to_c(*modules[index]), module) ? WINDLASS_OK : WINDLASS_INVALID;
 }
 
 windlass_status windlass_find_module(const windlass_space* space, uint64_t address, windlass_module* module) {
   if (!usable(space) || !sized(module)) return WINDLASS_INVALID;
-  const walk::Module* found = space->space->find(address);
+  const walk::Module* found = space->target->space.find(address);
   if (found == nullptr) return WINDLASS_NOT_FOUND;
   return give(to_c(found->info()), module) ? WINDLASS_OK : WINDLASS_INVALID;
 }
 
 windlass_status windlass_thread_count(const windlass_space* space, size_t* count) {
   if (!usable(space) || count == nullptr) return WINDLASS_INVALID;
-  *count = space->threads.size();
+  *count = space->target->threads.size();
   return WINDLASS_OK;
 }
 
@@ -129,8 +135,8 @@ windlass_status windlass_thread_at(const windlass_space* space, size_t index, wi
                                    windlass_registers* registers) {
   if (!usable(space) || (thread != nullptr && !sized(thread)) || (registers != nullptr && !sized(registers)))
     return WINDLASS_INVALID;
-  if (index >= space->threads.size()) return WINDLASS_NOT_FOUND;
-  const Thread& found = space->threads[index];
+  if (index >= space->target->threads.size()) return WINDLASS_NOT_FOUND;
+  const Thread& found = space->target->threads[index];
   windlass_thread to{};
   to.id = found.id;
   to.name = found.name.c_str();

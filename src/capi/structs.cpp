@@ -6,8 +6,8 @@ namespace windlass::capi {
 namespace {
 
 constexpr auto kSlotNumbers = [] {
-  std::array<std::array<RegisterNumber, Registers::kSlots>, 2> numbers{};
-  for (const Architecture architecture : {Architecture::kX86_64, Architecture::kAArch64}) {
+  std::array<std::array<RegisterNumber, Registers::kSlots>, kArchitectures> numbers{};
+  for (const Architecture architecture : {Architecture::kX86_64, Architecture::kAArch64, Architecture::kI386}) {
     const Registers registers(architecture);
     for (RegisterNumber number = 0; number < 128; ++number)
       if (registers.holds(number)) numbers[static_cast<std::size_t>(architecture)][registers.slot_of(number)] = number;
@@ -18,6 +18,7 @@ constexpr auto kSlotNumbers = [] {
 static_assert(Registers::kSlots == sizeof(windlass_registers::value) / sizeof(std::uint64_t));
 static_assert(WINDLASS_X86_64 == static_cast<int>(Architecture::kX86_64));
 static_assert(WINDLASS_AARCH64 == static_cast<int>(Architecture::kAArch64));
+static_assert(WINDLASS_I386 == static_cast<int>(Architecture::kI386));
 
 // ErrorCode in its order; the C statuses follow it from WINDLASS_TRUNCATED on.
 constexpr int kFirstErrorStatus = WINDLASS_TRUNCATED;
@@ -53,9 +54,7 @@ windlass_status invalid(const char* what, windlass_error* to) { return refuse(WI
 
 windlass_status no_memory(windlass_error* to) { return refuse(WINDLASS_NO_MEMORY, "no memory for a handle", to); }
 
-bool is_architecture(std::uint32_t architecture) {
-  return architecture == WINDLASS_X86_64 || architecture == WINDLASS_AARCH64;
-}
+bool is_architecture(std::uint32_t architecture) { return architecture < kArchitectures; }
 
 windlass_registers to_c(const Registers& registers) {
   windlass_registers to{};

@@ -27,7 +27,13 @@ inline constexpr std::size_t kFirstSize<windlass_module> = 64;
 template <>
 inline constexpr std::size_t kFirstSize<windlass_code> = 32;
 template <>
+inline constexpr std::size_t kFirstSize<windlass_generated> = 80;
+template <>
+inline constexpr std::size_t kFirstSize<windlass_managed> = 56;
+template <>
 inline constexpr std::size_t kFirstSize<windlass_files> = 24;
+template <>
+inline constexpr std::size_t kFirstSize<windlass_refreshed> = 32;
 template <>
 inline constexpr std::size_t kFirstSize<windlass_thread> = 32;
 template <>

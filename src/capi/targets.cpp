@@ -12,12 +12,8 @@ namespace {
 
 windlass_status opened(Expected<Target> target, windlass_space** to, windlass_error* error) {
   if (!target) return report(target.error(), error);
-  windlass_space* shell = take_shell(std::move(target->space));
+  windlass_space* shell = take_shell(std::move(*target));
   if (shell == nullptr) return no_memory(error);
-  shell->threads = std::move(target->threads);
-  shell->problems = std::move(target->problems);
-  shell->notes = std::move(target->notes);
-  shell->attachment = std::move(target->attachment);
   open_shell(*shell);
   *to = shell;
   return WINDLASS_OK;
@@ -46,6 +42,31 @@ windlass_status windlass_open_process(int64_t pid, windlass_space** space, windl
   return opened(open_process(static_cast<std::uint64_t>(pid)), space, error);
 }
 
+windlass_status windlass_release(windlass_space* space, uint64_t* stopped_ns) {
+  if (!usable(space)) return WINDLASS_INVALID;
+  const std::uint64_t stood = space->target->release();
+  if (stopped_ns != nullptr) *stopped_ns = stood;
+  return WINDLASS_OK;
+}
+
+windlass_status windlass_refresh(windlass_space* space, windlass_refreshed* changed, windlass_error* error) {
+  if (!usable(space)) return invalid("the space is not open", error);
+  if (changed != nullptr && !sized(changed)) return invalid("windlass_refreshed is not set up", error);
+  if (space->target->attachment != nullptr) {
+    // Cursors hold on to modules that may go: a new number ends them, as closing does.
+    space->change();
+    space->change();
+  }
+  const auto refreshed = space->target->refresh();
+  if (!refreshed) return report(refreshed.error(), error);
+  windlass_refreshed to{};
+  to.modules_gone = refreshed->modules_gone;
+  to.modules_new = refreshed->modules_new;
+  to.executed = refreshed->executed ? 1 : 0;
+  if (changed != nullptr) (void)give(to, changed);
+  return WINDLASS_OK;
+}
+
 windlass_status windlass_open_core(const char* path, const windlass_files* files, windlass_space** space,
                                    windlass_error* error) {
   return open_dump(open_core, path, files, space, error);
@@ -58,15 +79,15 @@ windlass_status windlass_open_minidump(const char* path, const windlass_files* f
 
 windlass_status windlass_problem_at(const windlass_space* space, size_t index, windlass_error* problem) {
   if (!usable(space) || !sized(problem)) return WINDLASS_INVALID;
-  if (index >= space->problems.size()) return WINDLASS_NOT_FOUND;
-  report(space->problems[index], problem);
+  if (index >= space->target->problems.size()) return WINDLASS_NOT_FOUND;
+  report(space->target->problems[index], problem);
   return WINDLASS_OK;
 }
 
 windlass_status windlass_note_at(const windlass_space* space, size_t index, const char** text) {
   if (!usable(space) || text == nullptr) return WINDLASS_INVALID;
-  if (index >= space->notes.size()) return WINDLASS_NOT_FOUND;
-  *text = space->notes[index].c_str();
+  if (index >= space->target->notes.size()) return WINDLASS_NOT_FOUND;
+  *text = space->target->notes[index].c_str();
   return WINDLASS_OK;
 }
 

@@ -12,6 +12,7 @@ using namespace windlass::capi;
 namespace {
 
 static_assert(static_cast<int>(UnwindFormat::kWinArm64) == WINDLASS_FORMAT_WIN_ARM64);
+static_assert(static_cast<int>(UnwindFormat::kSFrame) == WINDLASS_FORMAT_SFRAME);
 static_assert(static_cast<int>(RegisterRule::kExpressionValue) == WINDLASS_RULE_EXPRESSION_VALUE);
 static_assert(RegisterRules::kCapacity == WINDLASS_MAX_RULES);
 

@@ -16,6 +16,8 @@ static_assert(WINDLASS_ORIGIN_CODE == static_cast<int>(FrameOrigin::kSynthesis))
 static_assert(WINDLASS_ORIGIN_FRAME_POINTER == static_cast<int>(FrameOrigin::kFramePointer));
 static_assert(WINDLASS_ORIGIN_LEAF == static_cast<int>(FrameOrigin::kLeaf));
 static_assert(WINDLASS_ORIGIN_PDATA == static_cast<int>(FrameOrigin::kPdata));
+static_assert(WINDLASS_CERTAINTY_DESCRIBED == static_cast<int>(FrameCertainty::kDescribed));
+static_assert(WINDLASS_CERTAINTY_GUESSED == static_cast<int>(FrameCertainty::kGuessed));
 static_assert(WINDLASS_END_COMPLETE == static_cast<int>(WalkEnd::kComplete));
 static_assert(WINDLASS_END_NO_ROW == static_cast<int>(WalkEnd::kNoRow));
 static_assert(WINDLASS_END_LOST == static_cast<int>(WalkEnd::kLost));
@@ -38,7 +40,7 @@ const char* prepare(const windlass_space* space, const windlass_registers* from,
   if (!usable(space)) return "the space is not open";
   windlass_registers given;
   if (!take(from, given) || !from_c(given, registers)) return "windlass_registers is not set up";
-  if (registers.architecture() != space->space->architecture()) return "registers of another architecture";
+  if (registers.architecture() != space->target->space.architecture()) return "registers of another architecture";
   if (!registers.has(Registers::pc_number(registers.architecture())) || !registers.has_sp())
     return "a walk needs the pc and the stack pointer";
   if (!options_from_c(options_from, options)) return "windlass_options is not set up";
@@ -54,6 +56,7 @@ windlass_frame frame_to_c(const Frame& frame, std::uint64_t index) {
   to.origin = static_cast<std::uint32_t>(frame.origin);
   to.flags = (frame.pc().is_return_address() ? WINDLASS_RETURN_ADDRESS : 0u) |
              (frame.signal_frame ? WINDLASS_SIGNAL_FRAME : 0u);
+  to.certainty = static_cast<std::uint32_t>(frame.certainty);
   to.index = index;
   if (frame.module != nullptr) {
     to.module_begin = frame.module->begin;
@@ -71,6 +74,9 @@ extern "C" {
 // end_name and origin_name give views of literals.
 const char* windlass_origin_name(uint32_t origin) {
   return origin <= WINDLASS_ORIGIN_PDATA ? origin_name(static_cast<FrameOrigin>(origin)).data() : "?";
+}
+const char* windlass_certainty_name(uint32_t certainty) {
+  return certainty <= WINDLASS_CERTAINTY_GUESSED ? certainty_name(static_cast<FrameCertainty>(certainty)).data() : "?";
 }
 const char* windlass_end_name(uint32_t end) {
   if (end == WINDLASS_END_STOPPED) return "stopped";
@@ -108,7 +114,7 @@ windlass_status windlass_step_registers(const windlass_space* space, windlass_re
   WalkOptions how;
   if (const char* wrong = prepare(space, registers, nullptr, from, how); wrong != nullptr) return invalid(wrong, error);
   if (frame != nullptr && !sized(frame)) return invalid("windlass_frame is not set up", error);
-  StackWalker walker(*space->space, from, how);
+  StackWalker walker(space->target->space, from, how);
   const bool moved = walker.step();
   if (end != nullptr) *end = static_cast<std::uint32_t>(walker.end_reason());
   if (!moved) {

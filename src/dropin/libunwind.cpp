@@ -9,6 +9,7 @@
 #include "dropin/next.h"
 #include "dropin/own_cursor.h"
 #include "dropin/proc_name.h"
+#include "walk/own/modules.h"
 #include "windlass/backtrace.h"
 
 using namespace windlass;
@@ -35,6 +36,8 @@ static_assert(sizeof(unw_cursor_t) == 127 * 8);
 
 #define WINDLASS_TEXT(name) WINDLASS_TEXT_(name)
 #define WINDLASS_TEXT_(name) #name
+const Next<decltype(unw_init_local)> next_init_local(WINDLASS_TEXT(unw_init_local));
+const Next<decltype(unw_init_local2)> next_init_local2(WINDLASS_TEXT(unw_init_local2));
 const Next<decltype(unw_step)> next_step(WINDLASS_TEXT(unw_step));
 const Next<decltype(unw_resume)> next_resume(WINDLASS_TEXT(unw_resume));
 const Next<decltype(unw_get_reg)> next_get_reg(WINDLASS_TEXT(unw_get_reg));
@@ -45,6 +48,15 @@ const Next<decltype(unw_get_save_loc)> next_get_save_loc(WINDLASS_TEXT(unw_get_s
 const Next<decltype(unw_is_signal_frame)> next_is_signal_frame(WINDLASS_TEXT(unw_is_signal_frame));
 const Next<decltype(unw_get_proc_info)> next_get_proc_info(WINDLASS_TEXT(unw_get_proc_info));
 const Next<decltype(unw_get_proc_name)> next_get_proc_name(WINDLASS_TEXT(unw_get_proc_name));
+
+// libunwind calls these functions by their names, too: where it throws (`_Unwind_RaiseException` bound to it) it needs
+// cursors that can be resumed. So those that it makes are its own; all that it does with them later is handed on.
+bool called_by_libunwind(const void* return_address) {
+  const auto* other = reinterpret_cast<const void*>(next_init_local.get());
+  walk::LoadedObject object;
+  if (other == nullptr || !walk::find_loaded(reinterpret_cast<std::uint64_t>(other), object)) return false;
+  return reinterpret_cast<std::uint64_t>(return_address) - object.begin < object.end - object.begin;
+}
 
 // Where ucontext_t keeps each register: as long as no callee has saved it, that is its place.
 constexpr int kGregs[] = {REG_RAX, REG_RDX, REG_RCX, REG_RBX, REG_RSI, REG_RDI, REG_RBP, REG_RSP, REG_R8,
@@ -78,12 +90,23 @@ bool Cursor::step() {
       fast, [this] { return start(); }, [this](Frame& frame) { keep_in_context(frame); });
 }
 
+int init_local(unw_cursor_t* cursor, unw_context_t* context, int flags) {
+  if (cursor == nullptr || context == nullptr || (flags & ~UNW_INIT_SIGNAL_FRAME) != 0) return -UNW_EINVAL;
+  auto* own = new (cursor) Cursor;
+  const auto greg = [&](int index) { return static_cast<std::uint64_t>(context->uc_mcontext.gregs[index]); };
+  own->context = context;
+  own->own = OwnCursor(walk::FastWalkState{greg(REG_RIP) | walk::kInstructionBit, greg(REG_RSP), greg(REG_RBP)});
+  if (static_cast<std::int64_t>(greg(REG_RIP)) < 0) (void)own->all_registers();  // no address of ours
+  return 0;
+}
+
 }  // namespace
 
 extern "C" {
 
 // ucontext_t of <sys/ucontext.h>: uc_mcontext.gregs are at byte 40, in its order: r8-r15, rdi, rsi, rbp, rbx, rdx, rax,
-// rcx, rsp, rip.
+// rcx, rsp, rip. libunwind's setcontext, which resumes what this was filled for, finds at byte 0x1a8 the address of the
+// x87 environment and mxcsr, which its own getcontext puts to byte 0xe0.
 static_assert(offsetof(ucontext_t, uc_mcontext.gregs) == 40 && REG_R8 == 0 && REG_RDI == 8 && REG_RIP == 16);
 asm(WINDLASS_ENTRY_HEAD(_Ux86_64_getcontext, "@function") R"(
   endbr64
@@ -106,19 +129,22 @@ asm(WINDLASS_ENTRY_HEAD(_Ux86_64_getcontext, "@function") R"(
   movq %rax, 160(%rdi)
   movq (%rsp), %rax
   movq %rax, 168(%rdi)
+  leaq 0xe0(%rdi), %rax
+  movq %rax, 0x1a8(%rdi)
+  fnstenv (%rax)
+  stmxcsr 24(%rax)
   xorl %eax, %eax
 )" WINDLASS_ENTRY_TAIL(_Ux86_64_getcontext));
 
 int unw_init_local2(unw_cursor_t* cursor, unw_context_t* context, int flags) {
-  if (cursor == nullptr || context == nullptr || (flags & ~UNW_INIT_SIGNAL_FRAME) != 0) return -UNW_EINVAL;
-  auto* own = new (cursor) Cursor;
-  const auto greg = [&](int index) { return static_cast<std::uint64_t>(context->uc_mcontext.gregs[index]); };
-  own->context = context;
-  own->own = OwnCursor(walk::FastWalkState{greg(REG_RIP) | walk::kInstructionBit, greg(REG_RSP), greg(REG_RBP)});
-  if (static_cast<std::int64_t>(greg(REG_RIP)) < 0) (void)own->all_registers();  // no address of ours
-  return 0;
+  if (called_by_libunwind(__builtin_return_address(0)))
+    return next_init_local2.call_or(-UNW_EINVAL, cursor, context, flags);
+  return init_local(cursor, context, flags);
 }
-int unw_init_local(unw_cursor_t* cursor, unw_context_t* context) { return unw_init_local2(cursor, context, 0); }
+int unw_init_local(unw_cursor_t* cursor, unw_context_t* context) {
+  if (called_by_libunwind(__builtin_return_address(0))) return next_init_local.call_or(-UNW_EINVAL, cursor, context);
+  return init_local(cursor, context, 0);
+}
 
 int unw_step(unw_cursor_t* cursor) {
   Cursor* own = Cursor::of(cursor);

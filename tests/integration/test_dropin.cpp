@@ -40,6 +40,22 @@ void expect_same(const Outcome& with, const Outcome& without) {
   for (std::size_t i = 0; i < with.lines.size(); ++i) ASSERT_EQ(with.lines[i], without.lines[i]) << "line " << i;
 }
 
+// What it brings into every process: the decoder of instructions, and what is there anyway.
+TEST(Dropin, NeedsFewLibraries) {
+  const Outcome dynamic = run("readelf -dW " WINDLASS_DROPIN);
+  ASSERT_EQ(dynamic.status, 0);
+  std::size_t needed = 0;
+  for (const std::string& line : dynamic.lines) {
+    if (line.find("(NEEDED)") == std::string::npos) continue;
+    ++needed;
+    bool known = false;
+    for (const char* library : {"[libgcc_s.so", "[libc.so", "[ld-linux", "[libZydis.so"})
+      known |= line.find(library) != std::string::npos;
+    EXPECT_TRUE(known) << line;
+  }
+  EXPECT_GE(needed, 3u);
+}
+
 TEST(Dropin, ExceptionsStayLibgccs) {
   const Outcome without = run(WINDLASS_DROPIN_PROGRAMS "/dropin_exceptions");
   EXPECT_EQ(without.status, 3);
@@ -63,6 +79,15 @@ TEST(Dropin, GeneratedCode) {
     ASSERT_EQ(with.lines.size(), 1u);
     EXPECT_EQ(with.lines[0], "every stack is whole\n");
   }
+}
+
+// A code manager of libwindlass.so's: the drop-in, another copy of the library, reads the same table.
+TEST(Dropin, ManagedCode) {
+  EXPECT_NE(run(WINDLASS_DROPIN_PROGRAMS "/dropin_managed").status, 0) << "others cannot walk it";
+  const Outcome with = preloaded(WINDLASS_DROPIN_PROGRAMS "/dropin_managed");
+  EXPECT_EQ(with.status, 0);
+  ASSERT_EQ(with.lines.size(), 1u);
+  EXPECT_EQ(with.lines[0], "every stack is whole\n");
 }
 
 #if defined(WINDLASS_HAS_LIBUNWIND)
@@ -89,6 +114,14 @@ TEST(Dropin, LibunwindsOwnInterface) {
   bool named = false;
   for (const std::string& line : with.lines) named |= line.find(" main+") != std::string::npos;
   EXPECT_TRUE(named);
+}
+
+// Where libunwind throws, it needs its own cursors.
+TEST(Dropin, ExceptionsStayLibunwinds) {
+  const Outcome without = run(WINDLASS_DROPIN_PROGRAMS "/dropin_exceptions_libunwind");
+  EXPECT_EQ(without.status, 3);
+  EXPECT_GT(without.lines.size(), 12u);
+  expect_same(preloaded(WINDLASS_DROPIN_PROGRAMS "/dropin_exceptions_libunwind"), without);
 }
 
 // The same source against windlass/libunwind.h, linked.

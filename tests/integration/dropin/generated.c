@@ -133,8 +133,13 @@ int main(void) {
     if (by_windlass != plain_windlass) return printf("%u: %d frames in libwindlass.so\n", size, by_windlass), 1;
 #endif
     if (retire(id, &error) != WINDLASS_OK) return printf("%s\n", error.text), 1;
+    /* Of another function in its place nobody tells, and by its rows the walk would go wrong: its code is followed. */
+    generate(room, size == 16 ? 48 : size == 8 ? 40 : size - 16, rows);
     call(function, walk);
-    if (by_backtrace.size >= plain_backtrace.size) return printf("%u: still seen\n", size), 1;
+    if (!same_end(&by_backtrace, &plain_backtrace, 0) || !same_end(&by_unwind, &plain_unwind, 0))
+      return printf("retired %u: %d and %d frames instead of %d and %d\n", size, by_backtrace.size, by_unwind.size,
+                    plain_backtrace.size, plain_unwind.size),
+             1;
   }
   puts("every stack is whole");
   return 0;

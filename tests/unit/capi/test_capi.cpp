@@ -1,5 +1,10 @@
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -25,6 +30,8 @@ TEST(CApi, NamesOfEveryValue) {
   EXPECT_STREQ(windlass_status_name(-1), "?");
   EXPECT_STREQ(windlass_origin_name(WINDLASS_ORIGIN_LEAF), "leaf");
   EXPECT_STREQ(windlass_origin_name(99), "?");
+  EXPECT_STREQ(windlass_certainty_name(WINDLASS_CERTAINTY_CHECKED), "checked");
+  EXPECT_STREQ(windlass_certainty_name(99), "?");
   EXPECT_STREQ(windlass_end_name(WINDLASS_END_LIMIT), "frame limit");
   EXPECT_STREQ(windlass_end_name(WINDLASS_END_STOPPED), "stopped");
   EXPECT_STREQ(windlass_end_name(50), "?");
@@ -56,6 +63,57 @@ TEST(CApi, RegistersByNumber) {
   EXPECT_EQ(two[1], 6);
 }
 
+// A process that stands and runs by turns. No cursor outlives a refresh; other spaces have nothing to refresh.
+TEST(CApi, RefreshedProcess) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (;;) ::pause();
+  }
+  windlass_error error{};
+  error.size = sizeof error;
+  windlass_space* space = nullptr;
+  const windlass_status opened = windlass_open_process(child, &space, &error);
+  if (opened == WINDLASS_SYSTEM) {
+    ::kill(child, SIGKILL);
+    ::waitpid(child, nullptr, 0);
+    GTEST_SKIP() << "SKIPPED: may not trace here: " << error.text;
+  }
+  ASSERT_EQ(opened, WINDLASS_OK) << error.text;
+  std::size_t at_first = 0, threads = 0;
+  EXPECT_EQ(windlass_thread_count(space, &at_first), WINDLASS_OK);
+  EXPECT_GE(at_first, 1u);  // and a sanitizer's own
+  windlass_registers registers{};
+  registers.size = sizeof registers;
+  ASSERT_EQ(windlass_thread_at(space, 0, nullptr, &registers), WINDLASS_OK);
+  alignas(WINDLASS_CURSOR_ALIGNMENT) std::byte storage[8192];
+  windlass_cursor* cursor = nullptr;
+  ASSERT_EQ(windlass_cursor_init(storage, sizeof storage, space, &registers, nullptr, &cursor, nullptr), WINDLASS_OK);
+  std::uint64_t stood = 0;
+  EXPECT_EQ(windlass_release(space, &stood), WINDLASS_OK);
+  EXPECT_GT(stood, 0u);
+  windlass_refreshed changed{};
+  EXPECT_EQ(windlass_refresh(space, &changed, &error), WINDLASS_INVALID);  // without its size
+  changed.size = sizeof changed;
+  changed.modules_new = 77;
+  ASSERT_EQ(windlass_refresh(space, &changed, &error), WINDLASS_OK) << error.text;
+  EXPECT_EQ(changed.modules_new + changed.modules_gone + changed.executed, 0u);
+  EXPECT_EQ(windlass_thread_count(space, &threads), WINDLASS_OK);
+  EXPECT_EQ(threads, at_first);
+  EXPECT_EQ(windlass_step(cursor, nullptr), WINDLASS_INVALID);
+  // A traced thread that has ended is its tracer's to wait for: until then the process is not seen to end.
+  EXPECT_EQ(windlass_release(space, nullptr), WINDLASS_OK);
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  EXPECT_EQ(windlass_refresh(space, nullptr, &error), WINDLASS_SYSTEM);
+  EXPECT_EQ(error.detail, static_cast<std::uint64_t>(ESRCH));
+  EXPECT_EQ(windlass_close(space), WINDLASS_OK);
+  CapiStack stack;
+  EXPECT_EQ(windlass_refresh(stack.space, nullptr, nullptr), WINDLASS_UNSUPPORTED);
+  EXPECT_EQ(windlass_release(stack.space, &stood), WINDLASS_OK);
+  EXPECT_EQ(stood, 0u);
+}
+
 TEST(CApi, CursorInCallersStorage) {
   CapiStack stack;
   const windlass_registers registers = stack.registers();
@@ -80,6 +138,7 @@ TEST(CApi, CursorInCallersStorage) {
   ASSERT_EQ(windlass_cursor_frame(cursor, &frame), WINDLASS_OK);
   EXPECT_EQ(frame.pc, CapiStack::kPcs[1]);
   EXPECT_EQ(frame.index, 1u);
+  EXPECT_EQ(frame.certainty, std::uint32_t{WINDLASS_CERTAINTY_GUESSED}) << "no call stands before it";
   std::uint64_t value = 0;
   std::uint64_t address = 1;
   EXPECT_EQ(windlass_cursor_get(cursor, 6, &value), WINDLASS_OK);

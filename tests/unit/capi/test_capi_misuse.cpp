@@ -31,6 +31,8 @@ TEST(CApiMisuse, NullArguments) {
            windlass_open_callbacks(WINDLASS_X86_64, &memory, nullptr, nullptr),
            windlass_open_callbacks(7, &memory, &space, nullptr),
            windlass_close(nullptr),
+           windlass_release(nullptr, nullptr),
+           windlass_refresh(nullptr, nullptr, nullptr),
            windlass_space_architecture(nullptr, &number),
            windlass_space_architecture(stack.space, nullptr),
            windlass_add_module(nullptr, &module, nullptr),
@@ -120,7 +122,7 @@ TEST(CApiMisuse, SizesOfOtherVersions) {
     EXPECT_EQ(windlass_set(&wrong, 16, 0), WINDLASS_INVALID) << size;
     EXPECT_EQ(windlass_walk(stack.space, &wrong, nullptr, never, nullptr, nullptr, nullptr), WINDLASS_INVALID) << size;
   }
-  for (const std::size_t size : {std::size_t{0}, sizeof(windlass_frame) - 1, std::size_t{5000}}) {
+  for (const std::size_t size : {std::size_t{0}, offsetof(windlass_frame, certainty) - 1, std::size_t{5000}}) {
     windlass_registers right = stack.registers();
     windlass_frame frame;
     frame.size = size;

@@ -1,0 +1,86 @@
+// Generated code made known through the C interface: what is taken over, and what is refused.
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "windlass/windlass.h"
+
+namespace windlass {
+namespace {
+
+struct Error : windlass_error {
+  Error() : windlass_error{} { size = sizeof(windlass_error); }
+};
+
+class CRegistration : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(windlass_open_registrar(WINDLASS_REGISTRY_OWN, nullptr, &registrar_, &error_), WINDLASS_OK)
+        << error_.text;
+  }
+  void TearDown() override { windlass_close_registrar(registrar_); }
+  // 16 bytes of code that nobody runs.
+  windlass_generated function(std::uint64_t place) {
+    windlass_generated made{};
+    made.size = sizeof made;
+    made.address = 0x7'0000'0000 + place * 16;
+    made.code_size = 16;
+    made.name = "f";
+    made.ops = &op_;
+    made.op_count = 1;
+    return made;
+  }
+
+  windlass_registrar* registrar_ = nullptr;
+  windlass_op op_{.end = 4, .action = WINDLASS_ALLOCATE, .reg = 0, .second = 0, .offset = 0, .bytes = 32};
+  Error error_;
+};
+
+TEST_F(CRegistration, BatchesComeAndGo) {
+  const std::vector<windlass_generated> functions = {function(0), function(1)};
+  std::uint64_t id = 0;
+  ASSERT_EQ(windlass_register(registrar_, functions.data(), 2, &id, &error_), WINDLASS_OK) << error_.text;
+  EXPECT_EQ(windlass_register(registrar_, &functions[1], 1, nullptr, &error_), WINDLASS_MALFORMED);
+  EXPECT_EQ(error_.where, functions[1].address);
+  EXPECT_EQ(windlass_unregister(registrar_, id, &error_), WINDLASS_OK);
+  EXPECT_EQ(windlass_unregister(registrar_, id, &error_), WINDLASS_NOT_FOUND);
+  EXPECT_EQ(windlass_register(registrar_, &functions[1], 1, nullptr, &error_), WINDLASS_OK) << error_.text;
+}
+
+TEST_F(CRegistration, MisuseIsAnError) {
+  windlass_generated one = function(0);
+  EXPECT_EQ(windlass_register(nullptr, &one, 1, nullptr, &error_), WINDLASS_INVALID);
+  EXPECT_EQ(windlass_register(registrar_, nullptr, 1, nullptr, &error_), WINDLASS_INVALID);
+  EXPECT_EQ(windlass_register(registrar_, &one, 0, nullptr, &error_), WINDLASS_INVALID);
+  one.size = 8;
+  EXPECT_EQ(windlass_register(registrar_, &one, 1, nullptr, &error_), WINDLASS_INVALID);
+  one = function(0);
+  one.ops = nullptr;
+  EXPECT_EQ(windlass_register(registrar_, &one, 1, nullptr, &error_), WINDLASS_INVALID);
+  one = function(0);
+  op_.action = 17;
+  EXPECT_EQ(windlass_register(registrar_, &one, 1, nullptr, &error_), WINDLASS_INVALID);
+  op_ = {.end = 20, .action = WINDLASS_ALLOCATE, .reg = 0, .second = 0, .offset = 0, .bytes = 32};
+  EXPECT_EQ(windlass_register(registrar_, &one, 1, nullptr, &error_), WINDLASS_OUT_OF_RANGE) << "an op behind the code";
+  windlass_registrar* other = nullptr;
+  EXPECT_EQ(windlass_open_registrar(99, nullptr, &other, &error_), WINDLASS_INVALID);
+  EXPECT_EQ(windlass_open_registrar(7, nullptr, &other, &error_), WINDLASS_INVALID) << "Windows' are of C++ alone";
+  EXPECT_EQ(windlass_open_registrar(WINDLASS_REGISTRY_JITDUMP, "/nonexistent", &other, &error_), WINDLASS_SYSTEM);
+  EXPECT_EQ(windlass_open_registrar(WINDLASS_REGISTRY_OWN, nullptr, nullptr, &error_), WINDLASS_INVALID);
+  EXPECT_EQ(windlass_close_registrar(other), WINDLASS_INVALID);
+}
+
+TEST_F(CRegistration, AClosedRegistrarIsToldFromAnOpenOne) {
+  windlass_registrar* other = nullptr;
+  ASSERT_EQ(windlass_open_registrar(WINDLASS_REGISTRY_OWN, nullptr, &other, &error_), WINDLASS_OK);
+  const windlass_generated one = function(5);
+  ASSERT_EQ(windlass_register(other, &one, 1, nullptr, &error_), WINDLASS_OK) << error_.text;
+  EXPECT_EQ(windlass_close_registrar(other), WINDLASS_OK);
+  EXPECT_EQ(windlass_close_registrar(other), WINDLASS_INVALID);
+  EXPECT_EQ(windlass_register(other, &one, 1, nullptr, &error_), WINDLASS_INVALID);
+  EXPECT_EQ(windlass_register(registrar_, &one, 1, nullptr, &error_), WINDLASS_OK) << "its code went with it";
+}
+
+}  // namespace
+}  // namespace windlass
