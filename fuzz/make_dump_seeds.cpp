@@ -1,5 +1,6 @@
-// Writes seeds for fuzz_core and fuzz_minidump: make_dump_seeds tests/corpus
+// Writes seeds for fuzz_core, fuzz_minidump and fuzz_code_manager: make_dump_seeds tests/corpus
 #include <elf.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <filesystem>
@@ -7,7 +8,9 @@
 #include <string>
 
 #include "support/core_writer.h"
+#include "support/managed_rows.h"
 #include "support/minidump_writer.h"
+#include "windlass/code_manager.h"
 
 namespace {
 
@@ -66,6 +69,26 @@ void make_minidump(const std::filesystem::path& corpus, Architecture architectur
        dump.write());
 }
 
+// Functions of one and of several blocks, with a shape in common, and holes where others were.
+void make_code_manager(const std::filesystem::path& corpus) {
+  constexpr std::uint64_t kBegin = 0x10000;
+  auto manager =
+      CodeManager::create(kBegin, kBegin + 4096, {.functions = 12, .shape_bytes = 600, .name_bytes = 120, .past = 4});
+  if (!manager) return;
+  const std::byte expression[] = {std::byte{0x77}, std::byte{8}};
+  for (std::uint32_t i = 0; i < 10; ++i) {
+    const std::uint64_t size = i == 4 ? 900 : 40 + i;
+    std::vector<FrameRow> rows = test::managed_rows(size, 64);
+    if (i == 7) rows[1].expressions = ByteView(expression, 2), rows[1].cfa = CfaRule::expression({0, 2});
+    (void)manager->add(
+        {{kBegin + i * 50 + (i > 4 ? 1000 : 0), size, "name", i, i != 2 ? rows : std::vector<FrameRow>()}});
+  }
+  (void)manager->remove({kBegin + 50, kBegin + 1000 + 6 * 50});
+  std::vector<std::byte> table(static_cast<std::size_t>(::lseek(manager->fd(), 0, SEEK_END)));
+  if (::pread(manager->fd(), table.data(), table.size(), 0) != static_cast<ssize_t>(table.size())) return;
+  keep(corpus / "fuzz_code_manager", "table", table);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -77,4 +100,5 @@ int main(int argc, char** argv) {
     for (const bool gcore : {false, true}) make_core(argv[1], architecture, gcore);
     for (const char* maker : {"windows", "breakpad", "crashpad"}) make_minidump(argv[1], architecture, maker);
   }
+  make_code_manager(argv[1]);
 }
