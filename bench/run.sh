@@ -5,7 +5,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-5}
 build=build/release
-cmake --build --preset release --target windlass-cli bench_compile bench_pe bench_kernel bench_walk >/dev/null
+cmake --build --preset release --target windlass-cli bench_compile bench_pe bench_kernel bench_walk \
+  bench_registration bench_manager >/dev/null
 
 page=docs/BENCHMARKS.md
 new=$(mktemp)
@@ -31,6 +32,14 @@ sed '/^<!-- measured/q' "$page" > "$new"
   echo
   echo '```'
   WINDLASS_LLVM_UNWIND=$(bench/fetch_llvm_unwind.sh) $build/bench/bench_walk
+  echo '```'
+  echo
+  echo "## Generated code: registered, and found by a code manager"
+  echo
+  echo '```'
+  $build/bench/bench_registration --long
+  echo
+  $build/bench/bench_manager
   echo '```'
   echo
   echo "## Windows images: a frame, the rows of a file, whole processes"

@@ -90,12 +90,14 @@ windlass_setup() {
   as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-remove --no-install-recommends "$@" >/dev/null
 }
 
-# Configures and builds a preset; ccache is used where it is installed.
+# Configures and builds a preset; ccache is used where it is installed. It knows a file by its path in this folder, so that one checkout
+# gets what another has compiled, and takes precompiled headers.
 windlass_build() {
   local preset=$1
   shift
   local launcher=()
   command -v ccache >/dev/null 2>&1 && launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DCMAKE_C_COMPILER_LAUNCHER=ccache)
+  local -x CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
   say "configuring and building preset '$preset'"
   cmake --preset "$preset" "${launcher[@]}" >"build/$preset.configure.log" 2>&1 || {
     cat "build/$preset.configure.log"

@@ -3,8 +3,9 @@
 
 count_results.py RESULTS ALLOWED
 
-RESULTS holds GoogleTest's XML files and CTest's (ctest*.xml), of the release build in the folder itself, of each other build in a
-folder of its name; and the files `missing` and `failed`, a line "name<TAB>reason" for each other thing that did not run, or failed.
+RESULTS holds GoogleTest's XML files and CTest's (ctest.xml), of the release build in the folder itself, of each other build in a folder
+of its name; in a folder `again` of each, the same of the few programs that failed and ran once more by themselves: their first outcome
+does not count, but is printed; and the files `missing` and `failed`, a line "name<TAB>reason" for each other thing that did not run, or failed.
 
 A line of ALLOWED is "pattern  # reason". The pattern names suite.test, or a CTest entry, or a missing thing; in front of it, of a
 build other than the release build, or of a virtual machine, its name and a colon (aarch64:OtherProcess.*, vm-amd64:Kernels.*). The reason is what the skip itself says,
@@ -17,6 +18,8 @@ import fnmatch
 import pathlib
 import sys
 import xml.etree.ElementTree as ElementTree
+
+AGAIN = "again"
 
 
 class Case:
@@ -65,12 +68,16 @@ def writer_of(path):
     return path.stem.replace("-", "_"), machine + ":"
 
 
+def ctest_root(path):
+    return ElementTree.parse(path).getroot() if path.exists() else ElementTree.Element("testsuite")
+
+
 def read_folder(folder, prefix):
-    files = sorted(folder.glob("*.xml"))
+    # What a program wrote when it ran once more stands for what it wrote before, under the same name.
+    files = {path.name: path for place in (folder, folder / AGAIN) for path in sorted(place.glob("*.xml"))}
+    files.pop("ctest.xml", None)
     counted, cases = {}, []
-    for path in files:
-        if path.name.startswith("ctest"):
-            continue
+    for path in files.values():
         writer, machine = writer_of(path)
         try:
             found = list(gtest_cases(ElementTree.parse(path).getroot(), prefix + machine))
@@ -79,15 +86,20 @@ def read_folder(folder, prefix):
         cases += found
         if found:
             counted[writer] = any(case.outcome == "failed" for case in found)
-    for path in files:
-        if path.name.startswith("ctest"):
-            cases += ctest_cases(ElementTree.parse(path).getroot(), prefix, counted)
+    once, again = (ctest_root(place / "ctest.xml") for place in (folder, folder / AGAIN))
+    repeated = {case.get("name") for case in again.iter("testcase") if case.get("status") != "disabled"}
+    for case in list(once):
+        if case.get("name") in repeated:
+            print(f"RAN TWICE {prefix}{case.get('name')}: failed beside other programs")
+            once.remove(case)
+    for root in (once, again):
+        cases += ctest_cases(root, prefix, counted)
     return cases
 
 
 def read_results(results):
     cases = read_folder(results, "")
-    for folder in sorted(path for path in results.iterdir() if path.is_dir()):
+    for folder in sorted(path for path in results.iterdir() if path.is_dir() and path.name != AGAIN):
         cases += read_folder(folder, folder.name + ":")
     for file, outcome in (("missing", "skipped"), ("failed", "failed")):
         path = results / file

@@ -70,6 +70,23 @@ fresh; ctest run; gtest program.xml ""; expect 0 "1 passed, 0 failed, 0 skipped"
 fresh; ctest notrun; expect 1 "0 passed, 1 failed, 0 skipped" "FAILED program did not run"
 fresh; echo "<testsuites" > "$results/program.xml"; expect 1 "0 passed, 1 failed, 0 skipped" "cannot be read"
 
+# What failed and ran once more: the second outcome counts, of the program and of its cases, and the first one is said.
+# again STATUS: CTest's word on it then; the cases are gtest's, under again/
+again() {
+  mkdir -p "$results/again"
+  sed "s/status=\"[a-z]*\"/status=\"$1\"/" "$results/ctest.xml" > "$results/again/ctest.xml"
+}
+failed='<failure message=""/>'
+fresh; ctest fail "$failed"; again run; expect 0 "1 passed, 0 failed, 0 skipped" "RAN TWICE program"
+fresh; ctest fail "$failed"; gtest program.xml "$failing"; again run; gtest again/program.xml ""
+expect 0 "1 passed, 0 failed, 0 skipped" "RAN TWICE program"
+fresh; ctest fail "$failed"; gtest program.xml ""; again fail; gtest again/program.xml "$failing"
+expect 1 "1 passed, 1 failed, 0 skipped" "FAILED Suite.Fails"
+fresh; ctest fail "$failed"; gtest program.xml "$failing"; gtest other.xml "$failing"; again run; gtest again/program.xml ""
+expect 1 "2 passed, 1 failed, 0 skipped" "FAILED Suite.Fails"
+fresh; ctest fail "$failed"; again fail; expect 1 "0 passed, 1 failed, 0 skipped" "FAILED program"
+fresh; ctest run; gtest program.xml ""; again disabled; expect 0 "1 passed, 0 failed, 0 skipped"
+
 # What was not built at all, and what failed elsewhere.
 fresh; gtest program.xml ""; printf 'build.aarch64\tno arm64 list\n' > "$results/missing"
 expect 1 "1 passed, 0 failed, 1 skipped" "SKIPPED WITHOUT LEAVE build.aarch64"

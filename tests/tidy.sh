@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs clang-tidy over files of src/ that BUILD compiles, and fails where it finds something: over every fourth of them, another quarter
-# with each commit, since all take five minutes of two processors; with WINDLASS_WHOLE=1 over all, and the static analyser, too. BUILD
-# needs its compile_commands.json and the headers that are made when it is built.
+# Runs clang-tidy over files of src/ that BUILD compiles, and fails where it finds something: over those that the last ten commits
+# changed and every fourth of the others, another quarter with each commit, since all take five minutes of two processors; with
+# WINDLASS_WHOLE=1 over all, and the static analyser, too. BUILD needs its compile_commands.json and the headers that are made when it is built.
 # usage: tidy.sh BUILD [REGEX]      REGEX: all files whose path below src/ matches, and no others
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -18,8 +18,11 @@ options=(-quiet -hide-progress -p "$1" -warnings-as-errors '*' -extra-arg=-Wno-d
 files=("^$root/src/${2:-}")
 if [ $# -lt 2 ] && [ -z "${WINDLASS_WHOLE:-}" ]; then
   commit=$(git -C "$root" rev-parse --short=4 HEAD 2> /dev/null || echo 0)
-  mapfile -t files < <(find "$root/src" -name '*.cpp' | LC_ALL=C sort | awk -v turn=$((16#$commit % 4)) 'NR % 4 == turn { print "^" $0 "$" }')
-  echo "${#files[@]} files: the quarter of this commit"
+  mapfile -t files < <({
+    find "$root/src" -name '*.cpp' | LC_ALL=C sort | awk -v turn=$((16#$commit % 4)) 'NR % 4 == turn'
+    git -C "$root" log -10 --format= --name-only --diff-filter=d -- 'src/*.cpp' 2> /dev/null | sed "s|^|$root/|"
+  } | LC_ALL=C sort -u | sed 's/.*/^&$/')
+  echo "${#files[@]} files: the quarter of this commit, and what changed of late"
 fi
 TIMEFORMAT='processor time: %U s + %S s'
 time "$tidy" "${options[@]}" "${files[@]}" 2> >(grep -vE '^[0-9]+ warnings?( treated as errors?| generated|.*suppressed)' >&2)

@@ -7,6 +7,7 @@
 #include "arch/registers.h"
 #include "base/text_writer.h"
 #include "cli/commands.h"
+#include "cli/dump_sframe.h"
 #include "cli/dump_winarm64.h"
 #include "cli/dump_winx64.h"
 #include "cli/input.h"
@@ -217,6 +218,10 @@ class Dumper final : public source::FormatVisitor {
     for (const dwarf::CfiSection& section : found.sections)
       if (!out_.closed()) dump_section(section, out_, report_, json_);
     listed_ = !found.sections.empty();
+    const auto simple = image::find_sframe(image);
+    if (simple && !out_.closed()) dump_sframe(*simple, out_, report_, json_);
+    if (!simple && simple.error().code != ErrorCode::kNotFound) report_(simple.error());
+    listed_ = listed_ || simple;
   }
   void winx64(const source::UnwindSource&, const winx64::Functions& functions) override {
     listed_ = functions.size() != 0;

@@ -113,6 +113,10 @@ class JsonPrinter : Walker {
     range("{\"format\":\"winx64\",\"begin\":", {function.begin, function.end, function.info & ~1U});
     out_.text(",\"indirect\":true}\n");
   }
+  void unreadable(const RuntimeFunction& function) {
+    range("{\"format\":\"winx64\",\"begin\":", function);
+    out_.text(",\"unreadable\":true}\n");
+  }
 
  private:
   void field(std::string_view label, std::uint64_t value) {
@@ -204,6 +208,7 @@ class JsonPrinter : Walker {
       return {};
     }
     field(",\"handler\":", info.handler);
+    field(",\"handler_data\":", info.handler_data);
     const auto handler = winx64::read_handler(image_, handler_name(info.handler), function, info);
     if (!handler) return std::unexpected(handler.error());
     if (!handler->name.empty()) {
@@ -482,10 +487,9 @@ void each_function(const winx64::Functions& functions, TextWriter& out, dwarf::E
     if constexpr (std::is_same_v<Printer, TextPrinter>) {
       if (headings) printer.entry(i, function);
     }
-    if (function.begin >= function.end) {
+    // No use to any unwinder, but it is what is stored.
+    if (function.begin >= function.end)
       report(Error{ErrorCode::kMalformed, "function ends before it begins: RVA", function.begin, function.end});
-      continue;
-    }
     if (function.indirect()) {
       printer.indirect(function);
       continue;
@@ -493,6 +497,7 @@ void each_function(const winx64::Functions& functions, TextWriter& out, dwarf::E
     const auto info = winx64::read_unwind_info(functions.image(), function.info);
     if (!info) {
       report(info.error());
+      if constexpr (std::is_same_v<Printer, JsonPrinter>) printer.unreadable(function);
       continue;
     }
     if (const auto ok = printer.function(function, *info); !ok) report(ok.error());

@@ -29,6 +29,7 @@ int main(int argc, char** argv) {
   windlass::cli::register_report(app, status);
   windlass::cli::register_walk(app, status);
   windlass::cli::register_doctor(app, status);
+  windlass::cli::register_emit(app, status);
   if (names_no_command(argc, argv)) {
     std::fprintf(stderr, "windlass record: no command stands behind --; -a records the whole machine\n");
     return windlass::cli::kUsage;

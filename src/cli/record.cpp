@@ -3,8 +3,6 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include <charconv>
-#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
@@ -18,6 +16,7 @@
 #include "agent/recorder.h"
 #include "agent/truncated_files.h"
 #include "cli/commands.h"
+#include "cli/durations.h"
 #include "cli/record_output.h"
 #include "symbols/symbolize.h"
 
@@ -92,15 +91,15 @@ std::string rescue_path() {
 int write_profile(const ProfileFile& file, const profile::Profile& profile) {
   const auto written = file.write(profile);
   if (written) {
-    say("windlass: wrote {}\n", file.path());
-    return kDone;
+    say("windlass: wrote {}\n", file.name());
+    return profile.samples.empty() ? kFoundWrong : kDone;
   }
   const ProfileFile rescue(rescue_path());
   if (rescue.write(profile))
-    return refuse(fmt::format("cannot write {}: {}; the profile is in {} instead", file.path(), written.error().text(),
-                              rescue.path()));
-  return refuse(fmt::format("cannot write {}: {}; nor {}: the profile is lost", file.path(), written.error().text(),
-                            rescue.path()));
+    return refuse(fmt::format("cannot write {}: {}; the profile is in {} instead", file.name(), written.error().text(),
+                              rescue.name()));
+  return refuse(fmt::format("cannot write {}: {}; nor {}: the profile is lost", file.name(), written.error().text(),
+                            rescue.name()));
 }
 
 // The command's own status once the recording is written. One that outlives the recording (--duration, Ctrl-C) is asked
@@ -112,21 +111,41 @@ int command_status(agent::ChildCommand& command) {
   return kDone;
 }
 
+std::string subject_of(const agent::RecorderOptions& options) {
+  if (!options.command.empty()) return options.command.front();
+  if (options.targets.empty()) return "the whole machine";
+  std::string text = options.targets.size() == 1 ? "process" : "processes";
+  for (const std::uint32_t pid : options.targets) text += fmt::format(" {}", pid);
+  return text;
+}
+
 int record(const Arguments& arguments) {
   open_standard_files();
   const ProfileFile file(arguments.output);
   if (const auto writable = file.check(); !writable)
-    return refuse(fmt::format("cannot write {}: {}", file.path(), writable.error().text()));
+    return refuse(fmt::format("cannot write {}: {}", file.name(), writable.error().text()));
   agent::survive_truncated_files();
   StopSignals signals;
+  ProgressLine line;
+  const std::string what =
+      fmt::format("recording {} into {}; Ctrl-C ends it", subject_of(arguments.recorder), file.name());
+  line.note(what);
   auto recorder = agent::Recorder::open(arguments.recorder);
   survive_failed_writes();
-  if (!recorder) return refuse(recorder.error(), arguments.verbose);
+  if (!recorder) {
+    line.clear();
+    return refuse(recorder.error(), arguments.verbose);
+  }
 
-  if (!(*recorder)->limits().empty())
+  if (!(*recorder)->limits().empty()) {
+    line.clear();
     say("windlass: BPF is refused, so samples are taken {}. {}\n", (*recorder)->limits(), (*recorder)->refusal());
-  for (const std::string& limit : (*recorder)->blind_spots()) say("windlass: {}\n", limit);
-  ProgressLine line;
+  }
+  for (const std::string& remark : (*recorder)->remarks()) {
+    line.clear();
+    say("windlass: {}\n", remark);
+  }
+  line.begin(what);
   agent::Recorder::Hooks hooks;
   hooks.progress = [&](const agent::RecordingProgress& progress) { line.show(progress); };
   if (file.replaceable()) {
@@ -147,20 +166,9 @@ int record(const Arguments& arguments) {
   print_summary(**recorder, profile, arguments.verbose);
   const int written = write_profile(file, profile);
   agent::ChildCommand* command = (*recorder)->command();
-  const int status = command != nullptr ? command_status(*command) : kDone;
-  return written != kDone ? written : status;
-}
-
-// CLI::PositiveNumber would print the largest number there is.
-CLI::Validator seconds() {
-  return {[](const std::string& text) {
-            double value = 0;
-            const char* end = text.data() + text.size();
-            const auto read = std::from_chars(text.data(), end, value);
-            const bool right = read.ec == std::errc{} && read.ptr == end && value > 0 && std::isfinite(value);
-            return right ? std::string() : fmt::format("{} is no number of seconds above 0", text);
-          },
-          ""};
+  if (command == nullptr) return written;
+  const int status = command_status(*command);
+  return written == kRefused ? written : status;
 }
 
 }  // namespace
@@ -172,12 +180,10 @@ void register_record(CLI::App& app, int& status) {
       ->capture_default_str()
       ->check(CLI::Range(1u, 49999u))
       ->type_name("HZ");
-  command->add_option("-o,--output", arguments->output, "where the profile goes")
+  command->add_option("-o,--output", arguments->output, "where the profile goes; - is standard output")
       ->capture_default_str()
       ->type_name("FILE");
-  command->add_option("--duration", arguments->recorder.duration, "stop after so many seconds")
-      ->check(seconds())
-      ->type_name("S");
+  add_duration(*command, "--duration", arguments->recorder.duration, "stop after so long: 2, 2s, 500ms, 1m");
   auto* all = command->add_flag("-a,--all", arguments->all, "the whole machine (the default)");
   auto* targets = command
                       ->add_option("-p,--pid", arguments->recorder.targets,
@@ -185,6 +191,8 @@ void register_record(CLI::App& app, int& status) {
                       ->type_name("PID")
                       ->delimiter(',')
                       ->check(CLI::Range(1u, 0x7fffffffu));
+  command->add_flag("--children", arguments->recorder.children, "the children that it has already, too")
+      ->needs(targets);
   command->add_flag("-v,--verbose", arguments->verbose, "say more in the end: where stacks broke off, what it cost");
   command
       ->add_option("--btf", arguments->recorder.btf_path,

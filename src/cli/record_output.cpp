@@ -31,18 +31,38 @@ std::unexpected<Error> system_error(const char* what) {
   return fail(ErrorCode::kSystem, what, 0, static_cast<std::uint64_t>(errno));
 }
 
+// How many samples rest on what, by their least certain frame; nothing where unwind information described all.
+void print_certainty(const profile::Profile& profile, std::uint64_t total) {
+  std::uint64_t samples[WL_CERTAINTY_COUNT] = {};
+  for (const profile::Sample& sample : profile.samples) samples[sample.certainty] += sample.count;
+  if (samples[WL_DESCRIBED] == total) return;
+  std::string shares;
+  for (std::uint8_t certainty = 0; certainty < WL_CERTAINTY_COUNT; ++certainty)
+    if (samples[certainty] != 0)
+      shares += fmt::format("{}{} {}", shares.empty() ? "" : ", ", percent(samples[certainty], total),
+                            profile::certainty_text(certainty));
+  say("  least certain frame: {}\n", shares);
+}
+
 }  // namespace
 
 ProgressLine::ProgressLine() : terminal_(isatty(STDERR_FILENO) == 1) {}
 
+void ProgressLine::begin(const std::string& text) {
+  if (terminal_)
+    note(text);
+  else
+    say("windlass: {}\n", text);
+}
+
 void ProgressLine::show(const agent::RecordingProgress& progress) {
-  if (!terminal_) return;
+  if (!terminal_ && progress.seconds < next_plain_) return;
   const std::string line =
-      fmt::format("\r\033[K{:.1f} s  {} samples  {} complete  {} lost", progress.seconds, grouped(progress.samples),
+      fmt::format("{:.1f} s  {} samples  {} complete  {} lost", progress.seconds, grouped(progress.samples),
                   percent(progress.complete, progress.samples), grouped(progress.lost));
-  std::fputs(line.c_str(), stderr);
-  std::fflush(stderr);
-  shown_ = true;
+  if (terminal_) return note(line);
+  say("windlass: {}\n", line);
+  while (next_plain_ <= progress.seconds) next_plain_ += kPlainInterval;
 }
 
 void ProgressLine::note(const std::string& text) {
@@ -57,12 +77,28 @@ void ProgressLine::clear() {
   shown_ = false;
 }
 
+ProfileFile::ProfileFile(const std::string& path) : path_(path), name_(path) {
+  if (path != "-") return;
+  name_ = "standard output";
+  descriptor_ = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  dup2(STDERR_FILENO, STDOUT_FILENO);
+}
+
 bool ProfileFile::replaceable() const {
   struct stat status {};
-  return stat(path_.c_str(), &status) != 0 || S_ISREG(status.st_mode);
+  return descriptor_ < 0 && (stat(path_.c_str(), &status) != 0 || S_ISREG(status.st_mode));
 }
 
 Expected<void> ProfileFile::check() const {
+  if (descriptor_ >= 0) {
+    errno = ENOTTY;
+    if (isatty(descriptor_) == 1) return system_error("a profile is nothing for a terminal");
+    return {};
+  }
+  if (path_.empty()) {
+    errno = ENOENT;
+    return system_error("it has no name");
+  }
   if (struct stat status{}; stat(path_.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) {
     errno = EISDIR;
     return system_error("not a file");
@@ -81,7 +117,9 @@ Expected<void> ProfileFile::check() const {
 }
 
 Expected<void> ProfileFile::write(const profile::Profile& profile) const {
-  return exporter::write_pprof_file(profile, path_);
+  if (descriptor_ < 0) return exporter::write_pprof_file(profile, path_);
+  TextWriter out(descriptor_);
+  return exporter::write_pprof(profile, out);
 }
 
 void print_summary(agent::Recorder& recorder, const profile::Profile& profile, bool verbose) {
@@ -101,6 +139,7 @@ void print_summary(agent::Recorder& recorder, const profile::Profile& profile, b
   else
     say("windlass: {} samples in {:.1f} s, {} with complete stacks, {} lost{}\n", grouped(total), elapsed,
         percent(complete, total), grouped(profile.lost), recorder.limits().empty() ? "" : "; " + recorder.limits());
+  print_certainty(profile, total);
   const auto where = recorder.truncations();
   for (const auto& [end, count] : truncated) {
     std::string modules;

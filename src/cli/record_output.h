@@ -19,32 +19,40 @@ void say(fmt::format_string<Parts...> format, Parts&&... parts) {
   std::fwrite(text.data(), 1, text.size(), stderr);
 }
 
-// One line, rewritten in place; silent where stderr is no terminal.
+// How the recording goes: one line, rewritten in place; where stderr is no terminal, a line every 5 seconds.
 class ProgressLine {
  public:
   ProgressLine();
+  // What begins, once nothing has refused it: a refusal is one line.
+  void begin(const std::string& text);
   void show(const agent::RecordingProgress& progress);
-  void note(const std::string& text);
+  void note(const std::string& text);  // on terminals only
   void clear();
 
  private:
+  static constexpr double kPlainInterval = 5;  // seconds
+
   bool terminal_;
   bool shown_ = false;
+  double next_plain_ = kPlainInterval;
 };
 
-// The file a profile goes to. Regular files are written beside and renamed.
+// The file a profile goes to. Regular files are written beside and renamed. "-" is standard output: from then on all
+// else that this program and the command write there goes to stderr.
 class ProfileFile {
  public:
-  explicit ProfileFile(std::string path) : path_(std::move(path)) {}
+  explicit ProfileFile(const std::string& path);
   // Can it be written? Asked before sampling; leaves nothing behind.
   [[nodiscard]] Expected<void> check() const;
   [[nodiscard]] Expected<void> write(const profile::Profile& profile) const;
   // Checkpoints make sense: it is not a pipe or a device.
   [[nodiscard]] bool replaceable() const;
-  [[nodiscard]] const std::string& path() const { return path_; }
+  // As people know it.
+  [[nodiscard]] const std::string& name() const { return name_; }
 
  private:
-  std::string path_;
+  std::string path_, name_;
+  int descriptor_ = -1;  // of what was standard output
 };
 
 // "12,345 samples in 10.0 s, 99.97% complete, ..." and what was truncated where.

@@ -1,6 +1,8 @@
 #include "cli/rows.h"
 
+#include <cstring>
 #include <string>
+#include <vector>
 
 #include "arch/registers.h"
 #include "dwarf/expression.h"
@@ -8,45 +10,65 @@
 namespace windlass::cli {
 namespace {
 
+// Rows say again what rows before them said, so texts are kept, and printed again where nothing has changed.
+template <typename Key>
+struct Memo {
+  Key key;
+  std::uint8_t size = 0;  // 0: none
+  char text[TextWriter::kCaptured];
+};
+
+// Not so what is somewhere else in each row.
+bool is_kept(const CfaRule& rule) { return !rule.is(CfaRule::kExpression); }
+bool is_kept(const RegisterRule& rule) {
+  return !rule.is(RegisterRule::kAtExpression) && !rule.is(RegisterRule::kExpressionValue);
+}
+bool is_kept(std::uint64_t) { return true; }
+
 class RowPrinter {
  public:
   RowPrinter(TextWriter& out, Architecture architecture) : out_(out), architecture_(architecture) {}
 
   void json(const FrameRow& row) {
     out_.text("{\"begin\":");
-    out_.decimal(row.begin);
+    print(end_, row.begin, [&] { out_.decimal(row.begin); });
     out_.text(",\"end\":");
-    out_.decimal(row.end);
+    print(end_, row.end, [&] { out_.decimal(row.end); });
     out_.text(",\"cfa\":");
-    json_cfa(row);
+    print(memo_of(row.cfa), row.cfa, [&] { json_cfa(row); });
     out_.text(",\"ra\":");
-    json_rule(row, row.return_address);
+    print(return_address_, row.return_address, [&] { json_rule(row, row.return_address); });
     out_.text(",\"regs\":{");
     bool first = true;
     for (const RegisterEntry entry : row.registers) {
-      out_.text(first ? "\"" : ",\"");
+      if (!first) out_.character(',');
       first = false;
-      name(entry.reg);
-      out_.text("\":");
-      json_rule(row, entry.rule);
+      print(registers_[entry.reg], entry.rule, [&] {
+        out_.character('"');
+        name(entry.reg);
+        out_.text("\":");
+        json_rule(row, entry.rule);
+      });
     }
     out_.text("}}\n");
   }
 
   void text(const FrameRow& row) {
     out_.text("  ");
-    out_.hex(row.begin);
+    print(end_, row.begin, [&] { out_.hex(row.begin); });
     out_.text("..");
-    out_.hex(row.end);
+    print(end_, row.end, [&] { out_.hex(row.end); });
     out_.text("  cfa=");
-    text_cfa(row);
+    print(memo_of(row.cfa), row.cfa, [&] { text_cfa(row); });
     out_.text("  ra=");
-    text_rule(row, row.return_address);
+    print(return_address_, row.return_address, [&] { text_rule(row, row.return_address); });
     for (const RegisterEntry entry : row.registers) {
-      out_.text("  ");
-      name(entry.reg);
-      out_.character('=');
-      text_rule(row, entry.rule);
+      print(registers_[entry.reg], entry.rule, [&] {
+        out_.text("  ");
+        name(entry.reg);
+        out_.character('=');
+        text_rule(row, entry.rule);
+      });
     }
     if (row.signal_frame) out_.text("  signal frame");
     if (row.return_signed) out_.text("  return address signed");
@@ -54,6 +76,20 @@ class RowPrinter {
   }
 
  private:
+  template <typename Key, typename Write>
+  void print(Memo<Key>& memo, const Key& key, Write&& write) {
+    if (memo.size != 0 && memo.key == key) return out_.text({memo.text, memo.size});
+    const std::string_view written = out_.capture(write);
+    memo.size = 0;
+    if (!is_kept(key) || written.size() > sizeof memo.text) return;
+    memo.key = key;
+    memo.size = static_cast<std::uint8_t>(written.size());
+    std::memcpy(memo.text, written.data(), written.size());
+  }
+  Memo<CfaRule>& memo_of(const CfaRule& cfa) {
+    return cfas_[(static_cast<std::uint32_t>(cfa.offset()) / 8 + cfa.reg()) % kCfas];
+  }
+
   void name(RegisterNumber reg) {
     const std::string_view known = register_name(architecture_, reg);
     if (!known.empty()) {
@@ -168,6 +204,11 @@ class RowPrinter {
   TextWriter& out_;
   Architecture architecture_;
   std::string scratch_;
+  static constexpr std::size_t kCfas = 64;
+  Memo<std::uint64_t> end_{0, 0, {}};  // of the row before
+  Memo<RegisterRule> return_address_{RegisterRule::undefined(), 0, {}};
+  std::vector<Memo<CfaRule>> cfas_{kCfas, {CfaRule::at(0, 0), 0, {}}};
+  std::vector<Memo<RegisterRule>> registers_{kMaxRowRegister + std::size_t{1}, {RegisterRule::undefined(), 0, {}}};
 };
 
 class RowLister final : public source::RowVisitor {

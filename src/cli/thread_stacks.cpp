@@ -20,7 +20,7 @@ class Collector {
     StackWalker walker(target_.space, thread.registers, {.max_frames = max_frames});
     do {
       const Frame& frame = walker.frame();
-      to.frames.push_back({frame.registers, frame.origin, frame.signal_frame, index_of(frame.pc())});
+      to.frames.push_back({frame.registers, frame.origin, frame.signal_frame, frame.certainty, index_of(frame.pc())});
     } while (walker.step());
     to.end = walker.end_reason();
     to.error = walker.error();

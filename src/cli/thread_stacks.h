@@ -14,6 +14,7 @@ struct FrameEntry {
   Registers registers;
   FrameOrigin origin = FrameOrigin::kContext;
   bool signal_frame = false;
+  FrameCertainty certainty = FrameCertainty::kDescribed;
   std::uint32_t address = 0;  // in ThreadStacks::addresses
 };
 

@@ -1,16 +1,20 @@
 // windlass walk: the call stack of every thread of a process, a core file or a minidump.
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
+#include <thread>
 
 #include <fmt/format.h>
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 
 #include "cli/commands.h"
+#include "cli/durations.h"
 #include "cli/thread_stacks.h"
 #include "cli/walk_output.h"
 #include "windlass/symbols.h"
@@ -26,6 +30,7 @@ struct Options {
   FileSearch files;
   std::string debug_directory;
   std::size_t max_frames = 65536;
+  double interval = 0.1;  // seconds between two walks
   WalkOutputOptions output;
 };
 
@@ -53,6 +58,69 @@ Expected<Target> open(const Options& options) {
   return open_target(options.what, dump);
 }
 
+// Walks a target, once or many times, and prints what it found.
+class Walks {
+ public:
+  Walks(Target& target, const Options& options, std::string subject)
+      : target_(target), options_(options), subject_(std::move(subject)) {}
+
+  int run() {
+    if (options_.output.repeat > 1 && target_.kind != TargetKind::kProcess) {
+      std::fprintf(stderr, "windlass: %s: only a process can be walked again\n", subject_.c_str());
+      return kUsage;
+    }
+    for (turn_.number = 1;; ++turn_.number) {
+      if (const int error = walk(); error != 0) {
+        std::fprintf(stderr, "windlass: standard output: %s\n", std::strerror(error));
+        return kRefused;
+      }
+      report_problems();
+      if (turn_.number == options_.output.repeat) return problems_ ? kFoundWrong : kDone;
+      std::this_thread::sleep_for(std::chrono::duration<double>(options_.interval));
+      const auto again = target_.refresh();
+      if (!again && again.error().code == ErrorCode::kSystem && again.error().detail == ESRCH) {
+        std::fprintf(stderr, "windlass: %s: has ended after %zu walks\n", subject_.c_str(), turn_.number);
+        return problems_ ? kFoundWrong : kDone;
+      }
+      if (!again) return complain(subject_, true, again.error());
+      if (again->modules_new != 0 || again->executed) symbols_.reset();
+    }
+  }
+
+ private:
+  // Of the stopped target, which is let go. The number of the error of writing, or 0.
+  int walk() {
+    const ThreadStacks walked = walk_all(target_, options_.max_frames);
+    if (!symbols_) {
+      SymbolizerOptions how;
+      how.lines = options_.output.lines || options_.output.inlines;
+      how.debug_directory = options_.debug_directory;
+      symbols_.emplace(Symbolizer::of_target(target_, how));
+    }
+    turn_.stopped_ns = target_.release();  // names do not need it stopped
+    const std::vector<NamedAddress> names = symbols_->name(walked.addresses);
+    TextWriter out(STDOUT_FILENO);
+    print_walk(target_, walked, names, options_.output, turn_, out);
+    out.flush();
+    return out.failed();
+  }
+
+  void report_problems() {
+    problems_ |= !target_.problems.empty();
+    for (const Error& problem : target_.problems)
+      std::fprintf(stderr, "windlass: %s: %s\n", subject_.c_str(), problem.text().c_str());
+    for (const std::string& note : target_.notes)
+      std::fprintf(stderr, "windlass: %s: %s\n", subject_.c_str(), note.c_str());
+  }
+
+  Target& target_;
+  const Options& options_;
+  std::string subject_;
+  WalkTurn turn_;
+  std::optional<Symbolizer> symbols_;
+  bool problems_ = false;
+};
+
 int run(const Options& options) {
   const std::string subject = options.pid != 0        ? fmt::format("{}", options.pid)
                               : !options.core.empty() ? options.core
@@ -61,31 +129,7 @@ int run(const Options& options) {
   const bool is_process = options.pid != 0 || subject.find_first_not_of("0123456789") == std::string::npos;
   if (!target) return complain(subject, is_process, target.error());
   std::signal(SIGPIPE, SIG_IGN);  // a reader that leaves shows as EPIPE
-
-  const ThreadStacks walked = walk_all(*target, options.max_frames);
-  SymbolizerOptions how;
-  how.lines = options.output.lines || options.output.inlines;
-  how.debug_directory = options.debug_directory;
-  const Symbolizer symbols = Symbolizer::of_target(*target, how);
-  target->release();  // names do not need it stopped
-  const std::vector<NamedAddress> names = symbols.name(walked.addresses);
-
-  int write_error = 0;
-  {
-    TextWriter out(STDOUT_FILENO);
-    print_walk(*target, walked, names, options.output, out);
-    out.flush();
-    write_error = out.failed();
-  }
-  for (const Error& problem : target->problems)
-    std::fprintf(stderr, "windlass: %s: %s\n", subject.c_str(), problem.text().c_str());
-  for (const std::string& note : target->notes)
-    std::fprintf(stderr, "windlass: %s: %s\n", subject.c_str(), note.c_str());
-  if (write_error != 0) {
-    std::fprintf(stderr, "windlass: standard output: %s\n", std::strerror(write_error));
-    return kRefused;
-  }
-  return target->problems.empty() ? kDone : kFoundWrong;
+  return Walks(*target, options, subject).run();
 }
 
 }  // namespace
@@ -104,6 +148,12 @@ void register_walk(CLI::App& app, int& status) {
   command->add_option("--debug-dir", options->debug_directory,
                       "searched for .build-id/xx/yyyy.debug, before /usr/lib/debug");
   command->add_option("--max-frames", options->max_frames, "frames of one thread at most")->capture_default_str();
+  command
+      ->add_option("--repeat", options->output.repeat, "walk a process so many times; it is stopped for each walk only")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber)
+      ->type_name("N");
+  add_duration(*command, "--interval", options->interval, "between two walks, as 2, 2s, 500ms or 1m [100ms]");
   command->add_flag("-l,--lines", options->output.lines, "file and line of each frame");
   command->add_flag("-i,--inlines", options->output.inlines,
                     "inlined functions too, as the debug information has them");

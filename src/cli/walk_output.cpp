@@ -10,11 +10,16 @@ namespace {
 
 class WalkPrinter {
  public:
-  WalkPrinter(std::span<const NamedAddress> names, const WalkOutputOptions& options, TextWriter& out)
-      : names_(names), options_(options), out_(out), json_(out) {}
+  WalkPrinter(std::span<const NamedAddress> names, const WalkOutputOptions& options, const WalkTurn& turn,
+              TextWriter& out)
+      : names_(names), options_(options), turn_(turn), out_(out), json_(out) {}
 
   void json(const ThreadStack& walked) {
     json_.begin_object();
+    if (options_.repeat > 1) {
+      json_.member("walk", turn_.number);
+      json_.member("stopped_ns", turn_.stopped_ns);
+    }
     json_.member("thread", walked.thread->id);
     json_.member("name", walked.thread->name);
     if (walked.thread->faulted) json_.member("faulted", true);
@@ -56,6 +61,7 @@ class WalkPrinter {
     if (own.line != 0) json_source(own);
     if (options_.inlines && at.frames.size() > 1) json_inlined(at);
     json_.member("origin", origin_name(frame.origin));
+    json_.member("certainty", certainty_name(frame.certainty));
     if (frame.signal_frame) json_.member("signal", true);
     if (options_.verbose >= 2) json_registers(frame);
     json_.end_object();
@@ -101,10 +107,11 @@ class WalkPrinter {
     out_.text(fmt::format("#{:<3} {:#018x} ", number++, pc));
     place(frame, at);
     if (frame.signal_frame) out_.text(" (interrupted)");
+    if (frame.certainty == FrameCertainty::kGuessed) out_.text(" (guessed)");
     if (!at.frames.empty()) source(at.frames.back());
     if (options_.verbose >= 1) {
       if (!at.frames.empty()) out_.text(fmt::format(" in {}", at.module));
-      out_.text(fmt::format(" [{}]", origin_name(frame.origin)));
+      out_.text(fmt::format(" [{}, {}]", origin_name(frame.origin), certainty_name(frame.certainty)));
     }
     out_.character('\n');
     if (options_.verbose >= 2) registers(frame);
@@ -145,6 +152,7 @@ class WalkPrinter {
 
   std::span<const NamedAddress> names_;
   const WalkOutputOptions& options_;
+  const WalkTurn& turn_;
   TextWriter& out_;
   JsonWriter json_;
 };
@@ -152,9 +160,12 @@ class WalkPrinter {
 }  // namespace
 
 void print_walk(const Target& target, const ThreadStacks& walked, std::span<const NamedAddress> names,
-                const WalkOutputOptions& options, TextWriter& out) {
-  WalkPrinter printer(names, options, out);
+                const WalkOutputOptions& options, const WalkTurn& turn, TextWriter& out) {
+  WalkPrinter printer(names, options, turn, out);
   if (!options.json && target.process != 0) out.text(fmt::format("PID {} {}\n", target.process, target.command));
+  if (!options.json && options.repeat > 1)
+    out.text(fmt::format("walk {} of {}, stopped for {:.3f} ms\n", turn.number, options.repeat,
+                         static_cast<double>(turn.stopped_ns) / 1e6));
   for (const ThreadStack& thread : walked.threads) options.json ? printer.json(thread) : printer.text(thread);
 }
 

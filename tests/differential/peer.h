@@ -76,4 +76,12 @@ inline std::vector<Subject> subjects() {
   };
 }
 
+// Of i386, as libclang-rt-dev has them brought along.
+inline std::vector<Subject> i386_subjects() {
+  const auto if_there = [](const char* path) { return ::access(path, R_OK) == 0 ? std::string(path) : std::string(); };
+  return {{"i386 libc", if_there("/lib32/libc.so.6")},
+          {"i386 libstdc++", if_there("/usr/lib32/libstdc++.so.6")},
+          {"i386 ld.so", if_there("/lib32/ld-linux.so.2")}};
+}
+
 }  // namespace windlass::peer

@@ -107,7 +107,7 @@ class ReadelfOutput {
       if (words.empty()) return;
       if (words[0] == "LOC") {
         entry.columns.assign(words.begin() + 2, words.end());
-      } else if (words[0].size() == 16 && words.size() >= 2) {
+      } else if ((words[0].size() == 16 || words[0].size() == 8) && words.size() >= 2) {  // an ELF64's or ELF32's
         PeerRow row{hex(words[0]), {}};
         for (std::size_t i = 1; i < words.size(); ++i) {
           if (words[i][0] == '(')
@@ -259,16 +259,23 @@ TEST(RowsAgainstReadelf, RealBinaries) {
     }
     rows += compare_file(subject.name, subject.path);
   }
+  for (const peer::Subject& subject : peer::i386_subjects()) {
+    if (subject.path.empty())
+      missing += subject.name + " ";
+    else
+      EXPECT_GT(compare_file(subject.name, subject.path), 5'000u) << subject.name;
+  }
   fmt::print("{} rows compared with readelf -wF\n", rows);
   if (!missing.empty()) GTEST_SKIP() << "not all are on this machine: there is no " << missing;
   EXPECT_GE(rows, 500'000u);
 }
 
-// .debug_frame plain and compressed, every directive the assembler knows, AArch64.
+// .debug_frame plain and compressed, every directive the assembler knows, AArch64, i386.
 TEST(RowsAgainstReadelf, Fixtures) {
   if (!peer::have("readelf")) GTEST_SKIP() << "SKIPPED: no readelf on this machine";
   std::string missing;
-  for (const char* name : {"eh.so", "debug.so", "debug-zlib.so", "debug-zstd.so", "directives.so", "arm64.so"}) {
+  for (const char* name : {"eh.so", "debug.so", "debug-zlib.so", "debug-zstd.so", "directives.so", "arm64.so",
+                           "i386.so", "i386-debug.so"}) {
     const std::string path = std::string(WINDLASS_FIXTURES) + "/" + name;
     if (::access(path.c_str(), R_OK) != 0) {
       missing += std::string(name) + " ";

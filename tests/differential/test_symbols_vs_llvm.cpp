@@ -174,7 +174,9 @@ TEST(SymbolsVsLlvm, SmallProgramDwarf5) { compare(WINDLASS_INLINED, 0); }
 TEST(SymbolsVsLlvm, SmallProgramDwarf4Compressed) { compare(WINDLASS_INLINED_DWARF4, 0); }
 TEST(SymbolsVsLlvm, SmallProgramSplit) { compare(WINDLASS_INLINED_SPLIT, 0); }
 // A large C++ program: functions whose DWARF and symbol table name different aliases of one piece of code remain.
-TEST(SymbolsVsLlvm, TheCommandItself) { compare(WINDLASS_COMMAND, 0.001); }
+// GNU ld gives every copy of a function that it leaves out (COMDAT) the addresses of the one it keeps, if both are of
+// one size. So several units describe one place, as each was compiled, and either answer is right.
+TEST(SymbolsVsLlvm, TheCommandItself) { compare(WINDLASS_COMMAND, 0.004); }
 
 }  // namespace
 }  // namespace windlass

@@ -7,12 +7,14 @@
 #include <map>
 #include <vector>
 
+#include "arch/registers.h"
 #include "dwarf/lower.h"
 #include "image/elf.h"
 #include "image/mapped_file.h"
 #include "image/unwind_sections.h"
 #include "table/compile.h"
 #include "table/project.h"
+#include "table/unusual_rows.h"
 
 namespace windlass::table {
 namespace {
@@ -47,6 +49,20 @@ class Coverage {
   std::vector<Range> ranges_;
 };
 
+// Of which the table may leave rows to the agent (table/unusual_rows.h): with a CFA from another register than rsp and
+// rbp (longjmp, setcontext, libgcc's ways to a landing pad: one row for what were several), or with one row throughout
+// (swapcontext).
+bool may_be_unusual(dwarf::RowEvaluator& evaluator, const dwarf::Fde& fde) {
+  std::size_t rows = 0;
+  bool other = false;
+  (void)evaluator.for_each_row(fde, [&](const FrameRow& row) {
+    ++rows;
+    other |= row.cfa.is(CfaRule::kRegister) && !row.cfa.is_at(x86_64::kRsp) && !row.cfa.is_at(x86_64::kRbp);
+  });
+  return rows == 1 || other;
+}
+constexpr std::uint64_t kMostUnusual = 64;  // look-ups of such rows in a file
+
 void hold(const std::string& path) {
   SCOPED_TRACE(path);
   const auto mapped = image::MappedFile::open(path);
@@ -67,7 +83,7 @@ void hold(const std::string& path) {
   }
   const Coverage coverage(ranges);
 
-  std::uint64_t rows = 0, lookups = 0, hidden = 0, wrong = 0, kinds[8] = {};
+  std::uint64_t rows = 0, lookups = 0, hidden = 0, wrong = 0, left_to_agent = 0, kinds[8] = {};
   dwarf::CfiReader reader(*section, report);
   dwarf::RowEvaluator evaluator(*section);
   for (dwarf::Fde fde; reader.next_fde(fde);) {
@@ -75,6 +91,7 @@ void hold(const std::string& path) {
       ++hidden;
       continue;
     }
+    const bool unusual = may_be_unusual(evaluator, fde);
     const auto check_row = [&](const FrameRow& row) {
       ++rows;
       const TraceRule want = project(row, section->architecture, table->x_reg());
@@ -85,6 +102,7 @@ void hold(const std::string& path) {
         ++lookups;
         const TraceRule& got = table->find(address);
         if (std::memcmp(&got, &want, sizeof want) == 0) continue;
+        if (unusual && got.cfa_kind == WL_CFA_UNSUPPORTED && ++left_to_agent <= kMostUnusual) continue;
         if (++wrong <= 5)
           ADD_FAILURE() << std::hex << address << std::dec << " in row of FDE at " << fde.offset << ": cfa kind "
                         << int{got.cfa_kind} << "/" << int{want.cfa_kind} << " reg " << int{got.cfa_reg} << "/"
@@ -108,7 +126,7 @@ void hold(const std::string& path) {
     }
   });
   // readelf -wF counts the same rows; see test_rows_vs_readelf.
-  EXPECT_GE(table->stats().raw_rows, rows);
+  EXPECT_GE(table->stats().raw_rows + left_to_agent, rows);
   std::printf(
       "%-22s %8lu rows, %8lu lookups, %lu wrong, %lu FDEs hidden; cfa: %lu reg, %lu mem, %lu plt, %lu left to "
       "user space; %.3f bytes a row, extra register %d\n",

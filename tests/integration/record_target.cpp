@@ -7,30 +7,38 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <string>
 #include <thread>
 #include <vector>
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
 volatile std::uint64_t sink;
+
+// What the calling thread has used.
+double cpu_seconds() {
+  timespec used{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+  return static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) * 1e-9;
+}
 
 double seconds_argument(char** argv) { return argv[2] != nullptr ? std::atof(argv[2]) : 1; }
 
 // ---- a known chain: main -> outer -> middle -> inner
 // ------------------------------------------------------------------
 
+// This and the other modes take seconds of CPU time: how many samples they get does not depend on what else the machine
+// does.
 [[gnu::noinline]] std::uint64_t inner(double seconds) {
-  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+  const double end = cpu_seconds() + seconds;
   std::uint64_t x = 1;
-  while (Clock::now() < end)
+  while (cpu_seconds() < end)
     for (int i = 0; i < 100000; ++i) x = x * 6364136223846793005ull + 1442695040888963407ull;
   return x;
 }
@@ -41,8 +49,8 @@ double seconds_argument(char** argv) { return argv[2] != nullptr ? std::atof(arg
 // --------------------------------------------------------------------------------
 
 int load_and_unload(const char* first, const char* second, double seconds) {
-  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
-  for (bool which = false; Clock::now() < end; which = !which) {
+  const double end = cpu_seconds() + seconds;
+  for (bool which = false; cpu_seconds() < end; which = !which) {
     void* library = dlopen(which ? first : second, RTLD_NOW);
     if (library == nullptr) return 9;
     auto work = reinterpret_cast<std::uint64_t (*)(std::uint64_t)>(dlsym(library, which ? "work_a" : "work_b"));
@@ -80,8 +88,8 @@ void rewrite_stack() {
   // Everything above this frame becomes random words, pointers into code and stack among them. It never returns.
   std::uint64_t x = 88172645463325252ull;
   auto* frame = static_cast<std::uint64_t*>(__builtin_frame_address(0));
-  const auto end = Clock::now() + std::chrono::duration<double>(garbage_seconds);
-  while (Clock::now() < end) {
+  const double end = cpu_seconds() + garbage_seconds;
+  while (cpu_seconds() < end) {
     for (std::uint64_t* word = frame; word < garbage + kGarbageWords; ++word) {
       x ^= x << 13, x ^= x >> 7, x ^= x << 17;
       switch (x & 3) {
@@ -116,11 +124,11 @@ int unmap(double seconds) {
   // mov rax, rdi; dec rax; jnz -3; ret
   const unsigned char code[] = {0x48, 0x89, 0xf8, 0x48, 0xff, 0xc8, 0x75, 0xfb, 0xc3};
 #endif
-  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
   std::vector<std::thread> threads;
   for (int t = 0; t < 3; ++t) {
     threads.emplace_back([&] {
-      while (Clock::now() < end) {
+      const double end = cpu_seconds() + seconds;
+      while (cpu_seconds() < end) {
         void* page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (page == MAP_FAILED) return;
         std::memcpy(page, code, sizeof code);

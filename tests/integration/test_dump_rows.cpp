@@ -196,20 +196,51 @@ TEST(Rows, WindowsArm64) {
   ::unlink(path.c_str());
 }
 
-// A machine frame with an error code, below rbx and 32 bytes: what is loaded from rsp plus an offset.
-TEST(Rows, WindowsX64MachineFrame) {
+// An x64 image of 16 bytes of code at 0x1000 and `info` at 0x2000, with these entries.
+std::string x64_image(std::initializer_list<int> info, std::initializer_list<std::uint32_t> entries) {
   test::PeBuilder builder(image::PeMachine::kAmd64);
-  const std::uint32_t text = builder.add(".text", std::vector<std::uint8_t>(16, 0x90), true);
-  test::ByteWriter info;
-  info.bytes({1, 0, 3, 0, 0, 0x32, 0, 0x30, 0, 0x1a, 0, 0});  // alloc_small 32, push_nonvol rbx, push_machframe
-  const std::uint32_t at = builder.add(".xdata", info.data());
+  builder.add(".text", std::vector<std::uint8_t>(16, 0x90), true);
+  test::ByteWriter xdata;
+  for (const int byte : info) xdata.u8(static_cast<std::uint8_t>(byte));
+  builder.add(".xdata", xdata.data());
   test::ByteWriter table;
-  table.u32(text), table.u32(text + 16), table.u32(at);
+  for (const std::uint32_t word : entries) table.u32(word);
   builder.add_function_table(table.data());
   const std::vector<std::uint8_t> bytes = builder.build();
   const std::string path = testing::TempDir() + "windlass-x64-" + std::to_string(::getpid()) + ".dll";
   std::ofstream(path, std::ios::binary)
       .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  return path;
+}
+
+// One with a handler and data, one that ends before it begins, one whose information is nowhere.
+TEST(Dump, WindowsX64) {
+  const std::string path = x64_image({0x09, 4, 1, 0, 4, 0x42, 0, 0, 0, 0x10, 0, 0, 7, 0, 0, 0},
+                                     {0x1000, 0x1008, 0x2000, 0x100c, 0x1008, 0x2000, 0x100c, 0x1010, 0x900000});
+  const auto dumped = windlass("dump --json " + path);
+  EXPECT_EQ(dumped.status, 1);
+  auto records = lines(dumped.out);
+  EXPECT_EQ(std::erase_if(records, [](const json& record) { return record.contains("error"); }), 2U);
+  ASSERT_EQ(records.size(), 3U);
+  EXPECT_EQ(records[0], json::parse(R"({"format":"winx64","begin":4096,"end":4104,"info":8192,"version":1,
+    "flags":["EHANDLER"],"prolog_size":4,"frame_register":null,"frame_offset":0,
+    "codes":[{"offset":4,"op":"ALLOC_SMALL","size":40}],"epilogs":[],"handler":4096,"handler_data":8204,
+    "chained":null})"));
+  EXPECT_EQ(records[1].at("begin"), 4108);
+  EXPECT_EQ(records[1].at("end"), 4104);
+  EXPECT_EQ(records[1].at("codes"), records[0].at("codes"));
+  EXPECT_EQ(records[2], json::parse(R"({"format":"winx64","begin":4108,"end":4112,"info":9437184,"unreadable":true})"));
+  const auto listed = windlass("dump " + path).out;
+  const auto inverted = listed.find("0000100C 00001008 00002000");
+  ASSERT_NE(inverted, std::string::npos) << listed;
+  EXPECT_NE(listed.find("Unwind version: 1", inverted), std::string::npos) << listed;
+  ::unlink(path.c_str());
+}
+
+// A machine frame with an error code, below rbx and 32 bytes: what is loaded from rsp plus an offset.
+TEST(Rows, WindowsX64MachineFrame) {
+  // alloc_small 32, push_nonvol rbx, push_machframe
+  const std::string path = x64_image({1, 0, 3, 0, 0, 0x32, 0, 0x30, 0, 0x1a, 0, 0}, {0x1000, 0x1010, 0x2000});
   const auto rows = lines(windlass("rows --json " + path).out);
   ASSERT_EQ(rows.size(), 1U);
   EXPECT_EQ(rows[0], json::parse(R"({"begin":4096,"end":4112,"cfa":{"at":{"reg":"rsp","offset":72},"offset":0},

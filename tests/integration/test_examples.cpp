@@ -74,6 +74,13 @@ TEST(Examples, Jit) {
   EXPECT_TRUE(outcome.says("its caller was found by: code")) << outcome.text;
 }
 
+// Under debuggers and profilers: test_jit_examples.
+TEST(Examples, JitBytes) {
+  const Outcome outcome = example("jit_bytes");
+  EXPECT_EQ(outcome.status, 0) << outcome.text;
+  EXPECT_TRUE(outcome.says("windlass: 6 frames, generated code is number 2, complete")) << outcome.text;
+}
+
 TEST(Examples, JitCode) {
   const Outcome outcome = example("jit_code_cpp");
   EXPECT_EQ(outcome.status, 0) << outcome.text;
@@ -144,6 +151,18 @@ TEST(Examples, OtherProcess) {
     EXPECT_FALSE(outcome.says("  [")) << outcome.text;
   }
   EXPECT_EQ(example("target 999999999").status, 1);
+}
+
+TEST(Examples, ResampledProcess) {
+  const Sleeper sleeper;
+  for (const char* name : {"resample ", "resample_cpp "}) {
+    const Outcome outcome = example(name + sleeper.id() + " 5");
+    if (outcome.status == 1 && outcome.says("not permitted")) GTEST_SKIP() << "ptrace is not allowed here";
+    EXPECT_EQ(outcome.status, 0) << outcome.text;
+    EXPECT_TRUE(outcome.says("5 looks, ")) << outcome.text;
+    EXPECT_FALSE(outcome.says("stood for 0.000 ms")) << outcome.text;
+  }
+  EXPECT_EQ(example("resample 999999999 5").status, 1);
 }
 
 #ifdef WINDLASS_SYMBOLS

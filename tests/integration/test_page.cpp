@@ -124,6 +124,86 @@ TEST_F(Page, SearchHighlightsAndCountsTheShare) {
   EXPECT_EQ(count_of(nothing, "fill=\"#e879f9\""), 0u);
 }
 
+// Two functions that are no better than they should be: one is named like the end of a script, the other has a
+// parameter of a type that has a function's name.
+profile::Profile tricky_profile() {
+  profile::Profile p;
+  p.period_ns = 1'000'000;
+  p.strings = {"main", "worker"};
+  p.modules.push_back({.path = "/usr/bin/tricky", .begin = 0, .end = 0x10000});
+  const char* names[] = {"main", "</script><!--<script>", "evaluate(parse::Node const&)", "parse::run(int)"};
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    p.functions.push_back({.name = names[i], .system_name = names[i], .file = "/src/tricky.cpp", .start_line = 10 * i});
+    p.locations.push_back({.module = 0, .address = 0x100 * i, .lines = {{i, 10 * i + 1}}});
+  }
+  const auto add = [&](std::vector<std::uint32_t> locations, std::uint64_t count, std::uint32_t pid,
+                       std::uint32_t comm) {
+    p.samples.push_back(
+        {.locations = std::move(locations), .count = count, .pid = pid, .tid = pid + comm, .comm = comm});
+  };
+  add({1, 0}, 10, 7, 0);
+  add({2, 1, 0}, 20, 7, 0);
+  add({2, 3, 0}, 30, 7, 1);
+  add({3, 0}, 9940, 8, 0);
+  return p;
+}
+
+TEST_F(Page, NamesAreTextAndSearchGoesByThem) {
+  const auto profile = tricky_profile();
+  const auto page = shown(profile);
+  EXPECT_GE(count_of(page, "&lt;/script&gt;&lt;!--&lt;script&gt;"), 1u);
+  EXPECT_EQ(count_of(page, "name=\"all\""), 1u);
+  // Not evaluate(parse::Node const&), which has 50 samples.
+  const auto found = shown(profile, "#q=parse");
+  EXPECT_NE(found.find("99.70% of samples (9,970)"), std::string::npos)
+      << found.substr(found.find("id=\"match\""), 120);
+}
+
+TEST_F(Page, OneTruncatedStackInTenThousandIsNotRed) {
+  auto profile = tricky_profile();
+  profile.samples.push_back({.locations = {0}, .count = 1, .pid = 8, .tid = 8, .comm = 0, .end = WL_END_NO_ROW});
+  const auto page = shown(profile);
+  EXPECT_NE(page.find("<div class=\"good\"><dt>stacks complete</dt><dd>99.99%</dd>"), std::string::npos);
+  EXPECT_EQ(count_of(page, "<div class=\"bad\">"), 0u);
+  profile.samples.back().count = 5000;
+  EXPECT_EQ(count_of(shown(profile), "<div class=\"bad\">"), 2u) << "a third of the stacks";
+}
+
+TEST_F(Page, FunctionsWithCallersAndCallees) {
+  const auto profile = tricky_profile();
+  const auto page = shown(profile, "#view=functions&function=parse%3A%3Arun(int)");
+  const auto row = [&](const std::string& text) { return count_of(page, text); };
+  // The table: self, total. Then who calls it and whom it calls, in shares of it, and its lines.
+  EXPECT_EQ(row("<td class=\"number\">99.40%</td><td class=\"number\">99.70%</td><td>parse::run(int)</td>"), 1u);
+  EXPECT_EQ(
+      row("<td class=\"number\">0.50%</td><td class=\"number\">0.50%</td><td>evaluate(parse::Node const&amp;)</td>"),
+      1u);
+  EXPECT_EQ(row("<td class=\"number\">100.00%</td><td class=\"number\">9,970</td><td>main</td>"), 1u);
+  EXPECT_EQ(row("<td class=\"number\">0.30%</td><td class=\"number\">30</td><td>evaluate(parse::Node const&amp;)</td>"),
+            1u);
+  EXPECT_EQ(row("<td class=\"number\">100.00%</td><td class=\"number\">9,940</td><td>/src/tricky.cpp:31</td>"), 1u);
+  // A search narrows the table.
+  const auto narrowed = shown(profile, "#view=functions&q=parse");
+  EXPECT_NE(narrowed.find("<td>parse::run(int)</td>"), std::string::npos);
+  EXPECT_EQ(narrowed.find("<td>evaluate(parse::Node const&amp;)</td>"), std::string::npos);
+}
+
+TEST_F(Page, OneProcessAndOneThread) {
+  const auto profile = tricky_profile();
+  const auto all = shown(profile, "#view=functions");
+  EXPECT_NE(all.find("main (pid 7): 0.60%"), std::string::npos);
+  EXPECT_NE(all.find("main (pid 8): 99.40%"), std::string::npos);
+  const auto process = shown(profile, "#view=functions&process=main+(pid+7)");
+  EXPECT_NE(process.find("worker: 50.00%"), std::string::npos);
+  EXPECT_NE(process.find("<td class=\"number\">83.33%</td><td class=\"number\">83.33%</td><td>evaluate(parse::Node"),
+            std::string::npos);
+  const auto thread = shown(profile, "#view=functions&process=main+(pid+7)&thread=worker");
+  EXPECT_NE(thread.find("<td class=\"number\">50.00%</td><td class=\"number\">50.00%</td><td>evaluate(parse::Node"),
+            std::string::npos);
+  EXPECT_EQ(thread.find("&lt;/script&gt;"), std::string::npos) << "a function of the other thread";
+  EXPECT_EQ(count_of(shown(profile, "#process=main+(pid+8)"), "name=\"parse::run(int)\""), 1u);
+}
+
 TEST_F(Page, CallersView) {
   const auto profile = testing::synthetic_profile();
   const auto page = shown(profile, "#view=callers");
@@ -139,6 +219,9 @@ TEST_F(Page, LargeAndEmptyProfiles) {
   const auto page = shown(large);
   EXPECT_GT(count_of(page, "class=\"frame\""), 500u);
   EXPECT_NE(page.find("are too narrow to draw and left out"), std::string::npos);
+  // Each of its 5000 functions is narrower than a pixel.
+  EXPECT_EQ(count_of(shown(large, "#view=callers"), "name=\"(narrower functions)\""), 1u);
+  EXPECT_GT(count_of(shown(large, "#view=functions"), "<tr title="), 199u);
   EXPECT_NE(shown({}).find("No samples were recorded."), std::string::npos);
 }
 

@@ -34,6 +34,8 @@ std::string expected(const profile::Profile& p) {
       text += fmt::format(" truncated={}", profile::end_text(sample.end));
     else if (sample.end != WL_END_COMPLETE)
       text += fmt::format(" end={}", profile::end_text(sample.end));
+    if (sample.certainty != WL_DESCRIBED)
+      text += fmt::format(" certainty={}", profile::certainty_text(sample.certainty));
     std::string stack;
     for (const auto id : sample.locations) {
       const auto& location = p.locations[id];

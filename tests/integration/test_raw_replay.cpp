@@ -35,8 +35,8 @@ class HandMadeMemory final : public Memory {
       std::memcpy(to, bytes.data() + (address - begin), size);
       return true;
     };
-    return within(sample_.stack_address, sample_.stack) || within(sample_.second_address, sample_.second_stack) ||
-           within(sample_.code_address, sample_.code);
+    // perf's copies are in one piece.
+    return within(sample_.stack.address, sample_.stack.bytes) || within(sample_.code.address, sample_.code.bytes);
   }
   bool read_code(std::uint64_t address, void* to, std::size_t size) const override {
     return ::pread(process_, to, size, static_cast<off_t>(address)) == static_cast<ssize_t>(size);

@@ -4,9 +4,12 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -126,6 +129,55 @@ class Record : public testing::Test {
     }
     return count;
   }
+  // As many as `least` to `most` seconds of CPU time give. The sampling clock runs on in interrupts, and in what a
+  // hypervisor takes, which CPU time leaves out: on a busy machine 10% more were seen. Counted twice is twice as many.
+  void expect_samples(std::uint64_t samples, double least, double most) const {
+    EXPECT_GT(static_cast<double>(samples), 0.95 * kHertz * least) << text(log());
+    EXPECT_LT(static_cast<double>(samples), 1.4 * kHertz * most) << text(log());
+  }
+  // The target computes for `seconds` of CPU time in the chain, however long that lasts. Aside from the chain there is
+  // the start of the process.
+  void expect_chain(const Count& seen, double seconds) const {
+    expect_samples(seen.chain, seconds, seconds);
+    EXPECT_GE(static_cast<double>(seen.chain), 0.97 * static_cast<double>(seen.all)) << text(log());
+    expect_complete(seen);
+  }
+  // But for what a process does before all of it is known.
+  void expect_complete(const Count& seen) const {
+    EXPECT_GE(static_cast<double>(seen.complete), 0.995 * static_cast<double>(seen.all)) << text(log());
+  }
+  static double cpu_seconds(pid_t pid) {
+    clockid_t clock{};
+    timespec used{};
+    if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &used) != 0) {
+      ADD_FAILURE() << "the target is gone";
+      return HUGE_VAL;
+    }
+    return static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) * 1e-9;
+  }
+  // `command` records `target`, which was in the chain before and is behind it: every sample is. It is ended when the
+  // target has used a second of CPU time since samples are known to be taken.
+  void expect_chain_of(const Process& target, const Arguments& command) const {
+    fs::remove(profile_path());
+    const double before = cpu_seconds(target.pid());
+    Process recorder(command, log());
+    wait_for_checkpoint();
+    const double sampling = cpu_seconds(target.pid());
+    while (cpu_seconds(target.pid()) < sampling + 1) std::this_thread::sleep_for(10ms);
+    recorder.signal(SIGINT);
+    ASSERT_EQ(recorder.wait(), 0) << text(log());
+    const double most = cpu_seconds(target.pid()) - before;
+    const Profile profile = read();
+    for (const auto& sample : profile.samples) EXPECT_EQ(sample.pid, static_cast<std::uint32_t>(target.pid()));
+    const Count seen = count(profile);
+    expect_samples(seen.all, 1, most);
+    EXPECT_EQ(seen.chain, seen.all) << text(log());
+    EXPECT_EQ(seen.complete, seen.all) << text(log());
+  }
+  // Its start takes a few milliseconds of CPU time.
+  static void wait_for_chain(const Process& target) {
+    while (cpu_seconds(target.pid()) < 0.1) std::this_thread::sleep_for(10ms);
+  }
   static bool has_chain(const std::string& names) {
     return names.find("_ZN12_GLOBAL__N_15innerEd;_ZN12_GLOBAL__N_16middleEd;_ZN12_GLOBAL__N_15outerEd;main;") !=
            std::string::npos;
@@ -142,6 +194,7 @@ class Record : public testing::Test {
     return sum;
   }
 
+  static constexpr double kHertz = 997;  // unless told otherwise, too
   fs::path folder_;
   long peak_kib_ = 0;
 };
@@ -150,10 +203,7 @@ const std::string kTarget = WINDLASS_RECORD_TARGET;
 
 TEST_F(Record, KnownChainOfOptimisedCodeIsWholeAndRight) {
   ASSERT_EQ(run({"--", kTarget, "chain", "2"}), 0) << text(log());
-  const Count seen = count(read());
-  EXPECT_GT(seen.all, 50u) << text(log());  // of 2,000: the machine may be busy
-  EXPECT_GE(static_cast<double>(seen.complete), 0.995 * static_cast<double>(seen.all)) << text(log());
-  EXPECT_GE(static_cast<double>(seen.chain), 0.9 * static_cast<double>(seen.all)) << text(log());
+  expect_chain(count(read()), 2);
 }
 
 TEST_F(Record, ExitStatusIsTheCommands) {
@@ -164,13 +214,66 @@ TEST_F(Record, ExitStatusIsTheCommands) {
   EXPECT_NE(text(log()).find("cannot run"), std::string::npos);
 }
 
-TEST_F(Record, OneProcessUntilItEnds) {
-  Process target({kTarget, "chain", "30"});
-  std::this_thread::sleep_for(100ms);
-  ASSERT_EQ(run({"-p", std::to_string(target.pid()), "--duration", "1"}), 0) << text(log());
+// On a busy machine the start would take a share of a CPU that is left for it.
+TEST_F(Record, ItIsScheduledBeforeOthersAndItsCommandIsNot) {
+  const std::string said = (folder_ / "nice").string();
+  const std::string script = fmt::format("for p in $PPID $$; do cut -d' ' -f19 /proc/$p/stat; done > {}", said);
+  ASSERT_EQ(run({"--", "sh", "-c", script}), 0) << text(log());
+  EXPECT_EQ(text(said), "-20\n0\n");
+}
+
+TEST_F(Record, OneProcessUntilItIsInterrupted) {
+  Process target({kTarget, "chain", "60"});
+  wait_for_chain(target);
+  expect_chain_of(target, record({"-p", std::to_string(target.pid())}));
+}
+
+// A shell that sleeps, and a child of it that works.
+TEST_F(Record, ChildrenThatAreThereAlready) {
+  const Process shell({"/bin/sh", "-c", kTarget + " chain 10 & wait"});
+  std::this_thread::sleep_for(500ms);
+  const std::string pid = std::to_string(shell.pid());
+  ASSERT_EQ(run({"-p", pid, "--children", "--duration", "1"}), 0) << text(log());
   const Profile profile = read();
-  for (const auto& sample : profile.samples) EXPECT_EQ(sample.pid, static_cast<std::uint32_t>(target.pid()));
   EXPECT_GT(count(profile).chain, 20u) << text(log());
+  for (const auto& sample : profile.samples) EXPECT_NE(sample.pid, static_cast<std::uint32_t>(shell.pid()));
+  EXPECT_EQ(run({"-p", pid, "--duration", "300ms"}), 1) << text(log());  // nothing was sampled
+  EXPECT_NE(text(log()).find("too little CPU time"), std::string::npos) << text(log());
+  EXPECT_EQ(run({"-a", "--children"}), 2);
+}
+
+TEST_F(Record, AThreadsNumberMeansItsProcess) {
+  std::atomic<pid_t> thread = 0;
+  std::atomic<bool> stop = false;
+  std::thread worker([&] {
+    thread = ::gettid();
+    while (!stop) continue;
+  });
+  while (thread == 0) std::this_thread::sleep_for(1ms);
+  const int status = run({"-p", std::to_string(thread), "--duration", "500ms"});
+  stop = true;
+  worker.join();
+  ASSERT_EQ(status, 0) << text(log());
+  EXPECT_NE(text(log()).find(fmt::format("{} is a thread of process {}", thread.load(), ::getpid())), std::string::npos)
+      << text(log());
+  for (const auto& sample : read().samples) EXPECT_EQ(sample.pid, static_cast<std::uint32_t>(::getpid()));
+}
+
+TEST_F(Record, TheProgramIsTheFirstMapping) {
+  ASSERT_EQ(run({"--", kTarget, "chain", "1"}), 0) << text(log());
+  const Profile profile = read();
+  ASSERT_FALSE(profile.modules.empty());
+  EXPECT_EQ(profile.modules[0].path, fs::canonical(kTarget).string());
+}
+
+// The profile alone is on standard output; what the command writes there is on stderr.
+TEST_F(Record, ToStandardOutput) {
+  const std::string command = fmt::format("exec '{}' record -o - -- sh -c 'echo hello; {} chain 1' > '{}'",
+                                          WINDLASS_COMMAND, kTarget, profile_path());
+  ASSERT_EQ(Process({"/bin/sh", "-c", command}, log()).wait(), 0) << text(log());
+  expect_samples(count(read()).chain, 1, 1);
+  EXPECT_NE(text(log()).find("hello\n"), std::string::npos) << text(log());
+  EXPECT_NE(text(log()).find("wrote standard output"), std::string::npos) << text(log());
 }
 
 TEST_F(Record, EndsWithItsProcessEvenIfNobodyReapsIt) {
@@ -186,10 +289,12 @@ TEST_F(Record, GoneProcessIsAClearError) {
 }
 
 TEST_F(Record, WholeMachineSeesAProcessStartedMeanwhile) {
-  Process recorder(record({"-a", "--duration", "5"}), log());
+  Process recorder(record({"-a", "--duration", "5500ms"}), log());
   std::this_thread::sleep_for(1500ms);
+  EXPECT_NE(text(log()).find("windlass: recording the whole machine into "), std::string::npos) << text(log());
   Process target({kTarget, "chain", "3"});
   EXPECT_EQ(recorder.wait(), 0) << text(log());
+  EXPECT_NE(text(log()).find("windlass: 5."), std::string::npos) << "a line every five seconds: " << text(log());
   const Count seen = count(read());
   EXPECT_GT(seen.chain, 20u) << text(log());
 }
@@ -219,7 +324,8 @@ TEST_F(Record, OutputThatCannotBeWritten) {
   EXPECT_NE(text(log()).find("/nonexistent/folder/p"), std::string::npos) << text(log());
   EXPECT_EQ(Process({WINDLASS_COMMAND, "record", "-o", folder_.string(), "--", "touch", profile_path()}, log()).wait(),
             3);
-  EXPECT_FALSE(fs::exists(profile_path())) << "a folder is refused before the command runs";
+  EXPECT_EQ(Process({WINDLASS_COMMAND, "record", "-o", "", "--", "touch", profile_path()}, log()).wait(), 3);
+  EXPECT_FALSE(fs::exists(profile_path())) << "a folder, or nothing, is refused before the command runs";
 
   setenv("TMPDIR", folder_.c_str(), 1);
   EXPECT_EQ(Process({WINDLASS_COMMAND, "record", "-o", "/dev/full", "--", kTarget, "chain", "0.3"}, log()).wait(), 3);
@@ -256,15 +362,17 @@ TEST_F(Record, LibrariesThatComeAndGo) {
   ASSERT_EQ(run({"--", kTarget, "dlopen", WINDLASS_PLUGIN_A, WINDLASS_PLUGIN_B}), 0) << text(log());
   const Profile profile = read();
   const Count seen = count(profile);
-  EXPECT_GT(samples_in(profile, "work_a"), 10u) << text(log());
-  EXPECT_GT(samples_in(profile, "work_b"), 10u) << text(log());
+  expect_samples(seen.all, 2, 2);
+  const std::uint64_t a = samples_in(profile, "work_a"), b = samples_in(profile, "work_b");
+  EXPECT_NEAR(static_cast<double>(a) / static_cast<double>(b), 1, 0.2) << "turn by turn: " << text(log());
+  EXPECT_GT(static_cast<double>(a + b), 0.9 * static_cast<double>(seen.all)) << text(log());
   EXPECT_GE(static_cast<double>(seen.complete), 0.99 * static_cast<double>(seen.all)) << text(log());
 }
 
 TEST_F(Record, TenThousandShortLivedProcesses) {
   ASSERT_EQ(run({"--", kTarget, "forks", "10000"}), 0) << text(log());
   const Count seen = count(read());
-  EXPECT_GT(seen.all, 20u);
+  EXPECT_GT(seen.all, 1500u) << text(log());  // 2,650 where it was tried
   EXPECT_GE(static_cast<double>(seen.complete), 0.99 * static_cast<double>(seen.all)) << text(log());
   EXPECT_LT(peak_kib_, 600 * 1024) << text(log());
 }
@@ -275,21 +383,20 @@ TEST_F(Record, AStackThatIsRewrittenStopsNothing) {
 }
 
 TEST_F(Record, CodeThatIsUnmappedWhileItIsSampled) {
-  ASSERT_EQ(run({"--", kTarget, "unmap", "2"}), 0) << text(log());
+  ASSERT_EQ(run({"--", kTarget, "unmap", "1"}), 0) << text(log());
   const Count seen = count(read());
-  EXPECT_GT(seen.all, 20u);
-  EXPECT_GE(static_cast<double>(seen.complete), 0.9 * static_cast<double>(seen.all)) << text(log());
+  expect_samples(seen.all, 3, 3);  // three threads
+  // The others are guesses: the code has gone before the agent could look at it; on a busy machine 5%.
+  EXPECT_GE(static_cast<double>(seen.complete), 0.85 * static_cast<double>(seen.all)) << text(log());
 }
 
 TEST_F(Record, DeletedBinary) {
   const fs::path copy = folder_ / "deleted";
   fs::copy_file(kTarget, copy);
-  Process target({copy.string(), "chain", "5"});
-  std::this_thread::sleep_for(300ms);
+  Process target({copy.string(), "chain", "60"});
+  wait_for_chain(target);
   fs::remove(copy);
-  ASSERT_EQ(run({"-p", std::to_string(target.pid()), "--duration", "1"}), 0) << text(log());
-  const Count seen = count(read());
-  EXPECT_GE(static_cast<double>(seen.chain), 0.9 * static_cast<double>(seen.all)) << text(log());
+  expect_chain_of(target, record({"-p", std::to_string(target.pid())}));
 }
 
 TEST_F(Record, BinaryInAnotherMountNamespace) {
@@ -300,9 +407,8 @@ TEST_F(Record, BinaryInAnotherMountNamespace) {
                                          inside.string(), kTarget);
   ASSERT_EQ(run({"--", "unshare", "-m", "sh", "-c", script}), 0) << text(log());
   EXPECT_FALSE(fs::exists(inside / "hidden"));
-  const Count seen = count(read());
-  EXPECT_GT(seen.chain, 20u) << text(log());
-  EXPECT_GE(static_cast<double>(seen.complete), 0.99 * static_cast<double>(seen.all)) << text(log());
+  expect_complete(count(read()));
+  expect_samples(count(read()).chain, 1.5, 1.5);
 }
 
 // The processes with ten samples or more, and how many they have.
@@ -325,18 +431,20 @@ TEST_F(Record, InsideAPidNamespace) {
   };
   ASSERT_EQ(record_inside({"--", "sh", "-c", kTarget + " chain 1 & " + kTarget + " chain 1; wait"}), 0) << text(log());
   Profile profile = read();
-  Count seen = count(profile);
-  EXPECT_GT(seen.all, 50u) << text(log());
-  EXPECT_GE(static_cast<double>(seen.complete), 0.99 * static_cast<double>(seen.all)) << text(log());
-  EXPECT_GE(static_cast<double>(seen.chain), 0.9 * static_cast<double>(seen.all)) << text(log());
+  expect_chain(count(profile), 2);  // one each
   const auto of_process = busy_processes(profile);
   EXPECT_EQ(of_process.size(), 2u) << "both children";
   for (const auto& [pid, samples] : of_process) EXPECT_LT(pid, 100u) << "a number of the namespace";
 
-  // What is outside is not seen, not even by -a.
+  // What is outside is not seen, not even by -a; and inside is nothing else.
   Process outside({kTarget, "chain", "30"});
-  ASSERT_EQ(record_inside({"-a", "--duration", "1"}), 0) << text(log());
-  EXPECT_EQ(samples_in(read(), "inner"), 0u);
+  const int status = record_inside({"-a", "--duration", "1"});
+  profile = read();
+  // The agent itself, the namespace's first process, may have been met.
+  for (const auto& sample : profile.samples) EXPECT_EQ(sample.pid, 1u) << text(log());
+  ASSERT_EQ(status, profile.samples.empty() ? 1 : 0) << text(log());
+  EXPECT_EQ(text(log()).find("no samples in") != std::string::npos, profile.samples.empty()) << text(log());
+  EXPECT_EQ(samples_in(profile, "inner"), 0u);
   EXPECT_NE(text(log()).find("only its processes are seen"), std::string::npos) << text(log());
 }
 
@@ -349,9 +457,7 @@ TEST_F(Record, InsideAPidNamespaceOfAContainersContainer) {
                 .wait(),
             0)
       << text(log());
-  const Count seen = count(read());
-  EXPECT_GT(seen.all, 30u) << text(log());
-  EXPECT_GE(static_cast<double>(seen.chain), 0.9 * static_cast<double>(seen.all)) << text(log());
+  expect_chain(count(read()), 1);
 }
 
 // Without rights: the same stacks by perf events, as far as they go.
@@ -362,24 +468,22 @@ TEST_F(Record, WithoutBpfOwnProcessesAreWholeAndRight) {
   fs::copy_file(kTarget, target);
   fs::copy_file(WINDLASS_COMMAND, command);
   fs::permissions(folder_, fs::perms::all);
-  const auto record_as_nobody = [&](const Arguments& rest) {
+  const auto as_nobody = [&](const Arguments& rest) {
     Arguments all = nobody;
     for (const auto& argument :
          {command.string(), std::string("record"), std::string("-v"), std::string("-o"), profile_path()})
       all.push_back(argument);
     all.insert(all.end(), rest.begin(), rest.end());
-    return Process(all, log()).wait();
+    return all;
   };
   const int status =
-      record_as_nobody({"--", "sh", "-c", fmt::format("{0} chain 1 & {0} chain 1; wait", target.string())});
+      Process(as_nobody({"--", "sh", "-c", fmt::format("{0} chain 1 & {0} chain 1; wait", target.string())}), log())
+          .wait();
   if (status == 3 && text(log()).find("perf_event_paranoid is 3") != std::string::npos)
     GTEST_SKIP() << "this kernel's users may not sample anything: " << text(log());
   ASSERT_EQ(status, 0) << text(log());
   const Profile profile = read();
-  Count seen = count(profile);
-  EXPECT_GT(seen.all, 100u) << text(log());
-  EXPECT_GE(static_cast<double>(seen.complete), 0.99 * static_cast<double>(seen.all)) << text(log());
-  EXPECT_GE(static_cast<double>(seen.chain), 0.95 * static_cast<double>(seen.all)) << text(log());
+  expect_chain(count(profile), 2);  // one each
   const auto of_process = busy_processes(profile);
   EXPECT_EQ(of_process.size(), 2u) << "both children";
   for (const auto& sample : profile.samples) {
@@ -389,13 +493,10 @@ TEST_F(Record, WithoutBpfOwnProcessesAreWholeAndRight) {
   }
 
   Arguments running = nobody;
-  for (const char* argument : {target.c_str(), "chain", "30"}) running.emplace_back(argument);
+  for (const char* argument : {target.c_str(), "chain", "60"}) running.emplace_back(argument);
   const Process attached(running);
-  std::this_thread::sleep_for(300ms);
-  ASSERT_EQ(record_as_nobody({"-p", std::to_string(attached.pid()), "--duration", "1"}), 0) << text(log());
-  seen = count(read());
-  EXPECT_GT(seen.all, 50u) << text(log());
-  EXPECT_GE(static_cast<double>(seen.chain), 0.95 * static_cast<double>(seen.all)) << text(log());
+  wait_for_chain(attached);
+  expect_chain_of(attached, as_nobody({"-p", std::to_string(attached.pid())}));
 }
 
 TEST_F(Record, OnlyTheProgramThatUsedNoCpuTimeIsToldSo) {
@@ -415,7 +516,8 @@ TEST_F(Record, UsageErrors) {
   EXPECT_EQ(run({"--"}), 2);  // an empty variable for a command: not the whole machine
   EXPECT_EQ(run({"-a", "-p", "1"}), 2);
   EXPECT_EQ(run({"-F", "0"}), 2);
-  EXPECT_EQ(run({"--duration", "-1"}), 2);
+  for (const char* duration : {"-1", "0s", "2 s", "s", "1d", "inf", "nan", "1e400", "5ms5"})
+    EXPECT_EQ(run({"--duration", duration}), 2) << duration;
 }
 
 }  // namespace

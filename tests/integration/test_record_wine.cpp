@@ -63,6 +63,42 @@ std::uint64_t count_with(const profile::Profile& profile, const std::vector<std:
   return count;
 }
 
+constexpr double kHertz = 4999, kSeconds = 3;  // of CPU time, whatever else the machine does
+
+bool is_of_program(const profile::Profile& profile, const profile::Sample& sample) {
+  return sample.comm != profile::kNone && profile.strings[sample.comm].starts_with("truth_windows");
+}
+
+// Of all samples of the program's process, Wine's own work at its start included, the share that is whole.
+double whole_share(const profile::Profile& profile) {
+  std::uint64_t samples = 0, complete = 0;
+  for (const auto& sample : profile.samples) {
+    if (!is_of_program(profile, sample)) continue;
+    samples += sample.count;
+    if (profile::is_truncated(sample.end))
+      fmt::print("truncated, {}: {}\n", profile::end_text(sample.end), text_of(frames_of(profile, sample)));
+    else
+      complete += sample.count;
+  }
+  fmt::print("{} samples of the process, {} complete\n", samples, complete);
+  return static_cast<double>(complete) / static_cast<double>(samples);
+}
+
+void record(const std::string& program, const std::string& file, profile::Profile& profile) {
+  const std::string log = file + ".log";
+  const std::string command = fmt::format(
+      "WINEPREFIX={} WINEDEBUG=-all WINEDLLOVERRIDES='mscoree=;mshtml=;winemenubuilder.exe=' DISPLAY= "
+      "{} record -F {} -v -o {} -- {} {} {} > {} 2>&1",
+      WINDLASS_WINE_PREFIX, WINDLASS_COMMAND, kHertz, file, find_wine(), program, kSeconds, log);
+  const int status = std::system(command.c_str());
+  ASSERT_TRUE(WIFEXITED(status));
+  ASSERT_EQ(WEXITSTATUS(status), 0) << log << " says why";
+  auto read = exporter::read_pprof_file(file);
+  ASSERT_TRUE(read) << read.error().text();
+  profile = std::move(*read);
+  std::filesystem::remove(file);
+}
+
 TEST(RecordWine, WholeStacks) {
   const std::string program = std::string(WINDLASS_WINE_WORKLOADS) + "/truth_windows.exe";
   if (const std::string reason = no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
@@ -72,56 +108,44 @@ TEST(RecordWine, WholeStacks) {
   ASSERT_EQ(WineProgram(WINDLASS_WINE_PREFIX, {program, "0.1"}).wait(), 0);
 
   const std::string file = testing::TempDir() + fmt::format("windlass-wine-{}.pb.gz", getpid());
-  const std::string log = file + ".log";
-  const std::string command = fmt::format(
-      "WINEPREFIX={} WINEDEBUG=-all WINEDLLOVERRIDES='mscoree=;mshtml=;winemenubuilder.exe=' DISPLAY= "
-      "{} record -F 4999 -v -o {} -- {} {} 3 > {} 2>&1",
-      WINDLASS_WINE_PREFIX, WINDLASS_COMMAND, file, find_wine(), program, log);
-  const int status = std::system(command.c_str());
-  ASSERT_TRUE(WIFEXITED(status));
-  ASSERT_EQ(WEXITSTATUS(status), 0) << log << " says why";
-  auto profile = exporter::read_pprof_file(file);
-  ASSERT_TRUE(profile) << profile.error().text();
-
-  // All samples of the program's process, Wine's own work at its start included.
-  std::uint64_t samples = 0, complete = 0;
-  for (const auto& sample : profile->samples) {
-    if (sample.comm == profile::kNone || !profile->strings[sample.comm].starts_with("truth_windows")) continue;
-    samples += sample.count;
-    if (profile::is_truncated(sample.end))
-      fmt::print("truncated, {}: {}\n", profile::end_text(sample.end), text_of(frames_of(*profile, sample)));
-    else
-      complete += sample.count;
+  profile::Profile profile;
+  // The images of a process that starts are not all known yet: 0.0% to 0.6% of the samples where the machine is idle,
+  // 3% where it is not; then once more.
+  double whole = 0;
+  for (int tries = 0; tries < 4 && whole < 0.99; ++tries) {
+    ASSERT_NO_FATAL_FAILURE(record(program, file, profile));
+    whole = whole_share(profile);
   }
-  const TruthVerdict verdict = check_truth(*profile, std::filesystem::canonical(program), windows_truth());
-  fmt::print(
-      "{} samples of the process, {} complete; {} with the program's code, {} complete, {} through the levels, {} "
-      "wrong, {} call sites read\n",
-      samples, complete, verdict.samples, verdict.complete, verdict.in_levels, verdict.wrong, verdict.call_sites);
+  EXPECT_GE(whole, 0.99);
+
+  const TruthVerdict verdict = check_truth(profile, std::filesystem::canonical(program), windows_truth());
+  fmt::print("{} with the program's code, {} complete, {} through the levels, {} wrong, {} call sites read\n",
+             verdict.samples, verdict.complete, verdict.in_levels, verdict.wrong, verdict.call_sites);
   for (const auto& text : verdict.truncated) fmt::print("{}\n", text);
   for (const auto& text : verdict.examples) ADD_FAILURE() << text;
   EXPECT_EQ(verdict.wrong, 0u);
-  EXPECT_GT(verdict.in_levels, 1000u);
-  EXPECT_GT(verdict.call_sites, verdict.in_levels);
+  // The process's start is a part of its time: 2% where the machine is idle, 6% where it is not. The sampling clock
+  // runs on in interrupts, which CPU time leaves out; counted twice is twice as many.
+  EXPECT_GT(static_cast<double>(verdict.samples), 0.9 * kHertz * kSeconds);
+  EXPECT_LT(static_cast<double>(verdict.samples), 1.4 * kHertz * kSeconds);
+  EXPECT_GE(static_cast<double>(verdict.in_levels), 0.9 * static_cast<double>(verdict.samples));
+  EXPECT_GT(verdict.call_sites, 15 * verdict.in_levels);
   EXPECT_GE(static_cast<double>(verdict.complete), 0.999 * static_cast<double>(verdict.samples));
-  // The images of a process that starts are not all known yet: 0.0% to 0.6% of the samples where the machine is idle,
-  // 3% where it is not.
-  EXPECT_GE(static_cast<double>(complete), 0.9 * static_cast<double>(samples));
 
   // Through msvcrt and the DLL, and out of the program by every door: PE functions, Wine's Unix side, the kernel.
   const std::string_view root = "_Z9all_pathsv", start = "RtlUserThreadStart";
-  EXPECT_GT(count_with(*profile, {"_Z7comparePKvS0_", "qsort", "_Z16in_callback_pathv", root, start}), 100u);
-  EXPECT_GT(count_with(*profile, {"_Z4backy", "call_back", "_Z15in_library_pathv", root, start}), 100u);
-  EXPECT_GT(count_with(*profile, {"main", "__tmainCRTStartup", "mainCRTStartup", "BaseThreadInitThunk", start}), 100u);
-  EXPECT_GT(count_with(*profile, {"RtlAllocateHeap", "_Z8use_heapy", "_Z4leafy", root, start}), 0u);
-  EXPECT_GT(count_with(*profile, {"@ntdll.so", "NtWriteFile", "WriteFile", "_Z14write_and_readv", root, start}), 20u);
-  EXPECT_GT(count_with(*profile, {"@ntdll.so", "WaitForSingleObject", "_Z12wait_in_vainv", root, start}), 20u);
-  EXPECT_GT(count_with(*profile, {"vfs_write", "@ntdll.so", "WriteFile", root, start}), 0u);
+  EXPECT_GT(count_with(profile, {"_Z7comparePKvS0_", "qsort", "_Z16in_callback_pathv", root, start}), 100u);
+  EXPECT_GT(count_with(profile, {"_Z4backy", "call_back", "_Z15in_library_pathv", root, start}), 100u);
+  EXPECT_GT(count_with(profile, {"main", "__tmainCRTStartup", "mainCRTStartup", "BaseThreadInitThunk", start}), 100u);
+  EXPECT_GT(count_with(profile, {"RtlAllocateHeap", "_Z8use_heapy", "_Z4leafy", root, start}), 0u);
+  EXPECT_GT(count_with(profile, {"@ntdll.so", "NtWriteFile", "WriteFile", "_Z14write_and_readv", root, start}), 20u);
+  EXPECT_GT(count_with(profile, {"@ntdll.so", "WaitForSingleObject", "_Z12wait_in_vainv", root, start}), 20u);
+  EXPECT_GT(count_with(profile, {"vfs_write", "@ntdll.so", "WriteFile", root, start}), 0u);
 
   // The checker itself: with the frame that called the C library or the DLL taken out, those stacks are wrong.
   std::uint64_t mutilated = 0;
-  for (auto& sample : profile->samples) {
-    const auto frames = frames_of(*profile, sample);
+  for (auto& sample : profile.samples) {
+    const auto frames = frames_of(profile, sample);
     const auto path = std::ranges::find_if(frames, [](const Frame& frame) {
       return frame.function == "_Z16in_callback_pathv" || frame.function == "_Z15in_library_pathv";
     });
@@ -132,8 +156,7 @@ TEST(RecordWine, WholeStacks) {
     mutilated += sample.count;
   }
   EXPECT_GT(mutilated, 100u);
-  EXPECT_EQ(check_truth(*profile, std::filesystem::canonical(program), windows_truth()).wrong, mutilated);
-  std::filesystem::remove(file);
+  EXPECT_EQ(check_truth(profile, std::filesystem::canonical(program), windows_truth()).wrong, mutilated);
 }
 
 }  // namespace

@@ -155,13 +155,39 @@ TEST_F(WalkCommand, LiveProcess) {
   EXPECT_EQ(climbs, (std::map<std::string, int>{{"threads", 13}, {"first", 6}, {"second", 51}}));
 }
 
+TEST_F(WalkCommand, AgainAndAgain) {
+  const Stacks once = live();
+  const auto walked = run(kWalk + workload_.pid() + " --json --repeat 3 --interval 5ms");
+  EXPECT_EQ(walked.status, 0);
+  std::map<int, std::string> turns;
+  std::istringstream lines(walked.output);
+  for (std::string line; std::getline(lines, line);) {
+    const json thread = json::parse(line);
+    EXPECT_GT(thread["stopped_ns"], 0);
+    turns[thread["walk"]] += line + "\n";
+  }
+  ASSERT_EQ(turns.size(), 3u) << walked.output;
+  for (const auto& [turn, text] : turns) EXPECT_EQ(stacks_of(text), once) << turn;
+  const auto text = run(kWalk + workload_.pid() + " --repeat 2 --interval 5ms");
+  EXPECT_EQ(text.status, 0);
+  EXPECT_NE(text.output.find("\nwalk 2 of 2, stopped for "), std::string::npos) << text.output;
+}
+
+// It ends in between: what was walked stands, and that is no error.
+TEST_F(WalkCommand, AgainUntilItEnds) {
+  const auto walked = run("sleep 0.5 & " + kWalk + "$! --repeat 1000 --interval 20ms 2>&1");
+  EXPECT_EQ(walked.status, 0) << walked.output;
+  EXPECT_NE(walked.output.find("has ended after "), std::string::npos) << walked.output;
+  EXPECT_NE(walked.output.find("walk 2 of 1000"), std::string::npos) << walked.output;
+}
+
 TEST_F(WalkCommand, TextForm) {
   const auto plain_form = run(kWalk + "-p " + workload_.pid());
   EXPECT_EQ(plain_form.status, 0);
   EXPECT_NE(plain_form.output.find("Tower::climb(int) const"), std::string::npos) << plain_form.output;
-  EXPECT_EQ(plain_form.output.find("[cfi]"), std::string::npos);
+  EXPECT_EQ(plain_form.output.find("[cfi"), std::string::npos);
   const auto verbose = run(kWalk + "-v " + workload_.pid());
-  EXPECT_NE(verbose.output.find("[cfi]"), std::string::npos);
+  EXPECT_NE(verbose.output.find("[cfi, described]"), std::string::npos);
   EXPECT_NE(run(kWalk + "-vv " + workload_.pid()).output.find("rsp=0x"), std::string::npos);
   const auto lines = run(kWalk + "-l " + workload_.pid());
   EXPECT_NE(lines.output.find("threads.cpp:"), std::string::npos) << lines.output;
@@ -304,6 +330,8 @@ TEST_F(WalkCommand, ExitStatuses) {
   EXPECT_EQ(run(kWalk + WINDLASS_THREADS_PROGRAM " 2>&1").status, 1);  // ELF, but no core
   EXPECT_EQ(run(kWalk + "2>&1").status, 2);
   EXPECT_EQ(run(kWalk + "--no-such-option 1 2>&1").status, 2);
+  EXPECT_EQ(run(kWalk + "1 --repeat 0 2>&1").status, 2);
+  EXPECT_EQ(run(kWalk + "1 --repeat 2 --interval 5parsecs 2>&1").status, 2);
   const auto truncated = run("printf 'MDMP\\223\\247\\0\\0' > /tmp/windlass-short; " + kWalk +
                              "/tmp/windlass-short 2>&1; s=$?; rm /tmp/windlass-short; exit $s");
   EXPECT_EQ(truncated.status, 1);

@@ -1,0 +1,18 @@
+// Lengths of time as people write them: "2", "2s", "500ms", "1.5m", "1h".
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <CLI/CLI.hpp>
+
+namespace windlass::cli {
+
+// Seconds, above 0; a number without a unit is seconds.
+[[nodiscard]] std::optional<double> parse_duration(std::string_view text);
+
+// An option whose value is such a length, in seconds.
+CLI::Option* add_duration(CLI::App& command, const std::string& names, double& seconds, const std::string& help);
+
+}  // namespace windlass::cli
