@@ -175,12 +175,12 @@ void OwnModules::fill(OwnModule& entry, std::size_t index, const LoadedObject& o
     entry.table_.store(nullptr, std::memory_order_relaxed);  // leaked: a walker may be reading it
   }
   entry.object_ = object;
-  const bool pinned = is_never_unloaded(object.begin);
-  entry.build_id_size_ = pinned ? 0 : find_build_id(object, entry.build_id_at_);
+  const bool stays_loaded = is_never_unloaded(object.begin);
+  entry.build_id_size_ = stays_loaded ? 0 : find_build_id(object, entry.build_id_at_);
   if (entry.build_id_size_ != 0) std::memcpy(entry.build_id_, at(entry.build_id_at_), entry.build_id_size_);
   entry.cfi_usable_ = map_cfi(object, entry.cfi_).has_value();
   std::uint16_t tag = OwnModule::kUncacheable;
-  if (pinned)
+  if (stays_loaded)
     tag = OwnModule::kNeverUnloaded;
   else if (entry.build_id_size_ != 0 && entry.generation_ <= kGenerations)
     tag = static_cast<std::uint16_t>(1 + index + entry.generation_ * kCapacity);
@@ -188,7 +188,7 @@ void OwnModules::fill(OwnModule& entry, std::size_t index, const LoadedObject& o
   entry.module_ =
       new (table_of_modules.modules[index]) Module({object.begin, object.end, object.bias, {}, {}}, mapped_source(), 0);
   if (tag == OwnModule::kUncacheable) entry.module_->forget_id();
-  if (pinned && has_gaps(object)) entry.module_->set_has_gaps();
+  if (stays_loaded && has_gaps(object)) entry.module_->set_has_gaps();
   entry.module_->set_own();
 }
 

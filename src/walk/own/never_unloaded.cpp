@@ -12,7 +12,7 @@ namespace windlass::walk {
 namespace {
 
 constexpr std::size_t kMaxNeverUnloaded = 256;
-std::uint64_t pinned[kMaxNeverUnloaded];
+std::uint64_t never_unloaded[kMaxNeverUnloaded];
 std::atomic<std::size_t> never_unloaded_count = 0;
 
 struct Candidate {
@@ -66,7 +66,7 @@ void reach(Candidates& all, Candidate& from) {
   if (from.reached) return;
   from.reached = true;
   const std::size_t count = never_unloaded_count.load(std::memory_order_relaxed);
-  pinned[count] = from.begin;
+  never_unloaded[count] = from.begin;
   never_unloaded_count.store(count + 1, std::memory_order_release);
   if (from.strings == nullptr) return;
   for (const auto* d = from.dynamic; d != nullptr && d->d_tag != DT_NULL; ++d) {
@@ -99,7 +99,7 @@ void reach(Candidates& all, Candidate& from) {
 
 bool is_never_unloaded(std::uint64_t begin) {
   const std::size_t count = never_unloaded_count.load(std::memory_order_acquire);
-  return std::find(pinned, pinned + count, begin) != pinned + count;
+  return std::find(never_unloaded, never_unloaded + count, begin) != never_unloaded + count;
 }
 
 }  // namespace windlass::walk
