@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "windlass/frame_row.h"
 
@@ -94,17 +95,18 @@ class Registers {
   }
   constexpr void forget_all() { known_ = 0; }
 
+  // The numbers of pc and sp are their slots.
   [[nodiscard]] constexpr CodeAddress pc() const {
-    const std::uint64_t value = get(pc_number(architecture_));
+    const std::uint64_t value = get_slot(pc_number(architecture_));
     return pc_is_return_address_ ? CodeAddress::return_address(value) : CodeAddress::instruction(value);
   }
   constexpr void set_pc(CodeAddress pc) {
-    set(pc_number(architecture_), pc.value());
+    set_slot(pc_number(architecture_), pc.value());
     pc_is_return_address_ = pc.is_return_address();
   }
-  [[nodiscard]] constexpr std::uint64_t sp() const { return get(sp_number(architecture_)); }
-  constexpr void set_sp(std::uint64_t sp) { set(sp_number(architecture_), sp); }
-  [[nodiscard]] constexpr bool has_sp() const { return has(sp_number(architecture_)); }
+  [[nodiscard]] constexpr std::uint64_t sp() const { return get_slot(sp_number(architecture_)); }
+  constexpr void set_sp(std::uint64_t sp) { set_slot(sp_number(architecture_), sp); }
+  [[nodiscard]] constexpr bool has_sp() const { return has_slot(sp_number(architecture_)); }
 
   // By slot_of() instead of by number, for who has looked it up before: below kSlots.
   [[nodiscard]] constexpr bool has_slot(unsigned s) const { return (known_ >> s & 1) != 0; }
@@ -112,6 +114,13 @@ class Registers {
   constexpr void set_slot(unsigned s, std::uint64_t value) {
     value_[s] = value;
     known_ |= std::uint64_t{1} << s;
+  }
+  // Several at a time, without a loop: value(i) is that of slots[i].
+  template <typename Value, unsigned... kIndex>
+  constexpr void set_slots(const std::uint8_t* slots, Value&& value, std::integer_sequence<unsigned, kIndex...>) {
+    std::uint64_t known = known_;
+    ((value_[slots[kIndex]] = value(kIndex), known |= std::uint64_t{1} << slots[kIndex]), ...);
+    known_ = known;
   }
   // A bit for each slot whose register is known.
   [[nodiscard]] constexpr std::uint64_t known_slots() const { return known_; }

@@ -26,6 +26,11 @@ class Memory {
   virtual ~Memory() = default;
   // Copies [address, address + size) of the target; false if any byte of it is not readable.
   [[nodiscard]] virtual bool read(std::uint64_t address, void* to, std::size_t size) const = 0;
+  // Where these bytes are in this process, for who would else copy a stack word by word; null where they are not, or
+  // not side by side: read() may still know them. Valid until the next call, of any of these.
+  [[nodiscard]] virtual const std::byte* in_place(std::uint64_t /*address*/, std::size_t /*size*/) const {
+    return nullptr;
+  }
   // For snapshots that hold little code: what neither read() nor the module's file has, from wherever it is now. Only
   // asked for instructions, which seldom change; never for what is on the stack.
   [[nodiscard]] virtual bool read_code(std::uint64_t /*address*/, void* /*to*/, std::size_t /*size*/) const {
@@ -86,6 +91,7 @@ enum class WalkEnd : std::uint8_t {
 class AddressSpace;
 namespace walk {
 class Module;
+struct KeptRow;
 struct Scratch;
 struct ReturnScratch {
   void operator()(Scratch* scratch) const;
@@ -229,7 +235,8 @@ class StackWalker {
   [[nodiscard]] std::default_sentinel_t end() const { return {}; }
 
  private:
-  bool step_by_kept_row();
+  [[nodiscard]] const walk::KeptRow* kept_row() const;
+  bool ended(WalkEnd end, const Error& error);
   void set_module(const walk::Module* module);
   bool find_lost_registers();
 

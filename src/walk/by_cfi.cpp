@@ -49,12 +49,13 @@ void keep_known(const Step& by_row, const FrameRow& code_row, Step& by_code) {
 }
 
 // Does the code say otherwise than the row, which led to `step`? Compilers' unwind information is right at calls, but
-// seldom throughout epilogues, and hand-written code's may lack pushes.
-bool by_contradiction(const StepContext& context, const FrameRow& row, Step& step) {
+// seldom throughout epilogues, and hand-written code's may lack pushes. `agrees`: it was asked, and says nothing else.
+bool by_contradiction(const StepContext& context, const FrameRow& row, Step& step, bool& agrees) {
   if (!context.options.synthesize) return false;
   const auto other = with_code(context, [&](const code::CodeSource& source) {
     return code::contradicts(row, source, context.frame.pc(), *context.scratch.synthesis);
   });
+  agrees = !other;
   if (!other) return false;
   Step trial;
   apply_row(context, *other, FrameOrigin::kSynthesis, trial);
@@ -115,6 +116,21 @@ bool may_have_left(Architecture architecture, const FrameRow& row) {
          (row.cfa == CfaRule::at(i386::kEcx, 4) || row.cfa == CfaRule::at(i386::kEsp, 4));
 }
 
+// Is the row's answer for this pc the same whatever registers and stack are? At a call, what was accepted is never
+// asked of the code. Of an instruction the code is asked by its bytes alone, but where the row is that of a function's
+// entry.
+bool may_be_kept(const StepContext& context, const FrameRow& row, const Step& step, bool code_agrees) {
+  if (return_address_outside(row) || code::saves_landing_registers(row, context.space.architecture())) return false;
+  if (context.frame.pc().is_return_address())
+    return step.status.ok() ||
+           (step.status.end == WalkEnd::kComplete && row.return_address.is(RegisterRule::kUndefined));
+  const Architecture architecture = context.space.architecture();
+  const auto word = static_cast<std::int32_t>(Registers::word_size(architecture));
+  const CfaRule entry = CfaRule::at(Registers::sp_number(architecture), word);
+  return code_agrees && step.status.ok() && row.cfa != entry && !installs_context(row) &&
+         !may_have_left(architecture, row);
+}
+
 bool leads_nowhere(const StepContext& context, const FrameRow& row, Step& step) {
   return step.status.end == WalkEnd::kComplete ||
          !with_code(context, [&](const code::CodeSource& source) { return believable(context, row, step, source); });
@@ -145,7 +161,9 @@ bool by_cfi(const StepContext& context, Step& step) {
   bool accepted = accept(context, step, exact ? Trust::kNone : Trust::kFull);
   // The row is right at a call, the registers are not: whatever else the stack holds there is no caller.
   if (!exact && applied.ok() && in_what_is_written(context, step)) return true;
-  if ((exact || !accepted || return_address_outside(row)) && by_contradiction(context, row, step)) return true;
+  bool code_agrees = false;
+  if ((exact || !accepted || return_address_outside(row)) && by_contradiction(context, row, step, code_agrees))
+    return true;
   if (exact && on_another_stack(context, row) && leads_nowhere(context, row, step)) {
     step.status = {WalkEnd::kLost, Error{ErrorCode::kNotFound, "the stack has just been replaced", pc.value()}};
     return true;
@@ -153,11 +171,11 @@ bool by_cfi(const StepContext& context, Step& step) {
   if (!accepted && exact) {
     step.status = applied;
     accepted = accept(context, step, Trust::kFull);
+    code_agrees = false;
   }
   if (!accepted) (void)by_synthesis(context, step);  // else that is how the walk ends
-  // What is decided for good: at a call, an accepted row is never asked of the code.
-  if (!exact && accepted && step.status.ok() && !return_address_outside(row) && !may_land)
-    context.scratch.rows.keep(context.module->id(), pc.value(), row, FrameOrigin::kCfi, context.space.architecture());
+  if (accepted && may_be_kept(context, row, step, code_agrees))
+    context.scratch.rows.keep(context.module->id(), pc, row, FrameOrigin::kCfi, context.space.architecture());
   return true;
 }
 

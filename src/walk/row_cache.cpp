@@ -1,10 +1,10 @@
 #include "walk/row_cache.h"
 
 #include <algorithm>
-#include <cstring>
 #include <iterator>
 
 #include "arch/registers.h"
+#include "base/reads_stacks.h"
 #include "walk/module.h"
 #include "walk/progress.h"
 
@@ -22,88 +22,106 @@ constexpr std::uint64_t kPreserved[] = {preserved_slots(Architecture::kX86_64), 
                                         preserved_slots(Architecture::kI386)};
 static_assert(std::size(kPreserved) == kArchitectures);
 
-bool add(CallSiteRow& row, unsigned slot, const RegisterRule& rule) {
-  if (!rule.is(RegisterRule::kAtCfa) || slot >= Registers::kSlots || row.saved == CallSiteRow::kMaxSaved) return false;
+bool add(KeptRow& row, unsigned slot, const RegisterRule& rule) {
+  if (!rule.is(RegisterRule::kAtCfa) || slot >= Registers::kSlots || row.saved == KeptRow::kMaxSaved) return false;
   row.slot[row.saved] = static_cast<std::uint8_t>(slot);
   row.offset[row.saved] = static_cast<std::int16_t>(rule.offset());
   return row.offset[row.saved++] == rule.offset();
 }
 
-// Where the saved registers lie; false if that is too far apart.
-bool find_extent(CallSiteRow& row, int word) {
+// Where the saved registers lie; false if that is too far apart. Their offsets count from there on.
+bool find_extent(KeptRow& row, int word) {
   const auto [lowest, highest] = std::minmax_element(row.offset, row.offset + row.saved);
   const int words = (*highest - *lowest) / word + 1;
-  if (words > static_cast<int>(CallSiteRow::kMaxWords)) return false;
+  if (words > static_cast<int>(KeptRow::kMaxWords)) return false;
   row.lowest = *lowest;
   row.words = static_cast<std::uint8_t>(words);
-  return std::all_of(row.offset, row.offset + row.saved, [&](int offset) { return (offset - row.lowest) % word == 0; });
+  for (unsigned i = 0; i < row.saved; ++i) row.offset[i] = static_cast<std::int16_t>(row.offset[i] - row.lowest);
+  for (unsigned i = row.saved; i < KeptRow::kUsual; ++i) {
+    row.slot[i] = row.slot[0];
+    row.offset[i] = row.offset[0];
+  }
+  return std::all_of(row.offset, row.offset + row.saved, [&](int offset) { return offset % word == 0; });
 }
 
-}  // namespace
-
-void RowCache::keep(std::uint64_t module, std::uint64_t pc, const FrameRow& row, FrameOrigin origin,
-                    Architecture architecture) {
-  if (module == 0 || !row.cfa.is(CfaRule::kRegister) || row.signal_frame) return;
-  CallSiteRow kept{};
-  kept.module = module;
-  kept.pc = pc;
-  const unsigned cfa_slot = Registers::slot_of(architecture, row.cfa.reg());
-  if (cfa_slot >= Registers::kSlots) return;
+// Everything but module and key; false for a row of another form.
+bool pack(const FrameRow& row, FrameOrigin origin, Architecture architecture, KeptRow& kept) {
+  if (row.signal_frame) return false;
+  kept.origin = origin;
+  if (row.return_address.is(RegisterRule::kUndefined)) return true;
+  const unsigned cfa_slot = Registers::slot_of(architecture, row.cfa.is(CfaRule::kRegister) ? row.cfa.reg() : ~0u);
+  if (cfa_slot >= Registers::kSlots) return false;
   kept.cfa_slot = static_cast<std::uint8_t>(cfa_slot);
   kept.cfa_offset = row.cfa.offset();
   kept.return_signed = row.return_signed;
-  kept.origin = origin;
   kept.preserved = kPreserved[static_cast<unsigned>(architecture)];
-  if (!add(kept, Registers::slot_of(architecture, Registers::pc_number(architecture)), row.return_address)) return;
+  if (!add(kept, Registers::slot_of(architecture, Registers::pc_number(architecture)), row.return_address))
+    return false;
   for (const RegisterEntry entry : row.registers) {
     const unsigned slot = Registers::slot_of(architecture, entry.reg);
     if (slot >= Registers::kSlots) continue;
     if (entry.rule.is(RegisterRule::kSameValue))  // rsi and rdi, which only Windows preserves
       kept.preserved |= std::uint64_t{1} << slot;
     else if (!add(kept, slot, entry.rule))
-      return;
+      return false;
   }
-  if (!find_extent(kept, static_cast<int>(Registers::word_size(architecture)))) return;
-  // The newest first; what was kept before it goes.
-  CallSiteRow* const set = rows_ + first_of_set(module, pc);
-  if (!set[0].is(module, pc)) set[1] = set[0];
-  set[0] = kept;
+  return find_extent(kept, static_cast<int>(Registers::word_size(architecture)));
 }
 
-bool apply_in_place(const CallSiteRow& row, const AddressSpace& space, const WalkOptions& options, Frame& frame,
-                    const Module*& module) {
-  Registers& registers = frame.registers;
-  const Memory& memory = space.memory();
-  if (!registers.has_slot(row.cfa_slot)) return false;
-  const std::uint64_t cfa = registers.get_slot(row.cfa_slot) + static_cast<std::uint64_t>(std::int64_t{row.cfa_offset});
-  if (cfa <= registers.sp() || !is_stack_address(registers.architecture(), cfa)) return false;
-  const std::uint64_t return_at = cfa + static_cast<std::uint64_t>(std::int64_t{row.offset[0]});
-  if (return_at - options.written_begin < options.written_end - options.written_begin) return false;
-  const unsigned word = Registers::word_size(registers.architecture());
-  std::uint64_t words[CallSiteRow::kMaxWords];
-  if (!memory.read(cfa + static_cast<std::uint64_t>(std::int64_t{row.lowest}), words, std::size_t{row.words} * word))
-    return false;
-  const auto saved = [&](unsigned i) {
-    const auto at = static_cast<unsigned>(row.offset[i] - row.lowest);
-    if (word == sizeof *words) [[likely]]
-      return words[at / sizeof *words];
-    std::uint32_t narrow = 0;
-    std::memcpy(&narrow, reinterpret_cast<const char*>(words) + at, sizeof narrow);
-    return std::uint64_t{narrow};
+// The words at `from` are those at `lowest`: into the registers they belong to.
+template <typename Word>
+WINDLASS_READS_STACKS inline void restore(const KeptRow& row, const std::byte* from, std::uint64_t lowest,
+                                          Frame& frame) {
+  const auto word = [&](unsigned i) WINDLASS_READS_STACKS {
+    Word value;
+    __builtin_memcpy(&value, from + row.offset[i], sizeof value);
+    frame.saved.set_slot(row.slot[i], lowest + static_cast<std::uint64_t>(row.offset[i]));
+    return std::uint64_t{value};
   };
-  const std::uint64_t return_address = saved(0) & ~(row.return_signed ? space.pointer_mask() : space.unsigned_mask());
-  const CodeAddress pc = CodeAddress::return_address(return_address);
+  // How many there are differs from frame to frame, and no processor foresees it.
+  frame.registers.set_slots(row.slot, word, std::make_integer_sequence<unsigned, KeptRow::kUsual>());
+  for (unsigned i = KeptRow::kUsual; i < row.saved; ++i) frame.registers.set_slot(row.slot[i], word(i));
+}
+
+template <typename Word>
+WINDLASS_READS_STACKS inline std::uint64_t return_address(const KeptRow& row, const std::byte* from) {
+  Word word;
+  __builtin_memcpy(&word, from + row.offset[0], sizeof word);
+  return word;
+}
+
+std::uint64_t moved(std::uint64_t address, std::int32_t offset) {
+  return address + static_cast<std::uint64_t>(std::int64_t{offset});
+}
+
+template <typename Word>
+WINDLASS_READS_STACKS bool apply_words(const KeptRow& row, const AddressSpace& space, const WalkOptions& options,
+                                       Frame& frame, const Module*& module) {
+  Registers& registers = frame.registers;
+  if (!registers.has_slot(row.cfa_slot)) return false;
+  const std::uint64_t cfa = moved(registers.get_slot(row.cfa_slot), row.cfa_offset);
+  const std::uint64_t lowest = moved(cfa, row.lowest);
+  if (cfa <= registers.sp() || lowest < registers.sp() || !is_stack_address(registers.architecture(), cfa))
+    return false;
+  const std::uint64_t return_at = lowest + static_cast<std::uint64_t>(row.offset[0]);
+  if (return_at - options.written_begin < options.written_end - options.written_begin) return false;
+  const std::size_t size = row.words * sizeof(Word);
+  std::byte copy[KeptRow::kMaxWords * sizeof(Word)];
+  const std::byte* words = space.memory().in_place(lowest, size);
+  if (words == nullptr) {
+    if (!space.memory().read(lowest, copy, size)) return false;
+    words = copy;
+  }
+  const CodeAddress pc = CodeAddress::return_address(
+      return_address<Word>(row, words) & ~(row.return_signed ? space.pointer_mask() : space.unsigned_mask()));
   const ModuleInfo& here = module->info();
   const Module* next = module;
   if (pc.lookup() - here.begin >= here.end - here.begin || module->has_gaps()) next = space.find(pc.lookup());
-  if (return_address == 0 || next == nullptr) return false;
+  if (pc.value() == 0 || next == nullptr) return false;
 
   registers.keep_slots(row.preserved);
   registers.set_sp(cfa);
-  for (unsigned i = 0; i < row.saved; ++i) {
-    registers.set_slot(row.slot[i], saved(i));
-    frame.saved.set_slot(row.slot[i], cfa + static_cast<std::uint64_t>(std::int64_t{row.offset[i]}));
-  }
+  restore<Word>(row, words, lowest, frame);
   registers.set_pc(pc);
   frame.origin = row.origin;
   frame.certainty = FrameCertainty::kDescribed;
@@ -111,6 +129,27 @@ bool apply_in_place(const CallSiteRow& row, const AddressSpace& space, const Wal
   frame.module = &next->info();
   module = next;
   return true;
+}
+
+}  // namespace
+
+void RowCache::keep(std::uint64_t module, CodeAddress pc, const FrameRow& row, FrameOrigin origin,
+                    Architecture architecture) {
+  KeptRow kept{};
+  if (module == 0 || !pack(row, origin, architecture, kept)) return;
+  kept.module = module;
+  kept.key = KeptRow::key_of(pc);
+  // The newest first; what was kept before it goes.
+  KeptRow* const set = rows_ + first_of_set(module, kept.key);
+  if (!set[0].is(module, kept.key)) set[1] = set[0];
+  set[0] = kept;
+}
+
+bool apply_in_place(const KeptRow& row, const AddressSpace& space, const WalkOptions& options, Frame& frame,
+                    const Module*& module) {
+  if (Registers::word_size(frame.registers.architecture()) == sizeof(std::uint64_t)) [[likely]]
+    return apply_words<std::uint64_t>(row, space, options, frame, module);
+  return apply_words<std::uint32_t>(row, space, options, frame, module);
 }
 
 }  // namespace windlass::walk

@@ -1,5 +1,6 @@
-// Rows of call sites that a walker has met, in the one form that nearly all of them have: CFA = register + offset,
-// return address and registers at CFA + offset. A hit is a handful of loads; everything else goes the whole way.
+// Rows that a walker has met, in the one form that nearly all of them have: CFA = register + offset, return address and
+// registers at CFA + offset; or none, as there is no caller. A hit is a handful of loads; everything else goes the
+// whole way.
 #pragma once
 
 #include <cstdint>
@@ -11,55 +12,62 @@ namespace windlass::walk {
 
 class Module;
 
-// 64 bytes: one cache line. A row is kept for one module id (never given twice) and one pc, a return address. Without
-// initialisers: a cache in fresh pages is empty, and a first walk shall not touch them all.
-struct alignas(64) CallSiteRow {
+// 64 bytes: one cache line. A row is kept for one module id (never given twice) and one pc. Without initialisers: a
+// cache in fresh pages is empty, and a first walk shall not touch them all.
+struct alignas(64) KeptRow {
   static constexpr unsigned kMaxSaved = 10;
   static constexpr unsigned kMaxWords = 12;
+  static constexpr unsigned kUsual = 7;  // saved registers that a step restores without asking how many there are
 
-  std::uint64_t module;  // Module::id(); 0: empty
-  std::uint64_t pc;
+  std::uint64_t module;     // Module::id(); 0: empty
+  std::uint64_t key;        // key_of() its pc
   std::uint64_t preserved;  // slots of the registers that keep their value
   std::int32_t cfa_offset;
   std::uint8_t cfa_slot;
   bool return_signed : 1;
   FrameOrigin origin : 3;
-  std::uint8_t saved : 4;  // how many of these are in use; the first is the return address
-  std::uint8_t slot[kMaxSaved];
-  std::int16_t offset[kMaxSaved];  // from the CFA
-  std::int16_t lowest;             // of them. All lie in `words` words from there on, read at once
+  std::uint8_t saved : 4;        // how many of these are in use; the first is the return address. 0: there is no caller
+  std::uint8_t slot[kMaxSaved];  // those up to kUsual that are not in use repeat the first
+  std::int16_t offset[kMaxSaved];  // from the lowest of them
+  std::int16_t lowest;             // from the CFA. All lie in `words` words from there on, read at once
   std::uint8_t words;
 
-  [[nodiscard]] bool is(std::uint64_t in, std::uint64_t at) const { return pc == at && module == in; }
+  [[nodiscard]] bool is(std::uint64_t in, std::uint64_t at) const { return key == at && module == in; }
+  [[nodiscard]] bool ends_stack() const { return saved == 0; }
+  // A return address and an instruction at the same place have different rows.
+  [[nodiscard]] static std::uint64_t key_of(CodeAddress pc) {
+    return pc.value() ^ (pc.is_return_address() ? 0 : std::uint64_t{1} << 63);
+  }
 };
-static_assert(sizeof(CallSiteRow) == 64);
+static_assert(sizeof(KeptRow) == 64);
 
 // Two-way; made in zeroed memory (make_unique, fresh pages); belongs to one walker at a time, and outlives it:
 // ids and pcs say whether an entry is meant.
 class RowCache {
  public:
   // Null where the row is not here.
-  [[nodiscard]] const CallSiteRow* find(std::uint64_t module, std::uint64_t pc) const {
-    const CallSiteRow* set = rows_ + first_of_set(module, pc);
-    if (set[0].is(module, pc)) [[likely]]
+  [[nodiscard]] const KeptRow* find(std::uint64_t module, CodeAddress pc) const {
+    const std::uint64_t key = KeptRow::key_of(pc);
+    const KeptRow* set = rows_ + first_of_set(module, key);
+    if (set[0].is(module, key)) [[likely]]
       return &set[0];
-    return set[1].is(module, pc) ? &set[1] : nullptr;
+    return set[1].is(module, key) ? &set[1] : nullptr;
   }
-  // Does nothing for a row of another form.
-  void keep(std::uint64_t module, std::uint64_t pc, const FrameRow& row, FrameOrigin origin, Architecture architecture);
+  // Does nothing for a row of another form. The row of an instruction: only if its code does not contradict it.
+  void keep(std::uint64_t module, CodeAddress pc, const FrameRow& row, FrameOrigin origin, Architecture architecture);
 
  private:
   static constexpr unsigned kBits = 12;
-  static std::size_t first_of_set(std::uint64_t module, std::uint64_t pc) {
-    return (pc * 0x9e37'79b9'7f4a'7c15 + module) >> (64 - kBits) & ~std::size_t{1};
+  static std::size_t first_of_set(std::uint64_t module, std::uint64_t key) {
+    return (key * 0x9e37'79b9'7f4a'7c15 + module) >> (64 - kBits) & ~std::size_t{1};
   }
-  CallSiteRow rows_[1u << kBits];
+  KeptRow rows_[1u << kBits];
 };
 
-// Applies a kept row to a frame whose pc is a return address in `module`: the same caller that apply() gives. On true
+// Applies a kept row, which does not end the stack, to a frame in `module`: the same caller that apply() gives. On true
 // `frame` is the caller and `module` what contains it. False, and nothing is changed, where anything is out of the
-// ordinary: a slot unreadable, a caller outside known code, a stack that does not move up.
-[[nodiscard]] bool apply_in_place(const CallSiteRow& row, const AddressSpace& space, const WalkOptions& options,
+// ordinary: a slot unreadable or below sp, a caller outside known code, a stack that does not move up.
+[[nodiscard]] bool apply_in_place(const KeptRow& row, const AddressSpace& space, const WalkOptions& options,
                                   Frame& frame, const Module*& module);
 
 }  // namespace windlass::walk

@@ -78,14 +78,17 @@ void StackWalker::set_module(const walk::Module* module) {
   frame_.module = module != nullptr && module != &walk::undescribed_code() ? &module->info() : nullptr;
 }
 
-bool StackWalker::step_by_kept_row() {
-  const CodeAddress pc = frame_.pc();
-  if (module_ == nullptr || !pc.is_return_address() || !frame_.registers.has_sp()) return false;
-  const walk::CallSiteRow* row = scratch_->rows.find(module_->id(), pc.value());
-  if (row == nullptr || !walk::apply_in_place(*row, *space_, options_, frame_, module_)) return false;
-  scratch_->progress.moved_up();
-  ++scratch_->since_exact;
-  return true;
+const walk::KeptRow* StackWalker::kept_row() const {
+  if (module_ == nullptr || !frame_.registers.has_sp()) return nullptr;
+  return scratch_->rows.find(module_->id(), frame_.pc());
+}
+
+bool StackWalker::ended(WalkEnd end, const Error& error) {
+  if (end == WalkEnd::kComplete && certainty_ == FrameCertainty::kGuessed)
+    return ended(WalkEnd::kGuessed, Error{ErrorCode::kNotFound, "nothing proves that this frame is a caller", guess_});
+  end_ = end;
+  error_ = error;
+  return false;
 }
 
 // The frame at hand needs a register that calls need not preserve. From the last frame that had all of them the walk
@@ -116,16 +119,16 @@ bool StackWalker::find_lost_registers() {
 
 bool StackWalker::step() {
   if (end_ != WalkEnd::kRunning) return false;
-  const auto ended = [this](WalkEnd end, const Error& error) {
-    end_ = end;
-    error_ = error;
-    return false;
-  };
   const std::uint64_t pc = frame_.pc().value();
   if (frames_ >= options_.max_frames) return ended(WalkEnd::kLimit, Error{ErrorCode::kLimit, "frame limit", pc});
-  if (step_by_kept_row()) {
-    ++frames_;
-    return true;
+  if (const walk::KeptRow* row = kept_row(); row != nullptr) {
+    if (row->ends_stack()) return ended(WalkEnd::kComplete, {});
+    if (walk::apply_in_place(*row, *space_, options_, frame_, module_)) {
+      scratch_->progress.moved_up();
+      ++scratch_->since_exact;
+      ++frames_;
+      return true;
+    }
   }
   walk::Step step;
   walk::find_caller(*space_, frame_, module_, options_, *scratch_, step);
@@ -133,8 +136,6 @@ bool StackWalker::step() {
     step = {};
     walk::find_caller(*space_, frame_, module_, options_, *scratch_, step);
   }
-  if (step.status.end == WalkEnd::kComplete && certainty_ == FrameCertainty::kGuessed)
-    return ended(WalkEnd::kGuessed, Error{ErrorCode::kNotFound, "nothing proves that this frame is a caller", guess_});
   if (!step.status.ok()) return ended(step.status.end, step.status.error);
   const std::uint64_t from = frame_.registers.has_sp() ? frame_.sp() : scratch_->lowest;
   const std::uint64_t to = walk::lowest_sp(frame_.registers, step.caller);

@@ -202,6 +202,17 @@ WINDLASS_READS_STACKS void copy_own(std::uint64_t address, void* to, std::size_t
   for (; done < size; ++done) out[done] = in[done];
 }
 
+const std::byte* OwnMemory::in_place(std::uint64_t address, std::size_t size) const {
+  const auto here = reinterpret_cast<std::uint64_t>(__builtin_frame_address(0));
+  StackRange range = known_stack(here, true);
+  bool known = range.holds(address, size);
+  if (!known) {
+    StackRange other = known_stack(address, false);  // what a signal handler on a stack of its own has interrupted
+    known = other.holds(address, size) || extend(range, address, size) || extend(other, address, size);
+  }
+  return known ? reinterpret_cast<const std::byte*>(address) : nullptr;
+}
+
 bool OwnMemory::read(std::uint64_t address, void* to, std::size_t size) const {
   const auto here = reinterpret_cast<std::uint64_t>(__builtin_frame_address(0));
   StackRange range = known_stack(here, true);

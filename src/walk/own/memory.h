@@ -4,10 +4,9 @@
 
 #include <cstdint>
 
-namespace windlass::walk {
+#include "base/reads_stacks.h"
 
-// GCC's name for leaving a function out of the sanitizers: it reads stack memory as bytes, whoever it belongs to.
-#define WINDLASS_READS_STACKS __attribute__((no_sanitize("address"), no_sanitize("thread")))
+namespace windlass::walk {
 
 // Memory known to be readable: [low, high), high >= low.
 struct StackRange {

@@ -9,6 +9,8 @@ namespace windlass::walk {
 class OwnMemory final : public Memory {
  public:
   [[nodiscard]] bool read(std::uint64_t address, void* to, std::size_t size) const override;
+  // For words of a stack: the calling thread's, or one that a signal handler of it has interrupted.
+  [[nodiscard]] const std::byte* in_place(std::uint64_t address, std::size_t size) const override;
 };
 
 }  // namespace windlass::walk

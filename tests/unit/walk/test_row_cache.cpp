@@ -14,10 +14,12 @@ namespace {
 using namespace dwarf;
 using test::Bytes;
 using test::WalkTarget;
-using walk::CallSiteRow;
+using walk::KeptRow;
 using walk::RowCache;
 
 constexpr std::uint64_t kSp = 0x7fff'0000'1000;
+
+constexpr CodeAddress behind(std::uint64_t pc) { return CodeAddress::return_address(pc); }
 
 class KeptRows : public ::testing::TestWithParam<Architecture> {
  protected:
@@ -46,11 +48,12 @@ TEST_P(KeptRows, GiveTheCallerThatTheRowGives) {
 
   const walk::Module* module = target.space().find(WalkTarget::pc(0));
   auto cache = std::make_unique<RowCache>();
-  cache->keep(module->id(), WalkTarget::pc(0x10), row(GetParam()), FrameOrigin::kCfi, GetParam());
-  const CallSiteRow* kept = cache->find(module->id(), WalkTarget::pc(0x10));
+  cache->keep(module->id(), behind(WalkTarget::pc(0x10)), row(GetParam()), FrameOrigin::kCfi, GetParam());
+  const KeptRow* kept = cache->find(module->id(), behind(WalkTarget::pc(0x10)));
   ASSERT_NE(kept, nullptr);
-  EXPECT_EQ(cache->find(module->id() + 1, WalkTarget::pc(0x10)), nullptr);
-  EXPECT_EQ(cache->find(module->id(), WalkTarget::pc(0x11)), nullptr);
+  EXPECT_EQ(cache->find(module->id() + 1, behind(WalkTarget::pc(0x10))), nullptr);
+  EXPECT_EQ(cache->find(module->id(), behind(WalkTarget::pc(0x11))), nullptr);
+  EXPECT_EQ(cache->find(module->id(), CodeAddress::instruction(WalkTarget::pc(0x10))), nullptr);
 
   Registers expected;
   SavedLocations saved;
@@ -74,8 +77,8 @@ TEST_P(KeptRows, ChangeNothingWhereTheStackIsOutOfTheOrdinary) {
   frame.registers = target.at(CodeAddress::return_address(WalkTarget::pc(0x10)), kSp);
   const walk::Module* module = target.space().find(WalkTarget::pc(0));
   auto cache = std::make_unique<RowCache>();
-  cache->keep(module->id(), WalkTarget::pc(0x10), row(GetParam()), FrameOrigin::kCfi, GetParam());
-  const CallSiteRow* kept = cache->find(module->id(), WalkTarget::pc(0x10));
+  cache->keep(module->id(), behind(WalkTarget::pc(0x10)), row(GetParam()), FrameOrigin::kCfi, GetParam());
+  const KeptRow* kept = cache->find(module->id(), behind(WalkTarget::pc(0x10)));
   ASSERT_NE(kept, nullptr);
   EXPECT_FALSE(walk::apply_in_place(*kept, target.space(), {}, frame, module));  // the return address is unreadable
   target.memory().set(kSp + 40, 0x1234);
@@ -89,8 +92,8 @@ TEST_P(KeptRows, ChangeNothingWhereTheStackIsOutOfTheOrdinary) {
 TEST_P(KeptRows, OtherFormsAreNotKept) {
   auto cache = std::make_unique<RowCache>();
   const auto kept = [&](const FrameRow& row) {
-    cache->keep(7, 0x1000, row, FrameOrigin::kCfi, GetParam());
-    return cache->find(7, 0x1000) != nullptr;
+    cache->keep(7, behind(0x1000), row, FrameOrigin::kCfi, GetParam());
+    return cache->find(7, behind(0x1000)) != nullptr;
   };
   FrameRow signal = row(GetParam());
   signal.signal_frame = true;
@@ -107,10 +110,35 @@ TEST_P(KeptRows, OtherFormsAreNotKept) {
   FrameRow far = row(GetParam());
   far.return_address = RegisterRule::at_cfa(-40000);
   EXPECT_FALSE(kept(far));
-  FrameRow undefined = row(GetParam());
-  undefined.return_address = RegisterRule::undefined();
-  EXPECT_FALSE(kept(undefined));
   EXPECT_TRUE(kept(row(GetParam())));
+  EXPECT_FALSE(cache->find(7, behind(0x1000))->ends_stack());
+  FrameRow outermost = row(GetParam());
+  outermost.return_address = RegisterRule::undefined();
+  EXPECT_TRUE(kept(outermost));
+  EXPECT_TRUE(cache->find(7, behind(0x1000))->ends_stack());
+}
+
+// An instruction behind a pop still has the row that says where the register was: below sp, it is dead.
+TEST_P(KeptRows, WhatIsBelowSpIsNotRestored) {
+  WalkTarget target(GetParam());
+  target.function(0, 0x40, {});
+  target.start();
+  for (unsigned i = 0; i < 6; ++i) target.memory().set(kSp + 8 * i, WalkTarget::pc(0x20));
+  const walk::Module* module = target.space().find(WalkTarget::pc(0));
+  FrameRow by_frame_pointer = row(GetParam());
+  const RegisterNumber fp = Registers::fp_number(GetParam());
+  by_frame_pointer.cfa = CfaRule::at(fp, 0);
+  auto cache = std::make_unique<RowCache>();
+  const CodeAddress pc = CodeAddress::instruction(WalkTarget::pc(0x10));
+  cache->keep(module->id(), pc, by_frame_pointer, FrameOrigin::kCfi, GetParam());
+  const KeptRow* kept = cache->find(module->id(), pc);
+  ASSERT_NE(kept, nullptr);
+  for (const std::uint64_t popped : {0u, 1u, 3u}) {
+    Frame frame;
+    frame.registers = target.at(pc, kSp + 16 + 8 * popped);
+    frame.registers.set(fp, kSp + 48);
+    EXPECT_EQ(walk::apply_in_place(*kept, target.space(), {}, frame, module), popped == 0) << popped;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Both, KeptRows, ::testing::Values(Architecture::kX86_64, Architecture::kAArch64));
