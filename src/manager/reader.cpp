@@ -32,10 +32,9 @@ Expected<TableHeader> check_header(const wl_code_header& header) {
   if (header.machine > WL_MACHINE_AARCH64)
     return fail(ErrorCode::kUnsupported, "code manager's table of another machine", offsetof(wl_code_header, machine),
                 header.machine);
-  const std::uint64_t code = header.end - header.begin;
-  if (header.begin >= header.end || code > 1ull << 32 ||
-      header.block_count != wl_code_block_of(static_cast<std::uint32_t>(code - 1)) + 1)
-    return bad_header("code manager's table is not for its range of code", offsetof(wl_code_header, begin), code);
+  if (!wl_code_has_range(&header))
+    return bad_header("code manager's table is not for its range of code", offsetof(wl_code_header, begin),
+                      header.end - header.begin);
   const Section sections[] = {{header.blocks, header.block_count * std::uint64_t{sizeof(wl_code_block)}, 8},
                               {header.records, header.record_count * std::uint64_t{sizeof(wl_code_record)}, 8},
                               {header.name_of, header.record_count * std::uint64_t{sizeof(std::uint32_t)}, 4},
@@ -43,8 +42,7 @@ Expected<TableHeader> check_header(const wl_code_header& header) {
                               {header.names, header.name_bytes, 4},
                               {header.past, header.past_count * std::uint64_t{sizeof(wl_code_past)}, 8}};
   for (const Section& section : sections)
-    if (section.begin % section.alignment != 0 || section.begin > header.size ||
-        section.size > header.size - section.begin)
+    if (!wl_code_has_section(&header, section.begin, section.size, section.alignment))
       return bad_header("section of a code manager's table does not lie in it", section.begin, section.size);
   return TableHeader{header.begin,
                      header.end,
