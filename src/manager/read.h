@@ -201,8 +201,10 @@ template <typename Bytes>
   if (const Looked looked = begun(bytes, table, word, offset, before); looked != Looked::kFound) return looked;
   number = before.first + before.count - 1;
   if (before.count == 0) {
-    const Looked looked = reaching_into(bytes, table, block, word, number);
+    std::uint32_t reaching;
+    const Looked looked = reaching_into(bytes, table, block, word, reaching);
     if (looked != Looked::kFound) return looked;
+    number = reaching;
     if (number == 0) return Looked::kNone;
   }
   if (const Looked looked = read_record(bytes, table, number, record); looked != Looked::kFound) return looked;
@@ -283,14 +285,15 @@ template <typename Bytes, typename Look>
 }
 
 template <typename With>
-[[nodiscard, gnu::noinline]] Looked with_remote_bytes(const CodeManagerReader& reader, With&& with) {
+[[nodiscard, gnu::noinline]] auto with_remote_bytes(const CodeManagerReader& reader, With&& with) {
   return with(RemoteBytes(*CodeTableAccess::memory(reader), CodeTableAccess::address(reader),
                           CodeTableAccess::table(reader).size));
 }
 
-// Calls `with(bytes)` for the bytes of a reader. What is mapped is read in place, without the other way's registers.
+// What `with(bytes)` gives for the bytes of a reader. What is mapped is read in place, without the other way's
+// registers: what is found is a variable of `with`, so that the other way, which is called, does not want its address.
 template <typename With>
-[[nodiscard, gnu::always_inline]] inline Looked with_bytes(const CodeManagerReader& reader, With&& with) {
+[[nodiscard, gnu::always_inline]] inline auto with_bytes(const CodeManagerReader& reader, With&& with) {
   if (CodeTableAccess::memory(reader) != nullptr) [[unlikely]]
     return with_remote_bytes(reader, with);
   return with(MappedBytes(CodeTableAccess::mapping(reader), CodeTableAccess::table(reader).size));

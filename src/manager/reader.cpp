@@ -111,8 +111,8 @@ constexpr std::uint64_t kNow = ~std::uint64_t{0};
 
 // What was taken away after a moment, and had the address then.
 template <typename Bytes>
-[[gnu::noinline]] Looked look_up_past(const Bytes& bytes, const TableHeader& table, std::uint64_t time,
-                                      std::uint64_t address, FoundRecord& function) {
+[[gnu::noinline]] Looked look_up_past(Bytes bytes, const TableHeader& table, std::uint64_t time, std::uint64_t address,
+                                      FoundRecord& function) {
   std::uint64_t first, end;
   if (address < table.begin || address >= table.end || table.past_count == 0) return Looked::kNone;
   if (!bytes.read(offsetof(wl_code_header, past_first), first) || !bytes.read(offsetof(wl_code_header, past_end), end))
@@ -139,7 +139,9 @@ template <typename Bytes>
 [[gnu::always_inline]] inline Looked look_up_at(const Bytes& bytes, const TableHeader& table, std::uint64_t time,
                                                 std::uint64_t address, FoundRecord& function) {
   if (time != kNow) [[unlikely]] {
-    const Looked looked = look_up_past(bytes, table, time, address, function);
+    FoundRecord then;  // one of its own, so that the usual one stays in registers
+    const Looked looked = look_up_past(bytes, table, time, address, then);
+    function = then;
     if (looked != Looked::kNone) return looked;
   }
   return look_up(bytes, table, address, function);
@@ -204,13 +206,13 @@ Expected<CodeManagerReader> CodeManagerReader::open(std::span<const std::byte> m
 }
 
 Expected<FoundFunction> CodeManagerReader::find(std::uint64_t address) const {
-  FoundRecord found;
-  const Looked looked = with_bytes(*this, [&](const auto& bytes) {
-    return consistently(bytes, [&] { return look_up_at(bytes, table_, as_of_, address, found); });
+  return with_bytes(*this, [&](const auto& bytes) -> Expected<FoundFunction> {
+    FoundRecord found;
+    const Looked looked = consistently(bytes, [&] { return look_up_at(bytes, table_, as_of_, address, found); });
+    if (looked != Looked::kFound) return failed(looked, address);
+    const RecordWords& record = found.record;
+    return FoundFunction{table_.begin + record.begin(), record.size(), record.user(), record.shape() != 0};
   });
-  if (looked != Looked::kFound) return failed(looked, address);
-  const RecordWords& record = found.record;
-  return FoundFunction{table_.begin + record.begin(), record.size(), record.user(), record.shape() != 0};
 }
 
 Expected<std::string_view> CodeManagerReader::name(std::uint64_t address, std::span<char> to) const {
