@@ -1,6 +1,7 @@
 // Kernel nanoseconds a sample and a frame, by the kernel's own account (bpf run-time stats), of the sampler and of the
 // peers' design on the same process, taking turns.
-//   bench_kernel [--seconds S] [--rounds N] [--frequency HZ] recursion | -- COMMAND ARGS...
+//   bench_kernel [--seconds S] [--rounds N] [--frequency HZ] [--no-peer] [--no-managers] recursion | -- COMMAND ARGS...
+// --no-managers: code managers' code goes to the agent with its raw stacks, as if their tables could not be read.
 #include <bpf/bpf.h>
 #include <fmt/format.h>
 #include <signal.h>
@@ -28,7 +29,7 @@ struct Options {
   double seconds = 0.25;  // a turn
   int rounds = 12;
   unsigned frequency = 1999;
-  bool peer = true;
+  bool peer = true, managers = true;
   std::vector<std::string> command;
 };
 
@@ -45,6 +46,8 @@ Options parse(int argc, char** argv) {
       options.frequency = static_cast<unsigned>(std::atoi(argv[++i]));
     else if (argument == "--no-peer")
       options.peer = false;
+    else if (argument == "--no-managers")
+      options.managers = false;
     else
       break;
   }
@@ -100,6 +103,7 @@ int main(int argc, char** argv) {
   agent::KernelSide& side = **opened;
   bench::PeerSide peer;
   testing::ProcessPublisher publisher(side);
+  publisher.shows_managers = options.managers;
   if (options.peer) {
     publisher.on_table = [&](std::uint32_t id, const table::UnwindTable& table) { peer.add_table(id, table); };
   }
@@ -160,8 +164,8 @@ int main(int argc, char** argv) {
     };
     if (stats.ends[end] != 0) fmt::print("  {} {}", stats.ends[end], kNames[end]);
   }
-  fmt::print("  (events {}, raw {}, {} bytes, lost {})\n", stats.stack_events, stats.raw_events, stats.raw_bytes,
-             stats.lost);
+  fmt::print("  (events {}, raw {}, {} bytes, by managers' tables {}, lost {})\n", stats.stack_events, stats.raw_events,
+             stats.raw_bytes, stats.managed_stacks, stats.lost);
   kill(pid, SIGKILL);
   waitpid(pid, nullptr, 0);
   return 0;

@@ -78,6 +78,7 @@ WL_GLOBAL int wl_emit_stack(struct wl_scratch* s, struct wl_cpu_stats* st) {
   st->ends[end]++;
   st->user_frames += u->frames;
   st->memo_hits += u->memo_hits;
+  if (u->managed_frames) st->managed_stacks++;
   struct wl_stack_key key = {
       .hash = wl_mix(u->hash, ((__u64)u->space << 32) | (u->first << 8) | (certainty << 6) | end),
       .tgid = s->event.head.tgid,
@@ -139,6 +140,8 @@ WL_GLOBAL int wl_begin_walk(struct wl_unwind* u) {
   u->frames = 0;
   u->frame_limit = wl_max_user_frames;
   u->memo_hits = 0;
+  u->managed_frames = 0;
+  u->table.address = 0;
   u->end = WL_END_INTERNAL;
   u->certainty = WL_DESCRIBED;
   u->interrupted_sp = 0;

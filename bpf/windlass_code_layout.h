@@ -3,8 +3,8 @@
  * A code manager: which function an address of code made at run time lies in, how it is unwound and what it is called.
  * One run of bytes without pointers, in a memfd called WL_CODE_NAME that its process has mapped once, shared: the
  * process writes it, and reads it in signal handlers; the BPF programs, other processes and core files read it as it
- * is, by loads of 4 or 8 bytes; it outlives its process with whoever holds the memfd. Plain C. Sizes are pinned by
- * tests.
+ * is, by loads of 4 or 8 bytes or as a copy; it outlives its process with whoever holds the memfd. Plain C. Sizes are
+ * pinned by tests.
  *
  * Code is [begin, end) in its process, 4 GiB at most; a function's place counts bytes from `begin`, here called an
  * offset. All other places count bytes from the header, or from the section named. Everything is little-endian;
@@ -33,8 +33,9 @@
  * Changes. A run never changes: a block gets another one, by one store of 8 bytes. No block leads to runs, shapes and
  * names that are taken away, before `recycled` grows, and their bytes change only after that. So: read `recycled`, look
  * up and read whatever is needed, read `recycled` again. If it is the same, what was read is right; else begin again,
- * WL_CODE_RETRIES times at most. The loads must stay in this order (acquire loads, where the machine reorders loads). A
- * function that is on a stack is not taken away, so a walker that finds a change each time may as well say so and end.
+ * WL_CODE_RETRIES times at most. The loads must stay in this order (acquire loads, where the machine reorders loads).
+ * Who copies, and does not know by loads of which size, has a block once it is the same twice. A function that is on a
+ * stack is not taken away, so a walker that finds a change each time may as well say so and end.
  *
  * What was. A profiler names a sample after the code has gone. So what is taken away leaves a wl_code_past, with its
  * shape and name, which are given back only when that is dropped: past_end of them were ever written, past_first of
@@ -130,6 +131,21 @@ static inline __u32 wl_code_begin_before(__u32 map, __u32 offset) {
   return wl_code_begin_in_block(map & ((1u << wl_code_nibble_shift(offset)) - 1));
 }
 
+/* ---- what readers check -------------------------------------------------------------------------------------------
+ */
+
+/* Is the header's range of code one, with as many blocks as it has? */
+static inline int wl_code_has_range(const struct wl_code_header* header) {
+  __u64 code = header->end - header->begin;
+  return header->begin < header->end && code <= 1ull << 32 &&
+         header->block_count == wl_code_block_of((__u32)(code - 1)) + 1;
+}
+
+/* Does a section lie in the table, and begin where it may? `alignment` is a power of two. */
+static inline int wl_code_has_section(const struct wl_code_header* header, __u64 begin, __u64 size, __u64 alignment) {
+  return (begin & (alignment - 1)) == 0 && begin <= header->size && size <= header->size - begin;
+}
+
 /* Followed by wl_code_row[row_count]. */
 struct wl_code_shape {
   __u32 size;      /* of all that it is made of, which follows */
@@ -145,6 +161,22 @@ struct wl_code_row {
   __u32 full; /* wl_code_full's place in the shape; 0: nothing is known from here on */
   struct wl_rule rule;
 };
+
+/* Where in a function of `size` bytes the row with this `at` begins. */
+static inline __u32 wl_code_row_begin(__u32 at, __u32 size) {
+  return at & WL_CODE_FROM_END ? size - (at & ~WL_CODE_FROM_END) : at;
+}
+
+/* Can a shape begin at this place of the `shape_bytes`? */
+static inline int wl_code_has_shape(__u32 shape_bytes, __u32 place) {
+  return (place & 3) == 0 && place <= shape_bytes && shape_bytes - place >= sizeof(struct wl_code_shape);
+}
+
+/* Does it end within these, and are its rows in it? */
+static inline int wl_code_is_shape(const struct wl_code_shape* shape, __u32 shape_bytes, __u32 place) {
+  return shape->row_count != 0 && shape->size <= shape_bytes - place &&
+         shape->size >= sizeof *shape + shape->row_count * sizeof(struct wl_code_row);
+}
 
 /* RegisterRule and CfaRule of windlass/frame_row.h, whose kinds these are. */
 struct wl_code_value {
@@ -170,5 +202,10 @@ struct wl_code_full {
   __u16 flags;
   __u32 expression_bytes;
 };
+
+/* Is what a row says of its wl_code_full a place in its shape, or 0? */
+static inline int wl_code_has_full(const struct wl_code_shape* shape, __u32 full) {
+  return full == 0 || ((full & 3) == 0 && full <= shape->size && shape->size - full >= sizeof(struct wl_code_full));
+}
 
 #endif

@@ -123,12 +123,12 @@ struct wl_mapping {
   __u32 kind; /* wl_mapping_kind */
 };
 
-/* What code is in a mapping. All kinds but the first are code generated at run time, which has no table; a runtime
- * whose frames are unwound in a way of their own has a kind of its own. */
+/* What code is in a mapping. All kinds but the first are code generated at run time, which has no table in the arena; a
+ * runtime whose frames are unwound in a way of their own has a kind of its own. */
 enum wl_mapping_kind {
   WL_MAPPING_FILE = 0,      /* a module's */
   WL_MAPPING_GENERATED = 1, /* of a runtime that nothing is known of; or of a file that could not be read */
-  WL_MAPPING_MANAGED = 2,   /* a code manager has its functions (windlass_code_layout.h) */
+  WL_MAPPING_MANAGED = 2,   /* a code manager has its functions: its table is read in the process's memory */
 };
 
 /* tgid -> this. `space` names one state of one address space and is never used twice, so a memo entry tagged with it

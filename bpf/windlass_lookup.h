@@ -192,16 +192,18 @@ WL_INLINE __u32 wl_find_rule_ref(const struct wl_env* env, const struct wl_modul
 }
 
 /* How to leave the code at `pc` (a lookup address): WL_CONTINUE with the rule in u->ref and u->x_reg, or u->ref = 0
- * where the code has none; else the wl_end. Generated is code of a mapping of such a kind, and code ahead of time where
- * a file has not one row in the 64 KiB around (V8's builtins): nobody writes that much assembly without CFI. */
+ * where no table here has one; else the wl_end. Then it may be in a code manager's, at u->managed. Generated is code of
+ * a mapping of such a kind, and code ahead of time where a file has not one row in the 64 KiB around (V8's builtins):
+ * nobody writes that much assembly without CFI. */
 WL_GLOBAL int wl_find_rule(struct wl_unwind* u, __u64 pc) {
   if (!u) return WL_END_INTERNAL;
   u->ref = 0;
   u->x_reg = WL_NO_XREG;
   u->generated = WL_GENERATED_NOW;
+  u->managed = 0;
   const struct wl_mapping* mapping = wl_find_mapping(&u->env, u->maps, u->map_count, pc);
   if (!mapping) return WL_END_NO_MAPPING;
-  if (mapping->kind == WL_MAPPING_MANAGED) return WL_END_NO_ROW; /* the agent has its rows */
+  if (mapping->kind == WL_MAPPING_MANAGED) u->managed = mapping->bias;
   if (mapping->kind != WL_MAPPING_FILE) return WL_CONTINUE;
   const struct wl_module* module = wl_get_module(&u->env, mapping->module);
   if (!module || module->state == WL_MODULE_PENDING) return WL_END_PENDING;

@@ -8,6 +8,7 @@
 #ifndef WINDLASS_UNWIND_H
 #define WINDLASS_UNWIND_H
 
+#include "windlass_code_layout.h"
 #include "windlass_cursor.h"
 
 #define WL_CODE_BEFORE 8u /* bytes of code read before a pc */
@@ -32,12 +33,36 @@ struct wl_code_run {
   __u16 reserved;
 };
 
+/* A look-up in a code manager's table (windlass_managed.h). */
+#define WL_CODE_ROWS_AT_ONCE 8u /* a power of two */
+
+/* A shape and its first rows, or others of its rows. */
+struct wl_code_piece {
+  struct wl_code_shape shape;
+  struct wl_code_row rows[WL_CODE_ROWS_AT_ONCE];
+};
+
+struct wl_code_search {
+  __u64 seen;  /* all that was read, made one word */
+  __u64 block; /* a wl_code_block, as one word, and what it is when it is read again */
+  __u64 again;
+  struct wl_code_record record; /* that was read last; the function's, once it is found */
+  __u32 number;                 /* of this record; ~0: none yet */
+  __u32 offset;                 /* of the address that is looked up */
+  __u32 first;                  /* record of a run */
+  __u32 low, high;              /* what is searched: a run, or a shape's rows */
+  __u32 at;                     /* of a row */
+  __u32 has_rows;               /* the piece has the first rows, too */
+  struct wl_code_piece piece;
+};
+
 /* What a step reads; nothing in it outlives the step. */
 struct wl_room {
   union {
     __u8 code[WL_CODE_BYTES];        /* around a pc */
     __u64 saved[WL_SAVED_REGISTERS]; /* of a signal frame */
     struct wl_code_run run;
+    struct wl_code_search search;
   };
   __u64 cfa, base; /* of the rule that is applied: its CFA, its CFA's register */
   __u64 value;     /* a register in the caller */
@@ -47,6 +72,12 @@ struct wl_room {
 
 #define WL_GENERATED_NOW 1u   /* at run time */
 #define WL_GENERATED_AHEAD 2u /* and stored in a file */
+
+/* A code manager's table in the process, as far as it was looked at in this walk. */
+struct wl_code_table {
+  __u64 address;                /* 0: at none yet */
+  struct wl_code_header header; /* its `recycled` is the one that was read last */
+};
 
 struct wl_unwind {
   struct wl_env env;
@@ -58,12 +89,16 @@ struct wl_unwind {
   __u32 ref;       /* of the rule; 0 = none */
   __u32 x_reg;     /* the extra register of the module's rules, or WL_NO_XREG */
   __u32 generated; /* without a rule: WL_GENERATED_NOW, WL_GENERATED_AHEAD, or 0: not generated */
+  __u64 managed;   /* without a rule: where the table is of the code manager that may have one; 0: of none */
+  struct wl_code_table table;
+  struct wl_rule rule; /* of managed code */
   /* The walk. */
   __u64 hash;   /* of the frames so far */
   __u32 first;  /* index of the first user frame in wl_scratch.frames */
   __u32 frames; /* user frames so far */
   __u32 frame_limit;
   __u32 memo_hits;
+  __u32 managed_frames; /* left by a code manager's rows */
   __u32 end;            /* wl_end, once it has ended */
   __u32 certainty;      /* wl_certainty of the least certain frame so far */
   __u64 interrupted_sp; /* where the first signal handler on a stack of its own was called from, 0 if none was */

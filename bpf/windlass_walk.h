@@ -7,6 +7,7 @@
 #define WINDLASS_WALK_H
 
 #include "windlass_lookup.h"
+#include "windlass_managed.h"
 #include "windlass_memo.h"
 #ifdef WL_TARGET_A64
 #include "windlass_code_a64.h"
@@ -29,6 +30,18 @@ WL_INLINE int wl_step_by_rule(struct wl_unwind* u, struct wl_memo_entry* entry, 
   return wl_apply(u, (struct wl_rule*)rule, u->x_reg, pc);
 }
 
+/* A step from a code manager's code, by the row in its table; where that has none, and where it cannot be told now, the
+ * agent knows more. The same address has another function's code when something was taken away meanwhile, so stacks of
+ * before and after are not the same. Nothing is left in the memo, for that reason, too. */
+WL_GLOBAL int wl_step_managed(struct wl_unwind* u, __u64 pc) {
+  if (!u) return WL_END_INTERNAL;
+  int looked = wl_find_managed_rule(u, pc);
+  u->hash = wl_mix(u->hash, u->table.header.recycled);
+  if (looked != WL_LOOKED_FOUND) return WL_END_NO_ROW;
+  u->managed_frames++;
+  return wl_apply(u, &u->rule, u->x_reg, pc);
+}
+
 /* One step from the cursor's frame: by its rule, which is looked up unless the memo knows it; code without one by what
  * it does. WL_CONTINUE with the caller in the cursor, or the wl_end. */
 WL_GLOBAL int wl_step(struct wl_unwind* u, struct wl_memo* memo) {
@@ -49,7 +62,7 @@ WL_GLOBAL int wl_step(struct wl_unwind* u, struct wl_memo* memo) {
 #endif
     if (status != WL_CONTINUE) return status;
   }
-  if (u->ref == 0) return wl_step_code(u);
+  if (u->ref == 0) return u->managed ? wl_step_managed(u, pc) : wl_step_code(u);
   return wl_step_by_rule(u, entry, pc);
 }
 

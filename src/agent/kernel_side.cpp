@@ -286,6 +286,7 @@ KernelSideStats KernelSideImpl::stats() const {
     sum.raw_bytes += one.raw_bytes;
     sum.user_frames += one.user_frames;
     sum.memo_hits += one.memo_hits;
+    sum.managed_stacks += one.managed_stacks;
     sum.lost_process_events += one.lost_process_events;
     for (unsigned end = 0; end < WL_END_COUNT; ++end) sum.ends[end] += one.ends[end];
   }

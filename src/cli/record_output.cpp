@@ -163,6 +163,7 @@ void print_summary(agent::Recorder& recorder, const profile::Profile& profile, b
   say("  kernel: {} repeats counted, {} new stacks, {} unwound by the agent ({} bytes), {} refused\n",
       grouped(kernel.counted), grouped(kernel.stack_events), grouped(kernel.raw_events), grouped(kernel.raw_bytes),
       grouped(kernel.raw_refused));
+  if (kernel.managed_stacks != 0) say("    {} stacks by the tables of code managers\n", grouped(kernel.managed_stacks));
   for (unsigned end = 0; end < WL_END_COUNT; ++end)
     if (kernel.ends[end] != 0)
       say("    {}: {}\n", profile::end_text(static_cast<std::uint8_t>(end)), grouped(kernel.ends[end]));

@@ -201,8 +201,10 @@ template <typename Bytes>
   if (const Looked looked = begun(bytes, table, word, offset, before); looked != Looked::kFound) return looked;
   number = before.first + before.count - 1;
   if (before.count == 0) {
-    const Looked looked = reaching_into(bytes, table, block, word, number);
+    std::uint32_t reaching;
+    const Looked looked = reaching_into(bytes, table, block, word, reaching);
     if (looked != Looked::kFound) return looked;
+    number = reaching;
     if (number == 0) return Looked::kNone;
   }
   if (const Looked looked = read_record(bytes, table, number, record); looked != Looked::kFound) return looked;
@@ -231,42 +233,33 @@ struct RowPlace {
   std::uint8_t x_reg = WL_NO_XREG;
 };
 
-[[nodiscard]] constexpr std::uint32_t row_begin(std::uint32_t at, std::uint32_t size) {
-  return (at & WL_CODE_FROM_END) != 0 ? size - (at & ~WL_CODE_FROM_END) : at;
-}
-
 // The row in force `inside` bytes behind the function's begin.
 template <typename Bytes>
 [[nodiscard]] Looked find_row(const Bytes& bytes, const TableHeader& table, const RecordWords& record,
                               std::uint32_t inside, RowPlace& place) {
   wl_code_shape shape;
   if (record.shape() == 0) return Looked::kNone;
-  if (record.shape() % 4 != 0 || record.shape() > table.shape_bytes ||
-      table.shape_bytes - record.shape() < sizeof(wl_code_shape))
-    return Looked::kBadPlace;
+  if (!wl_code_has_shape(table.shape_bytes, record.shape())) return Looked::kBadPlace;
   const std::uint64_t at = table.shapes + record.shape();
   if (!bytes.read(at, shape)) return Looked::kUnreadable;
-  if (shape.row_count == 0 || shape.size > table.shape_bytes - record.shape() ||
-      shape.size < sizeof shape + shape.row_count * sizeof(wl_code_row))
-    return Looked::kBadPlace;
+  if (!wl_code_is_shape(&shape, table.shape_bytes, record.shape())) return Looked::kBadPlace;
   const std::uint64_t rows = at + sizeof shape;
   std::uint32_t low = 0, high = shape.row_count;
   wl_code_row row;
   while (high - low > 1) {
     const std::uint32_t middle = low + (high - low) / 2;
     if (!bytes.read(rows + middle * sizeof row, row.at)) return Looked::kUnreadable;
-    (row_begin(row.at, record.size()) <= inside ? low : high) = middle;
+    (wl_code_row_begin(row.at, record.size()) <= inside ? low : high) = middle;
   }
   if (!bytes.read(rows + low * sizeof row, row)) return Looked::kUnreadable;
-  place.begin = row_begin(row.at, record.size());
+  place.begin = wl_code_row_begin(row.at, record.size());
   place.end = record.size();
   if (low + 1 < shape.row_count) {
     std::uint32_t next;
     if (!bytes.read(rows + (low + 1) * sizeof row, next)) return Looked::kUnreadable;
-    place.end = row_begin(next, record.size());
+    place.end = wl_code_row_begin(next, record.size());
   }
-  if (row.full != 0 && (row.full % 4 != 0 || row.full > shape.size || shape.size - row.full < sizeof(wl_code_full)))
-    return Looked::kBadPlace;
+  if (!wl_code_has_full(&shape, row.full)) return Looked::kBadPlace;
   if (place.begin > inside || place.end <= inside) return Looked::kBadPlace;  // rows that do not ascend
   place.full = row.full != 0 ? at + row.full : 0;
   place.rule = row.rule;
@@ -292,14 +285,15 @@ template <typename Bytes, typename Look>
 }
 
 template <typename With>
-[[nodiscard, gnu::noinline]] Looked with_remote_bytes(const CodeManagerReader& reader, With&& with) {
+[[nodiscard, gnu::noinline]] auto with_remote_bytes(const CodeManagerReader& reader, With&& with) {
   return with(RemoteBytes(*CodeTableAccess::memory(reader), CodeTableAccess::address(reader),
                           CodeTableAccess::table(reader).size));
 }
 
-// Calls `with(bytes)` for the bytes of a reader. What is mapped is read in place, without the other way's registers.
+// What `with(bytes)` gives for the bytes of a reader. What is mapped is read in place, without the other way's
+// registers: what is found is a variable of `with`, so that the other way, which is called, does not want its address.
 template <typename With>
-[[nodiscard, gnu::always_inline]] inline Looked with_bytes(const CodeManagerReader& reader, With&& with) {
+[[nodiscard, gnu::always_inline]] inline auto with_bytes(const CodeManagerReader& reader, With&& with) {
   if (CodeTableAccess::memory(reader) != nullptr) [[unlikely]]
     return with_remote_bytes(reader, with);
   return with(MappedBytes(CodeTableAccess::mapping(reader), CodeTableAccess::table(reader).size));

@@ -32,10 +32,9 @@ Expected<TableHeader> check_header(const wl_code_header& header) {
   if (header.machine > WL_MACHINE_AARCH64)
     return fail(ErrorCode::kUnsupported, "code manager's table of another machine", offsetof(wl_code_header, machine),
                 header.machine);
-  const std::uint64_t code = header.end - header.begin;
-  if (header.begin >= header.end || code > 1ull << 32 ||
-      header.block_count != wl_code_block_of(static_cast<std::uint32_t>(code - 1)) + 1)
-    return bad_header("code manager's table is not for its range of code", offsetof(wl_code_header, begin), code);
+  if (!wl_code_has_range(&header))
+    return bad_header("code manager's table is not for its range of code", offsetof(wl_code_header, begin),
+                      header.end - header.begin);
   const Section sections[] = {{header.blocks, header.block_count * std::uint64_t{sizeof(wl_code_block)}, 8},
                               {header.records, header.record_count * std::uint64_t{sizeof(wl_code_record)}, 8},
                               {header.name_of, header.record_count * std::uint64_t{sizeof(std::uint32_t)}, 4},
@@ -43,8 +42,7 @@ Expected<TableHeader> check_header(const wl_code_header& header) {
                               {header.names, header.name_bytes, 4},
                               {header.past, header.past_count * std::uint64_t{sizeof(wl_code_past)}, 8}};
   for (const Section& section : sections)
-    if (section.begin % section.alignment != 0 || section.begin > header.size ||
-        section.size > header.size - section.begin)
+    if (!wl_code_has_section(&header, section.begin, section.size, section.alignment))
       return bad_header("section of a code manager's table does not lie in it", section.begin, section.size);
   return TableHeader{header.begin,
                      header.end,
@@ -113,8 +111,8 @@ constexpr std::uint64_t kNow = ~std::uint64_t{0};
 
 // What was taken away after a moment, and had the address then.
 template <typename Bytes>
-[[gnu::noinline]] Looked look_up_past(const Bytes& bytes, const TableHeader& table, std::uint64_t time,
-                                      std::uint64_t address, FoundRecord& function) {
+[[gnu::noinline]] Looked look_up_past(Bytes bytes, const TableHeader& table, std::uint64_t time, std::uint64_t address,
+                                      FoundRecord& function) {
   std::uint64_t first, end;
   if (address < table.begin || address >= table.end || table.past_count == 0) return Looked::kNone;
   if (!bytes.read(offsetof(wl_code_header, past_first), first) || !bytes.read(offsetof(wl_code_header, past_end), end))
@@ -141,7 +139,9 @@ template <typename Bytes>
 [[gnu::always_inline]] inline Looked look_up_at(const Bytes& bytes, const TableHeader& table, std::uint64_t time,
                                                 std::uint64_t address, FoundRecord& function) {
   if (time != kNow) [[unlikely]] {
-    const Looked looked = look_up_past(bytes, table, time, address, function);
+    FoundRecord then;  // one of its own, so that the usual one stays in registers
+    const Looked looked = look_up_past(bytes, table, time, address, then);
+    function = then;
     if (looked != Looked::kNone) return looked;
   }
   return look_up(bytes, table, address, function);
@@ -206,13 +206,13 @@ Expected<CodeManagerReader> CodeManagerReader::open(std::span<const std::byte> m
 }
 
 Expected<FoundFunction> CodeManagerReader::find(std::uint64_t address) const {
-  FoundRecord found;
-  const Looked looked = with_bytes(*this, [&](const auto& bytes) {
-    return consistently(bytes, [&] { return look_up_at(bytes, table_, as_of_, address, found); });
+  return with_bytes(*this, [&](const auto& bytes) -> Expected<FoundFunction> {
+    FoundRecord found;
+    const Looked looked = consistently(bytes, [&] { return look_up_at(bytes, table_, as_of_, address, found); });
+    if (looked != Looked::kFound) return failed(looked, address);
+    const RecordWords& record = found.record;
+    return FoundFunction{table_.begin + record.begin(), record.size(), record.user(), record.shape() != 0};
   });
-  if (looked != Looked::kFound) return failed(looked, address);
-  const RecordWords& record = found.record;
-  return FoundFunction{table_.begin + record.begin(), record.size(), record.user(), record.shape() != 0};
 }
 
 Expected<std::string_view> CodeManagerReader::name(std::uint64_t address, std::span<char> to) const {

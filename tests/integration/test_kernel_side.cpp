@@ -7,12 +7,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <map>
+#include <optional>
+#include <thread>
 #include <utility>
 
 #include "agent/raw_event.h"
+#include "manager/shared_table.h"
+#include "process/proc_file.h"
+#include "process/proc_maps.h"
 #include "support/privilege.h"
 #include "support/process_publisher.h"
 #include "table/arena.h"
@@ -189,6 +195,88 @@ TEST_F(KernelSideTest, DepthLimitIsSaid) {
 }
 
 // A process that nobody has published: registers and raw stack, never a guess.
+// ---- code of a code manager -----------------------------------------------------------------------------------------
+
+// A running jit_target whose eight stubs a code manager has, since it was made; it computes in what the last one calls.
+class Published {
+ public:
+  Published() {
+    pid = fork();
+    if (pid == 0) {
+      execl(WINDLASS_JIT_TARGET, WINDLASS_JIT_TARGET, "manager", ".", "3600", static_cast<char*>(nullptr));
+      _exit(127);
+    }
+    const auto end = std::chrono::steady_clock::now() + 60s;
+    while (!has_table() && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(10ms);
+  }
+  ~Published() {
+    kill(pid, SIGKILL);
+    waitpid(pid, nullptr, 0);
+  }
+  [[nodiscard]] bool has_table() const {
+    const auto maps = process::parse_proc_maps(process::read_proc_file("/proc/" + std::to_string(pid) + "/maps"));
+    return std::ranges::any_of(maps, manager::shows_table);
+  }
+  static Range code(const ProcessPublisher& publisher) {
+    for (const wl_mapping& mapping : publisher.mappings())
+      if (mapping.kind == WL_MAPPING_MANAGED) return {mapping.begin, mapping.end};
+    return {};
+  }
+  pid_t pid = 0;
+};
+
+struct PublishedSide {
+  explicit PublishedSide(bool shows_managers) {
+    KernelSideOptions options;
+    options.frequency = 999;
+    options.all_processes = false;
+    options.targets = {static_cast<std::uint32_t>(target.pid)};
+    auto opened = KernelSide::open(options);
+    EXPECT_TRUE(opened) << opened.error().text;
+    if (!opened) return;
+    side = std::move(*opened);
+    publisher.emplace(*side);
+    publisher->shows_managers = shows_managers;
+    EXPECT_TRUE(publisher->publish(static_cast<std::uint32_t>(target.pid)));
+    EXPECT_NE(Published::code(*publisher).end, 0U);
+  }
+  Published target;
+  std::unique_ptr<KernelSide> side;
+  std::optional<ProcessPublisher> publisher;
+};
+
+TEST_F(KernelSideTest, CodeOfAManagerIsLeftByTheRowsOfItsTable) {
+  PublishedSide published(true);
+  if (HasFailure()) return;
+  KernelSide& side = *published.side;
+  const Range code = Published::code(*published.publisher);
+  std::uint64_t whole = 0, all = 0;
+  for (const auto& [stack, count] : sample(side, 1s, kManySamples)) {
+    unsigned stubs = 0;
+    for (const std::uint64_t frame : stack.user) stubs += code.contains(frame & ~WL_FRAME_EXACT) ? 1 : 0;
+    all += count;
+    whole += stack.end == WL_END_COMPLETE && stubs == 8 ? count : 0;
+  }
+  const KernelSideStats stats = side.stats();
+  // The first ones may be from before it has come into its code.
+  EXPECT_GE(whole, all - all / 100);
+  EXPECT_GE(stats.managed_stacks, all - all / 100);
+  EXPECT_LE(stats.raw_events, all / 100);
+  EXPECT_GT(all, kManySamples / 2);
+}
+
+// As it was before it read them, and is where a table's pages are not in memory.
+TEST_F(KernelSideTest, CodeOfAManagerWhoseTableCannotBeReadIsHandedOverRaw) {
+  PublishedSide published(false);
+  if (HasFailure()) return;
+  KernelSide& side = *published.side;
+  (void)sample(side, 1s, kManySamples);
+  const KernelSideStats stats = side.stats();
+  EXPECT_EQ(stats.managed_stacks, 0U);
+  EXPECT_GT(stats.raw_events, kManySamples / 2);
+  EXPECT_GE(stats.ends[WL_END_NO_ROW], stats.raw_events - stats.raw_events / 100);
+}
+
 TEST_F(KernelSideTest, UnknownProcessIsHandedOverRaw) {
   Recursion target(60, 100000);
   ASSERT_TRUE(target.ready);

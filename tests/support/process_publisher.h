@@ -13,6 +13,7 @@
 #include "agent/kernel_side.h"
 #include "image/elf.h"
 #include "image/mapped_file.h"
+#include "manager/shared_table.h"
 #include "process/proc_file.h"
 #include "process/proc_maps.h"
 #include "table/compile.h"
@@ -26,6 +27,9 @@ class ProcessPublisher {
   // Called with every table loaded.
   std::function<void(std::uint32_t module, const table::UnwindTable& table)> on_table;
 
+  // False: code managers' tables are not there for the kernel side, so that it hands over raw stacks.
+  bool shows_managers = true;
+
   // The mappings last published, for checks.
   [[nodiscard]] const std::vector<wl_mapping>& mappings() const { return mappings_; }
   [[nodiscard]] std::uint64_t table_bytes() const { return table_bytes_; }
@@ -33,13 +37,20 @@ class ProcessPublisher {
 
   bool publish(std::uint32_t pid, std::uint64_t epoch = 0) {
     mappings_.clear();
-    for (const process::ProcMap& map :
-         process::parse_proc_maps(process::read_proc_file("/proc/" + std::to_string(pid) + "/maps")))
+    managers_.clear();
+    const auto maps = process::parse_proc_maps(process::read_proc_file("/proc/" + std::to_string(pid) + "/maps"));
+    for (const process::ProcMap& map : maps)
+      if (manager::shows_table(map))
+        if (auto table = manager::SharedTable::open(static_cast<pid_t>(pid), map))
+          managers_.push_back(std::move(*table));
+    for (const process::ProcMap& map : maps)
       if (map.executable && map.begin >> 63 == 0) add(pid, map.begin, map.end, map.offset, map.path);
     return side_.publish(pid, mappings_, epoch).has_value();
   }
 
  private:
+  static constexpr std::uint64_t kNowhere = 8;
+
   struct Module {
     std::uint32_t id = 0;
     std::unique_ptr<image::MappedFile> file;
@@ -50,7 +61,11 @@ class ProcessPublisher {
   void add(std::uint32_t pid, std::uint64_t begin, std::uint64_t end, std::uint64_t offset, const std::string& path) {
     const bool vdso = path == "[vdso]";
     if (!vdso && !path.starts_with('/')) {
-      mappings_.push_back({begin, end, 0, 0, WL_MAPPING_GENERATED});
+      manager::cut_by_tables(managers_, begin, end, [&](std::uint64_t from, std::uint64_t to, const auto& table) {
+        wl_mapping mapping{from, to, 0, 0, WL_MAPPING_GENERATED};
+        if (table) mapping.kind = WL_MAPPING_MANAGED, mapping.bias = shows_managers ? table->address() : kNowhere;
+        mappings_.push_back(mapping);
+      });
       return;
     }
     Module& module = modules_[path];
@@ -93,6 +108,7 @@ class ProcessPublisher {
 
   agent::KernelSide& side_;
   std::map<std::string, Module> modules_;
+  manager::SharedTables managers_;
   std::vector<wl_mapping> mappings_;
   std::uint64_t table_bytes_ = 0, table_rows_ = 0;
 };

@@ -61,7 +61,9 @@ class FakeTarget {
   std::vector<std::uint64_t> walk(const wl_cursor& start) {
     wl_unwind& unwind = scratch->unwind;
     unwind.cursor = start;
-    unwind.frames = unwind.first = unwind.memo_hits = 0;
+    unwind.frames = unwind.first = unwind.memo_hits = unwind.managed_frames = 0;
+    unwind.table.address = 0;
+    unwind.hash = 0;
     unwind.frame_limit = 64;
     wl_walk(scratch.get(), memo.get());
     return {scratch->frames, scratch->frames + unwind.frames};

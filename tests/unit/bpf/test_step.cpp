@@ -1,10 +1,14 @@
 // The shared unwinder (bpf/windlass_step.h) as user code: every kind of rule, the ends of a stack, the memo.
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <random>
 
 #include "fake_target.h"
+#include "manager/read.h"
+#include "support/managed_rows.h"
 #include "table/builder.h"
+#include "windlass/code_manager.h"
 
 namespace windlass {
 namespace {
@@ -376,14 +380,102 @@ TEST(Memo, ReplacedCodeIsNeverWalkedByItsOldRule) {
   EXPECT_EQ(target.scratch->unwind.end, WL_END_NO_MAPPING);
 }
 
-// A code manager has its rows, which are not read here: no frame pointer is followed from it, however right it looks.
-TEST(UnwindStep, CodeOfACodeManagerGoesToTheAgent) {
+// ---- code of a code manager -----------------------------------------------------------------------------------------
+
+// Three of its functions: two that return by their rows, the second of which is the outermost one's callee.
+class ManagedCode : public ::testing::Test {
+ protected:
+  static constexpr std::uint64_t kTable = 0x12340000, kFirst = kCode + 0x80, kSecond = kCode + 0x400,
+                                 kOutermost = kCode + 0xf00, kOther = kCode + 0x900;
+
+  void SetUp() override {
+    auto made = CodeManager::create(kCode, kCode + 0x1000,
+                                    {.functions = 16, .shape_bytes = 4096, .name_bytes = 4096, .past = 16});
+    ASSERT_TRUE(made);
+    manager.emplace(std::move(*made));
+    FrameRow outermost = test::managed_row(0, 0x40, 8);
+    outermost.return_address = RegisterRule::undefined();
+    add(kFirst, {test::managed_row(0, 1, 8), test::managed_row(1, 0x40, 32)});
+    add(kSecond, {test::managed_row(0, 4, 8), test::managed_row(4, 0x40, 24)});
+    add(kOutermost, {outermost});
+    add(kOther, {});
+    target.write(kStack, {0, 0, 0, kSecond + 0x10, 0, 0, kOutermost + 8, 0});
+    target.set_mappings({{kCode, kCode + 0x1000, kTable, 0, WL_MAPPING_MANAGED}});
+    show();
+  }
+  void add(std::uint64_t address, const std::vector<FrameRow>& rows) {
+    ASSERT_TRUE(manager->add({{address, 0x40, "f", 0, rows}}));
+  }
+  // The table as it is now is what the process has.
+  void show() {
+    const auto* bytes = reinterpret_cast<const std::uint8_t*>(CodeTableAccess::mapping(manager->reader()));
+    target.memory[kTable].assign(bytes, bytes + CodeTableAccess::table(manager->reader()).size);
+  }
+  std::vector<std::uint64_t> walk() { return target.walk(FakeTarget::cursor(kFirst + 0x20, kStack, 0)); }
+
   FakeTarget target;
-  target.write(kStack, {kStack + 32, kCode + 0x100, 0, 0, 0, kCode + 0x200});
-  target.set_mappings({{kCode, kCode + 0x1000, 0x12340000, 0, WL_MAPPING_MANAGED}});
-  EXPECT_EQ(target.walk(FakeTarget::cursor(kCode + 0x80, kStack, kStack)).size(), 1U);
-  EXPECT_EQ(target.scratch->unwind.end, WL_END_NO_ROW);
+  const wl_unwind& unwind = target.scratch->unwind;
+  std::optional<CodeManager> manager;
+  const std::vector<std::uint64_t> whole{(kFirst + 0x20) | WL_FRAME_EXACT, kSecond + 0x10, kOutermost + 8};
+};
+
+TEST_F(ManagedCode, IsLeftByTheRowsOfItsTable) {
+  EXPECT_EQ(walk(), whole);
+  EXPECT_EQ(unwind.end, WL_END_COMPLETE);
+  EXPECT_EQ(unwind.certainty, WL_DESCRIBED);
+  EXPECT_EQ(unwind.managed_frames, 3U);
+  // Nothing of it is kept: other functions come there, and nobody says so.
   for (const wl_memo_entry& entry : target.memo->entries) ASSERT_EQ(entry.tag, 0U);
+}
+
+// Stacks with the same addresses are the same only as long as nothing was taken away, wherever that was.
+TEST_F(ManagedCode, IsAnotherStackOnceAFunctionIsGone) {
+  (void)walk();
+  const std::uint64_t hash = unwind.hash;
+  (void)walk();
+  EXPECT_EQ(unwind.hash, hash);
+  add(kOther + 0x80, {});
+  show();
+  (void)walk();
+  EXPECT_EQ(unwind.hash, hash);
+  ASSERT_TRUE(manager->remove({kOther}));
+  show();
+  EXPECT_EQ(walk(), whole);
+  EXPECT_NE(unwind.hash, hash);
+}
+
+// The agent knows how to follow its code, and has the table where the process's is not to be read now. No frame pointer
+// is followed here, however right it looks.
+TEST_F(ManagedCode, GoesToTheAgentWhereItsTableDoesNotHelp) {
+  const auto goes = [&](std::uint64_t pc) {
+    target.write(kStack, {kStack + 32, kSecond + 0x10, 0, 0, 0, kSecond + 0x10});
+    const auto frames = target.walk(FakeTarget::cursor(pc, kStack, kStack));
+    EXPECT_EQ(frames.size(), 1U);
+    EXPECT_EQ(unwind.end, WL_END_NO_ROW);
+    EXPECT_EQ(unwind.managed_frames, 0U);
+  };
+  goes(kOther + 8);     // it has no rows
+  goes(kFirst + 0x40);  // no function
+  goes(kCode + 0xfff);
+  target.set_mappings({{kCode, kCode + 0x2000, kTable, 0, WL_MAPPING_MANAGED}});
+  goes(kCode + 0x1000);  // not the manager's code
+  target.memory[kTable].resize(512);
+  goes(kFirst + 8);
+  target.memory.erase(kTable);
+  goes(kFirst + 8);
+}
+
+// A row that only user space can apply.
+TEST_F(ManagedCode, GoesToTheAgentWhereARowIsAnExpression) {
+  FrameRow row = test::managed_row(0, 0x40, 8);
+  // DW_OP_breg7 8; DW_OP_breg6 0; DW_OP_plus
+  const std::byte expression[] = {std::byte{0x77}, std::byte{8}, std::byte{0x76}, std::byte{0}, std::byte{0x22}};
+  row.cfa = CfaRule::expression({0, sizeof expression});
+  row.expressions = ByteView(expression, sizeof expression);
+  add(kCode + 0xa00, {row});
+  show();
+  EXPECT_EQ(target.walk(FakeTarget::cursor(kCode + 0xa08, kStack, kStack)).size(), 1U);
+  EXPECT_EQ(unwind.end, WL_END_UNSUPPORTED_EXPRESSION);
 }
 
 static_assert(sizeof(wl_memo_entry) == 16);
