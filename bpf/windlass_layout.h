@@ -118,7 +118,7 @@ struct wl_maps_head {
 struct wl_mapping {
   __u64 begin;
   __u64 end;
-  __u64 bias; /* address in the process - bias = address in the module; MANAGED: where its table is in the process */
+  __u64 bias; /* address in the process - bias = address in the module; MANAGED: where what publishes it is mapped */
   __u32 module;
   __u32 kind; /* wl_mapping_kind */
 };
@@ -128,7 +128,8 @@ struct wl_mapping {
 enum wl_mapping_kind {
   WL_MAPPING_FILE = 0,      /* a module's */
   WL_MAPPING_GENERATED = 1, /* of a runtime that nothing is known of; or of a file that could not be read */
-  WL_MAPPING_MANAGED = 2,   /* a code manager has its functions: its table is read in the process's memory */
+  WL_MAPPING_MANAGED = 2,   /* its maker publishes its functions: by a code manager's table, which is read in its memory
+                             * (windlass_code_layout.h), or by a jitdump, which the agent reads */
 };
 
 /* tgid -> this. `space` names one state of one address space and is never used twice, so a memo entry tagged with it

@@ -1,4 +1,4 @@
-// Writes seeds for fuzz_core, fuzz_minidump and fuzz_code_manager: make_dump_seeds tests/corpus
+// Writes seeds for fuzz_core, fuzz_minidump, fuzz_code_manager and fuzz_jitdump: make_dump_seeds tests/corpus
 #include <elf.h>
 #include <unistd.h>
 
@@ -8,9 +8,11 @@
 #include <string>
 
 #include "support/core_writer.h"
+#include "support/jitdump_text.h"
 #include "support/managed_rows.h"
 #include "support/minidump_writer.h"
 #include "windlass/code_manager.h"
+#include "windlass/dwarf.h"
 
 namespace {
 
@@ -89,6 +91,35 @@ void make_code_manager(const std::filesystem::path& corpus) {
   keep(corpus / "fuzz_code_manager", "table", table);
 }
 
+// Every record, the unwinding data in both orders, in two pieces.
+void make_jitdump(const std::filesystem::path& corpus, bool header_first) {
+  constexpr std::uint64_t kCode = 0x1000, kSize = 64, kHeader = 24;
+  const std::uint64_t data = kCode + kSize, frames = data + (header_first ? kHeader : 0);
+  dwarf::Writer writer({.address = frames});
+  if (!writer.add(test::managed_rows(kSize, 8), {.address = kCode})) return;
+  const dwarf::Written written = std::move(writer).take();
+  const auto header = dwarf::eh_frame_hdr(written, header_first ? data : frames + written.bytes.size());
+  if (!header) return;
+  const auto text_of = [](const std::vector<std::byte>& bytes) {
+    return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  };
+  std::string table = text_of(*header);
+  table.resize(kHeader);
+  const std::string both = header_first ? table + text_of(written.bytes) : text_of(written.bytes) + table;
+  const std::string text = test::JitdumpText()
+                               .raw(std::uint16_t{200})
+                               .header()
+                               .unwinding(1, both, kHeader)
+                               .load(2, kCode, kSize, 1, "described")
+                               .record(process::JitdumpKind::kDebugInfo, 3, "lines")
+                               .load(4, kCode + kSize, 16, 2, "plain")
+                               .move(2000, kCode, kCode + 48, kSize, 1)
+                               .close(3000)
+                               .take();
+  const auto* bytes = reinterpret_cast<const std::byte*>(text.data());
+  keep(corpus / "fuzz_jitdump", header_first ? "header-first" : "header-last", {bytes, bytes + text.size()});
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -101,4 +132,5 @@ int main(int argc, char** argv) {
     for (const char* maker : {"windows", "breakpad", "crashpad"}) make_minidump(argv[1], architecture, maker);
   }
   make_code_manager(argv[1]);
+  for (const bool header_first : {false, true}) make_jitdump(argv[1], header_first);
 }

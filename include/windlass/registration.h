@@ -63,7 +63,8 @@ enum class Registry : std::uint8_t {
   kGdb,
   // /tmp/perf-PID.map: names alone. It cannot be withdrawn from: where ranges overlap, the later line counts.
   kPerfMap,
-  // jit-PID.dump, which `perf inject --jit` reads (perf record -k mono): names, code, unwind information, lines.
+  // jit-PID.dump, which `windlass record` and `windlass walk` read, and after perf record -k mono `perf inject --jit`:
+  // names, code, unwind information, lines.
   kJitdump,
   // Windows x64: the tables that RtlLookupFunctionEntry() asks, and so every unwinder of the process, exceptions and
   // crash reporters. Of prologues only, in the heap that the options give, which no other of these registrars has and

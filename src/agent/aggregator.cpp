@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "agent/user_frame.h"
+
 namespace windlass::agent {
 namespace {
 
@@ -41,8 +43,7 @@ std::uint32_t Aggregator::location(std::uint32_t use, std::uint64_t address, std
 
 std::uint32_t Aggregator::user_location(std::uint64_t frame, std::uint32_t tgid, const MapSet* maps,
                                         std::uint32_t name) {
-  std::uint64_t address = frame & ~WL_FRAME_EXACT;
-  if (!(frame & WL_FRAME_EXACT)) --address;  // inside the call, which may be its function's last instruction
+  const std::uint64_t address = lookup_address(frame);
   const Mapping* mapping = maps != nullptr ? maps->find(address) : nullptr;
   if (mapping == nullptr) return location(use_of(ModuleUse::Kind::kUnknown, 0), address);
   if (mapping->generated()) return location(use_of(ModuleUse::Kind::kAnonymous, tgid), address, name);
@@ -158,6 +159,7 @@ profile::Profile Aggregator::build(const Counts& counts, std::uint64_t& unknown,
     location.address = place.address;
     if (place.name == CodeNames::kUnknown) continue;
     const CodeFunction& function = names.function(place.name);
+    if (function.name.empty()) continue;
     const auto [number, is_new] =
         functions.try_emplace(function.name, static_cast<std::uint32_t>(profile.functions.size()));
     if (is_new) profile.functions.push_back({.name = function.name, .system_name = function.name});

@@ -41,7 +41,9 @@ class Aggregator {
   // Adds `count` samples with this stack. `maps`: the process's as of the sample; null = unknown. Returns the sample's
   // number. Amortised O(frames * log mappings).
   std::size_t add(const StackRecord& stack, const MapSet* maps, std::uint64_t count);
-  // The same, once, for a stack whose repeats the kernel side counts under `key`.
+  // Takes one of a sample's number back.
+  void take_back(std::size_t sample) { --samples_[sample].count; }
+  // The same as add(), once, for a stack whose repeats the kernel side counts under `key`.
   void add_counted(const wl_stack_key& key, const StackRecord& stack, const MapSet* maps);
 
   // The kernel side's counts as of now; `unknown` receives those of stacks whose event never arrived.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/monotonic.h"
 #include "process/perf_map.h"
 
 namespace windlass::agent {
@@ -10,12 +11,16 @@ std::uint32_t CodeNames::intern(std::uint64_t begin, std::string_view name) {
   key_.assign(reinterpret_cast<const char*>(&begin), sizeof begin);
   key_ += name;
   if (const auto known = numbers_.find(key_); known != numbers_.end()) return known->second;
+  const std::uint32_t number = add(begin, name);
+  if (number != kUnknown) numbers_.emplace(key_, number);
+  return number;
+}
+
+std::uint32_t CodeNames::add(std::uint64_t begin, std::string_view name) {
   if (functions_.size() == kMaxFunctions || name.size() > kMaxBytes - bytes_) return kUnknown;
   bytes_ += name.size();
   functions_.push_back({begin, std::string(name)});
-  const auto number = static_cast<std::uint32_t>(functions_.size());
-  numbers_.emplace(key_, number);
-  return number;
+  return static_cast<std::uint32_t>(functions_.size());
 }
 
 void CodeNames::look(std::uint32_t tgid, Followed& followed, std::uint64_t now) {
@@ -33,18 +38,36 @@ void CodeNames::look(std::uint32_t tgid, Followed& followed, std::uint64_t now) 
 
 std::uint32_t CodeNames::find(std::uint32_t tgid, const MapSet& maps, const Mapping& mapping, std::uint64_t address,
                               std::uint64_t time, std::uint64_t now) {
-  if (const auto* table = maps.table_of(mapping); table != nullptr) {
-    const CodeManagerReader then = (*table)->reader().as_of(time);
-    if (const auto function = then.find(address)) {
-      const auto name = then.name(address, room_);
-      if (name && !name->empty()) return intern(function->begin, *name);
-    }
-  }
+  if (const auto* code = maps.published_of(mapping); code != nullptr)
+    if (const auto function = (*code)->function_at(address, time, room_); function && !function->name.empty())
+      return intern(function->begin, function->name);
   Followed& followed = followed_[tgid];
   look(tgid, followed, now);
   if (followed.map == nullptr) return kUnknown;
   const auto function = followed.map->find(address, time);
   return function ? intern(function->begin, function->name) : kUnknown;
+}
+
+std::uint32_t CodeNames::find_late(std::uint32_t tgid, const MapSet& maps, const Mapping& mapping,
+                                   std::uint64_t address, std::uint64_t time, std::uint64_t now) {
+  const auto* code = maps.published_of(mapping);
+  if (code == nullptr || (*code)->is_settled(time, 0)) return find(tgid, maps, mapping, address, time, now);
+  const auto [late, is_new] = late_numbers_.try_emplace({code->get(), address, time / kLateInterval}, kUnknown);
+  if (is_new && (late->second = add(0, {})) != kUnknown) late_.push_back({*code, address, time, late->second});
+  return late->second;
+}
+
+void CodeNames::resolve() {
+  const std::uint64_t now = monotonic_ns();
+  for (const Late& late : late_) {
+    (void)late.code->is_settled(late.time, now);
+    const auto function = late.code->function_at(late.address, late.time, room_);
+    if (!function || function->name.size() > kMaxBytes - bytes_) continue;
+    bytes_ += function->name.size();
+    functions_[late.number - 1] = {function->begin, std::string(function->name)};
+  }
+  late_.clear();
+  late_numbers_.clear();
 }
 
 void CodeNames::poll(std::uint64_t now, const std::function<void(std::uint32_t tgid)>& renamed) {

@@ -9,9 +9,11 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <unordered_map>
 #include <vector>
 
@@ -35,10 +37,15 @@ class CodeNames {
   static constexpr std::size_t kMaxDead = 256;
 
   // The number of the function that had an address (of `mapping` in `maps`, code of a process made at run time) at a
-  // time, CLOCK_MONOTONIC in ns; `now` is that of asking. By the process's code manager, else by its perf map, which is
+  // time, CLOCK_MONOTONIC in ns; `now` is that of asking. By what the process publishes, else by its perf map, which is
   // read at most once a millisecond.
   [[nodiscard]] std::uint32_t find(std::uint32_t tgid, const MapSet& maps, const Mapping& mapping,
                                    std::uint64_t address, std::uint64_t time, std::uint64_t now);
+  // The same, where what the process publishes may say it later: what it says when resolve() is called, of one time in
+  // kLateInterval for all.
+  [[nodiscard]] std::uint32_t find_late(std::uint32_t tgid, const MapSet& maps, const Mapping& mapping,
+                                        std::uint64_t address, std::uint64_t time, std::uint64_t now);
+  void resolve();
   // Reads what has come to the perf maps, and calls `renamed(tgid)` for processes in which an address that had a name
   // has another one now, each at most ten times a second.
   void poll(std::uint64_t now, const std::function<void(std::uint32_t tgid)>& renamed);
@@ -46,7 +53,7 @@ class CodeNames {
   void end(std::uint32_t tgid);
   // Where its perf map can be read to the end; empty: nowhere.
   [[nodiscard]] std::string open_path(std::uint32_t tgid) const;
-  // Of a number that find() gave, but kUnknown.
+  // Of a number that find() gave, but kUnknown. Its name is empty where find_late() gave it and nothing is known yet.
   [[nodiscard]] const CodeFunction& function(std::uint32_t number) const { return functions_[number - 1]; }
 
  private:
@@ -60,17 +67,28 @@ class CodeNames {
   static constexpr std::uint64_t kLookInterval = 1'000'000;    // ns, at a map that is open
   static constexpr std::uint64_t kOpenInterval = 100'000'000;  // for one that is not there
   static constexpr std::uint64_t kRenameInterval = 100'000'000;
+  static constexpr std::uint64_t kLateInterval = 10'000'000'000;
+  // What a number that find_late() gave is the function of.
+  struct Late {
+    std::shared_ptr<manager::PublishedCode> code;
+    std::uint64_t address = 0, time = 0;
+    std::uint32_t number = 0;
+  };
+  using LateKey = std::tuple<const void*, std::uint64_t, std::uint64_t>;  // code, address, time / kLateInterval
 
   void look(std::uint32_t tgid, Followed& followed, std::uint64_t now);
   std::uint32_t intern(std::uint64_t begin, std::string_view name);
+  std::uint32_t add(std::uint64_t begin, std::string_view name);
 
   std::unordered_map<std::uint32_t, Followed> followed_;  // by tgid
   std::deque<std::uint32_t> dead_;                        // in the order of their ends
   std::deque<CodeFunction> functions_;
   std::unordered_map<std::string, std::uint32_t> numbers_;  // by begin and name
+  std::map<LateKey, std::uint32_t> late_numbers_;
+  std::vector<Late> late_;  // not resolved
   std::size_t bytes_ = 0;
   std::string key_;
-  std::vector<char> room_ = std::vector<char>(std::size_t{1} << 16);  // for any name of a code manager
+  std::vector<char> room_ = std::vector<char>(std::size_t{1} << 16);  // for any name
 };
 
 }  // namespace windlass::agent

@@ -3,7 +3,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 
 #include "process/mapped_files.h"
@@ -40,46 +39,21 @@ bool PerfMap::read(std::uint64_t now) {
   return renamed;
 }
 
-// By number of those that may have an address in the page, the later ones last.
-template <typename Use>
-void PerfMap::for_each_at(std::uint64_t page, Use&& use) const {
-  for (const std::uint32_t number : large_) use(lines_[number]);
-  if (const auto known = by_page_.find(page); known != by_page_.end())
-    for (const std::uint32_t number : known->second) use(lines_[number]);
-}
-
 bool PerfMap::add(std::string_view text, std::uint64_t since) {
   const auto parsed = process::parse_perf_map_line(text);
   if (!parsed || parsed->size == 0 || parsed->size > ~std::uint64_t{0} - parsed->begin) return false;
-  const Line line{parsed->begin, parsed->size, since, names_.size(), static_cast<std::uint32_t>(parsed->name.size())};
-  const std::uint64_t last = line.begin + (line.size - 1);
-  const std::uint64_t first_page = line.begin >> kPageShift, pages = (last >> kPageShift) - first_page + 1;
   bool renamed = false;
-  const auto number = static_cast<std::uint32_t>(lines_.size());
-  if (pages > kMaxPages) {
-    large_.push_back(number);
-  } else {
-    for (std::uint64_t page = first_page; page < first_page + pages; ++page) {
-      for_each_at(page, [&](const Line& other) {
-        renamed |= other.begin <= last && line.begin - other.begin < other.size && name_of(other) != parsed->name;
-        renamed |= other.begin >= line.begin && other.begin <= last && name_of(other) != parsed->name;
-      });
-      by_page_[page].push_back(number);
-    }
-  }
-  names_ += parsed->name;
-  lines_.push_back(line);
+  lines_.for_each_in(parsed->begin, parsed->size,
+                     [&](const auto& earlier) { renamed |= name_of(earlier) != parsed->name; });
+  lines_.add({parsed->begin, parsed->size, since, static_cast<std::uint32_t>(names_.size())});
+  names_.push_back({texts_.size(), static_cast<std::uint32_t>(parsed->name.size())});
+  texts_ += parsed->name;
   return renamed;
 }
 
 std::optional<PerfMap::Function> PerfMap::find(std::uint64_t address, std::uint64_t time) const {
-  const Line *then = nullptr, *later = nullptr;
-  for_each_at(address >> kPageShift, [&](const Line& line) {
-    if (address - line.begin >= line.size) return;
-    if (line.since <= time && (then == nullptr || then < &line)) then = &line;
-    if (line.since > time && (later == nullptr || later > &line)) later = &line;
-  });
-  const Line* found = then != nullptr ? then : later;
+  const auto* found = lines_.find(address, time);
+  if (found == nullptr) found = lines_.find_first(address);
   if (found == nullptr) return std::nullopt;
   return Function{found->begin, name_of(*found)};
 }

@@ -9,9 +9,9 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
+#include "process/code_history.h"
 #include "process/descriptor.h"
 
 namespace windlass::agent {
@@ -36,29 +36,22 @@ class PerfMap {
   [[nodiscard]] std::optional<Function> find(std::uint64_t address, std::uint64_t time) const;
 
  private:
-  static constexpr unsigned kPageShift = 12;
-  static constexpr std::uint64_t kMaxPages = 256;  // of a function that is found by its pages
-
-  struct Line {
-    std::uint64_t begin, size, since;
-    std::size_t name_at;
-    std::uint32_t name_size;
+  struct Name {
+    std::size_t at;
+    std::uint32_t size;
   };
   bool add(std::string_view text, std::uint64_t since);
-  [[nodiscard]] std::string_view name_of(const Line& line) const {
-    return std::string_view(names_).substr(line.name_at, line.name_size);
+  [[nodiscard]] std::string_view name_of(const process::CodeHistory::Piece& line) const {
+    return std::string_view(texts_).substr(names_[line.function].at, names_[line.function].size);
   }
-  template <typename Use>
-  void for_each_at(std::uint64_t page, Use&& use) const;
 
   process::Descriptor file_;
   std::uint64_t read_ = 0;       // bytes of it
   std::uint64_t last_read_ = 0;  // when
   std::string rest_;             // of a line whose end has not come
-  std::string names_;
-  std::vector<Line> lines_;  // in their order
-  std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> by_page_;
-  std::vector<std::uint32_t> large_;
+  std::string texts_;
+  std::vector<Name> names_;  // in texts_
+  process::CodeHistory lines_;
 };
 
 }  // namespace windlass::agent

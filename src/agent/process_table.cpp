@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "process/jitdump.h"
 #include "process/proc_file.h"
 
 namespace windlass::agent {
@@ -38,20 +39,20 @@ void MapSet::remove(std::uint64_t begin, std::uint64_t end) {
 }
 
 void MapSet::add(const Mapping& mapping) {
-  if (mapping.kind != MappingKind::kGenerated || tables_.empty()) return put(mapping);
-  manager::cut_by_tables(tables_, mapping.begin, mapping.end,
-                         [&](std::uint64_t begin, std::uint64_t end, const auto& table) {
-                           Mapping piece = mapping;
-                           piece.begin = begin;
-                           piece.end = end;
-                           piece.file_offset += begin - mapping.begin;
-                           if (table != nullptr) piece.kind = MappingKind::kManaged, piece.bias = table->address();
-                           put(piece);
-                         });
+  if (mapping.kind != MappingKind::kGenerated || published_.empty()) return put(mapping);
+  manager::cut_by(published_, mapping.begin, mapping.end,
+                  [&](std::uint64_t begin, std::uint64_t end, const auto& code) {
+                    Mapping piece = mapping;
+                    piece.begin = begin;
+                    piece.end = end;
+                    piece.file_offset += begin - mapping.begin;
+                    if (code != nullptr) piece.kind = MappingKind::kManaged, piece.bias = code->address();
+                    put(piece);
+                  });
 }
 
-void MapSet::set_tables(manager::SharedTables tables) {
-  tables_ = std::move(tables);
+void MapSet::set_published(manager::PublishedCodes published) {
+  published_ = std::move(published);
   std::vector<Mapping> before;
   before.swap(mappings_);
   for (Mapping& mapping : before) {
@@ -60,10 +61,10 @@ void MapSet::set_tables(manager::SharedTables tables) {
   }
 }
 
-const std::shared_ptr<manager::SharedTable>* MapSet::table_of(const Mapping& mapping) const {
+const std::shared_ptr<manager::PublishedCode>* MapSet::published_of(const Mapping& mapping) const {
   if (mapping.kind != MappingKind::kManaged) return nullptr;
-  const auto table = std::ranges::find_if(tables_, [&](const auto& it) { return it->address() == mapping.bias; });
-  return table != tables_.end() ? &*table : nullptr;
+  const auto code = std::ranges::find_if(published_, [&](const auto& it) { return it->address() == mapping.bias; });
+  return code != published_.end() ? &*code : nullptr;
 }
 
 void MapSet::put(const Mapping& mapping) {
@@ -141,10 +142,23 @@ void ProcessTable::map(const ProcessEvent& event) {
     ++dropped_mappings_;
     return;
   }
+  if (process::shows_jitdump(event.map)) return publish(process, event);
   const CodeLocation placement = resolver_(event.tgid, process.parent, event.map);
   writable(process).add(
       Mapping{event.map.begin, event.map.end, event.map.offset, placement.module, placement.bias, placement.kind});
   note_images(process, placement);
+  process.changed = std::max(process.changed, event.time);
+  mark(process);
+}
+
+// The page of a jitdump that is mapped as code is none.
+void ProcessTable::publish(Process& process, const ProcessEvent& event) {
+  manager::PublishedCodes codes = process.maps->published();
+  if (std::ranges::any_of(codes, [&](const auto& code) { return code->is_of(event.map); })) return;
+  auto code = manager::open_published(static_cast<pid_t>(event.tgid), static_cast<pid_t>(process.parent), event.map);
+  if (!code) return;  // gone before it could be opened
+  manager::add(codes, std::move(*code));
+  writable(process).set_published(std::move(codes));
   process.changed = std::max(process.changed, event.time);
   mark(process);
 }
@@ -211,25 +225,26 @@ void ProcessTable::exit(std::uint32_t tgid, std::uint64_t time) {
   }
 }
 
-// The code managers' tables among the mappings; those that are known already stay.
-static manager::SharedTables open_tables(std::uint32_t tgid, const std::vector<process::ProcMap>& maps,
-                                         const manager::SharedTables& known) {
-  manager::SharedTables tables;
+// What the mappings show of it; what is known already stays.
+static manager::PublishedCodes open_published(std::uint32_t tgid, std::uint32_t parent,
+                                              const std::vector<process::ProcMap>& maps,
+                                              const manager::PublishedCodes& known) {
+  manager::PublishedCodes codes;
   for (const process::ProcMap& map : maps) {
-    if (!manager::shows_table(map)) continue;
-    const auto same = std::ranges::find_if(known, [&](const auto& table) { return table->is_of(map); });
+    if (!manager::shows_published(map)) continue;
+    const auto same = std::ranges::find_if(known, [&](const auto& code) { return code->is_of(map); });
     if (same != known.end()) {
-      tables.push_back(*same);
-    } else if (auto table = manager::SharedTable::open(static_cast<pid_t>(tgid), map)) {
-      tables.push_back(std::move(*table));
+      manager::add(codes, *same);
+    } else if (auto code = manager::open_published(static_cast<pid_t>(tgid), static_cast<pid_t>(parent), map)) {
+      manager::add(codes, std::move(*code));
     }
   }
-  return tables;
+  return codes;
 }
 
 // What /proc says by now; null if it cannot be read.
 std::shared_ptr<MapSet> ProcessTable::read_maps(std::uint32_t tgid, std::uint32_t parent, bool& has_pe,
-                                                const manager::SharedTables& known) {
+                                                const manager::PublishedCodes& known) {
   std::string text;
   if (!reader_(tgid, text)) return nullptr;
   const std::vector<process::ProcMap> all = process::parse_proc_maps(text);
@@ -238,9 +253,9 @@ std::shared_ptr<MapSet> ProcessTable::read_maps(std::uint32_t tgid, std::uint32_
   if (images_ && std::ranges::any_of(all, is_unnamed_code)) images = images_(tgid, parent, all);
   has_pe = !images.empty();
   auto set = std::make_shared<MapSet>();
-  set->set_tables(open_tables(tgid, all, known));
+  set->set_published(open_published(tgid, parent, all, known));
   for (const process::ProcMap& map : all) {
-    if (!map.executable) continue;
+    if (!map.executable || process::shows_jitdump(map)) continue;
     if (set->mappings().size() >= kMaxMappings) {
       ++dropped_mappings_;
       continue;
@@ -263,7 +278,7 @@ static bool is_same_code(const Mapping& a, const Mapping& b) {
 
 bool ProcessTable::is_current(const Process& process) {
   bool has_pe = false;
-  const auto set = read_maps(process.tgid, process.parent, has_pe, process.maps->tables());
+  const auto set = read_maps(process.tgid, process.parent, has_pe, process.maps->published());
   if (set == nullptr) return true;
   const auto& now = set->mappings();
   return std::ranges::all_of(process.maps->mappings(), [&](const Mapping& known) {
@@ -276,7 +291,7 @@ bool ProcessTable::is_current(const Process& process) {
 bool ProcessTable::scan(std::uint32_t tgid, std::uint64_t now) {
   bool has_pe = false;
   const std::shared_ptr<const MapSet> before = get(tgid).maps;
-  auto set = read_maps(tgid, get(tgid).parent, has_pe, before->tables());
+  auto set = read_maps(tgid, get(tgid).parent, has_pe, before->published());
   if (set == nullptr) return false;
   Process& process = get(tgid);
   process.has_pe = has_pe;

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "agent/process_events.h"
-#include "manager/shared_table.h"
+#include "manager/published_code.h"
 #include "process/proc_maps.h"
 #include "windlass_layout.h"
 
@@ -31,7 +31,7 @@ struct Mapping {
   std::uint64_t begin = 0, end = 0;
   std::uint64_t file_offset = 0;
   std::uint32_t module = 0;  // ModuleRegistry's number
-  std::uint64_t bias = 0;    // address in the process - bias = address in the module; kManaged: of its table there
+  std::uint64_t bias = 0;    // address in the process - address in the module; kManaged: where what publishes it is
   MappingKind kind = MappingKind::kFile;
   [[nodiscard]] bool generated() const { return kind != MappingKind::kFile; }
   bool operator==(const Mapping&) const = default;
@@ -46,18 +46,18 @@ class MapSet {
   void add(const Mapping& mapping);
   void remove(std::uint64_t begin, std::uint64_t end);
 
-  // The tables of the process's code managers: what they have of generated code is kManaged from here on, also where it
-  // is added later.
-  void set_tables(manager::SharedTables tables);
-  [[nodiscard]] const manager::SharedTables& tables() const { return tables_; }
+  // What the process says of its generated code: what somebody answers for is kManaged from here on, also where it is
+  // added later.
+  void set_published(manager::PublishedCodes published);
+  [[nodiscard]] const manager::PublishedCodes& published() const { return published_; }
   // That of a kManaged mapping; null of others.
-  [[nodiscard]] const std::shared_ptr<manager::SharedTable>* table_of(const Mapping& mapping) const;
+  [[nodiscard]] const std::shared_ptr<manager::PublishedCode>* published_of(const Mapping& mapping) const;
 
  private:
   void put(const Mapping& mapping);
 
   std::vector<Mapping> mappings_;
-  manager::SharedTables tables_;
+  manager::PublishedCodes published_;
 };
 
 struct Process {
@@ -138,9 +138,10 @@ class ProcessTable {
  private:
   Process& get(std::uint32_t tgid);
   [[nodiscard]] std::shared_ptr<MapSet> read_maps(std::uint32_t tgid, std::uint32_t parent, bool& has_pe,
-                                                  const manager::SharedTables& known);
+                                                  const manager::PublishedCodes& known);
   void fork(const ProcessEvent& event);
   void map(const ProcessEvent& event);
+  void publish(Process& process, const ProcessEvent& event);
   MapSet& writable(Process& process);
   void mark(Process& process);
 

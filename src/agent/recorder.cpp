@@ -179,6 +179,7 @@ void Recorder::round() {
   });
   take_events(now_);
   bound_memory(now_);
+  intake_->settle();
   names_.poll(now_, [this](std::uint32_t tgid) { follower_->publish_anew(tgid); });
   follower_->finish_round(now_);
 }
@@ -221,6 +222,8 @@ void Recorder::drain() {
   }
   now_ = monotonic_ns();
   take_events(~0ull);
+  intake_->settle_all();
+  names_.resolve();
 }
 
 bool Recorder::finished(std::uint64_t now) {
@@ -300,9 +303,12 @@ NoSamples Recorder::no_samples() const {
 
 profile::Profile Recorder::profile() {
   std::uint64_t unknown = unknown_counts_;
-  profile::Profile profile = aggregator_.build(
-      counts(), unknown, [this](std::uint32_t number, profile::Module& module) { registry_->describe(number, module); },
-      names_);
+  profile::Profile profile;
+  intake_->with_waiting([&] {
+    profile = aggregator_.build(
+        counts(), unknown,
+        [this](std::uint32_t number, profile::Module& module) { registry_->describe(number, module); }, names_);
+  });
   profile.period_ns = kSecond / std::max(options_.frequency, 1u);
   profile.start_unix_ns = start_unix_ns_;
   profile.duration_ns = static_cast<std::uint64_t>(seconds() * 1e9);

@@ -4,7 +4,8 @@
 #include <cstring>
 #include <string_view>
 
-#include "agent/process_follower.h"
+#include "agent/user_frame.h"
+#include "base/monotonic.h"
 
 namespace windlass::agent {
 namespace {
@@ -17,11 +18,6 @@ StackRecord record_of(const wl_event_head& head, std::uint8_t end, std::uint8_t 
   stack.end = end;
   stack.certainty = certainty;
   return stack;
-}
-
-// The address that a frame is looked up at.
-std::uint64_t lookup(std::uint64_t frame) {
-  return (frame & WL_FRAME_EXACT) != 0 ? frame & ~WL_FRAME_EXACT : frame - 1;
 }
 
 }  // namespace
@@ -45,8 +41,9 @@ std::uint8_t SampleIntake::mapped_end(std::uint32_t tgid, std::uint8_t end, std:
   if (end != WL_END_COMPLETE) return end;
   const auto unmapped = [&] {
     const MapSet* maps = maps_of(tgid);
-    return maps == nullptr ||
-           std::ranges::any_of(frames, [&](std::uint64_t frame) { return maps->find(lookup(frame)) == nullptr; });
+    return maps == nullptr || std::ranges::any_of(frames, [&](std::uint64_t frame) {
+             return maps->find(lookup_address(frame)) == nullptr;
+           });
   };
   if (frames.empty() || !unmapped()) return end;
   rescan_(tgid);
@@ -55,29 +52,33 @@ std::uint8_t SampleIntake::mapped_end(std::uint32_t tgid, std::uint8_t end, std:
   return maps == nullptr || maps->mappings().empty() ? WL_END_NO_PROCESS : WL_END_NO_MAPPING;
 }
 
-// True if code managers turned up, so that what is known of the frames is another now.
+// True if somebody turned up who publishes code, so that what is known of the frames is another now.
 bool SampleIntake::meet_generated(std::uint32_t tgid, std::span<const std::uint64_t> frames) {
   const MapSet* maps = maps_of(tgid);
   if (maps == nullptr || std::ranges::none_of(frames, [&](std::uint64_t frame) {
-        const Mapping* mapping = maps->find(lookup(frame));
+        const Mapping* mapping = maps->find(lookup_address(frame));
         return mapping != nullptr && mapping->kind == MappingKind::kGenerated;
       }))
     return false;
-  const std::size_t before = maps->tables().size();
+  const std::size_t before = maps->published().size();
   on_generated_(tgid);
   maps = maps_of(tgid);
-  return maps != nullptr && maps->tables().size() != before;
+  return maps != nullptr && maps->published().size() != before;
 }
 
-// What the frames in code made at run time were called; empty: nothing is known of any.
-std::span<const std::uint32_t> SampleIntake::name(const wl_event_head& head, std::span<const std::uint64_t> frames) {
-  const MapSet* maps = maps_of(head.tgid);
+// What the frames in code made at run time were called; empty: nothing is known of any. `late`: what may still be said
+// counts, too, once it is.
+std::span<const std::uint32_t> SampleIntake::name(const wl_event_head& head, const MapSet* maps,
+                                                  std::span<const std::uint64_t> frames, bool late) {
   frame_names_.clear();
   if (maps == nullptr) return {};
   for (std::size_t i = 0; i < frames.size(); ++i) {
-    const Mapping* mapping = maps->find(lookup(frames[i]));
+    const std::uint64_t address = lookup_address(frames[i]);
+    const Mapping* mapping = maps->find(address);
     if (mapping == nullptr || !mapping->generated()) continue;
-    const std::uint32_t found = names_.find(head.tgid, *maps, *mapping, lookup(frames[i]), head.time, monotonic_ns());
+    const std::uint64_t now = monotonic_ns();
+    const std::uint32_t found = late ? names_.find_late(head.tgid, *maps, *mapping, address, head.time, now)
+                                     : names_.find(head.tgid, *maps, *mapping, address, head.time, now);
     if (found == CodeNames::kUnknown) continue;
     frame_names_.resize(frames.size(), CodeNames::kUnknown);
     frame_names_[i] = found;
@@ -97,7 +98,7 @@ void SampleIntake::on_stack(const wl_event_head& head, std::size_t size) {
   StackRecord stack = record_of(head, mapped_end(head.tgid, event.end, user), event.certainty);
   stack.kernel = {frames, event.kernel_frames};
   stack.user = user;
-  stack.names = name(head, user);
+  stack.names = name(head, maps_of(head.tgid), user, true);  // counted by the kernel side: it cannot wait
   aggregator_.add_counted({event.hash, head.tgid, head.tid}, stack, maps_of(head.tgid));
 }
 
@@ -118,11 +119,51 @@ void SampleIntake::on_raw(const wl_event_head& head, std::size_t size) {
   }
   end = mapped_end(head.tgid, end, frames_);
   ++raw_ends_[std::min<unsigned>(end, WL_END_COUNT - 1)];
-  StackRecord stack = record_of(head, end, unwinder_.certainty());
-  stack.kernel = event->kernel;
-  stack.user = frames_;
-  stack.names = name(head, frames_);
-  aggregator_.add(stack, maps_of(head.tgid), 1);
+  WalkedSample sample{head, end, unwinder_.certainty(), event->kernel, frames_, shared_maps_of(head.tgid)};
+  if (sample.maps == nullptr || !LateSamples::has_to_wait(*sample.maps, sample.user, head.time, ended(head.tgid))) {
+    (void)add(sample, false);
+  } else {
+    late_.push(std::move(sample));
+    late_.take_excess([this](const WalkedSample& early) { (void)add(early, true); });
+  }
+}
+
+// ---- samples that wait for names ------------------------------------------------------------------------------------
+
+std::uint64_t SampleIntake::ended(std::uint32_t tgid) const {
+  const Process* process = table_.find(tgid);
+  return process != nullptr ? process->exit_time : 0;
+}
+
+std::shared_ptr<const MapSet> SampleIntake::shared_maps_of(std::uint32_t tgid) const {
+  const Process* process = table_.find(tgid);
+  return process != nullptr ? process->maps : nullptr;
+}
+
+std::size_t SampleIntake::add(const WalkedSample& sample, bool late) {
+  StackRecord stack = record_of(sample.head, sample.end, sample.certainty);
+  stack.kernel = sample.kernel;
+  stack.user = sample.user;
+  stack.names = name(sample.head, sample.maps.get(), sample.user, late);
+  return aggregator_.add(stack, sample.maps.get(), 1);
+}
+
+void SampleIntake::settle() {
+  late_.take_settled([this](std::uint32_t tgid) { return ended(tgid); },
+                     [this](const WalkedSample& sample) { (void)add(sample, false); });
+}
+
+void SampleIntake::settle_all() {
+  const std::uint64_t now = monotonic_ns();
+  late_.take_settled([now](std::uint32_t) { return now; },
+                     [this](const WalkedSample& sample) { (void)add(sample, false); });
+}
+
+void SampleIntake::with_waiting(const std::function<void()>& use) {
+  std::vector<std::size_t> added;
+  late_.for_each([&](const WalkedSample& sample) { added.push_back(add(sample, false)); });
+  use();
+  for (const std::size_t sample : added) aggregator_.take_back(sample);
 }
 
 std::uint8_t SampleIntake::unwind(const RawSample& sample) {

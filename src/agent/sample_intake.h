@@ -8,6 +8,7 @@
 
 #include "agent/aggregator.h"
 #include "agent/code_names.h"
+#include "agent/late_samples.h"
 #include "agent/process_table.h"
 #include "agent/raw_unwinder.h"
 #include "windlass_layout.h"
@@ -19,7 +20,7 @@ namespace windlass::agent {
 class SampleIntake {
  public:
   // `rescan`: reads what a process has mapped once more, for mappings that no event reported (mremap, a lost record).
-  // `on_generated`: that code made at run time was met which no code manager is known to have. All must outlive it.
+  // `on_generated`: that code made at run time was met which nobody is known to publish. All must outlive it.
   using OfProcess = std::function<void(std::uint32_t tgid)>;
   SampleIntake(const ProcessTable& table, RawUnwinder& unwinder, CodeNames& names, Aggregator& aggregator,
                OfProcess rescan, OfProcess on_generated)
@@ -33,6 +34,13 @@ class SampleIntake {
   // A WL_EVENT_STACK or WL_EVENT_RAW; false for other events.
   bool take(const wl_event_head& event, std::size_t size);
 
+  // Samples whose names may still come (LateSamples) are held back. Those that need wait no longer go to the profile
+  // now; or all, with what is known.
+  void settle();
+  void settle_all();
+  // They are in the aggregator while `use` is called, with what is known: for a profile in between.
+  void with_waiting(const std::function<void()>& use);
+
   // How many raw samples ended in this way (wl_end) once they were unwound.
   [[nodiscard]] std::uint64_t raw_ends(unsigned end) const { return raw_ends_[end]; }
   // Samples whose bytes contradict their head; none is expected from a kernel.
@@ -43,7 +51,11 @@ class SampleIntake {
   void on_raw(const wl_event_head& head, std::size_t size);
   std::uint8_t unwind(const RawSample& sample);
   bool meet_generated(std::uint32_t tgid, std::span<const std::uint64_t> frames);
-  [[nodiscard]] std::span<const std::uint32_t> name(const wl_event_head& head, std::span<const std::uint64_t> frames);
+  [[nodiscard]] std::span<const std::uint32_t> name(const wl_event_head& head, const MapSet* maps,
+                                                    std::span<const std::uint64_t> frames, bool late);
+  std::size_t add(const WalkedSample& sample, bool late);
+  [[nodiscard]] std::uint64_t ended(std::uint32_t tgid) const;
+  [[nodiscard]] std::shared_ptr<const MapSet> shared_maps_of(std::uint32_t tgid) const;
   [[nodiscard]] std::uint8_t mapped_end(std::uint32_t tgid, std::uint8_t end, std::span<const std::uint64_t> frames);
   [[nodiscard]] const MapSet* maps_of(std::uint32_t tgid) const;
 
@@ -52,6 +64,7 @@ class SampleIntake {
   CodeNames& names_;
   Aggregator& aggregator_;
   OfProcess rescan_, on_generated_;
+  LateSamples late_;
   std::vector<std::uint64_t> frames_;       // of the raw sample at hand
   std::vector<std::uint32_t> frame_names_;  // of the sample at hand
   std::uint64_t raw_ends_[WL_END_COUNT] = {};

@@ -26,8 +26,8 @@ std::unique_ptr<walk::Module> module_of(const MapSet& maps, const Mapping& mappi
   ModuleInfo info;
   info.begin = mapping.begin;
   info.end = mapping.end;
-  if (const auto* table = maps.table_of(mapping)) {
-    auto module = std::make_unique<walk::Module>(std::move(info), manager::make_source(*table));
+  if (const auto* code = maps.published_of(mapping)) {
+    auto module = std::make_unique<walk::Module>(std::move(info), (*code)->make_source());
     module->forget_id();  // its functions come and go
     return module;
   }
@@ -53,7 +53,7 @@ SampledProcess::SampledProcess(Architecture architecture, const Memory& memory, 
 }
 
 void SampledProcess::show(const MapSet& maps, std::uint64_t time, ModuleRegistry& registry) {
-  for (const auto& table : maps.tables()) table->set_time(time);
+  for (const auto& code : maps.published()) code->set_time(time);
   const std::vector<Mapping>& wanted = maps.mappings();
   if (wanted == shown_) return;
   // Both are sorted. What goes first, so that what comes in its place does not overlap it.

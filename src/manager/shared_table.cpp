@@ -61,29 +61,17 @@ Expected<std::shared_ptr<SharedTable>> SharedTable::open(const Memory& memory, s
   return std::make_shared<SharedTable>(nullptr, *reader, address, process::FileIdentity());
 }
 
-SharedTables open_tables(pid_t pid, std::span<const process::ProcMap> maps, const Memory& memory) {
-  SharedTables tables;
-  for (const process::ProcMap& map : maps) {
-    if (!shows_table(map)) continue;
-    auto table = SharedTable::open(pid, map);
-    if (!table) table = SharedTable::open(memory, map.begin);
-    if (table) tables.push_back(std::move(*table));
-  }
-  return tables;
+std::optional<PublishedCode::Function> SharedTable::function_at(std::uint64_t address, std::uint64_t time,
+                                                                std::span<char> room) {
+  const CodeManagerReader then = reader_.as_of(time);
+  const auto function = then.find(address);
+  const auto name = function ? then.name(address, room) : std::unexpected(function.error());
+  if (!name) return std::nullopt;
+  return Function{function->begin, *name};
 }
 
-SharedTables open_tables(std::span<const process::ProcMap> maps, const Memory& memory) {
-  SharedTables tables;
-  for (const process::ProcMap& map : maps) {
-    if (!shows_table(map)) continue;
-    if (auto table = SharedTable::open(memory, map.begin)) tables.push_back(std::move(*table));
-  }
-  return tables;
-}
-
-std::unique_ptr<source::UnwindSource> make_source(std::shared_ptr<SharedTable> table) {
-  const CodeManagerReader& reader = table->reader();
-  return make_source(std::move(table), reader);
+std::unique_ptr<source::UnwindSource> SharedTable::make_source() {
+  return manager::make_source(shared_from_this(), reader_);
 }
 
 }  // namespace windlass::manager

@@ -86,14 +86,7 @@ class ManagerSource final : public source::UnwindSource {
     }
   }
   void for_each_row(source::RowVisitor& visitor, source::ErrorSink report) const override {
-    visitor.begin_section("code manager");
-    for_each_function(
-        [&](const source::Function& function) {
-          for_each_row(
-              function, [&](const FrameRow& row) { visitor.row(row); }, report);
-          return visitor.wants_more();
-        },
-        report);
+    source::for_each_row_by_function(*this, "code manager", visitor, report);
   }
 
  private:

@@ -5,11 +5,13 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 
 #include <fmt/format.h>
 
 #include "base/monotonic.h"
+#include "process/jitdump.h"
 #include "process/process_memory.h"
 #include "registration/file.h"
 #include "windlass/backtrace.h"
@@ -18,32 +20,22 @@
 namespace windlass::registration {
 namespace {
 
-enum Record : std::uint32_t { kLoad = 0, kMove = 1, kDebugInfo = 2, kClose = 3, kUnwindingInfo = 4 };
-
-struct FileHeader {
-  std::uint32_t magic = 0x4a695444;  // "JiTD"
-  std::uint32_t version = 1;
-  std::uint32_t total_size = 40;
-  std::uint32_t elf_machine = 0;
-  std::uint32_t reserved = 0;
-  std::uint32_t process = 0;
-  std::uint64_t time = 0;
-  std::uint64_t flags = 0;
-};
-static_assert(sizeof(FileHeader) == 40);
+using process::JitdumpHeader;
+using process::JitdumpKind;
+using process::JitdumpLoad;
+using process::JitdumpRecord;
+using process::JitdumpUnwinding;
 
 // Records one behind the other.
 class Records {
  public:
-  void open(Record record) {
+  void open(JitdumpKind kind) {
     begin_ = text_.size();
-    value(static_cast<std::uint32_t>(record));
-    value(std::uint32_t{0});  // size
-    value(monotonic_ns());    // perf's clock has to be the same: record -k mono
+    value(JitdumpRecord{.kind = kind, .time = monotonic_ns()});  // perf's clock has to be the same: record -k mono
   }
   void close() {
     const auto size = static_cast<std::uint32_t>(text_.size() - begin_);
-    std::memcpy(text_.data() + begin_ + 4, &size, sizeof size);
+    std::memcpy(text_.data() + begin_ + offsetof(JitdumpRecord, size), &size, sizeof size);
   }
   template <typename T>
   void value(T number) {
@@ -72,10 +64,10 @@ Expected<void> put_unwinding(Records& to, const Function& function, std::uint64_
   const auto header = dwarf::eh_frame_hdr(written, frames + written.bytes.size());
   if (!header) return std::unexpected(header.error());
   const std::uint64_t total = written.bytes.size() + header->size();
-  to.open(kUnwindingInfo);
-  to.value(total);
-  to.value(std::uint64_t{header->size()});
-  to.value(next - function.begin() >= size + total ? total : std::uint64_t{0});
+  to.open(JitdumpKind::kUnwindingInfo);
+  to.value(JitdumpUnwinding{.size = total,
+                            .header_size = header->size(),
+                            .mapped_size = next - function.begin() >= size + total ? total : 0});
   to.bytes(written.bytes.data(), written.bytes.size());
   to.bytes(header->data(), header->size());
   to.close();
@@ -85,7 +77,7 @@ Expected<void> put_unwinding(Records& to, const Function& function, std::uint64_
 void put_lines(Records& to, const Function& function) {
   const auto lines = function.given->lines;
   if (lines.empty()) return;
-  to.open(kDebugInfo);
+  to.open(JitdumpKind::kDebugInfo);
   to.value(function.begin());
   to.value(std::uint64_t{lines.size()});
   for (const GeneratedLine& line : lines) {
@@ -111,13 +103,13 @@ Expected<std::string> code_of(const Function& function) {
 Expected<void> put_code(Records& to, const Function& function, std::uint64_t index) {
   const auto code = code_of(function);
   if (!code) return std::unexpected(code.error());
-  to.open(kLoad);
-  to.value(static_cast<std::uint32_t>(::getpid()));
-  to.value(static_cast<std::uint32_t>(::gettid()));
-  to.value(function.begin());
-  to.value(function.begin());
-  to.value(std::uint64_t{function.given->size});
-  to.value(index);
+  to.open(JitdumpKind::kLoad);
+  to.value(JitdumpLoad{.process = static_cast<std::uint32_t>(::getpid()),
+                       .thread = static_cast<std::uint32_t>(::gettid()),
+                       .vma = function.begin(),
+                       .address = function.begin(),
+                       .size = function.given->size,
+                       .index = index});
   to.text(function.given->name.empty() ? "[jit]" : function.given->name);
   to.bytes(code->data(), code->size());
   to.close();
@@ -131,7 +123,7 @@ class JitdumpRegistrar : public FileRegistrar {
     remove_all();
     if (is_own()) {
       Records records;
-      records.open(kClose);
+      records.open(JitdumpKind::kClose);
       records.close();
       (void)write(records.take());
     }
@@ -147,7 +139,7 @@ class JitdumpRegistrar : public FileRegistrar {
   [[nodiscard]] int open_flags() const override { return O_RDWR | O_TRUNC; }
 
   Expected<void> begin() override {
-    FileHeader header;
+    JitdumpHeader header;
     header.elf_machine = kOwnArchitecture == Architecture::kX86_64 ? EM_X86_64 : EM_AARCH64;
     header.process = static_cast<std::uint32_t>(::getpid());
     header.time = monotonic_ns();
@@ -178,14 +170,16 @@ class JitdumpRegistrar : public FileRegistrar {
   void inherit(std::string& text) const override {
     const std::uint64_t time = monotonic_ns();
     const auto process = static_cast<std::uint32_t>(::getpid());
-    std::uint32_t kind = 0, size = 0;
-    for (char* record = text.data(); record < text.data() + text.size(); record += size) {
-      std::memcpy(&kind, record, sizeof kind);
-      std::memcpy(&size, record + 4, sizeof size);
-      std::memcpy(record + 8, &time, sizeof time);
-      if (kind != kLoad) continue;
-      std::memcpy(record + 16, &process, sizeof process);
-      std::memcpy(record + 20, &process, sizeof process);  // the thread: the others are not in the child
+    JitdumpRecord record;
+    for (char* at = text.data(); at < text.data() + text.size(); at += record.size) {
+      std::memcpy(&record, at, sizeof record);
+      record.time = time;
+      std::memcpy(at, &record, sizeof record);
+      if (record.kind != JitdumpKind::kLoad) continue;
+      JitdumpLoad load;
+      std::memcpy(&load, at + sizeof record, sizeof load);
+      load.process = load.thread = process;  // its parent's other threads are not in the child
+      std::memcpy(at + sizeof record, &load, sizeof load);
     }
   }
 

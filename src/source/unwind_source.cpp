@@ -61,4 +61,16 @@ std::unique_ptr<UnwindSource> make_failed_source(const Error& why, bool windows)
 
 const UnwindSource& generated_source() { return generated.value; }
 
+void for_each_row_by_function(const UnwindSource& source, std::string_view section, RowVisitor& visitor,
+                              ErrorSink report) {
+  visitor.begin_section(section);
+  source.for_each_function(
+      [&](const Function& function) {
+        source.for_each_row(
+            function, [&](const FrameRow& row) { visitor.row(row); }, report);
+        return visitor.wants_more();
+      },
+      report);
+}
+
 }  // namespace windlass::source

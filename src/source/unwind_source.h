@@ -144,6 +144,10 @@ class UnwindSource {
   virtual void accept(FormatVisitor& visitor) const { visitor.rows(*this); }
 };
 
+// One section of all functions' rows.
+void for_each_row_by_function(const UnwindSource& source, std::string_view section, RowVisitor& visitor,
+                              ErrorSink report);
+
 // ---- where sources come from --------------------------------------------------------------------------------------
 
 // The source for an image's bytes, which must outlive it: ELF or PE, by their first bytes. `layout` is that of a PE

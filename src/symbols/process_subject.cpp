@@ -9,7 +9,6 @@
 #include "process/proc_file.h"
 #include "symbols/subject.h"
 #include "walk/target/process_memory.h"
-#include "walk/target/process_modules.h"
 #include "windlass/backtrace.h"
 
 namespace windlass::symbols {
@@ -29,7 +28,7 @@ Expected<std::unique_ptr<Subject>> ProcessSubject::open(std::uint64_t pid, Known
   return subject;
 }
 
-ProcessSubject::Mapped::Mapped(pid_t pid, const std::string& maps, KnownModules& modules)
+ProcessSubject::Mapped::Mapped(pid_t pid, const std::string& maps, KnownModules& known)
     : target{.kind = TargetKind::kProcess,
              .space = AddressSpace(kOwnArchitecture, std::make_unique<walk::ProcessMemory>(pid)),
              .threads = {},
@@ -38,8 +37,8 @@ ProcessSubject::Mapped::Mapped(pid_t pid, const std::string& maps, KnownModules&
              .problems = {},
              .notes = {},
              .attachment = {}},
-      subject(target.space, {.process = target.process, .live = true}, modules) {
-  (void)walk::ProcessModules().update(target, pid, maps);
+      subject(target.space, {.process = target.process, .live = true}, known) {
+  (void)modules.update(target, pid, maps);
   subject.open_all();
 }
 
@@ -49,7 +48,8 @@ std::string ProcessSubject::read_maps() const {
 
 void ProcessSubject::begin_call() {
   std::string maps = read_maps();
-  if (maps.empty() || maps == maps_) return;
+  if (maps.empty()) return;
+  if (maps == maps_) return mapped_->modules.fix_time(mapped_->target);
   auto mapped = std::make_unique<Mapped>(pid_, maps, modules_);
   // What was read by number was this process's if it is there now.
   if (read_maps().empty()) return;

@@ -11,6 +11,7 @@
 #include "process/descriptor.h"
 #include "symbols/known_modules.h"
 #include "walk/module.h"
+#include "walk/target/process_modules.h"
 #include "windlass/target.h"
 
 namespace windlass::symbols {
@@ -98,8 +99,9 @@ class ProcessSubject final : public Subject {
  private:
   // The modules of one state of its mappings.
   struct Mapped {
-    Mapped(pid_t pid, const std::string& maps, KnownModules& modules);
+    Mapped(pid_t pid, const std::string& maps, KnownModules& known);
     Target target;
+    walk::ProcessModules modules;
     SpaceSubject subject;
   };
   [[nodiscard]] std::string read_maps() const;

@@ -113,7 +113,7 @@ Expected<Target> open_core(const std::string& path, const DumpOptions& options) 
   constexpr std::uint64_t kPage = 4096;
   const std::vector<process::ProcMap> maps = maps_of(*core);
   auto files = walk::add_modules(target, maps, find, core->auxiliary_value(AT_PAGESZ).value_or(kPage),
-                                 manager::open_tables(maps, target.space.memory()));
+                                 manager::open_published(maps, target.space.memory()));
   // Data that a cut-off core has lost were written since they came from their file.
   std::erase_if(files, [&](const walk::FileRange& range) {
     const image::CoreSegment* segment = core->segment_at(range.begin);

@@ -34,8 +34,8 @@ struct OpenedFile {
 class ModuleAdder {
  public:
   ModuleAdder(Target& target, std::span<const process::ProcMap> maps, FindFiles find, std::uint64_t page_size,
-              const manager::SharedTables& tables)
-      : target_(target), maps_(maps), find_(find), page_size_(page_size), tables_(tables) {}
+              const manager::PublishedCodes& published)
+      : target_(target), maps_(maps), find_(find), page_size_(page_size), published_(published) {}
 
   std::vector<FileRange> run() {
     std::map<std::pair<std::string, std::uint64_t>, FileGroup> groups;
@@ -83,14 +83,13 @@ class ModuleAdder {
   // What nobody knows the functions of, or who has made it has published.
   Expected<void> add_code(const ModuleInfo& info) {
     Expected<void> added;
-    manager::cut_by_tables(tables_, info.begin, info.end, [&](std::uint64_t begin, std::uint64_t end, auto table) {
+    manager::cut_by(published_, info.begin, info.end, [&](std::uint64_t begin, std::uint64_t end, const auto& code) {
       Expected<void> piece;
-      if (table == nullptr) {
+      if (code == nullptr) {
         if (const auto id = target_.space.add(CodeRange{begin, end, info.path, info.bias}); !id)
           piece = std::unexpected(id.error());
       } else {
-        auto module = std::make_unique<Module>(ModuleInfo{begin, end, info.bias, info.path, {}},
-                                               manager::make_source(std::move(table)));
+        auto module = std::make_unique<Module>(ModuleInfo{begin, end, info.bias, info.path, {}}, code->make_source());
         module->forget_id();  // its functions come and go
         piece = target_.space.add_module(std::move(module));
       }
@@ -216,7 +215,7 @@ class ModuleAdder {
   std::span<const process::ProcMap> maps_;
   FindFiles find_;
   std::uint64_t page_size_;
-  const manager::SharedTables& tables_;
+  const manager::PublishedCodes& published_;
   std::vector<FileRange> ranges_;
   std::vector<Found> found_;
 };
@@ -224,9 +223,9 @@ class ModuleAdder {
 }  // namespace
 
 std::vector<FileRange> add_modules(Target& target, std::span<const process::ProcMap> maps, FindFiles find,
-                                   std::uint64_t page_size, const manager::SharedTables& tables) {
+                                   std::uint64_t page_size, const manager::PublishedCodes& published) {
   const std::vector<process::ProcMap> elf = add_loaded_pe(target, maps, find);
-  return ModuleAdder(target, elf, find, page_size, tables).run();
+  return ModuleAdder(target, elf, find, page_size, published).run();
 }
 
 }  // namespace windlass::walk

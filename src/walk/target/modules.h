@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/function_ref.h"
-#include "manager/shared_table.h"
+#include "manager/published_code.h"
 #include "process/mapped_files.h"
 #include "process/proc_maps.h"
 #include "windlass/target.h"
@@ -30,10 +30,9 @@ struct FileRange {
 
 // Adds a module for every PE image (pe_modules.h) and for every other executable mapping (neighbours of one file
 // together), its unwind information from the file, else from memory; a code range where there is neither, or, where
-// code managers have such code, a module with their functions. `maps` ascending, `tables` those among them. Files that
-// are missing or are not the ones that ran are noted. Returns the mappings, not only the executable ones, of the files
-// found.
+// its makers have published such code, a module with their functions. `maps` ascending. Files that are missing or are
+// not the ones that ran are noted. Returns the mappings, not only the executable ones, of the files found.
 std::vector<FileRange> add_modules(Target& target, std::span<const process::ProcMap> maps, FindFiles find,
-                                   std::uint64_t page_size, const manager::SharedTables& tables);
+                                   std::uint64_t page_size, const manager::PublishedCodes& published);
 
 }  // namespace windlass::walk

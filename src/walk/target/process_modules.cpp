@@ -6,6 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <fmt/format.h>
+
 #include "base/monotonic.h"
 #include "walk/module.h"
 #include "walk/target/modules.h"
@@ -63,7 +65,7 @@ std::size_t ProcessModules::remove(Target& target, const Piece& piece) {
   std::size_t gone = 0;
   for (const process::ProcMap& map : piece.maps) {
     if (!map.executable) continue;
-    // Several, where code managers have parts of it.
+    // Several, where parts of it are published.
     for (std::uint64_t at = map.begin; at < map.end;) {
       const Module* module = target.space.find(at);
       if (module == nullptr) break;
@@ -75,22 +77,22 @@ std::size_t ProcessModules::remove(Target& target, const Piece& piece) {
 }
 
 // False where they are those that there were.
-bool ProcessModules::open_tables(const Target& target, pid_t pid, const std::vector<process::ProcMap>& maps) {
+bool ProcessModules::open_published(const Target& target, pid_t pid, const std::vector<process::ProcMap>& maps) {
   std::vector<process::ProcMap> now;
-  std::ranges::copy_if(maps, std::back_inserter(now), manager::shows_table);
-  if (now == table_maps_) return false;
-  table_maps_ = std::move(now);
-  tables_ = manager::open_tables(pid, table_maps_, target.space.memory());
+  std::ranges::copy_if(maps, std::back_inserter(now), manager::shows_published);
+  if (now == published_maps_) return false;
+  published_maps_ = std::move(now);
+  published_ = manager::open_published(pid, published_maps_, target.space.memory());
   return true;
 }
 
 // What is no longer as it was goes; in `now` the rest takes its new state's place.
-std::size_t ProcessModules::remove_changed(Target& target, Pieces& now, bool other_tables) {
+std::size_t ProcessModules::remove_changed(Target& target, Pieces& now, bool others_published) {
   std::size_t gone = 0;
   for (auto& [key, piece] : pieces_) {
     const auto same = now.find(key);
     const bool keeps = !windows_ && same != now.end() && same->second.maps == piece.maps &&
-                       (piece.file.empty() ? !other_tables : look_at(piece.file) == piece.state);
+                       (piece.file.empty() ? !others_published : look_at(piece.file) == piece.state);
     if (keeps)
       same->second = std::move(piece);
     else
@@ -110,15 +112,20 @@ void ProcessModules::note_files(const Target& target) {
   }
 }
 
-// What is found in them is as it is now, also when the process runs on before names are asked for.
-void ProcessModules::fix_tables() {
-  for (const auto& table : tables_) table->set_time(monotonic_ns());
+void ProcessModules::fix_time(Target& target) const {
+  for (const auto& code : published_) {
+    code->set_time(monotonic_ns());
+    const auto problem = code->problem();
+    if (!problem) continue;
+    std::string note = fmt::format("what the process says of its code: {}", problem->text());
+    if (std::ranges::find(target.notes, note) == target.notes.end()) target.notes.push_back(std::move(note));
+  }
 }
 
 Refreshed ProcessModules::update(Target& target, pid_t pid, std::string_view maps) {
   std::string lines = lines_that_matter(maps);
   if (lines == lines_ && files_are_same()) {
-    fix_tables();
+    fix_time(target);
     return {};
   }
   const std::size_t before = target.space.modules().size();
@@ -128,8 +135,8 @@ Refreshed ProcessModules::update(Target& target, pid_t pid, std::string_view map
   if (windows_)
     for (const ModuleInfo* info : target.space.modules())
       if (info->windows && target.space.remove(info->begin)) ++changed.modules_gone;
-  changed.modules_gone += remove_changed(target, now, open_tables(target, pid, all));
-  fix_tables();
+  changed.modules_gone += remove_changed(target, now, open_published(target, pid, all));
+  fix_time(target);
   // What has modules still is not added again. Neighbours in a file without code stay: they may be a PE image's
   // headers.
   std::erase_if(all, [&](const process::ProcMap& map) {
@@ -137,7 +144,7 @@ Refreshed ProcessModules::update(Target& target, pid_t pid, std::string_view map
     return module != nullptr && map.executable;
   });
   const auto find = [&](const process::ProcMap& map, std::string&) { return process::files_of(pid, 0, map); };
-  (void)add_modules(target, all, find, static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)), tables_);
+  (void)add_modules(target, all, find, static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)), published_);
   const std::vector<const ModuleInfo*> infos = target.space.modules();
   changed.modules_new = infos.size() + changed.modules_gone - before;
   windows_ = std::ranges::any_of(infos, &ModuleInfo::windows);

@@ -11,7 +11,7 @@
 
 #include <sys/types.h>
 
-#include "manager/shared_table.h"
+#include "manager/published_code.h"
 #include "process/proc_maps.h"
 #include "windlass/target.h"
 
@@ -21,8 +21,11 @@ class ProcessModules {
  public:
   // Makes the target's modules those that `maps`, the text of its /proc/PID/maps, shows. What has not changed since the
   // last call stays: mappings of a file that are where they were, if the file is the same one (inode, size, time of
-  // change); code without a file, unless code managers have come or gone. The memory must be that of now.
+  // change); code without a file, unless code managers or a jitdump have come or gone. The memory must be that of now.
   Refreshed update(Target& target, pid_t pid, std::string_view maps);
+  // What it says of the code that it makes is from here on what it says now, and stays that also when it runs on. Part
+  // of update(). What is wrong with it is noted.
+  void fix_time(Target& target) const;
 
  private:
   // What a file looked like when it was read. Another one can get its name, its inode and its place in memory.
@@ -44,16 +47,15 @@ class ProcessModules {
   [[nodiscard]] static FileState look_at(const std::string& path);
   [[nodiscard]] static std::size_t remove(Target& target, const Piece& piece);
   [[nodiscard]] bool files_are_same() const;
-  [[nodiscard]] std::size_t remove_changed(Target& target, Pieces& now, bool other_tables);
-  [[nodiscard]] bool open_tables(const Target& target, pid_t pid, const std::vector<process::ProcMap>& maps);
-  void fix_tables();
+  [[nodiscard]] std::size_t remove_changed(Target& target, Pieces& now, bool others_published);
+  [[nodiscard]] bool open_published(const Target& target, pid_t pid, const std::vector<process::ProcMap>& maps);
   void note_files(const Target& target);
 
   std::string lines_;  // of `maps` that matter, as they were
   Pieces pieces_;
-  std::vector<process::ProcMap> table_maps_;
-  manager::SharedTables tables_;  // at table_maps_
-  bool windows_ = false;          // there are PE images, which are more than the mappings of their file
+  std::vector<process::ProcMap> published_maps_;
+  manager::PublishedCodes published_;  // at published_maps_
+  bool windows_ = false;               // there are PE images, which are more than the mappings of their file
 };
 
 }  // namespace windlass::walk

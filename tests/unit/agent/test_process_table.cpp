@@ -1,12 +1,16 @@
 #include "agent/process_table.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
 #include <map>
 
 #include "agent/code_names.h"
 #include "process/proc_file.h"
+#include "support/jitdump_text.h"
 #include "windlass/code_manager.h"
 
 namespace windlass::agent {
@@ -205,6 +209,46 @@ TEST_F(ProcessTableTest, MappingsAreBounded) {
   EXPECT_EQ(table.dropped_mappings(), 10u);
 }
 
+// The page by which perf learns of a jitdump is no code; what it tells of counts for all generated code, whichever is
+// mapped first, and for a child, until exec.
+TEST_F(ProcessTableTest, AJitdumpTellsOfAllGeneratedCode) {
+  std::string folder = testing::TempDir() + "windlass-table-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const std::string path = folder + "/jit-1.dump";
+  std::ofstream(path) << test::JitdumpText().header().load(1, 0x1010, 0x10, 1, "f").take();
+  struct stat status {};
+  ASSERT_EQ(::stat(path.c_str(), &status), 0);
+  map(1, 1, 0x1000, 0x2000, 0);
+  map(2, 1, 0x8000, 0x9000, 5);
+  ProcessEvent event;
+  event.kind = ProcessEventKind::kMap;
+  event.time = 3;
+  event.tgid = 1;
+  event.map.begin = 0x5000;
+  event.map.end = 0x6000;
+  event.map.executable = true;
+  event.map.path = path;
+  event.map.file.inode = status.st_ino;
+  for (int i = 0; i < 2; ++i) table.apply(event);
+  map(4, 1, 0x3000, 0x4000, 0);
+  std::filesystem::remove_all(folder);
+  const MapSet& maps = *table.find(1)->maps;
+  ASSERT_EQ(maps.published().size(), 1u);
+  ASSERT_EQ(maps.mappings().size(), 3u);
+  for (const Mapping& mapping : maps.mappings())
+    EXPECT_EQ(mapping.kind, mapping.begin == 0x8000 ? MappingKind::kFile : MappingKind::kManaged);
+  CodeNames names;
+  const std::uint32_t number = names.find(1, maps, maps.mappings()[0], 0x1018, 5, 5);
+  ASSERT_NE(number, CodeNames::kUnknown);
+  EXPECT_EQ(names.function(number).name, "f");
+  EXPECT_EQ(names.find(1, maps, maps.mappings()[1], 0x3018, 5, 5), CodeNames::kUnknown);
+  event.map.path = "/nonexistent/jit-2.dump";
+  event.map.begin = 0x15000;
+  event.map.end = 0x16000;
+  table.apply(event);
+  EXPECT_EQ(table.find(1)->maps->published().size(), 1u) << "one that is gone already";
+}
+
 // A code manager's functions are managed code, whatever of its range is mapped when; before and behind it, code that
 // nothing is known of.
 TEST(MapSetOfTables, CodeManagersHaveTheirCode) {
@@ -213,12 +257,12 @@ TEST(MapSetOfTables, CodeManagersHaveTheirCode) {
   ASSERT_TRUE(manager);
   ASSERT_TRUE(manager->add({{kCode + 0x5000, 0x100, "f", 1, {}}}));
   const std::string maps = process::read_proc_file("/proc/self/maps");
-  manager::SharedTables tables;
+  manager::PublishedCodes tables;
   for (const process::ProcMap& map : process::parse_proc_maps(maps)) {
-    if (!manager::shows_table(map)) continue;
-    auto table = manager::SharedTable::open(::getpid(), map);
+    if (!manager::shows_published(map)) continue;
+    auto table = manager::open_published(::getpid(), 0, map);
     ASSERT_TRUE(table) << table.error().text();
-    if ((*table)->begin() == kCode + 0x4000) tables.push_back(*table);
+    if ((*table)->begin() == kCode + 0x4000) manager::add(tables, *table);
   }
   ASSERT_EQ(tables.size(), 1u);
   const auto expect_cut = [&](const MapSet& set) {
@@ -231,18 +275,18 @@ TEST(MapSetOfTables, CodeManagersHaveTheirCode) {
     EXPECT_EQ(mappings[1].bias, tables[0]->address());
     EXPECT_EQ(mappings[2].kind, MappingKind::kGenerated);
     EXPECT_EQ(mappings[2].end, kCode + kSize);
-    ASSERT_NE(set.table_of(mappings[1]), nullptr);
-    EXPECT_EQ(*set.table_of(mappings[1]), tables[0]);
-    EXPECT_EQ(set.table_of(mappings[0]), nullptr);
+    ASSERT_NE(set.published_of(mappings[1]), nullptr);
+    EXPECT_EQ(*set.published_of(mappings[1]), tables[0]);
+    EXPECT_EQ(set.published_of(mappings[0]), nullptr);
   };
   const Mapping code{kCode, kCode + kSize, 0, 0, 0, MappingKind::kGenerated};
   MapSet before;
-  before.set_tables(tables);
+  before.set_published(tables);
   before.add(code);
   expect_cut(before);
   MapSet after;
   after.add(code);
-  after.set_tables(tables);
+  after.set_published(tables);
   expect_cut(after);
   CodeNames names;
   const std::uint32_t number = names.find(1, after, after.mappings()[1], kCode + 0x5080, ~std::uint64_t{0} - 1, 1);
@@ -251,7 +295,7 @@ TEST(MapSetOfTables, CodeManagersHaveTheirCode) {
   EXPECT_EQ(names.function(number).begin, kCode + 0x5000);
   EXPECT_EQ(names.find(1, after, after.mappings()[1], kCode + 0x5100, 1, 1), CodeNames::kUnknown);
   EXPECT_EQ(names.find(1, after, after.mappings()[0], kCode + 0x5080, 1, 1), CodeNames::kUnknown);
-  after.set_tables({});
+  after.set_published({});
   for (const Mapping& mapping : after.mappings()) {
     EXPECT_EQ(mapping.kind, MappingKind::kGenerated);
     EXPECT_EQ(mapping.bias, 0u);

@@ -1,10 +1,16 @@
 #include "agent/sample_intake.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include <fmt/format.h>
 
 #include "agent/module_registry.h"
+#include "support/jitdump_text.h"
 
 namespace windlass::agent {
 namespace {
@@ -38,6 +44,7 @@ class SampleIntakeTest : public testing::Test {
     made.type = static_cast<decltype(made.type)>(type);
     made.tgid = 10;
     made.tid = 11;
+    made.time = 5;
     std::memcpy(made.comm, "worker", 6);
     return made;
   }
@@ -103,6 +110,37 @@ TEST_F(SampleIntakeTest, FramesThatExceedTheEventAreRefused) {
   EXPECT_TRUE(take_raw(0x1000, 1));
   EXPECT_EQ(intake.malformed(), 3u);
   EXPECT_TRUE(profile().samples.empty());
+}
+
+// What a jitdump may still tell of is held back, but for a profile in between.
+TEST_F(SampleIntakeTest, ASampleWaitsForItsNames) {
+  std::string folder = testing::TempDir() + "windlass-intake-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const std::string path = folder + "/jit-10.dump";
+  std::ofstream(path) << test::JitdumpText().header().take();
+  struct stat status {};
+  ASSERT_EQ(::stat(path.c_str(), &status), 0);
+  proc = fmt::format("1000-2000 r-xp 00000000 00:00 0 \n5000-6000 r-xp 00000000 00:00 {} {}\n", status.st_ino, path);
+  ASSERT_TRUE(table.scan(10, 1));
+  EXPECT_TRUE(take_raw(0x1010));
+  EXPECT_TRUE(profile().samples.empty());
+  intake.settle();
+  EXPECT_TRUE(profile().samples.empty());
+  intake.with_waiting([&] {
+    ASSERT_EQ(profile().samples.size(), 1u);
+    EXPECT_EQ(profile().samples[0].count, 1u);
+  });
+  EXPECT_TRUE(profile().samples.empty());
+  std::ofstream(path, std::ios::app) << test::JitdumpText().load(0, 0x1000, 0x100, 1, "late").take();
+  intake.settle_all();
+  std::uint64_t unknown = 0;
+  const auto made = aggregator.build([](const auto&) {}, unknown, [](std::uint32_t, profile::Module&) {}, names);
+  ASSERT_EQ(made.samples.size(), 1u);
+  EXPECT_EQ(made.samples[0].count, 1u);
+  const auto& lines = made.locations[made.samples[0].locations[0]].lines;
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_EQ(made.functions[lines[0].function].name, "late");
+  std::filesystem::remove_all(folder);
 }
 
 TEST_F(SampleIntakeTest, EventsOfProcessesAreNotItsOwn) {

@@ -20,8 +20,10 @@
 
 #include "live_process.h"
 #include "nm.h"
+#include "support/jit_stub.h"
 #include "support/run_command.h"
 #include "windlass/backtrace.h"
+#include "windlass/registration.h"
 #include "windlass/symbols.h"
 
 // Named by the tests of walks: in no namespace, kept from being inlined, and not a tail call.
@@ -287,6 +289,32 @@ TEST(SymbolizerOfProcess, FilesTheVdsoAndGeneratedCode) {
   EXPECT_TRUE(nowhere.module.empty());
   EXPECT_TRUE(nowhere.frames.empty());
   EXPECT_EQ(nowhere.lookup, 0x10u);
+}
+
+// This one, from outside. What comes after its mappings were read counts, too.
+TEST(SymbolizerOfProcess, WhatItsJitdumpTellsOf) {
+  const Folder folder;
+  const test::JitChain chain;
+  const auto registrar = open_registrar(Registry::kJitdump, {.folder = folder / ""});
+  ASSERT_TRUE(registrar);
+  const auto add = [&](unsigned number, std::string_view called) {
+    const test::JitStub& stub = chain.stubs()[number];
+    return (*registrar)
+        ->add(std::vector{GeneratedFunction{.address = stub.begin(),
+                                            .size = static_cast<std::uint32_t>(stub.end() - stub.begin()),
+                                            .name = called,
+                                            .rows = stub.rows()}});
+  };
+  ASSERT_TRUE(add(0, "made_first"));
+  const auto symbols = Symbolizer::of_process(static_cast<std::uint64_t>(::getpid()));
+  ASSERT_TRUE(symbols) << symbols.error().text();
+  const std::uint64_t second = chain.stubs()[1].begin();
+  const NamedAddress first = name(*symbols, chain.stubs()[0].begin() + 4);
+  EXPECT_EQ(function_of(first), "made_first");
+  EXPECT_EQ(first.offset - first.function_begin, 4u);
+  EXPECT_TRUE(name(*symbols, second).frames.empty());
+  ASSERT_TRUE(add(1, "_Z11made_secondv"));
+  EXPECT_EQ(function_of(name(*symbols, second)), "made_second()");
 }
 
 TEST(SymbolizerOfProcess, ALibraryThatIsLoadedLater) {

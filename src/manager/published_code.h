@@ -1,0 +1,102 @@
+// What a process says of the code that it makes at run time: its code managers' tables, its jitdump. Whoever walks its
+// stacks takes the functions of such code, their names and their rows, from here.
+#pragma once
+
+#include <sys/types.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "process/file_identity.h"
+#include "process/proc_maps.h"
+#include "source/unwind_source.h"
+#include "windlass/walk.h"
+
+namespace windlass::manager {
+
+// Look-ups may come from several threads, but for set_time().
+class PublishedCode : public std::enable_shared_from_this<PublishedCode> {
+ public:
+  PublishedCode(std::uint64_t address, const process::FileIdentity& file) : address_(address), file_(file) {}
+  virtual ~PublishedCode() = default;
+  PublishedCode(const PublishedCode&) = delete;
+  PublishedCode& operator=(const PublishedCode&) = delete;
+
+  // Where its process has it mapped: no two of a process have the same.
+  [[nodiscard]] std::uint64_t address() const { return address_; }
+  // Was it opened for this mapping, or one like it?
+  [[nodiscard]] bool is_of(const process::ProcMap& map) const {
+    return map.begin == address_ && map.file.inode == file_.inode && map.file.major == file_.major &&
+           map.file.minor == file_.minor;
+  }
+
+  // The addresses that it answers for. Where several do, the one of the highest rank does alone.
+  [[nodiscard]] virtual std::uint64_t begin() const = 0;
+  [[nodiscard]] virtual std::uint64_t end() const = 0;
+  [[nodiscard]] virtual std::uint64_t rank() const = 0;
+
+  // What sources made of it answer for from here on: a moment, CLOCK_MONOTONIC in ns. No look-up may be under way.
+  virtual void set_time(std::uint64_t time) = 0;
+
+  struct Function {
+    std::uint64_t begin = 0;
+    std::string_view name;  // in the room that was given
+  };
+  // The function that had an address at a time, with its name, cut where the room is too small.
+  [[nodiscard]] virtual std::optional<Function> function_at(std::uint64_t address, std::uint64_t time,
+                                                            std::span<char> room) = 0;
+  // Has all come that will ever be said of a time? `ended`: when the process ended, which says nothing any more; 0: it
+  // lives.
+  [[nodiscard]] virtual bool is_settled(std::uint64_t /*time*/, std::uint64_t /*ended*/) { return true; }
+  // What is wrong with it.
+  [[nodiscard]] virtual std::optional<Error> problem() const { return std::nullopt; }
+
+  // Its functions, in addresses of the process; keeps it.
+  [[nodiscard]] virtual std::unique_ptr<source::UnwindSource> make_source() = 0;
+
+ private:
+  std::uint64_t address_;
+  process::FileIdentity file_;
+};
+
+// Ascending by rank.
+using PublishedCodes = std::vector<std::shared_ptr<PublishedCode>>;
+void add(PublishedCodes& codes, std::shared_ptr<PublishedCode> code);
+
+// Is it how a process shows what it says?
+[[nodiscard]] bool shows_published(const process::ProcMap& map);
+// That of a process that lives, or has just ended (`parent` as process::files_of() wants it). Errors of
+// SharedTable::open() and JitdumpCode::open().
+[[nodiscard]] Expected<std::shared_ptr<PublishedCode>> open_published(pid_t pid, pid_t parent,
+                                                                      const process::ProcMap& map);
+// All among the mappings of a process that lives; a code manager's memfd that cannot be opened is read in its memory.
+[[nodiscard]] PublishedCodes open_published(pid_t pid, std::span<const process::ProcMap> maps, const Memory& memory);
+// Those among the mappings of a dump, which keeps the memory: code managers'.
+[[nodiscard]] PublishedCodes open_published(std::span<const process::ProcMap> maps, const Memory& memory);
+
+// [begin, end) cut where code that somebody answers for begins and ends: calls piece(begin, end, code) for each,
+// ascending, `code` null where nobody does.
+template <typename Piece>
+void cut_by(const PublishedCodes& codes, std::uint64_t begin, std::uint64_t end, Piece&& piece) {
+  while (begin < end) {
+    std::uint64_t until = end;
+    const std::shared_ptr<PublishedCode>* within = nullptr;
+    for (const auto& code : codes) {
+      if (code->begin() <= begin && begin < code->end()) {
+        within = &code;
+        until = std::min(until, code->end());
+      } else if (code->begin() > begin) {
+        until = std::min(until, code->begin());
+      }
+    }
+    piece(begin, until, within != nullptr ? *within : nullptr);
+    begin = until;
+  }
+}
+
+}  // namespace windlass::manager
