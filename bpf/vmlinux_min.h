@@ -52,6 +52,7 @@ struct thread_struct {
 #else
   struct desc_struct tls_array[3]; /* segments of a 32-bit thread's own */
   unsigned long fsbase;
+  unsigned long gsbase;
 #endif
 };
 

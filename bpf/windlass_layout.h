@@ -23,6 +23,7 @@
 #endif
 
 #include "windlass_ends.h"
+#include "windlass_wine_layout.h"
 
 #define WL_CHUNK_SHIFT 20
 #define WL_CHUNK_SIZE (1u << WL_CHUNK_SHIFT)
@@ -220,6 +221,8 @@ struct wl_raw_event {
   __u64 stack_pages;
   __u64 second_pages;
   __u64 stack_address; /* below the stack pointer by the red zone, where leaves keep data, too (psABI 3.2.2) */
+  __u64 gs_base;       /* x86-64: of the thread, 0 if it has none */
+  __u64 teb_frame;     /* the word at gs_base + WL_WINE_TEB_FRAME */
   /* followed by u64 kernel[kernel_frames], u8 code[code_size padded to 8], u8 stack[stack_size],
    * u8 second_stack[second_size] */
 };

@@ -24,6 +24,8 @@ WL_INLINE void wl_load_registers(struct wl_cursor* cursor, const struct pt_regs_
 /* The C libraries put a thread's control block, which tpidr_el0 points to, at the top of its stack. */
 WL_INLINE __u64 wl_thread_block(const struct task_struct* task) { return task->thread.uw.tp_value; }
 
+WL_INLINE __u64 wl_gs_base(const struct task_struct* task) { return 0; }
+
 #else
 
 #define WL_CONTEXT_PC(regs) ((regs).rip)
@@ -59,6 +61,9 @@ WL_INLINE void wl_load_registers(struct wl_cursor* cursor, const struct pt_regs_
 
 /* The C libraries put a thread's control block, which fs points to, at the top of its stack. */
 WL_INLINE __u64 wl_thread_block(const struct task_struct* task) { return task->thread.fsbase; }
+
+/* As arch_prctl(ARCH_SET_GS) has set it, which Wine does once a thread. */
+WL_INLINE __u64 wl_gs_base(const struct task_struct* task) { return task->thread.gsbase; }
 
 /* The same of 32-bit code, by gs: the first of the segments that set_thread_area makes, which the C libraries take. Its
  * descriptor has the base's bits 0 to 23 at 16 and 24 to 31 at 56 (Intel SDM 3A, "Segment Descriptors"). */

@@ -103,6 +103,10 @@ WL_GLOBAL int wl_emit_raw(struct wl_scratch* s, struct wl_cpu_stats* st, __u64 s
   raw->event.reason = s->unwind.end;
   raw->event.space = s->unwind.space;
   raw->event.kernel_frames = kernel_frames;
+  raw->event.gs_base = s->unwind.gs_base;
+  raw->event.teb_frame = 0;
+  if (s->unwind.gs_base)
+    bpf_probe_read_user(&raw->event.teb_frame, 8, (const void*)(s->unwind.gs_base + WL_WINE_TEB_FRAME));
   bpf_probe_read_kernel(raw->bytes, kernel_frames * 8, s->frames);
   raw->copy_offset = kernel_frames * 8;
   if (wl_copy_code(raw, cursor->regs[WL_PC])) return 0;

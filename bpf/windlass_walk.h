@@ -13,6 +13,7 @@
 #include "windlass_code_a64.h"
 #else
 #include "windlass_code.h"
+#include "windlass_wine.h"
 #endif
 
 WL_INLINE __u64 wl_mix(__u64 hash, __u64 value) {
@@ -59,6 +60,9 @@ WL_GLOBAL int wl_step(struct wl_unwind* u, struct wl_memo* memo) {
     if (status == WL_END_NO_MAPPING && !u->cursor.exact && WL_VALID(&u->cursor, WL_SP) &&
         wl_code_is_restorer(u, u->cursor.regs[WL_PC]))
       return wl_step_signal(u, u->cursor.regs[WL_SP]);
+#else
+    if (status == WL_END_NO_MAPPING && u->cursor.regs[WL_PC] == WL_WINE_MARK && !u->cursor.exact && u->frames)
+      return wl_step_callback(u);
 #endif
     if (status != WL_CONTINUE) return status;
   }

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <iterator>
 
+#include "arch/registers.h"
+
 namespace windlass::agent {
 namespace {
 
@@ -73,6 +75,10 @@ Expected<RawEvent> parse_raw_event(const wl_event_head& head, std::size_t size) 
   const std::byte* const stack = bytes + stack_at;
   sample.stack = {event.stack_address, {stack, event.stack_size}, event.stack_pages};
   sample.second = {event.second_address, {stack + event.stack_size, event.second_size}, event.second_pages};
+  if (event.gs_base != 0 && event.machine == WL_MACHINE_X86_64) {
+    sample.registers.set(x86_64::kGsBase, event.gs_base);
+    sample.teb = {event.gs_base + WL_WINE_TEB_FRAME, std::as_bytes(std::span(&event.teb_frame, 1))};
+  }
   sample.code = {sample.registers.pc().value() - event.code_before, {bytes + code_at, event.code_size}};
   return parsed;
 }

@@ -30,6 +30,7 @@ struct RawSample {
   MemoryCopy stack;                        // from sp, or the red zone below it, on
   MemoryCopy second;                       // of another stack that the thread came from, or of this one far above
   MemoryCopy code;                         // around the pc, as it was
+  MemoryCopy teb;                          // the one word of a Wine thread's TEB that its callbacks need
 };
 
 // The pieces of an event, or kMalformed; kUnsupported where its registers are of no machine known here. The spans point

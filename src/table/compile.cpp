@@ -82,10 +82,13 @@ EvaluationStats compile_with(const dwarf::CfiSection& section, const image::ElfI
     covered = fde.begin;
     const auto done = interpreter.run(fde, emit);
     pending.resize(static_cast<std::size_t>(out - pending.data()));
-    if constexpr (std::is_same_v<Registers, Arm64Registers>) correct_rows(std::span(pending.begin(), pending.end()));
+    const std::span rows(pending.begin(), pending.end());
+    if constexpr (std::is_same_v<Registers, Arm64Registers>)
+      correct_rows(rows);
+    else if (image != nullptr)
+      correct_frame_addresses(*image, rows);
     bool other_register = false;
     for (const TableBuilder::PendingRow& row : pending) other_register |= note_cfa_register<Registers>(row.low, use);
-    const std::span rows(pending.begin(), pending.end());
     if (image == nullptr || !add_unusual_rows(*image, fde, rows, other_register, builder)) builder.rows(rows);
     if (!done) [[unlikely]] {
       builder.cut_function(covered);

@@ -6,6 +6,7 @@
 
 #include "arch/registers.h"
 #include "code/eh_return.h"
+#include "code/frame_address.h"
 #include "code/stack_switch.h"
 #include "table/linear_scan.h"
 
@@ -89,6 +90,34 @@ bool add_switching_rows(const image::ElfImage& image, const dwarf::Fde& fde, con
 TraceRule for_the_agent(TraceRule rule) {
   rule.cfa_kind = WL_CFA_UNSUPPORTED, rule.cfa_reg = 0, rule.cfa_offset = 0, rule.cfa_arg = 0;
   return rule;
+}
+
+void correct_frame_addresses(const image::ElfImage& image, std::span<Row> rows) {
+  const auto is_at = [](const Row& row, RegisterNumber reg) {
+    return cfa_kind(row) == WL_CFA_REG && cfa_register(row) == reg;
+  };
+  const auto offset = [](const Row& row) { return static_cast<std::int32_t>(row.low >> PackedRule::kCfaOffset); };
+  constexpr std::int32_t kUsual = 16;  // push rbp; mov rbp, rsp
+  for (std::size_t i = 1; i < rows.size(); ++i) {
+    const Row& before = rows[i - 1];
+    if (!is_at(rows[i], x86_64::kRbp) || offset(rows[i]) == kUsual || !is_at(before, x86_64::kRsp) ||
+        offset(before) != offset(rows[i])) [[likely]]
+      continue;
+    const auto code = image.at_address(rows[i].begin - code::kLongestFrameAddress, code::kLongestFrameAddress);
+    const std::int32_t distance = code ? code::frame_address_at_end(*code) : 0;
+    if (distance <= 0) continue;
+    const TraceRule known = rule_of(before);
+    const std::int32_t wrong = offset(rows[i]);
+    for (; i < rows.size() && is_at(rows[i], x86_64::kRbp) && offset(rows[i]) == wrong; ++i) {
+      TraceRule rule = rule_of(rows[i]);
+      rule.cfa_offset -= distance;
+      // What is saved behind the instruction counts from rbp, too.
+      const bool same = rule.x_kind == known.x_kind && rule.x_offset == known.x_offset;
+      if (rule.x_kind == WL_REG_CFA && !same) rule.x_offset = static_cast<std::int16_t>(rule.x_offset + distance);
+      const PackedRule packed = PackedRule::of(rule);
+      rows[i].low = packed.low, rows[i].high = packed.high;
+    }
+  }
 }
 
 bool add_unusual_rows(const image::ElfImage& image, const dwarf::Fde& fde, std::span<const Row> rows,

@@ -35,4 +35,7 @@ namespace windlass::table {
                                     std::span<const TableBuilder::PendingRow> rows, bool other_register,
                                     TableBuilder& builder);
 
+// Puts right the rows of one function that count from rbp what is rsp's: code/frame_address.h. Quick where none does.
+void correct_frame_addresses(const image::ElfImage& image, std::span<TableBuilder::PendingRow> rows);
+
 }  // namespace windlass::table

@@ -1,5 +1,6 @@
 // Call frame information of ELF files, unless the code contradicts it.
 #include "code/eh_return.h"
+#include "code/frame_address.h"
 #include "code/stack_switch.h"
 #include "walk/step_context.h"
 
@@ -64,6 +65,36 @@ bool by_contradiction(const StepContext& context, const FrameRow& row, Step& ste
   trial.certainty = FrameCertainty::kProved;
   step = trial;
   return true;
+}
+
+// Puts right the row of a function that counts from rbp what is rsp's: code/frame_address.h.
+void correct_frame_address(const StepContext& context, FrameRow& row) {
+  constexpr std::int32_t kUsual = 16;  // push rbp; mov rbp, rsp
+  if (context.space.architecture() != Architecture::kX86_64 || !row.cfa.is_at(x86_64::kRbp) ||
+      row.cfa.offset() == kUsual)
+    return;
+  const auto function = context.module->function_at(context.frame.pc().lookup());
+  FrameRow before, at;
+  if (!function || !context.module->row_at(function->begin, before)) return;
+  for (; before.cfa.is_at(x86_64::kRsp) && before.end < function->end; before = at) {
+    if (!context.module->row_at(before.end, at)) return;
+    if (at.cfa == row.cfa) break;
+  }
+  std::byte code[code::kLongestFrameAddress];
+  if (before.cfa != CfaRule::at(x86_64::kRsp, row.cfa.offset()) || at.cfa != row.cfa ||
+      !read_code(context, at.begin - sizeof code, code, sizeof code))
+    return;
+  const std::int32_t distance = code::frame_address_at_end(ByteView(code, sizeof code));
+  if (distance <= 0) return;
+  row.cfa = CfaRule::at(x86_64::kRbp, row.cfa.offset() - distance);
+  FrameRow right = row;
+  for (const RegisterEntry entry : row.registers) {
+    const RegisterRule* known = before.registers.find(entry.reg);
+    const bool same = known != nullptr && *known == entry.rule;
+    if (entry.rule.is(RegisterRule::kAtCfa) && !same)  // saved behind the instruction, it counts from rbp, too
+      (void)right.registers.set(entry.reg, RegisterRule::at_cfa(entry.rule.offset() + distance));
+  }
+  row = right;
 }
 
 // Is the return address where no callee puts it? glibc's _dl_runtime_resolve on AArch64, whose CFA leaves out what the
@@ -146,6 +177,7 @@ bool by_cfi(const StepContext& context, Step& step) {
     return false;
   }
   if (row.signal_frame && by_signal_trampoline(context, step)) return true;
+  correct_frame_address(context, row);
   if (context.space.architecture() == Architecture::kAArch64 && !context.frame.registers.has_sp()) {
     by_frame_record(context, row, step);
     return true;

@@ -45,6 +45,7 @@ bool by_pdata(const StepContext& context, Step& step) {
     execute(context, step);
     if (step.status.end == WalkEnd::kBadRow) return false;
   }
+  if (by_callback(context, step)) return true;
   if (!accept(context, step)) {
     (void)by_synthesis(context, step);  // else that is how the walk ends
     return true;

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "arch/registers.h"
 #include "walk/code_ranges.h"
 #include "walk/scratch_pool.h"
 #include "walk/unwinders.h"
@@ -69,6 +70,7 @@ void StackWalker::restart(const Registers& registers) {
   certainty_ = FrameCertainty::kDescribed;
   error_ = {};
   scratch_->progress = {};
+  scratch_->gs_base = registers.architecture() == Architecture::kX86_64 ? registers.get(x86_64::kGsBase) : 0;
   scratch_->exact = frame_.registers;
   scratch_->since_exact = 0;
 }

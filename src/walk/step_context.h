@@ -91,6 +91,7 @@ auto with_code(const StepContext& context, Use&& use) {
 bool by_cfi(const StepContext& context, Step& step);                           // by_cfi.cpp
 bool by_landing(const StepContext& context, const FrameRow& row, Step& step);  // by_landing.cpp
 bool by_pdata(const StepContext& context, Step& step);              // by_pdata.cpp: Windows' unwind information
+bool by_callback(const StepContext& context, Step& step);           // by_callback.cpp: from Wine's mark
 bool by_synthesis(const StepContext& context, Step& step);          // by_code.cpp
 bool by_leaf(const StepContext& context, Step& step);               // by_code.cpp
 bool by_frame_pointer(const StepContext& context, Step& step);      // by_frame_pointer.cpp

@@ -84,12 +84,12 @@ double whole_share(const profile::Profile& profile) {
   return static_cast<double>(complete) / static_cast<double>(samples);
 }
 
-void record(const std::string& program, const std::string& file, profile::Profile& profile) {
+void record(const std::string& command_line, const std::string& file, profile::Profile& profile) {
   const std::string log = file + ".log";
   const std::string command = fmt::format(
       "WINEPREFIX={} WINEDEBUG=-all WINEDLLOVERRIDES='mscoree=;mshtml=;winemenubuilder.exe=' DISPLAY= "
-      "{} record -F {} -v -o {} -- {} {} {} > {} 2>&1",
-      WINDLASS_WINE_PREFIX, WINDLASS_COMMAND, kHertz, file, find_wine(), program, kSeconds, log);
+      "{} record -F {} -v -o {} -- {} {} > {} 2>&1",
+      WINDLASS_WINE_PREFIX, WINDLASS_COMMAND, kHertz, file, find_wine(), command_line, log);
   const int status = std::system(command.c_str());
   ASSERT_TRUE(WIFEXITED(status));
   ASSERT_EQ(WEXITSTATUS(status), 0) << log << " says why";
@@ -113,7 +113,7 @@ TEST(RecordWine, WholeStacks) {
   // 3% where it is not; then once more.
   double whole = 0;
   for (int tries = 0; tries < 4 && whole < 0.99; ++tries) {
-    ASSERT_NO_FATAL_FAILURE(record(program, file, profile));
+    ASSERT_NO_FATAL_FAILURE(record(fmt::format("{} {}", program, kSeconds), file, profile));
     whole = whole_share(profile);
   }
   EXPECT_GE(whole, 0.99);
@@ -128,18 +128,24 @@ TEST(RecordWine, WholeStacks) {
   // runs on in interrupts, which CPU time leaves out; counted twice is twice as many.
   EXPECT_GT(static_cast<double>(verdict.samples), 0.9 * kHertz * kSeconds);
   EXPECT_LT(static_cast<double>(verdict.samples), 1.4 * kHertz * kSeconds);
-  EXPECT_GE(static_cast<double>(verdict.in_levels), 0.9 * static_cast<double>(verdict.samples));
+  EXPECT_GE(static_cast<double>(verdict.in_levels), 0.8 * static_cast<double>(verdict.samples));
   EXPECT_GT(verdict.call_sites, 15 * verdict.in_levels);
   EXPECT_GE(static_cast<double>(verdict.complete), 0.999 * static_cast<double>(verdict.samples));
 
   // Through msvcrt and the DLL, and out of the program by every door: PE functions, Wine's Unix side, the kernel.
-  const std::string_view root = "_Z9all_pathsv", start = "RtlUserThreadStart";
+  const std::string_view root = "_Z9all_pathsP6HWND__", start = "RtlUserThreadStart";
   EXPECT_GT(count_with(profile, {"_Z7comparePKvS0_", "qsort", "_Z16in_callback_pathv", root, start}), 100u);
   EXPECT_GT(count_with(profile, {"_Z4backy", "call_back", "_Z15in_library_pathv", root, start}), 100u);
   EXPECT_GT(count_with(profile, {"main", "__tmainCRTStartup", "mainCRTStartup", "BaseThreadInitThunk", start}), 100u);
   EXPECT_GT(count_with(profile, {"RtlAllocateHeap", "_Z8use_heapy", "_Z4leafy", root, start}), 0u);
   EXPECT_GT(count_with(profile, {"@ntdll.so", "NtWriteFile", "WriteFile", "_Z14write_and_readv", root, start}), 20u);
   EXPECT_GT(count_with(profile, {"@ntdll.so", "WaitForSingleObject", "_Z12wait_in_vainv", root, start}), 20u);
+  // Called back by Wine's Unix side, once and out of a callback.
+  const std::string_view door = "_Z14in_window_pathP6HWND__", back = "KiUserCallbackDispatcher";
+  EXPECT_GT(count_with(profile, {"by_message", back, "@ntdll.so", "NtUserSetWindowPos", door, root, start}), 100u);
+  EXPECT_GT(count_with(profile, {"by_message", back, "@ntdll.so", "NtUserSetWindowPos", "_Z4moveP6HWND__", "by_message",
+                                 back, "@ntdll.so", "NtUserSetWindowPos", door, root, start}),
+            20u);
   EXPECT_GT(count_with(profile, {"vfs_write", "@ntdll.so", "WriteFile", root, start}), 0u);
 
   // The checker itself: with the frame that called the C library or the DLL taken out, those stacks are wrong.

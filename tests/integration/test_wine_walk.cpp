@@ -102,6 +102,16 @@ const std::map<std::string, std::vector<std::string>> kChains = {
     {"timer", {"on_timer"}},
 };
 
+// What Wine's Unix side calls back is printed to the first callback's frame: the system's own unwinder stops there.
+const std::map<std::string, std::vector<std::string>> kCallbackChains = {
+    {"window", {"on_message", "KiUserCallbackDispatcher", "NtUserCreateWindowEx", "CreateWindowExA", "window_thread"}},
+    {"nested",
+     {"on_nested_message", "KiUserCallbackDispatcher", "NtUserSetWindowPos", "move", "on_nested_message",
+      "KiUserCallbackDispatcher", "NtUserSetWindowPos", "move", "on_nested_message", "KiUserCallbackDispatcher",
+      "NtUserSetWindowPos", "move", "on_nested_message", "KiUserCallbackDispatcher", "NtUserSetWindowPos", "move",
+      "nesting_thread"}},
+};
+
 class WineWalk : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -149,7 +159,35 @@ class WineWalk : public ::testing::Test {
     EXPECT_NE(closest, nullptr) << name << " is in no stack";
   }
 
-  static constexpr std::size_t kLines = 1 + 9 + 1;  // the process, the threads of kChains, "window"
+  // The stack that has the frames printed, up to the dispatcher that they end with, and below it the Unix side's, each
+  // callback's between what it was called back by and its dispatcher.
+  static void expect_called_back(const std::vector<Stack>& stacks, const std::string& name) {
+    std::vector<std::uint64_t> pcs = published_[name];
+    pcs.erase(std::ranges::find(pcs, kMark), pcs.end());
+    ASSERT_GE(pcs.size(), 3u) << name;
+    const auto stack = std::ranges::find_if(stacks, [&](const Stack& it) {
+      return !std::ranges::search(it.pcs, std::vector(pcs.begin() + 1, pcs.end())).empty();
+    });
+    ASSERT_NE(stack, stacks.end()) << name << " is in no stack";
+    EXPECT_EQ(stack->end, WalkEnd::kComplete) << name << '\n' << stack->text();
+    std::vector<std::string> chain = kCallbackChains.at(name);
+    chain.insert(chain.begin(), "publish_and_wait");
+    chain.push_back("BaseThreadInitThunk");
+    chain.push_back("RtlUserThreadStart");
+    EXPECT_TRUE(stack->has_in_order(chain)) << name << '\n' << stack->text();
+    const auto printed = std::ranges::count(chain, "publish_and_wait");
+    EXPECT_EQ(std::ranges::count(stack->names, "publish_and_wait"), printed) << stack->text();
+    for (const char* function : {"on_message", "on_nested_message", "move", "KiUserCallbackDispatcher"})
+      EXPECT_EQ(std::ranges::count(stack->names, function), std::ranges::count(chain, function)) << stack->text();
+    for (std::size_t i = 0; i + 1 < stack->names.size(); ++i) {
+      if (stack->names[i] == "KiUserCallbackDispatcher") {
+        EXPECT_FALSE(stack->windows[i + 1]) << stack->text();
+      }
+    }
+  }
+
+  static constexpr std::uint64_t kMark = 0xdeadbabe;  // that Wine 8 has in place of a callback's return address
+  static constexpr std::size_t kLines = 1 + 9 + 2;    // the process, the threads of kChains and kCallbackChains
   static constexpr const char* kProgram = WINDLASS_WINE_WORKLOADS "/wine_stacks.exe";
   static inline WineProgram* program_ = nullptr;
   static inline std::map<std::string, std::vector<std::uint64_t>> published_;
@@ -162,6 +200,7 @@ TEST_F(WineWalk, StacksAreWhatTheProgramSays) {
   Names names;
   const auto stacks = walk(target->space, target->threads, names);
   for (const auto& [name, chain] : kChains) expect_published(stacks, name, true);
+  for (const auto& [name, chain] : kCallbackChains) expect_called_back(stacks, name);
   for (const ModuleInfo* module : target->space.modules())
     EXPECT_TRUE(!module->windows || !module->file.empty()) << module->path;
 }
@@ -185,6 +224,7 @@ TEST_F(WineWalk, TheSymbolReaderNamesPeFrames) {
       }
     }
     for (const auto& [name, chain] : kChains) expect_published(stacks, name, true);
+    for (const auto& [name, chain] : kCallbackChains) expect_called_back(stacks, name);
   }
 }
 #endif

@@ -315,12 +315,14 @@ TruthRules throwing_truth(char word) {
 
 TruthRules windows_truth() {
   return {.outermost = {"RtlUserThreadStart", "LdrInitializeThunk", "_start", "clone3"},
-          .root = "_Z9all_pathsv",
+          .root = "_Z9all_pathsP6HWND__",
           .below_root = {{"worker", "BaseThreadInitThunk", "RtlUserThreadStart"},
                          {"worker", "main", "__tmainCRTStartup", "mainCRTStartup", "BaseThreadInitThunk",
                           "RtlUserThreadStart"}},
           .paths = {"_Z13in_plain_pathv"},
-          .callbacks = {{"_Z4backy", "_Z15in_library_pathv"}, {"_Z7comparePKvS0_", "_Z16in_callback_pathv"}},
+          .callbacks = {{"_Z4backy", "_Z15in_library_pathv"},
+                        {"_Z7comparePKvS0_", "_Z16in_callback_pathv"},
+                        {"by_message", "_Z14in_window_pathP6HWND__"}},
           .leaves = {"_Z4leafy", "___chkstk_ms"},
           .chains = {},
           .entrance = {},

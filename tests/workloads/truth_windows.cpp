@@ -1,6 +1,6 @@
 // The Windows program whose every possible stack is known: see truth_levels.h. Its innermost level calls leaf(), which
-// leaves the program by every door: the kernel, the C library, the heap, a DLL. Four threads do the same; that they
-// share the state of the random numbers only makes these more so.
+// leaves the program by every door: the kernel, the C library, the heap, a DLL; and windows call back into it. Four
+// threads do the same; that they share the state of the random numbers only makes these more so.
 //
 // usage: truth_windows SECONDS    (of processor time: on a busy machine there shall be as many samples)
 #define WIN32_LEAN_AND_MEAN
@@ -71,16 +71,44 @@ std::uint64_t leaf(std::uint64_t seed) {
   asm volatile("");
 }
 
+// By way of a window procedure, which Wine's Unix side calls back, or of one in another: in_window_path -> SetWindowPos
+// -> by_message -> level<0, *>, or by_message -> move -> SetWindowPos -> by_message -> level<0, *>.
+constexpr UINT kMove = SWP_NOZORDER | SWP_NOACTIVATE;
+
+[[gnu::noinline]] void move(HWND window) {
+  SetWindowPos(window, nullptr, 0, 0, 1, 1, kMove);
+  asm volatile("");
+}
+
+extern "C" [[gnu::noinline]] LRESULT CALLBACK by_message(HWND window, UINT message, WPARAM w, LPARAM l) {
+  if (message != WM_WINDOWPOSCHANGING) return DefWindowProcA(window, message, w, l);
+  switch (reinterpret_cast<WINDOWPOS*>(l)->cx) {
+    case 1:  // often enough that the way here, by the server, is the smaller part
+      for (int i = 0; i < 200; ++i) sink = sink + descend<0>(next_random() | 1);
+      break;
+    case 2: move(window); break;
+    default: break;
+  }
+  asm volatile("");
+  return 0;
+}
+
+[[gnu::noinline]] void in_window_path(HWND window) {
+  SetWindowPos(window, nullptr, 0, 0, next_random() % 4 == 0 ? 2 : 1, 1, kMove);
+  asm volatile("");
+}
+
 // A system call that takes its time: the thread is elsewhere meanwhile.
 [[gnu::noinline]] void sleep_a_little() {
   WaitForSingleObject(event, 1);
   asm volatile("");
 }
 
-[[gnu::noinline]] void all_paths() {
+[[gnu::noinline]] void all_paths(HWND window) {
   for (int i = 0; i < 200; ++i) in_plain_path();
   for (int i = 0; i < 10; ++i) in_callback_path();
   for (int i = 0; i < 40; ++i) in_library_path();
+  in_window_path(window);
   sleep_a_little();
 }
 
@@ -94,7 +122,10 @@ std::uint64_t leaf(std::uint64_t seed) {
 }
 
 extern "C" [[gnu::noinline]] DWORD WINAPI worker(void* end) {
-  while (processor_seconds() < *static_cast<double*>(end)) all_paths();
+  const HINSTANCE program = GetModuleHandleA(nullptr);
+  const HWND window = CreateWindowA("truth", "", 0, 0, 0, 9, 9, HWND_MESSAGE, nullptr, program, nullptr);
+  if (window == nullptr) std::abort();
+  while (processor_seconds() < *static_cast<double*>(end)) all_paths(window);
   return 0;
 }
 
@@ -105,6 +136,11 @@ int main(int argc, char** argv) {
   GetTempPathA(sizeof folder, folder);
   GetTempFileNameA(folder, "wl", 0, name);
   file = CreateFileA(name, GENERIC_READ | GENERIC_WRITE, 0, nullptr, CREATE_ALWAYS, FILE_FLAG_DELETE_ON_CLOSE, nullptr);
+  WNDCLASSA window_class{};
+  window_class.lpfnWndProc = by_message;
+  window_class.lpszClassName = "truth";
+  window_class.hInstance = GetModuleHandleA(nullptr);
+  RegisterClassA(&window_class);
   HANDLE threads[3];
   for (HANDLE& thread : threads) thread = CreateThread(nullptr, 0, worker, &end, 0, nullptr);
   worker(&end);

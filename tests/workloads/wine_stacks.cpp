@@ -80,6 +80,7 @@ static LRESULT CALLBACK on_message(HWND window, UINT message, WPARAM w, LPARAM l
   if (message == WM_NCCREATE) publish_and_wait("window");
   return DefWindowProcA(window, message, w, l);
 }
+
 static DWORD WINAPI window_thread(void*) {
   WNDCLASSA window_class{};
   window_class.lpfnWndProc = on_message;
@@ -88,6 +89,27 @@ static DWORD WINAPI window_thread(void*) {
   RegisterClassA(&window_class);
   CreateWindowA("stacks", "", 0, 0, 0, 1, 1, HWND_MESSAGE, nullptr, window_class.hInstance, nullptr);
   return 2;
+}
+
+// Four callbacks, one in another. (What a window's own thread sends to it by SendMessage() does not leave user32.)
+NOINLINE void move(HWND window, int depth) {
+  SetWindowPos(window, nullptr, 0, 0, 1 + depth, 1, SWP_NOZORDER | SWP_NOACTIVATE);
+}
+static LRESULT CALLBACK on_nested_message(HWND window, UINT message, WPARAM w, LPARAM l) {
+  if (message != WM_WINDOWPOSCHANGING) return DefWindowProcA(window, message, w, l);
+  const int depth = reinterpret_cast<WINDOWPOS*>(l)->cx - 1;
+  if (depth == 0) publish_and_wait("nested");
+  move(window, depth - 1);
+  return 1;
+}
+static DWORD WINAPI nesting_thread(void*) {
+  WNDCLASSA window_class{};
+  window_class.lpfnWndProc = on_nested_message;
+  window_class.lpszClassName = "nested";
+  window_class.hInstance = GetModuleHandleA(nullptr);
+  RegisterClassA(&window_class);
+  move(CreateWindowA("nested", "", 0, 0, 0, 9, 9, HWND_MESSAGE, nullptr, window_class.hInstance, nullptr), 3);
+  return 4;
 }
 
 struct Guard {
@@ -127,7 +149,7 @@ int main() {
   std::printf("process %lx\n", GetCurrentProcessId());
   AddVectoredExceptionHandler(1, on_exception);
   for (LPTHREAD_START_ROUTINE start : {deep_thread, sorting_thread, relaying_thread, apc_thread, faulting_thread,
-                                       raising_thread, window_thread, catching_thread, spinning_thread})
+                                       raising_thread, window_thread, nesting_thread, catching_thread, spinning_thread})
     CreateThread(nullptr, 0, start, nullptr, 0, nullptr);
   HANDLE timer = nullptr;
   CreateTimerQueueTimer(&timer, nullptr, on_timer, nullptr, 0, 0, 0);

@@ -256,6 +256,8 @@ TEST(RawEvent, PartsMustFitTheEvent) {
   event.stack_pages = 0x11;
   event.second_pages = 1;
   event.stack_address = 0x1000;
+  event.gs_base = 0x7000;
+  event.teb_frame = 0x1234;
   const std::size_t size = sizeof event + 16 + 8 + 32;
   const auto parsed = parse_raw_event(event.head, size);
   ASSERT_TRUE(parsed);
@@ -268,6 +270,11 @@ TEST(RawEvent, PartsMustFitTheEvent) {
   EXPECT_EQ(parsed->sample.stack.address, 0x1000u);
   EXPECT_EQ(parsed->sample.stack.pages, 0x11u);
   EXPECT_EQ(parsed->sample.second.pages, 1u);
+  EXPECT_EQ(parsed->sample.registers.get(59), 0x7000u) << "gs.base";
+  std::uint64_t frame = 0;
+  EXPECT_TRUE(parsed->sample.teb.read(0x7000 + WL_WINE_TEB_FRAME, &frame, sizeof frame));
+  EXPECT_EQ(frame, 0x1234u);
+  EXPECT_FALSE(parsed->sample.teb.read(0x7000 + WL_WINE_TEB_FRAME + 1, &frame, sizeof frame));
   EXPECT_FALSE(parse_raw_event(event.head, size - 1));
   EXPECT_FALSE(parse_raw_event(event.head, 40));
   event.stack_size = 0xffffffff;

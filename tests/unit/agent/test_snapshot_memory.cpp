@@ -23,6 +23,7 @@ class SnapshotMemoryTest : public testing::Test {
     sample_.stack = {0x1000, stack_};
     sample_.second = {0x2000, second_};
     sample_.code = {0x3000, code_};
+    sample_.teb = {0x4328, teb_};
     memory_.show(sample_);
   }
   // -1: cannot be read.
@@ -35,7 +36,7 @@ class SnapshotMemoryTest : public testing::Test {
     return memory_.read_code(address, &byte, 1) ? static_cast<int>(byte) : -1;
   }
 
-  std::vector<std::byte> stack_ = filled(32, 1), second_ = filled(16, 2), code_ = filled(8, 3);
+  std::vector<std::byte> stack_ = filled(32, 1), second_ = filled(16, 2), code_ = filled(8, 3), teb_ = filled(8, 4);
   RawSample sample_;
   SnapshotMemory memory_;
 };
@@ -45,6 +46,7 @@ TEST_F(SnapshotMemoryTest, DataIsWhatTheSampleCopied) {
   EXPECT_EQ(data(0x1018, 8), 1);
   EXPECT_EQ(data(0x2008, 8), 2);
   EXPECT_EQ(data(0x3000, 8), 3);
+  EXPECT_EQ(data(0x4328, 8), 4);
 }
 
 TEST_F(SnapshotMemoryTest, AllOrNothing) {

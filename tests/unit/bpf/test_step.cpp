@@ -487,5 +487,75 @@ static_assert(sizeof(wl_process) == 24);
 static_assert(sizeof(wl_stack_key) == 16);
 static_assert(sizeof(wl_event_head) == 40);
 
+// ---- a callback of Wine 8's Unix side (windlass_wine_layout.h) ------------------------------------------------------
+
+class WineCallback : public ::testing::Test {
+ protected:
+  static constexpr std::uint64_t kTeb = 0x7ffe0000, kUnix = 0x7ffd80002000, kLength = 20, kRsp = kStack + 0x1000;
+  static constexpr std::uint64_t kArguments = (kRsp - kLength) & ~15ULL, kOuter = kUnix + 0x4000;
+  static constexpr std::uint64_t kFrame = (kUnix - WL_WINE_FRAME_ROOM) & ~63ULL;
+
+  WineCallback() {
+    target.write(kArguments - 40, {WL_WINE_MARK, 7, kArguments, kLength, 0});
+    target.write(kTeb + WL_WINE_TEB_FRAME, {kFrame});
+    target.write(kFrame + WL_WINE_FRAME_BELOW, {kOuter});
+    target.write(kFrame + WL_WINE_FRAME_SAVED, {kUnix});
+    target.write(kOuter + WL_WINE_FRAME_RSP, {kRsp});
+    target.write(kOuter + WL_WINE_FRAME_BELOW, {0});
+    target.write(kUnix - WL_WINE_SAVED_BELOW, {15, 14, 13, 12, 5, 4, 3, 6, kCode + 0x40});
+    target.set_mappings({{kCode, kCode + 0x100, 0, 0, WL_MAPPING_GENERATED}});
+    target.scratch->unwind.gs_base = kTeb;
+  }
+  // From the mark, which is among the frames.
+  int step() {
+    at = FakeTarget::cursor(WL_WINE_MARK, kArguments - 32, 0);
+    at.valid = WL_VALID_BASE;
+    at.exact = 0;
+    target.scratch->unwind.frames = 3;
+    return target.step(at);
+  }
+  int step_with(std::uint64_t address, std::uint64_t value) {
+    const auto was = target.memory.at(address);
+    target.write(address, {value});
+    const int status = step();
+    target.memory.at(address) = was;
+    EXPECT_EQ(target.scratch->unwind.frames, 3u);
+    return status;
+  }
+
+  FakeTarget target;
+  wl_cursor at{};
+};
+
+TEST_F(WineCallback, LeadsToTheUnixSide) {
+  ASSERT_EQ(step(), WL_CONTINUE);
+  EXPECT_EQ(at.regs[WL_X64_RIP], kCode + 0x40);
+  EXPECT_EQ(at.regs[WL_X64_RSP], kUnix + 16);
+  EXPECT_EQ(at.exact, 0);
+  for (const unsigned reg : {3U, 4U, 5U, 6U, 12U, 13U, 14U, 15U}) {
+    EXPECT_EQ(at.regs[reg], reg);
+    EXPECT_TRUE(WL_VALID(&at, reg));
+  }
+  EXPECT_FALSE(WL_VALID(&at, 0));
+  EXPECT_EQ(target.scratch->unwind.frames, 2u) << "the mark is no frame";
+}
+
+TEST_F(WineCallback, IsNotGuessed) {
+  EXPECT_EQ(step_with(kTeb + WL_WINE_TEB_FRAME, kOuter), WL_END_NO_MAPPING);  // the callback is returning
+  EXPECT_EQ(step_with(kTeb + WL_WINE_TEB_FRAME, 0), WL_END_NO_MAPPING);
+  EXPECT_EQ(step_with(kFrame + WL_WINE_FRAME_BELOW, kFrame), WL_END_NO_MAPPING);
+  EXPECT_EQ(step_with(kFrame + WL_WINE_FRAME_BELOW, 0), WL_END_NO_MAPPING);
+  EXPECT_EQ(step_with(kFrame + WL_WINE_FRAME_SAVED, kUnix + 64), WL_END_NO_MAPPING);
+  EXPECT_EQ(step_with(kOuter + WL_WINE_FRAME_RSP, kRsp + 16), WL_END_NO_MAPPING);
+  target.write(kArguments - 40, {WL_WINE_MARK, 7, kArguments + 16, kLength, 0});
+  EXPECT_EQ(step(), WL_END_NO_MAPPING);
+  target.write(kArguments - 40, {WL_WINE_MARK, 7, kArguments, kLength + 16, 0});
+  EXPECT_EQ(step(), WL_END_NO_MAPPING);
+  target.write(kArguments - 40, {WL_WINE_MARK, 7, kArguments, kLength, 0});
+  ASSERT_EQ(step(), WL_CONTINUE);
+  target.scratch->unwind.gs_base = 0;
+  EXPECT_EQ(step(), WL_END_NO_MAPPING);
+}
+
 }  // namespace
 }  // namespace windlass

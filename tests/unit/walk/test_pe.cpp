@@ -1,9 +1,13 @@
 // Frames in PE images: their rows, what no row can say, leaves, and ELF functions above and below them.
 #include <gtest/gtest.h>
 
+#include <utility>
+
+#include "arch/registers.h"
 #include "support/dump_file.h"
 #include "support/pe_image_builder.h"
 #include "support/walk_target.h"
+#include "windlass_wine_layout.h"
 
 namespace windlass {
 namespace {
@@ -188,6 +192,99 @@ TEST_P(PeFrames, AZeroFramePointerIsNoEnd) {
   EXPECT_NE(walker.end_reason(), WalkEnd::kComplete);
 }
 
+// A callback of Wine 8's Unix side, called back in the innermost of two system calls: bpf/windlass_wine_layout.h.
+class WineCallback : public PeFrames {
+ protected:
+  static constexpr std::uint64_t kTeb = 0x7ffe'0000, kUnix = 0x7ffd'0000'2000, kLength = 20;
+
+  WineCallback() {
+    const std::uint64_t rsp = sp_;  // in the system call that called back
+    arguments_ = (rsp - kLength) & ~std::uint64_t{15};
+    for (const auto& [offset, value] : std::initializer_list<std::pair<int, std::uint64_t>>{
+             {-8, 0}, {-16, kLength}, {-24, arguments_}, {-32, 7}, {-40, WL_WINE_MARK}, {-48, 0x2003}, {-56, 0x2004}})
+      target_.memory().set(arguments_ + static_cast<std::uint64_t>(std::int64_t{offset}), value);
+    sp_ = arguments_ - 88;
+    // Of callbacks one in another: the frame of the moment, which has been used for a system call since; that of the
+    // callback before; that of the first system call.
+    frame_ = callback_frame(kUnix);
+    outer_ = callback_frame(kUnix + 0x2000);
+    first_ = kUnix + 0x4000;
+    target_.memory().set(kTeb + WL_WINE_TEB_FRAME, frame_);
+    target_.memory().set(frame_ + WL_WINE_FRAME_BELOW, outer_);
+    target_.memory().set(outer_ + WL_WINE_FRAME_RSP, rsp);
+    target_.memory().set(outer_ + WL_WINE_FRAME_BELOW, first_);
+    target_.memory().set(first_ + WL_WINE_FRAME_RSP, rsp + 0x1000);
+    target_.memory().set(first_ + WL_WINE_FRAME_BELOW, 0);
+  }
+  std::uint64_t callback_frame(std::uint64_t rbp) {
+    const std::uint64_t frame = (rbp - WL_WINE_FRAME_ROOM) & ~std::uint64_t{63};
+    target_.memory().set(frame + WL_WINE_FRAME_SAVED, rbp);
+    for (unsigned i = 0; i < 8; ++i) target_.memory().set(rbp - 8 * i, rbp + i);
+    target_.memory().set(rbp + 8, WalkTarget::pc(0x10));
+    return frame;
+  }
+  [[nodiscard]] Registers start() const {
+    Registers registers = this->registers(kPe + saving_ + 6);
+    registers.set(x86_64::kGsBase, kTeb);
+    return registers;
+  }
+  [[nodiscard]] std::string end_with(std::uint64_t address, std::uint64_t value) {
+    const std::uint64_t was = std::exchange(target_.memory().words.at(address), value);
+    StackWalker walker(target_.space(), start());
+    const bool stepped = walker.step();
+    target_.memory().set(address, was);
+    return stepped ? "a caller" : std::string(end_name(walker.end_reason()));
+  }
+
+  std::uint64_t arguments_ = 0, frame_ = 0, outer_ = 0, first_ = 0;
+};
+
+TEST_P(WineCallback, LeadsToTheUnixSide) {
+  for (const bool outer : {false, true}) {
+    std::uint64_t rbp = kUnix;
+    if (outer) {  // the callback of before is what is walked: found behind the one of the moment
+      rbp += 0x2000;
+      target_.memory().set(outer_ + WL_WINE_FRAME_RSP, arguments_ - 0x1000);
+      target_.memory().set(first_ + WL_WINE_FRAME_RSP, arguments_ + kLength);
+    }
+    StackWalker walker(target_.space(), start());
+    ASSERT_TRUE(walker.step()) << walker.error().text();
+    const Frame& frame = walker.frame();
+    EXPECT_EQ(frame.pc(), CodeAddress::return_address(WalkTarget::pc(0x10)));
+    EXPECT_EQ(frame.sp(), rbp + 16);
+    EXPECT_EQ(frame.certainty, FrameCertainty::kDescribed);
+    unsigned place = 0;
+    for (const RegisterNumber reg :
+         {kRbp, kRbx, kRsi, kRdi, RegisterNumber{12}, RegisterNumber{13}, RegisterNumber{14}, RegisterNumber{15}}) {
+      EXPECT_EQ(frame.registers.get(reg), rbp + place) << reg;
+      EXPECT_EQ(frame.saved.at(frame.registers, reg), rbp - 8 * place) << reg;
+      ++place;
+    }
+    EXPECT_EQ(frame.saved.at(frame.registers, x86_64::kReturnAddress), rbp + 8);
+    EXPECT_FALSE(frame.registers.has(x86_64::kRax));
+  }
+}
+
+// Whatever is not as Wine leaves it ends the walk at the mark.
+TEST_P(WineCallback, IsNotGuessed) {
+  EXPECT_EQ(end_with(arguments_ - 8, 1), "a caller");  // nothing is said of this word
+  EXPECT_EQ(end_with(arguments_ - 24, arguments_ + 16), "no module");
+  EXPECT_EQ(end_with(arguments_ - 16, kLength + 16), "no module");
+  EXPECT_EQ(end_with(kTeb + WL_WINE_TEB_FRAME, 0), "no module");
+  EXPECT_EQ(end_with(kTeb + WL_WINE_TEB_FRAME, outer_), "no module");  // the callback is returning
+  EXPECT_EQ(end_with(frame_ + WL_WINE_FRAME_BELOW, 0), "no module");
+  EXPECT_EQ(end_with(frame_ + WL_WINE_FRAME_BELOW, frame_), "no module");  // a cycle
+  EXPECT_EQ(end_with(outer_ + WL_WINE_FRAME_RSP, arguments_ - 16), "no module");
+  EXPECT_EQ(end_with(frame_ + WL_WINE_FRAME_SAVED, kUnix + 64), "no module");
+  EXPECT_EQ(end_with(kUnix + 8, 0x1234), "no module");
+  Registers without = start();
+  without.forget(x86_64::kGsBase);
+  StackWalker walker(target_.space(), without);
+  EXPECT_FALSE(walker.step());
+  EXPECT_EQ(walker.end_reason(), WalkEnd::kNoModule);
+}
+
+INSTANTIATE_TEST_SUITE_P(FileAndMemory, WineCallback, ::testing::Bool());
 INSTANTIATE_TEST_SUITE_P(FileAndMemory, PeFrames, ::testing::Bool());
 
 }  // namespace
