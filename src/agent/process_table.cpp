@@ -308,6 +308,10 @@ const Process* ProcessTable::find(std::uint32_t tgid) const {
   return found == processes_.end() ? nullptr : &found->second;
 }
 
+void ProcessTable::for_each(const std::function<void(const Process&)>& use) const {
+  for (const auto& [tgid, process] : processes_) use(process);
+}
+
 void ProcessTable::publish_anew(std::uint32_t tgid) {
   const auto found = processes_.find(tgid);
   if (found != processes_.end() && found->second.exit_time == 0) mark(found->second);

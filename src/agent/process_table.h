@@ -119,6 +119,8 @@ class ProcessTable {
 
   // The process, alive or recently dead; null if it was never seen.
   [[nodiscard]] const Process* find(std::uint32_t tgid) const;
+  // Calls `use` for every process that is known, those that have ended, too.
+  void for_each(const std::function<void(const Process&)>& use) const;
   // Calls `publish` for every process that changed since the last call.
   void take_dirty(const std::function<void(Process&)>& publish);
   // Is no other code, by what /proc says now, where some is known of? What is gone does no harm: the kernel side tells

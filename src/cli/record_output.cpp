@@ -122,6 +122,15 @@ Expected<void> ProfileFile::write(const profile::Profile& profile) const {
   return exporter::write_pprof(profile, out);
 }
 
+// Of what processes say of the code that they make.
+static void print_problems(const agent::ProcessTable& processes) {
+  processes.for_each([](const agent::Process& process) {
+    for (const auto& code : process.maps->published())
+      if (const auto problem = code->problem())
+        say("  what process {} says of its code: {}\n", process.tgid, problem->text());
+  });
+}
+
 void print_summary(agent::Recorder& recorder, const profile::Profile& profile, bool verbose) {
   std::uint64_t total = 0;
   std::map<std::uint8_t, std::uint64_t> truncated;
@@ -140,6 +149,7 @@ void print_summary(agent::Recorder& recorder, const profile::Profile& profile, b
     say("windlass: {} samples in {:.1f} s, {} with complete stacks, {} lost{}\n", grouped(total), elapsed,
         percent(complete, total), grouped(profile.lost), recorder.limits().empty() ? "" : "; " + recorder.limits());
   print_certainty(profile, total);
+  print_problems(recorder.processes());
   const auto where = recorder.truncations();
   for (const auto& [end, count] : truncated) {
     std::string modules;

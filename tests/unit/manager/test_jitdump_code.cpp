@@ -1,6 +1,7 @@
 #include "manager/jitdump_code.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,7 +15,6 @@
 
 #include "base/monotonic.h"
 #include "process/mapped_files.h"
-#include "process/proc_file.h"
 #include "support/jit_stub.h"
 #include "support/jitdump_text.h"
 #include "windlass/backtrace.h"
@@ -166,12 +166,18 @@ TEST_F(JitdumpRows, AreThoseThatWereWritten) {
   for (const test::JitStub& stub : chain_.stubs()) functions.push_back(function_of(stub));
   const std::uint64_t before = monotonic_ns();
   ASSERT_TRUE(registrar->add(functions));
-  const auto maps = process::parse_proc_maps(process::read_proc_file("/proc/self/maps"));
-  const auto shown = std::ranges::find_if(maps, process::shows_jitdump);
-  ASSERT_NE(shown, maps.end());
-  const auto code = open_published(::getpid(), 0, *shown);
+  struct stat status {};
+  ASSERT_EQ(::stat(path().c_str(), &status), 0);
+  process::ProcMap shown;
+  shown.begin = 0x10000;
+  shown.end = 0x11000;
+  shown.executable = true;
+  shown.path = path();
+  shown.file.inode = status.st_ino;
+  ASSERT_TRUE(shows_published(shown));
+  const auto code = open_published(::getpid(), 0, shown);
   ASSERT_TRUE(code) << code.error().text();
-  EXPECT_TRUE((*code)->is_of(*shown));
+  EXPECT_TRUE((*code)->is_of(shown));
   (*code)->set_time(monotonic_ns());
   const auto source = (*code)->make_source();
   EXPECT_EQ(source->architecture(), kOwnArchitecture);
