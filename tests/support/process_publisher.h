@@ -13,7 +13,7 @@
 #include "agent/kernel_side.h"
 #include "image/elf.h"
 #include "image/mapped_file.h"
-#include "manager/shared_table.h"
+#include "manager/published_code.h"
 #include "process/proc_file.h"
 #include "process/proc_maps.h"
 #include "table/compile.h"
@@ -37,12 +37,12 @@ class ProcessPublisher {
 
   bool publish(std::uint32_t pid, std::uint64_t epoch = 0) {
     mappings_.clear();
-    managers_.clear();
+    published_.clear();
     const auto maps = process::parse_proc_maps(process::read_proc_file("/proc/" + std::to_string(pid) + "/maps"));
     for (const process::ProcMap& map : maps)
-      if (manager::shows_table(map))
-        if (auto table = manager::SharedTable::open(static_cast<pid_t>(pid), map))
-          managers_.push_back(std::move(*table));
+      if (manager::shows_published(map))
+        if (auto code = manager::open_published(static_cast<pid_t>(pid), 0, map))
+          manager::add(published_, std::move(*code));
     for (const process::ProcMap& map : maps)
       if (map.executable && map.begin >> 63 == 0) add(pid, map.begin, map.end, map.offset, map.path);
     return side_.publish(pid, mappings_, epoch).has_value();
@@ -61,9 +61,9 @@ class ProcessPublisher {
   void add(std::uint32_t pid, std::uint64_t begin, std::uint64_t end, std::uint64_t offset, const std::string& path) {
     const bool vdso = path == "[vdso]";
     if (!vdso && !path.starts_with('/')) {
-      manager::cut_by_tables(managers_, begin, end, [&](std::uint64_t from, std::uint64_t to, const auto& table) {
+      manager::cut_by(published_, begin, end, [&](std::uint64_t from, std::uint64_t to, const auto& code) {
         wl_mapping mapping{from, to, 0, 0, WL_MAPPING_GENERATED};
-        if (table) mapping.kind = WL_MAPPING_MANAGED, mapping.bias = shows_managers ? table->address() : kNowhere;
+        if (code) mapping.kind = WL_MAPPING_MANAGED, mapping.bias = shows_managers ? code->address() : kNowhere;
         mappings_.push_back(mapping);
       });
       return;
@@ -108,7 +108,7 @@ class ProcessPublisher {
 
   agent::KernelSide& side_;
   std::map<std::string, Module> modules_;
-  manager::SharedTables managers_;
+  manager::PublishedCodes published_;
   std::vector<wl_mapping> mappings_;
   std::uint64_t table_bytes_ = 0, table_rows_ = 0;
 };
