@@ -41,7 +41,8 @@
  * shape and name, which are given back only when that is dropped: past_end of them were ever written, past_first of
  * these dropped, number n is in place n % past_count. At a time t an address was in the one with the least `time` above
  * t that contains it, which is the last such one from past_end backwards; where there is none, in what is there now. An
- * entry is written before its function is out of its run, and dropped (past_first) before `recycled` grows.
+ * entry is written before its function is out of its run, and dropped (past_first) before `recycled` grows. So where
+ * there is none now either, look again if past_end has grown meanwhile.
  *
  * Readers trust nothing: every place is checked against its section's size, and every loop has one of the bounds here.
  */

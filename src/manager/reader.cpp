@@ -111,8 +111,8 @@ constexpr std::uint64_t kNow = ~std::uint64_t{0};
 
 // What was taken away after a moment, and had the address then.
 template <typename Bytes>
-[[gnu::noinline]] Looked look_up_past(Bytes bytes, const TableHeader& table, std::uint64_t time, std::uint64_t address,
-                                      FoundRecord& function) {
+Looked look_up_past(const Bytes& bytes, const TableHeader& table, std::uint64_t time, std::uint64_t address,
+                    FoundRecord& function) {
   std::uint64_t first, end;
   if (address < table.begin || address >= table.end || table.past_count == 0) return Looked::kNone;
   if (!bytes.read(offsetof(wl_code_header, past_first), first) || !bytes.read(offsetof(wl_code_header, past_end), end))
@@ -134,15 +134,32 @@ template <typename Bytes>
   return looked;
 }
 
+// The function that had an address then. One that is taken out between the look at what was and that at what is would
+// be in neither, before readers are told by `recycled`; but what was has grown.
+template <typename Bytes>
+[[gnu::noinline]] Looked look_up_then(Bytes bytes, const TableHeader& table, std::uint64_t time, std::uint64_t address,
+                                      FoundRecord& function) {
+  for (std::uint32_t attempt = 0; attempt < WL_CODE_RETRIES; ++attempt) {
+    std::uint64_t before, after;
+    if (!bytes.read(offsetof(wl_code_header, past_end), before)) return Looked::kUnreadable;
+    Looked looked = look_up_past(bytes, table, time, address, function);
+    if (looked == Looked::kNone) looked = look_up(bytes, table, address, function);
+    if (looked != Looked::kNone) return looked;
+    if (!bytes.read(offsetof(wl_code_header, past_end), after)) return Looked::kUnreadable;
+    if (before == after) return looked;
+  }
+  return Looked::kChanging;
+}
+
 // The function that has an address, or had it then.
 template <typename Bytes>
 [[gnu::always_inline]] inline Looked look_up_at(const Bytes& bytes, const TableHeader& table, std::uint64_t time,
                                                 std::uint64_t address, FoundRecord& function) {
   if (time != kNow) [[unlikely]] {
     FoundRecord then;  // one of its own, so that the usual one stays in registers
-    const Looked looked = look_up_past(bytes, table, time, address, then);
+    const Looked looked = look_up_then(bytes, table, time, address, then);
     function = then;
-    if (looked != Looked::kNone) return looked;
+    return looked;
   }
   return look_up(bytes, table, address, function);
 }

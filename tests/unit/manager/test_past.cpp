@@ -1,6 +1,7 @@
 // What a code manager still knows of functions that were taken away: for samples that were taken before.
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <ctime>
 #include <string>
 #include <vector>
@@ -36,6 +37,53 @@ CodeManager make(const CodeManagerOptions& options) {
   auto manager = CodeManager::create(kBegin, kBegin + 0x10000, options);
   EXPECT_TRUE(manager);
   return std::move(*manager);
+}
+
+// A table as it is while its writer takes a function out, from the n-th read on: that is done, and readers are not told
+// yet (`recycled`).
+class WhileItIsTakenOut final : public Memory {
+ public:
+  static constexpr std::uint64_t kAddress = 0x100'0000;
+  explicit WhileItIsTakenOut(CodeManager& manager)
+      : manager_(manager),
+        mapping_(CodeTableAccess::mapping(manager.reader())),
+        recycled_(reinterpret_cast<const wl_code_header*>(mapping_)->recycled) {}
+  bool read(std::uint64_t address, void* to, std::size_t size) const override {
+    if (reads++ == when) {
+      EXPECT_TRUE(manager_.remove({kBegin + 0x200}));
+    }
+    std::memcpy(to, mapping_ + (address - kAddress), size);
+    if (address == kAddress + offsetof(wl_code_header, recycled)) std::memcpy(to, &recycled_, sizeof recycled_);
+    return true;
+  }
+  mutable unsigned reads = 0;
+  unsigned when = ~0u;
+
+ private:
+  CodeManager& manager_;
+  const std::byte* mapping_;
+  std::uint64_t recycled_;
+};
+
+// Between what was and what is nothing is lost, whenever it goes.
+TEST(CodeManagerPast, HasAFunctionThatGoesWhileItIsAskedFor) {
+  unsigned asked = 0;
+  for (unsigned when = 0;; ++when) {
+    CodeManager manager = make({.functions = 100, .shape_bytes = 1 << 14, .name_bytes = 1 << 14});
+    ASSERT_TRUE(manager.add({{kBegin + 0x200, 100, "f", 7, test::managed_rows(100, 64)}, {kBegin, 9, "g", 8, {}}}));
+    const std::uint64_t then = now();
+    WhileItIsTakenOut memory(manager);
+    const auto reader = CodeManagerReader::open(memory, WhileItIsTakenOut::kAddress);
+    ASSERT_TRUE(reader);
+    memory.reads = 0;
+    memory.when = when;
+    const auto found = reader->as_of(then).find(kBegin + 0x240);
+    ASSERT_TRUE(found) << "gone before read " << when;
+    EXPECT_EQ(found->user, 7u);
+    if (memory.reads <= when) break;
+    ++asked;
+  }
+  EXPECT_GE(asked, 5u);
 }
 
 // One function after the other at the same place, each with a frame of its own.
