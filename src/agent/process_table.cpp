@@ -102,10 +102,12 @@ void ProcessTable::apply(const ProcessEvent& event) {
       if (event.time < process.scan_time) break;
       if (event.time < process.changed) {  // came late, behind the new program's mappings
         scan(event.tgid, process.changed);
+        process.passing.clear();
         break;
       }
       process.maps = std::make_shared<MapSet>();
       process.has_pe = process.images_due = false;
+      process.passing.clear();
       process.changed = event.time;
       process.exit_time = 0;
       mark(process);
@@ -129,6 +131,7 @@ void ProcessTable::fork(const ProcessEvent& event) {
   if (parent != nullptr) {
     child.maps = parent->maps;
     child.has_pe = parent->has_pe;
+    child.passing = parent->passing;
   }
   known = std::move(child);
   if (parent == nullptr) scan(event.tgid, event.time);
@@ -144,8 +147,10 @@ void ProcessTable::map(const ProcessEvent& event) {
   }
   if (process::shows_jitdump(event.map)) return publish(process, event);
   const CodeLocation placement = resolver_(event.tgid, process.parent, event.map);
-  writable(process).add(
-      Mapping{event.map.begin, event.map.end, event.map.offset, placement.module, placement.bias, placement.kind});
+  const Mapping mapping{event.map.begin,  event.map.end,  event.map.offset,
+                        placement.module, placement.bias, placement.kind};
+  note_passing(process, mapping);
+  writable(process).add(mapping);
   note_images(process, placement);
   process.changed = std::max(process.changed, event.time);
   mark(process);
@@ -161,6 +166,35 @@ void ProcessTable::publish(Process& process, const ProcessEvent& event) {
   writable(process).set_published(std::move(codes));
   process.changed = std::max(process.changed, event.time);
   mark(process);
+}
+
+// The kernel merges and splits mappings of anonymous memory.
+static bool is_same_code(const Mapping& a, const Mapping& b) {
+  return a.module == b.module && a.generated() == b.generated() && (a.generated() || a.bias == b.bias);
+}
+
+bool Process::is_passing(std::uint64_t begin, std::uint64_t end) const {
+  return std::ranges::any_of(passing, [&](const auto& range) { return range.first < end && begin < range.second; });
+}
+
+// What comes at an address of mmap's own choice is over nothing that is known: the kernel side has told of it before.
+void ProcessTable::note_passing(Process& process, const Mapping& now) {
+  if (!process.has_pe || now.generated()) return;
+  const auto& mappings = process.maps->mappings();
+  auto known = std::ranges::upper_bound(mappings, now.begin, {}, &Mapping::end);
+  for (; known != mappings.end() && known->begin < now.end; ++known) {
+    if (known->generated() || is_same_code(*known, now)) continue;
+    std::pair<std::uint64_t, std::uint64_t> range{std::min(known->begin, now.begin), std::max(known->end, now.end)};
+    const auto touches = [&](const auto& other) { return other.first <= range.second && range.first <= other.second; };
+    for (const auto& other : process.passing)
+      if (touches(other)) range = {std::min(range.first, other.first), std::max(range.second, other.second)};
+    std::erase_if(process.passing, touches);
+    process.passing.insert(std::ranges::upper_bound(process.passing, range), range);
+    if (process.passing.size() > Process::kMaxPassing) {
+      process.passing.pop_back();
+      process.passing.back().second = ~std::uint64_t{0};
+    }
+  }
 }
 
 // The first PE image makes the anonymous code before it suspect, too.
@@ -271,11 +305,6 @@ std::shared_ptr<MapSet> ProcessTable::read_maps(std::uint32_t tgid, std::uint32_
   return set;
 }
 
-// The kernel merges and splits mappings of anonymous memory.
-static bool is_same_code(const Mapping& a, const Mapping& b) {
-  return a.module == b.module && a.generated() == b.generated() && (a.generated() || a.bias == b.bias);
-}
-
 bool ProcessTable::is_current(const Process& process) {
   bool has_pe = false;
   const auto set = read_maps(process.tgid, process.parent, has_pe, process.maps->published());
@@ -294,6 +323,7 @@ bool ProcessTable::scan(std::uint32_t tgid, std::uint64_t now) {
   auto set = read_maps(tgid, get(tgid).parent, has_pe, before->published());
   if (set == nullptr) return false;
   Process& process = get(tgid);
+  for (const Mapping& mapping : set->mappings()) note_passing(process, mapping);
   process.has_pe = has_pe;
   process.images_due = false;
   process.scan_time = now;

@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "agent/process_events.h"
@@ -72,6 +73,13 @@ struct Process {
   bool has_pe = false;          // maps a PE image: code it has in anonymous memory may be another one's
   bool images_due = false;      // such code has come since /proc was last read, or the first that is in no file
   std::shared_ptr<const MapSet> maps = std::make_shared<MapSet>();
+  // Where a file's code has been replaced by other code and no event of the kernel side told of it: one mapped at a
+  // fixed address, as Wine maps all. It may be replaced again at any time. Ascending, disjoint; at most kMaxPassing,
+  // the last of which then reaches to the end.
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> passing = {};
+  static constexpr std::size_t kMaxPassing = 256;
+
+  [[nodiscard]] bool is_passing(std::uint64_t begin, std::uint64_t end) const;
 };
 
 class ProcessTable {
@@ -148,6 +156,7 @@ class ProcessTable {
   void mark(Process& process);
 
   void note_images(Process& process, const CodeLocation& placement);
+  static void note_passing(Process& process, const Mapping& now);
 
   Resolver resolver_;
   MapsReader reader_;

@@ -165,5 +165,86 @@ TEST(RecordWine, WholeStacks) {
   EXPECT_EQ(check_truth(profile, std::filesystem::canonical(program), windows_truth()).wrong, mutilated);
 }
 
+// ---- DLLs that live for 2 ms ----------------------------------------------------------------------------------------
+
+struct Passing {
+  std::uint64_t samples = 0;                // of which the program's use_library() or a DLL is a frame
+  std::uint64_t complete = 0;               // of these
+  std::uint64_t in_library = 0, named = 0;  // complete ones with code of a DLL; all of whose frames there have names
+  std::uint64_t wrong = 0;
+  std::vector<std::string> examples;
+};
+
+// What stands between main and the frame sampled, outermost first, as far as it is the program's and its DLLs'; the DLL
+// whose it is as the last letter: a or b. Empty: it cannot be.
+std::string which_library(const std::vector<Frame>& frames) {
+  std::vector<std::string_view> chain;
+  for (auto frame = frames.rbegin(); frame != frames.rend(); ++frame)
+    if (frame->module.find("truth_passing") != std::string_view::npos) chain.push_back(frame->function);
+  const auto main = std::ranges::find(chain, "use_library");
+  if (main == chain.end() || main + 1 == chain.end()) return "-";
+  const std::vector<std::string_view> inside(main + 1, chain.end());
+  for (const char which : {'a', 'b'}) {
+    const std::string names[] = {"work", std::string("work_") + which, std::string("deeper_") + which,
+                                 std::string("spin_") + which};
+    const auto is_known = [&](std::size_t i) {
+      return inside[i] == names[std::min<std::size_t>(i, 3)] || (i == 3 && inside[i] == "now");
+    };
+    bool same = inside.size() <= 4;
+    for (std::size_t i = 0; same && i < inside.size(); ++i) same = is_known(i);
+    if (same) return std::string(1, which);
+  }
+  // LoadLibrary() and FreeLibrary() call the DLL's entry point; now() is called by use_library() itself, too.
+  if (inside.size() == 1 && (inside[0] == "now" || inside[0] == "DllMainCRTStartup")) return "-";
+  return {};
+}
+
+Passing judge_passing(const profile::Profile& profile) {
+  Passing verdict;
+  for (const auto& sample : profile.samples) {
+    const auto frames = frames_of(profile, sample);
+    const bool library = std::ranges::any_of(
+        frames, [](const Frame& frame) { return frame.module.find("truth_passing_") != std::string_view::npos; });
+    const bool caller = std::ranges::any_of(frames, [](const Frame& frame) { return frame.function == "use_library"; });
+    if (!library && !caller) continue;
+    verdict.samples += sample.count;
+    if (sample.end != WL_END_COMPLETE) continue;
+    verdict.complete += sample.count;
+    const std::string which = which_library(frames);
+    const bool known_library = which.empty() || which == "-" ? false : std::ranges::all_of(frames, [&](const Frame& f) {
+      return f.module.find("truth_passing_") == std::string_view::npos || f.module.ends_with("_" + which + ".dll");
+    });
+    verdict.in_library += library ? sample.count : 0;
+    verdict.named += library && known_library ? sample.count : 0;
+    const bool outermost = frames.back().function == "RtlUserThreadStart" || frames.back().function == "_start";
+    if (outermost && !which.empty() && (which == "-" || known_library)) continue;
+    verdict.wrong += sample.count;
+    if (verdict.examples.size() < 10) verdict.examples.push_back(text_of(frames));
+  }
+  return verdict;
+}
+
+// Two DLLs at one address by turns, each there for 2 ms: no stack has a frame of the one while the other is loaded, or
+// leaves one out. They are such as Wine maps from the file: of those that it copies only /proc tells, later.
+TEST(RecordWine, LibrariesThatLiveFor2Milliseconds) {
+  const std::string folder = WINDLASS_WINE_WORKLOADS, program = folder + "/truth_passing.exe";
+  if (const std::string reason = no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
+  if (find_wine().empty()) GTEST_SKIP() << "SKIPPED: there is no Wine (package wine64)";
+  if (!std::filesystem::exists(program)) GTEST_SKIP() << "SKIPPED: there is no MinGW (package g++-mingw-w64-x86-64)";
+  const std::string library = "Z:" + folder + "/truth_passing_";
+  const std::string libraries = fmt::format("{}a.dll {}b.dll", library, library);
+  ASSERT_EQ(WineProgram(WINDLASS_WINE_PREFIX, {program, "0.1", library + "a.dll", library + "b.dll"}).wait(), 0);
+  const std::string file = testing::TempDir() + fmt::format("windlass-wine-passing-{}.pb.gz", getpid());
+  profile::Profile profile;
+  ASSERT_NO_FATAL_FAILURE(record(fmt::format("{} {} {}", program, kSeconds, libraries), file, profile));
+  const Passing verdict = judge_passing(profile);
+  fmt::print("{} samples, {} complete, {} of them in a DLL, {} named, {} wrong\n", verdict.samples, verdict.complete,
+             verdict.in_library, verdict.named, verdict.wrong);
+  EXPECT_EQ(verdict.wrong, 0u);
+  for (const std::string& text : verdict.examples) ADD_FAILURE() << text;
+  EXPECT_GT(verdict.samples, 1000u);
+  EXPECT_GT(verdict.named, 500u);
+}
+
 }  // namespace
 }  // namespace windlass::test

@@ -102,6 +102,47 @@ TEST_F(ProcessTableTest, CodeOfImagesThatWereCopied) {
   EXPECT_EQ(image_searches, 1) << "no code in anonymous memory: not looked for";
 }
 
+// Wine maps at fixed addresses, of which the kernel side tells nothing: whatever comes over an image there may be
+// replaced again before that is known.
+TEST_F(ProcessTableTest, ImagesThatReplaceOneAnotherArePassing) {
+  const auto passing = [&](std::uint32_t tgid, std::uint64_t address) {
+    return table.find(tgid)->is_passing(address, address + 1);
+  };
+  map(1, 7, 0x1000, 0x3000, kPeFile);
+  map(2, 7, 0x8000, 0x9000, 5);
+  map(3, 7, 0x1000, 0x3000, kPeFile);  // the same again: its protection was changed
+  EXPECT_FALSE(passing(7, 0x1000));
+  map(4, 7, 0x2000, 0x4000, 6);
+  EXPECT_TRUE(passing(7, 0x1000));
+  EXPECT_TRUE(passing(7, 0x3fff));
+  EXPECT_FALSE(passing(7, 0x4000));
+  EXPECT_FALSE(passing(7, 0x8000));
+  table.unmap(7, 5, 0x8000, 0x1000);  // told of: noticed when it happens again, too
+  map(6, 7, 0x8000, 0x9000, 9);
+  EXPECT_FALSE(passing(7, 0x8000));
+  map(7, 7, 0x8000, 0x9000, 0);  // code made at run time
+  EXPECT_FALSE(passing(7, 0x8000));
+  event(ProcessEventKind::kFork, 8, 12, 7);
+  EXPECT_TRUE(passing(12, 0x2000));
+  event(ProcessEventKind::kExec, 9, 7);
+  EXPECT_FALSE(passing(7, 0x2000));
+  // Without an image of Windows nothing is.
+  map(1, 9, 0x1000, 0x3000, 5);
+  map(2, 9, 0x1000, 0x3000, 6);
+  EXPECT_FALSE(passing(9, 0x1000));
+  // As /proc shows it.
+  map(1, 10, 0x1000, 0x3000, kPeFile);
+  proc[10] = "1000-3000 r-xp 00000000 08:01 8 /b\n";
+  ASSERT_TRUE(table.scan(10, 2));
+  EXPECT_TRUE(passing(10, 0x1000));
+  // However many there are.
+  map(1, 11, 0x1000, 0x2000, kPeFile);
+  for (std::uint64_t at = 1; at <= 300; ++at)
+    for (const std::uint64_t inode : {5, 6}) map(at, 11, at * 0x10000, at * 0x10000 + 0x1000, inode);
+  EXPECT_TRUE(passing(11, 300 * 0x10000));
+  EXPECT_LE(table.find(11)->passing.size(), Process::kMaxPassing);
+}
+
 TEST_F(ProcessTableTest, ANewMappingSplitsWhatItOverlaps) {
   map(1, 1, 0x1000, 0x9000, 5, 0x100);
   map(2, 1, 0x3000, 0x4000, 6);
