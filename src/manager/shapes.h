@@ -30,6 +30,8 @@ class Shapes {
   void take_again(std::uint32_t shape) { set_users(shape, shape_at(shape).users + 1); }
   // A user less; a shape without users may be overwritten by the next take().
   void give(std::uint32_t shape);
+  // Bytes of the section, from its begin on, that were ever used.
+  [[nodiscard]] std::uint32_t used() const { return pool_.used(); }
 
  private:
   [[nodiscard]] wl_code_shape& shape_at(std::uint32_t shape) const {

@@ -13,7 +13,8 @@
 
 namespace windlass::manager {
 
-// Is it where a process has mapped a code manager's table?
+// Is it where a process has mapped a code manager's table? The mapping is in pieces, of what core files have and what
+// not: this is the first one.
 [[nodiscard]] bool shows_table(const process::ProcMap& map);
 
 class SharedTable final : public PublishedCode {

@@ -149,7 +149,16 @@ CodeManager::Table::Table(process::Descriptor file, std::byte* bytes, const wl_c
       names_(sizeof(std::uint32_t), header.name_bytes),
       free_records_(1 + spare_records(options.functions), header.record_count),
       capacity_(options.functions),
-      keeps_past_(options.past != 0) {}
+      keeps_past_(options.past != 0),
+      core_{{bytes + header.records, header.record_count * std::uint64_t{sizeof(wl_code_record)}},
+            {bytes + header.name_of, header.record_count * std::uint64_t{sizeof(std::uint32_t)}},
+            {bytes + header.shapes, header.shape_bytes},
+            {bytes + header.names, header.name_bytes},
+            {bytes + header.past, header.past_count * std::uint64_t{sizeof(wl_code_past)}}} {
+  // Blocks are read at any address of the code. Where the system knows nothing of this core files have all.
+  if (::madvise(bytes, header.size, MADV_DONTDUMP) == 0) manager::CorePart(bytes, header.records).reach(header.records);
+  show_in_core_files();
+}
 
 CodeManager::Table::~Table() { ::munmap(bytes_, header().size); }
 
@@ -326,6 +335,15 @@ void CodeManager::Table::recycle() {
   left_.clear();
 }
 
+// What is used by now.
+void CodeManager::Table::show_in_core_files() {
+  core_.records.reach(std::uint64_t{free_records_.used()} * sizeof(wl_code_record));
+  core_.name_of.reach(std::uint64_t{free_records_.used()} * sizeof(std::uint32_t));
+  core_.shapes.reach(shapes_.used());
+  core_.names.reach(names_.used());
+  core_.past.reach(std::min<std::uint64_t>(header().past_end, header().past_count) * sizeof(wl_code_past));
+}
+
 Expected<void> CodeManager::Table::remove(std::span<const std::uint64_t> addresses) {
   const std::uint64_t now = addresses.empty() ? 0 : monotonic_ns();
   for (const std::uint64_t address : addresses) {
@@ -447,6 +465,7 @@ Expected<void> CodeManager::Table::update(std::span<const std::uint64_t> removed
   while (!keeps_past_ && header().past_first != header().past_end) forget_oldest();
   if (header().functions != functions) recycle();
   if (done) done = add(added);
+  show_in_core_files();
   publish(header().changes, header().changes + 1);
   return done;
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/static_mutex.h"
+#include "manager/core_part.h"
 #include "manager/pool.h"
 #include "manager/read.h"
 #include "manager/shapes.h"
@@ -79,6 +80,7 @@ class CodeManager::Table {
   [[nodiscard]] std::optional<std::uint32_t> take_records(std::uint32_t count);
   void give_back(std::uint32_t shape, std::uint32_t name);
   void recycle();
+  void show_in_core_files();
 
   process::Descriptor file_;
   std::byte* bytes_;
@@ -112,6 +114,10 @@ class CodeManager::Table {
   };
   std::vector<Known> known_;  // a power of 2
   std::uint64_t update_ = 0;
+  // What core files have of the sections that grow.
+  struct CoreParts {
+    manager::CorePart records, name_of, shapes, names, past;
+  } core_;
 };
 
 }  // namespace windlass

@@ -106,7 +106,7 @@ class Owner {
   void find_mapping() {
     std::ifstream maps("/proc/" + std::to_string(pid_) + "/maps");
     for (std::string line; std::getline(maps, line);)
-      if (line.find("/memfd:" WL_CODE_NAME) != std::string::npos) {
+      if (line.find("/memfd:" WL_CODE_NAME) != std::string::npos && address_ == 0) {  // its first piece
         range_ = line.substr(0, line.find(' '));
         address_ = std::stoull(line, nullptr, 16);
       }
