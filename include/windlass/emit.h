@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -28,6 +29,8 @@ struct Function {
   std::uint64_t address =
       0;  // of the first byte, by any numbering that all functions share: tells which are neighbours
   std::span<const std::byte> code = {};
+  // kExact: as DescribeOptions has it. True of V8's builtins, but for those that C enters.
+  bool keeps_frame_pointer_only = false;
 };
 
 // What is taken for a frame: x86-64 `push rbp; mov rbp, rsp`, AArch64 `stp x29, x30, [sp, #-n]!` and `mov x29, sp` or
@@ -56,6 +59,8 @@ struct Options {
   // prologue were there (so that one record of Windows' does for all), or where the function before it ends, and
   // leaves have a description, too. The code must be padded so far.
   bool as_v8 = false;
+  // kExact: reads what is not code, jump tables above all, at an address in the functions' numbering; all or nothing.
+  std::function<bool(std::uint64_t address, void* to, std::size_t size)> read = {};
 };
 
 // A run of code with a description of its own.

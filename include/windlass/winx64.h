@@ -58,11 +58,15 @@ struct Written {
 // The shortest information whose unwinding is what rows_of(prologue) says, at every instruction.
 // Parts, and the code behind them, become entries chained to the function's. What is pushed or saved behind a frame
 // pointer is written as saved at a distance from it, below it too.
+// `code`: the function's, if it is at hand; unwinders of version 1 find epilogues by their instructions, and an exit
+// that they do not take for one (a jump to a register, or back into the function) gets entries in which they need not.
+// Without the code, whatever is short enough is taken for an exit that they know.
 // Thread-safe; not for signal handlers. Errors: those of check(); kOutOfRange, kUnsupported or kMalformed where the
 // format cannot say it. The sentence is the rule; `where` is the offset into the code, `detail` the register (by DWARF
 // number), size or displacement. Allocates; linear in the ops but for saves, which are compared with all that follows
 // them.
-[[nodiscard]] Expected<Written> write(const Prologue& prologue, const WriteOptions& options = {});
+[[nodiscard]] Expected<Written> write(const Prologue& prologue, const WriteOptions& options = {},
+                                      std::span<const std::byte> code = {});
 
 // Many functions with one run of bytes: equal UNWIND_INFOs are written once, so that thousands
 // of functions of a few shapes (interpreters, builtins, stubs) take little more than their entries.
@@ -74,16 +78,17 @@ class Writer {
   // `options.function` is not looked at.
   explicit Writer(const WriteOptions& options = {}) : options_(options) {}
 
-  // A function of which `function` is the RVA. Errors as write()'s; then nothing has been added. Logarithmic in the
-  // records there are, besides.
-  [[nodiscard]] Expected<void> add(const Prologue& prologue, std::uint32_t function);
+  // A function of which `function` is the RVA; `code` as write()'s. Errors as write()'s; then nothing has been added.
+  // Logarithmic in the records there are, besides.
+  [[nodiscard]] Expected<void> add(const Prologue& prologue, std::uint32_t function,
+                                   std::span<const std::byte> code = {});
 
   // All so far; entries in the order in which functions were added.
   [[nodiscard]] const Written& written() const { return written_; }
   [[nodiscard]] Written take() && { return std::move(written_); }
 
  private:
-  Expected<void> add_pieces(const Prologue& prologue);
+  Expected<void> add_pieces(const Prologue& prologue, std::span<const std::byte> code);
 
   WriteOptions options_;
   std::uint32_t functions_ = 0;
@@ -108,11 +113,12 @@ struct AssemblyOptions {
   std::string handler = {};       // symbol, where the prologue has a handler, whose RVA is then not looked at
 };
 
-// From the procedure's first line on to its last, ascending by offset; none for a leaf without a handler. GAS and clang
-// want the function's label besides. Errors: as write(); kUnsupported for what the assembler has no directive for:
-// parts, version 2 but for clang, and for MASM a handler of one pass only or with data. assembly_of() writes these as
-// data.
-[[nodiscard]] Expected<std::vector<Directive>> directives_of(const Prologue& prologue, const AssemblyOptions& options);
+// `code` as write()'s. From the procedure's first line on to its last, ascending by offset; none for a leaf without a
+// handler. GAS and clang want the function's label besides. Errors: as write(); kUnsupported for what the assembler has
+// no directive for: parts, version 2 but for clang, and for MASM a handler of one pass only or with data. assembly_of()
+// writes these as data.
+[[nodiscard]] Expected<std::vector<Directive>> directives_of(const Prologue& prologue, const AssemblyOptions& options,
+                                                             std::span<const std::byte> code = {});
 
 // A whole source text: sections, the function with its code as bytes, its unwind information as directives, or as data
 // where there are none for it. `code` is prologue.code_size bytes (kMalformed otherwise).

@@ -47,7 +47,8 @@ int run(const Options& options) {
     return kFoundWrong;
   }
   const auto spans = emit::spans_of(
-      input->functions, {.architecture = input->architecture, .mode = options.mode, .as_v8 = options.as_v8});
+      input->functions,
+      {.architecture = input->architecture, .mode = options.mode, .as_v8 = options.as_v8, .read = input->read});
   if (!spans) return refused(options.input.file, spans.error());
   const auto text = emit::text_of(*spans, input->functions, options.text);
   if (!text) return refused(options.input.file, text.error());

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstring>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -15,6 +16,13 @@
 
 namespace windlass::cli {
 namespace {
+
+// The code of V8's own compiler keeps the frame pointer alone for its callers. What C enters it by keeps more.
+bool is_v8_builtin(std::string_view name) {
+  constexpr std::string_view kEnteredByC[] = {"Builtins_JSEntry", "Builtins_JSConstructEntry",
+                                              "Builtins_JSRunMicrotasksEntry"};
+  return name.starts_with("Builtins_") && std::ranges::find(kEnteredByC, name) == std::end(kEnteredByC);
+}
 
 class Reader {
  public:
@@ -41,7 +49,10 @@ class Reader {
 
   // `address`: where the symbol is that everything counts from, if there is one.
   void add(const std::string& name, std::uint64_t address, ByteView code) {
-    emit::Function function{.symbol = name, .address = address, .code = {code.data(), code.size()}};
+    emit::Function function{.symbol = name,
+                            .address = address,
+                            .code = {code.data(), code.size()},
+                            .keeps_frame_pointer_only = is_v8_builtin(name)};
     if (input_.addresses) function.symbol = fmt::format("{:#x}", address);
     if (!input_.base.empty()) {
       function.symbol = input_.base;
@@ -94,6 +105,13 @@ class Reader {
     const auto source = source::open_source(to_.file.bytes(), image::PeLayout::kFile);
     if (!source) return std::unexpected(source.error());
     to_.architecture = image::architecture_of(image->machine());
+    if (image->type() != ET_REL)
+      to_.read = [image = std::make_shared<const image::ElfImage>(*image)](std::uint64_t at, void* to,
+                                                                           std::size_t size) {
+        const auto bytes = image->at_address(at, size);
+        if (bytes) std::memcpy(to, bytes->data(), size);
+        return bytes.has_value();
+      };
     bool found_base = input_.base.empty();
     for (const image::Section& table : image->sections())
       if (table.type == SHT_SYMTAB || table.type == SHT_DYNSYM)

@@ -1,6 +1,7 @@
 // What `windlass emit` reads: functions of an object, or of a blob and a list.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,6 +25,8 @@ struct EmitFunctions {
   Architecture architecture = Architecture::kX86_64;
   std::vector<emit::Function> functions;  // ascending by address
   std::size_t covered = 0;                // others, which the file's unwind information describes
+  // What a linked file has at an address; of no other input anything is known beside the code.
+  std::function<bool(std::uint64_t address, void* to, std::size_t size)> read = {};
 };
 
 // Functions that have a size and that the file's own unwind information does not describe; of several names for one the

@@ -79,9 +79,9 @@ bool is_leaf(const Function& function) {
 }
 
 // Version 1 of x64 unwind information, for one, knows epilogues by their instructions.
-bool windows_can_say(const Prologue& prologue) {
+bool windows_can_say(const Prologue& prologue, std::span<const std::byte> code) {
   return prologue.architecture == Architecture::kAArch64 ? winarm64::write(prologue).has_value()
-                                                         : winx64::write(prologue).has_value();
+                                                         : winx64::write(prologue, {}, code).has_value();
 }
 
 class Spans {
@@ -148,11 +148,12 @@ class Spans {
   // Where nothing is proved, the frames that are seen.
   void add_exact() {
     const Function& function = functions_[function_];
-    const auto found = describe(function.code, function.address, options_.architecture);
+    const DescribeOptions known{.keeps_frame_pointer_only = function.keeps_frame_pointer_only, .read = options_.read};
+    const auto found = describe(function.code, function.address, options_.architecture, known);
     if (!found || found->rows.empty()) return add_function();
     const std::size_t before = spans_.size();
     for (std::size_t at = 0; at < found->rows.size();) at = add_rows(found->rows, at);
-    if (found->prologue && windows_can_say(*found->prologue)) {
+    if (found->prologue && windows_can_say(*found->prologue, function.code)) {
       add(0, static_cast<std::int64_t>(function.code.size()), {});
       spans_.back().prologue = *found->prologue;
       spans_.back().only = Span::kWindows;

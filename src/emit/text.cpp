@@ -54,8 +54,7 @@ class Text : AssemblyText {
     Writer writer(write_options);
     std::vector<std::size_t> ends;  // of the entries of each span
     for (const Span& span : spans_) {
-      if (const auto ok = writer.add(with_handler(span.prologue), kCode); !ok)
-        return std::unexpected(at_span(ok.error(), span, functions_));
+      if (const auto ok = add(writer, span); !ok) return std::unexpected(at_span(ok.error(), span, functions_));
       ends.push_back(writer.written().entries.size());
     }
     const auto written = std::move(writer).take();
@@ -79,6 +78,20 @@ class Text : AssemblyText {
     end_section(".pdata");
     if (masm_) line(arm_ ? "    END" : "END");
     return take();
+  }
+
+  Expected<void> add(winarm64::Writer& writer, const Span& span) const {
+    return writer.add(with_handler(span.prologue), kCode);
+  }
+  Expected<void> add(winx64::Writer& writer, const Span& span) const {
+    return writer.add(with_handler(span.prologue), kCode, code_of(span));
+  }
+  // None where the span goes beyond the function.
+  [[nodiscard]] std::span<const std::byte> code_of(const Span& span) const {
+    const std::span<const std::byte> code = functions_[span.function].code;
+    const auto offset = static_cast<std::size_t>(span.offset);
+    const bool inside = span.offset >= 0 && offset <= code.size() && span.prologue.code_size <= code.size() - offset;
+    return inside ? code.subspan(offset, span.prologue.code_size) : std::span<const std::byte>();
   }
 
   [[nodiscard]] Prologue with_handler(const Prologue& prologue) const {

@@ -37,7 +37,7 @@ void lend_jump(Fragment& part, Fragment& next) {
 }
 
 struct Cut {
-  Fragment first, second;
+  Fragment first, second;  // what is between them is a leaf; the second may be empty
 };
 
 // The two sides of `at`, which is behind the prologue and in no epilogue.
@@ -102,8 +102,27 @@ std::vector<Fragment> cut_to_length(const Fragment& whole) {
   return pieces;
 }
 
+// Behind the one instruction that an epilogue has to have behind its last pop, what goes on to the return is a leaf.
+// Around the longest of these, if it is worth it.
+std::optional<Cut> cut_run_on(const Fragment& whole) {
+  constexpr std::uint32_t kWorthIt = 32;  // bytes: an entry has 8
+  const prologue::Epilogue* longest = nullptr;
+  std::uint32_t most = kWorthIt;
+  for (const prologue::Epilogue& epilogue : whole.epilogues) {
+    if (epilogue.undone.empty() || epilogue.end - epilogue.undone.back().end - 4 < most) continue;
+    if (epilogue.end > whole.end || left_in_place(whole, epilogue) != 0) continue;
+    longest = &epilogue;
+    most = epilogue.end - epilogue.undone.back().end - 4;
+  }
+  if (longest == nullptr) return std::nullopt;
+  Cut cut = cut_body(whole, longest->end);
+  cut.first.end = cut.first.epilogues.back().end = longest->undone.back().end + 4;
+  return cut;
+}
+
 // A fragment that no record holds, in two.
 std::optional<Cut> cut_too_large(const Fragment& whole) {
+  if (auto cut = cut_run_on(whole)) return cut;
   std::uint32_t at = whole.begin;
   if (whole.end - whole.begin > kMaxLength) {
     at = whole.begin + kMaxLength;
@@ -163,11 +182,14 @@ class Cutter {
   }
 
   Expected<Pieces> both(const Cut& cut) {
-    auto pieces = pieces_of(cut.first);
-    if (!pieces) return pieces;
-    auto more = pieces_of(cut.second);
-    if (!more) return more;
-    std::move(more->begin(), more->end(), std::back_inserter(*pieces));
+    const Fragment between{cut.first.end, cut.second.begin, {}, {}, 0, {}};
+    Pieces pieces;
+    for (const Fragment* part : {&cut.first, &between, &cut.second}) {
+      if (part->begin == part->end) continue;
+      auto more = pieces_of(*part);
+      if (!more) return more;
+      std::move(more->begin(), more->end(), std::back_inserter(pieces));
+    }
     return pieces;
   }
 
@@ -177,6 +199,7 @@ class Cutter {
       if (other && size_of(*other) < size_of(best)) best = std::move(*other);
     };
     if (const auto cut = cut_prologue(fragment)) consider(both(*cut));
+    if (const auto cut = cut_run_on(fragment)) consider(both(*cut));
     if (handler_ != nullptr) return;
     // What lies behind the only epilogue, and fragments without any, have packed entries of their own.
     const std::uint32_t length = fragment.end - fragment.begin;

@@ -167,12 +167,12 @@ class Source : AssemblyText {
 
 }  // namespace
 
-Expected<std::vector<Directive>> directives_of(const Prologue& prologue, const AssemblyOptions& options) {
+Expected<std::vector<Directive>> directives_of(const Prologue& prologue, const AssemblyOptions& options,
+                                               std::span<const std::byte> code) {
   if (const auto ok = check_names(prologue, options); !ok) return std::unexpected(ok.error());
-  if (const auto bytes = write(prologue, {.version = options.version, .saves_can_wait = options.saves_can_wait});
-      !bytes)
-    return std::unexpected(bytes.error());
-  const auto pieces = pieces_of(prologue, options.version, options.saves_can_wait);
+  const WriteOptions as_bytes{.version = options.version, .saves_can_wait = options.saves_can_wait};
+  if (const auto bytes = write(prologue, as_bytes, code); !bytes) return std::unexpected(bytes.error());
+  const auto pieces = pieces_of(prologue, options.version, options.saves_can_wait, code);
   if (!pieces) return std::unexpected(pieces.error());
   if (pieces->empty()) return std::vector<Directive>();
   if (pieces->size() > 1) return no_directive((*pieces)[1].begin);
@@ -186,9 +186,10 @@ Expected<std::vector<Directive>> directives_of(const Prologue& prologue, const A
 
 Expected<std::string> assembly_of(const Prologue& prologue, std::span<const std::byte> code,
                                   const AssemblyOptions& options) {
-  return source_text<Source>(prologue, code, options, directives_of(prologue, options), [&](const Prologue& addends) {
-    return write(addends, {.version = options.version, .saves_can_wait = options.saves_can_wait});
-  });
+  return source_text<Source>(
+      prologue, code, options, directives_of(prologue, options, code), [&](const Prologue& addends) {
+        return write(addends, {.version = options.version, .saves_can_wait = options.saves_can_wait}, code);
+      });
 }
 
 }  // namespace windlass::winx64

@@ -3,7 +3,9 @@
 // still hold: rsp (or the frame pointer) not moved, and every save not yet below rsp, where anything may overwrite it.
 #include <algorithm>
 
+#include "winx64/epilogue.h"
 #include "winx64/frame_codes.h"
+#include "winx64/instruction_length.h"
 #include "winx64/registers.h"
 
 namespace windlass::winx64 {
@@ -38,8 +40,6 @@ Step step_of(std::uint32_t end, const std::vector<const prologue::Action*>& acti
   return step;
 }
 
-std::uint32_t pop_size(RegisterNumber reg) { return instruction_number(reg) >= 8 ? 2 : 1; }
-
 // Will decoding from behind `steps[at]` on find the rest? One instruction behind the other, that is.
 bool is_recognised(const std::vector<Step>& steps, std::size_t at) {
   constexpr std::uint32_t kLongestRelease = 8;  // lea rsp, [r12 + disp32]
@@ -52,6 +52,20 @@ bool is_recognised(const std::vector<Step>& steps, std::size_t at) {
   for (; i < steps.size(); behind = steps[i++].end)
     if (steps[i].pop == prologue::kNoRegister || steps[i].end != behind + pop_size(steps[i].pop)) return false;
   return true;
+}
+
+// Does version 1 know what is between the pops and the epilogue's end for an exit? Where the code is not known: as far
+// as its length tells.
+bool is_exit(const prologue::Epilogue& epilogue, std::uint32_t exit, std::span<const std::byte> code) {
+  if (code.empty()) return epilogue.end - exit <= kLongestExit;
+  if (exit >= epilogue.end) return false;
+  EpilogueMatch match;
+  const ByteView rest(code.data() + exit, epilogue.end - exit);
+  if (!match_epilogue(rest, 0, epilogue.end - exit, match) || match.step_count != 1) return false;
+  if (instruction_length(rest) != rest.size()) return false;  // other code that is a leaf follows
+  if (match.exit != EpilogueMatch::Exit::kJump) return true;
+  const std::int64_t target = std::int64_t{exit} + match.target;
+  return target < 0 || target >= static_cast<std::int64_t>(code.size());
 }
 
 Expected<std::optional<EpilogueV2>> describe(const prologue::Epilogue& epilogue, const BodyFrame& frame,
@@ -122,9 +136,11 @@ Expected<std::optional<EpilogueV2>> judge_epilogue(const prologue::Epilogue& epi
     return fail(ErrorCode::kUnsupported, "a part that moves rsp is left at its end or with the function",
                 steps[*first_gone].end);
   }
-  // HotSpot's goes on behind its pops with a look for a safepoint.
+  // HotSpot's goes on behind its pops with a look for a safepoint, V8's jump to where a register says.
   const std::uint32_t exit = steps.back().end;
-  const bool runs_on = epilogue.end - exit > kLongestExit && !state.machine_frame();
+  const bool longer = epilogue.end - exit > kLongestExit;
+  const bool unknown = version == 2 ? longer : !is_exit(epilogue, exit, frame.code);
+  const bool runs_on = unknown && exit < epilogue.end && !state.machine_frame();
   if (auto apart = runs_on ? set_apart(epilogue, steps, *first_gone) : std::nullopt) {
     apart->runs_on = true;
     return apart;

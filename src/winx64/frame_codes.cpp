@@ -58,8 +58,8 @@ struct Region {
 
 class Planner {
  public:
-  Planner(const Prologue& prologue, std::uint32_t version, bool saves_can_wait)
-      : prologue_(prologue), version_(version), saves_can_wait_(saves_can_wait) {}
+  Planner(const Prologue& prologue, std::uint32_t version, bool saves_can_wait, std::span<const std::byte> code)
+      : prologue_(prologue), version_(version), saves_can_wait_(saves_can_wait), code_(code) {}
 
   Expected<std::vector<Piece>> run() {
     if (prologue_.architecture != Architecture::kX86_64)
@@ -68,6 +68,9 @@ class Planner {
       return fail(ErrorCode::kUnsupported, "versions 1 and 2 are written", 0, version_);
     if (prologue_.handler && !prologue_.handler->on_exception && !prologue_.handler->on_unwind)
       return fail(ErrorCode::kMalformed, "handler is called in neither pass", 0);
+    if (!code_.empty() && code_.size() != prologue_.code_size)
+      return fail(ErrorCode::kMalformed, "the code is of another size than the prologue says", code_.size(),
+                  prologue_.code_size);
     if (const auto ok = check(prologue_); !ok) return std::unexpected(ok.error());
     for (const auto step : {&Planner::make_regions, &Planner::place_pointers, &Planner::check_saves,
                             &Planner::make_codes, &Planner::make_pieces}) {
@@ -380,6 +383,7 @@ class Planner {
   BodyFrame body_frame(const Region& region) const {
     BodyFrame frame{region.state, region.pointer || regions_[0].pointer, {}, {}};
     if (&region != &regions_[0]) frame.part_end = region.end;
+    frame.code = code_;
     // Windows looks for the pushes along the chain, and takes those of the first that has any.
     for (const Region* at : {&region, &regions_[0]}) {
       if (!frame.pops.empty()) break;
@@ -414,7 +418,7 @@ class Planner {
       }
       piece.end = all[i].pops;
       if (piece.begin < piece.end) pieces_.push_back(std::move(piece));  // the first one has codes, and is not empty
-      if (!all[i].runs_on || !all[i].own_pops->empty()) pieces_.push_back(piece_of(all[i], version_));
+      add_pops(all[i]);
       if (all[i].end == end) return;
       piece = piece_behind(all[i].end, end, first_index, region);
     }
@@ -429,12 +433,28 @@ class Planner {
     return piece;
   }
 
-  // Pushes that count as done throughout, and are undone by the epilogue that the piece is.
-  static Piece piece_of(const EpilogueV2& epilogue, std::uint32_t version) {
-    Piece piece{epilogue.pops, epilogue.end, {}, {}, {epilogue}};
-    if (epilogue.runs_on) piece = {epilogue.pops, epilogue.exit, {}, {}, {}};
-    piece.content.version = version;
-    for (const RegisterNumber reg : *epilogue.own_pops)
+  // Pushes that count as done throughout, and are undone by the epilogue that the piece is. Where none is known to end
+  // there, only the first pop of a piece is told from the others.
+  void add_pops(const EpilogueV2& epilogue) {
+    const std::vector<RegisterNumber>& pops = *epilogue.own_pops;
+    if (!epilogue.runs_on) {
+      pieces_.push_back(piece_of_pops(epilogue.pops, epilogue.end, pops));
+      pieces_.back().epilogues = {epilogue};
+      return;
+    }
+    std::uint32_t begin = epilogue.pops;
+    for (std::size_t i = 0; i < pops.size(); ++i) {
+      const std::uint32_t end = begin + pop_size(pops[i]);
+      pieces_.push_back(piece_of_pops(begin, end, std::span(pops).subspan(i)));
+      begin = end;
+    }
+  }
+
+  [[nodiscard]] Piece piece_of_pops(std::uint32_t begin, std::uint32_t end,
+                                    std::span<const RegisterNumber> pops) const {
+    Piece piece{begin, end, {}, {}, {}};
+    piece.content.version = version_;
+    for (const RegisterNumber reg : pops)
       piece.content.codes.push_back(
           {0, Operation::kPushNonvol, static_cast<std::uint8_t>(instruction_number(reg)), 0, 1, 0});
     return piece;
@@ -443,6 +463,7 @@ class Planner {
   const Prologue& prologue_;
   const std::uint32_t version_;
   const bool saves_can_wait_;
+  const std::span<const std::byte> code_;
   std::vector<Region> regions_;  // the function, then its parts
   std::vector<Piece> pieces_;
 };
@@ -460,8 +481,9 @@ void count_epilogues(Piece& piece) {
 
 }  // namespace
 
-Expected<std::vector<Piece>> pieces_of(const Prologue& prologue, std::uint32_t version, bool saves_can_wait) {
-  auto pieces = Planner(prologue, version, saves_can_wait).run();
+Expected<std::vector<Piece>> pieces_of(const Prologue& prologue, std::uint32_t version, bool saves_can_wait,
+                                       std::span<const std::byte> code) {
+  auto pieces = Planner(prologue, version, saves_can_wait, code).run();
   if (!pieces) return pieces;
   for (Piece& piece : *pieces) count_epilogues(piece);
   return pieces;

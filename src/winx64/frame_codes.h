@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "model/frame_state.h"
@@ -21,7 +22,8 @@ struct EpilogueV2 {
   std::uint32_t end = 0;    // behind it
   // It has an entry of its own, from `pops` to `end`, whose codes are these registers' pushes.
   std::optional<std::vector<RegisterNumber>> own_pops = {};
-  // That entry ends at `exit`, and what follows needs none, as a leaf: more than the instruction that leaves.
+  // That entry ends at `exit`, and what follows needs none, as a leaf: more than the instruction that leaves, or one
+  // that unwinders do not know. Each of the pops has an entry of its own, with the pushes that are not undone yet.
   bool runs_on = false;
   [[nodiscard]] std::uint32_t size() const { return exit - pops + 1; }
 };
@@ -35,9 +37,9 @@ struct Piece {
   std::vector<EpilogueV2> epilogues = {};
 };
 
-// Ascending and disjoint. Errors as write()'s.
+// Ascending and disjoint. `code`: as write()'s. Errors as write()'s.
 [[nodiscard]] Expected<std::vector<Piece>> pieces_of(const Prologue& prologue, std::uint32_t version,
-                                                     bool saves_can_wait);
+                                                     bool saves_can_wait, std::span<const std::byte> code);
 
 // What an epilogue is judged by: the frame it takes back, and what the codes say of it.
 struct BodyFrame {
@@ -45,12 +47,16 @@ struct BodyFrame {
   bool by_pointer = false;                     // SET_FPREG says where rsp was, whatever it is now
   std::vector<RegisterNumber> pops = {};       // of version 2: what undoes the PUSH_NONVOLs, in order
   std::optional<std::uint32_t> part_end = {};  // in a part, which an epilogue may leave at its end
+  std::span<const std::byte> code = {};        // of the whole function; empty: not known
 };
 
 // Is the epilogue one that unwinders of the version get right at each of its instructions? Nothing: yes, and nothing
 // need be written of it. Errors as write()'s.
 [[nodiscard]] Expected<std::optional<EpilogueV2>> judge_epilogue(const prologue::Epilogue& epilogue,
                                                                  const BodyFrame& frame, std::uint32_t version);
+
+// Bytes of a pop.
+[[nodiscard]] constexpr std::uint32_t pop_size(RegisterNumber reg) { return instruction_number(reg) >= 8 ? 2 : 1; }
 
 // Does it what one x86-64 push does?
 [[nodiscard]] inline bool is_push(const prologue::Save& save) {

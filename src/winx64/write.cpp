@@ -24,13 +24,13 @@ void add_relocations(const Piece& piece, const std::vector<std::byte>& bytes, st
 
 }  // namespace
 
-Expected<void> Writer::add_pieces(const Prologue& prologue) {
+Expected<void> Writer::add_pieces(const Prologue& prologue, std::span<const std::byte> code) {
   if (options_.info % 4 != 0)
     return fail(ErrorCode::kOutOfRange, "unwind information stands at a multiple of 4", 0, options_.info);
   if (prologue.code_size > 0xffff'ffff - options_.function)
     return fail(ErrorCode::kOutOfRange, "function reaches past what an RVA can name", prologue.code_size,
                 options_.function);
-  auto pieces = pieces_of(prologue, options_.version, options_.saves_can_wait);
+  auto pieces = pieces_of(prologue, options_.version, options_.saves_can_wait, code);
   if (!pieces) return std::unexpected(pieces.error());
   const std::size_t first = written_.entries.size();
   for (Piece& piece : *pieces) {
@@ -61,10 +61,10 @@ Expected<void> Writer::add_pieces(const Prologue& prologue) {
   return {};
 }
 
-Expected<void> Writer::add(const Prologue& prologue, std::uint32_t function) {
+Expected<void> Writer::add(const Prologue& prologue, std::uint32_t function, std::span<const std::byte> code) {
   options_.function = function;
   const WrittenMark<Written> before(written_);
-  const auto done = add_pieces(prologue);
+  const auto done = add_pieces(prologue, code);
   if (done)
     ++functions_;
   else
@@ -72,9 +72,9 @@ Expected<void> Writer::add(const Prologue& prologue, std::uint32_t function) {
   return done;
 }
 
-Expected<Written> write(const Prologue& prologue, const WriteOptions& options) {
+Expected<Written> write(const Prologue& prologue, const WriteOptions& options, std::span<const std::byte> code) {
   Writer writer(options);
-  if (const auto done = writer.add(prologue, options.function); !done) return std::unexpected(done.error());
+  if (const auto done = writer.add(prologue, options.function, code); !done) return std::unexpected(done.error());
   return std::move(writer).take();
 }
 

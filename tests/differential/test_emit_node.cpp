@@ -72,32 +72,67 @@ std::set<Place> places_of(const std::vector<emit::Function>& functions, bool as_
   return places;
 }
 
+// node.exe's builtins, as functions that count from the blob; the entries it was shipped with.
+struct Builtins {
+  std::vector<emit::Function> functions;
+  std::vector<Entry> shipped;
+
+  explicit Builtins(const test::OpenPe& pe) : shipped(builtin_entries(pe.image)) {
+    std::vector<test::Builtin> builtins;
+    for (const image::PeSection& section : pe.image.sections()) {
+      const auto bytes = pe.file.bytes().sub(section.file_offset, section.file_size);
+      if (bytes && builtins.empty()) builtins = test::find_builtins(*bytes);
+    }
+    if (shipped.empty()) return;
+    // The first builtin has no frame of its own at its begin: its entry begins where a prologue would have.
+    const std::uint32_t blob = shipped.front().begin + 4;
+    for (const test::Builtin& builtin : builtins) {
+      const auto code = pe.image.from_rva(blob + builtin.offset);
+      EXPECT_TRUE(code && code->size() >= builtin.length);
+      if (code && code->size() >= builtin.length)
+        functions.push_back({.symbol = "blob",
+                             .addend = builtin.offset,
+                             .address = blob + builtin.offset,
+                             .code = {code->data(), builtin.length}});
+    }
+  }
+};
+
+// What is exact of what is emitted: bytes with rows, and functions that Windows' codes say all of.
+struct Exact {
+  std::uint64_t bytes = 0, described = 0;
+  std::size_t windows = 0;
+};
+
+Exact exact_of(std::vector<emit::Function> functions, bool keeps_frame_pointer_only) {
+  Exact exact;
+  for (emit::Function& function : functions) {
+    function.keeps_frame_pointer_only = keeps_frame_pointer_only;
+    exact.bytes += function.code.size();
+  }
+  const auto spans = emit::spans_of(functions, {});
+  EXPECT_TRUE(spans) << spans.error().text();
+  for (const emit::Span& span : *spans) {
+    const bool whole = span.offset == 0 && span.prologue.code_size == functions[span.function].code.size();
+    if (span.only == emit::Span::kElf) exact.described += span.rows.empty() ? 0 : span.prologue.code_size;
+    // What stands for a function that is not exact is a frame that no epilogue takes back.
+    const Prologue& said = span.prologue;
+    const bool is_exact = said.ops.empty() || !said.epilogues.empty() || !said.parts.empty();
+    if (span.only == emit::Span::kWindows && whole && is_exact) ++exact.windows;
+  }
+  return exact;
+}
+
 class EmitNode : public testing::TestWithParam<const char*> {};
 
 TEST_P(EmitNode, EntriesOfBuiltinsAreTheShippedOnes) {
   const std::string file = std::string(WINDLASS_PE_CORPORA) + "/" + GetParam() + "/bin/node.exe";
   const auto pe = test::open_pe(file);
   if (!pe) GTEST_SKIP() << "SKIPPED: " << test::missing_corpora(WINDLASS_PE_CORPORA);
-  std::vector<test::Builtin> builtins;
-  for (const image::PeSection& section : pe->image.sections()) {
-    const auto bytes = pe->file.bytes().sub(section.file_offset, section.file_size);
-    if (bytes && builtins.empty()) builtins = test::find_builtins(*bytes);
-  }
-  ASSERT_FALSE(builtins.empty());
-  const std::vector<Entry> shipped = builtin_entries(pe->image);
+  const Builtins builtins(*pe);
+  const auto& [functions, shipped] = builtins;
   ASSERT_GT(shipped.size(), 1000u);
-
-  // The first builtin has no frame of its own at its begin: its entry begins where a prologue would have.
-  const std::uint32_t blob = shipped.front().begin + 4;
-  std::vector<emit::Function> functions;
-  for (const test::Builtin& builtin : builtins) {
-    const auto code = pe->image.from_rva(blob + builtin.offset);
-    ASSERT_TRUE(code && code->size() >= builtin.length);
-    functions.push_back({.symbol = "blob",
-                         .addend = builtin.offset,
-                         .address = blob + builtin.offset,
-                         .code = {code->data(), builtin.length}});
-  }
+  ASSERT_GT(functions.size(), 1000u);
   // V8 takes for leaves what only jumps to the code that calls functions of C++ (Generate_Adaptor); by what the code
   // does to rsp there are more.
   const auto all = places_of(functions, true), needed = places_of(functions, false);
@@ -105,13 +140,29 @@ TEST_P(EmitNode, EntriesOfBuiltinsAreTheShippedOnes) {
   for (const Entry& entry : shipped) places.insert({entry.begin, entry.end});
   std::set_difference(all.begin(), all.end(), places.begin(), places.end(), std::inserter(adaptors, adaptors.end()));
   fmt::print("{}: {} builtins, {} entries shipped, {} by the rule, {} of them of adaptors, {} without leaves\n",
-             GetParam(), builtins.size(), shipped.size(), all.size(), adaptors.size(), needed.size());
+             GetParam(), functions.size(), shipped.size(), all.size(), adaptors.size(), needed.size());
   EXPECT_TRUE(std::includes(all.begin(), all.end(), places.begin(), places.end()));
   EXPECT_LT(needed.size(), places.size());
   for (const auto& [begin, end] : adaptors) {
     const auto code = pe->image.from_rva(end - kAdaptor);
     EXPECT_TRUE(code && is_adaptor(*code) && end - begin == kAdaptor + 4) << fmt::format("{:#x} to {:#x}", begin, end);
   }
+}
+
+// Told what registers the builtins keep, more of them are exact.
+TEST_P(EmitNode, WhatIsKnownOfTheBuiltinsMakesMoreExact) {
+  const auto pe = test::open_pe(std::string(WINDLASS_PE_CORPORA) + "/" + GetParam() + "/bin/node.exe");
+  if (!pe) GTEST_SKIP() << "SKIPPED: " << test::missing_corpora(WINDLASS_PE_CORPORA);
+  const Builtins builtins(*pe);
+  const Exact without = exact_of(builtins.functions, false), with = exact_of(builtins.functions, true);
+  const auto percent = [](std::uint64_t part, std::uint64_t all) {
+    return 100.0 * static_cast<double>(part) / static_cast<double>(all);
+  };
+  fmt::print("{}: rows for {:.2f}% of {} bytes, {:.2f}% without; for Windows {} builtins of {}, {} without\n",
+             GetParam(), percent(with.described, with.bytes), with.bytes, percent(without.described, without.bytes),
+             with.windows, builtins.functions.size(), without.windows);
+  EXPECT_GT(with.described, without.described);
+  EXPECT_GT(with.windows, without.windows);
 }
 
 INSTANTIATE_TEST_SUITE_P(Versions, EmitNode, testing::Values("node-26", "node-20"),

@@ -326,6 +326,32 @@ TEST(WinArm64Write, ManyEpilogues) {
   judge_all("epilogues", made);
 }
 
+// Code between the last pop and the return, as HotSpot has for its safepoints: a nop for each instruction, or none
+// where that is too much, or longer than an entry more.
+TEST(WinArm64Write, EpiloguesThatRunOn) {
+  test::Arm64PrologueImage made;
+  for (const std::uint32_t behind : {0U, 8U})
+    for (const std::uint32_t more : {4U, 40U, 400U, 12000U}) {
+      Prologue f = framed();
+      f.epilogues = {mirrored(f, 40)};
+      f.epilogues[0].end += more;
+      f.code_size = f.epilogues[0].end + behind;
+      const auto plain = winarm64::write(f);
+      ASSERT_TRUE(plain) << plain.error().text();
+      EXPECT_EQ(plain->entries.size(), more == 12000 && behind != 0 ? 2U : 1U) << more;
+      ASSERT_TRUE(made.add(f));
+      const auto smaller = winarm64::write(f, {.fragments = winarm64::Fragments::kWhenSmaller});
+      ASSERT_TRUE(smaller);
+      EXPECT_LE(smaller->bytes.size() + 8 * smaller->entries.size(), plain->bytes.size() + 8 * plain->entries.size());
+      if (more >= 400 && behind == 0) {
+        EXPECT_LT(smaller->bytes.size(), 40U) << more;
+      }
+      ASSERT_TRUE(made.add(f, {.fragments = winarm64::Fragments::kWhenSmaller}));
+      EXPECT_EQ(winarm64::write(f, {.fragments = winarm64::Fragments::kNever}).has_value(), more < 12000);
+    }
+  judge_all("run on", made);
+}
+
 // Over 1 MiB: with the prologue in the first fragment and epilogues in all, some where the cut would be.
 TEST(WinArm64Write, LargeFunctions) {
   test::Arm64PrologueImage made;

@@ -91,7 +91,8 @@ class Program {
       const auto info = first ? winx64::read_unwind_info(image, first->info) : fail(ErrorCode::kNotFound, "", at);
       if (prologue.handler && info) prologue.handler->rva = info->handler;
       const auto written =
-          winx64::write(prologue, {.version = what_.version, .function = at, .info = first ? first->info : 0});
+          winx64::write(prologue, {.version = what_.version, .function = at, .info = first ? first->info : 0},
+                        std::as_bytes(std::span(made.code.bytes())));
       ASSERT_TRUE(written);
       for (const winx64::RuntimeFunction& entry : written->entries) EXPECT_EQ(table.find(entry.begin), entry) << at;
       entries += written->entries.size();
@@ -118,10 +119,11 @@ class Program {
     options.name = fmt::format("f{}", functions_.size());
     options.handler = "handler";
     auto source = winx64::assembly_of(made.prologue, std::as_bytes(code), options);
-    const bool can_be_written = winx64::write(made.prologue, {.version = what_.version}).has_value();
+    const bool can_be_written =
+        winx64::write(made.prologue, {.version = what_.version}, std::as_bytes(code)).has_value();
     ASSERT_EQ(source.has_value(), can_be_written) << source.error().text();
     if (!source) return;
-    const bool by_directives = winx64::directives_of(made.prologue, options).has_value();
+    const bool by_directives = winx64::directives_of(made.prologue, options, std::as_bytes(code)).has_value();
     // llvm-ml lacks IMAGEREL, by which data refers to functions: that text is only looked at, in test_winx64_asm.
     if (what_.assembler == Assembler::kMasm && !by_directives) return;
     with_directives_ += by_directives ? 1 : 0;

@@ -91,7 +91,8 @@ class WrittenFunction {
     const std::uint32_t info = kFunction + (static_cast<std::uint32_t>(code.size()) + PeBuilder::kAlignment) /
                                                PeBuilder::kAlignment * PeBuilder::kAlignment;
     auto written = winx64::write(
-        prologue, {.version = version, .saves_can_wait = saves_can_wait, .function = kFunction, .info = info});
+        prologue, {.version = version, .saves_can_wait = saves_can_wait, .function = kFunction, .info = info},
+        std::as_bytes(std::span(code)));
     if (!written) return std::unexpected(written.error());
     function->written_ = std::move(*written);
     PeBuilder builder(image::PeMachine::kAmd64);

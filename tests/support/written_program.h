@@ -19,7 +19,7 @@ class WrittenProgram {
       X64FunctionMaker maker([&](std::uint32_t bound) { return static_cast<std::uint32_t>(random() % bound); });
       MadeFunction made = maker.make();
       const winx64::WriteOptions options{.version = version, .saves_can_wait = saves_can_wait};
-      if (!winx64::write(made.prologue, options)) continue;
+      if (!winx64::write(made.prologue, options, code_of(made))) continue;
       begins_.push_back(PeBuilder::kAlignment + static_cast<std::uint32_t>(text_.size()));
       text_.append(made.code.bytes());
       text_.align(16);
@@ -31,11 +31,12 @@ class WrittenProgram {
     ByteWriter infos, table;
     const std::uint32_t info = builder.next_rva();
     for (std::size_t i = 0; i < functions_.size(); ++i) {
-      const auto written =
-          winx64::write(functions_[i].prologue, {.version = version,
-                                                 .saves_can_wait = saves_can_wait,
-                                                 .function = begins_[i],
-                                                 .info = info + static_cast<std::uint32_t>(infos.size())});
+      const auto written = winx64::write(functions_[i].prologue,
+                                         {.version = version,
+                                          .saves_can_wait = saves_can_wait,
+                                          .function = begins_[i],
+                                          .info = info + static_cast<std::uint32_t>(infos.size())},
+                                         code_of(functions_[i]));
       if (!written) {
         ok_ = false;
         continue;
@@ -55,6 +56,10 @@ class WrittenProgram {
   [[nodiscard]] std::uint32_t begin(std::size_t i) const { return begins_[i]; }
 
  private:
+  static std::span<const std::byte> code_of(const MadeFunction& made) {
+    return std::as_bytes(std::span(made.code.bytes()));
+  }
+
   std::vector<MadeFunction> functions_;
   std::vector<std::uint32_t> begins_;
   ByteWriter text_;

@@ -69,9 +69,12 @@ class X64Code {
   }
   void leave() { add({.kind = Kind::kLeave}, {}, {0xc9}); }
   void nop() { add({}, {}, {0x90}); }
+  // how: below 20. Few are such as unwinders do not know.
   void exit(unsigned how) {
-    if (how == 0) return add({.kind = Kind::kExit}, {}, {0xc3});
-    if (how == 1) return add({.kind = Kind::kExit}, {}, {0xe9, 0, 0, 0, 0x70});  // far out of the image
+    if (how == 18) return add({.kind = Kind::kExit}, {}, {0xff, 0xe1});        // jmp rcx
+    if (how == 19) return add({.kind = Kind::kExit}, {}, {0x41, 0xff, 0xe2});  // jmp r10
+    if (how % 3 == 0) return add({.kind = Kind::kExit}, {}, {0xc3});
+    if (how % 3 == 1) return add({.kind = Kind::kExit}, {}, {0xe9, 0, 0, 0, 0x70});  // far out of the image
     add({.kind = Kind::kExit}, {}, {0xf3, 0xc3});
   }
 
@@ -128,7 +131,9 @@ using Choose = std::function<std::uint32_t(std::uint32_t)>;
 
 class X64FunctionMaker {
  public:
-  explicit X64FunctionMaker(Choose choose) : choose_(std::move(choose)) {}
+  // unknown_exits: some epilogues end by what no unwinder takes for their end.
+  explicit X64FunctionMaker(Choose choose, bool unknown_exits = false)
+      : choose_(std::move(choose)), unknown_exits_(unknown_exits) {}
 
   MadeFunction make() {
     wild_ = choose_(4) == 0;
@@ -384,7 +389,7 @@ class X64FunctionMaker {
       code_.pop(winx64::instruction_number(reg));
       result.undone.push_back({code_.at(), prologue::push(reg)});
     }
-    code_.exit(choose_(3));
+    code_.exit(choose_(unknown_exits_ ? 20 : 3));
     result.end = code_.at();
     frame_ = around;
     return result;
@@ -427,6 +432,7 @@ class X64FunctionMaker {
   }
 
   Choose choose_;
+  bool unknown_exits_;
   bool wild_ = false;
   std::vector<unsigned> integers_, xmms_;  // not used yet
   X64Code code_;

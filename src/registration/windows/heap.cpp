@@ -162,19 +162,20 @@ Expected<void> HeapRegistrar::check_code(std::span<const Run> runs) const {
 Expected<void> HeapRegistrar::write_one(const Function& function, std::uint64_t base, winx64::Writer& writer) {
   const GeneratedFunction& given = *function.given;
   const auto rva = static_cast<std::uint32_t>(function.begin() - base);
+  const std::span code(reinterpret_cast<const std::byte*>(given.address), given.size);
   if (given.prologue == nullptr)
     return fail(ErrorCode::kUnsupported, "Windows' tables are written of prologues, not of rows", function.begin());
   if (given.personality == 0) {
     if (given.prologue->handler)
       return fail(ErrorCode::kMalformed, "a handler without a personality", function.begin());
-    return writer.add(*given.prologue, rva);
+    return writer.add(*given.prologue, rva, code);
   }
   const auto thunk = room_.thunk(given.personality);
   if (!thunk) return std::unexpected(thunk.error());
   Prologue handled = *given.prologue;
   if (!handled.handler) handled.handler.emplace();
   handled.handler->rva = static_cast<std::uint32_t>(*thunk - base);
-  return writer.add(handled, rva);
+  return writer.add(handled, rva, code);
 }
 
 Expected<TableEntries> HeapRegistrar::write(std::span<const Function> functions, std::uint64_t base) {

@@ -49,6 +49,30 @@ TEST(BareCode, PushesAndPops) {
   EXPECT_EQ(rows.at(0x1010).x_kind, WL_REG_SAME);
 }
 
+// What V8 has to show all registers to its garbage collector (PushAllRegistersAndIterateStack), without an entry in
+// node 20 and with one in 24 and 26.
+TEST(BareCode, AllRegistersOnTheStack) {
+  const auto rows = rows_of({0x55, 0x48, 0x8b, 0xec, 0x68, 0xcd, 0xcd, 0xcd, 0x00,  // push rbp; mov rbp, rsp; push imm
+                             0x56, 0x57, 0x53, 0x41, 0x54, 0x41, 0x55, 0x41, 0x56, 0x41, 0x57,  // rsi rdi rbx r12-r15
+                             0x48, 0x81, 0xec, 0xa0, 0,    0,    0,                             // sub rsp, 160
+                             0x66, 0x44, 0x0f, 0x7f, 0x3c, 0x24,                                // movdqa [rsp], xmm15
+                             0x4c, 0x8b, 0xc4, 0x41, 0xff, 0xd1,                                // mov r8, rsp; call r9
+                             0x48, 0x81, 0xc4, 0xe0, 0,    0,    0,    0x5d, 0xc3});  // add rsp, 224; pop rbp; ret
+  const auto in_force = [&](std::uint64_t address) { return std::prev(rows.upper_bound(0x1000 + address))->second; };
+  const TraceRule call = in_force(35);
+  EXPECT_EQ(call.cfa_reg, 7);
+  EXPECT_EQ(call.cfa_offset, 240);
+  EXPECT_EQ(call.ra_offset, -8);
+  EXPECT_EQ(call.fp_kind, WL_REG_CFA);
+  EXPECT_EQ(call.fp_offset, -16);
+  EXPECT_EQ(call.x_kind, WL_REG_CFA);
+  EXPECT_EQ(call.x_offset, -48);
+  EXPECT_EQ(in_force(39).cfa_offset, 240);
+  EXPECT_EQ(in_force(46).cfa_offset, 16);
+  EXPECT_EQ(in_force(46).fp_offset, -16);
+  EXPECT_EQ(in_force(47).cfa_offset, 8);
+}
+
 TEST(BareCode, WhereItIsNotKnown) {
   const auto rows = rows_of({0x53, 0x48, 0x89, 0xc4, 0x90, 0xc3, 0x90});  // push rbx; mov rsp, rax; nop; ret; nop
   ASSERT_EQ(rows.size(), 4u);

@@ -222,6 +222,46 @@ TEST(WinX64Write, SecondVersionTellsEpilogues) {
             "0000");
 }
 
+// With the code at hand: an exit by which no unwinder of version 1 knows an epilogue has no entry, nor the pops before
+// it one in which an unwinder would have to find it.
+TEST(WinX64Write, ExitsThatUnwindersDoNotKnow) {
+  const auto with = [](std::vector<std::uint8_t> exit, std::uint8_t version = 1) {
+    std::vector<std::uint8_t> code = {0x53, 0x41, 0x54, 0x90, 0x41, 0x5c, 0x5b};  // push rbx; push r12; nop; pops
+    code.insert(code.end(), exit.begin(), exit.end());
+    const auto size = static_cast<std::uint32_t>(code.size());
+    Prologue f = function({{1, push(kRbx)}, {3, push(kR12)}}, size);
+    f.epilogues = {{4, size, {{6, push(kR12)}, {7, push(kRbx)}}}};
+    const auto made =
+        winx64::write(f, {.version = version, .function = 0x1000, .info = 0x2000}, std::as_bytes(std::span(code)));
+    if (!made) return made.error().text();
+    Text out;
+    for (const winx64::RuntimeFunction& entry : made->entries) {
+      char line[64];
+      std::snprintf(line, sizeof line, "%x-%x:%x ", entry.begin, entry.end, entry.info);
+      out += line;
+    }
+    return out + hex(made->bytes);
+  };
+  const Text codes = "0103020003c00130", apart = "1000-1006:2000 1006-1007:2008 " + codes + "0100010000300000";
+  EXPECT_EQ(with({0xc3}), "1000-1008:2000 " + codes);
+  EXPECT_EQ(with({0xeb, 0x10}), "1000-1009:2000 " + codes) << "a jump out of the function";
+  EXPECT_EQ(with({0x48, 0xff, 0xe1}), "1000-100a:2000 " + codes) << "marked by a REX.W";
+  EXPECT_EQ(with({0xff, 0x25, 0, 0, 0, 0}), "1000-100d:2000 " + codes) << "through an import slot";
+  EXPECT_EQ(with({0xff, 0xe1}), apart) << "jmp rcx";
+  EXPECT_EQ(with({0x41, 0xff, 0xe2}), apart) << "jmp r10";
+  EXPECT_EQ(with({0xff, 0x60, 0x08}), apart) << "jmp [rax + 8]";
+  EXPECT_EQ(with({0xeb, 0xf7}), apart) << "a jump to the function's begin";
+  EXPECT_EQ(with({0x89, 0xd8, 0xc3}), apart) << "mov eax, ebx in front of the return";
+  EXPECT_EQ(with({0xff, 0xe1}, 2).substr(0, 15), "1000-1009:2000 ") << "version 2 describes it";
+}
+
+TEST(WinX64Write, TheCodeIsOfTheFunctionsSize) {
+  const std::byte code[3] = {};
+  const auto made = winx64::write(function({{1, push(kRbx)}}, 4), {}, code);
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.error().text(), "0x3: the code is of another size than the prologue says (0x4)");
+}
+
 TEST(WinX64Write, FarEpiloguesGetEntriesOfTheirOwn) {
   Prologue f = function({{4, Allocate{40}}}, 10000);
   f.epilogues = {mirrored(f, 100), mirrored(f, 5000), mirrored(f, 9995)};

@@ -72,7 +72,8 @@ TEST(WinX64Write, CallerRecoveredAtEveryState) {
       std::mt19937_64 random(20 + version);
       Tally tally;
       for (unsigned i = 0; i < 3000; ++i) {
-        test::X64FunctionMaker maker([&](std::uint32_t bound) { return static_cast<std::uint32_t>(random() % bound); });
+        test::X64FunctionMaker maker([&](std::uint32_t bound) { return static_cast<std::uint32_t>(random() % bound); },
+                                     true);
         const MadeFunction made = maker.make();
         ASSERT_TRUE(check(made.prologue)) << i << ": " << check(made.prologue).error().text();
         hold(made, version, saves_can_wait, random, tally);
