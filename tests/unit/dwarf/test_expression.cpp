@@ -193,6 +193,14 @@ TEST(HostileExpression, StackLimit) {
   EXPECT_EQ(eval(pushes).error().code, ErrorCode::kLimit);
 }
 
+TEST(HostileExpression, StepLimit) {
+  Bytes steps{0x31};
+  while (steps.size() < dwarf::kMaxExpressionSteps) steps.u8(0x96);  // nop
+  EXPECT_EQ(eval(steps), 1u);
+  steps.u8(0x96);
+  EXPECT_EQ(eval(steps).error().code, ErrorCode::kLimit);
+}
+
 TEST(ExpressionText, EveryNamedOperationDecodes) {
   int named = 0;
   for (int opcode = 0; opcode < 256; ++opcode) {
