@@ -212,8 +212,8 @@ TEST(Interpreter, RowsStopAtTheEndOfTheFunction) {
 
 // Each way to get there: the program ends there, and what is behind is not even read.
 TEST(Interpreter, NothingIsReadBehindAnAdvanceToTheVeryEnd) {
-  for (const Bytes& advance : {Bytes{0x02, 0xff}, Bytes{0x03}.u16(0xff), Bytes{0x04}.u32(0xff), Bytes{0x1d}.u64(0xff),
-                               Bytes{0x01}.u64(0x1100)}) {
+  for (const Bytes& advance : {Bytes{0x02, 0xff}, Bytes{0x03}.u16(0xff), Bytes{0x03}.u16(0x100), Bytes{0x04}.u32(0xff),
+                               Bytes{0x1d}.u64(0xff), Bytes{0x01}.u64(0x1100)}) {
     const auto listing = run(Bytes{0x41, 0x0e, 16}.add(advance).add({0x3f}));  // an unknown opcode
     EXPECT_TRUE(listing.errors.empty()) << listing.errors[0].text();
     ASSERT_EQ(listing.rows.size(), 2u) << unsigned{advance.data()[0]};
