@@ -262,6 +262,31 @@ TEST(CfiReader, RandomAccess) {
   EXPECT_FALSE(reader.cie_at(second));
 }
 
+// Four bytes each, as those of the usual FDE: only the CIE says that they mean something else. It is the second that is
+// read the fast way, as the CIE of the entry before is its own.
+TEST(CfiReader, ASecondFdeIsReadAsTheCieEncodesIt) {
+  for (const int encoding : {0x03, 0x0b, 0x13, 0x1b, 0x2b, 0x3b}) {
+    CfiBuilder builder;
+    CieSpec spec;
+    spec.augmentation_data = {encoding};
+    const auto cie = builder.cie(spec);
+    const Bytes none;
+    const Bytes head = Bytes().u32(0x100).u32(0x10);
+    builder.fde(cie, head, &none, {});
+    const auto second = builder.fde(cie, head, &none, {});
+    auto section = builder.section(0x10000);
+    section.text_address = 0x20000;
+    section.data_address = 0x30000;
+    const std::uint64_t bases[] = {0, 0x10000 + second + 8, section.text_address, section.data_address};
+    const std::uint64_t begin = bases[encoding >> 4] + 0x100;
+    const auto listing = list(section);
+    EXPECT_TRUE(listing.errors.empty()) << std::hex << encoding;
+    ASSERT_EQ(listing.fdes.size(), 2u) << std::hex << encoding;
+    EXPECT_EQ(listing.fdes[1].begin, begin) << std::hex << encoding;
+    EXPECT_EQ(listing.fdes[1].end, begin + 0x10) << std::hex << encoding;
+  }
+}
+
 // ---- hostile: every one is reported with its offset, and the FDE after it is still read -----------------------------
 
 class Hostile : public ::testing::Test {
@@ -362,6 +387,25 @@ TEST(HostileCfi, LengthsThatLeaveNoWayOnEndTheWalk) {
   }
 }
 
+// Behind it stands what would be a sound FDE if it were the mark of a 64-bit length.
+TEST(HostileCfi, ReservedLengthsAreNoLengths) {
+  for (const std::uint32_t length : {0xfffffff0u, 0xfffffffeu}) {
+    CfiBuilder builder;
+    const auto cie = builder.cie();
+    const std::uint64_t where = builder.raw().size();
+    const Bytes none;
+    builder.fde(cie, Bytes().u64(0x1000).u64(0x10), &none, {}, true);
+    EXPECT_EQ(list(builder.section()).fdes.size(), 1u);
+    for (int i = 0; i < 4; ++i)
+      builder.raw().data()[where + static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(length >> (8 * i));
+    const auto listing = list(builder.section());
+    EXPECT_TRUE(listing.fdes.empty());
+    ASSERT_EQ(listing.errors.size(), 1u);
+    EXPECT_EQ(listing.errors[0].code, ErrorCode::kMalformed);
+    EXPECT_EQ(listing.errors[0].where, where);
+  }
+}
+
 TEST(HostileCfi, TrailingBytes) {
   CfiBuilder builder;
   builder.cie();
@@ -433,6 +477,45 @@ TEST(EhFrameHdr, BadOnes) {
   EXPECT_FALSE(dwarf::EhFrameHdr::parse(Bytes{1, 0x0f, 0x03, 0x3b}.u32(1).u32(0).view(), 0));
   EXPECT_FALSE(dwarf::EhFrameHdr::parse(Bytes{1, 0xff, 0x03, 0x3b}.u32(1).u32(0).view(), 0));
   EXPECT_FALSE(dwarf::EhFrameHdr::parse(Bytes{1, 0x9b, 0x03, 0x3b}.u32(1).u32(0).view(), 0));
+}
+
+// A function within another, each with a CIE of its own; between the outer's end and the next function is a gap.
+TEST(EhFrameHdr, FindLooksThroughNestedRangesAndKeepsEachCie) {
+  constexpr std::uint64_t kHeader = 0x10000, kFrame = 0x20000;
+  CfiBuilder builder;
+  CieSpec outer_spec, inner_spec;
+  outer_spec.data_alignment = -8;
+  inner_spec.data_alignment = -4;
+  const auto outer_cie = builder.cie(outer_spec);
+  const auto outer = builder.fde(outer_cie, 0x11000, 0x100, {});
+  const auto inner_cie = builder.cie(inner_spec);
+  const auto inner = builder.fde(inner_cie, 0x11040, 0x10, {});
+  const auto last = builder.fde(outer_cie, 0x12000, 0x10, {});
+  Bytes bytes = Bytes{1, 0x1b, 0x03, 0x3b}.u32(kFrame - kHeader - 4).u32(3);
+  bytes.u32(0x1000).u32(kFrame + outer - kHeader);
+  bytes.u32(0x1040).u32(kFrame + inner - kHeader);
+  bytes.u32(0x2000).u32(kFrame + last - kHeader);
+  const auto header = dwarf::EhFrameHdr::parse(bytes.view(), kHeader);
+  ASSERT_TRUE(header);
+  const auto section = builder.section(kFrame);
+  const auto expect = [&](std::uint64_t pc, std::uint64_t fde, std::uint64_t cie, std::int64_t alignment) {
+    dwarf::LocatedFde found;
+    ASSERT_TRUE(header->find(section, pc, found)) << std::hex << pc;
+    EXPECT_EQ(found.fde.offset, fde) << std::hex << pc;
+    EXPECT_EQ(found.cie.offset, cie) << std::hex << pc;
+    EXPECT_EQ(found.cie.data_alignment, alignment) << std::hex << pc;
+  };
+  expect(0x11000, outer, outer_cie, -8);
+  expect(0x1104f, inner, inner_cie, -4);
+  expect(0x11050, outer, outer_cie, -8);
+  expect(0x110ff, outer, outer_cie, -8);
+  expect(0x12000, last, outer_cie, -8);
+  for (const std::uint64_t pc : {0x10fffu, 0x11100u, 0x11fffu, 0x12010u}) {
+    dwarf::LocatedFde found;
+    const auto missing = header->find(section, pc, found);
+    ASSERT_FALSE(missing) << std::hex << pc;
+    EXPECT_EQ(missing.error().code, ErrorCode::kNotFound);
+  }
 }
 
 }  // namespace

@@ -79,6 +79,7 @@ TEST(Expression, Memory) {
   EXPECT_EQ(eval(Bytes{0x10}.uleb(0xbad).u8(0x06)).error().code, ErrorCode::kUnreadable);
   EXPECT_FALSE(eval({0x31, 0x94, 99}));
   EXPECT_FALSE(eval({0x31, 0x94, 0}));
+  EXPECT_FALSE(eval({0x31, 0x94, 9}));
 }
 
 TEST(Expression, StackOperations) {
@@ -86,8 +87,9 @@ TEST(Expression, StackOperations) {
   EXPECT_EQ(eval({0x31, 0x32, 0x13}), 1u);           // drop
   EXPECT_EQ(eval({0x35, 0x32, 0x14}), 5u);           // over
   EXPECT_EQ(eval({0x35, 0x32, 0x33, 0x15, 2}), 5u);  // pick
-  EXPECT_EQ(eval({0x35, 0x32, 0x16}), 5u);           // swap
-  EXPECT_EQ(eval({0x31, 0x32, 0x33, 0x17}), 2u);     // rot: 3 1 2
+  EXPECT_EQ(eval({0x35, 0x32, 0x15, 0}), 2u);
+  EXPECT_EQ(eval({0x35, 0x32, 0x16}), 5u);        // swap
+  EXPECT_EQ(eval({0x31, 0x32, 0x33, 0x17}), 2u);  // rot: 3 1 2
   EXPECT_EQ(eval({0x31, 0x32, 0x33, 0x17, 0x13}), 1u);
   EXPECT_EQ(eval({0x31, 0x32, 0x33, 0x17, 0x13, 0x13}), 3u);
 }
@@ -97,6 +99,7 @@ TEST(Expression, Arithmetic) {
     return static_cast<std::int64_t>(*eval(Bytes{0x11}.sleb(left).u8(0x11).sleb(right).u8(static_cast<unsigned>(op))));
   };
   EXPECT_EQ(binary(12, 0x1a, 10), 8);  // and
+  EXPECT_EQ(binary(2, 0x2a, 2), 1);    // ge
   EXPECT_EQ(binary(-7, 0x1b, 2), -3);  // div is signed
   EXPECT_EQ(binary(INT64_MIN, 0x1b, -1), INT64_MIN);
   EXPECT_EQ(binary(7, 0x1c, 9), -2);    // minus
@@ -142,6 +145,7 @@ TEST(Expression, Branches) {
   EXPECT_EQ(eval(Bytes{0x31, 0x28}.u16(1).add({0x35, 0x36})), 6u);               // taken
   EXPECT_EQ(eval(Bytes{0x37, 0x30, 0x28}.u16(1).add({0x35, 0x36, 0x22})), 11u);  // not taken
   EXPECT_EQ(eval(Bytes{0x31, 0x2f}.u16(0)), 1u);                                 // to exactly the end
+  EXPECT_FALSE(eval(Bytes{0x31, 0x2f}.u16(1)));                                  // and past it
 }
 
 TEST(HostileExpression, AllFail) {
@@ -191,6 +195,14 @@ TEST(HostileExpression, StackLimit) {
   EXPECT_EQ(eval(pushes), 1u);
   pushes.u8(0x31);
   EXPECT_EQ(eval(pushes).error().code, ErrorCode::kLimit);
+}
+
+TEST(HostileExpression, StepLimit) {
+  Bytes steps{0x31};
+  while (steps.size() < dwarf::kMaxExpressionSteps) steps.u8(0x96);  // nop
+  EXPECT_EQ(eval(steps), 1u);
+  steps.u8(0x96);
+  EXPECT_EQ(eval(steps).error().code, ErrorCode::kLimit);
 }
 
 TEST(ExpressionText, EveryNamedOperationDecodes) {

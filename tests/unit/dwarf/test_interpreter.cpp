@@ -210,6 +210,35 @@ TEST(Interpreter, RowsStopAtTheEndOfTheFunction) {
   EXPECT_TRUE(past.errors.empty());
 }
 
+// Each way to get there: the program ends there, and what is behind is not even read.
+TEST(Interpreter, NothingIsReadBehindAnAdvanceToTheVeryEnd) {
+  for (const Bytes& advance : {Bytes{0x02, 0xff}, Bytes{0x03}.u16(0xff), Bytes{0x03}.u16(0x100), Bytes{0x04}.u32(0xff),
+                               Bytes{0x1d}.u64(0xff), Bytes{0x01}.u64(0x1100)}) {
+    const auto listing = run(Bytes{0x41, 0x0e, 16}.add(advance).add({0x3f}));  // an unknown opcode
+    EXPECT_TRUE(listing.errors.empty()) << listing.errors[0].text();
+    ASSERT_EQ(listing.rows.size(), 2u) << unsigned{advance.data()[0]};
+    EXPECT_EQ(listing.rows[1].begin, 0x1001u);
+    EXPECT_EQ(listing.rows[1].end, 0x1100u);
+  }
+}
+
+// More CIEs than their states are kept of, so that each place is taken twice.
+TEST(Interpreter, EachCieHasItsOwnInitialState) {
+  constexpr std::uint64_t kCies = 80;
+  CfiBuilder builder;
+  for (std::uint64_t i = 0; i < kCies; ++i) {
+    CieSpec spec;
+    spec.instructions = Bytes{0x0c, 7}.uleb(8 + 8 * i).add({0x90, 1});
+    const auto cie = builder.cie(spec);
+    builder.fde(cie, 0x1000 + 0x100 * i, 0x100, {});
+  }
+  const auto listing = list(builder.section());
+  EXPECT_TRUE(listing.errors.empty());
+  ASSERT_EQ(listing.rows.size(), kCies);
+  for (std::size_t i = 0; i < kCies; ++i)
+    EXPECT_EQ(cfa(listing.rows[i]).offset(), static_cast<std::int64_t>(8 + 8 * i));
+}
+
 TEST(Interpreter, RowAtFindsTheRowInForce) {
   CfiBuilder builder;
   const auto cie = builder.cie();
