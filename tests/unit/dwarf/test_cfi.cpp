@@ -287,6 +287,23 @@ TEST(CfiReader, ASecondFdeIsReadAsTheCieEncodesIt) {
   }
 }
 
+// Both CIEs have the usual encoding: only the FDE says which of them is its own.
+TEST(CfiReader, AnFdeBelongsToTheCieThatItNames) {
+  CfiBuilder builder;
+  CieSpec spec;
+  spec.augmentation_data = {0x1b};
+  const auto first = builder.cie(spec);
+  spec.instructions = {0x0c, 7, 24, 0x90, 1};
+  const auto second = builder.cie(spec);
+  const Bytes none;
+  for (const auto cie : {first, second, first}) builder.fde(cie, Bytes().u32(0x100).u32(0x10), &none, {});
+  const auto listing = list(builder.section(0x10000));
+  ASSERT_EQ(listing.rows.size(), 3u);
+  EXPECT_EQ(listing.rows[0].cfa.offset(), 8);
+  EXPECT_EQ(listing.rows[1].cfa.offset(), 24);
+  EXPECT_EQ(listing.rows[2].cfa.offset(), 8);
+}
+
 // ---- hostile: every one is reported with its offset, and the FDE after it is still read -----------------------------
 
 class Hostile : public ::testing::Test {
@@ -466,6 +483,13 @@ TEST(EhFrameHdr, BinarySearch) {
 
 TEST(EhFrameHdr, HugeCountIsClamped) {
   const Bytes bytes = Bytes{1, 0x1b, 0x03, 0x3b}.u32(0x100).u32(0xffffffff).u32(0x1000).u32(0x10);
+  const auto header = dwarf::EhFrameHdr::parse(bytes.view(), 0);
+  ASSERT_TRUE(header);
+  EXPECT_EQ(header->fde_count, 1u);
+}
+
+TEST(EhFrameHdr, WhatStandsBehindTheCountIsNoEntry) {
+  const Bytes bytes = Bytes{1, 0x1b, 0x03, 0x3b}.u32(0x100).u32(1).u32(0x1000).u32(0x10).u32(0x2000).u32(0x20);
   const auto header = dwarf::EhFrameHdr::parse(bytes.view(), 0);
   ASSERT_TRUE(header);
   EXPECT_EQ(header->fde_count, 1u);
