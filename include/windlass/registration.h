@@ -68,11 +68,11 @@ enum class Registry : std::uint8_t {
   kJitdump,
   // Windows x64: the tables that RtlLookupFunctionEntry() asks, and so every unwinder of the process, exceptions and
   // crash reporters. Of prologues only, in the heap that the options give, which no other of these registrars has and
-  // no image. A handler's routine is `personality`, at any distance; its flags and data are the prologue's.
+  // no image. A handler's routine is `personality`, at any distance; its flags and data are the prologue's. The code
+  // is read, and must be there: unwinders know epilogues by their instructions.
   //
   // RtlAddGrowableFunctionTable(): one table for the heap. Code behind all that there is, and where code was removed,
-  // is
-  // put into the table in place. Where it is full, or has no place between two functions, another takes its place,
+  // is put into the table in place. Where it is full, or has no place between two functions, another takes its place,
   // with places for as much code again where there is room for it: the new table is added before the old one goes.
   // The old one's memory is kept until the registrar's end, since a walker may have an entry of it in hand.
   kGrowableTable,

@@ -82,6 +82,7 @@ INSTANTIATE_TEST_SUITE_P(, EveryTable,
 TEST_P(EveryTable, IsFoundFromAddToRemove) {
   const std::uint64_t at = heap_.begin() + 0x400;
   EXPECT_EQ(found(at), 0U);
+  for (const std::uint64_t offset : {0x400, 0x800, 0xc00}) heap_.put_call(offset, 0);
   // In no order: tables are sorted.
   const RegistrationId id = add({call_at(0x800), call_at(0x400), call_at(0xc00)});
   for (const std::uint64_t offset : {0x400, 0x800, 0xc00}) {
@@ -98,6 +99,7 @@ TEST_P(EveryTable, IsFoundFromAddToRemove) {
   EXPECT_EQ(registrar_->remove(id).error().code, ErrorCode::kNotFound);
   // The same place, other code.
   const Prologue other = JitHeap::call_prologue(512);
+  heap_.put_call(0x408, 0, 512);
   const auto again = call_at(0x408);
   add({{.address = again.address, .size = again.size, .prologue = &other}});
   EXPECT_EQ(found(again.address), again.address);
