@@ -24,10 +24,9 @@
 namespace windlass::emit {
 
 struct Function {
-  std::string symbol;       // from which the text counts: the function's own, or the blob's, or an address
-  std::int64_t addend = 0;  // from the symbol to the function's first byte
-  std::uint64_t address =
-      0;  // of the first byte, by any numbering that all functions share: tells which are neighbours
+  std::string symbol;         // from which the text counts: the function's own, or the blob's, or an address
+  std::int64_t addend = 0;    // from the symbol to the function's first byte
+  std::uint64_t address = 0;  // of its first byte, by a numbering that all share: tells neighbours
   std::span<const std::byte> code = {};
   // kExact: as DescribeOptions has it. True of V8's builtins, but for those that C enters.
   bool keeps_frame_pointer_only = false;
@@ -40,8 +39,7 @@ enum class Mode : std::uint8_t {
   // function has no frame, or has just begun, the walk misses the caller.
   kWhole,
   // The same, a span for each function. AArch64: none for those of one instruction; the first two instructions are
-  // taken
-  // for the prologue.
+  // taken for the prologue.
   kFunctions,
   // As V8 describes its builtins: a span from each frame's prologue to the next one or to the function's end. x86-64:
   // one for what is before the first, too; leaves have none. AArch64: none, there the return address is in x30.

@@ -21,9 +21,8 @@ namespace windlass::table {
 // Gives the rows of a function to `builder`, with what the code says otherwise, if it is one of these. False: it is
 // not, and nothing was done.
 // - A CFA from a register that calls destroy is no use to a caller's frame. Where the code has put that register's
-// value
-//   into rsp (Wine's __wine_unix_call_dispatcher takes over another stack that way, and says rcx throughout), rsp is as
-//   good, and preserved.
+//   value into rsp (Wine's __wine_unix_call_dispatcher takes over another stack that way, and says rcx throughout), rsp
+//   is as good, and preserved.
 // - libgcc's functions that go to a landing pad, from where they begin to write over the registers they have saved:
 //   code/eh_return.h.
 // - The rows of longjmp and setcontext are about the registers in a jmp_buf or ucontext: they say where the jump will
