@@ -37,6 +37,10 @@ class Module {
   // process that cannot be told from another one loaded in its place).
   [[nodiscard]] std::uint64_t id() const { return id_; }
   void forget_id() { id_ = 0; }
+  [[nodiscard]] static std::uint64_t next_id() {
+    static constinit std::atomic<std::uint64_t> last = 0;
+    return last.fetch_add(1, std::memory_order_relaxed) + 1;
+  }
   // Loaded in the own process, and known from there.
   [[nodiscard]] bool is_own() const { return own_; }
   void set_own() { own_ = true; }
@@ -68,10 +72,6 @@ class Module {
   [[nodiscard]] std::uint64_t entry_point() const;
 
  private:
-  [[nodiscard]] static std::uint64_t next_id() {
-    static constinit std::atomic<std::uint64_t> last = 0;
-    return last.fetch_add(1, std::memory_order_relaxed) + 1;
-  }
   [[nodiscard]] const source::UnwindSource& source() const {
     const source::UnwindSource* source = source_.load(std::memory_order_acquire);
     return source != nullptr ? *source : load();

@@ -1,0 +1,143 @@
+// One frame of managed code, and what explicit frames lead to.
+#include <cstring>
+
+#include "arch/registers.h"
+#include "managed/walk_state.h"
+#include "walk/apply.h"
+#include "winx64/exec.h"
+
+namespace windlass::managed {
+namespace {
+
+// The unwind information of one method as winx64's unwinder reads it: in place, or copied here.
+class MethodImage {
+ public:
+  MethodImage(const Memory& memory, const WindowsUnwind& unwind) : memory_(memory), unwind_(unwind) {}
+
+  [[nodiscard]] std::optional<winx64::RuntimeFunction> find(std::uint32_t rva) const {
+    const winx64::RuntimeFunction& function = unwind_.function;
+    if (rva < function.begin || rva >= function.end) return std::nullopt;
+    return function;
+  }
+
+  // What cannot be read to its end is given as far as it can: an information may be the last thing in its page.
+  [[nodiscard]] ByteView bytes(std::uint32_t rva, std::uint32_t wanted) const {
+    const std::uint64_t address = unwind_.base + rva;
+    const std::uint64_t page_left = kPage - address % kPage;
+    for (std::uint64_t size = wanted; size != 0; size = size > page_left ? page_left : 0) {
+      if (const std::byte* there = memory_.in_place(address, size); there != nullptr) return {there, size};
+      if (size > sizeof copy_ - used_) continue;
+      if (!memory_.read(address, copy_ + used_, size)) continue;
+      const ByteView bytes(copy_ + used_, size);
+      used_ += size;
+      return bytes;
+    }
+    return {};
+  }
+
+ private:
+  static constexpr std::uint64_t kPage = 4096;
+  const Memory& memory_;
+  const WindowsUnwind& unwind_;
+  mutable std::size_t used_ = 0;
+  mutable std::byte copy_[2048];
+};
+static_assert(winx64::UnwindImage<MethodImage>);
+
+Expected<bool> by_windows(const ManagedThread& thread, const Method& method, const Place& here, Place& caller) {
+  if (here.registers.architecture() != Architecture::kX86_64)
+    return fail(ErrorCode::kUnsupported, "Windows unwind information of a method is executed on x86-64 only",
+                here.registers.pc().value());
+  const Memory& memory = thread.space->memory();
+  const MethodImage image(memory, method.windows);
+  winx64::Unwound unwound;
+  winx64::SavedAddresses addresses;
+  const auto done = winx64::virtual_unwind(image, method.windows.base, memory, here.registers, unwound, &addresses);
+  if (!done) return std::unexpected(done.error());
+  caller.registers = unwound.caller;
+  caller.saved = here.saved;
+  for (unsigned number = 0; number < 16; ++number)
+    if (addresses.integer[number] != 0)
+      caller.saved.set(caller.registers, winx64::dwarf_number(number), addresses.integer[number]);
+  caller.saved.set(caller.registers, Registers::pc_number(Architecture::kX86_64), addresses.return_address);
+  return caller.registers.pc().value() != 0;
+}
+
+Expected<bool> by_row(const ManagedThread& thread, const Method& method, const Place& here, Place& caller) {
+  FrameRow row;
+  if (const auto found = thread.runtime->row_at(*thread.space, method, here.registers.pc().lookup(), row); !found)
+    return std::unexpected(found.error());
+  caller.saved = here.saved;
+  const walk::ApplyContext context{.pac_mask = thread.space->pointer_mask(), .slots_below_sp_are_dead = false};
+  const walk::StepStatus status =
+      walk::apply(row, thread.space->memory(), context, here.registers, caller.registers, &caller.saved);
+  if (status.end == WalkEnd::kComplete) return false;
+  if (!status.ok()) return std::unexpected(status.error);
+  return true;
+}
+
+Expected<void> by_context(const ManagedThread& thread, const FrameView& view, Place& caller) {
+  SavedContext context;
+  if (!thread.space->memory().read(view.context_at, &context, sizeof context))
+    return fail(ErrorCode::kUnreadable, "explicit frame's registers are not readable", view.context_at, sizeof context);
+  caller.registers = context.registers(thread.space->architecture());
+  caller.saved = {};
+  for (unsigned slot = 0; slot < Registers::kSlots; ++slot)
+    if (caller.registers.has_slot(slot))
+      caller.saved.set_slot(slot, view.context_at + offsetof(SavedContext, value) + slot * sizeof(std::uint64_t));
+  return {};
+}
+
+// From where a helper stood to the managed code that called it.
+Expected<void> by_callers(const ManagedThread& thread, const FrameView& view, Place& caller) {
+  if (const auto done = by_context(thread, view, caller); !done) return done;
+  StackWalker walker(*thread.space, caller.registers);
+  while (thread.runtime->find(walker.frame().pc().lookup()) == nullptr) {
+    if (walker.step()) continue;
+    return fail(ErrorCode::kNotFound, "no managed code called the helper of an explicit frame", view.address,
+                walker.frame().pc().value());
+  }
+  caller.registers = walker.frame().registers;
+  caller.saved = walker.frame().saved;
+  return {};
+}
+
+}  // namespace
+
+Expected<void> row_in_space(const AddressSpace& space, std::uint64_t pc, FrameRow& to) {
+  const walk::Module* module = space.find(pc);
+  if (module == nullptr) return fail(ErrorCode::kNotFound, "no code range, manager or module has this code", pc);
+  return module->row_at(pc, to);
+}
+
+Expected<bool> unwind_method(const ManagedThread& thread, const Method& method, const Place& here, walk::Scratch&,
+                             Place& caller) {
+  const bool windows = method.windows.function != winx64::RuntimeFunction{};
+  auto found = windows ? by_windows(thread, method, here, caller) : by_row(thread, method, here, caller);
+  if (!found || !*found) return found;
+  const Hijack& hijack = thread.hijack;
+  if (hijack.slot != 0 &&
+      caller.saved.at(caller.registers, Registers::pc_number(caller.registers.architecture())) == hijack.slot)
+    caller.registers.set_pc(CodeAddress::return_address(hijack.original));
+  return found;
+}
+
+Expected<void> unwind_frame(const ManagedThread& thread, const FrameView& view, Place& caller) {
+  switch (view.form) {
+    case FrameForm::kMarker: break;
+    case FrameForm::kCallSite: {
+      const Architecture architecture = thread.space->architecture();
+      caller = {.registers = Registers(architecture), .saved = {}};
+      caller.registers.set_pc(CodeAddress::return_address(view.site.pc));
+      caller.registers.set_sp(view.site.sp);
+      caller.registers.set(frame_pointer(architecture), view.site.fp);
+      return {};
+    }
+    case FrameForm::kSaved:
+    case FrameForm::kContext: return by_context(thread, view, caller);
+    case FrameForm::kLazy: return by_callers(thread, view, caller);
+  }
+  return fail(ErrorCode::kNotFound, "explicit frame leads nowhere", view.address);
+}
+
+}  // namespace windlass::managed

@@ -1,0 +1,429 @@
+// The iterator: which frame comes after which.
+#include <cinttypes>
+#include <new>
+
+#include "managed/walk_state.h"
+
+namespace windlass::managed {
+
+std::string_view state_name(CrawlState state) {
+  switch (state) {
+    case CrawlState::kUninitialized: return "uninitialized";
+    case CrawlState::kFrameless: return "frameless";
+    case CrawlState::kFrameFunction: return "frame function";
+    case CrawlState::kSkippedFrame: return "skipped frame";
+    case CrawlState::kNoFrameTransition: return "no-frame transition";
+    case CrawlState::kNativeMarker: return "native marker";
+    case CrawlState::kInitialNativeContext: return "initial native context";
+    case CrawlState::kNativeFrame: return "native frame";
+    case CrawlState::kDone: return "done";
+  }
+  return "?";
+}
+
+std::uint64_t new_generation() { return walk::Module::next_id(); }
+
+std::uint64_t CrawlFrame::function() const {
+  if (method != nullptr) return method->root().id;
+  const bool explicit_frame = state == CrawlState::kFrameFunction || state == CrawlState::kSkippedFrame;
+  return explicit_frame && frame.stands_for_function() ? frame.user : 0;
+}
+
+Expected<std::uint64_t> CrawlFrame::value(const Memory& memory, const FramePlace& place) const {
+  std::uint64_t base = 0;
+  switch (place.base) {
+    case FramePlace::kNowhere: return fail(ErrorCode::kNotFound, "frame has no such value", pc().value());
+    case FramePlace::kAtCfa: base = cfa; break;
+    case FramePlace::kAtSp: base = registers.sp(); break;
+    case FramePlace::kInRegister:
+    case FramePlace::kAtRegister:
+      if (!registers.has(place.reg))
+        return fail(ErrorCode::kNotFound, "register is not known in this frame", pc().value(), place.reg);
+      base = registers.get(place.reg);
+      if (place.base == FramePlace::kInRegister) return base;
+      break;
+  }
+  const std::uint64_t address = base + static_cast<std::uint64_t>(std::int64_t{place.offset});
+  std::uint64_t value = 0;
+  if (!memory.read(address, &value, sizeof value))
+    return fail(ErrorCode::kUnreadable, "stack is not readable", address, sizeof value);
+  return value;
+}
+
+// ---- the state machine --------------------------------------------------------------------------------------------
+
+using State = ManagedWalker::State;
+
+ManagedWalker::State::State(const ManagedThread& its_thread, const Registers& registers, WalkFlags its_flags)
+    : thread(its_thread),
+      flags(its_flags),
+      next_frame(its_thread.frames),
+      next_record(its_thread.exceptions),
+      scratch(walk::take_scratch()) {
+  here.registers = registers;
+}
+
+bool State::failed(const Error& why) {
+  error = why;
+  return done();
+}
+
+bool State::done() {
+  next = Next::kDone;
+  frame = {};
+  frame.state = CrawlState::kDone;
+  return false;
+}
+
+// Where the walk goes on: in a method, or in native code.
+void State::enter(const Place& place) {
+  here = place;
+  caller_found = outermost = false;
+  method = here.registers.known_slots() != 0 ? thread.runtime->find(here.registers.pc().lookup()) : nullptr;
+  next = method != nullptr ? Next::kMethod : Next::kNative;
+}
+
+bool State::advance() {
+  switch (next) {
+    case Next::kStart: return start();
+    case Next::kMethod: return show_method();
+    case Next::kCaller: return leave_method();
+    case Next::kNative: return show_native();
+    case Next::kFunction: return leave_native_frame();
+    case Next::kFrame: return leave_frame();
+    case Next::kRecord: return leave_record();
+    case Next::kDone: break;
+  }
+  return false;
+}
+
+bool State::start() {
+  const CodeAddress pc = here.registers.pc();
+  enter(Place(here));
+  if (method != nullptr && !pc.is_return_address() && !has(kAllowAsyncWalk) && !has(kThreadIsSuspended))
+    return failed({ErrorCode::kUnsupported,
+                   "thread stands at an instruction, and is neither suspended nor may be walked asynchronously",
+                   pc.value()});
+  if (method != nullptr || !has(kNotifyOnInitialNativeContext) || here.registers.known_slots() == 0) return advance();
+  frame = {};
+  frame.state = CrawlState::kInitialNativeContext;
+  frame.registers = here.registers;
+  return true;
+}
+
+// ---- methods ------------------------------------------------------------------------------------------------------
+
+// Unwinds one frame ahead: what lies in the method's frame is only known then.
+bool State::find_caller() {
+  if (caller_found) return true;
+  if (walk_is_logged())
+    log_walk("STACKWALK: [%03x] about to unwind for PC=%016" PRIx64, number, here.registers.pc().value());
+  const auto found = unwind_method(thread, *method, here, *scratch, caller);
+  if (!found) return failed(found.error());
+  caller_found = true;
+  outermost = !*found;
+  return true;
+}
+
+bool State::guard_holds() const {
+  if (has(kSkipCookieCheck) || method->guard.base == FramePlace::kNowhere || frame.interrupted) return true;
+  const auto guard = frame.value(thread.space->memory(), method->guard);
+  return guard && *guard == thread.runtime->guard_value();
+}
+
+bool State::show_method() {
+  if (!find_caller()) return false;
+  const std::uint64_t cfa = outermost ? ~std::uint64_t{0} : caller.registers.sp();
+  if (cfa <= here.registers.sp() || here.registers.sp() < lowest)
+    return failed({ErrorCode::kMalformed, "stack does not move", here.registers.pc().value(), cfa});
+  if (!read_next_frame()) return false;
+  if (!outermost && view && view->address < cfa) return show_frame(CrawlState::kSkippedFrame);
+  for (ExceptionRecord record; !outermost && next_record < cfa; next_record = record.previous)
+    if (!read_record(next_record, record)) return false;
+  frame = {};
+  frame.state = CrawlState::kFrameless;
+  frame.method = method;
+  frame.registers = here.registers;
+  frame.saved = here.saved;
+  frame.saved_known = (flags & (kQuickUnwind | kLightUnwind)) == 0;
+  frame.cfa = cfa;
+  frame.first = first;
+  frame.interrupted = !here.registers.pc().is_return_address();
+  frame.faulted = faulted;
+  frame.reports_roots = !has(kGcFuncletReferences) || reported != cfa;
+  if (!guard_holds())
+    return failed({ErrorCode::kMalformed, "frame's guard was overwritten", here.registers.pc().value(), cfa});
+  first = faulted = false;
+  next = Next::kCaller;
+  return true;
+}
+
+bool State::leave_method() {
+  if (outermost) return done();
+  if (method->funclet != Funclet::kNone && has(kSkipFunclets)) skipping = true;
+  lowest = caller.registers.sp();
+  if (has(kQuickUnwind)) {
+    const Architecture architecture = caller.registers.architecture();
+    caller.registers.keep_slots(std::uint64_t{1} << Registers::sp_number(architecture) |
+                                std::uint64_t{1} << Registers::pc_number(architecture) |
+                                std::uint64_t{1} << Registers::fp_number(architecture));
+  }
+  if ((flags & (kQuickUnwind | kLightUnwind)) != 0) caller.saved = {};
+  enter(Place(caller));
+  from_managed = true;
+  if (method != nullptr || !has(kNotifyOnUnmanagedToManaged)) return advance();
+  frame = {};
+  frame.state = CrawlState::kNativeMarker;
+  frame.registers = here.registers;
+  return true;
+}
+
+// ---- native code --------------------------------------------------------------------------------------------------
+
+// The innermost of what is left of the thread's list, if it has not been read.
+bool State::read_next_frame() {
+  if (view || next_frame == kEndOfFrames) return true;
+  const auto read =
+      thread.runtime->read(thread.space->memory(), next_frame, has(kSkipCookieCheck) ? nullptr : &thread.cookie);
+  if (!read) return failed(read.error());
+  view = *read;
+  return true;
+}
+
+bool State::read_record(std::uint64_t address, ExceptionRecord& to) {
+  if (!thread.space->memory().read(address, &to, sizeof to))
+    return failed({ErrorCode::kUnreadable, "exception record is not readable", address, sizeof to});
+  if (!has(kSkipCookieCheck) && (to.cookie ^ address) != thread.cookie)
+    return failed({ErrorCode::kMalformed, "exception record's cookie is wrong", address, to.cookie});
+  if (to.previous <= address)
+    return failed({ErrorCode::kMalformed, "exception record's previous one lies below it", address, to.previous});
+  return true;
+}
+
+// Does an explicit frame say that native code called the managed code behind it, or that this is the thread's first?
+bool may_follow_native(const std::optional<FrameView>& view) {
+  return !view || view->form == FrameForm::kMarker || view->kind >= FrameKind::kUser;
+}
+
+bool State::show_native() {
+  if (!read_next_frame()) return false;
+  const bool by_record = next_record != kEndOfFrames && next_record < next_frame;
+  const bool known = here.registers.known_slots() != 0;
+  if (has(kNativeFrames) && known) return show_native_frame();
+  if (from_managed && !by_record && !has(kDisableMissingFrameDetection) && !may_follow_native(view))
+    return failed({ErrorCode::kMalformed, "native code called managed code without an explicit frame",
+                   here.registers.pc().value(), view->address});
+  from_managed = false;
+  if (by_record) return show_record();
+  return view ? show_frame(CrawlState::kFrameFunction) : done();
+}
+
+// By call frame information, unless an exception record or an explicit frame lies in the frame at hand: what the record
+// says comes in place of the dispatcher's callers, the explicit frame before the native one.
+bool State::show_native_frame() {
+  if (!native) native.emplace(*thread.space, here.registers);
+  if (caller_found) {
+    const std::uint64_t sp = native->frame().sp();
+    if (next_record < sp && next_record < next_frame) return show_record();
+    if (next_frame < sp) return show_frame(CrawlState::kFrameFunction);
+    here = {native->frame().registers, native->frame().saved};
+    enter(Place(here));
+    if (method != nullptr) {
+      native.reset();
+      return advance();
+    }
+  } else {
+    native->restart(here.registers);
+  }
+  frame = {};
+  frame.state = CrawlState::kNativeFrame;
+  frame.registers = here.registers;
+  frame.saved = here.saved;
+  frame.first = first;
+  first = false;
+  next = Next::kFunction;
+  return true;
+}
+
+bool State::leave_native_frame() {
+  next = Next::kNative;
+  if (native->step()) {
+    caller_found = true;
+    return show_native();
+  }
+  const WalkEnd end = native->end_reason();
+  const Error why = native->error();
+  native.reset();
+  here.registers.forget_all();
+  caller_found = false;
+  if (next_frame != kEndOfFrames || next_record != kEndOfFrames) return show_native();
+  return end == WalkEnd::kComplete ? done() : failed(why);
+}
+
+// ---- explicit frames and exception records ------------------------------------------------------------------------
+
+bool State::show_frame(CrawlState as) {
+  frame = {};
+  frame.state = as;
+  frame.frame = *view;
+  frame.registers = here.registers;
+  frame.saved = here.saved;
+  next = Next::kFrame;
+  return true;
+}
+
+void State::passed(const FrameView& passed_view) {
+  next_frame = passed_view.next;
+  view.reset();
+  if (has(kPopFrames) && thread.own_list != nullptr) thread.own_list->top = next_frame;
+}
+
+bool State::leave_frame() {
+  const FrameView left = *view;
+  passed(left);
+  if (frame.state == CrawlState::kSkippedFrame) {
+    next = Next::kMethod;
+    return show_method();
+  }
+  next = Next::kNative;
+  if (has(kNativeFrames) && here.registers.known_slots() != 0) return show_native();  // the stack itself leads on
+  if (!left.has_registers()) {
+    here.registers.forget_all();
+    return show_native();
+  }
+  Place place;
+  if (const auto found = unwind_frame(thread, left, place); !found) return failed(found.error());
+  faulted = (left.attributes & kFaulted) != 0;
+  lowest = place.registers.sp();
+  native.reset();
+  enter(place);
+  return advance();
+}
+
+bool State::show_record() {
+  frame = {};
+  frame.state = CrawlState::kNoFrameTransition;
+  frame.exception = next_record;
+  frame.registers = here.registers;
+  next = Next::kRecord;
+  return true;
+}
+
+bool State::leave_record() {
+  ExceptionRecord record;
+  if (!read_record(next_record, record)) return false;
+  if (skipping && skip_to == 0) skip_to = record.establisher;
+  if (static_cast<Funclet>(record.funclet) != Funclet::kFilter) reported = record.establisher;
+  next_record = record.previous;
+  native.reset();
+  const Place place{.registers = record.context.registers(thread.space->architecture()), .saved = {}};
+  // Frames between were unwound, and explicit frames in them with them.
+  for (lowest = place.registers.sp(); next_frame < lowest;) {
+    if (!read_next_frame()) return false;
+    passed(*view);
+  }
+  enter(place);
+  return advance();
+}
+
+// ---- what is shown ------------------------------------------------------------------------------------------------
+
+void State::log(const char* tag) const {
+  char name[128] = {};
+  switch (frame.state) {
+    case CrawlState::kFrameless: {
+      const std::string_view it = thread.runtime->name(*frame.method, name);
+      log_walk("STACKWALK: [%03x] %s: FRAMELESS: PC=%016" PRIx64 " SP=%016" PRIx64 " method=%.*s", number, tag,
+               frame.registers.pc().value(), frame.registers.sp(), static_cast<int>(it.size()), it.data());
+      break;
+    }
+    case CrawlState::kFrameFunction:
+    case CrawlState::kSkippedFrame: {
+      const std::string_view kind = kind_name(frame.frame.kind);
+      log_walk("STACKWALK: [%03x] %s: EXPLICIT : PC=%016" PRIx64 " SP=%016" PRIx64 " Frame=%016" PRIx64 " type=%.*s",
+               number, tag, frame.registers.pc().value(), frame.registers.sp(), frame.frame.address,
+               static_cast<int>(kind.size()), kind.data());
+      break;
+    }
+    default:
+      log_walk("STACKWALK: [%03x] %s: %s: PC=%016" PRIx64 " SP=%016" PRIx64, number, tag,
+               state_name(frame.state).data(), frame.registers.pc().value(), frame.registers.sp());
+  }
+}
+
+bool State::is_shown() {
+  if (skipping) {
+    // A record that was passed has said where the frame is; in the meantime everything belongs to the funclet.
+    if (frame.state == CrawlState::kFrameless && skip_to != 0 && frame.cfa == skip_to) {
+      skipping = false;
+      skip_to = 0;
+    } else {
+      return false;
+    }
+  }
+  switch (frame.state) {
+    case CrawlState::kFrameless:
+      if (frame.method->funclet == Funclet::kNone || !has(kSkipFunclets)) return true;
+      return false;
+    case CrawlState::kFrameFunction: return !has(kFunctionsOnly) || frame.frame.stands_for_function();
+    case CrawlState::kSkippedFrame:
+      return has(kHandleSkippedFrames) && (!has(kFunctionsOnly) || frame.frame.stands_for_function());
+    case CrawlState::kNoFrameTransition: return has(kNotifyOnNoFrameTransitions);
+    case CrawlState::kNativeMarker: return has(kNotifyOnUnmanagedToManaged);
+    case CrawlState::kInitialNativeContext: return has(kNotifyOnInitialNativeContext);
+    case CrawlState::kNativeFrame: return !has(kFunctionsOnly);
+    default: return false;
+  }
+}
+
+// ---- the walker ---------------------------------------------------------------------------------------------------
+
+ManagedWalker::ManagedWalker(const ManagedThread& thread, const Registers& registers, WalkFlags flags) {
+  static_assert(sizeof(State) <= kStateSize && alignof(State) <= 16);
+  new (storage_) State(thread, registers, flags);
+}
+
+ManagedWalker::~ManagedWalker() { state().~State(); }
+
+const CrawlFrame& ManagedWalker::frame() const { return state().frame; }
+const std::optional<Error>& ManagedWalker::error() const { return state().error; }
+
+bool ManagedWalker::next() {
+  State& state = this->state();
+  while (state.advance()) {
+    const bool logged = walk_is_logged();
+    if (logged) state.log("CONSIDER");
+    const bool shown = state.is_shown();
+    if (logged) state.log(shown ? "CALLBACK" : "FILTER  ");
+    ++state.number;
+    if (shown) return true;
+  }
+  return false;
+}
+
+void ManagedWalker::copy_state(const ManagedWalker& other) {
+  State& to = state();
+  const State& from = other.state();
+  to.next = from.next;
+  to.frame = from.frame;
+  to.error = from.error;
+  to.here = from.here;
+  to.method = from.method;
+  to.caller = from.caller;
+  to.caller_found = from.caller_found;
+  to.outermost = from.outermost;
+  to.from_managed = from.from_managed;
+  to.first = from.first;
+  to.faulted = from.faulted;
+  to.next_frame = from.next_frame;
+  to.next_record = from.next_record;
+  to.view = from.view;
+  to.skip_to = from.skip_to;
+  to.skipping = from.skipping;
+  to.reported = from.reported;
+  to.lowest = from.lowest;
+  to.native.reset();
+  if (from.native) to.native.emplace(*to.thread.space, from.native->frame().registers);
+}
+
+}  // namespace windlass::managed
