@@ -109,7 +109,8 @@ struct ExceptionRecord {
   std::uint64_t establisher = 0;          // CFA of the frame one of whose funclets runs; 0: none does
   std::uint32_t pass = 0;                 // 1 search, 2 unwind
   std::uint32_t funclet = 0;              // Funclet that runs
-  SavedContext context;  // what has been unwound so far: in the first pass who threw, in the second the establisher
+  SavedContext context =
+      {};  // what has been unwound so far: in the first pass who threw, in the second the establisher
 };
 
 // A thread as a walk needs it. Of another process: `space` is that, and the addresses are there.
@@ -119,7 +120,7 @@ struct ManagedThread {
   std::uint64_t frames = kEndOfFrames;      // FrameList::top
   std::uint64_t cookie = 0;                 // FrameList::cookie
   std::uint64_t exceptions = kEndOfFrames;  // address of the innermost ExceptionRecord
-  Hijack hijack;
+  Hijack hijack = {};
   FrameList* own_list = nullptr;  // of the own process: what kPopFrames changes
 };
 

@@ -50,6 +50,7 @@ struct ManagedWalker::State {
   [[nodiscard]] bool read_next_frame();
   [[nodiscard]] bool read_record(std::uint64_t address, ExceptionRecord& to);
   [[nodiscard]] bool guard_holds() const;
+  [[nodiscard]] bool object_is_one() const;
   [[nodiscard]] bool is_shown();
   void passed(const FrameView& view);
   void log(const char* tag) const;

@@ -131,6 +131,13 @@ bool State::guard_holds() const {
   return guard && *guard == thread.runtime->guard_value();
 }
 
+// `this` of a frame, where its body runs and the register that has it is known.
+bool State::object_is_one() const {
+  if (has(kAllowInvalidObjects) || method->this_object.base == FramePlace::kNowhere || frame.interrupted) return true;
+  const auto object = frame.value(thread.space->memory(), method->this_object);
+  return !object || *object == 0 || thread.runtime->is_object(*object);
+}
+
 bool State::show_method() {
   if (!find_caller()) return false;
   const std::uint64_t cfa = outermost ? ~std::uint64_t{0} : caller.registers.sp();
@@ -153,6 +160,8 @@ bool State::show_method() {
   frame.reports_roots = !has(kGcFuncletReferences) || reported != cfa;
   if (!guard_holds())
     return failed({ErrorCode::kMalformed, "frame's guard was overwritten", here.registers.pc().value(), cfa});
+  if (!object_is_one())
+    return failed({ErrorCode::kMalformed, "a frame's object is none", here.registers.pc().value(), cfa});
   first = faulted = false;
   next = Next::kCaller;
   return true;
