@@ -121,7 +121,8 @@ struct ManagedThread {
   std::uint64_t cookie = 0;                 // FrameList::cookie
   std::uint64_t exceptions = kEndOfFrames;  // address of the innermost ExceptionRecord
   Hijack hijack = {};
-  FrameList* own_list = nullptr;  // of the own process: what kPopFrames changes
+  // Of the own process: what kPopFrames changes. `frames` and `cookie` are not looked at then.
+  FrameList* own_list = nullptr;
 };
 
 // ---- flags --------------------------------------------------------------------------------------------------------
@@ -218,6 +219,9 @@ class ManagedWalker {
   // kUnreadable what unwinding says; kUnsupported for a start at an instruction without leave.
   [[nodiscard]] const std::optional<Error>& error() const;
 
+  // Managed code has run since, and a collector with it: the registers of the frame at hand (kFrameless) as they are
+  // now. Its caller is looked for again.
+  void refresh(const Registers& registers);
   // Another walk of the same stack took these frames already (a dispatch that collided with an older one): goes on as
   // that walker stands. Both are of one thread, with the same flags.
   void copy_state(const ManagedWalker& other);

@@ -81,10 +81,7 @@ Expected<void> by_context(const ManagedThread& thread, const FrameView& view, Pl
   if (!thread.space->memory().read(view.context_at, &context, sizeof context))
     return fail(ErrorCode::kUnreadable, "explicit frame's registers are not readable", view.context_at, sizeof context);
   caller.registers = context.registers(thread.space->architecture());
-  caller.saved = {};
-  for (unsigned slot = 0; slot < Registers::kSlots; ++slot)
-    if (caller.registers.has_slot(slot))
-      caller.saved.set_slot(slot, view.context_at + offsetof(SavedContext, value) + slot * sizeof(std::uint64_t));
+  save_in(view.context_at, caller);
   return {};
 }
 
@@ -103,6 +100,13 @@ Expected<void> by_callers(const ManagedThread& thread, const FrameView& view, Pl
 }
 
 }  // namespace
+
+void save_in(std::uint64_t context, Place& place) {
+  place.saved = {};
+  for (unsigned slot = 0; slot < Registers::kSlots; ++slot)
+    if (place.registers.has_slot(slot))
+      place.saved.set_slot(slot, context + offsetof(SavedContext, value) + slot * sizeof(std::uint64_t));
+}
 
 Expected<void> row_in_space(const AddressSpace& space, std::uint64_t pc, FrameRow& to) {
   const walk::Module* module = space.find(pc);

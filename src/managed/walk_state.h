@@ -71,6 +71,7 @@ struct ManagedWalker::State {
   bool faulted = false;  // what comes next has
 
   std::uint64_t next_frame;
+  std::uint64_t cookie;
   std::uint64_t next_record;
   std::optional<FrameView> view;                                // the frame at next_frame, once read
   std::uint64_t skip_to = 0;                                    // kSkipFunclets: nothing is shown before this CFA
@@ -86,6 +87,8 @@ struct ManagedWalker::State {
 // an error: it has none.
 [[nodiscard]] Expected<bool> unwind_method(const ManagedThread& thread, const Method& method, const Place& here,
                                            walk::Scratch& scratch, Place& caller);
+// Notes that the place's registers are saved in the SavedContext at an address.
+void save_in(std::uint64_t context, Place& place);
 // Where an explicit frame leads.
 [[nodiscard]] Expected<void> unwind_frame(const ManagedThread& thread, const FrameView& view, Place& caller);
 

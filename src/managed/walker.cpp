@@ -57,7 +57,8 @@ using State = ManagedWalker::State;
 ManagedWalker::State::State(const ManagedThread& its_thread, const Registers& registers, WalkFlags its_flags)
     : thread(its_thread),
       flags(its_flags),
-      next_frame(its_thread.frames),
+      next_frame(its_thread.own_list != nullptr ? its_thread.own_list->top : its_thread.frames),
+      cookie(its_thread.own_list != nullptr ? its_thread.own_list->cookie : its_thread.cookie),
       next_record(its_thread.exceptions),
       scratch(walk::take_scratch()) {
   here.registers = registers;
@@ -168,6 +169,7 @@ bool State::show_method() {
 }
 
 bool State::leave_method() {
+  if (!find_caller()) return false;
   if (outermost) return done();
   if (method->funclet != Funclet::kNone && has(kSkipFunclets)) skipping = true;
   lowest = caller.registers.sp();
@@ -192,8 +194,7 @@ bool State::leave_method() {
 // The innermost of what is left of the thread's list, if it has not been read.
 bool State::read_next_frame() {
   if (view || next_frame == kEndOfFrames) return true;
-  const auto read =
-      thread.runtime->read(thread.space->memory(), next_frame, has(kSkipCookieCheck) ? nullptr : &thread.cookie);
+  const auto read = thread.runtime->read(thread.space->memory(), next_frame, has(kSkipCookieCheck) ? nullptr : &cookie);
   if (!read) return failed(read.error());
   view = *read;
   return true;
@@ -202,7 +203,7 @@ bool State::read_next_frame() {
 bool State::read_record(std::uint64_t address, ExceptionRecord& to) {
   if (!thread.space->memory().read(address, &to, sizeof to))
     return failed({ErrorCode::kUnreadable, "exception record is not readable", address, sizeof to});
-  if (!has(kSkipCookieCheck) && (to.cookie ^ address) != thread.cookie)
+  if (!has(kSkipCookieCheck) && (to.cookie ^ address) != cookie)
     return failed({ErrorCode::kMalformed, "exception record's cookie is wrong", address, to.cookie});
   if (to.previous <= address)
     return failed({ErrorCode::kMalformed, "exception record's previous one lies below it", address, to.previous});
@@ -320,12 +321,15 @@ bool State::show_record() {
 
 bool State::leave_record() {
   ExceptionRecord record;
-  if (!read_record(next_record, record)) return false;
+  const std::uint64_t address = next_record;
+  if (!read_record(address, record)) return false;
   if (skipping && skip_to == 0) skip_to = record.establisher;
   if (static_cast<Funclet>(record.funclet) != Funclet::kFilter) reported = record.establisher;
   next_record = record.previous;
   native.reset();
-  const Place place{.registers = record.context.registers(thread.space->architecture()), .saved = {}};
+  // Registers that a collector changes there are those that the dispatcher goes on with.
+  Place place{.registers = record.context.registers(thread.space->architecture()), .saved = {}};
+  save_in(address + offsetof(ExceptionRecord, context), place);
   // Frames between were unwound, and explicit frames in them with them.
   for (lowest = place.registers.sp(); next_frame < lowest;) {
     if (!read_next_frame()) return false;
@@ -408,6 +412,12 @@ bool ManagedWalker::next() {
     if (shown) return true;
   }
   return false;
+}
+
+void ManagedWalker::refresh(const Registers& registers) {
+  State& state = this->state();
+  state.here.registers = state.frame.registers = registers;
+  state.caller_found = false;
 }
 
 void ManagedWalker::copy_state(const ManagedWalker& other) {

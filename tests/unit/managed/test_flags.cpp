@@ -66,6 +66,7 @@ TEST(Flags, PopFramesTakesPassedFramesOffTheList) {
   OfTwo stack;
   FrameList list;
   list.top = stack.thread.frames;
+  list.cookie = MadeUpStack::kCookie;
   stack.thread.own_list = &list;
   EXPECT_EQ(stack.shown(stack.registers(), 0), "inlined call 2 1 callback");
   EXPECT_EQ(list.top, stack.inlined);

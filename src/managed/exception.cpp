@@ -1,0 +1,265 @@
+// The two passes. Sources: "x64 exception handling" (Microsoft); ECMA-335, I.12.4.2.5 (Overview of exception handling)
+// and I.12.4.2.8.2 (what an exception in a filter does).
+#include "managed/dispatch.h"
+
+#include <bit>
+#include <cstdlib>
+#include <new>
+
+#include "managed/install.h"
+
+namespace windlass::managed {
+namespace {
+
+bool covers(const Clause& clause, const CrawlFrame& frame) {
+  const std::uint64_t offset = frame.pc().lookup() - frame.method->begin;
+  return offset >= clause.begin && offset < clause.end;
+}
+
+bool cleans_up(const Clause& clause) {
+  return clause.kind == ClauseKind::kFinally || clause.kind == ClauseKind::kFault;
+}
+
+Funclet funclet_of(const Clause& clause) {
+  switch (clause.kind) {
+    case ClauseKind::kFinally: return Funclet::kFinally;
+    case ClauseKind::kFault: return Funclet::kFault;
+    default: return Funclet::kCatch;
+  }
+}
+
+}  // namespace
+
+Dispatch::Dispatch(ThrowingThread& thread, const Thrown& thrown, const Registers& thrower)
+    : thread_(thread), older_(innermost(thread)), thrown_(thrown), frames_(thread.walk.own_list->top) {
+  record_.previous = thread.walk.exceptions;
+  record_.cookie = thread.walk.own_list->cookie ^ reinterpret_cast<std::uint64_t>(&record_);
+  record_.object = thrown.object;
+  record_.pass = 1;
+  record_.context.set(thrower);
+  thread.walk.exceptions = reinterpret_cast<std::uint64_t>(&record_);
+  thread.dispatch = this;
+}
+
+void Dispatch::run() {
+  if (!search()) unhandled();
+  unwind();
+}
+
+void Dispatch::unhandled() {
+  walker_.reset();
+  thread_.personality->notify_debugger(thrown_);
+  thread_.personality->unhandled(thrown_);
+  std::abort();
+}
+
+Dispatch* Dispatch::of(const ThrowingThread& thread, std::uint64_t record) {
+  for (Dispatch* dispatch = innermost(thread); dispatch != nullptr; dispatch = dispatch->older_)
+    if (reinterpret_cast<std::uint64_t>(&dispatch->record_) == record) return dispatch;
+  return nullptr;
+}
+
+Dispatch* Dispatch::catching(const ThrowingThread& thread) {
+  Dispatch* dispatch = innermost(thread);
+  while (dispatch != nullptr && dispatch->record_.funclet != static_cast<std::uint32_t>(Funclet::kCatch))
+    dispatch = dispatch->older_;
+  return dispatch;
+}
+
+// ---- clauses ------------------------------------------------------------------------------------------------------
+
+// The walk leaves a funclet: in the frame that it belongs to, the clause that it is of and its inner ones are behind
+// it.
+void Dispatch::note_record(const CrawlFrame& transition) {
+  const Dispatch* dispatch = of(thread_, transition.exception);
+  if (dispatch == nullptr) return;
+  thrown_in_ = dispatch->record_.establisher;
+  thrown_in_clause_ = dispatch->clause_;
+}
+
+// From which on the frame's clauses count: behind the one that runs, those of the same `try`, and those inside of it.
+std::size_t Dispatch::first_clause(const CrawlFrame& frame) const {
+  if (frame.cfa != thrown_in_ || thrown_in_ == 0) return 0;
+  const auto& clauses = frame.method->clauses;
+  const Clause& running = clauses[thrown_in_clause_];
+  std::size_t next = thrown_in_clause_ + 1;
+  while (next < clauses.size() && (clauses[next].begin > running.begin || clauses[next].end < running.end ||
+                                   (clauses[next].begin == running.begin && clauses[next].end == running.end)))
+    ++next;
+  return next;
+}
+
+std::uint64_t Dispatch::call(const CrawlFrame& frame, std::size_t clause, Funclet funclet, std::uint64_t code) {
+  record_.establisher = frame.cfa;
+  record_.funclet = static_cast<std::uint32_t>(funclet);
+  clause_ = clause;
+  const std::uint64_t result = windlass_call_funclet(code, thread_.personality->base(frame), record_.object, back_);
+  record_.funclet = 0;
+  record_.establisher = 0;
+  thrown_.object = record_.object;  // a collector may have moved it
+  return result;
+}
+
+// ---- first pass ---------------------------------------------------------------------------------------------------
+
+bool Dispatch::search_frame(const CrawlFrame& frame) {
+  const auto& clauses = frame.method->clauses;
+  for (std::size_t i = first_clause(frame); i < clauses.size(); ++i) {
+    const Clause& clause = clauses[i];
+    if (!covers(clause, frame) || cleans_up(clause)) continue;
+    target_ = {.cfa = frame.cfa, .clause = i};
+    if (clause.kind == ClauseKind::kCatch ? thread_.personality->catches(frame, clause, thrown_)
+                                          : call(frame, i, Funclet::kFilter, clause.filter) != 0)
+      return true;
+  }
+  return false;
+}
+
+bool Dispatch::goes_through(const CrawlFrame& marker) {
+  switch (thread_.personality->at_native(marker, thrown_)) {
+    case NativePolicy::kStop: return false;
+    case NativePolicy::kUnwind: return true;
+    case NativePolicy::kFailFast: break;
+  }
+  std::abort();
+}
+
+bool Dispatch::search() {
+  const Registers thrower = record_.context.registers(thread_.walk.space->architecture());
+  walker_.emplace(thread_.walk, thrower,
+                  kLightUnwind | kAllowAsyncWalk | kAllowInvalidObjects | kNotifyOnNoFrameTransitions);
+  while (walker_->next()) {
+    const CrawlFrame& frame = walker_->frame();
+    switch (frame.state) {
+      case CrawlState::kFrameless:
+        thread_.personality->trace(frame, thrown_);
+        if (search_frame(frame)) return true;
+        break;
+      case CrawlState::kNoFrameTransition:
+        note_record(frame);
+        // What a filter throws is nobody's business: its answer is no.
+        if (Dispatch* its = of(thread_, frame.exception);
+            its != nullptr && its->record_.funclet == static_cast<std::uint32_t>(Funclet::kFilter)) {
+          target_ = {.filter = its};
+          return true;
+        }
+        break;
+      case CrawlState::kFrameFunction:
+        if (frame.frame.kind == FrameKind::kCallback && frame.registers.known_slots() != 0 && !goes_through(frame))
+          return false;
+        break;
+      default: break;
+    }
+  }
+  return false;
+}
+
+// ---- second pass --------------------------------------------------------------------------------------------------
+
+void Dispatch::unwind() {
+  record_.pass = 2;
+  thrown_in_ = 0;
+  const Registers thrower = record_.context.registers(thread_.walk.space->architecture());
+  walker_.emplace(thread_.walk, thrower, kAllowAsyncWalk | kAllowInvalidObjects | kNotifyOnNoFrameTransitions);
+  while (walker_->next()) {
+    const CrawlFrame& frame = walker_->frame();
+    switch (frame.state) {
+      case CrawlState::kFrameless: {
+        clean_up(frame);
+        if (target_.filter == nullptr && frame.cfa == target_.cfa) finish(frame);
+        break;
+      }
+      case CrawlState::kNoFrameTransition:
+        if (target_.filter != nullptr && of(thread_, frame.exception) == target_.filter) finish_filter(*target_.filter);
+        note_record(frame);
+        supersede(frame.exception);
+        break;
+      case CrawlState::kFrameFunction:
+        if (frame.frame.kind == FrameKind::kCallback && frame.registers.known_slots() != 0) leave_through_native(frame);
+        break;
+      default: break;
+    }
+  }
+  unhandled();  // the stack is not what the first pass saw
+}
+
+// Everything of the frame that has to run, up to the clause that handles it.
+void Dispatch::clean_up(const CrawlFrame& seen) {
+  const CrawlFrame frame = seen;
+  const auto& clauses = frame.method->clauses;
+  const bool last = target_.filter == nullptr && frame.cfa == target_.cfa;
+  const std::size_t end = last ? target_.clause : clauses.size();
+  for (std::size_t i = first_clause(frame); i < end; ++i) {
+    const Clause& clause = clauses[i];
+    if (!covers(clause, frame) || !cleans_up(clause)) continue;
+    record_.context.set(walker_->frame().registers);
+    (void)call(frame, i, funclet_of(clause), clause.handler);
+    walker_->refresh(record_.context.registers(thread_.walk.space->architecture()));
+  }
+}
+
+void Dispatch::pop_frames(std::uint64_t below) {
+  while (frames_ < below) frames_ = reinterpret_cast<const ExplicitFrame*>(frames_)->next;
+  thread_.walk.own_list->top = frames_;
+}
+
+void Dispatch::finish(const CrawlFrame& seen) {
+  const CrawlFrame frame = seen;
+  record_.context.set(frame.registers);
+  const std::uint64_t target =
+      call(frame, target_.clause, Funclet::kCatch, frame.method->clauses[target_.clause].handler);
+  Registers registers = record_.context.registers(thread_.walk.space->architecture());
+  walker_.reset();
+  thread_.walk.exceptions = record_.previous;
+  thread_.dispatch = older_;
+  pop_frames(registers.sp());
+  registers.set_pc(CodeAddress::instruction(target));
+  install(registers);
+}
+
+void Dispatch::finish_filter(Dispatch& dispatch) {
+  walker_.reset();
+  thread_.walk.exceptions = reinterpret_cast<std::uint64_t>(&dispatch.record_);
+  thread_.dispatch = &dispatch;
+  thread_.walk.own_list->top = dispatch.frames_;
+  dispatch.back_[0] = 0;
+  windlass_install(dispatch.back_);
+}
+
+// An exception whose handler or cleanup threw this one is over: the frames that its dispatch stands on are being
+// unwound.
+void Dispatch::supersede(std::uint64_t record) {
+  Dispatch* its = of(thread_, record);
+  if (its == nullptr || its == this) return;
+  its->walker_.reset();
+  record_.previous = its->record_.previous;
+  older_ = its->older_;
+}
+
+// ---- throwing -----------------------------------------------------------------------------------------------------
+
+namespace {
+
+[[noreturn, gnu::noinline]] void raise_from(ThrowingThread& thread, const Thrown& thrown, const Registers& here) {
+  Registers thrower(thread.walk.space->architecture());
+  {
+    StackWalker walker(*thread.walk.space, here);
+    bool found = false;
+    while (!(found = thread.walk.runtime->find(walker.frame().pc().lookup()) != nullptr) && walker.step()) {}
+    if (found) thrower = walker.frame().registers;
+  }
+  Dispatch(thread, thrown, thrower).run();
+}
+
+}  // namespace
+
+void raise(ThrowingThread& thread, std::uint64_t object) {
+  raise_from(thread, {.object = object}, capture_registers());
+}
+
+void rethrow(ThrowingThread& thread) {
+  const Dispatch* caught = Dispatch::catching(thread);
+  raise_from(thread, {.object = caught != nullptr ? caught->object() : 0, .rethrown = true}, capture_registers());
+}
+
+}  // namespace windlass::managed

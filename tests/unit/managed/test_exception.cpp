@@ -1,0 +1,352 @@
+// Exceptions through methods written by hand: who is asked, what runs, and in which order.
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <functional>
+#include <map>
+
+#include "code_by_hand.h"
+
+WINDLASS_MANAGED_METHOD(outer_method)
+WINDLASS_MANAGED_METHOD(middle_method)
+WINDLASS_MANAGED_METHOD(inner_method)
+WINDLASS_FUNCLET(outer_catch, run_outer_catch)
+WINDLASS_FUNCLET(outer_filter, run_outer_filter)
+WINDLASS_FUNCLET(outer_finally, run_outer_finally)
+WINDLASS_FUNCLET(middle_catch, run_middle_catch)
+WINDLASS_FUNCLET(middle_finally, run_middle_finally)
+WINDLASS_FUNCLET(inner_catch, run_inner_catch)
+WINDLASS_FUNCLET(inner_finally, run_inner_finally)
+
+namespace windlass::managed {
+namespace {
+
+using Body = std::function<std::uint64_t(std::uint64_t object)>;
+// What the funclets do, by name, beside being noted.
+std::map<std::string, Body> bodies;
+std::vector<std::string> events;
+
+std::uint64_t run(const char* name, std::uint64_t object, const void* resume) {
+  events.emplace_back(name);
+  if (const auto body = bodies.find(name); body != bodies.end()) return body->second(object);
+  return reinterpret_cast<std::uint64_t>(resume);
+}
+
+// Types are numbers: what a clause has in `user` catches that object, or any if 0.
+class Judge : public Personality {
+ public:
+  bool catches(const CrawlFrame&, const Clause& clause, const Thrown& thrown) override {
+    return clause.user == 0 || clause.user == thrown.object;
+  }
+  void trace(const CrawlFrame& frame, const Thrown& thrown) override {
+    traces += std::to_string(frame.method->root().id);
+    if (thrown.rethrown) traces += 'r';
+    if (thrown.fault) traces += 'f';
+  }
+  NativePolicy at_native(const CrawlFrame&, const Thrown&) override { return policy; }
+  void notify_debugger(const Thrown&) override { std::fputs("debugger ", stderr); }
+  void unhandled(const Thrown& thrown) override {
+    std::fprintf(stderr, "unhandled %lu trace %s\n", thrown.object, traces.c_str());
+  }
+  std::uint64_t object_of_fault(int signal, std::uint64_t) override { return 1000 + static_cast<unsigned>(signal); }
+
+  std::string traces;
+  NativePolicy policy = NativePolicy::kStop;
+};
+
+struct Managed : testing::Test {
+  Managed()
+      : outer(runtime.add(1, reinterpret_cast<const void*>(&outer_method), outer_method_end)),
+        middle(runtime.add(2, reinterpret_cast<const void*>(&middle_method), middle_method_end)),
+        inner(runtime.add(3, reinterpret_cast<const void*>(&inner_method), inner_method_end)) {
+    runtime.add(11, outer_catch, outer_catch_end, Funclet::kCatch, &outer);
+    runtime.add(12, outer_filter, outer_filter_end, Funclet::kFilter, &outer);
+    runtime.add(13, outer_finally, outer_finally_end, Funclet::kFinally, &outer);
+    runtime.add(21, middle_catch, middle_catch_end, Funclet::kCatch, &middle);
+    runtime.add(23, middle_finally, middle_finally_end, Funclet::kFinally, &middle);
+    runtime.add(31, inner_catch, inner_catch_end, Funclet::kCatch, &inner);
+    runtime.add(33, inner_finally, inner_finally_end, Funclet::kFinally, &inner);
+    thread.walk = {.space = &own_process(), .runtime = &runtime, .own_list = &frames};
+    thread.personality = &judge;
+    events.clear();
+    bodies.clear();
+    current = this;
+  }
+
+  static Clause clause(ClauseKind kind, const Method& method, const char* at, const void* handler,
+                       std::uint64_t user = 0) {
+    Clause made{.kind = kind, .handler = reinterpret_cast<std::uint64_t>(handler), .user = user};
+    made.begin = static_cast<std::uint32_t>(reinterpret_cast<std::uint64_t>(at) - method.begin);
+    made.end = made.begin + 8;
+    return made;
+  }
+  void protect(Method& method, std::vector<Clause> clauses) {
+    tables.push_back(std::move(clauses));
+    method.clauses = tables.back();
+  }
+  void outer_catches(std::uint64_t type = 0) {
+    protect(outer, {clause(ClauseKind::kCatch, outer, outer_method_try, outer_catch, type)});
+  }
+  // outer -> middle -> inner -> a function that throws `object`.
+  std::uint64_t throw_from_inner(std::uint64_t object) {
+    thrown = object;
+    const Call third{reinterpret_cast<void*>(&throw_it), nullptr};
+    const Call second{reinterpret_cast<void*>(&inner_method), &third};
+    first = {reinterpret_cast<void*>(&middle_method), &second};
+    return outer_method(&first);
+  }
+  [[nodiscard]] bool came_back_by_handler(std::uint64_t result) const {
+    return result == reinterpret_cast<std::uint64_t>(&first) && frames.top == kEndOfFrames &&
+           thread.walk.exceptions == kEndOfFrames && thread.dispatch == nullptr;
+  }
+  static void throw_it(const void*) { raise(current->thread, current->thrown); }
+
+  HandRuntime runtime;
+  Method &outer, &middle, &inner;
+  std::deque<std::vector<Clause>> tables;
+  Judge judge;
+  FrameList frames;
+  ThrowingThread thread;
+  Call first{};
+  std::uint64_t thrown = 0;
+  static Managed* current;
+};
+Managed* Managed::current = nullptr;
+using Events = std::vector<std::string>;
+
+TEST_F(Managed, AnExceptionIsCaught) {
+  outer_catches();
+  std::uint64_t caught = 0;
+  bodies["outer catch"] = [&](std::uint64_t object) {
+    caught = object;
+    return reinterpret_cast<std::uint64_t>(outer_method_resume);
+  };
+  EXPECT_TRUE(came_back_by_handler(throw_from_inner(7)));
+  EXPECT_EQ(events, Events{"outer catch"});
+  EXPECT_EQ(caught, 7u);
+  EXPECT_EQ(judge.traces, "321");
+}
+
+TEST_F(Managed, ByTheInnermostHandlerThatTakesIt) {
+  outer_catches();
+  protect(middle, {clause(ClauseKind::kCatch, middle, middle_method_try, middle_catch, 5)});
+  EXPECT_TRUE(came_back_by_handler(throw_from_inner(7)));
+  EXPECT_EQ(events, Events{"outer catch"});
+  events.clear();
+  EXPECT_EQ(throw_from_inner(5), 0u) << "outer did not see it";
+  EXPECT_EQ(events, Events{"middle catch"});
+}
+
+TEST_F(Managed, FiltersAreAskedBeforeAnythingIsUnwound) {
+  Clause filtered = clause(ClauseKind::kFilter, outer, outer_method_try, outer_catch);
+  filtered.filter = reinterpret_cast<std::uint64_t>(outer_filter);
+  protect(outer, {filtered});
+  protect(middle, {clause(ClauseKind::kFinally, middle, middle_method_try, middle_finally)});
+  protect(inner, {clause(ClauseKind::kFault, inner, inner_method_try, inner_finally)});
+  bodies["outer filter"] = [](std::uint64_t) { return 1; };
+  EXPECT_TRUE(came_back_by_handler(throw_from_inner(7)));
+  EXPECT_EQ(events, (Events{"outer filter", "inner finally", "middle finally", "outer catch"}));
+}
+
+TEST_F(Managed, AFilterThatThrowsSaysNo) {
+  Clause filtered = clause(ClauseKind::kFilter, middle, middle_method_try, middle_catch);
+  filtered.filter = reinterpret_cast<std::uint64_t>(outer_filter);
+  protect(middle, {filtered});
+  protect(inner, {clause(ClauseKind::kFinally, inner, inner_method_try, inner_finally)});
+  outer_catches(7);
+  bodies["outer filter"] = [&](std::uint64_t) -> std::uint64_t { raise(thread, 8); };
+  EXPECT_TRUE(came_back_by_handler(throw_from_inner(7)));
+  EXPECT_EQ(events, (Events{"outer filter", "inner finally", "outer catch"}));
+}
+
+TEST_F(Managed, WhatAFinallyThrowsTakesThePlace) {
+  protect(middle, {clause(ClauseKind::kFinally, middle, middle_method_try, middle_finally),
+                   clause(ClauseKind::kCatch, middle, middle_method_try, middle_catch, 7)});
+  outer_catches();
+  std::uint64_t caught = 0;
+  bodies["middle finally"] = [&](std::uint64_t) -> std::uint64_t { raise(thread, 8); };
+  bodies["outer catch"] = [&](std::uint64_t object) {
+    caught = object;
+    return reinterpret_cast<std::uint64_t>(outer_method_resume);
+  };
+  EXPECT_TRUE(came_back_by_handler(throw_from_inner(7)));
+  EXPECT_EQ(events, (Events{"middle finally", "outer catch"})) << "the finally runs once";
+  EXPECT_EQ(caught, 8u);
+}
+
+TEST_F(Managed, WhatACatchThrowsIsNotItsOwn) {
+  protect(middle, {clause(ClauseKind::kCatch, middle, middle_method_try, middle_catch)});
+  outer_catches();
+  bodies["middle catch"] = [&](std::uint64_t object) -> std::uint64_t { raise(thread, object + 1); };
+  EXPECT_TRUE(came_back_by_handler(throw_from_inner(7)));
+  EXPECT_EQ(events, (Events{"middle catch", "outer catch"}));
+}
+
+TEST_F(Managed, ThrownOnceMore) {
+  protect(middle, {clause(ClauseKind::kCatch, middle, middle_method_try, middle_catch)});
+  outer_catches(7);
+  bodies["middle catch"] = [&](std::uint64_t) -> std::uint64_t { rethrow(thread); };
+  EXPECT_TRUE(came_back_by_handler(throw_from_inner(7)));
+  EXPECT_EQ(events, (Events{"middle catch", "outer catch"}));
+  EXPECT_EQ(judge.traces, "322r2r1r") << "the funclet is its method's, which follows";
+}
+
+TEST_F(Managed, ClausesAroundOneAnother) {
+  Clause wide = clause(ClauseKind::kCatch, outer, outer_method_try, outer_catch);
+  --wide.begin;
+  protect(outer, {clause(ClauseKind::kFinally, outer, outer_method_try, outer_finally), wide});
+  EXPECT_TRUE(came_back_by_handler(throw_from_inner(7)));
+  EXPECT_EQ(events, (Events{"outer finally", "outer catch"}));
+  // And what the inner finally throws is caught by the clause around it, in the same frame.
+  events.clear();
+  bodies["outer finally"] = [&](std::uint64_t) -> std::uint64_t { raise(thread, 8); };
+  EXPECT_TRUE(came_back_by_handler(throw_from_inner(7)));
+  EXPECT_EQ(events, (Events{"outer finally", "outer catch"}));
+}
+
+TEST_F(Managed, InsideAHandlerAnotherIsThrownAndCaught) {
+  outer_catches();
+  protect(inner, {clause(ClauseKind::kCatch, inner, inner_method_try, inner_catch, 9)});
+  const Call third{reinterpret_cast<void*>(&throw_it), nullptr};
+  bodies["outer catch"] = [&](std::uint64_t) {
+    current->thrown = 9;
+    EXPECT_EQ(inner_method(&third), reinterpret_cast<std::uint64_t>(&third));
+    return reinterpret_cast<std::uint64_t>(outer_method_resume);
+  };
+  EXPECT_TRUE(came_back_by_handler(throw_from_inner(7)));
+  EXPECT_EQ(events, (Events{"outer catch", "inner catch"}));
+}
+
+// A collector that runs in a finally funclet moves the exception, and what the frames keep in rbx (x19).
+TEST_F(Managed, ACollectorMayMoveTheObject) {
+  outer_catches();
+  protect(middle, {clause(ClauseKind::kFinally, middle, middle_method_try, middle_finally)});
+  static Call moved;
+  constexpr RegisterNumber kKept = kOwnArchitecture == Architecture::kX86_64 ? 3 : 19;
+  bodies["middle finally"] = [&](std::uint64_t) -> std::uint64_t {
+    moved = first;
+    ManagedWalker walker(thread.walk, capture_registers(), kNotifyOnNoFrameTransitions);
+    while (walker.next()) {
+      const CrawlFrame& frame = walker.frame();
+      if (frame.state == CrawlState::kNoFrameTransition)
+        reinterpret_cast<ExceptionRecord*>(frame.exception)->object = 70;
+      if (!frame.frameless() || frame.method != &outer) continue;
+      auto* slot = reinterpret_cast<std::uint64_t*>(frame.saved.at(frame.registers, kKept));
+      EXPECT_NE(slot, nullptr);
+      if (slot == nullptr) continue;
+      EXPECT_EQ(*slot, reinterpret_cast<std::uint64_t>(&first));
+      *slot = reinterpret_cast<std::uint64_t>(&moved);
+    }
+    EXPECT_FALSE(walker.error());
+    return 0;
+  };
+  std::uint64_t caught = 0;
+  bodies["outer catch"] = [&](std::uint64_t object) {
+    caught = object;
+    return reinterpret_cast<std::uint64_t>(outer_method_resume);
+  };
+  EXPECT_EQ(throw_from_inner(7), reinterpret_cast<std::uint64_t>(&moved));
+  EXPECT_EQ(caught, 70u);
+}
+
+// ---- native code --------------------------------------------------------------------------------------------------
+
+struct Destructor {
+  ~Destructor() { events.emplace_back("destructor"); }
+};
+
+// Called by middle_method, calls inner_method.
+void through_native(const void* next) {
+  CallSiteFrame out;  // stands for the generated code's, which would link it before the call
+  const Registers here = capture_registers();
+  StackWalker walker(own_process(), here);
+  while (Managed::current->runtime.find(walker.frame().pc().lookup()) == nullptr && walker.step()) {}
+  out.site = {walker.frame().pc().value(), walker.frame().sp(), 0};
+  const Pushed pushed(Managed::current->frames, out);
+  const Destructor destructor;
+  MarkerFrame marker;
+  const Pushed callback(Managed::current->frames, marker);
+  inner_method(static_cast<const Call*>(next));
+}
+
+std::uint64_t throw_through_native(Managed& test) {
+  static const Call third{reinterpret_cast<void*>(&Managed::throw_it), nullptr};
+  static const Call second{reinterpret_cast<void*>(&through_native), &third};
+  test.thrown = 7;
+  test.first = {reinterpret_cast<void*>(&middle_method), &second};
+  return outer_method(&test.first);
+}
+
+TEST_F(Managed, NativeDestructorsRun) {
+  outer_catches();
+  protect(middle, {clause(ClauseKind::kFinally, middle, middle_method_try, middle_finally)});
+  protect(inner, {clause(ClauseKind::kFinally, inner, inner_method_try, inner_finally)});
+  judge.policy = NativePolicy::kUnwind;
+  for (int i = 0; i < 3; ++i) {
+    events.clear();
+    EXPECT_TRUE(came_back_by_handler(throw_through_native(*this)));
+    EXPECT_EQ(events, (Events{"inner finally", "destructor", "middle finally", "outer catch"}));
+  }
+}
+
+TEST_F(Managed, NativeCodeMayBeTheEnd) {
+  outer_catches();
+  judge.policy = NativePolicy::kStop;
+  EXPECT_DEATH(throw_through_native(*this), "debugger unhandled 7 trace 3\n");
+  judge.policy = NativePolicy::kFailFast;
+  EXPECT_DEATH(throw_through_native(*this), "^$");
+}
+
+TEST_F(Managed, NobodyHandlesIt) { EXPECT_DEATH(throw_from_inner(7), "debugger unhandled 7 trace 321\n"); }
+
+// ---- faults -------------------------------------------------------------------------------------------------------
+
+TEST_F(Managed, AFaultIsCaught) {
+  outer_catches(1000 + SIGSEGV);
+  protect(middle, {clause(ClauseKind::kFinally, middle, middle_method_try, middle_finally)});
+  struct sigaction action {
+  }, before{};
+  action.sa_flags = SA_SIGINFO | SA_NODEFER;
+  action.sa_sigaction = [](int signal, siginfo_t* info, void* context) {
+    if (!redirect_fault(current->thread, signal, info, context)) std::abort();
+  };
+  ASSERT_EQ(sigaction(SIGSEGV, &action, &before), 0);
+  for (int i = 0; i < 2; ++i) {
+    events.clear();
+    judge.traces.clear();
+    // inner_method reads through a null pointer.
+    const Call second{reinterpret_cast<void*>(&inner_method), nullptr};
+    first = {reinterpret_cast<void*>(&middle_method), &second};
+    EXPECT_TRUE(came_back_by_handler(outer_method(&first)));
+    EXPECT_EQ(events, (Events{"middle finally", "outer catch"}));
+    EXPECT_EQ(judge.traces, "3f2f1f");
+  }
+  sigaction(SIGSEGV, &before, nullptr);
+}
+
+// Whatever a dispatch takes it gives back, also where it is left by a jump.
+TEST_F(Managed, AHundredThousandTimes) {
+  outer_catches();
+  protect(middle, {clause(ClauseKind::kFinally, middle, middle_method_try, middle_finally)});
+  bodies["middle finally"] = [&](std::uint64_t object) -> std::uint64_t {
+    events.clear();
+    if (object % 2 == 0) raise(thread, object + 1);
+    return 0;
+  };
+  for (std::uint64_t i = 0; i < 100000; ++i) ASSERT_TRUE(came_back_by_handler(throw_from_inner(i)));
+}
+
+}  // namespace
+}  // namespace windlass::managed
+
+#define WINDLASS_BODY(name, text, resume)                              \
+  extern "C" std::uint64_t name(std::uint64_t, std::uint64_t object) { \
+    return windlass::managed::run(text, object, resume);               \
+  }
+WINDLASS_BODY(run_outer_catch, "outer catch", outer_method_resume)
+WINDLASS_BODY(run_outer_filter, "outer filter", nullptr)
+WINDLASS_BODY(run_outer_finally, "outer finally", nullptr)
+WINDLASS_BODY(run_middle_catch, "middle catch", middle_method_resume)
+WINDLASS_BODY(run_middle_finally, "middle finally", nullptr)
+WINDLASS_BODY(run_inner_catch, "inner catch", inner_method_resume)
+WINDLASS_BODY(run_inner_finally, "inner finally", nullptr)
