@@ -45,7 +45,8 @@ class Dispatch {
   [[nodiscard]] std::uint64_t call(const CrawlFrame& frame, std::size_t clause, Funclet funclet, std::uint64_t code);
   [[nodiscard]] std::size_t first_clause(const CrawlFrame& frame) const;
   void note_record(const CrawlFrame& transition);
-  void pop_frames(std::uint64_t below);
+  [[nodiscard]] std::uint64_t frames_above(std::uint64_t address) const;
+  [[noreturn]] void land(const Registers& registers, std::uint64_t record, Dispatch* dispatch, std::uint64_t frames);
   [[nodiscard]] static Dispatch* of(const ThrowingThread& thread, std::uint64_t record);
 
   [[noreturn]] void leave_through_native(const CrawlFrame& marker);

@@ -37,6 +37,7 @@ Dispatch::Dispatch(ThrowingThread& thread, const Thrown& thrown, const Registers
   record_.object = thrown.object;
   record_.pass = 1;
   record_.context.set(thrower);
+  std::atomic_signal_fence(std::memory_order_release);
   thread.walk.exceptions = reinterpret_cast<std::uint64_t>(&record_);
   thread.dispatch = this;
 }
@@ -198,9 +199,11 @@ void Dispatch::clean_up(const CrawlFrame& seen) {
   }
 }
 
-void Dispatch::pop_frames(std::uint64_t below) {
-  while (frames_ < below) frames_ = reinterpret_cast<const ExplicitFrame*>(frames_)->next;
-  thread_.walk.own_list->top = frames_;
+// The thread's list as it was, without what lies below an address.
+std::uint64_t Dispatch::frames_above(std::uint64_t address) const {
+  std::uint64_t frame = frames_;
+  while (frame < address) frame = reinterpret_cast<const ExplicitFrame*>(frame)->next;
+  return frame;
 }
 
 void Dispatch::finish(const CrawlFrame& seen) {
@@ -210,20 +213,29 @@ void Dispatch::finish(const CrawlFrame& seen) {
       call(frame, target_.clause, Funclet::kCatch, frame.method->clauses[target_.clause].handler);
   Registers registers = record_.context.registers(thread_.walk.space->architecture());
   walker_.reset();
-  thread_.walk.exceptions = record_.previous;
-  thread_.dispatch = older_;
-  pop_frames(registers.sp());
   registers.set_pc(CodeAddress::instruction(target));
-  install(registers);
+  record_.context.set(registers);
+  land(registers, record_.previous, older_, frames_above(registers.sp()));
+}
+
+void Dispatch::land(const Registers& registers, std::uint64_t record, Dispatch* dispatch, std::uint64_t frames) {
+  ManagedThread& walk = thread_.walk;
+  Hijack& hijack = walk.hijack;
+  if (hijack.slot != 0 && hijack.slot < registers.sp()) hijack = {};  // it was unwound
+  Landing landing{
+      .stores = {{&walk.exceptions, record},
+                 {reinterpret_cast<std::uint64_t*>(&thread_.dispatch), reinterpret_cast<std::uint64_t>(dispatch)},
+                 {&walk.own_list->top, frames}}};
+  for (unsigned slot = 0; slot < Registers::kSlots; ++slot) landing.slots[slot] = registers.get_slot(slot);
+  windlass_install(&landing);
 }
 
 void Dispatch::finish_filter(Dispatch& dispatch) {
   walker_.reset();
-  thread_.walk.exceptions = reinterpret_cast<std::uint64_t>(&dispatch.record_);
-  thread_.dispatch = &dispatch;
-  thread_.walk.own_list->top = dispatch.frames_;
-  dispatch.back_[0] = 0;
-  windlass_install(dispatch.back_);
+  Registers back(thread_.walk.space->architecture());
+  for (unsigned slot = 0; slot < Registers::kSlots; ++slot) back.set_slot(slot, dispatch.back_[slot]);
+  back.set_slot(0, 0);  // the filter's answer
+  land(back, reinterpret_cast<std::uint64_t>(&dispatch.record_), &dispatch, dispatch.frames_);
 }
 
 // An exception whose handler or cleanup threw this one is over: the frames that its dispatch stands on are being

@@ -1,5 +1,11 @@
 #include "managed/install.h"
 
+#include <cstddef>
+
+#include "windlass/explicit_frame.h"
+
+static_assert(offsetof(windlass::managed::Landing, stores) == 8 * 44);
+
 #if defined(__x86_64__)
 asm(R"(
   .text
@@ -9,6 +15,15 @@ asm(R"(
 windlass_install:
   .cfi_startproc
   .cfi_undefined %rip
+  movq 8*44(%rdi), %rax
+  movq 8*45(%rdi), %rcx
+  movq %rcx, (%rax)
+  movq 8*46(%rdi), %rax
+  movq 8*47(%rdi), %rcx
+  movq %rcx, (%rax)
+  movq 8*48(%rdi), %rax
+  movq 8*49(%rdi), %rcx
+  movq %rcx, (%rax)
   movq 8*0(%rdi), %rax
   movq 8*3(%rdi), %rbx
   movq 8*6(%rdi), %rbp
@@ -16,10 +31,13 @@ windlass_install:
   movq 8*13(%rdi), %r13
   movq 8*14(%rdi), %r14
   movq 8*15(%rdi), %r15
+  movq 8*7(%rdi), %rdx
   movq 8*16(%rdi), %rcx
-  movq 8*7(%rdi), %rsp
   movq 8*5(%rdi), %rdi
+windlass_install_loaded:  // the landing, which lies below, may be overwritten from here on
+  movq %rdx, %rsp
   jmp *%rcx
+windlass_install_end:
   .cfi_endproc
   .size windlass_install, .-windlass_install
 
@@ -51,6 +69,52 @@ windlass_call_funclet:
   ret
   .cfi_endproc
   .size windlass_call_funclet, .-windlass_call_funclet
+
+  .p2align 4
+  .globl windlass_hijacked_return
+  .type windlass_hijacked_return, @function
+windlass_hijacked_return:
+  .cfi_startproc
+  .cfi_undefined %rip
+  // sp is the caller's. Room for the return address, the slots and xmm0-xmm1, aligned as calls want it.
+  subq $8, %rsp
+  pushq %rbp
+  movq %rsp, %rbp
+  subq $(8*44 + 32 + 16), %rsp
+  andq $-16, %rsp
+  movq %rax, 8*0(%rsp)
+  movq %rdx, 8*1(%rsp)
+  movq %rbx, 8*3(%rsp)
+  movq (%rbp), %rax
+  movq %rax, 8*6(%rsp)
+  leaq 16(%rbp), %rax
+  movq %rax, 8*7(%rsp)
+  movq %r12, 8*12(%rsp)
+  movq %r13, 8*13(%rsp)
+  movq %r14, 8*14(%rsp)
+  movq %r15, 8*15(%rsp)
+  movups %xmm0, 8*44(%rsp)
+  movups %xmm1, 8*44+16(%rsp)
+  movq %rsp, %rdi
+  call windlass_on_hijacked_return
+  movups 8*44(%rsp), %xmm0
+  movups 8*44+16(%rsp), %xmm1
+  movq 8*0(%rsp), %rax
+  movq 8*1(%rsp), %rdx
+  movq 8*3(%rsp), %rbx
+  movq 8*12(%rsp), %r12
+  movq 8*13(%rsp), %r13
+  movq 8*14(%rsp), %r14
+  movq 8*15(%rsp), %r15
+  movq 8*6(%rsp), %rcx
+  movq %rcx, (%rbp)
+  movq 8*16(%rsp), %rcx
+  movq %rcx, 8(%rbp)
+  movq %rbp, %rsp
+  popq %rbp
+  ret
+  .cfi_endproc
+  .size windlass_hijacked_return, .-windlass_hijacked_return
 )");
 #else
 asm(R"(
@@ -62,6 +126,12 @@ windlass_install:
   .cfi_startproc
   .cfi_undefined x30
   hint #34  // bti c
+  ldp x9, x10, [x0, #8*44]
+  str x10, [x9]
+  ldp x9, x10, [x0, #8*46]
+  str x10, [x9]
+  ldp x9, x10, [x0, #8*48]
+  str x10, [x9]
   ldp x19, x20, [x0, #8*19]
   ldp x21, x22, [x0, #8*21]
   ldp x23, x24, [x0, #8*23]
@@ -75,8 +145,10 @@ windlass_install:
   ldp d12, d13, [x10, #32]
   ldp d14, d15, [x10, #48]
   ldp x0, x1, [x0]
+windlass_install_loaded:  // the landing, which lies below, may be overwritten from here on
   mov sp, x9
   br x16
+windlass_install_end:
   .cfi_endproc
   .size windlass_install, .-windlass_install
 
@@ -116,5 +188,74 @@ windlass_call_funclet:
   ret
   .cfi_endproc
   .size windlass_call_funclet, .-windlass_call_funclet
+
+  .p2align 4
+  .globl windlass_hijacked_return
+  .type windlass_hijacked_return, %function
+windlass_hijacked_return:
+  .cfi_startproc
+  .cfi_undefined x30
+  hint #36  // bti j
+  mov x9, sp
+  sub sp, sp, #(8*44 + 64)
+  stp x0, x1, [sp]
+  stp x19, x20, [sp, #8*19]
+  stp x21, x22, [sp, #8*21]
+  stp x23, x24, [sp, #8*23]
+  stp x25, x26, [sp, #8*25]
+  stp x27, x28, [sp, #8*27]
+  stp x29, x30, [sp, #8*29]
+  str x9, [sp, #8*31]
+  add x10, sp, #8*36
+  stp d8, d9, [x10]
+  stp d10, d11, [x10, #16]
+  stp d12, d13, [x10, #32]
+  stp d14, d15, [x10, #48]
+  stp q0, q1, [x10, #64]
+  mov x0, sp
+  bl windlass_on_hijacked_return
+  add x10, sp, #8*36
+  ldp q0, q1, [x10, #64]
+  ldp d8, d9, [x10]
+  ldp d10, d11, [x10, #16]
+  ldp d12, d13, [x10, #32]
+  ldp d14, d15, [x10, #48]
+  ldp x0, x1, [sp]
+  ldp x19, x20, [sp, #8*19]
+  ldp x21, x22, [sp, #8*21]
+  ldp x23, x24, [sp, #8*23]
+  ldp x25, x26, [sp, #8*25]
+  ldp x27, x28, [sp, #8*27]
+  ldr x29, [sp, #8*29]
+  ldr x30, [sp, #8*32]
+  add sp, sp, #(8*44 + 64)
+  ret
+  .cfi_endproc
+  .size windlass_hijacked_return, .-windlass_hijacked_return
 )");
 #endif
+
+extern "C" const char windlass_install_loaded[], windlass_install_end[];
+
+namespace windlass::managed {
+
+std::optional<Registers> landing_of(const Registers& registers) {
+  const auto address = [](const void* code) { return reinterpret_cast<std::uint64_t>(code); };
+  const std::uint64_t pc = registers.pc().value();
+  if (pc < address(reinterpret_cast<const void*>(&windlass_install)) || pc >= address(windlass_install_end))
+    return std::nullopt;
+  const bool x86 = registers.architecture() == Architecture::kX86_64;
+  if (pc < address(windlass_install_loaded)) {
+    SavedContext context;
+    context.known = kCapturedSlots;
+    const auto* landing = reinterpret_cast<const Landing*>(registers.get(x86 ? 5 : 0));
+    for (unsigned slot = 0; slot < Registers::kSlots; ++slot) context.value[slot] = landing->slots[slot];
+    return context.registers(registers.architecture());
+  }
+  Registers there = registers;
+  there.set_sp(registers.get(x86 ? 1 : 9));
+  there.set_pc(CodeAddress::instruction(registers.get(x86 ? 2 : 16)));
+  return there;
+}
+
+}  // namespace windlass::managed

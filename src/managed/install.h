@@ -2,24 +2,38 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "windlass/registers.h"
 
-// Loads the registers that calls preserve, sp, pc, and the first two that arguments are passed and results returned in
-// (rax and rdi; x0 and x1), from their slots.
-extern "C" [[noreturn]] void windlass_install(const std::uint64_t* slots);
+namespace windlass::managed {
+
+// Where a thread is to go on, and what of it changes at that moment: whoever samples it before sees the old stack,
+// whoever samples it after the new one.
+struct Landing {
+  std::uint64_t slots[Registers::kSlots] = {};  // registers that calls preserve, sp, pc; rax and rdi, x0 and x1
+  struct Store {
+    std::uint64_t* at;
+    std::uint64_t value;
+  } stores[3];
+};
+
+}  // namespace windlass::managed
+
+// Does the stores, loads the registers and jumps.
+extern "C" [[noreturn]] void windlass_install(const windlass::managed::Landing* landing);
 
 // function(base, object), and its result. What windlass_install() needs to come back from this call, as if the function
 // had returned, is in `slots` before it is called; the result is what is in slot 0 then.
 extern "C" std::uint64_t windlass_call_funclet(std::uint64_t function, std::uint64_t base, std::uint64_t object,
                                                std::uint64_t* slots);
 
+// What a hijacked method returns to: nothing that can be called.
+extern "C" const char windlass_hijacked_return;
+
 namespace windlass::managed {
 
-[[noreturn]] inline void install(const Registers& registers) {
-  std::uint64_t slots[Registers::kSlots];
-  for (unsigned slot = 0; slot < Registers::kSlots; ++slot) slots[slot] = registers.get_slot(slot);
-  windlass_install(slots);
-}
+// Of a thread of this process that is in windlass_install() at these registers: where it goes.
+[[nodiscard]] std::optional<Registers> landing_of(const Registers& registers);
 
 }  // namespace windlass::managed

@@ -37,11 +37,9 @@ Registers registers_of(_Unwind_Context* context, Architecture architecture) {
 // native code had called unwind_native() where it called the managed code.
 void Dispatch::leave_through_native(const CrawlFrame& marker) {
   Registers native = marker.registers;
-  pop_frames(marker.frame.address);
+  const std::uint64_t frames = frames_above(marker.frame.address);
   auto* moved = new Moved{.thread = thread_, .thrown = thrown_, .target = target_, .exception = {}};
   walker_.reset();
-  thread_.walk.exceptions = record_.previous;
-  thread_.dispatch = older_;
   const Architecture architecture = native.architecture();
   const std::uint64_t back = native.pc().value();
   if (architecture == Architecture::kX86_64) {
@@ -53,7 +51,7 @@ void Dispatch::leave_through_native(const CrawlFrame& marker) {
     native.set(0, reinterpret_cast<std::uint64_t>(moved));
   }
   native.set_pc(CodeAddress::instruction(reinterpret_cast<std::uint64_t>(&unwind_native)));
-  install(native);
+  land(native, record_.previous, older_, frames);
 }
 
 void Dispatch::unwind_native(Moved* moved) {

@@ -1,6 +1,4 @@
 #include <atomic>
-#include <cstdarg>
-#include <cstdio>
 
 #include "managed/walk_state.h"
 
@@ -20,16 +18,9 @@ void set_walk_log(WalkLog log, void* user) {
 
 bool walk_is_logged() { return the_log.load(std::memory_order_relaxed) != nullptr; }
 
-void log_walk(const char* format, ...) {
-  const WalkLog log = the_log.load(std::memory_order_acquire);
-  if (log == nullptr) return;
-  char line[512];
-  va_list arguments;
-  va_start(arguments, format);
-  const int size = std::vsnprintf(line, sizeof line, format, arguments);
-  va_end(arguments);
-  if (size > 0)
-    log({line, std::min(static_cast<std::size_t>(size), sizeof line - 1)}, the_user.load(std::memory_order_acquire));
+void write_log(std::string_view line) {
+  if (const WalkLog log = the_log.load(std::memory_order_acquire); log != nullptr)
+    log(line, the_user.load(std::memory_order_acquire));
 }
 
 }  // namespace windlass::managed

@@ -1,7 +1,12 @@
 // Where a managed walk stands.
 #pragma once
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <optional>
+#include <string_view>
+#include <utility>
 
 #include "walk/scratch_pool.h"
 #include "walk/unwinders.h"
@@ -53,7 +58,7 @@ struct ManagedWalker::State {
   [[nodiscard]] bool object_is_one() const;
   [[nodiscard]] bool is_shown();
   void passed(const FrameView& view);
-  void log(const char* tag) const;
+  void log(std::string_view tag) const;
 
   const ManagedThread& thread;
   const WalkFlags flags;
@@ -94,6 +99,12 @@ void save_in(std::uint64_t context, Place& place);
 
 // The log. Nothing is formatted while there is none.
 [[nodiscard]] bool walk_is_logged();
-[[gnu::format(printf, 1, 2)]] void log_walk(const char* format, ...);
+void write_log(std::string_view line);
+template <typename... Argument>
+void log_walk(fmt::format_string<Argument...> format, Argument&&... argument) {
+  char line[512];
+  const auto end = fmt::format_to_n(line, sizeof line, format, std::forward<Argument>(argument)...);
+  write_log({line, std::min(end.size, sizeof line)});
+}
 
 }  // namespace windlass::managed

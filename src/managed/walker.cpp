@@ -1,7 +1,7 @@
 // The iterator: which frame comes after which.
-#include <cinttypes>
 #include <new>
 
+#include "managed/install.h"
 #include "managed/walk_state.h"
 
 namespace windlass::managed {
@@ -99,6 +99,8 @@ bool State::advance() {
 }
 
 bool State::start() {
+  if (thread.space->is_own_process())
+    if (const auto landing = landing_of(here.registers)) here.registers = *landing;
   const CodeAddress pc = here.registers.pc();
   enter(Place(here));
   if (method != nullptr && !pc.is_return_address() && !has(kAllowAsyncWalk) && !has(kThreadIsSuspended))
@@ -118,7 +120,7 @@ bool State::start() {
 bool State::find_caller() {
   if (caller_found) return true;
   if (walk_is_logged())
-    log_walk("STACKWALK: [%03x] about to unwind for PC=%016" PRIx64, number, here.registers.pc().value());
+    log_walk("STACKWALK: [{:03x}] about to unwind for PC={:016x}", number, here.registers.pc().value());
   const auto found = unwind_method(thread, *method, here, *scratch, caller);
   if (!found) return failed(found.error());
   caller_found = true;
@@ -341,26 +343,21 @@ bool State::leave_record() {
 
 // ---- what is shown ------------------------------------------------------------------------------------------------
 
-void State::log(const char* tag) const {
+void State::log(std::string_view tag) const {
   char name[128] = {};
+  const std::uint64_t pc = frame.registers.pc().value(), sp = frame.registers.sp();
   switch (frame.state) {
-    case CrawlState::kFrameless: {
-      const std::string_view it = thread.runtime->name(*frame.method, name);
-      log_walk("STACKWALK: [%03x] %s: FRAMELESS: PC=%016" PRIx64 " SP=%016" PRIx64 " method=%.*s", number, tag,
-               frame.registers.pc().value(), frame.registers.sp(), static_cast<int>(it.size()), it.data());
+    case CrawlState::kFrameless:
+      log_walk("STACKWALK: [{:03x}] {}: FRAMELESS: PC={:016x} SP={:016x} method={}", number, tag, pc, sp,
+               thread.runtime->name(*frame.method, name));
       break;
-    }
     case CrawlState::kFrameFunction:
-    case CrawlState::kSkippedFrame: {
-      const std::string_view kind = kind_name(frame.frame.kind);
-      log_walk("STACKWALK: [%03x] %s: EXPLICIT : PC=%016" PRIx64 " SP=%016" PRIx64 " Frame=%016" PRIx64 " type=%.*s",
-               number, tag, frame.registers.pc().value(), frame.registers.sp(), frame.frame.address,
-               static_cast<int>(kind.size()), kind.data());
+    case CrawlState::kSkippedFrame:
+      log_walk("STACKWALK: [{:03x}] {}: EXPLICIT : PC={:016x} SP={:016x} Frame={:016x} type={}", number, tag, pc, sp,
+               frame.frame.address, kind_name(frame.frame.kind));
       break;
-    }
     default:
-      log_walk("STACKWALK: [%03x] %s: %s: PC=%016" PRIx64 " SP=%016" PRIx64, number, tag,
-               state_name(frame.state).data(), frame.registers.pc().value(), frame.registers.sp());
+      log_walk("STACKWALK: [{:03x}] {}: {}: PC={:016x} SP={:016x}", number, tag, state_name(frame.state), pc, sp);
   }
 }
 

@@ -1,0 +1,336 @@
+// Threads that run managed code written by hand, stopped again and again at unpredictable places.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <thread>
+
+#include "code_by_hand.h"
+#include "windlass/suspension.h"
+
+// struct Work* in rbx (x19): calls work->step(work) until that returns something else than 0. step_method counts
+// work->steps up, by a loop without a call, and returns work->stop.
+#if defined(__x86_64__)
+asm(R"(
+  .text
+  .globl loop_method, loop_method_end, step_method, step_method_end, spin_method, spin_method_end
+loop_method:
+  .cfi_startproc
+  pushq %rbx
+  .cfi_def_cfa_offset 16
+  .cfi_offset %rbx, -16
+  movq %rdi, %rbx
+1: movq %rbx, %rdi
+  call *(%rbx)
+  testq %rax, %rax
+  jz 1b
+  movq %rbx, %rax
+  popq %rbx
+  .cfi_def_cfa_offset 8
+  ret
+  .cfi_endproc
+loop_method_end:
+step_method:
+  .cfi_startproc
+  subq $24, %rsp
+  .cfi_def_cfa_offset 32
+  movl $100, %ecx
+2: incq 16(%rdi)
+  decl %ecx
+  jnz 2b
+  movq 8(%rdi), %rax
+  addq $24, %rsp
+  .cfi_def_cfa_offset 8
+  ret
+  .cfi_endproc
+step_method_end:
+spin_method:
+  .cfi_startproc
+  pushq %rbx
+  .cfi_def_cfa_offset 16
+  .cfi_offset %rbx, -16
+  movq %rdi, %rbx
+3: incq 16(%rbx)
+  cmpq $0, 8(%rbx)
+  je 3b
+  movq %rbx, %rax
+  popq %rbx
+  .cfi_def_cfa_offset 8
+  ret
+  .cfi_endproc
+spin_method_end:
+)");
+#else
+asm(R"(
+  .text
+  .p2align 2
+  .globl loop_method, loop_method_end, step_method, step_method_end, spin_method, spin_method_end
+loop_method:
+  .cfi_startproc
+  stp x29, x30, [sp, #-32]!
+  .cfi_def_cfa_offset 32
+  .cfi_offset x29, -32
+  .cfi_offset x30, -24
+  str x19, [sp, #16]
+  .cfi_offset x19, -16
+  mov x19, x0
+1: mov x0, x19
+  ldr x9, [x19]
+  blr x9
+  cbz x0, 1b
+  mov x0, x19
+  ldr x19, [sp, #16]
+  .cfi_restore x19
+  ldp x29, x30, [sp], #32
+  .cfi_restore x29
+  .cfi_restore x30
+  .cfi_def_cfa_offset 0
+  ret
+  .cfi_endproc
+loop_method_end:
+step_method:
+  .cfi_startproc
+  stp x29, x30, [sp, #-16]!
+  .cfi_def_cfa_offset 16
+  .cfi_offset x29, -16
+  .cfi_offset x30, -8
+  mov w10, #100
+2: ldr x9, [x0, #16]
+  add x9, x9, #1
+  str x9, [x0, #16]
+  subs w10, w10, #1
+  b.ne 2b
+  ldr x0, [x0, #8]
+  ldp x29, x30, [sp], #16
+  .cfi_restore x29
+  .cfi_restore x30
+  .cfi_def_cfa_offset 0
+  ret
+  .cfi_endproc
+step_method_end:
+spin_method:
+  .cfi_startproc
+  stp x29, x30, [sp, #-32]!
+  .cfi_def_cfa_offset 32
+  .cfi_offset x29, -32
+  .cfi_offset x30, -24
+  str x19, [sp, #16]
+  .cfi_offset x19, -16
+  mov x19, x0
+3: ldr x9, [x19, #16]
+  add x9, x9, #1
+  str x9, [x19, #16]
+  ldr x9, [x19, #8]
+  cbz x9, 3b
+  mov x0, x19
+  ldr x19, [sp, #16]
+  .cfi_restore x19
+  ldp x29, x30, [sp], #32
+  .cfi_restore x29
+  .cfi_restore x30
+  .cfi_def_cfa_offset 0
+  ret
+  .cfi_endproc
+spin_method_end:
+)");
+#endif
+extern "C" const char loop_method[], loop_method_end[], step_method[], step_method_end[], spin_method[],
+    spin_method_end[];
+
+namespace windlass::managed {
+namespace {
+
+// Bytes in front of spin_method's loop, and behind it.
+constexpr std::uint64_t kBehindEntry = kOwnArchitecture == Architecture::kX86_64 ? 4 : 16;
+constexpr std::uint64_t kExit = kOwnArchitecture == Architecture::kX86_64 ? 5 : 16;
+constexpr RegisterNumber kKept = kOwnArchitecture == Architecture::kX86_64 ? 3 : 19;
+
+// What a collector moves: the other copy is poisoned while one is in use.
+struct Work {
+  const void* step;
+  volatile std::uint64_t stop;
+  volatile std::uint64_t steps;
+};
+
+// spin_method's frame is known everywhere, step_method's nowhere: it has to be hijacked.
+struct Points : SafePoints {
+  bool is_safe_point(const Method& method, std::uint64_t pc) const override {
+    return method.id == 3 && pc - method.begin >= kBehindEntry && method.end - pc > kExit;
+  }
+  bool can_hijack(const Method& method) const override { return method.id == 2; }
+};
+
+struct Mutator {
+  MutatorThread thread;
+  std::array<Work, 2> copies{};
+  std::atomic<Work*> now = nullptr;
+  std::atomic<std::uint64_t> rounds = 0;
+};
+
+struct Suspended : testing::Test {
+  Suspended() : suspender(own_process(), runtime, points, SIGRTMIN + 3) {
+    runtime.add(1, loop_method, loop_method_end);
+    runtime.add(2, step_method, step_method_end);
+    runtime.add(3, spin_method, spin_method_end);
+  }
+
+  // Runs `code` on the thread's work until that is stopped.
+  void run(Mutator& mutator, const char* code) {
+    suspender.leave_native(mutator.thread);
+    mutator.copies = {Work{step_method, 0, 0}, Work{}};
+    mutator.now = mutator.copies.data();
+    Work* work = reinterpret_cast<Work* (*)(Work*)>(reinterpret_cast<std::uint64_t>(code))(mutator.now);
+    EXPECT_EQ(work, mutator.now.load()) << "it went on with what was moved";
+    suspender.enter_native(mutator.thread);
+    ++mutator.rounds;
+  }
+  void thread_body(Mutator& mutator, const char* code, const std::atomic<bool>& end) {
+    suspender.attach(mutator.thread);
+    while (!end) run(mutator, code);
+    suspender.detach(mutator.thread);
+  }
+
+  // Walks a stopped thread, and moves what its methods keep in their register. How many methods there were.
+  unsigned collect(Mutator& mutator) {
+    Work* from = mutator.now;
+    if (from == nullptr) return 0;
+    Work* to = from == mutator.copies.data() ? &mutator.copies[1] : mutator.copies.data();
+    unsigned methods = 0, moved = 0;
+    ManagedWalker walker(mutator.thread.walk, Registers(kOwnArchitecture), kThreadIsSuspended);
+    while (walker.next()) {
+      const CrawlFrame& frame = walker.frame();
+      if (!frame.frameless()) {
+        EXPECT_EQ(frame.state, CrawlState::kFrameFunction);
+        EXPECT_TRUE(frame.frame.kind == FrameKind::kHijacked || frame.frame.kind == FrameKind::kRedirected);
+        (frame.frame.kind == FrameKind::kHijacked ? hijacked : redirected)++;
+        continue;
+      }
+      ++methods;
+      auto* slot = reinterpret_cast<std::uint64_t*>(frame.saved.at(frame.registers, kKept));
+      EXPECT_NE(slot, nullptr);
+      if (slot == nullptr) continue;
+      EXPECT_EQ(*slot, reinterpret_cast<std::uint64_t>(from));
+      if (moved++ == 0) {
+        *to = {from->step, from->stop, from->steps};
+        *from = {nullptr, 0, 0};
+        mutator.now = to;
+      }
+      *slot = reinterpret_cast<std::uint64_t>(to);
+    }
+    EXPECT_FALSE(walker.error()) << walker.error()->text();
+    return methods;
+  }
+
+  HandRuntime runtime;
+  Points points;
+  Suspender suspender;
+  unsigned hijacked = 0, redirected = 0;
+};
+
+void stop_again_and_again(Suspended& test, const char* code, unsigned& in_methods) {
+  constexpr unsigned kThreads = 4, kStops = 500;
+  std::array<Mutator, kThreads> mutators;
+  std::atomic<bool> end = false;
+  std::vector<std::thread> threads;
+  for (Mutator& mutator : mutators) threads.emplace_back([&, code] { test.thread_body(mutator, code, end); });
+  std::uint64_t steps = 0;
+  for (unsigned i = 0; i < kStops; ++i) {
+    const Stopped stopped(test.suspender);
+    std::uint64_t before = 0, after = 0;
+    for (const Mutator& mutator : mutators) before += mutator.copies[0].steps + mutator.copies[1].steps;
+    for (Mutator& mutator : mutators) {
+      const unsigned methods = test.collect(mutator);
+      EXPECT_LE(methods, 1u);
+      in_methods += methods;
+      if (i % 50 == 49 && mutator.now != nullptr) mutator.now.load()->stop = 1;
+    }
+    if (i % 100 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    for (const Mutator& mutator : mutators) after += mutator.copies[0].steps + mutator.copies[1].steps;
+    EXPECT_EQ(before, after) << "somebody ran";
+    steps += after;
+  }
+  end = true;
+  for (;;) {
+    const Stopped stopped(test.suspender);
+    if (stopped.threads().empty()) break;
+    for (Mutator& mutator : mutators)
+      if (mutator.now != nullptr) mutator.now.load()->stop = 1;
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_GT(steps, 0u);
+  for (const Mutator& mutator : mutators) EXPECT_GT(mutator.rounds, 0u);
+}
+
+TEST_F(Suspended, ThreadsAreStoppedWhereTheirFramesAreKnown) {
+  unsigned in_methods = 0;
+  stop_again_and_again(*this, spin_method, in_methods);
+  EXPECT_GT(redirected, 100u);
+  EXPECT_EQ(hijacked, 0u);
+  EXPECT_EQ(in_methods, redirected);
+}
+
+TEST_F(Suspended, OthersWhereTheirMethodReturns) {
+  unsigned in_methods = 0;
+  stop_again_and_again(*this, loop_method, in_methods);
+  EXPECT_GT(hijacked, 100u);
+  EXPECT_EQ(redirected, 0u);
+  EXPECT_EQ(in_methods, hijacked);
+}
+
+TEST_F(Suspended, ThreadsComeAndGoMeanwhile) {
+  std::atomic<bool> end = false;
+  std::vector<std::thread> makers;
+  std::atomic<unsigned> lives = 0;
+  for (int i = 0; i < 2; ++i)
+    makers.emplace_back([&] {
+      while (!end)
+        std::thread([&] {
+          MutatorThread thread;
+          suspender.attach(thread);
+          suspender.leave_native(thread);
+          suspender.enter_native(thread);
+          suspender.detach(thread);
+          ++lives;
+        }).join();
+    });
+  for (int i = 0; i < 300 || lives < 100; ++i) {
+    const Stopped stopped(suspender);
+    for (const MutatorThread* thread : stopped.threads()) EXPECT_EQ(thread->mode.load(), ThreadMode::kNative);
+  }
+  end = true;
+  for (std::thread& maker : makers) maker.join();
+  EXPECT_GT(lives, 0u);
+}
+
+TEST_F(Suspended, AThreadInNativeCodeIsWalkedFromItsFrame) {
+  Mutator mutator;
+  std::atomic<bool> in_native = false, go_on = false;
+  std::thread thread([&] {
+    suspender.attach(mutator.thread);
+    CallSiteFrame frame;  // as generated code in loop_method would have it
+    frame.site = {reinterpret_cast<std::uint64_t>(loop_method) + 8, reinterpret_cast<std::uint64_t>(&frame) + 128, 0};
+    const Pushed pushed(mutator.thread.frames, frame);
+    in_native = true;
+    while (!go_on) std::this_thread::yield();
+    suspender.leave_native(mutator.thread);
+    suspender.enter_native(mutator.thread);
+    suspender.detach(mutator.thread);
+  });
+  while (!in_native) std::this_thread::yield();
+  {
+    const Stopped stopped(suspender);
+    ManagedWalker walker(mutator.thread.walk, Registers(kOwnArchitecture), 0);
+    ASSERT_TRUE(walker.next());
+    EXPECT_EQ(walker.frame().frame.kind, FrameKind::kInlinedCall);
+    ASSERT_TRUE(walker.next());
+    EXPECT_EQ(walker.frame().method->id, 1u);
+    go_on = true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_EQ(mutator.thread.mode.load(), ThreadMode::kNative) << "it waits";
+  }
+  thread.join();
+}
+
+}  // namespace
+}  // namespace windlass::managed
