@@ -109,8 +109,17 @@ struct ExceptionRecord {
   std::uint64_t establisher = 0;          // CFA of the frame one of whose funclets runs; 0: none does
   std::uint32_t pass = 0;                 // 1 search, 2 unwind
   std::uint32_t funclet = 0;              // Funclet that runs
-  SavedContext context =
-      {};  // what has been unwound so far: in the first pass who threw, in the second the establisher
+  std::uint32_t current = 0;              // which of the contexts counts: the other one may be half written
+  std::uint32_t reserved = 0;
+  // What has been unwound so far: in the first pass who threw, in the second the establisher.
+  SavedContext contexts[2] = {};
+
+  [[nodiscard]] const SavedContext& context() const { return contexts[current & 1]; }
+  void set_context(const Registers& registers) {
+    contexts[(current & 1) ^ 1].set(registers);
+    std::atomic_signal_fence(std::memory_order_release);
+    current ^= 1;
+  }
 };
 
 // A thread as a walk needs it. Of another process: `space` is that, and the addresses are there.

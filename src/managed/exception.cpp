@@ -36,7 +36,7 @@ Dispatch::Dispatch(ThrowingThread& thread, const Thrown& thrown, const Registers
   record_.cookie = thread.walk.own_list->cookie ^ reinterpret_cast<std::uint64_t>(&record_);
   record_.object = thrown.object;
   record_.pass = 1;
-  record_.context.set(thrower);
+  record_.set_context(thrower);
   std::atomic_signal_fence(std::memory_order_release);
   thread.walk.exceptions = reinterpret_cast<std::uint64_t>(&record_);
   thread.dispatch = this;
@@ -126,7 +126,7 @@ bool Dispatch::goes_through(const CrawlFrame& marker) {
 }
 
 bool Dispatch::search() {
-  const Registers thrower = record_.context.registers(thread_.walk.space->architecture());
+  const Registers thrower = record_.context().registers(thread_.walk.space->architecture());
   walker_.emplace(thread_.walk, thrower,
                   kLightUnwind | kAllowAsyncWalk | kAllowInvalidObjects | kNotifyOnNoFrameTransitions);
   while (walker_->next()) {
@@ -160,7 +160,7 @@ bool Dispatch::search() {
 void Dispatch::unwind() {
   record_.pass = 2;
   thrown_in_ = 0;
-  const Registers thrower = record_.context.registers(thread_.walk.space->architecture());
+  const Registers thrower = record_.context().registers(thread_.walk.space->architecture());
   walker_.emplace(thread_.walk, thrower, kAllowAsyncWalk | kAllowInvalidObjects | kNotifyOnNoFrameTransitions);
   while (walker_->next()) {
     const CrawlFrame& frame = walker_->frame();
@@ -193,9 +193,9 @@ void Dispatch::clean_up(const CrawlFrame& seen) {
   for (std::size_t i = first_clause(frame); i < end; ++i) {
     const Clause& clause = clauses[i];
     if (!covers(clause, frame) || !cleans_up(clause)) continue;
-    record_.context.set(walker_->frame().registers);
+    record_.set_context(walker_->frame().registers);
     (void)call(frame, i, funclet_of(clause), clause.handler);
-    walker_->refresh(record_.context.registers(thread_.walk.space->architecture()));
+    walker_->refresh(record_.context().registers(thread_.walk.space->architecture()));
   }
 }
 
@@ -208,13 +208,13 @@ std::uint64_t Dispatch::frames_above(std::uint64_t address) const {
 
 void Dispatch::finish(const CrawlFrame& seen) {
   const CrawlFrame frame = seen;
-  record_.context.set(frame.registers);
+  record_.set_context(frame.registers);
   const std::uint64_t target =
       call(frame, target_.clause, Funclet::kCatch, frame.method->clauses[target_.clause].handler);
-  Registers registers = record_.context.registers(thread_.walk.space->architecture());
+  Registers registers = record_.context().registers(thread_.walk.space->architecture());
   walker_.reset();
   registers.set_pc(CodeAddress::instruction(target));
-  record_.context.set(registers);
+  record_.set_context(registers);
   land(registers, record_.previous, older_, frames_above(registers.sp()));
 }
 

@@ -330,8 +330,8 @@ bool State::leave_record() {
   next_record = record.previous;
   native.reset();
   // Registers that a collector changes there are those that the dispatcher goes on with.
-  Place place{.registers = record.context.registers(thread.space->architecture()), .saved = {}};
-  save_in(address + offsetof(ExceptionRecord, context), place);
+  Place place{.registers = record.context().registers(thread.space->architecture()), .saved = {}};
+  save_in(address + offsetof(ExceptionRecord, contexts) + (record.current & 1) * sizeof(SavedContext), place);
   // Frames between were unwound, and explicit frames in them with them.
   for (lowest = place.registers.sp(); next_frame < lowest;) {
     if (!read_next_frame()) return false;

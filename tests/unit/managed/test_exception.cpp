@@ -1,11 +1,16 @@
 // Exceptions through methods written by hand: who is asked, what runs, and in which order.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <csignal>
+#include <cstring>
+#include <ctime>
 #include <functional>
 #include <map>
 
-#include "code_by_hand.h"
+#include "support/code_by_hand.h"
+#include "support/whole.h"
 
 WINDLASS_MANAGED_METHOD(outer_method)
 WINDLASS_MANAGED_METHOD(middle_method)
@@ -322,6 +327,72 @@ TEST_F(Managed, AFaultIsCaught) {
     EXPECT_EQ(judge.traces, "3f2f1f");
   }
   sigaction(SIGSEGV, &before, nullptr);
+}
+
+// ---- sampled ------------------------------------------------------------------------------------------------------
+
+// What samples in a signal handler have seen, innermost first, by the methods' and funclets' ids.
+struct Seen {
+  std::atomic<std::uint64_t> samples = 0;
+  std::uint64_t count[64] = {};
+  char text[64][32] = {};
+  unsigned used = 0;
+
+  void add(const char* stack) {
+    samples.fetch_add(1);
+    unsigned i = 0;
+    while (i < used && std::strcmp(text[i], stack) != 0) ++i;
+    if (i == 64) return;
+    if (i == used) std::strcpy(text[used++], stack);
+    ++count[i];
+  }
+};
+Seen seen;
+
+void sample(int, siginfo_t*, void* ucontext) {
+  char text[32] = {};
+  std::size_t size = 0;
+  ManagedWalker walker(Managed::current->thread.walk, registers_of(ucontext),
+                       kFunctionsOnly | kAllowAsyncWalk | kNativeFrames | kAllowInvalidObjects);
+  while (walker.next() && size < sizeof text - 4)
+    size += static_cast<std::size_t>(
+        std::snprintf(text + size, sizeof text - size, "%s%lu", size == 0 ? "" : " ", walker.frame().method->id));
+  if (walker.error()) std::snprintf(text, sizeof text, "error: %.20s", walker.error()->what);
+  seen.add(text);
+}
+
+// At whatever instruction a thread stands that throws all the time, the walk shows a stack that there was.
+TEST_F(Managed, SamplesWhileItThrows) {
+  outer_catches();
+  protect(middle, {clause(ClauseKind::kFinally, middle, middle_method_try, middle_finally)});
+  struct sigaction action {
+  }, before{};
+  action.sa_flags = SA_SIGINFO | SA_RESTART;
+  action.sa_sigaction = sample;
+  ASSERT_EQ(sigaction(SIGPROF, &action, &before), 0);
+  sigevent event{};
+  event.sigev_notify = SIGEV_SIGNAL;
+  event.sigev_signo = SIGPROF;
+  timer_t timer{};
+  ASSERT_EQ(timer_create(CLOCK_MONOTONIC, &event, &timer), 0);
+  const itimerspec often{.it_interval = {0, 50'000}, .it_value = {0, 50'000}};
+  const std::uint64_t enough = windlass::test::whole() ? 1'000'000 : 20'000;
+  timer_settime(timer, 0, &often, nullptr);
+  while (seen.samples < enough) {
+    events.clear();
+    ASSERT_TRUE(came_back_by_handler(throw_from_inner(7)));
+  }
+  timer_delete(timer);
+  sigaction(SIGPROF, &before, nullptr);
+  const std::vector<std::string> possible = {"", "1", "2 1", "3 2 1", "23 2 1", "11 1"};
+  std::uint64_t of_possible[6] = {};
+  for (unsigned i = 0; i < seen.used; ++i) {
+    const auto found = std::ranges::find(possible, seen.text[i]);
+    EXPECT_NE(found, possible.end()) << seen.count[i] << " of " << seen.samples << " samples: " << seen.text[i];
+    if (found != possible.end()) of_possible[found - possible.begin()] = seen.count[i];
+  }
+  for (std::size_t i = 0; i < possible.size(); ++i)
+    EXPECT_GT(of_possible[i], 0u) << "no sample shows \"" << possible[i] << '"';
 }
 
 // Whatever a dispatch takes it gives back, also where it is left by a jump.

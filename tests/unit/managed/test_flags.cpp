@@ -31,7 +31,7 @@ struct OfDispatch : MadeUpStack {
     call(thrower, 0x22);
     ExceptionRecord record{.object = 0x0b1ec7, .establisher = establisher, .pass = second_pass ? 2u : 1u};
     record.funclet = static_cast<std::uint32_t>(funclet);
-    record.context.set(second_pass ? in_catcher : registers());
+    record.set_context(second_pass ? in_catcher : registers());
     call_native();
     push_record(record);
     call_native();

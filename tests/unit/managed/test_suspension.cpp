@@ -6,7 +6,7 @@
 #include <csignal>
 #include <thread>
 
-#include "code_by_hand.h"
+#include "support/code_by_hand.h"
 #include "windlass/suspension.h"
 
 // struct Work* in rbx (x19): calls work->step(work) until that returns something else than 0. step_method counts
