@@ -185,15 +185,14 @@ void Dispatch::unwind() {
 }
 
 // Everything of the frame that has to run, up to the clause that handles it.
-void Dispatch::clean_up(const CrawlFrame& seen) {
-  const CrawlFrame frame = seen;
+void Dispatch::clean_up(const CrawlFrame& frame) {
   const auto& clauses = frame.method->clauses;
   const bool last = target_.filter == nullptr && frame.cfa == target_.cfa;
   const std::size_t end = last ? target_.clause : clauses.size();
   for (std::size_t i = first_clause(frame); i < end; ++i) {
     const Clause& clause = clauses[i];
     if (!covers(clause, frame) || !cleans_up(clause)) continue;
-    record_.set_context(walker_->frame().registers);
+    record_.set_context(frame.registers);
     (void)call(frame, i, funclet_of(clause), clause.handler);
     walker_->refresh(record_.context().registers(thread_.walk.space->architecture()));
   }

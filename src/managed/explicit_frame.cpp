@@ -1,5 +1,6 @@
 #include "windlass/explicit_frame.h"
 
+#include <bit>
 #include <random>
 
 namespace windlass::managed {
@@ -22,16 +23,25 @@ std::string_view kind_name(FrameKind kind) {
   return "user";
 }
 
+namespace {
+constexpr std::uint64_t kAllSlots = (std::uint64_t{1} << Registers::kSlots) - 1;  // what is read may be anything
+}
+
 void SavedContext::set(const Registers& registers) {
   known = registers.known_slots();
   return_address = registers.pc().is_return_address() ? 1 : 0;
-  for (unsigned slot = 0; slot < Registers::kSlots; ++slot) value[slot] = registers.get_slot(slot);
+  for (std::uint64_t rest = known; rest != 0; rest &= rest - 1) {
+    const auto slot = static_cast<unsigned>(std::countr_zero(rest));
+    value[slot] = registers.get_slot(slot);
+  }
 }
 
 Registers SavedContext::registers(Architecture architecture) const {
   Registers registers(architecture);
-  for (unsigned slot = 0; slot < Registers::kSlots; ++slot)
-    if ((known >> slot & 1) != 0) registers.set_slot(slot, value[slot]);
+  for (std::uint64_t rest = known & kAllSlots; rest != 0; rest &= rest - 1) {
+    const auto slot = static_cast<unsigned>(std::countr_zero(rest));
+    registers.set_slot(slot, value[slot]);
+  }
   const std::uint64_t pc = registers.get_slot(Registers::pc_number(architecture));
   if (registers.has_slot(Registers::pc_number(architecture)))
     registers.set_pc(return_address != 0 ? CodeAddress::return_address(pc) : CodeAddress::instruction(pc));

@@ -44,7 +44,7 @@ class MethodImage {
 };
 static_assert(winx64::UnwindImage<MethodImage>);
 
-Expected<bool> by_windows(const ManagedThread& thread, const Method& method, const Place& here, Place& caller) {
+Expected<bool> by_windows(const ManagedThread& thread, const Method& method, const CrawlFrame& here, Place& caller) {
   if (here.registers.architecture() != Architecture::kX86_64)
     return fail(ErrorCode::kUnsupported, "Windows unwind information of a method is executed on x86-64 only",
                 here.registers.pc().value());
@@ -63,7 +63,8 @@ Expected<bool> by_windows(const ManagedThread& thread, const Method& method, con
   return caller.registers.pc().value() != 0;
 }
 
-Expected<bool> by_row(const ManagedThread& thread, const Method& method, const Place& here, Place& caller) {
+Expected<bool> by_row(const ManagedThread& thread, const Method& method, const CrawlFrame& here, walk::RowCache& rows,
+                      std::uint64_t generation, Place& caller) {
   FrameRow row;
   if (const auto found = thread.runtime->row_at(*thread.space, method, here.registers.pc().lookup(), row); !found)
     return std::unexpected(found.error());
@@ -73,6 +74,7 @@ Expected<bool> by_row(const ManagedThread& thread, const Method& method, const P
       walk::apply(row, thread.space->memory(), context, here.registers, caller.registers, &caller.saved);
   if (status.end == WalkEnd::kComplete) return false;
   if (!status.ok()) return std::unexpected(status.error);
+  rows.keep(generation, here.registers.pc(), row, FrameOrigin::kCfi, here.registers.architecture());
   return true;
 }
 
@@ -114,15 +116,12 @@ Expected<void> row_in_space(const AddressSpace& space, std::uint64_t pc, FrameRo
   return module->row_at(pc, to);
 }
 
-Expected<bool> unwind_method(const ManagedThread& thread, const Method& method, const Place& here, walk::Scratch&,
-                             Place& caller) {
+Expected<bool> unwind_method(const ManagedThread& thread, const Method& method, const CrawlFrame& here,
+                             walk::RowCache& rows, std::uint64_t generation, Place& caller) {
   const bool windows = method.windows.function != winx64::RuntimeFunction{};
-  auto found = windows ? by_windows(thread, method, here, caller) : by_row(thread, method, here, caller);
-  if (!found || !*found) return found;
-  const Hijack& hijack = thread.hijack;
-  if (hijack.slot != 0 &&
-      caller.saved.at(caller.registers, Registers::pc_number(caller.registers.architecture())) == hijack.slot)
-    caller.registers.set_pc(CodeAddress::return_address(hijack.original));
+  const auto found =
+      windows ? by_windows(thread, method, here, caller) : by_row(thread, method, here, rows, generation, caller);
+  if (found && *found) see_through_hijack(thread, caller.registers, caller.saved);
   return found;
 }
 

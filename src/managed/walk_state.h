@@ -25,9 +25,9 @@ struct ManagedWalker::State {
 
   enum class Next : std::uint8_t {
     kStart,
-    kMethod,    // `here` is in `method`, which has not been shown
+    kMethod,    // the walk is in `method`, which has not been shown
     kCaller,    // it has
-    kNative,    // `here` is native code, or nowhere
+    kNative,    // it is in native code, or nowhere
     kFrame,     // the explicit frame at hand has been shown
     kRecord,    // the exception record at hand has been shown
     kFunction,  // a native frame has been shown
@@ -35,12 +35,16 @@ struct ManagedWalker::State {
   };
 
   [[nodiscard]] bool has(WalkFlags flag) const { return (flags & flag) != 0; }
+  [[nodiscard]] bool wants_places() const { return (flags & (kQuickUnwind | kLightUnwind)) == 0; }
   bool advance();
   bool failed(const Error& why);
+  void enter();
   void enter(const Place& place);
+  void describe(CrawlState as);
 
   bool start();
   bool show_method();
+  [[nodiscard]] bool pass_records(std::uint64_t cfa);
   bool leave_method();
   bool show_native();
   bool show_native_frame();
@@ -52,6 +56,8 @@ struct ManagedWalker::State {
   bool done();
 
   [[nodiscard]] bool find_caller();
+  [[nodiscard]] std::uint64_t caller_sp() const;
+  [[nodiscard]] bool go_to_caller();
   [[nodiscard]] bool read_next_frame();
   [[nodiscard]] bool read_record(std::uint64_t address, ExceptionRecord& to);
   [[nodiscard]] bool guard_holds() const;
@@ -63,15 +69,16 @@ struct ManagedWalker::State {
   const ManagedThread& thread;
   const WalkFlags flags;
   Next next = Next::kStart;
-  CrawlFrame frame;
+  CrawlFrame frame;  // its registers, and where they are saved, are where the walk stands
   std::optional<Error> error;
 
-  Place here;
-  const Method* method = nullptr;
-  Place caller;  // of `here` in `method`, once found
-  bool caller_found = false;
-  bool outermost = false;     // it has none
-  bool from_managed = false;  // kNative: called the method that was shown last
+  const Method* method = nullptr;       // that contains the pc
+  bool caller_found = false;            // the caller is known:
+  bool outermost = false;               // it has none,
+  const walk::KeptRow* kept = nullptr;  // or is found by this row,
+  Place caller;                         // or is this
+  std::uint64_t generation = 0;         // of the rows; 0: none are kept
+  bool from_managed = false;            // kNative: called the method that was shown last
   bool first = true;
   bool faulted = false;  // what comes next has
 
@@ -89,9 +96,15 @@ struct ManagedWalker::State {
 };
 
 // Of a frame in `method`: the caller, with what `here.saved` said of registers that the frame left alone. False without
-// an error: it has none.
-[[nodiscard]] Expected<bool> unwind_method(const ManagedThread& thread, const Method& method, const Place& here,
-                                           walk::Scratch& scratch, Place& caller);
+// an error: it has none. A row by which it was found is kept in `rows` for `generation`.
+[[nodiscard]] Expected<bool> unwind_method(const ManagedThread& thread, const Method& method, const CrawlFrame& here,
+                                           walk::RowCache& rows, std::uint64_t generation, Place& caller);
+// A caller that was found behind a return address which was replaced.
+inline void see_through_hijack(const ManagedThread& thread, Registers& registers, const SavedLocations& saved) {
+  const Hijack& hijack = thread.hijack;
+  if (hijack.slot != 0 && saved.at(registers, Registers::pc_number(registers.architecture())) == hijack.slot)
+    registers.set_pc(CodeAddress::return_address(hijack.original));
+}
 // Notes that the place's registers are saved in the SavedContext at an address.
 void save_in(std::uint64_t context, Place& place);
 // Where an explicit frame leads.

@@ -61,7 +61,8 @@ ManagedWalker::State::State(const ManagedThread& its_thread, const Registers& re
       cookie(its_thread.own_list != nullptr ? its_thread.own_list->cookie : its_thread.cookie),
       next_record(its_thread.exceptions),
       scratch(walk::take_scratch()) {
-  here.registers = registers;
+  frame.registers = registers;
+  generation = its_thread.runtime->generation();
 }
 
 bool State::failed(const Error& why) {
@@ -71,17 +72,34 @@ bool State::failed(const Error& why) {
 
 bool State::done() {
   next = Next::kDone;
-  frame = {};
-  frame.state = CrawlState::kDone;
+  describe(CrawlState::kDone);
   return false;
 }
 
+// What is shown next, where the walk stands.
+void State::describe(CrawlState as) {
+  frame.state = as;
+  frame.method = nullptr;
+  frame.exception = 0;
+  frame.cfa = 0;
+  frame.first = frame.interrupted = frame.faulted = false;
+  frame.reports_roots = frame.saved_known = true;
+}
+
 // Where the walk goes on: in a method, or in native code.
-void State::enter(const Place& place) {
-  here = place;
+void State::enter() {
   caller_found = outermost = false;
-  method = here.registers.known_slots() != 0 ? thread.runtime->find(here.registers.pc().lookup()) : nullptr;
+  kept = nullptr;
+  const std::uint64_t pc = frame.registers.pc().lookup();
+  const bool same = method != nullptr && pc - method->begin < method->end - method->begin;
+  if (!same) method = frame.registers.known_slots() != 0 ? thread.runtime->find(pc) : nullptr;
   next = method != nullptr ? Next::kMethod : Next::kNative;
+}
+
+void State::enter(const Place& place) {
+  frame.registers = place.registers;
+  if (wants_places()) frame.saved = place.saved;
+  enter();
 }
 
 bool State::advance() {
@@ -100,17 +118,15 @@ bool State::advance() {
 
 bool State::start() {
   if (thread.space->is_own_process())
-    if (const auto landing = landing_of(here.registers)) here.registers = *landing;
-  const CodeAddress pc = here.registers.pc();
-  enter(Place(here));
+    if (const auto landing = landing_of(frame.registers)) frame.registers = *landing;
+  const CodeAddress pc = frame.registers.pc();
+  enter();
   if (method != nullptr && !pc.is_return_address() && !has(kAllowAsyncWalk) && !has(kThreadIsSuspended))
     return failed({ErrorCode::kUnsupported,
                    "thread stands at an instruction, and is neither suspended nor may be walked asynchronously",
                    pc.value()});
-  if (method != nullptr || !has(kNotifyOnInitialNativeContext) || here.registers.known_slots() == 0) return advance();
-  frame = {};
-  frame.state = CrawlState::kInitialNativeContext;
-  frame.registers = here.registers;
+  if (method != nullptr || !has(kNotifyOnInitialNativeContext) || frame.registers.known_slots() == 0) return advance();
+  describe(CrawlState::kInitialNativeContext);
   return true;
 }
 
@@ -120,12 +136,22 @@ bool State::start() {
 bool State::find_caller() {
   if (caller_found) return true;
   if (walk_is_logged())
-    log_walk("STACKWALK: [{:03x}] about to unwind for PC={:016x}", number, here.registers.pc().value());
-  const auto found = unwind_method(thread, *method, here, *scratch, caller);
-  if (!found) return failed(found.error());
+    log_walk("STACKWALK: [{:03x}] about to unwind for PC={:016x}", number, frame.registers.pc().value());
   caller_found = true;
+  if (generation != 0) kept = scratch->rows.find(generation, frame.registers.pc());
+  if (kept != nullptr && !kept->ends_stack()) return true;
+  kept = nullptr;
+  const auto found = unwind_method(thread, *method, frame, scratch->rows, generation, caller);
+  if (!found) return failed(found.error());
   outermost = !*found;
   return true;
+}
+
+// sp behind the call of the method, by what find_caller() found.
+std::uint64_t State::caller_sp() const {
+  if (outermost) return ~std::uint64_t{0};
+  if (kept == nullptr) return caller.registers.sp();
+  return walk::cfa_of(*kept, frame.registers);
 }
 
 bool State::guard_holds() const {
@@ -141,53 +167,74 @@ bool State::object_is_one() const {
   return !object || *object == 0 || thread.runtime->is_object(*object);
 }
 
+// Exceptions that are dispatched in the frame's callees: the walk began above them.
+bool State::pass_records(std::uint64_t cfa) {
+  for (ExceptionRecord record; next_record < cfa; next_record = record.previous)
+    if (!read_record(next_record, record)) return false;
+  return true;
+}
+
 bool State::show_method() {
   if (!find_caller()) return false;
-  const std::uint64_t cfa = outermost ? ~std::uint64_t{0} : caller.registers.sp();
-  if (cfa <= here.registers.sp() || here.registers.sp() < lowest)
-    return failed({ErrorCode::kMalformed, "stack does not move", here.registers.pc().value(), cfa});
-  if (!read_next_frame()) return false;
-  if (!outermost && view && view->address < cfa) return show_frame(CrawlState::kSkippedFrame);
-  for (ExceptionRecord record; !outermost && next_record < cfa; next_record = record.previous)
-    if (!read_record(next_record, record)) return false;
-  frame = {};
-  frame.state = CrawlState::kFrameless;
+  const std::uint64_t cfa = caller_sp(), sp = frame.registers.sp(), pc = frame.registers.pc().value();
+  if (cfa <= sp || sp < lowest) return failed({ErrorCode::kMalformed, "stack does not move", pc, cfa});
+  if (!outermost && next_frame < cfa) {
+    if (!read_next_frame()) return false;
+    return show_frame(CrawlState::kSkippedFrame);
+  }
+  if (!outermost && next_record < cfa && !pass_records(cfa)) return false;
+  describe(CrawlState::kFrameless);
   frame.method = method;
-  frame.registers = here.registers;
-  frame.saved = here.saved;
-  frame.saved_known = (flags & (kQuickUnwind | kLightUnwind)) == 0;
+  frame.saved_known = wants_places();
   frame.cfa = cfa;
   frame.first = first;
-  frame.interrupted = !here.registers.pc().is_return_address();
+  frame.interrupted = !frame.registers.pc().is_return_address();
   frame.faulted = faulted;
   frame.reports_roots = !has(kGcFuncletReferences) || reported != cfa;
-  if (!guard_holds())
-    return failed({ErrorCode::kMalformed, "frame's guard was overwritten", here.registers.pc().value(), cfa});
-  if (!object_is_one())
-    return failed({ErrorCode::kMalformed, "a frame's object is none", here.registers.pc().value(), cfa});
+  if (!guard_holds()) return failed({ErrorCode::kMalformed, "frame's guard was overwritten", pc, cfa});
+  if (!object_is_one()) return failed({ErrorCode::kMalformed, "a frame's object is none", pc, cfa});
   first = faulted = false;
   next = Next::kCaller;
   return true;
 }
 
-bool State::leave_method() {
+// To the caller: in place where a kept row says how.
+bool State::go_to_caller() {
   if (!find_caller()) return false;
-  if (outermost) return done();
-  if (method->funclet != Funclet::kNone && has(kSkipFunclets)) skipping = true;
-  lowest = caller.registers.sp();
-  if (has(kQuickUnwind)) {
-    const Architecture architecture = caller.registers.architecture();
-    caller.registers.keep_slots(std::uint64_t{1} << Registers::sp_number(architecture) |
-                                std::uint64_t{1} << Registers::pc_number(architecture) |
-                                std::uint64_t{1} << Registers::fp_number(architecture));
+  if (kept != nullptr) {
+    SavedLocations& saved = wants_places() ? frame.saved : caller.saved;
+    if (walk::apply_in_place(*kept, *thread.space, frame.registers, saved)) {
+      see_through_hijack(thread, frame.registers, saved);
+      return true;
+    }
+    const auto found = unwind_method(thread, *method, frame, scratch->rows, generation, caller);
+    if (!found) return failed(found.error());
+    outermost = !*found;
   }
-  if ((flags & (kQuickUnwind | kLightUnwind)) != 0) caller.saved = {};
-  enter(Place(caller));
+  if (outermost) {
+    frame.registers.forget_all();  // what is left of the list of frames is shown
+    return true;
+  }
+  frame.registers = caller.registers;
+  if (wants_places()) frame.saved = caller.saved;
+  return true;
+}
+
+bool State::leave_method() {
+  const bool from_funclet = method->funclet != Funclet::kNone;
+  if (!go_to_caller()) return false;
+  if (from_funclet && has(kSkipFunclets)) skipping = true;
+  if (frame.registers.has_sp()) lowest = frame.registers.sp();
+  if (has(kQuickUnwind)) {
+    const Architecture architecture = frame.registers.architecture();
+    frame.registers.keep_slots(std::uint64_t{1} << Registers::sp_number(architecture) |
+                               std::uint64_t{1} << Registers::pc_number(architecture) |
+                               std::uint64_t{1} << Registers::fp_number(architecture));
+  }
+  enter();
   from_managed = true;
   if (method != nullptr || !has(kNotifyOnUnmanagedToManaged)) return advance();
-  frame = {};
-  frame.state = CrawlState::kNativeMarker;
-  frame.registers = here.registers;
+  describe(CrawlState::kNativeMarker);
   return true;
 }
 
@@ -220,11 +267,11 @@ bool may_follow_native(const std::optional<FrameView>& view) {
 bool State::show_native() {
   if (!read_next_frame()) return false;
   const bool by_record = next_record != kEndOfFrames && next_record < next_frame;
-  const bool known = here.registers.known_slots() != 0;
+  const bool known = frame.registers.known_slots() != 0;
   if (has(kNativeFrames) && known) return show_native_frame();
   if (from_managed && !by_record && !has(kDisableMissingFrameDetection) && !may_follow_native(view))
     return failed({ErrorCode::kMalformed, "native code called managed code without an explicit frame",
-                   here.registers.pc().value(), view->address});
+                   frame.registers.pc().value(), view->address});
   from_managed = false;
   if (by_record) return show_record();
   return view ? show_frame(CrawlState::kFrameFunction) : done();
@@ -233,24 +280,20 @@ bool State::show_native() {
 // By call frame information, unless an exception record or an explicit frame lies in the frame at hand: what the record
 // says comes in place of the dispatcher's callers, the explicit frame before the native one.
 bool State::show_native_frame() {
-  if (!native) native.emplace(*thread.space, here.registers);
+  if (!native) native.emplace(*thread.space, frame.registers);
   if (caller_found) {
     const std::uint64_t sp = native->frame().sp();
     if (next_record < sp && next_record < next_frame) return show_record();
     if (next_frame < sp) return show_frame(CrawlState::kFrameFunction);
-    here = {native->frame().registers, native->frame().saved};
-    enter(Place(here));
+    enter({.registers = native->frame().registers, .saved = native->frame().saved});
     if (method != nullptr) {
       native.reset();
       return advance();
     }
   } else {
-    native->restart(here.registers);
+    native->restart(frame.registers);
   }
-  frame = {};
-  frame.state = CrawlState::kNativeFrame;
-  frame.registers = here.registers;
-  frame.saved = here.saved;
+  describe(CrawlState::kNativeFrame);
   frame.first = first;
   first = false;
   next = Next::kFunction;
@@ -266,7 +309,7 @@ bool State::leave_native_frame() {
   const WalkEnd end = native->end_reason();
   const Error why = native->error();
   native.reset();
-  here.registers.forget_all();
+  frame.registers.forget_all();
   caller_found = false;
   if (next_frame != kEndOfFrames || next_record != kEndOfFrames) return show_native();
   return end == WalkEnd::kComplete ? done() : failed(why);
@@ -275,11 +318,8 @@ bool State::leave_native_frame() {
 // ---- explicit frames and exception records ------------------------------------------------------------------------
 
 bool State::show_frame(CrawlState as) {
-  frame = {};
-  frame.state = as;
+  describe(as);
   frame.frame = *view;
-  frame.registers = here.registers;
-  frame.saved = here.saved;
   next = Next::kFrame;
   return true;
 }
@@ -298,9 +338,9 @@ bool State::leave_frame() {
     return show_method();
   }
   next = Next::kNative;
-  if (has(kNativeFrames) && here.registers.known_slots() != 0) return show_native();  // the stack itself leads on
+  if (has(kNativeFrames) && frame.registers.known_slots() != 0) return show_native();  // the stack itself leads on
   if (!left.has_registers()) {
-    here.registers.forget_all();
+    frame.registers.forget_all();
     return show_native();
   }
   Place place;
@@ -313,10 +353,8 @@ bool State::leave_frame() {
 }
 
 bool State::show_record() {
-  frame = {};
-  frame.state = CrawlState::kNoFrameTransition;
+  describe(CrawlState::kNoFrameTransition);
   frame.exception = next_record;
-  frame.registers = here.registers;
   next = Next::kRecord;
   return true;
 }
@@ -413,8 +451,9 @@ bool ManagedWalker::next() {
 
 void ManagedWalker::refresh(const Registers& registers) {
   State& state = this->state();
-  state.here.registers = state.frame.registers = registers;
+  state.frame.registers = registers;
   state.caller_found = false;
+  state.kept = nullptr;
 }
 
 void ManagedWalker::copy_state(const ManagedWalker& other) {
@@ -423,10 +462,9 @@ void ManagedWalker::copy_state(const ManagedWalker& other) {
   to.next = from.next;
   to.frame = from.frame;
   to.error = from.error;
-  to.here = from.here;
   to.method = from.method;
   to.caller = from.caller;
-  to.caller_found = from.caller_found;
+  to.caller_found = from.caller_found && from.kept == nullptr;
   to.outermost = from.outermost;
   to.from_managed = from.from_managed;
   to.first = from.first;

@@ -71,16 +71,16 @@ bool pack(const FrameRow& row, FrameOrigin origin, Architecture architecture, Ke
 // The words at `from` are those at `lowest`: into the registers they belong to.
 template <typename Word>
 WINDLASS_READS_STACKS inline void restore(const KeptRow& row, const std::byte* from, std::uint64_t lowest,
-                                          Frame& frame) {
+                                          Registers& registers, SavedLocations& saved) {
   const auto word = [&](unsigned i) WINDLASS_READS_STACKS {
     Word value;
     __builtin_memcpy(&value, from + row.offset[i], sizeof value);
-    frame.saved.set_slot(row.slot[i], lowest + static_cast<std::uint64_t>(row.offset[i]));
+    saved.set_slot(row.slot[i], lowest + static_cast<std::uint64_t>(row.offset[i]));
     return std::uint64_t{value};
   };
   // How many there are differs from frame to frame, and no processor foresees it.
-  frame.registers.set_slots(row.slot, word, std::make_integer_sequence<unsigned, KeptRow::kUsual>());
-  for (unsigned i = KeptRow::kUsual; i < row.saved; ++i) frame.registers.set_slot(row.slot[i], word(i));
+  registers.set_slots(row.slot, word, std::make_integer_sequence<unsigned, KeptRow::kUsual>());
+  for (unsigned i = KeptRow::kUsual; i < row.saved; ++i) registers.set_slot(row.slot[i], word(i));
 }
 
 template <typename Word>
@@ -94,35 +94,60 @@ std::uint64_t moved(std::uint64_t address, std::int32_t offset) {
   return address + static_cast<std::uint64_t>(std::int64_t{offset});
 }
 
+// What a kept row leads to: its words, read, and the pc among them.
+template <typename Word>
+struct Located {
+  std::byte copy[KeptRow::kMaxWords * sizeof(Word)];
+  const std::byte* words;
+  std::uint64_t lowest;
+  std::uint64_t cfa;
+  CodeAddress pc;
+};
+
+// False where anything is out of the ordinary. The return address is not taken from [written, written + size).
+template <typename Word>
+WINDLASS_READS_STACKS inline bool locate(const KeptRow& row, const AddressSpace& space, const Registers& registers,
+                                         std::uint64_t written, std::uint64_t written_size, Located<Word>& to) {
+  if (!registers.has_slot(row.cfa_slot)) return false;
+  to.cfa = moved(registers.get_slot(row.cfa_slot), row.cfa_offset);
+  to.lowest = moved(to.cfa, row.lowest);
+  if (to.cfa <= registers.sp() || to.lowest < registers.sp() || !is_stack_address(registers.architecture(), to.cfa))
+    return false;
+  const std::uint64_t return_at = to.lowest + static_cast<std::uint64_t>(row.offset[0]);
+  if (return_at - written < written_size) return false;
+  const std::size_t size = row.words * sizeof(Word);
+  to.words = space.memory().in_place(to.lowest, size);
+  if (to.words == nullptr) {
+    if (!space.memory().read(to.lowest, to.copy, size)) return false;
+    to.words = to.copy;
+  }
+  to.pc = CodeAddress::return_address(return_address<Word>(row, to.words) &
+                                      ~(row.return_signed ? space.pointer_mask() : space.unsigned_mask()));
+  return to.pc.value() != 0;
+}
+
+template <typename Word>
+WINDLASS_READS_STACKS inline void restore(const KeptRow& row, const Located<Word>& from, Registers& registers,
+                                          SavedLocations& saved) {
+  registers.keep_slots(row.preserved);
+  registers.set_sp(from.cfa);
+  restore<Word>(row, from.words, from.lowest, registers, saved);
+  registers.set_pc(from.pc);
+}
+
 template <typename Word>
 WINDLASS_READS_STACKS bool apply_words(const KeptRow& row, const AddressSpace& space, const WalkOptions& options,
                                        Frame& frame, const Module*& module) {
-  Registers& registers = frame.registers;
-  if (!registers.has_slot(row.cfa_slot)) return false;
-  const std::uint64_t cfa = moved(registers.get_slot(row.cfa_slot), row.cfa_offset);
-  const std::uint64_t lowest = moved(cfa, row.lowest);
-  if (cfa <= registers.sp() || lowest < registers.sp() || !is_stack_address(registers.architecture(), cfa))
+  Located<Word> found;
+  if (!locate(row, space, frame.registers, options.written_begin, options.written_end - options.written_begin, found))
     return false;
-  const std::uint64_t return_at = lowest + static_cast<std::uint64_t>(row.offset[0]);
-  if (return_at - options.written_begin < options.written_end - options.written_begin) return false;
-  const std::size_t size = row.words * sizeof(Word);
-  std::byte copy[KeptRow::kMaxWords * sizeof(Word)];
-  const std::byte* words = space.memory().in_place(lowest, size);
-  if (words == nullptr) {
-    if (!space.memory().read(lowest, copy, size)) return false;
-    words = copy;
-  }
-  const CodeAddress pc = CodeAddress::return_address(
-      return_address<Word>(row, words) & ~(row.return_signed ? space.pointer_mask() : space.unsigned_mask()));
   const ModuleInfo& here = module->info();
   const Module* next = module;
-  if (pc.lookup() - here.begin >= here.end - here.begin || module->has_gaps()) next = space.find(pc.lookup());
-  if (pc.value() == 0 || next == nullptr) return false;
+  if (found.pc.lookup() - here.begin >= here.end - here.begin || module->has_gaps())
+    next = space.find(found.pc.lookup());
+  if (next == nullptr) return false;
 
-  registers.keep_slots(row.preserved);
-  registers.set_sp(cfa);
-  restore<Word>(row, words, lowest, frame);
-  registers.set_pc(pc);
+  restore(row, found, frame.registers, frame.saved);
   frame.origin = row.origin;
   frame.certainty = FrameCertainty::kDescribed;
   frame.signal_frame = false;
@@ -150,6 +175,13 @@ bool apply_in_place(const KeptRow& row, const AddressSpace& space, const WalkOpt
   if (Registers::word_size(frame.registers.architecture()) == sizeof(std::uint64_t)) [[likely]]
     return apply_words<std::uint64_t>(row, space, options, frame, module);
   return apply_words<std::uint32_t>(row, space, options, frame, module);
+}
+
+bool apply_in_place(const KeptRow& row, const AddressSpace& space, Registers& registers, SavedLocations& saved) {
+  Located<std::uint64_t> found;
+  if (!locate(row, space, registers, 0, 0, found)) return false;
+  restore(row, found, registers, saved);
+  return true;
 }
 
 }  // namespace windlass::walk

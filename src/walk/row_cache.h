@@ -69,5 +69,13 @@ class RowCache {
 // ordinary: a slot unreadable or below sp, a caller outside known code, a stack that does not move up.
 [[nodiscard]] bool apply_in_place(const KeptRow& row, const AddressSpace& space, const WalkOptions& options,
                                   Frame& frame, const Module*& module);
+// The same of registers and where they are saved, in 64-bit code that the caller knows, whatever contains the pc.
+[[nodiscard]] bool apply_in_place(const KeptRow& row, const AddressSpace& space, Registers& registers,
+                                  SavedLocations& saved);
+// The CFA alone; 0, if the register that it counts from is not known.
+[[nodiscard]] inline std::uint64_t cfa_of(const KeptRow& row, const Registers& registers) {
+  if (!registers.has_slot(row.cfa_slot)) return 0;
+  return registers.get_slot(row.cfa_slot) + static_cast<std::uint64_t>(std::int64_t{row.cfa_offset});
+}
 
 }  // namespace windlass::walk

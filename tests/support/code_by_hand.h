@@ -71,6 +71,8 @@ struct Call {
 
 class HandRuntime : public Runtime {
  public:
+  // Code in the program never changes.
+  std::uint64_t generation() const override { return generation_; }
   Method& add(std::uint64_t id, const void* begin, const void* end, Funclet funclet = Funclet::kNone,
               const Method* parent = nullptr) {
     Method& method = methods_.emplace_back();
@@ -88,6 +90,7 @@ class HandRuntime : public Runtime {
   }
 
  private:
+  std::uint64_t generation_ = new_generation();
   std::deque<Method> methods_;
 };
 

@@ -143,9 +143,9 @@ TEST(ManagedWalk, BrokenListsAndStacksAreErrors) {
   stack.call(stack.runtime.add(1, 4));
   stack.push(stack.call_site());
   stack.thread.frames += 4;
-  EXPECT_EQ(stack.shown(stack.registers(), 0), "error: explicit frame is not aligned");
+  EXPECT_EQ(stack.shown(stack.registers(), 0), "1 error: explicit frame is not aligned");
   stack.thread.frames = 0x1000;
-  EXPECT_EQ(stack.shown(stack.registers(), 0), "error: explicit frame is not readable");
+  EXPECT_EQ(stack.shown(stack.registers(), 0), "1 error: explicit frame is not readable");
   // A frame that leads back to below where the walk has been.
   MadeUpStack loop;
   loop.call(loop.runtime.add(1, 4));

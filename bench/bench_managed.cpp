@@ -1,0 +1,215 @@
+// Managed stacks, beside what there is for native ones: a frame of a walk beside frame pointers, an exception beside
+// C++'s on libgcc, and how long it takes to stop threads. Nanoseconds; the lowest of several rounds.
+#include <fmt/format.h>
+#include <time.h>
+
+#include <algorithm>
+#include <csignal>
+#include <thread>
+#include <vector>
+
+#include "support/code_by_hand.h"
+#include "windlass/suspension.h"
+
+WINDLASS_MANAGED_METHOD(bench_outer)
+WINDLASS_MANAGED_METHOD(bench_method)
+WINDLASS_FUNCLET(bench_catch, run_bench_catch)
+WINDLASS_FUNCLET(bench_finally, run_bench_finally)
+
+extern "C" std::uint64_t run_bench_catch(std::uint64_t, std::uint64_t) {
+  return reinterpret_cast<std::uint64_t>(bench_outer_resume);
+}
+extern "C" std::uint64_t run_bench_finally(std::uint64_t, std::uint64_t) { return 0; }
+
+namespace {
+
+using namespace windlass;
+using namespace windlass::managed;
+
+double now() {
+  timespec time;
+  ::clock_gettime(CLOCK_MONOTONIC, &time);
+  return static_cast<double>(time.tv_sec) * 1e9 + static_cast<double>(time.tv_nsec);
+}
+
+// Of one of `count` calls of `what`.
+template <typename What>
+double fastest(unsigned count, const What& what) {
+  double best = 1e18;
+  for (int round = 0; round < 15; ++round) {
+    const double begin = now();
+    for (unsigned i = 0; i < count; ++i) what();
+    best = std::min(best, (now() - begin) / count);
+  }
+  return best;
+}
+
+class CatchesAll : public Personality {
+ public:
+  bool catches(const CrawlFrame&, const Clause&, const Thrown&) override { return true; }
+};
+
+HandRuntime runtime;
+ThrowingThread thread;
+CatchesAll personality;
+FrameList frames;
+
+// bench_outer, `depth` - 1 bench_methods, and `end`.
+class Chain {
+ public:
+  Chain(unsigned depth, void* end) : calls_(depth) {
+    for (unsigned i = 0; i < depth; ++i) {
+      const bool last = i + 1 == depth;
+      calls_[i] = {last ? end : reinterpret_cast<void*>(&bench_method), last ? nullptr : &calls_[i + 1]};
+    }
+  }
+  void run() const { bench_outer(calls_.data()); }
+
+ private:
+  std::vector<Call> calls_;
+};
+
+// ---- walks --------------------------------------------------------------------------------------------------------
+
+constexpr unsigned kDepth = 100;
+double walk_ns[3];
+std::uint64_t walked;
+
+void measure_walks(const void*) {
+  Registers here = capture_registers();
+  StackWalker walker(own_process(), here);
+  while (runtime.find(walker.frame().pc().lookup()) == nullptr && walker.step()) {}
+  here = walker.frame().registers;
+  const auto managed = [&](WalkFlags flags) {
+    return fastest(2000,
+                   [&] {
+                     ManagedWalker walk(thread.walk, here, flags | kFunctionsOnly);
+                     while (walk.next()) walked += walk.frame().cfa & 1;
+                   }) /
+           kDepth;
+  };
+  walk_ns[0] = managed(0);
+  walk_ns[1] = managed(kLightUnwind);
+  walk_ns[2] = fastest(2000,
+                       [&] {
+                         StackWalker walk(own_process(), here);
+                         for (unsigned i = 0; i < kDepth && walk.step(); ++i) walked += walk.frame().sp() & 1;
+                       }) /
+               kDepth;
+}
+
+// ---- exceptions ---------------------------------------------------------------------------------------------------
+
+void throw_managed(const void*) { raise(thread, 1); }
+
+[[gnu::noinline]] void throw_cpp(unsigned depth) {
+  if (depth == 0) throw 1;
+  throw_cpp(depth - 1);
+  asm volatile("");
+}
+struct Cleanup {
+  ~Cleanup() { asm volatile("" ::: "memory"); }
+};
+[[gnu::noinline]] void throw_cpp_through_destructors(unsigned depth) {
+  const Cleanup cleanup;
+  if (depth == 0) throw 1;
+  throw_cpp_through_destructors(depth - 1);
+  asm volatile("");
+}
+template <typename Throw>
+double cpp_exception(const Throw& thrower, unsigned depth) {
+  return fastest(2000, [&] {
+    try {
+      thrower(depth);
+    } catch (int) {}
+  });
+}
+
+void exceptions(Method& method) {
+  const auto offset = [](const char* at, const void* of) {
+    return static_cast<std::uint32_t>(at - static_cast<const char*>(of));
+  };
+  const std::uint32_t at = offset(bench_method_try, reinterpret_cast<const void*>(&bench_method));
+  const Clause finally{.kind = ClauseKind::kFinally,
+                       .begin = at,
+                       .end = at + 8,
+                       .handler = reinterpret_cast<std::uint64_t>(bench_finally)};
+  fmt::print("{:>7} {:>22} {:>14} {:>22} {:>22}\n", "frames", "windlass, try/finally", "windlass",
+             "C++ with destructors", "C++");
+  for (const unsigned depth : {1u, 10u, 50u}) {
+    const Chain chain(depth, reinterpret_cast<void*>(&throw_managed));
+    method.clauses = std::span(&finally, 1);
+    const double with = fastest(2000, [&] { chain.run(); });
+    method.clauses = {};
+    const double without = fastest(2000, [&] { chain.run(); });
+    fmt::print("{:>7} {:>22.0f} {:>14.0f} {:>22.0f} {:>22.0f}\n", depth, with, without,
+               cpp_exception(throw_cpp_through_destructors, depth), cpp_exception(throw_cpp, depth));
+  }
+}
+
+// ---- suspension ---------------------------------------------------------------------------------------------------
+
+struct Everywhere : SafePoints {
+  bool is_safe_point(const Method&, std::uint64_t) const override { return true; }
+};
+
+void suspension(unsigned count) {
+  const Everywhere points;
+  Suspender suspender(own_process(), runtime, points, SIGRTMIN + 3);
+  std::atomic<bool> end = false;
+  std::atomic<unsigned> attached = 0;
+  std::vector<std::thread> threads;
+  for (unsigned i = 0; i < count; ++i)
+    threads.emplace_back([&] {
+      MutatorThread mutator;
+      suspender.attach(mutator);
+      ++attached;
+      while (!end) {
+        suspender.leave_native(mutator);
+        suspender.enter_native(mutator);
+        std::this_thread::yield();
+      }
+      suspender.detach(mutator);
+    });
+  while (attached < count) std::this_thread::yield();
+  std::vector<double> times;
+  for (int i = 0; i < 200; ++i) {
+    const double begin = now();
+    { const Stopped stopped(suspender); }
+    times.push_back(now() - begin);
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+  end = true;
+  for (std::thread& one : threads) one.join();
+  std::ranges::sort(times);
+  fmt::print("{} threads stopped and resumed: median {:.0f} us, lowest {:.0f} us\n", count, times[100] / 1000,
+             times[0] / 1000);
+}
+
+}  // namespace
+
+// bench_managed [walk]: walks alone.
+int main(int argc, char**) {
+  const auto method = [](std::uint64_t id, const void* begin, const void* end) -> Method& {
+    return runtime.add(id, begin, end);
+  };
+  Method& outer = method(1, reinterpret_cast<const void*>(&bench_outer), bench_outer_end);
+  Method& inner = method(2, reinterpret_cast<const void*>(&bench_method), bench_method_end);
+  runtime.add(11, bench_catch, bench_catch_end, Funclet::kCatch, &outer);
+  runtime.add(21, bench_finally, bench_finally_end, Funclet::kFinally, &inner);
+  const auto at = static_cast<std::uint32_t>(bench_outer_try - reinterpret_cast<const char*>(&bench_outer));
+  const Clause handler{
+      .kind = ClauseKind::kCatch, .begin = at, .end = at + 8, .handler = reinterpret_cast<std::uint64_t>(bench_catch)};
+  outer.clauses = std::span(&handler, 1);
+  thread.walk = {.space = &own_process(), .runtime = &runtime, .own_list = &frames};
+  thread.personality = &personality;
+
+  Chain(kDepth, reinterpret_cast<void*>(&measure_walks)).run();
+  fmt::print("a managed frame, ns, of {}: {:.1f}; light {:.1f}; the same frames by StackWalker {:.1f}\n", kDepth,
+             walk_ns[0], walk_ns[1], walk_ns[2]);
+  if (argc > 1) return 0;
+  fmt::print("throw and catch, ns:\n");
+  exceptions(inner);
+  suspension(64);
+  return walked == 1 ? 1 : 0;
+}
