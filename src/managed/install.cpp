@@ -115,6 +115,58 @@ windlass_hijacked_return:
   ret
   .cfi_endproc
   .size windlass_hijacked_return, .-windlass_hijacked_return
+
+  .p2align 4
+  .globl windlass_call_saving_registers
+  .type windlass_call_saving_registers, @function
+windlass_call_saving_registers:
+  .cfi_startproc
+  pushq %rbp
+  .cfi_adjust_cfa_offset 8
+  .cfi_rel_offset %rbp, 0
+  pushq %rbx
+  .cfi_adjust_cfa_offset 8
+  .cfi_rel_offset %rbx, 0
+  pushq %r12
+  .cfi_adjust_cfa_offset 8
+  .cfi_rel_offset %r12, 0
+  pushq %r13
+  .cfi_adjust_cfa_offset 8
+  .cfi_rel_offset %r13, 0
+  pushq %r14
+  .cfi_adjust_cfa_offset 8
+  .cfi_rel_offset %r14, 0
+  pushq %r15
+  .cfi_adjust_cfa_offset 8
+  .cfi_rel_offset %r15, 0
+  subq $8, %rsp
+  .cfi_adjust_cfa_offset 8
+  movq %rdi, %rax
+  movq %rsi, %rdi
+  call *%rax
+  addq $8, %rsp
+  .cfi_adjust_cfa_offset -8
+  popq %r15
+  .cfi_adjust_cfa_offset -8
+  .cfi_restore %r15
+  popq %r14
+  .cfi_adjust_cfa_offset -8
+  .cfi_restore %r14
+  popq %r13
+  .cfi_adjust_cfa_offset -8
+  .cfi_restore %r13
+  popq %r12
+  .cfi_adjust_cfa_offset -8
+  .cfi_restore %r12
+  popq %rbx
+  .cfi_adjust_cfa_offset -8
+  .cfi_restore %rbx
+  popq %rbp
+  .cfi_adjust_cfa_offset -8
+  .cfi_restore %rbp
+  ret
+  .cfi_endproc
+  .size windlass_call_saving_registers, .-windlass_call_saving_registers
 )");
 #else
 asm(R"(
@@ -232,6 +284,81 @@ windlass_hijacked_return:
   ret
   .cfi_endproc
   .size windlass_hijacked_return, .-windlass_hijacked_return
+
+  .p2align 4
+  .globl windlass_call_saving_registers
+  .type windlass_call_saving_registers, %function
+windlass_call_saving_registers:
+  .cfi_startproc
+  hint #34  // bti c
+  stp x29, x30, [sp, #-160]!
+  .cfi_def_cfa_offset 160
+  .cfi_offset x29, -160
+  .cfi_offset x30, -152
+  stp x19, x20, [sp, #16]
+  .cfi_offset x19, -144
+  .cfi_offset x20, -136
+  stp x21, x22, [sp, #32]
+  .cfi_offset x21, -128
+  .cfi_offset x22, -120
+  stp x23, x24, [sp, #48]
+  .cfi_offset x23, -112
+  .cfi_offset x24, -104
+  stp x25, x26, [sp, #64]
+  .cfi_offset x25, -96
+  .cfi_offset x26, -88
+  stp x27, x28, [sp, #80]
+  .cfi_offset x27, -80
+  .cfi_offset x28, -72
+  stp d8, d9, [sp, #96]
+  .cfi_offset d8, -64
+  .cfi_offset d9, -56
+  stp d10, d11, [sp, #112]
+  .cfi_offset d10, -48
+  .cfi_offset d11, -40
+  stp d12, d13, [sp, #128]
+  .cfi_offset d12, -32
+  .cfi_offset d13, -24
+  stp d14, d15, [sp, #144]
+  .cfi_offset d14, -16
+  .cfi_offset d15, -8
+  mov x9, x0
+  mov x0, x1
+  blr x9
+  ldp x19, x20, [sp, #16]
+  .cfi_restore x19
+  .cfi_restore x20
+  ldp x21, x22, [sp, #32]
+  .cfi_restore x21
+  .cfi_restore x22
+  ldp x23, x24, [sp, #48]
+  .cfi_restore x23
+  .cfi_restore x24
+  ldp x25, x26, [sp, #64]
+  .cfi_restore x25
+  .cfi_restore x26
+  ldp x27, x28, [sp, #80]
+  .cfi_restore x27
+  .cfi_restore x28
+  ldp d8, d9, [sp, #96]
+  .cfi_restore d8
+  .cfi_restore d9
+  ldp d10, d11, [sp, #112]
+  .cfi_restore d10
+  .cfi_restore d11
+  ldp d12, d13, [sp, #128]
+  .cfi_restore d12
+  .cfi_restore d13
+  ldp d14, d15, [sp, #144]
+  .cfi_restore d14
+  .cfi_restore d15
+  ldp x29, x30, [sp], #160
+  .cfi_restore x29
+  .cfi_restore x30
+  .cfi_def_cfa_offset 0
+  ret
+  .cfi_endproc
+  .size windlass_call_saving_registers, .-windlass_call_saving_registers
 )");
 #endif
 

@@ -1,0 +1,201 @@
+// Stack maps: written, read, and applied to frames.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "made_up_stack.h"
+#include "managed/gc_roots.h"
+
+namespace windlass::managed {
+namespace {
+
+RootSlot slot(FramePlace place, bool interior = false, bool pinned = false) { return {place, interior, pinned}; }
+
+// What a frame's roots are, as text: "sp+8=1 rbx@...=2".
+std::string roots_of(const CrawlFrame& frame, const Memory& memory) {
+  std::string text;
+  const auto done = each_root(frame, memory, [&](const Root& root) {
+    if (!text.empty()) text += ' ';
+    text += std::to_string(root.value);
+    if (root.interior) text += 'i';
+    if (root.pinned) text += 'p';
+    if (root.derived) text += "<" + std::to_string(root.base);
+    if (root.address == 0) text += "(register)";
+  });
+  if (!done) text += std::string(text.empty() ? "" : " ") + "error: " + done.error().what;
+  return text;
+}
+
+struct OneFrame : MadeUpStack {
+  explicit OneFrame(const StackMap& map) : bytes(encode(map).value()), method(runtime.add(1, 8)) {
+    method.roots = bytes;
+    cfa = call(method, 33);
+    for (std::uint64_t i = 0; i < 4; ++i) mem->put(sp + 8 * i, 10 + i);
+  }
+  std::string roots(std::uint64_t offset, bool faulted = false) {
+    pc = method.begin + offset;
+    ManagedWalker walker(thread, registers(), 0);
+    if (!walker.next()) return "no frame";
+    CrawlFrame frame = walker.frame();
+    frame.faulted = faulted;
+    return roots_of(frame, *mem);
+  }
+  std::vector<std::byte> bytes;
+  Method& method;
+  std::uint64_t cfa;
+};
+
+TEST(GcRoots, EachSiteHasItsOwn) {
+  OneFrame frame({.code_size = 0x100,
+                  .always = {slot(at_sp(24), false, true)},
+                  .sites = {{0x10, {slot(at_sp(0)), slot(in_register(kRbx))}},
+                            {0x20, {slot(at_sp(8), true)}},
+                            {0x30, {}},
+                            {0xff, {slot(at_cfa(-48)), slot(at_sp(0))}}}});
+  EXPECT_EQ(frame.roots(0x10), "13p 10 33(register)");
+  EXPECT_EQ(frame.roots(0x20), "13p 11i");
+  EXPECT_EQ(frame.roots(0x30), "13p");
+  EXPECT_EQ(frame.roots(0xff), "13p 10 12");
+  EXPECT_EQ(frame.roots(0x11), "error: stack map has no site here");
+  EXPECT_EQ(frame.roots(0x11, true), "13p") << "a frame that will not go on";
+}
+
+TEST(GcRoots, DerivedOnesComeBeforeTheirBases) {
+  const RootSlot base = slot(at_sp(0)), derived = slot(at_sp(8), true);
+  OneFrame frame(
+      {.code_size = 0x100, .derived = {{derived, base}}, .sites = {{0x10, {base, derived}}, {0x20, {base}}}});
+  EXPECT_EQ(frame.roots(0x10), "11i<10 10");
+  EXPECT_EQ(frame.roots(0x20), "10");
+}
+
+// A preserved register is where a callee has saved it.
+TEST(GcRoots, RegistersAreUpdatedWhereTheyWereSaved) {
+  MadeUpStack stack;
+  Method& outer = stack.runtime.add(1, 8);
+  const auto bytes = encode({.code_size = 0x100, .sites = {{0x10, {slot(in_register(kRbx))}}}});
+  outer.roots = *bytes;
+  stack.call(outer, 0x77);
+  const std::uint64_t inner = stack.call(stack.runtime.add(2, 4), 0x88);
+  ManagedWalker walker(stack.thread, stack.registers(), 0);
+  ASSERT_TRUE(walker.next() && walker.next());
+  Root found;
+  ASSERT_TRUE(each_root(walker.frame(), *stack.mem, [&](const Root& root) { found = root; }));
+  EXPECT_EQ(found.value, 0x77u);
+  EXPECT_EQ(found.address, inner - 16);
+}
+
+TEST(GcRoots, OfExplicitFramesAndExceptions) {
+  MadeUpStack stack;
+  stack.call(stack.runtime.add(1, 4));
+  const std::uint64_t array = stack.sp -= 16, object = stack.sp -= 16;
+  stack.mem->put(object, std::uint64_t{5});
+  stack.mem->put(array, object);
+  ContextFrame frame(FrameKind::kHelper, FrameForm::kSaved);
+  frame.header.reference_count = 1;
+  frame.header.references = array;
+  frame.context.set(stack.registers());
+  frame.context.value[7] += 32;
+  stack.push(frame);
+  ExceptionRecord record{.object = 6};
+  record.set_context(stack.registers());
+  stack.push_record(record);
+  stack.call_native();
+  std::string text;
+  ManagedWalker walker(stack.thread, stack.registers(), kNotifyOnNoFrameTransitions);
+  while (walker.next()) text += roots_of(walker.frame(), *stack.mem) + ";";
+  EXPECT_EQ(text, "6;;") << "the record leads past the frame";
+  stack.thread.exceptions = kEndOfFrames;
+  ManagedWalker again(stack.thread, stack.registers(), 0);
+  ASSERT_TRUE(again.next());
+  EXPECT_EQ(roots_of(again.frame(), *stack.mem), "5");
+}
+
+TEST(GcRoots, WhatCannotBeIsRefused) {
+  const auto why = [](const StackMap& map) {
+    const auto bytes = encode(map);
+    return bytes ? std::string("fine") : std::string(bytes.error().what);
+  };
+  const RootSlot a = slot(at_sp(0)), b = slot(at_sp(8));
+  EXPECT_EQ(why({.code_size = 9, .sites = {{9, {a, b}}}}), "fine");
+  EXPECT_EQ(why({.code_size = 9, .sites = {{10, {a}}}}), "site is outside of the code");
+  EXPECT_EQ(why({.code_size = 9, .sites = {{5, {a}}, {5, {b}}}}), "sites do not ascend");
+  EXPECT_EQ(why({.code_size = 9, .sites = {{5, {a, a}}}}), "root is twice among those live at a site");
+  EXPECT_EQ(why({.code_size = 9, .always = {a}, .sites = {{5, {a}}}}), "root is twice among those live at a site");
+  EXPECT_EQ(why({.code_size = 9, .always = {a, a}}), "root is twice among those always live");
+  EXPECT_EQ(why({.code_size = 9, .always = {slot({})}}), "root is nowhere");
+  EXPECT_EQ(why({.code_size = 9, .always = {slot(at_sp(4))}}), "root's offset is no multiple of 8, or too large");
+  EXPECT_EQ(why({.code_size = 9, .always = {slot(at_sp(1 << 18))}}), "root's offset is no multiple of 8, or too large");
+  EXPECT_EQ(why({.code_size = 9, .derived = {{a, b}}}), "derived root, or its base, is never live");
+  EXPECT_EQ(why({.code_size = 9, .derived = {{a, b}}, .sites = {{5, {a, b}}, {6, {a}}}}),
+            "derived root is live without its base");
+}
+
+// Any map says what it was made of; cut off anywhere it is an error.
+TEST(GcRoots, RandomMapsReadBack) {
+  std::mt19937 random(1);
+  for (int round = 0; round < 300; ++round) {
+    std::vector<RootSlot> slots;
+    for (unsigned i = 0; i < 1 + random() % 40; ++i) {
+      const RootSlot made =
+          slot(random() % 4 == 0 ? in_register(static_cast<RegisterNumber>(random() % 32))
+                                 : at_register(random() % 32, 8 * static_cast<int>(random() % 400) - 1600),
+               random() % 2 == 0, random() % 5 == 0);
+      if (std::ranges::find(slots, made) == slots.end()) slots.push_back(made);
+    }
+    const std::size_t always = random() % slots.size();
+    StackMap map{.always = {slots.begin(), slots.begin() + static_cast<std::ptrdiff_t>(always)}};
+    std::uint32_t offset = 0;
+    for (unsigned i = 0; i < random() % 60; ++i) {
+      RootSite site{.offset = offset += 1 + random() % (round % 3 == 0 ? 3000 : 20)};
+      for (std::size_t n = always; n < slots.size(); ++n)
+        if (random() % 3 == 0) site.live.push_back(slots[n]);
+      map.sites.push_back(std::move(site));
+    }
+    map.code_size = offset;
+    const auto bytes = encode(map);
+    ASSERT_TRUE(bytes) << bytes.error().text();
+    const auto reader = MapReader::open(*bytes);
+    ASSERT_TRUE(reader);
+    EXPECT_EQ(reader->always(), always);
+    std::size_t next = 0;
+    for (std::uint32_t at = 0; at <= offset; ++at) {
+      const auto set = reader->set_at(at);
+      const bool there = next < map.sites.size() && map.sites[next].offset == at;
+      ASSERT_EQ(set.has_value(), there) << at;
+      if (!there) continue;
+      const RootSite& site = map.sites[next++];
+      std::size_t live = 0;
+      for (unsigned n = 0; n < reader->slots(); ++n) {
+        if (n < always || !reader->live(n, *set)) continue;
+        ++live;
+        EXPECT_NE(std::ranges::find(site.live, *reader->slot(n)), site.live.end());
+      }
+      EXPECT_EQ(live, site.live.size());
+    }
+    for (std::size_t size = 0; size < bytes->size(); ++size)
+      EXPECT_FALSE(MapReader::open(std::span(*bytes).first(size))) << size << " of " << bytes->size();
+  }
+}
+
+TEST(GcRoots, GarbageIsBounded) {
+  std::mt19937 random(2);
+  for (int round = 0; round < 20000; ++round) {
+    std::vector<std::byte> bytes(random() % 200);
+    for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+    if (bytes.size() > 12) {
+      bytes[0] = std::byte{1};
+      bytes[1] = static_cast<std::byte>(0x11 * (1 + random() % 2));
+      for (std::size_t i = 3; i < 12; i += 2) bytes[i] = std::byte{0};
+    }
+    MadeUpStack stack;
+    Method& method = stack.runtime.add(1, 8);
+    method.roots = bytes;
+    stack.call(method);
+    ManagedWalker walker(stack.thread, stack.registers(), 0);
+    ASSERT_TRUE(walker.next());
+    (void)roots_of(walker.frame(), *stack.mem);
+  }
+}
+
+}  // namespace
+}  // namespace windlass::managed
