@@ -6,6 +6,8 @@
 
 #include "process/jitdump.h"
 #include "process/proc_file.h"
+#include "process/process_memory.h"
+#include "runtimes/find.h"
 
 namespace windlass::agent {
 
@@ -273,6 +275,8 @@ static manager::PublishedCodes open_published(std::uint32_t tgid, std::uint32_t 
       manager::add(codes, std::move(*code));
     }
   }
+  const auto open_memory = [&] { return std::make_shared<process::MemoryFile>(static_cast<pid_t>(tgid)); };
+  runtimes::add_runtimes(codes, maps, open_memory, known);
   return codes;
 }
 

@@ -1,0 +1,82 @@
+#include "runtimes/coreclr/find.h"
+
+#include <utility>
+
+#include "runtimes/coreclr/code_map.h"
+#include "runtimes/coreclr/descriptor.h"
+#include "runtimes/coreclr/names.h"
+#include "runtimes/coreclr/rows.h"
+#include "runtimes/dynamic_symbol.h"
+
+namespace windlass::runtimes::coreclr {
+namespace {
+
+// What cannot be read yet, since the process has just begun, is asked for again.
+class CoreClr final : public Runtime {
+ public:
+  CoreClr(std::shared_ptr<const Memory> memory, std::uint64_t descriptor)
+      : memory_(std::move(memory)), descriptor_(descriptor) {
+    prepare();
+  }
+
+  Architecture architecture() const override { return Architecture::kX86_64; }
+  std::optional<Error> problem() const override { return problem_; }
+
+  Expected<std::unique_ptr<Method>> method_at(std::uint64_t address) override {
+    prepare();
+    if (!code_map_) return fail(ErrorCode::kNotFound, "nothing is known of the runtime's code", address);
+    auto block = code_map_->find(*memory_, address);
+    if (!block) return std::unexpected(block.error());
+    auto method = CodeMethod::read(*memory_, std::move(*block));
+    if (!method) return std::unexpected(method.error());
+    if (names_) (*method)->name = names_->name_of(*memory_, (*method)->block().method_desc);
+    return std::move(*method);
+  }
+
+  bool is_still(const Method& method) override {
+    return code_map_ && code_map_->is_still(*memory_, static_cast<const CodeMethod&>(method).block());
+  }
+
+ private:
+  void prepare() {
+    if (ready_) return;
+    const auto read = Descriptor::read(*memory_, descriptor_);
+    if (!read) {
+      problem_ = read.error();
+      return;
+    }
+    ready_ = true;
+    problem_.reset();
+    if (read->text("Architecture").value_or("x64") != "x64") {
+      problem_ = Error{ErrorCode::kUnsupported, "code of a .NET runtime for another machine", descriptor_};
+      return;
+    }
+    if (auto map = CodeMap::make(*read))
+      code_map_ = *map;
+    else
+      problem_ = map.error();
+    if (auto names = Names::make(*read))
+      names_ = std::move(*names);
+    else if (!problem_)
+      problem_ = names.error();
+  }
+
+  std::shared_ptr<const Memory> memory_;
+  std::uint64_t descriptor_;
+  bool ready_ = false;
+  std::optional<CodeMap> code_map_;
+  std::optional<Names> names_;
+  std::optional<Error> problem_;
+};
+
+}  // namespace
+
+Expected<std::uint64_t> find_descriptor(const Memory& memory, std::uint64_t base) {
+  return find_dynamic_symbol(memory, base, "DotNetRuntimeContractDescriptor");
+}
+
+std::unique_ptr<Runtime> open(std::shared_ptr<const Memory> memory, std::uint64_t descriptor) {
+  return std::make_unique<CoreClr>(std::move(memory), descriptor);
+}
+
+}  // namespace windlass::runtimes::coreclr
