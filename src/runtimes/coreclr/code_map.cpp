@@ -167,17 +167,20 @@ Expected<CodeBlock> CodeMap::find(const Memory& memory, std::uint64_t pc) const 
   if (!section) return std::unexpected(section.error());
   if (section->r2r_module != 0)
     return fail(ErrorCode::kUnsupported, "code of .NET that was compiled ahead of time is not read", pc);
-  if ((section->flags & kRangeList) != 0 || (section->flags & kCodeHeap) == 0 || section->heap == 0)
-    return fail(ErrorCode::kNotFound, "a stub of the runtime", pc);
+  CodeBlock block;
+  block.begin = pc;
+  block.base = section->begin;
+  block.lasting = false;
+  if ((section->flags & kRangeList) != 0) return block;
+  if ((section->flags & kCodeHeap) == 0 || section->heap == 0)
+    return fail(ErrorCode::kNotFound, "neither methods nor stubs are there", pc);
   const auto start = method_start(memory, *section, pc);
   if (!start) return std::unexpected(start.error());
-  CodeBlock block;
-  block.begin = *start;
-  block.base = section->begin;
-  block.lasting = (section->flags & kCollectible) == 0;
   const auto header = read_value<std::uint64_t>(memory, *start - sizeof(std::uint64_t));
   if (!header) return fail(ErrorCode::kUnreadable, "a method's header cannot be read", *start);
-  if (*header <= last_stub_kind_) return fail(ErrorCode::kNotFound, "a stub of the runtime", pc, *header);
+  if (*header <= last_stub_kind_) return block;
+  block.begin = *start;
+  block.lasting = (section->flags & kCollectible) == 0;
   block.header = *header;
   const auto method = read_value<std::uint64_t>(memory, *header + header_method_);
   if (!method) return fail(ErrorCode::kUnreadable, "a method's header cannot be read", *header);

@@ -16,7 +16,8 @@
 
 namespace windlass::runtimes::coreclr {
 
-// A method's code as the runtime knows it.
+// A method's code as the runtime knows it; or that there is a stub, of which it does not say where it begins: the
+// address that was asked for, and no functions.
 struct CodeBlock {
   std::uint64_t begin = 0;
   std::uint64_t base = 0;                          // what the functions count from
@@ -25,6 +26,7 @@ struct CodeBlock {
   bool lasting = true;                             // it is in no heap whose code is freed
   std::vector<winx64::RuntimeFunction> functions;  // the method, then its funclets; ascending
 
+  [[nodiscard]] bool is_stub() const { return functions.empty(); }
   [[nodiscard]] std::uint64_t end() const { return base + functions.back().end; }
 };
 
@@ -38,7 +40,7 @@ class CodeMap {
   // kUnsupported: a version that is not known, or a field that is missing.
   [[nodiscard]] static Expected<CodeMap> make(const Descriptor& descriptor);
 
-  // kNotFound: nothing of the runtime's is there, or none of its methods; kUnsupported: a kind of code that is not read
+  // kNotFound: nothing of the runtime's is there; kUnsupported: a kind of code that is not read
   // (code compiled ahead of time). Others: what is wrong. Bounded by the limits above.
   [[nodiscard]] Expected<CodeBlock> find(const Memory& memory, std::uint64_t pc) const;
   // Is what find() gave still there?

@@ -27,14 +27,15 @@ class CoreClr final : public Runtime {
     if (!code_map_) return fail(ErrorCode::kNotFound, "nothing is known of the runtime's code", address);
     auto block = code_map_->find(*memory_, address);
     if (!block) return std::unexpected(block.error());
-    auto method = CodeMethod::read(*memory_, std::move(*block));
-    if (!method) return std::unexpected(method.error());
-    if (names_) (*method)->name = names_->name_of(*memory_, (*method)->block().method_desc);
-    return std::move(*method);
+    const std::uint64_t method_desc = block->method_desc;
+    auto code = read_code(*memory_, std::move(*block));
+    if (!code) return std::unexpected(code.error());
+    if (names_ && method_desc != 0) (*code)->name = names_->name_of(*memory_, method_desc);
+    return std::move(*code);
   }
 
   bool is_still(const Method& method) override {
-    return code_map_ && code_map_->is_still(*memory_, static_cast<const CodeMethod&>(method).block());
+    return code_map_ && static_cast<const Code&>(method).is_still(*code_map_, *memory_);
   }
 
  private:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "code/stack_effect.h"
 #include "runtimes/memory_reader.h"
 #include "winx64/lower.h"
 #include "winx64/registers.h"
@@ -102,6 +103,76 @@ void CodeMethod::for_each_row(source::RowSink row, source::ErrorSink report) con
   };
   for (const winx64::RuntimeFunction& function : block_.functions)
     winx64::lower(winx64::AnyImage(find, bytes), function, give, report);
+}
+
+// ---- stubs
+// -----------------------------------------------------------------------------------------------------------
+
+Expected<std::unique_ptr<Stub>> Stub::read(const Memory& memory, std::uint64_t pc) {
+  constexpr std::uint64_t kPage = 4096;
+  std::vector<std::byte> code(kLongest);
+  if (!memory.read(pc, code.data(), code.size())) {
+    code.resize(std::min<std::uint64_t>(kLongest, kPage - pc % kPage));
+    if (!memory.read(pc, code.data(), code.size()))
+      return fail(ErrorCode::kUnreadable, "a stub's code cannot be read", pc);
+  }
+  using Kind = code::StackEffect::Kind;
+  std::int64_t freed = 0;
+  for (std::uint64_t at = 0; at < code.size();) {
+    const auto effect = code::stack_effect(ByteView(code.data() + at, code.size() - at), pc + at);
+    if (!effect) break;
+    at += effect->length;
+    switch (effect->kind) {
+      case Kind::kNone:
+      case Kind::kBranch: continue;
+      case Kind::kPush: freed -= 8; continue;
+      case Kind::kPop: freed += 8; continue;
+      case Kind::kMove: freed += effect->delta; continue;
+      case Kind::kJump:
+      case Kind::kReturn: {
+        if (freed < 0 || freed > std::int64_t{kLongest} * 8) break;
+        auto stub = std::make_unique<Stub>();
+        stub->begin = pc;
+        stub->end = pc + 1;
+        stub->lasting = false;
+        stub->name = "[CoreCLR stub]";
+        stub->depth_ = static_cast<std::int32_t>(freed);
+        code.resize(at);
+        stub->code_ = std::move(code);
+        return stub;
+      }
+      default: break;
+    }
+    break;
+  }
+  return fail(ErrorCode::kNotFound, "a stub that does not go straight to a jump", pc);
+}
+
+bool Stub::is_still(const CodeMap& map, const Memory& memory) const {
+  std::vector<std::byte> now(code_.size());
+  if (!memory.read(begin, now.data(), now.size()) || now != code_) return false;
+  const auto block = map.find(memory, begin);
+  return block && block->is_stub();
+}
+
+Expected<void> Stub::row_at(std::uint64_t address, FrameRow& to) const {
+  if (address != begin) return fail(ErrorCode::kNotFound, "no stub's instruction begins there", address);
+  to = FrameRow();
+  to.begin = begin;
+  to.end = end;
+  to.cfa = CfaRule::at(winx64::dwarf_number(winx64::kRsp), depth_ + 8);
+  to.return_address = RegisterRule::at_cfa(-8);
+  return {};
+}
+
+void Stub::for_each_row(source::RowSink row, source::ErrorSink) const {
+  FrameRow only;
+  if (row_at(begin, only)) row(only);
+}
+
+Expected<std::unique_ptr<Code>> read_code(const Memory& memory, CodeBlock block) {
+  if (block.is_stub()) return Stub::read(memory, block.begin);
+  return CodeMethod::read(memory, std::move(block));
 }
 
 }  // namespace windlass::runtimes::coreclr

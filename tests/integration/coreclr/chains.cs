@@ -1,0 +1,122 @@
+// Stacks that are known: the runtime prints them, when what is thrown at the bottom reaches nobody. Before it is thrown
+// the bottom sleeps, so that somebody else can look.
+//
+// Base types alone: what System.Private.CoreLib has left after trimming. Every method stays one: nothing is inlined.
+using System;
+using System.Runtime.CompilerServices;
+using System.Threading;
+
+namespace System.Private.CoreLib { class Dummy {} }  // so that the name is in this assembly's strings: rebundle.py
+
+namespace Chains {
+  interface IStep { int Go(int depth, string text); }
+
+  struct Pair { public long A, B, C; }
+
+  class Bottom {
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    public static int Sleep(int ms) {
+      Thread.Sleep(ms);
+      throw new InvalidOperationException("the bottom");
+    }
+  }
+
+  class Outer {
+    public class Inner<T> : IStep {
+      T value;
+      public Inner(T value) { this.value = value; }
+      [MethodImpl(MethodImplOptions.NoInlining)]
+      public int Go(int depth, string text) { return Generic<string>(new T[] { value }, text, depth) + 1; }
+      [MethodImpl(MethodImplOptions.NoInlining)]
+      int Generic<U>(T[] values, U other, int depth) { return Chain.Arguments(depth, 2, 3, 4, 5, 6, 7, 8, 9.5, new Pair()) + values.Length; }
+    }
+  }
+
+  class Chain {
+    static int time;
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static int ByReference(ref int value, out long other, byte[] bytes, int[,] grid) {
+      other = value;
+      return Bottom.Sleep(time) + (int)other;
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static int LargeFrame(double x, Func<double, int> then) {
+      Pair a = new Pair(), b = new Pair(), c = new Pair();
+      a.A = (long)x; b.B = (long)x + 1; c.C = a.A + b.B;
+      int sum = then(x);
+      return sum + (int)(a.A + b.B + c.C);
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    public static int Arguments(int a, long b, short c, byte d, int e, int f, int g, int h, double i, Pair pair) {
+      return LargeFrame(i, AfterDelegate) + a + (int)b + c + d + e + f + g + h + (int)pair.A;
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static int AfterDelegate(double x) {
+      int value = 3;
+      long other;
+      return ByReference(ref value, out other, new byte[2], null) + 1;
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static int Recursive(int depth, IStep step) {
+      if (depth == 0) return step.Go(1, "x") + 1;
+      return Recursive(depth - 1, step) + 1;
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static unsafe int OnStack(int size, IStep step) {
+      byte* room = stackalloc byte[size];
+      room[0] = 1;
+      return Recursive(7, step) + room[0];
+    }
+
+    // A handler is a function of its own, which the runtime calls.
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static int InCatch(IStep step) {
+      int value = 0;
+      try {
+        value = Throws(step);
+      } catch (ArgumentException) {
+        value = OnStack(100, step);
+      }
+      return value;
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static int Throws(IStep step) { throw new ArgumentException("the first"); }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static int InFinally(IStep step) {
+      int value = 0;
+      try {
+        value = step.GetHashCode() == 0 ? 1 : 2;
+      } finally {
+        value += OnStack(50, step);
+      }
+      return value;
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void OnThread() { Recursive(2, new Outer.Inner<int>(1)); }
+
+    static int Main(string[] args) {
+      time = 3000;
+      IStep step = new Outer.Inner<string>("value");
+      string what = args.Length > 0 ? args[0] : "plain";
+      if (what == "catch") return InCatch(step);
+      if (what == "finally") return InFinally(step);
+      if (what == "thread") {
+        Thread thread = new Thread(OnThread);
+        thread.Start();
+        thread.Join();
+        return 0;
+      }
+      if (what == "value") return Recursive(3, new Outer.Inner<long>(5));
+      return OnStack(200, step);
+    }
+  }
+}
