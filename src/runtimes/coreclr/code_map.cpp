@@ -21,13 +21,15 @@ constexpr std::uint32_t kNibbleMask = 15;
 
 // Version 2: a unit that a method covers from its beginning to its end has where that begins.
 bool is_pointer(std::uint32_t unit) { return (unit & kNibbleMask) > 8; }
-std::uint64_t pointer_of(std::uint32_t unit) { return (unit & ~kNibbleMask) + ((unit & kNibbleMask) - 9) * 4; }
+std::uint64_t pointer_of(std::uint32_t unit) {
+  return std::uint64_t{unit & ~kNibbleMask} + std::uint64_t{(unit & kNibbleMask) - 9} * 4;
+}
 
 // The last nibble up to `bucket` in a unit that begins with the bucket `first`; the first one is the most significant.
 std::optional<std::uint64_t> last_in_unit(std::uint32_t unit, std::uint64_t first, std::uint64_t bucket) {
   for (std::uint64_t at = bucket + 1; at-- > first;) {
     const std::uint32_t nibble = unit >> (28 - (at - first) * 4) & kNibbleMask;
-    if (nibble != 0) return at * kBucket + (nibble - 1) * 4;
+    if (nibble != 0) return at * kBucket + std::uint64_t{nibble - 1} * 4;
   }
   return std::nullopt;
 }

@@ -32,10 +32,10 @@ struct CodeBlock {
 
 class CodeMap {
  public:
-  static constexpr std::uint32_t kMaxFunctions = 4096;     // of one method
-  static constexpr std::uint32_t kMaxCode = 64U << 20;     // bytes of one method
-  static constexpr unsigned kMaxFragments = 4096;          // of 128 KiB
-  static constexpr std::uint64_t kMaxUnits = 64ULL << 20;  // of a nibble map, searched backwards
+  static constexpr std::uint32_t kMaxFunctions = 4096;        // of one method
+  static constexpr std::uint32_t kMaxCode = 16U << 20;        // bytes of one method
+  static constexpr unsigned kMaxFragments = 4096;             // of 128 KiB
+  static constexpr std::uint64_t kMaxUnits = kMaxCode / 256;  // of a nibble map, searched backwards
 
   // kUnsupported: a version that is not known, or a field that is missing.
   [[nodiscard]] static Expected<CodeMap> make(const Descriptor& descriptor);

@@ -42,8 +42,8 @@ std::optional<std::uint64_t> number_of(const Json& value) {
 }
 
 // VALUE, or [VALUE, "type"].
-const Json& without_type(const Json& value) {
-  return value.is_array() && value.size() == 2 && value[1].is_string() ? value[0] : value;
+const Json* without_type(const Json* value) {
+  return value->is_array() && value->size() == 2 && (*value)[1].is_string() ? &(*value)[0] : value;
 }
 
 std::optional<std::uint32_t> small_number_of(const Json& value) {
@@ -72,7 +72,7 @@ Expected<void> Descriptor::parse(std::string_view json, std::span<const std::uin
     if (!fields.is_object()) return;
     Type& type = types_[name];
     for (const auto& [field, value] : fields.items()) {
-      const auto number = small_number_of(without_type(value));
+      const auto number = small_number_of(*without_type(&value));
       if (field == "!")
         type.size = number;
       else if (number)
@@ -80,7 +80,7 @@ Expected<void> Descriptor::parse(std::string_view json, std::span<const std::uin
     }
   });
   each("globals", [&](const std::string& name, const Json& value) {
-    const Json& plain = without_type(value);
+    const Json& plain = *without_type(&value);
     const bool indirect = plain.is_array() && plain.size() == 1;
     const auto number = number_of(indirect ? plain[0] : plain);
     if (indirect && number && *number < pointers.size())

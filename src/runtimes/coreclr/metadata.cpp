@@ -199,7 +199,7 @@ std::string Metadata::type_name(const Memory& memory, std::uint32_t row) const {
     const auto nested = tables_.find_sorted(memory, Table::kNestedClass, kNestedType, row);
     if (!nested) break;
     row = tables_.column(memory, {Table::kNestedClass, *nested}, kEnclosingType).value_or(0);
-    name = simple_name(memory, {Table::kTypeDef, row}) + "." + name;
+    name.insert(0, simple_name(memory, {Table::kTypeDef, row}).append("."));
   }
   const auto space = tables_.column(memory, {Table::kTypeDef, row}, kTypeDefNamespace);
   const std::string prefix = space ? tables_.string_at(memory, *space) : std::string();

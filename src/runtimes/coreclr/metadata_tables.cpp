@@ -189,7 +189,7 @@ Expected<void> MetadataTables::read_streams(const Memory& memory, std::uint64_t 
   if (!signature || !version) return unreadable(root);
   if (*signature != kSignature || *version > kMaxVersion)
     return fail(ErrorCode::kMalformed, ".NET metadata with another beginning", root, *signature);
-  std::uint64_t at = root + 16 + (*version + 3) / 4 * 4 + 2;
+  std::uint64_t at = root + 16 + (std::uint64_t{*version} + 3) / 4 * 4 + 2;
   const auto count = read_value<std::uint16_t>(memory, at);
   if (!count) return unreadable(at);
   at += 2;
