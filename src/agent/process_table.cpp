@@ -151,6 +151,8 @@ void ProcessTable::map(const ProcessEvent& event) {
   const CodeLocation placement = resolver_(event.tgid, process.parent, event.map);
   const Mapping mapping{event.map.begin,  event.map.end,  event.map.offset,
                         placement.module, placement.bias, placement.kind};
+  if (mapping.generated())
+    for (const auto& code : process.maps->published()) code->note_code(event.map);
   note_passing(process, mapping);
   writable(process).add(mapping);
   note_images(process, placement);

@@ -49,6 +49,9 @@ void add_runtimes(manager::PublishedCodes& codes, std::span<const process::ProcM
       if (const auto at = kind.find(*memory, map.begin))
         manager::add(codes, std::make_shared<RuntimeCode>(kind.open(memory, *at), map));
   }
+  for (const process::ProcMap& map : maps)
+    if (may_be_generated(map))
+      for (const auto& code : codes) code->note_code(map);
 }
 
 }  // namespace windlass::runtimes

@@ -62,6 +62,11 @@ std::optional<manager::PublishedCode::Function> RuntimeCode::function_at(std::ui
   return Function{(*method)->begin, {room.data(), size}};
 }
 
+void RuntimeCode::note_code(const process::ProcMap& map) {
+  const std::lock_guard hold(lock_);
+  runtime_->note_code(map);
+}
+
 std::optional<Error> RuntimeCode::problem() const {
   const std::lock_guard hold(lock_);
   return runtime_->problem();

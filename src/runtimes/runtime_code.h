@@ -44,6 +44,8 @@ class Runtime {
   [[nodiscard]] virtual Expected<std::unique_ptr<Method>> method_at(std::uint64_t address) = 0;
   // Of a method that is not lasting: is it still what method_at() would give?
   [[nodiscard]] virtual bool is_still(const Method& method) = 0;
+  // Its process has code there that is in no ELF file: is it the runtime's own?
+  virtual void note_code(const process::ProcMap& /*map*/) {}
   // What is wrong with it as a whole: what it says is not understood, or not all of it.
   [[nodiscard]] virtual std::optional<Error> problem() const { return std::nullopt; }
 };
@@ -68,6 +70,7 @@ class RuntimeCode final : public manager::PublishedCode {
   std::uint64_t rank() const override { return ~std::uint64_t{0} - 1; }
   void set_time(std::uint64_t time) override;
   std::optional<Function> function_at(std::uint64_t address, std::uint64_t time, std::span<char> room) override;
+  void note_code(const process::ProcMap& map) override;
   std::optional<Error> problem() const override;
   std::unique_ptr<source::UnwindSource> make_source() override;
 

@@ -1,5 +1,7 @@
 #include "runtimes/coreclr/find.h"
 
+#include <iterator>
+#include <map>
 #include <utility>
 
 #include "runtimes/coreclr/code_map.h"
@@ -22,11 +24,23 @@ class CoreClr final : public Runtime {
   Architecture architecture() const override { return Architecture::kX86_64; }
   std::optional<Error> problem() const override { return problem_; }
 
+  // Its executable memory is a memfd of this name, mapped once more where it is written (src/coreclr/minipal/Unix/
+  // doublemapping.cpp), unless the user has switched that off.
+  void note_code(const process::ProcMap& map) override {
+    if (!map.path.starts_with("/memfd:doublemapper")) return;
+    if (own_.size() >= kMaxRanges) own_.clear();
+    own_[map.begin] = map.end;
+  }
+
   Expected<std::unique_ptr<Method>> method_at(std::uint64_t address) override {
     prepare();
     if (!code_map_) return fail(ErrorCode::kNotFound, "nothing is known of the runtime's code", address);
     auto block = code_map_->find(*memory_, address);
-    if (!block) return std::unexpected(block.error());
+    if (!block) {
+      // Heaps of stubs that are in no range section: thunks of delegates, helpers made at run time.
+      if (block.error().code == ErrorCode::kNotFound && is_own(address)) return Stub::read(*memory_, address);
+      return std::unexpected(block.error());
+    }
     const std::uint64_t method_desc = block->method_desc;
     auto code = read_code(*memory_, std::move(*block));
     if (!code) return std::unexpected(code.error());
@@ -39,6 +53,13 @@ class CoreClr final : public Runtime {
   }
 
  private:
+  static constexpr std::size_t kMaxRanges = 65536;
+
+  [[nodiscard]] bool is_own(std::uint64_t address) const {
+    const auto after = own_.upper_bound(address);
+    return after != own_.begin() && address < std::prev(after)->second;
+  }
+
   void prepare() {
     if (ready_) return;
     const auto read = Descriptor::read(*memory_, descriptor_);
@@ -65,6 +86,7 @@ class CoreClr final : public Runtime {
   std::shared_ptr<const Memory> memory_;
   std::uint64_t descriptor_;
   bool ready_ = false;
+  std::map<std::uint64_t, std::uint64_t> own_;  // executable memory: begin, end
   std::optional<CodeMap> code_map_;
   std::optional<Names> names_;
   std::optional<Error> problem_;

@@ -152,7 +152,7 @@ bool Stub::is_still(const CodeMap& map, const Memory& memory) const {
   std::vector<std::byte> now(code_.size());
   if (!memory.read(begin, now.data(), now.size()) || now != code_) return false;
   const auto block = map.find(memory, begin);
-  return block && block->is_stub();
+  return !block || block->is_stub();
 }
 
 Expected<void> Stub::row_at(std::uint64_t address, FrameRow& to) const {
