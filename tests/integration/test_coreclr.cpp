@@ -22,6 +22,7 @@
 #include "runtimes/coreclr/descriptor.h"
 #include "runtimes/coreclr/find.h"
 #include "runtimes/coreclr/frames.h"
+#include "support/privilege.h"
 #include "support/run_command.h"
 #include "windlass/target.h"
 
@@ -149,11 +150,9 @@ std::optional<WalkedThread> walk_at_bottom(pid_t pid) {
   for (;;) {
     for (WalkedThread& thread : walk(pid))
       if (thread.has(kBottom) && thread.has("System.Threading.Thread.Sleep(Int32)")) return std::move(thread);
-    int status = 0;
     siginfo_t info{};
     if (::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid != 0)
       return std::nullopt;
-    (void)status;
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
 }
@@ -248,6 +247,42 @@ TEST_F(CoreClr, ExplicitFramesSayWhereManagedCodeWasLeft) {
   EXPECT_EQ(left->function, "System.Threading.Thread.Sleep(Int32)");
   EXPECT_EQ(left->sp, innermost.call->sp);
   for (const auto& frame : ours->frames) EXPECT_FALSE(frame.kind.empty()) << frame.identifier;
+}
+
+// Every stack of a sample is one that there can be: none lacks a frame, none has one too many.
+TEST_F(CoreClr, SamplesHaveWholeStacksWithNames) {
+  if (const std::string reason = test::no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
+  const std::string file = kFolder + "/busy.pb.gz";
+  const auto recorded =
+      run(WINDLASS_COMMAND " record -F 1999 -o " + file + " -- " + kProgram + " busy 2>&1 >" + kFolder + "/busy.out");
+  ASSERT_EQ(recorded.status, 0) << recorded.output;
+  const auto folded = run(WINDLASS_COMMAND " report --folded " + file);
+  std::size_t samples = 0, at_work = 0;
+  std::istringstream lines(folded.output);
+  for (std::string line; std::getline(lines, line);) {
+    std::vector<std::string> ours;
+    std::istringstream frames(line.substr(0, line.rfind(' ')));
+    for (std::string frame; std::getline(frames, frame, ';');)
+      if (frame.starts_with("Chains.")) ours.push_back(frame.substr(0, frame.find('(')));
+    if (std::ranges::find(ours, "Chains.Busy.Level") == ours.end() &&
+        std::ranges::find(ours, "Chains.Busy.Work") == ours.end())
+      continue;
+    ++samples;
+    std::vector<std::string> expected = {"Chains.Chain.Main", "Chains.Busy.Start"};
+    const auto levels = static_cast<std::size_t>(std::ranges::count(ours, "Chains.Busy.Level"));
+    EXPECT_LE(levels, 6U) << line;
+    expected.insert(expected.end(), levels, "Chains.Busy.Level");
+    if (ours.size() > expected.size()) {
+      EXPECT_EQ(levels, 6U) << line;
+      const bool other = ours[expected.size()] == "Chains.Other.Chains.IStep.Go";
+      expected.emplace_back(other ? "Chains.Other.Chains.IStep.Go" : "Chains.Busy.Go");
+      if (ours.size() > expected.size()) expected.emplace_back("Chains.Busy.Work"), ++at_work;
+    }
+    EXPECT_EQ(ours, expected) << line;
+    EXPECT_EQ(line.find("[truncated"), std::string::npos) << line;
+  }
+  EXPECT_GT(samples, 20U) << recorded.output << folded.output;
+  EXPECT_GT(at_work, 0U);
 }
 
 }  // namespace

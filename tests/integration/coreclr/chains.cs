@@ -32,6 +32,42 @@ namespace Chains {
     }
   }
 
+  // Samples of it can only be Main, Start, up to six Levels and, behind all of these, Go and Work.
+  class Busy : IStep {
+    long[] values = new long[64];
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    long Work(int rounds) {
+      long sum = 0;
+      for (int i = 0; i < rounds; i++) sum += values[i & 63]++;
+      return sum;
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    public int Go(int depth, string text) { return (int)Work(depth * 4) + 1; }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static int Level(int depth, IStep step) {
+      if (depth == 0) return step.Go(3, null) + 1;
+      return Level(depth - 1, step) + 1;
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    public static int Start(int milliseconds) {
+      // Two kinds of steps, so that the call stays one through a stub.
+      IStep[] steps = { new Busy(), new Other() };
+      int sum = 0;
+      for (int begin = Environment.TickCount, i = 0; Environment.TickCount - begin < milliseconds; i++)
+        sum += Level(5, steps[i & 1]);
+      return sum == 1 ? 1 : 0;
+    }
+  }
+
+  class Other : Busy, IStep {
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    int IStep.Go(int depth, string text) { return depth; }
+  }
+
   class Chain {
     static int time;
 
@@ -107,6 +143,7 @@ namespace Chains {
       time = 3000;
       IStep step = new Outer.Inner<string>("value");
       string what = args.Length > 0 ? args[0] : "plain";
+      if (what == "busy") return Busy.Start(time);
       if (what == "catch") return InCatch(step);
       if (what == "finally") return InFinally(step);
       if (what == "thread") {
