@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "integration/coreclr/program.h"
 #include "process/proc_file.h"
 #include "process/proc_maps.h"
 #include "process/process_memory.h"
@@ -37,28 +38,8 @@ namespace coreclr = runtimes::coreclr;
 
 // ---- the program ----------------------------------------------------------------------------------------------------
 
-const std::string kFolder = WINDLASS_CORECLR_DIRECTORY;
-const std::string kPackage = kFolder + "/azure-mcp";
+const std::string& kFolder = test::kCoreClrFolder;
 const std::string kProgram = kFolder + "/chains";
-
-// Empty: it is there; else why not.
-std::string make_program() {
-  if (run("command -v npm node").status != 0) return "no node or npm";
-  if (run("command -v mcs").status != 0) return "no mcs";
-  const int fetched = run("test -f " + kPackage +
-                          "/.integrity || sh " WINDLASS_FETCH
-                          " @azure/mcp-linux-x64 2.0.5 "
-                          "sha512-0FX4fiv1yHAtGkvcBf0tp8agS50JyWAd0r5ebGQB3cGB+ANZYd7jFt+"
-                          "aQ8P60ZdckpG2xcAb1TlfOVDEtsGDqg== " +
-                          kPackage)
-                          .status;
-  if (fetched == 1) return "npm cannot fetch a .NET runtime";
-  const auto made = run("mcs -unsafe -optimize+ -out:" + kFolder +
-                        "/chains.exe " WINDLASS_CORECLR_SOURCES "/chains.cs 2>&1 && python3 " WINDLASS_CORECLR_SOURCES
-                        "/rebundle.py " +
-                        kPackage + "/dist/azmcp " + kFolder + "/chains.exe " + kProgram + " 2>&1");
-  return made.status == 0 ? "" : "the program cannot be made: " + made.output;
-}
 
 // Runs the chains; what it prints when it ends is the runtime's own stack trace.
 class Program {
@@ -168,7 +149,7 @@ std::vector<std::string> managed_of(const WalkedThread& thread) {
 
 class CoreClr : public ::testing::Test {
  protected:
-  static void SetUpTestSuite() { why_not_ = make_program(); }
+  static void SetUpTestSuite() { why_not_ = test::make_coreclr_program("chains"); }
   void SetUp() override {
     if (!why_not_.empty()) GTEST_SKIP() << why_not_;
   }
