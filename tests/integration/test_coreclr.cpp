@@ -11,6 +11,7 @@
 #include <fstream>
 #include <memory>
 #include <optional>
+#include <random>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -156,6 +157,35 @@ class CoreClr : public ::testing::Test {
   static inline std::string why_not_;  // NOLINT
 };
 
+std::vector<process::ProcMap> maps_of(pid_t pid) {
+  return process::parse_proc_maps(process::read_proc_file("/proc/" + std::to_string(pid) + "/maps"));
+}
+
+std::optional<std::uint64_t> descriptor_of(const Memory& memory, const std::vector<process::ProcMap>& maps) {
+  for (const process::ProcMap& map : maps)
+    if (map.has_file() && map.offset == 0)
+      if (const auto found = coreclr::find_descriptor(memory, map.begin)) return *found;
+  return std::nullopt;
+}
+
+// A process's memory as it is while it runs; one read in `odds` gives some bits that are not there.
+class FlippingMemory final : public Memory {
+ public:
+  FlippingMemory(pid_t pid, unsigned odds) : memory_(pid), odds_(odds) {}
+  bool read(std::uint64_t address, void* to, std::size_t size) const override {
+    if (!memory_.read(address, to, size)) return false;
+    if (odds_ != 0 && random_() % odds_ == 0)
+      for (std::size_t i = random_() % 3 + 1; i-- > 0;)
+        static_cast<std::uint8_t*>(to)[random_() % size] ^= static_cast<std::uint8_t>(1U << random_() % 8);
+    return true;
+  }
+
+ private:
+  process::MemoryFile memory_;
+  unsigned odds_;
+  mutable std::mt19937 random_{3};
+};
+
 // ---- tests ----------------------------------------------------------------------------------------------------------
 
 // `also` comes behind the last frame called `behind`: what is on the stack, and the runtime does not print.
@@ -204,11 +234,7 @@ TEST_F(CoreClr, ExplicitFramesSayWhereManagedCodeWasLeft) {
   const auto thread = walk_at_bottom(program.pid());
   ASSERT_TRUE(thread.has_value());
   const process::MemoryFile memory(program.pid());
-  std::optional<std::uint64_t> at;
-  for (const process::ProcMap& map :
-       process::parse_proc_maps(process::read_proc_file("/proc/" + std::to_string(program.pid()) + "/maps")))
-    if (map.has_file() && map.offset == 0 && !at)
-      if (const auto found = coreclr::find_descriptor(memory, map.begin)) at = *found;
+  const auto at = descriptor_of(memory, maps_of(program.pid()));
   ASSERT_TRUE(at.has_value());
   const auto descriptor = coreclr::Descriptor::read(memory, *at);
   ASSERT_TRUE(descriptor.has_value()) << descriptor.error().text();
@@ -230,6 +256,41 @@ TEST_F(CoreClr, ExplicitFramesSayWhereManagedCodeWasLeft) {
   for (const auto& frame : ours->frames) EXPECT_FALSE(frame.kind.empty()) << frame.identifier;
 }
 
+// The runtime compiles and moves on while it is read, and what is read may be anything.
+TEST_F(CoreClr, ReadingWhileItRunsEnds) {
+  const Program program("busy");
+  while (!std::ranges::any_of(walk(program.pid()), [](const auto& t) { return t.has("Chains.Busy.Start(Int32)"); }))
+    ASSERT_EQ(::kill(program.pid(), 0), 0);
+  const auto maps = maps_of(program.pid());
+  for (const unsigned odds : {0U, 20U, 200U}) {
+    const auto memory = std::make_shared<FlippingMemory>(program.pid(), odds);
+    const auto at = descriptor_of(FlippingMemory(program.pid(), 0), maps);
+    ASSERT_TRUE(at.has_value());
+    std::size_t found = 0, asked = 0;
+    for (int round = 0; round < 20 || found == 0; ++round) {
+      ASSERT_LT(round, 2000);
+      const auto runtime = coreclr::open(memory, *at);
+      for (const process::ProcMap& map : maps) {
+        if (!map.executable || !map.path.starts_with("/memfd:")) continue;
+        for (std::uint64_t pc = map.begin + static_cast<std::uint64_t>(round) % 61; pc < map.end; pc += 997) {
+          ++asked;
+          const auto method = runtime->method_at(pc);
+          if (!method) continue;
+          ++found;
+          FrameRow row;
+          (void)(*method)->row_at(pc, row);
+          (void)runtime->is_still(**method);
+        }
+      }
+      const auto descriptor = coreclr::Descriptor::read(*memory, *at);
+      const auto frames = descriptor ? coreclr::ExplicitFrames::make(*descriptor)
+                                     : Expected<coreclr::ExplicitFrames>(std::unexpected(descriptor.error()));
+      if (frames) (void)frames->read(*memory);
+    }
+    EXPECT_GT(found, asked / 100) << odds;
+  }
+}
+
 // Every stack of a sample is one that there can be: none lacks a frame, none has one too many.
 TEST_F(CoreClr, SamplesHaveWholeStacksWithNames) {
   if (const std::string reason = test::no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
@@ -248,7 +309,8 @@ TEST_F(CoreClr, SamplesHaveWholeStacksWithNames) {
     if (std::ranges::find(ours, "Chains.Busy.Level") == ours.end() &&
         std::ranges::find(ours, "Chains.Busy.Work") == ours.end())
       continue;
-    ++samples;
+    const std::size_t count = std::stoul(line.substr(line.rfind(' ')));
+    samples += count;
     std::vector<std::string> expected = {"Chains.Chain.Main", "Chains.Busy.Start"};
     const auto levels = static_cast<std::size_t>(std::ranges::count(ours, "Chains.Busy.Level"));
     EXPECT_LE(levels, 6U) << line;
@@ -257,7 +319,7 @@ TEST_F(CoreClr, SamplesHaveWholeStacksWithNames) {
       EXPECT_EQ(levels, 6U) << line;
       const bool other = ours[expected.size()] == "Chains.Other.Chains.IStep.Go";
       expected.emplace_back(other ? "Chains.Other.Chains.IStep.Go" : "Chains.Busy.Go");
-      if (ours.size() > expected.size()) expected.emplace_back("Chains.Busy.Work"), ++at_work;
+      if (ours.size() > expected.size()) expected.emplace_back("Chains.Busy.Work"), at_work += count;
     }
     EXPECT_EQ(ours, expected) << line;
     EXPECT_EQ(line.find("[truncated"), std::string::npos) << line;
