@@ -6,6 +6,8 @@
 
 #include "process/jitdump.h"
 #include "process/proc_file.h"
+#include "process/process_memory.h"
+#include "runtimes/find.h"
 
 namespace windlass::agent {
 
@@ -149,6 +151,8 @@ void ProcessTable::map(const ProcessEvent& event) {
   const CodeLocation placement = resolver_(event.tgid, process.parent, event.map);
   const Mapping mapping{event.map.begin,  event.map.end,  event.map.offset,
                         placement.module, placement.bias, placement.kind};
+  if (mapping.generated())
+    for (const auto& code : process.maps->published()) code->note_code(event.map);
   note_passing(process, mapping);
   writable(process).add(mapping);
   note_images(process, placement);
@@ -273,6 +277,8 @@ static manager::PublishedCodes open_published(std::uint32_t tgid, std::uint32_t 
       manager::add(codes, std::move(*code));
     }
   }
+  const auto open_memory = [&] { return std::make_shared<process::MemoryFile>(static_cast<pid_t>(tgid)); };
+  runtimes::add_runtimes(codes, maps, open_memory, known);
   return codes;
 }
 

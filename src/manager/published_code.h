@@ -53,6 +53,8 @@ class PublishedCode : public std::enable_shared_from_this<PublishedCode> {
   // Has all come that will ever be said of a time? `ended`: when the process ended, which says nothing any more; 0: it
   // lives.
   [[nodiscard]] virtual bool is_settled(std::uint64_t /*time*/, std::uint64_t /*ended*/) { return true; }
+  // Its process has code there that is in no ELF file.
+  virtual void note_code(const process::ProcMap& /*map*/) {}
   // What is wrong with it.
   [[nodiscard]] virtual std::optional<Error> problem() const { return std::nullopt; }
 

@@ -1,6 +1,10 @@
 #include "process/process_memory.h"
 
+#include <fcntl.h>
 #include <sys/uio.h>
+#include <unistd.h>
+
+#include <fmt/format.h>
 
 namespace windlass::process {
 
@@ -8,6 +12,13 @@ bool read_memory(pid_t pid, std::uint64_t address, void* to, std::size_t size) {
   const iovec local{to, size};
   const iovec remote{reinterpret_cast<void*>(address), size};
   return ::process_vm_readv(pid, &local, 1, &remote, 1, 0) == static_cast<ssize_t>(size);
+}
+
+MemoryFile::MemoryFile(pid_t pid) : file_(::open(fmt::format("/proc/{}/mem", pid).c_str(), O_RDONLY | O_CLOEXEC)) {}
+
+bool MemoryFile::read(std::uint64_t address, void* to, std::size_t size) const {
+  if (!file_ || address > static_cast<std::uint64_t>(INT64_MAX)) return size == 0;
+  return ::pread(file_.get(), to, size, static_cast<off_t>(address)) == static_cast<ssize_t>(size);
 }
 
 }  // namespace windlass::process

@@ -34,9 +34,10 @@ struct Op {
   [[nodiscard]] bool done_at(std::uint32_t rva) const { return rva - begin >= offset; }
 };
 
+template <UnwindImage I>
 class Lowering {
  public:
-  Lowering(const Functions& functions, const RuntimeFunction& entry, RowSink row, ProblemSink problem)
+  Lowering(const I& functions, const RuntimeFunction& entry, RowSink row, ProblemSink problem)
       : functions_(functions), entry_(entry), writer_(row), problem_(problem), boundaries_of_code_(ByteView()) {}
 
   // The row for one address of the entry, or nothing and a problem.
@@ -509,7 +510,7 @@ class Lowering {
     return true;
   }
 
-  const Functions& functions_;
+  const I& functions_;
   const RuntimeFunction entry_;
   RowWriter writer_;
   ProblemSink problem_;
@@ -536,13 +537,8 @@ class Lowering {
   Boundaries boundaries_of_code_;
 };
 
-}  // namespace
-
-void lower(const Functions& functions, const RuntimeFunction& entry, RowSink row, ProblemSink problem) {
-  Lowering(functions, entry, row, problem).run();
-}
-
-Expected<void> row_at(const Functions& functions, const RuntimeFunction& entry, std::uint32_t rva, FrameRow& to) {
+template <UnwindImage I>
+Expected<void> lower_at(const I& image, const RuntimeFunction& entry, std::uint32_t rva, FrameRow& to) {
   Error error{ErrorCode::kUnsupported, "no row can say what the codes do at RVA", rva, 0};
   bool found = false;
   const auto keep = [&](const FrameRow& row) {
@@ -550,8 +546,24 @@ Expected<void> row_at(const Functions& functions, const RuntimeFunction& entry, 
     found = true;
   };
   const auto complain = [&](const Error& problem) { error = problem; };
-  Lowering(functions, entry, keep, complain).run_at(rva);
+  Lowering<I>(image, entry, keep, complain).run_at(rva);
   return found ? Expected<void>() : std::unexpected(error);
+}
+
+}  // namespace
+
+void lower(const Functions& functions, const RuntimeFunction& entry, RowSink row, ProblemSink problem) {
+  Lowering<Functions>(functions, entry, row, problem).run();
+}
+void lower(const AnyImage& image, const RuntimeFunction& entry, RowSink row, ProblemSink problem) {
+  Lowering<AnyImage>(image, entry, row, problem).run();
+}
+
+Expected<void> row_at(const Functions& functions, const RuntimeFunction& entry, std::uint32_t rva, FrameRow& to) {
+  return lower_at(functions, entry, rva, to);
+}
+Expected<void> row_at(const AnyImage& image, const RuntimeFunction& entry, std::uint32_t rva, FrameRow& to) {
+  return lower_at(image, entry, rva, to);
 }
 
 }  // namespace windlass::winx64

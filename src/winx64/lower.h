@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "base/function_ref.h"
 #include "windlass/frame_row.h"
@@ -13,6 +14,21 @@ namespace windlass::winx64 {
 using RowSink = FunctionRef<void(const FrameRow& row)>;
 using ProblemSink = FunctionRef<void(const Error& error)>;
 
+// What has functions and unwind information without being a PE image: code that a runtime made (exec.h's UnwindImage,
+// behind two references). It must not outlive what it is of.
+class AnyImage {
+ public:
+  using Find = FunctionRef<std::optional<RuntimeFunction>(std::uint32_t rva)>;
+  using Bytes = FunctionRef<ByteView(std::uint32_t rva, std::uint32_t wanted)>;
+  AnyImage(Find find, Bytes bytes) : find_(find), bytes_(bytes) {}
+  [[nodiscard]] std::optional<RuntimeFunction> find(std::uint32_t rva) const { return find_(rva); }
+  [[nodiscard]] ByteView bytes(std::uint32_t rva, std::uint32_t wanted) const { return bytes_(rva, wanted); }
+
+ private:
+  Find find_;
+  Bytes bytes_;
+};
+
 // The rows of one function-table entry, ascending, by RVA, adjoining but for gaps. Registers are DWARF numbers (xmm6-15
 // are 23-32); rsi and rdi, which only Windows preserves, always have a rule. `where` of a problem is an RVA.
 // A gap, reported as a problem of code kUnsupported, is where no row can say what the codes do: a machine frame
@@ -20,9 +36,11 @@ using ProblemSink = FunctionRef<void(const Error& error)>;
 // GiB or more are a problem of code kLimit.
 // Linear in the code's size; allocates nothing. Bounded: at most 64 changes in a prologue, the rest is a problem.
 void lower(const Functions& functions, const RuntimeFunction& entry, RowSink row, ProblemSink problem);
+void lower(const AnyImage& image, const RuntimeFunction& entry, RowSink row, ProblemSink problem);
 
 // The row of one address of the entry, begin <= rva < end; it holds for that address alone. The same as `lower` gives,
 // without looking at the rest of the function: linear in the number of codes. Errors: what would be a problem.
 Expected<void> row_at(const Functions& functions, const RuntimeFunction& entry, std::uint32_t rva, FrameRow& to);
+Expected<void> row_at(const AnyImage& image, const RuntimeFunction& entry, std::uint32_t rva, FrameRow& to);
 
 }  // namespace windlass::winx64

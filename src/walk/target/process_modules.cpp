@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "base/monotonic.h"
+#include "runtimes/find.h"
 #include "walk/module.h"
 #include "walk/target/modules.h"
 
@@ -80,9 +81,15 @@ std::size_t ProcessModules::remove(Target& target, const Piece& piece) {
 bool ProcessModules::open_published(const Target& target, pid_t pid, const std::vector<process::ProcMap>& maps) {
   std::vector<process::ProcMap> now;
   std::ranges::copy_if(maps, std::back_inserter(now), manager::shows_published);
-  if (now == published_maps_) return false;
-  published_maps_ = std::move(now);
-  published_ = manager::open_published(pid, published_maps_, target.space.memory());
+  if (now != published_maps_) {
+    published_maps_ = std::move(now);
+    at_maps_ = manager::open_published(pid, published_maps_, target.space.memory());
+  }
+  manager::PublishedCodes codes = at_maps_;
+  const auto open_memory = [&] { return runtimes::unowned(target.space.memory()); };
+  runtimes::add_runtimes(codes, maps, open_memory, published_);
+  if (codes == published_) return false;
+  published_ = std::move(codes);
   return true;
 }
 

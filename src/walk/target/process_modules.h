@@ -54,7 +54,8 @@ class ProcessModules {
   std::string lines_;  // of `maps` that matter, as they were
   Pieces pieces_;
   std::vector<process::ProcMap> published_maps_;
-  manager::PublishedCodes published_;  // at published_maps_
+  manager::PublishedCodes at_maps_;    // at published_maps_
+  manager::PublishedCodes published_;  // these, and runtimes
   bool windows_ = false;               // there are PE images, which are more than the mappings of their file
 };
 

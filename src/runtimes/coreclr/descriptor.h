@@ -1,0 +1,90 @@
+// What a CoreCLR says of itself: where the fields of its structures are, the addresses of its roots, and by which
+// versions of which algorithms they are to be read. .NET 9 and later.
+//
+// dotnet/runtime, docs/design/datacontracts: contract-descriptor.md, data_descriptor.md ("Physical JSON descriptor",
+// the compact form).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "windlass/error.h"
+#include "windlass/walk.h"
+
+namespace windlass::runtimes::coreclr {
+
+class Descriptor {
+ public:
+  static constexpr std::uint32_t kMaxText = 1U << 20;  // bytes of JSON; .NET 10 has 10,563
+  static constexpr std::uint32_t kMaxPointers = 4096;
+
+  // Reads it where DotNetRuntimeContractDescriptor is. kUnreadable; kMalformed, kLimit: it is none; kUnsupported: of a
+  // 32-bit runtime, or of a version that is not known.
+  [[nodiscard]] static Expected<Descriptor> read(const Memory& memory, std::uint64_t address);
+
+  // 0: the runtime does not have that contract.
+  [[nodiscard]] std::uint64_t contract(std::string_view name) const;
+  // By "Type.Field". A field that is asked for and missing is a fault of the whole reader: see Layout.
+  [[nodiscard]] std::optional<std::uint32_t> offset(std::string_view type, std::string_view field) const;
+  [[nodiscard]] std::optional<std::uint32_t> size(std::string_view type) const;
+  // A number or an address, whichever it is.
+  [[nodiscard]] std::optional<std::uint64_t> global(std::string_view name) const;
+  [[nodiscard]] std::optional<std::string> text(std::string_view name) const;
+  [[nodiscard]] const std::map<std::string, std::uint64_t, std::less<>>& globals() const { return globals_; }
+
+ private:
+  struct Type {
+    std::optional<std::uint32_t> size;
+    std::map<std::string, std::uint32_t, std::less<>> offsets;
+  };
+  [[nodiscard]] Expected<void> parse(std::string_view json, std::span<const std::uint64_t> pointers,
+                                     std::uint64_t address);
+
+  std::map<std::string, Type, std::less<>> types_;
+  std::map<std::string, std::uint64_t, std::less<>> globals_;
+  std::map<std::string, std::string, std::less<>> texts_;
+  std::map<std::string, std::uint64_t, std::less<>> contracts_;
+};
+
+// Collects offsets, and keeps the first one that is missing.
+class Layout {
+ public:
+  explicit Layout(const Descriptor& descriptor) : descriptor_(descriptor) {}
+  [[nodiscard]] std::uint32_t field(const char* type, const char* field) {
+    const auto found = descriptor_.offset(type, field);
+    if (!found) note("the runtime does not tell of a field that is needed");
+    return found.value_or(0);
+  }
+  [[nodiscard]] std::uint32_t size(const char* type) {
+    const auto found = descriptor_.size(type);
+    if (!found) note("the runtime does not tell of a size that is needed");
+    return found.value_or(0);
+  }
+  [[nodiscard]] std::uint64_t global(const char* name) {
+    const auto found = descriptor_.global(name);
+    if (!found) note("the runtime does not tell of a global that is needed");
+    return found.value_or(0);
+  }
+  // Of versions `first` to `last` of a contract.
+  [[nodiscard]] std::uint64_t contract(const char* name, const char* unknown, std::uint64_t first, std::uint64_t last) {
+    const std::uint64_t version = descriptor_.contract(name);
+    if ((version < first || version > last) && !error_) error_ = Error{ErrorCode::kUnsupported, unknown, 0, version};
+    return version;
+  }
+  [[nodiscard]] const std::optional<Error>& error() const { return error_; }
+
+ private:
+  void note(const char* what) {
+    if (!error_) error_ = Error{ErrorCode::kUnsupported, what};
+  }
+
+  const Descriptor& descriptor_;
+  std::optional<Error> error_;
+};
+
+}  // namespace windlass::runtimes::coreclr

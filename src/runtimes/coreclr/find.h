@@ -1,0 +1,20 @@
+// Is .NET's CoreCLR in a process, and which? By the dynamic symbol that it exports for debuggers, in whatever image: a
+// program of a single file has no libcoreclr.so.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "runtimes/runtime_code.h"
+#include "windlass/walk.h"
+
+namespace windlass::runtimes::coreclr {
+
+// In the image whose first byte is mapped at `base`. kNotFound: it has none.
+[[nodiscard]] Expected<std::uint64_t> find_descriptor(const Memory& memory, std::uint64_t base);
+
+// The runtime that is described at an address. Never fails for what it cannot understand: it finds nothing then, and
+// its problem() says why. Keeps the memory.
+[[nodiscard]] std::unique_ptr<Runtime> open(std::shared_ptr<const Memory> memory, std::uint64_t descriptor);
+
+}  // namespace windlass::runtimes::coreclr

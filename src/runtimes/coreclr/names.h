@@ -1,0 +1,41 @@
+// What a CoreCLR's methods are called: "Namespace.Type.Method[T](Int32, String)", as the runtime prints it in stack
+// traces but for the parameters' names; of code without metadata, the name that the runtime has for it
+// (IL_STUB_PInvoke).
+//
+// dotnet/runtime, docs/design/datacontracts: RuntimeTypeSystem.md (MethodDesc, MethodTable), Loader.md,
+// EcmaMetadata.md.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+#include "runtimes/coreclr/descriptor.h"
+#include "runtimes/coreclr/metadata.h"
+#include "windlass/walk.h"
+
+namespace windlass::runtimes::coreclr {
+
+class Names {
+ public:
+  static constexpr std::size_t kMaxModules = 4096;  // whose metadata is kept in view
+
+  // kUnsupported: a version that is not known, or a field that is missing.
+  [[nodiscard]] static Expected<Names> make(const Descriptor& descriptor);
+
+  // Empty: not known.
+  [[nodiscard]] std::string name_of(const Memory& memory, std::uint64_t method_desc);
+
+ private:
+  [[nodiscard]] const Metadata* metadata_of(const Memory& memory, std::uint64_t module);
+
+  std::uint32_t method_token_ = 0, method_chunk_index_ = 0, method_flags_ = 0, method_name_ = 0;
+  std::uint32_t chunk_size_ = 0, chunk_table_ = 0, chunk_token_ = 0;
+  std::uint32_t table_module_ = 0, table_flags2_ = 0;
+  std::uint32_t module_assembly_ = 0, assembly_image_ = 0, image_layout_ = 0, layout_base_ = 0, layout_flags_ = 0;
+  std::uint64_t alignment_ = 0, token_bits_ = 0;
+  std::unordered_map<std::uint64_t, std::unique_ptr<Metadata>> modules_;  // by their image's base; null: unreadable
+};
+
+}  // namespace windlass::runtimes::coreclr

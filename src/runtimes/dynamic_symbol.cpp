@@ -1,0 +1,139 @@
+#include "runtimes/dynamic_symbol.h"
+
+#include <elf.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <vector>
+
+#include "runtimes/memory_reader.h"
+
+namespace windlass::runtimes {
+namespace {
+
+constexpr std::size_t kMaxSegments = 128;
+constexpr std::size_t kMaxTags = 512;
+constexpr std::size_t kMaxChain = 4096;
+
+struct Tables {
+  std::uint64_t bias = 0;
+  std::uint64_t dynamic = 0, dynamic_size = 0;
+  std::uint64_t symbols = 0, strings = 0, gnu_hash = 0, hash = 0;
+};
+
+bool read_segments(const Memory& memory, std::uint64_t base, Tables& to) {
+  const auto header = read_value<Elf64_Ehdr>(memory, base);
+  if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 || header->e_ident[EI_CLASS] != ELFCLASS64 ||
+      header->e_ident[EI_DATA] != ELFDATA2LSB || header->e_phentsize != sizeof(Elf64_Phdr) ||
+      header->e_phnum > kMaxSegments)
+    return false;
+  std::vector<Elf64_Phdr> segments(header->e_phnum);
+  if (!memory.read(base + header->e_phoff, segments.data(), segments.size() * sizeof(Elf64_Phdr))) return false;
+  const auto first = std::ranges::find(segments, std::uint32_t{PT_LOAD}, &Elf64_Phdr::p_type);
+  const auto dynamic = std::ranges::find(segments, std::uint32_t{PT_DYNAMIC}, &Elf64_Phdr::p_type);
+  if (first == segments.end() || dynamic == segments.end()) return false;
+  to.bias = base - (first->p_vaddr - first->p_offset);
+  to.dynamic = to.bias + dynamic->p_vaddr;
+  to.dynamic_size = dynamic->p_memsz;
+  return true;
+}
+
+// glibc writes addresses of the process over those of the file, musl does not.
+bool read_tags(const Memory& memory, Tables& to) {
+  std::vector<Elf64_Dyn> tags(std::min<std::size_t>(to.dynamic_size / sizeof(Elf64_Dyn), kMaxTags));
+  if (!memory.read(to.dynamic, tags.data(), tags.size() * sizeof(Elf64_Dyn))) return false;
+  for (const Elf64_Dyn& tag : tags) {
+    const std::uint64_t value = tag.d_un.d_ptr < to.bias ? tag.d_un.d_ptr + to.bias : tag.d_un.d_ptr;
+    switch (tag.d_tag) {
+      case DT_NULL: return to.symbols != 0 && to.strings != 0;
+      case DT_SYMTAB: to.symbols = value; break;
+      case DT_STRTAB: to.strings = value; break;
+      case DT_GNU_HASH: to.gnu_hash = value; break;
+      case DT_HASH: to.hash = value; break;
+      default: break;
+    }
+  }
+  return to.symbols != 0 && to.strings != 0;
+}
+
+std::optional<std::uint64_t> value_of(const Memory& memory, const Tables& tables, std::uint32_t index,
+                                      std::string_view name) {
+  const auto symbol = read_value<Elf64_Sym>(memory, tables.symbols + std::uint64_t{index} * sizeof(Elf64_Sym));
+  if (!symbol || symbol->st_shndx == SHN_UNDEF) return std::nullopt;
+  std::string text(name.size() + 1, '\1');
+  if (!memory.read(tables.strings + symbol->st_name, text.data(), text.size()) || text.back() != 0 ||
+      !text.starts_with(name))
+    return std::nullopt;
+  return tables.bias + symbol->st_value;
+}
+
+std::uint32_t gnu_hash_of(std::string_view name) {
+  std::uint32_t hash = 5381;
+  for (const char c : name) hash = hash * 33 + static_cast<unsigned char>(c);
+  return hash;
+}
+
+std::uint32_t hash_of(std::string_view name) {
+  std::uint32_t hash = 0;
+  for (const char c : name) {
+    hash = (hash << 4) + static_cast<unsigned char>(c);
+    hash ^= hash >> 24 & 0xf0;
+    hash &= 0x0fff'ffff;
+  }
+  return hash;
+}
+
+std::optional<std::uint64_t> by_gnu_hash(const Memory& memory, const Tables& tables, std::string_view name) {
+  struct Header {
+    std::uint32_t buckets, first, words, shift;
+  };
+  const auto header = read_value<Header>(memory, tables.gnu_hash);
+  if (!header || header->buckets == 0) return std::nullopt;
+  const std::uint64_t buckets = tables.gnu_hash + sizeof(Header) + std::uint64_t{header->words} * 8;
+  const std::uint64_t chain = buckets + std::uint64_t{header->buckets} * 4;
+  const std::uint32_t hash = gnu_hash_of(name);
+  const auto bucket = read_value<std::uint32_t>(memory, buckets + std::uint64_t{hash % header->buckets} * 4);
+  if (!bucket || *bucket < header->first) return std::nullopt;
+  for (std::uint32_t index = *bucket, steps = 0; steps < kMaxChain; ++index, ++steps) {
+    const auto entry = read_value<std::uint32_t>(memory, chain + std::uint64_t{index - header->first} * 4);
+    if (!entry) return std::nullopt;
+    if ((*entry | 1) == (hash | 1))
+      if (const auto value = value_of(memory, tables, index, name)) return value;
+    if ((*entry & 1) != 0) return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::uint64_t> by_hash(const Memory& memory, const Tables& tables, std::string_view name) {
+  struct Header {
+    std::uint32_t buckets, chains;
+  };
+  const auto header = read_value<Header>(memory, tables.hash);
+  if (!header || header->buckets == 0) return std::nullopt;
+  const std::uint64_t buckets = tables.hash + sizeof(Header);
+  const std::uint64_t chain = buckets + std::uint64_t{header->buckets} * 4;
+  auto index = read_value<std::uint32_t>(memory, buckets + std::uint64_t{hash_of(name) % header->buckets} * 4);
+  for (std::size_t steps = 0; index && *index != STN_UNDEF && *index < header->chains && steps < kMaxChain; ++steps) {
+    if (const auto value = value_of(memory, tables, *index, name)) return value;
+    index = read_value<std::uint32_t>(memory, chain + std::uint64_t{*index} * 4);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Expected<std::uint64_t> find_dynamic_symbol(const Memory& memory, std::uint64_t base, std::string_view name) {
+  Tables tables;
+  if (read_segments(memory, base, tables) && read_tags(memory, tables)) {
+    std::optional<std::uint64_t> found;
+    if (tables.gnu_hash != 0)
+      found = by_gnu_hash(memory, tables, name);
+    else if (tables.hash != 0)
+      found = by_hash(memory, tables, name);
+    if (found) return *found;
+  }
+  return fail(ErrorCode::kNotFound, "no such dynamic symbol in the image", base);
+}
+
+}  // namespace windlass::runtimes

@@ -1,0 +1,18 @@
+// A dynamic symbol of an ELF file as it is loaded: what a runtime tells of itself it exports, and the file, which may
+// be the whole program, need not be at hand. System V gABI 4.1 chapter 5; DT_GNU_HASH as binutils and glibc have it.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "windlass/error.h"
+#include "windlass/walk.h"
+
+namespace windlass::runtimes {
+
+// The address in the process of the symbol that a 64-bit image, whose first byte is mapped at `base`, defines. A fixed
+// number of reads, but for the length of its hash chain. kNotFound: it defines none, or is no such image.
+[[nodiscard]] Expected<std::uint64_t> find_dynamic_symbol(const Memory& memory, std::uint64_t base,
+                                                          std::string_view name);
+
+}  // namespace windlass::runtimes

@@ -1,0 +1,26 @@
+// Which managed runtimes a process has.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "base/function_ref.h"
+#include "manager/published_code.h"
+#include "process/proc_maps.h"
+#include "windlass/walk.h"
+
+namespace windlass::runtimes {
+
+// Adds the runtimes of a process to what it publishes: those that `known`, what it published before, has, as long as
+// they are where they were, else what is found. Looks at nothing but the mappings unless there is code in no ELF file:
+// then `open_memory` is asked, once, for the process's, which is kept by what is found.
+using OpenMemory = FunctionRef<std::shared_ptr<const Memory>()>;
+void add_runtimes(manager::PublishedCodes& codes, std::span<const process::ProcMap> maps, OpenMemory open_memory,
+                  const manager::PublishedCodes& known);
+
+// Of a memory that outlives all of it.
+[[nodiscard]] inline std::shared_ptr<const Memory> unowned(const Memory& memory) {
+  return {std::shared_ptr<const Memory>(), &memory};
+}
+
+}  // namespace windlass::runtimes

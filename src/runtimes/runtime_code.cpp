@@ -1,0 +1,137 @@
+#include "runtimes/runtime_code.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+namespace windlass::runtimes {
+
+RuntimeCode::RuntimeCode(std::unique_ptr<Runtime> runtime, const process::ProcMap& map)
+    : PublishedCode(map.begin, map.file), runtime_(std::move(runtime)) {}
+
+void RuntimeCode::set_time(std::uint64_t) {
+  const std::lock_guard hold(lock_);
+  ++turn_;
+}
+
+void RuntimeCode::keep(const std::shared_ptr<const Method>& method) {
+  if (known_.size() >= kMaxMethods || method->bytes() > kMaxBytes - std::min(bytes_, kMaxBytes)) {
+    known_.clear();
+    bytes_ = 0;
+  }
+  // What it overlaps was there before it.
+  auto at = known_.lower_bound(method->begin);
+  if (at != known_.begin() && std::prev(at)->second.method->end > method->begin) --at;
+  while (at != known_.end() && at->first < method->end) {
+    bytes_ -= at->second.method->bytes();
+    at = known_.erase(at);
+  }
+  bytes_ += method->bytes();
+  known_[method->begin] = {method, turn_};
+}
+
+Expected<std::shared_ptr<const Method>> RuntimeCode::method_at(std::uint64_t address) {
+  auto after = known_.upper_bound(address);
+  if (after != known_.begin()) {
+    Known& known = std::prev(after)->second;
+    if (known.method->contains(address)) {
+      if (known.method->lasting || known.seen == turn_) return known.method;
+      if (runtime_->is_still(*known.method)) {
+        known.seen = turn_;
+        return known.method;
+      }
+    }
+  }
+  auto found = runtime_->method_at(address);
+  if (!found) return std::unexpected(found.error());
+  std::shared_ptr<const Method> method = std::move(*found);
+  if (!method->contains(address)) return fail(ErrorCode::kNotFound, "no method contains the address", address);
+  keep(method);
+  return method;
+}
+
+std::optional<manager::PublishedCode::Function> RuntimeCode::function_at(std::uint64_t address, std::uint64_t,
+                                                                         std::span<char> room) {
+  const std::lock_guard hold(lock_);
+  const auto method = method_at(address);
+  if (!method) return std::nullopt;
+  const std::string& name = (*method)->name;
+  const std::size_t size = std::min(name.size(), room.size());
+  std::memcpy(room.data(), name.data(), size);
+  return Function{(*method)->begin, {room.data(), size}};
+}
+
+void RuntimeCode::note_code(const process::ProcMap& map) {
+  const std::lock_guard hold(lock_);
+  runtime_->note_code(map);
+}
+
+std::optional<Error> RuntimeCode::problem() const {
+  const std::lock_guard hold(lock_);
+  return runtime_->problem();
+}
+
+// Look-ups lock, and those of methods that were not known before allocate.
+class RuntimeCode::Source final : public source::UnwindSource {
+ public:
+  explicit Source(std::shared_ptr<RuntimeCode> code) : code_(std::move(code)) {}
+
+  std::optional<Architecture> architecture() const override { return code_->runtime_->architecture(); }
+  Expected<void> row_at(std::uint64_t address, FrameRow& to) const override {
+    const auto method = find(address);
+    return method ? (*method)->row_at(address, to) : std::unexpected(method.error());
+  }
+  Expected<source::Function> function_at(std::uint64_t address) const override {
+    const auto method = find(address);
+    if (!method) return std::unexpected(method.error());
+    return function_of(**method);
+  }
+  std::uint64_t function_start(std::uint64_t address) const override {
+    const auto method = find(address);
+    return method ? (*method)->begin : 0;
+  }
+  Expected<std::string_view> name_at(std::uint64_t address, std::span<char> to) const override {
+    const auto found = code_->function_at(address, 0, to);
+    if (!found) return fail(ErrorCode::kNotFound, "no method contains the address", address);
+    return found->name;
+  }
+
+  // Those that have been asked for.
+  void for_each_function(source::FunctionSink callback, source::ErrorSink) const override {
+    std::vector<source::Function> functions;
+    {
+      const std::lock_guard hold(code_->lock_);
+      for (const auto& [begin, known] : code_->known_) functions.push_back(function_of(*known.method));
+    }
+    for (const source::Function& function : functions)
+      if (!callback(function)) return;
+  }
+  void for_each_row(const source::Function& function, source::RowSink callback,
+                    source::ErrorSink report) const override {
+    if (const auto method = find(function.begin)) (*method)->for_each_row(callback, report);
+  }
+  void for_each_row(source::RowVisitor& visitor, source::ErrorSink report) const override {
+    source::for_each_row_by_function(*this, "runtime", visitor, report);
+  }
+
+ private:
+  [[nodiscard]] Expected<std::shared_ptr<const Method>> find(std::uint64_t address) const {
+    const std::lock_guard hold(code_->lock_);
+    return code_->method_at(address);
+  }
+  static source::Function function_of(const Method& method) {
+    source::Function function;
+    function.begin = function.primary = method.begin;
+    function.end = method.end;
+    return function;
+  }
+
+  std::shared_ptr<RuntimeCode> code_;
+};
+
+std::unique_ptr<source::UnwindSource> RuntimeCode::make_source() {
+  return std::make_unique<Source>(std::static_pointer_cast<RuntimeCode>(shared_from_this()));
+}
+
+}  // namespace windlass::runtimes

@@ -1,0 +1,94 @@
+// What every managed runtime that is read from outside has in common: its methods, found by address in its own
+// structures, copied with what describes their frames, and given out as the code that a process publishes.
+//
+// A runtime is a folder with the same files: `find` (is it in this process? which version?), `code_map` (pc -> method),
+// `rows` (what describes its frames), `names`. What it makes of them is a Runtime.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "manager/published_code.h"
+#include "source/unwind_source.h"
+
+namespace windlass::runtimes {
+
+// One method's code as it was when it was read; nothing of it is looked at in the process again.
+class Method {
+ public:
+  virtual ~Method() = default;
+
+  std::uint64_t begin = 0, end = 0;  // addresses in the process
+  bool lasting = true;               // what is at these addresses stays this method for good
+  std::string name;                  // empty: not known
+
+  [[nodiscard]] bool contains(std::uint64_t address) const { return address >= begin && address < end; }
+  // As source::UnwindSource has them.
+  [[nodiscard]] virtual Expected<void> row_at(std::uint64_t address, FrameRow& to) const = 0;
+  virtual void for_each_row(source::RowSink row, source::ErrorSink report) const = 0;
+  // That it takes here.
+  [[nodiscard]] virtual std::size_t bytes() const = 0;
+};
+
+// One in a process. Used from one thread at a time.
+class Runtime {
+ public:
+  virtual ~Runtime() = default;
+  [[nodiscard]] virtual Architecture architecture() const = 0;
+  // The method whose code contains an address. kNotFound: none does (a stub of the runtime, or no code of its own);
+  // others: what is wrong with what it says.
+  [[nodiscard]] virtual Expected<std::unique_ptr<Method>> method_at(std::uint64_t address) = 0;
+  // Of a method that is not lasting: is it still what method_at() would give?
+  [[nodiscard]] virtual bool is_still(const Method& method) = 0;
+  // Its process has code there that is in no ELF file: is it the runtime's own?
+  virtual void note_code(const process::ProcMap& /*map*/) {}
+  // What is wrong with it as a whole: what it says is not understood, or not all of it.
+  [[nodiscard]] virtual std::optional<Error> problem() const { return std::nullopt; }
+};
+
+// Answers for all generated code of the process that no code manager does, and before a jitdump: that of a runtime
+// tells names, but of no frames.
+//
+// What is known of a moment is what the runtime says when it is asked, since it keeps no past: code that was taken away
+// before is not found, and where other code is there by now (a method that does not last), that is. What was once found
+// of lasting methods stays known, also when the process is gone. Bounds: kMaxMethods, kMaxBytes of their code and
+// information, then all are forgotten.
+class RuntimeCode final : public manager::PublishedCode {
+ public:
+  static constexpr std::size_t kMaxMethods = std::size_t{1} << 17;
+  static constexpr std::size_t kMaxBytes = std::size_t{128} << 20;
+
+  // `map` is the first mapping of the image that the runtime is in.
+  RuntimeCode(std::unique_ptr<Runtime> runtime, const process::ProcMap& map);
+
+  std::uint64_t begin() const override { return 0; }
+  std::uint64_t end() const override { return ~std::uint64_t{0}; }
+  std::uint64_t rank() const override { return ~std::uint64_t{0} - 1; }
+  void set_time(std::uint64_t time) override;
+  std::optional<Function> function_at(std::uint64_t address, std::uint64_t time, std::span<char> room) override;
+  void note_code(const process::ProcMap& map) override;
+  std::optional<Error> problem() const override;
+  std::unique_ptr<source::UnwindSource> make_source() override;
+
+ private:
+  class Source;
+  struct Known {
+    std::shared_ptr<const Method> method;
+    std::uint64_t seen = 0;  // in which turn it was last known to be there
+  };
+
+  [[nodiscard]] Expected<std::shared_ptr<const Method>> method_at(std::uint64_t address);
+  void keep(const std::shared_ptr<const Method>& method);
+
+  mutable std::mutex lock_;
+  std::unique_ptr<Runtime> runtime_;
+  std::map<std::uint64_t, Known> known_;  // by begin; disjoint
+  std::size_t bytes_ = 0;
+  std::uint64_t turn_ = 0;  // grows with set_time()
+};
+
+}  // namespace windlass::runtimes

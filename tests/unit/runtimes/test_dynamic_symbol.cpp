@@ -1,0 +1,37 @@
+// Symbols of what is loaded in this process, as the dynamic linker finds them.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <link.h>
+#include <unistd.h>
+
+#include "process/process_memory.h"
+#include "runtimes/dynamic_symbol.h"
+
+namespace windlass::runtimes {
+namespace {
+
+std::uint64_t base_of(const void* inside) {
+  Dl_info info{};
+  return ::dladdr(inside, &info) != 0 ? reinterpret_cast<std::uint64_t>(info.dli_fbase) : 0;
+}
+
+TEST(DynamicSymbol, IsWhereTheLinkerFindsIt) {
+  const process::MemoryFile memory(::getpid());
+  const void* environment = ::dlsym(RTLD_DEFAULT, "_r_debug");
+  ASSERT_NE(environment, nullptr);
+  const auto found = find_dynamic_symbol(memory, base_of(environment), "_r_debug");
+  ASSERT_TRUE(found.has_value()) << found.error().text();
+  EXPECT_EQ(*found, reinterpret_cast<std::uint64_t>(environment));
+}
+
+TEST(DynamicSymbol, OfNobodyOrNoImageIsNotFound) {
+  const process::MemoryFile memory(::getpid());
+  const std::uint64_t base = base_of(::dlsym(RTLD_DEFAULT, "_r_debug"));
+  EXPECT_EQ(find_dynamic_symbol(memory, base, "no_such_symbol_at_all").error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(find_dynamic_symbol(memory, base, "_r_debu").error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(find_dynamic_symbol(memory, base + 4096, "_r_debug").error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(find_dynamic_symbol(memory, 0, "_r_debug").error().code, ErrorCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace windlass::runtimes
