@@ -48,6 +48,22 @@ TEST_F(CRegistration, BatchesComeAndGo) {
   EXPECT_EQ(windlass_register(registrar_, &functions[1], 1, nullptr, &error_), WINDLASS_OK) << error_.text;
 }
 
+TEST_F(CRegistration, BatchesMove) {
+  const std::vector<windlass_generated> before = {function(0), function(1)}, now = {function(1), function(4)};
+  std::uint64_t id = 0;
+  ASSERT_EQ(windlass_register(registrar_, before.data(), 2, &id, &error_), WINDLASS_OK) << error_.text;
+  const std::uint64_t from[] = {before[0].address, before[1].address};
+  ASSERT_EQ(windlass_move(registrar_, id, from, now.data(), 2, &error_), WINDLASS_OK) << error_.text;
+  EXPECT_EQ(windlass_register(registrar_, &now[1], 1, nullptr, &error_), WINDLASS_MALFORMED);
+  EXPECT_EQ(windlass_register(registrar_, &before[0], 1, nullptr, &error_), WINDLASS_OK) << "the place is free";
+  EXPECT_EQ(windlass_move(registrar_, id, nullptr, now.data(), 2, &error_), WINDLASS_INVALID);
+  EXPECT_EQ(windlass_move(registrar_, id, from, now.data(), 0, &error_), WINDLASS_INVALID);
+  EXPECT_EQ(windlass_move(nullptr, id, from, now.data(), 2, &error_), WINDLASS_INVALID);
+  EXPECT_EQ(windlass_move(registrar_, id + 7, from, now.data(), 2, &error_), WINDLASS_NOT_FOUND);
+  EXPECT_EQ(windlass_move(registrar_, id, from, now.data(), 2, &error_), WINDLASS_MALFORMED) << "not where it was";
+  EXPECT_EQ(windlass_unregister(registrar_, id, &error_), WINDLASS_NOT_FOUND) << "an error removes";
+}
+
 TEST_F(CRegistration, MisuseIsAnError) {
   windlass_generated one = function(0);
   EXPECT_EQ(windlass_register(nullptr, &one, 1, nullptr, &error_), WINDLASS_INVALID);

@@ -32,6 +32,13 @@ Functions functions_of(const JitChain& chain) {
   return functions;
 }
 
+std::vector<MovedFunction> moves_of(const JitChain& from, const JitChain& to) {
+  std::vector<MovedFunction> moves;
+  for (unsigned i = 0; i < JitChain::kStubs; ++i)
+    moves.push_back({.from = from.stubs()[i].begin(), .now = function_of(to.stubs()[i])});
+  return moves;
+}
+
 std::unique_ptr<Registrar> open(Registry registry) {
   auto registrar = open_registrar(registry, {.folder = testing::TempDir()});
   EXPECT_TRUE(registrar) << registrar.error().text();
@@ -113,6 +120,81 @@ TEST_P(EveryRegistry, ImpossibleFunctionsAreErrorsThatNameThem) {
   EXPECT_TRUE(registrar_->add(functions_of(chain_)));
 }
 
+TEST_P(EveryRegistry, CodeThatMovedIsWhereItIs) {
+  const JitChain other;
+  const Functions here = functions_of(chain_), there = functions_of(other);
+  const auto id = registrar_->add(here);
+  ASSERT_TRUE(id);
+  std::vector<MovedFunction> moves = moves_of(chain_, other);
+  std::swap(moves[1], moves[6]);  // in any order
+  const auto moved = registrar_->move(*id, moves);
+  ASSERT_TRUE(moved) << moved.error().text();
+  EXPECT_EQ(refusal({there[3]}).where, there[3].address);
+  const auto free = registrar_->add(here);
+  ASSERT_TRUE(free) << free.error().text();
+  ASSERT_TRUE(registrar_->remove(*free));
+  ASSERT_TRUE(registrar_->move(*id, moves_of(other, chain_))) << "it keeps its id";
+  ASSERT_TRUE(registrar_->remove(*id));
+  EXPECT_EQ(registrar_->remove(*id).error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(registrar_->move(*id, moves).error().code, ErrorCode::kNotFound);
+  EXPECT_TRUE(registrar_->add(here));
+  EXPECT_TRUE(registrar_->add(there));
+}
+
+// Into places of its own: two change theirs, one stays.
+TEST_P(EveryRegistry, CodeMovesOverItsOwnBatch) {
+  std::vector<FrameRow> rows(1);
+  rows[0].end = 96;
+  rows[0].cfa = CfaRule::at(Registers::sp_number(kOwnArchitecture), 8);
+  const auto piece = [&](std::uint64_t offset) {
+    return GeneratedFunction{
+        .address = reinterpret_cast<std::uint64_t>(chain_.room()) + offset, .size = 96, .name = "piece", .rows = rows};
+  };
+  const auto move = [&](std::uint64_t from, std::uint64_t to) {
+    return MovedFunction{.from = piece(from).address, .now = piece(to)};
+  };
+  const auto id = registrar_->add(Functions{piece(0), piece(96), piece(400)});
+  ASSERT_TRUE(id);
+  const auto moved = registrar_->move(*id, std::vector{move(0, 64), move(96, 160), move(400, 400)});
+  ASSERT_TRUE(moved) << moved.error().text();
+  ASSERT_TRUE(registrar_->move(*id, std::vector{move(64, 160), move(160, 64), move(400, 400)}));
+  EXPECT_TRUE(registrar_->remove(*id));
+}
+
+TEST_P(EveryRegistry, WhatCannotHaveMovedIsAnErrorAndRemoved) {
+  const JitChain other, third;
+  const auto refused = [&](auto&& change) {
+    const auto id = registrar_->add(functions_of(chain_));
+    EXPECT_TRUE(id) << "what moved wrongly before is gone: " << id.error().text();
+    std::vector<MovedFunction> moves = moves_of(chain_, other);
+    change(moves);
+    const auto moved = registrar_->move(*id, moves);
+    EXPECT_FALSE(moved);
+    EXPECT_EQ(registrar_->remove(*id).error().code, ErrorCode::kNotFound);
+    return moved ? Error{.what = "nothing was refused"} : moved.error();
+  };
+  using Moves = std::vector<MovedFunction>;
+  const char* const kPart = "code moves a batch at a time, those functions too that stay";
+  const char* const kNone = "a function that moved is not one of its batch, or twice";
+  EXPECT_STREQ(refused([](Moves& moves) { moves.pop_back(); }).what, kPart);
+  EXPECT_STREQ(refused([&](Moves& moves) {
+                 moves.push_back({.from = ~std::uint64_t{4095}, .now = function_of(third.stubs()[0])});
+               }).what,
+               kPart);
+  EXPECT_STREQ(refused([](Moves& moves) { moves[4].from += 1; }).what, kNone);
+  EXPECT_STREQ(refused([](Moves& moves) { moves[4].from = moves[3].from; }).what, kNone);
+  EXPECT_STREQ(refused([&](Moves& moves) { moves[4].now = function_of(third.stubs()[5]); }).what,
+               "a function that moved is of another size than it was");
+  EXPECT_STREQ(refused([](Moves& moves) { moves.clear(); }).what, "no function to register");
+  EXPECT_STREQ(refused([](Moves& moves) { moves[2].now.rows = {}; }).what,
+               "a function is described by a prologue or by rows");
+  const auto blocking = registrar_->add(Functions{function_of(other.stubs()[3])});
+  ASSERT_TRUE(blocking);
+  const Error error = refused([](Moves&) {});
+  EXPECT_STREQ(error.what, "registered already, and not removed");
+  EXPECT_EQ(error.where, other.stubs()[3].begin());
+}
+
 INSTANTIATE_TEST_SUITE_P(All, EveryRegistry,
                          testing::Values(Registry::kWindlass, Registry::kFrameInfo, Registry::kGdb, Registry::kPerfMap,
                                          Registry::kJitdump));
@@ -153,6 +235,30 @@ TEST(WindlassRegistry, WalksSeeABatchAtOnceAndNoLonger) {
     ASSERT_TRUE(other) << "the place is free";
     EXPECT_TRUE(retire_own_code(*other));
   }
+}
+
+TEST(WindlassRegistry, WalksSeeWhereCodeHasMovedTo) {
+  const JitChain chain, other;
+  if (chain.room() == nullptr || other.room() == nullptr)
+    GTEST_SKIP() << "SKIPPED: no memory that is writable and executable";
+  const auto walk = [](const JitChain& through) {
+    std::vector<std::uint64_t> pcs(100);
+    through.through(
+        JitChain::kStubs,
+        [](void* to) {
+          auto& found = *static_cast<std::vector<std::uint64_t>*>(to);
+          found.resize(backtrace(found.data(), found.size()));
+        },
+        &pcs);
+    return met(through, pcs);
+  };
+  const auto registrar = open(Registry::kWindlass);
+  const auto id = registrar->add(functions_of(chain));
+  ASSERT_TRUE(id && registrar->move(*id, moves_of(chain, other)));
+  EXPECT_EQ(walk(other), kAll);
+  const auto other_code = add_own_code(chain.stubs()[0].range());
+  ASSERT_TRUE(other_code) << "the place is free";
+  EXPECT_TRUE(retire_own_code(*other_code));
 }
 
 // ---- libgcc or LLVM -------------------------------------------------------------------------------------------------
@@ -200,6 +306,17 @@ TEST_F(FrameInfoRegistry, ExceptionsAndBacktracesCrossABatch) {
   EXPECT_TRUE(throws_across());
   ASSERT_TRUE(registrar_->remove(*id));
   EXPECT_NE(backtrace(), kAll) << "nobody knows the code any more";
+}
+
+TEST_F(FrameInfoRegistry, ExceptionsCrossCodeThatHasMoved) {
+  const JitChain before;
+  const auto id = registrar_->add(functions_of(before));
+  ASSERT_TRUE(id);
+  ASSERT_TRUE(registrar_->move(*id, moves_of(before, chain_)));
+  EXPECT_EQ(backtrace(), kAll);
+  EXPECT_TRUE(throws_across());
+  ASSERT_TRUE(registrar_->remove(*id));
+  EXPECT_NE(backtrace(), kAll);
 }
 
 // One batch each, and turn by turn in two: libgcc 13 and later want ranges that are apart.
@@ -292,7 +409,7 @@ TEST(FrameInfoByLlvm, All) {
       "ASAN_OPTIONS=verify_asan_link_order=0 LD_PRELOAD={} /proc/{}/exe --gtest_filter='FrameInfoRegistry.*' 2>&1",
       library, ::getpid()));
   EXPECT_EQ(again.status, 0) << again.output;
-  EXPECT_NE(again.output.find("[  PASSED  ] 6 tests"), std::string::npos) << again.output;
+  EXPECT_NE(again.output.find("[  PASSED  ] 7 tests"), std::string::npos) << again.output;
 }
 
 }  // namespace
