@@ -29,7 +29,8 @@ void look(manager::JitdumpCode& code, std::uint64_t time) {
     FrameRow row;
     for (const std::uint64_t at : {function.begin, function.begin + (function.end - function.begin) / 2}) {
       char room[16];
-      (void)code.function_at(at, time, room);
+      if (const auto known = code.function_at(at, time, room)) FUZZ_CHECK(known->file.size() < std::size_t{1} << 20);
+      (void)source->line_at(at);
       if (source->row_at(at, row)) FUZZ_CHECK(row.begin <= at && at < row.end);
     }
     unsigned rows = 0;

@@ -111,7 +111,7 @@ void make_jitdump(const std::filesystem::path& corpus, bool header_first) {
                                .header()
                                .unwinding(1, both, kHeader)
                                .load(2, kCode, kSize, 1, "described")
-                               .record(process::JitdumpKind::kDebugInfo, 3, "lines")
+                               .lines(3, kCode + kSize, {{kCode + kSize, 1, "a"}, {kCode + kSize + 8, 2, "\xff"}})
                                .load(4, kCode + kSize, 16, 2, "plain")
                                .move(2000, kCode, kCode + 48, kSize, 1)
                                .close(3000)

@@ -4,6 +4,7 @@
 //   auto frames = open_registrar(Registry::kFrameInfo);                          // libgcc's unwinder, or LLVM's
 //   auto id = (*frames)->add({{.address = code, .size = size, .name = "f", .prologue = &f}});
 //   ...                                                                          // the code runs, exceptions cross it
+//   (*frames)->move(*id, {{.from = code, .now = {.address = elsewhere, ...}}});  // when it is somewhere else
 //   (*frames)->remove(*id);                                                      // before other code comes there
 //
 // A registrar is thread-safe, and none of it is for signal handlers. Its lock is never held while a walk is: the only
@@ -47,6 +48,12 @@ struct GeneratedFunction {
   std::uint64_t personality = 0;
   std::uint64_t language_data = 0;
   std::span<const GeneratedLine> lines = {};  // ascending
+};
+
+// A function of a batch, whose code is at another address now, or, with all others of its batch, still at its own.
+struct MovedFunction {
+  std::uint64_t from = 0;   // where it was registered
+  GeneratedFunction now{};  // as add() wants it
 };
 
 enum class Registry : std::uint8_t {
@@ -102,13 +109,21 @@ class Registrar {
   // A batch, known when this returns: all of it or nothing. Errors, with the function's address (kMalformed: or an
   // offset into its code, from its prologue): kMalformed for none at all, one without code, for functions that overlap
   // each other or what is registered here (which was not removed), for rows that are not of the code; kUnsupported for
-  // another architecture than the process's; kUnreadable for code that a jitdump cannot copy; kSystem, and then a file
-  // has nothing of the batch. Windows' tables: kOutOfRange outside of the heap; kMalformed for code that is not
-  // executable yet, or that a table of somebody else's answers for; kUnsupported for rows; and winx64::write()'s.
-  // kSFrame: also sframe::Writer::add()'s. Linear in the batch, logarithmic in the functions there are.
+  // another architecture than the process's; kMalformed for code on pages that are not executable yet, where the kernel
+  // can be asked (Linux 6.11 and later; Windows), so the order is: write, make executable, add, run; kUnreadable for
+  // code that a jitdump cannot copy; kSystem, and then a file has nothing of the batch. Windows' tables: kOutOfRange
+  // outside of the heap; kMalformed for code that a table of somebody else's answers for; kUnsupported for rows; and
+  // winx64::write()'s. kSFrame: also sframe::Writer::add()'s. Linear in the batch, logarithmic in the functions there
+  // are.
   [[nodiscard]] virtual Expected<RegistrationId> add(std::span<const GeneratedFunction> functions) = 0;
   // To be called when the code runs no more, and before other code is written to its place. kNotFound.
   virtual Expected<void> remove(RegistrationId id) = 0;
+  // To be called when all the code of a batch stands at its new addresses and none of it runs, neither there nor where
+  // it was; places may be those of others of the batch. remove() takes it away from there. What moves by itself is
+  // added by itself. Where a registry can say that code has moved (a jitdump) it does, elsewhere it is removed and
+  // added. kNotFound: no such batch. With any other error the batch is removed, as its code is no longer where it was:
+  // kMalformed for functions that are not those of the batch, each once and of the same size, and add()'s.
+  virtual Expected<void> move(RegistrationId id, std::span<const MovedFunction> functions) = 0;
 
  protected:
   Registrar() = default;

@@ -317,6 +317,12 @@ WINDLASS_API windlass_status windlass_register(windlass_registrar* registrar, co
                                                size_t count, uint64_t* id, windlass_error* error);
 /* Before other code is written there. WINDLASS_NOT_FOUND. [any] */
 WINDLASS_API windlass_status windlass_unregister(windlass_registrar* registrar, uint64_t id, windlass_error* error);
+/* All code of a batch is at other addresses now, none of it running: `functions` as they would be registered there, and
+ * in `from` where each of them was. All of the batch, those too that stay, each of its size. It keeps its id.
+ * WINDLASS_NOT_FOUND: there is no such batch, WINDLASS_INVALID: an argument that is not set up; with any other error
+ * the batch is unregistered. [any] */
+WINDLASS_API windlass_status windlass_move(windlass_registrar* registrar, uint64_t id, const uint64_t* from,
+                                           const windlass_generated* functions, size_t count, windlass_error* error);
 /* With all that is still registered. */
 WINDLASS_API windlass_status windlass_close_registrar(windlass_registrar* registrar);
 

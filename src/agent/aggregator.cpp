@@ -152,7 +152,20 @@ profile::Profile Aggregator::build(const Counts& counts, std::uint64_t& unknown,
     }
   }
   profile.locations.reserve(locations_.size());
-  std::unordered_map<std::string_view, std::uint32_t> functions;
+  std::unordered_multimap<std::string_view, std::uint32_t> functions;  // by name
+  // Whoever made the code may say its file at one time and not at another.
+  const auto number_of = [&](const CodeFunction& function) {
+    const auto [first, last] = functions.equal_range(function.name);
+    for (auto known = first; known != last; ++known) {
+      std::string& file = profile.functions[known->second].file;
+      if (file.empty()) file = function.file;
+      if (file == function.file || function.file.empty()) return known->second;
+    }
+    const auto number = static_cast<std::uint32_t>(profile.functions.size());
+    profile.functions.push_back({.name = function.name, .system_name = function.name, .file = function.file});
+    functions.emplace(function.name, number);
+    return number;
+  };
   for (const Place& place : locations_) {
     profile::Location& location = profile.locations.emplace_back();
     location.module = place.module;
@@ -160,10 +173,7 @@ profile::Profile Aggregator::build(const Counts& counts, std::uint64_t& unknown,
     if (place.name == CodeNames::kUnknown) continue;
     const CodeFunction& function = names.function(place.name);
     if (function.name.empty()) continue;
-    const auto [number, is_new] =
-        functions.try_emplace(function.name, static_cast<std::uint32_t>(profile.functions.size()));
-    if (is_new) profile.functions.push_back({.name = function.name, .system_name = function.name});
-    location.lines.push_back({number->second, 0});
+    location.lines.push_back({number_of(function), function.line});
     location.function_begin = function.begin;
   }
   const auto total = totals(counts, unknown);

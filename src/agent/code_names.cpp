@@ -7,19 +7,22 @@
 
 namespace windlass::agent {
 
-std::uint32_t CodeNames::intern(std::uint64_t begin, std::string_view name) {
-  key_.assign(reinterpret_cast<const char*>(&begin), sizeof begin);
-  key_ += name;
+std::uint32_t CodeNames::intern(const Function& function) {
+  key_.assign(reinterpret_cast<const char*>(&function.begin), sizeof function.begin);
+  key_.append(reinterpret_cast<const char*>(&function.line), sizeof function.line);
+  key_.append(function.name) += '\0';
+  key_ += function.file;
   if (const auto known = numbers_.find(key_); known != numbers_.end()) return known->second;
-  const std::uint32_t number = add(begin, name);
+  const std::uint32_t number = add(function);
   if (number != kUnknown) numbers_.emplace(key_, number);
   return number;
 }
 
-std::uint32_t CodeNames::add(std::uint64_t begin, std::string_view name) {
-  if (functions_.size() == kMaxFunctions || name.size() > kMaxBytes - bytes_) return kUnknown;
-  bytes_ += name.size();
-  functions_.push_back({begin, std::string(name)});
+std::uint32_t CodeNames::add(const Function& function) {
+  const std::size_t bytes = function.name.size() + function.file.size();
+  if (functions_.size() == kMaxFunctions || bytes > kMaxBytes - bytes_) return kUnknown;
+  bytes_ += bytes;
+  functions_.push_back({function.begin, std::string(function.name), std::string(function.file), function.line});
   return static_cast<std::uint32_t>(functions_.size());
 }
 
@@ -40,12 +43,12 @@ std::uint32_t CodeNames::find(std::uint32_t tgid, const MapSet& maps, const Mapp
                               std::uint64_t time, std::uint64_t now) {
   if (const auto* code = maps.published_of(mapping); code != nullptr)
     if (const auto function = (*code)->function_at(address, time, room_); function && !function->name.empty())
-      return intern(function->begin, function->name);
+      return intern(*function);
   Followed& followed = followed_[tgid];
   look(tgid, followed, now);
   if (followed.map == nullptr) return kUnknown;
   const auto function = followed.map->find(address, time);
-  return function ? intern(function->begin, function->name) : kUnknown;
+  return function ? intern({function->begin, function->name}) : kUnknown;
 }
 
 std::uint32_t CodeNames::find_late(std::uint32_t tgid, const MapSet& maps, const Mapping& mapping,
@@ -53,7 +56,7 @@ std::uint32_t CodeNames::find_late(std::uint32_t tgid, const MapSet& maps, const
   const auto* code = maps.published_of(mapping);
   if (code == nullptr || (*code)->is_settled(time, 0)) return find(tgid, maps, mapping, address, time, now);
   const auto [late, is_new] = late_numbers_.try_emplace({code->get(), address, time / kLateInterval}, kUnknown);
-  if (is_new && (late->second = add(0, {})) != kUnknown) late_.push_back({*code, address, time, late->second});
+  if (is_new && (late->second = add({})) != kUnknown) late_.push_back({*code, address, time, late->second});
   return late->second;
 }
 
@@ -62,9 +65,11 @@ void CodeNames::resolve() {
   for (const Late& late : late_) {
     (void)late.code->is_settled(late.time, now);
     const auto function = late.code->function_at(late.address, late.time, room_);
-    if (!function || function->name.size() > kMaxBytes - bytes_) continue;
-    bytes_ += function->name.size();
-    functions_[late.number - 1] = {function->begin, std::string(function->name)};
+    const std::size_t bytes = function ? function->name.size() + function->file.size() : 0;
+    if (!function || bytes > kMaxBytes - bytes_) continue;
+    bytes_ += bytes;
+    functions_[late.number - 1] = {function->begin, std::string(function->name), std::string(function->file),
+                                   function->line};
   }
   late_.clear();
   late_numbers_.clear();

@@ -22,10 +22,12 @@
 
 namespace windlass::agent {
 
-// One at its place: two of one name at two places are two.
+// One at its place and line: two of one name at two places are two.
 struct CodeFunction {
   std::uint64_t begin = 0;
   std::string name;
+  std::string file = {};  // of its source, and the line in it of what ran; 0: not known
+  std::uint32_t line = 0;
 };
 
 // One thread only.
@@ -77,13 +79,14 @@ class CodeNames {
   using LateKey = std::tuple<const void*, std::uint64_t, std::uint64_t>;  // code, address, time / kLateInterval
 
   void look(std::uint32_t tgid, Followed& followed, std::uint64_t now);
-  std::uint32_t intern(std::uint64_t begin, std::string_view name);
-  std::uint32_t add(std::uint64_t begin, std::string_view name);
+  using Function = manager::PublishedCode::Function;
+  std::uint32_t intern(const Function& function);
+  std::uint32_t add(const Function& function);
 
   std::unordered_map<std::uint32_t, Followed> followed_;  // by tgid
   std::deque<std::uint32_t> dead_;                        // in the order of their ends
   std::deque<CodeFunction> functions_;
-  std::unordered_map<std::string, std::uint32_t> numbers_;  // by begin and name
+  std::unordered_map<std::string, std::uint32_t> numbers_;  // by begin, line, name and file
   std::map<LateKey, std::uint32_t> late_numbers_;
   std::vector<Late> late_;  // not resolved
   std::size_t bytes_ = 0;

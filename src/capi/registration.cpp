@@ -123,6 +123,20 @@ windlass_status windlass_unregister(windlass_registrar* registrar, uint64_t id, 
   return removed ? WINDLASS_OK : report(removed.error(), error);
 }
 
+windlass_status windlass_move(windlass_registrar* registrar, uint64_t id, const uint64_t* from,
+                              const windlass_generated* functions, size_t count, windlass_error* error) {
+  if (!usable(registrar)) return invalid("the registrar is closed", error);
+  std::vector<GeneratedFunction> given;
+  std::deque<Prologue> prologues;
+  if (count == 0 || from == nullptr || !from_c(functions, count, given, prologues))
+    return invalid("windlass_generated is not set up, or where the code was", error);
+  std::vector<MovedFunction> moved;
+  moved.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) moved.push_back({from[i], given[i]});
+  const auto done = registrar->registrar->move(RegistrationId{id}, moved);
+  return done ? WINDLASS_OK : report(done.error(), error);
+}
+
 windlass_status windlass_close_registrar(windlass_registrar* registrar) {
   if (!usable(registrar)) return WINDLASS_INVALID;
   registrar->change();

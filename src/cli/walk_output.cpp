@@ -129,7 +129,7 @@ class WalkPrinter {
   }
 
   void source(const SourceFrame& at) {
-    if (options_.lines && at.line != 0) out_.text(fmt::format(" at {}:{}", at.file, at.line));
+    if (options_.lines && at.line != 0 && !at.file.empty()) out_.text(fmt::format(" at {}:{}", at.file, at.line));
   }
 
   void registers(const FrameEntry& frame) {

@@ -47,13 +47,14 @@ void JitdumpCode::read_until(std::uint64_t time) {
 }
 
 void JitdumpCode::load(std::uint64_t time, const process::JitdumpLoad& load, std::string_view name,
-                       const process::JitdumpFrames& frames) {
+                       const process::JitdumpDetails& details) {
   if (functions_.size() == kMaxFunctions || name.size() > kMaxText - texts_.size()) {
     if (!problem_) problem_ = Error{ErrorCode::kLimit, "more functions in a jitdump than are kept", load.address};
     return;
   }
   const auto number = static_cast<std::uint32_t>(functions_.size());
-  functions_.push_back({texts_.size(), static_cast<std::uint32_t>(name.size()), frames});
+  functions_.push_back({texts_.size(), static_cast<std::uint32_t>(name.size()), details.frames});
+  lines_.add(number, load.size, details.lines, file_);
   texts_ += name;
   by_index_[load.index] = number;
   history_.add({load.address, load.size, has_own_clock() ? read_ : time, number});
@@ -101,7 +102,8 @@ std::optional<PublishedCode::Function> JitdumpCode::function_at(std::uint64_t ad
   const Known& known = functions_[piece->function];
   const std::size_t size = std::min<std::size_t>(known.name_size, room.size());
   std::memcpy(room.data(), texts_.data() + known.name_at, size);
-  return Function{piece->begin, {room.data(), size}};
+  const auto [file, line] = line_in(*piece, address);
+  return Function{piece->begin, {room.data(), size}, file, line};
 }
 
 // ---- rows -----------------------------------------------------------------------------------------------------------
@@ -201,6 +203,13 @@ class JitdumpCode::Source final : public source::UnwindSource {
     const auto found = code_->function_at(address, code_->time_, to);
     if (!found) return fail(ErrorCode::kNotFound, "no function contains the address", address);
     return found->name;
+  }
+  Expected<source::SourceLine> line_at(std::uint64_t address) const override {
+    const std::lock_guard hold(code_->lock_);
+    const CodeHistory::Piece* piece = code_->piece_at(address);
+    const auto [file, line] = piece != nullptr ? code_->line_in(*piece, address) : JitdumpLineTable::Line{};
+    if (line == 0) return fail(ErrorCode::kNotFound, "no line for the address", address);
+    return source::SourceLine{file, line};
   }
 
   // Those that are there at the time that was set.

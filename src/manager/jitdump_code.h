@@ -8,6 +8,7 @@
 
 #include "base/function_ref.h"
 #include "dwarf/cfi.h"
+#include "manager/jitdump_lines.h"
 #include "manager/published_code.h"
 #include "process/code_history.h"
 #include "process/jitdump.h"
@@ -15,8 +16,8 @@
 namespace windlass::manager {
 
 // Every function by its name from the time of its record on, until a later one covers its range or it moves; rows where
-// the dump has unwinding data. It answers for all code of the process that no code manager does: of two, the one that
-// was opened later.
+// the dump has unwinding data, and lines where it has those. It answers for all code of the process that no code
+// manager does: of two, the one that was opened later.
 //
 // Where the file says that its times are a processor's clock's, not CLOCK_MONOTONIC, a record counts from when it was
 // read. Bounds: kMaxFunctions, kMaxText bytes of names, kMaxFrames bytes of unwinding data that were needed.
@@ -51,7 +52,7 @@ class JitdumpCode final : public PublishedCode, private process::JitdumpVisitor 
   };
 
   void load(std::uint64_t time, const process::JitdumpLoad& load, std::string_view name,
-            const process::JitdumpFrames& frames) override;
+            const process::JitdumpDetails& details) override;
   void move(std::uint64_t time, const process::JitdumpMove& move) override;
   void read_until(std::uint64_t time);
   [[nodiscard]] bool has_own_clock() const;
@@ -61,6 +62,9 @@ class JitdumpCode final : public PublishedCode, private process::JitdumpVisitor 
   using FdeSink = FunctionRef<Expected<bool>(const dwarf::CfiSection& section, const dwarf::Fde& fde)>;
   [[nodiscard]] Expected<void> for_each_fde(const process::CodeHistory::Piece& piece, FdeSink sink);
   [[nodiscard]] Expected<void> row_in(const process::CodeHistory::Piece& piece, std::uint64_t address, FrameRow& to);
+  [[nodiscard]] JitdumpLineTable::Line line_in(const process::CodeHistory::Piece& piece, std::uint64_t address) {
+    return lines_.find(piece.function, address - piece.begin, file_);
+  }
   [[nodiscard]] const std::vector<std::byte>* frames_of(std::uint32_t function);
 
   mutable std::mutex lock_;
@@ -75,6 +79,7 @@ class JitdumpCode final : public PublishedCode, private process::JitdumpVisitor 
   process::CodeHistory history_;
   std::unordered_map<std::uint32_t, std::vector<std::byte>> frames_;  // read, by function
   std::size_t frame_bytes_ = 0;
+  JitdumpLineTable lines_;
 };
 
 }  // namespace windlass::manager

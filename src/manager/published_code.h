@@ -45,7 +45,9 @@ class PublishedCode : public std::enable_shared_from_this<PublishedCode> {
 
   struct Function {
     std::uint64_t begin = 0;
-    std::string_view name;  // in the room that was given
+    std::string_view name;       // in the room that was given
+    std::string_view file = {};  // of its source, at that address; as long as this
+    std::uint32_t line = 0;      // 0: not known
   };
   // The function that had an address at a time, with its name, cut where the room is too small.
   [[nodiscard]] virtual std::optional<Function> function_at(std::uint64_t address, std::uint64_t time,

@@ -108,12 +108,12 @@ void JitdumpFile::take(const JitdumpRecord& record, JitdumpVisitor& to) {
     case JitdumpKind::kMove: move(record, to); break;
     case JitdumpKind::kUnwindingInfo: unwinding(record); break;
     case JitdumpKind::kClose: ended_ = true; break;
-    case JitdumpKind::kDebugInfo: break;
+    case JitdumpKind::kDebugInfo: debug_info(record); break;
   }
 }
 
 void JitdumpFile::load(const JitdumpRecord& record, JitdumpVisitor& to) {
-  const JitdumpFrames frames = std::exchange(frames_, {});
+  JitdumpDetails details = std::exchange(details_, {});
   const std::size_t wanted =
       std::min<std::size_t>(record.size, sizeof record + sizeof(JitdumpLoad) + kMaxName + 1) - sizeof record;
   const ByteView bytes = window(reached_ + sizeof record, wanted);
@@ -123,8 +123,10 @@ void JitdumpFile::load(const JitdumpRecord& record, JitdumpVisitor& to) {
     report(ErrorCode::kMalformed, "jitdump record of code without a name that ends", reached_, record.size);
   else if (wraps(code->address, code->size))
     report(ErrorCode::kMalformed, "jitdump record of code that reaches past the last address", reached_, code->address);
-  else
-    to.load(record.time, *code, *name, frames);
+  else {
+    if (details.lines.address != code->address) details.lines = {};
+    to.load(record.time, *code, *name, details);
+  }
 }
 
 void JitdumpFile::move(const JitdumpRecord& record, JitdumpVisitor& to) {
@@ -149,8 +151,23 @@ void JitdumpFile::unwinding(const JitdumpRecord& record) {
     report(ErrorCode::kLimit, "more unwinding data of a function than are read", reached_, data->size);
     return;
   }
-  frames_ = {reached_ + sizeof record + sizeof *data, static_cast<std::uint32_t>(data->size),
-             static_cast<std::uint32_t>(data->header_size)};
+  details_.frames = {reached_ + sizeof record + sizeof *data, static_cast<std::uint32_t>(data->size),
+                     static_cast<std::uint32_t>(data->header_size)};
+}
+
+void JitdumpFile::debug_info(const JitdumpRecord& record) {
+  const std::size_t room = record.size - sizeof record;
+  const auto info = window(reached_ + sizeof record, std::min(room, sizeof(JitdumpDebugInfo))).at<JitdumpDebugInfo>(0);
+  if (!info || info->count > (room - sizeof *info) / (sizeof(JitdumpDebugEntry) + 1)) {
+    report(ErrorCode::kMalformed, "jitdump record of lines that are not in it", reached_, record.size);
+    return;
+  }
+  if (room - sizeof *info > kMaxLines) {
+    report(ErrorCode::kLimit, "more lines of a function than are read", reached_, room);
+    return;
+  }
+  details_.lines = {reached_ + sizeof record + sizeof *info, static_cast<std::uint32_t>(room - sizeof *info),
+                    static_cast<std::uint32_t>(info->count), info->address};
 }
 
 }  // namespace windlass::process

@@ -72,6 +72,21 @@ struct JitdumpUnwinding {
 };
 static_assert(sizeof(JitdumpUnwinding) == 24);
 
+// Of the function whose code comes next, too. Behind it `count` entries, each with the name of a file and its NUL
+// behind it; the name "\xff" is that of the entry before (tools/perf/util/jitdump.h).
+struct JitdumpDebugInfo {
+  std::uint64_t address = 0;  // of the code
+  std::uint64_t count = 0;
+};
+static_assert(sizeof(JitdumpDebugInfo) == 16);
+
+struct JitdumpDebugEntry {
+  std::uint64_t address = 0;
+  std::uint32_t line = 0;
+  std::uint32_t discriminator = 0;
+};
+static_assert(sizeof(JitdumpDebugEntry) == 16);
+
 // ---- reading ------------------------------------------------------------------------------------------------------
 
 // Is it how perf learns of one: "jit-", digits, ".dump", a page of it mapped as code?
@@ -84,12 +99,26 @@ struct JitdumpFrames {
   std::uint32_t header_size = 0;  // at most `size`
 };
 
+// Where its lines stand: entries; `size` 0: it has none.
+struct JitdumpLines {
+  std::uint64_t offset = 0;
+  std::uint32_t size = 0;
+  std::uint32_t count = 0;
+  std::uint64_t address = 0;  // of the code, from which they count
+};
+
+// What was said of a function before its code.
+struct JitdumpDetails {
+  JitdumpFrames frames;
+  JitdumpLines lines;
+};
+
 class JitdumpVisitor {
  public:
   virtual ~JitdumpVisitor() = default;
   // The name is only valid during the call. The code's range does not wrap around; it may be empty.
   virtual void load(std::uint64_t time, const JitdumpLoad& load, std::string_view name,
-                    const JitdumpFrames& frames) = 0;
+                    const JitdumpDetails& details) = 0;
   // The same of the ranges.
   virtual void move(std::uint64_t time, const JitdumpMove& move) = 0;
 };
@@ -100,6 +129,7 @@ class JitdumpFile {
  public:
   static constexpr std::size_t kMaxName = 65535;                       // bytes; what is longer is malformed
   static constexpr std::uint32_t kMaxFrames = std::uint32_t{1} << 20;  // bytes of unwinding data; more are left out
+  static constexpr std::uint32_t kMaxLines = std::uint32_t{1} << 20;   // bytes of lines; more are left out
 
   explicit JitdumpFile(Descriptor file) : file_(std::move(file)) {}
 
@@ -125,6 +155,7 @@ class JitdumpFile {
   void load(const JitdumpRecord& record, JitdumpVisitor& to);
   void move(const JitdumpRecord& record, JitdumpVisitor& to);
   void unwinding(const JitdumpRecord& record);
+  void debug_info(const JitdumpRecord& record);
   [[nodiscard]] ByteView window(std::uint64_t offset, std::size_t size);
   void report(ErrorCode code, const char* what, std::uint64_t where, std::uint64_t detail = 0);
 
@@ -134,7 +165,7 @@ class JitdumpFile {
   std::uint64_t latest_ = 0;
   bool ended_ = false;
   std::optional<Error> problem_;
-  JitdumpFrames frames_;  // of the next code
+  JitdumpDetails details_;  // of the next code
   std::vector<std::byte> window_;
   std::uint64_t window_offset_ = 0;
 };

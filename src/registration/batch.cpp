@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "registration/executable.h"
 #include "windlass/backtrace.h"
 
 namespace windlass::registration {
@@ -109,6 +110,11 @@ Expected<void> Ledger::check_free(std::span<const Function> functions, std::span
 
 std::uint64_t Ledger::take(std::span<const Function> functions, std::span<const Run> runs) {
   const std::uint64_t number = ++last_batch_;
+  take(number, functions, runs);
+  return number;
+}
+
+void Ledger::take(std::uint64_t number, std::span<const Function> functions, std::span<const Run> runs) {
   Batch& batch = batches_[number];
   batch.functions.reserve(functions.size());
   for (const Function& function : functions) batch.functions.push_back({function.begin(), function.end()});
@@ -117,7 +123,24 @@ std::uint64_t Ledger::take(std::span<const Function> functions, std::span<const 
     batch.run_begins.push_back(run.begin);
     longest_run_ = std::max(longest_run_, run.end - run.begin);
   }
-  return number;
+}
+
+Expected<void> Ledger::check_moves(std::uint64_t batch, std::span<const MovedFunction> functions) const {
+  std::vector<Range> from;
+  from.reserve(functions.size());
+  for (const MovedFunction& function : functions) from.push_back({function.from, function.from + function.now.size});
+  std::ranges::sort(from, {}, &Range::begin);
+  const std::vector<Range>& known = batches_.at(batch).functions;
+  for (std::size_t i = 0; i < std::min(from.size(), known.size()); ++i) {
+    if (from[i].begin != known[i].begin)
+      return fail(ErrorCode::kMalformed, "a function that moved is not one of its batch, or twice", from[i].begin);
+    if (from[i].end != known[i].end)
+      return fail(ErrorCode::kMalformed, "a function that moved is of another size than it was", from[i].begin);
+  }
+  if (from.size() != known.size())
+    return fail(ErrorCode::kMalformed, "code moves a batch at a time, those functions too that stay", known[0].begin,
+                known.size());
+  return {};
 }
 
 void Ledger::give_back(std::uint64_t batch) {
@@ -132,6 +155,7 @@ Expected<RegistrationId> BatchRegistrar::add(std::span<const GeneratedFunction> 
   const std::vector<Run> runs = runs_of(*batch);
   const std::lock_guard guard(ledger_.lock());
   if (const auto ok = ledger_.check_free(*batch, runs); !ok) return std::unexpected(ok.error());
+  if (const auto ok = check_executable(runs, executable_); !ok) return std::unexpected(ok.error());
   auto published = publish(*batch, runs);
   if (!published) return std::unexpected(published.error());
   const std::uint64_t id = ledger_.take(*batch, runs);
@@ -146,6 +170,40 @@ Expected<void> BatchRegistrar::remove(RegistrationId id) {
     return fail(ErrorCode::kNotFound, "no such registration, or removed before", static_cast<std::uint64_t>(id));
   published_.erase(found);
   ledger_.give_back(static_cast<std::uint64_t>(id));
+  return {};
+}
+
+Expected<std::unique_ptr<Published>> BatchRegistrar::republish(std::unique_ptr<Published> was,
+                                                               std::span<const MovedFunction>,
+                                                               std::span<const Function> functions,
+                                                               std::span<const Run> runs) {
+  was.reset();
+  return publish(functions, runs);
+}
+
+Expected<void> BatchRegistrar::move(RegistrationId id, std::span<const MovedFunction> functions) {
+  std::vector<GeneratedFunction> now;
+  now.reserve(functions.size());
+  for (const MovedFunction& function : functions) now.push_back(function.now);
+  const auto batch = check_batch(now);
+  const std::vector<Run> runs = batch ? runs_of(*batch) : std::vector<Run>();
+  const auto number = static_cast<std::uint64_t>(id);
+
+  const std::lock_guard guard(ledger_.lock());
+  const auto found = published_.find(number);
+  if (found == published_.end()) return fail(ErrorCode::kNotFound, "no such registration, or removed before", number);
+  std::unique_ptr<Published> was = std::move(found->second);
+  published_.erase(found);
+  const auto moves = ledger_.check_moves(number, functions);
+  ledger_.give_back(number);
+  if (!batch) return std::unexpected(batch.error());
+  if (!moves) return moves;
+  if (const auto ok = ledger_.check_free(*batch, runs); !ok) return ok;
+  if (const auto ok = check_executable(runs, executable_); !ok) return ok;
+  auto published = republish(std::move(was), functions, *batch, runs);
+  if (!published) return std::unexpected(published.error());
+  ledger_.take(number, *batch, runs);
+  published_[number] = std::move(*published);
   return {};
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "walk/own_modules.h"
 #include "windlass/registration.h"
 
 namespace windlass::registration {
@@ -64,6 +65,10 @@ class Ledger {
   // What was found to be free. Returns its number, never given twice.
   [[nodiscard]] std::uint64_t take(std::span<const Function> functions, std::span<const Run> runs);
   void give_back(std::uint64_t batch);
+  // Are these the functions of a batch, each once?
+  [[nodiscard]] Expected<void> check_moves(std::uint64_t batch, std::span<const MovedFunction> functions) const;
+  // Places of a batch that was given back, which stay its own; they were found to be free.
+  void take(std::uint64_t batch, std::span<const Function> functions, std::span<const Run> runs);
 
  private:
   struct Range {
@@ -92,6 +97,7 @@ class BatchRegistrar : public Registrar {
  public:
   [[nodiscard]] Expected<RegistrationId> add(std::span<const GeneratedFunction> functions) override;
   Expected<void> remove(RegistrationId id) override;
+  Expected<void> move(RegistrationId id, std::span<const MovedFunction> functions) override;
 
  protected:
   // With a ledger of its own, ...
@@ -101,12 +107,18 @@ class BatchRegistrar : public Registrar {
   // Under the ledger's lock. `runs` are those of `functions`, which are neither none nor registered.
   [[nodiscard]] virtual Expected<std::unique_ptr<Published>> publish(std::span<const Function> functions,
                                                                      std::span<const Run> runs) = 0;
+  // Of a batch whose functions were `moves`' and are now `functions`.
+  [[nodiscard]] virtual Expected<std::unique_ptr<Published>> republish(std::unique_ptr<Published> was,
+                                                                       std::span<const MovedFunction> moves,
+                                                                       std::span<const Function> functions,
+                                                                       std::span<const Run> runs);
   // To be called by the destructors of those that derive from it: what they publish may need them.
   void remove_all();
 
  private:
   const std::unique_ptr<Ledger> own_;
   Ledger& ledger_;
+  walk::CodeExtent executable_;                                    // under the ledger's lock
   std::map<std::uint64_t, std::unique_ptr<Published>> published_;  // by the ledger's number
 };
 

@@ -19,6 +19,8 @@ class FileRegistrar::Text : public Published {
   Text(const Text&) = delete;
   Text& operator=(const Text&) = delete;
 
+  [[nodiscard]] const std::string& text() const { return text_; }
+
  private:
   FileRegistrar& registrar_;
   std::string text_;
@@ -75,6 +77,19 @@ Expected<std::unique_ptr<Published>> FileRegistrar::publish(std::span<const Func
   auto text = text_of(functions);
   if (!text) return std::unexpected(text.error());
   if (const auto ok = write(*text); !ok) return std::unexpected(ok.error());
+  return std::make_unique<Text>(*this, std::move(*text));
+}
+
+// A child that has not begun its own file is first told where the code was.
+Expected<std::unique_ptr<Published>> FileRegistrar::republish(std::unique_ptr<Published> was,
+                                                              std::span<const MovedFunction> moves,
+                                                              std::span<const Function> functions,
+                                                              std::span<const Run>) {
+  if (const auto ok = follow_fork(); !ok) return std::unexpected(ok.error());
+  const std::string moved = text_of_moves(static_cast<const Text&>(*was).text(), moves);
+  auto text = text_of(functions);
+  if (!text) return std::unexpected(text.error());
+  if (const auto ok = write(moved + *text); !ok) return std::unexpected(ok.error());
   return std::make_unique<Text>(*this, std::move(*text));
 }
 

@@ -24,6 +24,10 @@ class FileRegistrar : public BatchRegistrar {
   [[nodiscard]] virtual Expected<void> begin() { return {}; }
   [[nodiscard]] virtual Expected<std::string> text_of(std::span<const Function> functions) = 0;
 
+  // What says that code has moved, before its text at the new place. `was`: its text at the old one.
+  [[nodiscard]] virtual std::string text_of_moves(std::string_view /*was*/, std::span<const MovedFunction>) const {
+    return {};
+  }
   // Makes what a parent wrote a text of this process, its child.
   virtual void inherit(std::string&) const {}
 
@@ -38,6 +42,10 @@ class FileRegistrar : public BatchRegistrar {
 
   [[nodiscard]] Expected<std::unique_ptr<Published>> publish(std::span<const Function> functions,
                                                              std::span<const Run> runs) override;
+  [[nodiscard]] Expected<std::unique_ptr<Published>> republish(std::unique_ptr<Published> was,
+                                                               std::span<const MovedFunction> moves,
+                                                               std::span<const Function> functions,
+                                                               std::span<const Run> runs) override;
   [[nodiscard]] Expected<void> follow_fork();
   void take_back(std::size_t size) const;
 

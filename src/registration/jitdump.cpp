@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <map>
 
 #include <fmt/format.h>
 
@@ -23,6 +24,7 @@ namespace {
 using process::JitdumpHeader;
 using process::JitdumpKind;
 using process::JitdumpLoad;
+using process::JitdumpMove;
 using process::JitdumpRecord;
 using process::JitdumpUnwinding;
 
@@ -49,6 +51,16 @@ class Records {
   std::string text_;
   std::size_t begin_ = 0;
 };
+
+// The records of a text.
+template <typename Text, typename Visit>
+void for_each_record(Text& text, Visit visit) {
+  JitdumpRecord record;
+  for (auto* at = text.data(); at < text.data() + text.size(); at += record.size) {
+    std::memcpy(&record, at, sizeof record);
+    visit(record, at);
+  }
+}
 
 // perf inject puts the code into an object file, and the unwind information at the next multiple of 8 behind it. A perf
 // that is built with libunwind (Debian 12's) reads it through the mapping that it makes up for the code, which is as
@@ -170,17 +182,44 @@ class JitdumpRegistrar : public FileRegistrar {
   void inherit(std::string& text) const override {
     const std::uint64_t time = monotonic_ns();
     const auto process = static_cast<std::uint32_t>(::getpid());
-    JitdumpRecord record;
-    for (char* at = text.data(); at < text.data() + text.size(); at += record.size) {
-      std::memcpy(&record, at, sizeof record);
+    for_each_record(text, [&](JitdumpRecord& record, char* at) {
       record.time = time;
       std::memcpy(at, &record, sizeof record);
-      if (record.kind != JitdumpKind::kLoad) continue;
+      if (record.kind != JitdumpKind::kLoad) return;
       JitdumpLoad load;
       std::memcpy(&load, at + sizeof record, sizeof load);
       load.process = load.thread = process;  // its parent's other threads are not in the child
       std::memcpy(at + sizeof record, &load, sizeof load);
-    }
+    });
+  }
+
+  // Behind these all code is written once more, under new indexes: branches in it are others now, and perf inject takes
+  // the unwinding data of what has moved for not mapped (jit_repipe_code_move() in jitdump.c: unwinding_mapped_size is
+  // that of the function before, which has been used up). What these say beyond that is which code is no longer where
+  // it was.
+  [[nodiscard]] std::string text_of_moves(std::string_view was,
+                                          std::span<const MovedFunction> functions) const override {
+    std::map<std::uint64_t, const MovedFunction*> moved;  // by where it was
+    for (const MovedFunction& function : functions)
+      if (function.now.address != function.from) moved[function.from] = &function;
+    Records records;
+    for_each_record(was, [&](const JitdumpRecord& record, const char* at) {
+      if (record.kind != JitdumpKind::kLoad) return;
+      JitdumpLoad load;
+      std::memcpy(&load, at + sizeof record, sizeof load);
+      const auto found = moved.find(load.address);
+      if (found == moved.end()) return;
+      records.open(JitdumpKind::kMove);
+      records.value(JitdumpMove{.process = static_cast<std::uint32_t>(::getpid()),
+                                .thread = static_cast<std::uint32_t>(::gettid()),
+                                .vma = found->second->now.address,
+                                .from = load.address,
+                                .to = found->second->now.address,
+                                .size = load.size,
+                                .index = load.index});
+      records.close();
+    });
+    return records.take();
   }
 
   void* marker_ = MAP_FAILED;

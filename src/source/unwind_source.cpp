@@ -50,6 +50,10 @@ Expected<std::string_view> UnwindSource::name_at(std::uint64_t address, std::spa
   return fail(ErrorCode::kNotFound, "unwind information has no names", address);
 }
 
+Expected<SourceLine> UnwindSource::line_at(std::uint64_t address) const {
+  return fail(ErrorCode::kNotFound, "unwind information has no lines", address);
+}
+
 const std::string& UnwindSource::build_id() const {
   static const std::string none;
   return none;

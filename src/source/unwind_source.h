@@ -40,6 +40,12 @@ using Function = UnwindFunction;
 // The same in another numbering, whose addresses are larger by `bias`.
 [[nodiscard]] Function moved(Function function, std::uint64_t bias);
 
+// A place in a program's source, as long as the source of unwind information is there.
+struct SourceLine {
+  std::string_view file;
+  std::uint32_t line = 0;
+};
+
 // ---- virtual unwinding --------------------------------------------------------------------------------------------
 
 // A frame for UnwindSource::unwind.
@@ -134,6 +140,8 @@ class UnwindSource {
   // What made the code calls the function that contains an address, copied, and cut where it is longer; empty: nothing.
   // kNotFound of all sources but those of code made at run time: symbols are no unwind information.
   [[nodiscard]] virtual Expected<std::string_view> name_at(std::uint64_t address, std::span<char> to) const;
+  // Where the code at an address comes from; kNotFound likewise, and where it was not said.
+  [[nodiscard]] virtual Expected<SourceLine> line_at(std::uint64_t address) const;
   // 0: none.
   [[nodiscard]] virtual std::uint64_t entry_point() const { return 0; }
   // ELF: GNU's, lower-case hex; PE: the CodeView identity. Empty: none.

@@ -54,6 +54,10 @@ Place SpaceSubject::find(std::uint64_t address) {
   if (!name || name->empty()) return place;
   place.name = modules_.keep(std::string(*name));
   place.function_begin = module->function_start(address) - known.bias;
+  if (const auto source = module->line_at(address)) {
+    place.file = modules_.keep(std::string(source->file));
+    place.line = source->line;
+  }
   return place;
 }
 

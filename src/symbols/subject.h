@@ -24,6 +24,8 @@ struct Place {
   // Where whoever made the code names it; empty: he does not.
   std::string_view name = {};
   std::uint64_t function_begin = 0;  // as `offset` is numbered
+  std::string_view file = {};        // with the name, where he says that, too
+  std::uint32_t line = 0;
 };
 
 // One thread at a time. The KnownModules must outlive it.

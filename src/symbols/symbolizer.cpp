@@ -113,7 +113,7 @@ class Symbolizer::Implementation {
       if (!place.name.empty()) {
         to.function_begin = place.function_begin;
         const std::string_view readable = modules_.keep(symbols::demangle(std::string(place.name).c_str()));
-        to.frames.push_back({.function = readable, .linkage_name = place.name, .file = "", .line = 0});
+        to.frames.push_back({.function = readable, .linkage_name = place.name, .file = place.file, .line = place.line});
         continue;
       }
       if (place.module == nullptr) continue;

@@ -68,6 +68,9 @@ class Module {
   [[nodiscard]] Expected<std::string_view> name_at(std::uint64_t address, std::span<char> to) const {
     return source().name_at(address - bias_, to);
   }
+  [[nodiscard]] Expected<source::SourceLine> line_at(std::uint64_t address) const {
+    return source().line_at(address - bias_);
+  }
   // The entry point of the image; 0: it has none in this module.
   [[nodiscard]] std::uint64_t entry_point() const;
 

@@ -1,6 +1,7 @@
 // Generated code, registered as the first argument says ("gdb", "perfmap", "jitdump"; files go to the second one) or
-// published by a code manager ("manager"), on the stack: stops for a debugger, in a child of its own if the third
-// argument is "fork", or computes for so many seconds (third argument) within it.
+// published by a code manager ("manager"), or in a jitdump whose code moves when half of the time is over ("moved"), on
+// the stack: stops for a debugger, in a child of its own if the third argument is "fork", or computes for so many
+// seconds (third argument) within it.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -52,6 +53,36 @@ int run_published(const test::JitChain& chain, double seconds) {
   return 0;
 }
 
+std::vector<GeneratedFunction> functions_of(const test::JitChain& chain, const std::vector<std::string>& names,
+                                            const GeneratedLine& line) {
+  std::vector<GeneratedFunction> functions;
+  for (unsigned i = 0; i < names.size(); ++i) {
+    const test::JitStub& stub = chain.stubs()[i];
+    functions.push_back({.address = stub.begin(),
+                         .size = static_cast<std::uint32_t>(stub.end() - stub.begin()),
+                         .name = names[i],
+                         .rows = stub.rows(),
+                         .lines = {&line, 1}});
+  }
+  return functions;
+}
+
+// To another place, where all of it stands once more.
+int run_moved(Registrar& registrar, RegistrationId id, const test::JitChain& chain,
+              const std::vector<std::string>& names, const GeneratedLine& line, double seconds) {
+  double half = seconds / 2;
+  chain.through(test::JitChain::kStubs, in_code, &half);
+  const test::JitChain other;
+  if (other.room() == nullptr) return 8;
+  std::vector<MovedFunction> moves;
+  for (const GeneratedFunction& now : functions_of(other, names, line))
+    moves.push_back({chain.stubs()[moves.size()].begin(), now});
+  if (const auto ok = registrar.move(id, moves); !ok) return std::fprintf(stderr, "%s\n", ok.error().text().c_str()), 9;
+  other.through(test::JitChain::kStubs, in_code, &seconds);
+  std::puts("done");
+  return registrar.remove(id) ? 0 : 5;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -63,19 +94,11 @@ int main(int argc, char** argv) {
   std::vector<std::string> names;
   for (unsigned i = 0; i < test::JitChain::kStubs; ++i) names.push_back("stub" + std::to_string(i));
   const GeneratedLine line{.offset = 0, .file = "generated.js", .line = 42};
-  std::vector<GeneratedFunction> functions;
-  for (unsigned i = 0; i < names.size(); ++i) {
-    const test::JitStub& stub = chain.stubs()[i];
-    functions.push_back({.address = stub.begin(),
-                         .size = static_cast<std::uint32_t>(stub.end() - stub.begin()),
-                         .name = names[i],
-                         .rows = stub.rows(),
-                         .lines = {&line, 1}});
-  }
-  const auto id = (*registrar)->add(functions);
+  const auto id = (*registrar)->add(functions_of(chain, names, line));
   if (!id) return std::fprintf(stderr, "%s\n", id.error().text().c_str()), 4;
   forks = std::strcmp(argv[3], "fork") == 0;
   double seconds = std::atof(argv[3]);
+  if (std::strcmp(argv[1], "moved") == 0) return run_moved(**registrar, *id, chain, names, line, seconds);
   chain.through(test::JitChain::kStubs, in_code, &seconds);
   std::puts("done");
   return (*registrar)->remove(*id) ? 0 : 5;

@@ -79,12 +79,15 @@ TEST_F(JitDebuggers, GdbSeesThemInACoreFile) {
   EXPECT_TRUE(in_order(seen.output, chain(" in ", " () at generated.js:42"))) << seen.output;
 }
 
-// Without unwind information in the file perf goes wrong at the first frame that only that explains.
-TEST_F(JitDebuggers, PerfInjectMakesWholeStacksOfAJitdump) {
+class PerfInject : public JitDebuggers, public testing::WithParamInterface<const char*> {};
+
+// Without unwind information in the file perf goes wrong at the first frame that only that explains. Code that moves is
+// found at both of its places.
+TEST_P(PerfInject, MakesWholeStacksOfAJitdump) {
   if (run("command -v perf").status != 0) GTEST_SKIP() << "SKIPPED: there is no perf (package linux-perf)";
   const auto recorded = run(fmt::format(
-      "cd '{}' && perf record -q -k mono -e cpu-clock -F 199 --call-graph dwarf,16384 -o raw '{}' jitdump . 1 2>&1",
-      folder_, WINDLASS_JIT_TARGET));
+      "cd '{}' && perf record -q -k mono -e cpu-clock -F 199 --call-graph dwarf,16384 -o raw '{}' {} . 1 2>&1", folder_,
+      WINDLASS_JIT_TARGET, GetParam()));
   if (recorded.status != 0) GTEST_SKIP() << "SKIPPED: perf cannot record here: " << recorded.output.substr(0, 200);
   const auto script =
       run(fmt::format("cd '{0}' && JITDUMPDIR='{0}' perf inject --jit -i raw -o injected 2>&1 && perf script -i "
@@ -107,6 +110,8 @@ TEST_F(JitDebuggers, PerfInjectMakesWholeStacksOfAJitdump) {
   EXPECT_GT(samples, 100u) << script.output.substr(0, 2000);
   EXPECT_EQ(whole, samples) << script.output.substr(0, 3000);
 }
+INSTANTIATE_TEST_SUITE_P(Ways, PerfInject, testing::Values("jitdump", "moved"),
+                         [](const auto& way) { return std::string(way.param); });
 
 TEST_F(JitDebuggers, OurOwnRecordingNamesThemByThePerfMap) {
   if (const std::string reason = test::no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;

@@ -114,7 +114,7 @@ TEST_P(PublishedJitProfiles, AWalkOfAProcessSeesThem) {
   // Until it has come to where it computes.
   for (int i = 0; i < 100 && seen.find("in_code") == std::string::npos; ++i) {
     ::usleep(100'000);
-    seen = run(fmt::format("'{}' walk -v {} 2>&1", WINDLASS_COMMAND, child)).output;
+    seen = run(fmt::format("'{}' walk -v --lines {} 2>&1", WINDLASS_COMMAND, child)).output;
   }
   const auto core = run(fmt::format("command -v gcore && cd '{}' && gcore -o core {} && '{}' walk --core core.{} 2>&1",
                                     folder_, child, WINDLASS_COMMAND, child));
@@ -126,6 +126,9 @@ TEST_P(PublishedJitProfiles, AWalkOfAProcessSeesThem) {
     return at != std::string::npos && text.find("main", at) != std::string::npos;
   };
   EXPECT_TRUE(in_order(seen)) << seen;
+  if (std::string(GetParam()) == "jitdump") {
+    EXPECT_NE(seen.find(" at generated.js:42"), std::string::npos) << seen;
+  }
   if (core.status == 0 && std::string(GetParam()) == "manager") {  // a core has no files
     EXPECT_TRUE(in_order(core.output)) << core.output;
   }
@@ -281,15 +284,29 @@ INSTANTIATE_TEST_SUITE_P(Ways, AsmJitProfiles, testing::Values("manager", "perfm
 
 // ---- jitdump --------------------------------------------------------------------------------------------------------
 
-TEST_F(JitProfiles, ARecordingReadsAJitdump) {
+class JitdumpProfiles : public JitProfiles, public testing::WithParamInterface<const char*> {};
+
+TEST_P(JitdumpProfiles, ARecordingReadsAJitdump) {
   if (const std::string reason = test::no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
-  const auto profile = record("-F 499", std::string(WINDLASS_JIT_TARGET) + " jitdump . 2");
+  const auto profile = record("-F 499", fmt::format("{} {} . 2", WINDLASS_JIT_TARGET, GetParam()));
   const Counts counts = count_chains(profile, names_of);
   fmt::print("{} samples, {} whole, {} with the right names\n", counts.samples, counts.whole, counts.right);
   EXPECT_GT(counts.samples, 500u) << output_;
   EXPECT_GE(counts.whole, counts.samples - counts.samples / 1000) << counts.wrong << output_;
   EXPECT_EQ(counts.right, counts.samples) << counts.wrong;
+  std::size_t stubs = 0;
+  for (const profile::Location& location : profile.locations) {
+    if (location.lines.empty()) continue;
+    const profile::Function& function = profile.functions[location.lines[0].function];
+    if (!function.name.starts_with("stub")) continue;
+    ++stubs;
+    EXPECT_EQ(function.file, "generated.js");
+    EXPECT_EQ(location.lines[0].line, 42u);
+  }
+  EXPECT_GE(stubs, std::string_view(GetParam()) == "moved" ? 16u : 8u) << "at each place";
 }
+INSTANTIATE_TEST_SUITE_P(Ways, JitdumpProfiles, testing::Values("jitdump", "moved"),
+                         [](const auto& way) { return std::string(way.param); });
 
 // What stands before the fault counts.
 TEST_F(JitProfiles, ARecordingSaysWhatIsWrongWithAJitdump) {

@@ -8,6 +8,8 @@
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "process/jitdump.h"
 
@@ -30,6 +32,18 @@ class JitdumpText {
     return record(
         process::JitdumpKind::kUnwindingInfo, time,
         bytes(process::JitdumpUnwinding{.size = frames.size(), .header_size = header_size}) + std::string(frames));
+  }
+  // An entry's address as it stands, its line and its file.
+  struct Line {
+    std::uint64_t address;
+    std::uint32_t line;
+    std::string_view file;
+  };
+  JitdumpText& lines(std::uint64_t time, std::uint64_t address, const std::vector<Line>& lines) {
+    std::string body = bytes(process::JitdumpDebugInfo{.address = address, .count = lines.size()});
+    for (const Line& line : lines)
+      (body += bytes(process::JitdumpDebugEntry{.address = line.address, .line = line.line})).append(line.file) += '\0';
+    return record(process::JitdumpKind::kDebugInfo, time, body);
   }
   JitdumpText& close(std::uint64_t time) { return record(process::JitdumpKind::kClose, time, {}); }
   JitdumpText& record(process::JitdumpKind kind, std::uint64_t time, std::string_view body) {

@@ -1,4 +1,6 @@
 // Generated code made known through the C interface: what is taken over, and what is refused.
+#include <sys/mman.h>
+
 #include <string>
 #include <vector>
 
@@ -16,15 +18,19 @@ struct Error : windlass_error {
 class CRegistration : public testing::Test {
  protected:
   void SetUp() override {
+    ASSERT_NE(reinterpret_cast<void*>(code_), MAP_FAILED);
     ASSERT_EQ(windlass_open_registrar(WINDLASS_REGISTRY_OWN, nullptr, &registrar_, &error_), WINDLASS_OK)
         << error_.text;
   }
-  void TearDown() override { windlass_close_registrar(registrar_); }
+  void TearDown() override {
+    windlass_close_registrar(registrar_);
+    ::munmap(reinterpret_cast<void*>(code_), 4096);
+  }
   // 16 bytes of code that nobody runs.
   windlass_generated function(std::uint64_t place) {
     windlass_generated made{};
     made.size = sizeof made;
-    made.address = 0x7'0000'0000 + place * 16;
+    made.address = code_ + place * 16;
     made.code_size = 16;
     made.name = "f";
     made.ops = &op_;
@@ -32,6 +38,8 @@ class CRegistration : public testing::Test {
     return made;
   }
 
+  const std::uint64_t code_ =
+      reinterpret_cast<std::uint64_t>(::mmap(nullptr, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   windlass_registrar* registrar_ = nullptr;
   windlass_op op_{.end = 4, .action = WINDLASS_ALLOCATE, .reg = 0, .second = 0, .offset = 0, .bytes = 32};
   Error error_;
@@ -46,6 +54,22 @@ TEST_F(CRegistration, BatchesComeAndGo) {
   EXPECT_EQ(windlass_unregister(registrar_, id, &error_), WINDLASS_OK);
   EXPECT_EQ(windlass_unregister(registrar_, id, &error_), WINDLASS_NOT_FOUND);
   EXPECT_EQ(windlass_register(registrar_, &functions[1], 1, nullptr, &error_), WINDLASS_OK) << error_.text;
+}
+
+TEST_F(CRegistration, BatchesMove) {
+  const std::vector<windlass_generated> before = {function(0), function(1)}, now = {function(1), function(4)};
+  std::uint64_t id = 0;
+  ASSERT_EQ(windlass_register(registrar_, before.data(), 2, &id, &error_), WINDLASS_OK) << error_.text;
+  const std::uint64_t from[] = {before[0].address, before[1].address};
+  ASSERT_EQ(windlass_move(registrar_, id, from, now.data(), 2, &error_), WINDLASS_OK) << error_.text;
+  EXPECT_EQ(windlass_register(registrar_, &now[1], 1, nullptr, &error_), WINDLASS_MALFORMED);
+  EXPECT_EQ(windlass_register(registrar_, &before[0], 1, nullptr, &error_), WINDLASS_OK) << "the place is free";
+  EXPECT_EQ(windlass_move(registrar_, id, nullptr, now.data(), 2, &error_), WINDLASS_INVALID);
+  EXPECT_EQ(windlass_move(registrar_, id, from, now.data(), 0, &error_), WINDLASS_INVALID);
+  EXPECT_EQ(windlass_move(nullptr, id, from, now.data(), 2, &error_), WINDLASS_INVALID);
+  EXPECT_EQ(windlass_move(registrar_, id + 7, from, now.data(), 2, &error_), WINDLASS_NOT_FOUND);
+  EXPECT_EQ(windlass_move(registrar_, id, from, now.data(), 2, &error_), WINDLASS_MALFORMED) << "not where it was";
+  EXPECT_EQ(windlass_unregister(registrar_, id, &error_), WINDLASS_NOT_FOUND) << "an error removes";
 }
 
 TEST_F(CRegistration, MisuseIsAnError) {

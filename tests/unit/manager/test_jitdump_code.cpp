@@ -116,6 +116,107 @@ TEST(JitdumpCode, TimesOfAnotherClock) {
   EXPECT_TRUE(code->is_settled(between, 0));
 }
 
+// ---- lines ----------------------------------------------------------------------------------------------------------
+
+std::string line_at(PublishedCode& code, std::uint64_t address, std::uint64_t time = kNever) {
+  char room[64];
+  const auto function = code.function_at(address, time, room);
+  return function ? fmt::format("{}:{}", function->file, function->line) : "?";
+}
+
+TEST(JitdumpCode, LinesAreThoseOfTheFunctionAtTheTime) {
+  const GrowingFile file;
+  ASSERT_TRUE(file.append(
+      JitdumpText()
+          .header()
+          .lines(100, 0x1000, {{0x1004, 5, "a.js"}, {0x1010, 7, "\xff"}, {0x1020, 9, "b.js"}, {0x1030, 8, "a.js"}})
+          .load(100, 0x1000, 0x100, 1, "first")
+          .lines(200, 0x1000, {{0x1020, 3, "c.js"}, {0x1000, 1, "\xff"}})  // not in order
+          .load(200, 0x1000, 0x100, 2, "second")
+          .load(300, 0x4000, 0x100, 3, "no lines")
+          .move(400, 0x1000, 0x8000, 0x100, 2)
+          .take()));
+  const auto code = code_of(file);
+  EXPECT_EQ(line_at(*code, 0x1003, 150), ":0") << "before the first entry";
+  EXPECT_EQ(line_at(*code, 0x1004, 150), "a.js:5");
+  EXPECT_EQ(line_at(*code, 0x100f, 150), "a.js:5");
+  EXPECT_EQ(line_at(*code, 0x1010, 150), "a.js:7");
+  EXPECT_EQ(line_at(*code, 0x1020, 150), "a.js:7") << "inlined from another file";
+  EXPECT_EQ(line_at(*code, 0x10ff, 150), "a.js:8");
+  EXPECT_EQ(line_at(*code, 0x1010, 250), "c.js:1");
+  EXPECT_EQ(line_at(*code, 0x4010, 350), ":0");
+  EXPECT_EQ(line_at(*code, 0x8021, 450), "c.js:3");
+  code->set_time(450);
+  const auto source = code->make_source();
+  const auto line = source->line_at(0x8005);
+  ASSERT_TRUE(line);
+  EXPECT_EQ(line->file, "c.js");
+  EXPECT_EQ(line->line, 1u);
+  EXPECT_FALSE(source->line_at(0x4010));
+  EXPECT_FALSE(source->line_at(0x1010)) << "it is gone";
+}
+
+// V8's count from behind perf's ELF header, which the first function that shows it decides for all.
+TEST(JitdumpCode, LinesThatCountFromAnElfHeader) {
+  const GrowingFile file;
+  ASSERT_TRUE(file.append(JitdumpText()
+                              .header()
+                              .lines(1, 0x1000, {{0x1044, 1, "a.js"}, {0x1050, 2, "a.js"}})
+                              .load(1, 0x1000, 0x100, 1, "either")
+                              .take()));
+  const auto code = code_of(file);
+  EXPECT_EQ(line_at(*code, 0x1010), ":0") << "as it stands";
+  ASSERT_TRUE(file.append(JitdumpText()
+                              .lines(2, 0x2000, {{0x2044, 3, "a.js"}, {0x2100, 4, "a.js"}})
+                              .load(2, 0x2000, 0x100, 2, "V8's")
+                              .lines(3, 0x3000, {{0x3000, 5, "a.js"}})
+                              .load(3, 0x3000, 0x100, 3, "another's, which comes too late")
+                              .take()));
+  EXPECT_EQ(line_at(*code, 0x2004), "a.js:3");
+  EXPECT_EQ(line_at(*code, 0x20bf), "a.js:3");
+  EXPECT_EQ(line_at(*code, 0x20c0), "a.js:4");
+  EXPECT_EQ(line_at(*code, 0x1004), "a.js:1");
+  EXPECT_EQ(line_at(*code, 0x1010), "a.js:2");
+
+  const GrowingFile plain;
+  ASSERT_TRUE(plain.append(JitdumpText()
+                               .header()
+                               .lines(1, 0x1000, {{0x1000, 1, "a.js"}})
+                               .load(1, 0x1000, 0x100, 1, "as it stands")
+                               .lines(2, 0x2000, {{0x2000, 2, "a.js"}, {0x2100, 3, "a.js"}})
+                               .load(2, 0x2000, 0x100, 2, "with one behind its end")
+                               .take()));
+  const auto other = code_of(plain);
+  EXPECT_EQ(line_at(*other, 0x20ff), "a.js:2");
+}
+
+// V8's names of files that it has freed may have NULs in them.
+TEST(JitdumpCode, LinesWithANameThatIsNone) {
+  using Entry = process::JitdumpDebugEntry;
+  const auto line_with = [](const Entry& first, std::string_view name, std::string_view last = {"a.js\0", 5}) {
+    const GrowingFile file;
+    JitdumpText body;
+    body.raw(process::JitdumpDebugInfo{.address = 0x1000, .count = 2});
+    body.raw(first).text(name).raw(Entry{.address = 0x1008, .line = 2}).text(last);
+    const std::string entries = body.take();
+    EXPECT_TRUE(file.append(JitdumpText()
+                                .header()
+                                .record(process::JitdumpKind::kDebugInfo, 1, entries)
+                                .load(1, 0x1000, 0x100, 1, "f")
+                                .take()));
+    const auto code = code_of(file);
+    return line_at(*code, 0x1004) + " " + line_at(*code, 0x1008);
+  };
+  EXPECT_EQ(line_with({.address = 0x1000, .line = 1}, {"a.js\0", 5}), "a.js:1 a.js:2");
+  EXPECT_EQ(line_with({.address = 0x1000, .line = 1}, {"\x18q\0\0\0\0\0\0G\x10.js\0", 14}), "a.js:1 a.js:2");
+  EXPECT_EQ(line_with({.address = 0x1000, .line = 1}, {"q\0.js\0", 6}, {"\x18\0", 2}), ":1 :2") << "no file at all";
+  EXPECT_EQ(line_with({.address = 0x1000, .line = 1}, "a.js"), ":0 :0") << "it has no end";
+  EXPECT_EQ(line_with({.address = 0x1000, .line = 1}, {"a.js\0", 5}, "a.js"), ":0 :0");
+  EXPECT_EQ(line_with({.address = 0x0fff, .line = 1}, {"a.js\0", 5}), ":0 :0") << "before the code";
+  EXPECT_EQ(line_with({.address = 0x1141, .line = 1}, {"a.js\0", 5}), ":0 :0") << "behind it, with an ELF header";
+  EXPECT_EQ(line_with({.address = 0x1140, .line = 1}, {"a.js\0", 5}), ":0 a.js:2") << "V8's last one";
+}
+
 // ---- rows -----------------------------------------------------------------------------------------------------------
 
 class JitdumpRows : public testing::Test {

@@ -17,9 +17,12 @@ using test::JitdumpText;
 
 class Seen final : public JitdumpVisitor {
  public:
-  void load(std::uint64_t time, const JitdumpLoad& load, std::string_view name, const JitdumpFrames& frames) override {
+  void load(std::uint64_t time, const JitdumpLoad& load, std::string_view name,
+            const JitdumpDetails& details) override {
+    const auto& [frames, source] = details;
     lines.push_back(fmt::format("{} {:x}+{:x} {}", time, load.address, load.size, name));
     if (frames.size != 0) lines.back() += fmt::format(" frames {}/{}", frames.header_size, frames.size);
+    if (source.size != 0) lines.back() += fmt::format(" {} lines from {:x}", source.count, source.address);
   }
   void move(std::uint64_t time, const JitdumpMove& move) override {
     lines.push_back(fmt::format("{} {:x}->{:x} {}", time, move.from, move.to, move.index));
@@ -61,7 +64,7 @@ TEST(Jitdump, EveryRecord) {
   const std::string text = JitdumpText()
                                .header()
                                .load(1, 0x1000, 0x40, 7, "one")
-                               .record(JitdumpKind::kDebugInfo, 2, "whatever")
+                               .lines(2, 0x2000, {{0x2000, 5, "a.js"}, {0x2008, 6, "b.js"}})
                                .unwinding(3, "0123456789", 4)
                                .load(4, 0x2000, 0x10, 8, "two words")
                                .record(static_cast<JitdumpKind>(77), 5, "of the future")
@@ -71,8 +74,8 @@ TEST(Jitdump, EveryRecord) {
                                .load(9, 0x6000, 1, 10, "behind the end")
                                .take();
   std::optional<Error> problem;
-  EXPECT_EQ(read(text, &problem),
-            (Lines{"1 1000+40 one", "4 2000+10 two words frames 4/10", "6 1000->3000 7", "7 5000+0 "}));
+  EXPECT_EQ(read(text, &problem), (Lines{"1 1000+40 one", "4 2000+10 two words frames 4/10 2 lines from 2000",
+                                         "6 1000->3000 7", "7 5000+0 "}));
   EXPECT_FALSE(problem);
 }
 
@@ -112,6 +115,43 @@ TEST(Jitdump, CutAnywhereItIsTheRecordsThatAreWhole) {
     EXPECT_EQ(read(text.substr(0, size), &problem).size(), size < first ? 0u : 1u) << size;
     EXPECT_FALSE(problem);
   }
+}
+
+TEST(Jitdump, LinesAreThoseOfTheCodeThatComesNext) {
+  const std::string text = JitdumpText()
+                               .header()
+                               .lines(1, 0x1000, {{0x1000, 1, "a"}})
+                               .load(2, 0x2000, 0x40, 1, "another")
+                               .load(3, 0x1000, 0x40, 2, "too late")
+                               .lines(4, 0x3000, {})
+                               .load(5, 0x3000, 0x40, 3, "none")
+                               .take();
+  EXPECT_EQ(read(text), (Lines{"2 2000+40 another", "3 1000+40 too late", "5 3000+40 none"}));
+}
+
+TEST(Jitdump, LinesThatAreNotInTheirRecord) {
+  for (const std::uint64_t count : {std::uint64_t{2}, std::uint64_t{1} << 60, ~std::uint64_t{0}}) {
+    JitdumpText body;
+    body.raw(process::JitdumpDebugInfo{.address = 0x1000, .count = count}).raw(process::JitdumpDebugEntry{}).text("a");
+    const std::string entries = body.text({"\0", 1}).take();
+    std::optional<Error> problem;
+    const std::string text =
+        JitdumpText().header().record(JitdumpKind::kDebugInfo, 1, entries).load(2, 0x1000, 0x40, 1, "f").take();
+    EXPECT_EQ(read(text, &problem), (Lines{"2 1000+40 f"}));
+    ASSERT_TRUE(problem);
+    EXPECT_EQ(problem->code, ErrorCode::kMalformed);
+    EXPECT_EQ(problem->where, 40u);
+  }
+  std::optional<Error> problem;
+  const std::string many(JitdumpFile::kMaxLines, 'x');
+  EXPECT_EQ(
+      read(JitdumpText().header().lines(1, 0x1000, {{0x1000, 1, many}}).load(2, 0x1000, 0x40, 1, "f").take(), &problem),
+      (Lines{"2 1000+40 f"}));
+  ASSERT_TRUE(problem);
+  EXPECT_EQ(problem->code, ErrorCode::kLimit);
+  EXPECT_EQ(read(JitdumpText().header().record(JitdumpKind::kDebugInfo, 1, "short").take(), &problem), Lines());
+  ASSERT_TRUE(problem);
+  EXPECT_EQ(problem->code, ErrorCode::kMalformed);
 }
 
 TEST(Jitdump, AHeaderThatIsNoneIsNamed) {

@@ -24,14 +24,22 @@
 namespace windlass {
 namespace {
 
-// Code is only read: bytes are enough.
-alignas(64) const unsigned char code[256] = {1, 2, 3, 4, 5, 6, 7, 8};
+// Code that nobody runs.
+const unsigned char* make_code() {
+  void* const page = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED) return nullptr;
+  for (unsigned i = 0; i < 256; ++i) static_cast<unsigned char*>(page)[i] = static_cast<unsigned char>(i + 1);
+  ::mprotect(page, 4096, PROT_READ | PROT_EXEC);
+  return static_cast<const unsigned char*>(page);
+}
+const unsigned char* const code = make_code();
 
 class RegisteredFiles : public testing::Test {
  protected:
   void SetUp() override {
     std::string folder = testing::TempDir() + "windlass-registered-XXXXXX";
     ASSERT_NE(mkdtemp(folder.data()), nullptr);
+    ASSERT_NE(code, nullptr);
     folder_ = folder;
     prologue_.architecture = kOwnArchitecture;
     prologue_.code_size = 64;
@@ -162,6 +170,65 @@ TEST_F(RegisteredFiles, JitdumpHasLinesAndUnwindInformationBeforeTheCode) {
   EXPECT_FALSE(reader.next_fde(fde));
 }
 
+// What is gone from where, and then all code as it is now: by the first alone perf has no unwinding data.
+TEST_F(RegisteredFiles, JitdumpSaysWhatHasMoved) {
+  const std::uint64_t begin = reinterpret_cast<std::uint64_t>(code);
+  const auto registrar = open(Registry::kJitdump);
+  ASSERT_TRUE(registrar->add(std::vector{function(3, "other")}));
+  const auto id = registrar->add(std::vector{function(0, "one"), function(1, "two")});
+  ASSERT_TRUE(id);
+  const auto moved =
+      registrar->move(*id, std::vector<MovedFunction>{{begin + 64, function(1, "two")}, {begin, function(2, "one")}});
+  ASSERT_TRUE(moved) << moved.error().text();
+  const auto records = records_of(text(fmt::format("jit-{}.dump", ::getpid())));
+  std::vector<std::uint32_t> kinds;
+  for (const Record& record : records) kinds.push_back(record.kind);
+  ASSERT_EQ(kinds, (std::vector<std::uint32_t>{4, 0, 4, 0, 4, 0, 1, 4, 0, 4, 0})) << "one move: the other one stays";
+  const std::string& move = records[6].body;
+  EXPECT_EQ(at<std::uint32_t>(move, 0), static_cast<std::uint32_t>(::getpid()));
+  EXPECT_EQ(at<std::uint64_t>(move, 8), begin + 128);
+  EXPECT_EQ(at<std::uint64_t>(move, 16), begin);
+  EXPECT_EQ(at<std::uint64_t>(move, 24), begin + 128);
+  EXPECT_EQ(at<std::uint64_t>(move, 32), 64u);
+  EXPECT_EQ(at<std::uint64_t>(move, 40), at<std::uint64_t>(records[3].body, 32)) << "the index it was loaded with";
+  EXPECT_STREQ(records[10].body.c_str() + 40, "one");
+  EXPECT_EQ(at<std::uint64_t>(records[10].body, 8), begin + 128);
+  EXPECT_EQ(at<std::uint64_t>(records[10].body, 32), 4u) << "an index of its own: the file of the first one stays";
+  // The next move is of where it is now.
+  ASSERT_TRUE(registrar->move(
+      *id, std::vector<MovedFunction>{{begin + 64, function(1, "two")}, {begin + 128, function(0, "one")}}));
+  const auto again = records_of(text(fmt::format("jit-{}.dump", ::getpid())));
+  ASSERT_EQ(again[11].kind, 1u);
+  EXPECT_EQ(at<std::uint64_t>(again[11].body, 40), 4u);
+}
+
+TEST_F(RegisteredFiles, PerfMapHasWhatMovedOnceMore) {
+  const std::uint64_t begin = reinterpret_cast<std::uint64_t>(code);
+  const auto registrar = open(Registry::kPerfMap);
+  const auto id = registrar->add(std::vector{function(0, "one")});
+  ASSERT_TRUE(id && registrar->move(*id, std::vector<MovedFunction>{{begin, function(2, "one")}}));
+  EXPECT_EQ(text(fmt::format("perf-{}.map", ::getpid())),
+            fmt::format("{:x} 40 one\n{:x} 40 one\n", begin, begin + 128));
+}
+
+TEST_F(RegisteredFiles, AChildMovesWhatItInherited) {
+  const std::uint64_t begin = reinterpret_cast<std::uint64_t>(code);
+  const auto registrar = open(Registry::kJitdump);
+  const auto id = registrar->add(std::vector{function(0, "one")});
+  ASSERT_TRUE(id);
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(registrar->move(*id, std::vector<MovedFunction>{{begin, function(2, "one")}}) ? 0 : 1);
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  const auto records = records_of(text(fmt::format("jit-{}.dump", child)));
+  ASSERT_EQ(records.size(), 5u) << "first where it was";
+  EXPECT_EQ(at<std::uint64_t>(records[1].body, 8), begin);
+  EXPECT_EQ(records[2].kind, 1u);
+  EXPECT_EQ(at<std::uint32_t>(records[2].body, 0), static_cast<std::uint32_t>(child));
+  EXPECT_EQ(at<std::uint64_t>(records[4].body, 8), begin + 128);
+}
+
 TEST_F(RegisteredFiles, AChildsJitdumpHasWhatItInherited) {
   const auto registrar = open(Registry::kJitdump);
   ASSERT_TRUE(registrar->add(std::vector{function(0, "inherited")}));
@@ -192,7 +259,7 @@ TEST_F(RegisteredFiles, CodeThatCannotBeReadIsAnError) {
   if (const auto reason = test::no_process_reading(); !reason.empty()) GTEST_SKIP() << reason;
   const auto registrar = open(Registry::kJitdump);
   const std::size_t page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  void* const none = ::mmap(nullptr, page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* const none = ::mmap(nullptr, page, PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(none, MAP_FAILED);
   GeneratedFunction hidden = function(0, "hidden");
   hidden.address = reinterpret_cast<std::uint64_t>(none);

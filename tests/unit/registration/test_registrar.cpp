@@ -1,6 +1,8 @@
 // What every registry promises, and what the unwinders of this process make of it: exceptions and walks lead through
 // code that is registered, and through none that was removed. By libgcc, and once more by LLVM's libunwind.
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 #include <unwind.h>
 
@@ -13,6 +15,7 @@
 
 #include "support/jit_stub.h"
 #include "support/run_command.h"
+#include "walk/own/executable.h"
 #include "windlass/registration.h"
 
 namespace windlass::test {
@@ -30,6 +33,13 @@ Functions functions_of(const JitChain& chain) {
   Functions functions;
   for (const JitStub& stub : chain.stubs()) functions.push_back(function_of(stub));
   return functions;
+}
+
+std::vector<MovedFunction> moves_of(const JitChain& from, const JitChain& to) {
+  std::vector<MovedFunction> moves;
+  for (unsigned i = 0; i < JitChain::kStubs; ++i)
+    moves.push_back({.from = from.stubs()[i].begin(), .now = function_of(to.stubs()[i])});
+  return moves;
 }
 
 std::unique_ptr<Registrar> open(Registry registry) {
@@ -113,6 +123,129 @@ TEST_P(EveryRegistry, ImpossibleFunctionsAreErrorsThatNameThem) {
   EXPECT_TRUE(registrar_->add(functions_of(chain_)));
 }
 
+TEST_P(EveryRegistry, CodeThatMovedIsWhereItIs) {
+  const JitChain other;
+  const Functions here = functions_of(chain_), there = functions_of(other);
+  const auto id = registrar_->add(here);
+  ASSERT_TRUE(id);
+  std::vector<MovedFunction> moves = moves_of(chain_, other);
+  std::swap(moves[1], moves[6]);  // in any order
+  const auto moved = registrar_->move(*id, moves);
+  ASSERT_TRUE(moved) << moved.error().text();
+  EXPECT_EQ(refusal({there[3]}).where, there[3].address);
+  const auto free = registrar_->add(here);
+  ASSERT_TRUE(free) << free.error().text();
+  ASSERT_TRUE(registrar_->remove(*free));
+  ASSERT_TRUE(registrar_->move(*id, moves_of(other, chain_))) << "it keeps its id";
+  ASSERT_TRUE(registrar_->remove(*id));
+  EXPECT_EQ(registrar_->remove(*id).error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(registrar_->move(*id, moves).error().code, ErrorCode::kNotFound);
+  EXPECT_TRUE(registrar_->add(here));
+  EXPECT_TRUE(registrar_->add(there));
+}
+
+// Where the kernel can be asked for one mapping: it takes the same answer as long as the mapping is the same.
+TEST_P(EveryRegistry, CodeThatIsNotExecutableYet) {
+  constexpr std::size_t kPage = 4096;
+  auto* const room =
+      static_cast<std::byte*>(::mmap(nullptr, 3 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  ASSERT_NE(static_cast<void*>(room), MAP_FAILED);
+  const std::uint64_t begin = reinterpret_cast<std::uint64_t>(room);
+  walk::CodeExtent extent;
+  const int maps = ::open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+  const bool asks = walk::query_executable(maps, begin, extent) != walk::Executable::kUnknown;
+  ::close(maps);
+  std::vector<FrameRow> rows(1);
+  rows[0].end = 96;
+  rows[0].cfa = CfaRule::at(Registers::sp_number(kOwnArchitecture), 8);
+  const auto piece = [&](std::uint64_t offset) {
+    return GeneratedFunction{.address = begin + offset, .size = 96, .name = "piece", .rows = rows};
+  };
+  const auto expect_refused = [&](const Functions& functions, std::uint64_t where) {
+    const auto id = registrar_->add(functions);
+    EXPECT_EQ(id.has_value(), !asks);
+    if (id) {
+      EXPECT_TRUE(registrar_->remove(*id));
+    } else {
+      EXPECT_STREQ(id.error().what, "code that is not executable");
+      EXPECT_EQ(id.error().code, ErrorCode::kMalformed);
+      EXPECT_EQ(id.error().where, where);
+    }
+  };
+  expect_refused({piece(0)}, begin);
+  ASSERT_EQ(::mprotect(room, kPage, PROT_READ | PROT_EXEC), 0);
+  expect_refused({piece(0), piece(kPage - 48)}, begin + kPage);  // its second half is behind
+  expect_refused({piece(0), piece(kPage + 64)}, begin + kPage + 64);
+  const auto id = registrar_->add(Functions{piece(0)});
+  ASSERT_TRUE(id) << id.error().text();
+  const auto moved = registrar_->move(*id, std::vector{MovedFunction{.from = begin, .now = piece(2 * kPage)}});
+  EXPECT_EQ(moved.has_value(), !asks);
+  if (moved) {
+    EXPECT_TRUE(registrar_->remove(*id));
+  }
+  ASSERT_EQ(::mprotect(room + kPage, 2 * kPage, PROT_READ | PROT_EXEC), 0);
+  const auto all = registrar_->add(Functions{piece(0), piece(kPage - 48), piece(2 * kPage)});
+  EXPECT_TRUE(all) << all.error().text();
+  if (all) {
+    EXPECT_TRUE(registrar_->remove(*all));
+  }
+  ::munmap(room, 3 * kPage);
+}
+
+// Into places of its own: two change theirs, one stays.
+TEST_P(EveryRegistry, CodeMovesOverItsOwnBatch) {
+  std::vector<FrameRow> rows(1);
+  rows[0].end = 96;
+  rows[0].cfa = CfaRule::at(Registers::sp_number(kOwnArchitecture), 8);
+  const auto piece = [&](std::uint64_t offset) {
+    return GeneratedFunction{
+        .address = reinterpret_cast<std::uint64_t>(chain_.room()) + offset, .size = 96, .name = "piece", .rows = rows};
+  };
+  const auto move = [&](std::uint64_t from, std::uint64_t to) {
+    return MovedFunction{.from = piece(from).address, .now = piece(to)};
+  };
+  const auto id = registrar_->add(Functions{piece(0), piece(96), piece(400)});
+  ASSERT_TRUE(id);
+  const auto moved = registrar_->move(*id, std::vector{move(0, 64), move(96, 160), move(400, 400)});
+  ASSERT_TRUE(moved) << moved.error().text();
+  ASSERT_TRUE(registrar_->move(*id, std::vector{move(64, 160), move(160, 64), move(400, 400)}));
+  EXPECT_TRUE(registrar_->remove(*id));
+}
+
+TEST_P(EveryRegistry, WhatCannotHaveMovedIsAnErrorAndRemoved) {
+  const JitChain other, third;
+  const auto refused = [&](auto&& change) {
+    const auto id = registrar_->add(functions_of(chain_));
+    EXPECT_TRUE(id) << "what moved wrongly before is gone: " << id.error().text();
+    std::vector<MovedFunction> moves = moves_of(chain_, other);
+    change(moves);
+    const auto moved = registrar_->move(*id, moves);
+    EXPECT_FALSE(moved);
+    EXPECT_EQ(registrar_->remove(*id).error().code, ErrorCode::kNotFound);
+    return moved ? Error{.what = "nothing was refused"} : moved.error();
+  };
+  using Moves = std::vector<MovedFunction>;
+  const char* const kPart = "code moves a batch at a time, those functions too that stay";
+  const char* const kNone = "a function that moved is not one of its batch, or twice";
+  EXPECT_STREQ(refused([](Moves& moves) { moves.pop_back(); }).what, kPart);
+  EXPECT_STREQ(refused([&](Moves& moves) {
+                 moves.push_back({.from = ~std::uint64_t{4095}, .now = function_of(third.stubs()[0])});
+               }).what,
+               kPart);
+  EXPECT_STREQ(refused([](Moves& moves) { moves[4].from += 1; }).what, kNone);
+  EXPECT_STREQ(refused([](Moves& moves) { moves[4].from = moves[3].from; }).what, kNone);
+  EXPECT_STREQ(refused([&](Moves& moves) { moves[4].now = function_of(third.stubs()[5]); }).what,
+               "a function that moved is of another size than it was");
+  EXPECT_STREQ(refused([](Moves& moves) { moves.clear(); }).what, "no function to register");
+  EXPECT_STREQ(refused([](Moves& moves) { moves[2].now.rows = {}; }).what,
+               "a function is described by a prologue or by rows");
+  const auto blocking = registrar_->add(Functions{function_of(other.stubs()[3])});
+  ASSERT_TRUE(blocking);
+  const Error error = refused([](Moves&) {});
+  EXPECT_STREQ(error.what, "registered already, and not removed");
+  EXPECT_EQ(error.where, other.stubs()[3].begin());
+}
+
 INSTANTIATE_TEST_SUITE_P(All, EveryRegistry,
                          testing::Values(Registry::kWindlass, Registry::kFrameInfo, Registry::kGdb, Registry::kPerfMap,
                                          Registry::kJitdump));
@@ -153,6 +286,30 @@ TEST(WindlassRegistry, WalksSeeABatchAtOnceAndNoLonger) {
     ASSERT_TRUE(other) << "the place is free";
     EXPECT_TRUE(retire_own_code(*other));
   }
+}
+
+TEST(WindlassRegistry, WalksSeeWhereCodeHasMovedTo) {
+  const JitChain chain, other;
+  if (chain.room() == nullptr || other.room() == nullptr)
+    GTEST_SKIP() << "SKIPPED: no memory that is writable and executable";
+  const auto walk = [](const JitChain& through) {
+    std::vector<std::uint64_t> pcs(100);
+    through.through(
+        JitChain::kStubs,
+        [](void* to) {
+          auto& found = *static_cast<std::vector<std::uint64_t>*>(to);
+          found.resize(backtrace(found.data(), found.size()));
+        },
+        &pcs);
+    return met(through, pcs);
+  };
+  const auto registrar = open(Registry::kWindlass);
+  const auto id = registrar->add(functions_of(chain));
+  ASSERT_TRUE(id && registrar->move(*id, moves_of(chain, other)));
+  EXPECT_EQ(walk(other), kAll);
+  const auto other_code = add_own_code(chain.stubs()[0].range());
+  ASSERT_TRUE(other_code) << "the place is free";
+  EXPECT_TRUE(retire_own_code(*other_code));
 }
 
 // ---- libgcc or LLVM -------------------------------------------------------------------------------------------------
@@ -200,6 +357,17 @@ TEST_F(FrameInfoRegistry, ExceptionsAndBacktracesCrossABatch) {
   EXPECT_TRUE(throws_across());
   ASSERT_TRUE(registrar_->remove(*id));
   EXPECT_NE(backtrace(), kAll) << "nobody knows the code any more";
+}
+
+TEST_F(FrameInfoRegistry, ExceptionsCrossCodeThatHasMoved) {
+  const JitChain before;
+  const auto id = registrar_->add(functions_of(before));
+  ASSERT_TRUE(id);
+  ASSERT_TRUE(registrar_->move(*id, moves_of(before, chain_)));
+  EXPECT_EQ(backtrace(), kAll);
+  EXPECT_TRUE(throws_across());
+  ASSERT_TRUE(registrar_->remove(*id));
+  EXPECT_NE(backtrace(), kAll);
 }
 
 // One batch each, and turn by turn in two: libgcc 13 and later want ranges that are apart.
@@ -292,7 +460,7 @@ TEST(FrameInfoByLlvm, All) {
       "ASAN_OPTIONS=verify_asan_link_order=0 LD_PRELOAD={} /proc/{}/exe --gtest_filter='FrameInfoRegistry.*' 2>&1",
       library, ::getpid()));
   EXPECT_EQ(again.status, 0) << again.output;
-  EXPECT_NE(again.output.find("[  PASSED  ] 6 tests"), std::string::npos) << again.output;
+  EXPECT_NE(again.output.find("[  PASSED  ] 7 tests"), std::string::npos) << again.output;
 }
 
 }  // namespace
