@@ -7,7 +7,7 @@ The faults, mutants, are in *.list beside this file. All are compiled into one b
 in every process, and in the BPF programs. For each, the tests that its list names run until one fails or takes far too long: the mutant is noticed.
 A list has these lines; # begins a comment:
 
-  tests NAME...     the tests of the mutants that follow, those first that notice most. In a mutant: run before them.
+  tests NAME...     the tests of the mutants that follow, those first that notice most. In a mutant: run before them. A mutant ends at an empty line.
   file PATH         whose mutants follow
   setup             a change that the harness needs and that is always made: then - and + as below
   = TEXT            a mutant, and what is wrong with it
@@ -66,11 +66,13 @@ def parse(path):
     mutants, setup, tests, file, current = [], [], [], None, None
     for number, line in enumerate(path.read_text().splitlines(), 1):
         word, _, rest = line.partition(" ")
+        if not line.strip():
+            current = None  # what follows is another mutant, or about all that follow
         if not line.strip() or line.startswith("#"):
             continue
         if word == "file":
             file, current = rest.strip(), None
-        elif word == "tests" and current is None or word == "tests" and file is None:
+        elif word == "tests" and current is None:
             tests = rest.split()
         elif word in ("=", "setup"):
             current = Mutant(path.stem, file, rest)
@@ -152,6 +154,8 @@ def misplaced(root, mutants, setup):
             lines.append(f"{mutant}: it says not what is replaced, or not by what")
         elif mutant.known and not mutant.why:
             lines.append(f"{mutant}: {mutant.known}, but not why")
+        elif not mutant.tests and mutant not in setup:
+            lines.append(f"{mutant}: it names no tests")
     if lines:
         return lines
     for path, (here, always) in by_files(mutants, setup).items():
