@@ -318,6 +318,27 @@ TEST_F(HostileElf, SectionPastTheEndFallsBackToTheSegment) {
     if (sections()[i].sh_type == SHT_PROGBITS) sections()[i].sh_offset = ~0ull - 100;
   EXPECT_EQ(list(view(bytes_)).rows, good);
 }
+// A separate debug file keeps the headers and leaves the bytes to the stripped one: they are not looked for elsewhere.
+TEST_F(HostileElf, ASectionWithoutBytesIsElsewhere) {
+  const auto named = [&](std::string_view name) {
+    const char* names = reinterpret_cast<const char*>(bytes_.data()) + sections()[header().e_shstrndx].sh_offset;
+    return std::find_if(sections(), sections() + header().e_shnum,
+                        [&](const Elf64_Shdr& section) { return name == names + section.sh_name; });
+  };
+  ASSERT_TRUE(image::find_eh_frame(*parse()));
+  named(".eh_frame")->sh_type = SHT_NOBITS;
+  EXPECT_EQ(image::find_eh_frame(*parse()).error().code, ErrorCode::kNotFound);
+}
+// What is executable is code, and nothing else.
+TEST_F(HostileElf, OnlyExecutableSegmentsAreCode) {
+  const auto executable = parse()->executable_segments();
+  ASSERT_EQ(executable.size(), 1u);
+  auto* first = reinterpret_cast<Elf64_Phdr*>(bytes_.data() + header().e_phoff);
+  for (auto* p = first; p < first + header().e_phnum; ++p) {
+    if (p->p_type != PT_LOAD) continue;
+    EXPECT_EQ((p->p_flags & PF_X) != 0, p->p_vaddr == executable[0].vaddr);
+  }
+}
 TEST_F(HostileElf, NamesOutside) {
   sections()[header().e_shstrndx].sh_offset = ~0ull - 5;
   const auto parsed = parse();

@@ -4,6 +4,7 @@
 
 #include "image/function_table.h"
 #include "image/pe_names.h"
+#include "support/pe_file.h"
 #include "support/pe_image_builder.h"
 
 namespace windlass {
@@ -70,6 +71,25 @@ TEST(Pe, DamageCostsOnlyItself) {
   const auto cut = PeImage::parse(view(bytes).sub(0, PeImageBuilder::kHeaders + 8).value());
   ASSERT_TRUE(cut);
   EXPECT_EQ(cut->at_rva(PeImageBuilder::kTable, 12).error().code, ErrorCode::kTruncated);
+}
+
+// Where sections overlap, the one that begins last has the bytes, and nothing belongs to one behind its end.
+TEST(Pe, SectionsThatOverlap) {
+  test::PeFile file;
+  file.headers_size = 0x400;
+  file.image_size = 0x4000;
+  file.sections = {{".first", 0x1000, std::vector<std::uint8_t>(0x1800, 0x11)},
+                   {".last", 0x2000, std::vector<std::uint8_t>(0x100, 0x22)}};
+  const auto bytes = file.build(test::PeFile::kPacked);
+  const auto image = PeImage::parse(view(bytes));
+  ASSERT_TRUE(image) << image.error().text();
+  ASSERT_EQ(image->problems().size(), 1U);
+  EXPECT_EQ(image->problems()[0].where, 0x2000U);
+  EXPECT_EQ(image->value_at_rva<std::uint8_t>(0x1fff).value(), 0x11);
+  EXPECT_EQ(image->value_at_rva<std::uint8_t>(0x2000).value(), 0x22);
+  EXPECT_EQ(image->section_at(0x1fff), &image->sections()[0]);
+  EXPECT_EQ(image->section_at(0x20ff), &image->sections()[1]);
+  EXPECT_EQ(image->section_at(0x2100), nullptr);
 }
 
 TEST(Pe, ArmImagesAreNamed) {

@@ -3,7 +3,9 @@
 #include "image/core.h"
 
 #include <gtest/gtest.h>
+
 #include <unistd.h>
+#include <algorithm>
 
 #include <fmt/format.h>
 
@@ -98,6 +100,19 @@ TEST(OpenCore, MemoryIsThatOfTheSegments) {
   EXPECT_FALSE(memory.read(0x7001fff, two, 2));
   EXPECT_FALSE(memory.read(0x3fffff, two, 2));
   EXPECT_FALSE(memory.read(~std::uint64_t{0}, two, 2));
+}
+
+// Nothing says that a core's segments ascend.
+TEST(OpenCore, SegmentsMayStandInAnyOrder) {
+  CoreWriter core = small_core(Architecture::kX86_64);
+  std::ranges::reverse(core.segments);
+  const DumpFile file(core.write());
+  const auto target = open_core(file.path());
+  ASSERT_TRUE(target);
+  std::uint8_t two[2] = {};
+  EXPECT_TRUE(target->space.memory().read(0x400fff, two, 1));
+  EXPECT_EQ(two[0], 0x11);
+  EXPECT_TRUE(target->space.memory().read(0x7001ffe, two, 2));
 }
 
 // A core of this very program: its own file stands in for the pages that were left out.
