@@ -89,7 +89,7 @@ struct CallSite {
 #if defined(__x86_64__)
 inline constexpr std::uint64_t kCapturedSlots = 0x1'f0c8;  // rbx rbp rsp r12-r15 rip
 #else
-inline constexpr std::uint64_t kCapturedSlots = 0xff1'fff8'0000;  // x19-x30 sp pc d8-d15
+inline constexpr std::uint64_t kCapturedSlots = 0xff1'bff8'0000;  // x19-x29 sp pc d8-d15
 #endif
 
 // Registers by their slots (Registers), and which of them there are.

@@ -229,7 +229,8 @@ struct Suspended : testing::Test {
 };
 
 void stop_again_and_again(Suspended& test, const char* code, unsigned& in_methods) {
-  constexpr unsigned kThreads = 4, kStops = 500;
+  // AArch64's is run by an emulator.
+  constexpr unsigned kThreads = 4, kStops = kOwnArchitecture == Architecture::kX86_64 ? 500 : 60;
   std::array<Mutator, kThreads> mutators;
   std::atomic<bool> end = false;
   std::vector<std::thread> threads;
@@ -265,7 +266,7 @@ void stop_again_and_again(Suspended& test, const char* code, unsigned& in_method
 TEST_F(Suspended, ThreadsAreStoppedWhereTheirFramesAreKnown) {
   unsigned in_methods = 0;
   stop_again_and_again(*this, spin_method, in_methods);
-  EXPECT_GT(redirected, 100u);
+  EXPECT_GT(redirected, 20u);
   EXPECT_EQ(hijacked, 0u);
   EXPECT_EQ(in_methods, redirected);
 }
@@ -273,7 +274,7 @@ TEST_F(Suspended, ThreadsAreStoppedWhereTheirFramesAreKnown) {
 TEST_F(Suspended, OthersWhereTheirMethodReturns) {
   unsigned in_methods = 0;
   stop_again_and_again(*this, loop_method, in_methods);
-  EXPECT_GT(hijacked, 100u);
+  EXPECT_GT(hijacked, 20u);
   EXPECT_EQ(redirected, 0u);
   EXPECT_EQ(in_methods, hijacked);
 }
