@@ -109,10 +109,12 @@ class Registrar {
   // A batch, known when this returns: all of it or nothing. Errors, with the function's address (kMalformed: or an
   // offset into its code, from its prologue): kMalformed for none at all, one without code, for functions that overlap
   // each other or what is registered here (which was not removed), for rows that are not of the code; kUnsupported for
-  // another architecture than the process's; kUnreadable for code that a jitdump cannot copy; kSystem, and then a file
-  // has nothing of the batch. Windows' tables: kOutOfRange outside of the heap; kMalformed for code that is not
-  // executable yet, or that a table of somebody else's answers for; kUnsupported for rows; and winx64::write()'s.
-  // kSFrame: also sframe::Writer::add()'s. Linear in the batch, logarithmic in the functions there are.
+  // another architecture than the process's; kMalformed for code on pages that are not executable yet, where the kernel
+  // can be asked (Linux 6.11 and later; Windows), so the order is: write, make executable, add, run; kUnreadable for
+  // code that a jitdump cannot copy; kSystem, and then a file has nothing of the batch. Windows' tables: kOutOfRange
+  // outside of the heap; kMalformed for code that a table of somebody else's answers for; kUnsupported for rows; and
+  // winx64::write()'s. kSFrame: also sframe::Writer::add()'s. Linear in the batch, logarithmic in the functions there
+  // are.
   [[nodiscard]] virtual Expected<RegistrationId> add(std::span<const GeneratedFunction> functions) = 0;
   // To be called when the code runs no more, and before other code is written to its place. kNotFound.
   virtual Expected<void> remove(RegistrationId id) = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "registration/executable.h"
 #include "windlass/backtrace.h"
 
 namespace windlass::registration {
@@ -154,6 +155,7 @@ Expected<RegistrationId> BatchRegistrar::add(std::span<const GeneratedFunction> 
   const std::vector<Run> runs = runs_of(*batch);
   const std::lock_guard guard(ledger_.lock());
   if (const auto ok = ledger_.check_free(*batch, runs); !ok) return std::unexpected(ok.error());
+  if (const auto ok = check_executable(runs, executable_); !ok) return std::unexpected(ok.error());
   auto published = publish(*batch, runs);
   if (!published) return std::unexpected(published.error());
   const std::uint64_t id = ledger_.take(*batch, runs);
@@ -197,6 +199,7 @@ Expected<void> BatchRegistrar::move(RegistrationId id, std::span<const MovedFunc
   if (!batch) return std::unexpected(batch.error());
   if (!moves) return moves;
   if (const auto ok = ledger_.check_free(*batch, runs); !ok) return ok;
+  if (const auto ok = check_executable(runs, executable_); !ok) return ok;
   auto published = republish(std::move(was), functions, *batch, runs);
   if (!published) return std::unexpected(published.error());
   ledger_.take(number, *batch, runs);

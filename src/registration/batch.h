@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "walk/own_modules.h"
 #include "windlass/registration.h"
 
 namespace windlass::registration {
@@ -117,6 +118,7 @@ class BatchRegistrar : public Registrar {
  private:
   const std::unique_ptr<Ledger> own_;
   Ledger& ledger_;
+  walk::CodeExtent executable_;                                    // under the ledger's lock
   std::map<std::uint64_t, std::unique_ptr<Published>> published_;  // by the ledger's number
 };
 

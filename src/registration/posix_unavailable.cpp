@@ -1,5 +1,5 @@
 // On Windows: what belongs to ELF.
-#include "registration/batch.h"
+#include "registration/executable.h"
 
 namespace windlass::registration {
 
@@ -10,5 +10,7 @@ Opened open_perf_map(const RegistrarOptions&) {
 }
 Opened open_jitdump(const RegistrarOptions&) { return fail(ErrorCode::kUnsupported, "there is no perf on Windows", 0); }
 Opened open_sframe() { return fail(ErrorCode::kUnsupported, "Windows has no sframe_register()", 0); }
+
+Expected<void> check_executable(std::span<const Run>, walk::CodeExtent&) { return {}; }
 
 }  // namespace windlass::registration

@@ -19,7 +19,7 @@ void copy_own(std::uint64_t address, void* to, std::size_t size);
 // False for anything else that may be there. Neither locks nor allocates, no system call.
 [[nodiscard]] bool read_own_image(std::uint64_t address, void* to, std::size_t size);
 
-// Memory that was executable and readable when the kernel was asked.
+// Memory that was executable when the kernel was asked.
 struct CodeExtent {
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
@@ -27,7 +27,7 @@ struct CodeExtent {
     return address >= begin && address < end && size <= end - address;
   }
 };
-enum class Executable : std::uint8_t { kNo, kYes, kUnknown };
+enum class Executable : std::uint8_t { kNo, kYes, kHidden, kUnknown };  // kHidden: it cannot be read
 // Asks the kernel for what is mapped at an address: three system calls, before Linux 6.11 as many more as
 // /proc/self/maps has KiB. kUnknown where it may not be asked. Neither locks nor allocates; keeps errno.
 [[nodiscard]] Executable find_own_executable(std::uint64_t address, CodeExtent& extent);

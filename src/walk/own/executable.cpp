@@ -17,16 +17,21 @@ struct ProcmapQuery {
 };
 constexpr std::uint64_t kReadable = 1, kExecutable = 4;  // PROCMAP_QUERY_VMA_*
 
+Executable of(bool readable, bool executable) {
+  if (!executable) return Executable::kNo;
+  return readable ? Executable::kYes : Executable::kHidden;
+}
+
 // One line of the file after the other: "begin-end rwxp ...".
 class Lines {
  public:
   explicit Lines(int file) : file_(file) {}
-  bool next(CodeExtent& extent, bool& code) {
+  bool next(CodeExtent& extent, Executable& answer) {
     char flags[3] = {};
     if (!number('-', extent.begin) || !number(' ', extent.end)) return false;
     for (char& flag : flags)
       if (!get(flag)) return false;
-    code = flags[0] == 'r' && flags[2] == 'x';
+    answer = of(flags[0] == 'r', flags[2] == 'x');
     for (char c = 0; c != '\n';)
       if (!get(c)) return false;
     return true;
@@ -66,15 +71,14 @@ Executable query_executable(int maps, std::uint64_t address, CodeExtent& extent)
   if (::ioctl(maps, _IOWR('f', 17, ProcmapQuery), &query) != 0)
     return errno == ENOENT ? Executable::kNo : Executable::kUnknown;
   extent = {query.vma_start, query.vma_end};
-  constexpr std::uint64_t kBoth = kReadable | kExecutable;
-  return (query.vma_flags & kBoth) == kBoth ? Executable::kYes : Executable::kNo;
+  return of((query.vma_flags & kReadable) != 0, (query.vma_flags & kExecutable) != 0);
 }
 
 Executable scan_executable(int maps, std::uint64_t address, CodeExtent& extent) {
   bool any = false;
-  bool code = false;
-  for (Lines lines(maps); lines.next(extent, code); any = true)
-    if (address < extent.end) return code && address >= extent.begin ? Executable::kYes : Executable::kNo;
+  Executable answer = Executable::kNo;
+  for (Lines lines(maps); lines.next(extent, answer); any = true)
+    if (address < extent.end) return address >= extent.begin ? answer : Executable::kNo;
   return any ? Executable::kNo : Executable::kUnknown;
 }
 

@@ -1,4 +1,6 @@
 // Generated code made known through the C interface: what is taken over, and what is refused.
+#include <sys/mman.h>
+
 #include <string>
 #include <vector>
 
@@ -16,15 +18,19 @@ struct Error : windlass_error {
 class CRegistration : public testing::Test {
  protected:
   void SetUp() override {
+    ASSERT_NE(reinterpret_cast<void*>(code_), MAP_FAILED);
     ASSERT_EQ(windlass_open_registrar(WINDLASS_REGISTRY_OWN, nullptr, &registrar_, &error_), WINDLASS_OK)
         << error_.text;
   }
-  void TearDown() override { windlass_close_registrar(registrar_); }
+  void TearDown() override {
+    windlass_close_registrar(registrar_);
+    ::munmap(reinterpret_cast<void*>(code_), 4096);
+  }
   // 16 bytes of code that nobody runs.
   windlass_generated function(std::uint64_t place) {
     windlass_generated made{};
     made.size = sizeof made;
-    made.address = 0x7'0000'0000 + place * 16;
+    made.address = code_ + place * 16;
     made.code_size = 16;
     made.name = "f";
     made.ops = &op_;
@@ -32,6 +38,8 @@ class CRegistration : public testing::Test {
     return made;
   }
 
+  const std::uint64_t code_ =
+      reinterpret_cast<std::uint64_t>(::mmap(nullptr, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   windlass_registrar* registrar_ = nullptr;
   windlass_op op_{.end = 4, .action = WINDLASS_ALLOCATE, .reg = 0, .second = 0, .offset = 0, .bytes = 32};
   Error error_;

@@ -24,14 +24,22 @@
 namespace windlass {
 namespace {
 
-// Code is only read: bytes are enough.
-alignas(64) const unsigned char code[256] = {1, 2, 3, 4, 5, 6, 7, 8};
+// Code that nobody runs.
+const unsigned char* make_code() {
+  void* const page = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED) return nullptr;
+  for (unsigned i = 0; i < 256; ++i) static_cast<unsigned char*>(page)[i] = static_cast<unsigned char>(i + 1);
+  ::mprotect(page, 4096, PROT_READ | PROT_EXEC);
+  return static_cast<const unsigned char*>(page);
+}
+const unsigned char* const code = make_code();
 
 class RegisteredFiles : public testing::Test {
  protected:
   void SetUp() override {
     std::string folder = testing::TempDir() + "windlass-registered-XXXXXX";
     ASSERT_NE(mkdtemp(folder.data()), nullptr);
+    ASSERT_NE(code, nullptr);
     folder_ = folder;
     prologue_.architecture = kOwnArchitecture;
     prologue_.code_size = 64;
@@ -251,7 +259,7 @@ TEST_F(RegisteredFiles, CodeThatCannotBeReadIsAnError) {
   if (const auto reason = test::no_process_reading(); !reason.empty()) GTEST_SKIP() << reason;
   const auto registrar = open(Registry::kJitdump);
   const std::size_t page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  void* const none = ::mmap(nullptr, page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* const none = ::mmap(nullptr, page, PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(none, MAP_FAILED);
   GeneratedFunction hidden = function(0, "hidden");
   hidden.address = reinterpret_cast<std::uint64_t>(none);

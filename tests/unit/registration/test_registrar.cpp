@@ -1,6 +1,8 @@
 // What every registry promises, and what the unwinders of this process make of it: exceptions and walks lead through
 // code that is registered, and through none that was removed. By libgcc, and once more by LLVM's libunwind.
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 #include <unwind.h>
 
@@ -13,6 +15,7 @@
 
 #include "support/jit_stub.h"
 #include "support/run_command.h"
+#include "walk/own/executable.h"
 #include "windlass/registration.h"
 
 namespace windlass::test {
@@ -139,6 +142,54 @@ TEST_P(EveryRegistry, CodeThatMovedIsWhereItIs) {
   EXPECT_EQ(registrar_->move(*id, moves).error().code, ErrorCode::kNotFound);
   EXPECT_TRUE(registrar_->add(here));
   EXPECT_TRUE(registrar_->add(there));
+}
+
+// Where the kernel can be asked for one mapping: it takes the same answer as long as the mapping is the same.
+TEST_P(EveryRegistry, CodeThatIsNotExecutableYet) {
+  constexpr std::size_t kPage = 4096;
+  auto* const room =
+      static_cast<std::byte*>(::mmap(nullptr, 3 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  ASSERT_NE(static_cast<void*>(room), MAP_FAILED);
+  const std::uint64_t begin = reinterpret_cast<std::uint64_t>(room);
+  walk::CodeExtent extent;
+  const int maps = ::open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+  const bool asks = walk::query_executable(maps, begin, extent) != walk::Executable::kUnknown;
+  ::close(maps);
+  std::vector<FrameRow> rows(1);
+  rows[0].end = 96;
+  rows[0].cfa = CfaRule::at(Registers::sp_number(kOwnArchitecture), 8);
+  const auto piece = [&](std::uint64_t offset) {
+    return GeneratedFunction{.address = begin + offset, .size = 96, .name = "piece", .rows = rows};
+  };
+  const auto expect_refused = [&](const Functions& functions, std::uint64_t where) {
+    const auto id = registrar_->add(functions);
+    EXPECT_EQ(id.has_value(), !asks);
+    if (id) {
+      EXPECT_TRUE(registrar_->remove(*id));
+    } else {
+      EXPECT_STREQ(id.error().what, "code that is not executable");
+      EXPECT_EQ(id.error().code, ErrorCode::kMalformed);
+      EXPECT_EQ(id.error().where, where);
+    }
+  };
+  expect_refused({piece(0)}, begin);
+  ASSERT_EQ(::mprotect(room, kPage, PROT_READ | PROT_EXEC), 0);
+  expect_refused({piece(0), piece(kPage - 48)}, begin + kPage);  // its second half is behind
+  expect_refused({piece(0), piece(kPage + 64)}, begin + kPage + 64);
+  const auto id = registrar_->add(Functions{piece(0)});
+  ASSERT_TRUE(id) << id.error().text();
+  const auto moved = registrar_->move(*id, std::vector{MovedFunction{.from = begin, .now = piece(2 * kPage)}});
+  EXPECT_EQ(moved.has_value(), !asks);
+  if (moved) {
+    EXPECT_TRUE(registrar_->remove(*id));
+  }
+  ASSERT_EQ(::mprotect(room + kPage, 2 * kPage, PROT_READ | PROT_EXEC), 0);
+  const auto all = registrar_->add(Functions{piece(0), piece(kPage - 48), piece(2 * kPage)});
+  EXPECT_TRUE(all) << all.error().text();
+  if (all) {
+    EXPECT_TRUE(registrar_->remove(*all));
+  }
+  ::munmap(room, 3 * kPage);
 }
 
 // Into places of its own: two change theirs, one stays.

@@ -1,6 +1,8 @@
 // sframe_register(): what the kernel is given, by something that stands in for it, as no kernel has it yet.
 #include "registration/sframe.h"
 
+#include <sys/mman.h>
+
 #include <cerrno>
 #include <map>
 
@@ -55,7 +57,9 @@ class FakeKernel final : public registration::SFrameKernel {
   Known& known_;
 };
 
-constexpr std::uint64_t kCode = 0x7f00'0000'0000;
+// Room for code that nobody runs.
+const std::uint64_t kCode = reinterpret_cast<std::uint64_t>(
+    ::mmap(nullptr, 1 << 20, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
 constexpr RegisterNumber kPushed = kOwnArchitecture == Architecture::kX86_64 ? 3 : 19;
 constexpr std::int32_t kEntry = kOwnArchitecture == Architecture::kX86_64 ? 8 : 0;
 

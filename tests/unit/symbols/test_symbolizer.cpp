@@ -299,11 +299,14 @@ TEST(SymbolizerOfProcess, WhatItsJitdumpTellsOf) {
   ASSERT_TRUE(registrar);
   const auto add = [&](unsigned number, std::string_view called) {
     const test::JitStub& stub = chain.stubs()[number];
+    const GeneratedLine lines[] = {{.offset = 0, .file = "made.js", .line = 6},
+                                   {.offset = 4, .file = "made.js", .line = 7}};
     return (*registrar)
         ->add(std::vector{GeneratedFunction{.address = stub.begin(),
                                             .size = static_cast<std::uint32_t>(stub.end() - stub.begin()),
                                             .name = called,
-                                            .rows = stub.rows()}});
+                                            .rows = stub.rows(),
+                                            .lines = lines}});
   };
   ASSERT_TRUE(add(0, "made_first"));
   const auto symbols = Symbolizer::of_process(static_cast<std::uint64_t>(::getpid()));
@@ -312,6 +315,8 @@ TEST(SymbolizerOfProcess, WhatItsJitdumpTellsOf) {
   const NamedAddress first = name(*symbols, chain.stubs()[0].begin() + 4);
   EXPECT_EQ(function_of(first), "made_first");
   EXPECT_EQ(first.offset - first.function_begin, 4u);
+  EXPECT_EQ(first.frames[0].file, "made.js");
+  EXPECT_EQ(first.frames[0].line, 7u);
   EXPECT_TRUE(name(*symbols, second).frames.empty());
   ASSERT_TRUE(add(1, "_Z11made_secondv"));
   EXPECT_EQ(function_of(name(*symbols, second)), "made_second()");

@@ -115,6 +115,8 @@ TEST(Undescribed, NoWalkReadsWhatItWrites) {
 TEST(Undescribed, TheKernelSays) {
   std::byte* room = JitStub::make_room(4096);
   if (room == nullptr) GTEST_SKIP() << "no executable memory here";
+  void* const hidden = ::mmap(nullptr, 4096, PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(hidden, MAP_FAILED);
   static int data;
   int local = 0;
   const auto at = [](auto* place) { return reinterpret_cast<std::uint64_t>(place); };
@@ -123,6 +125,7 @@ TEST(Undescribed, TheKernelSays) {
     walk::Executable expected;
   } cases[] = {{at(room), walk::Executable::kYes},
                {at(room) + 4095, walk::Executable::kYes},
+               {at(hidden), walk::Executable::kHidden},
                {at(&data), walk::Executable::kNo},
                {at(&local), walk::Executable::kNo},
                {8, walk::Executable::kNo},
