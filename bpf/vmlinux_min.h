@@ -67,6 +67,15 @@ struct task_struct {
   unsigned in_execve : 1;
 };
 
+struct file;
+
+struct vm_area_struct {
+  unsigned long vm_start;
+  unsigned long vm_end;
+  unsigned long vm_flags; /* VM_* */
+  struct file* vm_file;
+};
+
 struct vm_unmapped_area_info {
   unsigned long length;
 };
@@ -86,6 +95,7 @@ struct pt_regs___kernel {
 #pragma clang attribute pop
 
 #define PF_KTHREAD 0x00200000
+#define VM_EXEC 0x00000004
 #define WL_PIDTYPE_TGID 1 /* enum pid_type, since Linux 4.19 */
 
 #endif

@@ -81,6 +81,18 @@ WL_INLINE int wl_overlaps(const struct wl_env* env, __u32 maps, __u32 count, __u
   return mapping && mapping->begin < address + length;
 }
 
+/* Does a mapping that comes to [begin, end), of a file or not, bring other code than what is known there? What is in no
+ * file is generated code, and may be over such; of more than three it is not known. */
+WL_INLINE int wl_has_other_code(const struct wl_env* env, __u32 maps, __u32 count, __u64 begin, __u64 end, int file) {
+  for (int i = 0; i < 4; i++) {
+    const struct wl_mapping* known = wl_first_mapping(env, maps, count, begin);
+    if (!known || known->begin >= end) return 0;
+    if (file || known->kind == WL_MAPPING_FILE) return 1;
+    begin = known->end;
+  }
+  return 1;
+}
+
 /* The rule of an escaped row: the last escape at or before the address is the row in force. Returns its ref, or 0. */
 WL_INLINE __u32 wl_find_escape(const unsigned char* chunk, __u32 escapes, __u32 page_offset) {
   escapes &= WL_CHUNK_MASK8;

@@ -79,6 +79,13 @@ int BPF_PROG(windlass_exit, struct task_struct* task) {
   return 0;
 }
 
+/* Other code is there from now on. */
+WL_INLINE void wl_replaced(__u32 tgid, __u64 address, __u64 length) {
+  __u64 epoch = bpf_ktime_get_ns();
+  bpf_map_update_elem(&epochs, &tgid, &epoch, BPF_ANY);
+  wl_emit_process(WL_EVENT_UNMAP, tgid, epoch, address, length);
+}
+
 /* The kernel has chosen where a new mapping goes. If we know executable code there, it has been unmapped (dlclose, then
  * dlopen of something else): forget it now. Asking here and not at munmap costs nothing on other system calls, which a
  * system-call tracepoint would (it sends every call of every process through the slow path). */
@@ -94,9 +101,27 @@ int BPF_PROG(windlass_unmapped_area, unsigned long address, struct vm_unmapped_a
   if (!chunk || count == 0) return 0;
   __u64 length = info->length;
   if (!wl_overlaps(&env, process->maps, count, address, length)) return 0;
-  __u64 epoch = bpf_ktime_get_ns();
-  bpf_map_update_elem(&epochs, &tgid, &epoch, BPF_ANY);
-  wl_emit_process(WL_EVENT_UNMAP, tgid, epoch, address, length);
+  wl_replaced(tgid, address, length);
+  return 0;
+}
+
+/* What becomes executable, by mmap, at an address of the program's choice, too (MAP_FIXED), or by mprotect: both tell
+ * perf here, before they return. If we know other code there, forget it now. Anonymous memory over anonymous memory
+ * is code that is made at run time both before and after, which mprotect makes writable and executable by turns.
+ *
+ * The one function that is hooked, and not a tracepoint: those of system calls would send every call of every process
+ * through the slow path. Kernels that cannot (AArch64 before 6.4) go without (kernel_side.cpp). */
+SEC("fentry/perf_event_mmap")
+int BPF_PROG(windlass_mapped, struct vm_area_struct* area) {
+  if (!(area->vm_flags & VM_EXEC)) return 0;
+  __u32 tgid = wl_current_ids() >> 32;
+  const struct wl_process* process = bpf_map_lookup_elem(&processes, &tgid);
+  if (!process) return 0;
+  struct wl_env env = {};
+  __u32 count = process->map_count;
+  __u64 begin = area->vm_start, end = area->vm_end;
+  if (count == 0 || !wl_has_other_code(&env, process->maps, count, begin, end, area->vm_file != 0)) return 0;
+  wl_replaced(tgid, begin, end - begin);
   return 0;
 }
 

@@ -19,6 +19,7 @@
 #include "agent/kernel_errors.h"
 #include "agent/kernel_modules.h"
 #include "agent/mapping_sets.h"
+#include "agent/system_trials.h"
 #include "table/arena.h"
 #include "windlass.skel.h"
 #include "windlass_bpf_state.h"
@@ -195,8 +196,10 @@ std::expected<void, SystemError> KernelSideImpl::open_arena() {
 }
 
 std::expected<void, SystemError> KernelSideImpl::attach_tracepoints() {
-  for (bpf_program* program : {skeleton_->progs.windlass_fork, skeleton_->progs.windlass_exec,
-                               skeleton_->progs.windlass_exit, skeleton_->progs.windlass_unmapped_area}) {
+  const auto& programs = skeleton_->progs;
+  for (bpf_program* program : {programs.windlass_fork, programs.windlass_exec, programs.windlass_exit,
+                               programs.windlass_unmapped_area, programs.windlass_mapped}) {
+    if (!bpf_program__autoload(program)) continue;
     bpf_link* link = bpf_program__attach(program);
     if (link == nullptr) {
       const int error = errno;
@@ -233,6 +236,9 @@ std::expected<void, SystemError> KernelSideImpl::load_programs() {
   skeleton_ = windlass_bpf__open_opts(&open_options);
   if (skeleton_ == nullptr) return std::unexpected(explain_load_error(errno, log.text(), options_.btf_path));
   size_maps();
+  // Without it, what is mapped over other code at an address of the program's choice is known when perf's event has
+  // come.
+  if (try_hook() != 0) bpf_program__set_autoload(skeleton_->progs.windlass_mapped, false);
   ProgramLogs program_logs;
   if (options_.program_stats != nullptr) program_logs.watch(skeleton_->obj);
   if (const int error = windlass_bpf__load(skeleton_); error != 0)

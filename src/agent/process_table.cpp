@@ -177,9 +177,10 @@ bool Process::is_passing(std::uint64_t begin, std::uint64_t end) const {
   return std::ranges::any_of(passing, [&](const auto& range) { return range.first < end && begin < range.second; });
 }
 
-// What comes at an address of mmap's own choice is over nothing that is known: the kernel side has told of it before.
+// Where the kernel side has told of it before (mmap chose the address, or it hooks what makes code) it is over nothing
+// that is known.
 void ProcessTable::note_passing(Process& process, const Mapping& now) {
-  if (!process.has_pe || now.generated()) return;
+  if (now.generated()) return;
   const auto& mappings = process.maps->mappings();
   auto known = std::ranges::upper_bound(mappings, now.begin, {}, &Mapping::end);
   for (; known != mappings.end() && known->begin < now.end; ++known) {

@@ -70,6 +70,15 @@ Probe tracepoint(const TracepointTrial& trial, const SystemFacts& facts, const S
                              "windlass doctor -v");
 }
 
+// No refusal: recording does without, and what is wrong then is little (docs/RECORDING.md, "Known wrong").
+Probe hook(const SystemTrials& trials) {
+  const std::string name = std::string("function ") + kHookedFunction;
+  if (trials.hook == 0) return ok(name, "can be hooked: what is mapped over other code is known at once");
+  return ok(name, fmt::format("cannot be hooked ({}): what is mapped over other code at a fixed address is known some "
+                              "milliseconds later",
+                              std::strerror(trials.hook)));
+}
+
 // Documentation/admin-guide/sysctl/net.rst. Without the compiler every instruction is interpreted.
 Probe compiler(const SystemFacts& facts) {
   if (!facts.bpf_jit) return ok("BPF JIT", "not told (net.core.bpf_jit_enable)");
@@ -129,8 +138,8 @@ const char* probe_state_word(ProbeState state) {
 std::vector<Probe> probe_kernel(const SystemFacts& facts, const SystemTrials& trials) {
   std::vector<Probe> probes{release(facts), type_information(facts, trials), lockdown(facts)};
   for (const TracepointTrial& trial : trials.tracepoints) probes.push_back(tracepoint(trial, facts, trials));
-  for (Probe probe :
-       {compiler(facts), kernel_symbols(facts, trials), sample_rate(facts), kernel_frames(facts), cpus(facts)})
+  for (Probe probe : {hook(trials), compiler(facts), kernel_symbols(facts, trials), sample_rate(facts),
+                      kernel_frames(facts), cpus(facts)})
     probes.push_back(std::move(probe));
   return probes;
 }

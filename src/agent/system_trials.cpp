@@ -109,6 +109,21 @@ std::vector<std::string> used_tracepoints() {
 
 }  // namespace
 
+int try_hook() {
+  const LibbpfLog quiet;
+  const int id = libbpf_find_vmlinux_btf_id(kHookedFunction, BPF_TRACE_FENTRY);
+  if (id <= 0) return ENOENT;
+  bpf_prog_load_opts options{};
+  options.sz = sizeof options;
+  options.expected_attach_type = BPF_TRACE_FENTRY;
+  options.attach_btf_id = static_cast<__u32>(id);
+  const int program = load_nothing(BPF_PROG_TYPE_TRACING, &options);
+  if (program < 0) return -program;
+  const int error = outcome(bpf_raw_tracepoint_open(nullptr, program));
+  close(program);
+  return error;
+}
+
 SystemTrials try_system(const SystemFacts& facts) {
   const LibbpfLog quiet;
   SystemTrials trials;
@@ -126,6 +141,7 @@ SystemTrials try_system(const SystemFacts& facts) {
   trials.kernel_addresses = sees_kernel_addresses();
   for (const std::string& name : used_tracepoints())
     trials.tracepoints.push_back(try_tracepoint(name, types.get(), !facts.btf_given));
+  trials.hook = try_hook();
   return trials;
 }
 

@@ -25,7 +25,14 @@ struct SystemTrials {
   int perf_all = 0;               // the software clock of all processes on a CPU, with the kernel
   bool kernel_addresses = false;  // /proc/kallsyms shows them, and not zeros
   std::vector<TracepointTrial> tracepoints;
+  int hook = 0;  // attaching a program to a function of the kernel, kHookedFunction
 };
+
+// Called for all memory that becomes executable. Not all kernels let a program be attached to a function (AArch64's
+// before 6.4 do not, nor such without CONFIG_FUNCTION_TRACER), so recording does without.
+inline constexpr const char* kHookedFunction = "perf_event_mmap";
+// 0 or an errno.
+[[nodiscard]] int try_hook();
 
 [[nodiscard]] SystemTrials try_system(const SystemFacts& facts);
 

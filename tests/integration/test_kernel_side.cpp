@@ -1,5 +1,6 @@
 // The real BPF program on this kernel. Skipped only for want of privilege.
 #include "agent/kernel_side.h"
+#include "agent/system_trials.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -464,6 +465,49 @@ TEST_F(KernelSideTest, ForkExecAndExitAreTold) {
   EXPECT_NE(seen[0].second, 0U);
   EXPECT_GT(seen[1].second, seen[0].second);
   EXPECT_EQ(seen[2].second, seen[1].second);
+}
+
+// At an address of the program's choice: told where the kernel lets a function be hooked.
+TEST_F(KernelSideTest, CodeAtAFixedAddressOverKnownCodeIsTold) {
+  KernelSideOptions options;
+  options.all_processes = false;
+  const auto self = static_cast<std::uint32_t>(getpid());
+  options.targets = {self};
+  auto opened = KernelSide::open(options);
+  ASSERT_TRUE(opened) << opened.error().text;
+  KernelSide& side = **opened;
+  constexpr std::size_t kSize = 1 << 16;
+  const auto map_at = [](void* at, int protection, int flags) {
+    return mmap(at, kSize, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+  };
+  void* const code = map_at(nullptr, PROT_READ, 0);
+  ASSERT_NE(code, MAP_FAILED);
+  const auto begin = reinterpret_cast<std::uint64_t>(code);
+  auto module = side.add_module();
+  ASSERT_TRUE(module.has_value());
+  std::vector<std::uint64_t> epochs;
+  const auto handle = [&](const wl_event_head& head, std::size_t) {
+    const auto& event = reinterpret_cast<const wl_process_event&>(head);
+    if (head.type == WL_EVENT_UNMAP && head.tgid == self && event.address == begin) epochs.push_back(event.epoch);
+  };
+  const auto told = [&](const wl_mapping& known, auto&& change) {
+    EXPECT_TRUE(side.publish(self, {&known, 1}, epochs.empty() ? 0 : epochs.back()).has_value());
+    const std::size_t before = epochs.size();
+    change();
+    for (int i = 0; i < 10 && epochs.size() == before; ++i) side.poll(std::chrono::milliseconds(20), handle);
+    return epochs.size() != before;
+  };
+  const bool hooked = try_hook() == 0;
+  const wl_mapping file{begin, begin + kSize, 0, *module, WL_MAPPING_FILE};
+  wl_mapping generated = file;
+  generated.kind = WL_MAPPING_GENERATED;
+  const auto as_code = [&] { ASSERT_EQ(map_at(code, PROT_READ | PROT_EXEC, MAP_FIXED), code); };
+  const auto as_data = [&] { ASSERT_EQ(map_at(code, PROT_READ, MAP_FIXED), code); };
+  EXPECT_EQ(told(file, as_code), hooked);
+  EXPECT_FALSE(told(file, as_data)) << "nothing runs there";
+  EXPECT_EQ(told(file, [&] { ASSERT_EQ(mprotect(code, kSize, PROT_READ | PROT_EXEC), 0); }), hooked);
+  EXPECT_FALSE(told(generated, as_code)) << "made at run time before and after";
+  munmap(code, kSize);
 }
 
 // Code was unmapped and something else is mapped in its place: the set is stale at once.

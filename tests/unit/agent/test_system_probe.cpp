@@ -325,6 +325,17 @@ TEST(SystemProbe, TracepointThatTheKernelHasNotGot) {
   EXPECT_TRUE(contains(probe.seen, "vm_unmapped_area"));
 }
 
+TEST(SystemProbe, AFunctionThatCannotBeHookedIsNoRefusal) {
+  SystemTrials trials = good_trials();
+  EXPECT_TRUE(contains(find(judge(good_facts(), trials), "function perf_event_mmap").seen, "at once"));
+  trials.hook = EPERM;
+  const auto probes = judge(good_facts(), trials);
+  EXPECT_TRUE(contains(find(probes, "function perf_event_mmap").seen, "Operation not permitted"));
+  EXPECT_EQ(find(probes, "function perf_event_mmap").state, ProbeState::kOk);
+  EXPECT_EQ(conclude(good_facts(), probes, true).verdict,
+            conclude(good_facts(), judge(good_facts(), good_trials()), true).verdict);
+}
+
 TEST(SystemProbe, BtfFile) {
   SystemTrials trials = good_trials();
   trials.btf = EINVAL;

@@ -154,6 +154,33 @@ TEST(Lookup, OverlapOfARange) {
   EXPECT_FALSE(overlaps(0x6000, 0x1000));
 }
 
+// Code that is made at run time may come over such.
+TEST(Lookup, OtherCodeInARange) {
+  FakeTarget target;
+  const auto made = [](std::uint64_t begin) { return wl_mapping{begin, begin + 0x1000, 0, 0, WL_MAPPING_GENERATED}; };
+  target.set_mappings({{0x2000, 0x3000, 0, 1, WL_MAPPING_FILE},
+                       made(0x4000),
+                       {0x5000, 0x6000, 0, 0, WL_MAPPING_MANAGED},
+                       {0x6000, 0x7000, 0, 2, WL_MAPPING_FILE},
+                       made(0x10000),
+                       made(0x12000),
+                       made(0x14000),
+                       made(0x16000),
+                       made(0x18000)});
+  const auto has = [&](std::uint64_t begin, std::uint64_t end, bool file) {
+    return wl_has_other_code(&target.env, target.maps, target.count, begin, end, file ? 1 : 0) != 0;
+  };
+  for (const bool file : {false, true}) {
+    EXPECT_TRUE(has(0x1000, 0x2001, file));
+    EXPECT_FALSE(has(0x1000, 0x2000, file));
+    EXPECT_FALSE(has(0x3000, 0x4000, file));
+    EXPECT_TRUE(has(0x4000, 0x6001, file)) << "the third one is a file's";
+    EXPECT_TRUE(has(0x10000, 0x17000, file)) << "more than are looked at";
+    EXPECT_EQ(has(0x4800, 0x6000, file), file);
+    EXPECT_EQ(has(0x10000, 0x15000, file), file) << "three";
+  }
+}
+
 // Whatever the bytes are, a look-up ends and stays inside the arena.
 TEST(Lookup, SurvivesRandomTables) {
   std::mt19937_64 random(3);
