@@ -71,6 +71,17 @@ class Announce final : public orc::ObjectLinkingLayer::Plugin {
                         jitlink::PassConfiguration& config) override {
     config.PostFixupPasses.emplace_back([this](jitlink::LinkGraph& graph) { return announce(graph); });
   }
+  // The code is executable now, and nothing of it has run: before that, registrars refuse it.
+  Error notifyEmitted(orc::MaterializationResponsibility&) override {
+    const std::lock_guard lock(mutex_);
+    for (std::size_t i = 0; i < functions_.size(); ++i) {
+      functions_[i].name = names_[i];
+      functions_[i].rows = described_[i].rows;
+    }
+    for (const auto& registrar : registrars_)
+      if (const auto id = registrar->add(functions_); !id) return failed(id.error());
+    return Error::success();
+  }
   Error notifyFailed(orc::MaterializationResponsibility&) override { return Error::success(); }
   Error notifyRemovingResources(orc::JITDylib&, orc::ResourceKey) override { return Error::success(); }
   void notifyTransferringResources(orc::JITDylib&, orc::ResourceKey, orc::ResourceKey) override {}
@@ -80,8 +91,6 @@ class Announce final : public orc::ObjectLinkingLayer::Plugin {
  private:
   Error announce(jitlink::LinkGraph& graph) {
     const std::lock_guard lock(mutex_);
-    std::vector<windlass::Description> described;
-    std::vector<windlass::GeneratedFunction> functions;
     for (jitlink::Symbol* const symbol : graph.defined_symbols()) {
       if (!symbol->isCallable() || symbol->getSize() == 0) continue;
       const std::uint64_t address = symbol->getAddress().getValue();
@@ -90,14 +99,10 @@ class Announce final : public orc::ObjectLinkingLayer::Plugin {
       const auto code = std::as_bytes(std::span(symbol->getSymbolContent().data(), symbol->getSize()));
       auto found = windlass::describe(code, address, kArchitecture);
       if (!found || !found->whole()) continue;
-      described.push_back(std::move(*found));
-      functions.push_back({.address = address,
-                           .size = static_cast<std::uint32_t>(symbol->getSize()),
-                           .name = {symbol->getName().data(), symbol->getName().size()}});
+      described_.push_back(std::move(*found));
+      names_.emplace_back(symbol->getName().data(), symbol->getName().size());
+      functions_.push_back({.address = address, .size = static_cast<std::uint32_t>(symbol->getSize())});
     }
-    for (std::size_t i = 0; i < functions.size(); ++i) functions[i].rows = described[i].rows;
-    for (const auto& registrar : registrars_)
-      if (const auto id = registrar->add(functions); !id) return failed(id.error());
     if (jitlink::Section* const section = graph.findSectionByName(".eh_frame")) {
       const jitlink::SectionRange range(*section);
       std::vector<std::byte> bytes(range.getSize());
@@ -126,6 +131,10 @@ class Announce final : public orc::ObjectLinkingLayer::Plugin {
   std::mutex mutex_;
   std::vector<std::unique_ptr<windlass::Registrar>> registrars_;
   std::vector<windlass::CodeRangeId> ranges_;
+  // Of this program's one object, until it is emitted.
+  std::vector<std::string> names_;
+  std::vector<windlass::Description> described_;
+  std::vector<windlass::GeneratedFunction> functions_;
   std::uint64_t begin_ = ~0ULL, end_ = 0;  // of this program's one object
 };
 

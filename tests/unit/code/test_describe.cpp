@@ -66,6 +66,38 @@ TEST(Describe, ACallThatNeverReturnsIsToldByTheOtherWay) {
   EXPECT_EQ(found->rows.back().cfa, CfaRule::at(7, 8));
 }
 
+TEST(Describe, AnEntryBehindCodeThatIsNoneMakesNoPrologue) {
+  const std::uint32_t entries[] = {1};
+  DescribeOptions options;
+  options.entries = entries;
+  const auto found = of({0x06, 0x90, 0xc3}, options);  // no instruction of x86-64; 1: nop; ret
+  ASSERT_TRUE(found);
+  ASSERT_EQ(found->rows.size(), 1u);
+  EXPECT_EQ(found->rows[0].begin, 1u);
+  EXPECT_FALSE(found->prologue);
+  EXPECT_STREQ(found->no_prologue, "the first instruction is not that of a function");
+}
+
+// AArch64 saves registers of one kind in pairs, never one of each.
+TEST(Describe, NeighboursOfTwoKindsAreNoPair) {
+  // sub sp, sp, #16; str x19, [sp, #8]; str d8, [sp]; nop; ldr d8, [sp]; ldr x19, [sp, #8]; add sp, sp, #16; ret
+  const std::uint32_t words[] = {0xd10043ff, 0xf90007f3, 0xfd0003e8, 0xd503201f,
+                                 0xfd4003e8, 0xf94007f3, 0x910043ff, 0xd65f03c0};
+  const auto found = describe(std::as_bytes(std::span(words)), kAt, Architecture::kAArch64, {});
+  ASSERT_TRUE(found && found->prologue) << (found ? found->no_prologue : "");
+  std::vector<prologue::Op> ops = found->prologue->ops;
+  ASSERT_EQ(found->prologue->epilogues.size(), 1u);
+  for (const prologue::Op& op : found->prologue->epilogues[0].undone) ops.push_back(op);
+  unsigned saves = 0;
+  for (const prologue::Op& op : ops) {
+    const auto* save = std::get_if<prologue::Save>(&op.action);
+    if (save == nullptr) continue;
+    ++saves;
+    EXPECT_EQ(save->second, prologue::kNoRegister) << save->reg;
+  }
+  EXPECT_EQ(saves, 4u);
+}
+
 TEST(Describe, WaysWithDifferentFrames) {
   // test edi, edi; je 1f; push rax; 1: ret
   const auto found = of({0x85, 0xff, 0x74, 0x01, 0x50, 0xc3});

@@ -100,6 +100,27 @@ TEST(EmitSpans, AArch64) {
   EXPECT_EQ(rows->back().return_address, RegisterRule::at_cfa(-24));
 }
 
+TEST(EmitSpans, AArch64FramesThatAreNone) {
+  // stp x29, x30, [sp, #8]!, which takes room back; add x29, sp, #16; ret
+  const std::uint32_t words[] = {0xa980fbfd, 0x910043fd, 0xd65f03c0};
+  const Function function{.symbol = "f", .code = std::as_bytes(std::span(words))};
+  const auto spans = spans_of(std::span(&function, 1), {.architecture = Architecture::kAArch64, .mode = Mode::kFrames});
+  ASSERT_TRUE(spans);
+  EXPECT_TRUE(spans->empty());
+}
+
+// jmp 1f; what nobody reaches; 1: ret
+TEST(EmitSpans, RowsWithAGapAreTwoSpans) {
+  const Bytes code = {0xeb, 0x03, 0x48, 0xff, 0xc0, 0xc3};
+  const Function function{.symbol = "f", .address = 0x1000, .code = std::as_bytes(std::span(code))};
+  const auto spans = spans_of(std::span(&function, 1), {.mode = Mode::kExact});
+  ASSERT_TRUE(spans);
+  std::vector<std::pair<std::int64_t, std::uint32_t>> of_rows;
+  for (const Span& span : *spans)
+    if (span.only == Span::kElf) of_rows.emplace_back(span.offset, span.prologue.code_size);
+  EXPECT_EQ(of_rows, (std::vector<std::pair<std::int64_t, std::uint32_t>>{{0, 2}, {5, 1}}));
+}
+
 TEST(EmitSpans, WhatCannotBeIsAnError) {
   const auto error = [](std::vector<std::pair<std::uint64_t, std::size_t>> sizes, Architecture architecture,
                         Mode mode = Mode::kFrames) {

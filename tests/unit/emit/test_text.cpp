@@ -1,6 +1,10 @@
 // The texts, word for word where no assembler here reads them (test_emit_asm has the others assembled and linked).
 #include <gtest/gtest.h>
 
+#include <sstream>
+#include <string>
+#include <vector>
+
 #include "windlass/emit.h"
 
 namespace windlass::emit {
@@ -40,6 +44,28 @@ TEST(EmitText, HandlersOfWindowsAlone) {
   const auto text = text_of(example.spans, example.functions, {.syntax = Syntax::kElf, .handler = "crash"});
   ASSERT_FALSE(text);
   EXPECT_EQ(text.error().code, ErrorCode::kUnsupported);
+}
+
+// Of every record its length says where the next one is, to the very end: a length of 0 would hide other files'.
+TEST(EmitText, CallFrameInformationHasNoTerminator) {
+  const Example example;
+  const auto text = text_of(example.spans, example.functions, {.syntax = Syntax::kElf});
+  ASSERT_TRUE(text);
+  std::vector<unsigned> bytes;
+  std::istringstream lines(*text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with(".long ")) bytes.insert(bytes.end(), 4, 0xee);
+    if (!line.starts_with(".byte ")) continue;
+    std::istringstream values(line.substr(6));
+    for (std::string value; std::getline(values, value, ',');)
+      bytes.push_back(static_cast<unsigned>(std::stoul(value)));
+  }
+  unsigned records = 0;
+  std::size_t at = 0;
+  for (std::size_t size = 1; at + 4 <= bytes.size() && size != 0; at += 4 + size, ++records)
+    size = bytes[at] | bytes[at + 1] << 8 | bytes[at + 2] << 16 | bytes[at + 3] << 24;
+  EXPECT_EQ(at, bytes.size());
+  EXPECT_EQ(records, 1 + example.spans.size());
 }
 
 TEST(EmitText, WithoutSpansThereIsNothingToSay) { EXPECT_EQ(*text_of({}, {}, {}), ""); }

@@ -260,17 +260,23 @@ TEST(HeapFront, DwarfIsOneFunction) {
 TEST(HeapFront, ImpossibleHeapsAreErrors) {
   const auto refusal = [](const CodeHeap& heap) {
     const auto front = write_heap_front(heap);
-    return front ? Error{.what = "nothing was refused"} : front.error();
+    return front ? Error{.code = ErrorCode::kNotFound, .what = "nothing was refused"} : front.error();
   };
   constexpr std::uint64_t k4GiB = std::uint64_t{1} << 32;
+  const char *const kPages = "a heap that does not begin and end at a page", *const kOrder =
+                                                                                 "a heap that ends before it begins";
   for (const HeapFormat format : {HeapFormat::kWindows, HeapFormat::kDwarf}) {
-    EXPECT_EQ(refusal({.format = format}).code, ErrorCode::kMalformed);
-    EXPECT_EQ(refusal({.format = format, .begin = 0x2000, .end = 0x1000}).code, ErrorCode::kMalformed);
-    EXPECT_EQ(refusal({.format = format, .begin = 0x1004, .end = 0x9000}).code, ErrorCode::kMalformed);
-    EXPECT_EQ(refusal({.format = format, .begin = 0x1000, .end = 0x9001}).code, ErrorCode::kMalformed);
-    EXPECT_EQ(refusal({.format = format, .begin = 0x1000, .end = 0x2000}).code, ErrorCode::kMalformed);
-    EXPECT_EQ(refusal({.format = format, .begin = 0x1000, .end = 0x9000, .page = 0}).code, ErrorCode::kMalformed);
-    EXPECT_EQ(refusal({.format = format, .begin = 0x1000, .end = 0x9000, .base = 0x2000}).code, ErrorCode::kMalformed);
+    const auto expect = [&](const CodeHeap& heap, const char* what) {
+      EXPECT_STREQ(refusal(heap).what, what);
+      EXPECT_EQ(refusal(heap).code, ErrorCode::kMalformed);
+    };
+    expect({.format = format}, kOrder);
+    expect({.format = format, .begin = 0x2000, .end = 0x1000}, kOrder);
+    expect({.format = format, .begin = 0x1004, .end = 0x9000}, kPages);
+    expect({.format = format, .begin = 0x1000, .end = 0x9001}, kPages);
+    expect({.format = format, .begin = 0x1000, .end = 0x2000}, "a heap without room for code behind its front");
+    expect({.format = format, .begin = 0x1000, .end = 0x9000, .page = 0}, kPages);
+    expect({.format = format, .begin = 0x1000, .end = 0x9000, .base = 0x2000}, "a base behind the heap's begin");
     EXPECT_EQ(refusal({.format = format, .begin = 0x1000, .end = 0x1000 + k4GiB}).code, ErrorCode::kOutOfRange);
     EXPECT_EQ(refusal({.format = format, .begin = k4GiB, .end = k4GiB + 0x9000, .base = 0x1000}).code,
               ErrorCode::kOutOfRange);

@@ -154,6 +154,10 @@ TEST_F(RegisteredFiles, JitdumpHasLinesAndUnwindInformationBeforeTheCode) {
   EXPECT_STREQ(records[2].body.c_str() + 40, "one");
   EXPECT_EQ(std::memcmp(records[2].body.data() + 44, code, 64), 0);
 
+  // A longer mapping would hide the code that is next.
+  EXPECT_EQ(at<std::uint64_t>(records[1].body, 16), 0u);
+  EXPECT_EQ(at<std::uint64_t>(records[3].body, 16), at<std::uint64_t>(records[3].body, 0));
+
   // Laid out as perf inject will: the code, at the next multiple of 8 the frames, and behind them their table.
   const std::string& unwinding = records[1].body;
   const auto total = at<std::uint64_t>(unwinding, 0), table = at<std::uint64_t>(unwinding, 8);

@@ -60,7 +60,7 @@ class EveryRegistry : public testing::TestWithParam<Registry> {
   }
   Error refusal(const Functions& functions) {
     const auto id = registrar_->add(functions);
-    return id ? Error{.what = "nothing was refused"} : id.error();
+    return id ? Error{.code = ErrorCode::kNotFound, .what = "nothing was refused"} : id.error();
   }
 
   const JitChain chain_;
@@ -103,6 +103,8 @@ TEST_P(EveryRegistry, ImpossibleFunctionsAreErrorsThatNameThem) {
   expect(changed([](GeneratedFunction& f) { f.address = ~std::uint64_t{0} - 8; }),
          "a function reaches past the last address");
   expect(changed([&](GeneratedFunction& f) { f.address = chain_.stubs()[1].begin() + 4; }),
+         "two functions of a batch overlap");
+  expect(changed([&](GeneratedFunction& f) { f.address = chain_.stubs()[1].end() - 1; }),
          "two functions of a batch overlap");
   std::vector<FrameRow> rows(good.rows.begin(), good.rows.end());
   rows[1].begin += 1;
@@ -222,7 +224,7 @@ TEST_P(EveryRegistry, WhatCannotHaveMovedIsAnErrorAndRemoved) {
     const auto moved = registrar_->move(*id, moves);
     EXPECT_FALSE(moved);
     EXPECT_EQ(registrar_->remove(*id).error().code, ErrorCode::kNotFound);
-    return moved ? Error{.what = "nothing was refused"} : moved.error();
+    return moved ? Error{.code = ErrorCode::kNotFound, .what = "nothing was refused"} : moved.error();
   };
   using Moves = std::vector<MovedFunction>;
   const char* const kPart = "code moves a batch at a time, those functions too that stay";
