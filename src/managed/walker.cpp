@@ -177,7 +177,9 @@ bool State::pass_records(std::uint64_t cfa) {
 bool State::show_method() {
   if (!find_caller()) return false;
   const std::uint64_t cfa = caller_sp(), sp = frame.registers.sp(), pc = frame.registers.pc().value();
-  if (cfa <= sp || sp < lowest) return failed({ErrorCode::kMalformed, "stack does not move", pc, cfa});
+  // Before its first instruction a function of AArch64 has taken nothing of the stack.
+  if (cfa < sp || (cfa == sp && frame.registers.pc().is_return_address()) || sp < lowest)
+    return failed({ErrorCode::kMalformed, "stack does not move", pc, cfa});
   if (!outermost && next_frame < cfa) {
     if (!read_next_frame()) return false;
     return show_frame(CrawlState::kSkippedFrame);

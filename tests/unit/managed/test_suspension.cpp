@@ -142,7 +142,7 @@ namespace windlass::managed {
 namespace {
 
 // Bytes in front of spin_method's loop, and behind it.
-constexpr std::uint64_t kBehindEntry = kOwnArchitecture == Architecture::kX86_64 ? 4 : 16;
+constexpr std::uint64_t kBehindEntry = kOwnArchitecture == Architecture::kX86_64 ? 4 : 12;
 constexpr std::uint64_t kExit = kOwnArchitecture == Architecture::kX86_64 ? 5 : 16;
 constexpr RegisterNumber kKept = kOwnArchitecture == Architecture::kX86_64 ? 3 : 19;
 
@@ -252,7 +252,7 @@ void stop_again_and_again(Suspended& test, const char* code, unsigned& in_method
     steps += after;
   }
   end = true;
-  for (;;) {
+  for (;; std::this_thread::sleep_for(std::chrono::milliseconds(1))) {
     const Stopped stopped(test.suspender);
     if (stopped.threads().empty()) break;
     for (Mutator& mutator : mutators)
