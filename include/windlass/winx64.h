@@ -125,4 +125,12 @@ struct AssemblyOptions {
 [[nodiscard]] Expected<std::string> assembly_of(const Prologue& prologue, std::span<const std::byte> code,
                                                 const AssemblyOptions& options);
 
+// ---- for people ---------------------------------------------------------------------------------------------------
+
+// One UNWIND_INFO of version 1 or 2 as CoreCLR's checked JIT prints it (DOTNET_JitUnwindDump), for a method from
+// `begin` to `end` in its code. Errors, `where` an offset in the information: those of reading it; kUnsupported for
+// version 3. Linear; allocates the text.
+[[nodiscard]] Expected<std::string> jit_unwind_dump(std::span<const std::byte> info, std::uint32_t begin,
+                                                    std::uint32_t end);
+
 }  // namespace windlass::winx64

@@ -427,5 +427,38 @@ TEST(WinX64Write, EpiloguesThatUnwindersDoNotKnow) {
   EXPECT_EQ(with(scattered, 1), "0x1d: version 1 knows epilogue");
 }
 
+// As the checked JIT prints it: the first one is that of Matt Warren's "Stack Walking in the .NET Runtime".
+TEST(JitUnwindDump, IsTheClrs) {
+  Prologue f{.code_size = 0x4e};
+  f.ops = {{1, prologue::push(6)}, {2, prologue::push(5)}, {3, prologue::push(4)}, {7, prologue::Allocate{96}}};
+  EXPECT_EQ(winx64::jit_unwind_dump(winx64::write(f)->bytes, 0, 0x4e).value(),
+            "Unwind Info:\n"
+            "  >> Start offset   : 0x000000 (not in unwind data)\n"
+            "  >>   End offset   : 0x00004e (not in unwind data)\n"
+            "  Version           : 1\n"
+            "  Flags             : 0x00\n"
+            "  SizeOfProlog      : 0x07\n"
+            "  CountOfUnwindCodes: 4\n"
+            "  FrameRegister     : none (0)\n"
+            "  FrameOffset       : N/A (no FrameRegister) (Value=0)\n"
+            "  UnwindCodes       :\n"
+            "    CodeOffset: 0x07 UnwindOp: UWOP_ALLOC_SMALL (2)     OpInfo: 11 * 8 + 8 = 96 = 0x60\n"
+            "    CodeOffset: 0x03 UnwindOp: UWOP_PUSH_NONVOL (0)     OpInfo: rsi (6)\n"
+            "    CodeOffset: 0x02 UnwindOp: UWOP_PUSH_NONVOL (0)     OpInfo: rdi (7)\n"
+            "    CodeOffset: 0x01 UnwindOp: UWOP_PUSH_NONVOL (0)     OpInfo: rbp (5)\n");
+  Prologue g{.code_size = 100};
+  g.ops = {{1, prologue::push(6)}, {8, prologue::Allocate{0x1000}}, {13, prologue::SetFramePointer{6, 0x20}}};
+  g.handler = prologue::Handler{.rva = 0x40};
+  const std::string text = winx64::jit_unwind_dump(winx64::write(g)->bytes, 0, 100).value();
+  EXPECT_NE(text.find("  Flags             : 0x03 ( UNW_FLAG_EHANDLER UNW_FLAG_UHANDLER)\n"), std::string::npos);
+  EXPECT_NE(text.find("  FrameRegister     : rbp (5)\n  FrameOffset       : 2 * 16 = 0x20\n"), std::string::npos);
+  EXPECT_NE(text.find("    CodeOffset: 0x0D UnwindOp: UWOP_SET_FPREG (3)       OpInfo: Unused (0)\n"
+                      "    CodeOffset: 0x08 UnwindOp: UWOP_ALLOC_LARGE (1)     OpInfo: 0 - Scaled small  \n"
+                      "      Size: 512 * 8 = 4096 = 0x01000\n"),
+            std::string::npos)
+      << text;
+  EXPECT_EQ(winx64::jit_unwind_dump({}, 0, 1).error().code, ErrorCode::kTruncated);
+}
+
 }  // namespace
 }  // namespace windlass
