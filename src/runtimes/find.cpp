@@ -2,9 +2,13 @@
 
 #include <algorithm>
 #include <map>
+#include <mutex>
+#include <set>
+#include <string>
 #include <tuple>
 
 #include "runtimes/coreclr/find.h"
+#include "runtimes/memory_reader.h"
 #include "runtimes/runtime_code.h"
 
 namespace windlass::runtimes {
@@ -26,16 +30,55 @@ bool has_header(const process::ProcMap& map) {
   return map.has_file() && map.offset == 0 && map.readable && !map.path.starts_with("/memfd:");
 }
 
+// Inodes are given to other files again.
+using FileId = std::tuple<std::string, std::uint64_t, std::uint32_t, std::uint32_t>;
+FileId id_of(const process::ProcMap& map) { return {map.path, map.file.inode, map.file.major, map.file.minor}; }
+
+// Files that have been seen to hold no runtime, so that processes which make code all the time are not searched all the
+// time.
+class OtherFiles {
+ public:
+  bool has(const process::ProcMap& map) {
+    const std::lock_guard hold(lock_);
+    return files_.contains(id_of(map));
+  }
+  void add(const process::ProcMap& map) {
+    constexpr std::size_t kMost = 65536;
+    const std::lock_guard hold(lock_);
+    if (files_.size() >= kMost) files_.clear();
+    files_.insert(id_of(map));
+  }
+
+ private:
+  std::mutex lock_;
+  std::set<FileId> files_;
+};
+OtherFiles& other_files() {
+  static OtherFiles files;
+  return files;
+}
+
+// The runtimes in the image that begins with a mapping.
+void add_runtimes_of(manager::PublishedCodes& codes, const process::ProcMap& map,
+                     const std::shared_ptr<const Memory>& memory) {
+  const bool can_be_kept = map.file.inode != 0;
+  if (can_be_kept && other_files().has(map)) return;
+  bool any = false;
+  for (const Kind& kind : kKinds)
+    if (const auto at = kind.find(*memory, map.begin)) {
+      manager::add(codes, std::make_shared<RuntimeCode>(kind.open(memory, *at), map));
+      any = true;
+    }
+  if (!any && can_be_kept && read_value<std::uint64_t>(*memory, map.begin)) other_files().add(map);
+}
+
 }  // namespace
 
 void add_runtimes(manager::PublishedCodes& codes, std::span<const process::ProcMap> maps, OpenMemory open_memory,
                   const manager::PublishedCodes& known) {
   if (!std::ranges::any_of(maps, may_be_generated)) return;
   const std::shared_ptr<const Memory> memory = open_memory();
-  const auto id_of = [](const process::ProcMap& map) {
-    return std::tuple(map.path, map.file.inode, map.file.major, map.file.minor);
-  };
-  std::map<decltype(id_of(maps.front())), bool> executable;
+  std::map<FileId, bool> executable;
   for (const process::ProcMap& map : maps)
     if (map.has_file()) executable[id_of(map)] |= map.executable;
   for (const process::ProcMap& map : maps) {
@@ -45,9 +88,7 @@ void add_runtimes(manager::PublishedCodes& codes, std::span<const process::ProcM
       manager::add(codes, *same);
       continue;
     }
-    for (const Kind& kind : kKinds)
-      if (const auto at = kind.find(*memory, map.begin))
-        manager::add(codes, std::make_shared<RuntimeCode>(kind.open(memory, *at), map));
+    add_runtimes_of(codes, map, memory);
   }
   for (const process::ProcMap& map : maps)
     if (may_be_generated(map))

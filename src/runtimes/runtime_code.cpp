@@ -10,6 +10,11 @@ namespace windlass::runtimes {
 RuntimeCode::RuntimeCode(std::unique_ptr<Runtime> runtime, const process::ProcMap& map)
     : PublishedCode(map.begin, map.file), runtime_(std::move(runtime)) {}
 
+std::uint64_t RuntimeCode::end() const {
+  const std::lock_guard hold(lock_);
+  return runtime_->is_understood() ? ~std::uint64_t{0} : 0;
+}
+
 void RuntimeCode::set_time(std::uint64_t) {
   const std::lock_guard hold(lock_);
   ++turn_;

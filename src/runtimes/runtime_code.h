@@ -46,6 +46,8 @@ class Runtime {
   [[nodiscard]] virtual bool is_still(const Method& method) = 0;
   // Its process has code there that is in no ELF file: is it the runtime's own?
   virtual void note_code(const process::ProcMap& /*map*/) {}
+  // False: it is of a kind that is not understood, so that others may say something of its code.
+  [[nodiscard]] virtual bool is_understood() const { return true; }
   // What is wrong with it as a whole: what it says is not understood, or not all of it.
   [[nodiscard]] virtual std::optional<Error> problem() const { return std::nullopt; }
 };
@@ -66,7 +68,7 @@ class RuntimeCode final : public manager::PublishedCode {
   RuntimeCode(std::unique_ptr<Runtime> runtime, const process::ProcMap& map);
 
   std::uint64_t begin() const override { return 0; }
-  std::uint64_t end() const override { return ~std::uint64_t{0}; }
+  std::uint64_t end() const override;
   std::uint64_t rank() const override { return ~std::uint64_t{0} - 1; }
   void set_time(std::uint64_t time) override;
   std::optional<Function> function_at(std::uint64_t address, std::uint64_t time, std::span<char> room) override;

@@ -23,6 +23,7 @@ class CoreClr final : public Runtime {
 
   Architecture architecture() const override { return Architecture::kX86_64; }
   std::optional<Error> problem() const override { return problem_; }
+  bool is_understood() const override { return !ready_ || code_map_; }
 
   // Its executable memory is a memfd of this name, mapped once more where it is written (src/coreclr/minipal/Unix/
   // doublemapping.cpp), unless the user has switched that off.
@@ -63,11 +64,11 @@ class CoreClr final : public Runtime {
   void prepare() {
     if (ready_) return;
     const auto read = Descriptor::read(*memory_, descriptor_);
+    ready_ = read || read.error().code != ErrorCode::kUnreadable;
     if (!read) {
       problem_ = read.error();
       return;
     }
-    ready_ = true;
     problem_.reset();
     if (read->text("Architecture").value_or("x64") != "x64") {
       problem_ = Error{ErrorCode::kUnsupported, "code of a .NET runtime for another machine", descriptor_};

@@ -140,6 +140,7 @@ TEST(CoreClrReader, SaysWhatItDoesNotKnow) {
     const auto runtime = runtime_of(fake, memory);
     EXPECT_EQ(runtime->problem()->code, ErrorCode::kUnsupported);
     const auto method = runtime->method_at(fake.first);
+    EXPECT_EQ(runtime->is_understood(), method.has_value());
     EXPECT_EQ(method ? (*method)->name : "", "");  // its frames are known, its name is not
     return std::pair(runtime->problem()->text(), method.has_value());
   };

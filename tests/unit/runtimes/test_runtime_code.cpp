@@ -1,0 +1,185 @@
+// What is kept of a runtime's methods, on one that counts how often it is asked; and when a process is searched for
+// one.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "runtimes/find.h"
+#include "runtimes/runtime_code.h"
+#include "support/fake_coreclr.h"
+
+namespace windlass::runtimes {
+namespace {
+
+class CountedMethod final : public Method {
+ public:
+  Expected<void> row_at(std::uint64_t address, FrameRow& to) const override {
+    to = FrameRow();
+    to.begin = address;
+    to.end = address + 1;
+    return {};
+  }
+  void for_each_row(source::RowSink, source::ErrorSink) const override {}
+  [[nodiscard]] std::size_t bytes() const override { return size; }
+  std::size_t size = 100;
+};
+
+struct Counts {
+  int asked = 0, checked = 0;
+  bool lasting = true, understood = true;
+  std::size_t bytes = 100;
+  std::map<std::uint64_t, std::pair<std::uint64_t, const char*>> methods;  // begin: end, name
+};
+
+class CountingRuntime final : public Runtime {
+ public:
+  explicit CountingRuntime(Counts& counts) : counts_(counts) {}
+  Architecture architecture() const override { return Architecture::kX86_64; }
+  bool is_understood() const override { return counts_.understood; }
+  Expected<std::unique_ptr<Method>> method_at(std::uint64_t address) override {
+    ++counts_.asked;
+    const auto after = counts_.methods.upper_bound(address);
+    if (after == counts_.methods.begin() || address >= std::prev(after)->second.first)
+      return fail(ErrorCode::kNotFound, "none", address);
+    auto method = std::make_unique<CountedMethod>();
+    method->begin = std::prev(after)->first;
+    method->end = std::prev(after)->second.first;
+    method->name = std::prev(after)->second.second;
+    method->lasting = counts_.lasting;
+    method->size = counts_.bytes;
+    return method;
+  }
+  bool is_still(const Method& method) override {
+    ++counts_.checked;
+    const auto at = counts_.methods.find(method.begin);
+    return at != counts_.methods.end() && at->second.second == method.name;
+  }
+
+ private:
+  Counts& counts_;
+};
+
+std::string name_at(manager::PublishedCode& code, std::uint64_t address) {
+  std::array<char, 64> room{};
+  const auto function = code.function_at(address, 0, room);
+  return function ? std::string(function->name) : "-";
+}
+
+std::shared_ptr<RuntimeCode> code_of(Counts& counts) {
+  return std::make_shared<RuntimeCode>(std::make_unique<CountingRuntime>(counts), process::ProcMap());
+}
+
+TEST(RuntimeCode, AsksOnceForWhatLasts) {
+  Counts counts{.methods = {{100, {200, "one"}}, {200, {300, "two"}}}};
+  const auto code = code_of(counts);
+  EXPECT_EQ(name_at(*code, 100), "one");
+  EXPECT_EQ(name_at(*code, 199), "one");
+  code->set_time(1);
+  counts.methods.clear();
+  EXPECT_EQ(name_at(*code, 150), "one");
+  EXPECT_EQ(counts.asked, 1);
+  EXPECT_EQ(counts.checked, 0);
+  EXPECT_EQ(name_at(*code, 250), "-");
+}
+
+TEST(RuntimeCode, LooksAgainOnceATimeForWhatMayGo) {
+  Counts counts{.lasting = false, .methods = {{100, {200, "one"}}}};
+  const auto code = code_of(counts);
+  EXPECT_EQ(name_at(*code, 150), "one");
+  EXPECT_EQ(name_at(*code, 151), "one");
+  EXPECT_EQ(counts.checked, 0);
+  code->set_time(2);
+  EXPECT_EQ(name_at(*code, 150), "one");
+  EXPECT_EQ(name_at(*code, 151), "one");
+  EXPECT_EQ(counts.checked, 1);
+  code->set_time(3);
+  counts.methods = {{100, {140, "new"}}, {140, {200, "other"}}};
+  EXPECT_EQ(name_at(*code, 150), "other");
+  EXPECT_EQ(name_at(*code, 120), "new");
+}
+
+TEST(RuntimeCode, ForgetsAllWhereItWouldKeepTooMuch) {
+  Counts counts{.bytes = RuntimeCode::kMaxBytes / 2 - 1,
+                .methods = {{100, {200, "one"}}, {200, {300, "two"}}, {300, {400, "three"}}}};
+  const auto code = code_of(counts);
+  for (const std::uint64_t at : {100U, 200U, 300U, 300U, 100U}) EXPECT_NE(name_at(*code, at), "-");
+  EXPECT_EQ(counts.asked, 4);
+}
+
+TEST(RuntimeCode, AnswersForNothingWhereItIsNotUnderstood) {
+  Counts counts;
+  const auto code = code_of(counts);
+  EXPECT_EQ(code->end(), ~std::uint64_t{0});
+  counts.understood = false;
+  EXPECT_EQ(code->end(), 0U);
+}
+
+TEST(RuntimeCode, IsASource) {
+  Counts counts{.methods = {{100, {200, "one"}}}};
+  const auto source = code_of(counts)->make_source();
+  FrameRow row;
+  EXPECT_TRUE(source->row_at(130, row).has_value());
+  EXPECT_EQ(source->row_at(200, row).error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(source->function_start(130), 100U);
+  std::array<char, 2> room{};
+  EXPECT_EQ(source->name_at(130, room).value(), "on");  // cut
+}
+
+// ---- finding
+// ----------------------------------------------------------------------------------------------------------
+
+process::ProcMap map_of(std::uint64_t begin, const char* path, bool executable, std::uint64_t inode) {
+  process::ProcMap map;
+  map.begin = begin;
+  map.end = begin + 4096;
+  map.path = path;
+  map.executable = executable;
+  map.readable = true;
+  map.file.inode = inode;
+  return map;
+}
+
+TEST(FindRuntimes, LooksAtTheMemoryOnlyWhereThereIsCodeOfNoFile) {
+  int opened = 0;
+  const auto open_memory = [&]() -> std::shared_ptr<const Memory> {
+    ++opened;
+    return std::make_shared<test::BlockMemory>(0, std::vector<std::byte>(16384));
+  };
+  std::vector<process::ProcMap> maps = {map_of(4096, "/bin/some_test_program", true, 77), map_of(0, "[vdso]", true, 0)};
+  manager::PublishedCodes codes;
+  add_runtimes(codes, maps, open_memory, {});
+  EXPECT_EQ(opened, 0);
+  for (const char* path : {"", "/memfd:doublemapper"}) {
+    maps.push_back(map_of(8192, path, true, 0));
+    maps.back().deleted = path[0] != 0;
+    add_runtimes(codes, maps, open_memory, {});
+    maps.pop_back();
+  }
+  EXPECT_EQ(opened, 2);
+  EXPECT_TRUE(codes.empty());
+}
+
+TEST(FindRuntimes, KeepsThoseThatAreWhereTheyWere) {
+  Counts counts;
+  const std::vector<process::ProcMap> maps = {map_of(4096, "/lib/libsome_runtime.so", true, 78),
+                                              map_of(8192, "", true, 0)};
+  const manager::PublishedCodes known = {
+      std::make_shared<RuntimeCode>(std::make_unique<CountingRuntime>(counts), maps[0])};
+  const auto open_memory = []() -> std::shared_ptr<const Memory> {
+    return std::make_shared<test::BlockMemory>(0, std::vector<std::byte>());
+  };
+  manager::PublishedCodes codes;
+  add_runtimes(codes, maps, open_memory, known);
+  EXPECT_EQ(codes, known);
+  std::vector<process::ProcMap> moved = maps;
+  moved[0].begin += 0x100000;
+  codes.clear();
+  add_runtimes(codes, moved, open_memory, known);
+  EXPECT_TRUE(codes.empty());
+}
+
+}  // namespace
+}  // namespace windlass::runtimes
