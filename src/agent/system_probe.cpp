@@ -72,7 +72,7 @@ Probe tracepoint(const TracepointTrial& trial, const SystemFacts& facts, const S
 
 // No refusal: recording does without, and what is wrong then is little (docs/RECORDING.md, "Known wrong").
 Probe hook(const SystemTrials& trials) {
-  const std::string name = std::string("function ") + kHookedFunction;
+  const std::string name = fmt::format("function {}", kHookedFunction);
   if (trials.hook == 0) return ok(name, "can be hooked: what is mapped over other code is known at once");
   return ok(name, fmt::format("cannot be hooked ({}): what is mapped over other code at a fixed address is known some "
                               "milliseconds later",

@@ -55,8 +55,7 @@ void put_code(std::string& out, const UnwindCode& code) {
       return;
     default:
       out += fmt::format("    Unrecognized UNWIND_CODE: 0x{:04X}\n",
-                         static_cast<unsigned>(code.offset | static_cast<unsigned>(code.operation) << 8 |
-                                               static_cast<unsigned>(code.info) << 12));
+                         code.offset | static_cast<unsigned>(code.operation) << 8 | code.info << 12);
   }
 }
 
