@@ -18,7 +18,7 @@ extern "C" const std::uint8_t snippets_begin[], snippets_end[];
 #define SNIPPETS(X) \
   X(helper) X(framed) X(frameless) X(leave_and_enter) X(red_zone) X(shrink_wrapped) X(tail_jump) X(jump_by_local) \
   X(realigned) X(sp_in_memory) X(variable_size) X(jump_table) X(thunk) X(takes_pc) X(string_and_flags) \
-  X(stack_probe) X(own_return) X(unwritten_pushes) X(linkage) X(never_returns)
+  X(stack_probe) X(own_return) X(unwritten_pushes) X(linkage) X(scaled_index) X(never_returns)
 // clang-format on
 #define DECLARE(name) extern "C" const std::uint8_t snippet_##name[];
 SNIPPETS(DECLARE)

@@ -271,6 +271,16 @@ resolver:
 got:
   .quad 0, resolver - snippets_begin, linkage_push - snippets_begin
 
+snippet scaled_index           # sp by an index that the code has made a constant
+  pushq %rbx
+  subq $48, %rsp
+  movl $3, %ecx
+  leaq 24(%rsp,%rcx,8), %rsp
+  movl $2, %ecx
+  xorl %eax, %eax
+  popq %rbx
+  ret
+
 snippet never_returns          # only the way in tells; tested with the function's start known
   pushq %rbp
   pushq %rbx

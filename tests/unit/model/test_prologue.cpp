@@ -154,10 +154,14 @@ TEST(Prologue, RefusesWhatCannotBe) {
   EXPECT_EQ(why(), "epilogue does not take back all that was done");
   f.epilogues = {{10, 15, {{14, Allocate{24}}, {14, push(kRbx)}}}};
   EXPECT_EQ(why(), "epilogue restores a register from where it was not saved");
+  f.epilogues = {{10, 15, {{12, Allocate{64}}}}};
+  EXPECT_EQ(why(), "epilogue frees more than there is");
   f.epilogues = {mirrored(f, 16)};
   EXPECT_EQ(why(), "epilogue is empty, out of order, or outside of the code");
   f.epilogues = {};
   EXPECT_EQ(why(), "");
+  f.ops = {{1, push(kRbx)}, {5, Allocate{0}}};
+  EXPECT_EQ(why(), "allocation of nothing, or of more than any stack");
 }
 
 }  // namespace

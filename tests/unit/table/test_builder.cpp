@@ -175,6 +175,20 @@ TEST(Builder, MoreRulesThanThePalette) {
   }
 }
 
+// The palette has the rules that are used most.
+TEST(Builder, WhatIsUsedMostIsInThePalette) {
+  constexpr int kRules = 300, kRows = 2000;
+  TableBuilder builder;
+  builder.begin_function(0x10000, 0x10000 + kRows);
+  for (int i = 0; i < kRows; ++i)
+    builder.row(0x10000 + static_cast<std::uint64_t>(i), rsp(8 * (i % 2 == 0 ? kRules : i / 2 % kRules)));
+  builder.end_function();
+  const auto table = builder.finish();
+  ASSERT_TRUE(table);
+  EXPECT_GT(table->stats().escapes, 0u);
+  EXPECT_LT(table->stats().escapes, 300u) << "half of the rows have one rule";
+}
+
 TEST(Builder, PageWithARowOnEveryByte) {
   TableBuilder builder;
   builder.begin_function(0x20000, 0x30000);

@@ -184,6 +184,23 @@ TEST(TraceState, RulesRelativeToAnotherRegister) {
   EXPECT_EQ(rows[5].rule.x_kind, WL_REG_BASE);
 }
 
+// DW_CFA_val_offset says what the register is, not where it was saved.
+TEST(TraceState, AValueByTheCfa) {
+  const auto rows = rows_of({0x14, 6, 2});
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].rule.fp_kind, WL_REG_CFA_VALUE);
+  EXPECT_EQ(rows[0].rule.fp_offset, -16);
+}
+
+// A CFA by a register that no table has is user space's business, until another rule comes.
+TEST(TraceState, ACfaByARegisterBeyondTheTable) {
+  const auto rows = rows_of({0x0c, 17, 8, 0x41, 0x0d, 7});
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0].rule.cfa_kind, WL_CFA_UNSUPPORTED);
+  EXPECT_EQ(rows[1].rule.cfa_kind, WL_CFA_REG);
+  EXPECT_EQ(rows[1].rule.cfa_reg, 7);
+}
+
 TEST(TraceState, UndefinedReturnAddressEndsTheStack) {
   const auto rows = rows_of({0x07, 16});
   ASSERT_EQ(rows.size(), 1u);

@@ -105,14 +105,24 @@ TEST(OpenCore, MemoryIsThatOfTheSegments) {
 // Nothing says that a core's segments ascend.
 TEST(OpenCore, SegmentsMayStandInAnyOrder) {
   CoreWriter core = small_core(Architecture::kX86_64);
+  for (std::uint8_t i = 0; i < 8; ++i)
+    core.segments.push_back({0x8000000 + i * 0x10000ULL, filled(0x1000, i), 0x1000, PF_R});
   std::ranges::reverse(core.segments);
-  const DumpFile file(core.write());
+  const auto bytes = core.write();
+  const auto parsed = CoreFile::parse(view(bytes));
+  ASSERT_TRUE(parsed);
+  for (std::uint64_t i = 0; i < 8; ++i) EXPECT_NE(parsed->segment_at(0x8000800 + i * 0x10000), nullptr) << i;
+  const DumpFile file(bytes);
   const auto target = open_core(file.path());
   ASSERT_TRUE(target);
-  std::uint8_t two[2] = {};
-  EXPECT_TRUE(target->space.memory().read(0x400fff, two, 1));
-  EXPECT_EQ(two[0], 0x11);
-  EXPECT_TRUE(target->space.memory().read(0x7001ffe, two, 2));
+  const Memory& memory = target->space.memory();
+  std::uint8_t byte = 0;
+  EXPECT_TRUE(memory.read(0x400fff, &byte, 1));
+  EXPECT_EQ(byte, 0x11);
+  for (std::uint8_t i = 0; i < 8; ++i) {
+    EXPECT_TRUE(memory.read(0x8000800 + i * 0x10000ULL, &byte, 1)) << i;
+    EXPECT_EQ(byte, i);
+  }
 }
 
 // A core of this very program: its own file stands in for the pages that were left out.

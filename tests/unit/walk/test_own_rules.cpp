@@ -1,0 +1,104 @@
+// What own walks keep of rules: what fits a word, the palette of those that do not, and the cache.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "walk/own/rules.h"
+
+namespace windlass::walk {
+namespace {
+
+constexpr std::uint8_t kSp = kOwnArchitecture == Architecture::kX86_64 ? 7 : 31;
+constexpr std::uint8_t kFp = kOwnArchitecture == Architecture::kX86_64 ? 6 : 29;
+
+table::TraceRule rule_of(std::int32_t cfa_offset, std::int16_t ra_offset = -8) {
+  table::TraceRule rule{};
+  rule.cfa_kind = WL_CFA_REG;
+  rule.cfa_reg = kSp;
+  rule.cfa_offset = cfa_offset;
+  rule.ra_kind = WL_REG_CFA;
+  rule.ra_offset = ra_offset;
+  rule.fp_kind = WL_REG_SAME;
+  return rule;
+}
+
+TEST(OwnRules, AWordHasWhatItWasPackedFrom) {
+  for (const std::int32_t offset : {8, 16, 4096, (1 << 23) - 8}) {
+    table::TraceRule rule = rule_of(offset);
+    rule.fp_kind = WL_REG_CFA;
+    rule.fp_offset = -16;
+    PackedStep step;
+    ASSERT_TRUE(PackedStep::pack(rule, 0x1234, step)) << offset;
+    EXPECT_EQ(step.cfa_offset(), static_cast<std::uint64_t>(offset));
+    EXPECT_EQ(step.return_below_cfa(), 8u);
+    EXPECT_EQ(step.fp_below_cfa(), 16u);
+    EXPECT_EQ(step.tag(), 0x1234u);
+    EXPECT_TRUE(step.simple() && step.fp_saved() && !step.from_fp());
+  }
+}
+
+TEST(OwnRules, WhatDoesNotFitIsNotPacked) {
+  PackedStep step;
+  EXPECT_FALSE(PackedStep::pack(rule_of(1 << 23), 0, step));
+  EXPECT_FALSE(PackedStep::pack(rule_of(12), 0, step));
+  EXPECT_FALSE(PackedStep::pack(rule_of(-8), 0, step));
+  EXPECT_FALSE(PackedStep::pack(rule_of(16, -24), 0, step)) << "a slot that has been popped";
+  EXPECT_FALSE(PackedStep::pack(rule_of(16, 8), 0, step));
+  table::TraceRule other = rule_of(16);
+  other.cfa_reg = 3;
+  EXPECT_FALSE(PackedStep::pack(other, 0, step));
+  other = rule_of(16);
+  other.flags = WL_RULE_SIGNAL;
+  EXPECT_FALSE(PackedStep::pack(other, 0, step));
+  other = rule_of(16);
+  other.cfa_reg = kFp;
+  EXPECT_TRUE(PackedStep::pack(other, 0, step));
+  EXPECT_TRUE(step.from_fp());
+}
+
+TEST(OwnRules, ThePaletteIsUsedToItsLastPlace) {
+  std::vector<std::uint64_t> places;
+  std::uint64_t index = 0;
+  for (std::int32_t i = 0; RuleCache::intern(rule_of(1 << 24 | i), index); ++i) {
+    places.push_back(index);
+    ASSERT_LT(i, 100000);
+  }
+  EXPECT_EQ(places.size(), 512u);
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    table::TraceRule rule{};
+    ASSERT_TRUE(RuleCache::palette(places[i], rule));
+    EXPECT_EQ(rule.cfa_offset, 1 << 24 | static_cast<std::int32_t>(i));
+    ASSERT_TRUE(RuleCache::intern(rule, index)) << "one that is there already";
+    EXPECT_EQ(index, places[i]);
+  }
+  table::TraceRule rule{};
+  EXPECT_FALSE(RuleCache::palette(512, rule));
+}
+
+// Two of a set are both found, the third takes the place of the older one; and the cache grows with what is in it.
+TEST(OwnRules, TheCacheKeepsTheNewerOfEachSetAndGrows) {
+  const auto step = [](std::uint64_t i) { return PackedStep(i << 44); };
+  const auto found = [](std::uint64_t key) {
+    PackedStep it;
+    return RuleCache::View().find(key, it) ? it.index() : 0;
+  };
+  constexpr std::uint64_t kFirst = 0x10'0000;
+  // Keys of one set, however large the cache is: those that differ in none of the bits that choose it.
+  const std::uint64_t second = kFirst ^ (std::uint64_t{1} << 40), third = kFirst ^ (std::uint64_t{1} << 41);
+  RuleCache::insert(kFirst, step(1));
+  RuleCache::insert(second, step(2));
+  EXPECT_EQ(found(kFirst), 1u);
+  EXPECT_EQ(found(second), 2u);
+  RuleCache::insert(third, step(3));
+  EXPECT_EQ(found(third), 3u);
+  EXPECT_EQ(found(second), 2u);
+  EXPECT_EQ(found(kFirst), 0u);
+  constexpr std::uint64_t kMany = 8000;
+  for (std::uint64_t i = 0; i < kMany; ++i) RuleCache::insert(0x4000'0000 + i * 8, step(i + 10));
+  std::uint64_t there = 0;
+  for (std::uint64_t i = 0; i < kMany; ++i) there += found(0x4000'0000 + i * 8) == i + 10 ? 1 : 0;
+  EXPECT_GT(there, kMany * 9 / 10) << "of " << kMany << " in a cache of 16,384";
+}
+
+}  // namespace
+}  // namespace windlass::walk
