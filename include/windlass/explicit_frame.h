@@ -3,11 +3,14 @@
 // managed code stands; a list links a thread's, from the innermost to the outermost. CoreCLR's `Frame` and HotSpot's
 // `JavaFrameAnchor` are such.
 //
-//   thread_local FrameList frames;                              // or in the runtime's own thread object
-//   Object* allocate_slow(std::size_t size, Object** keep) {    // a runtime helper, called by generated code
-//     HelperFrame<1> frame(keep);                               // the collector finds, and may move, *keep
-//     capture(frame);                                           // where we are; the caller is only looked for when
-//     asked Pushed pushed(frames, frame); return collect_and_allocate(size);
+//   thread_local FrameList frames;                          // or in the runtime's own thread object
+//
+//   Object* allocate_slow(std::size_t size, Object** keep) {  // a runtime helper, called by generated code
+//     HelperFrame<1> frame(keep);                             // the collector finds, and may move, *keep
+//     capture(frame);                                         // where we are: who called is found when asked
+//
+//     Pushed pushed(frames, frame);
+//     return collect_and_allocate(size);
 //   }
 //
 // All types have a fixed layout, addresses are stored as such and nothing points out of the process: a signal handler,
