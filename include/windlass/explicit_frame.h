@@ -15,9 +15,10 @@
 //
 // All types have a fixed layout, addresses are stored as such and nothing points out of the process: a signal handler,
 // another process and a core file's reader read the list as it is. Generated code links a frame whose other words it
-// has written with three instructions (x86-64; list in rdi, frame in rsi), and takes it off with two:
+// has written with three instructions, and takes it off with two (list in rdi, x0; frame in rsi, x1):
 //
-//   mov rax, [rdi]; mov [rsi], rax; mov [rdi], rsi        ...        mov rax, [rsi]; mov [rdi], rax
+//   x86-64   mov rax, [rdi]; mov [rsi], rax; mov [rdi], rsi   ...   mov rax, [rsi]; mov [rdi], rax
+//   AArch64  ldr x9, [x0]; str x9, [x1]; str x1, [x0]         ...   ldr x9, [x1]; str x9, [x0]
 //
 // One thread's list is changed by that thread alone. Pushing and popping neither allocate nor lock; signal-safe.
 #pragma once
