@@ -33,6 +33,8 @@ class SafePoints {
   [[nodiscard]] virtual bool returns_reference(const Method& /*method*/) const { return false; }
 };
 
+// A thread that comes back from native code says kManaged first and then looks whether it has to wait; so while others
+// are stopped it may be seen in either mode, but runs no managed code.
 enum class ThreadMode : std::uint32_t { kNative, kManaged };
 
 // A thread of the runtime: made and attached by the thread itself, and neither moved nor destroyed while attached.

@@ -6,6 +6,55 @@
 #include "made_up_stack.h"
 #include "managed/gc_roots.h"
 
+// keep_over_call(f): windlass_call_saving_registers(f, ...) with 4711 in a register that calls preserve; returns what
+// is in it then.
+#if defined(__x86_64__)
+constexpr windlass::RegisterNumber kKept = 15;
+asm(R"(
+  .text
+  .globl keep_over_call
+keep_over_call:
+  .cfi_startproc
+  pushq %r15
+  .cfi_def_cfa_offset 16
+  .cfi_offset %r15, -16
+  movl $4711, %r15d
+  call windlass_call_saving_registers
+  movq %r15, %rax
+  popq %r15
+  .cfi_def_cfa_offset 8
+  ret
+  .cfi_endproc
+)");
+#else
+constexpr windlass::RegisterNumber kKept = 28;
+asm(R"(
+  .text
+  .p2align 2
+  .globl keep_over_call
+keep_over_call:
+  .cfi_startproc
+  stp x29, x30, [sp, #-32]!
+  .cfi_def_cfa_offset 32
+  .cfi_offset x29, -32
+  .cfi_offset x30, -24
+  str x28, [sp, #16]
+  .cfi_offset x28, -16
+  mov x28, #4711
+  bl windlass_call_saving_registers
+  mov x0, x28
+  ldr x28, [sp, #16]
+  .cfi_restore x28
+  ldp x29, x30, [sp], #32
+  .cfi_restore x29
+  .cfi_restore x30
+  .cfi_def_cfa_offset 0
+  ret
+  .cfi_endproc
+)");
+#endif
+extern "C" std::uint64_t keep_over_call(void (*function)(void*));
+
 namespace windlass::managed {
 namespace {
 
@@ -108,6 +157,21 @@ TEST(GcRoots, OfExplicitFramesAndExceptions) {
   ManagedWalker again(stack.thread, stack.registers(), 0);
   ASSERT_TRUE(again.next());
   EXPECT_EQ(roots_of(again.frame(), *stack.mem), "5");
+}
+
+// A helper that is entered this way leaves no reference in a register alone: each has an address, and what is put there
+// is in the register again when it returns.
+TEST(GcRoots, RegistersAreSavedAroundACall) {
+  const std::uint64_t after = keep_over_call([](void*) {
+    StackWalker walker(own_process(), capture_registers());
+    const auto begin = reinterpret_cast<std::uint64_t>(&keep_over_call);
+    while (walker.frame().pc().value() - begin > 64) ASSERT_TRUE(walker.step());  // out of the stub
+    auto* slot = reinterpret_cast<std::uint64_t*>(walker.frame().saved.at(walker.frame().registers, kKept));
+    EXPECT_EQ(walker.frame().registers.get(kKept), 4711u);
+    ASSERT_NE(slot, nullptr);
+    *slot = 4712;
+  });
+  EXPECT_EQ(after, 4712u);
 }
 
 TEST(GcRoots, WhatCannotBeIsRefused) {
