@@ -1,0 +1,126 @@
+#include "runtimes/hotspot/rows.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "runtimes/memory_reader.h"
+
+namespace windlass::runtimes::hotspot {
+namespace {
+
+// Codelets that are entered by a method's call, and such as are called by others; the rest runs in a frame.
+FrameState codelet_entry(std::string_view description) {
+  if (description.starts_with("method entry point")) return FrameState::entering_interpreter();
+  for (const std::string_view called : {"slow signature handler", "result handlers for native calls"})
+    if (description.starts_with(called)) return FrameState::at_entry();
+  return FrameState::interpreted();
+}
+
+// Static call stubs, by which compiled methods call interpreted ones, stand in front of the handlers.
+void add_stubs(const Blob& blob, FlowInput& input) {
+  const auto offset = [&](std::uint64_t address) { return static_cast<std::uint32_t>(address - blob.begin); };
+  constexpr std::size_t kStub = 15;  // mov rbx, METHOD; jmp
+  std::uint64_t end = blob.end;
+  for (const std::uint64_t handler : {blob.exception_handler, blob.deopt_handler})
+    if (handler != 0) end = std::min(end, handler);
+  for (std::uint64_t at = blob.stubs; at != 0 && at + kStub <= end; ++at) {
+    const auto code = input.code.subspan(offset(at), kStub);
+    if (code[0] == std::byte{0x48} && code[1] == std::byte{0xbb} && code[10] == std::byte{0xe9})
+      input.entries[offset(at)] = FrameState::at_entry();
+  }
+  for (const std::uint64_t handler : {blob.exception_handler, blob.deopt_handler})
+    if (handler != 0) input.entries[offset(handler)] = input.body;
+}
+
+FlowInput input_of(const Blob& blob, std::span<const std::byte> code) {
+  FlowInput input{.code = code, .address = blob.begin, .entries = {}, .body = {}};
+  input.callers_are_aligned = blob.is_compiled() || blob.kind == Blob::Kind::kFramed;
+  const FrameState entry = FrameState::at_entry();
+  const auto frame_bytes = static_cast<std::uint32_t>(blob.frame_bytes);
+  switch (blob.kind) {
+    case Blob::Kind::kMethod:
+    case Blob::Kind::kNative:
+      input.body = FrameState::in_body(frame_bytes);
+      for (const std::uint64_t at : {blob.begin, blob.entry, blob.verified_entry, blob.osr_entry})
+        if (at != 0) input.entries[static_cast<std::uint32_t>(at - blob.begin)] = entry;
+      add_stubs(blob, input);
+      break;
+    case Blob::Kind::kCodelet:
+      input.entries[0] = codelet_entry(blob.name);
+      if (input.entries[0] != entry) input.body = FrameState::interpreted();
+      break;
+    case Blob::Kind::kFramed:
+      input.entries[0] = blob.name == "ExceptionBlob" ? FrameState::throwing() : entry;
+      input.body = FrameState::in_body(frame_bytes);
+      break;
+    case Blob::Kind::kAdapter:
+    case Blob::Kind::kVirtual: input.entries[0] = input.body = entry; break;
+    case Blob::Kind::kOther: break;
+  }
+  return input;
+}
+
+}  // namespace
+
+void mend_entry(std::span<std::byte> code, std::size_t at, std::int32_t frame_bytes) {
+  constexpr std::size_t kJump = 5, kFirst = 7;
+  constexpr std::byte kPushRbp{0x55}, kNop{0x90};
+  if (at > code.size() || code.size() - at < kFirst + 4 || code[at] != std::byte{0xe9}) return;
+  const auto part = code.subspan(at);
+  const auto put = [&](std::initializer_list<int> bytes, std::int32_t number, std::size_t size) {
+    std::byte* to = part.data();
+    for (const int byte : bytes) *to++ = std::byte(byte);
+    std::memcpy(to, &number, size);
+  };
+  const bool saves_fp = part[kFirst] == std::byte{0x48} && part[kFirst + 1] == std::byte{0x89};
+  if (part[kFirst] == kPushRbp)  // a look at the pages below: mov [rsp - N], eax
+    std::fill_n(part.begin(), kFirst, kNop);
+  else if (saves_fp)  // sub rsp, N; mov [rsp + M], rbp
+    put({0x48, 0x81, 0xec}, frame_bytes, sizeof frame_bytes);
+  else if (frame_bytes < 128)  // push rbp; sub rsp, N
+    put({0x55, 0x48, 0x83, 0xec}, frame_bytes - 8, 1);
+  else
+    put({0x55, 0x48, 0x81, 0xec}, frame_bytes - 8, 1);
+  static_assert(kJump < kFirst);
+}
+
+Expected<std::unique_ptr<Code>> Code::read(const Memory& memory, Blob blob) {
+  std::vector<std::byte> bytes(blob.end - blob.begin);
+  if (blob.kind != Blob::Kind::kOther && !memory.read(blob.begin, bytes.data(), bytes.size()))
+    return fail(ErrorCode::kUnreadable, "a method's code cannot be read", blob.begin);
+  if (blob.verified_entry != 0) mend_entry(bytes, blob.verified_entry - blob.begin, blob.frame_bytes);
+  auto code = std::make_unique<Code>();
+  code->begin = blob.begin;
+  code->end = blob.end;
+  code->lasting = !blob.is_compiled() && blob.kind != Blob::Kind::kVirtual;
+  if (blob.kind != Blob::Kind::kOther) code->stretches_ = flow(input_of(blob, bytes));
+  code->blob_ = std::move(blob);
+  return code;
+}
+
+std::size_t Code::bytes() const { return sizeof *this + stretches_.size() * sizeof(FrameStretch) + blob_.name.size(); }
+
+bool Code::row_of(std::size_t stretch, FrameRow& to) const {
+  to = FrameRow();
+  to.begin = begin + stretches_[stretch].begin;
+  to.end = stretch + 1 < stretches_.size() ? begin + stretches_[stretch + 1].begin : end;
+  return stretches_[stretch].state.row(to);
+}
+
+Expected<void> Code::row_at(std::uint64_t address, FrameRow& to) const {
+  if (contains(address)) {
+    const auto after = std::ranges::upper_bound(stretches_, address - begin, {}, &FrameStretch::begin);
+    if (after != stretches_.begin() && row_of(static_cast<std::size_t>(after - stretches_.begin()) - 1, to)) return {};
+  }
+  return fail(ErrorCode::kNotFound, "code of which the runtime says nothing", address);
+}
+
+void Code::for_each_row(source::RowSink row, source::ErrorSink) const {
+  FrameRow one;
+  for (std::size_t i = 0; i < stretches_.size(); ++i)
+    if (row_of(i, one)) row(one);
+}
+
+}  // namespace windlass::runtimes::hotspot

@@ -1,0 +1,36 @@
+// The frames of a HotSpot's code: rows by what its instructions do (code_flow.h) and what the runtime says of them.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "runtimes/hotspot/code_flow.h"
+#include "runtimes/hotspot/code_map.h"
+#include "runtimes/runtime_code.h"
+
+namespace windlass::runtimes::hotspot {
+
+class Code final : public Method {
+ public:
+  // kUnreadable. Stubs of which the runtime does not say enough have no rows: these are left to the code itself.
+  [[nodiscard]] static Expected<std::unique_ptr<Code>> read(const Memory& memory, Blob blob);
+
+  [[nodiscard]] const Blob& blob() const { return blob_; }
+
+  Expected<void> row_at(std::uint64_t address, FrameRow& to) const override;
+  void for_each_row(source::RowSink row, source::ErrorSink report) const override;
+  std::size_t bytes() const override;
+
+ private:
+  [[nodiscard]] bool row_of(std::size_t stretch, FrameRow& to) const;
+
+  Blob blob_;
+  std::vector<FrameStretch> stretches_;
+};
+
+// A method that is not to be entered any more begins with a jump elsewhere, over five bytes of its prologue: gives the
+// instructions back as far as the stack pointer is concerned. `at` is the offset of its verified entry.
+void mend_entry(std::span<std::byte> code, std::size_t at, std::int32_t frame_bytes);
+
+}  // namespace windlass::runtimes::hotspot
