@@ -32,6 +32,7 @@ Expected<CodeMap> CodeMap::make(const VmStructs& structs) {
   CodeMap map;
   map.heaps_ = layout.address("CodeCache", "_heaps");
   map.interpreter_ = layout.address("AbstractInterpreter", "_code");
+  map.call_return_ = layout.address("StubRoutines", "_call_stub_return_address");
   map.array_length_ = layout.field("GrowableArrayBase", "_len");
   map.array_data_ = layout.field("GrowableArray<int>", "_data");
   map.heap_memory_ = layout.field("CodeHeap", "_memory");
@@ -173,6 +174,9 @@ Expected<Blob> CodeMap::read_blob(const Memory& memory, std::uint64_t at) const 
   blob.name = read_text(memory, *name, kLongestName);
   blob.kind = kind_of(blob.name, blob.frame_bytes);
   if (blob.is_compiled()) read_method(memory, blob, *size);
+  if (const auto call = read_value<std::uint64_t>(memory, call_return_);
+      blob.kind == Blob::Kind::kOther && call && *call > blob.begin && *call < blob.end)
+    blob.call_return = *call;
   return blob;
 }
 
@@ -253,11 +257,10 @@ Expected<void> CodeMap::narrow_to_codelet(const Memory& memory, std::uint64_t pc
 }
 
 bool CodeMap::is_still(const Memory& memory, const Blob& blob) const {
-  const auto frame = read_value<std::int32_t>(memory, blob.address + blob_frame_size_);
-  if (!frame) return false;
   if (!blob.is_compiled()) return true;  // made once, or never taken away while code may be in it
-  return read_value<std::uint64_t>(memory, blob.address + nmethod_method_) == blob.method &&
-         read_value<std::uint32_t>(memory, blob.address + nmethod_id_) == blob.id;
+  const auto method = read_value<std::uint64_t>(memory, blob.address + nmethod_method_);
+  const auto id = read_value<std::uint32_t>(memory, blob.address + nmethod_id_);
+  return (!method || *method == blob.method) && (!id || *id == blob.id);
 }
 
 }  // namespace windlass::runtimes::hotspot

@@ -44,6 +44,7 @@ struct Blob {
     std::uint64_t metadata = 0, metadata_end = 0;  // Metadata*[]
   };
   Debug debug;
+  std::uint64_t call_return = 0;  // of stubs: where methods that C++ has called return to; 0: there is none
 
   [[nodiscard]] bool is_compiled() const { return kind == Kind::kMethod || kind == Kind::kNative; }
 };
@@ -60,7 +61,7 @@ class CodeMap {
 
   // kNotFound: nothing of the runtime's is there. Others: what is wrong. Bounded by the limits above.
   [[nodiscard]] Expected<Blob> find(const Memory& memory, std::uint64_t pc) const;
-  // Is what find() gave still there?
+  // Is what find() gave still there? Of a process that has ended, what was there last.
   [[nodiscard]] bool is_still(const Memory& memory, const Blob& blob) const;
   // Where code may be, at this time: begin, end.
   [[nodiscard]] Expected<std::vector<std::pair<std::uint64_t, std::uint64_t>>> heaps(const Memory& memory) const;
@@ -77,7 +78,7 @@ class CodeMap {
   void read_debug_information(const Memory& memory, Blob& blob, std::int64_t size) const;
   [[nodiscard]] Expected<void> narrow_to_codelet(const Memory& memory, std::uint64_t pc, Blob& blob) const;
 
-  std::uint64_t heaps_ = 0, interpreter_ = 0;
+  std::uint64_t heaps_ = 0, interpreter_ = 0, call_return_ = 0;
   std::uint32_t array_length_ = 0, array_data_ = 0;
   std::uint32_t heap_memory_ = 0, heap_map_ = 0, heap_log2_ = 0, space_low_ = 0, space_high_ = 0;
   std::uint32_t block_size_ = 0, block_used_ = 0;

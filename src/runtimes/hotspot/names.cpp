@@ -77,11 +77,15 @@ std::string Names::text_of_pool(const Memory& memory, std::uint64_t pool, std::u
   return at ? symbol(memory, *at) : std::string();
 }
 
-const JavaMethod& Names::method(const Memory& memory, std::uint64_t method) {
+std::uint64_t Names::const_method(const Memory& memory, std::uint64_t method) const {
+  return method == 0 ? 0 : read_value<std::uint64_t>(memory, method + method_const_).value_or(0);
+}
+
+const JavaMethod& Names::method(const Memory& memory, std::uint64_t const_method) {
   if (methods_.size() >= kMaxMethods) methods_.clear();
-  const auto [at, is_new] = methods_.try_emplace(method);
+  const auto [at, is_new] = methods_.try_emplace(const_method);
   if (is_new) {
-    at->second = read(memory, method);
+    at->second = read(memory, const_method);
     if (at->second.name.empty()) {
       static const JavaMethod kNone;
       methods_.erase(at);
@@ -91,12 +95,10 @@ const JavaMethod& Names::method(const Memory& memory, std::uint64_t method) {
   return at->second;
 }
 
-JavaMethod Names::read(const Memory& memory, std::uint64_t method) const {
+JavaMethod Names::read(const Memory& memory, std::uint64_t const_method) const {
   JavaMethod found;
-  const auto const_method = read_value<std::uint64_t>(memory, method + method_const_);
-  if (!const_method) return found;
-  const auto pool = read_value<std::uint64_t>(memory, *const_method + const_pool_);
-  const auto index = read_value<std::uint16_t>(memory, *const_method + const_name_);
+  const auto pool = read_value<std::uint64_t>(memory, const_method + const_pool_);
+  const auto index = read_value<std::uint16_t>(memory, const_method + const_name_);
   if (!pool || !index) return found;
   const auto holder = read_value<std::uint64_t>(memory, *pool + pool_holder_);
   const auto class_name = holder ? read_value<std::uint64_t>(memory, *holder + klass_name_) : std::nullopt;
@@ -106,7 +108,7 @@ JavaMethod Names::read(const Memory& memory, std::uint64_t method) const {
   std::ranges::replace(of, '/', '.');
   found.name = of + "." + name;
   found.file = text_of_pool(memory, *pool, read_value<std::uint16_t>(memory, *pool + pool_file_).value_or(0));
-  read_lines(memory, *const_method, found);
+  read_lines(memory, const_method, found);
   return found;
 }
 
@@ -150,11 +152,10 @@ void Names::read_lines(const Memory& memory, std::uint64_t const_method, JavaMet
   }
 }
 
-std::optional<std::int32_t> Names::bci_of(const Memory& memory, std::uint64_t method, std::uint64_t pointer) const {
-  const auto const_method = read_value<std::uint64_t>(memory, method + method_const_);
-  if (!const_method) return std::nullopt;
-  const auto code_size = read_value<std::uint16_t>(memory, *const_method + const_code_size_);
-  const std::uint64_t bci = pointer - (*const_method + const_size_);
+std::optional<std::int32_t> Names::bci_of(const Memory& memory, std::uint64_t const_method,
+                                          std::uint64_t pointer) const {
+  const auto code_size = read_value<std::uint16_t>(memory, const_method + const_code_size_);
+  const std::uint64_t bci = pointer - (const_method + const_size_);
   if (!code_size || bci >= *code_size) return std::nullopt;
   return static_cast<std::int32_t>(bci);
 }

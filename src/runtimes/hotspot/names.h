@@ -35,16 +35,16 @@ class Names {
   // kUnsupported: a field that is missing. `null_free` is how numbers are compressed: see Compressed.
   [[nodiscard]] static Expected<Names> make(const VmStructs& structs, bool null_free);
 
-  // Of a Method; nothing is kept of one that cannot be read. Valid up to the next call.
-  [[nodiscard]] const JavaMethod& method(const Memory& memory, std::uint64_t method);
-  // Forgets all: methods may have been unloaded.
-  void clear() { methods_.clear(); }
-  // The bci of a bytecode pointer in a method; nothing: it is not within it.
-  [[nodiscard]] std::optional<std::int32_t> bci_of(const Memory& memory, std::uint64_t method,
+  // The ConstMethod of a Method, which has all that does not change; 0: it cannot be read.
+  [[nodiscard]] std::uint64_t const_method(const Memory& memory, std::uint64_t method) const;
+  // Of a ConstMethod; nothing is kept of one that cannot be read. Valid up to the next call.
+  [[nodiscard]] const JavaMethod& method(const Memory& memory, std::uint64_t const_method);
+  // The bci of a bytecode pointer in a ConstMethod; nothing: it is not within it.
+  [[nodiscard]] std::optional<std::int32_t> bci_of(const Memory& memory, std::uint64_t const_method,
                                                    std::uint64_t pointer) const;
 
  private:
-  [[nodiscard]] JavaMethod read(const Memory& memory, std::uint64_t method) const;
+  [[nodiscard]] JavaMethod read(const Memory& memory, std::uint64_t const_method) const;
   [[nodiscard]] std::string symbol(const Memory& memory, std::uint64_t address) const;
   [[nodiscard]] std::string text_of_pool(const Memory& memory, std::uint64_t pool, std::uint16_t index) const;
   void read_lines(const Memory& memory, std::uint64_t const_method, JavaMethod& to) const;

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <utility>
 
+#include "arch/registers.h"
+#include "code/stack_effect.h"
 #include "runtimes/memory_reader.h"
 
 namespace windlass::runtimes::hotspot {
@@ -86,9 +88,10 @@ void mend_entry(std::span<std::byte> code, std::size_t at, std::int32_t frame_by
   static_assert(kJump < kFirst);
 }
 
-Expected<std::unique_ptr<Code>> Code::read(const Memory& memory, Blob blob) {
+Expected<std::unique_ptr<Code>> Code::read(const Memory& memory, Blob blob, bool null_free) {
   std::vector<std::byte> bytes(blob.end - blob.begin);
-  if (blob.kind != Blob::Kind::kOther && !memory.read(blob.begin, bytes.data(), bytes.size()))
+  if ((blob.kind != Blob::Kind::kOther || blob.call_return != 0) &&
+      !memory.read(blob.begin, bytes.data(), bytes.size()))
     return fail(ErrorCode::kUnreadable, "a method's code cannot be read", blob.begin);
   if (blob.verified_entry != 0) mend_entry(bytes, blob.verified_entry - blob.begin, blob.frame_bytes);
   auto code = std::make_unique<Code>();
@@ -96,11 +99,44 @@ Expected<std::unique_ptr<Code>> Code::read(const Memory& memory, Blob blob) {
   code->end = blob.end;
   code->lasting = !blob.is_compiled() && blob.kind != Blob::Kind::kVirtual;
   if (blob.kind != Blob::Kind::kOther) code->stretches_ = flow(input_of(blob, bytes));
+  if (blob.call_return != 0) {
+    const std::uint64_t at = blob.call_return - blob.begin;
+    code->read_call_stub(ByteView(bytes.data() + at, bytes.size() - at, blob.call_return));
+  }
+  if (blob.kind == Blob::Kind::kMethod) code->debug_ = DebugInfo::read(memory, blob.debug, null_free);
   code->blob_ = std::move(blob);
   return code;
 }
 
-std::size_t Code::bytes() const { return sizeof *this + stretches_.size() * sizeof(FrameStretch) + blob_.name.size(); }
+// C++ enters Java here, with a frame of rbp: which registers it gives back, and from where, its end says.
+void Code::read_call_stub(ByteView code) {
+  FrameRow row;
+  row.begin = code.origin() - 1;  // within the call
+  row.end = code.origin();
+  row.cfa = CfaRule::at(x86_64::kRbp, 16);
+  row.return_address = RegisterRule::at_cfa(-8);
+  (void)row.registers.set(x86_64::kRbp, RegisterRule::at_cfa(-16));
+  constexpr std::size_t kLongest = 1024;
+  for (std::size_t at = 0; at < std::min(code.size(), kLongest);) {
+    const auto effect = code::stack_effect(*code.sub(at, code.size() - at), code.origin() + at);
+    if (!effect || effect->kind == code::StackEffect::Kind::kCall) return;
+    if (effect->kind == code::StackEffect::Kind::kReturn) break;
+    const std::uint8_t* bytes = code.u8() + at;
+    const bool is_load =
+        effect->length == 4 && (bytes[0] & 0xfb) == 0x48 && bytes[1] == 0x8b && (bytes[2] & 0xc7) == 0x45;
+    const auto reg =
+        static_cast<RegisterNumber>((bytes[2] >> 3 & 7) + ((bytes[0] & 4) != 0 ? 8 : 0));  // of mov REG, [rbp + N]
+    if (is_load && (reg == x86_64::kRbx || reg >= x86_64::kR12))
+      (void)row.registers.set(reg, RegisterRule::at_cfa(static_cast<std::int8_t>(bytes[3]) - 16));
+    at += effect->length;
+  }
+  // rbx and r12 to r15, besides rbp.
+  if (row.registers.size() == 6) call_stub_ = row;
+}
+
+std::size_t Code::bytes() const {
+  return sizeof *this + stretches_.size() * sizeof(FrameStretch) + blob_.name.size() + debug_.bytes();
+}
 
 bool Code::row_of(std::size_t stretch, FrameRow& to) const {
   to = FrameRow();
@@ -110,6 +146,10 @@ bool Code::row_of(std::size_t stretch, FrameRow& to) const {
 }
 
 Expected<void> Code::row_at(std::uint64_t address, FrameRow& to) const {
+  if (call_stub_ && address >= call_stub_->begin && address < call_stub_->end) {
+    to = *call_stub_;
+    return {};
+  }
   if (contains(address)) {
     const auto after = std::ranges::upper_bound(stretches_, address - begin, {}, &FrameStretch::begin);
     if (after != stretches_.begin() && row_of(static_cast<std::size_t>(after - stretches_.begin()) - 1, to)) return {};
@@ -118,6 +158,7 @@ Expected<void> Code::row_at(std::uint64_t address, FrameRow& to) const {
 }
 
 void Code::for_each_row(source::RowSink row, source::ErrorSink) const {
+  if (call_stub_) row(*call_stub_);
   FrameRow one;
   for (std::size_t i = 0; i < stretches_.size(); ++i)
     if (row_of(i, one)) row(one);

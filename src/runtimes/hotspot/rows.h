@@ -3,10 +3,12 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "runtimes/hotspot/code_flow.h"
 #include "runtimes/hotspot/code_map.h"
+#include "runtimes/hotspot/debug_info.h"
 #include "runtimes/runtime_code.h"
 
 namespace windlass::runtimes::hotspot {
@@ -14,9 +16,11 @@ namespace windlass::runtimes::hotspot {
 class Code final : public Method {
  public:
   // kUnreadable. Stubs of which the runtime does not say enough have no rows: these are left to the code itself.
-  [[nodiscard]] static Expected<std::unique_ptr<Code>> read(const Memory& memory, Blob blob);
+  // `null_free`: see Compressed.
+  [[nodiscard]] static Expected<std::unique_ptr<Code>> read(const Memory& memory, Blob blob, bool null_free);
 
   [[nodiscard]] const Blob& blob() const { return blob_; }
+  [[nodiscard]] const DebugInfo& debug() const { return debug_; }
 
   Expected<void> row_at(std::uint64_t address, FrameRow& to) const override;
   void for_each_row(source::RowSink row, source::ErrorSink report) const override;
@@ -24,9 +28,12 @@ class Code final : public Method {
 
  private:
   [[nodiscard]] bool row_of(std::size_t stretch, FrameRow& to) const;
+  void read_call_stub(ByteView code);
 
   Blob blob_;
+  DebugInfo debug_;
   std::vector<FrameStretch> stretches_;
+  std::optional<FrameRow> call_stub_;  // where methods that C++ has called return to
 };
 
 // A method that is not to be entered any more begins with a jump elsewhere, over five bytes of its prologue: gives the
