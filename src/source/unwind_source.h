@@ -135,6 +135,8 @@ class UnwindSource {
   // formats of which the rows say everything.
   [[nodiscard]] virtual Expected<HandlerCall> unwind(const Callee& callee, Registers& caller,
                                                      SavedLocations& saved) const;
+  // Its rows hold at every instruction, by what made the code: the code need not be asked.
+  [[nodiscard]] virtual bool is_exact() const { return false; }
   // Code of Windows: functions that its unwind information says nothing about are leaves, which move neither sp nor a
   // preserved register (Microsoft: "x64 exception handling", "ARM64 exception handling"), rsi and rdi are preserved,
   // and nothing marks an outermost frame.

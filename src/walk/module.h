@@ -58,6 +58,7 @@ class Module {
                                                      const Registers& frame, Registers& caller,
                                                      SavedLocations& saved) const;
   [[nodiscard]] bool is_windows() const { return source().is_windows(); }
+  [[nodiscard]] bool is_exact() const { return source().is_exact(); }
   // Is it code that a thread of this architecture can have called?
   [[nodiscard]] bool runs_on(Architecture architecture) const {
     (void)source();

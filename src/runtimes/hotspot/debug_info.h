@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "runtimes/hotspot/code_map.h"
 #include "windlass/walk.h"
 
@@ -28,9 +29,17 @@ class DebugInfo {
   // within its instruction. The compilers say it of calls and of places where a thread may be stopped: elsewhere it is
   // what the next such place has. Nothing where there is none.
   void scopes_at(std::uint32_t offset, std::vector<Scope>& to) const;
+  // The methods that are inlined anywhere, and the method itself; ascending.
+  [[nodiscard]] std::vector<std::uint64_t> methods() const;
   [[nodiscard]] std::size_t bytes() const { return pcs_.size() + scopes_.size() + metadata_.size() * 8; }
 
  private:
+  struct Place;
+  [[nodiscard]] std::size_t places() const;
+  [[nodiscard]] Place place(std::size_t index) const;
+  // Calls visit(scope) for it and those it is inlined in, as long as it says so.
+  void each_scope(std::uint32_t at, FunctionRef<bool(std::uint32_t at, const Scope& scope)> visit) const;
+
   std::vector<std::byte> pcs_, scopes_;
   std::vector<std::uint64_t> metadata_;
   bool null_free_ = false;

@@ -39,6 +39,8 @@ class HotSpot final : public Runtime {
     auto code = Code::read(*memory_, std::move(*blob), null_free_);
     if (!code) return std::unexpected(code.error());
     (*code)->name = name_of((*code)->blob());
+    // All names now: the process may have ended when they are asked for.
+    for (const std::uint64_t inlined : (*code)->debug().methods()) (void)named_of(inlined, kNoBci);
     return std::move(*code);
   }
 

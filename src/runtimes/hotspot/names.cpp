@@ -77,8 +77,13 @@ std::string Names::text_of_pool(const Memory& memory, std::uint64_t pool, std::u
   return at ? symbol(memory, *at) : std::string();
 }
 
-std::uint64_t Names::const_method(const Memory& memory, std::uint64_t method) const {
-  return method == 0 ? 0 : read_value<std::uint64_t>(memory, method + method_const_).value_or(0);
+std::uint64_t Names::const_method(const Memory& memory, std::uint64_t method) {
+  if (method == 0) return 0;
+  if (const_methods_.size() >= kMaxMethods) const_methods_.clear();
+  if (const auto read = read_value<std::uint64_t>(memory, method + method_const_))
+    return const_methods_[method] = *read;
+  const auto known = const_methods_.find(method);
+  return known == const_methods_.end() ? 0 : known->second;
 }
 
 const JavaMethod& Names::method(const Memory& memory, std::uint64_t const_method) {

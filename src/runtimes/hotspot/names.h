@@ -35,8 +35,9 @@ class Names {
   // kUnsupported: a field that is missing. `null_free` is how numbers are compressed: see Compressed.
   [[nodiscard]] static Expected<Names> make(const VmStructs& structs, bool null_free);
 
-  // The ConstMethod of a Method, which has all that does not change; 0: it cannot be read.
-  [[nodiscard]] std::uint64_t const_method(const Memory& memory, std::uint64_t method) const;
+  // The ConstMethod of a Method, which has all that does not change; of a process that has ended the one that it had
+  // last. 0: it cannot be read.
+  [[nodiscard]] std::uint64_t const_method(const Memory& memory, std::uint64_t method);
   // Of a ConstMethod; nothing is kept of one that cannot be read. Valid up to the next call.
   [[nodiscard]] const JavaMethod& method(const Memory& memory, std::uint64_t const_method);
   // The bci of a bytecode pointer in a ConstMethod; nothing: it is not within it.
@@ -53,7 +54,8 @@ class Names {
   std::uint32_t method_const_ = 0, const_pool_ = 0, const_name_ = 0, const_code_size_ = 0, const_flags_ = 0;
   std::uint32_t const_size_ = 0, pool_holder_ = 0, pool_file_ = 0, pool_size_ = 0, klass_name_ = 0;
   std::uint32_t symbol_length_ = 0, symbol_body_ = 0;
-  std::unordered_map<std::uint64_t, JavaMethod> methods_;
+  std::unordered_map<std::uint64_t, JavaMethod> methods_;           // by ConstMethod
+  std::unordered_map<std::uint64_t, std::uint64_t> const_methods_;  // by Method
 };
 
 // Numbers of one to five bytes, least significant first: six bits in each that is not the last. From JDK 20 on no byte

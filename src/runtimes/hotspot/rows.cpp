@@ -57,8 +57,8 @@ FlowInput input_of(const Blob& blob, std::span<const std::byte> code) {
       input.entries[0] = blob.name == "ExceptionBlob" ? FrameState::throwing() : entry;
       input.body = FrameState::in_body(frame_bytes);
       break;
-    case Blob::Kind::kAdapter:
-    case Blob::Kind::kVirtual: input.entries[0] = input.body = entry; break;
+    case Blob::Kind::kAdapter: input.entries[0] = input.body = entry; break;
+    case Blob::Kind::kVirtual:
     case Blob::Kind::kOther: break;
   }
   return input;
@@ -98,7 +98,10 @@ Expected<std::unique_ptr<Code>> Code::read(const Memory& memory, Blob blob, bool
   code->begin = blob.begin;
   code->end = blob.end;
   code->lasting = !blob.is_compiled() && blob.kind != Blob::Kind::kVirtual;
-  if (blob.kind != Blob::Kind::kOther) code->stretches_ = flow(input_of(blob, bytes));
+  if (blob.kind == Blob::Kind::kVirtual)
+    code->stretches_ = {{0, FrameState::at_entry()}};  // data stands between them, and none moves sp
+  else if (blob.kind != Blob::Kind::kOther)
+    code->stretches_ = flow(input_of(blob, bytes));
   if (blob.call_return != 0) {
     const std::uint64_t at = blob.call_return - blob.begin;
     code->read_call_stub(ByteView(bytes.data() + at, bytes.size() - at, blob.call_return));
