@@ -26,8 +26,6 @@ namespace hotspot = runtimes::hotspot;
 using hotspot::Blob;
 using test::StepJudge;
 
-constexpr RegisterNumber kRbp = 6;
-
 // The ways in which control moves between compiled and interpreted methods.
 class HotSpotWays {
  public:
@@ -40,10 +38,11 @@ class HotSpotWays {
         map_.emplace(std::move(*code));
     }
     if (!map_) return;
-    judge.ways.preserved = {kRbp};  // all others are the caller's to save
+    judge.ways.preserved = {6, 15};  // rbp; r15, the thread; all others are the caller's to save
     judge.ways.entered = [this](const auto& before, const auto& now) { return entered(before, now); };
     judge.ways.may_have_popped = [this](std::uint64_t before, std::uint64_t now) {
-      return blob(now).address != 0 && !blob(now).is_compiled() && blob(now).begin == blob(before).begin;
+      return blob(now).address != 0 && !blob(now).is_compiled() && blob(now).begin == blob(before).begin &&
+             !is_indirect_jump(before);
     };
     judge.ways.is_own_call = [this](std::uint64_t from, std::uint64_t to) {
       return blob(from).kind == Blob::Kind::kCodelet && blob(from).begin == blob(to).begin;
@@ -73,6 +72,14 @@ class HotSpotWays {
     return known->second;
   }
 
+  // jmp REG
+  [[nodiscard]] bool is_indirect_jump(std::uint64_t pc) const {
+    std::uint8_t code[3] = {};
+    if (!judge_.memory().read(pc, code, sizeof code)) return false;
+    const std::uint8_t* at = code[0] == 0x41 ? code + 1 : code;
+    return at[0] == 0xff && (at[1] & 0xf8) == 0xe0;
+  }
+
   std::optional<StepJudge::Entered> entered(const user_regs_struct& before, const user_regs_struct& now) {
     if (now.rip - before.rip < 16) return std::nullopt;
     const Blob& to = blob(now.rip);
@@ -81,7 +88,7 @@ class HotSpotWays {
       return std::nullopt;
     std::uint64_t top = 0;
     if (!judge_.memory().read(now.rsp, &top, sizeof top)) return std::nullopt;
-    const bool from_adapter = from.kind == Blob::Kind::kAdapter;
+    const bool from_adapter = from.kind == Blob::Kind::kAdapter || from.name == "MethodHandles adapters";
     StepJudge::Entered entry{{now.rsp, top, now.rsp + 8, test::registers_of(now)}, from_adapter};
     if (to.name == "ExceptionBlob") {
       entry.call.slot -= 8;
@@ -90,12 +97,14 @@ class HotSpotWays {
       return entry;
     }
     constexpr std::uint64_t kMostPadding = 64;  // between a codelet's header and its code
-    if (to.kind == Blob::Kind::kCodelet && to.name.starts_with("method entry point") &&
+    if (to.kind == Blob::Kind::kCodelet && to.name.find("method entry point") != std::string::npos &&
         now.rip - to.begin < kMostPadding) {
       entry.call.sp = now.r13;
       return entry;
     }
-    if ((to.kind == Blob::Kind::kAdapter && from.kind == Blob::Kind::kCodelet) || (to.is_compiled() && from_adapter))
+    if (((to.kind == Blob::Kind::kAdapter || to.name == "MethodHandles adapters") &&
+         from.kind == Blob::Kind::kCodelet) ||
+        (to.is_compiled() && from_adapter))
       return entry;
     return std::nullopt;
   }

@@ -69,7 +69,8 @@ FrameState FrameState::entering_interpreter() {
   return state;
 }
 
-// Only the frame pointer is preserved: all other registers are the caller's to save.
+// Only the frame pointer is preserved, all other registers are the caller's to save; but r15 has the thread in all code
+// of Java's.
 bool FrameState::row(FrameRow& to) const {
   switch (cfa_kind) {
     case Cfa::kUnknown: return false;
@@ -82,7 +83,7 @@ bool FrameState::row(FrameRow& to) const {
   const bool same_base = (cfa_kind == Cfa::kAtSp && return_kind == Place::kAtSp) ||
                          (cfa_kind == Cfa::kAtFp && return_kind == Place::kAtFp);
   to.registers.clear();
-  for (const RegisterNumber reg : {x86_64::kRbx, RegisterNumber{12}, kR13, RegisterNumber{14}, RegisterNumber{15}})
+  for (const RegisterNumber reg : {x86_64::kRbx, x86_64::kR12, kR13, RegisterNumber{14}})
     (void)to.registers.set(reg, RegisterRule::undefined());
   if (same_base && fp_kind == return_kind)
     (void)to.registers.set(x86_64::kRbp, RegisterRule::at_cfa(fp_at - cfa));

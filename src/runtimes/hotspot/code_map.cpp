@@ -78,6 +78,8 @@ Expected<CodeMap> CodeMap::make(const VmStructs& structs) {
     map.mutable_size_ = layout.field("CodeBlob", "_mutable_data_size");
     map.relocation_size_ = layout.field("CodeBlob", "_relocation_size");
   }
+  // JDK 21 and later.
+  map.thread_continuation_ = structs.offset("JavaThread", "_cont_entry").value_or(0);
   map.queue_buffer_ = layout.field("StubQueue", "_stub_buffer");
   map.queue_begin_ = layout.field("StubQueue", "_queue_begin");
   map.queue_end_ = layout.field("StubQueue", "_queue_end");
@@ -177,6 +179,7 @@ Expected<Blob> CodeMap::read_blob(const Memory& memory, std::uint64_t at) const 
   if (const auto call = read_value<std::uint64_t>(memory, call_return_);
       blob.kind == Blob::Kind::kOther && call && *call > blob.begin && *call < blob.end)
     blob.call_return = *call;
+  if (blob.name.starts_with("StubRoutines")) blob.thread_continuation = thread_continuation_;
   return blob;
 }
 

@@ -75,6 +75,10 @@ class HotSpot final : public Runtime {
   void functions_at(const Method& method, std::uint64_t address, std::vector<source::NamedFunction>& to) override {
     const Code& code = static_cast<const Code&>(method);
     const std::size_t before = to.size();
+    if (code.is_return_barrier(address)) {
+      to.push_back({"[virtual thread: more frames on the heap]"});
+      return;
+    }
     scopes_.clear();
     code.debug().scopes_at(static_cast<std::uint32_t>(address - code.begin), scopes_);
     for (const Scope& scope : scopes_) {

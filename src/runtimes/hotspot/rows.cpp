@@ -14,7 +14,7 @@ namespace {
 
 // Codelets that are entered by a method's call, and such as are called by others; the rest runs in a frame.
 FrameState codelet_entry(std::string_view description) {
-  if (description.starts_with("method entry point")) return FrameState::entering_interpreter();
+  if (description.find("method entry point") != description.npos) return FrameState::entering_interpreter();
   for (const std::string_view called : {"slow signature handler", "result handlers for native calls"})
     if (description.starts_with(called)) return FrameState::at_entry();
   return FrameState::interpreted();
@@ -90,8 +90,7 @@ void mend_entry(std::span<std::byte> code, std::size_t at, std::int32_t frame_by
 
 Expected<std::unique_ptr<Code>> Code::read(const Memory& memory, Blob blob, bool null_free) {
   std::vector<std::byte> bytes(blob.end - blob.begin);
-  if ((blob.kind != Blob::Kind::kOther || blob.call_return != 0) &&
-      !memory.read(blob.begin, bytes.data(), bytes.size()))
+  if (!memory.read(blob.begin, bytes.data(), bytes.size()))
     return fail(ErrorCode::kUnreadable, "a method's code cannot be read", blob.begin);
   if (blob.verified_entry != 0) mend_entry(bytes, blob.verified_entry - blob.begin, blob.frame_bytes);
   auto code = std::make_unique<Code>();
@@ -107,7 +106,9 @@ Expected<std::unique_ptr<Code>> Code::read(const Memory& memory, Blob blob, bool
     code->read_call_stub(ByteView(bytes.data() + at, bytes.size() - at, blob.call_return));
   }
   if (blob.kind == Blob::Kind::kMethod) code->debug_ = DebugInfo::read(memory, blob.debug, null_free);
+  const bool has_barriers = blob.thread_continuation != 0;
   code->blob_ = std::move(blob);
+  if (has_barriers) code->read_return_barriers(ByteView(bytes.data(), bytes.size(), code->begin));
   return code;
 }
 
@@ -134,11 +135,36 @@ void Code::read_call_stub(ByteView code) {
     at += effect->length;
   }
   // rbx and r12 to r15, besides rbp.
-  if (row.registers.size() == 6) call_stub_ = row;
+  if (row.registers.size() == 6) special_.push_back(row);
+}
+
+// A mounted virtual thread has its innermost frames on the carrier's stack. The outermost of these returns, to no call,
+// to a stub that fetches more from the heap, and begins by going back to where the thread was entered: mov rsp, [r15 +
+// JavaThread::_cont_entry] (stubGenerator_x86_64.cpp, generate_cont_returnBarrier). Above that entry is its frame,
+// where rbp points, too (continuationFreezeThaw_x86.inline.hpp, patch_callee_link).
+void Code::read_return_barriers(ByteView code) {
+  constexpr std::uint8_t kLoadSp[] = {0x49, 0x8b, 0xa7};
+  for (std::size_t at = 0; at + 7 <= code.size(); ++at) {
+    std::uint32_t field = 0;
+    std::memcpy(&field, code.data() + at + sizeof kLoadSp, sizeof field);
+    if (std::memcmp(code.data() + at, kLoadSp, sizeof kLoadSp) != 0 || field != blob_.thread_continuation) continue;
+    return_barriers_.push_back(code.origin() + at);
+    FrameRow& row = special_.emplace_back();
+    row.begin = code.origin() + at - 1;  // where a call would be
+    row.end = code.origin() + at;
+    row.cfa = CfaRule::at(x86_64::kRbp, 16);
+    row.return_address = RegisterRule::at_cfa(-8);
+    (void)row.registers.set(x86_64::kRbp, RegisterRule::at_cfa(-16));
+  }
+}
+
+bool Code::is_return_barrier(std::uint64_t lookup) const {
+  return std::ranges::binary_search(return_barriers_, lookup + 1);
 }
 
 std::size_t Code::bytes() const {
-  return sizeof *this + stretches_.size() * sizeof(FrameStretch) + blob_.name.size() + debug_.bytes();
+  return sizeof *this + special_.size() * sizeof(FrameRow) + stretches_.size() * sizeof(FrameStretch) +
+         blob_.name.size() + debug_.bytes();
 }
 
 bool Code::row_of(std::size_t stretch, FrameRow& to) const {
@@ -149,10 +175,11 @@ bool Code::row_of(std::size_t stretch, FrameRow& to) const {
 }
 
 Expected<void> Code::row_at(std::uint64_t address, FrameRow& to) const {
-  if (call_stub_ && address >= call_stub_->begin && address < call_stub_->end) {
-    to = *call_stub_;
-    return {};
-  }
+  for (const FrameRow& row : special_)
+    if (address >= row.begin && address < row.end) {
+      to = row;
+      return {};
+    }
   if (contains(address)) {
     const auto after = std::ranges::upper_bound(stretches_, address - begin, {}, &FrameStretch::begin);
     if (after != stretches_.begin() && row_of(static_cast<std::size_t>(after - stretches_.begin()) - 1, to)) return {};
@@ -161,7 +188,7 @@ Expected<void> Code::row_at(std::uint64_t address, FrameRow& to) const {
 }
 
 void Code::for_each_row(source::RowSink row, source::ErrorSink) const {
-  if (call_stub_) row(*call_stub_);
+  for (const FrameRow& special : special_) row(special);
   FrameRow one;
   for (std::size_t i = 0; i < stretches_.size(); ++i)
     if (row_of(i, one)) row(one);

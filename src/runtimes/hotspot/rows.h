@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "runtimes/hotspot/code_flow.h"
@@ -21,6 +20,8 @@ class Code final : public Method {
 
   [[nodiscard]] const Blob& blob() const { return blob_; }
   [[nodiscard]] const DebugInfo& debug() const { return debug_; }
+  // Do virtual threads return there, whose other frames are on the heap? `lookup` as frames are looked up.
+  [[nodiscard]] bool is_return_barrier(std::uint64_t lookup) const;
 
   Expected<void> row_at(std::uint64_t address, FrameRow& to) const override;
   void for_each_row(source::RowSink row, source::ErrorSink report) const override;
@@ -29,11 +30,13 @@ class Code final : public Method {
  private:
   [[nodiscard]] bool row_of(std::size_t stretch, FrameRow& to) const;
   void read_call_stub(ByteView code);
+  void read_return_barriers(ByteView code);
 
   Blob blob_;
   DebugInfo debug_;
   std::vector<FrameStretch> stretches_;
-  std::optional<FrameRow> call_stub_;  // where methods that C++ has called return to
+  std::vector<std::uint64_t> return_barriers_;  // ascending
+  std::vector<FrameRow> special_;  // single places: where methods that C++ has called return to, virtual threads'
 };
 
 // A method that is not to be entered any more begins with a jump elsewhere, over five bytes of its prologue: gives the
