@@ -251,15 +251,19 @@ std::vector<FrameStretch> flow(const FlowInput& input) {
   std::vector<FrameStretch> out;
   std::map<std::uint32_t, FrameState> at_targets = input.entries;
   Follower follower(input);
-  bool comes_from_above = false;
+  bool comes_from_above = false, is_assumed = false;
   const auto size = static_cast<std::uint32_t>(input.code.size());
   for (std::uint32_t at = 0; at < size;) {
-    // Where the code goes on from above, that is what counts, but for an entry.
+    // Where the code goes on from above, that is what counts, but for an entry, or where it was only taken for the
+    // body.
     if (const auto target = at_targets.find(at);
-        target != at_targets.end() && (!comes_from_above || input.entries.contains(at)))
+        target != at_targets.end() && (!comes_from_above || is_assumed || input.entries.contains(at))) {
       follower.state = target->second;
-    else if (!comes_from_above)
+      is_assumed = false;
+    } else if (!comes_from_above) {
       follower.state = input.body;
+      is_assumed = true;
+    }
     if (out.empty() || out.back().state != follower.state) out.push_back({at, follower.state});
     const auto rest = input.code.subspan(at);
     const auto effect = code::stack_effect(ByteView(rest.data(), rest.size()), input.address + at);
