@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/monotonic.h"
 #include "runtimes/memory_reader.h"
 
 namespace windlass::runtimes::hotspot {
@@ -79,11 +80,13 @@ std::string Names::text_of_pool(const Memory& memory, std::uint64_t pool, std::u
 
 std::uint64_t Names::const_method(const Memory& memory, std::uint64_t method) {
   if (method == 0) return 0;
-  if (const_methods_.size() >= kMaxMethods) const_methods_.clear();
-  if (const auto read = read_value<std::uint64_t>(memory, method + method_const_))
-    return const_methods_[method] = *read;
-  const auto known = const_methods_.find(method);
-  return known == const_methods_.end() ? 0 : known->second;
+  if (known_.size() >= kMaxMethods) known_.clear();
+  const std::uint64_t now = monotonic_ns();
+  Known& known = known_[method];
+  if (known.const_method != 0 && now - known.looked < kStaleAfter) return known.const_method;
+  known.looked = now;
+  if (const auto read = read_value<std::uint64_t>(memory, method + method_const_)) known.const_method = *read;
+  return known.const_method;
 }
 
 const JavaMethod& Names::method(const Memory& memory, std::uint64_t const_method) {
@@ -112,6 +115,7 @@ JavaMethod Names::read(const Memory& memory, std::uint64_t const_method) const {
   if (name.empty() || of.empty()) return found;
   std::ranges::replace(of, '/', '.');
   found.name = of + "." + name;
+  found.code_size = read_value<std::uint16_t>(memory, const_method + const_code_size_).value_or(0);
   found.file = text_of_pool(memory, *pool, read_value<std::uint16_t>(memory, *pool + pool_file_).value_or(0));
   read_lines(memory, const_method, found);
   return found;
@@ -157,11 +161,9 @@ void Names::read_lines(const Memory& memory, std::uint64_t const_method, JavaMet
   }
 }
 
-std::optional<std::int32_t> Names::bci_of(const Memory& memory, std::uint64_t const_method,
-                                          std::uint64_t pointer) const {
-  const auto code_size = read_value<std::uint16_t>(memory, const_method + const_code_size_);
+std::optional<std::int32_t> Names::bci_of(const Memory& memory, std::uint64_t const_method, std::uint64_t pointer) {
   const std::uint64_t bci = pointer - (const_method + const_size_);
-  if (!code_size || bci >= *code_size) return std::nullopt;
+  if (bci >= method(memory, const_method).code_size) return std::nullopt;
   return static_cast<std::int32_t>(bci);
 }
 
