@@ -52,7 +52,7 @@ struct SourceLine {
 // What somebody calls a function, where that is not in a file.
 struct NamedFunction {
   std::string name;
-  std::string file = {};   // of its source, and the line in it; empty, 0: not known
+  std::string file = {};  // of its source, and the line in it; empty, 0: not known
   std::uint32_t line = 0;
 };
 
