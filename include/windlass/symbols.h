@@ -105,9 +105,11 @@ class Symbolizer {
   // An address that is in nothing known, or has no name, is no error: see NamedAddress.
   [[nodiscard]] NamedAddress name(CodeAddress pc) const;
   // A walked frame, of the space that this was made for. A return address is looked up at the call before it.
-  [[nodiscard]] NamedAddress name(const Frame& frame) const { return name(frame.pc()); }
-  // As many, in the same order. Each distinct address is looked up once.
-  [[nodiscard]] std::vector<NamedAddress> name(std::span<const CodeAddress> pcs) const;
+  [[nodiscard]] NamedAddress name(const Frame& frame) const;
+  // As many, in the same order. Each distinct address is looked up once. `functions`: Frame::function of each; empty:
+  // 0.
+  [[nodiscard]] std::vector<NamedAddress> name(std::span<const CodeAddress> pcs,
+                                               std::span<const std::uint64_t> functions = {}) const;
 
   // What could not be read so far and why, a sentence for people; one a module at most.
   [[nodiscard]] std::vector<std::string> notes() const;

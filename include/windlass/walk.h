@@ -181,6 +181,8 @@ struct Frame {
   bool signal_frame = false;                              // its callee is a signal trampoline: pc was interrupted
   FrameCertainty certainty = FrameCertainty::kDescribed;  // and how sure that is
   SavedLocations saved;                                   // where this frame's registers were saved by its callees
+  std::uint64_t function = 0;  // of code that runs many functions, an interpreter's, stands for the one that it runs
+                               // here, to Symbolizer::name(); 0: the pc says it
 
   [[nodiscard]] CodeAddress pc() const { return registers.pc(); }
   [[nodiscard]] std::uint64_t sp() const { return registers.sp(); }

@@ -171,10 +171,12 @@ profile::Profile Aggregator::build(const Counts& counts, std::uint64_t& unknown,
     location.module = place.module;
     location.address = place.address;
     if (place.name == CodeNames::kUnknown) continue;
-    const CodeFunction& function = names.function(place.name);
-    if (function.name.empty()) continue;
-    location.lines.push_back({number_of(function), function.line});
-    location.function_begin = function.begin;
+    for (std::uint32_t name = place.name; name != CodeNames::kUnknown; name = names.function(name).inlined_in) {
+      const CodeFunction& function = names.function(name);
+      if (function.name.empty()) continue;
+      location.lines.push_back({number_of(function), function.line});
+      location.function_begin = function.begin;
+    }
   }
   const auto total = totals(counts, unknown);
   for (std::size_t i = 0; i < samples_.size(); ++i) {

@@ -7,23 +7,35 @@
 
 namespace windlass::agent {
 
-std::uint32_t CodeNames::intern(const Function& function) {
+std::uint32_t CodeNames::intern(const Function& function, std::uint32_t inlined_in) {
   key_.assign(reinterpret_cast<const char*>(&function.begin), sizeof function.begin);
   key_.append(reinterpret_cast<const char*>(&function.line), sizeof function.line);
+  key_.append(reinterpret_cast<const char*>(&inlined_in), sizeof inlined_in);
   key_.append(function.name) += '\0';
   key_ += function.file;
   if (const auto known = numbers_.find(key_); known != numbers_.end()) return known->second;
-  const std::uint32_t number = add(function);
+  const std::uint32_t number = add(function, inlined_in);
   if (number != kUnknown) numbers_.emplace(key_, number);
   return number;
 }
 
-std::uint32_t CodeNames::add(const Function& function) {
+std::uint32_t CodeNames::add(const Function& function, std::uint32_t inlined_in) {
   const std::size_t bytes = function.name.size() + function.file.size();
   if (functions_.size() == kMaxFunctions || bytes > kMaxBytes - bytes_) return kUnknown;
   bytes_ += bytes;
-  functions_.push_back({function.begin, std::string(function.name), std::string(function.file), function.line});
+  functions_.push_back(
+      {function.begin, std::string(function.name), std::string(function.file), function.line, inlined_in});
   return static_cast<std::uint32_t>(functions_.size());
+}
+
+std::uint32_t CodeNames::find_inlined(manager::PublishedCode& code, const CodePlace& place, std::uint64_t time) {
+  inlined_.clear();
+  std::uint64_t begin = 0;
+  if (!code.functions_at(place.address, place.function, time, begin, inlined_)) return kUnknown;
+  std::uint32_t number = kUnknown;
+  for (auto function = inlined_.rbegin(); function != inlined_.rend(); ++function)
+    number = intern({begin, function->name, function->file, function->line}, number);
+  return number;
 }
 
 void CodeNames::look(std::uint32_t tgid, Followed& followed, std::uint64_t now) {
@@ -39,24 +51,24 @@ void CodeNames::look(std::uint32_t tgid, Followed& followed, std::uint64_t now) 
     followed.next_look = now + kOpenInterval;
 }
 
-std::uint32_t CodeNames::find(std::uint32_t tgid, const MapSet& maps, const Mapping& mapping, std::uint64_t address,
-                              std::uint64_t time, std::uint64_t now) {
-  if (const auto* code = maps.published_of(mapping); code != nullptr)
-    if (const auto function = (*code)->function_at(address, time, room_); function && !function->name.empty())
+std::uint32_t CodeNames::find(std::uint32_t tgid, const CodePlace& place, std::uint64_t time, std::uint64_t now) {
+  if (const auto* code = place.maps.published_of(place.mapping); code != nullptr) {
+    if (const std::uint32_t number = find_inlined(**code, place, time); number != kUnknown) return number;
+    if (const auto function = (*code)->function_at(place.address, time, room_); function && !function->name.empty())
       return intern(*function);
+  }
   Followed& followed = followed_[tgid];
   look(tgid, followed, now);
   if (followed.map == nullptr) return kUnknown;
-  const auto function = followed.map->find(address, time);
+  const auto function = followed.map->find(place.address, time);
   return function ? intern({function->begin, function->name}) : kUnknown;
 }
 
-std::uint32_t CodeNames::find_late(std::uint32_t tgid, const MapSet& maps, const Mapping& mapping,
-                                   std::uint64_t address, std::uint64_t time, std::uint64_t now) {
-  const auto* code = maps.published_of(mapping);
-  if (code == nullptr || (*code)->is_settled(time, 0)) return find(tgid, maps, mapping, address, time, now);
-  const auto [late, is_new] = late_numbers_.try_emplace({code->get(), address, time / kLateInterval}, kUnknown);
-  if (is_new && (late->second = add({})) != kUnknown) late_.push_back({*code, address, time, late->second});
+std::uint32_t CodeNames::find_late(std::uint32_t tgid, const CodePlace& place, std::uint64_t time, std::uint64_t now) {
+  const auto* code = place.maps.published_of(place.mapping);
+  if (code == nullptr || (*code)->is_settled(time, 0)) return find(tgid, place, time, now);
+  const auto [late, is_new] = late_numbers_.try_emplace({code->get(), place.address, time / kLateInterval}, kUnknown);
+  if (is_new && (late->second = add({})) != kUnknown) late_.push_back({*code, place.address, time, late->second});
   return late->second;
 }
 

@@ -28,6 +28,14 @@ struct CodeFunction {
   std::string name;
   std::string file = {};  // of its source, and the line in it of what ran; 0: not known
   std::uint32_t line = 0;
+  std::uint32_t inlined_in = 0;  // the number of the function that it is inlined in; 0: it is none
+};
+
+// Where a frame stands: an address of `mapping` in `maps`, code of a process made at run time, and its Frame::function.
+struct CodePlace {
+  const MapSet& maps;
+  const Mapping& mapping;
+  std::uint64_t address = 0, function = 0;
 };
 
 // One thread only.
@@ -38,15 +46,13 @@ class CodeNames {
   static constexpr std::size_t kMaxBytes = std::size_t{256} << 20;
   static constexpr std::size_t kMaxDead = 256;
 
-  // The number of the function that had an address (of `mapping` in `maps`, code of a process made at run time) at a
-  // time, CLOCK_MONOTONIC in ns; `now` is that of asking. By what the process publishes, else by its perf map, which is
-  // read at most once a millisecond.
-  [[nodiscard]] std::uint32_t find(std::uint32_t tgid, const MapSet& maps, const Mapping& mapping,
-                                   std::uint64_t address, std::uint64_t time, std::uint64_t now);
+  // The number of the function that a place was of at a time, CLOCK_MONOTONIC in ns; `now` is that of asking. By what
+  // the process publishes, else by its perf map, which is read at most once a millisecond.
+  [[nodiscard]] std::uint32_t find(std::uint32_t tgid, const CodePlace& place, std::uint64_t time, std::uint64_t now);
   // The same, where what the process publishes may say it later: what it says when resolve() is called, of one time in
   // kLateInterval for all.
-  [[nodiscard]] std::uint32_t find_late(std::uint32_t tgid, const MapSet& maps, const Mapping& mapping,
-                                        std::uint64_t address, std::uint64_t time, std::uint64_t now);
+  [[nodiscard]] std::uint32_t find_late(std::uint32_t tgid, const CodePlace& place, std::uint64_t time,
+                                        std::uint64_t now);
   void resolve();
   // Reads what has come to the perf maps, and calls `renamed(tgid)` for processes in which an address that had a name
   // has another one now, each at most ten times a second.
@@ -80,8 +86,10 @@ class CodeNames {
 
   void look(std::uint32_t tgid, Followed& followed, std::uint64_t now);
   using Function = manager::PublishedCode::Function;
-  std::uint32_t intern(const Function& function);
-  std::uint32_t add(const Function& function);
+  std::uint32_t intern(const Function& function, std::uint32_t inlined_in = kUnknown);
+  std::uint32_t add(const Function& function, std::uint32_t inlined_in = kUnknown);
+  // All that are inlined at a place, too: the number of the innermost.
+  std::uint32_t find_inlined(manager::PublishedCode& code, const CodePlace& place, std::uint64_t time);
 
   std::unordered_map<std::uint32_t, Followed> followed_;  // by tgid
   std::deque<std::uint32_t> dead_;                        // in the order of their ends
@@ -91,6 +99,7 @@ class CodeNames {
   std::vector<Late> late_;  // not resolved
   std::size_t bytes_ = 0;
   std::string key_;
+  std::vector<source::NamedFunction> inlined_;
   std::vector<char> room_ = std::vector<char>(std::size_t{1} << 16);  // for any name
 };
 

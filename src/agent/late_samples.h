@@ -24,7 +24,8 @@ struct WalkedSample {
   wl_event_head head{};
   std::uint8_t end = 0, certainty = 0;
   std::vector<std::uint64_t> kernel, user;
-  std::shared_ptr<const MapSet> maps;  // of its time
+  std::vector<std::uint64_t> functions;  // Frame::function of the first user frames; of the others 0
+  std::shared_ptr<const MapSet> maps;    // of its time
 };
 
 // One thread only.

@@ -37,6 +37,8 @@ const AddressSpace& RawUnwinder::space_of(const RawSample& sample, const MapSet&
 
 std::uint8_t RawUnwinder::unwind(const RawSample& sample, const MapSet* maps, std::vector<std::uint64_t>& frames) {
   certainty_ = WL_DESCRIBED;
+  functions_.clear();
+  const std::size_t first = frames.size();
   if (maps == nullptr || maps->mappings().empty()) {
     frames.push_back(sample.registers.pc().value() | WL_FRAME_EXACT);
     return WL_END_NO_PROCESS;
@@ -48,6 +50,10 @@ std::uint8_t RawUnwinder::unwind(const RawSample& sample, const MapSet* maps, st
   for (std::size_t depth = 0; depth < kMaxFrames; ++depth) {
     const CodeAddress pc = walker.frame().pc();
     frames.push_back(pc.is_return_address() ? pc.value() : pc.value() | WL_FRAME_EXACT);
+    if (const std::uint64_t function = walker.frame().function; function != 0) {
+      functions_.resize(frames.size() - first);
+      functions_.back() = function;
+    }
     certainty_ = static_cast<std::uint8_t>(walker.certainty());
     if (!walker.step()) return sample_end(walker.end_reason());
   }

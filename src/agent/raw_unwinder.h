@@ -29,6 +29,8 @@ class RawUnwinder {
 
   // Appends the user frames, innermost first, as wl_stack_event has them. Returns how the stack ended (wl_end).
   std::uint8_t unwind(const RawSample& sample, const MapSet* maps, std::vector<std::uint64_t>& frames);
+  // Frame::function of the last such stack's frames; empty: all are 0.
+  [[nodiscard]] std::span<const std::uint64_t> functions() const { return functions_; }
 
   // wl_certainty of the last such stack's least certain frame.
   [[nodiscard]] std::uint8_t certainty() const { return certainty_; }
@@ -43,6 +45,7 @@ class RawUnwinder {
   std::uint64_t code_mask_;
   SnapshotMemory memory_;
   std::unordered_map<std::uint32_t, SampledProcess> processes_;  // by tgid
+  std::vector<std::uint64_t> functions_;
   std::uint8_t certainty_ = WL_DESCRIBED;
   std::uint64_t evictions_ = 0;  // of the registry, when they were made
 };

@@ -69,7 +69,8 @@ bool SampleIntake::meet_generated(std::uint32_t tgid, std::span<const std::uint6
 // What the frames in code made at run time were called; empty: nothing is known of any. `late`: what may still be said
 // counts, too, once it is.
 std::span<const std::uint32_t> SampleIntake::name(const wl_event_head& head, const MapSet* maps,
-                                                  std::span<const std::uint64_t> frames, bool late) {
+                                                  std::span<const std::uint64_t> frames,
+                                                  std::span<const std::uint64_t> functions, bool late) {
   frame_names_.clear();
   if (maps == nullptr) return {};
   for (std::size_t i = 0; i < frames.size(); ++i) {
@@ -77,8 +78,9 @@ std::span<const std::uint32_t> SampleIntake::name(const wl_event_head& head, con
     const Mapping* mapping = maps->find(address);
     if (mapping == nullptr || !mapping->generated()) continue;
     const std::uint64_t now = monotonic_ns();
-    const std::uint32_t found = late ? names_.find_late(head.tgid, *maps, *mapping, address, head.time, now)
-                                     : names_.find(head.tgid, *maps, *mapping, address, head.time, now);
+    const CodePlace place{*maps, *mapping, address, i < functions.size() ? functions[i] : 0};
+    const std::uint32_t found =
+        late ? names_.find_late(head.tgid, place, head.time, now) : names_.find(head.tgid, place, head.time, now);
     if (found == CodeNames::kUnknown) continue;
     frame_names_.resize(frames.size(), CodeNames::kUnknown);
     frame_names_[i] = found;
@@ -98,7 +100,7 @@ void SampleIntake::on_stack(const wl_event_head& head, std::size_t size) {
   StackRecord stack = record_of(head, mapped_end(head.tgid, event.end, user), event.certainty);
   stack.kernel = {frames, event.kernel_frames};
   stack.user = user;
-  stack.names = name(head, maps_of(head.tgid), user, true);  // counted by the kernel side: it cannot wait
+  stack.names = name(head, maps_of(head.tgid), user, {}, true);  // counted by the kernel side: it cannot wait
   aggregator_.add_counted({event.hash, head.tgid, head.tid}, stack, maps_of(head.tgid));
 }
 
@@ -119,7 +121,9 @@ void SampleIntake::on_raw(const wl_event_head& head, std::size_t size) {
   }
   end = mapped_end(head.tgid, end, frames_);
   ++raw_ends_[std::min<unsigned>(end, WL_END_COUNT - 1)];
-  WalkedSample sample{head, end, unwinder_.certainty(), event->kernel, frames_, shared_maps_of(head.tgid)};
+  WalkedSample sample{head, end, unwinder_.certainty(), event->kernel, frames_, {}, shared_maps_of(head.tgid)};
+  const auto functions = unwinder_.functions();
+  sample.functions.assign(functions.begin(), functions.end());
   if (sample.maps == nullptr || !LateSamples::has_to_wait(*sample.maps, sample.user, head.time, ended(head.tgid))) {
     (void)add(sample, false);
   } else {
@@ -144,7 +148,7 @@ std::size_t SampleIntake::add(const WalkedSample& sample, bool late) {
   StackRecord stack = record_of(sample.head, sample.end, sample.certainty);
   stack.kernel = sample.kernel;
   stack.user = sample.user;
-  stack.names = name(sample.head, sample.maps.get(), sample.user, late);
+  stack.names = name(sample.head, sample.maps.get(), sample.user, sample.functions, late);
   return aggregator_.add(stack, sample.maps.get(), 1);
 }
 

@@ -52,7 +52,8 @@ class SampleIntake {
   std::uint8_t unwind(const RawSample& sample);
   bool meet_generated(std::uint32_t tgid, std::span<const std::uint64_t> frames);
   [[nodiscard]] std::span<const std::uint32_t> name(const wl_event_head& head, const MapSet* maps,
-                                                    std::span<const std::uint64_t> frames, bool late);
+                                                    std::span<const std::uint64_t> frames,
+                                                    std::span<const std::uint64_t> functions, bool late);
   std::size_t add(const WalkedSample& sample, bool late);
   [[nodiscard]] std::uint64_t ended(std::uint32_t tgid) const;
   [[nodiscard]] std::shared_ptr<const MapSet> shared_maps_of(std::uint32_t tgid) const;

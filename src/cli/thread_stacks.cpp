@@ -1,6 +1,7 @@
 #include "cli/thread_stacks.h"
 
-#include <unordered_map>
+#include <map>
+#include <utility>
 
 namespace windlass::cli {
 namespace {
@@ -20,23 +21,23 @@ class Collector {
     StackWalker walker(target_.space, thread.registers, {.max_frames = max_frames});
     do {
       const Frame& frame = walker.frame();
-      to.frames.push_back({frame.registers, frame.origin, frame.signal_frame, frame.certainty, index_of(frame.pc())});
+      to.frames.push_back({frame.registers, frame.origin, frame.signal_frame, frame.certainty, index_of(frame)});
     } while (walker.step());
     to.end = walker.end_reason();
     to.error = walker.error();
   }
 
  private:
-  std::uint32_t index_of(CodeAddress pc) {
-    const auto [entry, is_new] =
-        indexes_.try_emplace(pc.lookup(), static_cast<std::uint32_t>(walked_.addresses.size()));
-    if (is_new) walked_.addresses.push_back(pc);
+  std::uint32_t index_of(const Frame& frame) {
+    const auto [entry, is_new] = indexes_.try_emplace({frame.pc().lookup(), frame.function},
+                                                      static_cast<std::uint32_t>(walked_.addresses.size()));
+    if (is_new) walked_.addresses.push_back(frame.pc()), walked_.functions.push_back(frame.function);
     return entry->second;
   }
 
   const Target& target_;
   ThreadStacks& walked_;
-  std::unordered_map<std::uint64_t, std::uint32_t> indexes_;  // by what is looked up
+  std::map<std::pair<std::uint64_t, std::uint64_t>, std::uint32_t> indexes_;  // by what is looked up
 };
 
 }  // namespace

@@ -27,7 +27,8 @@ struct ThreadStack {
 
 struct ThreadStacks {
   std::vector<ThreadStack> threads;
-  std::vector<CodeAddress> addresses;  // that frames have, each once
+  std::vector<CodeAddress> addresses;    // that frames have, each once
+  std::vector<std::uint64_t> functions;  // Frame::function of each
 };
 
 // Walks every thread, innermost frame first, at most `max_frames` each.

@@ -98,7 +98,7 @@ class Walks {
       symbols_.emplace(Symbolizer::of_target(target_, how));
     }
     turn_.stopped_ns = target_.release();  // names do not need it stopped
-    const std::vector<NamedAddress> names = symbols_->name(walked.addresses);
+    const std::vector<NamedAddress> names = symbols_->name(walked.addresses, walked.functions);
     TextWriter out(STDOUT_FILENO);
     print_walk(target_, walked, names, options_.output, turn_, out);
     out.flush();

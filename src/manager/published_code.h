@@ -52,6 +52,12 @@ class PublishedCode : public std::enable_shared_from_this<PublishedCode> {
   // The function that had an address at a time, with its name, cut where the room is too small.
   [[nodiscard]] virtual std::optional<Function> function_at(std::uint64_t address, std::uint64_t time,
                                                             std::span<char> room) = 0;
+  // The function that had an address at a time, innermost inlined one first; `function` is what frame_function() of a
+  // source that it made gave for the frame. Appends. False: function_at() tells as much.
+  virtual bool functions_at(std::uint64_t /*address*/, std::uint64_t /*function*/, std::uint64_t /*time*/,
+                            std::uint64_t& /*begin*/, std::vector<source::NamedFunction>& /*to*/) {
+    return false;
+  }
   // Has all come that will ever be said of a time? `ended`: when the process ended, which says nothing any more; 0: it
   // lives.
   [[nodiscard]] virtual bool is_settled(std::uint64_t /*time*/, std::uint64_t /*ended*/) { return true; }

@@ -67,6 +67,34 @@ std::optional<manager::PublishedCode::Function> RuntimeCode::function_at(std::ui
   return Function{(*method)->begin, {room.data(), size}};
 }
 
+std::uint64_t RuntimeCode::frame_function(std::uint64_t address, const Registers& frame, const Memory& memory) {
+  const std::lock_guard hold(lock_);
+  const auto method = method_at(address);
+  if (!method) return 0;
+  const auto found = runtime_->frame_function(**method, address, frame, memory);
+  if (!found) return 0;
+  const auto known = frame_functions_.find(*found);
+  if (known != frame_functions_.end()) return known->second;
+  source::NamedFunction name = runtime_->name_of(*found);
+  if (name.name.empty() || frame_names_.size() >= kMaxFrameFunctions) return 0;
+  frame_names_.push_back(std::move(name));
+  return frame_functions_[*found] = frame_names_.size();
+}
+
+bool RuntimeCode::functions_at(std::uint64_t address, std::uint64_t function, std::uint64_t, std::uint64_t& begin,
+                               std::vector<source::NamedFunction>& to) {
+  const std::lock_guard hold(lock_);
+  const auto method = method_at(address);
+  if (!method) return false;
+  begin = (*method)->begin;
+  const std::size_t before = to.size();
+  if (function != 0 && function <= frame_names_.size())
+    to.push_back(frame_names_[function - 1]);
+  else
+    runtime_->functions_at(**method, address, to);
+  return to.size() != before;
+}
+
 void RuntimeCode::note_code(const process::ProcMap& map) {
   const std::lock_guard hold(lock_);
   runtime_->note_code(map);
@@ -83,6 +111,7 @@ class RuntimeCode::Source final : public source::UnwindSource {
   explicit Source(std::shared_ptr<RuntimeCode> code) : code_(std::move(code)) {}
 
   std::optional<Architecture> architecture() const override { return code_->runtime_->architecture(); }
+  bool is_exact() const override { return true; }
   Expected<void> row_at(std::uint64_t address, FrameRow& to) const override {
     const auto method = find(address);
     return method ? (*method)->row_at(address, to) : std::unexpected(method.error());
@@ -100,6 +129,15 @@ class RuntimeCode::Source final : public source::UnwindSource {
     const auto found = code_->function_at(address, 0, to);
     if (!found) return fail(ErrorCode::kNotFound, "no method contains the address", address);
     return found->name;
+  }
+
+  std::uint64_t frame_function(std::uint64_t address, const Registers& frame, const Memory& memory) const override {
+    return code_->frame_function(address, frame, memory);
+  }
+  bool functions_at(std::uint64_t address, std::uint64_t function,
+                    std::vector<source::NamedFunction>& to) const override {
+    std::uint64_t begin = 0;
+    return code_->functions_at(address, function, 0, begin, to);
   }
 
   // Those that have been asked for.

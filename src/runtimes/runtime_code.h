@@ -11,6 +11,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "manager/published_code.h"
 #include "source/unwind_source.h"
@@ -44,6 +45,23 @@ class Runtime {
   [[nodiscard]] virtual Expected<std::unique_ptr<Method>> method_at(std::uint64_t address) = 0;
   // Of a method that is not lasting: is it still what method_at() would give?
   [[nodiscard]] virtual bool is_still(const Method& method) = 0;
+  // Of a method in whose code many functions run, an interpreter's: which one, by the frame's registers and memory.
+  // Nothing: the method is one function, or it is
+  // not known.
+  struct FrameFunction {
+    std::uint64_t function = 0, place = 0;
+    auto operator<=>(const FrameFunction&) const = default;
+  };
+  [[nodiscard]] virtual std::optional<FrameFunction> frame_function(const Method& /*method*/, std::uint64_t /*address*/,
+                                                                    const Registers& /*frame*/,
+                                                                    const Memory& /*memory*/) {
+    return std::nullopt;
+  }
+  [[nodiscard]] virtual source::NamedFunction name_of(const FrameFunction& /*function*/) { return {}; }
+  // A method's functions at an address: those inlined there, innermost first, then itself.
+  virtual void functions_at(const Method& method, std::uint64_t /*address*/, std::vector<source::NamedFunction>& to) {
+    if (!method.name.empty()) to.push_back({method.name});
+  }
   // Its process has code there that is in no ELF file: is it the runtime's own?
   virtual void note_code(const process::ProcMap& /*map*/) {}
   // False: it is of a kind that is not understood, so that others may say something of its code.
@@ -63,6 +81,7 @@ class RuntimeCode final : public manager::PublishedCode {
  public:
   static constexpr std::size_t kMaxMethods = std::size_t{1} << 17;
   static constexpr std::size_t kMaxBytes = std::size_t{128} << 20;
+  static constexpr std::size_t kMaxFrameFunctions = std::size_t{1} << 20;  // later ones have no name
 
   // `map` is the first mapping of the image that the runtime is in.
   RuntimeCode(std::unique_ptr<Runtime> runtime, const process::ProcMap& map);
@@ -72,6 +91,8 @@ class RuntimeCode final : public manager::PublishedCode {
   std::uint64_t rank() const override { return ~std::uint64_t{0} - 1; }
   void set_time(std::uint64_t time) override;
   std::optional<Function> function_at(std::uint64_t address, std::uint64_t time, std::span<char> room) override;
+  bool functions_at(std::uint64_t address, std::uint64_t function, std::uint64_t time, std::uint64_t& begin,
+                    std::vector<source::NamedFunction>& to) override;
   void note_code(const process::ProcMap& map) override;
   std::optional<Error> problem() const override;
   std::unique_ptr<source::UnwindSource> make_source() override;
@@ -84,13 +105,16 @@ class RuntimeCode final : public manager::PublishedCode {
   };
 
   [[nodiscard]] Expected<std::shared_ptr<const Method>> method_at(std::uint64_t address);
+  [[nodiscard]] std::uint64_t frame_function(std::uint64_t address, const Registers& frame, const Memory& memory);
   void keep(const std::shared_ptr<const Method>& method);
 
   mutable std::mutex lock_;
   std::unique_ptr<Runtime> runtime_;
   std::map<std::uint64_t, Known> known_;  // by begin; disjoint
   std::size_t bytes_ = 0;
-  std::uint64_t turn_ = 0;  // grows with set_time()
+  std::uint64_t turn_ = 0;                                           // grows with set_time()
+  std::map<Runtime::FrameFunction, std::uint64_t> frame_functions_;  // to their numbers, from 1 on
+  std::vector<source::NamedFunction> frame_names_;                   // by number - 1
 };
 
 }  // namespace windlass::runtimes

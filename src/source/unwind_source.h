@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/function_ref.h"
 #include "image/pe.h"
@@ -47,6 +48,13 @@ struct SourceLine {
 };
 
 // ---- virtual unwinding --------------------------------------------------------------------------------------------
+
+// What somebody calls a function, where that is not in a file.
+struct NamedFunction {
+  std::string name;
+  std::string file = {};  // of its source, and the line in it; empty, 0: not known
+  std::uint32_t line = 0;
+};
 
 // A frame for UnwindSource::unwind.
 struct Callee {
@@ -127,6 +135,8 @@ class UnwindSource {
   // formats of which the rows say everything.
   [[nodiscard]] virtual Expected<HandlerCall> unwind(const Callee& callee, Registers& caller,
                                                      SavedLocations& saved) const;
+  // Its rows hold at every instruction, by what made the code: the code need not be asked.
+  [[nodiscard]] virtual bool is_exact() const { return false; }
   // Code of Windows: functions that its unwind information says nothing about are leaves, which move neither sp nor a
   // preserved register (Microsoft: "x64 exception handling", "ARM64 exception handling"), rsi and rdi are preserved,
   // and nothing marks an outermost frame.
@@ -142,6 +152,18 @@ class UnwindSource {
   [[nodiscard]] virtual Expected<std::string_view> name_at(std::uint64_t address, std::span<char> to) const;
   // Where the code at an address comes from; kNotFound likewise, and where it was not said.
   [[nodiscard]] virtual Expected<SourceLine> line_at(std::uint64_t address) const;
+  // Of a frame in code that runs many functions, an interpreter's: what stands for the one that it runs, for
+  // functions_at(). 0: the code at the address says it. Reads the frame; may allocate and lock.
+  [[nodiscard]] virtual std::uint64_t frame_function(std::uint64_t /*address*/, const Registers& /*frame*/,
+                                                     const Memory& /*memory*/) const {
+    return 0;
+  }
+  // More than name_at() and line_at(): the function with those that are inlined in it, innermost first, or the one that
+  // frame_function() gave. Appends. False: nobody tells of more.
+  virtual bool functions_at(std::uint64_t /*address*/, std::uint64_t /*function*/,
+                            std::vector<NamedFunction>& /*to*/) const {
+    return false;
+  }
   // 0: none.
   [[nodiscard]] virtual std::uint64_t entry_point() const { return 0; }
   // ELF: GNU's, lower-case hex; PE: the CodeView identity. Empty: none.

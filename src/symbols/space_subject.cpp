@@ -44,12 +44,13 @@ void SpaceSubject::open_all() {
     if (const walk::Module* module = space_.find(info->begin); module != nullptr) (void)known(*module);
 }
 
-Place SpaceSubject::find(std::uint64_t address) {
+Place SpaceSubject::find(std::uint64_t address, std::uint64_t function) {
   const walk::Module* module = space_.find(address);
   if (module == nullptr) return {nullptr, {}, address, address};
   const Known& known = this->known(*module);
   Place place{known.module, known.path, address - known.bias, address - known.number_bias};
   if (!module->generated()) return place;
+  if (add_functions(*module, address, function, place)) return place;
   const auto name = module->name_at(address, name_room_);
   if (!name || name->empty()) return place;
   place.name = modules_.keep(std::string(*name));
@@ -59,6 +60,24 @@ Place SpaceSubject::find(std::uint64_t address) {
     place.line = source->line;
   }
   return place;
+}
+
+// With those that are inlined, by whoever tells of them.
+bool SpaceSubject::add_functions(const walk::Module& module, std::uint64_t address, std::uint64_t function,
+                                 Place& place) {
+  functions_.clear();
+  if (!module.functions_at(address, function, functions_) || functions_.empty()) return false;
+  const auto fill = [&](const source::NamedFunction& from, Place& to) {
+    to.name = modules_.keep(from.name);
+    to.file = modules_.keep(from.file);
+    to.line = from.line;
+  };
+  for (std::size_t i = 0; i + 1 < functions_.size(); ++i) fill(functions_[i], place.inlined.emplace_back());
+  fill(functions_.back(), place);
+  // Where the code of an interpreter begins says nothing of the function that it runs.
+  const std::uint64_t begin = function == 0 ? module.function_start(address) : 0;
+  place.function_begin = begin == 0 ? 0 : begin - (address - place.offset);
+  return true;
 }
 
 const SpaceSubject::Known& SpaceSubject::known(const walk::Module& module) {

@@ -26,6 +26,7 @@ struct Place {
   std::uint64_t function_begin = 0;  // as `offset` is numbered
   std::string_view file = {};        // with the name, where he says that, too
   std::uint32_t line = 0;
+  std::vector<Place> inlined = {};  // in it, innermost first: names, files and lines
 };
 
 // One thread at a time. The KnownModules must outlive it.
@@ -34,7 +35,8 @@ class Subject {
   virtual ~Subject() = default;
   // Once before the addresses of a call.
   virtual void begin_call() {}
-  [[nodiscard]] virtual Place find(std::uint64_t address) = 0;
+  // `function`: Frame::function.
+  [[nodiscard]] virtual Place find(std::uint64_t address, std::uint64_t function) = 0;
   [[nodiscard]] virtual std::vector<std::string> notes() const { return {}; }
 };
 
@@ -42,7 +44,7 @@ class FileSubject final : public Subject {
  public:
   [[nodiscard]] static Expected<std::unique_ptr<Subject>> open(const std::string& path, KnownModules& modules);
   FileSubject(KnownModule* module, std::string_view path) : module_(module), path_(path) {}
-  Place find(std::uint64_t address) override { return {module_, path_, address, address}; }
+  Place find(std::uint64_t address, std::uint64_t) override { return {module_, path_, address, address}; }
 
  private:
   KnownModule* module_;
@@ -61,7 +63,7 @@ class SpaceSubject final : public Subject {
   SpaceSubject(const AddressSpace& space, const SpaceOrigin& origin, KnownModules& modules);
   // Opens every module's file now, in place of when it is first needed.
   void open_all();
-  Place find(std::uint64_t address) override;
+  Place find(std::uint64_t address, std::uint64_t function) override;
 
  private:
   struct Known {
@@ -72,6 +74,7 @@ class SpaceSubject final : public Subject {
     bool is_final = true;           // false: what names it may turn up later
   };
 
+  bool add_functions(const walk::Module& module, std::uint64_t address, std::uint64_t function, Place& place);
   const Known& known(const walk::Module& module);
   [[nodiscard]] Known identify(const walk::Module& module);
   [[nodiscard]] KnownModule* perf_map();
@@ -83,7 +86,8 @@ class SpaceSubject final : public Subject {
   KnownModules& modules_;
   std::string perf_map_;
   std::unordered_map<std::uint64_t, Known> by_id_;
-  Known last_unkept_;                                                      // of a module that nothing may be kept about
+  Known last_unkept_;  // of a module that nothing may be kept about
+  std::vector<source::NamedFunction> functions_;
   std::vector<char> name_room_ = std::vector<char>(std::size_t{1} << 16);  // for any name of made code
 };
 
@@ -95,7 +99,9 @@ class ProcessSubject final : public Subject {
       : pid_(pid), folder_(std::move(folder)), modules_(modules) {}
 
   void begin_call() override;
-  Place find(std::uint64_t address) override { return mapped_->subject.find(address); }
+  Place find(std::uint64_t address, std::uint64_t function) override {
+    return mapped_->subject.find(address, function);
+  }
   std::vector<std::string> notes() const override { return mapped_->target.notes; }
 
  private:

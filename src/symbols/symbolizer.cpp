@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/function_ref.h"
 #include "symbols/known_modules.h"
 #include "symbols/parallel.h"
 #include "symbols/subject.h"
@@ -69,15 +70,20 @@ class Symbolizer::Implementation {
   [[nodiscard]] symbols::KnownModules& modules() { return modules_; }
   void set_subject(std::unique_ptr<symbols::Subject> subject) { subject_ = std::move(subject); }
 
-  std::vector<NamedAddress> name(std::span<const CodeAddress> pcs) {
+  std::vector<NamedAddress> name(std::span<const CodeAddress> pcs, std::span<const std::uint64_t> functions) {
     std::vector<NamedAddress> results(pcs.size());
     std::vector<std::size_t> order(pcs.size());
     for (std::size_t i = 0; i < pcs.size(); ++i) {
       results[i].lookup = pcs[i].lookup();
       order[i] = i;
     }
-    std::ranges::sort(order, {}, [&](std::size_t i) { return results[i].lookup; });
-    std::vector<Job> jobs = locate(order, results);
+    const auto function = [&](std::size_t i) { return i < functions.size() ? functions[i] : 0; };
+    std::ranges::sort(order, {}, [&](std::size_t i) { return std::pair(results[i].lookup, function(i)); });
+    const auto is_repeated = [&](std::size_t i) {
+      return i > 0 && results[order[i]].lookup == results[order[i - 1]].lookup &&
+             function(order[i]) == function(order[i - 1]);
+    };
+    std::vector<Job> jobs = locate(order, results, function, is_repeated);
     symbols::for_each_in_parallel(jobs.size(), options_.threads, [&](std::size_t i) {
       try {
         run(jobs[i], results);
@@ -85,7 +91,7 @@ class Symbolizer::Implementation {
       }
     });
     for (std::size_t i = 1; i < order.size(); ++i)
-      if (results[order[i]].lookup == results[order[i - 1]].lookup) results[order[i]] = results[order[i - 1]];
+      if (is_repeated(i)) results[order[i]] = results[order[i - 1]];
     keep_notes(jobs);
     return results;
   }
@@ -99,21 +105,23 @@ class Symbolizer::Implementation {
 
  private:
   // Fills in where each distinct address lies; the jobs are what remains to be done, the long ones first.
-  std::vector<Job> locate(std::span<const std::size_t> order, std::span<NamedAddress> results) {
+  std::vector<Job> locate(std::span<const std::size_t> order, std::span<NamedAddress> results,
+                          FunctionRef<std::uint64_t(std::size_t)> function,
+                          FunctionRef<bool(std::size_t)> is_repeated) {
     const std::lock_guard hold(lock_);
     subject_->begin_call();
     std::vector<Job> jobs;
     std::unordered_map<const symbols::KnownModule*, std::size_t> job_of;
     for (std::size_t i = 0; i < order.size(); ++i) {
       NamedAddress& to = results[order[i]];
-      if (i > 0 && to.lookup == results[order[i - 1]].lookup) continue;
-      const symbols::Place place = subject_->find(to.lookup);
+      if (is_repeated(i)) continue;
+      const symbols::Place place = subject_->find(to.lookup, function(order[i]));
       to.module = place.path;
       to.offset = place.offset;
       if (!place.name.empty()) {
         to.function_begin = place.function_begin;
-        const std::string_view readable = modules_.keep(symbols::demangle(std::string(place.name).c_str()));
-        to.frames.push_back({.function = readable, .linkage_name = place.name, .file = place.file, .line = place.line});
+        for (const symbols::Place& inlined : place.inlined) to.frames.push_back(frame_of(inlined, true));
+        to.frames.push_back(frame_of(place, false));
         continue;
       }
       if (place.module == nullptr) continue;
@@ -123,6 +131,11 @@ class Symbolizer::Implementation {
     }
     std::ranges::stable_sort(jobs, std::greater(), [](const Job& job) { return job.wanted.size(); });
     return jobs;
+  }
+
+  [[nodiscard]] SourceFrame frame_of(const symbols::Place& place, bool inlined) {
+    const std::string_view readable = modules_.keep(symbols::demangle(std::string(place.name).c_str()));
+    return {readable, place.name, place.file, place.line, inlined};
   }
 
   void keep_notes(std::span<const Job> jobs) {
@@ -182,10 +195,15 @@ Symbolizer::Symbolizer(Symbolizer&&) noexcept = default;
 Symbolizer& Symbolizer::operator=(Symbolizer&&) noexcept = default;
 Symbolizer::~Symbolizer() = default;
 
+NamedAddress Symbolizer::name(const Frame& frame) const {
+  const CodeAddress pc = frame.pc();
+  return std::move(name(std::span(&pc, 1), std::span(&frame.function, 1)).front());
+}
 NamedAddress Symbolizer::name(CodeAddress pc) const { return std::move(name(std::span(&pc, 1)).front()); }
 
-std::vector<NamedAddress> Symbolizer::name(std::span<const CodeAddress> pcs) const {
-  return implementation_->name(pcs);
+std::vector<NamedAddress> Symbolizer::name(std::span<const CodeAddress> pcs,
+                                           std::span<const std::uint64_t> functions) const {
+  return implementation_->name(pcs, functions);
 }
 
 std::vector<std::string> Symbolizer::notes() const { return implementation_->notes(); }

@@ -52,7 +52,7 @@ void keep_known(const Step& by_row, const FrameRow& code_row, Step& by_code) {
 // Does the code say otherwise than the row, which led to `step`? Compilers' unwind information is right at calls, but
 // seldom throughout epilogues, and hand-written code's may lack pushes. `agrees`: it was asked, and says nothing else.
 bool by_contradiction(const StepContext& context, const FrameRow& row, Step& step, bool& agrees) {
-  if (!context.options.synthesize) return false;
+  if (!context.options.synthesize || context.module->is_exact()) return false;
   const auto other = with_code(context, [&](const code::CodeSource& source) {
     return code::contradicts(row, source, context.frame.pc(), *context.scratch.synthesis);
   });

@@ -58,6 +58,7 @@ class Module {
                                                      const Registers& frame, Registers& caller,
                                                      SavedLocations& saved) const;
   [[nodiscard]] bool is_windows() const { return source().is_windows(); }
+  [[nodiscard]] bool is_exact() const { return source().is_exact(); }
   // Is it code that a thread of this architecture can have called?
   [[nodiscard]] bool runs_on(Architecture architecture) const {
     (void)source();
@@ -70,6 +71,12 @@ class Module {
   }
   [[nodiscard]] Expected<source::SourceLine> line_at(std::uint64_t address) const {
     return source().line_at(address - bias_);
+  }
+  [[nodiscard]] std::uint64_t frame_function(const Registers& frame, const Memory& memory) const {
+    return source().frame_function(frame.pc().lookup() - bias_, frame, memory);
+  }
+  bool functions_at(std::uint64_t address, std::uint64_t function, std::vector<source::NamedFunction>& to) const {
+    return source().functions_at(address - bias_, function, to);
   }
   // The entry point of the image; 0: it has none in this module.
   [[nodiscard]] std::uint64_t entry_point() const;

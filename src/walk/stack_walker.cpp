@@ -78,6 +78,9 @@ void StackWalker::restart(const Registers& registers) {
 void StackWalker::set_module(const walk::Module* module) {
   module_ = module;
   frame_.module = module != nullptr && module != &walk::undescribed_code() ? &module->info() : nullptr;
+  frame_.function = frame_.module != nullptr && module->generated() && frame_.registers.has_sp()
+                        ? module->frame_function(frame_.registers, space_->memory())
+                        : 0;
 }
 
 const walk::KeptRow* StackWalker::kept_row() const {

@@ -101,7 +101,7 @@ TEST_F(LateSamplesTest, NotMoreThanThereIsRoomFor) {
 TEST_F(LateSamplesTest, NamesAreFoundInTheEnd) {
   CodeNames names;
   const auto number = [&](std::uint64_t address, std::uint64_t time) {
-    return names.find_late(1, *maps, mapping(), address, time, time);
+    return names.find_late(1, {*maps, mapping(), address}, time, time);
   };
   const std::uint32_t first = number(kCode + 4, kLong + 1), second = number(kCode + 4, 3 * kLong + 1);
   const std::uint32_t unknown = number(kCode + 0x800, kLong + 1);

@@ -280,10 +280,10 @@ TEST_F(ProcessTableTest, AJitdumpTellsOfAllGeneratedCode) {
   for (const Mapping& mapping : maps.mappings())
     EXPECT_EQ(mapping.kind, mapping.begin == 0x8000 ? MappingKind::kFile : MappingKind::kManaged);
   CodeNames names;
-  const std::uint32_t number = names.find(1, maps, maps.mappings()[0], 0x1018, 5, 5);
+  const std::uint32_t number = names.find(1, {maps, maps.mappings()[0], 0x1018}, 5, 5);
   ASSERT_NE(number, CodeNames::kUnknown);
   EXPECT_EQ(names.function(number).name, "f");
-  EXPECT_EQ(names.find(1, maps, maps.mappings()[1], 0x3018, 5, 5), CodeNames::kUnknown);
+  EXPECT_EQ(names.find(1, {maps, maps.mappings()[1], 0x3018}, 5, 5), CodeNames::kUnknown);
   event.map.path = "/nonexistent/jit-2.dump";
   event.map.begin = 0x15000;
   event.map.end = 0x16000;
@@ -331,12 +331,12 @@ TEST(MapSetOfTables, CodeManagersHaveTheirCode) {
   after.set_published(tables);
   expect_cut(after);
   CodeNames names;
-  const std::uint32_t number = names.find(1, after, after.mappings()[1], kCode + 0x5080, ~std::uint64_t{0} - 1, 1);
+  const std::uint32_t number = names.find(1, {after, after.mappings()[1], kCode + 0x5080}, ~std::uint64_t{0} - 1, 1);
   ASSERT_NE(number, CodeNames::kUnknown);
   EXPECT_EQ(names.function(number).name, "f");
   EXPECT_EQ(names.function(number).begin, kCode + 0x5000);
-  EXPECT_EQ(names.find(1, after, after.mappings()[1], kCode + 0x5100, 1, 1), CodeNames::kUnknown);
-  EXPECT_EQ(names.find(1, after, after.mappings()[0], kCode + 0x5080, 1, 1), CodeNames::kUnknown);
+  EXPECT_EQ(names.find(1, {after, after.mappings()[1], kCode + 0x5100}, 1, 1), CodeNames::kUnknown);
+  EXPECT_EQ(names.find(1, {after, after.mappings()[0], kCode + 0x5080}, 1, 1), CodeNames::kUnknown);
   after.set_published({});
   for (const Mapping& mapping : after.mappings()) {
     EXPECT_EQ(mapping.kind, MappingKind::kGenerated);

@@ -1,0 +1,290 @@
+#include "runtimes/hotspot/code_flow.h"
+
+#include <algorithm>
+#include <cstring>
+#include <initializer_list>
+#include <optional>
+
+#include "arch/registers.h"
+#include "code/stack_effect.h"
+
+namespace windlass::runtimes::hotspot {
+namespace {
+
+using code::StackEffect;
+using Kind = StackEffect::Kind;
+using Cfa = FrameState::Cfa;
+using Place = FrameState::Place;
+
+constexpr std::int32_t kWord = 8, kSenderAt = -8;  // frame::interpreter_frame_sender_sp_offset * 8
+constexpr RegisterNumber kRdx = 1, kR13 = 13;
+
+void set(FrameRow& row, RegisterNumber reg, Place kind, std::int32_t at) {
+  const RegisterNumber base = kind == Place::kAtSp ? x86_64::kRsp : x86_64::kRbp;
+  if (kind == Place::kAtSp || kind == Place::kAtFp) (void)row.registers.set(reg, RegisterRule::at_register(base, at));
+  if (kind == Place::kUnknown) (void)row.registers.set(reg, RegisterRule::undefined());
+}
+
+}  // namespace
+
+FrameState FrameState::at_entry() {
+  FrameState state;
+  state.cfa_kind = Cfa::kAtSp;
+  state.cfa = kWord;
+  state.return_kind = Place::kAtSp;
+  state.fp_kind = Place::kRegister;
+  return state;
+}
+
+FrameState FrameState::throwing() {
+  FrameState state = at_entry();
+  state.cfa = 0;
+  state.return_kind = Place::kRegister;
+  state.return_register = kRdx;
+  return state;
+}
+
+FrameState FrameState::in_body(std::uint32_t frame_bytes) {
+  FrameState state = at_entry();
+  const auto depth = static_cast<std::int32_t>(frame_bytes) + kWord;
+  state.cfa = depth;
+  state.return_at = depth - kWord;
+  state.fp_kind = Place::kAtSp;
+  state.fp_at = depth - 2 * kWord;
+  return state;
+}
+
+FrameState FrameState::interpreted() {
+  FrameState state;
+  state.cfa_kind = Cfa::kSenderSlot;
+  state.return_kind = state.fp_kind = Place::kAtFp;
+  state.return_at = kWord;
+  state.fp_is_frame = true;
+  return state;
+}
+
+FrameState FrameState::entering_interpreter() {
+  FrameState state = at_entry();
+  state.cfa_kind = Cfa::kSenderSp;
+  return state;
+}
+
+// Only the frame pointer is preserved, all other registers are the caller's to save; but r15 has the thread in all code
+// of Java's.
+bool FrameState::row(FrameRow& to) const {
+  switch (cfa_kind) {
+    case Cfa::kUnknown: return false;
+    case Cfa::kAtSp: to.cfa = CfaRule::at(x86_64::kRsp, cfa); break;
+    case Cfa::kAtFp: to.cfa = CfaRule::at(x86_64::kRbp, cfa); break;
+    case Cfa::kSenderSp: to.cfa = CfaRule::at(kR13, 0); break;
+    case Cfa::kSenderSlot: to.cfa = CfaRule::loaded(x86_64::kRbp, kSenderAt, 0); break;
+    case Cfa::kSenderInRbx: to.cfa = CfaRule::at(x86_64::kRbx, 0); break;
+  }
+  const bool same_base = (cfa_kind == Cfa::kAtSp && return_kind == Place::kAtSp) ||
+                         (cfa_kind == Cfa::kAtFp && return_kind == Place::kAtFp);
+  to.registers.clear();
+  for (const RegisterNumber reg : {x86_64::kRbx, x86_64::kR12, kR13, RegisterNumber{14}})
+    (void)to.registers.set(reg, RegisterRule::undefined());
+  if (same_base && fp_kind == return_kind)
+    (void)to.registers.set(x86_64::kRbp, RegisterRule::at_cfa(fp_at - cfa));
+  else
+    set(to, x86_64::kRbp, fp_kind, fp_at);
+  switch (return_kind) {
+    case Place::kUnknown: return false;
+    case Place::kRegister: to.return_address = RegisterRule::in_register(return_register); break;
+    case Place::kAtSp:
+    case Place::kAtFp:
+      to.return_address =
+          same_base ? RegisterRule::at_cfa(return_at - cfa)
+                    : RegisterRule::at_register(return_kind == Place::kAtSp ? x86_64::kRsp : x86_64::kRbp, return_at);
+      break;
+  }
+  return true;
+}
+
+namespace {
+
+// The state behind each instruction.
+class Follower {
+ public:
+  explicit Follower(const FlowInput& input) : state(input.body), callers_are_aligned_(input.callers_are_aligned) {}
+
+  FrameState state;
+
+  // False: no effect on sp is known for it.
+  void step(std::span<const std::byte> code, const StackEffect& effect) {
+    if (special(code, effect.length)) return;
+    switch (effect.kind) {
+      case Kind::kMove: move(static_cast<std::int32_t>(effect.delta)); return;
+      case Kind::kPush: push(effect.reg); return;
+      case Kind::kPop: pop(effect.reg); return;
+      case Kind::kSet: set_sp(effect.reg); return;
+      case Kind::kUnknown: lose_sp(); return;
+      default: return;
+    }
+  }
+  // call to the next instruction: pushes its own address.
+  void push_pc() { move(-kWord); }
+
+ private:
+  [[nodiscard]] static bool is(std::span<const std::byte> code, std::initializer_list<int> bytes) {
+    return code.size() >= bytes.size() &&
+           std::ranges::equal(bytes, code.first(bytes.size()), [](int a, std::byte b) { return std::byte(a) == b; });
+  }
+
+  // N of mov [rsp + N], rbp, or the other way round.
+  [[nodiscard]] static std::optional<std::int32_t> fp_at_sp(std::span<const std::byte> code, std::size_t length,
+                                                            std::byte opcode) {
+    if (length < 4 || code[0] != std::byte{0x48} || code[1] != opcode || code[3] != std::byte{0x24}) return {};
+    std::int32_t at = 0;
+    if (code[2] == std::byte{0x2c} && length == 4) return at;
+    if (code[2] == std::byte{0x6c} && length == 5) return static_cast<std::int8_t>(code[4]);
+    if (code[2] != std::byte{0xac} || length != 8) return {};
+    std::memcpy(&at, &code[4], sizeof at);
+    return at;
+  }
+
+  // What stack_effect() does not tell of.
+  bool special(std::span<const std::byte> code, std::size_t length) {
+    if (is(code, {0x48, 0x8b, 0xec}) || is(code, {0x48, 0x89, 0xe5})) {  // mov rbp, rsp
+      frame_here();
+    } else if (is(code, {0xc9})) {  // leave
+      leave();
+    } else if (is(code, {0x48, 0x8b, 0x5d, 0xf8})) {  // mov rbx, [rbp - 8]
+      state.sender_in_rbx = state.cfa_kind == Cfa::kSenderSlot;
+    } else if (is(code, {0x48, 0x83, 0xe4, 0xf0})) {  // and rsp, -16
+      if (!callers_are_aligned_ || state.cfa_kind != Cfa::kAtSp || state.cfa % 16 != 0) lose_sp();
+    } else if (const auto saved = fp_at_sp(code, length, std::byte{0x89})) {
+      save_fp(*saved);
+    } else if (const auto loaded = fp_at_sp(code, length, std::byte{0x8b})) {
+      if (state.fp_kind == Place::kAtSp && state.fp_at == *loaded) state.fp_kind = Place::kRegister;
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  void save_fp(std::int32_t at) {
+    const std::int32_t own = state.return_kind == Place::kAtSp ? state.return_at - kWord : -1;
+    if (state.fp_kind == Place::kRegister && at == own) state.fp_kind = Place::kAtSp, state.fp_at = at;
+  }
+
+  void move(std::int32_t delta) {
+    if (state.cfa_kind == Cfa::kAtSp) state.cfa -= delta;
+    if (state.return_kind == Place::kAtSp) state.return_at -= delta;
+    if (state.fp_kind == Place::kAtSp) state.fp_at -= delta;
+  }
+
+  void push(RegisterNumber reg) {
+    move(-kWord);
+    if (reg == x86_64::kRbp && state.fp_kind == Place::kRegister) state.fp_kind = Place::kAtSp, state.fp_at = 0;
+    if (state.return_kind == Place::kRegister && reg == state.return_register)
+      state.return_kind = Place::kAtSp, state.return_at = 0;
+    // The interpreter's frame has the sender's sp below the saved frame pointer.
+    if (reg == kR13 && state.cfa_kind == Cfa::kSenderSp && state.fp_is_frame) state.cfa_kind = Cfa::kSenderSlot;
+  }
+
+  void pop(RegisterNumber reg) {
+    if (state.return_kind == Place::kAtSp && state.return_at == 0) {
+      state.return_kind = Place::kRegister;
+      state.return_register = static_cast<std::uint8_t>(reg);
+    }
+    if (reg == x86_64::kRbp) {
+      // The saved one, or something else that was pushed.
+      if (state.fp_kind == Place::kRegister) state.fp_kind = Place::kUnknown;
+      if (state.fp_kind == Place::kAtSp && state.fp_at == 0) state.fp_kind = Place::kRegister;
+      lose_frame();
+    }
+    if (reg == x86_64::kRbx) lose_rbx();
+    move(kWord);
+  }
+
+  // rbp is sp now: what is known by sp may be lost later on, and stays known by rbp.
+  void frame_here() {
+    if (state.fp_kind != Place::kAtSp || state.fp_at != 0) return;
+    if (state.return_kind == Place::kAtSp) state.return_kind = Place::kAtFp;
+    state.fp_kind = Place::kAtFp;
+    if (state.cfa_kind == Cfa::kAtSp) state.cfa_kind = Cfa::kAtFp;
+    state.fp_is_frame = true;
+  }
+
+  void leave() {
+    if (!state.fp_is_frame || state.fp_kind != Place::kAtFp || state.fp_at != 0) {
+      state = {};
+      return;
+    }
+    state.fp_kind = Place::kRegister;
+    state.fp_is_frame = false;
+    if (state.return_kind == Place::kAtFp) state.return_kind = Place::kAtSp, state.return_at -= kWord;
+    if (state.cfa_kind == Cfa::kAtFp) state.cfa_kind = Cfa::kAtSp, state.cfa -= kWord;
+    if (state.cfa_kind == Cfa::kSenderSlot) state.cfa_kind = state.sender_in_rbx ? Cfa::kSenderInRbx : Cfa::kUnknown;
+  }
+
+  void set_sp(RegisterNumber reg) {
+    const bool is_sender = (state.cfa_kind == Cfa::kSenderInRbx && reg == x86_64::kRbx) ||
+                           (state.cfa_kind == Cfa::kSenderSp && reg == kR13);
+    lose_sp();
+    if (is_sender) state.cfa_kind = Cfa::kAtSp, state.cfa = 0;
+  }
+
+  void lose_sp() {
+    if (state.cfa_kind == Cfa::kAtSp) state.cfa_kind = Cfa::kUnknown;
+    if (state.return_kind == Place::kAtSp) state.return_kind = Place::kUnknown;
+    if (state.fp_kind == Place::kAtSp) state.fp_kind = Place::kUnknown;
+  }
+  void lose_frame() {
+    state.fp_is_frame = false;
+    if (state.cfa_kind == Cfa::kAtFp || state.cfa_kind == Cfa::kSenderSlot) state.cfa_kind = Cfa::kUnknown;
+    if (state.return_kind == Place::kAtFp) state.return_kind = Place::kUnknown;
+  }
+  void lose_rbx() {
+    state.sender_in_rbx = false;
+    if (state.cfa_kind == Cfa::kSenderInRbx) state.cfa_kind = Cfa::kUnknown;
+  }
+
+  bool callers_are_aligned_;
+};
+
+}  // namespace
+
+std::vector<FrameStretch> flow(const FlowInput& input) {
+  std::vector<FrameStretch> out;
+  std::map<std::uint32_t, FrameState> at_targets = input.entries;
+  Follower follower(input);
+  bool comes_from_above = false, is_assumed = false;
+  const auto size = static_cast<std::uint32_t>(input.code.size());
+  for (std::uint32_t at = 0; at < size;) {
+    // Where the code goes on from above, that is what counts, but for an entry, or where it was only taken for the
+    // body.
+    if (const auto target = at_targets.find(at);
+        target != at_targets.end() && (!comes_from_above || is_assumed || input.entries.contains(at))) {
+      follower.state = target->second;
+      is_assumed = false;
+    } else if (!comes_from_above) {
+      follower.state = input.body;
+      is_assumed = true;
+    }
+    if (out.empty() || out.back().state != follower.state) out.push_back({at, follower.state});
+    const auto rest = input.code.subspan(at);
+    const auto effect = code::stack_effect(ByteView(rest.data(), rest.size()), input.address + at);
+    if (!effect) {
+      follower.state = {};
+      comes_from_above = true;
+      ++at;
+      continue;
+    }
+    follower.step(rest, *effect);
+    const std::uint32_t next = at + effect->length;
+    const std::uint64_t to = effect->target - input.address;
+    if (effect->kind == Kind::kCall && rest.size() >= 5 && rest[0] == std::byte{0xe8} &&
+        std::ranges::all_of(rest.subspan(1, 4), [](std::byte b) { return b == std::byte{0}; }))
+      follower.push_pc();
+    if ((effect->kind == Kind::kBranch || effect->kind == Kind::kJump) && to > at && to < size)
+      at_targets.try_emplace(static_cast<std::uint32_t>(to), follower.state);
+    comes_from_above = effect->kind != Kind::kJump && effect->kind != Kind::kReturn;
+    at = next;
+  }
+  return out;
+}
+
+}  // namespace windlass::runtimes::hotspot

@@ -1,0 +1,75 @@
+// Where HotSpot's own code (compiled methods, the interpreter, adapters, helpers) keeps its caller, instruction by
+// instruction. It is read once from its beginning to its end, not followed along all its ways, which its compilers' few
+// forms allow: the prologue, the epilogues and some pushes in slow paths are all that moves the stack pointer, and
+// what stands behind a jump has the frame that a branch took there or, if none did, that of the method's body.
+//
+// openjdk/jdk, src/hotspot/cpu/x86: macroAssembler_x86.cpp (verified_entry), c1_MacroAssembler_x86.cpp (build_frame),
+// x86.ad and x86_64.ad (MachEpilogNode), templateInterpreterGenerator_x86.cpp, interp_masm_x86.cpp
+// (remove_activation), frame_x86.hpp, sharedRuntime_x86_64.cpp (adapters).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "windlass/frame_row.h"
+
+namespace windlass::runtimes::hotspot {
+
+// A frame at one instruction, in terms of its registers.
+struct FrameState {
+  enum class Cfa : std::uint8_t {
+    kUnknown,
+    kAtSp,         // rsp + cfa
+    kAtFp,         // rbp + cfa
+    kSenderSp,     // r13: what whoever calls the interpreter leaves there
+    kSenderSlot,   // [rbp - 8], where the interpreter keeps it
+    kSenderInRbx,  // where it has been loaded on the way out
+  };
+  // Of the return address, and of the caller's rbp.
+  enum class Place : std::uint8_t { kUnknown, kRegister, kAtSp, kAtFp };
+
+  Cfa cfa_kind = Cfa::kUnknown;
+  Place return_kind = Place::kUnknown, fp_kind = Place::kUnknown;
+  std::uint8_t return_register = 0;  // DWARF number
+  std::int32_t cfa = 0, return_at = 0, fp_at = 0;
+  bool sender_in_rbx = false, fp_is_frame = false;  // rbp is what return_at and fp_at may count from
+
+  // Where a call has just come in.
+  [[nodiscard]] static FrameState at_entry();
+  // Where an exception has been thrown in a method: where, in rdx, and its frame as it is.
+  [[nodiscard]] static FrameState throwing();
+  // In the body of a method whose frame has so many bytes, the saved rbp and not the return address among them.
+  [[nodiscard]] static FrameState in_body(std::uint32_t frame_bytes);
+  // In the interpreter's frame.
+  [[nodiscard]] static FrameState interpreted();
+  // Where the interpreter is entered by a method's call: the return address on top, the caller's sp in r13.
+  [[nodiscard]] static FrameState entering_interpreter();
+
+  // False: it is not known.
+  [[nodiscard]] bool row(FrameRow& to) const;
+  [[nodiscard]] bool operator==(const FrameState&) const = default;
+};
+
+struct FlowInput {
+  std::span<const std::byte> code;
+  std::uint64_t address = 0;
+  // Offsets where it is entered, with the frame there; ascending.
+  std::map<std::uint32_t, FrameState> entries;
+  // Behind jumps, where no branch leads.
+  FrameState body;
+  // The CFA is a multiple of 16, as where compiled code calls.
+  bool callers_are_aligned = false;
+};
+
+struct FrameStretch {
+  std::uint32_t begin = 0;  // offset; holds up to the next one's
+  FrameState state;
+};
+
+// Ascending, from 0 on; neighbours differ. Linear in the code.
+[[nodiscard]] std::vector<FrameStretch> flow(const FlowInput& input);
+
+}  // namespace windlass::runtimes::hotspot

@@ -1,0 +1,269 @@
+#include "runtimes/hotspot/code_map.h"
+
+#include <algorithm>
+#include <array>
+
+#include "runtimes/memory_reader.h"
+
+namespace windlass::runtimes::hotspot {
+namespace {
+
+constexpr std::size_t kLongestName = 256;
+constexpr std::uint8_t kFreeSegment = 0xff;
+constexpr std::uint32_t kWord = 8;
+
+Error unreadable(std::uint64_t address) {
+  return Error{ErrorCode::kUnreadable, "the runtime's description of its code cannot be read", address};
+}
+
+Blob::Kind kind_of(const std::string& name, std::int32_t frame_bytes) {
+  if (name == "nmethod") return Blob::Kind::kMethod;
+  if (name == "native nmethod") return Blob::Kind::kNative;
+  if (name == "Interpreter") return Blob::Kind::kCodelet;
+  if (name == "I2C/C2I adapters") return Blob::Kind::kAdapter;
+  if (name == "vtable chunks") return Blob::Kind::kVirtual;
+  return frame_bytes > 0 ? Blob::Kind::kFramed : Blob::Kind::kOther;
+}
+
+}  // namespace
+
+Expected<CodeMap> CodeMap::make(const VmStructs& structs) {
+  Layout layout(structs);
+  CodeMap map;
+  map.heaps_ = layout.address("CodeCache", "_heaps");
+  map.interpreter_ = layout.address("AbstractInterpreter", "_code");
+  map.call_return_ = layout.address("StubRoutines", "_call_stub_return_address");
+  map.array_length_ = layout.field("GrowableArrayBase", "_len");
+  map.array_data_ = layout.field("GrowableArray<int>", "_data");
+  map.heap_memory_ = layout.field("CodeHeap", "_memory");
+  map.heap_map_ = layout.field("CodeHeap", "_segmap");
+  map.heap_log2_ = layout.field("CodeHeap", "_log2_segment_size");
+  map.space_low_ = layout.field("VirtualSpace", "_low");
+  map.space_high_ = layout.field("VirtualSpace", "_high");
+  map.block_size_ = layout.size("HeapBlock");
+  map.block_used_ = layout.field("HeapBlock::Header", "_used");
+  map.blob_name_ = layout.field("CodeBlob", "_name");
+  map.blob_size_ = layout.field("CodeBlob", "_size");
+  map.blob_frame_size_ = layout.field("CodeBlob", "_frame_size");
+  map.blob_data_ = layout.field("CodeBlob", "_data_offset");
+  map.code_is_offset_ = structs.offset("CodeBlob", "_code_offset").has_value();
+  map.blob_code_ = layout.any_field({{"CodeBlob", "_code_offset"}, {"CodeBlob", "_code_begin"}});
+  map.nmethod_method_ = layout.any_field({{"nmethod", "_method"}, {"CompiledMethod", "_method"}});
+  map.nmethod_id_ = layout.field("nmethod", "_compile_id");
+  map.nmethod_exception_ = layout.field("nmethod", "_exception_offset");
+  map.nmethod_stubs_ = layout.field("nmethod", "_stub_offset");
+  map.entry_is_offset_ = structs.offset("nmethod", "_entry_offset").has_value();
+  map.nmethod_entry_ = layout.any_field({{"nmethod", "_entry_offset"}, {"nmethod", "_entry_point"}});
+  map.nmethod_verified_ =
+      layout.any_field({{"nmethod", "_verified_entry_offset"}, {"nmethod", "_verified_entry_point"}});
+  map.nmethod_osr_ = layout.field("nmethod", "_osr_entry_point");
+  map.deopt_is_offset_ = structs.offset("nmethod", "_deopt_handler_offset").has_value();
+  map.nmethod_deopt_ =
+      layout.any_field({{"nmethod", "_deopt_handler_offset"}, {"CompiledMethod", "_deopt_handler_begin"}});
+  map.nmethod_pcs_ = layout.field("nmethod", "_scopes_pcs_offset");
+  map.data_is_apart_ = structs.offset("nmethod", "_immutable_data").has_value();
+  if (map.data_is_apart_) {
+    map.nmethod_scopes_ = layout.field("nmethod", "_scopes_data_offset");
+    map.nmethod_data_ = layout.field("nmethod", "_immutable_data");
+    map.nmethod_data_size_ = layout.field("nmethod", "_immutable_data_size");
+  } else {
+    map.nmethod_pcs_end_ = layout.field("nmethod", "_dependencies_offset");
+    map.nmethod_scopes_ =
+        layout.any_field({{"CompiledMethod", "_scopes_data_begin"}, {"nmethod", "_scopes_data_begin"}});
+    map.nmethod_metadata_ = layout.field("nmethod", "_metadata_offset");
+  }
+  // Of JDK 23 and later apart, too: behind the relocations.
+  if (const auto mutable_data = structs.offset("CodeBlob", "_mutable_data"); mutable_data && map.data_is_apart_) {
+    map.mutable_data_ = *mutable_data;
+    map.mutable_size_ = layout.field("CodeBlob", "_mutable_data_size");
+    map.relocation_size_ = layout.field("CodeBlob", "_relocation_size");
+  }
+  // JDK 21 and later.
+  map.thread_continuation_ = structs.offset("JavaThread", "_cont_entry").value_or(0);
+  map.queue_buffer_ = layout.field("StubQueue", "_stub_buffer");
+  map.queue_begin_ = layout.field("StubQueue", "_queue_begin");
+  map.queue_end_ = layout.field("StubQueue", "_queue_end");
+  map.codelet_size_ = layout.field("InterpreterCodelet", "_size");
+  map.codelet_description_ = layout.field("InterpreterCodelet", "_description");
+  map.codelet_header_ = layout.size("InterpreterCodelet");
+  if (layout.error()) return std::unexpected(*layout.error());
+  return map;
+}
+
+Expected<std::vector<CodeMap::Heap>> CodeMap::read_heaps(const Memory& memory) const {
+  const auto array = read_value<std::uint64_t>(memory, heaps_);
+  if (!array) return std::unexpected(unreadable(heaps_));
+  std::vector<Heap> heaps;
+  if (*array == 0) return heaps;  // it has just begun
+  const auto count = read_value<std::uint32_t>(memory, *array + array_length_);
+  const auto data = read_value<std::uint64_t>(memory, *array + array_data_);
+  if (!count || !data) return std::unexpected(unreadable(*array));
+  if (*count > kMaxHeaps) return fail(ErrorCode::kLimit, "more heaps of code than there can be", *array, *count);
+  for (std::uint32_t i = 0; i < *count; ++i) {
+    const auto at = read_value<std::uint64_t>(memory, *data + std::uint64_t{i} * kWord);
+    if (!at) return std::unexpected(unreadable(*data));
+    const auto word = [&](std::uint32_t space, std::uint32_t field) {
+      return read_value<std::uint64_t>(memory, *at + space + field);
+    };
+    const auto low = word(heap_memory_, space_low_), high = word(heap_memory_, space_high_),
+               map = word(heap_map_, space_low_), map_end = word(heap_map_, space_high_);
+    const auto log2 = read_value<std::uint32_t>(memory, *at + heap_log2_);
+    if (!low || !high || !map || !map_end || !log2) return std::unexpected(unreadable(*at));
+    if (*log2 > 16 || *high < *low || *map_end < *map)
+      return fail(ErrorCode::kMalformed, "a heap of code that is none", *at);
+    heaps.push_back({*low, *high, *map, *map_end, *log2});
+  }
+  return heaps;
+}
+
+Expected<std::vector<std::pair<std::uint64_t, std::uint64_t>>> CodeMap::heaps(const Memory& memory) const {
+  const auto read = read_heaps(memory);
+  if (!read) return std::unexpected(read.error());
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;
+  for (const Heap& heap : *read) ranges.emplace_back(heap.begin, heap.end);
+  return ranges;
+}
+
+Expected<std::uint64_t> CodeMap::block_of(const Memory& memory, const Heap& heap, std::uint64_t pc) const {
+  std::uint64_t segment = (pc - heap.begin) >> heap.log2_segment;
+  for (unsigned steps = 0; steps < kMaxSteps; ++steps) {
+    if (segment >= heap.map_end - heap.map) return fail(ErrorCode::kMalformed, "a heap of code without a map", pc);
+    const auto back = read_value<std::uint8_t>(memory, heap.map + segment);
+    if (!back) return std::unexpected(unreadable(heap.map + segment));
+    if (*back == kFreeSegment) return fail(ErrorCode::kNotFound, "free room between a runtime's code", pc);
+    if (*back == 0) return heap.begin + (segment << heap.log2_segment);
+    if (*back > segment) break;
+    segment -= *back;
+  }
+  return fail(ErrorCode::kMalformed, "a map of code that leads nowhere", pc);
+}
+
+Expected<Blob> CodeMap::find(const Memory& memory, std::uint64_t pc) const {
+  const auto heaps = read_heaps(memory);
+  if (!heaps) return std::unexpected(heaps.error());
+  const auto heap =
+      std::ranges::find_if(*heaps, [&](const Heap& candidate) { return pc >= candidate.begin && pc < candidate.end; });
+  if (heap == heaps->end()) return fail(ErrorCode::kNotFound, "no code of the runtime's", pc);
+  const auto block = block_of(memory, *heap, pc);
+  if (!block) return std::unexpected(block.error());
+  if (const auto used = read_value<std::uint8_t>(memory, *block + block_used_); !used || *used == 0)
+    return fail(ErrorCode::kNotFound, "free room between a runtime's code", pc);
+  auto blob = read_blob(memory, *block + block_size_);
+  if (!blob) return blob;
+  if (pc < blob->begin || pc >= blob->end) return fail(ErrorCode::kNotFound, "a blob's data", pc);
+  if (blob->kind == Blob::Kind::kCodelet)
+    if (const auto narrowed = narrow_to_codelet(memory, pc, *blob); !narrowed) return std::unexpected(narrowed.error());
+  return blob;
+}
+
+Expected<Blob> CodeMap::read_blob(const Memory& memory, std::uint64_t at) const {
+  Blob blob;
+  blob.address = at;
+  const auto name = read_value<std::uint64_t>(memory, at + blob_name_);
+  const auto size = read_value<std::uint32_t>(memory, at + blob_size_),
+             data = read_value<std::uint32_t>(memory, at + blob_data_);
+  const auto frame = read_value<std::int32_t>(memory, at + blob_frame_size_);
+  if (!name || !size || !data || !frame) return std::unexpected(unreadable(at));
+  if (code_is_offset_)
+    blob.begin = at + read_value<std::uint32_t>(memory, at + blob_code_).value_or(0);
+  else
+    blob.begin = read_value<std::uint64_t>(memory, at + blob_code_).value_or(0);
+  blob.end = at + *data;
+  if (*size > kMaxCode || *data > *size || blob.begin <= at || blob.begin >= blob.end)
+    return fail(ErrorCode::kMalformed, "a blob of code that is none", at, *size);
+  constexpr std::int32_t kMostWords = 1 << 17;
+  if (*frame > 1 && *frame < kMostWords) blob.frame_bytes = (*frame - 1) * std::int32_t{kWord};
+  blob.name = read_text(memory, *name, kLongestName);
+  blob.kind = kind_of(blob.name, blob.frame_bytes);
+  if (blob.is_compiled()) read_method(memory, blob, *size);
+  if (const auto call = read_value<std::uint64_t>(memory, call_return_);
+      blob.kind == Blob::Kind::kOther && call && *call > blob.begin && *call < blob.end)
+    blob.call_return = *call;
+  if (blob.name.starts_with("StubRoutines")) blob.thread_continuation = thread_continuation_;
+  return blob;
+}
+
+void CodeMap::read_method(const Memory& memory, Blob& blob, std::int64_t size) const {
+  const std::uint64_t at = blob.address;
+  const auto word = [&](std::uint32_t field) { return read_value<std::uint64_t>(memory, at + field).value_or(0); };
+  const auto offset = [&](std::uint32_t field) { return read_value<std::int32_t>(memory, at + field).value_or(-1); };
+  const auto in_code = [&](std::uint64_t address) { return address >= blob.begin && address < blob.end ? address : 0; };
+  const auto by_offset = [&](std::uint32_t field) {
+    const std::int32_t from = offset(field);
+    return from < 0 ? 0 : in_code(at + static_cast<std::uint32_t>(from));
+  };
+  const auto entry = [&](std::uint32_t field) {
+    return in_code(entry_is_offset_ ? blob.begin + read_value<std::uint16_t>(memory, at + field).value_or(0xffff)
+                                    : word(field));
+  };
+  blob.method = word(nmethod_method_);
+  blob.id = static_cast<std::uint32_t>(offset(nmethod_id_));
+  blob.entry = entry(nmethod_entry_);
+  blob.verified_entry = entry(nmethod_verified_);
+  blob.osr_entry = in_code(word(nmethod_osr_));
+  blob.stubs = by_offset(nmethod_stubs_);
+  blob.exception_handler = by_offset(nmethod_exception_);
+  blob.deopt_handler = deopt_is_offset_ ? by_offset(nmethod_deopt_) : in_code(word(nmethod_deopt_));
+  if (blob.kind == Blob::Kind::kMethod) read_debug_information(memory, blob, size);
+}
+
+void CodeMap::read_debug_information(const Memory& memory, Blob& blob, std::int64_t size) const {
+  const std::uint64_t at = blob.address;
+  const auto word = [&](std::uint32_t field) { return read_value<std::uint64_t>(memory, at + field).value_or(0); };
+  const auto offset = [&](std::uint32_t field) { return read_value<std::uint32_t>(memory, at + field).value_or(0); };
+  if (data_is_apart_) {
+    const std::uint64_t data = word(nmethod_data_);
+    blob.debug = {data + offset(nmethod_pcs_),
+                  data + offset(nmethod_scopes_),
+                  data + offset(nmethod_scopes_),
+                  data + offset(nmethod_data_size_),
+                  0,
+                  0};
+  } else {
+    blob.debug = {at + offset(nmethod_pcs_), at + offset(nmethod_pcs_end_),  word(nmethod_scopes_),
+                  at + offset(nmethod_pcs_), at + offset(nmethod_metadata_), word(nmethod_scopes_)};
+  }
+  if (mutable_data_ != 0) {
+    const std::uint64_t data = word(mutable_data_);
+    blob.debug.metadata = data + offset(relocation_size_);
+    blob.debug.metadata_end = data + offset(mutable_size_);
+  }
+  const auto is_range = [](std::uint64_t begin, std::uint64_t end) { return begin <= end && end - begin <= kMaxCode; };
+  if (size < 0 || !is_range(blob.debug.pcs, blob.debug.pcs_end) ||
+      !is_range(blob.debug.scopes, blob.debug.scopes_end) || !is_range(blob.debug.metadata, blob.debug.metadata_end))
+    blob.debug = {};
+}
+
+// Codelets lie one behind the other: a header, then code.
+Expected<void> CodeMap::narrow_to_codelet(const Memory& memory, std::uint64_t pc, Blob& blob) const {
+  const auto queue = read_value<std::uint64_t>(memory, interpreter_);
+  if (!queue) return std::unexpected(unreadable(interpreter_));
+  const auto buffer = read_value<std::uint64_t>(memory, *queue + queue_buffer_);
+  const auto begin = read_value<std::uint32_t>(memory, *queue + queue_begin_),
+             end = read_value<std::uint32_t>(memory, *queue + queue_end_);
+  if (!buffer || !begin || !end) return std::unexpected(unreadable(*queue));
+  std::uint64_t at = *buffer + *begin;
+  for (std::uint32_t i = 0; i < kMaxCodelets && at < *buffer + *end && at <= pc; ++i) {
+    const auto size = read_value<std::uint32_t>(memory, at + codelet_size_);
+    if (!size || *size <= codelet_header_ || *size > kMaxCode) break;
+    if (pc - at < *size) {
+      blob.begin = std::max(blob.begin, at + codelet_header_);
+      blob.end = std::min(blob.end, at + *size);
+      blob.name =
+          read_text(memory, read_value<std::uint64_t>(memory, at + codelet_description_).value_or(0), kLongestName);
+      if (pc < blob.begin || pc >= blob.end) break;
+      return {};
+    }
+    at += *size;
+  }
+  return fail(ErrorCode::kNotFound, "between the interpreter's codelets", pc);
+}
+
+bool CodeMap::is_still(const Memory& memory, const Blob& blob) const {
+  if (!blob.is_compiled()) return true;  // made once, or never taken away while code may be in it
+  const auto method = read_value<std::uint64_t>(memory, blob.address + nmethod_method_);
+  const auto id = read_value<std::uint32_t>(memory, blob.address + nmethod_id_);
+  return (!method || *method == blob.method) && (!id || *id == blob.id);
+}
+
+}  // namespace windlass::runtimes::hotspot

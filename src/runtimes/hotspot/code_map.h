@@ -1,0 +1,101 @@
+// Where a HotSpot's code is: a pc to the blob that has it.
+//
+// openjdk/jdk, src/hotspot/share/memory/heap.hpp (the segment map: each byte says how many segments back its block
+// begins, 0xff: free), code/codeBlob.hpp, code/nmethod.hpp, interpreter/interpreter.hpp (codelets).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtimes/hotspot/vm_structs.h"
+#include "windlass/error.h"
+#include "windlass/walk.h"
+
+namespace windlass::runtimes::hotspot {
+
+// A stretch of code that is one thing: all of a blob, or one codelet of the interpreter.
+struct Blob {
+  enum class Kind : std::uint8_t {
+    kMethod,   // compiled
+    kNative,   // the wrapper of a native method
+    kCodelet,  // of the interpreter
+    kAdapter,  // between compiled and interpreted code
+    kVirtual,  // stubs of virtual and interface calls
+    kFramed,   // a helper with a frame of its own
+    kOther,
+  };
+  Kind kind = Kind::kOther;
+  std::uint64_t address = 0;         // of the CodeBlob
+  std::uint64_t begin = 0, end = 0;  // of the code
+  std::int32_t frame_bytes = 0;      // without the return address; 0: there is none, or it is not known
+  std::string name;                  // the runtime's for it; a codelet's description
+  // Of compiled methods and wrappers:
+  std::uint64_t method = 0;  // Method
+  std::uint32_t id = 0;      // of the compilation
+  std::uint64_t entry = 0, verified_entry = 0, osr_entry = 0;
+  std::uint64_t stubs = 0, exception_handler = 0, deopt_handler = 0;  // 0: none
+  // Where its debug information is; empty: none.
+  struct Debug {
+    std::uint64_t pcs = 0, pcs_end = 0;            // PcDesc[]
+    std::uint64_t scopes = 0, scopes_end = 0;      // what they lead to
+    std::uint64_t metadata = 0, metadata_end = 0;  // Metadata*[]
+  };
+  Debug debug;
+  std::uint32_t thread_continuation = 0;  // of stubs: JavaThread::_cont_entry; 0: there are no virtual threads
+  std::uint64_t call_return = 0;          // of stubs: where methods that C++ has called return to; 0: there is none
+
+  [[nodiscard]] bool is_compiled() const { return kind == Kind::kMethod || kind == Kind::kNative; }
+};
+
+class CodeMap {
+ public:
+  static constexpr std::uint32_t kMaxHeaps = 16;
+  static constexpr std::uint32_t kMaxCode = 16U << 20;  // bytes of one blob
+  static constexpr std::uint32_t kMaxCodelets = 4096;
+  static constexpr unsigned kMaxSteps = 1U << 16;  // backwards in a segment map
+
+  // kUnsupported: a field that is missing.
+  [[nodiscard]] static Expected<CodeMap> make(const VmStructs& structs);
+
+  // kNotFound: nothing of the runtime's is there. Others: what is wrong. Bounded by the limits above.
+  [[nodiscard]] Expected<Blob> find(const Memory& memory, std::uint64_t pc) const;
+  // Is what find() gave still there? Of a process that has ended, what was there last.
+  [[nodiscard]] bool is_still(const Memory& memory, const Blob& blob) const;
+  // Where code may be, at this time: begin, end.
+  [[nodiscard]] Expected<std::vector<std::pair<std::uint64_t, std::uint64_t>>> heaps(const Memory& memory) const;
+
+ private:
+  struct Heap {
+    std::uint64_t begin = 0, end = 0, map = 0, map_end = 0;
+    unsigned log2_segment = 0;
+  };
+  [[nodiscard]] Expected<std::vector<Heap>> read_heaps(const Memory& memory) const;
+  [[nodiscard]] Expected<std::uint64_t> block_of(const Memory& memory, const Heap& heap, std::uint64_t pc) const;
+  [[nodiscard]] Expected<Blob> read_blob(const Memory& memory, std::uint64_t at) const;
+  void read_method(const Memory& memory, Blob& blob, std::int64_t size) const;
+  void read_debug_information(const Memory& memory, Blob& blob, std::int64_t size) const;
+  [[nodiscard]] Expected<void> narrow_to_codelet(const Memory& memory, std::uint64_t pc, Blob& blob) const;
+
+  std::uint64_t heaps_ = 0, interpreter_ = 0, call_return_ = 0;
+  std::uint32_t array_length_ = 0, array_data_ = 0;
+  std::uint32_t heap_memory_ = 0, heap_map_ = 0, heap_log2_ = 0, space_low_ = 0, space_high_ = 0;
+  std::uint32_t block_size_ = 0, block_used_ = 0;
+  std::uint32_t blob_name_ = 0, blob_size_ = 0, blob_frame_size_ = 0, blob_data_ = 0;
+  bool code_is_offset_ = false;  // JDK 22 and later; before, an address
+  std::uint32_t blob_code_ = 0;
+  std::uint32_t nmethod_method_ = 0, nmethod_id_ = 0, nmethod_exception_ = 0, nmethod_stubs_ = 0;
+  bool entry_is_offset_ = false, deopt_is_offset_ = false;
+  std::uint32_t nmethod_entry_ = 0, nmethod_verified_ = 0, nmethod_osr_ = 0, nmethod_deopt_ = 0;
+  // Of JDK 17 in the nmethod; of JDK 22 and later the debug information is a block of its own.
+  bool data_is_apart_ = false;
+  std::uint32_t nmethod_pcs_ = 0, nmethod_pcs_end_ = 0, nmethod_scopes_ = 0, nmethod_data_ = 0, nmethod_data_size_ = 0;
+  std::uint32_t nmethod_metadata_ = 0, mutable_data_ = 0, mutable_size_ = 0, relocation_size_ = 0;
+  std::uint32_t thread_continuation_ = 0;
+  std::uint32_t queue_buffer_ = 0, queue_begin_ = 0, queue_end_ = 0;
+  std::uint32_t codelet_size_ = 0, codelet_description_ = 0, codelet_header_ = 0;
+};
+
+}  // namespace windlass::runtimes::hotspot

@@ -1,0 +1,158 @@
+#include "runtimes/hotspot/find.h"
+
+#include <elf.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "arch/registers.h"
+#include "runtimes/dynamic_symbol.h"
+#include "runtimes/hotspot/code_map.h"
+#include "runtimes/hotspot/names.h"
+#include "runtimes/hotspot/rows.h"
+#include "runtimes/hotspot/vm_structs.h"
+#include "runtimes/memory_reader.h"
+
+namespace windlass::runtimes::hotspot {
+namespace {
+
+constexpr std::uint32_t kNullFreeSince = 20;  // JDK-8292758: see Compressed
+
+// What cannot be read yet, since the process has just begun, is asked for again.
+class HotSpot final : public Runtime {
+ public:
+  HotSpot(std::shared_ptr<const Memory> memory, std::uint64_t image) : memory_(std::move(memory)), image_(image) {
+    prepare();
+  }
+
+  Architecture architecture() const override { return Architecture::kX86_64; }
+  std::optional<Error> problem() const override { return problem_; }
+  bool is_understood() const override { return !ready_ || code_map_; }
+
+  Expected<std::unique_ptr<Method>> method_at(std::uint64_t address) override {
+    prepare();
+    if (!code_map_) return fail(ErrorCode::kNotFound, "nothing is known of the runtime's code", address);
+    auto blob = code_map_->find(*memory_, address);
+    if (!blob) return std::unexpected(blob.error());
+    auto code = Code::read(*memory_, std::move(*blob), null_free_);
+    if (!code) return std::unexpected(code.error());
+    (*code)->name = name_of((*code)->blob());
+    // All names now: the process may have ended when they are asked for.
+    for (const std::uint64_t inlined : (*code)->debug().methods()) (void)named_of(inlined, kNoBci);
+    return std::move(*code);
+  }
+
+  bool is_still(const Method& method) override {
+    return code_map_ && code_map_->is_still(*memory_, static_cast<const Code&>(method).blob());
+  }
+
+  // The interpreter's: the method that runs in its frame, and the bytecode.
+  std::optional<FrameFunction> frame_function(const Method& method, std::uint64_t address, const Registers& frame,
+                                              const Memory& memory) override {
+    FrameRow row;
+    const Code& code = static_cast<const Code&>(method);
+    if (!names_ || code.blob().kind != Blob::Kind::kCodelet || !code.row_at(address, row) ||
+        !row.cfa.is(CfaRule::kLoaded) || !frame.has(x86_64::kRbp))
+      return std::nullopt;
+    const std::uint64_t fp = frame.get(x86_64::kRbp);
+    const auto running = read_value<std::uint64_t>(memory, fp - kMethodBelowFrame);
+    const std::uint64_t of = running ? names_->const_method(*memory_, *running) : 0;
+    if (of == 0) return std::nullopt;
+    // A register has it as long as no call has been made.
+    std::optional<std::int32_t> bci;
+    if (!frame.pc().is_return_address() && frame.has(kBcpRegister))
+      bci = names_->bci_of(*memory_, of, frame.get(kBcpRegister));
+    if (const auto saved = read_value<std::uint64_t>(memory, fp - kBcpBelowFrame); saved && !bci)
+      bci = names_->bci_of(*memory_, of, *saved);
+    return FrameFunction{of, static_cast<std::uint64_t>(std::int64_t{bci.value_or(kNoBci)})};
+  }
+  source::NamedFunction name_of(const FrameFunction& function) override {
+    return named(names_->method(*memory_, function.function), static_cast<std::int32_t>(function.place));
+  }
+
+  void functions_at(const Method& method, std::uint64_t address, std::vector<source::NamedFunction>& to) override {
+    const Code& code = static_cast<const Code&>(method);
+    const std::size_t before = to.size();
+    if (code.is_return_barrier(address)) {
+      to.push_back({"[virtual thread: more frames on the heap]"});
+      return;
+    }
+    scopes_.clear();
+    code.debug().scopes_at(static_cast<std::uint32_t>(address - code.begin), scopes_);
+    for (const Scope& scope : scopes_) {
+      source::NamedFunction function = named_of(scope.method, scope.bci);
+      if (!function.name.empty()) to.push_back(std::move(function));
+    }
+    if (to.size() == before && !code.name.empty()) to.push_back({code.name});
+  }
+
+ private:
+  // frame_x86.hpp: interpreter_frame_method_offset and interpreter_frame_bcp_offset, since JDK 9.
+  static constexpr std::uint64_t kMethodBelowFrame = 3 * 8, kBcpBelowFrame = 8 * 8;
+  static constexpr RegisterNumber kBcpRegister = 13;  // interp_masm_x86.hpp: _bcp_register
+  static constexpr std::int32_t kNoBci = -2;
+
+  [[nodiscard]] static source::NamedFunction named(const JavaMethod& method, std::int32_t bci) {
+    return {method.name, method.file, bci == kNoBci ? 0 : method.line_at(std::max(bci, 0))};
+  }
+  [[nodiscard]] source::NamedFunction named_of(std::uint64_t method, std::int32_t bci) {
+    const std::uint64_t of = names_ ? names_->const_method(*memory_, method) : 0;
+    return of == 0 ? source::NamedFunction() : named(names_->method(*memory_, of), bci);
+  }
+  [[nodiscard]] std::string name_of(const Blob& blob) {
+    if (!blob.is_compiled()) return "[" + blob.name + "]";
+    return named_of(blob.method, kNoBci).name;
+  }
+
+  void prepare() {
+    if (ready_) return;
+    const auto header = read_value<Elf64_Ehdr>(*memory_, image_);
+    if (header && header->e_machine != EM_X86_64) {
+      ready_ = true;
+      problem_ = Error{ErrorCode::kUnsupported, "code of a Java virtual machine for another machine", image_};
+      return;
+    }
+    const auto structs = VmStructs::read(*memory_, image_);
+    ready_ = structs || structs.error().code != ErrorCode::kUnreadable;
+    if (!structs) {
+      problem_ = structs.error();
+      return;
+    }
+    problem_.reset();
+    if (auto map = CodeMap::make(*structs))
+      code_map_ = *map;
+    else
+      problem_ = map.error();
+    const auto version = structs->address("Abstract_VM_Version", "_vm_major_version");
+    const auto major = version ? read_value<std::uint32_t>(*memory_, *version) : std::nullopt;
+    null_free_ = major.value_or(0) >= kNullFreeSince;
+    if (auto names = Names::make(*structs, null_free_))
+      names_ = std::move(*names);
+    else if (!problem_)
+      problem_ = names.error();
+  }
+
+  std::shared_ptr<const Memory> memory_;
+  std::uint64_t image_;
+  bool ready_ = false, null_free_ = false;
+  std::vector<Scope> scopes_;
+  std::optional<CodeMap> code_map_;
+  std::optional<Names> names_;
+  std::optional<Error> problem_;
+};
+
+}  // namespace
+
+Expected<std::uint64_t> find_tables(const Memory& memory, std::uint64_t base) {
+  const auto found = find_dynamic_symbol(memory, base, "gHotSpotVMStructs");
+  if (!found) return found;
+  return base;
+}
+
+std::unique_ptr<Runtime> open(std::shared_ptr<const Memory> memory, std::uint64_t image) {
+  return std::make_unique<HotSpot>(std::move(memory), image);
+}
+
+}  // namespace windlass::runtimes::hotspot

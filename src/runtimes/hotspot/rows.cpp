@@ -1,0 +1,197 @@
+#include "runtimes/hotspot/rows.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "arch/registers.h"
+#include "code/stack_effect.h"
+#include "runtimes/memory_reader.h"
+
+namespace windlass::runtimes::hotspot {
+namespace {
+
+// Codelets that are entered by a method's call, and such as are called by others; the rest runs in a frame.
+FrameState codelet_entry(std::string_view description) {
+  if (description.find("method entry point") != description.npos) return FrameState::entering_interpreter();
+  for (const std::string_view called : {"slow signature handler", "result handlers for native calls"})
+    if (description.starts_with(called)) return FrameState::at_entry();
+  return FrameState::interpreted();
+}
+
+// Static call stubs, by which compiled methods call interpreted ones, stand in front of the handlers.
+void add_stubs(const Blob& blob, FlowInput& input) {
+  const auto offset = [&](std::uint64_t address) { return static_cast<std::uint32_t>(address - blob.begin); };
+  constexpr std::size_t kStub = 15;  // mov rbx, METHOD; jmp
+  std::uint64_t end = blob.end;
+  for (const std::uint64_t handler : {blob.exception_handler, blob.deopt_handler})
+    if (handler != 0) end = std::min(end, handler);
+  for (std::uint64_t at = blob.stubs; at != 0 && at + kStub <= end; ++at) {
+    const auto code = input.code.subspan(offset(at), kStub);
+    if (code[0] == std::byte{0x48} && code[1] == std::byte{0xbb} && code[10] == std::byte{0xe9})
+      input.entries[offset(at)] = FrameState::at_entry();
+  }
+  for (const std::uint64_t handler : {blob.exception_handler, blob.deopt_handler})
+    if (handler != 0) input.entries[offset(handler)] = input.body;
+}
+
+FlowInput input_of(const Blob& blob, std::span<const std::byte> code) {
+  FlowInput input{.code = code, .address = blob.begin, .entries = {}, .body = {}};
+  input.callers_are_aligned = blob.is_compiled() || blob.kind == Blob::Kind::kFramed;
+  const FrameState entry = FrameState::at_entry();
+  const auto frame_bytes = static_cast<std::uint32_t>(blob.frame_bytes);
+  switch (blob.kind) {
+    case Blob::Kind::kMethod:
+    case Blob::Kind::kNative:
+      input.body = FrameState::in_body(frame_bytes);
+      for (const std::uint64_t at : {blob.begin, blob.entry, blob.verified_entry, blob.osr_entry})
+        if (at != 0) input.entries[static_cast<std::uint32_t>(at - blob.begin)] = entry;
+      add_stubs(blob, input);
+      break;
+    case Blob::Kind::kCodelet:
+      input.entries[0] = codelet_entry(blob.name);
+      if (input.entries[0] != entry) input.body = FrameState::interpreted();
+      break;
+    case Blob::Kind::kFramed:
+      input.entries[0] = blob.name == "ExceptionBlob" ? FrameState::throwing() : entry;
+      input.body = FrameState::in_body(frame_bytes);
+      break;
+    case Blob::Kind::kAdapter: input.entries[0] = input.body = entry; break;
+    case Blob::Kind::kVirtual:
+    case Blob::Kind::kOther: break;
+  }
+  return input;
+}
+
+}  // namespace
+
+void mend_entry(std::span<std::byte> code, std::size_t at, std::int32_t frame_bytes) {
+  constexpr std::size_t kJump = 5, kFirst = 7;
+  constexpr std::byte kPushRbp{0x55}, kNop{0x90};
+  if (at > code.size() || code.size() - at < kFirst + 4 || code[at] != std::byte{0xe9}) return;
+  const auto part = code.subspan(at);
+  const auto put = [&](std::initializer_list<int> bytes, std::int32_t number, std::size_t size) {
+    std::byte* to = part.data();
+    for (const int byte : bytes) *to++ = std::byte(byte);
+    std::memcpy(to, &number, size);
+  };
+  const bool saves_fp = part[kFirst] == std::byte{0x48} && part[kFirst + 1] == std::byte{0x89};
+  if (part[kFirst] == kPushRbp)  // a look at the pages below: mov [rsp - N], eax
+    std::fill_n(part.begin(), kFirst, kNop);
+  else if (saves_fp)  // sub rsp, N; mov [rsp + M], rbp
+    put({0x48, 0x81, 0xec}, frame_bytes, sizeof frame_bytes);
+  else if (frame_bytes < 128)  // push rbp; sub rsp, N
+    put({0x55, 0x48, 0x83, 0xec}, frame_bytes - 8, 1);
+  else
+    put({0x55, 0x48, 0x81, 0xec}, frame_bytes - 8, 1);
+  static_assert(kJump < kFirst);
+}
+
+Expected<std::unique_ptr<Code>> Code::read(const Memory& memory, Blob blob, bool null_free) {
+  std::vector<std::byte> bytes(blob.end - blob.begin);
+  if (!memory.read(blob.begin, bytes.data(), bytes.size()))
+    return fail(ErrorCode::kUnreadable, "a method's code cannot be read", blob.begin);
+  if (blob.verified_entry != 0) mend_entry(bytes, blob.verified_entry - blob.begin, blob.frame_bytes);
+  auto code = std::make_unique<Code>();
+  code->begin = blob.begin;
+  code->end = blob.end;
+  code->lasting = !blob.is_compiled() && blob.kind != Blob::Kind::kVirtual;
+  if (blob.kind == Blob::Kind::kVirtual)
+    code->stretches_ = {{0, FrameState::at_entry()}};  // data stands between them, and none moves sp
+  else if (blob.kind != Blob::Kind::kOther)
+    code->stretches_ = flow(input_of(blob, bytes));
+  if (blob.call_return != 0) {
+    const std::uint64_t at = blob.call_return - blob.begin;
+    code->read_call_stub(ByteView(bytes.data() + at, bytes.size() - at, blob.call_return));
+  }
+  if (blob.kind == Blob::Kind::kMethod) code->debug_ = DebugInfo::read(memory, blob.debug, null_free);
+  const bool has_barriers = blob.thread_continuation != 0;
+  code->blob_ = std::move(blob);
+  if (has_barriers) code->read_return_barriers(ByteView(bytes.data(), bytes.size(), code->begin));
+  return code;
+}
+
+// C++ enters Java here, with a frame of rbp: which registers it gives back, and from where, its end says.
+void Code::read_call_stub(ByteView code) {
+  FrameRow row;
+  row.begin = code.origin() - 1;  // within the call
+  row.end = code.origin();
+  row.cfa = CfaRule::at(x86_64::kRbp, 16);
+  row.return_address = RegisterRule::at_cfa(-8);
+  (void)row.registers.set(x86_64::kRbp, RegisterRule::at_cfa(-16));
+  constexpr std::size_t kLongest = 1024;
+  for (std::size_t at = 0; at < std::min(code.size(), kLongest);) {
+    const auto effect = code::stack_effect(*code.sub(at, code.size() - at), code.origin() + at);
+    if (!effect || effect->kind == code::StackEffect::Kind::kCall) return;
+    if (effect->kind == code::StackEffect::Kind::kReturn) break;
+    const std::uint8_t* bytes = code.u8() + at;
+    const bool is_load =
+        effect->length == 4 && (bytes[0] & 0xfb) == 0x48 && bytes[1] == 0x8b && (bytes[2] & 0xc7) == 0x45;
+    const auto reg =
+        static_cast<RegisterNumber>((bytes[2] >> 3 & 7) + ((bytes[0] & 4) != 0 ? 8 : 0));  // of mov REG, [rbp + N]
+    if (is_load && (reg == x86_64::kRbx || reg >= x86_64::kR12))
+      (void)row.registers.set(reg, RegisterRule::at_cfa(static_cast<std::int8_t>(bytes[3]) - 16));
+    at += effect->length;
+  }
+  // rbx and r12 to r15, besides rbp.
+  if (row.registers.size() == 6) special_.push_back(row);
+}
+
+// A mounted virtual thread has its innermost frames on the carrier's stack. The outermost of these returns, to no call,
+// to a stub that fetches more from the heap, and begins by going back to where the thread was entered: mov rsp, [r15 +
+// JavaThread::_cont_entry] (stubGenerator_x86_64.cpp, generate_cont_returnBarrier). Above that entry is its frame,
+// where rbp points, too (continuationFreezeThaw_x86.inline.hpp, patch_callee_link).
+void Code::read_return_barriers(ByteView code) {
+  constexpr std::uint8_t kLoadSp[] = {0x49, 0x8b, 0xa7};
+  for (std::size_t at = 0; at + 7 <= code.size(); ++at) {
+    std::uint32_t field = 0;
+    std::memcpy(&field, code.data() + at + sizeof kLoadSp, sizeof field);
+    if (std::memcmp(code.data() + at, kLoadSp, sizeof kLoadSp) != 0 || field != blob_.thread_continuation) continue;
+    return_barriers_.push_back(code.origin() + at);
+    FrameRow& row = special_.emplace_back();
+    row.begin = code.origin() + at - 1;  // where a call would be
+    row.end = code.origin() + at;
+    row.cfa = CfaRule::at(x86_64::kRbp, 16);
+    row.return_address = RegisterRule::at_cfa(-8);
+    (void)row.registers.set(x86_64::kRbp, RegisterRule::at_cfa(-16));
+  }
+}
+
+bool Code::is_return_barrier(std::uint64_t lookup) const {
+  return std::ranges::binary_search(return_barriers_, lookup + 1);
+}
+
+std::size_t Code::bytes() const {
+  return sizeof *this + special_.size() * sizeof(FrameRow) + stretches_.size() * sizeof(FrameStretch) +
+         blob_.name.size() + debug_.bytes();
+}
+
+bool Code::row_of(std::size_t stretch, FrameRow& to) const {
+  to = FrameRow();
+  to.begin = begin + stretches_[stretch].begin;
+  to.end = stretch + 1 < stretches_.size() ? begin + stretches_[stretch + 1].begin : end;
+  return stretches_[stretch].state.row(to);
+}
+
+Expected<void> Code::row_at(std::uint64_t address, FrameRow& to) const {
+  for (const FrameRow& row : special_)
+    if (address >= row.begin && address < row.end) {
+      to = row;
+      return {};
+    }
+  if (contains(address)) {
+    const auto after = std::ranges::upper_bound(stretches_, address - begin, {}, &FrameStretch::begin);
+    if (after != stretches_.begin() && row_of(static_cast<std::size_t>(after - stretches_.begin()) - 1, to)) return {};
+  }
+  return fail(ErrorCode::kNotFound, "code of which the runtime says nothing", address);
+}
+
+void Code::for_each_row(source::RowSink row, source::ErrorSink) const {
+  for (const FrameRow& special : special_) row(special);
+  FrameRow one;
+  for (std::size_t i = 0; i < stretches_.size(); ++i)
+    if (row_of(i, one)) row(one);
+}
+
+}  // namespace windlass::runtimes::hotspot

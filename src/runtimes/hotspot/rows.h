@@ -1,0 +1,46 @@
+// The frames of a HotSpot's code: rows by what its instructions do (code_flow.h) and what the runtime says of them.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "runtimes/hotspot/code_flow.h"
+#include "runtimes/hotspot/code_map.h"
+#include "runtimes/hotspot/debug_info.h"
+#include "runtimes/runtime_code.h"
+
+namespace windlass::runtimes::hotspot {
+
+class Code final : public Method {
+ public:
+  // kUnreadable. Stubs of which the runtime does not say enough have no rows: these are left to the code itself.
+  // `null_free`: see Compressed.
+  [[nodiscard]] static Expected<std::unique_ptr<Code>> read(const Memory& memory, Blob blob, bool null_free);
+
+  [[nodiscard]] const Blob& blob() const { return blob_; }
+  [[nodiscard]] const DebugInfo& debug() const { return debug_; }
+  // Do virtual threads return there, whose other frames are on the heap? `lookup` as frames are looked up.
+  [[nodiscard]] bool is_return_barrier(std::uint64_t lookup) const;
+
+  Expected<void> row_at(std::uint64_t address, FrameRow& to) const override;
+  void for_each_row(source::RowSink row, source::ErrorSink report) const override;
+  std::size_t bytes() const override;
+
+ private:
+  [[nodiscard]] bool row_of(std::size_t stretch, FrameRow& to) const;
+  void read_call_stub(ByteView code);
+  void read_return_barriers(ByteView code);
+
+  Blob blob_;
+  DebugInfo debug_;
+  std::vector<FrameStretch> stretches_;
+  std::vector<std::uint64_t> return_barriers_;  // ascending
+  std::vector<FrameRow> special_;  // single places: where methods that C++ has called return to, virtual threads'
+};
+
+// A method that is not to be entered any more begins with a jump elsewhere, over five bytes of its prologue: gives the
+// instructions back as far as the stack pointer is concerned. `at` is the offset of its verified entry.
+void mend_entry(std::span<std::byte> code, std::size_t at, std::int32_t frame_bytes);
+
+}  // namespace windlass::runtimes::hotspot

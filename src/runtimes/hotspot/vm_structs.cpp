@@ -1,0 +1,146 @@
+#include "runtimes/hotspot/vm_structs.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "base/function_ref.h"
+#include "runtimes/dynamic_symbol.h"
+#include "runtimes/memory_reader.h"
+
+namespace windlass::runtimes::hotspot {
+namespace {
+
+// Names lie close together: each page is read once.
+class PagedMemory final : public Memory {
+ public:
+  explicit PagedMemory(const Memory& memory) : memory_(memory) {}
+  bool read(std::uint64_t address, void* to, std::size_t size) const override {
+    auto* out = static_cast<std::byte*>(to);
+    while (size > 0) {
+      const std::uint64_t at = address % kPage;
+      const std::size_t part = std::min<std::size_t>(size, kPage - at);
+      const Page* page = page_at(address - at);
+      if (page == nullptr) return false;
+      std::memcpy(out, page->data() + at, part);
+      out += part;
+      address += part;
+      size -= part;
+    }
+    return true;
+  }
+
+ private:
+  static constexpr std::uint64_t kPage = 4096;
+  using Page = std::array<std::byte, kPage>;
+  const Page* page_at(std::uint64_t address) const {
+    const auto [at, is_new] = pages_.try_emplace(address);
+    if (is_new && !memory_.read(address, at->second.data(), kPage)) {
+      pages_.erase(at);
+      return nullptr;
+    }
+    return &at->second;
+  }
+
+  const Memory& memory_;
+  mutable std::map<std::uint64_t, Page> pages_;
+};
+
+class Reader {
+ public:
+  Reader(const Memory& memory, std::uint64_t image) : memory_(memory), image_(image) {}
+
+  [[nodiscard]] const Memory& memory() const { return memory_; }
+
+  // The value of the variable with that name; the first fault is kept.
+  std::uint64_t variable(const std::string& name) {
+    const auto at = find_dynamic_symbol(memory_, image_, name);
+    if (!at) {
+      note(at.error());
+      return 0;
+    }
+    return word(*at);
+  }
+  std::uint64_t word(std::uint64_t address) {
+    const auto value = read_value<std::uint64_t>(memory_, address);
+    if (!value) note({ErrorCode::kUnreadable, "the runtime's tables cannot be read", address});
+    return value.value_or(0);
+  }
+  void note(const Error& error) {
+    if (!error_) error_ = error;
+  }
+  [[nodiscard]] const std::optional<Error>& error() const { return error_; }
+
+  // Calls entry(address) for each of a table until one has no name where `name_offset` says.
+  void each(const std::string& table, const std::string& prefix, const std::string& name_offset,
+            FunctionRef<void(std::uint64_t entry, const std::string& name)> entry) {
+    const std::uint64_t stride = variable(prefix + "ArrayStride"), name_at = variable(prefix + name_offset);
+    std::uint64_t at = variable(table);
+    for (std::size_t i = 0; !error_; ++i, at += stride) {
+      const std::uint64_t name = word(at + name_at);
+      if (name == 0 || error_) return;
+      if (i == VmStructs::kMaxEntries || stride == 0) {
+        note({ErrorCode::kLimit, "a table of the runtime's that does not end", at, i});
+        return;
+      }
+      entry(at, read_text(memory_, name, VmStructs::kLongestName));
+    }
+  }
+
+ private:
+  const Memory& memory_;
+  std::uint64_t image_;
+  std::optional<Error> error_;
+};
+
+}  // namespace
+
+Expected<VmStructs> VmStructs::read(const Memory& memory, std::uint64_t image) {
+  const PagedMemory paged(memory);
+  Reader reader(paged, image);
+  VmStructs structs;
+  const std::string field_prefix = "gHotSpotVMStructEntry", type_prefix = "gHotSpotVMTypeEntry";
+  const std::uint64_t field_name = reader.variable(field_prefix + "FieldNameOffset"),
+                      is_static = reader.variable(field_prefix + "IsStaticOffset"),
+                      offset = reader.variable(field_prefix + "OffsetOffset"),
+                      address = reader.variable(field_prefix + "AddressOffset");
+  reader.each("gHotSpotVMStructs", field_prefix, "TypeNameOffset", [&](std::uint64_t entry, const std::string& type) {
+    Field field;
+    field.is_static = static_cast<std::uint32_t>(reader.word(entry + is_static)) != 0;
+    field.value = reader.word(entry + (field.is_static ? address : offset));
+    const std::uint64_t name = reader.word(entry + field_name);
+    structs.fields_.insert_or_assign(type + "::" + read_text(paged, name, kLongestName), field);
+  });
+  const std::uint64_t size = reader.variable(type_prefix + "SizeOffset");
+  reader.each("gHotSpotVMTypes", type_prefix, "TypeNameOffset", [&](std::uint64_t entry, const std::string& type) {
+    structs.sizes_.insert_or_assign(type, static_cast<std::uint32_t>(reader.word(entry + size)));
+  });
+  if (reader.error()) return std::unexpected(*reader.error());
+  return structs;
+}
+
+const VmStructs::Field* VmStructs::find(std::string_view type, std::string_view field, bool is_static) const {
+  const auto found = fields_.find(std::string(type) + "::" + std::string(field));
+  return found != fields_.end() && found->second.is_static == is_static ? &found->second : nullptr;
+}
+
+std::optional<std::uint32_t> VmStructs::offset(std::string_view type, std::string_view field) const {
+  const Field* found = find(type, field, false);
+  constexpr std::uint64_t kLargest = 1U << 16;  // JavaThread, the largest that is read, has 2 KiB
+  if (found == nullptr || found->value > kLargest) return std::nullopt;
+  return static_cast<std::uint32_t>(found->value);
+}
+
+std::optional<std::uint64_t> VmStructs::address(std::string_view type, std::string_view field) const {
+  const Field* found = find(type, field, true);
+  if (found == nullptr) return std::nullopt;
+  return found->value;
+}
+
+std::optional<std::uint32_t> VmStructs::size(std::string_view type) const {
+  const auto found = sizes_.find(type);
+  if (found == sizes_.end()) return std::nullopt;
+  return found->second;
+}
+
+}  // namespace windlass::runtimes::hotspot

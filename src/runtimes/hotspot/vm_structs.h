@@ -1,0 +1,81 @@
+// What a HotSpot says of itself: where the fields of its structures are, and the addresses of its roots, as it exports
+// them for its own debugger, the serviceability agent.
+//
+// openjdk/jdk, src/hotspot/share/runtime/vmStructs.hpp: gHotSpotVMStructs, gHotSpotVMTypes and the offsets of the
+// fields of their entries, gHotSpotVM*Entry*Offset.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "windlass/error.h"
+#include "windlass/walk.h"
+
+namespace windlass::runtimes::hotspot {
+
+class VmStructs {
+ public:
+  static constexpr std::size_t kMaxEntries = 16384;  // of one table; JDK 17 has 1,250 fields
+  static constexpr std::size_t kLongestName = 256;
+
+  // Of the image (libjvm.so) whose first byte is mapped at `image`. kNotFound: it is none; kUnreadable; kMalformed;
+  // kLimit. Some 10,000 names, read by the page.
+  [[nodiscard]] static Expected<VmStructs> read(const Memory& memory, std::uint64_t image);
+
+  [[nodiscard]] std::optional<std::uint32_t> offset(std::string_view type, std::string_view field) const;
+  // Of a static field.
+  [[nodiscard]] std::optional<std::uint64_t> address(std::string_view type, std::string_view field) const;
+  [[nodiscard]] std::optional<std::uint32_t> size(std::string_view type) const;
+
+ private:
+  struct Field {
+    bool is_static = false;
+    std::uint64_t value = 0;  // offset or address
+  };
+  [[nodiscard]] const Field* find(std::string_view type, std::string_view field, bool is_static) const;
+
+  std::map<std::string, Field, std::less<>> fields_;  // "Type::field"
+  std::map<std::string, std::uint32_t, std::less<>> sizes_;
+};
+
+// Collects offsets, and keeps the first one that is missing.
+class Layout {
+ public:
+  // Of which versions have one or another.
+  using Names = std::initializer_list<std::pair<const char*, const char*>>;
+
+  explicit Layout(const VmStructs& structs) : structs_(structs) {}
+  [[nodiscard]] std::uint32_t field(const char* type, const char* field) { return any_field({{type, field}}); }
+  [[nodiscard]] std::uint32_t any_field(Names names) {
+    for (const auto& [type, field] : names)
+      if (const auto found = structs_.offset(type, field)) return *found;
+    note("the runtime does not tell of a field that is needed");
+    return 0;
+  }
+  [[nodiscard]] std::uint64_t address(const char* type, const char* field) {
+    const auto found = structs_.address(type, field);
+    if (!found) note("the runtime does not tell of a root that is needed");
+    return found.value_or(0);
+  }
+  [[nodiscard]] std::uint32_t size(const char* type) {
+    const auto found = structs_.size(type);
+    if (!found) note("the runtime does not tell of a size that is needed");
+    return found.value_or(0);
+  }
+  [[nodiscard]] const std::optional<Error>& error() const { return error_; }
+
+ private:
+  void note(const char* what) {
+    if (!error_) error_ = Error{ErrorCode::kUnsupported, what};
+  }
+
+  const VmStructs& structs_;
+  std::optional<Error> error_;
+};
+
+}  // namespace windlass::runtimes::hotspot

@@ -1,0 +1,168 @@
+// The main thread of a Java virtual machine, one instruction at a time: at each of code that it has made the walker
+// must say the caller that a shadow stack has.
+#include <gtest/gtest.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "integration/hotspot/program.h"
+#include "process/proc_file.h"
+#include "process/proc_maps.h"
+#include "runtimes/hotspot/code_map.h"
+#include "runtimes/hotspot/find.h"
+#include "runtimes/hotspot/vm_structs.h"
+#include "support/step_judge.h"
+
+namespace windlass {
+namespace {
+
+namespace hotspot = runtimes::hotspot;
+using hotspot::Blob;
+using test::StepJudge;
+
+// The ways in which control moves between compiled and interpreted methods.
+class HotSpotWays {
+ public:
+  HotSpotWays(pid_t pid, StepJudge& judge) : judge_(judge) {
+    for (const process::ProcMap& map :
+         process::parse_proc_maps(process::read_proc_file(fmt::format("/proc/{}/maps", pid)))) {
+      if (!map.has_file() || map.offset != 0 || !hotspot::find_tables(judge.memory(), map.begin)) continue;
+      const auto structs = hotspot::VmStructs::read(judge.memory(), map.begin);
+      if (auto code = structs ? hotspot::CodeMap::make(*structs) : std::unexpected(structs.error()))
+        map_.emplace(std::move(*code));
+    }
+    if (!map_) return;
+    judge.ways.preserved = {6, 15};  // rbp; r15, the thread; all others are the caller's to save
+    judge.ways.entered = [this](const auto& before, const auto& now) { return entered(before, now); };
+    judge.ways.may_have_popped = [this](std::uint64_t before, std::uint64_t now) {
+      return blob(now).address != 0 && !blob(now).is_compiled() && blob(now).begin == blob(before).begin &&
+             !is_indirect_jump(before);
+    };
+    judge.ways.is_own_call = [this](std::uint64_t from, std::uint64_t to) {
+      return blob(from).kind == Blob::Kind::kCodelet && blob(from).begin == blob(to).begin;
+    };
+    judge.ways.remakes_stack = [this](std::uint64_t pc) {
+      return blob(pc).name.starts_with("DeoptimizationBlob") || blob(pc).name.starts_with("UncommonTrapBlob");
+    };
+    judge.ways.place = [this](std::uint64_t pc) {
+      return fmt::format(" [{} {:#x}+{:#x}]", blob(pc).name, blob(pc).begin, pc - blob(pc).begin);
+    };
+    judge.ways.name = [this](const Frame& frame) {
+      std::vector<source::NamedFunction> names;
+      const std::uint64_t pc = frame.pc().value();
+      const walk::Module* module = judge_.generated(pc);
+      return module != nullptr && module->functions_at(pc, frame.function, names) ? names.back().name : std::string();
+    };
+  }
+
+  [[nodiscard]] bool ok() const { return map_.has_value(); }
+
+ private:
+  // Code comes and goes, but hardly while so few instructions run.
+  const Blob& blob(std::uint64_t pc) {
+    const auto [known, is_new] = blobs_.try_emplace(pc);
+    if (is_new)
+      if (auto found = map_->find(judge_.memory(), pc)) known->second = std::move(*found);
+    return known->second;
+  }
+
+  // jmp REG
+  [[nodiscard]] bool is_indirect_jump(std::uint64_t pc) const {
+    std::uint8_t code[3] = {};
+    if (!judge_.memory().read(pc, code, sizeof code)) return false;
+    const std::uint8_t* at = code[0] == 0x41 ? code + 1 : code;
+    return at[0] == 0xff && (at[1] & 0xf8) == 0xe0;
+  }
+
+  std::optional<StepJudge::Entered> entered(const user_regs_struct& before, const user_regs_struct& now) {
+    if (now.rip - before.rip < 16) return std::nullopt;
+    const Blob& to = blob(now.rip);
+    const Blob& from = blob(before.rip);
+    if (to.address == 0 || from.address == 0 || (to.address == from.address && to.begin == from.begin))
+      return std::nullopt;
+    std::uint64_t top = 0;
+    if (!judge_.memory().read(now.rsp, &top, sizeof top)) return std::nullopt;
+    const bool from_adapter = from.kind == Blob::Kind::kAdapter || from.name == "MethodHandles adapters";
+    StepJudge::Entered entry{{now.rsp, top, now.rsp + 8, test::registers_of(now)}, from_adapter};
+    if (to.name == "ExceptionBlob") {
+      entry.call.slot -= 8;
+      entry.call.pc = now.rdx;
+      entry.call.sp = now.rsp;
+      return entry;
+    }
+    constexpr std::uint64_t kMostPadding = 64;  // between a codelet's header and its code
+    if (to.kind == Blob::Kind::kCodelet && to.name.find("method entry point") != std::string::npos &&
+        now.rip - to.begin < kMostPadding) {
+      entry.call.sp = now.r13;
+      return entry;
+    }
+    if (((to.kind == Blob::Kind::kAdapter || to.name == "MethodHandles adapters") &&
+         from.kind == Blob::Kind::kCodelet) ||
+        (to.is_compiled() && from_adapter))
+      return entry;
+    return std::nullopt;
+  }
+
+  StepJudge& judge_;
+  std::optional<hotspot::CodeMap> map_;
+  std::map<std::uint64_t, Blob> blobs_;
+};
+
+// The launcher runs main() in a second thread.
+pid_t main_thread(pid_t pid) {
+  std::vector<pid_t> threads;
+  for (const auto& entry : std::filesystem::directory_iterator(fmt::format("/proc/{}/task", pid)))
+    threads.push_back(std::stoi(entry.path().filename().string()));
+  std::ranges::sort(threads);
+  return threads.size() < 2 ? 0 : threads[1];
+}
+
+struct Way {
+  const char* name;
+  const char* option;
+  const char* seconds;    // that it runs before
+  std::size_t functions;  // met at least
+};
+
+class HotSpotSteps : public ::testing::TestWithParam<Way> {};
+
+TEST_P(HotSpotSteps, EveryInstructionOfJavaHasItsCaller) {
+  if (const std::string why = test::make_chains(); !why.empty()) GTEST_SKIP() << why;
+  for (const std::string& launcher : test::java_launchers()) {
+    SCOPED_TRACE(launcher);
+    const test::JavaProgram program(launcher, {GetParam().option}, {"step", GetParam().seconds});
+    ASSERT_FALSE(program.printed().empty());
+    const pid_t thread = main_thread(program.pid());
+    int status = 0;
+    ASSERT_EQ(::ptrace(PTRACE_SEIZE, thread, nullptr, nullptr), 0);
+    ASSERT_EQ(::ptrace(PTRACE_INTERRUPT, thread, nullptr, nullptr), 0);
+    ASSERT_EQ(::waitpid(thread, &status, __WALL), thread);
+    StepJudge judge(thread);
+    const HotSpotWays ways(program.pid(), judge);
+    ASSERT_TRUE(ways.ok());
+    for (int steps = 0; steps < WINDLASS_STEPS && judge.step(); ++steps) {}
+    ::printf("%s: %zu instructions judged, %zu different ones of %zu stretches of code and %zu methods: %zu wrong\n",
+             launcher.c_str(), judge.judged, judge.instructions.size(), judge.methods.size(), judge.names.size(),
+             judge.wrong);
+    EXPECT_EQ(judge.wrong, 0U) << judge.first_wrong;
+    EXPECT_GE(judge.names.size(), GetParam().functions);
+    ::kill(program.pid(), SIGKILL);
+    ::waitpid(thread, &status, __WALL);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, HotSpotSteps,
+                         ::testing::Values(Way{"interpreted", "-Xint", "0.1", 50},
+                                           Way{"c1", "-XX:TieredStopAtLevel=1", "2", 50},
+                                           Way{"c2", "-XX:-TieredCompilation", "4", 20},
+                                           Way{"tiers", "-Xshare:auto", "0.5", 50}),
+                         [](const auto& way) { return std::string(way.param.name); });
+
+}  // namespace
+}  // namespace windlass

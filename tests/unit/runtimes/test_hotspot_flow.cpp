@@ -1,0 +1,196 @@
+// Where HotSpot's code keeps its caller, instruction by instruction: code as its compilers and its interpreter have it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "runtimes/hotspot/code_flow.h"
+#include "runtimes/hotspot/rows.h"
+
+namespace windlass::runtimes::hotspot {
+namespace {
+
+constexpr std::uint64_t kAt = 0x7f00'0000'1000;
+
+std::vector<std::byte> bytes(std::initializer_list<int> values) {
+  std::vector<std::byte> out;
+  for (const int value : values) out.push_back(static_cast<std::byte>(value));
+  return out;
+}
+
+std::string text_of(const RegisterRule& rule) {
+  switch (rule.kind()) {
+    case RegisterRule::kAtCfa: return fmt::format("[cfa{:+}]", rule.offset());
+    case RegisterRule::kAtRegister: return fmt::format("[r{}{:+}]", rule.reg(), rule.offset());
+    case RegisterRule::kInRegister: return fmt::format("r{}", rule.reg());
+    case RegisterRule::kUndefined: return "lost";
+    default: return "other";
+  }
+}
+
+// "cfa ra rbp" at an offset.
+std::string at(const std::vector<FrameStretch>& stretches, std::uint32_t offset) {
+  const FrameStretch* found = nullptr;
+  for (const FrameStretch& stretch : stretches)
+    if (stretch.begin <= offset) found = &stretch;
+  FrameRow row;
+  if (found == nullptr || !found->state.row(row)) return "unknown";
+  const std::string cfa = row.cfa.is(CfaRule::kLoaded) ? fmt::format("[r{}{:+}]", row.cfa.reg(), row.cfa.offset())
+                                                       : fmt::format("r{}{:+}", row.cfa.reg(), row.cfa.offset());
+  const RegisterRule* rbp = row.registers.find(6);
+  return cfa + " " + text_of(row.return_address) + " " + (rbp == nullptr ? "same" : text_of(*rbp));
+}
+
+// A compiled method: looks at the pages below, saves rbp, polls before it returns; the poll's slow path is behind it.
+const std::vector<std::byte> kMethod = bytes({
+    0x89, 0x84, 0x24, 0x00, 0xc0, 0xfe, 0xff,  // 0: mov [rsp - 0x14000], eax
+    0x55,                                      // 7: push rbp
+    0x48, 0x83, 0xec, 0x20,                    // 8: sub rsp, 32
+    0x50,                                      // 12: push rax
+    0x58,                                      // 13: pop rax
+    0x48, 0x83, 0xc4, 0x20,                    // 14: add rsp, 32
+    0x5d,                                      // 18: pop rbp
+    0x49, 0x3b, 0xa7, 0x40, 0x03, 0x00, 0x00,  // 19: cmp rsp, [r15 + 0x340]
+    0x0f, 0x87, 0x02, 0x00, 0x00, 0x00,        // 26: ja 34
+    0xc3,                                      // 32: ret
+    0x90,                                      // 33: nop
+    0xe9, 0x00, 0x10, 0x00, 0x00,              // 34: jmp
+    0x90,                                      // 39: nop
+});
+
+FlowInput method_input(const std::vector<std::byte>& code) {
+  FlowInput input{.code = code, .address = kAt, .entries = {{0, FrameState::at_entry()}}, .body = {}};
+  input.body = FrameState::in_body(40);
+  input.callers_are_aligned = true;
+  return input;
+}
+
+TEST(HotSpotFlow, OfACompiledMethod) {
+  const auto found = flow(method_input(kMethod));
+  EXPECT_EQ(at(found, 0), "r7+8 [cfa-8] same");
+  EXPECT_EQ(at(found, 7), "r7+8 [cfa-8] same");
+  EXPECT_EQ(at(found, 8), "r7+16 [cfa-8] [cfa-16]");
+  EXPECT_EQ(at(found, 12), "r7+48 [cfa-8] [cfa-16]");
+  EXPECT_EQ(at(found, 13), "r7+56 [cfa-8] [cfa-16]");
+  EXPECT_EQ(at(found, 14), "r7+48 [cfa-8] [cfa-16]");
+  EXPECT_EQ(at(found, 18), "r7+16 [cfa-8] [cfa-16]");
+  EXPECT_EQ(at(found, 19), "r7+8 [cfa-8] same");
+  EXPECT_EQ(at(found, 32), "r7+8 [cfa-8] same");
+  EXPECT_EQ(at(found, 33), "r7+48 [cfa-8] [cfa-16]");  // behind a return, where no branch leads: the body
+  EXPECT_EQ(at(found, 34), "r7+8 [cfa-8] same");       // where the poll's branch leads: as it was there
+  EXPECT_EQ(at(found, 39), "r7+48 [cfa-8] [cfa-16]");
+}
+
+TEST(HotSpotFlow, OfAMethodThatSavesRbpBehindItsFrame) {
+  const auto code = bytes({0x48, 0x81, 0xec, 0x28, 0,    0, 0,  // sub rsp, 40
+                           0x48, 0x89, 0x6c, 0x24, 0x20,        // 7: mov [rsp + 32], rbp
+                           0x48, 0x8b, 0x6c, 0x24, 0x20,        // 12: mov rbp, [rsp + 32]
+                           0x48, 0x83, 0xc4, 0x28, 0xc3});      // 17: add rsp, 40; ret
+  const auto found = flow(method_input(code));
+  EXPECT_EQ(at(found, 7), "r7+48 [cfa-8] same");
+  EXPECT_EQ(at(found, 12), "r7+48 [cfa-8] [cfa-16]");
+  EXPECT_EQ(at(found, 17), "r7+48 [cfa-8] same");
+  EXPECT_EQ(at(found, 21), "r7+8 [cfa-8] same");
+}
+
+// A jump is written over the first five bytes of a method that is not to be entered any more.
+TEST(HotSpotFlow, OfAMethodThatIsNotEnteredAnyMore) {
+  const auto expected = flow(method_input(kMethod));
+  auto code = kMethod;
+  const auto jump = bytes({0xe9, 0x12, 0x34, 0x56, 0x00});
+  std::ranges::copy(jump, code.begin());
+  mend_entry(code, 0, 40);
+  const auto found = flow(method_input(code));
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    EXPECT_EQ(found[i].begin, expected[i].begin);
+    EXPECT_EQ(found[i].state, expected[i].state);
+  }
+  const auto expect_mended = [&](const std::vector<std::byte>& original, std::int32_t frame_bytes) {
+    auto patched = original;
+    std::ranges::copy(jump, patched.begin());
+    mend_entry(patched, 0, frame_bytes);
+    EXPECT_EQ(patched, original);
+  };
+  expect_mended(bytes({0x48, 0x81, 0xec, 0x28, 0, 0, 0, 0x48, 0x89, 0x6c, 0x24, 0x20, 0xc3}), 40);
+  expect_mended(bytes({0x55, 0x48, 0x83, 0xec, 0x20, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0xc3}), 40);
+  expect_mended(bytes({0x55, 0x48, 0x81, 0xec, 0x20, 0x01, 0x00, 0x00, 0x90, 0x90, 0x90, 0xc3}), 0x128);
+}
+
+TEST(HotSpotFlow, OfTheInterpretersEntry) {
+  const auto code = bytes({0x58,                    // pop rax
+                           0x6a, 0x00,              // 1: push 0
+                           0x50,                    // 3: push rax
+                           0x55,                    // 4: push rbp
+                           0x48, 0x8b, 0xec,        // 5: mov rbp, rsp
+                           0x41, 0x55,              // 8: push r13
+                           0x6a, 0x00,              // 10: push 0
+                           0x48, 0x8b, 0x5d, 0xf8,  // 12: mov rbx, [rbp - 8]
+                           0xc9,                    // 16: leave
+                           0x5e,                    // 17: pop rsi
+                           0x48, 0x8b, 0xe3,        // 18: mov rsp, rbx
+                           0xff, 0xe6});            // 21: jmp rsi
+  FlowInput input{.code = code, .address = kAt, .entries = {}, .body = FrameState::interpreted()};
+  input.entries[0] = FrameState::entering_interpreter();
+  const auto found = flow(input);
+  EXPECT_EQ(at(found, 0), "r13+0 [r7+0] same");
+  EXPECT_EQ(at(found, 1), "r13+0 r0 same");
+  EXPECT_EQ(at(found, 3), "r13+0 r0 same");
+  EXPECT_EQ(at(found, 4), "r13+0 [r7+0] same");
+  EXPECT_EQ(at(found, 5), "r13+0 [r7+8] [r7+0]");
+  EXPECT_EQ(at(found, 8), "r13+0 [r6+8] [r6+0]");
+  EXPECT_EQ(at(found, 10), "[r6-8] [r6+8] [r6+0]");
+  EXPECT_EQ(at(found, 16), "[r6-8] [r6+8] [r6+0]");
+  EXPECT_EQ(at(found, 17), "r3+0 [r7+0] same");
+  EXPECT_EQ(at(found, 18), "r3+0 r4 same");
+  EXPECT_EQ(at(found, 21), "r7+0 r4 same");
+}
+
+// Frames are aligned where the CFA's distance says that this changes nothing, else sp is lost.
+TEST(HotSpotFlow, OfCodeThatAlignsTheStack) {
+  const auto code = bytes({0x55, 0x48, 0x83, 0xe4, 0xf0, 0x50, 0x48, 0x83, 0xe4, 0xf0, 0x90});
+  const auto found = flow(method_input(code));
+  EXPECT_EQ(at(found, 5), "r7+16 [cfa-8] [cfa-16]");
+  EXPECT_EQ(at(found, 10), "unknown");
+  // Of a frame pointer that is set up nothing is lost.
+  const auto framed = bytes({0x55, 0x48, 0x8b, 0xec, 0x50, 0x48, 0x83, 0xe4, 0xf0, 0x90, 0xc9, 0xc3});
+  const auto by_fp = flow(method_input(framed));
+  EXPECT_EQ(at(by_fp, 9), "r6+16 [cfa-8] [cfa-16]");
+  EXPECT_EQ(at(by_fp, 11), "r7+8 [cfa-8] same");
+}
+
+TEST(HotSpotFlow, OfWhatThrows) {
+  const auto code =
+      bytes({0x52, 0x48, 0x83, 0xec, 0x08, 0x48, 0x89, 0x2c, 0x24,  // push rdx; sub rsp, 8; mov [rsp], rbp
+             0x48, 0x8b, 0x2c, 0x24, 0x48, 0x83, 0xc4, 0x08, 0x5a, 0x41, 0xff, 0xe0});
+  FlowInput input{.code = code, .address = kAt, .entries = {{0, FrameState::throwing()}}, .body = {}};
+  const auto found = flow(input);
+  EXPECT_EQ(at(found, 0), "r7+0 r1 same");
+  EXPECT_EQ(at(found, 1), "r7+8 [cfa-8] same");
+  EXPECT_EQ(at(found, 9), "r7+16 [cfa-8] [cfa-16]");
+  EXPECT_EQ(at(found, 13), "r7+16 [cfa-8] same");
+  EXPECT_EQ(at(found, 18), "r7+0 r1 same");
+}
+
+// A call to the next instruction pushes its address.
+TEST(HotSpotFlow, OfACallToWhatFollows) {
+  const auto code = bytes({0xe8, 0, 0, 0, 0, 0x90});
+  EXPECT_EQ(at(flow(method_input(code)), 5), "r7+16 [cfa-8] same");
+}
+
+TEST(HotSpotFlow, EndsWhateverTheCodeIs) {
+  std::uint32_t seed = 1;
+  for (int round = 0; round < 300; ++round) {
+    std::vector<std::byte> code(257);
+    for (std::byte& byte : code) byte = static_cast<std::byte>((seed = seed * 1664525 + 1013904223) >> 24);
+    const auto found = flow(method_input(code));
+    ASSERT_FALSE(found.empty());
+    for (std::size_t i = 1; i < found.size(); ++i) EXPECT_LT(found[i - 1].begin, found[i].begin);
+  }
+}
+
+}  // namespace
+}  // namespace windlass::runtimes::hotspot
