@@ -139,8 +139,8 @@ void Generator::prologue_of_funclet() {
 
 void Generator::epilogue() {
   Part& p = part();
-  p.epilogue = here();
   pop_shadow();
+  p.epilogue = here();
   prologue::Epilogue made{.begin = here() - p.at};
   const auto undo = [&](prologue::Action action) { made.undone.push_back({here() - p.at, action}); };
   const auto& ops = p.prologue.ops;

@@ -111,7 +111,8 @@ class Runtime;
 // What r15 points to in compiled code.
 struct Thread {
   Shadow* shadow = nullptr;
-  Word depth = 0;  // of the shadow stack
+  Word depth = 0;            // of the shadow stack
+  volatile int leaving = 0;  // calls from native code that an exception is about to go through
   Runtime* runtime = nullptr;
   windlass::managed::MutatorThread* mutator = nullptr;
   std::vector<std::string>* trace = nullptr;  // of the exception thrown last

@@ -84,14 +84,21 @@ Attached::~Attached() {
 Word Runtime::call(Thread& thread, const Cell* cell, const Word (&arguments)[6]) {
   MarkerFrame marker;
   const Pushed pushed(thread.mutator->frames, marker);
-  // Where an exception goes through here, native code runs below what was called, before anything lands.
-  const struct Restore {
-    ~Restore() { thread.depth = depth; }
+  // Where an exception goes through here, what was called is left on the shadow stack.
+  struct Restore {
+    ~Restore() {
+      if (returned) return;
+      thread.depth = depth;
+      thread.leaving = thread.leaving - 1;
+    }
     Thread& thread;
     const Word depth;
+    bool returned = false;
   } restore{thread, thread.depth};
   if (cell == nullptr) cell = reinterpret_cast<const Cell*>(reinterpret_cast<const Object*>(arguments[0])->words[0]);
-  return lilt_enter(cell->entry.load(std::memory_order_acquire), &thread, arguments);
+  const Word result = lilt_enter(cell->entry.load(std::memory_order_acquire), &thread, arguments);
+  restore.returned = true;
+  return result;
 }
 
 // ---- the collector ------------------------------------------------------------------------------------------------
@@ -181,7 +188,9 @@ Word Runtime::base(const CrawlFrame& frame) const {
 
 // Through a native qsort, but not out of the program or a thread.
 NativePolicy Runtime::at_native(const CrawlFrame& frame, const Thrown&) {
-  return frame.frame.next == windlass::managed::kEndOfFrames ? NativePolicy::kStop : NativePolicy::kUnwind;
+  if (frame.frame.next == kEndOfFrames) return NativePolicy::kStop;
+  this_thread->leaving = this_thread->leaving + 1;
+  return NativePolicy::kUnwind;
 }
 
 void Runtime::unhandled(const Thrown& thrown) {
@@ -209,13 +218,19 @@ void Runtime::check_stack(const windlass::Registers& registers, Thread& thread) 
     const CrawlFrame& frame = walker.frame();
     if (frame.state == CrawlState::kNoFrameTransition)
       skips = reinterpret_cast<const ExceptionRecord*>(frame.exception)->pass == 2;
+    // The native unwinder runs on the stack of what it has unwound, until the first cleanup.
+    while (thread.leaving > 0 && frame.state == CrawlState::kNativeFrame && depth > 0 &&
+           thread.shadow[depth - 1].cfa <= frame.registers.sp())
+      --depth;
     if (!frame.frameless()) continue;
     const Piece* piece = piece_at(frame.method->begin);
     const Word pc = frame.pc().value();
     ++frames;
     // Not on the shadow stack yet, or not any more.
     if (frame.interrupted && (pc < piece->body_begin || pc >= piece->body_end)) continue;
-    // What an exception has left behind: dead by the stack pointer, or unwound by the second pass.
+    // What an exception has left behind: dead by the stack pointer (that of the handler's frame while its registers are
+    // loaded), or unwound by the second pass.
+    if (frame.first) below = frame.registers.sp();
     const Word dead = skips ? frame.cfa : below + 1;
     while (depth > 0 && thread.shadow[depth - 1].cfa < dead) --depth;
     skips = false;

@@ -17,6 +17,7 @@
 
 #include "support/privilege.h"
 #include "support/run_command.h"
+#include "support/whole.h"
 
 namespace windlass {
 namespace {
@@ -55,6 +56,29 @@ TEST(Lilt, ACollectorAtEachCallComparesStacks) {
   EXPECT_GT(walks, 400u);
   EXPECT_GT(frames, 4 * walks);
   EXPECT_EQ(wrong, 0u);
+}
+
+// Threads that throw, collect, stop one another and are compiled again, walked from signals meanwhile. Five minutes of
+// it with WINDLASS_WHOLE=1.
+TEST(Lilt, SampledUnderStress) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(test::whole() ? 5 : 0);
+  unsigned long all = 0;
+  do {
+    const auto seen =
+        run(fmt::format("sed 's/rounds = 300/rounds = 24/' '{}' > '{}/stress.lilt' && timeout 100 '{}' --sample=150 "
+                        "--tier-up=2 --again=3 "
+                        "'{}/stress.lilt' 2>&1",
+                        program("stress"), testing::TempDir(), LILT, testing::TempDir()));
+    unsigned long walks = 0, wrong = 1;
+    const std::size_t at = seen.output.find("192\n192\n192\n192\n");
+    ASSERT_NE(at, std::string::npos) << seen.output;
+    ASSERT_EQ(std::sscanf(seen.output.c_str() + at + 16, "%lu walks checked, %*u frames, %lu wrong", &walks, &wrong),
+              2);
+    EXPECT_EQ(wrong, 0u) << seen.output;
+    all += walks;
+  } while (std::chrono::steady_clock::now() < end);
+  fmt::print("{} walks, none wrong\n", all);
+  EXPECT_GT(all, 1000u);
 }
 
 TEST(Lilt, WhatNobodyCatchesIsShownWithItsStack) {
