@@ -17,7 +17,7 @@
 #include <mutex>
 #include <vector>
 
-#include "windlass/managed_walk.h"
+#include "windlass/managed_exception.h"
 
 namespace windlass::managed {
 
@@ -37,12 +37,13 @@ class SafePoints {
 // are stopped it may be seen in either mode, but runs no managed code.
 enum class ThreadMode : std::uint32_t { kNative, kManaged };
 
-// A thread of the runtime: made and attached by the thread itself, and neither moved nor destroyed while attached.
-struct MutatorThread {
+// A thread of the runtime: made and attached by the thread itself, and neither moved nor destroyed while attached. It
+// throws, too, if it has a personality: who stops it walks over the exceptions that are under way. `walk` has own_list;
+// space and runtime are set by attach().
+struct MutatorThread : ThrowingThread {
   MutatorThread() { walk.own_list = &frames; }
 
   FrameList frames;
-  ManagedThread walk;                                  // with own_list; space and runtime are set by attach()
   std::atomic<ThreadMode> mode = ThreadMode::kNative;  // as generated code may change it, too: Suspender::pending()
 
   // ---- the library's ----

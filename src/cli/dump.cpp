@@ -225,7 +225,7 @@ class Dumper final : public source::FormatVisitor {
   }
   void winx64(const source::UnwindSource&, const winx64::Functions& functions) override {
     listed_ = functions.size() != 0;
-    if (listed_) dump_winx64(functions, out_, report_, json_);
+    if (listed_) dump_winx64(functions, out_, report_, json_ ? DumpForm::kJson : DumpForm::kText);
   }
   void winarm64(const source::UnwindSource&, const winarm64::Functions& functions) override {
     listed_ = functions.size() != 0;
@@ -242,6 +242,28 @@ class Dumper final : public source::FormatVisitor {
   bool listed_ = false;
 };
 
+// What Microsoft's dumpbin prints is of PE images of x64 alone.
+class DumpbinDumper final : public source::FormatVisitor {
+ public:
+  DumpbinDumper(TextWriter& out, source::ErrorSink report) : out_(out), report_(report) {}
+  void winx64(const source::UnwindSource&, const winx64::Functions& functions) override {
+    dump_winx64(functions, out_, report_, DumpForm::kDumpbin);
+  }
+  void rows(const source::UnwindSource&) override {
+    report_(Error{ErrorCode::kUnsupported, "dumpbin's form is that of PE images of x64: leave --dumpbin out"});
+  }
+
+ private:
+  TextWriter& out_;
+  source::ErrorSink report_;
+};
+
+bool dump_as_dumpbin(const source::UnwindSource& source, TextWriter& out, source::ErrorSink report, bool) {
+  DumpbinDumper dumper(out, report);
+  source.accept(dumper);
+  return true;
+}
+
 bool dump(const source::UnwindSource& source, TextWriter& out, source::ErrorSink report, bool json) {
   Dumper dumper(out, report, json);
   source.accept(dumper);
@@ -252,10 +274,12 @@ bool dump(const source::UnwindSource& source, TextWriter& out, source::ErrorSink
 
 void register_dump(CLI::App& app, int& status) {
   auto options = std::make_shared<ListingOptions>();
+  auto dumpbin = std::make_shared<bool>(false);
   CLI::App* command = app.add_subcommand("dump", "The unwind information of a file as stored, one record a function");
-  command->add_flag("--json", options->json, "One JSON object a line");
+  CLI::Option* json = command->add_flag("--json", options->json, "One JSON object a line");
+  command->add_flag("--dumpbin", *dumpbin, "As `dumpbin /unwindinfo` prints it (PE of x64 only)")->excludes(json);
   command->add_option("FILE", options->file, "An ELF or PE file")->required();
-  command->callback([options, &status] { status = list_file(*options, dump); });
+  command->callback([options, dumpbin, &status] { status = list_file(*options, *dumpbin ? dump_as_dumpbin : dump); });
 }
 
 }  // namespace windlass::cli

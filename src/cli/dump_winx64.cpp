@@ -252,8 +252,8 @@ class JsonPrinter : Walker {
 // As dumpbin prints it: RVAs and offsets as upper-case hex without 0x, sizes with it.
 class TextPrinter : Walker {
  public:
-  TextPrinter(const image::PeImage& image, const image::PeSymbols& symbols, TextWriter& out)
-      : Walker(image, symbols), out_(out) {}
+  TextPrinter(const image::PeImage& image, const image::PeSymbols& symbols, TextWriter& out, bool dumpbin)
+      : Walker(image, symbols), out_(out), dumpbin_(dumpbin) {}
 
   void table(std::size_t count) {
     out_.text("Function Table (");
@@ -293,8 +293,8 @@ class TextPrinter : Walker {
       out_.text(winx64::register_name(info.frame_register));
       sized("\n    Frame offset: ", std::uint64_t{info.frame_offset} * 16);
     }
-    auto ok = codes(info);
-    if (ok) ok = epilogs(function, info);
+    auto ok = dumpbin_ && info.version == 2 ? codes_v2(info) : codes(info);
+    if (ok && !(dumpbin_ && info.version == 2)) ok = epilogs(function, info);
     if (ok && info.handler != 0) ok = handler(function, info);
     if (info.chained) {
       out_.text("    Chained to: ");
@@ -339,6 +339,26 @@ class TextPrinter : Walker {
       if (first) out_.text("    Unwind codes:\n");
       first = false;
       code(c, info, "      ");
+    });
+  }
+
+  // With the codes that stand for epilogues, the first of which has their size.
+  Expected<void> codes_v2(const UnwindInfo& info) {
+    out_.text("    Unwind codes:\n");
+    bool first = true;
+    return winx64::each_code(info, [&](const UnwindCode& c) {
+      if (c.operation != Operation::kEpilog) return code(c, info, "      ");
+      out_.text("      ");
+      hex(c.offset, 2);
+      if (first) {
+        out_.text(": EPILOG, flags = 0x");
+        hex(c.info, 1);
+        value(", size = ", c.offset);
+      } else {
+        value(": EPILOG, offset from end = ", c.offset | c.info << 8U);
+      }
+      out_.character('\n');
+      first = false;
     });
   }
 
@@ -387,7 +407,9 @@ class TextPrinter : Walker {
   void value(std::string_view label, std::uint32_t value) {
     out_.text(label);
     out_.text("0x");
-    hex(value, value > 0xffff ? 8 : value > 0xff ? 4 : 2);
+    unsigned digits = 1;
+    while (digits < 8 && value >> 4 * digits != 0) ++digits;
+    hex(value, digits);
   }
 
   Expected<void> epilogs(const RuntimeFunction& function, const UnwindInfo& info) {
@@ -477,6 +499,7 @@ class TextPrinter : Walker {
   }
 
   TextWriter& out_;
+  bool dumpbin_;
 };
 
 template <typename Printer>
@@ -506,14 +529,14 @@ void each_function(const winx64::Functions& functions, TextWriter& out, dwarf::E
 
 }  // namespace
 
-void dump_winx64(const winx64::Functions& functions, TextWriter& out, dwarf::ErrorSink report, bool json) {
+void dump_winx64(const winx64::Functions& functions, TextWriter& out, dwarf::ErrorSink report, DumpForm form) {
   const image::PeImage& image = functions.image();
   const image::PeSymbols symbols = image::PeSymbols::make(image);
-  if (json) {
+  if (form == DumpForm::kJson) {
     JsonPrinter printer(image, symbols, out);
     each_function(functions, out, report, printer, false);
   } else {
-    TextPrinter printer(image, symbols, out);
+    TextPrinter printer(image, symbols, out, form == DumpForm::kDumpbin);
     printer.table(image.exception_directory().size() / 12);
     each_function(functions, out, report, printer, true);
   }

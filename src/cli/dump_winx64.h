@@ -1,13 +1,19 @@
 // windlass dump for PE images of x64 machines.
 #pragma once
 
+#include <cstdint>
+
 #include "base/text_writer.h"
 #include "dwarf/cfi.h"
 #include "winx64/read.h"
 
 namespace windlass::cli {
 
-// Every entry of the function table, in stored order: as NDJSON, or in the words of `dumpbin /unwindinfo`.
-void dump_winx64(const winx64::Functions& functions, TextWriter& out, dwarf::ErrorSink report, bool json);
+// In the words of `dumpbin /unwindinfo`, epilogues of version 2 and what it does not know with our own; as NDJSON; as
+// dumpbin has it, with the codes of epilogues as they are stored.
+enum class DumpForm : std::uint8_t { kText, kJson, kDumpbin };
+
+// Every entry of the function table, in stored order.
+void dump_winx64(const winx64::Functions& functions, TextWriter& out, dwarf::ErrorSink report, DumpForm form);
 
 }  // namespace windlass::cli

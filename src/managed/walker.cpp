@@ -340,7 +340,9 @@ bool State::leave_frame() {
     return show_method();
   }
   next = Next::kNative;
-  if (has(kNativeFrames) && frame.registers.known_slots() != 0) return show_native();  // the stack itself leads on
+  // The stack itself leads on, but from where a hijacked method has returned to: nobody has called that.
+  if (has(kNativeFrames) && frame.registers.known_slots() != 0 && left.kind != FrameKind::kHijacked)
+    return show_native();
   if (!left.has_registers()) {
     frame.registers.forget_all();
     return show_native();

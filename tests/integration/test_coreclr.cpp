@@ -111,9 +111,9 @@ struct WalkedThread {
   }
 };
 
-std::vector<WalkedThread> walk(pid_t pid) {
+std::vector<WalkedThread> walk(const std::string& what) {
   std::vector<WalkedThread> threads;
-  std::istringstream lines(run(WINDLASS_COMMAND " walk --json -p " + std::to_string(pid) + " 2>/dev/null").output);
+  std::istringstream lines(run(WINDLASS_COMMAND " walk --json " + what + " 2>/dev/null").output);
   for (std::string line; std::getline(lines, line);) {
     const json read = json::parse(line);
     WalkedThread thread{read["thread"], read["end"], {}};
@@ -124,6 +124,8 @@ std::vector<WalkedThread> walk(pid_t pid) {
   }
   return threads;
 }
+
+std::vector<WalkedThread> walk(pid_t pid) { return walk("-p " + std::to_string(pid)); }
 
 const std::string kBottom = "Chains.Bottom.Sleep(Int32)";
 
@@ -226,6 +228,21 @@ TEST_F(CoreClr, ACatchHandlerStandsOnWhatThrew) {
 TEST_F(CoreClr, ThreadsOfItsOwn) {
   expect_same_stack("thread", "Chains.Chain.OnThread()",
                     {"System.Threading.Thread.StartHelper.RunWorker()", "System.Threading.Thread.StartHelper.Run()"});
+}
+
+TEST_F(CoreClr, ACoreHasTheSameStack) {
+  if (run("command -v gcore").status != 0) GTEST_SKIP() << "SKIPPED: no gcore";
+  const Program program("plain");
+  const auto live = walk_at_bottom(program.pid());
+  ASSERT_TRUE(live.has_value());
+  const std::string pid = std::to_string(program.pid()), core = kFolder + "/core";
+  if (run("gcore -o " + core + " " + pid + " 2>&1").status != 0) GTEST_SKIP() << "SKIPPED: gcore does not work here";
+  const auto threads = walk("--core " + core + "." + pid);
+  (void)std::remove((core + "." + pid).c_str());
+  const auto dead = std::ranges::find(threads, live->id, &WalkedThread::id);
+  ASSERT_NE(dead, threads.end());
+  EXPECT_EQ(dead->end, "complete");
+  EXPECT_EQ(managed_of(*dead), managed_of(*live));
 }
 
 // Where managed code was left is in the runtime's list of explicit frames, too.

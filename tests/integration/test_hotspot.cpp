@@ -34,9 +34,8 @@ std::string text_of(const json& frame) {
 }
 
 // What stands above Chains.bottom, inlined methods too; hidden classes' are not printed by the runtime.
-JavaThread walk(pid_t pid) {
-  std::istringstream lines(
-      run(WINDLASS_COMMAND " walk --json -i -l -p " + std::to_string(pid) + " 2>/dev/null").output);
+JavaThread walk(const std::string& what) {
+  std::istringstream lines(run(WINDLASS_COMMAND " walk --json -i -l " + what + " 2>/dev/null").output);
   for (std::string line; std::getline(lines, line);) {
     const json read = json::parse(line);
     JavaThread thread{read["end"], {}};
@@ -75,7 +74,7 @@ TEST_F(HotSpot, StacksAreWhatTheRuntimePrints) {
       ASSERT_GT(printed.size(), 10U);
       printed.erase(printed.begin());  // getStackTrace itself
       printed.pop_back();              // READY
-      const JavaThread thread = walk(program.pid());
+      const JavaThread thread = walk("-p " + std::to_string(program.pid()));
       EXPECT_EQ(thread.end, "complete");
       std::vector<std::string> walked;
       for (const JavaFrame& frame : thread.frames) {
@@ -90,6 +89,21 @@ TEST_F(HotSpot, StacksAreWhatTheRuntimePrints) {
       printed.erase(printed.begin());
       EXPECT_EQ(walked, printed);
     }
+}
+
+TEST_F(HotSpot, ACoreHasTheSameStack) {
+  if (run("command -v gcore").status != 0) GTEST_SKIP() << "SKIPPED: no gcore";
+  const test::JavaProgram program(test::java_launchers().front(), {"-Xmx64m"}, {"stack"});
+  ASSERT_GT(program.printed().size(), 10U);
+  const std::string pid = std::to_string(program.pid()), core = test::kHotSpotFolder + "/core";
+  const auto made = run("gcore -o " + core + " " + pid + " 2>&1");
+  if (made.status != 0) GTEST_SKIP() << "SKIPPED: gcore does not work here";
+  const JavaThread live = walk("-p " + pid), dead = walk("--core " + core + "." + pid);
+  (void)std::remove((core + "." + pid).c_str());
+  EXPECT_EQ(dead.end, "complete");
+  EXPECT_GT(live.frames.size(), 10U);
+  ASSERT_EQ(dead.frames.size(), live.frames.size());
+  for (std::size_t i = 0; i < live.frames.size(); ++i) EXPECT_EQ(dead.frames[i].text, live.frames[i].text);
 }
 
 // The chains that there can be, from main() on: each step of work() begins one.

@@ -18,6 +18,7 @@
 #include "runtimes/hotspot/find.h"
 #include "runtimes/hotspot/vm_structs.h"
 #include "support/step_judge.h"
+#include "support/whole.h"
 
 namespace windlass {
 namespace {
@@ -146,7 +147,8 @@ TEST_P(HotSpotSteps, EveryInstructionOfJavaHasItsCaller) {
     StepJudge judge(thread);
     const HotSpotWays ways(program.pid(), judge);
     ASSERT_TRUE(ways.ok());
-    for (int steps = 0; steps < WINDLASS_STEPS && judge.step(); ++steps) {}
+    const int most = WINDLASS_STEPS * (test::whole() ? 20 : 1);
+    for (int steps = 0; steps < most && judge.step(); ++steps) {}
     ::printf("%s: %zu instructions judged, %zu different ones of %zu stretches of code and %zu methods: %zu wrong\n",
              launcher.c_str(), judge.judged, judge.instructions.size(), judge.methods.size(), judge.names.size(),
              judge.wrong);
@@ -158,10 +160,10 @@ TEST_P(HotSpotSteps, EveryInstructionOfJavaHasItsCaller) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, HotSpotSteps,
-                         ::testing::Values(Way{"interpreted", "-Xint", "0.1", 50},
-                                           Way{"c1", "-XX:TieredStopAtLevel=1", "2", 50},
-                                           Way{"c2", "-XX:-TieredCompilation", "4", 20},
-                                           Way{"tiers", "-Xshare:auto", "0.5", 50}),
+                         ::testing::Values(Way{"interpreted", "-Xint", "0.1", 20},
+                                           Way{"c1", "-XX:TieredStopAtLevel=1", "2", 40},
+                                           Way{"c2", "-XX:-TieredCompilation", "4", 15},
+                                           Way{"tiers", "-Xshare:auto", "0.5", 15}),
                          [](const auto& way) { return std::string(way.param.name); });
 
 }  // namespace

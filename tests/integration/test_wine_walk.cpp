@@ -263,7 +263,7 @@ TEST_F(WineWalk, ImagesInMemoryGiveTheSameStacks) {
                .attachment = {}};
   const auto maps = process::parse_proc_maps(process::read_proc_file("/proc/" + std::to_string(pid) + "/maps"));
   const auto none = [](const process::ProcMap&, std::string&) { return std::vector<walk::FileCandidate>(); };
-  (void)walk::add_modules(other, maps, none, 4096, {});
+  (void)walk::add_modules(other, maps, none, 4096, [](auto) { return manager::PublishedCodes(); });
   Names names;
   const auto expected = walk(target->space, target->threads, names);
   const auto found = walk(other.space, target->threads, names);

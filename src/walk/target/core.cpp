@@ -6,6 +6,7 @@
 
 #include "image/core.h"
 #include "image/unwind_sections.h"
+#include "runtimes/find.h"
 #include "walk/target/dump_memory.h"
 #include "walk/target/file_search.h"
 #include "walk/target/memory_image.h"
@@ -29,6 +30,7 @@ std::vector<process::ProcMap> maps_of(const CoreFile& core) {
     map.offset = mapping.offset;
     map.path = mapping.path;
     map.deleted = mapping.deleted;
+    map.readable = true;  // a core does not say
     // gcore leaves mappings without dumped pages out of the segments.
     const image::CoreSegment* segment = core.segment_at(mapping.begin);
     map.presumed = segment == nullptr;
@@ -82,6 +84,16 @@ void add_threads(Target& target, const CoreFile& core) {
   }
 }
 
+// Data that a cut-off core has lost were written since they came from their file.
+void add_files(walk::DumpMemory& memory, const CoreFile& core, std::span<const walk::FileRange> found) {
+  std::vector<walk::FileRange> files(found.begin(), found.end());
+  std::erase_if(files, [&](const walk::FileRange& range) {
+    const image::CoreSegment* segment = core.segment_at(range.begin);
+    return segment != nullptr && segment->cut_off && !segment->executable;
+  });
+  memory.add_files(files);
+}
+
 }  // namespace
 
 Expected<Target> open_core(const std::string& path, const DumpOptions& options) {
@@ -112,14 +124,17 @@ Expected<Target> open_core(const std::string& path, const DumpOptions& options) 
   };
   constexpr std::uint64_t kPage = 4096;
   const std::vector<process::ProcMap> maps = maps_of(*core);
-  auto files = walk::add_modules(target, maps, find, core->auxiliary_value(AT_PAGESZ).value_or(kPage),
-                                 manager::open_published(maps, target.space.memory()));
-  // Data that a cut-off core has lost were written since they came from their file.
-  std::erase_if(files, [&](const walk::FileRange& range) {
-    const image::CoreSegment* segment = core->segment_at(range.begin);
-    return segment != nullptr && segment->cut_off && !segment->executable;
-  });
-  memory.add_files(files);
+  // Runtimes are read in the files' memory, too.
+  manager::PublishedCodes published;
+  const auto find_published = [&](std::span<const walk::FileRange> found) {
+    add_files(memory, *core, found);
+    published = manager::open_published(maps, target.space.memory());
+    const auto open_memory = [&] { return runtimes::unowned(target.space.memory()); };
+    runtimes::add_runtimes(published, maps, open_memory, {});
+    return published;
+  };
+  (void)walk::add_modules(target, maps, find, core->auxiliary_value(AT_PAGESZ).value_or(kPage), find_published);
+  for (const auto& code : published) walk::note_problem(target, *code);
   return target;
 }
 

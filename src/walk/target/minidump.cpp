@@ -137,7 +137,9 @@ Expected<Target> open_minidump(const std::string& path, const DumpOptions& optio
   };
   constexpr std::uint64_t kPage = 4096;
   const std::vector<process::ProcMap> maps = maps_of(*dump);
-  const auto more = walk::add_modules(target, maps, find, kPage, manager::open_published(maps, target.space.memory()));
+  const auto more = walk::add_modules(target, maps, find, kPage, [&](std::span<const walk::FileRange>) {
+    return manager::open_published(maps, target.space.memory());
+  });
   ranges.insert(ranges.end(), more.begin(), more.end());
   memory.add_files(ranges);
   return target;

@@ -34,8 +34,8 @@ struct OpenedFile {
 class ModuleAdder {
  public:
   ModuleAdder(Target& target, std::span<const process::ProcMap> maps, FindFiles find, std::uint64_t page_size,
-              const manager::PublishedCodes& published)
-      : target_(target), maps_(maps), find_(find), page_size_(page_size), published_(published) {}
+              FindPublished find_published)
+      : target_(target), maps_(maps), find_(find), page_size_(page_size), find_published_(find_published) {}
 
   std::vector<FileRange> run() {
     std::map<std::pair<std::string, std::uint64_t>, FileGroup> groups;
@@ -51,6 +51,7 @@ class ModuleAdder {
     }
     for (const auto& [key, group] : groups)
       if (group.executable) add_file(group);
+    published_ = find_published_(ranges_);
     add_found();
     return std::move(ranges_);
   }
@@ -215,15 +216,23 @@ class ModuleAdder {
   std::span<const process::ProcMap> maps_;
   FindFiles find_;
   std::uint64_t page_size_;
-  const manager::PublishedCodes& published_;
+  FindPublished find_published_;
+  manager::PublishedCodes published_;
   std::vector<FileRange> ranges_;
   std::vector<Found> found_;
 };
 
 }  // namespace
 
+void note_problem(Target& target, const manager::PublishedCode& code) {
+  const auto problem = code.problem();
+  if (!problem) return;
+  std::string note = fmt::format("what the process says of its code: {}", problem->text());
+  if (std::ranges::find(target.notes, note) == target.notes.end()) target.notes.push_back(std::move(note));
+}
+
 std::vector<FileRange> add_modules(Target& target, std::span<const process::ProcMap> maps, FindFiles find,
-                                   std::uint64_t page_size, const manager::PublishedCodes& published) {
+                                   std::uint64_t page_size, FindPublished published) {
   const std::vector<process::ProcMap> elf = add_loaded_pe(target, maps, find);
   return ModuleAdder(target, elf, find, page_size, published).run();
 }

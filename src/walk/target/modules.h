@@ -28,11 +28,18 @@ struct FileRange {
   std::string file;
 };
 
+// What the makers of generated code have published of it. Asked once, with the files that were found, before that code
+// is added.
+using FindPublished = FunctionRef<manager::PublishedCodes(std::span<const FileRange> files)>;
+
 // Adds a module for every PE image (pe_modules.h) and for every other executable mapping (neighbours of one file
 // together), its unwind information from the file, else from memory; a code range where there is neither, or, where
 // its makers have published such code, a module with their functions. `maps` ascending. Files that are missing or are
 // not the ones that ran are noted. Returns the mappings, not only the executable ones, of the files found.
 std::vector<FileRange> add_modules(Target& target, std::span<const process::ProcMap> maps, FindFiles find,
-                                   std::uint64_t page_size, const manager::PublishedCodes& published);
+                                   std::uint64_t page_size, FindPublished published);
+
+// Notes once what is wrong with what a process says of its code.
+void note_problem(Target& target, const manager::PublishedCode& code);
 
 }  // namespace windlass::walk

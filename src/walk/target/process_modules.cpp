@@ -122,10 +122,7 @@ void ProcessModules::note_files(const Target& target) {
 void ProcessModules::fix_time(Target& target) const {
   for (const auto& code : published_) {
     code->set_time(monotonic_ns());
-    const auto problem = code->problem();
-    if (!problem) continue;
-    std::string note = fmt::format("what the process says of its code: {}", problem->text());
-    if (std::ranges::find(target.notes, note) == target.notes.end()) target.notes.push_back(std::move(note));
+    note_problem(target, *code);
   }
 }
 
@@ -151,7 +148,8 @@ Refreshed ProcessModules::update(Target& target, pid_t pid, std::string_view map
     return module != nullptr && map.executable;
   });
   const auto find = [&](const process::ProcMap& map, std::string&) { return process::files_of(pid, 0, map); };
-  (void)add_modules(target, all, find, static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)), published_);
+  (void)add_modules(target, all, find, static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)),
+                    [&](std::span<const FileRange>) { return published_; });
   const std::vector<const ModuleInfo*> infos = target.space.modules();
   changed.modules_new = infos.size() + changed.modules_gone - before;
   windows_ = std::ranges::any_of(infos, &ModuleInfo::windows);

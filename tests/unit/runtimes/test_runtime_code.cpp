@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <utility>
@@ -28,7 +29,7 @@ class CountedMethod final : public Method {
 };
 
 struct Counts {
-  int asked = 0, checked = 0;
+  int asked = 0, checked = 0, named = 0;
   bool lasting = true, understood = true;
   std::size_t bytes = 100;
   std::map<std::uint64_t, std::pair<std::uint64_t, const char*>> methods;  // begin: end, name
@@ -51,6 +52,17 @@ class CountingRuntime final : public Runtime {
     method->lasting = counts_.lasting;
     method->size = counts_.bytes;
     return method;
+  }
+  // Of an interpreter: rbp stands for the method, what it points to for the line.
+  std::optional<FrameFunction> frame_function(const Method& method, std::uint64_t, const Registers& frame,
+                                              const Memory& memory) override {
+    std::uint64_t place = 0;
+    if (method.name != "interpreter" || !memory.read(frame.get(6), &place, sizeof place)) return std::nullopt;
+    return FrameFunction{frame.get(6), place};
+  }
+  source::NamedFunction name_of(const FrameFunction& function) override {
+    ++counts_.named;
+    return {"m" + std::to_string(function.function), "f", static_cast<std::uint32_t>(function.place)};
   }
   bool is_still(const Method& method) override {
     ++counts_.checked;
@@ -115,6 +127,45 @@ TEST(RuntimeCode, AnswersForNothingWhereItIsNotUnderstood) {
   EXPECT_EQ(code->end(), ~std::uint64_t{0});
   counts.understood = false;
   EXPECT_EQ(code->end(), 0U);
+}
+
+TEST(RuntimeCode, NumbersWhatAnInterpreterRuns) {
+  class Lines final : public Memory {
+   public:
+    bool read(std::uint64_t address, void* to, std::size_t size) const override {
+      const std::uint64_t line = address * 10;
+      if (size != sizeof line || address > 100) return false;
+      std::memcpy(to, &line, size);
+      return true;
+    }
+  };
+  Counts counts{.methods = {{100, {200, "interpreter"}}, {200, {300, "compiled"}}}};
+  const auto source = code_of(counts)->make_source();
+  const Lines memory;
+  Registers frame(Architecture::kX86_64);
+  frame.set(6, 7);
+  const std::uint64_t first = source->frame_function(150, frame, memory);
+  EXPECT_NE(first, 0U);
+  EXPECT_EQ(source->frame_function(160, frame, memory), first);
+  EXPECT_EQ(counts.named, 1);
+  EXPECT_EQ(source->frame_function(250, frame, memory), 0U);  // code of one function
+  EXPECT_EQ(source->frame_function(350, frame, memory), 0U);  // nobody's
+  frame.set(6, 8);
+  EXPECT_NE(source->frame_function(150, frame, memory), first);
+  frame.set(6, 101);
+  EXPECT_EQ(source->frame_function(150, frame, memory), 0U);  // cannot be read
+  std::vector<source::NamedFunction> names;
+  ASSERT_TRUE(source->functions_at(150, first, names));
+  ASSERT_TRUE(source->functions_at(150, 0, names));
+  ASSERT_TRUE(source->functions_at(250, 0, names));
+  EXPECT_FALSE(source->functions_at(350, 0, names));
+  ASSERT_EQ(names.size(), 3U);
+  EXPECT_EQ(names[0].name, "m7");
+  EXPECT_EQ(names[0].line, 70U);
+  EXPECT_EQ(names[1].name, "interpreter");
+  EXPECT_EQ(names[2].name, "compiled");
+  EXPECT_TRUE(source->functions_at(150, 1000, names));  // no such number: the code's
+  EXPECT_EQ(names.back().name, "interpreter");
 }
 
 TEST(RuntimeCode, IsASource) {

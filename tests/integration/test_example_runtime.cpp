@@ -1,0 +1,152 @@
+// examples/runtime: a language on the library's public headers. Its programs print what they should however they are
+// run, no walk differs from the shadow stack, and tools see its stacks whole.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <thread>
+#include <tuple>
+
+#include <fmt/format.h>
+
+#include "support/privilege.h"
+#include "support/run_command.h"
+#include "support/whole.h"
+
+namespace windlass {
+namespace {
+
+using test::run;
+
+std::string program(const std::string& name) { return fmt::format("{}/{}.lilt", LILT_PROGRAMS, name); }
+
+std::string expected(const std::string& name) {
+  std::ifstream stream(fmt::format("{}/{}.expected", LILT_PROGRAMS, name));
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+// ---- programs -----------------------------------------------------------------------------------------------------
+
+class LiltPrograms : public testing::TestWithParam<std::tuple<const char*, const char*>> {};
+
+TEST_P(LiltPrograms, PrintWhatTheyShould) {
+  const auto& [name, options] = GetParam();
+  const auto seen = run(fmt::format("timeout 60 '{}' {} '{}' 2>/dev/null", LILT, options, program(name)));
+  EXPECT_EQ(seen.status, 0) << "4: a walk was wrong";
+  EXPECT_EQ(seen.output, expected(name));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, LiltPrograms,
+    testing::Combine(testing::Values("nbody", "binary_trees", "json", "quicksort", "mandelbrot", "exceptions"),
+                     testing::Values("--tier0", "--tier-up=1", "--tier-up=2 --again=3", "--heap=65536",
+                                     "--gc-stress --check-stacks", "--gc-stress --check-stacks --tier-up=1")));
+
+TEST(Lilt, ACollectorAtEachCallComparesStacks) {
+  const auto seen = run(fmt::format("'{}' --gc-stress --check-stacks '{}' 2>&1 >/dev/null", LILT, program("json")));
+  unsigned long walks = 0, frames = 0, wrong = 1;
+  ASSERT_EQ(std::sscanf(seen.output.c_str(), "%lu walks checked, %lu frames, %lu wrong", &walks, &frames, &wrong), 3)
+      << seen.output;
+  EXPECT_GT(walks, 400u);
+  EXPECT_GT(frames, 4 * walks);
+  EXPECT_EQ(wrong, 0u);
+}
+
+// Threads that throw, collect, stop one another and are compiled again, walked from signals meanwhile. Five minutes of
+// it with WINDLASS_WHOLE=1.
+TEST(Lilt, SampledUnderStress) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(test::whole() ? 5 : 0);
+  unsigned long all = 0;
+  do {
+    const auto seen =
+        run(fmt::format("sed 's/rounds = 300/rounds = 24/' '{}' > '{}/stress.lilt' && timeout 100 '{}' --sample=150 "
+                        "--tier-up=2 --again=3 "
+                        "'{}/stress.lilt' 2>&1",
+                        program("stress"), testing::TempDir(), LILT, testing::TempDir()));
+    unsigned long walks = 0, wrong = 1;
+    const std::size_t at = seen.output.find("192\n192\n192\n192\n");
+    ASSERT_NE(at, std::string::npos) << seen.output;
+    ASSERT_EQ(std::sscanf(seen.output.c_str() + at + 16, "%lu walks checked, %*u frames, %lu wrong", &walks, &wrong),
+              2);
+    EXPECT_EQ(wrong, 0u) << seen.output;
+    all += walks;
+  } while (std::chrono::steady_clock::now() < end);
+  fmt::print("{} walks, none wrong\n", all);
+  EXPECT_GT(all, 1000u);
+}
+
+TEST(Lilt, WhatNobodyCatchesIsShownWithItsStack) {
+  const auto seen = run(fmt::format(
+      "printf 'fn f(n: int): int {{ if (n == 0) return 1 / n; return f(n - 1); }}\\nprint(f(2));\\n' | '{}' 2>&1",
+      LILT));
+  EXPECT_EQ(seen.status, 1);
+  EXPECT_EQ(seen.output, "unhandled Error: division by zero\n  at f\n  at f\n  at f\n  at main\n");
+}
+
+TEST(Lilt, ReadsALineAtATime) {
+  const auto seen =
+      run(fmt::format("printf 'fn f(n: int): int {{\\n return n * 2;\\n}}\\nprint(f(4));\\nprint(x);\\n"
+                      "print(f(5));\\n' | '{}' 2>&1",
+                      LILT));
+  EXPECT_EQ(seen.output, "8\nline 1: unknown name x\n10\n");
+}
+
+// ---- tools --------------------------------------------------------------------------------------------------------
+
+// All names, in this order?
+bool in_order(const std::string& text, std::initializer_list<const char*> names) {
+  std::size_t at = 0;
+  for (const char* name : names)
+    if ((at = text.find(name, at)) == std::string::npos) return false;
+  return true;
+}
+
+TEST(Lilt, OurWalkShowsItsStack) {
+  const pid_t pid = ::fork();
+  ASSERT_GE(pid, 0);
+  if (pid == 0) {
+    ::execl(LILT, LILT, program("stack").c_str(), nullptr);
+    _exit(127);
+  }
+  test::CommandResult walked;
+  for (int i = 0; i < 50 && walked.output.find("spin") == std::string::npos; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    walked = run(fmt::format("'{}' walk {} 2>&1", WINDLASS_COMMAND, pid));
+  }
+  ::kill(pid, SIGKILL);
+  ::waitpid(pid, nullptr, 0);
+  EXPECT_TRUE(in_order(walked.output, {" spin", " innermost", " apply<int>", " lambda:11", " lilt_enter", "qsort",
+                                       " outer", " main", "lilt_enter", " main", "_start"}))
+      << walked.output;
+}
+
+TEST(Lilt, OurRecordingShowsIt) {
+  if (const std::string reason = test::no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
+  const std::string profile = testing::TempDir() + fmt::format("lilt-{}.pb.gz", ::getpid());
+  const auto seen = run(fmt::format("'{0}' record -o '{1}' -- timeout 1 '{2}' '{3}'; '{0}' report --folded '{1}'",
+                                    WINDLASS_COMMAND, profile, LILT, program("stack")));
+  std::filesystem::remove(profile);
+  EXPECT_TRUE(in_order(seen.output, {";main;outer;", "qsort", "lambda:11;apply<int>;innermost:value;innermost;spin"}))
+      << seen.output.substr(0, 2000);
+}
+
+TEST(Lilt, GdbShowsIt) {
+  if (run("command -v gdb").status != 0) GTEST_SKIP() << "SKIPPED: there is no gdb";
+  const auto seen = run(fmt::format(
+      "timeout 100 gdb -batch -nx -ex 'set debuginfod enabled off' -ex 'handle SIGALRM stop' -ex run -ex bt --args "
+      "'{}' --gdb --alarm=1 '{}' 2>&1",
+      LILT, program("stack")));
+  if (seen.output.find("SIGALRM,") == std::string::npos) GTEST_SKIP() << "SKIPPED: gdb runs no programs here";
+  EXPECT_TRUE(in_order(seen.output, {" in spin ()", "innermost ()", "apply<int> ()", "lambda:11 ()", "qsort",
+                                     " outer ()", " in main ()", " main ("}))
+      << seen.output;
+}
+
+}  // namespace
+}  // namespace windlass
