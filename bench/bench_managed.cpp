@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "support/code_by_hand.h"
+#include "windlass/gc_roots.h"
 #include "windlass/suspension.h"
 
 WINDLASS_MANAGED_METHOD(bench_outer)
@@ -98,6 +99,42 @@ void measure_walks(const void*) {
                kDepth;
 }
 
+// ---- roots --------------------------------------------------------------------------------------------------------
+
+constexpr unsigned kScanned = 1000;
+double scan_ns;
+std::uint64_t roots_seen;
+
+// Two roots a frame: a register that its callee has saved, and a slot.
+std::vector<std::byte> map_of_method(const Method& method) {
+  constexpr bool kX86 = kOwnArchitecture == Architecture::kX86_64;
+  constexpr std::uint32_t kCall = kX86 ? 2 : 4;
+  constexpr RegisterNumber kKept = kX86 ? 3 : 19;
+  const auto site =
+      static_cast<std::uint32_t>(reinterpret_cast<std::uint64_t>(bench_method_try) - method.begin) + kCall;
+  StackMap map{.code_size = static_cast<std::uint32_t>(method.end - method.begin),
+               .sites = {{.offset = site, .live = {{.place = in_register(kKept)}, {.place = at_sp(kX86 ? 0 : 24)}}}}};
+  auto encoded = encode(map);
+  if (!encoded) fmt::print("the stack map: {}\n", encoded.error().text());
+  return encoded ? std::move(*encoded) : std::vector<std::byte>();
+}
+
+void measure_scan(const void*) {
+  Registers here = capture_registers();
+  StackWalker walker(own_process(), here);
+  while (runtime.find(walker.frame().pc().lookup()) == nullptr && walker.step()) {}
+  here = walker.frame().registers;
+  roots_seen = 0;
+  const auto scan = [&] {
+    for (ManagedWalker walk(thread.walk, here, kFunctionsOnly); walk.next();)
+      (void)each_root(walk.frame(), own_process().memory(), [](const Root& root) { roots_seen += root.address != 0; });
+  };
+  scan();
+  const std::uint64_t each = roots_seen;
+  scan_ns = fastest(200, scan);
+  roots_seen = each;
+}
+
 // ---- exceptions ---------------------------------------------------------------------------------------------------
 
 void throw_managed(const void*) { raise(thread, 1); }
@@ -153,9 +190,18 @@ struct Everywhere : SafePoints {
   bool is_safe_point(const Method&, std::uint64_t) const override { return true; }
 };
 
+std::atomic<unsigned> answers = 0;
+
+// Some 5 us of a helper that managed code calls.
+void compute(const void*) {
+  for (unsigned i = 0; i < 5000; ++i) asm volatile("" ::: "memory");
+}
+
+// All in managed code nearly always: each has to get its signal, and to come to a safe point or to return.
 void suspension(unsigned count) {
   const Everywhere points;
   Suspender suspender(own_process(), runtime, points, SIGRTMIN + 3);
+  const Chain chain(5, reinterpret_cast<void*>(&compute));
   std::atomic<bool> end = false;
   std::atomic<unsigned> attached = 0;
   std::vector<std::thread> threads;
@@ -166,24 +212,36 @@ void suspension(unsigned count) {
       ++attached;
       while (!end) {
         suspender.leave_native(mutator);
+        chain.run();
         suspender.enter_native(mutator);
-        std::this_thread::yield();
       }
       suspender.detach(mutator);
     });
   while (attached < count) std::this_thread::yield();
-  std::vector<double> times;
-  for (int i = 0; i < 200; ++i) {
-    const double begin = now();
-    { const Stopped stopped(suspender); }
-    times.push_back(now() - begin);
-    std::this_thread::sleep_for(std::chrono::microseconds(200));
-  }
+  const auto median = [](const auto& what) {
+    std::vector<double> times;
+    for (int i = 0; i < 51; ++i) {
+      const double begin = now();
+      what();
+      times.push_back(now() - begin);
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+    }
+    std::ranges::sort(times);
+    return times[25] / 1000;
+  };
+  const double stopped = median([&] { const Stopped all(suspender); });
+  // What the system takes to have each of them run a handler that does nothing.
+  std::signal(SIGUSR2, [](int) { ++answers; });
+  const double bare = median([&] {
+    answers = 0;
+    for (std::thread& one : threads) ::pthread_kill(one.native_handle(), SIGUSR2);
+    while (answers < threads.size()) std::this_thread::yield();
+  });
   end = true;
   for (std::thread& one : threads) one.join();
-  std::ranges::sort(times);
-  fmt::print("{} threads stopped and resumed: median {:.0f} us, lowest {:.0f} us\n", count, times[100] / 1000,
-             times[0] / 1000);
+  fmt::print(
+      "{} computing threads stopped and resumed: median {:.0f} us; a signal to each, and its answer: {:.0f} us\n",
+      count, stopped, bare);
 }
 
 }  // namespace
@@ -208,6 +266,11 @@ int main(int argc, char**) {
   fmt::print("a managed frame, ns, of {}: {:.1f}; light {:.1f}; the same frames by StackWalker {:.1f}\n", kDepth,
              walk_ns[0], walk_ns[1], walk_ns[2]);
   if (argc > 1) return 0;
+  const std::vector<std::byte> roots = map_of_method(inner);
+  inner.roots = roots;
+  Chain(kScanned, reinterpret_cast<void*>(&measure_scan)).run();
+  fmt::print("a scan of {} frames for {} roots: {:.0f} us, {:.1f} ns a frame\n", kScanned, roots_seen, scan_ns / 1000,
+             scan_ns / kScanned);
   fmt::print("throw and catch, ns:\n");
   exceptions(inner);
   suspension(64);

@@ -128,7 +128,7 @@ struct Way {
   const char* name;
   const char* option;
   const char* seconds;    // that it runs before
-  std::size_t functions;  // met at least
+  std::size_t functions;  // met at least in a whole run
 };
 
 class HotSpotSteps : public ::testing::TestWithParam<Way> {};
@@ -153,15 +153,17 @@ TEST_P(HotSpotSteps, EveryInstructionOfJavaHasItsCaller) {
              launcher.c_str(), judge.judged, judge.instructions.size(), judge.methods.size(), judge.names.size(),
              judge.wrong);
     EXPECT_EQ(judge.wrong, 0U) << judge.first_wrong;
-    EXPECT_GE(judge.names.size(), GetParam().functions);
+    // Which ones the program is at in a short run is chance.
+    EXPECT_GE(judge.names.size(), test::whole() ? GetParam().functions : 5);
+    EXPECT_GT(judge.judged, 10'000U);
     ::kill(program.pid(), SIGKILL);
     ::waitpid(thread, &status, __WALL);
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, HotSpotSteps,
-                         ::testing::Values(Way{"interpreted", "-Xint", "0.1", 20},
-                                           Way{"c1", "-XX:TieredStopAtLevel=1", "2", 40},
+                         ::testing::Values(Way{"interpreted", "-Xint", "0.1", 100},
+                                           Way{"c1", "-XX:TieredStopAtLevel=1", "2", 50},
                                            Way{"c2", "-XX:-TieredCompilation", "4", 15},
                                            Way{"tiers", "-Xshare:auto", "0.5", 15}),
                          [](const auto& way) { return std::string(way.param.name); });

@@ -53,7 +53,7 @@ struct Blob {
 class CodeMap {
  public:
   static constexpr std::uint32_t kMaxHeaps = 16;
-  static constexpr std::uint32_t kMaxCode = 16U << 20;  // bytes of one blob
+  static constexpr std::uint32_t kMaxCode = 4U << 20;  // bytes of one blob
   static constexpr std::uint32_t kMaxCodelets = 4096;
   static constexpr unsigned kMaxSteps = 1U << 16;  // backwards in a segment map
 

@@ -62,7 +62,7 @@ void DebugInfo::each_scope(std::uint32_t at, FunctionRef<bool(std::uint32_t at, 
   for (unsigned i = 0; i < kMostScopes && at != 0 && at < scopes_.size(); ++i) {
     Compressed stream(ByteView(scopes_.data() + at, scopes_.size() - at), null_free_);
     const auto sender = stream.next(), method = stream.next(), bci = stream.next();
-    if (!bci || *method == 0 || *method > metadata_.size()) return;
+    if (!sender || !method || !bci || *method == 0 || *method > metadata_.size()) return;
     if (!visit(at, {metadata_[*method - 1], static_cast<std::int32_t>(*bci) - 1})) return;
     at = *sender;
   }
