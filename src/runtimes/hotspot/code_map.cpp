@@ -116,14 +116,6 @@ Expected<std::vector<CodeMap::Heap>> CodeMap::read_heaps(const Memory& memory) c
   return heaps;
 }
 
-Expected<std::vector<std::pair<std::uint64_t, std::uint64_t>>> CodeMap::heaps(const Memory& memory) const {
-  const auto read = read_heaps(memory);
-  if (!read) return std::unexpected(read.error());
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;
-  for (const Heap& heap : *read) ranges.emplace_back(heap.begin, heap.end);
-  return ranges;
-}
-
 Expected<std::uint64_t> CodeMap::block_of(const Memory& memory, const Heap& heap, std::uint64_t pc) const {
   std::uint64_t segment = (pc - heap.begin) >> heap.log2_segment;
   for (unsigned steps = 0; steps < kMaxSteps; ++steps) {
@@ -175,7 +167,7 @@ Expected<Blob> CodeMap::read_blob(const Memory& memory, std::uint64_t at) const 
   if (*frame > 1 && *frame < kMostWords) blob.frame_bytes = (*frame - 1) * std::int32_t{kWord};
   blob.name = read_text(memory, *name, kLongestName);
   blob.kind = kind_of(blob.name, blob.frame_bytes);
-  if (blob.is_compiled()) read_method(memory, blob, *size);
+  if (blob.is_compiled()) read_method(memory, blob);
   if (const auto call = read_value<std::uint64_t>(memory, call_return_);
       blob.kind == Blob::Kind::kOther && call && *call > blob.begin && *call < blob.end)
     blob.call_return = *call;
@@ -183,7 +175,7 @@ Expected<Blob> CodeMap::read_blob(const Memory& memory, std::uint64_t at) const 
   return blob;
 }
 
-void CodeMap::read_method(const Memory& memory, Blob& blob, std::int64_t size) const {
+void CodeMap::read_method(const Memory& memory, Blob& blob) const {
   const std::uint64_t at = blob.address;
   const auto word = [&](std::uint32_t field) { return read_value<std::uint64_t>(memory, at + field).value_or(0); };
   const auto offset = [&](std::uint32_t field) { return read_value<std::int32_t>(memory, at + field).value_or(-1); };
@@ -204,10 +196,10 @@ void CodeMap::read_method(const Memory& memory, Blob& blob, std::int64_t size) c
   blob.stubs = by_offset(nmethod_stubs_);
   blob.exception_handler = by_offset(nmethod_exception_);
   blob.deopt_handler = deopt_is_offset_ ? by_offset(nmethod_deopt_) : in_code(word(nmethod_deopt_));
-  if (blob.kind == Blob::Kind::kMethod) read_debug_information(memory, blob, size);
+  if (blob.kind == Blob::Kind::kMethod) read_debug_information(memory, blob);
 }
 
-void CodeMap::read_debug_information(const Memory& memory, Blob& blob, std::int64_t size) const {
+void CodeMap::read_debug_information(const Memory& memory, Blob& blob) const {
   const std::uint64_t at = blob.address;
   const auto word = [&](std::uint32_t field) { return read_value<std::uint64_t>(memory, at + field).value_or(0); };
   const auto offset = [&](std::uint32_t field) { return read_value<std::uint32_t>(memory, at + field).value_or(0); };
@@ -229,8 +221,8 @@ void CodeMap::read_debug_information(const Memory& memory, Blob& blob, std::int6
     blob.debug.metadata_end = data + offset(mutable_size_);
   }
   const auto is_range = [](std::uint64_t begin, std::uint64_t end) { return begin <= end && end - begin <= kMaxCode; };
-  if (size < 0 || !is_range(blob.debug.pcs, blob.debug.pcs_end) ||
-      !is_range(blob.debug.scopes, blob.debug.scopes_end) || !is_range(blob.debug.metadata, blob.debug.metadata_end))
+  if (!is_range(blob.debug.pcs, blob.debug.pcs_end) || !is_range(blob.debug.scopes, blob.debug.scopes_end) ||
+      !is_range(blob.debug.metadata, blob.debug.metadata_end))
     blob.debug = {};
 }
 

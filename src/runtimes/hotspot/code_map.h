@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "runtimes/hotspot/vm_structs.h"
@@ -64,8 +63,6 @@ class CodeMap {
   [[nodiscard]] Expected<Blob> find(const Memory& memory, std::uint64_t pc) const;
   // Is what find() gave still there? Of a process that has ended, what was there last.
   [[nodiscard]] bool is_still(const Memory& memory, const Blob& blob) const;
-  // Where code may be, at this time: begin, end.
-  [[nodiscard]] Expected<std::vector<std::pair<std::uint64_t, std::uint64_t>>> heaps(const Memory& memory) const;
 
  private:
   struct Heap {
@@ -75,8 +72,8 @@ class CodeMap {
   [[nodiscard]] Expected<std::vector<Heap>> read_heaps(const Memory& memory) const;
   [[nodiscard]] Expected<std::uint64_t> block_of(const Memory& memory, const Heap& heap, std::uint64_t pc) const;
   [[nodiscard]] Expected<Blob> read_blob(const Memory& memory, std::uint64_t at) const;
-  void read_method(const Memory& memory, Blob& blob, std::int64_t size) const;
-  void read_debug_information(const Memory& memory, Blob& blob, std::int64_t size) const;
+  void read_method(const Memory& memory, Blob& blob) const;
+  void read_debug_information(const Memory& memory, Blob& blob) const;
   [[nodiscard]] Expected<void> narrow_to_codelet(const Memory& memory, std::uint64_t pc, Blob& blob) const;
 
   std::uint64_t heaps_ = 0, interpreter_ = 0, call_return_ = 0;

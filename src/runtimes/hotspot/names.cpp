@@ -124,7 +124,7 @@ JavaMethod Names::read(const Memory& memory, std::uint64_t const_method) const {
 // Behind the bytecodes: pairs of differences, one byte where they are small; 0 ends it, 0xff: numbers follow.
 void Names::read_lines(const Memory& memory, std::uint64_t const_method, JavaMethod& to) const {
   constexpr std::uint8_t kEnd = 0, kNumbers = 0xff, kLineBits = 3, kLineMask = 7;
-  constexpr std::size_t kPiece = 256;
+  constexpr std::size_t kPiece = 4096;
   const auto flags = read_value<std::uint16_t>(memory, const_method + const_flags_);
   const auto code_size = read_value<std::uint16_t>(memory, const_method + const_code_size_);
   if (!flags || !code_size || (*flags & kHasLines) == 0) return;

@@ -67,7 +67,7 @@ FlowInput input_of(const Blob& blob, std::span<const std::byte> code) {
 }  // namespace
 
 void mend_entry(std::span<std::byte> code, std::size_t at, std::int32_t frame_bytes) {
-  constexpr std::size_t kJump = 5, kFirst = 7;
+  constexpr std::size_t kFirst = 7;  // bytes of the instruction that the jump's five stand on
   constexpr std::byte kPushRbp{0x55}, kNop{0x90};
   if (at > code.size() || code.size() - at < kFirst + 4 || code[at] != std::byte{0xe9}) return;
   const auto part = code.subspan(at);
@@ -85,7 +85,6 @@ void mend_entry(std::span<std::byte> code, std::size_t at, std::int32_t frame_by
     put({0x55, 0x48, 0x83, 0xec}, frame_bytes - 8, 1);
   else
     put({0x55, 0x48, 0x81, 0xec}, frame_bytes - 8, 1);
-  static_assert(kJump < kFirst);
 }
 
 Expected<std::unique_ptr<Code>> Code::read(const Memory& memory, Blob blob, bool null_free) {
@@ -96,7 +95,7 @@ Expected<std::unique_ptr<Code>> Code::read(const Memory& memory, Blob blob, bool
   auto code = std::make_unique<Code>();
   code->begin = blob.begin;
   code->end = blob.end;
-  code->lasting = !blob.is_compiled() && blob.kind != Blob::Kind::kVirtual;
+  code->lasting = !blob.is_compiled();
   if (blob.kind == Blob::Kind::kVirtual)
     code->stretches_ = {{0, FrameState::at_entry()}};  // data stands between them, and none moves sp
   else if (blob.kind != Blob::Kind::kOther)
@@ -112,14 +111,24 @@ Expected<std::unique_ptr<Code>> Code::read(const Memory& memory, Blob blob, bool
   return code;
 }
 
-// C++ enters Java here, with a frame of rbp: which registers it gives back, and from where, its end says.
-void Code::read_call_stub(ByteView code) {
+namespace {
+
+// Of a frame that rbp points into, at one place: behind a call to there, as frames are looked up.
+FrameRow row_of_return(std::uint64_t address) {
   FrameRow row;
-  row.begin = code.origin() - 1;  // within the call
-  row.end = code.origin();
+  row.begin = address - 1;
+  row.end = address;
   row.cfa = CfaRule::at(x86_64::kRbp, 16);
   row.return_address = RegisterRule::at_cfa(-8);
   (void)row.registers.set(x86_64::kRbp, RegisterRule::at_cfa(-16));
+  return row;
+}
+
+}  // namespace
+
+// C++ enters Java here, with a frame of rbp: which registers it gives back, and from where, its end says.
+void Code::read_call_stub(ByteView code) {
+  FrameRow row = row_of_return(code.origin());
   constexpr std::size_t kLongest = 1024;
   for (std::size_t at = 0; at < std::min(code.size(), kLongest);) {
     const auto effect = code::stack_effect(*code.sub(at, code.size() - at), code.origin() + at);
@@ -135,7 +144,7 @@ void Code::read_call_stub(ByteView code) {
     at += effect->length;
   }
   // rbx and r12 to r15, besides rbp.
-  if (row.registers.size() == 6) special_.push_back(row);
+  if (row.registers.size() == 6) returns_.push_back({row});
 }
 
 // A mounted virtual thread has its innermost frames on the carrier's stack. The outermost of these returns, to no call,
@@ -148,22 +157,17 @@ void Code::read_return_barriers(ByteView code) {
     std::uint32_t field = 0;
     std::memcpy(&field, code.data() + at + sizeof kLoadSp, sizeof field);
     if (std::memcmp(code.data() + at, kLoadSp, sizeof kLoadSp) != 0 || field != blob_.thread_continuation) continue;
-    return_barriers_.push_back(code.origin() + at);
-    FrameRow& row = special_.emplace_back();
-    row.begin = code.origin() + at - 1;  // where a call would be
-    row.end = code.origin() + at;
-    row.cfa = CfaRule::at(x86_64::kRbp, 16);
-    row.return_address = RegisterRule::at_cfa(-8);
-    (void)row.registers.set(x86_64::kRbp, RegisterRule::at_cfa(-16));
+    returns_.push_back({row_of_return(code.origin() + at), true});
   }
 }
 
 bool Code::is_return_barrier(std::uint64_t lookup) const {
-  return std::ranges::binary_search(return_barriers_, lookup + 1);
+  return std::ranges::any_of(returns_,
+                             [&](const Return& place) { return place.is_barrier && place.row.begin == lookup; });
 }
 
 std::size_t Code::bytes() const {
-  return sizeof *this + special_.size() * sizeof(FrameRow) + stretches_.size() * sizeof(FrameStretch) +
+  return sizeof *this + returns_.size() * sizeof(Return) + stretches_.size() * sizeof(FrameStretch) +
          blob_.name.size() + debug_.bytes();
 }
 
@@ -175,9 +179,9 @@ bool Code::row_of(std::size_t stretch, FrameRow& to) const {
 }
 
 Expected<void> Code::row_at(std::uint64_t address, FrameRow& to) const {
-  for (const FrameRow& row : special_)
-    if (address >= row.begin && address < row.end) {
-      to = row;
+  for (const Return& place : returns_)
+    if (address == place.row.begin) {
+      to = place.row;
       return {};
     }
   if (contains(address)) {
@@ -188,7 +192,7 @@ Expected<void> Code::row_at(std::uint64_t address, FrameRow& to) const {
 }
 
 void Code::for_each_row(source::RowSink row, source::ErrorSink) const {
-  for (const FrameRow& special : special_) row(special);
+  for (const Return& place : returns_) row(place.row);
   FrameRow one;
   for (std::size_t i = 0; i < stretches_.size(); ++i)
     if (row_of(i, one)) row(one);

@@ -28,6 +28,12 @@ class Code final : public Method {
   std::size_t bytes() const override;
 
  private:
+  // A single place that is returned to: where methods that C++ has called return, and virtual threads.
+  struct Return {
+    FrameRow row;
+    bool is_barrier = false;
+  };
+
   [[nodiscard]] bool row_of(std::size_t stretch, FrameRow& to) const;
   void read_call_stub(ByteView code);
   void read_return_barriers(ByteView code);
@@ -35,8 +41,7 @@ class Code final : public Method {
   Blob blob_;
   DebugInfo debug_;
   std::vector<FrameStretch> stretches_;
-  std::vector<std::uint64_t> return_barriers_;  // ascending
-  std::vector<FrameRow> special_;  // single places: where methods that C++ has called return to, virtual threads'
+  std::vector<Return> returns_;
 };
 
 // A method that is not to be entered any more begins with a jump elsewhere, over five bytes of its prologue: gives the

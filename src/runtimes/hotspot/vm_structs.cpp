@@ -50,8 +50,6 @@ class Reader {
  public:
   Reader(const Memory& memory, std::uint64_t image) : memory_(memory), image_(image) {}
 
-  [[nodiscard]] const Memory& memory() const { return memory_; }
-
   // The value of the variable with that name; the first fault is kept.
   std::uint64_t variable(const std::string& name) {
     const auto at = find_dynamic_symbol(memory_, image_, name);
