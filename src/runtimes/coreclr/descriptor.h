@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 
+#include "runtimes/needed.h"
 #include "windlass/error.h"
 #include "windlass/walk.h"
 
@@ -51,40 +52,27 @@ class Descriptor {
   std::map<std::string, std::uint64_t, std::less<>> contracts_;
 };
 
-// Collects offsets, and keeps the first one that is missing.
-class Layout {
+class Layout : public Needed {
  public:
   explicit Layout(const Descriptor& descriptor) : descriptor_(descriptor) {}
   [[nodiscard]] std::uint32_t field(const char* type, const char* field) {
-    const auto found = descriptor_.offset(type, field);
-    if (!found) note("the runtime does not tell of a field that is needed");
-    return found.value_or(0);
+    return need(descriptor_.offset(type, field), "the runtime does not tell of a field that is needed");
   }
   [[nodiscard]] std::uint32_t size(const char* type) {
-    const auto found = descriptor_.size(type);
-    if (!found) note("the runtime does not tell of a size that is needed");
-    return found.value_or(0);
+    return need(descriptor_.size(type), "the runtime does not tell of a size that is needed");
   }
   [[nodiscard]] std::uint64_t global(const char* name) {
-    const auto found = descriptor_.global(name);
-    if (!found) note("the runtime does not tell of a global that is needed");
-    return found.value_or(0);
+    return need(descriptor_.global(name), "the runtime does not tell of a global that is needed");
   }
   // Of versions `first` to `last` of a contract.
   [[nodiscard]] std::uint64_t contract(const char* name, const char* unknown, std::uint64_t first, std::uint64_t last) {
     const std::uint64_t version = descriptor_.contract(name);
-    if ((version < first || version > last) && !error_) error_ = Error{ErrorCode::kUnsupported, unknown, 0, version};
+    if (version < first || version > last) note({ErrorCode::kUnsupported, unknown, 0, version});
     return version;
   }
-  [[nodiscard]] const std::optional<Error>& error() const { return error_; }
 
  private:
-  void note(const char* what) {
-    if (!error_) error_ = Error{ErrorCode::kUnsupported, what};
-  }
-
   const Descriptor& descriptor_;
-  std::optional<Error> error_;
 };
 
 }  // namespace windlass::runtimes::coreclr

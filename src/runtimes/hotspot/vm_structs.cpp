@@ -7,6 +7,7 @@
 #include "base/function_ref.h"
 #include "runtimes/dynamic_symbol.h"
 #include "runtimes/memory_reader.h"
+#include "runtimes/needed.h"
 
 namespace windlass::runtimes::hotspot {
 namespace {
@@ -46,7 +47,7 @@ class PagedMemory final : public Memory {
   mutable std::map<std::uint64_t, Page> pages_;
 };
 
-class Reader {
+class Reader : public Needed {
  public:
   Reader(const Memory& memory, std::uint64_t image) : memory_(memory), image_(image) {}
 
@@ -64,19 +65,15 @@ class Reader {
     if (!value) note({ErrorCode::kUnreadable, "the runtime's tables cannot be read", address});
     return value.value_or(0);
   }
-  void note(const Error& error) {
-    if (!error_) error_ = error;
-  }
-  [[nodiscard]] const std::optional<Error>& error() const { return error_; }
 
   // Calls entry(address) for each of a table until one has no name where `name_offset` says.
   void each(const std::string& table, const std::string& prefix, const std::string& name_offset,
             FunctionRef<void(std::uint64_t entry, const std::string& name)> entry) {
     const std::uint64_t stride = variable(prefix + "ArrayStride"), name_at = variable(prefix + name_offset);
     std::uint64_t at = variable(table);
-    for (std::size_t i = 0; !error_; ++i, at += stride) {
+    for (std::size_t i = 0; !error(); ++i, at += stride) {
       const std::uint64_t name = word(at + name_at);
-      if (name == 0 || error_) return;
+      if (name == 0 || error()) return;
       if (i == VmStructs::kMaxEntries || stride == 0) {
         note({ErrorCode::kLimit, "a table of the runtime's that does not end", at, i});
         return;
@@ -88,7 +85,6 @@ class Reader {
  private:
   const Memory& memory_;
   std::uint64_t image_;
-  std::optional<Error> error_;
 };
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <utility>
 
+#include "runtimes/needed.h"
 #include "windlass/error.h"
 #include "windlass/walk.h"
 
@@ -43,8 +44,7 @@ class VmStructs {
   std::map<std::string, std::uint32_t, std::less<>> sizes_;
 };
 
-// Collects offsets, and keeps the first one that is missing.
-class Layout {
+class Layout : public Needed {
  public:
   // Of which versions have one or another.
   using Names = std::initializer_list<std::pair<const char*, const char*>>;
@@ -52,30 +52,20 @@ class Layout {
   explicit Layout(const VmStructs& structs) : structs_(structs) {}
   [[nodiscard]] std::uint32_t field(const char* type, const char* field) { return any_field({{type, field}}); }
   [[nodiscard]] std::uint32_t any_field(Names names) {
+    std::optional<std::uint32_t> found;
     for (const auto& [type, field] : names)
-      if (const auto found = structs_.offset(type, field)) return *found;
-    note("the runtime does not tell of a field that is needed");
-    return 0;
+      if (!found) found = structs_.offset(type, field);
+    return need(found, "the runtime does not tell of a field that is needed");
   }
   [[nodiscard]] std::uint64_t address(const char* type, const char* field) {
-    const auto found = structs_.address(type, field);
-    if (!found) note("the runtime does not tell of a root that is needed");
-    return found.value_or(0);
+    return need(structs_.address(type, field), "the runtime does not tell of a root that is needed");
   }
   [[nodiscard]] std::uint32_t size(const char* type) {
-    const auto found = structs_.size(type);
-    if (!found) note("the runtime does not tell of a size that is needed");
-    return found.value_or(0);
+    return need(structs_.size(type), "the runtime does not tell of a size that is needed");
   }
-  [[nodiscard]] const std::optional<Error>& error() const { return error_; }
 
  private:
-  void note(const char* what) {
-    if (!error_) error_ = Error{ErrorCode::kUnsupported, what};
-  }
-
   const VmStructs& structs_;
-  std::optional<Error> error_;
 };
 
 }  // namespace windlass::runtimes::hotspot
