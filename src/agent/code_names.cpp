@@ -28,10 +28,13 @@ std::uint32_t CodeNames::add(const Function& function, std::uint32_t inlined_in)
   return static_cast<std::uint32_t>(functions_.size());
 }
 
-std::uint32_t CodeNames::find_inlined(manager::PublishedCode& code, const CodePlace& place, std::uint64_t time) {
+std::uint32_t CodeNames::find_published(manager::PublishedCode& code, const CodePlace& place, std::uint64_t time) {
   inlined_.clear();
   std::uint64_t begin = 0;
-  if (!code.functions_at(place.address, place.function, time, begin, inlined_)) return kUnknown;
+  if (!code.functions_at(place.address, place.function, time, begin, inlined_)) {
+    const auto function = code.function_at(place.address, time, room_);
+    return function && !function->name.empty() ? intern(*function) : kUnknown;
+  }
   std::uint32_t number = kUnknown;
   for (auto function = inlined_.rbegin(); function != inlined_.rend(); ++function)
     number = intern({begin, function->name, function->file, function->line}, number);
@@ -52,11 +55,8 @@ void CodeNames::look(std::uint32_t tgid, Followed& followed, std::uint64_t now) 
 }
 
 std::uint32_t CodeNames::find(std::uint32_t tgid, const CodePlace& place, std::uint64_t time, std::uint64_t now) {
-  if (const auto* code = place.maps.published_of(place.mapping); code != nullptr) {
-    if (const std::uint32_t number = find_inlined(**code, place, time); number != kUnknown) return number;
-    if (const auto function = (*code)->function_at(place.address, time, room_); function && !function->name.empty())
-      return intern(*function);
-  }
+  if (const auto* code = place.maps.published_of(place.mapping); code != nullptr)
+    if (const std::uint32_t number = find_published(**code, place, time); number != kUnknown) return number;
   Followed& followed = followed_[tgid];
   look(tgid, followed, now);
   if (followed.map == nullptr) return kUnknown;

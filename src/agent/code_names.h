@@ -88,8 +88,8 @@ class CodeNames {
   using Function = manager::PublishedCode::Function;
   std::uint32_t intern(const Function& function, std::uint32_t inlined_in = kUnknown);
   std::uint32_t add(const Function& function, std::uint32_t inlined_in = kUnknown);
-  // All that are inlined at a place, too: the number of the innermost.
-  std::uint32_t find_inlined(manager::PublishedCode& code, const CodePlace& place, std::uint64_t time);
+  // The number of the innermost of all that are inlined at a place; kUnknown: it says nothing.
+  std::uint32_t find_published(manager::PublishedCode& code, const CodePlace& place, std::uint64_t time);
 
   std::unordered_map<std::uint32_t, Followed> followed_;  // by tgid
   std::deque<std::uint32_t> dead_;                        // in the order of their ends

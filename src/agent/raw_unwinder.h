@@ -30,7 +30,7 @@ class RawUnwinder {
   // Appends the user frames, innermost first, as wl_stack_event has them. Returns how the stack ended (wl_end).
   std::uint8_t unwind(const RawSample& sample, const MapSet* maps, std::vector<std::uint64_t>& frames);
   // Frame::function of the last such stack's frames; empty: all are 0.
-  [[nodiscard]] std::span<const std::uint64_t> functions() const { return functions_; }
+  [[nodiscard]] const std::vector<std::uint64_t>& functions() const { return functions_; }
 
   // wl_certainty of the last such stack's least certain frame.
   [[nodiscard]] std::uint8_t certainty() const { return certainty_; }

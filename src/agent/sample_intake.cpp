@@ -121,9 +121,8 @@ void SampleIntake::on_raw(const wl_event_head& head, std::size_t size) {
   }
   end = mapped_end(head.tgid, end, frames_);
   ++raw_ends_[std::min<unsigned>(end, WL_END_COUNT - 1)];
-  WalkedSample sample{head, end, unwinder_.certainty(), event->kernel, frames_, {}, shared_maps_of(head.tgid)};
-  const auto functions = unwinder_.functions();
-  sample.functions.assign(functions.begin(), functions.end());
+  WalkedSample sample{
+      head, end, unwinder_.certainty(), event->kernel, frames_, unwinder_.functions(), shared_maps_of(head.tgid)};
   if (sample.maps == nullptr || !LateSamples::has_to_wait(*sample.maps, sample.user, head.time, ended(head.tgid))) {
     (void)add(sample, false);
   } else {

@@ -53,7 +53,7 @@ class PublishedCode : public std::enable_shared_from_this<PublishedCode> {
   [[nodiscard]] virtual std::optional<Function> function_at(std::uint64_t address, std::uint64_t time,
                                                             std::span<char> room) = 0;
   // The function that had an address at a time, innermost inlined one first; `function` is what frame_function() of a
-  // source that it made gave for the frame. Appends. False: function_at() tells as much.
+  // source that it made gave for the frame. Appends nothing where nothing is known. False: ask function_at().
   virtual bool functions_at(std::uint64_t /*address*/, std::uint64_t /*function*/, std::uint64_t /*time*/,
                             std::uint64_t& /*begin*/, std::vector<source::NamedFunction>& /*to*/) {
     return false;

@@ -85,14 +85,13 @@ bool RuntimeCode::functions_at(std::uint64_t address, std::uint64_t function, st
                                std::vector<source::NamedFunction>& to) {
   const std::lock_guard hold(lock_);
   const auto method = method_at(address);
-  if (!method) return false;
+  if (!method) return true;
   begin = (*method)->begin;
-  const std::size_t before = to.size();
   if (function != 0 && function <= frame_names_.size())
     to.push_back(frame_names_[function - 1]);
   else
     runtime_->functions_at(**method, address, to);
-  return to.size() != before;
+  return true;
 }
 
 void RuntimeCode::note_code(const process::ProcMap& map) {
@@ -137,7 +136,8 @@ class RuntimeCode::Source final : public source::UnwindSource {
   bool functions_at(std::uint64_t address, std::uint64_t function,
                     std::vector<source::NamedFunction>& to) const override {
     std::uint64_t begin = 0;
-    return code_->functions_at(address, function, 0, begin, to);
+    const std::size_t before = to.size();
+    return code_->functions_at(address, function, 0, begin, to) && to.size() != before;
   }
 
   // Those that have been asked for.
