@@ -2,28 +2,27 @@
 // (coreclr/chains.cs) on a real runtime, npm's @azure/mcp-linux-x64, fetched by name, version and hash.
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <fstream>
 #include <memory>
 #include <optional>
-#include <random>
 #include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "integration/coreclr/program.h"
-#include "process/proc_file.h"
 #include "process/proc_maps.h"
 #include "process/process_memory.h"
 #include "runtimes/coreclr/descriptor.h"
 #include "runtimes/coreclr/find.h"
 #include "runtimes/coreclr/frames.h"
+#include "support/core_of.h"
+#include "support/find_in_images.h"
+#include "support/flipping_memory.h"
 #include "support/privilege.h"
 #include "support/run_command.h"
 #include "windlass/target.h"
@@ -42,57 +41,10 @@ namespace coreclr = runtimes::coreclr;
 const std::string& kFolder = test::kCoreClrFolder;
 const std::string kProgram = kFolder + "/chains";
 
-// Runs the chains; what it prints when it ends is the runtime's own stack trace.
-class Program {
+class Program : public test::CoreClrChains {
  public:
-  explicit Program(const std::string& what) : output_(kFolder + "/" + what + ".txt") {
-    pid_ = ::fork();
-    if (pid_ != 0) return;
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (std::freopen(output_.c_str(), "w", stderr) == nullptr) ::_exit(2);
-    ::setenv("DOTNET_DbgEnableMiniDump", "0", 1);
-    ::execl(kProgram.c_str(), kProgram.c_str(), what.c_str(), nullptr);
-    ::_exit(1);
-  }
-  ~Program() {
-    if (pid_ > 0) ::kill(pid_, SIGKILL), ::waitpid(pid_, nullptr, 0);
-  }
-  Program(const Program&) = delete;
-  Program& operator=(const Program&) = delete;
-
-  [[nodiscard]] pid_t pid() const { return pid_; }
-  [[nodiscard]] std::vector<std::string> printed_stack();
-
- private:
-  pid_t pid_ = -1;
-  std::string output_;
+  explicit Program(const std::string& what) : CoreClrChains(what, what) {}
 };
-
-// "at A.B(Int32 x, T[] y)" -> "A.B(Int32, T[])".
-std::string without_parameter_names(const std::string& line) {
-  const std::size_t open = line.find('(');
-  std::string out = line.substr(0, open + 1);
-  std::istringstream parameters(line.substr(open + 1, line.rfind(')') - open - 1));
-  bool first = true;
-  // Commas within an array's brackets are no separators, and no space stands behind them.
-  for (std::string word; parameters >> word; first = false) {
-    std::string name;
-    parameters >> name;
-    out += (first ? "" : ", ") + word;
-  }
-  return out + ")";
-}
-
-std::vector<std::string> Program::printed_stack() {
-  int status = 0;
-  ::waitpid(pid_, &status, 0);
-  pid_ = -1;
-  std::vector<std::string> stack;
-  std::ifstream lines(output_);
-  for (std::string line; std::getline(lines, line);)
-    if (const auto at = line.find("   at "); at == 0) stack.push_back(without_parameter_names(line.substr(6)));
-  return stack;
-}
 
 // ---- what is walked -------------------------------------------------------------------------------------------------
 
@@ -159,34 +111,9 @@ class CoreClr : public ::testing::Test {
   static inline std::string why_not_;  // NOLINT
 };
 
-std::vector<process::ProcMap> maps_of(pid_t pid) {
-  return process::parse_proc_maps(process::read_proc_file("/proc/" + std::to_string(pid) + "/maps"));
-}
-
 std::optional<std::uint64_t> descriptor_of(const Memory& memory, const std::vector<process::ProcMap>& maps) {
-  for (const process::ProcMap& map : maps)
-    if (map.has_file() && map.offset == 0)
-      if (const auto found = coreclr::find_descriptor(memory, map.begin)) return *found;
-  return std::nullopt;
+  return test::find_in_images(memory, maps, coreclr::find_descriptor);
 }
-
-// A process's memory as it is while it runs; one read in `odds` gives some bits that are not there.
-class FlippingMemory final : public Memory {
- public:
-  FlippingMemory(pid_t pid, unsigned odds) : memory_(pid), odds_(odds) {}
-  bool read(std::uint64_t address, void* to, std::size_t size) const override {
-    if (!memory_.read(address, to, size)) return false;
-    if (odds_ != 0 && random_() % odds_ == 0)
-      for (std::size_t i = random_() % 3 + 1; i-- > 0;)
-        static_cast<std::uint8_t*>(to)[random_() % size] ^= static_cast<std::uint8_t>(1U << random_() % 8);
-    return true;
-  }
-
- private:
-  process::MemoryFile memory_;
-  unsigned odds_;
-  mutable std::mt19937 random_{3};
-};
 
 // ---- tests ----------------------------------------------------------------------------------------------------------
 
@@ -231,14 +158,12 @@ TEST_F(CoreClr, ThreadsOfItsOwn) {
 }
 
 TEST_F(CoreClr, ACoreHasTheSameStack) {
-  if (run("command -v gcore").status != 0) GTEST_SKIP() << "SKIPPED: no gcore";
   const Program program("plain");
   const auto live = walk_at_bottom(program.pid());
   ASSERT_TRUE(live.has_value());
-  const std::string pid = std::to_string(program.pid()), core = kFolder + "/core";
-  if (run("gcore -o " + core + " " + pid + " 2>&1").status != 0) GTEST_SKIP() << "SKIPPED: gcore does not work here";
-  const auto threads = walk("--core " + core + "." + pid);
-  (void)std::remove((core + "." + pid).c_str());
+  const test::CoreOf core(program.pid(), kFolder + "/core");
+  if (!core.why_not().empty()) GTEST_SKIP() << core.why_not();
+  const auto threads = walk("--core " + core.path());
   const auto dead = std::ranges::find(threads, live->id, &WalkedThread::id);
   ASSERT_NE(dead, threads.end());
   EXPECT_EQ(dead->end, "complete");
@@ -251,7 +176,7 @@ TEST_F(CoreClr, ExplicitFramesSayWhereManagedCodeWasLeft) {
   const auto thread = walk_at_bottom(program.pid());
   ASSERT_TRUE(thread.has_value());
   const process::MemoryFile memory(program.pid());
-  const auto at = descriptor_of(memory, maps_of(program.pid()));
+  const auto at = descriptor_of(memory, test::maps_of(program.pid()));
   ASSERT_TRUE(at.has_value());
   const auto descriptor = coreclr::Descriptor::read(memory, *at);
   ASSERT_TRUE(descriptor.has_value()) << descriptor.error().text();
@@ -278,10 +203,10 @@ TEST_F(CoreClr, ReadingWhileItRunsEnds) {
   const Program program("busy");
   while (!std::ranges::any_of(walk(program.pid()), [](const auto& t) { return t.has("Chains.Busy.Start(Int32)"); }))
     ASSERT_EQ(::kill(program.pid(), 0), 0);
-  const auto maps = maps_of(program.pid());
+  const auto maps = test::maps_of(program.pid());
   for (const unsigned odds : {0U, 20U, 200U}) {
-    const auto memory = std::make_shared<FlippingMemory>(program.pid(), odds);
-    const auto at = descriptor_of(FlippingMemory(program.pid(), 0), maps);
+    const auto memory = std::make_shared<test::FlippingMemory>(program.pid(), odds);
+    const auto at = descriptor_of(test::FlippingMemory(program.pid(), 0), maps);
     ASSERT_TRUE(at.has_value());
     std::size_t found = 0, asked = 0;
     for (int round = 0; round < 20 || found == 0; ++round) {

@@ -15,10 +15,9 @@
 #include <fmt/format.h>
 
 #include "integration/coreclr/program.h"
-#include "process/proc_file.h"
-#include "process/proc_maps.h"
 #include "runtimes/coreclr/find.h"
 #include "support/coreclr_walk.h"
+#include "support/find_in_images.h"
 #include "support/step_judge.h"
 
 namespace windlass {
@@ -33,17 +32,12 @@ using test::StepJudge;
 class ByIterator {
  public:
   ByIterator(pid_t pid, StepJudge& judge) : judge_(judge) {
-    for (const process::ProcMap& map :
-         process::parse_proc_maps(process::read_proc_file(fmt::format("/proc/{}/maps", pid)))) {
-      if (!map.has_file() || map.offset != 0) continue;
-      const auto found = runtimes::coreclr::find_descriptor(judge.memory(), map.begin);
-      if (!found) continue;
-      const auto descriptor = runtimes::coreclr::Descriptor::read(judge.memory(), *found);
-      if (!descriptor) continue;
-      if (auto code = runtimes::coreclr::CodeMap::make(*descriptor)) {
-        map_ = std::make_unique<runtimes::coreclr::CodeMap>(*code);
-        runtime_ = std::make_unique<test::CoreClrRuntime>(judge.memory(), *map_);
-      }
+    const auto at = test::find_in_images(judge.memory(), test::maps_of(pid), runtimes::coreclr::find_descriptor);
+    const auto descriptor = at ? runtimes::coreclr::Descriptor::read(judge.memory(), *at)
+                               : fail(ErrorCode::kNotFound, "no CoreCLR in the process", 0);
+    if (auto code = descriptor ? runtimes::coreclr::CodeMap::make(*descriptor) : std::unexpected(descriptor.error())) {
+      map_ = std::make_unique<runtimes::coreclr::CodeMap>(*code);
+      runtime_ = std::make_unique<test::CoreClrRuntime>(judge.memory(), *map_);
     }
     judge.ways.also = [this](const user_regs_struct& now, const StepJudge::Call& call) { return iterate(now, call); };
   }

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "integration/hotspot/program.h"
+#include "support/core_of.h"
 #include "support/privilege.h"
 #include "support/run_command.h"
 
@@ -92,14 +93,11 @@ TEST_F(HotSpot, StacksAreWhatTheRuntimePrints) {
 }
 
 TEST_F(HotSpot, ACoreHasTheSameStack) {
-  if (run("command -v gcore").status != 0) GTEST_SKIP() << "SKIPPED: no gcore";
   const test::JavaProgram program(test::java_launchers().front(), {"-Xmx64m"}, {"stack"});
   ASSERT_GT(program.printed().size(), 10U);
-  const std::string pid = std::to_string(program.pid()), core = test::kHotSpotFolder + "/core";
-  const auto made = run("gcore -o " + core + " " + pid + " 2>&1");
-  if (made.status != 0) GTEST_SKIP() << "SKIPPED: gcore does not work here";
-  const JavaThread live = walk("-p " + pid), dead = walk("--core " + core + "." + pid);
-  (void)std::remove((core + "." + pid).c_str());
+  const test::CoreOf core(program.pid(), test::kHotSpotFolder + "/core");
+  if (!core.why_not().empty()) GTEST_SKIP() << core.why_not();
+  const JavaThread live = walk("-p " + std::to_string(program.pid())), dead = walk("--core " + core.path());
   EXPECT_EQ(dead.end, "complete");
   EXPECT_GT(live.frames.size(), 10U);
   ASSERT_EQ(dead.frames.size(), live.frames.size());

@@ -12,11 +12,10 @@
 #include <fmt/format.h>
 
 #include "integration/hotspot/program.h"
-#include "process/proc_file.h"
-#include "process/proc_maps.h"
 #include "runtimes/hotspot/code_map.h"
 #include "runtimes/hotspot/find.h"
 #include "runtimes/hotspot/vm_structs.h"
+#include "support/find_in_images.h"
 #include "support/step_judge.h"
 #include "support/whole.h"
 
@@ -31,19 +30,17 @@ using test::StepJudge;
 class HotSpotWays {
  public:
   HotSpotWays(pid_t pid, StepJudge& judge) : judge_(judge) {
-    for (const process::ProcMap& map :
-         process::parse_proc_maps(process::read_proc_file(fmt::format("/proc/{}/maps", pid)))) {
-      if (!map.has_file() || map.offset != 0 || !hotspot::find_tables(judge.memory(), map.begin)) continue;
-      const auto structs = hotspot::VmStructs::read(judge.memory(), map.begin);
-      if (auto code = structs ? hotspot::CodeMap::make(*structs) : std::unexpected(structs.error()))
-        map_.emplace(std::move(*code));
-    }
+    const auto at = test::find_in_images(judge.memory(), test::maps_of(pid), hotspot::find_tables);
+    const auto structs =
+        at ? hotspot::VmStructs::read(judge.memory(), *at) : fail(ErrorCode::kNotFound, "no HotSpot in the process", 0);
+    if (auto code = structs ? hotspot::CodeMap::make(*structs) : std::unexpected(structs.error()))
+      map_.emplace(std::move(*code));
     if (!map_) return;
     judge.ways.preserved = {6, 15};  // rbp; r15, the thread; all others are the caller's to save
     judge.ways.entered = [this](const auto& before, const auto& now) { return entered(before, now); };
     judge.ways.may_have_popped = [this](std::uint64_t before, std::uint64_t now) {
       return blob(now).address != 0 && !blob(now).is_compiled() && blob(now).begin == blob(before).begin &&
-             !is_indirect_jump(before);
+             !judge_.jumps_anywhere(before);
     };
     judge.ways.is_own_call = [this](std::uint64_t from, std::uint64_t to) {
       return blob(from).kind == Blob::Kind::kCodelet && blob(from).begin == blob(to).begin;
@@ -71,14 +68,6 @@ class HotSpotWays {
     if (is_new)
       if (auto found = map_->find(judge_.memory(), pc)) known->second = std::move(*found);
     return known->second;
-  }
-
-  // jmp REG
-  [[nodiscard]] bool is_indirect_jump(std::uint64_t pc) const {
-    std::uint8_t code[3] = {};
-    if (!judge_.memory().read(pc, code, sizeof code)) return false;
-    const std::uint8_t* at = code[0] == 0x41 ? code + 1 : code;
-    return at[0] == 0xff && (at[1] & 0xf8) == 0xe0;
   }
 
   std::optional<StepJudge::Entered> entered(const user_regs_struct& before, const user_regs_struct& now) {

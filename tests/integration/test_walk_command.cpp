@@ -17,6 +17,7 @@
 
 #include "process/proc_file.h"
 #include "process/proc_maps.h"
+#include "support/core_of.h"
 #include "support/core_writer.h"
 #include "support/dump_file.h"
 #include "support/minidump_writer.h"
@@ -238,15 +239,12 @@ TEST_F(WalkCommand, AsGdbSeesIt) {
 }
 
 TEST_F(WalkCommand, ACoreOfGcore) {
-  if (!have("gcore")) GTEST_SKIP() << "SKIPPED: no gcore";
   const test::DumpFile place({});
-  const auto made = run("gcore -o " + place.path() + " " + workload_.pid() + " >/dev/null 2>&1");
-  const std::string core = place.path() + "." + workload_.pid();
-  if (made.status != 0) GTEST_SKIP() << "SKIPPED: gcore does not work here";
+  const test::CoreOf core(std::stoi(workload_.pid()), place.path());
+  if (!core.why_not().empty()) GTEST_SKIP() << core.why_not();
   std::string ends;
-  const auto walked = run(kWalk + "--json " + core);
-  const auto named = run(kWalk + "--json --core=" + core + " -e " WINDLASS_THREADS_PROGRAM);
-  ::unlink(core.c_str());
+  const auto walked = run(kWalk + "--json " + core.path());
+  const auto named = run(kWalk + "--json --core=" + core.path() + " -e " WINDLASS_THREADS_PROGRAM);
   EXPECT_EQ(walked.status, 0);
   EXPECT_EQ(stacks_of(walked.output, &ends), live());
   EXPECT_EQ(ends, "complete complete complete ");

@@ -100,12 +100,18 @@ class StepJudge {
     return module != nullptr && module->generated() ? module : nullptr;
   }
 
+  // Is it a jump to where a register or memory says?
+  [[nodiscard]] bool jumps_anywhere(std::uint64_t pc) {
+    const code::StackEffect& effect = effect_at(pc);
+    return effect.kind == code::StackEffect::Kind::kJump && effect.target == 0;
+  }
+
   // False: the process has ended.
   bool step() {
     user_regs_struct before{};
     if (::ptrace(PTRACE_GETREGS, pid_, nullptr, &before) != 0) return false;
     judge(before);
-    const bool calls = is_call(before.rip);
+    const bool calls = effect_at(before.rip).kind == code::StackEffect::Kind::kCall;
     if (::ptrace(PTRACE_SINGLESTEP, pid_, nullptr, pending_) != 0) return false;
     // A handler's frame is made by no call.
     if (pending_ != 0) calls_.clear();
@@ -144,13 +150,12 @@ class StepJudge {
 
   void look() { (void)modules_.update(target_, pid_, process::read_proc_file(fmt::format("/proc/{}/maps", pid_))); }
 
-  bool is_call(std::uint64_t pc) {
-    const auto [known, is_new] = is_call_.try_emplace(pc, false);
-    if (!is_new) return known->second;
+  // What the instruction does; kNone where it cannot be read.
+  const code::StackEffect& effect_at(std::uint64_t pc) {
+    const auto [known, is_new] = effects_.try_emplace(pc);
     std::array<std::byte, 16> code{};
-    if (!memory().read(pc, code.data(), code.size())) return false;
-    const auto effect = code::stack_effect(ByteView(code.data(), code.size()), pc);
-    known->second = effect && effect->kind == code::StackEffect::Kind::kCall;
+    if (is_new && memory().read(pc, code.data(), code.size()))
+      known->second = code::stack_effect(ByteView(code.data(), code.size()), pc).value_or(code::StackEffect());
     return known->second;
   }
 
@@ -191,7 +196,7 @@ class StepJudge {
   Target target_;
   walk::ProcessModules modules_;
   std::vector<Call> calls_;
-  std::map<std::uint64_t, bool> is_call_;
+  std::map<std::uint64_t, code::StackEffect> effects_;
 };
 
 }  // namespace windlass::test

@@ -1,8 +1,14 @@
 // C# of our own on a real CoreCLR: that of npm's @azure/mcp-linux-x64, fetched by name, version and hash.
 #pragma once
 
-#include <string>
+#include <unistd.h>
 
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "support/child_program.h"
 #include "support/run_command.h"
 
 namespace windlass::test {
@@ -27,5 +33,33 @@ inline std::string make_coreclr_program(const std::string& name) {
                         made_of + " " + kCoreClrFolder + "/" + name + " 2>&1");
   return made.status == 0 ? "" : "the program cannot be made: " + made.output;
 }
+
+// "A.B(Int32 x, T[] y)" -> "A.B(Int32, T[])". Commas within an array's brackets are no separators, and no space stands
+// behind them.
+inline std::string without_parameter_names(const std::string& line) {
+  const std::size_t open = line.find('(');
+  std::string out = line.substr(0, open + 1);
+  std::istringstream parameters(line.substr(open + 1, line.rfind(')') - open - 1));
+  for (std::string type, name; parameters >> type >> name;) out += (out.back() == '(' ? "" : ", ") + type;
+  return out + ")";
+}
+
+// Runs the chains; what it prints when it ends is the runtime's own stack trace.
+class CoreClrChains : public ChildProgram {
+ public:
+  // `output` is the name of a file for what it prints.
+  CoreClrChains(const std::string& what, const std::string& output)
+      : ChildProgram({kCoreClrFolder + "/chains", what}, kCoreClrFolder + "/" + output + ".txt", STDERR_FILENO,
+                     {{"DOTNET_DbgEnableMiniDump", "0"}}) {}
+
+  [[nodiscard]] std::vector<std::string> printed_stack() {
+    wait();
+    std::vector<std::string> stack;
+    std::ifstream lines(output());
+    for (std::string line; std::getline(lines, line);)
+      if (line.starts_with("   at ")) stack.push_back(without_parameter_names(line.substr(6)));
+    return stack;
+  }
+};
 
 }  // namespace windlass::test

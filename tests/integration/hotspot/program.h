@@ -1,12 +1,9 @@
 // Java of our own on the Java virtual machines of this machine.
 #pragma once
 
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <fstream>
 #include <sstream>
@@ -14,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "support/child_program.h"
 #include "support/run_command.h"
 
 namespace windlass::test {
@@ -37,51 +35,37 @@ inline std::string make_chains() {
   return made.status == 0 ? "" : "Chains.java cannot be compiled: " + made.output;
 }
 
-class JavaProgram {
+class JavaProgram : public ChildProgram {
  public:
-  JavaProgram(const std::string& launcher, std::vector<std::string> options, const std::vector<std::string>& arguments)
-      : output_(kHotSpotFolder + "/output." + std::to_string(::getpid())) {
-    std::vector<std::string> words = {launcher};
-    words.insert(words.end(), options.begin(), options.end());
-    words.insert(words.end(), {"-cp", kHotSpotFolder, "Chains"});
-    words.insert(words.end(), arguments.begin(), arguments.end());
-    pid_ = ::fork();
-    if (pid_ != 0) return;
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    std::vector<char*> raw;
-    for (std::string& word : words) raw.push_back(word.data());
-    raw.push_back(nullptr);
-    if (std::freopen(output_.c_str(), "w", stdout) == nullptr) ::_exit(2);
-    ::execv(raw[0], raw.data());
-    ::_exit(1);
-  }
-  ~JavaProgram() {
-    if (pid_ > 0) ::kill(pid_, SIGKILL), ::waitpid(pid_, nullptr, 0);
-    (void)std::remove(output_.c_str());
-  }
-  JavaProgram(const JavaProgram&) = delete;
-  JavaProgram& operator=(const JavaProgram&) = delete;
+  JavaProgram(const std::string& launcher, const std::vector<std::string>& options,
+              const std::vector<std::string>& arguments)
+      : ChildProgram(words(launcher, options, arguments), kHotSpotFolder + "/output." + std::to_string(::getpid()),
+                     STDOUT_FILENO) {}
+  ~JavaProgram() { (void)std::remove(output().c_str()); }
 
-  [[nodiscard]] pid_t pid() const { return pid_; }
   // What it has printed once it says READY; empty: it has ended before.
   [[nodiscard]] std::vector<std::string> printed() const {
-    for (;;) {
+    do {
       std::vector<std::string> lines;
-      std::ifstream file(output_);
+      std::ifstream file(output());
       for (std::string line; std::getline(file, line);) {
         lines.push_back(line);
         if (line == "READY") return lines;
       }
-      siginfo_t info{};
-      if (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid != 0)
-        return {};
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    }
+    } while (runs());
+    return {};
   }
 
  private:
-  pid_t pid_ = -1;
-  std::string output_;
+  static std::vector<std::string> words(const std::string& launcher, const std::vector<std::string>& options,
+                                        const std::vector<std::string>& arguments) {
+    std::vector<std::string> all = {launcher};
+    all.insert(all.end(), options.begin(), options.end());
+    all.insert(all.end(), {"-cp", kHotSpotFolder, "Chains"});
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    return all;
+  }
 };
 
 }  // namespace windlass::test

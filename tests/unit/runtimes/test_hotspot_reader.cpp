@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <random>
 #include <string>
 #include <vector>
 
@@ -15,6 +14,7 @@
 #include "runtimes/hotspot/rows.h"
 #include "runtimes/hotspot/vm_structs.h"
 #include "support/fake_hotspot.h"
+#include "support/flipping_memory.h"
 
 namespace windlass::runtimes::hotspot {
 namespace {
@@ -109,20 +109,7 @@ TEST_F(HotSpotReader, KnowsTheMethodsOfAProcessThatHasEnded) {
 }
 
 TEST_F(HotSpotReader, EndsWhateverIsInMemory) {
-  class Flipping final : public Memory {
-   public:
-    bool read(std::uint64_t address, void* to, std::size_t size) const override {
-      if (!memory_.read(address, to, size)) return false;
-      if (size != 0 && random_() % 30 == 0)
-        static_cast<std::uint8_t*>(to)[random_() % size] ^= static_cast<std::uint8_t>(random_());
-      return true;
-    }
-
-   private:
-    process::MemoryFile memory_{::getpid()};
-    mutable std::mt19937 random_{5};
-  };
-  const Flipping memory;
+  const test::FlippingMemory memory(::getpid(), 30);
   std::size_t found = 0;
   for (int round = 0; round < 3000; ++round) {
     const auto runtime = open(unowned(memory), fake_image());
