@@ -10,7 +10,6 @@ namespace prologue = windlass::prologue;
 
 namespace {
 
-const x86::Gp kArguments[] = {x86::rdi, x86::rsi, x86::rdx, x86::rcx, x86::r8, x86::r9};
 // That calls preserve, by x86-64's and DWARF's numbers. r15 is the thread's.
 struct Preserved {
   x86::Gp reg;
@@ -28,7 +27,7 @@ windlass::RegisterNumber dwarf_of(const x86::Gp& reg) {
 Generator::Generator(Runtime& runtime, Cell& cell, int tier, const Sizes& sizes, asmjit::CodeHolder& code)
     : runtime_(runtime), cell_(cell), function_(*cell.function), tier_(tier), sizes_(sizes), code_(code), a_(&code) {
   choose_registers();
-  int next = reference_base();
+  int next = 1;  // behind what is returned
   if (function_.is_lambda) environment_ = next++;
   slots_.resize(function_.locals.size());
   for (std::size_t i = 0; i < slots_.size(); ++i)

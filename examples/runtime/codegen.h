@@ -19,6 +19,8 @@ namespace lilt {
 
 namespace x86 = asmjit::x86;
 
+inline const x86::Gp kArguments[] = {x86::rdi, x86::rsi, x86::rdx, x86::rcx, x86::r8, x86::r9};
+
 class Generator {
  public:
   // Without a frame's size it is a first pass, which finds how large the frame is.
@@ -51,7 +53,6 @@ class Generator {
   struct Part {
     std::string name;
     windlass::managed::Funclet funclet = windlass::managed::Funclet::kNone;
-    int parent = -1;
     asmjit::Label begin;
     std::uint32_t at = 0, end = 0, body = 0, epilogue = 0;
     std::vector<ClauseAt> clauses;
@@ -62,7 +63,6 @@ class Generator {
 
   // ---- frame
   void choose_registers();
-  int reference_base() const { return 1; }
   int slot_of_local(int local) const { return slots_[static_cast<std::size_t>(local)]; }
   x86::Mem slot(int n) const { return x86::qword_ptr(in_funclet() ? x86::rbx : x86::rsp, n * 8); }
   bool in_funclet() const { return part().funclet != windlass::managed::Funclet::kNone; }
@@ -115,6 +115,9 @@ class Generator {
   // ---- expressions: the value in rax
   void value(const Expression& e);
   void operand(const Expression& left, const Expression& right);  // left in rax, right in rcx
+  using Values = std::vector<const Expression*>;
+  std::vector<int> keep(const Values& values);
+  void drop(const Values& values);
   void name(const Expression& e);
   void binary(const Expression& e);
   void arithmetic(const Expression& e);
@@ -128,7 +131,7 @@ class Generator {
   void make(const Expression& e);
   void make_array(const Expression& e);
   void make_closure(const Expression& e);
-  void make_filled(const TypeInfo& type, const std::vector<const Expression*>& fields, Word first, int offset);
+  void make_filled(const TypeInfo& type, const Values& fields, Word first, int offset);
   bool is_simple(const Expression& e) const;
   bool folded(const Expression& e);
 

@@ -8,7 +8,11 @@ namespace lilt {
 
 namespace {
 
-const x86::Gp kArguments[] = {x86::rdi, x86::rsi, x86::rdx, x86::rcx, x86::r8, x86::r9};
+std::vector<const Expression*> kids(const Expression& e, std::size_t first = 0) {
+  std::vector<const Expression*> all;
+  for (std::size_t i = first; i < e.kids.size(); ++i) all.push_back(e.kids[i].get());
+  return all;
+}
 
 std::optional<std::int64_t> fold(const std::string& sign, std::int64_t left, std::int64_t right) {
   const auto l = static_cast<Word>(left), r = static_cast<Word>(right);
@@ -50,6 +54,21 @@ void Generator::operand(const Expression& left, const Expression& right) {
   a_.mov(x86::rcx, x86::rax);
   a_.mov(x86::rax, slot(kept));
   pop_temp(reference);
+}
+
+// Their values, each in a temporary slot: what comes later may call.
+std::vector<int> Generator::keep(const Values& values) {
+  std::vector<int> kept;
+  for (const Expression* each : values) {
+    value(*each);
+    kept.push_back(push_temp(each->type->is_reference()));
+    a_.mov(slot(kept.back()), x86::rax);
+  }
+  return kept;
+}
+
+void Generator::drop(const Values& values) {
+  for (const Expression* each : values) pop_temp(each->type->is_reference());
 }
 
 void Generator::name(const Expression& e) {
@@ -173,14 +192,8 @@ void Generator::element_at() {
 
 // Values first, then the object, as an allocation may move what they are. `first` goes to the first word behind the
 // header, if the values begin behind that.
-void Generator::make_filled(const TypeInfo& type, const std::vector<const Expression*>& values, Word first,
-                            int offset) {
-  std::vector<int> kept;
-  for (const Expression* each : values) {
-    value(*each);
-    kept.push_back(push_temp(each->type->is_reference()));
-    a_.mov(slot(kept.back()), x86::rax);
-  }
+void Generator::make_filled(const TypeInfo& type, const Values& values, Word first, int offset) {
+  const std::vector<int> kept = keep(values);
   load(x86::rsi, reinterpret_cast<Word>(&type));
   load(x86::rdx, offset == 16 && type.shape != TypeInfo::kFields ? values.size() : 0);
   call_helper(helpers::allocate);
@@ -191,17 +204,15 @@ void Generator::make_filled(const TypeInfo& type, const std::vector<const Expres
   for (std::size_t i = values.size(); i-- > 0;) {
     a_.mov(x86::rcx, slot(kept[i]));
     a_.mov(x86::qword_ptr(x86::rax, offset + 8 * static_cast<int>(i)), x86::rcx);
-    pop_temp(values[i]->type->is_reference());
   }
+  drop(values);
 }
 
 void Generator::make(const Expression& e) {
-  std::vector<const Expression*> values;
-  for (const auto& kid : e.kids) values.push_back(kid.get());
   if (e.op == Op::kNew)
-    make_filled(runtime_.info(e.type), values, 0, 8);
+    make_filled(runtime_.info(e.type), kids(e), 0, 8);
   else
-    make_filled(runtime_.array_of(e.type->element()), values, 0, 16);
+    make_filled(runtime_.array_of(e.type->element()), kids(e), 0, 16);
 }
 
 void Generator::make_array(const Expression& e) {
@@ -214,7 +225,7 @@ void Generator::make_array(const Expression& e) {
 }
 
 void Generator::make_closure(const Expression& e) {
-  std::vector<const Expression*> values;
+  Values values;
   for (const auto& captured : e.lambda->captures) values.push_back(captured.from.get());
   make_filled(*e.lambda->cell->closure, values, reinterpret_cast<Word>(e.lambda->cell), 16);
 }
@@ -224,14 +235,10 @@ void Generator::make_closure(const Expression& e) {
 void Generator::call(const Expression& e) {
   if (e.place == Expression::kBuiltin) return builtin(e);
   const bool closure = e.place != Expression::kFunction;
-  std::vector<int> kept;
-  for (std::size_t i = closure ? 0 : 1; i < e.kids.size(); ++i) {
-    value(*e.kids[i]);
-    kept.push_back(push_temp(e.kids[i]->type->is_reference()));
-    a_.mov(slot(kept.back()), x86::rax);
-  }
+  const Values values = kids(e, closure ? 0 : 1);
+  const std::vector<int> kept = keep(values);
   for (std::size_t i = 0; i < kept.size(); ++i) a_.mov(kArguments[i], slot(kept[i]));
-  for (std::size_t i = e.kids.size(); i-- > (closure ? 0 : 1);) pop_temp(e.kids[i]->type->is_reference());
+  drop(values);
   if (closure) {
     a_.test(x86::rdi, x86::rdi);
     a_.jz(trap(helpers::kNull));
@@ -245,21 +252,17 @@ void Generator::call(const Expression& e) {
 
 void Generator::builtin(const Expression& e) {
   const auto which = static_cast<Builtin>(e.index);
-  std::vector<int> kept;
-  for (std::size_t i = 1; i < e.kids.size(); ++i) {
-    value(*e.kids[i]);
-    kept.push_back(push_temp(e.kids[i]->type->is_reference()));
-    a_.mov(slot(kept.back()), x86::rax);
-  }
+  const Values values = kids(e, 1);
+  const std::vector<int> kept = keep(values);
   for (std::size_t i = 0; i < kept.size(); ++i) {
     a_.mov(kArguments[i + 1], slot(kept[i]));
-    if (e.kids[i + 1]->type->is_reference()) {
+    if (values[i]->type->is_reference()) {
       a_.test(kArguments[i + 1], kArguments[i + 1]);
       a_.jz(trap(helpers::kNull));
     }
   }
-  for (std::size_t i = e.kids.size(); i-- > 1;) pop_temp(e.kids[i]->type->is_reference());
-  const TypeRef type = e.kids.size() > 1 ? e.kids[1]->type : nullptr;
+  drop(values);
+  const TypeRef type = values.empty() ? nullptr : values[0]->type;
   switch (which) {
     case Builtin::kPrint:
     case Builtin::kText:
