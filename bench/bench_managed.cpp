@@ -76,11 +76,15 @@ constexpr unsigned kDepth = 100;
 double walk_ns[3];
 std::uint64_t walked;
 
-void measure_walks(const void*) {
-  Registers here = capture_registers();
-  StackWalker walker(own_process(), here);
+// Those of the innermost managed frame below native ones.
+Registers innermost_managed(const Registers& native) {
+  StackWalker walker(own_process(), native);
   while (runtime.find(walker.frame().pc().lookup()) == nullptr && walker.step()) {}
-  here = walker.frame().registers;
+  return walker.frame().registers;
+}
+
+void measure_walks(const void*) {
+  const Registers here = innermost_managed(capture_registers());
   const auto managed = [&](WalkFlags flags) {
     return fastest(2000,
                    [&] {
@@ -120,19 +124,14 @@ std::vector<std::byte> map_of_method(const Method& method) {
 }
 
 void measure_scan(const void*) {
-  Registers here = capture_registers();
-  StackWalker walker(own_process(), here);
-  while (runtime.find(walker.frame().pc().lookup()) == nullptr && walker.step()) {}
-  here = walker.frame().registers;
-  roots_seen = 0;
+  const Registers here = innermost_managed(capture_registers());
   const auto scan = [&] {
     for (ManagedWalker walk(thread.walk, here, kFunctionsOnly); walk.next();)
       (void)each_root(walk.frame(), own_process().memory(), [](const Root& root) { roots_seen += root.address != 0; });
   };
-  scan();
-  const std::uint64_t each = roots_seen;
   scan_ns = fastest(200, scan);
-  roots_seen = each;
+  roots_seen = 0;
+  scan();
 }
 
 // ---- exceptions ---------------------------------------------------------------------------------------------------

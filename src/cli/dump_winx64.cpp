@@ -293,8 +293,9 @@ class TextPrinter : Walker {
       out_.text(winx64::register_name(info.frame_register));
       sized("\n    Frame offset: ", std::uint64_t{info.frame_offset} * 16);
     }
-    auto ok = dumpbin_ && info.version == 2 ? codes_v2(info) : codes(info);
-    if (ok && !(dumpbin_ && info.version == 2)) ok = epilogs(function, info);
+    const bool as_stored = dumpbin_ && info.version == 2;
+    auto ok = as_stored ? codes_v2(info) : codes(info);
+    if (ok && !as_stored) ok = epilogs(function, info);
     if (ok && info.handler != 0) ok = handler(function, info);
     if (info.chained) {
       out_.text("    Chained to: ");
