@@ -145,6 +145,7 @@ WL_GLOBAL int wl_begin_walk(struct wl_unwind* u) {
   u->end = WL_END_INTERNAL;
   u->certainty = WL_DESCRIBED;
   u->interrupted_sp = 0;
+  u->thread_pointer = 0;
   u->gs_base = 0;
   u->env.window.base = 0;
   u->env.window.size = 0;
@@ -197,6 +198,7 @@ WL_INLINE int wl_take_user_stack(struct wl_scratch* s, struct wl_cpu_stats* st, 
   }
   if (wl_is_compat(regs)) return wl_take_compat_stack(s, st, task, regs);
   wl_first_frame(s, regs);
+  u->thread_pointer = wl_thread_block(task);
   u->gs_base = wl_gs_base(task);
   u->end = WL_END_NO_PROCESS;
   if (wl_use_process(u, s->event.head.tgid)) {

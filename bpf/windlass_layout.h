@@ -47,6 +47,8 @@ enum wl_cfa_kind {
   WL_CFA_MEM = 2,         /* CFA = [reg + cfa_offset] + cfa_arg   (DRAP frames, signal frames; OpenSSL: + 8) */
   WL_CFA_PLT = 3,         /* CFA = reg + cfa_offset + ((pc & 15) >= cfa_arg ? 8 : 0)   (lazy PLT stubs) */
   WL_CFA_UNSUPPORTED = 4, /* there is a row, but only user space can evaluate it */
+  WL_CFA_THREAD = 5,      /* x86-64: CFA = [[[[fs.base + cfa_offset] + 8 * cfa_reg] + (x_offset & ~7)] + 8 * cfa_arg]
+                             + 8 * (x_offset & 7); no caller if the third load gives 0 (Go's system stacks) */
 };
 
 enum wl_reg_kind {

@@ -173,6 +173,21 @@ WL_GLOBAL int wl_register_value(struct wl_unwind* u, __u32 reg, __u32 kind, __s3
   return wl_read(&u->env, &u->room.value, 8, from + offset) ? 2 : 0;
 }
 
+/* The CFA of WL_CFA_THREAD into u->room.cfa. WL_CONTINUE, or why there is none. */
+WL_GLOBAL int wl_thread_cfa(struct wl_unwind* u, const struct wl_rule* rule) {
+  if (!u || !rule) return WL_END_INTERNAL;
+  if (u->thread_pointer == 0) return WL_END_REGISTER_LOST;
+  __u64* word = &u->room.value;
+  __u64 way = (__u64)(__u16)rule->x_offset;
+  if (wl_read(&u->env, word, 8, u->thread_pointer + rule->cfa_offset)) return WL_END_UNREADABLE_STACK;
+  if (wl_read(&u->env, word, 8, *word + 8ull * rule->cfa_reg)) return WL_END_UNREADABLE_STACK;
+  if (wl_read(&u->env, word, 8, *word + (way & ~7ull))) return WL_END_UNREADABLE_STACK;
+  if (*word == 0) return WL_END_COMPLETE;
+  if (wl_read(&u->env, word, 8, *word + 8ull * rule->cfa_arg)) return WL_END_UNREADABLE_STACK;
+  u->room.cfa = *word + 8 * (way & 7);
+  return WL_CONTINUE;
+}
+
 /* sp after the step is `cfa`. Plain frames only ever move it up; code that switches stacks may move it down, a few
  * times. 0 if acceptable. */
 WL_INLINE int wl_check_progress(struct wl_cursor* cursor, const struct wl_rule* rule, __u64 cfa, __u8* backward) {
@@ -185,7 +200,8 @@ WL_INLINE int wl_check_progress(struct wl_cursor* cursor, const struct wl_rule* 
   if (cfa == sp && cursor->exact) return 0; /* behind the last load of an epilogue */
 #endif
   int popped = cfa == sp && rule->ra_kind == WL_REG_ARG; /* as vfork's, to memory */
-  if (rule->cfa_reg == WL_SP && rule->cfa_kind != WL_CFA_MEM && !popped) return 1;
+  int from_sp = rule->cfa_reg == WL_SP && rule->cfa_kind != WL_CFA_MEM && rule->cfa_kind != WL_CFA_THREAD;
+  if (from_sp && !popped) return 1;
   *backward = cursor->backward + 1;
   return *backward > WL_MAX_BACKWARD_STEPS;
 }
@@ -200,7 +216,8 @@ WL_GLOBAL int wl_apply(struct wl_unwind* u, const struct wl_rule* rule, __u32 x_
   if (rule->cfa_kind == WL_CFA_NONE) return WL_END_NO_ROW;
   if (rule->cfa_kind == WL_CFA_UNSUPPORTED) return WL_END_UNSUPPORTED_EXPRESSION;
   if (rule->ra_kind == WL_REG_UNDEFINED) return WL_END_COMPLETE;
-  __u32 cfa_reg = rule->cfa_reg;
+  /* WL_CFA_THREAD counts from no register of the frame. */
+  __u32 cfa_reg = rule->cfa_kind == WL_CFA_THREAD ? WL_SP : rule->cfa_reg;
 #ifdef WL_TARGET_A64
   /* Whatever the row says: the kernel's vdso describes the way to the interrupted code's frame record, not to its pc.
    */
@@ -223,6 +240,10 @@ WL_GLOBAL int wl_apply(struct wl_unwind* u, const struct wl_rule* rule, __u32 x_
     cfa = u->room.value + rule->cfa_arg;
   } else if (rule->cfa_kind == WL_CFA_PLT) {
     cfa += (address & 15) >= rule->cfa_arg ? 8 : 0;
+  } else if (rule->cfa_kind == WL_CFA_THREAD) {
+    int found = wl_thread_cfa(u, rule);
+    if (found != WL_CONTINUE) return found;
+    cfa = u->room.cfa;
   }
   __u8 backward;
   if (wl_check_progress(cursor, rule, cfa, &backward)) return WL_END_NO_PROGRESS;

@@ -85,7 +85,8 @@ struct wl_unwind {
   /* The process: its mapping set, and the number of that set's state of its address space. */
   __u32 maps, map_count;
   __u32 space;
-  __u64 gs_base; /* x86-64: of the thread; 0 where it has none. Under Wine the TEB */
+  __u64 thread_pointer; /* of the thread (x86-64: fs.base); 0 where it is not known */
+  __u64 gs_base;        /* x86-64: likewise. Under Wine the TEB */
   /* What wl_find_rule said of the cursor's pc: its rule, or code without one. */
   __u32 ref;       /* of the rule; 0 = none */
   __u32 x_reg;     /* the extra register of the module's rules, or WL_NO_XREG */

@@ -35,8 +35,9 @@ class CodeAddress {
 };
 
 // The registers of one frame and which of them are known. A value type without allocation; signal-safe.
-//   x86-64:  0-15 general registers, 16 the pc, 59 gs.base: of a thread whose registers were read from outside, where
-//            Windows has the thread's TEB. Callers' frames do not repeat it
+//   x86-64:  0-15 general registers, 16 the pc, 58 fs.base and 59 gs.base: of a thread whose registers were read from
+//            outside, where its own data is (System V) and where Windows has its TEB. Callers' frames do not repeat
+//            them
 //   i386:    0-7 general registers, 8 the pc; 32 bits, zero-extended
 //   AArch64: 0-30 x0-x30, 31 sp, 32 the pc, 34 ra_sign_state, 72-79 d8-d15 (the half that calls preserve)
 class Registers {
@@ -63,16 +64,17 @@ class Registers {
   // A dense number below kSlots for a register that is held; kSlots for any other.
   [[nodiscard]] static constexpr unsigned slot_of(Architecture architecture, std::uint64_t reg) {
     if (architecture == Architecture::kX86_64) {
-      if (reg == kGsBase) return kGsBaseSlot;
+      if (reg == kFsBase || reg == kGsBase) return reg == kFsBase ? kFsBaseSlot : kGsBaseSlot;
       return reg <= 16 ? static_cast<unsigned>(reg) : kSlots;
     }
     if (architecture == Architecture::kI386) return reg <= 8 ? static_cast<unsigned>(reg) : kSlots;
-    if (reg <= 34) return static_cast<unsigned>(reg);
+    if (reg <= 34) return reg == kFsBaseSlot ? kSlots : static_cast<unsigned>(reg);
     return reg >= kFirstVector && reg < kFirstVector + 8 ? kFirstVectorSlot + static_cast<unsigned>(reg - kFirstVector)
                                                          : kSlots;
   }
   // The register in a slot.
   [[nodiscard]] static constexpr RegisterNumber number_of(unsigned slot) {
+    if (slot == kFsBaseSlot) return kFsBase;
     if (slot == kGsBaseSlot) return kGsBase;
     return static_cast<RegisterNumber>(slot < kFirstVectorSlot ? slot : slot - kFirstVectorSlot + kFirstVector);
   }
@@ -142,8 +144,8 @@ class Registers {
   }
 
  private:
-  static constexpr RegisterNumber kGsBase = 59;
-  static constexpr unsigned kGsBaseSlot = 35;  // AArch64 leaves it free
+  static constexpr RegisterNumber kFsBase = 58, kGsBase = 59;
+  static constexpr unsigned kFsBaseSlot = 33, kGsBaseSlot = 35;  // AArch64 leaves them free
   static constexpr unsigned kFirstVectorSlot = 36;
   static constexpr RegisterNumber kFirstVector = 72;
   [[nodiscard]] constexpr unsigned slot(std::uint64_t reg) const { return slot_of(architecture_, reg); }

@@ -31,6 +31,7 @@ enum class UnwindFormat : std::uint8_t {
   kWinX64,    // .pdata and UNWIND_INFO of versions 1 to 3
   kWinArm64,  // .pdata and .xdata, packed entries included
   kSFrame,    // .sframe of versions 1 to 3, in a file that has nothing else
+  kGo,        // .gopclntab, the functions of a Go program; what call frame information it has is read, too
 };
 [[nodiscard]] std::string_view format_name(UnwindFormat format);
 
@@ -42,7 +43,8 @@ struct CodePointer {
 
 // Where a record is stored.
 struct RecordPlace {
-  std::uint32_t section = 0;  // which of the sections of call frame information; 0xffffffff: .sframe; 0 in PE images
+  std::uint32_t section = 0;  // which of the sections of call frame information; 0xffffffff: .sframe,
+                              // 0xfffffffe: Go's table of functions; 0 in PE images
   std::uint64_t offset = 0;   // in the section, or in the function table
   std::uint64_t address = 0;  // of the record in the image; 0: it is not loaded
 };

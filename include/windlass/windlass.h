@@ -516,7 +516,8 @@ enum {
   WINDLASS_FORMAT_DWARF = 0,
   WINDLASS_FORMAT_WIN_X64 = 1,
   WINDLASS_FORMAT_WIN_ARM64 = 2,
-  WINDLASS_FORMAT_SFRAME = 3 /* only where there is no call frame information */
+  WINDLASS_FORMAT_SFRAME = 3, /* only where there is no call frame information */
+  WINDLASS_FORMAT_GO = 4      /* a Go program's table of its functions */
 };
 
 /* An ELF file of x86-64, AArch64 or i386 or a PE32+ image of x64 or ARM64, by its first bytes. The file is mapped, and

@@ -15,7 +15,7 @@ namespace windlass {
 // DWARF numbers of the registers the library itself has to know.
 namespace x86_64 {
 inline constexpr std::uint16_t kRax = 0, kRbx = 3, kRsi = 4, kRdi = 5, kRbp = 6, kRsp = 7, kR12 = 12, kR15 = 15,
-                               kReturnAddress = 16, kGsBase = 59;
+                               kReturnAddress = 16, kFsBase = 58, kGsBase = 59;
 }
 namespace aarch64 {
 inline constexpr std::uint16_t kX19 = 19, kX29 = 29, kX30 = 30, kSp = 31, kRaSignState = 34;

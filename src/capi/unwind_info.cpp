@@ -13,6 +13,7 @@ namespace {
 
 static_assert(static_cast<int>(UnwindFormat::kWinArm64) == WINDLASS_FORMAT_WIN_ARM64);
 static_assert(static_cast<int>(UnwindFormat::kSFrame) == WINDLASS_FORMAT_SFRAME);
+static_assert(static_cast<int>(UnwindFormat::kGo) == WINDLASS_FORMAT_GO);
 static_assert(static_cast<int>(RegisterRule::kExpressionValue) == WINDLASS_RULE_EXPRESSION_VALUE);
 static_assert(RegisterRules::kCapacity == WINDLASS_MAX_RULES);
 

@@ -1,7 +1,9 @@
-// Call frame information of ELF files, and, where that says nothing, SFrame.
+// What ELF files have: a Go program's own table; call frame information; where that says nothing, SFrame.
 #include <elf.h>
 
+#include <algorithm>
 #include <cstring>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <vector>
@@ -12,6 +14,7 @@
 #include "image/function_symbols.h"
 #include "image/unwind_sections.h"
 #include "source/cfi_function.h"
+#include "source/go_source.h"
 #include "source/indexed_row.h"
 #include "source/row_finder.h"
 #include "source/sframe_source.h"
@@ -23,6 +26,8 @@ namespace {
 class ElfSource final : public UnwindSource {
  public:
   explicit ElfSource(image::ElfImage image) : image_(std::move(image)) {
+    const auto ignore = [](const Error&) {};  // who lists all hears it
+    go_ = find_go_source(image_, ignore);
     find_index();
     if (const auto section = image::find_sframe(image_)) simple_.emplace(*section);
   }
@@ -30,26 +35,30 @@ class ElfSource final : public UnwindSource {
   std::optional<Architecture> architecture() const override { return image::architecture_of(image_.machine()); }
 
   Expected<void> row_at(std::uint64_t address, FrameRow& to) const override {
+    if (go_ && go_->row_at(address, to)) return {};
     const auto found = cfi_row_at(address, to);
     return found || !may_be_simple(found.error()) ? found : simple_->row_at(address, to);
   }
 
   Expected<Function> function_at(std::uint64_t address) const override {
+    if (go_)
+      if (auto found = go_->function_at(address)) return found;
     const auto found = cfi_function_at(address);
     return found || !may_be_simple(found.error()) ? found : simple_->function_at(address);
   }
 
   void for_each_function(FunctionSink callback, ErrorSink report) const override {
-    // Those that have no other record, by turns with those that have.
-    std::vector<Function> simple = simple_functions(report);
-    auto next = simple.begin();
+    // Those that have no other record and Go's, by turns with those that have one.
+    const std::vector<Function> others = other_functions(report);
+    auto next = others.begin();
     bool wanted = true;
     const auto give_before = [&](std::uint64_t begin) {
-      while (wanted && next != simple.end() && next->begin < begin) wanted = callback(*next++);
+      while (wanted && next != others.end() && next->begin < begin) wanted = callback(*next++);
     };
     // An index of its own: it keeps what it has read, and the callback may ask this source.
     if (const auto all = RowFinder::make(image_)) {
       const auto give = [&](const RowFinder::Located& found) {
+        if (is_go(found.fde.begin)) return wanted;
         give_before(found.fde.begin);
         wanted = wanted && callback(function_of(all->section(found.section), found.section, found.fde));
         return wanted;
@@ -60,6 +69,7 @@ class ElfSource final : public UnwindSource {
   }
 
   void for_each_row(const Function& function, RowSink callback, ErrorSink report) const override {
+    if (go_ && function.record.section == GoSource::kSection) return go_->for_each_row(function, callback, report);
     if (simple_ && function.record.section == SFrameSource::kSection)
       return simple_->for_each_row(function, callback, report);
     const auto section = section_at(function.record.section);
@@ -71,6 +81,8 @@ class ElfSource final : public UnwindSource {
   }
 
   void for_each_row(RowVisitor& visitor, ErrorSink report) const override {
+    (void)find_go_source(image_, report);  // what is wrong with it
+    if (go_) go_->for_each_row(visitor, report);
     const auto found = image::find_unwind_sections(image_, report);
     for (const dwarf::CfiSection& section : found.sections) {
       if (!visitor.wants_more()) return;
@@ -102,7 +114,12 @@ class ElfSource final : public UnwindSource {
   std::span<const Error> problems() const override { return image_.problems(); }
   void accept(FormatVisitor& visitor) const override {
     const bool others = image::find_eh_frame(image_).has_value() || image::has_other_unwind_sections(image_);
-    simple_ && !others ? visitor.sframe(*this, image_) : visitor.elf(*this, image_);
+    if (go_)
+      visitor.go(*this, image_);
+    else if (simple_ && !others)
+      visitor.sframe(*this, image_);
+    else
+      visitor.elf(*this, image_);
   }
 
  private:
@@ -144,16 +161,22 @@ class ElfSource final : public UnwindSource {
     if (!section && section.error().code != ErrorCode::kNotFound) report(section.error());
   }
 
+  [[nodiscard]] bool is_go(std::uint64_t address) const { return go_ && go_->function_at(address); }
+
   // Ascending.
-  std::vector<Function> simple_functions(ErrorSink report) const {
+  std::vector<Function> other_functions(ErrorSink report) const {
     std::vector<Function> functions;
     report_sframe(report);
-    if (!simple_) return functions;
     const auto add = [&](const Function& function) {
-      if (!cfi_function_at(function.begin)) functions.push_back(function);
+      functions.push_back(function);
       return true;
     };
-    simple_->for_each_function(add, report);
+    const auto add_missing = [&](const Function& function) {
+      return is_go(function.begin) || cfi_function_at(function.begin) || add(function);
+    };
+    if (go_) go_->for_each_function(add, report);
+    if (simple_) simple_->for_each_function(add_missing, report);
+    if (go_ && simple_) std::ranges::sort(functions, {}, &Function::begin);
     return functions;
   }
 
@@ -201,6 +224,7 @@ class ElfSource final : public UnwindSource {
 
   image::ElfImage image_;
   std::optional<Indexed> index_;
+  std::unique_ptr<GoSource> go_;  // null: no program of Go's
   std::optional<SFrameSource> simple_;
   mutable std::mutex lock_;
   mutable bool rows_made_ = false;

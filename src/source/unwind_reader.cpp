@@ -10,6 +10,7 @@ using source::UnwindSource;
 
 struct FormatOf final : source::FormatVisitor {
   void elf(const UnwindSource&, const image::ElfImage&) override { format = UnwindFormat::kDwarf; }
+  void go(const UnwindSource&, const image::ElfImage&) override { format = UnwindFormat::kGo; }
   void sframe(const UnwindSource&, const image::ElfImage&) override { format = UnwindFormat::kSFrame; }
   void winx64(const UnwindSource&, const winx64::Functions&) override { format = UnwindFormat::kWinX64; }
   void winarm64(const UnwindSource&, const winarm64::Functions&) override { format = UnwindFormat::kWinArm64; }
@@ -95,6 +96,7 @@ std::string_view format_name(UnwindFormat format) {
     case UnwindFormat::kWinX64: return "Windows x64";
     case UnwindFormat::kWinArm64: return "Windows ARM64";
     case UnwindFormat::kSFrame: return "SFrame";
+    case UnwindFormat::kGo: return "Go";
   }
   return "?";
 }

@@ -98,6 +98,8 @@ class FormatVisitor {
  public:
   virtual ~FormatVisitor() = default;
   virtual void elf(const UnwindSource& source, const image::ElfImage&) { rows(source); }
+  // ELF, too, of a Go program: its own table goes before all else.
+  virtual void go(const UnwindSource& source, const image::ElfImage& image) { elf(source, image); }
   // ELF, too, with .sframe and nothing else.
   virtual void sframe(const UnwindSource& source, const image::ElfImage& image) { elf(source, image); }
   virtual void winx64(const UnwindSource& source, const winx64::Functions&) { rows(source); }
@@ -191,7 +193,8 @@ void for_each_row_by_function(const UnwindSource& source, std::string_view secti
 
 // The source for an image that has been parsed, which is copied; its bytes must outlive it.
 // ELF: .eh_frame through .eh_frame_hdr, else an index of all sections, made under a lock when first needed: then
-// look-ups lock and allocate. Where none of them says anything: .sframe.
+// look-ups lock and allocate. Where none of them says anything: .sframe. Before all of them, of a
+// Go program's functions: its own table.
 [[nodiscard]] std::unique_ptr<UnwindSource> make_source(const image::ElfImage& image);
 [[nodiscard]] Expected<std::unique_ptr<UnwindSource>> open_elf_source(ByteView bytes);
 // PE: the exception directory, of x64 or ARM64.

@@ -80,7 +80,10 @@ bool SymbolFile::report(const profile::Module& module, int fd, bool trust_withou
   const auto same = process::compare({.build_id = module.build_id}, build_id_of(reported), 0);
   const bool is_right =
       same == process::Sameness::kSame || (same == process::Sameness::kUnknown && trust_without_build_id);
-  if (is_right) module_ = reported;
+  if (is_right) {
+    module_ = reported;
+    go_ = GoNames::open(fd, note_);
+  }
   return is_right;
 }
 
@@ -90,6 +93,7 @@ void SymbolFile::name(std::span<const std::uint64_t> addresses, ModuleNames& nam
   if (!symbols_) symbols_.emplace(module_);
   if (options_.lines && !debug_lines_) debug_lines_.emplace(module_);
   for (std::size_t i = 0; i < addresses.size(); ++i) {
+    if (go_ && go_->name(i, addresses[i], options_.lines, names)) continue;
     auto [symbol, begin] = symbols_->at(addresses[i]);
     names.begins[i] = begin;
     if (debug_lines_) debug_lines_->name(i, addresses[i], symbol, names);

@@ -1,15 +1,17 @@
-// Names from an ELF file: its symbol tables, its linkage stubs, its DWARF. Each is read when first needed, and kept.
-// One thread at a time; libdw's handles are not shared between objects.
+// Names from an ELF file: a Go program's own table, its symbol tables, its linkage stubs, its DWARF. Each is read when
+// first needed, and kept. One thread at a time; libdw's handles are not shared between objects.
 #pragma once
 
 #include <elfutils/libdwfl.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 
 #include "symbols/debug_lines.h"
+#include "symbols/go_names.h"
 #include "symbols/plt_names.h"
 #include "symbols/symbol_result.h"
 #include "symbols/symbol_table.h"
@@ -40,6 +42,7 @@ class SymbolFile {
   Dwfl* dwfl_ = nullptr;
   Dwfl_Module* module_ = nullptr;
   std::string note_;
+  std::unique_ptr<GoNames> go_;  // null: no program of Go's
   std::optional<SymbolTable> symbols_;
   std::optional<DebugLines> debug_lines_;
   std::optional<StubNames> stubs_;

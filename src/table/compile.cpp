@@ -8,6 +8,7 @@
 
 #include "dwarf/interpreter.h"
 #include "image/unwind_sections.h"
+#include "source/go_source.h"
 #include "source/sframe_source.h"
 #include "table/compile_rows.h"
 #include "table/extra_register.h"
@@ -176,17 +177,23 @@ Expected<UnwindTable> compile_elf(const image::ElfImage& image, dwarf::ErrorSink
   else if (section.error().code != ErrorCode::kNotFound)
     report(section.error());
 
+  const auto go = source::find_go_source(image, report);
+
   const auto compile = [&](std::uint8_t x_reg, CfaRegisterUse& use, dwarf::ErrorSink sink) {
     TableBuilder builder(executable);
     std::size_t bytes = 0;
     for (const dwarf::CfiSection& section : found.sections) bytes += section.bytes.size();
     builder.reserve(bytes / 4, bytes / 24);  // more than there will be: a row takes 5 to 7 bytes, an FDE 24
+    if (go) {
+      (void)add_functions(*go, x_reg, builder, sink);
+      count_cfa_registers(*go, use);
+    }
     for (const dwarf::CfiSection& section : found.sections) {
-      if (&section != &found.sections.front()) builder.begin_fallback();
+      if (go || &section != &found.sections.front()) builder.begin_fallback();
       compile_section(section, x_reg, builder, use, sink, &image);
     }
     if (simple) {
-      if (!found.sections.empty()) builder.begin_fallback();
+      if (go || !found.sections.empty()) builder.begin_fallback();
       (void)add_functions(*simple, x_reg, builder, sink);
       count_cfa_registers(*simple, use);
     }
@@ -197,6 +204,7 @@ Expected<UnwindTable> compile_elf(const image::ElfImage& image, dwarf::ErrorSink
   for (const dwarf::CfiSection& section : found.sections)
     architecture == Architecture::kAArch64 ? foresee_use<Arm64Registers>(section, foreseen)
                                            : foresee_use<X64Registers>(section, foreseen);
+  if (go) count_cfa_registers(*go, foreseen);
   if (simple) count_cfa_registers(*simple, foreseen);
   const std::uint8_t guess = choose_extra_register(foreseen, preserved_registers(architecture));
   auto table = compile(guess, use, report);

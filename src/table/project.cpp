@@ -1,5 +1,8 @@
 #include "table/project.h"
 
+#include <optional>
+
+#include "dwarf/switched_stack.h"
 #include "table/trace_expression.h"
 
 namespace windlass::table {
@@ -30,13 +33,18 @@ class Projection {
         if (fits<std::uint8_t>(row.cfa.addend()))
           cfa_ = {Kind::kLoad, static_cast<std::uint8_t>(row.cfa.addend()), row.cfa.reg(), row.cfa.offset()};
         break;
-      case CfaRule::kExpression: cfa_ = recognise(row.expression(row.cfa)); break;
+      case CfaRule::kExpression:
+        cfa_ = recognise(row.expression(row.cfa));
+        if (cfa_.kind == Kind::kOther && row.return_address.is(RegisterRule::kExpressionValue))
+          switched_ = dwarf::switched_stack(row.expression(row.cfa), row.expression(row.return_address));
+        break;
     }
     has_cfa_ = cfa_.kind != Kind::kOther && fits<std::int32_t>(cfa_.offset) && is_register(cfa_.reg);
   }
 
   [[nodiscard]] TraceRule rule(std::uint8_t x_reg) const {
     TraceRule rule{};
+    if (switched_ && by_thread(*switched_, rule)) return rule;
     rule.cfa_kind = WL_CFA_UNSUPPORTED;
     if (has_cfa_) {
       rule.cfa_kind = cfa_.kind == Kind::kRegister ? WL_CFA_REG : cfa_.kind == Kind::kLoad ? WL_CFA_MEM : WL_CFA_PLT;
@@ -62,6 +70,28 @@ class Projection {
   }
 
  private:
+  // False: it has no room for these numbers.
+  bool by_thread(const dwarf::SwitchedStack& stack, TraceRule& rule) const {
+    constexpr std::uint64_t kWord = 8, kMost = 255 * kWord;
+    const auto& [first, second, third] = stack.offsets;
+    if (!fits<std::int32_t>(stack.thread) || first % kWord != 0 || first > kMost || third % kWord != 0 ||
+        third > kMost || second % kWord != 0 || second >= 1 << 15 || stack.addend % kWord != 0 ||
+        stack.addend >= kWord * kWord)
+      return false;
+    BaseSettler bases(rule, frame_pointer(architecture_));
+    rule.cfa_kind = WL_CFA_THREAD;
+    const ProjectedRegister fp = project(frame_pointer(architecture_), bases);
+    rule.cfa_offset = static_cast<std::int32_t>(stack.thread);
+    rule.cfa_reg = static_cast<std::uint8_t>(first / kWord);
+    rule.cfa_arg = static_cast<std::uint8_t>(third / kWord);
+    rule.x_kind = WL_REG_UNDEFINED;
+    rule.x_offset = static_cast<std::int16_t>(second | stack.addend / kWord);
+    rule.ra_kind = WL_REG_CFA;
+    rule.ra_offset = -static_cast<std::int16_t>(kWord);
+    rule.fp_kind = kind_of(fp) & 15;
+    rule.fp_offset = fp.offset;
+    return true;
+  }
   [[nodiscard]] bool is_register(std::uint64_t reg) const {
     return reg < (architecture_ == Architecture::kX86_64 ? 17u : 32u);
   }
@@ -108,6 +138,7 @@ class Projection {
   const FrameRow& row_;
   Architecture architecture_;
   SimpleExpression cfa_;
+  std::optional<dwarf::SwitchedStack> switched_;
   bool has_cfa_ = false;
 };
 

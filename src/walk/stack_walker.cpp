@@ -70,7 +70,9 @@ void StackWalker::restart(const Registers& registers) {
   certainty_ = FrameCertainty::kDescribed;
   error_ = {};
   scratch_->progress = {};
-  scratch_->gs_base = registers.architecture() == Architecture::kX86_64 ? registers.get(x86_64::kGsBase) : 0;
+  const bool x86 = registers.architecture() == Architecture::kX86_64;
+  scratch_->fs_base = x86 ? registers.get(x86_64::kFsBase) : 0;
+  scratch_->gs_base = x86 ? registers.get(x86_64::kGsBase) : 0;
   scratch_->exact = frame_.registers;
   scratch_->since_exact = 0;
 }

@@ -7,7 +7,7 @@ namespace windlass::walk {
 
 void apply_row(const StepContext& context, const FrameRow& row, FrameOrigin origin, Step& step) {
   const ApplyContext relative{context.module != nullptr ? context.module->info().bias : 0, context.space.pointer_mask(),
-                              origin == FrameOrigin::kCfi};
+                              origin == FrameOrigin::kCfi, context.scratch.fs_base};
   step.saved = context.frame.saved;
   step.status = apply(row, context.space.memory(), relative, context.frame.registers, step.caller, &step.saved);
   step.origin = origin;

@@ -36,7 +36,8 @@ struct Scratch {
   RowCache rows;
   code::SynthesisScratch* synthesis;
   Progress progress;            // of this walk
-  std::uint64_t gs_base = 0;    // x86-64: of the thread walked, 0 where it is not known
+  std::uint64_t fs_base = 0;    // x86-64: of the thread walked, 0 where it is not known
+  std::uint64_t gs_base = 0;    // likewise
   std::uint64_t lowest = 0;     // that sp can be in the current frame, where it is not known
   bool register_lost = false;   // in the last step: a row of the code's needs a register that is not known
   Registers exact;              // of the last frame all of whose registers were known,

@@ -47,6 +47,39 @@ TEST(Step, CfaFromStackPointer) {
   EXPECT_EQ(cursor.valid, WL_VALID_BASE | 1U << WL_X64_RBP);
 }
 
+// Go's system stack: the goroutine's stack pointer is found from the thread's pointer.
+TEST(Step, CfaFromTheThread) {
+  constexpr std::uint64_t kThread = kStack + 0x1000, kG = kStack + 0x2000, kM = kStack + 0x3000;
+  constexpr std::uint64_t kOther = kStack + 0x4000;
+  FakeTarget target;
+  target.write(kThread - 8, {kG});
+  target.write(kG + 0x30, {kM});
+  target.write(kM + 0xb8, {kG});
+  target.write(kG + 0x38, {kOther});
+  target.write(kOther, {1, 0xaaaa, 2});
+  target.scratch->unwind.thread_pointer = kThread;
+  wl_rule rule = rule_of(WL_CFA_THREAD, 0x30 / 8, -8);
+  rule.cfa_arg = 0x38 / 8;
+  rule.x_kind = WL_REG_UNDEFINED;
+  rule.x_offset = 0xb8 | 2;
+  const auto from = FakeTarget::cursor(kCode, kStack, 0x77);
+  auto cursor = from;
+  ASSERT_EQ(apply(target, cursor, rule), WL_CONTINUE);
+  EXPECT_EQ(cursor.regs[WL_X64_RIP], 0xaaaaU);
+  EXPECT_EQ(cursor.regs[WL_X64_RSP], kOther + 16);
+  EXPECT_EQ(cursor.regs[WL_X64_RBP], 0x77U);
+
+  target.write(kM + 0xb8, {0});
+  cursor = from;
+  EXPECT_EQ(apply(target, cursor, rule), WL_END_COMPLETE) << "there is no other stack";
+  target.write(kM + 0xb8, {1});
+  cursor = from;
+  EXPECT_EQ(apply(target, cursor, rule), WL_END_UNREADABLE_STACK);
+  target.scratch->unwind.thread_pointer = 0;
+  cursor = from;
+  EXPECT_EQ(apply(target, cursor, rule), WL_END_REGISTER_LOST);
+}
+
 TEST(Step, CfaFromAnyRegisterInFrameZeroOnly) {
   FakeTarget target;
   target.write(kStack, {0, 0, 0, 0xaaaa, 0xbbbb});

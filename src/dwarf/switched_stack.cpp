@@ -1,0 +1,95 @@
+#include "dwarf/switched_stack.h"
+
+#include <algorithm>
+
+#include "arch/registers.h"
+#include "dwarf/expression_ops.h"
+
+namespace windlass::dwarf {
+namespace {
+
+// dup; bra over the skip; skip to the end: a 0 is left as it is. `rest` bytes follow.
+constexpr std::size_t kGuard = 7;
+std::array<std::uint8_t, kGuard> guard(std::uint8_t rest) { return {DW_OP_dup, DW_OP_bra, 3, 0, DW_OP_skip, rest, 0}; }
+constexpr std::array<std::uint8_t, 3> kLoadReturnAddress = {DW_OP_lit0 + 8, DW_OP_minus, DW_OP_deref};
+
+void append(std::vector<std::byte>& to, std::span<const std::uint8_t> bytes) {
+  for (const std::uint8_t byte : bytes) to.push_back(std::byte{byte});
+}
+
+void append_uleb(std::vector<std::byte>& to, std::uint64_t value) {
+  for (; value >= 0x80; value >>= 7) to.push_back(static_cast<std::byte>(value | 0x80));
+  to.push_back(static_cast<std::byte>(value));
+}
+
+void append_sleb(std::vector<std::byte>& to, std::int64_t value) {
+  for (; value < -64 || value > 63; value >>= 7) to.push_back(static_cast<std::byte>(value | 0x80));
+  to.push_back(static_cast<std::byte>(value & 0x7f));
+}
+
+void append_sum(std::vector<std::byte>& to, std::uint64_t addend) {
+  to.push_back(std::byte{DW_OP_plus_uconst});
+  append_uleb(to, addend);
+}
+
+bool read_op(ByteCursor& cursor, std::uint8_t operation) {
+  const auto read = cursor.read<std::uint8_t>();
+  return read && *read == operation;
+}
+
+bool read_sum(ByteCursor& cursor, std::uint64_t& addend) {
+  if (!read_op(cursor, DW_OP_plus_uconst)) return false;
+  const auto value = cursor.uleb();
+  addend = value.value_or(0);
+  return value.has_value();
+}
+
+bool read_guard(ByteCursor& cursor) {
+  const auto bytes = cursor.bytes(kGuard);
+  if (!bytes) return false;
+  const auto expected = guard(static_cast<std::uint8_t>(cursor.remaining()));
+  return cursor.remaining() <= 0x7f && std::equal(expected.begin(), expected.end(), bytes->u8());
+}
+
+}  // namespace
+
+void append_cfa(const SwitchedStack& stack, std::vector<std::byte>& to) {
+  append(to, std::array<std::uint8_t, 2>{DW_OP_bregx, x86_64::kFsBase});
+  append_sleb(to, stack.thread);
+  to.push_back(std::byte{DW_OP_deref});
+  for (const std::uint64_t offset : {stack.offsets[0], stack.offsets[1]}) {
+    append_sum(to, offset);
+    to.push_back(std::byte{DW_OP_deref});
+  }
+  std::vector<std::byte> rest;
+  append_sum(rest, stack.offsets[2]);
+  rest.push_back(std::byte{DW_OP_deref});
+  append_sum(rest, stack.addend);
+  append(to, guard(static_cast<std::uint8_t>(rest.size())));
+  to.insert(to.end(), rest.begin(), rest.end());
+}
+
+void append_return_address(std::vector<std::byte>& to) {
+  append(to, guard(kLoadReturnAddress.size()));
+  append(to, kLoadReturnAddress);
+}
+
+std::optional<SwitchedStack> switched_stack(ByteView cfa, ByteView return_address) {
+  SwitchedStack stack;
+  ByteCursor cursor(cfa);
+  if (!read_op(cursor, DW_OP_bregx) || cursor.uleb().value_or(0) != x86_64::kFsBase) return std::nullopt;
+  const auto thread = cursor.sleb();
+  if (!thread || !read_op(cursor, DW_OP_deref)) return std::nullopt;
+  stack.thread = *thread;
+  if (!read_sum(cursor, stack.offsets[0]) || !read_op(cursor, DW_OP_deref) || !read_sum(cursor, stack.offsets[1]) ||
+      !read_op(cursor, DW_OP_deref) || !read_guard(cursor) || !read_sum(cursor, stack.offsets[2]) ||
+      !read_op(cursor, DW_OP_deref) || !read_sum(cursor, stack.addend) || !cursor.at_end())
+    return std::nullopt;
+  ByteCursor back(return_address);
+  if (!read_guard(back) || back.remaining() != kLoadReturnAddress.size()) return std::nullopt;
+  const auto load = *back.bytes(kLoadReturnAddress.size());
+  if (!std::equal(kLoadReturnAddress.begin(), kLoadReturnAddress.end(), load.u8())) return std::nullopt;
+  return stack;
+}
+
+}  // namespace windlass::dwarf

@@ -1,0 +1,33 @@
+// The rule of frames that run on another stack than their caller's, to which the thread's own data leads: Go's runtime
+// goes to its system stack and keeps the goroutine's stack pointer in a structure that is reached from the thread's
+// pointer by three loads. Written as a DWARF expression over fs.base (register 58 of the System V x86-64 psABI), so
+// that every reader of rows can follow it; the tables recognise it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "windlass/bytes.h"
+
+namespace windlass::dwarf {
+
+// CFA = [[[[fs.base + thread] + offsets[0]] + offsets[1]] + offsets[2]] + addend; where the third load gives 0 there is
+// no other stack: the frame is the outermost one.
+struct SwitchedStack {
+  std::int64_t thread = 0;
+  std::array<std::uint64_t, 3> offsets = {};
+  std::uint64_t addend = 0;
+  bool operator==(const SwitchedStack&) const = default;
+};
+
+// Appends the expression of the CFA, which is 0 where there is no other stack.
+void append_cfa(const SwitchedStack& stack, std::vector<std::byte>& to);
+// Appends that of the return address, with the CFA pushed: [CFA - 8], and 0, which ends a walk, where that is 0.
+void append_return_address(std::vector<std::byte>& to);
+
+// Are these the two? No allocation.
+[[nodiscard]] std::optional<SwitchedStack> switched_stack(ByteView cfa, ByteView return_address);
+
+}  // namespace windlass::dwarf

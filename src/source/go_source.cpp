@@ -1,0 +1,55 @@
+#include "source/go_source.h"
+
+namespace windlass::source {
+namespace {
+
+Function function_of(const runtimes::go::CodeMap& map, const runtimes::go::Function& found) {
+  Function function;
+  function.begin = function.primary = found.begin;
+  function.end = found.end;
+  const runtimes::go::Table& table = map.table();
+  const std::uint64_t offset = table.functions.origin() + found.record - table.origin;
+  function.record = {GoSource::kSection, offset, table.address + offset};
+  return function;
+}
+
+}  // namespace
+
+Expected<Function> GoSource::function_at(std::uint64_t address) const {
+  const runtimes::go::CodeMap& map = rows_.map();
+  const auto found = map.function_at(address);
+  if (!found) return std::unexpected(found.error());
+  Function function = function_of(map, *found);
+  function.signal_frame = rows_.role_of(*found) == runtimes::go::Role::kSignalReturn;
+  return function;
+}
+
+void GoSource::for_each_function(FunctionSink callback, ErrorSink report) const {
+  const runtimes::go::CodeMap& map = rows_.map();
+  for (std::uint64_t i = 0; i < map.size(); ++i) {
+    const auto found = map.function(i);
+    if (!found)
+      report(found.error());
+    else if (!callback(function_of(map, *found)))
+      return;
+  }
+}
+
+void GoSource::for_each_row(const Function& function, RowSink callback, ErrorSink report) const {
+  const auto found = rows_.map().function_at(function.begin);
+  if (!found) return report(found.error());
+  if (const auto done = rows_.for_each_row(*found, callback); !done) report(done.error());
+}
+
+void GoSource::for_each_row(RowVisitor& visitor, ErrorSink report) const {
+  for_each_row_by_function(*this, kSectionName, visitor, report);
+}
+
+std::unique_ptr<GoSource> find_go_source(const image::ElfImage& image, ErrorSink report) {
+  const auto table = runtimes::go::find_table(image);
+  if (table) return std::make_unique<GoSource>(*table, image);
+  if (table.error().code != ErrorCode::kNotFound) report(table.error());
+  return nullptr;
+}
+
+}  // namespace windlass::source

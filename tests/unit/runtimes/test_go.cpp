@@ -1,0 +1,230 @@
+// Go programs' table of functions, made up here: values at each instruction; the code that goes to another stack, and
+// the rule that leads back.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <vector>
+
+#include "dwarf/switched_stack.h"
+#include "runtimes/go/code_map.h"
+#include "runtimes/go/stack_switch.h"
+#include "table/project.h"
+
+namespace windlass {
+namespace {
+
+using runtimes::go::CodeMap;
+using runtimes::go::StackPlace;
+
+ByteView view(const std::vector<std::byte>& bytes) { return ByteView(bytes.data(), bytes.size()); }
+ByteView view(const std::vector<std::uint8_t>& bytes) {
+  return ByteView(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size());
+}
+
+const dwarf::SwitchedStack kWay{-8, {0x30, 0xb8, 0x38}, 16};
+
+struct Expressions {
+  std::vector<std::byte> cfa, back;
+};
+Expressions expressions_of(const dwarf::SwitchedStack& stack) {
+  Expressions made;
+  dwarf::append_cfa(stack, made.cfa);
+  dwarf::append_return_address(made.back);
+  return made;
+}
+
+TEST(SwitchedStack, IsRecognised) {
+  for (const dwarf::SwitchedStack& stack :
+       {kWay, dwarf::SwitchedStack{-4096, {0, 0x1234, 200}, 0}, dwarf::SwitchedStack{40, {128, 64, 8}, 56}}) {
+    const Expressions made = expressions_of(stack);
+    EXPECT_EQ(dwarf::switched_stack(view(made.cfa), view(made.back)), stack);
+  }
+}
+
+// Any byte that is different makes another expression, or another way.
+TEST(SwitchedStack, NothingElseIs) {
+  const Expressions made = expressions_of(kWay);
+  for (std::size_t i = 0; i < made.cfa.size(); ++i) {
+    Expressions other = made;
+    other.cfa[i] ^= std::byte{0x55};
+    EXPECT_NE(dwarf::switched_stack(view(other.cfa), view(other.back)), kWay) << i;
+    other.cfa.resize(i);
+    EXPECT_EQ(dwarf::switched_stack(view(other.cfa), view(made.back)), std::nullopt) << i;
+  }
+  for (std::size_t i = 0; i < made.back.size(); ++i) {
+    Expressions other = made;
+    other.back[i] ^= std::byte{1};
+    EXPECT_EQ(dwarf::switched_stack(view(made.cfa), view(other.back)), std::nullopt) << i;
+  }
+}
+
+TEST(SwitchedStack, FitsARule) {
+  const Expressions made = expressions_of(kWay);
+  std::vector<std::byte> all = made.cfa;
+  all.insert(all.end(), made.back.begin(), made.back.end());
+  FrameRow row;
+  row.expressions = view(all);
+  const auto size = static_cast<std::uint16_t>(made.cfa.size());
+  row.cfa = CfaRule::expression({0, size});
+  row.return_address = RegisterRule::expression_value({size, static_cast<std::uint16_t>(made.back.size())});
+  const table::TraceRule rule = table::project(row, Architecture::kX86_64, WL_NO_XREG);
+  EXPECT_EQ(rule.cfa_kind, WL_CFA_THREAD);
+  EXPECT_EQ(rule.cfa_offset, -8);
+  EXPECT_EQ(rule.cfa_reg, 0x30 / 8);
+  EXPECT_EQ(rule.x_offset, 0xb8 | 16 / 8);
+  EXPECT_EQ(rule.cfa_arg, 0x38 / 8);
+  EXPECT_EQ(rule.ra_kind, WL_REG_CFA);
+  EXPECT_EQ(rule.ra_offset, -8);
+}
+
+// mov rax, fs:[-8]; mov rbx, [rax + 0x30]; mov rdx, [rbx]; mov rsp, [rdx + 0x38]; call [rdi]; and the way back.
+const std::vector<std::uint8_t> kSwitch = {
+    0x64, 0x48, 0x8b, 0x04, 0x25, 0xf8, 0xff, 0xff, 0xff,  // 0
+    0x48, 0x8b, 0x58, 0x30,                                // 9
+    0x48, 0x8b, 0x13,                                      // 13
+    0x48, 0x8b, 0x62, 0x38,                                // 16: on the other stack from 20 on
+    0xff, 0x17,                                            // 20
+    0x64, 0x48, 0x8b, 0x04, 0x25, 0xf8, 0xff, 0xff, 0xff,  // 22
+    0x48, 0x8b, 0x58, 0x30,                                // 31
+    0x48, 0x8b, 0x83, 0xb8, 0x00, 0x00, 0x00,              // 35
+    0x48, 0x8b, 0x60, 0x38,                                // 42: back from 46 on
+    0xc3,                                                  // 46
+};
+
+struct Told {
+  std::uint64_t begin, end;
+  StackPlace place;
+};
+std::vector<Told> places_of(const std::vector<std::uint8_t>& code, bool by_thread, std::int32_t depth) {
+  std::vector<Told> told;
+  const auto depth_at = [&](std::uint64_t) { return depth; };
+  const auto tell = [&](std::uint64_t begin, std::uint64_t end, const StackPlace& place) {
+    told.push_back({begin, end, place});
+  };
+  runtimes::go::for_each_place(view(code), 0x1000, by_thread, depth_at, tell);
+  return told;
+}
+
+TEST(GoStackSwitch, FindsTheWayBack) {
+  const auto way = runtimes::go::find_way_back(view(kSwitch), 0x1000);
+  ASSERT_TRUE(way.has_value());
+  EXPECT_EQ(*way, (dwarf::SwitchedStack{-8, {0x30, 0xb8, 0x38}, 0}));
+  const std::vector<std::uint8_t> away(kSwitch.begin(), kSwitch.begin() + 42);
+  EXPECT_EQ(runtimes::go::find_way_back(view(away), 0x1000), std::nullopt);
+}
+
+TEST(GoStackSwitch, TellsWhichStackTheCodeIsOn) {
+  const auto told = places_of(kSwitch, true, 8);
+  ASSERT_EQ(told.size(), 3u);
+  EXPECT_EQ(told[0].end, 0x1014u);
+  EXPECT_EQ(told[0].place, StackPlace{});
+  EXPECT_EQ(told[1].end, 0x102eu);
+  EXPECT_EQ(told[1].place.kind, StackPlace::kOther);
+  EXPECT_EQ(told[1].place.depth, 8);
+  EXPECT_EQ(told[2].place, StackPlace{});
+  EXPECT_EQ(places_of(kSwitch, false, 8)[1].place.kind, StackPlace::kUnknown);
+}
+
+// mov r12, rsp; and rsp, -16; call rax; mov rsp, r12; ret
+TEST(GoStackSwitch, FollowsACopyOfTheStackPointer) {
+  const auto told =
+      places_of({0x49, 0x89, 0xe4, 0x48, 0x83, 0xe4, 0xf0, 0xff, 0xd0, 0x4c, 0x89, 0xe4, 0xc3}, false, 24);
+  ASSERT_EQ(told.size(), 3u);
+  EXPECT_EQ(told[1].begin, 0x1007u);
+  EXPECT_EQ(told[1].end, 0x100cu);
+  EXPECT_EQ(told[1].place, (StackPlace{StackPlace::kCopied, 12, 0, 32, 0}));
+}
+
+// mov rdx, rsp; and rsp, -16; mov [rsp + 40], rdx; call rax; mov rsi, [rsp + 40]; mov rsp, rsi; ret
+TEST(GoStackSwitch, FollowsAStoredStackPointer) {
+  const auto told = places_of({0x48, 0x89, 0xe2, 0x48, 0x83, 0xe4, 0xf0, 0x48, 0x89, 0x54, 0x24, 0x28,
+                               0xff, 0xd0, 0x48, 0x8b, 0x74, 0x24, 0x28, 0x48, 0x89, 0xf4, 0xc3},
+                              false, 0);
+  ASSERT_EQ(told.size(), 4u);
+  EXPECT_EQ(told[1].place.kind, StackPlace::kUnknown);
+  EXPECT_EQ(told[2].place, (StackPlace{StackPlace::kStored, 0, 40, 8, 0}));
+  EXPECT_EQ(told[3].place, StackPlace{});
+}
+
+// Two functions at 0x1000 and 0x1020, up to 0x1030, of Go 1.20's form.
+struct MadeUp {
+  std::vector<std::uint8_t> functions, values, names;
+
+  MadeUp() {
+    put({0, 24, 0x20, 24 + 44, 0x30, 0});  // the index: offsets and records
+    functions.resize(24 + 2 * 44);
+    const std::string_view text("\0main.first\0main.second\0", 24);
+    names.assign(text.begin(), text.end());
+    field(24, 1, 1), field(24, 4, 1);
+    field(24 + 44, 1, 12), field(24 + 44, 4, 1);
+    // 0 for 4 bytes (-1 + 1), 24 for 20, 0 for 4; then padding.
+    values = {0, 2, 4, 48, 20, 47, 4, 0};
+  }
+  void put(std::initializer_list<std::uint32_t> words) {
+    for (const std::uint32_t word : words)
+      for (unsigned i = 0; i < 4; ++i) functions.push_back(static_cast<std::uint8_t>(word >> 8 * i));
+  }
+  void field(std::size_t record, std::size_t number, std::uint32_t value) {
+    std::memcpy(functions.data() + record + 4 * number, &value, sizeof value);
+  }
+  [[nodiscard]] CodeMap map() const {
+    runtimes::go::Table table;
+    table.text = 0x1000;
+    table.function_count = 2;
+    table.index = *view(functions).sub(0, 20);
+    table.functions = view(functions);
+    table.names = view(names);
+    table.values = view(values);
+    return CodeMap(table);
+  }
+};
+
+TEST(GoCodeMap, FindsFunctionsByAddress) {
+  const MadeUp made;
+  const CodeMap map = made.map();
+  const auto first = map.function_at(0x101f), second = map.function_at(0x1020);
+  ASSERT_TRUE(first && second);
+  EXPECT_EQ(map.name(first->name), "main.first");
+  EXPECT_EQ(map.name(second->name), "main.second");
+  EXPECT_EQ(second->end, 0x1030u);
+  EXPECT_EQ(map.function_at(0xfff).error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(map.function_at(0x1030).error().code, ErrorCode::kNotFound);
+}
+
+TEST(GoCodeMap, HasAValueForEachInstruction) {
+  MadeUp made;
+  made.values = {0, 2, 4, 48, 20, 47, 4, 0};
+  const CodeMap map = made.map();
+  const auto first = map.function_at(0x1000);
+  ASSERT_TRUE(first.has_value());
+  const auto at = [&](std::uint64_t address) { return map.value_at(*first, first->stack, address); };
+  EXPECT_EQ(first->stack, 0u);
+  EXPECT_EQ(map.value_at(*first, 1, 0x1000), 0);
+  EXPECT_EQ(map.value_at(*first, 1, 0x1003), 0);
+  EXPECT_EQ(map.value_at(*first, 1, 0x1004), 24);
+  EXPECT_EQ(map.value_at(*first, 1, 0x1017), 24);
+  EXPECT_EQ(map.value_at(*first, 1, 0x1018), 0);
+  EXPECT_EQ(map.value_at(*first, 1, 0x101c), -1) << "padding";
+  EXPECT_EQ(at(0x1000), -1) << "there is no list 0";
+}
+
+// Whatever byte is wrong: an answer or an error, and reads within the table.
+TEST(GoCodeMap, BearsDamage) {
+  const MadeUp right;
+  for (std::size_t i = 0; i < right.functions.size(); ++i)
+    for (const std::uint8_t value : {0x00, 0x7f, 0x80, 0xff}) {
+      MadeUp made;
+      made.functions[i] = value;
+      const CodeMap map = made.map();
+      for (const std::uint64_t address : {0x1000u, 0x1010u, 0x102fu}) {
+        const auto found = map.function_at(address);
+        if (!found) continue;
+        (void)map.name(found->name).size();
+        (void)map.value_at(*found, found->line, address);
+        (void)map.value_list(*found, 2);
+      }
+    }
+}
+
+}  // namespace
+}  // namespace windlass
