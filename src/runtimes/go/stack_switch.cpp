@@ -163,6 +163,7 @@ class WayBack {
     const unsigned to = at.reg(0);
     if (at.is_move()) value = value_of(at);
     if (at.is_move() && to == x86_64::kRsp && value.count == 4) found_ = value;
+    if (at.info.meta.category == ZYDIS_CATEGORY_CALL) known_ = {}, found_.reset();  // up to here it was the way there
     for (unsigned reg = 0; reg < kRegisters; ++reg)
       if (at.writes(reg)) known_[reg] = {};
     if (at.is_move() && to < kRegisters) known_[to] = value;
