@@ -5,6 +5,7 @@
 
 #include "arch/registers.h"
 #include "arch/x86_64_call.h"
+#include "arch/x86_64_signal_frame.h"
 #include "arch/x86_signal_return.h"
 
 namespace windlass::code {
@@ -303,15 +304,14 @@ Flow Execution::return_to(std::uint64_t extra) {
   return {.kind = from_stack && address.addend == 0 ? Flow::kReturn : Flow::kJumpTo, .value = address};
 }
 
-// rt_sigreturn takes everything from the frame the kernel has made (arch/x86/include/asm/sigframe.h: struct rt_sigframe
-// without the return address the handler has popped; struct ucontext, then sigcontext at 40: uapi/asm/sigcontext.h).
+// rt_sigreturn takes everything from the frame the kernel has made.
 Flow Execution::system_call() {
-  constexpr std::int64_t kSigreturn = 15, kRegisters = 40, kRip = kRegisters + 16 * 8;
-  static constexpr std::uint8_t kOrder[16] = {8, 9, 10, 11, 12, 13, 14, 15, 5, 4, 6, 3, 1, 0, 2, 7};
+  constexpr std::int64_t kSigreturn = 15;
   if (state_[kRax].is_constant() && state_[kRax].addend == kSigreturn) {
     const Value frame = state_[kRsp];
-    Flow flow{.kind = Flow::kSignalReturn, .value = state_.load(frame.plus(kRip), 8)};
-    for (unsigned i = 0; i < 16; ++i) state_[kOrder[i]] = state_.load(frame.plus(kRegisters + std::int64_t{8} * i), 8);
+    Flow flow{.kind = Flow::kSignalReturn, .value = state_.load(frame.plus(x86_64::kSignalPc), 8)};
+    std::int64_t at = x86_64::kSignalRegisters;
+    for (const std::uint8_t reg : x86_64::kSignalOrder) state_[reg] = state_.load(frame.plus(at), 8), at += 8;
     return flow;
   }
   for (const unsigned reg : {kRax, kRcx, kR11}) state_[reg] = {};

@@ -1,6 +1,7 @@
 #include "dwarf/switched_stack.h"
 
 #include <algorithm>
+#include <span>
 
 #include "arch/registers.h"
 #include "dwarf/expression_ops.h"
@@ -13,23 +14,11 @@ constexpr std::size_t kGuard = 7;
 std::array<std::uint8_t, kGuard> guard(std::uint8_t rest) { return {DW_OP_dup, DW_OP_bra, 3, 0, DW_OP_skip, rest, 0}; }
 constexpr std::array<std::uint8_t, 3> kLoadReturnAddress = {DW_OP_lit0 + 8, DW_OP_minus, DW_OP_deref};
 
-void append(std::vector<std::byte>& to, std::span<const std::uint8_t> bytes) {
-  for (const std::uint8_t byte : bytes) to.push_back(std::byte{byte});
-}
+void append(Block& to, std::span<const std::uint8_t> bytes) { to.insert(to.end(), bytes.begin(), bytes.end()); }
 
-void append_uleb(std::vector<std::byte>& to, std::uint64_t value) {
-  for (; value >= 0x80; value >>= 7) to.push_back(static_cast<std::byte>(value | 0x80));
-  to.push_back(static_cast<std::byte>(value));
-}
-
-void append_sleb(std::vector<std::byte>& to, std::int64_t value) {
-  for (; value < -64 || value > 63; value >>= 7) to.push_back(static_cast<std::byte>(value | 0x80));
-  to.push_back(static_cast<std::byte>(value & 0x7f));
-}
-
-void append_sum(std::vector<std::byte>& to, std::uint64_t addend) {
-  to.push_back(std::byte{DW_OP_plus_uconst});
-  append_uleb(to, addend);
+void append_sum(Block& to, std::uint64_t addend) {
+  to.push_back(DW_OP_plus_uconst);
+  put_uleb(to, addend);
 }
 
 bool read_op(ByteCursor& cursor, std::uint8_t operation) {
@@ -53,23 +42,23 @@ bool read_guard(ByteCursor& cursor) {
 
 }  // namespace
 
-void append_cfa(const SwitchedStack& stack, std::vector<std::byte>& to) {
-  append(to, std::array<std::uint8_t, 2>{DW_OP_bregx, x86_64::kFsBase});
-  append_sleb(to, stack.thread);
-  to.push_back(std::byte{DW_OP_deref});
+void append_cfa(const SwitchedStack& stack, Block& to) {
+  to.insert(to.end(), {DW_OP_bregx, x86_64::kFsBase});
+  put_sleb(to, stack.thread);
+  to.push_back(DW_OP_deref);
   for (const std::uint64_t offset : {stack.offsets[0], stack.offsets[1]}) {
     append_sum(to, offset);
-    to.push_back(std::byte{DW_OP_deref});
+    to.push_back(DW_OP_deref);
   }
-  std::vector<std::byte> rest;
+  Block rest;
   append_sum(rest, stack.offsets[2]);
-  rest.push_back(std::byte{DW_OP_deref});
+  rest.push_back(DW_OP_deref);
   append_sum(rest, stack.addend);
   append(to, guard(static_cast<std::uint8_t>(rest.size())));
-  to.insert(to.end(), rest.begin(), rest.end());
+  append(to, rest);
 }
 
-void append_return_address(std::vector<std::byte>& to) {
+void append_return_address(Block& to) {
   append(to, guard(kLoadReturnAddress.size()));
   append(to, kLoadReturnAddress);
 }

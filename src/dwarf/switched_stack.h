@@ -7,8 +7,8 @@
 #include <array>
 #include <cstdint>
 #include <optional>
-#include <vector>
 
+#include "dwarf/encode.h"
 #include "windlass/bytes.h"
 
 namespace windlass::dwarf {
@@ -23,9 +23,9 @@ struct SwitchedStack {
 };
 
 // Appends the expression of the CFA, which is 0 where there is no other stack.
-void append_cfa(const SwitchedStack& stack, std::vector<std::byte>& to);
+void append_cfa(const SwitchedStack& stack, Block& to);
 // Appends that of the return address, with the CFA pushed: [CFA - 8], and 0, which ends a walk, where that is 0.
-void append_return_address(std::vector<std::byte>& to);
+void append_return_address(Block& to);
 
 // Are these the two? No allocation.
 [[nodiscard]] std::optional<SwitchedStack> switched_stack(ByteView cfa, ByteView return_address);

@@ -26,8 +26,8 @@ namespace {
 class ElfSource final : public UnwindSource {
  public:
   explicit ElfSource(image::ElfImage image) : image_(std::move(image)) {
-    const auto ignore = [](const Error&) {};  // who lists all hears it
-    go_ = find_go_source(image_, ignore);
+    const auto keep = [this](const Error& error) { go_problem_ = error; };
+    go_ = find_go_source(image_, keep);
     find_index();
     if (const auto section = image::find_sframe(image_)) simple_.emplace(*section);
   }
@@ -81,7 +81,7 @@ class ElfSource final : public UnwindSource {
   }
 
   void for_each_row(RowVisitor& visitor, ErrorSink report) const override {
-    (void)find_go_source(image_, report);  // what is wrong with it
+    if (go_problem_) report(*go_problem_);
     if (go_) go_->for_each_row(visitor, report);
     const auto found = image::find_unwind_sections(image_, report);
     for (const dwarf::CfiSection& section : found.sections) {
@@ -225,6 +225,7 @@ class ElfSource final : public UnwindSource {
   image::ElfImage image_;
   std::optional<Indexed> index_;
   std::unique_ptr<GoSource> go_;  // null: no program of Go's
+  std::optional<Error> go_problem_;
   std::optional<SFrameSource> simple_;
   mutable std::mutex lock_;
   mutable bool rows_made_ = false;

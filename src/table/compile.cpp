@@ -184,10 +184,7 @@ Expected<UnwindTable> compile_elf(const image::ElfImage& image, dwarf::ErrorSink
     std::size_t bytes = 0;
     for (const dwarf::CfiSection& section : found.sections) bytes += section.bytes.size();
     builder.reserve(bytes / 4, bytes / 24);  // more than there will be: a row takes 5 to 7 bytes, an FDE 24
-    if (go) {
-      (void)add_functions(*go, x_reg, builder, sink);
-      count_cfa_registers(*go, use);
-    }
+    if (go) (void)add_functions(*go, x_reg, builder, sink);
     for (const dwarf::CfiSection& section : found.sections) {
       if (go || &section != &found.sections.front()) builder.begin_fallback();
       compile_section(section, x_reg, builder, use, sink, &image);
@@ -195,17 +192,17 @@ Expected<UnwindTable> compile_elf(const image::ElfImage& image, dwarf::ErrorSink
     if (simple) {
       if (go || !found.sections.empty()) builder.begin_fallback();
       (void)add_functions(*simple, x_reg, builder, sink);
-      count_cfa_registers(*simple, use);
     }
     return builder.finish();
   };
   const Architecture architecture = image::architecture_of(image.machine());
-  CfaRegisterUse foreseen(kTrackable), use(kTrackable);
+  CfaRegisterUse given(kTrackable);  // of what is rows
+  if (go) count_cfa_registers(*go, given);
+  if (simple) count_cfa_registers(*simple, given);
+  CfaRegisterUse foreseen = given, use = given;
   for (const dwarf::CfiSection& section : found.sections)
     architecture == Architecture::kAArch64 ? foresee_use<Arm64Registers>(section, foreseen)
                                            : foresee_use<X64Registers>(section, foreseen);
-  if (go) count_cfa_registers(*go, foreseen);
-  if (simple) count_cfa_registers(*simple, foreseen);
   const std::uint8_t guess = choose_extra_register(foreseen, preserved_registers(architecture));
   auto table = compile(guess, use, report);
   const std::uint8_t right = choose_extra_register(use, preserved_registers(architecture));

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "arch/registers.h"
+#include "arch/x86_64_signal_frame.h"
 #include "runtimes/go/stack_switch.h"
 
 namespace windlass::runtimes::go {
@@ -45,18 +46,18 @@ std::string_view without_suffix(std::string_view name) {
   return name;
 }
 
-// The frame of the kernel's on top of which a handler returns: ucontext's general registers (asm/sigcontext.h).
+// The frame of the kernel's on top of which a handler returns. sp is the CFA.
 FrameRow signal_row(const Function& function) {
-  constexpr RegisterNumber kOrder[] = {8, 9, 10, 11, 12, 13, 14, 15, 5, 4, 6, 3, 1, 0, 2};
-  constexpr std::int32_t kRegisters = 40, kSp = 160, kPc = 168;
   FrameRow row;
   row.begin = function.begin, row.end = function.end;
   row.signal_frame = true;
-  row.cfa = CfaRule::loaded(x86_64::kRsp, kSp, 0);
-  row.return_address = RegisterRule::at_register(x86_64::kRsp, kPc);
-  for (std::size_t i = 0; i < std::size(kOrder); ++i)
-    (void)row.registers.set(kOrder[i],
-                            RegisterRule::at_register(x86_64::kRsp, kRegisters + 8 * static_cast<std::int32_t>(i)));
+  row.cfa = CfaRule::loaded(x86_64::kRsp, x86_64::kSignalSp, 0);
+  row.return_address = RegisterRule::at_register(x86_64::kRsp, x86_64::kSignalPc);
+  std::int32_t at = x86_64::kSignalRegisters;
+  for (const std::uint8_t reg : x86_64::kSignalOrder) {
+    if (reg != x86_64::kRsp) (void)row.registers.set(reg, RegisterRule::at_register(x86_64::kRsp, at));
+    at += 8;
+  }
   return row;
 }
 
@@ -95,9 +96,9 @@ Expected<void> GoRows::row_at(std::uint64_t address, FrameRow& to) const {
 
 Expected<void> GoRows::for_each_row(const Function& function, RowSink sink) const {
   const bool x86 = map_.table().architecture == Architecture::kX86_64;
-  const Role role = role_of(function);
+  const Subject subject{function, role_of(function), frame_pointer_saved_from(function)};
   FrameRow row;
-  switch (role) {
+  switch (subject.role) {
     case Role::kOutermost:
       row.begin = function.begin, row.end = function.end;
       row.cfa = CfaRule::at(stack_pointer(map_.table().architecture), 0);
@@ -107,29 +108,27 @@ Expected<void> GoRows::for_each_row(const Function& function, RowSink sink) cons
       if (x86) sink(signal_row(function));
       return {};
     case Role::kPlain:
-    case Role::kInjected: return plain_rows(function, function.begin, function.end, sink);
+    case Role::kInjected: return plain_rows(subject, function.begin, function.end, sink);
     case Role::kSystemStack:
     case Role::kSystemJump:
     case Role::kForeignStack: break;
   }
-  return x86 ? switched_rows(function, role, sink) : Expected<void>{};
+  return x86 ? switched_rows(subject, sink) : Expected<void>{};
 }
 
-Expected<void> GoRows::plain_rows(const Function& function, std::uint64_t begin, std::uint64_t end,
-                                  RowSink sink) const {
-  const std::uint64_t saved = frame_pointer_saved_from(function);
-  const bool injected = role_of(function) == Role::kInjected;
+Expected<void> GoRows::plain_rows(const Subject& subject, std::uint64_t begin, std::uint64_t end, RowSink sink) const {
+  const Function& function = subject.function;
   const auto give = [&](std::uint64_t from, std::uint64_t to, std::int32_t depth) {
     from = std::max(from, begin), to = std::min(to, end);
     if (from >= to) return;
-    FrameRow row = own_row(from, to, depth, depth > 0 && from >= saved);
-    row.signal_frame = injected;
+    FrameRow row = own_row(from, to, depth, depth > 0 && from >= subject.saved);
+    row.signal_frame = subject.role == Role::kInjected;
     sink(row);
   };
   std::int32_t bad = 0;
   const auto each = [&](std::uint64_t from, std::uint64_t to, std::int32_t depth) {
     if (depth < 0) bad = depth;
-    const std::uint64_t middle = std::clamp(saved, from, to);
+    const std::uint64_t middle = std::clamp(subject.saved, from, to);
     if (depth >= 0) give(from, middle, depth), give(middle, to, depth);
     return to < end;
   };
@@ -191,12 +190,13 @@ bool GoRows::saves_frame_pointer(std::uint64_t address, std::int32_t depth, std:
   return matches(at, {0x48, 0x89, 0xac, 0x24}) && *at.at<std::int32_t>(4) == slot;
 }
 
-Expected<void> GoRows::switched_rows(const Function& function, Role role, RowSink sink) const {
+Expected<void> GoRows::switched_rows(const Subject& subject, RowSink sink) const {
+  const Function& function = subject.function;
+  const Role role = subject.role;
   const std::uint64_t size = function.end - function.begin;
   const auto code = image_.at_address(function.begin, size);
-  if (!code || size > kLargestSpecial) return plain_rows(function, function.begin, function.end, sink);
+  if (!code || size > kLargestSpecial) return plain_rows(subject, function.begin, function.end, sink);
   const bool by_thread = role != Role::kForeignStack;
-  const std::uint64_t saved = frame_pointer_saved_from(function);
   const auto depth = [&](std::uint64_t address) {
     return std::max(0, map_.value_at(function, function.stack, address));
   };
@@ -206,13 +206,13 @@ Expected<void> GoRows::switched_rows(const Function& function, Role role, RowSin
     row.begin = begin, row.end = end;
     row.return_address = RegisterRule::at_cfa(-8);
     // What C code preserves; where the frame pointer was set to 0 before it was saved, it is lost.
-    if (saved < begin)
+    if (subject.saved < begin)
       row.registers.append(x86_64::kRbp, RegisterRule::at_cfa(-16));
     else if (role == Role::kSystemJump)
       row.registers.append(x86_64::kRbp, RegisterRule::undefined());
     switch (place.kind) {
       case StackPlace::kOwn:
-        if (done) done = plain_rows(function, begin, end, sink);
+        if (done) done = plain_rows(subject, begin, end, sink);
         return;
       case StackPlace::kUnknown: return;
       case StackPlace::kCopied: row.cfa = CfaRule::at(place.reg, place.offset); break;
@@ -223,7 +223,7 @@ Expected<void> GoRows::switched_rows(const Function& function, Role role, RowSin
         const Ways* const known = ways();
         const std::size_t words = role == Role::kSystemJump ? kWays : static_cast<std::size_t>(place.depth / 8);
         if (known == nullptr || (words >= kWays && role != Role::kSystemJump)) return;
-        row.expressions = ByteView(known->bytes.data(), known->bytes.size());
+        row.expressions = ByteView(reinterpret_cast<const std::byte*>(known->bytes.data()), known->bytes.size());
         row.cfa = CfaRule::expression(known->cfa[words]);
         row.return_address = RegisterRule::expression_value(known->return_address);
         break;

@@ -11,7 +11,6 @@
 #include <array>
 #include <mutex>
 #include <optional>
-#include <vector>
 
 #include "dwarf/switched_stack.h"
 #include "runtimes/go/code_map.h"
@@ -49,14 +48,19 @@ class GoRows {
   [[nodiscard]] std::uint64_t frame_pointer_saved_from(const Function& function) const;
   [[nodiscard]] bool saves_frame_pointer(std::uint64_t address, std::int32_t depth, std::uint64_t& from) const;
   [[nodiscard]] FrameRow own_row(std::uint64_t begin, std::uint64_t end, std::int32_t depth, bool saved) const;
-  [[nodiscard]] Expected<void> plain_rows(const Function& function, std::uint64_t begin, std::uint64_t end,
+  struct Subject {
+    const Function& function;
+    Role role;
+    std::uint64_t saved;  // where the frame pointer is, from there on
+  };
+  [[nodiscard]] Expected<void> plain_rows(const Subject& subject, std::uint64_t begin, std::uint64_t end,
                                           RowSink sink) const;
-  [[nodiscard]] Expected<void> switched_rows(const Function& function, Role role, RowSink sink) const;
+  [[nodiscard]] Expected<void> switched_rows(const Subject& subject, RowSink sink) const;
   // The expressions of kSystemStack, by how many words of its own the function has below the return address, and of
   // kSystemJump, which has none there.
   static constexpr std::size_t kWays = 7;  // what a rule of the table has room for
   struct Ways {
-    std::vector<std::byte> bytes;
+    dwarf::Block bytes;
     std::array<ExpressionPlace, kWays + 1> cfa{};
     ExpressionPlace return_address{};
   };

@@ -9,32 +9,12 @@ namespace windlass::walk {
 namespace {
 
 constexpr RegisterNumber kNone = 0xffff;
+constexpr RegisterNumber kFs = x86_64::kFsBase, kGs = x86_64::kGsBase;
 
 // user_regs_struct in order: r15 r14 r13 r12 rbp rbx r11 r10 r9 r8 rax rcx rdx rsi rdi orig_rax rip cs eflags rsp ss
 // fs_base gs_base ...
-constexpr std::array<RegisterNumber, 23> kX86 = {15,
-                                                 14,
-                                                 13,
-                                                 12,
-                                                 6,
-                                                 3,
-                                                 11,
-                                                 10,
-                                                 9,
-                                                 8,
-                                                 0,
-                                                 2,
-                                                 1,
-                                                 4,
-                                                 5,
-                                                 kNone,
-                                                 16,
-                                                 kNone,
-                                                 kNone,
-                                                 7,
-                                                 kNone,
-                                                 x86_64::kFsBase,
-                                                 x86_64::kGsBase};
+constexpr std::array<RegisterNumber, 23> kX86 = {15, 14, 13, 12,    6,  3,     11,    10, 9,     8,   0,  2,
+                                                 1,  4,  5,  kNone, 16, kNone, kNone, 7,  kNone, kFs, kGs};
 // user_regs_struct32 in order: ebx ecx edx esi edi ebp eax ds es fs gs orig_eax eip cs eflags esp ss
 constexpr std::array<RegisterNumber, 17> kI386 = {3,     1,     2,     6, 7,     5,     0, kNone, kNone,
                                                   kNone, kNone, kNone, 8, kNone, kNone, 4, kNone};

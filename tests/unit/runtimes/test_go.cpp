@@ -16,7 +16,6 @@ namespace {
 using runtimes::go::CodeMap;
 using runtimes::go::StackPlace;
 
-ByteView view(const std::vector<std::byte>& bytes) { return ByteView(bytes.data(), bytes.size()); }
 ByteView view(const std::vector<std::uint8_t>& bytes) {
   return ByteView(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size());
 }
@@ -24,7 +23,7 @@ ByteView view(const std::vector<std::uint8_t>& bytes) {
 const dwarf::SwitchedStack kWay{-8, {0x30, 0xb8, 0x38}, 16};
 
 struct Expressions {
-  std::vector<std::byte> cfa, back;
+  dwarf::Block cfa, back;
 };
 Expressions expressions_of(const dwarf::SwitchedStack& stack) {
   Expressions made;
@@ -46,21 +45,21 @@ TEST(SwitchedStack, NothingElseIs) {
   const Expressions made = expressions_of(kWay);
   for (std::size_t i = 0; i < made.cfa.size(); ++i) {
     Expressions other = made;
-    other.cfa[i] ^= std::byte{0x55};
+    other.cfa[i] ^= 0x55;
     EXPECT_NE(dwarf::switched_stack(view(other.cfa), view(other.back)), kWay) << i;
     other.cfa.resize(i);
     EXPECT_EQ(dwarf::switched_stack(view(other.cfa), view(made.back)), std::nullopt) << i;
   }
   for (std::size_t i = 0; i < made.back.size(); ++i) {
     Expressions other = made;
-    other.back[i] ^= std::byte{1};
+    other.back[i] ^= 1;
     EXPECT_EQ(dwarf::switched_stack(view(made.cfa), view(other.back)), std::nullopt) << i;
   }
 }
 
 TEST(SwitchedStack, FitsARule) {
   const Expressions made = expressions_of(kWay);
-  std::vector<std::byte> all = made.cfa;
+  dwarf::Block all = made.cfa;
   all.insert(all.end(), made.back.begin(), made.back.end());
   FrameRow row;
   row.expressions = view(all);
@@ -192,8 +191,7 @@ TEST(GoCodeMap, FindsFunctionsByAddress) {
 }
 
 TEST(GoCodeMap, HasAValueForEachInstruction) {
-  MadeUp made;
-  made.values = {0, 2, 4, 48, 20, 47, 4, 0};
+  const MadeUp made;
   const CodeMap map = made.map();
   const auto first = map.function_at(0x1000);
   ASSERT_TRUE(first.has_value());
