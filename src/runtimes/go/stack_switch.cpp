@@ -32,8 +32,7 @@ struct Instruction {
     for (unsigned i = 0; i < info.operand_count; ++i)
       if (operands[i].type == ZYDIS_OPERAND_TYPE_REGISTER &&
           (operands[i].actions & ZYDIS_OPERAND_ACTION_MASK_WRITE) != 0 &&
-          code::dwarf_number(ZydisRegisterGetLargestEnclosing(ZYDIS_MACHINE_MODE_LONG_64, operands[i].reg.value)) ==
-              number)
+          code::dwarf_number(operands[i].reg.value) == number)
         return true;
     return false;
   }
@@ -83,8 +82,8 @@ class Places {
   void enter(std::uint64_t address) {
     if (first_ == 0) first_ = address;
     for (unsigned i = 0; i < remembered_; ++i)
-      if (targets_[i].address == address && now_ == StackPlace{}) {
-        if (targets_[i].place != now_) tell(now_, address);
+      if (targets_[i].address == address && now_ == StackPlace{} && targets_[i].place != now_) {
+        tell(now_, address);
         now_ = targets_[i].place;
       }
   }
@@ -162,8 +161,11 @@ class WayBack {
     Loads value;
     const unsigned to = at.reg(0);
     if (at.is_move()) value = value_of(at);
-    if (at.is_move() && to == x86_64::kRsp && value.count == 4) found_ = value;
-    if (at.info.meta.category == ZYDIS_CATEGORY_CALL) known_ = {}, found_.reset();  // up to here it was the way there
+    if (at.is_move() && to == x86_64::kRsp) {
+      if (left_ && value.count == 4) found_ = value;
+      left_ = true;  // the way there may be as many loads
+    }
+    if (at.info.meta.category == ZYDIS_CATEGORY_CALL) known_ = {};
     for (unsigned reg = 0; reg < kRegisters; ++reg)
       if (at.writes(reg)) known_[reg] = {};
     if (at.is_move() && to < kRegisters) known_[to] = value;
@@ -190,6 +192,7 @@ class WayBack {
   }
 
   std::array<Loads, kRegisters> known_{};
+  bool left_ = false;  // the stack it was called on
   std::optional<Loads> found_;
 };
 

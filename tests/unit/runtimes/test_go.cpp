@@ -88,6 +88,7 @@ const std::vector<std::uint8_t> kSwitch = {
     0x48, 0x8b, 0x83, 0xb8, 0x00, 0x00, 0x00,              // 35
     0x48, 0x8b, 0x60, 0x38,                                // 42: back from 46 on
     0xc3,                                                  // 46
+    0xff, 0xd0,                                            // 47: call rax, reached from elsewhere
 };
 
 struct Told {
@@ -108,7 +109,7 @@ TEST(GoStackSwitch, FindsTheWayBack) {
   const auto way = runtimes::go::find_way_back(view(kSwitch), 0x1000);
   ASSERT_TRUE(way.has_value());
   EXPECT_EQ(*way, (dwarf::SwitchedStack{-8, {0x30, 0xb8, 0x38}, 0}));
-  const std::vector<std::uint8_t> away(kSwitch.begin(), kSwitch.begin() + 42);
+  const std::vector<std::uint8_t> away(kSwitch.begin(), kSwitch.begin() + 42);  // and no way back
   EXPECT_EQ(runtimes::go::find_way_back(view(away), 0x1000), std::nullopt);
 }
 
