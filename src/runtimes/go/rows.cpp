@@ -180,6 +180,10 @@ bool GoRows::saves_frame_pointer(std::uint64_t address, std::int32_t depth, std:
     const std::uint32_t before = *code->at<std::uint32_t>(0);
     return from != address || (before & 0xfffffc1f) == 0x9100001f;
   }
+  if (depth == 8 && matches(at, {0x48, 0x89, 0x2c, 0x24})) {  // mov [rsp], rbp
+    from = address + 4;
+    return true;
+  }
   if (depth == 8) return code->u8()[3] == 0x55;  // push rbp
   const std::int32_t slot = depth - 8;
   if (matches(at, {0x48, 0x89, 0x6c, 0x24}) && at.u8()[4] == slot) {  // mov [rsp + slot], rbp
