@@ -103,7 +103,7 @@ struct wl_interpreted {
   __u32 identity;
   __u64 frame[WL_INTERPRETER_FRAME_BYTES / 8];
   __u64 code[WL_CODE_WORDS];
-  __u64 lines[WL_CODE_WORDS]; /* the first bytes of its table of lines */
+  __u64 lines[WL_CODE_WORDS];                     /* the first bytes of its table of lines */
   struct wl_known_thread known[WL_KNOWN_THREADS]; /* outlive the sample */
 };
 
@@ -114,8 +114,8 @@ struct wl_unwind {
   __u32 maps, map_count;
   __u32 space;
   __u32 has_interpreter; /* its struct wl_interpreter stands behind the mapping set */
-  __u64 thread_pointer; /* of the thread (x86-64: fs.base); 0 where it is not known */
-  __u64 gs_base;        /* x86-64: likewise. Under Wine the TEB */
+  __u64 thread_pointer;  /* of the thread (x86-64: fs.base); 0 where it is not known */
+  __u64 gs_base;         /* x86-64: likewise. Under Wine the TEB */
   /* What wl_find_rule said of the cursor's pc: its rule, or code without one. */
   __u32 ref;       /* of the rule; 0 = none */
   __u32 x_reg;     /* the extra register of the module's rules, or WL_NO_XREG */

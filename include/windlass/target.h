@@ -68,7 +68,7 @@ struct Target {
   // kUnsupported for dumps. Then nothing is stopped, `threads` is empty, and `space` is not to be read.
   [[nodiscard]] Expected<Refreshed> refresh();
 
-  std::shared_ptr<walk::LiveProcess> attachment;  // what keeps a process's threads stopped; null for dumps
+  std::shared_ptr<walk::LiveProcess> attachment;        // what keeps a process's threads stopped; null for dumps
   std::shared_ptr<walk::Interpreted> interpreted = {};  // what interpreted_functions() asks; null: nobody
 };
 

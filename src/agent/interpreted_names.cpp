@@ -38,7 +38,8 @@ void InterpretedNames::find(std::uint32_t tgid, const MapSet& maps, std::span<co
     Known& of = known(tgid, code);
     for (const manager::Activation& activation : manager::lay_over(*code->interpreter(), lookups_, frames)) {
       std::uint32_t number = CodeNames::kUnknown;
-      for (std::size_t i = activation.end; i-- > activation.begin;) number = names.add_inlined(function(of, frames[i]), number);
+      for (std::size_t i = activation.end; i-- > activation.begin;)
+        number = names.add_inlined(function(of, frames[i]), number);
       to.resize(user.size(), CodeNames::kUnknown);
       to[activation.native] = number;
     }

@@ -57,7 +57,7 @@ class MappingSets {
   struct Set {
     std::uint32_t maps = 0;  // as in wl_process
     std::uint32_t count = 0;
-    bool interpreted = false;  // with a wl_interpreter behind the mappings
+    bool interpreted = false;            // with a wl_interpreter behind the mappings
     std::vector<std::uint32_t> modules;  // each once
     bool retired = false;                // no longer the published one; a forked child may still use it
     bool hidden = false;                 // its head says so: nobody can begin to use it

@@ -107,8 +107,7 @@ void SampleIntake::on_stack(const wl_event_head& head, std::size_t size) {
   }
   const auto* frames = reinterpret_cast<const std::uint64_t*>(&event + 1);
   const std::span user(frames + event.kernel_frames, event.user_frames);
-  const std::span interpreted(reinterpret_cast<const wl_interpreted_frame*>(frames + native),
-                              event.interpreted_frames);
+  const std::span interpreted(reinterpret_cast<const wl_interpreted_frame*>(frames + native), event.interpreted_frames);
   (void)meet_generated(head.tgid, user);
   StackRecord stack = record_of(head, proven_end(head.tgid, event.end, user), event.certainty);
   stack.kernel = {frames, event.kernel_frames};
@@ -135,9 +134,14 @@ void SampleIntake::on_raw(const wl_event_head& head, std::size_t size) {
   }
   end = mapped_end(head.tgid, end, frames_);
   ++raw_ends_[std::min<unsigned>(end, WL_END_COUNT - 1)];
-  WalkedSample sample{
-      head, end, unwinder_.certainty(), event->kernel, frames_, unwinder_.functions(), event->interpreted,
-      shared_maps_of(head.tgid)};
+  WalkedSample sample{head,
+                      end,
+                      unwinder_.certainty(),
+                      event->kernel,
+                      frames_,
+                      unwinder_.functions(),
+                      event->interpreted,
+                      shared_maps_of(head.tgid)};
   if (end != WL_END_COMPLETE) sample.interpreted.clear();
   if (sample.maps == nullptr || !LateSamples::has_to_wait(*sample.maps, sample.user, head.time, ended(head.tgid))) {
     (void)add(sample, false);

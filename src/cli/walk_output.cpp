@@ -62,7 +62,8 @@ class WalkPrinter {
     if (at.function_begin != 0) json_.member("function_offset", offset - at.function_begin);
     if (own.line != 0) json_source(own);
     json_calls("interpreted", at, [](const SourceFrame& it) { return it.interpreted; });
-    if (options_.inlines) json_calls("inlined", at, [](const SourceFrame& it) { return it.inlined && !it.interpreted; });
+    if (options_.inlines)
+      json_calls("inlined", at, [](const SourceFrame& it) { return it.inlined && !it.interpreted; });
     json_.member("origin", origin_name(frame.origin));
     json_.member("certainty", certainty_name(frame.certainty));
     if (frame.signal_frame) json_.member("signal", true);

@@ -1,6 +1,6 @@
-// A runtime whose functions have no machine code of their own: an evaluator in some file runs them all, and what it runs
-// in a thread the runtime keeps in a list. Its stacks are the evaluator's native frames, each with the functions that
-// this activation of the evaluator runs.
+// A runtime whose functions have no machine code of their own: an evaluator in some file runs them all, and what it
+// runs in a thread the runtime keeps in a list. Its stacks are the evaluator's native frames, each with the functions
+// that this activation of the evaluator runs.
 #pragma once
 
 #include <cstddef>
@@ -42,8 +42,8 @@ class Interpreter {
 
 // What one native frame of the evaluator runs.
 struct Activation {
-  std::size_t native = 0;            // which of the stack's frames
-  std::size_t begin = 0, end = 0;    // of the interpreted ones, innermost first
+  std::size_t native = 0;          // which of the stack's frames
+  std::size_t begin = 0, end = 0;  // of the interpreted ones, innermost first
 };
 
 // Lays what a thread runs over its native stack, both of one moment, whole, and innermost first. `lookups`: as frames

@@ -104,9 +104,8 @@ void add_from_images(manager::PublishedCodes& codes, std::span<const process::Pr
   OtherFiles& without = interpreters ? without_interpreter() : without_runtime();
   for (const process::ProcMap& map : maps) {
     if (!has_header(map) || !executable[id_of(map)] || manager::shows_published(map)) continue;
-    const auto same = std::ranges::find_if(known, [&](const auto& code) {
-      return code->is_of(map) && code->has_code() != interpreters;
-    });
+    const auto same = std::ranges::find_if(
+        known, [&](const auto& code) { return code->is_of(map) && code->has_code() != interpreters; });
     if (same != known.end()) {
       manager::add(codes, *same);
       continue;

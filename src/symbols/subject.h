@@ -55,8 +55,8 @@ class FileSubject final : public Subject {
 
 // What a space is the memory of.
 struct SpaceOrigin {
-  std::uint64_t process = 0;  // whose perf map names its generated code; 0: not known
-  bool live = false;          // a process of this machine: its vdso is this kernel's
+  std::uint64_t process = 0;                                  // whose perf map names its generated code; 0: not known
+  bool live = false;                                          // a process of this machine: its vdso is this kernel's
   std::shared_ptr<const walk::Interpreted> interpreted = {};  // Target's
 };
 

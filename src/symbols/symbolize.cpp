@@ -32,7 +32,8 @@ std::vector<Job> jobs_of(const profile::Profile& profile) {
   for (std::uint32_t i = 0; i < profile.locations.size(); ++i) {
     const auto& location = profile.locations[i];
     const bool is_nowhere = location.module >= profile.modules.size() && location.address < kKernelHalf;
-    if ((location.lines.empty() || location.interpreted) && !is_nowhere) by_module[location.module].locations.push_back(i);
+    if ((location.lines.empty() || location.interpreted) && !is_nowhere)
+      by_module[location.module].locations.push_back(i);
   }
   std::vector<Job> jobs;
   for (auto& [module, job] : by_module) {

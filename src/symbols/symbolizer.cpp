@@ -185,8 +185,8 @@ Symbolizer Symbolizer::of_self(const SymbolizerOptions& options) {
 
 Symbolizer Symbolizer::of_target(const Target& target, const SymbolizerOptions& options) {
   auto made = std::make_unique<Implementation>(options);
-  const symbols::SpaceOrigin origin{.process = target.process, .live = target.kind == TargetKind::kProcess,
-                                    .interpreted = target.interpreted};
+  const symbols::SpaceOrigin origin{
+      .process = target.process, .live = target.kind == TargetKind::kProcess, .interpreted = target.interpreted};
   auto subject = std::make_unique<symbols::SpaceSubject>(target.space, origin, made->modules());
   if (origin.live) subject->open_all();
   made->set_subject(std::move(subject));

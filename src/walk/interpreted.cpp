@@ -65,8 +65,8 @@ bool Interpreted::functions_at(std::uint64_t number, std::vector<source::NamedFu
 std::vector<std::uint64_t> interpreted_functions(const Target& target, const Thread& thread,
                                                  std::span<const CodeAddress> pcs, WalkEnd end) {
   const Registers& registers = thread.registers;
-  if (target.interpreted == nullptr || end != WalkEnd::kComplete ||
-      registers.architecture() != Architecture::kX86_64 || !registers.has(x86_64::kFsBase))
+  if (target.interpreted == nullptr || end != WalkEnd::kComplete || registers.architecture() != Architecture::kX86_64 ||
+      !registers.has(x86_64::kFsBase))
     return {};
   return target.interpreted->functions(target.space.memory(), registers.get(x86_64::kFsBase), pcs);
 }

@@ -208,9 +208,7 @@ class ChainJudge {
 
 TEST(Python, TheJudgeFindsFaults) {
   const ChainJudge judge;
-  const auto at = [&](const std::string& name, std::size_t line) {
-    return Call{name, kSources + "/chains.py", line};
-  };
+  const auto at = [&](const std::string& name, std::size_t line) { return Call{name, kSources + "/chains.py", line}; };
   std::map<std::string, std::size_t> line_of;  // that calls, by the first callee
   for (const auto& [line, names] : calls_of_lines()) line_of.emplace(*names.begin(), line);
   const std::vector<Call> right = {at("spin", 14), at("add", line_of["spin"]), at("<module>", line_of["work"])};
@@ -286,10 +284,11 @@ TEST(Python, SamplesHaveTheStacksThatThereCanBe) {
     const auto profile = exporter::read_pprof_file(file);
     ASSERT_TRUE(profile) << profile.error().text();
     const Samples samples = judge(*profile);
-    ::printf("%s: %zu samples, %zu whole, %zu of %zu through the evaluator with what it runs (%zu functions), %zu with "
-             "one that is gone, %zu in known chains, %zu wrong\n",
-             python.c_str(), samples.all, samples.whole, samples.named, samples.evaluated, samples.frames,
-             samples.unknown, samples.known, samples.wrong);
+    ::printf(
+        "%s: %zu samples, %zu whole, %zu of %zu through the evaluator with what it runs (%zu functions), %zu with "
+        "one that is gone, %zu in known chains, %zu wrong\n",
+        python.c_str(), samples.all, samples.whole, samples.named, samples.evaluated, samples.frames, samples.unknown,
+        samples.known, samples.wrong);
     EXPECT_EQ(samples.wrong, 0U) << samples.first_wrong;
     EXPECT_GT(samples.known, 40U);
     EXPECT_GE(samples.named * 100, samples.evaluated * 90) << recorded.output;

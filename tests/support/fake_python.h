@@ -40,7 +40,7 @@ class FakeMemory final : public Memory {
     put(address, std::int64_t{2});
     put(address + 8, kStringType);
     put(address + 16, std::uint64_t{text.size()});
-    put(address + 24, std::uint64_t{0x1234567});                // hash
+    put(address + 24, std::uint64_t{0x1234567});                 // hash
     put(address + 32, std::uint32_t{1 << 2 | 1 << 5 | 1 << 6});  // one byte a character, compact, ASCII
     std::memcpy(bytes.data() + (address + 40 - kBase), text.data(), text.size());
   }

@@ -19,7 +19,8 @@ class Python final : public manager::Interpreter {
     constexpr std::uint64_t kEntry = 256;
     return layout_.list.has_c_frame != 0 && address - evaluator_.begin < kEntry;
   }
-  Expected<std::vector<manager::InterpretedFrame>> frames_of(const Memory& memory, std::uint64_t thread) const override {
+  Expected<std::vector<manager::InterpretedFrame>> frames_of(const Memory& memory,
+                                                             std::uint64_t thread) const override {
     return read_frames(memory, layout_.list, thread);
   }
   Expected<source::NamedFunction> name_of(const Memory& memory, const manager::InterpretedFrame& frame) const override {

@@ -9,7 +9,6 @@
 namespace windlass::runtimes::python {
 namespace {
 
-
 // Of all these versions.
 wl_interpreter common() {
   wl_interpreter list{};
@@ -50,8 +49,8 @@ Layout of_3_9_and_3_10(unsigned minor) {
   return layout;
 }
 
-// _PyInterpreterFrame, on a stack of the thread's own. The words of the code object are those from its size to its table
-// of lines, of which the warm-up counter changes.
+// _PyInterpreterFrame, on a stack of the thread's own. The words of the code object are those from its size to its
+// table of lines, of which the warm-up counter changes.
 Layout of_3_11() {
   Layout layout{.list = common(), .minor = 11, .lines = Lines::kLocations};
   wl_interpreter& list = layout.list;

@@ -18,13 +18,13 @@ namespace windlass::runtimes::python {
 enum class Lines : std::uint8_t { kLnotab, kLinetable, kLocations };  // to 3.9, of 3.10, from 3.11 on
 
 struct Layout {
-  wl_interpreter list;         // the thread's frames and what identifies their code
-  unsigned minor = 0;          // of the version
+  wl_interpreter list;  // the thread's frames and what identifies their code
+  unsigned minor = 0;   // of the version
   Lines lines = Lines::kLnotab;
-  std::uint16_t code_line = 0;       // in a code object: its first line
-  std::uint16_t code_qualname = 0;   // 0: there is none
-  std::uint16_t ascii_begin = 0;     // in a string: its text, if that is ASCII,
-  std::uint16_t compact_begin = 0;   // and if it is not
+  std::uint16_t code_line = 0;                   // in a code object: its first line
+  std::uint16_t code_qualname = 0;               // 0: there is none
+  std::uint16_t ascii_begin = 0;                 // in a string: its text, if that is ASCII,
+  std::uint16_t compact_begin = 0;               // and if it is not
   std::uint64_t code_type = 0, string_type = 0;  // addresses
 };
 

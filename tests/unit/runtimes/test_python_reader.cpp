@@ -48,7 +48,8 @@ TEST(PythonReader, SeveralInterpretersAreNotGuessedAt) {
 
 TEST(PythonReader, AListThatCannotBeReadToItsEndIsNone) {
   const wl_interpreter list = fake::layout().list;
-  for (const std::uint64_t previous : {fake::kInner, fake::kShim - 1, fake::kBase + fake::kSize - 8, std::uint64_t{8}}) {
+  for (const std::uint64_t previous :
+       {fake::kInner, fake::kShim - 1, fake::kBase + fake::kSize - 8, std::uint64_t{8}}) {
     fake::FakeMemory memory = fake::make();
     memory.put(fake::kOuter + 8, previous);  // itself and what called it again; the middle of things; nowhere
     EXPECT_FALSE(read_frames(memory, list, fake::kPointer)) << previous;
@@ -143,7 +144,8 @@ TEST(PythonReader, MemoryThatChangesAtRandom) {
   EXPECT_GT(named, 10000U);
 }
 
-// ---- laid over the native stack ---------------------------------------------------------------------------------------
+// ---- laid over the native stack
+// ---------------------------------------------------------------------------------------
 
 class Evaluator final : public manager::Interpreter {
  public:
