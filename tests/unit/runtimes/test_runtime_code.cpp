@@ -113,6 +113,18 @@ TEST(RuntimeCode, LooksAgainOnceATimeForWhatMayGo) {
   EXPECT_EQ(name_at(*code, 120), "new");
 }
 
+// Also where it begins before what was there: of the rest of that nothing is known any more.
+TEST(RuntimeCode, WhatNewCodeCoversIsForgotten) {
+  Counts counts{.methods = {{140, {160, "one"}}, {160, {200, "two"}}}};
+  const auto code = code_of(counts);
+  EXPECT_EQ(name_at(*code, 150), "one");
+  EXPECT_EQ(name_at(*code, 190), "two");
+  counts.methods = {{100, {180, "new"}}};
+  EXPECT_EQ(name_at(*code, 120), "new");
+  EXPECT_EQ(name_at(*code, 150), "new");
+  EXPECT_EQ(name_at(*code, 190), "-");
+}
+
 TEST(RuntimeCode, ForgetsAllWhereItWouldKeepTooMuch) {
   Counts counts{.bytes = RuntimeCode::kMaxBytes / 2 - 1,
                 .methods = {{100, {200, "one"}}, {200, {300, "two"}}, {300, {400, "three"}}}};
