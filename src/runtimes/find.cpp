@@ -7,6 +7,7 @@
 #include <string>
 #include <tuple>
 
+#include "runtimes/beam/find.h"
 #include "runtimes/coreclr/find.h"
 #include "runtimes/hotspot/find.h"
 #include "runtimes/mono/find.h"
@@ -23,7 +24,8 @@ struct Kind {
 };
 constexpr Kind kKinds[] = {{coreclr::find_descriptor, coreclr::open},
                             {hotspot::find_tables, hotspot::open},
-                            {mono::find_exports, mono::open}};
+                            {mono::find_exports, mono::open},
+                            {beam::find_exports, beam::open}};
 
 // Code without a file, or of a file that has no name (memfd_create): where JIT compilers write theirs.
 bool may_be_generated(const process::ProcMap& map) {
