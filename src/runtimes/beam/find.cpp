@@ -8,6 +8,7 @@
 #include "runtimes/beam/names.h"
 #include "runtimes/beam/rows.h"
 #include "runtimes/dynamic_symbol.h"
+#include "windlass_layout.h"
 
 namespace windlass::runtimes::beam {
 namespace {
@@ -42,6 +43,18 @@ class Beam final : public Runtime {
     const auto now = map_->find(*memory_, code.begin);
     // Of a process that has ended, what was there last.
     return now ? *now == code.function() : now.error().code == ErrorCode::kUnreadable;
+  }
+
+  // [fs.base + kSelf], then the scheduler, its process, and that one's stack pointer.
+  std::uint64_t way_to_stack() override {
+    constexpr std::uint32_t kSelf = 0x10;
+    prepare();
+    if (!map_ || layout_.thread_scheduler == 0) return 0;
+    return WL_WAY(kSelf, layout_.thread_scheduler / 8, Layout::kProcessStop / 8, Layout::kSchedulerProcess);
+  }
+  bool is_starting() override {
+    prepare();
+    return !ready_;
   }
 
  private:

@@ -44,15 +44,6 @@ class Exports : public Needed {
     need(callee && index == code_index && found, kOther);
     return found.value_or(0);
   }
-  // erts_get_scheduler_data: mov edi, [rip + N]; jmp ethr_tsd_get
-  std::uint64_t scheduler_key() {
-    const std::uint64_t at = address("erts_get_scheduler_data");
-    const auto key = find_rip_relative(
-        at, [](const std::uint8_t* code) { return code[0] == 0x8b && code[1] == 0x3d ? 2 : 0; }, 1);
-    need(key.has_value(), "the Erlang virtual machine finds a thread's scheduler in another way");
-    return key.value_or(0);
-  }
-
  private:
   static constexpr std::size_t kSearched = 64;
 
@@ -62,10 +53,10 @@ class Exports : public Needed {
     return (at[0] & 0xfb) == 0x48 && at[1] == 0x8d && (at[2] & 0xc7) == 5 ? 3 : 0;
   }
   template <typename Is>
-  std::optional<std::uint64_t> find_rip_relative(std::uint64_t function, Is&& is, std::size_t most = kSearched) {
+  std::optional<std::uint64_t> find_rip_relative(std::uint64_t function, Is&& is) {
     std::array<std::uint8_t, kSearched + 8> code{};
     if (function == 0 || !memory_.read(function, code.data(), code.size())) return std::nullopt;
-    for (std::size_t i = 0; i < most; ++i) {
+    for (std::size_t i = 0; i < kSearched; ++i) {
       const int before = is(code.data() + i);
       if (before == 0) continue;
       std::int32_t displacement = 0;
@@ -104,6 +95,20 @@ void find_scheduler_return(const Memory& memory, std::uint64_t scheduler, Layout
   }
 }
 
+// A thread's control block points to itself (ELF handling for TLS 3.4.6; glibc's tcbhead_t), and its thread-specific
+// data, pairs of a number and a value, are within it.
+void find_thread_scheduler(const Memory& memory, std::uint64_t scheduler, Layout& to) {
+  constexpr std::uint32_t kSelf = 0x10, kSearchedBlock = 2048;
+  const auto thread = read_value<std::uint64_t>(memory, scheduler + Layout::kSchedulerThread);
+  std::array<std::uint64_t, kSearchedBlock / 8> words{};
+  if (!thread || !memory.read(*thread, words.data(), sizeof words) || words[kSelf / 8] != *thread) return;
+  for (std::uint32_t i = 1; i < words.size(); ++i)
+    if (words[i] == scheduler && words[i - 1] != 0 && words[i - 1] >> 32 == 0) {
+      to.thread_scheduler = i * 8;
+      return;
+    }
+}
+
 }  // namespace
 
 Expected<Layout> Layout::read(const Memory& memory, std::uint64_t image) {
@@ -125,12 +130,12 @@ Expected<Layout> Layout::read(const Memory& memory, std::uint64_t image) {
   to.ranges = exports.ranges(to.code_index);
   to.atoms = exports.address("erts_atom_table");
   to.process_main = exports.address("process_main");
-  to.scheduler_key = exports.scheduler_key();
   if (exports.error()) return std::unexpected(*exports.error());
   to.normal_exit = exports.value("beam_normal_exit");
   const std::uint64_t scheduler = exports.value("erts_aligned_scheduler_data");
   if (exports.error()) return std::unexpected(*exports.error());
   find_scheduler_return(memory, scheduler, to);
+  find_thread_scheduler(memory, scheduler, to);
   if (to.scheduler_return == 0) return fail(ErrorCode::kUnreadable, "no scheduler of the virtual machine runs yet", image);
   return to;
 }
