@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "base/function_ref.h"
+#include "windlass/function_ref.h"
 
 namespace windlass::runtimes::beam {
 
