@@ -138,10 +138,10 @@ enum wl_mapping_kind {
                              * a sample of what it calls on the thread's own stack has both: a WL_CFA_THREAD's
                              * cfa_offset, cfa_reg, cfa_arg and x_offset, as WL_WAY packs them */
 };
-
 /* The parts of a way to a stack pointer, in a word; 0: none. */
-#define WL_WAY(cfa_offset, cfa_reg, cfa_arg, x_offset) \
-  ((__u64)(__u16)(cfa_offset) | (__u64)(__u8)(cfa_reg) << 16 | (__u64)(__u8)(cfa_arg) << 24 | (__u64)(__u16)(x_offset) << 32)
+#define WL_WAY(cfa_offset, cfa_reg, cfa_arg, x_offset)                                        \
+  ((__u64)(__u16)(cfa_offset) | (__u64)(__u8)(cfa_reg) << 16 | (__u64)(__u8)(cfa_arg) << 24 | \
+   (__u64)(__u16)(x_offset) << 32)
 
 /* tgid -> this. `space` names one state of one address space and is never used twice, so a memo entry tagged with it
  * can never be stale: with other code at an address, a set published for it has another number. Generated code leaves

@@ -26,8 +26,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::vector<std::uint32_t> returns;
   const auto stretches = flow(code, kAt, returns);
   for (std::size_t i = 0; i < stretches.size(); ++i) {
-    FUZZ_CHECK(stretches[i].begin < code.size() && (i == 0 ? stretches[i].begin == 0
-                                                           : stretches[i - 1].begin < stretches[i].begin));
+    FUZZ_CHECK(stretches[i].begin < code.size() &&
+               (i == 0 ? stretches[i].begin == 0 : stretches[i - 1].begin < stretches[i].begin));
     FUZZ_CHECK(stretches[i].state.depth >= 0 && stretches[i].state.depth <= kMostDepth);
   }
   FUZZ_CHECK(std::ranges::is_sorted(returns));

@@ -10,8 +10,8 @@
 #include "runtimes/beam/find.h"
 #include "runtimes/coreclr/find.h"
 #include "runtimes/hotspot/find.h"
-#include "runtimes/mono/find.h"
 #include "runtimes/memory_reader.h"
+#include "runtimes/mono/find.h"
 #include "runtimes/runtime_code.h"
 
 namespace windlass::runtimes {
@@ -23,9 +23,9 @@ struct Kind {
   std::unique_ptr<Runtime> (*open)(std::shared_ptr<const Memory> memory, std::uint64_t at);
 };
 constexpr Kind kKinds[] = {{coreclr::find_descriptor, coreclr::open},
-                            {hotspot::find_tables, hotspot::open},
-                            {mono::find_exports, mono::open},
-                            {beam::find_exports, beam::open}};
+                           {hotspot::find_tables, hotspot::open},
+                           {mono::find_exports, mono::open},
+                           {beam::find_exports, beam::open}};
 
 // Code without a file, or of a file that has no name (memfd_create): where JIT compilers write theirs.
 bool may_be_generated(const process::ProcMap& map) {

@@ -1,5 +1,5 @@
-// Stacks of Erlang's virtual machine, from outside: Erlang of our own (beam/chains.erl) against the stack trace that the
-// virtual machine prints, sampled, one instruction at a time, and read while its memory lies.
+// Stacks of Erlang's virtual machine, from outside: Erlang of our own (beam/chains.erl) against the stack trace that
+// the virtual machine prints, sampled, one instruction at a time, and read while its memory lies.
 #include <gtest/gtest.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
@@ -33,7 +33,9 @@ const std::string kFolder = WINDLASS_BEAM_DIRECTORY;
 
 class ErlangStacks : public ::testing::Test {
  protected:
-  static void SetUpTestSuite() { made_ = test::run("erlc -o " + kFolder + " " WINDLASS_BEAM_SOURCES "/chains.erl 2>&1"); }
+  static void SetUpTestSuite() {
+    made_ = test::run("erlc -o " + kFolder + " " WINDLASS_BEAM_SOURCES "/chains.erl 2>&1");
+  }
   void SetUp() override { ASSERT_EQ(made_.status, 0) << made_.output; }
   // One scheduler, so that it is known which thread runs the processes.
   static std::vector<std::string> words(const std::string& what, const std::string& seconds = "0") {
@@ -66,7 +68,8 @@ TEST_F(ErlangStacks, AreWhatTheVirtualMachinePrints) {
   ASSERT_GE(printed.size(), 6U);
   std::set<std::string> leaves;
   for (int i = 0; i < 12; ++i) {
-    std::istringstream lines(test::run(fmt::format(WINDLASS_COMMAND " walk --json {} 2>/dev/null", program.pid())).output);
+    std::istringstream lines(
+        test::run(fmt::format(WINDLASS_COMMAND " walk --json {} 2>/dev/null", program.pid())).output);
     for (std::string line; std::getline(lines, line);) {
       const json thread = json::parse(line);
       std::vector<std::string> frames;

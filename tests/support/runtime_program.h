@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdio>
 #include <cstdint>
+#include <cstdio>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -64,7 +64,9 @@ inline std::vector<FoldedStack> folded(const std::string& command, const std::st
 
 struct WholeShare {
   std::uint64_t all = 0, whole = 0;
-  [[nodiscard]] double percent() const { return all == 0 ? 0 : 100.0 * static_cast<double>(whole) / static_cast<double>(all); }
+  [[nodiscard]] double percent() const {
+    return all == 0 ? 0 : 100.0 * static_cast<double>(whole) / static_cast<double>(all);
+  }
 };
 inline WholeShare whole_share(const std::vector<FoldedStack>& stacks) {
   WholeShare share;

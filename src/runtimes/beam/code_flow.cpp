@@ -22,12 +22,12 @@ constexpr std::int32_t kMostDepth = 1 << 16;
 // What an instruction does to the two stacks, besides what a StackEffect says of rsp.
 enum class Act : std::uint8_t {
   kNone,
-  kKeepInRbp,      // mov rbp, rsp
-  kKeepInProcess,  // mov [r13 + stop], rsp; movq xmm1, rsp: what is stored there next, with the heap pointer
-  kEnter,          // lea rsp, [rbx - N]
-  kLeaveByRbp,     // mov rsp, rbp
-  kLeaveByProcess, // mov rsp, [r13 + stop]
-  kNextProcess,    // mov r13, rax
+  kKeepInRbp,       // mov rbp, rsp
+  kKeepInProcess,   // mov [r13 + stop], rsp; movq xmm1, rsp: what is stored there next, with the heap pointer
+  kEnter,           // lea rsp, [rbx - N]
+  kLeaveByRbp,      // mov rsp, rbp
+  kLeaveByProcess,  // mov rsp, [r13 + stop]
+  kNextProcess,     // mov r13, rax
 };
 
 template <std::size_t N>
@@ -101,7 +101,11 @@ bool run(const Instruction& instruction, FrameState& state) {
 class Flow {
  public:
   Flow(std::span<const std::byte> code, std::uint64_t address)
-      : code_(code), address_(address), states_(code.size()), known_(code.size()), lengths_(code.size()),
+      : code_(code),
+        address_(address),
+        states_(code.size()),
+        known_(code.size()),
+        lengths_(code.size()),
         is_call_(code.size()) {}
 
   std::vector<FrameStretch> find(std::vector<std::uint32_t>& returns) {
@@ -211,8 +215,7 @@ std::vector<FrameStretch> flow(std::span<const std::byte> code, std::uint64_t ad
   return Flow(code, address).find(returns);
 }
 
-FrameState follow(std::uint64_t address,
-                  FunctionRef<bool(std::uint64_t address, void* to, std::size_t size)> read,
+FrameState follow(std::uint64_t address, FunctionRef<bool(std::uint64_t address, void* to, std::size_t size)> read,
                   FunctionRef<bool(std::uint64_t address)> is_shared) {
   constexpr unsigned kMostInstructions = 512;
   constexpr std::size_t kLongest = 15;

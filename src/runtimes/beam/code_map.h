@@ -29,7 +29,9 @@ class CodeMap {
   // kNotFound: no module has the address, or only in front of or behind its functions. Others: what is wrong.
   [[nodiscard]] Expected<Function> find(const Memory& memory, std::uint64_t pc) const;
   // Has a module the address? False, too, where it cannot be read.
-  [[nodiscard]] bool in_module(const Memory& memory, std::uint64_t pc) const { return module_at(memory, pc).has_value(); }
+  [[nodiscard]] bool in_module(const Memory& memory, std::uint64_t pc) const {
+    return module_at(memory, pc).has_value();
+  }
 
  private:
   [[nodiscard]] Expected<std::uint64_t> module_at(const Memory& memory, std::uint64_t pc) const;

@@ -44,6 +44,7 @@ class Exports : public Needed {
     need(callee && index == code_index && found, kOther);
     return found.value_or(0);
   }
+
  private:
   static constexpr std::size_t kSearched = 64;
 
@@ -61,7 +62,8 @@ class Exports : public Needed {
       if (before == 0) continue;
       std::int32_t displacement = 0;
       std::memcpy(&displacement, code.data() + i + before, sizeof displacement);
-      return function + i + static_cast<std::uint64_t>(before) + 4 + static_cast<std::uint64_t>(std::int64_t{displacement});
+      return function + i + static_cast<std::uint64_t>(before) + 4 +
+             static_cast<std::uint64_t>(std::int64_t{displacement});
     }
     return std::nullopt;
   }
@@ -136,7 +138,8 @@ Expected<Layout> Layout::read(const Memory& memory, std::uint64_t image) {
   if (exports.error()) return std::unexpected(*exports.error());
   find_scheduler_return(memory, scheduler, to);
   find_thread_scheduler(memory, scheduler, to);
-  if (to.scheduler_return == 0) return fail(ErrorCode::kUnreadable, "no scheduler of the virtual machine runs yet", image);
+  if (to.scheduler_return == 0)
+    return fail(ErrorCode::kUnreadable, "no scheduler of the virtual machine runs yet", image);
   return to;
 }
 

@@ -28,14 +28,14 @@ struct Layout {
   std::uint32_t thread_scheduler = 0;
 
   // Of release 25:
-  static constexpr std::uint32_t kRangesSize = 32, kRangesCount = 8;            // struct ranges
-  static constexpr std::uint32_t kFunctions = 0x60;                             // BeamCodeHeader
+  static constexpr std::uint32_t kRangesSize = 32, kRangesCount = 8;  // struct ranges
+  static constexpr std::uint32_t kFunctions = 0x60;                   // BeamCodeHeader
   static constexpr std::uint32_t kInfoModule = 0x10, kInfoFunction = 0x18, kInfoArity = 0x20, kInfoSize = 0x28;
-  static constexpr std::uint32_t kAtomCount = 0x74, kAtomPages = 0x78;          // IndexTable
-  static constexpr std::uint32_t kAtomLength = 0x18, kAtomName = 0x20;          // Atom
+  static constexpr std::uint32_t kAtomCount = 0x74, kAtomPages = 0x78;              // IndexTable
+  static constexpr std::uint32_t kAtomLength = 0x18, kAtomName = 0x20;              // Atom
   static constexpr std::uint32_t kSchedulerRegisters = 0, kSchedulerThread = 0x20;  // ErtsSchedulerData
-  static constexpr std::uint32_t kSchedulerProcess = 0xa8;                      // ErtsSchedulerData::current_process
-  static constexpr std::uint32_t kProcessStop = 0x58;                           // Process::stop
+  static constexpr std::uint32_t kSchedulerProcess = 0xa8;  // ErtsSchedulerData::current_process
+  static constexpr std::uint32_t kProcessStop = 0x58;       // Process::stop
 
   // Of the image at an address. kUnreadable: the virtual machine has just begun; kUnsupported: it is of another release
   // or machine, without the JIT compiler, or does not export what is needed.

@@ -14,17 +14,17 @@ namespace windlass::runtimes::mono {
 
 struct CodeBlock {
   std::uint64_t begin = 0, end = 0;
-  std::uint64_t info = 0;      // MonoJitInfo
-  std::uint64_t method = 0;    // MonoMethod; of a trampoline, MonoTrampInfo
+  std::uint64_t info = 0;    // MonoJitInfo
+  std::uint64_t method = 0;  // MonoMethod; of a trampoline, MonoTrampInfo
   bool is_trampoline = false;
   bool operator==(const CodeBlock&) const = default;
 };
 
 class CodeMap {
  public:
-  static constexpr std::uint32_t kMaxCode = 4U << 20;    // bytes of one block
+  static constexpr std::uint32_t kMaxCode = 4U << 20;  // bytes of one block
   static constexpr std::uint32_t kMaxChunks = 1U << 20;
-  static constexpr unsigned kMaxTombstones = 4096;       // passed in one search
+  static constexpr unsigned kMaxTombstones = 4096;  // passed in one search
 
   explicit CodeMap(const Layout& layout) : layout_(layout) {}
 

@@ -73,13 +73,13 @@ class Exports : public Needed {
     std::uint8_t base = 0;  // ModRM.rm
     std::optional<std::uint32_t> found;
     for (std::size_t i = 0; i < code.size();) {
-      const auto effect =
-          code::stack_effect(*view.sub(i, code.size() - i), at + i);
+      const auto effect = code::stack_effect(*view.sub(i, code.size() - i), at + i);
       if (!effect || effect->kind == code::StackEffect::Kind::kReturn) break;
       const std::uint8_t* bytes = code.data() + i;
       if (bytes[0] == 0x48 && bytes[1] == 0x89 && (bytes[2] == kMoveToRbp || bytes[2] == kMoveToRbx))
         base = bytes[2] & 7;
-      if (base != 0 && effect->length == 4 && bytes[0] == 0x48 && bytes[1] == 0x8b && (bytes[2] & 0xc7) == (0x40 | base)) {
+      if (base != 0 && effect->length == 4 && bytes[0] == 0x48 && bytes[1] == 0x8b &&
+          (bytes[2] & 0xc7) == (0x40 | base)) {
         if (found) return fail(ErrorCode::kUnsupported, "an accessor loads more than a field", at);
         found = bytes[3];
       }

@@ -30,11 +30,11 @@ std::uint32_t field(std::vector<std::uint8_t> code) {
 }
 
 TEST(Accessor, SaysTheFieldThatItLoads) {
-  EXPECT_EQ(field({0x48, 0x8b, 0x47, 0x10, 0xc3}), 0x10U);                     // mov rax, [rdi + 0x10]; ret
-  EXPECT_EQ(field({0x8b, 0x47, 0x1c, 0xc3}), 0x1cU);                           // mov eax, [rdi + 0x1c]
-  EXPECT_EQ(field({0x48, 0x8b, 0x07, 0xc3}), 0U);                              // mov rax, [rdi]
-  EXPECT_EQ(field({0x48, 0x8b, 0x87, 0x48, 1, 0, 0, 0xc3}), 0x148U);           // mov rax, [rdi + 0x148]
-  EXPECT_EQ(field({0xf3, 0x0f, 0x1e, 0xfa, 0x48, 0x8b, 0x47, 8, 0xc3}), 8U);   // endbr64 in front
+  EXPECT_EQ(field({0x48, 0x8b, 0x47, 0x10, 0xc3}), 0x10U);                    // mov rax, [rdi + 0x10]; ret
+  EXPECT_EQ(field({0x8b, 0x47, 0x1c, 0xc3}), 0x1cU);                          // mov eax, [rdi + 0x1c]
+  EXPECT_EQ(field({0x48, 0x8b, 0x07, 0xc3}), 0U);                             // mov rax, [rdi]
+  EXPECT_EQ(field({0x48, 0x8b, 0x87, 0x48, 1, 0, 0, 0xc3}), 0x148U);          // mov rax, [rdi + 0x148]
+  EXPECT_EQ(field({0xf3, 0x0f, 0x1e, 0xfa, 0x48, 0x8b, 0x47, 8, 0xc3}), 8U);  // endbr64 in front
 }
 
 TEST(Accessor, SaysTheVariableThatItLoads) {
@@ -44,10 +44,10 @@ TEST(Accessor, SaysTheVariableThatItLoads) {
 }
 
 TEST(Accessor, IsNoOtherFunction) {
-  EXPECT_EQ(field({0x48, 0x8b, 0x47, 0x10, 0x90}), ~0U);                // does not return at once
-  EXPECT_EQ(field({0x48, 0x8b, 0x46, 0x10, 0xc3}), ~0U);                // from rsi
-  EXPECT_EQ(field({0x48, 0x8b, 0x47, 0xf0, 0xc3}), ~0U);                // in front of the structure
-  EXPECT_EQ(field({0x48, 0x8b, 0x05, 0, 0, 0, 0, 0xc3}), ~0U);          // a variable
+  EXPECT_EQ(field({0x48, 0x8b, 0x47, 0x10, 0x90}), ~0U);        // does not return at once
+  EXPECT_EQ(field({0x48, 0x8b, 0x46, 0x10, 0xc3}), ~0U);        // from rsi
+  EXPECT_EQ(field({0x48, 0x8b, 0x47, 0xf0, 0xc3}), ~0U);        // in front of the structure
+  EXPECT_EQ(field({0x48, 0x8b, 0x05, 0, 0, 0, 0, 0xc3}), ~0U);  // a variable
   EXPECT_EQ(field({0x31, 0xc0, 0xc3}), ~0U);
   EXPECT_EQ(field_of_accessor(Bytes({}), 0x10).error().code, ErrorCode::kUnreadable);
   EXPECT_EQ(variable_of_accessor(Bytes({0x48, 0x8b, 0x47, 0x10, 0xc3}), kAt).error().code, ErrorCode::kUnsupported);

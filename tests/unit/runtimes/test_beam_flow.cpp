@@ -31,9 +31,7 @@ class Function {
     bytes_.insert(bytes_.end(), code.begin(), code.end());
     return at;
   }
-  void flow_now() {
-    stretches_ = flow(std::as_bytes(std::span(bytes_)), kAt, returns);
-  }
+  void flow_now() { stretches_ = flow(std::as_bytes(std::span(bytes_)), kAt, returns); }
   [[nodiscard]] FrameState at(std::uint32_t offset) const {
     FrameState state;
     for (const FrameStretch& stretch : stretches_)
