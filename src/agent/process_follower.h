@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "agent/process_events.h"
@@ -81,6 +82,7 @@ class ProcessFollower {
     std::uint64_t next = 0, interval = 100'000'000;
   };
   std::unordered_map<std::uint32_t, TableLook> table_looks_;
+  std::unordered_set<std::uint32_t> starting_;  // whose runtimes have just begun
   bool rescan_all_due_ = false;
   std::uint64_t last_rescan_all_ = 0, last_sweep_ = 0;
   std::uint64_t next_image_scan_ = 0, next_check_ = 0;

@@ -61,6 +61,11 @@ class PublishedCode : public std::enable_shared_from_this<PublishedCode> {
   // Has all come that will ever be said of a time? `ended`: when the process ended, which says nothing any more; 0: it
   // lives.
   [[nodiscard]] virtual bool is_settled(std::uint64_t /*time*/, std::uint64_t /*ended*/) { return true; }
+  // Threads are on another stack while they run its code: where each keeps its stack pointer there (WL_WAY). 0: it
+  // is not known yet, or they are not.
+  [[nodiscard]] virtual std::uint64_t way_to_stack() { return 0; }
+  // It has just begun, and will know more.
+  [[nodiscard]] virtual bool is_starting() { return false; }
   // Its process has code there that is in no ELF file.
   virtual void note_code(const process::ProcMap& /*map*/) {}
   // What is wrong with it.

@@ -7,9 +7,11 @@
 #include <string>
 #include <tuple>
 
+#include "runtimes/beam/find.h"
 #include "runtimes/coreclr/find.h"
 #include "runtimes/hotspot/find.h"
 #include "runtimes/memory_reader.h"
+#include "runtimes/mono/find.h"
 #include "runtimes/runtime_code.h"
 
 namespace windlass::runtimes {
@@ -20,7 +22,10 @@ struct Kind {
   Expected<std::uint64_t> (*find)(const Memory& memory, std::uint64_t base);
   std::unique_ptr<Runtime> (*open)(std::shared_ptr<const Memory> memory, std::uint64_t at);
 };
-constexpr Kind kKinds[] = {{coreclr::find_descriptor, coreclr::open}, {hotspot::find_tables, hotspot::open}};
+constexpr Kind kKinds[] = {{coreclr::find_descriptor, coreclr::open},
+                           {hotspot::find_tables, hotspot::open},
+                           {mono::find_exports, mono::open},
+                           {beam::find_exports, beam::open}};
 
 // Code without a file, or of a file that has no name (memfd_create): where JIT compilers write theirs.
 bool may_be_generated(const process::ProcMap& map) {

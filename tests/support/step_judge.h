@@ -64,6 +64,8 @@ class StepJudge {
     std::function<bool(std::uint64_t before, std::uint64_t now)> may_have_popped = {};
     // A call within one function, which makes no frame of its own.
     std::function<bool(std::uint64_t from, std::uint64_t to)> is_own_call = {};
+    // The thread is on another stack than the code that is judged, where nothing of the calls that are kept changes.
+    std::function<bool(const user_regs_struct& before, const user_regs_struct& now)> is_aside = {};
     // The stack is made anew there: nothing is known of it any more.
     std::function<bool(std::uint64_t pc)> remakes_stack = {};
     // What the code there is, for messages.
@@ -127,14 +129,15 @@ class StepJudge {
 
  private:
   void follow(const user_regs_struct& before, const user_regs_struct& after, bool calls) {
+    if (ways.is_aside && ways.is_aside(before, after)) return;
     const auto is_over = [&](const Call& call) {
       if (!ways.may_have_popped) return after.rsp > call.slot;
       return after.rsp > call.sp ||
              (after.rsp > call.slot && after.rsp == call.sp && !ways.may_have_popped(before.rip, after.rip)) ||
              (after.rip == call.pc && after.rsp >= call.sp);
     };
+    if (ways.remakes_stack && ways.remakes_stack(after.rip)) calls_.clear();
     while (!calls_.empty() && is_over(calls_.back())) calls_.pop_back();
-    if (ways.remakes_stack && !calls_.empty() && ways.remakes_stack(after.rip)) calls_.clear();
     std::uint64_t pushed = 0;
     if (calls && after.rsp + 8 == before.rsp && memory().read(after.rsp, &pushed, sizeof pushed)) {
       if (ways.is_own_call && ways.is_own_call(before.rip, after.rip)) return;

@@ -30,6 +30,33 @@ TEST(Step, CfaFromStackPointer) {
   EXPECT_EQ(cursor.valid, WL_VALID_BASE | 1U << WL_X64_RBP);
 }
 
+// Erlang's processes: what the thread keeps, or an older one that rbp has below it.
+TEST(Step, StackOfTheCodeThatAThreadRuns) {
+  constexpr std::uint64_t kThread = kStack + 0x1000, kScheduler = kStack + 0x2000, kProcess = kStack + 0x3000;
+  constexpr std::uint64_t kOther = kStack + 0x40000;
+  FakeTarget target;
+  wl_unwind& u = target.scratch->unwind;
+  target.write(kThread + 0x10, {kThread});
+  target.write(kThread + 0x358, {kScheduler});
+  target.write(kScheduler + 0xa8, {kProcess});
+  target.write(kProcess + 0x58, {kOther});
+  u.thread_pointer = kThread;
+  u.other_stack = WL_WAY(0x10, 0x358 / 8, 0x58 / 8, 0xa8);
+  const auto from = [&](std::uint64_t fp) {
+    u.cursor = FakeTarget::cursor(kCode, kStack, fp);
+    return wl_other_sp(&u, 7);
+  };
+  EXPECT_EQ(from(kOther + 8), kOther);
+  EXPECT_EQ(from(kOther - 0x20), kOther - 0x20);
+  EXPECT_EQ(from(kOther - WL_MAX_RAW_PIECE), kOther) << "rbp has something else";
+  target.write(kScheduler + 0xa8, {0});
+  EXPECT_EQ(from(kOther), 7U) << "no process runs";
+  target.write(kScheduler + 0xa8, {1});
+  EXPECT_EQ(from(kOther), 7U);
+  u.thread_pointer = 0;
+  EXPECT_EQ(from(kOther), 7U);
+}
+
 // Go's system stack: the goroutine's stack pointer is found from the thread's pointer.
 TEST(Step, CfaFromTheThread) {
   constexpr std::uint64_t kThread = kStack + 0x1000, kG = kStack + 0x2000, kM = kStack + 0x3000;
