@@ -183,7 +183,10 @@ void ProcessFollower::publish(Process& process) {
     (void)source_.publish(process.tgid, published, kNoEpoch);
     if (may_be_replaced(process)) return table_.postpone(process);
   }
-  (void)source_.publish(process.tgid, published, process.epoch);
+  const wl_interpreter* interpreter = nullptr;
+  for (const auto& code : process.maps->published())
+    if (interpreter == nullptr && code->interpreter() != nullptr) interpreter = code->interpreter()->layout();
+  (void)source_.publish(process.tgid, published, process.epoch, interpreter);
 }
 
 }  // namespace windlass::agent

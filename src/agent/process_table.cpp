@@ -212,7 +212,7 @@ void ProcessTable::note_images(Process& process, const CodeLocation& placement) 
   const bool image =
       images_ && process.has_pe && !(of_file && !(first && std::ranges::any_of(mappings, &Mapping::generated)));
   const bool table = !of_file && std::ranges::count_if(mappings, &Mapping::generated) == 1;
-  if (!image && !table) return;
+  if (!image && !table && !placement.interpreter) return;
   process.images_due = true;
   images_due_.push_back(process.tgid);
 }
@@ -295,6 +295,7 @@ std::shared_ptr<MapSet> ProcessTable::read_maps(std::uint32_t tgid, std::uint32_
   has_pe = !images.empty();
   auto set = std::make_shared<MapSet>();
   set->set_published(open_published(tgid, parent, all, known));
+  bool has_interpreter = false;
   for (const process::ProcMap& map : all) {
     if (!map.executable || process::shows_jitdump(map)) continue;
     if (set->mappings().size() >= kMaxMappings) {
@@ -307,7 +308,14 @@ std::shared_ptr<MapSet> ProcessTable::read_maps(std::uint32_t tgid, std::uint32_
                                        ? CodeLocation{image->module, image->begin, MappingKind::kFile, true}
                                        : resolver_(tgid, parent, map);
     has_pe |= placement.pe;
+    has_interpreter |= placement.interpreter;
     set->add(Mapping{map.begin, map.end, map.offset, placement.module, placement.bias, placement.kind});
+  }
+  if (has_interpreter) {
+    manager::PublishedCodes codes = set->published();
+    const auto open_memory = [&] { return std::make_shared<process::MemoryFile>(static_cast<pid_t>(tgid)); };
+    runtimes::add_interpreters(codes, all, open_memory, known);
+    set->set_published(std::move(codes));
   }
   return set;
 }

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "manager/interpreter.h"
 #include "process/file_identity.h"
 #include "process/proc_maps.h"
 #include "source/unwind_source.h"
@@ -70,6 +71,11 @@ class PublishedCode : public std::enable_shared_from_this<PublishedCode> {
   virtual void note_code(const process::ProcMap& /*map*/) {}
   // What is wrong with it.
   [[nodiscard]] virtual std::optional<Error> problem() const { return std::nullopt; }
+
+  // False: it answers for no addresses, and is an interpreter.
+  [[nodiscard]] virtual bool has_code() const { return true; }
+  // What runs functions without code of their own; null: there is none, or it is not understood.
+  [[nodiscard]] virtual const Interpreter* interpreter() const { return nullptr; }
 
   // Its functions, in addresses of the process; keeps it.
   [[nodiscard]] virtual std::unique_ptr<source::UnwindSource> make_source() = 0;

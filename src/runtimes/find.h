@@ -18,6 +18,12 @@ using OpenMemory = FunctionRef<std::shared_ptr<const Memory>()>;
 void add_runtimes(manager::PublishedCodes& codes, std::span<const process::ProcMap> maps, OpenMemory open_memory,
                   const manager::PublishedCodes& known);
 
+// Likewise those that make no code (manager::Interpreter). Every file is looked at once, whatever the process.
+void add_interpreters(manager::PublishedCodes& codes, std::span<const process::ProcMap> maps, OpenMemory open_memory,
+                      const manager::PublishedCodes& known);
+// Is there one in an image whose first byte is at `base`? For who looks at files himself.
+[[nodiscard]] bool has_interpreter(const Memory& image, std::uint64_t base);
+
 // Of a memory that outlives all of it.
 [[nodiscard]] inline std::shared_ptr<const Memory> unowned(const Memory& memory) {
   return {std::shared_ptr<const Memory>(), &memory};

@@ -10,6 +10,7 @@
 
 #include "base/monotonic.h"
 #include "runtimes/find.h"
+#include "walk/interpreted.h"
 #include "walk/module.h"
 #include "walk/target/modules.h"
 
@@ -88,6 +89,7 @@ bool ProcessModules::open_published(const Target& target, pid_t pid, const std::
   manager::PublishedCodes codes = at_maps_;
   const auto open_memory = [&] { return runtimes::unowned(target.space.memory()); };
   runtimes::add_runtimes(codes, maps, open_memory, published_);
+  runtimes::add_interpreters(codes, maps, open_memory, published_);
   if (codes == published_) return false;
   published_ = std::move(codes);
   return true;
@@ -140,6 +142,7 @@ Refreshed ProcessModules::update(Target& target, pid_t pid, std::string_view map
     for (const ModuleInfo* info : target.space.modules())
       if (info->windows && target.space.remove(info->begin)) ++changed.modules_gone;
   changed.modules_gone += remove_changed(target, now, open_published(target, pid, all));
+  target.interpreted = Interpreted::of(published_, std::move(target.interpreted));
   fix_time(target);
   // What has modules still is not added again. Neighbours in a file without code stay: they may be a PE image's
   // headers.
