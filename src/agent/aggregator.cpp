@@ -47,7 +47,7 @@ std::uint32_t Aggregator::user_location(std::uint64_t frame, std::uint32_t tgid,
   const Mapping* mapping = maps != nullptr ? maps->find(address) : nullptr;
   if (mapping == nullptr) return location(use_of(ModuleUse::Kind::kUnknown, 0), address);
   if (mapping->generated()) return location(use_of(ModuleUse::Kind::kAnonymous, tgid), address, name);
-  return location(use_of(ModuleUse::Kind::kRegistry, mapping->module), address - mapping->bias);
+  return location(use_of(ModuleUse::Kind::kRegistry, mapping->module), address - mapping->bias, name);
 }
 
 std::uint32_t Aggregator::string(std::string_view text) {

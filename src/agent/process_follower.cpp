@@ -165,7 +165,8 @@ void ProcessFollower::publish(Process& process) {
     // Of modules that come and go unnoticed, too, the agent alone has the right rows: those of the sample's time.
     auto kind = static_cast<std::uint32_t>(mapping.kind);
     if (mapping.kind == MappingKind::kFile && process.is_passing(mapping.begin, mapping.end)) kind = WL_MAPPING_MANAGED;
-    published.push_back({mapping.begin, mapping.end, mapping.bias, number_(mapping.module), kind});
+    const std::uint64_t bias = mapping.kind == MappingKind::kManaged ? mapping.publisher : mapping.bias;
+    published.push_back({mapping.begin, mapping.end, bias, number_(mapping.module), kind});
   }
   if (published.empty()) return;
   // The kernel side gives a process a new epoch when a mapping comes over code of the set it has. One that came before

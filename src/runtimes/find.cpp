@@ -7,10 +7,14 @@
 #include <string>
 #include <tuple>
 
+#include <sys/stat.h>
+
+#include "process/mapped_files.h"
 #include "runtimes/coreclr/find.h"
 #include "runtimes/hotspot/find.h"
 #include "runtimes/memory_reader.h"
 #include "runtimes/runtime_code.h"
+#include "runtimes/v8/find.h"
 
 namespace windlass::runtimes {
 namespace {
@@ -18,9 +22,22 @@ namespace {
 // The kinds of runtimes: how each is found in an image, and opened.
 struct Kind {
   Expected<std::uint64_t> (*find)(const Memory& memory, std::uint64_t base);
-  std::unique_ptr<Runtime> (*open)(std::shared_ptr<const Memory> memory, std::uint64_t at);
+  std::unique_ptr<Runtime> (*open)(std::shared_ptr<const Memory> memory, std::uint64_t at,
+                                   FunctionRef<Expected<image::MappedFile>()> file);
 };
-constexpr Kind kKinds[] = {{coreclr::find_descriptor, coreclr::open}, {hotspot::find_tables, hotspot::open}};
+template <auto open>
+std::unique_ptr<Runtime> by_memory(std::shared_ptr<const Memory> memory, std::uint64_t at,
+                                   FunctionRef<Expected<image::MappedFile>()> /*file*/) {
+  return open(std::move(memory), at);
+}
+template <auto open>
+std::unique_ptr<Runtime> by_file(std::shared_ptr<const Memory> memory, std::uint64_t at,
+                                 FunctionRef<Expected<image::MappedFile>()> file) {
+  return open(std::move(memory), at, file());
+}
+constexpr Kind kKinds[] = {{coreclr::find_descriptor, by_memory<coreclr::open>},
+                           {hotspot::find_tables, by_memory<hotspot::open>},
+                           {v8::find_metadata, by_file<v8::open>}};
 
 // Code without a file, or of a file that has no name (memfd_create): where JIT compilers write theirs.
 bool may_be_generated(const process::ProcMap& map) {
@@ -61,13 +78,14 @@ OtherFiles& other_files() {
 
 // The runtimes in the image that begins with a mapping.
 void add_runtimes_of(manager::PublishedCodes& codes, const process::ProcMap& map,
-                     const std::shared_ptr<const Memory>& memory) {
+                     const std::shared_ptr<const Memory>& memory, OpenFile open_file) {
+  const auto file = [&] { return open_file(map); };
   const bool can_be_kept = map.file.inode != 0;
   if (can_be_kept && other_files().has(map)) return;
   bool any = false;
   for (const Kind& kind : kKinds)
     if (const auto at = kind.find(*memory, map.begin)) {
-      manager::add(codes, std::make_shared<RuntimeCode>(kind.open(memory, *at), map));
+      manager::add(codes, std::make_shared<RuntimeCode>(kind.open(memory, *at, file), map));
       any = true;
     }
   if (!any && can_be_kept && read_value<std::uint64_t>(*memory, map.begin)) other_files().add(map);
@@ -76,7 +94,7 @@ void add_runtimes_of(manager::PublishedCodes& codes, const process::ProcMap& map
 }  // namespace
 
 void add_runtimes(manager::PublishedCodes& codes, std::span<const process::ProcMap> maps, OpenMemory open_memory,
-                  const manager::PublishedCodes& known) {
+                  OpenFile open_file, const manager::PublishedCodes& known) {
   if (!std::ranges::any_of(maps, may_be_generated)) return;
   const std::shared_ptr<const Memory> memory = open_memory();
   std::map<FileId, bool> executable;
@@ -89,11 +107,24 @@ void add_runtimes(manager::PublishedCodes& codes, std::span<const process::ProcM
       manager::add(codes, *same);
       continue;
     }
-    add_runtimes_of(codes, map, memory);
+    add_runtimes_of(codes, map, memory, open_file);
   }
   for (const process::ProcMap& map : maps)
-    if (may_be_generated(map))
-      for (const auto& code : codes) code->note_code(map);
+    for (const auto& code : codes) {
+      if (may_be_generated(map)) code->note_code(map);
+      if (map.executable && map.has_file() && code->is_in_file_of(map)) code->note_file_code(map);
+    }
+}
+
+Expected<image::MappedFile> open_mapped_file(pid_t pid, pid_t parent, const process::ProcMap& map) {
+  for (const process::FileCandidate& candidate : process::files_of(pid, parent, map)) {
+    struct stat status {};
+    const bool same = candidate.certain || (candidate.inode != 0 && ::stat(candidate.path.c_str(), &status) == 0 &&
+                                            status.st_ino == candidate.inode);
+    if (!same) continue;
+    if (auto file = image::MappedFile::open(candidate.path)) return file;
+  }
+  return fail(ErrorCode::kNotFound, "the runtime's file cannot be opened", map.begin);
 }
 
 }  // namespace windlass::runtimes

@@ -99,6 +99,16 @@ void RuntimeCode::note_code(const process::ProcMap& map) {
   runtime_->note_code(map);
 }
 
+void RuntimeCode::note_file_code(const process::ProcMap& map) {
+  const std::lock_guard hold(lock_);
+  runtime_->note_file_code(map);
+}
+
+std::vector<manager::AddressRange> RuntimeCode::file_code() const {
+  const std::lock_guard hold(lock_);
+  return runtime_->file_code();
+}
+
 std::optional<Error> RuntimeCode::problem() const {
   const std::lock_guard hold(lock_);
   return runtime_->problem();
