@@ -167,7 +167,7 @@ void ProcessFollower::publish(Process& process) {
     // Of modules that come and go unnoticed, too, the agent alone has the right rows: those of the sample's time.
     auto kind = static_cast<std::uint32_t>(mapping.kind);
     if (mapping.kind == MappingKind::kFile && process.is_passing(mapping.begin, mapping.end)) kind = WL_MAPPING_MANAGED;
-    std::uint64_t bias = mapping.bias;
+    std::uint64_t bias = mapping.kind == MappingKind::kManaged ? mapping.publisher : mapping.bias;
     if (const auto* code = process.maps->published_of(mapping)) {
       if ((*code)->is_starting()) starting_.insert(process.tgid);
       if (const std::uint64_t way = (*code)->way_to_stack(); way != 0) kind = WL_MAPPING_SWITCHED, bias = way;
