@@ -54,7 +54,8 @@ enum wl_cfa_kind {
 enum wl_reg_kind {
   WL_REG_SAME = 0,      /* value = register */
   WL_REG_CFA = 1,       /* value = [CFA + offset] */
-  WL_REG_BASE = 2,      /* value = [cfa_reg + offset], cfa_reg as it was in the callee (signal frames, DRAP) */
+  WL_REG_BASE = 2,      /* value = [cfa_reg + offset], cfa_reg as it was in the callee (signal frames, DRAP); with
+                           WL_CFA_THREAD from where the last word was loaded */
   WL_REG_IN_REG = 3,    /* value = register number `offset` */
   WL_REG_CFA_VALUE = 4, /* value = CFA + offset */
   WL_REG_UNDEFINED = 5, /* unknown; for the return address: end of stack */

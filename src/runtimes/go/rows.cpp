@@ -49,7 +49,7 @@ std::string_view without_suffix(std::string_view name) {
 // The frame of the kernel's on top of which a handler returns. sp is the CFA.
 FrameRow signal_row(const Function& function) {
   FrameRow row;
-  row.begin = function.begin, row.end = function.end;
+  row.begin = function.begin - kBeforeSignalReturn, row.end = function.end;
   row.signal_frame = true;
   row.cfa = CfaRule::loaded(x86_64::kRsp, x86_64::kSignalSp, 0);
   row.return_address = RegisterRule::at_register(x86_64::kRsp, x86_64::kSignalPc);
@@ -79,8 +79,14 @@ Role GoRows::role_of(const Function& function) const {
   return (function.flags & kMarkedSetsStack) != 0 ? Role::kForeignStack : Role::kPlain;
 }
 
+Expected<Function> GoRows::function_at(std::uint64_t address) const {
+  auto behind = map_.function_at(address + kBeforeSignalReturn);
+  if (behind && address < behind->begin && role_of(*behind) == Role::kSignalReturn) return behind;
+  return map_.function_at(address);
+}
+
 Expected<void> GoRows::row_at(std::uint64_t address, FrameRow& to) const {
-  const auto function = map_.function_at(address);
+  const auto function = function_at(address);
   if (!function) return std::unexpected(function.error());
   bool found = false;
   const auto look = [&](const FrameRow& row) {
@@ -229,7 +235,7 @@ Expected<void> GoRows::switched_rows(const Subject& subject, RowSink sink) const
         if (known == nullptr || (words >= kWays && role != Role::kSystemJump)) return;
         row.expressions = ByteView(reinterpret_cast<const std::byte*>(known->bytes.data()), known->bytes.size());
         row.cfa = CfaRule::expression(known->cfa[words]);
-        row.return_address = RegisterRule::expression_value(known->return_address);
+        row.return_address = RegisterRule::expression_value(known->return_address[words]);
         break;
       }
     }
@@ -248,14 +254,16 @@ const GoRows::Ways* GoRows::ways() const {
       return ExpressionPlace{static_cast<std::uint32_t>(begin), static_cast<std::uint16_t>(made.bytes.size() - begin)};
     };
     for (std::size_t words = 0; words <= kWays; ++words) {
+      // Of a jump the return address is where it is until the stack is copied, as morestack has it done.
+      way->saves_pc = words == kWays;
+      way->addend = way->saves_pc ? 0 : 8 * (words + 1);
       const std::size_t begin = made.bytes.size();
-      way->addend = words == kWays ? 0 : 8 * (words + 1);
       dwarf::append_cfa(*way, made.bytes);
       made.cfa[words] = place(begin);
+      const std::size_t behind = made.bytes.size();
+      dwarf::append_return_address(*way, made.bytes);
+      made.return_address[words] = place(behind);
     }
-    const std::size_t begin = made.bytes.size();
-    dwarf::append_return_address(made.bytes);
-    made.return_address = place(begin);
     ways_ = std::move(made);
   });
   return ways_ ? &*ways_ : nullptr;

@@ -18,6 +18,10 @@
 
 namespace windlass::runtimes::go {
 
+// A signal handler returns to the first instruction of what ends it, and a return address is looked up as the call
+// before it: so its row begins earlier, as glibc's restorer's does.
+inline constexpr std::uint64_t kBeforeSignalReturn = 1;
+
 using RowSink = FunctionRef<void(const FrameRow&)>;
 
 // What is special about a function.
@@ -39,6 +43,8 @@ class GoRows {
 
   [[nodiscard]] const CodeMap& map() const { return map_; }
   [[nodiscard]] Role role_of(const Function& function) const;
+  // That whose rows an address has.
+  [[nodiscard]] Expected<Function> function_at(std::uint64_t address) const;
   // Errors: kNotFound where no function is, or where its rows say nothing; kMalformed. Linear in the function's rows.
   [[nodiscard]] Expected<void> row_at(std::uint64_t address, FrameRow& to) const;
   // Ascending; linear in them, and in the code where a stack is left.
@@ -61,8 +67,7 @@ class GoRows {
   static constexpr std::size_t kWays = 7;  // what a rule of the table has room for
   struct Ways {
     dwarf::Block bytes;
-    std::array<ExpressionPlace, kWays + 1> cfa{};
-    ExpressionPlace return_address{};
+    std::array<ExpressionPlace, kWays + 1> cfa{}, return_address{};
   };
   const Ways* ways() const;
   [[nodiscard]] std::optional<dwarf::SwitchedStack> way_back() const;

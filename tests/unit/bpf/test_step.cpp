@@ -79,6 +79,17 @@ TEST(Step, CfaFromTheThread) {
   EXPECT_EQ(cursor.regs[WL_X64_RSP], kOther + 16);
   EXPECT_EQ(cursor.regs[WL_X64_RBP], 0x77U);
 
+  // morestack's: the return address is beside the stack pointer, and not on the stack once that is copied.
+  wl_rule saved = rule;
+  saved.x_offset = 0xb8;
+  saved.ra_kind = WL_REG_BASE;
+  saved.ra_offset = 8;
+  target.write(kG + 0x40, {0xbbbb});
+  cursor = from;
+  ASSERT_EQ(apply(target, cursor, saved), WL_CONTINUE);
+  EXPECT_EQ(cursor.regs[WL_X64_RIP], 0xbbbbU);
+  EXPECT_EQ(cursor.regs[WL_X64_RSP], kOther);
+
   target.write(kM + 0xb8, {0});
   cursor = from;
   EXPECT_EQ(apply(target, cursor, rule), WL_END_COMPLETE) << "there is no other stack";
