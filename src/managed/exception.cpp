@@ -7,6 +7,7 @@
 #include <new>
 
 #include "managed/install.h"
+#include "managed/walk_state.h"
 
 namespace windlass::managed {
 namespace {
@@ -220,7 +221,7 @@ void Dispatch::finish(const CrawlFrame& seen) {
 void Dispatch::land(const Registers& registers, std::uint64_t record, Dispatch* dispatch, std::uint64_t frames) {
   ManagedThread& walk = thread_.walk;
   Hijack& hijack = walk.hijack;
-  if (hijack.slot != 0 && hijack.slot < registers.sp()) hijack = {};  // it was unwound
+  if (hijack.slot != 0 && hijack.slot < registers.sp()) hijack.slot = 0;  // it was unwound
   Landing landing{
       .stores = {{&walk.exceptions, record},
                  {reinterpret_cast<std::uint64_t*>(&thread_.dispatch), reinterpret_cast<std::uint64_t>(dispatch)},
@@ -252,14 +253,9 @@ void Dispatch::supersede(std::uint64_t record) {
 namespace {
 
 [[noreturn, gnu::noinline]] void raise_from(ThrowingThread& thread, const Thrown& thrown, const Registers& here) {
-  Registers thrower(thread.walk.space->architecture());
-  {
-    StackWalker walker(*thread.walk.space, here);
-    bool found = false;
-    while (!(found = thread.walk.runtime->find(walker.frame().pc().lookup()) != nullptr) && walker.step()) {}
-    if (found) thrower = walker.frame().registers;
-  }
-  Dispatch(thread, thrown, thrower).run();
+  refuse_shadow_stack("throwing a managed exception");
+  const auto thrower = managed_caller(thread.walk, here);
+  Dispatch(thread, thrown, thrower ? thrower->registers : Registers(thread.walk.space->architecture())).run();
 }
 
 }  // namespace

@@ -123,6 +123,7 @@ inline bool State::advance() {
 Turn State::start() {
   if (thread.space->is_own_process())
     if (const auto landing = landing_of(frame.registers)) frame.registers = *landing;
+  see_through_hijack(thread, frame.registers, frame.saved);
   const CodeAddress pc = frame.registers.pc();
   enter();
   if (method != nullptr && !pc.is_return_address() && !has(kAllowAsyncWalk) && !has(kThreadIsSuspended))
@@ -286,6 +287,17 @@ Turn State::show_native() {
   return view ? show_frame(CrawlState::kFrameFunction) : done();
 }
 
+// Where the native frames so far, or callees before them, have saved what the one at hand still has.
+SavedLocations State::saved_past_native() const {
+  SavedLocations saved = native->frame().saved;
+  const Registers& registers = native->frame().registers;
+  registers.for_each([&](RegisterNumber reg, std::uint64_t) {
+    if (saved.at(registers, reg) == 0 && reg != Registers::pc_number(registers.architecture()))
+      saved.set(registers, reg, frame.saved.at(registers, reg));
+  });
+  return saved;
+}
+
 // By call frame information, unless an exception record or an explicit frame lies in the frame at hand: what the record
 // says comes in place of the dispatcher's callers, the explicit frame before the native one.
 Turn State::show_native_frame() {
@@ -294,11 +306,14 @@ Turn State::show_native_frame() {
     const std::uint64_t sp = native->frame().sp();
     if (next_record < sp && next_record < next_frame) return show_record();
     if (next_frame < sp) return show_frame(CrawlState::kFrameFunction);
-    enter({.registers = native->frame().registers, .saved = native->frame().saved});
+    Place place{.registers = native->frame().registers, .saved = saved_past_native()};
+    const bool was_hijacked = see_through_hijack(thread, place.registers, place.saved);
+    enter(place);
     if (method != nullptr) {
       native.reset();
       return Turn::kGoOn;
     }
+    if (was_hijacked) native->restart(frame.registers);
   } else {
     native->restart(frame.registers);
   }

@@ -4,9 +4,9 @@
 #include <memory>
 #include <span>
 
-#include "base/function_ref.h"
 #include "manager/published_code.h"
 #include "process/proc_maps.h"
+#include "windlass/function_ref.h"
 #include "windlass/walk.h"
 
 namespace windlass::runtimes {

@@ -1,6 +1,9 @@
 // Exceptions through methods written by hand: who is asked, what runs, and in which order.
 #include <gtest/gtest.h>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <csignal>
@@ -303,6 +306,26 @@ TEST_F(Managed, NativeCodeMayBeTheEnd) {
 }
 
 TEST_F(Managed, NobodyHandlesIt) { EXPECT_DEATH(throw_from_inner(7), "debugger unhandled 7 trace 321\n"); }
+
+#if defined(__x86_64__)
+// From the system call on the thread has a shadow stack, which is empty: no function that was called before returns.
+[[noreturn, gnu::noinline]] void throw_with_shadow_stack(ThrowingThread& thread) {
+  constexpr long kArchPrctl = 158, kEnable = 0x5001, kShadowStack = 1;
+  long result = kArchPrctl;
+  asm volatile("syscall" : "+a"(result) : "D"(kEnable), "S"(kShadowStack) : "rcx", "r11", "memory");
+  if (result == 0) raise(thread, 7);
+  _exit(77);
+}
+
+TEST_F(Managed, ShadowStacksAreRefused) {
+  const pid_t child = fork();
+  if (child == 0) throw_with_shadow_stack(thread);
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) GTEST_SKIP() << "no shadow stacks here";
+  EXPECT_DEATH(throw_with_shadow_stack(thread), "not possible on a thread with a shadow stack");
+}
+#endif
 
 // ---- faults -------------------------------------------------------------------------------------------------------
 

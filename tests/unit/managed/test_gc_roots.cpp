@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <utility>
 
 #include "made_up_stack.h"
 #include "managed/gc_roots.h"
@@ -192,6 +193,93 @@ TEST(GcRoots, WhatCannotBeIsRefused) {
   EXPECT_EQ(why({.code_size = 9, .derived = {{a, b}}}), "derived root, or its base, is never live");
   EXPECT_EQ(why({.code_size = 9, .derived = {{a, b}}, .sites = {{5, {a, b}}, {6, {a}}}}),
             "derived root is live without its base");
+  const RootSlot c = slot(at_sp(16));
+  EXPECT_EQ(why({.code_size = 9, .always = {a, b, c}, .derived = {{b, a}, {c, a}}}), "fine");
+  EXPECT_EQ(why({.code_size = 9, .always = {a, b, c}, .derived = {{b, a}, {b, c}}}),
+            "root is derived twice, or from a derived one");
+  EXPECT_EQ(why({.code_size = 9, .always = {a, b, c}, .derived = {{b, a}, {c, b}}}),
+            "root is derived twice, or from a derived one");
+}
+
+// Slots and derived slots, as many as there can be: each is looked up in a few steps.
+TEST(GcRoots, ManyDerivedSlotsAreQuick) {
+  constexpr unsigned kMany = 0xffff;
+  MapHeader header{.widths = 0x11, .slots = kMany, .always = kMany, .derived = kMany - 1};
+  std::vector<std::byte> bytes(sizeof header + kMany * sizeof(SlotBytes) + (kMany - 1) * sizeof(DerivedBytes));
+  std::memcpy(bytes.data(), &header, sizeof header);
+  for (unsigned i = 0; i < kMany; ++i) {
+    const SlotBytes at{FramePlace::kAtSp, 0, static_cast<std::int16_t>(i % 8)};
+    std::memcpy(bytes.data() + sizeof header + i * sizeof at, &at, sizeof at);
+  }
+  const auto put_derived = [&](unsigned i, DerivedBytes pair) {
+    std::memcpy(bytes.data() + sizeof header + kMany * sizeof(SlotBytes) + i * sizeof pair, &pair, sizeof pair);
+  };
+  for (unsigned i = 0; i < kMany - 1; ++i) put_derived(i, {static_cast<std::uint16_t>(i + 1), 0});
+  OneFrame frame({.code_size = 0x100});
+  frame.method.roots = bytes;
+  ManagedWalker walker(frame.thread, frame.registers(), 0);
+  ASSERT_TRUE(walker.next());
+  CrawlFrame shown = walker.frame();
+  shown.faulted = true;
+  unsigned count = 0;
+  const auto show = [&] { return each_root(shown, *frame.mem, [&](const Root&) { ++count; }); };
+  for (unsigned round = 0; round < 20; ++round) ASSERT_TRUE(show());
+  EXPECT_EQ(count, 20 * kMany);
+  put_derived(7, {3, 0});
+  EXPECT_EQ(show().error().what, std::string("stack map's derived slots do not ascend, or have derived bases"));
+  put_derived(7, {8, 5});
+  EXPECT_EQ(show().error().what, std::string("stack map's derived slots do not ascend, or have derived bases"));
+}
+
+// A section with one statepoint, whose pairs are given: slots of sp at these offsets.
+std::vector<std::byte> llvm_section(std::uint64_t function,
+                                    const std::vector<std::pair<std::int32_t, std::int32_t>>& pairs) {
+  std::vector<std::byte> section;
+  const auto put = [&](auto value) {
+    const auto* bytes = reinterpret_cast<const std::byte*>(&value);
+    section.insert(section.end(), bytes, bytes + sizeof value);
+  };
+  const auto location = [&](std::uint8_t kind, std::uint16_t reg, std::int32_t offset) {
+    for (const std::uint16_t part : {std::uint16_t{kind}, std::uint16_t{8}, reg, std::uint16_t{0}}) put(part);
+    put(offset);
+  };
+  for (const std::uint32_t word : {3u, 1u, 0u, 1u}) put(word);       // version; functions, constants, records
+  for (const std::uint64_t word : {function, 64ul, 1ul}) put(word);  // a function: address, stack size, records
+  put(std::uint64_t{1});
+  put(std::uint32_t{0x10});
+  put(std::uint16_t{0});
+  put(static_cast<std::uint16_t>(3 + 2 * pairs.size()));
+  for (int i = 0; i < 3; ++i) location(LlvmStackMaps::Location::kConstant, 0, 0);
+  for (const auto& [base, derived] : pairs) {
+    location(LlvmStackMaps::Location::kIndirect, 7, base);
+    location(LlvmStackMaps::Location::kIndirect, 7, derived);
+  }
+  section.resize((section.size() + 7) / 8 * 8);
+  put(std::uint64_t{0});  // no live outs
+  return section;
+}
+
+TEST(LlvmRoots, ALocationThatIsNamedTwiceIsShownOnce) {
+  MadeUpStack stack;
+  const Method& method = stack.runtime.add(1, 8);
+  stack.call(method);
+  for (std::uint64_t i = 0; i < 4; ++i) stack.mem->put(stack.sp + 8 * i, 10 + i);
+  const auto roots = [&](const std::vector<std::pair<std::int32_t, std::int32_t>>& pairs) {
+    const auto section = llvm_section(method.begin, pairs);
+    const auto maps = LlvmStackMaps::open(section);
+    EXPECT_TRUE(maps) << maps.error().text();
+    ManagedWalker walker(stack.thread, stack.registers(), 0);
+    EXPECT_TRUE(walker.next());
+    std::string text;
+    EXPECT_TRUE(maps->each_root(walker.frame(), *stack.mem, [&](const Root& root) {
+      text += std::to_string(root.value) + (root.derived ? "<" + std::to_string(root.base) : "") + " ";
+    }));
+    return text;
+  };
+  EXPECT_EQ(roots({{0, 0}, {8, 8}, {0, 16}}), "12<10 10 11 ");
+  EXPECT_EQ(roots({{0, 0}, {0, 0}, {8, 8}, {0, 0}}), "10 11 ");
+  EXPECT_EQ(roots({{0, 16}, {0, 0}, {8, 16}, {8, 8}}), "12<10 10 11 ");
+  EXPECT_EQ(roots({{0, 8}, {0, 0}, {8, 8}}), "10 11 ") << "what is a reference is none that is derived";
 }
 
 // Any map says what it was made of; cut off anywhere it is an error.
