@@ -1,3 +1,5 @@
+#include <array>
+
 #include "machine.h"
 
 namespace lilt {
@@ -18,21 +20,37 @@ void Machine::stop() { a_.brk(1); }
 
 // ---- frames -------------------------------------------------------------------------------------------------------
 
-// sp moves before anything is saved, by multiples of 4096 and by what is left: so much fits an instruction.
+namespace {
+
+// x30 and the saved registers are at the top of the frame, in a first piece that sp moves by: what is stored right
+// behind that every format of unwind information can say, however large the rest is.
+int top_size(std::size_t saved) { return static_cast<int>((saved + 2) / 2 * 16); }
+int link_at(std::size_t saved) { return top_size(saved) - 8; }
+int saved_at(std::size_t saved, std::size_t i) { return link_at(saved) - 8 - 8 * static_cast<int>(i); }
+// So much of the rest an instruction moves sp by: multiples of 4096, and what is left.
+std::array<int, 2> rest(int words, std::size_t saved) {
+  const int size = Machine::words_of_frame(words, saved) * 8 - top_size(saved);
+  return {size / 4096 * 4096, size % 4096};
+}
+
+}  // namespace
+
 void Machine::enter(int words, const std::vector<Preserved>& saved, windlass::Prologue& described) {
   const std::uint32_t begin = here();
-  const int size = words_of_frame(words, saved.size()) * 8;
-  for (const int part : {size / 4096 * 4096, size % 4096}) {
-    if (part == 0) continue;
-    a_.sub(sp, sp, part);
-    described.ops.push_back({here() - begin, prologue::Allocate{static_cast<std::uint64_t>(part)}});
-  }
+  const auto did = [&](prologue::Action action) { described.ops.push_back({here() - begin, action}); };
+  const auto move_sp = [&](int size) {
+    if (size == 0) return;
+    a_.sub(sp, sp, size);
+    did(prologue::Allocate{static_cast<std::uint64_t>(size)});
+  };
   const auto save = [&](const Gp& reg, windlass::RegisterNumber number, int at) {
     a_.str(reg, ptr(sp, at));
-    described.ops.push_back({here() - begin, prologue::Save{number, static_cast<std::uint32_t>(at)}});
+    did(prologue::Save{number, static_cast<std::uint32_t>(at)});
   };
-  save(x30, kLink, size - 8);
-  for (const Preserved& each : saved) save(each.reg, each.dwarf, words++ * 8);
+  move_sp(top_size(saved.size()));
+  save(x30, kLink, link_at(saved.size()));
+  for (std::size_t i = 0; i < saved.size(); ++i) save(saved[i].reg, saved[i].dwarf, saved_at(saved.size(), i));
+  for (const int size : rest(words, saved.size())) move_sp(size);
 }
 
 void Machine::leave(int words, const std::vector<Preserved>& saved, std::uint32_t begin,
@@ -40,18 +58,21 @@ void Machine::leave(int words, const std::vector<Preserved>& saved, std::uint32_
   prologue::Epilogue made{.begin = here() - begin};
   std::size_t left = described.ops.size();
   const auto undone = [&] { made.undone.push_back({here() - begin, described.ops[--left].action}); };
-  const int size = words_of_frame(words, saved.size()) * 8;
+  const auto move_sp = [&](int size) {
+    if (size == 0) return;
+    a_.add(sp, sp, size);
+    undone();
+  };
+  const auto [large, small] = rest(words, saved.size());
+  move_sp(small);
+  move_sp(large);
   for (std::size_t i = saved.size(); i-- > 0;) {
-    a_.ldr(saved[i].reg, ptr(sp, (words + static_cast<int>(i)) * 8));
+    a_.ldr(saved[i].reg, ptr(sp, saved_at(saved.size(), i)));
     undone();
   }
-  a_.ldr(x30, ptr(sp, size - 8));
+  a_.ldr(x30, ptr(sp, link_at(saved.size())));
   undone();
-  for (const int part : {size % 4096, size / 4096 * 4096}) {
-    if (part == 0) continue;
-    a_.add(sp, sp, part);
-    undone();
-  }
+  move_sp(top_size(saved.size()));
   a_.ret(x30);
   made.end = here() - begin;
   described.epilogues = {made};
