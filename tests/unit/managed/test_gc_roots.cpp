@@ -2,10 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <random>
-#include <utility>
 
 #include "made_up_stack.h"
 #include "managed/gc_roots.h"
+#include "support/llvm_section.h"
 
 // keep_over_call(f): windlass_call_saving_registers(f, ...) with 4711 in a register that calls preserve; returns what
 // is in it then.
@@ -231,41 +231,13 @@ TEST(GcRoots, ManyDerivedSlotsAreQuick) {
   EXPECT_EQ(show().error().what, std::string("stack map's derived slots do not ascend, or have derived bases"));
 }
 
-// A section with one statepoint, whose pairs are given: slots of sp at these offsets.
-std::vector<std::byte> llvm_section(std::uint64_t function,
-                                    const std::vector<std::pair<std::int32_t, std::int32_t>>& pairs) {
-  std::vector<std::byte> section;
-  const auto put = [&](auto value) {
-    const auto* bytes = reinterpret_cast<const std::byte*>(&value);
-    section.insert(section.end(), bytes, bytes + sizeof value);
-  };
-  const auto location = [&](std::uint8_t kind, std::uint16_t reg, std::int32_t offset) {
-    for (const std::uint16_t part : {std::uint16_t{kind}, std::uint16_t{8}, reg, std::uint16_t{0}}) put(part);
-    put(offset);
-  };
-  for (const std::uint32_t word : {3u, 1u, 0u, 1u}) put(word);       // version; functions, constants, records
-  for (const std::uint64_t word : {function, 64ul, 1ul}) put(word);  // a function: address, stack size, records
-  put(std::uint64_t{1});
-  put(std::uint32_t{0x10});
-  put(std::uint16_t{0});
-  put(static_cast<std::uint16_t>(3 + 2 * pairs.size()));
-  for (int i = 0; i < 3; ++i) location(LlvmStackMaps::Location::kConstant, 0, 0);
-  for (const auto& [base, derived] : pairs) {
-    location(LlvmStackMaps::Location::kIndirect, 7, base);
-    location(LlvmStackMaps::Location::kIndirect, 7, derived);
-  }
-  section.resize((section.size() + 7) / 8 * 8);
-  put(std::uint64_t{0});  // no live outs
-  return section;
-}
-
 TEST(LlvmRoots, ALocationThatIsNamedTwiceIsShownOnce) {
   MadeUpStack stack;
   const Method& method = stack.runtime.add(1, 8);
   stack.call(method);
   for (std::uint64_t i = 0; i < 4; ++i) stack.mem->put(stack.sp + 8 * i, 10 + i);
   const auto roots = [&](const std::vector<std::pair<std::int32_t, std::int32_t>>& pairs) {
-    const auto section = llvm_section(method.begin, pairs);
+    const auto section = test::llvm_section(method.begin, pairs);
     const auto maps = LlvmStackMaps::open(section);
     EXPECT_TRUE(maps) << maps.error().text();
     ManagedWalker walker(stack.thread, stack.registers(), 0);
