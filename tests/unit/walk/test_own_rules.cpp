@@ -100,7 +100,7 @@ TEST(OwnRules, ThePaletteIsUsedToItsLastPlace) {
 TEST(OwnRules, ACacheWhoseSecondWaysAreInUseGrowsBeforeAWalk) {
   const auto step = [](std::uint64_t i) { return PackedStep::other(PackedStep::kPalette, 0, i); };
   constexpr std::uint64_t kKey = 0x7000'0000;
-  constexpr std::uint64_t kOther = kKey ^ std::uint64_t{RuleCache::kFirstSets} << 3;  // of the same set at first
+  constexpr std::uint64_t kOther = kKey ^ std::uint64_t{1} << 17;  // of the same set at first
   RuleCache::insert(kKey, step(1));
   RuleCache::insert(kOther, step(2));
   PackedStep it;
