@@ -113,6 +113,7 @@ void ProcessFollower::finish_round(std::uint64_t now) {
   if (rescan_all_due_ && now > last_rescan_all_ + kRescanInterval) rescan_all(now);
   if (now > last_sweep_ + kSweepInterval) sweep(now);
   find_images();
+  look_at_starting(now);
   table_.take_dirty([this](Process& process) { publish(process); });
 }
 
@@ -130,6 +131,11 @@ void ProcessFollower::sweep(std::uint64_t now) {
   seen_lost_process_events_ = lost;
   for (const std::uint32_t tgid : table_.alive())
     if (!system_.exists(tgid)) on_end(tgid, now);
+}
+
+void ProcessFollower::look_at_starting(std::uint64_t now) {
+  if (now < last_start_look_ + kStartInterval) return;
+  last_start_look_ = now;
   for (const std::uint32_t tgid : std::exchange(starting_, {})) table_.publish_anew(tgid);
 }
 
