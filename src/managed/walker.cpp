@@ -368,7 +368,14 @@ bool State::leave_frame() {
   lowest = place.registers.sp();
   native.reset();
   enter(place);
-  return advance();
+  return ends_above(left.address, "explicit frame leads to below itself") && advance();
+}
+
+// What an explicit frame or a record leads to lies around it or above it: walks of broken ones end.
+bool State::ends_above(std::uint64_t address, const char* otherwise) {
+  if (method == nullptr) return true;
+  if (!find_caller()) return false;
+  return caller_sp() > address || failed({ErrorCode::kMalformed, otherwise, address, caller_sp()});
 }
 
 bool State::show_record() {
@@ -395,7 +402,7 @@ bool State::leave_record() {
     passed(*view);
   }
   enter(place);
-  return advance();
+  return ends_above(address, "exception record leads to below itself") && advance();
 }
 
 // ---- what is shown ------------------------------------------------------------------------------------------------
