@@ -18,7 +18,8 @@ Function function_of(const runtimes::go::GoRows& rows, const runtimes::go::Funct
   const runtimes::go::CodeMap& map = rows.map();
   Function function;
   function.signal_frame = rows.role_of(found) == runtimes::go::Role::kSignalReturn;
-  function.begin = function.primary = found.begin - (function.signal_frame ? runtimes::go::kBeforeSignalReturn : 0);
+  function.begin = rows.begin_of(found);
+  function.primary = found.begin;
   function.end = code_end(map, found);
   const runtimes::go::Table& table = map.table();
   const std::uint64_t offset = table.functions.origin() + found.record - table.origin;
@@ -29,7 +30,7 @@ Function function_of(const runtimes::go::GoRows& rows, const runtimes::go::Funct
 }  // namespace
 
 Expected<Function> GoSource::function_at(std::uint64_t address) const {
-  const auto found = rows_.function_at(address);
+  const auto found = rows_.map().function_at(address);
   if (!found) return std::unexpected(found.error());
   const Function function = function_of(rows_, *found);
   if (address >= function.end) return fail(ErrorCode::kNotFound, "between Go's functions", address);
@@ -48,7 +49,7 @@ void GoSource::for_each_function(FunctionSink callback, ErrorSink report) const 
 }
 
 void GoSource::for_each_row(const Function& function, RowSink callback, ErrorSink report) const {
-  const auto found = rows_.function_at(function.begin);
+  const auto found = rows_.map().function_at(function.primary);
   if (!found) return report(found.error());
   if (const auto done = rows_.for_each_row(*found, callback); !done) report(done.error());
 }

@@ -23,6 +23,7 @@ constexpr Special kSpecial[] = {
     {"runtime.rt0_go", Role::kOutermost},
     {"runtime.sigreturn", Role::kSignalReturn},
     {"runtime.sigreturn__sigaction", Role::kSignalReturn},
+    {"runtime.systemstack_switch", Role::kReturnedTo},
     {"runtime.sigtramp", Role::kPlain},  // flagged as outermost: Go walks no further
     {"runtime.cgoSigtramp", Role::kPlain},
     {"runtime.sigpanic", Role::kInjected},
@@ -49,7 +50,7 @@ std::string_view without_suffix(std::string_view name) {
 // The frame of the kernel's on top of which a handler returns. sp is the CFA.
 FrameRow signal_row(const Function& function) {
   FrameRow row;
-  row.begin = function.begin - kBeforeSignalReturn, row.end = function.end;
+  row.begin = function.begin - kBeforeReturnedTo, row.end = function.end;
   row.signal_frame = true;
   row.cfa = CfaRule::loaded(x86_64::kRsp, x86_64::kSignalSp, 0);
   row.return_address = RegisterRule::at_register(x86_64::kRsp, x86_64::kSignalPc);
@@ -79,14 +80,13 @@ Role GoRows::role_of(const Function& function) const {
   return (function.flags & kMarkedSetsStack) != 0 ? Role::kForeignStack : Role::kPlain;
 }
 
-Expected<Function> GoRows::function_at(std::uint64_t address) const {
-  auto behind = map_.function_at(address + kBeforeSignalReturn);
-  if (behind && address < behind->begin && role_of(*behind) == Role::kSignalReturn) return behind;
-  return map_.function_at(address);
+std::uint64_t GoRows::begin_of(const Function& function) const {
+  const Role role = role_of(function);
+  return function.begin - (role == Role::kSignalReturn || role == Role::kReturnedTo ? kBeforeReturnedTo : 0);
 }
 
 Expected<void> GoRows::row_at(std::uint64_t address, FrameRow& to) const {
-  const auto function = function_at(address);
+  const auto function = map_.function_at(address);
   if (!function) return std::unexpected(function.error());
   bool found = false;
   const auto look = [&](const FrameRow& row) {
@@ -114,7 +114,8 @@ Expected<void> GoRows::for_each_row(const Function& function, RowSink sink) cons
       if (x86) sink(signal_row(function));
       return {};
     case Role::kPlain:
-    case Role::kInjected: return plain_rows(subject, function.begin, function.end, sink);
+    case Role::kInjected:
+    case Role::kReturnedTo: return plain_rows(subject, begin_of(function), function.end, sink);
     case Role::kSystemStack:
     case Role::kSystemJump:
     case Role::kForeignStack: break;
@@ -134,6 +135,7 @@ Expected<void> GoRows::plain_rows(const Subject& subject, std::uint64_t begin, s
   std::int32_t bad = 0;
   const auto each = [&](std::uint64_t from, std::uint64_t to, std::int32_t depth) {
     if (depth < 0) bad = depth;
+    if (from == function.begin) from = std::min(from, begin);
     const std::uint64_t middle = std::clamp(subject.saved, from, to);
     if (depth >= 0) give(from, middle, depth), give(middle, to, depth);
     return to < end;

@@ -191,8 +191,9 @@ struct MadeUp {
 TEST(GoCodeMap, FindsFunctionsByAddress) {
   const MadeUp made;
   const CodeMap map = made.map();
-  const auto first = map.function_at(0x101f), second = map.function_at(0x1020);
+  const auto first = map.function_at(0x101e), second = map.function_at(0x1020);
   ASSERT_TRUE(first && second);
+  EXPECT_EQ(map.function_at(0x101f)->begin, 0x1020u) << "what returns to its first instruction is looked up there";
   EXPECT_EQ(map.name(first->name), "main.first");
   EXPECT_EQ(map.name(second->name), "main.second");
   EXPECT_EQ(second->end, 0x1030u);
