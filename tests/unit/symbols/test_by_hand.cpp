@@ -33,9 +33,7 @@ TEST_F(SymbolsByHand, AFunctionGoesBeforeALabel) {
 
 TEST_F(SymbolsByHand, AssemblersMarksAreNoNames) { EXPECT_EQ(name_at(at("$x") + 4), "with_marks"); }
 
-TEST_F(SymbolsByHand, AVersionIsNoPartOfTheName) {
-  EXPECT_EQ(name_at(at("versioned@@BY_HAND_1") + 4), "versioned");
-}
+TEST_F(SymbolsByHand, AVersionIsNoPartOfTheName) { EXPECT_EQ(name_at(at("versioned@@BY_HAND_1") + 4), "versioned"); }
 
 TEST_F(SymbolsByHand, ALabelWithoutSizeReachesSoFarAndToItsSectionsEnd) {
   EXPECT_EQ(name_at(at("no_size") + 4096), "no_size");

@@ -119,6 +119,14 @@ TEST_F(FastSteps, ByRulesInFull) {
   rule.fp_offset = -24;
   keep(key(9), rule);
   EXPECT_EQ(step(key(9)), Outcome::kNeedsAllRegisters) << "what was popped may be something else by now";
+  // Also where the walk has come by.
+  RuleCache::insert(key(13), simple(false, 4, 1));
+  words[kSp + 3] = key(9);
+  words[kSp + 4] = key(2);
+  FastWalk walk({key(13), at(kSp), 0x5555}, false);
+  EXPECT_TRUE(walk.step());
+  EXPECT_FALSE(walk.step());
+  EXPECT_EQ(walk.outcome(), Outcome::kNeedsAllRegisters);
 }
 
 // A signal frame leads to an instruction, and may lead down, to another stack; not for ever.
