@@ -252,6 +252,8 @@ FrameState follow(std::uint64_t address, FunctionRef<bool(std::uint64_t address,
         moved += move;
         break;
     }
+    constexpr std::byte kRet{0xc3};
+    if (effect.kind == Kind::kReturn && code[0] != kRet) return {};  // a trap
     if (effect.kind == Kind::kReturn || (effect.kind == Kind::kJump && !is_shared(effect.target))) {
       began(Stack::kErlang);
       if (moved < 0 || moved > kMostDepth || moved % 8 != 0) return {};
