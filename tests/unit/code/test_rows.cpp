@@ -70,11 +70,15 @@ TEST_F(CodeRows, WhatTakesTwoLoadsIsAnExpression) {
   memory.words[kStack + 0x200 + 200] = 0x1234;
   ASSERT_TRUE(make());
   EXPECT_EQ(caller().get(kRbx), 0x1234u);
-  // The stack itself: sp = [[rbp - 100] + 200] + 24.
-  registers[kRsp] = registers[kRbx].plus(24);
+  // The stack itself: sp = [[rbp - 8] + 16] + 24, and no more fits.
+  registers[kRsp] = Value::initial(kRbp, -8).loaded().plus(16).loaded().plus(24);
   registers[kRbx] = Value::initial(kRbx);
+  memory.words[kStack + 0x100 - 8] = kStack + 0x300;
+  memory.words[kStack + 0x300 + 16] = kStack + 0x400;
   ASSERT_TRUE(make());
-  EXPECT_EQ(caller().sp(), 0x1234u + 24);
+  EXPECT_EQ(caller().sp(), kStack + 0x400 + 24);
+  registers[kRsp] = Value::initial(kRbp, -100).loaded().plus(16).loaded().plus(24);
+  EXPECT_FALSE(make());
 }
 
 // They share one pool, whose places are by a hash: many of them meet there.
