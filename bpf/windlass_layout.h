@@ -54,7 +54,8 @@ enum wl_cfa_kind {
 enum wl_reg_kind {
   WL_REG_SAME = 0,      /* value = register */
   WL_REG_CFA = 1,       /* value = [CFA + offset] */
-  WL_REG_BASE = 2,      /* value = [cfa_reg + offset], cfa_reg as it was in the callee (signal frames, DRAP) */
+  WL_REG_BASE = 2,      /* value = [cfa_reg + offset], cfa_reg as it was in the callee (signal frames, DRAP); with
+                           WL_CFA_THREAD from where the last word was loaded */
   WL_REG_IN_REG = 3,    /* value = register number `offset` */
   WL_REG_CFA_VALUE = 4, /* value = CFA + offset */
   WL_REG_UNDEFINED = 5, /* unknown; for the return address: end of stack */
@@ -133,7 +134,15 @@ enum wl_mapping_kind {
   WL_MAPPING_GENERATED = 1, /* of a runtime that nothing is known of; or of a file that could not be read */
   WL_MAPPING_MANAGED = 2,   /* its maker publishes its functions: by a code manager's table, which is read in its memory
                              * (windlass_code_layout.h), or by a jitdump, which the agent reads */
+  WL_MAPPING_SWITCHED = 3,  /* its threads are on a stack of the runtime's own while they run it (Erlang's processes):
+                             * the agent unwinds it. `bias` says where a thread keeps its stack pointer there, so that
+                             * a sample of what it calls on the thread's own stack has both: a WL_CFA_THREAD's
+                             * cfa_offset, cfa_reg, cfa_arg and x_offset, as WL_WAY packs them */
 };
+/* The parts of a way to a stack pointer, in a word; 0: none. */
+#define WL_WAY(cfa_offset, cfa_reg, cfa_arg, x_offset)                                        \
+  ((__u64)(__u16)(cfa_offset) | (__u64)(__u8)(cfa_reg) << 16 | (__u64)(__u8)(cfa_arg) << 24 | \
+   (__u64)(__u16)(x_offset) << 32)
 
 /* tgid -> this. `space` names one state of one address space and is never used twice, so a memo entry tagged with it
  * can never be stale: with other code at an address, a set published for it has another number. Generated code leaves
@@ -279,6 +288,8 @@ struct wl_raw_event {
   __u64 stack_address; /* below the stack pointer by the red zone, where leaves keep data, too (psABI 3.2.2) */
   __u64 gs_base;       /* x86-64: of the thread, 0 if it has none */
   __u64 teb_frame;     /* the word at gs_base + WL_WINE_TEB_FRAME */
+  __u64 kept_at;       /* where the thread keeps a stack pointer of another stack (WL_MAPPING_SWITCHED); 0: nowhere */
+  __u64 kept_sp;       /* what is there */
   __u64 interpreted_frames;
   /* followed by u64 kernel[kernel_frames], u8 code[code_size padded to 8], u8 stack[stack_size],
    * u8 second_stack[second_size], wl_interpreted_frame[interpreted_frames] */

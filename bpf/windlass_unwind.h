@@ -132,6 +132,9 @@ struct wl_unwind {
   __u32 managed_frames; /* left by a code manager's rows */
   __u32 end;            /* wl_end, once it has ended */
   __u32 certainty;      /* wl_certainty of the least certain frame so far */
+  __u64 other_stack;    /* WL_MAPPING_SWITCHED's way, once the walk has come to such code */
+  __u64 kept_at;        /* where it leads, and what is there; 0: nowhere */
+  __u64 kept_sp;
   __u64 interrupted_sp; /* where the first signal handler on a stack of its own was called from, 0 if none was */
   struct wl_room room;
   struct wl_interpreted interpreted;

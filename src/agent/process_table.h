@@ -32,9 +32,11 @@ struct Mapping {
   std::uint64_t begin = 0, end = 0;
   std::uint64_t file_offset = 0;
   std::uint32_t module = 0;  // ModuleRegistry's number
-  std::uint64_t bias = 0;    // address in the process - address in the module; kManaged: where what publishes it is
+  std::uint64_t bias = 0;    // address in the process - address in the module
   MappingKind kind = MappingKind::kFile;
-  [[nodiscard]] bool generated() const { return kind != MappingKind::kFile; }
+  std::uint64_t publisher = 0;  // kManaged: PublishedCode::address()
+  bool of_file = false;         // kManaged: it is a file's all the same
+  [[nodiscard]] bool generated() const { return kind != MappingKind::kFile && !of_file; }
   bool operator==(const Mapping&) const = default;
 };
 

@@ -84,6 +84,7 @@ Expected<RawEvent> parse_raw_event(const wl_event_head& head, std::size_t size) 
     sample.registers.set(x86_64::kGsBase, event.gs_base);
     sample.teb = {event.gs_base + WL_WINE_TEB_FRAME, std::as_bytes(std::span(&event.teb_frame, 1))};
   }
+  if (event.kept_at != 0) sample.kept_sp = {event.kept_at, std::as_bytes(std::span(&event.kept_sp, 1))};
   sample.code = {sample.registers.pc().value() - event.code_before, {bytes + code_at, event.code_size}};
   return parsed;
 }

@@ -85,7 +85,7 @@ std::span<const std::uint32_t> SampleIntake::name(const wl_event_head& head, con
   for (std::size_t i = 0; i < frames.size(); ++i) {
     const std::uint64_t address = lookup_address(frames[i]);
     const Mapping* mapping = maps->find(address);
-    if (mapping == nullptr || !mapping->generated()) continue;
+    if (mapping == nullptr || mapping->kind == MappingKind::kFile) continue;
     const std::uint64_t now = monotonic_ns();
     const CodePlace place{*maps, *mapping, address, i < functions.size() ? functions[i] : 0};
     const std::uint32_t found =

@@ -109,7 +109,7 @@ SpaceSubject::Known SpaceSubject::identify(const walk::Module& module) {
   Known made{.path = modules_.keep(info.path.empty() ? "?" : info.path), .bias = info.bias, .number_bias = info.bias};
   if (is_vdso(info.path)) {
     made.module = vdso(info);
-  } else if (!module.generated()) {
+  } else if (!module.generated() || !info.file.empty()) {
     made.module = file(info);
   } else if (!info.path.starts_with('/')) {
     made.module = perf_map();

@@ -131,7 +131,12 @@ Expected<Target> open_core(const std::string& path, const DumpOptions& options) 
     add_files(memory, *core, found);
     published = manager::open_published(maps, target.space.memory());
     const auto open_memory = [&] { return runtimes::unowned(target.space.memory()); };
-    runtimes::add_runtimes(published, maps, open_memory, {});
+    const auto open_file = [&](const process::ProcMap& map) -> Expected<image::MappedFile> {
+      for (const walk::FileRange& range : found)
+        if (range.begin == map.begin) return image::MappedFile::open(range.file);
+      return fail(ErrorCode::kNotFound, "the runtime's file cannot be opened", map.begin);
+    };
+    runtimes::add_runtimes(published, maps, open_memory, open_file, {});
     runtimes::add_interpreters(published, maps, open_memory, {});
     return published;
   };

@@ -57,6 +57,17 @@ TEST_F(AggregatorTest, AddressesAreRelativeToTheirModuleAndReturnAddressesNameTh
   EXPECT_EQ(module(5).path, "[unmapped]");
 }
 
+// A signal trampoline: the frame above it is an instruction, and no call stands before where the handler returns to.
+TEST_F(AggregatorTest, TheCallerOfAHandlerIsNamedAtItsFirstInstruction) {
+  const std::uint64_t user[] = {0x10005 | WL_FRAME_EXACT, 0x10020, 0x10040 | WL_FRAME_EXACT, 0x10060};
+  aggregator.add(stack(user), &maps, 1);
+  const profile::Profile profile = aggregator.build(kNoCounts, unknown, kNamed);
+  std::vector<std::uint64_t> addresses;
+  for (const std::uint32_t location : profile.samples.at(0).locations)
+    addresses.push_back(profile.locations[location].address);
+  EXPECT_EQ(addresses, (std::vector<std::uint64_t>{0x1005, 0x1020, 0x1040, 0x105f}));
+}
+
 TEST_F(AggregatorTest, EqualStacksAreOneSample) {
   const std::uint64_t one[] = {0x10005 | WL_FRAME_EXACT, 0x10020};
   const std::uint64_t two[] = {0x10005 | WL_FRAME_EXACT, 0x10024};

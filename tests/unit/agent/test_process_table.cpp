@@ -331,7 +331,7 @@ TEST(MapSetOfTables, CodeManagersHaveTheirCode) {
     EXPECT_EQ(mappings[1].kind, MappingKind::kManaged);
     EXPECT_EQ(mappings[1].begin, kCode + 0x4000);
     EXPECT_EQ(mappings[1].end, kCode + 0x8000);
-    EXPECT_EQ(mappings[1].bias, tables[0]->address());
+    EXPECT_EQ(mappings[1].publisher, tables[0]->address());
     EXPECT_EQ(mappings[2].kind, MappingKind::kGenerated);
     EXPECT_EQ(mappings[2].end, kCode + kSize);
     ASSERT_NE(set.published_of(mappings[1]), nullptr);
