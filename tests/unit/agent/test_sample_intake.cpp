@@ -121,6 +121,23 @@ TEST_F(SampleIntakeTest, AStackWithAFrameInNothingKnownIsNotWhole) {
   EXPECT_EQ(end_of(4, 0x2000 | WL_FRAME_EXACT), WL_END_NO_MAPPING);
 }
 
+TEST_F(SampleIntakeTest, InterpretedFramesThatExceedTheEventAreRefused) {
+  proc = "1000-2000 r-xp 00000000 00:00 0 \n";
+  ASSERT_TRUE(table.scan(10, 1));
+  std::vector<std::uint64_t> bytes(sizeof(wl_stack_event) / 8 + 1 + 2, 0x1234);
+  wl_stack_event event{};
+  event.head = head(WL_EVENT_STACK);
+  event.user_frames = 1;
+  event.end = WL_END_COMPLETE;
+  for (const std::uint64_t count : {std::uint64_t{1}, std::uint64_t{2}, ~std::uint64_t{0}, std::uint64_t{1} << 60}) {
+    event.interpreted_frames = count;
+    std::memcpy(bytes.data(), &event, sizeof event);
+    const std::uint64_t before = intake.malformed();
+    EXPECT_TRUE(intake.take(*reinterpret_cast<const wl_event_head*>(bytes.data()), bytes.size() * 8));
+    EXPECT_EQ(intake.malformed() - before, count == 1 ? 0U : 1U) << count;
+  }
+}
+
 TEST_F(SampleIntakeTest, FramesThatExceedTheEventAreRefused) {
   EXPECT_TRUE(take_stack(2, 3, 8));
   EXPECT_TRUE(take_stack(0, 0, 1));

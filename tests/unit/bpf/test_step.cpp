@@ -30,6 +30,33 @@ TEST(Step, CfaFromStackPointer) {
   EXPECT_EQ(cursor.valid, WL_VALID_BASE | 1U << WL_X64_RBP);
 }
 
+// Erlang's processes: what the thread keeps, or an older one that rbp has below it.
+TEST(Step, StackOfTheCodeThatAThreadRuns) {
+  constexpr std::uint64_t kThread = kStack + 0x1000, kScheduler = kStack + 0x2000, kProcess = kStack + 0x3000;
+  constexpr std::uint64_t kOther = kStack + 0x40000;
+  FakeTarget target;
+  wl_unwind& u = target.scratch->unwind;
+  target.write(kThread + 0x10, {kThread});
+  target.write(kThread + 0x358, {kScheduler});
+  target.write(kScheduler + 0xa8, {kProcess});
+  target.write(kProcess + 0x58, {kOther});
+  u.thread_pointer = kThread;
+  u.other_stack = WL_WAY(0x10, 0x358 / 8, 0x58 / 8, 0xa8);
+  const auto from = [&](std::uint64_t fp) {
+    u.cursor = FakeTarget::cursor(kCode, kStack, fp);
+    return wl_other_sp(&u, 7);
+  };
+  EXPECT_EQ(from(kOther + 8), kOther);
+  EXPECT_EQ(from(kOther - 0x20), kOther - 0x20);
+  EXPECT_EQ(from(kOther - WL_MAX_RAW_PIECE), kOther) << "rbp has something else";
+  target.write(kScheduler + 0xa8, {0});
+  EXPECT_EQ(from(kOther), 7U) << "no process runs";
+  target.write(kScheduler + 0xa8, {1});
+  EXPECT_EQ(from(kOther), 7U);
+  u.thread_pointer = 0;
+  EXPECT_EQ(from(kOther), 7U);
+}
+
 // Go's system stack: the goroutine's stack pointer is found from the thread's pointer.
 TEST(Step, CfaFromTheThread) {
   constexpr std::uint64_t kThread = kStack + 0x1000, kG = kStack + 0x2000, kM = kStack + 0x3000;
@@ -51,6 +78,17 @@ TEST(Step, CfaFromTheThread) {
   EXPECT_EQ(cursor.regs[WL_X64_RIP], 0xaaaaU);
   EXPECT_EQ(cursor.regs[WL_X64_RSP], kOther + 16);
   EXPECT_EQ(cursor.regs[WL_X64_RBP], 0x77U);
+
+  // morestack's: the return address is beside the stack pointer, and not on the stack once that is copied.
+  wl_rule saved = rule;
+  saved.x_offset = 0xb8;
+  saved.ra_kind = WL_REG_BASE;
+  saved.ra_offset = 8;
+  target.write(kG + 0x40, {0xbbbb});
+  cursor = from;
+  ASSERT_EQ(apply(target, cursor, saved), WL_CONTINUE);
+  EXPECT_EQ(cursor.regs[WL_X64_RIP], 0xbbbbU);
+  EXPECT_EQ(cursor.regs[WL_X64_RSP], kOther);
 
   target.write(kM + 0xb8, {0});
   cursor = from;
@@ -380,6 +418,8 @@ static_assert(sizeof(wl_mapping) == 32);
 static_assert(sizeof(wl_maps_head) == 8);
 static_assert(sizeof(wl_module) == 24);
 static_assert(sizeof(wl_process) == 24);
+static_assert(sizeof(wl_interpreter) == 56);
+static_assert(sizeof(wl_interpreted_frame) == 16);
 static_assert(sizeof(wl_stack_key) == 16);
 static_assert(sizeof(wl_event_head) == 40);
 

@@ -205,6 +205,10 @@ process::ProcMap map_of(std::uint64_t begin, const char* path, bool executable, 
   return map;
 }
 
+Expected<image::MappedFile> no_file(const process::ProcMap& map) {
+  return fail(ErrorCode::kNotFound, "there is no file", map.begin);
+}
+
 TEST(FindRuntimes, LooksAtTheMemoryOnlyWhereThereIsCodeOfNoFile) {
   int opened = 0;
   const auto open_memory = [&]() -> std::shared_ptr<const Memory> {
@@ -213,12 +217,12 @@ TEST(FindRuntimes, LooksAtTheMemoryOnlyWhereThereIsCodeOfNoFile) {
   };
   std::vector<process::ProcMap> maps = {map_of(4096, "/bin/some_test_program", true, 77), map_of(0, "[vdso]", true, 0)};
   manager::PublishedCodes codes;
-  add_runtimes(codes, maps, open_memory, {});
+  add_runtimes(codes, maps, open_memory, no_file, {});
   EXPECT_EQ(opened, 0);
   for (const char* path : {"", "/memfd:doublemapper"}) {
     maps.push_back(map_of(8192, path, true, 0));
     maps.back().deleted = path[0] != 0;
-    add_runtimes(codes, maps, open_memory, {});
+    add_runtimes(codes, maps, open_memory, no_file, {});
     maps.pop_back();
   }
   EXPECT_EQ(opened, 2);
@@ -235,12 +239,12 @@ TEST(FindRuntimes, KeepsThoseThatAreWhereTheyWere) {
     return std::make_shared<test::BlockMemory>(0, std::vector<std::byte>());
   };
   manager::PublishedCodes codes;
-  add_runtimes(codes, maps, open_memory, known);
+  add_runtimes(codes, maps, open_memory, no_file, known);
   EXPECT_EQ(codes, known);
   std::vector<process::ProcMap> moved = maps;
   moved[0].begin += 0x100000;
   codes.clear();
-  add_runtimes(codes, moved, open_memory, known);
+  add_runtimes(codes, moved, open_memory, no_file, known);
   EXPECT_TRUE(codes.empty());
 }
 
