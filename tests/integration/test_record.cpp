@@ -389,7 +389,7 @@ TEST_F(Record, TenThousandShortLivedProcesses) {
   ASSERT_EQ(run({"--", kTarget, "forks", "10000"}), 0) << text(log());
   const Profile profile = read();
   const Count seen = count(profile);
-  // A quarter of a millisecond each: 2,500 samples or so, which chance alone makes 2% less or more.
+  // A fifth of a millisecond each: 2,000 samples or so, which chance alone makes 2% less or more.
   const double used = said_work().first;
   EXPECT_GT(used, 0.5) << text(log());
   expect_samples(samples_in(profile, "short_work"), 0.95 * used, used);
