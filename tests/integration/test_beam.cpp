@@ -65,7 +65,7 @@ std::vector<std::string> callers_of_hold(std::vector<std::string> frames) {
 TEST_F(ErlangStacks, AreWhatTheVirtualMachinePrints) {
   const test::RuntimeProgram program(words("chain"), kFolder);
   const std::vector<std::string> printed = program.printed();
-  ASSERT_GE(printed.size(), 6U);
+  ASSERT_GE(printed.size(), 5U);  // callers at the same place are printed once
   std::set<std::string> leaves;
   for (int i = 0; i < 12; ++i) {
     std::istringstream lines(
