@@ -173,7 +173,7 @@ WL_GLOBAL int wl_register_value(struct wl_unwind* u, __u32 reg, __u32 kind, __s3
   return wl_read(&u->env, &u->room.value, 8, from + offset) ? 2 : 0;
 }
 
-/* The CFA of WL_CFA_THREAD into u->room.cfa. WL_CONTINUE, or why there is none. */
+/* The CFA of WL_CFA_THREAD into u->room.cfa, and where it was loaded from. WL_CONTINUE, or why there is none. */
 WL_GLOBAL int wl_thread_cfa(struct wl_unwind* u, const struct wl_rule* rule) {
   if (!u || !rule) return WL_END_INTERNAL;
   if (u->thread_pointer == 0) return WL_END_REGISTER_LOST;
@@ -183,7 +183,7 @@ WL_GLOBAL int wl_thread_cfa(struct wl_unwind* u, const struct wl_rule* rule) {
   if (wl_read(&u->env, word, 8, *word + 8ull * rule->cfa_reg)) return WL_END_UNREADABLE_STACK;
   if (wl_read(&u->env, word, 8, *word + (way & ~7ull))) return WL_END_UNREADABLE_STACK;
   if (*word == 0) return WL_END_COMPLETE;
-  u->kept_at = *word + 8ull * rule->cfa_arg;
+  u->kept_at = u->room.base = *word + 8ull * rule->cfa_arg;
   if (wl_read(&u->env, word, 8, u->kept_at)) return WL_END_UNREADABLE_STACK;
   u->room.cfa = *word + 8 * (way & 7);
   return WL_CONTINUE;
@@ -256,6 +256,7 @@ WL_GLOBAL int wl_apply(struct wl_unwind* u, const struct wl_rule* rule, __u32 x_
 #endif
 
   __u64 cfa = base + rule->cfa_offset;
+  u->room.base = base;
   if (rule->cfa_kind == WL_CFA_MEM) {
     if (wl_read(env, &u->room.value, 8, cfa)) return WL_END_UNREADABLE_STACK;
     cfa = u->room.value + rule->cfa_arg;
@@ -268,7 +269,6 @@ WL_GLOBAL int wl_apply(struct wl_unwind* u, const struct wl_rule* rule, __u32 x_
   }
   __u8 backward;
   if (wl_check_progress(cursor, rule, cfa, &backward)) return WL_END_NO_PROGRESS;
-  u->room.base = base;
   u->room.cfa = cfa;
 
   if (rule->ra_kind == WL_REG_SAME) return WL_END_UNSUPPORTED_EXPRESSION; /* nothing means this */

@@ -173,7 +173,7 @@ void ProcessFollower::publish(Process& process) {
     // Of modules that come and go unnoticed, too, the agent alone has the right rows: those of the sample's time.
     auto kind = static_cast<std::uint32_t>(mapping.kind);
     if (mapping.kind == MappingKind::kFile && process.is_passing(mapping.begin, mapping.end)) kind = WL_MAPPING_MANAGED;
-    std::uint64_t bias = mapping.bias;
+    std::uint64_t bias = mapping.kind == MappingKind::kManaged ? mapping.publisher : mapping.bias;
     if (const auto* code = process.maps->published_of(mapping)) {
       if ((*code)->is_starting()) starting_.insert(process.tgid);
       if (const std::uint64_t way = (*code)->way_to_stack(); way != 0) kind = WL_MAPPING_SWITCHED, bias = way;
@@ -189,7 +189,10 @@ void ProcessFollower::publish(Process& process) {
     (void)source_.publish(process.tgid, published, kNoEpoch);
     if (may_be_replaced(process)) return table_.postpone(process);
   }
-  (void)source_.publish(process.tgid, published, process.epoch);
+  const wl_interpreter* interpreter = nullptr;
+  for (const auto& code : process.maps->published())
+    if (interpreter == nullptr && code->interpreter() != nullptr) interpreter = code->interpreter()->layout();
+  (void)source_.publish(process.tgid, published, process.epoch, interpreter);
 }
 
 }  // namespace windlass::agent

@@ -39,6 +39,7 @@ struct RawSample {
 struct RawEvent {
   RawSample sample;
   std::vector<std::uint64_t> kernel;
+  std::vector<wl_interpreted_frame> interpreted;
   std::uint32_t reason = 0;
 };
 [[nodiscard]] Expected<RawEvent> parse_raw_event(const wl_event_head& head, std::size_t size);

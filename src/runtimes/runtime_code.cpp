@@ -109,6 +109,16 @@ bool RuntimeCode::is_starting() {
   return runtime_->is_starting();
 }
 
+void RuntimeCode::note_file_code(const process::ProcMap& map) {
+  const std::lock_guard hold(lock_);
+  runtime_->note_file_code(map);
+}
+
+std::vector<manager::AddressRange> RuntimeCode::file_code() const {
+  const std::lock_guard hold(lock_);
+  return runtime_->file_code();
+}
+
 std::optional<Error> RuntimeCode::problem() const {
   const std::lock_guard hold(lock_);
   return runtime_->problem();

@@ -20,6 +20,7 @@
 #include <fmt/format.h>
 
 #include "differential/peer.h"
+#include "integration/go/program.h"
 #include "symbols/symbolize.h"
 #include "windlass/symbols.h"
 
@@ -177,6 +178,11 @@ TEST(SymbolsVsLlvm, SmallProgramSplit) { compare(WINDLASS_INLINED_SPLIT, 0); }
 // GNU ld gives every copy of a function that it leaves out (COMDAT) the addresses of the one it keeps, if both are of
 // one size. So several units describe one place, as each was compiled, and either answer is right.
 TEST(SymbolsVsLlvm, TheCommandItself) { compare(WINDLASS_COMMAND, 0.004); }
+// A program of Go's: named by its own table, which the peer does not read; the peer has the DWARF of Go's compiler.
+TEST(SymbolsVsLlvm, GoProgram) {
+  if (const std::string why = test::make_go_program("steps"); !why.empty()) GTEST_SKIP() << why;
+  compare(test::kGoFolder + "/steps", 0.004);
+}
 
 }  // namespace
 }  // namespace windlass
