@@ -33,11 +33,11 @@ double now() {
   return static_cast<double>(time.tv_sec) * 1e9 + static_cast<double>(time.tv_nsec);
 }
 
-// Of one of `count` calls of `what`.
+// Of one of `count` calls of `what`. Short rounds, and many of them, find a moment when nobody else runs.
 template <typename What>
-double fastest(unsigned count, const What& what) {
+double fastest(unsigned count, const What& what, unsigned rounds = 15) {
   double best = 1e18;
-  for (int round = 0; round < 15; ++round) {
+  for (unsigned round = 0; round < rounds; ++round) {
     const double begin = now();
     for (unsigned i = 0; i < count; ++i) what();
     best = std::min(best, (now() - begin) / count);
@@ -86,20 +86,24 @@ Registers innermost_managed(const Registers& native) {
 void measure_walks(const void*) {
   const Registers here = innermost_managed(capture_registers());
   const auto managed = [&](WalkFlags flags) {
-    return fastest(2000,
-                   [&] {
-                     ManagedWalker walk(thread.walk, here, flags | kFunctionsOnly);
-                     while (walk.next()) walked += walk.frame().cfa & 1;
-                   }) /
+    return fastest(
+               50,
+               [&] {
+                 ManagedWalker walk(thread.walk, here, flags | kFunctionsOnly);
+                 while (walk.next()) walked += walk.frame().cfa & 1;
+               },
+               400) /
            kDepth;
   };
   walk_ns[0] = managed(0);
   walk_ns[1] = managed(kLightUnwind);
-  walk_ns[2] = fastest(2000,
-                       [&] {
-                         StackWalker walk(own_process(), here);
-                         for (unsigned i = 0; i < kDepth && walk.step(); ++i) walked += walk.frame().sp() & 1;
-                       }) /
+  walk_ns[2] = fastest(
+                   50,
+                   [&] {
+                     StackWalker walk(own_process(), here);
+                     for (unsigned i = 0; i < kDepth && walk.step(); ++i) walked += walk.frame().sp() & 1;
+                   },
+                   400) /
                kDepth;
 }
 
@@ -129,7 +133,7 @@ void measure_scan(const void*) {
     for (ManagedWalker walk(thread.walk, here, kFunctionsOnly); walk.next();)
       (void)each_root(walk.frame(), own_process().memory(), [](const Root& root) { roots_seen += root.address != 0; });
   };
-  scan_ns = fastest(200, scan);
+  scan_ns = fastest(10, scan, 300);
   roots_seen = 0;
   scan();
 }
@@ -245,7 +249,7 @@ void suspension(unsigned count) {
 
 }  // namespace
 
-// bench_managed [walk]: walks alone.
+// bench_managed [walk]: walks and scans alone.
 int main(int argc, char**) {
   const auto method = [](std::uint64_t id, const void* begin, const void* end) -> Method& {
     return runtime.add(id, begin, end);
@@ -264,12 +268,12 @@ int main(int argc, char**) {
   Chain(kDepth, reinterpret_cast<void*>(&measure_walks)).run();
   fmt::print("a managed frame, ns, of {}: {:.1f}; light {:.1f}; the same frames by StackWalker {:.1f}\n", kDepth,
              walk_ns[0], walk_ns[1], walk_ns[2]);
-  if (argc > 1) return 0;
   const std::vector<std::byte> roots = map_of_method(inner);
   inner.roots = roots;
   Chain(kScanned, reinterpret_cast<void*>(&measure_scan)).run();
   fmt::print("a scan of {} frames for {} roots: {:.0f} us, {:.1f} ns a frame\n", kScanned, roots_seen, scan_ns / 1000,
              scan_ns / kScanned);
+  if (argc > 1) return 0;
   fmt::print("throw and catch, ns:\n");
   exceptions(inner);
   suspension(64);

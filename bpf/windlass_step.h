@@ -183,10 +183,30 @@ WL_GLOBAL int wl_thread_cfa(struct wl_unwind* u, const struct wl_rule* rule) {
   if (wl_read(&u->env, word, 8, *word + 8ull * rule->cfa_reg)) return WL_END_UNREADABLE_STACK;
   if (wl_read(&u->env, word, 8, *word + (way & ~7ull))) return WL_END_UNREADABLE_STACK;
   if (*word == 0) return WL_END_COMPLETE;
-  u->room.base = *word + 8ull * rule->cfa_arg;
-  if (wl_read(&u->env, word, 8, u->room.base)) return WL_END_UNREADABLE_STACK;
+  u->kept_at = u->room.base = *word + 8ull * rule->cfa_arg;
+  if (wl_read(&u->env, word, 8, u->kept_at)) return WL_END_UNREADABLE_STACK;
   u->room.cfa = *word + 8 * (way & 7);
   return WL_CONTINUE;
+}
+
+/* Where the stack is, from its lowest byte in use on, that the code runs on which the walk has come to: what the thread
+ * keeps, or what rbp has, where that is nearby: code keeps it there for calls that need not know of it, and the thread
+ * has an older one then. `otherwise` where it cannot be told, or no such code runs. */
+WL_GLOBAL __u64 wl_other_sp(struct wl_unwind* u, __u64 otherwise) {
+  if (!u) return otherwise;
+  u->rule.cfa_offset = (__u16)u->other_stack;
+  u->rule.cfa_reg = (__u8)(u->other_stack >> 16);
+  u->rule.cfa_arg = (__u8)(u->other_stack >> 24);
+  u->rule.x_offset = (__s16)(u->other_stack >> 32);
+  if (wl_thread_cfa(u, &u->rule) != WL_CONTINUE) {
+    u->kept_at = 0;
+    return otherwise;
+  }
+  __u64 kept = u->room.cfa;
+  u->kept_sp = kept;
+  __u64 fp = u->cursor.regs[WL_FP];
+  if (WL_VALID(&u->cursor, WL_FP) && fp < kept && kept - fp < WL_MAX_RAW_PIECE / 2) return fp;
+  return kept;
 }
 
 /* sp after the step is `cfa`. Plain frames only ever move it up; code that switches stacks may move it down, a few

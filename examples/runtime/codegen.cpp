@@ -8,24 +8,10 @@ namespace lilt {
 using namespace windlass::managed;
 namespace prologue = windlass::prologue;
 
-namespace {
-
-// That calls preserve, by x86-64's and DWARF's numbers. r15 is the thread's.
-struct Preserved {
-  x86::Gp reg;
-  windlass::RegisterNumber dwarf;
-};
-const Preserved kPreserved[] = {{x86::rbx, 3}, {x86::rbp, 6}, {x86::r12, 12}, {x86::r13, 13}, {x86::r14, 14}};
-windlass::RegisterNumber dwarf_of(const x86::Gp& reg) {
-  return std::ranges::find_if(kPreserved, [&](const Preserved& p) { return p.reg == reg; })->dwarf;
-}
-
-}  // namespace
-
 // ---- the frame ----------------------------------------------------------------------------------------------------
 
 Generator::Generator(Runtime& runtime, Cell& cell, int tier, const Sizes& sizes, asmjit::CodeHolder& code)
-    : runtime_(runtime), cell_(cell), function_(*cell.function), tier_(tier), sizes_(sizes), code_(code), a_(&code) {
+    : runtime_(runtime), cell_(cell), function_(*cell.function), tier_(tier), sizes_(sizes), code_(code), m_(code) {
   choose_registers();
   int next = 1;  // behind what is returned
   if (function_.is_lambda) environment_ = next++;
@@ -40,8 +26,7 @@ Generator::Generator(Runtime& runtime, Cell& cell, int tier, const Sizes& sizes,
     if (!function_.locals[i]->is_reference()) slots_[i] = next++;
   first_temp_ = next;
   frame_slots_ = next + sizes.temps;
-  // Behind the return address and what is pushed, rsp is aligned to 16.
-  if ((frame_slots_ + registers_.size() + 1) % 2 != 0) ++frame_slots_;
+  if (Machine::words_of_frame(frame_slots_, registers_.size()) % 2 != 0) ++frame_slots_;  // sp is a multiple of 16
 }
 
 // Funclets find locals in slots only.
@@ -51,12 +36,19 @@ void Generator::choose_registers() {
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
   std::ranges::stable_sort(order, std::greater{}, [&](int i) { return function_.uses[static_cast<std::size_t>(i)]; });
   for (std::size_t i = 0; i < std::min(order.size(), std::size(kPreserved)); ++i)
-    registers_.emplace(order[i], kPreserved[i].reg);
+    registers_.emplace(order[i], kPreserved[i]);
 }
 
-std::optional<x86::Gp> Generator::register_of(int local) const {
+const Preserved* Generator::register_of(int local) const {
   const auto found = registers_.find(local);
-  return found == registers_.end() ? std::nullopt : std::optional(found->second);
+  return found == registers_.end() ? nullptr : &found->second;
+}
+
+std::vector<Preserved> Generator::saved() const {
+  std::vector<Preserved> all;
+  if (in_funclet()) return {kBase, kThread};
+  for (const auto& [local, reg] : registers_) all.push_back(reg);
+  return all;
 }
 
 int Generator::push_temp(bool reference) {
@@ -69,117 +61,92 @@ int Generator::push_temp(bool reference) {
 // The shadow stack of --check-stacks: an entry is there before it counts.
 void Generator::push_shadow() {
   if (!runtime_.options.check_stacks) return;
-  // From rsp to the CFA: what is allocated, what is pushed, the return address.
-  const int frame = in_funclet() ? 6 : frame_slots_ + static_cast<int>(registers_.size()) + 1;
-  a_.mov(x86::rax, x86::qword_ptr(x86::r15, offsetof(Thread, depth)));
-  a_.mov(in_funclet() ? x86::qword_ptr(x86::rsp, 0) : slot(depth_slot()), x86::rax);
-  a_.shl(x86::rax, 4);
-  a_.add(x86::rax, x86::qword_ptr(x86::r15, offsetof(Thread, shadow)));
-  load(x86::rcx, static_cast<Word>(current_) << 32 | (reinterpret_cast<Word>(&cell_) & 0xffff'ffff));
-  a_.mov(x86::qword_ptr(x86::rax, 0), x86::rcx);
-  a_.lea(x86::rcx, x86::qword_ptr(x86::rsp, frame * 8));
-  a_.mov(x86::qword_ptr(x86::rax, 8), x86::rcx);
-  a_.inc(x86::qword_ptr(x86::r15, offsetof(Thread, depth)));
+  const At depth{kThread.reg, offsetof(Thread, depth)};
+  m_.load(kOther, {kThread.reg, offsetof(Thread, shadow)});
+  m_.load(kValue, depth);
+  m_.store(in_funclet() ? At{kStack, 0} : slot(depth_slot()), kValue);
+  m_.shift_left(4);
+  m_.add();
+  m_.load(kOther, static_cast<Word>(current_) << 32 | (reinterpret_cast<Word>(&cell_) & 0xffff'ffff));
+  m_.store({kValue, 0}, kOther);
+  m_.address_of(kOther, {kStack, Machine::words_of_frame(words(), saved().size()) * 8});
+  m_.store({kValue, 8}, kOther);
+  m_.increment(depth);
 }
 
 void Generator::pop_shadow() {
   if (!runtime_.options.check_stacks) return;
-  a_.mov(x86::rcx, in_funclet() ? x86::qword_ptr(x86::rsp, 0) : slot(depth_slot()));
-  a_.mov(x86::qword_ptr(x86::r15, offsetof(Thread, depth)), x86::rcx);
+  m_.load(kOther, in_funclet() ? At{kStack, 0} : slot(depth_slot()));
+  m_.store({kThread.reg, offsetof(Thread, depth)}, kOther);
 }
 
 void Generator::prologue_of_method() {
   Part& p = part();
-  for (const auto& [local, reg] : registers_) {
-    a_.push(reg);
-    p.prologue.ops.push_back({here(), prologue::push(dwarf_of(reg))});
-  }
-  a_.long_().sub(x86::rsp, frame_slots_ * 8);
-  p.prologue.ops.push_back({here(), prologue::Allocate{static_cast<std::uint64_t>(frame_slots_) * 8}});
-  a_.xor_(x86::eax, x86::eax);
-  for (int i = 0; i < reference_locals_; ++i) a_.mov(slot(i), x86::rax);
-  for (const auto& [local, reg] : registers_) a_.xor_(reg.r32(), reg.r32());
-  if (function_.has_try) a_.mov(slot(thread_slot()), x86::r15);
+  m_.enter(words(), saved(), p.prologue);
+  for (int i = 0; i < reference_locals_; ++i) m_.clear(slot(i));
+  for (const auto& [local, reg] : registers_) m_.load(reg.reg, 0);
+  if (function_.has_try) m_.store(slot(thread_slot()), kThread.reg);
   std::size_t next = 0;
-  if (function_.is_lambda) a_.mov(slot(environment_), kArguments[next++]);
+  if (function_.is_lambda) m_.store(slot(environment_), kArguments[next++]);
   for (std::size_t i = 0; i < function_.parameters.size(); ++i, ++next) {
-    if (const auto reg = register_of(static_cast<int>(i)))
-      a_.mov(*reg, kArguments[next]);
+    if (const Preserved* reg = register_of(static_cast<int>(i)))
+      m_.move(reg->reg, kArguments[next]);
     else
-      a_.mov(slot(slot_of_local(static_cast<int>(i))), kArguments[next]);
+      m_.store(slot(slot_of_local(static_cast<int>(i))), kArguments[next]);
   }
   push_shadow();
-  p.body = here();
+  p.body = m_.here();
   if (runtime_.options.gc_stress) call_helper(helpers::collect);
   if ((tier_ == 0 && runtime_.options.tier_up != 0) || runtime_.options.again != 0) {
-    const asmjit::Label stays = a_.newLabel();
-    load(x86::rsi, reinterpret_cast<Word>(&cell_));
-    a_.lock().dec(x86::dword_ptr(x86::rsi, offsetof(Cell, calls_left)));
-    a_.jnz(stays);
+    const Label stays = m_.label();
+    m_.load(kArguments[1], reinterpret_cast<Word>(&cell_));
+    m_.count_down({kArguments[1], offsetof(Cell, calls_left)}, stays);
     call_helper(helpers::tier_up);
-    a_.bind(stays);
+    m_.bind(stays);
   }
 }
 
 void Generator::prologue_of_funclet() {
   Part& p = part();
-  const std::uint32_t begin = here();
-  a_.push(x86::rbx);
-  p.prologue.ops.push_back({here() - begin, prologue::push(3)});
-  a_.push(x86::r15);
-  p.prologue.ops.push_back({here() - begin, prologue::push(15)});
-  a_.sub(x86::rsp, 24);
-  p.prologue.ops.push_back({here() - begin, prologue::Allocate{24}});
-  a_.mov(x86::rbx, x86::rdi);
-  a_.mov(x86::r15, slot(thread_slot()));
+  m_.enter(words(), saved(), p.prologue);
+  m_.move(kBase.reg, kArguments[0]);
+  m_.load(kThread.reg, slot(thread_slot()));
   push_shadow();
-  p.body = here();
+  p.body = m_.here();
 }
 
 void Generator::epilogue() {
   Part& p = part();
   pop_shadow();
-  p.epilogue = here();
-  prologue::Epilogue made{.begin = here() - p.at};
-  const auto undo = [&](prologue::Action action) { made.undone.push_back({here() - p.at, action}); };
-  const auto& ops = p.prologue.ops;
-  a_.add(x86::rsp, in_funclet() ? 24 : frame_slots_ * 8);
-  undo(ops.back().action);
-  for (std::size_t i = ops.size() - 1; i-- > 0;) {
-    const auto& save = std::get<prologue::Save>(ops[i].action);
-    a_.pop(save.reg == 15 ? x86::r15 : std::ranges::find(kPreserved, save.reg, &Preserved::dwarf)->reg);
-    undo(save);
-  }
-  a_.ret();
-  made.end = here() - p.at;
-  p.prologue.epilogues = {made};
-  p.end = here();
+  p.epilogue = m_.here();
+  m_.leave(words(), saved(), p.at, p.prologue);
+  p.end = m_.here();
 }
 
 // ---- calls --------------------------------------------------------------------------------------------------------
 
 // Behind a call: which temporaries are live there. Locals always are.
 void Generator::site() {
-  RootSite made{.offset = here() - part().at};
+  RootSite made{.offset = m_.here() - part().at};
   for (int i = 0; i < live_references_; ++i) {
     const int at = (first_reference_temp_ + i) * 8;
-    made.live.push_back({.place = in_funclet() ? at_register(3, at) : at_sp(at)});
+    made.live.push_back({.place = in_funclet() ? at_register(kBase.dwarf, at) : at_sp(at)});
   }
   part().map.sites.push_back(std::move(made));
 }
 
 // On the way out of a try without an exception.
 void Generator::call_finally(const Region& region) {
-  a_.mov(x86::rdi, in_funclet() ? x86::rbx : x86::rsp);
-  a_.xor_(x86::esi, x86::esi);
-  a_.call(region.finally_code);
+  m_.move(kArguments[0], in_funclet() ? kBase.reg : kStack);
+  m_.load(kArguments[1], 0);
+  m_.call(region.finally_code);
   site();
 }
 
 // Where a check goes that failed. Inside of the same try, so that its clauses count.
-asmjit::Label Generator::trap(helpers::Trap which) {
+Label Generator::trap(helpers::Trap which) {
   auto& label = traps_.back()[which];
-  if (!label) label = a_.newLabel();
+  if (!label) label = m_.label();
   return *label;
 }
 
@@ -187,10 +154,10 @@ void Generator::end_traps() {
   for (Word which = 0; which < helpers::kTraps; ++which) {
     const auto& label = traps_.back()[which];
     if (!label) continue;
-    a_.bind(*label);
-    load(x86::rsi, which);
+    m_.bind(*label);
+    m_.load(kArguments[1], which);
     call_helper(helpers::trap);
-    a_.int3();
+    m_.stop();
   }
   traps_.pop_back();
 }
@@ -200,7 +167,7 @@ void Generator::end_traps() {
 int Generator::new_part(Funclet kind) {
   Part& made = parts_.emplace_back();
   made.funclet = kind;
-  made.begin = a_.newLabel();
+  made.begin = m_.label();
   made.name = function_.name;
   const char* const suffix[] = {"", "$filter", "$catch", "$finally", "$fault"};
   made.name += suffix[static_cast<std::size_t>(kind)];
@@ -209,20 +176,20 @@ int Generator::new_part(Funclet kind) {
 
 void Generator::run() {
   current_ = new_part(Funclet::kNone);
-  epilogue_ = a_.newLabel();
-  a_.bind(part().begin);
+  epilogue_ = m_.label();
+  m_.bind(part().begin);
   begin_traps();
   prologue_of_method();
   for (const auto& each : function_.body) statement(*each);
-  a_.xor_(x86::eax, x86::eax);
-  a_.jmp(epilogue_);
+  m_.load(kValue, 0);
+  m_.jump(epilogue_);
   end_traps();
-  a_.bind(epilogue_);
+  m_.bind(epilogue_);
   epilogue();
   while (!pending_.empty()) {
     const Pending next = pending_.front();
     pending_.pop_front();
-    a_.align(asmjit::AlignMode::kCode, 64);
+    m_.align(64);
     funclet(next);
   }
 }
@@ -247,11 +214,12 @@ std::unique_ptr<Code> Generator::finish(Word address) {
       for (int i = 0; i < reference_locals_; ++i) from.map.always.push_back({.place = at_sp(i * 8)});
     for (const auto& [local, reg] : registers_)
       if (function_.locals[static_cast<std::size_t>(local)]->is_reference())
-        from.map.always.push_back({.place = in_register(dwarf_of(reg))});
+        from.map.always.push_back({.place = in_register(reg.dwarf)});
     auto roots = encode(from.map);
     if (!roots) throw std::runtime_error(function_.name + ": " + roots.error().text());
     to.roots = std::move(*roots);
     to.method.roots = to.roots;
+    from.prologue.architecture = windlass::kOwnArchitecture;
     from.prologue.code_size = from.end - from.at;
     auto rows = prologue::rows_of(from.prologue);
     if (!rows) throw std::runtime_error(function_.name + ": " + rows.error().text());
@@ -266,17 +234,33 @@ std::unique_ptr<Code> Generator::finish(Word address) {
   return made;
 }
 
+namespace {
+
+// A frame or a function that is larger than instructions have room for.
+struct NotEncodable : asmjit::ErrorHandler {
+  explicit NotEncodable(const std::string& its_function) : function(its_function) {}
+  void handleError(asmjit::Error, const char* message, asmjit::BaseEmitter*) override {
+    throw std::runtime_error(function + ": " + message);
+  }
+  const std::string& function;
+};
+
+}  // namespace
+
 std::unique_ptr<Code> generate(Runtime& runtime, Cell& cell, int tier, Place place, void* user) {
+  NotEncodable errors(cell.function->name);
   Generator::Sizes sizes;
   {
     asmjit::CodeHolder code;
     code.init(asmjit::Environment::host());
+    code.setErrorHandler(&errors);
     Generator first(runtime, cell, tier, {}, code);
     first.run();
     sizes = first.needed();
   }
   asmjit::CodeHolder code;
   code.init(asmjit::Environment::host());
+  code.setErrorHandler(&errors);
   Generator generator(runtime, cell, tier, sizes, code);
   generator.run();
   code.flatten();
@@ -284,6 +268,7 @@ std::unique_ptr<Code> generate(Runtime& runtime, Cell& cell, int tier, Place pla
   const Word address = place(user, code.codeSize());
   code.relocateToBase(address);
   code.copyFlattenedData(reinterpret_cast<void*>(address), code.codeSize());
+  __builtin___clear_cache(reinterpret_cast<char*>(address), reinterpret_cast<char*>(address) + code.codeSize());
   return generator.finish(address);
 }
 

@@ -150,7 +150,7 @@ void Runtime::release_unused(const std::vector<MutatorThread*>& threads) {
       take(manager_->remove({piece.method.begin}));
     }
     if (debugger_) take(debugger_->remove(code->debugger));
-    std::fill_n(reinterpret_cast<unsigned char*>(code->begin), code->size, 0xcc);
+    std::fill_n(reinterpret_cast<unsigned char*>(code->begin), code->size, kFreed);
     free_.emplace((code->size + kGranule - 1) / kGranule * kGranule, code->begin);
     ++freed;
     return true;

@@ -108,7 +108,7 @@ struct Shadow {
 };
 
 class Runtime;
-// What r15 points to in compiled code.
+// What kThread points to in compiled code.
 struct Thread {
   Shadow* shadow = nullptr;
   Word depth = 0;            // of the shadow stack

@@ -9,9 +9,37 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "machine.h"
 #include "runtime.h"
 
 // Word lilt_enter(Word entry, Thread*, const Word arguments[6]): from native code into compiled code.
+#if defined(__aarch64__)
+asm(R"(
+  .text
+  .globl lilt_enter
+  .type lilt_enter, %function
+lilt_enter:
+  .cfi_startproc
+  stp x28, x30, [sp, #-16]!
+  .cfi_def_cfa_offset 16
+  .cfi_offset x28, -16
+  .cfi_offset x30, -8
+  mov x28, x1
+  mov x16, x0
+  mov x9, x2
+  ldp x0, x1, [x9]
+  ldp x2, x3, [x9, #16]
+  ldp x4, x5, [x9, #32]
+  blr x16
+  ldp x28, x30, [sp], #16
+  .cfi_def_cfa_offset 0
+  .cfi_restore x28
+  .cfi_restore x30
+  ret
+  .cfi_endproc
+  .size lilt_enter, .-lilt_enter
+)");
+#else
 asm(R"(
   .text
   .globl lilt_enter
@@ -38,6 +66,7 @@ lilt_enter:
   .cfi_endproc
   .size lilt_enter, .-lilt_enter
 )");
+#endif
 extern "C" std::uint64_t lilt_enter(std::uint64_t entry, lilt::Thread* thread, const std::uint64_t* arguments);
 
 namespace lilt {
@@ -181,9 +210,9 @@ void Runtime::trace(const CrawlFrame& frame, const Thrown& thrown) {
     this_thread->trace->push_back(piece_at(frame.method->begin)->name);
 }
 
-// Funclets work on their method's frame, which they have in rbx.
+// Funclets work on their method's frame, which they have in kBase.
 Word Runtime::base(const CrawlFrame& frame) const {
-  return frame.method->funclet == Funclet::kNone ? frame.registers.sp() : frame.registers.get(3);
+  return frame.method->funclet == Funclet::kNone ? frame.registers.sp() : frame.registers.get(kBase.dwarf);
 }
 
 // Through a native qsort, but not out of the program or a thread.

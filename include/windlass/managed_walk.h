@@ -21,6 +21,7 @@
 #include "windlass/bytes.h"
 #include "windlass/explicit_frame.h"
 #include "windlass/walk.h"
+#include "windlass/winarm64.h"
 #include "windlass/winx64.h"
 
 namespace windlass::managed {
@@ -37,10 +38,15 @@ struct FramePlace {
   std::int32_t offset = 0;
 };
 
-// Windows unwind information of one function: RVAs count from `base`, an address of the process. x86-64.
+// Windows unwind information of one function: RVAs count from `base`, an address of the process.
 struct WindowsUnwind {
   std::uint64_t base = 0;
-  winx64::RuntimeFunction function;  // all 0: none
+  winx64::RuntimeFunction function;  // x86-64; all 0: none
+  // AArch64, ascending; more than one where the function is cut into fragments. A pc that none of them contains is in a
+  // leaf, or in front of what the function does to its frame.
+  std::span<const winarm64::RuntimeFunction> entries;
+
+  [[nodiscard]] bool any() const { return !entries.empty() || function != winx64::RuntimeFunction{}; }
 };
 
 struct Clause;  // managed_exception.h

@@ -30,7 +30,8 @@ windlass_clause clause_to_c(const managed::Clause& clause) {
           .reserved = 0,
           .handler = clause.handler,
           .filter = clause.filter,
-          .user = clause.user};
+          .user = clause.user,
+          .resume = clause.resume};
 }
 
 // Mutators are threads of this process.

@@ -28,10 +28,13 @@ Expected<MapReader> MapReader::open(std::span<const std::byte> bytes) {
   return reader;
 }
 
-std::uint32_t MapReader::number(std::uint64_t array, unsigned width, unsigned index) const {
-  std::uint32_t value = 0;
-  std::memcpy(&value, bytes_.data() + array + std::uint64_t{index} * width, width);
-  return value;
+inline std::uint32_t MapReader::number(std::uint64_t array, unsigned width, unsigned index) const {
+  const std::byte* at = bytes_.data() + array + std::uint64_t{index} * width;
+  const auto read = [&]<typename Word>(Word value) -> std::uint32_t {
+    std::memcpy(&value, at, sizeof value);
+    return value;
+  };
+  return width == 1 ? read(std::uint8_t{}) : width == 2 ? read(std::uint16_t{}) : read(std::uint32_t{});
 }
 
 Expected<RootSlot> MapReader::slot(unsigned index) const {

@@ -1,9 +1,12 @@
 // One frame of managed code, and what explicit frames lead to.
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "arch/registers.h"
 #include "managed/walk_state.h"
 #include "walk/apply.h"
+#include "winarm64/exec.h"
 #include "winx64/exec.h"
 
 namespace windlass::managed {
@@ -44,10 +47,7 @@ class MethodImage {
 };
 static_assert(winx64::UnwindImage<MethodImage>);
 
-Expected<bool> by_windows(const ManagedThread& thread, const Method& method, const CrawlFrame& here, Place& caller) {
-  if (here.registers.architecture() != Architecture::kX86_64)
-    return fail(ErrorCode::kUnsupported, "Windows unwind information of a method is executed on x86-64 only",
-                here.registers.pc().value());
+Expected<bool> by_winx64(const ManagedThread& thread, const Method& method, const CrawlFrame& here, Place& caller) {
   const Memory& memory = thread.space->memory();
   const MethodImage image(memory, method.windows);
   winx64::Unwound unwound;
@@ -61,6 +61,56 @@ Expected<bool> by_windows(const ManagedThread& thread, const Method& method, con
       caller.saved.set(caller.registers, winx64::dwarf_number(number), addresses.integer[number]);
   caller.saved.set(caller.registers, Registers::pc_number(Architecture::kX86_64), addresses.return_address);
   return caller.registers.pc().value() != 0;
+}
+
+// What holds at an RVA, by that of the method's entries which reaches there. `image` and `storage` outlive the result.
+Expected<winarm64::Location> locate(const WindowsUnwind& windows, const MethodImage& image, std::uint64_t rva,
+                                    winarm64::Expansion& storage) {
+  winarm64::Location location;
+  location.position.place = winarm64::Place::kLeaf;
+  const auto behind = std::ranges::upper_bound(windows.entries, rva, {}, &winarm64::RuntimeFunction::begin);
+  if (behind == windows.entries.begin()) return location;
+  const winarm64::RuntimeFunction function = *std::prev(behind);
+  Expected<winarm64::UnwindRecord> record;
+  if (function.packed()) {
+    record = winarm64::expand_packed(function, storage);
+  } else if (function.kind() == winarm64::EntryKind::kParent) {
+    return fail(ErrorCode::kUnsupported, "entry of a method refers to another one", function.begin, function.data);
+  } else {
+    const auto head = winarm64::read_head(image.bytes(function.target(), 8), function.target());
+    if (!head) return std::unexpected(head.error());
+    record = winarm64::parse_record(image.bytes(function.target(), head->size()), function.target());
+  }
+  if (!record) return std::unexpected(record.error());
+  const std::uint64_t offset = rva - function.begin;
+  if (offset < record->length)
+    location = {function, *record, winarm64::position_at(*record, static_cast<std::uint32_t>(offset))};
+  return location;
+}
+
+Expected<bool> by_winarm64(const ManagedThread& thread, const Method& method, const CrawlFrame& here, Place& caller) {
+  constexpr RegisterNumber kLr = 30, kPc = Registers::pc_number(Architecture::kAArch64);
+  const Memory& memory = thread.space->memory();
+  const WindowsUnwind& windows = method.windows;
+  const MethodImage image(memory, windows);
+  winarm64::Expansion storage;
+  const auto location = locate(windows, image, here.registers.pc().lookup() - windows.base, storage);
+  if (!location) return std::unexpected(location.error());
+  caller.saved = here.saved;
+  caller.saved.set(here.registers, kPc, here.saved.at(here.registers, kLr));  // unless this frame has saved it
+  const winarm64::ExecContext context{.image_base = windows.base, .pac_mask = thread.space->pointer_mask()};
+  const auto done =
+      winarm64::virtual_unwind(*location, context, memory, here.registers, caller.registers, &caller.saved);
+  if (!done) return std::unexpected(done.error());
+  return caller.registers.pc().value() != 0;
+}
+
+Expected<bool> by_windows(const ManagedThread& thread, const Method& method, const CrawlFrame& here, Place& caller) {
+  const bool x64 = here.registers.architecture() == Architecture::kX86_64;
+  if (x64 != method.windows.entries.empty())
+    return fail(ErrorCode::kUnsupported, "Windows unwind information of a method is of another machine",
+                here.registers.pc().value());
+  return x64 ? by_winx64(thread, method, here, caller) : by_winarm64(thread, method, here, caller);
 }
 
 Expected<bool> by_row(const ManagedThread& thread, const Method& method, const CrawlFrame& here, walk::RowCache& rows,
@@ -122,9 +172,8 @@ Expected<void> row_in_space(const AddressSpace& space, std::uint64_t pc, FrameRo
 
 Expected<bool> unwind_method(const ManagedThread& thread, const Method& method, const CrawlFrame& here,
                              walk::RowCache& rows, std::uint64_t generation, Place& caller) {
-  const bool windows = method.windows.function != winx64::RuntimeFunction{};
-  const auto found =
-      windows ? by_windows(thread, method, here, caller) : by_row(thread, method, here, rows, generation, caller);
+  const auto found = method.windows.any() ? by_windows(thread, method, here, caller)
+                                          : by_row(thread, method, here, rows, generation, caller);
   if (found && *found) see_through_hijack(thread, caller.registers, caller.saved);
   return found;
 }

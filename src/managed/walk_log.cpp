@@ -3,9 +3,11 @@
 #include "managed/walk_state.h"
 
 namespace windlass::managed {
+
+constinit std::atomic<WalkLog> the_log = nullptr;
+
 namespace {
 
-std::atomic<WalkLog> the_log = nullptr;
 std::atomic<void*> the_user = nullptr;
 
 }  // namespace
@@ -15,8 +17,6 @@ void set_walk_log(WalkLog log, void* user) {
   the_user.store(user, std::memory_order_release);
   the_log.store(log, std::memory_order_release);
 }
-
-bool walk_is_logged() { return the_log.load(std::memory_order_relaxed) != nullptr; }
 
 void write_log(std::string_view line) {
   if (const WalkLog log = the_log.load(std::memory_order_acquire); log != nullptr)

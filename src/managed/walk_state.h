@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -19,6 +20,15 @@ namespace windlass::managed {
 struct Place {
   Registers registers;
   SavedLocations saved;
+};
+
+// What comes of one turn of a walk.
+enum class Turn : std::uint8_t { kShow, kGoOn, kEnd };
+struct Ended {
+  operator Turn() const {
+    return Turn::kEnd;
+  }                                        // NOLINT(google-explicit-constructor): what a turn, or a part of it, returns
+  operator bool() const { return false; }  // NOLINT(google-explicit-constructor)
 };
 
 struct ManagedWalker::State {
@@ -38,28 +48,29 @@ struct ManagedWalker::State {
   [[nodiscard]] bool has(WalkFlags flag) const { return (flags & flag) != 0; }
   [[nodiscard]] bool wants_places() const { return (flags & (kQuickUnwind | kLightUnwind)) == 0; }
   bool advance();
-  bool failed(const Error& why);
+  Ended failed(const Error& why);
   void enter();
   void enter(const Place& place);
   void describe(CrawlState as);
 
-  bool start();
-  bool show_method();
+  Turn start();
+  Turn show_method();
   [[nodiscard]] bool pass_records(std::uint64_t cfa);
-  bool leave_method();
-  bool show_native();
+  Turn leave_method();
+  Turn show_native();
   [[nodiscard]] SavedLocations saved_past_native() const;
-  bool show_native_frame();
-  bool leave_native_frame();
-  bool show_frame(CrawlState as);
-  bool leave_frame();
-  bool show_record();
-  bool leave_record();
-  bool done();
+  Turn show_native_frame();
+  Turn leave_native_frame();
+  Turn show_frame(CrawlState as);
+  Turn leave_frame();
+  Turn show_record();
+  Turn leave_record();
+  Ended done();
 
   [[nodiscard]] bool find_caller();
+  [[nodiscard]] bool unwind();
   [[nodiscard]] std::uint64_t caller_sp() const;
-  [[nodiscard]] bool ends_above(std::uint64_t address, const char* otherwise);
+  [[nodiscard]] Turn go_on_above(std::uint64_t address, const char* otherwise);
   [[nodiscard]] bool go_to_caller();
   [[nodiscard]] bool read_next_frame();
   [[nodiscard]] bool read_record(std::uint64_t address, ExceptionRecord& to);
@@ -119,7 +130,8 @@ void save_in(std::uint64_t context, Place& place);
 [[nodiscard]] Expected<void> unwind_frame(const ManagedThread& thread, const FrameView& view, Place& caller);
 
 // The log. Nothing is formatted while there is none.
-[[nodiscard]] bool walk_is_logged();
+extern std::atomic<WalkLog> the_log;
+[[nodiscard]] inline bool walk_is_logged() { return the_log.load(std::memory_order_relaxed) != nullptr; }
 void write_log(std::string_view line);
 template <typename... Argument>
 void log_walk(fmt::format_string<Argument...> format, Argument&&... argument) {

@@ -65,19 +65,19 @@ ManagedWalker::State::State(const ManagedThread& its_thread, const Registers& re
   generation = its_thread.runtime->generation();
 }
 
-bool State::failed(const Error& why) {
+Ended State::failed(const Error& why) {
   error = why;
   return done();
 }
 
-bool State::done() {
+Ended State::done() {
   next = Next::kDone;
   describe(CrawlState::kDone);
-  return false;
+  return {};
 }
 
 // What is shown next, where the walk stands.
-void State::describe(CrawlState as) {
+inline void State::describe(CrawlState as) {
   frame.state = as;
   frame.method = nullptr;
   frame.exception = 0;
@@ -87,7 +87,7 @@ void State::describe(CrawlState as) {
 }
 
 // Where the walk goes on: in a method, or in native code.
-void State::enter() {
+inline void State::enter() {
   caller_found = outermost = false;
   kept = nullptr;
   const std::uint64_t pc = frame.registers.pc().lookup();
@@ -102,21 +102,25 @@ void State::enter(const Place& place) {
   enter();
 }
 
-bool State::advance() {
-  switch (next) {
-    case Next::kStart: return start();
-    case Next::kMethod: return show_method();
-    case Next::kCaller: return leave_method();
-    case Next::kNative: return show_native();
-    case Next::kFunction: return leave_native_frame();
-    case Next::kFrame: return leave_frame();
-    case Next::kRecord: return leave_record();
-    case Next::kDone: break;
+// A method's frames are what a walk is made of: leaving one and showing the next is one loop, without a call.
+inline bool State::advance() {
+  for (;;) {
+    Turn turn = Turn::kEnd;
+    switch (next) {
+      case Next::kStart: turn = start(); break;
+      case Next::kMethod: turn = show_method(); break;
+      case Next::kCaller: turn = leave_method(); break;
+      case Next::kNative: turn = show_native(); break;
+      case Next::kFunction: turn = leave_native_frame(); break;
+      case Next::kFrame: turn = leave_frame(); break;
+      case Next::kRecord: turn = leave_record(); break;
+      case Next::kDone: break;
+    }
+    if (turn != Turn::kGoOn) return turn == Turn::kShow;
   }
-  return false;
 }
 
-bool State::start() {
+Turn State::start() {
   if (thread.space->is_own_process())
     if (const auto landing = landing_of(frame.registers)) frame.registers = *landing;
   see_through_hijack(thread, frame.registers, frame.saved);
@@ -126,21 +130,26 @@ bool State::start() {
     return failed({ErrorCode::kUnsupported,
                    "thread stands at an instruction, and is neither suspended nor may be walked asynchronously",
                    pc.value()});
-  if (method != nullptr || !has(kNotifyOnInitialNativeContext) || frame.registers.known_slots() == 0) return advance();
+  if (method != nullptr || !has(kNotifyOnInitialNativeContext) || frame.registers.known_slots() == 0)
+    return Turn::kGoOn;
   describe(CrawlState::kInitialNativeContext);
-  return true;
+  return Turn::kShow;
 }
 
 // ---- methods ------------------------------------------------------------------------------------------------------
 
 // Unwinds one frame ahead: what lies in the method's frame is only known then.
-bool State::find_caller() {
+inline bool State::find_caller() {
   if (caller_found) return true;
   if (walk_is_logged())
     log_walk("STACKWALK: [{:03x}] about to unwind for PC={:016x}", number, frame.registers.pc().value());
   caller_found = true;
   if (generation != 0) kept = scratch->rows.find(generation, frame.registers.pc());
-  if (kept != nullptr && !kept->ends_stack()) return true;
+  return (kept != nullptr && !kept->ends_stack()) || unwind();
+}
+
+// Without a kept row.
+bool State::unwind() {
   kept = nullptr;
   const auto found = unwind_method(thread, *method, frame, scratch->rows, generation, caller);
   if (!found) return failed(found.error());
@@ -149,20 +158,20 @@ bool State::find_caller() {
 }
 
 // sp behind the call of the method, by what find_caller() found.
-std::uint64_t State::caller_sp() const {
+inline std::uint64_t State::caller_sp() const {
   if (outermost) return ~std::uint64_t{0};
   if (kept == nullptr) return caller.registers.sp();
   return walk::cfa_of(*kept, frame.registers);
 }
 
-bool State::guard_holds() const {
+inline bool State::guard_holds() const {
   if (has(kSkipCookieCheck) || method->guard.base == FramePlace::kNowhere || frame.interrupted) return true;
   const auto guard = frame.value(thread.space->memory(), method->guard);
   return guard && *guard == thread.runtime->guard_value();
 }
 
 // `this` of a frame, where its body runs and the register that has it is known.
-bool State::object_is_one() const {
+inline bool State::object_is_one() const {
   if (has(kAllowInvalidObjects) || method->this_object.base == FramePlace::kNowhere || frame.interrupted) return true;
   const auto object = frame.value(thread.space->memory(), method->this_object);
   return !object || *object == 0 || thread.runtime->is_object(*object);
@@ -175,17 +184,17 @@ bool State::pass_records(std::uint64_t cfa) {
   return true;
 }
 
-bool State::show_method() {
-  if (!find_caller()) return false;
+inline Turn State::show_method() {
+  if (!find_caller()) return Turn::kEnd;
   const std::uint64_t cfa = caller_sp(), sp = frame.registers.sp(), pc = frame.registers.pc().value();
   // Before its first instruction a function of AArch64 has taken nothing of the stack.
   if (cfa < sp || (cfa == sp && frame.registers.pc().is_return_address()) || sp < lowest)
     return failed({ErrorCode::kMalformed, "stack does not move", pc, cfa});
   if (!outermost && next_frame < cfa) {
-    if (!read_next_frame()) return false;
+    if (!read_next_frame()) return Turn::kEnd;
     return show_frame(CrawlState::kSkippedFrame);
   }
-  if (!outermost && next_record < cfa && !pass_records(cfa)) return false;
+  if (!outermost && next_record < cfa && !pass_records(cfa)) return Turn::kEnd;
   describe(CrawlState::kFrameless);
   frame.method = method;
   frame.saved_known = wants_places();
@@ -198,11 +207,11 @@ bool State::show_method() {
   if (!object_is_one()) return failed({ErrorCode::kMalformed, "a frame's object is none", pc, cfa});
   first = faulted = false;
   next = Next::kCaller;
-  return true;
+  return Turn::kShow;
 }
 
 // To the caller: in place where a kept row says how.
-bool State::go_to_caller() {
+inline bool State::go_to_caller() {
   if (!find_caller()) return false;
   if (kept != nullptr) {
     SavedLocations& saved = wants_places() ? frame.saved : caller.saved;
@@ -210,9 +219,7 @@ bool State::go_to_caller() {
       see_through_hijack(thread, frame.registers, saved);
       return true;
     }
-    const auto found = unwind_method(thread, *method, frame, scratch->rows, generation, caller);
-    if (!found) return failed(found.error());
-    outermost = !*found;
+    if (!unwind()) return false;
   }
   if (outermost) {
     frame.registers.forget_all();  // what is left of the list of frames is shown
@@ -223,9 +230,9 @@ bool State::go_to_caller() {
   return true;
 }
 
-bool State::leave_method() {
+inline Turn State::leave_method() {
   const bool from_funclet = method->funclet != Funclet::kNone;
-  if (!go_to_caller()) return false;
+  if (!go_to_caller()) return Turn::kEnd;
   if (from_funclet && has(kSkipFunclets)) skipping = true;
   if (frame.registers.has_sp()) lowest = frame.registers.sp();
   if (has(kQuickUnwind)) {
@@ -236,9 +243,9 @@ bool State::leave_method() {
   }
   enter();
   from_managed = true;
-  if (method != nullptr || !has(kNotifyOnUnmanagedToManaged)) return advance();
+  if (method != nullptr || !has(kNotifyOnUnmanagedToManaged)) return Turn::kGoOn;
   describe(CrawlState::kNativeMarker);
-  return true;
+  return Turn::kShow;
 }
 
 // ---- native code --------------------------------------------------------------------------------------------------
@@ -267,8 +274,8 @@ bool may_follow_native(const std::optional<FrameView>& view) {
   return !view || view->form == FrameForm::kMarker || view->kind >= FrameKind::kUser;
 }
 
-bool State::show_native() {
-  if (!read_next_frame()) return false;
+Turn State::show_native() {
+  if (!read_next_frame()) return Turn::kEnd;
   const bool by_record = next_record != kEndOfFrames && next_record < next_frame;
   const bool known = frame.registers.known_slots() != 0;
   if (has(kNativeFrames) && known) return show_native_frame();
@@ -293,7 +300,7 @@ SavedLocations State::saved_past_native() const {
 
 // By call frame information, unless an exception record or an explicit frame lies in the frame at hand: what the record
 // says comes in place of the dispatcher's callers, the explicit frame before the native one.
-bool State::show_native_frame() {
+Turn State::show_native_frame() {
   if (!native) native.emplace(*thread.space, frame.registers);
   if (caller_found) {
     const std::uint64_t sp = native->frame().sp();
@@ -304,7 +311,7 @@ bool State::show_native_frame() {
     enter(place);
     if (method != nullptr) {
       native.reset();
-      return advance();
+      return Turn::kGoOn;
     }
     if (was_hijacked) native->restart(frame.registers);
   } else {
@@ -314,10 +321,10 @@ bool State::show_native_frame() {
   frame.first = first;
   first = false;
   next = Next::kFunction;
-  return true;
+  return Turn::kShow;
 }
 
-bool State::leave_native_frame() {
+Turn State::leave_native_frame() {
   next = Next::kNative;
   if (native->step()) {
     caller_found = true;
@@ -334,11 +341,11 @@ bool State::leave_native_frame() {
 
 // ---- explicit frames and exception records ------------------------------------------------------------------------
 
-bool State::show_frame(CrawlState as) {
+Turn State::show_frame(CrawlState as) {
   describe(as);
   frame.frame = *view;
   next = Next::kFrame;
-  return true;
+  return Turn::kShow;
 }
 
 void State::passed(const FrameView& passed_view) {
@@ -347,12 +354,12 @@ void State::passed(const FrameView& passed_view) {
   if (has(kPopFrames) && thread.own_list != nullptr) thread.own_list->top = next_frame;
 }
 
-bool State::leave_frame() {
+Turn State::leave_frame() {
   const FrameView left = *view;
   passed(left);
   if (frame.state == CrawlState::kSkippedFrame) {
     next = Next::kMethod;
-    return show_method();
+    return Turn::kGoOn;
   }
   next = Next::kNative;
   // The stack itself leads on, but from where a hijacked method has returned to: nobody has called that.
@@ -368,27 +375,28 @@ bool State::leave_frame() {
   lowest = place.registers.sp();
   native.reset();
   enter(place);
-  return ends_above(left.address, "explicit frame leads to below itself") && advance();
+  return go_on_above(left.address, "explicit frame leads to below itself");
 }
 
 // What an explicit frame or a record leads to lies around it or above it: walks of broken ones end.
-bool State::ends_above(std::uint64_t address, const char* otherwise) {
-  if (method == nullptr) return true;
-  if (!find_caller()) return false;
-  return caller_sp() > address || failed({ErrorCode::kMalformed, otherwise, address, caller_sp()});
+Turn State::go_on_above(std::uint64_t address, const char* otherwise) {
+  if (method == nullptr) return Turn::kGoOn;
+  if (!find_caller()) return Turn::kEnd;
+  if (caller_sp() > address) return Turn::kGoOn;
+  return failed({ErrorCode::kMalformed, otherwise, address, caller_sp()});
 }
 
-bool State::show_record() {
+Turn State::show_record() {
   describe(CrawlState::kNoFrameTransition);
   frame.exception = next_record;
   next = Next::kRecord;
-  return true;
+  return Turn::kShow;
 }
 
-bool State::leave_record() {
+Turn State::leave_record() {
   ExceptionRecord record;
   const std::uint64_t address = next_record;
-  if (!read_record(address, record)) return false;
+  if (!read_record(address, record)) return Turn::kEnd;
   if (skipping && skip_to == 0) skip_to = record.establisher;
   if (static_cast<Funclet>(record.funclet) != Funclet::kFilter) reported = record.establisher;
   next_record = record.previous;
@@ -398,11 +406,11 @@ bool State::leave_record() {
   save_in(address + offsetof(ExceptionRecord, contexts) + (record.current & 1) * sizeof(SavedContext), place);
   // Frames between were unwound, and explicit frames in them with them.
   for (lowest = place.registers.sp(); next_frame < lowest;) {
-    if (!read_next_frame()) return false;
+    if (!read_next_frame()) return Turn::kEnd;
     passed(*view);
   }
   enter(place);
-  return ends_above(address, "exception record leads to below itself") && advance();
+  return go_on_above(address, "exception record leads to below itself");
 }
 
 // ---- what is shown ------------------------------------------------------------------------------------------------
@@ -425,7 +433,7 @@ void State::log(std::string_view tag) const {
   }
 }
 
-bool State::is_shown() {
+inline bool State::is_shown() {
   if (skipping) {
     // A record that was passed has said where the frame is; in the meantime everything belongs to the funclet.
     if (frame.state == CrawlState::kFrameless && skip_to != 0 && frame.cfa == skip_to) {

@@ -255,34 +255,28 @@ class Executor {
   bool scalable_ = false;     // sp was moved by vectors of unknown length
 };
 
-// The caller of `frame`. `caller` and `saved` (may be null) are set on success only. A return address is looked up by
-// the instruction in front of it (CodeAddress::lookup is inside of that one, so it stands for the pc - 4 of Windows).
-// Errors: kUnreadable memory (address), kNotFound a register that is needed is not known (its number), else what is
-// wrong with the unwind information (RVA).
+// The caller of `frame`, which stands at `location`. `caller` and `saved` (may be null) are set on success only. A
+// return address is looked up by the instruction in front of it (CodeAddress::lookup is inside of that one, so it
+// stands for the pc - 4 of Windows). Errors: kUnreadable memory (address), kNotFound a register that is needed is not
+// known (its number), else what is wrong with the unwind information (RVA).
 template <TargetMemory M>
-Expected<Unwound> virtual_unwind(const Functions& functions, const ExecContext& context, const M& memory,
+Expected<Unwound> virtual_unwind(const Location& location, const ExecContext& context, const M& memory,
                                  const Registers& frame, Registers& caller, SavedLocations* saved = nullptr) {
   constexpr RegisterNumber kLr = 30, kPc = 32;
-  const std::uint64_t rva = frame.pc().lookup() - context.image_base;
-  if (rva > 0xffff'ffff) return fail(ErrorCode::kOutOfRange, "pc is outside of the image", frame.pc().value());
-  Expansion storage;
-  const auto location = locate(functions, static_cast<std::uint32_t>(rva), storage);
-  if (!location) return std::unexpected(location.error());
-
   Unwound unwound;
-  unwound.place = location->position.place;
+  unwound.place = location.position.place;
   Executor<M> executor(memory, context, frame);
   if (unwound.place == Place::kLeaf) {
     // It has moved neither sp nor lr. If lr is the pc, nothing would be gained by going there.
     if (frame.has(kLr) && frame.get(kLr) == frame.pc().value())
       return fail(ErrorCode::kMalformed, "function without unwind information returns to itself", frame.pc().value());
   } else {
-    unwound.function = location->function;
-    if (const auto done = executor.run(location->record.codes, location->position.index); !done)
+    unwound.function = location.function;
+    if (const auto done = executor.run(location.record.codes, location.position.index); !done)
       return std::unexpected(done.error());
-    if (unwound.place == Place::kBody && location->record.has_handler) {
-      unwound.handler = location->record.handler;
-      unwound.handler_data = location->record.handler_data;
+    if (unwound.place == Place::kBody && location.record.has_handler) {
+      unwound.handler = location.record.handler;
+      unwound.handler_data = location.record.handler_data;
     }
   }
   const Registers& undone = executor.registers();
@@ -309,6 +303,18 @@ Expected<Unwound> virtual_unwind(const Functions& functions, const ExecContext& 
   }
   caller = next;
   return unwound;
+}
+
+// The same of a frame in an image, at its pc.
+template <TargetMemory M>
+Expected<Unwound> virtual_unwind(const Functions& functions, const ExecContext& context, const M& memory,
+                                 const Registers& frame, Registers& caller, SavedLocations* saved = nullptr) {
+  const std::uint64_t rva = frame.pc().lookup() - context.image_base;
+  if (rva > 0xffff'ffff) return fail(ErrorCode::kOutOfRange, "pc is outside of the image", frame.pc().value());
+  Expansion storage;
+  const auto location = locate(functions, static_cast<std::uint32_t>(rva), storage);
+  if (!location) return std::unexpected(location.error());
+  return virtual_unwind(*location, context, memory, frame, caller, saved);
 }
 
 }  // namespace windlass::winarm64

@@ -23,63 +23,66 @@ Expected<ByteView> bytes_at(const image::PeImage& image, std::uint32_t rva, cons
 
 }  // namespace
 
+Expected<RecordHead> read_head(ByteView bytes, std::uint32_t rva) {
+  const auto word = bytes.at<std::uint32_t>(0);
+  if (!word) return fail(ErrorCode::kTruncated, "unwind record reaches past the image", rva);
+  // Epilogues and words of codes at bits 22 and 27, 5 bits each, as .NET and LLVM read them; the page's
+  // ComputeXdataSize has another shift and mask. With E set it counts scopes, of which there are none.
+  RecordHead head{.length = (*word & 0x3ffff) * 4,
+                  .version = static_cast<std::uint8_t>(*word >> 18 & 3),
+                  .has_handler = (*word >> 20 & 1) != 0,
+                  .single_epilogue = (*word >> 21 & 1) != 0,
+                  .epilogues = *word >> 22 & 0x1f,
+                  .words = *word >> 27 & 0x1f};
+  if (head.version != 0) return fail(ErrorCode::kUnsupported, "unwind record of an unknown version", rva, head.version);
+  if (head.epilogues != 0 || head.words != 0) return head;
+  const auto extension = bytes.at<std::uint32_t>(4);
+  if (!extension) return fail(ErrorCode::kTruncated, "unwind record's extension word is past the image", rva);
+  head.extended = true;
+  head.epilogues = *extension & 0xffff;
+  head.words = *extension >> 16 & 0xff;
+  return head;
+}
+
 Expected<UnwindRecord> parse_record(ByteView bytes, std::uint32_t rva) {
   // The codes' origin is their RVA, so that every error names one.
   const ByteView view(bytes.data(), bytes.size(), rva);
-  const auto header = view.at<std::uint32_t>(0);
-  if (!header) return fail(ErrorCode::kTruncated, "unwind record reaches past the image", rva);
+  const auto head = read_head(view, rva);
+  if (!head) return std::unexpected(head.error());
   UnwindRecord record;
   record.rva = rva;
-  record.length = (*header & 0x3ffff) * 4;
-  record.version = static_cast<std::uint8_t>(*header >> 18 & 3);
-  if (record.version != 0)
-    return fail(ErrorCode::kUnsupported, "unwind record of an unknown version", rva, record.version);
-  record.has_handler = (*header >> 20 & 1) != 0;
-  record.single_epilogue = (*header >> 21 & 1) != 0;
-  // At bits 22 and 27, 5 bits each, as .NET and LLVM read them; the page's ComputeXdataSize has another shift and mask.
-  std::uint32_t epilogues = *header >> 22 & 0x1f;
-  std::uint32_t words = *header >> 27 & 0x1f;
-  std::uint64_t at = 4;
-  if (epilogues == 0 && words == 0) {
-    const auto extension = view.at<std::uint32_t>(at);
-    if (!extension) return fail(ErrorCode::kTruncated, "unwind record's extension word is past the image", rva);
-    epilogues = *extension & 0xffff;
-    words = *extension >> 16 & 0xff;
-    at += 4;
-  }
-  // With E set the count is the index of the epilogue's first code, and there are no scopes: the page's
-  // ComputeXdataSize adds them all the same.
-  if (record.single_epilogue) {
-    record.epilogue_index = epilogues;
-    epilogues = 0;
-  }
-  const auto scopes = view.sub(at, std::uint64_t{epilogues} * 4);
-  if (!scopes) return fail(ErrorCode::kTruncated, "epilogue scopes reach past the image", rva, epilogues);
+  record.length = head->length;
+  record.version = head->version;
+  record.has_handler = head->has_handler;
+  record.single_epilogue = head->single_epilogue;
+  if (head->single_epilogue) record.epilogue_index = head->epilogues;
+  const auto scopes = view.sub(head->scopes_at(), head->codes_at() - head->scopes_at());
+  if (!scopes) return fail(ErrorCode::kTruncated, "epilogue scopes reach past the image", rva, head->epilogues);
   record.scopes = *scopes;
-  at += scopes->size();
-  const auto codes = view.sub(at, std::uint64_t{words} * 4);
-  if (!codes) return fail(ErrorCode::kTruncated, "unwind codes reach past the image", rva, words);
+  const auto codes = view.sub(head->codes_at(), std::uint64_t{head->words} * 4);
+  if (!codes) return fail(ErrorCode::kTruncated, "unwind codes reach past the image", rva, head->words);
   record.codes = *codes;
-  at += codes->size();
   if (record.has_handler) {
-    const auto handler = view.at<std::uint32_t>(at);
-    if (!handler || rva + at + 4 > kMaxRva)
+    const auto handler = view.at<std::uint32_t>(head->handler_at());
+    if (!handler || std::uint64_t{rva} + head->size() > kMaxRva)
       return fail(ErrorCode::kTruncated, "unwind record's handler is past the image", rva);
     record.handler = *handler;
-    record.handler_data = static_cast<std::uint32_t>(rva + at + 4);
+    record.handler_data = rva + head->size();
   }
   return record;
+}
+
+Expected<UnwindRecord> expand_packed(RuntimeFunction function, Expansion& storage) {
+  const PackedFields fields = packed_fields(function);
+  const auto expanded = storage.expand(fields, function.kind() == EntryKind::kPackedFragment, function.begin);
+  if (!expanded) return std::unexpected(expanded.error());
+  return packed_record(fields, storage, function.begin);
 }
 
 Expected<UnwindRecord> read_record(const image::PeImage& image, RuntimeFunction function, Expansion& storage) {
   if (function.kind() == EntryKind::kParent)
     return fail(ErrorCode::kUnsupported, "entry refers to another one", function.begin, function.data);
-  if (function.packed()) {
-    const PackedFields fields = packed_fields(function);
-    const auto expanded = storage.expand(fields, function.kind() == EntryKind::kPackedFragment, function.begin);
-    if (!expanded) return std::unexpected(expanded.error());
-    return packed_record(fields, storage, function.begin);
-  }
+  if (function.packed()) return expand_packed(function, storage);
   const auto bytes = bytes_at(image, function.target(), "unwind record is outside of the image");
   if (!bytes) return std::unexpected(bytes.error());
   return parse_record(*bytes, function.target());

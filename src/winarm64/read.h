@@ -189,8 +189,28 @@ class Functions {
 // outlive the result. Errors name the record's RVA.
 [[nodiscard]] Expected<UnwindRecord> read_record(const image::PeImage& image, RuntimeFunction function,
                                                  Expansion& storage);
+// The same of a packed entry alone.
+[[nodiscard]] Expected<UnwindRecord> expand_packed(RuntimeFunction function, Expansion& storage);
 // An .xdata record from bytes, the first of which is that at `rva`.
 [[nodiscard]] Expected<UnwindRecord> parse_record(ByteView bytes, std::uint32_t rva);
+
+// The first words of a record: what it has, and so how many bytes.
+struct RecordHead {
+  std::uint32_t length = 0;  // of the function, in bytes
+  std::uint8_t version = 0;
+  bool has_handler = false;
+  bool single_epilogue = false;
+  bool extended = false;        // there is a second word, which has these two
+  std::uint32_t epilogues = 0;  // with single_epilogue the index of its first code, else how many scopes there are
+  std::uint32_t words = 0;      // of codes
+
+  [[nodiscard]] std::uint32_t scopes_at() const { return extended ? 8 : 4; }
+  [[nodiscard]] std::uint32_t codes_at() const { return scopes_at() + (single_epilogue ? 0 : epilogues * 4); }
+  [[nodiscard]] std::uint32_t handler_at() const { return codes_at() + words * 4; }
+  [[nodiscard]] std::uint32_t size() const { return handler_at() + (has_handler ? 4 : 0); }
+};
+// From 4 or 8 bytes; kUnsupported for a version that nobody knows.
+[[nodiscard]] Expected<RecordHead> read_head(ByteView bytes, std::uint32_t rva);
 // The entry that a kParent entry points at. kMalformed: another kParent; kUnsupported: bit 2 is set.
 [[nodiscard]] Expected<RuntimeFunction> parent_of(const image::PeImage& image, RuntimeFunction function);
 

@@ -67,8 +67,12 @@ class StepJudge {
     std::function<bool(std::uint64_t before, std::uint64_t now)> may_have_popped = {};
     // A call within one function, which makes no frame of its own.
     std::function<bool(std::uint64_t from, std::uint64_t to)> is_own_call = {};
+    // The thread is on another stack than the code that is judged, where nothing of the calls that are kept changes.
+    std::function<bool(const user_regs_struct& before, const user_regs_struct& now)> is_aside = {};
     // The stack is made anew there: nothing is known of it any more.
     std::function<bool(std::uint64_t pc)> remakes_stack = {};
+    // Is the code there what is to be judged? Without it all that is generated.
+    std::function<bool(std::uint64_t pc)> is_judged = {};
     // What the code there is, for messages.
     std::function<std::string(std::uint64_t pc)> place = {};
     // What the functions are counted by.
@@ -185,6 +189,7 @@ class StepJudge {
   }
 
   void follow(const user_regs_struct& before, const user_regs_struct& after, bool calls, bool handles) {
+    if (ways.is_aside && ways.is_aside(before, after)) return;
     std::vector<Call>& open = stacks_[current_].calls;
     const auto is_over = [&](const Call& call) {
       if (!ways.may_have_popped) return after.rsp > call.slot;
@@ -245,7 +250,7 @@ class StepJudge {
     const std::vector<Call>& open = stacks_[ways.called_on ? ways.called_on(now) : current_].calls;
     if (open.empty()) return;
     const walk::Module* module = judged_module(now.rip);
-    if (module == nullptr) return;
+    if (module == nullptr || (ways.is_judged && !ways.is_judged(now.rip))) return;
     modules_.fix_time(target_);
     StackWalker walker(target_.space, registers_of(now));
     ++judged;
