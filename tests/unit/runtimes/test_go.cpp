@@ -134,6 +134,13 @@ TEST(GoStackSwitch, TellsWhichStackTheCodeIsOn) {
   EXPECT_EQ(places_of(kSwitch, false, 8)[1].place.kind, StackPlace::kUnknown);
 }
 
+TEST(GoStackSwitch, TellsOfCodeThatIsNone) {
+  const auto told = places_of({0x06, 0x06}, true, 0);
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].begin, 0x1000u);
+  EXPECT_EQ(told[0].end, 0x1002u);
+}
+
 // mov r12, rsp; and rsp, -16; call rax; mov rsp, r12; ret
 TEST(GoStackSwitch, FollowsACopyOfTheStackPointer) {
   const auto told =
