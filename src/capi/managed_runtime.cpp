@@ -84,7 +84,7 @@ const char* method_from_c(const windlass_method_description& from, windlass_meth
   to.parent = from.parent;
   to.transparent = (from.flags & WINDLASS_TRANSPARENT) != 0;
   if (from.windows_end != 0)
-    to.windows = {from.windows_base, {from.windows_begin, from.windows_end, from.windows_info}, {}};
+    to.windows = {from.windows_base, {from.windows_begin, from.windows_end, from.windows_info}};
   to.roots = to.own_roots;
   to.clauses = to.own_clauses;
   return nullptr;

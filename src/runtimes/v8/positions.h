@@ -1,4 +1,5 @@
-// Which place of its source an instruction or a bytecode comes from, and which bytecode an instruction of baseline code.
+// Which place of its source an instruction or a bytecode comes from, and which bytecode an instruction of baseline
+// code.
 //
 // v8/v8, src/codegen/source-position-table.cc; src/baseline/bytecode-offset-iterator.h.
 #pragma once

@@ -33,7 +33,7 @@ class Code : public Method {
 
  private:
   std::shared_ptr<const Description> description_;  // null: nothing is known
-  bool frames_;  // where the flow does not come to, it stands in its frame
+  bool frames_;                                     // where the flow does not come to, it stands in its frame
 };
 
 class BuiltinCode final : public Code {
