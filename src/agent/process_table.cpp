@@ -75,7 +75,8 @@ void MapSet::set_published(manager::PublishedCodes published) {
 
 const std::shared_ptr<manager::PublishedCode>* MapSet::published_of(const Mapping& mapping) const {
   if (mapping.kind != MappingKind::kManaged) return nullptr;
-  const auto code = std::ranges::find_if(published_, [&](const auto& it) { return it->address() == mapping.publisher; });
+  const auto code =
+      std::ranges::find_if(published_, [&](const auto& it) { return it->address() == mapping.publisher; });
   return code != published_.end() ? &*code : nullptr;
 }
 
