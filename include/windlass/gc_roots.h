@@ -12,10 +12,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <type_traits>
-#include <utility>
 #include <vector>
 
+#include "windlass/function_ref.h"
 #include "windlass/managed_walk.h"
 
 namespace windlass::managed {
@@ -60,7 +59,8 @@ struct StackMap {
 
 // The bytes for Method::roots: 12, 4 a slot, 2 or 3 a site for most methods, and a bit a slot for each distinct set of
 // live ones. Linear but for finding equal slots and sets. Errors, `where` the offset of a site: kMalformed for sites
-// that do not ascend or do not lie in the code, a slot twice in a set, a derived slot whose base is not live with it;
+// that do not ascend or do not lie in the code, a slot twice in a set, a derived slot whose base is not live with it
+// or derived itself;
 // kOutOfRange for an offset that is no multiple of 8 or beyond 256 KiB; kLimit for more than 65,535 of anything.
 [[nodiscard]] Expected<std::vector<std::byte>> encode(const StackMap& map);
 
@@ -81,21 +81,7 @@ struct Root {
   }
 };
 
-// A callable by reference.
-class RootSink {
- public:
-  template <typename Callable>
-  requires(!std::is_same_v<std::remove_cvref_t<Callable>, RootSink>)
-      RootSink(Callable&& callable)  // NOLINT(google-explicit-constructor): it is a reference
-      : object_(const_cast<void*>(static_cast<const void*>(&callable))), call_([](void* object, const Root& root) {
-          (*static_cast<std::remove_reference_t<Callable>*>(object))(root);
-        }) {}
-  void operator()(const Root& root) const { call_(object_, root); }
-
- private:
-  void* object_;
-  void (*call_)(void*, const Root&);
-};
+using RootSink = FunctionRef<void(const Root&)>;
 
 // function(argument), with all registers that calls preserve stored on the stack before and loaded behind: whatever
 // generated code keeps in one has an address then, and is what the collector has made of it when this returns. For
@@ -130,12 +116,12 @@ class LlvmStackMaps {
   // The return address of the n-th record's call, ascending.
   [[nodiscard]] std::uint64_t address(std::size_t n) const { return records_[n].address; }
   [[nodiscard]] bool has(std::uint64_t return_address) const;
-  // As each_root() above for a frame, which stands behind a call.
+  // As each_root() above for a frame, which stands behind a call; a location that the record names several times once.
   [[nodiscard]] Expected<void> each_root(const CrawlFrame& frame, const Memory& memory, RootSink sink) const;
   // The pairs of a statepoint: callback(base, derived). Errors: kNotFound; kMalformed for a record that is none.
   template <typename Callback>
   Expected<void> each_pair(std::uint64_t return_address, Callback&& callback) const {
-    auto pairs = pairs_at(return_address);
+    const auto pairs = pairs_at(return_address);
     if (!pairs) return std::unexpected(pairs.error());
     for (std::uint64_t i = 0; i < pairs->count; ++i)
       callback(location(pairs->first + 2 * i * kLocationSize), location(pairs->first + (2 * i + 1) * kLocationSize));
@@ -153,11 +139,14 @@ class LlvmStackMaps {
     std::uint64_t count;
   };
   [[nodiscard]] Expected<Pairs> pairs_at(std::uint64_t return_address) const;
+  [[nodiscard]] Expected<Pairs> pairs_of(const Record& record) const;
+  void note_repeated(const Record& record);
   [[nodiscard]] Expected<std::uint64_t> read_map(std::uint64_t at);
   [[nodiscard]] Location location(std::uint64_t at) const;
 
   ByteView section_;
   std::vector<Record> records_;
+  std::vector<std::uint64_t> repeated_;  // offsets of pairs whose location another one of the record shows; ascending
 };
 
 }  // namespace windlass::managed

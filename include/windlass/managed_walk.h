@@ -192,7 +192,8 @@ struct CrawlFrame {
   std::uint64_t exception = 0;     // kNoFrameTransition: address of the record
   Registers registers;             // at the frame; of an explicit frame those it was come from by
   SavedLocations saved;            // where they were saved by callees
-  std::uint64_t cfa = 0;           // kFrameless: sp of its caller behind the call; what identifies the frame
+  std::uint64_t cfa = 0;           // kFrameless: sp of its caller behind the call; what identifies the frame. All
+                                   // ones of a thread's outermost frame that nobody has called
   bool first = false;              // of the frames with code
   bool interrupted = false;        // stands at an instruction: nothing was called
   bool faulted = false;            // and will not go on there: only what "execution aborted" allows is a root

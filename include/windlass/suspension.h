@@ -64,7 +64,8 @@ class Suspender {
   Suspender(const Suspender&) = delete;
   Suspender& operator=(const Suspender&) = delete;
 
-  // The calling thread's.
+  // The calling thread's. Ends the process, and says so, where the thread has a shadow stack (CET): a return address
+  // that is replaced would end it later.
   void attach(MutatorThread& thread);
   void detach(MutatorThread& thread);
   // Between managed and native code. Before entering native code the explicit frame is linked; leaving waits while

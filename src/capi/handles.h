@@ -11,7 +11,7 @@
 #include "windlass/target.h"
 #include "windlass/unwind_info.h"
 #include "windlass/walk.h"
-#include "windlass/windlass.h"
+#include "windlass/windlass_unwind_info.h"
 
 struct windlass_space : windlass::capi::Shell<windlass_space> {
   std::optional<windlass::Target> target;  // with a space alone where there is neither process nor dump

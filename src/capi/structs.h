@@ -9,7 +9,7 @@
 #include "windlass/registers.h"
 #include "windlass/target.h"
 #include "windlass/walk.h"
-#include "windlass/windlass.h"
+#include "windlass/windlass_unwind_info.h"
 
 namespace windlass::capi {
 

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "base/function_ref.h"
 #include "windlass/error.h"
+#include "windlass/function_ref.h"
 #include "windlass/registers.h"
 
 namespace windlass::code {

@@ -7,9 +7,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/function_ref.h"
 #include "walk/own/fast_walk.h"
 #include "windlass/backtrace.h"
+#include "windlass/function_ref.h"
 
 namespace windlass::dropin {
 

@@ -15,9 +15,9 @@
 #include <unordered_map>
 
 #include "arch/registers.h"
-#include "base/function_ref.h"
 #include "dwarf/constants.h"
 #include "windlass/bytes.h"
+#include "windlass/function_ref.h"
 
 namespace windlass::dwarf {
 

@@ -8,8 +8,8 @@
 #include <string_view>
 
 #include "arch/registers.h"
-#include "base/function_ref.h"
 #include "windlass/bytes.h"
+#include "windlass/function_ref.h"
 
 namespace windlass::dwarf {
 

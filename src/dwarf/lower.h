@@ -3,10 +3,10 @@
 
 #include <cstdint>
 
-#include "base/function_ref.h"
 #include "dwarf/cfi.h"
 #include "dwarf/interpreter.h"
 #include "windlass/frame_row.h"
+#include "windlass/function_ref.h"
 
 namespace windlass::dwarf {
 

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/function_ref.h"
 #include "image/pe.h"
+#include "windlass/function_ref.h"
 
 namespace windlass::image {
 

@@ -7,6 +7,7 @@
 #include <new>
 
 #include "managed/install.h"
+#include "managed/walk_state.h"
 
 namespace windlass::managed {
 namespace {
@@ -109,8 +110,9 @@ bool Dispatch::search_frame(const CrawlFrame& frame) {
     const Clause& clause = clauses[i];
     if (!covers(clause, frame) || cleans_up(clause)) continue;
     target_ = {.cfa = frame.cfa, .clause = i};
-    if (clause.kind == ClauseKind::kCatch ? thread_.personality->catches(frame, clause, thrown_)
-                                          : call(frame, i, Funclet::kFilter, clause.filter) != 0)
+    if (clause.kind == ClauseKind::kCatch
+            ? thread_.personality->catches(frame, clause, thrown_)
+            : clause.filter == Clause::kAlways || call(frame, i, Funclet::kFilter, clause.filter) != 0)
       return true;
   }
   return false;
@@ -208,10 +210,12 @@ std::uint64_t Dispatch::frames_above(std::uint64_t address) const {
 void Dispatch::finish(const CrawlFrame& seen) {
   const CrawlFrame frame = seen;
   record_.set_context(frame.registers);
+  const Clause& clause = frame.method->clauses[target_.clause];
   const std::uint64_t target =
-      call(frame, target_.clause, Funclet::kCatch, frame.method->clauses[target_.clause].handler);
+      clause.handler != 0 ? call(frame, target_.clause, Funclet::kCatch, clause.handler) : clause.resume;
   Registers registers = record_.context().registers(thread_.walk.space->architecture());
   walker_.reset();
+  registers.set_slot(0, record_.object);  // rax, x0
   registers.set_pc(CodeAddress::instruction(target));
   record_.set_context(registers);
   land(registers, record_.previous, older_, frames_above(registers.sp()));
@@ -220,7 +224,7 @@ void Dispatch::finish(const CrawlFrame& seen) {
 void Dispatch::land(const Registers& registers, std::uint64_t record, Dispatch* dispatch, std::uint64_t frames) {
   ManagedThread& walk = thread_.walk;
   Hijack& hijack = walk.hijack;
-  if (hijack.slot != 0 && hijack.slot < registers.sp()) hijack = {};  // it was unwound
+  if (hijack.slot != 0 && hijack.slot < registers.sp()) hijack.slot = 0;  // it was unwound
   Landing landing{
       .stores = {{&walk.exceptions, record},
                  {reinterpret_cast<std::uint64_t*>(&thread_.dispatch), reinterpret_cast<std::uint64_t>(dispatch)},
@@ -252,14 +256,9 @@ void Dispatch::supersede(std::uint64_t record) {
 namespace {
 
 [[noreturn, gnu::noinline]] void raise_from(ThrowingThread& thread, const Thrown& thrown, const Registers& here) {
-  Registers thrower(thread.walk.space->architecture());
-  {
-    StackWalker walker(*thread.walk.space, here);
-    bool found = false;
-    while (!(found = thread.walk.runtime->find(walker.frame().pc().lookup()) != nullptr) && walker.step()) {}
-    if (found) thrower = walker.frame().registers;
-  }
-  Dispatch(thread, thrown, thrower).run();
+  refuse_shadow_stack("throwing a managed exception");
+  const auto thrower = managed_caller(thread.walk, here);
+  Dispatch(thread, thrown, thrower ? thrower->registers : Registers(thread.walk.space->architecture())).run();
 }
 
 }  // namespace

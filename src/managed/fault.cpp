@@ -3,12 +3,14 @@
 #include <csignal>
 
 #include "managed/dispatch.h"
+#include "managed/install.h"
 
 namespace windlass::managed {
 namespace {
 
 // Runs on the faulting thread's stack, called by nothing.
 [[noreturn]] void throw_fault(ThrowingThread* thread) {
+  refuse_shadow_stack("throwing a managed exception");
   ContextFrame frame(FrameKind::kFaulting, FrameForm::kContext, kFaulted);
   frame.context = thread->fault;
   thread->walk.own_list->push(frame.header);

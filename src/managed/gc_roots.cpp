@@ -51,6 +51,18 @@ DerivedBytes MapReader::derived(unsigned index) const {
   return pair;
 }
 
+bool MapReader::is_derived(unsigned slot) const {
+  unsigned begin = 0, end = header_.derived;
+  while (begin < end) {
+    const unsigned middle = (begin + end) / 2;
+    if (derived(middle).slot < slot)
+      begin = middle + 1;
+    else
+      end = middle;
+  }
+  return begin != header_.derived && derived(begin).slot == slot;
+}
+
 std::optional<unsigned> MapReader::set_at(std::uint64_t offset) const {
   unsigned begin = 0, end = header_.sites;
   while (begin < end) {
@@ -104,10 +116,14 @@ class MethodRoots {
       if (!set_) return fail(ErrorCode::kNotFound, "stack map has no site here", pc, frame_.method->begin);
     }
     // A derived one first: its base is not moved yet.
-    for (unsigned i = 0; i < map_.derived(); ++i)
-      if (const auto done = show_derived(map_.derived(i)); !done) return done;
+    for (unsigned i = 0; i < map_.derived(); ++i) {
+      const DerivedBytes pair = map_.derived(i);
+      if ((i != 0 && map_.derived(i - 1).slot >= pair.slot) || map_.is_derived(pair.base))
+        return fail(ErrorCode::kMalformed, "stack map's derived slots do not ascend, or have derived bases", i);
+      if (const auto done = show_derived(pair); !done) return done;
+    }
     for (unsigned slot = 0; slot < map_.slots(); ++slot) {
-      if (!is_live(slot) || is_derived(slot)) continue;
+      if (!is_live(slot) || map_.is_derived(slot)) continue;
       const auto root = root_of(slot);
       if (!root) return std::unexpected(root.error());
       sink_(*root);
@@ -118,11 +134,6 @@ class MethodRoots {
  private:
   [[nodiscard]] bool is_live(unsigned slot) const {
     return slot < map_.always() || (set_ && slot < map_.slots() && map_.live(slot, *set_));
-  }
-  [[nodiscard]] bool is_derived(unsigned slot) const {
-    for (unsigned i = 0; i < map_.derived(); ++i)
-      if (map_.derived(i).slot == slot) return true;
-    return false;
   }
   [[nodiscard]] Expected<Root> root_of(unsigned number) const {
     const auto slot = map_.slot(number);

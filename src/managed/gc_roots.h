@@ -4,7 +4,7 @@
 //   u8   bytes of a site's offset (low half), and of the number of its set (high half): 1, 2 or 4
 //   u16  slots; u16 of these always live, the first ones; u16 derived; u16 sites; u16 sets
 //   4    a slot: u8 FramePlace::Base | interior << 3 | pinned << 4, u8 register, i16 offset / 8
-//   4    a derived slot: u16 slot, u16 slot of its base
+//   4    a derived slot: u16 slot, u16 slot of its base, which is not derived; ascending by slot
 //   n    a set: a bit for each slot that is not always live
 //        offsets of the sites; numbers of their sets
 #pragma once
@@ -52,6 +52,7 @@ class MapReader {
   [[nodiscard]] unsigned derived() const { return header_.derived; }
   [[nodiscard]] Expected<RootSlot> slot(unsigned index) const;
   [[nodiscard]] DerivedBytes derived(unsigned index) const;
+  [[nodiscard]] bool is_derived(unsigned slot) const;  // logarithmic
   // The set of a site; nothing where there is none at this offset.
   [[nodiscard]] std::optional<unsigned> set_at(std::uint64_t offset) const;
   [[nodiscard]] bool live(unsigned slot, unsigned set) const;

@@ -84,6 +84,11 @@ class Encoder {
       }
       derived_.push_back(pair);
     }
+    std::ranges::sort(derived_, {}, &DerivedBytes::slot);
+    for (std::size_t i = 0; i < derived_.size(); ++i)
+      if ((i != 0 && derived_[i - 1].slot == derived_[i].slot) ||
+          std::ranges::binary_search(derived_, derived_[i].base, {}, &DerivedBytes::slot))
+        return fail(ErrorCode::kMalformed, "root is derived twice, or from a derived one", 0, derived_[i].slot);
     return {};
   }
 

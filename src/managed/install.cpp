@@ -1,6 +1,8 @@
 #include "managed/install.h"
 
 #include <cstddef>
+#include <cstdio>
+#include <cstdlib>
 
 #include "windlass/explicit_frame.h"
 
@@ -75,11 +77,16 @@ windlass_call_funclet:
   .type windlass_hijacked_return, @function
 windlass_hijacked_return:
   .cfi_startproc
-  .cfi_undefined %rip
-  // sp is the caller's. Room for the return address, the slots and xmm0-xmm1, aligned as calls want it.
+  // sp is the caller's. The return address that was replaced still stands below it, where the new one will be. Room for
+  // the slots and xmm0-xmm1, aligned as calls want it. What the slots have is in its registers, too.
+  .cfi_def_cfa_offset 0
   subq $8, %rsp
+  .cfi_def_cfa_offset 8
   pushq %rbp
+  .cfi_def_cfa_offset 16
+  .cfi_offset %rbp, -16
   movq %rsp, %rbp
+  .cfi_def_cfa_register %rbp
   subq $(8*44 + 32 + 16), %rsp
   andq $-16, %rsp
   movq %rax, 8*0(%rsp)
@@ -108,10 +115,11 @@ windlass_hijacked_return:
   movq 8*15(%rsp), %r15
   movq 8*6(%rsp), %rcx
   movq %rcx, (%rbp)
-  movq 8*16(%rsp), %rcx
-  movq %rcx, 8(%rbp)
   movq %rbp, %rsp
+  .cfi_def_cfa_register %rsp
   popq %rbp
+  .cfi_def_cfa_offset 8
+  .cfi_restore %rbp
   ret
   .cfi_endproc
   .size windlass_hijacked_return, .-windlass_hijacked_return
@@ -246,10 +254,11 @@ windlass_call_funclet:
   .type windlass_hijacked_return, %function
 windlass_hijacked_return:
   .cfi_startproc
-  .cfi_undefined x30
+  // x30 is the address of this.
   hint #36  // bti j
   mov x9, sp
   sub sp, sp, #(8*44 + 64)
+  .cfi_def_cfa_offset 416
   stp x0, x1, [sp]
   stp x19, x20, [sp, #8*19]
   stp x21, x22, [sp, #8*21]
@@ -257,7 +266,8 @@ windlass_hijacked_return:
   stp x25, x26, [sp, #8*25]
   stp x27, x28, [sp, #8*27]
   stp x29, x30, [sp, #8*29]
-  str x9, [sp, #8*31]
+  stp x9, x30, [sp, #8*31]
+  .cfi_offset x30, 8*32 - 416
   add x10, sp, #8*36
   stp d8, d9, [x10]
   stp d10, d11, [x10, #16]
@@ -280,7 +290,9 @@ windlass_hijacked_return:
   ldp x27, x28, [sp, #8*27]
   ldr x29, [sp, #8*29]
   ldr x30, [sp, #8*32]
+  .cfi_restore x30
   add sp, sp, #(8*44 + 64)
+  .cfi_def_cfa_offset 0
   ret
   .cfi_endproc
   .size windlass_hijacked_return, .-windlass_hijacked_return
@@ -365,6 +377,16 @@ windlass_call_saving_registers:
 extern "C" const char windlass_install_loaded[], windlass_install_end[];
 
 namespace windlass::managed {
+
+void refuse_shadow_stack([[maybe_unused]] const char* what) {
+#if defined(__x86_64__)
+  std::uint64_t shadow = 0;
+  asm volatile("rdsspq %0" : "+r"(shadow));  // leaves 0 where there is none
+  if (shadow == 0) return;
+  std::fprintf(stderr, "windlass: %s is not possible on a thread with a shadow stack (CET)\n", what);
+  std::abort();
+#endif
+}
 
 std::optional<Registers> landing_of(const Registers& registers) {
   const auto address = [](const void* code) { return reinterpret_cast<std::uint64_t>(code); };

@@ -33,6 +33,13 @@ extern "C" const char windlass_hijacked_return;
 
 namespace windlass::managed {
 
+// Is the pc where hijacked methods of this process return to, before anything has been done there? On AArch64 the
+// return address stands in a register then, and is no longer in its slot.
+[[nodiscard]] inline bool is_hijacked_return(const Registers& registers) {
+  return registers.pc().value() == reinterpret_cast<std::uint64_t>(&windlass_hijacked_return);
+}
+// Nothing here keeps a shadow stack (CET) in step: where the calling thread has one, says so and ends the process.
+void refuse_shadow_stack(const char* what);
 // Of a thread of this process that is in windlass_install() at these registers: where it goes.
 [[nodiscard]] std::optional<Registers> landing_of(const Registers& registers);
 

@@ -1,5 +1,6 @@
 // LLVM's stack maps. Source: "Stack maps and patch points in LLVM", "Stack Map Format", version 3.
 #include <algorithm>
+#include <tuple>
 
 #include "managed/gc_roots.h"
 
@@ -76,6 +77,8 @@ Expected<LlvmStackMaps> LlvmStackMaps::open(std::span<const std::byte> section) 
     if (!end) return std::unexpected(end.error());
     at = *end;
   }
+  for (const Record& record : maps.records_) maps.note_repeated(record);
+  std::ranges::sort(maps.repeated_);
   std::ranges::sort(maps.records_, {}, &Record::address);
   return maps;
 }
@@ -90,22 +93,50 @@ LlvmStackMaps::Location LlvmStackMaps::location(std::uint64_t at) const {
   return {static_cast<Location::Kind>(bytes->kind), bytes->reg, bytes->offset};
 }
 
-// Three constants (calling convention, flags, number of deoptimisation values), these values, then the pairs.
+// Of the pairs with the same location one is shown, best the one that says that it is a reference itself: what is shown
+// twice would be moved twice.
+void LlvmStackMaps::note_repeated(const Record& record) {
+  const auto pairs = pairs_of(record);
+  if (!pairs) return;  // no statepoint
+  struct Named {
+    Location location;
+    bool is_derived;
+    std::uint64_t at;
+    [[nodiscard]] auto order() const {
+      return std::tuple(location.kind, location.reg, location.offset, is_derived, at);
+    }
+  };
+  std::vector<Named> named;
+  for (std::uint64_t i = 0; i < pairs->count; ++i) {
+    const std::uint64_t at = pairs->first + 2 * i * kLocationSize;
+    const Location derived = location(at + kLocationSize);
+    named.push_back({derived, location(at) != derived, at});
+  }
+  std::ranges::sort(named, {}, &Named::order);
+  for (std::size_t i = 1; i < named.size(); ++i)
+    if (named[i].location == named[i - 1].location) repeated_.push_back(named[i].at);
+}
+
 Expected<LlvmStackMaps::Pairs> LlvmStackMaps::pairs_at(std::uint64_t return_address) const {
   const auto record = std::ranges::lower_bound(records_, return_address, {}, &Record::address);
   if (record == records_.end() || record->address != return_address)
     return fail(ErrorCode::kNotFound, "LLVM stack map has no record for this return address", return_address);
-  const auto header = section_.at<RecordHeader>(record->at);
+  return pairs_of(*record);
+}
+
+// Three constants (calling convention, flags, number of deoptimisation values), these values, then the pairs.
+Expected<LlvmStackMaps::Pairs> LlvmStackMaps::pairs_of(const Record& record) const {
+  const auto header = section_.at<RecordHeader>(record.at);
   if (!header) return std::unexpected(header.error());
   constexpr std::uint64_t kConstants = 3;
-  const std::uint64_t first = record->at + sizeof(RecordHeader);
+  const std::uint64_t first = record.at + sizeof(RecordHeader);
   if (header->locations < kConstants)
-    return fail(ErrorCode::kMalformed, "LLVM stack map's record is no statepoint", record->at);
+    return fail(ErrorCode::kMalformed, "LLVM stack map's record is no statepoint", record.at);
   const Location deoptimisation = location(first + 2 * kLocationSize);
   const auto values = static_cast<std::uint32_t>(deoptimisation.offset);
   if (deoptimisation.kind != Location::kConstant || values > header->locations - kConstants ||
       (header->locations - kConstants - values) % 2 != 0)
-    return fail(ErrorCode::kMalformed, "LLVM stack map's record is no statepoint", record->at, values);
+    return fail(ErrorCode::kMalformed, "LLVM stack map's record is no statepoint", record.at, values);
   return Pairs{first + (kConstants + values) * kLocationSize, (header->locations - kConstants - values) / 2};
 }
 
@@ -129,25 +160,24 @@ bool place_of(const Location& location, FramePlace& to) {
 
 Expected<void> LlvmStackMaps::each_root(const CrawlFrame& frame, const Memory& memory, RootSink sink) const {
   if (!frame.reports_roots) return {};
-  std::optional<Error> error;
-  const auto show = [&](bool derived_ones) {
-    return each_pair(frame.pc().value(), [&](const Location& base, const Location& derived) {
+  const auto pairs = pairs_at(frame.pc().value());
+  if (!pairs) return std::unexpected(pairs.error());
+  for (const bool derived_ones : {true, false})
+    for (std::uint64_t i = 0; i < pairs->count; ++i) {
+      const std::uint64_t pair = pairs->first + 2 * i * kLocationSize;
+      const Location base = location(pair), derived = location(pair + kLocationSize);
       FramePlace at, of;
-      if (error || (base != derived) != derived_ones || !place_of(derived, at) || !place_of(base, of)) return;
+      if ((base != derived) != derived_ones || !place_of(derived, at) || !place_of(base, of) ||
+          std::ranges::binary_search(repeated_, pair))
+        continue;
       auto root = root_at(frame, memory, at);
       const auto its = root_at(frame, memory, of);
-      if (!root || !its) {
-        error = root ? its.error() : root.error();
-        return;
-      }
+      if (!root) return std::unexpected(root.error());
+      if (!its) return std::unexpected(its.error());
       root->derived = derived_ones;
       root->base = derived_ones ? its->value : 0;
       sink(*root);
-    });
-  };
-  for (const bool derived_ones : {true, false})
-    if (const auto done = show(derived_ones); !done) return done;
-  if (error) return std::unexpected(*error);
+    }
   return {};
 }
 

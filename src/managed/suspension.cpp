@@ -42,6 +42,15 @@ void write_back(const SavedContext& context, void* ucontext) {
 #endif
 }
 
+// Of windlass_hijacked_return(): where it finds what it returns to, and whoever unwinds it.
+std::uint64_t& return_address_of(std::uint64_t* slots) {
+#if defined(__x86_64__)
+  return reinterpret_cast<std::uint64_t*>(slots[Registers::sp_number(kOwnArchitecture)])[-1];
+#else
+  return slots[Registers::pc_number(kOwnArchitecture)];
+#endif
+}
+
 }  // namespace
 
 struct SuspensionSignal {
@@ -79,6 +88,7 @@ Suspender::~Suspender() {
 // ---- threads ------------------------------------------------------------------------------------------------------
 
 void Suspender::attach(MutatorThread& thread) {
+  refuse_shadow_stack("suspension by return addresses that are replaced");
   thread.walk.space = &space_;
   thread.walk.runtime = &runtime_;
   thread.id = static_cast<int>(syscall(SYS_gettid));
@@ -153,7 +163,8 @@ void Suspender::resume() {
     Hijack& hijack = thread->walk.hijack;
     if (hijack.slot == 0 || thread == stopper_) continue;
     *reinterpret_cast<std::uint64_t*>(hijack.slot) = hijack.original;
-    hijack = {};
+    std::atomic_signal_fence(std::memory_order_release);
+    hijack.slot = 0;
   }
   stopper_ = nullptr;
   pending_.store(0, std::memory_order_seq_cst);
@@ -198,16 +209,20 @@ void Suspender::hijack(MutatorThread& thread, const Method& method, const Regist
   *reinterpret_cast<std::uint64_t*>(slot) = reinterpret_cast<std::uint64_t>(&windlass_hijacked_return);
 }
 
-// On the thread's stack, where its method has returned to: `slots` has the caller's registers, but for the pc.
+// On the thread's stack, where its method has returned to: `slots` has the caller's registers, but for the pc. Up to
+// here walks know it from thread.walk.hijack, then by the return address of windlass_hijacked_return().
 void Suspender::on_hijacked_return(MutatorThread& thread, std::uint64_t* slots) {
-  const Architecture architecture = space_.architecture();
-  slots[Registers::pc_number(architecture)] = thread.walk.hijack.original;
-  thread.walk.hijack = {};
+  std::uint64_t& back = return_address_of(slots);
+  back = thread.walk.hijack.original;
+  std::atomic_signal_fence(
+      std::memory_order_release);  // whoever walks from a handler sees through the one or the other
+  thread.walk.hijack.slot = 0;
   if (pending_.load(std::memory_order_seq_cst) == 0) return;
   ContextFrame frame(FrameKind::kHijacked, FrameForm::kSaved);
   frame.context.known = kCapturedSlots;
   frame.context.return_address = 1;
   std::copy_n(slots, Registers::kSlots, frame.context.value);
+  frame.context.value[Registers::pc_number(kOwnArchitecture)] = back;
   thread.returned = slots[0];
   thread.returned_at = reinterpret_cast<std::uint64_t>(&thread.returned);
   if (thread.returned_is_reference) {

@@ -90,18 +90,22 @@ Expected<void> by_context(const ManagedThread& thread, const FrameView& view, Pl
 // From where a helper stood to the managed code that called it.
 Expected<void> by_callers(const ManagedThread& thread, const FrameView& view, Place& caller) {
   if (const auto done = by_context(thread, view, caller); !done) return done;
-  StackWalker walker(*thread.space, caller.registers);
-  while (thread.runtime->find(walker.frame().pc().lookup()) == nullptr) {
-    if (walker.step()) continue;
+  const auto found = managed_caller(thread, caller.registers);
+  if (!found)
     return fail(ErrorCode::kNotFound, "no managed code called the helper of an explicit frame", view.address,
-                walker.frame().pc().value());
-  }
-  caller.registers = walker.frame().registers;
-  caller.saved = walker.frame().saved;
+                found.error().where);
+  caller = *found;
   return {};
 }
 
 }  // namespace
+
+Expected<Place> managed_caller(const ManagedThread& thread, const Registers& from) {
+  StackWalker walker(*thread.space, from);
+  while (thread.runtime->find(walker.frame().pc().lookup()) == nullptr)
+    if (!walker.step()) return fail(ErrorCode::kNotFound, "no managed code called this", walker.frame().pc().value());
+  return Place{.registers = walker.frame().registers, .saved = walker.frame().saved};
+}
 
 void save_in(std::uint64_t context, Place& place) {
   place.saved = {};

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "managed/install.h"
 #include "walk/scratch_pool.h"
 #include "walk/unwinders.h"
 #include "windlass/managed_walk.h"
@@ -47,6 +48,7 @@ struct ManagedWalker::State {
   [[nodiscard]] bool pass_records(std::uint64_t cfa);
   bool leave_method();
   bool show_native();
+  [[nodiscard]] SavedLocations saved_past_native() const;
   bool show_native_frame();
   bool leave_native_frame();
   bool show_frame(CrawlState as);
@@ -57,6 +59,7 @@ struct ManagedWalker::State {
 
   [[nodiscard]] bool find_caller();
   [[nodiscard]] std::uint64_t caller_sp() const;
+  [[nodiscard]] bool ends_above(std::uint64_t address, const char* otherwise);
   [[nodiscard]] bool go_to_caller();
   [[nodiscard]] bool read_next_frame();
   [[nodiscard]] bool read_record(std::uint64_t address, ExceptionRecord& to);
@@ -99,12 +102,17 @@ struct ManagedWalker::State {
 // an error: it has none. A row by which it was found is kept in `rows` for `generation`.
 [[nodiscard]] Expected<bool> unwind_method(const ManagedThread& thread, const Method& method, const CrawlFrame& here,
                                            walk::RowCache& rows, std::uint64_t generation, Place& caller);
-// A caller that was found behind a return address which was replaced.
-inline void see_through_hijack(const ManagedThread& thread, Registers& registers, const SavedLocations& saved) {
+// A caller that was found behind a return address which was replaced. True: it was.
+inline bool see_through_hijack(const ManagedThread& thread, Registers& registers, const SavedLocations& saved) {
   const Hijack& hijack = thread.hijack;
-  if (hijack.slot != 0 && saved.at(registers, Registers::pc_number(registers.architecture())) == hijack.slot)
-    registers.set_pc(CodeAddress::return_address(hijack.original));
+  if (hijack.slot == 0 || (saved.at(registers, Registers::pc_number(registers.architecture())) != hijack.slot &&
+                           !(thread.space->is_own_process() && is_hijacked_return(registers))))
+    return false;
+  registers.set_pc(CodeAddress::return_address(hijack.original));
+  return true;
 }
+// Unwinds native code, from where it stands to the managed code that called it. kNotFound: none did.
+[[nodiscard]] Expected<Place> managed_caller(const ManagedThread& thread, const Registers& from);
 // Notes that the place's registers are saved in the SavedContext at an address.
 void save_in(std::uint64_t context, Place& place);
 // Where an explicit frame leads.

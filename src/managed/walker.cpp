@@ -119,6 +119,7 @@ bool State::advance() {
 bool State::start() {
   if (thread.space->is_own_process())
     if (const auto landing = landing_of(frame.registers)) frame.registers = *landing;
+  see_through_hijack(thread, frame.registers, frame.saved);
   const CodeAddress pc = frame.registers.pc();
   enter();
   if (method != nullptr && !pc.is_return_address() && !has(kAllowAsyncWalk) && !has(kThreadIsSuspended))
@@ -279,6 +280,17 @@ bool State::show_native() {
   return view ? show_frame(CrawlState::kFrameFunction) : done();
 }
 
+// Where the native frames so far, or callees before them, have saved what the one at hand still has.
+SavedLocations State::saved_past_native() const {
+  SavedLocations saved = native->frame().saved;
+  const Registers& registers = native->frame().registers;
+  registers.for_each([&](RegisterNumber reg, std::uint64_t) {
+    if (saved.at(registers, reg) == 0 && reg != Registers::pc_number(registers.architecture()))
+      saved.set(registers, reg, frame.saved.at(registers, reg));
+  });
+  return saved;
+}
+
 // By call frame information, unless an exception record or an explicit frame lies in the frame at hand: what the record
 // says comes in place of the dispatcher's callers, the explicit frame before the native one.
 bool State::show_native_frame() {
@@ -287,11 +299,14 @@ bool State::show_native_frame() {
     const std::uint64_t sp = native->frame().sp();
     if (next_record < sp && next_record < next_frame) return show_record();
     if (next_frame < sp) return show_frame(CrawlState::kFrameFunction);
-    enter({.registers = native->frame().registers, .saved = native->frame().saved});
+    Place place{.registers = native->frame().registers, .saved = saved_past_native()};
+    const bool was_hijacked = see_through_hijack(thread, place.registers, place.saved);
+    enter(place);
     if (method != nullptr) {
       native.reset();
       return advance();
     }
+    if (was_hijacked) native->restart(frame.registers);
   } else {
     native->restart(frame.registers);
   }
@@ -353,7 +368,14 @@ bool State::leave_frame() {
   lowest = place.registers.sp();
   native.reset();
   enter(place);
-  return advance();
+  return ends_above(left.address, "explicit frame leads to below itself") && advance();
+}
+
+// What an explicit frame or a record leads to lies around it or above it: walks of broken ones end.
+bool State::ends_above(std::uint64_t address, const char* otherwise) {
+  if (method == nullptr) return true;
+  if (!find_caller()) return false;
+  return caller_sp() > address || failed({ErrorCode::kMalformed, otherwise, address, caller_sp()});
 }
 
 bool State::show_record() {
@@ -380,7 +402,7 @@ bool State::leave_record() {
     passed(*view);
   }
   enter(place);
-  return advance();
+  return ends_above(address, "exception record leads to below itself") && advance();
 }
 
 // ---- what is shown ------------------------------------------------------------------------------------------------

@@ -6,12 +6,12 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/function_ref.h"
 #include "dwarf/cfi.h"
 #include "manager/jitdump_lines.h"
 #include "manager/published_code.h"
 #include "process/code_history.h"
 #include "process/jitdump.h"
+#include "windlass/function_ref.h"
 
 namespace windlass::manager {
 

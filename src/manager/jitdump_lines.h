@@ -8,8 +8,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/function_ref.h"
 #include "process/jitdump.h"
+#include "windlass/function_ref.h"
 
 namespace windlass::manager {
 

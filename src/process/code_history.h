@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/function_ref.h"
+#include "windlass/function_ref.h"
 
 namespace windlass::process {
 

@@ -4,10 +4,10 @@
 #include <memory>
 #include <span>
 
-#include "base/function_ref.h"
 #include "image/mapped_file.h"
 #include "manager/published_code.h"
 #include "process/proc_maps.h"
+#include "windlass/function_ref.h"
 #include "windlass/walk.h"
 
 namespace windlass::runtimes {

@@ -3,12 +3,12 @@
 
 #include <cstdint>
 
-#include "base/function_ref.h"
 #include "sframe/format.h"
 #include "sframe/rows.h"
 #include "windlass/bytes.h"
 #include "windlass/error.h"
 #include "windlass/frame_row.h"
+#include "windlass/function_ref.h"
 #include "windlass/registers.h"
 
 namespace windlass::sframe {

@@ -15,9 +15,9 @@
 #include <string_view>
 #include <vector>
 
-#include "base/function_ref.h"
 #include "image/pe.h"
 #include "windlass/frame_row.h"
+#include "windlass/function_ref.h"
 #include "windlass/unwind_info.h"
 #include "windlass/walk.h"
 

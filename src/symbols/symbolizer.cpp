@@ -8,12 +8,12 @@
 #include <unordered_map>
 #include <utility>
 
-#include "base/function_ref.h"
 #include "symbols/known_modules.h"
 #include "symbols/parallel.h"
 #include "symbols/subject.h"
 #include "symbols/symbolize.h"
 #include "windlass/backtrace.h"
+#include "windlass/function_ref.h"
 
 namespace windlass {
 

@@ -5,10 +5,10 @@
 
 #include <cstdint>
 
-#include "base/function_ref.h"
 #include "table/trace_row.h"
 #include "windlass/bytes.h"
 #include "windlass/frame_row.h"
+#include "windlass/function_ref.h"
 
 namespace windlass::table {
 

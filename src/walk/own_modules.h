@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/function_ref.h"
 #include "walk/module.h"
+#include "windlass/function_ref.h"
 
 namespace windlass::walk {
 

@@ -4,10 +4,10 @@
 
 #include <cstdint>
 
-#include "base/function_ref.h"
 #include "winarm64/exec.h"
 #include "winarm64/read.h"
 #include "windlass/frame_row.h"
+#include "windlass/function_ref.h"
 
 namespace windlass::winarm64 {
 

@@ -7,10 +7,10 @@
 #include <optional>
 #include <string_view>
 
-#include "base/function_ref.h"
 #include "image/function_table.h"
 #include "image/pe.h"
 #include "windlass/bytes.h"
+#include "windlass/function_ref.h"
 #include "windlass/winarm64.h"
 
 namespace windlass::winarm64 {

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "base/function_ref.h"
 #include "windlass/frame_row.h"
+#include "windlass/function_ref.h"
 #include "winx64/read.h"
 
 namespace windlass::winx64 {

@@ -122,6 +122,16 @@ TEST(Examples, Collector) {
   EXPECT_TRUE(outcome.says("moved, 1 places updated")) << outcome.text;
 }
 
+TEST(Examples, Managed) {
+  const Outcome outcome = example("managed");
+  EXPECT_EQ(outcome.status, 0) << outcome.text;
+  EXPECT_EQ(outcome.text,
+            "walked: inner outer; outcome 0, 1 moved\n"
+            "thrown through: inner\nthrown through: outer\n"
+            "caught: an object, where it is now\n"
+            "outer went on behind its handler: yes\n");
+}
+
 TEST(Examples, SamplingProfiler) {
   const Outcome outcome = example("sampling_profiler");
   EXPECT_EQ(outcome.status, 0);

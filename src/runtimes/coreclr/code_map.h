@@ -9,8 +9,8 @@
 #include <optional>
 #include <vector>
 
-#include "base/function_ref.h"
 #include "runtimes/coreclr/descriptor.h"
+#include "windlass/function_ref.h"
 #include "windlass/walk.h"
 #include "windlass/winx64.h"
 

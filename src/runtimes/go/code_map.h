@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <string_view>
 
-#include "base/function_ref.h"
 #include "runtimes/go/find.h"
 #include "windlass/error.h"
+#include "windlass/function_ref.h"
 
 namespace windlass::runtimes::go {
 

@@ -2,8 +2,8 @@
 
 #include <elf.h>
 
-#include "base/function_ref.h"
 #include "image/unwind_sections.h"
+#include "windlass/function_ref.h"
 
 namespace windlass::runtimes::go {
 namespace {

@@ -6,8 +6,8 @@
 #include <optional>
 #include <string_view>
 
-#include "base/function_ref.h"
 #include "runtimes/go/code_map.h"
+#include "windlass/function_ref.h"
 
 namespace windlass::runtimes::go {
 

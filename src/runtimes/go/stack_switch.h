@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <optional>
 
-#include "base/function_ref.h"
 #include "dwarf/switched_stack.h"
 #include "windlass/bytes.h"
 #include "windlass/frame_row.h"
+#include "windlass/function_ref.h"
 
 namespace windlass::runtimes::go {
 

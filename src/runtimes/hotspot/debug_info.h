@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/function_ref.h"
 #include "runtimes/hotspot/code_map.h"
+#include "windlass/function_ref.h"
 #include "windlass/walk.h"
 
 namespace windlass::runtimes::hotspot {

@@ -4,10 +4,10 @@
 #include <array>
 #include <cstring>
 
-#include "base/function_ref.h"
 #include "runtimes/dynamic_symbol.h"
 #include "runtimes/memory_reader.h"
 #include "runtimes/needed.h"
+#include "windlass/function_ref.h"
 
 namespace windlass::runtimes::hotspot {
 namespace {

@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <span>
 
-#include "base/function_ref.h"
 #include "dwarf/eh_frame_hdr.h"
 #include "walk/module.h"
+#include "windlass/function_ref.h"
 
 namespace windlass::table {
 class UnwindTable;

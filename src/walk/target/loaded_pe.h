@@ -7,9 +7,9 @@
 #include <span>
 #include <vector>
 
-#include "base/function_ref.h"
 #include "image/pe.h"
 #include "process/proc_maps.h"
+#include "windlass/function_ref.h"
 
 namespace windlass::walk {
 

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "base/function_ref.h"
 #include "manager/published_code.h"
 #include "process/mapped_files.h"
 #include "process/proc_maps.h"
+#include "windlass/function_ref.h"
 #include "windlass/target.h"
 
 namespace windlass::walk {

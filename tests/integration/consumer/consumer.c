@@ -2,6 +2,8 @@
 #include <error.h>
 #include <stdio.h>
 #include <windlass/windlass.h>
+#include <windlass/windlass_managed.h>
+#include <windlass/windlass_unwind_info.h>
 
 static int count(windlass_cursor* cursor, const windlass_frame* frame, void* user) {
   (void)cursor;
@@ -16,6 +18,7 @@ int main(void) {
   uint32_t end = 0;
   int frames = 0;
   registers.size = sizeof registers;
+  if (windlass_new_generation() == 0) return 5;
   if (windlass_open_self(&space, NULL) != WINDLASS_OK) return 1;
   if (windlass_capture_registers(&registers) != WINDLASS_OK) return 2;
   if (windlass_walk(space, &registers, NULL, count, &frames, &end, NULL) != WINDLASS_OK) return 3;

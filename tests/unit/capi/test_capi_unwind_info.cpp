@@ -5,7 +5,7 @@
 
 #include "support/pe_image_builder.h"
 #include "windlass/unwind_info.h"
-#include "windlass/windlass.h"
+#include "windlass/windlass_unwind_info.h"
 
 namespace {
 

@@ -1,5 +1,6 @@
 /* The C interface as a C99 compiler with every warning sees it. Returns the line of the first thing that is wrong. */
-#include "windlass/windlass.h"
+#include "windlass/windlass_managed.h"
+#include "windlass/windlass_unwind_info.h"
 
 #include <string.h>
 
@@ -36,6 +37,19 @@ static int see(windlass_cursor* cursor, const windlass_frame* frame, void* user)
   return windlass_saved_at(cursor, 6, &seen->rbp_at) != WINDLASS_OK;
 }
 
+/* What a code generator in C writes by. */
+static int offsets_are_the_structs(void) {
+  windlass_call_site_frame site;
+  windlass_context_frame saved;
+  const char *at = (const char*)&site, *header = (const char*)&site.header;
+  CHECK((const char*)&site.pc - at == WINDLASS_CALL_SITE_PC_OFFSET);
+  CHECK((const char*)&site.fp - at == WINDLASS_CALL_SITE_FP_OFFSET);
+  CHECK((const char*)&site.header.form - header == WINDLASS_FRAME_FORM_OFFSET);
+  CHECK((const char*)&site.header.references - header == WINDLASS_FRAME_REFERENCES_OFFSET);
+  CHECK((const char*)&saved.context - (const char*)&saved == WINDLASS_FRAME_CONTEXT_OFFSET);
+  return 0;
+}
+
 int use_from_c(void);
 
 /* Two frames by frame pointers in generated code, made by hand. */
@@ -66,5 +80,5 @@ int use_from_c(void) {
   CHECK(windlass_close(space) == WINDLASS_OK);
   CHECK(stack.released == 1);
   CHECK(windlass_close(space) == WINDLASS_INVALID);
-  return 0;
+  return offsets_are_the_structs();
 }

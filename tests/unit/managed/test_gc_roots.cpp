@@ -1,10 +1,13 @@
 // Stack maps: written, read, and applied to frames.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <random>
+#include <utility>
 
 #include "made_up_stack.h"
 #include "managed/gc_roots.h"
+#include "support/llvm_section.h"
 
 // keep_over_call(f): windlass_call_saving_registers(f, ...) with 4711 in a register that calls preserve; returns what
 // is in it then.
@@ -133,6 +136,59 @@ TEST(GcRoots, RegistersAreUpdatedWhereTheyWereSaved) {
   EXPECT_EQ(found.address, inner - 16);
 }
 
+// A helper's, one to many of them.
+template <std::size_t... N>
+std::string protected_by_helper(std::index_sequence<N...>) {
+  std::array<std::uint64_t, sizeof...(N)> objects{(100 + N)...};
+  HelperFrame<sizeof...(N)> helper(&objects[N]...);
+  FrameList list;
+  const Pushed pushed(list, helper);
+  const auto view = read_frame(own_process().memory(), list.top, &list.cookie);
+  CrawlFrame frame;
+  frame.state = CrawlState::kFrameFunction;
+  frame.frame = *view;
+  std::string text = roots_of(frame, own_process().memory());
+  (void)each_root(frame, own_process().memory(), [](const Root& root) { root.set(root.value + 1); });
+  for (const std::uint64_t object : objects) text += ">" + std::to_string(object);
+  helper.header.attributes |= kFrameAborted;
+  frame.frame = *read_frame(own_process().memory(), list.top, &list.cookie);
+  return text + roots_of(frame, own_process().memory());
+}
+
+TEST(GcRoots, HelpersProtectAsManyAsTheySay) {
+  EXPECT_EQ(protected_by_helper(std::make_index_sequence<1>()), "100>101");
+  EXPECT_EQ(protected_by_helper(std::make_index_sequence<2>()), "100 101>101>102");
+  EXPECT_EQ(protected_by_helper(std::make_index_sequence<3>()), "100 101 102>101>102>103");
+  EXPECT_EQ(protected_by_helper(std::make_index_sequence<5>()), "100 101 102 103 104>101>102>103>104>105");
+}
+
+// A stub that prepares the method that was called has the arguments in its frame: they are roots there, and what the
+// method begins with.
+TEST(GcRoots, ATransitionProtectsItsArguments) {
+  MadeUpStack stack;
+  stack.call(stack.runtime.add(1, 4), 0x11);
+  constexpr RegisterNumber kRdi = 5, kRsi = 4;
+  ContextFrame frame(FrameKind::kTransition, FrameForm::kSaved, kStandsForFunction);
+  frame.header.user = 2;  // the method that is prepared
+  Registers registers = stack.registers();
+  registers.set(kRdi, 0xaaa);
+  registers.set(kRsi, 0xbbb);
+  frame.context.set(registers);
+  const std::uint64_t references = stack.sp -= 16, at = stack.sp -= (sizeof frame + 15) / 16 * 16;
+  const std::uint64_t slots = at + offsetof(ContextFrame, context) + offsetof(SavedContext, value);
+  stack.mem->put(references, slots + 8 * kRdi);
+  stack.mem->put(references + 8, slots + 8 * kRsi);
+  frame.header.reference_count = 2;
+  frame.header.references = references;
+  stack.push(frame, at);
+  stack.call_native();
+  EXPECT_EQ(stack.shown(stack.registers(), 0), "transition 1");
+  ManagedWalker walker(stack.thread, stack.registers(), kFunctionsOnly);
+  ASSERT_TRUE(walker.next());
+  EXPECT_EQ(walker.frame().function(), 2u);
+  EXPECT_EQ(roots_of(walker.frame(), *stack.mem), "2730 3003");
+}
+
 TEST(GcRoots, OfExplicitFramesAndExceptions) {
   MadeUpStack stack;
   stack.call(stack.runtime.add(1, 4));
@@ -192,6 +248,65 @@ TEST(GcRoots, WhatCannotBeIsRefused) {
   EXPECT_EQ(why({.code_size = 9, .derived = {{a, b}}}), "derived root, or its base, is never live");
   EXPECT_EQ(why({.code_size = 9, .derived = {{a, b}}, .sites = {{5, {a, b}}, {6, {a}}}}),
             "derived root is live without its base");
+  const RootSlot c = slot(at_sp(16));
+  EXPECT_EQ(why({.code_size = 9, .always = {a, b, c}, .derived = {{b, a}, {c, a}}}), "fine");
+  EXPECT_EQ(why({.code_size = 9, .always = {a, b, c}, .derived = {{b, a}, {b, c}}}),
+            "root is derived twice, or from a derived one");
+  EXPECT_EQ(why({.code_size = 9, .always = {a, b, c}, .derived = {{b, a}, {c, b}}}),
+            "root is derived twice, or from a derived one");
+}
+
+// Slots and derived slots, as many as there can be: each is looked up in a few steps.
+TEST(GcRoots, ManyDerivedSlotsAreQuick) {
+  constexpr unsigned kMany = 0xffff;
+  MapHeader header{.widths = 0x11, .slots = kMany, .always = kMany, .derived = kMany - 1};
+  std::vector<std::byte> bytes(sizeof header + kMany * sizeof(SlotBytes) + (kMany - 1) * sizeof(DerivedBytes));
+  std::memcpy(bytes.data(), &header, sizeof header);
+  for (unsigned i = 0; i < kMany; ++i) {
+    const SlotBytes at{FramePlace::kAtSp, 0, static_cast<std::int16_t>(i % 8)};
+    std::memcpy(bytes.data() + sizeof header + i * sizeof at, &at, sizeof at);
+  }
+  const auto put_derived = [&](unsigned i, DerivedBytes pair) {
+    std::memcpy(bytes.data() + sizeof header + kMany * sizeof(SlotBytes) + i * sizeof pair, &pair, sizeof pair);
+  };
+  for (unsigned i = 0; i < kMany - 1; ++i) put_derived(i, {static_cast<std::uint16_t>(i + 1), 0});
+  OneFrame frame({.code_size = 0x100});
+  frame.method.roots = bytes;
+  ManagedWalker walker(frame.thread, frame.registers(), 0);
+  ASSERT_TRUE(walker.next());
+  CrawlFrame shown = walker.frame();
+  shown.faulted = true;
+  unsigned count = 0;
+  const auto show = [&] { return each_root(shown, *frame.mem, [&](const Root&) { ++count; }); };
+  for (unsigned round = 0; round < 20; ++round) ASSERT_TRUE(show());
+  EXPECT_EQ(count, 20 * kMany);
+  put_derived(7, {3, 0});
+  EXPECT_EQ(show().error().what, std::string("stack map's derived slots do not ascend, or have derived bases"));
+  put_derived(7, {8, 5});
+  EXPECT_EQ(show().error().what, std::string("stack map's derived slots do not ascend, or have derived bases"));
+}
+
+TEST(LlvmRoots, ALocationThatIsNamedTwiceIsShownOnce) {
+  MadeUpStack stack;
+  const Method& method = stack.runtime.add(1, 8);
+  stack.call(method);
+  for (std::uint64_t i = 0; i < 4; ++i) stack.mem->put(stack.sp + 8 * i, 10 + i);
+  const auto roots = [&](const std::vector<std::pair<std::int32_t, std::int32_t>>& pairs) {
+    const auto section = test::llvm_section(method.begin, pairs);
+    const auto maps = LlvmStackMaps::open(section);
+    EXPECT_TRUE(maps) << maps.error().text();
+    ManagedWalker walker(stack.thread, stack.registers(), 0);
+    EXPECT_TRUE(walker.next());
+    std::string text;
+    EXPECT_TRUE(maps->each_root(walker.frame(), *stack.mem, [&](const Root& root) {
+      text += std::to_string(root.value) + (root.derived ? "<" + std::to_string(root.base) : "") + " ";
+    }));
+    return text;
+  };
+  EXPECT_EQ(roots({{0, 0}, {8, 8}, {0, 16}}), "12<10 10 11 ");
+  EXPECT_EQ(roots({{0, 0}, {0, 0}, {8, 8}, {0, 0}}), "10 11 ");
+  EXPECT_EQ(roots({{0, 16}, {0, 0}, {8, 16}, {8, 8}}), "12<10 10 11 ");
+  EXPECT_EQ(roots({{0, 8}, {0, 0}, {8, 8}}), "10 11 ") << "what is a reference is none that is derived";
 }
 
 // Any map says what it was made of; cut off anywhere it is an error.

@@ -135,6 +135,7 @@ spin_method:
 spin_method_end:
 )");
 #endif
+extern "C" const char windlass_hijacked_return;
 extern "C" const char loop_method[], loop_method_end[], step_method[], step_method_end[], spin_method[],
     spin_method_end[];
 
@@ -228,6 +229,13 @@ struct Suspended : testing::Test {
   unsigned hijacked = 0, redirected = 0;
 };
 
+// The thread sanitizer hands signals over where it is asked for something, which code by hand never does.
+#if defined(__SANITIZE_THREAD__)
+#define WINDLASS_NEEDS_SIGNALS() GTEST_SKIP() << "the thread sanitizer holds signals back"
+#else
+#define WINDLASS_NEEDS_SIGNALS() (void)0
+#endif
+
 void stop_again_and_again(Suspended& test, const char* code, unsigned& in_methods) {
   // AArch64's is run by an emulator.
   constexpr unsigned kThreads = 4, kStops = kOwnArchitecture == Architecture::kX86_64 ? 500 : 60;
@@ -264,6 +272,7 @@ void stop_again_and_again(Suspended& test, const char* code, unsigned& in_method
 }
 
 TEST_F(Suspended, ThreadsAreStoppedWhereTheirFramesAreKnown) {
+  WINDLASS_NEEDS_SIGNALS();
   unsigned in_methods = 0;
   stop_again_and_again(*this, spin_method, in_methods);
   EXPECT_GT(redirected, 20u);
@@ -272,6 +281,7 @@ TEST_F(Suspended, ThreadsAreStoppedWhereTheirFramesAreKnown) {
 }
 
 TEST_F(Suspended, OthersWhereTheirMethodReturns) {
+  WINDLASS_NEEDS_SIGNALS();
   unsigned in_methods = 0;
   stop_again_and_again(*this, loop_method, in_methods);
   EXPECT_GT(hijacked, 20u);
@@ -334,6 +344,92 @@ TEST_F(Suspended, AThreadInNativeCodeIsWalkedFromItsFrame) {
   }
   thread.join();
 }
+
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+// A thread that is stopped where its method returns, single-stepped by its own trap flag: at every instruction, those
+// of the runtime between included, a walk with native frames has to show the method that is returned to.
+struct Stepped {
+  Mutator* mutator = nullptr;
+  std::uint64_t loop_sp = 0;  // in loop_method, behind its push; 0: it has not been entered
+  unsigned at_return = 0, with_frame = 0, elsewhere = 0, wrong = 0;
+  char why[160] = {};
+} stepped;
+
+void set_trap_flag(bool on) {
+  constexpr std::uint64_t kTrap = 0x100;
+  if (on)
+    asm volatile("pushfq; orq %0, (%%rsp); popfq" : : "r"(kTrap) : "cc", "memory");
+  else
+    asm volatile("pushfq; andq %0, (%%rsp); popfq" : : "r"(~kTrap) : "cc", "memory");
+}
+
+void on_step(int, siginfo_t*, void* ucontext) {
+  const Registers registers = registers_of(ucontext);
+  const std::uint64_t pc = registers.pc().value(), loop = reinterpret_cast<std::uint64_t>(loop_method);
+  if (pc == loop + 1) stepped.loop_sp = registers.sp();
+  if (stepped.loop_sp != 0 && registers.sp() > stepped.loop_sp) stepped.loop_sp = 0;
+  if (stepped.loop_sp == 0) return;
+  const MutatorThread& thread = stepped.mutator->thread;
+  std::uint64_t last = 0, frame_at = 0, kept_at = 0;
+  ManagedWalker walker(thread.walk, registers, kAllowAsyncWalk | kNativeFrames);
+  while (walker.next()) {
+    const CrawlFrame& frame = walker.frame();
+    if (frame.state == CrawlState::kFrameFunction && frame.frame.kind == FrameKind::kHijacked)
+      frame_at = frame.frame.address;
+    if (!frame.frameless()) continue;
+    last = frame.method->id;
+    kept_at = frame.saved.at(frame.registers, kKept);
+  }
+  // Where it waits, the frame's registers are those that it goes on with.
+  const bool places = frame_at == 0 || kept_at - frame_at < sizeof(ContextFrame);
+  const auto stub = pc - reinterpret_cast<std::uint64_t>(&windlass_hijacked_return);
+  (stub < 256 ? stepped.at_return : frame_at != 0 ? stepped.with_frame : stepped.elsewhere)++;
+  if (last == 1 && places && !walker.error()) return;
+  if (stepped.wrong++ == 0)
+    std::snprintf(stepped.why, sizeof stepped.why, "pc %lx (%lx behind the hijacked return), last method %lu, %s, %s",
+                  pc, stub, last, places ? "places" : "other places", walker.error() ? walker.error()->what : "");
+}
+
+TEST_F(Suspended, AHijackedReturnIsWalkedAtEveryInstruction) {
+  struct sigaction action {
+  }, before{};
+  action.sa_flags = SA_SIGINFO | SA_RESTART;
+  action.sa_sigaction = on_step;
+  sigfillset(&action.sa_mask);  // the thread is asked to stop when it is back in its code
+  ASSERT_EQ(sigaction(SIGTRAP, &action, &before), 0);
+  Mutator mutator;
+  stepped = {};
+  stepped.mutator = &mutator;
+  std::atomic<bool> end = false;
+  std::thread thread([&] {
+    suspender.attach(mutator.thread);
+    suspender.leave_native(mutator.thread);
+    mutator.copies = {Work{step_method, 0, 0}, Work{}};
+    mutator.now = mutator.copies.data();
+    set_trap_flag(true);
+    (void)reinterpret_cast<Work* (*)(Work*)>(reinterpret_cast<std::uint64_t>(loop_method))(mutator.now);
+    set_trap_flag(false);
+    suspender.enter_native(mutator.thread);
+    suspender.detach(mutator.thread);
+    end = true;
+  });
+  while (mutator.now == nullptr) std::this_thread::yield();
+  for (unsigned i = 0; i < 5; ++i) {
+    {
+      const Stopped stopped(suspender);
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(3));  // or it would go on waiting
+  }
+  mutator.now.load()->stop = 1;
+  thread.join();
+  sigaction(SIGTRAP, &before, nullptr);
+  EXPECT_EQ(stepped.wrong, 0u) << "of " << stepped.at_return + stepped.with_frame + stepped.elsewhere << ": "
+                               << stepped.why;
+  EXPECT_GT(stepped.at_return, 50u);
+  EXPECT_GT(stepped.with_frame, 20u);
+}
+#endif
 
 }  // namespace
 }  // namespace windlass::managed

@@ -114,6 +114,55 @@ TEST(ManagedWalk, SeesThroughAHijackedReturn) {
   EXPECT_EQ(stack.shown(stack.registers(), 0), "2 1");
 }
 
+struct WithNativeCode : MadeUpStack {
+  static constexpr unsigned kWords = 16;
+  WithNativeCode() {
+    FrameRow row;
+    row.begin = kNativeCode;
+    row.end = kNativeCode + 0x1000;
+    row.cfa = CfaRule::at(7, 8 * kWords);
+    row.return_address = RegisterRule::at_cfa(-8);
+    EXPECT_TRUE(space->add(CodeRange{.begin = row.begin, .end = row.end, .rows = {row}}));
+    EXPECT_TRUE(space->add(CodeRange{.begin = kCode, .end = kCode + 16 * kCodeSize}));  // what may be returned to
+  }
+};
+
+// Native code between managed code, by its rows. What it leaves in a register is still where the method before it has
+// saved that.
+TEST(ManagedWalk, NativeFramesKeepWhereRegistersWereSaved) {
+  WithNativeCode stack;
+  stack.call(stack.runtime.add(1, 4), 0x11);
+  const CallSiteFrame out = stack.call_site();
+  stack.call_native(WithNativeCode::kWords);
+  stack.push(out, stack.sp + 48);
+  stack.push(MarkerFrame(), stack.sp);
+  const std::uint64_t inner = stack.call(stack.runtime.add(2, 4), 0x22);
+  EXPECT_EQ(stack.shown(stack.registers(), kNativeFrames),
+            "2 native frame callback inlined call 1 native frame error: stack is not readable");
+  ManagedWalker walker(stack.thread, stack.registers(), kNativeFrames);
+  for (const CrawlFrame& frame : walker) {
+    if (!frame.frameless() || frame.method->id != 1) continue;
+    EXPECT_EQ(frame.registers.get(kRbx), 0x11u);
+    EXPECT_EQ(frame.saved.at(frame.registers, kRbx), inner - 16);
+  }
+}
+
+// Where the runtime is when a hijacked method has returned to it: nobody has called that, but for who was hijacked.
+TEST(ManagedWalk, NativeFramesLeadBehindAHijackedReturn) {
+  WithNativeCode stack;
+  stack.call(stack.runtime.add(1, 4));
+  const std::uint64_t original = stack.pc;
+  stack.call_native(WithNativeCode::kWords);
+  const std::uint64_t slot = stack.sp + 8 * WithNativeCode::kWords - 8;
+  stack.mem->put(slot, kNativeCode + 0x500);
+  stack.call_native(WithNativeCode::kWords);
+  EXPECT_EQ(stack.shown(stack.registers(), kNativeFrames).find('1'), std::string::npos);
+  stack.thread.hijack = {.slot = slot, .original = original};
+  EXPECT_EQ(stack.shown(stack.registers(), kNativeFrames).substr(0, 27), "native frame native frame 1");
+  stack.thread.hijack.original = kNativeCode + 0x20;  // native code had called the method
+  EXPECT_EQ(stack.shown(stack.registers(), kNativeFrames).substr(0, 38), "native frame native frame native frame");
+}
+
 // Another method by Windows' unwind information: push rbx; sub rsp, 32.
 TEST(ManagedWalk, WindowsUnwindInformationIsExecuted) {
   MadeUpStack stack;
@@ -157,6 +206,26 @@ TEST(ManagedWalk, BrokenListsAndStacksAreErrors) {
   loop.mem->put(first.site.sp + 24, kCode + 0x10);
   loop.push(first);
   EXPECT_NE(loop.shown(loop.registers(), 0).find("error"), std::string::npos);
+  // What an explicit frame, or an exception's record, leads to lies above it.
+  MadeUpStack below;
+  below.call(below.runtime.add(1, 4));
+  CallSiteFrame site = below.call_site();
+  const std::uint64_t at = below.push(site);
+  site.site.sp = at - 32;  // the method's frame would end where this begins
+  site.header = {.next = kEndOfFrames, .cookie = MadeUpStack::kCookie ^ at, .kind = 0, .form = 1};
+  below.mem->put(at, site);
+  below.call_native();
+  EXPECT_EQ(below.shown(below.registers(), 0), "inlined call error: explicit frame leads to below itself");
+  below.thread.frames = kEndOfFrames;
+  ExceptionRecord record;
+  Registers low = below.registers();
+  low.set_pc(CodeAddress::return_address(kCode + 0x10));
+  low.set_sp(kStackTop - kStackSize + 64);
+  below.mem->put(low.sp() + 24, kNativeCode + 0x80);
+  record.set_context(low);
+  below.push_record(record);
+  below.call_native();
+  EXPECT_EQ(below.shown(below.registers(), 0), "error: exception record leads to below itself");
 }
 
 TEST(ManagedWalk, CrawlMarksLookPastHelpers) {

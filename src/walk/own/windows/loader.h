@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "base/function_ref.h"
+#include "windlass/function_ref.h"
 
 namespace windlass::walk {
 
