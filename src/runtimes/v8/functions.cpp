@@ -63,8 +63,9 @@ Function Functions::read(const Heap& heap, Tagged name_or_scope) {
   }
   found.begin = small_integer(place[0]).value_or(0);
   found.end = small_integer(place[1]).value_or(0);
-  const std::size_t name = behind.kinds.find('s');
-  if (name < std::min(end, behind.kinds.size())) found.name = heap.text(behind.words[name], kLongestName).value_or("");
+  // The name may be an empty string.
+  for (std::size_t i = 0; i < std::min(end, behind.kinds.size()) && found.name.empty(); ++i)
+    if (behind.kinds[i] == 's') found.name = heap.text(behind.words[i], kLongestName).value_or("");
   if (found.begin < 0 || found.end < found.begin) found.begin = found.end = 0;
   return found;
 }
