@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "walk_changing.h"
 #include "walk_frames.h"
 #include "walk_peers.h"
 #include "windlass/backtrace.h"
@@ -142,6 +143,7 @@ int main(int argc, char** argv) {
   }
   print("Warm", peers,
         [&](const Peer& peer, const Stack& stack) { return run(peer.walk, stack.depth, stack.distinct, rounds); });
+  print_changing_stacks(peers, rounds);
   std::vector<Peer> threaded = peers;
   std::erase_if(threaded, [](const Peer& peer) { return peer.name.starts_with("libdw"); });  // one thread only
   print("Warm, two threads at a time", threaded, [&](const Peer& peer, const Stack& stack) {

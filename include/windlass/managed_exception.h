@@ -10,7 +10,10 @@
 // AArch64, Linux. A thread with a shadow stack (CET) cannot throw: the process ends, and says so.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "windlass/managed_walk.h"
 
@@ -26,9 +29,18 @@ struct Clause {
   std::uint32_t begin = 0;  // what it protects: offsets in the method's code
   std::uint32_t end = 0;
   std::uint64_t handler = 0;  // address of the funclet that handles or cleans up
-  std::uint64_t filter = 0;   // kFilter: address of the one that is asked
+  std::uint64_t filter = 0;   // kFilter: address of the one that is asked, or kAlways
   std::uint64_t user = 0;     // the runtime's: the type that is caught
+  std::uint64_t resume = 0;   // without a handler: where the method itself handles it, the object in rax or x0
+  static constexpr std::uint64_t kAlways = 1;
 };
+
+// The scope table of a method as __C_specific_handler has it, behind the unwind information: a count and, for each
+// scope, begin, end, handler and target, RVAs from `base`. A __try/__except has a filter, or 1 for every exception, and
+// goes on at the target; a __try/__finally has a funclet. Filters and funclets are called as below, not as Windows
+// does. Errors, `where` an offset in the table: kTruncated; kMalformed for a scope or target outside of the method.
+[[nodiscard]] Expected<std::vector<Clause>> read_scope_table(std::span<const std::byte> table, std::uint64_t base,
+                                                             const Method& method);
 
 // A funclet is called as uint64_t f(base, object), `base` being Personality::base() of the frame. A filter returns 0 or
 // 1; a catch the address in the method's code at which it goes on, with the registers that it had; of finally and fault

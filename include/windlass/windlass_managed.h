@@ -143,8 +143,9 @@ typedef struct windlass_clause {
   uint32_t end;
   uint32_t reserved;
   uint64_t handler; /* address of the funclet, called as uint64_t f(uint64_t base, uint64_t object) */
-  uint64_t filter;  /* of WINDLASS_CLAUSE_FILTER: the one that is asked */
+  uint64_t filter;  /* of WINDLASS_CLAUSE_FILTER: the one that is asked; 1: every exception */
   uint64_t user;    /* the runtime's: the type that is caught */
+  uint64_t resume;  /* without a handler: where the method itself handles it, the object in rax or x0 */
 } windlass_clause;
 
 /* A function of managed code, or a funclet. These handles are not checked: walks take them as find() gives them. */
@@ -363,6 +364,7 @@ WINDLASS_API windlass_status windlass_crawl_roots(const windlass_crawl* crawl, w
                                                   void* user, windlass_error* error);
 /* function(argument), with all registers that calls preserve on the stack: whatever generated code keeps in one has an
  * address then. For helpers from which a collector is called. */
+/* NOLINTNEXTLINE(readability-redundant-declaration): gc_roots.h has it, too */
 WINDLASS_API void windlass_call_saving_registers(void (*function)(void*), void* argument);
 
 /* LLVM's statepoint stack maps, of a .llvm_stackmaps section that stays as it is. */

@@ -1,5 +1,8 @@
 #include "agent/raw_unwinder.h"
 
+#include "agent/user_frame.h"
+#include "source/stack_end.h"
+
 namespace windlass::agent {
 
 std::uint8_t sample_end(WalkEnd end) {
@@ -58,6 +61,13 @@ std::uint8_t RawUnwinder::unwind(const RawSample& sample, const MapSet* maps, st
     if (!walker.step()) return sample_end(walker.end_reason());
   }
   return WL_END_DEPTH;
+}
+
+bool RawUnwinder::proves_end(std::uint64_t frame, const MapSet& maps) {
+  const std::uint64_t address = lookup_address(frame);
+  const Mapping* mapping = maps.find(address);
+  CodeFile* file = mapping != nullptr && !mapping->generated() ? registry_.find(mapping->module) : nullptr;
+  return file == nullptr || source::zero_ends_stack(registry_.source(*file), address - mapping->bias);
 }
 
 }  // namespace windlass::agent

@@ -32,6 +32,10 @@ class RawUnwinder {
   // Frame::function of the last such stack's frames; empty: all are 0.
   [[nodiscard]] const std::vector<std::uint64_t>& functions() const { return functions_; }
 
+  // Of a stack that the kernel side calls whole: does its outermost frame prove that? The kernel side does not know
+  // where functions begin.
+  [[nodiscard]] bool proves_end(std::uint64_t frame, const MapSet& maps);
+
   // wl_certainty of the last such stack's least certain frame.
   [[nodiscard]] std::uint8_t certainty() const { return certainty_; }
 

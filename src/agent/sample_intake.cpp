@@ -52,6 +52,14 @@ std::uint8_t SampleIntake::mapped_end(std::uint32_t tgid, std::uint8_t end, std:
   return maps == nullptr || maps->mappings().empty() ? WL_END_NO_PROCESS : WL_END_NO_MAPPING;
 }
 
+// How a stack of the kernel side's ended, as far as that is proven.
+std::uint8_t SampleIntake::proven_end(std::uint32_t tgid, std::uint8_t end, std::span<const std::uint64_t> frames) {
+  end = mapped_end(tgid, end, frames);
+  const MapSet* maps = maps_of(tgid);
+  if (end != WL_END_COMPLETE || frames.empty() || maps == nullptr) return end;
+  return unwinder_.proves_end(frames.back(), *maps) ? end : std::uint8_t{WL_END_GUESSED};
+}
+
 // True if somebody turned up who publishes code, so that what is known of the frames is another now.
 bool SampleIntake::meet_generated(std::uint32_t tgid, std::span<const std::uint64_t> frames) {
   const MapSet* maps = maps_of(tgid);
@@ -97,7 +105,7 @@ void SampleIntake::on_stack(const wl_event_head& head, std::size_t size) {
   const auto* frames = reinterpret_cast<const std::uint64_t*>(&event + 1);
   const std::span user(frames + event.kernel_frames, event.user_frames);
   (void)meet_generated(head.tgid, user);
-  StackRecord stack = record_of(head, mapped_end(head.tgid, event.end, user), event.certainty);
+  StackRecord stack = record_of(head, proven_end(head.tgid, event.end, user), event.certainty);
   stack.kernel = {frames, event.kernel_frames};
   stack.user = user;
   stack.names = name(head, maps_of(head.tgid), user, {}, true);  // counted by the kernel side: it cannot wait

@@ -57,6 +57,7 @@ class SampleIntake {
   std::size_t add(const WalkedSample& sample, bool late);
   [[nodiscard]] std::uint64_t ended(std::uint32_t tgid) const;
   [[nodiscard]] std::shared_ptr<const MapSet> shared_maps_of(std::uint32_t tgid) const;
+  [[nodiscard]] std::uint8_t proven_end(std::uint32_t tgid, std::uint8_t end, std::span<const std::uint64_t> frames);
   [[nodiscard]] std::uint8_t mapped_end(std::uint32_t tgid, std::uint8_t end, std::span<const std::uint64_t> frames);
   [[nodiscard]] const MapSet* maps_of(std::uint32_t tgid) const;
 

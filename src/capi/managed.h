@@ -104,6 +104,10 @@ class CallbackSafePoints final : public managed::SafePoints {
   windlass_safe_points callbacks_;
 };
 
+struct ThreadOfHandle : managed::MutatorThread {
+  windlass_mutator* handle = nullptr;
+};
+
 }  // namespace windlass::capi
 
 struct windlass_runtime : windlass::capi::Shell<windlass_runtime> {
@@ -111,10 +115,7 @@ struct windlass_runtime : windlass::capi::Shell<windlass_runtime> {
 };
 
 struct windlass_mutator : windlass::capi::Shell<windlass_mutator> {
-  struct Thread : windlass::managed::MutatorThread {
-    windlass_mutator* handle = nullptr;
-  };
-  std::optional<Thread> thread;
+  std::optional<windlass::capi::ThreadOfHandle> thread;
   std::optional<windlass::capi::CallbackPersonality> personality;
   windlass_runtime* runtime = nullptr;
   bool attached = false;

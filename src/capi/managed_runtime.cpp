@@ -58,7 +58,8 @@ bool clauses_from_c(const windlass_method_description& from, std::vector<managed
                   .end = clause.end,
                   .handler = clause.handler,
                   .filter = clause.filter,
-                  .user = clause.user});
+                  .user = clause.user,
+                  .resume = clause.resume});
   }
   return true;
 }

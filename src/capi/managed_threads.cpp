@@ -30,7 +30,8 @@ windlass_clause clause_to_c(const managed::Clause& clause) {
           .reserved = 0,
           .handler = clause.handler,
           .filter = clause.filter,
-          .user = clause.user};
+          .user = clause.user,
+          .resume = clause.resume};
 }
 
 // Mutators are threads of this process.
@@ -184,7 +185,7 @@ windlass_status windlass_each_mutator(const windlass_suspender* suspender,
                                       void (*callback)(windlass_mutator* mutator, void* user), void* user) {
   if (!usable(suspender) || suspender->stopped == nullptr || callback == nullptr) return WINDLASS_INVALID;
   for (managed::MutatorThread* thread : suspender->stopped->threads())
-    callback(static_cast<windlass_mutator::Thread*>(thread)->handle, user);
+    callback(static_cast<ThreadOfHandle*>(thread)->handle, user);
   return WINDLASS_OK;
 }
 

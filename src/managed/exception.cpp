@@ -110,8 +110,9 @@ bool Dispatch::search_frame(const CrawlFrame& frame) {
     const Clause& clause = clauses[i];
     if (!covers(clause, frame) || cleans_up(clause)) continue;
     target_ = {.cfa = frame.cfa, .clause = i};
-    if (clause.kind == ClauseKind::kCatch ? thread_.personality->catches(frame, clause, thrown_)
-                                          : call(frame, i, Funclet::kFilter, clause.filter) != 0)
+    if (clause.kind == ClauseKind::kCatch
+            ? thread_.personality->catches(frame, clause, thrown_)
+            : clause.filter == Clause::kAlways || call(frame, i, Funclet::kFilter, clause.filter) != 0)
       return true;
   }
   return false;
@@ -209,10 +210,12 @@ std::uint64_t Dispatch::frames_above(std::uint64_t address) const {
 void Dispatch::finish(const CrawlFrame& seen) {
   const CrawlFrame frame = seen;
   record_.set_context(frame.registers);
+  const Clause& clause = frame.method->clauses[target_.clause];
   const std::uint64_t target =
-      call(frame, target_.clause, Funclet::kCatch, frame.method->clauses[target_.clause].handler);
+      clause.handler != 0 ? call(frame, target_.clause, Funclet::kCatch, clause.handler) : clause.resume;
   Registers registers = record_.context().registers(thread_.walk.space->architecture());
   walker_.reset();
+  registers.set_slot(0, record_.object);  // rax, x0
   registers.set_pc(CodeAddress::instruction(target));
   record_.set_context(registers);
   land(registers, record_.previous, older_, frames_above(registers.sp()));

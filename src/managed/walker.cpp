@@ -375,7 +375,15 @@ Turn State::leave_frame() {
   lowest = place.registers.sp();
   native.reset();
   enter(place);
-  return Turn::kGoOn;
+  return ends_above(left.address, "explicit frame leads to below itself");
+}
+
+// What an explicit frame or a record leads to lies around it or above it: walks of broken ones end.
+Turn State::ends_above(std::uint64_t address, const char* otherwise) {
+  if (method == nullptr) return Turn::kGoOn;
+  if (!find_caller()) return Turn::kEnd;
+  if (caller_sp() > address) return Turn::kGoOn;
+  return failed({ErrorCode::kMalformed, otherwise, address, caller_sp()});
 }
 
 Turn State::show_record() {
@@ -402,7 +410,7 @@ Turn State::leave_record() {
     passed(*view);
   }
   enter(place);
-  return Turn::kGoOn;
+  return ends_above(address, "exception record leads to below itself");
 }
 
 // ---- what is shown ------------------------------------------------------------------------------------------------

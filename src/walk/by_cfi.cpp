@@ -188,6 +188,8 @@ bool by_cfi(const StepContext& context, Step& step) {
   if (may_land && by_landing(context, row, step)) return true;
   if (exact && installs_context(row) && before_context(context, row, step)) return true;
   apply_row(context, row, FrameOrigin::kCfi, step);
+  if (step.status.end == WalkEnd::kComplete && !context.module->zero_ends_stack(pc.lookup()))
+    step.status = guessed_end(context);
   // An interrupted instruction may stand anywhere; a row that leads nowhere is wrong at a call, too.
   const StepStatus applied = step.status;
   bool accepted = accept(context, step, exact ? Trust::kNone : Trust::kFull);

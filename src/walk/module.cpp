@@ -1,5 +1,7 @@
 #include "walk/module.h"
 
+#include "source/stack_end.h"
+
 namespace windlass::walk {
 
 Module::Module(ModuleInfo info, const source::UnwindSource& source, std::uint64_t bias, image::CodeMachine machine,
@@ -68,6 +70,8 @@ std::uint64_t Module::function_start(std::uint64_t address) const {
   const std::uint64_t start = source().function_start(address - bias_);
   return start != 0 ? start + bias_ : 0;
 }
+
+bool Module::zero_ends_stack(std::uint64_t address) const { return source::zero_ends_stack(source(), address - bias_); }
 
 std::uint64_t Module::entry_point() const {
   const std::uint64_t entry = source().entry_point();

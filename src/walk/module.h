@@ -78,6 +78,8 @@ class Module {
   bool functions_at(std::uint64_t address, std::uint64_t function, std::vector<source::NamedFunction>& to) const {
     return source().functions_at(address - bias_, function, to);
   }
+  // Does a return address of 0 where the row at an address has it prove that there is no caller?
+  [[nodiscard]] bool zero_ends_stack(std::uint64_t address) const;
   // The entry point of the image; 0: it has none in this module.
   [[nodiscard]] std::uint64_t entry_point() const;
 

@@ -25,8 +25,8 @@ const std::uint64_t* slot_at(std::uint64_t address) { return reinterpret_cast<co
 // Damaged stacks are misaligned, too.
 using AnyWord [[gnu::aligned(1), gnu::may_alias]] = std::uint64_t;
 
-WINDLASS_READS_STACKS std::uint64_t load_word(std::uint64_t address) {
-  return *reinterpret_cast<const volatile AnyWord*>(address);
+WINDLASS_READS_STACKS std::uint64_t load_word(const std::uint64_t* slot) {
+  return *reinterpret_cast<const volatile AnyWord*>(slot);
 }
 
 }  // namespace
@@ -80,7 +80,7 @@ inline void FastWalk::go_to(const FastWalkState& caller) {
 
 bool FastWalk::load(std::uint64_t address, std::uint64_t& value) {
   if (address < stack_.low || !extend(stack_, address, sizeof value)) return false;
-  value = load_word(address);
+  value = load_word(slot_at(address));
   return true;
 }
 
@@ -93,15 +93,18 @@ bool FastWalk::is_current(std::uint16_t tag) {
   return true;
 }
 
-// A simple rule's frame: where the caller's stack pointer is, and the return address.
+// A simple rule's frame: where the caller's stack pointer is, the return address, and the caller's frame pointer (at
+// the return address where it stays).
 struct FastWalk::SimpleFrame {
   SimpleFrame(PackedStep rule, const FastWalkState& frame)
-      : cfa((rule.from_fp() ? frame.fp : frame.sp) + rule.cfa_offset()), return_at(cfa - rule.return_below_cfa()) {}
+      : return_at((rule.from_fp() ? frame.fp : frame.sp) + rule.return_offset()),
+        cfa(return_at + rule.return_below_cfa()),
+        fp_at(return_at - rule.fp_below_return()) {}
   // Above sp. Those that count from sp are, see PackedStep::pack().
   [[nodiscard]] bool leads_out(PackedStep rule, const FastWalkState& frame) const {
-    return !rule.from_fp() || (cfa > frame.sp && return_at >= frame.sp);
+    return !rule.from_fp() || (cfa > frame.sp && fp_at >= frame.sp);
   }
-  std::uint64_t cfa, return_at;
+  std::uint64_t return_at, cfa, fp_at;
 };
 
 // The caller by a simple rule whose frame is readable. Anything odd is left to those who know better.
@@ -111,21 +114,11 @@ struct FastWalk::SimpleFrame {
   if constexpr (!kIsX64) {
     if ((at.cfa & 7) != 0) return Answer::kCannot;
   }
-  caller.fp = frame.fp;
-  slots.fp_slot = nullptr;
-  if (rule.fp_saved()) {
-    const std::uint64_t fp_at = at.cfa - rule.fp_below_cfa();
-    if (fp_at >= frame.sp) [[likely]] {
-      slots.fp_slot = slot_at(fp_at);
-      caller.fp = load_word(fp_at);
-    } else if ((frame.key & kInstructionBit) == 0) {
-      return Answer::kCannot;
-    }  // else its slot is dead, it has been popped: see apply.h
-  }
-  slots.return_slot = slot_at(at.return_at);
-  const std::uint64_t pc = without_authentication(load_word(at.return_at));
-  caller.key = pc;
-  caller.sp = at.cfa;
+  slots = {slot_at(at.return_at), slot_at(at.fp_at)};
+  const std::uint64_t pc = without_authentication(load_word(slots.return_slot));
+  // No branch: who saves the frame pointer and who does not is as random as the stack.
+  const std::uint64_t saved_fp = load_word(slots.fp_slot);
+  caller = {pc, at.cfa, rule.fp_saved() ? saved_fp : frame.fp};
   if (static_cast<std::int64_t>(pc) <= 0) [[unlikely]]
     return pc == 0 ? Answer::kEnd : Answer::kCannot;
   return Answer::kStepped;
@@ -136,6 +129,13 @@ FastWalk::Answer FastWalk::by_rule(PackedStep rule, FastWalkState& caller, Slots
   if (!at.leads_out(rule, state_) || at.return_at - written_ < written_size_) return Answer::kCannot;
   if (at.cfa > stack_.high && !extend(stack_, at.cfa - 8, 8)) return Answer::kCannot;
   return load_caller(rule, at, state_, caller, slots);
+}
+
+// By a rule that says that there is none: replayed as a return address of 0 that is always there.
+FastWalk::Answer FastWalk::by_no_caller(FastWalkState& caller, Slots& slots) {
+  caller.fp = state_.fp;
+  slots = {&kZero, &kZero};
+  return Answer::kEnd;
 }
 
 // The rules that are none of those, applied by the kernel side's code to the registers that this walk knows.
@@ -232,8 +232,11 @@ FastWalk::Answer FastWalk::by_found_rule(const table::TraceRule* rule, std::uint
   std::uint64_t index = 0;
   PackedStep step = PackedStep::other(PackedStep::kAllRegisters, tag);
   if (rule != nullptr) {
-    if (PackedStep::pack(*rule, tag, step)) {
+    if (PackedStep::pack(*rule, (state_.key & kInstructionBit) != 0, tag, step)) {
       answer = by_rule(step, caller, slots);
+    } else if (rule->ra_kind == WL_REG_UNDEFINED) {
+      answer = by_no_caller(caller, slots);
+      step = PackedStep::other(PackedStep::kPalette, tag, PackedStep::kOutermost);
     } else {
       answer = by_full_rule(*rule, caller);
       if (keep && answer != Answer::kCannot && RuleCache::intern(*rule, index))
@@ -252,10 +255,7 @@ FastWalk::Answer FastWalk::by_found_rule(const table::TraceRule* rule, std::uint
     }
   }
   if (keep) RuleCache::insert(state_.key, step);
-  if (tag != OwnModule::kNeverUnloaded)
-    slots = Slots();
-  else if (answer == Answer::kEnd && step.kind() == PackedStep::kPalette && rule->ra_kind == WL_REG_UNDEFINED)
-    slots = {&kZero, &kZero};
+  if (tag != OwnModule::kNeverUnloaded) slots = Slots();
   return answer;
 }
 
@@ -274,9 +274,11 @@ inline FastWalk::Answer FastWalk::find_caller(FastWalkState& caller, Slots& slot
   Answer answer = Answer::kCannot;
   if (rule.simple()) [[likely]] {
     answer = by_rule(rule, caller, slots);
-  } else if (table::TraceRule full; rule.kind() == PackedStep::kPalette && RuleCache::palette(rule.index(), full)) {
-    answer = by_full_rule(full, caller);
-    if (answer == Answer::kEnd && full.ra_kind == WL_REG_UNDEFINED) slots = {&kZero, &kZero};
+  } else if (rule.is(PackedStep::kPalette, rule.tag())) {
+    if (table::TraceRule full; rule.index() == PackedStep::kOutermost)
+      answer = by_no_caller(caller, slots);
+    else if (RuleCache::palette(rule.index(), full))
+      answer = by_full_rule(full, caller);
   }
   if (answer == Answer::kCannot || rule.tag() != OwnModule::kNeverUnloaded) [[unlikely]] {
     slots = Slots();
@@ -303,13 +305,18 @@ void FastWalk::end(Answer answer) {
   outcome_ = answer == Answer::kEnd ? outermost : Outcome::kNeedsAllRegisters;
 }
 
-// Is the current frame one of the record's? Then it is [old_ - 1].
+// Is the current frame one of the record's? Then it is [old_ - 1]. By halving, without a branch that depends on the
+// stack: where frames of another stack lie, no branch predictor knows. So all of the record is searched each time; what
+// lies behind [old_ - 1], or has been written over, is below sp.
 inline bool FastWalk::joins() {
-  const WalkRecord& record = *record_;
-  while (old_ != 0 && record[old_ - 1].sp < state_.sp) --old_;
-  if (old_ == 0) return false;
-  const RecordedFrame& frame = record[old_ - 1];
-  return frame.key == state_.key && frame.sp == state_.sp && frame.fp == state_.fp;
+  const RecordedFrame* frame = &(*record_)[0];
+  for (std::size_t rest = record_->size(); rest > 1;) {
+    const std::size_t half = rest / 2;
+    frame += frame[half].sp >= state_.sp ? half : 0;
+    rest -= half;
+  }
+  old_ = frame->sp >= state_.sp ? static_cast<std::size_t>(frame - &(*record_)[0]) + 1 : 0;
+  return frame->key == state_.key && frame->sp == state_.sp && frame->fp == state_.fp;
 }
 
 // From [current] on, as far out as the stack is what it was. True at the end of the walk.
@@ -322,9 +329,8 @@ WINDLASS_READS_STACKS inline bool FastWalk::replay(std::size_t& current, std::ui
     const RecordedFrame& next = frame[-1];
     if (next.sp > stack_.high) [[unlikely]]
       break;
-    if (without_authentication(*reinterpret_cast<const volatile AnyWord*>(frame->return_slot)) != next.key ||
-        *reinterpret_cast<const volatile AnyWord*>(frame->fp_slot != nullptr ? frame->fp_slot : &frame->fp) != next.fp)
-        [[unlikely]]
+    const std::uint64_t* const fp_slot = frame->fp_slot != frame->return_slot ? frame->fp_slot : &frame->fp;
+    if (without_authentication(load_word(frame->return_slot)) != next.key || load_word(fp_slot) != next.fp) [[unlikely]]
       break;
     --frame;
     if (next.key == 0) [[unlikely]] {
@@ -355,9 +361,13 @@ std::size_t FastWalk::run_ahead(std::uint64_t* pcs, std::size_t count, std::size
   std::uint64_t high = stack_.high;
   if (written_ + written_size_ > frame.sp && written_ < high) high = written_;
   const RuleCache::View rules;
-  for (; steps != 0; --steps) {
+  std::uint64_t* out = pcs + count;
+  for (const std::uint64_t* const end = out + steps; out != end;) {
     PackedStep rule;
-    if (!rules.find(frame.key, rule) || !rule.simple_of(OwnModule::kNeverUnloaded)) [[unlikely]]
+    if (!rules.find(frame.key, rule)) [[unlikely]]
+      break;
+    if (!rule.is(PackedStep::kFromSp, OwnModule::kNeverUnloaded) &&
+        !rule.is(PackedStep::kFromFp, OwnModule::kNeverUnloaded)) [[unlikely]]
       break;
     const SimpleFrame at(rule, frame);
     if (at.cfa > high || !at.leads_out(rule, frame)) [[unlikely]]
@@ -368,25 +378,25 @@ std::size_t FastWalk::run_ahead(std::uint64_t* pcs, std::size_t count, std::size
       break;
     *--recorded = {frame.key, frame.sp, frame.fp, slots.return_slot, slots.fp_slot};
     frame = caller;
-    pcs[count++] = frame.key;
+    *out++ = frame.key;
   }
   record_->added(static_cast<std::size_t>(begin - recorded));
   state_ = frame;
-  return count;
+  return static_cast<std::size_t>(out - pcs);
 }
 
 std::size_t FastWalk::run(std::uint64_t* pcs, std::size_t max) {
   const CodeInUse code(*this);
   written_ = reinterpret_cast<std::uint64_t>(pcs);
   written_size_ = max * sizeof *pcs;
-  RuleCache::touch();
+  RuleCache::before_walk();
   record_ = WalkRecord::acquire();
   bool recording = record_ != nullptr;
   old_ = recording ? record_->size() : 0;
   std::size_t count = 0;
   std::size_t current = 0;  // while in place: the current frame is the record's [current]
   bool in_place = false;
-  std::size_t untested = 1;  // frames until the next test whether the record has one: a test may take as long as a step
+  std::size_t untested = 4;  // frames until the next test whether the record has one: a test may take as long as a step
   pcs[count++] = state_.key & ~kInstructionBit;
   while (count < max) {
     if (old_ != 0) {
@@ -401,7 +411,7 @@ std::size_t FastWalk::run(std::uint64_t* pcs, std::size_t max) {
       const std::size_t before = count;
       const std::size_t most = max - count;
       count = run_ahead(pcs, count, old_ != 0 && untested < most ? untested : most);
-      if (untested < kMostUntested) untested *= 2;
+      if (untested < kMostUntested) untested *= 4;
       if (count != before) continue;
     }
     FastWalkState caller;
@@ -428,8 +438,7 @@ std::size_t FastWalk::run(std::uint64_t* pcs, std::size_t max) {
     if (recording) recording = record_->add({state_.key, state_.sp, state_.fp, slots.return_slot, slots.fp_slot}, old_);
     if (answer != Answer::kStepped) {
       end(answer);
-      if (recording && answer == Answer::kEnd)
-        (void)record_->add({0, 0, slots.fp_slot == &kZero ? 0 : caller.fp, &kBarrier, &kBarrier}, 0);
+      if (recording && answer == Answer::kEnd) (void)record_->add({0, 0, caller.fp, &kBarrier, &kBarrier}, 0);
       break;
     }
     go_to(caller);

@@ -53,6 +53,7 @@ class FastWalk {
   static Answer load_caller(PackedStep rule, const SimpleFrame& at, const FastWalkState& frame, FastWalkState& caller,
                             Slots& slots);
   Answer by_rule(PackedStep rule, FastWalkState& caller, Slots& slots);
+  Answer by_no_caller(FastWalkState& caller, Slots& slots);
   Answer by_full_rule(const table::TraceRule& rule, FastWalkState& caller);
   Answer by_new_rule(FastWalkState& caller, Slots& slots);
   Answer by_found_rule(const table::TraceRule* rule, std::uint16_t tag, FastWalkState& caller, Slots& slots);

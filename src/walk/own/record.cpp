@@ -13,7 +13,9 @@ WalkRecord records[kRecords];
 WalkRecord* WalkRecord::acquire() {
   const std::uint64_t thread = thread_pointer();
   WalkRecord& record = records[(thread >> 6 ^ thread >> 12 ^ thread >> 20) % kRecords];
-  return record.busy_.exchange(true, std::memory_order_acquire) ? nullptr : &record;
+  if (record.busy_.exchange(true, std::memory_order_acquire)) return nullptr;
+  record.start();
+  return &record;
 }
 
 }  // namespace windlass::walk

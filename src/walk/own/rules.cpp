@@ -17,58 +17,72 @@ PaletteEntry rules[kPaletteSize];
 constexpr std::uint64_t kSp = kOwnArchitecture == Architecture::kX86_64 ? 7 : 31;
 constexpr std::uint64_t kFp = kOwnArchitecture == Architecture::kX86_64 ? 6 : 29;
 
-// -offset / 8 if that is whole and fits `bits`.
-bool words_below(std::int64_t offset, unsigned bits, std::uint64_t& words) {
-  if (offset >= 0 || offset % 8 != 0) return false;
-  words = static_cast<std::uint64_t>(-offset / 8);
+// bytes / 8 if that is whole and fits `bits`.
+bool words_of(std::int64_t bytes, unsigned bits, std::uint64_t& words) {
+  if (bytes < 0 || bytes % 8 != 0) return false;
+  words = static_cast<std::uint64_t>(bytes) / 8;
   return words < std::uint64_t{1} << bits;
 }
 
 }  // namespace
 
 alignas(4096) RuleCache::Set RuleCache::sets_[kSets];
-std::atomic<std::size_t> RuleCache::mask_ = kFirstSets - 1;
+std::atomic<std::size_t> RuleCache::mask_ = mask_of(kFirstSets);
 std::atomic<std::size_t> RuleCache::remaining_ = kFirstSets;
+std::atomic<std::size_t> RuleCache::second_ = 0;
 
-bool PackedStep::pack(const table::TraceRule& rule, std::uint16_t tag, PackedStep& step) {
+bool PackedStep::pack(const table::TraceRule& rule, bool exact, std::uint16_t tag, PackedStep& step) {
   if (rule.cfa_kind != WL_CFA_REG || (rule.cfa_reg != kSp && rule.cfa_reg != kFp)) return false;
   if ((rule.flags & WL_RULE_SIGNAL) != 0 || rule.ra_kind != WL_REG_CFA) return false;
-  if (rule.cfa_offset < 0 || rule.cfa_offset % 8 != 0 || rule.cfa_offset >= 1 << 23) return false;
-  std::uint64_t ra = 0;
-  std::uint64_t fp = 0;
-  if (!words_below(rule.ra_offset, 12, ra)) return false;
-  const bool from_sp = rule.cfa_reg == kSp;
-  if (from_sp && static_cast<std::int64_t>(ra) * 8 > rule.cfa_offset) return false;  // a slot that has been popped
-  if (rule.fp_kind != WL_REG_SAME && (rule.fp_kind != WL_REG_CFA || !words_below(rule.fp_offset, 13, fp))) return false;
+  if (rule.fp_kind != WL_REG_SAME && rule.fp_kind != WL_REG_CFA) return false;
+  const std::int64_t return_offset = std::int64_t{rule.cfa_offset} + rule.ra_offset;
+  std::uint64_t from_base = 0;
+  std::uint64_t below_cfa = 0;
+  if (!words_of(return_offset, 18, from_base)) return false;  // negative: a slot that has been popped
+  if (!words_of(-std::int64_t{rule.ra_offset}, 12, below_cfa) || below_cfa == 0) return false;
+  if (kOwnArchitecture == Architecture::kX86_64 && below_cfa != 1) return false;
+  bool fp_saved = rule.fp_kind == WL_REG_CFA;
+  if (fp_saved && rule.cfa_reg == kSp && rule.cfa_offset + rule.fp_offset < 0) {
+    if (!exact) return false;
+    fp_saved = false;  // its slot is dead, it has been popped: see apply.h
+  }
+  std::uint64_t fp_below = 0;
+  if (fp_saved && (!words_of(rule.ra_offset - rule.fp_offset, 12, fp_below) || fp_below == 0)) return false;
   step = PackedStep((rule.cfa_reg == kFp ? kFromFp : kFromSp) | std::uint64_t{tag} << 2 |
-                    std::uint64_t{rule.fp_kind == WL_REG_CFA} << 18 | ra << 19 | fp << 31 |
-                    static_cast<std::uint64_t>(rule.cfa_offset / 8) << 44);
+                    std::uint64_t{fp_saved} << 18 | below_cfa << 19 | fp_below << 31 | from_base << 46);
   return true;
 }
 
 void RuleCache::insert(std::uint64_t key, PackedStep step) {
   const std::size_t mask = mask_.load(std::memory_order_relaxed);
   place(key, step, mask);
-  if (mask + 1 < kSets && remaining_.fetch_sub(1, std::memory_order_relaxed) == 1) grow(mask);
+  if (mask != mask_of(kSets) && remaining_.fetch_sub(1, std::memory_order_relaxed) == 1) grow(mask);
+}
+
+void RuleCache::spread() {
+  const std::size_t mask = mask_.load(std::memory_order_relaxed);
+  second_.store(0, std::memory_order_relaxed);
+  if (mask != mask_of(kSets)) grow(mask);
 }
 
 // Four times the sets. What was in use finds its new place; what other threads insert meanwhile may be lost to misses.
 void RuleCache::grow(std::size_t mask) {
-  const std::size_t larger = mask * 4 + 3;
+  const std::size_t sets = mask / sizeof(Set) + 1;
+  const std::size_t larger = mask_of(sets * 4);
   if (!mask_.compare_exchange_strong(mask, larger, std::memory_order_relaxed)) return;
-  remaining_.store(larger + 1, std::memory_order_relaxed);
-  for (std::size_t i = 0; i <= mask; ++i) {
+  remaining_.store(sets * 4, std::memory_order_relaxed);
+  for (std::size_t i = 0; i < sets; ++i) {
     for (const Way& way : sets_[i].way) {
       const std::uint64_t word = way.rule.load(std::memory_order_relaxed);
       const std::uint64_t key = way.check.load(std::memory_order_relaxed) ^ mix(word);
-      if (key != 0 && (hash(key) & larger) != i) place(key, PackedStep(word), larger);
+      if (key != 0 && &set_of(key, sets_, larger) != &sets_[i]) place(key, PackedStep(word), larger);
     }
   }
 }
 
 // The newest is found first; the older of a full set goes.
 void RuleCache::place(std::uint64_t key, PackedStep step, std::size_t mask) {
-  Set& set = sets_[hash(key) & mask];
+  Set& set = set_of(key, sets_, mask);
   const std::uint64_t check = set.way[0].check.load(std::memory_order_relaxed);
   const std::uint64_t word = set.way[0].rule.load(std::memory_order_relaxed);
   if ((check ^ mix(word)) != key && check != 0) {

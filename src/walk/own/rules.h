@@ -16,35 +16,41 @@ inline constexpr std::uint64_t kInstructionBit = std::uint64_t{1} << 63;
 
 // A rule in one word. Nearly all are "CFA = sp or fp + n, return address and frame pointer at CFA - m", in words of 8
 // bytes; the others are kept in full in a palette (signal frames, PLT entries, realigned frames) or left to the walker
-// of all registers.
+// of all registers. No slot of a rule that counts from sp is below it.
 //   bits 0-1 kind; 2-17 tag of the module; 18 the frame pointer is saved; 19-30 (CFA - return address slot) / 8;
-//   31-43 (CFA - frame pointer slot) / 8; 44-63 CFA offset / 8, or the index in the palette
+//   31-42 (return address slot - frame pointer slot) / 8; 43-45 zero; 46-63 return address slot from sp or fp / 8, or
+//   the index in the palette
+// The return address is what the next step waits for: its slot is one shift and one addition away.
 class PackedStep {
  public:
   enum Kind : std::uint64_t { kFromSp = 0, kFromFp = 1, kPalette = 2, kAllRegisters = 3 };
+  static constexpr std::uint64_t kOutermost = (1 << 18) - 1;  // index of the rule that says: there is no caller
 
   constexpr PackedStep() = default;
   constexpr explicit PackedStep(std::uint64_t word) : word_(word) {}
-  // The form of a rule; false where it needs the palette or all registers.
-  [[nodiscard]] static bool pack(const table::TraceRule& rule, std::uint16_t tag, PackedStep& step);
+  // The form of a rule for an instruction (`exact`) or a return address; false where it needs the palette or all
+  // registers.
+  [[nodiscard]] static bool pack(const table::TraceRule& rule, bool exact, std::uint16_t tag, PackedStep& step);
   [[nodiscard]] static constexpr PackedStep other(Kind kind, std::uint16_t tag, std::uint64_t index = 0) {
-    return PackedStep(kind | std::uint64_t{tag} << 2 | index << 44);
+    return PackedStep(kind | std::uint64_t{tag} << 2 | index << 46);
   }
 
   [[nodiscard]] constexpr std::uint64_t word() const { return word_; }
   [[nodiscard]] constexpr std::uint64_t kind() const { return word_ & 3; }
   [[nodiscard]] constexpr bool from_fp() const { return (word_ & 1) != 0; }
   [[nodiscard]] constexpr bool simple() const { return (word_ & 2) == 0; }
-  [[nodiscard]] constexpr bool simple_of(std::uint16_t tag) const {
-    return (word_ & 0x3fffe) == std::uint64_t{tag} << 2;
+  [[nodiscard]] constexpr bool is(Kind kind, std::uint16_t tag) const {
+    return (word_ & 0x3ffff) == (kind | std::uint64_t{tag} << 2);
   }
   [[nodiscard]] constexpr std::uint16_t tag() const { return static_cast<std::uint16_t>(word_ >> 2); }
   [[nodiscard]] constexpr bool fp_saved() const { return (word_ >> 18 & 1) != 0; }
   // Bytes.
-  [[nodiscard]] constexpr std::uint64_t return_below_cfa() const { return word_ >> 16 & 0x7ff8; }
-  [[nodiscard]] constexpr std::uint64_t fp_below_cfa() const { return word_ >> 28 & 0xfff8; }
-  [[nodiscard]] constexpr std::uint64_t cfa_offset() const { return word_ >> 41 & ~std::uint64_t{7}; }
-  [[nodiscard]] constexpr std::uint64_t index() const { return word_ >> 44; }
+  [[nodiscard]] constexpr std::uint64_t return_offset() const { return word_ >> 43; }
+  [[nodiscard]] constexpr std::uint64_t return_below_cfa() const {
+    return kOwnArchitecture == Architecture::kX86_64 ? 8 : word_ >> 16 & 0x7ff8;
+  }
+  [[nodiscard]] constexpr std::uint64_t fp_below_return() const { return word_ >> 28 & 0x7ff8; }
+  [[nodiscard]] constexpr std::uint64_t index() const { return word_ >> 46; }
 
  private:
   std::uint64_t word_ = 0;
@@ -54,6 +60,8 @@ class PackedStep {
 // mix([1]), so that a pair torn by another thread's store is a miss. Neighbouring code lies in neighbouring entries, so
 // that the first walks of a process touch few pages.
 class RuleCache {
+  struct Set;
+
  public:
   static constexpr std::size_t kSets = 8192;
   static constexpr std::size_t kFirstSets = 128;
@@ -62,23 +70,29 @@ class RuleCache {
   class View {
    public:
     [[nodiscard]] WINDLASS_READS_STACKS bool find(std::uint64_t key, PackedStep& step) const {
-      const Set& set = sets_[hash(key) & mask_];
+      const Set& set = set_of(key, sets_, mask_);
       std::uint64_t word = set.way[0].rule.load(std::memory_order_relaxed);
       if ((set.way[0].check.load(std::memory_order_relaxed) ^ mix(word)) != key) [[unlikely]] {
         word = set.way[1].rule.load(std::memory_order_relaxed);
         if ((set.way[1].check.load(std::memory_order_relaxed) ^ mix(word)) != key) return false;
+        second_.store(second_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
       }
       step = PackedStep(word);
       return true;
     }
 
    private:
+    Set* const sets_ = RuleCache::sets_;
     const std::size_t mask_ = RuleCache::mask_.load(std::memory_order_relaxed);
   };
-  // Before the first walk: writes to the first page, which a read would only map to be mapped again by the write.
-  static void touch() {
+  // Before each walk. The first one's page is written to, as a read would only map it to be mapped again by the write.
+  // Which way a rule is in no branch predictor knows: what is found in the second often enough to pay for the pages of
+  // a larger cache gets one.
+  static void before_walk() {
     if (remaining_.load(std::memory_order_relaxed) == kFirstSets) [[unlikely]]
       sets_[0].way[0].rule.fetch_add(0, std::memory_order_relaxed);
+    if (second_.load(std::memory_order_relaxed) > mask_.load(std::memory_order_relaxed)) [[unlikely]]
+      spread();
   }
   static void insert(std::uint64_t key, PackedStep step);
 
@@ -93,16 +107,23 @@ class RuleCache {
   struct alignas(32) Set {
     Way way[2];
   };
-  [[nodiscard]] static std::size_t hash(std::uint64_t key) { return key >> 3 ^ key >> 10 ^ key >> 17; }
+  // By an offset in bytes, which takes three operations: a walk waits for each.
+  [[nodiscard]] static Set& set_of(std::uint64_t key, Set* sets, std::size_t mask) {
+    const std::size_t offset = (key << 2 ^ key >> 5) & mask;
+    return *reinterpret_cast<Set*>(reinterpret_cast<std::byte*>(sets) + offset);
+  }
+  static constexpr std::size_t mask_of(std::size_t sets) { return (sets - 1) * sizeof(Set); }
   // So that keys and rules that differ in few bits do not make up for each other. Never a key for the empty entry: 0.
-  [[nodiscard]] static std::uint64_t mix(std::uint64_t word) { return word * 0x9e3779b97f4a7c15; }
+  [[nodiscard]] static std::uint64_t mix(std::uint64_t word) { return word * 0x1e3779b1; }
 
   static void place(std::uint64_t key, PackedStep step, std::size_t mask);
   static void grow(std::size_t mask);
+  static void spread();
 
   static Set sets_[kSets];
-  static std::atomic<std::size_t> mask_;       // sets in use - 1
+  static std::atomic<std::size_t> mask_;       // of offsets of sets in use
   static std::atomic<std::size_t> remaining_;  // inserts until it grows: one a set, half full
+  static std::atomic<std::size_t> second_;     // found in the second way since it grew; no matter if some are lost
 };
 
 }  // namespace windlass::walk

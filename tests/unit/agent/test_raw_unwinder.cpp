@@ -84,20 +84,27 @@ struct Unwound {
   std::vector<std::uint64_t> frames;
 };
 
+// This process as the agent knows it.
+struct Self {
+  const std::uint32_t tgid = static_cast<std::uint32_t>(getpid());
+  ModuleRegistry registry{nullptr};
+  ProcessTable table{[this](std::uint32_t process, std::uint32_t parent, const process::ProcMap& map) {
+    return registry.resolve(process, parent, map);
+  }};
+  RawUnwinder unwinder{registry};
+
+  Self() { EXPECT_TRUE(table.scan(tgid, 1)); }
+  [[nodiscard]] const MapSet& maps() const { return *table.find(tgid)->maps; }
+};
+
 Unwound unwind() {
-  ModuleRegistry registry(nullptr);
-  ProcessTable table([&](std::uint32_t tgid, std::uint32_t parent, const process::ProcMap& map) {
-    return registry.resolve(tgid, parent, map);
-  });
-  const auto self = static_cast<std::uint32_t>(getpid());
-  EXPECT_TRUE(table.scan(self, 1));
+  Self self;
   RawSample sample;
-  sample.tgid = self;
+  sample.tgid = self.tgid;
   sample.registers = capture.registers;
   sample.stack = {capture.registers.sp(), capture.stack};
   Unwound result;
-  RawUnwinder unwinder(registry);
-  result.end = unwinder.unwind(sample, table.find(self)->maps.get(), result.frames);
+  result.end = self.unwinder.unwind(sample, &self.maps(), result.frames);
   return result;
 }
 
@@ -280,6 +287,56 @@ TEST(RawEvent, PartsMustFitTheEvent) {
   event.stack_size = 0xffffffff;
   EXPECT_FALSE(parse_raw_event(event.head, size));
 }
+
+#if defined(__x86_64__)
+// Code that is jumped into with a frame already there, as LuaJIT's interpreter is described; and a function.
+extern "C" const char windlass_test_jumped_into[], windlass_test_called[];
+asm(R"(
+.pushsection .text
+windlass_test_jumped_into:
+  .cfi_startproc
+  .cfi_def_cfa_offset 80
+  nop
+  call windlass_test_called
+  nop
+  jmp *%rbx
+  .cfi_endproc
+windlass_test_called:
+  .cfi_startproc
+  sub $24, %rsp
+  .cfi_adjust_cfa_offset 24
+  nop
+  call windlass_test_jumped_into
+  jmp *%rbx
+  .cfi_endproc
+.popsection
+)");
+
+// The stack holds a 0 where the row has the return address.
+Unwound walk_to_zero(const char* code, std::size_t instruction, std::size_t cfa) {
+  capture = Capture();
+  capture.stack.resize(256);
+  capture.registers.set_pc(CodeAddress::instruction(reinterpret_cast<std::uint64_t>(code) + instruction));
+  capture.registers.set_sp(stack_top() - 256);
+  const std::uint64_t other = 1;
+  for (std::size_t at = 0; at < cfa - 8; at += 8) std::memcpy(capture.stack.data() + at, &other, 8);
+  return unwind();
+}
+
+TEST(RawUnwinder, AZeroEndsTheStackOfAFunctionOnly) {
+  EXPECT_EQ(walk_to_zero(windlass_test_jumped_into, 0, 80).end, WL_END_GUESSED);
+  EXPECT_EQ(walk_to_zero(windlass_test_called, 4, 32).end, WL_END_COMPLETE);
+}
+
+TEST(RawUnwinder, WhatTheKernelSideCallsWholeHasToBeProven) {
+  Self self;
+  const auto jumped_into = reinterpret_cast<std::uint64_t>(windlass_test_jumped_into);
+  const auto called = reinterpret_cast<std::uint64_t>(windlass_test_called);
+  EXPECT_FALSE(self.unwinder.proves_end(jumped_into | WL_FRAME_EXACT, self.maps()));
+  EXPECT_TRUE(self.unwinder.proves_end(called | WL_FRAME_EXACT, self.maps()));
+  EXPECT_FALSE(self.unwinder.proves_end(called, self.maps())) << "a return address behind the code before";
+}
+#endif
 
 }  // namespace
 }  // namespace windlass::agent

@@ -314,7 +314,8 @@ TEST(CApiManaged, WhatNoMethodCanBeIsRefused) {
     return status == WINDLASS_OK ? std::string("fine") : std::string(error.text);
   };
   using Description = windlass_method_description;
-  const windlass_clause clause{.kind = 4, .begin = 0, .end = 1, .reserved = 0, .handler = 0, .filter = 0, .user = 0};
+  const windlass_clause clause{
+      .kind = 4, .begin = 0, .end = 1, .reserved = 0, .handler = 0, .filter = 0, .user = 0, .resume = 0};
   EXPECT_EQ(why([](Description&) {}), "fine");
   EXPECT_NE(why([](Description& d) { d.end = d.begin; }).find("no code"), std::string::npos);
   EXPECT_NE(why([](Description& d) { d.funclet = 5; }).find("no kind"), std::string::npos);

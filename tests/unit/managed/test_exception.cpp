@@ -212,6 +212,53 @@ TEST_F(Managed, ClausesAroundOneAnother) {
   EXPECT_EQ(events, (Events{"outer finally", "outer catch"}));
 }
 
+// Exception tables as Windows' compilers write them, for code that handles exceptions in the method itself.
+struct ScopeTable {
+  std::uint32_t count = 0;
+  std::uint32_t words[8] = {};
+  // RVAs count from a method of this program.
+  static std::uint32_t rva(const void* code) {
+    return static_cast<std::uint32_t>(reinterpret_cast<std::uint64_t>(code) - base());
+  }
+  static std::uint64_t base() { return reinterpret_cast<std::uint64_t>(&outer_method) - 0x1000'0000; }
+  void add(const char* at, std::uint32_t handler, std::uint32_t target) {
+    std::uint32_t* to = words + std::size_t{4} * count++;
+    to[0] = rva(at);
+    to[1] = rva(at) + 8;
+    to[2] = handler;
+    to[3] = target;
+  }
+  [[nodiscard]] std::span<const std::byte> bytes() const {
+    return std::as_bytes(std::span(&count, 1 + std::size_t{4} * count));
+  }
+};
+
+TEST_F(Managed, ScopeTablesOfWindows) {
+  ScopeTable cleans, handles;
+  cleans.add(middle_method_try, ScopeTable::rva(middle_finally), 0);
+  handles.add(outer_method_try, ScopeTable::rva(outer_filter), ScopeTable::rva(outer_method_resume));
+  handles.add(outer_method_try, 1, ScopeTable::rva(outer_method_resume));
+  const auto of_middle = read_scope_table(cleans.bytes(), ScopeTable::base(), middle);
+  const auto of_outer = read_scope_table(handles.bytes(), ScopeTable::base(), outer);
+  ASSERT_TRUE(of_middle) << of_middle.error().text();
+  ASSERT_TRUE(of_outer) << of_outer.error().text();
+  protect(middle, *of_middle);
+  protect(outer, *of_outer);
+  bodies["outer filter"] = [](std::uint64_t object) { return object == 7 ? 1 : 0; };
+  for (const std::uint64_t object : {7, 8}) {  // by the filter, and by the one that takes every exception
+    events.clear();
+    EXPECT_TRUE(came_back_by_handler(throw_from_inner(object)));
+    EXPECT_EQ(events, (Events{"outer filter", "middle finally"}));
+  }
+  for (std::size_t size = 0; size < handles.bytes().size(); ++size)
+    EXPECT_FALSE(read_scope_table(handles.bytes().first(size), ScopeTable::base(), outer)) << size;
+  for (const auto& [word, value] : {std::pair(0, 0u), {1, 0u}, {2, 0u}, {3, 1u}}) {
+    ScopeTable wrong = handles;
+    wrong.words[word] = value;
+    EXPECT_EQ(read_scope_table(wrong.bytes(), ScopeTable::base(), outer).error().where, 4u) << word;
+  }
+}
+
 TEST_F(Managed, InsideAHandlerAnotherIsThrownAndCaught) {
   outer_catches();
   protect(inner, {clause(ClauseKind::kCatch, inner, inner_method_try, inner_catch, 9)});

@@ -1,10 +1,95 @@
 // Explicit frames: pushed and popped, read, and refused where they are broken.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "made_up_stack.h"
+#include "process/process_memory.h"
+
+// push_by_code(list, frame), pop_by_code(list, frame): the instructions that explicit_frame.h gives to generated code.
+#if defined(__x86_64__)
+asm(R"(
+  .text
+  .globl push_by_code, pop_by_code
+push_by_code:
+  movq (%rdi), %rax
+  movq %rax, (%rsi)
+  movq %rsi, (%rdi)
+  ret
+pop_by_code:
+  movq (%rsi), %rax
+  movq %rax, (%rdi)
+  ret
+)");
+#else
+asm(R"(
+  .text
+  .p2align 2
+  .globl push_by_code, pop_by_code
+push_by_code:
+  ldr x9, [x0]
+  str x9, [x1]
+  str x1, [x0]
+  ret
+pop_by_code:
+  ldr x9, [x1]
+  str x9, [x0]
+  ret
+)");
+#endif
+extern "C" void push_by_code(windlass::managed::FrameList* list, void* frame);
+extern "C" void pop_by_code(windlass::managed::FrameList* list, void* frame);
 
 namespace windlass::managed {
 namespace {
+
+// Outer frames have to lie above inner ones: an array's do.
+TEST(ExplicitFrame, GeneratedCodePushesAndPops) {
+  FrameList list;
+  CallSiteFrame frames[2];
+  for (CallSiteFrame& frame : frames) frame.header.cookie = list.cookie ^ reinterpret_cast<std::uint64_t>(&frame);
+  push_by_code(&list, &frames[1]);
+  push_by_code(&list, &frames[0]);
+  const auto inner = read_frame(own_process().memory(), list.top, &list.cookie);
+  ASSERT_TRUE(inner) << inner.error().text();
+  EXPECT_EQ(inner->address, reinterpret_cast<std::uint64_t>(&frames[0]));
+  const auto outer = read_frame(own_process().memory(), inner->next, &list.cookie);
+  ASSERT_TRUE(outer) << outer.error().text();
+  EXPECT_EQ(outer->next, kEndOfFrames);
+  pop_by_code(&list, &frames[0]);
+  EXPECT_EQ(list.top, reinterpret_cast<std::uint64_t>(&frames[1]));
+  pop_by_code(&list, &frames[1]);
+  EXPECT_EQ(list.top, kEndOfFrames);
+}
+
+// Another process reads the list as it is, while it stands on this one's stack.
+TEST(ExplicitFrame, AnotherProcessReadsTheList) {
+  FrameList list;
+  std::uint64_t object = 4711;
+  CallSiteFrame frames[2];
+  frames[0].site = {0x1234, 0x5678, 0};
+  list.push(frames[1].header);
+  list.push(frames[0].header);
+  HelperFrame<1> helper(&object);
+  const pid_t child = fork();
+  if (child == 0) {
+    const process::MemoryFile parent(getppid());
+    std::uint64_t head[2] = {}, reference = 0, value = 0;
+    if (!parent.read(reinterpret_cast<std::uint64_t>(&list), head, sizeof head)) _exit(1);
+    const auto inner = read_frame(parent, head[0], &head[1]);
+    if (!inner || inner->site.pc != 0x1234) _exit(2);
+    const auto outer = read_frame(parent, inner->next, &head[1]);
+    if (!outer || outer->next != kEndOfFrames) _exit(3);
+    const auto its = reinterpret_cast<std::uint64_t>(&helper.references);
+    if (!parent.read(its, &reference, 8) || !parent.read(reference, &value, 8) || value != 4711) _exit(4);
+    head[1] ^= 1;
+    _exit(read_frame(parent, head[0], &head[1]) ? 5 : 0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
 
 TEST(ExplicitFrame, ListsGrowAndShrink) {
   FrameList list;

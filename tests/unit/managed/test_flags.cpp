@@ -95,6 +95,7 @@ TEST(Flags, QuickUnwindKnowsThreeRegistersLightUnwindNoPlaces) {
   EXPECT_FALSE(light.saved_known);
   const CrawlFrame quick = caller(kQuickUnwind);
   EXPECT_FALSE(quick.registers.has(kRbx));
+  EXPECT_TRUE(quick.registers.has(kRbp));
   EXPECT_EQ(quick.registers.sp(), all.registers.sp());
   EXPECT_EQ(quick.pc(), all.pc());
 }

@@ -1,7 +1,9 @@
 // Stack maps: written, read, and applied to frames.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <random>
+#include <utility>
 
 #include "made_up_stack.h"
 #include "managed/gc_roots.h"
@@ -132,6 +134,59 @@ TEST(GcRoots, RegistersAreUpdatedWhereTheyWereSaved) {
   ASSERT_TRUE(each_root(walker.frame(), *stack.mem, [&](const Root& root) { found = root; }));
   EXPECT_EQ(found.value, 0x77u);
   EXPECT_EQ(found.address, inner - 16);
+}
+
+// A helper's, one to many of them.
+template <std::size_t... N>
+std::string protected_by_helper(std::index_sequence<N...>) {
+  std::array<std::uint64_t, sizeof...(N)> objects{(100 + N)...};
+  HelperFrame<sizeof...(N)> helper(&objects[N]...);
+  FrameList list;
+  const Pushed pushed(list, helper);
+  const auto view = read_frame(own_process().memory(), list.top, &list.cookie);
+  CrawlFrame frame;
+  frame.state = CrawlState::kFrameFunction;
+  frame.frame = *view;
+  std::string text = roots_of(frame, own_process().memory());
+  (void)each_root(frame, own_process().memory(), [](const Root& root) { root.set(root.value + 1); });
+  for (const std::uint64_t object : objects) text += ">" + std::to_string(object);
+  helper.header.attributes |= kFrameAborted;
+  frame.frame = *read_frame(own_process().memory(), list.top, &list.cookie);
+  return text + roots_of(frame, own_process().memory());
+}
+
+TEST(GcRoots, HelpersProtectAsManyAsTheySay) {
+  EXPECT_EQ(protected_by_helper(std::make_index_sequence<1>()), "100>101");
+  EXPECT_EQ(protected_by_helper(std::make_index_sequence<2>()), "100 101>101>102");
+  EXPECT_EQ(protected_by_helper(std::make_index_sequence<3>()), "100 101 102>101>102>103");
+  EXPECT_EQ(protected_by_helper(std::make_index_sequence<5>()), "100 101 102 103 104>101>102>103>104>105");
+}
+
+// A stub that prepares the method that was called has the arguments in its frame: they are roots there, and what the
+// method begins with.
+TEST(GcRoots, ATransitionProtectsItsArguments) {
+  MadeUpStack stack;
+  stack.call(stack.runtime.add(1, 4), 0x11);
+  constexpr RegisterNumber kRdi = 5, kRsi = 4;
+  ContextFrame frame(FrameKind::kTransition, FrameForm::kSaved, kStandsForFunction);
+  frame.header.user = 2;  // the method that is prepared
+  Registers registers = stack.registers();
+  registers.set(kRdi, 0xaaa);
+  registers.set(kRsi, 0xbbb);
+  frame.context.set(registers);
+  const std::uint64_t references = stack.sp -= 16, at = stack.sp -= (sizeof frame + 15) / 16 * 16;
+  const std::uint64_t slots = at + offsetof(ContextFrame, context) + offsetof(SavedContext, value);
+  stack.mem->put(references, slots + 8 * kRdi);
+  stack.mem->put(references + 8, slots + 8 * kRsi);
+  frame.header.reference_count = 2;
+  frame.header.references = references;
+  stack.push(frame, at);
+  stack.call_native();
+  EXPECT_EQ(stack.shown(stack.registers(), 0), "transition 1");
+  ManagedWalker walker(stack.thread, stack.registers(), kFunctionsOnly);
+  ASSERT_TRUE(walker.next());
+  EXPECT_EQ(walker.frame().function(), 2u);
+  EXPECT_EQ(roots_of(walker.frame(), *stack.mem), "2730 3003");
 }
 
 TEST(GcRoots, OfExplicitFramesAndExceptions) {

@@ -206,6 +206,26 @@ TEST(ManagedWalk, BrokenListsAndStacksAreErrors) {
   loop.mem->put(first.site.sp + 24, kCode + 0x10);
   loop.push(first);
   EXPECT_NE(loop.shown(loop.registers(), 0).find("error"), std::string::npos);
+  // What an explicit frame, or an exception's record, leads to lies above it.
+  MadeUpStack below;
+  below.call(below.runtime.add(1, 4));
+  CallSiteFrame site = below.call_site();
+  const std::uint64_t at = below.push(site);
+  site.site.sp = at - 32;  // the method's frame would end where this begins
+  site.header = {.next = kEndOfFrames, .cookie = MadeUpStack::kCookie ^ at, .kind = 0, .form = 1};
+  below.mem->put(at, site);
+  below.call_native();
+  EXPECT_EQ(below.shown(below.registers(), 0), "inlined call error: explicit frame leads to below itself");
+  below.thread.frames = kEndOfFrames;
+  ExceptionRecord record;
+  Registers low = below.registers();
+  low.set_pc(CodeAddress::return_address(kCode + 0x10));
+  low.set_sp(kStackTop - kStackSize + 64);
+  below.mem->put(low.sp() + 24, kNativeCode + 0x80);
+  record.set_context(low);
+  below.push_record(record);
+  below.call_native();
+  EXPECT_EQ(below.shown(below.registers(), 0), "error: exception record leads to below itself");
 }
 
 TEST(ManagedWalk, CrawlMarksLookPastHelpers) {

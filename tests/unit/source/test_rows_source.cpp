@@ -3,6 +3,7 @@
 
 #include "cli/rows.h"
 #include "source/rows_source.h"
+#include "source/stack_end.h"
 #include "support/walk_target.h"
 #include "table/compile.h"
 #include "walk/unwinders.h"
@@ -116,6 +117,22 @@ TEST(RowsSource, IsWalked) {
   EXPECT_EQ(step.caller.sp(), kRsp + 48);
   EXPECT_EQ(step.caller.get(kRbx), 0x1234u);
   EXPECT_EQ(step.caller.get(kRbp), 7u);
+}
+
+// A return address of 0 in code whose rows begin with a frame already there, as an interpreter's do, may be anything.
+TEST(RowsSource, ZeroEndsStacksOfFunctionsThatAreCalled) {
+  GivenFunction interpreter = leaf(kCode + 0x200);
+  interpreter.rows[0].cfa = CfaRule::at(x86_64::kRsp, 80);
+  GivenFunction start = interpreter;  // says itself that nobody called it
+  start.function.begin = start.rows[0].begin = kCode + 0x300;
+  start.function.end = start.rows[0].end = kCode + 0x310;
+  start.rows[0].return_address = RegisterRule::undefined();
+  const auto source = RowsSource::make(Architecture::kX86_64, {pushing(), interpreter, start});
+  ASSERT_TRUE(source) << source.error().text();
+  EXPECT_TRUE(zero_ends_stack(*source, kCode + 0x20)) << "behind its prologue";
+  EXPECT_FALSE(zero_ends_stack(*source, kCode + 0x208));
+  EXPECT_TRUE(zero_ends_stack(*source, kCode + 0x308));
+  EXPECT_TRUE(zero_ends_stack(*source, kCode + 0x38)) << "no row: somebody else's to prove";
 }
 
 TEST(RowsSource, IsPrinted) {

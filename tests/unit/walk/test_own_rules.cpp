@@ -23,37 +23,58 @@ table::TraceRule rule_of(std::int32_t cfa_offset, std::int16_t ra_offset = -8) {
 }
 
 TEST(OwnRules, AWordHasWhatItWasPackedFrom) {
-  for (const std::int32_t offset : {8, 16, 4096, (1 << 23) - 8}) {
+  for (const std::int32_t offset : {16, 4096, 1 << 21}) {
     table::TraceRule rule = rule_of(offset);
     rule.fp_kind = WL_REG_CFA;
     rule.fp_offset = -16;
     PackedStep step;
-    ASSERT_TRUE(PackedStep::pack(rule, 0x1234, step)) << offset;
-    EXPECT_EQ(step.cfa_offset(), static_cast<std::uint64_t>(offset));
+    ASSERT_TRUE(PackedStep::pack(rule, false, 0x1234, step)) << offset;
+    EXPECT_EQ(step.return_offset(), static_cast<std::uint64_t>(offset - 8));
     EXPECT_EQ(step.return_below_cfa(), 8u);
-    EXPECT_EQ(step.fp_below_cfa(), 16u);
+    EXPECT_EQ(step.fp_below_return(), 8u);
     EXPECT_EQ(step.tag(), 0x1234u);
+    EXPECT_TRUE(step.is(PackedStep::kFromSp, 0x1234));
+    EXPECT_FALSE(step.is(PackedStep::kFromSp, 0));
     EXPECT_TRUE(step.simple() && step.fp_saved() && !step.from_fp());
   }
 }
 
 TEST(OwnRules, WhatDoesNotFitIsNotPacked) {
   PackedStep step;
-  EXPECT_FALSE(PackedStep::pack(rule_of(1 << 23), 0, step));
-  EXPECT_FALSE(PackedStep::pack(rule_of(12), 0, step));
-  EXPECT_FALSE(PackedStep::pack(rule_of(-8), 0, step));
-  EXPECT_FALSE(PackedStep::pack(rule_of(16, -24), 0, step)) << "a slot that has been popped";
-  EXPECT_FALSE(PackedStep::pack(rule_of(16, 8), 0, step));
+  EXPECT_FALSE(PackedStep::pack(rule_of((1 << 21) + 8), false, 0, step));
+  EXPECT_FALSE(PackedStep::pack(rule_of(12), false, 0, step));
+  EXPECT_FALSE(PackedStep::pack(rule_of(-8), false, 0, step));
+  EXPECT_FALSE(PackedStep::pack(rule_of(16, -24), false, 0, step)) << "a slot that has been popped";
+  EXPECT_FALSE(PackedStep::pack(rule_of(16, 8), false, 0, step));
+  EXPECT_EQ(PackedStep::pack(rule_of(32, -16), false, 0, step), kOwnArchitecture != Architecture::kX86_64);
   table::TraceRule other = rule_of(16);
   other.cfa_reg = 3;
-  EXPECT_FALSE(PackedStep::pack(other, 0, step));
+  EXPECT_FALSE(PackedStep::pack(other, false, 0, step));
   other = rule_of(16);
   other.flags = WL_RULE_SIGNAL;
-  EXPECT_FALSE(PackedStep::pack(other, 0, step));
+  EXPECT_FALSE(PackedStep::pack(other, false, 0, step));
+  other = rule_of(16);
+  other.fp_kind = WL_REG_CFA;
+  other.fp_offset = -8;
+  EXPECT_FALSE(PackedStep::pack(other, false, 0, step)) << "where the return address is";
   other = rule_of(16);
   other.cfa_reg = kFp;
-  EXPECT_TRUE(PackedStep::pack(other, 0, step));
+  EXPECT_TRUE(PackedStep::pack(other, false, 0, step));
   EXPECT_TRUE(step.from_fp());
+}
+
+// At a ret, what the function saved has been popped, and is where it belongs.
+TEST(OwnRules, AFramePointerBelowSpIsOneOfAnInstruction) {
+  table::TraceRule rule = rule_of(8);
+  rule.fp_kind = WL_REG_CFA;
+  rule.fp_offset = -16;
+  PackedStep step;
+  EXPECT_FALSE(PackedStep::pack(rule, false, 0, step));
+  ASSERT_TRUE(PackedStep::pack(rule, true, 0, step));
+  EXPECT_FALSE(step.fp_saved());
+  rule.cfa_offset = 16;
+  ASSERT_TRUE(PackedStep::pack(rule, true, 0, step));
+  EXPECT_TRUE(step.fp_saved());
 }
 
 TEST(OwnRules, ThePaletteIsUsedToItsLastPlace) {
@@ -75,9 +96,26 @@ TEST(OwnRules, ThePaletteIsUsedToItsLastPlace) {
   EXPECT_FALSE(RuleCache::palette(512, rule));
 }
 
+// What is found in a set's second way again and again gets a set of its own before a walk.
+TEST(OwnRules, ACacheWhoseSecondWaysAreInUseGrowsBeforeAWalk) {
+  const auto step = [](std::uint64_t i) { return PackedStep::other(PackedStep::kPalette, 0, i); };
+  constexpr std::uint64_t kKey = 0x7000'0000;
+  constexpr std::uint64_t kOther = kKey ^ std::uint64_t{1} << 17;  // of the same set at first
+  RuleCache::insert(kKey, step(1));
+  RuleCache::insert(kOther, step(2));
+  PackedStep it;
+  for (std::size_t i = 0; i <= RuleCache::kFirstSets * 32; ++i) ASSERT_TRUE(RuleCache::View().find(kKey, it));
+  RuleCache::before_walk();
+  RuleCache::insert(kOther ^ std::uint64_t{1} << 40, step(3));
+  RuleCache::insert(kOther ^ std::uint64_t{1} << 41, step(4));
+  ASSERT_TRUE(RuleCache::View().find(kKey, it)) << "the others are in another set by now";
+  EXPECT_EQ(it.index(), 1u);
+  EXPECT_FALSE(RuleCache::View().find(kOther, it));
+}
+
 // Two of a set are both found, the third takes the place of the older one; and the cache grows with what is in it.
 TEST(OwnRules, TheCacheKeepsTheNewerOfEachSetAndGrows) {
-  const auto step = [](std::uint64_t i) { return PackedStep(i << 44); };
+  const auto step = [](std::uint64_t i) { return PackedStep::other(PackedStep::kPalette, 0, i); };
   const auto found = [](std::uint64_t key) {
     PackedStep it;
     return RuleCache::View().find(key, it) ? it.index() : 0;
