@@ -149,8 +149,8 @@ TEST_F(WindowsArm64, WholeStacksAndTheirRoots) {
   std::vector<std::pair<std::uint64_t, std::uint64_t>> roots;
   for (const CrawlFrame& frame : ManagedWalker(thread, registers, kAllowAsyncWalk)) {
     seen += std::to_string(frame.method->id);
-    if (frame.method == outer)
-      ASSERT_TRUE(each_root(frame, *mem, [&](const Root& root) { roots.emplace_back(root.address, root.value); }));
+    if (frame.method != outer) continue;
+    ASSERT_TRUE(each_root(frame, *mem, [&](const Root& root) { roots.emplace_back(root.address, root.value); }));
   }
   EXPECT_EQ(seen, "321");
   const std::vector<std::pair<std::uint64_t, std::uint64_t>> expected = {{middle_sp + 16, 0xabc},
