@@ -20,6 +20,7 @@
 
 #include "windlass_bpf_access.h"
 
+#include "windlass_interpreter.h"
 #include "windlass_walk.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
@@ -97,7 +98,8 @@ WL_GLOBAL int wl_emit_stack(struct wl_scratch* s, struct wl_cpu_stats* st) {
   s->event.end = end;
   s->event.certainty = certainty;
   s->event.user_frames = u->frames;
-  __u64 size = sizeof s->event + (u->frames + u->first) * 8;
+  s->event.interpreted_frames = u->interpreted.count;
+  __u64 size = sizeof s->event + (u->frames + u->first + 2 * u->interpreted.count) * 8;
   if (size > sizeof s->event + sizeof s->frames) return 1;
   if (bpf_ringbuf_output(&events, &s->event, size, wl_wakeup())) {
     st->lost++;
@@ -123,7 +125,20 @@ WL_GLOBAL int wl_use_process(struct wl_unwind* u, __u32 tgid) {
   u->space = process->space;
   u->maps = process->maps;
   u->map_count = process->map_count;
+  u->has_interpreter = process->flags & WL_PROCESS_INTERPRETED;
   return 1;
+}
+
+/* What the process's interpreter runs in the thread. */
+WL_GLOBAL int wl_take_interpreted_stack(struct wl_scratch* s) {
+  if (!s) return 1;
+  struct wl_unwind* u = &s->unwind;
+  __u32 ref = u->maps + u->map_count * (sizeof(struct wl_mapping) >> WL_REF_SHIFT);
+  const unsigned char* chunk = wl_chunk(&u->env, ref);
+  __u32 at = wl_offset(ref);
+  if (!chunk || at > WL_CHUNK_SIZE - sizeof(struct wl_interpreter)) return 1;
+  __builtin_memcpy(&u->interpreted.layout, chunk + at, sizeof(struct wl_interpreter));
+  return wl_take_interpreted(s);
 }
 
 WL_INLINE int wl_wants_raw(__u32 end) {
@@ -142,9 +157,13 @@ WL_GLOBAL int wl_begin_walk(struct wl_unwind* u) {
   u->memo_hits = 0;
   u->managed_frames = 0;
   u->table.address = 0;
+  u->has_interpreter = 0;
+  u->interpreted.count = 0;
   u->end = WL_END_INTERNAL;
   u->certainty = WL_DESCRIBED;
   u->interrupted_sp = 0;
+  u->other_stack = 0;
+  u->kept_at = 0;
   u->thread_pointer = 0;
   u->gs_base = 0;
   u->env.window.base = 0;
@@ -204,9 +223,12 @@ WL_INLINE int wl_take_user_stack(struct wl_scratch* s, struct wl_cpu_stats* st, 
   if (wl_use_process(u, s->event.head.tgid)) {
     struct wl_memo* m = bpf_map_lookup_elem(&memo, &s->event.head.cpu);
     if (m) wl_walk(s, m);
+    if (u->has_interpreter) wl_take_interpreted_stack(s);
   }
   if (!wl_wants_raw(u->end)) return 0;
   __u64 stop = u->frames ? u->cursor.regs[WL_SP] : 0;
+  u->kept_at = 0; /* of a frame on the way */
+  if (u->other_stack) stop = wl_other_sp(u, stop);
   if (u->interrupted_sp) stop = u->interrupted_sp - WL_RED_ZONE;
   wl_first_frame(s, regs);
   s->machine = WL_MACHINE;

@@ -33,6 +33,7 @@ struct wl_budget {
 
 #define WL_RAW_CODE_BEFORE 32u
 #define WL_RAW_CODE 64u
+#define WL_RAW_INTERPRETED_BYTES (WL_MAX_RAW_INTERPRETED_FRAMES * sizeof(struct wl_interpreted_frame))
 /* kernel frames, code, stack */
 #define WL_RAW_BYTES ((WL_MAX_KERNEL_FRAMES + 1) * 8 + WL_RAW_CODE + WL_MAX_RAW_STACK)
 

@@ -54,7 +54,8 @@ enum wl_cfa_kind {
 enum wl_reg_kind {
   WL_REG_SAME = 0,      /* value = register */
   WL_REG_CFA = 1,       /* value = [CFA + offset] */
-  WL_REG_BASE = 2,      /* value = [cfa_reg + offset], cfa_reg as it was in the callee (signal frames, DRAP) */
+  WL_REG_BASE = 2,      /* value = [cfa_reg + offset], cfa_reg as it was in the callee (signal frames, DRAP); with
+                           WL_CFA_THREAD from where the last word was loaded */
   WL_REG_IN_REG = 3,    /* value = register number `offset` */
   WL_REG_CFA_VALUE = 4, /* value = CFA + offset */
   WL_REG_UNDEFINED = 5, /* unknown; for the return address: end of stack */
@@ -133,7 +134,15 @@ enum wl_mapping_kind {
   WL_MAPPING_GENERATED = 1, /* of a runtime that nothing is known of; or of a file that could not be read */
   WL_MAPPING_MANAGED = 2,   /* its maker publishes its functions: by a code manager's table, which is read in its memory
                              * (windlass_code_layout.h), or by a jitdump, which the agent reads */
+  WL_MAPPING_SWITCHED = 3,  /* its threads are on a stack of the runtime's own while they run it (Erlang's processes):
+                             * the agent unwinds it. `bias` says where a thread keeps its stack pointer there, so that
+                             * a sample of what it calls on the thread's own stack has both: a WL_CFA_THREAD's
+                             * cfa_offset, cfa_reg, cfa_arg and x_offset, as WL_WAY packs them */
 };
+/* The parts of a way to a stack pointer, in a word; 0: none. */
+#define WL_WAY(cfa_offset, cfa_reg, cfa_arg, x_offset)                                        \
+  ((__u64)(__u16)(cfa_offset) | (__u64)(__u8)(cfa_reg) << 16 | (__u64)(__u8)(cfa_arg) << 24 | \
+   (__u64)(__u16)(x_offset) << 32)
 
 /* tgid -> this. `space` names one state of one address space and is never used twice, so a memo entry tagged with it
  * can never be stale: with other code at an address, a set published for it has another number. Generated code leaves
@@ -144,6 +153,49 @@ struct wl_process {
   __u32 space;
   __u32 flags;
   __u64 epoch; /* must be the process's current one: exec, fork and unmap give it a new one (their event says it) */
+};
+
+/* What an interpreter's evaluator runs in a thread, read at the sample's moment (windlass_interpreter.h): where CPython
+ * keeps it. Behind a set's last mapping, if WL_PROCESS_INTERPRETED is set. Offsets in bytes. */
+#define WL_PROCESS_INTERPRETED 1u
+
+enum wl_activations { /* how one activation of the evaluator is told from the next in the list of frames */
+                      WL_ACTIVATION_EACH = 0,  /* each frame is one (to CPython 3.10) */
+                      WL_ACTIVATION_ENTRY = 1, /* its outermost frame is marked by a byte that is not 0 (3.11) */
+                      WL_ACTIVATION_SHIM =
+                          2, /* behind its outermost frame is one of the evaluator's own, whose byte is WL_OWNED_BY_C */
+};
+#define WL_OWNED_BY_C 3
+
+#define WL_INTERPRETER_FRAME_BYTES 128u /* of a frame, at most */
+#define WL_CODE_WORDS 16u               /* of a code object, that make its identity */
+
+struct wl_interpreter {
+  __u64 interpreters;     /* address of the pointer to the first interpreter */
+  __u32 next_interpreter; /* in an interpreter */
+  __u32 threads;          /* likewise: the first thread state */
+  __u16 next_thread;      /* in a thread state */
+  __u16 thread_id;        /* likewise: the thread's pointer (fs.base), as pthread_self() gives it */
+  __u16 current;          /* likewise: the innermost frame; with has_c_frame, what that is in */
+  __u16 c_frame_current;  /* in a C frame: the innermost frame */
+  __u16 frame_size;       /* bytes that are read */
+  __u16 frame_code;       /* in a frame: the code object */
+  __u16 frame_previous;   /* the frame that called it */
+  __u16 frame_place;      /* where it stands: an address, or with code_begin == 0 a number */
+  __u16 frame_mark;       /* the byte for wl_activations */
+  __u16 code_begin;       /* in a code object: its bytecode */
+  __u16 code_words;       /* the first of WL_CODE_WORDS words that never change */
+  __u16 code_version;     /* a number that no other code object ever has (from 3.12 on); 0: there is none */
+  __u16 code_name;        /* the name, */
+  __u16 code_file;        /* and the file: strings */
+  __u16 code_lines;       /* the table of lines: bytes */
+  __u16 string_hash;      /* in a string */
+  __u16 bytes_size;       /* in bytes: their number; */
+  __u16 bytes_begin;      /* themselves */
+  __u8 activations;       /* wl_activations */
+  __u8 has_c_frame;
+  __u8 skipped_word; /* of WL_CODE_WORDS, which does change; WL_CODE_WORDS: none */
+  __u8 reserved;
 };
 
 /* ---- events to the agent ------------------------------------------------------------------------------------------
@@ -192,11 +244,22 @@ struct wl_stack_event {
   __u8 kernel_frames;
   __u8 end : 6;       /* wl_end */
   __u8 certainty : 2; /* wl_certainty */
-  /* followed by u64 kernel[kernel_frames] (innermost first), then u64 user[user_frames] (innermost first). A user
-   * frame with WL_FRAME_EXACT set is an instruction pointer (frame 0, below a signal frame); otherwise it is a return
-   * address. */
+  __u64 interpreted_frames;
+  /* followed by u64 kernel[kernel_frames] (innermost first), then u64 user[user_frames] (innermost first), then
+   * wl_interpreted_frame[interpreted_frames] (innermost first). A user frame with WL_FRAME_EXACT set is an instruction
+   * pointer (frame 0, below a signal frame); otherwise it is a return address. */
 };
 #define WL_FRAME_EXACT (1ull << 63)
+
+/* What an evaluator runs: all of the thread's, or none is given. */
+struct wl_interpreted_frame {
+  __u64 code;     /* address of the code object, with WL_INTERPRETED_LAST */
+  __u32 identity; /* of what was there then */
+  __u32 place;    /* in its bytecode: bytes (to CPython 3.9), instructions (3.10), bytes */
+};
+#define WL_INTERPRETED_LAST (1ull << 63) /* the outermost that this activation of the evaluator runs */
+#define WL_MAX_INTERPRETED_FRAMES 4000u
+#define WL_MAX_RAW_INTERPRETED_FRAMES 1024u /* with a raw stack */
 
 /* Whose registers a raw event holds. */
 enum wl_machine {
@@ -225,8 +288,11 @@ struct wl_raw_event {
   __u64 stack_address; /* below the stack pointer by the red zone, where leaves keep data, too (psABI 3.2.2) */
   __u64 gs_base;       /* x86-64: of the thread, 0 if it has none */
   __u64 teb_frame;     /* the word at gs_base + WL_WINE_TEB_FRAME */
+  __u64 kept_at;       /* where the thread keeps a stack pointer of another stack (WL_MAPPING_SWITCHED); 0: nowhere */
+  __u64 kept_sp;       /* what is there */
+  __u64 interpreted_frames;
   /* followed by u64 kernel[kernel_frames], u8 code[code_size padded to 8], u8 stack[stack_size],
-   * u8 second_stack[second_size] */
+   * u8 second_stack[second_size], wl_interpreted_frame[interpreted_frames] */
 };
 
 struct wl_process_event {

@@ -216,6 +216,10 @@ WL_GLOBAL int wl_find_rule(struct wl_unwind* u, __u64 pc) {
   const struct wl_mapping* mapping = wl_find_mapping(&u->env, u->maps, u->map_count, pc);
   if (!mapping) return WL_END_NO_MAPPING;
   if (mapping->kind == WL_MAPPING_MANAGED) u->managed = mapping->bias;
+  if (mapping->kind == WL_MAPPING_SWITCHED) {
+    u->other_stack = mapping->bias;
+    return WL_END_NO_ROW;
+  }
   if (mapping->kind != WL_MAPPING_FILE) return WL_CONTINUE;
   const struct wl_module* module = wl_get_module(&u->env, mapping->module);
   if (!module || module->state == WL_MODULE_PENDING) return WL_END_PENDING;

@@ -12,7 +12,7 @@
 
 struct wl_raw_scratch {
   struct wl_raw_event event;
-  __u8 bytes[WL_RAW_BYTES + 4096];
+  __u8 bytes[WL_RAW_BYTES + WL_RAW_INTERPRETED_BYTES + 4096];
   __u64 copy_address; /* next byte of the stack to read */
   __u64 copy_limit;   /* the first that is not wanted */
   __u64 copy_pages;   /* those copied, as wl_raw_event has them */

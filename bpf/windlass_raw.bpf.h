@@ -80,6 +80,24 @@ WL_INLINE __u64 wl_stack_limit(const struct wl_scratch* s, __u64 sp) {
   return limit;
 }
 
+/* What the interpreter runs, behind what is there. */
+WL_GLOBAL int wl_copy_interpreted(struct wl_raw_scratch* raw, struct wl_scratch* s) {
+  if (!raw || !s) return 1;
+  __u32 count = s->unwind.interpreted.count;
+  raw->event.interpreted_frames = 0;
+  if (count == 0 || count > WL_MAX_RAW_INTERPRETED_FRAMES) return 0;
+  __u32 offset = raw->copy_offset, from = s->unwind.first + s->unwind.frames;
+  __u32 size = count * sizeof(struct wl_interpreted_frame);
+  WL_OPAQUE(size);
+  WL_OPAQUE(from);
+  if (offset > WL_RAW_BYTES || size > WL_RAW_INTERPRETED_BYTES || from > WL_MAX_USER_FRAMES + WL_MAX_KERNEL_FRAMES)
+    return 1;
+  bpf_probe_read_kernel(&raw->bytes[offset], size, &s->frames[from]);
+  raw->event.interpreted_frames = count;
+  raw->copy_offset = offset + size;
+  return 0;
+}
+
 /* The sample in `s`, whose cursor is at the first frame again, as a raw event. stop: sp of the frame that the walk
  * could not leave, or where the stack begins that a signal handler with one of its own was called from; 0: neither. 1
  * if the sample is done with (sent or lost), 0 if the budget does not allow it. */
@@ -104,6 +122,8 @@ WL_GLOBAL int wl_emit_raw(struct wl_scratch* s, struct wl_cpu_stats* st, __u64 s
   raw->event.space = s->unwind.space;
   raw->event.kernel_frames = kernel_frames;
   raw->event.gs_base = s->unwind.gs_base;
+  raw->event.kept_at = s->unwind.kept_at;
+  raw->event.kept_sp = s->unwind.kept_sp;
   raw->event.teb_frame = 0;
   if (s->unwind.gs_base)
     bpf_probe_read_user(&raw->event.teb_frame, 8, (const void*)(s->unwind.gs_base + WL_WINE_TEB_FRAME));
@@ -125,8 +145,9 @@ WL_GLOBAL int wl_emit_raw(struct wl_scratch* s, struct wl_cpu_stats* st, __u64 s
     raw->event.second_size = wl_copy_stack(raw, stop, ~0ull, most);
     raw->event.second_pages = raw->copy_pages;
   }
+  if (wl_copy_interpreted(raw, s)) return 0;
   __u32 end = raw->copy_offset;
-  if (end > WL_RAW_BYTES) return 0;
+  if (end > WL_RAW_BYTES + WL_RAW_INTERPRETED_BYTES) return 0;
   __u32 size = sizeof raw->event + end;
   wl_spend(s->event.head.time, size);
   if (bpf_ringbuf_output(&events, raw, size, wl_wakeup())) {

@@ -173,7 +173,7 @@ WL_GLOBAL int wl_register_value(struct wl_unwind* u, __u32 reg, __u32 kind, __s3
   return wl_read(&u->env, &u->room.value, 8, from + offset) ? 2 : 0;
 }
 
-/* The CFA of WL_CFA_THREAD into u->room.cfa. WL_CONTINUE, or why there is none. */
+/* The CFA of WL_CFA_THREAD into u->room.cfa, and where it was loaded from. WL_CONTINUE, or why there is none. */
 WL_GLOBAL int wl_thread_cfa(struct wl_unwind* u, const struct wl_rule* rule) {
   if (!u || !rule) return WL_END_INTERNAL;
   if (u->thread_pointer == 0) return WL_END_REGISTER_LOST;
@@ -183,9 +183,30 @@ WL_GLOBAL int wl_thread_cfa(struct wl_unwind* u, const struct wl_rule* rule) {
   if (wl_read(&u->env, word, 8, *word + 8ull * rule->cfa_reg)) return WL_END_UNREADABLE_STACK;
   if (wl_read(&u->env, word, 8, *word + (way & ~7ull))) return WL_END_UNREADABLE_STACK;
   if (*word == 0) return WL_END_COMPLETE;
-  if (wl_read(&u->env, word, 8, *word + 8ull * rule->cfa_arg)) return WL_END_UNREADABLE_STACK;
+  u->kept_at = u->room.base = *word + 8ull * rule->cfa_arg;
+  if (wl_read(&u->env, word, 8, u->kept_at)) return WL_END_UNREADABLE_STACK;
   u->room.cfa = *word + 8 * (way & 7);
   return WL_CONTINUE;
+}
+
+/* Where the stack is, from its lowest byte in use on, that the code runs on which the walk has come to: what the thread
+ * keeps, or what rbp has, where that is nearby: code keeps it there for calls that need not know of it, and the thread
+ * has an older one then. `otherwise` where it cannot be told, or no such code runs. */
+WL_GLOBAL __u64 wl_other_sp(struct wl_unwind* u, __u64 otherwise) {
+  if (!u) return otherwise;
+  u->rule.cfa_offset = (__u16)u->other_stack;
+  u->rule.cfa_reg = (__u8)(u->other_stack >> 16);
+  u->rule.cfa_arg = (__u8)(u->other_stack >> 24);
+  u->rule.x_offset = (__s16)(u->other_stack >> 32);
+  if (wl_thread_cfa(u, &u->rule) != WL_CONTINUE) {
+    u->kept_at = 0;
+    return otherwise;
+  }
+  __u64 kept = u->room.cfa;
+  u->kept_sp = kept;
+  __u64 fp = u->cursor.regs[WL_FP];
+  if (WL_VALID(&u->cursor, WL_FP) && fp < kept && kept - fp < WL_MAX_RAW_PIECE / 2) return fp;
+  return kept;
 }
 
 /* sp after the step is `cfa`. Plain frames only ever move it up; code that switches stacks may move it down, a few
@@ -235,6 +256,7 @@ WL_GLOBAL int wl_apply(struct wl_unwind* u, const struct wl_rule* rule, __u32 x_
 #endif
 
   __u64 cfa = base + rule->cfa_offset;
+  u->room.base = base;
   if (rule->cfa_kind == WL_CFA_MEM) {
     if (wl_read(env, &u->room.value, 8, cfa)) return WL_END_UNREADABLE_STACK;
     cfa = u->room.value + rule->cfa_arg;
@@ -247,7 +269,6 @@ WL_GLOBAL int wl_apply(struct wl_unwind* u, const struct wl_rule* rule, __u32 x_
   }
   __u8 backward;
   if (wl_check_progress(cursor, rule, cfa, &backward)) return WL_END_NO_PROGRESS;
-  u->room.base = base;
   u->room.cfa = cfa;
 
   if (rule->ra_kind == WL_REG_SAME) return WL_END_UNSUPPORTED_EXPRESSION; /* nothing means this */

@@ -11,6 +11,11 @@
 #include "windlass_code_layout.h"
 #include "windlass_cursor.h"
 
+WL_INLINE __u64 wl_mix(__u64 hash, __u64 value) {
+  hash = (hash ^ value) * 0x9e3779b97f4a7c15ull;
+  return hash ^ (hash >> 29);
+}
+
 #define WL_CODE_BEFORE 8u /* bytes of code read before a pc */
 #define WL_CODE_BYTES 32u
 #define WL_SAVED_REGISTERS (WL_PC + 1) /* of a signal frame */
@@ -79,14 +84,38 @@ struct wl_code_table {
   struct wl_code_header header; /* its `recycled` is the one that was read last */
 };
 
+/* What an interpreter's evaluator runs (windlass_interpreter.h). */
+#define WL_KNOWN_THREADS 16u /* a power of two */
+
+struct wl_known_thread {
+  __u64 thread_pointer;
+  __u64 state;
+  __u64 space;
+};
+
+struct wl_interpreted {
+  struct wl_interpreter layout;
+  __u64 thread; /* the thread's state, once it is found */
+  __u64 at;     /* the next frame */
+  __u64 hash;   /* of those so far */
+  __u64 value;  /* what was read last */
+  __u32 count;  /* frames so far, behind the user frames */
+  __u32 identity;
+  __u64 frame[WL_INTERPRETER_FRAME_BYTES / 8];
+  __u64 code[WL_CODE_WORDS];
+  __u64 lines[WL_CODE_WORDS];                     /* the first bytes of its table of lines */
+  struct wl_known_thread known[WL_KNOWN_THREADS]; /* outlive the sample */
+};
+
 struct wl_unwind {
   struct wl_env env;
   struct wl_cursor cursor;
   /* The process: its mapping set, and the number of that set's state of its address space. */
   __u32 maps, map_count;
   __u32 space;
-  __u64 thread_pointer; /* of the thread (x86-64: fs.base); 0 where it is not known */
-  __u64 gs_base;        /* x86-64: likewise. Under Wine the TEB */
+  __u32 has_interpreter; /* its struct wl_interpreter stands behind the mapping set */
+  __u64 thread_pointer;  /* of the thread (x86-64: fs.base); 0 where it is not known */
+  __u64 gs_base;         /* x86-64: likewise. Under Wine the TEB */
   /* What wl_find_rule said of the cursor's pc: its rule, or code without one. */
   __u32 ref;       /* of the rule; 0 = none */
   __u32 x_reg;     /* the extra register of the module's rules, or WL_NO_XREG */
@@ -103,11 +132,16 @@ struct wl_unwind {
   __u32 managed_frames; /* left by a code manager's rows */
   __u32 end;            /* wl_end, once it has ended */
   __u32 certainty;      /* wl_certainty of the least certain frame so far */
+  __u64 other_stack;    /* WL_MAPPING_SWITCHED's way, once the walk has come to such code */
+  __u64 kept_at;        /* where it leads, and what is there; 0: nowhere */
+  __u64 kept_sp;
   __u64 interrupted_sp; /* where the first signal handler on a stack of its own was called from, 0 if none was */
   struct wl_room room;
+  struct wl_interpreted interpreted;
 };
 
-#define WL_FRAME_SLOTS 16384u /* a power of two over kernel + user frames, so that an index can be masked */
+/* A power of two over kernel + user + 2 * interpreted frames, so that an index can be masked. */
+#define WL_FRAME_SLOTS 16384u
 
 /* One sample in work. The event and its frames stand together, as they go into the ring. */
 struct wl_scratch {

@@ -16,11 +16,6 @@
 #include "windlass_wine.h"
 #endif
 
-WL_INLINE __u64 wl_mix(__u64 hash, __u64 value) {
-  hash = (hash ^ value) * 0x9e3779b97f4a7c15ull;
-  return hash ^ (hash >> 29);
-}
-
 /* The rule at u->ref applied, and remembered in `entry`. */
 WL_INLINE int wl_step_by_rule(struct wl_unwind* u, struct wl_memo_entry* entry, __u64 pc) {
   const unsigned char* chunk = wl_chunk(&u->env, u->ref);

@@ -42,7 +42,8 @@ struct SourceFrame {
   std::string_view linkage_name;  // as in the symbol table or DWARF; equal to `function` if it was not mangled
   std::string_view file;          // empty: not known
   std::uint32_t line = 0;         // from 1; 0: not known
-  bool inlined = false;           // its code is part of the next frame's
+  bool inlined = false;           // its code is part of the next frame's,
+  bool interpreted = false;       // or it is what an interpreter's evaluator, the next native frame, runs
 };
 
 // What is known of one address.

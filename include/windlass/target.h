@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -33,7 +34,8 @@ enum class TargetKind : std::uint8_t { kProcess, kCore, kMinidump };
 
 namespace walk {
 class LiveProcess;
-}
+class Interpreted;
+}  // namespace walk
 
 // What refresh() found changed.
 struct Refreshed {
@@ -66,8 +68,15 @@ struct Target {
   // kUnsupported for dumps. Then nothing is stopped, `threads` is empty, and `space` is not to be read.
   [[nodiscard]] Expected<Refreshed> refresh();
 
-  std::shared_ptr<walk::LiveProcess> attachment;  // what keeps a process's threads stopped; null for dumps
+  std::shared_ptr<walk::LiveProcess> attachment;        // what keeps a process's threads stopped; null for dumps
+  std::shared_ptr<walk::Interpreted> interpreted = {};  // what interpreted_functions() asks; null: nobody
 };
+
+// Interpreters keep a list of what a thread runs apart from its stack (CPython, Ruby): Frame::function for each frame
+// of a thread's walk that is over, innermost first, whose addresses are `pcs`. Empty: there is no interpreter, or the
+// walk did not come to the outermost frame, or the list does not fit the stack.
+[[nodiscard]] std::vector<std::uint64_t> interpreted_functions(const Target& target, const Thread& thread,
+                                                               std::span<const CodeAddress> pcs, WalkEnd end);
 
 // Where the files of a process are found when its paths do not lead to them here.
 struct FileSearch {

@@ -47,7 +47,7 @@ std::uint32_t Aggregator::user_location(std::uint64_t frame, std::uint32_t tgid,
   const Mapping* mapping = maps != nullptr ? maps->find(address) : nullptr;
   if (mapping == nullptr) return location(use_of(ModuleUse::Kind::kUnknown, 0), address);
   if (mapping->generated()) return location(use_of(ModuleUse::Kind::kAnonymous, tgid), address, name);
-  return location(use_of(ModuleUse::Kind::kRegistry, mapping->module), address - mapping->bias);
+  return location(use_of(ModuleUse::Kind::kRegistry, mapping->module), address - mapping->bias, name);
 }
 
 std::uint32_t Aggregator::string(std::string_view text) {
@@ -171,6 +171,7 @@ profile::Profile Aggregator::build(const Counts& counts, std::uint64_t& unknown,
     location.module = place.module;
     location.address = place.address;
     if (place.name == CodeNames::kUnknown) continue;
+    location.interpreted = uses_[place.module].kind == ModuleUse::Kind::kRegistry;
     for (std::uint32_t name = place.name; name != CodeNames::kUnknown; name = names.function(name).inlined_in) {
       const CodeFunction& function = names.function(name);
       if (function.name.empty()) continue;

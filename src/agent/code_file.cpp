@@ -1,11 +1,14 @@
 #include "agent/code_file.h"
 
+#include <elf.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 
 #include <fmt/format.h>
+
+#include "runtimes/find.h"
 
 namespace windlass::agent {
 namespace {
@@ -52,6 +55,26 @@ std::optional<std::uint64_t> rva_of_file_offset(const image::PeImage& image, std
     if (offset >= section.file_offset && offset - section.file_offset < section.file_size)
       return section.rva + (offset - section.file_offset);
   return std::nullopt;
+}
+
+// An image as it would be in memory, at the addresses that it is linked to.
+class ImageMemory final : public Memory {
+ public:
+  explicit ImageMemory(const image::ElfImage& image) : image_(image) {}
+  bool read(std::uint64_t address, void* to, std::size_t size) const override {
+    const auto bytes = image_.at_address(address, size);
+    if (bytes) std::copy_n(bytes->data(), size, static_cast<std::byte*>(to));
+    return bytes.has_value();
+  }
+
+ private:
+  const image::ElfImage& image_;
+};
+
+bool has_interpreter(const image::ElfImage& image) {
+  const auto& segments = image.segments();
+  const auto first = std::ranges::find(segments, std::uint32_t{PT_LOAD}, &image::Segment::type);
+  return first != segments.end() && runtimes::has_interpreter(ImageMemory(image), first->vaddr - first->offset);
 }
 
 }  // namespace
@@ -101,6 +124,7 @@ void CodeFile::take(OpenedFile opened, std::string from_path) {
   }
   if (image) {
     build_id = image->build_id();
+    has_interpreter = agent::has_interpreter(*image);
     if (const auto segments = image->executable_segments(); !segments.empty()) {
       code_begin = segments.front().vaddr;
       code_end = segments.front().vaddr + segments.front().memsz;
@@ -128,7 +152,7 @@ ProcessTable::CodeLocation CodeFile::place(const process::ProcMap& map) const {
   const auto page_size = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
   const auto address = image->address_of_file_offset(map.offset, true, page_size);
   if (!address) return {};  // mapped executable, but not as its program headers say
-  return {number, map.begin - *address, MappingKind::kFile};
+  return {number, map.begin - *address, MappingKind::kFile, false, has_interpreter};
 }
 
 void CodeFile::describe(profile::Module& module) const {

@@ -55,6 +55,7 @@ struct CodeFile {
   std::optional<image::ElfImage> image;                         // empty: not ELF, or not to be opened
   std::optional<image::PeImage> pe;                             // empty: not PE; its addresses are RVAs
   image::CodeMachine machine;                                   // whose code it is
+  bool has_interpreter = false;                                 // it may be one's process that maps it
   std::uint64_t code_begin = 0, code_end = 0, code_offset = 0;  // its first executable segment, and where in the file
   std::uint32_t kernel_id = 0;                                  // the table store's number
   std::uint64_t last_used = 0;                                  // the catalogue's

@@ -54,6 +54,10 @@ class CodeNames {
   [[nodiscard]] std::uint32_t find_late(std::uint32_t tgid, const CodePlace& place, std::uint64_t time,
                                         std::uint64_t now);
   void resolve();
+  // The number of a function that is inlined in that of another number, or in none: whoever knows of it by himself.
+  [[nodiscard]] std::uint32_t add_inlined(const source::NamedFunction& function, std::uint32_t in) {
+    return intern({0, function.name, function.file, function.line}, in);
+  }
   // Reads what has come to the perf maps, and calls `renamed(tgid)` for processes in which an address that had a name
   // has another one now, each at most ten times a second.
   void poll(std::uint64_t now, const std::function<void(std::uint32_t tgid)>& renamed);

@@ -79,7 +79,8 @@ class KernelSide : public SampleSource, public TableStore {
   // the agent has not heard of yet. On UNMAP take the range out of the set and publish with the event's epoch; samples
   // are raw until then. Returns the `space` stamped on events unwound with this set.
   std::expected<std::uint32_t, SystemError> publish(std::uint32_t tgid, std::span<const wl_mapping> mappings,
-                                                    std::uint64_t epoch) override = 0;
+                                                    std::uint64_t epoch,
+                                                    const wl_interpreter* interpreter = nullptr) override = 0;
   // After WL_EVENT_EXIT.
   void forget(std::uint32_t tgid) override = 0;
   // Adds a process to the targets (all_processes = false). Children inherit.

@@ -25,7 +25,8 @@ struct WalkedSample {
   std::uint8_t end = 0, certainty = 0;
   std::vector<std::uint64_t> kernel, user;
   std::vector<std::uint64_t> functions;  // Frame::function of the first user frames; of the others 0
-  std::shared_ptr<const MapSet> maps;    // of its time
+  std::vector<wl_interpreted_frame> interpreted;
+  std::shared_ptr<const MapSet> maps;  // of its time
 };
 
 // One thread only.

@@ -23,9 +23,11 @@ std::vector<std::uint32_t> modules_of(std::span<const wl_mapping> mappings) {
 }  // namespace
 
 std::expected<std::uint32_t, SystemError> MappingSets::publish(std::uint32_t tgid, std::span<const wl_mapping> mappings,
-                                                               std::uint64_t epoch, Clock::time_point now) {
+                                                               std::uint64_t epoch, const wl_interpreter* interpreter,
+                                                               Clock::time_point now) {
   Set set;
   set.count = static_cast<std::uint32_t>(mappings.size());
+  set.interpreted = interpreter != nullptr;
   set.modules = modules_of(mappings);
   const auto object = arena_.allocate(set.bytes());
   if (!object) return std::unexpected(SystemError{"a process's mappings: " + object.error().text(), ENOMEM});
@@ -36,7 +38,10 @@ std::expected<std::uint32_t, SystemError> MappingSets::publish(std::uint32_t tgi
   auto* head = reinterpret_cast<wl_maps_head*>(arena_.at(*object));
   *head = wl_maps_head{space, set.count};
   if (!mappings.empty()) std::memcpy(head + 1, mappings.data(), mappings.size_bytes());
-  if (const int error = entries_.update(tgid, {set.maps, set.count, space, 0, epoch}); error != 0) {
+  auto* behind = reinterpret_cast<std::byte*>(head + 1) + mappings.size_bytes();
+  if (set.interpreted) std::memcpy(behind, interpreter, sizeof *interpreter);
+  const std::uint32_t flags = set.interpreted ? WL_PROCESS_INTERPRETED : 0;
+  if (const int error = entries_.update(tgid, {set.maps, set.count, space, flags, epoch}); error != 0) {
     arena_.free(*object, set.bytes());
     return std::unexpected(
         SystemError{fmt::format("process {} cannot be published: {}", tgid, std::strerror(error)), error});

@@ -41,7 +41,8 @@ class MappingSets {
 
   // KernelSide::publish().
   std::expected<std::uint32_t, SystemError> publish(std::uint32_t tgid, std::span<const wl_mapping> mappings,
-                                                    std::uint64_t epoch, Clock::time_point now);
+                                                    std::uint64_t epoch, const wl_interpreter* interpreter,
+                                                    Clock::time_point now);
   void forget(std::uint32_t tgid, Clock::time_point now);
 
   // Frees retired sets: first, when no process entry names one any more, its head is made invalid; a grace period
@@ -56,11 +57,14 @@ class MappingSets {
   struct Set {
     std::uint32_t maps = 0;  // as in wl_process
     std::uint32_t count = 0;
+    bool interpreted = false;            // with a wl_interpreter behind the mappings
     std::vector<std::uint32_t> modules;  // each once
     bool retired = false;                // no longer the published one; a forked child may still use it
     bool hidden = false;                 // its head says so: nobody can begin to use it
     Clock::time_point since;             // of the latter two, the last that came true
-    [[nodiscard]] std::size_t bytes() const { return sizeof(wl_maps_head) + count * sizeof(wl_mapping); }
+    [[nodiscard]] std::size_t bytes() const {
+      return sizeof(wl_maps_head) + count * sizeof(wl_mapping) + (interpreted ? sizeof(wl_interpreter) : 0);
+    }
   };
   void retire(std::uint32_t tgid, Clock::time_point now);
   void hide(Set& set, Clock::time_point now);

@@ -34,8 +34,8 @@ class PerfSampler final : public SampleSource {
   PerfSampler(const PerfSampler&) = delete;
   PerfSampler& operator=(const PerfSampler&) = delete;
 
-  std::expected<std::uint32_t, SystemError> publish(std::uint32_t, std::span<const wl_mapping>,
-                                                    std::uint64_t) override {
+  std::expected<std::uint32_t, SystemError> publish(std::uint32_t, std::span<const wl_mapping>, std::uint64_t,
+                                                    const wl_interpreter*) override {
     return 0;
   }
   void forget(std::uint32_t) override {}

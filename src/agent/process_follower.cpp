@@ -1,6 +1,7 @@
 #include "agent/process_follower.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "agent/kernel_side.h"
 #include "agent/live_process.h"
@@ -112,6 +113,7 @@ void ProcessFollower::finish_round(std::uint64_t now) {
   if (rescan_all_due_ && now > last_rescan_all_ + kRescanInterval) rescan_all(now);
   if (now > last_sweep_ + kSweepInterval) sweep(now);
   find_images();
+  look_at_starting(now);
   table_.take_dirty([this](Process& process) { publish(process); });
 }
 
@@ -129,6 +131,12 @@ void ProcessFollower::sweep(std::uint64_t now) {
   seen_lost_process_events_ = lost;
   for (const std::uint32_t tgid : table_.alive())
     if (!system_.exists(tgid)) on_end(tgid, now);
+}
+
+void ProcessFollower::look_at_starting(std::uint64_t now) {
+  if (now < last_start_look_ + kStartInterval) return;
+  last_start_look_ = now;
+  for (const std::uint32_t tgid : std::exchange(starting_, {})) table_.publish_anew(tgid);
 }
 
 // Soon, since until then the code has no names and no rows; but reading /proc shall not take more than this share of
@@ -165,7 +173,12 @@ void ProcessFollower::publish(Process& process) {
     // Of modules that come and go unnoticed, too, the agent alone has the right rows: those of the sample's time.
     auto kind = static_cast<std::uint32_t>(mapping.kind);
     if (mapping.kind == MappingKind::kFile && process.is_passing(mapping.begin, mapping.end)) kind = WL_MAPPING_MANAGED;
-    published.push_back({mapping.begin, mapping.end, mapping.bias, number_(mapping.module), kind});
+    std::uint64_t bias = mapping.kind == MappingKind::kManaged ? mapping.publisher : mapping.bias;
+    if (const auto* code = process.maps->published_of(mapping)) {
+      if ((*code)->is_starting()) starting_.insert(process.tgid);
+      if (const std::uint64_t way = (*code)->way_to_stack(); way != 0) kind = WL_MAPPING_SWITCHED, bias = way;
+    }
+    published.push_back({mapping.begin, mapping.end, bias, number_(mapping.module), kind});
   }
   if (published.empty()) return;
   // The kernel side gives a process a new epoch when a mapping comes over code of the set it has. One that came before
@@ -176,7 +189,10 @@ void ProcessFollower::publish(Process& process) {
     (void)source_.publish(process.tgid, published, kNoEpoch);
     if (may_be_replaced(process)) return table_.postpone(process);
   }
-  (void)source_.publish(process.tgid, published, process.epoch);
+  const wl_interpreter* interpreter = nullptr;
+  for (const auto& code : process.maps->published())
+    if (interpreter == nullptr && code->interpreter() != nullptr) interpreter = code->interpreter()->layout();
+  (void)source_.publish(process.tgid, published, process.epoch, interpreter);
 }
 
 }  // namespace windlass::agent

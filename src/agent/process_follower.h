@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "agent/process_events.h"
@@ -22,6 +23,7 @@ class ProcessFollower {
   static constexpr std::uint64_t kRescanInterval = 1'000'000'000;         // of one process at most, and of all
   static constexpr std::uint64_t kLongestTableInterval = 64'000'000'000;  // between two looks for code managers
   static constexpr std::uint64_t kSweepInterval = 10'000'000'000;         // of those whose exit no event reported
+  static constexpr std::uint64_t kStartInterval = 100'000'000;            // between two looks at runtimes that begin
   static constexpr std::uint64_t kImageScanShare = 20;  // times as long as a scan for images, or a check, took
   static constexpr std::uint64_t kNoEpoch = ~0ull;      // of a set that is not to be used yet: no process ever has it
   static constexpr std::size_t kMaxRescanEntries = 65536;
@@ -68,6 +70,7 @@ class ProcessFollower {
   void rescan_all(std::uint64_t now);
   void sweep(std::uint64_t now);
   void find_images();
+  void look_at_starting(std::uint64_t now);
   [[nodiscard]] bool may_be_replaced(const Process& process);
   void publish(Process& process);
 
@@ -81,8 +84,9 @@ class ProcessFollower {
     std::uint64_t next = 0, interval = 100'000'000;
   };
   std::unordered_map<std::uint32_t, TableLook> table_looks_;
+  std::unordered_set<std::uint32_t> starting_;  // whose runtimes have just begun
   bool rescan_all_due_ = false;
-  std::uint64_t last_rescan_all_ = 0, last_sweep_ = 0;
+  std::uint64_t last_rescan_all_ = 0, last_sweep_ = 0, last_start_look_ = 0;
   std::uint64_t next_image_scan_ = 0, next_check_ = 0;
   std::uint64_t seen_lost_process_events_ = 0;
   std::uint64_t rescans_ = 0;

@@ -41,16 +41,23 @@ void MapSet::remove(std::uint64_t begin, std::uint64_t end) {
 }
 
 void MapSet::add(const Mapping& mapping) {
-  if (mapping.kind != MappingKind::kGenerated || published_.empty()) return put(mapping);
-  manager::cut_by(published_, mapping.begin, mapping.end,
-                  [&](std::uint64_t begin, std::uint64_t end, const auto& code) {
-                    Mapping piece = mapping;
-                    piece.begin = begin;
-                    piece.end = end;
-                    piece.file_offset += begin - mapping.begin;
-                    if (code != nullptr) piece.kind = MappingKind::kManaged, piece.bias = code->address();
-                    put(piece);
-                  });
+  if (published_.empty() || mapping.kind == MappingKind::kManaged) return put(mapping);
+  const auto put_piece = [&](std::uint64_t begin, std::uint64_t end, const auto& code) {
+    Mapping piece = mapping;
+    piece.begin = begin;
+    piece.end = end;
+    piece.file_offset += begin - mapping.begin;
+    if (code != nullptr) {
+      piece.kind = MappingKind::kManaged;
+      piece.publisher = code->address();
+      piece.of_file = mapping.kind == MappingKind::kFile;
+    }
+    put(piece);
+  };
+  if (mapping.kind == MappingKind::kFile)
+    manager::cut_file_by(published_, mapping.begin, mapping.end, put_piece);
+  else
+    manager::cut_by(published_, mapping.begin, mapping.end, put_piece);
 }
 
 void MapSet::set_published(manager::PublishedCodes published) {
@@ -58,14 +65,18 @@ void MapSet::set_published(manager::PublishedCodes published) {
   std::vector<Mapping> before;
   before.swap(mappings_);
   for (Mapping& mapping : before) {
-    if (mapping.kind == MappingKind::kManaged) mapping.kind = MappingKind::kGenerated, mapping.bias = 0;
+    if (mapping.kind == MappingKind::kManaged)
+      mapping.kind = mapping.of_file ? MappingKind::kFile : MappingKind::kGenerated;
+    mapping.publisher = 0;
+    mapping.of_file = false;
     add(mapping);
   }
 }
 
 const std::shared_ptr<manager::PublishedCode>* MapSet::published_of(const Mapping& mapping) const {
   if (mapping.kind != MappingKind::kManaged) return nullptr;
-  const auto code = std::ranges::find_if(published_, [&](const auto& it) { return it->address() == mapping.bias; });
+  const auto code =
+      std::ranges::find_if(published_, [&](const auto& it) { return it->address() == mapping.publisher; });
   return code != published_.end() ? &*code : nullptr;
 }
 
@@ -151,8 +162,10 @@ void ProcessTable::map(const ProcessEvent& event) {
   const CodeLocation placement = resolver_(event.tgid, process.parent, event.map);
   const Mapping mapping{event.map.begin,  event.map.end,  event.map.offset,
                         placement.module, placement.bias, placement.kind};
-  if (mapping.generated())
-    for (const auto& code : process.maps->published()) code->note_code(event.map);
+  for (const auto& code : process.maps->published()) {
+    if (mapping.generated()) code->note_code(event.map);
+    if (!mapping.generated() && code->is_in_file_of(event.map)) code->note_file_code(event.map);
+  }
   note_passing(process, mapping);
   writable(process).add(mapping);
   note_images(process, placement);
@@ -212,7 +225,7 @@ void ProcessTable::note_images(Process& process, const CodeLocation& placement) 
   const bool image =
       images_ && process.has_pe && !(of_file && !(first && std::ranges::any_of(mappings, &Mapping::generated)));
   const bool table = !of_file && std::ranges::count_if(mappings, &Mapping::generated) == 1;
-  if (!image && !table) return;
+  if (!image && !table && !placement.interpreter) return;
   process.images_due = true;
   images_due_.push_back(process.tgid);
 }
@@ -279,7 +292,10 @@ static manager::PublishedCodes open_published(std::uint32_t tgid, std::uint32_t 
     }
   }
   const auto open_memory = [&] { return std::make_shared<process::MemoryFile>(static_cast<pid_t>(tgid)); };
-  runtimes::add_runtimes(codes, maps, open_memory, known);
+  const auto open_file = [&](const process::ProcMap& map) {
+    return runtimes::open_mapped_file(static_cast<pid_t>(tgid), static_cast<pid_t>(parent), map);
+  };
+  runtimes::add_runtimes(codes, maps, open_memory, open_file, known);
   return codes;
 }
 
@@ -295,6 +311,7 @@ std::shared_ptr<MapSet> ProcessTable::read_maps(std::uint32_t tgid, std::uint32_
   has_pe = !images.empty();
   auto set = std::make_shared<MapSet>();
   set->set_published(open_published(tgid, parent, all, known));
+  bool has_interpreter = false;
   for (const process::ProcMap& map : all) {
     if (!map.executable || process::shows_jitdump(map)) continue;
     if (set->mappings().size() >= kMaxMappings) {
@@ -307,7 +324,14 @@ std::shared_ptr<MapSet> ProcessTable::read_maps(std::uint32_t tgid, std::uint32_
                                        ? CodeLocation{image->module, image->begin, MappingKind::kFile, true}
                                        : resolver_(tgid, parent, map);
     has_pe |= placement.pe;
+    has_interpreter |= placement.interpreter;
     set->add(Mapping{map.begin, map.end, map.offset, placement.module, placement.bias, placement.kind});
+  }
+  if (has_interpreter) {
+    manager::PublishedCodes codes = set->published();
+    const auto open_memory = [&] { return std::make_shared<process::MemoryFile>(static_cast<pid_t>(tgid)); };
+    runtimes::add_interpreters(codes, all, open_memory, known);
+    set->set_published(std::move(codes));
   }
   return set;
 }

@@ -32,9 +32,11 @@ struct Mapping {
   std::uint64_t begin = 0, end = 0;
   std::uint64_t file_offset = 0;
   std::uint32_t module = 0;  // ModuleRegistry's number
-  std::uint64_t bias = 0;    // address in the process - address in the module; kManaged: where what publishes it is
+  std::uint64_t bias = 0;    // address in the process - address in the module
   MappingKind kind = MappingKind::kFile;
-  [[nodiscard]] bool generated() const { return kind != MappingKind::kFile; }
+  std::uint64_t publisher = 0;  // kManaged: PublishedCode::address()
+  bool of_file = false;         // kManaged: it is a file's all the same
+  [[nodiscard]] bool generated() const { return kind != MappingKind::kFile && !of_file; }
   bool operator==(const Mapping&) const = default;
 };
 
@@ -71,7 +73,8 @@ struct Process {
   bool dirty = false;           // changed since the kernel side was last told
   bool code_replaced = false;   // has put other code where there was some: it may do so again before that is known here
   bool has_pe = false;          // maps a PE image: code it has in anonymous memory may be another one's
-  bool images_due = false;      // such code has come since /proc was last read, or the first that is in no file
+  bool images_due = false;      // such code has come since /proc was last read, or the first that is in no file, or an
+                                // interpreter's
   std::shared_ptr<const MapSet> maps = std::make_shared<MapSet>();
   // Where a file's code has been replaced by other code and no event of the kernel side told of it: one mapped at a
   // fixed address, as Wine maps all, on a kernel whose functions cannot be hooked; or one that came and went before a
@@ -92,7 +95,8 @@ class ProcessTable {
     std::uint32_t module = 0;
     std::uint64_t bias = 0;
     MappingKind kind = MappingKind::kGenerated;
-    bool pe = false;  // of a PE image
+    bool pe = false;           // of a PE image
+    bool interpreter = false;  // of a file with an interpreter (runtimes::has_interpreter)
   };
   // A PE image in a process, where Wine put it: code in [begin, end) is the module's, mapped from its file or not.
   struct Image {

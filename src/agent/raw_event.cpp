@@ -62,12 +62,17 @@ Expected<RawEvent> parse_raw_event(const wl_event_head& head, std::size_t size) 
   const std::size_t code_at = sizeof event + std::size_t{event.kernel_frames} * 8;
   const std::size_t stack_at = code_at + ((std::size_t{event.code_size} + 7) & ~std::size_t{7});
   const std::uint64_t stacks = std::uint64_t{event.stack_size} + event.second_size;
-  if (stack_at > size || stacks > size - stack_at)
+  if (stack_at > size || stacks > size - stack_at || event.interpreted_frames > WL_MAX_RAW_INTERPRETED_FRAMES ||
+      event.interpreted_frames * sizeof(wl_interpreted_frame) > size - stack_at - stacks)
     return fail(ErrorCode::kMalformed, "raw event's parts exceed it", stack_at, stacks);
   RawEvent parsed;
   parsed.reason = event.reason;
   parsed.kernel.resize(event.kernel_frames);
   if (!parsed.kernel.empty()) std::memcpy(parsed.kernel.data(), bytes + sizeof event, parsed.kernel.size() * 8);
+  parsed.interpreted.resize(event.interpreted_frames);
+  if (!parsed.interpreted.empty())
+    std::memcpy(parsed.interpreted.data(), bytes + stack_at + stacks,
+                parsed.interpreted.size() * sizeof(wl_interpreted_frame));
   RawSample& sample = parsed.sample;
   sample.tgid = head.tgid;
   sample.time = head.time;
@@ -79,6 +84,7 @@ Expected<RawEvent> parse_raw_event(const wl_event_head& head, std::size_t size) 
     sample.registers.set(x86_64::kGsBase, event.gs_base);
     sample.teb = {event.gs_base + WL_WINE_TEB_FRAME, std::as_bytes(std::span(&event.teb_frame, 1))};
   }
+  if (event.kept_at != 0) sample.kept_sp = {event.kept_at, std::as_bytes(std::span(&event.kept_sp, 1))};
   sample.code = {sample.registers.pc().value() - event.code_before, {bytes + code_at, event.code_size}};
   return parsed;
 }

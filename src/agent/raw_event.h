@@ -30,6 +30,7 @@ struct RawSample {
   MemoryCopy stack;                        // from sp, or the red zone below it, on
   MemoryCopy second;                       // of another stack that the thread came from, or of this one far above
   MemoryCopy code;                         // around the pc, as it was
+  MemoryCopy kept_sp;                      // the one word with a stack pointer of another stack that code is on
   MemoryCopy teb;                          // the one word of a Wine thread's TEB that its callbacks need
 };
 
@@ -38,6 +39,7 @@ struct RawSample {
 struct RawEvent {
   RawSample sample;
   std::vector<std::uint64_t> kernel;
+  std::vector<wl_interpreted_frame> interpreted;
   std::uint32_t reason = 0;
 };
 [[nodiscard]] Expected<RawEvent> parse_raw_event(const wl_event_head& head, std::size_t size);

@@ -76,15 +76,16 @@ bool SampleIntake::meet_generated(std::uint32_t tgid, std::span<const std::uint6
 
 // What the frames in code made at run time were called; empty: nothing is known of any. `late`: what may still be said
 // counts, too, once it is.
-std::span<const std::uint32_t> SampleIntake::name(const wl_event_head& head, const MapSet* maps,
-                                                  std::span<const std::uint64_t> frames,
-                                                  std::span<const std::uint64_t> functions, bool late) {
+std::span<const std::uint32_t> SampleIntake::name(const wl_event_head& head, const MapSet* maps, const Named& by,
+                                                  bool late) {
+  const auto [frames, functions, interpreted] = by;
   frame_names_.clear();
   if (maps == nullptr) return {};
+  interpreted_names_.find(head.tgid, *maps, frames, interpreted, names_, frame_names_);
   for (std::size_t i = 0; i < frames.size(); ++i) {
     const std::uint64_t address = lookup_address(frames[i]);
     const Mapping* mapping = maps->find(address);
-    if (mapping == nullptr || !mapping->generated()) continue;
+    if (mapping == nullptr || mapping->kind == MappingKind::kFile) continue;
     const std::uint64_t now = monotonic_ns();
     const CodePlace place{*maps, *mapping, address, i < functions.size() ? functions[i] : 0};
     const std::uint32_t found =
@@ -98,17 +99,21 @@ std::span<const std::uint32_t> SampleIntake::name(const wl_event_head& head, con
 
 void SampleIntake::on_stack(const wl_event_head& head, std::size_t size) {
   const auto& event = reinterpret_cast<const wl_stack_event&>(head);
-  if (size < sizeof event || (std::size_t{event.kernel_frames} + event.user_frames) * 8 > size - sizeof event) {
+  const std::size_t native = size < sizeof event ? 0 : std::size_t{event.kernel_frames} + event.user_frames;
+  if (size < sizeof event || native * 8 > size - sizeof event ||
+      event.interpreted_frames > (size - sizeof event - native * 8) / sizeof(wl_interpreted_frame)) {
     ++malformed_;
     return;
   }
   const auto* frames = reinterpret_cast<const std::uint64_t*>(&event + 1);
   const std::span user(frames + event.kernel_frames, event.user_frames);
+  const std::span interpreted(reinterpret_cast<const wl_interpreted_frame*>(frames + native), event.interpreted_frames);
   (void)meet_generated(head.tgid, user);
   StackRecord stack = record_of(head, proven_end(head.tgid, event.end, user), event.certainty);
   stack.kernel = {frames, event.kernel_frames};
   stack.user = user;
-  stack.names = name(head, maps_of(head.tgid), user, {}, true);  // counted by the kernel side: it cannot wait
+  const Named by{user, {}, stack.end == WL_END_COMPLETE ? interpreted : decltype(interpreted)()};
+  stack.names = name(head, maps_of(head.tgid), by, true);  // counted by the kernel side: it cannot wait
   aggregator_.add_counted({event.hash, head.tgid, head.tid}, stack, maps_of(head.tgid));
 }
 
@@ -129,8 +134,15 @@ void SampleIntake::on_raw(const wl_event_head& head, std::size_t size) {
   }
   end = mapped_end(head.tgid, end, frames_);
   ++raw_ends_[std::min<unsigned>(end, WL_END_COUNT - 1)];
-  WalkedSample sample{
-      head, end, unwinder_.certainty(), event->kernel, frames_, unwinder_.functions(), shared_maps_of(head.tgid)};
+  WalkedSample sample{head,
+                      end,
+                      unwinder_.certainty(),
+                      event->kernel,
+                      frames_,
+                      unwinder_.functions(),
+                      event->interpreted,
+                      shared_maps_of(head.tgid)};
+  if (end != WL_END_COMPLETE) sample.interpreted.clear();
   if (sample.maps == nullptr || !LateSamples::has_to_wait(*sample.maps, sample.user, head.time, ended(head.tgid))) {
     (void)add(sample, false);
   } else {
@@ -155,7 +167,7 @@ std::size_t SampleIntake::add(const WalkedSample& sample, bool late) {
   StackRecord stack = record_of(sample.head, sample.end, sample.certainty);
   stack.kernel = sample.kernel;
   stack.user = sample.user;
-  stack.names = name(sample.head, sample.maps.get(), sample.user, sample.functions, late);
+  stack.names = name(sample.head, sample.maps.get(), {sample.user, sample.functions, sample.interpreted}, late);
   return aggregator_.add(stack, sample.maps.get(), 1);
 }
 

@@ -8,6 +8,7 @@
 
 #include "agent/aggregator.h"
 #include "agent/code_names.h"
+#include "agent/interpreted_names.h"
 #include "agent/late_samples.h"
 #include "agent/process_table.h"
 #include "agent/raw_unwinder.h"
@@ -51,9 +52,13 @@ class SampleIntake {
   void on_raw(const wl_event_head& head, std::size_t size);
   std::uint8_t unwind(const RawSample& sample);
   bool meet_generated(std::uint32_t tgid, std::span<const std::uint64_t> frames);
-  [[nodiscard]] std::span<const std::uint32_t> name(const wl_event_head& head, const MapSet* maps,
-                                                    std::span<const std::uint64_t> frames,
-                                                    std::span<const std::uint64_t> functions, bool late);
+  // Of a sample: what its frames are named by.
+  struct Named {
+    std::span<const std::uint64_t> frames, functions;
+    std::span<const wl_interpreted_frame> interpreted;  // if it is whole
+  };
+  [[nodiscard]] std::span<const std::uint32_t> name(const wl_event_head& head, const MapSet* maps, const Named& by,
+                                                    bool late);
   std::size_t add(const WalkedSample& sample, bool late);
   [[nodiscard]] std::uint64_t ended(std::uint32_t tgid) const;
   [[nodiscard]] std::shared_ptr<const MapSet> shared_maps_of(std::uint32_t tgid) const;
@@ -64,6 +69,7 @@ class SampleIntake {
   const ProcessTable& table_;
   RawUnwinder& unwinder_;
   CodeNames& names_;
+  InterpretedNames interpreted_names_;
   Aggregator& aggregator_;
   OfProcess rescan_, on_generated_;
   LateSamples late_;

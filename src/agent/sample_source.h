@@ -20,9 +20,11 @@ class SampleSource {
  public:
   virtual ~SampleSource() = default;
 
-  // What a process has mapped executable now, and that it is gone; for sources that unwind themselves.
+  // What a process has mapped executable now, and that it is gone; for sources that unwind themselves. `interpreter`:
+  // where it keeps what it runs, copied; null: it has none.
   virtual std::expected<std::uint32_t, SystemError> publish(std::uint32_t tgid, std::span<const wl_mapping> mappings,
-                                                            std::uint64_t epoch) = 0;
+                                                            std::uint64_t epoch,
+                                                            const wl_interpreter* interpreter = nullptr) = 0;
   virtual void forget(std::uint32_t tgid) = 0;
 
   // One more process to sample, for sources that do not find those themselves that targets have started.

@@ -14,7 +14,8 @@ void SnapshotMemory::show(const RawSample& sample) {
 bool SnapshotMemory::read(std::uint64_t address, void* to, std::size_t size) const {
   const RawSample& sample = *sample_;
   return sample.stack.read(address, to, size) || sample.second.read(address, to, size) ||
-         sample.code.read(address, to, size) || sample.teb.read(address, to, size);
+         sample.code.read(address, to, size) || sample.teb.read(address, to, size) ||
+         sample.kept_sp.read(address, to, size);
 }
 
 // Null where it cannot be read, or too many have been.

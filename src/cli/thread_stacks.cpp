@@ -19,24 +19,35 @@ class Collector {
       return;
     }
     StackWalker walker(target_.space, thread.registers, {.max_frames = max_frames});
+    pcs_.clear();
+    functions_.clear();
     do {
       const Frame& frame = walker.frame();
-      to.frames.push_back({frame.registers, frame.origin, frame.signal_frame, frame.certainty, index_of(frame)});
+      to.frames.push_back({frame.registers, frame.origin, frame.signal_frame, frame.certainty, 0});
+      pcs_.push_back(frame.pc());
+      functions_.push_back(frame.function);
     } while (walker.step());
     to.end = walker.end_reason();
     to.error = walker.error();
+    const std::vector<std::uint64_t> interpreted = interpreted_functions(target_, thread, pcs_, to.end);
+    for (std::size_t i = 0; i < to.frames.size(); ++i) {
+      if (i < interpreted.size() && interpreted[i] != 0) functions_[i] = interpreted[i];
+      to.frames[i].address = index_of(pcs_[i], functions_[i]);
+    }
   }
 
  private:
-  std::uint32_t index_of(const Frame& frame) {
-    const auto [entry, is_new] = indexes_.try_emplace({frame.pc().lookup(), frame.function},
-                                                      static_cast<std::uint32_t>(walked_.addresses.size()));
-    if (is_new) walked_.addresses.push_back(frame.pc()), walked_.functions.push_back(frame.function);
+  std::uint32_t index_of(CodeAddress pc, std::uint64_t function) {
+    const auto [entry, is_new] =
+        indexes_.try_emplace({pc.lookup(), function}, static_cast<std::uint32_t>(walked_.addresses.size()));
+    if (is_new) walked_.addresses.push_back(pc), walked_.functions.push_back(function);
     return entry->second;
   }
 
   const Target& target_;
   ThreadStacks& walked_;
+  std::vector<CodeAddress> pcs_;  // of the stack at hand
+  std::vector<std::uint64_t> functions_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::uint32_t> indexes_;  // by what is looked up
 };
 

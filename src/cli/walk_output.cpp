@@ -1,5 +1,7 @@
 #include "cli/walk_output.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "arch/registers.h"
@@ -49,17 +51,19 @@ class WalkPrinter {
  private:
   void json(const FrameEntry& frame) {
     const NamedAddress& at = names_[frame.address];
-    const SourceFrame own = at.frames.empty() ? SourceFrame() : at.frames.back();
+    const SourceFrame own = own_of(at);
     const std::uint64_t offset = offset_in_module(frame, at);
     json_.begin_object();
     json_.member("pc", frame.registers.pc().value());
     json_.member("sp", frame.registers.sp());
     json_.member_or_null("module", !at.module.empty(), at.module);
     json_.member_or_null("offset", !at.module.empty(), offset);
-    json_.member_or_null("function", !at.frames.empty(), own.function);
+    json_.member_or_null("function", !own.function.empty(), own.function);
     if (at.function_begin != 0) json_.member("function_offset", offset - at.function_begin);
     if (own.line != 0) json_source(own);
-    if (options_.inlines && at.frames.size() > 1) json_inlined(at);
+    json_calls("interpreted", at, [](const SourceFrame& it) { return it.interpreted; });
+    if (options_.inlines)
+      json_calls("inlined", at, [](const SourceFrame& it) { return it.inlined && !it.interpreted; });
     json_.member("origin", origin_name(frame.origin));
     json_.member("certainty", certainty_name(frame.certainty));
     if (frame.signal_frame) json_.member("signal", true);
@@ -67,20 +71,32 @@ class WalkPrinter {
     json_.end_object();
   }
 
+  // The function whose code it is; without a name: not known.
+  static SourceFrame own_of(const NamedAddress& at) {
+    return at.frames.empty() || at.frames.back().inlined ? SourceFrame() : at.frames.back();
+  }
+
+  // What an interpreter runs is known by its file and line, or not at all.
+  [[nodiscard]] bool shows_source(const SourceFrame& at) const {
+    return (options_.lines || at.interpreted) && at.line != 0 && !at.file.empty();
+  }
+
   void json_source(const SourceFrame& at) {
-    if (!options_.lines) return;
+    if (!options_.lines && !at.interpreted) return;
     json_.member("file", at.file);
     json_.member("line", at.line);
   }
 
-  void json_inlined(const NamedAddress& at) {
-    json_.key("inlined");
+  template <typename Is>
+  void json_calls(const char* key, const NamedAddress& at, Is&& is) {
+    if (std::ranges::none_of(at.frames, is)) return;
+    json_.key(key);
     json_.begin_array();
-    for (const SourceFrame& inlined : at.frames) {
-      if (!inlined.inlined) break;
+    for (const SourceFrame& call : at.frames) {
+      if (!is(call)) continue;
       json_.begin_object();
-      json_.member("function", inlined.function);
-      json_source(inlined);
+      json_.member("function", call.function);
+      json_source(call);
       json_.end_object();
     }
     json_.end_array();
@@ -98,19 +114,20 @@ class WalkPrinter {
   void text(const FrameEntry& frame, std::size_t& number) {
     const NamedAddress& at = names_[frame.address];
     const std::uint64_t pc = frame.registers.pc().value();
-    for (const SourceFrame& inlined : at.frames) {
-      if (!options_.inlines || !inlined.inlined) break;
-      out_.text(fmt::format("#{:<3} {:#018x} {} (inlined)", number++, pc, inlined.function));
-      source(inlined);
+    for (const SourceFrame& call : at.frames) {
+      if (!call.inlined || !(options_.inlines || call.interpreted)) continue;
+      const char* what = call.interpreted ? "interpreted" : "inlined";
+      out_.text(fmt::format("#{:<3} {:#018x} {} ({})", number++, pc, call.function, what));
+      source(call);
       out_.character('\n');
     }
     out_.text(fmt::format("#{:<3} {:#018x} ", number++, pc));
     place(frame, at);
     if (frame.signal_frame) out_.text(" (interrupted)");
     if (frame.certainty == FrameCertainty::kGuessed) out_.text(" (guessed)");
-    if (!at.frames.empty()) source(at.frames.back());
+    source(own_of(at));
     if (options_.verbose >= 1) {
-      if (!at.frames.empty()) out_.text(fmt::format(" in {}", at.module));
+      if (!own_of(at).function.empty()) out_.text(fmt::format(" in {}", at.module));
       out_.text(fmt::format(" [{}, {}]", origin_name(frame.origin), certainty_name(frame.certainty)));
     }
     out_.character('\n');
@@ -118,8 +135,8 @@ class WalkPrinter {
   }
 
   void place(const FrameEntry& frame, const NamedAddress& at) {
-    if (!at.frames.empty()) {
-      out_.text(at.frames.back().function);
+    if (const SourceFrame own = own_of(at); !own.function.empty()) {
+      out_.text(own.function);
       if (at.function_begin != 0) out_.text(fmt::format("+{:#x}", offset_in_module(frame, at) - at.function_begin));
     } else if (!at.module.empty()) {
       out_.text(fmt::format("{}+{:#x}", at.module, offset_in_module(frame, at)));
@@ -129,7 +146,7 @@ class WalkPrinter {
   }
 
   void source(const SourceFrame& at) {
-    if (options_.lines && at.line != 0 && !at.file.empty()) out_.text(fmt::format(" at {}:{}", at.file, at.line));
+    if (shows_source(at)) out_.text(fmt::format(" at {}:{}", at.file, at.line));
   }
 
   void registers(const FrameEntry& frame) {

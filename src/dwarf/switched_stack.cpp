@@ -40,6 +40,25 @@ bool read_guard(ByteCursor& cursor) {
   return cursor.remaining() <= 0x7f && std::equal(expected.begin(), expected.end(), bytes->u8());
 }
 
+std::optional<SwitchedStack> read_cfa(ByteView cfa) {
+  SwitchedStack stack;
+  ByteCursor cursor(cfa);
+  if (!read_op(cursor, DW_OP_bregx) || cursor.uleb().value_or(0) != x86_64::kFsBase) return std::nullopt;
+  const auto thread = cursor.sleb();
+  if (!thread || !read_op(cursor, DW_OP_deref)) return std::nullopt;
+  stack.thread = *thread;
+  if (!read_sum(cursor, stack.offsets[0]) || !read_op(cursor, DW_OP_deref) || !read_sum(cursor, stack.offsets[1]) ||
+      !read_op(cursor, DW_OP_deref) || !read_guard(cursor) || !read_sum(cursor, stack.offsets[2]) ||
+      !read_op(cursor, DW_OP_deref) || !read_sum(cursor, stack.addend) || !cursor.at_end())
+    return std::nullopt;
+  return stack;
+}
+
+// What is loaded like the stack pointer, from the word behind it.
+SwitchedStack beside(const SwitchedStack& stack) {
+  return {stack.thread, {stack.offsets[0], stack.offsets[1], stack.offsets[2] + 8}};
+}
+
 }  // namespace
 
 void append_cfa(const SwitchedStack& stack, Block& to) {
@@ -58,22 +77,19 @@ void append_cfa(const SwitchedStack& stack, Block& to) {
   append(to, rest);
 }
 
-void append_return_address(Block& to) {
+void append_return_address(const SwitchedStack& stack, Block& to) {
+  if (stack.saves_pc) return append_cfa(beside(stack), to);
   append(to, guard(kLoadReturnAddress.size()));
   append(to, kLoadReturnAddress);
 }
 
 std::optional<SwitchedStack> switched_stack(ByteView cfa, ByteView return_address) {
-  SwitchedStack stack;
-  ByteCursor cursor(cfa);
-  if (!read_op(cursor, DW_OP_bregx) || cursor.uleb().value_or(0) != x86_64::kFsBase) return std::nullopt;
-  const auto thread = cursor.sleb();
-  if (!thread || !read_op(cursor, DW_OP_deref)) return std::nullopt;
-  stack.thread = *thread;
-  if (!read_sum(cursor, stack.offsets[0]) || !read_op(cursor, DW_OP_deref) || !read_sum(cursor, stack.offsets[1]) ||
-      !read_op(cursor, DW_OP_deref) || !read_guard(cursor) || !read_sum(cursor, stack.offsets[2]) ||
-      !read_op(cursor, DW_OP_deref) || !read_sum(cursor, stack.addend) || !cursor.at_end())
-    return std::nullopt;
+  auto stack = read_cfa(cfa);
+  if (!stack) return std::nullopt;
+  if (read_cfa(return_address) == beside(*stack)) {
+    stack->saves_pc = true;
+    return stack;
+  }
   ByteCursor back(return_address);
   if (!read_guard(back) || back.remaining() != kLoadReturnAddress.size()) return std::nullopt;
   const auto load = *back.bytes(kLoadReturnAddress.size());

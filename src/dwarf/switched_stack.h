@@ -19,13 +19,14 @@ struct SwitchedStack {
   std::int64_t thread = 0;
   std::array<std::uint64_t, 3> offsets = {};
   std::uint64_t addend = 0;
+  bool saves_pc = false;  // behind the stack pointer; else the return address is [CFA - 8]
   bool operator==(const SwitchedStack&) const = default;
 };
 
 // Appends the expression of the CFA, which is 0 where there is no other stack.
 void append_cfa(const SwitchedStack& stack, Block& to);
-// Appends that of the return address, with the CFA pushed: [CFA - 8], and 0, which ends a walk, where that is 0.
-void append_return_address(Block& to);
+// Appends that of the return address, with the CFA pushed; 0, which ends a walk, where there is no other stack.
+void append_return_address(const SwitchedStack& stack, Block& to);
 
 // Are these the two? No allocation.
 [[nodiscard]] std::optional<SwitchedStack> switched_stack(ByteView cfa, ByteView return_address);

@@ -70,7 +70,7 @@ struct ManagedWalker::State {
   [[nodiscard]] bool find_caller();
   [[nodiscard]] bool unwind();
   [[nodiscard]] std::uint64_t caller_sp() const;
-  Turn ends_above(std::uint64_t address, const char* otherwise);
+  [[nodiscard]] Turn go_on_above(std::uint64_t address, const char* otherwise);
   [[nodiscard]] bool go_to_caller();
   [[nodiscard]] bool read_next_frame();
   [[nodiscard]] bool read_record(std::uint64_t address, ExceptionRecord& to);

@@ -375,11 +375,11 @@ Turn State::leave_frame() {
   lowest = place.registers.sp();
   native.reset();
   enter(place);
-  return ends_above(left.address, "explicit frame leads to below itself");
+  return go_on_above(left.address, "explicit frame leads to below itself");
 }
 
 // What an explicit frame or a record leads to lies around it or above it: walks of broken ones end.
-Turn State::ends_above(std::uint64_t address, const char* otherwise) {
+Turn State::go_on_above(std::uint64_t address, const char* otherwise) {
   if (method == nullptr) return Turn::kGoOn;
   if (!find_caller()) return Turn::kEnd;
   if (caller_sp() > address) return Turn::kGoOn;
@@ -410,7 +410,7 @@ Turn State::leave_record() {
     passed(*view);
   }
   enter(place);
-  return ends_above(address, "exception record leads to below itself");
+  return go_on_above(address, "exception record leads to below itself");
 }
 
 // ---- what is shown ------------------------------------------------------------------------------------------------

@@ -12,12 +12,17 @@
 #include <string_view>
 #include <vector>
 
+#include "manager/interpreter.h"
 #include "process/file_identity.h"
 #include "process/proc_maps.h"
 #include "source/unwind_source.h"
 #include "windlass/walk.h"
 
 namespace windlass::manager {
+
+struct AddressRange {
+  std::uint64_t begin = 0, end = 0;
+};
 
 // Look-ups may come from several threads, but for set_time().
 class PublishedCode : public std::enable_shared_from_this<PublishedCode> {
@@ -61,10 +66,28 @@ class PublishedCode : public std::enable_shared_from_this<PublishedCode> {
   // Has all come that will ever be said of a time? `ended`: when the process ended, which says nothing any more; 0: it
   // lives.
   [[nodiscard]] virtual bool is_settled(std::uint64_t /*time*/, std::uint64_t /*ended*/) { return true; }
+  // Threads are on another stack while they run its code: where each keeps its stack pointer there (WL_WAY). 0: it
+  // is not known yet, or they are not.
+  [[nodiscard]] virtual std::uint64_t way_to_stack() { return 0; }
+  // It has just begun, and will know more.
+  [[nodiscard]] virtual bool is_starting() { return false; }
   // Its process has code there that is in no ELF file.
   virtual void note_code(const process::ProcMap& /*map*/) {}
+  // It has code there of the file that it was opened for.
+  virtual void note_file_code(const process::ProcMap& /*map*/) {}
+  [[nodiscard]] bool is_in_file_of(const process::ProcMap& map) const {
+    return map.file.inode == file_.inode && map.file.major == file_.major && map.file.minor == file_.minor;
+  }
+  // Of files' mappings, where it answers before the file: a runtime's builtins, whose frames run functions that no file
+  // has. Names that it does not say are the file's.
+  [[nodiscard]] virtual std::vector<AddressRange> file_code() const { return {}; }
   // What is wrong with it.
   [[nodiscard]] virtual std::optional<Error> problem() const { return std::nullopt; }
+
+  // False: it answers for no addresses, and is an interpreter.
+  [[nodiscard]] virtual bool has_code() const { return true; }
+  // What runs functions without code of their own; null: there is none, or it is not understood.
+  [[nodiscard]] virtual const Interpreter* interpreter() const { return nullptr; }
 
   // Its functions, in addresses of the process; keeps it.
   [[nodiscard]] virtual std::unique_ptr<source::UnwindSource> make_source() = 0;
@@ -104,6 +127,26 @@ void cut_by(const PublishedCodes& codes, std::uint64_t begin, std::uint64_t end,
         until = std::min(until, code->begin());
       }
     }
+    piece(begin, until, within != nullptr ? *within : nullptr);
+    begin = until;
+  }
+}
+
+// The same of a file's mapping.
+template <typename Piece>
+void cut_file_by(const PublishedCodes& codes, std::uint64_t begin, std::uint64_t end, Piece&& piece) {
+  while (begin < end) {
+    std::uint64_t until = end;
+    const std::shared_ptr<PublishedCode>* within = nullptr;
+    for (const auto& code : codes)
+      for (const AddressRange& range : code->file_code()) {
+        if (range.begin <= begin && begin < range.end) {
+          within = &code;
+          until = std::min(until, range.end);
+        } else if (range.begin > begin) {
+          until = std::min(until, range.begin);
+        }
+      }
     piece(begin, until, within != nullptr ? *within : nullptr);
     begin = until;
   }

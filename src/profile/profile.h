@@ -43,6 +43,7 @@ struct Location {
   std::uint32_t module = kNone;
   std::uint64_t address = 0;
   std::vector<Line> lines{};         // innermost inlined function first; empty until symbolised or when unknown
+  bool interpreted = false;          // `lines` begins with what an interpreter's evaluator, which is here, ran
   std::uint64_t function_begin = 0;  // of the symbol that names it, else by the unwind information; 0: unknown
 };
 

@@ -57,15 +57,15 @@ bool read_tags(const Memory& memory, Tables& to) {
   return to.symbols != 0 && to.strings != 0;
 }
 
-std::optional<std::uint64_t> value_of(const Memory& memory, const Tables& tables, std::uint32_t index,
-                                      std::string_view name) {
+std::optional<DynamicSymbol> symbol_at(const Memory& memory, const Tables& tables, std::uint32_t index,
+                                       std::string_view name) {
   const auto symbol = read_value<Elf64_Sym>(memory, tables.symbols + std::uint64_t{index} * sizeof(Elf64_Sym));
   if (!symbol || symbol->st_shndx == SHN_UNDEF) return std::nullopt;
   std::string text(name.size() + 1, '\1');
   if (!memory.read(tables.strings + symbol->st_name, text.data(), text.size()) || text.back() != 0 ||
       !text.starts_with(name))
     return std::nullopt;
-  return tables.bias + symbol->st_value;
+  return DynamicSymbol{tables.bias + symbol->st_value, symbol->st_size};
 }
 
 std::uint32_t gnu_hash_of(std::string_view name) {
@@ -84,7 +84,7 @@ std::uint32_t hash_of(std::string_view name) {
   return hash;
 }
 
-std::optional<std::uint64_t> by_gnu_hash(const Memory& memory, const Tables& tables, std::string_view name) {
+std::optional<DynamicSymbol> by_gnu_hash(const Memory& memory, const Tables& tables, std::string_view name) {
   struct Header {
     std::uint32_t buckets, first, words, shift;
   };
@@ -99,13 +99,13 @@ std::optional<std::uint64_t> by_gnu_hash(const Memory& memory, const Tables& tab
     const auto entry = read_value<std::uint32_t>(memory, chain + std::uint64_t{index - header->first} * 4);
     if (!entry) return std::nullopt;
     if ((*entry | 1) == (hash | 1))
-      if (const auto value = value_of(memory, tables, index, name)) return value;
+      if (const auto symbol = symbol_at(memory, tables, index, name)) return symbol;
     if ((*entry & 1) != 0) return std::nullopt;
   }
   return std::nullopt;
 }
 
-std::optional<std::uint64_t> by_hash(const Memory& memory, const Tables& tables, std::string_view name) {
+std::optional<DynamicSymbol> by_hash(const Memory& memory, const Tables& tables, std::string_view name) {
   struct Header {
     std::uint32_t buckets, chains;
   };
@@ -115,7 +115,7 @@ std::optional<std::uint64_t> by_hash(const Memory& memory, const Tables& tables,
   const std::uint64_t chain = buckets + std::uint64_t{header->buckets} * 4;
   auto index = read_value<std::uint32_t>(memory, buckets + std::uint64_t{hash_of(name) % header->buckets} * 4);
   for (std::size_t steps = 0; index && *index != STN_UNDEF && *index < header->chains && steps < kMaxChain; ++steps) {
-    if (const auto value = value_of(memory, tables, *index, name)) return value;
+    if (const auto symbol = symbol_at(memory, tables, *index, name)) return symbol;
     index = read_value<std::uint32_t>(memory, chain + std::uint64_t{*index} * 4);
   }
   return std::nullopt;
@@ -123,10 +123,10 @@ std::optional<std::uint64_t> by_hash(const Memory& memory, const Tables& tables,
 
 }  // namespace
 
-Expected<std::uint64_t> find_dynamic_symbol(const Memory& memory, std::uint64_t base, std::string_view name) {
+Expected<DynamicSymbol> find_dynamic_object(const Memory& memory, std::uint64_t base, std::string_view name) {
   Tables tables;
   if (read_segments(memory, base, tables) && read_tags(memory, tables)) {
-    std::optional<std::uint64_t> found;
+    std::optional<DynamicSymbol> found;
     if (tables.gnu_hash != 0)
       found = by_gnu_hash(memory, tables, name);
     else if (tables.hash != 0)
@@ -134,6 +134,12 @@ Expected<std::uint64_t> find_dynamic_symbol(const Memory& memory, std::uint64_t 
     if (found) return *found;
   }
   return fail(ErrorCode::kNotFound, "no such dynamic symbol in the image", base);
+}
+
+Expected<std::uint64_t> find_dynamic_symbol(const Memory& memory, std::uint64_t base, std::string_view name) {
+  const auto found = find_dynamic_object(memory, base, name);
+  if (!found) return std::unexpected(found.error());
+  return found->address;
 }
 
 }  // namespace windlass::runtimes

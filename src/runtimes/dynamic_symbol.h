@@ -10,8 +10,16 @@
 
 namespace windlass::runtimes {
 
-// The address in the process of the symbol that a 64-bit image, whose first byte is mapped at `base`, defines. A fixed
+struct DynamicSymbol {
+  std::uint64_t address = 0;  // in the process
+  std::uint64_t size = 0;
+};
+
+// The symbol that a 64-bit image, whose first byte is mapped at `base`, defines. A fixed
 // number of reads, but for the length of its hash chain. kNotFound: it defines none, or is no such image.
+[[nodiscard]] Expected<DynamicSymbol> find_dynamic_object(const Memory& memory, std::uint64_t base,
+                                                          std::string_view name);
+// Its address alone.
 [[nodiscard]] Expected<std::uint64_t> find_dynamic_symbol(const Memory& memory, std::uint64_t base,
                                                           std::string_view name);
 

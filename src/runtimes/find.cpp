@@ -7,10 +7,18 @@
 #include <string>
 #include <tuple>
 
+#include <sys/stat.h>
+
+#include "process/mapped_files.h"
+#include "runtimes/beam/find.h"
 #include "runtimes/coreclr/find.h"
 #include "runtimes/hotspot/find.h"
+#include "runtimes/interpreted_code.h"
 #include "runtimes/memory_reader.h"
+#include "runtimes/mono/find.h"
+#include "runtimes/python/find.h"
 #include "runtimes/runtime_code.h"
+#include "runtimes/v8/find.h"
 
 namespace windlass::runtimes {
 namespace {
@@ -18,9 +26,31 @@ namespace {
 // The kinds of runtimes: how each is found in an image, and opened.
 struct Kind {
   Expected<std::uint64_t> (*find)(const Memory& memory, std::uint64_t base);
-  std::unique_ptr<Runtime> (*open)(std::shared_ptr<const Memory> memory, std::uint64_t at);
+  std::unique_ptr<Runtime> (*open)(std::shared_ptr<const Memory> memory, std::uint64_t at,
+                                   FunctionRef<Expected<image::MappedFile>()> file);
 };
-constexpr Kind kKinds[] = {{coreclr::find_descriptor, coreclr::open}, {hotspot::find_tables, hotspot::open}};
+template <auto open>
+std::unique_ptr<Runtime> by_memory(std::shared_ptr<const Memory> memory, std::uint64_t at,
+                                   FunctionRef<Expected<image::MappedFile>()> /*file*/) {
+  return open(std::move(memory), at);
+}
+template <auto open>
+std::unique_ptr<Runtime> by_file(std::shared_ptr<const Memory> memory, std::uint64_t at,
+                                 FunctionRef<Expected<image::MappedFile>()> file) {
+  return open(std::move(memory), at, file());
+}
+constexpr Kind kKinds[] = {{coreclr::find_descriptor, by_memory<coreclr::open>},
+                           {hotspot::find_tables, by_memory<hotspot::open>},
+                           {mono::find_exports, by_memory<mono::open>},
+                           {beam::find_exports, by_memory<beam::open>},
+                           {v8::find_metadata, by_file<v8::open>}};
+
+// Those that make no code, and are known by what the image exports alone.
+struct InterpreterKind {
+  Expected<std::uint64_t> (*find)(const Memory& memory, std::uint64_t base);
+  Expected<std::unique_ptr<manager::Interpreter>> (*open)(const Memory& memory, std::uint64_t base);
+};
+constexpr InterpreterKind kInterpreters[] = {{python::find_runtime, python::open}};
 
 // Code without a file, or of a file that has no name (memfd_create): where JIT compilers write theirs.
 bool may_be_generated(const process::ProcMap& map) {
@@ -35,8 +65,7 @@ bool has_header(const process::ProcMap& map) {
 using FileId = std::tuple<std::string, std::uint64_t, std::uint32_t, std::uint32_t>;
 FileId id_of(const process::ProcMap& map) { return {map.path, map.file.inode, map.file.major, map.file.minor}; }
 
-// Files that have been seen to hold no runtime, so that processes which make code all the time are not searched all the
-// time.
+// Files that have been seen to hold none, so that processes which change all the time are not searched all the time.
 class OtherFiles {
  public:
   bool has(const process::ProcMap& map) {
@@ -54,46 +83,96 @@ class OtherFiles {
   std::mutex lock_;
   std::set<FileId> files_;
 };
-OtherFiles& other_files() {
+OtherFiles& without_runtime() {
+  static OtherFiles files;
+  return files;
+}
+OtherFiles& without_interpreter() {
   static OtherFiles files;
   return files;
 }
 
-// The runtimes in the image that begins with a mapping.
-void add_runtimes_of(manager::PublishedCodes& codes, const process::ProcMap& map,
-                     const std::shared_ptr<const Memory>& memory) {
-  const bool can_be_kept = map.file.inode != 0;
-  if (can_be_kept && other_files().has(map)) return;
-  bool any = false;
+// The runtimes in the image that begins with a mapping. How many.
+std::size_t add_runtimes_of(manager::PublishedCodes& codes, const process::ProcMap& map,
+                            const std::shared_ptr<const Memory>& memory, OpenFile open_file) {
+  const auto file = [&] { return open_file(map); };
+  std::size_t found = 0;
   for (const Kind& kind : kKinds)
     if (const auto at = kind.find(*memory, map.begin)) {
-      manager::add(codes, std::make_shared<RuntimeCode>(kind.open(memory, *at), map));
-      any = true;
+      manager::add(codes, std::make_shared<RuntimeCode>(kind.open(memory, *at, file), map));
+      ++found;
     }
-  if (!any && can_be_kept && read_value<std::uint64_t>(*memory, map.begin)) other_files().add(map);
+  return found;
+}
+
+std::size_t add_interpreters_of(manager::PublishedCodes& codes, const process::ProcMap& map,
+                                const std::shared_ptr<const Memory>& memory) {
+  std::size_t found = 0;
+  for (const InterpreterKind& kind : kInterpreters)
+    if (kind.find(*memory, map.begin)) {
+      manager::add(codes, std::make_shared<InterpretedCode>(kind.open(*memory, map.begin), map));
+      ++found;
+    }
+  return found;
+}
+
+// Looks in all images with code: for what is in `known` by where it is, else by add_of(), which says how many it found.
+using AddOf = FunctionRef<std::size_t(const process::ProcMap& map, const std::shared_ptr<const Memory>& memory)>;
+void add_from_images(manager::PublishedCodes& codes, std::span<const process::ProcMap> maps, OpenMemory open_memory,
+                     const manager::PublishedCodes& known, bool interpreters, AddOf add_of) {
+  std::shared_ptr<const Memory> memory;
+  std::map<FileId, bool> executable;
+  for (const process::ProcMap& map : maps)
+    if (map.has_file()) executable[id_of(map)] |= map.executable;
+  OtherFiles& without = interpreters ? without_interpreter() : without_runtime();
+  for (const process::ProcMap& map : maps) {
+    if (!has_header(map) || !executable[id_of(map)] || manager::shows_published(map)) continue;
+    const auto same = std::ranges::find_if(
+        known, [&](const auto& code) { return code->is_of(map) && code->has_code() != interpreters; });
+    if (same != known.end()) {
+      manager::add(codes, *same);
+      continue;
+    }
+    const bool can_be_kept = map.file.inode != 0;
+    if (can_be_kept && without.has(map)) continue;
+    if (memory == nullptr) memory = open_memory();
+    if (add_of(map, memory) == 0 && can_be_kept && read_value<std::uint64_t>(*memory, map.begin)) without.add(map);
+  }
 }
 
 }  // namespace
 
 void add_runtimes(manager::PublishedCodes& codes, std::span<const process::ProcMap> maps, OpenMemory open_memory,
-                  const manager::PublishedCodes& known) {
+                  OpenFile open_file, const manager::PublishedCodes& known) {
   if (!std::ranges::any_of(maps, may_be_generated)) return;
-  const std::shared_ptr<const Memory> memory = open_memory();
-  std::map<FileId, bool> executable;
+  add_from_images(codes, maps, open_memory, known, false,
+                  [&](const auto& map, const auto& memory) { return add_runtimes_of(codes, map, memory, open_file); });
   for (const process::ProcMap& map : maps)
-    if (map.has_file()) executable[id_of(map)] |= map.executable;
-  for (const process::ProcMap& map : maps) {
-    if (!has_header(map) || !executable[id_of(map)] || manager::shows_published(map)) continue;
-    const auto same = std::ranges::find_if(known, [&](const auto& code) { return code->is_of(map); });
-    if (same != known.end()) {
-      manager::add(codes, *same);
-      continue;
+    for (const auto& code : codes) {
+      if (may_be_generated(map)) code->note_code(map);
+      if (map.executable && map.has_file() && code->is_in_file_of(map)) code->note_file_code(map);
     }
-    add_runtimes_of(codes, map, memory);
+}
+
+Expected<image::MappedFile> open_mapped_file(pid_t pid, pid_t parent, const process::ProcMap& map) {
+  for (const process::FileCandidate& candidate : process::files_of(pid, parent, map)) {
+    struct stat status {};
+    const bool same = candidate.certain || (candidate.inode != 0 && ::stat(candidate.path.c_str(), &status) == 0 &&
+                                            status.st_ino == candidate.inode);
+    if (!same) continue;
+    if (auto file = image::MappedFile::open(candidate.path)) return file;
   }
-  for (const process::ProcMap& map : maps)
-    if (may_be_generated(map))
-      for (const auto& code : codes) code->note_code(map);
+  return fail(ErrorCode::kNotFound, "the runtime's file cannot be opened", map.begin);
+}
+
+void add_interpreters(manager::PublishedCodes& codes, std::span<const process::ProcMap> maps, OpenMemory open_memory,
+                      const manager::PublishedCodes& known) {
+  add_from_images(codes, maps, open_memory, known, true,
+                  [&](const auto& map, const auto& memory) { return add_interpreters_of(codes, map, memory); });
+}
+
+bool has_interpreter(const Memory& image, std::uint64_t base) {
+  return std::ranges::any_of(kInterpreters, [&](const InterpreterKind& kind) { return bool(kind.find(image, base)); });
 }
 
 }  // namespace windlass::runtimes

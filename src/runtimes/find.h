@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 
+#include "image/mapped_file.h"
 #include "manager/published_code.h"
 #include "process/proc_maps.h"
 #include "windlass/function_ref.h"
@@ -13,10 +14,20 @@ namespace windlass::runtimes {
 
 // Adds the runtimes of a process to what it publishes: those that `known`, what it published before, has, as long as
 // they are where they were, else what is found. Looks at nothing but the mappings unless there is code in no ELF file:
-// then `open_memory` is asked, once, for the process's, which is kept by what is found.
+// then `open_memory` is asked, once, for the process's, and `open_file` for the file of a mapping, which are kept by
+// what is found.
 using OpenMemory = FunctionRef<std::shared_ptr<const Memory>()>;
+using OpenFile = FunctionRef<Expected<image::MappedFile>(const process::ProcMap& map)>;
 void add_runtimes(manager::PublishedCodes& codes, std::span<const process::ProcMap> maps, OpenMemory open_memory,
-                  const manager::PublishedCodes& known);
+                  OpenFile open_file, const manager::PublishedCodes& known);
+// The file that a live process has mapped; `parent` as process::files_of() wants it.
+[[nodiscard]] Expected<image::MappedFile> open_mapped_file(pid_t pid, pid_t parent, const process::ProcMap& map);
+
+// Likewise those that make no code (manager::Interpreter). Every file is looked at once, whatever the process.
+void add_interpreters(manager::PublishedCodes& codes, std::span<const process::ProcMap> maps, OpenMemory open_memory,
+                      const manager::PublishedCodes& known);
+// Is there one in an image whose first byte is at `base`? For who looks at files himself.
+[[nodiscard]] bool has_interpreter(const Memory& image, std::uint64_t base);
 
 // Of a memory that outlives all of it.
 [[nodiscard]] inline std::shared_ptr<const Memory> unowned(const Memory& memory) {

@@ -99,6 +99,26 @@ void RuntimeCode::note_code(const process::ProcMap& map) {
   runtime_->note_code(map);
 }
 
+std::uint64_t RuntimeCode::way_to_stack() {
+  const std::lock_guard hold(lock_);
+  return runtime_->way_to_stack();
+}
+
+bool RuntimeCode::is_starting() {
+  const std::lock_guard hold(lock_);
+  return runtime_->is_starting();
+}
+
+void RuntimeCode::note_file_code(const process::ProcMap& map) {
+  const std::lock_guard hold(lock_);
+  runtime_->note_file_code(map);
+}
+
+std::vector<manager::AddressRange> RuntimeCode::file_code() const {
+  const std::lock_guard hold(lock_);
+  return runtime_->file_code();
+}
+
 std::optional<Error> RuntimeCode::problem() const {
   const std::lock_guard hold(lock_);
   return runtime_->problem();

@@ -64,8 +64,14 @@ class Runtime {
   }
   // Its process has code there that is in no ELF file: is it the runtime's own?
   virtual void note_code(const process::ProcMap& /*map*/) {}
+  // As PublishedCode has them.
+  virtual void note_file_code(const process::ProcMap& /*map*/) {}
+  [[nodiscard]] virtual std::vector<manager::AddressRange> file_code() const { return {}; }
   // False: it is of a kind that is not understood, so that others may say something of its code.
   [[nodiscard]] virtual bool is_understood() const { return true; }
+  // PublishedCode::way_to_stack() and is_starting().
+  [[nodiscard]] virtual std::uint64_t way_to_stack() { return 0; }
+  [[nodiscard]] virtual bool is_starting() { return false; }
   // What is wrong with it as a whole: what it says is not understood, or not all of it.
   [[nodiscard]] virtual std::optional<Error> problem() const { return std::nullopt; }
 };
@@ -94,6 +100,10 @@ class RuntimeCode final : public manager::PublishedCode {
   bool functions_at(std::uint64_t address, std::uint64_t function, std::uint64_t time, std::uint64_t& begin,
                     std::vector<source::NamedFunction>& to) override;
   void note_code(const process::ProcMap& map) override;
+  std::uint64_t way_to_stack() override;
+  bool is_starting() override;
+  void note_file_code(const process::ProcMap& map) override;
+  std::vector<manager::AddressRange> file_code() const override;
   std::optional<Error> problem() const override;
   std::unique_ptr<source::UnwindSource> make_source() override;
 

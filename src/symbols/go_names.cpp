@@ -1,5 +1,7 @@
 #include "symbols/go_names.h"
 
+#include <algorithm>
+
 namespace windlass::symbols {
 
 std::unique_ptr<GoNames> GoNames::open(int fd, std::string& note) {
@@ -15,7 +17,7 @@ std::unique_ptr<GoNames> GoNames::open(int fd, std::string& note) {
 bool GoNames::name(std::size_t index, std::uint64_t address, bool lines, ModuleNames& names) const {
   const auto function = map_.function_at(address);
   if (!function || map_.name(function->name).empty()) return false;
-  names.begins[index] = function->begin;
+  names.begins[index] = std::min(function->begin, address);  // it may be looked up in front of its begin
   const auto add = [&](const runtimes::go::Place& place) {
     names.add_line(index, {names.function(place.function, place.file, place.begins_line), place.line});
   };

@@ -49,7 +49,10 @@ Place SpaceSubject::find(std::uint64_t address, std::uint64_t function) {
   if (module == nullptr) return {nullptr, {}, address, address};
   const Known& known = this->known(*module);
   Place place{known.module, known.path, address - known.bias, address - known.number_bias};
-  if (!module->generated()) return place;
+  if (!module->generated()) {
+    if (function != 0 && origin_.interpreted != nullptr) add_interpreted(function, place);
+    return place;
+  }
   if (add_functions(*module, address, function, place)) return place;
   const auto name = module->name_at(address, name_room_);
   if (!name || name->empty()) return place;
@@ -62,18 +65,30 @@ Place SpaceSubject::find(std::uint64_t address, std::uint64_t function) {
   return place;
 }
 
+Place SpaceSubject::named_place(const source::NamedFunction& function) {
+  Place place;
+  place.name = modules_.keep(function.name);
+  place.file = modules_.keep(function.file);
+  place.line = function.line;
+  return place;
+}
+
+void SpaceSubject::add_interpreted(std::uint64_t function, Place& place) {
+  functions_.clear();
+  (void)origin_.interpreted->functions_at(function, functions_);
+  for (const source::NamedFunction& known : functions_) place.inlined.push_back(named_place(known));
+}
+
 // With those that are inlined, by whoever tells of them.
 bool SpaceSubject::add_functions(const walk::Module& module, std::uint64_t address, std::uint64_t function,
                                  Place& place) {
   functions_.clear();
   if (!module.functions_at(address, function, functions_) || functions_.empty()) return false;
-  const auto fill = [&](const source::NamedFunction& from, Place& to) {
-    to.name = modules_.keep(from.name);
-    to.file = modules_.keep(from.file);
-    to.line = from.line;
-  };
-  for (std::size_t i = 0; i + 1 < functions_.size(); ++i) fill(functions_[i], place.inlined.emplace_back());
-  fill(functions_.back(), place);
+  for (std::size_t i = 0; i + 1 < functions_.size(); ++i) place.inlined.push_back(named_place(functions_[i]));
+  const Place outermost = named_place(functions_.back());
+  place.name = outermost.name;
+  place.file = outermost.file;
+  place.line = outermost.line;
   // Where the code of an interpreter begins says nothing of the function that it runs.
   const std::uint64_t begin = function == 0 ? module.function_start(address) : 0;
   place.function_begin = begin == 0 ? 0 : begin - (address - place.offset);
@@ -94,7 +109,7 @@ SpaceSubject::Known SpaceSubject::identify(const walk::Module& module) {
   Known made{.path = modules_.keep(info.path.empty() ? "?" : info.path), .bias = info.bias, .number_bias = info.bias};
   if (is_vdso(info.path)) {
     made.module = vdso(info);
-  } else if (!module.generated()) {
+  } else if (!module.generated() || !info.file.empty()) {
     made.module = file(info);
   } else if (!info.path.starts_with('/')) {
     made.module = perf_map();

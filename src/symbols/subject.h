@@ -10,6 +10,7 @@
 
 #include "process/descriptor.h"
 #include "symbols/known_modules.h"
+#include "walk/interpreted.h"
 #include "walk/module.h"
 #include "walk/target/process_modules.h"
 #include "windlass/target.h"
@@ -26,7 +27,8 @@ struct Place {
   std::uint64_t function_begin = 0;  // as `offset` is numbered
   std::string_view file = {};        // with the name, where he says that, too
   std::uint32_t line = 0;
-  std::vector<Place> inlined = {};  // in it, innermost first: names, files and lines
+  // In it, innermost first: names, files and lines. Without a name of its own: what an interpreter runs there.
+  std::vector<Place> inlined = {};
 };
 
 // One thread at a time. The KnownModules must outlive it.
@@ -53,8 +55,9 @@ class FileSubject final : public Subject {
 
 // What a space is the memory of.
 struct SpaceOrigin {
-  std::uint64_t process = 0;  // whose perf map names its generated code; 0: not known
-  bool live = false;          // a process of this machine: its vdso is this kernel's
+  std::uint64_t process = 0;                                  // whose perf map names its generated code; 0: not known
+  bool live = false;                                          // a process of this machine: its vdso is this kernel's
+  std::shared_ptr<const walk::Interpreted> interpreted = {};  // Target's
 };
 
 class SpaceSubject final : public Subject {
@@ -74,6 +77,8 @@ class SpaceSubject final : public Subject {
     bool is_final = true;           // false: what names it may turn up later
   };
 
+  void add_interpreted(std::uint64_t function, Place& place);
+  [[nodiscard]] Place named_place(const source::NamedFunction& function);
   bool add_functions(const walk::Module& module, std::uint64_t address, std::uint64_t function, Place& place);
   const Known& known(const walk::Module& module);
   [[nodiscard]] Known identify(const walk::Module& module);

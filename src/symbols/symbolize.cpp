@@ -32,7 +32,8 @@ std::vector<Job> jobs_of(const profile::Profile& profile) {
   for (std::uint32_t i = 0; i < profile.locations.size(); ++i) {
     const auto& location = profile.locations[i];
     const bool is_nowhere = location.module >= profile.modules.size() && location.address < kKernelHalf;
-    if (location.lines.empty() && !is_nowhere) by_module[location.module].locations.push_back(i);
+    if ((location.lines.empty() || location.interpreted) && !is_nowhere)
+      by_module[location.module].locations.push_back(i);
   }
   std::vector<Job> jobs;
   for (auto& [module, job] : by_module) {
@@ -97,7 +98,12 @@ void merge(profile::Profile& profile, Job& job, FunctionMerger& functions, Symbo
   std::size_t index = 0;
   for (const auto location : job.locations) {
     while (job.addresses[index] != profile.locations[location].address) ++index;
-    profile.locations[location].lines = job.names->lines()[index];
+    // What an interpreter runs is called by its evaluator, and calls what is inlined in that.
+    auto& lines = profile.locations[location].lines;
+    const auto& native = job.names->lines()[index];
+    const auto evaluator = native.empty() ? native.end() : native.end() - 1;
+    lines.insert(lines.begin(), native.begin(), evaluator);
+    lines.insert(lines.end(), evaluator, native.end());
     if (job.names->begins[index] != 0) profile.locations[location].function_begin = job.names->begins[index];
   }
   stats.addresses += job.addresses.size();

@@ -51,11 +51,16 @@ void run(Job& job, std::span<NamedAddress> results) {
     NamedAddress& to = results[job.wanted[i].result];
     // Symbols and offsets may be numbered differently, by a constant.
     if (names.begins[i] != 0) to.function_begin = names.begins[i] + (to.offset - numbers[i]);
+    std::vector<SourceFrame> native;
     for (const profile::Line& line : names.lines()[i]) {
       const profile::Function& function = functions[line.function];
-      to.frames.push_back({function.name, function.system_name, function.file, line.line, true});
+      native.push_back({function.name, function.system_name, function.file, line.line, true});
     }
-    if (!to.frames.empty()) to.frames.back().inlined = false;
+    if (native.empty()) continue;
+    native.back().inlined = false;
+    // What an interpreter runs is there: its evaluator calls it, and it calls what is inlined in that.
+    to.frames.insert(to.frames.begin(), native.begin(), native.end() - 1);
+    to.frames.push_back(native.back());
   }
 }
 
@@ -124,6 +129,10 @@ class Symbolizer::Implementation {
         to.frames.push_back(frame_of(place, false));
         continue;
       }
+      for (const symbols::Place& interpreted : place.inlined) {
+        to.frames.push_back(frame_of(interpreted, true));
+        to.frames.back().interpreted = true;
+      }
       if (place.module == nullptr) continue;
       const auto [job, is_new] = job_of.try_emplace(place.module, jobs.size());
       if (is_new) jobs.push_back({.module = place.module, .wanted = {}, .note = {}});
@@ -176,7 +185,8 @@ Symbolizer Symbolizer::of_self(const SymbolizerOptions& options) {
 
 Symbolizer Symbolizer::of_target(const Target& target, const SymbolizerOptions& options) {
   auto made = std::make_unique<Implementation>(options);
-  const symbols::SpaceOrigin origin{.process = target.process, .live = target.kind == TargetKind::kProcess};
+  const symbols::SpaceOrigin origin{
+      .process = target.process, .live = target.kind == TargetKind::kProcess, .interpreted = target.interpreted};
   auto subject = std::make_unique<symbols::SpaceSubject>(target.space, origin, made->modules());
   if (origin.live) subject->open_all();
   made->set_subject(std::move(subject));

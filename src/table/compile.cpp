@@ -138,6 +138,14 @@ void foresee_use(const dwarf::CfiSection& section, CfaRegisterUse& use) {
   }
 }
 
+// Modules that need no register themselves have room for one that their callers may need: Go has its stack pointer in
+// r12 while it is in the vdso. Only small ones, as that is: elsewhere it would take rows that hardly anybody asks for.
+std::uint8_t register_of_callers(const std::vector<AddressRange>& executable, Architecture architecture) {
+  std::uint64_t size = 0;
+  for (const AddressRange& range : executable) size += range.end - range.begin;
+  return architecture == Architecture::kX86_64 && size < 1u << WL_PAGE_SHIFT ? x86_64::kR12 : WL_NO_XREG;
+}
+
 }  // namespace
 
 TraceRule corrected_aarch64_rule(TraceRule rule) {
@@ -196,6 +204,10 @@ Expected<UnwindTable> compile_elf(const image::ElfImage& image, dwarf::ErrorSink
     return builder.finish();
   };
   const Architecture architecture = image::architecture_of(image.machine());
+  const auto choose = [&](const CfaRegisterUse& used) {
+    const std::uint8_t chosen = choose_extra_register(used, preserved_registers(architecture));
+    return chosen == WL_NO_XREG ? register_of_callers(executable, architecture) : chosen;
+  };
   CfaRegisterUse given(kTrackable);  // of what is rows
   if (go) count_cfa_registers(*go, given);
   if (simple) count_cfa_registers(*simple, given);
@@ -203,9 +215,9 @@ Expected<UnwindTable> compile_elf(const image::ElfImage& image, dwarf::ErrorSink
   for (const dwarf::CfiSection& section : found.sections)
     architecture == Architecture::kAArch64 ? foresee_use<Arm64Registers>(section, foreseen)
                                            : foresee_use<X64Registers>(section, foreseen);
-  const std::uint8_t guess = choose_extra_register(foreseen, preserved_registers(architecture));
+  const std::uint8_t guess = choose(foreseen);
   auto table = compile(guess, use, report);
-  const std::uint8_t right = choose_extra_register(use, preserved_registers(architecture));
+  const std::uint8_t right = choose(use);
   if (right == guess || !table) return table;
   auto ignore = [](const Error&) {};  // all have been reported
   return compile(right, use, ignore);

@@ -86,8 +86,8 @@ class Projection {
     rule.cfa_arg = static_cast<std::uint8_t>(third / kWord);
     rule.x_kind = WL_REG_UNDEFINED;
     rule.x_offset = static_cast<std::int16_t>(second | stack.addend / kWord);
-    rule.ra_kind = WL_REG_CFA;
-    rule.ra_offset = -static_cast<std::int16_t>(kWord);
+    rule.ra_kind = stack.saves_pc ? WL_REG_BASE : WL_REG_CFA;
+    rule.ra_offset = stack.saves_pc ? kWord : -static_cast<std::int16_t>(kWord);
     rule.fp_kind = kind_of(fp) & 15;
     rule.fp_offset = fp.offset;
     return true;

@@ -7,6 +7,7 @@
 //  - clones (".isra.0", ".cold") are the function they were made from, constructors C1/C2 and destructors D1/D2 one.
 //  - an address in the padding between functions, past the end of every symbol: llvm-symbolizer may name the function
 //    before it, Windlass must not. Only addresses inside functions are asked.
+//  - Go's table has "[...]" for arguments of types, and no suffix (".abi0") for the way of calling.
 //  - for a function without debug information llvm-symbolizer gives the file of its STT_FILE symbol: no file is
 //  compared.
 #include <gtest/gtest.h>
@@ -20,6 +21,7 @@
 #include <fmt/format.h>
 
 #include "differential/peer.h"
+#include "integration/go/program.h"
 #include "symbols/symbolize.h"
 #include "windlass/symbols.h"
 
@@ -121,7 +123,7 @@ std::vector<Stack> by_symbolizer(const std::string& path, const std::vector<std:
 
 // "_ZN1SC2Ev.cold" and "_ZN1SC1Ev" -> the same.
 std::string plain(std::string name) {
-  for (const char* clone : {".cold", ".isra.", ".part.", ".constprop."})
+  for (const char* clone : {".cold", ".isra.", ".part.", ".constprop.", ".abi0"})
     name.resize(std::min(name.find(clone), name.size()));
   for (const auto& [variant, base] :
        {std::pair{"C1E", "C2E"}, {"D1E", "D2E"}, {"C4E", "C2E"}, {"D4E", "D2E"}, {"C1I", "C2I"}, {"C4I", "C2I"}})
@@ -129,8 +131,14 @@ std::string plain(std::string name) {
   return name;
 }
 
+// "type..eq.[5]main.t" -> "type..eq.[...]main.t", as Go's table has names with arguments of types.
+std::string without_arguments(const std::string& name) {
+  const std::size_t open = name.find('['), close = name.rfind(']');
+  return close == std::string::npos || close < open ? name : name.substr(0, open) + "[...]" + name.substr(close + 1);
+}
+
 bool same_name(const std::string& mine, const std::string& peer) {
-  return plain(mine) == plain(peer) || mine.ends_with("::" + peer);
+  return plain(mine) == plain(peer) || mine.ends_with("::" + peer) || mine == without_arguments(peer);
 }
 
 bool same(const Stack& mine, const Stack& peer) {
@@ -177,6 +185,11 @@ TEST(SymbolsVsLlvm, SmallProgramSplit) { compare(WINDLASS_INLINED_SPLIT, 0); }
 // GNU ld gives every copy of a function that it leaves out (COMDAT) the addresses of the one it keeps, if both are of
 // one size. So several units describe one place, as each was compiled, and either answer is right.
 TEST(SymbolsVsLlvm, TheCommandItself) { compare(WINDLASS_COMMAND, 0.004); }
+// A program of Go's: named by its own table, which the peer does not read; the peer has the DWARF of Go's compiler.
+TEST(SymbolsVsLlvm, GoProgram) {
+  if (const std::string why = test::make_go_program("steps"); !why.empty()) GTEST_SKIP() << why;
+  compare(test::kGoFolder + "/steps", 0.004);
+}
 
 }  // namespace
 }  // namespace windlass

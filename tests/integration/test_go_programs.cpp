@@ -11,8 +11,10 @@
 
 #include "export/pprof.h"
 #include "image/elf.h"
+#include "integration/go/program.h"
 #include "support/privilege.h"
 #include "support/run_command.h"
+#include "support/whole.h"
 #include "windlass/unwind_info.h"
 
 namespace windlass {
@@ -40,7 +42,7 @@ const Release kReleases[] = {
      "sha512-4xTZr1FUmSoQW4XIWmit3tzQrUTZM+N3P0XV8xROKYF50XfI7xeO90+1bZvNwxIufQ9hDQVRJH5YhgPVF8A/HQ=="},
 };
 
-const fs::path kFolder = WINDLASS_GO_DIRECTORY;
+const fs::path kFolder = WINDLASS_GO_PEER_DIRECTORY;
 
 class GoProgram : public testing::TestWithParam<Release> {
  protected:
@@ -159,6 +161,25 @@ TEST_P(GoProgram, IsWholeAndNamedWhileItWorks) {
   EXPECT_GE(static_cast<double>(tally.whole), 0.995 * static_cast<double>(tally.all)) << recorded.output;
   EXPECT_GE(static_cast<double>(tally.named), 0.97 * static_cast<double>(tally.whole)) << recorded.output;
   EXPECT_GT(tally.crossed, 0u) << recorded.output;
+}
+
+// One of this machine's Go, static and stripped, which the collector, the scheduler and its signals interrupt all the
+// time.
+TEST(GoServer, IsWholeUnderLoad) {
+  if (const std::string reason = test::no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
+  if (const std::string why = test::make_go_program("serve", "-ldflags='-s -w'"); !why.empty()) GTEST_SKIP() << why;
+  const std::string profile = test::kGoFolder + "/serve.pb.gz";
+  const auto recorded = test::run(std::string(WINDLASS_COMMAND) + " record -v -F 3999 -o " + profile + " -- " +
+                                  test::kGoFolder + "/serve " + (test::whole() ? "20" : "3") + " 2>&1");
+  ASSERT_EQ(recorded.status, 0) << recorded.output;
+  const auto read = exporter::read_pprof_file(profile);
+  ASSERT_TRUE(read) << read.error().text();
+  const Tally tally = tally_of(*read);
+  ::printf("%llu samples, not whole: %llu\n", static_cast<unsigned long long>(tally.all),
+           static_cast<unsigned long long>(tally.all - tally.whole));
+  EXPECT_GT(tally.all, 500u) << recorded.output;
+  EXPECT_LE(tally.all - tally.whole, 2 + tally.all / 1000) << recorded.output;
+  EXPECT_GT(tally.crossed, 0u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Releases, GoProgram, testing::ValuesIn(kReleases),

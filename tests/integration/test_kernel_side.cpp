@@ -1,5 +1,4 @@
 // The real BPF program on this kernel. Skipped only for want of privilege.
-#include "agent/kernel_side.h"
 #include "agent/system_trials.h"
 
 #include <gtest/gtest.h>
@@ -10,17 +9,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <functional>
-#include <map>
 #include <optional>
 #include <thread>
-#include <utility>
 
-#include "agent/raw_event.h"
+#include "integration/kernel_side_program.h"
 #include "manager/shared_table.h"
 #include "process/proc_file.h"
 #include "process/proc_maps.h"
-#include "support/privilege.h"
 #include "support/process_publisher.h"
 #include "table/arena.h"
 
@@ -28,105 +23,6 @@ namespace windlass::agent {
 namespace {
 
 using testing::ProcessPublisher;
-using namespace std::chrono_literals;
-
-class KernelSideTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (const std::string reason = test::no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
-  }
-};
-
-struct Range {
-  std::uint64_t begin = 0, end = 0;
-  [[nodiscard]] bool contains(std::uint64_t pc) const { return begin <= pc && pc < end; }
-};
-
-// A running recursion.cpp.
-class Recursion {
- public:
-  Recursion(unsigned depth, unsigned rounds) {
-    int fds[2];
-    if (pipe(fds) != 0) return;
-    pid = fork();
-    if (pid == 0) {
-      dup2(fds[1], 1);
-      close(fds[0]);
-      const std::string d = std::to_string(depth), r = std::to_string(rounds);
-      execl(WINDLASS_RECURSION, "recursion", d.c_str(), r.c_str(), static_cast<char*>(nullptr));
-      _exit(127);
-    }
-    close(fds[1]);
-    FILE* in = fdopen(fds[0], "r");
-    ready = std::fscanf(in, "%lx %lx %lx %lx %lx %lx", &spin.begin, &spin.end, &recurse.begin, &recurse.end,
-                        &main.begin, &main.end) == 6;
-    std::fclose(in);
-  }
-  ~Recursion() {
-    kill(pid, SIGKILL);
-    waitpid(pid, nullptr, 0);
-  }
-  pid_t pid = 0;
-  bool ready = false;
-  Range spin, recurse, main;
-};
-
-constexpr std::uint64_t kManySamples = 400;  // so that one in a hundred may fail
-
-struct Stack {
-  std::vector<std::uint64_t> user;  // innermost first, with WL_FRAME_EXACT
-  std::size_t kernel = 0;
-  unsigned end = 0;
-};
-
-// Samples for `duration`, and on until there are `enough` (an emulated machine is slow; one minute at most): every
-// stack event, and how many samples each stands for.
-std::vector<std::pair<Stack, std::uint64_t>> sample(KernelSide& side, std::chrono::milliseconds duration,
-                                                    std::uint64_t enough = 0) {
-  std::map<std::uint64_t, std::pair<Stack, std::uint64_t>> stacks;
-  auto handle = [&](const wl_event_head& head, std::size_t) {
-    if (head.type != WL_EVENT_STACK) return;
-    const auto& event = reinterpret_cast<const wl_stack_event&>(head);
-    const auto* frames = reinterpret_cast<const std::uint64_t*>(&event + 1);
-    Stack stack;
-    stack.kernel = event.kernel_frames;
-    stack.end = event.end;
-    stack.user.assign(frames + event.kernel_frames, frames + event.kernel_frames + event.user_frames);
-    auto& entry = stacks[event.hash];
-    entry.first = std::move(stack);
-    ++entry.second;
-  };
-  EXPECT_TRUE(side.start().has_value());
-  const auto begin = std::chrono::steady_clock::now();
-  const auto few = [&] {
-    const KernelSideStats stats = side.stats();
-    return stats.samples - stats.other_processes < enough && std::chrono::steady_clock::now() < begin + 60s;
-  };
-  while (std::chrono::steady_clock::now() < begin + duration || few()) side.poll(20ms, handle);
-  side.stop();
-  side.poll(0ms, handle);
-  side.for_each_count([&](const wl_stack_key& key, std::uint64_t count) { stacks[key.hash].second += count; });
-  std::vector<std::pair<Stack, std::uint64_t>> result;
-  for (auto& [hash, entry] : stacks) result.push_back(std::move(entry));
-  return result;
-}
-
-// Takes events until there are enough, however busy the machine is; one minute at most.
-void poll_until(KernelSide& side, const std::function<void(const wl_event_head&, std::size_t)>& handle,
-                const std::function<bool()>& enough) {
-  const auto end = std::chrono::steady_clock::now() + 60s;
-  while (!enough() && std::chrono::steady_clock::now() < end) side.poll(20ms, handle);
-}
-
-std::unique_ptr<KernelSide> open_side(const Recursion& target, KernelSideOptions options = {}) {
-  options.frequency = 999;
-  options.all_processes = false;
-  options.targets = {static_cast<std::uint32_t>(target.pid)};
-  auto opened = KernelSide::open(options);
-  if (opened) return std::move(*opened);
-  ADD_FAILURE() << opened.error().text;
-  return nullptr;
-}
 
 // The stack is exactly: spin?, recurse x (0..depth), main, then what glibc has below main; whole.
 void expect_recursion(const Stack& stack, const Recursion& target, std::size_t depth) {
@@ -195,7 +91,6 @@ TEST_F(KernelSideTest, DepthLimitIsSaid) {
   EXPECT_GT(deep, 0U);
 }
 
-// A process that nobody has published: registers and raw stack, never a guess.
 // ---- code of a code manager -----------------------------------------------------------------------------------------
 
 // A running jit_target whose eight stubs a code manager has, since it was made; it computes in what the last one calls.
@@ -278,31 +173,6 @@ TEST_F(KernelSideTest, CodeOfAManagerWhoseTableCannotBeReadIsHandedOverRaw) {
   EXPECT_GE(stats.ends[WL_END_NO_ROW], stats.raw_events - stats.raw_events / 100);
 }
 
-TEST_F(KernelSideTest, UnknownProcessIsHandedOverRaw) {
-  Recursion target(60, 100000);
-  ASSERT_TRUE(target.ready);
-  auto side = open_side(target);
-  ASSERT_NE(side, nullptr);
-  std::uint64_t raw = 0, with_stack = 0;
-  auto handle = [&](const wl_event_head& head, std::size_t size) {
-    ASSERT_EQ(head.type, WL_EVENT_RAW);
-    const auto& event = reinterpret_cast<const wl_raw_event&>(head);
-    ASSERT_LE(sizeof event + event.kernel_frames * 8U + event.code_size + event.stack_size, size);
-    EXPECT_EQ(event.reason, WL_END_NO_PROCESS);
-    ++raw;
-    // 60 frames of at least 16 bytes, and the code of the sampled instruction.
-    if (event.stack_size > 60 * 16 && event.code_size > 0 && event.code_before < event.code_size) ++with_stack;
-  };
-  ASSERT_TRUE(side->start().has_value());
-  poll_until(*side, handle, [&] { return raw >= kManySamples; });
-  side->stop();
-  side->poll(0ms, handle);
-  EXPECT_GE(raw, kManySamples);
-  // A page that the kernel has taken out of the process for a moment cannot be read from the sampling interrupt.
-  EXPECT_GE(with_stack * 100, raw * 99);
-  EXPECT_EQ(side->stats().ends[WL_END_NO_PROCESS], raw);
-}
-
 // A set that was published for another state of the process's code than it has is not used.
 TEST_F(KernelSideTest, ASetOfAnotherEpochIsNotUsed) {
   Recursion target(60, 100000);
@@ -352,87 +222,6 @@ void check_full_ring(bool publish) {
 TEST_F(KernelSideTest, StacksThatFindTheRingFullAreCounted) { check_full_ring(true); }
 
 TEST_F(KernelSideTest, RawSamplesThatFindTheRingFullAreCounted) { check_full_ring(false); }
-
-// A process that spins below a local array whose pages are not there, and where a word above it is.
-class SpinnerBelowAHole {
- public:
-  static constexpr std::uint64_t kWord = 0x5a5a'1234'5678'9abc;
-  SpinnerBelowAHole()
-      : shared_(static_cast<std::uint64_t*>(
-            mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {
-    pid = fork();
-    if (pid == 0) run();
-    while (__atomic_load_n(shared_, __ATOMIC_ACQUIRE) == 0) usleep(1000);
-  }
-  ~SpinnerBelowAHole() {
-    kill(pid, SIGKILL);
-    waitpid(pid, nullptr, 0);
-    munmap(shared_, 4096);
-  }
-  [[nodiscard]] std::uint64_t word_at() const { return *shared_; }
-  pid_t pid = 0;
-
- private:
-  [[gnu::noinline]] void run() const {
-    volatile std::uint64_t word = kWord;
-    spin(reinterpret_cast<std::uint64_t>(&word));
-  }
-  [[gnu::noinline]] void spin(std::uint64_t word) const {
-    alignas(4096) char room[30 * 4096];
-    if (madvise(room, sizeof room, MADV_DONTNEED) != 0) _exit(1);
-    __atomic_store_n(shared_, word, __ATOMIC_RELEASE);
-    for (;;) asm volatile("" : : "r"(room) : "memory");
-  }
-  std::uint64_t* shared_;
-};
-
-// What was never touched of a large local array has no pages: the stack goes on above them.
-TEST_F(KernelSideTest, PagesThatAreNotThereAreLeftOut) {
-  const SpinnerBelowAHole target;
-  KernelSideOptions options;
-  options.frequency = 999;
-  options.all_processes = false;
-  options.targets = {static_cast<std::uint32_t>(target.pid)};
-  auto side = KernelSide::open(options);
-  ASSERT_TRUE(side) << side.error().text;
-  std::uint64_t raw = 0, whole = 0;
-  auto handle = [&](const wl_event_head& head, std::size_t size) {
-    if (head.type != WL_EVENT_RAW) return;
-    const auto event = parse_raw_event(head, size);
-    ASSERT_TRUE(event) << event.error().what;
-    const MemoryCopy& stack = event->sample.stack;
-    ++raw;
-    EXPECT_LT(stack.bytes.size(), 25U * 4096);
-    std::uint64_t word = 0;
-    if (stack.read(target.word_at(), &word, sizeof word) && word == SpinnerBelowAHole::kWord) ++whole;
-    // The red zone is part of it (OpenSSL's SHA-256 keeps the old sp there).
-    EXPECT_EQ(stack.address, event->sample.registers.sp() - 128);
-  };
-  ASSERT_TRUE((*side)->start().has_value());
-  poll_until(**side, handle, [&] { return raw >= kManySamples; });
-  (*side)->stop();
-  (*side)->poll(0ms, handle);
-  EXPECT_GE(raw, kManySamples);
-  EXPECT_GE(whole * 100, raw * 99);
-}
-
-TEST_F(KernelSideTest, RawStacksKeepToTheirBudget) {
-  Recursion target(60, 100000);
-  ASSERT_TRUE(target.ready);
-  KernelSideOptions options;
-  options.raw_bytes_per_second = 100'000;
-  auto side = open_side(target, options);
-  ASSERT_NE(side, nullptr);
-  const auto begin = std::chrono::steady_clock::now();
-  const auto stacks = sample(*side, 500ms, 300);
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-  const KernelSideStats stats = side->stats();
-  EXPECT_GT(stats.raw_refused, 0U);
-  EXPECT_LT(static_cast<double>(stats.raw_bytes), 100'000 * (took.count() + 2));
-  // Nothing is lost over it: what is refused is a truncated stack that says why.
-  EXPECT_EQ(stats.samples, stats.other_processes + stats.counted + stats.stack_events + stats.raw_events + stats.lost);
-  for (const auto& [stack, count] : stacks) EXPECT_EQ(stack.end, WL_END_NO_PROCESS);
-}
 
 // A published set only counts with the epoch of the last exec; children begin with their parent's set.
 TEST_F(KernelSideTest, ForkExecAndExitAreTold) {

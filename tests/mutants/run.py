@@ -18,8 +18,9 @@ A list has these lines; # begins a comment:
   unnoticed WHY     no test notices it yet
 
 Patterns choose mutants by a part of their list's name (own.list), file or text. --seconds: as many as fit this time, others with every commit.
---sample: about N, spread over all lists, the same every time. What came out is kept in sample.txt in the build folder as it comes: a run that was cut
-off goes on where it was as long as the sources stay the same.
+--sample: about N, spread over all lists, the same every time. What came out is kept in results.txt in the build folder as it comes: a run that was cut
+off goes on where it was as long as the sources stay the same. --tests: only these of the lists' tests, such as the quick ones; what they do not notice
+is looked at again by a run with all.
 --check: nothing is built; each mutant's original has to be in its file.
 Exit status 1: less than 95 % of the mutants that are not equivalent are noticed, or one is not that nobody knows of.
 """
@@ -305,12 +306,10 @@ def sample(mutants, size):
 
 
 class Results:
-    """What came out so far of the mutants of one state of the sources, in a file if there is one: a line each, written at once."""
+    """What came out so far of the mutants of one state of the sources, in a file: a line each, written at once."""
 
     def __init__(self, path, state):
         self.path, self.known, self.lock = path, {}, threading.Lock()
-        if not path:
-            return
         lines = path.read_text().splitlines() if path.is_file() else []
         if lines[:1] == [state]:
             # A line that was cut off has no second tab, and is looked at again.
@@ -318,9 +317,8 @@ class Results:
         path.write_text("\n".join([state, *(line for line in lines[1:] if self.known and line.count("\t") >= 2)]) + "\n")
 
     def add(self, mutant, how):
-        if self.path:
-            with self.lock, self.path.open("a") as file:
-                file.write(f"{mutant.number}\t{' '.join((how or '').split())}\t{mutant}\n")
+        with self.lock, self.path.open("a") as file:
+            file.write(f"{mutant.number}\t{' '.join((how or '').split())}\t{mutant}\n")
 
 
 def state_of(copy):
@@ -338,7 +336,7 @@ def main():
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--sample", type=int)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    parser.add_argument("--tests", help="of the lists' tests only these, with commas between them")
+    parser.add_argument("--tests", help="with commas between them")
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("patterns", nargs="*")
@@ -376,7 +374,7 @@ def main():
     judge = Judge(tests, folder / "noticed_by.json")
     deadline = time.monotonic() + options.seconds if options.seconds else float("inf")
     chosen = [m for m in (by_turns(chosen, root) if options.seconds else chosen) if m.known != "equivalent"]
-    results = Results(folder / "sample.txt" if options.sample and not options.tests else None, state_of(folder / "source"))
+    results = Results(folder / "results.txt", state_of(folder / "source"))
     left = [m for m in chosen if m.number not in results.known]
     if not judge.check(sorted({name for mutant in left for name in mutant.tests})):
         return 1
@@ -389,7 +387,9 @@ def main():
         if mutant.number in results.known:
             how = results.known[mutant.number] or None
         else:
-            results.add(mutant, how := judge.judge(mutant))
+            how = judge.judge(mutant)
+            if how is not None or not options.tests:
+                results.add(mutant, how)
         (survivors if how is None else noticed).append(mutant)
         print(f"{'SURVIVES' if how is None else 'noticed '} {mutant}" + (f"  [{how}]" if how else ""), flush=True)
 

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 
 #include <array>
+#include <cerrno>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -19,6 +20,7 @@
 
 #include <fmt/format.h>
 
+#include "arch/registers.h"
 #include "code/stack_effect.h"
 #include "process/proc_file.h"
 #include "process/process_memory.h"
@@ -36,6 +38,7 @@ inline Registers registers_of(const user_regs_struct& from) {
   for (RegisterNumber reg = 0; reg < values.size(); ++reg) to.set(reg, values[reg]);
   to.set_sp(from.rsp);
   to.set_pc(CodeAddress::instruction(from.rip));
+  to.set(x86_64::kFsBase, from.fs_base);
   return to;
 }
 
@@ -64,12 +67,22 @@ class StepJudge {
     std::function<bool(std::uint64_t before, std::uint64_t now)> may_have_popped = {};
     // A call within one function, which makes no frame of its own.
     std::function<bool(std::uint64_t from, std::uint64_t to)> is_own_call = {};
+    // The thread is on another stack than the code that is judged, where nothing of the calls that are kept changes.
+    std::function<bool(const user_regs_struct& before, const user_regs_struct& now)> is_aside = {};
     // The stack is made anew there: nothing is known of it any more.
     std::function<bool(std::uint64_t pc)> remakes_stack = {};
+    // Is the code there what is to be judged? Without it all that is generated.
+    std::function<bool(std::uint64_t pc)> is_judged = {};
     // What the code there is, for messages.
     std::function<std::string(std::uint64_t pc)> place = {};
     // What the functions are counted by.
     std::function<std::string(const Frame& frame)> name = {};
+    // Which code is judged; empty: what was made at run time.
+    std::function<bool(std::uint64_t pc)> judges = {};
+    // Which of several stacks the thread is on, by a number; empty: there is one.
+    std::function<std::uint64_t(const user_regs_struct& now)> stack = {};
+    // And that on which the frame at hand has its return address, where it has left that one.
+    std::function<std::uint64_t(const user_regs_struct& now)> called_on = {};
   };
 
   explicit StepJudge(pid_t pid)
@@ -106,44 +119,99 @@ class StepJudge {
     return effect.kind == code::StackEffect::Kind::kJump && effect.target == 0;
   }
 
-  // False: the process has ended.
+  // Another thread of the process from now on, which is stopped. Nothing is known of any stack any more.
+  void take_thread(pid_t thread) {
+    pid_ = thread;
+    pending_ = 0;
+    stacks_.clear();
+    current_ = kNone;
+  }
+  // The calls under way on a stack, as far as they were seen; the last one last.
+  [[nodiscard]] const std::vector<Call>& calls_on(std::uint64_t stack) { return stacks_[stack].calls; }
+  // A stack, which was in [low, high), has been copied to somewhere else.
+  void move_stack(std::uint64_t stack, std::uint64_t low, std::uint64_t high, std::uint64_t by) {
+    Stack& moved = stacks_[stack];
+    moved.sp += by;
+    for (Call& call : moved.calls) {
+      call.slot += by, call.sp += by;
+      for (const RegisterNumber reg : ways.preserved)
+        if (const std::uint64_t value = call.before.get(reg); value >= low && value < high)
+          call.before.set(reg, value + by);
+    }
+  }
+
+  // False: the process has ended; or the step has not, when the second signal comes that interrupts the wait.
   bool step() {
     user_regs_struct before{};
     if (::ptrace(PTRACE_GETREGS, pid_, nullptr, &before) != 0) return false;
+    select(before);
     judge(before);
     const bool calls = effect_at(before.rip).kind == code::StackEffect::Kind::kCall;
+    const bool handles = pending_ != 0;
     if (::ptrace(PTRACE_SINGLESTEP, pid_, nullptr, pending_) != 0) return false;
-    // A handler's frame is made by no call.
-    if (pending_ != 0) calls_.clear();
     pending_ = 0;
     int status = 0;
-    if (::waitpid(pid_, &status, __WALL) != pid_ || !WIFSTOPPED(status)) return false;
+    if (!wait(status) || !WIFSTOPPED(status)) return false;
     if (WSTOPSIG(status) != SIGTRAP) pending_ = WSTOPSIG(status);
     user_regs_struct after{};
     if (::ptrace(PTRACE_GETREGS, pid_, nullptr, &after) != 0) return false;
-    follow(before, after, calls);
+    select(after);
+    follow(before, after, calls && !handles, handles);
     return true;
   }
 
  private:
-  void follow(const user_regs_struct& before, const user_regs_struct& after, bool calls) {
+  static constexpr std::uint64_t kNone = ~std::uint64_t{0};
+
+  struct Stack {
+    std::vector<Call> calls;
+    std::uint64_t sp = 0;  // when it was left
+  };
+
+  // A timer's signals say when it has been too long.
+  [[nodiscard]] bool wait(int& status) const {
+    for (unsigned interrupted = 0; interrupted < 2;) {
+      if (::waitpid(pid_, &status, __WALL) == pid_) return true;
+      if (errno != EINTR) return false;
+      ++interrupted;
+    }
+    return false;
+  }
+
+  // Onto the stack that the thread is on. Where it is not continued as it was left (a call more or less), another
+  // thread has used it meanwhile.
+  void select(const user_regs_struct& now) {
+    const std::uint64_t number = ways.stack ? ways.stack(now) : 0;
+    Stack& stack = stacks_[number];
+    if (number != current_ && stack.sp - now.rsp + 8 > 16) stack.calls.clear();
+    stack.sp = now.rsp;
+    current_ = number;
+  }
+
+  void follow(const user_regs_struct& before, const user_regs_struct& after, bool calls, bool handles) {
+    if (ways.is_aside && ways.is_aside(before, after)) return;
+    std::vector<Call>& open = stacks_[current_].calls;
     const auto is_over = [&](const Call& call) {
       if (!ways.may_have_popped) return after.rsp > call.slot;
       return after.rsp > call.sp ||
              (after.rsp > call.slot && after.rsp == call.sp && !ways.may_have_popped(before.rip, after.rip)) ||
              (after.rip == call.pc && after.rsp >= call.sp);
     };
-    while (!calls_.empty() && is_over(calls_.back())) calls_.pop_back();
-    if (ways.remakes_stack && !calls_.empty() && ways.remakes_stack(after.rip)) calls_.clear();
+    while (!open.empty() && is_over(open.back())) open.pop_back();
+    if (ways.remakes_stack && !open.empty() && ways.remakes_stack(after.rip)) open.clear();
     std::uint64_t pushed = 0;
-    if (calls && after.rsp + 8 == before.rsp && memory().read(after.rsp, &pushed, sizeof pushed)) {
+    if (handles) {  // what was there is known again when it is used; the handler's caller is what leads back
+      open.clear();
+      if (ways.stack && memory().read(after.rsp, &pushed, sizeof pushed))
+        open.push_back({after.rsp, pushed, after.rsp + 8, registers_of(after)});
+    } else if (calls && after.rsp + 8 == before.rsp && memory().read(after.rsp, &pushed, sizeof pushed)) {
       if (ways.is_own_call && ways.is_own_call(before.rip, after.rip)) return;
-      while (!calls_.empty() && calls_.back().slot <= after.rsp) calls_.pop_back();
-      calls_.push_back({after.rsp, pushed, after.rsp + 8, registers_of(before)});
+      while (!open.empty() && open.back().slot <= after.rsp) open.pop_back();
+      open.push_back({after.rsp, pushed, after.rsp + 8, registers_of(before)});
     } else if (ways.entered) {
       if (auto entered = ways.entered(before, after)) {
-        if (entered->goes_on && !calls_.empty() && calls_.back().pc == entered->call.pc) calls_.pop_back();
-        calls_.push_back(entered->call);
+        if (entered->goes_on && !open.empty() && open.back().pc == entered->call.pc) open.pop_back();
+        open.push_back(entered->call);
       }
     }
   }
@@ -172,17 +240,24 @@ class StepJudge {
     return {};
   }
 
+  // The module whose code is judged there; null: it is not.
+  const walk::Module* judged_module(std::uint64_t pc) {
+    if (!ways.judges) return generated(pc);
+    return ways.judges(pc) ? target_.space.find(pc) : nullptr;
+  }
+
   void judge(const user_regs_struct& now) {
-    if (calls_.empty()) return;
-    const walk::Module* module = generated(now.rip);
-    if (module == nullptr) return;
+    const std::vector<Call>& open = stacks_[ways.called_on ? ways.called_on(now) : current_].calls;
+    if (open.empty()) return;
+    const walk::Module* module = judged_module(now.rip);
+    if (module == nullptr || (ways.is_judged && !ways.is_judged(now.rip))) return;
     modules_.fix_time(target_);
     StackWalker walker(target_.space, registers_of(now));
     ++judged;
     instructions.insert(now.rip);
     if (const auto function = module->function_at(now.rip)) methods.insert(function->begin);
     if (ways.name) names.insert(ways.name(walker.frame()));
-    const Call& call = calls_.back();
+    const Call& call = open.back();
     std::string what = walker.step() ? compare(walker, call) : walker.error().text();
     if (what.empty() && ways.also) what = ways.also(now, call);
     if (what.empty()) return;
@@ -195,7 +270,8 @@ class StepJudge {
   int pending_ = 0;  // a signal to be delivered
   Target target_;
   walk::ProcessModules modules_;
-  std::vector<Call> calls_;
+  std::map<std::uint64_t, Stack> stacks_;
+  std::uint64_t current_ = kNone;
   std::map<std::uint64_t, code::StackEffect> effects_;
 };
 

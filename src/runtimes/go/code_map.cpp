@@ -49,7 +49,11 @@ Expected<Function> CodeMap::function_at(std::uint64_t address) const {
     const std::uint64_t middle = low + (high - low) / 2;
     (begin_of(middle) <= address ? low : high) = middle;
   }
-  return function(low);
+  auto found = function(low);
+  // Nothing returns into padding: what is looked up right in front of a function returns to its first instruction.
+  const bool is_padding = found && address + 1 == found->end && low + 1 < count && found->stack != 0 &&
+                          value_at(*found, found->stack, address) < 0;
+  return is_padding ? function(low + 1) : found;
 }
 
 Expected<Function> CodeMap::function(std::uint64_t number) const {

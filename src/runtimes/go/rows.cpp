@@ -23,6 +23,7 @@ constexpr Special kSpecial[] = {
     {"runtime.rt0_go", Role::kOutermost},
     {"runtime.sigreturn", Role::kSignalReturn},
     {"runtime.sigreturn__sigaction", Role::kSignalReturn},
+    {"runtime.systemstack_switch", Role::kReturnedTo},
     {"runtime.sigtramp", Role::kPlain},  // flagged as outermost: Go walks no further
     {"runtime.cgoSigtramp", Role::kPlain},
     {"runtime.sigpanic", Role::kInjected},
@@ -49,7 +50,7 @@ std::string_view without_suffix(std::string_view name) {
 // The frame of the kernel's on top of which a handler returns. sp is the CFA.
 FrameRow signal_row(const Function& function) {
   FrameRow row;
-  row.begin = function.begin, row.end = function.end;
+  row.begin = function.begin - kBeforeReturnedTo, row.end = function.end;
   row.signal_frame = true;
   row.cfa = CfaRule::loaded(x86_64::kRsp, x86_64::kSignalSp, 0);
   row.return_address = RegisterRule::at_register(x86_64::kRsp, x86_64::kSignalPc);
@@ -77,6 +78,11 @@ Role GoRows::role_of(const Function& function) const {
   }
   if ((function.flags & kMarkedOutermost) != 0) return Role::kOutermost;
   return (function.flags & kMarkedSetsStack) != 0 ? Role::kForeignStack : Role::kPlain;
+}
+
+std::uint64_t GoRows::begin_of(const Function& function) const {
+  const Role role = role_of(function);
+  return function.begin - (role == Role::kSignalReturn || role == Role::kReturnedTo ? kBeforeReturnedTo : 0);
 }
 
 Expected<void> GoRows::row_at(std::uint64_t address, FrameRow& to) const {
@@ -108,7 +114,8 @@ Expected<void> GoRows::for_each_row(const Function& function, RowSink sink) cons
       if (x86) sink(signal_row(function));
       return {};
     case Role::kPlain:
-    case Role::kInjected: return plain_rows(subject, function.begin, function.end, sink);
+    case Role::kInjected:
+    case Role::kReturnedTo: return plain_rows(subject, begin_of(function), function.end, sink);
     case Role::kSystemStack:
     case Role::kSystemJump:
     case Role::kForeignStack: break;
@@ -128,6 +135,7 @@ Expected<void> GoRows::plain_rows(const Subject& subject, std::uint64_t begin, s
   std::int32_t bad = 0;
   const auto each = [&](std::uint64_t from, std::uint64_t to, std::int32_t depth) {
     if (depth < 0) bad = depth;
+    if (from == function.begin) from = std::min(from, begin);
     const std::uint64_t middle = std::clamp(subject.saved, from, to);
     if (depth >= 0) give(from, middle, depth), give(middle, to, depth);
     return to < end;
@@ -229,7 +237,7 @@ Expected<void> GoRows::switched_rows(const Subject& subject, RowSink sink) const
         if (known == nullptr || (words >= kWays && role != Role::kSystemJump)) return;
         row.expressions = ByteView(reinterpret_cast<const std::byte*>(known->bytes.data()), known->bytes.size());
         row.cfa = CfaRule::expression(known->cfa[words]);
-        row.return_address = RegisterRule::expression_value(known->return_address);
+        row.return_address = RegisterRule::expression_value(known->return_address[words]);
         break;
       }
     }
@@ -248,14 +256,16 @@ const GoRows::Ways* GoRows::ways() const {
       return ExpressionPlace{static_cast<std::uint32_t>(begin), static_cast<std::uint16_t>(made.bytes.size() - begin)};
     };
     for (std::size_t words = 0; words <= kWays; ++words) {
+      // Of a jump the return address is where it is until the stack is copied, as morestack has it done.
+      way->saves_pc = words == kWays;
+      way->addend = way->saves_pc ? 0 : 8 * (words + 1);
       const std::size_t begin = made.bytes.size();
-      way->addend = words == kWays ? 0 : 8 * (words + 1);
       dwarf::append_cfa(*way, made.bytes);
       made.cfa[words] = place(begin);
+      const std::size_t behind = made.bytes.size();
+      dwarf::append_return_address(*way, made.bytes);
+      made.return_address[words] = place(behind);
     }
-    const std::size_t begin = made.bytes.size();
-    dwarf::append_return_address(made.bytes);
-    made.return_address = place(begin);
     ways_ = std::move(made);
   });
   return ways_ ? &*ways_ : nullptr;

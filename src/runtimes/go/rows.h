@@ -18,6 +18,10 @@
 
 namespace windlass::runtimes::go {
 
+// Where a return address is a function's first instruction, it is looked up as the call before it: so that function's
+// rows begin earlier, as those of glibc's restorer do.
+inline constexpr std::uint64_t kBeforeReturnedTo = 1;
+
 using RowSink = FunctionRef<void(const FrameRow&)>;
 
 // What is special about a function.
@@ -25,6 +29,7 @@ enum class Role : std::uint8_t {
   kPlain,
   kOutermost,
   kSignalReturn,  // a signal handler's return address
+  kReturnedTo,    // its first instruction is what stands for a call elsewhere
   kInjected,      // called as it were by an instruction that is no call
   kSystemStack,   // goes on on the system stack, and comes back
   kSystemJump,    // goes there for good, having left a goroutine's stack pointer as in its caller
@@ -39,6 +44,8 @@ class GoRows {
 
   [[nodiscard]] const CodeMap& map() const { return map_; }
   [[nodiscard]] Role role_of(const Function& function) const;
+  // Where its rows begin.
+  [[nodiscard]] std::uint64_t begin_of(const Function& function) const;
   // Errors: kNotFound where no function is, or where its rows say nothing; kMalformed. Linear in the function's rows.
   [[nodiscard]] Expected<void> row_at(std::uint64_t address, FrameRow& to) const;
   // Ascending; linear in them, and in the code where a stack is left.
@@ -61,8 +68,7 @@ class GoRows {
   static constexpr std::size_t kWays = 7;  // what a rule of the table has room for
   struct Ways {
     dwarf::Block bytes;
-    std::array<ExpressionPlace, kWays + 1> cfa{};
-    ExpressionPlace return_address{};
+    std::array<ExpressionPlace, kWays + 1> cfa{}, return_address{};
   };
   const Ways* ways() const;
   [[nodiscard]] std::optional<dwarf::SwitchedStack> way_back() const;

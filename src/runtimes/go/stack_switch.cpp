@@ -66,7 +66,8 @@ bool outlives_calls(unsigned reg) {
 
 class Places {
  public:
-  Places(bool by_thread, DepthAt depth, PlaceSink sink) : by_thread_(by_thread), depth_(depth), sink_(sink) {}
+  Places(std::uint64_t begin, bool by_thread, DepthAt depth, PlaceSink sink)
+      : by_thread_(by_thread), depth_(depth), sink_(sink), first_(begin) {}
 
   void see(const Instruction& at) {
     enter(at.address);
@@ -80,7 +81,6 @@ class Places {
 
  private:
   void enter(std::uint64_t address) {
-    if (first_ == 0) first_ = address;
     for (unsigned i = 0; i < remembered_; ++i)
       if (targets_[i].address == address && now_ == StackPlace{} && targets_[i].place != now_) {
         tell(now_, address);
@@ -142,7 +142,7 @@ class Places {
   DepthAt depth_;
   PlaceSink sink_;
   StackPlace now_;
-  std::uint64_t first_ = 0;                                       // that has not been told of
+  std::uint64_t first_;                                           // that has not been told of
   std::array<std::optional<std::int32_t>, kRegisters> copies_{};  // of rsp: CFA - copy
   std::array<Target, 16> targets_{};
   unsigned remembered_ = 0;
@@ -199,7 +199,7 @@ class WayBack {
 }  // namespace
 
 void for_each_place(ByteView code, std::uint64_t address, bool by_thread, DepthAt depth, PlaceSink place) {
-  Places places(by_thread, depth, place);
+  Places places(address, by_thread, depth, place);
   const auto see = [&](const Instruction& at) { places.see(at); };
   for_each_instruction(code, address, see);
   places.end(address + code.size());

@@ -66,6 +66,15 @@ bool find_loaded(std::uint64_t address, LoadedObject& object) {
 
 void refresh_loaded() {}
 
+bool is_program(const LoadedObject& object) { return program.begin.load(std::memory_order_relaxed) == object.begin; }
+
+// So that the first walk finds the function bound and the program known: each page that it is the first to use takes
+// longer than a frame.
+[[gnu::constructor(101)]] static void find_program_early() {
+  LoadedObject object;
+  (void)find_loaded(::getauxval(AT_ENTRY), object);
+}
+
 #else
 
 namespace {
@@ -113,6 +122,8 @@ bool find_loaded(std::uint64_t address, LoadedObject& object) {
   }
   return false;
 }
+
+bool is_program(const LoadedObject&) { return true; }  // its name does not say
 
 [[gnu::constructor(101)]] void refresh_loaded() {
   const std::lock_guard hold(making);

@@ -86,7 +86,6 @@ std::uint32_t find_build_id(const LoadedObject& object, std::uint64_t& where) {
 struct {
   std::atomic<std::size_t> used;  // entries that are or have been in use
   OwnModule entries[OwnModules::kCapacity];
-  alignas(Module) std::byte modules[OwnModules::kCapacity][sizeof(Module)];
 } table_of_modules;
 auto& used = table_of_modules.used;
 auto& entries = table_of_modules.entries;
@@ -185,10 +184,9 @@ void OwnModules::fill(OwnModule& entry, std::size_t index, const LoadedObject& o
   else if (entry.build_id_size_ != 0 && entry.generation_ <= kGenerations)
     tag = static_cast<std::uint16_t>(1 + index + entry.generation_ * kCapacity);
   entry.tag_.store(tag, std::memory_order_relaxed);
-  entry.module_ =
-      new (table_of_modules.modules[index]) Module({object.begin, object.end, object.bias, {}, {}}, mapped_source(), 0);
+  entry.module_ = new (entry.place_) Module({object.begin, object.end, object.bias, {}, {}}, mapped_source(), 0);
   if (tag == OwnModule::kUncacheable) entry.module_->forget_id();
-  if (stays_loaded && has_gaps(object)) entry.module_->set_has_gaps();
+  if (stays_loaded && is_program(object) && has_gaps(object)) entry.module_->set_has_gaps();
   entry.module_->set_own();
 }
 

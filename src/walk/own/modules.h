@@ -31,6 +31,8 @@ struct LoadedObject {
 // False where nothing is loaded. Signal-safe, lock-free: `_dl_find_object` (glibc 2.35), elsewhere a snapshot of
 // dl_iterate_phdr made by refresh_loaded().
 [[nodiscard]] bool find_loaded(std::uint64_t address, LoadedObject& object);
+// May it be the program, of which alone there may be gaps between segments?
+[[nodiscard]] bool is_program(const LoadedObject& object);
 // Where there is no `_dl_find_object`: takes a new snapshot. Locks: not for signal handlers.
 void refresh_loaded();
 
@@ -83,7 +85,8 @@ class OwnModule {
   std::uint32_t build_id_size_ = 0;
   std::uint8_t build_id_[kMaxBuildId] = {};
   mutable std::atomic<const table::UnwindTable*> table_ = nullptr;
-  Module* module_ = nullptr;
+  Module* module_ = nullptr;  // in `place_`, beside the rest: the first walk of a process shall touch few pages
+  alignas(Module) std::byte place_[sizeof(Module)];
 };
 
 // All of them, in static storage. Entries of modules that are gone are used again once the table is full, under new

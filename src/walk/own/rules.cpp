@@ -29,7 +29,7 @@ bool words_of(std::int64_t bytes, unsigned bits, std::uint64_t& words) {
 alignas(4096) RuleCache::Set RuleCache::sets_[kSets];
 std::atomic<std::size_t> RuleCache::mask_ = mask_of(kFirstSets);
 std::atomic<std::size_t> RuleCache::remaining_ = kFirstSets;
-std::atomic<std::size_t> RuleCache::second_ = 0;
+std::atomic<std::size_t> RuleCache::second_ = 1;  // not 0: beside the others, on a page that is in use
 
 bool PackedStep::pack(const table::TraceRule& rule, bool exact, std::uint16_t tag, PackedStep& step) {
   if (rule.cfa_kind != WL_CFA_REG || (rule.cfa_reg != kSp && rule.cfa_reg != kFp)) return false;

@@ -7,6 +7,7 @@
 #include "image/core.h"
 #include "image/unwind_sections.h"
 #include "runtimes/find.h"
+#include "walk/interpreted.h"
 #include "walk/target/dump_memory.h"
 #include "walk/target/file_search.h"
 #include "walk/target/memory_image.h"
@@ -130,11 +131,18 @@ Expected<Target> open_core(const std::string& path, const DumpOptions& options) 
     add_files(memory, *core, found);
     published = manager::open_published(maps, target.space.memory());
     const auto open_memory = [&] { return runtimes::unowned(target.space.memory()); };
-    runtimes::add_runtimes(published, maps, open_memory, {});
+    const auto open_file = [&](const process::ProcMap& map) -> Expected<image::MappedFile> {
+      for (const walk::FileRange& range : found)
+        if (range.begin == map.begin) return image::MappedFile::open(range.file);
+      return fail(ErrorCode::kNotFound, "the runtime's file cannot be opened", map.begin);
+    };
+    runtimes::add_runtimes(published, maps, open_memory, open_file, {});
+    runtimes::add_interpreters(published, maps, open_memory, {});
     return published;
   };
   (void)walk::add_modules(target, maps, find, core->auxiliary_value(AT_PAGESZ).value_or(kPage), find_published);
   for (const auto& code : published) walk::note_problem(target, *code);
+  target.interpreted = walk::Interpreted::of(published, nullptr);
   return target;
 }
 

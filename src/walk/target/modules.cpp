@@ -73,7 +73,7 @@ class ModuleAdder {
       if (found.code_only) {
         added = add_code(info);
       } else if (found.image.empty()) {
-        added = target_.space.add_module(std::move(info));
+        added = add_file_code(info);
       } else {
         added = target_.space.add_module(std::move(info), std::move(found.image));
       }
@@ -92,6 +92,26 @@ class ModuleAdder {
       } else {
         auto module = std::make_unique<Module>(ModuleInfo{begin, end, info.bias, info.path, {}}, code->make_source());
         module->forget_id();  // its functions come and go
+        piece = target_.space.add_module(std::move(module));
+      }
+      if (!piece) added = piece;
+    });
+    return added;
+  }
+
+  // All of it the file's, or a runtime's builtins among it.
+  Expected<void> add_file_code(const ModuleInfo& info) {
+    Expected<void> added;
+    manager::cut_file_by(published_, info.begin, info.end, [&](std::uint64_t begin, std::uint64_t end, const auto& code) {
+      ModuleInfo part = info;
+      part.begin = begin;
+      part.end = end;
+      Expected<void> piece;
+      if (code == nullptr) {
+        piece = target_.space.add_module(std::move(part));
+      } else {
+        auto module = std::make_unique<Module>(std::move(part), code->make_source());
+        module->forget_id();
         piece = target_.space.add_module(std::move(module));
       }
       if (!piece) added = piece;

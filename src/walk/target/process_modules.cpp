@@ -10,6 +10,7 @@
 
 #include "base/monotonic.h"
 #include "runtimes/find.h"
+#include "walk/interpreted.h"
 #include "walk/module.h"
 #include "walk/target/modules.h"
 
@@ -87,10 +88,19 @@ bool ProcessModules::open_published(const Target& target, pid_t pid, const std::
   }
   manager::PublishedCodes codes = at_maps_;
   const auto open_memory = [&] { return runtimes::unowned(target.space.memory()); };
-  runtimes::add_runtimes(codes, maps, open_memory, published_);
+  const auto open_file = [&](const process::ProcMap& map) { return runtimes::open_mapped_file(pid, 0, map); };
+  runtimes::add_runtimes(codes, maps, open_memory, open_file, published_);
+  runtimes::add_interpreters(codes, maps, open_memory, published_);
   if (codes == published_) return false;
   published_ = std::move(codes);
   return true;
+}
+
+// A runtime's builtins, in its file.
+bool ProcessModules::has_published_code(const Piece& piece) const {
+  return std::ranges::any_of(published_, [&](const auto& code) {
+    return code->is_in_file_of(piece.maps.front()) && !code->file_code().empty();
+  });
 }
 
 // What is no longer as it was goes; in `now` the rest takes its new state's place.
@@ -99,7 +109,8 @@ std::size_t ProcessModules::remove_changed(Target& target, Pieces& now, bool oth
   for (auto& [key, piece] : pieces_) {
     const auto same = now.find(key);
     const bool keeps = !windows_ && same != now.end() && same->second.maps == piece.maps &&
-                       (piece.file.empty() ? !others_published : look_at(piece.file) == piece.state);
+                       (piece.file.empty() ? !others_published : look_at(piece.file) == piece.state) &&
+                       !(others_published && has_published_code(piece));
     if (keeps)
       same->second = std::move(piece);
     else
@@ -140,6 +151,7 @@ Refreshed ProcessModules::update(Target& target, pid_t pid, std::string_view map
     for (const ModuleInfo* info : target.space.modules())
       if (info->windows && target.space.remove(info->begin)) ++changed.modules_gone;
   changed.modules_gone += remove_changed(target, now, open_published(target, pid, all));
+  target.interpreted = Interpreted::of(published_, std::move(target.interpreted));
   fix_time(target);
   // What has modules still is not added again. Neighbours in a file without code stay: they may be a PE image's
   // headers.

@@ -47,6 +47,7 @@ class ProcessModules {
   [[nodiscard]] static FileState look_at(const std::string& path);
   [[nodiscard]] static std::size_t remove(Target& target, const Piece& piece);
   [[nodiscard]] bool files_are_same() const;
+  [[nodiscard]] bool has_published_code(const Piece& piece) const;
   [[nodiscard]] std::size_t remove_changed(Target& target, Pieces& now, bool others_published);
   [[nodiscard]] bool open_published(const Target& target, pid_t pid, const std::vector<process::ProcMap>& maps);
   void note_files(const Target& target);

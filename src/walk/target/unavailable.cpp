@@ -16,5 +16,8 @@ Expected<Target> open_process(std::uint64_t, const ProcessOptions&) { return una
 Expected<Target> open_core(const std::string&, const DumpOptions&) { return unavailable(); }
 Expected<Target> open_minidump(const std::string&, const DumpOptions&) { return unavailable(); }
 Expected<Target> open_target(const std::string&, const DumpOptions&, const ProcessOptions&) { return unavailable(); }
+std::vector<std::uint64_t> interpreted_functions(const Target&, const Thread&, std::span<const CodeAddress>, WalkEnd) {
+  return {};
+}
 
 }  // namespace windlass

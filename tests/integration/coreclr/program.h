@@ -15,8 +15,9 @@ namespace windlass::test {
 
 inline const std::string kCoreClrFolder = WINDLASS_CORECLR_DIRECTORY;
 
-// Makes the program NAME there from NAME.cs. Empty: it is there; else why not.
-inline std::string make_coreclr_program(const std::string& name) {
+// Makes the program NAME there from NAME.cs in a folder. Empty: it is there; else why not.
+inline std::string make_coreclr_program(const std::string& name,
+                                        const std::string& sources = WINDLASS_CORECLR_SOURCES) {
   if (run("command -v npm node").status != 0) return "no node or npm";
   if (run("command -v mcs").status != 0) return "no mcs";
   const std::string package = kCoreClrFolder + "/azure-mcp", made_of = kCoreClrFolder + "/" + name + ".exe";
@@ -28,7 +29,7 @@ inline std::string make_coreclr_program(const std::string& name) {
                           package)
                           .status;
   if (fetched == 1) return "npm cannot fetch a .NET runtime";
-  const auto made = run("mcs -unsafe -optimize+ -out:" + made_of + " " WINDLASS_CORECLR_SOURCES "/" + name +
+  const auto made = run("mcs -unsafe -optimize+ -out:" + made_of + " " + sources + "/" + name +
                         ".cs 2>&1 && python3 " WINDLASS_CORECLR_SOURCES "/rebundle.py " + package + "/dist/azmcp " +
                         made_of + " " + kCoreClrFolder + "/" + name + " 2>&1");
   return made.status == 0 ? "" : "the program cannot be made: " + made.output;

@@ -57,6 +57,17 @@ TEST_F(AggregatorTest, AddressesAreRelativeToTheirModuleAndReturnAddressesNameTh
   EXPECT_EQ(module(5).path, "[unmapped]");
 }
 
+// A signal trampoline: the frame above it is an instruction, and no call stands before where the handler returns to.
+TEST_F(AggregatorTest, TheCallerOfAHandlerIsNamedAtItsFirstInstruction) {
+  const std::uint64_t user[] = {0x10005 | WL_FRAME_EXACT, 0x10020, 0x10040 | WL_FRAME_EXACT, 0x10060};
+  aggregator.add(stack(user), &maps, 1);
+  const profile::Profile profile = aggregator.build(kNoCounts, unknown, kNamed);
+  std::vector<std::uint64_t> addresses;
+  for (const std::uint32_t location : profile.samples.at(0).locations)
+    addresses.push_back(profile.locations[location].address);
+  EXPECT_EQ(addresses, (std::vector<std::uint64_t>{0x1005, 0x1020, 0x1040, 0x105f}));
+}
+
 TEST_F(AggregatorTest, EqualStacksAreOneSample) {
   const std::uint64_t one[] = {0x10005 | WL_FRAME_EXACT, 0x10020};
   const std::uint64_t two[] = {0x10005 | WL_FRAME_EXACT, 0x10024};
@@ -85,6 +96,27 @@ TEST_F(AggregatorTest, KernelCountsComeOnTopOfEvents) {
   EXPECT_EQ(unknown, 5u);
   EXPECT_EQ(aggregator.counted_stacks(), 0u);
   EXPECT_EQ(aggregator.build(kNoCounts, unknown, kNamed).samples.at(0).count, 42u);
+}
+
+TEST_F(AggregatorTest, WhatAnEvaluatorRunsIsInItsLocation) {
+  CodeNames names;
+  const std::uint32_t outer = names.add_inlined({.name = "outer", .file = "a.py", .line = 3}, CodeNames::kUnknown);
+  const std::uint32_t numbers[] = {names.add_inlined({.name = "inner", .file = "a.py", .line = 7}, outer), 0};
+  const std::uint64_t user[] = {0x10005 | WL_FRAME_EXACT, 0x10006};
+  StackRecord record = stack(user);
+  record.names = numbers;
+  aggregator.add(record, &maps, 1);
+  aggregator.add(stack(user), &maps, 1);
+  const profile::Profile profile = aggregator.build(kNoCounts, unknown, kNamed, names);
+  ASSERT_EQ(profile.samples.size(), 2U) << "where nothing is known it is another stack";
+  const profile::Location& location = profile.locations[profile.samples[0].locations[0]];
+  EXPECT_TRUE(location.interpreted);
+  EXPECT_EQ(location.address, 0x1005U);
+  ASSERT_EQ(location.lines.size(), 2U);
+  EXPECT_EQ(profile.functions[location.lines[0].function].name, "inner");
+  EXPECT_EQ(profile.functions[location.lines[1].function].name, "outer");
+  EXPECT_EQ(location.lines[1].line, 3U);
+  EXPECT_FALSE(profile.locations[profile.samples[1].locations[0]].interpreted);
 }
 
 TEST_F(AggregatorTest, TruncationsNameTheOutermostModule) {

@@ -40,6 +40,22 @@ TEST(EventQueue, HandsOutInTimeOrderAcrossRingsAndKeepsTheYoung) {
   EXPECT_TRUE(queue.empty());
 }
 
+// A process's exec and its first mapping, say, which one clock gives the same time.
+TEST(EventQueue, EventsOfOneTimeStayInOrder) {
+  EventQueue queue;
+  for (std::uint32_t tgid = 1; tgid <= 20; ++tgid) {
+    ProcessEvent event;
+    event.time = 5;
+    event.tgid = tgid;
+    queue.push(std::move(event));
+  }
+  std::uint32_t last = 0;
+  queue.take(
+      10 * EventQueue::kSlackNs, [&](const ProcessEvent& event) { EXPECT_EQ(event.tgid, ++last); },
+      [](const wl_event_head&, std::size_t) {});
+  EXPECT_EQ(last, 20u);
+}
+
 TEST(EventQueue, FullMeansNoWaiting) {
   EventQueue queue;
   std::vector<std::uint64_t> big((sizeof(wl_event_head) + (16u << 20)) / 8);
@@ -53,6 +69,7 @@ TEST(EventQueue, FullMeansNoWaiting) {
       100, [](const ProcessEvent&) {}, [&](const wl_event_head&, std::size_t) { ++taken; });
   EXPECT_GE(taken, 8u);
   EXPECT_TRUE(queue.empty());
+  EXPECT_FALSE(queue.full());
 }
 
 }  // namespace

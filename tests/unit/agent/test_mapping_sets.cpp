@@ -42,7 +42,7 @@ class MappingSetsTest : public testing::Test {
 
   std::vector<wl_mapping> two() const { return {{0x1000, 0x2000, 0, module, 0}, {0x3000, 0x4000, 0, module, 0}}; }
   std::uint32_t publish(std::uint32_t tgid) {
-    const auto space = sets.publish(tgid, two(), 5, now);
+    const auto space = sets.publish(tgid, two(), 5, nullptr, now);
     EXPECT_TRUE(space);
     return space.value_or(0);
   }
@@ -66,6 +66,21 @@ TEST_F(MappingSetsTest, WhatTheProgramsRead) {
   wl_mapping read[2];
   std::memcpy(read, arena->at(process.maps), sizeof read);
   EXPECT_EQ(read[1].begin, 0x3000u);
+}
+
+TEST_F(MappingSetsTest, AnInterpreterStandsBehindTheMappings) {
+  publish(10);
+  EXPECT_EQ(entries.entries.at(10).flags, 0U);
+  wl_interpreter interpreter{};
+  interpreter.interpreters = 0x1234;
+  interpreter.bytes_begin = 32;
+  ASSERT_TRUE(sets.publish(11, two(), 5, &interpreter, now));
+  const wl_process& process = entries.entries.at(11);
+  EXPECT_EQ(process.flags, WL_PROCESS_INTERPRETED);
+  EXPECT_EQ(std::memcmp(arena->at(process.maps) + 2 * sizeof(wl_mapping), &interpreter, sizeof interpreter), 0);
+  sets.forget(11, now);
+  for (int i = 0; i < 4; ++i) pass(1s);
+  EXPECT_EQ(sets.size(), 1U);
 }
 
 TEST_F(MappingSetsTest, SpacesAreNeverUsedTwice) {
@@ -125,11 +140,11 @@ TEST_F(MappingSetsTest, ARefusedEntryLeavesNothingBehind) {
   const std::uint32_t space = publish(10);
   const std::uint64_t before = arena->bytes_used();
   entries.refuse_with = E2BIG;
-  const auto refused = sets.publish(11, two(), 0, now);
+  const auto refused = sets.publish(11, two(), 0, nullptr, now);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, E2BIG);
   EXPECT_NE(refused.error().text.find("process 11"), std::string::npos);
-  EXPECT_FALSE(sets.publish(10, two(), 0, now));
+  EXPECT_FALSE(sets.publish(10, two(), 0, nullptr, now));
   EXPECT_EQ(arena->bytes_used(), before);
   EXPECT_EQ(entries.entries.at(10).space, space) << "what was published stays";
   for (int i = 0; i < 3; ++i) pass(1s);

@@ -15,7 +15,11 @@
 #include <mutex>
 #include <thread>
 
+#include "agent/raw_unwinder.h"
+#include "support/pe_builder.h"
+#include "support/program_file.h"
 #include "table/unwind_table.h"
+#include "windlass/backtrace.h"
 
 namespace windlass::agent {
 namespace {
@@ -154,6 +158,58 @@ TEST_F(ModuleRegistryTest, AFileWrittenOverInPlaceIsAnotherModule) {
   EXPECT_NE(resolve(registry, path), before);
 }
 
+// Nor does the time say so, where somebody keeps it.
+TEST_F(ModuleRegistryTest, AFileOfAnotherSizeIsAnotherModuleWhateverItsTime) {
+  ModuleRegistry registry(&store, 1);
+  const std::string path = write("text", "short");
+  const auto time = fs::last_write_time(path);
+  const std::uint32_t before = resolve(registry, path);
+  write("text", "longer than that");
+  fs::last_write_time(path, time);
+  EXPECT_NE(resolve(registry, path), before);
+}
+
+TEST_F(ModuleRegistryTest, WhatThePathLeadsToByNowIsNotTaken) {
+  ModuleRegistry registry(&store, 1);
+  process::ProcMap map = mapping_of(write("text", "another file than the one that is mapped"));
+  ++map.file.inode;
+  EXPECT_EQ(registry.resolve(static_cast<std::uint32_t>(::getpid()), 0, map).module, ModuleRegistry::kAnonymous);
+}
+
+// The file of a Windows image that is loaded is the one with its time stamp.
+TEST_F(ModuleRegistryTest, AnImageIsTheFilesOnlyWithItsTimestamp) {
+  constexpr std::size_t kTimestampAt = 0x48;  // of PeBuilder's files
+  test::PeBuilder builder(image::PeMachine::kAmd64);
+  builder.add(".text", std::vector<std::uint8_t>(64, 0x90), true);
+  std::vector<std::uint8_t> loaded = builder.build();
+  process::ProcMap headers = mapping_of(write("image.dll", std::string(loaded.begin(), loaded.end())));
+  headers.begin = reinterpret_cast<std::uint64_t>(loaded.data());
+  headers.end = headers.begin + 0x1000;
+  headers.readable = true;
+  headers.executable = false;
+  headers.offset = 0;
+  process::ProcMap code;
+  code.begin = headers.end;
+  code.end = code.begin + 0x1000;
+  code.executable = true;
+  ModuleRegistry registry(&store, 1);
+  const auto self = static_cast<std::uint32_t>(::getpid());
+  EXPECT_EQ(registry.find_images(self, 0, {headers, code}).size(), 1u);
+  loaded[kTimestampAt] ^= 1;
+  EXPECT_EQ(registry.find_images(self, 0, {headers, code}).size(), 0u);
+}
+
+TEST_F(ModuleRegistryTest, CodeOfAnotherMachineIsNotCompiled) {
+  constexpr auto kOther = kOwnArchitecture == Architecture::kAArch64 ? Architecture::kX86_64 : Architecture::kAArch64;
+  ModuleRegistry registry(&store, 1);
+  const std::uint32_t number = resolve(registry, write("foreign", test::program_file(kOther)));
+  const std::uint32_t own = resolve(registry, write("own", test::program_file(kOwnArchitecture)));
+  ASSERT_TRUE(registry.wait_idle(60s));
+  EXPECT_EQ(registry.find(number)->state, TableState::kNoTable);
+  EXPECT_EQ(registry.find(number)->reason, "code of another machine");
+  EXPECT_EQ(store.loaded, std::vector<std::uint32_t>{registry.kernel_id(own)});
+}
+
 TEST_F(ModuleRegistryTest, EvictionDropsTheLongestUnusedFirst) {
   ModuleRegistry registry(&store, 1);
   std::vector<std::uint32_t> numbers;
@@ -165,6 +221,7 @@ TEST_F(ModuleRegistryTest, EvictionDropsTheLongestUnusedFirst) {
   ASSERT_TRUE(registry.wait_idle(10s));
   EXPECT_EQ(registry.evict({numbers[0], numbers[1], numbers[2]}, 4), 0u) << "there is room";
   EXPECT_EQ(registry.evict({numbers[0], numbers[1]}, 4), 0u);
+  EXPECT_EQ(registry.evictions(), 0u);
   // Now 3 was never used, 2 not since the first time.
   const std::uint32_t kernel_id = registry.kernel_id(numbers[3]);
   EXPECT_EQ(registry.evict({numbers[0]}, 3), 1u);
@@ -175,6 +232,47 @@ TEST_F(ModuleRegistryTest, EvictionDropsTheLongestUnusedFirst) {
   EXPECT_EQ(registry.find(numbers[1])->state, TableState::kNoTable);
   EXPECT_EQ(registry.evict({numbers[0]}, 0), 1u);
   EXPECT_NE(registry.find(numbers[0])->state, TableState::kDropped) << "a process maps it";
+  EXPECT_EQ(registry.evictions(), 3u);
+}
+
+// Its file is there no more, and what was known of it neither.
+TEST_F(ModuleRegistryTest, WhatWasEvictedIsNotFoundByItsInode) {
+  ModuleRegistry registry(&store, 1);
+  const std::string path = write("text", "no program");
+  const process::ProcMap map = mapping_of(path);
+  const auto self = static_cast<std::uint32_t>(::getpid());
+  EXPECT_NE(registry.resolve(self, 0, map).module, ModuleRegistry::kAnonymous);
+  ASSERT_EQ(registry.evict({}, 0), 1u);
+  fs::remove(path);
+  EXPECT_EQ(registry.resolve(self, 0, map).module, ModuleRegistry::kAnonymous);
+}
+
+TEST_F(ModuleRegistryTest, AnUnwinderKeepsNothingOfWhatWasEvicted) {
+  ModuleRegistry registry(&store, 1);
+  const std::string path = write("program", test::program_file(Architecture::kX86_64));
+  process::ProcMap map = mapping_of(path);
+  map.end = map.begin + test::kProgramEnd;
+  map.offset = 0;
+  const auto placed = registry.resolve(static_cast<std::uint32_t>(::getpid()), 0, map);
+  MapSet maps;
+  maps.add({map.begin, map.end, 0, placed.module, placed.bias, placed.kind});
+  const std::uint64_t code = placed.bias + test::kProgramCode, sp = 0x7ffd'0000'0000;
+  const std::uint64_t words[] = {code + 0x20, code + 0x30, 0};
+  RawSample sample;
+  sample.tgid = 1;
+  sample.registers = Registers(Architecture::kX86_64);
+  sample.registers.set_pc(CodeAddress::instruction(code + 8));
+  sample.registers.set_sp(sp);
+  sample.stack = {sp, std::as_bytes(std::span(words))};
+  ASSERT_TRUE(registry.wait_idle(60s));
+  RawUnwinder unwinder(registry);
+  std::vector<std::uint64_t> frames;
+  (void)unwinder.unwind(sample, &maps, frames);
+  EXPECT_EQ(frames, (std::vector<std::uint64_t>{(code + 8) | WL_FRAME_EXACT, code + 0x20, code + 0x30}));
+  ASSERT_EQ(registry.evict({}, 0), 1u);
+  frames.clear();
+  (void)unwinder.unwind(sample, &maps, frames);
+  EXPECT_LT(frames.size(), 3u) << "by no row";
 }
 
 TEST_F(ModuleRegistryTest, WhatWasEvictedIsNamedStillAndComesBackAsAnother) {

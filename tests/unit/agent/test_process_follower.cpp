@@ -21,7 +21,7 @@ class FakeSource final : public SampleSource {
   KernelSideStats figures;
 
   std::expected<std::uint32_t, SystemError> publish(std::uint32_t tgid, std::span<const wl_mapping> mappings,
-                                                    std::uint64_t epoch) override {
+                                                    std::uint64_t epoch, const wl_interpreter*) override {
     published[tgid] = {mappings.begin(), mappings.end()};
     epochs[tgid] = epoch;
     return 1;
@@ -137,6 +137,7 @@ TEST_F(ProcessFollowerTest, FollowsTargetsAndTheirChildrenOnly) {
   follower.on_process(event(ProcessEventKind::kFork, now + 3, ~0u, 10));  // dead already
   follower.finish_round(now);
   EXPECT_EQ(scans.count(20), 0u);
+  EXPECT_EQ(table.find(20), nullptr) << "nothing is kept of others";
   EXPECT_EQ(source.published.size(), 2u);
   EXPECT_TRUE(source.published.contains(10));
   EXPECT_TRUE(source.published.contains(11));
@@ -240,6 +241,17 @@ TEST_F(ProcessFollowerTest, AnEndIsForgotten) {
   EXPECT_TRUE(source.published.empty());
   EXPECT_FALSE(targets.contains(10));
   EXPECT_TRUE(table.alive().empty());
+}
+
+// Where everything is a target, too.
+TEST_F(ProcessFollowerTest, AProcessThatEndedIsNotPublished) {
+  Targets targets;
+  ProcessFollower follower = make(targets);
+  proc = {{10, kCode}};
+  follower.scan_all();
+  EXPECT_TRUE(kernel(follower, WL_EVENT_EXIT, 10, now, 0));
+  follower.finish_round(now);
+  EXPECT_TRUE(source.published.empty());
 }
 
 TEST_F(ProcessFollowerTest, ADeadProcessWhoseEndWasLostIsSweptOut) {

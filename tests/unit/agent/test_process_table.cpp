@@ -23,7 +23,7 @@ class ProcessTableTest : public testing::Test {
                        return ProcessTable::CodeLocation{
                            static_cast<std::uint32_t>(map.file.inode), map.begin - map.offset,
                            map.file.inode == 0 ? MappingKind::kGenerated : MappingKind::kFile,
-                           map.file.inode == kPeFile};
+                           map.file.inode == kPeFile, map.file.inode == kInterpreterFile};
                      },
                      [this](std::uint32_t tgid, std::string& text) {
                        const auto found = proc.find(tgid);
@@ -37,7 +37,7 @@ class ProcessTableTest : public testing::Test {
                      }};
   std::vector<ProcessTable::Image> images;
   int image_searches = 0;
-  static constexpr std::uint64_t kPeFile = 77;
+  static constexpr std::uint64_t kPeFile = 77, kInterpreterFile = 78;
   std::map<std::uint32_t, std::string> proc;
   std::uint32_t last_parent = 0;
 
@@ -67,6 +67,23 @@ class ProcessTableTest : public testing::Test {
     return mapping == nullptr ? 0 : mapping->module;
   }
 };
+
+// What an interpreter keeps is looked for where its file is mapped, and in no other process.
+TEST_F(ProcessTableTest, AnInterpretersFileIsLookedUp) {
+  std::vector<std::uint32_t> due;
+  const auto look = [&] {
+    due.clear();
+    table.for_each_images_due([&](std::uint32_t tgid) { due.push_back(tgid); });
+    return due;
+  };
+  map(1, 1, 0x1000, 0x3000, 5);
+  EXPECT_TRUE(look().empty());
+  map(2, 1, 0x5000, 0x7000, kInterpreterFile);
+  EXPECT_EQ(look(), std::vector<std::uint32_t>{1});
+  proc[1] = "1000-3000 r-xp 00000000 08:01 5 /x\n5000-7000 r-xp 00000000 08:01 78 /y\n";
+  ASSERT_TRUE(table.scan(1, 3));
+  EXPECT_TRUE(look().empty());
+}
 
 // Wine: code in anonymous memory is looked up in /proc once a PE image is there, and only then.
 TEST_F(ProcessTableTest, CodeOfImagesThatWereCopied) {
@@ -314,7 +331,7 @@ TEST(MapSetOfTables, CodeManagersHaveTheirCode) {
     EXPECT_EQ(mappings[1].kind, MappingKind::kManaged);
     EXPECT_EQ(mappings[1].begin, kCode + 0x4000);
     EXPECT_EQ(mappings[1].end, kCode + 0x8000);
-    EXPECT_EQ(mappings[1].bias, tables[0]->address());
+    EXPECT_EQ(mappings[1].publisher, tables[0]->address());
     EXPECT_EQ(mappings[2].kind, MappingKind::kGenerated);
     EXPECT_EQ(mappings[2].end, kCode + kSize);
     ASSERT_NE(set.published_of(mappings[1]), nullptr);

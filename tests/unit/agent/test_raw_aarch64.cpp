@@ -109,8 +109,17 @@ class RawAArch64 : public testing::Test {
     sample.tgid = static_cast<std::uint32_t>(::getpid());
     sample.registers = registers_;
     sample.stack = {kStack, stack_};
+    RawUnwinder unwinder(registry, mask);
     std::vector<std::uint64_t> frames;
-    end_ = RawUnwinder(registry, mask).unwind(sample, &maps, frames);
+    if (after_another_machines_) {
+      RawSample other = sample;
+      other.registers = Registers(Architecture::kX86_64);
+      other.registers.set_pc(sample.registers.pc());
+      (void)unwinder.unwind(other, &maps, frames);
+      frames.clear();
+    }
+    end_ = unwinder.unwind(sample, &maps, frames);
+    certainty_ = unwinder.certainty();
     return frames;
   }
 
@@ -119,18 +128,28 @@ class RawAArch64 : public testing::Test {
   std::vector<std::byte> stack_ = std::vector<std::byte>(0x2000);
   std::vector<std::byte> file_ = program(Architecture::kAArch64);
   std::string path_;
-  unsigned end_ = WL_END_COUNT;
+  unsigned end_ = WL_END_COUNT, certainty_ = WL_GUESSED;
+  bool after_another_machines_ = false;  // the unwinder has met the process with such registers before
 };
 
 TEST_F(RawAArch64, LeavesReturnByTheLinkRegister) {
   EXPECT_EQ(unwind(), (Frames{at(kLeaf) | WL_FRAME_EXACT, at(kStartReturn)}));
   EXPECT_EQ(end_, WL_END_COMPLETE) << profile::end_text(static_cast<std::uint8_t>(end_));
+  EXPECT_EQ(certainty_, WL_DESCRIBED);
+}
+
+// A process that has executed a program of another machine (by binfmt_misc, or i386's on x86-64).
+TEST_F(RawAArch64, WhatAnotherMachinesSampleLeftIsNotUsed) {
+  after_another_machines_ = true;
+  EXPECT_EQ(unwind(), (Frames{at(kLeaf) | WL_FRAME_EXACT, at(kStartReturn)}));
+  EXPECT_EQ(end_, WL_END_COMPLETE);
 }
 
 TEST_F(RawAArch64, LeavesWithoutARowToo) {
   in(kBareLeaf);
   EXPECT_EQ(unwind(), (Frames{at(kBareLeaf) | WL_FRAME_EXACT, at(kStartReturn)}));
   EXPECT_EQ(end_, WL_END_COMPLETE);
+  EXPECT_EQ(certainty_, WL_PROVED);
 }
 
 TEST_F(RawAArch64, FramesByRows) {
@@ -215,6 +234,7 @@ TEST_F(RawAArch64, FrameRecordsLeadThroughGeneratedCode) {
   EXPECT_EQ(unwind(),
             (Frames{at(kLeaf) | WL_FRAME_EXACT, generated, at(kMiddleReturn), at(kOmitsReturn), at(kStartReturn)}));
   EXPECT_EQ(end_, WL_END_GUESSED) << "nothing shows that the generated code uses its frame pointer";
+  EXPECT_EQ(certainty_, WL_GUESSED);
 }
 
 TEST_F(RawAArch64, BehindAFrameRecordSpIsNotGuessed) {

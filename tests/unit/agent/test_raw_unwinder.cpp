@@ -265,6 +265,8 @@ TEST(RawEvent, PartsMustFitTheEvent) {
   event.stack_address = 0x1000;
   event.gs_base = 0x7000;
   event.teb_frame = 0x1234;
+  event.kept_at = 0x8058;
+  event.kept_sp = 0x5678;
   const std::size_t size = sizeof event + 16 + 8 + 32;
   const auto parsed = parse_raw_event(event.head, size);
   ASSERT_TRUE(parsed);
@@ -279,6 +281,9 @@ TEST(RawEvent, PartsMustFitTheEvent) {
   EXPECT_EQ(parsed->sample.second.pages, 1u);
   EXPECT_EQ(parsed->sample.registers.get(59), 0x7000u) << "gs.base";
   std::uint64_t frame = 0;
+  std::uint64_t kept = 0;
+  EXPECT_TRUE(parsed->sample.kept_sp.read(0x8058, &kept, sizeof kept));
+  EXPECT_EQ(kept, 0x5678U);
   EXPECT_TRUE(parsed->sample.teb.read(0x7000 + WL_WINE_TEB_FRAME, &frame, sizeof frame));
   EXPECT_EQ(frame, 0x1234u);
   EXPECT_FALSE(parsed->sample.teb.read(0x7000 + WL_WINE_TEB_FRAME + 1, &frame, sizeof frame));

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <filesystem>
@@ -11,6 +12,7 @@
 
 #include "agent/module_registry.h"
 #include "support/jitdump_text.h"
+#include "support/program_file.h"
 
 namespace windlass::agent {
 namespace {
@@ -18,8 +20,12 @@ namespace {
 class SampleIntakeTest : public testing::Test {
  protected:
   ModuleRegistry registry{nullptr};
-  std::string proc;  // of process 10; empty: it cannot be read
-  ProcessTable table{[](std::uint32_t, std::uint32_t, const process::ProcMap&) { return ProcessTable::CodeLocation{}; },
+  std::string proc;     // of process 10; empty: it cannot be read
+  std::string program;  // a file's path, whose mappings are the registry's; others are nobody's
+  ProcessTable table{[this](std::uint32_t, std::uint32_t parent, const process::ProcMap& map) {
+                       const auto self = static_cast<std::uint32_t>(::getpid());
+                       return map.path == program ? registry.resolve(self, parent, map) : ProcessTable::CodeLocation{};
+                     },
                      [this](std::uint32_t, std::string& text) {
                        text = proc;
                        return !proc.empty();
@@ -61,14 +67,25 @@ class SampleIntakeTest : public testing::Test {
     std::memcpy(bytes.data(), &event, sizeof event);
     return intake.take(*reinterpret_cast<const wl_event_head*>(bytes.data()), bytes.size() * 8 - cut);
   }
-  bool take_raw(std::uint64_t pc, std::size_t cut = 0) {
-    std::vector<std::uint64_t> bytes(sizeof(wl_raw_event) / 8 + 1);
+  bool take_raw(std::uint64_t pc, std::size_t cut = 0) { return take_raw(pc, {}, {}, cut); }
+  // `kernel`: its frames. `stack`: from sp on.
+  bool take_raw(std::uint64_t pc, const std::vector<std::uint64_t>& kernel, const std::vector<std::uint64_t>& stack,
+                std::size_t cut = 0) {
+    constexpr std::uint64_t kSp = 0x7ffd'0000'0000;
     wl_raw_event event{};
     event.head = head(WL_EVENT_RAW);
     event.machine = WL_MACHINE_X86_64;
+    event.regs[7] = kSp;
     event.regs[16] = pc;
+    event.kernel_frames = static_cast<std::uint16_t>(kernel.size());
+    event.stack_address = kSp;
+    event.stack_size = static_cast<std::uint32_t>(stack.size() * 8);
+    event.stack_pages = 1;
+    std::vector<std::uint64_t> bytes(sizeof event / 8);
     std::memcpy(bytes.data(), &event, sizeof event);
-    return intake.take(*reinterpret_cast<const wl_event_head*>(bytes.data()), sizeof event - cut);
+    bytes.insert(bytes.end(), kernel.begin(), kernel.end());
+    bytes.insert(bytes.end(), stack.begin(), stack.end());
+    return intake.take(*reinterpret_cast<const wl_event_head*>(bytes.data()), bytes.size() * 8 - cut);
   }
   profile::Profile profile() {
     std::uint64_t unknown = 0;
@@ -102,6 +119,23 @@ TEST_F(SampleIntakeTest, AStackWithAFrameInNothingKnownIsNotWhole) {
   EXPECT_EQ(end_of(2, 0x1235), WL_END_COMPLETE) << "it has been read meanwhile";
   EXPECT_EQ(end_of(3, 0x2000), WL_END_COMPLETE) << "a return address behind the last instruction of the mapping";
   EXPECT_EQ(end_of(4, 0x2000 | WL_FRAME_EXACT), WL_END_NO_MAPPING);
+}
+
+TEST_F(SampleIntakeTest, InterpretedFramesThatExceedTheEventAreRefused) {
+  proc = "1000-2000 r-xp 00000000 00:00 0 \n";
+  ASSERT_TRUE(table.scan(10, 1));
+  std::vector<std::uint64_t> bytes(sizeof(wl_stack_event) / 8 + 1 + 2, 0x1234);
+  wl_stack_event event{};
+  event.head = head(WL_EVENT_STACK);
+  event.user_frames = 1;
+  event.end = WL_END_COMPLETE;
+  for (const std::uint64_t count : {std::uint64_t{1}, std::uint64_t{2}, ~std::uint64_t{0}, std::uint64_t{1} << 60}) {
+    event.interpreted_frames = count;
+    std::memcpy(bytes.data(), &event, sizeof event);
+    const std::uint64_t before = intake.malformed();
+    EXPECT_TRUE(intake.take(*reinterpret_cast<const wl_event_head*>(bytes.data()), bytes.size() * 8));
+    EXPECT_EQ(intake.malformed() - before, count == 1 ? 0U : 1U) << count;
+  }
 }
 
 TEST_F(SampleIntakeTest, FramesThatExceedTheEventAreRefused) {
@@ -141,6 +175,34 @@ TEST_F(SampleIntakeTest, ASampleWaitsForItsNames) {
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_EQ(made.functions[lines[0].function].name, "late");
   std::filesystem::remove_all(folder);
+}
+
+TEST_F(SampleIntakeTest, ARawSampleHasItsKernelsFrames) {
+  EXPECT_TRUE(take_raw(0x1000, {0xffffffff81000010, 0xffffffff81000020}, {}));
+  const profile::Profile made = profile();
+  ASSERT_EQ(made.samples.size(), 1u);
+  ASSERT_EQ(made.samples[0].locations.size(), 3u);
+  const auto& location = made.locations[made.samples[0].locations[1]];
+  EXPECT_EQ(location.address, 0xffffffff8100001f);
+  EXPECT_TRUE(made.modules[location.module].is_kernel);
+}
+
+// The code it was called from was mapped since the process was read.
+TEST_F(SampleIntakeTest, ARawStackThroughUnknownCodeHasItsProcessRead) {
+  program = testing::TempDir() + fmt::format("windlass-intake-{}", ::getpid());
+  std::ofstream(program, std::ios::binary) << test::program_file(Architecture::kX86_64);
+  struct stat status {};
+  ASSERT_EQ(::stat(program.c_str(), &status), 0);
+  proc = fmt::format("10000-12000 r-xp 00000000 00:00 {} {}\n", status.st_ino, program);
+  ASSERT_TRUE(table.scan(10, 1));
+  proc = "5000-6000 r-xp 00000000 00:00 0 \n" + proc;
+  EXPECT_TRUE(take_raw(0x10000 + test::kProgramCode + 8, {}, {0x5010, 0, 0}));
+  EXPECT_EQ(rescans.size(), 1u);
+  const profile::Profile made = profile();
+  ASSERT_EQ(made.samples.size(), 1u);
+  EXPECT_EQ(made.samples[0].locations.size(), 2u);
+  EXPECT_EQ(intake.raw_ends(WL_END_NO_MAPPING), 0u);
+  std::filesystem::remove(program);
 }
 
 TEST_F(SampleIntakeTest, EventsOfProcessesAreNotItsOwn) {

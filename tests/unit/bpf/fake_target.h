@@ -17,6 +17,19 @@
 
 namespace windlass::testing {
 
+inline wl_rule rule_of(unsigned cfa_kind, unsigned cfa_reg, int cfa_offset, unsigned fp_kind = WL_REG_SAME,
+                       int fp_offset = 0) {
+  wl_rule rule{};
+  rule.cfa_kind = static_cast<__u8>(cfa_kind);
+  rule.cfa_reg = static_cast<__u8>(cfa_reg);
+  rule.cfa_offset = cfa_offset;
+  rule.fp_kind = static_cast<__u8>(fp_kind) & 15;
+  rule.fp_offset = static_cast<__s16>(fp_offset);
+  rule.ra_kind = WL_REG_CFA;
+  rule.ra_offset = -8;
+  return rule;
+}
+
 class FakeTarget {
  public:
   static constexpr std::uint64_t kStack = 0x7ffd00000000, kCode = 0x555500000000;

@@ -1,11 +1,13 @@
 // From a pc to its rule, in the bytes that also go into the kernel.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <random>
 
 #include "fake_target.h"
 #include "image/elf.h"
 #include "image/mapped_file.h"
+#include "process/mapped_files.h"
 #include "table/compile.h"
 
 namespace windlass {
@@ -179,6 +181,20 @@ TEST(Lookup, OtherCodeInARange) {
     EXPECT_EQ(has(0x4800, 0x6000, file), file);
     EXPECT_EQ(has(0x10000, 0x15000, file), file) << "three";
   }
+}
+
+// Go has its stack pointer in r12 while it is in the vdso, whose own rows need no register but the usual ones.
+TEST(Lookup, TheVdsosTableTracksWhatItsCallersNeed) {
+  const int fd = process::open_vdso();
+  if (fd < 0) GTEST_SKIP() << "no vdso here";
+  const auto file = image::MappedFile::from_fd(fd);
+  const auto image = image::ElfImage::parse(file->bytes());
+  ASSERT_TRUE(image.has_value());
+  auto ignore = [](const Error&) {};
+  const auto table = table::compile_elf(*image, ignore);
+  ASSERT_TRUE(table.has_value());
+  EXPECT_EQ(table->x_reg(), image->machine() == image::Machine::kX86_64 ? 12 : WL_NO_XREG);
+  ::close(fd);
 }
 
 // Whatever the bytes are, a look-up ends and stays inside the arena.

@@ -1,35 +1,18 @@
 // The shared unwinder (bpf/windlass_step.h) as user code: every kind of rule, the ends of a stack, the memo.
 #include <gtest/gtest.h>
 
-#include <optional>
 #include <random>
 
 #include "fake_target.h"
-#include "manager/read.h"
-#include "support/managed_rows.h"
-#include "table/builder.h"
-#include "windlass/code_manager.h"
 
 namespace windlass {
 namespace {
 
 using testing::FakeTarget;
+using testing::rule_of;
 constexpr std::uint64_t kStack = FakeTarget::kStack;
 constexpr std::uint64_t kCode = FakeTarget::kCode;
 constexpr std::uint32_t kNoX = WL_NO_XREG;
-
-wl_rule rule_of(unsigned cfa_kind, unsigned cfa_reg, int cfa_offset, unsigned fp_kind = WL_REG_SAME,
-                int fp_offset = 0) {
-  wl_rule rule{};
-  rule.cfa_kind = static_cast<__u8>(cfa_kind);
-  rule.cfa_reg = static_cast<__u8>(cfa_reg);
-  rule.cfa_offset = cfa_offset;
-  rule.fp_kind = static_cast<__u8>(fp_kind) & 15;
-  rule.fp_offset = static_cast<__s16>(fp_offset);
-  rule.ra_kind = WL_REG_CFA;
-  rule.ra_offset = -8;
-  return rule;
-}
 
 int apply(FakeTarget& target, wl_cursor& cursor, const wl_rule& rule, std::uint32_t x_reg = kNoX) {
   return target.apply(cursor, rule, x_reg);
@@ -45,6 +28,33 @@ TEST(Step, CfaFromStackPointer) {
   EXPECT_EQ(cursor.regs[WL_X64_RBP], 0xbbbbU);
   EXPECT_EQ(cursor.exact, 0);
   EXPECT_EQ(cursor.valid, WL_VALID_BASE | 1U << WL_X64_RBP);
+}
+
+// Erlang's processes: what the thread keeps, or an older one that rbp has below it.
+TEST(Step, StackOfTheCodeThatAThreadRuns) {
+  constexpr std::uint64_t kThread = kStack + 0x1000, kScheduler = kStack + 0x2000, kProcess = kStack + 0x3000;
+  constexpr std::uint64_t kOther = kStack + 0x40000;
+  FakeTarget target;
+  wl_unwind& u = target.scratch->unwind;
+  target.write(kThread + 0x10, {kThread});
+  target.write(kThread + 0x358, {kScheduler});
+  target.write(kScheduler + 0xa8, {kProcess});
+  target.write(kProcess + 0x58, {kOther});
+  u.thread_pointer = kThread;
+  u.other_stack = WL_WAY(0x10, 0x358 / 8, 0x58 / 8, 0xa8);
+  const auto from = [&](std::uint64_t fp) {
+    u.cursor = FakeTarget::cursor(kCode, kStack, fp);
+    return wl_other_sp(&u, 7);
+  };
+  EXPECT_EQ(from(kOther + 8), kOther);
+  EXPECT_EQ(from(kOther - 0x20), kOther - 0x20);
+  EXPECT_EQ(from(kOther - WL_MAX_RAW_PIECE), kOther) << "rbp has something else";
+  target.write(kScheduler + 0xa8, {0});
+  EXPECT_EQ(from(kOther), 7U) << "no process runs";
+  target.write(kScheduler + 0xa8, {1});
+  EXPECT_EQ(from(kOther), 7U);
+  u.thread_pointer = 0;
+  EXPECT_EQ(from(kOther), 7U);
 }
 
 // Go's system stack: the goroutine's stack pointer is found from the thread's pointer.
@@ -68,6 +78,17 @@ TEST(Step, CfaFromTheThread) {
   EXPECT_EQ(cursor.regs[WL_X64_RIP], 0xaaaaU);
   EXPECT_EQ(cursor.regs[WL_X64_RSP], kOther + 16);
   EXPECT_EQ(cursor.regs[WL_X64_RBP], 0x77U);
+
+  // morestack's: the return address is beside the stack pointer, and not on the stack once that is copied.
+  wl_rule saved = rule;
+  saved.x_offset = 0xb8;
+  saved.ra_kind = WL_REG_BASE;
+  saved.ra_offset = 8;
+  target.write(kG + 0x40, {0xbbbb});
+  cursor = from;
+  ASSERT_EQ(apply(target, cursor, saved), WL_CONTINUE);
+  EXPECT_EQ(cursor.regs[WL_X64_RIP], 0xbbbbU);
+  EXPECT_EQ(cursor.regs[WL_X64_RSP], kOther);
 
   target.write(kM + 0xb8, {0});
   cursor = from;
@@ -106,6 +127,11 @@ TEST(Step, CfaThroughMemory) {
   EXPECT_EQ(cursor.regs[WL_X64_RSP], kStack + 64);
   EXPECT_EQ(cursor.regs[WL_X64_RIP], 0xaaaaU);
   EXPECT_EQ(cursor.regs[WL_X64_RBP], 0x1234U);
+  rule.cfa_arg = 8;  // what was kept is the CFA less a word
+  target.write(kStack + 24, {kStack + 56, 0x1234, 0, 0, 0xaaaa});
+  auto below = FakeTarget::cursor(kCode, kStack, fp);
+  ASSERT_EQ(apply(target, below, rule), WL_CONTINUE);
+  EXPECT_EQ(below.regs[WL_X64_RSP], kStack + 64);
 }
 
 TEST(Step, PltStubByTheLowBitsOfThePc) {
@@ -131,12 +157,30 @@ TEST(Step, ReturnAddressElsewhere) {
   cursor.regs[11] = 0xcccc;
   ASSERT_EQ(apply(target, cursor, rule), WL_CONTINUE);
   EXPECT_EQ(cursor.regs[WL_X64_RIP], 0xccccU);
+  EXPECT_EQ(cursor.exact, 1) << "code goes on there as if jumped to: a landing pad, vfork's caller";
   EXPECT_EQ(apply(target, cursor, rule), WL_END_REGISTER_LOST);
   rule.ra_kind = WL_REG_BASE;
   rule.ra_offset = 16;
   auto base = FakeTarget::cursor(kCode, kStack, 0);
   ASSERT_EQ(apply(target, base, rule), WL_CONTINUE);
   EXPECT_EQ(base.regs[WL_X64_RIP], 3U);
+  rule.ra_kind = WL_REG_FP;
+  rule.ra_offset = 24;
+  auto by_fp = FakeTarget::cursor(kCode, kStack, kStack);
+  auto without_fp = by_fp;
+  ASSERT_EQ(apply(target, by_fp, rule), WL_CONTINUE);
+  EXPECT_EQ(by_fp.regs[WL_X64_RIP], 4U);
+  without_fp.valid = WL_VALID_BASE;
+  EXPECT_EQ(apply(target, without_fp, rule), WL_END_REGISTER_LOST);
+}
+
+// A caller's register that is given by where the frame stands.
+TEST(Step, RegisterIsAnOffsetFromTheCfa) {
+  FakeTarget target;
+  target.write(kStack, {1, 2, 0xaaaa});
+  auto cursor = FakeTarget::cursor(kCode, kStack, 0);
+  ASSERT_EQ(apply(target, cursor, rule_of(WL_CFA_REG, 7, 24, WL_REG_CFA_VALUE, -16)), WL_CONTINUE);
+  EXPECT_EQ(cursor.regs[WL_X64_RBP], kStack + 8);
 }
 
 // ld.so's resolver: the CFA is rbx, kept through every frame of a module that tracks it, lost in one that does not.
@@ -336,6 +380,7 @@ TEST(Memo, PlainFormEqualsTheRule) {
     ++plain;
     auto cursor = FakeTarget::cursor(kCode, kStack + random() % 2048 * 8, kStack + random() % 2048 * 8);
     if (random() % 4 == 0) cursor.valid = WL_VALID_BASE | (random() % 2 ? 1U << 6 : 0) | (random() % 2 ? 1U << 3 : 0);
+    cursor.backward = static_cast<__u8>(random() % (WL_MAX_BACKWARD_STEPS + 1));
     auto by_memo = cursor;
     wl_fast fast{cursor.regs[16], cursor.regs[7], cursor.regs[6], cursor.valid};
     const int expected = apply(target, cursor, rule, x_reg);
@@ -349,6 +394,7 @@ TEST(Memo, PlainFormEqualsTheRule) {
       ASSERT_EQ(fast.fp, cursor.regs[6]);
     }
     ASSERT_EQ(by_memo.backward, cursor.backward);
+    ASSERT_EQ(cursor.exact, 0) << "a run of plain steps takes every pc for a return address";
   }
   EXPECT_GT(plain, 10'000U);
 }
@@ -366,157 +412,14 @@ TEST(Memo, KeyIsExact) {
   EXPECT_FALSE(wl_memo_hit(&entry, 0x30001, kCode ^ 1ULL << 47));
 }
 
-// A function's code replaced by another's, by generated code, and by nothing: the memo still holds the rule of the
-// first for these very addresses.
-TEST(Memo, ReplacedCodeIsNeverWalkedByItsOldRule) {
-  constexpr std::uint64_t kFirst = 0x101, kSecond = 0x102, kFar = 0x9999;
-  FakeTarget target;
-  const auto place = [&](unsigned module, int cfa_offset) {
-    table::TableBuilder builder;
-    builder.begin_function(0, 0x1000);
-    builder.row(0, rule_of(WL_CFA_REG, 7, cfa_offset));
-    builder.end_function();
-    const auto table = builder.finish();
-    target.modules[module] = table::load_table(*table, *target.arena)->module;
-  };
-  place(1, 16);
-  place(2, 32);
-  const std::vector<wl_mapping> first{{kCode, kCode + 0x1000, kCode, 1, WL_MAPPING_FILE}};
-  const std::vector<wl_mapping> second{{kCode, kCode + 0x1000, kCode, 2, WL_MAPPING_FILE}};
-  const std::vector<wl_mapping> generated{{kCode, kCode + 0x1000, kCode, 2, WL_MAPPING_GENERATED}};
-  // By the first rule a frame is 2 words, by the second 4.
-  target.write(kStack, {kFar, kCode + kFirst, kFar, kCode + kSecond, kFar, 0, kFar, 0, kFar, 0});
-  const auto frames = [&](std::uint64_t frame) { return kCode + frame; };
-  const wl_cursor start = FakeTarget::cursor(kCode + 0x80, kStack, 0);
-  const std::vector<std::uint64_t> by_first{(kCode + 0x80) | WL_FRAME_EXACT, frames(kFirst), frames(kSecond)};
-  const std::vector<std::uint64_t> by_second{(kCode + 0x80) | WL_FRAME_EXACT, frames(kSecond)};
-
-  target.set_mappings(first);
-  EXPECT_EQ(target.walk(start), by_first);
-  EXPECT_EQ(target.walk(start), by_first);
-  EXPECT_GT(target.scratch->unwind.memo_hits, 0U);
-  target.publish(second);
-  EXPECT_EQ(target.walk(start), by_second);
-  EXPECT_EQ(target.walk(start), by_second);
-  target.publish(generated);
-  EXPECT_EQ(target.walk(start).size(), 1U);
-  EXPECT_EQ(target.scratch->unwind.memo_hits, 0U);
-  target.publish(first);
-  EXPECT_EQ(target.walk(start), by_first);
-  // Generated code leaves nothing to be found: replaced by itself, nobody says so.
-  *target.memo = {};
-  target.publish(generated);
-  (void)target.walk(start);
-  for (const wl_memo_entry& entry : target.memo->entries) ASSERT_EQ(entry.tag, 0U);
-  target.publish({});
-  EXPECT_EQ(target.walk(start).size(), 1U);
-  EXPECT_EQ(target.scratch->unwind.end, WL_END_NO_MAPPING);
-}
-
-// ---- code of a code manager -----------------------------------------------------------------------------------------
-
-// Three of its functions: two that return by their rows, the second of which is the outermost one's callee.
-class ManagedCode : public ::testing::Test {
- protected:
-  static constexpr std::uint64_t kTable = 0x12340000, kFirst = kCode + 0x80, kSecond = kCode + 0x400,
-                                 kOutermost = kCode + 0xf00, kOther = kCode + 0x900;
-
-  void SetUp() override {
-    auto made = CodeManager::create(kCode, kCode + 0x1000,
-                                    {.functions = 16, .shape_bytes = 4096, .name_bytes = 4096, .past = 16});
-    ASSERT_TRUE(made);
-    manager.emplace(std::move(*made));
-    FrameRow outermost = test::managed_row(0, 0x40, 8);
-    outermost.return_address = RegisterRule::undefined();
-    add(kFirst, {test::managed_row(0, 1, 8), test::managed_row(1, 0x40, 32)});
-    add(kSecond, {test::managed_row(0, 4, 8), test::managed_row(4, 0x40, 24)});
-    add(kOutermost, {outermost});
-    add(kOther, {});
-    target.write(kStack, {0, 0, 0, kSecond + 0x10, 0, 0, kOutermost + 8, 0});
-    target.set_mappings({{kCode, kCode + 0x1000, kTable, 0, WL_MAPPING_MANAGED}});
-    show();
-  }
-  void add(std::uint64_t address, const std::vector<FrameRow>& rows) {
-    ASSERT_TRUE(manager->add({{address, 0x40, "f", 0, rows}}));
-  }
-  // The table as it is now is what the process has.
-  void show() {
-    const auto* bytes = reinterpret_cast<const std::uint8_t*>(CodeTableAccess::mapping(manager->reader()));
-    target.memory[kTable].assign(bytes, bytes + CodeTableAccess::table(manager->reader()).size);
-  }
-  std::vector<std::uint64_t> walk() { return target.walk(FakeTarget::cursor(kFirst + 0x20, kStack, 0)); }
-
-  FakeTarget target;
-  const wl_unwind& unwind = target.scratch->unwind;
-  std::optional<CodeManager> manager;
-  const std::vector<std::uint64_t> whole{(kFirst + 0x20) | WL_FRAME_EXACT, kSecond + 0x10, kOutermost + 8};
-};
-
-TEST_F(ManagedCode, IsLeftByTheRowsOfItsTable) {
-  EXPECT_EQ(walk(), whole);
-  EXPECT_EQ(unwind.end, WL_END_COMPLETE);
-  EXPECT_EQ(unwind.certainty, WL_DESCRIBED);
-  EXPECT_EQ(unwind.managed_frames, 3U);
-  // Nothing of it is kept: other functions come there, and nobody says so.
-  for (const wl_memo_entry& entry : target.memo->entries) ASSERT_EQ(entry.tag, 0U);
-}
-
-// Stacks with the same addresses are the same only as long as nothing was taken away, wherever that was.
-TEST_F(ManagedCode, IsAnotherStackOnceAFunctionIsGone) {
-  (void)walk();
-  const std::uint64_t hash = unwind.hash;
-  (void)walk();
-  EXPECT_EQ(unwind.hash, hash);
-  add(kOther + 0x80, {});
-  show();
-  (void)walk();
-  EXPECT_EQ(unwind.hash, hash);
-  ASSERT_TRUE(manager->remove({kOther}));
-  show();
-  EXPECT_EQ(walk(), whole);
-  EXPECT_NE(unwind.hash, hash);
-}
-
-// The agent knows how to follow its code, and has the table where the process's is not to be read now. No frame pointer
-// is followed here, however right it looks.
-TEST_F(ManagedCode, GoesToTheAgentWhereItsTableDoesNotHelp) {
-  const auto goes = [&](std::uint64_t pc) {
-    target.write(kStack, {kStack + 32, kSecond + 0x10, 0, 0, 0, kSecond + 0x10});
-    const auto frames = target.walk(FakeTarget::cursor(pc, kStack, kStack));
-    EXPECT_EQ(frames.size(), 1U);
-    EXPECT_EQ(unwind.end, WL_END_NO_ROW);
-    EXPECT_EQ(unwind.managed_frames, 0U);
-  };
-  goes(kOther + 8);     // it has no rows
-  goes(kFirst + 0x40);  // no function
-  goes(kCode + 0xfff);
-  target.set_mappings({{kCode, kCode + 0x2000, kTable, 0, WL_MAPPING_MANAGED}});
-  goes(kCode + 0x1000);  // not the manager's code
-  target.memory[kTable].resize(512);
-  goes(kFirst + 8);
-  target.memory.erase(kTable);
-  goes(kFirst + 8);
-}
-
-// A row that only user space can apply.
-TEST_F(ManagedCode, GoesToTheAgentWhereARowIsAnExpression) {
-  FrameRow row = test::managed_row(0, 0x40, 8);
-  // DW_OP_breg7 8; DW_OP_breg6 0; DW_OP_plus
-  const std::byte expression[] = {std::byte{0x77}, std::byte{8}, std::byte{0x76}, std::byte{0}, std::byte{0x22}};
-  row.cfa = CfaRule::expression({0, sizeof expression});
-  row.expressions = ByteView(expression, sizeof expression);
-  add(kCode + 0xa00, {row});
-  show();
-  EXPECT_EQ(target.walk(FakeTarget::cursor(kCode + 0xa08, kStack, kStack)).size(), 1U);
-  EXPECT_EQ(unwind.end, WL_END_UNSUPPORTED_EXPRESSION);
-}
-
 static_assert(sizeof(wl_memo_entry) == 16);
 static_assert(sizeof(wl_rule) == 16);
 static_assert(sizeof(wl_mapping) == 32);
 static_assert(sizeof(wl_maps_head) == 8);
 static_assert(sizeof(wl_module) == 24);
 static_assert(sizeof(wl_process) == 24);
+static_assert(sizeof(wl_interpreter) == 56);
+static_assert(sizeof(wl_interpreted_frame) == 16);
 static_assert(sizeof(wl_stack_key) == 16);
 static_assert(sizeof(wl_event_head) == 40);
 

@@ -53,12 +53,16 @@ class SynthesisOnAStack : public testing::Test {
       const walk::StepStatus status = walk::apply(row, memory, {}, frame, to, nullptr);
       return status.end == WalkEnd::kComplete || (status.ok() && may_be_return_address(*self, to.pc().value()));
     };
-    const CodeSource source{Architecture::kX86_64, read, kind, plausible};
+    const auto start_of = [this](std::uint64_t address) { return address == function_start ? address : 0; };
+    CodeSource source{Architecture::kX86_64, read, kind, plausible};
+    if (function_start != 0) source.function_start = start_of;
     self = &source;
     const auto found = synthesize(source, frame.pc(), *scratch);
     if (!found) return kNothing;
     if (found->start != Start::kNone) return kOutermost;
     certainty = found->certainty;
+    by_jump = found->by_jump;
+    found_row = found->row;
     EXPECT_EQ(found->row.begin, frame.pc().value());
     const walk::StepStatus status = walk::apply(found->row, memory, {}, frame, caller, nullptr);
     if (status.end == WalkEnd::kComplete) return kOutermost;
@@ -85,8 +89,11 @@ class SynthesisOnAStack : public testing::Test {
   };
   Bytes memory;
   bool generated = false;
+  std::uint64_t function_start = 0;  // of the only function that is known to begin somewhere; 0: of none
   Registers frame{Architecture::kX86_64}, caller{Architecture::kX86_64};
   Certainty certainty = Certainty::kGuess;
+  bool by_jump = false;
+  FrameRow found_row;
   struct Free {
     void operator()(SynthesisScratch* s) const { free_scratch(s); }
   };
@@ -110,6 +117,33 @@ TEST_F(SynthesisOnAStack, EveryInstructionOfAFramedFunction) {
     start(kCode + stop.offset, stop.sp, stop.fp);
     expect_caller(kStack + 8, 0xabc0);
   }
+}
+
+// The push is still to come: what is popped again is what the register has now, wherever rbp says the slot is.
+TEST_F(SynthesisOnAStack, WhatIsPushedAndPoppedByTheFramePointerIsKept) {
+  // push rbp; mov rbp,rsp; here: push rbx; nop; lea rsp,[rbp-8]; pop rbx; pop rbp; ret
+  put(kCode, {0x55, 0x48, 0x89, 0xe5, 0x53, 0x90, 0x48, 0x8d, 0x65, 0xf8, 0x5b, 0x5d, 0xc3});
+  word(kStack, kReturn);
+  word(kStack - 8, 0xabc0);
+  start(kCode + 4, kStack - 8, kStack - 8);
+  expect_caller(kStack + 8, 0xabc0);
+  const RegisterRule* rbx = found_row.registers.find(x86_64::kRbx);
+  EXPECT_TRUE(rbx == nullptr || rbx->is(RegisterRule::kSameValue));
+}
+
+// Another function returns for this one, if it keeps the calling convention.
+TEST_F(SynthesisOnAStack, ATailCallIsSaid) {
+  put(kCode, {0x90, 0xc3});
+  start(kCode, kStack, 1);
+  word(kStack, kReturn);
+  expect_caller(kStack + 8, 1);
+  EXPECT_FALSE(by_jump);
+  put(kCode, {0x90, 0xe9, 0xfa, 0, 0, 0, 0xcc, 0xcc, 0xcc, 0xcc});
+  put(kCode + 0xf8, std::vector<std::uint8_t>(8, 0xcc));
+  put(kCode + 0x100, {0x55, 0x48, 0x89, 0xe5, 0x5d, 0xc3});
+  function_start = kCode + 0x100;
+  expect_caller(kStack + 8, 1);
+  EXPECT_TRUE(by_jump);
 }
 
 TEST_F(SynthesisOnAStack, FramelessCodeThatUsesRbpAsData) {

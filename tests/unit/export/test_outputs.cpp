@@ -104,6 +104,7 @@ TEST(CallTree, CountsRecursionOnce) {
   EXPECT_EQ(counts["g<a;b>"].self, 2u);
   EXPECT_EQ(counts["f(int)"].total, 5u + 2 + 3 + 4);
   EXPECT_EQ(tree.nodes()[0].total, totals_of(p).samples);
+  EXPECT_EQ(CallTree(p, frames, 2).nodes()[0].total, 1u) << "a process's has its samples alone";
 }
 
 TEST(Speedscope, IsWhatTheSchemaAsks) {
@@ -135,7 +136,8 @@ TEST(Speedscope, IsWhatTheSchemaAsks) {
 
 TEST(Json, EveryLineIsAnObjectAndTheSumsAgree) {
   const auto p = testing::synthetic_profile();
-  std::uint64_t self = 0, samples = 0, locations = 0;
+  std::uint64_t self = 0, samples = 0, truncated = 0, locations = 0;
+  std::set<std::string> certainties;
   std::set<std::uint64_t> functions;
   for (const auto& line : lines_of(text_of([&](TextWriter& out) { return write_json(p, out); }))) {
     const auto object = json::parse(line);
@@ -149,8 +151,13 @@ TEST(Json, EveryLineIsAnObjectAndTheSumsAgree) {
       ASSERT_FALSE(object["lines"].empty());
       for (const auto& at : object["lines"]) EXPECT_TRUE(functions.contains(at["function"].get<std::uint64_t>()));
     }
-    if (object["type"] == "sample") samples += object["count"].get<std::uint64_t>();
+    if (object["type"] != "sample") continue;
+    samples += object["count"].get<std::uint64_t>();
+    if (!object["truncated"].is_null()) truncated += object["count"].get<std::uint64_t>();
+    certainties.insert(object["certainty"]);
   }
+  EXPECT_EQ(truncated, totals_of(p).truncated);
+  EXPECT_EQ(certainties.size(), std::size_t{WL_CERTAINTY_COUNT});
   EXPECT_EQ(samples, totals_of(p).samples);
   EXPECT_EQ(self, totals_of(p).samples);  // every synthetic stack has at least one frame
   EXPECT_EQ(locations, p.locations.size());
@@ -159,8 +166,14 @@ TEST(Json, EveryLineIsAnObjectAndTheSumsAgree) {
 TEST(Json, BytesThatAreNotUtf8AreReplaced) {
   auto p = small();
   p.functions[0].name = "bad\xff\xc0\x80\"\\\x01</script>";
-  for (const auto& line : lines_of(text_of([&](TextWriter& out) { return write_json(p, out); })))
+  std::size_t found = 0;
+  for (const auto& line : lines_of(text_of([&](TextWriter& out) { return write_json(p, out); }))) {
     ASSERT_TRUE(json::accept(line)) << line;
+    EXPECT_EQ(line.find('<'), line.find("<a;b>")) << "a page's data may not end its script";
+    const auto object = json::parse(line);
+    found += object["type"] == "function" && object["name"] == "bad\ufffd\ufffd\ufffd\"\\\x01</script>" ? 1 : 0;
+  }
+  EXPECT_EQ(found, 1u);
 }
 
 TEST(Report, FitsTheWidth) {
@@ -230,18 +243,40 @@ TEST(ShortenName, KeepsWhatTellsFunctionsApart) {
   EXPECT_EQ(columns_of(shorten_name("operator<<<char, int>(std::ostream&, char)", 12)), 12u);
 }
 
+// What the page's script reads.
+json page_data_of(const profile::Profile& p, std::size_t max_nodes) {
+  const auto page = text_of([&](TextWriter& out) { return write_html(p, out, {.max_nodes = max_nodes}); });
+  EXPECT_EQ(page.find("@PROFILE@"), std::string::npos);
+  EXPECT_EQ(page.find("src=\"http"), std::string::npos);  // nothing is loaded from anywhere
+  EXPECT_EQ(page.find("<link"), std::string::npos);
+  const std::string mark = "type=\"application/json\">";
+  const auto begin = page.find(mark) + mark.size();
+  return json::parse(page.substr(begin, page.find("</script>", begin) - begin));
+}
+
+TEST(Html, SaysWhatIsLostAndHasLinesAndProcesses) {
+  if (!html_available()) GTEST_SKIP() << "this build could not fetch the page's scripts from npm";
+  for (const std::uint32_t processes : {1u, 2u}) {
+    auto p = testing::synthetic_profile({.samples = 500, .processes = processes});
+    p.samples[5] = p.samples[6];  // the kernel thread's is of a process more
+    const auto data = page_data_of(p, 1'000'000);
+    EXPECT_EQ(data["totals"]["lost"], 7);
+    EXPECT_EQ(data["processes"].size(), processes == 1 ? 0 : 2);
+    std::uint64_t expected = 0, in_lines = 0;
+    for (const auto& sample : p.samples) {
+      const auto& lines = p.locations[sample.locations.front()].lines;
+      if (!lines.empty() && lines.front().line != 0) expected += sample.count;
+    }
+    for (const auto& frame : data["frames"])
+      for (const auto& line : frame.value("lines", json::array())) in_lines += line[1].get<std::uint64_t>();
+    EXPECT_EQ(in_lines, expected);
+  }
+}
+
 TEST(Html, HoldsTheWholeProfileOrSaysWhatIsLeftOut) {
   if (!html_available()) GTEST_SKIP() << "this build could not fetch the page's scripts from npm";
   const auto p = testing::synthetic_profile({.samples = 4000, .stacks = 3000, .depth = 40});
-  const auto data_of = [&](std::size_t max_nodes) {
-    const auto page = text_of([&](TextWriter& out) { return write_html(p, out, {.max_nodes = max_nodes}); });
-    EXPECT_EQ(page.find("@PROFILE@"), std::string::npos);
-    EXPECT_EQ(page.find("src=\"http"), std::string::npos);  // nothing is loaded from anywhere
-    EXPECT_EQ(page.find("<link"), std::string::npos);
-    const std::string mark = "type=\"application/json\">";
-    const auto begin = page.find(mark) + mark.size();
-    return json::parse(page.substr(begin, page.find("</script>", begin) - begin));
-  };
+  const auto data_of = [&](std::size_t max_nodes) { return page_data_of(p, max_nodes); };
   const auto whole = data_of(1'000'000);
   EXPECT_EQ(whole["left_out"]["nodes"], 0);
   EXPECT_EQ(whole["nodes"]["total"][0], totals_of(p).samples);

@@ -5,11 +5,16 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <protozero/pbf_reader.hpp>
 #include <random>
+#include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "export/gzip.h"
 #include "export/pprof.h"
+#include "export/pprof_fields.h"
 #include "support/synthetic_profile.h"
 
 namespace windlass::exporter {
@@ -96,6 +101,62 @@ TEST(Pprof, EveryEndOfAStackSurvives) {
   const auto back = read_pprof(view_of(written(profile)));
   ASSERT_TRUE(back.has_value());
   expect_same(profile, *back);
+}
+
+// As other programs read it: each sample's time, that and why a stack is truncated, and a function for each address
+// without a name, which is of its module.
+TEST(Pprof, IsWholeForOtherReaders) {
+  profile::Profile profile;
+  profile.period_ns = 1'000'000;
+  profile.modules = {{.path = "/a/lib.so"}, {.path = "/b/lib.so"}};
+  profile.locations = {{0, 0x1234, {}}, {1, 0x1234, {}}};
+  profile.samples = {{{0, 1}, 3, 1, 1, profile::kNone, WL_END_NO_ROW}};
+  const auto message = gunzip(view_of(written(profile)), 1 << 20);
+  ASSERT_TRUE(message.has_value());
+  const std::string text(reinterpret_cast<const char*>(message->data()), message->size());
+  std::vector<std::string> strings;
+  std::vector<std::int64_t> values;
+  std::set<std::string> labels;
+  std::set<std::uint64_t> functions;
+  const auto each = [](protozero::pbf_reader reader, auto&& use) {
+    while (reader.next()) use(reader);
+  };
+  std::vector<std::pair<std::int64_t, std::int64_t>> keys;
+  each(protozero::pbf_reader(text), [&](protozero::pbf_reader& field) {
+    switch (field.tag()) {
+      case pprof::kStringTable: strings.push_back(field.get_string()); break;
+      case pprof::kFunction:
+        each(field.get_message(), [&](protozero::pbf_reader& inner) {
+          if (inner.tag() == pprof::kFunctionId)
+            functions.insert(inner.get_uint64());
+          else
+            inner.skip();
+        });
+        break;
+      case pprof::kSample:
+        each(field.get_message(), [&](protozero::pbf_reader& inner) {
+          if (inner.tag() == pprof::kSampleValue) {
+            for (const std::int64_t value : inner.get_packed_int64()) values.push_back(value);
+          } else if (inner.tag() == pprof::kSampleLabel) {
+            keys.emplace_back();
+            each(inner.get_message(), [&](protozero::pbf_reader& part) {
+              const bool key = part.tag() == pprof::kLabelKey;
+              (key ? keys.back().first : keys.back().second) = part.get_int64();
+            });
+          } else {
+            inner.skip();
+          }
+        });
+        break;
+      default: field.skip(); break;
+    }
+  });
+  for (const auto& [key, value] : keys)
+    if (strings.at(static_cast<std::size_t>(key)) == pprof::kTruncatedLabel)
+      labels.insert(strings.at(static_cast<std::size_t>(value)));
+  EXPECT_EQ(values, (std::vector<std::int64_t>{3, 3'000'000}));
+  EXPECT_EQ(labels, std::set<std::string>{"no row"});
+  EXPECT_EQ(functions.size(), 2u);
 }
 
 TEST(Pprof, AnEmptyProfileIsOne) {

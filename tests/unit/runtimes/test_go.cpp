@@ -28,13 +28,14 @@ struct Expressions {
 Expressions expressions_of(const dwarf::SwitchedStack& stack) {
   Expressions made;
   dwarf::append_cfa(stack, made.cfa);
-  dwarf::append_return_address(made.back);
+  dwarf::append_return_address(stack, made.back);
   return made;
 }
 
 TEST(SwitchedStack, IsRecognised) {
   for (const dwarf::SwitchedStack& stack :
-       {kWay, dwarf::SwitchedStack{-4096, {0, 0x1234, 200}, 0}, dwarf::SwitchedStack{40, {128, 64, 8}, 56}}) {
+       {kWay, dwarf::SwitchedStack{-4096, {0, 0x1234, 200}, 0}, dwarf::SwitchedStack{40, {128, 64, 8}, 56},
+        dwarf::SwitchedStack{-8, {0x30, 0xb8, 0x38}, 0, true}}) {
     const Expressions made = expressions_of(stack);
     EXPECT_EQ(dwarf::switched_stack(view(made.cfa), view(made.back)), stack);
   }
@@ -57,8 +58,8 @@ TEST(SwitchedStack, NothingElseIs) {
   }
 }
 
-TEST(SwitchedStack, FitsARule) {
-  const Expressions made = expressions_of(kWay);
+table::TraceRule rule_of(const dwarf::SwitchedStack& stack) {
+  const Expressions made = expressions_of(stack);
   dwarf::Block all = made.cfa;
   all.insert(all.end(), made.back.begin(), made.back.end());
   FrameRow row;
@@ -66,7 +67,11 @@ TEST(SwitchedStack, FitsARule) {
   const auto size = static_cast<std::uint16_t>(made.cfa.size());
   row.cfa = CfaRule::expression({0, size});
   row.return_address = RegisterRule::expression_value({size, static_cast<std::uint16_t>(made.back.size())});
-  const table::TraceRule rule = table::project(row, Architecture::kX86_64, WL_NO_XREG);
+  return table::project(row, Architecture::kX86_64, WL_NO_XREG);
+}
+
+TEST(SwitchedStack, FitsARule) {
+  const table::TraceRule rule = rule_of(kWay);
   EXPECT_EQ(rule.cfa_kind, WL_CFA_THREAD);
   EXPECT_EQ(rule.cfa_offset, -8);
   EXPECT_EQ(rule.cfa_reg, 0x30 / 8);
@@ -74,6 +79,10 @@ TEST(SwitchedStack, FitsARule) {
   EXPECT_EQ(rule.cfa_arg, 0x38 / 8);
   EXPECT_EQ(rule.ra_kind, WL_REG_CFA);
   EXPECT_EQ(rule.ra_offset, -8);
+  const table::TraceRule saved = rule_of({-8, {0x30, 0xb8, 0x38}, 0, true});
+  EXPECT_EQ(saved.cfa_kind, WL_CFA_THREAD);
+  EXPECT_EQ(saved.ra_kind, WL_REG_BASE);
+  EXPECT_EQ(saved.ra_offset, 8);
 }
 
 // mov rax, fs:[-8]; mov rbx, [rax + 0x30]; mov rdx, [rbx]; mov rsp, [rdx + 0x38]; call [rdi]; and the way back.
@@ -123,6 +132,13 @@ TEST(GoStackSwitch, TellsWhichStackTheCodeIsOn) {
   EXPECT_EQ(told[1].place.depth, 8);
   EXPECT_EQ(told[2].place, StackPlace{});
   EXPECT_EQ(places_of(kSwitch, false, 8)[1].place.kind, StackPlace::kUnknown);
+}
+
+TEST(GoStackSwitch, TellsOfCodeThatIsNone) {
+  const auto told = places_of({0x06, 0x06}, true, 0);
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].begin, 0x1000u);
+  EXPECT_EQ(told[0].end, 0x1002u);
 }
 
 // mov r12, rsp; and rsp, -16; call rax; mov rsp, r12; ret
@@ -182,8 +198,9 @@ struct MadeUp {
 TEST(GoCodeMap, FindsFunctionsByAddress) {
   const MadeUp made;
   const CodeMap map = made.map();
-  const auto first = map.function_at(0x101f), second = map.function_at(0x1020);
+  const auto first = map.function_at(0x101e), second = map.function_at(0x1020);
   ASSERT_TRUE(first && second);
+  EXPECT_EQ(map.function_at(0x101f)->begin, 0x1020u) << "what returns to its first instruction is looked up there";
   EXPECT_EQ(map.name(first->name), "main.first");
   EXPECT_EQ(map.name(second->name), "main.second");
   EXPECT_EQ(second->end, 0x1030u);

@@ -69,6 +69,12 @@ TEST_F(HotSpotReader, TellsRowsNamesAndLines) {
   EXPECT_EQ(names[1].file, "Shape.java");
   EXPECT_EQ(names[1].line, 105U);
   names.clear();
+  runtime->functions_at(**method, code_at() + 6, names);  // a place counts up to the address it is of
+  EXPECT_EQ(names.size(), 2U);
+  names.clear();
+  runtime->functions_at(**method, code_at() + 7, names);
+  EXPECT_EQ(names.size(), 1U);
+  names.clear();
   runtime->functions_at(**method, code_at() + 10, names);
   ASSERT_EQ(names.size(), 1U);
   EXPECT_EQ(names[0].line, 105U);

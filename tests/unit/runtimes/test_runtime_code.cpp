@@ -113,6 +113,18 @@ TEST(RuntimeCode, LooksAgainOnceATimeForWhatMayGo) {
   EXPECT_EQ(name_at(*code, 120), "new");
 }
 
+// Also where it begins before what was there: of the rest of that nothing is known any more.
+TEST(RuntimeCode, WhatNewCodeCoversIsForgotten) {
+  Counts counts{.methods = {{140, {160, "one"}}, {160, {200, "two"}}}};
+  const auto code = code_of(counts);
+  EXPECT_EQ(name_at(*code, 150), "one");
+  EXPECT_EQ(name_at(*code, 190), "two");
+  counts.methods = {{100, {180, "new"}}};
+  EXPECT_EQ(name_at(*code, 120), "new");
+  EXPECT_EQ(name_at(*code, 150), "new");
+  EXPECT_EQ(name_at(*code, 190), "-");
+}
+
 TEST(RuntimeCode, ForgetsAllWhereItWouldKeepTooMuch) {
   Counts counts{.bytes = RuntimeCode::kMaxBytes / 2 - 1,
                 .methods = {{100, {200, "one"}}, {200, {300, "two"}}, {300, {400, "three"}}}};
@@ -193,6 +205,10 @@ process::ProcMap map_of(std::uint64_t begin, const char* path, bool executable, 
   return map;
 }
 
+Expected<image::MappedFile> no_file(const process::ProcMap& map) {
+  return fail(ErrorCode::kNotFound, "there is no file", map.begin);
+}
+
 TEST(FindRuntimes, LooksAtTheMemoryOnlyWhereThereIsCodeOfNoFile) {
   int opened = 0;
   const auto open_memory = [&]() -> std::shared_ptr<const Memory> {
@@ -201,12 +217,12 @@ TEST(FindRuntimes, LooksAtTheMemoryOnlyWhereThereIsCodeOfNoFile) {
   };
   std::vector<process::ProcMap> maps = {map_of(4096, "/bin/some_test_program", true, 77), map_of(0, "[vdso]", true, 0)};
   manager::PublishedCodes codes;
-  add_runtimes(codes, maps, open_memory, {});
+  add_runtimes(codes, maps, open_memory, no_file, {});
   EXPECT_EQ(opened, 0);
   for (const char* path : {"", "/memfd:doublemapper"}) {
     maps.push_back(map_of(8192, path, true, 0));
     maps.back().deleted = path[0] != 0;
-    add_runtimes(codes, maps, open_memory, {});
+    add_runtimes(codes, maps, open_memory, no_file, {});
     maps.pop_back();
   }
   EXPECT_EQ(opened, 2);
@@ -223,12 +239,12 @@ TEST(FindRuntimes, KeepsThoseThatAreWhereTheyWere) {
     return std::make_shared<test::BlockMemory>(0, std::vector<std::byte>());
   };
   manager::PublishedCodes codes;
-  add_runtimes(codes, maps, open_memory, known);
+  add_runtimes(codes, maps, open_memory, no_file, known);
   EXPECT_EQ(codes, known);
   std::vector<process::ProcMap> moved = maps;
   moved[0].begin += 0x100000;
   codes.clear();
-  add_runtimes(codes, moved, open_memory, known);
+  add_runtimes(codes, moved, open_memory, no_file, known);
   EXPECT_TRUE(codes.empty());
 }
 

@@ -5,6 +5,7 @@
 #include "image/mapped_file.h"
 #include "source/unwind_source.h"
 #include "support/pe_image_builder.h"
+#include "support/walk_target.h"
 #include "windlass/backtrace.h"
 
 namespace windlass::source {
@@ -84,6 +85,30 @@ TEST(ImageSources, TheOwnProcessIsItsFile) {
     with_personality += own->personality != 0 ? 1 : 0;
   }
   EXPECT_GT(with_personality, 10u);
+}
+
+// Without an index by address in the file. What the linker has discarded begins at 0.
+TEST(ImageSources, FunctionsEndAndDiscardedOnesAreNone) {
+  test::CfiBuilder cfi;
+  const std::uint64_t cie = cfi.cie(test::WalkTarget().cie_spec());
+  cfi.fde(cie, 0, 0x40, {});
+  cfi.fde(cie, 0x1000, 0x40, {});
+  cfi.fde(cie, 0x1100, 0x40, {});
+  cfi.raw().add(test::Bytes{0, 0, 0, 0});
+  const auto file = test::elf_with_eh_frame(Architecture::kX86_64, std::vector<std::uint8_t>(0x200), 0x1000,
+                                            cfi.raw().data(), 0x2000);
+  const auto source = make_source(ByteView(file.data(), file.size()), image::PeLayout::kFile);
+  std::vector<std::uint64_t> begins;
+  for (const Function& function : functions_of(*source)) begins.push_back(function.begin);
+  EXPECT_EQ(begins, (std::vector<std::uint64_t>{0x1000, 0x1100}));
+  FrameRow row;
+  for (const std::uint64_t address : {0x10u, 0xfffu, 0x1040u, 0x10ffu, 0x1140u}) {
+    EXPECT_FALSE(source->function_at(address)) << address;
+    const auto found = source->row_at(address, row);
+    ASSERT_FALSE(found) << address;
+    EXPECT_EQ(found.error().code, ErrorCode::kNotFound) << address;
+  }
+  EXPECT_TRUE(source->row_at(0x103f, row));
 }
 
 class X64 : public testing::Test {

@@ -56,8 +56,11 @@ TEST(RowsSource, AnswersForAddresses) {
   ASSERT_TRUE(source.row_at(kCode + 4, found));
   EXPECT_EQ(found.begin, kCode + 1);
   EXPECT_EQ(found.cfa.offset(), 16);
-  for (const std::uint64_t outside : {kCode - 1, kCode + 0x30, kCode + 0x3f, kCode + 0x40, kCode + 0x110})
-    EXPECT_EQ(source.row_at(outside, found).error().code, ErrorCode::kNotFound) << outside;
+  for (const std::uint64_t outside : {kCode - 1, kCode + 0x30, kCode + 0x3f, kCode + 0x40, kCode + 0x110}) {
+    const auto none = source.row_at(outside, found);
+    ASSERT_FALSE(none) << outside;
+    EXPECT_EQ(none.error().code, ErrorCode::kNotFound) << outside;
+  }
   ASSERT_TRUE(source.function_at(kCode + 0x3f));
   EXPECT_EQ(source.function_at(kCode + 0x3f)->begin, kCode);
   EXPECT_EQ(source.function_start(kCode + 0x10f), kCode + 0x100);

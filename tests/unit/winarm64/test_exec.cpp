@@ -160,6 +160,14 @@ TEST_F(WinArm64Exec, ReservedCodesAreSteppedOver) {
   EXPECT_EQ(caller.sp(), kSp + 16);
 }
 
+// add x29, sp, #32 behind sub sp, sp, #64: sp is below the frame pointer.
+TEST_F(WinArm64Exec, FramePointerAboveTheBottom) {
+  frame.set(29, kSp + 32);
+  ASSERT_TRUE(in_body({0xe2, 0x04, 0x04, 0x81, 0xe4}));
+  EXPECT_EQ(caller.sp(), kSp + 64 + 16);
+  EXPECT_EQ(caller.pc().value(), word(64 + 8));
+}
+
 TEST_F(WinArm64Exec, ScalableVectors) {
   context.vector_length = 32;
   // z8 at [sp + 1 vl], 2 vl allocated, then p registers.

@@ -171,6 +171,10 @@ TEST(WinArm64Packed, Expansion) {
   EXPECT_EQ(*expanded({100, 2, 0, false, 2, 560}),
             "mov x29, sp; stp x29, lr, [sp, #0]; sub sp, sp, #528; str d10, [sp, #16]; stp d8, d9, [sp, #-32]!; "
             "pacibsp; end; epilogue 1");
+  // What stp with writeback can reach, and the next size.
+  EXPECT_EQ(*expanded({100, 0, 0, false, 3, 512}), "mov x29, sp; stp x29, lr, [sp, #-512]!; end; epilogue 1");
+  EXPECT_EQ(*expanded({100, 0, 0, false, 3, 528}),
+            "mov x29, sp; stp x29, lr, [sp, #0]; sub sp, sp, #528; end; epilogue 1");
   EXPECT_EQ(*expanded({100, 0, 2, false, 0, 32}, true),
             "end_c; sub sp, sp, #16; stp x19, x20, [sp, #-16]!; end; epilogue 255");
 }

@@ -108,6 +108,21 @@ TEST_F(WinX64Exec, PrologueAtEveryInstruction) {
   EXPECT_EQ(saved.integer[kR12], kSp + 32);
 }
 
+TEST_F(WinX64Exec, PrologueHasNoHandler) {
+  const auto code = builder.text({0x53, 0x90, 0x90});
+  UnwindInfoBytes bytes;
+  bytes.flags = winx64::kEhandler;
+  bytes.prolog_size = 1;
+  bytes.slots = {slot(1, kPush, kRbx)};
+  builder.entry(code, builder.next_text(), info(bytes, Bytes().u32(0x4444)));
+  stack.words = {{kSp, 1}, {kSp + 8, 2}};
+  ASSERT_TRUE(run(code));
+  EXPECT_EQ(result.position, Position::kPrologue);
+  EXPECT_EQ(result.handler, 0U);
+  ASSERT_TRUE(run(code + 1));
+  EXPECT_EQ(result.handler, 0x4444U);
+}
+
 TEST_F(WinX64Exec, FrameRegisterSavesAndEstablisher) {
   const auto code = builder.text({0x90, 0x90, 0x90, 0x90, 0x90, 0x90});
   UnwindInfoBytes bytes;
@@ -158,6 +173,26 @@ TEST_F(WinX64Exec, EpiloguesByTheirInstructions) {
     ASSERT_TRUE(run(code + offset));
     expect(1, kSp + 8 + 16, Position::kEpilogue);
   }
+}
+
+// lea rsp, [r12 + 8]; pop rbx; ret: r12 as a base takes a byte more. And pop rsp; ret is no epilogue.
+TEST_F(WinX64Exec, EpilogueByR12AndNoneByRsp) {
+  UnwindInfoBytes bytes;
+  bytes.frame_register = kR12;
+  bytes.slots = {slot(0, kSetFp, 0), slot(0, kPush, kRbx)};
+  const auto code = builder.text({0x49, 0x8d, 0x64, 0x24, 0x08, 0x5b, 0xc3});
+  builder.entry(code, builder.next_text(), info(bytes));
+  UnwindInfoBytes plain;
+  plain.slots = {slot(0, kAllocSmall, 1)};
+  const auto pops = builder.text({0x5c, 0xc3});
+  builder.entry(pops, builder.next_text(), info(plain));
+  const std::uint64_t at = kR12 + 8;  // every register is its number
+  stack.words = {{at, 1}, {at + 8, 2}, {kSp, kSp + 32}, {kSp + 16, 3}};
+  ASSERT_TRUE(run(code));
+  expect(2, at + 16, Position::kEpilogue);
+  EXPECT_EQ(reg(kRbx), 1U);
+  ASSERT_TRUE(run(pops));
+  expect(3, kSp + 24, Position::kBody);
 }
 
 TEST_F(WinX64Exec, JumpsThatLeaveAndJumpsThatDoNot) {
@@ -255,6 +290,21 @@ TEST_F(WinX64Exec, EpiloguesOfVersion2) {
   ASSERT_TRUE(run(code + 6));
   expect(2, kSp + 16, Position::kEpilogue);
   ASSERT_TRUE(run(code + 8));
+  expect(1, kSp + 8, Position::kEpilogue);
+}
+
+// pop r12; pop rsi; ret: the first takes two bytes.
+TEST_F(WinX64Exec, PopsOfVersion2HaveTheirLengths) {
+  const auto code = builder.text({0x90, 0x41, 0x5c, 0x5e, 0xc3});
+  UnwindInfoBytes bytes;
+  bytes.version = 2;
+  bytes.slots = {slot(4, kEpilog, 1), slot(0, kEpilog, 0), slot(0, kPush, kR12), slot(0, kPush, kRsi)};
+  builder.entry(code, builder.next_text(), info(bytes));
+  stack.words = {{kSp, 1}, {kSp + 8, 2}, {kSp + 16, 3}};
+  ASSERT_TRUE(run(code + 3));
+  expect(2, kSp + 16, Position::kEpilogue);
+  EXPECT_EQ(reg(kRsi), 1U);
+  ASSERT_TRUE(run(code + 4));
   expect(1, kSp + 8, Position::kEpilogue);
 }
 

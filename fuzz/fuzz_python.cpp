@@ -1,0 +1,28 @@
+// Input: bytes to write over a small CPython's memory: where (2 bytes) and 8 bytes. Whatever they say, reading ends.
+#include <algorithm>
+#include <cstring>
+
+#include "check.h"
+#include "runtimes/python/frames.h"
+#include "runtimes/python/names.h"
+#include "support/fake_python.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace windlass;
+  namespace fake = test::fake_python;
+  fake::FakeMemory memory = fake::make();
+  constexpr std::size_t kStored = 10;
+  for (size = std::min<std::size_t>(size, 64 * kStored); size >= kStored; data += kStored, size -= kStored) {
+    const std::size_t at = (data[0] | data[1] << 8) % (fake::kSize - 8);
+    std::memcpy(memory.bytes.data() + at, data + 2, 8);
+  }
+  for (const bool versions : {true, false}) {
+    const runtimes::python::Layout layout = fake::layout(versions);
+    const auto frames = runtimes::python::read_frames(memory, layout.list, fake::kPointer);
+    if (!frames) continue;
+    FUZZ_CHECK(frames->size() <= WL_MAX_INTERPRETED_FRAMES);
+    for (std::size_t i = 0; i < std::min<std::size_t>(frames->size(), 8); ++i)
+      (void)runtimes::python::read_name(memory, layout, (*frames)[i]);
+  }
+  return 0;
+}

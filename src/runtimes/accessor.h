@@ -1,0 +1,18 @@
+// What an exported function that does nothing but load says of its structures: its one instruction has the offset of
+// the field that it gives, or the address of the variable. Read in the code, so that no version has to be guessed.
+#pragma once
+
+#include <cstdint>
+
+#include "windlass/error.h"
+#include "windlass/walk.h"
+
+namespace windlass::runtimes {
+
+// `mov rax, [rdi + N]; ret`, or eax: N. kUnreadable; kUnsupported: the function is more than that.
+[[nodiscard]] Expected<std::uint32_t> field_of_accessor(const Memory& memory, std::uint64_t function);
+
+// `mov rax, [rip + N]; ret`, or eax: the variable's address. Errors likewise.
+[[nodiscard]] Expected<std::uint64_t> variable_of_accessor(const Memory& memory, std::uint64_t function);
+
+}  // namespace windlass::runtimes

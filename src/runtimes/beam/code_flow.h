@@ -1,0 +1,54 @@
+// Where BeamAsm's code keeps its caller, instruction by instruction. A function runs on its Erlang process's stack,
+// with rsp as its stack pointer and its return address above its variables, and calls C on its scheduler's: it keeps
+// the Erlang stack pointer in rbp, or in the process (r13), and sets rsp to a fixed place below rbx.
+//
+// erlang/otp, erts/emulator/beam/jit/x86/beam_asm.hpp (emit_enter_runtime, emit_leave_runtime).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "windlass/function_ref.h"
+
+namespace windlass::runtimes::beam {
+
+struct FrameState {
+  enum class Stack : std::uint8_t {
+    kUnknown,
+    kErlang,     // rsp is the Erlang stack pointer
+    kTagged,     // likewise, and the stack is one that C may walk: of terms and tagged return addresses alone
+    kInRbp,      // rbp is; rsp is the scheduler's
+    kInProcess,  // [r13 + Layout::kProcessStop] is, and the stack is one that C may walk
+    kScheduler,  // no process runs
+  };
+  // Where the Erlang stack pointer has been put so far, on the Erlang stack.
+  enum class Kept : std::uint8_t { kNowhere, kInRbp, kInProcess };
+
+  Stack stack = Stack::kUnknown;
+  Kept kept = Kept::kNowhere;
+  std::int32_t depth = 0;  // bytes from the Erlang stack pointer to the return address
+
+  [[nodiscard]] static FrameState at_entry() { return {Stack::kErlang, Kept::kNowhere, 0}; }
+  bool operator==(const FrameState&) const = default;
+};
+
+struct FrameStretch {
+  std::uint32_t begin = 0;  // offset; holds up to the next one's
+  FrameState state;
+};
+
+// One function's code from its beginning to its end, both its entries with the frame that a call makes: the code in
+// front of its name, which is run where no clause fits, and that behind it. Ascending, from 0 on; where a stretch is
+// unknown no way was found. `returns` gets the offsets behind its calls, ascending. Linear in the code.
+[[nodiscard]] std::vector<FrameStretch> flow(std::span<const std::byte> code, std::uint64_t address,
+                                             std::vector<std::uint32_t>& returns);
+
+// Code of which only is known where it stands: followed from there to its return, or to where it leaves `is_shared`
+// code for a function's. kUnknown: it does not come there. A bounded number of instructions.
+[[nodiscard]] FrameState follow(std::uint64_t address,
+                                FunctionRef<bool(std::uint64_t address, void* to, std::size_t size)> read,
+                                FunctionRef<bool(std::uint64_t address)> is_shared);
+
+}  // namespace windlass::runtimes::beam

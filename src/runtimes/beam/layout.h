@@ -1,0 +1,45 @@
+// Where an Erlang virtual machine (BEAM with its JIT compiler, BeamAsm) has what is asked of it: addresses by what it
+// exports, and by the code of exported functions; offsets of fields of release 25, which it says that it is for its
+// debugger (`etp_otp_release`, erts/etc/unix/etp-commands).
+//
+// erlang/otp, erts/emulator/beam: beam_ranges.c, beam_code.h, code_ix.h, atom.h, index.h, erl_process.h;
+// jit/x86/process_main.cpp.
+#pragma once
+
+#include <cstdint>
+
+#include "windlass/error.h"
+#include "windlass/walk.h"
+
+namespace windlass::runtimes::beam {
+
+struct Layout {
+  std::uint64_t code_index = 0;    // the_active_code_index
+  std::uint64_t ranges = 0;        // of modules' code, one of each code index
+  std::uint64_t atoms = 0;         // erts_atom_table
+  std::uint64_t normal_exit = 0;   // where an Erlang process's outermost function returns to
+  std::uint64_t process_main = 0;  // which a scheduler's thread calls, and never comes back from
+
+  // Of a scheduler: where process_main() returns to, which it never does, and how far that is on the stack from its
+  // registers' structure; others have theirs within a cache line of it. 0: no scheduler has begun.
+  std::uint64_t scheduler_return = 0;
+  std::uint32_t scheduler_distance = 0;
+  // From a scheduler's thread's control block to the word that leads to its ErtsSchedulerData (thread-specific data).
+  std::uint32_t thread_scheduler = 0;
+
+  // Of release 25:
+  static constexpr std::uint32_t kRangesSize = 32, kRangesCount = 8;  // struct ranges
+  static constexpr std::uint32_t kFunctions = 0x60;                   // BeamCodeHeader
+  static constexpr std::uint32_t kInfoModule = 0x10, kInfoFunction = 0x18, kInfoArity = 0x20, kInfoSize = 0x28;
+  static constexpr std::uint32_t kAtomCount = 0x74, kAtomPages = 0x78;              // IndexTable
+  static constexpr std::uint32_t kAtomLength = 0x18, kAtomName = 0x20;              // Atom
+  static constexpr std::uint32_t kSchedulerRegisters = 0, kSchedulerThread = 0x20;  // ErtsSchedulerData
+  static constexpr std::uint32_t kSchedulerProcess = 0xa8;  // ErtsSchedulerData::current_process
+  static constexpr std::uint32_t kProcessStop = 0x58;       // Process::stop
+
+  // Of the image at an address. kUnreadable: the virtual machine has just begun; kUnsupported: it is of another release
+  // or machine, without the JIT compiler, or does not export what is needed.
+  [[nodiscard]] static Expected<Layout> read(const Memory& memory, std::uint64_t image);
+};
+
+}  // namespace windlass::runtimes::beam

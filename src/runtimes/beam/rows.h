@@ -1,0 +1,47 @@
+// The frames of an Erlang virtual machine's code: rows by what its instructions do (code_flow.h), and where a function
+// has been called, by what the virtual machine itself goes by: the first word up the stack that is tagged as a return
+// address is the frame's (beam_common.c, erl_gc.c: is_CP).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "runtimes/beam/code_flow.h"
+#include "runtimes/beam/code_map.h"
+#include "runtimes/runtime_code.h"
+#include "windlass/walk.h"
+
+namespace windlass::runtimes::beam {
+
+class Code final : public Method {
+ public:
+  // kUnreadable.
+  [[nodiscard]] static Expected<std::unique_ptr<Code>> read(const Memory& memory, const Function& function);
+  // One instruction of the code that functions share. kNotFound: its frame is not found.
+  [[nodiscard]] static Expected<std::unique_ptr<Code>> read_shared(const Memory& memory, std::uint64_t pc,
+                                                                   const CodeMap& map, const Layout& layout);
+  // Where the outermost function of a process returns to: there is no caller.
+  [[nodiscard]] static std::unique_ptr<Code> end_of_process(std::uint64_t address);
+
+  [[nodiscard]] const Function& function() const { return function_; }
+  [[nodiscard]] bool is_shared() const { return function_.module == 0; }
+
+  Expected<void> row_at(std::uint64_t address, FrameRow& to) const override;
+  void for_each_row(source::RowSink row, source::ErrorSink report) const override;
+  std::size_t bytes() const override {
+    return sizeof *this + stretches_.size() * sizeof(FrameStretch) + returns_.size() * 4 + name.size() +
+           expressions_.size();
+  }
+
+ private:
+  [[nodiscard]] bool row_of(std::size_t stretch, FrameRow& to) const;
+
+  Function function_;
+  std::vector<FrameStretch> stretches_;
+  std::vector<std::uint32_t> returns_;  // offsets behind calls, ascending
+  std::vector<std::byte> expressions_;  // of code that a scheduler runs
+  bool is_end_ = false;
+};
+
+}  // namespace windlass::runtimes::beam

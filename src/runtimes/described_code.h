@@ -1,0 +1,29 @@
+// A method whose frames nobody describes but its own code, all of which is known: described from its first instruction
+// (windlass/describe.h).
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "runtimes/runtime_code.h"
+#include "windlass/frame_row.h"
+
+namespace windlass::runtimes {
+
+class DescribedCode : public Method {
+ public:
+  // Ascending, disjoint, in addresses of the process, without expressions.
+  explicit DescribedCode(std::vector<FrameRow> rows) : rows_(std::move(rows)) {}
+
+  [[nodiscard]] std::span<const FrameRow> rows() const { return rows_; }
+  Expected<void> row_at(std::uint64_t address, FrameRow& to) const override;
+  void for_each_row(source::RowSink row, source::ErrorSink report) const override;
+  std::size_t bytes() const override { return sizeof *this + rows_.size() * sizeof(FrameRow) + name.size(); }
+
+ private:
+  std::vector<FrameRow> rows_;
+};
+
+}  // namespace windlass::runtimes

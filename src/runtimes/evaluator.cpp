@@ -1,0 +1,97 @@
+#include "runtimes/evaluator.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "runtimes/dynamic_symbol.h"
+#include "winx64/instruction_length.h"
+
+namespace windlass::runtimes {
+namespace {
+
+constexpr std::uint64_t kLongest = std::uint64_t{1} << 20;  // CPython's have 35 to 56 KB
+constexpr std::size_t kLongestBlock = 512;                  // of cold code, until it comes back
+constexpr std::size_t kMaxTargets = 4096;
+
+struct Jump {
+  std::int64_t distance = 0;  // from the instruction's end
+  bool always = false;
+};
+
+// Direct ones, Intel SDM volume 2: JMP, Jcc. Compilers write them without prefixes.
+std::optional<Jump> direct_jump(ByteView instruction) {
+  const auto* bytes = instruction.u8();
+  const auto near = [&](std::size_t at) {
+    std::int32_t distance = 0;
+    std::memcpy(&distance, bytes + at, sizeof distance);
+    return distance;
+  };
+  const std::size_t size = instruction.size();
+  const bool is_short = size == 2 && (bytes[0] == 0xeb || (bytes[0] & 0xf0) == 0x70);
+  if (is_short) return Jump{static_cast<std::int8_t>(bytes[1]), bytes[0] == 0xeb};
+  if (size == 5 && bytes[0] == 0xe9) return Jump{near(1), true};
+  if (size == 6 && bytes[0] == 0x0f && (bytes[1] & 0xf0) == 0x80) return Jump{near(2), false};
+  return std::nullopt;
+}
+
+// Calls visit(target, end of the jump, always) for the direct jumps of code read at an address, until it says false.
+template <typename Visit>
+void for_each_jump(std::uint64_t begin, ByteView code, Visit&& visit) {
+  for (std::size_t at = 0; at < code.size();) {
+    const ByteView rest(code.data() + at, code.size() - at);
+    const unsigned length = winx64::instruction_length(rest);
+    if (length == 0 || length > rest.size()) return;
+    at += length;
+    const auto jump = direct_jump(ByteView(rest.data(), length));
+    if (!jump) continue;
+    const std::uint64_t end = begin + at;
+    if (!visit(end + static_cast<std::uint64_t>(jump->distance), end, jump->always)) return;
+  }
+}
+
+// Code at a target of the evaluator's that jumps back into its middle is part of it: nobody else does. Where such code
+// ends; 0: it is something else.
+std::uint64_t end_of_cold(const Memory& memory, const Evaluator& evaluator, std::uint64_t target) {
+  std::byte block[kLongestBlock];
+  std::size_t size = sizeof block;
+  while (size >= 64 && !memory.read(target, block, size)) size /= 2;
+  if (size < 64) return 0;
+  std::uint64_t found = 0;
+  for_each_jump(target, ByteView(block, size), [&](std::uint64_t to, std::uint64_t end, bool always) {
+    if (to > evaluator.begin && to < evaluator.end) found = end;
+    return found == 0 && !always;
+  });
+  return found;
+}
+
+}  // namespace
+
+Expected<Evaluator> find_evaluator(const Memory& memory, std::uint64_t base, const char* name) {
+  const auto function = find_dynamic_object(memory, base, name);
+  if (!function) return std::unexpected(function.error());
+  if (function->size == 0 || function->size > kLongest)
+    return fail(ErrorCode::kMalformed, "the evaluator has no usable size", function->address, function->size);
+  Evaluator evaluator{.begin = function->address, .end = function->address + function->size};
+  std::vector<std::byte> code(function->size);
+  if (!memory.read(evaluator.begin, code.data(), code.size()))
+    return fail(ErrorCode::kUnreadable, "the evaluator's code cannot be read", evaluator.begin, code.size());
+  std::set<std::uint64_t> targets;
+  for_each_jump(evaluator.begin, ByteView(code.data(), code.size()), [&](std::uint64_t to, std::uint64_t, bool) {
+    if (to < evaluator.begin || to >= evaluator.end) targets.insert(to);
+    return targets.size() < kMaxTargets;
+  });
+  for (const std::uint64_t target : targets) {
+    const std::uint64_t end = end_of_cold(memory, evaluator, target);
+    if (end == 0) continue;
+    const bool first = evaluator.cold_end == 0;
+    evaluator.cold_begin = first ? target : std::min(evaluator.cold_begin, target);
+    evaluator.cold_end = std::max(evaluator.cold_end, end);
+  }
+  if (evaluator.cold_end - evaluator.cold_begin > kLongest) evaluator.cold_begin = evaluator.cold_end = 0;
+  return evaluator;
+}
+
+}  // namespace windlass::runtimes

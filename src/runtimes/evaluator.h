@@ -1,0 +1,25 @@
+// The machine code of an interpreter's evaluator: one function, of which compilers put what is seldom run elsewhere
+// (GCC's .cold), without a symbol in shipped files.
+#pragma once
+
+#include <cstdint>
+
+#include "windlass/error.h"
+#include "windlass/walk.h"
+
+namespace windlass::runtimes {
+
+struct Evaluator {
+  std::uint64_t begin = 0, end = 0;
+  std::uint64_t cold_begin = 0, cold_end = 0;  // of it as far as it comes back
+
+  [[nodiscard]] bool contains(std::uint64_t address) const {
+    return (address >= begin && address < end) || (address >= cold_begin && address < cold_end);
+  }
+};
+
+// The function that the image at `base` exports by that name, x86-64 code: kNotFound, kUnreadable, kMalformed where it
+// has no usable size.
+[[nodiscard]] Expected<Evaluator> find_evaluator(const Memory& memory, std::uint64_t base, const char* name);
+
+}  // namespace windlass::runtimes

@@ -1,0 +1,58 @@
+#include "runtimes/python/find.h"
+
+#include <elf.h>
+
+#include "runtimes/dynamic_symbol.h"
+#include "runtimes/evaluator.h"
+#include "runtimes/memory_reader.h"
+#include "runtimes/python/frames.h"
+#include "runtimes/python/names.h"
+
+namespace windlass::runtimes::python {
+namespace {
+
+class Python final : public manager::Interpreter {
+ public:
+  Python(const Layout& layout, const Evaluator& evaluator) : layout_(layout), evaluator_(evaluator) {}
+
+  bool is_evaluator(std::uint64_t address) const override { return evaluator_.contains(address); }
+  // 3.11 and 3.12 link a C frame first and write into it afterwards which frame it runs: before that it has whatever
+  // was on the stack. Compilers leave that to the evaluator's first 100 to 170 bytes.
+  bool is_linking(std::uint64_t address) const override {
+    constexpr std::uint64_t kEntry = 256;
+    return layout_.list.has_c_frame != 0 && address - evaluator_.begin < kEntry;
+  }
+  Expected<std::vector<manager::InterpretedFrame>> frames_of(const Memory& memory,
+                                                             std::uint64_t thread) const override {
+    return read_frames(memory, layout_.list, thread);
+  }
+  Expected<source::NamedFunction> name_of(const Memory& memory, const manager::InterpretedFrame& frame) const override {
+    return read_name(memory, layout_, frame);
+  }
+  const wl_interpreter* layout() const override { return &layout_.list; }
+
+ private:
+  Layout layout_;
+  Evaluator evaluator_;
+};
+
+}  // namespace
+
+Expected<std::uint64_t> find_runtime(const Memory& memory, std::uint64_t base) {
+  return find_dynamic_symbol(memory, base, "_PyRuntime");
+}
+
+Expected<std::unique_ptr<manager::Interpreter>> open(const Memory& memory, std::uint64_t base) {
+  const auto runtime = find_runtime(memory, base);
+  if (!runtime) return std::unexpected(runtime.error());
+  const auto header = read_value<Elf64_Ehdr>(memory, base);
+  if (!header || header->e_machine != EM_X86_64)
+    return fail(ErrorCode::kUnsupported, "a CPython for another machine than x86-64", base);
+  const auto layout = read_layout(memory, base, *runtime);
+  if (!layout) return std::unexpected(layout.error());
+  const auto evaluator = find_evaluator(memory, base, "_PyEval_EvalFrameDefault");
+  if (!evaluator) return std::unexpected(evaluator.error());
+  return std::make_unique<Python>(*layout, *evaluator);
+}
+
+}  // namespace windlass::runtimes::python

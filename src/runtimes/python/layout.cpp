@@ -1,0 +1,219 @@
+#include "runtimes/python/layout.h"
+
+#include <cstring>
+
+#include "runtimes/dynamic_symbol.h"
+#include "runtimes/memory_reader.h"
+#include "runtimes/needed.h"
+
+namespace windlass::runtimes::python {
+namespace {
+
+// Of all these versions.
+wl_interpreter common() {
+  wl_interpreter list{};
+  list.next_thread = 8;
+  list.code_name = 120;
+  list.code_file = 112;
+  list.code_lines = 136;
+  list.string_hash = 24;
+  list.bytes_size = 16;
+  list.bytes_begin = 32;
+  list.skipped_word = WL_CODE_WORDS;
+  return list;
+}
+
+// PyFrameObject, on the heap, each of an activation of its own. The words of the code object are its first sixteen, of
+// which the reference count changes.
+Layout of_3_9_and_3_10(unsigned minor) {
+  Layout layout{.list = common(), .minor = minor};
+  wl_interpreter& list = layout.list;
+  list.interpreters = 32;
+  list.threads = 8;
+  list.thread_id = 176;
+  list.current = 24;
+  list.frame_size = 112;
+  list.frame_code = 32;
+  list.frame_previous = 24;
+  list.frame_place = minor == 9 ? 104 : 96;
+  list.activations = WL_ACTIVATION_EACH;
+  list.code_words = 0;
+  list.skipped_word = 0;
+  list.code_name = 112;
+  list.code_file = 104;
+  list.code_lines = 120;
+  layout.lines = minor == 9 ? Lines::kLnotab : Lines::kLinetable;
+  layout.code_line = 40;
+  layout.ascii_begin = 48;
+  layout.compact_begin = 72;
+  return layout;
+}
+
+// _PyInterpreterFrame, on a stack of the thread's own. The words of the code object are those from its size to its
+// table of lines, of which the warm-up counter changes.
+Layout of_3_11() {
+  Layout layout{.list = common(), .minor = 11, .lines = Lines::kLocations};
+  wl_interpreter& list = layout.list;
+  list.interpreters = 40;
+  list.threads = 16;
+  list.thread_id = 152;
+  list.current = 56;
+  list.has_c_frame = 1;
+  list.c_frame_current = 8;
+  list.frame_size = 72;
+  list.frame_code = 32;
+  list.frame_previous = 48;
+  list.frame_place = 56;
+  list.frame_mark = 68;  // is_entry
+  list.activations = WL_ACTIVATION_ENTRY;
+  list.code_begin = 184;
+  list.code_words = 16;
+  list.skipped_word = 4;
+  layout.code_line = 72;
+  layout.code_qualname = 128;
+  layout.ascii_begin = 48;
+  layout.compact_begin = 72;
+  return layout;
+}
+
+Layout of_3_12() {
+  Layout layout{.list = common(), .minor = 12, .lines = Lines::kLocations};
+  wl_interpreter& list = layout.list;
+  list.interpreters = 40;
+  list.threads = 72;
+  list.thread_id = 136;
+  list.current = 56;
+  list.has_c_frame = 1;
+  list.c_frame_current = 0;
+  list.frame_size = 72;
+  list.frame_code = 0;
+  list.frame_previous = 8;
+  list.frame_place = 56;
+  list.frame_mark = 70;  // owner
+  list.activations = WL_ACTIVATION_SHIM;
+  list.code_begin = 192;
+  list.code_version = 92;
+  layout.code_line = 68;
+  layout.code_qualname = 128;
+  layout.ascii_begin = 40;
+  layout.compact_begin = 56;
+  return layout;
+}
+
+// _Py_DebugOffsets of 3.13, from the first byte of _PyRuntime on: what comes before its numbers, and which they are.
+struct DebugOffsets {
+  char cookie[8];
+  std::uint64_t version, free_threaded;
+  struct {
+    std::uint64_t size, finalizing, interpreters_head;
+  } runtime_state;
+  struct {
+    std::uint64_t size, id, next, threads_head, gc, imports_modules, sysdict, builtins, ceval_gil, gil_runtime_state,
+        gil_runtime_state_enabled, gil_runtime_state_locked, gil_runtime_state_holder;
+  } interpreter_state;
+  struct {
+    std::uint64_t size, prev, next, interp, current_frame, thread_id, native_thread_id, datastack_chunk, status;
+  } thread_state;
+  struct {
+    std::uint64_t size, previous, executable, instr_ptr, localsplus, owner;
+  } interpreter_frame;
+  struct {
+    std::uint64_t size, filename, name, qualname, linetable, firstlineno, argcount, localsplusnames, localspluskinds,
+        co_code_adaptive;
+  } code_object;
+};
+
+// Numbers that a field of the list has room for.
+class Offsets : public Needed {
+ public:
+  template <typename To>
+  void take(std::uint64_t offset, To& to) {
+    to = static_cast<To>(offset);
+    if (to != offset) note(Error{ErrorCode::kUnsupported, "an offset that CPython says is too large", 0, offset});
+  }
+};
+
+Expected<Layout> of_debug_offsets(const Memory& memory, std::uint64_t runtime) {
+  const auto said = read_value<DebugOffsets>(memory, runtime);
+  if (!said) return fail(ErrorCode::kUnreadable, "what CPython says of itself cannot be read", runtime);
+  if (std::memcmp(said->cookie, "xdebugpy", sizeof said->cookie) != 0 || said->version >> 16 != 0x030d)
+    return fail(ErrorCode::kUnsupported, "CPython's description of itself is of another version", runtime,
+                said->version);
+  if (said->free_threaded != 0) return fail(ErrorCode::kUnsupported, "CPython without its lock", runtime);
+  Layout layout{.list = common(), .minor = 13, .lines = Lines::kLocations};
+  wl_interpreter& list = layout.list;
+  Offsets offsets;
+  list.interpreters = said->runtime_state.interpreters_head;
+  offsets.take(said->interpreter_state.next, list.next_interpreter);
+  offsets.take(said->interpreter_state.threads_head, list.threads);
+  offsets.take(said->thread_state.next, list.next_thread);
+  offsets.take(said->thread_state.thread_id, list.thread_id);
+  offsets.take(said->thread_state.current_frame, list.current);
+  offsets.take(said->interpreter_frame.executable, list.frame_code);
+  offsets.take(said->interpreter_frame.previous, list.frame_previous);
+  offsets.take(said->interpreter_frame.instr_ptr, list.frame_place);
+  offsets.take(said->interpreter_frame.owner, list.frame_mark);
+  offsets.take(said->interpreter_frame.localsplus, list.frame_size);
+  offsets.take(said->code_object.co_code_adaptive, list.code_begin);
+  offsets.take(said->code_object.localsplusnames - 4, list.code_version);  // co_version stands before it
+  offsets.take(said->code_object.name, list.code_name);
+  offsets.take(said->code_object.filename, list.code_file);
+  offsets.take(said->code_object.linetable, list.code_lines);
+  offsets.take(said->code_object.firstlineno, layout.code_line);
+  offsets.take(said->code_object.qualname, layout.code_qualname);
+  list.activations = WL_ACTIVATION_SHIM;
+  layout.ascii_begin = 40;
+  layout.compact_begin = 56;
+  const auto in_frame = [&](unsigned offset, unsigned size) {
+    return offset % size == 0 && offset + size <= list.frame_size;
+  };
+  if (list.frame_size > WL_INTERPRETER_FRAME_BYTES || !in_frame(list.frame_code, 8) ||
+      !in_frame(list.frame_previous, 8) || !in_frame(list.frame_place, 8) || !in_frame(list.frame_mark, 1))
+    return fail(ErrorCode::kUnsupported, "a frame as CPython describes it is none", runtime, list.frame_size);
+  if (offsets.error()) return std::unexpected(*offsets.error());
+  return layout;
+}
+
+// Of Python 3. From 3.11 on it is exported; before, by what came with each version (What's New in Python 3.9, 3.10, "C
+// API Changes").
+Expected<unsigned> minor_version(const Memory& memory, std::uint64_t base) {
+  if (const auto at = find_dynamic_symbol(memory, base, "Py_Version")) {
+    const auto version = read_value<std::uint64_t>(memory, *at);
+    if (!version) return fail(ErrorCode::kUnreadable, "CPython's version cannot be read", *at);
+    if (*version >> 24 != 3) return fail(ErrorCode::kUnsupported, "another CPython than 3.9 to 3.13", *at, *version);
+    return static_cast<unsigned>(*version >> 16 & 0xff);
+  }
+  if (find_dynamic_symbol(memory, base, "PyIter_Send")) return 10;
+  if (find_dynamic_symbol(memory, base, "PyObject_CallNoArgs")) return 9;
+  return fail(ErrorCode::kUnsupported, "a CPython before 3.9", base);
+}
+
+Expected<Layout> of_version(const Memory& memory, std::uint64_t base, std::uint64_t runtime) {
+  const auto minor = minor_version(memory, base);
+  if (!minor) return std::unexpected(minor.error());
+  switch (*minor) {
+    case 9:
+    case 10: return of_3_9_and_3_10(*minor);
+    case 11: return of_3_11();
+    case 12: return of_3_12();
+    case 13: return of_debug_offsets(memory, runtime);
+    default: break;
+  }
+  return fail(ErrorCode::kUnsupported, "another CPython than 3.9 to 3.13", base, *minor);
+}
+
+}  // namespace
+
+Expected<Layout> read_layout(const Memory& memory, std::uint64_t base, std::uint64_t runtime) {
+  auto layout = of_version(memory, base, runtime);
+  if (!layout) return layout;
+  layout->list.interpreters += runtime;
+  const auto code_type = find_dynamic_symbol(memory, base, "PyCode_Type");
+  const auto string_type = find_dynamic_symbol(memory, base, "PyUnicode_Type");
+  if (!code_type || !string_type) return fail(ErrorCode::kUnsupported, "a CPython that exports no types", base);
+  layout->code_type = *code_type;
+  layout->string_type = *string_type;
+  return layout;
+}
+
+}  // namespace windlass::runtimes::python

@@ -1,0 +1,35 @@
+// Where a CPython keeps what its threads run. Versions 3.9 to 3.12 say nothing of it: a table each, of the offsets that
+// their headers give on 64-bit machines, which stay the same from a minor version's first release to its last. 3.13
+// describes itself (_Py_DebugOffsets).
+//
+// python/cpython, branches 3.9 to 3.13: Include/cpython/pystate.h (PyThreadState, _PyCFrame),
+// Include/internal/pycore_interp.h, pycore_runtime.h, pycore_frame.h (_PyInterpreterFrame), Include/cpython/code.h,
+// Include/cpython/frameobject.h, Include/cpython/unicodeobject.h.
+#pragma once
+
+#include <cstdint>
+
+#include "windlass/error.h"
+#include "windlass/walk.h"
+#include "windlass_layout.h"
+
+namespace windlass::runtimes::python {
+
+enum class Lines : std::uint8_t { kLnotab, kLinetable, kLocations };  // to 3.9, of 3.10, from 3.11 on
+
+struct Layout {
+  wl_interpreter list;  // the thread's frames and what identifies their code
+  unsigned minor = 0;   // of the version
+  Lines lines = Lines::kLnotab;
+  std::uint16_t code_line = 0;                   // in a code object: its first line
+  std::uint16_t code_qualname = 0;               // 0: there is none
+  std::uint16_t ascii_begin = 0;                 // in a string: its text, if that is ASCII,
+  std::uint16_t compact_begin = 0;               // and if it is not
+  std::uint64_t code_type = 0, string_type = 0;  // addresses
+};
+
+// Of the image at `base`, whose _PyRuntime is at `runtime`. kUnsupported: another version, or one without what is
+// needed; kUnreadable.
+[[nodiscard]] Expected<Layout> read_layout(const Memory& memory, std::uint64_t base, std::uint64_t runtime);
+
+}  // namespace windlass::runtimes::python

@@ -1,0 +1,110 @@
+#include "runtimes/v8/code_map.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "runtimes/needed.h"
+
+namespace windlass::runtimes::v8 {
+namespace {
+
+constexpr std::uint64_t kAlignment = 64;
+constexpr std::uint32_t kMostHeader = 64;
+
+}  // namespace
+
+Expected<CodeMap> CodeMap::make(const ImageFacts& facts) {
+  CodeMap map;
+  const auto start = facts.field("Code", "instruction_start"), size = facts.field("Code", "instruction_size");
+  const auto flags = facts.field("Code", "flags"), stream = facts.field("Code", "instruction_stream");
+  const auto mask = facts.value("CodeKindFieldMask");
+  if (!mask) return fail(ErrorCode::kUnsupported, "V8 does not tell of the kinds of code", 0);
+  map.kind_mask_ = static_cast<std::uint32_t>(*mask);
+  if (start && size && flags && stream) {
+    map.code_start_ = *start;
+    map.code_size_ = *size;
+    map.code_flags_ = *flags;
+    map.code_stream_ = *stream;
+    return map;
+  }
+  // V8 11.3 tells of these two only, which the others follow (code.h, Code::FIELDS). That they do is seen where an
+  // object is read.
+  const auto positions = facts.field("Code", "source_position_table");
+  if (facts.version() != 11 || !positions || !facts.field("InstructionStream", "instruction_start"))
+    return fail(ErrorCode::kUnsupported, "V8 does not tell where its code begins", 0);
+  map.code_stream_ = *positions + 8;
+  map.code_start_ = *positions + 16;
+  map.code_flags_ = *positions + 24;
+  map.code_size_ = *positions + 32;
+  return map;
+}
+
+std::optional<CodeObject> CodeMap::read(const Heap& heap, Tagged stream, std::uint64_t begin) const {
+  std::array<std::byte, 128> bytes{};
+  CodeObject found{.stream = stream, .code = heap.field(stream, 8).value_or(0), .begin = begin};
+  if (!heap.read(found.code, 0, bytes.data(), bytes.size()) || !heap.is(found.code, heap.layout().code_type))
+    return std::nullopt;
+  const auto get = [&](std::uint32_t at, auto& to) {
+    if (at <= bytes.size() - sizeof to) std::memcpy(&to, bytes.data() + at, sizeof to);
+  };
+  Tagged back = 0;
+  std::uint64_t start = 0;
+  std::uint32_t size = 0, flags = 0;
+  get(code_stream_, back);
+  get(code_start_, start);
+  get(code_size_, size);
+  get(code_flags_, flags);
+  if (back != stream || start != begin || size == 0 || size > kLongest) return std::nullopt;
+  found.end = begin + size;
+  found.kind = flags & kind_mask_;
+  // Its data and its table: what the other pointers in front of it are is seen by their types.
+  const Layout& layout = heap.layout();
+  for (std::uint32_t at = 8; at < code_stream_; at += 8) {
+    Tagged word = 0;
+    get(at, word);
+    const std::uint16_t type = is_object(word) ? heap.type_of(word) : std::uint16_t{0};
+    if (type == 0) continue;
+    if (layout.is_byte_array(type))
+      found.table = word;  // the last one: V8 11.3 has relocations in front
+    else if (layout.is_fixed_array(type) || type == layout.bytecode_type || type == layout.interpreter_data)
+      found.data = word;
+  }
+  return found;
+}
+
+Expected<CodeObject> CodeMap::find(const Heap& heap, std::uint64_t pc, std::uint64_t lowest) {
+  constexpr std::uint64_t kPiece = 1 << 14;
+  std::vector<Tagged> words(kPiece / 8);
+  const std::uint64_t first = std::max(lowest, pc - std::min(pc, kLongest)) / kAlignment * kAlignment;
+  // Pieces end where a header may end: at a multiple of 64.
+  for (std::uint64_t end = pc / kAlignment * kAlignment; end > first;) {
+    const std::uint64_t begin = std::max(first, end - std::min(end, kPiece));
+    if (!heap.memory().read(begin, words.data(), end - begin)) break;
+    for (std::uint64_t code = end; code > begin; code -= kAlignment) {
+      const std::uint32_t most = header_ != 0 ? header_ : kMostHeader, least = header_ != 0 ? header_ : 16;
+      for (std::uint32_t header = least; header <= most; header += 8) {
+        const Tagged map = words[(code - header - begin) / 8];
+        const Tagged stream = code - header + 1;
+        if (!is_object(map) || (stream_map_ != 0 ? map != stream_map_ : !heap.is(stream, heap.layout().stream_type)))
+          continue;
+        const auto found = read(heap, stream, code);
+        if (!found) continue;
+        header_ = header;
+        stream_map_ = map;
+        if (pc < found->end) return *found;
+        return fail(ErrorCode::kNotFound, "no code of V8's heap is there", pc);
+      }
+    }
+    end = begin;
+  }
+  return fail(ErrorCode::kNotFound, "no code of V8's heap is there", pc);
+}
+
+bool CodeMap::is_still(const Heap& heap, const CodeObject& object) const {
+  const auto map = heap.field(object.stream, 0);
+  const auto now = map && *map == stream_map_ ? read(heap, object.stream, object.begin) : std::nullopt;
+  return now && *now == object;
+}
+
+}  // namespace windlass::runtimes::v8

@@ -1,0 +1,48 @@
+// Where the code is that a V8 has made: a pc to the object that it is in.
+//
+// Code stands in an InstructionStream, right behind its header, on a multiple of 64 bytes; its Code points to that and
+// to the first instruction. So an object in front of an address is known to be the one by these two, which point at
+// each other (v8/v8, src/objects/{instruction-stream,code}.h).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "runtimes/v8/heap.h"
+#include "windlass/error.h"
+
+namespace windlass::runtimes::v8 {
+
+struct CodeObject {
+  Tagged stream = 0, code = 0;
+  std::uint64_t begin = 0, end = 0;  // of the instructions
+  std::uint32_t kind = 0;
+  // Of an optimised one its data for deoptimisation and its source positions; of a baseline one the bytecodes (or an
+  // InterpreterData that has them) and where each is.
+  Tagged data = 0, table = 0;
+  bool operator==(const CodeObject&) const = default;
+};
+
+class CodeMap {
+ public:
+  static constexpr std::uint64_t kLongest = std::uint64_t{4} << 20;  // bytes of code
+
+  // kUnsupported: what is missing.
+  [[nodiscard]] static Expected<CodeMap> make(const ImageFacts& facts);
+
+  // kNotFound: no code of the heap's is there (but WebAssembly's may be). `lowest`: where the memory begins.
+  [[nodiscard]] Expected<CodeObject> find(const Heap& heap, std::uint64_t pc, std::uint64_t lowest);
+  // Is it still there?
+  [[nodiscard]] bool is_still(const Heap& heap, const CodeObject& object) const;
+
+ private:
+  [[nodiscard]] std::optional<CodeObject> read(const Heap& heap, Tagged stream, std::uint64_t begin) const;
+
+  std::uint32_t code_start_ = 0, code_size_ = 0, code_flags_ = 0, code_stream_ = 0;
+  std::uint32_t kind_mask_ = 0;
+  Tagged stream_map_ = 0;         // once it is known: it is never moved
+  std::uint32_t header_ = 0;      // bytes in front of the code; 0: not known yet
+};
+
+}  // namespace windlass::runtimes::v8

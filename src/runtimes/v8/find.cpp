@@ -1,0 +1,149 @@
+#include "runtimes/v8/find.h"
+
+#include <elf.h>
+
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "runtimes/dynamic_symbol.h"
+#include "runtimes/memory_reader.h"
+#include "runtimes/v8/code_map.h"
+#include "runtimes/v8/image_file.h"
+#include "runtimes/v8/names.h"
+#include "runtimes/v8/rows.h"
+
+namespace windlass::runtimes::v8 {
+namespace {
+
+class V8 final : public Runtime {
+ public:
+  V8(std::shared_ptr<const Memory> memory, std::uint64_t image, Expected<image::MappedFile> file)
+      : memory_(std::move(memory)) {
+    const auto header = read_value<Elf64_Ehdr>(*memory_, image);
+    if (header && header->e_machine != EM_X86_64) {
+      problem_ = Error{ErrorCode::kUnsupported, "code of a V8 for another machine", image};
+      return;
+    }
+    auto opened = file ? ImageFile::open(std::move(*file)) : std::unexpected(file.error());
+    auto map = opened ? CodeMap::make((*opened)->facts()) : std::unexpected(opened.error());
+    if (!map) {
+      problem_ = map.error();
+      return;
+    }
+    file_ = std::move(*opened);
+    code_map_ = *map;
+    heap_.emplace(*memory_, file_->layout());
+    names_.emplace(*heap_, file_->facts());
+    if (file_->facts().builtins().empty())
+      problem_ = Error{ErrorCode::kNotFound, "a V8 without the symbols of its builtins", image};
+  }
+
+  Architecture architecture() const override { return Architecture::kX86_64; }
+  std::optional<Error> problem() const override { return problem_; }
+  bool is_understood() const override { return names_.has_value(); }
+
+  void note_code(const process::ProcMap& map) override {
+    if (own_.size() >= kMaxRanges) own_.clear();
+    own_[map.begin] = map.end;
+  }
+
+  // Builtins are part of the program, and mapped once more beside the code that calls them (Heap::
+  // RemapEmbeddedBuiltins..., src/codegen/external-reference-table; short calls).
+  void note_file_code(const process::ProcMap& map) override {
+    if (!file_ || file_->facts().builtins().empty()) return;
+    const auto bias = file_->bias_of(map);
+    if (!bias) return;
+    const std::uint64_t begin = std::max(map.begin, file_->facts().code_begin() + *bias);
+    const std::uint64_t end = std::min(map.end, file_->facts().code_end() + *bias);
+    if (begin >= end) return;
+    const auto overlaps = [&](const Builtins& known) { return begin < known.range.end && known.range.begin < end; };
+    std::erase_if(builtins_, overlaps);
+    if (builtins_.size() < kMaxRanges) builtins_.push_back({{begin, end}, *bias});
+  }
+  std::vector<manager::AddressRange> file_code() const override {
+    std::vector<manager::AddressRange> ranges;
+    for (const Builtins& known : builtins_) ranges.push_back(known.range);
+    return ranges;
+  }
+
+  Expected<std::unique_ptr<Method>> method_at(std::uint64_t address) override {
+    if (!names_) return fail(ErrorCode::kNotFound, "nothing is known of the runtime's code", address);
+    for (const Builtins& known : builtins_) {
+      if (address < known.range.begin || address >= known.range.end) continue;
+      const ImageFacts::Builtin* builtin = file_->facts().builtin_at(address - known.bias);
+      if (builtin == nullptr) return fail(ErrorCode::kNotFound, "between two builtins", address);
+      auto code = std::make_unique<BuiltinCode>(*file_, *builtin, known.bias);
+      code->lasting = true;
+      return code;
+    }
+    const auto after = own_.upper_bound(address);
+    if (after == own_.begin() || address >= std::prev(after)->second)
+      return fail(ErrorCode::kNotFound, "no code of V8's heap is there", address);
+    const auto object = code_map_->find(*heap_, address, std::prev(after)->first);
+    if (!object) return std::unexpected(object.error());
+    auto code = CompiledCode::read(*heap_, *object);
+    if (!code) return std::unexpected(code.error());
+    names_->fill(**code);
+    return std::move(*code);
+  }
+
+  bool is_still(const Method& method) override {
+    const CodeObject* object = static_cast<const Code&>(method).object();
+    return object == nullptr || code_map_->is_still(*heap_, *object);
+  }
+
+  std::optional<FrameFunction> frame_function(const Method& method, std::uint64_t address, const Registers& frame,
+                                              const Memory& memory) override {
+    const auto found = names_->by_slots(static_cast<const Code&>(method), address, frame, memory);
+    if (!found) return std::nullopt;
+    return FrameFunction{found->function, names_->functions().line_of(found->function, found->position)};
+  }
+  source::NamedFunction name_of(const FrameFunction& function) override {
+    return names_->named(static_cast<std::uint32_t>(function.function), static_cast<std::uint32_t>(function.place));
+  }
+
+  void functions_at(const Method& method, std::uint64_t address, std::vector<source::NamedFunction>& to) override {
+    const Code& code = static_cast<const Code&>(method);
+    if (code.object() == nullptr) return;  // the file's symbols name builtins
+    const std::size_t before = to.size();
+    static_cast<const CompiledCode&>(code).each_function(
+        address - code.begin, [&](std::uint32_t function, std::int32_t position) {
+          if (function != Functions::kNone)
+            to.push_back(names_->named(function, names_->functions().line_of(function, position)));
+        });
+    if (to.size() == before) to.push_back({"[V8 code]"});
+  }
+
+ private:
+  static constexpr std::size_t kMaxRanges = 65536;
+  struct Builtins {
+    manager::AddressRange range;
+    std::uint64_t bias = 0;
+  };
+
+  std::shared_ptr<const Memory> memory_;
+  std::shared_ptr<const ImageFile> file_;
+  std::map<std::uint64_t, std::uint64_t> own_;  // memory that it makes code in: begin, end
+  std::vector<Builtins> builtins_;
+  std::optional<CodeMap> code_map_;
+  std::optional<Heap> heap_;
+  std::optional<Names> names_;
+  std::optional<Error> problem_;
+};
+
+}  // namespace
+
+Expected<std::uint64_t> find_metadata(const Memory& memory, std::uint64_t base) {
+  const auto found = find_dynamic_symbol(memory, base, "v8dbg_SmiTagMask");
+  if (!found) return found;
+  return base;
+}
+
+std::unique_ptr<Runtime> open(std::shared_ptr<const Memory> memory, std::uint64_t image,
+                              Expected<image::MappedFile> file) {
+  return std::make_unique<V8>(std::move(memory), image, std::move(file));
+}
+
+}  // namespace windlass::runtimes::v8

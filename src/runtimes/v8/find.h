@@ -1,0 +1,21 @@
+// Is V8, the JavaScript engine of node, in a process? By what its image exports for debuggers.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "image/mapped_file.h"
+#include "runtimes/runtime_code.h"
+#include "windlass/walk.h"
+
+namespace windlass::runtimes::v8 {
+
+// In the image whose first byte is mapped at `base`: gives that address. kNotFound: it has none.
+[[nodiscard]] Expected<std::uint64_t> find_metadata(const Memory& memory, std::uint64_t base);
+
+// The one in the image at an address, whose file that is. Never fails for what it cannot understand: it finds nothing
+// then, and its problem() says why. Keeps the memory and the file.
+[[nodiscard]] std::unique_ptr<Runtime> open(std::shared_ptr<const Memory> memory, std::uint64_t image,
+                                            Expected<image::MappedFile> file);
+
+}  // namespace windlass::runtimes::v8

@@ -1,0 +1,63 @@
+// What the file that a V8 is in says of it: where the fields of its heap's objects are and which numbers its types have
+// in this version, as it says for debuggers (v8dbg_*), and where its builtins are.
+//
+// v8/v8, tools/gen-postmortem-metadata.py; src/snapshot/embedded (v8_Default_embedded_blob_*, Builtins_*).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "image/elf.h"
+#include "image/mapped_file.h"
+#include "windlass/error.h"
+
+namespace windlass::runtimes::v8 {
+
+// Immutable once made.
+class ImageFacts {
+ public:
+  static constexpr std::size_t kMaxSymbols = std::size_t{1} << 22;
+
+  struct Builtin {
+    std::uint64_t begin = 0, end = 0;  // as the file numbers it
+    std::string name;                  // "InterpreterEntryTrampoline"
+  };
+
+  // kNotFound: no v8dbg_* in it; others: those of ElfImage::parse(). Linear in the symbols.
+  [[nodiscard]] static Expected<ImageFacts> read(ByteView file);
+
+  // Of v8dbg_NAME.
+  [[nodiscard]] std::optional<std::int32_t> value(std::string_view name) const;
+  // Of v8dbg_class_TYPE__FIELD__*: what the field's own type is called changes from version to version.
+  [[nodiscard]] std::optional<std::uint32_t> field(std::string_view type, std::string_view field) const;
+  // Of v8dbg_type_*__NAME.
+  [[nodiscard]] std::optional<std::uint32_t> instance_type(std::string_view name) const;
+
+  // Ascending; empty in a file without symbols.
+  [[nodiscard]] const std::vector<Builtin>& builtins() const { return builtins_; }
+  [[nodiscard]] const Builtin* builtin_at(std::uint64_t address) const;
+  // Of all builtins and what is between them; 0, 0: not known.
+  [[nodiscard]] std::uint64_t code_begin() const { return builtins_.empty() ? 0 : builtins_.front().begin; }
+  [[nodiscard]] std::uint64_t code_end() const { return builtins_.empty() ? 0 : builtins_.back().end; }
+
+  // Lengths of bytecodes with their operands, by bytecode, three times: as they are, behind Wide, behind ExtraWide.
+  // Empty: not known.
+  [[nodiscard]] const std::vector<std::uint8_t>& bytecode_sizes() const { return bytecode_sizes_; }
+  // V8's own, the first number; 0: not known.
+  [[nodiscard]] std::int32_t version() const { return version_; }
+
+ private:
+  void add(const image::ElfImage& image, std::string_view name, std::uint64_t address, std::uint64_t size);
+  void add_table(const image::ElfImage& image, const image::Section& table);
+
+  std::map<std::string, std::int32_t, std::less<>> values_;  // without "v8dbg_", fields without their type
+  std::vector<Builtin> builtins_;
+  std::vector<std::uint8_t> bytecode_sizes_;
+  std::int32_t version_ = 0;
+};
+
+}  // namespace windlass::runtimes::v8

@@ -1,0 +1,78 @@
+#include "runtimes/v8/image_file.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "arch/registers.h"
+#include "code/stack_effect.h"
+
+namespace windlass::runtimes::v8 {
+namespace {
+
+// JSEntry and its like save all that C++ wants kept first of all (builtins-x64.cc, Generate_JSEntryVariant).
+bool saves_for_c(ByteView code, std::uint64_t address) {
+  constexpr std::size_t kFirst = 64;
+  unsigned saved = 0;
+  for (std::size_t at = 0; at < std::min(code.size(), kFirst);) {
+    const auto effect = windlass::code::stack_effect(*code.sub(at, code.size() - at), address + at);
+    if (!effect) return false;
+    at += effect->length;
+    if (effect->kind == windlass::code::StackEffect::Kind::kPush && effect->reg >= x86_64::kR12) ++saved;
+  }
+  return saved == 4;
+}
+
+}  // namespace
+
+Expected<Description> describe_code(ByteView code, std::uint64_t address, bool called_by_c,
+                                    const std::function<bool(std::uint64_t, void*, std::size_t)>& read) {
+  DescribeOptions options;
+  options.keeps_frame_pointer_only = !called_by_c;
+  options.read = read;
+  return describe({code.data(), code.size()}, address, Architecture::kX86_64, options);
+}
+
+Expected<std::shared_ptr<const ImageFile>> ImageFile::open(image::MappedFile file) {
+  static std::mutex lock;
+  static std::map<std::string, std::weak_ptr<const ImageFile>> known;
+  auto image = image::ElfImage::parse(file.bytes());
+  if (!image) return std::unexpected(image.error());
+  // Statically linked programs may have none.
+  const std::string key = image->build_id() + '-' + std::to_string(file.bytes().size());
+  const std::lock_guard hold(lock);
+  if (!image->build_id().empty())
+    if (auto same = known[key].lock()) return same;
+  auto facts = ImageFacts::read(file.bytes());
+  if (!facts) return std::unexpected(facts.error());
+  const auto layout = Layout::make(*facts);
+  if (!layout) return std::unexpected(layout.error());
+  const std::shared_ptr<const ImageFile> made(
+      new ImageFile(std::move(file), std::move(*image), std::move(*facts), *layout));
+  known[key] = made;
+  return made;
+}
+
+std::optional<std::uint64_t> ImageFile::bias_of(const process::ProcMap& map) const {
+  constexpr std::uint64_t kPage = 4096;
+  const auto address = image_.address_of_file_offset(map.offset, true, kPage);
+  return address ? std::optional(map.begin - *address) : std::nullopt;
+}
+
+std::shared_ptr<const Description> ImageFile::described(const ImageFacts::Builtin& builtin) const {
+  const std::lock_guard hold(lock_);
+  const auto [found, is_new] = described_.try_emplace(builtin.begin);
+  const auto code = image_.at_address(builtin.begin, builtin.end - builtin.begin);
+  if (!is_new || !code) return found->second;
+  const auto read = [&](std::uint64_t address, void* to, std::size_t size) {
+    const auto bytes = image_.at_address(address, size);
+    if (bytes) std::memcpy(to, bytes->data(), size);
+    return bytes.has_value();
+  };
+  if (auto description = describe_code(*code, builtin.begin, saves_for_c(*code, builtin.begin), read))
+    found->second = std::make_shared<Description>(std::move(*description));
+  return found->second;
+}
+
+}  // namespace windlass::runtimes::v8

@@ -1,0 +1,46 @@
+// The file that a V8 is in, shared by all processes that run it: its facts, and what its builtins do to their frames.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "image/mapped_file.h"
+#include "process/proc_maps.h"
+#include "runtimes/v8/heap.h"
+#include "runtimes/v8/image_facts.h"
+#include "windlass/describe.h"
+
+namespace windlass::runtimes::v8 {
+
+// What code of V8 does to its frame. `called_by_c`: it keeps what C++ wants kept, not the frame pointer alone.
+[[nodiscard]] Expected<Description> describe_code(ByteView code, std::uint64_t address, bool called_by_c,
+                                                  const std::function<bool(std::uint64_t, void*, std::size_t)>& read);
+
+// Thread-safe.
+class ImageFile {
+ public:
+  // The same one for files of the same build. Errors of ImageFacts::read() and Layout::make().
+  [[nodiscard]] static Expected<std::shared_ptr<const ImageFile>> open(image::MappedFile file);
+
+  [[nodiscard]] const ImageFacts& facts() const { return facts_; }
+  [[nodiscard]] const Layout& layout() const { return layout_; }
+  // Of a file's mapping: address in the process - address in the file; nothing: it is no code of it.
+  [[nodiscard]] std::optional<std::uint64_t> bias_of(const process::ProcMap& map) const;
+  // Rows by offset into the builtin; null: its code could not be followed.
+  [[nodiscard]] std::shared_ptr<const Description> described(const ImageFacts::Builtin& builtin) const;
+
+ private:
+  ImageFile(image::MappedFile file, image::ElfImage image, ImageFacts facts, const Layout& layout)
+      : file_(std::move(file)), image_(std::move(image)), facts_(std::move(facts)), layout_(layout) {}
+
+  image::MappedFile file_;
+  image::ElfImage image_;
+  ImageFacts facts_;
+  Layout layout_;
+  mutable std::mutex lock_;
+  mutable std::map<std::uint64_t, std::shared_ptr<const Description>> described_;  // by begin
+};
+
+}  // namespace windlass::runtimes::v8

@@ -1,0 +1,137 @@
+#include "runtimes/v8/names.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "arch/registers.h"
+#include "base/monotonic.h"
+#include "runtimes/memory_reader.h"
+
+namespace windlass::runtimes::v8 {
+
+std::uint32_t Names::function_of(Tagged shared) {
+  const Layout& layout = heap_.layout();
+  if ((shared & 3) == 3) shared &= ~Tagged{2};  // a weak pointer
+  if (layout.shared_wrapper != 0 && heap_.is(shared, layout.shared_wrapper))
+    shared = heap_.field(shared, layout.wrapper_shared).value_or(0);
+  return functions_.number_of(heap_, shared);
+}
+
+void Names::fill(CompiledCode& code) {
+  const std::uint32_t baseline = heap_.layout().kind_baseline, kind = code.object()->kind;
+  if (kind == baseline) fill_baseline(code);
+  if (kind > baseline) fill_optimized(code);
+}
+
+void Names::fill_optimized(CompiledCode& code) {
+  constexpr std::size_t kPosition = 16;  // InliningPosition: a SourcePosition, the number of a literal
+  const Layout& layout = heap_.layout();
+  const Tagged data = code.object()->data;
+  const auto element = [&](std::uint32_t index) { return heap_.element(data, index).value_or(0); };
+  code.function = function_of(element(layout.deopt_shared));
+  if (code.function == Functions::kNone) return;
+  if (const auto table = heap_.bytes_of(code.object()->table, kMaxTable))
+    code.positions = read_positions(*table, form_).value_or(std::vector<SourcePosition>());
+  const auto inlining = heap_.bytes_of(element(layout.deopt_positions), kMaxTable);
+  if (!inlining) return;
+  const Tagged literals = element(layout.deopt_literals);
+  for (std::size_t at = 0; at + kPosition <= inlining->size(); at += kPosition) {
+    std::uint64_t raw = 0;
+    std::int32_t literal = 0;
+    std::memcpy(&raw, inlining->data() + at, sizeof raw);
+    std::memcpy(&literal, inlining->data() + at + sizeof raw, sizeof literal);
+    CompiledCode::Inlined& inlined = code.inlined.emplace_back();
+    inlined.position = unpacked(0, raw);
+    if (literal == -1)  // the function itself, again
+      inlined.function = code.function;
+    else if (literal >= 0)
+      inlined.function = function_of(heap_.element(literals, static_cast<std::uint32_t>(literal)).value_or(0));
+  }
+}
+
+void Names::fill_baseline(CompiledCode& code) {
+  const Layout& layout = heap_.layout();
+  Tagged bytecodes = code.object()->data;
+  if (heap_.is(bytecodes, layout.interpreter_data)) bytecodes = heap_.field(bytecodes, 8).value_or(0);
+  if (!heap_.is(bytecodes, layout.bytecode_type)) return;
+  const auto length = heap_.length_of(bytecodes);
+  auto table = heap_.bytes_of(code.object()->table, kMaxTable);
+  if (!length || *length > kMaxTable || !table) return;
+  code.bytecodes.resize(*length);
+  if (!heap_.read(bytecodes, layout.bytecode_data, code.bytecodes.data(), code.bytecodes.size())) return;
+  code.offsets = std::move(*table);
+}
+
+// Bytecodes are compiled without a table of positions, which they get when one is asked for (--enable-lazy-source-
+// positions). Of the byte arrays that they point to it is the one that fits them: handlers are in another.
+std::vector<SourcePosition> Names::positions_of(std::uint32_t function, Tagged bytecodes) const {
+  const Layout& layout = heap_.layout();
+  const Function& of = functions_.function(function);
+  const auto length = heap_.length_of(bytecodes);
+  std::array<Tagged, 8> words{};
+  const std::size_t count = std::min<std::size_t>(layout.bytecode_data / 8, words.size());
+  if (!length || !heap_.read(bytecodes, 0, words.data(), count * 8)) return {};
+  for (std::size_t i = 1; i < count; ++i) {
+    const auto bytes = heap_.bytes_of(words[i], kMaxTable);
+    if (!bytes || bytes->empty()) continue;
+    auto found = read_positions(*bytes, form_);
+    const auto fits = [&](const SourcePosition& at) {
+      return at.code < std::int64_t{*length} && at.position >= of.begin && at.position <= of.end && at.inlining < 0;
+    };
+    if (found && std::ranges::all_of(*found, fits)) return std::move(*found);
+  }
+  return {};
+}
+
+std::int32_t Names::position_of(std::uint32_t function, Tagged bytecodes, std::uint32_t bytecode) {
+  if (known_ > kMaxPositions) positions_.clear(), known_ = 0;
+  const auto [found, is_new] = positions_.try_emplace(function);
+  Known& known = found->second;
+  const std::uint64_t now = monotonic_ns();
+  if (is_new || (known.positions.empty() && now - known.looked > kStaleAfter)) {
+    known.looked = now;
+    known.positions = positions_of(function, bytecodes);
+    known_ += known.positions.size() + 1;
+  }
+  const SourcePosition* at = position_at(known.positions, bytecode);
+  return at != nullptr ? at->position : -1;
+}
+
+std::optional<Names::Place> Names::by_slots(const Code& code, std::uint64_t address, const Registers& frame,
+                                            const Memory& memory) {
+  const Layout& layout = heap_.layout();
+  const CompiledCode* compiled = code.object() != nullptr ? static_cast<const CompiledCode*>(&code) : nullptr;
+  const bool baseline = compiled != nullptr && compiled->object()->kind == layout.kind_baseline;
+  if ((!baseline && !code.interprets()) || !frame.has(x86_64::kRbp) || !code.has_frame(address)) return std::nullopt;
+  const std::uint64_t fp = frame.get(x86_64::kRbp);
+  const auto slot = [&](std::int32_t offset) -> Tagged {
+    const std::uint64_t at = fp + static_cast<std::uint64_t>(std::int64_t{offset});
+    // In a prologue it is not written yet.
+    return at < frame.sp() ? 0 : read_value<Tagged>(memory, at).value_or(0);
+  };
+  if (!is_object(slot(layout.frame_context))) return std::nullopt;  // a number stands for a frame of another kind
+  const auto shared = heap_.field(slot(layout.frame_function), layout.function_shared);
+  Place found{shared ? functions_.number_of(heap_, *shared) : Functions::kNone, -1};
+  if (found.function == Functions::kNone) return std::nullopt;
+  const Tagged bytecodes = slot(layout.frame_bytecodes);
+  if (!heap_.is(bytecodes, layout.bytecode_type)) return code.interprets() ? std::nullopt : std::optional(found);
+  if (!baseline) {
+    const auto offset = small_integer(slot(layout.frame_bytecode_offset));
+    const std::int32_t first = static_cast<std::int32_t>(layout.bytecode_data) - 1;
+    if (offset && *offset >= first)
+      found.position = position_of(found.function, bytecodes, static_cast<std::uint32_t>(*offset - first));
+  } else if (const auto at = bytecode_at(compiled->offsets, address + 1 - code.begin, compiled->bytecodes,
+                                         facts_.bytecode_sizes())) {
+    found.position = position_of(found.function, bytecodes, *at);
+  }
+  return found;
+}
+
+source::NamedFunction Names::named(std::uint32_t function, std::uint32_t line) const {
+  const Function& of = functions_.function(function);
+  return {of.name.empty() ? "(anonymous)" : of.name, functions_.file_of(function), line};
+}
+
+}  // namespace windlass::runtimes::v8

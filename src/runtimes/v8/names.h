@@ -1,0 +1,62 @@
+// Which functions of JavaScript run in a frame, and at which of their lines.
+//
+// v8/v8, src/objects/{deoptimization-data,bytecode-array,code}.h; src/execution/frame-constants.h.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "runtimes/v8/functions.h"
+#include "runtimes/v8/image_file.h"
+#include "runtimes/v8/rows.h"
+
+namespace windlass::runtimes::v8 {
+
+class Names {
+ public:
+  static constexpr std::size_t kMaxTable = std::size_t{1} << 22;  // bytes of one table
+  static constexpr std::size_t kMaxPositions = std::size_t{1} << 24;
+  static constexpr std::uint64_t kStaleAfter = 100'000'000;  // ns
+
+  Names(const Heap& heap, const ImageFacts& facts)
+      : heap_(heap),
+        facts_(facts),
+        form_(facts.version() >= kTwoBitsSince ? PositionForm::kTwoBits : PositionForm::kSign) {}
+
+  // Fills in what optimised code has of itself and of what is inlined in it, and what baseline code has of its
+  // bytecodes.
+  void fill(CompiledCode& code);
+  // The function that a frame with slots runs, by them; its number and the position in its script.
+  struct Place {
+    std::uint32_t function = Functions::kNone;
+    std::int32_t position = -1;
+  };
+  [[nodiscard]] std::optional<Place> by_slots(const Code& code, std::uint64_t address, const Registers& frame,
+                                              const Memory& memory);
+  [[nodiscard]] source::NamedFunction named(std::uint32_t function, std::uint32_t line) const;
+  [[nodiscard]] const Functions& functions() const { return functions_; }
+
+ private:
+  static constexpr std::int32_t kTwoBitsSince = 13;
+
+  void fill_optimized(CompiledCode& code);
+  void fill_baseline(CompiledCode& code);
+  [[nodiscard]] std::uint32_t function_of(Tagged shared);
+  [[nodiscard]] std::int32_t position_of(std::uint32_t function, Tagged bytecodes, std::uint32_t bytecode);
+  [[nodiscard]] std::vector<SourcePosition> positions_of(std::uint32_t function, Tagged bytecodes) const;
+
+  const Heap& heap_;
+  const ImageFacts& facts_;
+  PositionForm form_;
+  Functions functions_;
+  struct Known {
+    std::vector<SourcePosition> positions;
+    std::uint64_t looked = 0;  // CLOCK_MONOTONIC
+  };
+  std::unordered_map<std::uint32_t, Known> positions_;  // by function
+  std::size_t known_ = 0;
+};
+
+}  // namespace windlass::runtimes::v8

@@ -1,0 +1,92 @@
+// The frames of V8's code: rows by what its instructions do (describe()), for builtins and for what it has made.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtimes/runtime_code.h"
+#include "runtimes/v8/code_map.h"
+#include "runtimes/v8/functions.h"
+#include "runtimes/v8/image_file.h"
+#include "runtimes/v8/positions.h"
+
+namespace windlass::runtimes::v8 {
+
+class Code : public Method {
+ public:
+  Expected<void> row_at(std::uint64_t address, FrameRow& to) const final;
+  void for_each_row(source::RowSink row, source::ErrorSink report) const final;
+  std::size_t bytes() const override;
+
+  // Runs functions of JavaScript in its frame, whose slots say which one and at which bytecode.
+  [[nodiscard]] virtual bool interprets() const { return false; }
+  // Of code that the process has made; null of builtins.
+  [[nodiscard]] virtual const CodeObject* object() const { return nullptr; }
+  // Has it set its frame up there: rbp, with the slots below it?
+  [[nodiscard]] bool has_frame(std::uint64_t address) const;
+
+ protected:
+  Code(std::uint64_t at, std::uint64_t size, std::shared_ptr<const Description> description, bool frames);
+
+ private:
+  std::shared_ptr<const Description> description_;  // null: nothing is known
+  bool frames_;  // where the flow does not come to, it stands in its frame
+};
+
+class BuiltinCode final : public Code {
+ public:
+  BuiltinCode(const ImageFile& file, const ImageFacts::Builtin& builtin, std::uint64_t bias)
+      : Code(builtin.begin + bias, builtin.end - builtin.begin, file.described(builtin), false),
+        interprets_(builtin.name.starts_with("InterpreterEnter") || builtin.name.starts_with("InterpreterEntry")) {}
+  bool interprets() const override { return interprets_; }
+
+ private:
+  bool interprets_;
+};
+
+// What V8's compilers have made of a function, and stubs.
+class CompiledCode final : public Code {
+ public:
+  // kUnreadable.
+  [[nodiscard]] static Expected<std::unique_ptr<CompiledCode>> read(const Heap& heap, const CodeObject& object);
+
+  const CodeObject* object() const override { return &object_; }
+  std::size_t bytes() const override;
+
+  // A function that runs at an instruction of an optimised one, and where; innermost first.
+  struct Inlined {
+    std::uint32_t function = Functions::kNone;  // number
+    SourcePosition position;                    // its inlining is into `inlined`
+  };
+  std::uint32_t function = Functions::kNone;  // an optimised one's own
+  std::vector<SourcePosition> positions;
+  std::vector<Inlined> inlined;  // by the number that positions have: the function, and where it was called
+
+  // Calls visit(function, position) for those at an offset; `none`: nothing is known of it.
+  template <typename Visit>
+  void each_function(std::uint64_t offset, Visit&& visit) const {
+    if (function == Functions::kNone) return;
+    const SourcePosition* at = position_at(positions, static_cast<std::int64_t>(offset));
+    SourcePosition position = at != nullptr ? *at : SourcePosition();
+    for (std::size_t depth = 0; depth <= inlined.size(); ++depth) {
+      const auto index = static_cast<std::size_t>(position.inlining);
+      if (position.inlining < 0 || index >= inlined.size()) break;
+      visit(inlined[index].function, position.position);
+      position = inlined[index].position;
+    }
+    visit(function, position.position);
+  }
+
+  // Of baseline code: the bytecode of an instruction.
+  std::vector<std::byte> offsets, bytecodes;
+
+ private:
+  CompiledCode(const CodeObject& object, std::shared_ptr<const Description> description)
+      : Code(object.begin, object.end - object.begin, std::move(description), true), object_(object) {}
+  CodeObject object_;
+};
+
+}  // namespace windlass::runtimes::v8

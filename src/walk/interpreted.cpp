@@ -1,0 +1,74 @@
+#include "walk/interpreted.h"
+
+#include <utility>
+
+#include "arch/registers.h"
+#include "windlass/target.h"
+
+namespace windlass {
+namespace walk {
+
+std::shared_ptr<Interpreted> Interpreted::of(const manager::PublishedCodes& published,
+                                             std::shared_ptr<Interpreted> before) {
+  manager::PublishedCodes codes;
+  for (const auto& code : published)
+    if (code->interpreter() != nullptr) codes.push_back(code);
+  if (codes.empty()) return nullptr;
+  if (before != nullptr && before->codes_ == codes) return before;
+  auto made = std::make_shared<Interpreted>();
+  made->codes_ = std::move(codes);
+  return made;
+}
+
+std::uint64_t Interpreted::number_of(const manager::Interpreter& interpreter, const Memory& memory,
+                                     std::span<const manager::InterpretedFrame> frames) {
+  std::vector<source::NamedFunction> functions;
+  for (const manager::InterpretedFrame& frame : frames) {
+    auto function = interpreter.name_of(memory, frame);
+    functions.push_back(function ? std::move(*function)
+                                 : source::NamedFunction{.name = std::string(manager::kUnknownFunction)});
+  }
+  const std::lock_guard hold(lock_);
+  if (functions.size() > kMaxFunctions - functions_) return 0;
+  functions_ += functions.size();
+  known_.push_back(std::move(functions));
+  return kFirst + known_.size() - 1;
+}
+
+std::vector<std::uint64_t> Interpreted::functions(const Memory& memory, std::uint64_t thread,
+                                                  std::span<const CodeAddress> pcs) {
+  std::vector<std::uint64_t> numbers, lookups;
+  for (const CodeAddress pc : pcs) lookups.push_back(pc.lookup());
+  for (const auto& code : codes_) {
+    const manager::Interpreter& interpreter = *code->interpreter();
+    const auto frames = interpreter.frames_of(memory, thread);
+    if (!frames) continue;
+    for (const manager::Activation& activation : manager::lay_over(interpreter, lookups, *frames)) {
+      numbers.resize(pcs.size());
+      numbers[activation.native] = number_of(
+          interpreter, memory, std::span(*frames).subspan(activation.begin, activation.end - activation.begin));
+    }
+  }
+  return numbers;
+}
+
+bool Interpreted::functions_at(std::uint64_t number, std::vector<source::NamedFunction>& to) const {
+  const std::lock_guard hold(lock_);
+  if (number < kFirst || number - kFirst >= known_.size()) return false;
+  const auto& functions = known_[number - kFirst];
+  to.insert(to.end(), functions.begin(), functions.end());
+  return true;
+}
+
+}  // namespace walk
+
+std::vector<std::uint64_t> interpreted_functions(const Target& target, const Thread& thread,
+                                                 std::span<const CodeAddress> pcs, WalkEnd end) {
+  const Registers& registers = thread.registers;
+  if (target.interpreted == nullptr || end != WalkEnd::kComplete || registers.architecture() != Architecture::kX86_64 ||
+      !registers.has(x86_64::kFsBase))
+    return {};
+  return target.interpreted->functions(target.space.memory(), registers.get(x86_64::kFsBase), pcs);
+}
+
+}  // namespace windlass

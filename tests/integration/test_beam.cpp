@@ -1,0 +1,211 @@
+// Stacks of Erlang's virtual machine, from outside: Erlang of our own (beam/chains.erl) against the stack trace that
+// the virtual machine prints, sampled, one instruction at a time, and read while its memory lies.
+#include <gtest/gtest.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "runtimes/beam/find.h"
+#include "runtimes/find.h"
+#include "support/find_in_images.h"
+#include "support/flipping_memory.h"
+#include "support/privilege.h"
+#include "support/runtime_program.h"
+#include "support/step_judge.h"
+#include "support/whole.h"
+
+namespace windlass {
+namespace {
+
+using nlohmann::json;
+using test::StepJudge;
+
+const std::string kFolder = WINDLASS_BEAM_DIRECTORY;
+
+class ErlangStacks : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    made_ = test::run("erlc -o " + kFolder + " " WINDLASS_BEAM_SOURCES "/chains.erl 2>&1");
+  }
+  void SetUp() override { ASSERT_EQ(made_.status, 0) << made_.output; }
+  // One scheduler, so that it is known which thread runs the processes.
+  static std::vector<std::string> words(const std::string& what, const std::string& seconds = "0") {
+    return {"/usr/bin/erl", "+S", "1", "-noshell", "-pa", kFolder, "-s", "chains", "main", what, seconds};
+  }
+  static inline test::CommandResult made_;
+};
+
+pid_t scheduler_of(pid_t pid) {
+  for (const auto& entry : std::filesystem::directory_iterator(fmt::format("/proc/{}/task", pid))) {
+    std::ifstream file(entry.path() / "comm");
+    std::string name;
+    std::getline(file, name);
+    if (name.find("scheduler") != std::string::npos) return std::stoi(entry.path().filename().string());
+  }
+  return 0;
+}
+
+// Below hold/2, which stays: what the virtual machine printed of bottom/1 and its callers.
+std::vector<std::string> callers_of_hold(std::vector<std::string> frames) {
+  const auto hold = std::ranges::find(frames, "chains:hold/2");
+  frames.erase(frames.begin(), hold == frames.end() ? hold : hold + 1);
+  std::erase_if(frames, [](const std::string& name) { return name.starts_with("["); });
+  return frames;
+}
+
+TEST_F(ErlangStacks, AreWhatTheVirtualMachinePrints) {
+  const test::RuntimeProgram program(words("chain"), kFolder);
+  const std::vector<std::string> printed = program.printed();
+  ASSERT_GE(printed.size(), 6U);
+  std::set<std::string> leaves;
+  for (int i = 0; i < 12; ++i) {
+    std::istringstream lines(
+        test::run(fmt::format(WINDLASS_COMMAND " walk --json {} 2>/dev/null", program.pid())).output);
+    for (std::string line; std::getline(lines, line);) {
+      const json thread = json::parse(line);
+      std::vector<std::string> frames;
+      for (const json& frame : thread["frames"])
+        frames.push_back(frame["function"].is_string() ? frame["function"].get<std::string>() : "");
+      const std::vector<std::string> callers = callers_of_hold(frames);
+      if (callers.empty()) continue;
+      EXPECT_EQ(thread["end"], "complete");
+      EXPECT_EQ(callers, printed) << line;
+      leaves.insert(frames.front());
+    }
+  }
+  EXPECT_FALSE(leaves.empty());
+}
+
+TEST_F(ErlangStacks, AreWholeWhenSampled) {
+  if (const std::string why = test::no_privilege_to_sample(); !why.empty()) GTEST_SKIP() << why;
+  const test::RuntimeProgram working(words("work", "60"), kFolder);
+  ASSERT_FALSE(working.printed().empty());
+  const std::string profile = kFolder + "/work.pb.gz";
+  const auto record = [&](pid_t pid) {
+    return test::run(fmt::format(WINDLASS_COMMAND " record -v -F 997 --duration {} -p {} -o {} 2>&1",
+                                 test::whole() ? 20 : 4, pid, profile));
+  };
+  auto recorded = record(working.pid());
+  ASSERT_EQ(recorded.status, 0) << recorded.output;
+  const test::WholeShare share = test::whole_share(test::folded(WINDLASS_COMMAND, profile));
+  ::printf("%.2f%% of %lu whole\n", share.percent(), share.all);
+  EXPECT_GT(share.all, 20U) << recorded.output;
+  EXPECT_GE(share.percent(), 98.0) << recorded.output;
+
+  const test::RuntimeProgram chain(words("chain"), kFolder);
+  std::vector<std::string> printed = chain.printed();
+  recorded = record(chain.pid());
+  ASSERT_EQ(recorded.status, 0) << recorded.output;
+  std::uint64_t seen = 0, in_c = 0, wrong = 0;
+  for (const auto& stack : test::folded(WINDLASS_COMMAND, profile)) {
+    std::vector<std::string> innermost_first(stack.frames.rbegin(), stack.frames.rend());
+    if (!stack.whole || std::ranges::find(innermost_first, "chains:hold/2") == innermost_first.end()) continue;
+    std::vector<std::string> callers = callers_of_hold(innermost_first);
+    callers.resize(std::min(callers.size(), printed.size()));
+    seen += stack.count;
+    in_c += std::ranges::find(innermost_first, "erts_md5_update") != innermost_first.end() ||
+                    innermost_first.front().find("MD5") != std::string::npos ||
+                    std::ranges::find(innermost_first, "[BEAM]") != innermost_first.end()
+                ? stack.count
+                : 0;
+    wrong += callers != printed ? stack.count : 0;
+  }
+  ::printf("%lu of the chain, %lu of them in C\n", seen, in_c);
+  EXPECT_GT(seen, 20U) << recorded.output;
+  EXPECT_GT(in_c, 0U);
+  EXPECT_EQ(wrong, 0U);
+}
+
+// What the judge has to know of a thread with two stacks.
+class TwoStacks {
+ public:
+  explicit TwoStacks(StepJudge& judge) {
+    judge.ways.preserved = {3, 13};  // rbx, the scheduler's; r13, the process. All others are the caller's to save
+    judge.ways.is_aside = [this](const user_regs_struct& before, const user_regs_struct& now) {
+      return is_aside(before, now);
+    };
+    judge.ways.remakes_stack = [this](std::uint64_t) { return std::exchange(moved_, false); };
+  }
+
+ private:
+  // On the scheduler's: no call of Erlang's comes or goes there. Where another process goes on, or this one's stack has
+  // been moved (its heap has grown), nothing is known of it.
+  bool is_aside(const user_regs_struct& before, const user_regs_struct& now) {
+    constexpr std::uint64_t kThreadStack = 1U << 20;  // below the thread's control block
+    const bool aside = now.fs_base - now.rsp < kThreadStack;
+    if (aside && !aside_) left_ = before.rsp;
+    if (!aside && aside_) moved_ = now.rsp != left_;
+    aside_ = aside;
+    return aside;
+  }
+
+  bool aside_ = false, moved_ = false;
+  std::uint64_t left_ = 0;
+};
+
+TEST_F(ErlangStacks, HaveTheirCallersAtEveryInstruction) {
+  const test::RuntimeProgram program(words("work", "600"), kFolder);
+  ASSERT_FALSE(program.printed().empty());
+  const pid_t thread = scheduler_of(program.pid());
+  ASSERT_NE(thread, 0);
+  int status = 0;
+  ASSERT_EQ(::ptrace(PTRACE_SEIZE, thread, nullptr, nullptr), 0);
+  ASSERT_EQ(::ptrace(PTRACE_INTERRUPT, thread, nullptr, nullptr), 0);
+  ASSERT_EQ(::waitpid(thread, &status, __WALL), thread);
+  StepJudge judge(thread);
+  const auto name_at = [&](std::uint64_t pc) {
+    std::vector<source::NamedFunction> names;
+    const walk::Module* module = judge.generated(pc);
+    return module != nullptr && module->functions_at(pc, 0, names) ? names.back().name : std::string();
+  };
+  judge.ways.name = [&](const Frame& frame) { return name_at(frame.pc().value()); };
+  judge.ways.place = [&](std::uint64_t pc) { return " [" + name_at(pc) + "]"; };
+  const TwoStacks ways(judge);
+  // A scheduler between two processes, whose stack it shows.
+  judge.ways.is_judged = [&](std::uint64_t pc) { return name_at(pc) != "[scheduler]"; };
+  const int most = test::whole() ? 5'000'000 : 500'000;
+  for (int steps = 0; steps < most && judge.step(); ++steps) {}
+  ::printf("%zu instructions judged, %zu different ones of %zu functions: %zu wrong\n", judge.judged,
+           judge.instructions.size(), judge.names.size(), judge.wrong);
+  EXPECT_EQ(judge.wrong, 0U) << judge.first_wrong;
+  EXPECT_GT(judge.judged, 1'000U);
+  EXPECT_GT(judge.names.size(), 5U);
+}
+
+TEST_F(ErlangStacks, BearMemoryThatLies) {
+  const test::RuntimeProgram program(words("chain"), kFolder);
+  ASSERT_FALSE(program.printed().empty());
+  const auto maps = test::maps_of(program.pid());
+  const auto memory = std::make_shared<test::FlippingMemory>(program.pid(), 0);
+  const auto image = test::find_in_images(*memory, maps, runtimes::beam::find_exports);
+  ASSERT_TRUE(image);
+  for (const unsigned odds : {0U, 50U, 5U}) {
+    const auto runtime = runtimes::beam::open(std::make_shared<test::FlippingMemory>(program.pid(), odds), *image);
+    std::size_t found = 0;
+    for (const auto& map : maps) {
+      if (!map.executable || !map.path.starts_with("/memfd:")) continue;
+      for (std::uint64_t pc = map.begin; pc < map.begin + (2U << 20); pc += 4999) {
+        const auto method = runtime->method_at(pc);
+        if (!method) continue;
+        ++found;
+        ASSERT_TRUE((*method)->contains(pc));
+        FrameRow row;
+        const bool described = (*method)->row_at(pc, row).has_value();
+        ASSERT_TRUE(!described || (row.begin <= pc && pc < row.end));
+      }
+    }
+    EXPECT_TRUE(odds != 0 || found > 10) << found;
+  }
+}
+
+}  // namespace
+}  // namespace windlass

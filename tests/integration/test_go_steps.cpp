@@ -1,0 +1,288 @@
+// Threads of a Go program, one instruction at a time: at each of Go's code the walker must say the caller that a shadow
+// stack has, one for each goroutine, system stack and signal stack.
+#include <gtest/gtest.h>
+#include <sys/ptrace.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "integration/go/program.h"
+#include "support/child_program.h"
+#include "support/step_judge.h"
+#include "support/whole.h"
+
+namespace windlass {
+namespace {
+
+using test::StepJudge;
+
+// Names and addresses by nm: not by what is judged here.
+class GoSymbols {
+ public:
+  explicit GoSymbols(const std::string& program) {
+    std::istringstream list(test::run("nm -n " + program + " 2>&1").output);
+    std::string address, kind, name;
+    for (std::string line; std::getline(list, line);) {
+      std::istringstream words(line);
+      if (words >> address >> kind >> name && (kind == "T" || kind == "t"))
+        names_[std::stoull(address, nullptr, 16)] = name;
+    }
+  }
+  // Begin and name; 0: none.
+  [[nodiscard]] std::pair<std::uint64_t, std::string_view> at(std::uint64_t pc) const {
+    const auto behind = names_.upper_bound(pc);
+    if (behind == names_.begin() || behind == names_.end()) return {};
+    return {std::prev(behind)->first, std::prev(behind)->second};
+  }
+
+ private:
+  std::map<std::uint64_t, std::string> names_;
+};
+
+// Which stack a thread is on, and the ways in which control moves between them (src/runtime/asm_amd64.s,
+// signal_unix.go).
+class GoWays {
+ public:
+  GoWays(StepJudge& judge, const std::string& program) : judge_(judge), symbols_(program) {
+    judge.ways.preserved = {6};  // rbp; all others are the caller's to save
+    judge.ways.judges = [this](std::uint64_t pc) { return is_judged(pc); };
+    judge.ways.stack = [this](const user_regs_struct& now) { return stack_of(now); };
+    judge.ways.called_on = [this](const user_regs_struct& now) { return called_on(now); };
+    judge.ways.entered = [this](const auto& before, const auto& now) { return entered(before, now); };
+    judge.ways.also = [this](const user_regs_struct& now, const auto&) { return whole_stack(now); };
+    judge.ways.place = [this](std::uint64_t pc) {
+      const auto [begin, name] = symbols_.at(pc);
+      return fmt::format(" [{}+{:#x}]", name, pc - begin);
+    };
+  }
+
+  std::size_t whole = 0, crossed = 0, injected = 0, handlers = 0;
+  std::set<std::uint64_t> stacks;
+
+ private:
+  // A stack that was seen as its g's.
+  struct Stack {
+    std::uint64_t low = 0, high = 0;
+    [[nodiscard]] bool has(std::uint64_t sp) const { return sp > low && sp <= high; }
+  };
+
+  // g is at fs:-8 and begins with its stack's bounds (runtime2.go). A stack that has been moved takes its calls along.
+  void see(std::uint64_t g) {
+    std::uint64_t bounds[2] = {};
+    if (g == 0 || !judge_.memory().read(g, bounds, sizeof bounds)) return;
+    Stack& known = known_[g];
+    if (known.high != 0 && known.high != bounds[1]) judge_.move_stack(g, known.low, known.high, bounds[1] - known.high);
+    known = {bounds[0], bounds[1]};
+  }
+  std::uint64_t stack_of(const user_regs_struct& now) {
+    std::uint64_t g = 0;
+    if (!judge_.memory().read(now.fs_base - 8, &g, sizeof g)) return 0;
+    see(g);
+    std::uint64_t found = 0;
+    if (g != 0 && known_[g].has(now.rsp))
+      found = g;
+    else
+      for (const auto& [other, stack] : known_)
+        if (stack.has(now.rsp)) found = other;
+    stacks.insert(found);
+    return found;
+  }
+
+  static bool switches(std::string_view name) {
+    for (const std::string_view one :
+         {"runtime.systemstack", "runtime.asmcgocall", "runtime.mcall", "runtime.morestack"})
+      if (name == one || (name.starts_with(one) && name.substr(one.size()).starts_with(".abi"))) return true;
+    return false;
+  }
+  std::uint64_t called_on(const user_regs_struct& now) {
+    const std::uint64_t stack = stack_of(now);
+    const auto [begin, name] = symbols_.at(now.rip);
+    if (!switches(name)) return stack;
+    if (now.rip == begin) entered_on_[begin] = stack;
+    const std::uint64_t on = entered_on_.contains(begin) ? entered_on_[begin] : stack;
+    see(on);
+    return on;
+  }
+
+  // gogo leaves its stack for the goroutine's, which it then jumps to: between the two it has no caller.
+  bool is_judged(std::uint64_t pc) {
+    const auto [begin, name] = symbols_.at(pc);
+    return begin != 0 && name != "gogo" && !name.starts_with("runtime.goexit");
+  }
+
+  std::optional<StepJudge::Entered> entered(const user_regs_struct& before, const user_regs_struct& now) {
+    const auto [begin, name] = symbols_.at(now.rip);
+    const std::string_view from = symbols_.at(before.rip).second;
+    std::uint64_t top = 0;
+    if (begin != now.rip || !judge_.memory().read(now.rsp, &top, sizeof top)) return std::nullopt;
+    const bool is_injected = from.starts_with("runtime.sigreturn") &&
+                             (name.starts_with("runtime.asyncPreempt") || name.starts_with("runtime.sigpanic"));
+    const bool is_new = from == "gogo" && symbols_.at(top).second.starts_with("runtime.goexit");
+    if (!is_injected && !is_new) return std::nullopt;
+    injected += is_injected ? 1 : 0;
+    return StepJudge::Entered{{now.rsp, top, now.rsp + 8, test::registers_of(now)}};
+  }
+
+  // From time to time all callers that are known, over the stacks that were left.
+  std::string whole_stack(const user_regs_struct& now) {
+    if (++asked_ % 64 != 0) return {};
+    std::vector<std::uint64_t> truth;
+    std::uint64_t on = called_on(now);
+    for (unsigned switched = 0; switched < 3; ++switched) {
+      const auto& calls = judge_.calls_on(on);
+      std::uint64_t next = 0;
+      for (auto call = calls.rbegin(); call != calls.rend() && next == 0; ++call) {
+        truth.push_back(call->pc);
+        const auto [begin, name] = symbols_.at(call->pc);
+        if (switches(name) && entered_on_.contains(begin) && entered_on_[begin] != on) next = entered_on_[begin];
+      }
+      if (next == 0) break;
+      on = next;
+      see(on);
+      ++crossed;
+    }
+    ++whole;
+    StackWalker walker(judge_.target().space, test::registers_of(now));
+    for (const std::uint64_t pc : truth) {
+      const std::uint64_t from = walker.frame().pc().value();
+      if (!walker.step()) {
+        // The goroutine that was left for good is not the thread's any more.
+        const std::string_view name = symbols_.at(from).second;
+        const bool ends = walker.end_reason() == WalkEnd::kComplete && switches(name);
+        return ends ? "" : fmt::format("whole stack: after {}: {}", name, walker.error().text());
+      }
+      if (walker.frame().pc().value() != pc)
+        return fmt::format("whole stack: {:#x}, not {:#x} after {}", walker.frame().pc().value(), pc,
+                           symbols_.at(from).second);
+    }
+    return {};
+  }
+
+  StepJudge& judge_;
+  GoSymbols symbols_;
+  std::map<std::uint64_t, Stack> known_;
+  std::map<std::uint64_t, std::uint64_t> entered_on_;
+  std::size_t asked_ = 0;
+};
+
+// Until a thread that is traced stops, whatever signals come here.
+bool wait_for_stop(pid_t thread) {
+  for (unsigned interrupted = 0; interrupted < 100; ++interrupted) {
+    int status = 0;
+    if (::waitpid(thread, &status, __WALL) == thread) return WIFSTOPPED(status);
+    if (errno != EINTR) return false;
+  }
+  return false;
+}
+
+// One of those that run, another one each time; it is stopped then. 0: there is none.
+pid_t seize_running_thread(pid_t pid, std::size_t turn) {
+  for (unsigned attempt = 0; attempt < 2000; ++attempt, ::usleep(1000)) {
+    std::vector<pid_t> running;
+    for (const auto& entry : std::filesystem::directory_iterator(fmt::format("/proc/{}/task", pid))) {
+      const std::string stat = process::read_proc_file((entry.path() / "stat").string());
+      const std::size_t name_end = std::min(stat.rfind(')'), stat.size());
+      if (stat.substr(name_end, 3) == ") R") running.push_back(std::stoi(entry.path().filename().string()));
+    }
+    if (running.empty()) continue;
+    const pid_t thread = running[turn % running.size()];
+    if (::ptrace(PTRACE_SEIZE, thread, nullptr, nullptr) == 0 &&
+        ::ptrace(PTRACE_INTERRUPT, thread, nullptr, nullptr) == 0 && wait_for_stop(thread))
+      return thread;
+  }
+  return 0;
+}
+
+// Where it waits in a step, the trap at that step's end must not reach it any more.
+void release(pid_t thread) {
+  if (::ptrace(PTRACE_DETACH, thread, nullptr, nullptr) == 0) return;
+  ::ptrace(PTRACE_INTERRUPT, thread, nullptr, nullptr);
+  if (!wait_for_stop(thread)) return;
+  siginfo_t pending{};
+  const __ptrace_peeksiginfo_args first = {0, 0, 1};
+  if (::ptrace(PTRACE_PEEKSIGINFO, thread, &first, &pending) == 1 && pending.si_signo == SIGTRAP &&
+      (::ptrace(PTRACE_CONT, thread, nullptr, nullptr) != 0 || !wait_for_stop(thread)))
+    return;
+  ::ptrace(PTRACE_DETACH, thread, nullptr, nullptr);
+}
+
+// Its signals end steps that wait.
+class Alarms {
+ public:
+  Alarms() {
+    struct sigaction action {};
+    action.sa_handler = [](int) {};
+    ::sigaction(SIGALRM, &action, &before_);
+    set(500'000);
+  }
+  ~Alarms() { set(0), ::sigaction(SIGALRM, &before_, nullptr); }
+
+ private:
+  static void set(suseconds_t period) {
+    const itimerval timer = {{0, period}, {0, period}};
+    ::setitimer(ITIMER_REAL, &timer, nullptr);
+  }
+  struct sigaction before_ {};
+};
+
+struct Way {
+  const char* name;
+  const char* debug;  // GODEBUG
+  std::size_t instructions;
+  std::size_t functions;  // met at least in a whole run
+};
+
+class GoSteps : public ::testing::TestWithParam<Way> {};
+
+TEST_P(GoSteps, EveryInstructionOfGoHasItsCaller) {
+  if (const std::string why = test::make_go_program("steps"); !why.empty()) GTEST_SKIP() << why;
+  const std::string path = test::kGoFolder + "/steps";
+  const test::ChildProgram program({path}, test::kGoFolder + "/steps.out", STDOUT_FILENO,
+                                   {{"GODEBUG", GetParam().debug}});
+  ::usleep(200'000);
+  StepJudge judge(program.pid());
+  GoWays ways(judge, path);
+  const Alarms alarms;
+  const std::size_t most = GetParam().instructions * (test::whole() ? 20 : 1);
+  // A while here and a while there: the collector's loops are long.
+  constexpr std::size_t kStretch = 1500;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(test::whole() ? 170 : 8);
+  for (std::size_t turn = 0; judge.judged < most && std::chrono::steady_clock::now() < end; ++turn) {
+    const pid_t thread = seize_running_thread(program.pid(), turn);
+    ASSERT_NE(thread, 0);
+    judge.take_thread(thread);
+    const std::size_t until = judge.judged + kStretch;
+    for (std::size_t steps = 0; steps < 4 * kStretch && judge.judged < until && judge.step(); ++steps) {}
+    release(thread);
+    ::usleep(3000);
+  }
+  ::printf(
+      "%zu instructions judged, %zu different ones of %zu functions, on %zu stacks; %zu whole stacks, %zu stacks left "
+      "in them; %zu calls by signal handlers: %zu wrong\n",
+      judge.judged, judge.instructions.size(), judge.methods.size(), ways.stacks.size(), ways.whole, ways.crossed,
+      ways.injected, judge.wrong);
+  EXPECT_EQ(judge.wrong, 0U) << judge.first_wrong;
+  // How far it gets, and where the program is then, is chance.
+  EXPECT_GE(judge.methods.size(), test::whole() ? GetParam().functions : 10U);
+  EXPECT_GE(ways.crossed, test::whole() ? 1U : 0U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, GoSteps,
+                         ::testing::Values(Way{"by_itself", "asyncpreemptoff=1", 60000, 200},
+                                           Way{"preempted", "asyncpreemptoff=0", 40000, 150}),
+                         [](const auto& way) { return std::string(way.param.name); });
+
+}  // namespace
+}  // namespace windlass

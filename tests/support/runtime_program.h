@@ -1,0 +1,80 @@
+// A program of a managed runtime that says READY once it is where a test wants to look at it, and what is recorded of
+// one, as text.
+#pragma once
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/child_program.h"
+#include "support/run_command.h"
+
+namespace windlass::test {
+
+class RuntimeProgram : public ChildProgram {
+ public:
+  RuntimeProgram(std::vector<std::string> words, const std::string& folder)
+      : ChildProgram(std::move(words), folder + "/output." + std::to_string(::getpid()), STDOUT_FILENO) {}
+  ~RuntimeProgram() { (void)std::remove(output().c_str()); }
+
+  // What it has printed before READY; empty: it has ended, or nothing.
+  [[nodiscard]] std::vector<std::string> printed() const {
+    do {
+      std::vector<std::string> lines;
+      std::ifstream file(output());
+      for (std::string line; std::getline(file, line);) {
+        if (line == "READY") return lines.empty() ? std::vector<std::string>{"READY"} : lines;
+        lines.push_back(line);
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    } while (runs());
+    return {};
+  }
+};
+
+struct FoldedStack {
+  std::vector<std::string> frames;  // the outermost first, behind the thread's name
+  std::uint64_t count = 0;
+  bool whole = true;
+};
+
+// Of `windlass report --folded`.
+inline std::vector<FoldedStack> folded(const std::string& command, const std::string& profile) {
+  std::vector<FoldedStack> stacks;
+  std::istringstream lines(run(command + " report --folded " + profile + " 2>&1").output);
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t space = line.rfind(' ');
+    if (space == std::string::npos) continue;
+    FoldedStack stack;
+    stack.count = std::strtoull(line.c_str() + space + 1, nullptr, 10);
+    std::istringstream frames(line.substr(0, space));
+    for (std::string frame; std::getline(frames, frame, ';');) stack.frames.push_back(frame);
+    stack.whole = line.find(";[truncated") == std::string::npos;
+    stacks.push_back(std::move(stack));
+  }
+  return stacks;
+}
+
+struct WholeShare {
+  std::uint64_t all = 0, whole = 0;
+  [[nodiscard]] double percent() const {
+    return all == 0 ? 0 : 100.0 * static_cast<double>(whole) / static_cast<double>(all);
+  }
+};
+inline WholeShare whole_share(const std::vector<FoldedStack>& stacks) {
+  WholeShare share;
+  for (const FoldedStack& stack : stacks) {
+    share.all += stack.count;
+    share.whole += stack.whole ? stack.count : 0;
+  }
+  return share;
+}
+
+}  // namespace windlass::test

@@ -1,0 +1,241 @@
+// The shared unwinder's walks (bpf/windlass_walk.h) as user code: through modules' tables and a code manager's, with
+// the memo as the walks before have left it.
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "fake_target.h"
+#include "manager/read.h"
+#include "support/managed_rows.h"
+#include "table/builder.h"
+#include "windlass/code_manager.h"
+
+namespace windlass {
+namespace {
+
+using testing::FakeTarget;
+using testing::rule_of;
+constexpr std::uint64_t kStack = FakeTarget::kStack;
+constexpr std::uint64_t kCode = FakeTarget::kCode;
+
+// A module of 4 KiB whose code has one rule, for the mapping at kCode.
+void place(FakeTarget& target, unsigned module, const wl_rule& rule, std::uint32_t x_reg = WL_NO_XREG) {
+  table::TableBuilder builder;
+  if (x_reg != WL_NO_XREG) builder.set_x_reg(static_cast<std::uint8_t>(x_reg));
+  builder.begin_function(0, 0x1000);
+  builder.row(0, rule);
+  builder.end_function();
+  const auto table = builder.finish();
+  target.modules[module] = table::load_table(*table, *target.arena)->module;
+}
+const wl_mapping kFirstModule{kCode, kCode + 0x1000, kCode, 1, WL_MAPPING_FILE};
+
+TEST(Walk, EndsAtTheFrameLimit) {
+  FakeTarget target;
+  place(target, 1, rule_of(WL_CFA_REG, 7, 8));
+  target.set_mappings({kFirstModule});
+  for (const bool remembered : {false, true}) {
+    target.write(kStack, std::vector<std::uint64_t>(200, kCode + 0x100));
+    EXPECT_EQ(target.walk(FakeTarget::cursor(kCode, kStack, 0)).size(), 64U) << remembered;
+    EXPECT_EQ(target.scratch->unwind.end, WL_END_DEPTH);
+  }
+}
+
+// Every step but the first one, the one behind it and the last one goes by what the memo knows, plain rule or not.
+TEST(Walk, HitsOfTheMemoAreCounted) {
+  wl_rule loaded = rule_of(WL_CFA_MEM, 7, 0);  // [sp] is the CFA, and the return address below that
+  for (const bool plain : {true, false}) {
+    FakeTarget target;
+    place(target, 1, plain ? rule_of(WL_CFA_REG, 7, 16) : loaded);
+    target.set_mappings({kFirstModule});
+    std::vector<std::uint64_t> words;
+    for (unsigned i = 0; i < 9; ++i) words.insert(words.end(), {kStack + i * 16 + 16, kCode + 0x100});
+    words.insert(words.end(), {kStack + 10 * 16, 0});
+    target.write(kStack, words);
+    const auto start = FakeTarget::cursor(kCode, kStack, 0);
+    EXPECT_EQ(target.walk(start).size(), 10U);
+    EXPECT_EQ(target.scratch->unwind.end, WL_END_COMPLETE);
+    EXPECT_EQ(target.scratch->unwind.memo_hits, plain ? 7U : 8U) << plain;
+  }
+}
+
+// The memo's rule says which register the module tracks, in full and as a plain one.
+TEST(Walk, TheExtraRegisterIsKeptByWhatTheMemoKnows) {
+  wl_rule by_extra = rule_of(WL_CFA_REG, 3, 16);  // CFA = rbx + 16
+  wl_rule plain = rule_of(WL_CFA_REG, 7, 16);
+  for (const wl_rule& rule : {plain, by_extra}) {
+    FakeTarget target;
+    place(target, 1, rule, 3);
+    target.set_mappings({kFirstModule});
+    target.write(kStack, {1, kCode + 0x100});
+    auto start = FakeTarget::cursor(kCode, kStack, 0);
+    start.regs[3] = kStack;
+    for (const bool remembered : {false, true}) {
+      auto cursor = start;
+      ASSERT_EQ(target.step(cursor), WL_CONTINUE);
+      EXPECT_TRUE(WL_VALID(&cursor, 3)) << remembered;
+      EXPECT_EQ(cursor.regs[3], kStack);
+    }
+    EXPECT_EQ(wl_memo_xreg(target.memo->entries[wl_memo_slot(target.scratch->unwind.space, kCode)].value), 3U);
+  }
+}
+
+// A function's code replaced by another's, by generated code, and by nothing: the memo still holds the rule of the
+// first for these very addresses.
+TEST(Memo, ReplacedCodeIsNeverWalkedByItsOldRule) {
+  constexpr std::uint64_t kFirst = 0x101, kSecond = 0x102, kFar = 0x9999;
+  FakeTarget target;
+  place(target, 1, rule_of(WL_CFA_REG, 7, 16));
+  place(target, 2, rule_of(WL_CFA_REG, 7, 32));
+  const std::vector<wl_mapping> first{kFirstModule};
+  const std::vector<wl_mapping> second{{kCode, kCode + 0x1000, kCode, 2, WL_MAPPING_FILE}};
+  const std::vector<wl_mapping> generated{{kCode, kCode + 0x1000, kCode, 2, WL_MAPPING_GENERATED}};
+  // By the first rule a frame is 2 words, by the second 4.
+  target.write(kStack, {kFar, kCode + kFirst, kFar, kCode + kSecond, kFar, 0, kFar, 0, kFar, 0});
+  const auto frames = [&](std::uint64_t frame) { return kCode + frame; };
+  const wl_cursor start = FakeTarget::cursor(kCode + 0x80, kStack, 0);
+  const std::vector<std::uint64_t> by_first{(kCode + 0x80) | WL_FRAME_EXACT, frames(kFirst), frames(kSecond)};
+  const std::vector<std::uint64_t> by_second{(kCode + 0x80) | WL_FRAME_EXACT, frames(kSecond)};
+
+  target.set_mappings(first);
+  EXPECT_EQ(target.walk(start), by_first);
+  EXPECT_EQ(target.walk(start), by_first);
+  EXPECT_GT(target.scratch->unwind.memo_hits, 0U);
+  target.publish(second);
+  EXPECT_EQ(target.walk(start), by_second);
+  EXPECT_EQ(target.walk(start), by_second);
+  target.publish(generated);
+  EXPECT_EQ(target.walk(start).size(), 1U);
+  EXPECT_EQ(target.scratch->unwind.memo_hits, 0U);
+  target.publish(first);
+  EXPECT_EQ(target.walk(start), by_first);
+  // Generated code leaves nothing to be found: replaced by itself, nobody says so.
+  *target.memo = {};
+  target.publish(generated);
+  (void)target.walk(start);
+  for (const wl_memo_entry& entry : target.memo->entries) ASSERT_EQ(entry.tag, 0U);
+  target.publish({});
+  EXPECT_EQ(target.walk(start).size(), 1U);
+  EXPECT_EQ(target.scratch->unwind.end, WL_END_NO_MAPPING);
+}
+
+// ---- code of a code manager -----------------------------------------------------------------------------------------
+
+// Three of its functions: two that return by their rows, the second of which is the outermost one's callee.
+class ManagedCode : public ::testing::Test {
+ protected:
+  static constexpr std::uint64_t kTable = 0x12340000, kFirst = kCode + 0x80, kSecond = kCode + 0x400,
+                                 kOutermost = kCode + 0xf00, kOther = kCode + 0x900;
+
+  void SetUp() override {
+    auto made = CodeManager::create(kCode, kCode + 0x1000,
+                                    {.functions = 16, .shape_bytes = 4096, .name_bytes = 4096, .past = 16});
+    ASSERT_TRUE(made);
+    manager.emplace(std::move(*made));
+    FrameRow outermost = test::managed_row(0, 0x40, 8);
+    outermost.return_address = RegisterRule::undefined();
+    add(kFirst, {test::managed_row(0, 1, 8), test::managed_row(1, 0x40, 32)});
+    add(kSecond, {test::managed_row(0, 4, 8), test::managed_row(4, 0x40, 24)});
+    add(kOutermost, {outermost});
+    add(kOther, {});
+    target.write(kStack, {0, 0, 0, kSecond + 0x10, 0, 0, kOutermost + 8, 0});
+    target.set_mappings({{kCode, kCode + 0x1000, kTable, 0, WL_MAPPING_MANAGED}});
+    show();
+  }
+  void add(std::uint64_t address, const std::vector<FrameRow>& rows) {
+    ASSERT_TRUE(manager->add({{address, 0x40, "f", 0, rows}}));
+  }
+  // The table as it is now is what the process has.
+  void show() {
+    const auto* bytes = reinterpret_cast<const std::uint8_t*>(CodeTableAccess::mapping(manager->reader()));
+    target.memory[kTable].assign(bytes, bytes + CodeTableAccess::table(manager->reader()).size);
+  }
+  std::vector<std::uint64_t> walk() { return target.walk(FakeTarget::cursor(kFirst + 0x20, kStack, 0)); }
+
+  FakeTarget target;
+  const wl_unwind& unwind = target.scratch->unwind;
+  std::optional<CodeManager> manager;
+  const std::vector<std::uint64_t> whole{(kFirst + 0x20) | WL_FRAME_EXACT, kSecond + 0x10, kOutermost + 8};
+};
+
+TEST_F(ManagedCode, IsLeftByTheRowsOfItsTable) {
+  EXPECT_EQ(walk(), whole);
+  EXPECT_EQ(unwind.end, WL_END_COMPLETE);
+  EXPECT_EQ(unwind.certainty, WL_DESCRIBED);
+  EXPECT_EQ(unwind.managed_frames, 3U);
+  // Nothing of it is kept: other functions come there, and nobody says so.
+  for (const wl_memo_entry& entry : target.memo->entries) ASSERT_EQ(entry.tag, 0U);
+}
+
+// Stacks with the same addresses are the same only as long as nothing was taken away, wherever that was.
+TEST_F(ManagedCode, IsAnotherStackOnceAFunctionIsGone) {
+  (void)walk();
+  const std::uint64_t hash = unwind.hash;
+  (void)walk();
+  EXPECT_EQ(unwind.hash, hash);
+  add(kOther + 0x80, {});
+  show();
+  (void)walk();
+  EXPECT_EQ(unwind.hash, hash);
+  ASSERT_TRUE(manager->remove({kOther}));
+  show();
+  EXPECT_EQ(walk(), whole);
+  EXPECT_NE(unwind.hash, hash);
+}
+
+// A frame of another manager's code is looked up in that one's table.
+TEST_F(ManagedCode, CallsCodeOfAnotherManager) {
+  constexpr std::uint64_t kOtherCode = kCode + 0x10000, kOtherTable = kTable + 0x100000;
+  auto other = CodeManager::create(kOtherCode, kOtherCode + 0x1000,
+                                   {.functions = 16, .shape_bytes = 4096, .name_bytes = 4096, .past = 16});
+  ASSERT_TRUE(other);
+  const std::vector<FrameRow> rows{test::managed_row(0, 0x40, 16)};
+  ASSERT_TRUE(other->add({{kOtherCode + 0x80, 0x40, "g", 0, rows}}));
+  const auto* bytes = reinterpret_cast<const std::uint8_t*>(CodeTableAccess::mapping(other->reader()));
+  target.memory[kOtherTable].assign(bytes, bytes + CodeTableAccess::table(other->reader()).size);
+  target.set_mappings({{kCode, kCode + 0x1000, kTable, 0, WL_MAPPING_MANAGED},
+                       {kOtherCode, kOtherCode + 0x1000, kOtherTable, 0, WL_MAPPING_MANAGED}});
+  // The first function's frame has 4 words, the other manager's 2, the second function's 3.
+  target.write(kStack, {0, 0, 0, kOtherCode + 0x90, 0, kSecond + 0x10, 0, 0, kOutermost + 8, 0});
+  const std::vector<std::uint64_t> frames{(kFirst + 0x20) | WL_FRAME_EXACT, kOtherCode + 0x90, kSecond + 0x10,
+                                          kOutermost + 8};
+  EXPECT_EQ(walk(), frames);
+  EXPECT_EQ(unwind.managed_frames, 4U);
+}
+
+// The agent knows how to follow its code, and has the table where the process's is not to be read now. No frame pointer
+// is followed here, however right it looks.
+TEST_F(ManagedCode, GoesToTheAgentWhereItsTableDoesNotHelp) {
+  const auto goes = [&](std::uint64_t pc) {
+    target.write(kStack, {kStack + 32, kSecond + 0x10, 0, 0, 0, kSecond + 0x10});
+    const auto frames = target.walk(FakeTarget::cursor(pc, kStack, kStack));
+    EXPECT_EQ(frames.size(), 1U);
+    EXPECT_EQ(unwind.end, WL_END_NO_ROW);
+    EXPECT_EQ(unwind.managed_frames, 0U);
+  };
+  goes(kOther + 8);     // it has no rows
+  goes(kFirst + 0x40);  // no function
+  goes(kCode + 0xfff);
+  target.set_mappings({{kCode, kCode + 0x2000, kTable, 0, WL_MAPPING_MANAGED}});
+  goes(kCode + 0x1000);  // not the manager's code
+  target.memory[kTable].resize(512);
+  goes(kFirst + 8);
+  target.memory.erase(kTable);
+  goes(kFirst + 8);
+}
+
+// A row that only user space can apply.
+TEST_F(ManagedCode, GoesToTheAgentWhereARowIsAnExpression) {
+  FrameRow row = test::managed_row(0, 0x40, 8);
+  // DW_OP_breg7 8; DW_OP_breg6 0; DW_OP_plus
+  const std::byte expression[] = {std::byte{0x77}, std::byte{8}, std::byte{0x76}, std::byte{0}, std::byte{0x22}};
+  row.cfa = CfaRule::expression({0, sizeof expression});
+  row.expressions = ByteView(expression, sizeof expression);
+  add(kCode + 0xa00, {row});
+  show();
+  EXPECT_EQ(target.walk(FakeTarget::cursor(kCode + 0xa08, kStack, kStack)).size(), 1U);
+  EXPECT_EQ(unwind.end, WL_END_UNSUPPORTED_EXPRESSION);
+}
+
+}  // namespace
+}  // namespace windlass

@@ -1,0 +1,166 @@
+// The frames of BeamAsm's code, by pieces written down by hand.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstring>
+#include <initializer_list>
+#include <map>
+#include <vector>
+
+#include "runtimes/beam/code_flow.h"
+#include "runtimes/beam/layout.h"
+
+namespace windlass::runtimes::beam {
+namespace {
+
+using Stack = FrameState::Stack;
+using Code = std::vector<std::uint8_t>;
+
+constexpr std::uint64_t kAt = 0x7000'0000;
+
+// The function's name and the call in front of it, then code.
+class Function {
+ public:
+  Function() : bytes_(Layout::kInfoSize, 0x90) {
+    const Code call = {0xe8, 0, 0, 0, 0};
+    std::copy(call.begin(), call.end(), bytes_.begin());
+  }
+  // Appends; the offset of it.
+  std::uint32_t add(const Code& code) {
+    const auto at = static_cast<std::uint32_t>(bytes_.size());
+    bytes_.insert(bytes_.end(), code.begin(), code.end());
+    return at;
+  }
+  void flow_now() { stretches_ = flow(std::as_bytes(std::span(bytes_)), kAt, returns); }
+  [[nodiscard]] FrameState at(std::uint32_t offset) const {
+    FrameState state;
+    for (const FrameStretch& stretch : stretches_)
+      if (stretch.begin <= offset) state = stretch.state;
+    return state;
+  }
+  std::vector<std::uint32_t> returns;
+
+ private:
+  Code bytes_;
+  std::vector<FrameStretch> stretches_;
+};
+
+const Code kAllocate16 = {0x48, 0x83, 0xec, 16}, kDeallocate16 = {0x48, 0x83, 0xc4, 16};  // sub, add rsp, 16
+const Code kReturn = {0xc3}, kCall = {0xe8, 0, 0x10, 0, 0}, kNop = {0x90};
+const Code kKeepInRbp = {0x48, 0x89, 0xe5}, kLeaveByRbp = {0x48, 0x89, 0xec};
+const Code kStore = {0x49, 0x89, 0x65, 0x58}, kLoad = {0x49, 0x8b, 0x65, 0x58};  // [r13 + 0x58]
+const Code kEnter = {0x48, 0x8d, 0x63, 0x80};                                    // lea rsp, [rbx - 0x80]
+const Code kNextProcess = {0x49, 0x89, 0xc5};                                    // mov r13, rax
+
+void expect_erlang(const FrameState& state, std::int32_t depth) {
+  EXPECT_EQ(state.stack, Stack::kErlang);
+  EXPECT_EQ(state.depth, depth);
+}
+
+TEST(BeamFlow, CountsWhatAFunctionAllocates) {
+  Function function;
+  const auto entry = function.add(kAllocate16);
+  const auto body = function.add(kCall);
+  const auto behind = function.add(kDeallocate16);
+  const auto end = function.add(kReturn);
+  function.flow_now();
+  expect_erlang(function.at(0), 0);
+  expect_erlang(function.at(entry), 0);
+  expect_erlang(function.at(body), 16);
+  expect_erlang(function.at(behind), 16);
+  expect_erlang(function.at(end), 0);
+  EXPECT_EQ(function.returns, (std::vector<std::uint32_t>{5, behind}));
+}
+
+TEST(BeamFlow, KnowsWhereTheErlangStackIsWhileCRuns) {
+  Function function;
+  (void)function.add(kAllocate16);
+  (void)function.add(kKeepInRbp);
+  (void)function.add(kEnter);
+  const auto by_rbp = function.add(kCall);
+  const auto leave = function.add(kLeaveByRbp);
+  const auto between = function.add(kStore);
+  (void)function.add(kEnter);
+  const auto by_process = function.add(kCall);
+  (void)function.add(kLoad);
+  const auto back = function.add(kDeallocate16);
+  (void)function.add(kReturn);
+  function.flow_now();
+  for (const auto at : {by_rbp, leave}) {
+    EXPECT_EQ(function.at(at).stack, Stack::kInRbp);
+    EXPECT_EQ(function.at(at).depth, 16);
+  }
+  expect_erlang(function.at(between), 16);
+  EXPECT_EQ(function.at(by_process).stack, Stack::kInProcess);
+  expect_erlang(function.at(back), 16);
+}
+
+// An error is raised by a call that does not return; what stands behind it is reached another way.
+TEST(BeamFlow, GoesByBranchesBehindCallsThatDoNotReturn) {
+  Function function;
+  const auto skipped = static_cast<std::uint8_t>(kAllocate16.size() + kCall.size());
+  (void)function.add({0x74, skipped});  // je
+  (void)function.add(kAllocate16);
+  (void)function.add(kCall);
+  const auto clause = function.add(kNop);
+  (void)function.add(kReturn);
+  function.flow_now();
+  expect_erlang(function.at(clause), 0);
+}
+
+// A handler of exceptions: no way in the function leads there.
+TEST(BeamFlow, FindsTheFrameOfAHandlerByItsReturn) {
+  Function function;
+  (void)function.add(kReturn);
+  const auto handler = function.add(kNop);
+  (void)function.add(kDeallocate16);
+  const auto end = function.add(kReturn);
+  function.flow_now();
+  expect_erlang(function.at(handler), 16);
+  expect_erlang(function.at(end), 0);
+}
+
+TEST(BeamFlow, IsUnknownWhereTheStackPointerIsLost) {
+  Function function;
+  (void)function.add({0x48, 0x89, 0xc4});  // mov rsp, rax
+  const auto behind = function.add(kNop);
+  (void)function.add({0xeb, 0xfe});  // jmp to itself
+  function.flow_now();
+  EXPECT_EQ(function.at(behind).stack, Stack::kUnknown);
+}
+
+FrameState follow_code(const std::vector<Code>& pieces, bool shared = false) {
+  Code code;
+  for (const Code& piece : pieces) code.insert(code.end(), piece.begin(), piece.end());
+  code.resize(code.size() + 16, 0xcc);
+  return follow(
+      kAt,
+      [&](std::uint64_t from, void* to, std::size_t size) {
+        if (from < kAt || from - kAt + size > code.size()) return false;
+        std::memcpy(to, code.data() + (from - kAt), size);
+        return true;
+      },
+      [&](std::uint64_t) { return shared; });
+}
+
+TEST(BeamFlow, FollowsSharedCode) {
+  const Code jump_rax = {0xff, 0xe0}, pop_rsi = {0x5e};
+  expect_erlang(follow_code({kNop, kReturn}), 0);
+  expect_erlang(follow_code({kDeallocate16, kReturn}), 16);
+  EXPECT_EQ(follow_code({kLeaveByRbp, kReturn}).stack, Stack::kInRbp);
+  EXPECT_EQ(follow_code({kLoad, pop_rsi, kReturn}).stack, Stack::kInProcess);
+  EXPECT_EQ(follow_code({kLoad, pop_rsi, kReturn}).depth, 8);
+  EXPECT_EQ(follow_code({kCall, kNextProcess, kLoad, jump_rax}).stack, Stack::kScheduler);
+  EXPECT_EQ(follow_code({jump_rax}).stack, Stack::kTagged) << "to a handler, perhaps: no return address is on top";
+  EXPECT_EQ(follow_code({kStore, kEnter, kCall, kNextProcess}).stack, Stack::kUnknown);
+}
+
+TEST(BeamFlow, DoesNotRunOn) {
+  EXPECT_EQ(follow_code({{0xeb, 0xfe}}, true).stack, Stack::kUnknown);
+  EXPECT_EQ(follow_code({Code(600, 0x90)}).stack, Stack::kUnknown);
+  EXPECT_EQ(follow_code({{0x0f, 0xff}}).stack, Stack::kUnknown);
+  EXPECT_EQ(follow_code({{0x50}, kReturn}).stack, Stack::kUnknown) << "below its return address";
+}
+
+}  // namespace
+}  // namespace windlass::runtimes::beam
