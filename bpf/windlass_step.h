@@ -191,7 +191,7 @@ WL_GLOBAL int wl_thread_cfa(struct wl_unwind* u, const struct wl_rule* rule) {
 
 /* Where the stack is, from its lowest byte in use on, that the code runs on which the walk has come to: what the thread
  * keeps, or what rbp has, where that is nearby: code keeps it there for calls that need not know of it, and the thread
- * has an older one then. `otherwise` where it cannot be told, or no such code runs. */
+ * has an older one then. `otherwise` where that is not known, or no such code runs. */
 WL_GLOBAL __u64 wl_other_sp(struct wl_unwind* u, __u64 otherwise) {
   if (!u) return otherwise;
   u->rule.cfa_offset = (__u16)u->other_stack;

@@ -121,6 +121,8 @@ void Generator::epilogue() {
   p.epilogue = m_.here();
   m_.leave(words(), saved(), p.at, p.prologue);
   p.end = m_.here();
+  p.prologue.architecture = windlass::kOwnArchitecture;
+  p.prologue.code_size = p.end - p.at;
 }
 
 // ---- calls --------------------------------------------------------------------------------------------------------
@@ -194,10 +196,34 @@ void Generator::run() {
   }
 }
 
+namespace {
+
+// Where Windows unwind information begins.
+std::size_t info_at(const asmjit::CodeHolder& code) { return (code.codeSize() + 7) / 8 * 8; }
+
+}  // namespace
+
+std::size_t Generator::size() const {
+  std::size_t all = info_at(code_);
+  for (const Part& each : parts_)
+    if (runtime_.options.windows_unwind) all += (windows_information(each.prologue, 0, 0).bytes.size() + 3) / 4 * 4;
+  return all;
+}
+
+// RVAs count from the code's begin.
+void Generator::describe_to_windows(const Part& from, Piece& to, Word address, Word& info) const {
+  WindowsInformation made = windows_information(from.prologue, from.at, static_cast<std::uint32_t>(info - address));
+  std::ranges::copy(made.bytes, reinterpret_cast<std::byte*>(info));
+  info += (made.bytes.size() + 3) / 4 * 4;
+  to.entries = std::move(made.entries);
+  to.method.windows = {address, made.function, to.entries};
+}
+
 std::unique_ptr<Code> Generator::finish(Word address) {
   auto made = std::make_unique<Code>();
   made->begin = address;
-  made->size = code_.codeSize();
+  made->size = size();
+  Word info = address + info_at(code_);
   for (Part& from : parts_) {
     Piece& to = made->pieces.emplace_back();
     to.name = from.name;
@@ -219,11 +245,10 @@ std::unique_ptr<Code> Generator::finish(Word address) {
     if (!roots) throw std::runtime_error(function_.name + ": " + roots.error().text());
     to.roots = std::move(*roots);
     to.method.roots = to.roots;
-    from.prologue.architecture = windlass::kOwnArchitecture;
-    from.prologue.code_size = from.end - from.at;
     auto rows = prologue::rows_of(from.prologue);
     if (!rows) throw std::runtime_error(function_.name + ": " + rows.error().text());
     to.rows = std::move(*rows);
+    if (runtime_.options.windows_unwind) describe_to_windows(from, to, address, info);
     for (ClauseAt& clause : from.clauses) {
       clause.clause.handler = address + code_.labelOffset(clause.handler);
       if (clause.clause.kind == ClauseKind::kFilter) clause.clause.filter = address + code_.labelOffset(clause.filter);
@@ -265,7 +290,7 @@ std::unique_ptr<Code> generate(Runtime& runtime, Cell& cell, int tier, Place pla
   generator.run();
   code.flatten();
   code.resolveUnresolvedLinks();
-  const Word address = place(user, code.codeSize());
+  const Word address = place(user, generator.size());
   code.relocateToBase(address);
   code.copyFlattenedData(reinterpret_cast<void*>(address), code.codeSize());
   __builtin___clear_cache(reinterpret_cast<char*>(address), reinterpret_cast<char*>(address) + code.codeSize());

@@ -24,6 +24,8 @@ class Generator {
   Generator(Runtime& runtime, Cell& cell, int tier, const Sizes& sizes, asmjit::CodeHolder& code);
   void run();
   [[nodiscard]] const Sizes& needed() const { return needed_; }
+  // Of code and Windows unwind information behind it.
+  [[nodiscard]] std::size_t size() const;
   // With all offsets made addresses.
   std::unique_ptr<Code> finish(Word address);
 
@@ -73,6 +75,7 @@ class Generator {
   void prologue_of_method();
   void prologue_of_funclet();
   void epilogue();
+  void describe_to_windows(const Part& from, Piece& to, Word address, Word& info) const;
   void push_shadow();
   void pop_shadow();
 

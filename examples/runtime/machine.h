@@ -7,6 +7,8 @@
 #include <asmjit/arm/a64assembler.h>
 #endif
 #include <windlass/prologue.h>
+#include <windlass/winarm64.h>
+#include <windlass/winx64.h>
 
 #include <cstdint>
 #include <vector>
@@ -53,6 +55,14 @@ struct At {
   Reg base;
   int offset;
 };
+
+// Windows unwind information of a function, whose bytes will stand at `info`. RVAs count from anywhere.
+struct WindowsInformation {
+  std::vector<std::byte> bytes;
+  windlass::winx64::RuntimeFunction function;                // x86-64
+  std::vector<windlass::winarm64::RuntimeFunction> entries;  // AArch64
+};
+WindowsInformation windows_information(const windlass::Prologue& described, std::uint32_t function, std::uint32_t info);
 
 class Machine {
  public:

@@ -1,4 +1,6 @@
 #include <array>
+#include <stdexcept>
+#include <utility>
 
 #include "machine.h"
 
@@ -15,6 +17,13 @@ constexpr windlass::RegisterNumber kLink = 30;
 const Gp scratch = x17;
 
 }  // namespace
+
+WindowsInformation windows_information(const windlass::Prologue& described, std::uint32_t function,
+                                       std::uint32_t info) {
+  auto written = windlass::winarm64::write(described, {.function = function, .info = info});
+  if (!written) throw std::runtime_error(written.error().text());
+  return {std::move(written->bytes), {}, std::move(written->entries)};
+}
 
 void Machine::stop() { a_.brk(1); }
 

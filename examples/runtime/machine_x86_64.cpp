@@ -1,3 +1,6 @@
+#include <stdexcept>
+#include <utility>
+
 #include "machine.h"
 
 namespace lilt {
@@ -11,6 +14,13 @@ Mem word(const At& at) { return qword_ptr(at.base, at.offset); }
 Mem element() { return qword_ptr(kValue, kOther, 3, 16); }
 
 }  // namespace
+
+WindowsInformation windows_information(const windlass::Prologue& described, std::uint32_t function,
+                                       std::uint32_t info) {
+  auto written = windlass::winx64::write(described, {.function = function, .info = info});
+  if (!written) throw std::runtime_error(written.error().text());
+  return {std::move(written->bytes), written->entries.at(0), {}};
+}
 
 void Machine::stop() { a_.int3(); }
 

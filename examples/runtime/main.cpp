@@ -23,6 +23,7 @@ const char kUsage[] =
     "  --check-stacks     keeps a shadow stack, compares walks with it, and says how many were wrong\n"
     "  --sample=US        compares in every thread every so many microseconds, in a signal handler\n"
     "  --alarm=S          raises SIGALRM after so many seconds, for a debugger to stop at\n"
+    "  --windows-unwind   describes frames to walks by Windows unwind information, not by rows\n"
     "  --gdb              shows compiled code to GDB and LLDB\n";
 
 bool parse_option(const std::string& text, lilt::Options& options) {
@@ -45,6 +46,8 @@ bool parse_option(const std::string& text, lilt::Options& options) {
     options.check_stacks = true, options.sample_us = static_cast<long>(value);
   else if (name == "--alarm")
     alarm(static_cast<unsigned>(value));
+  else if (name == "--windows-unwind")
+    options.windows_unwind = true;
   else if (name == "--gdb")
     options.gdb = true;
   else

@@ -24,8 +24,9 @@ namespace lilt {
 using Word = std::uint64_t;
 
 struct Options {
-  bool gc_stress = false;     // collects at every allocation and every call
-  bool check_stacks = false;  // keeps a shadow stack, and compares every walk with it
+  bool gc_stress = false;       // collects at every allocation and every call
+  bool check_stacks = false;    // keeps a shadow stack, and compares every walk with it
+  bool windows_unwind = false;  // walks go by Windows unwind information, not by rows
   bool gdb = false;
   long sample_us = 0;            // compares in a signal handler, so often
   std::uint32_t tier_up = 1000;  // calls until a function is compiled again; 0: never
@@ -88,6 +89,7 @@ struct Piece {
   std::vector<std::byte> roots;
   std::vector<windlass::managed::Clause> clauses;
   std::vector<windlass::FrameRow> rows;
+  std::vector<windlass::winarm64::RuntimeFunction> entries;
   Word body_begin = 0, body_end = 0;  // where the shadow stack has it
   bool returns_reference = false;
 };

@@ -41,10 +41,10 @@ struct FramePlace {
 // Windows unwind information of one function: RVAs count from `base`, an address of the process.
 struct WindowsUnwind {
   std::uint64_t base = 0;
-  winx64::RuntimeFunction function;  // x86-64; all 0: none
+  winx64::RuntimeFunction function = {};  // x86-64; all 0: none
   // AArch64, ascending; more than one where the function is cut into fragments. A pc that none of them contains is in a
   // leaf, or in front of what the function does to its frame.
-  std::span<const winarm64::RuntimeFunction> entries;
+  std::span<const winarm64::RuntimeFunction> entries = {};
 
   [[nodiscard]] bool any() const { return !entries.empty() || function != winx64::RuntimeFunction{}; }
 };

@@ -138,4 +138,12 @@ struct AssemblyOptions {
 [[nodiscard]] Expected<std::string> assembly_of(const Prologue& prologue, std::span<const std::byte> code,
                                                 const AssemblyOptions& options);
 
+// ---- for people ---------------------------------------------------------------------------------------------------
+
+// One .xdata record as CoreCLR's checked JIT prints it (DOTNET_JitUnwindDump), for a method from `begin` to `end` in
+// its code. Errors, `where` an offset in the record: those of reading it; kUnsupported for codes that the JIT does not
+// write (save_any_reg, those of SVE and of system frames). Linear; allocates the text.
+[[nodiscard]] Expected<std::string> jit_unwind_dump(std::span<const std::byte> record, std::uint32_t begin,
+                                                    std::uint32_t end);
+
 }  // namespace windlass::winarm64

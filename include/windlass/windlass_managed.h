@@ -159,8 +159,9 @@ typedef struct windlass_method_description {
   const windlass_method* parent; /* of a funclet; NULL: none. Made before it and freed after it */
   uint32_t funclet;              /* WINDLASS_NO_FUNCLET, ... */
   uint32_t flags;                /* WINDLASS_TRANSPARENT */
-  /* Windows x64 unwind information, which is used if windows_end is not 0: RVAs from an address. Otherwise frames are
-   * unwound by rows: windlass_add_own_code, a code manager, or the program's own call frame information. */
+  /* Windows unwind information, which is used if windows_info is not 0: RVAs from an address. Of ARM64 windows_info is
+   * the second word of the function's one entry, and windows_end 0. Without it frames are unwound by rows:
+   * windlass_add_own_code, a code manager, or the program's own call frame information. */
   uint64_t windows_base;
   uint32_t windows_begin;
   uint32_t windows_end;

@@ -14,6 +14,7 @@
 
 struct windlass_method : windlass::managed::Method {
   std::vector<windlass::managed::Clause> own_clauses;
+  windlass::winarm64::RuntimeFunction own_entry;
   std::vector<std::byte> own_roots;
 };
 

@@ -83,8 +83,13 @@ const char* method_from_c(const windlass_method_description& from, windlass_meth
   to.funclet = static_cast<managed::Funclet>(from.funclet);
   to.parent = from.parent;
   to.transparent = (from.flags & WINDLASS_TRANSPARENT) != 0;
-  if (from.windows_end != 0)
-    to.windows = {from.windows_base, {from.windows_begin, from.windows_end, from.windows_info}, {}};
+  to.windows.base = from.windows_base;
+  if (from.windows_end != 0) {
+    to.windows.function = {from.windows_begin, from.windows_end, from.windows_info};
+  } else if (from.windows_info != 0) {
+    to.own_entry = {from.windows_begin, from.windows_info};
+    to.windows.entries = {&to.own_entry, 1};
+  }
   to.roots = to.own_roots;
   to.clauses = to.own_clauses;
   return nullptr;

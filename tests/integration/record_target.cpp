@@ -73,7 +73,7 @@ int load_and_unload(const char* first, const char* second, double seconds) {
 // ----------------------------------------------------------------------------------------------
 
 [[gnu::noinline]] void short_work() {
-  for (int k = 0; k < 80000; ++k) sink = sink + 1;
+  for (int k = 0; k < 600000; ++k) sink = sink + 1;
 }
 
 int fork_storm(int count) {

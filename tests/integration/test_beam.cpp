@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -65,7 +66,7 @@ std::vector<std::string> callers_of_hold(std::vector<std::string> frames) {
 TEST_F(ErlangStacks, AreWhatTheVirtualMachinePrints) {
   const test::RuntimeProgram program(words("chain"), kFolder);
   const std::vector<std::string> printed = program.printed();
-  ASSERT_GE(printed.size(), 6U);
+  ASSERT_GE(printed.size(), 5U);  // callers at the same place are printed once
   std::set<std::string> leaves;
   for (int i = 0; i < 12; ++i) {
     std::istringstream lines(
@@ -87,14 +88,15 @@ TEST_F(ErlangStacks, AreWhatTheVirtualMachinePrints) {
 
 TEST_F(ErlangStacks, AreWholeWhenSampled) {
   if (const std::string why = test::no_privilege_to_sample(); !why.empty()) GTEST_SKIP() << why;
-  const test::RuntimeProgram working(words("work", "60"), kFolder);
-  ASSERT_FALSE(working.printed().empty());
+  auto working = std::make_unique<test::RuntimeProgram>(words("work", "60"), kFolder);
+  ASSERT_FALSE(working->printed().empty());
   const std::string profile = kFolder + "/work.pb.gz";
   const auto record = [&](pid_t pid) {
     return test::run(fmt::format(WINDLASS_COMMAND " record -v -F 997 --duration {} -p {} -o {} 2>&1",
                                  test::whole() ? 20 : 4, pid, profile));
   };
-  auto recorded = record(working.pid());
+  auto recorded = record(working->pid());
+  working.reset();  // what it has printed goes with it
   ASSERT_EQ(recorded.status, 0) << recorded.output;
   const test::WholeShare share = test::whole_share(test::folded(WINDLASS_COMMAND, profile));
   ::printf("%.2f%% of %lu whole\n", share.percent(), share.all);
@@ -102,7 +104,8 @@ TEST_F(ErlangStacks, AreWholeWhenSampled) {
   EXPECT_GE(share.percent(), 98.0) << recorded.output;
 
   const test::RuntimeProgram chain(words("chain"), kFolder);
-  std::vector<std::string> printed = chain.printed();
+  const std::vector<std::string> printed = chain.printed();
+  ASSERT_GE(printed.size(), 5U);
   recorded = record(chain.pid());
   ASSERT_EQ(recorded.status, 0) << recorded.output;
   std::uint64_t seen = 0, in_c = 0, wrong = 0;

@@ -22,15 +22,13 @@ static_assert(Layout::kProcessStop == 0x58);
 
 // The first word from the one on top of the stack on that is tagged as a return address, and is one: two bits of 0
 // (erl_term.h, _CPMASK).
-constexpr std::uint8_t
-    kUpToTag[] =
-        {
-            DW_OP_dup,  DW_OP_deref, DW_OP_dup, DW_OP_lit0 + 3, DW_OP_and,
-            DW_OP_bra,  6,           0,  // a term, under its address
-            DW_OP_bra,  9,           0,  // not 0: found
-            DW_OP_skip, 1,           0,         DW_OP_drop,     DW_OP_plus_uconst,
-            8,          DW_OP_skip,  0xec,      0xff,           DW_OP_plus_uconst,
-            8,  // the CFA
+constexpr std::uint8_t kUpToTag[] = {
+    DW_OP_dup,  DW_OP_deref, DW_OP_dup, DW_OP_lit0 + 3, DW_OP_and,
+    DW_OP_bra,  6,           0,  // a term, under its address
+    DW_OP_bra,  9,           0,  // not 0: found
+    DW_OP_skip, 1,           0,         DW_OP_drop,     DW_OP_plus_uconst,
+    8,          DW_OP_skip,  0xec,      0xff,           DW_OP_plus_uconst,
+    8,  // the CFA
 };
 
 template <std::size_t N>

@@ -41,8 +41,8 @@ class CodeMap {
 
   std::uint32_t code_start_ = 0, code_size_ = 0, code_flags_ = 0, code_stream_ = 0;
   std::uint32_t kind_mask_ = 0;
-  Tagged stream_map_ = 0;         // once it is known: it is never moved
-  std::uint32_t header_ = 0;      // bytes in front of the code; 0: not known yet
+  Tagged stream_map_ = 0;     // once it is known: it is never moved
+  std::uint32_t header_ = 0;  // bytes in front of the code; 0: not known yet
 };
 
 }  // namespace windlass::runtimes::v8

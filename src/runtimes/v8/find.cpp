@@ -73,9 +73,11 @@ class V8 final : public Runtime {
     for (const Builtins& known : builtins_) {
       if (address < known.range.begin || address >= known.range.end) continue;
       const ImageFacts::Builtin* builtin = file_->facts().builtin_at(address - known.bias);
+      if (builtin == nullptr) builtin = file_->facts().builtin_at(address - known.bias + 1);
       if (builtin == nullptr) return fail(ErrorCode::kNotFound, "between two builtins", address);
       auto code = std::make_unique<BuiltinCode>(*file_, *builtin, known.bias);
       code->lasting = true;
+      code->name = "Builtins_" + builtin->name;
       return code;
     }
     const auto after = own_.upper_bound(address);
@@ -106,7 +108,7 @@ class V8 final : public Runtime {
 
   void functions_at(const Method& method, std::uint64_t address, std::vector<source::NamedFunction>& to) override {
     const Code& code = static_cast<const Code&>(method);
-    if (code.object() == nullptr) return;  // the file's symbols name builtins
+    if (code.object() == nullptr) return;  // it has its symbol's name
     const std::size_t before = to.size();
     static_cast<const CompiledCode&>(code).each_function(
         address - code.begin, [&](std::uint32_t function, std::int32_t position) {

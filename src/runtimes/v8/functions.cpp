@@ -34,8 +34,8 @@ ScopeWords scope_words(const Heap& heap, Tagged scope, std::uint32_t from) {
 }  // namespace
 
 // A function's ScopeInfo (scope-info.tq) has its variables first, then, where there are any: what a class keeps (i),
-// the function's name, or 0, and where that is kept (si), the name that it was given by what it was assigned to (s), and
-// its place in the source (ii). Since V8 13 that place is in front of the variables.
+// the function's name, or 0, and where that is kept (si), the name that it was given by what it was assigned to (s),
+// and its place in the source (ii). Since V8 13 that place is in front of the variables.
 Function Functions::read(const Heap& heap, Tagged name_or_scope) {
   constexpr std::uint32_t kMostInlineNames = 75;  // scope-info.h: kScopeInfoMaxInlinedLocalNamesSize
   const Layout& layout = heap.layout();
@@ -63,8 +63,9 @@ Function Functions::read(const Heap& heap, Tagged name_or_scope) {
   }
   found.begin = small_integer(place[0]).value_or(0);
   found.end = small_integer(place[1]).value_or(0);
-  const std::size_t name = behind.kinds.find('s');
-  if (name < std::min(end, behind.kinds.size())) found.name = heap.text(behind.words[name], kLongestName).value_or("");
+  // The name may be an empty string.
+  for (std::size_t i = 0; i < std::min(end, behind.kinds.size()) && found.name.empty(); ++i)
+    if (behind.kinds[i] == 's') found.name = heap.text(behind.words[i], kLongestName).value_or("");
   if (found.begin < 0 || found.end < found.begin) found.begin = found.end = 0;
   return found;
 }
@@ -91,8 +92,7 @@ std::uint32_t Functions::number_of(const Heap& heap, Tagged shared) {
     value.append(1, '\0').append(reinterpret_cast<const char*>(&part), sizeof part);
   const auto known = by_value_.find(value);
   if (known == by_value_.end() && functions_.size() >= kMaxFunctions) return kNone;
-  const std::uint32_t number =
-      known != by_value_.end() ? known->second : static_cast<std::uint32_t>(functions_.size());
+  const std::uint32_t number = known != by_value_.end() ? known->second : static_cast<std::uint32_t>(functions_.size());
   if (known == by_value_.end()) {
     functions_.push_back(std::move(function));
     by_value_.emplace(std::move(value), number);

@@ -14,8 +14,8 @@
 namespace windlass::runtimes::v8 {
 
 struct Function {
-  std::string name;             // empty: it has none
-  std::uint32_t script = 0;     // index
+  std::string name;                 // empty: it has none
+  std::uint32_t script = 0;         // index
   std::int32_t begin = 0, end = 0;  // characters of the script
 };
 
@@ -30,7 +30,9 @@ class Functions {
   // says is read anew each time: the collector moves functions, and others come to where they were.
   [[nodiscard]] std::uint32_t number_of(const Heap& heap, Tagged shared);
   [[nodiscard]] const Function& function(std::uint32_t number) const { return functions_[number]; }
-  [[nodiscard]] const std::string& file_of(std::uint32_t number) const { return scripts_[functions_[number].script].name; }
+  [[nodiscard]] const std::string& file_of(std::uint32_t number) const {
+    return scripts_[functions_[number].script].name;
+  }
   // Of a position in its script; where that is not one of the function, of its begin. 0: not known.
   [[nodiscard]] std::uint32_t line_of(std::uint32_t number, std::int32_t position) const;
 

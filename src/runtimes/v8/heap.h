@@ -42,7 +42,9 @@ struct Layout {
   // Of the data for deoptimisation: words behind the length.
   std::uint32_t deopt_inlined_count = 0, deopt_literals = 0, deopt_shared = 0, deopt_positions = 0;
 
-  [[nodiscard]] bool is_byte_array(std::uint16_t type) const { return type == byte_arrays[0] || type == byte_arrays[1]; }
+  [[nodiscard]] bool is_byte_array(std::uint16_t type) const {
+    return type == byte_arrays[0] || type == byte_arrays[1];
+  }
   [[nodiscard]] bool is_fixed_array(std::uint16_t type) const {
     return type == fixed_arrays[0] || type == fixed_arrays[1] || type == fixed_arrays[2];
   }

@@ -39,7 +39,7 @@ class Names {
   [[nodiscard]] const Functions& functions() const { return functions_; }
 
  private:
-  static constexpr std::int32_t kTwoBitsSince = 13;
+  static constexpr std::int32_t kTwoBitsSince = 14;
 
   void fill_optimized(CompiledCode& code);
   void fill_baseline(CompiledCode& code);

@@ -33,7 +33,8 @@ std::int64_t with_sign(std::uint64_t value) {
 
 SourcePosition unpacked(std::int64_t code, std::uint64_t raw) {
   constexpr std::uint64_t kExternal = 1;  // of code that is no script's
-  const auto offset = static_cast<std::int32_t>(raw >> 1 & 0x3fff'ffff), inlining = static_cast<std::int32_t>(raw >> 31 & 0xffff);
+  const auto offset = static_cast<std::int32_t>(raw >> 1 & 0x3fff'ffff),
+             inlining = static_cast<std::int32_t>(raw >> 31 & 0xffff);
   return {code, (raw & kExternal) != 0 ? -1 : offset - 1, inlining - 1};
 }
 

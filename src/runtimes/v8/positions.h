@@ -1,4 +1,5 @@
-// Which place of its source an instruction or a bytecode comes from, and which bytecode an instruction of baseline code.
+// Which place of its source an instruction or a bytecode comes from, and which bytecode an instruction of baseline
+// code.
 //
 // v8/v8, src/codegen/source-position-table.cc; src/baseline/bytecode-offset-iterator.h.
 #pragma once
@@ -18,7 +19,7 @@ struct SourcePosition {
 };
 
 // How far an entry's code is from the one before: with a sign that says whether a statement begins there, or, since
-// V8 13, above two bits that say what the place is.
+// V8 14 (13.6 has the sign, 14.6 the bits), above two bits that say what the place is.
 enum class PositionForm : std::uint8_t { kSign, kTwoBits };
 
 // Ascending by code. Nothing: it is no such table, or not of this form.

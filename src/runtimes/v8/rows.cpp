@@ -1,9 +1,12 @@
 #include "runtimes/v8/rows.h"
 
 #include <algorithm>
+#include <array>
+#include <optional>
 #include <utility>
 
 #include "arch/registers.h"
+#include "code/stack_effect.h"
 
 namespace windlass::runtimes::v8 {
 namespace {
@@ -16,34 +19,80 @@ FrameRow frame_row(std::uint64_t begin, std::uint64_t end) {
   row.cfa = CfaRule::at(x86_64::kRbp, 16);
   row.return_address = RegisterRule::at_cfa(-8);
   (void)row.registers.set(x86_64::kRbp, RegisterRule::at_cfa(-16));
-  for (const RegisterNumber lost : {RegisterNumber{x86_64::kRbx}, RegisterNumber{12}, RegisterNumber{13},
-                                    RegisterNumber{14}, RegisterNumber{15}})
+  for (const RegisterNumber lost :
+       {RegisterNumber{x86_64::kRbx}, RegisterNumber{12}, RegisterNumber{13}, RegisterNumber{14}, RegisterNumber{15}})
     (void)row.registers.set(lost, RegisterRule::undefined());
   return row;
+}
+
+// Where code that does not set up its frame itself has it: baseline code behind its first call, which does that for it
+// (Builtins::Generate_BaselineOutOfLinePrologue), code that goes on with an interpreter's frame (OSR) from the start.
+// Nothing: it sets it up.
+std::optional<std::size_t> framed_from(ByteView code, std::uint64_t address, bool baseline) {
+  using Kind = windlass::code::StackEffect::Kind;
+  constexpr std::size_t kFarthest = 256;
+  for (std::size_t at = 0; at < std::min(code.size(), kFarthest);) {
+    const auto effect = windlass::code::stack_effect(*code.sub(at, code.size() - at), address + at);
+    if (!effect || effect->kind == Kind::kJump || effect->kind == Kind::kReturn) break;
+    at += effect->length;
+    if (effect->kind == Kind::kPush && effect->reg == x86_64::kRbp) return std::nullopt;
+    if (effect->kind == Kind::kCall && baseline) return at;
+    if (effect->kind != Kind::kNone && effect->kind != Kind::kBranch) break;
+  }
+  return baseline ? std::nullopt : std::optional<std::size_t>(0);
+}
+
+// Of code that stands in its frame from an offset on: as if it were set up right in front of that. (What is in memory
+// there is something else and must not be read.)
+Expected<Description> describe_framed(std::vector<std::byte> code, std::uint64_t address, std::size_t from) {
+  constexpr std::array kSetUp = {std::byte{0x55}, std::byte{0x48}, std::byte{0x89}, std::byte{0xe5}};
+  const std::size_t shift = kSetUp.size();
+  code.erase(code.begin(), code.begin() + static_cast<std::ptrdiff_t>(from));
+  code.insert(code.begin(), kSetUp.begin(), kSetUp.end());
+  auto found = describe_code({code.data(), code.size()}, address + from - shift, false, {});
+  if (!found) return found;
+  std::vector<FrameRow> rows;
+  if (from != 0) {
+    FrameRow& entry = rows.emplace_back();
+    entry = frame_row(0, from);
+    entry.cfa = CfaRule::at(x86_64::kRsp, 8);
+    (void)entry.registers.set(x86_64::kRbp, RegisterRule::same_value());
+  }
+  for (FrameRow& row : found->rows) {
+    row.begin = std::max<std::uint64_t>(row.begin, shift) + from - shift;
+    if (row.end <= shift) continue;
+    row.end = row.end + from - shift;
+    rows.push_back(std::move(row));
+  }
+  found->rows = std::move(rows);
+  return found;
 }
 
 bool is_frame_row(const FrameRow& row) { return row.cfa == CfaRule::at(x86_64::kRbp, 16); }
 
 }  // namespace
 
-Code::Code(std::uint64_t at, std::uint64_t size, std::shared_ptr<const Description> description, bool frames)
-    : description_(std::move(description)), frames_(frames) {
+Code::Code(std::uint64_t at, std::uint64_t size, std::shared_ptr<const Description> description, bool frames,
+           std::uint32_t front)
+    : description_(std::move(description)), frames_(frames), front_(front) {
   begin = at;
   end = at + size;
   lasting = false;
 }
 
 Expected<void> Code::row_at(std::uint64_t address, FrameRow& to) const {
-  const std::uint64_t offset = address - begin;
-  if (description_ != nullptr) {
+  if (description_ != nullptr && address - begin >= front_) {
+    const std::uint64_t offset = address - begin - front_;
     const auto after = std::ranges::upper_bound(description_->rows, offset, {}, &FrameRow::begin);
     if (after != description_->rows.begin() && offset < std::prev(after)->end) {
       to = *std::prev(after);
-      to.begin += begin;
-      to.end += begin;
+      to.begin += begin + front_;
+      to.end += begin + front_;
       return {};
     }
   }
+  if (description_ != nullptr && address < begin + front_)  // what is returned to is its first instruction
+    return row_at(begin + front_, to);
   // Behind calls that throw and are caught here, and where optimised code is left for good.
   if (!frames_) return fail(ErrorCode::kNotFound, "nothing is known of this instruction's frame", address);
   to = frame_row(address, address + 1);
@@ -53,8 +102,8 @@ Expected<void> Code::row_at(std::uint64_t address, FrameRow& to) const {
 void Code::for_each_row(source::RowSink row, source::ErrorSink) const {
   if (description_ == nullptr) return;
   for (FrameRow copy : description_->rows) {
-    copy.begin += begin;
-    copy.end += begin;
+    copy.begin += begin + front_;
+    copy.end += begin + front_;
     row(copy);
   }
 }
@@ -79,8 +128,13 @@ Expected<std::unique_ptr<CompiledCode>> CompiledCode::read(const Heap& heap, con
     return heap.memory().read(address, to, size);
   };
   std::shared_ptr<const Description> description;
-  if (auto found = describe_code({code.data(), code.size()}, object.begin, false, read))
-    description = std::make_shared<Description>(std::move(*found));
+  const std::uint32_t baseline = heap.layout().kind_baseline;
+  const auto from = object.kind >= baseline
+                        ? framed_from({code.data(), code.size()}, object.begin, object.kind == baseline)
+                        : std::nullopt;
+  auto found = from ? describe_framed(std::move(code), object.begin, *from)
+                    : describe_code({code.data(), code.size()}, object.begin, false, read);
+  if (found) description = std::make_shared<Description>(std::move(*found));
   return std::unique_ptr<CompiledCode>(new CompiledCode(object, std::move(description)));
 }
 

@@ -29,21 +29,28 @@ class Code : public Method {
   [[nodiscard]] bool has_frame(std::uint64_t address) const;
 
  protected:
-  Code(std::uint64_t at, std::uint64_t size, std::shared_ptr<const Description> description, bool frames);
+  Code(std::uint64_t at, std::uint64_t size, std::shared_ptr<const Description> description, bool frames,
+       std::uint32_t front = 0);
 
  private:
   std::shared_ptr<const Description> description_;  // null: nothing is known
-  bool frames_;  // where the flow does not come to, it stands in its frame
+  bool frames_;                                     // where the flow does not come to, it stands in its frame
+  std::uint32_t front_;                             // bytes in front of what is described
 };
 
 class BuiltinCode final : public Code {
  public:
   BuiltinCode(const ImageFile& file, const ImageFacts::Builtin& builtin, std::uint64_t bias)
-      : Code(builtin.begin + bias, builtin.end - builtin.begin, file.described(builtin), false),
-        interprets_(builtin.name.starts_with("InterpreterEnter") || builtin.name.starts_with("InterpreterEntry")) {}
+      : BuiltinCode(file, builtin, bias, builtin.name.find("InterpreterEnterAt") != std::string::npos) {}
   bool interprets() const override { return interprets_; }
 
  private:
+  // One that goes on in an interpreter's frame that is there already is returned to at its first instruction, behind
+  // which it is looked up in front of it.
+  BuiltinCode(const ImageFile& file, const ImageFacts::Builtin& builtin, std::uint64_t bias, bool in_frame)
+      : Code(builtin.begin + bias - 1, builtin.end - builtin.begin + 1, in_frame ? nullptr : file.described(builtin),
+             in_frame, 1),
+        interprets_(in_frame || builtin.name.starts_with("InterpreterEntryTrampoline")) {}
   bool interprets_;
 };
 

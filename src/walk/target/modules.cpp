@@ -102,20 +102,21 @@ class ModuleAdder {
   // All of it the file's, or a runtime's builtins among it.
   Expected<void> add_file_code(const ModuleInfo& info) {
     Expected<void> added;
-    manager::cut_file_by(published_, info.begin, info.end, [&](std::uint64_t begin, std::uint64_t end, const auto& code) {
-      ModuleInfo part = info;
-      part.begin = begin;
-      part.end = end;
-      Expected<void> piece;
-      if (code == nullptr) {
-        piece = target_.space.add_module(std::move(part));
-      } else {
-        auto module = std::make_unique<Module>(std::move(part), code->make_source());
-        module->forget_id();
-        piece = target_.space.add_module(std::move(module));
-      }
-      if (!piece) added = piece;
-    });
+    manager::cut_file_by(published_, info.begin, info.end,
+                         [&](std::uint64_t begin, std::uint64_t end, const auto& code) {
+                           ModuleInfo part = info;
+                           part.begin = begin;
+                           part.end = end;
+                           Expected<void> piece;
+                           if (code == nullptr) {
+                             piece = target_.space.add_module(std::move(part));
+                           } else {
+                             auto module = std::make_unique<Module>(std::move(part), code->make_source());
+                             module->forget_id();
+                             piece = target_.space.add_module(std::move(module));
+                           }
+                           if (!piece) added = piece;
+                         });
     return added;
   }
 

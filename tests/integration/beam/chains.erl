@@ -11,7 +11,7 @@ main([What | Rest]) ->
 
 run(What, Parent) ->
     case What of
-        {chain, _} -> outer(3, <<0:80000>>);
+        {chain, _} -> outer(1, <<0:80000>>);
         {work, [Seconds]} -> work(erlang:monotonic_time(millisecond) + 1000 * list_to_integer(atom_to_list(Seconds)))
     end,
     Parent ! done.
@@ -35,7 +35,7 @@ bottom(Binary) ->
 %% Does return, as far as the compiler knows: else its callers would leave it their frames.
 hold(_, 0) -> 0;
 hold(Binary, Left) ->
-    _ = erlang:md5(Binary),
+    put(hash, erlang:md5(Binary)),
     _ = fibonacci(10),
     hold(Binary, Left - 1).
 

@@ -205,9 +205,9 @@ process::ProcMap map_of(std::uint64_t begin, const char* path, bool executable, 
   return map;
 }
 
-Expected<image::MappedFile> no_file(const process::ProcMap& map) {
+constexpr auto no_file = [](const process::ProcMap& map) -> Expected<image::MappedFile> {
   return fail(ErrorCode::kNotFound, "there is no file", map.begin);
-}
+};
 
 TEST(FindRuntimes, LooksAtTheMemoryOnlyWhereThereIsCodeOfNoFile) {
   int opened = 0;

@@ -394,5 +394,66 @@ TEST(WinArm64EncodePacked, Limits) {
   EXPECT_EQ(error([](PackedFields& f) { f.frame_size = 16; }), ErrorCode::kMalformed);
 }
 
+// As the checked JIT's DumpUnwindInfo() prints it.
+TEST(WinArm64JitUnwindDump, IsTheClrs) {
+  const std::uint8_t bytes[] = {0x14, 0x00, 0x40, 0x18,                                // 20 words, 1 scope, 3 of codes
+                                0x10, 0x00, 0x80, 0x01,                                // at word 16, from code 6
+                                0xe1, 0xc8, 0x04, 0xd2, 0xc6, 0x83, 0xda, 0x03, 0xc8,  // its saves, and an epilogue
+                                0x02, 0x85, 0xe4};
+  EXPECT_EQ(
+      jit_unwind_dump(std::as_bytes(std::span(bytes)), 0x20, 0x70).value(),
+      "Unwind Info:\n"
+      "  >> Start offset   : 0x000020 (not in unwind data)\n"
+      "  >>   End offset   : 0x000070 (not in unwind data)\n"
+      "  Code Words        : 3\n"
+      "  Epilog Count      : 1\n"
+      "  E bit             : 0\n"
+      "  X bit             : 0\n"
+      "  Vers              : 0\n"
+      "  Function Length   : 20 (0x00014) Actual length = 80 (0x000050)\n"
+      "  ---- Epilog scopes ----\n"
+      "  ---- Scope 0\n"
+      "  Epilog Start Offset        : 16 (0x00010) Actual offset = 64 (0x000040) Offset from main function begin = "
+      "96 (0x000060)\n"
+      "  Epilog Start Index         : 6 (0x06)\n"
+      "  ---- Unwind codes ----\n"
+      "    E1          set_fp; mov fp, sp\n"
+      "    C8 04       save_regp X#0 Z#4 (0x04); stp x19, x20, [sp, #32]\n"
+      "    D2 C6       save_reg X#11 Z#6 (0x06); str lr, [sp, #48]\n"
+      "    83          save_fplr_x #3 (0x03); stp fp, lr, [sp, #-32]!\n"
+      "    ---- Epilog start at index 6 ----\n"
+      "    DA 03       save_fregp_x X#0 Z#3 (0x03); stp d8, d9, [sp, #-32]!\n"
+      "    C8 02       save_regp X#0 Z#2 (0x02); stp x19, x20, [sp, #16]\n"
+      "    85          save_fplr_x #5 (0x05); stp fp, lr, [sp, #-48]!\n"
+      "    E4          end\n\n");
+}
+
+TEST(WinArm64JitUnwindDump, OtherCodesAndForms) {
+  const std::uint8_t one[] = {0x08, 0x00, 0x60, 0x10,  // E, from code 1
+                              0x02, 0xc0, 0x40, 0xe0, 0x00, 0x10, 0x00, 0xe4};
+  const std::string text = jit_unwind_dump(std::as_bytes(std::span(one)), 0, 32).value();
+  EXPECT_NE(text.find("  --- One epilog, unwind codes at 1\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("    02          alloc_s #2 (0x02); sub sp, sp, #32 (0x020)\n"
+                      "    ---- Epilog start at index 1 ----\n"
+                      "    C0 40       alloc_m #64 (0x040); sub sp, sp, #1024 (0x0400)\n"
+                      "    E0 00 10 00 alloc_l 4096 (0x001000); sub sp, sp, #65536 (010000)\n"),
+            std::string::npos)
+      << text;
+  const std::uint8_t extended[] = {0x08, 0x00, 0x00, 0x00, 0x00, 0x00, 0x01, 0x00, 0x24, 0xe2, 0x02, 0xe4};
+  const std::string large = jit_unwind_dump(std::as_bytes(std::span(extended)), 0, 32).value();
+  EXPECT_NE(large.find("  ---- Extension word ----\n  Extended Code Words        : 1\n"
+                       "  Extended Epilog Count      : 0\n  ---- Epilog scopes ----\n  No epilogs\n"),
+            std::string::npos)
+      << large;
+  EXPECT_NE(large.find("    24          save_r19r20_x #4 (0x04); stp x19, x20, [sp, #-32]!\n"
+                       "    E2 02       add_fp 2 (0x02); add fp, sp, #16\n"),
+            std::string::npos)
+      << large;
+  const std::uint8_t trap[] = {0x08, 0x00, 0x20, 0x08, 0xe8, 0xe4, 0xe4, 0xe4};
+  EXPECT_EQ(jit_unwind_dump(std::as_bytes(std::span(trap)), 0, 32).error().code, ErrorCode::kUnsupported);
+  EXPECT_EQ(jit_unwind_dump(std::as_bytes(std::span(trap).first(6)), 0, 32).error().code, ErrorCode::kTruncated);
+  EXPECT_EQ(jit_unwind_dump({}, 0, 1).error().code, ErrorCode::kTruncated);
+}
+
 }  // namespace
 }  // namespace windlass::winarm64

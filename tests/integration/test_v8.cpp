@@ -1,0 +1,138 @@
+// Stacks of JavaScript in node, from outside, against what V8 itself prints of them: JavaScript of our own
+// (v8/chains.js) on the releases of node that can be had, in each of the ways in which V8 runs functions.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "integration/v8/program.h"
+#include "support/privilege.h"
+#include "support/run_command.h"
+
+namespace windlass {
+namespace {
+
+using nlohmann::json;
+using test::run;
+
+struct Stack {
+  std::string end;
+  std::vector<std::string> frames;  // "NAME FILE LINE" of JavaScript's, inlined ones too, up to where C++ called it
+};
+
+// Functions of JavaScript have files that are scripts; builtins have none, C++ has others.
+bool is_script(const std::string& file) { return file.ends_with(".js") || file.starts_with("node:"); }
+
+Stack walk(pid_t pid) {
+  std::istringstream lines(run(fmt::format(WINDLASS_COMMAND " walk --json -i -l -p {} 2>/dev/null", pid)).output);
+  for (std::string line; std::getline(lines, line);) {
+    const json read = json::parse(line);
+    Stack stack{read["end"], {}};
+    const auto add = [&](const json& frame) {
+      const std::string name = frame["function"].is_string() ? frame["function"].get<std::string>() : "";
+      const std::string file =
+          frame.contains("file") && frame["file"].is_string() ? frame["file"].get<std::string>() : "";
+      if (is_script(file)) stack.frames.push_back(fmt::format("{} {} {}", name, file, frame.value("line", 0)));
+    };
+    for (const json& frame : read["frames"]) {
+      if (frame.contains("inlined"))
+        for (const json& inlined : frame["inlined"]) add(inlined);
+      add(frame);
+    }
+    if (!stack.frames.empty()) return stack;
+  }
+  return {};
+}
+
+TEST(V8, StacksAreWhatV8Prints) {
+  const auto releases = test::node_releases();
+  if (releases.empty()) GTEST_SKIP() << "no node";
+  for (const test::NodeRelease& release : releases)
+    for (const test::NodeWay& way : test::node_ways()) {
+      SCOPED_TRACE(fmt::format("{} {}", release.program, way.name));
+      const test::NodeProgram program(release.program, way.options, {"stack", way.seconds});
+      std::vector<std::string> printed;
+      for (const std::string& line : program.printed()) {
+        std::istringstream words(line);
+        std::string name, file, number;
+        std::getline(words, name, '\t') && std::getline(words, file, '\t') && std::getline(words, number);
+        if (is_script(file))
+          printed.push_back(fmt::format("{} {} {}", name == "null" ? "(anonymous)" : name, file, number));
+      }
+      ASSERT_GT(printed.size(), 15U);
+      const Stack stack = walk(program.pid());
+      EXPECT_EQ(stack.end, "complete");
+      std::vector<std::string> walked = stack.frames;
+      // Where it waits is another line than where it printed.
+      ASSERT_GT(walked.size(), 1U);
+      EXPECT_TRUE(walked.front().starts_with("bottom ")) << walked.front();
+      walked.erase(walked.begin());
+      printed.erase(printed.begin());
+      EXPECT_EQ(walked, printed);
+    }
+}
+
+// Of the frames of a folded line those of the chain, which is left and right by turns with spin at the end.
+bool is_possible(const std::vector<std::string>& chain) {
+  for (std::size_t i = 0; i < chain.size(); ++i) {
+    const bool last = i + 1 == chain.size();
+    if (i == 0 ? chain[i] != "left" : chain[i] == chain[i - 1]) return false;
+    if (chain[i] == "spin" && !last) return false;
+  }
+  return true;
+}
+
+std::vector<std::string> chain_of(const std::string& line) {
+  std::vector<std::string> chain;
+  std::istringstream frames(line.substr(0, line.rfind(' ')));
+  for (std::string frame; std::getline(frames, frame, ';');)
+    if (frame == "left" || frame == "right" || frame == "spin") chain.push_back(frame);
+  return chain;
+}
+
+TEST(V8, SamplesHaveTheStacksThatThereCanBe) {
+  if (const std::string reason = test::no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
+  const auto releases = test::node_releases();
+  if (releases.empty()) GTEST_SKIP() << "no node";
+  for (const test::NodeRelease& release : releases)
+    for (const test::NodeWay& way : test::node_ways()) {
+      if (!test::whole() && std::string_view(way.name) != "interpreted" && std::string_view(way.name) != "tiers")
+        continue;
+      SCOPED_TRACE(fmt::format("{} {}", release.program, way.name));
+      const std::string file = test::kV8Folder + "/work.pb.gz";
+      std::string options;
+      for (const std::string& option : way.options) options += option + " ";
+      const auto recorded = run(fmt::format(WINDLASS_COMMAND " record -F 1999 -o {} -- {} {}{} work 2 2>&1", file,
+                                            release.program, options, test::kV8Chains));
+      ASSERT_EQ(recorded.status, 0) << recorded.output;
+      std::size_t whole = 0, all = 0, at_work = 0, wrong = 0;
+      std::string first_wrong;
+      std::istringstream lines(run(WINDLASS_COMMAND " report --folded " + file).output);
+      for (std::string line; std::getline(lines, line);) {
+        const std::size_t count = std::stoul(line.substr(line.rfind(' ')));
+        all += count;
+        if (line.find("[truncated") != std::string::npos) continue;
+        whole += count;
+        const std::vector<std::string> chain = chain_of(line);
+        if (!chain.empty()) at_work += count;
+        if (is_possible(chain)) continue;
+        wrong += count;
+        if (first_wrong.size() < 2000) first_wrong += line + "\n";
+      }
+      ::printf("node %d %s: %zu of %zu whole, %zu at work, %zu wrong\n", release.major, way.name, whole, all, at_work,
+               wrong);
+      EXPECT_GT(all, 20U);
+      if (release.major == 24) continue;  // docs/RUNTIMES.md: not right yet
+      EXPECT_EQ(wrong, 0U) << first_wrong;
+      EXPECT_GT(at_work, 20U);
+      EXPECT_GE(whole * 100, all * 98) << recorded.output;
+    }
+}
+
+}  // namespace
+}  // namespace windlass

