@@ -42,7 +42,8 @@ class LiltPrograms : public testing::TestWithParam<std::tuple<const char*, const
 
 TEST_P(LiltPrograms, PrintWhatTheyShould) {
   const auto& [name, options] = GetParam();
-  const auto seen = run(fmt::format("timeout 60 {} '{}' 2>/dev/null", lilt(options), program(name)));
+  const auto seen =
+      run(fmt::format("timeout {} {} '{}' 2>/dev/null", kEmulated ? 300 : 60, lilt(options), program(name)));
   EXPECT_EQ(seen.status, 0) << "4: a walk was wrong";
   EXPECT_EQ(seen.output, expected(name));
 }
