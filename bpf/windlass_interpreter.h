@@ -25,9 +25,9 @@ enum wl_interpreted_end {
 
 /* The word in a frame that was read; a verifier sees that it is in there. */
 #define WL_FRAME_WORD(it, offset) \
-  (*(const __u64*)((const __u8*)(it)->frame + ((offset) & (WL_INTERPRETER_FRAME_BYTES - 8))))
+  (*(const __u64*)(const void*)((const __u8*)(it)->frame + ((offset) & (WL_INTERPRETER_FRAME_BYTES - 8))))
 #define WL_FRAME_HALF(it, offset) \
-  (*(const __u32*)((const __u8*)(it)->frame + ((offset) & (WL_INTERPRETER_FRAME_BYTES - 4))))
+  (*(const __u32*)(const void*)((const __u8*)(it)->frame + ((offset) & (WL_INTERPRETER_FRAME_BYTES - 4))))
 #define WL_FRAME_BYTE(it, offset) (((const __u8*)(it)->frame)[(offset) & (WL_INTERPRETER_FRAME_BYTES - 1)])
 
 /* Is the thread state that was found for a thread before still its? */

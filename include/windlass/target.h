@@ -72,7 +72,7 @@ struct Target {
   std::shared_ptr<walk::Interpreted> interpreted = {};  // what interpreted_functions() asks; null: nobody
 };
 
-// Interpreters keep a list of what a thread runs apart from its stack (CPython, Ruby): Frame::function for each frame
+// Interpreters keep a list of what a thread runs apart from its stack (CPython): Frame::function for each frame
 // of a thread's walk that is over, innermost first, whose addresses are `pcs`. Empty: there is no interpreter, or the
 // walk did not come to the outermost frame, or the list does not fit the stack.
 [[nodiscard]] std::vector<std::uint64_t> interpreted_functions(const Target& target, const Thread& thread,

@@ -33,7 +33,7 @@ std::optional<Load> load_of(const std::uint8_t* code, std::uint64_t address) {
     case 0x07: break;
     default: return std::nullopt;
   }
-  if (size == 1) load.displacement = static_cast<std::int8_t>(*at);
+  if (size == 1) load.displacement = std::int32_t{*at} - (*at >= 0x80 ? 0x100 : 0);  // sign-extended
   if (size == 4) std::memcpy(&load.displacement, at, sizeof load.displacement);
   at += size;
   if (*at != 0xc3) return std::nullopt;

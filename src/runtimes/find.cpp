@@ -172,7 +172,8 @@ void add_interpreters(manager::PublishedCodes& codes, std::span<const process::P
 }
 
 bool has_interpreter(const Memory& image, std::uint64_t base) {
-  return std::ranges::any_of(kInterpreters, [&](const InterpreterKind& kind) { return bool(kind.find(image, base)); });
+  return std::ranges::any_of(kInterpreters,
+                             [&](const InterpreterKind& kind) { return kind.find(image, base).has_value(); });
 }
 
 }  // namespace windlass::runtimes

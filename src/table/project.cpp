@@ -87,7 +87,7 @@ class Projection {
     rule.x_kind = WL_REG_UNDEFINED;
     rule.x_offset = static_cast<std::int16_t>(second | stack.addend / kWord);
     rule.ra_kind = stack.saves_pc ? WL_REG_BASE : WL_REG_CFA;
-    rule.ra_offset = stack.saves_pc ? kWord : -static_cast<std::int16_t>(kWord);
+    rule.ra_offset = static_cast<std::int16_t>(stack.saves_pc ? 8 : -8);
     rule.fp_kind = kind_of(fp) & 15;
     rule.fp_offset = fp.offset;
     return true;

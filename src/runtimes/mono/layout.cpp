@@ -59,7 +59,7 @@ class Exports : public Needed {
     return code;
   }
   template <typename Read>
-  auto take(std::uint64_t at, Read&& read) -> typename decltype(read(at))::value_type {
+  auto take(std::uint64_t at, Read&& read) -> decltype(read(at))::value_type {
     if (at == 0) return 0;
     const auto found = read(at);
     if (!found) note(found.error());

@@ -13,15 +13,20 @@ std::string text_at(const Memory& memory, std::uint64_t field) {
   return at ? read_text(memory, *at, kLongest) : std::string();
 }
 
+std::string joined(std::string outer, const std::string& name) {
+  if (!outer.empty() && !name.empty()) outer += '.';
+  return outer += name;
+}
+
 std::string class_name(const Memory& memory, const Layout& layout, std::uint64_t of) {
   std::string name;
   for (unsigned nesting = 0; of != 0 && nesting < kMaxNesting; ++nesting) {
     const std::string part = text_at(memory, of + layout.class_name);
-    name = name.empty() ? part : part + "." + name;
+    name = joined(part, name);
     const auto outer = read_value<std::uint64_t>(memory, of + layout.class_outer);
     if (!outer || *outer == 0) {
       const std::string space = text_at(memory, of + layout.class_namespace);
-      return space.empty() ? name : space + "." + name;
+      return joined(space, name);
     }
     of = *outer;
   }

@@ -48,8 +48,7 @@ Expected<std::shared_ptr<const ImageFile>> ImageFile::open(image::MappedFile fil
   if (!facts) return std::unexpected(facts.error());
   const auto layout = Layout::make(*facts);
   if (!layout) return std::unexpected(layout.error());
-  const std::shared_ptr<const ImageFile> made(
-      new ImageFile(std::move(file), std::move(*image), std::move(*facts), *layout));
+  std::shared_ptr<const ImageFile> made(new ImageFile(std::move(file), std::move(*image), std::move(*facts), *layout));
   known[key] = made;
   return made;
 }

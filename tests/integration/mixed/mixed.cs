@@ -1,6 +1,6 @@
 // C# that calls C, which calls C#, which calls C: for as many seconds as the argument says.
 using System;
-using System.Diagnostics;
+using System.Runtime.CompilerServices;
 using System.Runtime.InteropServices;
 
 namespace System.Private.CoreLib { class Dummy {} }  // rebundle.py
@@ -16,11 +16,13 @@ namespace Chains {
     static readonly Back back = Inner;
     static int calls;
 
+    [MethodImpl(MethodImplOptions.NoInlining)]  // inlined methods are not shown
     static void Inner() {
       mixed_spin();
       calls++;
     }
 
+    [MethodImpl(MethodImplOptions.NoInlining)]
     static void Outer(int depth) {
       if (depth > 0) Outer(depth - 1);
       else mixed_enter(back);
@@ -29,8 +31,8 @@ namespace Chains {
 
     static void Main(string[] arguments) {
       double seconds = double.Parse(Environment.GetEnvironmentVariable("MIXED_SECONDS"));
-      var watch = Stopwatch.StartNew();
-      while (watch.Elapsed.TotalSeconds < seconds) Outer(3);
+      DateTime end = DateTime.UtcNow.AddSeconds(seconds);
+      while (DateTime.UtcNow < end) Outer(3);
     }
   }
 }

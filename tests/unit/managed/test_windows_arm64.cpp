@@ -129,6 +129,25 @@ TEST_F(WindowsArm64, CallersAreThoseOfTheRowsAtEveryInstruction) {
   EXPECT_EQ(by_windows.size(), 3 * kSize / 4);
 }
 
+// In front of its prologue a method's return address is in lr, and that where the thread's registers were saved.
+TEST_F(WindowsArm64, AReturnAddressInARegisterIsWhereThatWasSaved) {
+  registers.set_pc(CodeAddress::instruction(inner->begin));
+  ContextFrame stopped(FrameKind::kRedirected, FrameForm::kContext);
+  stopped.context.set(registers);
+  const std::uint64_t at = registers.sp() - 0x400;
+  stopped.header.next = kEndOfFrames;
+  stopped.header.cookie = thread.cookie ^ at;
+  mem->put(at, stopped);
+  thread.frames = at;
+  const auto lr = at + offsetof(ContextFrame, context) + offsetof(SavedContext, value) + kX30 * sizeof(std::uint64_t);
+  ManagedWalker walker(thread, Registers(Architecture::kAArch64), kThreadIsSuspended | kFunctionsOnly);
+  ASSERT_TRUE(walker.next()) << walker.error()->text();
+  EXPECT_EQ(walker.frame().method, inner);
+  ASSERT_TRUE(walker.next()) << walker.error()->text();
+  EXPECT_EQ(walker.frame().method, middle);
+  EXPECT_EQ(walker.frame().saved.at(walker.frame().registers, kPc), lr);
+}
+
 // inner stands in its body, called by middle, and that by outer, which keeps a reference in x19 and one on its stack.
 TEST_F(WindowsArm64, WholeStacksAndTheirRoots) {
   const StackMap map{.code_size = kSize,

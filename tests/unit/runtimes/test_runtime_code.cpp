@@ -219,9 +219,12 @@ TEST(FindRuntimes, LooksAtTheMemoryOnlyWhereThereIsCodeOfNoFile) {
   manager::PublishedCodes codes;
   add_runtimes(codes, maps, open_memory, no_file, {});
   EXPECT_EQ(opened, 0);
+  std::uint64_t inode = 100;
   for (const char* path : {"", "/memfd:doublemapper"}) {
+    maps[0].file.inode = inode++;  // a file that has been looked at is not looked at again
     maps.push_back(map_of(8192, path, true, 0));
     maps.back().deleted = path[0] != 0;
+    add_runtimes(codes, maps, open_memory, no_file, {});
     add_runtimes(codes, maps, open_memory, no_file, {});
     maps.pop_back();
   }
