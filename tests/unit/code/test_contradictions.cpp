@@ -109,5 +109,21 @@ TEST_F(Contradictions, OrdinaryInstructionsCostOneRead) {
   EXPECT_EQ(reads, 1u);
 }
 
+// push rbx; lea rsp,[rbp-8]; pop rbx; pop rbp; ret: rbx has been pushed where it is popped, and is not what lies there.
+TEST(EpilogueRow, NotFromBetweenSettingAFramePointerAndPushing) {
+  static constexpr std::uint8_t kBytes[] = {0x53, 0x48, 0x8d, 0x65, 0xf8, 0x5b, 0x5d, 0xc3};
+  const auto read = [](std::uint64_t address, void* to, std::size_t size) {
+    if (address < kCode || address - kCode > sizeof kBytes || size > sizeof kBytes - (address - kCode)) return false;
+    std::memcpy(to, kBytes + (address - kCode), size);
+    return true;
+  };
+  const auto kind = [](std::uint64_t) { return CodeKind::kFile; };
+  const auto plausible = [](const FrameRow&) { return true; };
+  const CodeSource source{Architecture::kX86_64, read, kind, plausible};
+  const std::unique_ptr<SynthesisScratch, void (*)(SynthesisScratch*)> scratch(make_scratch(), free_scratch);
+  EXPECT_FALSE(epilogue_row(source, kCode, *scratch));
+  EXPECT_TRUE(epilogue_row(source, kCode + 1, *scratch)) << "what has been pushed before";
+}
+
 }  // namespace
 }  // namespace windlass::code

@@ -66,6 +66,7 @@ TEST(CodeRanges, RefusesWhatIsEmptyOrOverlaps) {
   ASSERT_TRUE(ranges.add(range(0x2000, 0x3000), kOwnArchitecture));
   ASSERT_TRUE(ranges.add(range(0x5000, 0x5010), kOwnArchitecture));
   EXPECT_EQ(where_refused(0x900, 0x900), 0x900u);
+  EXPECT_EQ(ranges.add(range(0x900, 0x900), kOwnArchitecture).error().what, std::string_view("code range is empty"));
   EXPECT_EQ(where_refused(0x900, 0x800), 0x900u);
   EXPECT_EQ(where_refused(0x2000, 0x3000), 0x2000u);
   EXPECT_EQ(where_refused(0x1000, 0x2001), 0x2000u);

@@ -4,13 +4,19 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <filesystem>
+#include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
+#include "table/unwind_table.h"
 #include "walk/own/fast_walk.h"
+#include "walk/own/modules.h"
 #include "windlass/backtrace.h"
 
 namespace windlass {
@@ -62,6 +68,8 @@ struct Plugin {
   }
 };
 
+const table::UnwindTable table;
+
 constexpr const char* kPlugins[] = {WINDLASS_PLUGIN_A, WINDLASS_PLUGIN_B};
 
 // Loads them in turn; returns how often the second was where the first had been.
@@ -84,6 +92,20 @@ TEST(Plugins, AnotherAtTheSameAddress) {
   EXPECT_GT(alternate(40), 10) << "the loader does not use addresses again: nothing is tested";
   EXPECT_EQ(compared, 40 * 9);
   EXPECT_EQ(mismatches, 0);
+}
+
+TEST(Plugins, HaveTagsThatHoldForThemAlone) {
+  const Plugin plugin(kPlugins[0]);
+  ASSERT_NE(plugin.call, nullptr) << dlerror();
+  const auto address = reinterpret_cast<std::uint64_t>(plugin.call);
+  const walk::OwnModule* module = walk::OwnModules::find(address);
+  ASSERT_NE(module, nullptr);
+  const std::uint16_t tag = module->tag();
+  ASSERT_NE(tag, walk::OwnModule::kNeverUnloaded);
+  ASSERT_NE(tag, walk::OwnModule::kUncacheable);
+  EXPECT_TRUE(walk::OwnModules::verify(tag, address));
+  const auto of_next_in_place = static_cast<std::uint16_t>(tag + walk::OwnModules::kCapacity);
+  EXPECT_FALSE(walk::OwnModules::verify(of_next_in_place, address));
 }
 
 TEST(Plugins, WhileOthersWalk) {
@@ -129,6 +151,29 @@ TEST(Plugins, UnderAProfilingTimer) {
   // In ld.so and libc, at any instruction.
   EXPECT_EQ(incomplete, 0) << "of " << samples;
 #endif
+}
+
+// So many modules that the place of one that is gone is given to another.
+TEST(Plugins, GetAPlaceWithoutTheTableOfTheOneBefore) {
+  const auto folder = std::filesystem::temp_directory_path() / ("windlass-plugins-" + std::to_string(getpid()));
+  std::filesystem::create_directory(folder);
+  {
+    std::vector<std::unique_ptr<Plugin>> copies;
+    for (std::size_t i = 0; i < walk::OwnModules::kCapacity; ++i) {
+      const auto path = folder / std::to_string(i);
+      std::filesystem::copy_file(kPlugins[0], path);
+      copies.push_back(std::make_unique<Plugin>(path.c_str()));
+      ASSERT_NE(copies.back()->call, nullptr) << dlerror();
+      const auto* module = walk::OwnModules::find(reinterpret_cast<std::uint64_t>(copies.back()->call));
+      if (module != nullptr) module->publish(&table);
+    }
+  }
+  std::filesystem::remove_all(folder);
+  const Plugin plugin(kPlugins[1]);
+  ASSERT_NE(plugin.call, nullptr) << dlerror();
+  const walk::OwnModule* module = walk::OwnModules::find(reinterpret_cast<std::uint64_t>(plugin.call));
+  ASSERT_NE(module, nullptr);
+  EXPECT_EQ(module->table(), nullptr);
 }
 
 }  // namespace

@@ -3,24 +3,32 @@
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <functional>
 #include <stdexcept>
 
+#include "walk/own/memory.h"
 #include "windlass/backtrace.h"
 
 namespace {
 std::atomic<int> probes;
-}
+std::atomic<bool> forbidden;  // as a sandbox does
+}  // namespace
 
 extern "C" ssize_t process_vm_readv(pid_t pid, const iovec* to, unsigned long to_count, const iovec* from,
                                     unsigned long from_count, unsigned long flags) noexcept {
   ++probes;
+  if (forbidden) {
+    errno = EPERM;
+    return -1;
+  }
   return syscall(SYS_process_vm_readv, pid, to, to_count, from, from_count, flags);
 }
 
@@ -75,6 +83,17 @@ class Probes : public ::testing::Test {
     if (process_vm_readv(getpid(), &local, 1, &remote, 1, 0) != 1) GTEST_SKIP() << "no process_vm_readv here";
   }
 };
+
+TEST(Probe, FindsAnotherWayWhereItIsForbidden) {
+  const std::uint64_t word = 0;
+  void* const closed = mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(closed, MAP_FAILED);
+  forbidden = true;
+  EXPECT_TRUE(walk::probe(reinterpret_cast<std::uint64_t>(&word)));
+  EXPECT_FALSE(walk::probe(reinterpret_cast<std::uint64_t>(closed)));
+  forbidden = false;
+  munmap(closed, 4096);
+}
 
 // Megabytes of stack that no walk has seen, and then some more of it each time.
 TEST_F(Probes, DeepStackOfAThread) {

@@ -1,0 +1,61 @@
+// Functions that take the agent to unwind: from where on, and up to where.
+#include "table/unusual_rows.h"
+
+#include <gtest/gtest.h>
+
+#include "arch/registers.h"
+#include "dwarf/constants.h"
+#include "support/walk_target.h"
+#include "table/compile.h"
+
+namespace windlass::table {
+namespace {
+
+using test::Bytes;
+using test::WalkTarget;
+
+constexpr std::uint8_t kRcx = 2;
+
+// Of a function at WalkTarget::kCode.
+UnwindTable table_of(const std::vector<std::uint8_t>& code, const Bytes& instructions) {
+  test::CfiBuilder cfi;
+  cfi.fde(cfi.cie(), WalkTarget::kCode, code.size(), instructions);
+  const auto file = test::elf_with_eh_frame(Architecture::kX86_64, code, WalkTarget::kCode, cfi.raw().data(), 0x2000);
+  const auto image = image::ElfImage::parse(ByteView(file.data(), file.size()));
+  EXPECT_TRUE(image);
+  auto table = compile_elf(*image, [](const Error& error) { ADD_FAILURE() << error.text(); });
+  EXPECT_TRUE(table);
+  return std::move(*table);
+}
+
+std::uint8_t cfa_kind(const UnwindTable& table, std::uint64_t offset) {
+  return table.find(WalkTarget::kCode + offset).cfa_kind;
+}
+
+TEST(UnusualRows, BehindASwitchTheStackIsTheAgents) {
+  const UnwindTable table = table_of({0x90, 0x48, 0x89, 0xf4, 0x90, 0xc3}, {});  // nop; mov rsp, rsi; nop; ret
+  EXPECT_EQ(cfa_kind(table, 1), WL_CFA_REG);
+  EXPECT_EQ(cfa_kind(table, 4), WL_CFA_UNSUPPORTED);
+  EXPECT_EQ(cfa_kind(table, 5), WL_CFA_UNSUPPORTED);
+}
+
+// From where libgcc writes over what it has saved up to its jump to the landing pad.
+TEST(UnusualRows, BehindALandingTheRowsAreTheKernelsAgain) {
+  using namespace dwarf;
+  const std::vector<std::uint8_t> code{0x55, 0x48, 0x89, 0xe5,     // 0: push rbp; mov rbp, rsp
+                                       0xe8, 0,    0,    0,    0,  // 4: call uw_install_context_1
+                                       0x48, 0x89, 0xc1,           // 9: mov rcx, rax
+                                       0x48, 0x89, 0xcc,           // 12: mov rsp, rcx
+                                       0x59, 0xff, 0xe1,           // 15: pop rcx; jmp rcx
+                                       0x90, 0x90, 0xc9, 0xc3};    // 18: nop; nop; leave; ret
+  const UnwindTable table = table_of(code, {DW_CFA_advance_loc | 4, DW_CFA_def_cfa, 6, 16, DW_CFA_advance_loc | 11,
+                                            DW_CFA_def_cfa, kRcx, 8, DW_CFA_advance_loc | 3, DW_CFA_def_cfa, 6, 16});
+  EXPECT_EQ(cfa_kind(table, 0), WL_CFA_REG);
+  EXPECT_EQ(cfa_kind(table, 4), WL_CFA_UNSUPPORTED);
+  EXPECT_EQ(cfa_kind(table, 17), WL_CFA_UNSUPPORTED);
+  EXPECT_EQ(cfa_kind(table, 18), WL_CFA_REG);
+  EXPECT_EQ(table.find(WalkTarget::kCode + 20).cfa_reg, x86_64::kRbp);
+}
+
+}  // namespace
+}  // namespace windlass::table
