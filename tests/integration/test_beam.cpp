@@ -131,7 +131,7 @@ TEST_F(ErlangStacks, AreWholeWhenSampled) {
 // What the judge has to know of a thread with two stacks.
 class TwoStacks {
  public:
-  explicit TwoStacks(StepJudge& judge) {
+  explicit TwoStacks(StepJudge& judge) : judge_(judge) {
     judge.ways.preserved = {3, 13};  // rbx, the scheduler's; r13, the process. All others are the caller's to save
     judge.ways.is_aside = [this](const user_regs_struct& before, const user_regs_struct& now) {
       return is_aside(before, now);
@@ -139,19 +139,24 @@ class TwoStacks {
     judge.ways.remakes_stack = [this](std::uint64_t) { return std::exchange(moved_, false); };
   }
 
+  // C that has run may have moved the process's stack, with all that is known of its calls.
+  [[nodiscard]] bool may_have_moved() const { return aside_ && ran_c_; }
+
  private:
   // On the scheduler's: no call of Erlang's comes or goes there. Where another process goes on, or this one's stack has
   // been moved (its heap has grown), nothing is known of it.
   bool is_aside(const user_regs_struct& before, const user_regs_struct& now) {
     constexpr std::uint64_t kThreadStack = 1U << 20;  // below the thread's control block
     const bool aside = now.fs_base - now.rsp < kThreadStack;
-    if (aside && !aside_) left_ = before.rsp;
+    if (aside && !aside_) left_ = before.rsp, ran_c_ = false;
     if (!aside && aside_) moved_ = now.rsp != left_;
+    ran_c_ |= judge_.generated(now.rip) == nullptr;
     aside_ = aside;
     return aside;
   }
 
-  bool aside_ = false, moved_ = false;
+  StepJudge& judge_;
+  bool aside_ = false, moved_ = false, ran_c_ = true;
   std::uint64_t left_ = 0;
 };
 
@@ -173,15 +178,22 @@ TEST_F(ErlangStacks, HaveTheirCallersAtEveryInstruction) {
   judge.ways.name = [&](const Frame& frame) { return name_at(frame.pc().value()); };
   judge.ways.place = [&](std::uint64_t pc) { return " [" + name_at(pc) + "]"; };
   const TwoStacks ways(judge);
-  // A scheduler between two processes, whose stack it shows.
-  judge.ways.is_judged = [&](std::uint64_t pc) { return name_at(pc) != "[scheduler]"; };
-  const int most = test::whole() ? 5'000'000 : 500'000;
-  for (int steps = 0; steps < most && judge.step(); ++steps) {}
-  ::printf("%zu instructions judged, %zu different ones of %zu functions: %zu wrong\n", judge.judged,
-           judge.instructions.size(), judge.names.size(), judge.wrong);
+  // Not a scheduler between two processes, whose stack it shows; where nothing is known, stacks end with the reason.
+  std::size_t unknown = 0;
+  judge.ways.is_judged = [&](std::uint64_t pc) {
+    const std::string name = name_at(pc);
+    unknown += name.empty() ? 1 : 0;
+    return !name.empty() && name != "[scheduler]" && !ways.may_have_moved();
+  };
+  // Most steps may be C's.
+  const std::size_t most = test::whole() ? 20'000'000 : 2'000'000, enough = test::whole() ? 1'000'000 : 50'000;
+  for (std::size_t steps = 0; steps < most && judge.judged < enough && judge.step(); ++steps) {}
+  ::printf("%zu instructions judged, %zu different ones of %zu functions: %zu wrong, %zu unknown\n", judge.judged,
+           judge.instructions.size(), judge.names.size(), judge.wrong, unknown);
   EXPECT_EQ(judge.wrong, 0U) << judge.first_wrong;
+  EXPECT_LT(unknown * 50, judge.judged);  // where processes are switched
   EXPECT_GT(judge.judged, 1'000U);
-  EXPECT_GT(judge.names.size(), 5U);
+  EXPECT_GE(judge.names.size(), 3U);  // which ones is chance
 }
 
 TEST_F(ErlangStacks, BearMemoryThatLies) {
