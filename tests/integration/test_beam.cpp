@@ -186,7 +186,7 @@ TEST_F(ErlangStacks, HaveTheirCallersAtEveryInstruction) {
     return !name.empty() && name != "[scheduler]" && !ways.may_have_moved();
   };
   // Most steps may be C's.
-  const std::size_t most = test::whole() ? 20'000'000 : 2'000'000, enough = test::whole() ? 1'000'000 : 50'000;
+  const std::size_t most = test::whole() ? 20'000'000 : 600'000, enough = test::whole() ? 1'000'000 : 50'000;
   for (std::size_t steps = 0; steps < most && judge.judged < enough && judge.step(); ++steps) {}
   ::printf("%zu instructions judged, %zu different ones of %zu functions: %zu wrong, %zu unknown\n", judge.judged,
            judge.instructions.size(), judge.names.size(), judge.wrong, unknown);
