@@ -186,8 +186,9 @@ TEST_F(ErlangStacks, HaveTheirCallersAtEveryInstruction) {
     return !name.empty() && name != "[scheduler]" && !ways.may_have_moved();
   };
   // Most steps may be C's.
-  const std::size_t most = test::whole() ? 20'000'000 : 600'000, enough = test::whole() ? 1'000'000 : 50'000;
+  const std::size_t most = test::whole() ? 20'000'000 : 400'000, enough = test::whole() ? 1'000'000 : 100'000;
   for (std::size_t steps = 0; steps < most && judge.judged < enough && judge.step(); ++steps) {}
+  (void)::ptrace(PTRACE_DETACH, thread, nullptr, nullptr);  // else the program cannot be waited for when it is killed
   ::printf("%zu instructions judged, %zu different ones of %zu functions: %zu wrong, %zu unknown\n", judge.judged,
            judge.instructions.size(), judge.names.size(), judge.wrong, unknown);
   EXPECT_EQ(judge.wrong, 0U) << judge.first_wrong;

@@ -67,7 +67,7 @@ class Objects final : public Memory {
 
   bool read(std::uint64_t address, void* to, std::size_t size) const override {
     if (address < kBase || address - kBase > bytes_.size() || size > bytes_.size() - (address - kBase)) return false;
-    std::memcpy(to, bytes_.data() + (address - kBase), size);
+    if (size != 0) std::memcpy(to, bytes_.data() + (address - kBase), size);
     return true;
   }
   Tagged put(const std::vector<std::uint64_t>& values) {
