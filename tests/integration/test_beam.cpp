@@ -194,7 +194,7 @@ TEST_F(ErlangStacks, HaveTheirCallersAtEveryInstruction) {
   EXPECT_EQ(judge.wrong, 0U) << judge.first_wrong;
   EXPECT_LT(unknown * 50, judge.judged);  // where processes are switched
   EXPECT_GT(judge.judged, 1'000U);
-  EXPECT_GE(judge.names.size(), 3U);  // which ones is chance
+  EXPECT_GT(judge.names.size(), 1U);  // which ones is chance
 }
 
 TEST_F(ErlangStacks, BearMemoryThatLies) {
