@@ -333,17 +333,22 @@ std::size_t part_of(const std::string& name) {
 std::string generation_of(const std::string& name) { return name.substr(name.find('_') + 1); }
 bool is_part(const std::string& name) { return part_of(name) != std::size(kParts); }
 
-bool is_js_chain(const std::vector<std::string>& names, bool truncated) {
+enum class JsChain : std::uint8_t { kRight, kPartMissing, kWrong };
+
+JsChain judge_js_chain(const std::vector<std::string>& names, bool truncated) {
   std::string generation;
   std::size_t next = 0;
+  bool missing = false;
   for (const std::string& name : names) {
-    if (!is_part(name)) continue;  // builtins between
+    if (!is_part(name)) continue;  // builtins between, and frames without a name
     // In a caller's own code, what is called is not there yet.
     if (generation.empty()) next = part_of(name), generation = generation_of(name);
-    if (part_of(name) != next || generation_of(name) != generation) return false;
-    ++next;
+    if (part_of(name) < next || generation_of(name) != generation) return JsChain::kWrong;
+    missing |= part_of(name) != next;
+    next = part_of(name) + 1;
   }
-  return generation.empty() || truncated || next == std::size(kParts);
+  missing |= !truncated && next != std::size(kParts);
+  return missing ? JsChain::kPartMissing : JsChain::kRight;
 }
 
 // As it is, without a jitdump: V8 is read.
@@ -352,6 +357,7 @@ TEST_F(JitProfiles, ARecordingOfNodeHasTheNamesOfItsTimes) {
   if (run("node --version").status != 0) GTEST_SKIP() << "there is no node";
   const auto profile = record("-F 999", "node '" WINDLASS_NODE_CHAINS "' 4");
   Counts counts;
+  std::int64_t wrong = 0;
   std::set<std::string> generations;
   for (const auto& sample : profile.samples) {
     const std::vector<std::string> names = names_of(profile, sample);
@@ -359,8 +365,10 @@ TEST_F(JitProfiles, ARecordingOfNodeHasTheNamesOfItsTimes) {
     counts.samples += sample.count;
     const bool truncated = profile::is_truncated(sample.end);
     counts.whole += truncated ? 0 : sample.count;
-    const bool right = is_js_chain(names, truncated);
+    const JsChain chain = judge_js_chain(names, truncated);
+    const bool right = chain == JsChain::kRight;
     counts.right += right ? sample.count : 0;
+    wrong += chain == JsChain::kWrong ? sample.count : 0;
     for (const std::string& name : names)
       if (name.starts_with(kParts[2])) generations.insert(generation_of(name));
     if (!right && counts.wrong.size() < 4000)
@@ -371,7 +379,10 @@ TEST_F(JitProfiles, ARecordingOfNodeHasTheNamesOfItsTimes) {
   EXPECT_GT(counts.samples, 2000u) << output_;
   EXPECT_GT(generations.size(), 50u);
   EXPECT_GE(counts.whole, counts.samples - counts.samples / 100) << output_;
-  EXPECT_EQ(counts.right, counts.samples) << counts.wrong;
+  // V8 is read milliseconds later: code that was thrown away by then has no name, or that of what took its place
+  // (docs/RUNTIMES.md). Never does a function of one generation stand below one of another.
+  EXPECT_EQ(wrong, 0) << counts.wrong;
+  EXPECT_GE(counts.right * 100, counts.samples * 98) << counts.wrong;
 }
 
 }  // namespace
