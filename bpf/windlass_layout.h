@@ -139,10 +139,11 @@ enum wl_mapping_kind {
                              * a sample of what it calls on the thread's own stack has both: a WL_CFA_THREAD's
                              * cfa_offset, cfa_reg, cfa_arg and x_offset, as WL_WAY packs them */
 };
-/* The parts of a way to a stack pointer, in a word; 0: none. */
-#define WL_WAY(cfa_offset, cfa_reg, cfa_arg, x_offset)                                        \
+/* The parts of a way to a stack pointer, in a word; 0: none. end_words: from the word with the stack pointer to the one
+ * with the stack's end; 0: it is not kept. */
+#define WL_WAY(cfa_offset, cfa_reg, cfa_arg, x_offset, end_words)                             \
   ((__u64)(__u16)(cfa_offset) | (__u64)(__u8)(cfa_reg) << 16 | (__u64)(__u8)(cfa_arg) << 24 | \
-   (__u64)(__u16)(x_offset) << 32)
+   (__u64)(__u16)(x_offset) << 32 | (__u64)(__u8)(end_words) << 48)
 
 /* tgid -> this. `space` names one state of one address space and is never used twice, so a memo entry tagged with it
  * can never be stale: with other code at an address, a set published for it has another number. Generated code leaves
@@ -208,6 +209,7 @@ struct wl_interpreter {
 #define WL_RAW_PAGE 4096u                       /* copied or left out at once; no page of any kernel is smaller */
 #define WL_MAX_RAW_PAGES 64u                    /* that a copy reaches over, those left out included */
 #define WL_RED_ZONE 128u
+#define WL_SWITCH_ROOM (20u * 1024u) /* of an Erlang scheduler's registers, below who has called it */
 #define WL_COMM 16
 
 enum wl_event_type {

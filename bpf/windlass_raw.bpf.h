@@ -98,6 +98,17 @@ WL_GLOBAL int wl_copy_interpreted(struct wl_raw_scratch* raw, struct wl_scratch*
   return 0;
 }
 
+/* Where what is wanted of the stack that sp is in ends: of a thread's own one not far above where it was left for
+ * another, at what runs when no such code does; of the other where its memory does. */
+WL_INLINE __u64 wl_wanted_limit(const struct wl_scratch* s, __u64 sp) {
+  const struct wl_unwind* u = &s->unwind;
+  __u64 limit = wl_stack_limit(s, sp);
+  if (!u->kept_at) return limit;
+  if (sp >= u->kept_sp - WL_MAX_RAW_STACK && sp < u->kept_end) return u->kept_end < limit ? u->kept_end : limit;
+  __u64 left = u->switched_sp + WL_SWITCH_ROOM;
+  return sp < left && left < limit ? left : limit;
+}
+
 /* The sample in `s`, whose cursor is at the first frame again, as a raw event. stop: sp of the frame that the walk
  * could not leave, or where the stack begins that a signal handler with one of its own was called from; 0: neither. 1
  * if the sample is done with (sent or lost), 0 if the budget does not allow it. */
@@ -131,7 +142,7 @@ WL_GLOBAL int wl_emit_raw(struct wl_scratch* s, struct wl_cpu_stats* st, __u64 s
   raw->copy_offset = kernel_frames * 8;
   if (wl_copy_code(raw, cursor->regs[WL_PC])) return 0;
 
-  __u64 limit = wl_stack_limit(s, sp);
+  __u64 limit = wl_wanted_limit(s, sp);
   __u32 most = wl_max_raw_stack;
   int two = stop != 0 && (stop - sp >= most || stop >= limit);
   if (two && most > WL_MAX_RAW_PIECE) most = WL_MAX_RAW_PIECE;
@@ -142,7 +153,7 @@ WL_GLOBAL int wl_emit_raw(struct wl_scratch* s, struct wl_cpu_stats* st, __u64 s
   raw->event.second_size = 0;
   raw->event.second_pages = 0;
   if (two) {
-    raw->event.second_size = wl_copy_stack(raw, stop, ~0ull, most);
+    raw->event.second_size = wl_copy_stack(raw, stop, s->unwind.kept_at ? s->unwind.kept_end : ~0ull, most);
     raw->event.second_pages = raw->copy_pages;
   }
   if (wl_copy_interpreted(raw, s)) return 0;

@@ -204,6 +204,11 @@ WL_GLOBAL __u64 wl_other_sp(struct wl_unwind* u, __u64 otherwise) {
   }
   __u64 kept = u->room.cfa;
   u->kept_sp = kept;
+  u->kept_end = ~0ull;
+  u->switched_sp = u->cursor.regs[WL_SP];
+  __u64 end_words = u->other_stack >> 48 & 0xff;
+  if (end_words && !wl_read(&u->env, &u->room.value, 8, u->kept_at + 8 * end_words) && u->room.value > kept)
+    u->kept_end = u->room.value;
   __u64 fp = u->cursor.regs[WL_FP];
   if (WL_VALID(&u->cursor, WL_FP) && fp < kept && kept - fp < WL_MAX_RAW_PIECE / 2) return fp;
   return kept;

@@ -36,6 +36,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     std::memcpy(to, code.data() + (from - kAt), count);
     return true;
   };
-  check(follow(kAt, read, [](std::uint64_t target) { return target >= kAt && target < kAt + 4096; }));
+  const auto leads = [](std::uint64_t target) {
+    return target >= kAt && target < kAt + 4096 ? Leads::kOn : Leads::kToFunction;
+  };
+  check(follow(kAt, read, leads, [](std::uint64_t) { return FrameState(); }));
   return 0;
 }

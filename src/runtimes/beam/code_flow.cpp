@@ -61,6 +61,17 @@ std::optional<Instruction> decode(std::span<const std::byte> code, std::uint64_t
   return Instruction{*effect, act_of(code)};
 }
 
+// The address that an instruction takes, lea REG, [rip + N], whose next one is at `next`; 0: none. Shared code goes on
+// at such labels, in the same frame: where a process has waited, or a call is made again.
+std::uint64_t label_of(std::span<const std::byte> code, std::uint64_t next) {
+  const std::size_t at = code.size() > 2 && (code[0] & std::byte{0xf0}) == std::byte{0x40} ? 1 : 0;
+  constexpr std::byte kLea{0x8d}, kModRm{0xc7}, kFromRip{5};
+  std::int32_t distance = 0;
+  if (code.size() < at + 2 + sizeof distance || code[at] != kLea || (code[at + 1] & kModRm) != kFromRip) return 0;
+  std::memcpy(&distance, code.data() + at + 2, sizeof distance);
+  return next + static_cast<std::uint64_t>(std::int64_t{distance});
+}
+
 // Behind the instruction. False: nothing is known there any more.
 bool run(const Instruction& instruction, FrameState& state) {
   switch (instruction.act) {
@@ -157,12 +168,20 @@ class Flow {
       std::memcpy(to, code_.data() + (from - address_), there);
       return true;
     };
-    const auto is_own = [&](std::uint64_t target) {
-      return target > address_ + Layout::kInfoSize && target - address_ < code_.size();
+    // Elsewhere is another function, or code that all share and that need not be left with this frame's return address
+    // on top, as where a process waits.
+    const auto leads = [&](std::uint64_t target) {
+      if (target == 0) return Leads::kToFunction;
+      const bool is_own = target > address_ + Layout::kInfoSize && target - address_ < code_.size();
+      return is_own ? Leads::kOn : Leads::kUnknown;
+    };
+    const auto known = [&](std::uint64_t place) {
+      const std::uint64_t offset = place - address_;
+      return offset < code_.size() ? states_[offset] : FrameState();
     };
     for (std::uint32_t at = Layout::kInfoSize; at < code_.size();) {
       if (known_[at] == Known::kNo) {
-        const FrameState state = follow(address_ + at, read, is_own);
+        const FrameState state = follow(address_ + at, read, leads, known);
         if (state.stack != Stack::kUnknown && state.stack != Stack::kScheduler) {
           add(at, state, Certain::kNo);
           take_all();
@@ -192,6 +211,9 @@ class Flow {
     if (effect.kind == Kind::kReturn || (effect.kind == Kind::kCall && at < Layout::kInfoSize)) return;
     FrameState state = states_[at];
     if (!run(*instruction, state)) return;
+    if (const std::uint64_t label = label_of(code_.subspan(at), address_ + at + effect.length);
+        label > address_ + Layout::kInfoSize && state.stack == Stack::kErlang)
+      add(label - address_, state, Certain::kNo);
     if (effect.kind == Kind::kJump || effect.kind == Kind::kBranch) {
       if (effect.target >= address_) add(effect.target - address_, state, certain);
       if (effect.kind == Kind::kJump) return;
@@ -216,7 +238,8 @@ std::vector<FrameStretch> flow(std::span<const std::byte> code, std::uint64_t ad
 }
 
 FrameState follow(std::uint64_t address, FunctionRef<bool(std::uint64_t address, void* to, std::size_t size)> read,
-                  FunctionRef<bool(std::uint64_t address)> is_shared) {
+                  FunctionRef<Leads(std::uint64_t address)> leads,
+                  FunctionRef<FrameState(std::uint64_t address)> known) {
   constexpr unsigned kMostInstructions = 512;
   constexpr std::size_t kLongest = 15;
   Stack first = Stack::kUnknown;  // where the way began, once something says so
@@ -227,6 +250,10 @@ FrameState follow(std::uint64_t address, FunctionRef<bool(std::uint64_t address,
     if (first == Stack::kUnknown) first = stack;
   };
   for (unsigned i = 0; i < kMostInstructions && seen.insert(address).second; ++i) {
+    if (const FrameState there = known(address); there.stack == Stack::kErlang && moved + there.depth >= 0) {
+      began(Stack::kErlang);
+      return {first, Kept::kNowhere, static_cast<std::int32_t>(moved) + there.depth};
+    }
     std::array<std::byte, kLongest> code{};
     const auto instruction = read(address, code.data(), code.size()) ? decode(code, address) : std::nullopt;
     if (!instruction) break;
@@ -254,7 +281,9 @@ FrameState follow(std::uint64_t address, FunctionRef<bool(std::uint64_t address,
     }
     constexpr std::byte kRet{0xc3};
     if (effect.kind == Kind::kReturn && code[0] != kRet) return {};  // a trap
-    if (effect.kind == Kind::kReturn || (effect.kind == Kind::kJump && !is_shared(effect.target))) {
+    const Leads way = effect.kind == Kind::kJump ? leads(effect.target) : Leads::kOn;
+    if (way == Leads::kUnknown) return {};
+    if (effect.kind == Kind::kReturn || way == Leads::kToFunction) {
       began(Stack::kErlang);
       if (moved < 0 || moved > kMostDepth || moved % 8 != 0) return {};
       // To a handler of exceptions the stack is as C has cut it: no return address is on top.

@@ -45,10 +45,18 @@ struct FrameStretch {
 [[nodiscard]] std::vector<FrameStretch> flow(std::span<const std::byte> code, std::uint64_t address,
                                              std::vector<std::uint32_t>& returns);
 
-// Code of which only is known where it stands: followed from there to its return, or to where it leaves `is_shared`
-// code for a function's. kUnknown: it does not come there. A bounded number of instructions.
+// Where a jump leads, as seen from the code that is followed.
+enum class Leads : std::uint8_t {
+  kOn,          // to more of it
+  kToFunction,  // to a function's beginning, as a call does, or to where a register says
+  kUnknown,
+};
+
+// Code of which only is known where it stands: followed from there to its return, to where it leaves for a function, or
+// to where `known` has a frame. kUnknown: it does not come there. A bounded number of instructions.
 [[nodiscard]] FrameState follow(std::uint64_t address,
                                 FunctionRef<bool(std::uint64_t address, void* to, std::size_t size)> read,
-                                FunctionRef<bool(std::uint64_t address)> is_shared);
+                                FunctionRef<Leads(std::uint64_t address)> leads,
+                                FunctionRef<FrameState(std::uint64_t address)> known);
 
 }  // namespace windlass::runtimes::beam

@@ -50,7 +50,8 @@ class Beam final : public Runtime {
     constexpr std::uint32_t kSelf = 0x10;
     prepare();
     if (!map_ || layout_.thread_scheduler == 0) return 0;
-    return WL_WAY(kSelf, layout_.thread_scheduler / 8, Layout::kProcessStop / 8, Layout::kSchedulerProcess);
+    return WL_WAY(kSelf, layout_.thread_scheduler / 8, Layout::kProcessStop / 8, Layout::kSchedulerProcess,
+                  (Layout::kProcessEnd - Layout::kProcessStop) / 8);
   }
   bool is_starting() override {
     prepare();

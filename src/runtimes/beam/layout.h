@@ -34,8 +34,8 @@ struct Layout {
   static constexpr std::uint32_t kAtomCount = 0x74, kAtomPages = 0x78;              // IndexTable
   static constexpr std::uint32_t kAtomLength = 0x18, kAtomName = 0x20;              // Atom
   static constexpr std::uint32_t kSchedulerRegisters = 0, kSchedulerThread = 0x20;  // ErtsSchedulerData
-  static constexpr std::uint32_t kSchedulerProcess = 0xa8;  // ErtsSchedulerData::current_process
-  static constexpr std::uint32_t kProcessStop = 0x58;       // Process::stop
+  static constexpr std::uint32_t kSchedulerProcess = 0xa8;                 // ErtsSchedulerData::current_process
+  static constexpr std::uint32_t kProcessStop = 0x58, kProcessEnd = 0x88;  // Process: stop, hend
 
   // Of the image at an address. kUnreadable: the virtual machine has just begun; kUnsupported: it is of another release
   // or machine, without the JIT compiler, or does not export what is needed.

@@ -107,9 +107,12 @@ Expected<std::unique_ptr<Code>> Code::read(const Memory& memory, const Function&
 Expected<std::unique_ptr<Code>> Code::read_shared(const Memory& memory, std::uint64_t pc, const CodeMap& map,
                                                   const Layout& layout) {
   const auto read = [&](std::uint64_t at, void* to, std::size_t size) { return memory.read(at, to, size); };
-  const auto is_shared = [&](std::uint64_t at) { return at != 0 && !map.in_module(memory, at); };
+  const auto leads = [&](std::uint64_t at) {
+    return at != 0 && !map.in_module(memory, at) ? Leads::kOn : Leads::kToFunction;
+  };
+  const auto nothing = [](std::uint64_t) { return FrameState(); };
   // Of a return address the last byte of the call is looked up.
-  const FrameState state = follow(ends_call(memory, pc) ? pc + 1 : pc, read, is_shared);
+  const FrameState state = follow(ends_call(memory, pc) ? pc + 1 : pc, read, leads, nothing);
   if (state.stack == Stack::kUnknown) return fail(ErrorCode::kNotFound, "shared code whose frame is not found", pc);
   auto code = std::make_unique<Code>();
   code->begin = pc;

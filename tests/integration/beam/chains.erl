@@ -1,6 +1,6 @@
 %% Chains of calls whose names the virtual machine prints, and work, for walkers to look at. "chain": prints the stack at
 %% the bottom of a chain, "READY", and stays in a function of its own below it, which calls C all the time; "work
-%% SECONDS": all kinds of code.
+%% SECONDS": all kinds of code; "steps": such as calls little C, for ever.
 -module(chains).
 -export([main/1, run/2]).
 
@@ -11,6 +11,7 @@ main([What | Rest]) ->
 
 run(What, Parent) ->
     case What of
+        {steps, _} -> steps(true);
         {chain, _} -> outer(1, <<0:80000>>);
         {work, [Seconds]} -> work(erlang:monotonic_time(millisecond) + 1000 * list_to_integer(atom_to_list(Seconds)))
     end,
@@ -63,6 +64,16 @@ messages(N) ->
     Server = spawn(fun() -> server(0) end),
     [begin Server ! {self(), X}, receive {Server, _} -> ok end end || X <- lists:seq(1, N)],
     Server ! stop.
+
+steps(First) ->
+    fibonacci(12),
+    lists:sort([(X * 7919) rem 10007 || X <- lists:seq(1, 50)]),
+    lists:foldl(fun(X, A) -> [X | A] end, [], lists:seq(1, 50)),
+    base64:encode(<<"some text">>),
+    throws(5),
+    messages(2),
+    First andalso io:format("READY~n"),
+    steps(false).
 
 work(End) ->
     fibonacci(18),

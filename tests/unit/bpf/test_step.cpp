@@ -41,12 +41,19 @@ TEST(Step, StackOfTheCodeThatAThreadRuns) {
   target.write(kScheduler + 0xa8, {kProcess});
   target.write(kProcess + 0x58, {kOther});
   u.thread_pointer = kThread;
-  u.other_stack = WL_WAY(0x10, 0x358 / 8, 0x58 / 8, 0xa8);
+  u.other_stack = WL_WAY(0x10, 0x358 / 8, 0x58 / 8, 0xa8, 6);
   const auto from = [&](std::uint64_t fp) {
     u.cursor = FakeTarget::cursor(kCode, kStack, fp);
     return wl_other_sp(&u, 7);
   };
   EXPECT_EQ(from(kOther + 8), kOther);
+  EXPECT_EQ(u.kept_at, kProcess + 0x58);
+  EXPECT_EQ(u.kept_end, ~0ULL) << "it is not known";
+  target.write(kProcess + 0x88, {kOther + 0x100});
+  EXPECT_EQ(from(kOther + 8), kOther);
+  EXPECT_EQ(u.kept_sp, kOther);
+  EXPECT_EQ(u.kept_end, kOther + 0x100);
+  EXPECT_EQ(u.switched_sp, kStack);
   EXPECT_EQ(from(kOther - 0x20), kOther - 0x20);
   EXPECT_EQ(from(kOther - WL_MAX_RAW_PIECE), kOther) << "rbp has something else";
   target.write(kScheduler + 0xa8, {0});

@@ -120,6 +120,24 @@ TEST(BeamFlow, FindsTheFrameOfAHandlerByItsReturn) {
   expect_erlang(function.at(end), 0);
 }
 
+// Where a process waits: shared code is given the label, and the code there leaves for shared code in mid-frame.
+TEST(BeamFlow, KnowsTheFrameOfALabelThatIsGivenAway) {
+  Function function;
+  (void)function.add(kAllocate16);
+  const auto take = function.add({0x48, 0x8d, 0x35, 5 + 4 + 1, 0, 0, 0});  // lea rsi, [rip + 10]: `wait`
+  (void)function.add(kCall);
+  (void)function.add(kDeallocate16);
+  (void)function.add(kReturn);
+  const auto wait = function.add(kNop);
+  (void)function.add({0xe9, 0, 0, 0, 0x10});  // jmp elsewhere
+  const auto other = function.add(kNop);      // no way leads here, and what is elsewhere is not known
+  (void)function.add({0xe9, 0, 0, 0, 0x10});
+  function.flow_now();
+  ASSERT_EQ(wait, take + 7 + 10);
+  expect_erlang(function.at(wait), 16);
+  EXPECT_EQ(function.at(other).stack, Stack::kUnknown);
+}
+
 TEST(BeamFlow, IsUnknownWhereTheStackPointerIsLost) {
   Function function;
   (void)function.add({0x48, 0x89, 0xc4});  // mov rsp, rax
@@ -140,7 +158,8 @@ FrameState follow_code(const std::vector<Code>& pieces, bool shared = false) {
         std::memcpy(to, code.data() + (from - kAt), size);
         return true;
       },
-      [&](std::uint64_t) { return shared; });
+      [&](std::uint64_t target) { return shared && target != 0 ? Leads::kOn : Leads::kToFunction; },
+      [](std::uint64_t) { return FrameState(); });
 }
 
 TEST(BeamFlow, FollowsSharedCode) {
