@@ -2,10 +2,10 @@
 
 #include <elf.h>
 
-#include <optional>
 #include <utility>
 
 #include "runtimes/dynamic_symbol.h"
+#include "runtimes/late_map.h"
 #include "runtimes/memory_reader.h"
 #include "runtimes/mono/code_map.h"
 #include "runtimes/mono/layout.h"
@@ -15,7 +15,6 @@
 namespace windlass::runtimes::mono {
 namespace {
 
-// What cannot be read yet, since the process has just begun, is asked for again.
 class Mono final : public Runtime {
  public:
   Mono(std::shared_ptr<const Memory> memory, std::uint64_t image) : memory_(std::move(memory)), image_(image) {
@@ -23,8 +22,8 @@ class Mono final : public Runtime {
   }
 
   Architecture architecture() const override { return Architecture::kX86_64; }
-  std::optional<Error> problem() const override { return problem_; }
-  bool is_understood() const override { return !ready_ || map_; }
+  std::optional<Error> problem() const override { return map_.problem(); }
+  bool is_understood() const override { return !map_.is_ready() || map_; }
 
   Expected<std::unique_ptr<Method>> method_at(std::uint64_t address) override {
     prepare();
@@ -33,7 +32,7 @@ class Mono final : public Runtime {
     if (!block) return std::unexpected(block.error());
     auto code = Code::read(*memory_, *block);
     if (!code) return std::unexpected(code.error());
-    (*code)->name = mono::name_of(*memory_, layout_, *block);
+    (*code)->name = mono::name_of(*memory_, map_.layout(), *block);
     return std::move(*code);
   }
 
@@ -43,30 +42,17 @@ class Mono final : public Runtime {
 
  private:
   void prepare() {
-    if (ready_) return;
-    const auto header = read_value<Elf64_Ehdr>(*memory_, image_);
-    if (header && header->e_machine != EM_X86_64) {
-      ready_ = true;
-      problem_ = Error{ErrorCode::kUnsupported, "code of a Mono for another machine", image_};
-      return;
-    }
-    const auto layout = Layout::read(*memory_, image_);
-    ready_ = layout || layout.error().code != ErrorCode::kUnreadable;
-    problem_.reset();
-    if (layout) {
-      layout_ = *layout;
-      map_.emplace(layout_);
-    } else {
-      problem_ = layout.error();
-    }
+    map_.prepare([&]() -> Expected<Layout> {
+      const auto header = read_value<Elf64_Ehdr>(*memory_, image_);
+      if (header && header->e_machine != EM_X86_64)
+        return fail(ErrorCode::kUnsupported, "code of a Mono for another machine", image_);
+      return Layout::read(*memory_, image_);
+    });
   }
 
   std::shared_ptr<const Memory> memory_;
   std::uint64_t image_;
-  bool ready_ = false;
-  Layout layout_;
-  std::optional<CodeMap> map_;
-  std::optional<Error> problem_;
+  LateMap<Layout, CodeMap> map_;
 };
 
 }  // namespace
