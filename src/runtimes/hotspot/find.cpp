@@ -57,15 +57,19 @@ class HotSpot final : public Runtime {
         !row.cfa.is(CfaRule::kLoaded) || !frame.has(x86_64::kRbp))
       return std::nullopt;
     const std::uint64_t fp = frame.get(x86_64::kRbp);
-    const auto running = read_value<std::uint64_t>(memory, fp - kMethodBelowFrame);
+    // While the entry builds its frame, what lies below sp is left from another.
+    const auto slot = [&](std::uint64_t below) -> std::optional<std::uint64_t> {
+      if (frame.has_sp() && frame.sp() > fp - below) return std::nullopt;
+      return read_value<std::uint64_t>(memory, fp - below);
+    };
+    const auto running = slot(kMethodBelowFrame);
     const std::uint64_t of = running ? names_->const_method(*memory_, *running) : 0;
     if (of == 0) return std::nullopt;
     // A register has it as long as no call has been made.
     std::optional<std::int32_t> bci;
     if (!frame.pc().is_return_address() && frame.has(kBcpRegister))
       bci = names_->bci_of(*memory_, of, frame.get(kBcpRegister));
-    if (const auto saved = read_value<std::uint64_t>(memory, fp - kBcpBelowFrame); saved && !bci)
-      bci = names_->bci_of(*memory_, of, *saved);
+    if (const auto saved = slot(kBcpBelowFrame); saved && !bci) bci = names_->bci_of(*memory_, of, *saved);
     return FrameFunction{of, static_cast<std::uint64_t>(std::int64_t{bci.value_or(kNoBci)})};
   }
   source::NamedFunction name_of(const FrameFunction& function) override {
