@@ -74,7 +74,6 @@ TEST_F(HotSpot, StacksAreWhatTheRuntimePrints) {
       std::vector<std::string> printed = program.printed();
       ASSERT_GT(printed.size(), 10U);
       printed.erase(printed.begin());  // getStackTrace itself
-      printed.pop_back();              // READY
       const JavaThread thread = walk("-p " + std::to_string(program.pid()));
       EXPECT_EQ(thread.end, "complete");
       std::vector<std::string> walked;

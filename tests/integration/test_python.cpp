@@ -3,24 +3,22 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <set>
 #include <sstream>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "export/pprof.h"
-#include "support/child_program.h"
 #include "support/core_of.h"
 #include "support/privilege.h"
 #include "support/run_command.h"
+#include "support/runtime_program.h"
 
 namespace windlass {
 namespace {
@@ -49,25 +47,10 @@ bool is_known(const std::string& version) {
   return std::set<std::string>{"3.9", "3.10", "3.11", "3.12", "3.13"}.contains(version);
 }
 
-class Program : public test::ChildProgram {
+class Program : public test::RuntimeProgram {
  public:
   Program(const std::string& python, const std::vector<std::string>& arguments)
-      : ChildProgram(words(python, arguments), kFolder + "/output." + std::to_string(::getpid()), STDOUT_FILENO) {}
-  ~Program() { (void)std::remove(output().c_str()); }
-
-  // Its lines once it says READY; empty: it has ended before.
-  [[nodiscard]] std::vector<std::string> printed() const {
-    do {
-      std::vector<std::string> lines;
-      std::ifstream file(output());
-      for (std::string line; std::getline(file, line);) {
-        if (line == "READY") return lines;
-        lines.push_back(line);
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    } while (runs());
-    return {};
-  }
+      : RuntimeProgram(words(python, arguments), kFolder) {}
 
  private:
   static std::vector<std::string> words(const std::string& python, const std::vector<std::string>& arguments) {

@@ -1,18 +1,12 @@
 // Java of our own on the Java virtual machines of this machine.
 #pragma once
 
-#include <unistd.h>
-
-#include <chrono>
-#include <cstdio>
-#include <fstream>
 #include <sstream>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include "support/child_program.h"
 #include "support/run_command.h"
+#include "support/runtime_program.h"
 
 namespace windlass::test {
 
@@ -35,27 +29,11 @@ inline std::string make_chains() {
   return made.status == 0 ? "" : "Chains.java cannot be compiled: " + made.output;
 }
 
-class JavaProgram : public ChildProgram {
+class JavaProgram : public RuntimeProgram {
  public:
   JavaProgram(const std::string& launcher, const std::vector<std::string>& options,
               const std::vector<std::string>& arguments)
-      : ChildProgram(words(launcher, options, arguments), kHotSpotFolder + "/output." + std::to_string(::getpid()),
-                     STDOUT_FILENO) {}
-  ~JavaProgram() { (void)std::remove(output().c_str()); }
-
-  // What it has printed once it says READY; empty: it has ended before.
-  [[nodiscard]] std::vector<std::string> printed() const {
-    do {
-      std::vector<std::string> lines;
-      std::ifstream file(output());
-      for (std::string line; std::getline(file, line);) {
-        lines.push_back(line);
-        if (line == "READY") return lines;
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    } while (runs());
-    return {};
-  }
+      : RuntimeProgram(words(launcher, options, arguments), kHotSpotFolder) {}
 
  private:
   static std::vector<std::string> words(const std::string& launcher, const std::vector<std::string>& options,

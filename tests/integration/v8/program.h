@@ -1,17 +1,11 @@
 // JavaScript of our own on the releases of node that can be had.
 #pragma once
 
-#include <unistd.h>
-
-#include <chrono>
-#include <cstdio>
-#include <fstream>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include "support/child_program.h"
 #include "support/run_command.h"
+#include "support/runtime_program.h"
 #include "support/whole.h"
 
 namespace windlass::test {
@@ -54,27 +48,11 @@ inline std::vector<NodeRelease> node_releases() {
   return found;
 }
 
-class NodeProgram : public ChildProgram {
+class NodeProgram : public RuntimeProgram {
  public:
   NodeProgram(const std::string& program, const std::vector<std::string>& options,
               const std::vector<std::string>& arguments)
-      : ChildProgram(words(program, options, arguments), kV8Folder + "/output." + std::to_string(::getpid()),
-                     STDOUT_FILENO) {}
-  ~NodeProgram() { (void)std::remove(output().c_str()); }
-
-  // What it has printed before it says READY; empty: it has ended before.
-  [[nodiscard]] std::vector<std::string> printed() const {
-    do {
-      std::vector<std::string> lines;
-      std::ifstream file(output());
-      for (std::string line; std::getline(file, line);) {
-        lines.push_back(line);
-        if (line == "READY") return lines;
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    } while (runs());
-    return {};
-  }
+      : RuntimeProgram(words(program, options, arguments), kV8Folder) {}
 
  private:
   static std::vector<std::string> words(const std::string& program, const std::vector<std::string>& options,
