@@ -182,7 +182,8 @@ TEST_F(ErlangStacks, HaveTheirCallersAtEveryInstruction) {
   const TwoStacks ways(judge);
   // Not a scheduler between two processes, whose stack it shows; where nothing is known, stacks end with the reason.
   std::size_t unknown = 0;
-  judge.ways.is_judged = [&](std::uint64_t pc) {
+  judge.ways.judges = [&](std::uint64_t pc) {
+    if (judge.generated(pc) == nullptr) return false;
     const std::string name = name_at(pc);
     unknown += name.empty() ? 1 : 0;
     return !name.empty() && name != "[scheduler]" && !ways.may_have_moved();

@@ -124,7 +124,7 @@ TEST_F(MonoStacks, HaveTheirCallersAtEveryInstruction) {
                       name_at(to).starts_with("[generic_trampoline"));
   };
   // Code in no table, which puts back the registers of a handler's frame one by one, and never returns.
-  judge.ways.is_judged = [&](std::uint64_t pc) { return !name_at(pc).empty(); };
+  judge.ways.judges = [&](std::uint64_t pc) { return !name_at(pc).empty(); };
   const int most = test::whole() ? 3'000'000 : 300'000;
   for (int steps = 0; steps < most && judge.step(); ++steps) {}
   ::printf("%zu instructions judged, %zu different ones of %zu methods: %zu wrong\n", judge.judged,

@@ -71,8 +71,6 @@ class StepJudge {
     std::function<bool(const user_regs_struct& before, const user_regs_struct& now)> is_aside = {};
     // The stack is made anew there: nothing is known of it any more.
     std::function<bool(std::uint64_t pc)> remakes_stack = {};
-    // Is the code there what is to be judged? Without it all that is generated.
-    std::function<bool(std::uint64_t pc)> is_judged = {};
     // What the code there is, for messages.
     std::function<std::string(std::uint64_t pc)> place = {};
     // What the functions are counted by.
@@ -250,7 +248,7 @@ class StepJudge {
     const std::vector<Call>& open = stacks_[ways.called_on ? ways.called_on(now) : current_].calls;
     if (open.empty()) return;
     const walk::Module* module = judged_module(now.rip);
-    if (module == nullptr || (ways.is_judged && !ways.is_judged(now.rip))) return;
+    if (module == nullptr) return;
     modules_.fix_time(target_);
     StackWalker walker(target_.space, registers_of(now));
     ++judged;
