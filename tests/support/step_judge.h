@@ -50,6 +50,7 @@ class StepJudge {
     std::uint64_t pc = 0;    // the return address
     std::uint64_t sp = 0;    // where it returns
     Registers before{Architecture::kX86_64};
+    bool in_register = false;  // the return address has been popped, to be pushed elsewhere or returned to
   };
   struct Entered {
     Call call;
@@ -65,6 +66,9 @@ class StepJudge {
     std::function<std::optional<Entered>(const user_regs_struct& before, const user_regs_struct& now)> entered = {};
     // May the return address be in a register now, with sp where it returns?
     std::function<bool(std::uint64_t before, std::uint64_t now)> may_have_popped = {};
+    // A function may pop its return address into a register, drop its arguments and push it again, for itself or for
+    // the one that it jumps to. Where it returns is not known in between.
+    bool moves_return_address = false;
     // A call within one function, which makes no frame of its own.
     std::function<bool(std::uint64_t from, std::uint64_t to)> is_own_call = {};
     // The thread is on another stack than the code that is judged, where nothing of the calls that are kept changes.
@@ -100,7 +104,7 @@ class StepJudge {
   std::size_t judged = 0, wrong = 0;
   std::set<std::uint64_t> methods, instructions;
   std::set<std::string> names;
-  std::string first_wrong;
+  std::string first_wrong;  // of each instruction the first time
 
   [[nodiscard]] const Target& target() const { return target_; }
   [[nodiscard]] const Memory& memory() const { return target_.space.memory(); }
@@ -155,11 +159,21 @@ class StepJudge {
     if (::ptrace(PTRACE_GETREGS, pid_, nullptr, &after) != 0) return false;
     select(after);
     follow(before, after, calls && !handles, handles);
+    if (trace_) {  // DEBUG
+      std::array<unsigned char, 12> b{};
+      (void)memory().read(before.rip, b.data(), b.size());
+      std::string hex;
+      for (auto c : b) hex += fmt::format("{:02x}", c);
+      const auto& open = stacks_[current_].calls;
+      ring_.push_back(fmt::format("{:x}{} {} rsp {:x}->{:x} rbp {:x} open {} {:x}@{:x}{}", (unsigned long)before.rip, ways.place ? ways.place(before.rip) : "", hex, (unsigned long)before.rsp, (unsigned long)after.rsp, (unsigned long)after.rbp, open.size(), open.empty() ? 0 : open.back().pc, open.empty() ? 0 : open.back().slot, open.empty() ? 0 : open.back().in_register));
+      if (ring_.size() > 60) ring_.erase(ring_.begin());
+    }
     return true;
   }
 
  private:
   static constexpr std::uint64_t kNone = ~std::uint64_t{0};
+  static constexpr std::size_t kMostShown = 64;
 
   struct Stack {
     std::vector<Call> calls;
@@ -189,6 +203,7 @@ class StepJudge {
   void follow(const user_regs_struct& before, const user_regs_struct& after, bool calls, bool handles) {
     if (ways.is_aside && ways.is_aside(before, after)) return;
     std::vector<Call>& open = stacks_[current_].calls;
+    if (ways.moves_return_address && !open.empty() && moves(before, after, open)) return;
     const auto is_over = [&](const Call& call) {
       if (!ways.may_have_popped) return after.rsp > call.slot;
       return after.rsp > call.sp ||
@@ -214,6 +229,34 @@ class StepJudge {
     }
   }
 
+  [[nodiscard]] std::uint64_t function(std::uint64_t pc) {
+    const walk::Module* module = generated(pc);
+    return module != nullptr ? module->function_start(pc) : 0;
+  }
+
+  // Is the last call's return address in a register now, or has it just left one?
+  bool moves(const user_regs_struct& before, const user_regs_struct& after, std::vector<Call>& open) {
+    using Kind = code::StackEffect::Kind;
+    Call& call = open.back();
+    const Kind kind = effect_at(before.rip).kind;
+    const auto is_on_top = [&] {
+      std::uint64_t top = 0;
+      return memory().read(after.rsp, &top, sizeof top) && top == call.pc;
+    };
+    if (!call.in_register) {
+      if (kind == Kind::kPop && before.rsp == call.slot) return call.in_register = true;
+      // It may also have been copied below more arguments, for the function that is jumped to.
+      if (kind == Kind::kJump && after.rsp != call.slot && is_on_top() && function(before.rip) != function(after.rip))
+        call.slot = after.rsp, call.sp = after.rsp + 8;
+      return false;
+    }
+    if (after.rip == call.pc)
+      open.pop_back();
+    else if (kind == Kind::kPush && is_on_top())
+      call.slot = after.rsp, call.sp = after.rsp + 8, call.in_register = false;
+    return true;
+  }
+
   void look() { (void)modules_.update(target_, pid_, process::read_proc_file(fmt::format("/proc/{}/maps", pid_))); }
 
   // What the instruction does; kNone where it cannot be read.
@@ -225,12 +268,24 @@ class StepJudge {
     return known->second;
   }
 
-  [[nodiscard]] std::string compare(const StackWalker& walker, const Call& call) const {
+  // Where the return address is being moved the caller's sp is what it was at the call, or behind any copy of it.
+  [[nodiscard]] bool is_right_sp(const Registers& now, std::uint64_t sp, const Call& call) const {
+    if (sp == call.sp) return true;
+    if (!ways.moves_return_address) return false;
+    if (call.in_register || sp == call.before.sp()) return true;
+    std::uint64_t copy = 0;
+    if (sp < now.sp() || sp > call.sp || !memory().read(sp - 8, &copy, sizeof copy)) return false;
+    bool has_copy = copy == call.pc;
+    for (RegisterNumber reg = 0; reg < 16; ++reg) has_copy |= now.get(reg) == call.pc;
+    return has_copy;
+  }
+
+  [[nodiscard]] std::string compare(const StackWalker& walker, const Registers& now, const Call& call) const {
     const Registers& caller = walker.frame().registers;
     // A runtime may have put another address there, to be told when the method returns.
     std::uint64_t there = call.pc;
-    if (caller.pc().value() != call.pc) (void)memory().read(call.slot, &there, sizeof there);
-    if (caller.pc().value() != there || caller.sp() != call.sp)
+    if (caller.pc().value() != call.pc && !call.in_register) (void)memory().read(call.slot, &there, sizeof there);
+    if (caller.pc().value() != there || !is_right_sp(now, caller.sp(), call))
       return fmt::format("pc {:#x} sp {:#x}, not {:#x} {:#x}", caller.pc().value(), caller.sp(), call.pc, call.sp);
     for (const RegisterNumber reg : ways.preserved)
       if (caller.has(reg) && caller.get(reg) != call.before.get(reg))
@@ -256,10 +311,12 @@ class StepJudge {
     if (const auto function = module->function_at(now.rip)) methods.insert(function->begin);
     if (ways.name) names.insert(ways.name(walker.frame()));
     const Call& call = open.back();
-    std::string what = walker.step() ? compare(walker, call) : walker.error().text();
+    std::string what = walker.step() ? compare(walker, registers_of(now), call) : walker.error().text();
     if (what.empty() && ways.also) what = ways.also(now, call);
     if (what.empty()) return;
-    if (wrong++ < 8)
+    ++wrong;
+    if (trace_ && wrong_at_.size() < kMostShown && !wrong_at_.contains(now.rip)) { for (auto& l : ring_) first_wrong += l + "\n"; ring_.clear(); }
+    if (wrong_at_.size() < kMostShown && wrong_at_.insert(now.rip).second)
       first_wrong += fmt::format("at {:#x}{} sp {:#x}: {}\n", now.rip, ways.place ? ways.place(now.rip) : std::string(),
                                  now.rsp, what);
   }
@@ -271,6 +328,9 @@ class StepJudge {
   std::map<std::uint64_t, Stack> stacks_;
   std::uint64_t current_ = kNone;
   std::map<std::uint64_t, code::StackEffect> effects_;
+  std::set<std::uint64_t> wrong_at_;
+  bool trace_ = std::getenv("TRACE") != nullptr;  // DEBUG
+  std::vector<std::string> ring_;
 };
 
 }  // namespace windlass::test
