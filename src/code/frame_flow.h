@@ -22,8 +22,8 @@ struct FlowOptions {
   std::span<const std::uint32_t> entries;
   std::span<const LandingPad> landing_pads;
   FunctionRef<bool(std::uint64_t target)> call_returns;  // 0: target not known
-  // Functions take their arguments off the stack. Where sp is not known, it has a symbol, so that what is pushed is found
-  // again.
+  // Functions take their arguments off the stack. Where sp is not known, it has a symbol, so that what is pushed is
+  // found again.
   bool drops_arguments = false;
 };
 

@@ -47,8 +47,12 @@ void set_ways(StepJudge& judge) {
     const auto found = module != nullptr ? module->name_at(pc, room) : Expected<std::string_view>("");
     return found ? std::string(*found) : std::string();
   };
-  // The frames of optimised code become those of the interpreter.
-  judge.ways.remakes_stack = [name](std::uint64_t pc) { return name(pc).starts_with("Builtins_DeoptimizationEntry"); };
+  // The frames of optimised code become those of the interpreter; an exception is handled by a frame further up.
+  judge.ways.remakes_stack = [name, &judge](const user_regs_struct& before, const user_regs_struct& now) {
+    const std::string builtin = name(before.rip);
+    return builtin.starts_with("Builtins_DeoptimizationEntry") ||
+           (builtin.starts_with("Builtins_CEntry") && now.rsp > before.rsp && judge.makes_sp(before.rip));
+  };
   judge.ways.place = [name, &judge](std::uint64_t pc) {
     const walk::Module* module = judge.generated(pc);
     const std::uint64_t begin = module != nullptr ? module->function_start(pc) : 0;
@@ -78,7 +82,7 @@ TEST(V8Steps, EveryInstructionHasItsCaller) {
       StepJudge judge(program.pid());
       set_ways(judge);
       // A thread that stands in C++, compiling say, may stay there for all these steps: then later again.
-      const std::size_t most = WINDLASS_STEPS * (test::whole() ? 20 : 1);
+      const std::size_t most = WINDLASS_STEPS * (test::whole() ? 5 : 1);
       for (int attempt = 0; attempt < 8 && judge.judged < most; ++attempt) {
         if (attempt != 0) {
           ASSERT_EQ(::ptrace(PTRACE_CONT, program.pid(), nullptr, nullptr), 0);
@@ -93,7 +97,7 @@ TEST(V8Steps, EveryInstructionHasItsCaller) {
                release.major, way.name, judge.judged, judge.instructions.size(), judge.methods.size(), judge.wrong);
       EXPECT_EQ(judge.wrong, 0U) << judge.first_wrong;
       EXPECT_GT(judge.judged, 5'000U);
-      EXPECT_GT(judge.methods.size(), 20U);
+      EXPECT_GT(judge.methods.size(), test::whole() ? 50U : 10U);  // which ones a short run is in is chance
       ::kill(program.pid(), SIGKILL);
       ::waitpid(program.pid(), &status, __WALL);
     }

@@ -74,7 +74,7 @@ class StepJudge {
     // The thread is on another stack than the code that is judged, where nothing of the calls that are kept changes.
     std::function<bool(const user_regs_struct& before, const user_regs_struct& now)> is_aside = {};
     // The stack is made anew there: nothing is known of it any more.
-    std::function<bool(std::uint64_t pc)> remakes_stack = {};
+    std::function<bool(const user_regs_struct& before, const user_regs_struct& now)> remakes_stack = {};
     // What the code there is, for messages.
     std::function<std::string(std::uint64_t pc)> place = {};
     // What the functions are counted by.
@@ -121,6 +121,9 @@ class StepJudge {
     return effect.kind == code::StackEffect::Kind::kJump && effect.target == 0;
   }
 
+  // Does it make the stack pointer of what is in memory, or anything else that is not known?
+  [[nodiscard]] bool makes_sp(std::uint64_t pc) { return effect_at(pc).kind == code::StackEffect::Kind::kUnknown; }
+
   // Another thread of the process from now on, which is stopped. Nothing is known of any stack any more.
   void take_thread(pid_t thread) {
     pid_ = thread;
@@ -159,15 +162,6 @@ class StepJudge {
     if (::ptrace(PTRACE_GETREGS, pid_, nullptr, &after) != 0) return false;
     select(after);
     follow(before, after, calls && !handles, handles);
-    if (trace_) {  // DEBUG
-      std::array<unsigned char, 12> b{};
-      (void)memory().read(before.rip, b.data(), b.size());
-      std::string hex;
-      for (auto c : b) hex += fmt::format("{:02x}", c);
-      const auto& open = stacks_[current_].calls;
-      ring_.push_back(fmt::format("{:x}{} {} rsp {:x}->{:x} rbp {:x} open {} {:x}@{:x}{}", (unsigned long)before.rip, ways.place ? ways.place(before.rip) : "", hex, (unsigned long)before.rsp, (unsigned long)after.rsp, (unsigned long)after.rbp, open.size(), open.empty() ? 0 : open.back().pc, open.empty() ? 0 : open.back().slot, open.empty() ? 0 : open.back().in_register));
-      if (ring_.size() > 60) ring_.erase(ring_.begin());
-    }
     return true;
   }
 
@@ -211,7 +205,7 @@ class StepJudge {
              (after.rip == call.pc && after.rsp >= call.sp);
     };
     while (!open.empty() && is_over(open.back())) open.pop_back();
-    if (ways.remakes_stack && !open.empty() && ways.remakes_stack(after.rip)) open.clear();
+    if (ways.remakes_stack && !open.empty() && ways.remakes_stack(before, after)) open.clear();
     std::uint64_t pushed = 0;
     if (handles) {  // what was there is known again when it is used; the handler's caller is what leads back
       open.clear();
@@ -315,7 +309,6 @@ class StepJudge {
     if (what.empty() && ways.also) what = ways.also(now, call);
     if (what.empty()) return;
     ++wrong;
-    if (trace_ && wrong_at_.size() < kMostShown && !wrong_at_.contains(now.rip)) { for (auto& l : ring_) first_wrong += l + "\n"; ring_.clear(); }
     if (wrong_at_.size() < kMostShown && wrong_at_.insert(now.rip).second)
       first_wrong += fmt::format("at {:#x}{} sp {:#x}: {}\n", now.rip, ways.place ? ways.place(now.rip) : std::string(),
                                  now.rsp, what);
@@ -329,8 +322,6 @@ class StepJudge {
   std::uint64_t current_ = kNone;
   std::map<std::uint64_t, code::StackEffect> effects_;
   std::set<std::uint64_t> wrong_at_;
-  bool trace_ = std::getenv("TRACE") != nullptr;  // DEBUG
-  std::vector<std::string> ring_;
 };
 
 }  // namespace windlass::test

@@ -56,7 +56,8 @@ Expected<void> Code::row_at(std::uint64_t address, FrameRow& to) const {
     return row_at(begin + front_, to);
   // Behind calls that throw and are caught here, and where optimised code is left for good. What was reached and has no
   // row may have taken its frame down.
-  if (!frames_ || loses_frame(address)) return fail(ErrorCode::kNotFound, "nothing is known of this instruction's frame", address);
+  if (!frames_ || loses_frame(address))
+    return fail(ErrorCode::kNotFound, "nothing is known of this instruction's frame", address);
   to = frame_row(address, address + 1);
   return {};
 }
