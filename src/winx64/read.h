@@ -287,7 +287,8 @@ class Functions {
     if (!find(rva, function)) return std::nullopt;
     return function;
   }
-  // The same for who does it all the time: an optional is made in parts and copied whole, for which the processor waits.
+  // The same for who does it all the time: an optional is made in parts and copied whole, for which the processor
+  // waits.
   [[nodiscard]] bool find(std::uint32_t rva, RuntimeFunction& to) const {
     const auto rank = table_.last_at_or_before(rva);
     if (!rank) return false;
