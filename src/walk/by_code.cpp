@@ -149,20 +149,22 @@ bool by_leaf(const StepContext& context, Step& step) {
   const bool windows = context.module != nullptr && context.module->is_windows();
   if (context.frame.pc().is_return_address() && !(windows && architecture == Architecture::kX86_64)) return false;
   FrameRow row;
-  if (architecture == Architecture::kX86_64) {
-    row.cfa = CfaRule::at(x86_64::kRsp, 8);
-    row.return_address = RegisterRule::at_cfa(-8);
-    if (windows) keep_windows_registers(row);
-  } else {
+  if (architecture == Architecture::kAArch64) {
     row.cfa = CfaRule::at(aarch64::kSp, 0);
     row.return_address = RegisterRule::in_register(aarch64::kX30);
+  } else {
+    const auto word = static_cast<std::int32_t>(Registers::word_size(architecture));
+    row.cfa = CfaRule::at(Registers::sp_number(architecture), word);
+    row.return_address = RegisterRule::at_cfa(-word);
+    if (windows) keep_windows_registers(row);
   }
   Step trial;
   apply_row(context, row, FrameOrigin::kLeaf, trial);
   const bool can_be =
       with_code(context, [&](const code::CodeSource& source) { return believable(context, row, trial, source); });
   if (!trial.status.ok() || !can_be) return false;
-  trial.certainty = windows ? FrameCertainty::kDescribed : by_call_site(context, trial, false);
+  trial.certainty =
+      windows ? FrameCertainty::kDescribed : by_call_site(context, trial, is_null_page(context.frame.pc().value()));
   step = trial;
   return true;
 }
