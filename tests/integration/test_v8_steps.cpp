@@ -81,7 +81,7 @@ TEST(V8Steps, EveryInstructionHasItsCaller) {
       ASSERT_EQ(::waitpid(program.pid(), &status, __WALL), program.pid());
       StepJudge judge(program.pid());
       set_ways(judge);
-      const std::size_t functions = test::whole() ? 50 : 10, judged = test::whole() ? 50'000 : 1'000;
+      const std::size_t functions = test::whole() ? 40 : 10, judged = test::whole() ? 20'000 : 1'000;
       judge.run(WINDLASS_STEPS * (test::whole() ? 5 : 1),
                 [&] { return judge.methods.size() >= functions && judge.judged >= judged; });
       ::printf("node %d %s: %zu instructions judged, %zu different ones of %zu builtins and functions: %zu wrong\n",
