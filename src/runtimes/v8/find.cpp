@@ -2,6 +2,8 @@
 
 #include <elf.h>
 
+#include <algorithm>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <utility>
@@ -46,7 +48,15 @@ class V8 final : public Runtime {
 
   void note_code(const process::ProcMap& map) override {
     if (own_.size() >= kMaxRanges) own_.clear();
-    own_[map.begin] = map.end;
+    // Parts of a mapping are mapped again, with other rights, and code may begin in front of such a part.
+    std::uint64_t begin = map.begin, end = map.end;
+    for (auto at = own_.upper_bound(end); at != own_.begin() && std::prev(at)->second >= begin;) {
+      --at;
+      begin = std::min(begin, at->first);
+      end = std::max(end, at->second);
+      at = own_.erase(at);
+    }
+    own_[begin] = end;
   }
 
   // Builtins are part of the program, and mapped once more beside the code that calls them (Heap::
