@@ -28,6 +28,7 @@ struct Options {
   bool check_stacks = false;    // keeps a shadow stack, and compares every walk with it
   bool windows_unwind = false;  // walks go by Windows unwind information, not by rows
   bool gdb = false;
+  long seconds = 0;              // runs the program again until they have gone by
   long sample_us = 0;            // compares in a signal handler, so often
   std::uint32_t tier_up = 1000;  // calls until a function is compiled again; 0: never
   std::uint32_t again = 0;       // and so many later once more, and so on; 0: never
