@@ -48,7 +48,6 @@ WL_GLOBAL int wl_step_signal(struct wl_unwind* u, __u64 frame) {
   const __u64* saved = u->room.saved;
   if (wl_read(&u->env, u->room.saved, sizeof u->room.saved, frame + WL_SIGFRAME_REGISTERS))
     return WL_END_UNREADABLE_STACK;
-  if (saved[WL_PC] == 0) return WL_END_COMPLETE;
   wl_note_interrupted(u, cursor->regs[WL_SP], saved[WL_SP]);
   if (saved[WL_SP] <= cursor->regs[WL_SP]) {
     if (++cursor->backward > WL_MAX_BACKWARD_STEPS) return WL_END_NO_PROGRESS;
@@ -122,7 +121,6 @@ WL_GLOBAL int wl_step_signal(struct wl_unwind* u, __u64 context) {
   const __u64* saved = u->room.saved;
   if (wl_read(&u->env, u->room.saved, sizeof u->room.saved, context + WL_SIGCONTEXT_OFFSET))
     return WL_END_UNREADABLE_STACK;
-  if (saved[16] == 0) return WL_END_COMPLETE;
   for (int i = 0; i < 8; i++) cursor->regs[8 + i] = saved[i];
   cursor->regs[5] = saved[8];
   cursor->regs[4] = saved[9];
@@ -280,7 +278,7 @@ WL_GLOBAL int wl_apply(struct wl_unwind* u, const struct wl_rule* rule, __u32 x_
   int status = wl_register_value(u, WL_PC, rule->ra_kind, rule->ra_offset, rule->cfa_arg);
   if (status) return status == 2 ? WL_END_UNREADABLE_STACK : WL_END_REGISTER_LOST;
   __u64 pc = WL_STRIP(env, u->room.value);
-  if (pc == 0) return WL_END_COMPLETE;
+  if (pc == 0 && !(rule->flags & WL_RULE_SIGNAL)) return WL_END_COMPLETE; /* else a call of a null pointer */
   __u32 valid = WL_VALID_BASE;
   status = wl_register_value(u, WL_FP, rule->fp_kind, rule->fp_offset, rule->cfa_arg);
   if (status == 2) return WL_END_UNREADABLE_STACK;

@@ -6,6 +6,7 @@
 
 #include "agent/user_frame.h"
 #include "base/monotonic.h"
+#include "walk/progress.h"
 
 namespace windlass::agent {
 namespace {
@@ -42,7 +43,8 @@ std::uint8_t SampleIntake::mapped_end(std::uint32_t tgid, std::uint8_t end, std:
   const auto unmapped = [&] {
     const MapSet* maps = maps_of(tgid);
     return maps == nullptr || std::ranges::any_of(frames, [&](std::uint64_t frame) {
-             return maps->find(lookup_address(frame)) == nullptr;
+             const bool null_page = (frame & WL_FRAME_EXACT) != 0 && walk::is_null_page(lookup_address(frame));
+             return !null_page && maps->find(lookup_address(frame)) == nullptr;
            });
   };
   if (frames.empty() || !unmapped()) return end;

@@ -153,7 +153,8 @@ class RuleReader {
 };
 
 // The caller of `frame` by `row`. On kRunning `caller` and `saved` (may be null) are set. kComplete where the row says
-// that there is no caller (an undefined return address), or the return address is 0.
+// that there is no caller (an undefined return address), or the return address is 0; an interrupted pc of 0 is a call
+// of a null pointer.
 template <TargetMemory M>
 StepStatus apply(const FrameRow& row, const M& memory, const ApplyContext& context, const Registers& frame,
                  Registers& caller, SavedLocations* saved) {
@@ -178,7 +179,7 @@ StepStatus apply(const FrameRow& row, const M& memory, const ApplyContext& conte
   const RegisterNumber pc = Registers::pc_number(frame.architecture());
   if (!rules.value(pc, row.return_address, value, saved_at)) return rules.status();
   if (row.return_signed) value &= ~context.pac_mask;
-  if (value == 0) return {WalkEnd::kComplete, {}};
+  if (value == 0 && !row.signal_frame) return {WalkEnd::kComplete, {}};
   if (saved != nullptr) saved->set(next, pc, saved_at);
   // A signal frame's pc was interrupted. Without a link register a return address in a register is jumped to (vfork,
   // libgcc's context installation), so the row is the one at it.

@@ -20,6 +20,24 @@ bool begins_function(const Module& module, std::uint64_t address) {
   return function && function->begin == address;
 }
 
+// No call leads back there: the return address was put into a register or onto the stack.
+bool returns_to_beginning(const StepContext& context) {
+  const CodeAddress pc = context.frame.pc();
+  return pc.is_return_address() && begins_function(*context.module, pc.value());
+}
+
+bool frame_pointer_is_clear(const Registers& registers) {
+  const RegisterNumber fp = Registers::fp_number(registers.architecture());
+  return registers.has(fp) && registers.get(fp) == 0;
+}
+
+// Where AArch64's makecontext() lets its function return to. x29 is clear there (AAPCS64 6.4.6), the link register is
+// not: the code seems to be its own caller.
+bool begins_context(const StepContext& context) {
+  return context.space.architecture() == Architecture::kAArch64 && returns_to_beginning(context) &&
+         frame_pointer_is_clear(context.frame.registers);
+}
+
 bool is_leaf_row(const FrameRow& row) { return row.cfa == CfaRule::at(x86_64::kRsp, 8); }
 
 // Code that never returns has no caller if it is where the program starts, or the beginning of a function though a
@@ -27,12 +45,8 @@ bool is_leaf_row(const FrameRow& row) { return row.cfa == CfaRule::at(x86_64::kR
 // function that does not return, unless it halts at once and the frame pointer marks it: start routines clear it (psABI
 // 3.4.1, AAPCS64 6.4.6).
 bool starts_stack(const StepContext& context, code::Start start) {
-  const Registers& registers = context.frame.registers;
-  const RegisterNumber fp = Registers::fp_number(registers.architecture());
-  const CodeAddress pc = context.frame.pc();
-  if (start == code::Start::kEntryPoint) return true;
-  if (pc.is_return_address() && begins_function(*context.module, pc.value())) return true;
-  return start == code::Start::kHalts && registers.has(fp) && registers.get(fp) == 0;
+  return start == code::Start::kEntryPoint || returns_to_beginning(context) ||
+         (start == code::Start::kHalts && frame_pointer_is_clear(context.frame.registers));
 }
 
 // AArch64's mark of the outermost frame: start routines clear x29 and x30, so that the frame record made of them is
@@ -95,6 +109,10 @@ FrameCertainty certainty_of(const StepContext& context, const code::Synthesis& f
 
 bool by_synthesis(const StepContext& context, Step& step) {
   if (!context.options.synthesize || !context.frame.registers.has_sp()) return false;
+  if (begins_context(context)) {
+    step.status = {WalkEnd::kComplete, {}};
+    return true;
+  }
   auto found = with_code(context, [&](const code::CodeSource& source) {
     return code::synthesize(source, context.frame.pc(), *context.scratch.synthesis);
   });
@@ -131,20 +149,22 @@ bool by_leaf(const StepContext& context, Step& step) {
   const bool windows = context.module != nullptr && context.module->is_windows();
   if (context.frame.pc().is_return_address() && !(windows && architecture == Architecture::kX86_64)) return false;
   FrameRow row;
-  if (architecture == Architecture::kX86_64) {
-    row.cfa = CfaRule::at(x86_64::kRsp, 8);
-    row.return_address = RegisterRule::at_cfa(-8);
-    if (windows) keep_windows_registers(row);
-  } else {
+  if (architecture == Architecture::kAArch64) {
     row.cfa = CfaRule::at(aarch64::kSp, 0);
     row.return_address = RegisterRule::in_register(aarch64::kX30);
+  } else {
+    const auto word = static_cast<std::int32_t>(Registers::word_size(architecture));
+    row.cfa = CfaRule::at(Registers::sp_number(architecture), word);
+    row.return_address = RegisterRule::at_cfa(-word);
+    if (windows) keep_windows_registers(row);
   }
   Step trial;
   apply_row(context, row, FrameOrigin::kLeaf, trial);
   const bool can_be =
       with_code(context, [&](const code::CodeSource& source) { return believable(context, row, trial, source); });
   if (!trial.status.ok() || !can_be) return false;
-  trial.certainty = windows ? FrameCertainty::kDescribed : by_call_site(context, trial, false);
+  trial.certainty =
+      windows ? FrameCertainty::kDescribed : by_call_site(context, trial, is_null_page(context.frame.pc().value()));
   step = trial;
   return true;
 }

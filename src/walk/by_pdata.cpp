@@ -25,7 +25,7 @@ void execute(const StepContext& context, Step& step) {
   step.status = {};
   if (!done)
     step.status = {end_of(done.error().code), done.error()};
-  else if (step.caller.pc().value() == 0)
+  else if (step.caller.pc() == CodeAddress::return_address(0))
     step.status.end = WalkEnd::kComplete;
   step.signal_frame = !step.caller.pc().is_return_address();
 }

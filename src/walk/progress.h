@@ -14,6 +14,9 @@ inline constexpr std::uint64_t kMaxFrameSize = std::uint64_t{1} << 30;
   return std::uint64_t{2} * Registers::word_size(architecture);
 }
 
+// Where systems map nothing (vm.mmap_min_addr): pc got there by a call of a null pointer, or of a method through one.
+[[nodiscard]] constexpr bool is_null_page(std::uint64_t pc) { return pc < 0x10000; }
+
 // Can this be a stack pointer at all: aligned, in user space?
 [[nodiscard]] constexpr bool is_stack_address(Architecture architecture, std::uint64_t sp) {
   constexpr unsigned kUserBits = 56;  // x86-64 with five-level paging; AArch64 has 52

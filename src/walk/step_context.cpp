@@ -73,7 +73,7 @@ bool accept(const StepContext& context, Step& step, Trust trust) {
   const std::uint64_t sp = lowest_sp(context.frame.registers, step.caller);
   if (in_what_is_written(context, step))
     step.status = {WalkEnd::kBadRow, Error{ErrorCode::kMalformed, "return address in memory that the walk writes", pc}};
-  else if (!in_known_code(context, step, trust))
+  else if (!in_known_code(context, step, trust) && !step.signal_frame)  // it may have jumped anywhere
     step.status = {WalkEnd::kNoModule, Error{ErrorCode::kNotFound, "return address lies in no known code", pc}};
   else if (!is_stack_address(context.space.architecture(), sp))
     step.status = {WalkEnd::kBadRow, Error{ErrorCode::kMalformed, "caller's sp is no stack address", pc, sp}};

@@ -68,11 +68,12 @@ TEST_F(ErlangStacks, AreWhatTheVirtualMachinePrints) {
   const std::vector<std::string> printed = program.printed();
   ASSERT_GE(printed.size(), 5U);  // callers at the same place are printed once
   std::set<std::string> leaves;
+  std::string seen;
   // Often the scheduler waits for input just then.
   for (int i = 0; i < 100 && leaves.size() < 3; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10 + i % 7));
-    std::istringstream lines(
-        test::run(fmt::format(WINDLASS_COMMAND " walk --json {} 2>/dev/null", program.pid())).output);
+    seen = test::run(fmt::format(WINDLASS_COMMAND " walk --json {} 2>/dev/null", program.pid())).output;
+    std::istringstream lines(seen);
     for (std::string line; std::getline(lines, line);) {
       const json thread = json::parse(line);
       std::vector<std::string> frames;
@@ -80,12 +81,15 @@ TEST_F(ErlangStacks, AreWhatTheVirtualMachinePrints) {
         frames.push_back(frame["function"].is_string() ? frame["function"].get<std::string>() : "");
       const std::vector<std::string> callers = callers_of_hold(frames);
       if (callers.empty()) continue;
-      EXPECT_EQ(thread["end"], "complete");
+      // The virtual machine's own code, of which nothing is known, has a guess for its caller.
+      if (!frames.front().empty() || thread["end"] != "a frame is a guess") {
+        EXPECT_EQ(thread["end"], "complete") << line;
+      }
       EXPECT_EQ(callers, printed) << line;
       leaves.insert(frames.front());
     }
   }
-  EXPECT_FALSE(leaves.empty());
+  EXPECT_FALSE(leaves.empty()) << seen;
 }
 
 TEST_F(ErlangStacks, AreWholeWhenSampled) {

@@ -105,17 +105,8 @@ TEST_P(CoreClrSteps, EveryInstructionOfManagedCodeHasItsCaller) {
   {
     StepJudge judge(pid);
     const ByIterator iterator(pid, judge);
-    // A thread that stands in the runtime's own code, compiling say, may stay there for all these steps: then later
-    // again.
-    for (int attempt = 0; attempt < 3 && judge.judged == 0; ++attempt) {
-      if (attempt != 0) {
-        ASSERT_EQ(::ptrace(PTRACE_CONT, pid, nullptr, nullptr), 0);
-        std::this_thread::sleep_for(std::chrono::milliseconds(500));
-        ASSERT_EQ(::ptrace(PTRACE_INTERRUPT, pid, nullptr, nullptr), 0);
-        ASSERT_EQ(::waitpid(pid, &status, __WALL), pid);
-      }
-      for (int steps = 0; steps < WINDLASS_STEPS && judge.step(); ++steps) {}
-    }
+    // A thread that stands in the runtime's own code, compiling say, may stay there for a long time.
+    judge.run(WINDLASS_STEPS, [&] { return judge.methods.size() >= GetParam().methods; });
     ::printf("%zu instructions judged (%zu by the iterator), %zu different ones of %zu methods and stubs: %zu wrong\n",
              judge.judged, iterator.iterated, judge.instructions.size(), judge.methods.size(), judge.wrong);
     EXPECT_GT(iterator.iterated, judge.judged / 2);

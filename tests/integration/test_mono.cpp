@@ -125,8 +125,7 @@ TEST_F(MonoStacks, HaveTheirCallersAtEveryInstruction) {
   };
   // Code in no table, which puts back the registers of a handler's frame one by one, and never returns.
   judge.ways.judges = [&](std::uint64_t pc) { return !name_at(pc).empty(); };
-  const int most = test::whole() ? 3'000'000 : 300'000;
-  for (int steps = 0; steps < most && judge.step(); ++steps) {}
+  judge.run(test::whole() ? 3'000'000 : 300'000, [&] { return judge.judged > 1'000 && judge.methods.size() > 5; });
   ::printf("%zu instructions judged, %zu different ones of %zu methods: %zu wrong\n", judge.judged,
            judge.instructions.size(), judge.methods.size(), judge.wrong);
   EXPECT_EQ(judge.wrong, 0U) << judge.first_wrong;

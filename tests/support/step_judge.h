@@ -6,6 +6,7 @@
 #include <sys/ptrace.h>
 #include <sys/user.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -158,8 +159,29 @@ class StepJudge {
     return true;
   }
 
+  // That many steps in four stretches, between which the thread runs on: where it is then is chance. More stretches, as
+  // long as too little has been seen.
+  void run(std::size_t steps, const std::function<bool()>& has_seen_enough) {
+    for (int stretch = 0; stretch < 16 && (stretch < 4 || !has_seen_enough()); ++stretch) {
+      if (stretch != 0 && !run_on()) return;
+      for (std::size_t i = 0; i < steps / 4; ++i)
+        if (!step()) return;
+    }
+  }
+
  private:
   static constexpr std::uint64_t kNone = ~std::uint64_t{0};
+
+  // For a moment, without being judged.
+  [[nodiscard]] bool run_on() {
+    int status = 0;
+    if (::ptrace(PTRACE_CONT, pid_, nullptr, pending_) != 0) return false;
+    ::usleep(100'000);
+    if (::ptrace(PTRACE_INTERRUPT, pid_, nullptr, nullptr) != 0 || !wait(status) || !WIFSTOPPED(status)) return false;
+    take_thread(pid_);
+    if (WSTOPSIG(status) != SIGTRAP) pending_ = WSTOPSIG(status);
+    return true;
+  }
 
   struct Stack {
     std::vector<Call> calls;

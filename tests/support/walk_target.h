@@ -29,8 +29,13 @@ class WordMemory : public Memory {
     }
     return true;
   }
+  const std::byte* in_place(std::uint64_t address, std::size_t size) const override {
+    asked_in_place = {address, size};
+    return nullptr;
+  }
   void set(std::uint64_t address, std::uint64_t value) { words[address] = value; }
 
+  mutable std::pair<std::uint64_t, std::size_t> asked_in_place;  // by the last call
   std::map<std::uint64_t, std::uint64_t> words;
   mutable std::uint64_t reads = 0;
 };

@@ -17,6 +17,7 @@
 
 #include "agent/raw_unwinder.h"
 #include "support/pe_builder.h"
+#include "support/process_reading.h"
 #include "support/program_file.h"
 #include "table/unwind_table.h"
 #include "windlass/backtrace.h"
@@ -178,6 +179,7 @@ TEST_F(ModuleRegistryTest, WhatThePathLeadsToByNowIsNotTaken) {
 
 // The file of a Windows image that is loaded is the one with its time stamp.
 TEST_F(ModuleRegistryTest, AnImageIsTheFilesOnlyWithItsTimestamp) {
+  if (const std::string why = test::no_process_reading(); !why.empty()) GTEST_SKIP() << why;
   constexpr std::size_t kTimestampAt = 0x48;  // of PeBuilder's files
   test::PeBuilder builder(image::PeMachine::kAmd64);
   builder.add(".text", std::vector<std::uint8_t>(64, 0x90), true);

@@ -31,6 +31,7 @@ constexpr std::uint64_t kMiddle = 0x100, kMiddleReturn = kMiddle + 12;  // a fra
 constexpr std::uint64_t kOmits = 0x200, kOmitsReturn = kOmits + 12;     // a frame of 16 that saves x30 only
 constexpr std::uint64_t kLeaf = 0x300, kBareLeaf = 0x400;               // the latter without a row
 constexpr std::uint64_t kRestorer = 0x500, kMuslRestorer = 0x600;       // the latter without a row
+constexpr std::uint64_t kContext = 0x700;                               // where a function of a new context returns to
 
 constexpr std::uint64_t at(std::uint64_t offset) { return kBias + kCode + offset; }
 
@@ -46,6 +47,8 @@ std::vector<std::byte> program(Architecture architecture) {
   put(kBareLeaf, {0x8b000000, kRet});  // add x0,x0,x0
   put(kRestorer, {aarch64::kMovRtSigreturn, aarch64::kSvc, kRet});
   put(kMuslRestorer, {aarch64::kMovRtSigreturn, aarch64::kSvc, kRet});
+  put(kContext, {kNop, 0xaa1303e0, 0xb5000060, 0x14000000 | ((kStart - kContext - 12) / 4 & 0x3ffffff), kNop,
+                 0xd61f0200});  // mov x0,x19; cbnz x0,.+12; b start; nop; br x16
 
   test::CfiBuilder cfi;
   test::CieSpec spec;
@@ -58,6 +61,7 @@ std::vector<std::byte> program(Architecture architecture) {
   cfi.fde(cie, kCode + kMiddle, 20, {0x44, 0x0e, 32, DW_CFA_offset | 29, 4, DW_CFA_offset | 30, 3});
   cfi.fde(cie, kCode + kOmits, 20, {0x44, 0x0e, 16, DW_CFA_offset | 30, 2});
   cfi.fde(cie, kCode + kLeaf, 8, {});
+  cfi.fde(cie, kCode + kContext, 16, {});
   // As the kernel's vdso has it: from one instruction before, and to the frame record that x29 points at.
   cfi.fde(signal, kCode + kRestorer - 4, 12, {0x0c, 29, 0, DW_CFA_offset | 29, 0, DW_CFA_offset | 30, 0x7f});
   cfi.raw().add(Bytes{0, 0, 0, 0});
@@ -158,6 +162,17 @@ TEST_F(RawAArch64, FramesByRows) {
   set(kStack + 32, at(kStartReturn));
   EXPECT_EQ(unwind(), (Frames{at(kLeaf) | WL_FRAME_EXACT, at(kMiddleReturn), at(kOmitsReturn), at(kStartReturn)}));
   EXPECT_EQ(end_, WL_END_COMPLETE);
+}
+
+// glibc's makecontext() clears x29, but leaves no 0 for a return address.
+TEST_F(RawAArch64, ContextsBeginWhereNoCallReturnsTo) {
+  registers_.set(kX29, 0);
+  registers_.set(kX30, at(kContext));
+  EXPECT_EQ(unwind(), (Frames{at(kLeaf) | WL_FRAME_EXACT, at(kContext)}));
+  EXPECT_EQ(end_, WL_END_COMPLETE);
+  registers_.set(kX29, kStack + 0x100);  // somebody has a frame
+  EXPECT_EQ(unwind().front(), at(kLeaf) | WL_FRAME_EXACT);
+  EXPECT_NE(end_, WL_END_COMPLETE);
 }
 
 TEST_F(RawAArch64, AuthenticationCodesAreStrippedByTheKernelsMask) {

@@ -118,7 +118,9 @@ TEST_F(SampleIntakeTest, AStackWithAFrameInNothingKnownIsNotWhole) {
   proc = "1000-2000 r-xp 00000000 00:00 0 \n";
   EXPECT_EQ(end_of(2, 0x1235), WL_END_COMPLETE) << "it has been read meanwhile";
   EXPECT_EQ(end_of(3, 0x2000), WL_END_COMPLETE) << "a return address behind the last instruction of the mapping";
-  EXPECT_EQ(end_of(4, 0x2000 | WL_FRAME_EXACT), WL_END_NO_MAPPING);
+  EXPECT_EQ(end_of(4, 0x20000 | WL_FRAME_EXACT), WL_END_NO_MAPPING);
+  EXPECT_EQ(end_of(5, 0x8 | WL_FRAME_EXACT), WL_END_COMPLETE) << "a method called through a null pointer";
+  EXPECT_EQ(end_of(6, 0x8), WL_END_NO_MAPPING) << "nothing returns there";
 }
 
 TEST_F(SampleIntakeTest, InterpretedFramesThatExceedTheEventAreRefused) {

@@ -104,6 +104,17 @@ TEST_F(I386, AddressesWrap) {
   EXPECT_EQ(walker.frame().sp(), 0x1008u);
 }
 
+TEST_F(I386, ACallOfANullPointer) {
+  registers_.set_pc(CodeAddress::instruction(0));
+  add({});
+  push(kSp, kCode + 0x200);
+  StackWalker walker(*space_, registers_, WalkOptions{100, true});
+  ASSERT_TRUE(walker.step()) << end_name(walker.end_reason()) << ": " << walker.error().text();
+  EXPECT_EQ(walker.frame().origin, FrameOrigin::kLeaf);
+  EXPECT_EQ(walker.frame().pc(), CodeAddress::return_address(kCode + 0x200));
+  EXPECT_EQ(walker.frame().sp(), kSp + 4);
+}
+
 TEST_F(I386, TheChainOfFramePointers) {
   registers_.set_pc(CodeAddress::return_address(kCode + 4));
   registers_.set(kEbp, kSp + 12);  // a multiple of four is all that it must be

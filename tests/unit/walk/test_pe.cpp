@@ -38,12 +38,13 @@ class PeFrames : public ::testing::TestWithParam<bool> {  // from memory, or fro
     machine.prolog_size = 4;
     machine.slots = {UnwindInfoBytes::slot(4, 2, 3), UnwindInfoBytes::slot(0, 10, 0)};
     machine_ = add({0x48, 0x83, 0xec, 0x20, 0xe8, 0, 0, 0, 0, 0x90}, machine);
-    // Pushes behind SET_FPREG, which no row can say: push rbp; mov rbp, rsp; push rbx; call; nop
+    // A frame register that is used after it was restored, which no row can say: push rbx; mov rbp, rsp; push rbp;
+    // call; nop
     UnwindInfoBytes late;
     late.prolog_size = 5;
     late.frame_register = 5;
-    late.slots = {UnwindInfoBytes::slot(5, 0, 3), UnwindInfoBytes::slot(4, 3, 0), UnwindInfoBytes::slot(1, 0, 5)};
-    late_ = add({0x55, 0x48, 0x89, 0xe5, 0x53, 0xe8, 0, 0, 0, 0, 0x90}, late);
+    late.slots = {UnwindInfoBytes::slot(5, 0, 5), UnwindInfoBytes::slot(4, 3, 0), UnwindInfoBytes::slot(1, 0, 3)};
+    late_ = add({0x53, 0x48, 0x89, 0xe5, 0x55, 0xe8, 0, 0, 0, 0, 0x90}, late);
     leaf_ = builder_.text({0x90, 0x90, 0xc3});            // no entry
     target_.function(0, 0x40, {0x0e, 0x20, 0x83, 0x04});  // CFA = rsp + 32, rbx at CFA - 32
     std::vector<std::uint8_t> code(0x40, 0x90);
@@ -160,18 +161,15 @@ TEST_P(PeFrames, WhatNoRowSaysIsExecuted) {
   push(0x2b), push(interrupted), push(0x202), push(0x33), push(kPe + saving_ + 6);  // ss rsp rflags cs rip
   for (int i = 0; i < 4; ++i) push(0);
   push(kPe + machine_ + 9);
-  push(0x4006);
-  const std::uint64_t frame = sp_;
   const std::uint64_t rbx_at = push(0x4003);
+  push(rbx_at);
   push(kPe + late_ + 10);
-  Registers start = registers(kPe + leaf_);
-  start.set(kRbp, frame);
-  StackWalker walker(target_.space(), start);
+  StackWalker walker(target_.space(), registers(kPe + leaf_));
   ASSERT_TRUE(walker.step()) << walker.error().text();
   ASSERT_TRUE(walker.step()) << walker.error().text();
   EXPECT_EQ(walker.frame().pc(), CodeAddress::return_address(kPe + machine_ + 9));
   EXPECT_EQ(walker.frame().origin, FrameOrigin::kPdata);
-  EXPECT_EQ(walker.frame().registers.get(kRbp), 0x4006u);
+  EXPECT_EQ(walker.frame().registers.get(kRbp), rbx_at);
   EXPECT_EQ(walker.frame().registers.get(kRbx), 0x4003u);
   EXPECT_EQ(walker.frame().saved.at(walker.frame().registers, kRbx), rbx_at);
   ASSERT_TRUE(walker.step()) << walker.error().text();
@@ -180,6 +178,34 @@ TEST_P(PeFrames, WhatNoRowSaysIsExecuted) {
   EXPECT_EQ(walker.frame().sp(), interrupted);
   EXPECT_FALSE(walker.step());
   EXPECT_EQ(walker.end_reason(), WalkEnd::kComplete) << walker.error().text();
+}
+
+TEST_P(PeFrames, AReturnAddressOf0IsTheEndOfWhatIsExecuted) {
+  push(0);
+  push(push(0x4003));
+  push(kPe + late_ + 10);
+  StackWalker walker(target_.space(), registers(kPe + leaf_),
+                     WalkOptions{.synthesize = false});  // the code says it, too
+  ASSERT_TRUE(walker.step()) << walker.error().text();
+  EXPECT_FALSE(walker.step());
+  EXPECT_EQ(walker.end_reason(), WalkEnd::kComplete) << walker.error().text();
+}
+
+// The machine frame of a fault has it, below what called the pointer.
+TEST_P(PeFrames, AnInterruptedPcOf0IsACallOfANullPointer) {
+  push(0);
+  push(kPe + saving_ + 11);
+  const std::uint64_t interrupted = sp_;
+  push(0x2b), push(interrupted), push(0x202), push(0x33), push(0);  // ss rsp rflags cs rip
+  for (int i = 0; i < 4; ++i) push(0);
+  push(kPe + machine_ + 9);
+  StackWalker walker(target_.space(), registers(kPe + leaf_));
+  ASSERT_TRUE(walker.step()) << walker.error().text();
+  ASSERT_TRUE(walker.step()) << walker.error().text();
+  EXPECT_EQ(walker.frame().pc(), CodeAddress::instruction(0));
+  ASSERT_TRUE(walker.step()) << walker.error().text();
+  EXPECT_EQ(walker.frame().pc(), CodeAddress::return_address(kPe + saving_ + 11));
+  EXPECT_EQ(walker.frame().sp(), interrupted + 8);
 }
 
 // The System V mark of the outermost frame means nothing in Windows functions.

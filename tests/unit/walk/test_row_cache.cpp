@@ -59,6 +59,7 @@ TEST_P(KeptRows, GiveTheCallerThatTheRowGives) {
   SavedLocations saved;
   ASSERT_TRUE(walk::apply(row(GetParam()), target.space().memory(), {}, frame.registers, expected, &saved).ok());
   ASSERT_TRUE(walk::apply_in_place(*kept, target.space(), {}, frame, module));
+  EXPECT_EQ(target.memory().asked_in_place, std::pair(kSp + 16, std::size_t{32})) << "all that is read";
   for (RegisterNumber reg = 0; reg < 80; ++reg) {
     EXPECT_EQ(frame.registers.has(reg), expected.has(reg)) << reg;
     EXPECT_EQ(frame.registers.get(reg), expected.get(reg)) << reg;

@@ -1,6 +1,7 @@
 // Walks of the own process, compared with glibc's backtrace() and against what the tests know of their stacks.
 #include <execinfo.h>
 #include <gtest/gtest.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -32,14 +33,12 @@ Pcs collect(Function&& walk) {
 [[gnu::noinline]] Pcs by_windlass() {
   return collect([](std::uint64_t* pcs, std::size_t max) { return backtrace(pcs, max, 2); });
 }
-// What a walk that went to the end says of it.
-WalkEnd end_of_whole = WalkEnd::kComplete;
 
 [[gnu::noinline]] Pcs by_walker() {
   Pcs pcs;
   StackWalker walker(own_process(), capture_registers());
   while (walker.step()) pcs.push_back(walker.frame().pc().value());
-  EXPECT_EQ(walker.end_reason(), end_of_whole) << walker.error().text();
+  EXPECT_EQ(walker.end_reason(), WalkEnd::kComplete) << walker.error().text();
   return pcs;
 }
 // From its caller on: sanitizers put frames of theirs above.
@@ -249,6 +248,45 @@ TEST(Self, SignalHandlerOnItsOwnStack) {
   std::thread(on_alternate).join();
 }
 
+// What crash reporters see most: a handler below a call of a null pointer, or of a method of what one points to.
+sigjmp_buf behind_crash;
+void (*volatile null_pointer)();
+std::uint64_t crash_pcs[2][512];
+std::size_t crash_depths[2];
+WalkEnd crash_ends[2];
+
+void on_crash(int, siginfo_t*, void*) {
+  crash_depths[0] = backtrace_from(capture_registers(), crash_pcs[0], 512, &crash_ends[0]);
+  StackWalker walker(own_process(), capture_registers());
+  crash_depths[1] = 0;
+  do crash_pcs[1][crash_depths[1]++] = walker.frame().pc().value();
+  while (crash_depths[1] < 512 && walker.step());
+  crash_ends[1] = walker.end_reason();
+  siglongjmp(behind_crash, 1);
+}
+
+[[gnu::noinline]] void call_null_pointer() {
+  null_pointer();
+  asm volatile("");
+}
+
+TEST(Self, ACallOfANullPointerHasItsCallers) {
+  install(SIGSEGV, 0, on_crash);
+  for (const std::uint64_t offset : {0, 0x18}) {
+    null_pointer = reinterpret_cast<void (*)()>(offset);
+    const Pcs callers = by_glibc();
+    if (sigsetjmp(behind_crash, 1) == 0) call_null_pointer();
+    for (int way = 0; way < 2; ++way) {
+      const Pcs pcs(crash_pcs[way], crash_pcs[way] + crash_depths[way]);
+      const auto null = std::ranges::find(pcs, offset);
+      ASSERT_EQ(pcs.end() - null, static_cast<std::ptrdiff_t>(callers.size()) + 2) << way;  // call_null_pointer, too
+      EXPECT_TRUE(std::equal(callers.begin() + 1, callers.end(), null + 3)) << way;
+      EXPECT_EQ(crash_ends[way], WalkEnd::kComplete) << way;
+    }
+  }
+  signal(SIGSEGV, SIG_DFL);
+}
+
 #if defined(__x86_64__)
 // Every instruction of some calls, by single-stepping: the PLT's resolver, libc, the vdso.
 std::atomic<std::size_t> steps;
@@ -316,11 +354,7 @@ void coroutine() {
   coroutine_context.uc_stack.ss_size = kSize;
   coroutine_context.uc_link = &main_context;
   makecontext(&coroutine_context, coroutine, 0);
-  // On AArch64 glibc's way into a coroutine has no unwind information: that the frame pointer is 0 there proves
-  // nothing.
-  if (kOwnArchitecture == Architecture::kAArch64) end_of_whole = WalkEnd::kGuessed;
   swapcontext(&main_context, &coroutine_context);
-  end_of_whole = WalkEnd::kComplete;
   munmap(memory, kSize + 4096);
 }
 
