@@ -22,7 +22,7 @@ const char kUsage[] =
     "  --gc-stress        collects at every call and allocation\n"
     "  --heap=BYTES       of each half (32 MiB)\n"
     "  --check-stacks     keeps a shadow stack, compares walks with it, and says how many were wrong\n"
-    "  --sample=US        compares in every thread every so many microseconds, in a signal handler\n"
+    "  --sample=US        compares in every thread, so many microseconds after the last time, in a signal handler\n"
     "  --seconds=S        runs the file again and again until so many seconds have gone by\n"
     "  --alarm=S          raises SIGALRM after so many seconds, for a debugger to stop at\n"
     "  --windows-unwind   describes frames to walks by Windows unwind information, not by rows\n"

@@ -119,6 +119,9 @@ struct Thread {
   Runtime* runtime = nullptr;
   windlass::managed::MutatorThread* mutator = nullptr;
   std::vector<std::string>* trace = nullptr;  // of the exception thrown last
+  std::optional<timer_t> sampler;
+
+  void sample_later() const;
 };
 
 // ---- the runtime --------------------------------------------------------------------------------------------------
@@ -234,8 +237,7 @@ class Attached {
   windlass::managed::MutatorThread mutator_;
   std::unique_ptr<Shadow[]> shadow_;
   std::vector<std::string> trace_;
-  void start_sampling(long microseconds);
-  std::optional<timer_t> timer_;
+  void start_sampling();
 };
 
 // `place` is asked once for room.

@@ -83,8 +83,8 @@ TEST(Lilt, SampledUnderStress) {
   const std::string source = testing::TempDir() + fmt::format("stress-{}.lilt", ::getpid());
   const std::string options =
       fmt::format("--sample={} --tier-up=2 --again=3 --seconds={}", kEmulated ? 20000 : 100, test::whole() ? 300 : 0);
-  const auto seen = run(fmt::format("sed 's/rounds = 300/rounds = {}/' '{}' > '{}' && timeout 590 {} '{}' 2>&1",
-                                    kRounds, program("stress"), source, lilt(options), source));
+  const auto seen = run(fmt::format("sed 's/rounds = 300/rounds = {}/' '{}' > '{}' && timeout {} {} '{}' 2>&1", kRounds,
+                                    program("stress"), source, test::whole() ? 400 : 100, lilt(options), source));
   std::filesystem::remove(source);
   const std::string total = fmt::format("{}\n", 8 * kRounds);
   std::size_t at = 0;
