@@ -82,7 +82,7 @@ TEST(Lilt, SampledUnderStress) {
   constexpr int kRounds = kEmulated ? 5 : 24;
   const std::string source = testing::TempDir() + fmt::format("stress-{}.lilt", ::getpid());
   const std::string options =
-      fmt::format("--sample={} --tier-up=2 --again=3 --seconds={}", kEmulated ? 20000 : 100, test::whole() ? 300 : 0);
+      fmt::format("--sample={} --tier-up=2 --again=3 --seconds={}", kEmulated ? 5000 : 100, test::whole() ? 300 : 0);
   const auto seen = run(fmt::format("sed 's/rounds = 300/rounds = {}/' '{}' > '{}' && timeout {} {} '{}' 2>&1", kRounds,
                                     program("stress"), source, test::whole() ? 400 : 100, lilt(options), source));
   std::filesystem::remove(source);
@@ -95,7 +95,7 @@ TEST(Lilt, SampledUnderStress) {
   fmt::print("{}", seen.output.substr(at));
   EXPECT_GE(at, 4 * total.size());
   EXPECT_EQ(wrong, 0u);
-  EXPECT_GT(walks, kEmulated ? 100u : 1000u);
+  EXPECT_GT(walks, kEmulated ? 50u : 1000u);
 }
 
 TEST(Lilt, WhatNobodyCatchesIsShownWithItsStack) {
