@@ -7,7 +7,10 @@
 #   slow-down  the workload's own user + system CPU seconds for the same work (compilers), or wall (timed ones), against none
 #   report     seconds from the end of the workload to a symbolised report; perf's without inlined frames, which take it minutes
 #   complete   perf: the outermost frame is the entry point or a thread's start; windlass: its own count of whole stacks,
-#              whose truth tests/integration holds against known stacks
+#              whose truth tests/integration compares with known stacks
+#   named      the share of frames that have a function's name, the kernel's and those of the shells around the workload too
+# Workloads of managed runtimes are run as they come: no flags, agents or maps for profilers. They are not among those
+# that run without arguments: java-plain go mono erlang.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -23,6 +26,10 @@ python=/usr/bin/python3
 [ -x $python ] || python=$(command -v python3)
 g++ -std=c++20 -O2 -fomit-frame-pointer "$root/tests/workloads/truth.cpp" -o "$work/truth"
 command -v javac >/dev/null && javac -d "$work" "$w/Work.java"
+programs=$root/tests/integration
+case " $* " in *" go "*) (cd "$programs/go" && GOCACHE=$work/cache go build -o "$work/go_program" steps.go) ;; esac
+case " $* " in *" mono "*) mcs -nologo -out:"$work/Chains.exe" "$programs/mono/Chains.cs" ;; esac
+case " $* " in *" erlang "*) erlc -o "$work" "$programs/beam/chains.erl" ;; esac
 
 declare -A commands=(
   [c++]="$work/truth $seconds"
@@ -32,6 +39,10 @@ declare -A commands=(
   [perl]="perl $w/work.pl $seconds"
   [node]="node $w/work.js $seconds"
   [java]="java -XX:+PreserveFramePointer -cp $work Work $seconds"
+  [java-plain]="java -cp $work Work $seconds"
+  [go]="timeout $seconds $work/go_program"
+  [mono]="mono $work/Chains.exe work $seconds"
+  [erlang]="erl +S 1 -noshell -pa $work -s chains main work $seconds"
 )
 names=(c++ clang cc1plus python3 perl node java)
 [ $# -gt 0 ] && names=("$@")
@@ -50,14 +61,29 @@ measure() {
   wall=$r
 }
 
-perf_complete() { # samples and complete samples of a perf.data: the outermost frame is an entry point, or is called by one
+perf_complete() { # of a perf.data: samples; complete ones, whose outermost frame is an entry point or is called by one; share of named frames
   perf script --no-inline -F comm,ip,sym -i "$1" 2>/dev/null | awk '
     function done() { if (last != "") { all++; if (entry(last) || entry(before)) whole++ } last = before = "" }
-    function entry(f) { return f ~ /^(_start|__libc_start_(main|call_main).*|start_thread|__clone3?|clone3?|_dl_start(_user)?|ret_from_fork.*)$/ }
+    function entry(f) { return f ~ /^(_start|__libc_start_(main|call_main).*|start_thread|__clone3?|clone3?|_dl_start(_user)?|ret_from_fork.*|runtime\.(goexit|mstart|rt0_go).*)$/ }
     /^[^ \t]/ { next }
     /^[ \t]*$/ { done(); next }
-    { before = last; last = $2; sub(/\+0x.*/, "", last) }
-    END { done(); printf "%d %d\n", all, whole }'
+    { before = last; last = $2; sub(/\+0x.*/, "", last); frames++; if (last != "[unknown]") named++ }
+    END { done(); printf "%d %d %.2f%%\n", all, whole, frames ? 100 * named / frames : 0 }'
+}
+
+windlass_complete() { # likewise of a profile, and what was lost
+  "$windlass" report --json "$1" | $python -c '
+import json, re, sys
+function, has_name, frames, named = {}, {}, 0, 0
+for line in sys.stdin:
+    record = json.loads(line)
+    if record["type"] == "profile": profile = record
+    elif record["type"] == "function": function[record["id"]] = not re.search(r"\+0x[0-9a-f]+$|^\[unknown", record["name"])
+    elif record["type"] == "location": has_name[record["id"]] = record["lines"]
+    elif record["type"] == "sample":
+        frames += record["count"] * len(record["locations"])
+        named += record["count"] * sum(any(function[l["function"]] for l in has_name[at]) for at in record["locations"])
+print(profile["samples"], profile["samples"] - profile["truncated"], "%.2f%%" % (100 * named / max(frames, 1)), profile["lost"])'
 }
 
 echo "Machine: $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -1), $(nproc) CPUs, Linux $(uname -r), $(date -u +%F); $hz Hz, ${seconds} s."
@@ -69,10 +95,10 @@ for name in "${names[@]}"; do
   shown=${shown//$root\//}
   echo "**$name** \`${shown//$work/.}\`"
   echo
-  echo "| recorder | bytes | samples | complete | lost | recorder CPU s | workload CPU s | wall s | report s |"
-  echo "|---|---:|---:|---:|---:|---:|---:|---:|---:|"
+  echo "| recorder | bytes | samples | complete | named | lost | recorder CPU s | workload CPU s | wall s | report s |"
+  echo "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|"
   measure "$command"
-  echo "| none | | | | | | $own_cpu | $wall | |"
+  echo "| none | | | | | | | $own_cpu | $wall | |"
   for mode in windlass fp dwarf,8192 dwarf,65528; do
     if [ $mode = windlass ]; then
       file=$work/w.pb.gz
@@ -82,7 +108,7 @@ for name in "${names[@]}"; do
       start=$(date +%s.%N)
       "$windlass" report "$file" >/dev/null
       report=$(echo "$(date +%s.%N) - $start" | bc)
-      read -r samples complete lost < <("$windlass" report --json "$file" | sed -n '1s/.*"samples":\([0-9]*\),"truncated":\([0-9]*\),"lost":\([0-9]*\).*/\1 \2 \3/p' | awk '{print $1, $1 - $2, $3}')
+      read -r samples complete named lost < <(windlass_complete "$file")
     else
       file=$work/perf.data
       measure "$command" perf record -q -F $hz -e cpu-clock --call-graph $mode -o "$file" --
@@ -90,12 +116,12 @@ for name in "${names[@]}"; do
       start=$(date +%s.%N)
       perf report --stdio --no-children --no-inline -i "$file" >/dev/null 2>&1
       report=$(echo "$(date +%s.%N) - $start" | bc)
-      read -r samples complete < <(perf_complete "$file")
+      read -r samples complete named < <(perf_complete "$file")
       lost=$(perf report --stats -i "$file" 2>/dev/null | awk '/LOST_SAMPLES events|LOST events/ {n += $3} END {print n + 0}')
       mode="perf $mode"
     fi
     share=$(awk -v a="${samples:-0}" -v c="${complete:-0}" 'BEGIN { if (a) printf "%.2f%%", 100 * c / a; else print "-" }')
-    echo "| $mode | $(stat -c %s "$file") | ${samples:--} | $share | ${lost:--} | $(echo "$total_cpu - $own_cpu" | bc) | $own_cpu | $wall | $(printf %.2f "$(echo "$report + $after" | bc)") |"
+    echo "| $mode | $(stat -c %s "$file") | ${samples:--} | $share | $named | ${lost:--} | $(echo "$total_cpu - $own_cpu" | bc) | $own_cpu | $wall | $(printf %.2f "$(echo "$report + $after" | bc)") |"
     rm -f "$file"
   done
 done

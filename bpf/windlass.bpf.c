@@ -217,6 +217,7 @@ WL_INLINE int wl_take_user_stack(struct wl_scratch* s, struct wl_cpu_stats* st, 
   }
   if (wl_is_compat(regs)) return wl_take_compat_stack(s, st, task, regs);
   wl_first_frame(s, regs);
+  u->interpreted.sp = u->cursor.regs[WL_SP];
   u->thread_pointer = wl_thread_block(task);
   u->gs_base = wl_gs_base(task);
   u->end = WL_END_NO_PROCESS;

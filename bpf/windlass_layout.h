@@ -156,8 +156,8 @@ struct wl_process {
   __u64 epoch; /* must be the process's current one: exec, fork and unmap give it a new one (their event says it) */
 };
 
-/* What an interpreter's evaluator runs in a thread, read at the sample's moment (windlass_interpreter.h): where CPython
- * keeps it. Behind a set's last mapping, if WL_PROCESS_INTERPRETED is set. Offsets in bytes. */
+/* What an interpreter's evaluator runs in a thread, read at the sample's moment (windlass_interpreter.h): where the
+ * interpreter keeps it. Behind a set's last mapping, if WL_PROCESS_INTERPRETED is set. Offsets in bytes. */
 #define WL_PROCESS_INTERPRETED 1u
 
 enum wl_activations { /* how one activation of the evaluator is told from the next in the list of frames */
@@ -171,7 +171,7 @@ enum wl_activations { /* how one activation of the evaluator is told from the ne
 #define WL_INTERPRETER_FRAME_BYTES 128u /* of a frame, at most */
 #define WL_CODE_WORDS 16u               /* of a code object, that make its identity */
 
-struct wl_interpreter {
+struct wl_python {
   __u64 interpreters;     /* address of the pointer to the first interpreter */
   __u32 next_interpreter; /* in an interpreter */
   __u32 threads;          /* likewise: the first thread state */
@@ -197,6 +197,23 @@ struct wl_interpreter {
   __u8 has_c_frame;
   __u8 skipped_word; /* of WL_CODE_WORDS, which does change; WL_CODE_WORDS: none */
   __u8 reserved;
+};
+
+/* Ruby 3.1, whose structures are always the same (windlass_ruby.h). */
+struct wl_ruby {
+  __u64 module;  /* address of the number of the library's thread-local storage, as the linker has written it */
+  __u64 context; /* in that storage: the pointer to the execution context that runs */
+};
+
+enum wl_interpreter_kind { WL_CPYTHON = 0, WL_RUBY = 1 };
+
+struct wl_interpreter {
+  __u32 kind; /* wl_interpreter_kind */
+  __u32 reserved;
+  union {
+    struct wl_python python;
+    struct wl_ruby ruby;
+  };
 };
 
 /* ---- events to the agent ------------------------------------------------------------------------------------------
@@ -257,8 +274,9 @@ struct wl_stack_event {
 struct wl_interpreted_frame {
   __u64 code;     /* address of the code object, with WL_INTERPRETED_LAST */
   __u32 identity; /* of what was there then */
-  __u32 place;    /* in its bytecode: bytes (to CPython 3.9), instructions (3.10), bytes */
+  __u32 place;    /* in its bytecode: bytes (to CPython 3.9), instructions (3.10), bytes; words (Ruby) */
 };
+#define WL_NO_PLACE 0xffffffffu          /* it is written in C */
 #define WL_INTERPRETED_LAST (1ull << 63) /* the outermost that this activation of the evaluator runs */
 #define WL_MAX_INTERPRETED_FRAMES 4000u
 #define WL_MAX_RAW_INTERPRETED_FRAMES 1024u /* with a raw stack */

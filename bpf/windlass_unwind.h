@@ -95,12 +95,17 @@ struct wl_known_thread {
 
 struct wl_interpreted {
   struct wl_interpreter layout;
-  __u64 thread; /* the thread's state, once it is found */
+  __u64 sp;     /* the thread's stack pointer */
+  __u64 thread; /* CPython: the thread's state, once it is found */
+  __u64 end;    /* Ruby: where the frames end */
   __u64 at;     /* the next frame */
   __u64 hash;   /* of those so far */
   __u64 value;  /* what was read last */
+  __u64 text;   /* Ruby: a hash of what a frame's code is called */
   __u32 count;  /* frames so far, behind the user frames */
+  __u32 whole;  /* Ruby: of which these are of complete activations */
   __u32 identity;
+  __u32 reserved;
   __u64 frame[WL_INTERPRETER_FRAME_BYTES / 8];
   __u64 code[WL_CODE_WORDS];
   __u64 lines[WL_CODE_WORDS];                     /* the first bytes of its table of lines */

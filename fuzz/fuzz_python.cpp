@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "check.h"
-#include "runtimes/python/frames.h"
+#include "runtimes/interpreted_frames.h"
 #include "runtimes/python/names.h"
 #include "support/fake_python.h"
 
@@ -18,7 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   for (const bool versions : {true, false}) {
     const runtimes::python::Layout layout = fake::layout(versions);
-    const auto frames = runtimes::python::read_frames(memory, layout.list, fake::kPointer);
+    const auto frames = runtimes::read_frames(memory, layout.interpreter, {fake::kPointer, 0});
     if (!frames) continue;
     FUZZ_CHECK(frames->size() <= WL_MAX_INTERPRETED_FRAMES);
     for (std::size_t i = 0; i < std::min<std::size_t>(frames->size(), 8); ++i)

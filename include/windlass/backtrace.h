@@ -85,7 +85,8 @@ struct OwnFunction {
 // ---- preparing ---------------------------------------------------------------------------------------------------
 
 // Compiles the unwind information of all modules loaded now into dense tables (see the profiler), so that pcs met for
-// the first time cost a look-up instead of an evaluation of CFI. Worth it for long-running programs that walk often
+// the first time cost a look-up instead of an evaluation of CFI, and makes what walks (and those of the calling thread)
+// write to as large as it gets, 64 and 40 KiB, before they need it. Worth it for long-running programs that walk often
 // from many places; takes about 3 bytes a row and up to a second for the largest programs. Allocates and locks: not for
 // signal handlers. Thread-safe. Modules loaded later work as without it, or call it again.
 void prepare();

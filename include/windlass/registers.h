@@ -118,6 +118,8 @@ class Registers {
   // By slot_of() instead of by number, for who has looked it up before: below kSlots.
   [[nodiscard]] constexpr bool has_slot(unsigned s) const { return (known_ >> s & 1) != 0; }
   [[nodiscard]] constexpr std::uint64_t get_slot(unsigned s) const { return has_slot(s) ? value_[s] : 0; }
+  // What stands in a slot, for who asks known_slots() whether it is a register's.
+  [[nodiscard]] constexpr std::uint64_t stored(unsigned s) const { return value_[s]; }
   constexpr void set_slot(unsigned s, std::uint64_t value) {
     value_[s] = value;
     known_ |= std::uint64_t{1} << s;

@@ -30,19 +30,17 @@ source::NamedFunction InterpretedNames::function(Known& known, const manager::In
 void InterpretedNames::find(std::uint32_t tgid, const MapSet& maps, std::span<const std::uint64_t> user,
                             std::span<const manager::InterpretedFrame> frames, CodeNames& names,
                             std::vector<std::uint32_t>& to) {
-  if (frames.empty()) return;
+  const auto code = frames.empty() ? nullptr : manager::recorded_interpreter(maps.published());
+  if (code == nullptr) return;
   lookups_.clear();
   for (const std::uint64_t frame : user) lookups_.push_back(lookup_address(frame));
-  for (const auto& code : maps.published()) {
-    if (code->interpreter() == nullptr || code->interpreter()->layout() == nullptr) continue;
-    Known& of = known(tgid, code);
-    for (const manager::Activation& activation : manager::lay_over(*code->interpreter(), lookups_, frames)) {
-      std::uint32_t number = CodeNames::kUnknown;
-      for (std::size_t i = activation.end; i-- > activation.begin;)
-        number = names.add_inlined(function(of, frames[i]), number);
-      to.resize(user.size(), CodeNames::kUnknown);
-      to[activation.native] = number;
-    }
+  Known& of = known(tgid, code);
+  for (const manager::Activation& activation : manager::lay_over(*code->interpreter(), lookups_, frames)) {
+    std::uint32_t number = CodeNames::kUnknown;
+    for (std::size_t i = activation.end; i-- > activation.begin;)
+      number = names.add_inlined(function(of, frames[i]), number);
+    to.resize(user.size(), CodeNames::kUnknown);
+    to[activation.native] = number;
   }
 }
 

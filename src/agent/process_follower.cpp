@@ -189,10 +189,9 @@ void ProcessFollower::publish(Process& process) {
     (void)source_.publish(process.tgid, published, kNoEpoch);
     if (may_be_replaced(process)) return table_.postpone(process);
   }
-  const wl_interpreter* interpreter = nullptr;
-  for (const auto& code : process.maps->published())
-    if (interpreter == nullptr && code->interpreter() != nullptr) interpreter = code->interpreter()->layout();
-  (void)source_.publish(process.tgid, published, process.epoch, interpreter);
+  const auto recorded = manager::recorded_interpreter(process.maps->published());
+  (void)source_.publish(process.tgid, published, process.epoch,
+                        recorded != nullptr ? recorded->interpreter()->layout() : nullptr);
 }
 
 }  // namespace windlass::agent

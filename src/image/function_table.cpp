@@ -23,17 +23,18 @@ void FunctionTable::sort() {
 }
 
 void FunctionTable::index() {
-  first_ = begin_of(stored_index(0));
-  const std::uint32_t span = begin_of(stored_index(count_ - 1)) - first_;
-  shift_ = 0;
+  begins_.resize(count_);
+  for (std::size_t i = 0; i < count_; ++i) begins_[i] = begin_of(stored_index(i));
+  const std::uint32_t span = begins_.back() - begins_.front();
   while (shift_ < 31 && span >> shift_ >= count_) ++shift_;
-  below_.resize(std::size_t{span >> shift_} + 1);
-  std::size_t rank = 0;
-  for (std::size_t piece = 0; piece < below_.size(); ++piece) {
-    const std::uint32_t start = first_ + static_cast<std::uint32_t>(piece << shift_);
-    while (rank + 1 < count_ && begin_of(stored_index(rank + 1)) <= start) ++rank;
-    below_[piece] = static_cast<std::uint32_t>(rank);
+  below_.resize(std::size_t{span >> shift_} + 2);
+  std::uint32_t rank = 0;
+  for (std::size_t piece = 0; piece + 1 < below_.size(); ++piece) {
+    const std::uint32_t start = begins_.front() + static_cast<std::uint32_t>(piece << shift_);
+    while (rank + 1 < count_ && begins_[rank + 1] <= start) ++rank;
+    below_[piece] = rank;
   }
+  below_.back() = static_cast<std::uint32_t>(count_ - 1);
 }
 
 }  // namespace windlass::image

@@ -12,13 +12,13 @@
 
 namespace windlass::image {
 
-// A view of the stored bytes, plus an index to look up with and an order where they are not sorted. The text demands
-// ascending order and RtlLookup- FunctionEntry relies on it, but Go's linker does not keep it (esbuild.exe: 40
-// inversions). Immutable; look-ups neither allocate nor lock.
+// A view of the stored bytes, plus what look-ups need: where the entries begin, in ascending order, and, where they are
+// not stored in it, their positions. The text demands ascending order and RtlLookupFunctionEntry relies on it, but Go's
+// linker does not keep it (esbuild.exe: 40 inversions). Immutable; look-ups neither allocate nor lock.
 class FunctionTable {
  public:
   FunctionTable() = default;
-  // `stride`: bytes an entry. Linear, n log n if they are not sorted; allocates 4 bytes an entry, twice that if not.
+  // `stride`: bytes an entry. Linear, n log n if they are not sorted; allocates 8 bytes an entry, 12 if not.
   FunctionTable(ByteView entries, std::uint32_t stride);
 
   [[nodiscard]] std::size_t size() const { return count_; }
@@ -36,14 +36,14 @@ class FunctionTable {
   // Rank (for `stored_index`) of the last entry that begins at or before `rva`; whether it reaches that far is for the
   // caller to say. Constant where functions are spread evenly, as they are; logarithmic at worst.
   [[nodiscard]] std::optional<std::size_t> last_at_or_before(std::uint32_t rva) const {
-    if (count_ == 0 || rva < first_) return std::nullopt;
-    const std::size_t piece = std::min<std::size_t>((rva - first_) >> shift_, below_.size() - 1);
+    if (count_ == 0 || rva < begins_[0]) return std::nullopt;
+    const std::size_t piece = std::min<std::size_t>((rva - begins_[0]) >> shift_, below_.size() - 2);
     // The answer is in [low, high).
     std::size_t low = below_[piece];
-    std::size_t high = piece + 1 < below_.size() ? below_[piece + 1] + std::size_t{1} : count_;
+    std::size_t high = below_[piece + 1] + std::size_t{1};
     while (high - low > 1) {
       const std::size_t middle = (low + high) / 2;
-      if (begin_of(stored_index(middle)) <= rva)
+      if (begins_[middle] <= rva)
         low = middle;
       else
         high = middle;
@@ -58,11 +58,11 @@ class FunctionTable {
   ByteView entries_;
   std::uint32_t stride_ = 12;
   std::size_t count_ = 0;
-  std::vector<std::uint32_t> order_;
-  // Cuts the addresses into about as many equal pieces as there are entries: for the first address of each, the rank
-  // of the last entry at or before it.
+  std::vector<std::uint32_t> order_;   // stored positions, ascending; empty: they are stored so
+  std::vector<std::uint32_t> begins_;  // ascending
+  // Cuts the addresses into about as many equal pieces as there are entries: for the first address of each, and then
+  // of what follows the last, the rank of the last entry at or before it.
   std::vector<std::uint32_t> below_;
-  std::uint32_t first_ = 0;
   unsigned shift_ = 0;
 };
 

@@ -17,10 +17,9 @@ class MethodImage {
  public:
   MethodImage(const Memory& memory, const WindowsUnwind& unwind) : memory_(memory), unwind_(unwind) {}
 
-  [[nodiscard]] std::optional<winx64::RuntimeFunction> find(std::uint32_t rva) const {
-    const winx64::RuntimeFunction& function = unwind_.function;
-    if (rva < function.begin || rva >= function.end) return std::nullopt;
-    return function;
+  [[nodiscard]] bool find(std::uint32_t rva, winx64::RuntimeFunction& to) const {
+    to = unwind_.function;
+    return rva >= to.begin && rva < to.end;
   }
 
   // What cannot be read to its end is given as far as it can: an information may be the last thing in its page.

@@ -17,6 +17,11 @@
 namespace windlass::manager {
 
 using InterpretedFrame = wl_interpreted_frame;
+// A thread that does not run.
+struct ThreadStack {
+  std::uint64_t pointer = 0;  // the thread's (x86-64: fs.base)
+  std::uint64_t sp = 0;
+};
 // In place of a function that is not there any more.
 inline constexpr std::string_view kUnknownFunction = "[unknown function]";
 
@@ -28,11 +33,10 @@ class Interpreter {
   // Is there code of the evaluator?
   [[nodiscard]] virtual bool is_evaluator(std::uint64_t address) const = 0;
   // Where it has not linked its frame yet, and what the list begins with says nothing.
-  [[nodiscard]] virtual bool is_linking(std::uint64_t address) const = 0;
-  // All that a thread runs, innermost first; `thread` is its pointer (x86-64: fs.base). The thread must not run.
-  // kNotFound: nothing. Others: what is wrong with the list.
+  [[nodiscard]] virtual bool is_linking(std::uint64_t /*address*/) const { return false; }
+  // All that a thread runs, innermost first. kNotFound: nothing. Others: what is wrong with the list.
   [[nodiscard]] virtual Expected<std::vector<InterpretedFrame>> frames_of(const Memory& memory,
-                                                                          std::uint64_t thread) const = 0;
+                                                                          const ThreadStack& thread) const = 0;
   // The function that a frame was in, and where, as long as that is still there: kNotFound otherwise.
   [[nodiscard]] virtual Expected<source::NamedFunction> name_of(const Memory& memory,
                                                                 const InterpretedFrame& frame) const = 0;

@@ -100,6 +100,8 @@ class PublishedCode : public std::enable_shared_from_this<PublishedCode> {
 // Ascending by rank.
 using PublishedCodes = std::vector<std::shared_ptr<PublishedCode>>;
 void add(PublishedCodes& codes, std::shared_ptr<PublishedCode> code);
+// That with the interpreter whose list the kernel side reads, which is one in a process; null: there is none.
+[[nodiscard]] std::shared_ptr<PublishedCode> recorded_interpreter(const PublishedCodes& codes);
 
 // Is it how a process shows what it says?
 [[nodiscard]] bool shows_published(const process::ProcMap& map);

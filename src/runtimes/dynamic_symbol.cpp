@@ -15,11 +15,18 @@ namespace {
 constexpr std::size_t kMaxSegments = 128;
 constexpr std::size_t kMaxTags = 512;
 constexpr std::size_t kMaxChain = 4096;
+constexpr std::uint64_t kMaxRelocations = std::uint64_t{1} << 22;
 
 struct Tables {
   std::uint64_t bias = 0;
   std::uint64_t dynamic = 0, dynamic_size = 0;
   std::uint64_t symbols = 0, strings = 0, gnu_hash = 0, hash = 0;
+  std::uint64_t relocations = 0, relocations_size = 0;
+};
+
+struct FoundSymbol {
+  std::uint32_t index = 0;
+  std::uint64_t value = 0, size = 0;
 };
 
 bool read_segments(const Memory& memory, std::uint64_t base, Tables& to) {
@@ -51,21 +58,23 @@ bool read_tags(const Memory& memory, Tables& to) {
       case DT_STRTAB: to.strings = value; break;
       case DT_GNU_HASH: to.gnu_hash = value; break;
       case DT_HASH: to.hash = value; break;
+      case DT_RELA: to.relocations = value; break;
+      case DT_RELASZ: to.relocations_size = tag.d_un.d_val; break;
       default: break;
     }
   }
   return to.symbols != 0 && to.strings != 0;
 }
 
-std::optional<DynamicSymbol> symbol_at(const Memory& memory, const Tables& tables, std::uint32_t index,
-                                       std::string_view name) {
+std::optional<FoundSymbol> symbol_at(const Memory& memory, const Tables& tables, std::uint32_t index,
+                                     std::string_view name) {
   const auto symbol = read_value<Elf64_Sym>(memory, tables.symbols + std::uint64_t{index} * sizeof(Elf64_Sym));
   if (!symbol || symbol->st_shndx == SHN_UNDEF) return std::nullopt;
   std::string text(name.size() + 1, '\1');
   if (!memory.read(tables.strings + symbol->st_name, text.data(), text.size()) || text.back() != 0 ||
       !text.starts_with(name))
     return std::nullopt;
-  return DynamicSymbol{tables.bias + symbol->st_value, symbol->st_size};
+  return FoundSymbol{index, symbol->st_value, symbol->st_size};
 }
 
 std::uint32_t gnu_hash_of(std::string_view name) {
@@ -84,7 +93,7 @@ std::uint32_t hash_of(std::string_view name) {
   return hash;
 }
 
-std::optional<DynamicSymbol> by_gnu_hash(const Memory& memory, const Tables& tables, std::string_view name) {
+std::optional<FoundSymbol> by_gnu_hash(const Memory& memory, const Tables& tables, std::string_view name) {
   struct Header {
     std::uint32_t buckets, first, words, shift;
   };
@@ -105,7 +114,7 @@ std::optional<DynamicSymbol> by_gnu_hash(const Memory& memory, const Tables& tab
   return std::nullopt;
 }
 
-std::optional<DynamicSymbol> by_hash(const Memory& memory, const Tables& tables, std::string_view name) {
+std::optional<FoundSymbol> by_hash(const Memory& memory, const Tables& tables, std::string_view name) {
   struct Header {
     std::uint32_t buckets, chains;
   };
@@ -121,12 +130,9 @@ std::optional<DynamicSymbol> by_hash(const Memory& memory, const Tables& tables,
   return std::nullopt;
 }
 
-}  // namespace
-
-Expected<DynamicSymbol> find_dynamic_object(const Memory& memory, std::uint64_t base, std::string_view name) {
-  Tables tables;
+Expected<FoundSymbol> find_symbol(const Memory& memory, std::uint64_t base, std::string_view name, Tables& tables) {
   if (read_segments(memory, base, tables) && read_tags(memory, tables)) {
-    std::optional<DynamicSymbol> found;
+    std::optional<FoundSymbol> found;
     if (tables.gnu_hash != 0)
       found = by_gnu_hash(memory, tables, name);
     else if (tables.hash != 0)
@@ -136,10 +142,43 @@ Expected<DynamicSymbol> find_dynamic_object(const Memory& memory, std::uint64_t 
   return fail(ErrorCode::kNotFound, "no such dynamic symbol in the image", base);
 }
 
+// The address that a relocation of a kind with that symbol writes to.
+std::optional<std::uint64_t> relocated_by(const Memory& memory, const Tables& tables, std::uint32_t type,
+                                          std::uint32_t symbol) {
+  std::vector<Elf64_Rela> some(4096);
+  std::uint64_t left = std::min<std::uint64_t>(tables.relocations_size / sizeof(Elf64_Rela), kMaxRelocations);
+  for (std::uint64_t at = tables.relocations; left != 0; at += some.size() * sizeof(Elf64_Rela)) {
+    some.resize(std::min<std::uint64_t>(some.size(), left));
+    if (!memory.read(at, some.data(), some.size() * sizeof(Elf64_Rela))) return std::nullopt;
+    const auto found = std::ranges::find(some, ELF64_R_INFO(std::uint64_t{symbol}, type), &Elf64_Rela::r_info);
+    if (found != some.end()) return tables.bias + found->r_offset;
+    left -= some.size();
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Expected<DynamicSymbol> find_dynamic_object(const Memory& memory, std::uint64_t base, std::string_view name) {
+  Tables tables;
+  const auto found = find_symbol(memory, base, name, tables);
+  if (!found) return std::unexpected(found.error());
+  return DynamicSymbol{tables.bias + found->value, found->size};
+}
+
 Expected<std::uint64_t> find_dynamic_symbol(const Memory& memory, std::uint64_t base, std::string_view name) {
   const auto found = find_dynamic_object(memory, base, name);
   if (!found) return std::unexpected(found.error());
   return found->address;
+}
+
+Expected<ThreadLocalSymbol> find_thread_local(const Memory& memory, std::uint64_t base, std::string_view name) {
+  Tables tables;
+  const auto found = find_symbol(memory, base, name, tables);
+  if (!found) return std::unexpected(found.error());
+  const auto module = relocated_by(memory, tables, R_X86_64_DTPMOD64, found->index);
+  if (!module) return fail(ErrorCode::kNotFound, "the image does not find its variable by a module's number", base);
+  return ThreadLocalSymbol{*module, found->value};
 }
 
 }  // namespace windlass::runtimes

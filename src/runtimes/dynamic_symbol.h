@@ -23,4 +23,14 @@ struct DynamicSymbol {
 [[nodiscard]] Expected<std::uint64_t> find_dynamic_symbol(const Memory& memory, std::uint64_t base,
                                                           std::string_view name);
 
+// A thread-local variable that the image defines, and finds by its module's number: each thread has its own in the
+// module's storage. Drepper, "ELF Handling For Thread-Local Storage", general dynamic model.
+struct ThreadLocalSymbol {
+  std::uint64_t module = 0;  // where the number is, once the linker has written it
+  std::uint64_t offset = 0;  // in the storage
+};
+// In an x86-64 image. kNotFound: it defines none, or finds it in another way.
+[[nodiscard]] Expected<ThreadLocalSymbol> find_thread_local(const Memory& memory, std::uint64_t base,
+                                                            std::string_view name);
+
 }  // namespace windlass::runtimes

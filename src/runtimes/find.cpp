@@ -17,6 +17,7 @@
 #include "runtimes/memory_reader.h"
 #include "runtimes/mono/find.h"
 #include "runtimes/python/find.h"
+#include "runtimes/ruby/find.h"
 #include "runtimes/runtime_code.h"
 #include "runtimes/v8/find.h"
 
@@ -50,7 +51,7 @@ struct InterpreterKind {
   Expected<std::uint64_t> (*find)(const Memory& memory, std::uint64_t base);
   Expected<std::unique_ptr<manager::Interpreter>> (*open)(const Memory& memory, std::uint64_t base);
 };
-constexpr InterpreterKind kInterpreters[] = {{python::find_runtime, python::open}};
+constexpr InterpreterKind kInterpreters[] = {{python::find_runtime, python::open}, {ruby::find_version, ruby::open}};
 
 // Code without a file, or of a file that has no name (memfd_create): where JIT compilers write theirs.
 bool may_be_generated(const process::ProcMap& map) {

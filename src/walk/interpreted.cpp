@@ -35,7 +35,7 @@ std::uint64_t Interpreted::number_of(const manager::Interpreter& interpreter, co
   return kFirst + known_.size() - 1;
 }
 
-std::vector<std::uint64_t> Interpreted::functions(const Memory& memory, std::uint64_t thread,
+std::vector<std::uint64_t> Interpreted::functions(const Memory& memory, const manager::ThreadStack& thread,
                                                   std::span<const CodeAddress> pcs) {
   std::vector<std::uint64_t> numbers, lookups;
   for (const CodeAddress pc : pcs) lookups.push_back(pc.lookup());
@@ -68,7 +68,8 @@ std::vector<std::uint64_t> interpreted_functions(const Target& target, const Thr
   if (target.interpreted == nullptr || end != WalkEnd::kComplete || registers.architecture() != Architecture::kX86_64 ||
       !registers.has(x86_64::kFsBase))
     return {};
-  return target.interpreted->functions(target.space.memory(), registers.get(x86_64::kFsBase), pcs);
+  const manager::ThreadStack stack{registers.get(x86_64::kFsBase), registers.sp()};
+  return target.interpreted->functions(target.space.memory(), stack, pcs);
 }
 
 }  // namespace windlass

@@ -23,8 +23,8 @@ class Interpreted {
   // The interpreters among what a process publishes; null: there are none. `before` is kept where they are the same.
   [[nodiscard]] static std::shared_ptr<Interpreted> of(const manager::PublishedCodes& published,
                                                        std::shared_ptr<Interpreted> before);
-  // As interpreted_functions() (target.h) has it; `thread`: its pointer.
-  [[nodiscard]] std::vector<std::uint64_t> functions(const Memory& memory, std::uint64_t thread,
+  // As interpreted_functions() (target.h) has it.
+  [[nodiscard]] std::vector<std::uint64_t> functions(const Memory& memory, const manager::ThreadStack& thread,
                                                      std::span<const CodeAddress> pcs);
   // Those of a number, innermost first. Appends. False: it stands for none.
   bool functions_at(std::uint64_t number, std::vector<source::NamedFunction>& to) const;

@@ -13,7 +13,7 @@ class Code {
  public:
   static constexpr std::size_t kReach = 8;
 
-  explicit Code(ByteView bytes) : at_(bytes.u8()), end_(at_ + bytes.size()), begin_(at_) {}
+  explicit Code(const ByteView& bytes) : at_(bytes.u8()), end_(at_ + bytes.size()), begin_(at_) {}
 
   void refill() {
     if (!padded_ && static_cast<std::size_t>(end_ - at_) < kReach) [[unlikely]]
@@ -139,7 +139,7 @@ bool match_exit(Code& code, EpilogueMatch& match) {
 
 }  // namespace
 
-bool match_epilogue(ByteView bytes, unsigned frame_register, std::uint32_t inside, EpilogueMatch& match) {
+bool match_epilogue(const ByteView& bytes, unsigned frame_register, std::uint32_t inside, EpilogueMatch& match) {
   match.release = EpilogueMatch::Release::kNone;
   match.exit = EpilogueMatch::Exit::kReturn;
   match.displacement = 0;

@@ -52,7 +52,8 @@ struct EpilogueMatch {
 // Does `code` begin with the rest of an epilogue? `frame_register` is that of the unwind information; 0: none.
 // `inside`: how many bytes of it belong to the function. What is past the view's end counts as 0, of which no epilogue
 // consists.
-[[nodiscard]] bool match_epilogue(ByteView code, unsigned frame_register, std::uint32_t inside, EpilogueMatch& match);
+[[nodiscard]] bool match_epilogue(const ByteView& code, unsigned frame_register, std::uint32_t inside,
+                                  EpilogueMatch& match);
 
 // Do these 7 bytes of code end with a pop, an addition to rsp, or `lea rsp` from a register?
 [[nodiscard]] bool ends_with_release(ByteView code);

@@ -18,11 +18,11 @@
 
 namespace windlass::winx64 {
 
-// What the unwinder needs of an image: `find` a function by RVA, and `bytes` of unwind information and code (at most
+// What the unwinder needs of an image: to `find` a function by RVA, and `bytes` of unwind information and code (at most
 // `wanted`, fewer or none where the image has no more; valid until the unwind is over).
 template <typename I>
-concept UnwindImage = requires(const I& image, std::uint32_t rva) {
-  { image.find(rva) } -> std::same_as<std::optional<RuntimeFunction>>;
+concept UnwindImage = requires(const I& image, std::uint32_t rva, RuntimeFunction& function) {
+  { image.find(rva, function) } -> std::same_as<bool>;
   { image.bytes(rva, rva) } -> std::same_as<ByteView>;
 };
 static_assert(UnwindImage<Functions>);
@@ -132,12 +132,12 @@ JumpKind jump_kind(const I& image, const RuntimeFunction& function, const Unwind
   const auto target = static_cast<std::uint32_t>(target_rva);
   if (target >= function.begin && target < function.end)
     return target == function.begin && !info.has(kChaininfo) ? JumpKind::kLeaves : JumpKind::kStays;
-  const auto other = image.find(target);
-  if (!other) return JumpKind::kLeaves;
-  const auto its = primary(image, *other);
+  RuntimeFunction other;
+  if (!image.find(target, other)) return JumpKind::kLeaves;
+  const auto its = primary(image, other);
   const std::optional<RuntimeFunction> mine = info.chained ? primary(image, function) : function;
   if (mine && its && mine->begin == its->begin) return target == mine->begin ? JumpKind::kLeaves : JumpKind::kStays;
-  return target == other->begin && !has_frame_on_entry(image, *other) ? JumpKind::kLeaves : JumpKind::kLeavesIfFreed;
+  return target == other.begin && !has_frame_on_entry(image, other) ? JumpKind::kLeaves : JumpKind::kLeavesIfFreed;
 }
 
 // `match`, at `rva`, ends with a jump of this kind: does it leave the function?
@@ -180,19 +180,19 @@ class Unwinder {
  private:
   bool unwind() {
     if (!frame_.has_sp()) return lost(kRsp);
-    known_ = static_cast<std::uint32_t>(frame_.known_slots());
     rsp_ = establisher_ = frame_.sp();
     const CodeAddress pc = frame_.pc();
     const std::uint64_t rva = pc.lookup() - base_;
-    const auto found = rva >> 32 == 0 ? image_.find(static_cast<std::uint32_t>(rva)) : std::nullopt;
-    if (!found) {
+    RuntimeFunction found;
+    if (rva >> 32 != 0 || !image_.find(static_cast<std::uint32_t>(rva), found)) {
       position_ = Position::kLeaf;
       return pop_return(0);
     }
     pc_rva_ = static_cast<std::uint32_t>(pc.value() - base_);
-    end_ = found->end;
-    if (!found->indirect()) return unwind(*found);
-    const auto function = direct(image_, *found);
+    end_ = found.end;
+    if (!found.indirect()) [[likely]]
+      return unwind(found);
+    const auto function = direct(image_, found);
     return function ? unwind(*function) : fail_with(function.error());
   }
 
@@ -243,6 +243,9 @@ class Unwinder {
   bool run_epilogue(const RuntimeFunction& function, const UnwindInfo& info, bool& done) {
     const ByteView code = image_.bytes(pc_rva_, kEpilogueWindow);
     if (code.size() > 1 && !may_begin_epilogue(code.u8()[0], code.u8()[1])) return true;
+    return run_epilogue(function, info, code, done);
+  }
+  bool run_epilogue(const RuntimeFunction& function, const UnwindInfo& info, const ByteView& code, bool& done) {
     EpilogueMatch match;
     if (!match_epilogue(code, info.frame_register, end_ - pc_rva_, match)) return true;
     if (match.exit == EpilogueMatch::Exit::kJump && !jump_leaves(image_, function, info, pc_rva_, match)) return true;
@@ -335,24 +338,32 @@ class Unwinder {
   bool undo_codes(const UnwindInfo& info, std::uint32_t offset) {
     UnwindCode code;
     for (unsigned index = 0; index < info.slot_count; index += code.slots) {
-      // Most codes are pushes: of one slot, with nothing to decode.
-      const std::uint32_t slot = slot_at(info.codes, index);
-      if (static_cast<Operation>(slot >> 8 & 15) == Operation::kPushNonvol) {
-        code.slots = 1;
-        if (offset >= (slot & 255) && !pop(slot >> 12)) return false;
-        continue;
-      }
+      if (!undo_short_codes(info, index, offset)) return false;
+      if (index == info.slot_count) break;
       if (!code_at(info, index, code)) return bad_code(info, index);
       if (offset >= code.offset && !undo(info, code)) return false;
     }
     return true;
   }
 
+  // Nearly all codes are of one slot and have nothing to look up: undoes those from `index` on, up to another one.
+  bool undo_short_codes(const UnwindInfo& info, unsigned& index, std::uint32_t offset) {
+    for (; index < info.slot_count; ++index) {
+      const std::uint32_t slot = slot_at(info.codes, index);
+      const auto operation = static_cast<Operation>(slot >> 8 & 15);
+      if (operation != Operation::kPushNonvol && operation != Operation::kAllocSmall) break;
+      if (offset < (slot & 255)) continue;
+      if (operation == Operation::kAllocSmall)
+        rsp_ += 8 * (slot >> 12) + 8;
+      else if (!pop(slot >> 12))
+        return false;
+    }
+    return true;
+  }
+
   bool undo(const UnwindInfo& info, const UnwindCode& code) {
     switch (code.operation) {
-      case Operation::kPushNonvol: return pop(code.info);
-      case Operation::kAllocLarge:
-      case Operation::kAllocSmall: rsp_ += code.value; return true;
+      case Operation::kAllocLarge: rsp_ += code.value; return true;
       case Operation::kSetFpreg:
       case Operation::kSetFpregLarge:
         if (!has(info.frame_register)) return lost(info.frame_register);
@@ -372,33 +383,33 @@ class Unwinder {
     }
   }
 
-  // ---- the state: registers by their DWARF numbers, which are their slots ----
+  // ---- the state: registers by their numbers in instructions ----
 
   // What has been restored so far, else the frame's.
-  [[nodiscard]] bool has(unsigned number) const { return (known_ >> dwarf_number(number) & 1) != 0; }
+  [[nodiscard]] bool has(unsigned number) const {
+    return (restored_ >> number & 1) != 0 || frame_.has_slot(dwarf_number(number));
+  }
   [[nodiscard]] std::uint64_t get(unsigned number) const {
-    const RegisterNumber reg = dwarf_number(number);
     if (number == kRsp) return rsp_;
-    return (restored_ >> reg & 1) != 0 ? value_[reg] : frame_.get(reg);
+    return (restored_ >> number & 1) != 0 ? value_[number] : frame_.get_slot(dwarf_number(number));
   }
 
   // `to.caller` may be the frame itself. One register at a time: whole-vector copies of what was written by single
   // words just before would wait for these to reach the cache.
   void commit(Unwound& to) {
-    constexpr std::uint32_t kPreserved = 0xf078;
-    const std::uint32_t kept = known_ & kPreserved & ~restored_;
-    const bool in_place = &to.caller == &frame_;
-    to.caller.keep_slots(in_place ? kept : 0);
-    if (!in_place) {
-      for (std::uint32_t rest = kept; rest != 0; rest &= rest - 1) {
-        const auto slot = static_cast<unsigned>(std::countr_zero(rest));
-        to.caller.set_slot(slot, frame_.get(slot));
-      }
+    constexpr std::uint32_t kPreserved = 0xf0e8;  // rbx rbp rsi rdi r12-r15
+    static constexpr std::uint8_t kNumbers[] = {3, 5, 6, 7, 12, 13, 14, 15};
+    static constexpr std::uint8_t kSlots[] = {3, 6, 4, 5, 12, 13, 14, 15};
+    const std::uint64_t known = (frame_.known_slots() & dwarf_numbers(kPreserved)) | dwarf_numbers(restored_);
+    const auto value = [this](unsigned i) {
+      return (restored_ >> kNumbers[i] & 1) != 0 ? value_[kNumbers[i]] : frame_.stored(kSlots[i]);
+    };
+    to.caller.set_slots(kSlots, value, std::make_integer_sequence<unsigned, sizeof kSlots>());
+    for (std::uint32_t rest = restored_ & ~kPreserved; rest != 0; rest &= rest - 1) {
+      const auto number = static_cast<unsigned>(std::countr_zero(rest));
+      to.caller.set_slot(dwarf_number(number), value_[number]);
     }
-    for (std::uint32_t rest = restored_; rest != 0; rest &= rest - 1) {
-      const auto slot = static_cast<unsigned>(std::countr_zero(rest));
-      to.caller.set_slot(slot, value_[slot]);
-    }
+    to.caller.keep_slots(known);
     to.caller.set_sp(rsp_);
     to.caller.set_pc(machine_frame_ ? CodeAddress::instruction(rip_) : CodeAddress::return_address(rip_));
     to.establisher = establisher_;
@@ -410,16 +421,13 @@ class Unwinder {
   }
 
   bool read(std::uint64_t address, std::uint64_t& value) {
-    if (memory_.read(address, &value, sizeof value)) return true;
-    return fail_with({ErrorCode::kUnreadable, "stack is not readable", address, sizeof value});
+    return memory_.read(address, &value, sizeof value) || unreadable(address);
   }
 
   bool load(unsigned number, std::uint64_t address) {
     if (number == kRsp) return read(address, rsp_);
-    const RegisterNumber reg = dwarf_number(number);
-    if (!read(address, value_[reg])) return false;
-    known_ |= 1U << reg;
-    restored_ |= 1U << reg;
+    if (!read(address, value_[number])) return false;
+    restored_ |= 1U << number;
     if (saved_ != nullptr) saved_->integer[number] = address;
     return true;
   }
@@ -454,6 +462,9 @@ class Unwinder {
     error_ = error;
     return false;
   }
+  bool unreadable(std::uint64_t address) {
+    return fail_with({ErrorCode::kUnreadable, "stack is not readable", address, sizeof(std::uint64_t)});
+  }
   bool lost(unsigned number) {
     return fail_with(
         {ErrorCode::kNotFound, "register is not known in this frame", frame_.pc().value(), dwarf_number(number)});
@@ -471,7 +482,6 @@ class Unwinder {
   std::uint64_t value_[16];  // of `restored_`
   std::uint64_t rsp_ = 0;
   std::uint64_t rip_ = 0;
-  std::uint32_t known_ = 0;
   std::uint32_t restored_ = 0;
   std::uint32_t pc_rva_ = 0;
   std::uint32_t end_ = 0;  // of the entry that contains pc

@@ -21,7 +21,11 @@ class AnyImage {
   using Find = FunctionRef<std::optional<RuntimeFunction>(std::uint32_t rva)>;
   using Bytes = FunctionRef<ByteView(std::uint32_t rva, std::uint32_t wanted)>;
   AnyImage(Find find, Bytes bytes) : find_(find), bytes_(bytes) {}
-  [[nodiscard]] std::optional<RuntimeFunction> find(std::uint32_t rva) const { return find_(rva); }
+  [[nodiscard]] bool find(std::uint32_t rva, RuntimeFunction& to) const {
+    const auto found = find_(rva);
+    if (found) to = *found;
+    return found.has_value();
+  }
   [[nodiscard]] ByteView bytes(std::uint32_t rva, std::uint32_t wanted) const { return bytes_(rva, wanted); }
 
  private:

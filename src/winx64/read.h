@@ -283,11 +283,17 @@ class Functions {
   }
   // The entry whose range contains `rva`, as stored. As FunctionTable::last_at_or_before.
   [[nodiscard]] std::optional<RuntimeFunction> find(std::uint32_t rva) const {
-    const auto rank = table_.last_at_or_before(rva);
-    if (!rank) return std::nullopt;
-    const RuntimeFunction function = stored(table_.stored_index(*rank));
-    if (rva >= function.end) return std::nullopt;
+    RuntimeFunction function;
+    if (!find(rva, function)) return std::nullopt;
     return function;
+  }
+  // The same for who does it all the time: an optional is made in parts and copied whole, for which the processor
+  // waits.
+  [[nodiscard]] bool find(std::uint32_t rva, RuntimeFunction& to) const {
+    const auto rank = table_.last_at_or_before(rva);
+    if (!rank) return false;
+    to = stored(table_.stored_index(*rank));
+    return rva < to.end;
   }
   // The bytes from `rva` on, at most `wanted` of them; empty where the image has none.
   [[nodiscard]] ByteView bytes(std::uint32_t rva, std::uint32_t wanted) const {

@@ -18,6 +18,12 @@ inline constexpr unsigned kRsp = 4, kRbp = 5;
   return kMap[number & 15];
 }
 
+// The same of a set of them: bit n is register n.
+[[nodiscard]] constexpr std::uint32_t dwarf_numbers(std::uint32_t numbers) {
+  return (numbers & 0xff09) | (numbers & 2) << 1 | (numbers & 4) >> 1 | (numbers & 0x10) << 3 | (numbers & 0x20) << 1 |
+         (numbers & 0xc0) >> 2;
+}
+
 // And back; 16 for what is none of these.
 [[nodiscard]] constexpr unsigned instruction_number(RegisterNumber dwarf) {
   unsigned number = 0;

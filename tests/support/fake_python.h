@@ -5,10 +5,9 @@
 #include <cstdint>
 #include <cstring>
 #include <string_view>
-#include <vector>
 
 #include "runtimes/python/layout.h"
-#include "windlass/walk.h"
+#include "support/made_up_memory.h"
 
 namespace windlass::test::fake_python {
 
@@ -23,33 +22,23 @@ inline constexpr std::uint64_t kCodeType = 0x7000, kStringType = 0x8000;
 inline constexpr std::uint64_t kPointer = 0x7f0000001700, kOtherPointer = 0x7f0000002700;  // of the threads
 inline constexpr std::uint32_t kVersion = 77, kPlace = 6, kFirstLine = 10;
 
-class FakeMemory final : public Memory {
+class FakeMemory final : public MadeUpMemory {
  public:
-  std::vector<std::uint8_t> bytes = std::vector<std::uint8_t>(kSize);
-
-  bool read(std::uint64_t address, void* to, std::size_t size) const override {
-    if (address < kBase || address - kBase > bytes.size() || size > bytes.size() - (address - kBase)) return false;
-    if (size != 0) std::memcpy(to, bytes.data() + (address - kBase), size);
-    return true;
-  }
-  template <typename T>
-  void put(std::uint64_t address, T value) {
-    std::memcpy(bytes.data() + (address - kBase), &value, sizeof value);
-  }
+  FakeMemory() : MadeUpMemory(kBase, kSize) {}
   void put_text(std::uint64_t address, std::string_view text) {
     put(address, std::int64_t{2});
     put(address + 8, kStringType);
     put(address + 16, std::uint64_t{text.size()});
     put(address + 24, std::uint64_t{0x1234567});                 // hash
     put(address + 32, std::uint32_t{1 << 2 | 1 << 5 | 1 << 6});  // one byte a character, compact, ASCII
-    std::memcpy(bytes.data() + (address + 40 - kBase), text.data(), text.size());
+    put_bytes(address + 40, text);
   }
 };
 
 // By 3.12's forms. `versions`: code objects are numbered; else what they are is their identity.
 inline runtimes::python::Layout layout(bool versions = true) {
-  runtimes::python::Layout made{.list = {}, .minor = 12, .lines = runtimes::python::Lines::kLocations};
-  wl_interpreter& list = made.list;
+  runtimes::python::Layout made{.interpreter = {}, .minor = 12, .lines = runtimes::python::Lines::kLocations};
+  wl_python& list = made.interpreter.python;
   list.interpreters = kRoot;
   list.threads = 72;
   list.next_thread = 8;

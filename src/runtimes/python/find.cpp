@@ -3,37 +3,30 @@
 #include <elf.h>
 
 #include "runtimes/dynamic_symbol.h"
-#include "runtimes/evaluator.h"
+#include "runtimes/interpreted_frames.h"
 #include "runtimes/memory_reader.h"
-#include "runtimes/python/frames.h"
 #include "runtimes/python/names.h"
 
 namespace windlass::runtimes::python {
 namespace {
 
-class Python final : public manager::Interpreter {
+class Python final : public ListedInterpreter {
  public:
-  Python(const Layout& layout, const Evaluator& evaluator) : layout_(layout), evaluator_(evaluator) {}
+  Python(const Layout& layout, const Evaluator& evaluator)
+      : ListedInterpreter(layout.interpreter, evaluator), layout_(layout) {}
 
-  bool is_evaluator(std::uint64_t address) const override { return evaluator_.contains(address); }
   // 3.11 and 3.12 link a C frame first and write into it afterwards which frame it runs: before that it has whatever
   // was on the stack. Compilers leave that to the evaluator's first 100 to 170 bytes.
   bool is_linking(std::uint64_t address) const override {
     constexpr std::uint64_t kEntry = 256;
-    return layout_.list.has_c_frame != 0 && address - evaluator_.begin < kEntry;
-  }
-  Expected<std::vector<manager::InterpretedFrame>> frames_of(const Memory& memory,
-                                                             std::uint64_t thread) const override {
-    return read_frames(memory, layout_.list, thread);
+    return layout_.interpreter.python.has_c_frame != 0 && address - evaluator().begin < kEntry;
   }
   Expected<source::NamedFunction> name_of(const Memory& memory, const manager::InterpretedFrame& frame) const override {
     return read_name(memory, layout_, frame);
   }
-  const wl_interpreter* layout() const override { return &layout_.list; }
 
  private:
   Layout layout_;
-  Evaluator evaluator_;
 };
 
 }  // namespace

@@ -9,9 +9,11 @@
 namespace windlass::runtimes::python {
 namespace {
 
-// Of all these versions.
-wl_interpreter common() {
-  wl_interpreter list{};
+// What all these versions have in common.
+wl_interpreter cpython() {
+  wl_interpreter interpreter{};
+  interpreter.kind = WL_CPYTHON;
+  wl_python& list = interpreter.python;
   list.next_thread = 8;
   list.code_name = 120;
   list.code_file = 112;
@@ -20,14 +22,14 @@ wl_interpreter common() {
   list.bytes_size = 16;
   list.bytes_begin = 32;
   list.skipped_word = WL_CODE_WORDS;
-  return list;
+  return interpreter;
 }
 
 // PyFrameObject, on the heap, each of an activation of its own. The words of the code object are its first sixteen, of
 // which the reference count changes.
 Layout of_3_9_and_3_10(unsigned minor) {
-  Layout layout{.list = common(), .minor = minor};
-  wl_interpreter& list = layout.list;
+  Layout layout{.interpreter = cpython(), .minor = minor};
+  wl_python& list = layout.interpreter.python;
   list.interpreters = 32;
   list.threads = 8;
   list.thread_id = 176;
@@ -52,8 +54,8 @@ Layout of_3_9_and_3_10(unsigned minor) {
 // _PyInterpreterFrame, on a stack of the thread's own. The words of the code object are those from its size to its
 // table of lines, of which the warm-up counter changes.
 Layout of_3_11() {
-  Layout layout{.list = common(), .minor = 11, .lines = Lines::kLocations};
-  wl_interpreter& list = layout.list;
+  Layout layout{.interpreter = cpython(), .minor = 11, .lines = Lines::kLocations};
+  wl_python& list = layout.interpreter.python;
   list.interpreters = 40;
   list.threads = 16;
   list.thread_id = 152;
@@ -77,8 +79,8 @@ Layout of_3_11() {
 }
 
 Layout of_3_12() {
-  Layout layout{.list = common(), .minor = 12, .lines = Lines::kLocations};
-  wl_interpreter& list = layout.list;
+  Layout layout{.interpreter = cpython(), .minor = 12, .lines = Lines::kLocations};
+  wl_python& list = layout.interpreter.python;
   list.interpreters = 40;
   list.threads = 72;
   list.thread_id = 136;
@@ -140,8 +142,8 @@ Expected<Layout> of_debug_offsets(const Memory& memory, std::uint64_t runtime) {
     return fail(ErrorCode::kUnsupported, "CPython's description of itself is of another version", runtime,
                 said->version);
   if (said->free_threaded != 0) return fail(ErrorCode::kUnsupported, "CPython without its lock", runtime);
-  Layout layout{.list = common(), .minor = 13, .lines = Lines::kLocations};
-  wl_interpreter& list = layout.list;
+  Layout layout{.interpreter = cpython(), .minor = 13, .lines = Lines::kLocations};
+  wl_python& list = layout.interpreter.python;
   Offsets offsets;
   list.interpreters = said->runtime_state.interpreters_head;
   offsets.take(said->interpreter_state.next, list.next_interpreter);
@@ -207,7 +209,7 @@ Expected<Layout> of_version(const Memory& memory, std::uint64_t base, std::uint6
 Expected<Layout> read_layout(const Memory& memory, std::uint64_t base, std::uint64_t runtime) {
   auto layout = of_version(memory, base, runtime);
   if (!layout) return layout;
-  layout->list.interpreters += runtime;
+  layout->interpreter.python.interpreters += runtime;
   const auto code_type = find_dynamic_symbol(memory, base, "PyCode_Type");
   const auto string_type = find_dynamic_symbol(memory, base, "PyUnicode_Type");
   if (!code_type || !string_type) return fail(ErrorCode::kUnsupported, "a CPython that exports no types", base);

@@ -18,8 +18,8 @@ namespace windlass::runtimes::python {
 enum class Lines : std::uint8_t { kLnotab, kLinetable, kLocations };  // to 3.9, of 3.10, from 3.11 on
 
 struct Layout {
-  wl_interpreter list;  // the thread's frames and what identifies their code
-  unsigned minor = 0;   // of the version
+  wl_interpreter interpreter;  // the threads' frames and what identifies their code
+  unsigned minor = 0;          // of the version
   Lines lines = Lines::kLnotab;
   std::uint16_t code_line = 0;                   // in a code object: its first line
   std::uint16_t code_qualname = 0;               // 0: there is none

@@ -4,8 +4,8 @@
 #include <optional>
 #include <vector>
 
+#include "runtimes/interpreted_frames.h"
 #include "runtimes/memory_reader.h"
-#include "runtimes/python/frames.h"
 
 namespace windlass::runtimes::python {
 namespace {
@@ -61,7 +61,7 @@ std::optional<std::string> read_string(const Memory& memory, const Layout& layou
   return text;
 }
 
-std::optional<std::vector<std::byte>> read_bytes(const Memory& memory, const wl_interpreter& list, std::uint64_t at) {
+std::optional<std::vector<std::byte>> read_bytes(const Memory& memory, const wl_python& list, std::uint64_t at) {
   const auto size = read_value<std::uint64_t>(memory, at + list.bytes_size);
   if (!size || *size > kLongestTable) return std::nullopt;
   std::vector<std::byte> bytes(*size);
@@ -72,9 +72,7 @@ std::optional<std::vector<std::byte>> read_bytes(const Memory& memory, const wl_
 // The code object's as it is while all of this is read: it is the frame's before and after, and alive, so it was in
 // between, and its strings, which it holds, with it.
 bool is_of(const Memory& memory, const Layout& layout, const wl_interpreted_frame& frame, std::uint64_t code) {
-  if (!is_object(memory, code, layout.code_type)) return false;
-  const auto identity = identity_of(memory, layout.list, code);
-  return identity && *identity == frame.identity;
+  return is_object(memory, code, layout.code_type) && is_still(memory, layout.interpreter, frame);
 }
 
 // ---- lines ----------------------------------------------------------------------------------------------------------
@@ -150,7 +148,7 @@ Expected<source::NamedFunction> read_name(const Memory& memory, const Layout& la
   const std::uint64_t code = frame.code & ~WL_INTERPRETED_LAST;
   const auto gone = [&] { return fail(ErrorCode::kNotFound, "the code object is not there any more", code); };
   if (!is_of(memory, layout, frame, code)) return gone();
-  const wl_interpreter& list = layout.list;
+  const wl_python& list = layout.interpreter.python;
   const auto pointer = [&](std::uint32_t offset) {
     return read_value<std::uint64_t>(memory, code + offset).value_or(0);
   };

@@ -5,6 +5,8 @@
 #include "source/unwind_source.h"
 #include "table/compile.h"
 #include "walk/own/modules.h"
+#include "walk/own/record.h"
+#include "walk/own/rules.h"
 #include "windlass/backtrace.h"
 
 namespace windlass {
@@ -39,6 +41,8 @@ void prepare() {
   walk::OwnModules::for_each([](const walk::OwnModule& module) {
     if (module.table() == nullptr && module.tag() != walk::OwnModule::kUncacheable) compile(module);
   });
+  walk::RuleCache::prepare();
+  walk::WalkRecord::prepare();
 }
 
 }  // namespace windlass

@@ -18,4 +18,15 @@ WalkRecord* WalkRecord::acquire() {
   return &record;
 }
 
+void WalkRecord::prepare() {
+  WalkRecord* const record = acquire();
+  if (record == nullptr) return;
+  record->limit_ = kCapacity;
+  for (RecordedFrame& frame : record->frames_) {
+    volatile std::uint64_t& key = frame.key;
+    key = key;
+  }
+  record->release();
+}
+
 }  // namespace windlass::walk

@@ -32,6 +32,8 @@ class alignas(4096) WalkRecord {
 
   // The calling thread's, locked; null if it is in use (a signal handler interrupted a walk, threads that share it).
   [[nodiscard]] static WalkRecord* acquire();
+  // The calling thread's shall be as large as it can be, and its pages there.
+  static void prepare();
   void start() { top_ = begin_ > limit_ - begin_ - size_ ? begin_ : limit_; }
   void release() { busy_.store(false, std::memory_order_release); }
 

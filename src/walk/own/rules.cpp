@@ -65,10 +65,20 @@ void RuleCache::spread() {
   if (mask != mask_of(kSets)) grow(mask);
 }
 
-// Four times the sets. What was in use finds its new place; what other threads insert meanwhile may be lost to misses.
+void RuleCache::prepare() {
+  for (std::size_t mask = mask_.load(std::memory_order_relaxed); mask < mask_of(kPreparedSets);
+       mask = mask_.load(std::memory_order_relaxed))
+    grow(mask);
+}
+
+// Four times the sets. Their pages are written to, as a read would only map them to be mapped again by the write. What
+// was in use finds its new place; what other threads insert meanwhile may be lost to misses.
 void RuleCache::grow(std::size_t mask) {
   const std::size_t sets = mask / sizeof(Set) + 1;
   const std::size_t larger = mask_of(sets * 4);
+  constexpr std::size_t kSetsInPage = 4096 / sizeof(Set);
+  for (std::size_t i = sets; i < sets * 4; i += kSetsInPage)
+    sets_[i].way[0].rule.fetch_add(0, std::memory_order_relaxed);
   if (!mask_.compare_exchange_strong(mask, larger, std::memory_order_relaxed)) return;
   remaining_.store(sets * 4, std::memory_order_relaxed);
   for (std::size_t i = 0; i < sets; ++i) {

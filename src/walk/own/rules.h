@@ -65,6 +65,7 @@ class RuleCache {
  public:
   static constexpr std::size_t kSets = 8192;
   static constexpr std::size_t kFirstSets = 128;
+  static constexpr std::size_t kPreparedSets = 2048;
 
   // The table, as large as it is now.
   class View {
@@ -95,6 +96,9 @@ class RuleCache {
       spread();
   }
   static void insert(std::uint64_t key, PackedStep step);
+  // For walks that shall not wait until it has grown: room for some thousand rules, whose pages are there. Safe beside
+  // walks.
+  static void prepare();
 
   // The palette: rules in full, never removed. False when it is full.
   [[nodiscard]] static bool intern(const table::TraceRule& rule, std::uint64_t& index);

@@ -72,8 +72,8 @@ TEST_F(MappingSetsTest, AnInterpreterStandsBehindTheMappings) {
   publish(10);
   EXPECT_EQ(entries.entries.at(10).flags, 0U);
   wl_interpreter interpreter{};
-  interpreter.interpreters = 0x1234;
-  interpreter.bytes_begin = 32;
+  interpreter.python.interpreters = 0x1234;
+  interpreter.python.bytes_begin = 32;
   ASSERT_TRUE(sets.publish(11, two(), 5, &interpreter, now));
   const wl_process& process = entries.entries.at(11);
   EXPECT_EQ(process.flags, WL_PROCESS_INTERPRETED);

@@ -425,7 +425,7 @@ static_assert(sizeof(wl_mapping) == 32);
 static_assert(sizeof(wl_maps_head) == 8);
 static_assert(sizeof(wl_module) == 24);
 static_assert(sizeof(wl_process) == 24);
-static_assert(sizeof(wl_interpreter) == 56);
+static_assert(sizeof(wl_interpreter) == 64);
 static_assert(sizeof(wl_interpreted_frame) == 16);
 static_assert(sizeof(wl_stack_key) == 16);
 static_assert(sizeof(wl_event_head) == 40);

@@ -4,7 +4,7 @@
 #include <random>
 
 #include "manager/interpreter.h"
-#include "runtimes/python/frames.h"
+#include "runtimes/interpreted_frames.h"
 #include "runtimes/python/names.h"
 #include "support/fake_python.h"
 
@@ -15,7 +15,7 @@ namespace fake = test::fake_python;
 
 TEST(PythonReader, AThreadsFramesInnermostFirst) {
   const fake::FakeMemory memory = fake::make();
-  const auto frames = read_frames(memory, fake::layout().list, fake::kPointer);
+  const auto frames = read_frames(memory, fake::layout().interpreter, {fake::kPointer, 0});
   ASSERT_TRUE(frames) << frames.error().text();
   ASSERT_EQ(frames->size(), 3U);
   EXPECT_EQ((*frames)[0].code, fake::kCode);
@@ -28,14 +28,14 @@ TEST(PythonReader, AThreadsFramesInnermostFirst) {
 
 TEST(PythonReader, ThreadsThatRunNothingOrAreNotKnown) {
   fake::FakeMemory memory = fake::make();
-  const wl_interpreter list = fake::layout().list;
-  EXPECT_FALSE(read_frames(memory, list, fake::kOtherPointer)) << "it has no frame";
-  EXPECT_FALSE(read_frames(memory, list, fake::kPointer + 8));
-  EXPECT_FALSE(read_frames(memory, list, 0));
+  const wl_interpreter list = fake::layout().interpreter;
+  EXPECT_FALSE(read_frames(memory, list, {fake::kOtherPointer, 0})) << "it has no frame";
+  EXPECT_FALSE(read_frames(memory, list, {fake::kPointer + 8, 0}));
+  EXPECT_FALSE(read_frames(memory, list, {0, 0}));
   memory.put(fake::kThread + 136, fake::kOtherPointer);
   memory.put(fake::kOtherThread + 136, fake::kPointer);
   memory.put(fake::kOtherThread + 56, fake::kOutermost);
-  const auto frames = read_frames(memory, list, fake::kPointer);
+  const auto frames = read_frames(memory, list, {fake::kPointer, 0});
   ASSERT_TRUE(frames);
   EXPECT_EQ(frames->size(), 1U) << "the second thread's";
 }
@@ -43,23 +43,23 @@ TEST(PythonReader, ThreadsThatRunNothingOrAreNotKnown) {
 TEST(PythonReader, SeveralInterpretersAreNotGuessedAt) {
   fake::FakeMemory memory = fake::make();
   memory.put(fake::kInterpreter, fake::kInterpreter);
-  EXPECT_FALSE(read_frames(memory, fake::layout().list, fake::kPointer));
+  EXPECT_FALSE(read_frames(memory, fake::layout().interpreter, {fake::kPointer, 0}));
 }
 
 TEST(PythonReader, AListThatCannotBeReadToItsEndIsNone) {
-  const wl_interpreter list = fake::layout().list;
+  const wl_interpreter list = fake::layout().interpreter;
   for (const std::uint64_t previous :
        {fake::kInner, fake::kShim - 1, fake::kBase + fake::kSize - 8, std::uint64_t{8}}) {
     fake::FakeMemory memory = fake::make();
     memory.put(fake::kOuter + 8, previous);  // itself and what called it again; the middle of things; nowhere
-    EXPECT_FALSE(read_frames(memory, list, fake::kPointer)) << previous;
+    EXPECT_FALSE(read_frames(memory, list, {fake::kPointer, 0})) << previous;
   }
   fake::FakeMemory threads = fake::make();
   threads.put(fake::kOtherThread + 8, fake::kThread);
-  EXPECT_FALSE(read_frames(threads, list, fake::kPointer + 8)) << "threads in a circle";
+  EXPECT_FALSE(read_frames(threads, list, {fake::kPointer + 8, 0})) << "threads in a circle";
   fake::FakeMemory numberless = fake::make();
   numberless.put(fake::kCode + 92, std::uint32_t{0});
-  EXPECT_FALSE(read_frames(numberless, list, fake::kPointer)) << "CPython has no more numbers to give";
+  EXPECT_FALSE(read_frames(numberless, list, {fake::kPointer, 0})) << "CPython has no more numbers to give";
 }
 
 TEST(PythonReader, ACodeObjectSaysWhatItIs) {
@@ -91,13 +91,13 @@ TEST(PythonReader, WhatIsNoLongerTheFramesHasNoName) {
 
 // Before 3.12 code objects have no numbers.
 TEST(PythonReader, IdentityIsWhatIsShownAndWhereItAllIs) {
-  const wl_interpreter list = fake::layout(false).list;
+  const wl_interpreter list = fake::layout(false).interpreter;
   const auto identity = [&](auto&& change) {
     fake::FakeMemory memory = fake::make();
     change(memory);
-    const auto found = identity_of(memory, list, fake::kCode);
-    EXPECT_TRUE(found);
-    return found.value_or(0);
+    const auto frames = read_frames(memory, list, {fake::kPointer, 0});
+    EXPECT_TRUE(frames);
+    return frames ? frames->front().identity : 0;
   };
   const std::uint32_t before = identity([](auto&) {});
   EXPECT_EQ(identity([](auto& memory) { memory.put(fake::kCode + 48, std::uint64_t{99}); }), before) << "a counter";
@@ -134,7 +134,7 @@ TEST(PythonReader, MemoryThatChangesAtRandom) {
       memory.bytes[random() % 0x1b00] ^= static_cast<std::uint8_t>(1U << random() % 8);
     for (const bool versions : {true, false}) {
       const Layout layout = fake::layout(versions);
-      const auto frames = read_frames(memory, layout.list, fake::kPointer);
+      const auto frames = read_frames(memory, layout.interpreter, {fake::kPointer, 0});
       if (!frames) continue;
       EXPECT_LE(frames->size(), WL_MAX_INTERPRETED_FRAMES);
       for (std::size_t i = 0; i < std::min<std::size_t>(frames->size(), 8); ++i)
@@ -151,7 +151,10 @@ class Evaluator final : public manager::Interpreter {
  public:
   bool is_evaluator(std::uint64_t address) const override { return address >= 100 && address < 200; }
   bool is_linking(std::uint64_t address) const override { return address == 100; }
-  Expected<std::vector<manager::InterpretedFrame>> frames_of(const Memory&, std::uint64_t) const override { return {}; }
+  Expected<std::vector<manager::InterpretedFrame>> frames_of(const Memory&,
+                                                             const manager::ThreadStack&) const override {
+    return {};
+  }
   Expected<source::NamedFunction> name_of(const Memory&, const manager::InterpretedFrame&) const override { return {}; }
 };
 

@@ -1,5 +1,6 @@
 // What own walks keep of rules: what fits a word, the palette of those that do not, and the cache.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <vector>
 
@@ -20,6 +21,25 @@ table::TraceRule rule_of(std::int32_t cfa_offset, std::int16_t ra_offset = -8) {
   rule.ra_offset = ra_offset;
   rule.fp_kind = WL_REG_SAME;
   return rule;
+}
+
+// The first test, so that the cache has not grown: it does so at once, with what is in it, and its pages are there.
+TEST(OwnRules, APreparedCacheTakesRulesWithoutPageFaults) {
+  const auto key = [](std::uint64_t i) { return 0x5000'0000 + i * 48; };
+  RuleCache::insert(key(1), PackedStep::other(PackedStep::kPalette, 0, 1));
+  RuleCache::prepare();
+  PackedStep it;
+  ASSERT_TRUE(RuleCache::View().find(key(1), it));
+  EXPECT_EQ(it.index(), 1u);
+  const auto faults = [] {
+    rusage usage{};
+    getrusage(RUSAGE_THREAD, &usage);
+    return usage.ru_minflt;
+  };
+  const long before = faults();
+  for (std::uint64_t i = 0; i < RuleCache::kPreparedSets / 2; ++i)
+    RuleCache::insert(key(i), PackedStep::other(PackedStep::kPalette, 0, i));
+  EXPECT_LE(faults() - before, 2) << "64 KiB are 16 pages";
 }
 
 TEST(OwnRules, AWordHasWhatItWasPackedFrom) {

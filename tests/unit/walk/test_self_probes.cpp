@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -83,6 +84,28 @@ class Probes : public ::testing::Test {
     if (process_vm_readv(getpid(), &local, 1, &remote, 1, 0) != 1) GTEST_SKIP() << "no process_vm_readv here";
   }
 };
+
+// The first test, so that no walk has been deep: what a walk records is written to pages that are there.
+TEST(Prepared, AThreadsFirstDeepWalkHasNoPageFaults) {
+  const auto faults = [] {
+    rusage usage{};
+    getrusage(RUSAGE_THREAD, &usage);
+    return usage.ru_minflt;
+  };
+  std::fill(std::begin(pcs), std::end(pcs), 1);
+  prepare();
+  (void)backtrace(pcs, std::size(pcs));
+  long taken = 0;
+  std::size_t found = 0;
+  descend(300, [&] {
+    (void)backtrace(pcs, 8);
+    const long before = faults();
+    found = backtrace(pcs, std::size(pcs));
+    taken = faults() - before;
+  });
+  EXPECT_GT(found, 300u);
+  EXPECT_LE(taken, 1) << "300 frames are written down in three pages";
+}
 
 TEST(Probe, FindsAnotherWayWhereItIsForbidden) {
   const std::uint64_t word = 0;

@@ -1,0 +1,43 @@
+#include "runtimes/ruby/find.h"
+
+#include "runtimes/dynamic_symbol.h"
+#include "runtimes/evaluator.h"
+#include "runtimes/interpreted_frames.h"
+#include "runtimes/ruby/layout.h"
+#include "runtimes/ruby/names.h"
+
+namespace windlass::runtimes::ruby {
+namespace {
+
+class Ruby final : public ListedInterpreter {
+ public:
+  Ruby(const Layout& layout, const Evaluator& evaluator)
+      : ListedInterpreter(layout.interpreter, evaluator), layout_(layout) {}
+
+  Expected<source::NamedFunction> name_of(const Memory& memory, const manager::InterpretedFrame& frame) const override {
+    return read_name(memory, layout_, frame);
+  }
+
+ private:
+  Layout layout_;
+};
+
+}  // namespace
+
+Expected<std::uint64_t> find_version(const Memory& memory, std::uint64_t base) {
+  return find_dynamic_symbol(memory, base, "ruby_api_version");
+}
+
+// vm_exec(), which each activation of the evaluator has one frame of, is exported by that name. The instructions run in
+// vm_exec_core(), which it calls.
+Expected<std::unique_ptr<manager::Interpreter>> open(const Memory& memory, std::uint64_t base) {
+  const auto version = find_version(memory, base);
+  if (!version) return std::unexpected(version.error());
+  const auto layout = read_layout(memory, base, *version);
+  if (!layout) return std::unexpected(layout.error());
+  const auto evaluator = find_evaluator(memory, base, "rb_vm_exec");
+  if (!evaluator) return std::unexpected(evaluator.error());
+  return std::make_unique<Ruby>(*layout, *evaluator);
+}
+
+}  // namespace windlass::runtimes::ruby

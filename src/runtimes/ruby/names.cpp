@@ -1,0 +1,147 @@
+#include "runtimes/ruby/names.h"
+
+#include <bit>
+#include <optional>
+#include <string>
+
+#include "runtimes/interpreted_frames.h"
+#include "runtimes/memory_reader.h"
+
+namespace windlass::runtimes::ruby {
+namespace {
+
+constexpr std::uint64_t kLongestText = 4096;
+
+// ---- objects --------------------------------------------------------------------------------------------------------
+
+constexpr std::uint64_t kTypeMask = 0x1f, kString = 5, kArray = 7;
+constexpr std::uint64_t kUser1 = std::uint64_t{1} << 13;  // a string is not embedded; an array is
+constexpr std::uint32_t kBegin = 16;                      // of what is embedded
+constexpr std::uint64_t kNil = 8;
+
+std::uint64_t word(const Memory& memory, std::uint64_t address) {
+  return read_value<std::uint64_t>(memory, address).value_or(0);
+}
+
+struct Head {
+  std::uint64_t flags, klass, length, pointer_or_capacity, array;
+};
+
+std::optional<std::string> read_string(const Memory& memory, std::uint64_t at) {
+  const auto head = read_value<Head>(memory, at);
+  if (!head || (head->flags & kTypeMask) != kString) return std::nullopt;
+  const bool embedded = (head->flags & kUser1) == 0;
+  const std::uint64_t length = embedded ? head->flags >> 14 & 0x1f : head->length;
+  if (length > kLongestText) return std::nullopt;
+  std::string text(length, '\0');
+  if (!memory.read(embedded ? at + kBegin : head->pointer_or_capacity, text.data(), text.size())) return std::nullopt;
+  return text;
+}
+
+// 0: there is none.
+std::uint64_t element_of(const Memory& memory, std::uint64_t at, std::uint64_t index) {
+  const auto head = read_value<Head>(memory, at);
+  if (!head || (head->flags & kTypeMask) != kArray) return 0;
+  const bool embedded = (head->flags & kUser1) != 0;
+  if (index >= (embedded ? head->flags >> 15 & 3 : head->length)) return 0;
+  const std::uint64_t found = word(memory, (embedded ? at + kBegin : head->array) + index * 8);
+  return found == kNil ? 0 : found;
+}
+
+// ---- methods written in C -------------------------------------------------------------------------------------------
+
+constexpr std::uint32_t kDefinition = 16;  // in a method entry
+constexpr std::uint32_t kOriginalId = 32;  // in a definition
+constexpr std::uint32_t kStringsOfSymbols = 16;
+constexpr std::uint64_t kLastOperator = 169, kScopeBits = 4;
+constexpr std::uint64_t kIdsOfAnArray = 512;  // each with two words, of which the first is the string
+
+std::optional<std::string> name_of_id(const Memory& memory, const Layout& layout, std::uint64_t id) {
+  const std::uint64_t number = id > kLastOperator ? id >> kScopeBits : id;
+  const std::uint64_t arrays = word(memory, layout.symbols + kStringsOfSymbols);
+  const std::uint64_t array = element_of(memory, arrays, number / kIdsOfAnArray);
+  return read_string(memory, element_of(memory, array, number % kIdsOfAnArray * 2));
+}
+
+std::optional<source::NamedFunction> name_of_method(const Memory& memory, const Layout& layout, std::uint64_t method) {
+  auto name = name_of_id(memory, layout, word(memory, word(memory, method + kDefinition) + kOriginalId));
+  if (!name) return std::nullopt;
+  return source::NamedFunction{.name = std::move(*name), .file = "<cfunc>"};
+}
+
+// ---- sequences of instructions --------------------------------------------------------------------------------------
+
+// Of rb_iseq_constant_body, from its first byte on.
+struct Body {
+  std::uint32_t type, size;
+  std::uint64_t encoded, parameters[6], path, base_label, label, first_line, code_location[3];
+  std::uint64_t lines, positions;
+  std::uint32_t line_count, reserved;
+  std::uint64_t line_index;
+};
+
+// How many entries of the table of lines begin at a position or before it: a succinct bit vector. Positions below 54
+// have theirs in words of nine; those above in blocks of 512, with the number before the block, the numbers before each
+// of its eight words, and the bits.
+std::optional<std::uint64_t> rank_of(const Memory& memory, std::uint64_t index, std::uint64_t position) {
+  constexpr std::uint64_t kImmediate = 54, kWords = kImmediate / 9, kBlock = 512;
+  if (position < kImmediate) {
+    const auto ranks = read_value<std::uint64_t>(memory, index + position / 9 * 8);
+    if (!ranks) return std::nullopt;
+    return *ranks >> (position % 9 * 7) & 0x7f;
+  }
+  struct Block {
+    std::uint32_t rank, reserved;
+    std::uint64_t small, bits[8];
+  };
+  const std::uint64_t above = position - kImmediate, bit = above % kBlock, part = bit / 64;
+  const auto block = read_value<Block>(memory, index + kWords * 8 + above / kBlock * sizeof(Block));
+  if (!block) return std::nullopt;
+  const std::uint64_t before = part == 0 ? 0 : block->small >> ((part - 1) * 9) & 0x1ff;
+  return block->rank + before + static_cast<std::uint64_t>(std::popcount(block->bits[part] << (63 - bit % 64)));
+}
+
+// The line of an instruction: where a frame is stands behind the one that it is in.
+std::uint32_t line_at(const Memory& memory, const Body& body, std::uint32_t place) {
+  constexpr std::uint32_t kLineEntry = 12;
+  if (body.line_count == 0) return 0;
+  std::uint64_t entry = 0;
+  if (body.line_count > 1) {
+    const auto rank = rank_of(memory, body.line_index, place == 0 ? 0 : place - 1);
+    if (!rank || *rank == 0 || *rank > body.line_count) return 0;
+    entry = *rank - 1;
+  }
+  return read_value<std::uint32_t>(memory, body.lines + entry * kLineEntry).value_or(0);
+}
+
+// A path is a string, or an array of the path and the real path.
+std::optional<std::string> read_path(const Memory& memory, std::uint64_t at) {
+  if (auto path = read_string(memory, at)) return path;
+  return read_string(memory, element_of(memory, at, 0));
+}
+
+std::optional<source::NamedFunction> name_of_iseq(const Memory& memory, std::uint64_t iseq, std::uint32_t place) {
+  constexpr std::uint32_t kBody = 16;
+  const auto body = read_value<Body>(memory, word(memory, iseq + kBody));
+  if (!body) return std::nullopt;
+  auto label = read_string(memory, body->label);
+  if (!label) return std::nullopt;
+  return source::NamedFunction{.name = std::move(*label),
+                               .file = read_path(memory, body->path).value_or(""),
+                               .line = line_at(memory, *body, place)};
+}
+
+}  // namespace
+
+Expected<source::NamedFunction> read_name(const Memory& memory, const Layout& layout,
+                                          const wl_interpreted_frame& frame) {
+  const std::uint64_t code = frame.code & ~WL_INTERPRETED_LAST;
+  const auto gone = [&] { return fail(ErrorCode::kNotFound, "what the frame ran is not there any more", code); };
+  if (!is_still(memory, layout.interpreter, frame)) return gone();
+  auto function =
+      frame.place == WL_NO_PLACE ? name_of_method(memory, layout, code) : name_of_iseq(memory, code, frame.place);
+  if (!function || !is_still(memory, layout.interpreter, frame)) return gone();
+  return std::move(*function);
+}
+
+}  // namespace windlass::runtimes::ruby

@@ -1,0 +1,19 @@
+// What Ruby says of what it runs, in the words of its backtraces: a sequence of instructions has a label, a path and
+// lines, a method written in C its name. That one's path is "<cfunc>", as rb_profile_frame_path() has it.
+//
+// ruby/ruby, branch ruby_3_1: vm_core.h (rb_iseq_constant_body), iseq.c (succ_index_table), iseq.h
+// (iseq_insn_info_entry), method.h, symbol.c, include/ruby/internal/core/rstring.h and rarray.h.
+#pragma once
+
+#include <cstdint>
+
+#include "runtimes/ruby/layout.h"
+#include "source/unwind_source.h"
+
+namespace windlass::runtimes::ruby {
+
+// As long as the frame's code is what it was: kNotFound where it is not, or not to be read any more.
+[[nodiscard]] Expected<source::NamedFunction> read_name(const Memory& memory, const Layout& layout,
+                                                        const wl_interpreted_frame& frame);
+
+}  // namespace windlass::runtimes::ruby

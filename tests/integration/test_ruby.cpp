@@ -1,0 +1,353 @@
+// Stacks of Ruby, from outside, against what Ruby itself says of them: Ruby of our own (ruby/) on the system's Ruby.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "arch/registers.h"
+#include "export/pprof.h"
+#include "runtimes/dynamic_symbol.h"
+#include "runtimes/ruby/find.h"
+#include "support/core_of.h"
+#include "support/find_in_images.h"
+#include "support/flipping_memory.h"
+#include "support/privilege.h"
+#include "support/run_command.h"
+#include "support/runtime_program.h"
+#include "windlass/target.h"
+
+namespace windlass {
+namespace {
+
+using nlohmann::json;
+using test::run;
+
+const std::string kFolder = WINDLASS_RUBY_DIRECTORY;  // NOLINT
+const std::string kSources = WINDLASS_RUBY_SOURCES;   // NOLINT
+
+struct Call {
+  std::string function, file;
+  std::size_t line = 0;
+};
+
+// Methods written in C have no file of their own: Ruby's backtraces have their caller's.
+void take_callers_files(std::vector<Call>& stack) {
+  for (std::size_t i = stack.size(); i-- > 1;)
+    if (stack[i - 1].file == "<cfunc>") stack[i - 1].file = stack[i].file, stack[i - 1].line = stack[i].line;
+}
+
+Expected<std::uint64_t> find_base(const Memory& memory, std::uint64_t base) {
+  const auto version = runtimes::ruby::find_version(memory, base);
+  return version ? Expected<std::uint64_t>(base) : version;
+}
+
+class RubyStacks : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto version = run("ruby -e 'print RUBY_VERSION' 2>&1");
+    if (version.status != 0) GTEST_SKIP() << "no ruby";
+    if (!version.output.starts_with("3.1.")) GTEST_SKIP() << "another Ruby than 3.1: " << version.output;
+  }
+};
+
+using Stacks = std::map<std::string, std::vector<std::string>>;  // of threads: "NAME FILE LINE", innermost first
+
+// What Ruby runs, by thread; `ends`: of the walks.
+Stacks walk(const std::string& what, std::set<std::string>& ends) {
+  Stacks stacks;
+  std::istringstream lines(run(WINDLASS_COMMAND " walk --json " + what + " 2>/dev/null").output);
+  for (std::string line; std::getline(lines, line);) {
+    const json thread = json::parse(line);
+    ends.insert(thread["end"].get<std::string>());
+    std::vector<Call> calls;
+    for (const json& frame : thread["frames"])
+      for (const json& call : frame.value("interpreted", json::array()))
+        calls.push_back({call.value("function", ""), call.value("file", ""), call.value("line", 0U)});
+    take_callers_files(calls);
+    std::vector<std::string>& to = stacks[std::to_string(thread["thread"].get<std::uint64_t>())];
+    for (const Call& call : calls) to.push_back(fmt::format("{} {} {}", call.function, call.file, call.line));
+  }
+  return stacks;
+}
+
+// Methods that C has called with nothing of Ruby around them have no file, and are not shown: an enumerator's fiber.
+Stacks said_by(const std::vector<std::string>& printed) {
+  Stacks stacks;
+  for (const std::string& line : printed)
+    if (!line.ends_with("  0")) stacks[line.substr(0, line.find(' '))].push_back(line.substr(line.find(' ') + 1));
+  return stacks;
+}
+
+void expect_equal(const Stacks& said, const Stacks& walked) {
+  constexpr std::size_t kThreads = 16;
+  ASSERT_EQ(said.size(), kThreads);
+  std::size_t frames = 0;
+  for (const auto& [thread, stack] : said) {
+    ASSERT_TRUE(walked.contains(thread));
+    EXPECT_EQ(walked.at(thread), stack);
+    frames += stack.size();
+  }
+  ::printf("%zu frames of %zu threads\n", frames, said.size());
+}
+
+// With its compiler nothing is shown of a thread that has such code on its stack.
+const std::string kInterpreted = "--disable-yjit", kCompiled = "--yjit --yjit-call-threshold=2";  // NOLINT
+
+test::RuntimeProgram start(const std::string& program, const std::string& options = kInterpreted) {
+  return test::RuntimeProgram({"/bin/sh", "-c", "exec ruby " + options + " " + kSources + "/" + program}, kFolder);
+}
+
+TEST_F(RubyStacks, AreWhatItSaysOfThem) {
+  const auto program = start("stacks.rb");
+  const Stacks said = said_by(program.printed());
+  std::set<std::string> ends;
+  expect_equal(said, walk("-p " + std::to_string(program.pid()), ends));
+  EXPECT_EQ(ends, std::set<std::string>{"complete"});
+}
+
+TEST_F(RubyStacks, ThroughCompiledCodeAreNotGuessedAt) {
+  const auto program = start("stacks.rb", kCompiled);
+  const Stacks said = said_by(program.printed());
+  std::set<std::string> ends;
+  const Stacks walked = walk("-p " + std::to_string(program.pid()), ends);
+  std::size_t none = 0;
+  for (const auto& [thread, stack] : said) {
+    const bool shown = walked.contains(thread) && !walked.at(thread).empty();
+    none += shown ? 0 : 1;
+    if (shown) {
+      EXPECT_EQ(walked.at(thread), stack);
+    }
+  }
+  ::printf("%zu of %zu threads with compiled code\n", none, said.size());
+  EXPECT_GT(none, 0U);
+}
+
+TEST_F(RubyStacks, OfACoreAreTheSame) {
+  const auto program = start("stacks.rb");
+  const Stacks said = said_by(program.printed());
+  const test::CoreOf core(program.pid(), kFolder + "/core");
+  if (!core.why_not().empty()) GTEST_SKIP() << core.why_not();
+  std::set<std::string> ends;
+  expect_equal(said, walk("--core " + core.path(), ends));
+}
+
+// Where some bits of what is read are others than there are, reading ends all the same.
+TEST_F(RubyStacks, BearMemoryThatLies) {
+  const auto program = start("stacks.rb");
+  ASSERT_FALSE(program.printed().empty());
+  const auto target = open_process(static_cast<std::uint64_t>(program.pid()));
+  ASSERT_TRUE(target) << target.error().text();
+  const test::FlippingMemory truth(program.pid(), 0);
+  const auto at = test::find_in_images(truth, test::maps_of(program.pid()), find_base);
+  ASSERT_TRUE(at);
+  for (const unsigned odds : {0U, 200U, 50U, 5U}) {
+    const test::FlippingMemory memory(program.pid(), odds);
+    std::size_t frames = 0, named = 0;
+    for (int attempt = 0; attempt < 10; ++attempt) {
+      const auto ruby = runtimes::ruby::open(memory, *at);
+      if (!ruby) continue;
+      for (const Thread& thread : target->threads) {
+        const auto list = (*ruby)->frames_of(memory, {thread.registers.get(x86_64::kFsBase), thread.registers.sp()});
+        if (!list) continue;
+        frames += list->size();
+        for (const auto& frame : *list) named += (*ruby)->name_of(memory, frame).has_value() ? 1 : 0;
+      }
+    }
+    ::printf("one read in %u lies: %zu frames, %zu named\n", odds, frames, named);
+    EXPECT_TRUE(odds != 0 || (frames >= 6400 && named == frames));
+  }
+}
+
+// A process as it is, but for some bytes.
+class ChangedMemory final : public Memory {
+ public:
+  ChangedMemory(const Memory& memory, std::uint64_t at, std::string bytes)
+      : memory_(memory), at_(at), bytes_(std::move(bytes)) {}
+  bool read(std::uint64_t address, void* to, std::size_t size) const override {
+    if (!memory_.read(address, to, size)) return false;
+    for (std::size_t i = 0; i < bytes_.size(); ++i)
+      if (at_ + i >= address && at_ + i - address < size) static_cast<char*>(to)[at_ + i - address] = bytes_[i];
+    return true;
+  }
+
+ private:
+  const Memory& memory_;
+  std::uint64_t at_;
+  std::string bytes_;
+};
+
+TEST_F(RubyStacks, OfAnotherVersionAreNotGuessedAt) {
+  const auto program = start("stacks.rb");
+  ASSERT_FALSE(program.printed().empty());
+  const test::FlippingMemory truth(program.pid(), 0);
+  const auto at = test::find_in_images(truth, test::maps_of(program.pid()), find_base);
+  ASSERT_TRUE(at);
+  const auto version = runtimes::ruby::find_version(truth, *at);
+  const auto symbols = runtimes::find_dynamic_symbol(truth, *at, "rb_sym_immortal_count");
+  ASSERT_TRUE(version && symbols);
+  const auto why_not = [&](std::uint64_t where, const std::string& bytes) {
+    const auto ruby = runtimes::ruby::open(ChangedMemory(truth, where, bytes), *at);
+    return ruby ? "" : ruby.error().text();
+  };
+  EXPECT_EQ(why_not(*version, std::string("\3")), "");
+  EXPECT_NE(why_not(*version + 4, std::string("\2")).find("another Ruby than 3.1"), std::string::npos);
+  EXPECT_NE(why_not(*version, std::string("\4")).find("another Ruby than 3.1"), std::string::npos);
+  EXPECT_NE(why_not(*symbols, std::string("\x55")).find("other code than is known"), std::string::npos);
+}
+
+// ---- samples --------------------------------------------------------------------------------------------------------
+
+// What chains.rb says of itself: which functions are called from each line.
+std::map<std::size_t, std::set<std::string>> calls_of_lines() {
+  std::map<std::size_t, std::set<std::string>> calls;
+  std::ifstream file(kSources + "/chains.rb");
+  std::size_t number = 0;
+  for (std::string line; std::getline(file, line);) {
+    ++number;
+    const std::size_t at = line.find("# -> ");
+    if (at == std::string::npos || line.find("LABEL") != std::string::npos) continue;
+    std::string rest = line.substr(at + 5);
+    for (std::size_t bar = 0; bar != std::string::npos;) {
+      bar = rest.find(" | ");
+      calls[number].insert(rest.substr(0, bar));
+      if (bar != std::string::npos) rest.erase(0, bar + 3);
+    }
+  }
+  return calls;
+}
+
+class ChainJudge {
+ public:
+  // Why a chain of Ruby's, innermost first, cannot be; empty: it can.
+  [[nodiscard]] std::string fault_of(std::vector<Call> chain) const {
+    if (chain.empty()) return "";
+    take_callers_files(chain);
+    if (chain.back().function != "<main>" && chain.back().function != "block in <main>" &&
+        chain.back().function != "block (2 levels) in <main>")
+      return "begins in " + chain.back().function;
+    for (std::size_t i = 0; i + 1 < chain.size(); ++i) {
+      const Call &callee = chain[i], &caller = chain[i + 1];
+      if (!caller.file.ends_with("/chains.rb")) {
+        // Made by make(), whose letter is its callee's, too.
+        if (callee.function != "call" && callee.function != "lambda" && !is_made(callee, caller))
+          return fmt::format("{} below {} of {}", callee.function, caller.function, caller.file);
+        continue;
+      }
+      const auto calls = calls_.find(caller.line);
+      if (calls == calls_.end() || !calls->second.contains(callee.function))
+        return fmt::format("{} below {}:{}", callee.function, caller.function, caller.line);
+    }
+    return "";
+  }
+
+ private:
+  static bool is_made(const Call& callee, const Call& caller) {
+    const std::size_t at = caller.file.find("made_");
+    if (at == std::string::npos) return false;
+    return callee.function == "made_spin_" + caller.file.substr(at + 5) || callee.file == caller.file;
+  }
+  std::map<std::size_t, std::set<std::string>> calls_ = calls_of_lines();
+};
+
+TEST(RubyJudge, FindsFaults) {
+  const ChainJudge judge;
+  const auto at = [&](const std::string& name, std::size_t line) { return Call{name, kSources + "/chains.rb", line}; };
+  std::map<std::string, std::size_t> line_of;  // that calls, by the first callee
+  for (const auto& [line, names] : calls_of_lines()) line_of.emplace(*names.begin(), line);
+  const std::size_t work = line_of["even"];
+  EXPECT_EQ(judge.fault_of({at("even", 99), at("work", work), at("<main>", line_of["work"])}), "") << "the last line";
+  EXPECT_NE(judge.fault_of({at("even", 99), at("<main>", line_of["work"])}), "") << "work is missing";
+  EXPECT_NE(judge.fault_of({at("spin", 14), at("work", work), at("<main>", line_of["work"])}), "");
+  EXPECT_NE(judge.fault_of({at("even", 99), at("work", work)}), "") << "no beginning";
+  EXPECT_EQ(judge.fault_of({at("made_spin_a", 99), {"block in work", "made_a", 1}, {"<main>", "made_a", 1}}), "");
+  EXPECT_NE(judge.fault_of({at("made_spin_b", 99), {"block in work", "made_a", 1}, {"<main>", "made_a", 1}}), "");
+}
+
+struct Samples {
+  std::size_t all = 0, whole = 0;
+  std::size_t evaluated = 0, named = 0;  // through the evaluator, and with what it runs
+  std::size_t known = 0, wrong = 0;      // of those in work()
+  std::size_t unknown = 0, frames = 0;   // with a function that is gone
+  std::string first_wrong;
+};
+
+const std::string& function_of(const profile::Profile& profile, const profile::Line& line) {
+  return profile.functions[line.function].name;
+}
+
+// Of a sample, what Ruby ran, innermost first: the lines of the evaluator's locations but its own.
+std::vector<Call> chain_of(const profile::Profile& profile, const profile::Sample& sample, bool& evaluated) {
+  std::vector<Call> chain;
+  for (const std::uint32_t location : sample.locations) {
+    const auto& lines = profile.locations[location].lines;
+    if (lines.empty() || function_of(profile, lines.back()) != "rb_vm_exec") continue;
+    evaluated = true;
+    for (std::size_t i = 0; i + 1 < lines.size(); ++i)
+      chain.push_back({function_of(profile, lines[i]), profile.functions[lines[i].function].file, lines[i].line});
+  }
+  return chain;
+}
+
+Samples judge(const profile::Profile& profile) {
+  Samples samples;
+  const ChainJudge judge;
+  for (const profile::Sample& sample : profile.samples) {
+    samples.all += sample.count;
+    if (sample.end != WL_END_COMPLETE) continue;
+    samples.whole += sample.count;
+    bool evaluated = false;
+    const std::vector<Call> chain = chain_of(profile, sample, evaluated);
+    samples.frames += chain.size() * sample.count;
+    samples.evaluated += evaluated ? sample.count : 0;
+    samples.named += chain.empty() ? 0 : sample.count;
+    if (std::ranges::any_of(chain, [](const Call& call) { return call.function == "[unknown function]"; })) {
+      samples.unknown += sample.count;
+      continue;
+    }
+    // Of its own: libraries are loaded before.
+    if (std::ranges::none_of(chain, [](const Call& call) { return call.function == "work"; })) continue;
+    samples.known += sample.count;
+    const std::string fault = judge.fault_of(chain);
+    if (fault.empty()) continue;
+    samples.wrong += sample.count;
+    if (samples.first_wrong.size() > 2000) continue;
+    samples.first_wrong += fault + "\n";
+    for (const Call& call : chain)
+      samples.first_wrong += fmt::format("  {} {}:{}\n", call.function, call.file, call.line);
+  }
+  return samples;
+}
+
+TEST_F(RubyStacks, SamplesAreWhatThereCanBe) {
+  if (const std::string reason = test::no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
+  for (const std::string& way : {kInterpreted, kCompiled}) {
+    const std::string file = kFolder + "/chains.pb.gz";
+    const auto recorded =
+        run(WINDLASS_COMMAND " record -F 1999 -o " + file + " -- ruby " + way + " " + kSources + "/chains.rb 2 2>&1");
+    ASSERT_EQ(recorded.status, 0) << recorded.output;
+    const auto profile = exporter::read_pprof_file(file);
+    ASSERT_TRUE(profile) << profile.error().text();
+    const Samples samples = judge(*profile);
+    ::printf(
+        "%s: %zu samples, %zu whole, %zu of %zu through the evaluator with what it runs (%zu functions), %zu with one "
+        "that is gone, %zu in known chains, %zu wrong\n",
+        way.c_str(), samples.all, samples.whole, samples.named, samples.evaluated, samples.frames, samples.unknown,
+        samples.known, samples.wrong);
+    EXPECT_EQ(samples.wrong, 0U) << samples.first_wrong;
+    if (way == kCompiled) continue;
+    EXPECT_GT(samples.known, 20U);
+    EXPECT_GE(samples.named * 100, samples.evaluated * 75) << recorded.output;  // a busy machine sees starts late
+  }
+}
+
+}  // namespace
+}  // namespace windlass

@@ -1,0 +1,106 @@
+// A Ruby 3.1 made up in memory: a thread whose context runs two activations of the evaluator, each a function of Ruby
+// that calls a method written in C, and that one the next.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "runtimes/ruby/layout.h"
+#include "support/made_up_memory.h"
+
+namespace windlass::test::fake_ruby {
+
+inline constexpr std::uint64_t kBase = 0x100000;
+inline constexpr std::size_t kSize = 0x4000;
+inline constexpr std::uint64_t kModule = kBase, kPointer = kBase + 0x100, kVector = kBase + 0x200;
+inline constexpr std::uint64_t kStorage = kBase + 0x300, kContext = kBase + 0x400, kSymbols = kBase + 0x500;
+inline constexpr std::uint64_t kFrames = kBase + 0xe00, kEnd = kBase + 0x1000;  // of the virtual machine's stack
+inline constexpr std::uint64_t kStack = kBase + 0x800, kMachineStack = 0x7fff00010000;
+inline constexpr std::uint64_t kBlock = kBase + 0x1400, kMain = kBase + 0x1500, kMethod = kBase + 0x1600;
+inline constexpr std::uint64_t kDefinition = kBase + 0x1700, kBodies = kBase + 0x1800, kTexts = kBase + 0x2000;
+inline constexpr std::uint64_t kLines = kBase + 0x2800, kIndex = kBase + 0x2900, kIds = kBase + 0x2a00;
+inline constexpr std::uint64_t kEncoded = 0x7f0000000000, kStorageOffset = 8;
+inline constexpr std::uint64_t kSp = kMachineStack - 0x1000;
+inline constexpr std::uint32_t kPlace = 60;
+inline constexpr std::uint64_t kId = 600 << 4 | 1;  // in the second array of identifiers
+
+class FakeMemory final : public MadeUpMemory {
+ public:
+  FakeMemory() : MadeUpMemory(kBase, kSize) {}
+  // Not embedded where it is too long for that.
+  void put_text(std::uint64_t at, std::string_view text) {
+    const bool embedded = text.size() <= 23;
+    put(at, embedded ? 5 | std::uint64_t{text.size()} << 14 : std::uint64_t{5} | 1 << 13);
+    if (!embedded) put(at + 16, std::uint64_t{text.size()}), put(at + 24, at + 64);
+    put_bytes(at + (embedded ? 16 : 64), text);
+  }
+  void put_frame(std::uint64_t at, std::uint64_t pc, std::uint64_t iseq, std::uint64_t method, std::uint64_t flags) {
+    const std::uint64_t ep = kStack + (at - kFrames) / 2 + 16;
+    put(at, pc), put(at + 16, iseq), put(at + 32, ep);
+    put(ep - 16, method), put(ep, flags);
+  }
+  void put_iseq(std::uint64_t at, std::uint64_t body, std::uint64_t label) {
+    put(at, std::uint64_t{0x1a | 7 << 12}), put(at + 16, body);
+    put(body, std::uint64_t{100} << 32), put(body + 8, kEncoded);
+    put(body + 64, kTexts + 0x100), put(body + 80, label);
+    put(body + 120, kLines), put(body + 136, std::uint32_t{3}), put(body + 144, kIndex);
+  }
+};
+
+inline runtimes::ruby::Layout layout() {
+  runtimes::ruby::Layout made{.interpreter = {}, .symbols = kSymbols};
+  made.interpreter.kind = WL_RUBY;
+  made.interpreter.ruby = {kModule, kStorageOffset};
+  return made;
+}
+
+// The lines 10, 20 and 30 begin at the positions 0, 3 and 58.
+inline void put_lines(FakeMemory& memory) {
+  for (std::uint32_t i = 0; i < 3; ++i) memory.put(kLines + 12 * i, 10 * (i + 1));
+  for (std::uint64_t i = 0; i < 54; ++i) {
+    std::uint64_t ranks = 0;
+    (void)memory.read(kIndex + i / 9 * 8, &ranks, sizeof ranks);
+    memory.put(kIndex + i / 9 * 8, ranks | (i < 3 ? 1ULL : 2ULL) << (i % 9 * 7));
+  }
+  memory.put(kIndex + 48, std::uint32_t{2});
+  memory.put(kIndex + 64, std::uint64_t{1} << (58 - 54));
+}
+
+inline FakeMemory make() {
+  FakeMemory memory;
+  memory.put(kModule, std::uint64_t{3});
+  memory.put(kPointer + 8, kVector);
+  memory.put(kVector + 3 * 16, kStorage);
+  memory.put(kStorage + kStorageOffset, kContext);
+  memory.put(kContext, kStack), memory.put(kContext + 8, (kEnd - kStack) / 8);
+  memory.put(kContext + 0x10, kFrames);
+  memory.put(kContext + 0x90, kMachineStack), memory.put(kContext + 0xa0, std::uint64_t{0x8000});
+  memory.put_frame(kFrames, 0, 0, kMethod, 0x55550083);
+  memory.put_frame(kFrames + 0x40, kEncoded + 8 * kPlace, kBlock, 0, 0x22220023);
+  memory.put_frame(kFrames + 0x80, 0, 8, 0, 0x66660081);  // what C gave as a block
+  memory.put_frame(kFrames + 0xc0, 0, 0, kMethod, 0x55550083);
+  memory.put_frame(kFrames + 0x100, kEncoded + 8, kMain, 0, 0x44440023);
+  memory.put_frame(kFrames + 0x140, 0, 0, kMethod, 0x55550083);  // called by C
+  memory.put_frame(kFrames + 0x180, 0, 0, 0, 0x79990023);
+  memory.put_frame(kFrames + 0x1c0, kEncoded, kMain, 0, 0x79990023);  // which the main thread's may look like
+  memory.put_iseq(kBlock, kBodies, kTexts);
+  memory.put_iseq(kMain, kBodies + 0x200, kTexts + 0x80);
+  memory.put_text(kTexts, "block (2 levels) in through_blocks");
+  memory.put_text(kTexts + 0x80, "<main>");
+  memory.put(kTexts + 0x100, std::uint64_t{7} | 1 << 13 | 2 << 15);  // the path and the real one
+  memory.put(kTexts + 0x110, kTexts + 0x180), memory.put(kTexts + 0x118, kTexts + 0x80);
+  memory.put_text(kTexts + 0x180, "/some/file.rb");
+  put_lines(memory);
+  memory.put(kMethod, std::uint64_t{0x1a | 6 << 12}), memory.put(kMethod + 16, kDefinition);
+  memory.put(kDefinition + 32, kId);
+  memory.put(kSymbols + 16, kIds);
+  memory.put(kIds, std::uint64_t{7}), memory.put(kIds + 16, std::uint64_t{2}), memory.put(kIds + 32, kIds + 0x100);
+  memory.put(kIds + 0x108, kIds + 0x200);
+  memory.put(kIds + 0x200, std::uint64_t{7}), memory.put(kIds + 0x210, std::uint64_t{1024});
+  memory.put(kIds + 0x220, kIds + 0x300);
+  memory.put(kIds + 0x300 + std::uint64_t{600 % 512} * 16, kTexts + 0x300);
+  memory.put_text(kTexts + 0x300, "each_with_index");
+  return memory;
+}
+
+}  // namespace windlass::test::fake_ruby

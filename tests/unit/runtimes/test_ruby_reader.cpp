@@ -1,0 +1,135 @@
+// What Ruby's threads run and what it says of it, in memory made up by hand: whole, changed, lying.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "runtimes/interpreted_frames.h"
+#include "runtimes/ruby/names.h"
+#include "support/fake_ruby.h"
+
+namespace windlass::runtimes::ruby {
+namespace {
+
+namespace fake = test::fake_ruby;
+constexpr manager::ThreadStack kThread{fake::kPointer, fake::kSp};
+
+auto frames_of(const Memory& memory, const manager::ThreadStack& thread = kThread) {
+  return read_frames(memory, fake::layout().interpreter, thread);
+}
+
+TEST(RubyReader, AThreadsFramesInnermostFirst) {
+  const fake::FakeMemory memory = fake::make();
+  const auto frames = frames_of(memory);
+  ASSERT_TRUE(frames) << frames.error().text();
+  ASSERT_EQ(frames->size(), 4U) << "neither what C gave as a block, nor what C has called, nor the machine's own";
+  EXPECT_EQ((*frames)[0].code, fake::kMethod);
+  EXPECT_EQ((*frames)[0].place, WL_NO_PLACE);
+  EXPECT_EQ((*frames)[1].code, fake::kBlock | WL_INTERPRETED_LAST);
+  EXPECT_EQ((*frames)[1].place, fake::kPlace);
+  EXPECT_EQ((*frames)[2].code, fake::kMethod);
+  EXPECT_EQ((*frames)[3].code, fake::kMain | WL_INTERPRETED_LAST);
+  EXPECT_EQ((*frames)[3].place, 1U);
+}
+
+template <typename T>
+bool has_frames_with(std::uint64_t at, T value) {
+  fake::FakeMemory memory = fake::make();
+  memory.put(at, value);
+  return frames_of(memory).has_value();
+}
+
+TEST(RubyReader, AContextOfAnotherStackIsNone) {
+  const fake::FakeMemory memory = fake::make();
+  EXPECT_TRUE(frames_of(memory, {fake::kPointer, fake::kMachineStack - 0x8000}));
+  EXPECT_FALSE(frames_of(memory, {fake::kPointer, fake::kMachineStack - 0x8001})) << "below it";
+  EXPECT_FALSE(frames_of(memory, {fake::kPointer, fake::kMachineStack + 8})) << "above it";
+  EXPECT_FALSE(frames_of(memory, {0, fake::kSp}));
+  EXPECT_FALSE(has_frames_with(fake::kModule, std::uint64_t{0})) << "not linked yet";
+  EXPECT_FALSE(has_frames_with(fake::kVector + 48, ~std::uint64_t{0})) << "no storage yet";
+  EXPECT_FALSE(has_frames_with(fake::kStorage + 8, std::uint64_t{0})) << "nothing runs";
+}
+
+TEST(RubyReader, FramesThatCannotBeReadToTheirEndAreNone) {
+  EXPECT_TRUE(has_frames_with(fake::kContext + 0x10, fake::kFrames + 0x40));
+  EXPECT_FALSE(has_frames_with(fake::kContext + 0x10, fake::kFrames + 8)) << "between two";
+  EXPECT_FALSE(has_frames_with(fake::kContext + 0x10, fake::kEnd));
+  EXPECT_FALSE(has_frames_with(fake::kContext + 0x10, fake::kStack - 0x40));
+  EXPECT_FALSE(has_frames_with(fake::kContext + 8, std::uint64_t{1} << 40));
+  EXPECT_FALSE(has_frames_with(fake::kFrames + 0x40, fake::kEncoded + 8 * 101)) << "behind the instructions";
+  EXPECT_FALSE(has_frames_with(fake::kFrames + 0x40 + 16, fake::kMethod)) << "no instructions";
+  EXPECT_FALSE(has_frames_with(fake::kFrames + 0x40 + 32, std::uint64_t{8})) << "an environment nowhere";
+  EXPECT_TRUE(has_frames_with(fake::kBodies + 280, std::uint64_t{2})) << "MJIT has not compiled it";
+  EXPECT_FALSE(has_frames_with(fake::kBodies + 280, std::uint64_t{0x7f0000001000})) << "MJIT has";
+  EXPECT_FALSE(has_frames_with(fake::kBodies + 304, std::uint64_t{0x7f0000001000})) << "YJIT has";
+  EXPECT_FALSE(has_frames_with(fake::kMethod, std::uint64_t{0x1a | 2 << 12})) << "no method";
+}
+
+TEST(RubyReader, NamesFilesAndLines) {
+  const fake::FakeMemory memory = fake::make();
+  const auto frames = frames_of(memory);
+  ASSERT_TRUE(frames);
+  const auto named = [&](std::size_t i) { return read_name(memory, fake::layout(), (*frames)[i]).value(); };
+  EXPECT_EQ(named(0).name, "each_with_index");
+  EXPECT_EQ(named(0).file, "<cfunc>");
+  EXPECT_EQ(named(1).name, "block (2 levels) in through_blocks");
+  EXPECT_EQ(named(1).file, "/some/file.rb");
+  EXPECT_EQ(named(1).line, 30U);
+  EXPECT_EQ(named(3).name, "<main>");
+  EXPECT_EQ(named(3).line, 10U);
+}
+
+TEST(RubyReader, LinesAreOfTheInstructionBefore) {
+  const fake::FakeMemory memory = fake::make();
+  auto frame = (*frames_of(memory))[1];
+  const auto line = [&](std::uint32_t place) {
+    frame.place = place;
+    return read_name(memory, fake::layout(), frame)->line;
+  };
+  EXPECT_EQ(line(0), 10U) << "not begun";
+  EXPECT_EQ(line(3), 10U);
+  EXPECT_EQ(line(4), 20U);
+  EXPECT_EQ(line(54), 20U) << "the last position in words of nine";
+  EXPECT_EQ(line(55), 20U);
+  EXPECT_EQ(line(58), 20U);
+  EXPECT_EQ(line(59), 30U);
+}
+
+TEST(RubyReader, WhatIsNoLongerTheFramesHasNoName) {
+  const auto frames = frames_of(fake::make());
+  const auto has_name = [&](std::size_t i, std::uint64_t at, std::uint64_t value) {
+    fake::FakeMemory memory = fake::make();
+    memory.put(at, value);
+    return read_name(memory, fake::layout(), (*frames)[i]).has_value();
+  };
+  EXPECT_TRUE(has_name(1, fake::kBase + 8, 0));
+  EXPECT_TRUE(has_name(1, fake::kBodies + 16, 1)) << "a flag that is set later";
+  EXPECT_FALSE(has_name(1, fake::kBlock, 0)) << "freed";
+  EXPECT_FALSE(has_name(1, fake::kBlock + 16, fake::kBodies + 0x200)) << "another's";
+  EXPECT_FALSE(has_name(1, fake::kBodies + 8, fake::kEncoded + 8)) << "other instructions";
+  EXPECT_FALSE(has_name(1, fake::kBodies + 96, 7)) << "another place in the file";
+  EXPECT_FALSE(has_name(1, fake::kTexts + 64, 0x6161616161616161)) << "another label";
+  EXPECT_FALSE(has_name(1, fake::kTexts + 0x180 + 16, 0x6161616161616161)) << "another path";
+  EXPECT_FALSE(has_name(1, fake::kTexts, 7)) << "no text";
+  EXPECT_FALSE(has_name(1, fake::kTexts + 16, ~std::uint64_t{0})) << "no such length";
+  EXPECT_FALSE(has_name(0, fake::kMethod + 24, 5)) << "another method";
+  EXPECT_FALSE(has_name(0, fake::kDefinition + 32, 9000 << 4)) << "no such identifier";
+  EXPECT_FALSE(has_name(0, fake::kIds + 0x300 + std::uint64_t{600 % 512} * 16, 8)) << "nil";
+}
+
+TEST(RubyReader, MemoryThatChangesAtRandom) {
+  std::mt19937 random(5);  // NOLINT(bugprone-random-generator-seed): the same each time
+  std::size_t named = 0;
+  for (int round = 0; round < 20000; ++round) {
+    fake::FakeMemory memory = fake::make();
+    for (std::size_t i = random() % 8; i-- > 0;)
+      memory.bytes[random() % fake::kSize] ^= static_cast<std::uint8_t>(1U << random() % 8);
+    const auto frames = frames_of(memory);
+    if (!frames) continue;
+    ASSERT_LE(frames->size(), WL_MAX_INTERPRETED_FRAMES);
+    for (const auto& frame : *frames) named += read_name(memory, fake::layout(), frame).has_value() ? 1 : 0;
+  }
+  EXPECT_GT(named, 10000U);
+}
+
+}  // namespace
+}  // namespace windlass::runtimes::ruby
