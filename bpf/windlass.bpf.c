@@ -195,7 +195,6 @@ WL_INLINE int wl_take_compat_stack(struct wl_scratch* s, struct wl_cpu_stats* st
   u->end = WL_END_OTHER_MACHINE;
 #ifdef WL_COMPAT_MACHINE
   s->machine = WL_COMPAT_MACHINE;
-  s->stack_top = task->mm->start_stack;
   s->thread_block = wl_compat_thread_block(task);
   wl_load_registers(&u->cursor, regs);
   if (wl_emit_raw(s, st, 0)) {
@@ -215,6 +214,7 @@ WL_INLINE int wl_take_user_stack(struct wl_scratch* s, struct wl_cpu_stats* st, 
     u->end = WL_END_KERNEL_ONLY; /* no user stack: none of its own, or taken down already (exit), or half built */
     return 0;
   }
+  s->stack_top = task->mm->start_stack;
   if (wl_is_compat(regs)) return wl_take_compat_stack(s, st, task, regs);
   wl_first_frame(s, regs);
   u->interpreted.sp = u->cursor.regs[WL_SP];
@@ -233,8 +233,7 @@ WL_INLINE int wl_take_user_stack(struct wl_scratch* s, struct wl_cpu_stats* st, 
   if (u->interrupted_sp) stop = u->interrupted_sp - WL_RED_ZONE;
   wl_first_frame(s, regs);
   s->machine = WL_MACHINE;
-  s->stack_top = task->mm->start_stack;
-  s->thread_block = wl_thread_block(task);
+  s->thread_block = u->thread_pointer;
   if (!wl_emit_raw(s, st, stop)) return 0;
   st->ends[u->end < WL_END_COUNT ? u->end : WL_END_INTERNAL]++;
   return 1;

@@ -72,10 +72,13 @@ WL_GLOBAL int wl_copy_code(struct wl_raw_scratch* raw, __u64 pc) {
   return 0;
 }
 
+/* Of the arguments, by which the agent knows where the kernel left sp for the process's first instruction. */
+#define WL_ARGUMENTS 512
+
 /* Where the stack that sp is in ends, as far as is known. */
 WL_INLINE __u64 wl_stack_limit(const struct wl_scratch* s, __u64 sp) {
   __u64 limit = ~0ull;
-  if (sp < s->stack_top) limit = s->stack_top;
+  if (sp < s->stack_top) limit = s->stack_top + WL_ARGUMENTS;
   if (sp < s->thread_block && s->thread_block < limit) limit = s->thread_block;
   return limit;
 }

@@ -255,6 +255,21 @@ TEST_F(Code, AStackWithAGuessIsNotWhole) {
   }
 }
 
+// The dynamic linker's first instructions, which nothing describes, call what initialises libraries.
+TEST_F(Code, NobodyHasCalledWhatRunsWhereTheKernelLeftTheStackPointer) {
+  place({0x90, 0x90, 0x90, 0x90});
+  target.write(kStack, std::vector<std::uint64_t>(0x60, 0));
+  const auto end_at = [&](std::uint64_t sp) {
+    auto cursor = FakeTarget::cursor(kCode + 0x102, sp, 0);
+    cursor.exact = 0;
+    (void)target.walk(cursor);
+    return target.scratch->unwind.end;
+  };
+  target.scratch->stack_top = kStack + 0x100;
+  EXPECT_EQ(end_at(kStack + 0x100), WL_END_COMPLETE);
+  EXPECT_EQ(end_at(kStack + 0xf0), WL_END_GUESSED);
+}
+
 TEST_F(Code, RestorerWithoutCfi) {
   place({0x48, 0xc7, 0xc0, 0x0f, 0x00, 0x00, 0x00, 0x0f, 0x05}, WL_MAPPING_FILE);
   std::vector<std::uint64_t> frame(5 + 17, 7);
