@@ -63,7 +63,14 @@ struct InterpreterSamples {
   }
 };
 
-// What the evaluator's locations ran in a sample, innermost first: their lines but its own, the last. False: it is not
+// Not what is inlined in the evaluator, which is C.
+inline bool is_interpreted(const profile::Function& function) {
+  const auto ends = [&](const char* extension) { return function.file.ends_with(extension); };
+  return function.name == "[unknown function]" ||
+         !(function.file.empty() || ends(".c") || ends(".h") || ends(".inc") || ends(".def"));
+}
+
+// What the evaluator's locations ran in a sample, innermost first; the last of their lines is its own. False: it is not
 // in the sample.
 inline bool take_chain(const profile::Profile& profile, const profile::Sample& sample, const std::string& evaluator,
                        std::vector<Call>& to) {
@@ -74,7 +81,7 @@ inline bool take_chain(const profile::Profile& profile, const profile::Sample& s
     evaluated = true;
     for (std::size_t i = 0; i + 1 < lines.size(); ++i) {
       const profile::Function& function = profile.functions[lines[i].function];
-      to.push_back({function.name, function.file, lines[i].line});
+      if (is_interpreted(function)) to.push_back({function.name, function.file, lines[i].line});
     }
   }
   return evaluated;
