@@ -42,6 +42,10 @@ struct DescribeOptions {
   // enters it: the rows tell of no other one, and ways may differ by one. Without it a call behind which another
   // register is lost, and kept on other ways, may be taken for one that does not return.
   bool keeps_frame_pointer_only = false;
+  // The code takes its arguments off the stack, or puts others there for the function that it jumps to, with its return
+  // address in a register or pushed again meanwhile, and who called it finds its own frame by the frame pointer, as
+  // V8's does. Where sp is no known distance from the entry's any more, the CFA is where sp would be if it returned.
+  bool drops_arguments = false;
   // Rows count from the frame pointer as soon as the code has set it, as those of a Prologue do; else from sp wherever
   // it is known.
   bool by_frame_pointer = true;

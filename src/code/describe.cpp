@@ -21,6 +21,7 @@ class Describer {
       : code_(code),
         size_(static_cast<std::uint32_t>(code.size())),
         by_frame_pointer_(options.by_frame_pointer),
+        drops_arguments_(options.drops_arguments),
         slots_(flow_options.told),
         flow_(source, address, size_, flow_options) {}
 
@@ -88,12 +89,38 @@ class Describer {
   [[nodiscard]] std::optional<CfaRule> cfa(const State& state) const {
     if (frame_pointer_ && depth_of(state[kFp]) == *frame_pointer_ && has_frame_pointer(state))
       return cfa_by<Machine>(state, kFp);
-    for (const unsigned base : {kSp, kFp})
+    for (const unsigned base : {drops_arguments_ ? kFp : kSp, drops_arguments_ ? kSp : kFp})
       if (of_frame(state[base])) return cfa_by<Machine>(state, base);
     if (const auto loaded = cfa_in_memory(state)) return loaded;
     for (unsigned i = 0; i < Machine::kSlots; ++i)
       if (of_frame(state[i])) return cfa_by<Machine>(state, i);
     return std::nullopt;
+  }
+
+  // Where the frame is gone, sp with its arguments, and the return address is in a register or on the stack again.
+  [[nodiscard]] bool dropped_row(const State& state, std::uint64_t at, FrameRow& row) const {
+    const Value return_address = Value::initial(kSp).loaded(), sp = state[kSp];
+    if (!drops_arguments_ || Machine::kEntryCfa == 0 || of_frame(sp) || state[kFp] != Value::initial(kFp)) return false;
+    std::optional<std::int64_t> behind;  // sp
+    state.for_each_store([&](const Value& address, const Value& value) {
+      if (value != return_address || !address.same_base(sp) || address.addend < sp.addend) return;
+      if (!behind || address.addend < *behind) behind = address.addend - sp.addend;
+    });
+    row = {};
+    row.begin = at;
+    if (behind) {
+      if (!fits_row(*behind + 8)) return false;
+      row.cfa = CfaRule::at(register_of_slot(kSp), static_cast<std::int32_t>(*behind + 8));
+      row.return_address = RegisterRule::at_cfa(-8);
+      return true;
+    }
+    for (unsigned i = 0; i < Machine::kSlots; ++i) {
+      if (state[i] != return_address) continue;
+      row.cfa = CfaRule::at(register_of_slot(kSp), 0);
+      row.return_address = RegisterRule::in_register(register_of_slot(i));
+      return true;
+    }
+    return false;
   }
 
   // The row of a call is also that of the return address behind it, where registers that calls need not preserve are
@@ -112,6 +139,10 @@ class Describer {
     FrameRow row;
     if (length == 0) {
       unproved(at, end, Unproved::kNotFollowed);
+    } else if (dropped_row(path.state, at, row)) {
+      row.end = end;
+      add(row, FrameStretch::kUnknownDepth);
+      conflict_.reset();
     } else if (!rule || !row_but_cfa(path, slots_, at, row)) {
       unproved(at, end, conflict_ ? Unproved::kDifferentFrames : Unproved::kFrameLost);
     } else {
@@ -180,7 +211,7 @@ class Describer {
 
   std::span<const std::byte> code_;
   std::uint32_t size_;
-  bool by_frame_pointer_;
+  bool by_frame_pointer_, drops_arguments_;
   std::uint64_t slots_;
   FrameFlow flow_;
   std::optional<std::int64_t> frame_pointer_;             // CFA - the frame pointer
@@ -246,8 +277,14 @@ Description describe_by(std::span<const std::byte> code, std::uint64_t address, 
   if constexpr (Machine::kArchitecture == Architecture::kX86_64)
     if (options.windows_calls) preserved |= std::uint64_t{1} << x86_64::kRsi | std::uint64_t{1} << x86_64::kRdi;
   const std::uint64_t frame_pointer = std::uint64_t{1} << Registers::fp_number(Machine::kArchitecture);
-  const FlowOptions flow{preserved, options.keeps_frame_pointer_only ? frame_pointer : preserved, options.entries,
-                         options.landing_pads, returns};
+  const FlowOptions flow{
+      .preserved = preserved,
+      .told = options.keeps_frame_pointer_only ? frame_pointer : preserved,
+      .entries = options.entries,
+      .landing_pads = options.landing_pads,
+      .call_returns = returns,
+      .drops_arguments = options.drops_arguments,
+  };
   return Describer<Machine>(source, code, address, options, flow).run();
 }
 

@@ -22,6 +22,9 @@ struct FlowOptions {
   std::span<const std::uint32_t> entries;
   std::span<const LandingPad> landing_pads;
   FunctionRef<bool(std::uint64_t target)> call_returns;  // 0: target not known
+  // Functions take their arguments off the stack. Where sp is not known, it has a symbol, so that what is pushed is
+  // found again.
+  bool drops_arguments = false;
 };
 
 template <CodeMachine Machine>
@@ -182,18 +185,28 @@ class FrameFlow {
   // Symbols are numbered by the place in the code that makes them, so that ways which pass it can be compared. One made
   // again is another one: nothing may hold the old value.
   Flow step(Path<Machine>& path) {
+    constexpr std::uint64_t kBefore = std::uint64_t{1} << 63;  // the instruction does not make it, but needs it
     const std::uint64_t at = path.pc - begin_;
-    const auto known = symbols_.find(at);
+    if (options_.drops_arguments && !path.state[kSp].known())
+      make_symbol(path.state, at | kBefore, [&] { path.state[kSp] = path.state.fresh(); });
+    Flow flow;
+    make_symbol(path.state, at, [&] { flow = work_->machine.step(work_->code, path); });
+    if (path.state.store_count() >= kManyStores) tidy(path.state);
+    return flow;
+  }
+
+  // run() may make the symbol of a place.
+  template <typename Run>
+  void make_symbol(State& state, std::uint64_t place, Run&& run) {
+    const auto known = symbols_.find(place);
     const unsigned free = Value::kFirstSymbol + static_cast<unsigned>(symbols_.size());
     const auto number = static_cast<std::uint8_t>(known != symbols_.end() ? known->second
                                                   : free < kSharedSymbol  ? free
                                                                           : kSharedSymbol);
-    if (known != symbols_.end() || number == kSharedSymbol) forget_symbol(path.state, number);
-    path.state.set_next_symbol(number);
-    const Flow flow = work_->machine.step(work_->code, path);
-    if (path.state.next_symbol() != number) symbols_[at] = number;
-    if (path.state.store_count() >= kManyStores) tidy(path.state);
-    return flow;
+    if (known != symbols_.end() || number == kSharedSymbol) forget_symbol(state, number);
+    state.set_next_symbol(number);
+    run();
+    if (state.next_symbol() != number) symbols_[place] = number;
   }
 
   static void forget_symbol(State& state, std::uint8_t number) {
@@ -413,13 +426,15 @@ class FrameFlow {
     doubtful_[{to, from}] = std::move(point);
   }
 
-  // The registers that calls need not keep are lost, and what is below sp.
+  // The registers that calls need not keep are lost, and what is below sp. How many arguments a function has taken off
+  // is not known: in a frame sp is lost.
   void pass_call(State& state) const {
     Machine::forget_by_call(state, options_.preserved);
     const Value sp = state[kSp];
     state.forget_stores([&](const Value& address, unsigned, const Value&) {
       return !address.same_base(sp) || address.addend >= sp.addend;
     });
+    if (options_.drops_arguments && state[kFp].same_base(entry_cfa<Machine>())) state[kSp] = {};
   }
 
   // A jump table. How long it is the comparison in front of the jump says; without one it ends where an entry leads out

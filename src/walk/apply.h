@@ -25,6 +25,7 @@ struct ApplyContext {
   std::uint64_t pac_mask = 0;           // bits of a return address to clear where it is signed (AArch64)
   bool slots_below_sp_are_dead = true;  // see value()
   std::uint64_t fs_base = 0;            // x86-64: of the thread, for expressions; 0: not known
+  bool jumps_to_register = true;        // see apply()
 };
 
 // Evaluates a row's rules against one frame; keeps why the last one failed.
@@ -182,9 +183,9 @@ StepStatus apply(const FrameRow& row, const M& memory, const ApplyContext& conte
   if (value == 0 && !row.signal_frame) return {WalkEnd::kComplete, {}};
   if (saved != nullptr) saved->set(next, pc, saved_at);
   // A signal frame's pc was interrupted. Without a link register a return address in a register is jumped to (vfork,
-  // libgcc's context installation), so the row is the one at it.
-  const bool jumped =
-      frame.architecture() != Architecture::kAArch64 && row.return_address.is(RegisterRule::kInRegister);
+  // libgcc's context installation), so the row is the one at it. A runtime's code may just keep it there.
+  const bool jumped = frame.architecture() != Architecture::kAArch64 && context.jumps_to_register &&
+                      row.return_address.is(RegisterRule::kInRegister);
   next.set_pc(row.signal_frame || jumped ? CodeAddress::instruction(value) : CodeAddress::return_address(value));
   caller = next;
   return {};

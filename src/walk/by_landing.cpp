@@ -125,8 +125,13 @@ bool by_contexts(const StepContext& context, const FrameRow& row, std::uint64_t 
 }
 
 // Its registers have been taken back, and a row says where it is: the next instruction is the landing pad's first. The
-// rules of what the function had saved are meant for its own frame.
+// rules of what the function had saved are meant for its own frame. (A runtime's code may just have its return address
+// in a register.)
 bool by_tail(const StepContext& context, FrameRow row, Step& step) {
+  if (context.module->is_exact()) {
+    apply_row(context, row, FrameOrigin::kCfi, step);
+    return step.status.ok() && accept(context, step);
+  }
   for (const RegisterEntry entry : FrameRow(row).registers)
     if (is_callee_saved(context.space.architecture(), entry.reg)) row.registers.erase(entry.reg);
   apply_row(context, row, FrameOrigin::kCfi, step);

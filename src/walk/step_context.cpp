@@ -6,8 +6,13 @@
 namespace windlass::walk {
 
 void apply_row(const StepContext& context, const FrameRow& row, FrameOrigin origin, Step& step) {
-  const ApplyContext relative{context.module != nullptr ? context.module->info().bias : 0, context.space.pointer_mask(),
-                              origin == FrameOrigin::kCfi, context.scratch.fs_base};
+  const ApplyContext relative{
+      .bias = context.module != nullptr ? context.module->info().bias : 0,
+      .pac_mask = context.space.pointer_mask(),
+      .slots_below_sp_are_dead = origin == FrameOrigin::kCfi,
+      .fs_base = context.scratch.fs_base,
+      .jumps_to_register = context.module == nullptr || !context.module->is_exact(),
+  };
   step.saved = context.frame.saved;
   step.status = apply(row, context.space.memory(), relative, context.frame.registers, step.caller, &step.saved);
   step.origin = origin;

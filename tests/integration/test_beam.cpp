@@ -142,7 +142,7 @@ class TwoStacks {
     judge.ways.is_aside = [this](const user_regs_struct& before, const user_regs_struct& now) {
       return is_aside(before, now);
     };
-    judge.ways.remakes_stack = [this](std::uint64_t) { return std::exchange(moved_, false); };
+    judge.ways.remakes_stack = [this](const auto&, const auto&) { return std::exchange(moved_, false); };
   }
 
   // C that has run may have moved the process's stack, with all that is known of its calls.

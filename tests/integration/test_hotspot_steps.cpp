@@ -45,8 +45,9 @@ class HotSpotWays {
     judge.ways.is_own_call = [this](std::uint64_t from, std::uint64_t to) {
       return blob(from).kind == Blob::Kind::kCodelet && blob(from).begin == blob(to).begin;
     };
-    judge.ways.remakes_stack = [this](std::uint64_t pc) {
-      return blob(pc).name.starts_with("DeoptimizationBlob") || blob(pc).name.starts_with("UncommonTrapBlob");
+    judge.ways.remakes_stack = [this](const auto&, const auto& now) {
+      const std::string& name = blob(now.rip).name;
+      return name.starts_with("DeoptimizationBlob") || name.starts_with("UncommonTrapBlob");
     };
     judge.ways.place = [this](std::uint64_t pc) {
       return fmt::format(" [{} {:#x}+{:#x}]", blob(pc).name, blob(pc).begin, pc - blob(pc).begin);

@@ -51,6 +51,7 @@ class StepJudge {
     std::uint64_t pc = 0;    // the return address
     std::uint64_t sp = 0;    // where it returns
     Registers before{Architecture::kX86_64};
+    bool in_register = false;  // the return address has been popped, to be pushed elsewhere or returned to
   };
   struct Entered {
     Call call;
@@ -66,12 +67,15 @@ class StepJudge {
     std::function<std::optional<Entered>(const user_regs_struct& before, const user_regs_struct& now)> entered = {};
     // May the return address be in a register now, with sp where it returns?
     std::function<bool(std::uint64_t before, std::uint64_t now)> may_have_popped = {};
+    // A function may pop its return address into a register, drop its arguments and push it again, for itself or for
+    // the one that it jumps to. Where it returns is not known in between.
+    bool moves_return_address = false;
     // A call within one function, which makes no frame of its own.
     std::function<bool(std::uint64_t from, std::uint64_t to)> is_own_call = {};
     // The thread is on another stack than the code that is judged, where nothing of the calls that are kept changes.
     std::function<bool(const user_regs_struct& before, const user_regs_struct& now)> is_aside = {};
     // The stack is made anew there: nothing is known of it any more.
-    std::function<bool(std::uint64_t pc)> remakes_stack = {};
+    std::function<bool(const user_regs_struct& before, const user_regs_struct& now)> remakes_stack = {};
     // What the code there is, for messages.
     std::function<std::string(std::uint64_t pc)> place = {};
     // What the functions are counted by.
@@ -101,7 +105,7 @@ class StepJudge {
   std::size_t judged = 0, wrong = 0;
   std::set<std::uint64_t> methods, instructions;
   std::set<std::string> names;
-  std::string first_wrong;
+  std::string first_wrong;  // of each instruction the first time
 
   [[nodiscard]] const Target& target() const { return target_; }
   [[nodiscard]] const Memory& memory() const { return target_.space.memory(); }
@@ -117,6 +121,9 @@ class StepJudge {
     const code::StackEffect& effect = effect_at(pc);
     return effect.kind == code::StackEffect::Kind::kJump && effect.target == 0;
   }
+
+  // Does it make the stack pointer of what is in memory, or anything else that is not known?
+  [[nodiscard]] bool makes_sp(std::uint64_t pc) { return effect_at(pc).kind == code::StackEffect::Kind::kUnknown; }
 
   // Another thread of the process from now on, which is stopped. Nothing is known of any stack any more.
   void take_thread(pid_t thread) {
@@ -171,6 +178,7 @@ class StepJudge {
 
  private:
   static constexpr std::uint64_t kNone = ~std::uint64_t{0};
+  static constexpr std::size_t kMostShown = 64;
 
   // For a moment, without being judged.
   [[nodiscard]] bool run_on() {
@@ -211,6 +219,7 @@ class StepJudge {
   void follow(const user_regs_struct& before, const user_regs_struct& after, bool calls, bool handles) {
     if (ways.is_aside && ways.is_aside(before, after)) return;
     std::vector<Call>& open = stacks_[current_].calls;
+    if (ways.moves_return_address && !open.empty() && moves(before, after, open)) return;
     const auto is_over = [&](const Call& call) {
       if (!ways.may_have_popped) return after.rsp > call.slot;
       return after.rsp > call.sp ||
@@ -218,7 +227,7 @@ class StepJudge {
              (after.rip == call.pc && after.rsp >= call.sp);
     };
     while (!open.empty() && is_over(open.back())) open.pop_back();
-    if (ways.remakes_stack && !open.empty() && ways.remakes_stack(after.rip)) open.clear();
+    if (ways.remakes_stack && !open.empty() && ways.remakes_stack(before, after)) open.clear();
     std::uint64_t pushed = 0;
     if (handles) {  // what was there is known again when it is used; the handler's caller is what leads back
       open.clear();
@@ -236,6 +245,34 @@ class StepJudge {
     }
   }
 
+  [[nodiscard]] std::uint64_t function(std::uint64_t pc) {
+    const walk::Module* module = generated(pc);
+    return module != nullptr ? module->function_start(pc) : 0;
+  }
+
+  // Is the last call's return address in a register now, or has it just left one?
+  bool moves(const user_regs_struct& before, const user_regs_struct& after, std::vector<Call>& open) {
+    using Kind = code::StackEffect::Kind;
+    Call& call = open.back();
+    const Kind kind = effect_at(before.rip).kind;
+    const auto is_on_top = [&] {
+      std::uint64_t top = 0;
+      return memory().read(after.rsp, &top, sizeof top) && top == call.pc;
+    };
+    if (!call.in_register) {
+      if (kind == Kind::kPop && before.rsp == call.slot) return call.in_register = true;
+      // It may also have been copied below more arguments, for the function that is jumped to.
+      if (kind == Kind::kJump && after.rsp != call.slot && is_on_top() && function(before.rip) != function(after.rip))
+        call.slot = after.rsp, call.sp = after.rsp + 8;
+      return false;
+    }
+    if (after.rip == call.pc)
+      open.pop_back();
+    else if (kind == Kind::kPush && is_on_top())
+      call.slot = after.rsp, call.sp = after.rsp + 8, call.in_register = false;
+    return true;
+  }
+
   void look() { (void)modules_.update(target_, pid_, process::read_proc_file(fmt::format("/proc/{}/maps", pid_))); }
 
   // What the instruction does; kNone where it cannot be read.
@@ -247,12 +284,24 @@ class StepJudge {
     return known->second;
   }
 
-  [[nodiscard]] std::string compare(const StackWalker& walker, const Call& call) const {
+  // Where the return address is being moved the caller's sp is what it was at the call, or behind any copy of it.
+  [[nodiscard]] bool is_right_sp(const Registers& now, std::uint64_t sp, const Call& call) const {
+    if (sp == call.sp) return true;
+    if (!ways.moves_return_address) return false;
+    if (call.in_register || sp == call.before.sp()) return true;
+    std::uint64_t copy = 0;
+    if (sp < now.sp() || sp > call.sp || !memory().read(sp - 8, &copy, sizeof copy)) return false;
+    bool has_copy = copy == call.pc;
+    for (RegisterNumber reg = 0; reg < 16; ++reg) has_copy |= now.get(reg) == call.pc;
+    return has_copy;
+  }
+
+  [[nodiscard]] std::string compare(const StackWalker& walker, const Registers& now, const Call& call) const {
     const Registers& caller = walker.frame().registers;
     // A runtime may have put another address there, to be told when the method returns.
     std::uint64_t there = call.pc;
-    if (caller.pc().value() != call.pc) (void)memory().read(call.slot, &there, sizeof there);
-    if (caller.pc().value() != there || caller.sp() != call.sp)
+    if (caller.pc().value() != call.pc && !call.in_register) (void)memory().read(call.slot, &there, sizeof there);
+    if (caller.pc().value() != there || !is_right_sp(now, caller.sp(), call))
       return fmt::format("pc {:#x} sp {:#x}, not {:#x} {:#x}", caller.pc().value(), caller.sp(), call.pc, call.sp);
     for (const RegisterNumber reg : ways.preserved)
       if (caller.has(reg) && caller.get(reg) != call.before.get(reg))
@@ -278,10 +327,11 @@ class StepJudge {
     if (const auto function = module->function_at(now.rip)) methods.insert(function->begin);
     if (ways.name) names.insert(ways.name(walker.frame()));
     const Call& call = open.back();
-    std::string what = walker.step() ? compare(walker, call) : walker.error().text();
+    std::string what = walker.step() ? compare(walker, registers_of(now), call) : walker.error().text();
     if (what.empty() && ways.also) what = ways.also(now, call);
     if (what.empty()) return;
-    if (wrong++ < 8)
+    ++wrong;
+    if (wrong_at_.size() < kMostShown && wrong_at_.insert(now.rip).second)
       first_wrong += fmt::format("at {:#x}{} sp {:#x}: {}\n", now.rip, ways.place ? ways.place(now.rip) : std::string(),
                                  now.rsp, what);
   }
@@ -293,6 +343,7 @@ class StepJudge {
   std::map<std::uint64_t, Stack> stacks_;
   std::uint64_t current_ = kNone;
   std::map<std::uint64_t, code::StackEffect> effects_;
+  std::set<std::uint64_t> wrong_at_;
 };
 
 }  // namespace windlass::test

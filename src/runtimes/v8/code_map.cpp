@@ -74,13 +74,17 @@ std::optional<CodeObject> CodeMap::read(const Heap& heap, Tagged stream, std::ui
 }
 
 Expected<CodeObject> CodeMap::find(const Heap& heap, std::uint64_t pc, std::uint64_t lowest) {
-  constexpr std::uint64_t kPiece = 1 << 14;
+  constexpr std::uint64_t kPiece = 1 << 14, kPage = 1 << 12;
   std::vector<Tagged> words(kPiece / 8);
   const std::uint64_t first = std::max(lowest, pc - std::min(pc, kLongest)) / kAlignment * kAlignment;
   // Pieces end where a header may end: at a multiple of 64.
   for (std::uint64_t end = pc / kAlignment * kAlignment; end > first;) {
-    const std::uint64_t begin = std::max(first, end - std::min(end, kPiece));
-    if (!heap.memory().read(begin, words.data(), end - begin)) break;
+    std::uint64_t begin = std::max(first, end - std::min(end, kPiece));
+    const auto read_words = [&] { return heap.memory().read(begin, words.data(), end - begin); };
+    if (!read_words()) {  // there is a guard page in front
+      begin = std::max(first, (end - 1) / kPage * kPage);
+      if (!read_words()) break;
+    }
     for (std::uint64_t code = end; code > begin; code -= kAlignment) {
       const std::uint32_t most = header_ != 0 ? header_ : kMostHeader, least = header_ != 0 ? header_ : 16;
       for (std::uint32_t header = least; header <= most; header += 8) {

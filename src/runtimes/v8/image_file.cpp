@@ -7,6 +7,7 @@
 
 #include "arch/registers.h"
 #include "code/stack_effect.h"
+#include "runtimes/v8/described.h"
 
 namespace windlass::runtimes::v8 {
 namespace {
@@ -25,14 +26,6 @@ bool saves_for_c(ByteView code, std::uint64_t address) {
 }
 
 }  // namespace
-
-Expected<Description> describe_code(ByteView code, std::uint64_t address, bool called_by_c,
-                                    const std::function<bool(std::uint64_t, void*, std::size_t)>& read) {
-  DescribeOptions options;
-  options.keeps_frame_pointer_only = !called_by_c;
-  options.read = read;
-  return describe({code.data(), code.size()}, address, Architecture::kX86_64, options);
-}
 
 Expected<std::shared_ptr<const ImageFile>> ImageFile::open(image::MappedFile file) {
   static std::mutex lock;
@@ -59,7 +52,7 @@ std::optional<std::uint64_t> ImageFile::bias_of(const process::ProcMap& map) con
   return address ? std::optional(map.begin - *address) : std::nullopt;
 }
 
-std::shared_ptr<const Description> ImageFile::described(const ImageFacts::Builtin& builtin) const {
+std::shared_ptr<const Description> ImageFile::described(const ImageFacts::Builtin& builtin, bool framed) const {
   const std::lock_guard hold(lock_);
   const auto [found, is_new] = described_.try_emplace(builtin.begin);
   const auto code = image_.at_address(builtin.begin, builtin.end - builtin.begin);
@@ -69,8 +62,9 @@ std::shared_ptr<const Description> ImageFile::described(const ImageFacts::Builti
     if (bytes) std::memcpy(to, bytes->data(), size);
     return bytes.has_value();
   };
-  if (auto description = describe_code(*code, builtin.begin, saves_for_c(*code, builtin.begin), read))
-    found->second = std::make_shared<Description>(std::move(*description));
+  auto description = framed ? describe_framed(std::vector(code->data(), code->data() + code->size()), builtin.begin, 0)
+                            : describe_code(*code, builtin.begin, saves_for_c(*code, builtin.begin), read);
+  if (description) found->second = std::make_shared<Description>(std::move(*description));
   return found->second;
 }
 

@@ -14,10 +14,6 @@
 
 namespace windlass::runtimes::v8 {
 
-// What code of V8 does to its frame. `called_by_c`: it keeps what C++ wants kept, not the frame pointer alone.
-[[nodiscard]] Expected<Description> describe_code(ByteView code, std::uint64_t address, bool called_by_c,
-                                                  const std::function<bool(std::uint64_t, void*, std::size_t)>& read);
-
 // Thread-safe.
 class ImageFile {
  public:
@@ -28,8 +24,8 @@ class ImageFile {
   [[nodiscard]] const Layout& layout() const { return layout_; }
   // Of a file's mapping: address in the process - address in the file; nothing: it is no code of it.
   [[nodiscard]] std::optional<std::uint64_t> bias_of(const process::ProcMap& map) const;
-  // Rows by offset into the builtin; null: its code could not be followed.
-  [[nodiscard]] std::shared_ptr<const Description> described(const ImageFacts::Builtin& builtin) const;
+  // Rows by offset into the builtin; null: its code could not be followed. `framed`: it is entered in a frame.
+  [[nodiscard]] std::shared_ptr<const Description> described(const ImageFacts::Builtin& builtin, bool framed) const;
 
  private:
   ImageFile(image::MappedFile file, image::ElfImage image, ImageFacts facts, const Layout& layout)

@@ -7,23 +7,10 @@
 
 #include "arch/registers.h"
 #include "code/stack_effect.h"
+#include "runtimes/v8/described.h"
 
 namespace windlass::runtimes::v8 {
 namespace {
-
-// In its frame: what V8's compilers make calls from nowhere else.
-FrameRow frame_row(std::uint64_t begin, std::uint64_t end) {
-  FrameRow row;
-  row.begin = begin;
-  row.end = end;
-  row.cfa = CfaRule::at(x86_64::kRbp, 16);
-  row.return_address = RegisterRule::at_cfa(-8);
-  (void)row.registers.set(x86_64::kRbp, RegisterRule::at_cfa(-16));
-  for (const RegisterNumber lost :
-       {RegisterNumber{x86_64::kRbx}, RegisterNumber{12}, RegisterNumber{13}, RegisterNumber{14}, RegisterNumber{15}})
-    (void)row.registers.set(lost, RegisterRule::undefined());
-  return row;
-}
 
 // Where code that does not set up its frame itself has it: baseline code behind its first call, which does that for it
 // (Builtins::Generate_BaselineOutOfLinePrologue), code that goes on with an interpreter's frame (OSR) from the start.
@@ -40,32 +27,6 @@ std::optional<std::size_t> framed_from(ByteView code, std::uint64_t address, boo
     if (effect->kind != Kind::kNone && effect->kind != Kind::kBranch) break;
   }
   return baseline ? std::nullopt : std::optional<std::size_t>(0);
-}
-
-// Of code that stands in its frame from an offset on: as if it were set up right in front of that. (What is in memory
-// there is something else and must not be read.)
-Expected<Description> describe_framed(std::vector<std::byte> code, std::uint64_t address, std::size_t from) {
-  constexpr std::array kSetUp = {std::byte{0x55}, std::byte{0x48}, std::byte{0x89}, std::byte{0xe5}};
-  const std::size_t shift = kSetUp.size();
-  code.erase(code.begin(), code.begin() + static_cast<std::ptrdiff_t>(from));
-  code.insert(code.begin(), kSetUp.begin(), kSetUp.end());
-  auto found = describe_code({code.data(), code.size()}, address + from - shift, false, {});
-  if (!found) return found;
-  std::vector<FrameRow> rows;
-  if (from != 0) {
-    FrameRow& entry = rows.emplace_back();
-    entry = frame_row(0, from);
-    entry.cfa = CfaRule::at(x86_64::kRsp, 8);
-    (void)entry.registers.set(x86_64::kRbp, RegisterRule::same_value());
-  }
-  for (FrameRow& row : found->rows) {
-    row.begin = std::max<std::uint64_t>(row.begin, shift) + from - shift;
-    if (row.end <= shift) continue;
-    row.end = row.end + from - shift;
-    rows.push_back(std::move(row));
-  }
-  found->rows = std::move(rows);
-  return found;
 }
 
 bool is_frame_row(const FrameRow& row) { return row.cfa == CfaRule::at(x86_64::kRbp, 16); }
@@ -93,10 +54,21 @@ Expected<void> Code::row_at(std::uint64_t address, FrameRow& to) const {
   }
   if (description_ != nullptr && address < begin + front_)  // what is returned to is its first instruction
     return row_at(begin + front_, to);
-  // Behind calls that throw and are caught here, and where optimised code is left for good.
-  if (!frames_) return fail(ErrorCode::kNotFound, "nothing is known of this instruction's frame", address);
+  // Behind calls that throw and are caught here, and where optimised code is left for good. What was reached and has no
+  // row may have taken its frame down.
+  if (!frames_ || loses_frame(address))
+    return fail(ErrorCode::kNotFound, "nothing is known of this instruction's frame", address);
   to = frame_row(address, address + 1);
   return {};
+}
+
+bool Code::loses_frame(std::uint64_t address) const {
+  if (description_ == nullptr) return false;
+  const std::uint64_t offset = address - begin - front_;
+  return std::ranges::any_of(description_->unproved, [&](const Unproved& stretch) {
+    return offset >= stretch.begin && offset < stretch.end &&
+           (stretch.reason == Unproved::kDifferentFrames || stretch.reason == Unproved::kFrameLost);
+  });
 }
 
 void Code::for_each_row(source::RowSink row, source::ErrorSink) const {

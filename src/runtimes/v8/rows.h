@@ -33,6 +33,9 @@ class Code : public Method {
        std::uint32_t front = 0);
 
  private:
+  // Was an instruction followed to with a frame that is not known?
+  [[nodiscard]] bool loses_frame(std::uint64_t address) const;
+
   std::shared_ptr<const Description> description_;  // null: nothing is known
   bool frames_;                                     // where the flow does not come to, it stands in its frame
   std::uint32_t front_;                             // bytes in front of what is described
@@ -45,12 +48,14 @@ class BuiltinCode final : public Code {
   bool interprets() const override { return interprets_; }
 
  private:
-  // One that goes on in an interpreter's frame that is there already is returned to at its first instruction, behind
-  // which it is looked up in front of it.
-  BuiltinCode(const ImageFile& file, const ImageFacts::Builtin& builtin, std::uint64_t bias, bool in_frame)
-      : Code(builtin.begin + bias - 1, builtin.end - builtin.begin + 1, in_frame ? nullptr : file.described(builtin),
-             in_frame, 1),
-        interprets_(in_frame || builtin.name.starts_with("InterpreterEntryTrampoline")) {}
+  // Those that go on in a function's frame that is there already: the interpreter's or baseline code's. They are
+  // returned to at their first instruction, behind which they are looked up in front of it.
+  BuiltinCode(const ImageFile& file, const ImageFacts::Builtin& builtin, std::uint64_t bias, bool interprets)
+      : BuiltinCode(file, builtin, bias, interprets, interprets || builtin.name == "BaselineLeaveFrame") {}
+  BuiltinCode(const ImageFile& file, const ImageFacts::Builtin& builtin, std::uint64_t bias, bool interprets,
+              bool framed)
+      : Code(builtin.begin + bias - 1, builtin.end - builtin.begin + 1, file.described(builtin, framed), framed, 1),
+        interprets_(interprets || builtin.name.starts_with("InterpreterEntryTrampoline")) {}
   bool interprets_;
 };
 

@@ -176,6 +176,40 @@ TEST(Describe, CodeThatKeepsTheFramePointerOnly) {
   EXPECT_TRUE(found->prologue);
 }
 
+TEST(Describe, CodeThatDropsItsArguments) {
+  // push rbp; mov rbp, rsp; mov rsp, rbp; pop rbp; pop r10; lea rsp, [rsp + rcx * 8]; push r10; ret
+  const std::initializer_list<int> bytes = {0x55, 0x48, 0x89, 0xe5, 0x48, 0x8b, 0xe5, 0x5d, 0x41,
+                                            0x5a, 0x48, 0x8d, 0x24, 0xcc, 0x41, 0x52, 0xc3};
+  const auto by_convention = of(bytes, {.keeps_frame_pointer_only = true});
+  ASSERT_TRUE(by_convention);
+  ASSERT_EQ(by_convention->unproved.size(), 1u);
+  EXPECT_EQ(by_convention->unproved[0].begin, 14u);
+  const auto found = of(bytes, {.keeps_frame_pointer_only = true, .drops_arguments = true});
+  ASSERT_TRUE(found);
+  EXPECT_TRUE(found->whole());
+  ASSERT_GE(found->rows.size(), 2u);
+  const FrameRow &in_register = *(found->rows.end() - 2), &pushed = found->rows.back();
+  EXPECT_LE(in_register.begin, 14u);
+  EXPECT_EQ(in_register.cfa, CfaRule::at(7, 0));
+  EXPECT_EQ(in_register.return_address, RegisterRule::in_register(10));
+  EXPECT_EQ(pushed.begin, 16u);
+  EXPECT_EQ(pushed.cfa, CfaRule::at(7, 8));
+  EXPECT_EQ(pushed.return_address, RegisterRule::at_cfa(-8));
+}
+
+// The loop pushes any number of words with the return address in r10, and jumps to another function.
+TEST(Describe, ArgumentsArePushedWithTheReturnAddressInARegister) {
+  // pop r10; jmp 2f; 1: push [rbx]; 2: dec ecx; jge 1b; push r10; jmp rdi
+  const std::initializer_list<int> bytes = {0x41, 0x5a, 0xeb, 0x02, 0xff, 0x33, 0xff,
+                                            0xc9, 0x7d, 0xfa, 0x41, 0x52, 0xff, 0xe7};
+  const auto found = of(bytes, {.keeps_frame_pointer_only = true, .drops_arguments = true});
+  ASSERT_TRUE(found);
+  EXPECT_TRUE(found->whole());
+  EXPECT_EQ(found->rows.back().begin, 12u);
+  EXPECT_EQ(found->rows.back().return_address, RegisterRule::at_cfa(-8));
+  EXPECT_EQ((found->rows.end() - 2)->return_address, RegisterRule::in_register(10));
+}
+
 TEST(Describe, FurtherEntriesHaveTheFrameOfACall) {
   // sub rsp, 8; call; add rsp, 8; ret; 14: mov rbx, 0; jmp
   const std::initializer_list<int> bytes = {0x48, 0x83, 0xec, 8, 0xe8, 0, 0, 1, 0, 0x48, 0x83, 0xc4, 8, 0xc3, 0x48,

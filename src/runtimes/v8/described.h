@@ -1,0 +1,26 @@
+// What code of V8 does to its frame, followed from its first instruction (windlass/describe.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "windlass/bytes.h"
+#include "windlass/describe.h"
+#include "windlass/error.h"
+
+namespace windlass::runtimes::v8 {
+
+// In a frame: what V8's compilers make calls from nowhere else.
+[[nodiscard]] FrameRow frame_row(std::uint64_t begin, std::uint64_t end);
+
+// `called_by_c`: it keeps what C++ wants kept, not the frame pointer alone.
+[[nodiscard]] Expected<Description> describe_code(ByteView code, std::uint64_t address, bool called_by_c,
+                                                  const std::function<bool(std::uint64_t, void*, std::size_t)>& read);
+
+// Of code that stands in its frame from an offset on; in front of that it has set up nothing.
+[[nodiscard]] Expected<Description> describe_framed(std::vector<std::byte> code, std::uint64_t address,
+                                                    std::size_t from);
+
+}  // namespace windlass::runtimes::v8
