@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstring>
 #include <thread>
 #include <vector>
 
@@ -73,8 +74,40 @@ class Chain {
 // ---- walks --------------------------------------------------------------------------------------------------------
 
 constexpr unsigned kDepth = 100;
-double walk_ns[3];
+double walk_ns[5];
 std::uint64_t walked;
+
+// What a walk costs at least that has a frame pointer in every frame: two loads, and the checks that keep it on the
+// stack. `each` is given the return addresses.
+template <typename Each>
+void by_frame_pointers(const void* frame, const Each& each) {
+  auto at = reinterpret_cast<std::uint64_t>(frame);
+  for (unsigned i = 0; i < kDepth; ++i) {
+    std::uint64_t record[2];
+    std::memcpy(record, reinterpret_cast<const void*>(at), sizeof record);
+    each(record[1]);
+    if (record[0] <= at || record[0] % 16 != 0) return;
+    at = record[0];
+  }
+}
+
+// As many native frames with frame pointers as the chain has managed ones.
+[[gnu::noinline, gnu::optimize("no-omit-frame-pointer")]] void measure_frame_pointers(unsigned depth) {
+  if (depth > 1) {
+    measure_frame_pointers(depth - 1);
+    asm volatile("");
+    return;
+  }
+  const void* frame = __builtin_frame_address(0);
+  walk_ns[3] = fastest(
+                   50, [&] { by_frame_pointers(frame, [](std::uint64_t pc) { walked += pc & 1; }); }, 400) /
+               kDepth;
+  // Beside it what any walk of managed code asks of each address: which method is it?
+  const auto find = [](std::uint64_t pc) { walked += runtime.find(pc) != nullptr ? 2 : 0; };
+  walk_ns[4] = fastest(
+                   50, [&] { by_frame_pointers(frame, find); }, 400) /
+               kDepth;
+}
 
 // Those of the innermost managed frame below native ones.
 Registers innermost_managed(const Registers& native) {
@@ -268,6 +301,11 @@ int main(int argc, char**) {
   Chain(kDepth, reinterpret_cast<void*>(&measure_walks)).run();
   fmt::print("a managed frame, ns, of {}: {:.1f}; light {:.1f}; the same frames by StackWalker {:.1f}\n", kDepth,
              walk_ns[0], walk_ns[1], walk_ns[2]);
+  measure_frame_pointers(kDepth);
+  fmt::print(
+      "a frame by frame pointers, ns: {:.2f}, the managed one {:.0f} times that; with the method looked up {:.2f}, "
+      "{:.1f} times\n",
+      walk_ns[3], walk_ns[0] / walk_ns[3], walk_ns[4], walk_ns[0] / walk_ns[4]);
   const std::vector<std::byte> roots = map_of_method(inner);
   inner.roots = roots;
   Chain(kScanned, reinterpret_cast<void*>(&measure_scan)).run();

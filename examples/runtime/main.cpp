@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -21,7 +22,8 @@ const char kUsage[] =
     "  --gc-stress        collects at every call and allocation\n"
     "  --heap=BYTES       of each half (32 MiB)\n"
     "  --check-stacks     keeps a shadow stack, compares walks with it, and says how many were wrong\n"
-    "  --sample=US        compares in every thread every so many microseconds, in a signal handler\n"
+    "  --sample=US        compares in every thread, so many microseconds after the last time, in a signal handler\n"
+    "  --seconds=S        runs the file again and again until so many seconds have gone by\n"
     "  --alarm=S          raises SIGALRM after so many seconds, for a debugger to stop at\n"
     "  --windows-unwind   describes frames to walks by Windows unwind information, not by rows\n"
     "  --gdb              shows compiled code to GDB and LLDB\n";
@@ -44,6 +46,8 @@ bool parse_option(const std::string& text, lilt::Options& options) {
     options.check_stacks = true;
   else if (name == "--sample")
     options.check_stacks = true, options.sample_us = static_cast<long>(value);
+  else if (name == "--seconds")
+    options.seconds = static_cast<long>(value);
   else if (name == "--alarm")
     alarm(static_cast<unsigned>(value));
   else if (name == "--windows-unwind")
@@ -98,7 +102,9 @@ int main(int argc, char** argv) {
   } catch (const std::runtime_error& error) {
     return std::fprintf(stderr, "%s: %s\n", file, error.what()), 2;
   }
-  runtime.run_main();
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(options.seconds);
+  do runtime.run_main();
+  while (std::chrono::steady_clock::now() < end);
   std::fflush(stdout);
   if (options.check_stacks) runtime.report();
   return runtime.wrong == 0 ? 0 : 4;

@@ -28,6 +28,7 @@ struct Options {
   bool check_stacks = false;    // keeps a shadow stack, and compares every walk with it
   bool windows_unwind = false;  // walks go by Windows unwind information, not by rows
   bool gdb = false;
+  long seconds = 0;              // runs the program again until they have gone by
   long sample_us = 0;            // compares in a signal handler, so often
   std::uint32_t tier_up = 1000;  // calls until a function is compiled again; 0: never
   std::uint32_t again = 0;       // and so many later once more, and so on; 0: never
@@ -118,6 +119,9 @@ struct Thread {
   Runtime* runtime = nullptr;
   windlass::managed::MutatorThread* mutator = nullptr;
   std::vector<std::string>* trace = nullptr;  // of the exception thrown last
+  std::optional<timer_t> sampler;
+
+  void sample_later() const;
 };
 
 // ---- the runtime --------------------------------------------------------------------------------------------------
@@ -233,8 +237,7 @@ class Attached {
   windlass::managed::MutatorThread mutator_;
   std::unique_ptr<Shadow[]> shadow_;
   std::vector<std::string> trace_;
-  void start_sampling(long microseconds);
-  std::optional<timer_t> timer_;
+  void start_sampling();
 };
 
 // `place` is asked once for room.

@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
 
 #include "machine.h"
 #include "runtime.h"
@@ -83,29 +84,34 @@ thread_local constinit Thread* this_thread = nullptr;
 // ---- threads ------------------------------------------------------------------------------------------------------
 
 Attached::Attached(Runtime& runtime) : shadow_(runtime.options.check_stacks ? new Shadow[kShadowDepth] : nullptr) {
-  thread = {.shadow = shadow_.get(), .runtime = &runtime, .mutator = &mutator_, .trace = &trace_};
+  thread = {.shadow = shadow_.get(), .runtime = &runtime, .mutator = &mutator_, .trace = &trace_, .sampler = {}};
   mutator_.personality = &runtime;
   runtime.suspender.attach(mutator_);
   this_thread = &thread;
-  if (runtime.options.sample_us != 0) start_sampling(runtime.options.sample_us);
+  if (runtime.options.sample_us != 0) start_sampling();
+}
+
+// The next sample is taken so long after the one before, not every so often: where handlers take longer than that, the
+// thread would do nothing else. Signal-safe.
+void Thread::sample_later() const {
+  const timespec later{.tv_sec = 0, .tv_nsec = runtime->options.sample_us * 1000};
+  const itimerspec once{.it_interval = {}, .it_value = later};
+  if (sampler) timer_settime(*sampler, 0, &once, nullptr);
 }
 
 // Signals for this thread alone: the process's own timers of processor time tick with the scheduler, which is slow.
-void Attached::start_sampling(long microseconds) {
+void Attached::start_sampling() {
   sigevent event{};
   event.sigev_notify = SIGEV_THREAD_ID;
   event.sigev_signo = SIGPROF;
   event._sigev_un._tid = static_cast<int>(syscall(SYS_gettid));
   timer_t made{};
-  if (timer_create(CLOCK_MONOTONIC, &event, &made) != 0) return;
-  timer_ = made;
-  const timespec interval{.tv_sec = 0, .tv_nsec = microseconds * 1000};
-  const itimerspec timer{.it_interval = interval, .it_value = interval};
-  timer_settime(made, 0, &timer, nullptr);
+  if (timer_create(CLOCK_MONOTONIC, &event, &made) == 0) thread.sampler = made;
+  thread.sample_later();
 }
 
 Attached::~Attached() {
-  if (timer_) timer_delete(*timer_);
+  if (const auto sampler = std::exchange(thread.sampler, std::nullopt)) timer_delete(*sampler);
   this_thread = nullptr;
   thread.runtime->suspender.detach(mutator_);
 }
@@ -293,7 +299,10 @@ void Runtime::handle_samples() {
   action.sa_flags = SA_SIGINFO | SA_RESTART;
   action.sa_sigaction = [](int, siginfo_t*, void* context) {
     const int kept = errno;
-    if (Thread* thread = this_thread) thread->runtime->check_stack(windlass::registers_of(context), *thread);
+    if (Thread* thread = this_thread) {
+      thread->runtime->check_stack(windlass::registers_of(context), *thread);
+      thread->sample_later();
+    }
     errno = kept;
   };
   sigaction(SIGPROF, &action, nullptr);

@@ -238,9 +238,6 @@ class ManagedWalker {
   // Managed code has run since, and a collector with it: the registers of the frame at hand (kFrameless) as they are
   // now. Its caller is looked for again.
   void refresh(const Registers& registers);
-  // Another walk of the same stack took these frames already (a dispatch that collided with an older one): goes on as
-  // that walker stands. Both are of one thread, with the same flags.
-  void copy_state(const ManagedWalker& other);
 
   class Iterator {
    public:

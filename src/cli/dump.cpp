@@ -242,12 +242,16 @@ class Dumper final : public source::FormatVisitor {
   bool listed_ = false;
 };
 
-// What Microsoft's dumpbin prints is of PE images of x64 alone.
+// What Microsoft's dumpbin prints of PE images of x64. Of ARM64 it disassembles what the codes stand for and what is
+// there, side by side, in the syntax of Microsoft's assembler; that is not written here.
 class DumpbinDumper final : public source::FormatVisitor {
  public:
   DumpbinDumper(TextWriter& out, source::ErrorSink report) : out_(out), report_(report) {}
   void winx64(const source::UnwindSource&, const winx64::Functions& functions) override {
     dump_winx64(functions, out_, report_, DumpForm::kDumpbin);
+  }
+  void winarm64(const source::UnwindSource&, const winarm64::Functions&) override {
+    report_(Error{ErrorCode::kUnsupported, "ARM64 images are not printed in dumpbin's form: leave --dumpbin out"});
   }
   void rows(const source::UnwindSource&) override {
     report_(Error{ErrorCode::kUnsupported, "dumpbin's form is that of PE images of x64: leave --dumpbin out"});

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "arch/registers.h"
+#include "code/aarch64_encoding.h"
 #include "code/stack_effect.h"
 
 namespace windlass::code {
@@ -42,6 +43,22 @@ std::optional<std::uint64_t> find_eh_return(ByteView code, std::uint64_t address
   return std::nullopt;
 }
 
+constexpr std::uint32_t kAddX4ToSp = 0x8b24'63ff, kRet = 0xd65f'03c0;
+constexpr unsigned kX4 = 4;
+
+a64::Word word_at(ByteView code, std::uint64_t offset) {
+  a64::Word word{};
+  std::memcpy(&word.bits, code.data() + offset, sizeof word.bits);
+  return word;
+}
+
+bool sets_x4(a64::Word word) {
+  if (word.is_branch_or_system()) return false;
+  if (!word.is_load_store()) return word.rd() == kX4;
+  const bool loads = word.bit(22), of_vectors = word.bit(26);
+  return loads && !of_vectors && (word.rd() == kX4 || (word.is_pair() && word.rt2() == kX4));
+}
+
 }  // namespace
 
 bool saves_landing_registers(const FrameRow& row, Architecture architecture) {
@@ -62,6 +79,33 @@ bool behind_eh_return(ByteView before, Architecture architecture) {
   const std::size_t skipped = architecture == Architecture::kI386 ? 1 : 0;  // mov esp, ecx has no prefix
   return before.size() == sizeof kMovRspRcx &&
          std::memcmp(before.data() + skipped, kMovRspRcx + skipped, sizeof kMovRspRcx - skipped) == 0;
+}
+
+WayOut way_out(ByteView function, std::uint64_t begin, std::uint64_t pc) {
+  constexpr unsigned kMost = 64;  // instructions
+  constexpr std::uint32_t kMovX4Zero = 0xd280'0004;
+  bool called = false, set = false;
+  for (unsigned i = 0; i < kMost; ++i, pc += 4) {
+    const std::uint64_t offset = pc - begin;
+    if (offset % 4 != 0 || offset >= function.size() || function.size() - offset < 4) break;
+    const a64::Word word = word_at(function, offset);
+    if (word.bits == kAddX4ToSp) return called || set ? WayOut::kLanding : WayOut::kAsX4HasIt;
+    if (word.bits == kMovX4Zero) break;
+    set |= sets_x4(word);
+    if (word.is_b()) {
+      pc = word.branch_target(pc) - 4;
+    } else if (word.is_call()) {
+      if (called) break;
+      called = true;
+    } else if (word.is_branch_register() || word.is_b_cond() || word.is_cbz() || word.is_tbz()) {
+      break;
+    }
+  }
+  return WayOut::kPlain;
+}
+
+bool is_eh_return_end(ByteView code) {
+  return code.size() == kEhReturnEnd && word_at(code, 0).bits == kAddX4ToSp && word_at(code, 4).bits == kRet;
 }
 
 std::optional<EhReturnPart> eh_return_part(ByteView function, std::uint64_t address) {

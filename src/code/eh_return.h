@@ -1,7 +1,7 @@
-// GCC's __builtin_eh_return in x86-64 and i386 code: how libgcc's _Unwind_RaiseException and its like go to a landing
-// pad.
+// GCC's __builtin_eh_return: how libgcc's _Unwind_RaiseException and its like go to a landing pad.
 //
-// They save every register that a landing pad may want, rax and rdx included (i386: eax and edx, and so on).
+// They save every register that a landing pad may want, rax and rdx included (i386: eax and edx, and so on; AArch64,
+// below, x0 to x3).
 // uw_install_context_1 writes the landing pad's registers over the saved ones, the return address among them; the code
 // behind that call takes them back, moves rsp to rcx and jumps (GCC Internals, "Exception handling":
 // EH_RETURN_STACKADJ_RTX is rcx). From the call on, unwind information describes a frame that is no longer there.
@@ -37,5 +37,19 @@ struct EhReturnPart {
   std::uint64_t begin, end;
 };
 [[nodiscard]] std::optional<EhReturnPart> eh_return_part(ByteView function, std::uint64_t address);
+
+// The same on AArch64 (GCC 13 and before), where the end is one for landings and plain returns: `add sp, sp, x4; ret`,
+// behind the registers' being taken back. x4 (EH_RETURN_STACKADJ_RTX) is 0 for a plain return.
+enum class WayOut : std::uint8_t {
+  kPlain,    // or not there at all
+  kLanding,  // x4 is still to be set for it, or a call away
+  kAsX4HasIt,
+};
+// Where the code at `pc` of a function goes, straight and past one call at most. No allocation, thread-safe.
+[[nodiscard]] WayOut way_out(ByteView function, std::uint64_t begin, std::uint64_t pc);
+
+// The last two instructions of such a function.
+[[nodiscard]] bool is_eh_return_end(ByteView code);
+inline constexpr std::size_t kEhReturnEnd = 8;
 
 }  // namespace windlass::code

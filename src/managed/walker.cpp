@@ -490,28 +490,4 @@ void ManagedWalker::refresh(const Registers& registers) {
   state.kept = nullptr;
 }
 
-void ManagedWalker::copy_state(const ManagedWalker& other) {
-  State& to = state();
-  const State& from = other.state();
-  to.next = from.next;
-  to.frame = from.frame;
-  to.error = from.error;
-  to.method = from.method;
-  to.caller = from.caller;
-  to.caller_found = from.caller_found && from.kept == nullptr;
-  to.outermost = from.outermost;
-  to.from_managed = from.from_managed;
-  to.first = from.first;
-  to.faulted = from.faulted;
-  to.next_frame = from.next_frame;
-  to.next_record = from.next_record;
-  to.view = from.view;
-  to.skip_to = from.skip_to;
-  to.skipping = from.skipping;
-  to.reported = from.reported;
-  to.lowest = from.lowest;
-  to.native.reset();
-  if (from.native) to.native.emplace(*to.thread.space, from.native->frame().registers);
-}
-
 }  // namespace windlass::managed

@@ -140,11 +140,17 @@ bool on_another_stack(const StepContext& context, const FrameRow& row) {
          code::replaces_stack(ByteView(code, size), row.begin).has_value();
 }
 
-// Can it be the row of an instruction that is all that is left before the jump to a landing pad? On i386 it has the
-// rules of eh_return's frame no more.
-bool may_have_left(Architecture architecture, const FrameRow& row) {
-  return architecture == Architecture::kI386 &&
-         (row.cfa == CfaRule::at(i386::kEcx, 4) || row.cfa == CfaRule::at(i386::kEsp, 4));
+// Can the instruction be one that is left before the jump to a landing pad, whose row has the rules of eh_return's
+// frame no more? i386: the last. AArch64: either of two, behind which the function does nothing else.
+bool may_have_left(const StepContext& context, const FrameRow& row) {
+  switch (context.space.architecture()) {
+    case Architecture::kI386: return row.cfa == CfaRule::at(i386::kEcx, 4) || row.cfa == CfaRule::at(i386::kEsp, 4);
+    case Architecture::kAArch64:
+      return row.cfa == CfaRule::at(aarch64::kSp, 0) && row.end - row.begin == code::kEhReturnEnd &&
+             row.registers.size() == 0;
+    case Architecture::kX86_64: break;
+  }
+  return false;
 }
 
 // Is the row's answer for this pc the same whatever registers and stack are? At a call, what was accepted is never
@@ -158,8 +164,7 @@ bool may_be_kept(const StepContext& context, const FrameRow& row, const Step& st
   const Architecture architecture = context.space.architecture();
   const auto word = static_cast<std::int32_t>(Registers::word_size(architecture));
   const CfaRule entry = CfaRule::at(Registers::sp_number(architecture), word);
-  return code_agrees && step.status.ok() && row.cfa != entry && !installs_context(row) &&
-         !may_have_left(architecture, row);
+  return code_agrees && step.status.ok() && row.cfa != entry && !installs_context(row) && !may_have_left(context, row);
 }
 
 bool leads_nowhere(const StepContext& context, const FrameRow& row, Step& step) {
@@ -183,8 +188,8 @@ bool by_cfi(const StepContext& context, Step& step) {
     return true;
   }
   const bool exact = !pc.is_return_address();
-  const bool may_land = code::saves_landing_registers(row, context.space.architecture()) ||
-                        (exact && may_have_left(context.space.architecture(), row));
+  const bool may_land =
+      code::saves_landing_registers(row, context.space.architecture()) || (exact && may_have_left(context, row));
   if (may_land && by_landing(context, row, step)) return true;
   if (exact && installs_context(row) && before_context(context, row, step)) return true;
   apply_row(context, row, FrameOrigin::kCfi, step);

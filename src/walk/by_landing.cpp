@@ -15,12 +15,15 @@ namespace windlass::walk {
 namespace {
 
 constexpr std::size_t kMostWords = 512;
+constexpr RegisterNumber kX4 = 4;
 
 // The frame of the function, from sp up to its CFA.
 struct FrameWords {
   const Architecture architecture;
   const unsigned word = Registers::word_size(architecture);  // bytes
-  const RegisterNumber return_column = Registers::pc_number(architecture);
+  // In libgcc's arrays; AArch64's is the link register's.
+  const RegisterNumber return_column =
+      architecture == Architecture::kAArch64 ? aarch64::kX30 : Registers::pc_number(architecture);
   std::uint64_t words[kMostWords];
   std::size_t count = 0;
   std::uint64_t begin = 0, cfa = 0;
@@ -46,7 +49,7 @@ std::uint64_t slot_of(const RegisterRule& rule, std::uint64_t cfa) {
 template <typename Use>
 bool each_saved(const FrameWords& frame, const FrameRow& row, Use&& use) {
   for (const RegisterEntry entry : row.registers)
-    if (entry.reg < frame.return_column && entry.rule.is(RegisterRule::kAtCfa) && !use(entry.reg, entry.rule))
+    if (entry.reg != frame.return_column && entry.rule.is(RegisterRule::kAtCfa) && !use(entry.reg, entry.rule))
       return false;
   return row.return_address.is(RegisterRule::kAtCfa) && use(frame.return_column, row.return_address);
 }
@@ -73,7 +76,8 @@ bool is_target(const FrameWords& frame, const FrameRow& row, std::size_t at, std
 }
 
 bool find_contexts(const FrameWords& frame, const FrameRow& row, Contexts& found) {
-  const std::size_t least = frame.return_column + 1u;
+  std::size_t least = frame.return_column + 1u;
+  for (const RegisterEntry entry : row.registers) least = std::max(least, entry.reg + std::size_t{1});
   std::size_t own = 0;
   while (own + least < frame.count && !is_own(frame, row, own)) ++own;
   std::size_t length = least;
@@ -96,13 +100,13 @@ bool by_contexts(const StepContext& context, const FrameRow& row, std::uint64_t 
   const Registers& callee = context.frame.registers;
   Registers next(callee.architecture());
   step.saved = context.frame.saved;
-  std::uint64_t pc = 0, own_pc = 0;
+  std::uint64_t copied_pc = 0, own_pc = 0;
   const bool read = each_saved(frame, row, [&](RegisterNumber reg, const RegisterRule& rule) {
     const std::uint64_t at = frame.words[found.target + reg];
     std::uint64_t value = 0;
     if (!memory.read(at, &value, frame.word)) return false;
     if (reg == frame.return_column) {
-      pc = value;
+      copied_pc = value;
       return memory.read(slot_of(rule, cfa), &own_pc, frame.word);
     }
     if (!is_callee_saved(callee.architecture(), reg)) return true;
@@ -111,10 +115,12 @@ bool by_contexts(const StepContext& context, const FrameRow& row, std::uint64_t 
     return true;
   });
   if (!read) return false;
-  // The landing pad's address is written over the one that has been copied.
-  if (own_pc != frame.words[found.own + found.cfa + 1]) pc = own_pc;
+  // The landing pad's address is written over the one that has been copied. It is no return address: what stands before
+  // it is another part of its function.
+  const bool at_pad = own_pc != frame.words[found.own + found.cfa + 1] && own_pc != copied_pc;
   next.set_sp(frame.words[found.target + found.cfa]);
-  next.set_pc(CodeAddress::return_address(pc));
+  next.set_pc(at_pad ? CodeAddress::instruction(own_pc)
+                     : CodeAddress::return_address(copied_pc & ~context.space.pointer_mask()));
   step.caller = next;
   step.status = {};
   step.origin = FrameOrigin::kCfi;
@@ -140,13 +146,20 @@ bool by_tail(const StepContext& context, FrameRow row, Step& step) {
   return accept(context, step);
 }
 
-}  // namespace
+// In the part of the function that goes to a landing pad, and to nowhere else.
+bool by_installation(const StepContext& context, const FrameRow& row, Step& step) {
+  const Registers& registers = context.frame.registers;
+  const std::uint64_t cfa = registers.get(row.cfa.reg()) + static_cast<std::uint64_t>(std::int64_t{row.cfa.offset()});
+  if (registers.has(row.cfa.reg()) && by_contexts(context, row, cfa, step)) return true;
+  step.status = {WalkEnd::kLost,
+                 Error{ErrorCode::kNotFound, "the caller's registers have been overwritten", registers.pc().value()}};
+  return true;
+}
 
-bool by_landing(const StepContext& context, const FrameRow& row, Step& step) {
+bool by_landing_of_x86(const StepContext& context, const FrameRow& row, Step& step) {
   constexpr RegisterNumber kRcx = 2;
   const Registers& registers = context.frame.registers;
   const Architecture architecture = context.space.architecture();
-  if (architecture == Architecture::kAArch64 || !row.cfa.is(CfaRule::kRegister)) return false;
   const std::uint64_t pc = registers.pc().value();
   std::uint8_t code[code::kEhReturnBytes];
   const auto read = [&](std::uint64_t address, std::size_t size) {
@@ -159,11 +172,48 @@ bool by_landing(const StepContext& context, const FrameRow& row, Step& step) {
     return by_tail(context, row, step);
   if (!code::saves_landing_registers(row, architecture)) return false;
   const std::uint64_t most = std::min<std::uint64_t>(sizeof code, context.module->info().end - pc);
-  if (!code::leads_to_eh_return(read(pc, most), pc, architecture)) return false;
-  const std::uint64_t cfa = registers.get(row.cfa.reg()) + static_cast<std::uint64_t>(std::int64_t{row.cfa.offset()});
-  if (registers.has(row.cfa.reg()) && by_contexts(context, row, cfa, step)) return true;
-  step.status = {WalkEnd::kLost, Error{ErrorCode::kNotFound, "the caller's registers have been overwritten", pc}};
-  return true;
+  return code::leads_to_eh_return(read(pc, most), pc, architecture) && by_installation(context, row, step);
+}
+
+// The last two instructions, add sp, sp, x4; ret: `row` says where the frame was.
+bool by_end_of_aarch64(const StepContext& context, const FrameRow& row, Step& step) {
+  const Registers& registers = context.frame.registers;
+  std::uint8_t code[code::kEhReturnEnd];
+  if (!registers.has(kX4) || registers.get(kX4) == 0 || !read_code(context, row.begin, code, sizeof code) ||
+      !code::is_eh_return_end(ByteView(std::span(code))))
+    return false;
+  apply_row(context, row, FrameOrigin::kCfi, step);
+  if (!step.status.ok()) return false;
+  if (registers.pc().value() == row.begin) step.caller.set_sp(step.caller.sp() + registers.get(kX4));
+  step.caller.set_pc(CodeAddress::instruction(step.caller.pc().value()));
+  return accept(context, step);
+}
+
+bool by_landing_of_aarch64(const StepContext& context, const FrameRow& row, Step& step) {
+  constexpr std::uint64_t kMost = 1024;
+  const Registers& registers = context.frame.registers;
+  if (!code::saves_landing_registers(row, Architecture::kAArch64)) return by_end_of_aarch64(context, row, step);
+  const auto function = context.module->function_at(registers.pc().lookup());
+  std::uint8_t code[kMost];
+  if (!function || function->end - function->begin > kMost) return false;
+  const std::uint64_t size = function->end - function->begin;
+  if (!read_code(context.space, function->begin, code, size)) return false;
+  switch (code::way_out(ByteView(std::span(code).first(size)), function->begin, registers.pc().value())) {
+    case code::WayOut::kPlain: return false;
+    case code::WayOut::kAsX4HasIt:
+      if (registers.has(kX4) && registers.get(kX4) == 0) return false;
+      break;
+    case code::WayOut::kLanding: break;
+  }
+  return by_installation(context, row, step);
+}
+
+}  // namespace
+
+bool by_landing(const StepContext& context, const FrameRow& row, Step& step) {
+  if (!row.cfa.is(CfaRule::kRegister)) return false;
+  return context.space.architecture() == Architecture::kAArch64 ? by_landing_of_aarch64(context, row, step)
+                                                                : by_landing_of_x86(context, row, step);
 }
 
 }  // namespace windlass::walk

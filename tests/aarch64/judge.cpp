@@ -54,6 +54,16 @@ Registers registers_of(const CpuState& state) {
   return registers;
 }
 
+Claim claim_of(const Frame& frame) {
+  Claim claim{frame.registers.get(kPc), frame.sp(), {}, 0};
+  for (unsigned i = 0; i < kSavedRegisters; ++i) {
+    const auto number = static_cast<RegisterNumber>(saved_register_dwarf(i));
+    claim.saved[i] = frame.registers.get(number);
+    claim.known |= static_cast<std::uint32_t>(frame.registers.has(number)) << i;
+  }
+  return claim;
+}
+
 class Run final : ShadowStack::Sink {
  public:
   explicit Run(const Options& options) : options_(options), guest_(stub_), kernel_(stub_), stack_(*this) {}
@@ -62,12 +72,14 @@ class Run final : ShadowStack::Sink {
   void execute();
 
  private:
-  void left(const ShadowFrame& frame, std::uint32_t lost, std::size_t in_transfer) override;
+  void left(const ShadowFrame& frame, std::uint32_t lost, std::size_t in_transfer, const CpuState* to) override;
+  void judge_landing(std::uint64_t at, const Claim& claim, const CpuState* to);
   void after_syscall(const CpuState& from);
   Stop run_exclusive(std::uint64_t pc);
   bool deliver(int signal, CpuState interrupted);
   void judge_here();
   void judge_whole_stack();
+  void judge_when_it_lands();
   void count_kernel(const KernelWalk& walk);
   [[nodiscard]] KernelWalk kernel_walk();
   Judgement verdict_here();
@@ -81,11 +93,31 @@ class Run final : ShadowStack::Sink {
   std::uint64_t handlers_[65] = {};
 };
 
-void Run::left(const ShadowFrame& frame, std::uint32_t lost, std::size_t in_transfer) {
+// A frame of the landing pad's function: as a call that threw returns to it, or at the landing pad.
+void Run::judge_landing(std::uint64_t at, const Claim& claim, const CpuState* to) {
+  bool right = to != nullptr && claim.sp == to->sp;
+  bool is_call = false;
+  for (const ShadowFrame& frame : stack_.frames())
+    is_call |= frame.caller.pc == claim.pc && frame.caller.sp == claim.sp;
+  right = right && (is_call || claim.pc == to->pc);
+  for (unsigned i = 0; right && i < kSavedRegisters; ++i)
+    right = (claim.known >> i & 1) == 0 || claim.saved[i] == saved_register(*to, i);
+  ++(right ? report.landings : report.landings_wrong);
+  if (!right) ++report.landing_sites[guest_.name(at)];
+}
+
+void Run::left(const ShadowFrame& frame, std::uint32_t lost, std::size_t in_transfer, const CpuState* to) {
+  for (const auto& [at, claim] : frame.landings) judge_landing(at, claim, to);
   const std::size_t counted = frame.judgements.size() - in_transfer;
-  report.in_transfer += in_transfer;
-  for (std::size_t i = 0; i < counted; ++i) {
+  for (std::size_t i = 0; i < frame.judgements.size(); ++i) {
     Judgement judgement = frame.judgements[i];
+    if (i >= counted) {  // still the caller that a plain return has, or already the one that it is left for
+      if (judgement.verdict == Verdict::kWrong)
+        judge_landing(judgement.pc, judgement.got, to);
+      else
+        ++report.in_transfer;
+      continue;
+    }
     count_kernel(judgement.kernel);
     judgement.bad_registers &= ~lost;
     if (judgement.verdict == Verdict::kPcSp && judgement.bad_registers == 0) judgement.verdict = Verdict::kExact;
@@ -96,8 +128,8 @@ void Run::left(const ShadowFrame& frame, std::uint32_t lost, std::size_t in_tran
     Site& site = report.sites[guest_.name(judgement.pc)];
     ++site.count[static_cast<unsigned>(judgement.verdict)];
     site.bad_registers |= judgement.bad_registers;
-    site.got_pc = judgement.got_pc;
-    site.got_sp = judgement.got_sp;
+    site.got_pc = judgement.got.pc;
+    site.got_sp = judgement.got.sp;
     site.origin = judgement.origin;
   }
 }
@@ -120,7 +152,8 @@ void Run::count_kernel(const KernelWalk& walk) {
 Judgement Run::verdict_here() {
   const CpuState& state = stub_.state();
   const ShadowFrame& truth = stack_.top();
-  Judgement judgement{state.pc, 0, 0, 0, Verdict::kExact, 0, {}};
+  Judgement judgement;
+  judgement.pc = state.pc;
   StackWalker walker(guest_.space(), registers_of(state));
   const bool has_caller = walker.step();
   if (truth.kind == ShadowFrame::kBottom) {
@@ -135,17 +168,14 @@ Judgement Run::verdict_here() {
   }
   const Frame& caller = walker.frame();
   judgement.origin = static_cast<std::uint8_t>(caller.origin);
-  judgement.got_pc = caller.registers.get(kPc);
-  judgement.got_sp = caller.sp();
-  if (judgement.got_pc != truth.caller.pc || judgement.got_sp != truth.caller.sp) {
+  judgement.got = claim_of(caller);
+  if (judgement.got.pc != truth.caller.pc || judgement.got.sp != truth.caller.sp) {
     judgement.verdict = Verdict::kWrong;
     return judgement;
   }
-  for (unsigned i = 0; i < kSavedRegisters; ++i) {
-    const auto number = static_cast<RegisterNumber>(saved_register_dwarf(i));
-    if (!caller.registers.has(number) || caller.registers.get(number) != saved_register(truth.caller, i))
+  for (unsigned i = 0; i < kSavedRegisters; ++i)
+    if ((judgement.got.known >> i & 1) == 0 || judgement.got.saved[i] != saved_register(truth.caller, i))
       judgement.bad_registers |= 1u << i;
-  }
   if (judgement.bad_registers != 0) judgement.verdict = Verdict::kPcSp;
   return judgement;
 }
@@ -162,54 +192,73 @@ KernelWalk Run::kernel_walk() {
   return kernel_.walk(stub_.state(), frames, trusted);
 }
 
+// The index of the frame whose caller's frame this is: the caller as it calls, or, at a landing pad, as it goes on.
+std::size_t find_landing(const std::vector<ShadowFrame>& frames, std::size_t below, const Frame& claim) {
+  for (const bool anywhere : {false, true})
+    for (std::size_t i = below; i-- > 1;)
+      if (frames[i].caller.sp == claim.sp() && (anywhere || frames[i].caller.pc == claim.registers.get(kPc))) return i;
+  return 0;
+}
+
 void Run::judge_whole_stack() {
-  for (const ShadowFrame& frame : stack_.frames()) {
-    if (!is_rewritten(frame)) continue;
-    ++report.stacks_rewritten;
-    return;
-  }
   ++report.stacks;
   StackWalker walker(guest_.space(), registers_of(stub_.state()));
-  const auto& frames = stack_.frames();
+  std::vector<ShadowFrame>& frames = stack_.frames();
   std::uint64_t at = stub_.state().pc;
+  bool lands = false;
   std::string guess;  // the first frame that was guessed
   for (std::size_t i = frames.size(); i-- > 1;) {
-    const CpuState& truth = frames[i].caller;
     if (!walker.step()) {
       ++report.stacks_short;
       ++report.stack_ends[guest_.name(at) + " " + std::string(end_name(walker.end_reason()))];
       return;
     }
-    if (walker.frame().registers.get(kPc) != truth.pc || walker.frame().sp() != truth.sp) {
-      ++report.stacks_wrong;
-      ++report.stack_ends[guest_.name(at) + " wrong by " + std::string(origin_name(walker.frame().origin))];
-      return;
+    const Frame& frame = walker.frame();
+    if (frame.registers.get(kPc) != frames[i].caller.pc || frame.sp() != frames[i].caller.sp) {
+      const std::size_t landing = lands ? 0 : find_landing(frames, i + 1, frame);
+      if (landing == 0) {
+        ++report.stacks_wrong;
+        ++report.stack_ends[guest_.name(at) + " wrong by " + std::string(origin_name(frame.origin))];
+        return;
+      }
+      frames[i].landings.emplace_back(stub_.state().pc, claim_of(frame));
+      lands = true;
+      i = landing;
     }
-    if (guess.empty() && walker.frame().certainty == FrameCertainty::kGuessed)
-      guess = ", a guess from " + guest_.name(at) + " by " + std::string(origin_name(walker.frame().origin));
-    at = truth.pc;
+    if (guess.empty() && frame.certainty == FrameCertainty::kGuessed)
+      guess = ", a guess from " + guest_.name(at) + " by " + std::string(origin_name(frame.origin));
+    at = frames[i].caller.pc;
   }
   if (!walker.step() && walker.end_reason() == WalkEnd::kComplete) {
     ++report.stacks_right;
+    report.stacks_landing += lands ? 1 : 0;
     return;
   }
   ++(walker.end_reason() == WalkEnd::kGuessed ? report.stacks_unproven : report.stacks_wrong);
   ++report.stack_ends[guest_.name(at) + " ends with " + std::string(end_name(walker.end_reason())) + guess];
 }
 
+// The return address is gone, so where the frame will go is its caller.
+void Run::judge_when_it_lands() {
+  StackWalker walker(guest_.space(), registers_of(stub_.state()));
+  if (!walker.step())
+    ++report.landings_refused;
+  else
+    stack_.top().landings.emplace_back(stub_.state().pc, claim_of(walker.frame()));
+}
+
 void Run::judge_here() {
-  if (stack_.above_caller(stub_.state())) {
-    ++report.above_caller;
-    return;
-  }
-  if (is_rewritten(stack_.top())) {
-    ++report.rewritten;
-    return;
-  }
-  stack_.top().judgements.push_back(verdict_here());
-  if (options_.kernel_stack != 0 && report.steps % options_.kernel_stack == 0)
-    stack_.top().judgements.back().kernel = kernel_walk();
-  if (options_.whole_stack != 0 && report.steps % options_.whole_stack == 0) judge_whole_stack();
+  const bool above = stack_.above_caller(stub_.state());
+  const bool rewritten = !above && is_rewritten(stack_.top());
+  report.above_caller += above ? 1 : 0;
+  report.rewritten += rewritten ? 1 : 0;
+  if (above || rewritten)
+    judge_when_it_lands();
+  else
+    stack_.top().judgements.push_back(verdict_here());
+  const bool kernel = options_.kernel_stack != 0 && report.steps % options_.kernel_stack == 0;
+  if (kernel && !above && !rewritten) stack_.top().judgements.back().kernel = kernel_walk();
+  if (!above && options_.whole_stack != 0 && report.steps % options_.whole_stack == 0) judge_whole_stack();
 }
 
 // A system call was executed. qemu stops only when the instruction behind it is done, too.
@@ -338,19 +387,18 @@ std::string Report::text(std::size_t most_sites) const {
   };
   using Number = unsigned long long;
   if (!problem.empty()) add("note: %s\n", problem.c_str());
-  add("steps %llu judged %llu signals %llu signed %llu  not judged: transfers %llu rewritten %llu above-caller %llu  "
-      "strange "
-      "%llu\n",
-      Number{steps}, Number{judged}, Number{signals}, Number{signed_links}, Number{in_transfer}, Number{rewritten},
-      Number{above_caller}, Number{strange});
+  add("steps %llu judged %llu signals %llu signed %llu  not judged: transfers %llu  strange %llu\n", Number{steps},
+      Number{judged}, Number{signals}, Number{signed_links}, Number{in_transfer}, Number{strange});
+  add("landings: right %llu wrong %llu refused %llu  (rewritten %llu above-caller %llu)\n", Number{landings},
+      Number{landings_wrong}, Number{landings_refused}, Number{rewritten}, Number{above_caller});
   add("EXACT %.4f%%  PCSP-or-better %.4f%%  PCSP %llu WRONG %llu ENDS %llu REFUSED %llu\n", share(Verdict::kExact),
       share(Verdict::kExact) + share(Verdict::kPcSp), Number{count[1]}, Number{count[2]}, Number{count[3]},
       Number{count[4]});
   add("by: cfi %llu code %llu frame-pointer %llu leaf %llu other %llu\n", Number{by_origin[1]}, Number{by_origin[2]},
       Number{by_origin[3]}, Number{by_origin[4]}, Number{by_origin[0] + by_origin[5]});
-  add("whole stacks %llu: right %llu unproven %llu short %llu wrong %llu (not judged: rewritten %llu)\n",
-      Number{stacks}, Number{stacks_right}, Number{stacks_unproven}, Number{stacks_short}, Number{stacks_wrong},
-      Number{stacks_rewritten});
+  add("whole stacks %llu: right %llu unproven %llu short %llu wrong %llu, to a landing pad %llu\n", Number{stacks},
+      Number{stacks_right}, Number{stacks_unproven}, Number{stacks_short}, Number{stacks_wrong},
+      Number{stacks_landing});
   std::vector<std::pair<std::string, Site>> order(sites.begin(), sites.end());
   std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
     const auto total = [](const Site& s) { return s.count[1] + s.count[2] + s.count[3] + s.count[4]; };
@@ -368,6 +416,7 @@ std::string Report::text(std::size_t most_sites) const {
       Number{kernel_stacks}, Number{kernel_frames}, Number{kernel_complete}, Number{kernel_truncated},
       Number{kernel_wrong}, Number{kernel_plain}, Number{kernel_memo_differences});
   for (const auto& [where, times] : kernel_ends) add("  %s (%llu)\n", where.c_str(), Number{times});
+  for (const auto& [where, times] : landing_sites) add("  landing: %s (%llu)\n", where.c_str(), Number{times});
   for (const std::string& text : kernel_problems) add("  %s\n", text.c_str());
   for (const auto& [where, times] : stack_ends) add("  stack: %s (%llu)\n", where.c_str(), Number{times});
   return all;

@@ -36,21 +36,26 @@ struct Report {
   std::uint64_t judged = 0;
   std::uint64_t count[kVerdicts] = {};
   std::uint64_t in_transfer = 0;   // not judged: after the last call of code that then went elsewhere (longjmp)
-  std::uint64_t rewritten = 0;     // not judged: the return address on the stack has been replaced (landing pads)
-  std::uint64_t above_caller = 0;  // not judged: sp has passed the caller's, before the jump
-  std::uint64_t strange = 0;       // returns to nowhere known
+  std::uint64_t rewritten = 0;     // judged as a landing: the return address on the stack has been replaced
+  std::uint64_t above_caller = 0;  // likewise: sp has passed the caller's, before the jump
+  std::uint64_t landings = 0;      // callers that were where a frame then went without returning, registers, too
+  std::uint64_t landings_wrong = 0, landings_refused = 0;
+  std::uint64_t strange = 0;  // returns to nowhere known
   std::uint64_t signals = 0;
   std::uint64_t signed_links = 0;  // return addresses stored with an authentication code
   std::uint64_t by_origin[8] = {};
-  std::uint64_t stacks = 0, stacks_right = 0, stacks_short = 0, stacks_wrong = 0, stacks_rewritten = 0;
+  std::uint64_t stacks = 0, stacks_right = 0, stacks_short = 0, stacks_wrong = 0;
+  std::uint64_t stacks_landing =
+      0;  // of the right ones: with a landing pad's frame in place of those that it takes down
   std::uint64_t stacks_unproven = 0;  // all frames right, but not said to be whole
   // The profiler's unwinder, on whole stacks.
   std::uint64_t kernel_stacks = 0, kernel_frames = 0, kernel_complete = 0, kernel_wrong = 0, kernel_truncated = 0;
   std::uint64_t kernel_plain = 0, kernel_memo_differences = 0;
-  std::map<std::string, std::uint64_t> kernel_ends;  // "module+0xaddress reason" of stacks that were short or wrong
-  std::vector<std::string> kernel_problems;          // of compiling tables
-  std::map<std::string, Site> sites;                 // "module+0xaddress" of what was not exact
-  std::map<std::string, std::uint64_t> stack_ends;   // where whole stacks went wrong, and how
+  std::map<std::string, std::uint64_t> kernel_ends;    // "module+0xaddress reason" of stacks that were short or wrong
+  std::vector<std::string> kernel_problems;            // of compiling tables
+  std::map<std::string, std::uint64_t> landing_sites;  // of wrong landings
+  std::map<std::string, Site> sites;                   // "module+0xaddress" of what was not exact
+  std::map<std::string, std::uint64_t> stack_ends;     // where whole stacks went wrong, and how
 
   [[nodiscard]] double share(Verdict verdict) const {
     return judged == 0

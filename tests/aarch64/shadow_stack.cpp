@@ -43,13 +43,13 @@ void ShadowStack::push(ShadowFrame::Kind kind, const CpuState& caller) {
   frames_.push_back(std::move(frame));
 }
 
-void ShadowStack::pop(const CpuState* returned, bool transfer) {
+void ShadowStack::pop(const CpuState* returned, const CpuState* to, bool transfer) {
   ShadowFrame& frame = frames_.back();
   std::uint32_t lost = 0;
   if (returned != nullptr)
     for (unsigned i = 0; i < kSavedRegisters; ++i)
       if (saved_register(*returned, i) != saved_register(frame.caller, i)) lost |= 1u << i;
-  sink_.left(frame, lost, transfer ? frame.judgements.size() - frame.since_return : 0);
+  sink_.left(frame, lost, transfer ? frame.judgements.size() - frame.since_return : 0, to);
   frames_.pop_back();
   frames_.back().since_return = frames_.back().judgements.size();
 }
@@ -60,7 +60,7 @@ void ShadowStack::returned(const CpuState& to) {
     const ShadowFrame& frame = frames_[i];
     if (frame.kind == ShadowFrame::kSignal) break;
     if (frame.caller.pc != to.pc || frame.caller.sp != to.sp) continue;
-    while (frames_.size() > i) pop(frames_.size() == i + 1 ? &to : nullptr, false);
+    while (frames_.size() > i) pop(frames_.size() == i + 1 ? &to : nullptr, &to, false);
     return;
   }
   transferred(to, true);
@@ -76,7 +76,7 @@ void ShadowStack::transferred(const CpuState& to, bool also_equal) {
     const bool elsewhere = frame.region != region;
     const bool passed = frame.caller.sp < to.sp || (also_equal && frame.caller.sp == to.sp);
     if (!elsewhere && !passed) break;
-    pop(nullptr, first);
+    pop(nullptr, &to, first);
     first = false;
   }
   if (!also_equal) return;
@@ -145,7 +145,7 @@ void ShadowStack::signalled(const CpuState& interrupted, const CpuState& at) {
 void ShadowStack::sigreturn() {
   while (frames_.size() > 1) {
     const bool done = frames_.back().kind == ShadowFrame::kSignal;
-    pop(nullptr, false);
+    pop(nullptr, nullptr, false);
     if (done) return;
   }
 }
@@ -157,8 +157,8 @@ CpuState ShadowStack::interrupted() const {
 }
 
 void ShadowStack::finish() {
-  while (frames_.size() > 1) pop(nullptr, false);
-  sink_.left(frames_.back(), 0, 0);
+  while (frames_.size() > 1) pop(nullptr, nullptr, false);
+  sink_.left(frames_.back(), 0, 0, nullptr);
 }
 
 }  // namespace windlass::aarch64_judge

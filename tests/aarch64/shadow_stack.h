@@ -33,13 +33,19 @@ struct KernelWalk {
   bool asked = false;
 };
 
+// A caller as the walker has it.
+struct Claim {
+  std::uint64_t pc = 0, sp = 0;
+  std::uint64_t saved[kSavedRegisters] = {};
+  std::uint32_t known = 0;  // of those, a bit each
+};
+
 struct Judgement {
-  std::uint64_t pc;
-  std::uint64_t got_pc;
-  std::uint64_t got_sp;
-  std::uint32_t bad_registers;  // a bit each
-  Verdict verdict;
-  std::uint8_t origin;  // FrameOrigin
+  std::uint64_t pc = 0;
+  Claim got;
+  std::uint32_t bad_registers = 0;  // a bit each
+  Verdict verdict = Verdict::kExact;
+  std::uint8_t origin = 0;  // FrameOrigin
   KernelWalk kernel;
 };
 
@@ -55,14 +61,17 @@ struct ShadowFrame {
   std::uint64_t link_value = 0;       // what it stored (with an authentication code, perhaps)
   std::vector<Judgement> judgements;  // while this frame was innermost; final when it is left
   std::size_t since_return = 0;       // of those: the first after its last callee returned
+  // Callers that are right if this frame is left for there (libgcc going to a landing pad), by the pc of the claim.
+  std::vector<std::pair<std::uint64_t, Claim>> landings;
 };
 
 class ShadowStack {
  public:
   // Takes what was judged in a frame that is left. `lost`: registers that the function did not preserve, a bit each.
-  // `in_transfer`: how many of the last judgements are of the code that then went elsewhere than to the caller.
+  // `in_transfer`: how many of the last judgements are of the code that then went elsewhere than to the caller: to
+  // `to`, which is null for a frame that was returned from or taken down by the end.
   struct Sink {
-    virtual void left(const ShadowFrame& frame, std::uint32_t lost, std::size_t in_transfer) = 0;
+    virtual void left(const ShadowFrame& frame, std::uint32_t lost, std::size_t in_transfer, const CpuState* to) = 0;
 
    protected:
     ~Sink() = default;
@@ -71,7 +80,7 @@ class ShadowStack {
   explicit ShadowStack(Sink& sink) : sink_(sink) { frames_.emplace_back(); }
 
   [[nodiscard]] ShadowFrame& top() { return frames_.back(); }
-  [[nodiscard]] const std::vector<ShadowFrame>& frames() const { return frames_; }
+  [[nodiscard]] std::vector<ShadowFrame>& frames() { return frames_; }
   [[nodiscard]] std::uint64_t strange_transfers() const { return strange_; }
   // Return addresses that were stored with an authentication code.
   [[nodiscard]] std::uint64_t signed_links() const { return signed_links_; }
@@ -96,7 +105,7 @@ class ShadowStack {
   };
   [[nodiscard]] unsigned region_of(std::uint64_t sp) const;
   void push(ShadowFrame::Kind kind, const CpuState& caller);
-  void pop(const CpuState* returned, bool transfer);
+  void pop(const CpuState* returned, const CpuState* to, bool transfer);
   void note_link_store(const CpuState& from, std::uint32_t word);
   void returned(const CpuState& to);
   void transferred(const CpuState& to, bool also_equal);

@@ -15,9 +15,10 @@ namespace {
 struct Case {
   const char* program;
   std::uint64_t most;
-  bool is_signed;           // compiled with return-address signing
-  bool has_signals;         // and must have had some
-  std::uint64_t every = 1;  // instructions from one walk of the profiler's unwinder to the next
+  bool is_signed;              // compiled with return-address signing
+  bool has_signals;            // and must have had some
+  std::uint64_t every = 1;     // instructions from one walk of the profiler's unwinder to the next
+  std::uint64_t landings = 0;  // callers that must at least have been judged while libgcc went to a landing pad
 };
 
 std::string find_program(const char* name) {
@@ -40,6 +41,7 @@ TEST_P(AArch64Exactness, EveryInstruction) {
   options.command = {program};
   options.most = test.most;
   options.kernel_stack = test.every;
+  options.bind_now = test.landings != 0;  // the first landing comes sooner
   const Report report = judge(options);
   fmt::print("{}", report.text(20));
   ASSERT_TRUE(report.problem.empty()) << report.problem;
@@ -47,6 +49,7 @@ TEST_P(AArch64Exactness, EveryInstruction) {
   EXPECT_EQ(report.count[static_cast<unsigned>(Verdict::kWrong)], 0u);
   EXPECT_EQ(report.count[static_cast<unsigned>(Verdict::kEnds)], 0u);
   EXPECT_EQ(report.stacks_wrong + report.stacks_short, 0u);
+  EXPECT_EQ(report.landings_wrong + report.landings_refused, 0u);
   // musl's start routine and qsort leave frames by a jump through a register. Where the frame record is not yet made,
   // and where a call through a register led there, nothing proves them. A few in a hundred of the stacks: they are
   // taken a fixed number of instructions apart, which may fall in step with a loop.
@@ -64,6 +67,7 @@ TEST_P(AArch64Exactness, EveryInstruction) {
     EXPECT_GT(report.kernel_plain, report.kernel_stacks);
     EXPECT_GE(report.kernel_complete * 100, report.kernel_stacks * 99);
   }
+  EXPECT_GE(report.landings, test.landings);
   EXPECT_EQ(report.signed_links > 0, test.is_signed);
   EXPECT_EQ(report.signals > 0, test.has_signals);
 }
@@ -71,7 +75,7 @@ TEST_P(AArch64Exactness, EveryInstruction) {
 INSTANTIATE_TEST_SUITE_P(
     Programs, AArch64Exactness,
     testing::Values(Case{"plain", 15000, false, false}, Case{"plain_framed", 8000, false, false},
-                    Case{"plain_signed", 15000, true, false}, Case{"throwing_signed", 15000, true, false},
+                    Case{"plain_signed", 15000, true, false}, Case{"throwing_signed", 40000, true, false, 20, 60},
                     Case{"signals_signed", 10000, true, true}, Case{"deep", 20000, false, true, 20},
                     Case{"deep_signed", 20000, true, true, 20}, Case{"plain_musl", 15000, false, false, 4},
                     Case{"signals_musl", 10000, false, true}),

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -15,6 +17,7 @@
 #include "support/child_program.h"
 #include "support/privilege.h"
 #include "support/run_command.h"
+#include "windlass/function_ref.h"
 
 namespace windlass {
 namespace {
@@ -26,11 +29,34 @@ using Names = std::vector<std::string>;
 const std::string kFolder = WINDLASS_MIXED_DIRECTORY;
 const std::string kSources = WINDLASS_MIXED_SOURCES;
 
-// Outermost last; without the kernel's.
+std::string without_offset(const std::string& name) { return name.substr(0, name.find("+0x")); }
+
+// Outermost last; without the kernel's. Code without names has its file's.
 Names names_of(const Profile& profile, const Sample& sample) {
   Names names;
-  for (const auto location : sample.locations)
-    for (const auto& line : profile.locations[location].lines) names.push_back(profile.functions[line.function].name);
+  for (const auto number : sample.locations) {
+    const auto& location = profile.locations[number];
+    for (const auto& line : location.lines) names.push_back(without_offset(profile.functions[line.function].name));
+    if (location.lines.empty() && location.module < profile.modules.size())
+      names.push_back(std::filesystem::path(profile.modules[location.module].path).filename());
+  }
+  return names;
+}
+
+// Of a walk's text: those of the first thread that is in a function.
+Names names_of(const std::string& walked, const std::string& innermost) {
+  Names names;
+  std::istringstream lines(walked);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("TID") && std::ranges::find(names, innermost) != names.end()) return names;
+    if (line.starts_with("TID")) names.clear();
+    const std::size_t at = line.find(" 0x");
+    if (!line.starts_with('#') || at == std::string::npos) continue;
+    std::string name = line.substr(line.find(' ', at + 1) + 1);
+    for (const char* behind : {" (interpreted)", " (inlined)", " at "}) name = name.substr(0, name.find(behind));
+    name = without_offset(name);
+    names.push_back(name.starts_with('/') ? std::filesystem::path(name).filename().string() : name);
+  }
   return names;
 }
 
@@ -45,14 +71,30 @@ bool has_chain(const Names& names, const Names& chain) {
   return true;
 }
 
+using Chains = std::vector<Names>;
+
+// Which of the chains is exactly what the names are that are in them at all? Files' count once, however many of their
+// functions follow each other.
+Chains::const_iterator exactly(const Names& names, const Chains& chains) {
+  Names own;
+  for (const std::string& name : names) {
+    const bool again = name.find(".so") != std::string::npos && !own.empty() && own.back() == name;
+    const bool is_ours =
+        std::ranges::any_of(chains, [&](const Names& chain) { return std::ranges::find(chain, name) != chain.end(); });
+    if (!again && is_ours) own.push_back(name);
+  }
+  return std::ranges::find(chains, own);
+}
+
 std::string text_of(const Names& names) {
   std::string text;
   for (const std::string& name : names) text += "  " + name + "\n";
   return text;
 }
 
-// Records the command, and asks of each sample in C's innermost function that it is whole and has the chain.
-void expect_recorded(const std::string& command, const Names& chain) {
+// Records the command, and asks of each sample in C's innermost function that it is whole and right.
+void expect_recorded(const std::string& command, const std::string& innermost,
+                     FunctionRef<bool(const Names& names, std::uint64_t count)> is_right) {
   if (const std::string reason = test::no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
   const std::string profile = kFolder + "/profile.pb.gz";
   const auto recorded =
@@ -64,11 +106,11 @@ void expect_recorded(const std::string& command, const Names& chain) {
   std::string example;
   for (const Sample& sample : read->samples) {
     const Names names = names_of(*read, sample);
-    if (std::ranges::find(names, chain.front()) == names.end()) continue;
+    if (std::ranges::find(names, innermost) == names.end()) continue;
     all += sample.count;
     if (profile::is_truncated(sample.end)) {
       truncated += sample.count;
-    } else if (!has_chain(names, chain)) {
+    } else if (!is_right(names, sample.count)) {
       wrong += sample.count;
       example = text_of(names);
     }
@@ -78,6 +120,31 @@ void expect_recorded(const std::string& command, const Names& chain) {
   EXPECT_GE(all, 20U) << recorded.output;
   EXPECT_LE(truncated, 1 + all / 100) << recorded.output;
   EXPECT_EQ(wrong, 0U) << example;
+}
+
+void expect_recorded(const std::string& command, const Names& chain) {
+  expect_recorded(command, chain.front(), [&](const Names& names, std::uint64_t) { return has_chain(names, chain); });
+}
+
+// Each sample has exactly one of the chains, and each chain has samples. The first ones of a process are from before
+// the agent knew its runtime, and have none of its functions, the outermost neither.
+void expect_recorded_exactly(const std::string& command, const Chains& chains) {
+  std::set<Chains::const_iterator> seen;
+  std::uint64_t all = 0, early = 0;
+  expect_recorded(command, chains.front().front(), [&](const Names& names, std::uint64_t count) {
+    all += count;
+    if (std::ranges::find(names, chains.front().back()) == names.end()) {
+      early += count;
+      return true;
+    }
+    const auto found = exactly(names, chains);
+    if (found != chains.end()) seen.insert(found);
+    return found != chains.end();
+  });
+  if (!test::no_privilege_to_sample().empty()) return;
+  ::printf("from before the runtime was known: %llu\n", static_cast<unsigned long long>(early));
+  EXPECT_LE(early * 4, all);
+  EXPECT_EQ(seen.size(), chains.size());
 }
 
 // Walks the running program until a thread is in C's innermost function.
@@ -92,6 +159,22 @@ void expect_walked(pid_t pid, const Names& chain) {
         found = output.find(wanted, found);
         ASSERT_NE(found, std::string::npos) << "no " << wanted << " in\n" << output;
       }
+      return;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  FAIL() << output;
+}
+
+// Likewise, and it has exactly one of the chains.
+void expect_walked_exactly(pid_t pid, const Chains& chains) {
+  const std::string& innermost = chains.front().front();
+  std::string output;
+  for (unsigned attempt = 0; attempt < 100; ++attempt) {
+    output = test::run(std::string(WINDLASS_COMMAND) + " walk -i -p " + std::to_string(pid) + " 2>&1").output;
+    const Names names = names_of(output, innermost);
+    if (std::ranges::find(names, innermost) != names.end()) {
+      EXPECT_NE(exactly(names, chains), chains.end()) << output;
       return;
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -162,6 +245,56 @@ TEST(MixedStack, GoCallsCCallsGoCallsC) {
   expect_recorded(program + " 2", chain);
   const test::ChildProgram running({program, "60"}, kFolder + "/go.out", STDOUT_FILENO);
   expect_walked(running.pid(), chain);
+}
+
+TEST(MixedStack, PythonCallsNumpyCallsPythonCallsC) {
+  const std::string python = "/usr/bin/python3";
+  ASSERT_EQ(test::run(python + " -c 'import numpy'").status, 0) << "packages.txt brings it";
+  ASSERT_EQ(make_c_library("libmixed.so", ""), "");
+  const auto numpy = test::run(python + " -c 'import numpy.core._multiarray_umath as m; print(m.__file__, end=\"\")'");
+  const std::string file = std::filesystem::path(numpy.output).filename();
+  const Names chain = {"mixed_spin", "inner", file,    "middle", "apply_along_axis", file, "key", "Row.__array__", file,
+                       "outer",      "outer", "outer", "outer",  "<module>"};
+  const std::string program = kSources + "/mixed_numpy.py", library = kFolder + "/libmixed.so";
+  expect_recorded_exactly(python + " " + program + " " + library + " 3", {chain});
+  const test::ChildProgram running({python, program, library, "60"}, kFolder + "/numpy.out", STDOUT_FILENO);
+  expect_walked_exactly(running.pid(), {chain});
+}
+
+// The node of this machine, whose headers are beside it.
+class MixedNode : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto found = test::run("readlink -f \"$(command -v node)\"");
+    if (found.status != 0) GTEST_SKIP() << "no node";
+    node = found.output.substr(0, found.output.find('\n'));
+    const auto headers = std::filesystem::path(node).parent_path().parent_path() / "include/node";
+    if (!std::filesystem::exists(headers / "node_api.h")) GTEST_SKIP() << "no headers of node";
+    ASSERT_EQ(make_c_library("mixed.node", "-I" + headers.string() + " " + kSources + "/mixed_node.c"), "");
+  }
+  void expect(const Chains& chains, const std::string& way) const {
+    const std::string program = kSources + "/mixed_node.js", addon = kFolder + "/mixed.node";
+    expect_recorded_exactly(node + " " + program + " " + addon + " 3 " + way, chains);
+    const test::ChildProgram running({node, program, addon, "60", way}, kFolder + "/node.out", STDOUT_FILENO);
+    expect_walked_exactly(running.pid(), chains);
+  }
+  std::string node;
+};
+
+TEST_F(MixedNode, CallsCCallsNodeCallsC) {
+  expect({{"mixed_spin", "addon_spin", "inner", "napi_call_function", "mixed_back", "mixed_enter", "addon_enter",
+           "outer", "outer", "outer", "outer", "main"}},
+         "");
+}
+
+// Before the throw, while what was thrown goes through C and JavaScript, and behind who caught it.
+TEST_F(MixedNode, CThrowsThroughNodeAndC) {
+  expect({{"mixed_spin", "addon_fail", "failing", "napi_call_function", "mixed_back", "mixed_enter", "addon_enter",
+           "outer", "outer", "outer", "outer", "main"},
+          {"mixed_spin", "addon_spin", "cleanup", "failing", "napi_call_function", "mixed_back", "mixed_enter",
+           "addon_enter", "outer", "outer", "outer", "outer", "main"},
+          {"mixed_spin", "addon_spin", "caught", "main"}},
+         "throws");
 }
 
 }  // namespace

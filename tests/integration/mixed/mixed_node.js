@@ -29,17 +29,17 @@ function outer(depth, callback) {
   return 0;
 }
 
-const end = Date.now() + Number(process.argv[3]) * 1000;
-while (Date.now() < end) {
-  if (process.argv[4] !== 'throws') {
-    outer(3, inner);
-    continue;
-  }
-  try {
-    outer(3, failing);
-    throw new Error('nothing was thrown');
-  } catch (error) {
-    if (error.message !== 'thrown by the add-on') throw error;
-    caught();
+function main(seconds, throws) {
+  const end = Date.now() + seconds * 1000;
+  while (Date.now() < end) {
+    try {
+      outer(3, throws ? failing : inner);
+      if (throws) throw new Error('nothing was thrown');
+    } catch (error) {
+      if (error.message !== 'thrown by the add-on') throw error;
+      caught();
+    }
   }
 }
+
+main(Number(process.argv[3]), process.argv[4] === 'throws');

@@ -72,6 +72,41 @@ TEST(EhReturn, OfI386) {
   EXPECT_FALSE(behind_eh_return(*view(kNarrowRaise).sub(24, kEhReturnMove), Architecture::kI386));
 }
 
+// As AArch64's ends (GCC 12): a way out for landings and plain returns, and one of its two ways there behind it.
+const Bytes kRaiseOfAArch64{0x04, 0x00, 0x80, 0xd2,   // 0: mov x4, 0
+                            0xfd, 0x7b, 0x40, 0xa9,   // 4: ldp x29, x30, [sp]
+                            0xe0, 0x07, 0x41, 0xa9,   // 8: ldp x0, x1, [sp, 16]
+                            0xff, 0x03, 0x3b, 0x91,   // 12: add sp, sp, 0xec0
+                            0xff, 0x63, 0x24, 0x8b,   // 16: add sp, sp, x4
+                            0xc0, 0x03, 0x5f, 0xd6,   // 20: ret
+                            0x61, 0xff, 0xff, 0x54,   // 24: b.ne 4
+                            0x00, 0x00, 0x00, 0x94,   // 28: bl uw_install_context_1
+                            0xe4, 0x03, 0x00, 0xaa,   // 32: mov x4, x0
+                            0x00, 0x00, 0x00, 0x94,   // 36: bl _Unwind_DebugHook
+                            0xa1, 0x07, 0x00, 0xf9,   // 40: str x1, [x29, 8]
+                            0xf6, 0xff, 0xff, 0x17};  // 44: b 4
+
+TEST(EhReturn, OfAArch64) {
+  const auto from = [&](std::uint64_t offset) { return way_out(view(kRaiseOfAArch64), 0x1000, 0x1000 + offset); };
+  EXPECT_EQ(from(0), WayOut::kPlain) << "x4 is 0";
+  EXPECT_EQ(from(4), WayOut::kAsX4HasIt);
+  EXPECT_EQ(from(16), WayOut::kAsX4HasIt);
+  EXPECT_EQ(from(20), WayOut::kPlain);
+  EXPECT_EQ(from(24), WayOut::kPlain) << "a branch";
+  EXPECT_EQ(from(28), WayOut::kPlain) << "two calls are to come: nothing has been written yet";
+  EXPECT_EQ(from(32), WayOut::kLanding);
+  EXPECT_EQ(from(36), WayOut::kLanding) << "x4 is what the call leaves there";
+  EXPECT_EQ(from(40), WayOut::kAsX4HasIt);
+  EXPECT_EQ(from(44), WayOut::kAsX4HasIt);
+  EXPECT_EQ(from(42), WayOut::kPlain) << "no instruction";
+  EXPECT_EQ(from(48), WayOut::kPlain) << "behind the code";
+  EXPECT_EQ(way_out(view({0x00, 0x00, 0x00, 0x14}), 0x1000, 0x1000), WayOut::kPlain) << "b to itself, for ever";
+  EXPECT_EQ(way_out(view({0xff, 0xff, 0xff, 0x17}), 0x1000, 0x1000), WayOut::kPlain) << "b out of the function";
+  EXPECT_TRUE(is_eh_return_end(*view(kRaiseOfAArch64).sub(16, kEhReturnEnd)));
+  EXPECT_FALSE(is_eh_return_end(*view(kRaiseOfAArch64).sub(12, kEhReturnEnd)));
+  EXPECT_FALSE(is_eh_return_end(*view(kRaiseOfAArch64).sub(16, 4)));
+}
+
 TEST(EhReturn, NoPartOfOtherFunctions) {
   EXPECT_FALSE(eh_return_part(view({0xe8, 0, 0, 0, 0, 0xc9, 0xc3}), 0x1000));
   EXPECT_FALSE(eh_return_part(view({0xe8, 0, 0, 0, 0, 0x48, 0x89, 0xd4, 0xc3}), 0x1000)) << "rsp = rdx";

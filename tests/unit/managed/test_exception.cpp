@@ -13,7 +13,9 @@
 #include <map>
 
 #include "support/code_by_hand.h"
+#include "support/pretend_shadow_stack.h"
 #include "support/whole.h"
+#include "windlass/suspension.h"
 
 WINDLASS_MANAGED_METHOD(outer_method)
 WINDLASS_MANAGED_METHOD(middle_method)
@@ -355,6 +357,24 @@ TEST_F(Managed, NativeCodeMayBeTheEnd) {
 TEST_F(Managed, NobodyHandlesIt) { EXPECT_DEATH(throw_from_inner(7), "debugger unhandled 7 trace 321\n"); }
 
 #if defined(__x86_64__)
+TEST_F(Managed, ShadowStacksAreRefused) {
+  EXPECT_EXIT(test::exit_with_shadow_stack([&] { raise(thread, 7); }), testing::ExitedWithCode(0),
+              "throwing a managed exception is not possible on a thread with a shadow stack");
+}
+
+TEST_F(Managed, ShadowStacksAreRefusedWhereReturnsAreReplaced) {
+  struct Nowhere : SafePoints {
+    [[nodiscard]] bool is_safe_point(const Method&, std::uint64_t) const override { return false; }
+  } points;
+  const auto attach = [&] {
+    Suspender suspender(own_process(), runtime, points, SIGRTMIN + 3);
+    MutatorThread mutator;
+    suspender.attach(mutator);
+  };
+  EXPECT_EXIT(test::exit_with_shadow_stack(attach), testing::ExitedWithCode(0),
+              "replaced is not possible on a thread with a shadow stack");
+}
+
 // From the system call on the thread has a shadow stack, which is empty: no function that was called before returns.
 [[noreturn, gnu::noinline]] void throw_with_shadow_stack(ThrowingThread& thread) {
   constexpr long kArchPrctl = 158, kEnable = 0x5001, kShadowStack = 1;
@@ -364,7 +384,7 @@ TEST_F(Managed, NobodyHandlesIt) { EXPECT_DEATH(throw_from_inner(7), "debugger u
   _exit(77);
 }
 
-TEST_F(Managed, ShadowStacksAreRefused) {
+TEST_F(Managed, ShadowStacksOfTheMachineAreRefused) {
   const pid_t child = fork();
   if (child == 0) throw_with_shadow_stack(thread);
   int status = 0;

@@ -265,20 +265,6 @@ TEST(ManagedWalk, PlacesOfAFrameAreRead) {
             ErrorCode::kNotFound);
 }
 
-TEST(ManagedWalk, AWalkGoesOnFromAnother) {
-  MadeUpStack stack;
-  for (std::uint64_t id = 1; id <= 4; ++id) stack.call(stack.runtime.add(id, 4));
-  ManagedWalker older(stack.thread, stack.registers(), 0);
-  ASSERT_TRUE(older.next() && older.next());
-  ManagedWalker newer(stack.thread, Registers(Architecture::kX86_64), 0);
-  newer.copy_state(older);
-  EXPECT_EQ(newer.frame().method->id, 3u);
-  ASSERT_TRUE(newer.next());
-  EXPECT_EQ(newer.frame().method->id, 2u);
-  ASSERT_TRUE(older.next());
-  EXPECT_EQ(older.frame().method->id, 2u);
-}
-
 TEST(ManagedWalk, IsLoggedAsTheClrDoes) {
   MadeUpStack stack;
   stack.push(MarkerFrame());
