@@ -104,6 +104,18 @@ WayOut way_out(ByteView function, std::uint64_t begin, std::uint64_t pc) {
   return WayOut::kPlain;
 }
 
+std::optional<EhReturnPart> landing_part(ByteView function, std::uint64_t begin) {
+  std::optional<EhReturnPart> part;
+  for (std::uint64_t at = 0; at + 4 <= function.size(); at += 4) {
+    if (way_out(function, begin, begin + at) == WayOut::kPlain) continue;
+    // What is called in front of it returns into it.
+    const bool called = at != 0 && word_at(function, at - 4).is_call();
+    if (!part) part = EhReturnPart{begin + at - (called ? 4 : 0), 0};
+    part->end = begin + std::min<std::uint64_t>(at + kEhReturnEnd, function.size());
+  }
+  return part;
+}
+
 bool is_eh_return_end(ByteView code) {
   return code.size() == kEhReturnEnd && word_at(code, 0).bits == kAddX4ToSp && word_at(code, 4).bits == kRet;
 }

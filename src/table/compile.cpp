@@ -164,7 +164,7 @@ EvaluationStats compile_section(const dwarf::CfiSection& section, std::uint8_t x
   use.resize(kTrackable);
   builder.set_x_reg(x_reg);
   return section.architecture == Architecture::kAArch64
-             ? compile_with<Arm64Registers>(section, nullptr, x_reg, builder, use, report)
+             ? compile_with<Arm64Registers>(section, image, x_reg, builder, use, report)
              : compile_with<X64Registers>(section, image, x_reg, builder, use, report);
 }
 

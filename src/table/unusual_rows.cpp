@@ -85,6 +85,23 @@ bool add_switching_rows(const image::ElfImage& image, const dwarf::Fde& fde, con
   return true;
 }
 
+// libgcc's on AArch64, which save x0 and x1.
+bool add_landing_rows(const image::ElfImage& image, const dwarf::Fde& fde, std::span<const Row> rows,
+                      TableBuilder& builder) {
+  constexpr std::uint8_t kOffsetOfX0 = 0x80, kOffsetOfX1 = 0x81;  // DW_CFA_offset
+  const std::span instructions(fde.instructions.u8(), fde.instructions.size());
+  const auto has = [&](std::uint8_t code) { return std::ranges::find(instructions, code) != instructions.end(); };
+  if (!has(kOffsetOfX0) || !has(kOffsetOfX1)) [[likely]]
+    return false;
+  const auto function = image.at_address(fde.begin, fde.end - fde.begin);
+  const auto part = function ? code::landing_part(*function, fde.begin) : std::nullopt;
+  if (!part) return false;
+  std::vector<Row> right(rows.begin(), rows.end());
+  leave_to_agent(right, part->begin, part->end, fde.end);
+  for (const Row& row : right) builder.row(row.begin, PackedRule{row.low, row.high});
+  return true;
+}
+
 }  // namespace
 
 TraceRule for_the_agent(TraceRule rule) {
@@ -122,6 +139,7 @@ void correct_frame_addresses(const image::ElfImage& image, std::span<Row> rows) 
 
 bool add_unusual_rows(const image::ElfImage& image, const dwarf::Fde& fde, std::span<const Row> rows,
                       bool other_register, TableBuilder& builder) {
+  if (image.machine() == image::Machine::kAArch64) return add_landing_rows(image, fde, rows, builder);
   if (rows.size() == 1 && !other_register) return add_switching_rows(image, fde, rows[0], builder);
   if (!other_register || std::ranges::none_of(rows, is_caller_saved)) [[likely]]
     return false;

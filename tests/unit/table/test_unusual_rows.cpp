@@ -17,10 +17,11 @@ using test::WalkTarget;
 constexpr std::uint8_t kRcx = 2;
 
 // Of a function at WalkTarget::kCode.
-UnwindTable table_of(const std::vector<std::uint8_t>& code, const Bytes& instructions) {
+UnwindTable table_of(const std::vector<std::uint8_t>& code, const Bytes& instructions,
+                     Architecture architecture = Architecture::kX86_64) {
   test::CfiBuilder cfi;
-  cfi.fde(cfi.cie(), WalkTarget::kCode, code.size(), instructions);
-  const auto file = test::elf_with_eh_frame(Architecture::kX86_64, code, WalkTarget::kCode, cfi.raw().data(), 0x2000);
+  cfi.fde(cfi.cie(WalkTarget(architecture).cie_spec()), WalkTarget::kCode, code.size(), instructions);
+  const auto file = test::elf_with_eh_frame(architecture, code, WalkTarget::kCode, cfi.raw().data(), 0x2000);
   const auto image = image::ElfImage::parse(ByteView(file.data(), file.size()));
   EXPECT_TRUE(image);
   auto table = compile_elf(*image, [](const Error& error) { ADD_FAILURE() << error.text(); });
@@ -55,6 +56,31 @@ TEST(UnusualRows, BehindALandingTheRowsAreTheKernelsAgain) {
   EXPECT_EQ(cfa_kind(table, 17), WL_CFA_UNSUPPORTED);
   EXPECT_EQ(cfa_kind(table, 18), WL_CFA_REG);
   EXPECT_EQ(table.find(WalkTarget::kCode + 20).cfa_reg, x86_64::kRbp);
+}
+
+TEST(UnusualRows, OnAArch64ALandingHasTheSameRowsAsTheFrameBeforeIt) {
+  using namespace dwarf;
+  std::vector<std::uint8_t> code;
+  for (const std::uint32_t word : {0xa9be7bfdu,   // 0: stp x29, x30, [sp, #-32]!
+                                   0xa90107e0u,   // 4: stp x0, x1, [sp, #16]
+                                   0x94000010u,   // 8: bl _Unwind_RaiseException_Phase2
+                                   0x540000e1u,   // 12: b.ne 40
+                                   0x94000010u,   // 16: bl uw_install_context_1
+                                   0xaa0003e4u,   // 20: mov x4, x0
+                                   0xa94107e0u,   // 24: ldp x0, x1, [sp, #16]
+                                   0xa8c27bfdu,   // 28: ldp x29, x30, [sp], #32
+                                   0x8b2463ffu,   // 32: add sp, sp, x4
+                                   0xd65f03c0u,   // 36: ret
+                                   0x94000010u})  // 40: bl abort
+    for (unsigned shift = 0; shift < 32; shift += 8) code.push_back(static_cast<std::uint8_t>(word >> shift));
+  const UnwindTable table =
+      table_of(code,
+               {DW_CFA_advance_loc | 4, DW_CFA_def_cfa_offset, 32, DW_CFA_offset | 29, 4, DW_CFA_offset | 30, 3,
+                DW_CFA_advance_loc | 4, DW_CFA_offset | 0, 2, DW_CFA_offset | 1, 1},
+               Architecture::kAArch64);
+  for (const std::uint64_t own : {4, 8, 11, 40}) EXPECT_EQ(cfa_kind(table, own), WL_CFA_REG) << own;
+  for (const std::uint64_t agent : {16, 19, 20, 28, 32, 36})
+    EXPECT_EQ(cfa_kind(table, agent), WL_CFA_UNSUPPORTED) << agent;
 }
 
 }  // namespace
