@@ -150,6 +150,8 @@ std::string arm64_image() {
 
 TEST(Dump, WindowsArm64) {
   const std::string path = arm64_image();
+  EXPECT_NE(shell(WINDLASS_COMMAND " dump --dumpbin " + path + " 2>&1").out.find("not printed in dumpbin's form"),
+            std::string::npos);
   const auto result = windlass("dump --json " + path);
   EXPECT_EQ(result.status, 1);  // a record is wrong
   const auto records = lines(result.out);
@@ -211,6 +213,49 @@ std::string x64_image(std::initializer_list<int> info, std::initializer_list<std
   std::ofstream(path, std::ios::binary)
       .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
   return path;
+}
+
+// Two functions of coreclr.dll, as Microsoft's tool lists them (mattwarren.org, "Stack Walking in the .NET Runtime"),
+// but for addresses, names and what the handlers' data are.
+TEST(Dump, WindowsX64AsDumpbinPrintsIt) {
+  const std::string path = x64_image(
+      {0x19, 0x3b, 13,   0, 0x29, 0xc4, 0x39, 0,    0x25, 0x74, 0x38, 0, 0x21, 0x64, 0x37, 0, 0x1d, 0x34, 0x36, 0,
+       0x10, 0x01, 0x32, 0, 0x09, 0xf0, 0x07, 0xe0, 0x05, 0xd0, 0,    0, 0x00, 0x10, 0,    0, 0,    0,    0,    0,  //
+       0x19, 0x0a, 2,    0, 0x0a, 0x32, 0x06, 0x50, 0x04, 0x10, 0,    0, 0,    0,    0,    0},
+      {0x1000, 0x1008, 0x2000, 0x1008, 0x1010, 0x2028});
+  const Result result = windlass("dump --dumpbin " + path);
+  std::remove(path.c_str());
+  EXPECT_EQ(result.status, 0);
+  EXPECT_NE(result.out.find(R"(  00000000 00001000 00001008 00002000  
+    Unwind version: 1
+    Unwind flags: EHANDLER UHANDLER
+    Size of prologue: 0x3B
+    Count of codes: 13
+    Unwind codes:
+      29: SAVE_NONVOL, register=r12 offset=0x1C8
+      25: SAVE_NONVOL, register=rdi offset=0x1C0
+      21: SAVE_NONVOL, register=rsi offset=0x1B8
+      1D: SAVE_NONVOL, register=rbx offset=0x1B0
+      10: ALLOC_LARGE, size=0x190
+      09: PUSH_NONVOL, register=r15
+      07: PUSH_NONVOL, register=r14
+      05: PUSH_NONVOL, register=r13
+    Handler: 00001000
+)"),
+            std::string::npos)
+      << result.out;
+  EXPECT_NE(result.out.find(R"(  0000000C 00001008 00001010 00002028  
+    Unwind version: 1
+    Unwind flags: EHANDLER UHANDLER
+    Size of prologue: 0x0A
+    Count of codes: 2
+    Unwind codes:
+      0A: ALLOC_SMALL, size=0x20
+      06: PUSH_NONVOL, register=rbp
+    Handler: 00001004
+)"),
+            std::string::npos)
+      << result.out;
 }
 
 // One with a handler and data, one that ends before it begins, one whose information is nowhere.
