@@ -211,7 +211,7 @@ TEST_F(Kernels, KnownStacks) {
   if (!recording.profile) row(recording);
   ASSERT_TRUE(recording.profile) << recording.said;
   const TruthVerdict verdict = check_truth(*recording.profile, std::filesystem::canonical(WINDLASS_TRUTH_PROGRAM));
-  const Count seen = {verdict.samples, verdict.complete, count(*recording.profile, "truth").beyond_handler};
+  const Count seen = count(*recording.profile, "truth");
   row(recording, seen, std::to_string(verdict.wrong));
   for (const auto& text : verdict.truncated) fmt::print("truncated, {}\n", text);
   for (const auto& text : verdict.examples) ADD_FAILURE() << text;
