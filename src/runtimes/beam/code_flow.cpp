@@ -72,6 +72,8 @@ std::uint64_t label_of(std::span<const std::byte> code, std::uint64_t next) {
   return next + static_cast<std::uint64_t>(std::int64_t{distance});
 }
 
+bool is_depth(std::int64_t bytes) { return bytes >= 0 && bytes <= kMostDepth && bytes % 8 == 0; }
+
 // Behind the instruction. False: nothing is known there any more.
 bool run(const Instruction& instruction, FrameState& state) {
   switch (instruction.act) {
@@ -102,9 +104,11 @@ bool run(const Instruction& instruction, FrameState& state) {
     default: return true;
   }
   if (state.stack != Stack::kErlang) return false;
-  state.depth -= static_cast<std::int32_t>(moved);
+  const std::int64_t depth = state.depth - moved;
+  if (!is_depth(depth)) return false;
+  state.depth = static_cast<std::int32_t>(depth);
   state.kept = Kept::kNowhere;
-  return state.depth >= 0 && state.depth <= kMostDepth;
+  return true;
 }
 
 // The states of one function's instructions. What calls lead to is taken last: what stands behind one that never
@@ -250,7 +254,7 @@ FrameState follow(std::uint64_t address, FunctionRef<bool(std::uint64_t address,
     if (first == Stack::kUnknown) first = stack;
   };
   for (unsigned i = 0; i < kMostInstructions && seen.insert(address).second; ++i) {
-    if (const FrameState there = known(address); there.stack == Stack::kErlang && moved + there.depth >= 0) {
+    if (const FrameState there = known(address); there.stack == Stack::kErlang && is_depth(moved + there.depth)) {
       began(Stack::kErlang);
       return {first, Kept::kNowhere, static_cast<std::int32_t>(moved) + there.depth};
     }
@@ -285,7 +289,7 @@ FrameState follow(std::uint64_t address, FunctionRef<bool(std::uint64_t address,
     if (way == Leads::kUnknown) return {};
     if (effect.kind == Kind::kReturn || way == Leads::kToFunction) {
       began(Stack::kErlang);
-      if (moved < 0 || moved > kMostDepth || moved % 8 != 0) return {};
+      if (!is_depth(moved)) return {};
       // To a handler of exceptions the stack is as C has cut it: no return address is on top.
       const bool may_handle = effect.kind == Kind::kJump && effect.target == 0 && moved == 0 && !left_by_process;
       if (first == Stack::kErlang && may_handle) first = Stack::kTagged;
