@@ -48,9 +48,9 @@ std::string_view without_suffix(std::string_view name) {
 }
 
 // The frame of the kernel's on top of which a handler returns. sp is the CFA.
-FrameRow signal_row(const Function& function) {
+FrameRow signal_row(std::uint64_t begin, std::uint64_t end) {
   FrameRow row;
-  row.begin = function.begin - kBeforeReturnedTo, row.end = function.end;
+  row.begin = begin, row.end = end;
   row.signal_frame = true;
   row.cfa = CfaRule::loaded(x86_64::kRsp, x86_64::kSignalSp, 0);
   row.return_address = RegisterRule::at_register(x86_64::kRsp, x86_64::kSignalPc);
@@ -82,7 +82,8 @@ Role GoRows::role_of(const Function& function) const {
 
 std::uint64_t GoRows::begin_of(const Function& function) const {
   const Role role = role_of(function);
-  return function.begin - (role == Role::kSignalReturn || role == Role::kReturnedTo ? kBeforeReturnedTo : 0);
+  const bool before = role == Role::kSignalReturn || role == Role::kReturnedTo;
+  return function.begin - (before ? std::min(function.begin, kBeforeReturnedTo) : 0);
 }
 
 Expected<void> GoRows::row_at(std::uint64_t address, FrameRow& to) const {
@@ -111,7 +112,7 @@ Expected<void> GoRows::for_each_row(const Function& function, RowSink sink) cons
       sink(row);
       return {};
     case Role::kSignalReturn:
-      if (x86) sink(signal_row(function));
+      if (x86) sink(signal_row(begin_of(function), function.end));
       return {};
     case Role::kPlain:
     case Role::kInjected:
