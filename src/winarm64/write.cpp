@@ -109,7 +109,7 @@ std::optional<Cut> cut_run_on(const Fragment& whole) {
   const prologue::Epilogue* longest = nullptr;
   std::uint32_t most = kWorthIt;
   for (const prologue::Epilogue& epilogue : whole.epilogues) {
-    if (epilogue.undone.empty() || epilogue.end - epilogue.undone.back().end - 4 < most) continue;
+    if (epilogue.undone.empty() || epilogue.end < epilogue.undone.back().end + 4 + most) continue;
     if (epilogue.end > whole.end || left_in_place(whole, epilogue) != 0) continue;
     longest = &epilogue;
     most = epilogue.end - epilogue.undone.back().end - 4;
