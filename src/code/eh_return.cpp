@@ -104,16 +104,22 @@ WayOut way_out(ByteView function, std::uint64_t begin, std::uint64_t pc) {
   return WayOut::kPlain;
 }
 
-std::optional<EhReturnPart> landing_part(ByteView function, std::uint64_t begin) {
-  std::optional<EhReturnPart> part;
+std::vector<EhReturnPart> landing_parts(ByteView function, std::uint64_t begin) {
+  std::vector<EhReturnPart> parts;
+  const auto add = [&](std::uint64_t at, std::uint64_t end) {
+    if (!parts.empty() && begin + at <= parts.back().end)
+      parts.back().end = begin + end;
+    else
+      parts.push_back({begin + at, begin + end});
+  };
   for (std::uint64_t at = 0; at + 4 <= function.size(); at += 4) {
     if (way_out(function, begin, begin + at) == WayOut::kPlain) continue;
     // What is called in front of it returns into it.
     const bool called = at != 0 && word_at(function, at - 4).is_call();
-    if (!part) part = EhReturnPart{begin + at - (called ? 4 : 0), 0};
-    part->end = begin + std::min<std::uint64_t>(at + kEhReturnEnd, function.size());
+    const bool left = word_at(function, at).bits == kAddX4ToSp;
+    add(at - (called ? 4 : 0), std::min<std::uint64_t>(at + (left ? kEhReturnEnd : 4), function.size()));
   }
-  return part;
+  return parts;
 }
 
 bool is_eh_return_end(ByteView code) {

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "windlass/bytes.h"
 #include "windlass/frame_row.h"
@@ -48,9 +49,10 @@ enum class WayOut : std::uint8_t {
 // Where the code at `pc` of a function goes, straight and past one call at most. No allocation, thread-safe.
 [[nodiscard]] WayOut way_out(ByteView function, std::uint64_t begin, std::uint64_t pc);
 
-// The part of such a function from the call of uw_install_context_1 on until it is left, plain returns by the same end
-// included. Quadratic in the number of its instructions.
-[[nodiscard]] std::optional<EhReturnPart> landing_part(ByteView function, std::uint64_t begin);
+// The parts of such a function from the call of uw_install_context_1 on until it is left, by rising addresses, apart
+// from each other: the call and what follows it may be placed far behind the way out, which plain returns share.
+// Quadratic in the number of its instructions.
+[[nodiscard]] std::vector<EhReturnPart> landing_parts(ByteView function, std::uint64_t begin);
 
 // The last two instructions of such a function.
 [[nodiscard]] bool is_eh_return_end(ByteView code);

@@ -94,10 +94,10 @@ bool add_landing_rows(const image::ElfImage& image, const dwarf::Fde& fde, std::
   if (!has(kOffsetOfX0) || !has(kOffsetOfX1)) [[likely]]
     return false;
   const auto function = image.at_address(fde.begin, fde.end - fde.begin);
-  const auto part = function ? code::landing_part(*function, fde.begin) : std::nullopt;
-  if (!part) return false;
+  const auto parts = function ? code::landing_parts(*function, fde.begin) : std::vector<code::EhReturnPart>();
+  if (parts.empty()) return false;
   std::vector<Row> right(rows.begin(), rows.end());
-  leave_to_agent(right, part->begin, part->end, fde.end);
+  for (const code::EhReturnPart& part : parts) leave_to_agent(right, part.begin, part.end, fde.end);
   for (const Row& row : right) builder.row(row.begin, PackedRule{row.low, row.high});
   return true;
 }

@@ -25,7 +25,7 @@ namespace windlass::table {
 //   is as good, and preserved.
 // - libgcc's functions that go to a landing pad, from where they begin to write over the registers they have saved:
 //   code/eh_return.h.
-//   On AArch64 the frames before and after that part are plain.
+//   On AArch64 the frames before, between and after those parts are plain.
 // - The rows of longjmp and setcontext are about the registers in a jmp_buf or ucontext: they say where the jump will
 //   lead, not who called.
 // - swapcontext says throughout that the return address is on top of the stack, which it replaces.

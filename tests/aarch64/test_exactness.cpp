@@ -28,6 +28,14 @@ std::string find_program(const char* name) {
 
 class AArch64Exactness : public testing::TestWithParam<Case> {};
 
+// The kernel leaves libgcc's installation of a landing pad's context to the agent.
+std::uint64_t left_at_a_landing(const Report& report) {
+  std::uint64_t left = 0;
+  for (const auto& [where, times] : report.kernel_ends)
+    left += where.starts_with("libgcc_s") && where.ends_with("unsupported expression") ? times : 0;
+  return left;
+}
+
 TEST_P(AArch64Exactness, EveryInstruction) {
   const Case& test = GetParam();
   if (access(WINDLASS_AARCH64_SYSROOT "/complete", R_OK) != 0)
@@ -65,7 +73,9 @@ TEST_P(AArch64Exactness, EveryInstruction) {
   EXPECT_EQ(report.kernel_memo_differences, 0u);
   if (is_described) {
     EXPECT_GT(report.kernel_plain, report.kernel_stacks);
-    EXPECT_GE(report.kernel_complete * 100, report.kernel_stacks * 99);
+    const std::uint64_t left = left_at_a_landing(report);
+    EXPECT_GE((report.kernel_complete + left) * 100, report.kernel_stacks * 99);
+    EXPECT_LE(left * 20, report.kernel_stacks) << "the part is the installation of the context, not the whole function";
   }
   EXPECT_GE(report.landings, test.landings);
   EXPECT_EQ(report.signed_links > 0, test.is_signed);

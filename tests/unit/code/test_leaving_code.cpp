@@ -105,6 +105,13 @@ TEST(EhReturn, OfAArch64) {
   EXPECT_TRUE(is_eh_return_end(*view(kRaiseOfAArch64).sub(16, kEhReturnEnd)));
   EXPECT_FALSE(is_eh_return_end(*view(kRaiseOfAArch64).sub(12, kEhReturnEnd)));
   EXPECT_FALSE(is_eh_return_end(*view(kRaiseOfAArch64).sub(16, 4)));
+  // What lies between the way out and the way there is neither.
+  const auto parts = landing_parts(view(kRaiseOfAArch64), 0x1000);
+  ASSERT_EQ(parts.size(), 2u);
+  EXPECT_EQ(parts[0].begin, 0x1004u);
+  EXPECT_EQ(parts[0].end, 0x1018u);
+  EXPECT_EQ(parts[1].begin, 0x101cu) << "the call of uw_install_context_1";
+  EXPECT_EQ(parts[1].end, 0x1030u);
 }
 
 TEST(EhReturn, NoPartOfOtherFunctions) {
