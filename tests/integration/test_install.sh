@@ -23,7 +23,6 @@ ninja -C "$work/part" CMakeFiles/consumer.dir/consumer.cpp.o CMakeFiles/consumer
 
 PKG_CONFIG_PATH=$(dirname "$(find "$work/prefix" -name windlass.pc)")
 export PKG_CONFIG_PATH
-sed -i "s|^prefix=.*|prefix=$work/prefix|" "$PKG_CONFIG_PATH"/*.pc
 lib=$(pkg-config --variable=libdir windlass)
 # shellcheck disable=SC2046
 gcc -std=c99 -Wall -Wextra -Wpedantic -Werror "$consumer/consumer.c" $(pkg-config --cflags --libs windlass) -Wl,-rpath,"$lib" -o "$work/c"
