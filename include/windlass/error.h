@@ -7,6 +7,10 @@
 #include <expected>
 #include <string>
 
+#ifndef __cpp_lib_expected
+#error "Windlass's C++ headers need std::expected: C++23 and its library (g++ 12 with -std=c++23)"
+#endif
+
 namespace windlass {
 
 enum class ErrorCode : std::uint8_t {
