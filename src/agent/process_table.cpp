@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "process/jitdump.h"
+#include "process/moved_text.h"
 #include "process/proc_file.h"
 #include "process/process_memory.h"
 #include "runtimes/find.h"
@@ -304,7 +305,9 @@ std::shared_ptr<MapSet> ProcessTable::read_maps(std::uint32_t tgid, std::uint32_
                                                 const manager::PublishedCodes& known) {
   std::string text;
   if (!reader_(tgid, text)) return nullptr;
-  const std::vector<process::ProcMap> all = process::parse_proc_maps(text);
+  std::vector<process::ProcMap> all = process::parse_proc_maps(text);
+  process::name_moved_text(static_cast<pid_t>(tgid), static_cast<pid_t>(parent), all,
+                           process::MemoryFile(static_cast<pid_t>(tgid)));
   std::vector<Image> images;
   const auto is_unnamed_code = [](const process::ProcMap& map) { return map.executable && !map.has_file(); };
   if (images_ && std::ranges::any_of(all, is_unnamed_code)) images = images_(tgid, parent, all);

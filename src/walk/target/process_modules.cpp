@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "base/monotonic.h"
+#include "process/moved_text.h"
 #include "runtimes/find.h"
 #include "walk/interpreted.h"
 #include "walk/module.h"
@@ -145,6 +146,7 @@ Refreshed ProcessModules::update(Target& target, pid_t pid, std::string_view map
   }
   const std::size_t before = target.space.modules().size();
   std::vector<process::ProcMap> all = process::parse_proc_maps(lines);
+  process::name_moved_text(pid, 0, all, target.space.memory());
   Pieces now = pieces_of(all);
   Refreshed changed;
   if (windows_)
