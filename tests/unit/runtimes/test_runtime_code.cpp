@@ -80,8 +80,21 @@ std::string name_at(manager::PublishedCode& code, std::uint64_t address) {
   return function ? std::string(function->name) : "-";
 }
 
-std::shared_ptr<RuntimeCode> code_of(Counts& counts) {
-  return std::make_shared<RuntimeCode>(std::make_unique<CountingRuntime>(counts), process::ProcMap());
+// A process of one page, until it ends.
+class EndingMemory final : public Memory {
+ public:
+  bool ended = false;
+  bool read(std::uint64_t address, void* to, std::size_t size) const override {
+    if (ended || address > 4096 || size > 4096 - address) return false;
+    std::memset(to, 0, size);
+    return true;
+  }
+};
+
+std::shared_ptr<RuntimeCode> code_of(Counts& counts,
+                                     std::shared_ptr<const Memory> memory = std::make_shared<EndingMemory>()) {
+  return std::make_shared<RuntimeCode>(std::make_unique<CountingRuntime>(counts), std::move(memory),
+                                       process::ProcMap());
 }
 
 TEST(RuntimeCode, AsksOnceForWhatLasts) {
@@ -95,6 +108,23 @@ TEST(RuntimeCode, AsksOnceForWhatLasts) {
   EXPECT_EQ(counts.asked, 1);
   EXPECT_EQ(counts.checked, 0);
   EXPECT_EQ(name_at(*code, 250), "-");
+}
+
+// The last samples of a process are looked at when it is gone.
+TEST(RuntimeCode, WhatWasThereLastStaysKnownWhenItsMemoryIsGone) {
+  Counts counts{.lasting = false, .methods = {{100, {200, "one"}}, {200, {300, "two"}}}};
+  const auto memory = std::make_shared<EndingMemory>();
+  const auto code = code_of(counts, memory);
+  EXPECT_EQ(name_at(*code, 150), "one");
+  EXPECT_EQ(name_at(*code, 250), "two");
+  counts.methods.erase(200);
+  code->set_time(2);
+  EXPECT_EQ(name_at(*code, 250), "-") << "something else may be there";
+  counts.methods.clear();
+  memory->ended = true;
+  code->set_time(3);
+  EXPECT_EQ(name_at(*code, 150), "one");
+  EXPECT_EQ(name_at(*code, 350), "-");
 }
 
 TEST(RuntimeCode, LooksAgainOnceATimeForWhatMayGo) {
@@ -237,7 +267,7 @@ TEST(FindRuntimes, KeepsThoseThatAreWhereTheyWere) {
   const std::vector<process::ProcMap> maps = {map_of(4096, "/lib/libsome_runtime.so", true, 78),
                                               map_of(8192, "", true, 0)};
   const manager::PublishedCodes known = {
-      std::make_shared<RuntimeCode>(std::make_unique<CountingRuntime>(counts), maps[0])};
+      std::make_shared<RuntimeCode>(std::make_unique<CountingRuntime>(counts), std::make_shared<EndingMemory>(), maps[0])};
   const auto open_memory = []() -> std::shared_ptr<const Memory> {
     return std::make_shared<test::BlockMemory>(0, std::vector<std::byte>());
   };
