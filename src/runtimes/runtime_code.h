@@ -81,9 +81,9 @@ class Runtime {
 //
 // What is known of a moment is what the runtime says when it is asked, since it keeps no past: code that was taken away
 // before is not found, and where other code is there by now (a method that does not last), that is. What was once found
-// of lasting methods stays known; of others what was there last does, where nothing can be read any more: the process is
-// gone, or its runtime has been taken down. Bounds: kMaxMethods, kMaxBytes of their code and
-// information, then all are forgotten.
+// of lasting methods stays known; of others what was there last does, where nothing can be read any more: the process
+// is gone, or its runtime has been taken down. Bounds: kMaxMethods, kMaxBytes of their code and information, then all
+// are forgotten.
 class RuntimeCode final : public manager::PublishedCode {
  public:
   static constexpr std::size_t kMaxMethods = std::size_t{1} << 17;
