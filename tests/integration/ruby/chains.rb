@@ -85,7 +85,7 @@ end
 
 def through_exceptions # -> rescue in through_exceptions
   fails(6) # -> fails
-rescue Failure
+rescue Failure # -> ===
   spin(12) # -> spin
 end
 
