@@ -116,10 +116,20 @@ TEST(V8Positions, AreReadInBothForms) {
   }
 }
 
+TEST(V8Positions, AreOfCallsByTheirSignAndMayBeInNoScript) {
+  // Numbers below 0 mark what is no statement, one further than they say.
+  const auto found = read_positions(bytes_of({0x02, 0x18, 0x09, 0x08}), PositionForm::kSign);
+  ASSERT_TRUE(found && found->size() == 2);
+  EXPECT_EQ((*found)[1].code, 4);
+  EXPECT_EQ(unpacked(7, 6 << 1).position, 5);
+  EXPECT_EQ(unpacked(7, 6 << 1 | 1).position, -1);
+}
+
 TEST(V8Positions, ThatAreNoneAreRefused) {
   for (const auto& bad :
        {bytes_of({0x02}), bytes_of({0x82}),
-        bytes_of({0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x00}), bytes_of({0x02, 0x01})})
+        bytes_of({0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x00}),
+        bytes_of({0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02}), bytes_of({0x02, 0x01})})
     EXPECT_FALSE(read_positions(bad, PositionForm::kSign));
   EXPECT_TRUE(read_positions({}, PositionForm::kSign)->empty());
 }
@@ -156,6 +166,33 @@ TEST(V8Heap, StringsAreReadWhateverTheyArePutTogetherOf) {
   EXPECT_FALSE(heap.text(beyond, 100));
   EXPECT_FALSE(heap.text(number(3), 100));
   EXPECT_FALSE(heap.text(0x99999999999999 | 1, 100));
+}
+
+TEST(V8Heap, HalfAPairOfSurrogatesIsNoCharacter) {
+  constexpr std::uint16_t kTwoBytes = 32;
+  Objects objects;
+  const auto text = [&](std::uint64_t units) {
+    const Tagged string = objects.object(kTwoBytes, {std::uint64_t{2} << 32, units});
+    const Layout layout = made_up_layout();
+    return Heap(objects, layout).text(string, 100);
+  };
+  EXPECT_EQ(text(0x0061'd83d),
+            "\xef\xbf\xbd"
+            "a");
+  EXPECT_EQ(text(0xde00'd83d), "\xf0\x9f\x98\x80");
+}
+
+TEST(V8Heap, StringsInStringsEnd) {
+  Objects objects;
+  const auto nested = [&](std::uint32_t depth) {
+    Tagged string = objects.string("");
+    for (std::uint32_t i = 1; i <= depth; ++i)
+      string = objects.object(kCons, {std::uint64_t{i} << 32, string, objects.string("a")});
+    const Layout layout = made_up_layout();
+    return Heap(objects, layout).text(string, 1000);
+  };
+  EXPECT_EQ(nested(20), std::string(20, 'a'));
+  EXPECT_FALSE(nested(100));
 }
 
 // One that is put together of itself, and one of so many empty ones that following all would never end.
