@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtimes/v8/code_map.h"
+#include "runtimes/v8/described.h"
 #include "runtimes/v8/functions.h"
 #include "runtimes/v8/heap.h"
 #include "runtimes/v8/image_facts.h"
@@ -283,6 +284,28 @@ TEST(V8Reader, MemoryThatChangesAtRandom) {
   }
   EXPECT_GT(named, 500U);
   EXPECT_LT(named, 2000U);
+}
+
+// As V8's CallFunction: on one way it makes room for arguments, how many is not known, before it jumps to the function.
+TEST(V8Rows, CodeThatLeavesByAJumpHasItsReturnAddressOnTop) {
+  std::vector<std::byte> code = bytes_of({0x48, 0x2b, 0xd8,                                // sub rbx, rax
+                                          0x7e, 0x0b,                                      // jle 16
+                                          0x4c, 0x8d, 0x14, 0xdd, 0x00, 0x00, 0x00, 0x00,  // lea r10, [rbx * 8]
+                                          0x49, 0x2b, 0xe2,                                // sub rsp, r10
+                                          0x48, 0x8b, 0x4f, 0x2f,                          // mov rcx, [rdi + 47]
+                                          0xff, 0xe1});                                    // jmp rcx
+  constexpr std::uint64_t kJoined = 16, kLast = 20;
+  const auto cfa_at = [&](std::uint64_t at) -> std::optional<CfaRule> {
+    const auto description = describe_code({code.data(), code.size()}, 0x10000, false, {});
+    EXPECT_TRUE(description);
+    for (const FrameRow& row : description->rows)
+      if (at >= row.begin && at < row.end) return row.cfa;
+    return std::nullopt;
+  };
+  for (const std::uint64_t at : {std::uint64_t{0}, kJoined, kLast}) EXPECT_EQ(cfa_at(at), CfaRule::at(7, 8)) << at;
+  code[kLast] = std::byte{0xc3};  // it returns: by sp as it is, which nobody knows
+  EXPECT_FALSE(cfa_at(kJoined));
+  EXPECT_EQ(cfa_at(0), CfaRule::at(7, 8));
 }
 
 TEST(V8Image, FilesThatSayNothingAreRefused) {
