@@ -181,7 +181,7 @@ TEST(V8, SamplesHaveTheStacksThatThereCanBe) {
       EXPECT_GT(all, 20U);
       EXPECT_LE(wrong * 1000, all) << first_wrong;  // docs/RUNTIMES.md: a name may be missing, or another's
       EXPECT_GT(at_work, 20U);
-      EXPECT_GT(at_regexp, 0U);  // 38 to 66 were seen
+      EXPECT_GT(at_regexp, 0U);                             // 38 to 66 were seen
       EXPECT_GE(whole * 100, all * 90) << recorded.output;  // 95.6 to 99.6% were seen
     }
 }
