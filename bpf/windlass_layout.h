@@ -49,6 +49,8 @@ enum wl_cfa_kind {
   WL_CFA_UNSUPPORTED = 4, /* there is a row, but only user space can evaluate it */
   WL_CFA_THREAD = 5,      /* x86-64: CFA = [[[[fs.base + cfa_offset] + 8 * cfa_reg] + (x_offset & ~7)] + 8 * cfa_arg]
                              + 8 * (x_offset & 7); no caller if the third load gives 0 (Go's system stacks) */
+  WL_CFA_MOVABLE = 6,     /* CFA = [[reg + cfa_offset] + 8 * cfa_arg] - [reg + (x_offset & ~7)] + 8 * (x_offset & 7): a
+                             stack that may have moved, by its upper end (C that Go calls) */
 };
 
 enum wl_reg_kind {

@@ -187,6 +187,19 @@ WL_GLOBAL int wl_thread_cfa(struct wl_unwind* u, const struct wl_rule* rule) {
   return WL_CONTINUE;
 }
 
+/* The CFA of WL_CFA_MOVABLE, whose register has `base`, into u->room.cfa. 0: no readable stack. */
+WL_GLOBAL int wl_movable_cfa(struct wl_unwind* u, const struct wl_rule* rule, __u64 base) {
+  if (!u || !rule) return 0;
+  __u64* word = &u->room.value;
+  __u64 slot = (__u64)(__u16)rule->x_offset;
+  if (wl_read(&u->env, word, 8, base + rule->cfa_offset)) return 0;
+  if (wl_read(&u->env, word, 8, *word + 8ull * rule->cfa_arg)) return 0;
+  u->room.cfa = *word + 8 * (slot & 7);
+  if (wl_read(&u->env, word, 8, base + (slot & ~7ull))) return 0;
+  u->room.cfa -= *word;
+  return 1;
+}
+
 /* Where the stack is, from its lowest byte in use on, that the code runs on which the walk has come to: what the thread
  * keeps, or what rbp has, where that is nearby: code keeps it there for calls that need not know of it, and the thread
  * has an older one then. `otherwise` where that is not known, or no such code runs. */
@@ -224,7 +237,8 @@ WL_INLINE int wl_check_progress(struct wl_cursor* cursor, const struct wl_rule* 
   if (cfa == sp && cursor->exact) return 0; /* behind the last load of an epilogue */
 #endif
   int popped = cfa == sp && rule->ra_kind == WL_REG_ARG; /* as vfork's, to memory */
-  int from_sp = rule->cfa_reg == WL_SP && rule->cfa_kind != WL_CFA_MEM && rule->cfa_kind != WL_CFA_THREAD;
+  int from_sp = rule->cfa_reg == WL_SP && rule->cfa_kind != WL_CFA_MEM && rule->cfa_kind != WL_CFA_THREAD &&
+                rule->cfa_kind != WL_CFA_MOVABLE;
   if (from_sp && !popped) return 1;
   *backward = cursor->backward + 1;
   return *backward > WL_MAX_BACKWARD_STEPS;
@@ -268,6 +282,9 @@ WL_GLOBAL int wl_apply(struct wl_unwind* u, const struct wl_rule* rule, __u32 x_
   } else if (rule->cfa_kind == WL_CFA_THREAD) {
     int found = wl_thread_cfa(u, rule);
     if (found != WL_CONTINUE) return found;
+    cfa = u->room.cfa;
+  } else if (rule->cfa_kind == WL_CFA_MOVABLE) {
+    if (!wl_movable_cfa(u, rule, base)) return WL_END_UNREADABLE_STACK;
     cfa = u->room.cfa;
   }
   __u8 backward;

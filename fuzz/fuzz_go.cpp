@@ -31,7 +31,8 @@ void check_rows(const runtimes::go::GoRows& rows, const runtimes::go::Function& 
     if (++asked > kRows) return;
     FrameRow there;
     const auto same = rows.map().function_at(row.end - 1);  // another one, where the list of functions is damaged
-    if (same && same->begin == function.begin) FUZZ_CHECK(rows.row_at(row.end - 1, there));
+    const bool is_same = same && same->begin == function.begin && same->record == function.record;
+    if (is_same) FUZZ_CHECK(rows.row_at(row.end - 1, there));
     check_names(names, row.begin);
   };
   (void)rows.for_each_row(function, each);

@@ -31,7 +31,9 @@ void ProcessFollower::on_process(const ProcessEvent& event) {
   if (event.tgid == 0 || event.tgid == ~0u) return;
   if (event.kind == ProcessEventKind::kFork && targets_.contains(event.parent_tgid)) targets_.add(event.tgid);
   if (event.kind == ProcessEventKind::kExec) table_looks_.erase(event.tgid);
-  if (targets_.contains(event.tgid)) table_.apply(event);
+  if (!targets_.contains(event.tgid)) return;
+  table_.apply(event);
+  find_images();  // the next event may be a sample in the code that has come
 }
 
 namespace {

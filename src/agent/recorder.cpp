@@ -161,10 +161,13 @@ std::expected<void, SystemError> Recorder::begin() {
 void Recorder::wait_for_events(int stop_descriptor, bool& stopped) {
   std::vector<pollfd> descriptors{{stop_descriptor, POLLIN, 0}, {source_.samples->event_fd(), POLLIN, 0}};
   for (const int fd : process_events_.descriptors()) descriptors.push_back({fd, POLLIN, 0});
-  // Events come in bursts (a program starting maps its libraries): one round for each burst is enough.
-  constexpr timespec kIdle{0, 100'000'000}, kSlack{0, EventQueue::kSlackNs};
+  // Events come in bursts (a program starting maps its libraries): one round for each burst is enough. Samples wake
+  // nobody, but what a runtime says of its code at the moment should be about that of the sample, and of a process
+  // that has ended nothing can be asked any more.
+  constexpr timespec kIdle{0, 100'000'000}, kAsking{0, 10'000'000}, kSlack{0, EventQueue::kSlackNs};
   std::this_thread::sleep_for(std::chrono::nanoseconds(EventQueue::kSlackNs));
-  const timespec& timeout = queue_.empty() ? kIdle : kSlack;
+  const bool asks = now_ < intake_->last_asked() + kSecond;
+  const timespec& timeout = !queue_.empty() ? kSlack : asks ? kAsking : kIdle;
   if (ppoll(descriptors.data(), descriptors.size(), &timeout, nullptr) > 0 && descriptors[0].revents != 0)
     stopped = true;
 }

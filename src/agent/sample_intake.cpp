@@ -135,6 +135,9 @@ void SampleIntake::on_raw(const wl_event_head& head, std::size_t size) {
     end = unwind(event->sample);
   }
   end = mapped_end(head.tgid, end, frames_);
+  maps = maps_of(head.tgid);
+  if (maps != nullptr && std::ranges::any_of(maps->published(), &manager::PublishedCode::has_code))
+    last_asked_ = head.time;
   ++raw_ends_[std::min<unsigned>(end, WL_END_COUNT - 1)];
   WalkedSample sample{head,
                       end,

@@ -42,6 +42,9 @@ class SampleIntake {
   // They are in the aggregator while `use` is called, with what is known: for a profile in between.
   void with_waiting(const std::function<void()>& use);
 
+  // Of the last raw sample whose process was asked what it says of its code at the moment; 0: there was none.
+  [[nodiscard]] std::uint64_t last_asked() const { return last_asked_; }
+
   // How many raw samples ended in this way (wl_end) once they were unwound.
   [[nodiscard]] std::uint64_t raw_ends(unsigned end) const { return raw_ends_[end]; }
   // Samples whose bytes contradict their head; none is expected from a kernel.
@@ -77,6 +80,7 @@ class SampleIntake {
   std::vector<std::uint32_t> frame_names_;  // of the sample at hand
   std::uint64_t raw_ends_[WL_END_COUNT] = {};
   std::uint64_t malformed_ = 0;
+  std::uint64_t last_asked_ = 0;
 };
 
 }  // namespace windlass::agent

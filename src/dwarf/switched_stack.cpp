@@ -33,6 +33,14 @@ bool read_sum(ByteCursor& cursor, std::uint64_t& addend) {
   return value.has_value();
 }
 
+// [rsp + slot]
+bool read_slot(ByteCursor& cursor, std::uint64_t& slot) {
+  if (!read_op(cursor, DW_OP_breg0 + x86_64::kRsp)) return false;
+  const auto offset = cursor.sleb();
+  slot = static_cast<std::uint64_t>(offset.value_or(-1));
+  return offset && *offset >= 0 && read_op(cursor, DW_OP_deref);
+}
+
 bool read_guard(ByteCursor& cursor) {
   const auto bytes = cursor.bytes(kGuard);
   if (!bytes) return false;
@@ -94,6 +102,27 @@ std::optional<SwitchedStack> switched_stack(ByteView cfa, ByteView return_addres
   if (!read_guard(back) || back.remaining() != kLoadReturnAddress.size()) return std::nullopt;
   const auto load = *back.bytes(kLoadReturnAddress.size());
   if (!std::equal(kLoadReturnAddress.begin(), kLoadReturnAddress.end(), load.u8())) return std::nullopt;
+  return stack;
+}
+
+void append_cfa(const MovableStack& stack, Block& to) {
+  to.push_back(DW_OP_breg0 + x86_64::kRsp);
+  put_sleb(to, static_cast<std::int64_t>(stack.owner));
+  to.push_back(DW_OP_deref);
+  append_sum(to, stack.top);
+  to.insert(to.end(), {DW_OP_deref, DW_OP_breg0 + x86_64::kRsp});
+  put_sleb(to, static_cast<std::int64_t>(stack.depth));
+  to.insert(to.end(), {DW_OP_deref, DW_OP_minus});
+  append_sum(to, stack.addend);
+}
+
+std::optional<MovableStack> movable_stack(ByteView cfa) {
+  MovableStack stack;
+  ByteCursor cursor(cfa);
+  if (!read_slot(cursor, stack.owner) || !read_sum(cursor, stack.top) || !read_op(cursor, DW_OP_deref) ||
+      !read_slot(cursor, stack.depth) || !read_op(cursor, DW_OP_minus) || !read_sum(cursor, stack.addend) ||
+      !cursor.at_end())
+    return std::nullopt;
   return stack;
 }
 

@@ -31,4 +31,16 @@ void append_return_address(const SwitchedStack& stack, Block& to);
 // Are these the two? No allocation.
 [[nodiscard]] std::optional<SwitchedStack> switched_stack(ByteView cfa, ByteView return_address);
 
+// CFA = [[sp + owner] + top] - [sp + depth] + addend: C code that Go calls on the system stack may call Go again, which
+// may move the goroutine's stack. So a frame there has kept whose stack it was called on, a structure that has that
+// stack's upper end, and how far from it. The return address is [CFA - 8].
+struct MovableStack {
+  std::uint64_t owner = 0, top = 0, depth = 0, addend = 0;
+  bool operator==(const MovableStack&) const = default;
+};
+
+void append_cfa(const MovableStack& stack, Block& to);
+// No allocation.
+[[nodiscard]] std::optional<MovableStack> movable_stack(ByteView cfa);
+
 }  // namespace windlass::dwarf

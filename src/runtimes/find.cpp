@@ -100,7 +100,7 @@ std::size_t add_runtimes_of(manager::PublishedCodes& codes, const process::ProcM
   std::size_t found = 0;
   for (const Kind& kind : kKinds)
     if (const auto at = kind.find(*memory, map.begin)) {
-      manager::add(codes, std::make_shared<RuntimeCode>(kind.open(memory, *at, file), map));
+      manager::add(codes, std::make_shared<RuntimeCode>(kind.open(memory, *at, file), memory, map));
       ++found;
     }
   return found;

@@ -5,10 +5,16 @@
 #include <utility>
 #include <vector>
 
+#include "runtimes/memory_reader.h"
+
 namespace windlass::runtimes {
 
-RuntimeCode::RuntimeCode(std::unique_ptr<Runtime> runtime, const process::ProcMap& map)
-    : PublishedCode(map.begin, map.file), runtime_(std::move(runtime)) {}
+RuntimeCode::RuntimeCode(std::unique_ptr<Runtime> runtime, std::shared_ptr<const Memory> memory,
+                         const process::ProcMap& map)
+    : PublishedCode(map.begin, map.file), runtime_(std::move(runtime)), memory_(std::move(memory)) {}
+
+// What has been taken away, and nothing put there: who asks for it has seen it run.
+bool RuntimeCode::is_last(const Method& method) const { return !read_value<std::uint8_t>(*memory_, method.begin); }
 
 std::uint64_t RuntimeCode::end() const {
   const std::lock_guard hold(lock_);
@@ -42,7 +48,7 @@ Expected<std::shared_ptr<const Method>> RuntimeCode::method_at(std::uint64_t add
     Known& known = std::prev(after)->second;
     if (known.method->contains(address)) {
       if (known.method->lasting || known.seen == turn_) return known.method;
-      if (runtime_->is_still(*known.method)) {
+      if (runtime_->is_still(*known.method) || is_last(*known.method)) {
         known.seen = turn_;
         return known.method;
       }

@@ -81,16 +81,17 @@ class Runtime {
 //
 // What is known of a moment is what the runtime says when it is asked, since it keeps no past: code that was taken away
 // before is not found, and where other code is there by now (a method that does not last), that is. What was once found
-// of lasting methods stays known, also when the process is gone. Bounds: kMaxMethods, kMaxBytes of their code and
-// information, then all are forgotten.
+// of lasting methods stays known; of others what was there last does, where nothing can be read any more: the process
+// is gone, or its runtime has been taken down. Bounds: kMaxMethods, kMaxBytes of their code and information, then all
+// are forgotten.
 class RuntimeCode final : public manager::PublishedCode {
  public:
   static constexpr std::size_t kMaxMethods = std::size_t{1} << 17;
   static constexpr std::size_t kMaxBytes = std::size_t{128} << 20;
   static constexpr std::size_t kMaxFrameFunctions = std::size_t{1} << 20;  // later ones have no name
 
-  // `map` is the first mapping of the image that the runtime is in.
-  RuntimeCode(std::unique_ptr<Runtime> runtime, const process::ProcMap& map);
+  // `memory`: the process's; `map`: the first mapping of the image that the runtime is in.
+  RuntimeCode(std::unique_ptr<Runtime> runtime, std::shared_ptr<const Memory> memory, const process::ProcMap& map);
 
   std::uint64_t begin() const override { return 0; }
   std::uint64_t end() const override;
@@ -117,9 +118,11 @@ class RuntimeCode final : public manager::PublishedCode {
   [[nodiscard]] Expected<std::shared_ptr<const Method>> method_at(std::uint64_t address);
   [[nodiscard]] std::uint64_t frame_function(std::uint64_t address, const Registers& frame, const Memory& memory);
   void keep(const std::shared_ptr<const Method>& method);
+  [[nodiscard]] bool is_last(const Method& method) const;
 
   mutable std::mutex lock_;
   std::unique_ptr<Runtime> runtime_;
+  std::shared_ptr<const Memory> memory_;
   std::map<std::uint64_t, Known> known_;  // by begin; disjoint
   std::size_t bytes_ = 0;
   std::uint64_t turn_ = 0;                                           // grows with set_time()

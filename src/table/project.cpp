@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "arch/registers.h"
 #include "dwarf/switched_stack.h"
 #include "table/trace_expression.h"
 
@@ -37,6 +38,7 @@ class Projection {
         cfa_ = recognise(row.expression(row.cfa));
         if (cfa_.kind == Kind::kOther && row.return_address.is(RegisterRule::kExpressionValue))
           switched_ = dwarf::switched_stack(row.expression(row.cfa), row.expression(row.return_address));
+        if (cfa_.kind == Kind::kOther) movable_ = dwarf::movable_stack(row.expression(row.cfa));
         break;
     }
     has_cfa_ = cfa_.kind != Kind::kOther && fits<std::int32_t>(cfa_.offset) && is_register(cfa_.reg);
@@ -45,6 +47,7 @@ class Projection {
   [[nodiscard]] TraceRule rule(std::uint8_t x_reg) const {
     TraceRule rule{};
     if (switched_ && by_thread(*switched_, rule)) return rule;
+    if (movable_ && by_upper_end(*movable_, rule)) return rule;
     rule.cfa_kind = WL_CFA_UNSUPPORTED;
     if (has_cfa_) {
       rule.cfa_kind = cfa_.kind == Kind::kRegister ? WL_CFA_REG : cfa_.kind == Kind::kLoad ? WL_CFA_MEM : WL_CFA_PLT;
@@ -88,6 +91,27 @@ class Projection {
     rule.x_offset = static_cast<std::int16_t>(second | stack.addend / kWord);
     rule.ra_kind = stack.saves_pc ? WL_REG_BASE : WL_REG_CFA;
     rule.ra_offset = static_cast<std::int16_t>(stack.saves_pc ? 8 : -8);
+    rule.fp_kind = kind_of(fp) & 15;
+    rule.fp_offset = fp.offset;
+    return true;
+  }
+  bool by_upper_end(const dwarf::MovableStack& stack, TraceRule& rule) const {
+    constexpr std::uint64_t kWord = 8;
+    const auto is_word = [](std::uint64_t value, std::uint64_t end) { return value % kWord == 0 && value < end; };
+    if (!is_word(stack.owner, 1 << 15) || !is_word(stack.top, 256 * kWord) || !is_word(stack.depth, 1 << 15) ||
+        !is_word(stack.addend, kWord * kWord) || !row_.return_address.is(RegisterRule::kAtCfa) ||
+        !fits<std::int16_t>(row_.return_address.offset()))
+      return false;
+    BaseSettler bases(rule, frame_pointer(architecture_));
+    rule.cfa_kind = WL_CFA_MOVABLE;
+    rule.cfa_reg = x86_64::kRsp;
+    const ProjectedRegister fp = project(frame_pointer(architecture_), bases);
+    rule.cfa_offset = static_cast<std::int32_t>(stack.owner);
+    rule.cfa_arg = static_cast<std::uint8_t>(stack.top / kWord);
+    rule.x_kind = WL_REG_UNDEFINED;
+    rule.x_offset = static_cast<std::int16_t>(stack.depth | stack.addend / kWord);
+    rule.ra_kind = WL_REG_CFA;
+    rule.ra_offset = static_cast<std::int16_t>(row_.return_address.offset());
     rule.fp_kind = kind_of(fp) & 15;
     rule.fp_offset = fp.offset;
     return true;
@@ -139,6 +163,7 @@ class Projection {
   Architecture architecture_;
   SimpleExpression cfa_;
   std::optional<dwarf::SwitchedStack> switched_;
+  std::optional<dwarf::MovableStack> movable_;
   bool has_cfa_ = false;
 };
 

@@ -18,6 +18,7 @@
 #include "support/privilege.h"
 #include "support/run_command.h"
 #include "windlass/function_ref.h"
+#include "windlass/unwind_info.h"
 
 namespace windlass {
 namespace {
@@ -228,22 +229,58 @@ TEST(MixedStack, CoreClrCallsCCallsCoreClrCallsC) {
   expect_walked(running.pid(), chain);
 }
 
-// The C frames between the callback and the goroutine that called C are not shown.
 TEST(MixedStack, GoCallsCCallsGoCallsC) {
   ASSERT_EQ(make_c_library("libmixed.so", ""), "");
   const std::string flags = "-L" + kFolder + " -Wl,-rpath," + kFolder;
   if (const std::string why = test::make_go_program("mixed", "", flags); !why.empty()) GTEST_SKIP() << why;
-  const Names chain = {"mixed_spin",          "runtime.asmcgocall",
-                       "runtime.cgocall",     "main.inner",
-                       "mixedBack",           "runtime.cgocallbackg",
-                       "runtime.cgocallback", "runtime.systemstack_switch",
-                       "runtime.cgocall",     "main.outer",
-                       "main.outer",          "main.outer",
-                       "main.outer",          "main.main",
-                       "runtime.main",        "runtime.goexit"};
+  const Names chain = {"mixed_spin",           "runtime.asmcgocall",  "runtime.cgocall", "main.inner", "mixedBack",
+                       "runtime.cgocallbackg", "runtime.cgocallback", "crosscall2",      "mixedBack",  "mixed_enter",
+                       "runtime.asmcgocall",   "runtime.cgocall",     "main.outer",      "main.outer", "main.outer",
+                       "main.outer",           "main.main.func1",     "runtime.goexit"};
   const std::string program = test::kGoFolder + "/mixed";
   expect_recorded(program + " 2", chain);
   const test::ChildProgram running({program, "60"}, kFolder + "/go.out", STDOUT_FILENO);
+  expect_walked(running.pid(), chain);
+}
+
+// Go that the system's linker has made a part of, stripped of symbols and DWARF.
+const std::string kStripped = " '-ldflags=-s -w' ";
+const Names kInLibrary = {"mixed_spin", "runtime.asmcgocall", "runtime.cgocall", "inner"};
+
+Names followed_by(Names chain, const Names& rest) {
+  chain.insert(chain.end(), rest.begin(), rest.end());
+  return chain;
+}
+
+TEST(MixedStack, CCallsGoOfALibraryCallsC) {
+  ASSERT_EQ(make_c_library("libmixed.so", ""), "");
+  const std::string paths = "-L" + kFolder + " -Wl,-rpath," + kFolder;
+  if (const std::string why = test::make_go_program("library", "-buildmode=c-shared" + kStripped, paths); !why.empty())
+    GTEST_SKIP() << why;
+  const std::string program = kFolder + "/mixed_host", library = kFolder + "/libgo_library.so";
+  const auto made = test::run("cp " + test::kGoFolder + "/library " + library + " && cc -O2 -g -o " + program + " " +
+                              kSources + "/mixed_host.c " + library + " -lpthread " + paths + " 2>&1");
+  ASSERT_EQ(made.status, 0) << made.output;
+  const Names chain = followed_by(kInLibrary, {"libraryEnter", "runtime.cgocallbackg", "runtime.cgocallback",
+                                               "crosscall2", "libraryEnter", "host_enter", "host_thread"});
+  expect_recorded(program + " 3", chain);
+  const test::ChildProgram running({program, "60"}, kFolder + "/host.out", STDOUT_FILENO);
+  expect_walked(running.pid(), chain);
+}
+
+TEST(MixedStack, GoCallsGoOfAPluginCallsC) {
+  ASSERT_EQ(make_c_library("libmixed.so", ""), "");
+  const std::string paths = "-L" + kFolder + " -Wl,-rpath," + kFolder;
+  for (const auto& [name, mode] : {std::pair{"library", "-buildmode=plugin"}, {"opener", ""}})
+    if (const std::string why = test::make_go_program(name, mode + kStripped, paths); !why.empty()) GTEST_SKIP() << why;
+  const std::string program = test::kGoFolder + "/opener", plugin = kFolder + "/library.so";
+  ASSERT_EQ(test::run("cp " + test::kGoFolder + "/library " + plugin).status, 0);
+  const auto reader = open_unwind_info(plugin);
+  ASSERT_TRUE(reader) << reader.error().text();
+  EXPECT_EQ((*reader)->format(), UnwindFormat::kGo);
+  const Names chain = followed_by(kInLibrary, {"Enter", "main.main", "runtime.main", "runtime.goexit"});
+  expect_recorded(program + " " + plugin + " 2", chain);
+  const test::ChildProgram running({program, plugin, "60"}, kFolder + "/plugin.out", STDOUT_FILENO);
   expect_walked(running.pid(), chain);
 }
 

@@ -2,6 +2,9 @@
 
 #include <elf.h>
 
+#include <algorithm>
+#include <string_view>
+
 #include "image/unwind_sections.h"
 #include "windlass/function_ref.h"
 
@@ -21,10 +24,43 @@ std::optional<TableForm> form_of(std::uint32_t magic) {
   }
 }
 
-const image::Section* find_section(const image::ElfImage& image) {
-  for (const image::Section& section : image.sections())
-    if (section.name == ".gopclntab" || section.name == ".data.rel.ro.gopclntab") return &section;
-  return nullptr;
+const image::Section* find_section(const image::ElfImage& image, std::string_view name) {
+  const auto found = std::ranges::find(image.sections(), name, &image::Section::name);
+  return found == image.sections().end() ? nullptr : &*found;
+}
+
+struct Found {
+  std::uint64_t address = 0;
+  ByteView bytes;
+};
+
+// Where the system's linker has made a library, a plugin or a program with C in it, the table is a part of
+// .data.rel.ro. Go's linker aligns it to 32 bytes (cmd/link/internal/ld/data.go), and its first 8 have no relocation.
+Expected<Found> find_in_data(const image::ElfImage& image) {
+  constexpr std::uint64_t kAlignment = 32;
+  const image::Section* const section = find_section(image, ".data.rel.ro");
+  if (section == nullptr || find_section(image, ".note.go.buildid") == nullptr)
+    return fail(ErrorCode::kNotFound, "no program of Go's", 0);
+  const auto bytes = image.stored_bytes(*section);
+  if (!bytes) return std::unexpected(bytes.error());
+  const std::uint64_t begin = (kAlignment - section->address % kAlignment) % kAlignment;
+  for (std::uint64_t at = begin; at + kHeader <= bytes->size(); at += kAlignment) {
+    const bool is_header = form_of(*bytes->at<std::uint32_t>(at)).has_value() && *bytes->at<std::uint16_t>(at + 4) == 0;
+    if (is_header && *bytes->at<std::uint8_t>(at + 7) == kWord)
+      return Found{section->address + at, *bytes->sub(at, bytes->size() - at)};
+  }
+  return fail(ErrorCode::kNotFound, "a library of Go's without its table of functions", bytes->origin());
+}
+
+Expected<Found> find_bytes(const image::ElfImage& image) {
+  for (const std::string_view name : {".gopclntab", ".data.rel.ro.gopclntab"}) {
+    const image::Section* const section = find_section(image, name);
+    if (section == nullptr) continue;
+    const auto bytes = image.stored_bytes(*section);
+    if (!bytes) return std::unexpected(bytes.error());
+    return Found{section->address, *bytes};
+  }
+  return find_in_data(image);
 }
 
 // Calls each(address, value) for the words that are relative to where the image is loaded; each says whether it wants
@@ -134,25 +170,24 @@ Expected<Table> read_parts(Table table, ByteView bytes, const image::ElfImage& i
 }  // namespace
 
 Expected<Table> find_table(const image::ElfImage& image) {
-  const image::Section* const section = find_section(image);
-  if (section == nullptr) return fail(ErrorCode::kNotFound, "no program of Go's", 0);
-  const auto bytes = image.stored_bytes(*section);
-  if (!bytes) return std::unexpected(bytes.error());
-  const auto magic = bytes->at<std::uint32_t>(0);
-  const auto quantum = bytes->at<std::uint8_t>(6), word = bytes->at<std::uint8_t>(7);
-  if (!magic || !word) return fail(ErrorCode::kTruncated, "Go's table is too short", bytes->origin(), bytes->size());
+  const auto found = find_bytes(image);
+  if (!found) return std::unexpected(found.error());
+  const ByteView bytes = found->bytes;
+  const auto magic = bytes.at<std::uint32_t>(0);
+  const auto quantum = bytes.at<std::uint8_t>(6), word = bytes.at<std::uint8_t>(7);
+  if (!magic || !word) return fail(ErrorCode::kTruncated, "Go's table is too short", bytes.origin(), bytes.size());
   const auto form = form_of(*magic);
-  if (!form) return fail(ErrorCode::kUnsupported, "Go's table is of a form that is not known", bytes->origin(), *magic);
+  if (!form) return fail(ErrorCode::kUnsupported, "Go's table is of a form that is not known", bytes.origin(), *magic);
   if (*word != kWord || image.elf_class() != image::ElfClass::k64)
-    return fail(ErrorCode::kUnsupported, "Go's table has words of another size", bytes->origin() + 7, *word);
-  if (*quantum == 0) return fail(ErrorCode::kMalformed, "Go's table has instructions of no size", bytes->origin() + 6);
+    return fail(ErrorCode::kUnsupported, "Go's table has words of another size", bytes.origin() + 7, *word);
+  if (*quantum == 0) return fail(ErrorCode::kMalformed, "Go's table has instructions of no size", bytes.origin() + 6);
   Table table;
   table.form = *form;
   table.architecture = image::architecture_of(image.machine());
   table.quantum = *quantum;
-  table.address = section->address;
-  table.origin = bytes->origin();
-  return *form == TableForm::k1_2 ? read_first_form(table, *bytes) : read_parts(table, *bytes, image);
+  table.address = found->address;
+  table.origin = bytes.origin();
+  return *form == TableForm::k1_2 ? read_first_form(table, bytes) : read_parts(table, bytes, image);
 }
 
 std::optional<std::uint64_t> word_at(const image::ElfImage& image, std::uint64_t address) {

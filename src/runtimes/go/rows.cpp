@@ -36,8 +36,8 @@ constexpr Special kSpecial[] = {
     {"runtime.walltime1", Role::kForeignStack},
     {"runtime.nanotime", Role::kForeignStack},
     {"runtime.walltime", Role::kForeignStack},
-    {"runtime.cgocallback", Role::kPlain},  // its frame is the same on both of its stacks
-    {"runtime.cgocallback_gofunc", Role::kPlain},
+    {"runtime.cgocallback", Role::kForeignStack},
+    {"runtime.cgocallback_gofunc", Role::kPlain},  // to Go 1.15: its frame is the same on both of its stacks
 };
 
 // The names that assembly is given, for each way of calling.
@@ -232,13 +232,20 @@ Expected<void> GoRows::switched_rows(const Subject& subject, RowSink sink) const
       case StackPlace::kStored:
         row.cfa = CfaRule::loaded(x86_64::kRsp, place.slot, static_cast<std::int16_t>(place.offset));
         break;
+      case StackPlace::kKept:
       case StackPlace::kOther: {
-        const Ways* const known = ways();
-        const std::size_t words = role == Role::kSystemJump ? kWays : static_cast<std::size_t>(place.depth / 8);
-        if (known == nullptr || (words >= kWays && role != Role::kSystemJump)) return;
-        row.expressions = ByteView(reinterpret_cast<const std::byte*>(known->bytes.data()), known->bytes.size());
-        row.cfa = CfaRule::expression(known->cfa[words]);
-        row.return_address = RegisterRule::expression_value(known->return_address[words]);
+        const Ways& known = ways();
+        const bool jumps = role == Role::kSystemJump;
+        const std::size_t words = jumps ? kWays : static_cast<std::size_t>(place.depth / 8);
+        row.expressions = ByteView(reinterpret_cast<const std::byte*>(known.bytes.data()), known.bytes.size());
+        if (place.kind == StackPlace::kKept && words == 0 && known.kept) {
+          row.cfa = CfaRule::expression(*known.kept);
+        } else if (known.by_thread && (jumps || words < kWays)) {
+          row.cfa = CfaRule::expression(known.cfa[words]);
+          row.return_address = RegisterRule::expression_value(known.return_address[words]);
+        } else {
+          row.cfa = CfaRule::expression({});  // which has no value: else call frame information would be asked
+        }
         break;
       }
     }
@@ -248,37 +255,39 @@ Expected<void> GoRows::switched_rows(const Subject& subject, RowSink sink) const
   return done;
 }
 
-const GoRows::Ways* GoRows::ways() const {
+const GoRows::Ways& GoRows::ways() const {
   std::call_once(looked_, [this] {
-    auto way = way_back();
-    if (!way) return;
-    Ways made;
-    const auto place = [&](std::size_t begin) {
-      return ExpressionPlace{static_cast<std::uint32_t>(begin), static_cast<std::uint16_t>(made.bytes.size() - begin)};
+    const auto code_of = [this](std::string_view name) {
+      const auto function = find(name);
+      return function ? image_.at_address(function->begin, function->end - function->begin).value_or(ByteView())
+                      : ByteView();
     };
-    for (std::size_t words = 0; words <= kWays; ++words) {
+    const auto append = [this](const auto& append_to) {
+      const std::size_t begin = ways_.bytes.size();
+      append_to(ways_.bytes);
+      return ExpressionPlace{static_cast<std::uint32_t>(begin), static_cast<std::uint16_t>(ways_.bytes.size() - begin)};
+    };
+    if (auto kept = find_kept_stack(code_of("runtime.asmcgocall"), 0)) {
+      kept->addend = 8;
+      ways_.kept = append([&](dwarf::Block& to) { dwarf::append_cfa(*kept, to); });
+    }
+    auto way = find_way_back(code_of("runtime.systemstack"), 0);
+    ways_.by_thread = way.has_value();
+    for (std::size_t words = 0; way && words <= kWays; ++words) {
       // Of a jump the return address is where it is until the stack is copied, as morestack has it done.
       way->saves_pc = words == kWays;
       way->addend = way->saves_pc ? 0 : 8 * (words + 1);
-      const std::size_t begin = made.bytes.size();
-      dwarf::append_cfa(*way, made.bytes);
-      made.cfa[words] = place(begin);
-      const std::size_t behind = made.bytes.size();
-      dwarf::append_return_address(*way, made.bytes);
-      made.return_address[words] = place(behind);
+      ways_.cfa[words] = append([&](dwarf::Block& to) { dwarf::append_cfa(*way, to); });
+      ways_.return_address[words] = append([&](dwarf::Block& to) { dwarf::append_return_address(*way, to); });
     }
-    ways_ = std::move(made);
   });
-  return ways_ ? &*ways_ : nullptr;
+  return ways_;
 }
 
-std::optional<dwarf::SwitchedStack> GoRows::way_back() const {
-  for (std::uint64_t i = 0; i < map_.size(); ++i) {
-    const auto function = map_.function(i);
-    if (!function || without_suffix(map_.name(function->name)) != "runtime.systemstack") continue;
-    const auto code = image_.at_address(function->begin, function->end - function->begin);
-    return code ? find_way_back(*code, function->begin) : std::nullopt;
-  }
+std::optional<Function> GoRows::find(std::string_view name) const {
+  for (std::uint64_t i = 0; i < map_.size(); ++i)
+    if (const auto function = map_.function(i); function && without_suffix(map_.name(function->name)) == name)
+      return *function;
   return std::nullopt;
 }
 

@@ -69,14 +69,16 @@ class GoRows {
   struct Ways {
     dwarf::Block bytes;
     std::array<ExpressionPlace, kWays + 1> cfa{}, return_address{};
+    bool by_thread = false;               // these are known: not in libraries, whose thread variables lie anywhere
+    std::optional<ExpressionPlace> kept;  // the CFA of what asmcgocall calls
   };
-  const Ways* ways() const;
-  [[nodiscard]] std::optional<dwarf::SwitchedStack> way_back() const;
+  const Ways& ways() const;
+  [[nodiscard]] std::optional<Function> find(std::string_view name) const;
 
   CodeMap map_;
   image::ElfImage image_;
   mutable std::once_flag looked_;
-  mutable std::optional<Ways> ways_;
+  mutable Ways ways_;
 };
 
 }  // namespace windlass::runtimes::go

@@ -59,15 +59,15 @@ void for_each_instruction(ByteView code, std::uint64_t address, FunctionRef<void
   }
 }
 
-// Registers that calls by C's convention preserve: what Go keeps its stack pointer in meanwhile.
-bool outlives_calls(unsigned reg) {
-  return reg != x86_64::kRbp && reg < kRegisters && is_callee_saved(Architecture::kX86_64, reg);
-}
+// Registers that calls by C's convention preserve: what Go keeps its stack pointer in meanwhile; and the frame pointer,
+// which Go preserves, too: cgocallback leaves it in the frame that C called.
+bool outlives_calls(unsigned reg) { return reg < kRegisters && is_callee_saved(Architecture::kX86_64, reg); }
 
 class Places {
  public:
-  Places(std::uint64_t begin, bool by_thread, DepthAt depth, PlaceSink sink)
-      : by_thread_(by_thread), depth_(depth), sink_(sink), first_(begin) {}
+  Places(std::uint64_t begin, bool by_thread, const std::optional<dwarf::MovableStack>& kept, DepthAt depth,
+         PlaceSink sink)
+      : by_thread_(by_thread), kept_(kept), depth_(depth), sink_(sink), first_(begin) {}
 
   void see(const Instruction& at) {
     enter(at.address);
@@ -97,16 +97,29 @@ class Places {
   [[nodiscard]] std::int32_t cfa_offset(std::uint64_t address) const { return depth_(address) + 8; }
 
   void follow(const Instruction& at) {
-    const bool copied = at.is_move() && at.reg(1) == x86_64::kRsp && now_.kind == StackPlace::kOwn;
+    const auto copied = now_.kind == StackPlace::kOwn ? copy_of_sp(at) : std::nullopt;
     if (now_.kind == StackPlace::kUnknown && at.is_move() && at.memory(0) != nullptr)
       store(at);
+    else if (now_.kind == StackPlace::kOther && kept_ && stores_at(at, kept_->depth))
+      now_.kind = StackPlace::kKept;
+    else if (now_.kind == StackPlace::kCopied && at.writes(now_.reg))
+      now_ = {now_.reg == x86_64::kRbp ? StackPlace::kOwn : StackPlace::kUnknown};  // rbp: in the epilogue
     else if (at.writes(x86_64::kRsp))
       set(at);
-    else if (now_.kind == StackPlace::kCopied && at.writes(now_.reg))
-      now_ = {StackPlace::kUnknown};
     for (unsigned reg = 0; reg < kRegisters; ++reg)
       if (at.writes(reg)) copies_[reg].reset();
-    if (copied && at.reg(0) < kRegisters) copies_[at.reg(0)] = depth_(at.address) + 8;
+    if (copied && at.reg(0) < kRegisters) copies_[at.reg(0)] = cfa_offset(at.address) - *copied;
+  }
+  // What is added to rsp by mov reg, rsp or lea reg, [rsp + offset].
+  [[nodiscard]] static std::optional<std::int32_t> copy_of_sp(const Instruction& at) {
+    if (at.is_move() && at.reg(1) == x86_64::kRsp) return 0;
+    const bool sum =
+        at.info.mnemonic == ZYDIS_MNEMONIC_LEA && at.memory(1) != nullptr && at.memory(1)->base == ZYDIS_REGISTER_RSP;
+    return sum ? std::optional(static_cast<std::int32_t>(at.memory(1)->disp.value)) : std::nullopt;
+  }
+  [[nodiscard]] static bool stores_at(const Instruction& at, std::uint64_t slot) {
+    return at.is_move() && at.memory(0) != nullptr && at.memory(0)->base == ZYDIS_REGISTER_RSP &&
+           static_cast<std::uint64_t>(at.memory(0)->disp.value) == slot;
   }
   // Of a copy, on a stack that has been aligned.
   void store(const Instruction& at) {
@@ -130,7 +143,7 @@ class Places {
     now_ = {StackPlace::kUnknown};
     if (moved && by_thread_) now_ = {StackPlace::kOther, 0, 0, 0, depth_(address)};
     for (unsigned reg = 0; reg < kRegisters; ++reg)
-      if (copies_[reg] && outlives_calls(reg))
+      if (copies_[reg] && outlives_calls(reg) && (reg != x86_64::kRbp || !by_thread_))
         now_ = {StackPlace::kCopied, static_cast<RegisterNumber>(reg), 0, *copies_[reg]};
   }
 
@@ -139,6 +152,7 @@ class Places {
     StackPlace place;
   };
   bool by_thread_;
+  std::optional<dwarf::MovableStack> kept_;
   DepthAt depth_;
   PlaceSink sink_;
   StackPlace now_;
@@ -196,10 +210,49 @@ class WayBack {
   std::optional<Loads> found_;
 };
 
+// rsp = [owner + top] - [rsp + depth], where the owner is [rsp + ...].
+class KeptStack {
+ public:
+  void see(const Instruction& at) {
+    Value value;
+    const unsigned to = at.reg(0);
+    const ZydisDecodedOperandMem* const memory = at.memory(1);
+    if (at.is_move() && to == x86_64::kRsp && at.reg(1) < kRegisters && values_[at.reg(1)].step == kBack)
+      found_ = values_[at.reg(1)].stack;
+    if (to < kRegisters && memory != nullptr && memory->disp.value >= 0 && memory->segment != ZYDIS_REGISTER_FS)
+      value = value_of(at, code::dwarf_number(memory->base), static_cast<std::uint64_t>(memory->disp.value));
+    if (at.info.meta.category == ZYDIS_CATEGORY_CALL) values_ = {};
+    for (unsigned reg = 0; reg < kRegisters; ++reg)
+      if (at.writes(reg)) values_[reg] = {};
+    if (to < kRegisters) values_[to] = value;
+  }
+  [[nodiscard]] const std::optional<dwarf::MovableStack>& found() const { return found_; }
+
+ private:
+  enum Step : std::uint8_t { kNothing, kOwner, kTop, kBack };
+  struct Value {
+    Step step = kNothing;
+    dwarf::MovableStack stack;
+  };
+  [[nodiscard]] Value value_of(const Instruction& at, unsigned base, std::uint64_t offset) const {
+    const Value& before = values_[at.reg(0)];
+    if (at.is_move() && base == x86_64::kRsp) return {kOwner, {offset, 0, 0, 0}};
+    if (at.is_move() && base < kRegisters && values_[base].step == kOwner)
+      return {kTop, {values_[base].stack.owner, offset, 0, 0}};
+    if (at.info.mnemonic == ZYDIS_MNEMONIC_SUB && base == x86_64::kRsp && before.step == kTop)
+      return {kBack, {before.stack.owner, before.stack.top, offset, 0}};
+    return {};
+  }
+
+  std::array<Value, kRegisters> values_{};
+  std::optional<dwarf::MovableStack> found_;
+};
+
 }  // namespace
 
 void for_each_place(ByteView code, std::uint64_t address, bool by_thread, DepthAt depth, PlaceSink place) {
-  Places places(address, by_thread, depth, place);
+  const auto kept = by_thread ? find_kept_stack(code, address) : std::nullopt;
+  Places places(address, by_thread, kept, depth, place);
   const auto see = [&](const Instruction& at) { places.see(at); };
   for_each_instruction(code, address, see);
   places.end(address + code.size());
@@ -217,6 +270,13 @@ std::optional<dwarf::SwitchedStack> find_way_back(ByteView systemstack, std::uin
     way.offsets[i - 1] = static_cast<std::uint64_t>(offsets[i]);
   }
   return way;
+}
+
+std::optional<dwarf::MovableStack> find_kept_stack(ByteView asmcgocall, std::uint64_t address) {
+  KeptStack reader;
+  const auto see = [&](const Instruction& at) { reader.see(at); };
+  for_each_instruction(asmcgocall, address, see);
+  return reader.found();
 }
 
 }  // namespace windlass::runtimes::go

@@ -20,12 +20,13 @@ struct StackPlace {
     kCopied,   // CFA = reg + offset
     kStored,   // CFA = [rsp + slot] + offset
     kOther,    // another one; the goroutine's is where the thread says
+    kKept,     // another one, which has kept where in its goroutine's stack the way back is (find_kept_stack)
     kUnknown,  // another one, or a stack pointer aligned down
   };
   Kind kind = kOwn;
   RegisterNumber reg = 0;
   std::int32_t slot = 0, offset = 0;
-  std::int32_t depth = 0;  // kOther: bytes on the stack it was called on when that was left
+  std::int32_t depth = 0;  // kOther, kKept: bytes on the stack it was called on when that was left
   bool operator==(const StackPlace&) const = default;
 };
 
@@ -40,5 +41,9 @@ void for_each_place(ByteView code, std::uint64_t address, bool by_thread, DepthA
 // How the goroutine's stack pointer is found while the thread runs on its system stack: what the code of
 // runtime.systemstack reads to go back. Nothing: it does not look as it should.
 [[nodiscard]] std::optional<dwarf::SwitchedStack> find_way_back(ByteView systemstack, std::uint64_t address);
+
+// What runtime.asmcgocall's code reads on its new stack to go back. While C code runs that it has called, the thread
+// may have left that goroutine's stack pointer for a later one: when C has called Go, which has called C.
+[[nodiscard]] std::optional<dwarf::MovableStack> find_kept_stack(ByteView asmcgocall, std::uint64_t address);
 
 }  // namespace windlass::runtimes::go

@@ -1,51 +1,16 @@
 #include "runtimes/hotspot/vm_structs.h"
 
 #include <algorithm>
-#include <array>
-#include <cstring>
 
 #include "runtimes/dynamic_symbol.h"
+#include "runtimes/find.h"
 #include "runtimes/memory_reader.h"
 #include "runtimes/needed.h"
+#include "runtimes/paged_memory.h"
 #include "windlass/function_ref.h"
 
 namespace windlass::runtimes::hotspot {
 namespace {
-
-// Names lie close together: each page is read once.
-class PagedMemory final : public Memory {
- public:
-  explicit PagedMemory(const Memory& memory) : memory_(memory) {}
-  bool read(std::uint64_t address, void* to, std::size_t size) const override {
-    auto* out = static_cast<std::byte*>(to);
-    while (size > 0) {
-      const std::uint64_t at = address % kPage;
-      const std::size_t part = std::min<std::size_t>(size, kPage - at);
-      const Page* page = page_at(address - at);
-      if (page == nullptr) return false;
-      std::memcpy(out, page->data() + at, part);
-      out += part;
-      address += part;
-      size -= part;
-    }
-    return true;
-  }
-
- private:
-  static constexpr std::uint64_t kPage = 4096;
-  using Page = std::array<std::byte, kPage>;
-  const Page* page_at(std::uint64_t address) const {
-    const auto [at, is_new] = pages_.try_emplace(address);
-    if (is_new && !memory_.read(address, at->second.data(), kPage)) {
-      pages_.erase(at);
-      return nullptr;
-    }
-    return &at->second;
-  }
-
-  const Memory& memory_;
-  mutable std::map<std::uint64_t, Page> pages_;
-};
 
 class Reader : public Needed {
  public:
@@ -90,7 +55,7 @@ class Reader : public Needed {
 }  // namespace
 
 Expected<VmStructs> VmStructs::read(const Memory& memory, std::uint64_t image) {
-  const PagedMemory paged(memory);
+  const PagedMemory paged(unowned(memory));  // names lie close together
   Reader reader(paged, image);
   VmStructs structs;
   const std::string field_prefix = "gHotSpotVMStructEntry", type_prefix = "gHotSpotVMTypeEntry";

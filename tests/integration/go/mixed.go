@@ -18,8 +18,20 @@ import (
 
 var calls int
 
+// On each new goroutine's stack, which is too small for it: that is moved while C is below.
+//
+//go:noinline
+func grow(depth int) byte {
+	var room [1024]byte
+	if depth > 0 {
+		room[depth] = grow(depth - 1)
+	}
+	return room[depth]
+}
+
 //export mixedBack
 func mixedBack() {
+	grow(64)
 	inner()
 	calls++
 }
@@ -43,6 +55,11 @@ func outer(depth int) {
 func main() {
 	seconds, _ := strconv.ParseFloat(os.Args[1], 64)
 	for start := time.Now(); time.Since(start).Seconds() < seconds; {
-		outer(3)
+		done := make(chan bool)
+		go func() {
+			outer(3)
+			done <- true
+		}()
+		<-done
 	}
 }

@@ -303,6 +303,21 @@ TEST_F(ProcessFollowerTest, AProcessIsReadAgainOnceASecondAtMost) {
   EXPECT_EQ(follower.rescans(), 2u);
 }
 
+// Samples of code that has come are in the same round: they need what /proc alone says of it.
+TEST_F(ProcessFollowerTest, CodeInNoFileIsLookedForWhenItComes) {
+  Targets targets;
+  ProcessFollower follower = make(targets);
+  proc = {{10, std::string(kCode) + "5000-6000 r-xp 00000000 00:00 0 \n9000-a000 r-xp 00000000 00:00 0 \n"}};
+  follower.on_process(mapping(now, 10, 0x1000, 7));
+  EXPECT_EQ(scans[10], 0) << "a process with files only costs nothing";
+  follower.on_process(mapping(now, 10, 0x5000, 0));
+  EXPECT_EQ(scans[10], 1);
+  ASSERT_NE(table.find(10), nullptr);
+  EXPECT_NE(table.find(10)->maps->find(0x9000), nullptr) << "moved there, of which no event tells";
+  follower.finish_round(now);
+  EXPECT_EQ(scans[10], 1);
+}
+
 TEST_F(ProcessFollowerTest, LookingForImagesTakesItsShareOfTimeOnly) {
   Targets targets;
   ProcessFollower follower = make(targets);

@@ -64,6 +64,35 @@ TEST(Step, StackOfTheCodeThatAThreadRuns) {
   EXPECT_EQ(from(kOther), 7U);
 }
 
+// C that Go has called: where on the goroutine's stack the way back is counts from that stack's upper end.
+TEST(Step, CfaOnAStackThatMayHaveMoved) {
+  constexpr std::uint64_t kG = kStack + 0x2000, kTop = kStack + 0x4000;
+  FakeTarget target;
+  target.write(kStack + 40, {0x100, kG});
+  target.write(kG + 8, {kTop});
+  target.write(kTop - 0x100, {0xaaaa, 2});
+  wl_rule rule = rule_of(WL_CFA_MOVABLE, WL_SP, 48);
+  rule.cfa_arg = 1;
+  rule.x_kind = WL_REG_UNDEFINED;
+  rule.x_offset = 40 | 1;
+  const auto from = FakeTarget::cursor(kCode, kStack, 0x77);
+  auto cursor = from;
+  ASSERT_EQ(apply(target, cursor, rule), WL_CONTINUE);
+  EXPECT_EQ(cursor.regs[WL_X64_RIP], 0xaaaaU);
+  EXPECT_EQ(cursor.regs[WL_X64_RSP], kTop - 0xf8);
+  EXPECT_EQ(cursor.regs[WL_X64_RBP], 0x77U);
+
+  // Below the frame: one switch of stacks.
+  constexpr std::uint64_t kHigher = kStack + 0x5000;
+  target.write(kHigher + 40, {0x100, kG});
+  cursor = FakeTarget::cursor(kCode, kHigher, 0x77);
+  EXPECT_EQ(apply(target, cursor, rule), WL_CONTINUE);
+  EXPECT_EQ(cursor.regs[WL_X64_RSP], kTop - 0xf8);
+  EXPECT_EQ(cursor.backward, 1U);
+  target.write(kStack + 48, {1});
+  EXPECT_EQ(apply(target, cursor = from, rule), WL_END_UNREADABLE_STACK);
+}
+
 // Go's system stack: the goroutine's stack pointer is found from the thread's pointer.
 TEST(Step, CfaFromTheThread) {
   constexpr std::uint64_t kThread = kStack + 0x1000, kG = kStack + 0x2000, kM = kStack + 0x3000;

@@ -85,6 +85,53 @@ TEST(SwitchedStack, FitsARule) {
   EXPECT_EQ(saved.ra_offset, 8);
 }
 
+constexpr dwarf::MovableStack kMovable = {0x30, 8, 0x28, 16};
+
+dwarf::Block expression_of(const dwarf::MovableStack& stack) {
+  dwarf::Block made;
+  dwarf::append_cfa(stack, made);
+  return made;
+}
+
+table::TraceRule rule_of(const dwarf::MovableStack& stack) {
+  const dwarf::Block made = expression_of(stack);
+  FrameRow row;
+  row.expressions = view(made);
+  row.cfa = CfaRule::expression({0, static_cast<std::uint16_t>(made.size())});
+  row.return_address = RegisterRule::at_cfa(-8);
+  return table::project(row, Architecture::kX86_64, WL_NO_XREG);
+}
+
+TEST(MovableStack, IsKnownAgain) {
+  const dwarf::Block made = expression_of(kMovable);
+  EXPECT_EQ(dwarf::movable_stack(view(made)), kMovable);
+  for (std::size_t i = 0; i < made.size(); ++i) {
+    dwarf::Block other = made;
+    other[i] ^= 0x55;
+    EXPECT_NE(dwarf::movable_stack(view(other)), kMovable) << i;
+    other.resize(i);
+    EXPECT_EQ(dwarf::movable_stack(view(other)), std::nullopt) << i;
+  }
+}
+
+TEST(MovableStack, FitsARule) {
+  const table::TraceRule rule = rule_of(kMovable);
+  EXPECT_EQ(rule.cfa_kind, WL_CFA_MOVABLE);
+  EXPECT_EQ(rule.cfa_reg, 7);
+  EXPECT_EQ(rule.cfa_offset, 0x30);
+  EXPECT_EQ(rule.cfa_arg, 1);
+  EXPECT_EQ(rule.x_offset, 0x28 | 2);
+  EXPECT_EQ(rule.x_kind, WL_REG_UNDEFINED);
+  EXPECT_EQ(rule.ra_kind, WL_REG_CFA);
+  EXPECT_EQ(rule.ra_offset, -8);
+  for (const dwarf::MovableStack& other : {dwarf::MovableStack{0x8000, 8, 0x28, 8},
+                                           {0x30, 0x800, 0x28, 8},
+                                           {0x30, 8, 0x8000, 8},
+                                           {0x30, 8, 0x28, 64},
+                                           {0x30, 8, 0x2c, 8}})
+    EXPECT_EQ(rule_of(other).cfa_kind, WL_CFA_UNSUPPORTED);
+}
+
 // mov rax, fs:[-8]; mov rbx, [rax + 0x30]; mov rdx, [rbx]; mov rsp, [rdx + 0x38]; call [rdi]; and the way back.
 const std::vector<std::uint8_t> kSwitch = {
     0x64, 0x48, 0x8b, 0x04, 0x25, 0xf8, 0xff, 0xff, 0xff,  // 0
@@ -149,6 +196,60 @@ TEST(GoStackSwitch, FollowsACopyOfTheStackPointer) {
   EXPECT_EQ(told[1].begin, 0x1007u);
   EXPECT_EQ(told[1].end, 0x100cu);
   EXPECT_EQ(told[1].place, (StackPlace{StackPlace::kCopied, 12, 0, 32, 0}));
+}
+
+// As runtime.cgocallback: push rbp; mov rbp, rsp; mov rsp, rdi; call rax; mov rsp, [rsi + 56]; pop rbp; ret.
+// Behind that the table is right again.
+TEST(GoStackSwitch, FollowsTheFramePointerToWhereItWasCalled) {
+  const std::vector<std::uint8_t> code = {0x55, 0x48, 0x89, 0xe5, 0x48, 0x89, 0xfc, 0xff,
+                                          0xd0, 0x48, 0x8b, 0x66, 0x38, 0x5d, 0xc3};
+  const auto told = places_of(code, false, 8);
+  ASSERT_EQ(told.size(), 3u);
+  EXPECT_EQ(told[1].begin, 0x1007u);
+  EXPECT_EQ(told[1].end, 0x100eu);
+  EXPECT_EQ(told[1].place, (StackPlace{StackPlace::kCopied, 6, 0, 16, 0}));
+  EXPECT_EQ(told[2].place, StackPlace{});
+  EXPECT_EQ(places_of(code, true, 8)[1].place.kind, StackPlace::kOther);
+}
+
+// lea rbp, [rsp + 24]; mov rsp, rdi; ret
+TEST(GoStackSwitch, FollowsAFramePointerAboveTheStackPointer) {
+  const auto told = places_of({0x48, 0x8d, 0x6c, 0x24, 0x18, 0x48, 0x89, 0xfc, 0xc3}, false, 32);
+  ASSERT_GE(told.size(), 2u);
+  EXPECT_EQ(told[1].place, (StackPlace{StackPlace::kCopied, 6, 0, 16, 0}));
+}
+
+// As runtime.asmcgocall: mov rsp, [rsi + 56]; mov [rsp + 48], rdi; mov [rsp + 40], rdx; call rax; mov rdi, [rsp + 48];
+// mov rsi, [rdi + 8]; sub rsi, [rsp + 40]; mov rsp, rsi; ret
+const std::vector<std::uint8_t> kKeeps = {0x48, 0x8b, 0x66, 0x38, 0x48, 0x89, 0x7c, 0x24, 0x30, 0x48, 0x89, 0x54,
+                                          0x24, 0x28, 0xff, 0xd0, 0x48, 0x8b, 0x7c, 0x24, 0x30, 0x48, 0x8b, 0x77,
+                                          0x08, 0x48, 0x2b, 0x74, 0x24, 0x28, 0x48, 0x89, 0xf4, 0xc3};
+
+TEST(GoStackSwitch, FindsWhatIsKeptOfAStackThatMayMove) {
+  EXPECT_EQ(runtimes::go::find_kept_stack(view(kKeeps), 0x1000), (dwarf::MovableStack{0x30, 8, 0x28, 0}));
+  EXPECT_EQ(runtimes::go::find_kept_stack(view(kSwitch), 0x1000), std::nullopt);
+  std::vector<std::uint8_t> other = kKeeps;
+  other[26] = 0x03;  // add instead of sub
+  EXPECT_EQ(runtimes::go::find_kept_stack(view(other), 0x1000), std::nullopt);
+  const auto told = places_of(kKeeps, true, 0);
+  ASSERT_EQ(told.size(), 4u);
+  EXPECT_EQ(told[1].place.kind, StackPlace::kOther);
+  EXPECT_EQ(told[2].begin, 0x100eu) << "behind the second store";
+  EXPECT_EQ(told[2].end, 0x1021u);
+  EXPECT_EQ(told[2].place.kind, StackPlace::kKept);
+  EXPECT_EQ(told[3].place, StackPlace{});
+}
+
+// mov rdx, rsp; mov rdx, rdi; and rsp, -16; mov [rsp + 40], rdx; call rax; ret; and where a jump would lead.
+TEST(GoStackSwitch, ForgetsCopiesThatAreOverwrittenAndWaysThatEnd) {
+  const std::vector<std::uint8_t> code = {0x48, 0x89, 0xe2, 0x48, 0x89, 0xfa, 0x48, 0x83, 0xe4, 0xf0,
+                                          0x48, 0x89, 0x54, 0x24, 0x28, 0xff, 0xd0, 0xc3, 0x90, 0x90};
+  const auto told = places_of(code, false, 8);
+  for (const Told& one : told) EXPECT_NE(one.place.kind, StackPlace::kStored);
+  ASSERT_EQ(told.size(), 3u);
+  EXPECT_EQ(told[1].place.kind, StackPlace::kUnknown);
+  EXPECT_EQ(told[2].begin, 0x1012u);
+  EXPECT_EQ(told[2].place, StackPlace{});
 }
 
 // mov rdx, rsp; and rsp, -16; mov [rsp + 40], rdx; call rax; mov rsi, [rsp + 40]; mov rsp, rsi; ret

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "runtimes/find.h"
+#include "runtimes/paged_memory.h"
 #include "runtimes/runtime_code.h"
 #include "support/fake_coreclr.h"
 
@@ -80,8 +81,21 @@ std::string name_at(manager::PublishedCode& code, std::uint64_t address) {
   return function ? std::string(function->name) : "-";
 }
 
-std::shared_ptr<RuntimeCode> code_of(Counts& counts) {
-  return std::make_shared<RuntimeCode>(std::make_unique<CountingRuntime>(counts), process::ProcMap());
+// A process of one page, until it ends.
+class EndingMemory final : public Memory {
+ public:
+  bool ended = false;
+  bool read(std::uint64_t address, void* to, std::size_t size) const override {
+    if (ended || address > 4096 || size > 4096 - address) return false;
+    std::memset(to, 0, size);
+    return true;
+  }
+};
+
+std::shared_ptr<RuntimeCode> code_of(Counts& counts,
+                                     std::shared_ptr<const Memory> memory = std::make_shared<EndingMemory>()) {
+  return std::make_shared<RuntimeCode>(std::make_unique<CountingRuntime>(counts), std::move(memory),
+                                       process::ProcMap());
 }
 
 TEST(RuntimeCode, AsksOnceForWhatLasts) {
@@ -95,6 +109,23 @@ TEST(RuntimeCode, AsksOnceForWhatLasts) {
   EXPECT_EQ(counts.asked, 1);
   EXPECT_EQ(counts.checked, 0);
   EXPECT_EQ(name_at(*code, 250), "-");
+}
+
+// The last samples of a process are looked at when it is gone.
+TEST(RuntimeCode, WhatWasThereLastStaysKnownWhenItsMemoryIsGone) {
+  Counts counts{.lasting = false, .methods = {{100, {200, "one"}}, {200, {300, "two"}}}};
+  const auto memory = std::make_shared<EndingMemory>();
+  const auto code = code_of(counts, memory);
+  EXPECT_EQ(name_at(*code, 150), "one");
+  EXPECT_EQ(name_at(*code, 250), "two");
+  counts.methods.erase(200);
+  code->set_time(2);
+  EXPECT_EQ(name_at(*code, 250), "-") << "something else may be there";
+  counts.methods.clear();
+  memory->ended = true;
+  code->set_time(3);
+  EXPECT_EQ(name_at(*code, 150), "one");
+  EXPECT_EQ(name_at(*code, 350), "-");
 }
 
 TEST(RuntimeCode, LooksAgainOnceATimeForWhatMayGo) {
@@ -232,12 +263,50 @@ TEST(FindRuntimes, LooksAtTheMemoryOnlyWhereThereIsCodeOfNoFile) {
   EXPECT_TRUE(codes.empty());
 }
 
+// Memory whose every byte is how often it was read, but for the page at 0x3000.
+class ReadCountingMemory final : public Memory {
+ public:
+  mutable int reads = 0;
+  bool read(std::uint64_t address, void* to, std::size_t size) const override {
+    ++reads;
+    std::memset(to, reads, size);
+    return address + size <= 0x3000;
+  }
+};
+
+TEST(PagedMemory, ReadsAPageOnce) {
+  const auto counted = std::make_shared<ReadCountingMemory>();
+  const PagedMemory memory(counted);
+  std::array<std::uint8_t, 16> bytes{};
+  ASSERT_TRUE(memory.read(0x1010, bytes.data(), bytes.size()));
+  ASSERT_TRUE(memory.read(0x1ff0, bytes.data(), bytes.size()));
+  EXPECT_EQ(counted->reads, 1);
+  ASSERT_TRUE(memory.read(0x1ff8, bytes.data(), bytes.size()));
+  EXPECT_EQ(bytes[7], 1);
+  EXPECT_EQ(bytes[8], 2) << "of the next page";
+  EXPECT_FALSE(memory.read(0x2ff8, bytes.data(), bytes.size()));
+  EXPECT_FALSE(memory.read(0x3000, bytes.data(), bytes.size()));
+  EXPECT_EQ(counted->reads, 4) << "what cannot be read may come to be";
+  std::vector<std::byte> much(0x2000);
+  ASSERT_TRUE(memory.read(0x1000, much.data(), much.size()));
+  EXPECT_EQ(counted->reads, 5);
+}
+
+TEST(PagedMemory, ForgetsWhatIsOld) {
+  const auto counted = std::make_shared<ReadCountingMemory>();
+  const PagedMemory memory(counted, 0);  // ns
+  std::uint8_t byte = 0;
+  ASSERT_TRUE(memory.read(0x1000, &byte, 1));
+  for (int i = 0; i < 1000 && byte == 1; ++i) ASSERT_TRUE(memory.read(0x1000, &byte, 1));  // until the clock goes on
+  EXPECT_NE(byte, 1);
+}
+
 TEST(FindRuntimes, KeepsThoseThatAreWhereTheyWere) {
   Counts counts;
   const std::vector<process::ProcMap> maps = {map_of(4096, "/lib/libsome_runtime.so", true, 78),
                                               map_of(8192, "", true, 0)};
-  const manager::PublishedCodes known = {
-      std::make_shared<RuntimeCode>(std::make_unique<CountingRuntime>(counts), maps[0])};
+  const manager::PublishedCodes known = {std::make_shared<RuntimeCode>(std::make_unique<CountingRuntime>(counts),
+                                                                       std::make_shared<EndingMemory>(), maps[0])};
   const auto open_memory = []() -> std::shared_ptr<const Memory> {
     return std::make_shared<test::BlockMemory>(0, std::vector<std::byte>());
   };
