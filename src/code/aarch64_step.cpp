@@ -171,7 +171,7 @@ void Execution::move_wide() {
 // left +- (right << shift), where one of them is a constant; or a jump table's base plus its entry.
 Value Execution::sum(const Value& left, Value right, unsigned shift, bool subtract) const {
   if (left.is_constant() && right.kind == Value::kTableEntry && !subtract) {
-    const std::int64_t distance = left.addend - right.addend;
+    const std::int64_t distance = left.minus(right);
     if (distance != static_cast<std::int32_t>(distance)) return {};
     return {Value::kTableTarget, static_cast<std::uint8_t>(shift), right.slot2, static_cast<std::int32_t>(distance),
             right.addend};

@@ -48,10 +48,10 @@ bool way_in_from_unknown_start(const CodeSource& source, CodeAddress pc, Search<
   constexpr std::uint64_t kFarthest = 1024;
   constexpr unsigned kMostTries = 8;
   unsigned tries = 0;
+  work.code.start(source);
   for (std::uint64_t back = Machine::kInstructionStep; back <= kFarthest && tries < kMostTries;
        back += Machine::kInstructionStep) {
     const std::uint64_t start = pc.value() - back;
-    work.code.start(source);
     if (!Machine::may_start_function(work.code, start)) continue;
     ++tries;
     if (search.in(source, start, pc, work.row)) return true;

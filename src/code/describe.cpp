@@ -47,7 +47,7 @@ class Describer {
 
   [[nodiscard]] static bool of_frame(const Value& value) { return value.same_base(entry_cfa<Machine>()); }
   [[nodiscard]] static std::int64_t depth_of(const Value& value) {
-    return of_frame(value) ? entry_cfa<Machine>().addend - value.addend : FrameStretch::kUnknownDepth;
+    return of_frame(value) ? entry_cfa<Machine>().minus(value) : FrameStretch::kUnknownDepth;
   }
   // Does the frame pointer hold an address of the frame, its old value being saved there?
   [[nodiscard]] static bool has_frame_pointer(const State& state) {
@@ -77,7 +77,7 @@ class Describer {
       if (!of_frame(value)) return;
       for (const unsigned base : {kFp, kSp}) {
         if (!state[base].same_base(address)) continue;
-        const std::int64_t offset = address.addend - state[base].addend, addend = depth_of(value);
+        const std::int64_t offset = address.minus(state[base]), addend = depth_of(value);
         if (fits_row(offset) && addend == static_cast<std::int16_t>(addend))
           found = CfaRule::loaded(register_of_slot(base), static_cast<std::int32_t>(offset),
                                   static_cast<std::int16_t>(addend));
@@ -104,12 +104,13 @@ class Describer {
     std::optional<std::int64_t> behind;  // sp
     state.for_each_store([&](const Value& address, const Value& value) {
       if (value != return_address || !address.same_base(sp) || address.addend < sp.addend) return;
-      if (!behind || address.addend < *behind) behind = address.addend - sp.addend;
+      const std::int64_t distance = address.minus(sp);
+      if (!behind || distance < *behind) behind = distance;
     });
     row = {};
     row.begin = at;
     if (behind) {
-      if (!fits_row(*behind + 8)) return false;
+      if (!fits_row(*behind) || !fits_row(*behind + 8)) return false;
       row.cfa = CfaRule::at(register_of_slot(kSp), static_cast<std::int32_t>(*behind + 8));
       row.return_address = RegisterRule::at_cfa(-8);
       return true;

@@ -331,7 +331,7 @@ class FrameFlow {
 
   void note_conflict(std::uint32_t at, const Value& a, const Value& b) {
     const Value cfa = entry_cfa<Machine>();
-    const auto depth = [&](const Value& sp) { return sp.same_base(cfa) ? cfa.addend - sp.addend : -1; };
+    const auto depth = [&](const Value& sp) { return sp.same_base(cfa) ? cfa.minus(sp) : -1; };
     if (a.known()) conflicts_.try_emplace(at, Conflict{{depth(a), depth(b)}});
   }
 

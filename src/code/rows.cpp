@@ -135,7 +135,7 @@ std::optional<CfaRule> cfa_of(const Value& sp) {
 RegisterRule rule_at(const Value& address, const Value& cfa) {
   if (!address.is_address() || address.is_symbol()) return RegisterRule::undefined();
   const bool by_cfa = address.same_base(cfa);
-  const std::int64_t offset = by_cfa ? address.addend - cfa.addend : address.addend;
+  const std::int64_t offset = by_cfa ? address.minus(cfa) : address.addend;
   if ((by_cfa || address.kind == Value::kRegister) && !fits_row(offset)) return RegisterRule::undefined();
   const auto narrow = static_cast<std::int32_t>(offset);
   if (by_cfa) return RegisterRule::at_cfa(narrow);
@@ -152,7 +152,7 @@ namespace {
 RegisterRule rule_of(const Value& value, const Value& cfa) {
   if (!value.is_address() || value.is_symbol()) return RegisterRule::undefined();
   if (value.same_base(cfa)) {
-    const std::int64_t offset = value.addend - cfa.addend;
+    const std::int64_t offset = value.minus(cfa);
     return fits_row(offset) ? RegisterRule::cfa_value(static_cast<std::int32_t>(offset)) : RegisterRule::undefined();
   }
   if (value.kind == Value::kRegister) {

@@ -188,7 +188,7 @@ bool Search<Machine>::finds_frame_pointer(const ExitView& exit) {
       continue;
     work_.path.state.for_each_store([&](const Value& address, const Value& value) {
       if (value.is_initial(i) && address.kind == Value::kRegister && address.reg == sp)
-        frame_pointer_at_ = {popped.reg, address.addend - popped.slot};
+        frame_pointer_at_ = {popped.reg, address.plus(-std::int64_t{popped.slot}).addend};
     });
   }
   return frame_pointer_at_.has_value();

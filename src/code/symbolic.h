@@ -51,6 +51,10 @@ struct Value {
     sum.addend = static_cast<std::int64_t>(static_cast<std::uint64_t>(addend) + static_cast<std::uint64_t>(n));
     return sum;
   }
+  // The difference of the addends, which may be any numbers of 64 bits: it wraps around.
+  [[nodiscard]] constexpr std::int64_t minus(const Value& other) const {
+    return static_cast<std::int64_t>(static_cast<std::uint64_t>(addend) - static_cast<std::uint64_t>(other.addend));
+  }
   // The eight bytes that initial memory held at this address; unknown where that cannot be written down.
   [[nodiscard]] constexpr Value loaded() const {
     if (kind == kRegister && addend == static_cast<std::int32_t>(addend))
@@ -107,8 +111,8 @@ class SymbolicState {
     unsigned kept = 0;  // the order is that of time
     for (unsigned i = 0; i < store_count_; ++i) {
       const Store& old = stores_[i];
-      const bool covered = overlap(old, address, size) && old.address.addend >= address.addend &&
-                           old.address.addend + old.size <= address.addend + static_cast<std::int64_t>(size);
+      const auto behind = static_cast<std::uint64_t>(old.address.minus(address));
+      const bool covered = old.address.same_base(address) && old.size <= size && behind <= size - old.size;
       if (!covered) stores_[kept++] = old;
     }
     store_count_ = static_cast<std::uint8_t>(kept);
@@ -176,9 +180,8 @@ class SymbolicState {
     std::uint16_t size;
   };
   static bool overlap(const Store& store, const Value& address, unsigned size) {
-    return store.address.same_base(address) &&
-           store.address.addend < address.addend + static_cast<std::int64_t>(size) &&
-           address.addend < store.address.addend + store.size;
+    return store.address.same_base(address) && (static_cast<std::uint64_t>(address.minus(store.address)) < store.size ||
+                                                static_cast<std::uint64_t>(store.address.minus(address)) < size);
   }
   // Drops the oldest store of something unknown.
   bool make_room() {

@@ -34,7 +34,7 @@ template <typename Machine>
     }
     for (unsigned i = 0; i < Machine::kSlots; ++i) {  // a frame realigned, a buffer
       if (!state[i].same_base(address)) continue;
-      const RegisterRule place = rule_at(Value::initial(i, address.addend - state[i].addend), Value());
+      const RegisterRule place = rule_at(Value::initial(i, address.minus(state[i])), Value());
       if (place.is(RegisterRule::kUndefined)) continue;
       note(place, i == kSp && address.addend < state[kSp].addend);
       return;
@@ -52,7 +52,7 @@ template <typename Machine>
 // room for it.
 template <typename Machine>
 [[nodiscard]] std::optional<CfaRule> cfa_by(const SymbolicState<Machine::kSlots>& state, unsigned base) {
-  const std::int64_t offset = entry_cfa<Machine>().addend - state[base].addend;
+  const std::int64_t offset = entry_cfa<Machine>().minus(state[base]);
   if (!fits_row(offset)) return std::nullopt;
   return CfaRule::at(register_of_slot(base), static_cast<std::int32_t>(offset));
 }

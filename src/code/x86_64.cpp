@@ -90,7 +90,8 @@ Value Execution::address_of(const ZydisDecodedOperand& operand) const {
   if (memory.index != ZYDIS_REGISTER_NONE) {
     const Value& index = state_[dwarf_number(memory.index)];
     if (!index.is_constant()) return {};
-    address = address.plus(index.addend * memory.scale);
+    // Addresses wrap around, and constants may be anything.
+    address = address.plus(static_cast<std::int64_t>(static_cast<std::uint64_t>(index.addend) * memory.scale));
   }
   return address.plus(displacement);
 }
@@ -103,7 +104,8 @@ Value Execution::table_at(const ZydisDecodedOperand& operand) const {
     return {};
   const std::int64_t displacement = memory.disp.has_displacement ? memory.disp.value : 0;
   const Value base = memory.base == ZYDIS_REGISTER_NONE ? Value::constant(0) : state_[dwarf_number(memory.base)];
-  return base.is_constant() && base.addend + displacement != 0 ? base.plus(displacement) : Value();
+  const Value table = base.plus(displacement);
+  return table.is_constant() && table.addend != 0 ? table : Value();
 }
 
 Value Execution::value_of(const ZydisDecodedOperand& operand) const {
@@ -173,7 +175,7 @@ void Execution::arithmetic() {
         value = right.plus(left.addend);
       // table + entry
       for (const auto& [entry, base] : {std::pair(left, right), std::pair(right, left)}) {
-        const std::int64_t distance = base.addend - entry.addend;
+        const std::int64_t distance = base.minus(entry);
         if (whole && entry.kind == Value::kTableEntry && base.is_constant() &&
             distance == static_cast<std::int32_t>(distance))
           value = {Value::kTableTarget, 0, entry.slot2, static_cast<std::int32_t>(distance), entry.addend};
