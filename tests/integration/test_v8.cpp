@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -11,6 +12,9 @@
 #include <nlohmann/json.hpp>
 
 #include "integration/v8/program.h"
+#include "runtimes/v8/find.h"
+#include "support/find_in_images.h"
+#include "support/flipping_memory.h"
 #include "support/privilege.h"
 #include "support/run_command.h"
 
@@ -77,6 +81,53 @@ TEST(V8, StacksAreWhatV8Prints) {
     }
 }
 
+// What lies, changes while it is read or cannot be read: an end, and nothing that is not where it says.
+TEST(V8, MemoryThatLiesIsBorne) {
+  const auto releases = test::node_releases();
+  if (releases.empty()) GTEST_SKIP() << "no node";
+  for (const test::NodeRelease& release : {releases.front(), releases.back()}) {
+    SCOPED_TRACE(release.program);
+    const test::NodeProgram program(release.program, {}, {"stack", "1.5"});
+    ASSERT_FALSE(program.printed().empty());
+    const auto maps = test::maps_of(program.pid());
+    const auto image = test::find_in_images(test::FlippingMemory(program.pid(), 0), maps, runtimes::v8::find_metadata);
+    ASSERT_TRUE(image);
+    for (const unsigned odds : {0U, 50U, 5U}) {
+      const auto memory = std::make_shared<test::FlippingMemory>(program.pid(), odds);
+      const auto runtime = runtimes::v8::open(memory, *image, image::MappedFile::open(release.program));
+      for (const auto& map : maps)
+        if (map.executable && !map.has_file()) runtime->note_code(map);
+      std::size_t found = 0, named = 0;
+      for (const auto& map : maps) {
+        if (!map.executable || map.has_file()) continue;
+        for (std::uint64_t pc = map.begin + 1; pc < std::min(map.end, map.begin + (1U << 20)); pc += 999) {
+          const auto method = runtime->method_at(pc);
+          if (!method) continue;
+          ++found;
+          ASSERT_TRUE((*method)->contains(pc));
+          FrameRow row;
+          const bool described = (*method)->row_at(pc, row).has_value();
+          ASSERT_TRUE(!described || (row.begin <= pc && pc < row.end));
+          std::vector<source::NamedFunction> functions;
+          runtime->functions_at(**method, pc, functions);
+          named += !functions.empty() && !functions.back().file.empty() ? 1 : 0;
+          (void)runtime->is_still(**method);
+          Registers frame(Architecture::kX86_64);  // whose slots are code
+          frame.set_pc(CodeAddress::instruction(pc));
+          frame.set_sp(map.begin);
+          frame.set(6, pc / 8 * 8);
+          if (const auto function = runtime->frame_function(**method, pc, frame, *memory))
+            (void)runtime->name_of(*function);
+        }
+      }
+      if (odds == 0) {
+        EXPECT_GT(found, 10U);
+        EXPECT_GT(named, 10U);
+      }
+    }
+  }
+}
+
 // Of the frames of a folded line those of the chain, which is left and right by turns with spin at the end.
 bool is_possible(const std::vector<std::string>& chain) {
   for (std::size_t i = 0; i < chain.size(); ++i) {
@@ -110,7 +161,7 @@ TEST(V8, SamplesHaveTheStacksThatThereCanBe) {
       const auto recorded = run(fmt::format(WINDLASS_COMMAND " record -F 1999 -o {} -- {} {}{} work 2 2>&1", file,
                                             release.program, options, test::kV8Chains));
       ASSERT_EQ(recorded.status, 0) << recorded.output;
-      std::size_t whole = 0, all = 0, at_work = 0, wrong = 0;
+      std::size_t whole = 0, all = 0, at_work = 0, at_regexp = 0, wrong = 0;
       std::string first_wrong;
       std::istringstream lines(run(WINDLASS_COMMAND " report --folded " + file).output);
       for (std::string line; std::getline(lines, line);) {
@@ -118,6 +169,7 @@ TEST(V8, SamplesHaveTheStacksThatThereCanBe) {
         all += count;
         if (line.find("[truncated") != std::string::npos) continue;
         whole += count;
+        if (line.find(";[RegExp]") != std::string::npos) at_regexp += count;
         const std::vector<std::string> chain = chain_of(line);
         if (!chain.empty()) at_work += count;
         if (is_possible(chain)) continue;
@@ -129,6 +181,7 @@ TEST(V8, SamplesHaveTheStacksThatThereCanBe) {
       EXPECT_GT(all, 20U);
       EXPECT_LE(wrong * 1000, all) << first_wrong;  // docs/RUNTIMES.md: a name may be missing, or another's
       EXPECT_GT(at_work, 20U);
+      EXPECT_GT(at_regexp, 0U);                             // 38 to 66 were seen
       EXPECT_GE(whole * 100, all * 90) << recorded.output;  // 95.6 to 99.6% were seen
     }
 }

@@ -82,7 +82,7 @@ TEST(V8Steps, EveryInstructionHasItsCaller) {
       StepJudge judge(program.pid());
       set_ways(judge);
       const std::size_t functions = test::whole() ? 40 : 10, judged = test::whole() ? 20'000 : 1'000;
-      judge.run(WINDLASS_STEPS * (test::whole() ? 5 : 1),
+      judge.run(test::whole() ? 200'000 : 15'000,
                 [&] { return judge.methods.size() >= functions && judge.judged >= judged; });
       ::printf("node %d %s: %zu instructions judged, %zu different ones of %zu builtins and functions: %zu wrong\n",
                release.major, way.name, judge.judged, judge.instructions.size(), judge.methods.size(), judge.wrong);

@@ -125,11 +125,17 @@ class V8 final : public Runtime {
           if (function != Functions::kNone)
             to.push_back(names_->named(function, names_->functions().line_of(function, position)));
         });
-    if (to.size() == before) to.push_back({"[V8 code]"});
+    if (to.size() == before) to.push_back({kind_name(code.object()->kind)});
   }
 
  private:
   static constexpr std::size_t kMaxRanges = 65536;
+  // Of code that is no function of JavaScript, or whose function is not known.
+  [[nodiscard]] const char* kind_name(std::uint32_t kind) const {
+    if (kind == file_->layout().kind_regexp) return "[RegExp]";
+    return kind == file_->layout().kind_wasm_entry ? "[JavaScript to WebAssembly]" : "[V8 code]";
+  }
+
   struct Builtins {
     manager::AddressRange range;
     std::uint64_t bias = 0;

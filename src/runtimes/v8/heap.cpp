@@ -97,6 +97,9 @@ Expected<Layout> Layout::make(const ImageFacts& facts) {
   to.frame_bytecode_offset = find.value("off_fp_bytecode_offset");
   to.kind_mask = find.number("CodeKindFieldMask");
   to.kind_baseline = find.number("CodeKindBaseline");
+  // V8 does not tell of these (code-kind.h): 11.3 to 13.6 have one kind less in front of them than 14.6.
+  to.kind_regexp = facts.version() < 14 ? 3 : 4;
+  to.kind_wasm_entry = to.kind_regexp + 4;
   to.deopt_inlined_count = find.number("DeoptimizationDataInlinedFunctionCountIndex");
   to.deopt_literals = find.number("DeoptimizationDataLiteralArrayIndex");
   to.deopt_positions = find.number("DeoptimizationDataInliningPositionsIndex");

@@ -39,6 +39,7 @@ struct Layout {
   std::uint8_t representation_mask = 0, encoding_mask = 0, one_byte = 0, cons = 0, external = 0, sliced = 0, thin = 0;
   // Kinds of code.
   std::uint32_t kind_mask = 0, kind_baseline = 0;
+  std::uint32_t kind_regexp = 0, kind_wasm_entry = 0;  // a regular expression; what JavaScript calls WebAssembly by
   // Of the data for deoptimisation: words behind the length.
   std::uint32_t deopt_inlined_count = 0, deopt_literals = 0, deopt_shared = 0, deopt_positions = 0;
 

@@ -72,6 +72,43 @@ TEST(BeamFlow, CountsWhatAFunctionAllocates) {
   EXPECT_EQ(function.returns, (std::vector<std::uint32_t>{5, behind}));
 }
 
+TEST(BeamFlow, CountsWhatIsPushedAndPopped) {
+  Function function;
+  function.add({0x50});  // push rax
+  const auto pushed = function.add(kNop);
+  function.add({0x58});  // pop rax
+  const auto popped = function.add({0x0f, 0x0b});
+  function.flow_now();
+  expect_erlang(function.at(pushed), 8);
+  expect_erlang(function.at(popped), 0);
+}
+
+TEST(BeamFlow, FramesAreOfWholeWordsAndStacksAreLeftWhenTheyAreKept) {
+  Function odd;
+  odd.add({0x48, 0x83, 0xec, 4});  // sub rsp, 4
+  const auto behind_odd = odd.add({0x0f, 0x0b});
+  odd.flow_now();
+  EXPECT_EQ(odd.at(behind_odd).stack, Stack::kUnknown);
+  Function lost;
+  lost.add(kEnter);
+  const auto behind = lost.add({0x0f, 0x0b});
+  lost.flow_now();
+  EXPECT_EQ(lost.at(behind).stack, Stack::kUnknown);
+}
+
+// je X; sub rsp, 16; call; L: nop; ret; X: jmp L. The call need not return, and what jumps there has no frame.
+TEST(BeamFlow, WhatStandsBehindACallIsTheJumps) {
+  Function function;
+  function.add({0x74, 11});
+  function.add(kAllocate16);
+  function.add(kCall);
+  const auto label = function.add(kNop);
+  function.add(kReturn);
+  function.add({0xeb, 0xfc});
+  function.flow_now();
+  expect_erlang(function.at(label), 0);
+}
+
 TEST(BeamFlow, KnowsWhereTheErlangStackIsWhileCRuns) {
   Function function;
   (void)function.add(kAllocate16);

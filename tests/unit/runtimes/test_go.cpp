@@ -240,6 +240,18 @@ TEST(GoStackSwitch, FindsWhatIsKeptOfAStackThatMayMove) {
   EXPECT_EQ(told[3].place, StackPlace{});
 }
 
+// mov rdx, rsp; mov rdx, rdi; and rsp, -16; mov [rsp + 40], rdx; call rax; ret; and where a jump would lead.
+TEST(GoStackSwitch, ForgetsCopiesThatAreOverwrittenAndWaysThatEnd) {
+  const std::vector<std::uint8_t> code = {0x48, 0x89, 0xe2, 0x48, 0x89, 0xfa, 0x48, 0x83, 0xe4, 0xf0,
+                                          0x48, 0x89, 0x54, 0x24, 0x28, 0xff, 0xd0, 0xc3, 0x90, 0x90};
+  const auto told = places_of(code, false, 8);
+  for (const Told& one : told) EXPECT_NE(one.place.kind, StackPlace::kStored);
+  ASSERT_EQ(told.size(), 3u);
+  EXPECT_EQ(told[1].place.kind, StackPlace::kUnknown);
+  EXPECT_EQ(told[2].begin, 0x1012u);
+  EXPECT_EQ(told[2].place, StackPlace{});
+}
+
 // mov rdx, rsp; and rsp, -16; mov [rsp + 40], rdx; call rax; mov rsi, [rsp + 40]; mov rsp, rsi; ret
 TEST(GoStackSwitch, FollowsAStoredStackPointer) {
   const auto told = places_of({0x48, 0x89, 0xe2, 0x48, 0x83, 0xe4, 0xf0, 0x48, 0x89, 0x54, 0x24, 0x28,

@@ -125,6 +125,13 @@ TEST(PythonReader, TablesOfLinesThatEndTooSoon) {
   EXPECT_EQ(line_at(Lines::kLinetable, ByteView(std::span(linetable)), 10, 5), 11U);
 }
 
+TEST(PythonReader, LocationsWithoutALineAndWithLargeNumbers) {
+  constexpr std::uint8_t kNoLine[] = {0x80 | 15 << 3};
+  EXPECT_EQ(line_at(Lines::kLocations, ByteView(std::as_bytes(std::span(kNoLine)).data(), 1), 7, 0), 0U);
+  constexpr std::uint8_t kFar[] = {0x80 | 13 << 3, 0x44, 0x01};  // 4 and 1 << 6, of which half are lines
+  EXPECT_EQ(line_at(Lines::kLocations, ByteView(std::as_bytes(std::span(kFar)).data(), sizeof kFar), 1, 0), 35U);
+}
+
 TEST(PythonReader, MemoryThatChangesAtRandom) {
   std::mt19937 random(5);  // NOLINT(bugprone-random-generator-seed): the same each time
   std::size_t named = 0;

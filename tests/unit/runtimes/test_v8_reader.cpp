@@ -2,17 +2,25 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <optional>
+#include <random>
 #include <string>
 #include <vector>
 
 #include "runtimes/v8/code_map.h"
+#include "runtimes/v8/described.h"
 #include "runtimes/v8/functions.h"
 #include "runtimes/v8/heap.h"
 #include "runtimes/v8/image_facts.h"
+#include "runtimes/v8/names.h"
 #include "runtimes/v8/positions.h"
+#include "runtimes/v8/rows.h"
+#include "support/fake_v8.h"
 
 namespace windlass::runtimes::v8 {
 namespace {
+
+namespace fake = test::fake_v8;
 
 std::vector<std::byte> bytes_of(std::initializer_list<int> values) {
   std::vector<std::byte> bytes;
@@ -116,10 +124,20 @@ TEST(V8Positions, AreReadInBothForms) {
   }
 }
 
+TEST(V8Positions, AreOfCallsByTheirSignAndMayBeInNoScript) {
+  // Numbers below 0 mark what is no statement, one further than they say.
+  const auto found = read_positions(bytes_of({0x02, 0x18, 0x09, 0x08}), PositionForm::kSign);
+  ASSERT_TRUE(found && found->size() == 2);
+  EXPECT_EQ((*found)[1].code, 4);
+  EXPECT_EQ(unpacked(7, 6 << 1).position, 5);
+  EXPECT_EQ(unpacked(7, 6 << 1 | 1).position, -1);
+}
+
 TEST(V8Positions, ThatAreNoneAreRefused) {
   for (const auto& bad :
        {bytes_of({0x02}), bytes_of({0x82}),
-        bytes_of({0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x00}), bytes_of({0x02, 0x01})})
+        bytes_of({0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x00}),
+        bytes_of({0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02}), bytes_of({0x02, 0x01})})
     EXPECT_FALSE(read_positions(bad, PositionForm::kSign));
   EXPECT_TRUE(read_positions({}, PositionForm::kSign)->empty());
 }
@@ -156,6 +174,33 @@ TEST(V8Heap, StringsAreReadWhateverTheyArePutTogetherOf) {
   EXPECT_FALSE(heap.text(beyond, 100));
   EXPECT_FALSE(heap.text(number(3), 100));
   EXPECT_FALSE(heap.text(0x99999999999999 | 1, 100));
+}
+
+TEST(V8Heap, HalfAPairOfSurrogatesIsNoCharacter) {
+  constexpr std::uint16_t kTwoBytes = 32;
+  Objects objects;
+  const auto text = [&](std::uint64_t units) {
+    const Tagged string = objects.object(kTwoBytes, {std::uint64_t{2} << 32, units});
+    const Layout layout = made_up_layout();
+    return Heap(objects, layout).text(string, 100);
+  };
+  EXPECT_EQ(text(0x0061'd83d),
+            "\xef\xbf\xbd"
+            "a");
+  EXPECT_EQ(text(0xde00'd83d), "\xf0\x9f\x98\x80");
+}
+
+TEST(V8Heap, StringsInStringsEnd) {
+  Objects objects;
+  const auto nested = [&](std::uint32_t depth) {
+    Tagged string = objects.string("");
+    for (std::uint32_t i = 1; i <= depth; ++i)
+      string = objects.object(kCons, {std::uint64_t{i} << 32, string, objects.string("a")});
+    const Layout layout = made_up_layout();
+    return Heap(objects, layout).text(string, 1000);
+  };
+  EXPECT_EQ(nested(20), std::string(20, 'a'));
+  EXPECT_FALSE(nested(100));
 }
 
 // One that is put together of itself, and one of so many empty ones that following all would never end.
@@ -204,6 +249,100 @@ TEST(V8Functions, HaveTheNameAndTheLineOfTheirScope) {
   EXPECT_EQ(functions.number_of(heap, shared), g);
   EXPECT_EQ(functions.number_of(heap, script), Functions::kNone);
   EXPECT_EQ(functions.number_of(heap, number(7)), Functions::kNone);
+}
+
+// What its optimised code says of itself at each of its instructions: "f 3 f 2", innermost first. Nothing: no code.
+std::optional<std::string> functions_of(const Memory& memory, const ImageFacts& facts, std::uint64_t offset) {
+  const auto layout = Layout::make(facts);
+  auto map = CodeMap::make(facts);
+  if (!layout || !map) return std::nullopt;
+  const Heap heap(memory, *layout);
+  Names names(heap, facts);
+  const auto object = map->find(heap, fake::kInstructions + offset, fake::kBase);
+  auto code = object ? CompiledCode::read(heap, *object) : std::unexpected(object.error());
+  if (!code) return std::nullopt;
+  names.fill(**code);
+  std::string found;
+  (*code)->each_function(offset, [&](std::uint32_t function, std::int32_t position) {
+    if (function == Functions::kNone) return;
+    const auto named = names.named(function, names.functions().line_of(function, position));
+    found += named.name + ' ' + std::to_string(named.line) + ' ';
+  });
+  return found;
+}
+
+TEST(V8Reader, OptimisedCodeHasItsFunctions) {
+  const auto file = fake::file_of(fake::facts());
+  const auto facts = ImageFacts::read({file.data(), file.size()});
+  ASSERT_TRUE(facts);
+  const fake::FakeMemory memory = fake::make();
+  EXPECT_EQ(functions_of(memory, *facts, 0), "f 2 f 2 ") << "one that is inlined";
+  EXPECT_EQ(functions_of(memory, *facts, 5), "f 3 ");
+  EXPECT_EQ(functions_of(memory, *facts, 15), "f 3 ");
+  EXPECT_FALSE(functions_of(memory, *facts, 16));
+}
+
+// Each symbol is missing once, once says something else, and once is in a file that is cut off.
+TEST(V8Reader, ForgedSymbolsAreRefusedOrLeadNowhere) {
+  const fake::FakeMemory memory = fake::make();
+  const fake::Facts whole = fake::facts();
+  std::size_t refused = 0;
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    fake::Facts missing = whole;
+    missing.erase(missing.begin() + static_cast<std::ptrdiff_t>(i));
+    const auto without = fake::file_of(missing);
+    const auto facts = ImageFacts::read({without.data(), without.size()});
+    ASSERT_TRUE(facts);
+    refused += functions_of(memory, *facts, 5) ? 0 : 1;
+    for (const std::int32_t value : {-1, 0, 7, 0x7fffffff}) {
+      fake::Facts other = whole;
+      other[i].second = value;
+      const auto forged = fake::file_of(other);
+      if (const auto lies = ImageFacts::read({forged.data(), forged.size()})) (void)functions_of(memory, *lies, 5);
+    }
+  }
+  EXPECT_EQ(refused, whole.size());
+  const auto file = fake::file_of(whole);
+  for (std::size_t size = 0; size < file.size(); size += 7)
+    if (const auto facts = ImageFacts::read({file.data(), size})) (void)functions_of(memory, *facts, 5);
+}
+
+TEST(V8Reader, MemoryThatChangesAtRandom) {
+  const auto file = fake::file_of(fake::facts());
+  const auto facts = ImageFacts::read({file.data(), file.size()});
+  ASSERT_TRUE(facts);
+  std::mt19937 random(5);  // NOLINT(bugprone-random-generator-seed): the same each time
+  std::size_t named = 0;
+  for (int round = 0; round < 2000; ++round) {
+    fake::FakeMemory memory = fake::make();
+    for (std::size_t i = random() % 8; i-- > 0;)
+      memory.bytes[random() % fake::kSize] ^= static_cast<std::uint8_t>(1U << random() % 8);
+    named += functions_of(memory, *facts, 5) == "f 3 " ? 1 : 0;
+  }
+  EXPECT_GT(named, 500U);
+  EXPECT_LT(named, 2000U);
+}
+
+// As V8's CallFunction: on one way it makes room for arguments, how many is not known, before it jumps to the function.
+TEST(V8Rows, CodeThatLeavesByAJumpHasItsReturnAddressOnTop) {
+  std::vector<std::byte> code = bytes_of({0x48, 0x2b, 0xd8,                                // sub rbx, rax
+                                          0x7e, 0x0b,                                      // jle 16
+                                          0x4c, 0x8d, 0x14, 0xdd, 0x00, 0x00, 0x00, 0x00,  // lea r10, [rbx * 8]
+                                          0x49, 0x2b, 0xe2,                                // sub rsp, r10
+                                          0x48, 0x8b, 0x4f, 0x2f,                          // mov rcx, [rdi + 47]
+                                          0xff, 0xe1});                                    // jmp rcx
+  constexpr std::uint64_t kJoined = 16, kLast = 20;
+  const auto cfa_at = [&](std::uint64_t at) -> std::optional<CfaRule> {
+    const auto description = describe_code({code.data(), code.size()}, 0x10000, false, {});
+    EXPECT_TRUE(description);
+    for (const FrameRow& row : description->rows)
+      if (at >= row.begin && at < row.end) return row.cfa;
+    return std::nullopt;
+  };
+  for (const std::uint64_t at : {std::uint64_t{0}, kJoined, kLast}) EXPECT_EQ(cfa_at(at), CfaRule::at(7, 8)) << at;
+  code[kLast] = std::byte{0xc3};  // it returns: by sp as it is, which nobody knows
+  EXPECT_FALSE(cfa_at(kJoined));
+  EXPECT_EQ(cfa_at(0), CfaRule::at(7, 8));
 }
 
 TEST(V8Image, FilesThatSayNothingAreRefused) {

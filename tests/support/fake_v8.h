@@ -1,0 +1,190 @@
+// A V8 made up in memory: its file, whose symbols say where the fields of its objects are, and a heap with code of a
+// function, optimised, which has another one inlined.
+#pragma once
+
+#include <elf.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "support/made_up_memory.h"
+
+namespace windlass::test::fake_v8 {
+
+inline constexpr std::uint64_t kBase = 0x100000;
+inline constexpr std::size_t kSize = 0x4000;
+inline constexpr std::uint64_t kMaps = kBase, kSource = kBase + 0x400, kScript = kBase + 0x600;
+inline constexpr std::uint64_t kScope = kBase + 0x700, kShared = kBase + 0x800, kFunction = kBase + 0x880;
+inline constexpr std::uint64_t kData = kBase + 0x900, kTables = kBase + 0xa00, kCode = kBase + 0xc00;
+inline constexpr std::uint64_t kBytecodes = kBase + 0xd00, kStack = kBase + 0xf00, kInstructions = kBase + 0x1000;
+
+enum Type : std::uint16_t {
+  kText = 40,
+  kMap = 300,
+  kScopeType,
+  kSharedType,
+  kScriptType,
+  kArray,
+  kBytes,
+  kStream,
+  kCodeType,
+  kBytecodeArray,
+  kInterpreterData
+};
+
+// "class_Map__instance_type__uint16_t" and the number that it has.
+using Facts = std::vector<std::pair<std::string, std::int32_t>>;
+inline Facts facts() {
+  return {{"class_Map__instance_type__x", 12},
+          {"class_JSFunction__shared__x", 24},
+          {"class_SharedFunctionInfo__name_or_scope_info__x", 16},
+          {"class_SharedFunctionInfo__script__x", 24},
+          {"class_Script__name__x", 16},
+          {"class_Script__source__x", 8},
+          {"class_FixedArrayBase__length__x", 8},
+          {"class_FixedArray__data__x", 16},
+          {"class_BytecodeArray__data__x", 64},
+          {"scopeinfo_idx_first_vars", 3},
+          {"scopeinfo_idx_ncontextlocals", 2},
+          {"off_fp_context_or_frame_type", -8},
+          {"off_fp_function", -16},
+          {"off_fp_bytecode_array", -32},
+          {"off_fp_bytecode_offset", -40},
+          {"CodeKindFieldMask", 15},
+          {"CodeKindBaseline", 9},
+          {"DeoptimizationDataInlinedFunctionCountIndex", 1},
+          {"DeoptimizationDataLiteralArrayIndex", 2},
+          {"DeoptimizationDataInliningPositionsIndex", 3},
+          {"DeoptimizationDataSharedFunctionInfoIndex", 4},
+          {"class_String__length__x", 12},
+          {"class_SeqOneByteString__chars__x", 16},
+          {"class_SeqTwoByteString__chars__x", 16},
+          {"class_ConsString__first__x", 16},
+          {"class_ConsString__second__x", 24},
+          {"class_SlicedString__parent__x", 16},
+          {"class_SlicedString__offset__x", 24},
+          {"class_ThinString__actual__x", 16},
+          {"class_ExternalString__resource__x", 16},
+          {"StringRepresentationMask", 7},
+          {"StringEncodingMask", 8},
+          {"OneByteStringTag", 8},
+          {"ConsStringTag", 1},
+          {"ExternalStringTag", 2},
+          {"SlicedStringTag", 3},
+          {"ThinStringTag", 5},
+          {"FirstNonstringType", 128},
+          {"type_Map__MAP_TYPE", kMap},
+          {"type_SharedFunctionInfo__SHARED_FUNCTION_INFO_TYPE", kSharedType},
+          {"type_Script__SCRIPT_TYPE", kScriptType},
+          {"type_ScopeInfo__SCOPE_INFO_TYPE", kScopeType},
+          {"type_BytecodeArray__BYTECODE_ARRAY_TYPE", kBytecodeArray},
+          {"type_Code__CODE_TYPE", kCodeType},
+          {"type_InstructionStream__INSTRUCTION_STREAM_TYPE", kStream},
+          {"type_InterpreterData__INTERPRETER_DATA_TYPE", kInterpreterData},
+          {"type_ByteArray__BYTE_ARRAY_TYPE", kBytes},
+          {"type_FixedArray__FIXED_ARRAY_TYPE", kArray},
+          {"TaggedSize", 8},
+          {"SmiShiftSize", 31},
+          {"SmiValueShift", 1},
+          {"SmiTagMask", 1},
+          {"class_Code__instruction_start__x", 32},
+          {"class_Code__instruction_size__x", 44},
+          {"class_Code__flags__x", 40},
+          {"class_Code__instruction_stream__x", 24}};
+}
+
+// An ELF file of nothing but a table of symbols and the numbers that they name.
+inline std::vector<std::byte> file_of(const Facts& facts) {
+  std::string names(1, '\0');
+  std::vector<std::int32_t> values;
+  std::vector<Elf64_Sym> symbols(1);
+  const std::size_t at = sizeof(Elf64_Ehdr) + sizeof(Elf64_Phdr) + 3 * sizeof(Elf64_Shdr);
+  for (const auto& [name, value] : facts) {
+    Elf64_Sym& symbol = symbols.emplace_back();
+    symbol.st_name = static_cast<std::uint32_t>(names.size());
+    symbol.st_shndx = 1;
+    symbol.st_value = at + values.size() * 4;
+    symbol.st_size = 4;
+    names += "v8dbg_" + name + '\0';
+    values.push_back(value);
+  }
+  const std::size_t table = (at + values.size() * 4 + 7) / 8 * 8, text = table + symbols.size() * sizeof(Elf64_Sym);
+  std::vector<std::byte> file(text + names.size());
+  const auto put = [&](std::size_t to, const void* from, std::size_t size) {
+    std::memcpy(file.data() + to, from, size);
+  };
+  Elf64_Ehdr header{};
+  std::memcpy(header.e_ident, ELFMAG, SELFMAG);
+  header.e_ident[EI_CLASS] = ELFCLASS64, header.e_ident[EI_DATA] = ELFDATA2LSB, header.e_ident[EI_VERSION] = EV_CURRENT;
+  header.e_type = ET_EXEC, header.e_machine = EM_X86_64, header.e_version = EV_CURRENT;
+  header.e_ehsize = sizeof header, header.e_phoff = sizeof header, header.e_phentsize = sizeof(Elf64_Phdr);
+  header.e_phnum = 1, header.e_shoff = sizeof header + sizeof(Elf64_Phdr), header.e_shentsize = sizeof(Elf64_Shdr);
+  header.e_shnum = 3;
+  Elf64_Phdr segment{};
+  segment.p_type = PT_LOAD, segment.p_flags = PF_R, segment.p_filesz = segment.p_memsz = file.size();
+  Elf64_Shdr sections[3]{};
+  sections[1].sh_type = SHT_SYMTAB, sections[1].sh_link = 2, sections[1].sh_offset = table;
+  sections[1].sh_size = symbols.size() * sizeof(Elf64_Sym), sections[1].sh_entsize = sizeof(Elf64_Sym);
+  sections[2].sh_type = SHT_STRTAB, sections[2].sh_offset = text, sections[2].sh_size = names.size();
+  put(0, &header, sizeof header), put(sizeof header, &segment, sizeof segment);
+  put(header.e_shoff, sections, sizeof sections), put(at, values.data(), values.size() * 4);
+  put(table, symbols.data(), symbols.size() * sizeof(Elf64_Sym)), put(text, names.data(), names.size());
+  return file;
+}
+
+class FakeMemory final : public MadeUpMemory {
+ public:
+  FakeMemory() : MadeUpMemory(kBase, kSize) {}
+  // The map of a type; its instance type is at 12.
+  std::uint64_t map(std::uint16_t type) {
+    const std::uint64_t at = kMaps + (type == kMap ? 0u : type % 16u + 1u) * 32u;
+    put(at, kMaps + 1), put(at + 12, type);
+    return at + 1;
+  }
+  void put_object(std::uint64_t at, std::uint16_t type, std::initializer_list<std::uint64_t> words) {
+    put(at, map(type));
+    for (const std::uint64_t word : words) put(at += 8, word);
+  }
+  void put_text(std::uint64_t at, std::string_view text) {
+    put_object(at, kText, {std::uint64_t{text.size()} << 32});
+    put_bytes(at + 16, text);
+  }
+};
+constexpr std::uint64_t number(std::uint32_t value) { return std::uint64_t{value} << 32; }
+
+inline FakeMemory make() {
+  FakeMemory memory;
+  (void)memory.map(kMap);
+  memory.put_text(kSource, "let a;\nfunction f() {\n  return 1;\n}\n");
+  memory.put_text(kSource + 0x80, "/a.js"), memory.put_text(kSource + 0xc0, "f");
+  memory.put_object(kScript, kScriptType, {kSource + 1, kSource + 0x81});
+  memory.put_object(kScope, kScopeType,
+                    {number(0), number(0), number(1), kSource + 0x81, number(0), kSource + 0xc1, number(0), number(17),
+                     number(36), kScript + 1});
+  memory.put_object(kShared, kSharedType, {0, kScope + 1, kScript + 1});
+  memory.put_object(kFunction, kText, {0, 0, kShared + 1});
+  memory.put_object(kData, kArray, {number(6), 0, 0, kData + 0x81, kTables + 0x81, kShared + 1, 0});
+  memory.put_object(kData + 0x80, kArray, {number(1), kShared + 1});  // literals
+  // Code 0, position 20, inlined; code 4, position 26.
+  memory.put_object(kTables, kBytes, {number(12)});
+  memory.put_bytes(kTables + 16, "\x02\xd4\x80\x80\x80\x10\x08\xe7\xff\xff\xff\x0f");
+  memory.put_object(kTables + 0x80, kBytes, {number(16), 2 * 21, 0});
+  memory.put_object(kCode, kCodeType, {kTables + 1, kData + 1, kInstructions - 15, kInstructions});
+  memory.put(kCode + 8, kData + 1), memory.put(kCode + 16, kTables + 1);
+  memory.put(kCode + 40, std::uint32_t{11}), memory.put(kCode + 44, std::uint32_t{16});
+  memory.put_object(kInstructions - 16, kStream, {});
+  memory.put(kInstructions - 8, kCode + 1);
+  memory.put_object(kBytecodes, kBytecodeArray, {number(4), kTables + 1});
+  memory.put_bytes(kInstructions, "\x55\x48\x89\xe5\x56\x57\x90\x90\x48\x89\xec\x5d\xc3\xcc\xcc\xcc");
+  // A frame of the interpreter's.
+  memory.put(kStack - 8, kFunction + 1), memory.put(kStack - 16, kFunction + 1);
+  memory.put(kStack - 32, kBytecodes + 1), memory.put(kStack - 40, number(64));
+  return memory;
+}
+
+}  // namespace windlass::test::fake_v8
