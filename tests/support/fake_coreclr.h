@@ -18,7 +18,7 @@ class BlockMemory final : public Memory {
   bool read(std::uint64_t address, void* to, std::size_t size) const override {
     const std::uint64_t at = address - base_;
     if (at > bytes_.size() || size > bytes_.size() - at) return false;
-    std::memcpy(to, bytes_.data() + at, size);
+    if (size != 0) std::memcpy(to, bytes_.data() + at, size);
     return true;
   }
   std::vector<std::byte>& bytes() { return bytes_; }
