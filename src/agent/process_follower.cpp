@@ -86,6 +86,7 @@ void ProcessFollower::on_end(std::uint32_t tgid, std::uint64_t time) {
   source_.forget(tgid);
   targets_.remove(tgid);
   table_looks_.erase(tgid);
+  image_looks_.erase(tgid);
 }
 
 // ---- what no event says ---------------------------------------------------------------------------------------------
@@ -142,14 +143,18 @@ void ProcessFollower::look_at_starting(std::uint64_t now) {
 }
 
 // Soon, since until then the code has no names and no rows; but reading /proc shall not take more than this share of
-// the time where a process makes code all the time (a JIT under Wine).
+// the time where a process makes code all the time (a JIT under Wine). The scan that opens a runtime takes far longer
+// than others of the process, so that the shorter one of two counts.
 void ProcessFollower::find_images() {
   table_.for_each_images_due([this](std::uint32_t tgid) {
+    if (image_looks_.size() > kMaxRescanEntries) image_looks_.clear();
+    ImageLook& look = image_looks_[tgid];
     const std::uint64_t begin = system_.now();
-    if (begin < next_image_scan_) return;
+    if (begin < look.next) return;
     table_.scan(tgid, begin);
     const std::uint64_t end = system_.now();
-    next_image_scan_ = end + (end - begin) * kImageScanShare;
+    look.next = end + std::min(end - begin, look.took) * kImageScanShare;
+    look.took = end - begin;
     ++rescans_;
   });
 }

@@ -84,10 +84,14 @@ class ProcessFollower {
     std::uint64_t next = 0, interval = 100'000'000;
   };
   std::unordered_map<std::uint32_t, TableLook> table_looks_;
+  struct ImageLook {
+    std::uint64_t next = 0, took = 0;  // of the last scan
+  };
+  std::unordered_map<std::uint32_t, ImageLook> image_looks_;
   std::unordered_set<std::uint32_t> starting_;  // whose runtimes have just begun
   bool rescan_all_due_ = false;
   std::uint64_t last_rescan_all_ = 0, last_sweep_ = 0, last_start_look_ = 0;
-  std::uint64_t next_image_scan_ = 0, next_check_ = 0;
+  std::uint64_t next_check_ = 0;
   std::uint64_t seen_lost_process_events_ = 0;
   std::uint64_t rescans_ = 0;
   std::uint64_t malformed_ = 0;

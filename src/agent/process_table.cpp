@@ -153,6 +153,17 @@ void ProcessTable::fork(const ProcessEvent& event) {
   mark(known);
 }
 
+// Is it code in no file that comes between two parts of one file? It may be the file's: process/moved_text.h.
+static bool may_be_moved(const MapSet& maps, const Mapping& now) {
+  const Mapping* before = maps.find(now.begin - 1);
+  const Mapping* behind = maps.find(now.end);
+  const auto is_of_file = [](const Mapping* it) {
+    return it != nullptr && (it->kind == MappingKind::kFile || it->of_file);
+  };
+  return now.generated() && is_of_file(before) && is_of_file(behind) && before->module == behind->module &&
+         before->bias == behind->bias;
+}
+
 void ProcessTable::map(const ProcessEvent& event) {
   Process& process = get(event.tgid);
   if (event.time < process.scan_time) return;
@@ -164,13 +175,14 @@ void ProcessTable::map(const ProcessEvent& event) {
   const CodeLocation placement = resolver_(event.tgid, process.parent, event.map);
   const Mapping mapping{event.map.begin,  event.map.end,  event.map.offset,
                         placement.module, placement.bias, placement.kind};
+  const bool moved = may_be_moved(*process.maps, mapping);
   for (const auto& code : process.maps->published()) {
-    if (mapping.generated()) code->note_code(event.map);
+    if (mapping.generated() && !moved) code->note_code(event.map);
     if (!mapping.generated() && code->is_in_file_of(event.map)) code->note_file_code(event.map);
   }
   note_passing(process, mapping);
   writable(process).add(mapping);
-  note_images(process, placement);
+  note_images(process, placement, moved);
   process.changed = std::max(process.changed, event.time);
   mark(process);
 }
@@ -218,7 +230,7 @@ void ProcessTable::note_passing(Process& process, const Mapping& now) {
 }
 
 // The first PE image makes the anonymous code before it suspect, too.
-void ProcessTable::note_images(Process& process, const CodeLocation& placement) {
+void ProcessTable::note_images(Process& process, const CodeLocation& placement, bool moved) {
   const bool first = placement.pe && !process.has_pe;
   process.has_pe |= placement.pe;
   if (process.images_due) return;
@@ -227,7 +239,7 @@ void ProcessTable::note_images(Process& process, const CodeLocation& placement) 
   const bool image =
       images_ && process.has_pe && !(of_file && !(first && std::ranges::any_of(mappings, &Mapping::generated)));
   const bool table = !of_file && std::ranges::count_if(mappings, &Mapping::generated) == 1;
-  if (!image && !table && !placement.interpreter) return;
+  if (!image && !table && !moved && !placement.interpreter) return;
   process.images_due = true;
   images_due_.push_back(process.tgid);
 }

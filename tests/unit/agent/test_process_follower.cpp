@@ -328,14 +328,22 @@ TEST_F(ProcessFollowerTest, LookingForImagesTakesItsShareOfTimeOnly) {
   generate();
   follower.finish_round(now);
   EXPECT_EQ(scans[10], 1);
+  follower.on_process(mapping(now, 10, 0x3000, kPeFile));
+  generate();
+  follower.finish_round(now);
+  EXPECT_EQ(scans[10], 2) << "the first opens what the others know";
   now += scan_takes * (ProcessFollower::kImageScanShare - 1);
   follower.on_process(mapping(now, 10, 0x3000, kPeFile));
   generate();
   follower.finish_round(now);
-  EXPECT_EQ(scans[10], 1) << "it would be more than a share of the time";
+  EXPECT_EQ(scans[10], 2) << "it would be more than a share of the time";
+  proc[11] = proc[10];
+  follower.on_process(mapping(now, 11, 0x3000, kPeFile));
+  follower.on_process(mapping(now + 1, 11, 0x5000, 0));
+  EXPECT_EQ(scans[11], 1) << "each process has its share";
   now += scan_takes;
   follower.finish_round(now);
-  EXPECT_EQ(scans[10], 2);
+  EXPECT_EQ(scans[10], 3);
 }
 
 TEST_F(ProcessFollowerTest, EventsThatAreNotItsOwnOrCutShort) {

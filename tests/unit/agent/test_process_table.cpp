@@ -85,6 +85,26 @@ TEST_F(ProcessTableTest, AnInterpretersFileIsLookedUp) {
   EXPECT_TRUE(look().empty());
 }
 
+// Text that a program moves to huge pages: only /proc and the bytes there tell that it is the file's.
+TEST_F(ProcessTableTest, CodeBetweenTwoPartsOfAFileIsLookedUp) {
+  const auto due = [&] {
+    std::size_t processes = 0;
+    table.for_each_images_due([&](std::uint32_t) { ++processes; });
+    return processes;
+  };
+  const std::string file = "1000-9000 r-xp 00000000 08:01 5 /x\n", other = "20000-21000 r-xp 00000000 00:00 0\n";
+  proc[1] = file + other;
+  ASSERT_TRUE(table.scan(1, 1));
+  map(2, 1, 0x30000, 0x31000, 0);
+  EXPECT_EQ(due(), 0u) << "not the first code in no file, and nowhere near one";
+  map(3, 1, 0x8000, 0xa000, 0);
+  EXPECT_EQ(due(), 0u) << "behind the file";
+  map(4, 1, 0x3000, 0x5000, 0);
+  EXPECT_EQ(due(), 1u);
+  ASSERT_TRUE(table.scan(1, 5));
+  EXPECT_EQ(due(), 0u);
+}
+
 // Wine: code in anonymous memory is looked up in /proc once a PE image is there, and only then.
 TEST_F(ProcessTableTest, CodeOfImagesThatWereCopied) {
   const auto due = [&] {
