@@ -326,7 +326,7 @@ TruthRules windows_truth() {
           .leaves = {"_Z4leafy", "___chkstk_ms"},
           .chains = {},
           .entrance = {},
-          .tails = {},
+          .tails = {{"__do_global_ctors", "__main"}},
           .nameless = {}};
 }
 
