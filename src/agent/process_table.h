@@ -73,8 +73,8 @@ struct Process {
   bool dirty = false;           // changed since the kernel side was last told
   bool code_replaced = false;   // has put other code where there was some: it may do so again before that is known here
   bool has_pe = false;          // maps a PE image: code it has in anonymous memory may be another one's
-  bool images_due = false;      // such code has come since /proc was last read, or the first that is in no file, or some
-                                // between two parts of one, or an interpreter's
+  bool images_due = false;  // such code has come since /proc was last read, or the first that is in no file, or some
+                            // between two parts of one, or an interpreter's
   std::shared_ptr<const MapSet> maps = std::make_shared<MapSet>();
   // Where a file's code has been replaced by other code and no event of the kernel side told of it: one mapped at a
   // fixed address, as Wine maps all, on a kernel whose functions cannot be hooked; or one that came and went before a
