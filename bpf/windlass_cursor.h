@@ -54,7 +54,8 @@ struct wl_cursor {
   __u32 valid;   /* bit i: regs[i] is known */
   __u8 exact;    /* the pc is an instruction pointer (sampled, interrupted); else a return address */
   __u8 backward; /* steps that moved sp down so far */
-  __u16 reserved;
+  __u8 left;     /* a frame so far has WL_RULE_LEFT */
+  __u8 reserved;
 };
 
 #define WL_VALID(cursor, reg) (((cursor)->valid >> (reg)) & 1u)

@@ -68,6 +68,8 @@ enum wl_reg_kind {
 
 #define WL_RULE_SIGNAL 1 /* the caller's pc is an interrupted instruction; every register is in the signal frame */
 #define WL_RULE_SIGNED 2 /* AArch64: the return address carries an authentication code */
+#define WL_RULE_LEFT \
+  4 /* for the callers there is no other stack where WL_CFA_THREAD looks: the thread has another one's */
 
 struct wl_rule {
   __u8 cfa_kind;    /* wl_cfa_kind */

@@ -19,6 +19,7 @@ WL_INLINE void wl_load_registers(struct wl_cursor* cursor, const struct pt_regs_
   cursor->valid = WL_VALID_ALL;
   cursor->exact = 1;
   cursor->backward = 0;
+  cursor->left = 0;
 }
 
 /* The C libraries put a thread's control block, which tpidr_el0 points to, at the top of its stack. */
@@ -57,6 +58,7 @@ WL_INLINE void wl_load_registers(struct wl_cursor* cursor, const struct pt_regs_
   cursor->valid = WL_VALID_ALL;
   cursor->exact = 1;
   cursor->backward = 0;
+  cursor->left = 0;
 }
 
 /* The C libraries put a thread's control block, which fs points to, at the top of its stack. */

@@ -174,6 +174,7 @@ WL_GLOBAL int wl_register_value(struct wl_unwind* u, __u32 reg, __u32 kind, __s3
 /* The CFA of WL_CFA_THREAD into u->room.cfa, and where it was loaded from. WL_CONTINUE, or why there is none. */
 WL_GLOBAL int wl_thread_cfa(struct wl_unwind* u, const struct wl_rule* rule) {
   if (!u || !rule) return WL_END_INTERNAL;
+  if (u->cursor.left) return WL_END_COMPLETE;
   if (u->thread_pointer == 0) return WL_END_REGISTER_LOST;
   __u64* word = &u->room.value;
   __u64 way = (__u64)(__u16)rule->x_offset;
@@ -314,6 +315,7 @@ WL_GLOBAL int wl_apply(struct wl_unwind* u, const struct wl_rule* rule, __u32 x_
   cursor->regs[WL_FP] = fp;
   cursor->valid = valid;
   cursor->backward = backward;
+  if (rule->flags & WL_RULE_LEFT) cursor->left = 1;
 #ifdef WL_TARGET_A64
   cursor->exact = (rule->flags & WL_RULE_SIGNAL) != 0;
 #else

@@ -16,6 +16,11 @@ constexpr std::array<std::uint8_t, 3> kLoadReturnAddress = {DW_OP_lit0 + 8, DW_O
 
 void append(Block& to, std::span<const std::uint8_t> bytes) { to.insert(to.end(), bytes.begin(), bytes.end()); }
 
+void append_guarded(Block& to, const Block& rest) {
+  append(to, guard(static_cast<std::uint8_t>(rest.size())));
+  append(to, rest);
+}
+
 void append_sum(Block& to, std::uint64_t addend) {
   to.push_back(DW_OP_plus_uconst);
   put_uleb(to, addend);
@@ -51,9 +56,11 @@ bool read_guard(ByteCursor& cursor) {
 std::optional<SwitchedStack> read_cfa(ByteView cfa) {
   SwitchedStack stack;
   ByteCursor cursor(cfa);
-  if (!read_op(cursor, DW_OP_bregx) || cursor.uleb().value_or(0) != x86_64::kFsBase) return std::nullopt;
+  if (!read_op(cursor, DW_OP_bregx) || cursor.uleb().value_or(0) != x86_64::kFsBase ||
+      cursor.sleb().value_or(-1) != 0 || !read_guard(cursor) || !read_op(cursor, DW_OP_consts))
+    return std::nullopt;
   const auto thread = cursor.sleb();
-  if (!thread || !read_op(cursor, DW_OP_deref)) return std::nullopt;
+  if (!thread || !read_op(cursor, DW_OP_plus) || !read_op(cursor, DW_OP_deref)) return std::nullopt;
   stack.thread = *thread;
   if (!read_sum(cursor, stack.offsets[0]) || !read_op(cursor, DW_OP_deref) || !read_sum(cursor, stack.offsets[1]) ||
       !read_op(cursor, DW_OP_deref) || !read_guard(cursor) || !read_sum(cursor, stack.offsets[2]) ||
@@ -70,19 +77,36 @@ SwitchedStack beside(const SwitchedStack& stack) {
 }  // namespace
 
 void append_cfa(const SwitchedStack& stack, Block& to) {
-  to.insert(to.end(), {DW_OP_bregx, x86_64::kFsBase});
-  put_sleb(to, stack.thread);
-  to.push_back(DW_OP_deref);
+  Block stored;
+  append_sum(stored, stack.offsets[2]);
+  stored.push_back(DW_OP_deref);
+  append_sum(stored, stack.addend);
+  Block loads = {DW_OP_consts};
+  put_sleb(loads, stack.thread);
+  loads.insert(loads.end(), {DW_OP_plus, DW_OP_deref});
   for (const std::uint64_t offset : {stack.offsets[0], stack.offsets[1]}) {
-    append_sum(to, offset);
-    to.push_back(DW_OP_deref);
+    append_sum(loads, offset);
+    loads.push_back(DW_OP_deref);
   }
-  Block rest;
-  append_sum(rest, stack.offsets[2]);
-  rest.push_back(DW_OP_deref);
-  append_sum(rest, stack.addend);
-  append(to, guard(static_cast<std::uint8_t>(rest.size())));
-  append(to, rest);
+  append_guarded(loads, stored);
+  to.insert(to.end(), {DW_OP_bregx, x86_64::kFsBase, 0});
+  append_guarded(to, loads);
+}
+
+namespace {
+constexpr std::array<std::uint8_t, 1> kNoThread = {DW_OP_lit0};
+}
+
+void leave_switched_stack(FrameRow& to) {
+  to.expressions = ByteView(reinterpret_cast<const std::byte*>(kNoThread.data()), kNoThread.size());
+  to.registers.append(x86_64::kFsBase, RegisterRule::expression_value({0, kNoThread.size()}));
+}
+
+bool leaves_switched_stack(const FrameRow& row) {
+  const RegisterRule* rule = row.registers.find(x86_64::kFsBase);
+  if (rule == nullptr || !rule->is(RegisterRule::kExpressionValue)) return false;
+  const ByteView bytes = row.expression(*rule);
+  return bytes.size() == kNoThread.size() && bytes.u8()[0] == kNoThread[0];
 }
 
 void append_return_address(const SwitchedStack& stack, Block& to) {

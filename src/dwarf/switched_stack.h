@@ -10,11 +10,12 @@
 
 #include "dwarf/encode.h"
 #include "windlass/bytes.h"
+#include "windlass/frame_row.h"
 
 namespace windlass::dwarf {
 
-// CFA = [[[[fs.base + thread] + offsets[0]] + offsets[1]] + offsets[2]] + addend; where the third load gives 0 there is
-// no other stack: the frame is the outermost one.
+// CFA = [[[[fs.base + thread] + offsets[0]] + offsets[1]] + offsets[2]] + addend; where the third load gives 0, or
+// fs.base is 0, there is no other stack: the frame is the outermost one.
 struct SwitchedStack {
   std::int64_t thread = 0;
   std::array<std::uint64_t, 3> offsets = {};
@@ -30,6 +31,11 @@ void append_return_address(const SwitchedStack& stack, Block& to);
 
 // Are these the two? No allocation.
 [[nodiscard]] std::optional<SwitchedStack> switched_stack(ByteView cfa, ByteView return_address);
+
+// The rule of fs.base where the thread's data lead to another stack than the one that the callers came from: for them
+// it is 0. `to` gets the row's only expression, whose bytes last.
+void leave_switched_stack(FrameRow& to);
+[[nodiscard]] bool leaves_switched_stack(const FrameRow& row);
 
 // CFA = [[sp + owner] + top] - [sp + depth] + addend: C code that Go calls on the system stack may call Go again, which
 // may move the goroutine's stack. So a frame there has kept whose stack it was called on, a structure that has that

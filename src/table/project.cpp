@@ -68,7 +68,9 @@ class Projection {
     rule.fp_offset = fp.offset;
     rule.x_kind = kind_of(x) & 15;
     rule.x_offset = x.offset;
-    rule.flags = ((row_.signal_frame ? WL_RULE_SIGNAL : 0) | (row_.return_signed ? WL_RULE_SIGNED : 0)) & 15;
+    rule.flags = ((row_.signal_frame ? WL_RULE_SIGNAL : 0) | (row_.return_signed ? WL_RULE_SIGNED : 0) |
+                  (dwarf::leaves_switched_stack(row_) ? WL_RULE_LEFT : 0)) &
+                 15;
     return rule;
   }
 

@@ -21,11 +21,11 @@ struct StepStatus {
 
 // What the row's numbers are relative to, beside the registers.
 struct ApplyContext {
-  std::uint64_t bias = 0;               // of the module: what DW_OP_addr is moved by
-  std::uint64_t pac_mask = 0;           // bits of a return address to clear where it is signed (AArch64)
-  bool slots_below_sp_are_dead = true;  // see value()
-  std::uint64_t fs_base = 0;            // x86-64: of the thread, for expressions; 0: not known
-  bool jumps_to_register = true;        // see apply()
+  std::uint64_t bias = 0;                     // of the module: what DW_OP_addr is moved by
+  std::uint64_t pac_mask = 0;                 // bits of a return address to clear where it is signed (AArch64)
+  bool slots_below_sp_are_dead = true;        // see value()
+  std::optional<std::uint64_t> fs_base = {};  // x86-64: of the thread, for expressions, where it is known
+  bool jumps_to_register = true;              // see apply()
 };
 
 // Evaluates a row's rules against one frame; keeps why the last one failed.
@@ -119,8 +119,8 @@ class RuleReader {
 
   bool evaluate(ByteView expression, bool push_cfa, std::uint64_t& to) {
     const auto read_register = [&](std::uint64_t reg) -> Expected<std::uint64_t> {
-      if (reg == x86_64::kFsBase && context_.fs_base != 0 && frame_.architecture() == Architecture::kX86_64)
-        return context_.fs_base;
+      if (reg == x86_64::kFsBase && context_.fs_base && frame_.architecture() == Architecture::kX86_64)
+        return *context_.fs_base;
       if (!frame_.has(reg)) return fail(ErrorCode::kNotFound, "register is not known in this frame", reg);
       return frame_.get(reg);
     };

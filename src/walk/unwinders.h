@@ -35,15 +35,15 @@ struct Scratch {
 
   RowCache rows;
   code::SynthesisScratch* synthesis;
-  Progress progress;            // of this walk
-  std::uint64_t fs_base = 0;    // x86-64: of the thread walked, 0 where it is not known
-  std::uint64_t gs_base = 0;    // likewise
-  std::uint64_t lowest = 0;     // that sp can be in the current frame, where it is not known
-  bool register_lost = false;   // in the last step: a row of the code's needs a register that is not known
-  Registers exact;              // of the last frame all of whose registers were known,
-  std::size_t since_exact = 0;  // and how many frames ago it was
-  UndescribedCode undescribed;  // of this walk
-  GracePeriod::Reader code;     // in while a walker has it: code ranges that it found stay
+  Progress progress;                     // of this walk
+  std::optional<std::uint64_t> fs_base;  // x86-64: of the thread walked, or what a row says that callers have for it
+  std::uint64_t gs_base = 0;             // likewise
+  std::uint64_t lowest = 0;              // that sp can be in the current frame, where it is not known
+  bool register_lost = false;            // in the last step: a row of the code's needs a register that is not known
+  Registers exact;                       // of the last frame all of whose registers were known,
+  std::size_t since_exact = 0;           // and how many frames ago it was
+  UndescribedCode undescribed;           // of this walk
+  GracePeriod::Reader code;              // in while a walker has it: code ranges that it found stay
 };
 
 // What has the code at an address: a module, a code range or, in the own process, undescribed_code(), if `ask` at the

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -59,6 +60,8 @@ class GoProgram : public testing::TestWithParam<Release> {
   std::string program_;
 };
 
+constexpr RegisterNumber kFsBase = 58;
+
 // Four functions: asmcgocall has a stretch more, where it has kept how deep in its goroutine's stack it was called.
 TEST_P(GoProgram, LeadsBackFromItsSystemStack) {
   const auto reader = open_unwind_info(program_);
@@ -66,13 +69,21 @@ TEST_P(GoProgram, LeadsBackFromItsSystemStack) {
   EXPECT_EQ((*reader)->format(), UnwindFormat::kGo);
   std::vector<Error> problems;
   std::size_t rows = 0, switched = 0;
-  for (const UnwindFunction& function : (*reader)->functions(&problems))
+  std::set<std::uint64_t> give_another, resume;  // functions: runtime.execute; gogo
+  for (const UnwindFunction& function : (*reader)->functions(&problems)) {
+    bool has_caller = false;
     for (const FrameRow& row : (*reader)->rows(function, &problems)) {
       ++rows;
       switched += row.cfa.is(CfaRule::kExpression) ? 1 : 0;
+      if (row.registers.find(kFsBase) != nullptr) give_another.insert(function.begin);
+      if (has_caller && row.return_address.is(RegisterRule::kUndefined)) resume.insert(function.begin);
+      has_caller = !row.return_address.is(RegisterRule::kUndefined);
     }
+  }
   EXPECT_GT(rows, 30000u);
   EXPECT_EQ(switched, 5u);
+  EXPECT_EQ(give_another.size(), 1u);
+  EXPECT_EQ(resume.size(), 1u);
 }
 
 // Frames of one word, which releases before Go 1.21 make and fill by instructions of a form of their own.

@@ -32,6 +32,9 @@ constexpr Special kSpecial[] = {
     {"runtime.asmcgocall", Role::kSystemStack},
     {"runtime.mcall", Role::kSystemJump},
     {"runtime.morestack", Role::kSystemJump},
+    {"runtime.execute", Role::kNext},
+    {"runtime.gogo", Role::kResume},
+    {"gogo", Role::kResume},  // since Go 1.17, which runtime.gogo jumps to
     {"runtime.nanotime1", Role::kForeignStack},
     {"runtime.walltime1", Role::kForeignStack},
     {"runtime.nanotime", Role::kForeignStack},
@@ -71,11 +74,8 @@ bool matches(ByteView code, std::initializer_list<std::uint8_t> bytes) {
 Role GoRows::role_of(const Function& function) const {
   const std::string_view name = map_.name(function.name);
   if (name.starts_with("_rt0_") && !name.ends_with("_lib")) return Role::kOutermost;
-  if (name.starts_with("runtime.")) {
-    const std::string_view plain = without_suffix(name);
-    const auto* const found = std::ranges::find(kSpecial, plain, &Special::name);
-    if (found != std::end(kSpecial)) return found->role;
-  }
+  const auto* const found = std::ranges::find(kSpecial, without_suffix(name), &Special::name);
+  if (found != std::end(kSpecial)) return found->role;
   if ((function.flags & kMarkedOutermost) != 0) return Role::kOutermost;
   return (function.flags & kMarkedSetsStack) != 0 ? Role::kForeignStack : Role::kPlain;
 }
@@ -116,9 +116,11 @@ Expected<void> GoRows::for_each_row(const Function& function, RowSink sink) cons
       return {};
     case Role::kPlain:
     case Role::kInjected:
+    case Role::kNext:
     case Role::kReturnedTo: return plain_rows(subject, begin_of(function), function.end, sink);
     case Role::kSystemStack:
     case Role::kSystemJump:
+    case Role::kResume:
     case Role::kForeignStack: break;
   }
   return x86 ? switched_rows(subject, sink) : Expected<void>{};
@@ -131,6 +133,8 @@ Expected<void> GoRows::plain_rows(const Subject& subject, std::uint64_t begin, s
     if (from >= to) return;
     FrameRow row = own_row(from, to, depth, depth > 0 && from >= subject.saved);
     row.signal_frame = subject.role == Role::kInjected;
+    if (subject.role == Role::kNext && map_.table().architecture == Architecture::kX86_64)
+      dwarf::leave_switched_stack(row);
     sink(row);
   };
   std::int32_t bad = 0;
@@ -234,6 +238,11 @@ Expected<void> GoRows::switched_rows(const Subject& subject, RowSink sink) const
         break;
       case StackPlace::kKept:
       case StackPlace::kOther: {
+        if (role == Role::kResume) {
+          row.cfa = CfaRule::at(x86_64::kRsp, 0);
+          row.return_address = RegisterRule::undefined();
+          break;
+        }
         const Ways& known = ways();
         const bool jumps = role == Role::kSystemJump;
         const std::size_t words = jumps ? kWays : static_cast<std::size_t>(place.depth / 8);

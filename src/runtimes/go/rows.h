@@ -34,6 +34,8 @@ enum class Role : std::uint8_t {
   kSystemStack,   // goes on on the system stack, and comes back
   kSystemJump,    // goes there for good, having left a goroutine's stack pointer as in its caller
   kForeignStack,  // goes on on another stack, or aligns it
+  kNext,          // gives the thread the goroutine that it goes to next, which never called it
+  kResume,        // goes to a goroutine's stack and then to where that had stopped: no caller is left meanwhile
 };
 
 // Of an image, which is copied; its bytes must outlive it. Takes no memory but once, under a lock, when the first row

@@ -126,6 +126,15 @@ TEST(Step, CfaFromTheThread) {
   EXPECT_EQ(cursor.regs[WL_X64_RIP], 0xbbbbU);
   EXPECT_EQ(cursor.regs[WL_X64_RSP], kOther);
 
+  // Behind a frame that has given the thread another goroutine.
+  wl_rule gives = rule_of(WL_CFA_REG, WL_SP, 8);
+  gives.flags = WL_RULE_LEFT;
+  target.write(kStack, {0xcccc});
+  cursor = from;
+  ASSERT_EQ(apply(target, cursor, gives), WL_CONTINUE);
+  EXPECT_EQ(cursor.regs[WL_X64_RIP], 0xccccU);
+  EXPECT_EQ(apply(target, cursor, rule), WL_END_COMPLETE);
+
   target.write(kM + 0xb8, {0});
   cursor = from;
   EXPECT_EQ(apply(target, cursor, rule), WL_END_COMPLETE) << "there is no other stack";

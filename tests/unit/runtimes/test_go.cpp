@@ -5,6 +5,7 @@
 #include <cstring>
 #include <vector>
 
+#include "dwarf/expression.h"
 #include "dwarf/switched_stack.h"
 #include "runtimes/go/code_map.h"
 #include "runtimes/go/stack_switch.h"
@@ -83,6 +84,33 @@ TEST(SwitchedStack, FitsARule) {
   EXPECT_EQ(saved.cfa_kind, WL_CFA_THREAD);
   EXPECT_EQ(saved.ra_kind, WL_REG_BASE);
   EXPECT_EQ(saved.ra_offset, 8);
+}
+
+TEST(SwitchedStack, IsNoneForCallersOfWhoLeavesIt) {
+  FrameRow row;
+  row.cfa = CfaRule::at(7, 24);
+  row.return_address = RegisterRule::at_cfa(-8);
+  EXPECT_FALSE(dwarf::leaves_switched_stack(row));
+  EXPECT_EQ(table::project(row, Architecture::kX86_64, WL_NO_XREG).flags, 0);
+  dwarf::leave_switched_stack(row);
+  EXPECT_TRUE(dwarf::leaves_switched_stack(row));
+  const table::TraceRule rule = table::project(row, Architecture::kX86_64, WL_NO_XREG);
+  EXPECT_EQ(rule.cfa_kind, WL_CFA_REG);
+  EXPECT_EQ(rule.flags, WL_RULE_LEFT);
+
+  // fs.base is 0 for them, and what counts from it is 0, too, whatever the memory has there.
+  const auto fs_base = [](std::uint64_t value) {
+    return [value](std::uint64_t) -> Expected<std::uint64_t> { return value; };
+  };
+  const auto memory = [](std::uint64_t, unsigned) -> Expected<std::uint64_t> { return 0x1000; };
+  const auto none = [](std::uint64_t, unsigned) -> Expected<std::uint64_t> {
+    return fail(ErrorCode::kUnreadable, "nothing is read", 0);
+  };
+  const Expressions made = expressions_of({-8, {0x30, 0xb8, 0x38}, 0, true});
+  for (const ByteView expression : {view(made.cfa), view(made.back)}) {
+    EXPECT_EQ(dwarf::evaluate_expression(expression, {fs_base(0), none, std::nullopt, 0, 8}), 0U);
+    EXPECT_EQ(dwarf::evaluate_expression(expression, {fs_base(0x2000), memory, std::nullopt, 0, 8}), 0x1000U);
+  }
 }
 
 constexpr dwarf::MovableStack kMovable = {0x30, 8, 0x28, 16};
@@ -274,8 +302,8 @@ struct MadeUp {
     names.assign(text.begin(), text.end());
     field(24, 1, 1), field(24, 4, 1);
     field(24 + 44, 1, 12), field(24 + 44, 4, 1);
-    // 0 for 4 bytes (-1 + 1), 24 for 20, 0 for 4; then padding.
-    values = {0, 2, 4, 48, 20, 47, 4, 0};
+    // 0 for 4 bytes (-1 + 1), 24 for 20, 0 for 4; then padding, and what another list begins with.
+    values = {0, 2, 4, 48, 20, 47, 4, 0, 4, 4};
   }
   void put(std::initializer_list<std::uint32_t> words) {
     for (const std::uint32_t word : words)
@@ -322,6 +350,23 @@ TEST(GoCodeMap, HasAValueForEachInstruction) {
   EXPECT_EQ(map.value_at(*first, 1, 0x1018), 0);
   EXPECT_EQ(map.value_at(*first, 1, 0x101c), -1) << "padding";
   EXPECT_EQ(map.value_at(*first, 0, 0x1000), -1) << "there is no list 0";
+}
+
+TEST(GoCodeMap, HasNumbersOf32Bits) {
+  MadeUp made;
+  made.values = {0, 0x80, 0x80, 0x80, 0xa0, 0x01, 4};  // 0x14000000: grows by half of it
+  const CodeMap map = made.map();
+  EXPECT_EQ(map.value_at(*map.function_at(0x1000), 1, 0x1000), 0x0a000000 - 1);
+}
+
+TEST(GoCodeMap, HasAsManyListsAsAFunctionSays) {
+  MadeUp made;
+  made.field(24, 7, 1), made.field(24 + 44, 0, 0x77);  // the list is behind the record
+  const CodeMap map = made.map();
+  const auto first = map.function_at(0x1000);
+  ASSERT_TRUE(first.has_value());
+  EXPECT_EQ(map.value_list(*first, 0), 0x77u);
+  EXPECT_EQ(map.value_list(*first, 1), 0u);
 }
 
 // Whatever byte is wrong: an answer or an error, and reads within the table.
