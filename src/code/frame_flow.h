@@ -310,7 +310,8 @@ class FrameFlow {
     if (node.at.limit != path.limit) node.at.limit = 0;
     if (node.at.compared != path.compared) node.at.compared = 0;
     const bool overwritten = !holds_return_address(node.at.state) || !holds_return_address(path.state);
-    if (node.at.state.meet(path.state)) queue_.insert(to);
+    if (options_.drops_arguments) find_return_address(node.at.state, arriving_.state);
+    if (node.at.state.meet(arriving_.state)) queue_.insert(to);
     if (overwritten && holds_return_address(node.at.state)) node.at.state.store(Value::initial(kSp), 8, {});
     return true;
   }
@@ -327,6 +328,15 @@ class FrameFlow {
   [[nodiscard]] static bool holds_return_address(const State& state) {
     if constexpr (Machine::kArchitecture == Architecture::kX86_64) return has_return_address(state);
     return true;
+  }
+
+  // Behind a call that took its arguments off the stack nothing of it is known, not where the return address was kept
+  // either. From where ways join it is in one place: a register of the other way's.
+  static void find_return_address(const State& known, State& lost) {
+    const Value return_address = Value::initial(kSp).loaded();
+    if (Machine::kEntryCfa == 0 || holds_return_address(lost)) return;
+    for (unsigned i = 0; i < Machine::kSlots; ++i)
+      if (known[i] == return_address && !lost[i].known()) lost[i] = return_address;
   }
 
   void note_conflict(std::uint32_t at, const Value& a, const Value& b) {

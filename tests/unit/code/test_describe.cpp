@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <initializer_list>
 #include <variant>
 #include <vector>
@@ -208,6 +209,21 @@ TEST(Describe, ArgumentsArePushedWithTheReturnAddressInARegister) {
   EXPECT_EQ(found->rows.back().begin, 12u);
   EXPECT_EQ(found->rows.back().return_address, RegisterRule::at_cfa(-8));
   EXPECT_EQ((found->rows.end() - 2)->return_address, RegisterRule::in_register(10));
+}
+
+// As V8's WasmLiftoffFrameSetup: one way calls what takes arguments off the stack, behind which nothing of sp is known.
+TEST(Describe, WaysThatJoinHaveTheReturnAddressInOnePlace) {
+  // pop rdi; push rbp; mov rbp, rsp; je 2f; 1: push rdi; ret; 2: push rdi; call; pop rdi; jmp 1b
+  const std::initializer_list<int> bytes = {0x5f, 0x55, 0x48, 0x89, 0xe5, 0x74, 0x02, 0x57, 0xc3,
+                                            0x57, 0xe8, 0,    0,    1,    0,    0x5f, 0xeb, 0xf5};
+  const auto found = of(bytes, {.keeps_frame_pointer_only = true, .drops_arguments = true});
+  ASSERT_TRUE(found);
+  for (const std::uint64_t at : {5U, 7U}) {
+    const auto row = std::ranges::find_if(found->rows, [&](const FrameRow& r) { return r.begin <= at && at < r.end; });
+    ASSERT_NE(row, found->rows.end()) << at;
+    EXPECT_EQ(row->cfa, CfaRule::at(6, 8)) << at;
+    EXPECT_EQ(row->return_address, RegisterRule::in_register(5)) << at;
+  }
 }
 
 TEST(Describe, FurtherEntriesHaveTheFrameOfACall) {
