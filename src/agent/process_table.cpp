@@ -326,8 +326,7 @@ std::shared_ptr<MapSet> ProcessTable::read_maps(std::uint32_t tgid, std::uint32_
   std::string text;
   if (!reader_(tgid, text)) return nullptr;
   std::vector<process::ProcMap> all = process::parse_proc_maps(text);
-  process::name_moved_text(static_cast<pid_t>(tgid), static_cast<pid_t>(parent), all,
-                           process::MemoryFile(static_cast<pid_t>(tgid)));
+  process::name_moved_text(static_cast<pid_t>(tgid), static_cast<pid_t>(parent), all);
   std::vector<Image> images;
   const auto is_unnamed_code = [](const process::ProcMap& map) { return map.executable && !map.has_file(); };
   if (images_ && std::ranges::any_of(all, is_unnamed_code)) images = images_(tgid, parent, all);

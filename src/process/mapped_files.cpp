@@ -34,6 +34,16 @@ int open_regular(const std::string& path) {
   return -1;
 }
 
+Descriptor open_mapped(pid_t pid, pid_t parent, const ProcMap& map) {
+  for (const FileCandidate& candidate : files_of(pid, parent, map)) {
+    Descriptor file(open_regular(candidate.path));
+    struct stat status {};
+    if (!file || ::fstat(file.get(), &status) != 0) continue;
+    if (candidate.certain || (candidate.inode != 0 && status.st_ino == candidate.inode)) return file;
+  }
+  return {};
+}
+
 namespace {
 
 // -1 where it cannot be made; the caller closes it.

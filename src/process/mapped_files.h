@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "process/descriptor.h"
 #include "process/proc_maps.h"
 
 namespace windlass::process {
@@ -26,6 +27,9 @@ struct FileCandidate {
 // A descriptor of the regular file `path` for reading, close-on-exec; -1 and errno, ENODEV for anything else: a FIFO
 // under a mapped file's name would block, a device could do anything.
 [[nodiscard]] int open_regular(const std::string& path);
+
+// That of the first of files_of() that is the mapped file for certain or by its inode; none where nothing is.
+[[nodiscard]] Descriptor open_mapped(pid_t pid, pid_t parent, const ProcMap& map);
 
 // A descriptor of a memory file with the bytes of the vdso, which the kernel maps into every 64-bit process alike; -1
 // where there is none (qemu-user, vdso=0).

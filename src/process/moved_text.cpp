@@ -1,7 +1,6 @@
 #include "process/moved_text.h"
 
 #include <elf.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 
 #include "process/descriptor.h"
 #include "process/mapped_files.h"
+#include "process/process_memory.h"
 
 namespace windlass::process {
 namespace {
@@ -24,16 +24,6 @@ bool is_one_file(const ProcMap& a, const ProcMap& b) {
 bool is_elf(const Descriptor& file) {
   char magic[SELFMAG];
   return ::pread(file.get(), magic, sizeof magic, 0) == sizeof magic && std::memcmp(magic, ELFMAG, SELFMAG) == 0;
-}
-
-Descriptor open_file(pid_t pid, pid_t parent, const ProcMap& map) {
-  for (const FileCandidate& candidate : files_of(pid, parent, map)) {
-    Descriptor file(open_regular(candidate.path));
-    struct stat status {};
-    if (!file || ::fstat(file.get(), &status) != 0) continue;
-    if ((candidate.certain || (candidate.inode != 0 && status.st_ino == candidate.inode)) && is_elf(file)) return file;
-  }
-  return {};
 }
 
 // Of the first and the last part of the mapping and some between.
@@ -56,7 +46,7 @@ bool is_content(const ProcMap& map, const Descriptor& file, const Memory& memory
 
 }  // namespace
 
-void name_moved_text(pid_t pid, pid_t parent, std::vector<ProcMap>& maps, const Memory& memory) {
+void name_moved_text(pid_t pid, pid_t parent, std::vector<ProcMap>& maps) {
   for (std::size_t first = 1; first < maps.size(); ++first) {
     if (!is_unnamed_code(maps[first])) continue;
     std::size_t behind = first;
@@ -66,8 +56,9 @@ void name_moved_text(pid_t pid, pid_t parent, std::vector<ProcMap>& maps, const 
     if (behind == first || behind == maps.size() || maps[behind].begin != maps[behind - 1].end ||
         !is_one_file(before, maps[behind]))
       continue;
-    const Descriptor file = open_file(pid, parent, before);
-    for (ProcMap& map : std::span(maps).subspan(first, file ? behind - first : 0)) {
+    const Descriptor file = open_mapped(pid, parent, before);
+    const MemoryFile memory(pid);
+    for (ProcMap& map : std::span(maps).subspan(first, is_elf(file) ? behind - first : 0)) {
       ProcMap named = map;
       named.offset = before.offset + (map.begin - before.begin);
       named.file = before.file;

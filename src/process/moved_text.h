@@ -7,13 +7,12 @@
 #include <vector>
 
 #include "process/proc_maps.h"
-#include "windlass/walk.h"
 
 namespace windlass::process {
 
 // Gives such mappings of a live process their file, with path and offset. They fill a hole between two mappings of one
 // ELF file to the byte, and pages spread over them are compared with the file. `maps` ascending; `parent` as files_of()
 // wants it. Nothing is read where there is no such hole. Linear in `maps`.
-void name_moved_text(pid_t pid, pid_t parent, std::vector<ProcMap>& maps, const Memory& memory);
+void name_moved_text(pid_t pid, pid_t parent, std::vector<ProcMap>& maps);
 
 }  // namespace windlass::process

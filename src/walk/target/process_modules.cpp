@@ -146,7 +146,7 @@ Refreshed ProcessModules::update(Target& target, pid_t pid, std::string_view map
   }
   const std::size_t before = target.space.modules().size();
   std::vector<process::ProcMap> all = process::parse_proc_maps(lines);
-  process::name_moved_text(pid, 0, all, target.space.memory());
+  process::name_moved_text(pid, 0, all);
   Pieces now = pieces_of(all);
   Refreshed changed;
   if (windows_)

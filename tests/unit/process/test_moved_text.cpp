@@ -10,7 +10,6 @@
 
 #include "process/descriptor.h"
 #include "process/proc_file.h"
-#include "process/process_memory.h"
 
 namespace windlass::process {
 namespace {
@@ -38,7 +37,7 @@ class MovedText : public testing::Test {
   // What is at page `page`.
   [[nodiscard]] ProcMap at(std::size_t page) const {
     auto maps = parse_proc_maps(read_proc_file("/proc/self/maps"));
-    name_moved_text(::getpid(), 0, maps, MemoryFile(::getpid()));
+    name_moved_text(::getpid(), 0, maps);
     const auto address = reinterpret_cast<std::uint64_t>(text_) + page * kPage;
     const auto map =
         std::ranges::find_if(maps, [&](const ProcMap& it) { return it.begin <= address && address < it.end; });
