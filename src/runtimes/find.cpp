@@ -6,8 +6,7 @@
 #include <set>
 #include <string>
 #include <tuple>
-
-#include <sys/stat.h>
+#include <vector>
 
 #include "process/mapped_files.h"
 #include "runtimes/beam/find.h"
@@ -93,17 +92,16 @@ OtherFiles& without_interpreter() {
   return files;
 }
 
-// The runtimes in the image that begins with a mapping. How many.
+// The runtime in the image that begins with a mapping, the first kind of those that it may be. How many.
 std::size_t add_runtimes_of(manager::PublishedCodes& codes, const process::ProcMap& map,
                             const std::shared_ptr<const Memory>& memory, OpenFile open_file) {
   const auto file = [&] { return open_file(map); };
-  std::size_t found = 0;
   for (const Kind& kind : kKinds)
     if (const auto at = kind.find(*memory, map.begin)) {
       manager::add(codes, std::make_shared<RuntimeCode>(kind.open(memory, *at, file), memory, map));
-      ++found;
+      return 1;
     }
-  return found;
+  return 0;
 }
 
 std::size_t add_interpreters_of(manager::PublishedCodes& codes, const process::ProcMap& map,
@@ -124,6 +122,7 @@ void add_from_images(manager::PublishedCodes& codes, std::span<const process::Pr
   std::shared_ptr<const Memory> memory;
   std::map<FileId, bool> executable;
   for (const process::ProcMap& map : maps)
+  std::vector<const process::ProcMap*> others;
     if (map.has_file()) executable[id_of(map)] |= map.executable;
   OtherFiles& without = interpreters ? without_interpreter() : without_runtime();
   for (const process::ProcMap& map : maps) {
@@ -137,10 +136,16 @@ void add_from_images(manager::PublishedCodes& codes, std::span<const process::Pr
     const bool can_be_kept = map.file.inode != 0;
     if (can_be_kept && without.has(map)) continue;
     if (memory == nullptr) memory = open_memory();
-    if (add_of(map, memory) == 0 && can_be_kept && read_value<std::uint64_t>(*memory, map.begin)) without.add(map);
+    if (add_of(map, memory) == 0 && can_be_kept) others.push_back(&map);
   }
 }
 
+  if (others.empty()) return;
+  // A process that ends while it is looked at says nothing of its files, and what was read may be pages kept from
+  // before.
+  const std::shared_ptr<const Memory> now = open_memory();
+  for (const process::ProcMap* map : others)
+    if (read_value<std::uint64_t>(*now, map->begin)) without.add(*map);
 }  // namespace
 
 void add_runtimes(manager::PublishedCodes& codes, std::span<const process::ProcMap> maps, OpenMemory open_memory,
@@ -156,14 +161,9 @@ void add_runtimes(manager::PublishedCodes& codes, std::span<const process::ProcM
 }
 
 Expected<image::MappedFile> open_mapped_file(pid_t pid, pid_t parent, const process::ProcMap& map) {
-  for (const process::FileCandidate& candidate : process::files_of(pid, parent, map)) {
-    struct stat status {};
-    const bool same = candidate.certain || (candidate.inode != 0 && ::stat(candidate.path.c_str(), &status) == 0 &&
-                                            status.st_ino == candidate.inode);
-    if (!same) continue;
-    if (auto file = image::MappedFile::open(candidate.path)) return file;
-  }
-  return fail(ErrorCode::kNotFound, "the runtime's file cannot be opened", map.begin);
+  const process::Descriptor file = process::open_mapped(pid, parent, map);
+  if (!file) return fail(ErrorCode::kNotFound, "the runtime's file cannot be opened", map.begin);
+  return image::MappedFile::from_fd(file.get());
 }
 
 void add_interpreters(manager::PublishedCodes& codes, std::span<const process::ProcMap> maps, OpenMemory open_memory,

@@ -14,8 +14,8 @@ namespace windlass::runtimes {
 
 // Adds the runtimes of a process to what it publishes: those that `known`, what it published before, has, as long as
 // they are where they were, else what is found. Looks at nothing but the mappings unless there is code in no ELF file:
-// then `open_memory` is asked, once, for the process's, and `open_file` for the file of a mapping, which are kept by
-// what is found.
+// then `open_memory` is asked for the process's, again where nothing was found in a file that is seen first, and
+// `open_file` for the file of a mapping, which are kept by what is found.
 using OpenMemory = FunctionRef<std::shared_ptr<const Memory>()>;
 using OpenFile = FunctionRef<Expected<image::MappedFile>(const process::ProcMap& map)>;
 void add_runtimes(manager::PublishedCodes& codes, std::span<const process::ProcMap> maps, OpenMemory open_memory,

@@ -259,7 +259,7 @@ TEST(FindRuntimes, LooksAtTheMemoryOnlyWhereThereIsCodeOfNoFile) {
     add_runtimes(codes, maps, open_memory, no_file, {});
     maps.pop_back();
   }
-  EXPECT_EQ(opened, 2);
+  EXPECT_EQ(opened, 4) << "to look, and to see that it was still there to look at";
   EXPECT_TRUE(codes.empty());
 }
 
@@ -280,6 +280,17 @@ TEST(PagedMemory, ReadsAPageOnce) {
   std::array<std::uint8_t, 16> bytes{};
   ASSERT_TRUE(memory.read(0x1010, bytes.data(), bytes.size()));
   ASSERT_TRUE(memory.read(0x1ff0, bytes.data(), bytes.size()));
+TEST(FindRuntimes, AProcessThatEndsMeanwhileSaysNothingOfItsFiles) {
+  int opened = 0;
+  const auto open_memory = [&]() -> std::shared_ptr<const Memory> {
+    return std::make_shared<test::BlockMemory>(0, std::vector<std::byte>(++opened % 2 == 1 ? 16384 : 0));
+  };
+  const std::vector<process::ProcMap> maps = {map_of(4096, "/bin/that_ends", true, 78), map_of(8192, "", true, 0)};
+  manager::PublishedCodes codes;
+  for (int look = 0; look < 3; ++look) add_runtimes(codes, maps, open_memory, no_file, {});
+  EXPECT_EQ(opened, 6) << "the next process with that file is looked at";
+}
+
   EXPECT_EQ(counted->reads, 1);
   ASSERT_TRUE(memory.read(0x1ff8, bytes.data(), bytes.size()));
   EXPECT_EQ(bytes[7], 1);
