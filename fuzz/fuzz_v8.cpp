@@ -1,13 +1,16 @@
-// Input: bytes to write over a small V8's heap: where (2 bytes) and 8 bytes; behind a first byte that is odd over its
-// file, too, whose symbols say where the fields are. Whatever they say, reading ends.
+// Input: bytes to write over a small V8's heap and what it has of WebAssembly: where (2 bytes) and 8 bytes; behind a
+// first byte that is odd over its file, too, whose symbols say where the fields are. Whatever they say, reading ends.
 #include <algorithm>
 #include <cstring>
 #include <memory>
 
 #include "check.h"
+#include "made_up_process.h"
 #include "runtimes/v8/code_map.h"
 #include "runtimes/v8/names.h"
 #include "runtimes/v8/rows.h"
+#include "runtimes/v8/wasm_map.h"
+#include "runtimes/v8/wasm_names.h"
 #include "support/fake_v8.h"
 
 namespace {
@@ -43,6 +46,22 @@ void read_all(const fake::FakeMemory& memory, const v8::ImageFacts& facts) {
   }
 }
 
+void read_wasm(const fake::FakeMemory& memory) {
+  v8::WasmMap map(memory, fake::kWasmVariable, 13);
+  v8::WasmNames names(memory);
+  for (const std::uint64_t pc : {fake::kWasmJumps + 5, fake::kWasmCode + 8, fake::kWasmNewCode, fake::kWasmShared}) {
+    const auto range = map.range_of(pc);
+    const auto object = range ? map.find(*range, pc) : fail(ErrorCode::kNotFound, "no WebAssembly", pc);
+    if (!object) continue;
+    FUZZ_CHECK(object->begin <= pc && pc < object->end);
+    (void)map.is_still(*object);
+    const auto code = v8::WasmCode::read(memory, *object);
+    FrameRow row;
+    if (code && (*code)->row_at(pc, row)) FUZZ_CHECK(row.begin <= pc && pc < row.end);
+    (void)names.name_of(*object);
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -54,14 +73,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   ++data, --size;
   fake::FakeMemory memory = fake::make();
   std::vector<std::byte> file = forges ? whole_file : std::vector<std::byte>();
-  constexpr std::size_t kStored = 10;
-  for (size = std::min<std::size_t>(size, 64 * kStored); size >= kStored; data += kStored, size -= kStored) {
-    const std::size_t at = data[0] | data[1] << 8;
+  fuzz::for_each_store(data, size, [&](std::size_t at, const std::uint8_t* stored) {
     if (forges && (at & 1) != 0)
-      std::memcpy(file.data() + at % (file.size() - 8), data + 2, 8);
+      fuzz::write_over(file, at, stored);
     else
-      std::memcpy(memory.bytes.data() + at % (fake::kSize - 8), data + 2, 8);
-  }
+      fuzz::write_over(memory.bytes, at, stored);
+  });
+  read_wasm(memory);
   if (!forges) return read_all(memory, *whole_facts), 0;
   if (const auto facts = v8::ImageFacts::read({file.data(), file.size()})) read_all(memory, *facts);
   return 0;

@@ -60,7 +60,7 @@ class WalkPrinter {
     json_.member_or_null("offset", !at.module.empty(), offset);
     json_.member_or_null("function", !own.function.empty(), own.function);
     if (at.function_begin != 0) json_.member("function_offset", offset - at.function_begin);
-    if (own.line != 0) json_source(own);
+    if (!own.file.empty()) json_source(own);
     json_calls("interpreted", at, [](const SourceFrame& it) { return it.interpreted; });
     if (options_.inlines)
       json_calls("inlined", at, [](const SourceFrame& it) { return it.inlined && !it.interpreted; });
@@ -76,15 +76,15 @@ class WalkPrinter {
     return at.frames.empty() || at.frames.back().inlined ? SourceFrame() : at.frames.back();
   }
 
-  // What an interpreter runs is known by its file and line, or not at all.
+  // What an interpreter runs is known by its file and line, or not at all. WebAssembly has no lines.
   [[nodiscard]] bool shows_source(const SourceFrame& at) const {
-    return (options_.lines || at.interpreted) && at.line != 0 && !at.file.empty();
+    return (options_.lines || at.interpreted) && !at.file.empty();
   }
 
   void json_source(const SourceFrame& at) {
     if (!options_.lines && !at.interpreted) return;
     json_.member("file", at.file);
-    json_.member("line", at.line);
+    if (at.line != 0) json_.member("line", at.line);
   }
 
   template <typename Is>
@@ -146,7 +146,8 @@ class WalkPrinter {
   }
 
   void source(const SourceFrame& at) {
-    if (shows_source(at)) out_.text(fmt::format(" at {}:{}", at.file, at.line));
+    if (shows_source(at)) out_.text(fmt::format(" at {}", at.file));
+    if (shows_source(at) && at.line != 0) out_.text(fmt::format(":{}", at.line));
   }
 
   void registers(const FrameEntry& frame) {

@@ -75,7 +75,9 @@ class PublishedCode : public std::enable_shared_from_this<PublishedCode> {
   virtual void note_code(const process::ProcMap& /*map*/) {}
   // It has code there of the file that it was opened for.
   virtual void note_file_code(const process::ProcMap& /*map*/) {}
+  // perf's events name files by their build id where they have one, /proc by the inode.
   [[nodiscard]] bool is_in_file_of(const process::ProcMap& map) const {
+    if (!map.file.build_id.empty()) return map.file.build_id == file_.build_id;
     return map.file.inode == file_.inode && map.file.major == file_.major && map.file.minor == file_.minor;
   }
   // Of files' mappings, where it answers before the file: a runtime's builtins, whose frames run functions that no file

@@ -9,9 +9,19 @@
 
 namespace windlass::runtimes {
 
+namespace {
+
+process::FileIdentity file_of(const Runtime& runtime, const process::ProcMap& map) {
+  process::FileIdentity file = map.file;
+  if (file.build_id.empty()) file.build_id = runtime.build_id();
+  return file;
+}
+
+}  // namespace
+
 RuntimeCode::RuntimeCode(std::unique_ptr<Runtime> runtime, std::shared_ptr<const Memory> memory,
                          const process::ProcMap& map)
-    : PublishedCode(map.begin, map.file), runtime_(std::move(runtime)), memory_(std::move(memory)) {}
+    : PublishedCode(map.begin, file_of(*runtime, map)), runtime_(std::move(runtime)), memory_(std::move(memory)) {}
 
 // What has been taken away, and nothing put there: who asks for it has seen it run.
 bool RuntimeCode::is_last(const Method& method) const { return !read_value<std::uint8_t>(*memory_, method.begin); }

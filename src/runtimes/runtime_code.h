@@ -67,6 +67,8 @@ class Runtime {
   // As PublishedCode has them.
   virtual void note_file_code(const process::ProcMap& /*map*/) {}
   [[nodiscard]] virtual std::vector<manager::AddressRange> file_code() const { return {}; }
+  // Of the file that it is in, if it has code there; empty: not known.
+  [[nodiscard]] virtual std::string build_id() const { return {}; }
   // False: it is of a kind that is not understood, so that others may say something of its code.
   [[nodiscard]] virtual bool is_understood() const { return true; }
   // PublishedCode::way_to_stack() and is_starting().

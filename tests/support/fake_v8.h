@@ -22,6 +22,11 @@ inline constexpr std::uint64_t kMaps = kBase, kSource = kBase + 0x400, kScript =
 inline constexpr std::uint64_t kScope = kBase + 0x700, kShared = kBase + 0x800, kFunction = kBase + 0x880;
 inline constexpr std::uint64_t kData = kBase + 0x900, kTables = kBase + 0xa00, kCode = kBase + 0xc00;
 inline constexpr std::uint64_t kBytecodes = kBase + 0xd00, kStack = kBase + 0xf00, kInstructions = kBase + 0x1000;
+// WebAssembly: the variable, what it points to, a module's ranges and code, its bytes.
+inline constexpr std::uint64_t kWasmVariable = kBase + 0x2000, kWasmState = kBase + 0x2100;
+inline constexpr std::uint64_t kWasmNodes = kBase + 0x2800, kWasmModule = kBase + 0x2a00, kWasmObjects = kBase + 0x3100;
+inline constexpr std::uint64_t kWasmNew = kBase + 0x3300, kWasmBytes = kBase + 0x3400, kWasmJumps = kBase + 0x3000;
+inline constexpr std::uint64_t kWasmCode = kBase + 0x3040, kWasmNewCode = kBase + 0x3080, kWasmShared = kBase + 0x30c0;
 
 enum Type : std::uint16_t {
   kText = 40,
@@ -157,8 +162,51 @@ class FakeMemory final : public MadeUpMemory {
 };
 constexpr std::uint64_t number(std::uint32_t value) { return std::uint64_t{value} << 32; }
 
+// A std::map of libstdc++ with one node: its header, the node, the key and what stands behind it.
+inline void put_map(FakeMemory& memory, std::uint64_t header, std::uint64_t node,
+                    std::initializer_list<std::uint64_t> words) {
+  memory.put(header + 8, node), memory.put(header + 16, node), memory.put(header + 24, node);
+  memory.put(header + 32, std::uint64_t{1}), memory.put(node + 8, header);
+  std::uint64_t at = node + 32;
+  for (const std::uint64_t word : words) memory.put(at, word), at += 8;
+}
+// As V8 13 has it; a number below 0: no function's.
+inline std::uint64_t put_wasm_code(FakeMemory& memory, unsigned number, std::uint64_t module, std::uint64_t begin,
+                                   std::int32_t index) {
+  const std::uint64_t at = kWasmObjects + number * 0x40;
+  memory.put(at, module), memory.put(at + 8, begin), memory.put(at + 32, std::uint32_t{64}), memory.put(at + 56, index);
+  return at;
+}
+// A module "m" that imports a function and has "f", exported as "x", which is sorted in, and one that is not yet.
+inline void put_wasm(FakeMemory& memory) {
+  constexpr std::uint64_t kEnd = kWasmShared;
+  memory.put(kWasmVariable, kWasmState);
+  put_map(memory, kWasmState + 0x28, kWasmNodes, {kWasmJumps, kEnd, kWasmModule});
+  put_map(memory, kWasmState + 0xa8, kWasmNodes + 0x40, {kWasmShared, put_wasm_code(memory, 3, 0, kWasmShared, -1)});
+  const std::uint64_t code = put_wasm_code(memory, 0, kWasmModule, kWasmCode, 1);
+  put_map(memory, kWasmModule + 0x140, kWasmNodes + 0x80, {kWasmCode, code});
+  const std::uint64_t jumps = kWasmNodes + 0xc0;  // left of it
+  memory.put(kWasmNodes + 0x80 + 16, jumps), memory.put(jumps + 8, kWasmNodes + 0x80);
+  memory.put(jumps + 32, kWasmJumps), memory.put(jumps + 40, put_wasm_code(memory, 1, kWasmModule, kWasmJumps, -1));
+  memory.put(kWasmModule + 0x168, kWasmNew), memory.put(kWasmModule + 0x170, kWasmNew + 8);
+  memory.put(kWasmNew, put_wasm_code(memory, 2, kWasmModule, kWasmNewCode, 2));
+  const std::string_view bytes(
+      "\0asm\1\0\0\0"
+      "\2\7\1\1e\1j\0\0"
+      "\7\5\1\1x\0\1"
+      "\0\17\4name\0\2\1m\1\4\1\1\1f",
+      8 + 9 + 7 + 17);
+  memory.put(kWasmModule + 0xf0, kWasmModule + 0x200);
+  memory.put(kWasmModule + 0x200, kWasmBytes), memory.put(kWasmModule + 0x208, std::uint64_t{bytes.size()});
+  memory.put_bytes(kWasmBytes, bytes);
+  memory.put_bytes(kWasmJumps, {"\x68\x01\0\0\0\xe9\0\0\0\0\x68\x02\0\0\0\xe9\0\0\0\0", 20});
+  // It has its frame behind the call.
+  memory.put_bytes(kWasmCode, {"\x45\x31\xe4\xe8\0\0\0\0\x90\x48\x89\xec\x5d\xc3", 14});
+}
+
 inline FakeMemory make() {
   FakeMemory memory;
+  put_wasm(memory);
   (void)memory.map(kMap);
   memory.put_text(kSource, "let a;\nfunction f() {\n  return 1;\n}\n");
   memory.put_text(kSource + 0x80, "/a.js"), memory.put_text(kSource + 0xc0, "f");

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
+#include <span>
 #include <utility>
 
 #include "arch/registers.h"
@@ -22,47 +24,84 @@ FrameRow frame_row(std::uint64_t begin, std::uint64_t end) {
   return row;
 }
 
+FrameRow entry_row(std::uint64_t begin, std::uint64_t end, std::int32_t above) {
+  FrameRow row = frame_row(begin, end);
+  row.cfa = CfaRule::at(x86_64::kRsp, 8 + above);
+  (void)row.registers.set(x86_64::kRbp, RegisterRule::same_value());
+  return row;
+}
+
 namespace {
 
 // Where code goes on in another function by a jump, the stack is as that one is entered with: the return address is on
 // top, and the caller's frame pointer is back. So it is at what leads straight there and leaves sp alone, however the
 // arguments were moved before: in a loop, by counts that are not known, on some ways only (builtins-x64.cc,
-// Generate_CallFunction: InvokeFunctionCode). What V8 puts the return address back with is a push, where this ends.
+// Generate_CallFunction: InvokeFunctionCode). Where sp is moved up first, it is so much further up: V8's compiler gives
+// the frame pointer back before that, and behind a call nothing else says where sp is. What it pushes then are
+// arguments, and on top of them a copy of the return address (push [rsp + n]). What builtins by hand put that back with
+// is a push of a register, where this ends.
+struct Leaving {
+  std::uint32_t begin = 0, end = 0;
+  std::int64_t above = 0;  // bytes that the return address is above sp
+};
+
+using Effects = std::vector<std::pair<std::uint32_t, windlass::code::StackEffect>>;
+Effects effects_of(ByteView code, std::uint64_t address, const Unproved& stretch) {
+  Effects effects;
+  for (std::uint32_t at = stretch.begin; at < stretch.end;) {
+    const auto effect = windlass::code::stack_effect(*code.sub(at, code.size() - at), address + at);
+    if (!effect) break;
+    effects.emplace_back(at, *effect);
+    at += effect->length;
+  }
+  if (!effects.empty() && effects.back().first + effects.back().second.length != stretch.end) effects.clear();
+  return effects;
+}
+
+// How far above sp the return address is in front of an instruction, where it is so far above behind it.
+std::optional<std::int64_t> above_in_front(ByteView code, std::uint32_t at, const windlass::code::StackEffect& effect,
+                                           std::int64_t above) {
+  using Kind = windlass::code::StackEffect::Kind;
+  constexpr std::int64_t kFarthest = 1 << 20, kWord = 8;
+  constexpr std::array kPushFromStack = {std::byte{0xff}, std::byte{0x74}, std::byte{0x24}};  // push [rsp + n]
+  if (effect.kind == Kind::kNone) return above;
+  if (effect.kind == Kind::kMove && effect.delta > 0 && above + effect.delta <= kFarthest) return above + effect.delta;
+  if (effect.kind != Kind::kPush && (effect.kind != Kind::kMove || effect.delta != -kWord)) return std::nullopt;
+  if (above >= kWord) return above - kWord;
+  const bool copies = effect.kind == Kind::kMove && above == 0 && effect.length == kPushFromStack.size() + 1 &&
+                      std::ranges::equal(std::span(code.data() + at, kPushFromStack.size()), kPushFromStack);
+  const auto distance = copies ? static_cast<std::int8_t>(code.data()[at + kPushFromStack.size()]) : std::int8_t{-1};
+  return distance >= 0 ? std::optional<std::int64_t>(distance) : std::nullopt;
+}
+
 void add_leaving_rows(ByteView code, std::uint64_t address, Description& to) {
   using Kind = windlass::code::StackEffect::Kind;
   const auto is_lost = [](const Unproved& stretch) {
     return stretch.reason == Unproved::kDifferentFrames || stretch.reason == Unproved::kFrameLost;
   };
-  const auto row_of = [](std::uint64_t begin, std::uint64_t end) {
-    FrameRow row = frame_row(begin, end);
-    row.cfa = CfaRule::at(x86_64::kRsp, 8);
-    (void)row.registers.set(x86_64::kRbp, RegisterRule::same_value());
-    return row;
-  };
-  std::vector<FrameRow> leaving;
+  std::vector<Leaving> leaving;
   // From the last to the first: jumps lead to what is known already.
   for (auto stretch = to.unproved.rbegin(); stretch != to.unproved.rend(); ++stretch) {
-    if (!is_lost(*stretch)) continue;
-    std::vector<std::pair<std::uint32_t, windlass::code::StackEffect>> effects;
-    for (std::uint32_t at = stretch->begin; at < stretch->end;) {
-      const auto effect = windlass::code::stack_effect(*code.sub(at, code.size() - at), address + at);
-      if (!effect) break;
-      effects.emplace_back(at, *effect);
-      at += effect->length;
+    const Effects effects = is_lost(*stretch) ? effects_of(code, address, *stretch) : Effects();
+    if (effects.empty() || effects.back().second.kind != Kind::kJump) continue;
+    const std::uint64_t target = effects.back().second.target - address;
+    const auto known =
+        std::ranges::find_if(leaving, [&](const Leaving& it) { return target >= it.begin && target < it.end; });
+    const bool inside = effects.back().second.target != 0 && target < code.size();
+    if (inside && known == leaving.end()) continue;
+    std::int64_t above = inside ? known->above : 0;
+    for (auto at = effects.rbegin(); at != effects.rend(); ++at) {
+      const auto& [offset, effect] = *at;
+      const auto in_front = at == effects.rbegin() ? above : above_in_front(code, offset, effect, above);
+      if (!in_front) break;
+      above = *in_front;
+      if (at == effects.rbegin() || leaving.back().above != above)
+        leaving.push_back({offset, offset + effect.length, above});
+      leaving.back().begin = stretch->end = offset;
     }
-    if (effects.empty() || effects.back().first + effects.back().second.length != stretch->end) continue;
-    const auto& last = effects.back().second;
-    const std::uint64_t target = last.target - address;
-    const bool known =
-        std::ranges::any_of(leaving, [&](const FrameRow& row) { return target >= row.begin && target < row.end; });
-    if (last.kind != Kind::kJump || (last.target != 0 && target < code.size() && !known)) continue;
-    auto first = std::prev(effects.end());
-    while (first != effects.begin() && std::prev(first)->second.kind == Kind::kNone) --first;
-    leaving.push_back(row_of(first->first, stretch->end));
-    stretch->end = first->first;
   }
   std::erase_if(to.unproved, [](const Unproved& stretch) { return stretch.begin == stretch.end; });
-  to.rows.insert(to.rows.end(), leaving.begin(), leaving.end());
+  for (const Leaving& it : leaving) to.rows.push_back(entry_row(it.begin, it.end, static_cast<std::int32_t>(it.above)));
   std::ranges::sort(to.rows, {}, &FrameRow::begin);
 }
 
@@ -87,12 +126,7 @@ Expected<Description> describe_framed(std::vector<std::byte> code, std::uint64_t
   auto found = describe_code({code.data(), code.size()}, address + from - shift, false, {});
   if (!found) return found;
   std::vector<FrameRow> rows;
-  if (from != 0) {
-    FrameRow& entry = rows.emplace_back();
-    entry = frame_row(0, from);
-    entry.cfa = CfaRule::at(x86_64::kRsp, 8);
-    (void)entry.registers.set(x86_64::kRbp, RegisterRule::same_value());
-  }
+  if (from != 0) rows.push_back(entry_row(0, from));
   for (FrameRow& row : found->rows) {
     row.begin = std::max<std::uint64_t>(row.begin, shift) + from - shift;
     if (row.end <= shift) continue;

@@ -15,6 +15,9 @@ namespace windlass::runtimes::v8 {
 // In a frame: what V8's compilers make calls from nowhere else.
 [[nodiscard]] FrameRow frame_row(std::uint64_t begin, std::uint64_t end);
 
+// As code is entered: the return address is so many bytes up the stack, and rbp is the caller's.
+[[nodiscard]] FrameRow entry_row(std::uint64_t begin, std::uint64_t end, std::int32_t above = 0);
+
 // `called_by_c`: it keeps what C++ wants kept, not the frame pointer alone.
 [[nodiscard]] Expected<Description> describe_code(ByteView code, std::uint64_t address, bool called_by_c,
                                                   const std::function<bool(std::uint64_t, void*, std::size_t)>& read);

@@ -15,6 +15,8 @@
 #include "runtimes/v8/image_file.h"
 #include "runtimes/v8/names.h"
 #include "runtimes/v8/rows.h"
+#include "runtimes/v8/wasm_map.h"
+#include "runtimes/v8/wasm_names.h"
 
 namespace windlass::runtimes::v8 {
 namespace {
@@ -38,6 +40,8 @@ class V8 final : public Runtime {
     code_map_ = *map;
     heap_.emplace(*memory_, file_->layout());
     names_.emplace(*heap_, file_->facts());
+    wasm_map_.emplace(*memory_, wasm_state(image), file_->facts().version());
+    wasm_names_.emplace(*memory_);
     if (file_->facts().builtins().empty())
       problem_ = Error{ErrorCode::kNotFound, "a V8 without the symbols of its builtins", image};
   }
@@ -45,6 +49,7 @@ class V8 final : public Runtime {
   Architecture architecture() const override { return Architecture::kX86_64; }
   std::optional<Error> problem() const override { return problem_; }
   bool is_understood() const override { return names_.has_value(); }
+  std::string build_id() const override { return file_ != nullptr ? file_->build_id() : std::string(); }
 
   void note_code(const process::ProcMap& map) override {
     if (own_.size() >= kMaxRanges) own_.clear();
@@ -93,6 +98,7 @@ class V8 final : public Runtime {
     const auto after = own_.upper_bound(address);
     if (after == own_.begin() || address >= std::prev(after)->second)
       return fail(ErrorCode::kNotFound, "no code of V8's heap is there", address);
+    if (const auto range = wasm_map_->range_of(address)) return wasm_at(*range, address);
     const auto object = code_map_->find(*heap_, address, std::prev(after)->first);
     if (!object) return std::unexpected(object.error());
     auto code = CompiledCode::read(*heap_, *object);
@@ -102,8 +108,9 @@ class V8 final : public Runtime {
   }
 
   bool is_still(const Method& method) override {
-    const CodeObject* object = static_cast<const Code&>(method).object();
-    return object == nullptr || code_map_->is_still(*heap_, *object);
+    const Code& code = static_cast<const Code&>(method);
+    if (code.wasm() != nullptr) return wasm_map_->is_still(*code.wasm());
+    return code.object() == nullptr || code_map_->is_still(*heap_, *code.object());
   }
 
   std::optional<FrameFunction> frame_function(const Method& method, std::uint64_t address, const Registers& frame,
@@ -118,6 +125,7 @@ class V8 final : public Runtime {
 
   void functions_at(const Method& method, std::uint64_t address, std::vector<source::NamedFunction>& to) override {
     const Code& code = static_cast<const Code&>(method);
+    if (code.wasm() != nullptr) return to.push_back({code.name, static_cast<const WasmCode&>(code).file});
     if (code.object() == nullptr) return;  // it has its symbol's name
     const std::size_t before = to.size();
     static_cast<const CompiledCode&>(code).each_function(
@@ -130,6 +138,24 @@ class V8 final : public Runtime {
 
  private:
   static constexpr std::size_t kMaxRanges = 65536;
+  [[nodiscard]] std::uint64_t wasm_state(std::uint64_t image) const {
+    const std::uint64_t address = file_->facts().wasm_state();
+    process::ProcMap first;
+    first.begin = image;
+    const auto bias = file_->bias_of(first);
+    return address != 0 && bias ? address + *bias : 0;
+  }
+  [[nodiscard]] Expected<std::unique_ptr<Method>> wasm_at(const WasmMap::Range& range, std::uint64_t address) {
+    const auto object = wasm_map_->find(range, address);
+    auto code = object ? WasmCode::read(*memory_, *object) : std::unexpected(object.error());
+    if (!code) return std::unexpected(code.error());
+    if (object->index != WasmObject::kNone) {
+      source::NamedFunction named = wasm_names_->name_of(*object);
+      (*code)->name = std::move(named.name);
+      (*code)->file = std::move(named.file);
+    }
+    return std::move(*code);
+  }
   // Of code that is no function of JavaScript, or whose function is not known.
   [[nodiscard]] const char* kind_name(std::uint32_t kind) const {
     if (kind == file_->layout().kind_regexp) return "[RegExp]";
@@ -148,6 +174,8 @@ class V8 final : public Runtime {
   std::optional<CodeMap> code_map_;
   std::optional<Heap> heap_;
   std::optional<Names> names_;
+  std::optional<WasmMap> wasm_map_;
+  std::optional<WasmNames> wasm_names_;
   std::optional<Error> problem_;
 };
 

@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::string_view kMetadata = "v8dbg_", kBuiltin = "Builtins_";
 constexpr std::string_view kVersion = "_ZN2v88internal7Version6major_E";
+constexpr std::string_view kWasmState = "_ZN2v88internal4wasm12_GLOBAL__N_117global_wasm_stateE";
 constexpr std::string_view kBytecodeSizes = "_ZN2v88internal11interpreter9Bytecodes14kBytecodeSizesE";
 
 // "class_Map__prototype__Object" without the last part, "type_Map__MAP_TYPE" without the first.
@@ -73,6 +74,8 @@ void ImageFacts::add(const image::ElfImage& image, std::string_view name, std::u
       values_.insert_or_assign(std::string(key_of(name.substr(kMetadata.size()))), value);
   } else if (name.starts_with(kBuiltin) && size != 0 && address + size > address) {
     builtins_.push_back({address, address + size, std::string(name.substr(kBuiltin.size()))});
+  } else if (name == kWasmState) {
+    wasm_state_ = address;
   } else if (name == kBytecodeSizes && size <= kMostBytecodeSizes && size % 3 == 0) {
     const auto bytes = image.at_address(address, size);
     if (!bytes) return;

@@ -49,6 +49,8 @@ class ImageFacts {
   [[nodiscard]] const std::vector<std::uint8_t>& bytecode_sizes() const { return bytecode_sizes_; }
   // V8's own, the first number; 0: not known.
   [[nodiscard]] std::int32_t version() const { return version_; }
+  // Where the variable is that leads to all of WebAssembly, as the file numbers it; 0: not known.
+  [[nodiscard]] std::uint64_t wasm_state() const { return wasm_state_; }
 
  private:
   void add(const image::ElfImage& image, std::string_view name, std::uint64_t address, std::uint64_t size);
@@ -58,6 +60,7 @@ class ImageFacts {
   std::vector<Builtin> builtins_;
   std::vector<std::uint8_t> bytecode_sizes_;
   std::int32_t version_ = 0;
+  std::uint64_t wasm_state_ = 0;
 };
 
 }  // namespace windlass::runtimes::v8

@@ -48,7 +48,7 @@ Expected<std::shared_ptr<const ImageFile>> ImageFile::open(image::MappedFile fil
 
 std::optional<std::uint64_t> ImageFile::bias_of(const process::ProcMap& map) const {
   constexpr std::uint64_t kPage = 4096;
-  const auto address = image_.address_of_file_offset(map.offset, true, kPage);
+  const auto address = image_.address_of_file_offset(map.offset, map.executable, kPage);
   return address ? std::optional(map.begin - *address) : std::nullopt;
 }
 

@@ -22,7 +22,8 @@ class ImageFile {
 
   [[nodiscard]] const ImageFacts& facts() const { return facts_; }
   [[nodiscard]] const Layout& layout() const { return layout_; }
-  // Of a file's mapping: address in the process - address in the file; nothing: it is no code of it.
+  [[nodiscard]] const std::string& build_id() const { return image_.build_id(); }
+  // Of a file's mapping: address in the process - address in the file; nothing: it is none of it.
   [[nodiscard]] std::optional<std::uint64_t> bias_of(const process::ProcMap& map) const;
   // Rows by offset into the builtin; null: its code could not be followed. `framed`: it is entered in a frame.
   [[nodiscard]] std::shared_ptr<const Description> described(const ImageFacts::Builtin& builtin, bool framed) const;

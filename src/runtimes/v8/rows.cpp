@@ -12,10 +12,10 @@
 namespace windlass::runtimes::v8 {
 namespace {
 
-// Where code that does not set up its frame itself has it: baseline code behind its first call, which does that for it
-// (Builtins::Generate_BaselineOutOfLinePrologue), code that goes on with an interpreter's frame (OSR) from the start.
-// Nothing: it sets it up.
-std::optional<std::size_t> framed_from(ByteView code, std::uint64_t address, bool baseline) {
+// Where code that does not set up its frame itself has it: baseline code and Liftoff's behind their first call, which
+// does that for them (Builtins::Generate_BaselineOutOfLinePrologue, Generate_WasmLiftoffFrameSetup), code that goes on
+// with an interpreter's frame (OSR) from the start. Nothing: it sets it up.
+std::optional<std::size_t> framed_from(ByteView code, std::uint64_t address, bool by_call) {
   using Kind = windlass::code::StackEffect::Kind;
   constexpr std::size_t kFarthest = 256;
   for (std::size_t at = 0; at < std::min(code.size(), kFarthest);) {
@@ -23,10 +23,10 @@ std::optional<std::size_t> framed_from(ByteView code, std::uint64_t address, boo
     if (!effect || effect->kind == Kind::kJump || effect->kind == Kind::kReturn) break;
     at += effect->length;
     if (effect->kind == Kind::kPush && effect->reg == x86_64::kRbp) return std::nullopt;
-    if (effect->kind == Kind::kCall && baseline) return at;
+    if (effect->kind == Kind::kCall && by_call) return at;
     if (effect->kind != Kind::kNone && effect->kind != Kind::kBranch) break;
   }
-  return baseline ? std::nullopt : std::optional<std::size_t>(0);
+  return by_call ? std::nullopt : std::optional<std::size_t>(0);
 }
 
 bool is_frame_row(const FrameRow& row) { return row.cfa == CfaRule::at(x86_64::kRbp, 16); }
@@ -92,22 +92,74 @@ std::size_t CompiledCode::bytes() const {
          inlined.size() * sizeof(Inlined) + offsets.size() + bytecodes.size();
 }
 
+namespace {
+
+Expected<std::vector<std::byte>> read_code(const Memory& memory, std::uint64_t begin, std::uint64_t end) {
+  std::vector<std::byte> code(end - begin);
+  if (!memory.read(begin, code.data(), code.size()))
+    return fail(ErrorCode::kUnreadable, "the code cannot be read", begin);
+  return code;
+}
+
+// `from`: where it stands in its frame.
+std::shared_ptr<const Description> described(const Memory& memory, std::vector<std::byte> code, std::uint64_t address,
+                                             std::optional<std::size_t> from) {
+  const auto read = [&](std::uint64_t at, void* to, std::size_t size) { return memory.read(at, to, size); };
+  auto found = from ? describe_framed(std::move(code), address, *from)
+                    : describe_code({code.data(), code.size()}, address, false, read);
+  return found ? std::make_shared<Description>(std::move(*found)) : nullptr;
+}
+
+}  // namespace
+
 Expected<std::unique_ptr<CompiledCode>> CompiledCode::read(const Heap& heap, const CodeObject& object) {
-  std::vector<std::byte> code(object.end - object.begin);
-  if (!heap.memory().read(object.begin, code.data(), code.size()))
-    return fail(ErrorCode::kUnreadable, "the code cannot be read", object.begin);
-  const auto read = [&](std::uint64_t address, void* to, std::size_t size) {
-    return heap.memory().read(address, to, size);
-  };
-  std::shared_ptr<const Description> description;
+  auto code = read_code(heap.memory(), object.begin, object.end);
+  if (!code) return std::unexpected(code.error());
   const std::uint32_t baseline = heap.layout().kind_baseline;
   const auto from = object.kind >= baseline
-                        ? framed_from({code.data(), code.size()}, object.begin, object.kind == baseline)
+                        ? framed_from({code->data(), code->size()}, object.begin, object.kind == baseline)
                         : std::nullopt;
-  auto found = from ? describe_framed(std::move(code), object.begin, *from)
-                    : describe_code({code.data(), code.size()}, object.begin, false, read);
-  if (found) description = std::make_shared<Description>(std::move(*found));
-  return std::unique_ptr<CompiledCode>(new CompiledCode(object, std::move(description)));
+  return std::unique_ptr<CompiledCode>(
+      new CompiledCode(object, described(heap.memory(), std::move(*code), object.begin, from)));
+}
+
+Expected<std::unique_ptr<WasmCode>> WasmCode::read(const Memory& memory, const WasmObject& object) {
+  auto code = read_code(memory, object.begin, object.end);
+  if (!code) return std::unexpected(code.error());
+  if (object.index == WasmObject::kNone)
+    if (auto jumps = WasmJumps::read(object, {code->data(), code->size()})) return jumps;
+  const auto from = framed_from({code->data(), code->size()}, object.begin, true);
+  auto found = std::unique_ptr<WasmCode>(new WasmCode(object, described(memory, std::move(*code), object.begin, from)));
+  if (object.index == WasmObject::kNone) found->name = kToJavaScript;
+  return found;
+}
+
+std::unique_ptr<WasmJumps> WasmJumps::read(const WasmObject& object, ByteView code) {
+  using Kind = windlass::code::StackEffect::Kind;
+  std::uint32_t push = 0;
+  auto effect = windlass::code::stack_effect(code, object.begin);
+  if (effect && effect->kind == Kind::kMove && effect->delta == -8) {
+    push = effect->length;
+    effect = windlass::code::stack_effect(*code.sub(push, code.size() - push), object.begin + push);
+  }
+  if (!effect || effect->kind != Kind::kJump) return nullptr;
+  auto found = std::unique_ptr<WasmJumps>(new WasmJumps(object, push, push + effect->length));
+  found->name = "[WebAssembly jump table]";
+  return found;
+}
+
+Expected<void> WasmJumps::row_at(std::uint64_t address, FrameRow& to) const {
+  const bool pushed = push_ != 0 && (address - begin) % slot_ >= push_;
+  to = entry_row(address, address + 1, pushed ? 8 : 0);
+  return {};
+}
+
+void WasmJumps::for_each_row(source::RowSink row, source::ErrorSink) const {
+  if (push_ == 0) return (void)row(entry_row(begin, end));
+  for (std::uint64_t at = begin; at + slot_ <= end; at += slot_) {
+    row(entry_row(at, at + push_));
+    row(entry_row(at + push_, at + slot_, 8));
+  }
 }
 
 }  // namespace windlass::runtimes::v8

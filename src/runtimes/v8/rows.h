@@ -12,19 +12,22 @@
 #include "runtimes/v8/functions.h"
 #include "runtimes/v8/image_file.h"
 #include "runtimes/v8/positions.h"
+#include "runtimes/v8/wasm_map.h"
 
 namespace windlass::runtimes::v8 {
 
 class Code : public Method {
  public:
-  Expected<void> row_at(std::uint64_t address, FrameRow& to) const final;
-  void for_each_row(source::RowSink row, source::ErrorSink report) const final;
+  Expected<void> row_at(std::uint64_t address, FrameRow& to) const override;
+  void for_each_row(source::RowSink row, source::ErrorSink report) const override;
   std::size_t bytes() const override;
 
   // Runs functions of JavaScript in its frame, whose slots say which one and at which bytecode.
   [[nodiscard]] virtual bool interprets() const { return false; }
   // Of code that the process has made; null of builtins.
   [[nodiscard]] virtual const CodeObject* object() const { return nullptr; }
+  // Of WebAssembly's code; null of all other.
+  [[nodiscard]] virtual const WasmObject* wasm() const { return nullptr; }
   // Has it set its frame up there: rbp, with the slots below it?
   [[nodiscard]] bool has_frame(std::uint64_t address) const;
 
@@ -99,6 +102,41 @@ class CompiledCode final : public Code {
   CompiledCode(const CodeObject& object, std::shared_ptr<const Description> description)
       : Code(object.begin, object.end - object.begin, std::move(description), true), object_(object) {}
   CodeObject object_;
+};
+
+// What V8's compilers have made of a function of WebAssembly.
+class WasmCode : public Code {
+ public:
+  // kUnreadable. What is no function is named.
+  [[nodiscard]] static Expected<std::unique_ptr<WasmCode>> read(const Memory& memory, const WasmObject& object);
+
+  const WasmObject* wasm() const override { return &object_; }
+  std::size_t bytes() const override { return Code::bytes() + (end - begin) / 2 + name.size() + file.size(); }
+
+  std::string file;
+
+ protected:
+  WasmCode(const WasmObject& object, std::shared_ptr<const Description> description)
+      : Code(object.begin, object.end - object.begin, std::move(description), true), object_(object) {}
+
+ private:
+  WasmObject object_;
+};
+
+// The jumps by which WebAssembly's functions are called, all alike: some push a number first.
+class WasmJumps final : public WasmCode {
+ public:
+  // Null: they are none.
+  [[nodiscard]] static std::unique_ptr<WasmJumps> read(const WasmObject& object, ByteView code);
+
+  Expected<void> row_at(std::uint64_t address, FrameRow& to) const override;
+  void for_each_row(source::RowSink row, source::ErrorSink report) const override;
+
+ private:
+  WasmJumps(const WasmObject& object, std::uint32_t push, std::uint32_t slot)
+      : WasmCode(object, nullptr), push_(push), slot_(slot) {}
+
+  std::uint32_t push_, slot_;  // bytes of the push, if there is one, and of both
 };
 
 }  // namespace windlass::runtimes::v8

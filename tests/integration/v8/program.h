@@ -11,7 +11,6 @@
 namespace windlass::test {
 
 inline const std::string kV8Folder = WINDLASS_V8_DIRECTORY;
-inline const std::string kV8Chains = WINDLASS_V8_SOURCES "/chains.js";
 
 struct NodeRelease {
   std::string program;
@@ -48,34 +47,44 @@ inline std::vector<NodeRelease> node_releases() {
   return found;
 }
 
-class NodeProgram : public RuntimeProgram {
- public:
-  NodeProgram(const std::string& program, const std::vector<std::string>& options,
-              const std::vector<std::string>& arguments)
-      : RuntimeProgram(words(program, options, arguments), kV8Folder) {}
-
- private:
-  static std::vector<std::string> words(const std::string& program, const std::vector<std::string>& options,
-                                        const std::vector<std::string>& arguments) {
-    std::vector<std::string> all = {program};
-    all.insert(all.end(), options.begin(), options.end());
-    all.push_back(kV8Chains);
-    all.insert(all.end(), arguments.begin(), arguments.end());
-    return all;
-  }
-};
-
-// The ways in which functions are run, alone and together.
+// The ways in which functions are run, alone and together: of JavaScript, and of WebAssembly.
 struct NodeWay {
   const char* name;
   std::vector<std::string> options;
   const char* seconds;  // that it runs before it is looked at
+  std::string script = WINDLASS_V8_SOURCES "/chains.js";
+
+  [[nodiscard]] bool is_wasm() const { return script.ends_with("wasm.js"); }
 };
-inline std::vector<NodeWay> node_ways() {
+inline std::vector<NodeWay> node_ways(int major) {
+  // V8 does not print what is inlined in WebAssembly's code as we show it; node 22 inlines nothing and knows no such
+  // option.
+  const std::string wasm = WINDLASS_V8_SOURCES "/wasm.js";
   return {{"interpreted", {"--no-sparkplug", "--no-maglev", "--no-turbofan"}, "0.3"},
           {"baseline", {"--always-sparkplug", "--no-maglev", "--no-turbofan"}, "0.3"},
           {"maglev", {"--maglev", "--no-turbofan"}, "1.5"},
-          {"tiers", {}, "1.5"}};
+          {"tiers", {}, "1.5"},
+          {"Liftoff", {"--liftoff-only"}, "0.3", wasm},
+          {"WebAssembly",
+           major == 22 ? std::vector<std::string>{"--no-liftoff"}
+                       : std::vector<std::string>{"--no-liftoff", "--no-wasm-inlining"},
+           "0.3", wasm}};
 }
+
+class NodeProgram : public RuntimeProgram {
+ public:
+  NodeProgram(const std::string& program, const NodeWay& way, const std::vector<std::string>& arguments)
+      : RuntimeProgram(words(program, way, arguments), kV8Folder) {}
+
+ private:
+  static std::vector<std::string> words(const std::string& program, const NodeWay& way,
+                                        const std::vector<std::string>& arguments) {
+    std::vector<std::string> all = {program};
+    all.insert(all.end(), way.options.begin(), way.options.end());
+    all.push_back(way.script);
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    return all;
+  }
+};
 
 }  // namespace windlass::test

@@ -41,6 +41,7 @@ class CountingRuntime final : public Runtime {
   explicit CountingRuntime(Counts& counts) : counts_(counts) {}
   Architecture architecture() const override { return Architecture::kX86_64; }
   bool is_understood() const override { return counts_.understood; }
+  std::string build_id() const override { return "b1d0"; }
   Expected<std::unique_ptr<Method>> method_at(std::uint64_t address) override {
     ++counts_.asked;
     const auto after = counts_.methods.upper_bound(address);
@@ -172,6 +173,22 @@ TEST(RuntimeCode, AnswersForNothingWhereItIsNotUnderstood) {
   EXPECT_EQ(code->end(), 0U);
 }
 
+// A mapping of the runtime's file may come between two looks at /proc, by an event.
+TEST(RuntimeCode, KnowsItsFileByWhatAnEventSaysOfIt) {
+  process::ProcMap map;
+  map.file.inode = 7;
+  Counts counts;
+  const auto code = std::make_shared<RuntimeCode>(std::make_unique<CountingRuntime>(counts), nullptr, map);
+  EXPECT_TRUE(code->is_of(map));
+  EXPECT_TRUE(code->is_in_file_of(map));
+  process::ProcMap event;
+  EXPECT_FALSE(code->is_in_file_of(event));
+  event.file.build_id = "b1d0";
+  EXPECT_TRUE(code->is_in_file_of(event));
+  event.file.build_id = "b1d1";
+  EXPECT_FALSE(code->is_in_file_of(event));
+}
+
 TEST(RuntimeCode, NumbersWhatAnInterpreterRuns) {
   class Lines final : public Memory {
    public:
@@ -263,6 +280,17 @@ TEST(FindRuntimes, LooksAtTheMemoryOnlyWhereThereIsCodeOfNoFile) {
   EXPECT_TRUE(codes.empty());
 }
 
+TEST(FindRuntimes, AProcessThatEndsMeanwhileSaysNothingOfItsFiles) {
+  int opened = 0;
+  const auto open_memory = [&]() -> std::shared_ptr<const Memory> {
+    return std::make_shared<test::BlockMemory>(0, std::vector<std::byte>(++opened % 2 == 1 ? 16384 : 0));
+  };
+  const std::vector<process::ProcMap> maps = {map_of(4096, "/bin/that_ends", true, 78), map_of(8192, "", true, 0)};
+  manager::PublishedCodes codes;
+  for (int look = 0; look < 3; ++look) add_runtimes(codes, maps, open_memory, no_file, {});
+  EXPECT_EQ(opened, 6) << "the next process with that file is looked at";
+}
+
 // Memory whose every byte is how often it was read, but for the page at 0x3000.
 class ReadCountingMemory final : public Memory {
  public:
@@ -280,17 +308,6 @@ TEST(PagedMemory, ReadsAPageOnce) {
   std::array<std::uint8_t, 16> bytes{};
   ASSERT_TRUE(memory.read(0x1010, bytes.data(), bytes.size()));
   ASSERT_TRUE(memory.read(0x1ff0, bytes.data(), bytes.size()));
-TEST(FindRuntimes, AProcessThatEndsMeanwhileSaysNothingOfItsFiles) {
-  int opened = 0;
-  const auto open_memory = [&]() -> std::shared_ptr<const Memory> {
-    return std::make_shared<test::BlockMemory>(0, std::vector<std::byte>(++opened % 2 == 1 ? 16384 : 0));
-  };
-  const std::vector<process::ProcMap> maps = {map_of(4096, "/bin/that_ends", true, 78), map_of(8192, "", true, 0)};
-  manager::PublishedCodes codes;
-  for (int look = 0; look < 3; ++look) add_runtimes(codes, maps, open_memory, no_file, {});
-  EXPECT_EQ(opened, 6) << "the next process with that file is looked at";
-}
-
   EXPECT_EQ(counted->reads, 1);
   ASSERT_TRUE(memory.read(0x1ff8, bytes.data(), bytes.size()));
   EXPECT_EQ(bytes[7], 1);

@@ -15,6 +15,8 @@
 #include "runtimes/v8/names.h"
 #include "runtimes/v8/positions.h"
 #include "runtimes/v8/rows.h"
+#include "runtimes/v8/wasm_map.h"
+#include "runtimes/v8/wasm_names.h"
 #include "support/fake_v8.h"
 
 namespace windlass::runtimes::v8 {
@@ -343,6 +345,131 @@ TEST(V8Rows, CodeThatLeavesByAJumpHasItsReturnAddressOnTop) {
   code[kLast] = std::byte{0xc3};  // it returns: by sp as it is, which nobody knows
   EXPECT_FALSE(cfa_at(kJoined));
   EXPECT_EQ(cfa_at(0), CfaRule::at(7, 8));
+}
+
+// "NAME FILE" of WebAssembly's code at an address; empty: there is none.
+std::string wasm_at(const Memory& memory, std::uint64_t pc, std::int32_t version = 13) {
+  WasmMap map(memory, fake::kWasmVariable, version);
+  const auto range = map.range_of(pc);
+  const auto object = range ? map.find(*range, pc) : fail(ErrorCode::kNotFound, "no WebAssembly", pc);
+  if (!object || !map.is_still(*object)) return {};
+  EXPECT_TRUE(object->begin <= pc && pc < object->end);
+  const auto code = WasmCode::read(memory, *object);
+  if (!code) return {};
+  FrameRow row;
+  EXPECT_TRUE(!(*code)->row_at(pc, row) || (row.begin <= pc && pc < row.end));
+  if (object->index == WasmObject::kNone) return (*code)->name;
+  const auto named = WasmNames(memory).name_of(*object);
+  return named.name + ' ' + named.file;
+}
+
+TEST(V8Wasm, CodeIsFoundWhereverV8HasIt) {
+  const fake::FakeMemory memory = fake::make();
+  EXPECT_EQ(wasm_at(memory, fake::kWasmCode + 5), "f wasm://wasm/m");
+  EXPECT_EQ(wasm_at(memory, fake::kWasmNewCode + 63), "wasm-function[2] wasm://wasm/m") << "not sorted in yet";
+  EXPECT_EQ(wasm_at(memory, fake::kWasmJumps), "[WebAssembly jump table]");
+  EXPECT_EQ(wasm_at(memory, fake::kWasmShared), "[WebAssembly to JavaScript]") << "of no module";
+  EXPECT_EQ(wasm_at(memory, fake::kWasmShared + 64), "");
+  EXPECT_EQ(wasm_at(memory, fake::kWasmJumps - 1), "");
+  EXPECT_EQ(wasm_at(memory, fake::kWasmCode + 5, 15), "") << "another version";
+}
+
+TEST(V8Wasm, ImportedAndExportedFunctionsAreKnown) {
+  fake::FakeMemory memory = fake::make();
+  memory.put(fake::kWasmObjects + 56, std::int32_t{0});
+  EXPECT_EQ(wasm_at(memory, fake::kWasmCode), "[WebAssembly to JavaScript] ");
+  memory = fake::make();
+  memory.put_bytes(fake::kWasmBytes + 8 + 9 + 7 + 3, "other");  // no name section
+  EXPECT_EQ(wasm_at(memory, fake::kWasmCode), "x wasm://wasm");
+}
+
+TEST(V8Wasm, RowsAreThoseOfJumpsAndOfLiftoff) {
+  const fake::FakeMemory memory = fake::make();
+  WasmMap map(memory, fake::kWasmVariable, 13);
+  const auto cfa_at = [&](std::uint64_t pc) {
+    const auto object = map.find(map.range_of(pc).value(), pc);
+    FrameRow row;
+    EXPECT_TRUE(WasmCode::read(memory, object.value()).value()->row_at(pc, row));
+    return row.cfa;
+  };
+  for (const std::uint64_t slot : {0, 10}) {
+    EXPECT_EQ(cfa_at(fake::kWasmJumps + slot), CfaRule::at(7, 8));
+    EXPECT_EQ(cfa_at(fake::kWasmJumps + slot + 5), CfaRule::at(7, 16)) << "a number is pushed";
+  }
+  EXPECT_EQ(cfa_at(fake::kWasmCode + 3), CfaRule::at(7, 8));
+  EXPECT_EQ(cfa_at(fake::kWasmCode + 8), CfaRule::at(6, 16));
+  EXPECT_EQ(cfa_at(fake::kWasmCode + 13), CfaRule::at(7, 8));
+}
+
+TEST(V8Wasm, TreesThatLieEnd) {
+  fake::FakeMemory memory = fake::make();
+  for (const unsigned child : {16U, 24U}) memory.put(fake::kWasmNodes + 0x80 + child, fake::kWasmNodes + 0x80);
+  EXPECT_EQ(wasm_at(memory, fake::kWasmJumps), "") << "a node that is its own child";
+  memory.put(fake::kWasmModule + 0x170, ~std::uint64_t{7});  // no end of new code
+  EXPECT_EQ(wasm_at(memory, fake::kWasmJumps), "");
+  std::mt19937 random(7);  // NOLINT(bugprone-random-generator-seed): the same each time
+  std::size_t named = 0;
+  for (int round = 0; round < 3000; ++round) {
+    memory = fake::make();
+    for (std::size_t i = random() % 12; i-- > 0;)
+      memory.bytes[0x2000 + random() % 0x1500] ^= static_cast<std::uint8_t>(1U << random() % 8);
+    for (std::uint64_t pc = fake::kWasmJumps; pc < fake::kWasmShared + 80; pc += 16)
+      named += wasm_at(memory, pc) == "f wasm://wasm/m" ? 1 : 0;
+  }
+  EXPECT_GT(named, 3000U);
+  EXPECT_LT(named, 12000U);
+}
+
+// As V8's bytecode handlers: they give the frame pointer back first, and a call on one way has lost sp.
+TEST(V8Rows, CodeThatLeavesHasItsReturnAddressAboveWhatItTakesDown) {
+  const std::vector<std::byte> code = bytes_of({0x55,                          // push rbp
+                                                0x48, 0x89, 0xe5,              // mov rbp, rsp
+                                                0x48, 0x83, 0xec, 0x40,        // sub rsp, 64
+                                                0x74, 0x05,                    // je 15
+                                                0xe8, 0x00, 0x01, 0x00, 0x00,  // call
+                                                0x48, 0x8b, 0x6d, 0x00,        // mov rbp, [rbp]
+                                                0x4d, 0x89, 0xc4,              // mov r12, r8
+                                                0x48, 0x83, 0xc4, 0x48,        // add rsp, 72
+                                                0xff, 0xe1});                  // jmp rcx
+  const auto description = describe_code({code.data(), code.size()}, 0x10000, false, {});
+  ASSERT_TRUE(description);
+  const auto row_at = [&](std::uint64_t at) {
+    const auto found =
+        std::ranges::find_if(description->rows, [&](const FrameRow& row) { return at >= row.begin && at < row.end; });
+    EXPECT_NE(found, description->rows.end()) << at;
+    return found != description->rows.end() ? *found : FrameRow();
+  };
+  EXPECT_EQ(row_at(15).cfa, CfaRule::at(6, 16));
+  for (const std::uint64_t at : {19U, 22U}) {
+    EXPECT_EQ(row_at(at).cfa, CfaRule::at(7, 80)) << at;
+    const FrameRow row = row_at(at);
+    const RegisterRule* frame_pointer = row.registers.find(6);
+    EXPECT_TRUE(frame_pointer == nullptr || frame_pointer->is(RegisterRule::kSameValue)) << at;
+  }
+  EXPECT_EQ(row_at(26).cfa, CfaRule::at(7, 8));
+}
+
+// They push arguments and a copy of the return address, which is above them.
+TEST(V8Rows, CodeThatLeavesWithArgumentsHasItsReturnAddressAboveThem) {
+  const std::vector<std::byte> code = bytes_of({0x55,                          // push rbp
+                                                0x48, 0x89, 0xe5,              // mov rbp, rsp
+                                                0x74, 0x05,                    // je 11
+                                                0xe8, 0x00, 0x01, 0x00, 0x00,  // call
+                                                0x48, 0x8b, 0x6d, 0x00,        // mov rbp, [rbp]
+                                                0x48, 0x83, 0xc4, 0x18,        // add rsp, 24
+                                                0x51,                          // push rcx
+                                                0x52,                          // push rdx
+                                                0xff, 0x74, 0x24, 0x10,        // push [rsp + 16]
+                                                0xff, 0xe1});                  // jmp rcx
+  const auto description = describe_code({code.data(), code.size()}, 0x10000, false, {});
+  ASSERT_TRUE(description);
+  const std::pair<std::uint64_t, std::int32_t> cfas[] = {{15, 32}, {19, 8}, {20, 16}, {21, 24}, {25, 8}};
+  for (const auto& [at, offset] : cfas) {
+    const auto found = std::ranges::find_if(
+        description->rows, [&, at = at](const FrameRow& row) { return at >= row.begin && at < row.end; });
+    ASSERT_NE(found, description->rows.end()) << at;
+    EXPECT_EQ(found->cfa, CfaRule::at(7, offset)) << at;
+  }
 }
 
 TEST(V8Image, FilesThatSayNothingAreRefused) {
