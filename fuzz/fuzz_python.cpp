@@ -1,8 +1,8 @@
 // Input: bytes to write over a small CPython's memory: where (2 bytes) and 8 bytes. Whatever they say, reading ends.
 #include <algorithm>
-#include <cstring>
 
 #include "check.h"
+#include "made_up_process.h"
 #include "runtimes/interpreted_frames.h"
 #include "runtimes/python/names.h"
 #include "support/fake_python.h"
@@ -11,11 +11,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace windlass;
   namespace fake = test::fake_python;
   fake::FakeMemory memory = fake::make();
-  constexpr std::size_t kStored = 10;
-  for (size = std::min<std::size_t>(size, 64 * kStored); size >= kStored; data += kStored, size -= kStored) {
-    const std::size_t at = (data[0] | data[1] << 8) % (fake::kSize - 8);
-    std::memcpy(memory.bytes.data() + at, data + 2, 8);
-  }
+  fuzz::write_over(memory, data, size);
   for (const bool versions : {true, false}) {
     const runtimes::python::Layout layout = fake::layout(versions);
     const auto frames = runtimes::read_frames(memory, layout.interpreter, {fake::kPointer, 0});

@@ -182,11 +182,12 @@ void ProcessFollower::publish(Process& process) {
     if (mapping.kind == MappingKind::kFile && process.is_passing(mapping.begin, mapping.end)) kind = WL_MAPPING_MANAGED;
     std::uint64_t bias = mapping.kind == MappingKind::kManaged ? mapping.publisher : mapping.bias;
     if (const auto* code = process.maps->published_of(mapping)) {
-      if ((*code)->is_starting()) starting_.insert(process.tgid);
       if (const std::uint64_t way = (*code)->way_to_stack(); way != 0) kind = WL_MAPPING_SWITCHED, bias = way;
     }
     published.push_back({mapping.begin, mapping.end, bias, number_(mapping.module), kind});
   }
+  for (const auto& code : process.maps->published())
+    if (code->is_starting()) starting_.insert(process.tgid);
   if (published.empty()) return;
   // The kernel side gives a process a new epoch when a mapping comes over code of the set it has. One that came before
   // the set did (dlclose and dlopen within the time that events take) is over nothing it knows, and it would go on with

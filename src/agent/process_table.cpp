@@ -397,7 +397,10 @@ void ProcessTable::for_each(const std::function<void(const Process&)>& use) cons
 
 void ProcessTable::publish_anew(std::uint32_t tgid) {
   const auto found = processes_.find(tgid);
-  if (found != processes_.end() && found->second.exit_time == 0) mark(found->second);
+  if (found == processes_.end() || found->second.exit_time != 0) return;
+  MapSet& maps = writable(found->second);
+  maps.set_published(manager::PublishedCodes(maps.published()));
+  mark(found->second);
 }
 
 void ProcessTable::take_dirty(const std::function<void(Process&)>& publish) {

@@ -140,7 +140,7 @@ class ProcessTable {
   // of what comes in its place. True, too, of what cannot be read any more. The table stays as of the events applied,
   // since samples from before now may be still to come.
   [[nodiscard]] bool is_current(const Process& process);
-  // take_dirty() will call for it, if it lives.
+  // What it publishes may answer for other code by now; take_dirty() will call for it, if it lives.
   void publish_anew(std::uint32_t tgid);
   // take_dirty() will call for it again.
   void postpone(Process& process) { mark(process); }

@@ -11,6 +11,7 @@
 #include "process/mapped_files.h"
 #include "runtimes/beam/find.h"
 #include "runtimes/coreclr/find.h"
+#include "runtimes/gdb/find.h"
 #include "runtimes/hotspot/find.h"
 #include "runtimes/interpreted_code.h"
 #include "runtimes/memory_reader.h"
@@ -43,7 +44,8 @@ constexpr Kind kKinds[] = {{coreclr::find_descriptor, by_memory<coreclr::open>},
                            {hotspot::find_tables, by_memory<hotspot::open>},
                            {mono::find_exports, by_memory<mono::open>},
                            {beam::find_exports, by_memory<beam::open>},
-                           {v8::find_metadata, by_file<v8::open>}};
+                           {v8::find_metadata, by_file<v8::open>},
+                           {gdb::find_descriptor, by_memory<gdb::open>}};
 
 // Those that make no code, and are known by what the image exports alone.
 struct InterpreterKind {
@@ -120,9 +122,9 @@ using AddOf = FunctionRef<std::size_t(const process::ProcMap& map, const std::sh
 void add_from_images(manager::PublishedCodes& codes, std::span<const process::ProcMap> maps, OpenMemory open_memory,
                      const manager::PublishedCodes& known, bool interpreters, AddOf add_of) {
   std::shared_ptr<const Memory> memory;
+  std::vector<const process::ProcMap*> others;
   std::map<FileId, bool> executable;
   for (const process::ProcMap& map : maps)
-  std::vector<const process::ProcMap*> others;
     if (map.has_file()) executable[id_of(map)] |= map.executable;
   OtherFiles& without = interpreters ? without_interpreter() : without_runtime();
   for (const process::ProcMap& map : maps) {
@@ -138,14 +140,14 @@ void add_from_images(manager::PublishedCodes& codes, std::span<const process::Pr
     if (memory == nullptr) memory = open_memory();
     if (add_of(map, memory) == 0 && can_be_kept) others.push_back(&map);
   }
-}
-
   if (others.empty()) return;
   // A process that ends while it is looked at says nothing of its files, and what was read may be pages kept from
   // before.
   const std::shared_ptr<const Memory> now = open_memory();
   for (const process::ProcMap* map : others)
     if (read_value<std::uint64_t>(*now, map->begin)) without.add(*map);
+}
+
 }  // namespace
 
 void add_runtimes(manager::PublishedCodes& codes, std::span<const process::ProcMap> maps, OpenMemory open_memory,

@@ -146,7 +146,7 @@ class RuntimeCode::Source final : public source::UnwindSource {
   explicit Source(std::shared_ptr<RuntimeCode> code) : code_(std::move(code)) {}
 
   std::optional<Architecture> architecture() const override { return code_->runtime_->architecture(); }
-  bool is_exact() const override { return true; }
+  bool is_exact() const override { return code_->runtime_->is_exact(); }
   Expected<void> row_at(std::uint64_t address, FrameRow& to) const override {
     const auto method = find(address);
     return method ? (*method)->row_at(address, to) : std::unexpected(method.error());

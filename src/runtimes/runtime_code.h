@@ -71,6 +71,8 @@ class Runtime {
   [[nodiscard]] virtual std::string build_id() const { return {}; }
   // False: it is of a kind that is not understood, so that others may say something of its code.
   [[nodiscard]] virtual bool is_understood() const { return true; }
+  // As UnwindSource has it.
+  [[nodiscard]] virtual bool is_exact() const { return true; }
   // PublishedCode::way_to_stack() and is_starting().
   [[nodiscard]] virtual std::uint64_t way_to_stack() { return 0; }
   [[nodiscard]] virtual bool is_starting() { return false; }
@@ -97,7 +99,7 @@ class RuntimeCode final : public manager::PublishedCode {
 
   std::uint64_t begin() const override { return 0; }
   std::uint64_t end() const override;
-  std::uint64_t rank() const override { return ~std::uint64_t{0} - 1; }
+  std::uint64_t rank() const override { return ~std::uint64_t{0} - (runtime_->is_exact() ? 1 : 2); }
   void set_time(std::uint64_t time) override;
   std::optional<Function> function_at(std::uint64_t address, std::uint64_t time, std::span<char> room) override;
   bool functions_at(std::uint64_t address, std::uint64_t function, std::uint64_t time, std::uint64_t& begin,

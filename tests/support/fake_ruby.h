@@ -21,7 +21,7 @@ inline constexpr std::uint64_t kDefinition = kBase + 0x1700, kBodies = kBase + 0
 inline constexpr std::uint64_t kLines = kBase + 0x2800, kIndex = kBase + 0x2900, kIds = kBase + 0x2a00;
 inline constexpr std::uint64_t kEncoded = 0x7f0000000000, kStorageOffset = 8;
 inline constexpr std::uint64_t kSp = kMachineStack - 0x1000;
-inline constexpr std::uint32_t kPlace = 60;
+inline constexpr std::uint32_t kPlace = 60, kInstructions = 200, kLineCount = 4;
 inline constexpr std::uint64_t kId = 600 << 4 | 1;  // in the second array of identifiers
 
 class FakeMemory final : public MadeUpMemory {
@@ -41,9 +41,9 @@ class FakeMemory final : public MadeUpMemory {
   }
   void put_iseq(std::uint64_t at, std::uint64_t body, std::uint64_t label) {
     put(at, std::uint64_t{0x1a | 7 << 12}), put(at + 16, body);
-    put(body, std::uint64_t{100} << 32), put(body + 8, kEncoded);
+    put(body, std::uint64_t{kInstructions} << 32), put(body + 8, kEncoded);
     put(body + 64, kTexts + 0x100), put(body + 80, label);
-    put(body + 120, kLines), put(body + 136, std::uint32_t{3}), put(body + 144, kIndex);
+    put(body + 120, kLines), put(body + 136, kLineCount), put(body + 144, kIndex);
   }
 };
 
@@ -54,16 +54,19 @@ inline runtimes::ruby::Layout layout() {
   return made;
 }
 
-// The lines 10, 20 and 30 begin at the positions 0, 3 and 58.
+// The lines 10, 20, 30 and 40 begin at the positions 0, 3, 58 and 130.
 inline void put_lines(FakeMemory& memory) {
-  for (std::uint32_t i = 0; i < 3; ++i) memory.put(kLines + 12 * i, 10 * (i + 1));
+  for (std::uint32_t i = 0; i < kLineCount; ++i) memory.put(kLines + 12 * i, 10 * (i + 1));
   for (std::uint64_t i = 0; i < 54; ++i) {
     std::uint64_t ranks = 0;
     (void)memory.read(kIndex + i / 9 * 8, &ranks, sizeof ranks);
     memory.put(kIndex + i / 9 * 8, ranks | (i < 3 ? 1ULL : 2ULL) << (i % 9 * 7));
   }
   memory.put(kIndex + 48, std::uint32_t{2});
-  memory.put(kIndex + 64, std::uint64_t{1} << (58 - 54));
+  std::uint64_t before = 1;  // the block's second word; each further one has two
+  for (unsigned part = 2; part < 8; ++part) before |= 2ULL << (part - 1) * 9;
+  memory.put(kIndex + 56, before);
+  memory.put(kIndex + 64, std::uint64_t{1} << (58 - 54)), memory.put(kIndex + 72, std::uint64_t{1} << (130 - 54 - 64));
 }
 
 inline FakeMemory make() {
