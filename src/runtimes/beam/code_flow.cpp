@@ -18,6 +18,7 @@ using Kept = FrameState::Kept;
 using Stack = FrameState::Stack;
 
 constexpr std::int32_t kMostDepth = 1 << 16;
+constexpr std::uint32_t kMostFollowed = 1 << 20;  // instructions, from all that one function's code does not reach
 
 // What an instruction does to the two stacks, besides what a StackEffect says of rsp.
 enum class Act : std::uint8_t {
@@ -165,8 +166,10 @@ class Flow {
 
   // What is entered by an exception, or where a process goes on that has waited: by where it leads.
   void take_unreached() {
+    std::uint32_t left = kMostFollowed;
     const auto read = [&](std::uint64_t from, void* to, std::size_t size) {
-      if (from < address_ || from - address_ >= code_.size()) return false;
+      if (left == 0 || from < address_ || from - address_ >= code_.size()) return false;
+      --left;
       const std::size_t there = std::min<std::size_t>(size, code_.size() - (from - address_));
       std::memset(to, 0, size);
       std::memcpy(to, code_.data() + (from - address_), there);

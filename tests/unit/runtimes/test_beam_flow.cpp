@@ -109,6 +109,16 @@ TEST(BeamFlow, WhatStandsBehindACallIsTheJumps) {
   expect_erlang(function.at(label), 0);
 }
 
+// Each of its instructions would be followed as far as all others.
+TEST(BeamFlow, CodeThatLeadsNowhereIsNotFollowedForEver) {
+  Function function;
+  const auto end = function.add(kReturn);
+  const auto nowhere = function.add(Code(1 << 20, 0x90));
+  function.flow_now();
+  expect_erlang(function.at(end), 0);
+  EXPECT_EQ(function.at(nowhere).stack, Stack::kUnknown);
+}
+
 TEST(BeamFlow, KnowsWhereTheErlangStackIsWhileCRuns) {
   Function function;
   (void)function.add(kAllocate16);

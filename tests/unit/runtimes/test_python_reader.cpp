@@ -1,12 +1,15 @@
 // What CPython's threads run and what its code objects say, in memory made up by hand: whole, changed, lying.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <optional>
 #include <random>
 
 #include "manager/interpreter.h"
 #include "runtimes/interpreted_frames.h"
 #include "runtimes/python/names.h"
 #include "support/fake_python.h"
+#include "support/made_up_image.h"
 
 namespace windlass::runtimes::python {
 namespace {
@@ -89,6 +92,33 @@ TEST(PythonReader, WhatIsNoLongerTheFramesHasNoName) {
   EXPECT_FALSE(has_name([](auto& memory) { memory.put(fake::kName + 32, std::uint32_t{0}); })) << "no such text";
 }
 
+// It changes when something has been read so many times.
+class ChangingMemory final : public Memory {
+ public:
+  ChangingMemory(fake::FakeMemory& memory, unsigned reads) : memory_(memory), left_(reads) {}
+  bool read(std::uint64_t address, void* to, std::size_t size) const override {
+    if (left_-- == 0) memory_.put(fake::kCode + 92, fake::kVersion + 9);  // another code object by now
+    return memory_.read(address, to, size);
+  }
+
+ private:
+  fake::FakeMemory& memory_;
+  mutable unsigned left_;
+};
+
+TEST(PythonReader, WhatGoesWhileItIsReadHasNoName) {
+  const wl_interpreted_frame frame{fake::kCode, fake::kVersion, 4};
+  unsigned reads = 0;
+  for (bool named = false; !named; ++reads) {
+    fake::FakeMemory memory = fake::make();
+    named = read_name(ChangingMemory(memory, reads), fake::layout(), frame).has_value();
+    const auto version = memory.bytes[fake::kCode + 92 - fake::kBase];
+    EXPECT_EQ(named, version == fake::kVersion) << "changed before read " << reads;
+    ASSERT_LT(reads, 1000U);
+  }
+  EXPECT_GT(reads, 3U);
+}
+
 // Before 3.12 code objects have no numbers.
 TEST(PythonReader, IdentityIsWhatIsShownAndWhereItAllIs) {
   const wl_interpreter list = fake::layout(false).interpreter;
@@ -106,6 +136,108 @@ TEST(PythonReader, IdentityIsWhatIsShownAndWhereItAllIs) {
   EXPECT_NE(identity([](auto& memory) { memory.put(fake::kName + 24, std::uint64_t{1}); }), before) << "its name";
   EXPECT_NE(identity([](auto& memory) { memory.put(fake::kFile + 24, std::uint64_t{1}); }), before) << "its file";
   EXPECT_NE(identity([](auto& memory) { memory.put(fake::kLines + 33, std::uint8_t{1}); }), before) << "its lines";
+}
+
+// ---- what 3.13 says of itself ------------------------------------------------------------------------------------
+
+// Words of _Py_DebugOffsets.
+enum Said : std::size_t {
+  kCookie = 0,
+  kSaidVersion = 1,
+  kFreeThreaded = 2,
+  kInterpreters = 5,
+  kNextInterpreter = 8,
+  kThreads = 9,
+  kNextThread = 21,
+  kCurrent = 23,
+  kThreadId = 24,
+  kPrevious = 29,
+  kExecutable = 30,
+  kPlaceInFrame = 31,
+  kLocals = 32,
+  kOwner = 33,
+  kFileName = 35,
+  kNameOfCode = 36,
+  kQualname = 37,
+  kLineTable = 38,
+  kFirstLineOfCode = 39,
+  kLocalNames = 41,
+  kAdaptive = 43,
+  kSaidWords = 44
+};
+
+class SaysItself {
+ public:
+  static constexpr std::uint64_t kImage = fake::kBase, kRuntime = kImage + 0x800, kVersionAt = kImage + 0xa00;
+
+  SaysItself() : memory_(fake::kBase, fake::kSize) {
+    test::MadeUpImage image;
+    image.add("Py_Version", kVersionAt), image.add("_PyRuntime", kRuntime);
+    image.add("PyCode_Type", kImage + 0xb00), image.add("PyUnicode_Type", kImage + 0xc00);
+    image.put(memory_, kImage);
+    memory_.put(kVersionAt, std::uint64_t{0x030d0100});
+    std::array<std::uint64_t, kSaidWords> said{};
+    std::memcpy(said.data(), "xdebugpy", 8);
+    said[kSaidVersion] = 0x030d0100;
+    said[kInterpreters] = 632, said[kNextInterpreter] = 7200, said[kThreads] = 7344, said[kNextThread] = 8;
+    said[kCurrent] = 72, said[kThreadId] = 152, said[kPrevious] = 8, said[kExecutable] = 0, said[kPlaceInFrame] = 56;
+    said[kLocals] = 80, said[kOwner] = 70, said[kFileName] = 112, said[kNameOfCode] = 120, said[kQualname] = 128;
+    said[kLineTable] = 136, said[kFirstLineOfCode] = 68, said[kLocalNames] = 96, said[kAdaptive] = 200;
+    memory_.put(kRuntime, said);
+  }
+  SaysItself& with(std::size_t word, std::uint64_t value) {
+    memory_.put(kRuntime + word * 8, value);
+    return *this;
+  }
+  SaysItself& of_version(std::uint64_t version) {
+    memory_.put(kVersionAt, version);
+    return *this;
+  }
+  [[nodiscard]] Expected<Layout> layout() const { return read_layout(memory_, kImage, kRuntime); }
+  [[nodiscard]] bool is_refused() const {
+    const auto made = layout();
+    return !made && made.error().code == ErrorCode::kUnsupported;
+  }
+
+ private:
+  test::MadeUpMemory memory_;
+};
+
+TEST(PythonReader, Of3_13WhatItSaysOfItself) {
+  const auto layout = SaysItself().layout();
+  ASSERT_TRUE(layout) << layout.error().text();
+  const wl_python& list = layout->interpreter.python;
+  EXPECT_EQ(layout->minor, 13U);
+  EXPECT_EQ(list.interpreters, SaysItself::kRuntime + 632);
+  EXPECT_EQ(list.next_interpreter, 7200U);
+  EXPECT_EQ(list.threads, 7344U);
+  EXPECT_EQ(SaysItself().with(kNextThread, 16).layout()->interpreter.python.next_thread, 16U);
+  EXPECT_EQ(list.current, 72U);
+  EXPECT_EQ(list.frame_size, 80U);
+  EXPECT_EQ(list.code_version, 92U);
+  EXPECT_EQ(list.code_begin, 200U);
+  EXPECT_EQ(layout->code_type, SaysItself::kImage + 0xb00);
+  EXPECT_EQ(layout->string_type, SaysItself::kImage + 0xc00);
+}
+
+TEST(PythonReader, ADescriptionThatIsNotUnderstoodIsRefused) {
+  EXPECT_TRUE(SaysItself().with(kCookie, 0).is_refused());
+  EXPECT_TRUE(SaysItself().with(kSaidVersion, 0x030e0000).is_refused());
+  EXPECT_TRUE(SaysItself().with(kFreeThreaded, 1).is_refused());
+  EXPECT_TRUE(SaysItself().with(kFileName, 1 << 16 | 112).is_refused()) << "more than the field has room for";
+  EXPECT_TRUE(SaysItself().with(kLocals, WL_INTERPRETER_FRAME_BYTES + 8).is_refused()) << "more than is kept of it";
+  EXPECT_TRUE(SaysItself().with(kPlaceInFrame, 60).is_refused()) << "not aligned";
+  EXPECT_TRUE(SaysItself().with(kPlaceInFrame, 80).is_refused()) << "behind the frame";
+}
+
+TEST(PythonReader, EachVersionHasALayoutAndOthersHaveNone) {
+  for (const unsigned minor : {9U, 10U, 11U, 12U, 13U}) {
+    const auto layout = SaysItself().of_version(0x03000000 | minor << 16).layout();
+    ASSERT_TRUE(layout) << minor;
+    EXPECT_EQ(layout->minor, minor);
+  }
+  EXPECT_TRUE(SaysItself().of_version(0x030e0000).is_refused());
+  EXPECT_TRUE(SaysItself().of_version(0x040b0000).is_refused());
 }
 
 TEST(PythonReader, TablesOfLinesThatEndTooSoon) {

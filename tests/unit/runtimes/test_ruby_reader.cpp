@@ -6,6 +6,7 @@
 #include "runtimes/interpreted_frames.h"
 #include "runtimes/ruby/names.h"
 #include "support/fake_ruby.h"
+#include "support/made_up_image.h"
 
 namespace windlass::runtimes::ruby {
 namespace {
@@ -55,7 +56,8 @@ TEST(RubyReader, FramesThatCannotBeReadToTheirEndAreNone) {
   EXPECT_FALSE(has_frames_with(fake::kContext + 0x10, fake::kEnd));
   EXPECT_FALSE(has_frames_with(fake::kContext + 0x10, fake::kStack - 0x40));
   EXPECT_FALSE(has_frames_with(fake::kContext + 8, std::uint64_t{1} << 40));
-  EXPECT_FALSE(has_frames_with(fake::kFrames + 0x40, fake::kEncoded + 8 * 101)) << "behind the instructions";
+  EXPECT_FALSE(has_frames_with(fake::kFrames + 0x40, fake::kEncoded + 8 * (fake::kInstructions + 1)))
+      << "behind the instructions";
   EXPECT_FALSE(has_frames_with(fake::kFrames + 0x40 + 16, fake::kMethod)) << "no instructions";
   EXPECT_FALSE(has_frames_with(fake::kFrames + 0x40 + 32, std::uint64_t{8})) << "an environment nowhere";
   EXPECT_TRUE(has_frames_with(fake::kBodies + 280, std::uint64_t{2})) << "MJIT has not compiled it";
@@ -92,6 +94,19 @@ TEST(RubyReader, LinesAreOfTheInstructionBefore) {
   EXPECT_EQ(line(55), 20U);
   EXPECT_EQ(line(58), 20U);
   EXPECT_EQ(line(59), 30U);
+  EXPECT_EQ(line(118), 30U) << "in the block's second word";
+  EXPECT_EQ(line(130), 30U);
+  EXPECT_EQ(line(131), 40U);
+}
+
+TEST(RubyReader, ALineBehindTheTableIsNone) {
+  fake::FakeMemory memory = fake::make();
+  memory.put(fake::kBodies + 136, std::uint32_t{2});
+  const auto frames = frames_of(memory);
+  ASSERT_TRUE(frames);
+  const auto named = read_name(memory, fake::layout(), (*frames)[1]);
+  ASSERT_TRUE(named);
+  EXPECT_EQ(named->line, 0U);
 }
 
 TEST(RubyReader, WhatIsNoLongerTheFramesHasNoName) {
@@ -113,7 +128,55 @@ TEST(RubyReader, WhatIsNoLongerTheFramesHasNoName) {
   EXPECT_FALSE(has_name(1, fake::kTexts + 16, ~std::uint64_t{0})) << "no such length";
   EXPECT_FALSE(has_name(0, fake::kMethod + 24, 5)) << "another method";
   EXPECT_FALSE(has_name(0, fake::kDefinition + 32, 9000 << 4)) << "no such identifier";
+  EXPECT_FALSE(has_name(0, fake::kIds + 16, 1)) << "right behind the last";
   EXPECT_FALSE(has_name(0, fake::kIds + 0x300 + std::uint64_t{600 % 512} * 16, 8)) << "nil";
+}
+
+// ---- what it exports ---------------------------------------------------------------------------------------------
+
+constexpr std::uint64_t kImage = fake::kBase, kVersion = kImage + 0x800, kModuleNumber = kImage + 0x900;
+constexpr std::uint64_t kCount = kImage + 0xa00, kTable = kImage + 0x1000;
+
+test::MadeUpMemory exports(bool is_library = true) {
+  test::MadeUpMemory memory(fake::kBase, fake::kSize);
+  test::MadeUpImage image;
+  image.add("ruby_api_version", kVersion), image.add("rb_sym_immortal_count", kCount);
+  if (is_library) image.add_thread_local("ruby_current_ec", 0x30, kModuleNumber);
+  image.put(memory, kImage);
+  memory.put(kVersion, 3), memory.put(kVersion + 4, 1), memory.put(kVersion + 8, 2);
+  // mov eax, [rip + N]; ret
+  memory.put(kCount, std::uint16_t{0x058b}), memory.put(kCount + 2, static_cast<std::uint32_t>(kTable - (kCount + 6)));
+  memory.put(kCount + 6, std::uint8_t{0xc3});
+  return memory;
+}
+
+template <typename T>
+bool is_refused_with(std::uint64_t at, T value) {
+  test::MadeUpMemory memory = exports();
+  memory.put(at, value);
+  const auto layout = read_layout(memory, kImage, kVersion);
+  return !layout && layout.error().code == ErrorCode::kUnsupported;
+}
+
+TEST(RubyReader, FindsItsThreadsContextsAndIdentifiers) {
+  const auto layout = read_layout(exports(), kImage, kVersion);
+  ASSERT_TRUE(layout) << layout.error().text();
+  EXPECT_EQ(layout->symbols, kTable);
+  EXPECT_EQ(layout->interpreter.kind, WL_RUBY);
+  EXPECT_EQ(layout->interpreter.ruby.module, kModuleNumber);
+  EXPECT_EQ(layout->interpreter.ruby.context, 0x30U);
+}
+
+TEST(RubyReader, AnotherRubyIsRefused) {
+  EXPECT_FALSE(is_refused_with(kVersion + 8, 7)) << "another release of 3.1";
+  EXPECT_TRUE(is_refused_with(kVersion, 2));
+  EXPECT_TRUE(is_refused_with(kVersion + 4, 2));
+  EXPECT_TRUE(is_refused_with(kCount, std::uint8_t{0x89})) << "a store";
+  EXPECT_TRUE(is_refused_with(kCount + 1, std::uint8_t{0x0d})) << "into another register";
+  EXPECT_TRUE(is_refused_with(kCount + 6, std::uint8_t{0x90})) << "goes on";
+  EXPECT_TRUE(is_refused_with(kImage + 18, std::uint16_t{EM_AARCH64}));
+  const auto program = read_layout(exports(false), kImage, kVersion);
+  EXPECT_EQ(program.error().code, ErrorCode::kUnsupported) << "its variables are found in another way";
 }
 
 TEST(RubyReader, MemoryThatChangesAtRandom) {

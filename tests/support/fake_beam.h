@@ -1,0 +1,135 @@
+// An Erlang virtual machine of release 25 made up in memory: what it exports, two modules, of which the first has two
+// functions, code that all share, atoms, and a scheduler that runs.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+#include "runtimes/beam/layout.h"
+#include "support/made_up_image.h"
+
+namespace windlass::test::fake_beam {
+
+using runtimes::beam::Layout;
+
+inline constexpr std::uint64_t kBase = 0x10000000;
+inline constexpr std::size_t kSize = 0x10000;
+inline constexpr std::uint64_t kImage = kBase, kFacts = kBase + 0x1000, kCode = kBase + 0x2000;
+inline constexpr std::uint64_t kLookup = kCode, kFindRange = kCode + 0x100, kProcessMain = kCode + 0x200;
+inline constexpr std::uint64_t kSchedulerCall = kCode + 0x300, kShared = kCode + 0x400, kNormalExit = kCode + 0x500;
+inline constexpr std::uint64_t kRanges = kBase + 0x3000, kRangeList = kBase + 0x3100;
+inline constexpr std::uint64_t kModule = kBase + 0x4000, kOtherModule = kBase + 0x5000, kModuleSize = 0x1000;
+inline constexpr std::uint64_t kFirst = kModule + 0x100, kSecond = kFirst + 0x80, kCodeEnd = kSecond + 0x80;
+inline constexpr std::uint64_t kAtoms = kBase + 0x6000, kPages = kAtoms + 0x100, kPage = kAtoms + 0x200;
+inline constexpr std::uint64_t kAtomList = kBase + 0x8000;  // behind a page of 1024 atoms' addresses
+inline constexpr std::uint64_t kScheduler = kBase + 0x9000, kThread = kBase + 0x9800, kRegisters = kBase + 0xa000;
+inline constexpr std::uint32_t kAtomCount = 4, kDistance = 0x148, kThreadData = 0x310;
+
+inline constexpr std::uint8_t kTrap = 0xcc;  // between functions' code
+
+// The variables that it exports, with what they hold.
+enum Fact : std::uint64_t {
+  kRelease = kFacts,
+  kMachine = kFacts + 0x10,
+  kBits = kFacts + 0x20,
+  kBeamAsm = kFacts + 0x28,
+  kDebug = kFacts + 0x30,
+  kLockCheck = kFacts + 0x38,
+  kLockCount = kFacts + 0x40,
+  kFrameLayout = kFacts + 0x48,
+  kCodeIndex = kFacts + 0x50,
+  kExit = kFacts + 0x58,
+  kSchedulers = kFacts + 0x60
+};
+
+inline constexpr std::uint64_t atom(std::uint64_t index) { return index << 6 | 0x0b; }
+inline constexpr std::uint64_t kLists = atom(1), kMap = atom(2), kFilter = atom(3);
+
+class FakeMemory final : public MadeUpMemory {
+ public:
+  FakeMemory() : MadeUpMemory(kBase, kSize) {}
+
+  // `code`, whose last four bytes lead to `target`.
+  template <std::size_t N>
+  void put_relative(std::uint64_t at, const std::uint8_t (&code)[N], std::uint64_t target) {
+    put_code(at, code);
+    put(at + N, static_cast<std::uint32_t>(target - (at + N + 4)));
+  }
+  template <std::size_t N>
+  void put_code(std::uint64_t at, const std::uint8_t (&code)[N]) {
+    for (std::size_t i = 0; i < N; ++i) put(at + i, code[i]);
+  }
+  // A function without code yet: where no clause fits, it calls what all share.
+  void put_function(std::uint64_t at, std::uint64_t name, std::uint64_t arity) {
+    put_relative(at, {0xe8}, kShared);
+    put(at + Layout::kInfoModule, kLists), put(at + Layout::kInfoFunction, name), put(at + Layout::kInfoArity, arity);
+  }
+  void put_atom(std::uint64_t index, std::string_view text) {
+    const std::uint64_t at = kAtomList + index * 0x80;
+    put(kPage + index * 8, at);
+    put(at + Layout::kAtomLength, static_cast<std::int16_t>(text.size()));
+    put(at + Layout::kAtomName, at + 0x40);
+    put_bytes(at + 0x40, text);
+  }
+};
+
+inline MadeUpImage image() {
+  MadeUpImage made;
+  made.add("etp_otp_release", kRelease), made.add("etp_arch", kMachine), made.add("etp_arch_bits", kBits);
+  made.add("etp_beamasm", kBeamAsm), made.add("etp_debug_compiled", kDebug);
+  made.add("etp_lock_check", kLockCheck), made.add("etp_lock_count", kLockCount);
+  made.add("erts_frame_layout", kFrameLayout), made.add("the_active_code_index", kCodeIndex);
+  made.add("erts_lookup_function_info", kLookup), made.add("erts_atom_table", kAtoms);
+  made.add("process_main", kProcessMain), made.add("beam_normal_exit", kExit);
+  made.add("erts_aligned_scheduler_data", kSchedulers);
+  return made;
+}
+
+inline void put_modules(FakeMemory& memory) {
+  const std::uint64_t active = kRanges + Layout::kRangesSize;
+  memory.put(kCodeIndex, std::uint32_t{1});
+  memory.put(active, kRangeList), memory.put(active + Layout::kRangesCount, std::uint64_t{2});
+  for (unsigned i = 0; i < 2; ++i) {
+    const std::uint64_t begin = i == 0 ? kModule : kOtherModule;
+    memory.put(kRangeList + 16 * i, begin), memory.put(kRangeList + 16 * i + 8, begin + kModuleSize);
+  }
+  for (std::uint64_t at = kFirst; at < kCodeEnd; ++at) memory.put(at, kTrap);
+  memory.put(kModule, std::uint64_t{2});
+  memory.put(kModule + Layout::kFunctions, std::array{kFirst, kSecond, kCodeEnd});
+  memory.put_function(kFirst, kMap, 2);
+  memory.put_function(kSecond, kFilter, 3);
+  // sub rsp, 16; call; add rsp, 16; ret
+  memory.put_code(kFirst + Layout::kInfoSize, {0x48, 0x83, 0xec, 16, 0xe8, 0, 0, 0, 0, 0x48, 0x83, 0xc4, 16, 0xc3});
+  memory.put_code(kSecond + Layout::kInfoSize, {0xc3});
+}
+
+inline void put_scheduler(FakeMemory& memory) {
+  memory.put(kSchedulers, kScheduler);
+  memory.put(kScheduler + Layout::kSchedulerRegisters, kRegisters);
+  memory.put(kScheduler + Layout::kSchedulerThread, kThread);
+  memory.put_relative(kSchedulerCall, {0xe8}, kProcessMain);
+  memory.put(kRegisters + 0x80, kLookup + 5), memory.put(kRegisters + kDistance, kSchedulerCall + 5);
+  memory.put(kThread + 0x10, kThread);
+  memory.put(kThread + kThreadData - 8, std::uint64_t{7}), memory.put(kThread + kThreadData, kScheduler);
+}
+
+inline FakeMemory make() {
+  FakeMemory memory;
+  image().put(memory, kImage);
+  memory.put_bytes(kRelease, "25"), memory.put_bytes(kMachine, "x86_64-pc-linux");
+  memory.put(kBits, std::uint32_t{64}), memory.put(kBeamAsm, std::uint32_t{1});
+  memory.put_relative(kLookup, {0x55, 0xe8}, kFindRange);
+  memory.put_relative(kFindRange, {0x8b, 0x05}, kCodeIndex);
+  memory.put_relative(kFindRange + 6, {0x48, 0x8d, 0x15}, kRanges);
+  memory.put_code(kShared, {0x50, 0x58, 0xc3});  // push rax; pop rax; ret
+  memory.put(kExit, kNormalExit);
+  put_modules(memory);
+  memory.put(kAtoms + Layout::kAtomCount, kAtomCount), memory.put(kAtoms + Layout::kAtomPages, kPages);
+  memory.put(kPages, kPage);
+  memory.put_atom(1, "lists"), memory.put_atom(2, "map"), memory.put_atom(3, "filter");
+  put_scheduler(memory);
+  return memory;
+}
+
+}  // namespace windlass::test::fake_beam
