@@ -127,14 +127,13 @@ int main(int argc, char** argv) {
   };
   for (int round = 0; round < options.rounds && running(pid); ++round) {
     const auto before = side.stats();
-    const auto ns_before = side.run_time_ns();
     if (auto started = side.start(); !started) fmt::print(stderr, "{}\n", started.error().text);
     const auto until = Clock::now() + std::chrono::duration<double>(options.seconds);
     while (Clock::now() < until && running(pid)) side.poll(std::chrono::milliseconds(50), ignore);
     side.stop();
     const auto after = side.stats();
     const std::uint64_t skipped = after.other_processes - before.other_processes;
-    ours.ns += side.run_time_ns() - ns_before;
+    ours.ns += after.run_time_ns - before.run_time_ns;
     ours.samples += after.samples - before.samples - skipped;
     ours.frames += after.user_frames - before.user_frames;
     ours.memo_hits += after.memo_hits - before.memo_hits;

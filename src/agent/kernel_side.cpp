@@ -130,7 +130,6 @@ class KernelSideImpl final : public KernelSide {
   int event_fd() const override { return ring_.descriptor(); }
   void for_each_count(const CountHandler& handler, bool clear) override;
   KernelSideStats stats() const override;
-  std::uint64_t run_time_ns() const override;
   table::Arena& arena() override { return *arena_; }
 
  private:
@@ -296,14 +295,11 @@ KernelSideStats KernelSideImpl::stats() const {
     sum.lost_process_events += one.lost_process_events;
     for (unsigned end = 0; end < WL_END_COUNT; ++end) sum.ends[end] += one.ends[end];
   }
-  return sum;
-}
-
-std::uint64_t KernelSideImpl::run_time_ns() const {
   bpf_prog_info info{};
   std::uint32_t size = sizeof info;
-  if (bpf_obj_get_info_by_fd(bpf_program__fd(skeleton_->progs.windlass_sample), &info, &size) != 0) return 0;
-  return info.run_time_ns;
+  if (bpf_obj_get_info_by_fd(bpf_program__fd(skeleton_->progs.windlass_sample), &info, &size) == 0)
+    sum.run_time_ns = info.run_time_ns;
+  return sum;
 }
 
 }  // namespace

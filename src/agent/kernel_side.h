@@ -64,6 +64,8 @@ struct KernelSideStats {
   std::uint64_t managed_stacks = 0;       // with frames that were left by a code manager's rows
   std::uint64_t lost_process_events = 0;  // exec, fork, exit, unmap events the ring had no room for
   std::uint64_t ends[WL_END_COUNT] = {};
+  // Spent in the sampler, by the kernel's account; 0 unless kernel.bpf_stats_enabled (or BPF_ENABLE_STATS).
+  std::uint64_t run_time_ns = 0;
 };
 
 class KernelSide : public SampleSource, public TableStore {
@@ -103,8 +105,6 @@ class KernelSide : public SampleSource, public TableStore {
   void for_each_count(const CountHandler& handler, bool clear = false) override = 0;
 
   [[nodiscard]] KernelSideStats stats() const override = 0;
-  // Nanoseconds spent in the sampler, by the kernel's account; 0 unless kernel.bpf_stats_enabled (or BPF_ENABLE_STATS).
-  [[nodiscard]] virtual std::uint64_t run_time_ns() const = 0;
   // The tables and mapping sets, readable in user space: the shared unwinder runs on the same bytes.
   [[nodiscard]] virtual table::Arena& arena() = 0;
 };

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
@@ -173,6 +174,9 @@ void print_summary(agent::Recorder& recorder, const profile::Profile& profile, b
   say("  kernel: {} repeats counted, {} new stacks, {} unwound by the agent ({} bytes), {} refused\n",
       grouped(kernel.counted), grouped(kernel.stack_events), grouped(kernel.raw_events), grouped(kernel.raw_bytes),
       grouped(kernel.raw_refused));
+  if (kernel.run_time_ns != 0)  // sysctl kernel.bpf_stats_enabled
+    say("    {:.3f} s in the sampler, {} ns a sample\n", static_cast<double>(kernel.run_time_ns) * 1e-9,
+        grouped(kernel.run_time_ns / std::max<std::uint64_t>(kernel.samples - kernel.other_processes, 1)));
   if (kernel.managed_stacks != 0) say("    {} stacks by the tables of code managers\n", grouped(kernel.managed_stacks));
   for (unsigned end = 0; end < WL_END_COUNT; ++end)
     if (kernel.ends[end] != 0)

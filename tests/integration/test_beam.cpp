@@ -2,7 +2,6 @@
 // the virtual machine prints, sampled, one instruction at a time, and read while its memory lies.
 #include <gtest/gtest.h>
 #include <sys/ptrace.h>
-#include <sys/wait.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -171,10 +170,7 @@ TEST_F(ErlangStacks, HaveTheirCallersAtEveryInstruction) {
   ASSERT_FALSE(program.printed().empty());
   const pid_t thread = scheduler_of(program.pid());
   ASSERT_NE(thread, 0);
-  int status = 0;
-  ASSERT_EQ(::ptrace(PTRACE_SEIZE, thread, nullptr, nullptr), 0);
-  ASSERT_EQ(::ptrace(PTRACE_INTERRUPT, thread, nullptr, nullptr), 0);
-  ASSERT_EQ(::waitpid(thread, &status, __WALL), thread);
+  ASSERT_TRUE(test::stop(thread));
   StepJudge judge(thread);
   const auto name_at = [&](std::uint64_t pc) {
     std::vector<source::NamedFunction> names;
@@ -184,6 +180,13 @@ TEST_F(ErlangStacks, HaveTheirCallersAtEveryInstruction) {
   judge.ways.name = [&](const Frame& frame) { return name_at(frame.pc().value()); };
   judge.ways.place = [&](std::uint64_t pc) { return " [" + name_at(pc) + "]"; };
   const TwoStacks ways(judge);
+  const auto image = test::find_in_images(judge.memory(), test::maps_of(program.pid()), runtimes::beam::find_exports);
+  ASSERT_TRUE(image);
+  const auto layout = runtimes::beam::Layout::read(judge.memory(), *image);
+  ASSERT_TRUE(layout);
+  judge.add_peer("OTel's rule", [&judge, map = runtimes::beam::CodeMap(*layout)](const user_regs_struct& now) {
+    return test::otel_beam(judge.memory(), map, now);
+  });
   // Not a scheduler between two processes, whose stack it shows; where nothing is known, stacks end with the reason.
   std::size_t unknown = 0;
   judge.ways.judges = [&](std::uint64_t pc) {
@@ -198,6 +201,7 @@ TEST_F(ErlangStacks, HaveTheirCallersAtEveryInstruction) {
   (void)::ptrace(PTRACE_DETACH, thread, nullptr, nullptr);  // else the program cannot be waited for when it is killed
   ::printf("%zu instructions judged, %zu different ones of %zu functions: %zu wrong, %zu unknown\n", judge.judged,
            judge.instructions.size(), judge.names.size(), judge.wrong, unknown);
+  ::printf("%s", judge.peers_text().c_str());
   EXPECT_EQ(judge.wrong, 0U) << judge.first_wrong;
   EXPECT_LT(unknown * 50, judge.judged);  // where processes are switched
   EXPECT_GT(judge.judged, 1'000U);

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -37,6 +36,8 @@ class ByIterator {
                                : fail(ErrorCode::kNotFound, "no CoreCLR in the process", 0);
     if (auto code = descriptor ? runtimes::coreclr::CodeMap::make(*descriptor) : std::unexpected(descriptor.error())) {
       map_ = std::make_unique<runtimes::coreclr::CodeMap>(*code);
+      judge.add_peer("OTel's rule",
+                     [this](const user_regs_struct& now) { return test::otel_coreclr(judge_.memory(), *map_, now); });
       runtime_ = std::make_unique<test::CoreClrRuntime>(judge.memory(), *map_);
     }
     judge.ways.also = [this](const user_regs_struct& now, const StepJudge::Call& call) { return iterate(now, call); };
@@ -98,10 +99,7 @@ TEST_P(CoreClrSteps, EveryInstructionOfManagedCodeHasItsCaller) {
     ASSERT_EQ(::waitpid(pid, nullptr, WNOHANG), 0) << "the program has ended";
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
-  int status = 0;
-  ASSERT_EQ(::ptrace(PTRACE_SEIZE, pid, nullptr, nullptr), 0);
-  ASSERT_EQ(::ptrace(PTRACE_INTERRUPT, pid, nullptr, nullptr), 0);
-  ASSERT_EQ(::waitpid(pid, &status, __WALL), pid);
+  ASSERT_TRUE(test::stop(pid));
   {
     StepJudge judge(pid);
     const ByIterator iterator(pid, judge);
@@ -109,12 +107,13 @@ TEST_P(CoreClrSteps, EveryInstructionOfManagedCodeHasItsCaller) {
     judge.run(WINDLASS_STEPS, [&] { return judge.methods.size() >= GetParam().methods; });
     ::printf("%zu instructions judged (%zu by the iterator), %zu different ones of %zu methods and stubs: %zu wrong\n",
              judge.judged, iterator.iterated, judge.instructions.size(), judge.methods.size(), judge.wrong);
+    ::printf("%s", judge.peers_text().c_str());
     EXPECT_GT(iterator.iterated, judge.judged / 2);
     EXPECT_EQ(judge.wrong, 0U) << judge.first_wrong;
     EXPECT_GE(judge.methods.size(), GetParam().methods);
   }
   ::kill(pid, SIGKILL);
-  ::waitpid(pid, &status, __WALL);
+  ::waitpid(pid, nullptr, __WALL);
 }
 
 // In tiers, as it does by itself; all of it as it comes first, which inlines nothing; all of it optimised.

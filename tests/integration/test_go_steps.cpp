@@ -2,23 +2,28 @@
 // stack has, one for each goroutine, system stack and signal stack.
 #include <gtest/gtest.h>
 #include <sys/ptrace.h>
-#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "image/elf.h"
+#include "image/mapped_file.h"
 #include "integration/go/program.h"
+#include "runtimes/go/code_map.h"
+#include "runtimes/go/find.h"
+#include "runtimes/go/names.h"
+#include "support/alarms.h"
 #include "support/child_program.h"
 #include "support/step_judge.h"
 #include "support/whole.h"
@@ -26,6 +31,7 @@
 namespace windlass {
 namespace {
 
+namespace go = runtimes::go;
 using test::StepJudge;
 
 // Names and addresses by nm: not by what is judged here.
@@ -68,7 +74,8 @@ class GoWays {
     };
   }
 
-  std::size_t whole = 0, crossed = 0, injected = 0, handlers = 0;
+  std::size_t whole = 0, crossed = 0, injected = 0;
+  std::size_t executed = 0;  // stacks that end below runtime.execute, where the thread has the next goroutine
   std::set<std::uint64_t> stacks;
 
  private:
@@ -155,7 +162,7 @@ class GoWays {
     }
     ++whole;
     StackWalker walker(judge_.target().space, test::registers_of(now));
-    bool executes = false;  // the thread has the next goroutine already: docs/RUNTIMES.md says that it is shown
+    bool executes = false;
     for (const std::uint64_t pc : truth) {
       const std::uint64_t from = walker.frame().pc().value();
       executes |= symbols_.at(from).second == "runtime.execute";
@@ -163,9 +170,9 @@ class GoWays {
         // The goroutine that was left for good is not the thread's any more.
         const std::string_view name = symbols_.at(from).second;
         const bool ends = walker.end_reason() == WalkEnd::kComplete && switches(name);
+        executed += ends && executes ? 1 : 0;
         return ends ? "" : fmt::format("whole stack: after {}: {}", name, walker.error().text());
       }
-      if (walker.frame().pc().value() != pc && executes && switches(symbols_.at(from).second)) return {};
       if (walker.frame().pc().value() != pc)
         return fmt::format("whole stack: {:#x}, not {:#x} after {}", walker.frame().pc().value(), pc,
                            symbols_.at(from).second);
@@ -208,9 +215,10 @@ pid_t seize_running_thread(pid_t pid, std::size_t turn) {
   return 0;
 }
 
-// Where it waits in a step, the trap at that step's end must not reach it any more.
-void release(pid_t thread) {
-  if (::ptrace(PTRACE_DETACH, thread, nullptr, nullptr) == 0) return;
+// Where it waits in a step, the trap at that step's end must not reach it any more. A signal that it has stopped for
+// must: Go sends another one to preempt a thread only when that has come.
+void release(pid_t thread, int signal) {
+  if (::ptrace(PTRACE_DETACH, thread, nullptr, signal) == 0) return;
   ::ptrace(PTRACE_INTERRUPT, thread, nullptr, nullptr);
   if (!wait_for_stop(thread)) return;
   siginfo_t pending{};
@@ -218,26 +226,34 @@ void release(pid_t thread) {
   if (::ptrace(PTRACE_PEEKSIGINFO, thread, &first, &pending) == 1 && pending.si_signo == SIGTRAP &&
       (::ptrace(PTRACE_CONT, thread, nullptr, nullptr) != 0 || !wait_for_stop(thread)))
     return;
-  ::ptrace(PTRACE_DETACH, thread, nullptr, nullptr);
+  ::ptrace(PTRACE_DETACH, thread, nullptr, signal);
 }
 
-// Its signals end steps that wait.
-class Alarms {
+// The program's own table, for others' rules.
+class GoTable {
  public:
-  Alarms() {
-    struct sigaction action {};
-    action.sa_handler = [](int) {};
-    ::sigaction(SIGALRM, &action, &before_);
-    set(500'000);
+  static std::unique_ptr<GoTable> open(const std::string& program) {
+    auto file = image::MappedFile::open(program);
+    const auto image = file ? image::ElfImage::parse(file->bytes()) : std::unexpected(file.error());
+    const auto table = image ? go::find_table(*image) : std::unexpected(image.error());
+    return table ? std::unique_ptr<GoTable>(new GoTable(std::move(*file), *image, *table)) : nullptr;
   }
-  ~Alarms() { set(0), ::sigaction(SIGALRM, &before_, nullptr); }
+  [[nodiscard]] test::PeerCaller caller(const Memory& memory, const user_regs_struct& now) {
+    const auto function = map_.function_at(now.rip);
+    if (!function) return std::nullopt;
+    const auto [known, is_new] = files_.try_emplace(function->begin);
+    if (is_new) (void)names_.at(function->begin, [&](const go::Place& place) { known->second = place.file; });
+    return test::otel_go(memory, map_, known->second, now);
+  }
 
  private:
-  static void set(suseconds_t period) {
-    const itimerval timer = {{0, period}, {0, period}};
-    ::setitimer(ITIMER_REAL, &timer, nullptr);
-  }
-  struct sigaction before_ {};
+  GoTable(image::MappedFile file, const image::ElfImage& image, const go::Table& table)
+      : file_(std::move(file)), map_(table), names_(map_, image) {}
+
+  image::MappedFile file_;
+  go::CodeMap map_;
+  go::Names names_;
+  std::map<std::uint64_t, std::string_view> files_;  // of each function's begin
 };
 
 struct Way {
@@ -257,7 +273,10 @@ TEST_P(GoSteps, EveryInstructionOfGoHasItsCaller) {
   ::usleep(200'000);
   StepJudge judge(program.pid());
   GoWays ways(judge, path);
-  const Alarms alarms;
+  const auto table = GoTable::open(path);
+  ASSERT_TRUE(table);
+  judge.add_peer("OTel's rule", [&](const user_regs_struct& now) { return table->caller(judge.memory(), now); });
+  const test::Alarms alarms(500'000);
   const std::size_t most = GetParam().instructions * (test::whole() ? 20 : 1);
   // A while here and a while there: the collector's loops are long.
   constexpr std::size_t kStretch = 1500;
@@ -268,14 +287,15 @@ TEST_P(GoSteps, EveryInstructionOfGoHasItsCaller) {
     judge.take_thread(thread);
     const std::size_t until = judge.judged + kStretch;
     for (std::size_t steps = 0; steps < 4 * kStretch && judge.judged < until && judge.step(); ++steps) {}
-    release(thread);
+    release(thread, judge.take_pending_signal());
     ::usleep(3000);
   }
   ::printf(
       "%zu instructions judged, %zu different ones of %zu functions, on %zu stacks; %zu whole stacks, %zu stacks left "
-      "in them; %zu calls by signal handlers: %zu wrong\n",
+      "in them; %zu calls by signal handlers; %zu below runtime.execute: %zu wrong\n",
       judge.judged, judge.instructions.size(), judge.methods.size(), ways.stacks.size(), ways.whole, ways.crossed,
-      ways.injected, judge.wrong);
+      ways.injected, ways.executed, judge.wrong);
+  ::printf("%s", judge.peers_text().c_str());
   EXPECT_EQ(judge.wrong, 0U) << judge.first_wrong;
   // How far it gets, and where the program is then, is chance.
   EXPECT_GE(judge.methods.size(), test::whole() ? GetParam().functions : 10U);

@@ -1,7 +1,6 @@
 // The main thread of a Java virtual machine, one instruction at a time: at each of code that it has made the walker
 // must say the caller that a shadow stack has.
 #include <gtest/gtest.h>
-#include <sys/ptrace.h>
 #include <sys/wait.h>
 
 #include <filesystem>
@@ -36,6 +35,7 @@ class HotSpotWays {
     if (auto code = structs ? hotspot::CodeMap::make(*structs) : std::unexpected(structs.error()))
       map_.emplace(std::move(*code));
     if (!map_) return;
+    judge.add_peer("OTel's rule", test::OtelHotSpot(judge.memory(), *structs, *map_));
     judge.ways.preserved = {6, 15};  // rbp; r15, the thread; all others are the caller's to save
     judge.ways.entered = [this](const auto& before, const auto& now) { return entered(before, now); };
     judge.ways.may_have_popped = [this](std::uint64_t before, std::uint64_t now) {
@@ -130,10 +130,7 @@ TEST_P(HotSpotSteps, EveryInstructionOfJavaHasItsCaller) {
     const test::JavaProgram program(launcher, {GetParam().option}, {"step", GetParam().seconds});
     ASSERT_FALSE(program.printed().empty());
     const pid_t thread = main_thread(program.pid());
-    int status = 0;
-    ASSERT_EQ(::ptrace(PTRACE_SEIZE, thread, nullptr, nullptr), 0);
-    ASSERT_EQ(::ptrace(PTRACE_INTERRUPT, thread, nullptr, nullptr), 0);
-    ASSERT_EQ(::waitpid(thread, &status, __WALL), thread);
+    ASSERT_TRUE(test::stop(thread));
     StepJudge judge(thread);
     const HotSpotWays ways(program.pid(), judge);
     ASSERT_TRUE(ways.ok());
@@ -143,11 +140,12 @@ TEST_P(HotSpotSteps, EveryInstructionOfJavaHasItsCaller) {
     ::printf("%s: %zu instructions judged, %zu different ones of %zu stretches of code and %zu methods: %zu wrong\n",
              launcher.c_str(), judge.judged, judge.instructions.size(), judge.methods.size(), judge.names.size(),
              judge.wrong);
+    ::printf("%s", judge.peers_text().c_str());
     EXPECT_EQ(judge.wrong, 0U) << judge.first_wrong;
     EXPECT_GE(judge.names.size(), functions);
     EXPECT_GT(judge.judged, 10'000U);
     ::kill(program.pid(), SIGKILL);
-    ::waitpid(thread, &status, __WALL);
+    ::waitpid(thread, nullptr, __WALL);
   }
 }
 

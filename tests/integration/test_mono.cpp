@@ -1,8 +1,6 @@
 // Stacks of Mono, from outside: C# of our own (mono/Chains.cs) against the stack trace that the runtime prints, sampled
 // while it throws, one instruction at a time, and read while its memory lies.
 #include <gtest/gtest.h>
-#include <sys/ptrace.h>
-#include <sys/wait.h>
 
 #include <algorithm>
 #include <set>
@@ -104,10 +102,7 @@ TEST_F(MonoStacks, AreWholeWhileItThrows) {
 TEST_F(MonoStacks, HaveTheirCallersAtEveryInstruction) {
   const test::RuntimeProgram program(words("work", "600"), kFolder);
   ASSERT_FALSE(program.printed().empty());
-  int status = 0;
-  ASSERT_EQ(::ptrace(PTRACE_SEIZE, program.pid(), nullptr, nullptr), 0);
-  ASSERT_EQ(::ptrace(PTRACE_INTERRUPT, program.pid(), nullptr, nullptr), 0);
-  ASSERT_EQ(::waitpid(program.pid(), &status, __WALL), program.pid());
+  ASSERT_TRUE(test::stop(program.pid()));
   StepJudge judge(program.pid());
   const auto name_at = [&](std::uint64_t pc) {
     std::vector<source::NamedFunction> names;
@@ -128,6 +123,7 @@ TEST_F(MonoStacks, HaveTheirCallersAtEveryInstruction) {
   judge.run(test::whole() ? 3'000'000 : 300'000, [&] { return judge.judged > 1'000 && judge.methods.size() > 5; });
   ::printf("%zu instructions judged, %zu different ones of %zu methods: %zu wrong\n", judge.judged,
            judge.instructions.size(), judge.methods.size(), judge.wrong);
+  ::printf("%s", judge.peers_text().c_str());
   EXPECT_EQ(judge.wrong, 0U) << judge.first_wrong;
   EXPECT_GT(judge.judged, 1'000U);
   EXPECT_GT(judge.methods.size(), 5U);

@@ -11,12 +11,14 @@
 #include <array>
 #include <cerrno>
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -25,6 +27,7 @@
 #include "code/stack_effect.h"
 #include "process/proc_file.h"
 #include "process/process_memory.h"
+#include "support/peer_rules.h"
 #include "walk/module.h"
 #include "walk/target/process_modules.h"
 #include "windlass/target.h"
@@ -41,6 +44,14 @@ inline Registers registers_of(const user_regs_struct& from) {
   to.set_pc(CodeAddress::instruction(from.rip));
   to.set(x86_64::kFsBase, from.fs_base);
   return to;
+}
+
+// Stops a thread of another process that runs, so that it can be stepped. False: it cannot be, or has ended.
+[[nodiscard]] inline bool stop(pid_t thread) {
+  int status = 0;
+  return ::ptrace(PTRACE_SEIZE, thread, nullptr, nullptr) == 0 &&
+         ::ptrace(PTRACE_INTERRUPT, thread, nullptr, nullptr) == 0 && ::waitpid(thread, &status, __WALL) == thread &&
+         WIFSTOPPED(status);
 }
 
 class StepJudge {
@@ -88,6 +99,13 @@ class StepJudge {
     std::function<std::uint64_t(const user_regs_struct& now)> called_on = {};
   };
 
+  // How somebody else finds the caller's pc, and how often that is right.
+  struct Peer {
+    std::string name;
+    std::function<PeerCaller(const user_regs_struct& now)> rule;
+    std::size_t right = 0;
+  };
+
   explicit StepJudge(pid_t pid)
       : pid_(pid),
         target_{.kind = TargetKind::kProcess,
@@ -99,6 +117,22 @@ class StepJudge {
                 .notes = {},
                 .attachment = nullptr} {
     look();
+    add_peer("frame pointers", [this](const user_regs_struct& now) { return by_frame_pointer(memory(), now); });
+  }
+
+  // Counted beside the walker where bench/runtimes.sh asks for it; it takes time.
+  void add_peer(std::string name, std::function<PeerCaller(const user_regs_struct& now)> rule) {
+    if (std::getenv("WINDLASS_STEP_PEERS") != nullptr) peers_.push_back({std::move(name), std::move(rule)});
+  }
+  // A line, "caller right: windlass 100%, ..."; empty: none are counted.
+  [[nodiscard]] std::string peers_text() const {
+    if (peers_.empty() || judged == 0) return {};
+    const auto share = [this](std::size_t right) {
+      return 100.0 * static_cast<double>(right) / static_cast<double>(judged);
+    };
+    std::string text = fmt::format("caller right of {}: windlass {:.3f}%", judged, share(judged - wrong));
+    for (const Peer& peer : peers_) text += fmt::format(", {} {:.2f}%", peer.name, share(peer.right));
+    return text + "\n";
   }
 
   Ways ways;
@@ -132,6 +166,8 @@ class StepJudge {
     stacks_.clear();
     current_ = kNone;
   }
+  // A signal that the thread has stopped for and not got yet, for who lets it go; 0: none.
+  [[nodiscard]] int take_pending_signal() { return std::exchange(pending_, 0); }
   // The calls under way on a stack, as far as they were seen; the last one last.
   [[nodiscard]] const std::vector<Call>& calls_on(std::uint64_t stack) { return stacks_[stack].calls; }
   // A stack, which was in [low, high), has been copied to somewhere else.
@@ -296,12 +332,16 @@ class StepJudge {
     return has_copy;
   }
 
+  // Where the call returns. A runtime may have put another address there, to be told when the method returns.
+  [[nodiscard]] bool is_right_pc(std::uint64_t pc, const Call& call) const {
+    std::uint64_t there = call.pc;
+    if (pc != call.pc && !call.in_register) (void)memory().read(call.slot, &there, sizeof there);
+    return pc == there;
+  }
+
   [[nodiscard]] std::string compare(const StackWalker& walker, const Registers& now, const Call& call) const {
     const Registers& caller = walker.frame().registers;
-    // A runtime may have put another address there, to be told when the method returns.
-    std::uint64_t there = call.pc;
-    if (caller.pc().value() != call.pc && !call.in_register) (void)memory().read(call.slot, &there, sizeof there);
-    if (caller.pc().value() != there || !is_right_sp(now, caller.sp(), call))
+    if (!is_right_pc(caller.pc().value(), call) || !is_right_sp(now, caller.sp(), call))
       return fmt::format("pc {:#x} sp {:#x}, not {:#x} {:#x}", caller.pc().value(), caller.sp(), call.pc, call.sp);
     for (const RegisterNumber reg : ways.preserved)
       if (caller.has(reg) && caller.get(reg) != call.before.get(reg))
@@ -327,6 +367,8 @@ class StepJudge {
     if (const auto function = module->function_at(now.rip)) methods.insert(function->begin);
     if (ways.name) names.insert(ways.name(walker.frame()));
     const Call& call = open.back();
+    for (Peer& peer : peers_)
+      if (const PeerCaller caller = peer.rule(now); caller && is_right_pc(*caller, call)) ++peer.right;
     std::string what = walker.step() ? compare(walker, registers_of(now), call) : walker.error().text();
     if (what.empty() && ways.also) what = ways.also(now, call);
     if (what.empty()) return;
@@ -344,6 +386,7 @@ class StepJudge {
   std::uint64_t current_ = kNone;
   std::map<std::uint64_t, code::StackEffect> effects_;
   std::set<std::uint64_t> wrong_at_;
+  std::vector<Peer> peers_;
 };
 
 }  // namespace windlass::test
