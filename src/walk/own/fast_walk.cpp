@@ -1,5 +1,7 @@
 #include "walk/own/fast_walk.h"
 
+#include <utility>
+
 #include "arch/pointer_authentication.h"
 #include "dwarf/interpreter.h"
 #include "table/project.h"
@@ -31,19 +33,15 @@ WINDLASS_READS_STACKS std::uint64_t load_word(const std::uint64_t* slot) {
 
 }  // namespace
 
-bool find_trace_rule(std::uint64_t key, table::TraceRule& rule, std::uint16_t& tag) {
+bool find_trace_rule(const OwnModule& module, std::uint64_t key, table::TraceRule& rule) {
   const std::uint64_t address = lookup_address(key);
-  const OwnModule* module = OwnModules::find(address);
-  tag = module != nullptr ? module->tag() : OwnModule::kUncacheable;
-  if (module == nullptr) return false;
-  const LoadedObject& object = module->object();
-  if (const table::UnwindTable* table = module->table()) {
-    rule = table->find(address - object.bias);
+  if (const table::UnwindTable* table = module.table()) {
+    rule = table->find(address - module.object().bias);
     return rule.cfa_kind != WL_CFA_NONE;
   }
   MappedCfi cfi;
   dwarf::LocatedFde found;
-  if (!module->cfi(cfi) || !cfi.header.find(cfi.eh_frame, address, found)) return false;
+  if (!module.cfi(cfi) || !cfi.header.find(cfi.eh_frame, address, found)) return false;
   using State = table::TraceState<TableRegisters>;
   dwarf::CfaInterpreter<State, dwarf::InlineStorage> interpreter(cfi.eh_frame, State(WL_NO_XREG));
   bool given = false;
@@ -204,14 +202,16 @@ int FastWalk::read_for_rule(void* walk, void* to, __u32 size, __u64 address) {
   return Answer::kStepped;
 }
 
-// A pc that is not in the cache.
+// A pc that is not in the cache. Callers are mostly of one module, and finding that takes as long as finding the rule.
 [[gnu::noinline]] FastWalk::Answer FastWalk::by_new_rule(FastWalkState& caller, Slots& slots) {
-  table::TraceRule rule{};
-  std::uint16_t tag = 0;
-  const bool found = find_trace_rule(state_.key, rule, tag);
+  const std::uint64_t address = lookup_address(state_.key);
+  if (module_ == nullptr || !module_->stays_at(address)) module_ = OwnModules::find(address);
   // Code that nobody has described, or none: the walk with all registers asks the kernel once for all such frames.
-  if (!found && OwnModules::find(lookup_address(state_.key)) == nullptr) return Answer::kCannot;
-  return by_found_rule(found ? &rule : nullptr, tag, caller, slots);
+  if (module_ == nullptr) return Answer::kCannot;
+  table::TraceRule rule{};
+  const bool found = find_trace_rule(*module_, state_.key, rule);
+  found_new_ = module_->tag() == OwnModule::kNeverUnloaded;
+  return by_found_rule(found ? &rule : nullptr, module_->tag(), caller, slots);
 }
 
 // Nothing about a code range is kept: it would have to be asked each time whether it is still the same one, and that is
@@ -396,17 +396,20 @@ std::size_t FastWalk::run(std::uint64_t* pcs, std::size_t max) {
   std::size_t count = 0;
   std::size_t current = 0;  // while in place: the current frame is the record's [current]
   bool in_place = false;
+  found_new_ = false;
   std::size_t untested = 4;  // frames until the next test whether the record has one: a test may take as long as a step
   pcs[count++] = state_.key & ~kInstructionBit;
   while (count < max) {
-    if (old_ != 0) {
+    // The caller of a frame whose rule was new is most likely neither in the record nor has a rule.
+    const bool likely_new = std::exchange(found_new_, false);
+    if (old_ != 0 && !likely_new) {
       if (!in_place && joins()) {
         in_place = true;
         current = old_ - 1;
       }
       if (in_place && replay(current, pcs, count, max)) break;
     }
-    if (!in_place && recording && code_ == nullptr) {
+    if (!in_place && recording && code_ == nullptr && !likely_new) {
       constexpr std::size_t kMostUntested = 16;
       const std::size_t before = count;
       const std::size_t most = max - count;

@@ -11,6 +11,8 @@
 
 namespace windlass::walk {
 
+class OwnModule;
+
 // What a step depends on, and gives.
 struct FastWalkState {
   std::uint64_t key = 0;  // pc, with kInstructionBit; 0: there is no caller
@@ -76,6 +78,8 @@ class FastWalk {
   // Tags of modules met in this walk, that hold: a frame of theirs is on the stack.
   std::uint16_t current_tags_[4] = {};
   std::uint8_t next_tag_ = 0;
+  const OwnModule* module_ = nullptr;  // of the last frame whose rule was new
+  bool found_new_ = false;             // the last step's rule was, and is kept
   Progress progress_;
   std::uint64_t written_ = 0;       // while run() goes on: the array that it fills,
   std::uint64_t written_size_ = 0;  // in bytes
@@ -83,7 +87,7 @@ class FastWalk {
   Outcome outcome_ = Outcome::kMore;
 };
 
-// The rule of a pc from its module's table or call frame information. False where there is none; `tag` is the module's.
-[[nodiscard]] bool find_trace_rule(std::uint64_t key, table::TraceRule& rule, std::uint16_t& tag);
+// The rule of a pc in a module, from its table or call frame information. False where there is none.
+[[nodiscard]] bool find_trace_rule(const OwnModule& module, std::uint64_t key, table::TraceRule& rule);
 
 }  // namespace windlass::walk

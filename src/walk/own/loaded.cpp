@@ -59,7 +59,6 @@ bool find_loaded(std::uint64_t address, LoadedObject& object) {
   object.end = reinterpret_cast<std::uint64_t>(found.dlfo_map_end);
   object.eh_frame_hdr = reinterpret_cast<std::uint64_t>(found.dlfo_eh_frame);
   object.bias = found.dlfo_link_map != nullptr ? found.dlfo_link_map->l_addr : 0;
-  object.name = found.dlfo_link_map != nullptr ? found.dlfo_link_map->l_name : "";
   join_segments_of_program(object);
   return true;
 }
@@ -94,7 +93,7 @@ int collect(dl_phdr_info* info, std::size_t, void* context) {
   auto& snapshot = *static_cast<Snapshot*>(context);
   if (snapshot.count == Snapshot::kCapacity) return 1;
   LoadedObject& object = snapshot.objects[snapshot.count++];
-  object = {~std::uint64_t{0}, 0, info->dlpi_addr, 0, info->dlpi_name};
+  object = {~std::uint64_t{0}, 0, info->dlpi_addr, 0};
   for (int i = 0; i < info->dlpi_phnum; ++i) {
     const auto& segment = info->dlpi_phdr[i];
     if (segment.p_type == PT_LOAD) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <new>
 
 #include "walk/own/mapped_source.h"
@@ -83,7 +84,7 @@ std::uint32_t find_build_id(const LoadedObject& object, std::uint64_t& where) {
 }
 
 // In one piece, so that the first walk of a process, which meets a few modules, touches few pages.
-struct {
+constinit struct {
   std::atomic<std::size_t> used;  // entries that are or have been in use
   OwnModule entries[OwnModules::kCapacity];
 } table_of_modules;
@@ -177,7 +178,7 @@ void OwnModules::fill(OwnModule& entry, std::size_t index, const LoadedObject& o
   const bool stays_loaded = is_never_unloaded(object.begin);
   entry.build_id_size_ = stays_loaded ? 0 : find_build_id(object, entry.build_id_at_);
   if (entry.build_id_size_ != 0) std::memcpy(entry.build_id_, at(entry.build_id_at_), entry.build_id_size_);
-  entry.cfi_usable_ = map_cfi(object, entry.cfi_).has_value();
+  entry.cfi_usable_ = map_cfi(object, *std::construct_at(&entry.cfi_)).has_value();
   std::uint16_t tag = OwnModule::kUncacheable;
   if (stays_loaded)
     tag = OwnModule::kNeverUnloaded;

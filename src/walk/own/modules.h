@@ -22,7 +22,6 @@ struct LoadedObject {
   std::uint64_t end = 0;
   std::uint64_t bias = 0;
   std::uint64_t eh_frame_hdr = 0;  // address; 0: none
-  const char* name = "";           // valid while it is loaded
   bool operator==(const LoadedObject& other) const {
     return begin == other.begin && end == other.end && bias == other.bias && eh_frame_hdr == other.eh_frame_hdr;
   }
@@ -54,12 +53,18 @@ inline constexpr std::uint32_t kMaxBuildId = 20;
 // One module that a walk has met, under a tag that no other content of the address space ever gets.
 class OwnModule {
  public:
+  constexpr OwnModule() {}  // NOLINT(modernize-use-equals-default): which a union would have deleted
+
   static constexpr std::uint16_t kNeverUnloaded = 0;     // cannot be unloaded: nothing to verify
   static constexpr std::uint16_t kUncacheable = 0xffff;  // nothing may be kept about it across walks
 
   [[nodiscard]] const LoadedObject& object() const { return object_; }
   [[nodiscard]] std::uint16_t tag() const { return tag_.load(std::memory_order_relaxed); }
   [[nodiscard]] const Module& module() const { return *module_; }
+  // Is it what is loaded around this address, now and for good? False where that has to be asked.
+  [[nodiscard]] bool stays_at(std::uint64_t address) const {
+    return tag() == kNeverUnloaded && address - object_.begin < object_.end - object_.begin && !module_->has_gaps();
+  }
   // Its call frame information: as it was found when the module was entered where that cannot have changed, else anew.
   [[nodiscard]] Expected<void> cfi(MappedCfi& cfi) const {
     if (!cfi_usable_ || tag() == kUncacheable) return map_cfi(object_, cfi);
@@ -75,18 +80,22 @@ class OwnModule {
   enum State : std::uint32_t { kEmpty, kBusy, kReady };
   [[nodiscard]] bool is(const LoadedObject& object) const;
 
+  // All zero until it is entered, so that a process whose stacks nobody walks touches no page of them.
   std::atomic<std::uint32_t> state_ = kEmpty;
-  std::atomic<std::uint16_t> tag_ = kUncacheable;
+  std::atomic<std::uint16_t> tag_ = 0;
   std::uint16_t generation_ = 0;
   LoadedObject object_;
-  MappedCfi cfi_;
+  union {
+    std::byte no_cfi_{};
+    MappedCfi cfi_;
+  };
   bool cfi_usable_ = false;
   std::uint64_t build_id_at_ = 0;  // address in the image; 0: none
   std::uint32_t build_id_size_ = 0;
   std::uint8_t build_id_[kMaxBuildId] = {};
   mutable std::atomic<const table::UnwindTable*> table_ = nullptr;
   Module* module_ = nullptr;  // in `place_`, beside the rest: the first walk of a process shall touch few pages
-  alignas(Module) std::byte place_[sizeof(Module)];
+  alignas(Module) std::byte place_[sizeof(Module)] = {};
 };
 
 // All of them, in static storage. Entries of modules that are gone are used again once the table is full, under new

@@ -6,7 +6,7 @@ namespace windlass::walk {
 namespace {
 
 constexpr std::size_t kRecords = 64;  // 40 KiB each, touched when used
-WalkRecord records[kRecords];
+constinit WalkRecord records[kRecords];
 
 }  // namespace
 

@@ -90,7 +90,7 @@ class alignas(4096) WalkRecord {
   static constexpr std::size_t kFirstLimit = 96;
   std::size_t limit_ = 0;
   bool may_grow_ = false;  // not in the first walk
-  RecordedFrame frames_[kCapacity];
+  RecordedFrame frames_[kCapacity] = {};
 
   // The fresh frames lie before the old ones: behind [0, keep) of these instead.
   void exchange(std::size_t keep) {

@@ -66,6 +66,7 @@ void RuleCache::spread() {
 }
 
 void RuleCache::prepare() {
+  before_walk();  // the first page: growing has only those behind it mapped
   for (std::size_t mask = mask_.load(std::memory_order_relaxed); mask < mask_of(kPreparedSets);
        mask = mask_.load(std::memory_order_relaxed))
     grow(mask);

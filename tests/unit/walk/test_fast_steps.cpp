@@ -229,10 +229,11 @@ std::uint64_t address(const char* label) { return reinterpret_cast<std::uint64_t
 
 // A return address has the row of the call before it; an instruction that which begins at it.
 TEST_F(FastSteps, RowsHoldFromTheirBeginToTheirEnd) {
-  const auto cfa = [](std::uint64_t pc) {
+  const OwnModule* module = OwnModules::find(address(wl_rows_begin));
+  ASSERT_NE(module, nullptr);
+  const auto cfa = [&](std::uint64_t pc) {
     table::TraceRule rule{};
-    std::uint16_t tag = 0;
-    EXPECT_TRUE(find_trace_rule(pc, rule, tag));
+    EXPECT_TRUE(find_trace_rule(*module, pc, rule));
     return rule.cfa_offset;
   };
   EXPECT_EQ(cfa(address(wl_rows_begin) | kInstructionBit), 8);

@@ -2,8 +2,10 @@
 // and glibc tells of each segment by itself.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <vector>
 
+#include "walk/own/modules.h"
 #include "windlass/backtrace.h"
 
 namespace windlass {
@@ -56,6 +58,19 @@ TEST(Gap, OneModule) {
   const auto there = own_function(reinterpret_cast<std::uint64_t>(&far_away) + 1);
   ASSERT_TRUE(here.has_value() && there.has_value());
   EXPECT_GT(there->begin - here->begin, 0x2000000u);
+}
+
+// Another object may lie in the gap. What has none is the same wherever it is asked.
+TEST(Gap, TheProgramIsAskedForEachTime) {
+  const auto address = [](auto* function) { return reinterpret_cast<std::uint64_t>(function); };
+  const walk::OwnModule* program = walk::OwnModules::find(address(&near_by));
+  ASSERT_NE(program, nullptr);
+  EXPECT_FALSE(program->stays_at(address(&far_away) - 0x1000000));
+  const walk::OwnModule* library = walk::OwnModules::find(address(&std::atoi));
+  ASSERT_NE(library, nullptr);
+  ASSERT_NE(library, program);
+  EXPECT_TRUE(library->stays_at(address(&std::atoi)));
+  EXPECT_FALSE(library->stays_at(address(&near_by)));
 }
 
 }  // namespace
