@@ -26,6 +26,9 @@ class TextWriter {
   TextWriter& operator=(const TextWriter&) = delete;
   ~TextWriter() { flush(); }
 
+  // The longest text that is remembered, to be written again: see capture() and short_text().
+  static constexpr std::size_t kCaptured = 64;
+
   void text(std::string_view text) {
     if (text.size() > kCapacity - used_) [[unlikely]] {
       long_text(text);
@@ -33,6 +36,24 @@ class TextWriter {
     }
     std::memcpy(buffer_.get() + used_, text.data(), text.size());
     used_ += text.size();
+  }
+  // A literal: its size is known where it is written, so that a few moves copy it.
+  template <std::size_t kSize>
+  [[gnu::always_inline]] void text(const char (&literal)[kSize]) {
+    reserve(kSize);
+    std::memcpy(buffer_.get() + used_, literal, kSize - 1);
+    used_ += kSize - 1;
+  }
+  template <std::size_t kSize>
+  void text(char (&buffer)[kSize]) = delete;
+  // The first `size` bytes of `text`, of which kCaptured can be read: likewise without a call.
+  [[gnu::always_inline]] void short_text(const char* text, std::size_t size) {
+    reserve(kCaptured);
+    char* const to = buffer_.get() + used_;
+    constexpr std::size_t kFirst = 16;
+    std::memcpy(to, text, kFirst);
+    if (size > kFirst) std::memcpy(to + kFirst, text + kFirst, kCaptured - kFirst);
+    used_ += size;
   }
   void character(char c) {
     reserve(1);
@@ -57,7 +78,6 @@ class TextWriter {
   void json_string(std::string_view text);
 
   // What `write` writes, which is at most kCaptured bytes; valid until more is written. If it is more, any part of it.
-  static constexpr std::size_t kCaptured = 64;
   template <typename Write>
   [[nodiscard]] std::string_view capture(Write&& write) {
     reserve(kCaptured + kLongestNumber);

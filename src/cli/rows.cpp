@@ -78,7 +78,7 @@ class RowPrinter {
  private:
   template <typename Key, typename Write>
   void print(Memo<Key>& memo, const Key& key, Write&& write) {
-    if (memo.size != 0 && memo.key == key) return out_.text({memo.text, memo.size});
+    if (memo.size != 0 && memo.key == key) return out_.short_text(memo.text, memo.size);
     const std::string_view written = out_.capture(write);
     memo.size = 0;
     if (!is_kept(key) || written.size() > sizeof memo.text) return;

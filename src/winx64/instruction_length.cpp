@@ -230,28 +230,25 @@ unsigned instruction_length(ByteView code) {
   return size <= code.size() ? size : 0;
 }
 
-// Goes back byte by byte: where does code lead that begins there? Each is known once its instruction's length is.
+// Goes back byte by byte: where does code lead that begins there? Each is known once its instruction's length is. Bit n
+// of `there` says of the byte n behind the one looked at that code from it on gets to `at`, bit n of `past` that it
+// misses it; neither: it comes to no instruction.
 Boundaries::Answer Boundaries::begins(std::uint32_t at) {
   constexpr unsigned kFar = 63;
-  constexpr std::uint8_t kNowhere = 0, kThere = 1, kPast = 2;
   if (at == known_) return Answer::kYes;
   const bool near = at > known_ && at - known_ <= kFar;
   const unsigned far = near ? at - known_ : at < kFar ? at : kFar;
   const bool plenty = code_.size() - at >= kReach;
-  std::uint8_t leads[kLongest + 1 + kFar + 1];  // by how far before `at`, from kLongest bytes behind it on
-  std::memset(leads, kPast, kLongest);
-  leads[kLongest] = kThere;
-  std::uint64_t there = 0, past = 0;  // the last ones, nearest to `at` highest
+  std::uint64_t there = 1, past = ((std::uint64_t{1} << kLongest) - 1) & ~there;
   Answer answer = Answer::kOpen;
   for (unsigned back = 1; back <= far; ++back) {
     const std::uint32_t here = at - back;
     const unsigned size = plenty ? quick_length(code_.u8() + here)
                                  : instruction_length(ByteView(code_.data() + here, code_.size() - here));
-    std::uint8_t* const mine = leads + kLongest + back;
-    *mine = kNowhere;  // no instruction: code does not run through here
-    *mine = *(mine - size);
-    there = there << 1 | (*mine == kThere ? 1 : 0);
-    past = past << 1 | (*mine == kPast ? 1 : 0);
+    there <<= 1;
+    past <<= 1;
+    there |= there >> size & 1;  // no instruction has no size, and bit 0 is not set yet
+    past |= past >> size & 1;
     if (back < kLongest) continue;
     // Whatever came before, an instruction begins at one of the last kLongest bytes looked at.
     constexpr std::uint64_t kWindow = (std::uint64_t{1} << kLongest) - 1;
@@ -262,8 +259,8 @@ Boundaries::Answer Boundaries::begins(std::uint32_t at) {
     }
   }
   if (near && answer == Answer::kOpen) {
-    if (leads[kLongest + far] == kPast) return Answer::kNo;
-    if (leads[kLongest + far] == kThere) answer = Answer::kYes;
+    if ((past & 1) != 0) return Answer::kNo;
+    if ((there & 1) != 0) answer = Answer::kYes;
   }
   if (answer == Answer::kYes) known_ = at;
   return answer;

@@ -132,9 +132,9 @@ class Lowering {
     const auto add = [&](std::uint32_t rva) {
       if (rva <= entry_.begin || rva >= entry_.end) return;
       // Most come in descending order, each once.
-      std::size_t at = 0;
-      while (at < boundary_count_ && boundaries_[at] > rva) ++at;
-      if (at < boundary_count_ && boundaries_[at] == rva) return;
+      std::size_t at = boundary_count_;
+      while (at > 0 && boundaries_[at - 1] < rva) --at;
+      if (at > 0 && boundaries_[at - 1] == rva) return;
       if (boundary_count_ == kMaxBoundaries) {
         all = false;
         return;
@@ -304,15 +304,18 @@ class Lowering {
 
   // ---- epilogues ----------------------------------------------------------------------------------------------
 
-  // From one of its instructions on.
+  // From one of its instructions on: everything counts from the CFA, which is behind the return.
   static void row_of_step(const EpilogueMatch& match, unsigned step, Row& row) {
     const bool releases = step == 0 && match.release != EpilogueMatch::Release::kNone;
     row.start();
     if (releases && match.release == EpilogueMatch::Release::kLea) row.base = match.base;
-    row.offset = releases ? match.displacement : 0;
-    for (unsigned i = match.steps[step].pops; i < match.pop_count; ++i, row.offset += 8)
-      row.save(dwarf_number(match.pops[i]), row.base, row.offset);
-    row.finish(match.return_pops);
+    const unsigned first_pop = match.steps[step].pops;
+    std::int64_t below = std::int64_t{8} * (match.pop_count - first_pop) + 8 + match.return_pops;  // the CFA
+    row.offset = (releases ? match.displacement : 0) + below;
+    (void)row.narrow(row.offset);
+    row.return_address = RegisterRule::at_cfa(-8 - match.return_pops);
+    for (unsigned i = first_pop; i < match.pop_count; ++i, below -= 8)
+      row.save_at_cfa(dwarf_number(match.pops[i]), -below);
   }
 
   // Looks for the exits and from each one back. Bytes of other instructions may look like one; then rows are made for
@@ -440,6 +443,11 @@ class Lowering {
     const std::uint32_t exit = offset(match.step_count - 1U);
     const ByteView rest(code_.data() + exit, code_.size() - exit);
     const std::uint32_t exit_size = certain ? std::max(1U, instruction_length(rest)) : 1;
+    // What has still to be popped behind so many pops, by DWARF number.
+    std::uint64_t unpopped[sizeof match.pops + 1];
+    unpopped[match.pop_count] = 0;
+    for (unsigned i = match.pop_count; i-- > 0;)
+      unpopped[i] = unpopped[i + 1] | std::uint64_t{1} << dwarf_number(match.pops[i]);
     bool follows = false;  // the row of the step before is the last one written
     for (unsigned step = 0; step < match.step_count && offset(step) < length_; ++step) {
       const bool last = step + 1U == match.step_count;
@@ -453,10 +461,9 @@ class Lowering {
         continue;
       }
       if (follows) {
-        std::uint64_t saved = 0;
         const unsigned first_pop = match.steps[step].pops;
-        for (unsigned i = first_pop; i < match.pop_count; ++i) saved |= std::uint64_t{1} << dwarf_number(match.pops[i]);
-        writer_.add_next(end, std::int64_t{8} * (match.pop_count - first_pop) + 8 + match.return_pops, saved);
+        writer_.add_next(end, std::int64_t{8} * (match.pop_count - first_pop) + 8 + match.return_pops,
+                         unpopped[first_pop]);
       } else {
         prologue_rows(begin);
         row_of_step(match, step, step_row_);

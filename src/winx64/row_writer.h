@@ -98,6 +98,7 @@ class RowWriter {
     out_.begin = begin;
     out_.end = end;
     row_ = row;
+    keep_unsaved();
   }
   // The row behind the last one, up to `end`: the CFA is at rsp + `offset`, and the registers without a bit in `saved`
   // are back. Where the others stand does not change: they are given from the CFA.
@@ -113,6 +114,7 @@ class RowWriter {
     row_.base = kRsp;
     row_.offset = offset;
     row_.saved = saved;
+    keep_unsaved();
   }
   void flush() {
     if (!open_) return;
@@ -123,18 +125,22 @@ class RowWriter {
     out_.return_address = row_.return_address;
     out_.signal_frame = row_.machine_frame;
     out_.registers.clear();
-    constexpr std::uint64_t kAlways = std::uint64_t{1} << 4 | std::uint64_t{1} << 5;  // rsi, rdi
     for (std::uint64_t rest = row_.saved | kAlways; rest != 0; rest &= rest - 1) {
       const auto reg = static_cast<RegisterNumber>(std::countr_zero(rest));
-      if (row_.saves(reg))
-        out_.registers.append(reg, row_.saved_at[reg]);
-      else
-        out_.registers.append(reg, RegisterRule::same_value());
+      out_.registers.append(reg, row_.saved_at[reg]);
     }
     sink_(out_);
   }
 
  private:
+  // Registers that calls preserve, unlike those of System V: rows say so where they are not saved, too.
+  static constexpr std::uint64_t kAlways = std::uint64_t{1} << 4 | std::uint64_t{1} << 5;  // rsi, rdi
+
+  void keep_unsaved() {
+    for (const unsigned reg : {4U, 5U})
+      if (!row_.saves(reg)) row_.saved_at[reg] = RegisterRule::same_value();
+  }
+
   RowSink sink_;
   bool open_ = false;
   Row row_;

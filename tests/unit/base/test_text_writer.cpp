@@ -1,0 +1,60 @@
+// TextWriter: whatever the way a piece is written in, and wherever the buffer ends, the bytes are those of the pieces.
+#include "base/text_writer.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <string_view>
+
+namespace windlass {
+namespace {
+
+constexpr std::size_t kBuffer = std::size_t{1} << 18;  // bytes the writer keeps: pieces cross its end at every offset
+
+// Each way of writing a piece, and what it writes.
+constexpr int kWays = 6;
+std::string write(TextWriter& out, int way, char first, std::size_t size) {
+  char piece[TextWriter::kCaptured];
+  for (std::size_t i = 0; i < sizeof piece; ++i) piece[i] = static_cast<char>(first + i % 13);
+  const std::string_view text(piece, size);
+  switch (way) {
+    case 0: out.text("  literal="); return "  literal=";
+    case 1: out.short_text(piece, size); return std::string(text);
+    case 2: out.text(text); return std::string(text);
+    case 3: out.character(first); return {first};
+    case 4: out.decimal(std::uint64_t{1} << size % 64); return std::to_string(std::uint64_t{1} << size % 64);
+    default: EXPECT_EQ(out.capture([&] { out.text(text); }), text); return std::string(text);
+  }
+}
+
+TEST(TextWriter, WritesEveryPieceOnceWhereverTheBufferEnds) {
+  const std::string filler(kBuffer, '.');
+  for (int way = 0; way < kWays; ++way) {
+    for (std::size_t left = 0; left <= 2 * TextWriter::kCaptured; ++left) {
+      std::string written, expected(filler, left);
+      {
+        TextWriter out(&written);
+        out.text(expected);
+        for (std::size_t size = 0; size <= TextWriter::kCaptured; ++size)
+          expected += write(out, way, static_cast<char>('a' + size % 13), size);
+        out.text(filler);
+      }
+      ASSERT_TRUE(written == expected + filler) << "way " << way << ", " << left << " bytes left";
+    }
+  }
+}
+
+TEST(TextWriter, WritesTextsLongerThanItsBuffer) {
+  const std::string longer(2 * kBuffer + 5, 'x');
+  std::string written;
+  {
+    TextWriter out(&written);
+    out.text("before ");
+    out.text(longer);
+    out.text(" behind");
+  }
+  EXPECT_TRUE(written == "before " + longer + " behind");
+}
+
+}  // namespace
+}  // namespace windlass
