@@ -172,6 +172,12 @@ Expected<std::uint64_t> find_dynamic_symbol(const Memory& memory, std::uint64_t 
   return found->address;
 }
 
+Expected<std::uint64_t> find_image_defining(const Memory& memory, std::uint64_t base, std::string_view name) {
+  const auto found = find_dynamic_symbol(memory, base, name);
+  if (!found) return found;
+  return base;
+}
+
 Expected<ThreadLocalSymbol> find_thread_local(const Memory& memory, std::uint64_t base, std::string_view name) {
   Tables tables;
   const auto found = find_symbol(memory, base, name, tables);

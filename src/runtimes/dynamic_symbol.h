@@ -23,6 +23,10 @@ struct DynamicSymbol {
 [[nodiscard]] Expected<std::uint64_t> find_dynamic_symbol(const Memory& memory, std::uint64_t base,
                                                           std::string_view name);
 
+// `base` where the image there defines it.
+[[nodiscard]] Expected<std::uint64_t> find_image_defining(const Memory& memory, std::uint64_t base,
+                                                          std::string_view name);
+
 // A thread-local variable that the image defines, and finds by its module's number: each thread has its own in the
 // module's storage. Drepper, "ELF Handling For Thread-Local Storage", general dynamic model.
 struct ThreadLocalSymbol {

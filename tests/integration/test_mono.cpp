@@ -14,6 +14,7 @@
 #include "runtimes/mono/find.h"
 #include "support/find_in_images.h"
 #include "support/flipping_memory.h"
+#include "support/methods_of.h"
 #include "support/privilege.h"
 #include "support/runtime_program.h"
 #include "support/step_judge.h"
@@ -142,15 +143,7 @@ TEST_F(MonoStacks, BearMemoryThatLies) {
     std::size_t found = 0;
     for (const auto& map : maps) {
       if (!map.executable || map.has_file()) continue;
-      for (std::uint64_t pc = map.begin; pc < map.end; pc += 997) {
-        const auto method = runtime->method_at(pc);
-        if (!method) continue;
-        ++found;
-        ASSERT_TRUE((*method)->contains(pc));
-        FrameRow row;
-        const bool described = (*method)->row_at(pc, row).has_value();
-        ASSERT_TRUE(!described || (row.begin <= pc && pc < row.end));
-      }
+      found += test::methods_of(*runtime, map.begin, map.end, 997);
     }
     EXPECT_TRUE(odds != 0 || found > 10) << found;
   }

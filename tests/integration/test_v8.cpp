@@ -16,6 +16,7 @@
 #include "runtimes/v8/find.h"
 #include "support/find_in_images.h"
 #include "support/flipping_memory.h"
+#include "support/methods_of.h"
 #include "support/privilege.h"
 #include "support/run_command.h"
 
@@ -106,25 +107,19 @@ TEST(V8, MemoryThatLiesIsBorne) {
       std::size_t found = 0, named = 0;
       for (const auto& map : maps) {
         if (!map.executable || map.has_file()) continue;
-        for (std::uint64_t pc = map.begin + 1; pc < std::min(map.end, map.begin + (1U << 20)); pc += 999) {
-          const auto method = runtime->method_at(pc);
-          if (!method) continue;
-          ++found;
-          ASSERT_TRUE((*method)->contains(pc));
-          FrameRow row;
-          const bool described = (*method)->row_at(pc, row).has_value();
-          ASSERT_TRUE(!described || (row.begin <= pc && pc < row.end));
+        const std::uint64_t end = std::min(map.end, map.begin + (1U << 20));
+        found += test::methods_of(*runtime, map.begin + 1, end, 999, [&](const auto& method, std::uint64_t pc) {
           std::vector<source::NamedFunction> functions;
-          runtime->functions_at(**method, pc, functions);
+          runtime->functions_at(method, pc, functions);
           named += !functions.empty() && !functions.back().file.empty() ? 1 : 0;
-          (void)runtime->is_still(**method);
+          (void)runtime->is_still(method);
           Registers frame(Architecture::kX86_64);  // whose slots are code
           frame.set_pc(CodeAddress::instruction(pc));
           frame.set_sp(map.begin);
           frame.set(6, pc / 8 * 8);
-          if (const auto function = runtime->frame_function(**method, pc, frame, *memory))
+          if (const auto function = runtime->frame_function(method, pc, frame, *memory))
             (void)runtime->name_of(*function);
-        }
+        });
       }
       if (odds == 0) {
         EXPECT_GT(found, 10U);

@@ -16,7 +16,8 @@ namespace windlass::test {
 
 class ChildProgram {
  public:
-  // `words`: the program's path and its arguments. What it writes to `descriptor` goes to the file `output`.
+  // `words`: the program's path and its arguments. What it writes to `descriptor` goes to the file `output`; it has no
+  // input, whatever the test has.
   ChildProgram(std::vector<std::string> words, std::string output, int descriptor,
                const std::vector<std::pair<std::string, std::string>>& environment = {})
       : output_(std::move(output)) {
@@ -27,6 +28,8 @@ class ChildProgram {
     std::vector<char*> raw;
     for (std::string& word : words) raw.push_back(word.data());
     raw.push_back(nullptr);
+    const int none = ::open("/dev/null", O_RDONLY);
+    if (none < 0 || ::dup2(none, STDIN_FILENO) < 0) ::_exit(2);
     const int file = ::open(output_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
     if (file < 0 || ::dup2(file, descriptor) < 0) ::_exit(2);
     ::execv(raw[0], raw.data());

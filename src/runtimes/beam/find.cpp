@@ -70,9 +70,7 @@ class Beam final : public Runtime {
 }  // namespace
 
 Expected<std::uint64_t> find_exports(const Memory& memory, std::uint64_t base) {
-  const auto found = find_dynamic_symbol(memory, base, "etp_beamasm");
-  if (!found) return found;
-  return base;
+  return find_image_defining(memory, base, "etp_beamasm");
 }
 
 std::unique_ptr<Runtime> open(std::shared_ptr<const Memory> memory, std::uint64_t image) {

@@ -150,9 +150,7 @@ class HotSpot final : public Runtime {
 }  // namespace
 
 Expected<std::uint64_t> find_tables(const Memory& memory, std::uint64_t base) {
-  const auto found = find_dynamic_symbol(memory, base, "gHotSpotVMStructs");
-  if (!found) return found;
-  return base;
+  return find_image_defining(memory, base, "gHotSpotVMStructs");
 }
 
 std::unique_ptr<Runtime> open(std::shared_ptr<const Memory> memory, std::uint64_t image) {

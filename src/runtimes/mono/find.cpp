@@ -58,9 +58,7 @@ class Mono final : public Runtime {
 }  // namespace
 
 Expected<std::uint64_t> find_exports(const Memory& memory, std::uint64_t base) {
-  const auto found = find_dynamic_symbol(memory, base, "mono_jit_info_get_code_start");
-  if (!found) return found;
-  return base;
+  return find_image_defining(memory, base, "mono_jit_info_get_code_start");
 }
 
 std::unique_ptr<Runtime> open(std::shared_ptr<const Memory> memory, std::uint64_t image) {

@@ -182,9 +182,7 @@ class V8 final : public Runtime {
 }  // namespace
 
 Expected<std::uint64_t> find_metadata(const Memory& memory, std::uint64_t base) {
-  const auto found = find_dynamic_symbol(memory, base, "v8dbg_SmiTagMask");
-  if (!found) return found;
-  return base;
+  return find_image_defining(memory, base, "v8dbg_SmiTagMask");
 }
 
 std::unique_ptr<Runtime> open(std::shared_ptr<const Memory> memory, std::uint64_t image,

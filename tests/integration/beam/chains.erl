@@ -31,14 +31,15 @@ bottom(Binary) ->
     {current_stacktrace, Stack} = process_info(self(), current_stacktrace),
     [io:format("~w:~w/~w~n", [M, F, A]) || {M, F, A, _} <- Stack],
     io:format("READY~n"),
-    hold(Binary, 1 bsl 50) + 1.
+    hold({Binary, 1 bsl 60000 - 1}, 1 bsl 50) + 1.
 
 %% Does return, as far as the compiler knows: else its callers would leave it their frames.
 hold(_, 0) -> 0;
-hold(Binary, Left) ->
+hold({Binary, Big}, Left) ->
     put(hash, erlang:md5(Binary)),
+    put(product, Big * Big),  % long for its share of a time slice, between two of which the scheduler does other things
     _ = fibonacci(10),
-    hold(Binary, Left - 1).
+    hold({Binary, Big}, Left - 1).
 
 fibonacci(N) when N < 2 -> N;
 fibonacci(N) -> fibonacci(N - 1) + fibonacci(N - 2).
