@@ -1,6 +1,8 @@
 // One function a subcommand: it adds itself to the application, and when it is the one chosen, runs and sets `status`.
 #pragma once
 
+#include <cstddef>
+
 namespace CLI {
 class App;
 }
@@ -14,6 +16,9 @@ enum ExitStatus : int {
   kUsage = 2,
   kRefused = 3,  // the operating system refused; the message says the way out
 };
+
+// What an option that counts may be at most: the parser takes -1 for the largest number there is.
+inline constexpr std::size_t kMostNumber = 1'000'000'000;
 
 void register_dump(CLI::App& app, int& status);
 void register_rows(CLI::App& app, int& status);

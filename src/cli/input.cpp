@@ -31,20 +31,8 @@ void print_error(TextWriter& out, const Error& error, bool json) {
   }
 }
 
-int refused(const std::string& file, const Error& error) {
+void complain(const std::string& file, const Error& error) {
   std::fprintf(stderr, "windlass: %s: %s\n", file.c_str(), error.text().c_str());
-  return kRefused;
-}
-
-// Returns whether there was anything to list, if only what is wrong.
-bool list_bytes(ByteView file, Lister list, TextWriter& out, source::ErrorSink report, bool json) {
-  const auto source = source::open_source(file, image::PeLayout::kFile);
-  if (!source) {
-    report(source.error());
-    return true;
-  }
-  for (const Error& problem : (*source)->problems()) report(problem);
-  return list(**source, out, report, json);
 }
 
 }  // namespace
@@ -52,7 +40,10 @@ bool list_bytes(ByteView file, Lister list, TextWriter& out, source::ErrorSink r
 int list_file(const ListingOptions& options, Lister list) {
   std::signal(SIGPIPE, SIG_IGN);  // a reader that leaves shows as EPIPE
   const auto file = image::MappedFile::open(options.file);
-  if (!file) return refused(options.file, file.error());
+  if (!file) {
+    complain(options.file, file.error());
+    return kRefused;
+  }
   int status = kDone;
   int write_error = 0;
   {
@@ -61,8 +52,17 @@ int list_file(const ListingOptions& options, Lister list) {
       status = kFoundWrong;
       print_error(out, error, options.json);
     };
-    const bool listed = list_bytes(file->bytes(), list, out, report, options.json);
-    if (!listed && status == kDone) std::fprintf(stderr, "windlass: %s: no unwind information\n", options.file.c_str());
+    const auto source = source::open_source(file->bytes(), image::PeLayout::kFile);
+    if (source) {
+      for (const Error& problem : (*source)->problems()) report(problem);
+      if (!list(**source, out, report, options.json) && status == kDone)
+        std::fprintf(stderr, "windlass: %s: no unwind information\n", options.file.c_str());
+    } else if (options.json) {
+      report(source.error());
+    } else {
+      complain(options.file, source.error());
+      status = kFoundWrong;
+    }
     out.flush();
     write_error = out.failed();
   }

@@ -1,4 +1,5 @@
 // windlass: the command. Each subcommand lives in its own file.
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -16,6 +17,13 @@ bool names_no_command(int argc, char** argv) {
   return argc > 2 && std::string_view(argv[1]) == "record" && std::string_view(argv[argc - 1]) == "--";
 }
 
+// The parser takes a word that is no subcommand for a missing one.
+const char* unknown_subcommand(const CLI::App& app, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return nullptr;
+  const auto is_it = [argv](const CLI::App* command) { return command->check_name(argv[1]); };
+  return std::ranges::any_of(app.get_subcommands({}), is_it) ? nullptr : argv[1];
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -30,6 +38,10 @@ int main(int argc, char** argv) {
   windlass::cli::register_walk(app, status);
   windlass::cli::register_doctor(app, status);
   windlass::cli::register_emit(app, status);
+  if (const char* word = unknown_subcommand(app, argc, argv)) {
+    std::fprintf(stderr, "windlass: there is no subcommand '%s'; windlass --help lists them\n", word);
+    return windlass::cli::kUsage;
+  }
   if (names_no_command(argc, argv)) {
     std::fprintf(stderr, "windlass record: no command stands behind --; -a records the whole machine\n");
     return windlass::cli::kUsage;

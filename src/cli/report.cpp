@@ -89,8 +89,12 @@ void register_report(CLI::App& app, int& status) {
   forms->add_flag("--speedscope", options->speedscope, "speedscope's JSON");
   forms->add_flag("--json", options->json, "functions, locations and samples, one JSON object a line");
   forms->require_option(0, 1);
-  command->add_option("--functions", options->functions, "rows of the function table")->capture_default_str();
-  command->add_option("--tree-lines", options->tree_lines, "lines of the call tree, about")->capture_default_str();
+  command->add_option("--functions", options->functions, "rows of the function table")
+      ->capture_default_str()
+      ->check(CLI::Range(std::size_t{0}, kMostNumber));
+  command->add_option("--tree-lines", options->tree_lines, "lines of the call tree, about")
+      ->capture_default_str()
+      ->check(CLI::Range(std::size_t{0}, kMostNumber));
   command->callback([options, &status] { status = run(*options); });
 }
 

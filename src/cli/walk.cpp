@@ -139,7 +139,8 @@ void register_walk(CLI::App& app, int& status) {
   CLI::App* command = app.add_subcommand("walk", "Every thread's call stack: of a process, a core file or a minidump");
   auto* target = command->add_option_group("target", "what to look at");
   target->add_option("TARGET", options->what, "a process id, a core file or a minidump");
-  target->add_option("-p,--pid", options->pid, "a process id")->check(CLI::PositiveNumber);
+  target->add_option("-p,--pid", options->pid, "a process id")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{INT32_MAX}));
   target->add_option("--core", options->core, "a core file");
   target->require_option(1);
   command->add_option("-e,--core-exe,--executable", options->files.executable,
@@ -147,11 +148,13 @@ void register_walk(CLI::App& app, int& status) {
   command->add_option("--sysroot", options->files.sysroot, "where the files of a dump are found, before /");
   command->add_option("--debug-dir", options->debug_directory,
                       "searched for .build-id/xx/yyyy.debug, before /usr/lib/debug");
-  command->add_option("--max-frames", options->max_frames, "frames of one thread at most")->capture_default_str();
+  command->add_option("--max-frames", options->max_frames, "frames of one thread at most")
+      ->capture_default_str()
+      ->check(CLI::Range(std::size_t{1}, kMostNumber));
   command
       ->add_option("--repeat", options->output.repeat, "walk a process so many times; it is stopped for each walk only")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(std::size_t{1}, kMostNumber))
       ->type_name("N");
   add_duration(*command, "--interval", options->interval, "between two walks, as 2, 2s, 500ms or 1m [100ms]");
   command->add_flag("-l,--lines", options->output.lines, "file and line of each frame");

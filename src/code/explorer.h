@@ -119,26 +119,39 @@ class VisitedSet {
   }
   // False if it was there, or the set is full.
   bool insert(std::uint64_t address) {
-    const std::uint64_t key = std::uint64_t{generation_} << 48 | (address & 0xffff'ffff'ffff);
-    for (std::uint64_t hash = address * 0x9e37'79b9'7f4a'7c15 >> 51;; hash = (hash + 1) % kSize) {
-      if (entries_[hash] == key) return false;
-      if (entries_[hash] >> 48 == generation_) continue;
+    const std::uint64_t key = key_of(address);
+    for (std::uint64_t place = place_of(address);; place = (place + 1) % kSize) {
+      if (entries_[place] == key) return false;
+      if (entries_[place] >> 48 == generation_) continue;
       if (count_ >= kMost) return false;
       ++count_;
-      entries_[hash] = key;
+      entries_[place] = key;
       return true;
     }
   }
   [[nodiscard]] bool full() const { return count_ >= kMost; }
+  [[nodiscard]] bool contains(std::uint64_t address) const {
+    const std::uint64_t key = key_of(address);
+    for (std::uint64_t place = place_of(address);; place = (place + 1) % kSize) {
+      if (entries_[place] == key) return true;
+      if (entries_[place] >> 48 != generation_) return false;
+    }
+  }
 
  private:
   static constexpr unsigned kSize = 8192;
+  [[nodiscard]] std::uint64_t key_of(std::uint64_t address) const {
+    return std::uint64_t{generation_} << 48 | (address & 0xffff'ffff'ffff);
+  }
+  static std::uint64_t place_of(std::uint64_t address) { return address * 0x9e37'79b9'7f4a'7c15 >> 51; }
   std::uint64_t entries_[kSize] = {};
   unsigned count_ = 0;
   std::uint16_t generation_ = 0;
 };
 
-// Paths still to follow. Fixed room: where it is full, the way behind most calls is given up.
+// Paths still to follow. Fixed room: where it is full, those go that another path has come by meanwhile (in code of
+// many small branches nearly all of them, and the way out may be the one that finds no room); then the way behind most
+// calls is given up.
 template <typename Machine>
 class PathList {
  public:
@@ -148,7 +161,8 @@ class PathList {
     order_ = 0;
   }
   [[nodiscard]] bool empty() const { return count_ == 0; }
-  void add(const Path<Machine>& path) {
+  void add(const Path<Machine>& path, const VisitedSet& visited) {
+    if (count_ == kMost) drop(visited);
     unsigned place = count_;
     if (count_ < kMost) {
       ++count_;
@@ -170,6 +184,15 @@ class PathList {
   [[nodiscard]] unsigned fewest_calls() const { return paths_[next()].calls; }
 
  private:
+  void drop(const VisitedSet& visited) {
+    unsigned kept = 0;
+    for (unsigned i = 0; i < count_; ++i) {
+      if (visited.contains(paths_[i].pc) && !paths_[i].after_call) continue;
+      if (kept != i) paths_[kept] = paths_[i];
+      ++kept;
+    }
+    count_ = kept;
+  }
   [[nodiscard]] unsigned next() const {
     unsigned best = 0;
     for (unsigned i = 1; i < count_; ++i)

@@ -301,7 +301,7 @@ void Search<Machine>::table(const Value& targets) {
     if (target - at + kNear > 2 * kNear || source.kind(target) == CodeKind::kNoCode) return;
     if (target == last) continue;
     last = path.pc = target;
-    work_.paths.add(path);
+    work_.paths.add(path, work_.visited);
   }
 }
 
@@ -346,7 +346,7 @@ void Search<Machine>::follow_out(const CodeSource& source, CodeAddress at, unsig
         if (starts_function(path.pc)) break;
         if (after_call && path.calls < kDoubtful) {
           path.calls = static_cast<std::uint16_t>(path.calls + kDoubtful);
-          work_.paths.add(path);
+          work_.paths.add(path, work_.visited);
           break;
         }
         continue;
@@ -361,7 +361,7 @@ void Search<Machine>::follow_out(const CodeSource& source, CodeAddress at, unsig
         if (flow.kind == Flow::kBranch) {
           const std::uint64_t next = path.pc;
           path.pc = flow.target;
-          work_.paths.add(path);
+          work_.paths.add(path, work_.visited);
           path.pc = next;
           if (flow.value.known()) path.state[Registers::sp_number(kArchitecture)] = flow.value;
         } else {
@@ -374,7 +374,7 @@ void Search<Machine>::follow_out(const CodeSource& source, CodeAddress at, unsig
         pass_call(flow.target);
         path.after_call = true;
         if (!work_.paths.empty() && work_.paths.fewest_calls() < path.calls) {
-          work_.paths.add(path);
+          work_.paths.add(path, work_.visited);
           break;
         }
         continue;
@@ -501,7 +501,7 @@ bool Search<Machine>::in(const CodeSource& source, std::uint64_t start, CodeAddr
         // The way may go on at the address behind, or there may be none: then it is only this return address's.
         if (path.pc == pc.value() && pc.is_return_address()) continue;
         if (!work_.paths.empty() && work_.paths.fewest_calls() < path.calls) {
-          work_.paths.add(path);
+          work_.paths.add(path, work_.visited);
           break;
         }
         continue;
@@ -511,7 +511,7 @@ bool Search<Machine>::in(const CodeSource& source, std::uint64_t start, CodeAddr
         const std::uint64_t next = path.pc;
         if (!starts_function(flow.target)) {
           path.pc = flow.target;
-          work_.paths.add(path);
+          work_.paths.add(path, work_.visited);
         }
         path.pc = next;
         if (flow.value.known()) path.state[Registers::sp_number(kArchitecture)] = flow.value;

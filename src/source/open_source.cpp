@@ -1,10 +1,16 @@
 // The readers of images, all of them: alone, so that who reads no files can do without (src/dropin/no_files.cpp).
+#include <cstdint>
+
 #include "source/unwind_source.h"
 
 namespace windlass::source {
 
 Expected<std::unique_ptr<UnwindSource>> open_source(ByteView bytes, image::PeLayout layout) {
-  return image::PeImage::sniff(bytes) ? open_pe_source(bytes, layout) : open_elf_source(bytes);
+  if (image::PeImage::sniff(bytes)) return open_pe_source(bytes, layout);
+  constexpr std::uint32_t kElfMagic = 0x464c457f;  // "\177ELF"
+  const auto magic = bytes.at<std::uint32_t>(0);
+  if (!magic || *magic != kElfMagic) return fail(ErrorCode::kMalformed, "neither an ELF nor a PE file", bytes.origin());
+  return open_elf_source(bytes);
 }
 
 std::unique_ptr<UnwindSource> make_source(ByteView bytes, image::PeLayout layout) {

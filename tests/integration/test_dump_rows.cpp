@@ -315,6 +315,10 @@ TEST(ExitStatus, WrongInputIsNamedInItsPlaceAndTheRestIsRead) {
   ASSERT_EQ(errors.size(), 1u);
   EXPECT_TRUE(errors[0].at("error").is_string());
   EXPECT_EQ(errors[0].at("offset"), 0);
+  // For people it stands where it is seen though the listing goes into a file, and says of which file it is.
+  const auto unreadable = shell(WINDLASS_COMMAND " rows /etc/passwd 2>&1 >/dev/null");
+  EXPECT_EQ(unreadable.status, 1);
+  EXPECT_NE(unreadable.out.find("/etc/passwd: 0x0: neither an ELF nor a PE file"), std::string::npos) << unreadable.out;
 
   // The version of the second CIE spoiled: its FDE is lost, the others are not.
   std::ifstream in(fixture("directives.so"), std::ios::binary);

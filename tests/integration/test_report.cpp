@@ -73,6 +73,7 @@ TEST_F(ReportCommand, WhatIsWrongAndWhoseFaultItIs) {
   EXPECT_EQ(run(report_ + directory_ + "/none").status, 3);
   EXPECT_EQ(run(report_ + "--html --json " + file_).status, 2);
   EXPECT_EQ(run(report_).status, 2);
+  EXPECT_EQ(run(report_ + "--functions -1 " + file_).status, 2);
   const auto cut = run("head -c 3000 " + file_ + " | " + report_ + "-");
   EXPECT_EQ(cut.status, 1);
   EXPECT_NE(cut.output.find("ends early"), std::string::npos) << cut.output;

@@ -321,6 +321,15 @@ TEST_F(WalkCommand, AMinidump) {
   }
 }
 
+// It may not be traced, but no right is missing.
+TEST_F(WalkCommand, AThreadOfTheKernel) {
+  const auto found = run("ps -o pid= --ppid 2 2>/dev/null | head -n 1 | tr -d ' \\n'");
+  if (found.output.empty()) GTEST_SKIP() << "SKIPPED: no thread of the kernel is to be seen";
+  const auto walked = run(kWalk + found.output + " 2>&1");
+  EXPECT_EQ(walked.status, 3);
+  EXPECT_NE(walked.output.find("a thread of the kernel has no user stack"), std::string::npos) << walked.output;
+}
+
 TEST_F(WalkCommand, ExitStatuses) {
   EXPECT_EQ(run(kWalk + "2147483646 2>&1").status, 3);
   EXPECT_EQ(run(kWalk + "/no/such/file 2>&1").status, 3);
@@ -329,6 +338,10 @@ TEST_F(WalkCommand, ExitStatuses) {
   EXPECT_EQ(run(kWalk + "2>&1").status, 2);
   EXPECT_EQ(run(kWalk + "--no-such-option 1 2>&1").status, 2);
   EXPECT_EQ(run(kWalk + "1 --repeat 0 2>&1").status, 2);
+  EXPECT_EQ(run(kWalk + "1 --max-frames -1 2>&1").status, 2);
+  const auto unknown = run(WINDLASS_COMMAND " wlak 1 2>&1");
+  EXPECT_EQ(unknown.status, 2);
+  EXPECT_NE(unknown.output.find("no subcommand 'wlak'"), std::string::npos) << unknown.output;
   EXPECT_EQ(run(kWalk + "1 --repeat 2 --interval 5parsecs 2>&1").status, 2);
   const auto truncated = run("printf 'MDMP\\223\\247\\0\\0' > /tmp/windlass-short; " + kWalk +
                              "/tmp/windlass-short 2>&1; s=$?; rm /tmp/windlass-short; exit $s");

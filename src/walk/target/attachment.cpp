@@ -47,6 +47,19 @@ bool is_dead(pid_t pid, pid_t thread) {
   return state.empty() || state[0] == 'Z' || state[0] == 'X';
 }
 
+// The kernel's flags of a process (PF_*, include/linux/sched.h) are the seventh number behind the state, which follows
+// the name in parentheses (proc(5)).
+bool is_kernel_thread(pid_t pid) {
+  constexpr unsigned kKernelThread = 0x0020'0000;
+  const std::string text = process::read_proc_file(fmt::format("/proc/{}/stat", pid));
+  std::size_t at = text.rfind(')');
+  for (int field = 0; field < 7 && at != std::string::npos; ++field) at = text.find(' ', at + 1);
+  if (at == std::string::npos) return false;
+  unsigned flags = 0;
+  std::from_chars(text.data() + at + 1, text.data() + text.size(), flags);
+  return (flags & kKernelThread) != 0;
+}
+
 // /proc/PID/task/TID/syscall: "NR ARG1..ARG6 SP PC", or "-1 SP PC" outside a call, or "running".
 std::optional<Registers> waiting_registers(pid_t pid, pid_t thread, Architecture architecture) {
   const std::string text = process::read_proc_file(fmt::format("/proc/{}/task/{}/syscall", pid, thread));
@@ -160,6 +173,9 @@ Expected<bool> Attachment::seize_new() {
     if (::ptrace(PTRACE_SEIZE, id, nullptr, nullptr) != 0) {
       const int error = errno;
       if (error == ESRCH || is_dead(pid_, id)) continue;  // ended meanwhile, or a main thread that ended before others
+      if (is_kernel_thread(pid_))
+        return fail(ErrorCode::kUnsupported, "a thread of the kernel has no user stack",
+                    static_cast<std::uint64_t>(pid_));
       const pid_t tracer = other_tracer(pid_, id);
       return system_error(tracer != 0 ? "process is traced already" : "may not trace the process",
                           static_cast<std::uint64_t>(tracer), error);

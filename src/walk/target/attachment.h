@@ -31,7 +31,8 @@ class Attachment {
 
   // Stops all threads, those too that are born meanwhile; whoever is stopped goes on first. Errors: kSystem with errno;
   // EPERM with the id of another tracer, if there is one, as `where`. kUnsupported where a thread runs code of another
-  // machine (a 64-bit program in 32-bit code, or another program by now). On an error nothing is left stopped.
+  // machine (a 64-bit program in 32-bit code, or another program by now), and of a thread of the kernel. On an error
+  // nothing is left stopped.
   Expected<void> stop();
   // Lets them go on. For how long the process stood, nanoseconds; 0: it did not.
   std::uint64_t release();

@@ -228,6 +228,19 @@ TEST_F(SynthesisOnAStack, EndlessAndBranchyCodeIsBounded) {
   EXPECT_EQ(step(), kNothing);
 }
 
+// A loop of many small branches, as in decoders: what leads out of it comes behind more of them than there is room for
+// ways to remember.
+TEST_F(SynthesisOnAStack, TheWayOutBehindManySmallBranches) {
+  std::vector<std::uint8_t> loop;
+  for (int i = 0; i < 40; ++i) loop.insert(loop.end(), {0x75, 0x01, 0x90});  // jne over the nop
+  loop.insert(loop.end(), {0x72, 0x02, 0xeb, 0x84, 0xc3});                   // jc out; jmp back; out: ret
+  put(kCode, loop);
+  word(kStack, kReturn);
+  start(kCode, kStack, 0x77);
+  expect_caller(kStack + 8, 0x77);
+  EXPECT_EQ(certainty, Certainty::kCertain);
+}
+
 TEST_F(SynthesisOnAStack, AReturnThatTakesAComputedNumberOfArgumentsOff) {
   // pop r10; lea rsp,[rsp+rax*8]; push r10; ret
   put(kCode, {0x41, 0x5a, 0x48, 0x8d, 0x24, 0xc4, 0x41, 0x52, 0xc3});
