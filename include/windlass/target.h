@@ -63,9 +63,10 @@ struct Target {
   // Stops the process again, one that still stands goes on first, and makes `threads`, `problems`, `notes` and the
   // modules those of now. Modules that are still the same keep all that was read of them: files, unwind information,
   // rows; a file is the same by its place, inode and time of change. Walkers and ModuleInfos of before must be gone. A
-  // thread's name may be up to 16 refreshes old. About 8 system calls a thread, 1 a file and 10 more.
-  // Errors as open_process, and: kSystem (ESRCH) once the process has ended, also when another one got its number;
-  // kUnsupported for dumps. Then nothing is stopped, `threads` is empty, and `space` is not to be read.
+  // thread's name may be up to 16 refreshes old. About 6 system calls a thread, 1 a file, 1 a mapping of code and 20
+  // more; what the last walks read is read at once. Errors as open_process, and: kSystem (ESRCH) once the process has
+  // ended, also when another one got its number; kUnsupported for dumps. Then nothing is stopped, `threads` is empty,
+  // and `space` is not to be read.
   [[nodiscard]] Expected<Refreshed> refresh();
 
   std::shared_ptr<walk::LiveProcess> attachment;        // what keeps a process's threads stopped; null for dumps

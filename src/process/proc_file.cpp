@@ -5,22 +5,33 @@
 #include <charconv>
 #include <cstring>
 
-#include <dirent.h>
 #include <fcntl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+
+#include "process/descriptor.h"
 
 namespace windlass::process {
 
 std::string read_proc_file(const std::string& path, std::size_t limit) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return {};
+  std::string text = read_proc_file(fd, limit);
+  const int error = errno;
+  ::close(fd);
+  errno = error;
+  return text;
+}
+
+std::string read_proc_file(int file, std::size_t limit) {
   constexpr std::size_t kPiece = 16384;
   std::string text;
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return text;
+  (void)::lseek(file, 0, SEEK_SET);
   while (text.size() < limit) {
     const std::size_t had = text.size();
     text.resize(had + kPiece);
     ssize_t got = 0;
-    do got = ::read(fd, text.data() + had, kPiece);
+    do got = ::read(file, text.data() + had, kPiece);
     while (got < 0 && errno == EINTR);
     text.resize(had + static_cast<std::size_t>(got > 0 ? got : 0));
     if (got == 0) break;
@@ -29,9 +40,6 @@ std::string read_proc_file(const std::string& path, std::size_t limit) {
       break;
     }
   }
-  const int error = errno;
-  ::close(fd);
-  errno = error;
   return text;
 }
 
@@ -45,15 +53,29 @@ std::string_view status_field(std::string_view text, std::string_view name) {
 }
 
 std::vector<pid_t> list_ids(const std::string& folder, std::size_t most) {
+  const Descriptor open(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  return list_ids(open.get(), most);
+}
+
+std::vector<pid_t> list_ids(int folder, std::size_t most) {
+  struct Entry {  // linux_dirent64, getdents64(2)
+    std::uint64_t inode;
+    std::int64_t next;
+    std::uint16_t size;
+    std::uint8_t type;
+    char name[1];
+  };
   std::vector<pid_t> ids;
-  DIR* directory = ::opendir(folder.c_str());
-  if (directory == nullptr) return ids;
-  while (const dirent* entry = ::readdir(directory)) {
-    pid_t id = 0;
-    const char* end = entry->d_name + std::strlen(entry->d_name);
-    if (std::from_chars(entry->d_name, end, id).ptr == end && ids.size() < most) ids.push_back(id);
-  }
-  ::closedir(directory);
+  alignas(Entry) char entries[16384];
+  if (::lseek(folder, 0, SEEK_SET) != 0) return ids;
+  for (long got = 0; (got = ::syscall(SYS_getdents64, folder, entries, sizeof entries)) > 0;)
+    for (long at = 0; at < got;) {
+      const auto* entry = reinterpret_cast<const Entry*>(entries + at);
+      const char* end = entry->name + std::strlen(entry->name);
+      pid_t id = 0;
+      if (std::from_chars(entry->name, end, id).ptr == end && ids.size() < most) ids.push_back(id);
+      at += entry->size;
+    }
   return ids;
 }
 

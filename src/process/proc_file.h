@@ -11,6 +11,8 @@ namespace windlass::process {
 
 // Its text; empty if it is empty, or cannot be read: errno says why then. At most `limit` bytes.
 [[nodiscard]] std::string read_proc_file(const std::string& path, std::size_t limit = std::size_t{64} << 20);
+// Of an open one, from its beginning.
+[[nodiscard]] std::string read_proc_file(int file, std::size_t limit = std::size_t{64} << 20);
 
 // The value of the line "NAME:\tVALUE" in the text of a /proc/PID/status; empty: there is none. (A newline in a
 // thread's name, which is the first line, is written as "\n".)
@@ -20,5 +22,7 @@ namespace windlass::process {
 // them; empty if it cannot be read.
 constexpr std::size_t kMostIds = std::size_t{1} << 22;  // PID_MAX_LIMIT (include/linux/threads.h)
 [[nodiscard]] std::vector<pid_t> list_ids(const std::string& folder, std::size_t most = kMostIds);
+// Of an open folder, from its beginning.
+[[nodiscard]] std::vector<pid_t> list_ids(int folder, std::size_t most = kMostIds);
 
 }  // namespace windlass::process

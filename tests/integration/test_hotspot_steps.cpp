@@ -42,6 +42,11 @@ class HotSpotWays {
       return blob(now).address != 0 && !blob(now).is_compiled() && blob(now).begin == blob(before).begin &&
              !judge_.jumps_anywhere(before);
     };
+    // Linkers of method handles take the last argument off the stack, on which the callee's entry then builds.
+    judge.ways.drops_arguments = [this](std::uint64_t before, std::uint64_t now) {
+      const bool in_entry = blob(now).begin == blob(before).begin && is_method_entry(blob(now));
+      return in_entry || (blob(before).kind == Blob::Kind::kLinkers && blob(now).kind == Blob::Kind::kLinkers);
+    };
     judge.ways.is_own_call = [this](std::uint64_t from, std::uint64_t to) {
       return blob(from).kind == Blob::Kind::kCodelet && blob(from).begin == blob(to).begin;
     };
@@ -71,15 +76,19 @@ class HotSpotWays {
     return known->second;
   }
 
+  static bool is_method_entry(const Blob& blob) {
+    return blob.kind == Blob::Kind::kCodelet && blob.name.find("method entry point") != std::string::npos;
+  }
+
   std::optional<StepJudge::Entered> entered(const user_regs_struct& before, const user_regs_struct& now) {
-    if (now.rip - before.rip < 16) return std::nullopt;
+    if (now.rip - before.rip < 16) return moved(before, now);
     const Blob& to = blob(now.rip);
     const Blob& from = blob(before.rip);
     if (to.address == 0 || from.address == 0 || (to.address == from.address && to.begin == from.begin))
       return std::nullopt;
     std::uint64_t top = 0;
     if (!judge_.memory().read(now.rsp, &top, sizeof top)) return std::nullopt;
-    const bool from_adapter = from.kind == Blob::Kind::kAdapter || from.name == "MethodHandles adapters";
+    const bool from_adapter = from.kind == Blob::Kind::kAdapter || from.kind == Blob::Kind::kLinkers;
     StepJudge::Entered entry{{now.rsp, top, now.rsp + 8, test::registers_of(now)}, from_adapter};
     if (to.name == "ExceptionBlob") {
       entry.call.slot -= 8;
@@ -88,16 +97,26 @@ class HotSpotWays {
       return entry;
     }
     constexpr std::uint64_t kMostPadding = 64;  // between a codelet's header and its code
-    if (to.kind == Blob::Kind::kCodelet && to.name.find("method entry point") != std::string::npos &&
-        now.rip - to.begin < kMostPadding) {
+    if (is_method_entry(to) && now.rip - to.begin < kMostPadding) {
       entry.call.sp = now.r13;
       return entry;
     }
-    if (((to.kind == Blob::Kind::kAdapter || to.name == "MethodHandles adapters") &&
-         from.kind == Blob::Kind::kCodelet) ||
-        (to.is_compiled() && from_adapter))
+    if ((to.kind == Blob::Kind::kAdapter && (from.kind == Blob::Kind::kCodelet || from.kind == Blob::Kind::kLinkers)) ||
+        (to.kind == Blob::Kind::kLinkers && from.kind == Blob::Kind::kCodelet) || (to.is_compiled() && from_adapter))
       return entry;
     return std::nullopt;
+  }
+
+  // An adapter that leads from interpreted into compiled code pushes the return address once more, below the arguments:
+  // from there the method will return. One that leads the other way only puts it back.
+  std::optional<StepJudge::Entered> moved(const user_regs_struct& before, const user_regs_struct& now) {
+    const auto& calls = judge_.calls_on(0);
+    std::uint64_t top = 0;
+    if (now.rsp + 8 != before.rsp || judge_.makes_sp(before.rip) || calls.empty() ||
+        blob(now.rip).kind != Blob::Kind::kAdapter || blob(calls.back().before.pc().value()).is_compiled() ||
+        !judge_.memory().read(now.rsp, &top, sizeof top) || top != calls.back().pc)
+      return std::nullopt;
+    return StepJudge::Entered{{now.rsp, top, now.rsp + 8, calls.back().before}, true};
   }
 
   StepJudge& judge_;
@@ -119,15 +138,20 @@ struct Way {
   const char* option;
   const char* seconds;    // that it runs before
   std::size_t functions;  // met at least in a whole run
+  const char* program = "Chains";
 };
 
 class HotSpotSteps : public ::testing::TestWithParam<Way> {};
 
 TEST_P(HotSpotSteps, EveryInstructionOfJavaHasItsCaller) {
-  if (const std::string why = test::make_chains(); !why.empty()) GTEST_SKIP() << why;
+  const bool adapters = GetParam().program == std::string("Adapters");
+  const std::string why = adapters ? test::make_adapters(test::whole() ? 150 : 60, 1) : test::make_chains();
+  if (!why.empty()) GTEST_SKIP() << why;
+  std::vector<std::string> options = {GetParam().option};
+  if (adapters) options.insert(options.end(), test::kAdapterOptions.begin(), test::kAdapterOptions.end());
   for (const std::string& launcher : test::java_launchers()) {
     SCOPED_TRACE(launcher);
-    const test::JavaProgram program(launcher, {GetParam().option}, {"step", GetParam().seconds});
+    const test::JavaProgram program(launcher, options, {"step", GetParam().seconds}, GetParam().program);
     ASSERT_FALSE(program.printed().empty());
     const pid_t thread = main_thread(program.pid());
     ASSERT_TRUE(test::stop(thread));
@@ -153,7 +177,9 @@ INSTANTIATE_TEST_SUITE_P(Ways, HotSpotSteps,
                          ::testing::Values(Way{"interpreted", "-Xint", "0.1", 100},
                                            Way{"c1", "-XX:TieredStopAtLevel=1", "2", 50},
                                            Way{"c2", "-XX:-TieredCompilation", "4", 15},
-                                           Way{"tiers", "-Xshare:auto", "0.5", 15}),
+                                           Way{"tiers", "-Xshare:auto", "0.5", 15},
+                                           Way{"c1_adapters", "-XX:TieredStopAtLevel=1", "3", 100, "Adapters"},
+                                           Way{"c2_adapters", "-XX:-TieredCompilation", "6", 50, "Adapters"}),
                          [](const auto& way) { return std::string(way.param.name); });
 
 }  // namespace

@@ -78,6 +78,9 @@ class StepJudge {
     std::function<std::optional<Entered>(const user_regs_struct& before, const user_regs_struct& now)> entered = {};
     // May the return address be in a register now, with sp where it returns?
     std::function<bool(std::uint64_t before, std::uint64_t now)> may_have_popped = {};
+    // The code there takes arguments off the stack that its caller does not need back: sp does not say whether it has
+    // returned.
+    std::function<bool(std::uint64_t before, std::uint64_t now)> drops_arguments = {};
     // A function may pop its return address into a register, drop its arguments and push it again, for itself or for
     // the one that it jumps to. Where it returns is not known in between.
     bool moves_return_address = false;
@@ -262,7 +265,8 @@ class StepJudge {
              (after.rsp > call.slot && after.rsp == call.sp && !ways.may_have_popped(before.rip, after.rip)) ||
              (after.rip == call.pc && after.rsp >= call.sp);
     };
-    while (!open.empty() && is_over(open.back())) open.pop_back();
+    const bool drops = ways.drops_arguments && ways.drops_arguments(before.rip, after.rip);
+    while (!drops && !open.empty() && is_over(open.back())) open.pop_back();
     if (ways.remakes_stack && !open.empty() && ways.remakes_stack(before, after)) open.clear();
     std::uint64_t pushed = 0;
     if (handles) {  // what was there is known again when it is used; the handler's caller is what leads back

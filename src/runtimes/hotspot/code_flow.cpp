@@ -79,6 +79,7 @@ bool FrameState::row(FrameRow& to) const {
     case Cfa::kSenderSp: to.cfa = CfaRule::at(kR13, 0); break;
     case Cfa::kSenderSlot: to.cfa = CfaRule::loaded(x86_64::kRbp, kSenderAt, 0); break;
     case Cfa::kSenderInRbx: to.cfa = CfaRule::at(x86_64::kRbx, 0); break;
+    case Cfa::kAtCopy: to.cfa = CfaRule::at(sp_copy, cfa); break;
   }
   const bool same_base = (cfa_kind == Cfa::kAtSp && return_kind == Place::kAtSp) ||
                          (cfa_kind == Cfa::kAtFp && return_kind == Place::kAtFp);
@@ -92,6 +93,7 @@ bool FrameState::row(FrameRow& to) const {
   switch (return_kind) {
     case Place::kUnknown: return false;
     case Place::kRegister: to.return_address = RegisterRule::in_register(return_register); break;
+    case Place::kAtCfa: to.return_address = RegisterRule::at_cfa(return_at); break;
     case Place::kAtSp:
     case Place::kAtFp:
       to.return_address =
@@ -107,7 +109,8 @@ namespace {
 // The state behind each instruction.
 class Follower {
  public:
-  explicit Follower(const FlowInput& input) : state(input.body), callers_are_aligned_(input.callers_are_aligned) {}
+  explicit Follower(const FlowInput& input)
+      : state(input.body), callers_are_aligned_(input.callers_are_aligned), is_adapter_(input.is_adapter) {}
 
   FrameState state;
 
@@ -144,6 +147,30 @@ class Follower {
     return at;
   }
 
+  // A move of 64 bits with the general register REG and rsp or [rsp], as register or memory: REG.
+  struct MoveWithSp {
+    enum : std::uint8_t { kFromSp, kLoad, kStore } kind;  // mov REG, rsp; mov REG, [rsp]; mov [rsp], REG
+    RegisterNumber reg;
+  };
+  [[nodiscard]] static std::optional<MoveWithSp> move_with_sp(std::span<const std::byte> code, std::size_t length) {
+    if (length < 3 || (code[0] & std::byte{0xf8}) != std::byte{0x48}) return {};
+    const auto rex = std::to_integer<unsigned>(code[0]), form = std::to_integer<unsigned>(code[2]);
+    const bool loads = code[1] == std::byte{0x8b};
+    if (!loads && code[1] != std::byte{0x89}) return {};
+    const unsigned reg = (form >> 3 & 7) + ((rex & 4) != 0 ? 8 : 0), other = (form & 7) + ((rex & 1) != 0 ? 8 : 0);
+    constexpr unsigned kSp = 4;  // as instructions number it
+    if (length == 3 && form >= 0xc0 && reg != other && (loads ? other : reg) == kSp)
+      return MoveWithSp{MoveWithSp::kFromSp, dwarf_of(loads ? reg : other)};
+    if (length == 4 && form < 0x40 && other == kSp && code[3] == std::byte{0x24})
+      return MoveWithSp{loads ? MoveWithSp::kLoad : MoveWithSp::kStore, dwarf_of(reg)};
+    return {};
+  }
+  // psABI figure 3.36: the first eight are in another order.
+  [[nodiscard]] static RegisterNumber dwarf_of(unsigned encoded) {
+    constexpr RegisterNumber kFirst[] = {0, 2, 1, 3, 7, 6, 4, 5};
+    return encoded < 8 ? kFirst[encoded] : static_cast<RegisterNumber>(encoded);
+  }
+
   // What stack_effect() does not tell of.
   bool special(std::span<const std::byte> code, std::size_t length) {
     if (is(code, {0x48, 0x8b, 0xec}) || is(code, {0x48, 0x89, 0xe5})) {  // mov rbp, rsp
@@ -153,15 +180,43 @@ class Follower {
     } else if (is(code, {0x48, 0x8b, 0x5d, 0xf8})) {  // mov rbx, [rbp - 8]
       state.sender_in_rbx = state.cfa_kind == Cfa::kSenderSlot;
     } else if (is(code, {0x48, 0x83, 0xe4, 0xf0})) {  // and rsp, -16
-      if (!callers_are_aligned_ || state.cfa_kind != Cfa::kAtSp || state.cfa % 16 != 0) lose_sp();
+      if (!callers_are_aligned_ || state.cfa_kind != Cfa::kAtSp || state.cfa % 16 != 0) go_by_copy();
     } else if (const auto saved = fp_at_sp(code, length, std::byte{0x89})) {
       save_fp(*saved);
     } else if (const auto loaded = fp_at_sp(code, length, std::byte{0x8b})) {
       if (state.fp_kind == Place::kAtSp && state.fp_at == *loaded) state.fp_kind = Place::kRegister;
+    } else if (const auto move = move_with_sp(code, length)) {
+      copy(*move);
     } else {
       return false;
     }
     return true;
+  }
+
+  void copy(const MoveWithSp& move) {
+    const auto reg = static_cast<std::uint8_t>(move.reg);
+    const bool is_on_top = state.return_kind == Place::kAtSp && state.return_at == 0;
+    if (move.kind == MoveWithSp::kFromSp) {
+      state.has_sp_copy = state.cfa_kind == Cfa::kAtSp;
+      state.sp_copy = reg;
+      state.sp_copy_cfa = state.cfa;
+    } else if (move.kind == MoveWithSp::kLoad) {
+      state.has_return_copy = is_on_top;
+      state.return_copy = reg;
+    } else if (state.return_kind == Place::kRegister && state.return_register == reg) {
+      state.return_kind = Place::kAtSp, state.return_at = 0;
+    }
+  }
+
+  // sp becomes something else, but where it was is known by a copy.
+  void go_by_copy() {
+    const bool knows = state.has_sp_copy && state.cfa_kind == Cfa::kAtSp;
+    const bool in_place = state.return_kind == Place::kAtSp && state.return_at == state.cfa - kWord;
+    lose_sp();
+    if (!knows) return;
+    state.cfa_kind = Cfa::kAtCopy;
+    state.cfa = state.sp_copy_cfa;
+    if (in_place) state.return_kind = Place::kAtCfa, state.return_at = -kWord;
   }
 
   void save_fp(std::int32_t at) {
@@ -173,12 +228,17 @@ class Follower {
     if (state.cfa_kind == Cfa::kAtSp) state.cfa -= delta;
     if (state.return_kind == Place::kAtSp) state.return_at -= delta;
     if (state.fp_kind == Place::kAtSp) state.fp_at -= delta;
+    if (state.cfa_kind == Cfa::kAtCopy) state.has_return_copy = false;  // it is pushed at once, or kept for a call
   }
 
   void push(RegisterNumber reg) {
+    const bool is_return = state.return_kind == Place::kRegister && reg == state.return_register;
+    const bool is_copy = state.has_return_copy && reg == state.return_copy;
     move(-kWord);
     if (reg == x86_64::kRbp && state.fp_kind == Place::kRegister) state.fp_kind = Place::kAtSp, state.fp_at = 0;
-    if (state.return_kind == Place::kRegister && reg == state.return_register)
+    if (is_adapter_ && state.cfa_kind == Cfa::kAtCopy && state.fp_kind == Place::kRegister && (is_return || is_copy))
+      state = FrameState::at_entry();  // of the method that comes next, which returns from there
+    else if (is_return)
       state.return_kind = Place::kAtSp, state.return_at = 0;
     // The interpreter's frame has the sender's sp below the saved frame pointer.
     if (reg == kR13 && state.cfa_kind == Cfa::kSenderSp && state.fp_is_frame) state.cfa_kind = Cfa::kSenderSlot;
@@ -189,6 +249,8 @@ class Follower {
       state.return_kind = Place::kRegister;
       state.return_register = static_cast<std::uint8_t>(reg);
     }
+    if (state.has_return_copy && reg == state.return_copy) state.has_return_copy = false;
+    if (state.has_sp_copy && reg == state.sp_copy) state.has_sp_copy = false;
     if (reg == x86_64::kRbp) {
       // The saved one, or something else that was pushed.
       if (state.fp_kind == Place::kRegister) state.fp_kind = Place::kUnknown;
@@ -223,8 +285,12 @@ class Follower {
   void set_sp(RegisterNumber reg) {
     const bool is_sender = (state.cfa_kind == Cfa::kSenderInRbx && reg == x86_64::kRbx) ||
                            (state.cfa_kind == Cfa::kSenderSp && reg == kR13);
+    const bool is_copy = state.cfa_kind == Cfa::kAtCopy && reg == state.sp_copy;
     lose_sp();
     if (is_sender) state.cfa_kind = Cfa::kAtSp, state.cfa = 0;
+    if (!is_copy) return;
+    state.cfa_kind = Cfa::kAtSp;
+    if (state.return_kind == Place::kAtCfa) state.return_kind = Place::kAtSp, state.return_at += state.cfa;
   }
 
   void lose_sp() {
@@ -242,7 +308,7 @@ class Follower {
     if (state.cfa_kind == Cfa::kSenderInRbx) state.cfa_kind = Cfa::kUnknown;
   }
 
-  bool callers_are_aligned_;
+  bool callers_are_aligned_, is_adapter_;
 };
 
 }  // namespace

@@ -27,15 +27,20 @@ struct FrameState {
     kSenderSp,     // r13: what whoever calls the interpreter leaves there
     kSenderSlot,   // [rbp - 8], where the interpreter keeps it
     kSenderInRbx,  // where it has been loaded on the way out
+    kAtCopy,       // the register that has a copy of rsp + cfa
   };
   // Of the return address, and of the caller's rbp.
-  enum class Place : std::uint8_t { kUnknown, kRegister, kAtSp, kAtFp };
+  enum class Place : std::uint8_t { kUnknown, kRegister, kAtSp, kAtFp, kAtCfa };
 
   Cfa cfa_kind = Cfa::kUnknown;
   Place return_kind = Place::kUnknown, fp_kind = Place::kUnknown;
   std::uint8_t return_register = 0;  // DWARF number
   std::int32_t cfa = 0, return_at = 0, fp_at = 0;
   bool sender_in_rbx = false, fp_is_frame = false;  // rbp is what return_at and fp_at may count from
+  // A register that rsp has been copied to, and how far below the CFA that was.
+  bool has_sp_copy = false, has_return_copy = false;
+  std::uint8_t sp_copy = 0, return_copy = 0;  // DWARF numbers; of one that has the return address, too
+  std::int32_t sp_copy_cfa = 0;
 
   // Where a call has just come in.
   [[nodiscard]] static FrameState at_entry();
@@ -62,6 +67,8 @@ struct FlowInput {
   FrameState body;
   // The CFA is a multiple of 16, as where compiled code calls.
   bool callers_are_aligned = false;
+  // It may push a copy of its return address further down, for the method that it jumps to.
+  bool is_adapter = false;
 };
 
 struct FrameStretch {

@@ -21,6 +21,7 @@ Blob::Kind kind_of(const std::string& name, std::int32_t frame_bytes) {
   if (name == "native nmethod") return Blob::Kind::kNative;
   if (name == "Interpreter") return Blob::Kind::kCodelet;
   if (name == "I2C/C2I adapters") return Blob::Kind::kAdapter;
+  if (name == "MethodHandles adapters") return Blob::Kind::kLinkers;
   if (name == "vtable chunks") return Blob::Kind::kVirtual;
   return frame_bytes > 0 ? Blob::Kind::kFramed : Blob::Kind::kOther;
 }

@@ -22,6 +22,7 @@ struct Blob {
     kNative,   // the wrapper of a native method
     kCodelet,  // of the interpreter
     kAdapter,  // between compiled and interpreted code
+    kLinkers,  // through which interpreted code calls method handles
     kVirtual,  // stubs of virtual and interface calls
     kFramed,   // a helper with a frame of its own
     kOther,

@@ -57,7 +57,13 @@ FlowInput input_of(const Blob& blob, std::span<const std::byte> code) {
       input.entries[0] = blob.name == "ExceptionBlob" ? FrameState::throwing() : entry;
       input.body = FrameState::in_body(frame_bytes);
       break;
-    case Blob::Kind::kAdapter: input.entries[0] = input.body = entry; break;
+    case Blob::Kind::kAdapter:
+      input.entries[0] = input.body = entry;
+      input.is_adapter = true;
+      break;
+    // They take the last argument off the stack, which the caller does not need back: it keeps its sp
+    // (methodHandles_x86.cpp, generate_method_handle_interpreter_entry).
+    case Blob::Kind::kLinkers: input.entries[0] = input.body = FrameState::entering_interpreter(); break;
     case Blob::Kind::kVirtual:
     case Blob::Kind::kOther: break;
   }

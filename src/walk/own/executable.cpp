@@ -1,21 +1,14 @@
 #include "walk/own/executable.h"
 
 #include <fcntl.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cerrno>
 
+#include "process/procmap_query.h"
+
 namespace windlass::walk {
 namespace {
-
-// struct procmap_query of <linux/fs.h>, newer than many systems' headers.
-struct ProcmapQuery {
-  std::uint64_t size, query_flags, query_addr, vma_start, vma_end, vma_flags, vma_page_size, vma_offset, inode;
-  std::uint32_t dev_major, dev_minor, vma_name_size, build_id_size;
-  std::uint64_t vma_name_addr, build_id_addr;
-};
-constexpr std::uint64_t kReadable = 1, kExecutable = 4;  // PROCMAP_QUERY_VMA_*
 
 Executable of(bool readable, bool executable) {
   if (!executable) return Executable::kNo;
@@ -65,13 +58,10 @@ class Lines {
 }  // namespace
 
 Executable query_executable(int maps, std::uint64_t address, CodeExtent& extent) {
-  ProcmapQuery query{};
-  query.size = sizeof query;
-  query.query_addr = address;
-  if (::ioctl(maps, _IOWR('f', 17, ProcmapQuery), &query) != 0)
-    return errno == ENOENT ? Executable::kNo : Executable::kUnknown;
+  process::ProcmapQuery query;
+  if (!process::query_mapping(maps, address, 0, query)) return errno == ENOENT ? Executable::kNo : Executable::kUnknown;
   extent = {query.vma_start, query.vma_end};
-  return of((query.vma_flags & kReadable) != 0, (query.vma_flags & kExecutable) != 0);
+  return of((query.vma_flags & process::kQueryReadable) != 0, (query.vma_flags & process::kQueryExecutable) != 0);
 }
 
 Executable scan_executable(int maps, std::uint64_t address, CodeExtent& extent) {

@@ -8,9 +8,11 @@
 #include <optional>
 
 #include <elf.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -79,8 +81,11 @@ std::optional<Registers> waiting_registers(pid_t pid, pid_t thread, Architecture
 
 }  // namespace
 
-Attachment::Attachment(pid_t pid, Architecture architecture, unsigned timeout_ms)
-    : pid_(pid), architecture_(architecture), timeout_ms_(timeout_ms) {
+Attachment::Attachment(pid_t pid, int folder, Architecture architecture, unsigned timeout_ms)
+    : pid_(pid),
+      tasks_(::openat(folder, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC)),
+      architecture_(architecture),
+      timeout_ms_(timeout_ms) {
   sem_init(&asked_, 0, 0);
   sem_init(&done_, 0, 0);
 }
@@ -151,16 +156,17 @@ void* Attachment::run(void* self) {
   }
 }
 
+// What does not need the process to stand comes first: being attached stops nobody.
 Expected<void> Attachment::stop_all() {
   threads_.clear();
-  stopped_since_ns_ = monotonic_ns();
-  deadline_ns_ = stopped_since_ns_ + std::uint64_t{timeout_ms_} * 1'000'000;
   // Once a whole pass finds no thread that is not held, there is nobody left to make one.
   for (int round = 0; round < kMaxRounds; ++round) {
     const auto found = seize_new();
     if (!found) return std::unexpected(found.error());
     if (!*found) break;
+    interrupt_new();
     await_stops();
+    if (all_are_stopped()) break;
   }
   if (held_.empty()) return system_error("no such process", static_cast<std::uint64_t>(pid_), ESRCH);
   return read_registers();
@@ -168,7 +174,7 @@ Expected<void> Attachment::stop_all() {
 
 Expected<bool> Attachment::seize_new() {
   bool found = false;
-  for (const pid_t id : process::list_ids(fmt::format("/proc/{}/task", pid_), kMaxThreads)) {
+  for (const pid_t id : process::list_ids(tasks_.get(), kMaxThreads)) {
     if (seen_.contains(id)) continue;
     if (::ptrace(PTRACE_SEIZE, id, nullptr, nullptr) != 0) {
       const int error = errno;
@@ -183,9 +189,28 @@ Expected<bool> Attachment::seize_new() {
     held_.push_back({id});
     seen_.insert(id);
     found = true;
-    ::ptrace(PTRACE_INTERRUPT, id, nullptr, nullptr);
   }
   return found;
+}
+
+void Attachment::interrupt_new() {
+  if (stopped_since_ns_ == 0) {
+    stopped_since_ns_ = monotonic_ns();
+    deadline_ns_ = stopped_since_ns_ + std::uint64_t{timeout_ms_} * 1'000'000;
+  }
+  for (Held& thread : held_) {
+    if (thread.interrupted) continue;
+    thread.interrupted = true;
+    ::ptrace(PTRACE_INTERRUPT, thread.id, nullptr, nullptr);
+  }
+}
+
+// The folder of threads has a link for each, "." and "..": proc_task_getattr() (fs/proc/base.c). A main thread that has
+// ended before others counts, too, and is looked for in another pass.
+bool Attachment::all_are_stopped() const {
+  struct stat status {};
+  const auto stopped = static_cast<std::size_t>(std::ranges::count_if(held_, &Held::stopped));
+  return ::fstat(tasks_.get(), &status) == 0 && status.st_nlink == stopped + 2;
 }
 
 // True once it has stopped or ended.

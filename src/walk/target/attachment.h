@@ -9,6 +9,7 @@
 #include <semaphore.h>
 #include <sys/types.h>
 
+#include "process/descriptor.h"
 #include "windlass/error.h"
 #include "windlass/registers.h"
 
@@ -24,7 +25,9 @@ struct StoppedThread {
 // owner may ask from any thread. Should this process die, the kernel detaches and the threads go on.
 class Attachment {
  public:
-  Attachment(pid_t pid, Architecture architecture, unsigned timeout_ms);
+  // `folder`: an open /proc/PID, which leads nowhere once the process has ended, whoever gets its number; outlives
+  // this.
+  Attachment(pid_t pid, int folder, Architecture architecture, unsigned timeout_ms);
   ~Attachment();
   Attachment(const Attachment&) = delete;
   Attachment& operator=(const Attachment&) = delete;
@@ -45,6 +48,7 @@ class Attachment {
  private:
   struct Held {
     pid_t id;
+    bool interrupted = false;
     bool stopped = false;
     bool gone = false;
     int signal = 0;  // what it was about to receive: handed back when it goes on
@@ -57,12 +61,15 @@ class Attachment {
   static void* run(void* self);
   Expected<void> stop_all();
   Expected<bool> seize_new();
+  void interrupt_new();
   void await_stops();
+  [[nodiscard]] bool all_are_stopped() const;
   bool poll_stop(Held& thread) const;
   Expected<void> read_registers();
   [[nodiscard]] bool let_go();
 
   pid_t pid_;
+  process::Descriptor tasks_;  // its folder of threads
   Architecture architecture_;
   unsigned timeout_ms_;
   std::uint64_t deadline_ns_ = 0;

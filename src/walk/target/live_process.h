@@ -24,7 +24,7 @@ class LiveProcess {
   static Expected<Target> open(pid_t pid, const ProcessOptions& options);
   // `folder`: /proc/PID, which leads nowhere once the process has ended, whoever gets its number.
   LiveProcess(pid_t pid, Architecture architecture, const ProcessOptions& options, process::Descriptor folder)
-      : attachment_(pid, architecture, options.stop_timeout_ms), pid_(pid), folder_(std::move(folder)) {}
+      : attachment_(pid, folder.get(), architecture, options.stop_timeout_ms), pid_(pid), folder_(std::move(folder)) {}
 
   // The target is the one that this was opened for.
   Expected<Refreshed> refresh(Target& target);
@@ -37,8 +37,12 @@ class LiveProcess {
   using ProgramId = std::array<std::byte, 16>;
 
   Expected<Refreshed> read(Target& target);
+  Expected<Refreshed> update_modules(Target& target);
+  [[nodiscard]] process::Descriptor open_file(const std::string& name) const;
   [[nodiscard]] std::string read_file(const std::string& name) const;
-  [[nodiscard]] ProgramId program_id(const Memory& memory) const;
+  [[nodiscard]] std::string read_name(std::uint64_t thread) const;
+  [[nodiscard]] bool finds_new_program();
+  void read_names_by_turns();
   void read_threads(Target& target);
 
   Attachment attachment_;
@@ -47,6 +51,8 @@ class LiveProcess {
   ProcessMemory* memory_ = nullptr;  // the target's
   ProcessModules modules_;
   ProgramId program_{};
+  std::uint64_t program_at_ = 0;                          // its address
+  process::Descriptor maps_;                              // of this program; opened when first needed
   std::unordered_map<std::uint64_t, std::string> names_;  // of threads
   std::uint64_t stops_ = 0;
 };

@@ -54,17 +54,30 @@ Architecture architecture_of_program(const process::Descriptor& folder) {
 
 namespace walk {
 
-std::string LiveProcess::read_file(const std::string& name) const {
-  return process::read_proc_file(fmt::format("/proc/self/fd/{}/{}", folder_.get(), name));
+process::Descriptor LiveProcess::open_file(const std::string& name) const {
+  return process::Descriptor(::openat(folder_.get(), name.c_str(), O_RDONLY | O_CLOEXEC));
 }
 
-LiveProcess::ProgramId LiveProcess::program_id(const Memory& memory) const {
-  ProgramId id{};
-  const std::uint64_t at = auxiliary_value(
-      read_file("auxv"),
-      attachment_.architecture() == Architecture::kI386 ? image::ElfClass::k32 : image::ElfClass::k64, AT_RANDOM);
-  if (at == 0 || !memory.read(at, id.data(), id.size())) id = {};
-  return id;
+std::string LiveProcess::read_file(const std::string& name) const {
+  return process::read_proc_file(open_file(name).get());
+}
+
+std::string LiveProcess::read_name(std::uint64_t thread) const {
+  return without_newline(read_file(fmt::format("task/{}/comm", thread)));
+}
+
+// The kernel's 16 bytes are where they were and what they were in the same program alone.
+bool LiveProcess::finds_new_program() {
+  ProgramId now{};
+  if (program_at_ != 0 && memory_->read(program_at_, now.data(), now.size()) && now == program_) return false;
+  const bool wide = attachment_.architecture() != Architecture::kI386;
+  const std::uint64_t at =
+      auxiliary_value(read_file("auxv"), wide ? image::ElfClass::k64 : image::ElfClass::k32, AT_RANDOM);
+  if (at == 0 || !memory_->read(at, now.data(), now.size())) now = {};
+  const bool is_new = stops_ == 0 || now != program_;
+  program_ = now;
+  program_at_ = at;
+  return is_new;
 }
 
 Expected<Target> LiveProcess::open(pid_t pid, const ProcessOptions& options) {
@@ -93,6 +106,7 @@ Expected<Refreshed> LiveProcess::refresh(Target& target) {
   target.notes.clear();
   (void)attachment_.release();
   memory_->forget();
+  read_names_by_turns();
   if (const auto stopped = attachment_.stop(); !stopped) return std::unexpected(stopped.error());
   auto changed = read(target);
   if (!changed) {
@@ -104,27 +118,40 @@ Expected<Refreshed> LiveProcess::refresh(Target& target) {
 
 // Of the stopped process.
 Expected<Refreshed> LiveProcess::read(Target& target) {
-  const std::string maps = read_file("maps");
-  if (maps.empty()) {
-    const bool ended = ::faccessat(folder_.get(), "maps", F_OK, 0) != 0;
-    return fail(ErrorCode::kSystem, ended ? "no such process" : "mappings cannot be read", target.process,
-                static_cast<std::uint64_t>(ended ? ESRCH : EPERM));
-  }
+  for (const StoppedThread& thread : attachment_.threads())
+    if (thread.registers.has_sp()) memory_->expect(thread.registers.sp());
+  const bool is_new = finds_new_program();
+  if (is_new) maps_ = {};
   if (attachment_.pac_mask() != 0) target.space.set_pointer_mask(attachment_.pac_mask());
-  Refreshed changed = modules_.update(target, pid_, maps);
-  const ProgramId program = program_id(*memory_);
-  changed.executed = stops_ != 0 && program != program_;
-  if (stops_ == 0 || changed.executed) {
+  auto changed = update_modules(target);
+  if (!changed) return changed;
+  changed->executed = stops_ != 0 && is_new;
+  if (is_new) {
     names_.clear();
     target.command = read_file("cmdline");
     while (target.command.ends_with('\0')) target.command.pop_back();
     std::replace(target.command.begin(), target.command.end(), '\0', ' ');
     if (target.command.empty()) target.command = without_newline(read_file("comm"));
   }
-  program_ = program;
   read_threads(target);
   ++stops_;
   return changed;
+}
+
+Expected<Refreshed> LiveProcess::update_modules(Target& target) {
+  if (!maps_) maps_ = open_file("maps");
+  auto changed = modules_.update(target, pid_, maps_.get());
+  if (changed) return changed;
+  maps_ = {};
+  const bool ended = ::faccessat(folder_.get(), "maps", F_OK, 0) != 0;
+  return fail(ErrorCode::kSystem, ended ? "no such process" : changed.error().what, target.process,
+              static_cast<std::uint64_t>(ended ? ESRCH : EPERM));
+}
+
+// Nothing stands meanwhile: which moment a name is of matters little.
+void LiveProcess::read_names_by_turns() {
+  for (auto& [id, name] : names_)
+    if ((id + stops_) % kNameTurns == 0) name = read_name(id);
 }
 
 void LiveProcess::read_threads(Target& target) {
@@ -132,8 +159,7 @@ void LiveProcess::read_threads(Target& target) {
   for (const StoppedThread& stopped : attachment_.threads()) {
     const auto id = static_cast<std::uint64_t>(stopped.id);
     const auto known = names_.find(id);
-    const bool keeps = known != names_.end() && (id + stops_) % kNameTurns != 0;
-    std::string name = keeps ? std::move(known->second) : without_newline(read_file(fmt::format("task/{}/comm", id)));
+    std::string name = known != names_.end() ? std::move(known->second) : read_name(id);
     names[id] = name;
     target.threads.push_back({id, std::move(name), stopped.registers, false});
     if (!stopped.stopped)

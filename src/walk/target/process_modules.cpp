@@ -1,6 +1,7 @@
 #include "walk/target/process_modules.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <iterator>
 
 #include <sys/stat.h>
@@ -9,7 +10,10 @@
 #include <fmt/format.h>
 
 #include "base/monotonic.h"
+#include "process/mapped_files.h"
 #include "process/moved_text.h"
+#include "process/proc_file.h"
+#include "process/procmap_query.h"
 #include "runtimes/find.h"
 #include "walk/interpreted.h"
 #include "walk/module.h"
@@ -49,9 +53,9 @@ ProcessModules::Pieces ProcessModules::pieces_of(const std::vector<process::Proc
   return pieces;
 }
 
-ProcessModules::FileState ProcessModules::look_at(const std::string& path) {
+ProcessModules::FileState ProcessModules::look_at(const Piece& piece) {
   struct stat status {};
-  if (::stat(path.c_str(), &status) != 0) return {};
+  if ((piece.open ? ::fstat(piece.open.get(), &status) : ::stat(piece.file.c_str(), &status)) != 0) return {};
   return {status.st_dev, status.st_ino, static_cast<std::uint64_t>(status.st_size), status.st_ctim.tv_sec,
           status.st_ctim.tv_nsec};
 }
@@ -59,8 +63,24 @@ ProcessModules::FileState ProcessModules::look_at(const std::string& path) {
 bool ProcessModules::files_are_same() const {
   return std::ranges::all_of(pieces_, [](const auto& entry) {
     const Piece& piece = entry.second;
-    return piece.file.empty() || look_at(piece.file) == piece.state;
+    return piece.file.empty() || look_at(piece) == piece.state;
   });
+}
+
+// Executable ones, and what is shared, as the tables of code managers are: other mappings of files change nothing by
+// themselves. But a PE image's code may be without a file, and known by its headers only.
+std::vector<ProcessModules::Extent> ProcessModules::extents_of(int maps) const {
+  const std::uint64_t shared = windows_ ? 0 : process::kQueryShared;
+  std::vector<Extent> extents;
+  for (const std::uint64_t kind : {process::kQueryExecutable, process::kQueryFileBacked | shared}) {
+    process::ProcmapQuery found;
+    for (std::uint64_t at = 0; process::query_mapping(maps, at, kind | process::kQueryOrNext, found);
+         at = found.vma_end)
+      extents.push_back({found.vma_start, found.vma_end, found.vma_flags, found.vma_offset, found.inode,
+                         found.dev_major, found.dev_minor});
+    if (errno != ENOENT) return {};
+  }
+  return extents;
 }
 
 // Modules and ranges in its executable mappings; those of neighbours may be one.
@@ -110,7 +130,7 @@ std::size_t ProcessModules::remove_changed(Target& target, Pieces& now, bool oth
   for (auto& [key, piece] : pieces_) {
     const auto same = now.find(key);
     const bool keeps = !windows_ && same != now.end() && same->second.maps == piece.maps &&
-                       (piece.file.empty() ? !others_published : look_at(piece.file) == piece.state) &&
+                       (piece.file.empty() ? !others_published : look_at(piece) == piece.state) &&
                        !(others_published && has_published_code(piece));
     if (keeps)
       same->second = std::move(piece);
@@ -121,13 +141,17 @@ std::size_t ProcessModules::remove_changed(Target& target, Pieces& now, bool oth
 }
 
 void ProcessModules::note_files(const Target& target) {
+  auto open = static_cast<std::size_t>(
+      std::ranges::count_if(pieces_, [](const auto& entry) { return static_cast<bool>(entry.second.open); }));
   for (auto& [key, piece] : pieces_) {
     if (!piece.file.empty()) continue;
     const auto code = std::ranges::find_if(piece.maps, &process::ProcMap::executable);
     const Module* module = target.space.find(code->begin);
     if (module == nullptr || module->info().file.empty()) continue;
     piece.file = module->info().file;
-    piece.state = look_at(piece.file);
+    if (open < kMostOpen) piece.open = process::Descriptor(process::open_regular(piece.file));
+    if (piece.open) ++open;
+    piece.state = look_at(piece);
   }
 }
 
@@ -136,6 +160,18 @@ void ProcessModules::fix_time(Target& target) const {
     code->set_time(monotonic_ns());
     note_problem(target, *code);
   }
+}
+
+Expected<Refreshed> ProcessModules::update(Target& target, pid_t pid, int maps) {
+  std::vector<Extent> now = extents_of(maps);
+  if (!now.empty() && now == extents_ && files_are_same()) {
+    fix_time(target);
+    return Refreshed{};
+  }
+  const std::string text = process::read_proc_file(maps);
+  if (text.empty()) return fail(ErrorCode::kSystem, "mappings cannot be read", 0, static_cast<std::uint64_t>(errno));
+  extents_ = std::move(now);
+  return update(target, pid, text);
 }
 
 Refreshed ProcessModules::update(Target& target, pid_t pid, std::string_view maps) {

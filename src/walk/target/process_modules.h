@@ -12,6 +12,7 @@
 #include <sys/types.h>
 
 #include "manager/published_code.h"
+#include "process/descriptor.h"
 #include "process/proc_maps.h"
 #include "windlass/target.h"
 
@@ -23,6 +24,9 @@ class ProcessModules {
   // last call stays: mappings of a file that are where they were, if the file is the same one (inode, size, time of
   // change); code without a file, unless code managers or a jitdump have come or gone. The memory must be that of now.
   Refreshed update(Target& target, pid_t pid, std::string_view maps);
+  // The same of a process that stands, by its /proc/PID/maps open: where the kernel can say without text that nothing
+  // has changed (PROCMAP_QUERY), it is not read. kSystem with errno: it says nothing.
+  Expected<Refreshed> update(Target& target, pid_t pid, int maps);
   // What it says of the code that it makes is from here on what it says now, and stays that also when it runs on. Part
   // of update(). What is wrong with it is noted.
   void fix_time(Target& target) const;
@@ -39,12 +43,22 @@ class ProcessModules {
     std::vector<process::ProcMap> maps;  // ascending
     std::string file;                    // that was opened for it; empty: none
     FileState state;
+    process::Descriptor open;  // the file, if there are few: it stays the one that it is, and asking is cheap
   };
   using Key = std::tuple<std::string, process::FileIdentity, std::uint64_t>;  // path, file, begin where there is none
   using Pieces = std::map<Key, Piece>;
 
   static Pieces pieces_of(const std::vector<process::ProcMap>& maps);
-  [[nodiscard]] static FileState look_at(const std::string& path);
+  // A mapping as the kernel tells it without a name.
+  struct Extent {
+    std::uint64_t begin = 0, end = 0, flags = 0, offset = 0, inode = 0;
+    std::uint32_t major = 0, minor = 0;
+    bool operator==(const Extent&) const = default;
+  };
+  static constexpr std::size_t kMostOpen = 64;
+  [[nodiscard]] static FileState look_at(const Piece& piece);
+  // Empty where the kernel does not tell.
+  [[nodiscard]] std::vector<Extent> extents_of(int maps) const;
   [[nodiscard]] static std::size_t remove(Target& target, const Piece& piece);
   [[nodiscard]] bool files_are_same() const;
   [[nodiscard]] bool has_published_code(const Piece& piece) const;
@@ -52,7 +66,8 @@ class ProcessModules {
   [[nodiscard]] bool open_published(const Target& target, pid_t pid, const std::vector<process::ProcMap>& maps);
   void note_files(const Target& target);
 
-  std::string lines_;  // of `maps` that matter, as they were
+  std::string lines_;            // of `maps` that matter, as they were
+  std::vector<Extent> extents_;  // by which a change is noticed; empty: not known
   Pieces pieces_;
   std::vector<process::ProcMap> published_maps_;
   manager::PublishedCodes at_maps_;    // at published_maps_

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "support/run_command.h"
 #include "support/runtime_program.h"
 
@@ -29,18 +31,30 @@ inline std::string make_chains() {
   return made.status == 0 ? "" : "Chains.java cannot be compiled: " + made.output;
 }
 
+// Makes Adapters.class, with methods of so many signatures. Empty: it is there; else why not.
+inline std::string make_adapters(int signatures, int seed) {
+  if (run("command -v java javac python3").status != 0) return "no java, javac or python3";
+  const auto made = run(fmt::format("cd {} && python3 " WINDLASS_HOTSPOT_SOURCES
+                                    "/make_adapters.py {} {} > Adapters.java && javac --release 17 Adapters.java 2>&1",
+                                    kHotSpotFolder, signatures, seed));
+  return made.status == 0 ? "" : "Adapters.java cannot be compiled: " + made.output;
+}
+// Half of its methods stay interpreted.
+inline const std::vector<std::string> kAdapterOptions = {"-XX:CompileCommand=quiet",
+                                                         "-XX:CompileCommand=exclude,Adapters*::slow*"};
+
 class JavaProgram : public RuntimeProgram {
  public:
   JavaProgram(const std::string& launcher, const std::vector<std::string>& options,
-              const std::vector<std::string>& arguments)
-      : RuntimeProgram(words(launcher, options, arguments), kHotSpotFolder) {}
+              const std::vector<std::string>& arguments, const std::string& program = "Chains")
+      : RuntimeProgram(words(launcher, options, arguments, program), kHotSpotFolder) {}
 
  private:
   static std::vector<std::string> words(const std::string& launcher, const std::vector<std::string>& options,
-                                        const std::vector<std::string>& arguments) {
+                                        const std::vector<std::string>& arguments, const std::string& program) {
     std::vector<std::string> all = {launcher};
     all.insert(all.end(), options.begin(), options.end());
-    all.insert(all.end(), {"-cp", kHotSpotFolder, "Chains"});
+    all.insert(all.end(), {"-cp", kHotSpotFolder, program});
     all.insert(all.end(), arguments.begin(), arguments.end());
     return all;
   }

@@ -192,5 +192,89 @@ TEST(HotSpotFlow, EndsWhateverTheCodeIs) {
   }
 }
 
+FlowInput adapter_input(const std::vector<std::byte>& code) {
+  FlowInput input{.code = code, .address = kAt, .entries = {{0, FrameState::at_entry()}}, .body = {}};
+  input.body = FrameState::at_entry();
+  input.is_adapter = true;
+  return input;
+}
+
+// From interpreted into compiled code, of JDK 17 and of JDK 25: arguments are moved below an aligned sp, and the return
+// address is put there once more, since the method will return from there.
+TEST(HotSpotFlow, OfAnAdapterIntoCompiledCode) {
+  const auto of17 = bytes({0x48, 0x8b, 0x04, 0x24,  // 0: mov rax, [rsp]
+                           0x4c, 0x8b, 0xdc,        // 4: mov r11, rsp
+                           0x48, 0x83, 0xec, 0x20,  // 7: sub rsp, 32
+                           0x48, 0x83, 0xe4, 0xf0,  // 11: and rsp, -16
+                           0x50,                    // 15: push rax
+                           0x49, 0x8b, 0xc3,        // 16: mov rax, r11
+                           0x4c, 0x8b, 0x5b, 0x48,  // 19: mov r11, [rbx + 72]
+                           0x8b, 0x70, 0x08,        // 23: mov esi, [rax + 8]
+                           0x48, 0x8b, 0xc3,        // 26: mov rax, rbx
+                           0x41, 0xff, 0xe3});      // 29: jmp r11
+  auto found = flow(adapter_input(of17));
+  EXPECT_EQ(at(found, 7), "r7+8 [cfa-8] same");
+  EXPECT_EQ(at(found, 11), "r7+40 [cfa-8] same");
+  EXPECT_EQ(at(found, 15), "r11+8 [cfa-8] same");  // how far sp went nobody knows
+  for (const std::uint32_t offset : {16U, 19U, 23U, 26U, 29U}) EXPECT_EQ(at(found, offset), "r7+8 [cfa-8] same");
+  const auto of25 = bytes({0x58,                    // 0: pop rax
+                           0x4c, 0x8b, 0xdc,        // 1: mov r11, rsp
+                           0x48, 0x83, 0xec, 0x20,  // 4: sub rsp, 32
+                           0x48, 0x83, 0xe4, 0xf0,  // 8: and rsp, -16
+                           0x50,                    // 12: push rax
+                           0x49, 0x8b, 0xc3,        // 13: mov rax, r11
+                           0x41, 0xff, 0xe3});      // 16: jmp r11
+  found = flow(adapter_input(of25));
+  EXPECT_EQ(at(found, 1), "r7+0 r0 same");
+  EXPECT_EQ(at(found, 8), "r7+32 r0 same");
+  EXPECT_EQ(at(found, 12), "r11+0 r0 same");
+  EXPECT_EQ(at(found, 13), "r7+8 [cfa-8] same");
+  EXPECT_EQ(at(found, 16), "r7+8 [cfa-8] same");
+}
+
+// The other way: the virtual machine may be called first, on an aligned stack. The return address comes in front of the
+// arguments; the caller's sp is where it was.
+TEST(HotSpotFlow, OfAnAdapterIntoTheInterpreter) {
+  const auto of17 = bytes({0x48, 0x83, 0x7b, 0x40, 0x00,  // 0: cmp qword ptr [rbx + 64], 0
+                           0x74, 0x1a,                    // 5: je 33
+                           0x4c, 0x8b, 0xec,              // 7: mov r13, rsp
+                           0x48, 0x8b, 0x04, 0x24,        // 10: mov rax, [rsp]
+                           0x48, 0x83, 0xe4, 0xf0,        // 14: and rsp, -16
+                           0x9c,                          // 18: pushfq
+                           0x50,                          // 19: push rax
+                           0xe8, 0x00, 0x10, 0x00, 0x00,  // 20: call
+                           0x58,                          // 25: pop rax
+                           0x9d,                          // 26: popfq
+                           0x90, 0x90, 0x90,              // 27: nop
+                           0x49, 0x8b, 0xe5,              // 30: mov rsp, r13
+                           0x58,                          // 33: pop rax
+                           0x4c, 0x8b, 0xec,              // 34: mov r13, rsp
+                           0x48, 0x83, 0xec, 0x20,        // 37: sub rsp, 32
+                           0x48, 0x89, 0x04, 0x24,        // 41: mov [rsp], rax
+                           0x8b, 0x44, 0x24, 0x28,        // 45: mov eax, [rsp + 40]
+                           0xff, 0xe1});                  // 49: jmp rcx
+  auto input = adapter_input(of17);
+  auto found = flow(input);
+  EXPECT_EQ(at(found, 14), "r7+8 [cfa-8] same");
+  for (const std::uint32_t offset : {18U, 19U, 20U, 25U, 26U, 27U, 30U})
+    EXPECT_EQ(at(found, offset), "r13+8 [cfa-8] same") << offset;
+  EXPECT_EQ(at(found, 33), "r7+8 [cfa-8] same");
+  EXPECT_EQ(at(found, 34), "r7+0 r0 same");
+  EXPECT_EQ(at(found, 41), "r7+32 r0 same");
+  EXPECT_EQ(at(found, 45), "r7+32 [cfa-32] same");  // rax has an argument now
+  EXPECT_EQ(at(found, 49), "r7+32 [cfa-32] same");
+}
+
+// A linker of method handles takes the last argument off the stack: the caller's sp is in r13 all the time.
+TEST(HotSpotFlow, OfALinkerOfMethodHandles) {
+  const auto code = bytes({0x58, 0x5b, 0x50, 0xff, 0x63, 0x50});  // pop rax; pop rbx; push rax; jmp [rbx + 80]
+  FlowInput input{.code = code, .address = kAt, .entries = {}, .body = FrameState::entering_interpreter()};
+  const auto found = flow(input);
+  EXPECT_EQ(at(found, 0), "r13+0 [r7+0] same");
+  EXPECT_EQ(at(found, 1), "r13+0 r0 same");
+  EXPECT_EQ(at(found, 2), "r13+0 r0 same");
+  EXPECT_EQ(at(found, 3), "r13+0 [r7+0] same");
+}
+
 }  // namespace
 }  // namespace windlass::runtimes::hotspot

@@ -13,6 +13,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstring>
 #include <functional>
 #include <thread>
 
@@ -158,6 +159,95 @@ TEST_F(OtherProcess, FewSystemCallsAWalk) {
   const std::uint64_t calls = memory->system_calls() - before;
   std::printf("%zu frames, %llu system calls\n", frames, static_cast<unsigned long long>(calls));
   EXPECT_LT(calls, frames / 20);
+}
+
+// ---- its memory, in this process itself
+// ------------------------------------------------------------------------------
+
+class Pages {
+ public:
+  static constexpr std::size_t kPage = 4096, kCount = 64;
+  Pages()
+      : at_(static_cast<std::byte*>(
+            ::mmap(nullptr, kCount * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))) {
+    set(1);
+  }
+  ~Pages() { ::munmap(at_, kCount * kPage); }
+  Pages(const Pages&) = delete;
+  Pages& operator=(const Pages&) = delete;
+  // Each begins with its number, and this.
+  void set(std::uint64_t generation) const {
+    for (std::size_t i = 0; i < kCount; ++i)
+      *reinterpret_cast<std::uint64_t*>(at_ + i * kPage) = i + (generation << 32);
+  }
+  void take_away(std::size_t i) const { ::mprotect(at_ + i * kPage, kPage, PROT_NONE); }
+  [[nodiscard]] std::uint64_t address(std::size_t i) const { return reinterpret_cast<std::uint64_t>(at_ + i * kPage); }
+  // Is that what `memory` says? Nothing else may be read.
+  [[nodiscard]] bool is_read(const Memory& memory, std::size_t i, std::uint64_t generation) const {
+    std::uint64_t value = 0;
+    return memory.read(address(i), &value, sizeof value) && value == i + (generation << 32);
+  }
+
+ private:
+  std::byte* at_;
+};
+
+TEST(ProcessMemory, WhatWasUsedIsReadAgainAtOnce) {
+  const Pages pages;
+  walk::ProcessMemory memory(::getpid());
+  const std::size_t used[] = {0, 1, 20, 21, 22, 40, 63};
+  for (const std::size_t i : used) ASSERT_TRUE(pages.is_read(memory, i, 1)) << i;
+  pages.set(2);
+  for (const std::size_t i : used) EXPECT_TRUE(pages.is_read(memory, i, 1)) << i;  // kept
+  memory.forget();
+  std::uint64_t before = memory.system_calls();
+  for (const std::size_t i : used) EXPECT_TRUE(pages.is_read(memory, i, 2)) << i;
+  EXPECT_EQ(memory.system_calls() - before, 1U);
+  EXPECT_TRUE(pages.is_read(memory, 30, 2));
+  EXPECT_EQ(memory.system_calls() - before, 2U);
+  memory.forget();
+  // What is expected besides; what was not used any more is not.
+  memory.expect(pages.address(50) + 77);
+  memory.expect(pages.address(20));
+  before = memory.system_calls();
+  EXPECT_TRUE(pages.is_read(memory, 50, 2));
+  EXPECT_EQ(memory.system_calls() - before, 1U);
+  memory.forget();
+  EXPECT_TRUE(pages.is_read(memory, 50, 2));
+  EXPECT_EQ(memory.system_calls() - before, 2U);
+  EXPECT_TRUE(pages.is_read(memory, 20, 2));
+  EXPECT_EQ(memory.system_calls() - before, 3U);
+}
+
+TEST(ProcessMemory, WhatCannotBeReadAnyMoreHidesNothing) {
+  const Pages pages;
+  walk::ProcessMemory memory(::getpid());
+  for (std::size_t i = 0; i < Pages::kCount; i += 3) ASSERT_TRUE(pages.is_read(memory, i, 1)) << i;
+  pages.set(2);
+  for (std::size_t i = 0; i < 60; i += 6) pages.take_away(i);
+  memory.forget();
+  // What the process itself may not read is read by /proc/PID/mem, if that may be opened.
+  for (std::size_t i = 3; i < Pages::kCount; i += 6) EXPECT_TRUE(pages.is_read(memory, i, 2)) << i;
+  EXPECT_TRUE(pages.is_read(memory, 61, 2));
+}
+
+TEST(ProcessMemory, MoreThanThereIsRoomFor) {
+  const Pages pages;
+  walk::ProcessMemory memory(::getpid());
+  constexpr std::size_t kMany = 5000;
+  auto* many = static_cast<std::byte*>(
+      ::mmap(nullptr, kMany * Pages::kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  for (std::size_t i = 0; i < kMany; ++i) std::memcpy(many + i * Pages::kPage, &i, sizeof i);
+  for (int round = 0; round < 3; ++round) {
+    memory.forget();
+    for (std::size_t i = 0; i < kMany; ++i) {
+      std::size_t value = 0;
+      ASSERT_TRUE(memory.read(reinterpret_cast<std::uint64_t>(many) + i * Pages::kPage, &value, sizeof value));
+      ASSERT_EQ(value, i);
+    }
+  }
+  EXPECT_TRUE(pages.is_read(memory, 5, 1));
+  ::munmap(many, kMany * Pages::kPage);
 }
 
 TEST_F(OtherProcess, StandsStillAndGoesOn) {

@@ -20,6 +20,8 @@
 
 #include "process/proc_file.h"
 #include "support/sleep_program.h"
+#include "walk/target/process_memory.h"
+#include "windlass/code_manager.h"
 #include "windlass/target.h"
 
 namespace windlass {
@@ -351,6 +353,61 @@ TEST_F(Refresh, CodeWithoutAFile) {
   EXPECT_EQ(look_again(*target).modules_new, 1u);
   child.next();
   EXPECT_EQ(look_again(*target).modules_gone, 1u);
+}
+
+// Its table is a mapping that is not executable; the code's own stays as it was.
+TEST_F(Refresh, ACodeManagerForCodeThatIsThere) {
+  const Child child(+[] {
+    constexpr std::size_t kSize = 65536;
+    void* code = ::mmap(nullptr, kSize, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    step_done();
+    const auto begin = reinterpret_cast<std::uint64_t>(code);
+    const auto manager = CodeManager::create(begin, begin + kSize, {.functions = 64});
+    step_done();
+    if (manager) step_done();
+  });
+  auto target = open_process(child.pid());
+  ASSERT_TRUE(target);
+  target->release();
+  child.next();
+  const Refreshed changed = look_again(*target);
+  EXPECT_GT(changed.modules_new, 0u);  // all code without a file is looked at anew
+  EXPECT_EQ(changed.modules_gone, changed.modules_new);
+  EXPECT_EQ(look_again(*target).modules_new, 0u);
+}
+
+std::atomic<int> deep_threads;
+
+__attribute__((noinline)) void* wait_deep(void* levels) {
+  if (*static_cast<int*>(levels) == 0) {
+    ++deep_threads;
+    while (deep_threads > 0) ::pause();
+    return nullptr;
+  }
+  int fewer = *static_cast<int*>(levels) - 1;
+  return wait_deep(&fewer) != nullptr ? levels : nullptr;
+}
+
+// Most of what a look costs is asking the system.
+TEST_F(Refresh, ALookReadsMemoryInFewCalls) {
+  const Child child(+[] {
+    static int levels = 300;
+    for (int i = 0; i < 8; ++i) {
+      pthread_t thread;
+      pthread_create(&thread, nullptr, wait_deep, &levels);
+    }
+    while (deep_threads < 8) ::usleep(100);
+    step_done();
+  });
+  auto target = open_process(child.pid());
+  ASSERT_TRUE(target);
+  const auto& memory = static_cast<const walk::ProcessMemory&>(target->space.memory());
+  look_again(*target);
+  std::uint64_t before = memory.system_calls();
+  look_again(*target);
+  // The main thread, which works, may be somewhere else.
+  EXPECT_LE(memory.system_calls() - before, 4u);
+  EXPECT_EQ(target->threads.size(), 9u);
 }
 
 // ---- the process itself ---------------------------------------------------------------------------------------------
