@@ -3,8 +3,9 @@
 //   bench_pe [--rounds N] [--few | --calls | --rows] [--windlass COMMAND] FILE...
 //
 // In process: nanoseconds of one call, over few functions and over all of them in random order, for addresses in
-// prologues, bodies and epilogues; and the rows of the whole file. Then whole processes on the same file, `windlass`
-// beside llvm-readobj and objdump, in turns. CPU time of one thread; of N rounds the fastest counts.
+// prologues, bodies and epilogues, as they are met again and again and (`anew`) without what is kept of them; and the
+// rows of the whole file. Then whole processes on the same file, `windlass` beside llvm-readobj and objdump, in turns.
+// CPU time of one thread; of N rounds the fastest counts.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -64,6 +65,11 @@ class X64 {
     frame_.set_pc(CodeAddress::instruction(rva));
     return winx64::virtual_unwind(functions_, 0, stack_, frame_, unwound_, &saved_).has_value();
   }
+  // As exec() of what is met for the first time: nothing is kept.
+  bool exec_anew(std::uint32_t rva) {
+    frame_.set_pc(CodeAddress::instruction(rva));
+    return winx64::unwind_by_codes(functions_, 0, stack_, frame_, unwound_, &saved_).has_value();
+  }
   bool row_at(const Address& at) {
     return winx64::row_at(functions_, functions_.stored(at.function), at.rva, row_).has_value();
   }
@@ -98,6 +104,7 @@ class Arm64 {
     if (unwound) place_ = unwound->place;
     return unwound.has_value();
   }
+  bool exec_anew(std::uint32_t rva) { return exec(rva); }
   bool row_at(const Address& at) { return evaluator_.row_at(functions_.stored(at.function), at.rva, row_).has_value(); }
 
  private:
@@ -159,9 +166,10 @@ void bench_calls(Format& format, std::size_t functions, int rounds) {
              });
     };
     const double exec = per_call([&](const Address& at) { return format.exec(at.rva); });
+    const double anew = per_call([&](const Address& at) { return format.exec_anew(at.rva); });
     const double row = per_call([&](const Address& at) { return format.row_at(at); });
-    fmt::print("{:>6} functions, {:<9} {:>7} addresses   exec {:>7.1f} ns   row_at {:>7.1f} ns{}\n", functions,
-               kPlaceNames[place], list.size(), exec, row, failed != 0 ? "   (some fail)" : "");
+    fmt::print("{:>6} functions, {:<9} {:>7} addresses   exec {:>7.1f} ns, anew {:>7.1f} ns   row_at {:>7.1f} ns{}\n",
+               functions, kPlaceNames[place], list.size(), exec, anew, row, failed != 0 ? "   (some fail)" : "");
   }
 }
 

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "check.h"
+#include "support/known_unwind.h"
 #include "winx64/exec.h"
 #include "winx64/handlers.h"
 #include "winx64/lower.h"
@@ -76,6 +77,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         winx64::SavedAddresses saved;
         const auto ok = winx64::virtual_unwind(functions, image->image_base(), Stack(), frame, unwound, &saved);
         if (ok) FUZZ_CHECK(unwound.caller.has_sp());
+        FUZZ_CHECK(test::same_when_known(functions, image->image_base(), Stack(), frame));
       }
     }
   }

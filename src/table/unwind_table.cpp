@@ -1,6 +1,7 @@
 #include "table/unwind_table.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace windlass::table {
 
@@ -35,15 +36,18 @@ const TraceRule& UnwindTable::find(std::uint64_t address) const {
   const std::byte* start = page(directory_[index]);
   const auto offset = static_cast<std::uint32_t>(address & 0xffff);
   const std::uint32_t block = offset >> WL_BLOCK_SHIFT;
+  // The last of the block's rows that begins at or before the address, else the one before them. By halving, without a
+  // branch that depends on the address, as of code that is met for the first time no branch predictor knows; nor on how
+  // many rows there are, as long as there are not more than usual.
+  constexpr std::uint32_t kUsual = 16;
   std::uint32_t low = block == 0 ? 0 : last_of(start, block - 1);
-  std::uint32_t high = last_of(start, block);
-  while (low < high) {  // the last row of (low, high] that begins at or before the address, else `low`
-    const std::uint32_t middle = (low + high + 1) / 2;
-    if (row_of(start, middle) >> 8 <= (offset & 0xff))
-      low = middle;
-    else
-      high = middle - 1;
-  }
+  const std::uint32_t high = last_of(start, block);
+  const auto advance = [&](std::uint32_t by) {
+    const std::uint32_t at = low + by < high ? low + by : high;
+    low = row_of(start, at) >> 8 <= (offset & 0xff) ? at : low;
+  };
+  for (std::uint32_t by = std::bit_floor(high - low); by > kUsual; by /= 2) advance(by);
+  for (std::uint32_t by = kUsual; by != 0; by /= 2) advance(by);
   const std::uint32_t id = row_of(start, low) & 0xff;
   if (id != WL_RULE_ESCAPE) return rules_[id];
 

@@ -13,8 +13,10 @@
 #include "model/target_memory.h"
 #include "windlass/registers.h"
 #include "winx64/epilogue.h"
+#include "winx64/known_unwind.h"
 #include "winx64/read.h"
 #include "winx64/registers.h"
+#include "winx64/unwound.h"
 
 namespace windlass::winx64 {
 
@@ -26,28 +28,6 @@ concept UnwindImage = requires(const I& image, std::uint32_t rva, RuntimeFunctio
   { image.bytes(rva, rva) } -> std::same_as<ByteView>;
 };
 static_assert(UnwindImage<Functions>);
-
-enum class Position : std::uint8_t { kLeaf, kPrologue, kBody, kEpilogue };
-
-// Where each preserved register was saved; 0: it is still in the register.
-struct SavedAddresses {
-  std::uint64_t integer[16] = {};  // by instruction number
-  std::uint64_t xmm[16] = {};      // xmm6-xmm15
-  std::uint64_t return_address = 0;
-};
-
-struct Unwound {
-  // Just after the call returned: rip, rsp and the preserved registers (and what else was popped).
-  Registers caller{Architecture::kX86_64};
-  // What handlers get as the frame: rsp in the body, or what the frame register says.
-  std::uint64_t establisher = 0;
-  Position position = Position::kBody;
-  bool machine_frame = false;  // rip was interrupted, it is no return address
-  // Only where control was in the body: neither prologue nor epilogue has handlers. RVAs; 0: none.
-  std::uint32_t handler = 0;
-  std::uint32_t handler_data = 0;
-  std::uint8_t handler_flags = 0;  // kEhandler, kUhandler: in which pass it is called
-};
 
 // ---- what unwinding and lowering share ----------------------------------------------------------------------------
 
@@ -169,7 +149,10 @@ template <TargetMemory M, UnwindImage I>
 class Unwinder {
  public:
   Unwinder(const I& image, std::uint64_t base, const M& memory, const Registers& frame, SavedAddresses* saved)
-      : image_(image), base_(base), memory_(memory), frame_(frame), saved_(saved) {}
+      : image_(image), base_(base), memory_(memory), frame_(frame), saved_(saved) {
+    for (unsigned i = 0; i < kPreservedCount; ++i)
+      value_[kPreservedNumbers[i]] = as_word(frame.stored(kPreservedSlots[i]));
+  }
 
   Expected<void> run(Unwound& to) {
     if (!unwind()) return std::unexpected(error_);
@@ -394,18 +377,12 @@ class Unwinder {
     return (restored_ >> number & 1) != 0 ? value_[number] : frame_.get_slot(dwarf_number(number));
   }
 
-  // `to.caller` may be the frame itself. One register at a time: whole-vector copies of what was written by single
-  // words just before would wait for these to reach the cache.
+  // `to.caller` may be the frame itself.
   void commit(Unwound& to) {
-    constexpr std::uint32_t kPreserved = 0xf0e8;  // rbx rbp rsi rdi r12-r15
-    static constexpr std::uint8_t kNumbers[] = {3, 5, 6, 7, 12, 13, 14, 15};
-    static constexpr std::uint8_t kSlots[] = {3, 6, 4, 5, 12, 13, 14, 15};
-    const std::uint64_t known = (frame_.known_slots() & dwarf_numbers(kPreserved)) | dwarf_numbers(restored_);
-    const auto value = [this](unsigned i) {
-      return (restored_ >> kNumbers[i] & 1) != 0 ? value_[kNumbers[i]] : frame_.stored(kSlots[i]);
-    };
-    to.caller.set_slots(kSlots, value, std::make_integer_sequence<unsigned, sizeof kSlots>());
-    for (std::uint32_t rest = restored_ & ~kPreserved; rest != 0; rest &= rest - 1) {
+    const std::uint64_t known = (frame_.known_slots() & kPreservedKnown) | dwarf_numbers(restored_);
+    const auto value = [this](unsigned i) { return as_word(value_[kPreservedNumbers[i]]); };
+    to.caller.set_slots(kPreservedSlots, value, std::make_integer_sequence<unsigned, kPreservedCount>());
+    for (std::uint32_t rest = restored_ & ~kPreservedMask; rest != 0; rest &= rest - 1) {
       const auto number = static_cast<unsigned>(std::countr_zero(rest));
       to.caller.set_slot(dwarf_number(number), value_[number]);
     }
@@ -479,7 +456,7 @@ class Unwinder {
   const M& memory_;
   const Registers& frame_;
   SavedAddresses* const saved_;
-  std::uint64_t value_[16];  // of `restored_`
+  std::uint64_t value_[16];  // of `restored_`, and of the preserved registers; by instruction number
   std::uint64_t rsp_ = 0;
   std::uint64_t rip_ = 0;
   std::uint32_t restored_ = 0;
@@ -494,13 +471,45 @@ class Unwinder {
   Error error_;
 };
 
+// As virtual_unwind() without anything kept.
+template <TargetMemory M, UnwindImage I>
+[[gnu::noinline]] Expected<void> unwind_by_codes(const I& image, std::uint64_t base, const M& memory,
+                                                 const Registers& frame, Unwound& to, SavedAddresses* saved = nullptr) {
+  return Unwinder<M, I>(image, base, memory, frame, saved).run(to);
+}
+
+// Finds out what unwinding from the pc of `key` comes to, and keeps it.
+template <UnwindImage I>
+[[gnu::noinline]] KnownUnwind learn_unwind(const I& image, std::uint64_t base, CodeAddress pc, std::uint64_t key) {
+  Unwound unwound;
+  SavedAddresses saved;
+  unsigned reads = 0;
+  const bool done = unwind_by_codes(image, base, TaggedMemory{&reads}, tagged_frame(pc), unwound, &saved).has_value();
+  const KnownUnwind known(key, done, unwound, saved, reads);
+  UnwindCache::keep(known);
+  return known;
+}
+
 // The caller of `frame`, whose pc lies in the image loaded at `base`; code no entry covers is a leaf's. `saved` may be
-// null. On an error nothing is changed but `saved`. Bounded by 33 informations of 255 slots. Errors: kUnreadable (stack
-// address), kNotFound (a register that is needed is not known), and what reading the information can yield (RVAs).
+// null. On an error nothing is changed but `saved`. Bounded by 33 informations of 255 slots, twice. Errors: kUnreadable
+// (stack address), kNotFound (a register that is needed is not known), and what reading the information can yield
+// (RVAs). Of an image with an identity what a pc comes to is kept once it has been met twice.
 template <TargetMemory M, UnwindImage I>
 Expected<void> virtual_unwind(const I& image, std::uint64_t base, const M& memory, const Registers& frame, Unwound& to,
                               SavedAddresses* saved = nullptr) {
-  return Unwinder<M, I>(image, base, memory, frame, saved).run(to);
+  if constexpr (requires { image.identity(); }) {
+    constexpr std::uint64_t kNeeded = kPreservedKnown | 1U << dwarf_number(kRsp);
+    const CodeAddress pc = frame.pc();
+    const std::uint64_t rva = pc.lookup() - base;
+    if (rva >> 32 == 0 && (frame.known_slots() & kNeeded) == kNeeded && image.identity() != 0) [[likely]] {
+      const std::uint64_t key =
+          UnwindCache::key_of(image.identity(), static_cast<std::uint32_t>(rva), pc.is_return_address());
+      KnownUnwind known = UnwindCache::find(key);
+      if (known.key() != key && UnwindCache::met_before(key)) known = learn_unwind(image, base, pc, key);
+      if (known.key() == key && !known.by_codes() && known.run(memory, frame, to, saved)) return {};
+    }
+  }
+  return unwind_by_codes(image, base, memory, frame, to, saved);
 }
 
 }  // namespace windlass::winx64

@@ -1,5 +1,7 @@
 #include "winx64/read.h"
 
+#include <atomic>
+
 namespace windlass::winx64 {
 std::string_view operation_name(Operation operation) {
   switch (operation) {
@@ -52,6 +54,12 @@ Expected<UnwindCode> code_at(const UnwindInfo& info, unsigned index) {
     return fail(ErrorCode::kTruncated, "unwind operation needs more slots than there are: RVA", info.rva, index);
   return fail(ErrorCode::kUnsupported, "unknown unwind operation in the information at RVA", info.rva,
               static_cast<std::uint64_t>(code.operation));
+}
+
+std::uint32_t Functions::next_identity() {
+  static std::atomic<std::uint64_t> next = 1;
+  const std::uint64_t identity = next.fetch_add(1, std::memory_order_relaxed);
+  return identity >> 31 == 0 ? static_cast<std::uint32_t>(identity) : 0;
 }
 
 bool has_machine_frame(const Functions& functions, const RuntimeFunction& entry) {

@@ -272,11 +272,15 @@ Expected<void> each_descriptor(ByteView pool, std::uint64_t at, unsigned count, 
 class Functions {
  public:
   explicit Functions(const image::PeImage& image)
-      : image_(&image), table_(image.is_x64_format() ? image.exception_directory() : ByteView(), 12) {}
+      : image_(&image),
+        table_(image.is_x64_format() ? image.exception_directory() : ByteView(), 12),
+        identity_(next_identity()) {}
 
   [[nodiscard]] const image::PeImage& image() const { return *image_; }
   [[nodiscard]] const image::FunctionTable& table() const { return table_; }
   [[nodiscard]] std::size_t size() const { return table_.size(); }
+  // What tells it, and what is copied from it, from all others of the process; 0: there have been too many.
+  [[nodiscard]] std::uint32_t identity() const { return identity_; }
   // The entry at a position of the stored table, as stored.
   [[nodiscard]] RuntimeFunction stored(std::size_t index) const {
     return {table_.word(index, 0), table_.word(index, 1), table_.word(index, 2)};
@@ -302,8 +306,11 @@ class Functions {
   }
 
  private:
+  [[nodiscard]] static std::uint32_t next_identity();
+
   const image::PeImage* image_;
   image::FunctionTable table_;
+  std::uint32_t identity_;
 };
 
 // Does an entry's own information, of version 1 or 2, say that the system put a machine frame on the stack?

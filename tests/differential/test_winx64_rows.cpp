@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "support/known_unwind.h"
 #include "support/pe_corpora.h"
 #include "walk/apply.h"
 #include "winx64/exec.h"
@@ -26,7 +27,8 @@ struct HashedMemory {
 
 struct Tally {
   std::size_t functions = 0, rows = 0, instructions = 0, without_row = 0, different = 0;
-  std::size_t reached = 0;  // instructions that the linear decoding does not see
+  std::size_t otherwise_known = 0;  // unwound otherwise once the pc has been met
+  std::size_t reached = 0;          // instructions that the linear decoding does not see
   std::vector<std::string> first;
 };
 
@@ -135,8 +137,9 @@ class FileRows {
     const Registers frame = frame_at(functions_.image().image_base() + rva);
     winx64::Unwound unwound;
     winx64::SavedAddresses saved;
-    const auto ok =
-        winx64::virtual_unwind(functions_, functions_.image().image_base(), HashedMemory(), frame, unwound, &saved);
+    const std::uint64_t base = functions_.image().image_base();
+    if (!test::same_when_known(functions_, base, HashedMemory(), frame)) ++tally_.otherwise_known;
+    const auto ok = winx64::virtual_unwind(functions_, base, HashedMemory(), frame, unwound, &saved);
     if (!ok) return;
     ++tally_.instructions;
     const auto row =
@@ -191,6 +194,7 @@ TEST(WinX64Rows, SayWhatTheUnwinderDoes) {
         tally.without_row);
     for (const std::string& line : tally.first) std::printf("  %s\n", line.c_str());
     EXPECT_EQ(tally.different, 0U);
+    EXPECT_EQ(tally.otherwise_known, 0U);
     EXPECT_LT(tally.without_row * 1000, tally.instructions);  // a thousandth; see lower.h for the reasons
   }
 }

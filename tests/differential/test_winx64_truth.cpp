@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "support/known_unwind.h"
 #include "support/pe_corpora.h"
 #include "support/pe_emulator.h"
 #include "winx64/exec.h"
@@ -383,11 +384,14 @@ class FileTruth {
     ++count;
     winx64::Unwound unwound;
     winx64::SavedAddresses saved;
+    // By the codes, and by what is kept of the pc then.
+    const bool same = test::same_when_known(functions_, image_.image_base(), emulator_.stack(), state.registers());
     const auto ok =
         winx64::virtual_unwind(functions_, image_.image_base(), emulator_.stack(), state.registers(), unwound, &saved);
     std::string what;
+    if (!same) what = " otherwise once the pc is known";
     if (!ok) {
-      what = ok.error().text();
+      what += ok.error().text();
     } else {
       if (unwound.caller.pc() != CodeAddress::return_address(PeEmulator::kReturn))
         what += fmt::format(" rip={:#x}", unwound.caller.pc().value());

@@ -6,8 +6,8 @@
 #include "dwarf/interpreter.h"
 #include "table/project.h"
 #include "table/trace_state.h"
-#include "table/unwind_table.h"
 #include "walk/own/modules.h"
+#include "walk/own/prepared_rules.h"
 #include "windlass_user_env.h"
 
 #include "windlass_step.h"
@@ -35,8 +35,8 @@ WINDLASS_READS_STACKS std::uint64_t load_word(const std::uint64_t* slot) {
 
 bool find_trace_rule(const OwnModule& module, std::uint64_t key, table::TraceRule& rule) {
   const std::uint64_t address = lookup_address(key);
-  if (const table::UnwindTable* table = module.table()) {
-    rule = table->find(address - module.object().bias);
+  if (const PreparedRules* prepared = module.prepared()) {
+    rule = prepared->rule(address - module.object().bias);
     return rule.cfa_kind != WL_CFA_NONE;
   }
   MappedCfi cfi;
@@ -210,7 +210,7 @@ int FastWalk::read_for_rule(void* walk, void* to, __u32 size, __u64 address) {
   if (module_ == nullptr) return Answer::kCannot;
   table::TraceRule rule{};
   const bool found = find_trace_rule(*module_, state_.key, rule);
-  found_new_ = module_->tag() == OwnModule::kNeverUnloaded;
+  found_new_ = module_->tag() == OwnModule::kNeverUnloaded && module_->prepared() == nullptr;
   return by_found_rule(found ? &rule : nullptr, module_->tag(), caller, slots);
 }
 
@@ -349,6 +349,20 @@ WINDLASS_READS_STACKS inline bool FastWalk::replay(std::size_t& current, std::ui
   return ended;
 }
 
+// The simple rule of a return address that is not in the cache, where prepare() has made it: most of new functions.
+[[gnu::noinline]] bool FastWalk::find_prepared(std::uint64_t key, PackedStep& step) {
+  const std::uint64_t address = lookup_address(key);
+  if ((key & kInstructionBit) != 0) return false;
+  if (module_ == nullptr || !module_->stays_at(address)) {
+    module_ = OwnModules::find(address);
+    if (module_ == nullptr || !module_->stays_at(address)) return false;
+  }
+  const PreparedRules* prepared = module_->prepared();
+  if (prepared == nullptr) return false;
+  step = prepared->step(address - module_->object().bias);
+  return step.simple();
+}
+
 // At most so many steps by the simple rules of modules that stay, the state in registers: nearly every frame of a stack
 // that has changed. find_caller() would go the same way. Returns the new count.
 std::size_t FastWalk::run_ahead(std::uint64_t* pcs, std::size_t count, std::size_t steps) {
@@ -360,11 +374,12 @@ std::size_t FastWalk::run_ahead(std::uint64_t* pcs, std::size_t count, std::size
   // What is written to may lie on this stack, and no frame up to there reads it.
   std::uint64_t high = stack_.high;
   if (written_ + written_size_ > frame.sp && written_ < high) high = written_;
-  const RuleCache::View rules;
+  RuleCache::View rules;
   std::uint64_t* out = pcs + count;
   for (const std::uint64_t* const end = out + steps; out != end;) {
     PackedStep rule;
-    if (!rules.find(frame.key, rule)) [[unlikely]]
+    const bool known = rules.find(frame.key, rule);
+    if (!known && !find_prepared(frame.key, rule)) [[unlikely]]
       break;
     if (!rule.is(PackedStep::kFromSp, OwnModule::kNeverUnloaded) &&
         !rule.is(PackedStep::kFromFp, OwnModule::kNeverUnloaded)) [[unlikely]]
@@ -376,6 +391,10 @@ std::size_t FastWalk::run_ahead(std::uint64_t* pcs, std::size_t count, std::size
     Slots slots;
     if (load_caller(rule, at, frame, caller, slots) != Answer::kStepped) [[unlikely]]
       break;
+    if (!known) [[unlikely]] {
+      RuleCache::insert(frame.key, rule);
+      rules = {};  // it may have grown
+    }
     *--recorded = {frame.key, frame.sp, frame.fp, slots.return_slot, slots.fp_slot};
     frame = caller;
     *out++ = frame.key;

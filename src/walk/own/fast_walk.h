@@ -66,6 +66,7 @@ class FastWalk {
   void go_to(const FastWalkState& caller);
   void end(Answer answer);
 
+  bool find_prepared(std::uint64_t key, PackedStep& step);
   std::size_t run_ahead(std::uint64_t* pcs, std::size_t count, std::size_t steps);
   [[nodiscard]] bool joins();
   bool replay(std::size_t& current, std::uint64_t* pcs, std::size_t& count, std::size_t max);

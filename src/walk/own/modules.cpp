@@ -172,7 +172,7 @@ void OwnModules::fill(OwnModule& entry, std::size_t index, const LoadedObject& o
   if (entry.module_ != nullptr) {  // of another module before
     std::destroy_at(entry.module_);
     ++entry.generation_;
-    entry.table_.store(nullptr, std::memory_order_relaxed);  // leaked: a walker may be reading it
+    entry.prepared_.store(nullptr, std::memory_order_relaxed);  // leaked: a walker may be reading it
   }
   entry.object_ = object;
   const bool stays_loaded = is_never_unloaded(object.begin);

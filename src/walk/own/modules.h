@@ -10,11 +10,9 @@
 #include "walk/module.h"
 #include "windlass/function_ref.h"
 
-namespace windlass::table {
-class UnwindTable;
-}
-
 namespace windlass::walk {
+
+class PreparedRules;
 
 // What the dynamic linker has loaded around an address. A program may have gaps between its segments.
 struct LoadedObject {
@@ -72,8 +70,8 @@ class OwnModule {
     return {};
   }
   // Made by prepare(), or null.
-  [[nodiscard]] const table::UnwindTable* table() const { return table_.load(std::memory_order_acquire); }
-  void publish(const table::UnwindTable* table) const { table_.store(table, std::memory_order_release); }
+  [[nodiscard]] const PreparedRules* prepared() const { return prepared_.load(std::memory_order_acquire); }
+  void publish(const PreparedRules* rules) const { prepared_.store(rules, std::memory_order_release); }
 
  private:
   friend class OwnModules;
@@ -93,7 +91,7 @@ class OwnModule {
   std::uint64_t build_id_at_ = 0;  // address in the image; 0: none
   std::uint32_t build_id_size_ = 0;
   std::uint8_t build_id_[kMaxBuildId] = {};
-  mutable std::atomic<const table::UnwindTable*> table_ = nullptr;
+  mutable std::atomic<const PreparedRules*> prepared_ = nullptr;
   Module* module_ = nullptr;  // in `place_`, beside the rest: the first walk of a process shall touch few pages
   alignas(Module) std::byte place_[sizeof(Module)] = {};
 };

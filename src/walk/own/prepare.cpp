@@ -5,6 +5,7 @@
 #include "source/unwind_source.h"
 #include "table/compile.h"
 #include "walk/own/modules.h"
+#include "walk/own/prepared_rules.h"
 #include "walk/own/record.h"
 #include "walk/own/rules.h"
 #include "windlass/backtrace.h"
@@ -29,7 +30,7 @@ void compile(const walk::OwnModule& module) {
   if (!from || !is_file_of(**from, module)) return;
   const auto ignore = [](const Error&) {};
   auto table = table::compile(**from, ignore);
-  if (table && !table->empty()) module.publish(new table::UnwindTable(std::move(*table)));
+  if (table && !table->empty()) module.publish(new walk::PreparedRules(std::move(*table), module.tag()));
 }
 
 }  // namespace
@@ -39,7 +40,7 @@ void prepare() {
   const std::lock_guard hold(preparing);
   (void)AddressSpace::self();  // enters and names all modules
   walk::OwnModules::for_each([](const walk::OwnModule& module) {
-    if (module.table() == nullptr && module.tag() != walk::OwnModule::kUncacheable) compile(module);
+    if (module.prepared() == nullptr && module.tag() != walk::OwnModule::kUncacheable) compile(module);
   });
   walk::RuleCache::prepare();
   walk::WalkRecord::prepare();

@@ -56,7 +56,12 @@ bool PackedStep::pack(const table::TraceRule& rule, bool exact, std::uint16_t ta
 void RuleCache::insert(std::uint64_t key, PackedStep step) {
   const std::size_t mask = mask_.load(std::memory_order_relaxed);
   place(key, step, mask);
-  if (mask != mask_of(kSets) && remaining_.fetch_sub(1, std::memory_order_relaxed) == 1) grow(mask);
+  if (mask == mask_of(kSets)) return;
+  // In two steps, as one that no other thread may come between takes as long as finding a rule: where counts are lost
+  // it grows somewhat later, or earlier.
+  const std::size_t remaining = remaining_.load(std::memory_order_relaxed);
+  remaining_.store(remaining - 1, std::memory_order_relaxed);
+  if (remaining == 1) grow(mask);
 }
 
 void RuleCache::spread() {

@@ -83,8 +83,8 @@ class RuleCache {
     }
 
    private:
-    Set* const sets_ = RuleCache::sets_;
-    const std::size_t mask_ = RuleCache::mask_.load(std::memory_order_relaxed);
+    Set* sets_ = RuleCache::sets_;
+    std::size_t mask_ = RuleCache::mask_.load(std::memory_order_relaxed);
   };
   // Before each walk. The first one's page is written to, as a read would only map it to be mapped again by the write.
   // Which way a rule is in no branch predictor knows: what is found in the second often enough to pay for the pages of

@@ -14,9 +14,9 @@
 #include <thread>
 #include <vector>
 
-#include "table/unwind_table.h"
 #include "walk/own/fast_walk.h"
 #include "walk/own/modules.h"
+#include "walk/own/prepared_rules.h"
 #include "windlass/backtrace.h"
 
 namespace windlass {
@@ -68,7 +68,7 @@ struct Plugin {
   }
 };
 
-const table::UnwindTable table;
+const walk::PreparedRules rules(table::UnwindTable(), 0);
 
 constexpr const char* kPlugins[] = {WINDLASS_PLUGIN_A, WINDLASS_PLUGIN_B};
 
@@ -165,7 +165,7 @@ TEST(Plugins, GetAPlaceWithoutTheTableOfTheOneBefore) {
       copies.push_back(std::make_unique<Plugin>(path.c_str()));
       ASSERT_NE(copies.back()->call, nullptr) << dlerror();
       const auto* module = walk::OwnModules::find(reinterpret_cast<std::uint64_t>(copies.back()->call));
-      if (module != nullptr) module->publish(&table);
+      if (module != nullptr) module->publish(&rules);
     }
   }
   std::filesystem::remove_all(folder);
@@ -173,7 +173,7 @@ TEST(Plugins, GetAPlaceWithoutTheTableOfTheOneBefore) {
   ASSERT_NE(plugin.call, nullptr) << dlerror();
   const walk::OwnModule* module = walk::OwnModules::find(reinterpret_cast<std::uint64_t>(plugin.call));
   ASSERT_NE(module, nullptr);
-  EXPECT_EQ(module->table(), nullptr);
+  EXPECT_EQ(module->prepared(), nullptr);
 }
 
 }  // namespace

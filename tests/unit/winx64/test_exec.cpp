@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "support/known_unwind.h"
 #include "support/pe_image_builder.h"
 
 namespace windlass {
@@ -56,6 +57,12 @@ class WinX64Exec : public testing::Test {
     frame.set_sp(kSp);
     const std::uint64_t pc = PeImageBuilder::kBase + rva;
     frame.set_pc(is_return ? CodeAddress::return_address(pc) : CodeAddress::instruction(pc));
+    EXPECT_TRUE(test::same_when_known(functions, PeImageBuilder::kBase, stack, frame));
+    for (const unsigned unknown : {kRbx, kRbp}) {
+      Registers less = frame;
+      less.forget(winx64::dwarf_number(unknown));
+      EXPECT_TRUE(test::same_when_known(functions, PeImageBuilder::kBase, stack, less));
+    }
     saved = {};
     return winx64::virtual_unwind(functions, PeImageBuilder::kBase, stack, frame, result, &saved);
   }
