@@ -215,8 +215,10 @@ class Dumper final : public source::FormatVisitor {
 
   void elf(const source::UnwindSource&, const image::ElfImage& image) override {
     const auto found = image::find_unwind_sections(image, report_);
-    for (const dwarf::CfiSection& section : found.sections)
+    for (dwarf::CfiSection section : found.sections) {
+      section.text = {};  // as they are stored
       if (!out_.closed()) dump_section(section, out_, report_, json_);
+    }
     listed_ = !found.sections.empty();
     const auto simple = image::find_sframe(image);
     if (simple && !out_.closed()) dump_sframe(*simple, out_, report_, json_);

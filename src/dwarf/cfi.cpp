@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "dwarf/cfi_entry.h"
+#include "dwarf/misplaced_epilogue.h"
 
 namespace windlass::dwarf {
 namespace {
@@ -92,7 +93,9 @@ bool CfiReader::parse_fde(const EntryHeader& header, Fde& fde, Error& problem) {
       return false;
     }
   }
-  return parser().parse_fde(header, *last_cie_, fde, problem, report_);
+  if (!parser().parse_fde(header, *last_cie_, fde, problem, report_)) return false;
+  if (section_.text.size() != 0) fde.instructions = without_misplaced_epilogue(section_, fde);
+  return true;
 }
 
 // The next entry that is sound; `cie` is null where it is an FDE.

@@ -31,6 +31,7 @@ class CfaInstructionReader {
       : section_(section), cie_(cie), cursor_(program), location_(location) {}
 
   [[nodiscard]] bool at_end() const { return cursor_.at_end(); }
+  [[nodiscard]] std::uint64_t position() const { return cursor_.position(); }  // of the next, in the program
   // After an error there is no next instruction: its length is unknown.
   [[nodiscard]] Expected<CfaInstruction> next();
 

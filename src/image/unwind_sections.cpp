@@ -55,6 +55,9 @@ void add_debug_frame(const ElfImage& image, std::string_view name, UnwindSection
   }
   auto found = describe(image, name, bytes->view, section->address);
   found.is_debug_frame = true;
+  if (found.architecture == Architecture::kX86_64)
+    if (const Section* text = with_bytes(image, ".text"))
+      if (const auto code = image.stored_bytes(*text)) found.text = *code;
   out.sections.push_back(found);
   if (!bytes->owned.empty()) out.storage.push_back(std::move(bytes->owned));
 }

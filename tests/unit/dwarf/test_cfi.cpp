@@ -542,5 +542,39 @@ TEST(EhFrameHdr, FindLooksThroughNestedRangesAndKeepsEachCie) {
   }
 }
 
+// sub rsp, 24; mov [rsp], rbx; body; mov rbx, [rsp]; add rsp, 24; ret: Mono's compiler ahead of time has the rows of
+// the epilogue begin behind the prologue's, at 0x1008.
+TEST(Fde, AnEpilogueInTheMiddleOfAFunctionIsLeftOut) {
+  CfiBuilder builder(true);
+  CieSpec spec;
+  spec.augmentation = "";
+  const auto cie = builder.cie(spec);
+  const Bytes program = {0x44, 0x0e, 32,     // advance 4: def_cfa_offset 32
+                         0x44, 0x83, 4,      // advance 4: offset rbx at cfa-32
+                         0x0a,               // remember_state
+                         0x44, 0x08, 3,      // advance 4: same_value rbx
+                         0x44, 0x0c, 7,  8,  // advance 4: def_cfa rsp+8
+                         0x41, 0x0b};        // advance 1: restore_state
+  builder.fde(cie, Bytes().u64(0x1000).u64(0x40), nullptr, program);
+  Bytes code;
+  for (int i = 0; i < 0x40; ++i) code.u8(0x90);
+  const auto rows_at = [&](std::uint8_t at_the_end) {
+    code.data()[0x10] = at_the_end;
+    auto section = builder.section();
+    section.text_address = 0x1000;
+    section.text = code.view();
+    return list(section).rows;
+  };
+  const auto rows = rows_at(0x48);
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_EQ(rows[2].begin, 0x1008u);
+  EXPECT_EQ(rows[2].end, 0x1040u);
+  EXPECT_EQ(rows[2].cfa.offset(), 32);
+  ASSERT_NE(rows[2].registers.find(3), nullptr);
+  EXPECT_EQ(*rows[2].registers.find(3), RegisterRule::at_cfa(-32));
+  EXPECT_EQ(rows_at(0xc3).size(), 6u) << "there is the ret";
+  EXPECT_EQ(list(builder.section()).rows.size(), 6u) << "without code nothing is known";
+}
+
 }  // namespace
 }  // namespace windlass
