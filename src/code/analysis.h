@@ -40,11 +40,11 @@ bool halts(const CodeSource& source, CodeAddress pc, Workspace<Machine>& work) {
   return false;
 }
 
-// Code that never returns and whose start is not known: the nearest place before it where a function may start, from
-// where the code leads here, with a caller where that says. Puts the row into work.row.
-template <typename Machine>
+// Code whose start is not known: the nearest place before it where a function may start, from where the code leads here
+// by a row that `accepts` does, with a caller where that says. Puts the row into work.row.
+template <typename Machine, typename Accepts>
 bool way_in_from_unknown_start(const CodeSource& source, CodeAddress pc, Search<Machine>& search,
-                               Workspace<Machine>& work) {
+                               Workspace<Machine>& work, Accepts&& accepts) {
   constexpr std::uint64_t kFarthest = 1024;
   constexpr unsigned kMostTries = 8;
   unsigned tries = 0;
@@ -54,9 +54,23 @@ bool way_in_from_unknown_start(const CodeSource& source, CodeAddress pc, Search<
     const std::uint64_t start = pc.value() - back;
     if (!Machine::may_start_function(work.code, start)) continue;
     ++tries;
-    if (search.in(source, start, pc, work.row)) return true;
+    if (search.in(source, start, pc, work.row) && accepts(work.row)) return true;
   }
   return false;
+}
+
+// A function that leaves by a jump to another one keeps the calling convention if it gives back by then what it has
+// saved of the registers that calls preserve, as the way in says, too. (Haskell's code saves none.) For a start that is
+// not known.
+template <typename Machine>
+bool gives_back(const CodeSource& source, CodeAddress pc, const Found& found, Search<Machine>& search,
+                Workspace<Machine>& work) {
+  bool saves = false;
+  for (const RegisterEntry entry : found.row.registers)
+    saves |= is_callee_saved(Machine::kArchitecture, entry.reg) && entry.rule.is(RegisterRule::kAtCfa);
+  const auto same = [&found](const FrameRow& row) { return same_row(Machine::kArchitecture, row, found.row); };
+  return saves && found.way == Way::kReturn && !found.forgot && source.kind(pc.lookup()) != CodeKind::kGenerated &&
+         way_in_from_unknown_start(source, pc, search, work, same);
 }
 
 template <typename Machine>
@@ -77,7 +91,7 @@ Expected<Synthesis> analyse(const CodeSource& source, CodeAddress pc, Workspace<
   search.out(source, pc, kMostCalls, found, sights);
   if (!sights.any_code) return fail(ErrorCode::kUnreadable, "no code can be read", pc.value());
   result.row = found.row;
-  result.by_jump = found.jumped;
+  result.by_jump = found.jumped && !gives_back(source, pc, found, search, work);
   result.addresses_frame = sights.addresses_frame;
   if (found.way == Way::kReturn && found.calls == 0 && !found.forgot) {
     result.certainty = Certainty::kCertain;
@@ -102,7 +116,8 @@ Expected<Synthesis> analyse(const CodeSource& source, CodeAddress pc, Workspace<
   // what is behind its calls need not be code).
   if (found.way == Way::kReturn && !(generated && sights.uses_frame_pointer)) return result;
   const bool weak = found.way == Way::kNone || (found.way != Way::kReturn && found.calls != 0);
-  if (weak && !generated && way_in_from_unknown_start(source, pc, search, work)) {
+  const auto any = [](const FrameRow&) { return true; };
+  if (weak && !generated && way_in_from_unknown_start(source, pc, search, work, any)) {
     result.row = work.row;
     result.certainty = Certainty::kGuess;
     return result;

@@ -40,12 +40,19 @@ bool begins_context(const StepContext& context) {
 
 bool is_leaf_row(const FrameRow& row) { return row.cfa == CfaRule::at(x86_64::kRsp, 8); }
 
-// Code that never returns has no caller if it is where the program starts, or the beginning of a function though a
-// return address leads there: no call did, it was put on a fresh stack (glibc's makecontext). Elsewhere it may be any
-// function that does not return, unless it halts at once and the frame pointer marks it: start routines clear it (psABI
-// 3.4.1, AAPCS64 6.4.6).
+bool returns_behind_no_call(const StepContext& context) {
+  const CodeAddress pc = context.frame.pc();
+  return pc.is_return_address() && !with_code(context, [pc](const code::CodeSource& source) {
+           return code::may_be_return_address(source, pc.value());
+         });
+}
+
+// Code that never returns has no caller if it is where the program starts, or if a return address leads there that no
+// call has left, being the beginning of a function (glibc's makecontext) or behind something else than a call
+// (Boost.Context's make_fcontext): it was put on a fresh stack. Elsewhere it may be any function that does not return,
+// unless it halts at once and the frame pointer marks it: start routines clear it (psABI 3.4.1, AAPCS64 6.4.6).
 bool starts_stack(const StepContext& context, code::Start start) {
-  return start == code::Start::kEntryPoint || returns_to_beginning(context) ||
+  return start == code::Start::kEntryPoint || returns_to_beginning(context) || returns_behind_no_call(context) ||
          (start == code::Start::kHalts && frame_pointer_is_clear(context.frame.registers));
 }
 

@@ -146,6 +146,29 @@ TEST_F(SynthesisOnAStack, ATailCallIsSaid) {
   EXPECT_TRUE(by_jump);
 }
 
+// It gives back before the jump a register that it has saved: it keeps the calling convention. Without that nothing
+// says so.
+TEST_F(SynthesisOnAStack, ATailCallBehindAnEpilogueIsAReturn) {
+  put(kCode, std::vector<std::uint8_t>(16, 0xcc));
+  // push rbx; nop; call +0x20; pop rbx; jmp kCode + 0x110
+  put(kCode + 0x10, {0x53, 0x90, 0xe8, 0x20, 0, 0, 0, 0x5b, 0xe9, 0xf3, 0, 0, 0, 0xcc, 0xcc, 0xcc});
+  put(kCode + 0x100, std::vector<std::uint8_t>(16, 0xcc));
+  put(kCode + 0x110, {0x55, 0x48, 0x89, 0xe5, 0x5d, 0xc3});
+  function_start = kCode + 0x110;
+  word(kStack, kReturn);
+  word(kStack - 8, 0x33);
+  start(kCode + 0x17, kStack - 8, 1, true);
+  expect_caller(kStack + 8, 1);
+  EXPECT_FALSE(by_jump);
+  put(kCode + 0x10, {0x90});  // saved by whom?
+  expect_caller(kStack + 8, 1);
+  EXPECT_TRUE(by_jump);
+  put(kCode + 0x10, {0x50});  // push rax; ...; pop rcx: room only
+  put(kCode + 0x17, {0x59});
+  expect_caller(kStack + 8, 1);
+  EXPECT_TRUE(by_jump);
+}
+
 TEST_F(SynthesisOnAStack, FramelessCodeThatUsesRbpAsData) {
   // push rbx; sub rsp,8; mov rbp,rdi; call; add rsp,8; pop rbx; ret
   put(kCode, {0x53, 0x48, 0x83, 0xec, 0x08, 0x48, 0x89, 0xfd, 0xe8, 1, 0, 0, 0, 0x48, 0x83, 0xc4, 0x08, 0x5b, 0xc3});

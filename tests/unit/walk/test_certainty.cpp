@@ -16,6 +16,7 @@ using Code = std::vector<std::uint8_t>;
 constexpr std::uint64_t kBegin = 0x400000, kEnd = 0x410000, kStack = 0x7fff'0000'1000;
 constexpr std::uint64_t kFunction = kBegin + 0x1000;  // at hand
 constexpr std::uint64_t kCaller = kBegin + 0x2000;    // the code behind its call: straight to a halt
+constexpr std::uint64_t kDescribed = 0x500000;        // code with rows
 constexpr std::uint64_t kMarked = 0;                  // the frame pointer of a thread's start routine
 
 class Bytes : public Memory {
@@ -98,6 +99,22 @@ TEST_F(Certainty, CodeThatSeldomReturnsIsNoStart) {
   word(kStack, kCaller);
   EXPECT_EQ(walk(0, kStack, kMarked), FrameCertainty::kProved);
   EXPECT_NE(end_, WalkEnd::kComplete);
+}
+
+TEST_F(Certainty, WhatNoCallReturnsToIsAStartIfItNeverReturns) {
+  // Boost.Context's make_fcontext: push rbp; jmp rbx; here: xor rdi, rdi; call _exit; hlt
+  put(kCaller - 3, {0x55, 0xff, 0xe3, 0x48, 0x31, 0xff, 0xe8, 0x00, 0x01, 0, 0, 0xf4});
+  FrameRow leaf;
+  leaf.begin = kDescribed, leaf.end = kDescribed + 16;
+  leaf.cfa = CfaRule::at(x86_64::kRsp, 8);
+  leaf.return_address = RegisterRule::at_cfa(-8);
+  ASSERT_TRUE(space_.add({.begin = leaf.begin, .end = leaf.end, .rows = {leaf}}));
+  word(kStack, kCaller);
+  EXPECT_EQ(walk(kDescribed - kFunction, kStack, 0x1234), FrameCertainty::kDescribed);
+  EXPECT_EQ(end_, WalkEnd::kComplete);
+  indirect_call();  // the same behind a call may be in any function that does not return
+  EXPECT_EQ(walk(kDescribed - kFunction, kStack, 0x1234), FrameCertainty::kDescribed);
+  EXPECT_EQ(end_, WalkEnd::kGuessed);
 }
 
 // mov rax, [rbp - 8]; jmp rax: no return, but a frame by rbp
