@@ -67,6 +67,8 @@ class Recorder {
   // What this recording cannot show because BPF was refused, and the refusal; empty with BPF.
   [[nodiscard]] const std::string& limits() const { return source_.limits; }
   [[nodiscard]] const std::string& refusal() const { return source_.refusal; }
+  // As given, but for targets that were threads: their processes.
+  [[nodiscard]] const RecorderOptions& options() const { return options_; }
   // What people should know beforehand, a sentence each: what a recording of the whole machine cannot see from here (a
   // PID namespace), a target that was named by one of its threads.
   [[nodiscard]] const std::vector<std::string>& remarks() const { return remarks_; }

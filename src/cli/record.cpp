@@ -127,9 +127,10 @@ int record(const Arguments& arguments) {
   agent::survive_truncated_files();
   StopSignals signals;
   ProgressLine line;
-  const std::string what =
-      fmt::format("recording {} into {}; Ctrl-C ends it", subject_of(arguments.recorder), file.name());
-  line.note(what);
+  const auto what = [&](const agent::RecorderOptions& options) {
+    return fmt::format("recording {} into {}; Ctrl-C ends it", subject_of(options), file.name());
+  };
+  line.note(what(arguments.recorder));
   auto recorder = agent::Recorder::open(arguments.recorder);
   survive_failed_writes();
   if (!recorder) {
@@ -145,7 +146,7 @@ int record(const Arguments& arguments) {
     line.clear();
     say("windlass: {}\n", remark);
   }
-  line.begin(what);
+  line.begin(what((*recorder)->options()));
   agent::Recorder::Hooks hooks;
   hooks.progress = [&](const agent::RecordingProgress& progress) { line.show(progress); };
   if (file.replaceable()) {

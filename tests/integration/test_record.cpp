@@ -269,6 +269,7 @@ TEST_F(Record, AThreadsNumberMeansItsProcess) {
   ASSERT_EQ(status, 0) << text(log());
   EXPECT_NE(text(log()).find(fmt::format("{} is a thread of process {}", thread.load(), ::getpid())), std::string::npos)
       << text(log());
+  EXPECT_NE(text(log()).find(fmt::format("recording process {} into", ::getpid())), std::string::npos) << text(log());
   for (const auto& sample : read().samples) EXPECT_EQ(sample.pid, static_cast<std::uint32_t>(::getpid()));
 }
 
