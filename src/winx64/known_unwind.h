@@ -1,6 +1,6 @@
 // What unwinding from a pc comes to, kept. Where each register was saved, as a distance from one register of the frame,
 // depends on the image and the pc alone: what its codes say, how much of the prologue ran, whether code is an epilogue.
-// Walkers meet the same pcs again and again, and this is a fifth of the work.
+// Walkers meet the same pcs again and again, and this is a third of the work.
 #pragma once
 
 #include <array>
