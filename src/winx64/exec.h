@@ -493,7 +493,7 @@ template <UnwindImage I>
 // The caller of `frame`, whose pc lies in the image loaded at `base`; code no entry covers is a leaf's. `saved` may be
 // null. On an error nothing is changed but `saved`. Bounded by 33 informations of 255 slots, twice. Errors: kUnreadable
 // (stack address), kNotFound (a register that is needed is not known), and what reading the information can yield
-// (RVAs). Of an image with an identity what a pc comes to is kept once it has been met twice.
+// (RVAs). Of an image with an identity what a pc comes to is kept once it has been met again.
 template <TargetMemory M, UnwindImage I>
 Expected<void> virtual_unwind(const I& image, std::uint64_t base, const M& memory, const Registers& frame, Unwound& to,
                               SavedAddresses* saved = nullptr) {
@@ -505,7 +505,7 @@ Expected<void> virtual_unwind(const I& image, std::uint64_t base, const M& memor
       const std::uint64_t key =
           UnwindCache::key_of(image.identity(), static_cast<std::uint32_t>(rva), pc.is_return_address());
       KnownUnwind known = UnwindCache::find(key);
-      if (known.key() != key && UnwindCache::met_before(key)) known = learn_unwind(image, base, pc, key);
+      if (known.key() != key && UnwindCache::is_to_be_kept(key)) known = learn_unwind(image, base, pc, key);
       if (known.key() == key && !known.by_codes() && known.run(memory, frame, to, saved)) return {};
     }
   }

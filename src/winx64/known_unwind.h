@@ -1,6 +1,6 @@
 // What unwinding from a pc comes to, kept. Where each register was saved, as a distance from one register of the frame,
 // depends on the image and the pc alone: what its codes say, how much of the prologue ran, whether code is an epilogue.
-// Walkers meet the same pcs again and again, and this is a fifth of the work.
+// Walkers meet the same pcs again and again, and this is a third of the work.
 #pragma once
 
 #include <array>
@@ -114,9 +114,9 @@ struct TaggedMemory {
 
 // ---- where it is kept ---------------------------------------------------------------------------------------------
 
-// For all images and threads together: 4,096 unwinds in 256 KiB, each in one of the two places that its pc has. What is
-// met a second time is kept, as it is likely met again. Lock-free, signal-safe: an entry is copied between two looks at
-// its version, and one that another thread, or what a signal handler has interrupted, is about to write is no entry.
+// For all images and threads together: 8,192 unwinds in 512 KiB, each in one of the two places that its pc has. What is
+// met again is kept, as it is likely met once more. Lock-free, signal-safe: an entry is copied between two looks at its
+// version, and one that another thread, or what a signal handler has interrupted, is about to write is no entry.
 class UnwindCache {
  public:
   // `identity`: Functions::identity(). Never 0.
@@ -129,21 +129,27 @@ class UnwindCache {
     if (entry->words[0].load(std::memory_order_relaxed) != key) ++entry;
     return copy_of(*entry, key, std::make_index_sequence<KnownUnwind::kWords>());
   }
-  // Has a pc been met since another one that has its place? It has now. (Or one that looks the same.)
-  [[nodiscard]] static bool met_before(std::uint64_t key) {
-    std::atomic<std::uint32_t>& met = sets_[place_of(key)].way[0].met;
-    const auto looks = static_cast<std::uint32_t>(mix(key)) | 1;
-    if (met.load(std::memory_order_relaxed) == looks) return true;
-    met.store(looks, std::memory_order_relaxed);
+  // Is a pc that is not kept to be? The second time it is met, and where another one would have to go, the fifth: so
+  // that of many more pcs than there is room for, few are found out in vain. Those with its place that are met in
+  // between and are not kept either begin anew.
+  [[nodiscard]] static bool is_to_be_kept(std::uint64_t key) {
+    Set& set = sets_[place_of(key)];
+    constexpr std::uint32_t kCount = 3;
+    const auto looks = static_cast<std::uint32_t>(mix(key)) & ~kCount;
+    const std::uint32_t met = set.way[0].met.load(std::memory_order_relaxed);
+    const bool again = (met & ~kCount) == looks && met != 0;
+    const bool has_room = set.way[1].words[0].load(std::memory_order_relaxed) == 0;
+    if (again && (has_room || (met & kCount) == kCount)) return true;
+    set.way[0].met.store(again ? met + 1 : looks, std::memory_order_relaxed);
     return false;
   }
   static void keep(const KnownUnwind& known);
 
  private:
-  static constexpr unsigned kSetBits = 11;
+  static constexpr unsigned kSetBits = 12;
   struct alignas(64) Entry {
     std::atomic<std::uint32_t> version;  // odd while it is written
-    std::atomic<std::uint32_t> met;      // in the first way: who was met last that is not kept
+    std::atomic<std::uint32_t> met;      // in the first way: who was met last that is not kept, and how often
     std::atomic<std::uint64_t> words[KnownUnwind::kWords];
   };
   static_assert(sizeof(Entry) == 64);

@@ -15,14 +15,14 @@ inline bool same_unwind(const winx64::Unwound& a, const winx64::Unwound& b) {
          a.handler == b.handler && a.handler_data == b.handler_data && a.handler_flags == b.handler_flags;
 }
 
-// Is the answer the same however often the pc has been met? The second time it is found out what unwinding from it
-// comes to, from the third on that is taken.
+// Is the answer the same however often the pc has been met? The fifth time at the latest it is found out what unwinding
+// from it comes to, and then that is taken.
 template <typename M>
 bool same_when_known(const winx64::Functions& functions, std::uint64_t base, const M& memory, const Registers& frame) {
   winx64::Unwound expected;
   winx64::SavedAddresses expected_saved;
   const auto by_codes = winx64::unwind_by_codes(functions, base, memory, frame, expected, &expected_saved);
-  for (int time = 1; time <= 3; ++time) {
+  for (int time = 1; time <= 6; ++time) {
     winx64::Unwound unwound;
     winx64::SavedAddresses saved;
     const auto done = winx64::virtual_unwind(functions, base, memory, frame, unwound, &saved);
