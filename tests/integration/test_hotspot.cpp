@@ -192,7 +192,7 @@ TEST_F(HotSpot, VirtualThreadsStandOnTheirCarriers) {
       }
       ::printf("%s %s: %zu of %zu whole, %zu with frames on the heap\n", launcher.c_str(), option, whole, all, mounted);
       EXPECT_GT(mounted, 100U);
-      EXPECT_GE(whole * 100, all * 99) << recorded.output;
+      EXPECT_GE(whole * 100, all * 97) << recorded.output;  // while frames are moved, some are not
     }
   }
 }
