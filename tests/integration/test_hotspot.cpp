@@ -166,5 +166,36 @@ TEST_F(HotSpot, SamplesHaveTheStacksThatThereCanBe) {
     }
 }
 
+// Where a virtual thread's frames end on its carrier's stack, who has entered it comes next, and nobody else.
+TEST_F(HotSpot, VirtualThreadsStandOnTheirCarriers) {
+  if (const std::string reason = test::no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
+  for (const std::string& launcher : test::java_launchers()) {
+    const std::string classes = test::kHotSpotFolder + "/virtual";
+    if (run(launcher + "c -d " + classes + " " WINDLASS_HOTSPOT_SOURCES "/Virtual.java 2>&1").status != 0)
+      continue;  // before JDK 21 there are none
+    for (const char* option : {"-Xint", "-XX:TieredStopAtLevel=1", "-Xshare:auto"}) {
+      SCOPED_TRACE(launcher + " " + option);
+      const std::string file = test::kHotSpotFolder + "/virtual.pb.gz";
+      const auto recorded = run(WINDLASS_COMMAND " record -F 1999 -o " + file + " -- " + launcher + " " + option +
+                                " -cp " + classes + " Virtual 4 2>&1");
+      ASSERT_EQ(recorded.status, 0) << recorded.output;
+      std::size_t mounted = 0, whole = 0, all = 0;
+      for (const test::FoldedStack& stack : test::folded(WINDLASS_COMMAND, file)) {
+        all += stack.count;
+        if (!stack.whole) continue;
+        whole += stack.count;
+        const auto barrier = std::ranges::find(stack.frames, "[virtual thread: more frames on the heap]");
+        if (barrier == stack.frames.end()) continue;
+        mounted += stack.count;
+        ASSERT_NE(barrier, stack.frames.begin());
+        EXPECT_EQ(barrier[-1], "jdk.internal.vm.Continuation.run");
+      }
+      ::printf("%s %s: %zu of %zu whole, %zu with frames on the heap\n", launcher.c_str(), option, whole, all, mounted);
+      EXPECT_GT(mounted, 100U);
+      EXPECT_GE(whole * 100, all * 97) << recorded.output;  // while frames are moved, some are not
+    }
+  }
+}
+
 }  // namespace
 }  // namespace windlass

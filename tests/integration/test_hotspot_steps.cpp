@@ -42,10 +42,11 @@ class HotSpotWays {
       return blob(now).address != 0 && !blob(now).is_compiled() && blob(now).begin == blob(before).begin &&
              !judge_.jumps_anywhere(before);
     };
-    // Linkers of method handles take the last argument off the stack, on which the callee's entry then builds.
+    // Linkers of method handles take the last argument off the stack; the callee's frame is built on what they leave,
+    // and taken down again. Nothing returns from linkers, nor to where it is in a codelet.
     judge.ways.drops_arguments = [this](std::uint64_t before, std::uint64_t now) {
-      const bool in_entry = blob(now).begin == blob(before).begin && is_method_entry(blob(now));
-      return in_entry || (blob(before).kind == Blob::Kind::kLinkers && blob(now).kind == Blob::Kind::kLinkers);
+      const Blob& from = blob(before);
+      return from.kind == Blob::Kind::kLinkers || (from.kind == Blob::Kind::kCodelet && blob(now).begin == from.begin);
     };
     judge.ways.is_own_call = [this](std::uint64_t from, std::uint64_t to) {
       return blob(from).kind == Blob::Kind::kCodelet && blob(from).begin == blob(to).begin;

@@ -10,6 +10,7 @@ namespace {
 
 constexpr std::size_t kLongestName = 256;
 constexpr std::uint8_t kFreeSegment = 0xff;
+constexpr std::uint32_t kMostEntry = 4096;  // bytes of a ContinuationEntry
 constexpr std::uint32_t kWord = 8;
 
 Error unreadable(std::uint64_t address) {
@@ -81,6 +82,7 @@ Expected<CodeMap> CodeMap::make(const VmStructs& structs) {
   }
   // JDK 21 and later.
   map.thread_continuation_ = structs.offset("JavaThread", "_cont_entry").value_or(0);
+  map.continuation_entry_ = std::min(structs.size("ContinuationEntry").value_or(0), kMostEntry);
   map.queue_buffer_ = layout.field("StubQueue", "_stub_buffer");
   map.queue_begin_ = layout.field("StubQueue", "_queue_begin");
   map.queue_end_ = layout.field("StubQueue", "_queue_end");
@@ -172,7 +174,10 @@ Expected<Blob> CodeMap::read_blob(const Memory& memory, std::uint64_t at) const 
   if (const auto call = read_value<std::uint64_t>(memory, call_return_);
       blob.kind == Blob::Kind::kOther && call && *call > blob.begin && *call < blob.end)
     blob.call_return = *call;
-  if (blob.name.starts_with("StubRoutines")) blob.thread_continuation = thread_continuation_;
+  if (blob.name.starts_with("StubRoutines")) {
+    blob.thread_continuation = thread_continuation_;
+    blob.continuation_entry = continuation_entry_;
+  }
   return blob;
 }
 

@@ -45,6 +45,7 @@ struct Blob {
   };
   Debug debug;
   std::uint32_t thread_continuation = 0;  // of stubs: JavaThread::_cont_entry; 0: there are no virtual threads
+  std::uint32_t continuation_entry = 0;   // sizeof(ContinuationEntry); 0: not known
   std::uint64_t call_return = 0;          // of stubs: where methods that C++ has called return to; 0: there is none
 
   [[nodiscard]] bool is_compiled() const { return kind == Kind::kMethod || kind == Kind::kNative; }
@@ -91,7 +92,7 @@ class CodeMap {
   bool data_is_apart_ = false;
   std::uint32_t nmethod_pcs_ = 0, nmethod_pcs_end_ = 0, nmethod_scopes_ = 0, nmethod_data_ = 0, nmethod_data_size_ = 0;
   std::uint32_t nmethod_metadata_ = 0, mutable_data_ = 0, mutable_size_ = 0, relocation_size_ = 0;
-  std::uint32_t thread_continuation_ = 0;
+  std::uint32_t thread_continuation_ = 0, continuation_entry_ = 0;
   std::uint32_t queue_buffer_ = 0, queue_begin_ = 0, queue_end_ = 0;
   std::uint32_t codelet_size_ = 0, codelet_description_ = 0, codelet_header_ = 0;
 };

@@ -111,7 +111,7 @@ Expected<std::unique_ptr<Code>> Code::read(const Memory& memory, Blob blob, bool
     code->read_call_stub(ByteView(bytes.data() + at, bytes.size() - at, blob.call_return));
   }
   if (blob.kind == Blob::Kind::kMethod) code->debug_ = DebugInfo::read(memory, blob.debug, null_free);
-  const bool has_barriers = blob.thread_continuation != 0;
+  const bool has_barriers = blob.thread_continuation != 0 && blob.continuation_entry != 0;
   code->blob_ = std::move(blob);
   if (has_barriers) code->read_return_barriers(ByteView(bytes.data(), bytes.size(), code->begin));
   return code;
@@ -155,15 +155,19 @@ void Code::read_call_stub(ByteView code) {
 
 // A mounted virtual thread has its innermost frames on the carrier's stack. The outermost of these returns, to no call,
 // to a stub that fetches more from the heap, and begins by going back to where the thread was entered: mov rsp, [r15 +
-// JavaThread::_cont_entry] (stubGenerator_x86_64.cpp, generate_cont_returnBarrier). Above that entry is its frame,
-// where rbp points, too (continuationFreezeThaw_x86.inline.hpp, patch_callee_link).
+// JavaThread::_cont_entry] (stubGenerator_x86_64.cpp, generate_cont_returnBarrier). That is a ContinuationEntry, with
+// the frame of what entered above it (sharedRuntime_x86_64.cpp, gen_continuation_enter). The outermost frame lies right
+// below it, unless it has arguments on the stack (continuationFreezeThaw.cpp, ReconstructedStack and patch_sender_sp).
+// rbp says nothing: it has what the method left in it when its frames were taken away, perhaps from another carrier.
 void Code::read_return_barriers(ByteView code) {
   constexpr std::uint8_t kLoadSp[] = {0x49, 0x8b, 0xa7};
+  const auto entry = static_cast<std::int32_t>((blob_.continuation_entry + 15) / 16 * 16);
   for (std::size_t at = 0; at + 7 <= code.size(); ++at) {
     std::uint32_t field = 0;
     std::memcpy(&field, code.data() + at + sizeof kLoadSp, sizeof field);
     if (std::memcmp(code.data() + at, kLoadSp, sizeof kLoadSp) != 0 || field != blob_.thread_continuation) continue;
-    returns_.push_back({row_of_return(code.origin() + at), true});
+    Return& barrier = returns_.emplace_back(row_of_return(code.origin() + at), true);
+    barrier.row.cfa = CfaRule::at(x86_64::kRsp, entry + 16);
   }
 }
 
