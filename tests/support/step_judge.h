@@ -159,10 +159,11 @@ class StepJudge {
   // Does it make the stack pointer of what is in memory, or anything else that is not known?
   [[nodiscard]] bool makes_sp(std::uint64_t pc) { return effect_at(pc).kind == code::StackEffect::Kind::kUnknown; }
 
-  // Another thread of the process from now on, which is stopped. Nothing is known of any stack any more.
-  void take_thread(pid_t thread) {
+  // Another thread of the process from now on, which is stopped; with a signal that it has stopped for and not got.
+  // Nothing is known of any stack any more.
+  void take_thread(pid_t thread, int signal = 0) {
     pid_ = thread;
-    pending_ = 0;
+    pending_ = signal;
     stacks_.clear();
     current_ = kNone;
   }
@@ -197,6 +198,7 @@ class StepJudge {
     if (WSTOPSIG(status) != SIGTRAP) pending_ = WSTOPSIG(status);
     user_regs_struct after{};
     if (::ptrace(PTRACE_GETREGS, pid_, nullptr, &after) != 0) return false;
+    if (after.rsp + 8 == before.rsp) clear_pushed_trap(before.rip, after.rsp);
     select(after);
     follow(before, after, calls && !handles, handles);
     return true;
@@ -216,14 +218,24 @@ class StepJudge {
   static constexpr std::uint64_t kNone = ~std::uint64_t{0};
   static constexpr std::size_t kMostShown = 64;
 
+  // pushfq pushes the trap flag by which the thread is stepped. Whatever thread pops it later, and is not traced then,
+  // would be ended by SIGTRAP (Go's asyncPreempt, whose goroutine goes on anywhere).
+  void clear_pushed_trap(std::uint64_t pc, std::uint64_t slot) {
+    constexpr std::uint8_t kPushFlags = 0x9c;
+    constexpr std::uint64_t kTrap = 0x100;
+    std::uint8_t opcode = 0;
+    std::uint64_t flags = 0;
+    if (memory().read(pc, &opcode, sizeof opcode) && opcode == kPushFlags && memory().read(slot, &flags, sizeof flags))
+      ::ptrace(PTRACE_POKEDATA, pid_, slot, flags & ~kTrap);
+  }
+
   // For a moment, without being judged.
   [[nodiscard]] bool run_on() {
     int status = 0;
     if (::ptrace(PTRACE_CONT, pid_, nullptr, pending_) != 0) return false;
     ::usleep(100'000);
     if (::ptrace(PTRACE_INTERRUPT, pid_, nullptr, nullptr) != 0 || !wait(status) || !WIFSTOPPED(status)) return false;
-    take_thread(pid_);
-    if (WSTOPSIG(status) != SIGTRAP) pending_ = WSTOPSIG(status);
+    take_thread(pid_, WSTOPSIG(status) == SIGTRAP ? 0 : WSTOPSIG(status));
     return true;
   }
 
