@@ -123,10 +123,11 @@ class GoWays {
     return on;
   }
 
-  // gogo leaves its stack for the goroutine's, which it then jumps to: between the two it has no caller.
+  // gogo leaves its stack for the goroutine's, which it then jumps to: between the two it has no caller. Nor have
+  // goexit and mstart, where stacks end.
   bool is_judged(std::uint64_t pc) {
     const auto [begin, name] = symbols_.at(pc);
-    return begin != 0 && name != "gogo" && !name.starts_with("runtime.goexit");
+    return begin != 0 && name != "gogo" && !name.starts_with("runtime.goexit") && !name.starts_with("runtime.mstart.");
   }
 
   std::optional<StepJudge::Entered> entered(const user_regs_struct& before, const user_regs_struct& now) {
@@ -248,16 +249,21 @@ bool has_pending_trap(pid_t thread) {
 }
 
 // Where it waits in a step, the trap at that step's end must not reach it any more: it would end the program.
-void release(pid_t thread, int signal) {
-  if (::ptrace(PTRACE_DETACH, thread, nullptr, signal) == 0) return;
-  ::ptrace(PTRACE_INTERRUPT, thread, nullptr, nullptr);
-  Stopped stopped = wait_for_stop(thread);
-  if (stopped.thread == 0) return;
-  if (has_pending_trap(thread)) {
-    if (::ptrace(PTRACE_CONT, thread, nullptr, stopped.signal) != 0) return;
+void release(StepJudge& judge, pid_t thread) {
+  Stopped stopped{thread, judge.take_pending_signal()};
+  user_regs_struct now{};
+  if (::ptrace(PTRACE_GETREGS, thread, nullptr, &now) != 0) {
+    ::ptrace(PTRACE_INTERRUPT, thread, nullptr, nullptr);
     stopped = wait_for_stop(thread);
+    if (stopped.thread == 0) return;
+    if (has_pending_trap(thread)) {
+      if (::ptrace(PTRACE_CONT, thread, nullptr, stopped.signal) != 0) return;
+      stopped = wait_for_stop(thread);
+    }
+    if (stopped.thread == 0 || ::ptrace(PTRACE_GETREGS, thread, nullptr, &now) != 0) return;
   }
-  if (stopped.thread != 0) ::ptrace(PTRACE_DETACH, thread, nullptr, stopped.signal);
+  judge.finish_step(now);
+  ::ptrace(PTRACE_DETACH, thread, nullptr, stopped.signal);
 }
 
 // The program's own table, for others' rules.
@@ -323,7 +329,7 @@ TEST_P(GoSteps, EveryInstructionOfGoHasItsCaller) {
     judge.take_thread(stopped.thread, stopped.signal);
     const std::size_t until = judge.judged + kStretch;
     for (std::size_t steps = 0; steps < 4 * kStretch && judge.judged < until && judge.step(); ++steps) {}
-    release(stopped.thread, judge.take_pending_signal());
+    release(judge, stopped.thread);
     ::usleep(3000);
   }
   ::printf(
