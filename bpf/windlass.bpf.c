@@ -33,6 +33,9 @@ const volatile __u64 wl_raw_bytes_per_window = 1u << 20;
 const volatile __u64 wl_wakeup_bytes = 1u << 20;
 const volatile __u8 wl_filter = 0;
 
+/* The way to other stacks (WL_WAY) of the last table that was loaded and has one; 0: none has. */
+__u64 wl_go_way = 0;
+
 #include "windlass_ids.bpf.h"
 #include "windlass_process.bpf.h"
 
@@ -163,7 +166,9 @@ WL_GLOBAL int wl_begin_walk(struct wl_unwind* u) {
   u->certainty = WL_DESCRIBED;
   u->interrupted_sp = 0;
   u->other_stack = 0;
-  u->kept_at = 0;
+  wl_forget_way(u);
+  u->kept_sp = 0;
+  u->kept_end = u->left_at = ~0ull;
   u->thread_pointer = 0;
   u->gs_base = 0;
   u->env.window.base = 0;
@@ -228,10 +233,10 @@ WL_INLINE int wl_take_user_stack(struct wl_scratch* s, struct wl_cpu_stats* st, 
   }
   if (!wl_wants_raw(u->end)) return 0;
   __u64 stop = u->frames ? u->cursor.regs[WL_SP] : 0;
-  u->kept_at = 0; /* of a frame on the way */
   if (u->other_stack) stop = wl_other_sp(u, stop);
   if (u->interrupted_sp) stop = u->interrupted_sp - WL_RED_ZONE;
   wl_first_frame(s, regs);
+  if (wl_go_way && !u->other_stack && !u->interrupted_sp) stop = wl_other_go_sp(u, wl_go_way, stop);
   s->machine = WL_MACHINE;
   s->thread_block = u->thread_pointer;
   if (!wl_emit_raw(s, st, stop)) return 0;

@@ -231,6 +231,8 @@ struct wl_interpreter {
 #define WL_MAX_RAW_PAGES 64u                    /* that a copy reaches over, those left out included */
 #define WL_RED_ZONE 128u
 #define WL_SWITCH_ROOM (20u * 1024u) /* of an Erlang scheduler's registers, below who has called it */
+/* Of the arguments, by which the agent knows where the kernel left sp for the process's first instruction. */
+#define WL_ARGUMENTS 512
 #define WL_COMM 16
 
 enum wl_event_type {
@@ -293,6 +295,24 @@ enum wl_machine {
 };
 #define WL_RAW_REGISTERS 33u /* room for any's */
 
+/* A word of the process's memory; none if the address is 0. */
+struct wl_word {
+  __u64 address;
+  __u64 value;
+};
+
+/* What is loaded on a way from the thread's pointer to a stack pointer of another stack (WL_CFA_THREAD). */
+enum wl_way_word {
+  WL_WAY_FIRST = 0, /* by the thread's pointer: Go's g that the thread has, whose stack it is on */
+  WL_WAY_SECOND = 1,
+  WL_WAY_KEEPER = 2, /* what keeps the stack pointer: Go's g that the thread runs, or will again */
+  WL_WAY_SP = 3,     /* the stack pointer */
+  WL_WAY_PC = 4,     /* the word behind it, */
+  WL_WAY_LOW = 5,    /* and the keeper's first two: its stack's bounds (Go) */
+  WL_WAY_HIGH = 6,
+};
+#define WL_WAY_WORDS 7u
+
 struct wl_raw_event {
   struct wl_event_head head;
   __u64 regs[WL_RAW_REGISTERS]; /* user registers by DWARF number, then the pc */
@@ -309,11 +329,12 @@ struct wl_raw_event {
    * others, which could not be read: never touched, as most of a large local array, or taken out for a moment. */
   __u64 stack_pages;
   __u64 second_pages;
-  __u64 stack_address; /* below the stack pointer by the red zone, where leaves keep data, too (psABI 3.2.2) */
-  __u64 gs_base;       /* x86-64: of the thread, 0 if it has none */
-  __u64 teb_frame;     /* the word at gs_base + WL_WINE_TEB_FRAME */
-  __u64 kept_at;       /* where the thread keeps a stack pointer of another stack (WL_MAPPING_SWITCHED); 0: nowhere */
-  __u64 kept_sp;       /* what is there */
+  __u64 stack_address;  /* below the stack pointer by the red zone, where leaves keep data, too (psABI 3.2.2) */
+  __u64 gs_base;        /* x86-64: of the thread, 0 if it has none */
+  __u64 teb_frame;      /* the word at gs_base + WL_WINE_TEB_FRAME */
+  __u64 thread_pointer; /* x86-64: fs.base, 0 where it is not known */
+  /* What leads from there to a stack pointer of another stack, as far as was looked. */
+  struct wl_word way[WL_WAY_WORDS];
   __u64 interpreted_frames;
   /* followed by u64 kernel[kernel_frames], u8 code[code_size padded to 8], u8 stack[stack_size],
    * u8 second_stack[second_size], wl_interpreted_frame[interpreted_frames] */

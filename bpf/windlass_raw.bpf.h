@@ -72,9 +72,6 @@ WL_GLOBAL int wl_copy_code(struct wl_raw_scratch* raw, __u64 pc) {
   return 0;
 }
 
-/* Of the arguments, by which the agent knows where the kernel left sp for the process's first instruction. */
-#define WL_ARGUMENTS 512
-
 /* Where the stack that sp is in ends, as far as is known. */
 WL_INLINE __u64 wl_stack_limit(const struct wl_scratch* s, __u64 sp) {
   __u64 limit = ~0ull;
@@ -105,10 +102,8 @@ WL_GLOBAL int wl_copy_interpreted(struct wl_raw_scratch* raw, struct wl_scratch*
  * another, at what runs when no such code does; of the other where its memory does. */
 WL_INLINE __u64 wl_wanted_limit(const struct wl_scratch* s, __u64 sp) {
   const struct wl_unwind* u = &s->unwind;
-  __u64 limit = wl_stack_limit(s, sp);
-  if (!u->kept_at) return limit;
-  if (sp >= u->kept_sp - WL_MAX_RAW_STACK && sp < u->kept_end) return u->kept_end < limit ? u->kept_end : limit;
-  __u64 left = u->switched_sp + WL_SWITCH_ROOM;
+  __u64 limit = wl_stack_limit(s, sp), left = u->left_at;
+  if (u->kept_sp && sp >= u->kept_sp - WL_MAX_RAW_STACK && sp < u->kept_end) left = u->kept_end;
   return sp < left && left < limit ? left : limit;
 }
 
@@ -136,8 +131,8 @@ WL_GLOBAL int wl_emit_raw(struct wl_scratch* s, struct wl_cpu_stats* st, __u64 s
   raw->event.space = s->unwind.space;
   raw->event.kernel_frames = kernel_frames;
   raw->event.gs_base = s->unwind.gs_base;
-  raw->event.kept_at = s->unwind.kept_at;
-  raw->event.kept_sp = s->unwind.kept_sp;
+  raw->event.thread_pointer = s->unwind.thread_pointer;
+  __builtin_memcpy(raw->event.way, s->unwind.way, sizeof raw->event.way);
   raw->event.teb_frame = 0;
   if (s->unwind.gs_base)
     bpf_probe_read_user(&raw->event.teb_frame, 8, (const void*)(s->unwind.gs_base + WL_WINE_TEB_FRAME));
@@ -156,7 +151,7 @@ WL_GLOBAL int wl_emit_raw(struct wl_scratch* s, struct wl_cpu_stats* st, __u64 s
   raw->event.second_size = 0;
   raw->event.second_pages = 0;
   if (two) {
-    raw->event.second_size = wl_copy_stack(raw, stop, s->unwind.kept_at ? s->unwind.kept_end : ~0ull, most);
+    raw->event.second_size = wl_copy_stack(raw, stop, s->unwind.kept_end, most);
     raw->event.second_pages = raw->copy_pages;
   }
   if (wl_copy_interpreted(raw, s)) return 0;

@@ -171,20 +171,31 @@ WL_GLOBAL int wl_register_value(struct wl_unwind* u, __u32 reg, __u32 kind, __s3
   return wl_read(&u->env, &u->room.value, 8, from + offset) ? 2 : 0;
 }
 
+WL_INLINE int wl_load_way(struct wl_unwind* u, __u32 i, __u64 address) {
+  struct wl_word* word = &u->way[i];
+  int failed = wl_read(&u->env, &word->value, 8, address);
+  word->address = failed ? 0 : address;
+  return failed;
+}
+
+WL_INLINE void wl_forget_way(struct wl_unwind* u) {
+  for (__u32 i = 0; i < WL_WAY_WORDS; i++) u->way[i].address = 0;
+}
+
 /* The CFA of WL_CFA_THREAD into u->room.cfa, and where it was loaded from. WL_CONTINUE, or why there is none. */
 WL_GLOBAL int wl_thread_cfa(struct wl_unwind* u, const struct wl_rule* rule) {
   if (!u || !rule) return WL_END_INTERNAL;
   if (u->cursor.left) return WL_END_COMPLETE;
   if (u->thread_pointer == 0) return WL_END_REGISTER_LOST;
-  __u64* word = &u->room.value;
-  __u64 way = (__u64)(__u16)rule->x_offset;
-  if (wl_read(&u->env, word, 8, u->thread_pointer + rule->cfa_offset)) return WL_END_UNREADABLE_STACK;
-  if (wl_read(&u->env, word, 8, *word + 8ull * rule->cfa_reg)) return WL_END_UNREADABLE_STACK;
-  if (wl_read(&u->env, word, 8, *word + (way & ~7ull))) return WL_END_UNREADABLE_STACK;
-  if (*word == 0) return WL_END_COMPLETE;
-  u->kept_at = u->room.base = *word + 8ull * rule->cfa_arg;
-  if (wl_read(&u->env, word, 8, u->kept_at)) return WL_END_UNREADABLE_STACK;
-  u->room.cfa = *word + 8 * (way & 7);
+  struct wl_word* way = u->way;
+  __u64 third = (__u64)(__u16)rule->x_offset;
+  if (wl_load_way(u, WL_WAY_FIRST, u->thread_pointer + rule->cfa_offset)) return WL_END_UNREADABLE_STACK;
+  if (wl_load_way(u, WL_WAY_SECOND, way[WL_WAY_FIRST].value + 8ull * rule->cfa_reg)) return WL_END_UNREADABLE_STACK;
+  if (wl_load_way(u, WL_WAY_KEEPER, way[WL_WAY_SECOND].value + (third & ~7ull))) return WL_END_UNREADABLE_STACK;
+  if (way[WL_WAY_KEEPER].value == 0) return WL_END_COMPLETE;
+  u->room.base = way[WL_WAY_KEEPER].value + 8ull * rule->cfa_arg;
+  if (wl_load_way(u, WL_WAY_SP, u->room.base)) return WL_END_UNREADABLE_STACK;
+  u->room.cfa = way[WL_WAY_SP].value + 8 * (third & 7);
   return WL_CONTINUE;
 }
 
@@ -201,28 +212,59 @@ WL_GLOBAL int wl_movable_cfa(struct wl_unwind* u, const struct wl_rule* rule, __
   return 1;
 }
 
+/* Follows a way as WL_WAY packs it. */
+WL_INLINE int wl_follow_way(struct wl_unwind* u, __u64 way) {
+  wl_forget_way(u);
+  u->kept_sp = 0;
+  u->kept_end = u->left_at = ~0ull;
+  u->rule.cfa_offset = (__s16)way;
+  u->rule.cfa_reg = (__u8)(way >> 16);
+  u->rule.cfa_arg = (__u8)(way >> 24);
+  u->rule.x_offset = (__s16)(way >> 32);
+  return wl_thread_cfa(u, &u->rule);
+}
+
 /* Where the stack is, from its lowest byte in use on, that the code runs on which the walk has come to: what the thread
  * keeps, or what rbp has, where that is nearby: code keeps it there for calls that need not know of it, and the thread
  * has an older one then. `otherwise` where that is not known, or no such code runs. */
 WL_GLOBAL __u64 wl_other_sp(struct wl_unwind* u, __u64 otherwise) {
   if (!u) return otherwise;
-  u->rule.cfa_offset = (__u16)u->other_stack;
-  u->rule.cfa_reg = (__u8)(u->other_stack >> 16);
-  u->rule.cfa_arg = (__u8)(u->other_stack >> 24);
-  u->rule.x_offset = (__s16)(u->other_stack >> 32);
-  if (wl_thread_cfa(u, &u->rule) != WL_CONTINUE) {
-    u->kept_at = 0;
-    return otherwise;
-  }
+  __u64 way = u->other_stack;
+  if (wl_follow_way(u, way) != WL_CONTINUE) return otherwise;
   __u64 kept = u->room.cfa;
   u->kept_sp = kept;
-  u->kept_end = ~0ull;
-  u->switched_sp = u->cursor.regs[WL_SP];
-  __u64 end_words = u->other_stack >> 48 & 0xff;
-  if (end_words && !wl_read(&u->env, &u->room.value, 8, u->kept_at + 8 * end_words) && u->room.value > kept)
+  u->left_at = u->cursor.regs[WL_SP] + WL_SWITCH_ROOM;
+  __u64 end_words = way >> 48 & 0xff;
+  if (end_words && !wl_read(&u->env, &u->room.value, 8, u->room.base + 8 * end_words) && u->room.value > kept)
     u->kept_end = u->room.value;
   __u64 fp = u->cursor.regs[WL_FP];
   if (WL_VALID(&u->cursor, WL_FP) && fp < kept && kept - fp < WL_MAX_RAW_PIECE / 2) return fp;
+  return kept;
+}
+
+/* The same of a thread at its first frame, whose program's table need not be known yet, by the way that other programs
+ * have had: Go's, which in every release leads from the g whose stack the thread is on to the one that it runs, and a g
+ * begins with its stack's bounds. So it shows whether this is a thread of Go. What was loaded stays, for rules that the
+ * agent applies. */
+WL_GLOBAL __u64 wl_other_go_sp(struct wl_unwind* u, __u64 way, __u64 otherwise) {
+  if (!u) return otherwise;
+  int found = wl_follow_way(u, way);
+  __u64 sp = u->cursor.regs[WL_SP];
+  __u64* bounds = u->room.pair;
+  if (!u->way[WL_WAY_KEEPER].address || wl_read(&u->env, bounds, 16, u->way[WL_WAY_FIRST].value) || sp < bounds[0] ||
+      sp > bounds[1]) {
+    wl_forget_way(u);
+    return otherwise;
+  }
+  u->left_at = bounds[1] + WL_ARGUMENTS;
+  __u64 keeper = u->way[WL_WAY_KEEPER].value, kept = u->room.cfa;
+  if (found != WL_CONTINUE || keeper == u->way[WL_WAY_FIRST].value) return otherwise;
+  wl_load_way(u, WL_WAY_PC, u->room.base + 8);
+  if (wl_load_way(u, WL_WAY_LOW, keeper) || wl_load_way(u, WL_WAY_HIGH, keeper + 8) ||
+      kept < u->way[WL_WAY_LOW].value || kept > u->way[WL_WAY_HIGH].value)
+    return otherwise;
+  u->kept_sp = kept;
+  u->kept_end = u->way[WL_WAY_HIGH].value;
   return kept;
 }
 

@@ -6,6 +6,18 @@
 #include <fmt/format.h>
 
 namespace windlass::agent {
+namespace {
+
+// How the module's code gets from the thread's pointer to another stack's; 0: it does not, or not by a way that WL_WAY
+// can hold.
+std::uint64_t way_of(const table::UnwindTable& table) {
+  for (const table::TraceRule& rule : table.rules())
+    if (rule.cfa_kind == WL_CFA_THREAD && rule.cfa_offset == static_cast<std::int16_t>(rule.cfa_offset))
+      return WL_WAY(rule.cfa_offset, rule.cfa_reg, rule.cfa_arg, rule.x_offset & ~7, 0);
+  return 0;
+}
+
+}  // namespace
 
 std::expected<std::uint32_t, SystemError> KernelModules::add_module() {
   const std::lock_guard lock(mutex_);
@@ -42,6 +54,7 @@ std::expected<void, SystemError> KernelModules::load_table(std::uint32_t id, con
   module.palette = placed->module.palette;
   module.x_reg = placed->module.x_reg;
   std::atomic_ref(module.state).store(WL_MODULE_READY, std::memory_order_release);
+  if (const std::uint64_t way = way_of(table); way != 0) way_ = way;
   return {};
 }
 

@@ -17,8 +17,9 @@ namespace windlass::agent {
 // A removed module's memory and number are given out again when no mapping set uses it. Thread-safe.
 class KernelModules final : public TableStore {
  public:
-  // `list`: what the programs read, `arena`: where tables go. Both must outlive it.
-  KernelModules(std::span<wl_module> list, table::Arena& arena) : list_(list), arena_(arena) {}
+  // `list`: what the programs read, `arena`: where tables go, `way`: WL_WAY of the last table that has one. All must
+  // outlive it.
+  KernelModules(std::span<wl_module> list, table::Arena& arena, __u64& way) : list_(list), arena_(arena), way_(way) {}
 
   // ENOSPC when the list is full.
   std::expected<std::uint32_t, SystemError> add_module() override;
@@ -44,6 +45,7 @@ class KernelModules final : public TableStore {
 
   std::span<wl_module> list_;
   table::Arena& arena_;
+  __u64& way_;
   std::mutex mutex_;
   std::vector<State> states_;
   std::vector<std::uint32_t> free_;

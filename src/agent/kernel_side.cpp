@@ -188,7 +188,7 @@ std::expected<void, SystemError> KernelSideImpl::open_arena() {
   if (!cpu_stats_.map(bpf_map__fd(maps.stats), static_cast<std::size_t>(cpus_), PROT_READ))
     return std::unexpected(explain_memory_error(
         Error{ErrorCode::kSystem, "mapping the statistics", 0, static_cast<std::uint64_t>(errno)}));
-  modules_.emplace(module_list_.items(), *arena_);
+  modules_.emplace(module_list_.items(), *arena_, skeleton_->bss->wl_go_way);
   processes_.emplace(bpf_map__fd(maps.processes));
   sets_.emplace(*processes_, *modules_, *arena_);
   return {};

@@ -193,6 +193,35 @@ TEST(GoServer, IsWholeUnderLoad) {
   EXPECT_GT(tally.crossed, 0u);
 }
 
+// Most samples of a process that lives for some milliseconds come before the kernel side knows it: the agent has to
+// leave the system stack by what the sample has.
+TEST(GoProcesses, ThatLiveForAMomentAreWholeOnTheirSystemStacks) {
+  if (const std::string reason = test::no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
+  if (const std::string why = test::make_go_program("moment"); !why.empty()) GTEST_SKIP() << why;
+  const std::string profile = test::kGoFolder + "/moment.pb.gz", program = test::kGoFolder + "/moment";
+  const auto recorded = test::run(std::string(WINDLASS_COMMAND) + " record -v -F 1999 -o " + profile +
+                                  " -- sh -c 'for i in $(seq " + (test::whole() ? "1000" : "100") + "); do " + program +
+                                  " > " + test::kGoFolder + "/moment.out; done' 2>&1");
+  ASSERT_EQ(recorded.status, 0) << recorded.output;
+  const auto read = exporter::read_pprof_file(profile);
+  ASSERT_TRUE(read) << read.error().text();
+  const auto leaves_goroutine = [](const std::string& name) {
+    return name.starts_with("runtime.systemstack") || name.starts_with("runtime.mcall") ||
+           name.starts_with("runtime.morestack");
+  };
+  std::uint64_t all = 0, ended = 0;
+  for (const Sample& sample : read->samples) {
+    const std::vector<std::string> names = names_of(*read, sample);
+    if (std::ranges::none_of(names, leaves_goroutine)) continue;
+    all += sample.count;
+    ended += profile::is_truncated(sample.end) && leaves_goroutine(names.back()) ? sample.count : 0;
+  }
+  ::printf("%lu samples through a switch of stacks, %lu end there\n", all, ended);
+  EXPECT_GT(all, 50u) << recorded.output;
+  // The first process has nothing to go by.
+  EXPECT_LE(ended, 1 + all / 500) << recorded.output;
+}
+
 INSTANTIATE_TEST_SUITE_P(Releases, GoProgram, testing::ValuesIn(kReleases),
                          [](const auto& one) { return std::string(one.param.name); });
 

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdint>
@@ -162,10 +163,12 @@ class StepJudge {
   // Does it make the stack pointer of what is in memory, or anything else that is not known?
   [[nodiscard]] bool makes_sp(std::uint64_t pc) { return effect_at(pc).kind == code::StackEffect::Kind::kUnknown; }
 
-  // Another thread of the process from now on, which is stopped. Nothing is known of any stack any more.
-  void take_thread(pid_t thread) {
+  // Another thread of the process from now on, which is stopped; with a signal that it has stopped for and not got.
+  // Nothing is known of any stack any more.
+  void take_thread(pid_t thread, int signal = 0) {
     pid_ = thread;
-    pending_ = 0;
+    pending_ = signal;
+    unfinished_ = kNone;
     stacks_.clear();
     current_ = kNone;
   }
@@ -195,14 +198,30 @@ class StepJudge {
     const bool handles = pending_ != 0;
     if (::ptrace(PTRACE_SINGLESTEP, pid_, nullptr, pending_) != 0) return false;
     pending_ = 0;
+    unfinished_ = before.rip;
     int status = 0;
     if (!wait(status) || !WIFSTOPPED(status)) return false;
     if (WSTOPSIG(status) != SIGTRAP) pending_ = WSTOPSIG(status);
     user_regs_struct after{};
     if (::ptrace(PTRACE_GETREGS, pid_, nullptr, &after) != 0) return false;
+    finish_step(after);
     select(after);
     follow(before, after, calls && !handles, handles);
     return true;
+  }
+
+  // Where the thread has stopped behind its last step, or, where that took too long, is let go: pushfq pushes the trap
+  // flag by which the thread is stepped. Whatever thread pops it later, and is not traced then, would be ended by
+  // SIGTRAP (Go's asyncPreempt, whose goroutine goes on anywhere).
+  void finish_step(const user_regs_struct& now) {
+    constexpr std::uint8_t kPushFlags = 0x9c;
+    constexpr std::uint64_t kTrap = 0x100;
+    const std::uint64_t pc = std::exchange(unfinished_, kNone);
+    std::uint8_t opcode = 0;
+    std::uint64_t flags = 0;
+    if (now.rip == pc + 1 && memory().read(pc, &opcode, sizeof opcode) && opcode == kPushFlags &&
+        memory().read(now.rsp, &flags, sizeof flags))
+      ::ptrace(PTRACE_POKEDATA, pid_, now.rsp, flags & ~kTrap);
   }
 
   // That many steps in four stretches, between which the thread runs on: where it is then is chance. More stretches, as
@@ -225,8 +244,7 @@ class StepJudge {
     if (::ptrace(PTRACE_CONT, pid_, nullptr, pending_) != 0) return false;
     ::usleep(100'000);
     if (::ptrace(PTRACE_INTERRUPT, pid_, nullptr, nullptr) != 0 || !wait(status) || !WIFSTOPPED(status)) return false;
-    take_thread(pid_);
-    if (WSTOPSIG(status) != SIGTRAP) pending_ = WSTOPSIG(status);
+    take_thread(pid_, WSTOPSIG(status) == SIGTRAP ? 0 : WSTOPSIG(status));
     return true;
   }
 
@@ -245,12 +263,23 @@ class StepJudge {
     return false;
   }
 
+  // Calls whose return addresses are others by now, and what they have called: another thread may also have left the
+  // stack just as deep.
+  void forget_replaced(std::vector<Call>& calls) const {
+    const auto is_replaced = [&](const Call& call) {
+      std::uint64_t there = 0;
+      return !call.in_register && (!memory().read(call.slot, &there, sizeof there) || there != call.pc);
+    };
+    calls.erase(std::find_if(calls.begin(), calls.end(), is_replaced), calls.end());
+  }
+
   // Onto the stack that the thread is on. Where it is not continued as it was left (a call more or less), another
   // thread has used it meanwhile.
   void select(const user_regs_struct& now) {
     const std::uint64_t number = ways.stack ? ways.stack(now) : 0;
     Stack& stack = stacks_[number];
     if (number != current_ && stack.sp - now.rsp + 8 > 16) stack.calls.clear();
+    if (number != current_) forget_replaced(stack.calls);
     stack.sp = now.rsp;
     current_ = number;
   }
@@ -388,6 +417,7 @@ class StepJudge {
   walk::ProcessModules modules_;
   std::map<std::uint64_t, Stack> stacks_;
   std::uint64_t current_ = kNone;
+  std::uint64_t unfinished_ = kNone;  // the instruction of a step whose end has not been seen
   std::map<std::uint64_t, code::StackEffect> effects_;
   std::set<std::uint64_t> wrong_at_;
   std::vector<Peer> peers_;

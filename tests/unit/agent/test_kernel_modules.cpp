@@ -10,11 +10,15 @@
 namespace windlass::agent {
 namespace {
 
-table::UnwindTable small_table() {
-  table::TableBuilder builder;
-  builder.begin_function(0x1000, 0x1010);
+table::TraceRule plain_rule() {
   table::TraceRule rule{};
   rule.cfa_kind = WL_CFA_REG;
+  return rule;
+}
+
+table::UnwindTable small_table(const table::TraceRule& rule = plain_rule()) {
+  table::TableBuilder builder;
+  builder.begin_function(0x1000, 0x1010);
   builder.row(0x1000, rule);
   builder.end_function();
   return *builder.finish();
@@ -24,7 +28,8 @@ class KernelModulesTest : public testing::Test {
  protected:
   std::array<wl_module, 3> list{};
   std::unique_ptr<table::Arena> arena = *table::Arena::create({}, 4);
-  KernelModules modules{list, *arena};
+  __u64 way = 0;
+  KernelModules modules{list, *arena, way};
 
   static constexpr std::uint32_t kOutside = 17;
 };
@@ -39,6 +44,19 @@ TEST_F(KernelModulesTest, ATableMakesAModuleReady) {
   EXPECT_EQ(list[*id].page_count, 1u);
   EXPECT_NE(list[*id].directory, 0u);
   EXPECT_NE(list[*id].palette, 0u);
+}
+
+TEST_F(KernelModulesTest, TheWayToOtherStacksIsThatOfTheLastTableWithOne) {
+  table::TraceRule rule{};
+  rule.cfa_kind = WL_CFA_THREAD;
+  rule.cfa_offset = -8, rule.cfa_reg = 6, rule.cfa_arg = 7, rule.x_offset = 0xc0 | 2;
+  ASSERT_TRUE(modules.load_table(*modules.add_module(), small_table()));
+  EXPECT_EQ(way, 0u);
+  ASSERT_TRUE(modules.load_table(*modules.add_module(), small_table(rule)));
+  EXPECT_EQ(way, WL_WAY(-8, 6, 7, 0xc0, 0));
+  rule.cfa_offset = 1 << 16;
+  ASSERT_TRUE(modules.load_table(*modules.add_module(), small_table(rule)));
+  EXPECT_EQ(way, WL_WAY(-8, 6, 7, 0xc0, 0)) << "one that has no room";
 }
 
 TEST_F(KernelModulesTest, ARefusedTableLeavesNothingInTheArena) {

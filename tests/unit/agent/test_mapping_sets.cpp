@@ -34,7 +34,8 @@ class MappingSetsTest : public testing::Test {
  protected:
   std::array<wl_module, 4> list{};
   std::unique_ptr<table::Arena> arena = *table::Arena::create({}, 4);
-  KernelModules modules{list, *arena};
+  __u64 way = 0;
+  KernelModules modules{list, *arena, way};
   FakeEntries entries;
   MappingSets sets{entries, modules, *arena};
   MappingSets::Clock::time_point now{1h};

@@ -47,21 +47,93 @@ TEST(Step, StackOfTheCodeThatAThreadRuns) {
     return wl_other_sp(&u, 7);
   };
   EXPECT_EQ(from(kOther + 8), kOther);
-  EXPECT_EQ(u.kept_at, kProcess + 0x58);
+  EXPECT_EQ(u.way[WL_WAY_SP].address, kProcess + 0x58);
+  EXPECT_EQ(u.way[WL_WAY_SP].value, kOther);
   EXPECT_EQ(u.kept_end, ~0ULL) << "it is not known";
   target.write(kProcess + 0x88, {kOther + 0x100});
   EXPECT_EQ(from(kOther + 8), kOther);
   EXPECT_EQ(u.kept_sp, kOther);
   EXPECT_EQ(u.kept_end, kOther + 0x100);
-  EXPECT_EQ(u.switched_sp, kStack);
+  EXPECT_EQ(u.left_at, kStack + WL_SWITCH_ROOM);
   EXPECT_EQ(from(kOther - 0x20), kOther - 0x20);
   EXPECT_EQ(from(kOther - WL_MAX_RAW_PIECE), kOther) << "rbp has something else";
   target.write(kScheduler + 0xa8, {0});
   EXPECT_EQ(from(kOther), 7U) << "no process runs";
   target.write(kScheduler + 0xa8, {1});
   EXPECT_EQ(from(kOther), 7U);
+  EXPECT_EQ(u.kept_sp, 0U);
   u.thread_pointer = 0;
   EXPECT_EQ(from(kOther), 7U);
+}
+
+// A thread of Go whose program's table is not known yet, by another program's way.
+class GoThread : public testing::Test {
+ protected:
+  static constexpr std::uint64_t kThread = kStack + 0x1000, kG0 = kStack + 0x2000, kM = kStack + 0x3000;
+  static constexpr std::uint64_t kG = kStack + 0x4000, kHigh = kStack + 0x400, kOther = kStack + 0x40000;
+
+  FakeTarget target;
+  wl_unwind& u = target.scratch->unwind;
+
+  GoThread() {
+    target.write(kThread - 8, {kG0});
+    target.write(kG0, {kStack - 0x1000, kHigh, 0, 0, 0, 0, kM});
+    target.write(kM + 0xb8, {kG});
+    target.write(kG, {kOther - 0x100, kOther + 0x200, 0, 0, 0, 0, kM, kOther, 0xaaaa});
+    u.thread_pointer = kThread;
+  }
+  std::uint64_t from(std::uint64_t sp) {
+    u.cursor = FakeTarget::cursor(kCode, sp, kOther - 8);
+    return wl_other_go_sp(&u, WL_WAY(-8, 0x30 / 8, 0x38 / 8, 0xb8, 0), 7);
+  }
+  [[nodiscard]] std::vector<std::uint64_t> loaded() const {
+    std::vector<std::uint64_t> addresses;
+    for (const wl_word& word : u.way)
+      if (word.address != 0) addresses.push_back(word.address);
+    return addresses;
+  }
+};
+
+TEST_F(GoThread, OnItsSystemStackHasTheGoroutinesBesideIt) {
+  EXPECT_EQ(from(kStack), kOther);
+  EXPECT_EQ(u.kept_sp, kOther);
+  EXPECT_EQ(u.kept_end, kOther + 0x200);
+  EXPECT_EQ(u.left_at, kHigh + WL_ARGUMENTS);
+  EXPECT_EQ(loaded(), (std::vector{kThread - 8, kG0 + 0x30, kM + 0xb8, kG + 0x38, kG + 0x40, kG, kG + 8}));
+  EXPECT_EQ(u.way[WL_WAY_PC].value, 0xaaaaU);
+}
+
+TEST_F(GoThread, OnTheGoroutinesStackHasThatAlone) {
+  target.write(kThread - 8, {kG});
+  EXPECT_EQ(from(kOther - 0x80), 7U);
+  EXPECT_EQ(u.kept_sp, 0U);
+  EXPECT_EQ(u.left_at, kOther + 0x200 + WL_ARGUMENTS);
+}
+
+TEST_F(GoThread, WithoutAGoroutineSaysSo) {
+  target.write(kM + 0xb8, {0});
+  EXPECT_EQ(from(kStack), 7U);
+  EXPECT_EQ(u.kept_sp, 0U);
+  EXPECT_EQ(loaded(), (std::vector{kThread - 8, kG0 + 0x30, kM + 0xb8}));
+}
+
+TEST_F(GoThread, IsKnownByTheBoundsOfItsStack) {
+  const auto is_another_program = [&](std::uint64_t sp) {
+    return from(sp) == 7 && loaded().empty() && u.kept_sp == 0 && u.left_at == ~0ULL;
+  };
+  EXPECT_TRUE(is_another_program(kHigh + 1));
+  EXPECT_TRUE(is_another_program(kStack - 0x1001));
+  EXPECT_FALSE(is_another_program(kHigh));
+  target.write(kM + 0xb8, {});
+  EXPECT_TRUE(is_another_program(kStack));
+  u.thread_pointer = 0;
+  EXPECT_TRUE(is_another_program(kStack));
+}
+
+TEST_F(GoThread, WhoseGoroutineIsNotInItsStackHasNone) {
+  target.write(kG, {kOther + 8, kOther + 0x200, 0, 0, 0, 0, kM, kOther, 0xaaaa});
+  EXPECT_EQ(from(kStack), 7U);
+  EXPECT_EQ(u.kept_sp, 0U);
 }
 
 // C that Go has called: where on the goroutine's stack the way back is counts from that stack's upper end.
