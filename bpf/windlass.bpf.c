@@ -164,6 +164,8 @@ WL_GLOBAL int wl_begin_walk(struct wl_unwind* u) {
   u->interrupted_sp = 0;
   u->other_stack = 0;
   u->kept_at = 0;
+  u->held_way = 0;
+  u->held.at[0] = 0;
   u->thread_pointer = 0;
   u->gs_base = 0;
   u->env.window.base = 0;
@@ -230,6 +232,7 @@ WL_INLINE int wl_take_user_stack(struct wl_scratch* s, struct wl_cpu_stats* st, 
   __u64 stop = u->frames ? u->cursor.regs[WL_SP] : 0;
   u->kept_at = 0; /* of a frame on the way */
   if (u->other_stack) stop = wl_other_sp(u, stop);
+  if (u->held_way) wl_read_held(u);
   if (u->interrupted_sp) stop = u->interrupted_sp - WL_RED_ZONE;
   wl_first_frame(s, regs);
   s->machine = WL_MACHINE;

@@ -142,12 +142,26 @@ enum wl_mapping_kind {
                              * the agent unwinds it. `bias` says where a thread keeps its stack pointer there, so that
                              * a sample of what it calls on the thread's own stack has both: a WL_CFA_THREAD's
                              * cfa_offset, cfa_reg, cfa_arg and x_offset, as WL_WAY packs them */
+  WL_MAPPING_HELD = 4,      /* while it calls, the frame that it was called from is not on the stack but in memory of the
+                             * runtime's (V8's deoptimised ones): the agent unwinds it. `bias` says where (WL_HELD) */
 };
 /* The parts of a way to a stack pointer, in a word; 0: none. end_words: from the word with the stack pointer to the one
  * with the stack's end; 0: it is not kept. */
 #define WL_WAY(cfa_offset, cfa_reg, cfa_arg, x_offset, end_words)                             \
   ((__u64)(__u16)(cfa_offset) | (__u64)(__u8)(cfa_reg) << 16 | (__u64)(__u8)(cfa_arg) << 24 | \
    (__u64)(__u16)(x_offset) << 32 | (__u64)(__u8)(end_words) << 48)
+
+/* [sp] leads to the end of the stack but for one word, which is the address of an object; at `input` that has the
+ * address of another one, whose first word is the size of the frame, and whose words from `content` on are the frame's,
+ * the last one that in front of the stack's end. The frame pointer is still what it was on the stack. */
+#define WL_HELD(input, content) ((__u64)(__u16)(input) | (__u64)(__u16)(content) << 16)
+
+/* What was read of them: the words, and where they are: input, size, and two of the frame from its frame pointer on,
+ * with the caller's frame pointer and the return address. */
+struct wl_held {
+  __u64 at[3]; /* at[0] is 0: nothing */
+  __u64 words[4];
+};
 
 /* tgid -> this. `space` names one state of one address space and is never used twice, so a memo entry tagged with it
  * can never be stale: with other code at an address, a set published for it has another number. Generated code leaves
@@ -314,6 +328,7 @@ struct wl_raw_event {
   __u64 teb_frame;     /* the word at gs_base + WL_WINE_TEB_FRAME */
   __u64 kept_at;       /* where the thread keeps a stack pointer of another stack (WL_MAPPING_SWITCHED); 0: nowhere */
   __u64 kept_sp;       /* what is there */
+  struct wl_held held; /* of a frame in code that is WL_MAPPING_HELD */
   __u64 interpreted_frames;
   /* followed by u64 kernel[kernel_frames], u8 code[code_size padded to 8], u8 stack[stack_size],
    * u8 second_stack[second_size], wl_interpreted_frame[interpreted_frames] */

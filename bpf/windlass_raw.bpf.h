@@ -138,6 +138,7 @@ WL_GLOBAL int wl_emit_raw(struct wl_scratch* s, struct wl_cpu_stats* st, __u64 s
   raw->event.gs_base = s->unwind.gs_base;
   raw->event.kept_at = s->unwind.kept_at;
   raw->event.kept_sp = s->unwind.kept_sp;
+  raw->event.held = s->unwind.held;
   raw->event.teb_frame = 0;
   if (s->unwind.gs_base)
     bpf_probe_read_user(&raw->event.teb_frame, 8, (const void*)(s->unwind.gs_base + WL_WINE_TEB_FRAME));

@@ -226,6 +226,29 @@ WL_GLOBAL __u64 wl_other_sp(struct wl_unwind* u, __u64 otherwise) {
   return kept;
 }
 
+/* Reads what the frame at hand, in code that is WL_MAPPING_HELD, holds of its caller's, into u->held. */
+WL_GLOBAL int wl_read_held(struct wl_unwind* u) {
+  if (!u) return 1;
+  struct wl_held* held = &u->held;
+  __u64* word = &u->room.value;
+  if (!WL_VALID(&u->cursor, WL_FP)) return 1;
+  if (wl_read(&u->env, word, 8, u->cursor.regs[WL_SP])) return 1;
+  __u64 end = *word + 8;
+  if (wl_read(&u->env, word, 8, *word)) return 1;
+  __u64 input = *word + (__u16)u->held_way;
+  if (wl_read(&u->env, word, 8, input)) return 1;
+  held->words[0] = held->at[1] = *word;
+  if (wl_read(&u->env, word, 8, held->at[1])) return 1;
+  held->words[1] = *word;
+  held->at[2] = held->at[1] + (__u16)(u->held_way >> 16) + *word - (end - u->cursor.regs[WL_FP]);
+  if (wl_read(&u->env, word, 8, held->at[2])) return 1;
+  held->words[2] = *word;
+  if (wl_read(&u->env, word, 8, held->at[2] + 8)) return 1;
+  held->words[3] = *word;
+  held->at[0] = input;
+  return 0;
+}
+
 /* sp after the step is `cfa`. Plain frames only ever move it up; code that switches stacks may move it down, a few
  * times. 0 if acceptable. */
 WL_INLINE int wl_check_progress(struct wl_cursor* cursor, const struct wl_rule* rule, __u64 cfa, __u8* backward) {

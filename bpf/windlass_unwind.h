@@ -142,6 +142,8 @@ struct wl_unwind {
   __u64 kept_sp;
   __u64 kept_end;       /* where that stack ends; ~0: not known */
   __u64 switched_sp;    /* what this stack was left with */
+  __u64 held_way;       /* WL_MAPPING_HELD's, once the walk has come to such code */
+  struct wl_held held;
   __u64 interrupted_sp; /* where the first signal handler on a stack of its own was called from, 0 if none was */
   struct wl_room room;
   struct wl_interpreted interpreted;

@@ -85,6 +85,12 @@ Expected<RawEvent> parse_raw_event(const wl_event_head& head, std::size_t size) 
     sample.teb = {event.gs_base + WL_WINE_TEB_FRAME, std::as_bytes(std::span(&event.teb_frame, 1))};
   }
   if (event.kept_at != 0) sample.kept_sp = {event.kept_at, std::as_bytes(std::span(&event.kept_sp, 1))};
+  if (event.held.at[0] != 0) {
+    const auto words = std::as_bytes(std::span(event.held.words));
+    sample.held[0] = {event.held.at[0], words.subspan(0, 8)};
+    sample.held[1] = {event.held.at[1], words.subspan(8, 8)};
+    sample.held[2] = {event.held.at[2], words.subspan(16, 16)};
+  }
   sample.code = {sample.registers.pc().value() - event.code_before, {bytes + code_at, event.code_size}};
   return parsed;
 }

@@ -31,6 +31,7 @@ struct RawSample {
   MemoryCopy second;                       // of another stack that the thread came from, or of this one far above
   MemoryCopy code;                         // around the pc, as it was
   MemoryCopy kept_sp;                      // the one word with a stack pointer of another stack that code is on
+  MemoryCopy held[3];                      // words of objects that have a frame in the place of the stack
   MemoryCopy teb;                          // the one word of a Wine thread's TEB that its callbacks need
 };
 

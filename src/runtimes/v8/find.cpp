@@ -72,25 +72,28 @@ class V8 final : public Runtime {
     if (!bias) return;
     const std::uint64_t begin = std::max(map.begin, file_->facts().code_begin() + *bias);
     const std::uint64_t end = std::min(map.end, file_->facts().code_end() + *bias);
-    if (begin >= end) return;
-    const auto overlaps = [&](const Builtins& known) { return begin < known.range.end && known.range.begin < end; };
-    std::erase_if(builtins_, overlaps);
-    if (builtins_.size() < kMaxRanges) builtins_.push_back({{begin, end}, *bias});
+    if (begin < end) add_builtins({{begin, end}, *bias});
   }
   std::vector<manager::AddressRange> file_code() const override {
     std::vector<manager::AddressRange> ranges;
     for (const Builtins& known : builtins_) ranges.push_back(known.range);
     return ranges;
   }
+  std::vector<manager::PublishedCode::HoldingCode> holding_code() const override {
+    std::vector<manager::PublishedCode::HoldingCode> found;
+    for (const Builtins& known : builtins_)
+      for (const ImageFile::Deoptimizing& code : file_->deoptimizing())
+        found.push_back({{code.builtin.begin + known.bias, code.builtin.end + known.bias}, code.code.way()});
+    return found;
+  }
 
   Expected<std::unique_ptr<Method>> method_at(std::uint64_t address) override {
     if (!names_) return fail(ErrorCode::kNotFound, "nothing is known of the runtime's code", address);
-    for (const Builtins& known : builtins_) {
-      if (address < known.range.begin || address >= known.range.end) continue;
-      const ImageFacts::Builtin* builtin = file_->facts().builtin_at(address - known.bias);
-      if (builtin == nullptr) builtin = file_->facts().builtin_at(address - known.bias + 1);
+    if (const Builtins* known = builtins_at(address)) {
+      const ImageFacts::Builtin* builtin = file_->facts().builtin_at(address - known->bias);
+      if (builtin == nullptr) builtin = file_->facts().builtin_at(address - known->bias + 1);
       if (builtin == nullptr) return fail(ErrorCode::kNotFound, "between two builtins", address);
-      auto code = std::make_unique<BuiltinCode>(*file_, *builtin, known.bias);
+      auto code = std::make_unique<BuiltinCode>(*file_, *builtin, known->bias);
       code->lasting = true;
       code->name = "Builtins_" + builtin->name;
       return code;
@@ -166,6 +169,17 @@ class V8 final : public Runtime {
     manager::AddressRange range;
     std::uint64_t bias = 0;
   };
+  [[nodiscard]] const Builtins* builtins_at(std::uint64_t address) const {
+    const auto has = [&](const Builtins& known) { return known.range.begin <= address && address < known.range.end; };
+    const auto found = std::ranges::find_if(builtins_, has);
+    return found != builtins_.end() ? &*found : nullptr;
+  }
+  void add_builtins(const Builtins& added) {
+    std::erase_if(builtins_, [&](const Builtins& known) {
+      return added.range.begin < known.range.end && known.range.begin < added.range.end;
+    });
+    if (builtins_.size() < kMaxRanges) builtins_.push_back(added);
+  }
 
   std::shared_ptr<const Memory> memory_;
   std::shared_ptr<const ImageFile> file_;

@@ -46,6 +46,15 @@ Expected<std::shared_ptr<const ImageFile>> ImageFile::open(image::MappedFile fil
   return made;
 }
 
+void ImageFile::find_deoptimizing() {
+  for (const ImageFacts::Builtin& builtin : facts_.builtins()) {
+    if (!builtin.name.starts_with("DeoptimizationEntry_")) continue;
+    const auto bytes = image_.at_address(builtin.begin, builtin.end - builtin.begin);
+    const auto code = bytes ? Deoptimization::read(*bytes, builtin.begin) : std::nullopt;
+    if (code) deoptimizing_.push_back({builtin, *code, code->expressions()});
+  }
+}
+
 std::optional<std::uint64_t> ImageFile::bias_of(const process::ProcMap& map) const {
   constexpr std::uint64_t kPage = 4096;
   const auto address = image_.address_of_file_offset(map.offset, map.executable, kPage);
@@ -64,6 +73,10 @@ std::shared_ptr<const Description> ImageFile::described(const ImageFacts::Builti
   };
   auto description = framed ? describe_framed(std::vector(code->data(), code->data() + code->size()), builtin.begin, 0)
                             : describe_code(*code, builtin.begin, saves_for_c(*code, builtin.begin), read);
+  const auto left = std::ranges::find(deoptimizing_, builtin.begin, [](const auto& it) { return it.builtin.begin; });
+  if (description && left != deoptimizing_.end())
+    left->code.describe(
+        ByteView(reinterpret_cast<const std::byte*>(left->expressions.data()), left->expressions.size()), *description);
   if (description) found->second = std::make_shared<Description>(std::move(*description));
   return found->second;
 }

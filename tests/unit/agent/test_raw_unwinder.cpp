@@ -267,6 +267,7 @@ TEST(RawEvent, PartsMustFitTheEvent) {
   event.teb_frame = 0x1234;
   event.kept_at = 0x8058;
   event.kept_sp = 0x5678;
+  event.held = {{0xa000, 0xb000, 0xc000}, {1, 2, 3, 4}};
   const std::size_t size = sizeof event + 16 + 8 + 32;
   const auto parsed = parse_raw_event(event.head, size);
   ASSERT_TRUE(parsed);
@@ -284,6 +285,11 @@ TEST(RawEvent, PartsMustFitTheEvent) {
   std::uint64_t kept = 0;
   EXPECT_TRUE(parsed->sample.kept_sp.read(0x8058, &kept, sizeof kept));
   EXPECT_EQ(kept, 0x5678U);
+  EXPECT_TRUE(parsed->sample.held[1].read(0xb000, &kept, sizeof kept));
+  EXPECT_EQ(kept, 2U);
+  EXPECT_TRUE(parsed->sample.held[2].read(0xc008, &kept, sizeof kept));
+  EXPECT_EQ(kept, 4U);
+  EXPECT_FALSE(parsed->sample.held[0].read(0xa008, &kept, sizeof kept));
   EXPECT_TRUE(parsed->sample.teb.read(0x7000 + WL_WINE_TEB_FRAME, &frame, sizeof frame));
   EXPECT_EQ(frame, 0x1234u);
   EXPECT_FALSE(parsed->sample.teb.read(0x7000 + WL_WINE_TEB_FRAME + 1, &frame, sizeof frame));

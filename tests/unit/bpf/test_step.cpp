@@ -64,6 +64,43 @@ TEST(Step, StackOfTheCodeThatAThreadRuns) {
   EXPECT_EQ(from(kOther), 7U);
 }
 
+// V8 while it leaves optimised code for good: the frame is in an object.
+TEST(Step, FrameThatIsHeldInAnObject) {
+  constexpr std::uint64_t kObject = 0x20000, kFrame = 0x30000, kInput = 0x48, kContent = 0x148, kEnd = kStack + 0x40;
+  FakeTarget target;
+  wl_unwind& u = target.scratch->unwind;
+  target.set_mappings({{kCode, kCode + 0x100, WL_HELD(kInput, kContent), 1, WL_MAPPING_HELD}});
+  target.write(kStack, {kEnd - 8, 0, 0, 0, 0, 0, 0, kObject});
+  target.write(kObject + kInput, {kFrame});
+  target.write(kFrame, {0x60});
+  target.write(kFrame + kContent + 0x60 - 0x20, {0x1111, 0x2222, 0, 0});
+  const auto read = [&](const wl_cursor& cursor) {
+    u.held_way = 0;
+    u.held = {};
+    u.cursor = cursor;
+    EXPECT_EQ(target.walk(cursor).size(), 1U);
+    EXPECT_EQ(u.end, WL_END_NO_ROW);
+    EXPECT_EQ(u.held_way, WL_HELD(kInput, kContent));
+    return wl_read_held(&u) == 0;
+  };
+  const wl_cursor cursor = FakeTarget::cursor(kCode + 8, kStack, kEnd - 0x20);
+  EXPECT_TRUE(read(cursor));
+  EXPECT_EQ(u.held.at[0], kObject + kInput);
+  EXPECT_EQ(u.held.at[1], kFrame);
+  EXPECT_EQ(u.held.at[2], kFrame + kContent + 0x40);
+  EXPECT_EQ(u.held.words[0], kFrame);
+  EXPECT_EQ(u.held.words[1], 0x60U);
+  EXPECT_EQ(u.held.words[2], 0x1111U);
+  EXPECT_EQ(u.held.words[3], 0x2222U);
+  wl_cursor without = cursor;
+  without.valid &= ~(1U << WL_X64_RBP);
+  EXPECT_FALSE(read(without));
+  EXPECT_EQ(u.held.at[0], 0U);
+  target.memory.erase(kFrame);
+  EXPECT_FALSE(read(cursor));
+  EXPECT_EQ(u.held.at[0], 0U) << "all or nothing";
+}
+
 // C that Go has called: where on the goroutine's stack the way back is counts from that stack's upper end.
 TEST(Step, CfaOnAStackThatMayHaveMoved) {
   constexpr std::uint64_t kG = kStack + 0x2000, kTop = kStack + 0x4000;
