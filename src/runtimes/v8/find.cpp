@@ -52,6 +52,7 @@ class V8 final : public Runtime {
   std::string build_id() const override { return file_ != nullptr ? file_->build_id() : std::string(); }
 
   void note_code(const process::ProcMap& map) override {
+    note_copied_builtins(map);
     if (own_.size() >= kMaxRanges) own_.clear();
     // Parts of a mapping are mapped again, with other rights, and code may begin in front of such a part.
     std::uint64_t begin = map.begin, end = map.end;
@@ -129,7 +130,11 @@ class V8 final : public Runtime {
   void functions_at(const Method& method, std::uint64_t address, std::vector<source::NamedFunction>& to) override {
     const Code& code = static_cast<const Code&>(method);
     if (code.wasm() != nullptr) return to.push_back({code.name, static_cast<const WasmCode&>(code).file});
-    if (code.object() == nullptr) return;  // it has its symbol's name
+    if (code.object() == nullptr) {                         // it has its symbol's name, if it is in the file
+      const Builtins* known = builtins_at(code.begin + 1);  // what is returned to belongs to it, too
+      if (known != nullptr && known->copied) to.push_back({code.name});
+      return;
+    }
     const std::size_t before = to.size();
     static_cast<const CompiledCode&>(code).each_function(
         address - code.begin, [&](std::uint32_t function, std::int32_t position) {
@@ -168,6 +173,7 @@ class V8 final : public Runtime {
   struct Builtins {
     manager::AddressRange range;
     std::uint64_t bias = 0;
+    bool copied = false;  // to memory of no file
   };
   [[nodiscard]] const Builtins* builtins_at(std::uint64_t address) const {
     const auto has = [&](const Builtins& known) { return known.range.begin <= address && address < known.range.end; };
@@ -179,6 +185,15 @@ class V8 final : public Runtime {
       return added.range.begin < known.range.end && known.range.begin < added.range.end;
     });
     if (builtins_.size() < kMaxRanges) builtins_.push_back(added);
+  }
+  // Where the program's text is in no file (node --use-largepages), V8 cannot map the builtins once more and copies
+  // them (CodeRange::RemapEmbeddedBuiltins). The copy is a mapping of its own: all else there may be written.
+  void note_copied_builtins(const process::ProcMap& map) {
+    if (!file_ || file_->facts().builtins().empty()) return;
+    const auto copied = file_->copied_builtins(*memory_, map);
+    if (!copied) return;
+    const ImageFacts& facts = file_->facts();
+    add_builtins({{facts.code_begin() + *copied, facts.code_end() + *copied}, *copied, true});
   }
 
   std::shared_ptr<const Memory> memory_;

@@ -1,6 +1,7 @@
 #include "runtimes/v8/image_file.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -59,6 +60,21 @@ std::optional<std::uint64_t> ImageFile::bias_of(const process::ProcMap& map) con
   constexpr std::uint64_t kPage = 4096;
   const auto address = image_.address_of_file_offset(map.offset, map.executable, kPage);
   return address ? std::optional(map.begin - *address) : std::nullopt;
+}
+
+std::optional<std::uint64_t> ImageFile::copied_builtins(const Memory& memory, const process::ProcMap& map) const {
+  constexpr std::uint64_t kPage = 4096, kParts = 16;
+  const std::uint64_t first = facts_.code_begin() / kPage * kPage, size = facts_.code_end() - first;
+  if (map.begin % kPage != 0 || size <= kPage || map.end - map.begin < size) return std::nullopt;
+  std::array<std::byte, kPage> page;
+  for (std::uint64_t i = 0; i < kParts; ++i) {
+    const std::uint64_t offset = (size / kPage - 1) * i / (kParts - 1) * kPage;
+    const auto in_file = image_.at_address(first + offset, kPage);
+    if (!in_file || !memory.read(map.begin + offset, page.data(), kPage) ||
+        std::memcmp(page.data(), in_file->data(), kPage) != 0)
+      return std::nullopt;
+  }
+  return map.begin - first;
 }
 
 std::shared_ptr<const Description> ImageFile::described(const ImageFacts::Builtin& builtin, bool framed) const {

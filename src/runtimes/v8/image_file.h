@@ -27,6 +27,8 @@ class ImageFile {
   [[nodiscard]] const std::string& build_id() const { return image_.build_id(); }
   // Of a file's mapping: address in the process - address in the file; nothing: it is none of it.
   [[nodiscard]] std::optional<std::uint64_t> bias_of(const process::ProcMap& map) const;
+  // Of a mapping that begins with a copy of the builtins, by their bytes: address in the process - address in the file.
+  [[nodiscard]] std::optional<std::uint64_t> copied_builtins(const Memory& memory, const process::ProcMap& map) const;
   // The builtins that take their caller's frame off the stack, as far as they are understood.
   struct Deoptimizing {
     ImageFacts::Builtin builtin;
