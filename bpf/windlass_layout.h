@@ -142,8 +142,8 @@ enum wl_mapping_kind {
                              * the agent unwinds it. `bias` says where a thread keeps its stack pointer there, so that
                              * a sample of what it calls on the thread's own stack has both: a WL_CFA_THREAD's
                              * cfa_offset, cfa_reg, cfa_arg and x_offset, as WL_WAY packs them */
-  WL_MAPPING_HELD = 4,      /* while it calls, the frame that it was called from is not on the stack but in memory of the
-                             * runtime's (V8's deoptimised ones): the agent unwinds it. `bias` says where (WL_HELD) */
+  WL_MAPPING_HELD = 4, /* while it calls, the frame that it was called from is not on the stack but in memory of the
+                        * runtime's (V8's deoptimised ones): the agent unwinds it. `bias` says where (WL_HELD) */
 };
 /* The parts of a way to a stack pointer, in a word; 0: none. end_words: from the word with the stack pointer to the one
  * with the stack's end; 0: it is not kept. */

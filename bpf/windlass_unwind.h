@@ -140,9 +140,9 @@ struct wl_unwind {
   __u64 other_stack;    /* WL_MAPPING_SWITCHED's way, once the walk has come to such code */
   __u64 kept_at;        /* where it leads, and what is there; 0: nowhere */
   __u64 kept_sp;
-  __u64 kept_end;       /* where that stack ends; ~0: not known */
-  __u64 switched_sp;    /* what this stack was left with */
-  __u64 held_way;       /* WL_MAPPING_HELD's, once the walk has come to such code */
+  __u64 kept_end;    /* where that stack ends; ~0: not known */
+  __u64 switched_sp; /* what this stack was left with */
+  __u64 held_way;    /* WL_MAPPING_HELD's, once the walk has come to such code */
   struct wl_held held;
   __u64 interrupted_sp; /* where the first signal handler on a stack of its own was called from, 0 if none was */
   struct wl_room room;
