@@ -166,7 +166,8 @@ WL_GLOBAL int wl_begin_walk(struct wl_unwind* u) {
   u->certainty = WL_DESCRIBED;
   u->interrupted_sp = 0;
   u->other_stack = 0;
-  wl_forget_way(u);
+  u->held_way = 0;
+  wl_forget_words(u, 0, WL_WORDS);
   u->kept_sp = 0;
   u->kept_end = u->left_at = ~0ull;
   u->thread_pointer = 0;
@@ -234,6 +235,7 @@ WL_INLINE int wl_take_user_stack(struct wl_scratch* s, struct wl_cpu_stats* st, 
   if (!wl_wants_raw(u->end)) return 0;
   __u64 stop = u->frames ? u->cursor.regs[WL_SP] : 0;
   if (u->other_stack) stop = wl_other_sp(u, stop);
+  if (u->held_way) wl_read_held(u);
   if (u->interrupted_sp) stop = u->interrupted_sp - WL_RED_ZONE;
   wl_first_frame(s, regs);
   if (wl_go_way && !u->other_stack && !u->interrupted_sp) stop = wl_other_go_sp(u, wl_go_way, stop);

@@ -142,12 +142,19 @@ enum wl_mapping_kind {
                              * the agent unwinds it. `bias` says where a thread keeps its stack pointer there, so that
                              * a sample of what it calls on the thread's own stack has both: a WL_CFA_THREAD's
                              * cfa_offset, cfa_reg, cfa_arg and x_offset, as WL_WAY packs them */
+  WL_MAPPING_HELD = 4, /* while it calls, the frame that it was called from is not on the stack but in memory of the
+                        * runtime's (V8's deoptimised ones): the agent unwinds it. `bias` says where (WL_HELD) */
 };
 /* The parts of a way to a stack pointer, in a word; 0: none. end_words: from the word with the stack pointer to the one
  * with the stack's end; 0: it is not kept. */
 #define WL_WAY(cfa_offset, cfa_reg, cfa_arg, x_offset, end_words)                             \
   ((__u64)(__u16)(cfa_offset) | (__u64)(__u8)(cfa_reg) << 16 | (__u64)(__u8)(cfa_arg) << 24 | \
    (__u64)(__u16)(x_offset) << 32 | (__u64)(__u8)(end_words) << 48)
+
+/* [sp] leads to the end of the stack but for one word, which is the address of an object; at `input` that has the
+ * address of another one, whose first word is the size of the frame, and whose words from `content` on are the frame's,
+ * the last one that in front of the stack's end. The frame pointer is still what it was on the stack. */
+#define WL_HELD(input, content) ((__u64)(__u16)(input) | (__u64)(__u16)(content) << 16)
 
 /* tgid -> this. `space` names one state of one address space and is never used twice, so a memo entry tagged with it
  * can never be stale: with other code at an address, a set published for it has another number. Generated code leaves
@@ -301,8 +308,9 @@ struct wl_word {
   __u64 value;
 };
 
-/* What is loaded on a way from the thread's pointer to a stack pointer of another stack (WL_CFA_THREAD). */
-enum wl_way_word {
+/* What a sample has of other memory than stacks, as far as it was looked for. */
+enum wl_sampled_word {
+  /* On a way from the thread's pointer to a stack pointer of another stack (WL_CFA_THREAD): */
   WL_WAY_FIRST = 0, /* by the thread's pointer: Go's g that the thread has, whose stack it is on */
   WL_WAY_SECOND = 1,
   WL_WAY_KEEPER = 2, /* what keeps the stack pointer: Go's g that the thread runs, or will again */
@@ -310,8 +318,14 @@ enum wl_way_word {
   WL_WAY_PC = 4,     /* the word behind it, */
   WL_WAY_LOW = 5,    /* and the keeper's first two: its stack's bounds (Go) */
   WL_WAY_HIGH = 6,
+  /* Of a frame that is in an object while it is not on the stack (WL_HELD): */
+  WL_HELD_FRAME = 7, /* the frame's description */
+  WL_HELD_SIZE = 8,
+  WL_HELD_FP = 9,      /* the words in the frame that its frame pointer leads to: the caller's frame pointer, */
+  WL_HELD_RETURN = 10, /* and the return address */
 };
-#define WL_WAY_WORDS 7u
+#define WL_WAY_WORDS 7u /* the first ones */
+#define WL_WORDS 11u
 
 struct wl_raw_event {
   struct wl_event_head head;
@@ -333,8 +347,7 @@ struct wl_raw_event {
   __u64 gs_base;        /* x86-64: of the thread, 0 if it has none */
   __u64 teb_frame;      /* the word at gs_base + WL_WINE_TEB_FRAME */
   __u64 thread_pointer; /* x86-64: fs.base, 0 where it is not known */
-  /* What leads from there to a stack pointer of another stack, as far as was looked. */
-  struct wl_word way[WL_WAY_WORDS];
+  struct wl_word words[WL_WORDS];
   __u64 interpreted_frames;
   /* followed by u64 kernel[kernel_frames], u8 code[code_size padded to 8], u8 stack[stack_size],
    * u8 second_stack[second_size], wl_interpreted_frame[interpreted_frames] */

@@ -220,6 +220,10 @@ WL_GLOBAL int wl_find_rule(struct wl_unwind* u, __u64 pc) {
     u->other_stack = mapping->bias;
     return WL_END_NO_ROW;
   }
+  if (mapping->kind == WL_MAPPING_HELD) {
+    u->held_way = mapping->bias;
+    return WL_END_NO_ROW;
+  }
   if (mapping->kind != WL_MAPPING_FILE) return WL_CONTINUE;
   const struct wl_module* module = wl_get_module(&u->env, mapping->module);
   if (!module || module->state == WL_MODULE_PENDING) return WL_END_PENDING;

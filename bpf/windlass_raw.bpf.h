@@ -132,7 +132,7 @@ WL_GLOBAL int wl_emit_raw(struct wl_scratch* s, struct wl_cpu_stats* st, __u64 s
   raw->event.kernel_frames = kernel_frames;
   raw->event.gs_base = s->unwind.gs_base;
   raw->event.thread_pointer = s->unwind.thread_pointer;
-  __builtin_memcpy(raw->event.way, s->unwind.way, sizeof raw->event.way);
+  __builtin_memcpy(raw->event.words, s->unwind.words, sizeof raw->event.words);
   raw->event.teb_frame = 0;
   if (s->unwind.gs_base)
     bpf_probe_read_user(&raw->event.teb_frame, 8, (const void*)(s->unwind.gs_base + WL_WINE_TEB_FRAME));

@@ -171,15 +171,15 @@ WL_GLOBAL int wl_register_value(struct wl_unwind* u, __u32 reg, __u32 kind, __s3
   return wl_read(&u->env, &u->room.value, 8, from + offset) ? 2 : 0;
 }
 
-WL_INLINE int wl_load_way(struct wl_unwind* u, __u32 i, __u64 address) {
-  struct wl_word* word = &u->way[i];
+WL_INLINE int wl_load_word(struct wl_unwind* u, enum wl_sampled_word i, __u64 address) {
+  struct wl_word* word = &u->words[i];
   int failed = wl_read(&u->env, &word->value, 8, address);
   word->address = failed ? 0 : address;
   return failed;
 }
 
-WL_INLINE void wl_forget_way(struct wl_unwind* u) {
-  for (__u32 i = 0; i < WL_WAY_WORDS; i++) u->way[i].address = 0;
+WL_INLINE void wl_forget_words(struct wl_unwind* u, __u32 first, __u32 end) {
+  for (__u32 i = first; i < end; i++) u->words[i].address = 0;
 }
 
 /* The CFA of WL_CFA_THREAD into u->room.cfa, and where it was loaded from. WL_CONTINUE, or why there is none. */
@@ -187,14 +187,14 @@ WL_GLOBAL int wl_thread_cfa(struct wl_unwind* u, const struct wl_rule* rule) {
   if (!u || !rule) return WL_END_INTERNAL;
   if (u->cursor.left) return WL_END_COMPLETE;
   if (u->thread_pointer == 0) return WL_END_REGISTER_LOST;
-  struct wl_word* way = u->way;
+  struct wl_word* way = u->words;
   __u64 third = (__u64)(__u16)rule->x_offset;
-  if (wl_load_way(u, WL_WAY_FIRST, u->thread_pointer + rule->cfa_offset)) return WL_END_UNREADABLE_STACK;
-  if (wl_load_way(u, WL_WAY_SECOND, way[WL_WAY_FIRST].value + 8ull * rule->cfa_reg)) return WL_END_UNREADABLE_STACK;
-  if (wl_load_way(u, WL_WAY_KEEPER, way[WL_WAY_SECOND].value + (third & ~7ull))) return WL_END_UNREADABLE_STACK;
+  if (wl_load_word(u, WL_WAY_FIRST, u->thread_pointer + rule->cfa_offset)) return WL_END_UNREADABLE_STACK;
+  if (wl_load_word(u, WL_WAY_SECOND, way[WL_WAY_FIRST].value + 8ull * rule->cfa_reg)) return WL_END_UNREADABLE_STACK;
+  if (wl_load_word(u, WL_WAY_KEEPER, way[WL_WAY_SECOND].value + (third & ~7ull))) return WL_END_UNREADABLE_STACK;
   if (way[WL_WAY_KEEPER].value == 0) return WL_END_COMPLETE;
   u->room.base = way[WL_WAY_KEEPER].value + 8ull * rule->cfa_arg;
-  if (wl_load_way(u, WL_WAY_SP, u->room.base)) return WL_END_UNREADABLE_STACK;
+  if (wl_load_word(u, WL_WAY_SP, u->room.base)) return WL_END_UNREADABLE_STACK;
   u->room.cfa = way[WL_WAY_SP].value + 8 * (third & 7);
   return WL_CONTINUE;
 }
@@ -214,7 +214,7 @@ WL_GLOBAL int wl_movable_cfa(struct wl_unwind* u, const struct wl_rule* rule, __
 
 /* Follows a way as WL_WAY packs it. */
 WL_INLINE int wl_follow_way(struct wl_unwind* u, __u64 way) {
-  wl_forget_way(u);
+  wl_forget_words(u, 0, WL_WAY_WORDS);
   u->kept_sp = 0;
   u->kept_end = u->left_at = ~0ull;
   u->rule.cfa_offset = (__s16)way;
@@ -251,21 +251,35 @@ WL_GLOBAL __u64 wl_other_go_sp(struct wl_unwind* u, __u64 way, __u64 otherwise) 
   int found = wl_follow_way(u, way);
   __u64 sp = u->cursor.regs[WL_SP];
   __u64* bounds = u->room.pair;
-  if (!u->way[WL_WAY_KEEPER].address || wl_read(&u->env, bounds, 16, u->way[WL_WAY_FIRST].value) || sp < bounds[0] ||
-      sp > bounds[1]) {
-    wl_forget_way(u);
+  if (!u->words[WL_WAY_KEEPER].address || wl_read(&u->env, bounds, 16, u->words[WL_WAY_FIRST].value) ||
+      sp < bounds[0] || sp > bounds[1]) {
+    wl_forget_words(u, 0, WL_WAY_WORDS);
     return otherwise;
   }
   u->left_at = bounds[1] + WL_ARGUMENTS;
-  __u64 keeper = u->way[WL_WAY_KEEPER].value, kept = u->room.cfa;
-  if (found != WL_CONTINUE || keeper == u->way[WL_WAY_FIRST].value) return otherwise;
-  wl_load_way(u, WL_WAY_PC, u->room.base + 8);
-  if (wl_load_way(u, WL_WAY_LOW, keeper) || wl_load_way(u, WL_WAY_HIGH, keeper + 8) ||
-      kept < u->way[WL_WAY_LOW].value || kept > u->way[WL_WAY_HIGH].value)
+  __u64 keeper = u->words[WL_WAY_KEEPER].value, kept = u->room.cfa;
+  if (found != WL_CONTINUE || keeper == u->words[WL_WAY_FIRST].value) return otherwise;
+  wl_load_word(u, WL_WAY_PC, u->room.base + 8);
+  if (wl_load_word(u, WL_WAY_LOW, keeper) || wl_load_word(u, WL_WAY_HIGH, keeper + 8) ||
+      kept < u->words[WL_WAY_LOW].value || kept > u->words[WL_WAY_HIGH].value)
     return otherwise;
   u->kept_sp = kept;
-  u->kept_end = u->way[WL_WAY_HIGH].value;
+  u->kept_end = u->words[WL_WAY_HIGH].value;
   return kept;
+}
+
+/* Reads what the frame at hand, in code that is WL_MAPPING_HELD, has of the one that it was called from. */
+WL_GLOBAL int wl_read_held(struct wl_unwind* u) {
+  if (!u || !WL_VALID(&u->cursor, WL_FP)) return 1;
+  __u64* word = &u->room.value;
+  if (wl_read(&u->env, word, 8, u->cursor.regs[WL_SP])) return 1;
+  __u64 end = *word + 8;
+  if (wl_read(&u->env, word, 8, *word)) return 1;
+  if (wl_load_word(u, WL_HELD_FRAME, *word + (__u16)u->held_way)) return 1;
+  __u64 fp = u->words[WL_HELD_FRAME].value;
+  if (wl_load_word(u, WL_HELD_SIZE, fp)) return 1;
+  fp += (__u16)(u->held_way >> 16) + u->words[WL_HELD_SIZE].value - (end - u->cursor.regs[WL_FP]);
+  return wl_load_word(u, WL_HELD_FP, fp) || wl_load_word(u, WL_HELD_RETURN, fp + 8);
 }
 
 /* sp after the step is `cfa`. Plain frames only ever move it up; code that switches stacks may move it down, a few

@@ -134,14 +134,15 @@ struct wl_unwind {
   __u32 frames; /* user frames so far */
   __u32 frame_limit;
   __u32 memo_hits;
-  __u32 managed_frames;             /* left by a code manager's rows */
-  __u32 end;                        /* wl_end, once it has ended */
-  __u32 certainty;                  /* wl_certainty of the least certain frame so far */
-  __u64 other_stack;                /* WL_MAPPING_SWITCHED's way, once the walk has come to such code */
-  struct wl_word way[WL_WAY_WORDS]; /* what was loaded on a way to another stack */
-  __u64 kept_sp;                    /* where that leads to; 0: nowhere */
-  __u64 kept_end;                   /* where that stack ends; ~0: not known */
-  __u64 left_at;        /* of this stack, if there is another one: what is above is not wanted; ~0: all is */
+  __u32 managed_frames;           /* left by a code manager's rows */
+  __u32 end;                      /* wl_end, once it has ended */
+  __u32 certainty;                /* wl_certainty of the least certain frame so far */
+  __u64 other_stack;              /* WL_MAPPING_SWITCHED's way, once the walk has come to such code */
+  __u64 held_way;                 /* WL_MAPPING_HELD's, likewise */
+  struct wl_word words[WL_WORDS]; /* that were loaded beside the stacks */
+  __u64 kept_sp;                  /* where a way leads to; 0: nowhere */
+  __u64 kept_end;                 /* where that stack ends; ~0: not known */
+  __u64 left_at;                  /* of this stack, if there is another one: what is above is not wanted; ~0: all is */
   __u64 interrupted_sp; /* where the first signal handler on a stack of its own was called from, 0 if none was */
   struct wl_room room;
   struct wl_interpreted interpreted;

@@ -170,6 +170,27 @@ bool ProcessFollower::may_be_replaced(const Process& process) {
   return !current;
 }
 
+namespace {
+
+// Makes a mapping of its own of the part that holds frames.
+void split_off(const manager::PublishedCode::HoldingCode& holding, std::vector<wl_mapping>& published) {
+  const auto [begin, end] = holding.range;
+  const auto within = std::ranges::find_if(
+      published, [&](const wl_mapping& mapping) { return mapping.begin <= begin && end <= mapping.end; });
+  if (within == published.end()) return;
+  wl_mapping front = *within, part = *within, behind = *within;
+  front.end = part.begin = begin;
+  behind.begin = part.end = end;
+  part.kind = WL_MAPPING_HELD;
+  part.bias = holding.way;
+  std::vector<wl_mapping> parts;
+  for (const wl_mapping& one : {front, part, behind})
+    if (one.begin < one.end) parts.push_back(one);
+  published.insert(published.erase(within), parts.begin(), parts.end());
+}
+
+}  // namespace
+
 void ProcessFollower::publish(Process& process) {
   if (process.exit_time != 0 || !targets_.contains(process.tgid)) return;
   const auto& mappings = process.maps->mappings();
@@ -188,6 +209,8 @@ void ProcessFollower::publish(Process& process) {
   }
   for (const auto& code : process.maps->published())
     if (code->is_starting()) starting_.insert(process.tgid);
+  for (const auto& code : process.maps->published())
+    for (const auto& holding : code->holding_code()) split_off(holding, published);
   if (published.empty()) return;
   // The kernel side gives a process a new epoch when a mapping comes over code of the set it has. One that came before
   // the set did (dlclose and dlopen within the time that events take) is over nothing it knows, and it would go on with

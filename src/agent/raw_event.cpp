@@ -86,9 +86,9 @@ Expected<RawEvent> parse_raw_event(const wl_event_head& head, std::size_t size) 
   }
   if (event.thread_pointer != 0 && event.machine == WL_MACHINE_X86_64)
     sample.registers.set(x86_64::kFsBase, event.thread_pointer);
-  for (std::size_t i = 0; i < WL_WAY_WORDS; ++i)
-    if (event.way[i].address != 0)
-      sample.way[i] = {event.way[i].address, std::as_bytes(std::span(&event.way[i].value, 1))};
+  for (std::size_t i = 0; i < WL_WORDS; ++i)
+    if (event.words[i].address != 0)
+      sample.words[i] = {event.words[i].address, std::as_bytes(std::span(&event.words[i].value, 1))};
   sample.code = {sample.registers.pc().value() - event.code_before, {bytes + code_at, event.code_size}};
   return parsed;
 }

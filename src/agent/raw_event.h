@@ -26,13 +26,13 @@ struct MemoryCopy {
 // What is known of the sampled thread's memory. Spans are only read during unwind().
 struct RawSample {
   std::uint32_t tgid = 0;
-  std::uint64_t time = ~std::uint64_t{0};    // CLOCK_MONOTONIC, ns
-  Registers registers;                       // all known, at an instruction
-  MemoryCopy stack;                          // from sp, or the red zone below it, on
-  MemoryCopy second;                         // of another stack that the thread came from, or of this one far above
-  MemoryCopy code;                           // around the pc, as it was
-  std::array<MemoryCopy, WL_WAY_WORDS> way;  // words that lead to the stack pointer of another stack
-  MemoryCopy teb;                            // the one word of a Wine thread's TEB that its callbacks need
+  std::uint64_t time = ~std::uint64_t{0};  // CLOCK_MONOTONIC, ns
+  Registers registers;                     // all known, at an instruction
+  MemoryCopy stack;                        // from sp, or the red zone below it, on
+  MemoryCopy second;                       // of another stack that the thread came from, or of this one far above
+  MemoryCopy code;                         // around the pc, as it was
+  std::array<MemoryCopy, WL_WORDS> words;  // of other memory: wl_sampled_word
+  MemoryCopy teb;                          // the one word of a Wine thread's TEB that its callbacks need
 };
 
 // The pieces of an event, or kMalformed; kUnsupported where its registers are of no machine known here. The spans point

@@ -15,7 +15,7 @@ bool SnapshotMemory::read(std::uint64_t address, void* to, std::size_t size) con
   const RawSample& sample = *sample_;
   return sample.stack.read(address, to, size) || sample.second.read(address, to, size) ||
          sample.code.read(address, to, size) || sample.teb.read(address, to, size) ||
-         std::ranges::any_of(sample.way, [&](const MemoryCopy& word) { return word.read(address, to, size); });
+         std::ranges::any_of(sample.words, [&](const MemoryCopy& word) { return word.read(address, to, size); });
 }
 
 // Null where it cannot be read, or too many have been.

@@ -69,6 +69,13 @@ class PublishedCode : public std::enable_shared_from_this<PublishedCode> {
   // Threads are on another stack while they run its code: where each keeps its stack pointer there (WL_WAY). 0: it
   // is not known yet, or they are not.
   [[nodiscard]] virtual std::uint64_t way_to_stack() { return 0; }
+  // Code that holds the frame of what called it in memory of the runtime's own, in the place of the stack, and how the
+  // kernel side reads it there (WL_HELD).
+  struct HoldingCode {
+    AddressRange range;
+    std::uint64_t way = 0;
+  };
+  [[nodiscard]] virtual std::vector<HoldingCode> holding_code() const { return {}; }
   // It has just begun, and will know more.
   [[nodiscard]] virtual bool is_starting() { return false; }
   // Its process has code there that is in no ELF file.

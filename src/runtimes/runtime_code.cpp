@@ -125,6 +125,11 @@ bool RuntimeCode::is_starting() {
   return runtime_->is_starting();
 }
 
+std::vector<manager::PublishedCode::HoldingCode> RuntimeCode::holding_code() const {
+  const std::lock_guard hold(lock_);
+  return runtime_->holding_code();
+}
+
 void RuntimeCode::note_file_code(const process::ProcMap& map) {
   const std::lock_guard hold(lock_);
   runtime_->note_file_code(map);

@@ -73,9 +73,10 @@ class Runtime {
   [[nodiscard]] virtual bool is_understood() const { return true; }
   // As UnwindSource has it.
   [[nodiscard]] virtual bool is_exact() const { return true; }
-  // PublishedCode::way_to_stack() and is_starting().
+  // PublishedCode::way_to_stack(), is_starting() and holding_code().
   [[nodiscard]] virtual std::uint64_t way_to_stack() { return 0; }
   [[nodiscard]] virtual bool is_starting() { return false; }
+  [[nodiscard]] virtual std::vector<manager::PublishedCode::HoldingCode> holding_code() const { return {}; }
   // What is wrong with it as a whole: what it says is not understood, or not all of it.
   [[nodiscard]] virtual std::optional<Error> problem() const { return std::nullopt; }
 };
@@ -107,6 +108,7 @@ class RuntimeCode final : public manager::PublishedCode {
   void note_code(const process::ProcMap& map) override;
   std::uint64_t way_to_stack() override;
   bool is_starting() override;
+  std::vector<HoldingCode> holding_code() const override;
   void note_file_code(const process::ProcMap& map) override;
   std::vector<manager::AddressRange> file_code() const override;
   std::optional<Error> problem() const override;

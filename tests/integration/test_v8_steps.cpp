@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <array>
+#include <cstddef>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -13,7 +16,9 @@
 #include "integration/v8/program.h"
 #include "runtimes/v8/heap.h"
 #include "runtimes/v8/image_facts.h"
+#include "runtimes/v8/image_file.h"
 #include "support/alarms.h"
+#include "support/find_in_images.h"
 #include "support/step_judge.h"
 #include "support/whole.h"
 
@@ -107,6 +112,168 @@ TEST(V8Steps, EveryInstructionHasItsCaller) {
       ::kill(program.pid(), SIGKILL);
       ::waitpid(program.pid(), nullptr, __WALL);
     }
+  }
+}
+
+// Optimised code that is left for good: its frame goes from the stack into an object of V8's. At the builtin's first
+// instruction it is on the stack, and what called it stays the same until the frames that take its place are there.
+class LeftFrame {
+ public:
+  LeftFrame(pid_t pid, const v8::ImageFile::Deoptimizing& builtin, std::uint64_t bias)
+      : judge_(pid), pid_(pid), begin_(builtin.builtin.begin + bias), code_(builtin.code) {
+    size_ = builtin.builtin.end - builtin.builtin.begin;
+  }
+
+  std::size_t judged = 0, within = 0, wrong = 0;  // within: C++ that the builtin calls
+  std::string first_wrong;
+
+  // From the first instruction to the last one that has rows. False: the process has ended, or does not get there.
+  bool run() {
+    constexpr std::size_t kMostSteps = 400'000, kSparse = 61;
+    user_regs_struct now{};
+    if (!read(now) || !take_truth(now)) return false;
+    for (std::size_t i = 0; i < kMostSteps; ++i) {
+      const std::uint64_t offset = now.rip - begin_;
+      if (offset == code_.left) is_left_ = true;
+      if (is_left_ && offset >= code_.end && offset < size_) return true;
+      if (offset < size_ || i % kSparse == 0) compare(now);
+      int status = 0;
+      if (::ptrace(PTRACE_SINGLESTEP, pid_, nullptr, nullptr) != 0 || ::waitpid(pid_, &status, __WALL) != pid_ ||
+          !WIFSTOPPED(status) || !read(now))
+        return false;
+    }
+    return false;
+  }
+
+ private:
+  bool read(user_regs_struct& to) const { return ::ptrace(PTRACE_GETREGS, pid_, nullptr, &to) == 0; }
+  [[nodiscard]] bool is_builtin(std::uint64_t pc) const { return pc - begin_ <= size_; }
+
+  // From the builtin's frame on; `frame_pointer`: in the frame behind it.
+  std::vector<std::uint64_t> walk(const user_regs_struct& now, std::uint64_t& frame_pointer) const {
+    std::vector<std::uint64_t> pcs;
+    StackWalker walker(judge_.target().space, test::registers_of(now));
+    do {
+      const Frame& frame = walker.frame();
+      if (pcs.empty() && !is_builtin(frame.pc().value())) continue;
+      if (pcs.size() == 1) frame_pointer = frame.registers.get(6);
+      pcs.push_back(frame.pc().value());
+    } while (walker.step());
+    if (walker.end_reason() != WalkEnd::kComplete) pcs.push_back(0);
+    return pcs;
+  }
+
+  bool take_truth(const user_regs_struct& now) {
+    std::uint64_t frame_pointer = 0;
+    std::array<std::uint64_t, 2> words{};
+    frames_ = walk(now, frame_pointer);
+    frame_pointer_ = now.rbp;
+    if (!judge_.memory().read(now.rbp, words.data(), sizeof words) || frames_.size() < 4 || frames_[2] != words[1])
+      return false;
+    callers_frame_pointer_ = words[0];
+    return true;
+  }
+
+  void compare(const user_regs_struct& now) {
+    std::uint64_t frame_pointer = 0;
+    const std::vector<std::uint64_t> found = walk(now, frame_pointer);
+    ++judged;
+    within += is_builtin(now.rip) ? 0 : 1;
+    const auto skipped = static_cast<std::ptrdiff_t>(is_left_ ? 2 : 1);
+    const bool right = found.size() + static_cast<std::size_t>(skipped - 1) == frames_.size() &&
+                       std::equal(found.begin() + 1, found.end(), frames_.begin() + skipped) &&
+                       frame_pointer == (is_left_ ? callers_frame_pointer_ : frame_pointer_);
+    if (right) return;
+    ++wrong;
+    if (first_wrong.size() > 2000) return;
+    first_wrong +=
+        fmt::format("at {:#x} (+{:#x}) sp {:#x} rbp {:#x}: {} frames of {}, fp {:#x}, caller {:#x}, not {:#x}\n",
+                    now.rip, now.rip - begin_, now.rsp, now.rbp, found.size(), frames_.size(), frame_pointer,
+                    found.size() > 1 ? found[1] : 0, frames_[static_cast<std::size_t>(skipped)]);
+  }
+
+  StepJudge judge_;
+  pid_t pid_;
+  std::uint64_t begin_, size_ = 0;
+  v8::Deoptimization code_;
+  bool is_left_ = false;
+  std::vector<std::uint64_t> frames_;  // at the first instruction; 0 behind the last one: they are not whole
+  std::uint64_t frame_pointer_ = 0, callers_frame_pointer_ = 0;
+};
+
+// Lets the process go until it comes to one of the addresses, at most four.
+bool run_to(pid_t pid, const std::vector<std::uint64_t>& addresses) {
+  constexpr std::size_t kMost = 4;
+  const auto set = [&](std::size_t number, std::uint64_t value) {
+    return ::ptrace(PTRACE_POKEUSER, pid, offsetof(struct user, u_debugreg) + number * 8, value) == 0;
+  };
+  std::uint64_t enabled = 0;
+  for (std::size_t i = 0; i < std::min(kMost, addresses.size()); ++i) {
+    if (!set(i, addresses[i])) return false;
+    enabled |= std::uint64_t{1} << 2 * i;
+  }
+  if (!set(7, enabled)) return false;
+  for (int signal = 0;;) {
+    int status = 0;
+    if (::ptrace(PTRACE_CONT, pid, nullptr, signal) != 0 || ::waitpid(pid, &status, __WALL) != pid ||
+        !WIFSTOPPED(status))
+      return false;
+    if (WSTOPSIG(status) == SIGTRAP && status >> 16 == 0) break;
+    signal = status >> 16 == 0 ? WSTOPSIG(status) : 0;
+  }
+  return set(7, 0);
+}
+
+TEST(V8Steps, WhatCalledCodeThatIsLeftForGoodIsKnown) {
+  const std::vector<test::NodeRelease> releases = test::node_releases();
+  if (releases.empty()) GTEST_SKIP() << "no node";
+  for (const test::NodeRelease& release : releases) {
+    SCOPED_TRACE(release.program);
+    const test::NodeWay way{"deopt", {"--allow-natives-syntax"}, "", WINDLASS_V8_SOURCES "/deopt.js"};
+    const test::NodeProgram program(release.program, way, {});
+    ASSERT_FALSE(program.printed().empty());
+    const auto file = v8::ImageFile::open(*image::MappedFile::open(release.program));
+    ASSERT_TRUE(file);
+    ASSERT_EQ((*file)->deoptimizing().size(), 2U);
+    struct Place {
+      std::uint64_t address, bias;
+      const v8::ImageFile::Deoptimizing* builtin;
+    };
+    std::vector<Place> places;
+    std::vector<std::uint64_t> addresses;
+    for (const auto& map : test::maps_of(program.pid())) {
+      if (!map.executable || map.path != release.program) continue;
+      const auto bias = (*file)->bias_of(map);
+      if (!bias) continue;
+      for (const auto& builtin : (*file)->deoptimizing()) {
+        const std::uint64_t address = builtin.builtin.begin + *bias;
+        if (address < map.begin || address >= map.end) continue;
+        places.push_back({address, *bias, &builtin});
+        addresses.push_back(address);
+      }
+    }
+    ASSERT_FALSE(places.empty());
+    ASSERT_TRUE(test::stop(program.pid()));
+    std::map<std::string, std::size_t> judged;
+    std::size_t within = 0;
+    for (int i = 0; i < (test::whole() ? 60 : 12); ++i) {
+      ASSERT_TRUE(run_to(program.pid(), addresses));
+      user_regs_struct now{};
+      ASSERT_EQ(::ptrace(PTRACE_GETREGS, program.pid(), nullptr, &now), 0);
+      const auto place = std::ranges::find(places, now.rip, &Place::address);
+      ASSERT_NE(place, places.end());
+      LeftFrame frame(program.pid(), *place->builtin, place->bias);
+      ASSERT_TRUE(frame.run());
+      EXPECT_EQ(frame.wrong, 0U) << place->builtin->builtin.name << "\n" << frame.first_wrong;
+      judged[place->builtin->builtin.name] += frame.judged;
+      within += frame.within;
+    }
+    EXPECT_EQ(judged.size(), 2U);
+    EXPECT_GT(within, 100U);
+    for (const auto& [name, count] : judged)
+      ::printf("node %d %s: %zu instructions judged\n", release.major, name.c_str(), count);
+    ::kill(program.pid(), SIGKILL);
+    ::waitpid(program.pid(), nullptr, __WALL);
   }
 }
 

@@ -52,6 +52,7 @@ class V8 final : public Runtime {
   std::string build_id() const override { return file_ != nullptr ? file_->build_id() : std::string(); }
 
   void note_code(const process::ProcMap& map) override {
+    note_copied_builtins(map);
     if (own_.size() >= kMaxRanges) own_.clear();
     // Parts of a mapping are mapped again, with other rights, and code may begin in front of such a part.
     std::uint64_t begin = map.begin, end = map.end;
@@ -72,25 +73,28 @@ class V8 final : public Runtime {
     if (!bias) return;
     const std::uint64_t begin = std::max(map.begin, file_->facts().code_begin() + *bias);
     const std::uint64_t end = std::min(map.end, file_->facts().code_end() + *bias);
-    if (begin >= end) return;
-    const auto overlaps = [&](const Builtins& known) { return begin < known.range.end && known.range.begin < end; };
-    std::erase_if(builtins_, overlaps);
-    if (builtins_.size() < kMaxRanges) builtins_.push_back({{begin, end}, *bias});
+    if (begin < end) add_builtins({{begin, end}, *bias});
   }
   std::vector<manager::AddressRange> file_code() const override {
     std::vector<manager::AddressRange> ranges;
     for (const Builtins& known : builtins_) ranges.push_back(known.range);
     return ranges;
   }
+  std::vector<manager::PublishedCode::HoldingCode> holding_code() const override {
+    std::vector<manager::PublishedCode::HoldingCode> found;
+    for (const Builtins& known : builtins_)
+      for (const ImageFile::Deoptimizing& code : file_->deoptimizing())
+        found.push_back({{code.builtin.begin + known.bias, code.builtin.end + known.bias}, code.code.way()});
+    return found;
+  }
 
   Expected<std::unique_ptr<Method>> method_at(std::uint64_t address) override {
     if (!names_) return fail(ErrorCode::kNotFound, "nothing is known of the runtime's code", address);
-    for (const Builtins& known : builtins_) {
-      if (address < known.range.begin || address >= known.range.end) continue;
-      const ImageFacts::Builtin* builtin = file_->facts().builtin_at(address - known.bias);
-      if (builtin == nullptr) builtin = file_->facts().builtin_at(address - known.bias + 1);
+    if (const Builtins* known = builtins_at(address)) {
+      const ImageFacts::Builtin* builtin = file_->facts().builtin_at(address - known->bias);
+      if (builtin == nullptr) builtin = file_->facts().builtin_at(address - known->bias + 1);
       if (builtin == nullptr) return fail(ErrorCode::kNotFound, "between two builtins", address);
-      auto code = std::make_unique<BuiltinCode>(*file_, *builtin, known.bias);
+      auto code = std::make_unique<BuiltinCode>(*file_, *builtin, known->bias);
       code->lasting = true;
       code->name = "Builtins_" + builtin->name;
       return code;
@@ -126,7 +130,11 @@ class V8 final : public Runtime {
   void functions_at(const Method& method, std::uint64_t address, std::vector<source::NamedFunction>& to) override {
     const Code& code = static_cast<const Code&>(method);
     if (code.wasm() != nullptr) return to.push_back({code.name, static_cast<const WasmCode&>(code).file});
-    if (code.object() == nullptr) return;  // it has its symbol's name
+    if (code.object() == nullptr) {                         // it has its symbol's name, if it is in the file
+      const Builtins* known = builtins_at(code.begin + 1);  // what is returned to belongs to it, too
+      if (known != nullptr && known->copied) to.push_back({code.name});
+      return;
+    }
     const std::size_t before = to.size();
     static_cast<const CompiledCode&>(code).each_function(
         address - code.begin, [&](std::uint32_t function, std::int32_t position) {
@@ -165,7 +173,28 @@ class V8 final : public Runtime {
   struct Builtins {
     manager::AddressRange range;
     std::uint64_t bias = 0;
+    bool copied = false;  // to memory of no file
   };
+  [[nodiscard]] const Builtins* builtins_at(std::uint64_t address) const {
+    const auto has = [&](const Builtins& known) { return known.range.begin <= address && address < known.range.end; };
+    const auto found = std::ranges::find_if(builtins_, has);
+    return found != builtins_.end() ? &*found : nullptr;
+  }
+  void add_builtins(const Builtins& added) {
+    std::erase_if(builtins_, [&](const Builtins& known) {
+      return added.range.begin < known.range.end && known.range.begin < added.range.end;
+    });
+    if (builtins_.size() < kMaxRanges) builtins_.push_back(added);
+  }
+  // Where the program's text is in no file (node --use-largepages), V8 cannot map the builtins once more and copies
+  // them (CodeRange::RemapEmbeddedBuiltins). The copy is a mapping of its own: all else there may be written.
+  void note_copied_builtins(const process::ProcMap& map) {
+    if (!file_ || file_->facts().builtins().empty()) return;
+    const auto copied = file_->copied_builtins(*memory_, map);
+    if (!copied) return;
+    const ImageFacts& facts = file_->facts();
+    add_builtins({{facts.code_begin() + *copied, facts.code_end() + *copied}, *copied, true});
+  }
 
   std::shared_ptr<const Memory> memory_;
   std::shared_ptr<const ImageFile> file_;

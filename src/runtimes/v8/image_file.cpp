@@ -1,6 +1,7 @@
 #include "runtimes/v8/image_file.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -46,10 +47,34 @@ Expected<std::shared_ptr<const ImageFile>> ImageFile::open(image::MappedFile fil
   return made;
 }
 
+void ImageFile::find_deoptimizing() {
+  for (const ImageFacts::Builtin& builtin : facts_.builtins()) {
+    if (!builtin.name.starts_with("DeoptimizationEntry_")) continue;
+    const auto bytes = image_.at_address(builtin.begin, builtin.end - builtin.begin);
+    const auto code = bytes ? Deoptimization::read(*bytes, builtin.begin) : std::nullopt;
+    if (code) deoptimizing_.push_back({builtin, *code, code->expressions()});
+  }
+}
+
 std::optional<std::uint64_t> ImageFile::bias_of(const process::ProcMap& map) const {
   constexpr std::uint64_t kPage = 4096;
   const auto address = image_.address_of_file_offset(map.offset, map.executable, kPage);
   return address ? std::optional(map.begin - *address) : std::nullopt;
+}
+
+std::optional<std::uint64_t> ImageFile::copied_builtins(const Memory& memory, const process::ProcMap& map) const {
+  constexpr std::uint64_t kPage = 4096, kParts = 16;
+  const std::uint64_t first = facts_.code_begin() / kPage * kPage, size = facts_.code_end() - first;
+  if (map.begin % kPage != 0 || size <= kPage || map.end - map.begin < size) return std::nullopt;
+  std::array<std::byte, kPage> page;
+  for (std::uint64_t i = 0; i < kParts; ++i) {
+    const std::uint64_t offset = (size / kPage - 1) * i / (kParts - 1) * kPage;
+    const auto in_file = image_.at_address(first + offset, kPage);
+    if (!in_file || !memory.read(map.begin + offset, page.data(), kPage) ||
+        std::memcmp(page.data(), in_file->data(), kPage) != 0)
+      return std::nullopt;
+  }
+  return map.begin - first;
 }
 
 std::shared_ptr<const Description> ImageFile::described(const ImageFacts::Builtin& builtin, bool framed) const {
@@ -64,6 +89,10 @@ std::shared_ptr<const Description> ImageFile::described(const ImageFacts::Builti
   };
   auto description = framed ? describe_framed(std::vector(code->data(), code->data() + code->size()), builtin.begin, 0)
                             : describe_code(*code, builtin.begin, saves_for_c(*code, builtin.begin), read);
+  const auto left = std::ranges::find(deoptimizing_, builtin.begin, [](const auto& it) { return it.builtin.begin; });
+  if (description && left != deoptimizing_.end())
+    left->code.describe(
+        ByteView(reinterpret_cast<const std::byte*>(left->expressions.data()), left->expressions.size()), *description);
   if (description) found->second = std::make_shared<Description>(std::move(*description));
   return found->second;
 }

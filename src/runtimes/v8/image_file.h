@@ -5,9 +5,11 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <vector>
 
 #include "image/mapped_file.h"
 #include "process/proc_maps.h"
+#include "runtimes/v8/deoptimization.h"
 #include "runtimes/v8/heap.h"
 #include "runtimes/v8/image_facts.h"
 #include "windlass/describe.h"
@@ -25,17 +27,30 @@ class ImageFile {
   [[nodiscard]] const std::string& build_id() const { return image_.build_id(); }
   // Of a file's mapping: address in the process - address in the file; nothing: it is none of it.
   [[nodiscard]] std::optional<std::uint64_t> bias_of(const process::ProcMap& map) const;
+  // Of a mapping that begins with a copy of the builtins, by their bytes: address in the process - address in the file.
+  [[nodiscard]] std::optional<std::uint64_t> copied_builtins(const Memory& memory, const process::ProcMap& map) const;
+  // The builtins that take their caller's frame off the stack, as far as they are understood.
+  struct Deoptimizing {
+    ImageFacts::Builtin builtin;
+    Deoptimization code;
+    std::vector<std::uint8_t> expressions;
+  };
+  [[nodiscard]] const std::vector<Deoptimizing>& deoptimizing() const { return deoptimizing_; }
   // Rows by offset into the builtin; null: its code could not be followed. `framed`: it is entered in a frame.
   [[nodiscard]] std::shared_ptr<const Description> described(const ImageFacts::Builtin& builtin, bool framed) const;
 
  private:
   ImageFile(image::MappedFile file, image::ElfImage image, ImageFacts facts, const Layout& layout)
-      : file_(std::move(file)), image_(std::move(image)), facts_(std::move(facts)), layout_(layout) {}
+      : file_(std::move(file)), image_(std::move(image)), facts_(std::move(facts)), layout_(layout) {
+    find_deoptimizing();
+  }
+  void find_deoptimizing();
 
   image::MappedFile file_;
   image::ElfImage image_;
   ImageFacts facts_;
   Layout layout_;
+  std::vector<Deoptimizing> deoptimizing_;
   mutable std::mutex lock_;
   mutable std::map<std::uint64_t, std::shared_ptr<const Description>> described_;  // by begin
 };

@@ -60,15 +60,18 @@ inline std::vector<NodeWay> node_ways(int major) {
   // V8 does not print what is inlined in WebAssembly's code as we show it; node 22 inlines nothing and knows no such
   // option.
   const std::string wasm = WINDLASS_V8_SOURCES "/wasm.js";
-  return {{"interpreted", {"--no-sparkplug", "--no-maglev", "--no-turbofan"}, "0.3"},
-          {"baseline", {"--always-sparkplug", "--no-maglev", "--no-turbofan"}, "0.3"},
-          {"maglev", {"--maglev", "--no-turbofan"}, "1.5"},
-          {"tiers", {}, "1.5"},
-          {"Liftoff", {"--liftoff-only"}, "0.3", wasm},
-          {"WebAssembly",
-           major == 22 ? std::vector<std::string>{"--no-liftoff"}
-                       : std::vector<std::string>{"--no-liftoff", "--no-wasm-inlining"},
-           "0.3", wasm}};
+  std::vector<NodeWay> ways = {{"interpreted", {"--no-sparkplug", "--no-maglev", "--no-turbofan"}, "0.3"},
+                               {"baseline", {"--always-sparkplug", "--no-maglev", "--no-turbofan"}, "0.3"},
+                               {"maglev", {"--maglev", "--no-turbofan"}, "1.5"},
+                               {"tiers", {}, "1.5"},
+                               {"Liftoff", {"--liftoff-only"}, "0.3", wasm},
+                               {"WebAssembly",
+                                major == 22 ? std::vector<std::string>{"--no-liftoff"}
+                                            : std::vector<std::string>{"--no-liftoff", "--no-wasm-inlining"},
+                                "0.3", wasm}};
+  // The builtins are copied, since the program's text is in no file; node 26 knows no such option.
+  if (major < 26) ways.push_back({"copied builtins", {"--use-largepages=on"}, "1.5"});
+  return ways;
 }
 
 class NodeProgram : public RuntimeProgram {

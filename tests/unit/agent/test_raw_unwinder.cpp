@@ -266,8 +266,10 @@ TEST(RawEvent, PartsMustFitTheEvent) {
   event.gs_base = 0x7000;
   event.teb_frame = 0x1234;
   event.thread_pointer = 0x8000;
-  event.way[WL_WAY_FIRST] = {0x7ff8, 0x8020};
-  event.way[WL_WAY_SP] = {0x8058, 0x5678};
+  event.words[WL_WAY_FIRST] = {0x7ff8, 0x8020};
+  event.words[WL_WAY_SP] = {0x8058, 0x5678};
+  event.words[WL_HELD_FP] = {0xc000, 3};
+  event.words[WL_HELD_RETURN] = {0xc008, 4};
   const std::size_t size = sizeof event + 16 + 8 + 32;
   const auto parsed = parse_raw_event(event.head, size);
   ASSERT_TRUE(parsed);
@@ -290,6 +292,8 @@ TEST(RawEvent, PartsMustFitTheEvent) {
   EXPECT_EQ(word, 0x8020U);
   EXPECT_TRUE(memory.read(0x8058, &word, sizeof word));
   EXPECT_EQ(word, 0x5678U);
+  EXPECT_TRUE(memory.read(0xc008, &word, sizeof word));
+  EXPECT_EQ(word, 4U);
   EXPECT_FALSE(memory.read(0, &word, sizeof word)) << "a word that was not loaded";
   EXPECT_TRUE(parsed->sample.teb.read(0x7000 + WL_WINE_TEB_FRAME, &frame, sizeof frame));
   EXPECT_EQ(frame, 0x1234u);

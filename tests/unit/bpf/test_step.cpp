@@ -47,8 +47,8 @@ TEST(Step, StackOfTheCodeThatAThreadRuns) {
     return wl_other_sp(&u, 7);
   };
   EXPECT_EQ(from(kOther + 8), kOther);
-  EXPECT_EQ(u.way[WL_WAY_SP].address, kProcess + 0x58);
-  EXPECT_EQ(u.way[WL_WAY_SP].value, kOther);
+  EXPECT_EQ(u.words[WL_WAY_SP].address, kProcess + 0x58);
+  EXPECT_EQ(u.words[WL_WAY_SP].value, kOther);
   EXPECT_EQ(u.kept_end, ~0ULL) << "it is not known";
   target.write(kProcess + 0x88, {kOther + 0x100});
   EXPECT_EQ(from(kOther + 8), kOther);
@@ -88,7 +88,7 @@ class GoThread : public testing::Test {
   }
   [[nodiscard]] std::vector<std::uint64_t> loaded() const {
     std::vector<std::uint64_t> addresses;
-    for (const wl_word& word : u.way)
+    for (const wl_word& word : u.words)
       if (word.address != 0) addresses.push_back(word.address);
     return addresses;
   }
@@ -100,7 +100,7 @@ TEST_F(GoThread, OnItsSystemStackHasTheGoroutinesBesideIt) {
   EXPECT_EQ(u.kept_end, kOther + 0x200);
   EXPECT_EQ(u.left_at, kHigh + WL_ARGUMENTS);
   EXPECT_EQ(loaded(), (std::vector{kThread - 8, kG0 + 0x30, kM + 0xb8, kG + 0x38, kG + 0x40, kG, kG + 8}));
-  EXPECT_EQ(u.way[WL_WAY_PC].value, 0xaaaaU);
+  EXPECT_EQ(u.words[WL_WAY_PC].value, 0xaaaaU);
 }
 
 TEST_F(GoThread, OnTheGoroutinesStackHasThatAlone) {
@@ -134,6 +134,44 @@ TEST_F(GoThread, WhoseGoroutineIsNotInItsStackHasNone) {
   target.write(kG, {kOther + 8, kOther + 0x200, 0, 0, 0, 0, kM, kOther, 0xaaaa});
   EXPECT_EQ(from(kStack), 7U);
   EXPECT_EQ(u.kept_sp, 0U);
+}
+
+// V8 while it leaves optimised code for good: the frame is in an object.
+TEST(Step, FrameThatIsHeldInAnObject) {
+  constexpr std::uint64_t kObject = 0x20000, kFrame = 0x30000, kInput = 0x48, kContent = 0x148, kEnd = kStack + 0x40;
+  FakeTarget target;
+  wl_unwind& u = target.scratch->unwind;
+  target.set_mappings({{kCode, kCode + 0x100, WL_HELD(kInput, kContent), 1, WL_MAPPING_HELD}});
+  target.write(kStack, {kEnd - 8, 0, 0, 0, 0, 0, 0, kObject});
+  target.write(kObject + kInput, {kFrame});
+  target.write(kFrame, {0x60});
+  target.write(kFrame + kContent + 0x60 - 0x20, {0x1111, 0x2222, 0, 0});
+  const auto read = [&](const wl_cursor& cursor) {
+    u.held_way = 0;
+    for (wl_word& word : u.words) word.address = 0;
+    u.cursor = cursor;
+    EXPECT_EQ(target.walk(cursor).size(), 1U);
+    EXPECT_EQ(u.end, WL_END_NO_ROW);
+    EXPECT_EQ(u.held_way, WL_HELD(kInput, kContent));
+    return wl_read_held(&u) == 0;
+  };
+  const wl_cursor cursor = FakeTarget::cursor(kCode + 8, kStack, kEnd - 0x20);
+  EXPECT_TRUE(read(cursor));
+  const auto expect = [&](wl_sampled_word i, std::uint64_t address, std::uint64_t value) {
+    EXPECT_EQ(u.words[i].address, address) << i;
+    EXPECT_EQ(u.words[i].value, value) << i;
+  };
+  expect(WL_HELD_FRAME, kObject + kInput, kFrame);
+  expect(WL_HELD_SIZE, kFrame, 0x60);
+  expect(WL_HELD_FP, kFrame + kContent + 0x40, 0x1111);
+  expect(WL_HELD_RETURN, kFrame + kContent + 0x48, 0x2222);
+  wl_cursor without = cursor;
+  without.valid &= ~(1U << WL_X64_RBP);
+  EXPECT_FALSE(read(without));
+  EXPECT_EQ(u.words[WL_HELD_RETURN].address, 0U);
+  target.memory.erase(kFrame);
+  EXPECT_FALSE(read(cursor));
+  EXPECT_EQ(u.words[WL_HELD_RETURN].address, 0U);
 }
 
 // C that Go has called: where on the goroutine's stack the way back is counts from that stack's upper end.

@@ -1,0 +1,45 @@
+// What V8 leaves optimised code by for good. Builtins_DeoptimizationEntry_* take the frame that they are called in off
+// the stack, a word after the other, into an object of V8's, and have C++ make of it the frames that go on
+// (Deoptimizer::ComputeOutputFrames). Meanwhile that function's return address and its caller's frame pointer are in
+// that object alone, a FrameDescription to which a Deoptimizer leads; a pointer to this is the last word on the stack.
+//
+// v8/v8, src/builtins/x64/builtins-x64.cc, Generate_DeoptimizationEntry; src/deoptimizer/frame-description.h. Where the
+// fields are is read in the builtin's own code.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "windlass/bytes.h"
+#include "windlass/describe.h"
+#include "windlass_layout.h"
+
+namespace windlass::runtimes::v8 {
+
+struct Deoptimization {
+  // Offsets into the builtin. From the first on the code's own return address is gone, behind the second rcx has where
+  // the frame ends, behind the third [rsp] has where the Deoptimizer is kept, behind the fourth sp is there, behind the
+  // fifth it is at the frame's end, and behind the last nothing is known.
+  // In front of them its registers, which it has pushed, are taken off the stack: there sp is so far below that
+  // address.
+  struct Saved {
+    std::uint32_t begin = 0, end = 0, above = 0;
+  };
+  std::vector<Saved> saved;
+  std::uint32_t aligned = 0;  // from here to these, over a call, [rsp] has where sp was
+  std::uint32_t left = 0, measured = 0, kept = 0, returned = 0, dropped = 0, end = 0;
+  std::uint32_t input = 0, content = 0;  // Deoptimizer::input_, FrameDescription's words; its size comes first
+
+  // Nothing: the code is not known to be of this kind.
+  [[nodiscard]] static std::optional<Deoptimization> read(ByteView code, std::uint64_t address);
+
+  // How its frame is left where C++ works, for the kernel side.
+  [[nodiscard]] std::uint64_t way() const { return WL_HELD(input, content); }
+  // The DWARF expressions of its rows: [CFA - 8] is the Deoptimizer.
+  [[nodiscard]] std::vector<std::uint8_t> expressions() const;
+  // Puts rows there in the place of what was found by following the code. `expressions` stay where they are.
+  void describe(ByteView expressions, Description& to) const;
+};
+
+}  // namespace windlass::runtimes::v8
