@@ -34,7 +34,7 @@ struct CfiSection {
   bool is_debug_frame = false;      // .debug_frame's CIE pointers and ids instead of .eh_frame's
   bool stop_at_terminator = false;  // the size is not known: a zero length ends it (as libgcc reads it)
   std::uint64_t text_address = 0;   // what DW_EH_PE_textrel counts from
-  ByteView text;                    // the code there, where FDEs are compared with it (misplaced_epilogue.h); or empty
+  ByteView text = {};               // the code there, where FDEs are compared with it (misplaced_epilogue.h); or empty
   std::uint64_t data_address = 0;   // what DW_EH_PE_datarel counts from (the GOT; in .eh_frame_hdr its own start)
 };
 

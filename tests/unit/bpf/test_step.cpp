@@ -67,7 +67,7 @@ TEST(Step, StackOfTheCodeThatAThreadRuns) {
 }
 
 // A thread of Go whose program's table is not known yet, by another program's way.
-class GoThread : public testing::Test {
+class GoThread : public ::testing::Test {
  protected:
   static constexpr std::uint64_t kThread = kStack + 0x1000, kG0 = kStack + 0x2000, kM = kStack + 0x3000;
   static constexpr std::uint64_t kG = kStack + 0x4000, kHigh = kStack + 0x400, kOther = kStack + 0x40000;
