@@ -5,6 +5,8 @@
 
 #include <cerrno>
 
+#include "agent/kernel_errors.h"
+
 namespace windlass::agent {
 
 EventRing::~EventRing() {
@@ -13,7 +15,9 @@ EventRing::~EventRing() {
 
 std::expected<void, SystemError> EventRing::open(int map) {
   ring_ = ring_buffer__new(map, on_event, this, nullptr);
-  if (ring_ == nullptr) return std::unexpected(system_error("the event ring cannot be opened", errno));
+  if (ring_ == nullptr)
+    return std::unexpected(explain_memory_error(
+        Error{ErrorCode::kSystem, "the event ring cannot be opened", 0, static_cast<std::uint64_t>(errno)}));
   return {};
 }
 

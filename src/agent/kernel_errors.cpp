@@ -184,6 +184,7 @@ SystemError explain_memory_error(const Error& error) {
   if (code == ENOMEM)
     return {error.text() + ". Way out: free memory, or raise the memory limit of the cgroup", code,
             RefusalKind::kLimit};
+  if (code == EMFILE || code == ENFILE) return too_many_open_files(code);
   return system_error(error.text(), code);
 }
 

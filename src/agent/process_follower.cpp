@@ -8,7 +8,9 @@
 
 namespace windlass::agent {
 
-ProcessFollower::System ProcessFollower::this_machine() { return {monotonic_ns, list_processes, process_exists}; }
+ProcessFollower::System ProcessFollower::this_machine() {
+  return {monotonic_ns, thread_time_ns, list_processes, process_exists};
+}
 
 ProcessFollower::ProcessFollower(ProcessTable& table, SampleSource& source, Targets& targets, ModuleNumber number,
                                  System system)
@@ -149,12 +151,13 @@ void ProcessFollower::find_images() {
   table_.for_each_images_due([this](std::uint32_t tgid) {
     if (image_looks_.size() > kMaxRescanEntries) image_looks_.clear();
     ImageLook& look = image_looks_[tgid];
-    const std::uint64_t begin = system_.now();
-    if (begin < look.next) return;
-    table_.scan(tgid, begin);
-    const std::uint64_t end = system_.now();
-    look.next = end + std::min(end - begin, look.took) * kImageScanShare;
-    look.took = end - begin;
+    const std::uint64_t now = system_.now();
+    if (now < look.next) return;
+    const std::uint64_t before = system_.processor_time();
+    table_.scan(tgid, now);
+    const std::uint64_t took = system_.processor_time() - before;
+    look.next = system_.now() + std::min(took, look.took) * kImageScanShare;
+    look.took = took;
     ++rescans_;
   });
 }
@@ -162,11 +165,10 @@ void ProcessFollower::find_images() {
 // Has some of the code that is to be published been replaced by now? In doubt it has: reading /proc shall not take more
 // than its share of the time.
 bool ProcessFollower::may_be_replaced(const Process& process) {
-  const std::uint64_t begin = system_.now();
-  if (begin < next_check_) return true;
+  if (system_.now() < next_check_) return true;
+  const std::uint64_t before = system_.processor_time();
   const bool current = table_.is_current(process);
-  const std::uint64_t end = system_.now();
-  next_check_ = end + (end - begin) * kImageScanShare;
+  next_check_ = system_.now() + (system_.processor_time() - before) * kImageScanShare;
   return !current;
 }
 

@@ -24,13 +24,16 @@ class ProcessFollower {
   static constexpr std::uint64_t kLongestTableInterval = 64'000'000'000;  // between two looks for code managers
   static constexpr std::uint64_t kSweepInterval = 10'000'000'000;         // of those whose exit no event reported
   static constexpr std::uint64_t kStartInterval = 100'000'000;            // between two looks at runtimes that begin
-  static constexpr std::uint64_t kImageScanShare = 20;  // times as long as a scan for images, or a check, took
-  static constexpr std::uint64_t kNoEpoch = ~0ull;      // of a set that is not to be used yet: no process ever has it
+  // Between two scans for images, or checks: times the processor's time that they took. Not by the clock, or on a busy
+  // machine what is seldom looked at would be looked at too late.
+  static constexpr std::uint64_t kImageScanShare = 20;
+  static constexpr std::uint64_t kNoEpoch = ~0ull;  // of a set that is not to be used yet: no process ever has it
   static constexpr std::size_t kMaxRescanEntries = 65536;
 
   // What it asks of the machine. Tests have another one.
   struct System {
-    std::function<std::uint64_t()> now;  // CLOCK_MONOTONIC, ns
+    std::function<std::uint64_t()> now;             // CLOCK_MONOTONIC, ns
+    std::function<std::uint64_t()> processor_time;  // that this thread has had, ns
     std::function<std::vector<std::uint32_t>()> processes;
     std::function<bool(std::uint32_t tgid)> exists;
   };

@@ -94,7 +94,7 @@ bool CfiReader::parse_fde(const EntryHeader& header, Fde& fde, Error& problem) {
     }
   }
   if (!parser().parse_fde(header, *last_cie_, fde, problem, report_)) return false;
-  if (section_.text.size() != 0) fde.instructions = without_misplaced_epilogue(section_, fde);
+  if (!section_.text.empty()) fde.instructions = without_misplaced_epilogue(section_, fde);
   return true;
 }
 

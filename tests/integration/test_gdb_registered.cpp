@@ -127,7 +127,7 @@ void step(pid_t pid, std::size_t steps) {
   ::printf("%zu instructions judged, %zu different ones: %zu wrong\n", judge.judged, judge.instructions.size(),
            judge.wrong);
   EXPECT_EQ(judge.wrong, 0U) << judge.first_wrong;
-  EXPECT_GT(judge.judged, 10'000U);
+  EXPECT_GT(judge.judged, 2'000U);  // QEMU is mostly in its own code
 }
 
 TEST_P(Llvm, CodeHasItsCallersAtEveryInstruction) {

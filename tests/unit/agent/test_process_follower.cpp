@@ -39,7 +39,8 @@ class FakeSource final : public SampleSource {
 class ProcessFollowerTest : public testing::Test {
  protected:
   std::uint64_t now = 100 * kSecond;
-  std::uint64_t scan_takes = 0;
+  std::uint64_t scan_takes = 0, others_take = 0;  // of the processor, meanwhile
+  std::uint64_t processor_time = 0;
   std::map<std::uint32_t, std::string> proc;
   std::map<std::uint32_t, int> scans;
   FakeSource source;
@@ -50,7 +51,8 @@ class ProcessFollowerTest : public testing::Test {
                      },
                      [this](std::uint32_t tgid, std::string& text) {
                        ++scans[tgid];
-                       now += scan_takes;
+                       now += scan_takes + others_take;
+                       processor_time += scan_takes;
                        const auto found = proc.find(tgid);
                        if (found != proc.end()) text = found->second;
                        return found != proc.end();
@@ -67,6 +69,7 @@ class ProcessFollowerTest : public testing::Test {
             targets,
             [](std::uint32_t module) { return module + 1000; },
             {.now = [this] { return now; },
+             .processor_time = [this] { return processor_time; },
              .processes =
                  [this] {
                    std::vector<std::uint32_t> tgids;
@@ -344,6 +347,19 @@ TEST_F(ProcessFollowerTest, LookingForImagesTakesItsShareOfTimeOnly) {
   now += scan_takes;
   follower.finish_round(now);
   EXPECT_EQ(scans[10], 3);
+}
+
+TEST_F(ProcessFollowerTest, WhatOthersTakeOfTheProcessorIsNoShareOfTheLooks) {
+  Targets targets;
+  ProcessFollower follower = make(targets);
+  proc = {{10, kCode}};
+  others_take = 100 * kSecond;
+  for (int look = 1; look <= 4; ++look) {
+    follower.on_process(mapping(now, 10, 0x3000, kPeFile));
+    follower.on_process(mapping(now + 1, 10, 0x5000, 0));
+    follower.finish_round(now);
+    EXPECT_EQ(scans[10], look);
+  }
 }
 
 TEST_F(ProcessFollowerTest, EventsThatAreNotItsOwnOrCutShort) {

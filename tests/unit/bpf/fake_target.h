@@ -56,7 +56,7 @@ class FakeTarget {
   void write(std::uint64_t address, const std::vector<std::uint64_t>& words) {
     auto& bytes = memory[address];
     bytes.resize(words.size() * 8);
-    std::memcpy(bytes.data(), words.data(), bytes.size());
+    if (!words.empty()) std::memcpy(bytes.data(), words.data(), bytes.size());
   }
   void write_code(std::uint64_t address, const std::vector<std::uint8_t>& code) { memory[address] = code; }
 
