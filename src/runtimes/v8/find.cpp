@@ -38,9 +38,12 @@ class V8 final : public Runtime {
     }
     file_ = std::move(*opened);
     code_map_ = *map;
+    process::ProcMap first;
+    first.begin = image;
+    image_bias_ = file_->bias_of(first);
     heap_.emplace(*memory_, file_->layout());
     names_.emplace(*heap_, file_->facts());
-    wasm_map_.emplace(*memory_, wasm_state(image), file_->facts().version());
+    wasm_map_.emplace(*memory_, wasm_state(), file_->facts().version());
     wasm_names_.emplace(*memory_);
     if (file_->facts().builtins().empty())
       problem_ = Error{ErrorCode::kNotFound, "a V8 without the symbols of its builtins", image};
@@ -52,6 +55,7 @@ class V8 final : public Runtime {
   std::string build_id() const override { return file_ != nullptr ? file_->build_id() : std::string(); }
 
   void note_code(const process::ProcMap& map) override {
+    if (is_own_text(map)) return;
     note_copied_builtins(map);
     if (own_.size() >= kMaxRanges) own_.clear();
     // Parts of a mapping are mapped again, with other rights, and code may begin in front of such a part.
@@ -146,12 +150,15 @@ class V8 final : public Runtime {
 
  private:
   static constexpr std::size_t kMaxRanges = 65536;
-  [[nodiscard]] std::uint64_t wasm_state(std::uint64_t image) const {
+  [[nodiscard]] std::uint64_t wasm_state() const {
     const std::uint64_t address = file_->facts().wasm_state();
-    process::ProcMap first;
-    first.begin = image;
-    const auto bias = file_->bias_of(first);
-    return address != 0 && bias ? address + *bias : 0;
+    return address != 0 && image_bias_ ? address + *image_bias_ : 0;
+  }
+  // The program's text, which it moves to memory of no file and which is not whole there yet (process/moved_text.h).
+  // To look for objects of the heap in it takes long, and there are none.
+  [[nodiscard]] bool is_own_text(const process::ProcMap& map) const {
+    return file_ && image_bias_ && map.begin < file_->facts().code_end() + *image_bias_ &&
+           file_->facts().code_begin() + *image_bias_ < map.end;
   }
   [[nodiscard]] Expected<std::unique_ptr<Method>> wasm_at(const WasmMap::Range& range, std::uint64_t address) {
     const auto object = wasm_map_->find(range, address);
@@ -198,6 +205,7 @@ class V8 final : public Runtime {
 
   std::shared_ptr<const Memory> memory_;
   std::shared_ptr<const ImageFile> file_;
+  std::optional<std::uint64_t> image_bias_;     // of the program
   std::map<std::uint64_t, std::uint64_t> own_;  // memory that it makes code in: begin, end
   std::vector<Builtins> builtins_;
   std::optional<CodeMap> code_map_;
