@@ -209,10 +209,10 @@ void ProcessFollower::publish(Process& process) {
     }
     published.push_back({mapping.begin, mapping.end, bias, number_(mapping.module), kind});
   }
-  for (const auto& code : process.maps->published())
+  for (const auto& code : process.maps->published()) {
     if (code->is_starting()) starting_.insert(process.tgid);
-  for (const auto& code : process.maps->published())
     for (const auto& holding : code->holding_code()) split_off(holding, published);
+  }
   if (published.empty()) return;
   // The kernel side gives a process a new epoch when a mapping comes over code of the set it has. One that came before
   // the set did (dlclose and dlopen within the time that events take) is over nothing it knows, and it would go on with
