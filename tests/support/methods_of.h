@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <random>
 
 #include "runtimes/runtime_code.h"
 
@@ -25,6 +27,27 @@ inline std::size_t methods_of(
     const bool described = (*method)->row_at(pc, row).has_value();
     EXPECT_TRUE(!described || (row.begin <= pc && pc < row.end)) << pc;
     use(**method, pc);
+  }
+  return found;
+}
+
+// How many addresses have a row in a thousand machines that are made up, each with up to seven bits of its memory's
+// `size` bytes changed at random. `open` makes the runtime of a memory.
+template <typename Machine, typename Open>
+std::size_t rows_of_changed_memory(std::size_t size, Open&& open, std::uint64_t begin, std::uint64_t end,
+                                   std::uint64_t step) {
+  std::mt19937 random(5);  // NOLINT(bugprone-random-generator-seed): the same each time
+  std::size_t found = 0;
+  for (int round = 0; round < 1000; ++round) {
+    Machine machine;
+    for (std::size_t i = random() % 8; i-- > 0;)
+      machine.memory->bytes[random() % size] ^= static_cast<std::uint8_t>(1U << random() % 8);
+    const std::unique_ptr<runtimes::Runtime> runtime = open(machine.memory);
+    for (std::uint64_t pc = begin; pc < end; pc += step) {
+      const auto method = runtime->method_at(pc);
+      FrameRow row;
+      if (method) found += (*method)->row_at(pc, row) ? 1 : 0;
+    }
   }
   return found;
 }

@@ -4,7 +4,6 @@
 
 #include <memory>
 #include <optional>
-#include <random>
 #include <string>
 
 #include "arch/registers.h"
@@ -12,6 +11,7 @@
 #include "runtimes/beam/names.h"
 #include "runtimes/beam/rows.h"
 #include "support/fake_beam.h"
+#include "support/methods_of.h"
 
 namespace windlass::runtimes::beam {
 namespace {
@@ -183,19 +183,9 @@ TEST(BeamReader, AFunctionIsStillThereAsLongAsItIsTheSame) {
 }
 
 TEST(BeamReader, MemoryThatChangesAtRandom) {
-  std::mt19937 random(5);  // NOLINT(bugprone-random-generator-seed): the same each time
-  std::size_t found = 0;
-  for (int round = 0; round < 1000; ++round) {
-    Machine machine;
-    for (std::size_t i = random() % 8; i-- > 0;)
-      machine.memory->bytes[random() % fake::kSize] ^= static_cast<std::uint8_t>(1U << random() % 8);
-    const std::unique_ptr<Runtime> runtime = open(machine.memory, fake::kImage);
-    for (std::uint64_t pc = fake::kFirst; pc < fake::kCodeEnd; pc += 8) {
-      const auto method = runtime->method_at(pc);
-      FrameRow row;
-      if (method) found += (*method)->row_at(pc, row) ? 1 : 0;
-    }
-  }
+  const auto open_memory = [](const auto& memory) { return open(memory, fake::kImage); };
+  const std::size_t found =
+      test::rows_of_changed_memory<Machine>(fake::kSize, open_memory, fake::kFirst, fake::kCodeEnd, 8);
   EXPECT_GT(found, 3000U);
 }
 

@@ -5,13 +5,13 @@
 #include <array>
 #include <memory>
 #include <optional>
-#include <random>
 #include <string>
 
 #include "arch/registers.h"
 #include "runtimes/mono/code_map.h"
 #include "runtimes/mono/find.h"
 #include "support/fake_mono.h"
+#include "support/methods_of.h"
 
 namespace windlass::runtimes::mono {
 namespace {
@@ -199,19 +199,9 @@ TEST(MonoReader, ATrampolinePopsWhereItWasCalledFrom) {
 }
 
 TEST(MonoReader, MemoryThatChangesAtRandom) {
-  std::mt19937 random(5);  // NOLINT(bugprone-random-generator-seed): the same each time
-  std::size_t found = 0;
-  for (int round = 0; round < 1000; ++round) {
-    Machine machine;
-    for (std::size_t i = random() % 8; i-- > 0;)
-      machine.memory->bytes[random() % fake::kSize] ^= static_cast<std::uint8_t>(1U << random() % 8);
-    const std::unique_ptr<Runtime> runtime = open(machine.memory, fake::kImage);
-    for (std::uint64_t pc = fake::kCode; pc < fake::kCodeEnd; pc += 4) {
-      const auto method = runtime->method_at(pc);
-      FrameRow row;
-      if (method) found += (*method)->row_at(pc, row) ? 1 : 0;
-    }
-  }
+  const auto open_memory = [](const auto& memory) { return open(memory, fake::kImage); };
+  const std::size_t found =
+      test::rows_of_changed_memory<Machine>(fake::kSize, open_memory, fake::kCode, fake::kCodeEnd, 4);
   EXPECT_GT(found, 3000U);
 }
 
