@@ -309,6 +309,8 @@ class StepJudge {
     } else if (ways.entered) {
       if (auto entered = ways.entered(before, after)) {
         if (entered->goes_on && !open.empty() && open.back().pc == entered->call.pc) open.pop_back();
+        // It is there already where a signal's handler has come back to the first instruction of what was entered.
+        while (!open.empty() && open.back().slot <= entered->call.slot) open.pop_back();
         open.push_back(entered->call);
       }
     }
