@@ -238,7 +238,7 @@ WL_INLINE int wl_take_user_stack(struct wl_scratch* s, struct wl_cpu_stats* st, 
   if (u->held_way) wl_read_held(u);
   if (u->interrupted_sp) stop = u->interrupted_sp - WL_RED_ZONE;
   wl_first_frame(s, regs);
-  if (wl_go_way && !u->other_stack && !u->interrupted_sp) stop = wl_other_go_sp(u, wl_go_way, stop);
+  if (!u->other_stack && !u->interrupted_sp) stop = wl_any_go_sp(u, wl_go_way, stop);
   s->machine = WL_MACHINE;
   s->thread_block = u->thread_pointer;
   if (!wl_emit_raw(s, st, stop)) return 0;

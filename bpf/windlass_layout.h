@@ -151,6 +151,11 @@ enum wl_mapping_kind {
   ((__u64)(__u16)(cfa_offset) | (__u64)(__u8)(cfa_reg) << 16 | (__u64)(__u8)(cfa_arg) << 24 | \
    (__u64)(__u16)(x_offset) << 32 | (__u64)(__u8)(end_words) << 48)
 
+/* From the thread's pointer to the stack pointer of the goroutine that it runs: g (runtime2.go), its m, m.curg, and the
+ * latter's sched.sp. Offsets of the releases from 1.14 to 1.23, and from 1.25 on, of programs for x86-64 without C. */
+#define WL_GO_WAY_OF_1_14 WL_WAY(-8, 0x30 / 8, 0x38 / 8, 0xc0, 0)
+#define WL_GO_WAY_OF_1_25 WL_WAY(-8, 0x30 / 8, 0x38 / 8, 0xb8, 0)
+
 /* [sp] leads to the end of the stack but for one word, which is the address of an object; at `input` that has the
  * address of another one, whose first word is the size of the frame, and whose words from `content` on are the frame's,
  * the last one that in front of the stack's end. The frame pointer is still what it was on the stack. */

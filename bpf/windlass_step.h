@@ -243,7 +243,7 @@ WL_GLOBAL __u64 wl_other_sp(struct wl_unwind* u, __u64 otherwise) {
 }
 
 /* The same of a thread at its first frame, whose program's table need not be known yet, by the way that other programs
- * have had: Go's, which in every release leads from the g whose stack the thread is on to the one that it runs, and a g
+ * have: Go's, which in every release leads from the g whose stack the thread is on to the one that it runs, and a g
  * begins with its stack's bounds. So it shows whether this is a thread of Go. What was loaded stays, for rules that the
  * agent applies. */
 WL_GLOBAL __u64 wl_other_go_sp(struct wl_unwind* u, __u64 way, __u64 otherwise) {
@@ -266,6 +266,15 @@ WL_GLOBAL __u64 wl_other_go_sp(struct wl_unwind* u, __u64 way, __u64 otherwise) 
   u->kept_sp = kept;
   u->kept_end = u->words[WL_WAY_HIGH].value;
   return kept;
+}
+
+/* The same by the ways that are known beforehand, for a recording's first program of Go, and by `last`, that of the last
+ * table with one: C code in the program moves the first offset. */
+WL_INLINE __u64 wl_any_go_sp(struct wl_unwind* u, __u64 last, __u64 otherwise) {
+  __u64 sp = wl_other_go_sp(u, WL_GO_WAY_OF_1_14, 0);
+  if (!sp) sp = wl_other_go_sp(u, WL_GO_WAY_OF_1_25, 0);
+  if (!sp && last) sp = wl_other_go_sp(u, last, 0);
+  return sp ? sp : otherwise;
 }
 
 /* Reads what the frame at hand, in code that is WL_MAPPING_HELD, has of the one that it was called from. */

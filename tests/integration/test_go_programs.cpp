@@ -218,7 +218,6 @@ TEST(GoProcesses, ThatLiveForAMomentAreWholeOnTheirSystemStacks) {
   }
   ::printf("%lu samples through a switch of stacks, %lu end there\n", all, ended);
   EXPECT_GT(all, 50u) << recorded.output;
-  // The first process has nothing to go by.
   EXPECT_LE(ended, 1 + all / 500) << recorded.output;
 }
 

@@ -87,6 +87,22 @@ TEST_F(GoThread, OnItsSystemStackHasTheGoroutinesBesideIt) {
   EXPECT_EQ(u.words[WL_WAY_PC].value, 0xaaaaU);
 }
 
+// The first program of a recording, of any release; with C code in it, by another program's table.
+TEST_F(GoThread, HasTheWayOfItsReleaseBeforeAnyTableIsLoaded) {
+  const auto by_any = [&](std::uint64_t last) {
+    u.cursor = FakeTarget::cursor(kCode, kStack, kOther - 8);
+    return wl_any_go_sp(&u, last, 7);
+  };
+  EXPECT_EQ(by_any(0), kOther);
+  EXPECT_EQ(u.words[WL_WAY_KEEPER].address, kM + 0xb8);
+  target.write(kM + 0xb8, {kM, kG});  // what another release has there
+  EXPECT_EQ(by_any(0), kOther);
+  EXPECT_EQ(u.words[WL_WAY_KEEPER].address, kM + 0xc0);
+  target.write(kM + 0xb8, {0, 0, kG});
+  EXPECT_EQ(by_any(0), 7U);
+  EXPECT_EQ(by_any(WL_WAY(-8, 0x30 / 8, 0x38 / 8, 0xc8, 0)), kOther);
+}
+
 TEST_F(GoThread, OnTheGoroutinesStackHasThatAlone) {
   target.write(kThread - 8, {kG});
   EXPECT_EQ(from(kOther - 0x80), 7U);
