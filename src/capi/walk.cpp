@@ -67,6 +67,15 @@ windlass_frame frame_to_c(const Frame& frame, std::uint64_t index) {
   return to;
 }
 
+// Why the walk has ended; of a whole stack that there is no error, so that what the caller prints is never its own
+// uninitialised memory.
+void report_end(const StackWalker& walker, windlass_error* error) {
+  if (walker.end_reason() != WalkEnd::kComplete)
+    report(walker.error(), error);
+  else if (error != nullptr)
+    (void)give(windlass_error{}, error);
+}
+
 }  // namespace
 
 extern "C" {
@@ -100,7 +109,7 @@ windlass_status windlass_walk(const windlass_space* space, const windlass_regist
       continue;
     }
     reason = static_cast<std::uint32_t>(cursor.walker.end_reason());
-    if (reason != WINDLASS_END_COMPLETE) report(cursor.walker.error(), error);
+    report_end(cursor.walker, error);
     break;
   }
   cursor.magic = 0;
@@ -118,7 +127,7 @@ windlass_status windlass_step_registers(const windlass_space* space, windlass_re
   const bool moved = walker.step();
   if (end != nullptr) *end = static_cast<std::uint32_t>(walker.end_reason());
   if (!moved) {
-    if (walker.end_reason() != WalkEnd::kComplete) report(walker.error(), error);
+    report_end(walker, error);
     return WINDLASS_END;
   }
   (void)give(to_c(walker.frame().registers), registers);
@@ -157,7 +166,7 @@ windlass_status windlass_step(windlass_cursor* cursor, windlass_error* error) {
     ++cursor->index;
     return WINDLASS_OK;
   }
-  if (cursor->walker.end_reason() != WalkEnd::kComplete) report(cursor->walker.error(), error);
+  report_end(cursor->walker, error);
   return WINDLASS_END;
 }
 

@@ -61,6 +61,21 @@ class Own {
   return stack;
 }
 
+TEST(CApiSelf, AWholeStackHasNoError) {
+  const Own own;
+  windlass_registers registers;
+  registers.size = sizeof registers;
+  windlass_capture_registers(&registers);
+  windlass_error error;
+  std::memset(&error, 'x', sizeof error);
+  error.size = sizeof error;
+  Stack stack;
+  EXPECT_EQ(windlass_walk(own, &registers, nullptr, keep, &stack, &stack.end, &error), WINDLASS_OK);
+  EXPECT_EQ(stack.end, std::uint32_t{WINDLASS_END_COMPLETE});
+  EXPECT_EQ(error.status, WINDLASS_OK);
+  EXPECT_STREQ(error.text, "");
+}
+
 TEST(CApiSelf, TheFramesOfBacktrace) {
   const Own own;
   void* pcs[256];
