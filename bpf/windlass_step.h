@@ -268,8 +268,8 @@ WL_GLOBAL __u64 wl_other_go_sp(struct wl_unwind* u, __u64 way, __u64 otherwise) 
   return kept;
 }
 
-/* The same by the ways that are known beforehand, for a recording's first program of Go, and by `last`, that of the last
- * table with one: C code in the program moves the first offset. */
+/* The same by the ways that are known beforehand, for a recording's first program of Go, and by `last`, that of the
+ * last table with one: C code in the program moves the first offset. */
 WL_INLINE __u64 wl_any_go_sp(struct wl_unwind* u, __u64 last, __u64 otherwise) {
   __u64 sp = wl_other_go_sp(u, WL_GO_WAY_OF_1_14, 0);
   if (!sp) sp = wl_other_go_sp(u, WL_GO_WAY_OF_1_25, 0);

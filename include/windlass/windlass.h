@@ -471,9 +471,9 @@ typedef struct windlass_cursor windlass_cursor;
 typedef int (*windlass_callback)(windlass_cursor* cursor, const windlass_frame* frame, void* user);
 
 /* Calls `callback` for every frame, innermost first, the first being `registers`. `options`, `end` (WINDLASS_END_...)
- * and `error` may be NULL. A walk that ends early is still WINDLASS_OK; `error` then says what happened. At the end of a
- * whole stack it is emptied: WINDLASS_OK, no text. Bounded by max_frames. [signal] on a space of this process, or with a
- * `read` that is. Needs up to 40 KiB of stack. */
+ * and `error` may be NULL. A walk that ends early is still WINDLASS_OK; `error` then says what happened. At the end of
+ * a whole stack it is emptied: WINDLASS_OK, no text. Bounded by max_frames. [signal] on a space of this process, or
+ * with a `read` that is. Needs up to 40 KiB of stack. */
 WINDLASS_API windlass_status windlass_walk(const windlass_space* space, const windlass_registers* registers,
                                            const windlass_options* options, windlass_callback callback, void* user,
                                            uint32_t* end, windlass_error* error);
