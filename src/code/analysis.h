@@ -25,6 +25,27 @@ bool starts_program(const CodeSource& source, CodeAddress pc, Workspace<Machine>
   return false;
 }
 
+// main, as the program's entry point hands it to the C library: the first argument of its first call (glibc's and
+// musl's _start). 0: it does not say.
+template <typename Machine>
+std::uint64_t main_function(const CodeSource& source, Workspace<Machine>& work) {
+  constexpr unsigned kMostInstructions = 48;
+  constexpr unsigned kFirstArgument = Machine::kArchitecture == Architecture::kX86_64 ? x86_64::kRdi : 0;
+  if (source.entry_point == 0) return 0;
+  work.code.start(source);
+  work.path = {};
+  work.path.pc = source.entry_point;
+  work.path.state.start();
+  for (unsigned i = 0; i < kMostInstructions; ++i) {
+    const Value argument = work.path.state[kFirstArgument];
+    const Flow flow = work.machine.step(work.code, work.path);
+    if (flow.kind == Flow::kNext) continue;
+    const bool is_known = flow.kind == Flow::kCall && argument.is_constant();
+    return is_known ? static_cast<std::uint64_t>(argument.addend) : 0;
+  }
+  return 0;
+}
+
 // Does the code at `pc` go straight to a halt?
 template <typename Machine>
 bool halts(const CodeSource& source, CodeAddress pc, Workspace<Machine>& work) {
@@ -115,6 +136,14 @@ Expected<Synthesis> analyse(const CodeSource& source, CodeAddress pc, Workspace<
   // Generated code that uses its frame pointer has set it up (optimised code often leaves by a deoptimisation only, and
   // what is behind its calls need not be code).
   if (found.way == Way::kReturn && !(generated && sights.uses_frame_pointer)) return result;
+  // A main that never returns; it has a caller all the same.
+  if (found.way == Way::kNone && !generated) {
+    const std::uint64_t start = main_function(source, work);
+    if (start != 0 && start <= pc.lookup() && search.in(source, start, pc, work.row)) {
+      result.row = work.row;
+      return result;
+    }
+  }
   const bool weak = found.way == Way::kNone || (found.way != Way::kReturn && found.calls != 0);
   const auto any = [](const FrameRow&) { return true; };
   if (weak && !generated && way_in_from_unknown_start(source, pc, search, work, any)) {
@@ -248,11 +277,13 @@ template <typename Machine>
 CallSite site_of_call(const CodeSource& source, CodeAddress caller, CodeAddress callee, FrameRow& way_in,
                       Workspace<Machine>& work) {
   constexpr unsigned kMostJumps = 3;
+  constexpr std::uint64_t kLongest = 1 << 20;  // that a function is believed to be
   if (source.kind(caller.lookup()) == CodeKind::kNoCode) return CallSite::kNone;
   if (Machine::behind_indirect_call(source, caller.value())) return CallSite::kAnywhere;
   std::uint64_t target = Machine::direct_call_target(source, caller.value());
   if (target == 0) return CallSite::kNone;
   const std::uint64_t start = source.function_start(callee.lookup());
+  bool cut_short = false;
   for (unsigned i = 0; target != 0 && i < kMostJumps; ++i) {
     if (target == start) return CallSite::kReaches;
     typename Search<Machine>::Exits exits;
@@ -261,9 +292,11 @@ CallSite site_of_call(const CodeSource& source, CodeAddress caller, CodeAddress 
       return CallSite::kLeads;
     }
     if (exits.anywhere) return CallSite::kAnywhere;
+    // A function that is known to begin elsewhere is not this one, however long it is.
+    cut_short |= exits.cut_short && start == 0 && callee.lookup() - target < kLongest;
     target = exits.jump;
   }
-  return CallSite::kElsewhere;
+  return cut_short ? CallSite::kMayLead : CallSite::kElsewhere;
 }
 
 }  // namespace windlass::code

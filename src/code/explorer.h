@@ -159,8 +159,10 @@ class PathList {
   void start() {
     count_ = 0;
     order_ = 0;
+    has_given_up_ = false;
   }
   [[nodiscard]] bool empty() const { return count_ == 0; }
+  [[nodiscard]] bool has_given_up() const { return has_given_up_; }  // any path, for want of room
   void add(const Path<Machine>& path, const VisitedSet& visited) {
     if (count_ == kMost) drop(visited);
     unsigned place = count_;
@@ -168,6 +170,7 @@ class PathList {
       ++count_;
     } else {
       place = 0;
+      has_given_up_ = true;
       for (unsigned i = 1; i < kMost; ++i)
         if (paths_[i].calls > paths_[place].calls) place = i;
       if (paths_[place].calls <= path.calls) return;
@@ -203,6 +206,7 @@ class PathList {
   }
   Path<Machine> paths_[kMost];
   unsigned count_ = 0;
+  bool has_given_up_ = false;
   std::uint32_t order_ = 0;
 };
 

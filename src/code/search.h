@@ -64,6 +64,7 @@ class Search {
   struct Exits {
     std::uint64_t jump = 0;
     bool anywhere = false;
+    bool cut_short = false;  // not all were followed
   };
   // Follows the code from the function's start to `pc`: the row there. False if no path comes by.
   bool in(const CodeSource& source, std::uint64_t start, CodeAddress pc, FrameRow& row, Exits* exits = nullptr);
@@ -483,6 +484,7 @@ bool Search<Machine>::in(const CodeSource& source, std::uint64_t start, CodeAddr
   Sights sights;
   for (bool on = true;; on = false) {
     if (!on) {
+      seen.cut_short |= work_.visited.full() || work_.paths.has_given_up();
       if (work_.paths.empty() || work_.visited.full()) return false;
       work_.paths.take(path);
     }
@@ -525,10 +527,12 @@ bool Search<Machine>::in(const CodeSource& source, std::uint64_t start, CodeAddr
         path.pc = static_cast<std::uint64_t>(flow.value.addend);
         continue;
       }
-      if (flow.kind == Flow::kJumpTo && flow.value.kind == Value::kTableTarget)
+      if (flow.kind == Flow::kJumpTo && flow.value.kind == Value::kTableTarget) {
         table(flow.value);
-      else
+        seen.cut_short = true;  // these are the first ones
+      } else {
         seen.anywhere |= flow.kind == Flow::kJumpTo || (flow.kind == Flow::kLeave && flow.target == 0);
+      }
       if (flow.kind == Flow::kJump || flow.kind == Flow::kLeave) seen.jump = flow.target;
       break;
     }

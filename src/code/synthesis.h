@@ -100,6 +100,7 @@ enum class CallSite : std::uint8_t {
   kAnywhere,   // to where a register or memory says, at once or by a jump
   kReaches,    // to the start of the function at hand, or to a jump there (linkage stubs)
   kLeads,      // to code from where a way leads to the pc at hand
+  kMayLead,    // to code too long to be followed as far as that, or which goes on by a table of many ways
   kElsewhere,  // neither
 };
 // As seen from the frame at `callee`. With kLeads the row that the way in has at `callee` is in `way_in`.

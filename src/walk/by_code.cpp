@@ -112,6 +112,16 @@ FrameCertainty certainty_of(const StepContext& context, const code::Synthesis& f
   return by_call_site(context, step, in_frame_record || by_return || is_before_frame(context, found.row));
 }
 
+// A function that never returns has a caller all the same. It does not lead there, but where it addresses its frame by
+// the frame pointer that does.
+bool by_pointed_frame(const StepContext& context, const code::Synthesis& found, Step& step) {
+  Step trial;
+  if (!found.addresses_frame || !by_frame_pointer(context, trial) || !trial.status.ok()) return false;
+  if (trial.certainty == FrameCertainty::kGuessed) trial.certainty = by_call_site(context, trial, true);
+  step = trial;
+  return true;
+}
+
 }  // namespace
 
 bool by_synthesis(const StepContext& context, Step& step) {
@@ -132,7 +142,9 @@ bool by_synthesis(const StepContext& context, Step& step) {
   Step trial;
   if (found->start != code::Start::kNone) {
     if (by_process_start(context, step)) return true;
-    trial.status = starts_stack(context, found->start) ? StepStatus{WalkEnd::kComplete, {}} : guessed_end(context);
+    const bool starts = starts_stack(context, found->start);
+    if (!starts && by_pointed_frame(context, *found, step)) return true;
+    trial.status = starts ? StepStatus{WalkEnd::kComplete, {}} : guessed_end(context);
   } else {
     apply_row(context, found->row, FrameOrigin::kSynthesis, trial);
     // An address of 0 marks the outermost frame only where code returns to it for certain.

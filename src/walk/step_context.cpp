@@ -98,7 +98,8 @@ FrameCertainty by_call_site(const StepContext& context, const Step& step, bool f
   const code::CallSite site = with_code(context, [&](const code::CodeSource& source) {
     return code::call_site(source, step.caller.pc(), context.frame.pc(), way_in, *context.scratch.synthesis);
   });
-  bool fits = site == code::CallSite::kReaches || (follows_code && site == code::CallSite::kAnywhere);
+  const bool may_fit = site == code::CallSite::kAnywhere || site == code::CallSite::kMayLead;
+  bool fits = site == code::CallSite::kReaches || (follows_code && may_fit);
   if (site == code::CallSite::kLeads && context.frame.registers.has_sp()) {
     Step in;
     apply_row(context, way_in, FrameOrigin::kSynthesis, in);

@@ -228,6 +228,45 @@ TEST_F(SynthesisOnAStack, APrologueThatNeverReturns) {
   expect_caller(kStack + 8 - 8, 0xabc0);
 }
 
+// bun's: a loop for good. Its start is not known but by what _start hands to the C library.
+TEST(SynthesisOfMain, ThatNeverReturnsHasWhatLedThere) {
+  constexpr std::uint64_t kBase = 0x400000, kMain = kBase + 0x20, kBehind = kMain + 9;
+  std::vector<std::uint8_t> code(0x40, 0xcc);
+  const auto put = [&](std::uint64_t at, const std::vector<std::uint8_t>& bytes) {
+    std::ranges::copy(bytes, code.begin() + static_cast<std::ptrdiff_t>(at - kBase));
+  };
+  // xor ebp, ebp; mov edi, main; call [rip]; hlt
+  put(kBase, {0x31, 0xed, 0xbf, 0x20, 0x00, 0x40, 0x00, 0xff, 0x15, 0, 0, 0, 0, 0xf4});
+  put(kMain, {0x55, 0x48, 0x89, 0xe5, 0xe8, 0xf7, 0, 0, 0, 0xeb, 0xf9});  // push rbp; mov rbp, rsp; call; jmp back
+  const auto read = [&](std::uint64_t address, void* to, std::size_t size) {
+    if (address - kBase >= code.size() || size > code.size() - (address - kBase)) return false;
+    std::memcpy(to, code.data() + (address - kBase), size);
+    return true;
+  };
+  const auto kind = [&](std::uint64_t address) {
+    return address - kBase < code.size() ? code::CodeKind::kFile : code::CodeKind::kNoCode;
+  };
+  const auto any = [](const FrameRow&) { return true; };
+  const auto unknown = [](std::uint64_t) { return std::uint64_t{0}; };
+  const std::unique_ptr<code::SynthesisScratch, void (*)(code::SynthesisScratch*)> scratch(code::make_scratch(),
+                                                                                           code::free_scratch);
+  const auto at = [&](std::uint64_t entry) {
+    return code::synthesize({Architecture::kX86_64, read, kind, any, unknown, entry},
+                            CodeAddress::return_address(kBehind), *scratch);
+  };
+  const auto found = at(kBase);
+  ASSERT_TRUE(found) << found.error().text();
+  EXPECT_EQ(found->start, code::Start::kNone);
+  EXPECT_EQ(found->certainty, code::Certainty::kLikely);
+  EXPECT_EQ(found->row.return_address, RegisterRule::at_cfa(-8));
+  EXPECT_EQ(found->row.cfa, CfaRule::at(x86_64::kRsp, 16));
+  const auto without = at(0);
+  EXPECT_TRUE(!without || without->certainty == code::Certainty::kGuess);
+  put(kBase + 2, {0x89, 0xdf, 0x66, 0x90, 0x90});  // mov edi, ebx: anything
+  const auto unsaid = at(kBase);
+  EXPECT_TRUE(!unsaid || unsaid->certainty == code::Certainty::kGuess);
+}
+
 TEST_F(SynthesisOnAStack, OutermostFrame) {
   put(kCode, {0xf4});  // hlt, behind _start's call
   start(kCode, kStack, 0, true);

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "arch/registers.h"
@@ -136,6 +137,61 @@ TEST_F(Certainty, ACallOfAnotherFunctionMakesItAGuess) {
   word(kStack + 0x28, kCaller);
   EXPECT_EQ(walk(0, kStack, kStack + 0x20), FrameCertainty::kGuessed);
   EXPECT_EQ(end_, WalkEnd::kGuessed) << "whatever the outermost frame is";
+}
+
+// A function too long to be followed from its start to the pc at hand; this one goes on for 6,200 instructions.
+TEST_F(Certainty, ACallOfALongFunctionBeforeTheFrameIsChecked) {
+  const std::uint64_t start = kBegin + 0x3000, at = start + 12'400;
+  for (std::uint64_t one = start; one < at; one += 2) put(one, {0xff, 0xc0});  // inc eax
+  put(at, kUsesFrame);
+  direct_call(start);
+  word(kStack + 0x20, kMarked);
+  word(kStack + 0x28, kCaller);
+  EXPECT_EQ(walk(at - kFunction, kStack, kStack + 0x20), FrameCertainty::kChecked);
+  put(start + 100, {0xc3});  // and now it ends
+  EXPECT_EQ(walk(at - kFunction, kStack, kStack + 0x20), FrameCertainty::kGuessed);
+  put(start + 100, {0xff, 0xc0});
+  put(at + 0x1000, {0xcc});
+  direct_call(at + 0x1000);  // one that begins behind it
+  EXPECT_EQ(walk(at - kFunction, kStack, kStack + 0x20), FrameCertainty::kGuessed);
+}
+
+class NeverReturns : public Certainty {
+ protected:
+  static constexpr std::uint64_t kBehind = kCaller + 0x10, kFrame = kStack + 0x40, kOuter = kCaller + 0x400;
+
+  // mov [rbp - 8], rax; call exit's like; hlt
+  const Code addresses_frame_{0x48, 0x89, 0x45, 0xf8, 0xe8, 0, 1, 0, 0, 0xf4};
+
+  NeverReturns() {
+    put(kOuter - 3, {0x41, 0xff, 0xd1, 0xf4});  // call r9; hlt
+    word(kFrame, kMarked);
+    word(kFrame + 8, kOuter);
+  }
+  // The certainty of its caller; nothing: the walk ends there, as a guess. The frame at hand is where a call returned
+  // to.
+  std::optional<FrameCertainty> caller() {
+    Registers registers(Architecture::kX86_64);
+    registers.set_pc(CodeAddress::return_address(kBehind));
+    registers.set_sp(kStack);
+    registers.set(x86_64::kRbp, kFrame);
+    StackWalker walker(space_, registers);
+    if (!walker.step()) {
+      EXPECT_EQ(walker.end_reason(), WalkEnd::kGuessed);
+      return std::nullopt;
+    }
+    EXPECT_EQ(walker.frame().pc(), CodeAddress::return_address(kOuter));
+    EXPECT_EQ(walker.frame().sp(), kFrame + 16);
+    return walker.frame().certainty;
+  }
+};
+
+TEST_F(NeverReturns, ButHasACallerByTheFrameThatItAddresses) {
+  put(kBehind - 5, {0xe8, 0, 0, 0, 0});
+  put(kBehind, addresses_frame_);
+  EXPECT_EQ(caller(), FrameCertainty::kChecked);
+  put(kBehind, {0x48, 0x89, 0x43, 0xf8});  // by rbx: rbp may be another function's
+  EXPECT_EQ(caller(), std::nullopt);
 }
 
 TEST_F(Certainty, ACallThatLeadsHereIsChecked) {
