@@ -2,6 +2,7 @@
 // `dump` and `rows` included. Errors are sticky: the first failure is kept and everything behind it is dropped.
 #pragma once
 
+#include <bit>
 #include <cerrno>
 #include <charconv>
 #include <cstddef>
@@ -15,6 +16,32 @@
 
 namespace windlass {
 
+// "0x1f"; returns its end. 26 bytes can be written.
+inline char* write_hex(char* to, std::uint64_t value) {
+  // Each of the 8 digits of 32 bits becomes a byte, the last one the lowest, then a character.
+  const auto digits = [](std::uint64_t bits) {
+    bits = (bits | bits << 16) & 0x0000ffff0000ffff;
+    bits = (bits | bits << 8) & 0x00ff00ff00ff00ff;
+    bits = (bits | bits << 4) & 0x0f0f0f0f0f0f0f0f;
+    const std::uint64_t letters = (bits + 0x0606060606060606) >> 4 & 0x0101010101010101;
+    return std::byteswap(bits + 0x3030303030303030 + letters * ('a' - '0' - 10));
+  };
+  const auto put = [&to](std::uint64_t text, unsigned size) {
+    std::memcpy(to, &text, sizeof text);
+    to += size;
+  };
+  put('0' | 'x' << 8, 2);
+  const auto low = static_cast<std::uint32_t>(value);
+  const unsigned count = (static_cast<unsigned>(std::bit_width(value | 1)) + 3) / 4;
+  if (count <= 8) {
+    put(digits(low) >> (8 - count) * 8, count);
+  } else {
+    put(digits(value >> 32) >> (16 - count) * 8, count - 8);
+    put(digits(low), 8);
+  }
+  return to;
+}
+
 // Not thread-safe. What is written is buffered until flush(), finish() or the destructor.
 class TextWriter {
  public:
@@ -25,9 +52,6 @@ class TextWriter {
   TextWriter(const TextWriter&) = delete;
   TextWriter& operator=(const TextWriter&) = delete;
   ~TextWriter() { flush(); }
-
-  // The longest text that is remembered, to be written again: see capture() and short_text().
-  static constexpr std::size_t kCaptured = 64;
 
   void text(std::string_view text) {
     if (text.size() > kCapacity - used_) [[unlikely]] {
@@ -46,15 +70,14 @@ class TextWriter {
   }
   template <std::size_t kSize>
   void text(char (&buffer)[kSize]) = delete;
-  // The first `size` bytes of `text`, of which kCaptured can be read: likewise without a call.
-  [[gnu::always_inline]] void short_text(const char* text, std::size_t size) {
-    reserve(kCaptured);
-    char* const to = buffer_.get() + used_;
-    constexpr std::size_t kFirst = 16;
-    std::memcpy(to, text, kFirst);
-    if (size > kFirst) std::memcpy(to + kFirst, text + kFirst, kCaptured - kFirst);
-    used_ += size;
+  // Where `size` bytes more can be written, at most kLongestRoom: wrote() takes them up as far as they were. For who
+  // writes so much that asking for room again with every piece counts.
+  static constexpr std::size_t kLongestRoom = 4096;
+  [[nodiscard]] char* room(std::size_t size) {
+    reserve(size);
+    return buffer_.get() + used_;
   }
+  void wrote(const char* end) { used_ = static_cast<std::size_t>(end - buffer_.get()); }
   void character(char c) {
     reserve(1);
     buffer_[used_++] = c;
@@ -68,23 +91,14 @@ class TextWriter {
   }
   // "0x1f"
   void hex(std::uint64_t value) {
-    text("0x");
-    number(value, 16);
+    reserve(kLongestNumber);
+    used_ = static_cast<std::size_t>(write_hex(buffer_.get() + used_, value) - buffer_.get());
   }
   // With that many digits behind the point, rounded. The value is below 1e20.
   void fixed(double value, int digits);
   // In quotes, escaped as JSON wants it (RFC 8259). '<' is escaped, too, so that no name can end a <script> element;
   // bytes that are not UTF-8 become U+FFFD.
   void json_string(std::string_view text);
-
-  // What `write` writes, which is at most kCaptured bytes; valid until more is written. If it is more, any part of it.
-  template <typename Write>
-  [[nodiscard]] std::string_view capture(Write&& write) {
-    reserve(kCaptured + kLongestNumber);
-    const std::size_t begin = used_;
-    write();
-    return used_ < begin ? std::string_view() : std::string_view(buffer_.get() + begin, used_ - begin);
-  }
 
   void flush();
   // Flushes; the first error of all that was written (kSystem, `detail` = errno, `where` = bytes written before it).
