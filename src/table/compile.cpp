@@ -86,8 +86,10 @@ EvaluationStats compile_with(const dwarf::CfiSection& section, const image::ElfI
     const std::span rows(pending.begin(), pending.end());
     if constexpr (std::is_same_v<Registers, Arm64Registers>)
       correct_rows(rows);
-    else if (image != nullptr)
-      correct_frame_addresses(*image, rows);
+    else {
+      leave_popped_frames(rows);
+      if (image != nullptr) correct_frame_addresses(*image, rows);
+    }
     bool other_register = false;
     for (const TableBuilder::PendingRow& row : pending) other_register |= note_cfa_register<Registers>(row.low, use);
     if (image == nullptr || !add_unusual_rows(*image, fde, rows, other_register, builder)) builder.rows(rows);

@@ -137,6 +137,17 @@ void correct_frame_addresses(const image::ElfImage& image, std::span<Row> rows) 
   }
 }
 
+void leave_popped_frames(std::span<Row> rows) {
+  bool has_frame = false;
+  for (Row& row : rows) {
+    const bool by_rbp = cfa_register(row) == x86_64::kRbp;
+    has_frame |= by_rbp && cfa_kind(row) == WL_CFA_MEM;
+    if ((row.low >> PackedRule::kFpKind & 15) != WL_REG_FP || !has_frame || by_rbp) [[likely]]
+      continue;
+    row = row_for_the_agent(row.begin, row);
+  }
+}
+
 bool add_unusual_rows(const image::ElfImage& image, const dwarf::Fde& fde, std::span<const Row> rows,
                       bool other_register, TableBuilder& builder) {
   if (image.machine() == image::Machine::kAArch64) return add_landing_rows(image, fde, rows, builder);

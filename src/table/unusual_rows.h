@@ -38,4 +38,8 @@ namespace windlass::table {
 // Puts right the rows of one function that count from rbp what is rsp's: code/frame_address.h. Quick where none does.
 void correct_frame_addresses(const image::ElfImage& image, std::span<TableBuilder::PendingRow> rows);
 
+// Epilogues of realigned frames, x86-64: GCC says that the caller's rbp is where rbp points, to the function's end,
+// also where it has been popped (`pop rbp; lea rsp, [r10 - 8]; ret`). The agent asks the code.
+void leave_popped_frames(std::span<TableBuilder::PendingRow> rows);
+
 }  // namespace windlass::table

@@ -1,6 +1,9 @@
 // Call frame information of ELF files, unless the code contradicts it.
+#include <span>
+
 #include "code/eh_return.h"
 #include "code/frame_address.h"
+#include "code/stack_effect.h"
 #include "code/stack_switch.h"
 #include "walk/step_context.h"
 
@@ -65,6 +68,55 @@ bool by_contradiction(const StepContext& context, const FrameRow& row, Step& ste
   trial.certainty = FrameCertainty::kProved;
   step = trial;
   return true;
+}
+
+// Does the code at `pc` go straight to a return or out of the function, with rbp as it is?
+bool leaves_with_rbp(const StepContext& context, std::uint64_t pc) {
+  constexpr std::size_t kMostBytes = 32;  // with the last instruction's length
+  constexpr std::uint8_t kLeave = 0xc9;
+  using Kind = code::StackEffect::Kind;
+  std::uint8_t code[kMostBytes];
+  if (!read_code(context, pc, code, sizeof code)) return false;
+  for (std::size_t at = 0; at < sizeof code && code[at] != kLeave;) {
+    const auto effect = code::stack_effect(ByteView(std::span(code).subspan(at)), pc + at);
+    if (!effect) return false;
+    switch (effect->kind) {
+      case Kind::kReturn: return true;
+      case Kind::kJump: {
+        const auto function = context.module->function_at(pc);
+        return function && effect->target - function->begin >= function->end - function->begin;
+      }
+      case Kind::kPop:
+        if (effect->reg == x86_64::kRbp) return false;
+        break;
+      case Kind::kNone:
+      case Kind::kMove:
+      case Kind::kUnknown: break;  // lea rsp, [r10 - 8]
+      default: return false;
+    }
+    at += effect->length;
+  }
+  return false;
+}
+
+// GCC's epilogues of realigned frames keep the rules of the body: what has been popped, rbp too, is said to be where
+// rbp points. (What returns contradicts() finds as well; some of these functions leave by a jump through a register.)
+void correct_popped_frame(const StepContext& context, FrameRow& row) {
+  constexpr std::uint8_t kBreg6 = 0x76;  // DW_OP_breg6: rbp
+  const CodeAddress pc = context.frame.pc();
+  const auto by_rbp = [&row](const RegisterRule& rule) {
+    if (rule.is(RegisterRule::kAtRegister)) return rule.reg() == x86_64::kRbp;
+    return rule.is(RegisterRule::kAtExpression) && row.expression(rule).size() != 0 &&
+           row.expression(rule).u8()[0] == kBreg6;
+  };
+  const RegisterRule* rbp = row.registers.find(x86_64::kRbp);
+  if (context.space.architecture() != Architecture::kX86_64 || pc.is_return_address() || rbp == nullptr ||
+      !by_rbp(*rbp) || !row.cfa.is(CfaRule::kRegister) || row.cfa.reg() == x86_64::kRbp ||
+      !leaves_with_rbp(context, pc.value()))
+    return;
+  const FrameRow given = row;
+  for (const RegisterEntry entry : given.registers)
+    if (by_rbp(entry.rule)) (void)row.registers.set(entry.reg, RegisterRule::same_value());
 }
 
 // Puts right the row of a function that counts from rbp what is rsp's: code/frame_address.h.
@@ -183,6 +235,7 @@ bool by_cfi(const StepContext& context, Step& step) {
   }
   if (row.signal_frame && by_signal_trampoline(context, step)) return true;
   correct_frame_address(context, row);
+  correct_popped_frame(context, row);
   if (context.space.architecture() == Architecture::kAArch64 && !context.frame.registers.has_sp()) {
     by_frame_record(context, row, step);
     return true;

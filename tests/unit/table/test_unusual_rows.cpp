@@ -58,6 +58,46 @@ TEST(UnusualRows, BehindALandingTheRowsAreTheKernelsAgain) {
   EXPECT_EQ(table.find(WalkTarget::kCode + 20).cfa_reg, x86_64::kRbp);
 }
 
+// GCC's realigned frames: up to the end of the function the caller's rbp is said to be where rbp points.
+TEST(UnusualRows, WhereARealignedFrameIsPoppedTheRowsAreTheAgents) {
+  using namespace dwarf;
+  constexpr std::uint8_t kR10 = 10, kRbp = 6, kRsp = 7, kBreg6 = 0x76, kDeref = 0x06;
+  const std::vector<std::uint8_t> code{0x4c, 0x8d, 0x54, 0x24, 0x08,        // 0: lea r10, [rsp + 8]
+                                       0x48, 0x83, 0xe4, 0xe0,              // 5: and rsp, -32
+                                       0x41, 0xff, 0x72, 0xf8,              // 9: push [r10 - 8]
+                                       0x55, 0x48, 0x89, 0xe5, 0x41, 0x52,  // 13: push rbp; mov rbp, rsp; push r10
+                                       0x90, 0x41, 0x5a, 0x5d,              // 19: nop; pop r10; pop rbp
+                                       0x49, 0x8d, 0x62, 0xf8, 0xc3};       // 23: lea rsp, [r10 - 8]; ret
+  const UnwindTable table = table_of(code, {DW_CFA_advance_loc | 5,
+                                            DW_CFA_def_cfa,
+                                            kR10,
+                                            0,
+                                            DW_CFA_advance_loc | 12,
+                                            DW_CFA_expression,
+                                            kRbp,
+                                            2,
+                                            kBreg6,
+                                            0,
+                                            DW_CFA_advance_loc | 2,
+                                            DW_CFA_def_cfa_expression,
+                                            3,
+                                            kBreg6,
+                                            0x78,
+                                            kDeref,
+                                            DW_CFA_advance_loc | 3,
+                                            DW_CFA_def_cfa,
+                                            kR10,
+                                            0,
+                                            DW_CFA_advance_loc | 5,
+                                            DW_CFA_def_cfa,
+                                            kRsp,
+                                            8});
+  EXPECT_EQ(cfa_kind(table, 17), WL_CFA_REG) << "before the frame is there";
+  EXPECT_EQ(cfa_kind(table, 19), WL_CFA_MEM);
+  EXPECT_EQ(cfa_kind(table, 23), WL_CFA_UNSUPPORTED);
+  EXPECT_EQ(cfa_kind(table, 27), WL_CFA_UNSUPPORTED);
+}
+
 TEST(UnusualRows, OnAArch64ALandingHasTheSameRowsAsTheFrameBeforeIt) {
   using namespace dwarf;
   std::vector<std::uint8_t> code;

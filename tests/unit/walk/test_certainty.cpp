@@ -118,6 +118,64 @@ TEST_F(Certainty, WhatNoCallReturnsToIsAStartIfItNeverReturns) {
   EXPECT_EQ(end_, WalkEnd::kGuessed);
 }
 
+// musl's start(): call [rbx]; mov rdi, rax; call pthread_exit, which does not return. Four words are on its stack.
+class ThreadStart : public Certainty {
+ protected:
+  ThreadStart() {
+    put(kFunction, {0xff, 0x13, 0x48, 0x89, 0xc7, 0xe8, 0x06, 0, 0, 0, 0xcc});
+    put(kFunction + 16, {0xeb, 0xfe});  // jmp: for ever
+    FrameRow leaf;
+    leaf.begin = kDescribed, leaf.end = kDescribed + 16;
+    leaf.cfa = CfaRule::at(x86_64::kRsp, 8);
+    leaf.return_address = RegisterRule::at_cfa(-8);
+    EXPECT_TRUE(space_.add({.begin = leaf.begin, .end = leaf.end, .rows = {leaf}}));
+    indirect_call();
+    word(kStack, kFunction + 2);
+    word(kStack + 0x08, 1);
+    word(kStack + 0x10, kStack);  // rbx
+    word(kStack + 0x18, kMarked);
+    word(kStack + 0x20, kCaller);
+    for (std::uint64_t at = 0x28; at < 0x100; at += 8) word(kStack + at, 2);
+  }
+  // Is the frame behind start() the one that starts threads, and the end?
+  bool is_whole(std::uint64_t fp) {
+    Registers registers(Architecture::kX86_64);
+    registers.set_pc(CodeAddress::instruction(kDescribed));
+    registers.set_sp(kStack);
+    registers.set(x86_64::kRbp, fp);
+    StackWalker walker(space_, registers);
+    EXPECT_TRUE(walker.step());
+    EXPECT_EQ(walker.frame().pc(), CodeAddress::return_address(kFunction + 2));
+    if (!walker.step() || walker.frame().pc() != CodeAddress::return_address(kCaller)) return false;
+    EXPECT_EQ(walker.frame().sp(), kStack + 0x28);
+    EXPECT_EQ(walker.frame().certainty, FrameCertainty::kChecked);
+    EXPECT_FALSE(walker.step());
+    return walker.end_reason() == WalkEnd::kComplete;
+  }
+};
+
+TEST_F(ThreadStart, IsFoundBehindCodeThatNeverReturns) {
+  EXPECT_TRUE(is_whole(0x1234));
+  word(kStack + 0x18, 3);  // rbp was not pushed: it is what the caller had
+  EXPECT_TRUE(is_whole(kMarked));
+  EXPECT_FALSE(is_whole(0x1234)) << "nobody has cleared the frame pointer";
+}
+
+TEST_F(ThreadStart, AFrameInBetweenIsNotPassedOver) {
+  put(kBegin + 0x2800, {0xff, 0x13});
+  word(kStack + 0x08, kBegin + 0x2802);
+  EXPECT_FALSE(is_whole(0x1234));
+}
+
+TEST_F(ThreadStart, OnlyAHaltBehindAnIndirectCallIsOne) {
+  direct_call(kBegin + 0x2800);
+  EXPECT_FALSE(is_whole(0x1234));
+  indirect_call();
+  EXPECT_TRUE(is_whole(0x1234));
+  put(kCaller, {0x89, 0xc7, 0xeb, 0xfe});  // mov edi, eax; jmp: for ever
+  EXPECT_FALSE(is_whole(0x1234));
+}
+
 // mov rax, [rbp - 8]; jmp rax: no return, but a frame by rbp
 const Code kUsesFrame{0x48, 0x8b, 0x45, 0xf8, 0xff, 0xe0};
 

@@ -63,6 +63,37 @@ TEST_F(Rules, AtCfa) {
   EXPECT_FALSE(frame.registers.has(kR12));  // its slot cannot be read: not known, and the step is right without it
 }
 
+// A realigned frame that is left by a jump: GCC says to the end that the caller's registers are where rbp points.
+TEST(PoppedFrame, WhatHasBeenPoppedIsTheCallersAgain) {
+  constexpr RegisterNumber kR10 = 10;
+  const std::vector<std::uint8_t> code{0x41, 0x5a, 0x5d,         // 0: pop r10; pop rbp
+                                       0x49, 0x8d, 0x62, 0xf8,   // 3: lea rsp, [r10 - 8]
+                                       0xff, 0xe0, 0x90, 0x90};  // 7: jmp rax
+  WalkTarget target;
+  target.function(0, 9,
+                  {DW_CFA_def_cfa, kR10, 0, DW_CFA_expression, kRbp, 2, DW_OP_breg0 + kRbp, 0, DW_CFA_expression, kRbx,
+                   2, DW_OP_breg0 + kRbp, 0x78});
+  target.function(0x100, 0x40, {});
+  target.start(code);
+  target.memory().set(kSp + 0x38, WalkTarget::pc(0x110));
+  target.memory().set(kSp + 0x100, 77);
+  target.memory().set(kSp + 0xf8, 78);
+  const auto caller_at = [&target](std::uint64_t offset) {
+    Registers registers = target.at(CodeAddress::instruction(WalkTarget::pc(offset)), kSp);
+    registers.set(kR10, kSp + 0x40);
+    registers.set(kRbp, kSp + 0x100);
+    registers.set(kRbx, 5);
+    StackWalker walker(target.space(), registers, WalkOptions{100, false});
+    EXPECT_TRUE(walker.step()) << walker.error().text();
+    EXPECT_EQ(walker.frame().pc(), CodeAddress::return_address(WalkTarget::pc(0x110)));
+    return walker.frame().registers;
+  };
+  EXPECT_EQ(caller_at(2).get(kRbp), 77u);
+  EXPECT_EQ(caller_at(2).get(kRbx), 78u);
+  EXPECT_EQ(caller_at(3).get(kRbp), kSp + 0x100);
+  EXPECT_EQ(caller_at(3).get(kRbx), 5u);
+}
+
 TEST_F(Rules, SlotsBelowSpAreDead) {
   make(Bytes{DW_CFA_offset | kRbx, 4});  // CFA - 32 is below sp: it has been popped
   target_.memory().set(kSp - 24, 77);
