@@ -72,11 +72,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const Architecture architecture = (flags & 1) != 0 ? Architecture::kAArch64 : Architecture::kX86_64;
   // No more code than there are functions: an analysis would follow thousands of zeros behind it, in each frame.
   WalkTarget target(architecture, kFunctions * kFunctionSize);
+  const test::CieSpec usual = target.cie_spec();
+  test::CieSpec signal = usual;
+  signal.augmentation = "zRS";
   for (unsigned i = 0; i < kFunctions; ++i) {
-    test::CieSpec spec = target.cie_spec();
-    if ((flags >> 1 & 1) != 0 && i == 1) spec.augmentation = "zRS";
+    const test::CieSpec& spec = (flags >> 1 & 1) != 0 && i == 1 ? signal : usual;
     test::Bytes instructions;
-    for (const std::uint8_t byte : input.bytes(input.byte() % 24)) instructions.u8(byte);
+    instructions.data() = input.bytes(input.byte() % 24);
     if ((flags >> 2 & 1) == 0 || i != 2) target.function(i * kFunctionSize, kFunctionSize, instructions, spec);
   }
   target.start(input.bytes(input.byte()));

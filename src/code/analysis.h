@@ -13,9 +13,7 @@ bool starts_program(const CodeSource& source, CodeAddress pc, Workspace<Machine>
   constexpr std::uint64_t kMostBytes = 256;
   if (source.entry_point == 0 || pc.value() - source.entry_point > kMostBytes) return false;
   work.code.start(source);
-  work.path = {};
-  work.path.pc = source.entry_point;
-  work.path.state.start();
+  work.path.start(source.entry_point);
   for (unsigned i = 0; i < kMostInstructions; ++i) {
     if (work.path.pc == pc.value() && !pc.is_return_address()) return true;
     const Flow flow = work.machine.step(work.code, work.path);
@@ -51,9 +49,7 @@ template <typename Machine>
 bool halts(const CodeSource& source, CodeAddress pc, Workspace<Machine>& work) {
   constexpr unsigned kMostInstructions = 8;
   work.code.start(source);
-  work.path = {};
-  work.path.pc = pc.value();
-  work.path.state.start();
+  work.path.start(pc.value());
   for (unsigned i = 0; i < kMostInstructions; ++i) {
     const Flow flow = work.machine.step(work.code, work.path);
     if (flow.kind != Flow::kNext) return flow.kind == Flow::kHalt;
@@ -208,9 +204,7 @@ bool calls_with_link_unsaved(const CodeSource& source, std::uint64_t pc, Workspa
   if constexpr (requires { Machine::kLinkRegister; }) {
     constexpr unsigned kMostInstructions = 32;
     work.code.start(source);
-    work.path = {};
-    work.path.pc = pc;
-    work.path.state.start();
+    work.path.start(pc);
     const auto& state = work.path.state;
     for (unsigned i = 0; i < kMostInstructions; ++i) {
       const bool in_place = state[Machine::kLinkRegister].is_initial(Machine::kLinkRegister);

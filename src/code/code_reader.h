@@ -13,7 +13,7 @@ class CodeReader {
  public:
   void start(const CodeSource& source) {
     source_ = &source;
-    for (Line& line : lines_) line.state = Line::kEmpty;
+    ++start_;
   }
   [[nodiscard]] const CodeSource& source() const { return *source_; }
 
@@ -39,15 +39,17 @@ class CodeReader {
  private:
   static constexpr std::size_t kLine = 64, kLines = 32;
   struct Line {
-    enum State : std::uint8_t { kEmpty, kWhole, kRagged, kNoCode } state = kEmpty;
+    std::uint64_t start = 0;  // read since which start(): forgetting all lines is free
     std::uint64_t address = 0;
+    enum State : std::uint8_t { kWhole, kRagged, kNoCode } state = kNoCode;
     std::uint8_t bytes[kLine];
   };
 
   const Line& line_of(std::uint64_t address) {
     const std::uint64_t base = address & ~std::uint64_t{kLine - 1};
     Line& line = lines_[base / kLine % kLines];
-    if (line.state != Line::kEmpty && line.address == base) return line;
+    if (line.start == start_ && line.address == base) return line;
+    line.start = start_;
     line.address = base;
     if (source_->kind(address) == CodeKind::kNoCode)
       line.state = Line::kNoCode;
@@ -57,6 +59,7 @@ class CodeReader {
   }
 
   const CodeSource* source_ = nullptr;
+  std::uint64_t start_ = 0;
   Line lines_[kLines];
 };
 

@@ -37,9 +37,7 @@ struct Flow {
   std::uint32_t limit = 0;  // kBranch: Path::limit where it is taken
 };
 
-template <typename Machine>
-struct Path {
-  using State = SymbolicState<Machine::kSlots>;
+struct PathHead {
   std::uint64_t pc = 0;
   std::uint32_t order = 0;     // the later the higher
   std::uint16_t calls = 0;     // passed
@@ -49,7 +47,19 @@ struct Path {
   std::uint32_t compared = 0;  // one more than the number that something was compared with last; 0: not known
   std::uint32_t limit = 0;  // the last comparison that the way depends on has let through numbers below; 0: not known
   bool signed_return = false;  // AArch64: the return address carries its code now, relative to the start (toggled)
+};
+
+template <typename Machine>
+struct Path : PathHead {
+  using State = SymbolicState<Machine::kSlots>;
   State state;
+
+  // Anew, and without touching more than is used: the state's stores are most of a path.
+  void start(std::uint64_t at) {
+    static_cast<PathHead&>(*this) = {};
+    pc = at;
+    state.start();
+  }
 };
 
 // What code/ has to know of an architecture: X86_64 and AArch64.

@@ -122,14 +122,12 @@ class FrameFlow {
     owner_.assign(size_, kNone);
     length_.assign(size_, 0);
     jumps_anywhere_ = false;
-    work_->path = {};
-    work_->path.state.start();
+    work_->path.start(0);
     current_ = kNone;
     arrive(0, work_->path, kNone);
     for (const std::uint32_t entry : options_.entries) {
       if (entry >= size_) continue;
-      work_->path = {};
-      work_->path.state.start();
+      work_->path.start(0);
       arrive(entry, work_->path, kNone);
     }
   }

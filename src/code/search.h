@@ -95,9 +95,7 @@ class Search {
     work_.code.start(source);
     work_.visited.start();
     work_.paths.start();
-    work_.path = {};
-    work_.path.pc = pc;
-    work_.path.state.start();
+    work_.path.start(pc);
     if (frame_pointer_at_)
       work_.path.state[frame_pointer_at_->reg] =
           Value::initial(Registers::sp_number(kArchitecture), frame_pointer_at_->offset);
@@ -312,9 +310,10 @@ template <typename Machine>
 bool Search<Machine>::table_before(const CodeSource& source, std::uint64_t pc) {
   constexpr unsigned kFarthest = 40;
   Path<Machine>& path = work_.path;
+  work_.code.start(source);
   for (unsigned back = Machine::kInstructionStep; back <= kFarthest; back += Machine::kInstructionStep) {
-    begin(source, pc - back);
     if (!Machine::loads_table(work_.code, pc - back)) continue;
+    begin(source, pc - back);
     while (path.pc < pc && work_.machine.step(work_.code, path).kind == Flow::kNext) {}
     if (path.pc != pc) continue;
     work_.saved = path.state;

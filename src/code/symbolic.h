@@ -2,6 +2,7 @@
 // the pc where the following began. Architecture-neutral.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -72,6 +73,20 @@ template <unsigned kRegisterCount>
 class SymbolicState {
  public:
   static constexpr unsigned kMaxStores = 24;
+
+  SymbolicState() = default;
+  SymbolicState(const SymbolicState&) = default;
+  // Of the stores, those that there are.
+  SymbolicState& operator=(const SymbolicState& other) {
+    if (this == &other) return *this;
+    registers_ = other.registers_;
+    std::copy_n(other.stores_.begin(), other.store_count_, stores_.begin());
+    store_count_ = other.store_count_;
+    next_symbol_ = other.next_symbol_;
+    forgot_ = other.forgot_;
+    return *this;
+  }
+  ~SymbolicState() = default;
 
   void start() {
     for (unsigned i = 0; i < kRegisterCount; ++i) registers_[i] = Value::initial(i);
