@@ -31,9 +31,7 @@ std::uint64_t main_function(const CodeSource& source, Workspace<Machine>& work) 
   constexpr unsigned kFirstArgument = Machine::kArchitecture == Architecture::kX86_64 ? x86_64::kRdi : 0;
   if (source.entry_point == 0) return 0;
   work.code.start(source);
-  work.path = {};
-  work.path.pc = source.entry_point;
-  work.path.state.start();
+  work.path.start(source.entry_point);
   for (unsigned i = 0; i < kMostInstructions; ++i) {
     const Value argument = work.path.state[kFirstArgument];
     const Flow flow = work.machine.step(work.code, work.path);
