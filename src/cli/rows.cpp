@@ -42,7 +42,7 @@ class Memo {
     if (text.size() > kLongest) return;
     key_ = key;
     size_ = text.size();
-    std::memcpy(text_, text.data(), size_);
+    text.copy(text_, size_);
   }
 
  private:

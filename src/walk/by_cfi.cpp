@@ -106,7 +106,7 @@ void correct_popped_frame(const StepContext& context, FrameRow& row) {
   const CodeAddress pc = context.frame.pc();
   const auto by_rbp = [&row](const RegisterRule& rule) {
     if (rule.is(RegisterRule::kAtRegister)) return rule.reg() == x86_64::kRbp;
-    return rule.is(RegisterRule::kAtExpression) && row.expression(rule).size() != 0 &&
+    return rule.is(RegisterRule::kAtExpression) && !row.expression(rule).empty() &&
            row.expression(rule).u8()[0] == kBreg6;
   };
   const RegisterRule* rbp = row.registers.find(x86_64::kRbp);
