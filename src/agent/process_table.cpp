@@ -9,7 +9,6 @@
 #include "process/proc_file.h"
 #include "process/process_memory.h"
 #include "runtimes/find.h"
-#include "runtimes/paged_memory.h"
 
 namespace windlass::agent {
 
@@ -291,13 +290,6 @@ void ProcessTable::exit(std::uint32_t tgid, std::uint64_t time) {
   }
 }
 
-// Asked for samples that are some milliseconds old: what was read a moment ago serves the next ones, too.
-static std::shared_ptr<const Memory> open_memory_of(std::uint32_t tgid) {
-  constexpr std::uint64_t kMoment = 2'000'000;
-  return std::make_shared<runtimes::PagedMemory>(std::make_shared<process::MemoryFile>(static_cast<pid_t>(tgid)),
-                                                 kMoment);
-}
-
 // What the mappings show of it; what is known already stays.
 static manager::PublishedCodes open_published(std::uint32_t tgid, std::uint32_t parent,
                                               const std::vector<process::ProcMap>& maps,
@@ -312,11 +304,13 @@ static manager::PublishedCodes open_published(std::uint32_t tgid, std::uint32_t 
       manager::add(codes, std::move(*code));
     }
   }
-  const auto open_memory = [&] { return open_memory_of(tgid); };
+  const auto open_memory = [&] { return std::make_shared<process::MemoryFile>(static_cast<pid_t>(tgid)); };
   const auto open_file = [&](const process::ProcMap& map) {
     return runtimes::open_mapped_file(static_cast<pid_t>(tgid), static_cast<pid_t>(parent), map);
   };
-  runtimes::add_runtimes(codes, maps, open_memory, open_file, known);
+  // Samples come in some milliseconds old: what was read a moment ago serves the next ones, too.
+  constexpr std::uint64_t kMoment = 2'000'000;
+  runtimes::add_runtimes(codes, maps, open_memory, open_file, known, kMoment);
   return codes;
 }
 

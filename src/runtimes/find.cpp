@@ -96,11 +96,12 @@ OtherFiles& without_interpreter() {
 
 // The runtime in the image that begins with a mapping, the first kind of those that it may be. How many.
 std::size_t add_runtimes_of(manager::PublishedCodes& codes, const process::ProcMap& map,
-                            const std::shared_ptr<const Memory>& memory, OpenFile open_file) {
+                            const std::shared_ptr<const Memory>& memory,
+                            const std::shared_ptr<const PagedMemory>& pages, OpenFile open_file) {
   const auto file = [&] { return open_file(map); };
   for (const Kind& kind : kKinds)
     if (const auto at = kind.find(*memory, map.begin)) {
-      manager::add(codes, std::make_shared<RuntimeCode>(kind.open(memory, *at, file), memory, map));
+      manager::add(codes, std::make_shared<RuntimeCode>(kind.open(memory, *at, file), memory, map, pages));
       return 1;
     }
   return 0;
@@ -151,10 +152,16 @@ void add_from_images(manager::PublishedCodes& codes, std::span<const process::Pr
 }  // namespace
 
 void add_runtimes(manager::PublishedCodes& codes, std::span<const process::ProcMap> maps, OpenMemory open_memory,
-                  OpenFile open_file, const manager::PublishedCodes& known) {
+                  OpenFile open_file, const manager::PublishedCodes& known, std::uint64_t kept) {
   if (!std::ranges::any_of(maps, may_be_generated)) return;
-  add_from_images(codes, maps, open_memory, known, false,
-                  [&](const auto& map, const auto& memory) { return add_runtimes_of(codes, map, memory, open_file); });
+  std::shared_ptr<const PagedMemory> pages;
+  const auto open = [&]() -> std::shared_ptr<const Memory> {
+    if (kept == 0) return open_memory();
+    return pages = std::make_shared<PagedMemory>(open_memory(), kept);
+  };
+  add_from_images(codes, maps, open, known, false, [&](const auto& map, const auto& memory) {
+    return add_runtimes_of(codes, map, memory, pages, open_file);
+  });
   for (const process::ProcMap& map : maps)
     for (const auto& code : codes) {
       if (may_be_generated(map)) code->note_code(map);

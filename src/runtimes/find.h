@@ -1,6 +1,7 @@
 // Which managed runtimes a process has.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <span>
 
@@ -15,11 +16,12 @@ namespace windlass::runtimes {
 // Adds the runtimes of a process to what it publishes: those that `known`, what it published before, has, as long as
 // they are where they were, else what is found. Looks at nothing but the mappings unless there is code in no ELF file:
 // then `open_memory` is asked for the process's, again where nothing was found in a file that is seen first, and
-// `open_file` for the file of a mapping, which are kept by what is found.
+// `open_file` for the file of a mapping, which are kept by what is found. What is read serves for `kept` ns, but
+// nothing that is asked of a later time (PublishedCode::set_time).
 using OpenMemory = FunctionRef<std::shared_ptr<const Memory>()>;
 using OpenFile = FunctionRef<Expected<image::MappedFile>(const process::ProcMap& map)>;
 void add_runtimes(manager::PublishedCodes& codes, std::span<const process::ProcMap> maps, OpenMemory open_memory,
-                  OpenFile open_file, const manager::PublishedCodes& known);
+                  OpenFile open_file, const manager::PublishedCodes& known, std::uint64_t kept = 0);
 // The file that a live process has mapped; `parent` as process::files_of() wants it.
 [[nodiscard]] Expected<image::MappedFile> open_mapped_file(pid_t pid, pid_t parent, const process::ProcMap& map);
 

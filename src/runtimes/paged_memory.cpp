@@ -9,7 +9,9 @@ namespace windlass::runtimes {
 
 bool PagedMemory::read(std::uint64_t address, void* to, std::size_t size) const {
   if (size > kPage) return memory_->read(address, to, size);
-  if (lifetime_ != kForever && !pages_.empty() && monotonic_ns() - oldest_ > lifetime_) pages_.clear();
+  const bool is_old =
+      lifetime_ != kForever && !pages_.empty() && (oldest_ < needed_ || monotonic_ns() - oldest_ > lifetime_);
+  if (is_old) pages_.clear();
   auto* out = static_cast<std::byte*>(to);
   while (size > 0) {
     const std::uint64_t at = address % kPage;

@@ -2,6 +2,7 @@
 // lead to the same ones.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -22,6 +23,9 @@ class PagedMemory final : public Memory {
   // Pages are kept for `lifetime` ns.
   explicit PagedMemory(std::shared_ptr<const Memory> memory, std::uint64_t lifetime = kForever)
       : memory_(std::move(memory)), lifetime_(lifetime) {}
+  // What is read from here on is asked for something that was seen at `time`, CLOCK_MONOTONIC in ns: pages that were
+  // read before do not serve it, since the process has gone on (a method may have been compiled and called).
+  void set_time(std::uint64_t time) const { needed_ = std::max(needed_, time); }
   bool read(std::uint64_t address, void* to, std::size_t size) const override;
 
  private:
@@ -33,6 +37,7 @@ class PagedMemory final : public Memory {
   std::uint64_t lifetime_;
   mutable std::unordered_map<std::uint64_t, Page> pages_;
   mutable std::uint64_t oldest_ = 0;  // when the first of them was read
+  mutable std::uint64_t needed_ = 0;
 };
 
 }  // namespace windlass::runtimes

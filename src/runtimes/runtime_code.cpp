@@ -20,8 +20,15 @@ process::FileIdentity file_of(const Runtime& runtime, const process::ProcMap& ma
 }  // namespace
 
 RuntimeCode::RuntimeCode(std::unique_ptr<Runtime> runtime, std::shared_ptr<const Memory> memory,
-                         const process::ProcMap& map)
-    : PublishedCode(map.begin, file_of(*runtime, map)), runtime_(std::move(runtime)), memory_(std::move(memory)) {}
+                         const process::ProcMap& map, std::shared_ptr<const PagedMemory> pages)
+    : PublishedCode(map.begin, file_of(*runtime, map)),
+      runtime_(std::move(runtime)),
+      memory_(std::move(memory)),
+      pages_(std::move(pages)) {}
+
+void RuntimeCode::see(std::uint64_t time) const {
+  if (pages_ != nullptr) pages_->set_time(time);
+}
 
 // What has been taken away, and nothing put there: who asks for it has seen it run.
 bool RuntimeCode::is_last(const Method& method) const { return !read_value<std::uint8_t>(*memory_, method.begin); }
@@ -31,8 +38,9 @@ std::uint64_t RuntimeCode::end() const {
   return runtime_->is_understood() ? ~std::uint64_t{0} : 0;
 }
 
-void RuntimeCode::set_time(std::uint64_t) {
+void RuntimeCode::set_time(std::uint64_t time) {
   const std::lock_guard hold(lock_);
+  see(time);
   ++turn_;
 }
 
@@ -72,9 +80,10 @@ Expected<std::shared_ptr<const Method>> RuntimeCode::method_at(std::uint64_t add
   return method;
 }
 
-std::optional<manager::PublishedCode::Function> RuntimeCode::function_at(std::uint64_t address, std::uint64_t,
+std::optional<manager::PublishedCode::Function> RuntimeCode::function_at(std::uint64_t address, std::uint64_t time,
                                                                          std::span<char> room) {
   const std::lock_guard hold(lock_);
+  see(time);
   const auto method = method_at(address);
   if (!method) return std::nullopt;
   const std::string& name = (*method)->name;
@@ -97,9 +106,10 @@ std::uint64_t RuntimeCode::frame_function(std::uint64_t address, const Registers
   return frame_functions_[*found] = frame_names_.size();
 }
 
-bool RuntimeCode::functions_at(std::uint64_t address, std::uint64_t function, std::uint64_t, std::uint64_t& begin,
+bool RuntimeCode::functions_at(std::uint64_t address, std::uint64_t function, std::uint64_t time, std::uint64_t& begin,
                                std::vector<source::NamedFunction>& to) {
   const std::lock_guard hold(lock_);
+  see(time);
   const auto method = method_at(address);
   if (!method) return true;
   begin = (*method)->begin;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "manager/published_code.h"
+#include "runtimes/paged_memory.h"
 #include "source/unwind_source.h"
 
 namespace windlass::runtimes {
@@ -95,8 +96,10 @@ class RuntimeCode final : public manager::PublishedCode {
   static constexpr std::size_t kMaxBytes = std::size_t{128} << 20;
   static constexpr std::size_t kMaxFrameFunctions = std::size_t{1} << 20;  // later ones have no name
 
-  // `memory`: the process's; `map`: the first mapping of the image that the runtime is in.
-  RuntimeCode(std::unique_ptr<Runtime> runtime, std::shared_ptr<const Memory> memory, const process::ProcMap& map);
+  // `memory`: the process's; `map`: the first mapping of the image that the runtime is in; `pages`: what the runtime
+  // reads by, if that keeps what it has read.
+  RuntimeCode(std::unique_ptr<Runtime> runtime, std::shared_ptr<const Memory> memory, const process::ProcMap& map,
+              std::shared_ptr<const PagedMemory> pages = nullptr);
 
   std::uint64_t begin() const override { return 0; }
   std::uint64_t end() const override;
@@ -121,6 +124,7 @@ class RuntimeCode final : public manager::PublishedCode {
     std::uint64_t seen = 0;  // in which turn it was last known to be there
   };
 
+  void see(std::uint64_t time) const;
   [[nodiscard]] Expected<std::shared_ptr<const Method>> method_at(std::uint64_t address);
   [[nodiscard]] std::uint64_t frame_function(std::uint64_t address, const Registers& frame, const Memory& memory);
   void keep(const std::shared_ptr<const Method>& method);
@@ -129,7 +133,8 @@ class RuntimeCode final : public manager::PublishedCode {
   mutable std::mutex lock_;
   std::unique_ptr<Runtime> runtime_;
   std::shared_ptr<const Memory> memory_;
-  std::map<std::uint64_t, Known> known_;  // by begin; disjoint
+  std::shared_ptr<const PagedMemory> pages_;  // may be null
+  std::map<std::uint64_t, Known> known_;      // by begin; disjoint
   std::size_t bytes_ = 0;
   std::uint64_t turn_ = 0;                                           // grows with set_time()
   std::map<Runtime::FrameFunction, std::uint64_t> frame_functions_;  // to their numbers, from 1 on

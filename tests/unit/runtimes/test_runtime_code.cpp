@@ -8,6 +8,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/monotonic.h"
 #include "runtimes/find.h"
 #include "runtimes/paged_memory.h"
 #include "runtimes/runtime_code.h"
@@ -301,6 +302,50 @@ class ReadCountingMemory final : public Memory {
     return address + size <= 0x3000;
   }
 };
+
+TEST(PagedMemory, ReadsAgainForWhatWasSeenLater) {
+  const auto counted = std::make_shared<ReadCountingMemory>();
+  constexpr std::uint64_t kAnHour = 3'600'000'000'000;
+  const PagedMemory memory(counted, kAnHour);
+  const auto read = [&] {
+    std::uint8_t byte = 0;
+    EXPECT_TRUE(memory.read(0x1010, &byte, sizeof byte));
+    return byte;
+  };
+  const std::uint64_t before = monotonic_ns();
+  EXPECT_EQ(read(), 1);
+  memory.set_time(before);
+  EXPECT_EQ(read(), 1);
+  memory.set_time(monotonic_ns());
+  EXPECT_EQ(read(), 2) << "the process has gone on since the page was read";
+  memory.set_time(before);
+  EXPECT_EQ(read(), 2) << "an older sample is served by it, too";
+}
+
+// What a runtime says of a moment is read after it, whoever asks: for a walk, for names.
+TEST(RuntimeCode, ReadsNoPageThatIsOlderThanTheMomentAskedFor) {
+  const auto counted = std::make_shared<ReadCountingMemory>();
+  constexpr std::uint64_t kAnHour = 3'600'000'000'000;
+  const auto pages = std::make_shared<PagedMemory>(counted, kAnHour);
+  Counts counts;
+  process::ProcMap map;
+  const auto code = std::make_shared<RuntimeCode>(std::make_unique<CountingRuntime>(counts), pages, map, pages);
+  const auto reads = [&] {
+    std::uint8_t byte = 0;
+    EXPECT_TRUE(pages->read(0x1010, &byte, sizeof byte));
+    return counted->reads;
+  };
+  EXPECT_EQ(reads(), 1);
+  code->set_time(monotonic_ns());
+  EXPECT_EQ(reads(), 2);
+  std::array<char, 8> room{};
+  (void)code->function_at(0, monotonic_ns(), room);
+  EXPECT_EQ(reads(), 3);
+  std::uint64_t begin = 0;
+  std::vector<source::NamedFunction> functions;
+  (void)code->functions_at(0, 0, monotonic_ns(), begin, functions);
+  EXPECT_EQ(reads(), 4);
+}
 
 TEST(PagedMemory, ReadsAPageOnce) {
   const auto counted = std::make_shared<ReadCountingMemory>();
