@@ -1,85 +1,96 @@
 #!/usr/bin/env bash
-# mutants/run.py --check compared with a made-up tree: what must fail does, and for its reason. And what --sample takes and keeps.
+# mutants/run.py on a made-up project: which mutants it finds, that each changes what the program does, and what it says of its tests.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+export PYTHONDONTWRITEBYTECODE=1
+python3 -c "import sys; sys.path.insert(0, '$here/mutants'); import operators" 2>/dev/null ||
+  { echo "SKIPPED: there is no libclang for Python (Debian's package python3-clang-19)"; exit 0; }
 
-# tree: a file, and a list with a mutant of an expression and one of a statement
-tree() {
-  rm -rf "$work/tree"
-  mkdir -p "$work"/tree/{src,tests/mutants}
-  cd "$work/tree"
-  printf 'int f(int a) {\n  if (a > 3 &&\n      a < 9) g();\n  return a - 1;\n}\n' > src/f.c
-  cat > tests/mutants/f.list <<'LIST'
-tests test_f
-file src/f.c
-
-= nine is too little
-- a > 3 && «a < 9»
-+ a <= 9
-
-= g is not called
-- g();
-+
+tree=$work/tree
+mkdir -p "$tree"/{src,tests/mutants,build/release}
+cp "$here/mutants/mutant.h" "$tree/tests/mutants"
+cat > "$tree/src/f.cpp" <<'CPP'
+#include "f.h"
+namespace made {
+constexpr int kLimit = 8 + 1;
+static_assert(kLimit == 9);
+int clamp(int a) {
+  if (a > kLimit && a != 100) {
+    a = kLimit;
+  }
+  switch (a) {
+    case 3 + 1: return a + 1;
+    default: return twice(a);
+  }
+}
+bool Shape::round() const { return corners == 0; }
+}  // namespace made
+CPP
+cat > "$tree/src/f.h" <<'CPP'
+#pragma once
+namespace made {
+int clamp(int a);
+inline int twice(int a) { return a * 2; }
+struct Shape {
+  int corners = 0;
+  bool round() const;
+};
+}  // namespace made
+CPP
+cat > "$tree/tests/test_f.cpp" <<'CPP'
+#include "f.h"
+int main() { return made::clamp(4) == 5 && made::clamp(20) == 18 && made::clamp(9) == 18 && made::Shape{0}.round() && !made::Shape{3}.round() ? 0 : 1; }
+CPP
+cat > "$tree/CMakeLists.txt" <<'CMAKE'
+cmake_minimum_required(VERSION 3.20)
+project(made CXX)
+enable_testing()
+add_executable(test_f src/f.cpp tests/test_f.cpp)
+target_include_directories(test_f PRIVATE src)
+add_test(NAME test_f COMMAND test_f)
+CMAKE
+cat > "$tree/tests/mutants/tests.list" <<'LIST'
+# a prefix, and who judges
+src       test_f
 LIST
-}
+: > "$tree/tests/mutants/equivalent.list"
+printf '[{"directory": "%s", "file": "%s/src/f.cpp", "command": "c++ -I%s/src -std=c++20 -o f.o -c %s/src/f.cpp"}]\n' "$tree" "$tree" "$tree" "$tree" \
+  > "$tree/build/release/compile_commands.json"
+run() { python3 "$here/mutants/run.py" --root "$tree" --seed 1 --sample 100 "$@"; }
 
-# expect STATUS TEXT: what the script says of the tree as it is
-expect() {
-  local status=0 output
-  output=$("$here/mutants/run.py" --check --root . 2>&1) || status=$?
-  if [ "$status" != "$1" ] || ! grep -qF -- "$2" <<< "$output"; then
-    printf 'line %s: expected status %s and "%s"; status %s and\n%s\n' "${BASH_LINENO[0]}" "$1" "$2" "$status" "$output"
-    exit 1
-  fi
-}
+# expect_found TEXT, expect_not_found TEXT: among the mutants.
+found=$(run --list | sed -E 's/^ *[0-9]+ //')
+expect_found() { grep -qxF -- "$1" <<< "$found" || { printf 'not found: %s\namong:\n%s\n' "$1" "$found"; exit 1; }; }
+expect_not_found() { ! grep -qF -- "$1" <<< "$found" || { printf 'found: %s\namong:\n%s\n' "$1" "$found"; exit 1; }; }
+expect_found "src/f.cpp: made::clamp: a > kLimit -> (a) >= (kLimit)"
+expect_found "src/f.cpp: made::clamp: a > kLimit && a != 100 -> (a > kLimit) || (a != 100)"
+expect_found "src/f.cpp: made::clamp: a > kLimit && a != 100 -> !(a > kLimit && a != 100)"
+expect_found "src/f.cpp: made::clamp: a = kLimit; -> nothing"
+expect_found "src/f.cpp: made::clamp: a + 1 -> (a) - (1)"
+expect_found "src/f.cpp: Shape::round: corners == 0 -> !(corners == 0)"
+expect_found "src/f.h: made::twice: a * 2 -> (a) + (2)"
+expect_found "src/f.h: made::twice: 2 -> 2 + 1"
+# What the compiler computes has no switch.
+expect_not_found "8"
+expect_not_found "3 + 1"
+[ "$(run --list src/f.h | grep -c .)" = "$(grep -c '^src/f.h' <<< "$found")" ] || { echo "a path does not choose"; exit 1; }
 
-tree; expect 0 "2 mutants are where their lists say"
+# They compile together, and are judged one at a time. The test does not look at 100 nor between.
+judged=$(run --goal 50) || { printf 'not judged:\n%s\n' "$judged"; exit 1; }
+expect_judged() { grep -qF -- "$1" <<< "$judged" || { printf 'no line: %s\nin:\n%s\n' "$1" "$judged"; exit 1; }; }
+expect_judged "noticed  src/f.h: made::twice: a * 2 -> (a) + (2)  [test_f"
+expect_judged "noticed  src/f.cpp: Shape::round: corners == 0 -> !(corners == 0)  [test_f"
+expect_judged "SURVIVES src/f.cpp: made::clamp: a > kLimit -> (a) >= (kLimit)"
+if run --goal 100 > "$work/said"; then echo "a survivor met a goal of 100 %"; exit 1; fi
 
-# The text is not in the file, there twice, or there is no such file.
-tree; sed -i 's/a < 9/a < 10/' src/f.c; expect 1 "src/f.c: nine is too little: the original is 0 times in the file"
-tree; echo 'int h() { g(); }' >> src/f.c; expect 1 "src/f.c: g is not called: the original is 2 times in the file"
-tree; rm src/f.c; expect 1 "src/f.c: nine is too little: there is no such file"
-tree; rm src/f.c; sed -i 's/a - 1/a/' tests/mutants/f.list; expect 1 "there is no such file"
+# What is known to be equivalent is not drawn.
+echo 'src/f.cpp: made::clamp: a > kLimit -> (a) >= (kLimit)  # at the limit both give the limit' > "$tree/tests/mutants/equivalent.list"
+found=$(run --list); expect_not_found "(a) >= (kLimit)"
 
-# One mutant inside another is compiled with it; two that overlap cannot be.
-tree; printf '= the whole is true\n- «a > 3 && a < 9»)\n+ 1\n' >> tests/mutants/f.list; expect 0 "3 mutants"
-tree; printf '= three\n- «3 && a» < 9\n+ 1\n' >> tests/mutants/f.list; expect 1 "overlaps another mutant"
-
-# The list itself.
-tree; printf '= nine is too little\n- return «a - 1»;\n+ a\n' >> tests/mutants/f.list; expect 1 "two mutants have the same file and text"
-tree; printf '= no text\n' >> tests/mutants/f.list; expect 1 "src/f.c: no text: it says not what is replaced, or not by what"
-tree; printf '= no way\n- return «a - 1»;\n' >> tests/mutants/f.list; expect 1 "src/f.c: no way: it says not what is replaced, or not by what"
-tree; printf '= two\n- return «a - 1»;\n+ 0\nknown well\n' >> tests/mutants/f.list; expect 1 "tests/mutants/f.list:14: not understood: known well"
-tree; printf '= two\n- return «a - 1»;\n+ 0\nequivalent\n' >> tests/mutants/f.list; expect 1 "src/f.c: two: equivalent, but not why"
-
-tree; rm tests/mutants/f.list; expect 1 "there are no mutants"
-# A sample is the same every time, and has some of every list.
-tree; for i in {1..30}; do printf '= m%s\n- return «a - 1»;\n+ %s\n' "$i" "$i" >> tests/mutants/f.list; done
-printf 'tests test_f\nfile src/f.c\n= alone\n- int a\n+ int a\n' > tests/mutants/g.list
-first=$("$here/mutants/run.py" --root . --list --sample 8)
-[ "$first" = "$("$here/mutants/run.py" --root . --list --sample 8)" ] && [ "$(wc -l <<< "$first")" = 9 ] && grep -q 'alone$' <<< "$first" ||
-  { echo "a sample of 8 of 32, and one of the second list: $first"; exit 1; }
-
-# What came out is known again, but a line that was cut off and what belongs to other sources are not.
-PYTHONDONTWRITEBYTECODE=1 python3 - "$here/mutants" "$work" <<'PYTHON'
-import pathlib, sys
-sys.path.insert(0, sys.argv[1])
-import run
-def mutant(text):
-    return run.Mutant("f", "src/f.c", text)
-path, noticed, survivor, cut = pathlib.Path(sys.argv[2]) / "sample.txt", mutant("noticed"), mutant("survivor"), mutant("cut off")
-results = run.Results(path, "sources")
-results.add(noticed, "test_f: a\tb\nc")
-results.add(survivor, None)
-with path.open("a") as file:
-    file.write(f"{cut.number}\ttest")
-expected = {noticed.number: "test_f: a b c", survivor.number: ""}
-again = run.Results(path, "sources")
-assert again.known == expected, again.known
-again.add(cut, "test_f: d")
-assert run.Results(path, "sources").known == expected | {cut.number: "test_f: d"}, path.read_text()
-assert run.Results(path, "other sources").known == {}
-PYTHON
+# A test that fails by itself judges nothing.
+sed -i 's/== 5/== 6/' "$tree/tests/test_f.cpp"
+if run > "$work/said"; then echo "a failing test judged"; exit 1; fi
+grep -qF "test_f fails without any mutant" "$work/said"
 echo "all as expected"
