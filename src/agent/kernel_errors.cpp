@@ -13,6 +13,7 @@
 
 #include "agent/program_stats.h"
 #include "agent/system_probe.h"
+#include "base/shown.h"
 #include "windlass_layout.h"
 
 namespace windlass::agent {
@@ -32,7 +33,7 @@ __attribute__((format(printf, 2, 0))) int keep_message(libbpf_print_level level,
   std::string message(static_cast<std::size_t>(size) + 1, '\0');
   std::vsnprintf(message.data(), message.size(), format, arguments);
   message.pop_back();
-  if (std::getenv("WINDLASS_BPF_LOG") != nullptr) std::fputs(message.c_str(), stderr);
+  if (std::getenv("WINDLASS_BPF_LOG") != nullptr) std::fputs(shown_lines(message).c_str(), stderr);
   if (level != LIBBPF_DEBUG && current_log != nullptr) current_log->add(message);
   return 0;
 }

@@ -10,6 +10,12 @@ namespace {
 // Stands for itself in a JSON string.
 bool is_plain(char c) { return c >= 0x20 && c < 0x7f && c != '"' && c != '\\' && c != '<'; }
 
+// "\u202e"
+void put_utf16(TextWriter& out, unsigned unit) {
+  out.text("\\u");
+  for (unsigned shift = 16; shift != 0;) out.character("0123456789abcdef"[unit >> (shift -= 4) & 15]);
+}
+
 }  // namespace
 
 void TextWriter::write_out(std::string_view bytes) {
@@ -56,7 +62,6 @@ void TextWriter::fixed(double value, int digits) {
 }
 
 void TextWriter::json_string(std::string_view text) {
-  static constexpr char kDigits[] = "0123456789abcdef";
   character('"');
   while (!text.empty()) {
     std::size_t plain = 0;
@@ -64,19 +69,19 @@ void TextWriter::json_string(std::string_view text) {
     this->text(text.substr(0, plain));
     text.remove_prefix(plain);
     if (text.empty()) break;
-    const std::size_t length = utf8_length(text);
-    const char c = text[0];
+    const auto [code, length] = utf8_character(text);
     if (length == 0) {
       this->text("\xef\xbf\xbd");
-    } else if (length > 1) {
-      this->text(text.substr(0, length));
-    } else if (c == '"' || c == '\\') {
+    } else if (code == '"' || code == '\\') {
       character('\\');
-      character(c);
+      character(text[0]);
+    } else if (code >= 0x10000 && is_hidden(code)) {
+      put_utf16(*this, 0xd800 + ((code - 0x10000) >> 10));
+      put_utf16(*this, 0xdc00 + (code & 0x3ff));
+    } else if (code == '<' || is_hidden(code)) {
+      put_utf16(*this, code);
     } else {
-      this->text("\\u00");
-      character(kDigits[static_cast<unsigned char>(c) >> 4]);
-      character(kDigits[c & 15]);
+      this->text(text.substr(0, length));
     }
     text.remove_prefix(length == 0 ? 1 : length);
   }

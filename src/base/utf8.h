@@ -6,7 +6,17 @@
 
 namespace windlass {
 
-// Length of the valid UTF-8 sequence (Unicode 15, table 3-7) at the start of `text`; 0 if there is none.
-[[nodiscard]] std::size_t utf8_length(std::string_view text);
+struct Utf8Character {
+  char32_t code = 0;
+  std::size_t length = 0;  // in bytes; 0: no valid sequence (Unicode 15, table 3-7)
+};
+
+// What `text` begins with.
+[[nodiscard]] Utf8Character utf8_character(std::string_view text);
+[[nodiscard]] inline std::size_t utf8_length(std::string_view text) { return utf8_character(text).length; }
+
+// Not to be shown as it is: it drives a terminal, ends a line, turns text around or is not seen. Those are (Unicode 15)
+// the control characters, the line and paragraph separators, Bidi_Control and Default_Ignorable_Code_Point.
+[[nodiscard]] bool is_hidden(char32_t code);
 
 }  // namespace windlass

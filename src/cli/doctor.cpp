@@ -13,6 +13,7 @@
 #include "agent/kernel_side.h"
 #include "agent/system_probe.h"
 #include "base/json_writer.h"
+#include "base/shown_format.h"
 #include "cli/commands.h"
 
 namespace windlass::cli {
@@ -62,18 +63,18 @@ Loading load_programs(const std::string& btf) {
 
 void print_text(TextWriter& out, const agent::Diagnosis& diagnosis, const Loading& loading, bool verbose) {
   for (const agent::Probe& probe : diagnosis.probes) {
-    out.text(fmt::format("{:<8} {}: {}\n", agent::probe_state_word(probe.state), probe.name, probe.seen));
-    if (!probe.way_out.empty()) out.text(fmt::format("{:<8}   way out: {}\n", "", probe.way_out));
+    out.text(shown_format("{:<8} {}: {}\n", agent::probe_state_word(probe.state), probe.name, probe.seen));
+    if (!probe.way_out.empty()) out.text(shown_format("{:<8}   way out: {}\n", "", probe.way_out));
   }
   if (verbose && !loading.programs.empty()) {
-    out.text(fmt::format("\n{:<24} {:>12} {:>12}  {}\n", "program", "instructions", "verified in", "stack, bytes"));
+    out.text(shown_format("\n{:<24} {:>12} {:>12}  {}\n", "program", "instructions", "verified in", "stack, bytes"));
     for (const agent::ProgramStats& program : loading.programs)
-      out.text(fmt::format("{:<24} {:>12} {:>9.1f} ms  {}\n", program.name, program.instructions,
-                           static_cast<double>(program.verify_us) / 1000, program.stack_depth));
+      out.text(shown_format("{:<24} {:>12} {:>9.1f} ms  {}\n", program.name, program.instructions,
+                            static_cast<double>(program.verify_us) / 1000, program.stack_depth));
     out.text("\n");
   }
-  if (verbose && !loading.log.empty()) out.text("\n" + loading.log + "\n");
-  out.text(diagnosis.sentence + "\n");
+  if (verbose && !loading.log.empty()) out.text("\n" + shown_lines(loading.log) + "\n");
+  out.text(shown(diagnosis.sentence) + "\n");
 }
 
 const char* verdict_word(agent::Verdict verdict) {

@@ -1,5 +1,6 @@
 #include "cli/dump_winx64.h"
 
+#include "base/shown.h"
 #include "image/pe_names.h"
 #include "winx64/handlers.h"
 #include "winx64/read.h"
@@ -444,7 +445,7 @@ class TextPrinter : Walker {
     hex(info.handler, 8);
     if (!name.empty()) {
       out_.character(' ');
-      out_.text(name);
+      out_.text(shown(name));
     }
     out_.character('\n');
     const auto handler = winx64::read_handler(image_, name, function, info);

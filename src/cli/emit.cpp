@@ -1,6 +1,8 @@
 // windlass emit: unwind information for code that has none, as a source text.
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <string>
@@ -12,6 +14,7 @@
 #include "base/text_writer.h"
 #include "cli/commands.h"
 #include "cli/emit_input.h"
+#include "cli/say.h"
 
 namespace windlass::cli {
 namespace {
@@ -25,7 +28,7 @@ struct Options {
 };
 
 int refused(const std::string& what, const Error& error) {
-  std::fprintf(stderr, "windlass: %s: %s\n", what.c_str(), error.text().c_str());
+  say("windlass: {}: {}\n", what, error.text());
   return error.code == ErrorCode::kSystem ? kRefused : kFoundWrong;
 }
 
@@ -34,7 +37,7 @@ int write(const std::string& output, const std::string& text) {
   const bool written = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
   const bool closed = file != nullptr && (output.empty() ? std::fflush(file) : std::fclose(file)) == 0;
   if (written && closed) return kDone;
-  std::perror(("windlass: " + (output.empty() ? "standard output" : output)).c_str());
+  say("windlass: {}: {}\n", output.empty() ? "standard output" : output, std::strerror(errno));
   return kRefused;
 }
 
@@ -42,8 +45,8 @@ int run(const Options& options) {
   const auto input = read_emit_input(options.input);
   if (!input) return refused(options.input.list.empty() ? options.input.file : options.input.list, input.error());
   if (input->functions.empty()) {
-    std::fprintf(stderr, "windlass: %s: no function without unwind information%s\n", options.input.file.c_str(),
-                 input->covered != 0 ? fmt::format(" ({} have it already)", input->covered).c_str() : "");
+    say("windlass: {}: no function without unwind information{}\n", options.input.file,
+        input->covered != 0 ? fmt::format(" ({} have it already)", input->covered) : "");
     return kFoundWrong;
   }
   const auto spans = emit::spans_of(
@@ -56,8 +59,8 @@ int run(const Options& options) {
   const auto other = options.text.syntax == emit::Syntax::kElf ? emit::Span::kWindows : emit::Span::kElf;
   const auto written =
       std::count_if(spans->begin(), spans->end(), [&](const auto& span) { return span.only != other; });
-  std::fprintf(stderr, "windlass: %zu functions, %td descriptions; %zu functions were described already\n",
-               input->functions.size(), written, input->covered);
+  say("windlass: {} functions, {} descriptions; {} functions were described already\n", input->functions.size(),
+      written, input->covered);
   return kDone;
 }
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
+#include "cli/say.h"
 #include "image/mapped_file.h"
 
 namespace windlass::cli {
@@ -31,9 +32,7 @@ void print_error(TextWriter& out, const Error& error, bool json) {
   }
 }
 
-void complain(const std::string& file, const Error& error) {
-  std::fprintf(stderr, "windlass: %s: %s\n", file.c_str(), error.text().c_str());
-}
+void complain(const std::string& file, const Error& error) { say("windlass: {}: {}\n", file, error.text()); }
 
 }  // namespace
 
@@ -56,7 +55,7 @@ int list_file(const ListingOptions& options, Lister list) {
     if (source) {
       for (const Error& problem : (*source)->problems()) report(problem);
       if (!list(**source, out, report, options.json) && status == kDone)
-        std::fprintf(stderr, "windlass: %s: no unwind information\n", options.file.c_str());
+        say("windlass: {}: no unwind information\n", options.file);
     } else if (options.json) {
       report(source.error());
     } else {
@@ -67,7 +66,7 @@ int list_file(const ListingOptions& options, Lister list) {
     write_error = out.failed();
   }
   if (write_error != 0) {
-    std::fprintf(stderr, "windlass: cannot write the output: %s\n", std::strerror(write_error));
+    say("windlass: cannot write the output: {}\n", std::strerror(write_error));
     return kRefused;
   }
   return status;

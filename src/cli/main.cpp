@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/commands.h"
+#include "cli/say.h"
 
 namespace {
 
@@ -31,6 +32,10 @@ int main(int argc, char** argv) {
   CLI::App app("Unwind information and stack walking: dump it, lower it to rows, profile with it", "windlass");
   app.set_version_flag("--version", std::string("windlass " WINDLASS_VERSION));
   app.require_subcommand(1);
+  app.failure_message([](const CLI::App* command, const CLI::Error& error) {
+    const CLI::Error as_shown(error.get_name(), windlass::shown(error.what()), error.get_exit_code());
+    return CLI::FailureMessage::simple(command, as_shown);
+  });
   windlass::cli::register_dump(app, status);
   windlass::cli::register_rows(app, status);
   windlass::cli::register_record(app, status);
@@ -39,11 +44,11 @@ int main(int argc, char** argv) {
   windlass::cli::register_doctor(app, status);
   windlass::cli::register_emit(app, status);
   if (const char* word = unknown_subcommand(app, argc, argv)) {
-    std::fprintf(stderr, "windlass: there is no subcommand '%s'; windlass --help lists them\n", word);
+    windlass::cli::say("windlass: there is no subcommand '{}'; windlass --help lists them\n", word);
     return windlass::cli::kUsage;
   }
   if (names_no_command(argc, argv)) {
-    std::fprintf(stderr, "windlass record: no command stands behind --; -a records the whole machine\n");
+    windlass::cli::say("windlass record: no command stands behind --; -a records the whole machine\n");
     return windlass::cli::kUsage;
   }
   try {
@@ -52,7 +57,7 @@ int main(int argc, char** argv) {
     // --help and --version come this way too, with exit code 0.
     return app.exit(error) == 0 ? windlass::cli::kDone : windlass::cli::kUsage;
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "windlass: %s\n", error.what());
+    windlass::cli::say("windlass: {}\n", error.what());
     return windlass::cli::kRefused;
   }
   return status;

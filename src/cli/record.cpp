@@ -38,7 +38,7 @@ int refuse(const std::string& text) {
 
 // With the kind of refusal as a word for programs; with -v what libbpf and the verifier said, in full.
 int refuse(const agent::SystemError& error, bool verbose) {
-  if (verbose && !error.log.empty()) say("{}\n", error.log);
+  if (verbose && !error.log.empty()) say_text(shown_lines(error.log) + "\n");
   return refuse(fmt::format("{} [{}]", error.text, agent::refusal_word(error.kind)));
 }
 

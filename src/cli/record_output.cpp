@@ -68,7 +68,7 @@ void ProgressLine::show(const agent::RecordingProgress& progress) {
 
 void ProgressLine::note(const std::string& text) {
   if (!terminal_) return;
-  std::fprintf(stderr, "\r\033[K%s", text.c_str());
+  say_text("\r\033[K" + shown(text));
   std::fflush(stderr);
   shown_ = true;
 }

@@ -1,23 +1,13 @@
 // What `windlass record` says on the terminal, and where it puts the profile.
 #pragma once
 
-#include <cstdio>
 #include <string>
-#include <utility>
-
-#include <fmt/format.h>
 
 #include "agent/recorder.h"
+#include "cli/say.h"
 #include "windlass/error.h"
 
 namespace windlass::cli {
-
-// To stderr. A message that cannot be written (a full disk, a reader that has gone) costs no data: it is let go.
-template <typename... Parts>
-void say(fmt::format_string<Parts...> format, Parts&&... parts) {
-  const std::string text = fmt::format(format, std::forward<Parts>(parts)...);
-  std::fwrite(text.data(), 1, text.size(), stderr);
-}
 
 // How the recording goes: one line, rewritten in place; where stderr is no terminal, a line every 5 seconds.
 class ProgressLine {

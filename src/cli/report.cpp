@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "cli/commands.h"
+#include "cli/say.h"
 #include "export/folded.h"
 #include "export/html.h"
 #include "export/pprof.h"
@@ -57,11 +58,10 @@ Expected<void> write(const Options& options, const profile::Profile& profile, Te
 
 int complain(const std::string& subject, const Error& error) {
   if (error.code == ErrorCode::kSystem) {
-    std::fprintf(stderr, "windlass: %s: %s: %s\n", subject.c_str(), error.what,
-                 std::strerror(static_cast<int>(error.detail)));
+    say("windlass: {}: {}: {}\n", subject, error.what, std::strerror(static_cast<int>(error.detail)));
     return kRefused;
   }
-  std::fprintf(stderr, "windlass: %s: %s\n", subject.c_str(), error.text().c_str());
+  say("windlass: {}: {}\n", subject, error.text());
   return error.code == ErrorCode::kUnsupported ? kRefused : kFoundWrong;
 }
 

@@ -15,6 +15,7 @@
 
 #include "cli/commands.h"
 #include "cli/durations.h"
+#include "cli/say.h"
 #include "cli/thread_stacks.h"
 #include "cli/walk_output.h"
 #include "windlass/symbols.h"
@@ -36,7 +37,7 @@ struct Options {
 
 int complain(const std::string& subject, bool is_process, const Error& error) {
   if (error.code != ErrorCode::kSystem) {
-    std::fprintf(stderr, "windlass: %s: %s\n", subject.c_str(), error.text().c_str());
+    say("windlass: {}: {}\n", subject, error.text());
     return is_process && error.code == ErrorCode::kUnsupported ? kRefused : kFoundWrong;
   }
   const int number = static_cast<int>(error.detail);
@@ -47,7 +48,7 @@ int complain(const std::string& subject, bool is_process, const Error& error) {
     way_out =
         " (run as root or as the process's user, with CAP_SYS_PTRACE, or set /proc/sys/kernel/yama/ptrace_scope "
         "to 0)";
-  std::fprintf(stderr, "windlass: %s: %s: %s%s\n", subject.c_str(), error.what, std::strerror(number), way_out.c_str());
+  say("windlass: {}: {}: {}{}\n", subject, error.what, std::strerror(number), way_out);
   return kRefused;
 }
 
@@ -66,12 +67,12 @@ class Walks {
 
   int run() {
     if (options_.output.repeat > 1 && target_.kind != TargetKind::kProcess) {
-      std::fprintf(stderr, "windlass: %s: only a process can be walked again\n", subject_.c_str());
+      say("windlass: {}: only a process can be walked again\n", subject_);
       return kUsage;
     }
     for (turn_.number = 1;; ++turn_.number) {
       if (const int error = walk(); error != 0) {
-        std::fprintf(stderr, "windlass: standard output: %s\n", std::strerror(error));
+        say("windlass: standard output: {}\n", std::strerror(error));
         return kRefused;
       }
       report_problems();
@@ -79,7 +80,7 @@ class Walks {
       std::this_thread::sleep_for(std::chrono::duration<double>(options_.interval));
       const auto again = target_.refresh();
       if (!again && again.error().code == ErrorCode::kSystem && again.error().detail == ESRCH) {
-        std::fprintf(stderr, "windlass: %s: has ended after %zu walks\n", subject_.c_str(), turn_.number);
+        say("windlass: {}: has ended after {} walks\n", subject_, turn_.number);
         return problems_ ? kFoundWrong : kDone;
       }
       if (!again) return complain(subject_, true, again.error());
@@ -107,10 +108,8 @@ class Walks {
 
   void report_problems() {
     problems_ |= !target_.problems.empty();
-    for (const Error& problem : target_.problems)
-      std::fprintf(stderr, "windlass: %s: %s\n", subject_.c_str(), problem.text().c_str());
-    for (const std::string& note : target_.notes)
-      std::fprintf(stderr, "windlass: %s: %s\n", subject_.c_str(), note.c_str());
+    for (const Error& problem : target_.problems) say("windlass: {}: {}\n", subject_, problem.text());
+    for (const std::string& note : target_.notes) say("windlass: {}: {}\n", subject_, note);
   }
 
   Target& target_;

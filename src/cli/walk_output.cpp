@@ -2,10 +2,9 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
-
 #include "arch/registers.h"
 #include "base/json_writer.h"
+#include "base/shown_format.h"
 
 namespace windlass::cli {
 namespace {
@@ -40,12 +39,12 @@ class WalkPrinter {
 
   void text(const ThreadStack& walked) {
     const Thread& thread = *walked.thread;
-    out_.text(fmt::format("TID {}{}{}{}:\n", thread.id, thread.name.empty() ? "" : " ", thread.name,
-                          thread.faulted ? " (crashed)" : ""));
+    out_.text(shown_format("TID {}{}{}{}:\n", thread.id, thread.name.empty() ? "" : " ", thread.name,
+                           thread.faulted ? " (crashed)" : ""));
     std::size_t number = 0;
     for (const FrameEntry& frame : walked.frames) text(frame, number);
     if (walked.end != WalkEnd::kComplete)
-      out_.text(fmt::format("    [{}: {}]\n", end_name(walked.end), walked.error.text()));
+      out_.text(shown_format("    [{}: {}]\n", end_name(walked.end), walked.error.text()));
   }
 
  private:
@@ -117,18 +116,18 @@ class WalkPrinter {
     for (const SourceFrame& call : at.frames) {
       if (!call.inlined || !(options_.inlines || call.interpreted)) continue;
       const char* what = call.interpreted ? "interpreted" : "inlined";
-      out_.text(fmt::format("#{:<3} {:#018x} {} ({})", number++, pc, call.function, what));
+      out_.text(shown_format("#{:<3} {:#018x} {} ({})", number++, pc, call.function, what));
       source(call);
       out_.character('\n');
     }
-    out_.text(fmt::format("#{:<3} {:#018x} ", number++, pc));
+    out_.text(shown_format("#{:<3} {:#018x} ", number++, pc));
     place(frame, at);
     if (frame.signal_frame) out_.text(" (interrupted)");
     if (frame.certainty == FrameCertainty::kGuessed) out_.text(" (guessed)");
     source(own_of(at));
     if (options_.verbose >= 1) {
-      if (!own_of(at).function.empty()) out_.text(fmt::format(" in {}", at.module));
-      out_.text(fmt::format(" [{}, {}]", origin_name(frame.origin), certainty_name(frame.certainty)));
+      if (!own_of(at).function.empty()) out_.text(shown_format(" in {}", at.module));
+      out_.text(shown_format(" [{}, {}]", origin_name(frame.origin), certainty_name(frame.certainty)));
     }
     out_.character('\n');
     if (options_.verbose >= 2) registers(frame);
@@ -136,25 +135,25 @@ class WalkPrinter {
 
   void place(const FrameEntry& frame, const NamedAddress& at) {
     if (const SourceFrame own = own_of(at); !own.function.empty()) {
-      out_.text(own.function);
-      if (at.function_begin != 0) out_.text(fmt::format("+{:#x}", offset_in_module(frame, at) - at.function_begin));
+      out_.text(shown(own.function));
+      if (at.function_begin != 0) out_.text(shown_format("+{:#x}", offset_in_module(frame, at) - at.function_begin));
     } else if (!at.module.empty()) {
-      out_.text(fmt::format("{}+{:#x}", at.module, offset_in_module(frame, at)));
+      out_.text(shown_format("{}+{:#x}", at.module, offset_in_module(frame, at)));
     } else {
       out_.text("???");
     }
   }
 
   void source(const SourceFrame& at) {
-    if (shows_source(at)) out_.text(fmt::format(" at {}", at.file));
-    if (shows_source(at) && at.line != 0) out_.text(fmt::format(":{}", at.line));
+    if (shows_source(at)) out_.text(shown_format(" at {}", at.file));
+    if (shows_source(at) && at.line != 0) out_.text(shown_format(":{}", at.line));
   }
 
   void registers(const FrameEntry& frame) {
     int column = 0;
     frame.registers.for_each([&](RegisterNumber number, std::uint64_t value) {
-      out_.text(fmt::format("{}{:>6}={:#018x}", column == 0 ? "    " : "",
-                            register_text(frame.registers.architecture(), number), value));
+      out_.text(shown_format("{}{:>6}={:#018x}", column == 0 ? "    " : "",
+                             register_text(frame.registers.architecture(), number), value));
       if (++column == 4) {
         out_.character('\n');
         column = 0;
@@ -180,10 +179,10 @@ class WalkPrinter {
 void print_walk(const Target& target, const ThreadStacks& walked, std::span<const NamedAddress> names,
                 const WalkOutputOptions& options, const WalkTurn& turn, TextWriter& out) {
   WalkPrinter printer(names, options, turn, out);
-  if (!options.json && target.process != 0) out.text(fmt::format("PID {} {}\n", target.process, target.command));
+  if (!options.json && target.process != 0) out.text(shown_format("PID {} {}\n", target.process, target.command));
   if (!options.json && options.repeat > 1)
-    out.text(fmt::format("walk {} of {}, stopped for {:.3f} ms\n", turn.number, options.repeat,
-                         static_cast<double>(turn.stopped_ns) / 1e6));
+    out.text(shown_format("walk {} of {}, stopped for {:.3f} ms\n", turn.number, options.repeat,
+                          static_cast<double>(turn.stopped_ns) / 1e6));
   for (const ThreadStack& thread : walked.threads) options.json ? printer.json(thread) : printer.text(thread);
 }
 

@@ -2,6 +2,9 @@
 // FDEs.
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "base/utf8.h"
 #include "model/assembly_text.h"
 #include "windlass/dwarf.h"
 #include "windlass/emit.h"
@@ -25,6 +28,29 @@ Error at_span(Error error, const Span& span, std::span<const Function> functions
   return error;
 }
 
+bool is_plain(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' || c == '$';
+}
+
+// A symbol as the assembler reads it. Names come out of files and may be any bytes: none may end its line.
+Expected<std::string> symbol_text(std::string_view name, Syntax syntax) {
+  if (std::ranges::all_of(name, is_plain)) return std::string(name);
+  if (syntax == Syntax::kMasm) {
+    if (std::ranges::all_of(name, [](char c) { return is_plain(c) || c == '@' || c == '?'; })) return std::string(name);
+    return fail(ErrorCode::kUnsupported, "a symbol's name has characters that this assembler does not know", 0);
+  }
+  std::string quoted = "\"";
+  for (std::size_t length = 0; !name.empty(); name.remove_prefix(length)) {
+    const Utf8Character character = utf8_character(name);
+    length = character.length;
+    if (length == 0 || is_hidden(character.code))
+      return fail(ErrorCode::kUnsupported, "a symbol's name has characters that no text of assembly can hold", 0);
+    if (character.code == '"' || character.code == '\\') quoted += '\\';
+    quoted += name.substr(0, length);
+  }
+  return quoted + '"';
+}
+
 class Text : AssemblyText {
  public:
   Text(std::span<const Span> spans, std::span<const Function> functions, const TextOptions& options)
@@ -36,6 +62,7 @@ class Text : AssemblyText {
 
   Expected<std::string> run() {
     if (spans_.empty()) return std::string();
+    if (const auto ok = name_symbols(); !ok) return std::unexpected(ok.error());
     const Architecture architecture = spans_.front().prologue.architecture;
     const bool arm = architecture == Architecture::kAArch64;
     if (options_.syntax == Syntax::kElf) return elf(architecture);
@@ -44,6 +71,19 @@ class Text : AssemblyText {
   }
 
  private:
+  Expected<void> name_symbols() {
+    symbols_.resize(functions_.size());
+    for (const Span& span : spans_) {
+      auto symbol = symbol_text(functions_[span.function].symbol, options_.syntax);
+      if (!symbol) return std::unexpected(at_span(symbol.error(), span, functions_));
+      symbols_[span.function] = std::move(*symbol);
+    }
+    auto handler = symbol_text(options_.handler, options_.syntax);
+    if (!handler) return std::unexpected(handler.error());
+    handler_ = std::move(*handler);
+    return {};
+  }
+
   // ---- Windows ----
 
   template <typename Writer>
@@ -65,7 +105,7 @@ class Text : AssemblyText {
         written.bytes, written.relocations, [this](std::span<const std::byte> data) { bytes(data); },
         [&](const ImageRelative& value, std::uint32_t addend) {
           switch (value.base) {
-            case ImageRelative::Base::kHandler: return rva(options_.handler, addend);
+            case ImageRelative::Base::kHandler: return rva(handler_, addend);
             case ImageRelative::Base::kInfo: return rva("windlass_unwind_info", addend);
             case ImageRelative::Base::kFunction: return rva(spans_[value.function], addend);
           }
@@ -122,8 +162,8 @@ class Text : AssemblyText {
       if (!symbol.empty() && symbol != before) line(arm_ ? "    IMPORT " + symbol : "EXTERN " + symbol + ":PROC");
       before = symbol;
     };
-    import(options_.handler);
-    for (const Span& span : spans_) import(functions_[span.function].symbol);
+    import(handler_);
+    for (const Span& span : spans_) import(symbols_[span.function]);
   }
   void section(std::string_view name) {
     if (!masm_) return line(fmt::format(".section {},\"dr\"\n.p2align 2", name));
@@ -139,9 +179,7 @@ class Text : AssemblyText {
               : fmt::format("DD IMAGEREL {}{:+}", symbol, addend));
   }
   // An RVA that was written as if the span were at kCode.
-  void rva(const Span& span, std::uint32_t value) {
-    rva(functions_[span.function].symbol, place(span) + value - kCode);
-  }
+  void rva(const Span& span, std::uint32_t value) { rva(symbols_[span.function], place(span) + value - kCode); }
   [[nodiscard]] std::int64_t place(const Span& span) const { return functions_[span.function].addend + span.offset; }
   void bytes(std::span<const std::byte> data) {
     AssemblyText::bytes(!masm_ ? ".byte " : arm_ ? "    DCB " : "DB ", data);
@@ -171,7 +209,7 @@ class Text : AssemblyText {
     for (std::size_t i = 0; i < spans_.size(); ++i) {
       const std::size_t begin = written.functions[i].fde + kBegin;
       bytes(all.subspan(at, begin - at));
-      line(fmt::format(".long {}{:+} - .", functions_[spans_[i].function].symbol, place(spans_[i])));
+      line(fmt::format(".long {}{:+} - .", symbols_[spans_[i].function], place(spans_[i])));
       at = begin + 4;
     }
     // Without the terminator: what other files have comes behind this.
@@ -183,6 +221,8 @@ class Text : AssemblyText {
   std::vector<Span> spans_;  // of this format
   const std::span<const Function> functions_;
   const TextOptions& options_;
+  std::vector<std::string> symbols_;  // of the functions, as the assembler reads them
+  std::string handler_;
   bool masm_ = false;
   bool arm_ = false;
 };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/shown.h"
 #include "export/call_tree.h"
 
 namespace windlass::exporter {
@@ -12,11 +13,8 @@ namespace {
 
 // ';' separates frames, and a line is a stack: neither may come from a name.
 std::string folded_name(const std::string& name) {
-  std::string text = name;
-  for (char& c : text) {
-    if (c == ';') c = ':';
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  }
+  std::string text = shown(name);
+  std::ranges::replace(text, ';', ':');
   return text;
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/json_writer.h"
+#include "base/shown.h"
 #include "export/call_tree.h"
 #include "export/numbers.h"
 #include "export/page_assets.h"
@@ -49,7 +50,7 @@ class PageData {
     for (std::size_t i = 1; i < views_.size(); ++i) {
       json_.next_line();
       json_.begin_object();
-      json_.member("name", views_[i].name);
+      json_.member("name", shown(views_[i].name));
       json_.member("samples", views_[i].calls.nodes[0].total);
       write_view(views_[i]);
       json_.end_object();
@@ -127,7 +128,7 @@ class PageData {
     json_.end_array();
     json_.key("comments");
     json_.begin_array();
-    for (const auto& comment : profile_.comments) json_.value(comment);
+    for (const auto& comment : profile_.comments) json_.value(shown(comment));
     json_.end_array();
   }
 
@@ -164,8 +165,8 @@ class PageData {
       const auto& module = profile_.modules[entry.module];
       json_.next_line();
       json_.begin_object();
-      json_.member("name", module_name(module));
-      json_.member("path", module.path);
+      json_.member("name", shown(module_name(module)));
+      json_.member("path", shown(module.path));
       json_.member("kernel", module.is_kernel);
       json_.member("self", entry.self);
       json_.end_object();
@@ -198,17 +199,18 @@ class PageData {
     const bool has_module = frame.module < profile_.modules.size();
     json_.next_line();
     json_.begin_object();
-    json_.member("name", frame.name);
+    const std::string name = shown(frame.name);
+    json_.member("name", name);
     // What a search goes by, where that is less than the name.
-    if (const std::size_t plain = length_without_parameters(frame.name); plain != frame.name.size())
-      json_.member("plain", std::string_view(frame.name).substr(0, plain));
+    if (const std::size_t plain = length_without_parameters(name); plain != name.size())
+      json_.member("plain", std::string_view(name).substr(0, plain));
     json_.member("module", has_module ? static_cast<std::int64_t>(page_module_[frame.module]) : -1);
     json_.member("kind", static_cast<int>(frame.kind));
     const FunctionCount count = id < functions_.size() ? functions_[id] : FunctionCount{};
     json_.member("self", count.self);
     json_.member("total", count.total);
     if (!frame.file.empty()) {
-      json_.member("file", frame.file);
+      json_.member("file", shown(frame.file));
       json_.member("line", frame.line);
       write_lines(id);
     }

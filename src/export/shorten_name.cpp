@@ -1,25 +1,11 @@
 #include "export/shorten_name.h"
 
+#include "base/shown.h"
 #include "base/utf8.h"
 
 namespace windlass::exporter {
 
 namespace {
-
-std::string printable(std::string_view text) {
-  std::string result;
-  while (!text.empty()) {
-    const std::size_t length = utf8_length(text);
-    const auto c = static_cast<unsigned char>(text[0]);
-    const bool is_c1 = length == 2 && c == 0xc2 && static_cast<unsigned char>(text[1]) < 0xa0;  // U+0080..U+009F
-    if (length == 0 || c < 0x20 || c == 0x7f || is_c1)
-      result += '?';
-    else
-      result += text.substr(0, length);
-    text.remove_prefix(length == 0 ? 1 : length);
-  }
-  return result;
-}
 
 std::string without_template_arguments(const std::string& name) {
   std::string result;
@@ -67,7 +53,7 @@ std::size_t columns_of(std::string_view text) {
 }
 
 std::string shorten_name(std::string_view name, std::size_t width) {
-  std::string text = printable(name);
+  std::string text = shown(name);
   if (columns_of(text) <= width) return text;
   text.resize(length_without_parameters(text));
   if (columns_of(text) <= width) return text;

@@ -15,7 +15,7 @@ namespace windlass::exporter {
 [[nodiscard]] std::size_t length_without_parameters(std::string_view name);
 
 // At most `width` columns: as it is; else without parameters; else with template arguments as <…>; else with the middle
-// left out. Control characters and bytes that are not UTF-8 become '?', so that no name can drive the terminal.
+// left out. It is shown() (base/shown.h), so that no name can drive the terminal.
 [[nodiscard]] std::string shorten_name(std::string_view name, std::size_t width);
 
 }  // namespace windlass::exporter

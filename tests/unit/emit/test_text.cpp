@@ -46,6 +46,24 @@ TEST(EmitText, HandlersOfWindowsAlone) {
   EXPECT_EQ(text.error().code, ErrorCode::kUnsupported);
 }
 
+// Names come out of files: they are quoted, and none ends its line.
+TEST(EmitText, SymbolsThatAreNoPlainWords) {
+  Example example;
+  const auto text_of_symbol = [&](const std::string& symbol, Syntax syntax) {
+    example.functions[0].symbol = symbol;
+    const auto text = text_of(example.spans, example.functions, {.syntax = syntax});
+    return text ? *text : text.error().text();
+  };
+  EXPECT_NE(text_of_symbol("main.(*T).run \"\\", Syntax::kElf).find(".long \"main.(*T).run \\\"\\\\\"+60 - .\n"),
+            std::string::npos);
+  EXPECT_NE(text_of_symbol("?f@@YAXXZ", Syntax::kGas).find(".rva \"?f@@YAXXZ\"+60\n"), std::string::npos);
+  EXPECT_NE(text_of_symbol("?f@@YAXXZ", Syntax::kMasm).find("DD IMAGEREL ?f@@YAXXZ+60\n"), std::string::npos);
+  EXPECT_NE(text_of_symbol("a b", Syntax::kMasm).find("this assembler"), std::string::npos);
+  for (const Syntax syntax : {Syntax::kElf, Syntax::kGas, Syntax::kMasm})
+    for (const char* symbol : {"x\n.byte 1", "x\x1b", "x\xff", "x\xe2\x80\xae"})
+      EXPECT_NE(text_of_symbol(symbol, syntax).find("a symbol's name has characters"), std::string::npos) << symbol;
+}
+
 // Of every record its length says where the next one is, to the very end: a length of 0 would hide other files'.
 TEST(EmitText, CallFrameInformationHasNoTerminator) {
   const Example example;

@@ -14,6 +14,7 @@
 #include "export/report.h"
 #include "export/shorten_name.h"
 #include "export/speedscope.h"
+#include "support/hostile_text.h"
 #include "support/synthetic_profile.h"
 
 namespace windlass::exporter {
@@ -69,7 +70,7 @@ TEST(Folded, IsExactlyThis) {
             "prog;[truncated: process not yet known] 8\n"
             "prog;sys_read 7\n"
             "prog;[truncated: no row];f(int);g<a:b>;libs.so.2+0x1234 3\n"
-            "odd:name?;0x99 1\n");
+            "odd:name\\x0a;0x99 1\n");
 }
 
 TEST(Folded, GeneratedCodeWithoutNames) {
@@ -217,6 +218,39 @@ TEST(Report, NamesCannotDriveTheTerminal) {
   EXPECT_EQ(text.find("\xc2\x9b"), std::string::npos);
 }
 
+// Whatever a profile calls things: threads, functions, files, and what it says of itself.
+profile::Profile hostile_profile() {
+  auto p = small();
+  const auto& names = test::hostile_names();
+  p.modules.clear();
+  p.functions.clear();
+  p.locations.clear();
+  p.samples.clear();
+  p.strings = names;
+  p.comments = names;
+  for (std::uint32_t i = 0; i < names.size(); ++i) {
+    p.modules.push_back({.path = "/" + names[i]});
+    p.functions.push_back({.name = names[i], .system_name = names[i], .file = names[i], .start_line = 3});
+    p.locations.push_back({i, 0x10, {{i, 4}}});
+    p.locations.push_back({i, 0x20, {}});
+    p.samples.push_back({{2 * i, 2 * i + 1}, 5, i + 1, i + 1, i, WL_END_COMPLETE});
+  }
+  return p;
+}
+
+TEST(AnyOutput, HasNoHostileCharacter) {
+  const auto p = hostile_profile();
+  const auto stacks = folded(p);
+  EXPECT_EQ(test::forbidden_in(stacks), "");
+  EXPECT_EQ(lines_of(stacks).size(), p.samples.size()) << stacks;
+  for (const auto& line : lines_of(stacks)) EXPECT_EQ(std::ranges::count(line, ';'), 2) << line;
+  EXPECT_EQ(test::forbidden_in(report(p, {.width = 200})), "");
+  EXPECT_EQ(test::forbidden_in(text_of([&](TextWriter& out) { return write_json(p, out); })), "");
+  const auto speedscope = text_of([&](TextWriter& out) { return write_speedscope(p, out); });
+  EXPECT_EQ(test::forbidden_in(speedscope), "");
+  EXPECT_TRUE(json::accept(speedscope));
+}
+
 TEST(Report, EmptyProfile) { EXPECT_NE(report({}, {}).find("no samples"), std::string::npos); }
 
 TEST(ShortenName, KeepsWhatTellsFunctionsApart) {
@@ -252,6 +286,23 @@ json page_data_of(const profile::Profile& p, std::size_t max_nodes) {
   const std::string mark = "type=\"application/json\">";
   const auto begin = page.find(mark) + mark.size();
   return json::parse(page.substr(begin, page.find("</script>", begin) - begin));
+}
+
+TEST(Html, NoNameTurnsAPageAround) {
+  if (!html_available()) GTEST_SKIP() << "this build could not fetch the page's scripts from npm";
+  const auto data = page_data_of(hostile_profile(), 1000);
+  std::size_t texts = 0;
+  const auto look = [&](const auto& self, const json& at) -> void {
+    if (at.is_string()) {
+      ++texts;
+      EXPECT_EQ(test::forbidden_in(at.get<std::string>()), "");
+      EXPECT_EQ(at.get<std::string>().find('\n'), std::string::npos);
+    }
+    for (const auto& part : at)
+      if (at.is_structured()) self(self, part);
+  };
+  look(look, data);
+  EXPECT_GT(texts, 5 * test::hostile_names().size());
 }
 
 TEST(Html, SaysWhatIsLostAndHasLinesAndProcesses) {
