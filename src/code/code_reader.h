@@ -49,12 +49,14 @@ class CodeReader {
     const std::uint64_t base = address & ~std::uint64_t{kLine - 1};
     Line& line = lines_[base / kLine % kLines];
     if (line.start == start_ && line.address == base) return line;
+    if (source_->kind(address) == CodeKind::kNoCode) {  // what else is in the line may be some
+      line.start = 0;
+      line.state = Line::kNoCode;
+      return line;
+    }
     line.start = start_;
     line.address = base;
-    if (source_->kind(address) == CodeKind::kNoCode)
-      line.state = Line::kNoCode;
-    else
-      line.state = source_->read(base, line.bytes, kLine) ? Line::kWhole : Line::kRagged;
+    line.state = source_->read(base, line.bytes, kLine) ? Line::kWhole : Line::kRagged;
     return line;
   }
 

@@ -67,6 +67,22 @@ TEST(Describe, ACallThatNeverReturnsIsToldByTheOtherWay) {
   EXPECT_EQ(found->rows.back().cfa, CfaRule::at(7, 8));
 }
 
+// What is called lies in the line of 64 bytes that the caller ends in: it is read at a line's granularity.
+TEST(Describe, CodeBeforeItsNeighbourThatItCalls) {
+  for (const unsigned end : {0x43U, 0x7fU}) {
+    auto bytes = code({0x53, 0xe8, 0, 0, 0, 0});  // push rbx; call
+    const auto distance = static_cast<unsigned char>(end + 1 - bytes.size());
+    bytes[2] = std::byte{distance};
+    bytes.resize(end - 5, std::byte{0x90});
+    for (const int byte : {0x8d, 0x04, 0x40, 0x5b, 0xc3})
+      bytes.push_back(static_cast<std::byte>(byte));  // lea; pop rbx; ret
+    const auto found = describe(bytes, kAt, Architecture::kX86_64);
+    ASSERT_TRUE(found);
+    EXPECT_TRUE(found->whole()) << end;
+    EXPECT_EQ(found->rows.back().end, end);
+  }
+}
+
 TEST(Describe, AnEntryBehindCodeThatIsNoneMakesNoPrologue) {
   const std::uint32_t entries[] = {1};
   DescribeOptions options;
