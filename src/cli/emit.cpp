@@ -49,6 +49,9 @@ int run(const Options& options) {
         input->covered != 0 ? fmt::format(" ({} have it already)", input->covered) : "");
     return kFoundWrong;
   }
+  if (options.mode == emit::Mode::kWhole && input->several_sections)
+    return refused(options.input.file,
+                   {ErrorCode::kUnsupported, "one description cannot be of functions in several sections"});
   const auto spans = emit::spans_of(
       input->functions,
       {.architecture = input->architecture, .mode = options.mode, .as_v8 = options.as_v8, .read = input->read});

@@ -105,28 +105,47 @@ class Reader {
     const auto source = source::open_source(to_.file.bytes(), image::PeLayout::kFile);
     if (!source) return std::unexpected(source.error());
     to_.architecture = image::architecture_of(image->machine());
-    if (image->type() != ET_REL)
-      to_.read = [image = std::make_shared<const image::ElfImage>(*image)](std::uint64_t at, void* to,
-                                                                           std::size_t size) {
-        const auto bytes = image->at_address(at, size);
-        if (bytes) std::memcpy(to, bytes->data(), size);
-        return bytes.has_value();
-      };
-    bool found_base = input_.base.empty();
+    if (const auto ok = image->type() == ET_REL ? lay_out(*image) : read_linked(*image); !ok) return ok;
+    if (const auto ok = find_base(*image); !ok) return ok;
+    Expected<void> done;
     for (const image::Section& table : image->sections())
       if (table.type == SHT_SYMTAB || table.type == SHT_DYNSYM)
         for_each_symbol(*image, table, [&](const Elf64_Sym& symbol, const std::string& name) {
-          if (name != input_.base || found_base) return;
-          base_ = place(*image, symbol);
-          found_base = true;
+          if (done && ELF64_ST_TYPE(symbol.st_info) == STT_FUNC && symbol.st_size != 0 && wanted(name))
+            done = function(*image, **source, symbol, name);
         });
-    if (!found_base) return fail(ErrorCode::kNotFound, "the file has no symbol of the base's name", 0);
-    for (const image::Section& table : image->sections())
+    return done;
+  }
+
+  Expected<void> read_linked(const image::ElfImage& image) {
+    to_.read = [kept = std::make_shared<const image::ElfImage>(image)](std::uint64_t at, void* to, std::size_t size) {
+      const auto bytes = kept->at_address(at, size);
+      if (bytes) std::memcpy(to, bytes->data(), size);
+      return bytes.has_value();
+    };
+    return {};
+  }
+
+  Expected<void> lay_out(const image::ElfImage& image) {
+    if (input_.addresses) return fail(ErrorCode::kUnsupported, "an object that is not linked has no addresses", 0);
+    auto object = image::LaidOutObject::make(image);
+    if (!object) return std::unexpected(object.error());
+    to_.object = std::make_shared<const image::LaidOutObject>(std::move(*object));
+    to_.read = [kept = to_.object](std::uint64_t at, void* to, std::size_t size) { return kept->read(at, to, size); };
+    return {};
+  }
+
+  Expected<void> find_base(const image::ElfImage& image) {
+    bool found = input_.base.empty();
+    for (const image::Section& table : image.sections())
       if (table.type == SHT_SYMTAB || table.type == SHT_DYNSYM)
-        for_each_symbol(*image, table, [&](const Elf64_Sym& symbol, const std::string& name) {
-          if (ELF64_ST_TYPE(symbol.st_info) == STT_FUNC && symbol.st_size != 0 && wanted(name))
-            function(*image, **source, symbol, name);
+        for_each_symbol(image, table, [&](const Elf64_Sym& symbol, const std::string& name) {
+          if (name != input_.base || found) return;
+          base_ = place(symbol);
+          base_section_ = symbol.st_shndx;
+          found = true;
         });
+    if (!found) return fail(ErrorCode::kNotFound, "the file has no symbol of the base's name", 0);
     return {};
   }
 
@@ -145,32 +164,35 @@ class Reader {
     }
   }
 
-  // Sections of an object that is not linked yet all begin at 0: numbered so that they are no neighbours.
-  static std::uint64_t place(const image::ElfImage& image, const Elf64_Sym& symbol) {
-    return image.type() == ET_REL ? std::uint64_t{symbol.st_shndx} << 32 | symbol.st_value : symbol.st_value;
+  [[nodiscard]] std::uint64_t place(const Elf64_Sym& symbol) const {
+    return symbol.st_value + (to_.object ? to_.object->address_of(symbol.st_shndx) : 0);
   }
 
-  void function(const image::ElfImage& image, const source::UnwindSource& source, const Elf64_Sym& symbol,
-                const std::string& name) {
-    const auto code =
-        image.type() == ET_REL ? in_section(image, symbol) : image.at_address(symbol.st_value, symbol.st_size);
-    if (!code) return;
-    if (image.type() != ET_REL && source.function_at(symbol.st_value)) {
+  Expected<void> function(const image::ElfImage& image, const source::UnwindSource& source, const Elf64_Sym& symbol,
+                          const std::string& name) {
+    if (to_.object ? to_.object->is_described(place(symbol)) : source.function_at(symbol.st_value).has_value()) {
       ++to_.covered;
-      return;
+      return {};
     }
-    add(name, place(image, symbol), *code);
-  }
-
-  static Expected<ByteView> in_section(const image::ElfImage& image, const Elf64_Sym& symbol) {
-    const auto bytes = image.stored_bytes(image.sections()[symbol.st_shndx]);
-    if (!bytes) return std::unexpected(bytes.error());
-    return bytes->sub(symbol.st_value, symbol.st_size);
+    if (!to_.object) {
+      if (const auto code = image.at_address(symbol.st_value, symbol.st_size)) add(name, symbol.st_value, *code);
+      return {};
+    }
+    const auto code = to_.object->code(symbol.st_shndx, symbol.st_value, symbol.st_size);
+    if (!code) return std::unexpected(code.error());
+    if (!input_.base.empty() && symbol.st_shndx != base_section_)
+      return fail(ErrorCode::kUnsupported, "a function is in another section than the base, which linking moves apart",
+                  image.sections()[symbol.st_shndx].offset + symbol.st_value);
+    to_.several_sections |= !to_.functions.empty() && symbol.st_shndx != section_;
+    section_ = symbol.st_shndx;
+    add(name, place(symbol), *code);
+    return {};
   }
 
   const EmitInput& input_;
   EmitFunctions to_;
   std::uint64_t base_ = 0;
+  std::size_t base_section_ = 0, section_ = 0;  // of the base; of the function before
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "image/laid_out_object.h"
 #include "image/mapped_file.h"
 #include "windlass/emit.h"
 
@@ -21,16 +22,19 @@ struct EmitInput {
 };
 
 struct EmitFunctions {
-  image::MappedFile file;  // the code is a view of it
+  image::MappedFile file;                              // the code is a view of it, or of
+  std::shared_ptr<const image::LaidOutObject> object;  // the sections of what is not linked
   Architecture architecture = Architecture::kX86_64;
   std::vector<emit::Function> functions;  // ascending by address
   std::size_t covered = 0;                // others, which the file's unwind information describes
-  // What a linked file has at an address; of no other input anything is known beside the code.
+  bool several_sections = false;          // of an object that is not linked: what is between them is not known
+  // What the file has at an address; of a blob nothing is known beside the code.
   std::function<bool(std::uint64_t address, void* to, std::size_t size)> read = {};
 };
 
 // Functions that have a size and that the file's own unwind information does not describe; of several names for one the
-// first. Errors name the line of a list, or the offset in the file.
+// first. Errors name the line of a list, or the offset in the file:
+// of a relocation in such a function that cannot be followed, for one.
 [[nodiscard]] Expected<EmitFunctions> read_emit_input(const EmitInput& input);
 
 }  // namespace windlass::cli

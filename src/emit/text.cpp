@@ -198,10 +198,15 @@ class Text : AssemblyText {
       if (!ok) return std::unexpected(at_span(ok.error(), span, functions_));
     }
     const dwarf::Written written = std::move(writer).take();
-    return elf_text(written, architecture == Architecture::kAArch64 ? '%' : '@');
+    return elf_text(written, architecture == Architecture::kAArch64);
   }
 
-  std::string elf_text(const dwarf::Written& written, char mark) {
+  // GNU ld gives the program no .eh_frame_hdr where the first relocation of an FDE leads into another object (2.40,
+  // _bfd_elf_parse_eh_frame): one that does nothing stands in front.
+  std::string elf_text(const dwarf::Written& written, bool arm) {
+    const char mark = arm ? '%' : '@';
+    const char* const none = arm ? "R_AARCH64_NONE" : "R_X86_64_NONE";
+    const char* const distance = arm ? "R_AARCH64_PREL32" : "R_X86_64_PC32";
     line(fmt::format(".section .eh_frame,\"a\",{}progbits\n.p2align 3", mark));
     const std::span<const std::byte> all = written.bytes;
     constexpr std::uint32_t kBegin = 8;  // of pc_begin in an FDE
@@ -209,7 +214,9 @@ class Text : AssemblyText {
     for (std::size_t i = 0; i < spans_.size(); ++i) {
       const std::size_t begin = written.functions[i].fde + kBegin;
       bytes(all.subspan(at, begin - at));
-      line(fmt::format(".long {}{:+} - .", symbols_[spans_[i].function], place(spans_[i])));
+      const Span& span = spans_[i];
+      line(fmt::format(".reloc ., {}, .text", none));
+      line(fmt::format(".reloc ., {}, {}{:+}\n.long 0", distance, symbols_[span.function], place(span)));
       at = begin + 4;
     }
     // Without the terminator: what other files have comes behind this.

@@ -136,9 +136,141 @@ TEST_F(Emit, AnObjectThatIsNotLinked) {
   ASSERT_EQ(run(fmt::format("cd '{}' && as a.s -o a.o", folder_)).status, 0);
   const auto done = emit("--mode n+1 --syntax elf -o out.s a.o");
   EXPECT_EQ(done.status, 0) << done.output;
-  EXPECT_NE(text("out.s").find(".long f+0 - .\n"), std::string::npos) << text("out.s");
-  EXPECT_NE(text("out.s").find(".long g+0 - .\n"), std::string::npos)
+  EXPECT_NE(text("out.s").find(".reloc ., R_X86_64_PC32, f+0\n"), std::string::npos) << text("out.s");
+  EXPECT_NE(text("out.s").find(".reloc ., R_X86_64_PC32, g+0\n"), std::string::npos)
       << "another section is no neighbour: " << text("out.s");
+}
+
+// Functions that call and jump to others, in their section, in others and in other files, through jump tables and the
+// GOT.
+constexpr const char* kNotLinked = R"(
+int other(int), far(int);
+extern int data[];
+static int (*pointer)(int) = far;
+__attribute__((noinline)) static int near(int x) { return other(x) + data[x]; }
+int calls(int x) { int a[8]; for (int i = 0; i < 8; ++i) a[i] = near(i + x) + other(i); return a[x & 7] + far(x); }
+int tail(int x) { return x > 3 ? near(x - 1) : other(x + near(x)); }
+int through(int x) { return pointer(x) + 1; }
+int choose(int x) {
+  switch (x) {
+    case 0: return other(1) + 1;
+    case 1: return near(7) * 3;
+    case 2: return far(1) + far(2);
+    case 3: return data[0] + other(3);
+    case 4: return tail(2) - 1;
+    case 5: return other(9) / 3;
+    case 6: return calls(4) ^ 1;
+    default: return 0;
+  }
+}
+)";
+
+// What is found in the object is what is found once it is linked.
+TEST_F(Emit, WhatAnObjectCallsIsFollowedAsOnceItIsLinked) {
+  write("a.c", kNotLinked);
+  write("b.c",
+        "int far(int x) { return x; } int data[9]; int other(int x) { return far(x) + 1; } int tail(int), choose(int), "
+        "through(int); void _start(void) { tail(1); choose(2); through(3); for (;;) {} }");
+  const std::string none = "-ffreestanding -nostdlib -fno-asynchronous-unwind-tables -fno-unwind-tables -fno-inline";
+  std::size_t compared = 0;
+  for (const std::string compiler : {"gcc", "clang-19", "aarch64-linux-gnu-gcc", "clang-19 --target=aarch64-linux-gnu"})
+    for (const std::string how : {"-O1", "-O2 -fpic", "-Os -fno-pic -ffunction-sections"}) {
+      const bool arm = compiler.find("aarch64") != std::string::npos;
+      if (run("command -v " + compiler.substr(0, compiler.find(' '))).status != 0) continue;
+      const auto made = run(
+          fmt::format("cd '{}' && exec 2>&1 && {} {} {} -c a.c && {} {} {} -c b.c && {} -static {} -o linked a.o b.o",
+                      folder_, compiler, how, none, compiler, how, none, arm ? "aarch64-linux-gnu-gcc" : "gcc", none));
+      ASSERT_EQ(made.status, 0) << compiler << how << made.output;
+      for (const std::string function : {"calls", "tail", "through", "choose", "near"}) {
+        const auto of_object = emit("--syntax elf --functions " + function + " -o object.s a.o");
+        const auto of_program = emit("--syntax elf --functions " + function + " -o program.s linked");
+        ASSERT_EQ(of_object.status, of_program.status) << of_object.output << of_program.output;
+        if (of_object.status != 0) continue;  // its code is another's
+        EXPECT_EQ(text("object.s"), text("program.s")) << compiler << ' ' << how << ' ' << function;
+        ++compared;
+      }
+    }
+  EXPECT_GE(compared, 16U);
+}
+
+// The command of README: an object without unwind information, what is emitted assembled beside it, and both linked. A
+// walk from behind each of its calls gets to main, and all of the program is in the table that ld makes.
+TEST_F(Emit, WhatIsEmittedForAnObjectIsLinkedBesideIt) {
+  write("f.s",
+        ".globl f\n.type f, @function\nf: push %rbx\nsub $16, %rsp\ncall g\ncall g\nadd $16, %rsp\npop "
+        "%rbx\nret\n.size f, . - f\n"
+        ".section .note.GNU-stack,\"\",@progbits\n");
+  write("m.c", R"(
+#define _GNU_SOURCE
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unwind.h>
+void f(void);
+int main(void);
+static int walks;
+static _Unwind_Reason_Code frame(struct _Unwind_Context* context, void* found) {
+  if (_Unwind_GetRegionStart(context) == (_Unwind_Ptr)main) ++*(int*)found;
+  return 0;
+}
+void g(void) { int found = 0; _Unwind_Backtrace(frame, &found); walks += found; }
+static int has_table(struct dl_phdr_info* info, size_t size, void* found) {
+  (void)size;
+  for (int i = 0; i < info->dlpi_phnum; ++i)
+    if (info->dlpi_phdr[i].p_type == PT_GNU_EH_FRAME) {
+      const unsigned char* table = (const unsigned char*)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+      *(int*)found = table[2] != 0xff;  // how the number of its entries is written: none
+      return 1;
+    }
+  return 1;
+}
+int main(void) {
+  int table = 0;
+  dl_iterate_phdr(has_table, &table);
+  f();
+  printf("%d walks, table %d\n", walks, table);
+}
+)");
+  for (const std::string linker : {"bfd", "gold", "lld"}) {
+    if (run("command -v ld." + linker).status != 0) continue;
+    const auto made = run(
+        fmt::format("cd '{}' && exec 2>&1 && gcc -c f.s -o f.o && '{}' emit --syntax elf f.o 2>/dev/null >frames.s && "
+                    "as frames.s -o frames.o && gcc -fuse-ld={} m.c f.o frames.o -o program",
+                    folder_, WINDLASS_COMMAND, linker));
+    EXPECT_EQ(made.status, 0) << linker;
+    EXPECT_EQ(made.output, "") << linker << " says nothing";
+    EXPECT_EQ(run(path("program")).output, "2 walks, table 1\n") << linker;
+  }
+}
+
+TEST_F(Emit, WhatOfAnObjectCannotBeFollowed) {
+  write(
+      "a.s",
+      ".text\n.type f, @function\nf: ret\n.size f, . - f\n.type g, @function\ng: nop\n.reloc ., R_X86_64_RELATIVE, x\n"
+      "call g\nret\n.size g, . - g\n.section .more,\"ax\"\n.type h, @function\nh: push %rax\ncall f\npop "
+      "%rax\nret\n.size h, . - h\n");
+  ASSERT_EQ(run(fmt::format("cd '{}' && as a.s -o a.o", folder_)).status, 0);
+  EXPECT_EQ(emit("--functions g --syntax elf a.o").output,
+            "windlass: a.o: 0x42: a relocation of this type is not known (0x8)\n");
+  EXPECT_EQ(emit("--functions '[fh]' --syntax elf -o out.s a.o").status, 0) << "another function's is of no account";
+  EXPECT_NE(emit("--functions '[fh]' --base f --syntax elf a.o").output.find("another section than the base"),
+            std::string::npos);
+  EXPECT_NE(emit("--functions '[fh]' --mode whole --syntax elf a.o").output.find("in several sections"),
+            std::string::npos);
+  EXPECT_NE(emit("--functions '[fh]' --addresses --syntax elf a.o").output.find("has no addresses"), std::string::npos);
+  EXPECT_EQ(emit("--functions h --base h --syntax elf -o out.s a.o").status, 0);
+}
+
+TEST_F(Emit, AnObjectsOwnDescriptionsAreLeftOut) {
+  write("a.c", "int g(int); int f(int x) { return g(x) + 1; }");
+  write("b.s", ".globl g\n.type g, @function\ng: push %rax\npop %rax\nret\n.size g, . - g\n.section .note.GNU-stack\n");
+  ASSERT_EQ(
+      run(fmt::format("cd '{}' && cc -O1 -ffunction-sections -c a.c b.s && ld -r -o all.o a.o b.o", folder_)).status,
+      0);
+  const auto done = emit("--syntax elf -o out.s all.o");
+  EXPECT_NE(done.output.find("1 functions, 1 descriptions; 1 functions were described already"), std::string::npos)
+      << done.output;
+  EXPECT_EQ(text("out.s").find(" f+"), std::string::npos);
 }
 
 TEST_F(Emit, WhatIsDescribedAlreadyIsLeftOut) {
@@ -154,7 +286,7 @@ TEST_F(Emit, WhatIsDescribedAlreadyIsLeftOut) {
   EXPECT_EQ(done.status, 0) << done.output;
   EXPECT_NE(done.output.find("1 functions, 1 descriptions; 2 functions were described already"), std::string::npos)
       << done.output;
-  EXPECT_NE(text("out.s").find(".long bare+0 - .\n"), std::string::npos) << text("out.s");
+  EXPECT_NE(text("out.s").find(".reloc ., R_X86_64_PC32, bare+0\n"), std::string::npos) << text("out.s");
   EXPECT_EQ(emit("--functions main program").output,
             "windlass: program: no function without unwind information (1 have it already)\n");
 }

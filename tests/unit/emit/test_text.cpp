@@ -54,7 +54,8 @@ TEST(EmitText, SymbolsThatAreNoPlainWords) {
     const auto text = text_of(example.spans, example.functions, {.syntax = syntax});
     return text ? *text : text.error().text();
   };
-  EXPECT_NE(text_of_symbol("main.(*T).run \"\\", Syntax::kElf).find(".long \"main.(*T).run \\\"\\\\\"+60 - .\n"),
+  EXPECT_NE(text_of_symbol("main.(*T).run \"\\", Syntax::kElf)
+                .find(".reloc ., R_X86_64_PC32, \"main.(*T).run \\\"\\\\\"+60\n"),
             std::string::npos);
   EXPECT_NE(text_of_symbol("?f@@YAXXZ", Syntax::kGas).find(".rva \"?f@@YAXXZ\"+60\n"), std::string::npos);
   EXPECT_NE(text_of_symbol("?f@@YAXXZ", Syntax::kMasm).find("DD IMAGEREL ?f@@YAXXZ+60\n"), std::string::npos);
