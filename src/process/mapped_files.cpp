@@ -11,16 +11,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "process/living_thread.h"
 #include "process/process_memory.h"
 
 namespace windlass::process {
 
 std::vector<FileCandidate> files_of(pid_t pid, pid_t parent, const ProcMap& map) {
   std::vector<FileCandidate> files;
-  files.push_back({fmt::format("/proc/{}/map_files/{:x}-{:x}", pid, map.begin, map.end), true, 0});
+  const pid_t thread = living_thread(pid);
+  files.push_back({fmt::format("/proc/{}/map_files/{:x}-{:x}", thread, map.begin, map.end), true, 0});
   if (map.deleted) return files;
-  files.push_back({fmt::format("/proc/{}/root{}", pid, map.path), false, map.file.inode});
-  if (parent != 0) files.push_back({fmt::format("/proc/{}/root{}", parent, map.path), false, map.file.inode});
+  files.push_back({fmt::format("/proc/{}/root{}", thread, map.path), false, map.file.inode});
+  if (parent != 0)
+    files.push_back({fmt::format("/proc/{}/root{}", living_thread(parent), map.path), false, map.file.inode});
   files.push_back({map.path, false, map.file.inode});
   return files;
 }

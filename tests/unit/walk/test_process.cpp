@@ -19,6 +19,7 @@
 
 #include "process/proc_file.h"
 #include "process/proc_maps.h"
+#include "support/ended_main_thread.h"
 #include "support/sleep_program.h"
 #include "walk/target/process_memory.h"
 #include "windlass/target.h"
@@ -145,6 +146,29 @@ TEST_F(OtherProcess, EveryThreadToItsEnd) {
     EXPECT_LE(frames_of(*target, target->threads[i], end), at_least[i] + 40);
     EXPECT_EQ(end, WalkEnd::kComplete) << i;
     EXPECT_EQ(target->threads[i].name == "deep one", i != 0) << target->threads[i].name;
+  }
+}
+
+TEST_F(OtherProcess, TheMainThreadHasEnded) {
+  board->ready = 0;
+  const test::EndedMainThread child(+[](void*) -> void* {
+    static int depth = 100;
+    return deep_thread(&depth);
+  });
+  ASSERT_TRUE(child.ready());
+  wait_until([] { return board->ready == 1; });
+  auto target = open_process(static_cast<std::uint64_t>(child.pid()));
+  ASSERT_TRUE(target) << target.error().text();
+  for (int look = 0; look < 2; ++look) {
+    ASSERT_EQ(target->threads.size(), 1u);
+    EXPECT_EQ(target->threads[0].id, static_cast<std::uint64_t>(child.thread()));
+    EXPECT_FALSE(target->command.empty());
+    WalkEnd end{};
+    EXPECT_GE(frames_of(*target, target->threads[0], end), 100u);
+    EXPECT_EQ(end, WalkEnd::kComplete);
+    const auto again = target->refresh();
+    ASSERT_TRUE(again) << again.error().text();
+    EXPECT_FALSE(again->executed);
   }
 }
 
