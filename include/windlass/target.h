@@ -25,9 +25,10 @@ namespace windlass {
 
 struct Thread {
   std::uint64_t id = 0;
-  std::string name;      // empty where a dump does not say
-  Registers registers;   // nothing known (no pc) where they could not be read: `problems` then says why
-  bool faulted = false;  // the one that crashed
+  std::string name;          // empty where a dump does not say
+  Registers registers;       // nothing known (no pc) where they could not be read: `problems` then says why
+  bool faulted = false;      // the one that crashed
+  bool kernel_only = false;  // a worker of io_uring or vhost, which never runs user code: it has no stack of that
 };
 
 enum class TargetKind : std::uint8_t { kProcess, kCore, kMinidump };

@@ -164,7 +164,7 @@ void LiveProcess::read_threads(Target& target) {
     const auto known = names_.find(id);
     std::string name = known != names_.end() ? std::move(known->second) : read_name(id);
     names[id] = name;
-    target.threads.push_back({id, std::move(name), stopped.registers, false});
+    target.threads.push_back({id, std::move(name), stopped.registers, false, stopped.kernel_only});
     if (!stopped.stopped)
       target.problems.push_back(Error{ErrorCode::kLimit, "thread does not stop: uninterruptible wait", id});
   }
