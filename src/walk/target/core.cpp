@@ -8,6 +8,7 @@
 #include "image/unwind_sections.h"
 #include "runtimes/find.h"
 #include "walk/interpreted.h"
+#include "walk/target/dump_file.h"
 #include "walk/target/dump_memory.h"
 #include "walk/target/file_search.h"
 #include "walk/target/memory_image.h"
@@ -97,13 +98,11 @@ void add_files(walk::DumpMemory& memory, const CoreFile& core, std::span<const w
 
 }  // namespace
 
-Expected<Target> open_core(const std::string& path, const DumpOptions& options) {
-  auto file = image::MappedFile::open(path);
-  if (!file) return std::unexpected(file.error());
-  const auto core = CoreFile::parse(file->bytes());
+Expected<Target> walk::read_core(image::MappedFile file, const DumpOptions& options) {
+  const auto core = CoreFile::parse(file.bytes());
   if (!core) return std::unexpected(core.error());
 
-  auto owned = std::make_unique<walk::DumpMemory>(std::move(*file));
+  auto owned = std::make_unique<walk::DumpMemory>(std::move(file));
   walk::DumpMemory& memory = *owned;
   std::vector<walk::MemoryPiece> pieces;
   for (const image::CoreSegment& segment : core->segments)
@@ -144,6 +143,12 @@ Expected<Target> open_core(const std::string& path, const DumpOptions& options) 
   for (const auto& code : published) walk::note_problem(target, *code);
   target.interpreted = walk::Interpreted::of(published, nullptr);
   return target;
+}
+
+Expected<Target> open_core(const std::string& path, const DumpOptions& options) {
+  auto file = walk::open_dump_file(path);
+  if (!file) return std::unexpected(file.error());
+  return walk::read_core(std::move(*file), options);
 }
 
 }  // namespace windlass
