@@ -67,6 +67,11 @@ struct task_struct {
   unsigned in_execve : 1;
 };
 
+/* The flag PF_USER_WORKER came with its bit (Linux 6.4). */
+struct kernel_clone_args {
+  unsigned user_worker : 1;
+};
+
 struct file;
 
 struct vm_area_struct {
@@ -95,6 +100,8 @@ struct pt_regs___kernel {
 #pragma clang attribute pop
 
 #define PF_KTHREAD 0x00200000
+#define PF_IO_WORKER 0x00000010   /* of io_uring; since Linux 5.12 */
+#define PF_USER_WORKER 0x00004000 /* of vhost, and of io_uring; up to Linux 5.16 the bit said something else */
 #define VM_EXEC 0x00000004
 #define WL_PIDTYPE_TGID 1 /* enum pid_type, since Linux 4.19 */
 

@@ -212,11 +212,18 @@ WL_INLINE int wl_take_compat_stack(struct wl_scratch* s, struct wl_cpu_stats* st
   return 0;
 }
 
+/* Threads of a process that run in the kernel alone: their user registers are zeroes. */
+WL_INLINE int wl_works_for_kernel(const struct task_struct* task) {
+  __u32 flags = PF_KTHREAD | PF_IO_WORKER;
+  if (bpf_core_field_exists(((struct kernel_clone_args*)0)->user_worker)) flags |= PF_USER_WORKER;
+  return (task->flags & flags) != 0;
+}
+
 /* The user stack. 1 if the sample went to the agent with its raw stack. */
 WL_INLINE int wl_take_user_stack(struct wl_scratch* s, struct wl_cpu_stats* st, struct task_struct* task) {
   struct wl_unwind* u = &s->unwind;
   struct pt_regs___kernel* regs = (struct pt_regs___kernel*)bpf_task_pt_regs(task);
-  if ((task->flags & PF_KTHREAD) || !task->mm || BPF_CORE_READ_BITFIELD(task, in_execve)) {
+  if (wl_works_for_kernel(task) || !task->mm || BPF_CORE_READ_BITFIELD(task, in_execve)) {
     u->end = WL_END_KERNEL_ONLY; /* no user stack: none of its own, or taken down already (exit), or half built */
     return 0;
   }

@@ -25,9 +25,10 @@ namespace windlass {
 
 struct Thread {
   std::uint64_t id = 0;
-  std::string name;      // empty where a dump does not say
-  Registers registers;   // nothing known (no pc) where they could not be read: `problems` then says why
-  bool faulted = false;  // the one that crashed
+  std::string name;          // empty where a dump does not say
+  Registers registers;       // nothing known (no pc) where they could not be read: `problems` then says why
+  bool faulted = false;      // the one that crashed
+  bool kernel_only = false;  // a worker of io_uring or vhost, which never runs user code: it has no stack of that
 };
 
 enum class TargetKind : std::uint8_t { kProcess, kCore, kMinidump };
@@ -105,8 +106,9 @@ struct DumpOptions {
 // goes on.
 [[nodiscard]] Expected<Target> open_process(std::uint64_t pid, const ProcessOptions& options = {});
 
-// An ELF core file of x86-64, AArch64 or i386, made by a kernel or by gcore. The file is mapped, not read. Pages that
-// it leaves out come from the files that were mapped, if these are the same by their build id. Errors: kSystem;
+// An ELF core file of x86-64, AArch64 or i386, made by a kernel or by gcore. The file is mapped, not read; one that
+// gzip, xz, zstd or lz4 have compressed is unpacked into a nameless file in $TMPDIR, or else /var/tmp, first. Pages
+// that it leaves out come from the files that were mapped, if these are the same by their build id. Errors: kSystem;
 // kMalformed, kTruncated, kUnsupported with the offset. Damaged or cut-off parts are `problems`; the rest is still
 // read.
 [[nodiscard]] Expected<Target> open_core(const std::string& path, const DumpOptions& options = {});

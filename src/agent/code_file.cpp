@@ -92,7 +92,7 @@ std::optional<OpenedFile> open_code_file(const std::vector<process::FileCandidat
   return std::nullopt;
 }
 
-std::optional<OpenedFile> open_vdso_file(int fd, std::string content) {
+std::optional<OpenedFile> open_memory_file(int fd, std::string content) {
   if (fd < 0) return std::nullopt;
   OpenedFile opened;
   opened.fd = fd;

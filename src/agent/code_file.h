@@ -35,8 +35,9 @@ struct OpenedFile {
 // empty if it does not.
 [[nodiscard]] std::optional<OpenedFile> open_code_file(const std::vector<process::FileCandidate>& candidates,
                                                        const std::string& build_id);
-// The same of a vdso, which is in no file, by a descriptor of its bytes (-1: there is none), which it takes over.
-[[nodiscard]] std::optional<OpenedFile> open_vdso_file(int fd, std::string content);
+// The same of what is in no file, or in none that may be opened, by a descriptor of a memory file of its bytes (-1:
+// there is none), which it takes over.
+[[nodiscard]] std::optional<OpenedFile> open_memory_file(int fd, std::string content);
 
 enum class TableState : std::uint8_t {
   kPending,  // queued or being compiled
@@ -55,6 +56,7 @@ struct CodeFile {
   std::optional<image::ElfImage> image;                         // empty: not ELF, or not to be opened
   std::optional<image::PeImage> pe;                             // empty: not PE; its addresses are RVAs
   image::CodeMachine machine;                                   // whose code it is
+  bool from_memory = false;                                     // of a process: the file may not be opened
   bool has_interpreter = false;                                 // it may be one's process that maps it
   std::uint64_t code_begin = 0, code_end = 0, code_offset = 0;  // its first executable segment, and where in the file
   std::uint32_t kernel_id = 0;                                  // the table store's number

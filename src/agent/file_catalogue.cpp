@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "process/living_thread.h"
+
 namespace windlass::agent {
 
 CodeFile* FileCatalogue::find(std::uint32_t number) {
@@ -27,7 +29,7 @@ CodeFile* FileCatalogue::known(const process::ProcMap& map, std::uint32_t tgid) 
   // Only its inode identifies this file's content: written over in place, it is another module.
   struct stat then {
   }, now{};
-  const std::string path = fmt::format("/proc/{}/root{}", tgid, map.path);
+  const std::string path = fmt::format("/proc/{}/root{}", process::living_thread(static_cast<pid_t>(tgid)), map.path);
   if (fstat(file.fd, &then) != 0 || stat(path.c_str(), &now) != 0 || now.st_ino != then.st_ino) return &file;
   const bool same = now.st_size == static_cast<off_t>(file.file.bytes().size());
   return same ? &file : nullptr;

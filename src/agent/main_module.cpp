@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "process/living_thread.h"
+
 namespace windlass::agent {
 namespace {
 
@@ -46,7 +48,9 @@ void put_program_first(profile::Profile& profile, const std::string& program) {
 
 std::string program_of(std::uint32_t pid) {
   std::error_code error;
-  return std::filesystem::read_symlink(fmt::format("/proc/{}/exe", pid), error).string();
+  return std::filesystem::read_symlink(fmt::format("/proc/{}/exe", process::living_thread(static_cast<pid_t>(pid))),
+                                       error)
+      .string();
 }
 
 }  // namespace windlass::agent

@@ -51,7 +51,7 @@ ProcessTable::CodeLocation ModuleRegistry::resolve(std::uint32_t tgid, std::uint
 
   auto opened =
       open_code_file(process::files_of(static_cast<pid_t>(tgid), static_cast<pid_t>(parent), map), map.file.build_id);
-  if (!opened) return {};  // gone before it could be read; another process may show it again
+  if (!opened) return resolve_in_memory(tgid, map);
   CodeFile* file = catalogue_.with_content(opened->content);
   if (file != nullptr)
     close(opened->fd);
@@ -61,17 +61,33 @@ ProcessTable::CodeLocation ModuleRegistry::resolve(std::uint32_t tgid, std::uint
   return file->place(map);
 }
 
+// The file may not be opened, or is gone: what the process has mapped of it is in its memory. Nothing where that is
+// gone, too; another process may show it again.
+ProcessTable::CodeLocation ModuleRegistry::resolve_in_memory(std::uint32_t tgid, const process::ProcMap& map) {
+  const auto found = memory_images_.find(tgid, map);
+  if (!found) return {};
+  CodeFile* file = catalogue_.with_content(found->content);
+  if (file == nullptr) {
+    auto opened = memory_images_.read(*found);
+    if (!opened) return {};
+    file = &add(std::move(*opened), map.path);
+    file->from_memory = true;
+  }
+  return file->place(map);
+}
+
 CodeFile* ModuleRegistry::vdso() {
   if (vdso_tried_) return vdso_;
   vdso_tried_ = true;
-  if (auto opened = open_vdso_file(process::open_vdso(), "vdso")) vdso_ = &add(std::move(*opened), std::string(kVdso));
+  if (auto opened = open_memory_file(process::open_vdso(), "vdso"))
+    vdso_ = &add(std::move(*opened), std::string(kVdso));
   return vdso_;
 }
 
 // The first process with one that can be read gives it to all.
 CodeFile* ModuleRegistry::narrow_vdso(std::uint32_t tgid, const process::ProcMap& map) {
   if (narrow_vdso_ != nullptr) return narrow_vdso_;
-  if (auto opened = open_vdso_file(process::open_vdso_of(static_cast<pid_t>(tgid), map), "vdso of 32-bit processes"))
+  if (auto opened = open_memory_file(process::open_vdso_of(static_cast<pid_t>(tgid), map), "vdso of 32-bit processes"))
     narrow_vdso_ = &add(std::move(*opened), std::string(kVdso));
   return narrow_vdso_;
 }
@@ -195,6 +211,7 @@ ModuleRegistry::Totals ModuleRegistry::totals() const {
   totals.files = catalogue_.files().size();
   for (const CodeFile& file : catalogue_.files()) {
     if (file.state == TableState::kPending) continue;
+    totals.from_memory += file.from_memory ? 1 : 0;
     totals.tables += file.state == TableState::kReady ? 1 : 0;
     totals.rows += file.table_rows;
     totals.bytes += file.table_bytes;

@@ -2,7 +2,8 @@
 // behind a mapping, has its table compiled, lets go of what no process needs any more.
 //
 // A file is opened once, when it is first seen mapped, by the ways of process::files_of. The descriptor is kept, so
-// that symbolisation finds deleted files and files of containers that are gone.
+// that symbolisation finds deleted files and files of containers that are gone. One that may not be opened is read from
+// the process's memory.
 //
 // Bounds: kMaxModules files with a table (those no live process maps are dropped first), and as many kept descriptors
 // as half of RLIMIT_NOFILE allows.
@@ -16,6 +17,7 @@
 #include "agent/code_file.h"
 #include "agent/compile_queue.h"
 #include "agent/file_catalogue.h"
+#include "agent/memory_images.h"
 #include "agent/process_table.h"
 #include "agent/table_store.h"
 #include "profile/profile.h"
@@ -70,13 +72,14 @@ class ModuleRegistry {
   };
   [[nodiscard]] std::vector<Failure> failures() const;
   struct Totals {
-    std::size_t files = 0, tables = 0;
+    std::size_t files = 0, tables = 0, from_memory = 0;
     std::uint64_t rows = 0, bytes = 0;
     double compile_seconds = 0;
   };
   [[nodiscard]] Totals totals() const;
 
  private:
+  ProcessTable::CodeLocation resolve_in_memory(std::uint32_t tgid, const process::ProcMap& map);
   CodeFile* vdso();
   CodeFile* narrow_vdso(std::uint32_t tgid, const process::ProcMap& map);
   CodeFile& add(OpenedFile opened, const std::string& path);
@@ -85,6 +88,7 @@ class ModuleRegistry {
 
   TableStore* store_;
   FileCatalogue catalogue_;
+  MemoryImages memory_images_;
   CodeFile* vdso_ = nullptr;
   CodeFile* narrow_vdso_ = nullptr;  // of 32-bit processes
   bool vdso_tried_ = false;

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "process/jitdump.h"
+#include "process/living_thread.h"
 #include "process/moved_text.h"
 #include "process/proc_file.h"
 #include "process/process_memory.h"
@@ -417,6 +418,9 @@ std::vector<std::uint32_t> ProcessTable::alive() const {
 
 bool ProcessTable::read_proc_maps(std::uint32_t tgid, std::string& text) {
   text = process::read_proc_file(fmt::format("/proc/{}/maps", tgid));
+  if (text.empty())
+    if (const auto thread = process::living_thread(static_cast<pid_t>(tgid)); thread != static_cast<pid_t>(tgid))
+      text = process::read_proc_file(fmt::format("/proc/{}/task/{}/maps", tgid, thread));
   return !text.empty();  // a kernel thread's is empty, a zombie's too
 }
 

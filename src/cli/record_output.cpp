@@ -183,6 +183,7 @@ void print_summary(agent::Recorder& recorder, const profile::Profile& profile, b
       say("    {}: {}\n", profile::end_text(static_cast<std::uint8_t>(end)), grouped(kernel.ends[end]));
   say("  tables: {} of {} files, {} rows, {} bytes, {:.2f} CPU seconds\n", tables.tables, tables.files,
       grouped(tables.rows), grouped(tables.bytes), tables.compile_seconds);
+  if (tables.from_memory != 0) say("    {} of files that may not be opened, from memory\n", tables.from_memory);
   say("  processes: {}, looked up again in /proc: {}\n", recorder.processes().size(), recorder.rescans());
   say("  agent: {:.2f} s user, {:.2f} s system, {} KiB at most\n", seconds(used.ru_utime), seconds(used.ru_stime),
       used.ru_maxrss);

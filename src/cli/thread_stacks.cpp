@@ -13,6 +13,10 @@ class Collector {
   void walk(const Thread& thread, std::size_t max_frames) {
     ThreadStack& to = walked_.threads.emplace_back();
     to.thread = &thread;
+    if (thread.kernel_only) {
+      to.end = WalkEnd::kComplete;
+      return;
+    }
     if (thread.registers.pc().value() == 0 && !thread.registers.has_sp()) {
       to.end = WalkEnd::kLost;
       to.error = Error{ErrorCode::kNotFound, "registers of the thread are not known", thread.id};

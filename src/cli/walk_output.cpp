@@ -24,6 +24,7 @@ class WalkPrinter {
     json_.member("thread", walked.thread->id);
     json_.member("name", walked.thread->name);
     if (walked.thread->faulted) json_.member("faulted", true);
+    if (walked.thread->kernel_only) json_.member("kernel_only", true);
     json_.key("frames");
     json_.begin_array();
     for (const FrameEntry& frame : walked.frames) json(frame);
@@ -41,6 +42,7 @@ class WalkPrinter {
     const Thread& thread = *walked.thread;
     out_.text(shown_format("TID {}{}{}{}:\n", thread.id, thread.name.empty() ? "" : " ", thread.name,
                            thread.faulted ? " (crashed)" : ""));
+    if (thread.kernel_only) out_.text("    [runs in the kernel alone: no user stack]\n");
     std::size_t number = 0;
     for (const FrameEntry& frame : walked.frames) text(frame, number);
     if (walked.end != WalkEnd::kComplete)

@@ -47,6 +47,7 @@ inline Elf64_Sym widened(const Elf32_Sym& from) {
   return {from.st_name, from.st_info, from.st_other, from.st_shndx, from.st_value, from.st_size};
 }
 inline Elf64_auxv_t widened(const Elf32_auxv_t& from) { return {from.a_type, {from.a_un.a_val}}; }
+inline Elf64_Dyn widened(const Elf32_Dyn& from) { return {from.d_tag, {from.d_un.d_val}}; }
 
 template <typename Wide>
 struct Narrow;
@@ -69,6 +70,10 @@ struct Narrow<Elf64_Chdr> {
 template <>
 struct Narrow<Elf64_Sym> {
   using Type = Elf32_Sym;
+};
+template <>
+struct Narrow<Elf64_Dyn> {
+  using Type = Elf32_Dyn;
 };
 template <>
 struct Narrow<Elf64_auxv_t> {

@@ -11,6 +11,7 @@
 
 #include "manager/source.h"
 #include "process/descriptor.h"
+#include "process/living_thread.h"
 #include "process/mapped_files.h"
 #include "windlass_code_layout.h"
 
@@ -21,7 +22,7 @@ constexpr std::string_view kPath = "/memfd:" WL_CODE_NAME;
 
 // For who may not open /proc/PID/map_files: a descriptor that the process has of the same file.
 process::Descriptor open_by_descriptor(pid_t pid, std::uint64_t inode) {
-  const std::string folder = fmt::format("/proc/{}/fd", pid);
+  const std::string folder = fmt::format("/proc/{}/fd", process::living_thread(pid));
   DIR* entries = ::opendir(folder.c_str());
   process::Descriptor found;
   while (entries != nullptr && !found) {

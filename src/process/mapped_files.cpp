@@ -11,16 +11,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "process/living_thread.h"
 #include "process/process_memory.h"
 
 namespace windlass::process {
 
 std::vector<FileCandidate> files_of(pid_t pid, pid_t parent, const ProcMap& map) {
   std::vector<FileCandidate> files;
-  files.push_back({fmt::format("/proc/{}/map_files/{:x}-{:x}", pid, map.begin, map.end), true, 0});
+  const pid_t thread = living_thread(pid);
+  files.push_back({fmt::format("/proc/{}/map_files/{:x}-{:x}", thread, map.begin, map.end), true, 0});
   if (map.deleted) return files;
-  files.push_back({fmt::format("/proc/{}/root{}", pid, map.path), false, map.file.inode});
-  if (parent != 0) files.push_back({fmt::format("/proc/{}/root{}", parent, map.path), false, map.file.inode});
+  files.push_back({fmt::format("/proc/{}/root{}", thread, map.path), false, map.file.inode});
+  if (parent != 0)
+    files.push_back({fmt::format("/proc/{}/root{}", living_thread(parent), map.path), false, map.file.inode});
   files.push_back({map.path, false, map.file.inode});
   return files;
 }
@@ -44,17 +47,12 @@ Descriptor open_mapped(pid_t pid, pid_t parent, const ProcMap& map) {
   return {};
 }
 
-namespace {
-
-// -1 where it cannot be made; the caller closes it.
-int in_memory(const void* bytes, std::size_t size) {
-  const int fd = ::memfd_create("windlass-vdso", MFD_CLOEXEC);
+int open_in_memory(const void* bytes, std::size_t size) {
+  const int fd = ::memfd_create("windlass-image", MFD_CLOEXEC);
   if (fd < 0 || ::write(fd, bytes, size) == static_cast<ssize_t>(size)) return fd;
   ::close(fd);
   return -1;
 }
-
-}  // namespace
 
 int open_vdso() {
   const auto* base = reinterpret_cast<const char*>(::getauxval(AT_SYSINFO_EHDR));
@@ -64,14 +62,14 @@ int open_vdso() {
   std::uint64_t size = header.e_shoff + std::uint64_t{header.e_shnum} * header.e_shentsize;
   const auto* segments = reinterpret_cast<const Elf64_Phdr*>(base + header.e_phoff);
   for (unsigned i = 0; i < header.e_phnum; ++i) size = std::max(size, segments[i].p_offset + segments[i].p_filesz);
-  return in_memory(base, size);
+  return open_in_memory(base, size);
 }
 
 int open_vdso_of(pid_t pid, const ProcMap& map) {
   constexpr std::uint64_t kLargest = 1 << 20;
   if (map.end - map.begin > kLargest) return -1;
   std::vector<std::byte> bytes(map.end - map.begin);
-  return read_memory(pid, map.begin, bytes.data(), bytes.size()) ? in_memory(bytes.data(), bytes.size()) : -1;
+  return read_memory(pid, map.begin, bytes.data(), bytes.size()) ? open_in_memory(bytes.data(), bytes.size()) : -1;
 }
 
 }  // namespace windlass::process

@@ -31,6 +31,9 @@ struct FileCandidate {
 // That of the first of files_of() that is the mapped file for certain or by its inode; none where nothing is.
 [[nodiscard]] Descriptor open_mapped(pid_t pid, pid_t parent, const ProcMap& map);
 
+// A descriptor of a memory file with these bytes; -1 where it cannot be made.
+[[nodiscard]] int open_in_memory(const void* bytes, std::size_t size);
+
 // A descriptor of a memory file with the bytes of the vdso, which the kernel maps into every 64-bit process alike; -1
 // where there is none (qemu-user, vdso=0).
 [[nodiscard]] int open_vdso();

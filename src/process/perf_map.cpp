@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "process/living_thread.h"
 #include "process/proc_file.h"
 
 namespace windlass::process {
@@ -25,7 +26,7 @@ std::string perf_map_path(pid_t pid) {
   const std::string status = read_proc_file(fmt::format("/proc/{}/status", pid));
   const std::string_view ids = status_field(status, "NSpid");
   if (ids.empty()) return fmt::format("/tmp/perf-{}.map", pid);
-  return fmt::format("/proc/{}/root/tmp/perf-{}.map", pid, ids.substr(ids.find_last_of("\t ") + 1));
+  return fmt::format("/proc/{}/root/tmp/perf-{}.map", living_thread(pid), ids.substr(ids.find_last_of("\t ") + 1));
 }
 
 std::optional<PerfMapLine> parse_perf_map_line(std::string_view line) {

@@ -11,7 +11,7 @@
 
 namespace windlass::process {
 
-// True if all of it could be read. One system call.
+// True if all of it could be read. One system call; some more where the first thread has ended.
 [[nodiscard]] bool read_memory(pid_t pid, std::uint64_t address, void* to, std::size_t size);
 
 // The same by /proc/PID/mem, opened at once: the memory that the process had then, and no other program's, whoever gets

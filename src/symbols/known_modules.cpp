@@ -1,12 +1,12 @@
 #include "symbols/known_modules.h"
 
 #include <fmt/format.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "image/mapped_file.h"
 #include "image/pe.h"
+#include "process/mapped_files.h"
 
 namespace windlass::symbols {
 
@@ -60,10 +60,9 @@ KnownModule* KnownModules::of_perf_map(process::Descriptor file, std::uint64_t p
 
 KnownModule* KnownModules::of_own_vdso() { return add("vdso", {.path = "[vdso]"}); }
 
-KnownModule* KnownModules::of_vdso(std::string_view bytes) {
-  process::Descriptor file(::memfd_create("windlass-vdso", MFD_CLOEXEC));
-  if (!file || ::write(file.get(), bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) return nullptr;
-  return of_file(std::move(file), "[vdso]");
+KnownModule* KnownModules::of_image(ByteView bytes, const std::string& path) {
+  process::Descriptor file(process::open_in_memory(bytes.data(), bytes.size()));
+  return file ? of_file(std::move(file), path) : nullptr;
 }
 
 }  // namespace windlass::symbols

@@ -39,9 +39,10 @@ class KnownModules {
   KnownModule* of_build_id(const std::string& build_id, const std::string& path);
   // The map that a JIT compiler writes for perf.
   KnownModule* of_perf_map(process::Descriptor file, std::uint64_t process);
-  // The vdso of this kernel; or a dump's, from its bytes.
+  // The vdso of this kernel.
   KnownModule* of_own_vdso();
-  KnownModule* of_vdso(std::string_view bytes);
+  // What is in no file that may be opened, from its bytes.
+  KnownModule* of_image(ByteView bytes, const std::string& path);
 
   [[nodiscard]] std::string_view keep(const std::string& text) { return *texts_.insert(text).first; }
 

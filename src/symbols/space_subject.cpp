@@ -111,6 +111,9 @@ SpaceSubject::Known SpaceSubject::identify(const walk::Module& module) {
     made.module = vdso(info);
   } else if (!module.generated() || !info.file.empty()) {
     made.module = file(info);
+    // Of PE images the bytes are as they are mapped, which no reader of names takes.
+    if (made.module == nullptr && !module.image_in_memory().empty() && !info.windows)
+      made.module = modules_.of_image(module.image_in_memory(), info.path);
   } else if (!info.path.starts_with('/')) {
     made.module = perf_map();
     made.number_bias = 0;
@@ -129,8 +132,10 @@ KnownModule* SpaceSubject::vdso(const ModuleInfo& info) {
   constexpr std::uint64_t kMax = std::uint64_t{1} << 20;
   if (origin_.live) return modules_.of_own_vdso();
   if (info.end - info.begin > kMax) return nullptr;
-  std::string bytes(info.end - info.begin, '\0');
-  return space_.memory().read(info.begin, bytes.data(), bytes.size()) ? modules_.of_vdso(bytes) : nullptr;
+  std::vector<std::byte> bytes(info.end - info.begin);
+  return space_.memory().read(info.begin, bytes.data(), bytes.size())
+             ? modules_.of_image(ByteView(bytes.data(), bytes.size()), info.path)
+             : nullptr;
 }
 
 // ModuleInfo::file was chosen by whoever knows that it is the one that is mapped; at ::path there may be another by

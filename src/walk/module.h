@@ -57,6 +57,8 @@ class Module {
   [[nodiscard]] Expected<source::HandlerCall> unwind(const Memory& memory, std::uint64_t pac_mask,
                                                      const Registers& frame, Registers& caller,
                                                      SavedLocations& saved) const;
+  // What was put together from memory in place of a file; empty: the file is there, or nothing is.
+  [[nodiscard]] ByteView image_in_memory() const { return {owned_.data(), owned_.size()}; }
   [[nodiscard]] bool is_windows() const { return source().is_windows(); }
   [[nodiscard]] bool is_exact() const { return source().is_exact(); }
   // Is it code that a thread of this architecture can have called?

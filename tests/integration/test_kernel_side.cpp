@@ -1,21 +1,25 @@
 // The real BPF program on this kernel. Skipped only for want of privilege.
 #include "agent/system_trials.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <optional>
+#include <string_view>
 #include <thread>
 
 #include "integration/kernel_side_program.h"
 #include "manager/shared_table.h"
 #include "process/proc_file.h"
 #include "process/proc_maps.h"
+#include "support/io_uring.h"
 #include "support/process_publisher.h"
 #include "table/arena.h"
 
@@ -89,6 +93,41 @@ TEST_F(KernelSideTest, DepthLimitIsSaid) {
     EXPECT_EQ(stack.user.size(), 50U);
   }
   EXPECT_GT(deep, 0U);
+}
+
+// ---- threads without a user side ------------------------------------------------------------------------------------
+
+TEST_F(KernelSideTest, AWorkerOfIoUringIsWholeAtItsKernelStack) {
+  if (!test::IoUring().is_there()) GTEST_SKIP() << "SKIPPED: no io_uring here";
+  const pid_t child = fork();
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    test::IoUring ring;
+    static char bytes[1 << 20];
+    const int zeroes = open("/dev/zero", O_RDONLY);
+    for (;;) ring.read(zeroes, bytes, sizeof bytes, 1);
+  }
+  KernelSideOptions options;
+  options.frequency = 999;
+  options.all_processes = false;
+  options.targets = {static_cast<std::uint32_t>(child)};
+  auto side = KernelSide::open(options);
+  ASSERT_TRUE(side) << side.error().text;
+  std::uint64_t whole = 0, others = 0;
+  const auto take = [&](const wl_event_head& head, std::size_t) {
+    if (!std::string_view(head.comm).starts_with("iou-wrk")) return;
+    const auto& stack = reinterpret_cast<const wl_stack_event&>(head);
+    const bool right = head.type == WL_EVENT_STACK && stack.end == WL_END_KERNEL_ONLY && stack.user_frames == 0 &&
+                       stack.kernel_frames != 0;
+    ++(right ? whole : others);
+  };
+  ASSERT_TRUE((*side)->start());
+  poll_until(**side, take, [&] { return whole + others >= 3; });
+  (*side)->stop();
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  EXPECT_GT(whole, 0U);
+  EXPECT_EQ(others, 0U);
 }
 
 // ---- code of a code manager -----------------------------------------------------------------------------------------

@@ -49,17 +49,25 @@ bool is_dead(pid_t pid, pid_t thread) {
   return state.empty() || state[0] == 'Z' || state[0] == 'X';
 }
 
-// The kernel's flags of a process (PF_*, include/linux/sched.h) are the seventh number behind the state, which follows
-// the name in parentheses (proc(5)).
-bool is_kernel_thread(pid_t pid) {
-  constexpr unsigned kKernelThread = 0x0020'0000;
-  const std::string text = process::read_proc_file(fmt::format("/proc/{}/stat", pid));
+// The kernel's flags of a thread (PF_*, include/linux/sched.h) are the seventh number behind the state, which follows
+// the name in parentheses (proc(5)). 0: it has gone.
+unsigned kernel_flags(pid_t pid, pid_t thread) {
+  const std::string text = process::read_proc_file(fmt::format("/proc/{}/task/{}/stat", pid, thread));
   std::size_t at = text.rfind(')');
   for (int field = 0; field < 7 && at != std::string::npos; ++field) at = text.find(' ', at + 1);
-  if (at == std::string::npos) return false;
+  if (at == std::string::npos) return 0;
   unsigned flags = 0;
   std::from_chars(text.data() + at + 1, text.data() + text.size(), flags);
-  return (flags & kKernelThread) != 0;
+  return flags;
+}
+
+bool is_kernel_thread(pid_t pid) { return (kernel_flags(pid, pid) & 0x0020'0000) != 0; }  // PF_KTHREAD
+
+// Workers of io_uring and vhost belong to their process and never leave the kernel, which zeroes their registers.
+// PF_IO_WORKER and PF_USER_WORKER.
+bool works_for_kernel(pid_t pid, const StoppedThread& thread) {
+  const bool no_registers = thread.registers.pc().value() == 0 && thread.registers.sp() == 0;
+  return no_registers && (kernel_flags(pid, thread.id) & 0x4010) != 0;
 }
 
 // /proc/PID/task/TID/syscall: "NR ARG1..ARG6 SP PC", or "-1 SP PC" outside a call, or "running".
@@ -266,6 +274,10 @@ Expected<void> Attachment::read_registers() {
     const auto registers = general_registers(architecture_, ByteView(bytes, out.iov_len));
     if (!registers) return std::unexpected(registers.error());
     thread.registers = *registers;
+    if (works_for_kernel(pid_, thread)) {
+      threads_.push_back({held.id, Registers(architecture_), true, true});
+      continue;
+    }
     if (architecture_ == Architecture::kAArch64) {
       out = {bytes, sizeof bytes};
       if (::ptrace(PTRACE_GETREGSET, held.id, NT_FPREGSET, &out) == 0)

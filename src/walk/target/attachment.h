@@ -18,7 +18,8 @@ namespace windlass::walk {
 struct StoppedThread {
   pid_t id = 0;
   Registers registers;
-  bool stopped = false;  // false: it is in an uninterruptible wait; the registers are what /proc tells (pc and sp)
+  bool stopped = false;      // false: it is in an uninterruptible wait; the registers are what /proc tells (pc and sp)
+  bool kernel_only = false;  // as Thread's; without registers
 };
 
 // Only the thread that traces may detach, so each attachment has one of its own, which waits for what to do next: the

@@ -8,9 +8,10 @@
 #include "image/unwind_sections.h"
 #include "runtimes/find.h"
 #include "walk/interpreted.h"
+#include "walk/target/core_maps.h"
+#include "walk/target/dump_file.h"
 #include "walk/target/dump_memory.h"
 #include "walk/target/file_search.h"
-#include "walk/target/memory_image.h"
 #include "walk/target/modules.h"
 #include "walk/target/regsets.h"
 #include "windlass/target.h"
@@ -19,51 +20,6 @@ namespace windlass {
 namespace {
 
 using image::CoreFile;
-using process::ProcMap;
-
-// The mappings as /proc/PID/maps would have told them.
-std::vector<process::ProcMap> maps_of(const CoreFile& core) {
-  std::vector<process::ProcMap> maps;
-  for (const image::CoreMapping& mapping : core.mappings) {
-    process::ProcMap map;
-    map.begin = mapping.begin;
-    map.end = mapping.end;
-    map.offset = mapping.offset;
-    map.path = mapping.path;
-    map.deleted = mapping.deleted;
-    map.readable = true;  // a core does not say
-    // gcore leaves mappings without dumped pages out of the segments.
-    const image::CoreSegment* segment = core.segment_at(mapping.begin);
-    map.presumed = segment == nullptr;
-    map.executable = segment == nullptr || segment->executable;
-    maps.push_back(std::move(map));
-  }
-  const std::uint64_t vdso = core.auxiliary_value(AT_SYSINFO_EHDR).value_or(0);
-  const std::size_t files = maps.size();
-  for (const image::CoreSegment& segment : core.segments) {
-    if (!segment.executable) continue;
-    const auto behind = std::upper_bound(maps.begin(), maps.begin() + static_cast<long>(files), segment.begin,
-                                         [](std::uint64_t a, const process::ProcMap& map) { return a < map.begin; });
-    if (behind != maps.begin() && segment.begin < behind[-1].end) continue;
-    process::ProcMap map;
-    map.begin = segment.begin;
-    map.end = segment.end;
-    map.executable = true;
-    if (vdso != 0 && vdso == segment.begin) map.path = "[vdso]";
-    maps.push_back(std::move(map));
-  }
-  std::stable_sort(maps.begin(), maps.end(),
-                   [](const process::ProcMap& a, const process::ProcMap& b) { return a.begin < b.begin; });
-  return maps;
-}
-
-// The path of the program itself: the file mapped around its entry point.
-std::string program_of(const CoreFile& core) {
-  const std::uint64_t entry = core.auxiliary_value(AT_ENTRY).value_or(0);
-  for (const image::CoreMapping& mapping : core.mappings)
-    if (entry >= mapping.begin && entry < mapping.end) return mapping.path;
-  return {};
-}
 
 void add_threads(Target& target, const CoreFile& core) {
   const Architecture architecture = target.space.architecture();
@@ -97,13 +53,11 @@ void add_files(walk::DumpMemory& memory, const CoreFile& core, std::span<const w
 
 }  // namespace
 
-Expected<Target> open_core(const std::string& path, const DumpOptions& options) {
-  auto file = image::MappedFile::open(path);
-  if (!file) return std::unexpected(file.error());
-  const auto core = CoreFile::parse(file->bytes());
+Expected<Target> walk::read_core(image::MappedFile file, const DumpOptions& options) {
+  const auto core = CoreFile::parse(file.bytes());
   if (!core) return std::unexpected(core.error());
 
-  auto owned = std::make_unique<walk::DumpMemory>(std::move(*file));
+  auto owned = std::make_unique<walk::DumpMemory>(std::move(file));
   walk::DumpMemory& memory = *owned;
   std::vector<walk::MemoryPiece> pieces;
   for (const image::CoreSegment& segment : core->segments)
@@ -119,12 +73,12 @@ Expected<Target> open_core(const std::string& path, const DumpOptions& options) 
                 .notes = {},
                 .attachment = {}};
   add_threads(target, *core);
-  const std::string program = program_of(*core);
+  const std::vector<process::ProcMap> maps = walk::maps_of(*core, target.space.memory());
+  const std::string program = walk::program_of(*core, maps);
   const auto find = [&](const process::ProcMap& map, const std::string& build_id) {
     return walk::search_files(options.files, map.path, build_id, !program.empty() && map.path == program);
   };
   constexpr std::uint64_t kPage = 4096;
-  const std::vector<process::ProcMap> maps = maps_of(*core);
   // Runtimes are read in the files' memory, too.
   manager::PublishedCodes published;
   const auto find_published = [&](std::span<const walk::FileRange> found) {
@@ -144,6 +98,12 @@ Expected<Target> open_core(const std::string& path, const DumpOptions& options) 
   for (const auto& code : published) walk::note_problem(target, *code);
   target.interpreted = walk::Interpreted::of(published, nullptr);
   return target;
+}
+
+Expected<Target> open_core(const std::string& path, const DumpOptions& options) {
+  auto file = walk::open_dump_file(path);
+  if (!file) return std::unexpected(file.error());
+  return walk::read_core(std::move(*file), options);
 }
 
 }  // namespace windlass

@@ -6,6 +6,7 @@
 #include <elf.h>
 
 #include "image/elf_structures.h"
+#include "walk/target/dynamic_symbols.h"
 
 namespace windlass::walk {
 namespace {
@@ -111,6 +112,7 @@ Expected<std::vector<std::byte>> read_memory_image(const Memory& memory, std::ui
       return fail(ErrorCode::kNotFound, "unwind information is not in memory", s.vaddr + bias, s.filesz);
   }
   std::memcpy(bytes.data(), first.data(), first.size());  // the header without section headers
+  add_symbol_sections(bytes, bias);
   return bytes;
 }
 

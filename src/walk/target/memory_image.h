@@ -20,9 +20,9 @@ struct LoadedHeaders {
 };
 [[nodiscard]] Expected<LoadedHeaders> read_loaded_headers(const Memory& memory, std::uint64_t base);
 
-// The bytes of the file as far as PT_LOADs put them into memory, at their offsets in the file; without section headers.
-// Parts that cannot be read are zero; kNotFound if the unwind information (PT_GNU_EH_FRAME) is among them, kLimit above
-// 256 MiB.
+// The bytes of the file as far as PT_LOADs put them into memory, at their offsets in the file; of section headers only
+// those of the dynamic symbols (dynamic_symbols.h). Parts that cannot be read are zero; kNotFound if the unwind
+// information (PT_GNU_EH_FRAME) is among them, kLimit above 256 MiB.
 [[nodiscard]] Expected<std::vector<std::byte>> read_memory_image(const Memory& memory, std::uint64_t base);
 
 }  // namespace windlass::walk

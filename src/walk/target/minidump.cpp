@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "image/unwind_sections.h"
+#include "walk/target/dump_file.h"
 #include "walk/target/dump_memory.h"
 #include "walk/target/file_search.h"
 #include "walk/target/minidump_context.h"
@@ -105,13 +106,11 @@ std::string command_of(const MinidumpFile& dump) {
 
 }  // namespace
 
-Expected<Target> open_minidump(const std::string& path, const DumpOptions& options) {
-  auto file = image::MappedFile::open(path);
-  if (!file) return std::unexpected(file.error());
-  const auto dump = MinidumpFile::parse(file->bytes());
+Expected<Target> walk::read_minidump(image::MappedFile file, const DumpOptions& options) {
+  const auto dump = MinidumpFile::parse(file.bytes());
   if (!dump) return std::unexpected(dump.error());
 
-  auto owned = std::make_unique<walk::DumpMemory>(std::move(*file));
+  auto owned = std::make_unique<walk::DumpMemory>(std::move(file));
   walk::DumpMemory& memory = *owned;
   std::vector<walk::MemoryPiece> pieces;
   for (const image::MinidumpMemory& piece : dump->memory) pieces.push_back({piece.begin, piece.bytes});
@@ -143,6 +142,12 @@ Expected<Target> open_minidump(const std::string& path, const DumpOptions& optio
   ranges.insert(ranges.end(), more.begin(), more.end());
   memory.add_files(ranges);
   return target;
+}
+
+Expected<Target> open_minidump(const std::string& path, const DumpOptions& options) {
+  auto file = walk::open_dump_file(path);
+  if (!file) return std::unexpected(file.error());
+  return walk::read_minidump(std::move(*file), options);
 }
 
 }  // namespace windlass

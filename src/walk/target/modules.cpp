@@ -196,11 +196,17 @@ class ModuleAdder {
     if (headers != nullptr) {
       info.bias = headers->bias;
       if (auto bytes = read_memory_image(target_.space.memory(), base)) {
+        if (info.path != "[vdso]") note(fmt::format("{}: taken from memory", info.path));
         found_.push_back({std::move(info), std::move(*bytes), false});
         return;
       }
     }
     found_.push_back({std::move(info), {}, true});
+  }
+
+  // Once.
+  void note(std::string text) {
+    if (std::ranges::find(target_.notes, text) == target_.notes.end()) target_.notes.push_back(std::move(text));
   }
 
   std::optional<OpenedFile> open(const FileGroup& group, std::string build_id) {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "image/mapped_file.h"
+#include "walk/target/dump_file.h"
 
 namespace windlass {
 
@@ -13,13 +13,14 @@ Expected<Target> open_target(const std::string& what, const DumpOptions& dump, c
     if (std::from_chars(what.data(), what.data() + what.size(), pid).ec == std::errc{})
       return open_process(pid, process);
   }
-  const auto file = image::MappedFile::open(what);
+  auto file = walk::open_dump_file(what);
   if (!file) return std::unexpected(file.error());
+  switch (walk::dump_kind_of(file->bytes())) {
+    case walk::DumpKind::kCore: return walk::read_core(std::move(*file), dump);
+    case walk::DumpKind::kMinidump: return walk::read_minidump(std::move(*file), dump);
+    case walk::DumpKind::kOther: break;
+  }
   const auto magic = file->bytes().at<std::uint32_t>(0);
-  constexpr std::uint32_t kElf = 0x464c457f;       // "\177ELF"
-  constexpr std::uint32_t kMinidump = 0x504d444d;  // "MDMP"
-  if (magic && *magic == kElf) return open_core(what, dump);
-  if (magic && *magic == kMinidump) return open_minidump(what, dump);
   return fail(ErrorCode::kUnsupported, "neither a core file nor a minidump", 0, magic ? *magic : 0);
 }
 

@@ -10,6 +10,7 @@
 
 #include "image/elf_structures.h"
 #include "image/machine.h"
+#include "process/living_thread.h"
 #include "process/proc_file.h"
 #include "walk/target/live_process.h"
 #include "windlass/target.h"
@@ -42,7 +43,7 @@ std::uint64_t auxiliary_value(std::string_view vector, image::ElfClass elf_class
 
 // Of the program that runs in the process. x86-64 kernels run i386's, too.
 Architecture architecture_of_program(const process::Descriptor& folder) {
-  const process::Descriptor program(::openat(folder.get(), "exe", O_RDONLY | O_CLOEXEC));
+  const process::Descriptor program = process::open_file_of(folder.get(), "exe");
   std::byte header[sizeof(Elf64_Ehdr)];
   const ssize_t size = program ? ::pread(program.get(), header, sizeof header, 0) : -1;
   if (kHost != Architecture::kX86_64 || size <= 0) return kHost;
@@ -55,7 +56,7 @@ Architecture architecture_of_program(const process::Descriptor& folder) {
 namespace walk {
 
 process::Descriptor LiveProcess::open_file(const std::string& name) const {
-  return process::Descriptor(::openat(folder_.get(), name.c_str(), O_RDONLY | O_CLOEXEC));
+  return process::open_file_of(folder_.get(), name);
 }
 
 std::string LiveProcess::read_file(const std::string& name) const {
@@ -63,7 +64,9 @@ std::string LiveProcess::read_file(const std::string& name) const {
 }
 
 std::string LiveProcess::read_name(std::uint64_t thread) const {
-  return without_newline(read_file(fmt::format("task/{}/comm", thread)));
+  const std::string name = fmt::format("task/{}/comm", thread);
+  const process::Descriptor file(::openat(folder_.get(), name.c_str(), O_RDONLY | O_CLOEXEC));
+  return without_newline(process::read_proc_file(file.get()));
 }
 
 // The kernel's 16 bytes are where they were and what they were in the same program alone.
@@ -144,8 +147,8 @@ Expected<Refreshed> LiveProcess::update_modules(Target& target) {
   if (changed) return changed;
   maps_ = {};
   const bool ended = ::faccessat(folder_.get(), "maps", F_OK, 0) != 0;
-  return fail(ErrorCode::kSystem, ended ? "no such process" : changed.error().what, target.process,
-              static_cast<std::uint64_t>(ended ? ESRCH : EPERM));
+  if (ended) return fail(ErrorCode::kSystem, "no such process", target.process, static_cast<std::uint64_t>(ESRCH));
+  return fail(ErrorCode::kSystem, changed.error().what, 0, static_cast<std::uint64_t>(EPERM));  // no other tracer
 }
 
 // Nothing stands meanwhile: which moment a name is of matters little.
@@ -161,7 +164,7 @@ void LiveProcess::read_threads(Target& target) {
     const auto known = names_.find(id);
     std::string name = known != names_.end() ? std::move(known->second) : read_name(id);
     names[id] = name;
-    target.threads.push_back({id, std::move(name), stopped.registers, false});
+    target.threads.push_back({id, std::move(name), stopped.registers, false, stopped.kernel_only});
     if (!stopped.stopped)
       target.problems.push_back(Error{ErrorCode::kLimit, "thread does not stop: uninterruptible wait", id});
   }

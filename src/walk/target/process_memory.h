@@ -59,6 +59,7 @@ class ProcessMemory final : public Memory {
   [[nodiscard]] bool read_directly(std::uint64_t address, void* to, std::size_t size) const;
 
   pid_t pid_;
+  mutable pid_t thread_;  // that lives: the first one, or else another
   // /proc/PID/mem, for pages that may not be read by the process itself; opened when first needed. It is the memory
   // that the process had then, and no other program's.
   mutable int file_ = kNotOpened;  // -1: not allowed

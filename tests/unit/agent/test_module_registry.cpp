@@ -1,5 +1,6 @@
 #include "agent/module_registry.h"
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -16,6 +17,7 @@
 #include <thread>
 
 #include "agent/raw_unwinder.h"
+#include "process/proc_file.h"
 #include "support/pe_builder.h"
 #include "support/process_reading.h"
 #include "support/program_file.h"
@@ -199,6 +201,64 @@ TEST_F(ModuleRegistryTest, AnImageIsTheFilesOnlyWithItsTimestamp) {
   EXPECT_EQ(registry.find_images(self, 0, {headers, code}).size(), 1u);
   loaded[kTimestampAt] ^= 1;
   EXPECT_EQ(registry.find_images(self, 0, {headers, code}).size(), 0u);
+}
+
+// The C library of this process, as if its file could not be opened.
+process::ProcMap c_library_without_a_file() {
+  const auto address = reinterpret_cast<std::uint64_t>(&::qsort);
+  for (process::ProcMap& map : process::parse_proc_maps(process::read_proc_file("/proc/self/maps"))) {
+    if (address < map.begin || address >= map.end) continue;
+    map.end -= 4096;  // /proc/PID/map_files has no such entry
+    map.path = "/no/such/library";
+    map.file = {};
+    return map;
+  }
+  return {};
+}
+
+TEST_F(ModuleRegistryTest, AFileThatMayNotBeOpenedIsReadFromMemory) {
+  if (const auto reason = test::no_process_reading(); !reason.empty()) GTEST_SKIP() << "SKIPPED: " << reason;
+  ModuleRegistry registry(&store, 1);
+  const auto self = static_cast<std::uint32_t>(::getpid());
+  const process::ProcMap map = c_library_without_a_file();
+  ASSERT_NE(map.begin, 0U);
+  const auto place = registry.resolve(self, 0, map);
+  ASSERT_NE(place.module, ModuleRegistry::kAnonymous);
+  EXPECT_EQ(place.kind, MappingKind::kFile);
+  Dl_info library{};
+  ASSERT_NE(::dladdr(reinterpret_cast<void*>(&::qsort), &library), 0);
+  EXPECT_EQ(place.bias, reinterpret_cast<std::uint64_t>(library.dli_fbase));
+  CodeFile& file = *registry.find(place.module);
+  EXPECT_TRUE(file.from_memory);
+  EXPECT_EQ(file.path, "/no/such/library");
+  const auto address = reinterpret_cast<std::uint64_t>(&::qsort) - place.bias;
+  EXPECT_EQ(registry.source(file).function_start(address + 1), address);
+  FrameRow row;
+  EXPECT_TRUE(registry.source(file).row_at(address, row));
+  EXPECT_EQ(registry.resolve(self, 0, map).module, place.module) << "it is read once";
+  ASSERT_TRUE(registry.wait_idle(20s));
+  EXPECT_EQ(registry.totals().from_memory, 1U);
+  EXPECT_EQ(std::ranges::count(store.loaded, file.kernel_id), 1);
+  // What is read when it may be opened is another one's business: nobody else gets what a process has in memory.
+  const std::uint32_t opened = resolve(registry, library.dli_fname);
+  EXPECT_NE(opened, place.module);
+  EXPECT_FALSE(registry.find(opened)->from_memory);
+}
+
+TEST_F(ModuleRegistryTest, WhatIsNoImageInMemoryIsNone) {
+  ModuleRegistry registry(&store, 1);
+  const auto self = static_cast<std::uint32_t>(::getpid());
+  process::ProcMap map = c_library_without_a_file();
+  map.file.build_id = "00112233";  // not what is there
+  EXPECT_EQ(registry.resolve(self, 0, map).module, ModuleRegistry::kAnonymous);
+  map.file.build_id.clear();
+  map.file.inode = 1;
+  EXPECT_EQ(registry.resolve(self, 0, map).module, ModuleRegistry::kAnonymous) << "another file is mapped there";
+  map.file = {};
+  map.begin = 0x1000;
+  map.end = 0x2000;
+  EXPECT_EQ(registry.resolve(self, 0, map).module, ModuleRegistry::kAnonymous);
+  EXPECT_EQ(registry.totals().files, 0U);
 }
 
 TEST_F(ModuleRegistryTest, CodeOfAnotherMachineIsNotCompiled) {

@@ -4,12 +4,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>
 
 #include "agent/code_names.h"
+#include "agent/main_module.h"
 #include "process/proc_file.h"
+#include "support/ended_main_thread.h"
 #include "support/jitdump_text.h"
 #include "windlass/code_manager.h"
 
@@ -326,6 +329,20 @@ TEST_F(ProcessTableTest, AJitdumpTellsOfAllGeneratedCode) {
   event.map.end = 0x16000;
   table.apply(event);
   EXPECT_EQ(table.find(1)->maps->published().size(), 1u) << "one that is gone already";
+}
+
+TEST(ProcMapsOfAProcess, WhoseMainThreadHasEnded) {
+  const test::EndedMainThread child(+[](void*) -> void* {
+    for (;;) ::pause();
+  });
+  ASSERT_TRUE(child.ready());
+  const auto tgid = static_cast<std::uint32_t>(child.pid());
+  std::string text;
+  ASSERT_TRUE(ProcessTable::read_proc_maps(tgid, text));
+  const auto maps = process::parse_proc_maps(text);
+  const std::string program = program_of(tgid);
+  EXPECT_EQ(program, program_of(static_cast<std::uint32_t>(::getpid())));
+  EXPECT_TRUE(std::ranges::any_of(maps, [&](const auto& map) { return map.executable && map.path == program; }));
 }
 
 // A code manager's functions are managed code, whatever of its range is mapped when; before and behind it, code that

@@ -9,8 +9,10 @@
 
 #include <fmt/format.h>
 
+#include "support/compressed.h"
 #include "support/core_writer.h"
 #include "support/dump_file.h"
+#include "walk/target/dump_file.h"
 #include "windlass/target.h"
 
 namespace windlass {
@@ -100,6 +102,56 @@ TEST(OpenCore, MemoryIsThatOfTheSegments) {
   EXPECT_FALSE(memory.read(0x7001fff, two, 2));
   EXPECT_FALSE(memory.read(0x3fffff, two, 2));
   EXPECT_FALSE(memory.read(~std::uint64_t{0}, two, 2));
+}
+
+constexpr image::Compression kCompressions[] = {image::Compression::kGzip, image::Compression::kXz,
+                                                image::Compression::kZstd, image::Compression::kLz4};
+
+TEST(CompressedCore, IsReadLikeAnyOther) {
+  CoreWriter writer = small_core(Architecture::kX86_64);
+  writer.segments.push_back({0x9000000, filled(0x100000, 0), 0x100000, PF_R | PF_W});  // pages of zeroes
+  writer.segments.push_back({0xa000000, filled(0x1000, 0x33), 0x1000, PF_R});
+  for (const image::Compression how : kCompressions) {
+    SCOPED_TRACE(static_cast<int>(how));
+    const DumpFile file(test::compressed(how, writer.write()));
+    for (const auto& target : {open_core(file.path()), open_target(file.path())}) {
+      ASSERT_TRUE(target) << target.error().text();
+      EXPECT_EQ(target->kind, TargetKind::kCore);
+      EXPECT_TRUE(target->problems.empty());
+      ASSERT_EQ(target->threads.size(), 2u);
+      EXPECT_EQ(target->threads[0].registers.sp(), writer.threads[0].registers.sp());
+      const std::pair<std::uint64_t, int> words[] = {
+          {0x400fff, 0x11}, {0x9000000, 0}, {0x90fffff, 0}, {0xa000fff, 0x33}};
+      for (const auto& [address, value] : words) {
+        std::uint8_t byte = 0xee;
+        EXPECT_TRUE(target->space.memory().read(address, &byte, 1)) << address;
+        EXPECT_EQ(byte, value) << address;
+      }
+    }
+  }
+}
+
+TEST(CompressedCore, WhatIsWrongWithItSaysWhere) {
+  const auto core = small_core(Architecture::kX86_64).write();
+  for (const image::Compression how : kCompressions) {
+    SCOPED_TRACE(static_cast<int>(how));
+    auto bytes = test::compressed(how, core);
+    const DumpFile whole(bytes);
+    const auto limited = walk::open_dump_file(whole.path(), core.size() - 1);
+    ASSERT_FALSE(limited);
+    EXPECT_EQ(limited.error().code, ErrorCode::kLimit);
+    EXPECT_TRUE(walk::open_dump_file(whole.path(), core.size()));
+    bytes.resize(bytes.size() * 3 / 4);
+    const DumpFile cut(bytes);
+    const auto target = open_target(cut.path());
+    ASSERT_FALSE(target);
+    EXPECT_EQ(target.error().code, ErrorCode::kTruncated) << target.error().text();
+    EXPECT_EQ(target.error().where, bytes.size());
+    const DumpFile other(test::compressed(how, filled(10000, 'x')));
+    const auto refused = open_target(other.path());
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, ErrorCode::kUnsupported) << refused.error().text();
+  }
 }
 
 // Nothing says that a core's segments ascend.

@@ -16,9 +16,12 @@
 #include <cstring>
 #include <functional>
 #include <thread>
+#include <tuple>
 
 #include "process/proc_file.h"
 #include "process/proc_maps.h"
+#include "support/ended_main_thread.h"
+#include "support/io_uring.h"
 #include "support/sleep_program.h"
 #include "walk/target/process_memory.h"
 #include "windlass/target.h"
@@ -146,6 +149,55 @@ TEST_F(OtherProcess, EveryThreadToItsEnd) {
     EXPECT_EQ(end, WalkEnd::kComplete) << i;
     EXPECT_EQ(target->threads[i].name == "deep one", i != 0) << target->threads[i].name;
   }
+}
+
+TEST_F(OtherProcess, TheMainThreadHasEnded) {
+  board->ready = 0;
+  const test::EndedMainThread child(+[](void*) -> void* {
+    static int depth = 100;
+    return deep_thread(&depth);
+  });
+  ASSERT_TRUE(child.ready());
+  wait_until([] { return board->ready == 1; });
+  auto target = open_process(static_cast<std::uint64_t>(child.pid()));
+  ASSERT_TRUE(target) << target.error().text();
+  for (int look = 0; look < 2; ++look) {
+    ASSERT_EQ(target->threads.size(), 1u);
+    EXPECT_EQ(target->threads[0].id, static_cast<std::uint64_t>(child.thread()));
+    EXPECT_FALSE(target->command.empty());
+    WalkEnd end{};
+    EXPECT_GE(frames_of(*target, target->threads[0], end), 100u);
+    EXPECT_EQ(end, WalkEnd::kComplete);
+    const auto again = target->refresh();
+    ASSERT_TRUE(again) << again.error().text();
+    EXPECT_FALSE(again->executed);
+  }
+}
+
+TEST_F(OtherProcess, AWorkerOfIoUringHasNoUserStack) {
+  if (!test::IoUring().is_there()) GTEST_SKIP() << "SKIPPED: no io_uring here";
+  const Child child(+[] {
+    test::IoUring ring;
+    int ends[2];
+    char byte;
+    if (::pipe(ends) == 0) ring.read(ends[0], &byte, 1, 0);  // nobody writes
+    board->ready = 1;
+    for (;;) ::pause();
+  });
+  const auto two_threads = [&] {
+    return process::list_ids("/proc/" + std::to_string(child.pid()) + "/task").size() == 2;
+  };
+  wait_until(two_threads);
+  const auto target = open_process(child.pid());
+  ASSERT_TRUE(target) << target.error().text();
+  ASSERT_EQ(target->threads.size(), 2u);
+  const auto& [main, worker] = std::tie(target->threads[0], target->threads[1]);
+  EXPECT_FALSE(main.kernel_only);
+  WalkEnd end{};
+  EXPECT_GT(frames_of(*target, main, end), 2u);
+  EXPECT_EQ(end, WalkEnd::kComplete);
+  EXPECT_TRUE(worker.kernel_only) << worker.name;
+  EXPECT_FALSE(worker.registers.has_sp());
 }
 
 TEST_F(OtherProcess, FewSystemCallsAWalk) {

@@ -1,0 +1,26 @@
+// The bytes of a core file or a minidump, as they stand in the file or unpacked from it.
+#pragma once
+
+#include <string>
+
+#include "image/mapped_file.h"
+#include "windlass/target.h"
+
+namespace windlass::walk {
+
+// Files that gzip, xz, zstd or lz4 have compressed (systemd-coredump compresses its cores) are unpacked into a file
+// without a name in $TMPDIR, or else /var/tmp, which takes no room for pages of zeroes. Errors: as MappedFile::open; of
+// unpack() with the offset in the compressed file; kUnsupported where it begins with neither a core file nor a
+// minidump; kLimit where that is larger than `limit`.
+constexpr std::uint64_t kLargestDump = std::uint64_t{32} << 30;  // systemd-coredump's own limit (coredump.conf)
+[[nodiscard]] Expected<image::MappedFile> open_dump_file(const std::string& path, std::uint64_t limit = kLargestDump);
+
+// open_core() and open_minidump() of such bytes.
+[[nodiscard]] Expected<Target> read_core(image::MappedFile file, const DumpOptions& options);
+[[nodiscard]] Expected<Target> read_minidump(image::MappedFile file, const DumpOptions& options);
+
+// What a dump's first bytes say of it.
+enum class DumpKind : std::uint8_t { kOther, kCore, kMinidump };
+[[nodiscard]] DumpKind dump_kind_of(ByteView file);
+
+}  // namespace windlass::walk
