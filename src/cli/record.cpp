@@ -18,6 +18,8 @@
 #include "cli/commands.h"
 #include "cli/durations.h"
 #include "cli/record_output.h"
+#include "cli/silent.h"
+#include "process/readers.h"
 #include "symbols/symbolize.h"
 
 namespace windlass::cli {
@@ -124,6 +126,7 @@ int record(const Arguments& arguments) {
   const ProfileFile file(arguments.output);
   if (const auto writable = file.check(); !writable)
     return refuse(fmt::format("cannot write {}: {}", file.name(), writable.error().text()));
+  process::use_readers(process::Readers::start());
   agent::survive_truncated_files();
   StopSignals signals;
   ProgressLine line;
@@ -148,7 +151,10 @@ int record(const Arguments& arguments) {
   }
   line.begin(what((*recorder)->options()));
   agent::Recorder::Hooks hooks;
-  hooks.progress = [&](const agent::RecordingProgress& progress) { line.show(progress); };
+  hooks.progress = [&](const agent::RecordingProgress& progress) {
+    say_silent([&] { line.clear(); });
+    line.show(progress);
+  };
   if (file.replaceable()) {
     // A recording that is killed leaves its last checkpoint, without names.
     hooks.checkpoint = [&](const profile::Profile& profile) { (void)file.write(profile); };
@@ -164,6 +170,7 @@ int record(const Arguments& arguments) {
     (void)symbols::symbolize(profile);
   }
   line.clear();
+  say_silent();
   print_summary(**recorder, profile, arguments.verbose);
   const int written = write_profile(file, profile);
   agent::ChildCommand* command = (*recorder)->command();

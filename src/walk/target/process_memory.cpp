@@ -4,12 +4,7 @@
 #include <climits>
 #include <cstring>
 
-#include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/uio.h>
-#include <unistd.h>
-
-#include "process/process_memory.h"
 
 namespace windlass::walk {
 
@@ -18,18 +13,13 @@ ProcessMemory::ProcessMemory(pid_t pid)
   slots_.reserve(kSlots);
 }
 
-ProcessMemory::~ProcessMemory() {
-  if (file_ >= 0) ::close(file_);
-}
-
 void ProcessMemory::forget() {
   const std::lock_guard hold(lock_);
   expected_.clear();
   for (const Slot& slot : slots_)
     if (slot.used && slot.readable) expected_.push_back(slot.page);
   clear();
-  if (file_ >= 0) ::close(file_);
-  file_ = kNotOpened;
+  file_.reset();
 }
 
 void ProcessMemory::expect(std::uint64_t address) {
@@ -41,10 +31,10 @@ bool ProcessMemory::read_directly(std::uint64_t address, void* to, std::size_t s
   ++system_calls_;
   if (process::read_memory(pid_, address, to, size)) return true;
   // Execute-only code, or a kernel without process_vm_readv.
-  if (file_ == kNotOpened) file_ = ::open(fmt::format("/proc/{}/mem", pid_).c_str(), O_RDONLY | O_CLOEXEC);
-  if (file_ < 0 || address > static_cast<std::uint64_t>(INT64_MAX)) return false;
+  if (file_ == nullptr) file_ = std::make_unique<process::MemoryFile>(pid_);
+  if (!*file_) return false;
   ++system_calls_;
-  return ::pread(file_, to, size, static_cast<off_t>(address)) == static_cast<ssize_t>(size);
+  return file_->read(address, to, size);
 }
 
 // ---- the pages ------------------------------------------------------------------------------------------------------
@@ -81,9 +71,8 @@ std::size_t ProcessMemory::read_pages(const std::uint64_t* numbers, std::size_t 
     else
       remote[runs - 1].iov_len += kPage;
   }
-  const iovec local{bytes_of(slots_.size()), count * kPage};
   ++system_calls_;
-  const ssize_t got = ::process_vm_readv(pid_, &local, 1, remote, runs, 0);
+  const ssize_t got = process::read_ranges(pid_, {remote, runs}, {bytes_of(slots_.size()), count * kPage});
   const std::size_t pages = got > 0 ? static_cast<std::size_t>(got) / kPage : 0;
   for (std::size_t i = 0; i < pages; ++i) add(numbers[i], true);
   return pages;
