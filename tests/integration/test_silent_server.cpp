@@ -1,13 +1,17 @@
 // A file server that has stopped, while a program of it runs on from the page cache: it stops no recording and no walk.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <csignal>
+#include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -19,6 +23,21 @@
 #include "profile/profile.h"
 #include "support/privilege.h"
 #include "support/silent_mount.h"
+
+// What GDB looks for in a program that makes code. Here its list begins where the server has the bytes.
+struct JitEntry {
+  JitEntry *next, *previous;
+  const char* file;
+  std::uint64_t size;
+};
+struct JitDescriptor {
+  std::uint32_t version, action;
+  JitEntry *relevant, *first;
+};
+extern "C" {
+[[gnu::visibility("default"), gnu::used]] JitDescriptor __jit_debug_descriptor = {1, 0, nullptr, nullptr};
+[[gnu::visibility("default"), gnu::used, gnu::noinline]] void __jit_debug_register_code() { asm volatile(""); }
+}
 
 namespace windlass::test {
 namespace {
@@ -63,6 +82,19 @@ class Program {
   pid_t pid_ = -1;
   bool ended_ = false;
 };
+
+// A process whose list of generated code begins in a page of the file that nobody has read yet.
+[[noreturn]] void spin_with_list_in(const std::string& path, std::size_t offset) {
+  constexpr std::size_t kPage = 4096;
+  const int file = ::open(path.c_str(), O_RDONLY);
+  void* page = ::mmap(nullptr, kPage, PROT_READ, MAP_PRIVATE, file, static_cast<off_t>(offset));
+  void* code = ::mmap(nullptr, kPage, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (file < 0 || page == MAP_FAILED || code == MAP_FAILED) _exit(1);
+  constexpr unsigned char kReturn = 0xc3;
+  std::memcpy(code, &kReturn, sizeof kReturn);
+  __jit_debug_descriptor.first = __jit_debug_descriptor.relevant = static_cast<JitEntry*>(page);
+  for (;;) reinterpret_cast<void (*)()>(code)();
+}
 
 class SilentServer : public testing::Test {
  protected:
@@ -126,6 +158,29 @@ TEST_F(SilentServer, AnInterruptEndsTheRecording) {
   recorder.interrupt();
   EXPECT_TRUE(recorder.ended_within(kLongest)) << said();
 }
+
+#if defined(__x86_64__)
+TEST_F(SilentServer, MemoryThatItBacksStopsNoRecording) {
+  constexpr std::size_t kSize = 4 << 20;
+  mount_->answer_again();
+  fs::create_directories(folder_ / "other");
+  std::ofstream(folder_ / "large") << std::string(kSize, 'x');
+  const SilentMount other(folder_ / "other", folder_ / "large");
+  ASSERT_EQ(other.problem(), "");
+  const pid_t maker = ::fork();
+  if (maker == 0) spin_with_list_in(other.path(), kSize / 2);
+  std::this_thread::sleep_for(500ms);
+  other.stop_answering();
+  {
+    Program recorder(record({"--duration", "2"}), log());
+    EXPECT_TRUE(recorder.ended_within(kLongest)) << said();
+    EXPECT_NE(said().find(fmt::format("memory of process {} does not answer", maker)), std::string::npos) << said();
+    other.answer_again();
+  }
+  ::kill(maker, SIGKILL);
+  EXPECT_EQ(::waitpid(maker, nullptr, 0), maker);
+}
+#endif
 
 TEST_F(SilentServer, AWalkOfTheProgramEnds) {
   Program walk({WINDLASS_COMMAND, "walk", fmt::format("{}", on_server_->pid())}, log());
