@@ -1,13 +1,18 @@
 // windlass record: sample, write a pprof profile.
 #include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <fmt/format.h>
@@ -67,6 +72,31 @@ class StopSignals {
  private:
   sigset_t set_{};
   int descriptor_ = -1;
+};
+
+// Before sampling there is nothing to keep: a signal ends the program at once, whatever the system is asked for then.
+class EndedBySignal {
+ public:
+  explicit EndedBySignal(int signals) : over_(eventfd(0, EFD_CLOEXEC)), thread_([this, signals] { wait(signals); }) {}
+  ~EndedBySignal() {
+    (void)eventfd_write(over_, 1);
+    thread_.join();
+    close(over_);
+  }
+  EndedBySignal(const EndedBySignal&) = delete;
+  EndedBySignal& operator=(const EndedBySignal&) = delete;
+
+ private:
+  void wait(int signals) const {
+    pollfd wanted[2] = {{signals, POLLIN, 0}, {over_, POLLIN, 0}};
+    while (poll(wanted, 2, -1) < 0 && errno == EINTR) continue;
+    if (wanted[0].revents == 0 || wanted[1].revents != 0) return;
+    say("windlass record: interrupted before the first sample\n");
+    _exit(kFoundWrong);
+  }
+
+  int over_;
+  std::thread thread_;
 };
 
 // What is written when stderr is closed shall not get into whatever file has its number.
@@ -134,7 +164,9 @@ int record(const Arguments& arguments) {
     return fmt::format("recording {} into {}; Ctrl-C ends it", subject_of(options), file.name());
   };
   line.note(what(arguments.recorder));
+  auto starting = std::make_optional<EndedBySignal>(signals.descriptor());
   auto recorder = agent::Recorder::open(arguments.recorder);
+  starting.reset();
   survive_failed_writes();
   if (!recorder) {
     line.clear();
