@@ -31,13 +31,13 @@ void parse(OpenedFile& opened) {
   }
 }
 
-// Of a descriptor, which stays the caller's if it is refused.
-std::optional<OpenedFile> look_at(int fd, const process::FileCandidate& candidate, const std::string& mapped_build_id) {
+std::optional<OpenedFile> look_at(process::OpenedRegular& regular, const process::FileCandidate& candidate,
+                                  const std::string& mapped_build_id) {
   OpenedFile opened;
-  struct stat status {};
-  auto file = image::MappedFile::from_fd(fd);
-  if (!file || fstat(fd, &status) != 0) return std::nullopt;
-  opened.fd = fd;
+  const struct stat& status = regular.status;
+  auto file = image::MappedFile::from_fd(regular.file.get());
+  if (!file) return std::nullopt;
+  opened.inode = status.st_ino;
   opened.file = std::move(*file);
   parse(opened);
   const std::string build_id = opened.image ? opened.image->build_id() : std::string();
@@ -46,6 +46,7 @@ std::optional<OpenedFile> look_at(int fd, const process::FileCandidate& candidat
   if (same == process::Sameness::kOther || (same == process::Sameness::kUnknown && !candidate.certain))
     return std::nullopt;
   opened.content = build_id.empty() ? content_of(status) : agent::content_of(build_id);
+  opened.fd = regular.file.release();
   return opened;
 }
 
@@ -84,10 +85,9 @@ std::string content_of(const std::string& build_id) { return "id " + build_id; }
 std::optional<OpenedFile> open_code_file(const std::vector<process::FileCandidate>& candidates,
                                          const std::string& build_id) {
   for (const process::FileCandidate& candidate : candidates) {
-    const int fd = process::open_regular(candidate.path);
-    if (fd < 0) continue;
-    if (auto opened = look_at(fd, candidate, build_id)) return opened;
-    close(fd);
+    process::OpenedRegular regular = process::open_regular(candidate);
+    if (!regular.file) continue;
+    if (auto opened = look_at(regular, candidate, build_id)) return opened;
   }
   return std::nullopt;
 }
@@ -109,6 +109,7 @@ CodeFile::~CodeFile() {
 
 void CodeFile::take(OpenedFile opened, std::string from_path) {
   path = std::move(from_path);
+  inode = opened.inode;
   file = std::move(opened.file);
   image = std::move(opened.image);
   pe = std::move(opened.pe);

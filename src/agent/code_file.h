@@ -22,6 +22,7 @@ namespace windlass::agent {
 // A file that was opened, and looked at as far as it takes to say what it is.
 struct OpenedFile {
   int fd = -1;  // whoever has it closes it
+  std::uint64_t inode = 0;
   image::MappedFile file;
   std::optional<image::ElfImage> image;  // empty: not ELF, or not to be opened
   std::optional<image::PeImage> pe;      // empty: not PE
@@ -52,6 +53,7 @@ struct CodeFile {
   std::string path;      // as the first process saw it
   std::string build_id;  // hex, empty if none
   int fd = -1;           // kept open for symbolisation; -1 where too many are
+  std::uint64_t inode = 0;
   image::MappedFile file;
   std::optional<image::ElfImage> image;                         // empty: not ELF, or not to be opened
   std::optional<image::PeImage> pe;                             // empty: not PE; its addresses are RVAs

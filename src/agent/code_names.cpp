@@ -115,7 +115,7 @@ void CodeNames::end(std::uint32_t tgid) {
 
 std::string CodeNames::open_path(std::uint32_t tgid) const {
   const auto followed = followed_.find(tgid);
-  if (followed == followed_.end() || followed->second.map == nullptr) return {};
+  if (followed == followed_.end() || followed->second.map == nullptr || followed->second.map->fd() < 0) return {};
   return fmt::format("/proc/self/fd/{}", followed->second.map->fd());
 }
 

@@ -27,10 +27,9 @@ CodeFile* FileCatalogue::known(const process::ProcMap& map, std::uint32_t tgid) 
   CodeFile& file = *found->second;
   if ((file.image && !file.build_id.empty()) || file.fd < 0) return &file;
   // Only its inode identifies this file's content: written over in place, it is another module.
-  struct stat then {
-  }, now{};
+  struct stat now {};
   const std::string path = fmt::format("/proc/{}/root{}", process::living_thread(static_cast<pid_t>(tgid)), map.path);
-  if (fstat(file.fd, &then) != 0 || stat(path.c_str(), &now) != 0 || now.st_ino != then.st_ino) return &file;
+  if (!process::status_of(path, now) || now.st_ino != file.inode) return &file;
   const bool same = now.st_size == static_cast<off_t>(file.file.bytes().size());
   return same ? &file : nullptr;
 }

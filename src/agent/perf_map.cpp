@@ -11,7 +11,8 @@
 namespace windlass::agent {
 
 bool PerfMap::open(const std::string& path) {
-  file_ = process::Descriptor(process::open_regular(path));
+  struct stat status {};
+  file_ = process::GrowingFile::open({.path = path}, status);
   return static_cast<bool>(file_);
 }
 
@@ -21,13 +22,13 @@ bool PerfMap::read(std::uint64_t now) {
   last_read_ = now;
   bool renamed = false;
   struct stat status {};
-  if (::fstat(file_.get(), &status) == 0 && static_cast<std::uint64_t>(status.st_size) < read_) {
+  if (file_.status(status) && static_cast<std::uint64_t>(status.st_size) < read_) {
     read_ = 0;  // another program in the process has begun it anew
     rest_.clear();
   }
   std::array<char, 65536> piece;
   while (read_ < kMaxBytes) {
-    const ssize_t got = ::pread(file_.get(), piece.data(), piece.size(), static_cast<off_t>(read_));
+    const ssize_t got = file_.read_at(read_, std::as_writable_bytes(std::span(piece)));
     if (got <= 0) break;
     read_ += static_cast<std::uint64_t>(got);
     rest_.append(piece.data(), static_cast<std::size_t>(got));

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "process/code_history.h"
-#include "process/descriptor.h"
+#include "process/mapped_files.h"
 
 namespace windlass::agent {
 
@@ -22,7 +22,7 @@ class PerfMap {
 
   // False where it cannot be opened, or is no regular file.
   [[nodiscard]] bool open(const std::string& path);
-  [[nodiscard]] int fd() const { return file_.get(); }
+  [[nodiscard]] int fd() const { return file_.fd(); }
 
   // Takes what has come since the last call; `now`, CLOCK_MONOTONIC in ns, ascends. True if a line covers what an
   // earlier one has, by another name: the same address is something else from now on.
@@ -45,7 +45,7 @@ class PerfMap {
     return std::string_view(texts_).substr(names_[line.function].at, names_[line.function].size);
   }
 
-  process::Descriptor file_;
+  process::GrowingFile file_;
   std::uint64_t read_ = 0;       // bytes of it
   std::uint64_t last_read_ = 0;  // when
   std::string rest_;             // of a line whose end has not come

@@ -16,9 +16,11 @@ ProcessFollower::ProcessFollower(ProcessTable& table, SampleSource& source, Targ
                                  System system)
     : table_(table), source_(source), targets_(targets), number_(std::move(number)), system_(std::move(system)) {}
 
-void ProcessFollower::scan_all() {
-  for (const std::uint32_t tgid : targets_.everything() ? system_.processes() : targets_.chosen())
+void ProcessFollower::scan_all(const std::function<bool()>& stopped) {
+  for (const std::uint32_t tgid : targets_.everything() ? system_.processes() : targets_.chosen()) {
+    if (stopped()) return;
     table_.scan(tgid, system_.now());
+  }
 }
 
 // ---- events ---------------------------------------------------------------------------------------------------------

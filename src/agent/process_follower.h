@@ -45,8 +45,8 @@ class ProcessFollower {
   // `table`, `source` and `targets` must outlive it.
   ProcessFollower(ProcessTable& table, SampleSource& source, Targets& targets, ModuleNumber number, System system);
 
-  // Reads all targets, or all processes, from /proc.
-  void scan_all();
+  // Reads all targets, or all processes, from /proc, until `stopped` says so.
+  void scan_all(const std::function<bool()>& stopped = [] { return false; });
 
   // Events, in time order.
   void on_process(const ProcessEvent& event);

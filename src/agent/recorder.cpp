@@ -14,6 +14,7 @@
 #include "agent/main_module.h"
 #include "agent/priority.h"
 #include "agent/system_probe.h"
+#include "process/readers.h"
 
 namespace windlass::agent {
 namespace {
@@ -26,6 +27,7 @@ constexpr std::uint64_t kEvictInterval = 30 * kSecond;
 constexpr double kProgressInterval = 0.5;           // seconds
 constexpr std::size_t kMaxCountedStacks = 200'000;  // then the kernel side starts counting anew
 constexpr std::chrono::milliseconds kTablesBeforeStart = 3000ms;
+constexpr std::chrono::milliseconds kStopInterval = 50ms;  // between two looks whether it is to stop before it begins
 
 std::uint64_t unix_time_ns() {
   timespec wall{};
@@ -114,7 +116,9 @@ void Recorder::make_parts() {
 // ---- running --------------------------------------------------------------------------------------------------------
 
 std::expected<void, SystemError> Recorder::run(int stop_descriptor, const Hooks& hooks) {
-  if (auto begun = begin(); !begun) return begun;
+  hurry_at(stop_descriptor, 0);
+  if (auto begun = begin(stop_descriptor); !begun) return begun;
+  hurry_at(stop_descriptor, options_.duration);
   hooks.progress(progress());
   double next_progress = kProgressInterval;
   CheckpointSchedule checkpoints;
@@ -135,16 +139,23 @@ std::expected<void, SystemError> Recorder::run(int stop_descriptor, const Hooks&
   seconds_ = seconds();
   if (const auto cpu_now = cpu_seconds(); cpu_now && cpu_before_) cpu_used_ = *cpu_now - *cpu_before_;
   drain();
+  hurry_at(-1, 0);
   hooks.progress(progress());
   return {};
 }
 
 // What runs already is known, and its tables are loaded, before the first sample is taken.
-std::expected<void, SystemError> Recorder::begin() {
+std::expected<void, SystemError> Recorder::begin(int stop_descriptor) {
+  const auto stopped = [&] {
+    pollfd stop{stop_descriptor, POLLIN, 0};
+    return poll(&stop, 1, 0) > 0;
+  };
   if (command_) registry_->preload(find_command(options_.command.front()));
-  follower_->scan_all();
+  follower_->scan_all(stopped);
   round();
-  registry_->wait_idle(kTablesBeforeStart);  // samples in what is not ready then go the long way
+  // Samples in what is not ready then go the long way.
+  for (auto waited = 0ms; waited < kTablesBeforeStart && !stopped(); waited += kStopInterval)
+    if (registry_->wait_idle(kStopInterval)) break;
   start_unix_ns_ = unix_time_ns();
   cpu_before_ = cpu_seconds();
   if (auto started = source_.samples->start(); !started) return started;
@@ -156,6 +167,13 @@ std::expected<void, SystemError> Recorder::begin() {
   if (!released) source_.samples->stop();
   program_ = program_of(static_cast<std::uint32_t>(command_->pid()));
   return released;
+}
+
+// What does not answer is not waited for once the recording is to end: when told to, and after so many seconds.
+void Recorder::hurry_at(int stop_descriptor, double seconds) const {
+  if (process::readers() == nullptr) return;
+  const std::uint64_t end = seconds > 0 ? monotonic_ns() + static_cast<std::uint64_t>(seconds * 1e9) : 0;
+  process::readers()->end_at(stop_descriptor, end);
 }
 
 void Recorder::wait_for_events(int stop_descriptor, bool& stopped) {

@@ -92,7 +92,8 @@ class Recorder {
   void add_children();
   void make_parts();
 
-  std::expected<void, SystemError> begin();
+  std::expected<void, SystemError> begin(int stop_descriptor);
+  void hurry_at(int stop_descriptor, double seconds) const;
   void wait_for_events(int stop_descriptor, bool& stopped);
   void round();
   void take_events(std::uint64_t now);

@@ -1,13 +1,18 @@
 // windlass record: sample, write a pprof profile.
 #include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <fmt/format.h>
@@ -18,6 +23,8 @@
 #include "cli/commands.h"
 #include "cli/durations.h"
 #include "cli/record_output.h"
+#include "cli/silent.h"
+#include "process/readers.h"
 #include "symbols/symbolize.h"
 
 namespace windlass::cli {
@@ -65,6 +72,31 @@ class StopSignals {
  private:
   sigset_t set_{};
   int descriptor_ = -1;
+};
+
+// Before sampling there is nothing to keep: a signal ends the program at once, whatever the system is asked for then.
+class EndedBySignal {
+ public:
+  explicit EndedBySignal(int signals) : over_(eventfd(0, EFD_CLOEXEC)), thread_([this, signals] { wait(signals); }) {}
+  ~EndedBySignal() {
+    (void)eventfd_write(over_, 1);
+    thread_.join();
+    close(over_);
+  }
+  EndedBySignal(const EndedBySignal&) = delete;
+  EndedBySignal& operator=(const EndedBySignal&) = delete;
+
+ private:
+  void wait(int signals) const {
+    pollfd wanted[2] = {{signals, POLLIN, 0}, {over_, POLLIN, 0}};
+    while (poll(wanted, 2, -1) < 0 && errno == EINTR) continue;
+    if (wanted[0].revents == 0 || wanted[1].revents != 0) return;
+    say("windlass record: interrupted before the first sample\n");
+    _exit(kFoundWrong);
+  }
+
+  int over_;
+  std::thread thread_;
 };
 
 // What is written when stderr is closed shall not get into whatever file has its number.
@@ -124,6 +156,7 @@ int record(const Arguments& arguments) {
   const ProfileFile file(arguments.output);
   if (const auto writable = file.check(); !writable)
     return refuse(fmt::format("cannot write {}: {}", file.name(), writable.error().text()));
+  process::use_readers(process::Readers::start());
   agent::survive_truncated_files();
   StopSignals signals;
   ProgressLine line;
@@ -131,7 +164,9 @@ int record(const Arguments& arguments) {
     return fmt::format("recording {} into {}; Ctrl-C ends it", subject_of(options), file.name());
   };
   line.note(what(arguments.recorder));
+  auto starting = std::make_optional<EndedBySignal>(signals.descriptor());
   auto recorder = agent::Recorder::open(arguments.recorder);
+  starting.reset();
   survive_failed_writes();
   if (!recorder) {
     line.clear();
@@ -148,7 +183,10 @@ int record(const Arguments& arguments) {
   }
   line.begin(what((*recorder)->options()));
   agent::Recorder::Hooks hooks;
-  hooks.progress = [&](const agent::RecordingProgress& progress) { line.show(progress); };
+  hooks.progress = [&](const agent::RecordingProgress& progress) {
+    say_silent([&] { line.clear(); });
+    line.show(progress);
+  };
   if (file.replaceable()) {
     // A recording that is killed leaves its last checkpoint, without names.
     hooks.checkpoint = [&](const profile::Profile& profile) { (void)file.write(profile); };
@@ -164,6 +202,7 @@ int record(const Arguments& arguments) {
     (void)symbols::symbolize(profile);
   }
   line.clear();
+  say_silent();
   print_summary(**recorder, profile, arguments.verbose);
   const int written = write_profile(file, profile);
   agent::ChildCommand* command = (*recorder)->command();

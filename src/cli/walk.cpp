@@ -16,8 +16,10 @@
 #include "cli/commands.h"
 #include "cli/durations.h"
 #include "cli/say.h"
+#include "cli/silent.h"
 #include "cli/thread_stacks.h"
 #include "cli/walk_output.h"
+#include "process/readers.h"
 #include "windlass/symbols.h"
 #include "windlass/target.h"
 
@@ -107,6 +109,7 @@ class Walks {
   }
 
   void report_problems() {
+    say_silent();
     problems_ |= !target_.problems.empty();
     for (const Error& problem : target_.problems) say("windlass: {}: {}\n", subject_, problem.text());
     for (const std::string& note : target_.notes) say("windlass: {}: {}\n", subject_, note);
@@ -124,9 +127,13 @@ int run(const Options& options) {
   const std::string subject = options.pid != 0        ? fmt::format("{}", options.pid)
                               : !options.core.empty() ? options.core
                                                       : options.what;
-  auto target = open(options);
   const bool is_process = options.pid != 0 || subject.find_first_not_of("0123456789") == std::string::npos;
-  if (!target) return complain(subject, is_process, target.error());
+  if (is_process) process::use_readers(process::Readers::start());
+  auto target = open(options);
+  if (!target) {
+    say_silent();
+    return complain(subject, is_process, target.error());
+  }
   std::signal(SIGPIPE, SIG_IGN);  // a reader that leaves shows as EPIPE
   return Walks(*target, options, subject).run();
 }

@@ -17,6 +17,10 @@ class MappedFile {
   [[nodiscard]] static Expected<MappedFile> open(const std::string& path);
   // The same for an open descriptor, which stays the caller's. Not on Windows.
   [[nodiscard]] static Expected<MappedFile> from_fd(int fd);
+  // Who opens files for open() from here on, null: it does. For programs whose files may be on a server that has
+  // stopped (process/readers.h). Not while another thread opens one.
+  using Opener = Expected<MappedFile> (*)(const std::string& path);
+  static void set_opener(Opener opener);
   // A private copy in memory of a file of at most `limit` bytes.
   [[nodiscard]] static Expected<MappedFile> read(const std::string& path, std::size_t limit = std::size_t{4} << 30);
 

@@ -22,9 +22,9 @@ using process::CodeHistory;
 Expected<std::shared_ptr<JitdumpCode>> JitdumpCode::open(pid_t pid, pid_t parent, const process::ProcMap& map) {
   int error = ENOENT;
   for (const process::FileCandidate& candidate : process::files_of(pid, parent, map)) {
-    process::Descriptor file(process::open_regular(candidate.path));
     struct stat status {};
-    if (!file || ::fstat(file.get(), &status) != 0)
+    process::GrowingFile file = process::GrowingFile::open(candidate, status);
+    if (!file)
       error = errno;
     else if (candidate.certain || status.st_ino == candidate.inode)
       return std::make_shared<JitdumpCode>(std::move(file), map.begin, map.file);
@@ -32,7 +32,7 @@ Expected<std::shared_ptr<JitdumpCode>> JitdumpCode::open(pid_t pid, pid_t parent
   return fail(ErrorCode::kSystem, "jitdump cannot be opened", map.begin, static_cast<std::uint64_t>(error));
 }
 
-JitdumpCode::JitdumpCode(process::Descriptor file, std::uint64_t address, const process::FileIdentity& identity)
+JitdumpCode::JitdumpCode(process::GrowingFile file, std::uint64_t address, const process::FileIdentity& identity)
     : PublishedCode(address, identity), file_(std::move(file)), opened_(monotonic_ns()) {}
 
 bool JitdumpCode::has_own_clock() const {

@@ -31,7 +31,7 @@ class JitdumpCode final : public PublishedCode, private process::JitdumpVisitor 
   // By process::files_of(). kSystem: it cannot be opened; kNotFound: what its path leads to is another file.
   [[nodiscard]] static Expected<std::shared_ptr<JitdumpCode>> open(pid_t pid, pid_t parent,
                                                                    const process::ProcMap& map);
-  JitdumpCode(process::Descriptor file, std::uint64_t address, const process::FileIdentity& identity);
+  JitdumpCode(process::GrowingFile file, std::uint64_t address, const process::FileIdentity& identity);
 
   std::uint64_t begin() const override { return 0; }
   std::uint64_t end() const override { return ~std::uint64_t{0}; }

@@ -32,9 +32,8 @@ process::Descriptor open_by_descriptor(pid_t pid, std::uint64_t inode) {
     char path[64];
     const ssize_t size = ::readlink(link.c_str(), path, sizeof path);
     if (size <= 0 || !std::string_view(path, static_cast<std::size_t>(size)).starts_with(kPath)) continue;
-    process::Descriptor file(process::open_regular(link));
-    struct stat status {};
-    if (file && ::fstat(file.get(), &status) == 0 && status.st_ino == inode) found = std::move(file);
+    process::OpenedRegular opened = process::open_regular(process::FileCandidate{.path = link});
+    if (opened.file && opened.status.st_ino == inode) found = std::move(opened.file);
   }
   if (entries != nullptr) ::closedir(entries);
   return found;

@@ -21,6 +21,8 @@ class Descriptor {
   }
 
   [[nodiscard]] int get() const { return fd_; }
+  // The caller's from here on.
+  [[nodiscard]] int release() { return std::exchange(fd_, -1); }
   explicit operator bool() const { return fd_ >= 0; }
 
  private:

@@ -28,7 +28,7 @@ bool shows_jitdump(const ProcMap& map) {
 
 bool JitdumpFile::copy(std::uint64_t offset, std::span<std::byte> to) const {
   while (!to.empty()) {
-    const ssize_t got = ::pread(file_.get(), to.data(), to.size(), static_cast<off_t>(offset));
+    const ssize_t got = file_.read_at(offset, to);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) return false;
     offset += static_cast<std::uint64_t>(got);
@@ -50,7 +50,7 @@ ByteView JitdumpFile::window(std::uint64_t offset, std::size_t size) {
   if (!in_window()) {
     window_.resize(kWindow);
     window_offset_ = offset;
-    const ssize_t got = ::pread(file_.get(), window_.data(), window_.size(), static_cast<off_t>(offset));
+    const ssize_t got = file_.read_at(offset, std::span(window_));
     window_.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
   }
   const std::size_t skip = offset - window_offset_;
@@ -82,7 +82,7 @@ bool JitdumpFile::read_header(std::uint64_t size) {
 
 void JitdumpFile::read(JitdumpVisitor& to) {
   struct stat status {};
-  if (ended_ || ::fstat(file_.get(), &status) != 0) return;
+  if (ended_ || !file_.status(status)) return;
   const auto size = static_cast<std::uint64_t>(status.st_size);
   if (!read_header(size)) return;
   window_.clear();  // its end may not have been complete

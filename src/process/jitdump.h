@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "process/descriptor.h"
+#include "process/mapped_files.h"
 #include "process/proc_maps.h"
 #include "windlass/bytes.h"
 #include "windlass/error.h"
@@ -131,7 +131,7 @@ class JitdumpFile {
   static constexpr std::uint32_t kMaxFrames = std::uint32_t{1} << 20;  // bytes of unwinding data; more are left out
   static constexpr std::uint32_t kMaxLines = std::uint32_t{1} << 20;   // bytes of lines; more are left out
 
-  explicit JitdumpFile(Descriptor file) : file_(std::move(file)) {}
+  explicit JitdumpFile(GrowingFile file) : file_(std::move(file)) {}
 
   // Hands over the records that have come, and are complete, since the last call. A record that is malformed is left
   // out, and the first one is the problem(); where its size is none, nothing behind it can be read, ever. Bounded
@@ -159,7 +159,7 @@ class JitdumpFile {
   [[nodiscard]] ByteView window(std::uint64_t offset, std::size_t size);
   void report(ErrorCode code, const char* what, std::uint64_t where, std::uint64_t detail = 0);
 
-  Descriptor file_;
+  GrowingFile file_;
   std::optional<JitdumpHeader> header_;
   std::uint64_t reached_ = 0;  // where the next record begins
   std::uint64_t latest_ = 0;

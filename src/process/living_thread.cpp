@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "process/descriptor.h"
 #include "process/proc_file.h"
 
 namespace windlass::process {
@@ -41,9 +42,6 @@ pid_t living_thread(pid_t pid) {
   return thread != 0 ? thread : pid;
 }
 
-Descriptor open_file_of(int folder, const std::string& name) {
-  const std::string path = prefix_of(find_living(folder)) + name;
-  return Descriptor(::openat(folder, path.c_str(), O_RDONLY | O_CLOEXEC));
-}
+std::string living_name(int folder, const std::string& name) { return prefix_of(find_living(folder)) + name; }
 
 }  // namespace windlass::process

@@ -6,16 +6,14 @@
 
 #include <string>
 
-#include "process/descriptor.h"
-
 namespace windlass::process {
 
 // The process's own number while its first thread lives, else that of another thread that does; its own again where
 // none does, or where that cannot be told. errno stays.
 [[nodiscard]] pid_t living_thread(pid_t pid);
 
-// A descriptor for reading of a file in the /proc/PID that is open as `folder` ("maps", say), or in the folder of a
-// thread that lives. None where there is no such file: errno says why.
-[[nodiscard]] Descriptor open_file_of(int folder, const std::string& name);
+// The name of a file in the /proc/PID that is open as `folder` ("maps", say): in the folder of a thread that lives
+// ("task/12/maps") where the first one has ended.
+[[nodiscard]] std::string living_name(int folder, const std::string& name);
 
 }  // namespace windlass::process

@@ -9,26 +9,30 @@
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "process/living_thread.h"
 #include "process/process_memory.h"
+#include "process/readers.h"
 
 namespace windlass::process {
 
 std::vector<FileCandidate> files_of(pid_t pid, pid_t parent, const ProcMap& map) {
+  const dev_t device = map.file.major == 0 ? makedev(0, map.file.minor) : 0;
   std::vector<FileCandidate> files;
   const pid_t thread = living_thread(pid);
-  files.push_back({fmt::format("/proc/{}/map_files/{:x}-{:x}", thread, map.begin, map.end), true, 0});
+  files.push_back({fmt::format("/proc/{}/map_files/{:x}-{:x}", thread, map.begin, map.end), true, 0, device});
   if (map.deleted) return files;
-  files.push_back({fmt::format("/proc/{}/root{}", thread, map.path), false, map.file.inode});
+  files.push_back({fmt::format("/proc/{}/root{}", thread, map.path), false, map.file.inode, device});
   if (parent != 0)
-    files.push_back({fmt::format("/proc/{}/root{}", living_thread(parent), map.path), false, map.file.inode});
-  files.push_back({map.path, false, map.file.inode});
+    files.push_back({fmt::format("/proc/{}/root{}", living_thread(parent), map.path), false, map.file.inode, device});
+  files.push_back({map.path, false, map.file.inode, device});
   return files;
 }
 
 int open_regular(const std::string& path) {
+  if (readers() != nullptr && !is_own(path)) return readers()->open_regular(path).file.release();
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   struct stat status {};
   if (fd < 0 || (::fstat(fd, &status) == 0 && S_ISREG(status.st_mode))) return fd;
@@ -37,12 +41,45 @@ int open_regular(const std::string& path) {
   return -1;
 }
 
+OpenedRegular open_regular(const FileCandidate& candidate) {
+  if (readers() != nullptr && !is_own(candidate.path))
+    return readers()->open_regular(candidate.path, candidate.device, candidate.certain);
+  OpenedRegular opened{Descriptor(open_regular(candidate.path)), {}, false};
+  if (opened.file && ::fstat(opened.file.get(), &opened.status) != 0) opened.file = Descriptor();
+  return opened;
+}
+
+bool status_of(const std::string& path, struct stat& to) {
+  if (readers() != nullptr && !is_own(path)) return readers()->status(path, to);
+  return ::stat(path.c_str(), &to) == 0;
+}
+
+GrowingFile GrowingFile::open(const FileCandidate& candidate, struct stat& status) {
+  GrowingFile growing;
+  OpenedRegular opened = readers() != nullptr && !is_own(candidate.path) ? readers()->open_growing(candidate.path)
+                                                                         : open_regular(candidate);
+  if (opened.remote) growing.subject_ = candidate.path;
+  growing.file_ = std::move(opened.file);
+  status = opened.status;
+  return growing;
+}
+
+ssize_t GrowingFile::read_at(std::uint64_t offset, std::span<std::byte> to) const {
+  if (!subject_.empty()) return readers()->read_at(file_.get(), subject_, offset, to);
+  return ::pread(file_.get(), to.data(), to.size(), static_cast<off_t>(offset));
+}
+
+bool GrowingFile::status(struct stat& to) const {
+  if (!subject_.empty()) return readers()->file_status(file_.get(), subject_, to);
+  return ::fstat(file_.get(), &to) == 0;
+}
+
 Descriptor open_mapped(pid_t pid, pid_t parent, const ProcMap& map) {
   for (const FileCandidate& candidate : files_of(pid, parent, map)) {
-    Descriptor file(open_regular(candidate.path));
-    struct stat status {};
-    if (!file || ::fstat(file.get(), &status) != 0) continue;
-    if (candidate.certain || (candidate.inode != 0 && status.st_ino == candidate.inode)) return file;
+    OpenedRegular opened = open_regular(candidate);
+    if (!opened.file) continue;
+    if (candidate.certain || (candidate.inode != 0 && opened.status.st_ino == candidate.inode))
+      return std::move(opened.file);
   }
   return {};
 }

@@ -3,11 +3,15 @@
 
 #include <sys/types.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "process/descriptor.h"
+#include "process/opened_regular.h"
 #include "process/proc_maps.h"
 
 namespace windlass::process {
@@ -16,6 +20,7 @@ struct FileCandidate {
   std::string path;
   bool certain = false;     // leads to what is mapped there now, whatever its name is
   std::uint64_t inode = 0;  // of the mapped file, to compare with where no build id is known; 0: not known
+  dev_t device = 0;         // of the mapped file, where it is no block device: its server may have stopped
 };
 
 // The ways to the file that a live process has mapped, the best first: /proc/PID/map_files, which is the mapped file
@@ -27,6 +32,30 @@ struct FileCandidate {
 // A descriptor of the regular file `path` for reading, close-on-exec; -1 and errno, ENODEV for anything else: a FIFO
 // under a mapped file's name would block, a device could do anything.
 [[nodiscard]] int open_regular(const std::string& path);
+// The same, and what stat(2) says of the file: the descriptor may be a copy's (readers.h).
+[[nodiscard]] OpenedRegular open_regular(const FileCandidate& candidate);
+// stat(2) of it; false and errno.
+[[nodiscard]] bool status_of(const std::string& path, struct stat& to);
+
+// A file that others still write, which is read as it grows.
+class GrowingFile {
+ public:
+  GrowingFile() = default;
+  GrowingFile(Descriptor file) : file_(std::move(file)) {}  // one whose reads do not block
+  // None, and errno, where it is no regular file.
+  [[nodiscard]] static GrowingFile open(const FileCandidate& candidate, struct stat& status);
+
+  explicit operator bool() const { return static_cast<bool>(file_); }
+  // Who opens it by its number can read it without being blocked; -1: nobody can.
+  [[nodiscard]] int fd() const { return subject_.empty() ? file_.get() : -1; }
+  // pread(2) and fstat(2).
+  [[nodiscard]] ssize_t read_at(std::uint64_t offset, std::span<std::byte> to) const;
+  [[nodiscard]] bool status(struct stat& to) const;
+
+ private:
+  Descriptor file_;
+  std::string subject_;  // empty: its reads do not block
+};
 
 // That of the first of files_of() that is the mapped file for certain or by its inode; none where nothing is.
 [[nodiscard]] Descriptor open_mapped(pid_t pid, pid_t parent, const ProcMap& map);

@@ -10,10 +10,24 @@
 #include <unistd.h>
 
 #include "process/descriptor.h"
+#include "process/living_thread.h"
+#include "process/readers.h"
 
 namespace windlass::process {
 
+namespace {
+
+// What its process can hold up: it is told under a lock that a thread in a page fault may have.
+bool may_block(const std::string& path) {
+  if (readers() == nullptr || !is_of_other(path)) return false;
+  constexpr std::string_view kNever[] = {"/status", "/stat", "/comm"};
+  return std::ranges::none_of(kNever, [&](std::string_view name) { return path.ends_with(name); });
+}
+
+}  // namespace
+
 std::string read_proc_file(const std::string& path, std::size_t limit) {
+  if (may_block(path)) return readers()->text(path, limit);
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return {};
   std::string text = read_proc_file(fd, limit);
@@ -41,6 +55,16 @@ std::string read_proc_file(int file, std::size_t limit) {
     }
   }
   return text;
+}
+
+std::string read_proc_file_of(pid_t pid, int file, std::size_t limit) {
+  return readers() != nullptr ? readers()->text(file, pid, limit) : read_proc_file(file, limit);
+}
+
+Descriptor open_proc_file(pid_t pid, int folder, const std::string& name) {
+  const std::string path = living_name(folder, name);
+  if (readers() != nullptr) return readers()->open(path, folder, pid);
+  return Descriptor(::openat(folder, path.c_str(), O_RDONLY | O_CLOEXEC));
 }
 
 std::string_view status_field(std::string_view text, std::string_view name) {

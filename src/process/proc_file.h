@@ -7,12 +7,19 @@
 #include <string_view>
 #include <vector>
 
+#include "process/descriptor.h"
+
 namespace windlass::process {
 
 // Its text; empty if it is empty, or cannot be read: errno says why then. At most `limit` bytes.
 [[nodiscard]] std::string read_proc_file(const std::string& path, std::size_t limit = std::size_t{64} << 20);
 // Of an open one, from its beginning.
 [[nodiscard]] std::string read_proc_file(int file, std::size_t limit = std::size_t{64} << 20);
+
+// Of an open one of process `pid`, which may hold up whoever reads it.
+[[nodiscard]] std::string read_proc_file_of(pid_t pid, int file, std::size_t limit = std::size_t{64} << 20);
+// A file in an open /proc/PID, that of a thread that lives.
+[[nodiscard]] Descriptor open_proc_file(pid_t pid, int folder, const std::string& name);
 
 // The value of the line "NAME:\tVALUE" in the text of a /proc/PID/status; empty: there is none. (A newline in a
 // thread's name, which is the first line, is written as "\n".)

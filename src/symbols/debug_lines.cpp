@@ -3,9 +3,16 @@
 #include <dwarf.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <map>
+#include <string>
 #include <unordered_map>
 #include <vector>
+
+#include <fmt/format.h>
+
+#include "process/mapped_files.h"
+#include "process/readers.h"
 
 namespace windlass::symbols {
 
@@ -147,8 +154,10 @@ class Unit {
   explicit Unit(const Dwarf_Die& unit) : lines_(unit), entries_(unit) {
     Dwarf_Die split;
     std::uint8_t type = 0;
-    if (dwarf_cu_info(entries_.cu, nullptr, &type, nullptr, &split, nullptr, nullptr, nullptr) == 0 &&
-        type == DW_UT_skeleton && split.addr != nullptr)
+    if (dwarf_cu_info(entries_.cu, nullptr, &type, nullptr, nullptr, nullptr, nullptr, nullptr) == 0 &&
+        type == DW_UT_skeleton && split_file_answers() &&
+        dwarf_cu_info(entries_.cu, nullptr, &type, nullptr, &split, nullptr, nullptr, nullptr) == 0 &&
+        split.addr != nullptr)
       entries_ = split;  // the entries are in a .dwo file, the line table is here
     index_children(&entries_, false, 0);
     sort_ranges(functions_);
@@ -177,6 +186,20 @@ class Unit {
   [[nodiscard]] Dwarf_CU* line_unit() const { return lines_.cu; }
 
  private:
+  // libdw opens the .dwo file itself: it shall not wait for one on a server that has stopped.
+  bool split_file_answers() {
+    if (process::readers() == nullptr) return true;
+    Dwarf_Attribute memory;
+    const char* name = dwarf_formstring(dwarf_attr(&entries_, DW_AT_dwo_name, &memory));
+    if (name == nullptr) name = dwarf_formstring(dwarf_attr(&entries_, DW_AT_GNU_dwo_name, &memory));
+    if (name == nullptr) return false;
+    const char* folder = dwarf_formstring(dwarf_attr(&entries_, DW_AT_comp_dir, &memory));
+    const std::string path =
+        name[0] == '/' || folder == nullptr ? std::string(name) : fmt::format("{}/{}", folder, name);
+    const process::Descriptor file(process::open_regular(path));
+    return file || errno != ETIMEDOUT;
+  }
+
   // Functions at the level of the unit and its namespaces and classes; with `nested`, those inside functions too, which
   // means looking at every entry.
   void index_children(Dwarf_Die* parent, bool nested, int depth) {

@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <climits>
 
-#include "process/living_thread.h"
 #include "process/proc_file.h"
 #include "symbols/subject.h"
 #include "walk/target/process_memory.h"
@@ -44,7 +43,7 @@ ProcessSubject::Mapped::Mapped(pid_t pid, const std::string& maps, KnownModules&
 }
 
 std::string ProcessSubject::read_maps() const {
-  return process::read_proc_file(process::open_file_of(folder_.get(), "maps").get());
+  return process::read_proc_file_of(pid_, process::open_proc_file(pid_, folder_.get(), "maps").get());
 }
 
 void ProcessSubject::begin_call() {

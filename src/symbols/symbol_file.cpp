@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "process/mapped_files.h"
+#include "symbols/debug_file.h"
 
 namespace windlass::symbols {
 
@@ -27,7 +28,9 @@ SymbolFile::SymbolFile(const profile::Module& module, const SymbolizeOptions& op
   // libdwfl's search path: "" = the directory of the file itself, then names below it, then roots of debug trees.
   debug_path_ = ":.debug:" + (options.debug_directory.empty() ? "" : options.debug_directory + ":") + "/usr/lib/debug";
   debug_path_pointer_ = debug_path_.data();
-  callbacks_.find_debuginfo = dwfl_standard_find_debuginfo;  // asks debuginfod only if DEBUGINFOD_URLS is set
+  callbacks_.find_debuginfo = find_debug_file;  // asks debuginfod only if DEBUGINFOD_URLS is set
+  if (!options.debug_directory.empty()) debug_trees_.push_back(options.debug_directory);
+  debug_trees_.emplace_back("/usr/lib/debug");
   callbacks_.debuginfo_path = &debug_path_pointer_;
 
   if (module.path == "[vdso]" && module.open_path.empty()) {
@@ -77,6 +80,9 @@ bool SymbolFile::report(const profile::Module& module, int fd, bool trust_withou
     return false;
   }
   dwfl_report_end(dwfl_, nullptr, nullptr);
+  if (void** userdata = nullptr;
+      dwfl_module_info(reported, &userdata, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr) != nullptr)
+    *userdata = &debug_trees_;
   const auto same = process::compare({.build_id = module.build_id}, build_id_of(reported), 0);
   const bool is_right =
       same == process::Sameness::kSame || (same == process::Sameness::kUnknown && trust_without_build_id);

@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "symbols/debug_lines.h"
 #include "symbols/go_names.h"
@@ -38,6 +39,7 @@ class SymbolFile {
   const SymbolizeOptions& options_;
   std::string debug_path_;
   char* debug_path_pointer_ = nullptr;
+  std::vector<std::string> debug_trees_;  // the same without what is beside the file
   Dwfl_Callbacks callbacks_{};
   Dwfl* dwfl_ = nullptr;
   Dwfl_Module* module_ = nullptr;

@@ -12,6 +12,7 @@
 #include <memory>
 #include <vector>
 
+#include "process/mapped_files.h"
 #include "process/perf_map.h"
 
 namespace windlass::symbols {
@@ -23,7 +24,7 @@ constexpr std::size_t kLongestLine = 64 * 1024;
 // Calls `line` with every line of a regular file (procfs files count as such), in 256 KiB pieces.
 template <typename Handle>
 bool for_each_line(const std::string& path, std::string& note, Handle handle) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  const int fd = process::open_regular(path);
   struct stat status {};
   if (fd < 0 || ::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
     note = fmt::format("{}: {}", path, fd < 0 ? std::strerror(errno) : "not a regular file");

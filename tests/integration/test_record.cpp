@@ -346,6 +346,23 @@ TEST_F(Record, InterruptKeepsTheData) {
   }
 }
 
+// Somewhere between the program's first instruction and its first sample: where depends on the machine.
+TEST_F(Record, AnInterruptBeforeSamplingEndsItAtOnce) {
+  bool seen = false;
+  for (auto delay = 0ms; delay < 1000ms && !seen; delay += 10ms) {
+    fs::remove(profile_path());
+    Process recorder(record({"-a"}), log());
+    std::this_thread::sleep_for(delay);
+    recorder.signal(SIGINT);
+    const int status = recorder.wait();
+    seen = text(log()).find("interrupted before the first sample") != std::string::npos;
+    if (!seen) continue;
+    EXPECT_EQ(status, 1) << text(log());
+    EXPECT_FALSE(fs::exists(profile_path())) << text(log());
+  }
+  EXPECT_TRUE(seen);
+}
+
 TEST_F(Record, AKilledRecorderLeavesItsLastCheckpoint) {
   Process recorder(record({"--", kTarget, "chain", "10"}), log());
   wait_for_checkpoint();

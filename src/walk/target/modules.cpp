@@ -10,6 +10,7 @@
 
 #include "image/elf.h"
 #include "image/mapped_file.h"
+#include "process/mapped_files.h"
 #include "walk/module.h"
 #include "walk/target/memory_image.h"
 #include "walk/target/pe_modules.h"
@@ -235,7 +236,7 @@ class ModuleAdder {
   static bool is_same(const FileCandidate& candidate, const OpenedFile& opened, const std::string& build_id) {
     const std::string here = opened.image ? opened.image->build_id() : std::string();
     struct stat status {};
-    const std::uint64_t inode = ::stat(candidate.path.c_str(), &status) == 0 ? status.st_ino : 0;
+    const std::uint64_t inode = process::status_of(candidate.path, status) ? status.st_ino : 0;
     return process::compare({.inode = candidate.inode, .build_id = build_id}, here, inode) != process::Sameness::kOther;
   }
 

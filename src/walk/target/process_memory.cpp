@@ -1,27 +1,16 @@
 #include "walk/target/process_memory.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <climits>
 #include <cstring>
 
-#include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/uio.h>
-#include <unistd.h>
-
-#include "process/living_thread.h"
-#include "process/process_memory.h"
 
 namespace windlass::walk {
 
 ProcessMemory::ProcessMemory(pid_t pid)
-    : pid_(pid), thread_(pid), bytes_(std::make_unique_for_overwrite<std::byte[]>(kSlots * kPage)) {
+    : pid_(pid), bytes_(std::make_unique_for_overwrite<std::byte[]>(kSlots * kPage)) {
   slots_.reserve(kSlots);
-}
-
-ProcessMemory::~ProcessMemory() {
-  if (file_ >= 0) ::close(file_);
 }
 
 void ProcessMemory::forget() {
@@ -30,8 +19,7 @@ void ProcessMemory::forget() {
   for (const Slot& slot : slots_)
     if (slot.used && slot.readable) expected_.push_back(slot.page);
   clear();
-  if (file_ >= 0) ::close(file_);
-  file_ = kNotOpened;
+  file_.reset();
 }
 
 void ProcessMemory::expect(std::uint64_t address) {
@@ -41,13 +29,12 @@ void ProcessMemory::expect(std::uint64_t address) {
 
 bool ProcessMemory::read_directly(std::uint64_t address, void* to, std::size_t size) const {
   ++system_calls_;
-  if (process::read_memory(thread_, address, to, size)) return true;
+  if (process::read_memory(pid_, address, to, size)) return true;
   // Execute-only code, or a kernel without process_vm_readv.
-  if (file_ == kNotOpened)
-    file_ = ::open(fmt::format("/proc/{}/mem", process::living_thread(pid_)).c_str(), O_RDONLY | O_CLOEXEC);
-  if (file_ < 0 || address > static_cast<std::uint64_t>(INT64_MAX)) return false;
+  if (file_ == nullptr) file_ = std::make_unique<process::MemoryFile>(pid_);
+  if (!*file_) return false;
   ++system_calls_;
-  return ::pread(file_, to, size, static_cast<off_t>(address)) == static_cast<ssize_t>(size);
+  return file_->read(address, to, size);
 }
 
 // ---- the pages ------------------------------------------------------------------------------------------------------
@@ -84,13 +71,8 @@ std::size_t ProcessMemory::read_pages(const std::uint64_t* numbers, std::size_t 
     else
       remote[runs - 1].iov_len += kPage;
   }
-  const iovec local{bytes_of(slots_.size()), count * kPage};
   ++system_calls_;
-  ssize_t got = ::process_vm_readv(thread_, &local, 1, remote, runs, 0);
-  if (got < 0 && errno == ESRCH) {  // it has ended: another one may live
-    thread_ = process::living_thread(pid_);
-    got = ::process_vm_readv(thread_, &local, 1, remote, runs, 0);
-  }
+  const ssize_t got = process::read_ranges(pid_, {remote, runs}, {bytes_of(slots_.size()), count * kPage});
   const std::size_t pages = got > 0 ? static_cast<std::size_t>(got) / kPage : 0;
   for (std::size_t i = 0; i < pages; ++i) add(numbers[i], true);
   return pages;

@@ -10,6 +10,7 @@
 
 #include <sys/types.h>
 
+#include "process/process_memory.h"
 #include "windlass/walk.h"
 
 namespace windlass::walk {
@@ -20,7 +21,6 @@ namespace windlass::walk {
 class ProcessMemory final : public Memory {
  public:
   explicit ProcessMemory(pid_t pid);
-  ~ProcessMemory() override;
   ProcessMemory(const ProcessMemory&) = delete;
   ProcessMemory& operator=(const ProcessMemory&) = delete;
 
@@ -41,7 +41,6 @@ class ProcessMemory final : public Memory {
   static constexpr std::size_t kAhead = 8;           // pages read at a time: stacks and code are read upwards
   static constexpr std::size_t kMostExpected = 768;  // that leaves room for others
   static constexpr unsigned kMostUnreadable = 8;     // of what was expected: more, and it is not as it was
-  static constexpr int kNotOpened = -2;
   static constexpr std::uint64_t kPages = ~std::uint64_t{0} / kPage;  // numbers of pages are below
 
   struct Slot {
@@ -59,10 +58,9 @@ class ProcessMemory final : public Memory {
   [[nodiscard]] bool read_directly(std::uint64_t address, void* to, std::size_t size) const;
 
   pid_t pid_;
-  mutable pid_t thread_;  // that lives: the first one, or else another
   // /proc/PID/mem, for pages that may not be read by the process itself; opened when first needed. It is the memory
   // that the process had then, and no other program's.
-  mutable int file_ = kNotOpened;  // -1: not allowed
+  mutable std::unique_ptr<process::MemoryFile> file_;
   mutable std::mutex lock_;
   mutable std::vector<Slot> slots_;                    // in the order in which they were read
   mutable std::array<std::uint16_t, kIndex> index_{};  // by page, open addressing: a slot's number + 1; 0: none

@@ -14,6 +14,7 @@
 #include "process/moved_text.h"
 #include "process/proc_file.h"
 #include "process/procmap_query.h"
+#include "process/readers.h"
 #include "runtimes/find.h"
 #include "walk/interpreted.h"
 #include "walk/module.h"
@@ -55,7 +56,7 @@ ProcessModules::Pieces ProcessModules::pieces_of(const std::vector<process::Proc
 
 ProcessModules::FileState ProcessModules::look_at(const Piece& piece) {
   struct stat status {};
-  if ((piece.open ? ::fstat(piece.open.get(), &status) : ::stat(piece.file.c_str(), &status)) != 0) return {};
+  if (piece.open ? ::fstat(piece.open.get(), &status) != 0 : !process::status_of(piece.file, status)) return {};
   return {status.st_dev, status.st_ino, static_cast<std::uint64_t>(status.st_size), status.st_ctim.tv_sec,
           status.st_ctim.tv_nsec};
 }
@@ -70,6 +71,8 @@ bool ProcessModules::files_are_same() const {
 // Executable ones, and what is shared, as the tables of code managers are: other mappings of files change nothing by
 // themselves. But a PE image's code may be without a file, and known by its headers only.
 std::vector<ProcessModules::Extent> ProcessModules::extents_of(int maps) const {
+  if (process::readers() != nullptr)
+    return {};  // the kernel answers under a lock that a thread in a page fault may have
   const std::uint64_t shared = windows_ ? 0 : process::kQueryShared;
   std::vector<Extent> extents;
   for (const std::uint64_t kind : {process::kQueryExecutable, process::kQueryFileBacked | shared}) {
@@ -168,7 +171,7 @@ Expected<Refreshed> ProcessModules::update(Target& target, pid_t pid, int maps) 
     fix_time(target);
     return Refreshed{};
   }
-  const std::string text = process::read_proc_file(maps);
+  const std::string text = process::read_proc_file_of(pid, maps);
   if (text.empty()) return fail(ErrorCode::kSystem, "mappings cannot be read", 0, static_cast<std::uint64_t>(errno));
   extents_ = std::move(now);
   return update(target, pid, text);

@@ -29,7 +29,7 @@ class LivingThread : public ::testing::Test {
   }
   [[nodiscard]] std::vector<ProcMap> maps() const {
     const Descriptor folder(::open(("/proc/" + number_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    return parse_proc_maps(read_proc_file(open_file_of(folder.get(), "maps").get()));
+    return parse_proc_maps(read_proc_file(open_proc_file(child_.pid(), folder.get(), "maps").get()));
   }
 
   test::EndedMainThread child_{[](void*) -> void* {

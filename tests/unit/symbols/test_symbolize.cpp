@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "nm.h"
+#include "process/readers.h"
 #include "symbols/symbolize.h"
 
 namespace windlass::symbols {
@@ -57,7 +59,8 @@ std::vector<std::string> frames_at(const profile::Module& module, std::uint64_t 
 
 using Frames = std::vector<std::string>;
 
-class SymbolizeFiles : public ::testing::Test {
+// By readers (process/readers.h), too, which open what libdw opens without them.
+class SymbolizeFiles : public ::testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
     char name[] = "/tmp/windlass-symbolize-XXXXXX";
@@ -65,8 +68,13 @@ class SymbolizeFiles : public ::testing::Test {
     directory_ = name;
     must_run("cp " WINDLASS_INLINED " " + directory_ + "/prog && cp " WINDLASS_LIBRARY " " + directory_ + "/lib.so");
     symbols_ = symbols_of(path("prog"));
+    if (GetParam()) process::use_readers(process::Readers::start({.patience = std::chrono::seconds(10)}));
+    ASSERT_EQ(process::readers() != nullptr, GetParam());
   }
-  void TearDown() override { must_run("rm -r " + directory_); }
+  void TearDown() override {
+    process::use_readers(nullptr);
+    must_run("rm -r " + directory_);
+  }
 
   std::string path(const std::string& name) const { return directory_ + "/" + name; }
   profile::Module module(const std::string& name) const { return {.path = path(name), .open_path = path(name)}; }
@@ -78,7 +86,9 @@ class SymbolizeFiles : public ::testing::Test {
   std::map<std::string, std::uint64_t> symbols_;
 };
 
-TEST_F(SymbolizeFiles, InlinedFramesWithTheirLines) {
+INSTANTIATE_TEST_SUITE_P(ByReaders, SymbolizeFiles, ::testing::Bool());
+
+TEST_P(SymbolizeFiles, InlinedFramesWithTheirLines) {
   EXPECT_EQ(frames_at(module("prog"), at("wl_mark_inlined")), inlined_);
   EXPECT_EQ(frames_at(module("prog"), at("wl_mark_plain")), Frames{"plain_c inlined.cpp:37"});
   const auto local = frames_at(module("prog"), at("wl_mark_local"));
@@ -87,11 +97,11 @@ TEST_F(SymbolizeFiles, InlinedFramesWithTheirLines) {
   EXPECT_NE(local[0].find("inlined.cpp:28"), std::string::npos) << local[0];
 }
 
-TEST_F(SymbolizeFiles, SymbolsOnlyWhenLinesAreNotWanted) {
+TEST_P(SymbolizeFiles, SymbolsOnlyWhenLinesAreNotWanted) {
   EXPECT_EQ(frames_at(module("prog"), at("wl_mark_inlined"), {.lines = false}), Frames{"outer::Box::work(int)"});
 }
 
-TEST_F(SymbolizeFiles, OtherCompilersAndForms) {
+TEST_P(SymbolizeFiles, OtherCompilersAndForms) {
   EXPECT_EQ(frames_at({.path = WINDLASS_INLINED_SPLIT, .open_path = WINDLASS_INLINED_SPLIT},
                       symbols_of(WINDLASS_INLINED_SPLIT).at("wl_mark_inlined")),
             inlined_);
@@ -100,7 +110,7 @@ TEST_F(SymbolizeFiles, OtherCompilersAndForms) {
             inlined_);
 }
 
-TEST_F(SymbolizeFiles, StrippedProgramNamesNothing) {
+TEST_P(SymbolizeFiles, StrippedProgramNamesNothing) {
   must_run("strip -s " + path("prog"));
   for (const auto& [name, address] : symbols_)
     if (name.starts_with("wl_mark") || name == "main") {
@@ -108,7 +118,7 @@ TEST_F(SymbolizeFiles, StrippedProgramNamesNothing) {
     }
 }
 
-TEST_F(SymbolizeFiles, DebugFileByLink) {
+TEST_P(SymbolizeFiles, DebugFileByLink) {
   must_run("cd " + directory_ +
            " && objcopy --only-keep-debug prog prog.debug && strip -s prog && "
            "objcopy --add-gnu-debuglink=prog.debug prog");
@@ -120,7 +130,7 @@ TEST_F(SymbolizeFiles, DebugFileByLink) {
   EXPECT_TRUE(frames_at(module("prog"), at("wl_mark_inlined")).empty());
 }
 
-TEST_F(SymbolizeFiles, DebugFileByBuildId) {
+TEST_P(SymbolizeFiles, DebugFileByBuildId) {
   const auto id = build_id_of(path("prog"));
   ASSERT_GT(id.size(), 8u);
   const auto place = path("tree/.build-id/" + id.substr(0, 2));
@@ -135,7 +145,7 @@ TEST_F(SymbolizeFiles, DebugFileByBuildId) {
   EXPECT_EQ(frames_at(gone, at("wl_mark_inlined"), {.debug_directory = path("tree")}), inlined_);
 }
 
-TEST_F(SymbolizeFiles, AnotherBuildUnderTheNameIsNotUsed) {
+TEST_P(SymbolizeFiles, AnotherBuildUnderTheNameIsNotUsed) {
   profile::Module other = module("prog");
   other.build_id = "00112233445566778899aabbccddeeff00112233";
   EXPECT_TRUE(frames_at(other, at("wl_mark_plain")).empty());
@@ -148,7 +158,7 @@ TEST_F(SymbolizeFiles, AnotherBuildUnderTheNameIsNotUsed) {
   EXPECT_TRUE(frames_at(same, at("wl_mark_plain")).empty());
 }
 
-TEST_F(SymbolizeFiles, NeverAWrongNeighbour) {
+TEST_P(SymbolizeFiles, NeverAWrongNeighbour) {
   const auto all = symbols_of(path("lib.so"));
   const std::uint64_t hidden = all.at("hidden_function"), first = all.at("exported_first");
   must_run("strip -s " + path("lib.so"));
@@ -160,7 +170,7 @@ TEST_F(SymbolizeFiles, NeverAWrongNeighbour) {
   EXPECT_TRUE(frames_at(module("lib.so"), ~0ull).empty());
 }
 
-TEST_F(SymbolizeFiles, EveryAddressOfAStrippedLibraryIsNamedByASizedSymbolOrNot) {
+TEST_P(SymbolizeFiles, EveryAddressOfAStrippedLibraryIsNamedByASizedSymbolOrNot) {
   must_run("strip -s " + path("lib.so"));
   struct Range {
     std::uint64_t begin, end;
@@ -188,7 +198,7 @@ TEST_F(SymbolizeFiles, EveryAddressOfAStrippedLibraryIsNamedByASizedSymbolOrNot)
   }
 }
 
-TEST_F(SymbolizeFiles, LinkageStubs) {
+TEST_P(SymbolizeFiles, LinkageStubs) {
   const auto listing = output_of("objdump -d --no-show-raw-insn " + path("lib.so"));
   const auto mark = listing.find("<abs_of_other@plt>:");
   ASSERT_NE(mark, std::string::npos) << "objdump sees no stub";
@@ -215,7 +225,7 @@ std::map<std::uint64_t, std::string> stubs_in(const std::string& file) {
 }
 
 #ifdef __x86_64__  // whose objdump reads them
-TEST_F(SymbolizeFiles, StubsOfI386AtEveryInstruction) {
+TEST_P(SymbolizeFiles, StubsOfI386AtEveryInstruction) {
   const std::string made = WINDLASS_FIXTURES "/i386.so";
   if (::access(made.c_str(), R_OK) != 0) GTEST_SKIP() << "SKIPPED: no Clang or no LLD on this machine";
   must_run("cp " + made + " " + path("i386.so"));
@@ -227,7 +237,7 @@ TEST_F(SymbolizeFiles, StubsOfI386AtEveryInstruction) {
 }
 #endif
 
-TEST_F(SymbolizeFiles, StubsWithLandingPadsAtEveryInstruction) {
+TEST_P(SymbolizeFiles, StubsWithLandingPadsAtEveryInstruction) {
   must_run("cp " WINDLASS_STUBS " " + path("stubs"));
   const auto stubs = stubs_in(path("stubs"));
   ASSERT_GT(stubs.size(), 6u) << "objdump sees no stubs";
@@ -236,7 +246,7 @@ TEST_F(SymbolizeFiles, StubsWithLandingPadsAtEveryInstruction) {
     EXPECT_EQ(frames_at(module("stubs"), address), Frames{expected}) << std::hex << address;
 }
 
-TEST_F(SymbolizeFiles, AssemblyWithoutSizes) {
+TEST_P(SymbolizeFiles, AssemblyWithoutSizes) {
   EXPECT_EQ(frames_at(module("prog"), at("asm_with_size") + 1, {.lines = false}), Frames{"asm_with_size"});
   EXPECT_TRUE(frames_at(module("prog"), at("asm_with_size") + at("asm_size_of_sized")).empty())
       << "past the end of a symbol with a size";
@@ -246,7 +256,7 @@ TEST_F(SymbolizeFiles, AssemblyWithoutSizes) {
       << "another function's FDE";
 }
 
-TEST_F(SymbolizeFiles, MiniDebugInfo) {
+TEST_P(SymbolizeFiles, MiniDebugInfo) {
   if (output_of("command -v xz").empty()) GTEST_SKIP() << "xz is not installed";
   must_run("cd " + directory_ +
            " && objcopy --strip-debug prog mini && xz --format=xz -c mini > mini.xz && strip -s prog && "
@@ -255,7 +265,7 @@ TEST_F(SymbolizeFiles, MiniDebugInfo) {
 }
 
 // A server as debuginfod's web interface is defined, over the loopback: asked only if DEBUGINFOD_URLS says so.
-TEST_F(SymbolizeFiles, DebuginfodOnlyIfAsked) {
+TEST_P(SymbolizeFiles, DebuginfodOnlyIfAsked) {
   if (output_of("command -v python3").empty()) GTEST_SKIP() << "no python3 to serve with";
   if (void* client = ::dlopen("libdebuginfod.so.1", RTLD_LAZY); client == nullptr)
     GTEST_SKIP() << "libdw finds no libdebuginfod";
@@ -283,7 +293,7 @@ TEST_F(SymbolizeFiles, DebuginfodOnlyIfAsked) {
   ::pclose(server);
 }
 
-TEST_F(SymbolizeFiles, DamagedFilesNameNothingAndCrashNothing) {
+TEST_P(SymbolizeFiles, DamagedFilesNameNothingAndCrashNothing) {
   std::ifstream in(path("prog"), std::ios::binary);
   const std::string whole((std::istreambuf_iterator<char>(in)), {});
   profile::Profile addresses;
