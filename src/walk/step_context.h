@@ -73,6 +73,8 @@ auto with_code(const StepContext& context, Use&& use) {
   };
   const code::CodeSource* self = nullptr;
   const auto can_be = [&](const FrameRow& row) {
+    constexpr std::uint32_t kCost = 8;  // the stack is read, and who is said to be the caller is looked for
+    if (!code::budget_of(*context.scratch.synthesis).spend(kCost)) return false;
     Step trial;
     apply_row(context, row, FrameOrigin::kSynthesis, trial);
     context.scratch.register_lost |= trial.status.end == WalkEnd::kLost;

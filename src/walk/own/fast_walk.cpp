@@ -89,7 +89,9 @@ struct FastWalk::CodeInUse {
   const CodeRanges::View view_;
 };
 
-FastWalk::FastWalk(const FastWalkState& start, bool live) : state_(start), stack_(known_stack(start.sp, live)) {}
+FastWalk::FastWalk(const FastWalkState& start, bool live) : state_(start), stack_(known_stack(start.sp, live)) {
+  if ((start.key & kInstructionBit) != 0) note_interrupted();
+}
 
 inline void FastWalk::go_to(const FastWalkState& caller) {
   state_ = caller;
@@ -181,6 +183,7 @@ FastWalk::Answer FastWalk::by_full_rule(const table::TraceRule& rule, FastWalkSt
   const bool signal = (rule.flags & WL_RULE_SIGNAL) != 0;
   if (regs[WL_SP] <= state_.sp && (!signal || !progress_.allows(state_.sp, regs[WL_SP], false))) return Answer::kCannot;
   caller = {unwind.cursor.exact != 0 ? regs[WL_PC] | kInstructionBit : regs[WL_PC], regs[WL_SP], regs[WL_FP]};
+  if (unwind.cursor.exact != 0) note_interrupted();
   return Answer::kStepped;
 }
 
@@ -207,8 +210,11 @@ int FastWalk::read_for_rule(void* walk, void* to, __u32 size, __u64 address) {
   WalkOptions options;
   options.written_begin = written_;
   options.written_end = written_ + written_size_;
+  options.max_followed = may_follow_;
   StackWalker walker(own_process(), registers, options);
-  if (!walker.step()) {
+  const bool stepped = walker.step();
+  may_follow_ = walker.may_follow();
+  if (!stepped) {
     const bool guessed = walker.end_reason() == WalkEnd::kGuessed;
     guessed_ |= guessed;
     return guessed || walker.end_reason() == WalkEnd::kComplete ? Answer::kEnd : Answer::kCannot;
@@ -218,6 +224,7 @@ int FastWalk::read_for_rule(void* walk, void* to, __u32 size, __u64 address) {
   if (!progress_.allows(state_.sp, found.sp(), found.pc().value() == pc)) return Answer::kCannot;
   guessed_ |= walker.certainty() == FrameCertainty::kGuessed;
   caller.key = found.pc().value() | (found.pc().is_return_address() ? 0 : kInstructionBit);
+  if (!found.pc().is_return_address()) note_interrupted();
   caller.sp = found.sp();
   caller.fp = found.get(fp);
   return Answer::kStepped;

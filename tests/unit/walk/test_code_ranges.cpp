@@ -333,6 +333,44 @@ TEST_F(OwnCode, IsWalkedByItsInstructionsWithoutRows) {
   EXPECT_TRUE(retire_own_code(*id));
 }
 
+#if defined(__x86_64__)
+// What a walk in a signal handler has no time for is not found, and said so; once another walk has found it, it is
+// known.
+TEST_F(OwnCode, WithoutRowsMayTakeMoreThanAWalkCanSpend) {
+  constexpr unsigned kInstructions = 400;
+  auto* code = reinterpret_cast<std::uint8_t*>(room_);
+  for (unsigned i = 0; i < kInstructions; ++i) code[2 * i] = 0x31, code[2 * i + 1] = 0xc9;  // xor ecx, ecx
+  const std::uint8_t end[] = {0x48, 0x83, 0xc4, 0x08, 0xc3};                                // add rsp, 8; ret
+  std::copy(std::begin(end), std::end(end), code + 2 * kInstructions);
+  const auto begin = reinterpret_cast<std::uint64_t>(room_);
+  const auto id = add_own_code({.begin = begin, .end = begin + 2 * kInstructions + sizeof end});
+  ASSERT_TRUE(id);
+  std::uint64_t stack[8] = {0, some_return_address()};
+  Registers registers(kOwnArchitecture);
+  registers.set_pc(CodeAddress::return_address(begin + 2));
+  registers.set_sp(reinterpret_cast<std::uint64_t>(stack));
+  registers.set(6, 1);  // no frame pointer
+  constexpr std::uint32_t kBudget = 256;
+  const auto step = [&](std::uint32_t most, std::uint32_t& left) {
+    StackWalker walker(own_process(), registers, {.max_followed = most});
+    const bool stepped = walker.step();
+    left = walker.may_follow();
+    EXPECT_EQ(walker.end_reason(), stepped ? WalkEnd::kRunning : WalkEnd::kBudget) << walker.error().text();
+    EXPECT_EQ(walker.frame().sp(), reinterpret_cast<std::uint64_t>(stepped ? stack + 2 : stack));
+    return stepped;
+  };
+  std::uint32_t left = 0, most = 0;
+  EXPECT_FALSE(step(kBudget, left));
+  EXPECT_EQ(left, 0u);
+  for (int i = 0; i < 2; ++i, most = std::max(most, left)) EXPECT_FALSE(step(kBudget, left));
+  EXPECT_GT(most, kBudget / 2) << "that it is too long is known";
+  EXPECT_TRUE(step(~std::uint32_t{0}, left));
+  EXPECT_TRUE(step(kBudget, left));
+  EXPECT_GT(left, kBudget / 2);
+  EXPECT_TRUE(retire_own_code(*id));
+}
+#endif
+
 // The same addresses, call sites included, with another frame: never by what was known before.
 TEST_F(OwnCode, IsNeverWalkedByTheRowsOfWhatWasThere) {
   for (int i = 0; i < 200; ++i) {
