@@ -98,7 +98,7 @@ void StackWalker::set_module(const walk::Module* module) {
 
 const walk::KeptRow* StackWalker::kept_row() const {
   if (module_ == nullptr || !frame_.registers.has_sp()) return nullptr;
-  return scratch_->rows.find(module_->id(), frame_.pc());
+  return scratch_->rows.find(module_->rows_id(), frame_.pc());
 }
 
 bool StackWalker::ended(WalkEnd end, const Error& error) {

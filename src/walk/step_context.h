@@ -12,6 +12,8 @@ struct StepContext {
   const Module* module;  // what contains the frame's pc; may be null
   const WalkOptions& options;
   Scratch& scratch;
+  // Before any row is looked up, so that one that is taken away meanwhile is not kept as what is there then.
+  const std::uint64_t rows_id = module != nullptr ? module->rows_id() : 0;
 
   // Code made at run time is always called by something: a stack does not end there.
   [[nodiscard]] bool in_generated_code() const { return module != nullptr && module->generated(); }

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <random>
 
@@ -9,6 +10,7 @@
 #include "support/jit_stub.h"
 #include "walk/code_ranges.h"
 #include "walk/module.h"
+#include "windlass/backtrace.h"
 #include "windlass/code_manager.h"
 
 namespace windlass {
@@ -165,6 +167,69 @@ FrameRow row(std::uint64_t begin, std::uint64_t end) {
   row.cfa = CfaRule::at(7, 8);
   row.return_address = RegisterRule::at_cfa(-8);
   return row;
+}
+
+// Code that comes and goes, whose rows are counted as they are asked for.
+class ChangingSource final : public source::UnwindSource {
+ public:
+  explicit ChangingSource(std::atomic<unsigned>& asked, std::atomic<std::uint64_t>& taken)
+      : asked_(asked), taken_(taken) {}
+  std::optional<Architecture> architecture() const override { return kOwnArchitecture; }
+  Expected<void> row_at(std::uint64_t address, FrameRow& to) const override {
+    ++asked_;
+    to = FrameRow{};
+    to.begin = address;
+    to.end = address + 1;
+    to.cfa = CfaRule::at(Registers::sp_number(kOwnArchitecture), 32);
+    to.return_address = RegisterRule::at_cfa(-8);
+    return {};
+  }
+  Expected<source::Function> function_at(std::uint64_t address) const override {
+    return fail(ErrorCode::kNotFound, "none", address);
+  }
+  void for_each_function(source::FunctionSink, source::ErrorSink) const override {}
+  void for_each_row(const source::Function&, source::RowSink, source::ErrorSink) const override {}
+  void for_each_row(source::RowVisitor&, source::ErrorSink) const override {}
+  std::optional<std::uint64_t> taken_away() const override { return taken_; }
+
+ private:
+  std::atomic<unsigned>& asked_;
+  std::atomic<std::uint64_t>& taken_;
+};
+
+TEST(CodeRanges, ThatChangeAreAskedAgainWhenSomethingWasTakenAway) {
+  std::atomic<unsigned> asked = 0;
+  std::atomic<std::uint64_t> taken = 0;
+  static std::byte code[64];
+  const auto begin = reinterpret_cast<std::uint64_t>(code);
+  const auto id = walk::own_code_ranges().add_changing(
+      {.begin = begin, .end = begin + sizeof code, .bias = 0, .path = "[made up]", .file = {}},
+      std::make_unique<ChangingSource>(asked, taken));
+  ASSERT_TRUE(id) << id.error().text();
+  std::uint64_t stack[16] = {};
+  stack[3] = begin + 32;
+  stack[7] = begin + 40;
+  Registers registers(kOwnArchitecture);
+  registers.set_pc(CodeAddress::return_address(begin + 24));
+  registers.set_sp(reinterpret_cast<std::uint64_t>(stack));
+  const auto two_steps = [&] {
+    StackWalker walker(own_process(), registers);
+    const unsigned before = asked;
+    EXPECT_TRUE(walker.step());
+    EXPECT_EQ(walker.frame().pc().value(), begin + 32);
+    EXPECT_TRUE(walker.step());
+    EXPECT_EQ(walker.frame().pc().value(), begin + 40);
+    return asked - before;
+  };
+  EXPECT_EQ(two_steps(), 2u);
+  EXPECT_EQ(two_steps(), 0u);
+  ++taken;
+  EXPECT_EQ(two_steps(), 2u);
+  EXPECT_EQ(two_steps(), 0u);
+  taken = std::uint64_t{1} << 40;  // more than is told apart: nothing is kept
+  EXPECT_EQ(two_steps(), 2u);
+  EXPECT_EQ(two_steps(), 2u);
+  EXPECT_TRUE(walk::own_code_ranges().retire(*id));
 }
 
 TEST(CodeRangeRows, MustBeSortedAndInTheRange) {
