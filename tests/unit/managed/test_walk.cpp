@@ -187,6 +187,37 @@ TEST(ManagedWalk, WindowsUnwindInformationIsExecuted) {
   EXPECT_FALSE(walker.error());
 }
 
+class KeepingRuntime : public MadeUpRuntime {
+ public:
+  std::uint64_t generation() const override { return current; }
+  std::uint64_t current = new_generation();
+};
+
+// What unwind information comes to at a pc is a row, kept as others are: until the runtime says that it has changed.
+TEST(ManagedWalk, WindowsUnwindInformationIsReadOnceAGeneration) {
+  MadeUpStack stack;
+  KeepingRuntime runtime;
+  stack.thread.runtime = &runtime;
+  (void)stack.call(stack.runtime.add(1, 4));
+  stack.call(stack.runtime.add(2, 6), 0x22);
+  (void)runtime.add(1, 4);
+  Method& method = runtime.add(2, 6);
+  const Prologue prologue{.code_size = kCodeSize, .ops = {{1, prologue::push(kRbx)}, {5, prologue::Allocate{32}}}};
+  const std::uint64_t base = method.begin - 0x100, info = kStackTop - kStackSize;
+  const auto written = winx64::write(prologue, {.function = 0x100, .info = static_cast<std::uint32_t>(info - base)});
+  ASSERT_TRUE(written) << written.error().text();
+  method.windows = {.base = base, .function = written->entries.at(0)};
+  const auto put = [&](std::byte mask) {
+    for (std::size_t i = 0; i < written->bytes.size(); ++i) stack.mem->put(info + i, written->bytes[i] & mask);
+  };
+  put(std::byte{0xff});
+  EXPECT_EQ(stack.shown(stack.registers(), 0), "2 1");
+  put(std::byte{0});
+  EXPECT_EQ(stack.shown(stack.registers(), 0), "2 1") << "it is not read again";
+  runtime.current = new_generation();
+  EXPECT_NE(stack.shown(stack.registers(), 0).find("error"), std::string::npos);
+}
+
 TEST(ManagedWalk, BrokenListsAndStacksAreErrors) {
   MadeUpStack stack;
   stack.call(stack.runtime.add(1, 4));
