@@ -20,6 +20,7 @@
 
 #include "windlass/bytes.h"
 #include "windlass/explicit_frame.h"
+#include "windlass/function_ref.h"
 #include "windlass/walk.h"
 #include "windlass/winarm64.h"
 #include "windlass/winx64.h"
@@ -49,7 +50,9 @@ struct WindowsUnwind {
   [[nodiscard]] bool any() const { return !entries.empty() || function != winx64::RuntimeFunction{}; }
 };
 
-struct Clause;  // managed_exception.h
+struct Clause;      // managed_exception.h
+struct Root;        // gc_roots.h
+struct CrawlFrame;  // below
 
 // A function of managed code, or a funclet. It belongs to the runtime, and stays as it is while a walk goes on.
 struct Method {
@@ -91,6 +94,13 @@ class Runtime {
   [[nodiscard]] virtual Expected<FrameView> read(const Memory& memory, std::uint64_t address,
                                                  const std::uint64_t* cookie) const {
     return read_frame(memory, address, cookie);
+  }
+  // Of a transition frame: the references among the arguments of the function that is called, which nobody else knows
+  // of before it has a frame. The signature says which they are; `frame` has the caller's registers (of its
+  // SavedContext, FrameView::context_at) and user data. For each_root().
+  [[nodiscard]] virtual Expected<void> each_argument(const CrawlFrame& /*frame*/, const Memory& /*memory*/,
+                                                     FunctionRef<void(const Root&)> /*sink*/) const {
+    return {};
   }
   // What every Method::guard holds.
   [[nodiscard]] virtual std::uint64_t guard_value() const { return 0; }
