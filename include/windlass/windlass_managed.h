@@ -291,8 +291,8 @@ typedef int (*windlass_crawl_callback)(const windlass_crawl* crawl, const windla
 enum {
   WINDLASS_WALK_DONE = 0,
   WINDLASS_WALK_STOPPED = 1, /* the callback said so; WINDLASS_POP_FRAMES: frames are off the list as far as it came */
-  WINDLASS_WALK_ABORTED = 2,
-  WINDLASS_WALK_FAILED = 3 /* `error` */
+  WINDLASS_WALK_ABORTED = 2, /* likewise; the list is as it was before the walk */
+  WINDLASS_WALK_FAILED = 3   /* `error` */
 };
 /* Calls `callback` for each frame, innermost first. `registers` are where the thread is; NULL: it is in native code,
  * and walked from its explicit frames. A walk that fails is still WINDLASS_OK: `outcome` (may be NULL) and `error` say
