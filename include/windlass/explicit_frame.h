@@ -69,6 +69,10 @@ inline constexpr std::uint8_t kStandsForFunction = 1;  // it is shown as a funct
 inline constexpr std::uint8_t kFaulted = 2;            // the managed code behind it will not go on from there
 inline constexpr std::uint8_t kFrameAborted = 4;       // its references are no roots any more
 
+// Bits of the words at ExplicitFrame::references, beside the 8-aligned address.
+inline constexpr std::uint64_t kInterior = 1;  // the reference may point into an object
+inline constexpr std::uint64_t kPinned = 2;    // what it points to may not move
+
 inline constexpr std::uint64_t kEndOfFrames = ~std::uint64_t{0};
 
 struct ExplicitFrame {
@@ -78,7 +82,8 @@ struct ExplicitFrame {
   std::uint8_t form = 0;              // FrameForm
   std::uint8_t attributes = 0;
   std::uint32_t reference_count = 0;
-  std::uint64_t references = 0;  // address of so many addresses of object references, which are roots
+  std::uint64_t references = 0;  // address of so many words: each the address of an object reference, which is a
+                                 // root, with kInterior and kPinned in its lowest bits
   std::uint64_t user = 0;        // the runtime's: the function that is called, say
 };
 static_assert(std::is_standard_layout_v<ExplicitFrame> && sizeof(ExplicitFrame) == 40);
@@ -128,12 +133,29 @@ struct ContextFrame {
   SavedContext context;
 };
 
+// One word at ExplicitFrame::references: HelperFrame<2> frame(&object, interior(&cursor)).
+struct Reference {
+  template <typename T>
+  Reference(T* at)  // NOLINT(google-explicit-constructor): the usual case
+      : word(reinterpret_cast<std::uint64_t>(at)) {}
+  std::uint64_t word;
+};
+[[nodiscard]] inline Reference interior(Reference reference) {
+  reference.word |= kInterior;
+  return reference;
+}
+[[nodiscard]] inline Reference pinned(Reference reference) {
+  reference.word |= kPinned;
+  return reference;
+}
+
 // A helper's, with references of its own that the collector may not lose.
 template <std::size_t kReferences>
 struct HelperFrame {
-  template <typename... Reference>
-  requires(sizeof...(Reference) == kReferences) explicit HelperFrame(Reference*... reference)
-      : references{reinterpret_cast<std::uint64_t>(reference)...} {
+  template <typename... Given>
+  requires(sizeof...(Given) == kReferences &&
+           (std::is_convertible_v<Given, Reference> && ...)) explicit HelperFrame(Given... reference)
+      : references{Reference(reference).word...} {
     header.kind = static_cast<std::uint16_t>(FrameKind::kHelper);
     header.form = static_cast<std::uint8_t>(FrameForm::kLazy);
     header.reference_count = kReferences;

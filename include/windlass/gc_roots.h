@@ -93,6 +93,12 @@ extern "C" void windlass_call_saving_registers(void (*function)(void*), void* ar
 // kNotFound, `where` the pc, where the map has nothing for this place; kUnreadable; what is wrong with the map,
 // `detail` the place in it. Logarithmic in the sites.
 [[nodiscard]] Expected<void> each_root(const CrawlFrame& frame, const Memory& memory, RootSink sink);
+// The same, and of a transition frame the arguments, too (Runtime::each_argument).
+[[nodiscard]] Expected<void> each_root(const CrawlFrame& frame, const ManagedThread& thread, RootSink sink);
+// Those of one thread: of all its frames, with its exceptions, from `registers` (none: from its list). `flags` beside
+// those that a collector needs: kThreadIsSuspended. What was shown before an error stands.
+[[nodiscard]] Expected<void> each_root(const ManagedThread& thread, const Registers& registers, WalkFlags flags,
+                                       RootSink sink);
 
 // ---- LLVM ---------------------------------------------------------------------------------------------------------
 

@@ -48,10 +48,15 @@ struct Clause {
 
 // ---- the runtime's part -------------------------------------------------------------------------------------------
 
+// Stack that raise() and redirect_fault() need below the frame that throws, for the walks of both passes; funclets and
+// the personality need theirs beside it.
+inline constexpr std::size_t kRoomToThrow = std::size_t{64} << 10;
+
 // What becomes of an exception where native code called the managed code that it leaves.
 enum class NativePolicy : std::uint8_t {
   kStop,      // nobody further out is asked: it is unhandled
-  kUnwind,    // it goes through, and the native frames' destructors run (Itanium C++ ABI, "Forced unwinding")
+  kUnwind,    // it goes through, and the native frames' destructors run (Itanium C++ ABI, "Forced unwinding"). All
+              // code between has to be known to the system's unwinder, stubs by Registry::kFrameInfo
   kFailFast,  // the process ends there
 };
 
@@ -61,6 +66,10 @@ struct Thrown {
   bool rethrown = false;  // a catch throws what it has caught
   bool fault = false;     // made of a hardware fault
 };
+
+// What a personality without an override writes to stderr; the second is signal-safe.
+void print_failure(const Error& why);
+void print_lack_of_room();
 
 class Personality {
  public:
@@ -79,6 +88,18 @@ class Personality {
   // The process ends (abort) if they return.
   virtual void notify_debugger(const Thrown& /*thrown*/) {}
   virtual void unhandled(const Thrown& /*thrown*/) {}
+  // The exception cannot go on, and the process ends (abort) when this returns. Error::text() names the rule: a native
+  // frame that kUnwind cannot unwind, as the system's unwinder (libgcc) does not know its code (`where`: its pc); a
+  // stack that cannot be walked; kFailFast. Without an override: it is written to stderr.
+  virtual void failed(const Error& why, const Thrown& /*thrown*/) { print_failure(why); }
+  // In a signal handler: managed code has faulted where less than kRoomToThrow of its stack is left below `sp`; very
+  // likely it has run out of it. True: there is room now (a part of the stack that was kept for this has been made
+  // accessible, and it is the runtime's to take that back when the exception has been caught). False:
+  // redirect_fault() is, too. Without an override: false, and the rule is written to stderr.
+  virtual bool make_room(std::uint64_t /*sp*/) {
+    print_lack_of_room();
+    return false;
+  }
   // What a hardware fault becomes: an object; 0: none, the signal is nobody's here.
   [[nodiscard]] virtual std::uint64_t object_of_fault(int /*signal*/, std::uint64_t /*address*/) { return 0; }
 };
@@ -101,7 +122,7 @@ struct ThrowingThread {
 [[noreturn]] void rethrow(ThrowingThread& thread);
 // In a signal handler with SA_SIGINFO (of SIGSEGV, SIGFPE, SIGBUS, SIGILL), on any stack: if the thread faulted in
 // managed code and object_of_fault() says what that is, it throws when the handler returns. False: it did not; the
-// signal is somebody else's. Signal-safe if object_of_fault() is.
+// signal is somebody else's, or the stack is exhausted (Personality::make_room()). Signal-safe if the personality is.
 bool redirect_fault(ThrowingThread& thread, int signal, const void* siginfo, void* ucontext);
 
 }  // namespace windlass::managed

@@ -20,6 +20,7 @@
 
 #include "windlass/bytes.h"
 #include "windlass/explicit_frame.h"
+#include "windlass/function_ref.h"
 #include "windlass/walk.h"
 #include "windlass/winarm64.h"
 #include "windlass/winx64.h"
@@ -49,7 +50,9 @@ struct WindowsUnwind {
   [[nodiscard]] bool any() const { return !entries.empty() || function != winx64::RuntimeFunction{}; }
 };
 
-struct Clause;  // managed_exception.h
+struct Clause;      // managed_exception.h
+struct Root;        // gc_roots.h
+struct CrawlFrame;  // below
 
 // A function of managed code, or a funclet. It belongs to the runtime, and stays as it is while a walk goes on.
 struct Method {
@@ -91,6 +94,13 @@ class Runtime {
   [[nodiscard]] virtual Expected<FrameView> read(const Memory& memory, std::uint64_t address,
                                                  const std::uint64_t* cookie) const {
     return read_frame(memory, address, cookie);
+  }
+  // Of a transition frame: the references among the arguments of the function that is called, which nobody else knows
+  // of before it has a frame. The signature says which they are; `frame` has the caller's registers (of its
+  // SavedContext, FrameView::context_at) and user data. For each_root().
+  [[nodiscard]] virtual Expected<void> each_argument(const CrawlFrame& /*frame*/, const Memory& /*memory*/,
+                                                     FunctionRef<void(const Root&)> /*sink*/) const {
+    return {};
   }
   // What every Method::guard holds.
   [[nodiscard]] virtual std::uint64_t guard_value() const { return 0; }
@@ -138,6 +148,7 @@ struct ManagedThread {
   Hijack hijack = {};
   // Of the own process: what kPopFrames changes. `frames` and `cookie` are not looked at then.
   FrameList* own_list = nullptr;
+  std::uint64_t id = 0;  // what the log calls it by: of the system
 };
 
 // ---- flags --------------------------------------------------------------------------------------------------------
@@ -269,16 +280,19 @@ class ManagedWalker {
 enum class WalkAction : std::uint8_t { kContinue, kStop, kAbort };
 enum class WalkOutcome : std::uint8_t { kDone, kStopped, kAborted, kFailed };  // kFailed: `error`
 
-// Calls callback(frame) for each frame. kStop ends the walk as its end does: frames come off the list as far as it
-// came (kPopFrames); kAbort ends it at once.
+// Calls callback(frame) for each frame. kStop ends the walk as its end does: frames are off the list as far as it came
+// (kPopFrames). kAbort: the walk was in vain, and the list is what it was before.
 template <typename Callback>
 WalkOutcome walk(const ManagedThread& thread, const Registers& registers, WalkFlags flags, Callback&& callback,
                  Error* error = nullptr) {
+  const std::uint64_t top = thread.own_list != nullptr ? thread.own_list->top : kEndOfFrames;
   ManagedWalker walker(thread, registers, flags);
   while (walker.next()) {
     const WalkAction action = callback(walker.frame());
-    if (action != WalkAction::kContinue)
-      return action == WalkAction::kStop ? WalkOutcome::kStopped : WalkOutcome::kAborted;
+    if (action == WalkAction::kStop) return WalkOutcome::kStopped;
+    if (action == WalkAction::kContinue) continue;
+    if ((flags & kPopFrames) != 0 && thread.own_list != nullptr) thread.own_list->top = top;
+    return WalkOutcome::kAborted;
   }
   if (!walker.error()) return WalkOutcome::kDone;
   if (error != nullptr) *error = *walker.error();
@@ -294,7 +308,8 @@ enum class CrawlMark : std::uint8_t { kMyself, kMyCaller, kMyCallersCaller };
 
 // ---- the log ------------------------------------------------------------------------------------------------------
 
-// As CoreCLR's checked builds write it: "STACKWALK: [003] CONSIDER: FRAMELESS: PC=... SP=... method=...". For all walks
+// As CoreCLR's checked builds write it, behind the thread's id in hexadecimal:
+// "TID 1f3a: STACKWALK: [003] CONSIDER: FRAMELESS: PC=... SP=... method=...". For all walks
 // of the process; null: none, which costs a load a frame. `line` has no newline, and is called on the walking thread.
 using WalkLog = void (*)(std::string_view line, void* user);
 void set_walk_log(WalkLog log, void* user);

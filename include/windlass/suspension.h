@@ -13,13 +13,18 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "windlass/managed_exception.h"
 
 namespace windlass::managed {
+
+struct MutatorThread;
+void print_late(const Error& why);  // to stderr
 
 // What the runtime knows of its code. Asked in a signal handler, of the thread that is to stop.
 class SafePoints {
@@ -31,6 +36,10 @@ class SafePoints {
   [[nodiscard]] virtual bool can_hijack(const Method& /*method*/) const { return true; }
   // Does it return a reference? It is a root then while the thread waits behind its return.
   [[nodiscard]] virtual bool returns_reference(const Method& /*method*/) const { return false; }
+  // By who stops, while it waits, once for each thread that has not stopped within a second. `why` names the rule that
+  // its code breaks, `where` the pc that the last signal has found it at, `detail` the thread. Without an override: it
+  // is written to stderr.
+  virtual void is_late(const MutatorThread& /*thread*/, const Error& why) const { print_late(why); }
 };
 
 // A thread that comes back from native code says kManaged first and then looks whether it has to wait; so while others
@@ -52,7 +61,8 @@ struct MutatorThread : ThrowingThread {
   std::uint64_t returned = 0;     // what a hijacked method has returned,
   std::uint64_t returned_at = 0;  // and the address of this, if it is a reference; 0: it is none
   bool returned_is_reference = false;
-  int id = 0;  // of the system
+  int id = 0;                              // of the system
+  std::atomic<std::uint64_t> seen_at = 0;  // where the last signal has found it
 };
 
 class Suspender {
@@ -83,8 +93,10 @@ class Suspender {
  private:
   friend class Stopped;
   friend struct SuspensionSignal;
-  void stop();
+  // Nothing: all are stopped. Else nothing is, `within` being over.
+  [[nodiscard]] std::optional<Error> stop(std::optional<std::chrono::nanoseconds> within);
   void resume();
+  [[nodiscard]] Error why_late(const MutatorThread& thread) const;
   [[nodiscard]] bool is_stopped(const MutatorThread& thread) const;
   void wait_to_leave(MutatorThread& thread);
   template <typename Word>
@@ -107,17 +119,32 @@ class Suspender {
 
 // While it lives all attached threads but the calling one are stopped. The calling thread is in native code, or not
 // attached. Waits for the slowest thread: signals are sent again each millisecond.
+//
+// A thread in managed code stops where a signal finds it at a safe point, or where the method that it was in returns.
+// So each loop has to be safe at every instruction, to call something that returns, or to look at
+// Suspender::pending() itself: one safe point in a loop is met by no signal for a very long time.
 class Stopped {
  public:
-  explicit Stopped(Suspender& suspender) : suspender_(suspender) { suspender_.stop(); }
-  ~Stopped() { suspender_.resume(); }
+  // For as long as it takes. SafePoints::is_late() hears of threads that keep it waiting.
+  explicit Stopped(Suspender& suspender) : suspender_(suspender) { (void)suspender_.stop(std::nullopt); }
+  // Gives up after `within`: then nothing is stopped, and error() says which thread has not, and why (kLimit, `where`
+  // its pc, `detail` its id).
+  Stopped(Suspender& suspender, std::chrono::nanoseconds within)
+      : suspender_(suspender), error_(suspender_.stop(within)) {}
+  ~Stopped() {
+    if (!error_) suspender_.resume();
+  }
+  [[nodiscard]] const std::optional<Error>& error() const { return error_; }
   Stopped(const Stopped&) = delete;
   Stopped& operator=(const Stopped&) = delete;
   // All attached threads, the calling one's too.
   [[nodiscard]] const std::vector<MutatorThread*>& threads() const { return suspender_.threads_; }
+  // The one that the system calls so; null: it is not attached.
+  [[nodiscard]] MutatorThread* find(int id) const;
 
  private:
   Suspender& suspender_;
+  std::optional<Error> error_;
 };
 
 }  // namespace windlass::managed

@@ -85,6 +85,7 @@ enum class WalkEnd : std::uint8_t {
   kGuessed,     // the last frame looks like the outermost one, but nothing proves that it is, or that a frame before
                 // it is right
   kForeign,     // code of another machine
+  kBudget,      // WalkOptions::max_followed was too little to find the caller
 };
 [[nodiscard]] std::string_view end_name(WalkEnd end);
 
@@ -195,6 +196,9 @@ struct WalkOptions {
   // frame is found by a return address that stands there.
   std::uint64_t written_begin = 0;
   std::uint64_t written_end = 0;
+  // Instructions of code that are followed at most, 0.1 to 0.4 us each; what else takes time where unwind information
+  // does not answer counts as several. For who cannot wait, a signal handler: see WalkEnd::kBudget.
+  std::uint32_t max_followed = ~std::uint32_t{0};
 };
 
 // Emits the frames of one thread, innermost first, the first being the registers given. One thread at a time; several
@@ -213,6 +217,8 @@ class StackWalker {
   // Of the frames so far, the least certain one's.
   [[nodiscard]] FrameCertainty certainty() const { return certainty_; }
   [[nodiscard]] const Error& error() const { return error_; }
+  // What is left of WalkOptions::max_followed.
+  [[nodiscard]] std::uint32_t may_follow() const;
   // Starts again from other registers, keeping what was prepared.
   void restart(const Registers& registers);
 

@@ -431,6 +431,7 @@ enum {
   WINDLASS_END_LIMIT = 8,       /* more frames than asked for */
   WINDLASS_END_GUESSED = 9,     /* the last frame looks like the outermost one, but that, or a frame, is a guess */
   WINDLASS_END_FOREIGN = 10,    /* code of another machine */
+  WINDLASS_END_BUDGET = 11,     /* the caller was not found in the time that a walk in a signal handler may take */
   WINDLASS_END_STOPPED = 100    /* windlass_walk: the callback said so */
 };
 /* "cfi", "described", "complete" and so on; "?" for another number. Static. [signal] */

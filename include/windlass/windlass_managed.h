@@ -61,6 +61,9 @@ enum {                              /* windlass_explicit_frame.form: what follow
 #define WINDLASS_FRAME_STANDS_FOR_FUNCTION 1u /* shown as a function: `user` */
 #define WINDLASS_FRAME_HAS_FAULTED 2u         /* the managed code behind it will not go on */
 #define WINDLASS_FRAME_ABORTED 4u             /* its references are no roots any more */
+/* Bits of the words at windlass_explicit_frame.references, beside the 8-aligned address */
+#define WINDLASS_REFERENCE_INTERIOR 1u /* it may point into an object */
+#define WINDLASS_REFERENCE_PINNED 2u   /* what it points to may not move */
 #define WINDLASS_END_OF_FRAMES UINT64_MAX
 
 typedef struct windlass_explicit_frame {
@@ -70,7 +73,7 @@ typedef struct windlass_explicit_frame {
   uint8_t form;
   uint8_t attributes;
   uint32_t reference_count;
-  uint64_t references; /* address of so many addresses of object references: roots */
+  uint64_t references; /* address of so many words, WINDLASS_REFERENCE_...: addresses of object references, roots */
   uint64_t user;
 } windlass_explicit_frame;
 typedef struct windlass_call_site_frame {
@@ -288,8 +291,8 @@ typedef int (*windlass_crawl_callback)(const windlass_crawl* crawl, const windla
 enum {
   WINDLASS_WALK_DONE = 0,
   WINDLASS_WALK_STOPPED = 1, /* the callback said so; WINDLASS_POP_FRAMES: frames are off the list as far as it came */
-  WINDLASS_WALK_ABORTED = 2,
-  WINDLASS_WALK_FAILED = 3 /* `error` */
+  WINDLASS_WALK_ABORTED = 2, /* likewise; the list is as it was before the walk */
+  WINDLASS_WALK_FAILED = 3   /* `error` */
 };
 /* Calls `callback` for each frame, innermost first. `registers` are where the thread is; NULL: it is in native code,
  * and walked from its explicit frames. A walk that fails is still WINDLASS_OK: `outcome` (may be NULL) and `error` say

@@ -17,6 +17,7 @@ std::uint8_t sample_end(WalkEnd end) {
     case WalkEnd::kBadRow: return WL_END_UNSUPPORTED_EXPRESSION;
     case WalkEnd::kLimit: return WL_END_DEPTH;
     case WalkEnd::kForeign: return WL_END_OTHER_MACHINE;
+    case WalkEnd::kBudget:  // the agent sets none
     case WalkEnd::kRunning: break;
   }
   return WL_END_INTERNAL;

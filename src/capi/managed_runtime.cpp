@@ -36,6 +36,7 @@ static_assert(sizeof(windlass_context_frame) == sizeof(managed::ContextFrame));
 static_assert(WINDLASS_LIST_TOP_OFFSET == offsetof(managed::FrameList, top));
 static_assert(WINDLASS_LIST_COOKIE_OFFSET == offsetof(managed::FrameList, cookie));
 static_assert(sizeof(windlass_frame_list) == sizeof(managed::FrameList));
+static_assert(WINDLASS_REFERENCE_INTERIOR == managed::kInterior && WINDLASS_REFERENCE_PINNED == managed::kPinned);
 static_assert(WINDLASS_FRAME_FUNCTION_EVALUATION == static_cast<int>(managed::FrameKind::kFunctionEvaluation));
 static_assert(WINDLASS_FRAME_USER == static_cast<int>(managed::FrameKind::kUser));
 static_assert(WINDLASS_FORM_LAZY == static_cast<int>(managed::FrameForm::kLazy));

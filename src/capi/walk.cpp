@@ -23,6 +23,7 @@ static_assert(WINDLASS_END_NO_ROW == static_cast<int>(WalkEnd::kNoRow));
 static_assert(WINDLASS_END_LOST == static_cast<int>(WalkEnd::kLost));
 static_assert(WINDLASS_END_LIMIT == static_cast<int>(WalkEnd::kLimit));
 static_assert(WINDLASS_END_FOREIGN == static_cast<int>(WalkEnd::kForeign));
+static_assert(WINDLASS_END_BUDGET == static_cast<int>(WalkEnd::kBudget));
 static_assert(alignof(windlass_cursor) <= WINDLASS_CURSOR_ALIGNMENT);
 
 bool options_from_c(const windlass_options* from, WalkOptions& to) {
@@ -89,7 +90,7 @@ const char* windlass_certainty_name(uint32_t certainty) {
 }
 const char* windlass_end_name(uint32_t end) {
   if (end == WINDLASS_END_STOPPED) return "stopped";
-  return end <= WINDLASS_END_FOREIGN ? end_name(static_cast<WalkEnd>(end)).data() : "?";
+  return end <= WINDLASS_END_BUDGET ? end_name(static_cast<WalkEnd>(end)).data() : "?";
 }
 
 windlass_status windlass_walk(const windlass_space* space, const windlass_registers* registers,

@@ -15,10 +15,14 @@ class CodeReader {
     source_ = &source;
     ++start_;
   }
+  // What is read is paid for from there, one for each time: an instruction is read once. With nothing left, no code can
+  // be read.
+  void pay_from(Budget& budget) { budget_ = &budget; }
   [[nodiscard]] const CodeSource& source() const { return *source_; }
 
   // Up to `size` bytes of code at `address`: how many there are.
   std::size_t read(std::uint64_t address, std::uint8_t* to, std::size_t size) {
+    if (budget_ != nullptr && !budget_->spend(1)) return 0;
     std::size_t done = 0;
     while (done < size) {
       const Line& line = line_of(address + done);
@@ -61,6 +65,7 @@ class CodeReader {
   }
 
   const CodeSource* source_ = nullptr;
+  Budget* budget_ = nullptr;
   std::uint64_t start_ = 0;
   Line lines_[kLines];
 };

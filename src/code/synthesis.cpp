@@ -14,11 +14,14 @@ namespace windlass::code {
 // For one architecture at a time: that of the source used last.
 struct SynthesisScratch {
   std::variant<std::monostate, Workspace<X86_64>, Workspace<AArch64>> work;
+  Budget budget;
 
   template <typename Machine>
   Workspace<Machine>& of() {
     if (auto* ready = std::get_if<Workspace<Machine>>(&work)) return *ready;
-    return work.emplace<Workspace<Machine>>();
+    auto& made = work.emplace<Workspace<Machine>>();
+    made.code.pay_from(budget);
+    return made;
   }
 };
 
@@ -33,15 +36,25 @@ void free_scratch(SynthesisScratch* scratch) {
   unmap_pages(scratch, sizeof(SynthesisScratch));
 }
 
+Budget& budget_of(SynthesisScratch& scratch) { return scratch.budget; }
+
 // i386's code is not followed.
 constexpr bool is_followed(Architecture architecture) { return architecture != Architecture::kI386; }
 constexpr Error kNotFollowed{ErrorCode::kUnsupported, "code of this machine is not followed"};
 
+// What was found by a part of the ways alone is no answer.
+template <typename Found>
+static Expected<Found> whole_answer(Expected<Found> found, CodeAddress pc, const SynthesisScratch& scratch) {
+  if (!scratch.budget.exhausted()) return found;
+  return fail(ErrorCode::kLimit, "the walk's budget for following code is used up", pc.value());
+}
+
 Expected<Synthesis> synthesize(const CodeSource& source, CodeAddress pc, SynthesisScratch& scratch) {
   if (!is_followed(source.architecture)) return std::unexpected(kNotFollowed);
-  if (source.architecture == Architecture::kX86_64) return analyse(source, pc, scratch.of<X86_64>());
+  if (source.architecture == Architecture::kX86_64)
+    return whole_answer(analyse(source, pc, scratch.of<X86_64>()), pc, scratch);
   auto& work = scratch.of<AArch64>();
-  auto found = analyse(source, pc, work);
+  auto found = whole_answer(analyse(source, pc, work), pc, scratch);
   // A guess that nothing has been saved is refuted by a call that would lose the link register.
   if (found && found->start == Start::kNone && found->certainty == Certainty::kGuess &&
       AArch64::is_entry_row(found->row) && calls_with_link_unsaved(source, pc.value(), work))
@@ -57,15 +70,17 @@ Expected<FrameRow> epilogue_row(const CodeSource& source, std::uint64_t pc, Synt
 
 Expected<FrameRow> return_row(const CodeSource& source, CodeAddress pc, SynthesisScratch& scratch) {
   if (!is_followed(source.architecture)) return std::unexpected(kNotFollowed);
-  return source.architecture == Architecture::kX86_64 ? return_row(source, pc, scratch.of<X86_64>())
-                                                      : return_row(source, pc, scratch.of<AArch64>());
+  return whole_answer(source.architecture == Architecture::kX86_64 ? return_row(source, pc, scratch.of<X86_64>())
+                                                                   : return_row(source, pc, scratch.of<AArch64>()),
+                      pc, scratch);
 }
 
 std::optional<FrameRow> contradicts(const FrameRow& row, const CodeSource& source, CodeAddress pc,
                                     SynthesisScratch& scratch) {
   if (!is_followed(source.architecture)) return std::nullopt;
-  return source.architecture == Architecture::kX86_64 ? contradiction(row, source, pc, scratch.of<X86_64>())
-                                                      : contradiction(row, source, pc, scratch.of<AArch64>());
+  auto found = source.architecture == Architecture::kX86_64 ? contradiction(row, source, pc, scratch.of<X86_64>())
+                                                            : contradiction(row, source, pc, scratch.of<AArch64>());
+  return scratch.budget.exhausted() ? std::nullopt : found;
 }
 
 bool may_be_return_address(const CodeSource& source, std::uint64_t address) {
@@ -85,9 +100,10 @@ bool may_be_return_address(const CodeSource& source, std::uint64_t address) {
 CallSite call_site(const CodeSource& source, CodeAddress caller, CodeAddress callee, FrameRow& way_in,
                    SynthesisScratch& scratch) {
   if (!is_followed(source.architecture)) return CallSite::kNone;
-  return source.architecture == Architecture::kX86_64
-             ? site_of_call(source, caller, callee, way_in, scratch.of<X86_64>())
-             : site_of_call(source, caller, callee, way_in, scratch.of<AArch64>());
+  const CallSite site = source.architecture == Architecture::kX86_64
+                            ? site_of_call(source, caller, callee, way_in, scratch.of<X86_64>())
+                            : site_of_call(source, caller, callee, way_in, scratch.of<AArch64>());
+  return scratch.budget.exhausted() ? CallSite::kElsewhere : site;
 }
 
 }  // namespace windlass::code

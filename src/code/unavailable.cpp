@@ -1,18 +1,26 @@
 // synthesis.h, stack_effect.h and describe() where there is no decoder for the machine's instructions: code says
 // nothing.
+#include <cstdlib>
+#include <new>
+
+#include "base/pages.h"
 #include "code/stack_effect.h"
 #include "code/synthesis.h"
 #include "windlass/describe.h"
 
 namespace windlass::code {
 
-struct SynthesisScratch {};
+struct SynthesisScratch {
+  Budget budget;
+};
 
 SynthesisScratch* make_scratch() {
-  static SynthesisScratch nothing;
-  return &nothing;
+  void* pages = map_pages(sizeof(SynthesisScratch));
+  if (pages == nullptr) std::abort();
+  return new (pages) SynthesisScratch;
 }
-void free_scratch(SynthesisScratch*) {}
+void free_scratch(SynthesisScratch* scratch) { unmap_pages(scratch, sizeof(SynthesisScratch)); }
+Budget& budget_of(SynthesisScratch& scratch) { return scratch.budget; }
 
 Expected<Synthesis> synthesize(const CodeSource&, CodeAddress pc, SynthesisScratch&) {
   return fail(ErrorCode::kNotFound, "this build does not read machine code", pc.value());

@@ -41,6 +41,8 @@ class Dispatch {
   [[noreturn]] void finish_filter(Dispatch& dispatch);
   void supersede(std::uint64_t record);
   [[noreturn]] void unhandled();
+  [[noreturn]] void give_up(const Error& why);
+  void check_native(const CrawlFrame& marker);
 
   [[nodiscard]] std::uint64_t call(const CrawlFrame& frame, std::size_t clause, Funclet funclet, std::uint64_t code);
   [[nodiscard]] std::size_t first_clause(const CrawlFrame& frame) const;
@@ -59,6 +61,7 @@ class Dispatch {
   Target target_;
   ExceptionRecord record_;
   std::optional<ManagedWalker> walker_;  // of the pass at hand
+  std::optional<Error> cannot_unwind_;   // native code that the first pass went through
   std::uint64_t frames_;                 // the thread's list when it was thrown
   std::size_t clause_ = 0;               // whose funclet runs, in record_.establisher's frame
   // Of the frame whose funclet threw, the walk being at it: what lies around the clause may catch.

@@ -3,6 +3,7 @@
 #include "managed/dispatch.h"
 
 #include <bit>
+#include <cstdio>
 #include <cstdlib>
 #include <new>
 
@@ -43,9 +44,22 @@ Dispatch::Dispatch(ThrowingThread& thread, const Thrown& thrown, const Registers
   thread.dispatch = this;
 }
 
+void print_failure(const Error& why) {
+  std::fprintf(stderr, "windlass: a managed exception cannot go on: %s\n", why.text().c_str());
+}
+
 void Dispatch::run() {
-  if (!search()) unhandled();
+  if (!search()) {
+    if (walker_->error()) give_up(*walker_->error());
+    unhandled();
+  }
+  if (cannot_unwind_) give_up(*cannot_unwind_);
   unwind();
+}
+
+void Dispatch::give_up(const Error& why) {
+  thread_.personality->failed(why, thrown_);
+  std::abort();
 }
 
 void Dispatch::unhandled() {
@@ -121,10 +135,11 @@ bool Dispatch::search_frame(const CrawlFrame& frame) {
 bool Dispatch::goes_through(const CrawlFrame& marker) {
   switch (thread_.personality->at_native(marker, thrown_)) {
     case NativePolicy::kStop: return false;
-    case NativePolicy::kUnwind: return true;
+    case NativePolicy::kUnwind: check_native(marker); return true;
     case NativePolicy::kFailFast: break;
   }
-  std::abort();
+  give_up({ErrorCode::kUnsupported, "it would leave managed code that native code has called (kFailFast)",
+           marker.registers.pc().value()});
 }
 
 bool Dispatch::search() {
@@ -183,7 +198,9 @@ void Dispatch::unwind() {
       default: break;
     }
   }
-  unhandled();  // the stack is not what the first pass saw
+  give_up(
+      walker_->error().value_or(Error{ErrorCode::kMalformed, "the stack is not what the first pass saw",
+                                      record_.context().registers(thread_.walk.space->architecture()).pc().value()}));
 }
 
 // Everything of the frame that has to run, up to the clause that handles it.

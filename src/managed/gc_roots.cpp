@@ -173,9 +173,13 @@ Expected<void> protected_roots(const FrameView& frame, const Memory& memory, Roo
     return fail(ErrorCode::kLimit, "explicit frame protects too many references", frame.address, frame.reference_count);
   for (std::uint32_t i = 0; i < frame.reference_count; ++i) {
     Root root;
-    const std::uint64_t at = frame.references + std::uint64_t{i} * sizeof root.address;
-    if (!memory.read(at, &root.address, sizeof root.address) ||
-        !memory.read(root.address, &root.value, sizeof root.value))
+    std::uint64_t word = 0;
+    const std::uint64_t at = frame.references + std::uint64_t{i} * sizeof word;
+    const bool known = memory.read(at, &word, sizeof word);
+    root.interior = (word & kInterior) != 0;
+    root.pinned = (word & kPinned) != 0;
+    root.address = word & ~(kInterior | kPinned);
+    if (!known || !memory.read(root.address, &root.value, sizeof root.value))
       return fail(ErrorCode::kUnreadable, "explicit frame's reference is not readable", at, i);
     sink(root);
   }
@@ -203,6 +207,24 @@ Expected<void> each_root(const CrawlFrame& frame, const Memory& memory, RootSink
     }
     default: return {};
   }
+}
+
+Expected<void> each_root(const CrawlFrame& frame, const ManagedThread& thread, RootSink sink) {
+  const Memory& memory = thread.space->memory();
+  if (const auto done = each_root(frame, memory, sink); !done) return done;
+  const bool explicit_frame = frame.state == CrawlState::kFrameFunction || frame.state == CrawlState::kSkippedFrame;
+  if (!explicit_frame || frame.frame.kind != FrameKind::kTransition || (frame.frame.attributes & kFrameAborted) != 0)
+    return {};
+  return thread.runtime->each_argument(frame, memory, sink);
+}
+
+Expected<void> each_root(const ManagedThread& thread, const Registers& registers, WalkFlags flags, RootSink sink) {
+  ManagedWalker walker(thread, registers,
+                       flags | kGcFuncletReferences | kHandleSkippedFrames | kNotifyOnNoFrameTransitions);
+  while (walker.next())
+    if (const auto done = each_root(walker.frame(), thread, sink); !done) return done;
+  if (walker.error()) return std::unexpected(*walker.error());
+  return {};
 }
 
 }  // namespace windlass::managed

@@ -8,6 +8,14 @@
 #include "managed/dispatch.h"
 #include "managed/install.h"
 
+// libgcc's, and LLVM's unwinder has it, too.
+struct dwarf_eh_bases {
+  void* text;
+  void* data;
+  void* function;
+};
+extern "C" __attribute__((weak)) const void* _Unwind_Find_FDE(void* pc, dwarf_eh_bases* bases);
+
 namespace windlass::managed {
 
 struct Dispatch::Moved {
@@ -15,9 +23,17 @@ struct Dispatch::Moved {
   Thrown thrown;
   Target target;
   _Unwind_Exception exception;
+  std::uint64_t last = 0;  // pc of the native frame that was unwound last
 };
 
 namespace {
+
+// The first pass saw managed code behind.
+[[noreturn]] void stuck(const ThrowingThread& thread, const Thrown& thrown, std::uint64_t pc) {
+  thread.personality->failed(
+      {ErrorCode::kNotFound, "the system's unwinder stops in native code that called managed code", pc}, thrown);
+  std::abort();
+}
 
 // "windlass"
 constexpr _Unwind_Exception_Class kClass = 0x77696e646c617373;
@@ -32,6 +48,30 @@ Registers registers_of(_Unwind_Context* context, Architecture architecture) {
 }
 
 }  // namespace
+
+// Does the system's unwinder know all native code that kUnwind goes through, from `marker` to the next managed code?
+// Nothing has been unwound yet.
+void Dispatch::check_native(const CrawlFrame& marker) {
+  if (cannot_unwind_ || &_Unwind_Find_FDE == nullptr) return;
+  StackWalker walker(*thread_.walk.space, marker.registers);
+  while (thread_.walk.runtime->find(walker.frame().pc().lookup()) == nullptr) {
+    const std::uint64_t pc = walker.frame().pc().lookup();
+    dwarf_eh_bases bases;
+    if (_Unwind_Find_FDE(reinterpret_cast<void*>(pc), &bases) == nullptr) {
+      cannot_unwind_ = Error{ErrorCode::kNotFound,
+                             "native code that kUnwind goes through is not known to the system's unwinder: register it "
+                             "with Registry::kFrameInfo",
+                             pc};
+      return;
+    }
+    if (!walker.step()) {
+      cannot_unwind_ = walker.error();
+      if (walker.end_reason() == WalkEnd::kComplete)
+        cannot_unwind_ = Error{ErrorCode::kNotFound, "no managed code lies behind native code on its stack", pc};
+      return;
+    }
+  }
+}
 
 // The exception's stack is about to be used again: what is needed goes to memory of its own. Then it is as if the
 // native code had called unwind_native() where it called the managed code.
@@ -62,11 +102,12 @@ void Dispatch::unwind_native(Moved* moved) {
     const std::uint64_t pc = _Unwind_GetIP(context);
     if (it->thread.walk.runtime->find(pc - 1) != nullptr)
       go_on(it, registers_of(context, it->thread.walk.space->architecture()));
-    if ((actions & _UA_END_OF_STACK) != 0) std::abort();  // the first pass saw managed code behind
+    if ((actions & _UA_END_OF_STACK) != 0) stuck(it->thread, it->thrown, pc);
+    it->last = pc;
     return _URC_NO_REASON;
   };
   _Unwind_ForcedUnwind(&moved->exception, stop, moved);
-  std::abort();
+  stuck(moved->thread, moved->thrown, moved->last);
 }
 
 void Dispatch::go_on(Moved* moved, const Registers& registers) {

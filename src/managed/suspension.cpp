@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <climits>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <ctime>
 
@@ -92,6 +93,7 @@ void Suspender::attach(MutatorThread& thread) {
   thread.walk.space = &space_;
   thread.walk.runtime = &runtime_;
   thread.id = static_cast<int>(syscall(SYS_gettid));
+  thread.walk.id = static_cast<std::uint64_t>(thread.id);
   this_thread = &thread;
   ++arriving_;
   const std::lock_guard lock(lock_);
@@ -132,28 +134,67 @@ bool Suspender::is_stopped(const MutatorThread& thread) const {
          thread.mode.load(std::memory_order_seq_cst) == ThreadMode::kNative;
 }
 
-void Suspender::stop() {
+void print_late(const Error& why) {
+  std::fprintf(stderr, "windlass: a thread does not stop: %s\n", why.text().c_str());
+}
+
+MutatorThread* Stopped::find(int id) const {
+  for (MutatorThread* thread : suspender_.threads_)
+    if (thread->id == id) return thread;
+  return nullptr;
+}
+
+Error Suspender::why_late(const MutatorThread& thread) const {
+  const std::uint64_t pc = thread.seen_at.load(std::memory_order_relaxed);
+  const auto id = static_cast<std::uint64_t>(thread.id);
+  const Method* method = pc != 0 ? runtime_.find(pc) : nullptr;
+  if (method == nullptr)
+    return {ErrorCode::kLimit, "it is in native code, and did not say so: enter_native() comes before", pc, id};
+  if (!safe_points_.can_hijack(*method))
+    return {ErrorCode::kLimit,
+            "its method may not be hijacked, and no signal finds it at a safe point: its loops have "
+            "to be safe at every instruction, or to look at pending()",
+            pc, id};
+  return {ErrorCode::kLimit,
+          "its method does not return, and no signal finds it at a safe point: its loops have to be "
+          "safe at every instruction, or to look at pending()",
+          pc, id};
+}
+
+std::optional<Error> Suspender::stop(std::optional<std::chrono::nanoseconds> within) {
+  using Clock = std::chrono::steady_clock;
   one_at_a_time_.lock();
   for (int i = 0; i < 1000 && arriving_.load(std::memory_order_relaxed) != 0; ++i) sched_yield();
   lock_.lock();
   stopper_ = this_thread;
   pending_.store(1, std::memory_order_seq_cst);
   const pid_t process = getpid();
+  const Clock::time_point begin = Clock::now();
+  bool told = false;
   for (;;) {
     bool all = true;
+    const Clock::duration waited = Clock::now() - begin;
+    const bool late = !told && waited >= std::chrono::seconds(1);
     for (const MutatorThread* thread : threads_) {
       if (is_stopped(*thread)) continue;
       all = false;
+      if (within && waited >= *within) {
+        const Error why = why_late(*thread);
+        resume();
+        return why;
+      }
+      if (late) safe_points_.is_late(*thread, why_late(*thread));
       syscall(SYS_tgkill, process, thread->id, signal_);
     }
-    if (all) return;
+    told |= late;
+    if (all) return std::nullopt;
     constexpr timespec kAgain{.tv_sec = 0, .tv_nsec = 1'000'000};
     // A thread that stops soon is not waited for longer than it takes.
     for (int i = 0; i < 200 && !all; ++i) {
       sched_yield();
       all = std::ranges::all_of(threads_, [&](const MutatorThread* thread) { return is_stopped(*thread); });
     }
-    if (all) return;
+    if (all) return std::nullopt;
     nanosleep(&kAgain, nullptr);
   }
 }
@@ -161,7 +202,8 @@ void Suspender::stop() {
 void Suspender::resume() {
   for (MutatorThread* thread : threads_) {
     Hijack& hijack = thread->walk.hijack;
-    if (hijack.slot == 0 || thread == stopper_) continue;
+    // One that has not stopped may be about to return by its slot, and finds out itself that nobody waits.
+    if (hijack.slot == 0 || thread == stopper_ || !is_stopped(*thread)) continue;
     *reinterpret_cast<std::uint64_t*>(hijack.slot) = hijack.original;
     std::atomic_signal_fence(std::memory_order_release);
     hijack.slot = 0;
@@ -180,6 +222,7 @@ void Suspender::on_signal(MutatorThread& thread, void* ucontext) {
       thread.mode.load(std::memory_order_seq_cst) != ThreadMode::kManaged)
     return;
   const Registers registers = registers_of(ucontext);
+  thread.seen_at.store(registers.pc().value(), std::memory_order_relaxed);
   const Method* method = runtime_.find(registers.pc().value());
   if (method == nullptr) return;  // a helper, which says so when it is back; or it is asked again
   if (!safe_points_.is_safe_point(*method, registers.pc().value())) return hijack(thread, *method, registers);

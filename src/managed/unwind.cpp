@@ -8,14 +8,21 @@
 #include "walk/apply.h"
 #include "winarm64/exec.h"
 #include "winx64/exec.h"
+#include "winx64/lower.h"
 
 namespace windlass::managed {
 namespace {
 
-// The unwind information of one method as winx64's unwinder reads it: in place, or copied here.
+// The unwind information of one method as winx64's unwinder reads it: in place, or copied here. What the runtime of
+// this process says of its methods is there: to ask the system whether it is takes longer than all the rest.
 class MethodImage {
  public:
-  MethodImage(const Memory& memory, const WindowsUnwind& unwind) : memory_(memory), unwind_(unwind) {}
+  MethodImage(const ManagedThread& thread, const Method& method)
+      : memory_(thread.space->memory()),
+        unwind_(method.windows),
+        method_(method),
+        is_own_(thread.space->is_own_process()),
+        is_x64_(thread.space->architecture() == Architecture::kX86_64) {}
 
   [[nodiscard]] bool find(std::uint32_t rva, winx64::RuntimeFunction& to) const {
     to = unwind_.function;
@@ -25,6 +32,7 @@ class MethodImage {
   // What cannot be read to its end is given as far as it can: an information may be the last thing in its page.
   [[nodiscard]] ByteView bytes(std::uint32_t rva, std::uint32_t wanted) const {
     const std::uint64_t address = unwind_.base + rva;
+    if (is_own_) return own_bytes(address, wanted);
     const std::uint64_t page_left = kPage - address % kPage;
     for (std::uint64_t size = wanted; size != 0; size = size > page_left ? page_left : 0) {
       if (const std::byte* there = memory_.in_place(address, size); there != nullptr) return {there, size};
@@ -39,16 +47,59 @@ class MethodImage {
 
  private:
   static constexpr std::uint64_t kPage = 4096;
+
+  // Not a byte more than there is: code ends with its method, an information where its own first word says.
+  [[nodiscard]] ByteView own_bytes(std::uint64_t address, std::uint32_t wanted) const {
+    const auto* there = reinterpret_cast<const std::byte*>(address);
+    std::uint64_t size = wanted;
+    if (address - method_.begin < method_.end - method_.begin)
+      size = std::min(size, method_.end - address);
+    else if (is_x64_ && size > sizeof(winx64::RuntimeFunction))
+      size = std::min(size, winx64::info_size(ByteView(there, winx64::kHeaderSize)));
+    return {there, size};
+  }
+
   const Memory& memory_;
   const WindowsUnwind& unwind_;
+  const Method& method_;
+  const bool is_own_, is_x64_;
   mutable std::size_t used_ = 0;
   mutable std::byte copy_[2048];
 };
 static_assert(winx64::UnwindImage<MethodImage>);
 
-Expected<bool> by_winx64(const ManagedThread& thread, const Method& method, const CrawlFrame& here, Place& caller) {
+// By a row, which is kept where the runtime has a generation.
+Expected<bool> by_row(const ManagedThread& thread, const FrameRow& row, const CrawlFrame& here, walk::RowCache& rows,
+                      std::uint64_t generation, Place& caller) {
+  caller.saved = here.saved;
+  const walk::ApplyContext context{.pac_mask = thread.space->pointer_mask(), .slots_below_sp_are_dead = false};
+  const walk::StepStatus status =
+      walk::apply(row, thread.space->memory(), context, here.registers, caller.registers, &caller.saved);
+  if (status.end == WalkEnd::kComplete) return false;
+  if (!status.ok()) return std::unexpected(status.error);
+  rows.keep(generation, here.registers.pc(), row, FrameOrigin::kCfi, here.registers.architecture());
+  return true;
+}
+
+// The row that unwind information comes to at a pc. False: no row can say it.
+bool lowered_winx64(const MethodImage& image, const Method& method, CodeAddress pc, FrameRow& row) {
+  const auto rva = static_cast<std::uint32_t>(pc.lookup() - method.windows.base);
+  winx64::RuntimeFunction function;
+  if (!image.find(rva, function)) return false;
+  const auto find = [&image](std::uint32_t at) {
+    winx64::RuntimeFunction found;
+    return image.find(at, found) ? std::optional(found) : std::nullopt;
+  };
+  const auto bytes = [&image](std::uint32_t at, std::uint32_t wanted) { return image.bytes(at, wanted); };
+  return winx64::row_at(winx64::AnyImage(find, bytes), function, rva, row).has_value();
+}
+
+Expected<bool> by_winx64(const ManagedThread& thread, const Method& method, const CrawlFrame& here,
+                         walk::RowCache& rows, std::uint64_t generation, Place& caller) {
   const Memory& memory = thread.space->memory();
-  const MethodImage image(memory, method.windows);
+  const MethodImage image(thread, method);
+  if (FrameRow row; generation != 0 && lowered_winx64(image, method, here.registers.pc(), row))
+    return by_row(thread, row, here, rows, generation, caller);
   winx64::Unwound unwound;
   winx64::SavedAddresses addresses;
   const auto done = winx64::virtual_unwind(image, method.windows.base, memory, here.registers, unwound, &addresses);
@@ -91,7 +142,7 @@ Expected<bool> by_winarm64(const ManagedThread& thread, const Method& method, co
   constexpr RegisterNumber kLr = 30, kPc = Registers::pc_number(Architecture::kAArch64);
   const Memory& memory = thread.space->memory();
   const WindowsUnwind& windows = method.windows;
-  const MethodImage image(memory, windows);
+  const MethodImage image(thread, method);
   winarm64::Expansion storage;
   const auto location = locate(windows, image, here.registers.pc().lookup() - windows.base, storage);
   if (!location) return std::unexpected(location.error());
@@ -104,27 +155,21 @@ Expected<bool> by_winarm64(const ManagedThread& thread, const Method& method, co
   return caller.registers.pc().value() != 0;
 }
 
-Expected<bool> by_windows(const ManagedThread& thread, const Method& method, const CrawlFrame& here, Place& caller) {
+Expected<bool> by_windows(const ManagedThread& thread, const Method& method, const CrawlFrame& here,
+                          walk::RowCache& rows, std::uint64_t generation, Place& caller) {
   const bool x64 = here.registers.architecture() == Architecture::kX86_64;
   if (x64 != method.windows.entries.empty())
     return fail(ErrorCode::kUnsupported, "Windows unwind information of a method is of another machine",
                 here.registers.pc().value());
-  return x64 ? by_winx64(thread, method, here, caller) : by_winarm64(thread, method, here, caller);
+  return x64 ? by_winx64(thread, method, here, rows, generation, caller) : by_winarm64(thread, method, here, caller);
 }
 
-Expected<bool> by_row(const ManagedThread& thread, const Method& method, const CrawlFrame& here, walk::RowCache& rows,
-                      std::uint64_t generation, Place& caller) {
+Expected<bool> by_runtimes_row(const ManagedThread& thread, const Method& method, const CrawlFrame& here,
+                               walk::RowCache& rows, std::uint64_t generation, Place& caller) {
   FrameRow row;
   if (const auto found = thread.runtime->row_at(*thread.space, method, here.registers.pc().lookup(), row); !found)
     return std::unexpected(found.error());
-  caller.saved = here.saved;
-  const walk::ApplyContext context{.pac_mask = thread.space->pointer_mask(), .slots_below_sp_are_dead = false};
-  const walk::StepStatus status =
-      walk::apply(row, thread.space->memory(), context, here.registers, caller.registers, &caller.saved);
-  if (status.end == WalkEnd::kComplete) return false;
-  if (!status.ok()) return std::unexpected(status.error);
-  rows.keep(generation, here.registers.pc(), row, FrameOrigin::kCfi, here.registers.architecture());
-  return true;
+  return by_row(thread, row, here, rows, generation, caller);
 }
 
 Expected<void> by_context(const ManagedThread& thread, const FrameView& view, Place& caller) {
@@ -171,8 +216,8 @@ Expected<void> row_in_space(const AddressSpace& space, std::uint64_t pc, FrameRo
 
 Expected<bool> unwind_method(const ManagedThread& thread, const Method& method, const CrawlFrame& here,
                              walk::RowCache& rows, std::uint64_t generation, Place& caller) {
-  const auto found = method.windows.any() ? by_windows(thread, method, here, caller)
-                                          : by_row(thread, method, here, rows, generation, caller);
+  const auto found = method.windows.any() ? by_windows(thread, method, here, rows, generation, caller)
+                                          : by_runtimes_row(thread, method, here, rows, generation, caller);
   if (found && *found) see_through_hijack(thread, caller.registers, caller.saved);
   return found;
 }

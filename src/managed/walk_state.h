@@ -79,6 +79,7 @@ struct ManagedWalker::State {
   [[nodiscard]] bool is_shown();
   void passed(const FrameView& view);
   void log(std::string_view tag) const;
+  void log_unwind(std::string_view tag, const Method& of) const;
 
   const ManagedThread& thread;
   const WalkFlags flags;
@@ -134,10 +135,11 @@ extern std::atomic<WalkLog> the_log;
 [[nodiscard]] inline bool walk_is_logged() { return the_log.load(std::memory_order_relaxed) != nullptr; }
 void write_log(std::string_view line);
 template <typename... Argument>
-void log_walk(fmt::format_string<Argument...> format, Argument&&... argument) {
+void log_walk(std::uint64_t thread, unsigned number, fmt::format_string<Argument...> format, Argument&&... argument) {
   char line[512];
-  const auto end = fmt::format_to_n(line, sizeof line, format, std::forward<Argument>(argument)...);
-  write_log({line, std::min(end.size, sizeof line)});
+  const auto head = fmt::format_to_n(line, sizeof line, "TID {:04x}: STACKWALK: [{:03x}] ", thread, number);
+  const auto end = fmt::format_to_n(head.out, sizeof line - head.size, format, std::forward<Argument>(argument)...);
+  write_log({line, std::min(head.size + end.size, sizeof line)});
 }
 
 }  // namespace windlass::managed

@@ -141,8 +141,7 @@ Turn State::start() {
 // Unwinds one frame ahead: what lies in the method's frame is only known then.
 inline bool State::find_caller() {
   if (caller_found) return true;
-  if (walk_is_logged())
-    log_walk("STACKWALK: [{:03x}] about to unwind for PC={:016x}", number, frame.registers.pc().value());
+  if (walk_is_logged()) log_unwind("about to unwind", *method);
   caller_found = true;
   if (generation != 0) kept = scratch->rows.find(generation, frame.registers.pc());
   return (kept != nullptr && !kept->ends_stack()) || unwind();
@@ -233,6 +232,7 @@ inline bool State::go_to_caller() {
 inline Turn State::leave_method() {
   const bool from_funclet = method->funclet != Funclet::kNone;
   if (!go_to_caller()) return Turn::kEnd;
+  if (walk_is_logged()) log_unwind("finished unwind", *method);
   if (from_funclet && has(kSkipFunclets)) skipping = true;
   if (frame.registers.has_sp()) lowest = frame.registers.sp();
   if (has(kQuickUnwind)) {
@@ -415,21 +415,26 @@ Turn State::leave_record() {
 
 // ---- what is shown ------------------------------------------------------------------------------------------------
 
+void State::log_unwind(std::string_view tag, const Method& of) const {
+  char name[128] = {};
+  log_walk(thread.id, number, "{} for method={} PC={:016x} SP={:016x}", tag, thread.runtime->name(of, name),
+           frame.registers.pc().value(), frame.registers.sp());
+}
+
 void State::log(std::string_view tag) const {
   char name[128] = {};
   const std::uint64_t pc = frame.registers.pc().value(), sp = frame.registers.sp();
   switch (frame.state) {
     case CrawlState::kFrameless:
-      log_walk("STACKWALK: [{:03x}] {}: FRAMELESS: PC={:016x} SP={:016x} method={}", number, tag, pc, sp,
+      log_walk(thread.id, number, "{}: FRAMELESS: PC={:016x} SP={:016x} method={}", tag, pc, sp,
                thread.runtime->name(*frame.method, name));
       break;
     case CrawlState::kFrameFunction:
     case CrawlState::kSkippedFrame:
-      log_walk("STACKWALK: [{:03x}] {}: EXPLICIT : PC={:016x} SP={:016x} Frame={:016x} type={}", number, tag, pc, sp,
+      log_walk(thread.id, number, "{}: EXPLICIT : PC={:016x} SP={:016x} Frame={:016x} type={}", tag, pc, sp,
                frame.frame.address, kind_name(frame.frame.kind));
       break;
-    default:
-      log_walk("STACKWALK: [{:03x}] {}: {}: PC={:016x} SP={:016x}", number, tag, state_name(frame.state), pc, sp);
+    default: log_walk(thread.id, number, "{}: {}: PC={:016x} SP={:016x}", tag, state_name(frame.state), pc, sp);
   }
 }
 

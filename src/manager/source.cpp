@@ -49,6 +49,12 @@ class ManagerSource final : public source::UnwindSource {
     if (found || found.error().code != ErrorCode::kLimit || CodeTableAccess::memory(reader_) == nullptr) return found;
     return row_with_expressions(address, to);
   }
+  std::optional<std::uint64_t> taken_away() const override {
+    const std::byte* table = CodeTableAccess::mapping(reader_);
+    if (CodeTableAccess::memory(reader_) != nullptr || table == nullptr) return std::nullopt;
+    return __atomic_load_n(reinterpret_cast<const std::uint64_t*>(table + offsetof(wl_code_header, recycled)),
+                           __ATOMIC_ACQUIRE);
+  }
   Expected<source::Function> function_at(std::uint64_t address) const override {
     const auto found = reader_.find(address);
     if (!found) return std::unexpected(found.error());

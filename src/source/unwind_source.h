@@ -174,6 +174,10 @@ class UnwindSource {
   [[nodiscard]] virtual std::span<const Error> problems() const { return {}; }
 
   virtual void accept(FormatVisitor& visitor) const { visitor.rows(*this); }
+
+  // Of code that comes and goes: a number that has grown before an address with a row gets another one. Thread-safe,
+  // signal-safe. Nothing: nobody counts.
+  [[nodiscard]] virtual std::optional<std::uint64_t> taken_away() const { return std::nullopt; }
 };
 
 // One section of all functions' rows.

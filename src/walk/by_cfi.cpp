@@ -267,7 +267,7 @@ bool by_cfi(const StepContext& context, Step& step) {
   }
   if (!accepted) (void)by_synthesis(context, step);  // else that is how the walk ends
   if (accepted && may_be_kept(context, row, step, code_agrees))
-    context.scratch.rows.keep(context.module->id(), pc, row, FrameOrigin::kCfi, context.space.architecture());
+    context.scratch.rows.keep(context.rows_id, pc, row, FrameOrigin::kCfi, context.space.architecture());
   return true;
 }
 

@@ -3,6 +3,7 @@
 #include <span>
 
 #include "code/stack_effect.h"
+#include "walk/code_answers.h"
 #include "walk/step_context.h"
 
 namespace windlass::walk {
@@ -130,10 +131,11 @@ bool by_synthesis(const StepContext& context, Step& step) {
     step.status = {WalkEnd::kComplete, {}};
     return true;
   }
-  auto found = with_code(context, [&](const code::CodeSource& source) {
-    return code::synthesize(source, context.frame.pc(), *context.scratch.synthesis);
-  });
-  if (!found) return false;
+  auto found = synthesize(context);
+  if (!found) {
+    if (found.error().code == ErrorCode::kLimit) step.status = {WalkEnd::kBudget, found.error()};
+    return false;
+  }
   // Interpreters go on by jumps through tables that cannot be followed: that generated code seems never to return is
   // no proof that it has no caller (the JVM's template interpreter).
   if (found->start != code::Start::kNone && context.in_generated_code()) return false;

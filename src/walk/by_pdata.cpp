@@ -51,7 +51,7 @@ bool by_pdata(const StepContext& context, Step& step) {
     return true;
   }
   if (found && step.status.ok() && pc.is_return_address())
-    context.scratch.rows.keep(module.id(), pc, row, FrameOrigin::kPdata, context.space.architecture());
+    context.scratch.rows.keep(context.rows_id, pc, row, FrameOrigin::kPdata, context.space.architecture());
   return true;
 }
 

@@ -2,7 +2,7 @@
 // pthread_exit(). No way out of it can be followed, and where it begins is not known in a stripped library.
 #include <optional>
 
-#include "walk/step_context.h"
+#include "walk/code_answers.h"
 
 namespace windlass::walk {
 namespace {
@@ -19,11 +19,6 @@ std::optional<std::uint64_t> first_return_address(const StepContext& context, co
     if (code::may_be_return_address(source, value)) return place;
   }
   return std::nullopt;
-}
-
-bool goes_to_a_halt(const StepContext& context, const code::CodeSource& source, CodeAddress pc) {
-  const auto found = code::synthesize(source, pc, *context.scratch.synthesis);
-  return found && found->start == code::Start::kHalts;
 }
 
 bool is_described(const StepContext& context, CodeAddress pc) {

@@ -98,6 +98,7 @@ Expected<CodeRangeId> CodeRanges::add_changing(ModuleInfo info, std::unique_ptr<
   auto module = std::make_unique<Module>(std::move(info), std::move(source));
   const std::uint64_t id = module->id();
   module->forget_id();
+  module->keep_until_taken_away();
   return insert(std::move(module), id);
 }
 

@@ -32,7 +32,8 @@ class CodeRanges {
 
   // ---- writers: locks, allocates ----
   [[nodiscard]] Expected<CodeRangeId> add(CodeRange range, Architecture architecture);
-  // The same for a source whose rows change while it is there: walkers keep nothing of it, and its module has no id.
+  // The same for a source whose rows change while it is there: its module has no id, and walkers keep rows as long as
+  // it says that it has taken nothing away.
   [[nodiscard]] Expected<CodeRangeId> add_changing(ModuleInfo info, std::unique_ptr<source::UnwindSource> source);
   Expected<void> retire(CodeRangeId id);
   // The id of what begins at an address; kNone, for what changes too.

@@ -10,6 +10,21 @@ Module::Module(ModuleInfo info, const source::UnwindSource& source, std::uint64_
 
 Module::~Module() { delete named_.load(std::memory_order_relaxed); }
 
+// Bit 63, which no id has; a number of the module's; how often anything was taken away.
+constexpr unsigned kTakenBits = 40, kChangingBits = 23;
+
+void Module::keep_until_taken_away() {
+  static constinit std::atomic<std::uint64_t> last = 0;
+  const std::uint64_t number = last.fetch_add(1, std::memory_order_relaxed) + 1;
+  if (number >> kChangingBits == 0) changing_ = number;
+}
+
+std::uint64_t Module::rows_id_of_changing() const {
+  const std::optional<std::uint64_t> taken = source().taken_away();
+  if (!taken || *taken >> kTakenBits != 0) return 0;
+  return std::uint64_t{1} << 63 | changing_ << kTakenBits | *taken;
+}
+
 void Module::set_name(std::string path) const {
   auto named = std::make_unique<ModuleInfo>(info_);
   named->path = std::move(path);

@@ -37,6 +37,15 @@ class Module {
   // process that cannot be told from another one loaded in its place).
   [[nodiscard]] std::uint64_t id() const { return id_; }
   void forget_id() { id_ = 0; }
+  // For a module without an id whose source counts what it takes away: rows are kept until it has taken away anything.
+  void keep_until_taken_away();
+  // What a row of it is kept by, to be asked before the row: id(), or a number that no module had while another row was
+  // in force; 0: none is kept.
+  [[nodiscard]] std::uint64_t rows_id() const {
+    if (changing_ == 0) [[likely]]
+      return id_;
+    return rows_id_of_changing();
+  }
   [[nodiscard]] static std::uint64_t next_id() {
     static constinit std::atomic<std::uint64_t> last = 0;
     return last.fetch_add(1, std::memory_order_relaxed) + 1;
@@ -92,8 +101,10 @@ class Module {
   }
   const source::UnwindSource& load() const;
   [[nodiscard]] std::unique_ptr<source::UnwindSource> open() const;
+  [[nodiscard]] std::uint64_t rows_id_of_changing() const;
 
   std::uint64_t id_ = next_id();
+  std::uint64_t changing_ = 0;  // a number of its own among those that change; 0: it does not, or nothing is kept
   ModuleInfo info_;
   std::uint64_t bias_ = info_.bias;  // of the source's numbering
   bool generated_ = false;

@@ -12,14 +12,14 @@ namespace windlass::walk {
 
 class Module;
 
-// 64 bytes: one cache line. A row is kept for one module id (never given twice) and one pc. Without initialisers: a
-// cache in fresh pages is empty, and a first walk shall not touch them all.
+// 64 bytes: one cache line. A row is kept for one rows_id() of a module (never given twice) and one pc. Without
+// initialisers: a cache in fresh pages is empty, and a first walk shall not touch them all.
 struct alignas(64) KeptRow {
   static constexpr unsigned kMaxSaved = 10;
   static constexpr unsigned kMaxWords = 12;
   static constexpr unsigned kUsual = 7;  // saved registers that a step restores without asking how many there are
 
-  std::uint64_t module;     // Module::id(); 0: empty
+  std::uint64_t module;     // Module::rows_id(); 0: empty
   std::uint64_t key;        // key_of() its pc
   std::uint64_t preserved;  // slots of the registers that keep their value
   std::int32_t cfa_offset;

@@ -42,6 +42,7 @@ std::string_view end_name(WalkEnd end) {
     case WalkEnd::kLimit: return "frame limit";
     case WalkEnd::kGuessed: return "a frame is a guess";
     case WalkEnd::kForeign: return "code of another machine";
+    case WalkEnd::kBudget: return "budget used up";
   }
   return "?";
 }
@@ -70,6 +71,7 @@ void StackWalker::restart(const Registers& registers) {
   scratch_->code.enter(walk::code_grace_period());
   walk::correct_first_pc(*space_, frame_.registers);
   scratch_->undescribed.forget();
+  code::budget_of(*scratch_->synthesis) = code::Budget(options_.max_followed);
   set_module(walk::find_code(*space_, *scratch_, frame_.pc().lookup(), true));
   frames_ = 1;
   end_ = WalkEnd::kRunning;
@@ -84,6 +86,8 @@ void StackWalker::restart(const Registers& registers) {
   scratch_->since_exact = 0;
 }
 
+std::uint32_t StackWalker::may_follow() const { return code::budget_of(*scratch_->synthesis).left(); }
+
 void StackWalker::set_module(const walk::Module* module) {
   module_ = module;
   frame_.module = module != nullptr && module != &walk::undescribed_code() ? &module->info() : nullptr;
@@ -94,7 +98,7 @@ void StackWalker::set_module(const walk::Module* module) {
 
 const walk::KeptRow* StackWalker::kept_row() const {
   if (module_ == nullptr || !frame_.registers.has_sp()) return nullptr;
-  return scratch_->rows.find(module_->id(), frame_.pc());
+  return scratch_->rows.find(module_->rows_id(), frame_.pc());
 }
 
 bool StackWalker::ended(WalkEnd end, const Error& error) {

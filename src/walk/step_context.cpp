@@ -1,6 +1,7 @@
 #include "walk/step_context.h"
 
 #include "arch/aarch64_signal_frame.h"
+#include "walk/code_answers.h"
 #include "walk/own_modules.h"
 
 namespace windlass::walk {
@@ -60,7 +61,7 @@ bool in_known_code(const StepContext& context, Step& step, Trust trust) {
   const bool ask = trust == Trust::kFull || context.in_undescribed_code();
   if (step.find_module(context.space, context.scratch, ask) != nullptr) return true;
   if (trust == Trust::kFull && context.space.is_own_process() &&
-      context.scratch.undescribed.ask(at) == Executable::kUnknown)
+      context.scratch.undescribed.ask(at, code::budget_of(*context.scratch.synthesis)) == Executable::kUnknown)
     return true;
   return at_signal_trampoline(context.space, step.caller.pc().value());
 }
@@ -95,9 +96,7 @@ bool believable(const StepContext& context, const FrameRow& row, Step& trial, co
 
 FrameCertainty by_call_site(const StepContext& context, const Step& step, bool follows_code) {
   FrameRow way_in;
-  const code::CallSite site = with_code(context, [&](const code::CodeSource& source) {
-    return code::call_site(source, step.caller.pc(), context.frame.pc(), way_in, *context.scratch.synthesis);
-  });
+  const code::CallSite site = call_site(context, step.caller.pc(), way_in);
   const bool may_fit = site == code::CallSite::kAnywhere || site == code::CallSite::kMayLead;
   bool fits = site == code::CallSite::kReaches || (follows_code && may_fit);
   if (site == code::CallSite::kLeads && context.frame.registers.has_sp()) {

@@ -12,6 +12,8 @@ struct StepContext {
   const Module* module;  // what contains the frame's pc; may be null
   const WalkOptions& options;
   Scratch& scratch;
+  // Before any row is looked up, so that one that is taken away meanwhile is not kept as what is there then.
+  const std::uint64_t rows_id = module != nullptr ? module->rows_id() : 0;
 
   // Code made at run time is always called by something: a stack does not end there.
   [[nodiscard]] bool in_generated_code() const { return module != nullptr && module->generated(); }
@@ -73,6 +75,8 @@ auto with_code(const StepContext& context, Use&& use) {
   };
   const code::CodeSource* self = nullptr;
   const auto can_be = [&](const FrameRow& row) {
+    constexpr std::uint32_t kCost = 8;  // the stack is read, and who is said to be the caller is looked for
+    if (!code::budget_of(*context.scratch.synthesis).spend(kCost)) return false;
     Step trial;
     apply_row(context, row, FrameOrigin::kSynthesis, trial);
     context.scratch.register_lost |= trial.status.end == WalkEnd::kLost;

@@ -55,10 +55,11 @@ bool UndescribedCode::holds(std::uint64_t address, std::size_t size) const {
   return false;
 }
 
-Executable UndescribedCode::ask(std::uint64_t address) {
+Executable UndescribedCode::ask(std::uint64_t address, code::Budget& budget) {
+  constexpr std::uint32_t kCost = 64;  // a file of /proc is opened, asked and closed
   if (holds(address, 1)) return Executable::kYes;
   if (blind_) return Executable::kUnknown;
-  if (asked_ == kMost) return Executable::kNo;
+  if (asked_ == kMost || !budget.spend(kCost)) return Executable::kNo;
   ++asked_;
   const Executable answer = find_own_executable(address, known_[used_]);
   if (answer == Executable::kYes) ++used_;
@@ -69,7 +70,8 @@ Executable UndescribedCode::ask(std::uint64_t address) {
 const Module* find_code(const AddressSpace& space, Scratch& scratch, std::uint64_t address, bool ask) {
   if (const Module* module = space.find(address); module != nullptr) return module;
   if (!space.is_own_process()) return nullptr;
-  const bool found = ask ? scratch.undescribed.ask(address) == Executable::kYes : scratch.undescribed.holds(address, 1);
+  const bool found = ask ? scratch.undescribed.ask(address, code::budget_of(*scratch.synthesis)) == Executable::kYes
+                         : scratch.undescribed.holds(address, 1);
   return found ? &undescribed_code() : nullptr;
 }
 

@@ -16,8 +16,8 @@ class UndescribedCode {
  public:
   void forget() { *this = UndescribedCode(); }
   [[nodiscard]] bool holds(std::uint64_t address, std::size_t size) const;
-  // Asks the kernel if nothing is known, a few times a walk.
-  [[nodiscard]] Executable ask(std::uint64_t address);
+  // Asks the kernel if nothing is known, a few times a walk, as long as `budget` has something left for it.
+  [[nodiscard]] Executable ask(std::uint64_t address, code::Budget& budget);
 
  private:
   static constexpr unsigned kMost = 4;

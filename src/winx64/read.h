@@ -179,6 +179,15 @@ inline bool read_tail(ByteView bytes, std::uint64_t codes_size, UnwindInfo& info
   return true;
 }
 
+// How long the information is whose header `bytes` has: with its codes and what stands behind them.
+[[nodiscard]] inline std::uint64_t info_size(ByteView bytes) {
+  UnwindInfo info;
+  read_header(word_at(bytes, 0), 0, info);
+  const std::uint64_t codes = (kHeaderSize + 2ULL * info.slot_count + 3) / 4 * 4;
+  if (info.has(kChaininfo)) return codes + sizeof(RuntimeFunction);
+  return info.has(kEhandler) || info.has(kUhandler) ? codes + sizeof(std::uint32_t) : codes;
+}
+
 inline bool parse_unwind_info(ByteView bytes, std::uint32_t rva, UnwindInfo& info) {
   if (bytes.size() < kHeaderSize) return false;
   read_header(word_at(bytes, 0), rva, info);

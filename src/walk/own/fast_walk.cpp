@@ -1,11 +1,15 @@
 #include "walk/own/fast_walk.h"
 
+#include <algorithm>
+#include <span>
 #include <utility>
 
 #include "arch/pointer_authentication.h"
+#include "code/eh_return.h"
 #include "dwarf/interpreter.h"
 #include "table/project.h"
 #include "table/trace_state.h"
+#include "table/unusual_rows.h"
 #include "walk/own/modules.h"
 #include "walk/own/prepared_rules.h"
 #include "windlass_user_env.h"
@@ -33,6 +37,22 @@ WINDLASS_READS_STACKS std::uint64_t load_word(const std::uint64_t* slot) {
 
 }  // namespace
 
+// libgcc's functions that go to a landing pad save registers for it that no other function saves. On the way there
+// their rows describe a frame that is no longer there (code/eh_return.h): that is for those who know better.
+static bool may_have_landed(const OwnModule& module, const dwarf::Fde& fde, std::uint64_t key) {
+  constexpr std::uint8_t kSaves0 = 0x80, kSaves1 = 0x81;  // DW_CFA_offset of rax and rdx, x0 and x1
+  const std::span instructions(fde.instructions.u8(), fde.instructions.size());
+  const auto has = [&](std::uint8_t code) { return std::ranges::find(instructions, code) != instructions.end(); };
+  FrameRow row;
+  if (!has(kSaves0) || !has(kSaves1) || !module.module().row_at(lookup_address(key), row) ||
+      !code::saves_landing_registers(row, kOwnArchitecture))
+    return false;
+  // Whether a call on x86-64 is on the way there is said by the code behind it alone.
+  const bool knows = kIsX64 && (key & kInstructionBit) == 0 && always_readable(key, code::kEhReturnBytes);
+  return !knows ||
+         code::leads_to_eh_return(ByteView(reinterpret_cast<const std::byte*>(key), code::kEhReturnBytes), key);
+}
+
 bool find_trace_rule(const OwnModule& module, std::uint64_t key, table::TraceRule& rule) {
   const std::uint64_t address = lookup_address(key);
   if (const PreparedRules* prepared = module.prepared()) {
@@ -51,6 +71,7 @@ bool find_trace_rule(const OwnModule& module, std::uint64_t key, table::TraceRul
     given = true;
     return false;
   });
+  if (given && may_have_landed(module, found.fde, key)) rule = table::for_the_agent(rule);
   return given;
 }
 
@@ -68,7 +89,9 @@ struct FastWalk::CodeInUse {
   const CodeRanges::View view_;
 };
 
-FastWalk::FastWalk(const FastWalkState& start, bool live) : state_(start), stack_(known_stack(start.sp, live)) {}
+FastWalk::FastWalk(const FastWalkState& start, bool live) : state_(start), stack_(known_stack(start.sp, live)) {
+  if ((start.key & kInstructionBit) != 0) note_interrupted();
+}
 
 inline void FastWalk::go_to(const FastWalkState& caller) {
   state_ = caller;
@@ -160,6 +183,7 @@ FastWalk::Answer FastWalk::by_full_rule(const table::TraceRule& rule, FastWalkSt
   const bool signal = (rule.flags & WL_RULE_SIGNAL) != 0;
   if (regs[WL_SP] <= state_.sp && (!signal || !progress_.allows(state_.sp, regs[WL_SP], false))) return Answer::kCannot;
   caller = {unwind.cursor.exact != 0 ? regs[WL_PC] | kInstructionBit : regs[WL_PC], regs[WL_SP], regs[WL_FP]};
+  if (unwind.cursor.exact != 0) note_interrupted();
   return Answer::kStepped;
 }
 
@@ -186,8 +210,11 @@ int FastWalk::read_for_rule(void* walk, void* to, __u32 size, __u64 address) {
   WalkOptions options;
   options.written_begin = written_;
   options.written_end = written_ + written_size_;
+  options.max_followed = may_follow_;
   StackWalker walker(own_process(), registers, options);
-  if (!walker.step()) {
+  const bool stepped = walker.step();
+  may_follow_ = walker.may_follow();
+  if (!stepped) {
     const bool guessed = walker.end_reason() == WalkEnd::kGuessed;
     guessed_ |= guessed;
     return guessed || walker.end_reason() == WalkEnd::kComplete ? Answer::kEnd : Answer::kCannot;
@@ -197,6 +224,7 @@ int FastWalk::read_for_rule(void* walk, void* to, __u32 size, __u64 address) {
   if (!progress_.allows(state_.sp, found.sp(), found.pc().value() == pc)) return Answer::kCannot;
   guessed_ |= walker.certainty() == FrameCertainty::kGuessed;
   caller.key = found.pc().value() | (found.pc().is_return_address() ? 0 : kInstructionBit);
+  if (!found.pc().is_return_address()) note_interrupted();
   caller.sp = found.sp();
   caller.fp = found.get(fp);
   return Answer::kStepped;

@@ -1,9 +1,11 @@
 // A walk of the own stack that finds pcs only.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
+#include "walk/code_answers.h"
 #include "walk/code_ranges.h"
 #include "walk/own/record.h"
 #include "walk/own/rules.h"
@@ -40,6 +42,9 @@ class FastWalk {
   bool step();
   [[nodiscard]] const FastWalkState& state() const { return state_; }
   [[nodiscard]] Outcome outcome() const { return outcome_; }
+  // What a walk that goes on may follow (WalkOptions::max_followed). What was interrupted waits for the walk, be it the
+  // first frame or one behind a signal handler's.
+  [[nodiscard]] std::uint32_t may_follow() const { return may_follow_; }
 
  private:
   struct CodeInUse;
@@ -60,6 +65,7 @@ class FastWalk {
   Answer by_new_rule(FastWalkState& caller, Slots& slots);
   Answer by_found_rule(const table::TraceRule* rule, std::uint16_t tag, FastWalkState& caller, Slots& slots);
   Answer by_walker(FastWalkState& caller);
+  void note_interrupted() { may_follow_ = std::min(may_follow_, kMostFollowedInHandler); }
   static int read_for_rule(void* walk, void* to, unsigned size, unsigned long long address);
   bool is_current(std::uint16_t tag);
   bool load(std::uint64_t address, std::uint64_t& value);
@@ -84,7 +90,8 @@ class FastWalk {
   Progress progress_;
   std::uint64_t written_ = 0;       // while run() goes on: the array that it fills,
   std::uint64_t written_size_ = 0;  // in bytes
-  bool guessed_ = false;            // a frame, or what ended the walk, is a guess
+  std::uint32_t may_follow_ = ~std::uint32_t{0};
+  bool guessed_ = false;  // a frame, or what ended the walk, is a guess
   Outcome outcome_ = Outcome::kMore;
 };
 

@@ -1,6 +1,8 @@
 // Exceptions through methods written by hand: who is asked, what runs, and in which order.
 #include <gtest/gtest.h>
 
+#include <pthread.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -59,9 +61,11 @@ class Judge : public Personality {
     std::fprintf(stderr, "unhandled %lu trace %s\n", thrown.object, traces.c_str());
   }
   std::uint64_t object_of_fault(int signal, std::uint64_t) override { return 1000 + static_cast<unsigned>(signal); }
+  bool make_room(std::uint64_t sp) override { return room ? room() : Personality::make_room(sp); }
 
   std::string traces;
   NativePolicy policy = NativePolicy::kStop;
+  std::function<bool()> room;
 };
 
 struct Managed : testing::Test {
@@ -351,8 +355,48 @@ TEST_F(Managed, NativeCodeMayBeTheEnd) {
   judge.policy = NativePolicy::kStop;
   EXPECT_DEATH(throw_through_native(*this), "debugger unhandled 7 trace 3\n");
   judge.policy = NativePolicy::kFailFast;
-  EXPECT_DEATH(throw_through_native(*this), "");
+  EXPECT_DEATH(throw_through_native(*this), "windlass: a managed exception cannot go on: .*kFailFast");
 }
+
+#if defined(__x86_64__)
+// A stub that walks know, and the system's unwinder does not: calls through_native(next) for middle_method.
+std::uint64_t throw_through_stub(Managed& test) {
+  std::vector<std::uint8_t> code = {0x48, 0x83, 0xec, 0x08, 0x48, 0xb8};  // sub rsp, 8; mov rax, through_native
+  const auto target = reinterpret_cast<std::uint64_t>(&through_native);
+  for (int i = 0; i < 8; ++i) code.push_back(static_cast<std::uint8_t>(target >> 8 * i));
+  code.insert(code.end(), {0xff, 0xd0, 0x48, 0x83, 0xc4, 0x08, 0xc3});  // call rax; add rsp, 8; ret
+  void* const stub = mmap(nullptr, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  std::copy(code.begin(), code.end(), static_cast<std::uint8_t*>(stub));
+  const auto begin = reinterpret_cast<std::uint64_t>(stub);
+  const auto row = [begin](unsigned from, unsigned to, std::int32_t cfa) {
+    FrameRow made;
+    made.begin = begin + from;
+    made.end = begin + to;
+    made.cfa = CfaRule::at(7, cfa);
+    made.return_address = RegisterRule::at_cfa(-8);
+    return made;
+  };
+  EXPECT_TRUE(add_own_code(
+      {.begin = begin, .end = begin + code.size(), .rows = {row(0, 4, 8), row(4, 20, 16), row(20, 21, 8)}}));
+  static const Call third{reinterpret_cast<void*>(&Managed::throw_it), nullptr};
+  static Call second;
+  second = {stub, &third};
+  test.thrown = 7;
+  test.first = {reinterpret_cast<void*>(&middle_method), &second};
+  return outer_method(&test.first);
+}
+
+TEST_F(Managed, NativeCodeThatTheSystemCannotUnwindIsNamed) {
+  outer_catches();
+  judge.policy = NativePolicy::kUnwind;
+  EXPECT_DEATH(throw_through_stub(*this),
+               "windlass: a managed exception cannot go on: .*not known to the system's unwinder: register it with "
+               "Registry::kFrameInfo");
+  // Nobody would have caught it: that comes first.
+  outer.clauses = {};
+  EXPECT_DEATH(throw_through_stub(*this), "unhandled 7");
+}
+#endif
 
 TEST_F(Managed, NobodyHandlesIt) { EXPECT_DEATH(throw_from_inner(7), "debugger unhandled 7 trace 321\n"); }
 
@@ -417,6 +461,75 @@ TEST_F(Managed, AFaultIsCaught) {
     EXPECT_EQ(judge.traces, "3f2f1f");
   }
   sigaction(SIGSEGV, &before, nullptr);
+}
+
+// inner_method, which calls itself until there is no stack left: of a thread whose lowest pages are kept for this.
+struct Overflow {
+  static constexpr std::size_t kStack = 1 << 20, kReserve = 192 << 10;
+  explicit Overflow(Managed& of) : test(of) {}
+  void run() {
+    memory = static_cast<std::byte*>(
+        mmap(nullptr, kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    protect(PROT_NONE);
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    ASSERT_EQ(pthread_attr_setstack(&attributes, memory, kStack), 0);
+    pthread_t thread;
+    const auto body = [](void* self) -> void* {
+      static_cast<Overflow*>(self)->overflow();
+      return nullptr;
+    };
+    ASSERT_EQ(pthread_create(&thread, &attributes, body, this), 0);
+    pthread_join(thread, nullptr);
+    munmap(memory, kStack);
+  }
+  void protect(int how) const { ASSERT_EQ(mprotect(memory, kReserve, how), 0); }
+  void overflow() {
+    static std::byte signal_stack[64 << 10];
+    stack_t own{};
+    own.ss_sp = signal_stack;
+    own.ss_size = sizeof signal_stack;
+    ASSERT_EQ(sigaltstack(&own, nullptr), 0);
+    struct sigaction action {
+    }, before{};
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+    action.sa_sigaction = [](int signal, siginfo_t* info, void* context) {
+      if (!redirect_fault(Managed::current->thread, signal, info, context)) std::abort();
+    };
+    sigaction(SIGSEGV, &action, &before);
+    for (int i = 0; i < 3; ++i) {
+      Call again{reinterpret_cast<void*>(&inner_method), nullptr};
+      again.next = &again;
+      test.first = {reinterpret_cast<void*>(&inner_method), &again};
+      caught += test.came_back_by_handler(outer_method(&test.first)) ? 1 : 0;
+      protect(PROT_NONE);
+    }
+    sigaction(SIGSEGV, &before, nullptr);
+  }
+  Managed& test;
+  std::byte* memory = nullptr;
+  unsigned caught = 0;
+};
+
+TEST_F(Managed, AStackOverflowIsCaughtWhereThereIsRoomToThrow) {
+  outer_catches(1000 + SIGSEGV);
+  Overflow overflow(*this);
+  unsigned rooms = 0;
+  judge.room = [&] {
+    ++rooms;
+    return mprotect(overflow.memory, Overflow::kReserve, PROT_READ | PROT_WRITE) == 0;
+  };
+  overflow.run();
+  EXPECT_EQ(overflow.caught, 3u);
+  EXPECT_EQ(rooms, 3u);
+}
+
+TEST_F(Managed, AStackOverflowWithoutRoomIsNobodysFault) {
+  outer_catches(1000 + SIGSEGV);
+  Overflow overflow(*this);
+  EXPECT_DEATH(overflow.run(), "windlass: managed code has run out of stack: .*Personality::make_room");
+  judge.room = [] { return true; };  // a lie
+  EXPECT_DEATH(overflow.run(), "");
 }
 
 // ---- sampled ------------------------------------------------------------------------------------------------------

@@ -189,6 +189,65 @@ TEST(GcRoots, ATransitionProtectsItsArguments) {
   EXPECT_EQ(roots_of(walker.frame(), *stack.mem), "2730 3003");
 }
 
+TEST(GcRoots, InteriorAndPinnedOnesOfExplicitFrames) {
+  std::uint64_t object = 100, inside = 101, fixed = 102, both = 103;
+  FrameList list;
+  HelperFrame<4> helper(&object, interior(&inside), pinned(&fixed), pinned(interior(&both)));
+  const Pushed pushed(list, helper);
+  CrawlFrame frame;
+  frame.state = CrawlState::kFrameFunction;
+  frame.frame = *read_frame(own_process().memory(), list.top, &list.cookie);
+  std::string text;
+  ASSERT_TRUE(each_root(frame, own_process().memory(), [&](const Root& root) {
+    text += std::to_string(root.value) + (root.interior ? "i" : "") + (root.pinned ? "p " : " ");
+    root.set(0);
+  }));
+  EXPECT_EQ(text, "100 101i 102p 103ip ");
+  EXPECT_EQ(object + inside + fixed + both, 0u);
+}
+
+// The runtime knows by the signature which arguments of a function that has no frame yet are references.
+TEST(GcRoots, ArgumentsOfATransitionByTheRuntime) {
+  constexpr RegisterNumber kRdi = 5;
+  class Signatures : public MadeUpRuntime {
+   public:
+    Expected<void> each_argument(const CrawlFrame& frame, const Memory& memory,
+                                 FunctionRef<void(const Root&)> sink) const override {
+      Root root{.address = frame.frame.context_at + offsetof(SavedContext, value) + 8 * kRdi};
+      EXPECT_EQ(frame.frame.user, 2u);
+      EXPECT_TRUE(memory.read(root.address, &root.value, sizeof root.value));
+      sink(root);
+      return {};
+    }
+  } signatures;
+  MadeUpStack stack;
+  stack.call(stack.runtime.add(1, 4));
+  (void)signatures.add(1, 4);
+  ContextFrame frame(FrameKind::kTransition, FrameForm::kSaved);
+  frame.header.user = 2;
+  Registers registers = stack.registers();
+  registers.set(kRdi, 0xaaa);
+  frame.context.set(registers);
+  stack.push(frame);
+  stack.call_native();
+  ManagedThread thread = stack.thread;
+  thread.runtime = &signatures;
+  const auto roots = [&] {
+    std::string text;
+    const auto done = each_root(thread, Registers(Architecture::kX86_64), 0,
+                                [&](const Root& root) { text += std::to_string(root.value) + " "; });
+    return done ? text : done.error().text();
+  };
+  EXPECT_EQ(roots(), "2730 ") << "those of a whole thread";
+  frame.header.kind = static_cast<std::uint16_t>(FrameKind::kHelper);
+  frame.header.attributes = 0;
+  stack.thread.frames = kEndOfFrames;
+  thread.frames = stack.push(frame);
+  EXPECT_EQ(roots(), "");
+  thread.frames = 0x1000;
+  EXPECT_EQ(roots(), "0x1000: explicit frame is not readable (0x28)");
+}
+
 TEST(GcRoots, OfExplicitFramesAndExceptions) {
   MadeUpStack stack;
   stack.call(stack.runtime.add(1, 4));

@@ -4,6 +4,9 @@
 #include <array>
 #include <chrono>
 #include <csignal>
+#include <functional>
+#include <optional>
+#include <string_view>
 #include <thread>
 
 #include "support/code_by_hand.h"
@@ -157,9 +160,16 @@ struct Work {
 // spin_method's frame is known everywhere, step_method's nowhere: it has to be hijacked.
 struct Points : SafePoints {
   bool is_safe_point(const Method& method, std::uint64_t pc) const override {
-    return method.id == 3 && pc - method.begin >= kBehindEntry && method.end - pc > kExit;
+    return !none && method.id == 3 && pc - method.begin >= kBehindEntry && method.end - pc > kExit;
   }
-  bool can_hijack(const Method& method) const override { return method.id == 2; }
+  bool can_hijack(const Method& method) const override { return method.id == 2 || hijacks_all; }
+  void is_late(const MutatorThread&, const Error& why) const override {
+    late = why;
+    if (when_late) when_late();
+  }
+  bool none = false, hijacks_all = false;
+  mutable std::optional<Error> late;
+  std::function<void()> when_late;
 };
 
 struct Mutator {
@@ -287,6 +297,50 @@ TEST_F(Suspended, OthersWhereTheirMethodReturns) {
   EXPECT_GT(hijacked, 20u);
   EXPECT_EQ(redirected, 0u);
   EXPECT_EQ(in_methods, hijacked);
+}
+
+// A loop without a safe point that a signal can find: who stops is told which thread that is, and why.
+TEST_F(Suspended, ALoopThatDoesNotStopIsNamed) {
+  WINDLASS_NEEDS_SIGNALS();
+  points.none = true;
+  Mutator mutator;
+  std::atomic<bool> end = false;
+  std::thread thread([&] { thread_body(mutator, spin_method, end); });
+  while (mutator.now == nullptr || mutator.now.load()->steps == 0) std::this_thread::yield();
+  const auto in_spin = [](std::uint64_t pc) {
+    return pc >= reinterpret_cast<std::uint64_t>(spin_method) && pc < reinterpret_cast<std::uint64_t>(spin_method_end);
+  };
+  for (const bool hijacks : {false, true}) {
+    points.hijacks_all = hijacks;
+    const Stopped stopped(suspender, std::chrono::milliseconds(100));
+    ASSERT_TRUE(stopped.error());
+    EXPECT_EQ(stopped.error()->code, ErrorCode::kLimit);
+    EXPECT_TRUE(in_spin(stopped.error()->where));
+    EXPECT_EQ(stopped.error()->detail, static_cast<std::uint64_t>(mutator.thread.id));
+    const std::string_view what = stopped.error()->what;
+    EXPECT_NE(what.find(hijacks ? "does not return" : "may not be hijacked"), what.npos) << what;
+    EXPECT_NE(what.find("look at pending()"), what.npos) << what;
+  }
+  // Its return address was replaced meanwhile. Nobody waits when it returns by that, and later stops find it.
+  mutator.now.load()->stop = 1;
+  for (const std::uint64_t before = mutator.rounds; mutator.rounds < before + 2;) {
+    if (Work* work = mutator.now; work != nullptr) work->stop = 1;
+    std::this_thread::yield();
+  }
+  // Who waits for as long as it takes hears of it.
+  EXPECT_FALSE(points.late);
+  points.when_late = [&] {
+    end = true;
+    mutator.copies[0].stop = 1;
+  };
+  while (!points.late) {
+    const Stopped stopped(suspender);
+    EXPECT_FALSE(stopped.error());
+    EXPECT_EQ(stopped.find(mutator.thread.id), stopped.threads().empty() ? nullptr : &mutator.thread);
+    EXPECT_EQ(stopped.find(1), nullptr);
+  }
+  EXPECT_TRUE(in_spin(points.late->where));
+  thread.join();
 }
 
 TEST_F(Suspended, ThreadsComeAndGoMeanwhile) {

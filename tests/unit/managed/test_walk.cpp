@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "made_up_stack.h"
+#include "support/code_by_hand.h"
 #include "windlass/prologue.h"
 
 namespace windlass::managed {
@@ -48,6 +49,25 @@ TEST(ManagedWalk, StopsWhereTheCallbackSays) {
   EXPECT_EQ(walk(stack.thread, stack.registers(), 0, take(WalkAction::kAbort)), WalkOutcome::kAborted);
   seen = 5;
   EXPECT_EQ(walk(stack.thread, stack.registers(), 0, take(WalkAction::kAbort)), WalkOutcome::kDone);
+}
+
+// A walk that is stopped has taken off what it has passed; one that is aborted was in vain.
+TEST(ManagedWalk, AnAbortedWalkLeavesTheListAsItWas) {
+  FrameList list;
+  MarkerFrame frames[3];  // where the list wants them: ascending
+  for (int i = 2; i >= 0; --i) list.push(frames[i].header);
+  HandRuntime runtime;
+  const ManagedThread thread{.space = &own_process(), .runtime = &runtime, .own_list = &list};
+  const std::uint64_t top = list.top;
+  const auto at_second = [&](WalkAction action) {
+    unsigned seen = 0;
+    return walk(thread, Registers(kOwnArchitecture), kPopFrames,
+                [&](const CrawlFrame&) { return ++seen == 2 ? action : WalkAction::kContinue; });
+  };
+  EXPECT_EQ(at_second(WalkAction::kAbort), WalkOutcome::kAborted);
+  EXPECT_EQ(list.top, top);
+  EXPECT_EQ(at_second(WalkAction::kStop), WalkOutcome::kStopped);
+  EXPECT_EQ(list.top, reinterpret_cast<std::uint64_t>(&frames[1]));
 }
 
 // Each kind whose frame has registers of its own leads to the managed code that it was made for.
@@ -187,6 +207,37 @@ TEST(ManagedWalk, WindowsUnwindInformationIsExecuted) {
   EXPECT_FALSE(walker.error());
 }
 
+class KeepingRuntime : public MadeUpRuntime {
+ public:
+  std::uint64_t generation() const override { return current; }
+  std::uint64_t current = new_generation();
+};
+
+// What unwind information comes to at a pc is a row, kept as others are: until the runtime says that it has changed.
+TEST(ManagedWalk, WindowsUnwindInformationIsReadOnceAGeneration) {
+  MadeUpStack stack;
+  KeepingRuntime runtime;
+  stack.thread.runtime = &runtime;
+  (void)stack.call(stack.runtime.add(1, 4));
+  stack.call(stack.runtime.add(2, 6), 0x22);
+  (void)runtime.add(1, 4);
+  Method& method = runtime.add(2, 6);
+  const Prologue prologue{.code_size = kCodeSize, .ops = {{1, prologue::push(kRbx)}, {5, prologue::Allocate{32}}}};
+  const std::uint64_t base = method.begin - 0x100, info = kStackTop - kStackSize;
+  const auto written = winx64::write(prologue, {.function = 0x100, .info = static_cast<std::uint32_t>(info - base)});
+  ASSERT_TRUE(written) << written.error().text();
+  method.windows = {.base = base, .function = written->entries.at(0)};
+  const auto put = [&](std::byte mask) {
+    for (std::size_t i = 0; i < written->bytes.size(); ++i) stack.mem->put(info + i, written->bytes[i] & mask);
+  };
+  put(std::byte{0xff});
+  EXPECT_EQ(stack.shown(stack.registers(), 0), "2 1");
+  put(std::byte{0});
+  EXPECT_EQ(stack.shown(stack.registers(), 0), "2 1") << "it is not read again";
+  runtime.current = new_generation();
+  EXPECT_NE(stack.shown(stack.registers(), 0).find("error"), std::string::npos);
+}
+
 TEST(ManagedWalk, BrokenListsAndStacksAreErrors) {
   MadeUpStack stack;
   stack.call(stack.runtime.add(1, 4));
@@ -270,6 +321,7 @@ TEST(ManagedWalk, IsLoggedAsTheClrDoes) {
   stack.push(MarkerFrame());
   stack.call_native();
   stack.call(stack.runtime.add(1, 4));
+  stack.thread.id = 0x1f3a;
   std::vector<std::string> lines;
   set_walk_log(
       [](std::string_view line, void* user) { static_cast<std::vector<std::string>*>(user)->emplace_back(line); },
@@ -278,14 +330,16 @@ TEST(ManagedWalk, IsLoggedAsTheClrDoes) {
   set_walk_log(nullptr, nullptr);
   char pc_sp[64];
   std::snprintf(pc_sp, sizeof pc_sp, "PC=%016lx SP=%016lx", stack.pc, stack.sp);
-  ASSERT_EQ(lines.size(), 5u);
-  EXPECT_EQ(lines[0], "STACKWALK: [000] about to unwind for " + std::string(pc_sp, 19));
-  EXPECT_EQ(lines[1], "STACKWALK: [000] CONSIDER: FRAMELESS: " + std::string(pc_sp) + " method=method1");
-  EXPECT_EQ(lines[2], "STACKWALK: [000] CALLBACK: FRAMELESS: " + std::string(pc_sp) + " method=method1");
-  EXPECT_EQ(lines[3].substr(0, 37), "STACKWALK: [001] CONSIDER: EXPLICIT :") << lines[3];
-  EXPECT_EQ(lines[4].substr(0, 37), "STACKWALK: [001] FILTER  : EXPLICIT :");
+  const std::string head = "TID 1f3a: STACKWALK: [000] ", next = "TID 1f3a: STACKWALK: [001] ";
+  ASSERT_EQ(lines.size(), 6u);
+  EXPECT_EQ(lines[0], head + "about to unwind for method=method1 " + pc_sp);
+  EXPECT_EQ(lines[1], head + "CONSIDER: FRAMELESS: " + pc_sp + " method=method1");
+  EXPECT_EQ(lines[2], head + "CALLBACK: FRAMELESS: " + pc_sp + " method=method1");
+  EXPECT_TRUE(lines[3].starts_with(next + "finished unwind for method=method1 PC=")) << lines[3];
+  EXPECT_TRUE(lines[4].starts_with(next + "CONSIDER: EXPLICIT :")) << lines[4];
+  EXPECT_TRUE(lines[5].starts_with(next + "FILTER  : EXPLICIT :")) << lines[5];
   EXPECT_EQ(stack.shown(stack.registers(), kFunctionsOnly), "1");
-  EXPECT_EQ(lines.size(), 5u);
+  EXPECT_EQ(lines.size(), 6u);
 }
 
 }  // namespace

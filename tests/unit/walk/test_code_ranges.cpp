@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <random>
 
@@ -9,6 +10,7 @@
 #include "support/jit_stub.h"
 #include "walk/code_ranges.h"
 #include "walk/module.h"
+#include "windlass/backtrace.h"
 #include "windlass/code_manager.h"
 
 namespace windlass {
@@ -165,6 +167,69 @@ FrameRow row(std::uint64_t begin, std::uint64_t end) {
   row.cfa = CfaRule::at(7, 8);
   row.return_address = RegisterRule::at_cfa(-8);
   return row;
+}
+
+// Code that comes and goes, whose rows are counted as they are asked for.
+class ChangingSource final : public source::UnwindSource {
+ public:
+  explicit ChangingSource(std::atomic<unsigned>& asked, std::atomic<std::uint64_t>& taken)
+      : asked_(asked), taken_(taken) {}
+  std::optional<Architecture> architecture() const override { return kOwnArchitecture; }
+  Expected<void> row_at(std::uint64_t address, FrameRow& to) const override {
+    ++asked_;
+    to = FrameRow{};
+    to.begin = address;
+    to.end = address + 1;
+    to.cfa = CfaRule::at(Registers::sp_number(kOwnArchitecture), 32);
+    to.return_address = RegisterRule::at_cfa(-8);
+    return {};
+  }
+  Expected<source::Function> function_at(std::uint64_t address) const override {
+    return fail(ErrorCode::kNotFound, "none", address);
+  }
+  void for_each_function(source::FunctionSink, source::ErrorSink) const override {}
+  void for_each_row(const source::Function&, source::RowSink, source::ErrorSink) const override {}
+  void for_each_row(source::RowVisitor&, source::ErrorSink) const override {}
+  std::optional<std::uint64_t> taken_away() const override { return taken_; }
+
+ private:
+  std::atomic<unsigned>& asked_;
+  std::atomic<std::uint64_t>& taken_;
+};
+
+TEST(CodeRanges, ThatChangeAreAskedAgainWhenSomethingWasTakenAway) {
+  std::atomic<unsigned> asked = 0;
+  std::atomic<std::uint64_t> taken = 0;
+  static std::byte code[64];
+  const auto begin = reinterpret_cast<std::uint64_t>(code);
+  const auto id = walk::own_code_ranges().add_changing(
+      {.begin = begin, .end = begin + sizeof code, .bias = 0, .path = "[made up]", .file = {}},
+      std::make_unique<ChangingSource>(asked, taken));
+  ASSERT_TRUE(id) << id.error().text();
+  std::uint64_t stack[16] = {};
+  stack[3] = begin + 32;
+  stack[7] = begin + 40;
+  Registers registers(kOwnArchitecture);
+  registers.set_pc(CodeAddress::return_address(begin + 24));
+  registers.set_sp(reinterpret_cast<std::uint64_t>(stack));
+  const auto two_steps = [&] {
+    StackWalker walker(own_process(), registers);
+    const unsigned before = asked;
+    EXPECT_TRUE(walker.step());
+    EXPECT_EQ(walker.frame().pc().value(), begin + 32);
+    EXPECT_TRUE(walker.step());
+    EXPECT_EQ(walker.frame().pc().value(), begin + 40);
+    return asked - before;
+  };
+  EXPECT_EQ(two_steps(), 2u);
+  EXPECT_EQ(two_steps(), 0u);
+  ++taken;
+  EXPECT_EQ(two_steps(), 2u);
+  EXPECT_EQ(two_steps(), 0u);
+  taken = std::uint64_t{1} << 40;  // more than is told apart: nothing is kept
+  EXPECT_EQ(two_steps(), 2u);
+  EXPECT_EQ(two_steps(), 2u);
+  EXPECT_TRUE(walk::own_code_ranges().retire(*id));
 }
 
 TEST(CodeRangeRows, MustBeSortedAndInTheRange) {
@@ -332,6 +397,44 @@ TEST_F(OwnCode, IsWalkedByItsInstructionsWithoutRows) {
   EXPECT_NE(walks.left_stub_by, FrameOrigin::kCfi);
   EXPECT_TRUE(retire_own_code(*id));
 }
+
+#if defined(__x86_64__)
+// What a walk in a signal handler has no time for is not found, and said so; once another walk has found it, it is
+// known.
+TEST_F(OwnCode, WithoutRowsMayTakeMoreThanAWalkCanSpend) {
+  constexpr unsigned kInstructions = 400;
+  auto* code = reinterpret_cast<std::uint8_t*>(room_);
+  for (unsigned i = 0; i < kInstructions; ++i) code[2 * i] = 0x31, code[2 * i + 1] = 0xc9;  // xor ecx, ecx
+  const std::uint8_t end[] = {0x48, 0x83, 0xc4, 0x08, 0xc3};                                // add rsp, 8; ret
+  std::copy(std::begin(end), std::end(end), code + 2 * kInstructions);
+  const auto begin = reinterpret_cast<std::uint64_t>(room_);
+  const auto id = add_own_code({.begin = begin, .end = begin + 2 * kInstructions + sizeof end});
+  ASSERT_TRUE(id);
+  std::uint64_t stack[8] = {0, some_return_address()};
+  Registers registers(kOwnArchitecture);
+  registers.set_pc(CodeAddress::return_address(begin + 2));
+  registers.set_sp(reinterpret_cast<std::uint64_t>(stack));
+  registers.set(6, 1);  // no frame pointer
+  constexpr std::uint32_t kBudget = 256;
+  const auto step = [&](std::uint32_t most, std::uint32_t& left) {
+    StackWalker walker(own_process(), registers, {.max_followed = most});
+    const bool stepped = walker.step();
+    left = walker.may_follow();
+    EXPECT_EQ(walker.end_reason(), stepped ? WalkEnd::kRunning : WalkEnd::kBudget) << walker.error().text();
+    EXPECT_EQ(walker.frame().sp(), reinterpret_cast<std::uint64_t>(stepped ? stack + 2 : stack));
+    return stepped;
+  };
+  std::uint32_t left = 0, most = 0;
+  EXPECT_FALSE(step(kBudget, left));
+  EXPECT_EQ(left, 0u);
+  for (int i = 0; i < 2; ++i, most = std::max(most, left)) EXPECT_FALSE(step(kBudget, left));
+  EXPECT_GT(most, kBudget / 2) << "that it is too long is known";
+  EXPECT_TRUE(step(~std::uint32_t{0}, left));
+  EXPECT_TRUE(step(kBudget, left));
+  EXPECT_GT(left, kBudget / 2);
+  EXPECT_TRUE(retire_own_code(*id));
+}
+#endif
 
 // The same addresses, call sites included, with another frame: never by what was known before.
 TEST_F(OwnCode, IsNeverWalkedByTheRowsOfWhatWasThere) {

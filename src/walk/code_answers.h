@@ -1,0 +1,49 @@
+// What following the code of the own process came to, by pc: rows, guesses and refusals. For walks that may not follow
+// as much code as they like, as what they interrupt waits for them: so each pc costs them once what it costs, and what
+// one walk did not come to for want of time a later one does.
+#pragma once
+
+#include <optional>
+
+#include "code/synthesis.h"
+#include "walk/step_context.h"
+
+namespace windlass::walk {
+
+// WalkOptions::max_followed of such a walk: below 50 us, also on a busy machine.
+inline constexpr std::uint32_t kMostFollowedInHandler = 128;
+
+// What code::synthesize() has said of a pc.
+class CodeAnswer {
+ public:
+  // Nothing: what was found cannot be kept (a row with many registers).
+  [[nodiscard]] static std::optional<CodeAnswer> of(const Expected<code::Synthesis>& found);
+  // Why nothing was found, or what was.
+  [[nodiscard]] Expected<code::Synthesis> at(CodeAddress pc) const;
+
+ private:
+  static constexpr unsigned kMostRegisters = 12;
+  ByteView expressions_;  // which live for ever
+  CfaRule cfa_ = CfaRule::at(0, 0);
+  RegisterRule return_address_ = RegisterRule::undefined();
+  RegisterRule rules_[kMostRegisters] = {};
+  RegisterNumber registers_[kMostRegisters] = {};
+  std::uint8_t count_ = 0;
+  ErrorCode refused_ = {};
+  bool is_refused_ = false;
+  code::Certainty certainty_ = {};
+  code::Start start_ = {};
+  bool by_jump_ = false, addresses_frame_ = false, signal_frame_ = false, return_signed_ = false;
+};
+
+// code::synthesize() of the frame in context. In a walk with a budget: by what is kept, where that can be right for the
+// stack at hand.
+[[nodiscard]] Expected<code::Synthesis> synthesize(const StepContext& context);
+
+// Does the code at a pc go straight to a halt, by code::synthesize()?
+[[nodiscard]] bool goes_to_a_halt(const StepContext& context, const code::CodeSource& source, CodeAddress pc);
+
+// code::call_site() likewise. What depends on more than the two pcs (CallSite::kLeads) is not kept.
+[[nodiscard]] code::CallSite call_site(const StepContext& context, CodeAddress caller, FrameRow& way_in);
+
+}  // namespace windlass::walk
