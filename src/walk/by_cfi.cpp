@@ -219,6 +219,19 @@ bool may_be_kept(const StepContext& context, const FrameRow& row, const Step& st
   return code_agrees && step.status.ok() && row.cfa != entry && !installs_context(row) && !may_have_left(context, row);
 }
 
+// By its row the frame at hand is the outermost one: is that proven? Where not, the code may know a caller; true if it
+// does. A managed runtime's code has always been entered from other code, unless its row says that nobody called it.
+bool goes_on_by_code(const StepContext& context, const FrameRow& row, Step& step) {
+  const bool is_managed = context.in_generated_code() && context.module->is_exact();
+  const source::EndProof proof = is_managed && !row.return_address.is(RegisterRule::kUndefined)
+                                     ? source::EndProof::kNone
+                                     : context.module->end_proof(context.frame.pc());
+  if (proof == source::EndProof::kProven) return false;
+  if (proof == source::EndProof::kRefuted && by_synthesis(context, step)) return true;
+  step.status = guessed_end(context);
+  return false;
+}
+
 bool leads_nowhere(const StepContext& context, const FrameRow& row, Step& step) {
   return step.status.end == WalkEnd::kComplete ||
          !with_code(context, [&](const code::CodeSource& source) { return believable(context, row, step, source); });
@@ -246,8 +259,7 @@ bool by_cfi(const StepContext& context, Step& step) {
   if (may_land && by_landing(context, row, step)) return true;
   if (exact && installs_context(row) && before_context(context, row, step)) return true;
   apply_row(context, row, FrameOrigin::kCfi, step);
-  if (step.status.end == WalkEnd::kComplete && !context.module->zero_ends_stack(pc.lookup()))
-    step.status = guessed_end(context);
+  if (step.status.end == WalkEnd::kComplete && goes_on_by_code(context, row, step)) return true;
   // An interrupted instruction may stand anywhere; a row that leads nowhere is wrong at a call, too.
   const StepStatus applied = step.status;
   bool accepted = accept(context, step, exact ? Trust::kNone : Trust::kFull);
