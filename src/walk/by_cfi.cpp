@@ -52,6 +52,12 @@ void keep_known(const Step& by_row, const FrameRow& code_row, Step& by_code) {
   });
 }
 
+// Does the row lead to a caller behind a call? What a return of a retpoline thunk goes to is none.
+bool is_called(const StepContext& context, const FrameRow& row, Step step) {
+  return step.status.ok() &&
+         with_code(context, [&](const code::CodeSource& source) { return believable(context, row, step, source); });
+}
+
 // Does the code say otherwise than the row, which led to `step`? Compilers' unwind information is right at calls, but
 // seldom throughout epilogues, and hand-written code's may lack pushes. `agrees`: it was asked, and says nothing else.
 bool by_contradiction(const StepContext& context, const FrameRow& row, Step& step, bool& agrees) {
@@ -63,7 +69,7 @@ bool by_contradiction(const StepContext& context, const FrameRow& row, Step& ste
   if (!other) return false;
   Step trial;
   apply_row(context, *other, FrameOrigin::kSynthesis, trial);
-  if (!accept(context, trial)) return false;
+  if (!accept(context, trial) || (is_called(context, row, step) && !is_called(context, *other, trial))) return false;
   keep_known(step, *other, trial);
   trial.certainty = FrameCertainty::kProved;
   step = trial;

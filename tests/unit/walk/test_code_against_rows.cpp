@@ -85,6 +85,21 @@ TEST_F(CodeAgainstRows, AnAddressOfZeroIsNoEndWhereTheCodeHasTheReturnAddressEls
   EXPECT_EQ(caller_of(behind_call(9)), std::nullopt);
 }
 
+// A retpoline goes to where rax says by a return: what lies on top of the stack is no return address of a call.
+TEST_F(CodeAgainstRows, AReturnThatJumpsIsNoEpilogue) {
+  const Code thunk{0xe8, 0x07, 0,    0,    0,      // 0: call 12
+                   0xf3, 0x90, 0x0f, 0xae, 0xe8,   // 5: pause; lfence
+                   0xeb, 0xf9,                     // 10: jmp 5
+                   0x48, 0x89, 0x04, 0x24, 0xc3};  // 12: mov [rsp], rax; ret
+  make(thunk, {DW_CFA_advance_loc | 12, DW_CFA_def_cfa_offset, 16});
+  const Caller caller{WalkTarget::pc(kCaller), kSp + 16, FrameCertainty::kDescribed};
+  word(0, WalkTarget::pc(5));
+  word(8, WalkTarget::pc(kCaller));
+  EXPECT_EQ(caller_of(instruction(12)), caller);
+  word(0, WalkTarget::pc(0x80));
+  EXPECT_EQ(caller_of(instruction(16)), caller);
+}
+
 // A runtime with a leaf at WalkTarget::pc(0). Exact ones know their code.
 class Leaf final : public runtimes::Method {
  public:
