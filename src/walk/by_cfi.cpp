@@ -38,12 +38,15 @@ bool before_context(const StepContext& context, const FrameRow& row, Step& step)
   return true;
 }
 
-// Where both agree about the frame, unwind information knows a register better than code that gives it back from
-// another register or not at all: helpers with calling conventions of their own, swapcontext's way out by an error.
+// Where both agree about the frame, it is as described, and unwind information knows a register better than code that
+// gives it back from another register or not at all: helpers with calling conventions of their own, swapcontext's way
+// out by an error.
 void keep_known(const Step& by_row, const FrameRow& code_row, Step& by_code) {
+  by_code.certainty = FrameCertainty::kProved;
   if (!by_row.status.ok() || !by_code.status.ok() || by_row.caller.sp() != by_code.caller.sp() ||
       by_row.caller.pc() != by_code.caller.pc())
     return;
+  by_code.certainty = FrameCertainty::kDescribed;
   by_row.caller.for_each([&](RegisterNumber reg, std::uint64_t value) {
     const RegisterRule* rule = code_row.registers.find(reg);
     if (by_code.caller.has(reg) && (rule == nullptr || !rule->is(RegisterRule::kInRegister))) return;
@@ -71,7 +74,6 @@ bool by_contradiction(const StepContext& context, const FrameRow& row, Step& ste
   apply_row(context, *other, FrameOrigin::kSynthesis, trial);
   if (!accept(context, trial) || (is_called(context, row, step) && !is_called(context, *other, trial))) return false;
   keep_known(step, *other, trial);
-  trial.certainty = FrameCertainty::kProved;
   step = trial;
   return true;
 }
