@@ -155,12 +155,14 @@ WL_INLINE int wl_ends_with_call(const __u8* code) {
 }
 
 /* Could `value` be a return address? It must be in executable memory and stand behind a call; in generated code it need
- * not, since interpreters push the address to go on at themselves (HotSpot's return entries). */
+ * not, since interpreters push the address to go on at themselves (HotSpot's return entries). But on an executable
+ * stack (GCC's nested functions) it must. */
 WL_GLOBAL int wl_is_return_address(struct wl_unwind* u, __u64 value) {
   if (!u) return 0;
   const struct wl_mapping* mapping = wl_find_mapping(&u->env, u->maps, u->map_count, value - 1);
   if (!mapping) return 0;
-  if (mapping->kind != WL_MAPPING_FILE) return 1;
+  int holds_stack = u->cursor.regs[WL_X64_RSP] - mapping->begin < mapping->end - mapping->begin;
+  if (mapping->kind != WL_MAPPING_FILE && !holds_stack) return 1;
   if (wl_read(&u->env, u->room.call, 8, value - 8)) return 1; /* execute-only, or not present: not known */
   return wl_ends_with_call(u->room.call);
 }

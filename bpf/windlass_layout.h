@@ -70,6 +70,7 @@ enum wl_reg_kind {
 #define WL_RULE_SIGNED 2 /* AArch64: the return address carries an authentication code */
 #define WL_RULE_LEFT \
   4 /* for the callers there is no other stack where WL_CFA_THREAD looks: the thread has another one's */
+#define WL_RULE_NO_END 8 /* of code that was taken for what it may not be: address 0 proves no end */
 
 struct wl_rule {
   __u8 cfa_kind;    /* wl_cfa_kind */

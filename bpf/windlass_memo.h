@@ -108,6 +108,7 @@ struct wl_fast {
   __u64 sp;
   __u64 fp;
   __u32 valid;
+  __u32 exact; /* as the cursor's, of the frame at hand */
 };
 
 /* A plain rule applied: like wl_apply, in fewer instructions. */
@@ -142,11 +143,12 @@ WL_INLINE int wl_apply_plain(struct wl_unwind* u, struct wl_fast* fast, __u64 va
     valid |= 1u << WL_FP;
   }
 #endif
-  if (ra == 0) return WL_END_COMPLETE;
+  if (ra == 0) return fast->exact ? WL_END_GUESSED : WL_END_COMPLETE;
   fast->pc = ra;
   fast->sp = cfa;
   fast->fp = fp;
   fast->valid = valid;
+  fast->exact = 0;
   return WL_CONTINUE;
 }
 

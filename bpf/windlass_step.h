@@ -312,7 +312,8 @@ WL_INLINE int wl_check_progress(struct wl_cursor* cursor, const struct wl_rule* 
 
 /* Applies `rule` at a frame whose lookup address is `address` (in any numbering that keeps the low 4 bits; only
  * WL_CFA_PLT looks at them). x_reg: the extra register that the rule's module tracks, or WL_NO_XREG.
- * WL_CONTINUE with the caller in the cursor, or why there is none. */
+ * WL_CONTINUE with the caller in the cursor, or why there is none. Address 0 is an end at a call only: between two
+ * instructions the row may be wrong, which the agent sees by the code. */
 WL_GLOBAL int wl_apply(struct wl_unwind* u, const struct wl_rule* rule, __u32 x_reg, __u64 address) {
   if (!u || !rule) return WL_END_INTERNAL;
   const struct wl_env* env = &u->env;
@@ -361,7 +362,8 @@ WL_GLOBAL int wl_apply(struct wl_unwind* u, const struct wl_rule* rule, __u32 x_
   int status = wl_register_value(u, WL_PC, rule->ra_kind, rule->ra_offset, rule->cfa_arg);
   if (status) return status == 2 ? WL_END_UNREADABLE_STACK : WL_END_REGISTER_LOST;
   __u64 pc = WL_STRIP(env, u->room.value);
-  if (pc == 0 && !(rule->flags & WL_RULE_SIGNAL)) return WL_END_COMPLETE; /* else a call of a null pointer */
+  if (pc == 0 && !(rule->flags & WL_RULE_SIGNAL)) /* else a call of a null pointer */
+    return cursor->exact || (rule->flags & WL_RULE_NO_END) ? WL_END_GUESSED : WL_END_COMPLETE;
   __u32 valid = WL_VALID_BASE;
   status = wl_register_value(u, WL_FP, rule->fp_kind, rule->fp_offset, rule->cfa_arg);
   if (status == 2) return WL_END_UNREADABLE_STACK;

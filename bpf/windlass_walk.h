@@ -79,8 +79,8 @@ WL_GLOBAL int wl_walk_round(struct wl_scratch* s, struct wl_memo* memo) {
       .sp = cursor->regs[WL_SP],
       .fp = cursor->regs[WL_FP],
       .valid = cursor->valid,
+      .exact = cursor->exact,
   };
-  __u64 exact = cursor->exact;
   __u64 hash = u->hash;
   __u32 n = u->frames;
   int status = WL_CONTINUE;
@@ -90,8 +90,8 @@ WL_GLOBAL int wl_walk_round(struct wl_scratch* s, struct wl_memo* memo) {
       status = WL_END_DEPTH;
       break;
     }
-    __u64 frame = fast.pc | exact << 63;
-    __u64 pc = fast.pc - 1 + exact;
+    __u64 frame = fast.pc | (__u64)fast.exact << 63;
+    __u64 pc = fast.pc - 1 + fast.exact;
     s->frames[(u->first + n) & (WL_FRAME_SLOTS - 1)] = frame;
     hash = wl_mix(hash, frame);
     n++;
@@ -100,7 +100,6 @@ WL_GLOBAL int wl_walk_round(struct wl_scratch* s, struct wl_memo* memo) {
       status = WL_NEEDS_STEP;
       break;
     }
-    exact = 0;
     status = wl_apply_plain(u, &fast, entry->value);
     if (status != WL_CONTINUE) break;
   }
@@ -108,7 +107,7 @@ WL_GLOBAL int wl_walk_round(struct wl_scratch* s, struct wl_memo* memo) {
   cursor->regs[WL_SP] = fast.sp;
   cursor->regs[WL_FP] = fast.fp;
   cursor->valid = fast.valid;
-  cursor->exact = exact;
+  cursor->exact = fast.exact;
   u->hash = hash;
   u->frames = n;
   u->memo_hits += i;

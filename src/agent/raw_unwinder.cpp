@@ -68,7 +68,11 @@ bool RawUnwinder::proves_end(std::uint64_t frame, const MapSet& maps) {
   const std::uint64_t address = lookup_address(frame);
   const Mapping* mapping = maps.find(address);
   CodeFile* file = mapping != nullptr && !mapping->generated() ? registry_.find(mapping->module) : nullptr;
-  return file == nullptr || source::zero_ends_stack(registry_.source(*file), address - mapping->bias);
+  if (file == nullptr) return true;
+  const std::uint64_t in_file = (frame & ~WL_FRAME_EXACT) - mapping->bias;
+  const CodeAddress pc =
+      (frame & WL_FRAME_EXACT) != 0 ? CodeAddress::instruction(in_file) : CodeAddress::return_address(in_file);
+  return source::end_proof(registry_.source(*file), pc) == source::EndProof::kProven;
 }
 
 }  // namespace windlass::agent

@@ -90,8 +90,13 @@ EvaluationStats compile_with(const dwarf::CfiSection& section, const image::ElfI
       leave_popped_frames(rows);
       if (image != nullptr) correct_frame_addresses(*image, rows);
     }
-    bool other_register = false;
-    for (const TableBuilder::PendingRow& row : pending) other_register |= note_cfa_register<Registers>(row.low, use);
+    bool other_register = false, ends = false;
+    for (const TableBuilder::PendingRow& row : pending) {
+      other_register |= note_cfa_register<Registers>(row.low, use);
+      ends |= ends_stack(row);
+    }
+    if (ends && image != nullptr) [[unlikely]]
+      leave_refuted_ends(*image, section.architecture, fde.end, rows);
     if (image == nullptr || !add_unusual_rows(*image, fde, rows, other_register, builder)) builder.rows(rows);
     if (!done) [[unlikely]] {
       builder.cut_function(covered);

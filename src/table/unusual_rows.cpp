@@ -1,6 +1,7 @@
 #include "table/unusual_rows.h"
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "code/eh_return.h"
 #include "code/frame_address.h"
 #include "code/stack_switch.h"
+#include "source/stack_end.h"
 #include "table/linear_scan.h"
 
 namespace windlass::table {
@@ -146,6 +148,17 @@ void leave_popped_frames(std::span<Row> rows) {
       continue;
     row = row_for_the_agent(row.begin, row);
   }
+}
+
+void leave_refuted_ends(const image::ElfImage& image, Architecture architecture, std::uint64_t end,
+                        std::span<Row> rows) {
+  const auto read = [&image](std::uint64_t address, void* to, std::size_t size) {
+    const auto code = image.at_address(address, size);
+    if (code) std::memcpy(to, code->data(), size);
+    return code.has_value();
+  };
+  for (Row& row : rows)
+    if (ends_stack(row) && source::returns(read, row.begin, end, architecture)) row = row_for_the_agent(row.begin, row);
 }
 
 bool add_unusual_rows(const image::ElfImage& image, const dwarf::Fde& fde, std::span<const Row> rows,

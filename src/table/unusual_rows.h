@@ -42,4 +42,14 @@ void correct_frame_addresses(const image::ElfImage& image, std::span<TableBuilde
 // also where it has been popped (`pop rbp; lea rsp, [r10 - 8]; ret`). The agent asks the code.
 void leave_popped_frames(std::span<TableBuilder::PendingRow> rows);
 
+// Does the row say that there is no caller?
+[[nodiscard]] inline bool ends_stack(const TableBuilder::PendingRow& row) {
+  return (row.low >> PackedRule::kRaKind & 15) == WL_REG_UNDEFINED && (row.low & 0xff) != WL_CFA_UNSUPPORTED;
+}
+
+// The rows of a function that ends at `end`, of which one does. What the code refutes (source/stack_end.h) is for the
+// agent, who asks the code.
+void leave_refuted_ends(const image::ElfImage& image, Architecture architecture, std::uint64_t end,
+                        std::span<TableBuilder::PendingRow> rows);
+
 }  // namespace windlass::table

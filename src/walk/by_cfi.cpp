@@ -38,18 +38,27 @@ bool before_context(const StepContext& context, const FrameRow& row, Step& step)
   return true;
 }
 
-// Where both agree about the frame, unwind information knows a register better than code that gives it back from
-// another register or not at all: helpers with calling conventions of their own, swapcontext's way out by an error.
+// Where both agree about the frame, it is as described, and unwind information knows a register better than code that
+// gives it back from another register or not at all: helpers with calling conventions of their own, swapcontext's way
+// out by an error.
 void keep_known(const Step& by_row, const FrameRow& code_row, Step& by_code) {
+  by_code.certainty = FrameCertainty::kProved;
   if (!by_row.status.ok() || !by_code.status.ok() || by_row.caller.sp() != by_code.caller.sp() ||
       by_row.caller.pc() != by_code.caller.pc())
     return;
+  by_code.certainty = FrameCertainty::kDescribed;
   by_row.caller.for_each([&](RegisterNumber reg, std::uint64_t value) {
     const RegisterRule* rule = code_row.registers.find(reg);
     if (by_code.caller.has(reg) && (rule == nullptr || !rule->is(RegisterRule::kInRegister))) return;
     by_code.caller.set(reg, value);
     by_code.saved.set(by_code.caller, reg, by_row.saved.at(by_row.caller, reg));
   });
+}
+
+// Does the row lead to a caller behind a call? What a return of a retpoline thunk goes to is none.
+bool is_called(const StepContext& context, const FrameRow& row, Step step) {
+  return step.status.ok() &&
+         with_code(context, [&](const code::CodeSource& source) { return believable(context, row, step, source); });
 }
 
 // Does the code say otherwise than the row, which led to `step`? Compilers' unwind information is right at calls, but
@@ -63,9 +72,8 @@ bool by_contradiction(const StepContext& context, const FrameRow& row, Step& ste
   if (!other) return false;
   Step trial;
   apply_row(context, *other, FrameOrigin::kSynthesis, trial);
-  if (!accept(context, trial)) return false;
+  if (!accept(context, trial) || (is_called(context, row, step) && !is_called(context, *other, trial))) return false;
   keep_known(step, *other, trial);
-  trial.certainty = FrameCertainty::kProved;
   step = trial;
   return true;
 }
@@ -219,6 +227,19 @@ bool may_be_kept(const StepContext& context, const FrameRow& row, const Step& st
   return code_agrees && step.status.ok() && row.cfa != entry && !installs_context(row) && !may_have_left(context, row);
 }
 
+// By its row the frame at hand is the outermost one: is that proven? Where not, the code may know a caller; true if it
+// does. A managed runtime's code has always been entered from other code, unless its row says that nobody called it.
+bool goes_on_by_code(const StepContext& context, const FrameRow& row, Step& step) {
+  const bool is_managed = context.in_generated_code() && context.module->is_exact();
+  const source::EndProof proof = is_managed && !row.return_address.is(RegisterRule::kUndefined)
+                                     ? source::EndProof::kNone
+                                     : context.module->end_proof(context.frame.pc());
+  if (proof == source::EndProof::kProven) return false;
+  if (proof == source::EndProof::kRefuted && by_synthesis(context, step)) return true;
+  step.status = guessed_end(context);
+  return false;
+}
+
 bool leads_nowhere(const StepContext& context, const FrameRow& row, Step& step) {
   return step.status.end == WalkEnd::kComplete ||
          !with_code(context, [&](const code::CodeSource& source) { return believable(context, row, step, source); });
@@ -246,8 +267,7 @@ bool by_cfi(const StepContext& context, Step& step) {
   if (may_land && by_landing(context, row, step)) return true;
   if (exact && installs_context(row) && before_context(context, row, step)) return true;
   apply_row(context, row, FrameOrigin::kCfi, step);
-  if (step.status.end == WalkEnd::kComplete && !context.module->zero_ends_stack(pc.lookup()))
-    step.status = guessed_end(context);
+  if (step.status.end == WalkEnd::kComplete && goes_on_by_code(context, row, step)) return true;
   // An interrupted instruction may stand anywhere; a row that leads nowhere is wrong at a call, too.
   const StepStatus applied = step.status;
   bool accepted = accept(context, step, exact ? Trust::kNone : Trust::kFull);

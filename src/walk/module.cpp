@@ -1,7 +1,5 @@
 #include "walk/module.h"
 
-#include "source/stack_end.h"
-
 namespace windlass::walk {
 
 Module::Module(ModuleInfo info, const source::UnwindSource& source, std::uint64_t bias, image::CodeMachine machine,
@@ -86,7 +84,11 @@ std::uint64_t Module::function_start(std::uint64_t address) const {
   return start != 0 ? start + bias_ : 0;
 }
 
-bool Module::zero_ends_stack(std::uint64_t address) const { return source::zero_ends_stack(source(), address - bias_); }
+source::EndProof Module::end_proof(CodeAddress pc) const {
+  const std::uint64_t address = pc.value() - bias_;
+  return source::end_proof(
+      source(), pc.is_return_address() ? CodeAddress::return_address(address) : CodeAddress::instruction(address));
+}
 
 std::uint64_t Module::entry_point() const {
   const std::uint64_t entry = source().entry_point();

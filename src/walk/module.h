@@ -8,6 +8,7 @@
 
 #include "image/machine.h"
 #include "image/mapped_file.h"
+#include "source/stack_end.h"
 #include "source/unwind_source.h"
 #include "windlass/walk.h"
 
@@ -89,8 +90,8 @@ class Module {
   bool functions_at(std::uint64_t address, std::uint64_t function, std::vector<source::NamedFunction>& to) const {
     return source().functions_at(address - bias_, function, to);
   }
-  // Does a return address of 0 where the row at an address has it prove that there is no caller?
-  [[nodiscard]] bool zero_ends_stack(std::uint64_t address) const;
+  // source/stack_end.h
+  [[nodiscard]] source::EndProof end_proof(CodeAddress pc) const;
   // The entry point of the image; 0: it has none in this module.
   [[nodiscard]] std::uint64_t entry_point() const;
 

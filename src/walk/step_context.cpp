@@ -68,6 +68,11 @@ bool in_known_code(const StepContext& context, Step& step, Trust trust) {
 
 }  // namespace
 
+bool holds_stack(const StepContext& context, const Module& code) {
+  const ModuleInfo& range = code.info();
+  return context.lowest() - range.begin < range.end - range.begin;
+}
+
 bool in_what_is_written(const StepContext& context, const Step& step) {
   const std::uint64_t at = step.saved.at(step.caller, Registers::pc_number(step.caller.architecture()));
   return at - context.options.written_begin < context.options.written_end - context.options.written_begin;

@@ -57,6 +57,10 @@ enum class Trust : bool { kNone, kFull };
 // That the frame at hand is the outermost one is likely, and no more.
 [[nodiscard]] StepStatus guessed_end(const StepContext& context);
 
+// Is the stack in the memory that `code` is in? An executable stack (GCC's nested functions) holds addresses of its
+// own; a return address there must stand behind a call.
+[[nodiscard]] bool holds_stack(const StepContext& context, const Module& code);
+
 // Calls use(source): the code, seen from the frame in context.
 template <typename Use>
 auto with_code(const StepContext& context, Use&& use) {
@@ -67,7 +71,7 @@ auto with_code(const StepContext& context, Use&& use) {
   const auto kind = [&](std::uint64_t address) {
     const Module* at = find_code(space, context.scratch, address, context.in_undescribed_code());
     if (at == nullptr) return code::CodeKind::kNoCode;
-    return at->generated() ? code::CodeKind::kGenerated : code::CodeKind::kFile;
+    return at->generated() && !holds_stack(context, *at) ? code::CodeKind::kGenerated : code::CodeKind::kFile;
   };
   const auto function_start = [&](std::uint64_t address) {
     const Module* at = space.find(address);

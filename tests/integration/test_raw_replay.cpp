@@ -1,6 +1,8 @@
 // Raw samples of real programs, replayed: the agent's way (modules shared by all processes, the sample's copies, files
-// by build id) and by a plain StackWalker whose address space is put together by hand from /proc and the library's
-// public interface. There is one stepper, so both give the same frames and the same end, to the last sample.
+// by build id), by a plain StackWalker whose address space is put together by hand from /proc and the library's public
+// interface, and by the kernel side's code. There is one stepper for the first two, so both give the same frames and
+// the same end, to the last sample. What the kernel side calls whole, and the agent believes, is so for them, too: by
+// the same frames, and as certain.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -18,6 +20,7 @@
 #include "agent/perf_sampler.h"
 #include "agent/raw_unwinder.h"
 #include "process/proc_file.h"
+#include "support/kernel_walk.h"
 #include "support/privilege.h"
 #include "windlass/backtrace.h"
 #include "windlass/walk.h"
@@ -173,6 +176,13 @@ TEST_P(RawReplay, AgentAndPlainWalkerAgree) {
   ASSERT_TRUE(parse(events.front()));
   const AddressSpace space = by_hand(now, maps, registry, process);
   RawUnwinder unwinder(registry);
+  const HandMadeMemory memory(now, process);
+  const auto kernel = test::KernelWalk::make(maps, registry, [&](std::uint64_t address, void* to, std::size_t size) {
+    return memory.read(address, to, size) || (maps.find(address) != nullptr && memory.read_code(address, to, size));
+  });
+  ASSERT_NE(kernel, nullptr);
+  std::size_t by_kernel = 0;
+  std::vector<std::uint64_t> kernel_frames;
   std::size_t by_end[WL_END_COUNT] = {};
   std::size_t frames_seen = 0;
   for (const Event& event : events) {
@@ -192,10 +202,18 @@ TEST_P(RawReplay, AgentAndPlainWalkerAgree) {
     EXPECT_EQ(std::string_view(profile::end_text(end)),
               std::string_view(profile::end_text(cut ? std::uint8_t{WL_END_DEPTH} : sample_end(walker.end_reason()))))
         << walker.error().text();
+    const std::uint8_t kernel_end = kernel->walk(now.registers, WL_MAX_USER_FRAMES, kernel_frames);
+    if (kernel_end == WL_END_COMPLETE && unwinder.proves_end(kernel_frames.back(), maps)) {
+      ++by_kernel;
+      EXPECT_EQ(kernel_frames, plain);
+      EXPECT_EQ(walker.end_reason(), WalkEnd::kComplete) << walker.error().text();
+      EXPECT_EQ(kernel->certainty(), static_cast<std::uint8_t>(walker.certainty()));
+    }
     if (HasFailure()) break;
   }
   ::close(process);
-  fmt::print("{}: {} samples, {} frames", program.name, events.size(), frames_seen);
+  fmt::print("{}: {} samples, {} frames, {} whole by the kernel side", program.name, events.size(), frames_seen,
+             by_kernel);
   for (std::uint8_t end = 0; end < WL_END_COUNT; ++end)
     if (by_end[end] != 0) fmt::print(", {} {}", by_end[end], profile::end_text(end));
   fmt::print("\n");
@@ -215,6 +233,21 @@ constexpr Program kPrograms[] = {
     {"xz", "exec xz -9e -c /dev/zero", "/usr/bin/xz"},
     {"node", "exec node -e 'for (;;) JSON.parse(JSON.stringify([...Array(999).keys()].map(String))).sort()'",
      "/usr/bin/node"},
+    {"awk", "exec awk 'BEGIN { while (1) s = (s * 31 + 7) % 9973 }'", "/usr/bin/awk"},
+    {"bc", "exec bc <<E\nwhile (1) s = (s * 31 + 7) % 9973\nE\n", "/usr/bin/bc"},
+    {"bzip2", "exec bzip2 -9c /dev/zero", "/usr/bin/bzip2"},
+    {"dd", "exec dd if=/dev/zero of=/dev/null bs=512", "/usr/bin/dd"},
+    {"gzip", "exec gzip -9c /dev/zero", "/usr/bin/gzip"},
+    {"jq", "exec jq -n 'last(range(1e12))'", "/usr/bin/jq"},
+    {"openssl", "exec openssl speed -seconds 60 sha256", "/usr/bin/openssl"},
+    {"random_text", "exec od -An -tx1 /dev/urandom", "/usr/bin/od"},
+    {"ruby", "exec ruby -e 'loop { (1..999).map(&:to_s).sort }'", "/usr/bin/ruby"},
+    {"sha1sum", "exec sha1sum /dev/zero", "/usr/bin/sha1sum"},
+    {"sqlite",
+     "exec sqlite3 :memory: 'with recursive c(x) as (select 1 union all select x + 1 from c) "
+     "select count(*) from c where x % 7 = 3'",
+     "/usr/bin/sqlite3"},
+    {"tcl", "exec tclsh <<E\nwhile 1 {lsort [split [expr rand()] {}]}\nE\n", "/usr/bin/tclsh"},
 };
 INSTANTIATE_TEST_SUITE_P(Programs, RawReplay, testing::ValuesIn(kPrograms),
                          [](const auto& program) { return program.param.name; });

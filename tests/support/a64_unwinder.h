@@ -78,11 +78,12 @@ class A64Unwinder {
     if (!wl_memo_hit(&entry, unwind_->space, pc) || (entry.value & WL_MEMO_PLAIN) == 0) return status;
     ++plain_steps_;
     unwind_->cursor = before;
-    wl_fast fast{before.regs[WL_PC], before.regs[WL_SP], before.regs[WL_FP], before.valid};
+    wl_fast fast{before.regs[WL_PC], before.regs[WL_SP], before.regs[WL_FP], before.valid, before.exact};
     const int plain = wl_apply_plain(unwind_.get(), &fast, entry.value);
-    const bool same = plain == status &&
-                      (status != WL_CONTINUE || (fast.pc == at.regs[WL_PC] && fast.sp == at.regs[WL_SP] &&
-                                                 fast.fp == at.regs[WL_FP] && fast.valid == at.valid && at.exact == 0));
+    const bool same =
+        plain == status &&
+        (status != WL_CONTINUE || (fast.pc == at.regs[WL_PC] && fast.sp == at.regs[WL_SP] &&
+                                   fast.fp == at.regs[WL_FP] && fast.valid == at.valid && fast.exact == at.exact));
     memo_differences_ += same ? 0 : 1;
     return status;
   }

@@ -110,7 +110,10 @@ namespace {
 class Follower {
  public:
   explicit Follower(const FlowInput& input)
-      : state(input.body), callers_are_aligned_(input.callers_are_aligned), is_adapter_(input.is_adapter) {}
+      : state(input.body),
+        callers_are_aligned_(input.callers_are_aligned),
+        is_adapter_(input.is_adapter),
+        loses_fp_(input.loses_fp) {}
 
   FrameState state;
 
@@ -263,7 +266,7 @@ class Follower {
 
   // rbp is sp now: what is known by sp may be lost later on, and stays known by rbp.
   void frame_here() {
-    if (state.fp_kind != Place::kAtSp || state.fp_at != 0) return;
+    if (loses_fp_ || state.fp_kind != Place::kAtSp || state.fp_at != 0) return;
     if (state.return_kind == Place::kAtSp) state.return_kind = Place::kAtFp;
     state.fp_kind = Place::kAtFp;
     if (state.cfa_kind == Cfa::kAtSp) state.cfa_kind = Cfa::kAtFp;
@@ -308,7 +311,7 @@ class Follower {
     if (state.cfa_kind == Cfa::kSenderInRbx) state.cfa_kind = Cfa::kUnknown;
   }
 
-  bool callers_are_aligned_, is_adapter_;
+  bool callers_are_aligned_, is_adapter_, loses_fp_;
 };
 
 }  // namespace

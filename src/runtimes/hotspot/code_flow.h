@@ -67,6 +67,8 @@ struct FlowInput {
   FrameState body;
   // The CFA is a multiple of 16, as where compiled code calls.
   bool callers_are_aligned = false;
+  // rbp is not what the code left in it when a call returns: the frame is where rsp says.
+  bool loses_fp = false;
   // It may push a copy of its return address further down, for the method that it jumps to.
   bool is_adapter = false;
 };

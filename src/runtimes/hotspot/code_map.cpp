@@ -174,10 +174,9 @@ Expected<Blob> CodeMap::read_blob(const Memory& memory, std::uint64_t at) const 
   if (const auto call = read_value<std::uint64_t>(memory, call_return_);
       blob.kind == Blob::Kind::kOther && call && *call > blob.begin && *call < blob.end)
     blob.call_return = *call;
-  if (blob.name.starts_with("StubRoutines")) {
-    blob.thread_continuation = thread_continuation_;
-    blob.continuation_entry = continuation_entry_;
-  }
+  const bool is_stub = blob.name.starts_with("StubRoutines");
+  if (is_stub || blob.kind == Blob::Kind::kNative) blob.thread_continuation = thread_continuation_;
+  if (is_stub) blob.continuation_entry = continuation_entry_;
   return blob;
 }
 

@@ -44,9 +44,10 @@ struct Blob {
     std::uint64_t metadata = 0, metadata_end = 0;  // Metadata*[]
   };
   Debug debug;
-  std::uint32_t thread_continuation = 0;  // of stubs: JavaThread::_cont_entry; 0: there are no virtual threads
-  std::uint32_t continuation_entry = 0;   // sizeof(ContinuationEntry); 0: not known
-  std::uint64_t call_return = 0;          // of stubs: where methods that C++ has called return to; 0: there is none
+  // Of stubs and wrappers: JavaThread::_cont_entry; 0: there are no virtual threads.
+  std::uint32_t thread_continuation = 0;
+  std::uint32_t continuation_entry = 0;  // sizeof(ContinuationEntry); 0: not known
+  std::uint64_t call_return = 0;         // of stubs: where methods that C++ has called return to; 0: there is none
 
   [[nodiscard]] bool is_compiled() const { return kind == Kind::kMethod || kind == Kind::kNative; }
 };

@@ -36,6 +36,19 @@ void add_stubs(const Blob& blob, FlowInput& input) {
     if (handler != 0) input.entries[offset(handler)] = input.body;
 }
 
+// Continuation.enterSpecial, in whose frame a virtual thread's stack begins, says so: mov [r15 +
+// JavaThread::_cont_entry], rsp (sharedRuntime_x86_64.cpp, fill_continuation_entry). The frames that have been away on
+// the heap return there with the rbp of the carrier that they were taken from.
+bool enters_continuation(std::span<const std::byte> code, std::uint32_t thread_continuation) {
+  constexpr std::uint8_t kStoreSp[] = {0x49, 0x89, 0xa7};
+  for (std::size_t at = 0; thread_continuation != 0 && at + 7 <= code.size(); ++at) {
+    std::uint32_t field = 0;
+    std::memcpy(&field, code.data() + at + sizeof kStoreSp, sizeof field);
+    if (std::memcmp(code.data() + at, kStoreSp, sizeof kStoreSp) == 0 && field == thread_continuation) return true;
+  }
+  return false;
+}
+
 FlowInput input_of(const Blob& blob, std::span<const std::byte> code) {
   FlowInput input{.code = code, .address = blob.begin, .entries = {}, .body = {}};
   input.callers_are_aligned = blob.is_compiled() || blob.kind == Blob::Kind::kFramed;
@@ -48,6 +61,7 @@ FlowInput input_of(const Blob& blob, std::span<const std::byte> code) {
       for (const std::uint64_t at : {blob.begin, blob.entry, blob.verified_entry, blob.osr_entry})
         if (at != 0) input.entries[static_cast<std::uint32_t>(at - blob.begin)] = entry;
       add_stubs(blob, input);
+      input.loses_fp = blob.kind == Blob::Kind::kNative && enters_continuation(code, blob.thread_continuation);
       break;
     case Blob::Kind::kCodelet:
       input.entries[0] = codelet_entry(blob.name);

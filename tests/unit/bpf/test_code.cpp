@@ -165,6 +165,23 @@ TEST_F(Code, Guards) {
   EXPECT_EQ(step_with(0), WL_END_GUESSED);
 }
 
+// GCC's nested functions make a program's stack executable, on which addresses of its own lie.
+TEST_F(Code, AnExecutableStackHoldsNoReturnAddress) {
+  place({0x89, 0xf8, 0x89, 0xf8});
+  auto mappings = std::vector<wl_mapping>{{kCode, kCode + 0x1000, 0, 1, WL_MAPPING_GENERATED},
+                                          {kStack, kStack + 0x1000, 0, 1, WL_MAPPING_GENERATED}};
+  target.set_mappings(mappings);
+  std::vector<std::uint64_t> stack(0x60, 0);
+  stack[0x100 / 8] = kStack + 0x200;
+  stack[0x108 / 8] = kStack + 0x180;
+  target.write(kStack, stack);
+  auto cursor = FakeTarget::cursor(kCode + 0x102, kStack + 0x40, kStack + 0x100);
+  EXPECT_EQ(target.step(cursor), WL_END_BAD_FRAME_POINTER);
+  stack[0x108 / 8] = kCaller;
+  target.write(kStack, stack);
+  EXPECT_EQ(target.step(cursor), WL_CONTINUE);
+}
+
 // In a file a return address must stand behind a call.
 TEST_F(Code, ReturnAddressBehindACall) {
   place({0x89, 0xf8, 0x89, 0xf8}, WL_MAPPING_FILE);

@@ -135,7 +135,13 @@ TEST(Step, Ends) {
   FakeTarget target;
   target.write(kStack, {0, 0});
   auto cursor = FakeTarget::cursor(kCode, kStack, 0);
-  EXPECT_EQ(apply(target, cursor, rule_of(WL_CFA_REG, 7, 8)), WL_END_COMPLETE);  // return address 0
+  EXPECT_EQ(apply(target, cursor, rule_of(WL_CFA_REG, 7, 8)), WL_END_GUESSED);  // return address 0
+  cursor.exact = 0;
+  EXPECT_EQ(apply(target, cursor, rule_of(WL_CFA_REG, 7, 8)), WL_END_COMPLETE);
+  auto leaf = rule_of(WL_CFA_REG, 7, 8);
+  leaf.flags = WL_RULE_NO_END;
+  EXPECT_EQ(apply(target, cursor, leaf), WL_END_GUESSED);
+  cursor.exact = 1;
   auto undefined = rule_of(WL_CFA_REG, 7, 8);
   undefined.ra_kind = WL_REG_UNDEFINED;
   EXPECT_EQ(apply(target, cursor, undefined), WL_END_COMPLETE);
@@ -310,8 +316,9 @@ TEST(Memo, PlainFormEqualsTheRule) {
     auto cursor = FakeTarget::cursor(kCode, kStack + random() % 2048 * 8, kStack + random() % 2048 * 8);
     if (random() % 4 == 0) cursor.valid = WL_VALID_BASE | (random() % 2 ? 1U << 6 : 0) | (random() % 2 ? 1U << 3 : 0);
     cursor.backward = static_cast<__u8>(random() % (WL_MAX_BACKWARD_STEPS + 1));
+    cursor.exact = random() % 2;
     auto by_memo = cursor;
-    wl_fast fast{cursor.regs[16], cursor.regs[7], cursor.regs[6], cursor.valid};
+    wl_fast fast{cursor.regs[16], cursor.regs[7], cursor.regs[6], cursor.valid, cursor.exact};
     const int expected = apply(target, cursor, rule, x_reg);
     const int found = target.apply_plain(by_memo, fast, value);
     ASSERT_EQ(found, expected) << i;
@@ -323,6 +330,7 @@ TEST(Memo, PlainFormEqualsTheRule) {
       ASSERT_EQ(fast.fp, cursor.regs[6]);
     }
     ASSERT_EQ(by_memo.backward, cursor.backward);
+    ASSERT_EQ(fast.exact, cursor.exact);
     ASSERT_EQ(cursor.exact, 0) << "a run of plain steps takes every pc for a return address";
   }
   EXPECT_GT(plain, 10'000U);

@@ -96,7 +96,7 @@ TEST(StepA64, AuthenticationCodesGoByTheMask) {
 
     // By the memo's short way, too.
     stack.unwind->cursor = test::A64Unwinder::cursor(x, kStack, kCode);
-    wl_fast fast{kCode, kStack, 0, WL_VALID_ALL};
+    wl_fast fast{kCode, kStack, 0, WL_VALID_ALL, 1};
     ASSERT_EQ(wl_apply_plain(stack.unwind.get(), &fast, wl_memo_value(1, kCode, &rule, 1, kNoX)), WL_CONTINUE);
     EXPECT_EQ(fast.pc, kCode & mask) << bits;
     EXPECT_EQ(fast.sp, kStack + 32);

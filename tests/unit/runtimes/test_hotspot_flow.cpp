@@ -96,6 +96,23 @@ TEST(HotSpotFlow, OfAMethodThatSavesRbpBehindItsFrame) {
   EXPECT_EQ(at(found, 21), "r7+8 [cfa-8] same");
 }
 
+// Continuation.enterSpecial: what has been away on the heap returns to it with another rbp.
+TEST(HotSpotFlow, OfCodeThatLosesRbpWhereItCalls) {
+  const auto code = bytes({0x55, 0x48, 0x8b, 0xec,                    // push rbp; mov rbp, rsp
+                           0x48, 0x83, 0xec, 0x40,                    // 4: sub rsp, 64
+                           0x49, 0x89, 0xa7, 0x40, 0x05, 0x00, 0x00,  // 8: mov [r15 + 0x540], rsp
+                           0xe8, 0x00, 0x10, 0x00, 0x00,              // 15: call
+                           0x48, 0x83, 0xc4, 0x40, 0x5d, 0xc3});      // 20: add rsp, 64; pop rbp; ret
+  FlowInput input = method_input(code);
+  EXPECT_EQ(at(flow(input), 20), "r6+16 [cfa-8] [cfa-16]");
+  input.loses_fp = true;
+  const auto found = flow(input);
+  EXPECT_EQ(at(found, 4), "r7+16 [cfa-8] [cfa-16]");
+  EXPECT_EQ(at(found, 20), "r7+80 [cfa-8] [cfa-16]");
+  EXPECT_EQ(at(found, 24), "r7+16 [cfa-8] [cfa-16]");
+  EXPECT_EQ(at(found, 25), "r7+8 [cfa-8] same");
+}
+
 // A jump is written over the first five bytes of a method that is not to be entered any more.
 TEST(HotSpotFlow, OfAMethodThatIsNotEnteredAnyMore) {
   const auto expected = flow(method_input(kMethod));

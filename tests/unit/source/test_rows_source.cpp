@@ -132,10 +132,11 @@ TEST(RowsSource, ZeroEndsStacksOfFunctionsThatAreCalled) {
   start.rows[0].return_address = RegisterRule::undefined();
   const auto source = RowsSource::make(Architecture::kX86_64, {pushing(), interpreter, start});
   ASSERT_TRUE(source) << source.error().text();
-  EXPECT_TRUE(zero_ends_stack(*source, kCode + 0x20)) << "behind its prologue";
-  EXPECT_FALSE(zero_ends_stack(*source, kCode + 0x208));
-  EXPECT_TRUE(zero_ends_stack(*source, kCode + 0x308));
-  EXPECT_TRUE(zero_ends_stack(*source, kCode + 0x38)) << "no row: somebody else's to prove";
+  const auto proof = [&](std::uint64_t at) { return end_proof(*source, CodeAddress::instruction(kCode + at)); };
+  EXPECT_EQ(proof(0x20), EndProof::kProven) << "behind its prologue";
+  EXPECT_EQ(proof(0x208), EndProof::kNone);
+  EXPECT_EQ(proof(0x308), EndProof::kProven);
+  EXPECT_EQ(proof(0x38), EndProof::kProven) << "no row: somebody else's to prove";
 }
 
 TEST(RowsSource, IsPrinted) {

@@ -98,6 +98,19 @@ TEST(UnusualRows, WhereARealignedFrameIsPoppedTheRowsAreTheAgents) {
   EXPECT_EQ(cfa_kind(table, 27), WL_CFA_UNSUPPORTED);
 }
 
+// Rows that say that there is no caller, of code that returns to one: the agent asks the code.
+TEST(UnusualRows, AnEndThatTheCodeRefutesIsTheAgents) {
+  using namespace dwarf;
+  constexpr std::uint8_t kRip = 16;
+  const Bytes no_caller{DW_CFA_advance_loc | 1, DW_CFA_undefined, kRip};
+  const UnwindTable start = table_of({0x90, 0xe8, 0, 0, 0, 0, 0xf4}, no_caller);  // nop; call; hlt
+  EXPECT_EQ(start.find(WalkTarget::kCode + 1).ra_kind, WL_REG_UNDEFINED);
+  EXPECT_EQ(cfa_kind(start, 1), WL_CFA_REG);
+  const UnwindTable liar = table_of({0x90, 0xe8, 0, 0, 0, 0, 0xc3}, no_caller);  // nop; call; ret
+  EXPECT_EQ(cfa_kind(liar, 0), WL_CFA_REG);
+  EXPECT_EQ(cfa_kind(liar, 1), WL_CFA_UNSUPPORTED);
+}
+
 TEST(UnusualRows, OnAArch64ALandingHasTheSameRowsAsTheFrameBeforeIt) {
   using namespace dwarf;
   std::vector<std::uint8_t> code;

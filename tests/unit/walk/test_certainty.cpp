@@ -289,6 +289,21 @@ TEST_F(Certainty, AddressesOfZeroAreNoProof) {
   EXPECT_NE(walker.end_reason(), WalkEnd::kComplete);
 }
 
+// GCC's nested functions make a program's stack executable. An address of it is none that a call returns to.
+TEST_F(Certainty, AnAddressOfAnExecutableStackIsNoCaller) {
+  ASSERT_TRUE(space_.add({.begin = kStack, .end = kStack + 0x1000}));
+  put(kFunction, {0x90, 0xff, 0xe0});  // nop; jmp rax: a computed goto, where nothing is followed any further
+  indirect_call();
+  for (std::uint64_t at = 0; at < 0x100; at += 8) word(kStack + at, kStack + 0x80);
+  word(kStack + 0x48, kCaller);
+  Registers registers(Architecture::kX86_64);
+  registers.set_pc(CodeAddress::instruction(kFunction));
+  registers.set_sp(kStack);
+  registers.set(x86_64::kRbp, kStack + 0x40);
+  StackWalker walker(space_, registers);
+  while (walker.step()) EXPECT_EQ(walker.frame().pc(), CodeAddress::return_address(kCaller));
+}
+
 // The kernel has a thread in rt_sigreturn behind the system call, in the next function.
 TEST_F(Certainty, ASystemCallThatReturnsFromAHandler) {
   constexpr std::uint64_t kNoSys = 38, kContext = 40;  // ucontext: the sigcontext's offset (asm/ucontext.h)
