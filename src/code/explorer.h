@@ -32,6 +32,7 @@ struct Flow {
   bool sets_frame_pointer = false;  // makes it of sp
   bool writes_frame_pointer = false;
   bool padding = false;  // does nothing
+  bool is_call = false;  // kJump: by a call that is taken not to come back; its return address is on the stack
   std::uint64_t target = 0;
   Value value = {};
   std::uint32_t limit = 0;  // kBranch: Path::limit where it is taken

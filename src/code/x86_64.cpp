@@ -249,6 +249,7 @@ Flow Execution::call() {
     if (flow.target == next || takes_return_address(code_, flow.target)) {
       push(Value::constant(next));
       flow.kind = Flow::kJump;
+      flow.is_call = true;
       return flow;
     }
   }

@@ -79,8 +79,13 @@ auto with_code(const StepContext& context, Use&& use) {
     if (trial.status.end == WalkEnd::kComplete && context.in_generated_code()) return false;
     return believable(context, row, trial, *self);
   };
+  const auto has_caller = [&](const FrameRow& row) {
+    Step trial;
+    apply_row(context, row, FrameOrigin::kSynthesis, trial);
+    return trial.status.ok();
+  };
   const std::uint64_t entry = context.module != nullptr ? context.module->entry_point() : 0;
-  const code::CodeSource source{space.architecture(), read, kind, can_be, function_start, entry};
+  const code::CodeSource source{space.architecture(), read, kind, can_be, function_start, entry, has_caller};
   self = &source;
   return use(source);
 }

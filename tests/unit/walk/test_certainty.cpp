@@ -252,6 +252,58 @@ TEST_F(NeverReturns, ButHasACallerByTheFrameThatItAddresses) {
   EXPECT_EQ(caller(), std::nullopt);
 }
 
+// A call that never returns at the end of a function, padding, and the next function: pop rbx; ret. By the ways out a 0
+// would be the return address.
+class EndsWithACall : public NeverReturns {
+ protected:
+  static constexpr std::uint64_t kAlone = kBegin + 0x1800;
+  static constexpr std::uint64_t kRecord = kStack + 0x10;
+
+  EndsWithACall() { put(kOuter, {0x89, 0xf8, 0xeb, 0xfe}); }  // mov eax, edi; jmp: for ever. No start of a thread
+  void put_function(const Code& prologue) {
+    put(kAlone, prologue);
+    put(kAlone + prologue.size(), {0xe8, 0, 3, 0, 0, 0x0f, 0x1f, 0x40, 0x00, 0x5b, 0xc3});
+    behind_ = kAlone + prologue.size() + 5;
+    word(kStack, 1);
+    word(kStack + 8, 0);
+    word(kRecord, kMarked);
+    word(kRecord + 8, kOuter);
+  }
+  // How certain its caller is; nothing: the walk ends in the function itself.
+  std::optional<FrameCertainty> caller_of_function(std::uint64_t fp) {
+    Registers registers(Architecture::kX86_64);
+    registers.set_pc(CodeAddress::return_address(behind_));
+    registers.set_sp(kStack);
+    registers.set(x86_64::kRbp, fp);
+    StackWalker walker(space_, registers);
+    if (!walker.step() || walker.frame().sp() != kRecord + 16) return std::nullopt;
+    EXPECT_EQ(walker.frame().pc(), CodeAddress::return_address(kOuter));
+    return walker.frame().certainty;
+  }
+  std::uint64_t behind_ = 0;
+  const Code with_frame_pointer_{0x55, 0x48, 0x89, 0xe5, 0x53, 0x48, 0x83, 0xec, 0x08};  // push rbx; sub rsp, 8
+};
+
+TEST_F(EndsWithACall, AFrameRecordWhereTheWayInHasItIsChecked) {
+  put_function(with_frame_pointer_);
+  EXPECT_EQ(caller_of_function(kRecord), FrameCertainty::kChecked);
+  word(kRecord + 0x10, kMarked);
+  word(kRecord + 0x18, kOuter);
+  EXPECT_EQ(caller_of_function(kRecord + 0x10), std::nullopt) << "rbp and rsp say two places";
+}
+
+TEST_F(EndsWithACall, ACallThatLeadsHereByAJumpIsChecked) {
+  constexpr std::uint64_t kStub = kBegin + 0x2c00;
+  // push rbp; mov rbp, rdi; push rbx; sub rsp, 8
+  put_function({0x55, 0x48, 0x89, 0xfd, 0x53, 0x48, 0x83, 0xec, 0x08});
+  put(kStub, {0x48, 0x8d, 0x05, 0xf9, 0xeb, 0xff, 0xff, 0xff, 0xe0});  // lea rax, [kAlone]; jmp rax
+  EXPECT_EQ(caller_of_function(0x1234), std::nullopt) << "an indirect call may lead anywhere";
+  put(kOuter - 5, {0xe8, 0x00, 0x08, 0, 0});
+  EXPECT_EQ(caller_of_function(0x1234), FrameCertainty::kChecked);
+  put(kStub, {0xe9, 0x2b, 0, 0, 0});  // jmp elsewhere
+  EXPECT_EQ(caller_of_function(0x1234), std::nullopt);
+}
+
 TEST_F(Certainty, ACallThatLeadsHereIsChecked) {
   // push rbp; mov rbp, rsp; sub rsp, 32; mov rax, [rbp - 8]; jmp rax
   put(kFunction, {0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x20, 0x48, 0x8b, 0x45, 0xf8, 0xff, 0xe0});
