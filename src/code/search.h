@@ -444,6 +444,13 @@ bool Search<Machine>::straight_out(const CodeSource& source, std::uint64_t pc, u
 template <typename Machine>
 bool Search<Machine>::entry_row(std::uint64_t pc, FrameRow& row) {
   const typename Path<Machine>::State& state = work_.path.state;
+  if constexpr (requires { Machine::has_callers_record(state); }) {
+    if (Machine::has_callers_record(state)) {
+      keeps_frame_record_ = false;
+      Machine::frame_pointer_row(pc, row);
+      return state[Registers::fp_number(kArchitecture)].is_initial(Registers::fp_number(kArchitecture));
+    }
+  }
   const Value cfa = entry_cfa<Machine>();
   unsigned base = Registers::sp_number(kArchitecture);
   if (!state[base].same_base(cfa)) base = Registers::fp_number(kArchitecture);
