@@ -163,6 +163,8 @@ bool by_synthesis(const StepContext& context, Step& step) {
     if (!starts && (by_pointed_frame(context, *found, step) || by_way_in(context, step))) return true;
     trial.status = starts ? StepStatus{WalkEnd::kComplete, {}} : guessed_end(context);
   } else {
+    // _dl_start_user leaves by a jump to the program's entry point, which is in a register: no return address.
+    if (found->certainty == code::Certainty::kGuess && by_arguments(context, step)) return true;
     apply_row(context, found->row, FrameOrigin::kSynthesis, trial);
     // An address of 0 marks the outermost frame only where code returns to it for certain.
     const bool certain = found->certainty == code::Certainty::kCertain && !found->by_jump;

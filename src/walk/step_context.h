@@ -103,5 +103,6 @@ bool by_thread_start(const StepContext& context, Step& step);       // by_thread
 bool by_frame_pointer(const StepContext& context, Step& step);      // by_frame_pointer.cpp
 bool by_signal_trampoline(const StepContext& context, Step& step);  // by_start_and_signal.cpp
 bool by_process_start(const StepContext& context, Step& step);      // by_start_and_signal.cpp
+bool by_arguments(const StepContext& context, Step& step);          // by_start_and_signal.cpp: a process's, at sp
 
 }  // namespace windlass::walk

@@ -389,5 +389,26 @@ TEST_F(Certainty, TheArgumentsOfAProcess) {
   EXPECT_NE(end_with({1, kStack + 8, 0, 0}), WalkEnd::kComplete) << "a pointer to itself";
 }
 
+// _dl_start_user: call _dl_init; mov rsp, r13; jmp r12, to the program's entry point. What stands before that may end
+// like a call.
+TEST_F(Certainty, TheJumpToTheEntryPointIsNoReturn) {
+  constexpr std::uint64_t kStrings = kStack + 0x200;
+  const std::uint64_t arguments[] = {1, kStrings, 0, kStrings + 8, 0};
+  for (std::size_t i = 0; i < std::size(arguments); ++i) word(kStack + 8 * i, arguments[i]);
+  put(kFunction - 5, {0xe8, 0, 1, 0, 0, 0x41, 0xff, 0xe4});
+  direct_call(kBegin + 0x2800);
+  Registers registers(Architecture::kX86_64);
+  registers.set_pc(CodeAddress::return_address(kFunction));
+  registers.set_sp(kStack);
+  registers.set(x86_64::kRbp, 0x1234);
+  registers.set(12, kCaller);
+  StackWalker walker(space_, registers);
+  EXPECT_FALSE(walker.step());
+  EXPECT_EQ(walker.end_reason(), WalkEnd::kComplete);
+  word(kStack, 2);
+  walker.restart(registers);
+  EXPECT_TRUE(walker.step()) << "other code";
+}
+
 }  // namespace
 }  // namespace windlass
