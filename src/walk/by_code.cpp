@@ -118,7 +118,7 @@ FrameCertainty certainty_of(const StepContext& context, const code::Synthesis& f
 bool by_pointed_frame(const StepContext& context, const code::Synthesis& found, Step& step) {
   Step trial;
   if (!found.addresses_frame || !by_frame_pointer(context, trial) || !trial.status.ok()) return false;
-  if (trial.certainty == FrameCertainty::kGuessed) trial.certainty = by_call_site(context, trial, true);
+  if (trial.certainty > FrameCertainty::kChecked) trial.certainty = by_call_site(context, trial, true);
   step = trial;
   return true;
 }

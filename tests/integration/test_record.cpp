@@ -122,7 +122,7 @@ class Record : public testing::Test {
     Count count;
     for (const auto& sample : profile.samples) {
       count.all += sample.count;
-      count.complete += profile::is_truncated(sample.end) ? 0 : sample.count;
+      count.complete += profile::is_whole(sample.end) ? sample.count : 0;
       std::string names;
       for (const auto location : sample.locations)
         for (const auto& line : profile.locations[location].lines)

@@ -188,14 +188,14 @@ int FastWalk::read_for_rule(void* walk, void* to, __u32 size, __u64 address) {
   options.written_end = written_ + written_size_;
   StackWalker walker(own_process(), registers, options);
   if (!walker.step()) {
-    const bool guessed = walker.end_reason() == WalkEnd::kGuessed;
+    const bool guessed = walker.end_reason() == WalkEnd::kGuessed || walker.end_reason() == WalkEnd::kChained;
     guessed_ |= guessed;
     return guessed || walker.end_reason() == WalkEnd::kComplete ? Answer::kEnd : Answer::kCannot;
   }
   const Registers& found = walker.frame().registers;
   if (!found.has(fp) || !found.has_sp()) return Answer::kCannot;
   if (!progress_.allows(state_.sp, found.sp(), found.pc().value() == pc)) return Answer::kCannot;
-  guessed_ |= walker.certainty() == FrameCertainty::kGuessed;
+  guessed_ |= walker.certainty() >= FrameCertainty::kChained;
   caller.key = found.pc().value() | (found.pc().is_return_address() ? 0 : kInstructionBit);
   caller.sp = found.sp();
   caller.fp = found.get(fp);

@@ -188,13 +188,13 @@ TEST_F(Certainty, AFramePointerInUseAndAnIndirectCall) {
   EXPECT_EQ(end_, WalkEnd::kComplete);
 }
 
-TEST_F(Certainty, ACallOfAnotherFunctionMakesItAGuess) {
+TEST_F(Certainty, ACallOfAnotherFunctionLeavesTheChainAlone) {
   put(kFunction, kUsesFrame);
   direct_call(kBegin + 0x2800);  // int3
   word(kStack + 0x20, kMarked);
   word(kStack + 0x28, kCaller);
-  EXPECT_EQ(walk(0, kStack, kStack + 0x20), FrameCertainty::kGuessed);
-  EXPECT_EQ(end_, WalkEnd::kGuessed) << "whatever the outermost frame is";
+  EXPECT_EQ(walk(0, kStack, kStack + 0x20), FrameCertainty::kChained);
+  EXPECT_EQ(end_, WalkEnd::kChained) << "whatever the outermost frame is";
 }
 
 // A function too long to be followed from its start to the pc at hand; this one goes on for 6,200 instructions.
@@ -207,11 +207,11 @@ TEST_F(Certainty, ACallOfALongFunctionBeforeTheFrameIsChecked) {
   word(kStack + 0x28, kCaller);
   EXPECT_EQ(walk(at - kFunction, kStack, kStack + 0x20), FrameCertainty::kChecked);
   put(start + 100, {0xc3});  // and now it ends
-  EXPECT_EQ(walk(at - kFunction, kStack, kStack + 0x20), FrameCertainty::kGuessed);
+  EXPECT_EQ(walk(at - kFunction, kStack, kStack + 0x20), FrameCertainty::kChained);
   put(start + 100, {0xff, 0xc0});
   put(at + 0x1000, {0xcc});
   direct_call(at + 0x1000);  // one that begins behind it
-  EXPECT_EQ(walk(at - kFunction, kStack, kStack + 0x20), FrameCertainty::kGuessed);
+  EXPECT_EQ(walk(at - kFunction, kStack, kStack + 0x20), FrameCertainty::kChained);
 }
 
 class NeverReturns : public Certainty {
@@ -318,12 +318,44 @@ TEST_F(Certainty, ACallThatLeadsHereIsChecked) {
   EXPECT_EQ(walk(8, kStack - 0x20, kStack), FrameCertainty::kChecked);
 }
 
-TEST_F(Certainty, AFramePointerThatIsDataIsAGuess) {
-  put(kFunction, {0x48, 0x8b, 0x45, 0x10, 0xff, 0xe0});  // mov rax, [rbp + 16]; jmp rax: a pointer to an object, too
-  indirect_call();
-  word(kStack + 0x20, kMarked);
-  word(kStack + 0x28, kCaller);
-  EXPECT_EQ(walk(0, kStack, kStack + 0x20), FrameCertainty::kGuessed);
+// mov rax, [rbp + 16]; jmp rax: a pointer to an object, too. Nothing says that the frame is rbp's.
+class Chained : public Certainty {
+ protected:
+  static constexpr std::uint64_t kRecord = kStack + 0x20, kNext = kStack + 0x60;
+
+  Chained() {
+    put(kFunction, {0x48, 0x8b, 0x45, 0x10, 0xff, 0xe0});
+    indirect_call();
+    word(kRecord, kMarked);
+    word(kRecord + 8, kCaller);
+  }
+};
+
+TEST_F(Chained, ARecordBehindACallWhereTheMarkIs) {
+  EXPECT_EQ(walk(0, kStack, kRecord), FrameCertainty::kChained);
+  EXPECT_EQ(end_, WalkEnd::kChained) << "not complete: nothing proves the frame";
+}
+
+TEST_F(Chained, TheNextRecordLiesAbove) {
+  word(kRecord, kNext);
+  EXPECT_EQ(walk(0, kStack, kRecord), FrameCertainty::kChained);
+  EXPECT_EQ(end_, WalkEnd::kGuessed) << "a halt, but the frame pointer does not mark it";
+  for (const std::uint64_t broken : {kRecord, kRecord - 0x10, kNext + 4, kNext + (std::uint64_t{1} << 40)}) {
+    word(kRecord, broken);
+    EXPECT_EQ(walk(0, kStack, kRecord), FrameCertainty::kGuessed) << broken;
+    EXPECT_EQ(end_, WalkEnd::kGuessed) << broken;
+  }
+}
+
+// mov eax, edi; jmp: for ever
+TEST_F(Chained, AMarkAtTheEndOfTheChainIsAnEnd) {
+  put(kCaller, {0x89, 0xf8, 0xeb, 0xfe});
+  EXPECT_EQ(walk(0, kStack, kRecord), FrameCertainty::kChained);
+  EXPECT_EQ(end_, WalkEnd::kChained);
+  // A frame pointer of 0 that no record has led to is any number.
+  put(kFunction, {0x90, 0xc3});
+  word(kStack, kCaller);
+  EXPECT_EQ(walk(0, kStack, kMarked), FrameCertainty::kProved);
   EXPECT_EQ(end_, WalkEnd::kGuessed);
 }
 
