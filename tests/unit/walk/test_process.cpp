@@ -19,7 +19,6 @@
 
 #include "process/proc_file.h"
 #include "process/proc_maps.h"
-#include "support/sleep_program.h"
 #include "walk/target/process_memory.h"
 #include "windlass/target.h"
 
@@ -396,7 +395,7 @@ TEST_F(OtherProcess, AFileThatIsNoLongerThere) {
     if (target) {
       WalkEnd end{};
       EXPECT_GT(frames_of(*target, target->threads[0], end), 3u);
-      EXPECT_EQ(end, test::end_of_sleep());
+      EXPECT_EQ(end, WalkEnd::kComplete);
     }
   }
   ::unlink(copy);
