@@ -2,7 +2,8 @@
  *
  * Every sample ends in exactly one of these. One list for the kernel side, the agent and the profiles it writes:
  * X(name, text for people). It stands apart from windlass_layout.h for those who read profiles and know of no kernel.
- * COMPLETE is proven: docs/ARCHITECTURE.md says by what. A stack with a guessed frame is never complete.
+ * COMPLETE is proven: docs/ARCHITECTURE.md says by what. A stack with a guessed frame is never complete. CHAINED: all
+ * frames are there, but some only by an intact chain of frame pointers.
  */
 #ifndef WINDLASS_ENDS_H
 #define WINDLASS_ENDS_H
@@ -22,7 +23,8 @@
   X(DEPTH, "deeper than the frame limit")                      \
   X(KERNEL_ONLY, "kernel thread")                              \
   X(INTERNAL, "internal error")                                \
-  X(GUESSED, "a frame is a guess")
+  X(GUESSED, "a frame is a guess")                             \
+  X(CHAINED, "chained")
 
 enum wl_end {
 #define WL_END_ENUM(name, text) WL_END_##name,
@@ -37,6 +39,7 @@ enum wl_end {
   X(DESCRIBED, "described") /* by a row */                                           \
   X(PROVED, "proved")       /* by the code */                                        \
   X(CHECKED, "checked")     /* by a frame pointer that is used, and the call fits */ \
+  X(CHAINED, "chained")     /* by an intact chain of frame pointers alone */         \
   X(GUESSED, "guessed")     /* none of these */
 
 enum wl_certainty {

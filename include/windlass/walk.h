@@ -66,12 +66,15 @@ enum class FrameCertainty : std::uint8_t {
   kProved,     // by the code: followed without a call to where it returns, or its ways in and out agree
   kChecked,    // by code followed behind calls, or a frame pointer that the code uses, and the call fits: it leads to
                // the function that was left, or to where a register says
+  kChained,    // by an intact chain of frame pointers alone: each saved one lies above the last, and each return
+               // address behind a call
   kGuessed,    // none of these
 };
 [[nodiscard]] std::string_view certainty_name(FrameCertainty certainty);
 
 // How a walk ended. All but kComplete leave an Error that names the address. kComplete is proven: docs/ARCHITECTURE.md
-// says by what. A walk with a guessed frame is never complete: it ends as kGuessed.
+// says by what. A walk with a guessed frame is never complete: it ends as kGuessed; one with a chained frame as
+// kChained.
 enum class WalkEnd : std::uint8_t {
   kRunning,     // it has not
   kComplete,    // the outermost frame was reached
@@ -86,6 +89,7 @@ enum class WalkEnd : std::uint8_t {
                 // it is right
   kForeign,     // code of another machine
   kBudget,      // WalkOptions::max_followed was too little to find the caller
+  kChained,     // the outermost frame was reached, or marked by a frame pointer of 0, in part by frame pointers alone
 };
 [[nodiscard]] std::string_view end_name(WalkEnd end);
 

@@ -416,7 +416,8 @@ enum {
   WINDLASS_CERTAINTY_DESCRIBED = 0, /* by unwind information, or by what the system defines; the first frame, too */
   WINDLASS_CERTAINTY_PROVED = 1,    /* by the code */
   WINDLASS_CERTAINTY_CHECKED = 2,   /* by code behind calls, or a frame pointer that is used, and the call fits */
-  WINDLASS_CERTAINTY_GUESSED = 3    /* none of these: the walk cannot end as complete */
+  WINDLASS_CERTAINTY_CHAINED = 3,   /* by an intact chain of frame pointers alone: the walk cannot end as complete */
+  WINDLASS_CERTAINTY_GUESSED = 4    /* none of these: likewise */
 };
 /* How a walk ended. */
 enum {
@@ -432,6 +433,7 @@ enum {
   WINDLASS_END_GUESSED = 9,     /* the last frame looks like the outermost one, but that, or a frame, is a guess */
   WINDLASS_END_FOREIGN = 10,    /* code of another machine */
   WINDLASS_END_BUDGET = 11,     /* the caller was not found in the time that a walk in a signal handler may take */
+  WINDLASS_END_CHAINED = 12,    /* the outermost frame was reached, in part by a chain of frame pointers alone */
   WINDLASS_END_STOPPED = 100    /* windlass_walk: the callback said so */
 };
 /* "cfi", "described", "complete" and so on; "?" for another number. Static. [signal] */

@@ -9,6 +9,7 @@ std::uint8_t sample_end(WalkEnd end) {
   switch (end) {
     case WalkEnd::kComplete: return WL_END_COMPLETE;
     case WalkEnd::kGuessed: return WL_END_GUESSED;
+    case WalkEnd::kChained: return WL_END_CHAINED;
     case WalkEnd::kNoModule: return WL_END_NO_MAPPING;
     case WalkEnd::kNoRow: return WL_END_BAD_FRAME_POINTER;  // nor any row, nor code that could be followed
     case WalkEnd::kUnreadable: return WL_END_UNREADABLE_STACK;
@@ -49,6 +50,7 @@ std::uint8_t RawUnwinder::unwind(const RawSample& sample, const MapSet* maps, st
   }
   if (sample.registers.pc().value() >> 63 != 0) return WL_END_NO_MAPPING;
   static_assert(static_cast<int>(FrameCertainty::kDescribed) == WL_DESCRIBED &&
+                static_cast<int>(FrameCertainty::kChained) == WL_CHAINED &&
                 static_cast<int>(FrameCertainty::kGuessed) == WL_GUESSED);
   StackWalker walker(space_of(sample, *maps), sample.registers);
   for (std::size_t depth = 0; depth < kMaxFrames; ++depth) {

@@ -17,6 +17,7 @@ static_assert(WINDLASS_ORIGIN_FRAME_POINTER == static_cast<int>(FrameOrigin::kFr
 static_assert(WINDLASS_ORIGIN_LEAF == static_cast<int>(FrameOrigin::kLeaf));
 static_assert(WINDLASS_ORIGIN_PDATA == static_cast<int>(FrameOrigin::kPdata));
 static_assert(WINDLASS_CERTAINTY_DESCRIBED == static_cast<int>(FrameCertainty::kDescribed));
+static_assert(WINDLASS_CERTAINTY_CHAINED == static_cast<int>(FrameCertainty::kChained));
 static_assert(WINDLASS_CERTAINTY_GUESSED == static_cast<int>(FrameCertainty::kGuessed));
 static_assert(WINDLASS_END_COMPLETE == static_cast<int>(WalkEnd::kComplete));
 static_assert(WINDLASS_END_NO_ROW == static_cast<int>(WalkEnd::kNoRow));
@@ -24,6 +25,7 @@ static_assert(WINDLASS_END_LOST == static_cast<int>(WalkEnd::kLost));
 static_assert(WINDLASS_END_LIMIT == static_cast<int>(WalkEnd::kLimit));
 static_assert(WINDLASS_END_FOREIGN == static_cast<int>(WalkEnd::kForeign));
 static_assert(WINDLASS_END_BUDGET == static_cast<int>(WalkEnd::kBudget));
+static_assert(WINDLASS_END_CHAINED == static_cast<int>(WalkEnd::kChained));
 static_assert(alignof(windlass_cursor) <= WINDLASS_CURSOR_ALIGNMENT);
 
 bool options_from_c(const windlass_options* from, WalkOptions& to) {

@@ -135,11 +135,13 @@ static void print_problems(const agent::ProcessTable& processes) {
 void print_summary(agent::Recorder& recorder, const profile::Profile& profile, bool verbose) {
   std::uint64_t total = 0;
   std::map<std::uint8_t, std::uint64_t> truncated;
-  std::uint64_t complete = 0;
+  std::uint64_t complete = 0, chained = 0;
   for (const profile::Sample& sample : profile.samples) {
     total += sample.count;
     if (profile::is_truncated(sample.end))
       truncated[sample.end] += sample.count;
+    else if (profile::is_chained(sample.end))
+      chained += sample.count;
     else
       complete += sample.count;
   }
@@ -147,8 +149,9 @@ void print_summary(agent::Recorder& recorder, const profile::Profile& profile, b
   if (total == 0)
     say("windlass: {}\n", agent::explain_no_samples(recorder.no_samples()));
   else
-    say("windlass: {} samples in {:.1f} s, {} with complete stacks, {} lost{}\n", grouped(total), elapsed,
-        percent(complete, total), grouped(profile.lost), recorder.limits().empty() ? "" : "; " + recorder.limits());
+    say("windlass: {} samples in {:.1f} s, {} with complete stacks, {}{} lost{}\n", grouped(total), elapsed,
+        percent(complete, total), chained == 0 ? "" : percent(chained, total) + " chained by frame pointers, ",
+        grouped(profile.lost), recorder.limits().empty() ? "" : "; " + recorder.limits());
   print_certainty(profile, total);
   print_problems(recorder.processes());
   const auto where = recorder.truncations();

@@ -125,7 +125,7 @@ class WalkPrinter {
     out_.text(shown_format("#{:<3} {:#018x} ", number++, pc));
     place(frame, at);
     if (frame.signal_frame) out_.text(" (interrupted)");
-    if (frame.certainty == FrameCertainty::kGuessed) out_.text(" (guessed)");
+    if (frame.certainty >= FrameCertainty::kChained) out_.text(fmt::format(" ({})", certainty_name(frame.certainty)));
     source(own_of(at));
     if (options_.verbose >= 1) {
       if (!own_of(at).function.empty()) out_.text(shown_format(" in {}", at.module));

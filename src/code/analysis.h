@@ -74,6 +74,19 @@ bool way_in_from_unknown_start(const CodeSource& source, CodeAddress pc, Search<
   return false;
 }
 
+// The row by the nearest place before `pc` where a function may start, whatever the ways out say.
+template <typename Machine>
+Expected<Synthesis> way_in(const CodeSource& source, CodeAddress pc, Workspace<Machine>& work) {
+  Search<Machine> search(work);
+  if (source.kind(pc.lookup()) == CodeKind::kGenerated ||
+      !way_in_from_unknown_start(source, pc, search, work, source.has_caller))
+    return fail(ErrorCode::kNotFound, "no way leads here", pc.value());
+  Synthesis result;
+  result.row = work.row;
+  result.keeps_frame_record = search.keeps_frame_record();
+  return result;
+}
+
 // A function that leaves by a jump to another one keeps the calling convention if it gives back by then what it has
 // saved of the registers that calls preserve, as the way in says, too. (Haskell's code saves none.) For a start that is
 // not known.
@@ -107,6 +120,7 @@ Expected<Synthesis> analyse(const CodeSource& source, CodeAddress pc, Workspace<
   if (!sights.any_code) return fail(ErrorCode::kUnreadable, "no code can be read", pc.value());
   result.row = found.row;
   result.by_jump = found.jumped && !gives_back(source, pc, found, search, work);
+  result.behind_padding = found.calls >= Search<Machine>::kDoubtful;
   result.addresses_frame = sights.addresses_frame;
   if (found.way == Way::kReturn && found.calls == 0 && !found.forgot) {
     result.certainty = Certainty::kCertain;
@@ -139,10 +153,10 @@ Expected<Synthesis> analyse(const CodeSource& source, CodeAddress pc, Workspace<
     }
   }
   const bool weak = found.way == Way::kNone || (found.way != Way::kReturn && found.calls != 0);
-  const auto any = [](const FrameRow&) { return true; };
-  if (weak && !generated && way_in_from_unknown_start(source, pc, search, work, any)) {
+  if (weak && !generated && way_in_from_unknown_start(source, pc, search, work, source.has_caller)) {
     result.row = work.row;
     result.certainty = Certainty::kGuess;
+    result.keeps_frame_record = search.keeps_frame_record();
     return result;
   }
   if (found.way == Way::kNone && (sights.halted_behind_call || halts(source, pc, work))) {
@@ -283,6 +297,7 @@ CallSite site_of_call(const CodeSource& source, CodeAddress caller, CodeAddress 
       way_in = work.row;
       return CallSite::kLeads;
     }
+    if (exits.arrives) return CallSite::kMayLead;
     if (exits.anywhere) return CallSite::kAnywhere;
     // A function that is known to begin elsewhere is not this one, however long it is.
     cut_short |= exits.cut_short && start == 0 && callee.lookup() - target < kLongest;

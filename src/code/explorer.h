@@ -32,6 +32,7 @@ struct Flow {
   bool sets_frame_pointer = false;  // makes it of sp
   bool writes_frame_pointer = false;
   bool padding = false;  // does nothing
+  bool is_call = false;  // kJump: by a call that is taken not to come back; its return address is on the stack
   std::uint64_t target = 0;
   Value value = {};
   std::uint32_t limit = 0;  // kBranch: Path::limit where it is taken
@@ -89,7 +90,8 @@ struct Path : PathHead {
 //   may_start_function(code, at) does something end before the address that does not go on there?
 //   loads_table(code, at)        does an instruction at the address load the address of a table?
 //
-// kLinkRegister besides, where a call leaves its return address in a register.
+// kLinkRegister besides, where a call leaves its return address in a register; has_callers_record(state) where the
+// return address may be put into a frame record of the caller's making.
 template <typename Machine>
 concept CodeMachine = requires(Machine machine, CodeReader& code, const CodeSource& source, Path<Machine>& path,
                                SymbolicState<Machine::kSlots>& state, std::uint64_t address, FrameRow& row,

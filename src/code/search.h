@@ -39,6 +39,8 @@ struct Sights {
 template <typename Machine>
 class Search {
  public:
+  static constexpr unsigned kDoubtful = 100;  // a call with padding behind it counts as so many
+
   // all_registers: of the rows that out() finds (ExitView).
   explicit Search(Workspace<Machine>& work, bool all_registers = false) : work_(work), all_registers_(all_registers) {}
 
@@ -65,6 +67,7 @@ class Search {
     std::uint64_t jump = 0;
     bool anywhere = false;
     bool cut_short = false;  // not all were followed
+    bool arrives = false;    // a way leads to `pc`, but no row says what it has kept
   };
   // Follows the code from the function's start to `pc`: the row there. False if no path comes by.
   bool in(const CodeSource& source, std::uint64_t start, CodeAddress pc, FrameRow& row, Exits* exits = nullptr);
@@ -82,6 +85,10 @@ class Search {
   // there to be followed. Registers that it has not saved by then are not known.
   bool prologue_row(const CodeSource& source, std::uint64_t start, std::uint64_t pc, FrameRow& row);
 
+  // Does the way that in() has found keep a frame record that the frame pointer points to, with sp known besides? Both
+  // say then where the frame is.
+  [[nodiscard]] bool keeps_frame_record() const { return keeps_frame_record_; }
+
   // Straight code only, at most `most` instructions.
   bool straight_out(const CodeSource& source, std::uint64_t pc, unsigned most, FrameRow& row);
 
@@ -89,8 +96,6 @@ class Search {
   // More need not be in the table, and then anything: where it ends is not looked for.
   static constexpr unsigned kTableEntries = 4;
   static constexpr Architecture kArchitecture = Machine::kArchitecture;
-  static constexpr unsigned kDoubtful = 100;  // counts as so many calls
-
   void begin(const CodeSource& source, std::uint64_t pc) {
     work_.code.start(source);
     work_.visited.start();
@@ -168,6 +173,7 @@ class Search {
   unsigned callee_count_ = 0;
   Callee* callee_ = nullptr;  // the one that is being followed
   bool sp_lost_behind_call_ = false;
+  bool keeps_frame_record_ = false;
   bool all_registers_;
 };
 
@@ -438,10 +444,18 @@ bool Search<Machine>::straight_out(const CodeSource& source, std::uint64_t pc, u
 template <typename Machine>
 bool Search<Machine>::entry_row(std::uint64_t pc, FrameRow& row) {
   const typename Path<Machine>::State& state = work_.path.state;
+  if constexpr (requires { Machine::has_callers_record(state); }) {
+    if (Machine::has_callers_record(state)) {
+      keeps_frame_record_ = false;
+      Machine::frame_pointer_row(pc, row);
+      return state[Registers::fp_number(kArchitecture)].is_initial(Registers::fp_number(kArchitecture));
+    }
+  }
   const Value cfa = entry_cfa<Machine>();
   unsigned base = Registers::sp_number(kArchitecture);
   if (!state[base].same_base(cfa)) base = Registers::fp_number(kArchitecture);
   for (unsigned i = 0; i < Machine::kSlots && !state[base].same_base(cfa); ++i) base = i;
+  keeps_frame_record_ = base == Registers::sp_number(kArchitecture) && has_frame_record<Machine>(state);
   return state[base].same_base(cfa) && set_cfa(base, row) &&
          row_but_cfa(work_.path, preserved_slots<Machine>(), pc, row);
 }
@@ -488,13 +502,21 @@ bool Search<Machine>::in(const CodeSource& source, std::uint64_t start, CodeAddr
       work_.paths.take(path);
     }
     for (;;) {
-      if (path.pc == pc.value() && (path.after_call || !pc.is_return_address()))
-        return entry_row(pc.value(), row) && source.plausible(row);
+      if (path.pc == pc.value() && (path.after_call || !pc.is_return_address())) {
+        seen.arrives = !entry_row(pc.value(), row);
+        return !seen.arrives && source.plausible(row);
+      }
       if (!work_.visited.insert(path.pc)) break;
       if (path.after_call && starts_function(path.pc)) break;
       path.after_call = false;
       const Flow flow = step(sights);
       if (flow.kind == Flow::kNext) continue;
+      if (flow.is_call && path.pc == pc.value() && pc.is_return_address()) {
+        // It is to come back all the same: a function that never returns may stand right behind its call.
+        (void)Machine::return_from_entry(path.state);
+        path.after_call = true;
+        continue;
+      }
       if (flow.kind == Flow::kCall) {
         ++path.calls;
         pass_call(flow.target);

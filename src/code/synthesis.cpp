@@ -62,6 +62,12 @@ Expected<Synthesis> synthesize(const CodeSource& source, CodeAddress pc, Synthes
   return found;
 }
 
+Expected<Synthesis> way_in(const CodeSource& source, CodeAddress pc, SynthesisScratch& scratch) {
+  if (!is_followed(source.architecture)) return std::unexpected(kNotFollowed);
+  return source.architecture == Architecture::kX86_64 ? way_in(source, pc, scratch.of<X86_64>())
+                                                      : way_in(source, pc, scratch.of<AArch64>());
+}
+
 Expected<FrameRow> epilogue_row(const CodeSource& source, std::uint64_t pc, SynthesisScratch& scratch) {
   if (!is_followed(source.architecture)) return std::unexpected(kNotFollowed);
   return source.architecture == Architecture::kX86_64 ? straight_row(source, pc, scratch.of<X86_64>())

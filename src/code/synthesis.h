@@ -17,7 +17,8 @@ enum class CodeKind : std::uint8_t { kNoCode, kFile, kGenerated };
 
 namespace detail {
 inline constexpr auto kNoStart = [](std::uint64_t) { return std::uint64_t{0}; };
-}
+inline constexpr auto kAnyRow = [](const FrameRow&) { return true; };
+}  // namespace detail
 
 // The code of a process. Addresses are the process's. Keep the callables alive while in use.
 struct CodeSource {
@@ -33,6 +34,9 @@ struct CodeSource {
   // Optional: where the program starts (ELF's e_entry in the process); code from there to its first call or jump has
   // no caller.
   std::uint64_t entry_point = 0;
+  // Optional: does a row that is plausible lead to a caller, and not to an address of 0? What a frame that is guessed
+  // holds there is as likely a local variable.
+  FunctionRef<bool(const FrameRow& row)> has_caller = detail::kAnyRow;
 };
 
 enum class Certainty : std::uint8_t {
@@ -57,6 +61,11 @@ struct Synthesis {
   // jump is one, and the stack is elsewhere.
   bool by_jump = false;
   bool addresses_frame = false;  // by the frame pointer, before the code changes that
+  // Behind a call and padding, which more likely than not end a function: the way out may be the next one's.
+  bool behind_padding = false;
+  // The function has made a frame record that the frame pointer points to, and the row's CFA counts from sp. For a
+  // start that is not known: where both lead to one place, it is the function's.
+  bool keeps_frame_record = false;
 };
 
 // How much work may still be done, in instructions followed: 0.1 to 0.4 us each. For who cannot wait.
@@ -95,6 +104,10 @@ void free_scratch(SynthesisScratch* scratch);
 // expressions in the row live for ever, so it may be kept for as long as the code stays the same.
 [[nodiscard]] Expected<Synthesis> synthesize(const CodeSource& source, CodeAddress pc, SynthesisScratch& scratch);
 
+// The row at `pc` by the way in alone, from the nearest place before it where a function may start: a guess, for code
+// whose ways out lead nowhere. kNotFound where no way leads to `pc` by a plausible row, and in generated code.
+[[nodiscard]] Expected<Synthesis> way_in(const CodeSource& source, CodeAddress pc, SynthesisScratch& scratch);
+
 // Only if from `pc` on the code goes straight to a return: no call, no branch. What compilers' unwind information most
 // often gets wrong. kNotFound if it does not.
 [[nodiscard]] Expected<FrameRow> epilogue_row(const CodeSource& source, std::uint64_t pc, SynthesisScratch& scratch);
@@ -125,7 +138,8 @@ enum class CallSite : std::uint8_t {
   kAnywhere,   // to where a register or memory says, at once or by a jump
   kReaches,    // to the start of the function at hand, or to a jump there (linkage stubs)
   kLeads,      // to code from where a way leads to the pc at hand
-  kMayLead,    // to code too long to be followed as far as that, or which goes on by a table of many ways
+  kMayLead,    // to code too long to be followed as far as that, or which goes on by a table of many ways; or a way
+               // leads to the pc at hand, which no row can tell
   kElsewhere,  // neither
 };
 // As seen from the frame at `callee`. With kLeads the row that the way in has at `callee` is in `way_in`.

@@ -73,6 +73,16 @@ template <unsigned kSlots>
   return state.load(place, 8) == place.loaded();
 }
 
+// Does the frame pointer point to a frame record: the caller's frame pointer, and the return address behind it?
+template <typename Machine>
+[[nodiscard]] bool has_frame_record(const SymbolicState<Machine::kSlots>& state) {
+  constexpr unsigned kFp = Registers::fp_number(Machine::kArchitecture);
+  Value return_address = Value::initial(Registers::sp_number(Machine::kArchitecture)).loaded();
+  if constexpr (requires { Machine::kLinkRegister; }) return_address = Value::initial(Machine::kLinkRegister);
+  return state[kFp].same_base(entry_cfa<Machine>()) && state.load(state[kFp], 8).is_initial(kFp) &&
+         state.load(state[kFp].plus(8), 8) == return_address;
+}
+
 // The row at the path's end but for its CFA; of registers it tells of those in `slots`. False: the return address is
 // lost.
 template <typename Machine>

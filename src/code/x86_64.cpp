@@ -7,6 +7,7 @@
 #include "arch/x86_64_call.h"
 #include "arch/x86_64_signal_frame.h"
 #include "arch/x86_signal_return.h"
+#include "code/callee_record.h"
 
 namespace windlass::code {
 
@@ -249,6 +250,7 @@ Flow Execution::call() {
     if (flow.target == next || takes_return_address(code_, flow.target)) {
       push(Value::constant(next));
       flow.kind = Flow::kJump;
+      flow.is_call = true;
       return flow;
     }
   }
@@ -420,6 +422,7 @@ X86_64::X86_64() { ZydisDecoderInit(&decoder_, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS
 Flow X86_64::step(CodeReader& code, Path<X86_64>& path) { return Execution(decoder_, code, path).run(); }
 
 void X86_64::forget_by_call(SymbolicState<kSlots>& state, std::uint64_t kept) {
+  take_back_record(state);
   for (const unsigned reg : {kRax, kRdx, kRcx, kRsi, kRdi, 8u, 9u, 10u, kR11})
     if ((kept >> reg & 1) == 0) state[reg] = {};
 }
@@ -498,9 +501,10 @@ bool X86_64::signal_trampoline(const CodeSource& source, std::uint64_t address) 
 }
 
 // A `syscall` that the number of rt_sigreturn has just been loaded for; a `ret` to what has just been put on the stack,
-// `mov [rsp], reg` (retpolines); the end of a loop that probes the stack.
+// `mov [rsp], reg` (retpolines); the end of a loop that probes the stack; a record for the callee.
 void X86_64::look_back(CodeReader& code, Path<X86_64>& path) {
   std::uint8_t bytes[4] = {};
+  note_record_before(code, path);
   if (code.read(path.pc, bytes, 2) < 1) return;
   if (bytes[0] == 0xc3) {
     constexpr std::size_t kStore = 4;

@@ -33,6 +33,9 @@ class X86_64 {
   [[nodiscard]] static bool signal_trampoline(const CodeSource& source, std::uint64_t address);
   [[nodiscard]] static bool may_start_function(CodeReader& code, std::uint64_t address);
   [[nodiscard]] static bool loads_table(CodeReader& code, std::uint64_t address);
+  // Has the function that the path began at put its return address into a frame record of its caller's making
+  // (callee_record.h)? Then the frame pointer says where the frame is.
+  [[nodiscard]] static bool has_callers_record(const SymbolicState<kSlots>& state);
   static constexpr unsigned kInstructionStep = 1;
   static void look_back(CodeReader& code, Path<X86_64>& path);
 

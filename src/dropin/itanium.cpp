@@ -75,8 +75,8 @@ std::uint64_t of_function(const Context& context, std::uint64_t OwnFunction::*me
 
 // libgcc reports code that it has no unwind information for as the stack's end, and the rest as an error.
 _Unwind_Reason_Code reason_of(WalkEnd end) {
-  const bool outermost =
-      end == WalkEnd::kComplete || end == WalkEnd::kGuessed || end == WalkEnd::kNoModule || end == WalkEnd::kNoRow;
+  const bool outermost = end == WalkEnd::kComplete || end == WalkEnd::kChained || end == WalkEnd::kGuessed ||
+                         end == WalkEnd::kNoModule || end == WalkEnd::kNoRow;
   return outermost ? _URC_END_OF_STACK : _URC_FATAL_PHASE1_ERROR;
 }
 

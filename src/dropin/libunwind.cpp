@@ -65,6 +65,7 @@ constexpr int kGregs[] = {REG_RAX, REG_RDX, REG_RCX, REG_RBX, REG_RSI, REG_RDI, 
 int error_of(WalkEnd end) {
   switch (end) {
     case WalkEnd::kComplete:
+    case WalkEnd::kChained:
     case WalkEnd::kGuessed: return 0;
     case WalkEnd::kNoModule: return -UNW_EINVALIDIP;
     case WalkEnd::kNoRow: return -UNW_ENOINFO;

@@ -15,6 +15,7 @@ Totals totals_of(const profile::Profile& profile) {
     totals.samples += sample.count;
     totals.by_end[sample.end] += sample.count;
     if (profile::is_truncated(sample.end)) totals.truncated += sample.count;
+    if (profile::is_chained(sample.end)) totals.chained += sample.count;
   }
   return totals;
 }

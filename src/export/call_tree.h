@@ -26,6 +26,7 @@ struct FunctionCount {
 struct Totals {
   std::uint64_t samples = 0;
   std::uint64_t truncated = 0;
+  std::uint64_t chained = 0;
   std::uint64_t by_end[256] = {};
 };
 [[nodiscard]] Totals totals_of(const profile::Profile& profile);

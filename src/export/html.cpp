@@ -109,6 +109,7 @@ class PageData {
     json_.begin_object();
     json_.member("samples", totals_.samples);
     json_.member("truncated", totals_.truncated);
+    json_.member("chained", totals_.chained);
     json_.member("lost", profile_.lost);
     json_.member("hz", frequency_of(profile_), 0);
     json_.member("seconds", static_cast<double>(profile_.duration_ns) / 1e9, 3);

@@ -39,6 +39,7 @@ class ProfileWriter {
     begin("profile");
     json_.member("samples", totals.samples);
     json_.member("truncated", totals.truncated);
+    json_.member("chained", totals.chained);
     json_.member("lost", profile_.lost);
     json_.member("period_ns", profile_.period_ns);
     json_.member("start_unix_ns", profile_.start_unix_ns);

@@ -23,9 +23,12 @@ std::string summary_line(const profile::Profile& profile, const Totals& totals) 
     text += fmt::format(" ({:.1f} s of CPU)",
                         static_cast<double>(totals.samples) * static_cast<double>(profile.period_ns) / 1e9);
   // Rounded down: 100% only when every stack is whole.
-  const std::uint64_t per_10000 = (totals.samples - totals.truncated) * 10000 / totals.samples;
-  text +=
-      fmt::format("; {}.{:02}% of the stacks whole; {} lost", per_10000 / 100, per_10000 % 100, grouped(profile.lost));
+  const std::uint64_t per_10000 = (totals.samples - totals.truncated - totals.chained) * 10000 / totals.samples;
+  text += fmt::format("; {}.{:02}% of the stacks whole", per_10000 / 100, per_10000 % 100);
+  if (totals.chained != 0)
+    text += fmt::format(", {:.2f}% chained by frame pointers",
+                        100 * static_cast<double>(totals.chained) / static_cast<double>(totals.samples));
+  text += fmt::format("; {} lost", grouped(profile.lost));
   return text;
 }
 

@@ -30,12 +30,13 @@
     const title = document.querySelector("h1");
     title.textContent = "Windlass profile ";
     if (totals.start_unix_ms) title.append(element("small", new Date(totals.start_unix_ms).toISOString().replace("T", " ").slice(0, 19) + " UTC"));
-    const whole = totals.samples - totals.truncated;
+    const whole = totals.samples - totals.truncated - totals.chained;
     fact("samples", count(totals.samples));
     // Rounded down: 100% only if every stack is whole. A few in a thousand are nothing to be alarmed about.
     const complete = totals.samples ? Math.floor(10000 * whole / totals.samples) / 100 : 0;
     const grade = (part) => part * 1000 <= totals.samples ? "good" : part * 20 <= totals.samples ? "" : "bad";
-    fact("stacks complete", complete.toFixed(2) + "%", grade(totals.truncated));
+    fact("stacks complete", complete.toFixed(2) + "%", grade(totals.samples - whole));
+    if (totals.chained) fact("chained by frame pointers", count(totals.chained), grade(totals.chained));
     fact("truncated", count(totals.truncated), totals.truncated ? grade(totals.truncated) : "");
     fact("lost", count(totals.lost), totals.lost ? grade(totals.lost) : "");
     if (totals.hz) fact("frequency", totals.hz + " Hz");

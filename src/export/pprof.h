@@ -2,7 +2,8 @@
 //
 // Sample types are samples/count and cpu/nanoseconds (the default). Labels of a sample: numbers "pid" and "tid",
 // strings "comm" and, where the stack is not whole, "truncated" with the reason (wl_end's text); "end" = "kernel
-// thread" for a stack that has no user part by nature; "certainty" where the least certain frame is not described.
+// thread" for a stack that has no user part by nature, "chained" for one that only frame pointers prove; "certainty"
+// where the least certain frame is not described.
 // Locations keep the numbering of profile.h: addresses as the module's ELF file counts them. Samples the recording lost
 // are in a comment "windlass: lost samples N".
 #pragma once

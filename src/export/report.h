@@ -21,7 +21,7 @@ struct ReportOptions {
                                           const ReportOptions& options = {});
 
 // The same facts for programs, one JSON object a line:
-//   {"type":"profile","samples":N,"truncated":N,"lost":N,"period_ns":N,"start_unix_ns":N,"duration_ns":N,"comments":[...]}
+//   {"type":"profile","samples":N,"truncated":N,"chained":N,"lost":N,"period_ns":N,"start_unix_ns":N,"duration_ns":N,"comments":[...]}
 //   {"type":"module","id":N,"path":"...","build_id":"..."|null}
 //   {"type":"function","id":N,"name":"...","module":N|null,"file":"..."|null,"line":N|null,"self":N,"total":N}
 //   {"type":"location","id":N,"module":N|null,"address":N,"lines":[{"function":N,"line":N|null}]}  innermost inlined

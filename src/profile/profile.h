@@ -90,9 +90,11 @@ struct Profile {
   return certainty < WL_CERTAINTY_COUNT ? kTexts[certainty] : "unknown";
 }
 
-// A kernel thread's stack is whole without a user part; every other end but "complete" lost callers.
-[[nodiscard]] constexpr bool is_truncated(std::uint8_t end) {
-  return end != WL_END_COMPLETE && end != WL_END_KERNEL_ONLY;
-}
+// Proven to have all its callers. A kernel thread's stack is whole without a user part.
+[[nodiscard]] constexpr bool is_whole(std::uint8_t end) { return end == WL_END_COMPLETE || end == WL_END_KERNEL_ONLY; }
+// Has all its callers as far as frame pointers say, and nothing proves some of them.
+[[nodiscard]] constexpr bool is_chained(std::uint8_t end) { return end == WL_END_CHAINED; }
+// Every other end lost callers.
+[[nodiscard]] constexpr bool is_truncated(std::uint8_t end) { return !is_whole(end) && !is_chained(end); }
 
 }  // namespace windlass::profile

@@ -108,7 +108,8 @@ FrameCertainty certainty_of(const StepContext& context, const code::Synthesis& f
   const Registers& frame = context.frame.registers;
   const RegisterNumber fp = Registers::fp_number(frame.architecture());
   const std::uint64_t return_at = step.saved.at(step.caller, Registers::pc_number(frame.architecture()));
-  const bool in_frame_record = found.addresses_frame && frame.has(fp) && return_at == frame.get(fp) + 8;
+  const bool has_frame_record = found.addresses_frame || found.keeps_frame_record;
+  const bool in_frame_record = has_frame_record && frame.has(fp) && return_at == frame.get(fp) + 8;
   const bool by_return = found.certainty == code::Certainty::kLikely && !found.by_jump;
   return by_call_site(context, step, in_frame_record || by_return || is_before_frame(context, found.row));
 }
@@ -118,9 +119,25 @@ FrameCertainty certainty_of(const StepContext& context, const code::Synthesis& f
 bool by_pointed_frame(const StepContext& context, const code::Synthesis& found, Step& step) {
   Step trial;
   if (!found.addresses_frame || !by_frame_pointer(context, trial) || !trial.status.ok()) return false;
-  if (trial.certainty == FrameCertainty::kGuessed) trial.certainty = by_call_site(context, trial, true);
+  if (trial.certainty > FrameCertainty::kChecked) trial.certainty = by_call_site(context, trial, true);
   step = trial;
   return true;
+}
+
+// The way in proves a frame that no way out does: behind the call of a function that never returns stands nothing, or
+// another function. Only with a caller whose call fits.
+bool by_way_in(const StepContext& context, Step& step) {
+  Step trial;
+  const bool fits = with_code(context, [&](const code::CodeSource& source) {
+    const auto found = code::way_in(source, context.frame.pc(), *context.scratch.synthesis);
+    if (!found) return false;
+    apply_row(context, found->row, FrameOrigin::kSynthesis, trial);
+    if (!trial.status.ok() || !believable(context, found->row, trial, source)) return false;
+    trial.certainty = certainty_of(context, *found, trial);
+    return trial.certainty == FrameCertainty::kChecked;
+  });
+  if (fits) step = trial;
+  return fits;
 }
 
 }  // namespace
@@ -145,13 +162,17 @@ bool by_synthesis(const StepContext& context, Step& step) {
   if (found->start != code::Start::kNone) {
     if (by_process_start(context, step)) return true;
     const bool starts = starts_stack(context, found->start);
-    if (!starts && by_pointed_frame(context, *found, step)) return true;
+    if (!starts && (by_pointed_frame(context, *found, step) || by_way_in(context, step))) return true;
     trial.status = starts ? StepStatus{WalkEnd::kComplete, {}} : guessed_end(context);
   } else {
+    // _dl_start_user leaves by a jump to the program's entry point, which is in a register: no return address.
+    if (found->certainty == code::Certainty::kGuess && by_arguments(context, step)) return true;
     apply_row(context, found->row, FrameOrigin::kSynthesis, trial);
     // An address of 0 marks the outermost frame only where code returns to it for certain.
     const bool certain = found->certainty == code::Certainty::kCertain && !found->by_jump;
-    if (trial.status.end == WalkEnd::kComplete && !certain && !is_marked(context, *found)) {
+    const bool ends = trial.status.end == WalkEnd::kComplete && !certain && !is_marked(context, *found);
+    if ((ends || found->behind_padding) && by_way_in(context, step)) return true;
+    if (ends) {
       if (by_process_start(context, step)) return true;
       trial.status = guessed_end(context);
     }

@@ -106,7 +106,13 @@ bool at_entry_point(const StepContext& context) {
 // The dynamic linker starts a process with code that never returns and has no unwind information (_start,
 // _dl_start_user).
 bool by_process_start(const StepContext& context, Step& step) {
-  if (!at_entry_point(context) && !at_arguments(context)) return false;
+  if (!at_entry_point(context)) return by_arguments(context, step);
+  step.status = {WalkEnd::kComplete, {}};
+  return true;
+}
+
+bool by_arguments(const StepContext& context, Step& step) {
+  if (!at_arguments(context)) return false;
   step.status = {WalkEnd::kComplete, {}};
   return true;
 }

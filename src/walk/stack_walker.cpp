@@ -24,6 +24,7 @@ std::string_view certainty_name(FrameCertainty certainty) {
     case FrameCertainty::kDescribed: return "described";
     case FrameCertainty::kProved: return "proved";
     case FrameCertainty::kChecked: return "checked";
+    case FrameCertainty::kChained: return "chained";
     case FrameCertainty::kGuessed: return "guessed";
   }
   return "?";
@@ -43,6 +44,7 @@ std::string_view end_name(WalkEnd end) {
     case WalkEnd::kGuessed: return "a frame is a guess";
     case WalkEnd::kForeign: return "code of another machine";
     case WalkEnd::kBudget: return "budget used up";
+    case WalkEnd::kChained: return "chained";
   }
   return "?";
 }
@@ -102,8 +104,12 @@ const walk::KeptRow* StackWalker::kept_row() const {
 }
 
 bool StackWalker::ended(WalkEnd end, const Error& error) {
-  if (end == WalkEnd::kComplete && certainty_ == FrameCertainty::kGuessed)
+  const bool at_outermost = end == WalkEnd::kComplete || end == WalkEnd::kChained;
+  if (at_outermost && certainty_ == FrameCertainty::kGuessed)
     return ended(WalkEnd::kGuessed, Error{ErrorCode::kNotFound, "nothing proves that this frame is a caller", guess_});
+  if (end == WalkEnd::kComplete && certainty_ == FrameCertainty::kChained)
+    return ended(WalkEnd::kChained, Error{ErrorCode::kNotFound, "frame pointers alone lead to this frame", guess_});
+  if (end == WalkEnd::kChained) certainty_ = FrameCertainty::kChained;
   end_ = end;
   error_ = error;
   return false;
@@ -168,8 +174,7 @@ bool StackWalker::step() {
   frame_.origin = step.origin;
   frame_.signal_frame = step.signal_frame;
   frame_.certainty = step.certainty;
-  if (step.certainty == FrameCertainty::kGuessed && certainty_ != FrameCertainty::kGuessed)
-    guess_ = step.caller.pc().value();
+  if (step.certainty >= FrameCertainty::kChained && step.certainty > certainty_) guess_ = step.caller.pc().value();
   certainty_ = std::max(certainty_, step.certainty);
   set_module(step.find_module(*space_, *scratch_, true));
   if (step.signal_frame) {

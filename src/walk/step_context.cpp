@@ -99,6 +99,38 @@ bool believable(const StepContext& context, const FrameRow& row, Step& trial, co
   return moved <= kMaxFrameSize && code::may_be_return_address(source, trial.caller.pc().value());
 }
 
+namespace {
+
+// Has the frame pointer led to the caller, whose own one lies above it or is 0, the mark of the outermost frame?
+bool by_frame_record(const StepContext& context, const Step& step) {
+  const Registers& callee = context.frame.registers;
+  const Registers& caller = step.caller;
+  const Architecture architecture = callee.architecture();
+  const RegisterNumber fp = Registers::fp_number(architecture);
+  if (!callee.has(fp) || !caller.has(fp) || callee.get(fp) < context.lowest()) return false;
+  const std::uint64_t at = callee.get(fp), next = caller.get(fp);
+  const bool goes_up = next > at && next - at <= kMaxFrameSize && is_stack_address(architecture, next);
+  return step.saved.at(caller, fp) == at &&
+         step.saved.at(caller, Registers::pc_number(architecture)) == at + Registers::word_size(architecture) &&
+         (next == 0 || goes_up);
+}
+
+// A frame pointer of 0 marks the outermost frame (psABI 3.4.1). In code without unwind information, to which a frame
+// record has led: elsewhere the register may hold anything.
+bool is_end_of_chain(const StepContext& context) {
+  const Frame& frame = context.frame;
+  const Registers& registers = frame.registers;
+  const RegisterNumber fp = Registers::fp_number(registers.architecture());
+  const std::uint64_t saved_at = frame.saved.at(registers, fp);
+  return frame.pc().is_return_address() &&
+         (frame.certainty == FrameCertainty::kChained || frame.origin == FrameOrigin::kFramePointer) &&
+         registers.has(fp) && registers.get(fp) == 0 && saved_at != 0 &&
+         frame.saved.at(registers, Registers::pc_number(registers.architecture())) ==
+             saved_at + Registers::word_size(registers.architecture());
+}
+
+}  // namespace
+
 FrameCertainty by_call_site(const StepContext& context, const Step& step, bool follows_code) {
   FrameRow way_in;
   const code::CallSite site = call_site(context, step.caller.pc(), way_in);
@@ -110,10 +142,16 @@ FrameCertainty by_call_site(const StepContext& context, const Step& step, bool f
     fits = in.status.ok() && in.caller.pc() == step.caller.pc() &&
            (!step.caller.has_sp() || in.caller.sp() == step.caller.sp());
   }
-  return fits ? FrameCertainty::kChecked : FrameCertainty::kGuessed;
+  if (fits) return FrameCertainty::kChecked;
+  const bool says_otherwise = site == code::CallSite::kNone || site == code::CallSite::kLeads;
+  return !says_otherwise && by_frame_record(context, step) ? FrameCertainty::kChained : FrameCertainty::kGuessed;
 }
 
 StepStatus guessed_end(const StepContext& context) {
+  if (is_end_of_chain(context))
+    return {WalkEnd::kChained,
+            Error{ErrorCode::kNotFound, "a frame pointer of 0 alone says that this is the outermost frame",
+                  context.frame.pc().value()}};
   return {WalkEnd::kGuessed,
           Error{ErrorCode::kNotFound, "nothing proves that this is the outermost frame", context.frame.pc().value()}};
 }

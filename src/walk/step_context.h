@@ -51,10 +51,11 @@ enum class Trust : bool { kNone, kFull };
                               const code::CodeSource& source);
 
 // How certain a caller is that no unwind information describes: does the call before its pc lead to the function at
-// hand? An indirect call may lead anywhere: it fits where the code was followed or uses its frame pointer.
+// hand? An indirect call may lead anywhere: it fits where the code was followed or uses its frame pointer. Where the
+// code does not say another frame, and a frame record has led to the caller, the caller is chained.
 [[nodiscard]] FrameCertainty by_call_site(const StepContext& context, const Step& step, bool follows_code);
 
-// That the frame at hand is the outermost one is likely, and no more.
+// That the frame at hand is the outermost one is likely, and no more. kChained where a chain of frame pointers ends.
 [[nodiscard]] StepStatus guessed_end(const StepContext& context);
 
 // Is the stack in the memory that `code` is in? An executable stack (GCC's nested functions) holds addresses of its
@@ -87,8 +88,13 @@ auto with_code(const StepContext& context, Use&& use) {
     if (trial.status.end == WalkEnd::kComplete && context.in_generated_code()) return false;
     return believable(context, row, trial, *self);
   };
+  const auto has_caller = [&](const FrameRow& row) {
+    Step trial;
+    apply_row(context, row, FrameOrigin::kSynthesis, trial);
+    return trial.status.ok();
+  };
   const std::uint64_t entry = context.module != nullptr ? context.module->entry_point() : 0;
-  const code::CodeSource source{space.architecture(), read, kind, can_be, function_start, entry};
+  const code::CodeSource source{space.architecture(), read, kind, can_be, function_start, entry, has_caller};
   self = &source;
   return use(source);
 }
@@ -106,5 +112,6 @@ bool by_thread_start(const StepContext& context, Step& step);       // by_thread
 bool by_frame_pointer(const StepContext& context, Step& step);      // by_frame_pointer.cpp
 bool by_signal_trampoline(const StepContext& context, Step& step);  // by_start_and_signal.cpp
 bool by_process_start(const StepContext& context, Step& step);      // by_start_and_signal.cpp
+bool by_arguments(const StepContext& context, Step& step);          // by_start_and_signal.cpp: a process's, at sp
 
 }  // namespace windlass::walk

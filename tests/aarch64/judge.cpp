@@ -225,7 +225,7 @@ void Run::judge_whole_stack() {
       lands = true;
       i = landing;
     }
-    if (guess.empty() && frame.certainty == FrameCertainty::kGuessed)
+    if (guess.empty() && frame.certainty >= FrameCertainty::kChained)
       guess = ", a guess from " + guest_.name(at) + " by " + std::string(origin_name(frame.origin));
     at = frames[i].caller.pc;
   }
@@ -234,7 +234,8 @@ void Run::judge_whole_stack() {
     report.stacks_landing += lands ? 1 : 0;
     return;
   }
-  ++(walker.end_reason() == WalkEnd::kGuessed ? report.stacks_unproven : report.stacks_wrong);
+  const bool unproven = walker.end_reason() == WalkEnd::kGuessed || walker.end_reason() == WalkEnd::kChained;
+  ++(unproven ? report.stacks_unproven : report.stacks_wrong);
   ++report.stack_ends[guest_.name(at) + " ends with " + std::string(end_name(walker.end_reason())) + guess];
 }
 

@@ -95,7 +95,7 @@ Counts count_chains(const profile::Profile& profile, auto&& names_of) {
     if (std::ranges::none_of(names, [](const auto& name) { return name.find("in_code") != std::string::npos; }))
       continue;
     counts.samples += sample.count;
-    counts.whole += profile::is_truncated(sample.end) ? 0 : sample.count;
+    counts.whole += profile::is_whole(sample.end) ? sample.count : 0;
     counts.right += is_chain(names) ? sample.count : 0;
     if (!is_chain(names) && counts.wrong.empty()) counts.wrong = fmt::format("{}", fmt::join(names, "\n"));
   }
@@ -237,7 +237,7 @@ Counts count_churn(const profile::Profile& profile, auto&& names_of) {
     if (!in_code) continue;
     const bool right = belongs_together(names);
     counts.samples += sample.count;
-    counts.whole += profile::is_truncated(sample.end) ? 0 : sample.count;
+    counts.whole += profile::is_whole(sample.end) ? sample.count : 0;
     counts.right += right ? sample.count : 0;
     if (!right && counts.wrong.size() < 4000)
       counts.wrong += fmt::format("{}\n{}\n\n", profile::end_text(sample.end), fmt::join(names, "\n"));
@@ -363,7 +363,7 @@ TEST_F(JitProfiles, ARecordingOfNodeHasTheNamesOfItsTimes) {
     const std::vector<std::string> names = names_of(profile, sample);
     if (std::ranges::none_of(names, is_part)) continue;
     counts.samples += sample.count;
-    const bool truncated = profile::is_truncated(sample.end);
+    const bool truncated = !profile::is_whole(sample.end);
     counts.whole += truncated ? 0 : sample.count;
     const JsChain chain = judge_js_chain(names, truncated);
     const bool right = chain == JsChain::kRight;

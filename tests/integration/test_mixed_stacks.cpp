@@ -109,7 +109,7 @@ void expect_recorded(const std::string& command, const std::string& innermost,
     const Names names = names_of(*read, sample);
     if (std::ranges::find(names, innermost) == names.end()) continue;
     all += sample.count;
-    if (profile::is_truncated(sample.end)) {
+    if (!profile::is_whole(sample.end)) {
       truncated += sample.count;
     } else if (!is_right(names, sample.count)) {
       wrong += sample.count;

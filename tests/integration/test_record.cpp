@@ -134,7 +134,7 @@ class Record : public testing::Test {
       const std::string names = names_of(profile, sample);
       if (sample.end == WL_END_UNREADABLE_STACK && names.find("do_wp_page;") != std::string::npos) continue;
       count.all += sample.count;
-      count.complete += profile::is_truncated(sample.end) ? 0 : sample.count;
+      count.complete += profile::is_whole(sample.end) ? sample.count : 0;
       count.inner += is_in_inner(names) ? sample.count : 0;
       count.chain += has_chain(names) ? sample.count : 0;
     }

@@ -75,7 +75,7 @@ double whole_share(const profile::Profile& profile) {
   for (const auto& sample : profile.samples) {
     if (!is_of_program(profile, sample)) continue;
     samples += sample.count;
-    if (profile::is_truncated(sample.end))
+    if (!profile::is_whole(sample.end))
       fmt::print("truncated, {}: {}\n", profile::end_text(sample.end), text_of(frames_of(profile, sample)));
     else
       complete += sample.count;

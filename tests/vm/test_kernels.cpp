@@ -119,7 +119,7 @@ Count count(const Profile& profile, std::string_view comm = {}) {
   for (const Sample& sample : profile.samples) {
     if (!comm.empty() && comm_of(profile, sample) != comm) continue;
     count.samples += sample.count;
-    count.whole += profile::is_truncated(sample.end) ? 0 : sample.count;
+    count.whole += profile::is_whole(sample.end) ? sample.count : 0;
     count.beyond_handler += beyond_handler(profile, sample) ? sample.count : 0;
   }
   return count;

@@ -215,14 +215,14 @@ int FastWalk::read_for_rule(void* walk, void* to, __u32 size, __u64 address) {
   const bool stepped = walker.step();
   may_follow_ = walker.may_follow();
   if (!stepped) {
-    const bool guessed = walker.end_reason() == WalkEnd::kGuessed;
+    const bool guessed = walker.end_reason() == WalkEnd::kGuessed || walker.end_reason() == WalkEnd::kChained;
     guessed_ |= guessed;
     return guessed || walker.end_reason() == WalkEnd::kComplete ? Answer::kEnd : Answer::kCannot;
   }
   const Registers& found = walker.frame().registers;
   if (!found.has(fp) || !found.has_sp()) return Answer::kCannot;
   if (!progress_.allows(state_.sp, found.sp(), found.pc().value() == pc)) return Answer::kCannot;
-  guessed_ |= walker.certainty() == FrameCertainty::kGuessed;
+  guessed_ |= walker.certainty() >= FrameCertainty::kChained;
   caller.key = found.pc().value() | (found.pc().is_return_address() ? 0 : kInstructionBit);
   if (!found.pc().is_return_address()) note_interrupted();
   caller.sp = found.sp();

@@ -248,8 +248,8 @@ TEST_F(RawAArch64, FrameRecordsLeadThroughGeneratedCode) {
   set(kStack + 0x220, at(kStartReturn));
   EXPECT_EQ(unwind(),
             (Frames{at(kLeaf) | WL_FRAME_EXACT, generated, at(kMiddleReturn), at(kOmitsReturn), at(kStartReturn)}));
-  EXPECT_EQ(end_, WL_END_GUESSED) << "nothing shows that the generated code uses its frame pointer";
-  EXPECT_EQ(certainty_, WL_GUESSED);
+  EXPECT_EQ(end_, WL_END_CHAINED) << "nothing shows that the generated code uses its frame pointer";
+  EXPECT_EQ(certainty_, WL_CHAINED);
 }
 
 TEST_F(RawAArch64, BehindAFrameRecordSpIsNotGuessed) {

@@ -119,6 +119,40 @@ TEST_F(SynthesisOnAStack, EveryInstructionOfAFramedFunction) {
   }
 }
 
+// SBCL: at a call rbp points to the callee's frame record, which the caller has made, and which the return takes away.
+TEST_F(SynthesisOnAStack, ARecordThatTheCallerMakesForItsCallee) {
+  const std::vector<std::uint8_t> forms[] = {
+      // sub rsp,16; mov [rsp],rbp; mov rbp,rsp; mov eax,1; call rax; cmovb rsp,rbx; mov rsp,rbp; clc; pop rbp; ret
+      {0x48, 0x83, 0xec, 0x10, 0x48, 0x89, 0x2c, 0x24, 0x48, 0x8b, 0xec, 0xb8, 1,    0,
+       0,    0,    0xff, 0xd0, 0x48, 0x0f, 0x42, 0xe3, 0x48, 0x8b, 0xe5, 0xf8, 0x5d, 0xc3},
+      // lea r15,[rsp-16]; sub rsp,32; mov [r15],rbp; mov rbp,r15; call; mov rsp,rbp; clc; pop rbp; ret
+      {0x4c, 0x8d, 0x7c, 0x24, 0xf0, 0x48, 0x83, 0xec, 0x20, 0x49, 0x89, 0x2f, 0x49,
+       0x8b, 0xef, 0xe8, 0x00, 0x01, 0x00, 0x00, 0x48, 0x8b, 0xe5, 0xf8, 0x5d, 0xc3}};
+  struct Stop {
+    unsigned form, offset;
+    std::uint64_t sp;
+    bool record;  // rbp points to it
+    bool return_address = false;
+  };
+  constexpr std::uint64_t kSp = kStack - 0x20, kRecord = kSp - 16;
+  const Stop stops[] = {{0, 0, kSp, false},       {0, 4, kRecord, false},  {0, 8, kRecord, false},
+                        {0, 11, kRecord, true},   {0, 16, kRecord, true},  {0, 18, kSp, false, true},
+                        {1, 0, kSp, false},       {1, 9, kSp - 32, false}, {1, 15, kSp - 32, true},
+                        {1, 20, kSp, false, true}};
+  constexpr std::uint64_t kAt = kCode + 0x40;
+  put(kCode, std::vector<std::uint8_t>(0x40, 0x90));
+  word(kStack, 0xabc0);
+  word(kStack + 8, kReturn);
+  word(kRecord, kStack);
+  for (const Stop& stop : stops) {
+    SCOPED_TRACE(stop.form * 100 + stop.offset);
+    put(kAt, forms[stop.form]);
+    word(kRecord + 8, kAt + (stop.form == 0 ? 18 : 20));  // of the call before
+    start(kAt + stop.offset, stop.sp, stop.record ? kRecord : kStack, stop.return_address);
+    expect_caller(kStack + 16, 0xabc0);
+  }
+}
+
 // The push is still to come: what is popped again is what the register has now, wherever rbp says the slot is.
 TEST_F(SynthesisOnAStack, WhatIsPushedAndPoppedByTheFramePointerIsKept) {
   // push rbp; mov rbp,rsp; here: push rbx; nop; lea rsp,[rbp-8]; pop rbx; pop rbp; ret

@@ -188,13 +188,13 @@ TEST_F(Certainty, AFramePointerInUseAndAnIndirectCall) {
   EXPECT_EQ(end_, WalkEnd::kComplete);
 }
 
-TEST_F(Certainty, ACallOfAnotherFunctionMakesItAGuess) {
+TEST_F(Certainty, ACallOfAnotherFunctionLeavesTheChainAlone) {
   put(kFunction, kUsesFrame);
   direct_call(kBegin + 0x2800);  // int3
   word(kStack + 0x20, kMarked);
   word(kStack + 0x28, kCaller);
-  EXPECT_EQ(walk(0, kStack, kStack + 0x20), FrameCertainty::kGuessed);
-  EXPECT_EQ(end_, WalkEnd::kGuessed) << "whatever the outermost frame is";
+  EXPECT_EQ(walk(0, kStack, kStack + 0x20), FrameCertainty::kChained);
+  EXPECT_EQ(end_, WalkEnd::kChained) << "whatever the outermost frame is";
 }
 
 // A function too long to be followed from its start to the pc at hand; this one goes on for 6,200 instructions.
@@ -207,11 +207,11 @@ TEST_F(Certainty, ACallOfALongFunctionBeforeTheFrameIsChecked) {
   word(kStack + 0x28, kCaller);
   EXPECT_EQ(walk(at - kFunction, kStack, kStack + 0x20), FrameCertainty::kChecked);
   put(start + 100, {0xc3});  // and now it ends
-  EXPECT_EQ(walk(at - kFunction, kStack, kStack + 0x20), FrameCertainty::kGuessed);
+  EXPECT_EQ(walk(at - kFunction, kStack, kStack + 0x20), FrameCertainty::kChained);
   put(start + 100, {0xff, 0xc0});
   put(at + 0x1000, {0xcc});
   direct_call(at + 0x1000);  // one that begins behind it
-  EXPECT_EQ(walk(at - kFunction, kStack, kStack + 0x20), FrameCertainty::kGuessed);
+  EXPECT_EQ(walk(at - kFunction, kStack, kStack + 0x20), FrameCertainty::kChained);
 }
 
 class NeverReturns : public Certainty {
@@ -252,6 +252,58 @@ TEST_F(NeverReturns, ButHasACallerByTheFrameThatItAddresses) {
   EXPECT_EQ(caller(), std::nullopt);
 }
 
+// A call that never returns at the end of a function, padding, and the next function: pop rbx; ret. By the ways out a 0
+// would be the return address.
+class EndsWithACall : public NeverReturns {
+ protected:
+  static constexpr std::uint64_t kAlone = kBegin + 0x1800;
+  static constexpr std::uint64_t kRecord = kStack + 0x10;
+
+  EndsWithACall() { put(kOuter, {0x89, 0xf8, 0xeb, 0xfe}); }  // mov eax, edi; jmp: for ever. No start of a thread
+  void put_function(const Code& prologue) {
+    put(kAlone, prologue);
+    put(kAlone + prologue.size(), {0xe8, 0, 3, 0, 0, 0x0f, 0x1f, 0x40, 0x00, 0x5b, 0xc3});
+    behind_ = kAlone + prologue.size() + 5;
+    word(kStack, 1);
+    word(kStack + 8, 0);
+    word(kRecord, kMarked);
+    word(kRecord + 8, kOuter);
+  }
+  // How certain its caller is; nothing: the walk ends in the function itself.
+  std::optional<FrameCertainty> caller_of_function(std::uint64_t fp) {
+    Registers registers(Architecture::kX86_64);
+    registers.set_pc(CodeAddress::return_address(behind_));
+    registers.set_sp(kStack);
+    registers.set(x86_64::kRbp, fp);
+    StackWalker walker(space_, registers);
+    if (!walker.step() || walker.frame().sp() != kRecord + 16) return std::nullopt;
+    EXPECT_EQ(walker.frame().pc(), CodeAddress::return_address(kOuter));
+    return walker.frame().certainty;
+  }
+  std::uint64_t behind_ = 0;
+  const Code with_frame_pointer_{0x55, 0x48, 0x89, 0xe5, 0x53, 0x48, 0x83, 0xec, 0x08};  // push rbx; sub rsp, 8
+};
+
+TEST_F(EndsWithACall, AFrameRecordWhereTheWayInHasItIsChecked) {
+  put_function(with_frame_pointer_);
+  EXPECT_EQ(caller_of_function(kRecord), FrameCertainty::kChecked);
+  word(kRecord + 0x10, kMarked);
+  word(kRecord + 0x18, kOuter);
+  EXPECT_EQ(caller_of_function(kRecord + 0x10), std::nullopt) << "rbp and rsp say two places";
+}
+
+TEST_F(EndsWithACall, ACallThatLeadsHereByAJumpIsChecked) {
+  constexpr std::uint64_t kStub = kBegin + 0x2c00;
+  // push rbp; mov rbp, rdi; push rbx; sub rsp, 8
+  put_function({0x55, 0x48, 0x89, 0xfd, 0x53, 0x48, 0x83, 0xec, 0x08});
+  put(kStub, {0x48, 0x8d, 0x05, 0xf9, 0xeb, 0xff, 0xff, 0xff, 0xe0});  // lea rax, [kAlone]; jmp rax
+  EXPECT_EQ(caller_of_function(0x1234), std::nullopt) << "an indirect call may lead anywhere";
+  put(kOuter - 5, {0xe8, 0x00, 0x08, 0, 0});
+  EXPECT_EQ(caller_of_function(0x1234), FrameCertainty::kChecked);
+  put(kStub, {0xe9, 0x2b, 0, 0, 0});  // jmp elsewhere
+  EXPECT_EQ(caller_of_function(0x1234), std::nullopt);
+}
+
 TEST_F(Certainty, ACallThatLeadsHereIsChecked) {
   // push rbp; mov rbp, rsp; sub rsp, 32; mov rax, [rbp - 8]; jmp rax
   put(kFunction, {0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x20, 0x48, 0x8b, 0x45, 0xf8, 0xff, 0xe0});
@@ -266,12 +318,44 @@ TEST_F(Certainty, ACallThatLeadsHereIsChecked) {
   EXPECT_EQ(walk(8, kStack - 0x20, kStack), FrameCertainty::kChecked);
 }
 
-TEST_F(Certainty, AFramePointerThatIsDataIsAGuess) {
-  put(kFunction, {0x48, 0x8b, 0x45, 0x10, 0xff, 0xe0});  // mov rax, [rbp + 16]; jmp rax: a pointer to an object, too
-  indirect_call();
-  word(kStack + 0x20, kMarked);
-  word(kStack + 0x28, kCaller);
-  EXPECT_EQ(walk(0, kStack, kStack + 0x20), FrameCertainty::kGuessed);
+// mov rax, [rbp + 16]; jmp rax: a pointer to an object, too. Nothing says that the frame is rbp's.
+class Chained : public Certainty {
+ protected:
+  static constexpr std::uint64_t kRecord = kStack + 0x20, kNext = kStack + 0x60;
+
+  Chained() {
+    put(kFunction, {0x48, 0x8b, 0x45, 0x10, 0xff, 0xe0});
+    indirect_call();
+    word(kRecord, kMarked);
+    word(kRecord + 8, kCaller);
+  }
+};
+
+TEST_F(Chained, ARecordBehindACallWhereTheMarkIs) {
+  EXPECT_EQ(walk(0, kStack, kRecord), FrameCertainty::kChained);
+  EXPECT_EQ(end_, WalkEnd::kChained) << "not complete: nothing proves the frame";
+}
+
+TEST_F(Chained, TheNextRecordLiesAbove) {
+  word(kRecord, kNext);
+  EXPECT_EQ(walk(0, kStack, kRecord), FrameCertainty::kChained);
+  EXPECT_EQ(end_, WalkEnd::kGuessed) << "a halt, but the frame pointer does not mark it";
+  for (const std::uint64_t broken : {kRecord, kRecord - 0x10, kNext + 4, kNext + (std::uint64_t{1} << 40)}) {
+    word(kRecord, broken);
+    EXPECT_EQ(walk(0, kStack, kRecord), FrameCertainty::kGuessed) << broken;
+    EXPECT_EQ(end_, WalkEnd::kGuessed) << broken;
+  }
+}
+
+// mov eax, edi; jmp: for ever
+TEST_F(Chained, AMarkAtTheEndOfTheChainIsAnEnd) {
+  put(kCaller, {0x89, 0xf8, 0xeb, 0xfe});
+  EXPECT_EQ(walk(0, kStack, kRecord), FrameCertainty::kChained);
+  EXPECT_EQ(end_, WalkEnd::kChained);
+  // A frame pointer of 0 that no record has led to is any number.
+  put(kFunction, {0x90, 0xc3});
+  word(kStack, kCaller);
+  EXPECT_EQ(walk(0, kStack, kMarked), FrameCertainty::kProved);
   EXPECT_EQ(end_, WalkEnd::kGuessed);
 }
 
@@ -350,6 +434,27 @@ TEST_F(Certainty, TheArgumentsOfAProcess) {
   EXPECT_NE(end_with({2, kStrings + 8, kStrings, 0, kStrings + 16, 0}), WalkEnd::kComplete) << "in no order";
   EXPECT_NE(end_with({1, kStrings, 0, kStrings - 8, 0}), WalkEnd::kComplete) << "an environment in front";
   EXPECT_NE(end_with({1, kStack + 8, 0, 0}), WalkEnd::kComplete) << "a pointer to itself";
+}
+
+// _dl_start_user: call _dl_init; mov rsp, r13; jmp r12, to the program's entry point. What stands before that may end
+// like a call.
+TEST_F(Certainty, TheJumpToTheEntryPointIsNoReturn) {
+  constexpr std::uint64_t kStrings = kStack + 0x200;
+  const std::uint64_t arguments[] = {1, kStrings, 0, kStrings + 8, 0};
+  for (std::size_t i = 0; i < std::size(arguments); ++i) word(kStack + 8 * i, arguments[i]);
+  put(kFunction - 5, {0xe8, 0, 1, 0, 0, 0x41, 0xff, 0xe4});
+  direct_call(kBegin + 0x2800);
+  Registers registers(Architecture::kX86_64);
+  registers.set_pc(CodeAddress::return_address(kFunction));
+  registers.set_sp(kStack);
+  registers.set(x86_64::kRbp, 0x1234);
+  registers.set(12, kCaller);
+  StackWalker walker(space_, registers);
+  EXPECT_FALSE(walker.step());
+  EXPECT_EQ(walker.end_reason(), WalkEnd::kComplete);
+  word(kStack, 2);
+  walker.restart(registers);
+  EXPECT_TRUE(walker.step()) << "other code";
 }
 
 }  // namespace

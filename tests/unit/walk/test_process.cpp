@@ -22,7 +22,6 @@
 #include "process/proc_maps.h"
 #include "support/ended_main_thread.h"
 #include "support/io_uring.h"
-#include "support/sleep_program.h"
 #include "walk/target/process_memory.h"
 #include "windlass/target.h"
 
@@ -448,7 +447,7 @@ TEST_F(OtherProcess, AFileThatIsNoLongerThere) {
     if (target) {
       WalkEnd end{};
       EXPECT_GT(frames_of(*target, target->threads[0], end), 3u);
-      EXPECT_EQ(end, test::end_of_sleep());
+      EXPECT_EQ(end, WalkEnd::kComplete);
     }
   }
   ::unlink(copy);
