@@ -1,5 +1,6 @@
 #include "agent/recorder.h"
 
+#include <malloc.h>
 #include <poll.h>
 #include <sys/resource.h>
 
@@ -235,6 +236,11 @@ bool Recorder::finished(std::uint64_t now) {
   last_liveness_ = now;
   return !any_target_alive();
 }
+  // What compiling tables and walking have read and allocated does not come back by itself.
+  registry_->let_go_of_pages();
+#ifdef __GLIBC__
+  (void)malloc_trim(0);
+#endif
 
 // Whose end is the recording's.
 std::vector<std::uint32_t> Recorder::watched() const {
