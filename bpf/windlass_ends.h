@@ -22,7 +22,8 @@
   X(DEPTH, "deeper than the frame limit")                      \
   X(KERNEL_ONLY, "kernel thread")                              \
   X(INTERNAL, "internal error")                                \
-  X(GUESSED, "a frame is a guess")
+  X(GUESSED, "a frame is a guess")                             \
+  X(NO_TIME, "no time was left to unwind it")
 
 enum wl_end {
 #define WL_END_ENUM(name, text) WL_END_##name,

@@ -130,9 +130,7 @@ bool by_synthesis(const StepContext& context, Step& step) {
     step.status = {WalkEnd::kComplete, {}};
     return true;
   }
-  auto found = with_code(context, [&](const code::CodeSource& source) {
-    return code::synthesize(source, context.frame.pc(), *context.scratch.synthesis);
-  });
+  auto found = follow_code(context);
   if (!found) return false;
   // Interpreters go on by jumps through tables that cannot be followed: that generated code seems never to return is
   // no proof that it has no caller (the JVM's template interpreter).
@@ -192,9 +190,7 @@ void keep_by_code(const AddressSpace& space, const Frame& frame, const Module* m
                   Scratch& scratch, Step& step) {
   if (module == nullptr || !frame.registers.has_sp()) return;
   const StepContext context{space, frame, module, options, scratch};
-  const auto row = with_code(context, [&](const code::CodeSource& source) {
-    return code::return_row(source, frame.pc(), *scratch.synthesis);
-  });
+  const auto row = followed_to_return(context);
   if (!row) return;
   Step trial;
   apply_row(context, *row, FrameOrigin::kSynthesis, trial);

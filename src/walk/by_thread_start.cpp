@@ -21,8 +21,8 @@ std::optional<std::uint64_t> first_return_address(const StepContext& context, co
   return std::nullopt;
 }
 
-bool goes_to_a_halt(const StepContext& context, const code::CodeSource& source, CodeAddress pc) {
-  const auto found = code::synthesize(source, pc, *context.scratch.synthesis);
+bool goes_to_a_halt(const StepContext& context, CodeAddress pc) {
+  const auto found = follow_code_at(context, pc);
   return found && found->start == code::Start::kHalts;
 }
 
@@ -63,8 +63,7 @@ bool by_thread_start(const StepContext& context, Step& step) {
     std::uint64_t held = 0;
     if (!place || !context.space.memory().read(*place, &held, sizeof held)) return false;
     const CodeAddress caller = CodeAddress::return_address(held);
-    if (is_described(context, caller) || !goes_to_a_halt(context, source, caller) ||
-        goes_to_a_halt(context, source, frame.pc()))
+    if (is_described(context, caller) || !goes_to_a_halt(context, caller) || goes_to_a_halt(context, frame.pc()))
       return false;
     std::uint64_t pushed = 1;
     const bool has_pushed = *place >= registers.sp() + kWord &&

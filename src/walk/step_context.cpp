@@ -95,9 +95,7 @@ bool believable(const StepContext& context, const FrameRow& row, Step& trial, co
 
 FrameCertainty by_call_site(const StepContext& context, const Step& step, bool follows_code) {
   FrameRow way_in;
-  const code::CallSite site = with_code(context, [&](const code::CodeSource& source) {
-    return code::call_site(source, step.caller.pc(), context.frame.pc(), way_in, *context.scratch.synthesis);
-  });
+  const code::CallSite site = followed_call(context, step.caller.pc(), way_in);
   const bool may_fit = site == code::CallSite::kAnywhere || site == code::CallSite::kMayLead;
   bool fits = site == code::CallSite::kReaches || (follows_code && may_fit);
   if (site == code::CallSite::kLeads && context.frame.registers.has_sp()) {
