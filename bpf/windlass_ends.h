@@ -24,7 +24,8 @@
   X(KERNEL_ONLY, "kernel thread")                              \
   X(INTERNAL, "internal error")                                \
   X(GUESSED, "a frame is a guess")                             \
-  X(CHAINED, "chained")
+  X(CHAINED, "chained")                                        \
+  X(NO_TIME, "no time was left to unwind it")
 
 enum wl_end {
 #define WL_END_ENUM(name, text) WL_END_##name,

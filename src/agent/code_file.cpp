@@ -1,6 +1,7 @@
 #include "agent/code_file.h"
 
 #include <elf.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -140,6 +141,11 @@ void CodeFile::drop() {
   image.reset();
   pe.reset();
   file = image::MappedFile();
+}
+
+void CodeFile::let_go_of_pages() const {
+  const ByteView bytes = file.bytes();
+  if (!bytes.empty()) madvise(const_cast<std::byte*>(bytes.data()), bytes.size(), MADV_DONTNEED);
 }
 
 ProcessTable::CodeLocation CodeFile::place(const process::ProcMap& map) const {

@@ -79,6 +79,9 @@ struct CodeFile {
   // Lets go of what is mapped and made of it. The descriptor stays, symbolisation may want it.
   void drop();
 
+  // Its pages stay in the page cache; they need not count as this process's.
+  void let_go_of_pages() const;
+
   // Its unwind information; there must be an image. Refers to what is mapped.
   [[nodiscard]] std::unique_ptr<source::UnwindSource> make_source() const {
     return pe ? source::make_source(*pe) : source::make_source(*image);

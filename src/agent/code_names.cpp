@@ -68,14 +68,22 @@ std::uint32_t CodeNames::find(std::uint32_t tgid, const CodePlace& place, std::u
 std::uint32_t CodeNames::find_late(std::uint32_t tgid, const CodePlace& place, std::uint64_t time, std::uint64_t now) {
   const auto* code = place.maps.published_of(place.mapping);
   if (code == nullptr || (*code)->is_settled(time, 0)) return find(tgid, place, time, now);
-  const auto [late, is_new] = late_numbers_.try_emplace({code->get(), place.address, time / kLateInterval}, kUnknown);
-  if (is_new && (late->second = add({})) != kUnknown) late_.push_back({*code, place.address, time, late->second});
+  LateOfProcess& of_process = late_[tgid];
+  const auto [late, is_new] =
+      of_process.numbers.try_emplace({code->get(), place.address, time / kLateInterval}, kUnknown);
+  if (is_new && (late->second = add({})) != kUnknown)
+    of_process.unresolved.push_back({*code, place.address, time, late->second});
   return late->second;
 }
 
 void CodeNames::resolve() {
+  for (const auto& [tgid, late] : late_) resolve(late);
+  late_.clear();
+}
+
+void CodeNames::resolve(const LateOfProcess& of_process) {
   const std::uint64_t now = monotonic_ns();
-  for (const Late& late : late_) {
+  for (const Late& late : of_process.unresolved) {
     (void)late.code->is_settled(late.time, now);
     const auto function = late.code->function_at(late.address, late.time, room_);
     const std::size_t bytes = function ? function->name.size() + function->file.size() : 0;
@@ -84,8 +92,6 @@ void CodeNames::resolve() {
     functions_[late.number - 1] = {function->begin, std::string(function->name), std::string(function->file),
                                    function->line};
   }
-  late_.clear();
-  late_numbers_.clear();
 }
 
 void CodeNames::poll(std::uint64_t now, const std::function<void(std::uint32_t tgid)>& renamed) {
@@ -99,6 +105,11 @@ void CodeNames::poll(std::uint64_t now, const std::function<void(std::uint32_t t
 }
 
 void CodeNames::end(std::uint32_t tgid) {
+  // It says no more, and what it has said is not kept for those that have ended.
+  if (const auto late = late_.find(tgid); late != late_.end()) {
+    resolve(late->second);
+    late_.erase(late);
+  }
   const auto followed = followed_.find(tgid);
   if (followed == followed_.end() || followed->second.ended) return;
   if (followed->second.map == nullptr) {

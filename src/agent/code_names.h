@@ -49,8 +49,8 @@ class CodeNames {
   // The number of the function that a place was of at a time, CLOCK_MONOTONIC in ns; `now` is that of asking. By what
   // the process publishes, else by its perf map, which is read at most once a millisecond.
   [[nodiscard]] std::uint32_t find(std::uint32_t tgid, const CodePlace& place, std::uint64_t time, std::uint64_t now);
-  // The same, where what the process publishes may say it later: what it says when resolve() is called, of one time in
-  // kLateInterval for all.
+  // The same, where what the process publishes may say it later: what it says when it ends, or resolve() is called, of
+  // one time in kLateInterval for all.
   [[nodiscard]] std::uint32_t find_late(std::uint32_t tgid, const CodePlace& place, std::uint64_t time,
                                         std::uint64_t now);
   void resolve();
@@ -87,8 +87,13 @@ class CodeNames {
     std::uint32_t number = 0;
   };
   using LateKey = std::tuple<const void*, std::uint64_t, std::uint64_t>;  // code, address, time / kLateInterval
+  struct LateOfProcess {
+    std::map<LateKey, std::uint32_t> numbers;
+    std::vector<Late> unresolved;
+  };
 
   void look(std::uint32_t tgid, Followed& followed, std::uint64_t now);
+  void resolve(const LateOfProcess& late);
   using Function = manager::PublishedCode::Function;
   std::uint32_t intern(const Function& function, std::uint32_t inlined_in = kUnknown);
   std::uint32_t add(const Function& function, std::uint32_t inlined_in = kUnknown);
@@ -99,8 +104,7 @@ class CodeNames {
   std::deque<std::uint32_t> dead_;                        // in the order of their ends
   std::deque<CodeFunction> functions_;
   std::unordered_map<std::string, std::uint32_t> numbers_;  // by begin, line, name and file
-  std::map<LateKey, std::uint32_t> late_numbers_;
-  std::vector<Late> late_;  // not resolved
+  std::unordered_map<std::uint32_t, LateOfProcess> late_;   // by tgid
   std::size_t bytes_ = 0;
   std::string key_;
   std::vector<source::NamedFunction> inlined_;

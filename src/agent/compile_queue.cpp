@@ -1,7 +1,5 @@
 #include "agent/compile_queue.h"
 
-#include <sys/mman.h>
-
 #include <ctime>
 
 #include "source/unwind_source.h"
@@ -36,9 +34,7 @@ void compile_table(CodeFile& file, TableStore& store) {
   file.reason = compile_and_load(file, store);
   if (!file.reason.empty()) store.set_no_table(file.kernel_id);
   file.compile_seconds = thread_seconds() - begin;
-  // The file's pages stay in the page cache; they need not count as this process's.
-  const ByteView bytes = file.file.bytes();
-  if (!bytes.empty()) madvise(const_cast<std::byte*>(bytes.data()), bytes.size(), MADV_DONTNEED);
+  file.let_go_of_pages();
   file.state = file.reason.empty() ? TableState::kReady : TableState::kNoTable;  // last: it may be dropped from here on
 }
 

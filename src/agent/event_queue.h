@@ -45,12 +45,18 @@ class EventQueue {
   // `on_kernel(const wl_event_head&, size)`.
   template <typename OnProcess, typename OnKernel>
   void take(std::uint64_t now, OnProcess&& on_process, OnKernel&& on_kernel) {
+    take(now, on_process, on_kernel, [] { return true; });
+  }
+  // The same until goes_on(), which is asked behind each event, says no. False then: the rest waits.
+  template <typename OnProcess, typename OnKernel, typename GoesOn>
+  bool take(std::uint64_t now, OnProcess&& on_process, OnKernel&& on_kernel, GoesOn&& goes_on) {
     const std::uint64_t until = full() || now < kSlackNs ? now : now - kSlackNs;
     std::stable_sort(events_.begin(), events_.end(), [](const Entry& a, const Entry& b) {
       return a.time != b.time ? a.time < b.time : a.number < b.number;
     });
     std::size_t taken = 0;
-    for (; taken < events_.size() && events_[taken].time <= until; ++taken) {
+    bool on = true;
+    for (; on && taken < events_.size() && events_[taken].time <= until; ++taken) {
       Entry& entry = events_[taken];
       if (auto* process = std::get_if<ProcessEvent>(&entry.event)) {
         on_process(*process);
@@ -59,8 +65,10 @@ class EventQueue {
         on_kernel(*reinterpret_cast<const wl_event_head*>(bytes.data()), entry.size);
       }
       bytes_ -= entry.size;
+      on = goes_on();
     }
     events_.erase(events_.begin(), events_.begin() + static_cast<std::ptrdiff_t>(taken));
+    return on;
   }
 
  private:

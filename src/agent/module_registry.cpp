@@ -190,6 +190,11 @@ std::size_t ModuleRegistry::evict(const std::vector<std::uint32_t>& in_use, std:
   return gone.size();
 }
 
+void ModuleRegistry::let_go_of_pages() {
+  for (const CodeFile& file : catalogue_.files())
+    if (file.state == TableState::kReady || file.state == TableState::kNoTable) file.let_go_of_pages();
+}
+
 // ---- what is known of them ------------------------------------------------------------------------------------------
 
 void ModuleRegistry::describe(std::uint32_t number, profile::Module& module) {

@@ -67,6 +67,9 @@ class ModuleRegistry {
   // registry numbers. How many were dropped. O(files).
   std::size_t evict(const std::vector<std::uint32_t>& in_use, std::size_t keep);
 
+  // Of the files, where they are read here, for as long as nobody reads them again. O(files).
+  void let_go_of_pages();
+
   struct Failure {
     std::string path, reason;
   };

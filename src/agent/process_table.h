@@ -2,7 +2,8 @@
 // is never seen in /proc is known all the same: fork copies the parent's mappings, exec clears them, mmap adds.
 //
 // Bounds: kMaxMappings executable mappings a process (later ones are dropped and counted), kMaxDead processes kept
-// after their exit for stragglers, kMaxProcesses alive (the kernel's pid_max is lower).
+// after their exit for stragglers, for kDeadNs where others end later, kMaxProcesses alive (the kernel's pid_max is
+// lower).
 #pragma once
 
 #include <cstdint>
@@ -90,6 +91,7 @@ class ProcessTable {
  public:
   static constexpr std::size_t kMaxMappings = 16384;
   static constexpr std::size_t kMaxDead = 1024;
+  static constexpr std::uint64_t kDeadNs = 10'000'000'000;
 
   struct CodeLocation {
     std::uint32_t module = 0;

@@ -24,13 +24,22 @@ std::uint8_t sample_end(WalkEnd end) {
   return WL_END_INTERNAL;
 }
 
+void RawUnwinder::set_budget(WorkBudget& budget) {
+  budget_ = &budget;
+  memo_.set_limit(budget);
+}
+
 const AddressSpace& RawUnwinder::space_of(const RawSample& sample, const MapSet& maps) {
   // Modules refer to what the registry has dropped.
-  if (evictions_ != registry_.evictions() || processes_.size() >= kMaxProcesses) processes_.clear();
+  const bool evicted = evictions_ != registry_.evictions();
+  if (evicted || processes_.size() >= kMaxProcesses) processes_.clear();
+  if (evicted) memo_.clear();
   evictions_ = registry_.evictions();
   memory_.show(sample);
   const Architecture architecture = sample.registers.architecture();
-  const auto make = [&] { return processes_.try_emplace(sample.tgid, architecture, memory_, code_mask_).first; };
+  const auto make = [&] {
+    return processes_.try_emplace(sample.tgid, sample.tgid, architecture, memory_, code_mask_, memo_).first;
+  };
   auto process = make();
   if (process->second.space().architecture() != architecture) {
     processes_.erase(process);
@@ -49,9 +58,14 @@ std::uint8_t RawUnwinder::unwind(const RawSample& sample, const MapSet* maps, st
     return WL_END_NO_PROCESS;
   }
   if (sample.registers.pc().value() >> 63 != 0) return WL_END_NO_MAPPING;
+  if (budget_ != nullptr && !budget_->may_walk()) {
+    frames.push_back(sample.registers.pc().value() | WL_FRAME_EXACT);
+    return WL_END_NO_TIME;
+  }
   static_assert(static_cast<int>(FrameCertainty::kDescribed) == WL_DESCRIBED &&
                 static_cast<int>(FrameCertainty::kChained) == WL_CHAINED &&
                 static_cast<int>(FrameCertainty::kGuessed) == WL_GUESSED);
+  memo_.start_walk(sample.time);
   StackWalker walker(space_of(sample, *maps), sample.registers);
   for (std::size_t depth = 0; depth < kMaxFrames; ++depth) {
     const CodeAddress pc = walker.frame().pc();
@@ -61,7 +75,10 @@ std::uint8_t RawUnwinder::unwind(const RawSample& sample, const MapSet* maps, st
       functions_.back() = function;
     }
     certainty_ = static_cast<std::uint8_t>(walker.certainty());
-    if (!walker.step()) return sample_end(walker.end_reason());
+    const bool found = walker.step();
+    // What else was tried instead of following code, if anything, is worth less.
+    if (memo_.was_refused()) return WL_END_NO_TIME;
+    if (!found) return sample_end(walker.end_reason());
   }
   return WL_END_DEPTH;
 }

@@ -12,6 +12,7 @@
 #include "agent/raw_event.h"
 #include "agent/sampled_process.h"
 #include "agent/snapshot_memory.h"
+#include "agent/work_budget.h"
 #include "arch/pointer_authentication.h"
 #include "windlass_layout.h"
 
@@ -26,6 +27,9 @@ class RawUnwinder {
       : registry_(registry), code_mask_(code_mask) {}
   RawUnwinder(const RawUnwinder&) = delete;
   RawUnwinder& operator=(const RawUnwinder&) = delete;
+
+  // Stacks are walked within it, which must outlive this. Without one there is no bound.
+  void set_budget(WorkBudget& budget);
 
   // Appends the user frames, innermost first, as wl_stack_event has them. Returns how the stack ended (wl_end).
   std::uint8_t unwind(const RawSample& sample, const MapSet* maps, std::vector<std::uint64_t>& frames);
@@ -42,12 +46,17 @@ class RawUnwinder {
   // What a sample is walked in. Valid, and the sample's memory, until the next call.
   [[nodiscard]] const AddressSpace& space_of(const RawSample& sample, const MapSet& maps);
 
+  // What the code of its processes came to.
+  [[nodiscard]] const walk::CodeMemo& memo() const { return memo_; }
+
  private:
   static constexpr std::size_t kMaxProcesses = 256;
 
   ModuleRegistry& registry_;
   std::uint64_t code_mask_;
+  WorkBudget* budget_ = nullptr;
   SnapshotMemory memory_;
+  walk::CodeMemo memo_;
   std::unordered_map<std::uint32_t, SampledProcess> processes_;  // by tgid
   std::vector<std::uint64_t> functions_;
   std::uint8_t certainty_ = WL_DESCRIBED;

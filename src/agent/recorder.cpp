@@ -1,5 +1,6 @@
 #include "agent/recorder.h"
 
+#include <malloc.h>
 #include <poll.h>
 #include <sys/resource.h>
 
@@ -28,6 +29,10 @@ constexpr double kProgressInterval = 0.5;           // seconds
 constexpr std::size_t kMaxCountedStacks = 200'000;  // then the kernel side starts counting anew
 constexpr std::chrono::milliseconds kTablesBeforeStart = 3000ms;
 constexpr std::chrono::milliseconds kStopInterval = 50ms;  // between two looks whether it is to stop before it begins
+// Events are worked off for so long at a time. Then the rings are emptied, which are full in a quarter of a second.
+constexpr std::uint64_t kMostWork = kSecond / 50;
+constexpr std::uint64_t kEarnInterval = kSecond / 10;
+constexpr std::uint64_t kMostWorkAtEnd = kSecond;  // on what is left when sampling has stopped
 
 std::uint64_t unix_time_ns() {
   timespec wall{};
@@ -111,6 +116,7 @@ void Recorder::make_parts() {
   intake_ = std::make_unique<SampleIntake>(
       *table_, *unwinder_, names_, aggregator_, [this](std::uint32_t tgid) { follower_->rescan(tgid, now_); },
       [this](std::uint32_t tgid) { follower_->seek_tables(tgid, now_); });
+  intake_->set_budget(budget_);
 }
 
 // ---- running --------------------------------------------------------------------------------------------------------
@@ -160,6 +166,8 @@ std::expected<void, SystemError> Recorder::begin(int stop_descriptor) {
   cpu_before_ = cpu_seconds();
   if (auto started = source_.samples->start(); !started) return started;
   start_ = Clock::now();
+  if (options_.duration > 0)
+    budget_.end_at(monotonic_ns() + static_cast<std::uint64_t>(options_.duration * 1e9) + kMostWorkAtEnd);
   ended_before_ = !options_.targets.empty() && !any_target_alive();
   if (!options_.targets.empty()) program_ = program_of(options_.targets.front());
   if (!command_) return {};
@@ -193,22 +201,36 @@ void Recorder::wait_for_events(int stop_descriptor, bool& stopped) {
 void Recorder::round() {
   now_ = monotonic_ns();
   process_events_.drain([this](ProcessEvent&& event) { queue_.push(std::move(event)); });
+  earn_time();
   source_.samples->poll(0ms, [this](const wl_event_head& head, std::size_t size) {
     // A full queue is no reason to lose anything: what is here is worked off, in the order there is.
-    if (queue_.full()) take_events(now_);
+    if (queue_.full()) (void)take_events(now_);
     queue_.push(head, size);
   });
-  take_events(now_);
+  (void)take_events(now_);
   bound_memory(now_);
   intake_->settle();
   names_.poll(now_, [this](std::uint32_t tgid) { follower_->publish_anew(tgid); });
   follower_->finish_round(now_);
 }
 
-void Recorder::take_events(std::uint64_t now) {
-  queue_.take(
+// Asking for the counts of samples takes system calls.
+void Recorder::earn_time() {
+  if (now_ < last_earned_ + kEarnInterval) return;
+  last_earned_ = now_;
+  const KernelSideStats stats = source_.samples->stats();
+  const std::uint64_t samples = stats.samples - std::min(stats.other_processes, stats.samples);
+  if (samples > earned_samples_) budget_.earn(samples - earned_samples_);
+  earned_samples_ = std::max(samples, earned_samples_);
+}
+
+// False where there was no time for all.
+bool Recorder::take_events(std::uint64_t now) {
+  const std::uint64_t until = monotonic_ns() + kMostWork;
+  return queue_.take(
       now, [this](const ProcessEvent& event) { follower_->on_process(event); },
-      [this](const wl_event_head& head, std::size_t size) { on_kernel(head, size); });
+      [this](const wl_event_head& head, std::size_t size) { on_kernel(head, size); },
+      [until] { return monotonic_ns() < until; });
 }
 
 void Recorder::on_kernel(const wl_event_head& head, std::size_t size) {
@@ -232,17 +254,23 @@ void Recorder::bound_memory(std::uint64_t now) {
   for (const std::uint32_t tgid : table_->alive())
     for (const Mapping& mapping : table_->find(tgid)->maps->mappings()) in_use.push_back(mapping.module);
   registry_->evict(in_use, ModuleRegistry::kMaxModules);
+  // What compiling tables and walking have read and allocated does not come back by itself.
+  registry_->let_go_of_pages();
+#ifdef __GLIBC__
+  (void)malloc_trim(0);
+#endif
 }
 
 // Samples have stopped: takes what is still on its way.
 void Recorder::drain() {
   source_.samples->stop();
+  budget_.end_at(monotonic_ns() + kMostWorkAtEnd);
   for (int i = 0; i < 3; ++i) {
     std::this_thread::sleep_for(2ms);
     round();
   }
   now_ = monotonic_ns();
-  take_events(~0ull);
+  while (!take_events(~0ull)) continue;
   intake_->settle_all();
   names_.resolve();
 }

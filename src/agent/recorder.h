@@ -24,6 +24,7 @@
 #include "agent/sample_intake.h"
 #include "agent/system_facts.h"
 #include "agent/targets.h"
+#include "agent/work_budget.h"
 
 namespace windlass::agent {
 
@@ -34,6 +35,8 @@ struct RecorderOptions {
   std::vector<std::string> command;
   double duration = 0;   // seconds; 0 = until stopped
   std::string btf_path;  // the kernel's type information; empty: its own
+  // WorkBudget's: how much of one CPU following code may take, for every 1,000 samples a second; 0: no bound.
+  double agent_share = WorkBudget::kDefaultShare;
 };
 
 // What the samples so far came to.
@@ -81,12 +84,13 @@ class Recorder {
   [[nodiscard]] KernelSideStats kernel_stats() const { return source_.samples->stats(); }
   [[nodiscard]] std::uint64_t rescans() const { return follower_->rescans(); }
   [[nodiscard]] const ProcessTable& processes() const { return *table_; }
+  [[nodiscard]] const RawUnwinder& unwinder() const { return *unwinder_; }
 
  private:
   using Clock = std::chrono::steady_clock;
 
   explicit Recorder(const RecorderOptions& options)
-      : options_(options), targets_(options.targets.empty() && options.command.empty()) {}
+      : options_(options), targets_(options.targets.empty() && options.command.empty()), budget_(options.agent_share) {}
   std::expected<void, SystemError> find_targets(const SystemFacts& facts);
   std::expected<void, SystemError> open_samples(const SystemFacts& facts);
   void add_children();
@@ -96,7 +100,8 @@ class Recorder {
   void hurry_at(int stop_descriptor, double seconds) const;
   void wait_for_events(int stop_descriptor, bool& stopped);
   void round();
-  void take_events(std::uint64_t now);
+  void earn_time();
+  bool take_events(std::uint64_t now);
   void on_kernel(const wl_event_head& head, std::size_t size);
   void bound_memory(std::uint64_t now);
   void drain();
@@ -110,6 +115,8 @@ class Recorder {
   RecorderOptions options_;
   std::optional<ChildCommand> command_;
   Targets targets_;
+  WorkBudget budget_;
+  std::uint64_t earned_samples_ = 0;  // up to which the budget has had its time
   OpenedSource source_;
   ProcessEventSource process_events_;  // stays closed with perf events, which bring their own
   std::vector<std::string> remarks_;
@@ -131,7 +138,7 @@ class Recorder {
   std::optional<double> cpu_used_;    // once stopped
   bool ended_before_ = false;         // the targets, before sampling began
   std::uint64_t unknown_counts_ = 0;  // counted stacks whose event was lost
-  std::uint64_t last_evict_ = 0, last_liveness_ = 0;
+  std::uint64_t last_evict_ = 0, last_liveness_ = 0, last_earned_ = 0;
 };
 
 }  // namespace windlass::agent

@@ -120,19 +120,25 @@ void SampleIntake::on_stack(const wl_event_head& head, std::size_t size) {
 }
 
 void SampleIntake::on_raw(const wl_event_head& head, std::size_t size) {
-  const auto event = parse_raw_event(head, size);
+  auto event = parse_raw_event(head, size);
   if (!event) {
     ++malformed_;
     return;
   }
+  if (budget_ != nullptr) budget_->begin_sample();
+  unwind_and_add(head, *event);
+  if (budget_ != nullptr) budget_->end_sample();
+}
+
+void SampleIntake::unwind_and_add(const wl_event_head& head, RawEvent& event) {
   const MapSet* maps = maps_of(head.tgid);
-  const bool mapped = maps != nullptr && maps->find(event->sample.registers.pc().value()) != nullptr;
+  const bool mapped = maps != nullptr && maps->find(event.sample.registers.pc().value()) != nullptr;
   if (!mapped) rescan_(head.tgid);
-  std::uint8_t end = unwind(event->sample);
-  if (meet_generated(head.tgid, frames_)) end = unwind(event->sample);
+  std::uint8_t end = unwind(event.sample);
+  if (meet_generated(head.tgid, frames_)) end = unwind(event.sample);
   if (mapped && end == WL_END_NO_MAPPING) {
     rescan_(head.tgid);
-    end = unwind(event->sample);
+    end = unwind(event.sample);
   }
   end = mapped_end(head.tgid, end, frames_);
   maps = maps_of(head.tgid);
@@ -142,10 +148,10 @@ void SampleIntake::on_raw(const wl_event_head& head, std::size_t size) {
   WalkedSample sample{head,
                       end,
                       unwinder_.certainty(),
-                      event->kernel,
+                      event.kernel,
                       frames_,
                       unwinder_.functions(),
-                      event->interpreted,
+                      event.interpreted,
                       shared_maps_of(head.tgid)};
   if (end != WL_END_COMPLETE) sample.interpreted.clear();
   if (sample.maps == nullptr || !LateSamples::has_to_wait(*sample.maps, sample.user, head.time, ended(head.tgid))) {

@@ -32,6 +32,12 @@ class SampleIntake {
         rescan_(std::move(rescan)),
         on_generated_(std::move(on_generated)) {}
 
+  // What it takes to unwind a sample counts there; it must outlive this.
+  void set_budget(WorkBudget& budget) {
+    budget_ = &budget;
+    unwinder_.set_budget(budget);
+  }
+
   // A WL_EVENT_STACK or WL_EVENT_RAW; false for other events.
   bool take(const wl_event_head& event, std::size_t size);
 
@@ -53,6 +59,7 @@ class SampleIntake {
  private:
   void on_stack(const wl_event_head& head, std::size_t size);
   void on_raw(const wl_event_head& head, std::size_t size);
+  void unwind_and_add(const wl_event_head& head, RawEvent& event);
   std::uint8_t unwind(const RawSample& sample);
   bool meet_generated(std::uint32_t tgid, std::span<const std::uint64_t> frames);
   // Of a sample: what its frames are named by.
@@ -71,6 +78,7 @@ class SampleIntake {
 
   const ProcessTable& table_;
   RawUnwinder& unwinder_;
+  WorkBudget* budget_ = nullptr;
   CodeNames& names_;
   InterpretedNames interpreted_names_;
   Aggregator& aggregator_;

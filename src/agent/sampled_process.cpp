@@ -42,14 +42,27 @@ std::unique_ptr<walk::Module> module_of(const MapSet& maps, const Mapping& mappi
 
 }  // namespace
 
-SampledProcess::SampledProcess(Architecture architecture, const Memory& memory, std::uint64_t code_mask)
-    : SampledProcess(architecture, memory, code_mask, std::make_unique<Modules>(Modules::Process::kOther)) {}
+SampledProcess::SampledProcess(std::uint32_t tgid, Architecture architecture, const Memory& memory,
+                               std::uint64_t code_mask, walk::CodeMemo& memo)
+    : SampledProcess(tgid, architecture, memory, code_mask, memo, std::make_unique<Modules>(Modules::Process::kOther)) {
+}
 
-SampledProcess::SampledProcess(Architecture architecture, const Memory& memory, std::uint64_t code_mask,
-                               std::unique_ptr<Modules> modules)
-    : modules_(modules.get()), space_(architecture, std::make_unique<SharedMemory>(memory), std::move(modules)) {
+SampledProcess::SampledProcess(std::uint32_t tgid, Architecture architecture, const Memory& memory,
+                               std::uint64_t code_mask, walk::CodeMemo& memo, std::unique_ptr<Modules> modules)
+    : tgid_(tgid),
+      memo_(memo),
+      modules_(modules.get()),
+      space_(architecture, std::make_unique<SharedMemory>(memory), std::move(modules)) {
   space_.set_pointer_mask(~code_mask);
   if (architecture == Architecture::kAArch64) space_.set_unsigned_mask(~code_mask);  // as the kernel side does
+}
+
+// A file's code is the same in all processes. Other code is the process's own.
+walk::KeptCode SampledProcess::kept_code(const Mapping& mapping) const {
+  constexpr std::uint64_t kOfProcess = std::uint64_t{1} << 63;
+  if (mapping.generated() || mapping.module == ModuleRegistry::kAnonymous)
+    return {.memo = &memo_, .code = kOfProcess | tgid_, .changes = true};
+  return {.memo = &memo_, .code = mapping.module, .bias = mapping.bias};
 }
 
 void SampledProcess::show(const MapSet& maps, std::uint64_t time, ModuleRegistry& registry) {
@@ -65,7 +78,11 @@ void SampledProcess::show(const MapSet& maps, std::uint64_t time, ModuleRegistry
     }
   };
   missing(shown_, wanted, [&](const Mapping& mapping) { (void)modules_->erase(mapping.begin); });
-  missing(wanted, shown_, [&](const Mapping& mapping) { (void)modules_->insert(module_of(maps, mapping, registry)); });
+  missing(wanted, shown_, [&](const Mapping& mapping) {
+    auto module = module_of(maps, mapping, registry);
+    module->keep_code(kept_code(mapping));
+    (void)modules_->insert(std::move(module));
+  });
   shown_ = wanted;
 }
 

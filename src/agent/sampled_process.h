@@ -5,6 +5,7 @@
 
 #include "agent/module_registry.h"
 #include "agent/process_table.h"
+#include "walk/code_memo.h"
 #include "walk/space_modules.h"
 #include "windlass/walk.h"
 
@@ -14,8 +15,9 @@ namespace windlass::agent {
 // registry evicts a file.
 class SampledProcess {
  public:
-  // The memory is the caller's, and must outlive it.
-  SampledProcess(Architecture architecture, const Memory& memory, std::uint64_t code_mask);
+  // The memory is the caller's, and must outlive it; so is the memo, for what its code comes to.
+  SampledProcess(std::uint32_t tgid, Architecture architecture, const Memory& memory, std::uint64_t code_mask,
+                 walk::CodeMemo& memo);
 
   // Makes the modules those of `maps`, the functions of code managers those of a time. Linear in the mappings;
   // allocates for those that are new.
@@ -24,9 +26,12 @@ class SampledProcess {
 
  private:
   using Modules = AddressSpace::Modules;
-  SampledProcess(Architecture architecture, const Memory& memory, std::uint64_t code_mask,
-                 std::unique_ptr<Modules> modules);
+  SampledProcess(std::uint32_t tgid, Architecture architecture, const Memory& memory, std::uint64_t code_mask,
+                 walk::CodeMemo& memo, std::unique_ptr<Modules> modules);
+  [[nodiscard]] walk::KeptCode kept_code(const Mapping& mapping) const;
 
+  std::uint32_t tgid_;
+  walk::CodeMemo& memo_;
   Modules* modules_;  // of the space
   AddressSpace space_;
   std::vector<Mapping> shown_;

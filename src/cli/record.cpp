@@ -238,6 +238,14 @@ void register_record(CLI::App& app, int& status) {
       ->add_option("--btf", arguments->recorder.btf_path,
                    "the running kernel's type information, where /sys/kernel/btf/vmlinux is not to be had")
       ->type_name("FILE");
+  command
+      ->add_option_function<double>(
+          "--agent-cpu", [arguments](double percent) { arguments->recorder.agent_share = percent / 100; },
+          "how much of one CPU following code without rows may take, for every 1,000 samples a second; stacks that "
+          "need more are truncated; 0: no bound")
+      ->default_str(fmt::format("{:g}", agent::WorkBudget::kDefaultShare * 100))
+      ->check(CLI::Range(0.0, 100'000.0))
+      ->type_name("PERCENT");
   command->add_flag("--no-symbols", arguments->no_symbols, "leave addresses unnamed: `windlass report` names them");
   auto* rest =
       command->add_option("COMMAND", arguments->recorder.command,

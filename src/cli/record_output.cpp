@@ -184,6 +184,9 @@ void print_summary(agent::Recorder& recorder, const profile::Profile& profile, b
   for (unsigned end = 0; end < WL_END_COUNT; ++end)
     if (kernel.ends[end] != 0)
       say("    {}: {}\n", profile::end_text(static_cast<std::uint8_t>(end)), grouped(kernel.ends[end]));
+  const walk::CodeMemo& memo = recorder.unwinder().memo();
+  if (memo.followed() != 0)
+    say("  code without rows: followed {} times, known {} times\n", grouped(memo.followed()), grouped(memo.kept()));
   say("  tables: {} of {} files, {} rows, {} bytes, {:.2f} CPU seconds\n", tables.tables, tables.files,
       grouped(tables.rows), grouped(tables.bytes), tables.compile_seconds);
   if (tables.from_memory != 0) say("    {} of files that may not be opened, from memory\n", tables.from_memory);

@@ -65,9 +65,7 @@ bool is_called(const StepContext& context, const FrameRow& row, Step step) {
 // seldom throughout epilogues, and hand-written code's may lack pushes. `agrees`: it was asked, and says nothing else.
 bool by_contradiction(const StepContext& context, const FrameRow& row, Step& step, bool& agrees) {
   if (!context.options.synthesize || context.module->is_exact()) return false;
-  const auto other = with_code(context, [&](const code::CodeSource& source) {
-    return code::contradicts(row, source, context.frame.pc(), *context.scratch.synthesis);
-  });
+  const auto other = contradiction(context, row);
   agrees = !other;
   if (!other) return false;
   Step trial;

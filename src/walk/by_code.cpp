@@ -129,7 +129,7 @@ bool by_pointed_frame(const StepContext& context, const code::Synthesis& found, 
 bool by_way_in(const StepContext& context, Step& step) {
   Step trial;
   const bool fits = with_code(context, [&](const code::CodeSource& source) {
-    const auto found = code::way_in(source, context.frame.pc(), *context.scratch.synthesis);
+    const auto found = followed_way_in(context);
     if (!found) return false;
     apply_row(context, found->row, FrameOrigin::kSynthesis, trial);
     if (!trial.status.ok() || !believable(context, found->row, trial, source)) return false;
@@ -215,9 +215,7 @@ void keep_by_code(const AddressSpace& space, const Frame& frame, const Module* m
                   Scratch& scratch, Step& step) {
   if (module == nullptr || !frame.registers.has_sp()) return;
   const StepContext context{space, frame, module, options, scratch};
-  const auto row = with_code(context, [&](const code::CodeSource& source) {
-    return code::return_row(source, frame.pc(), *scratch.synthesis);
-  });
+  const auto row = followed_to_return(context);
   if (!row) return;
   Step trial;
   apply_row(context, *row, FrameOrigin::kSynthesis, trial);

@@ -58,8 +58,7 @@ bool by_thread_start(const StepContext& context, Step& step) {
     std::uint64_t held = 0;
     if (!place || !context.space.memory().read(*place, &held, sizeof held)) return false;
     const CodeAddress caller = CodeAddress::return_address(held);
-    if (is_described(context, caller) || !goes_to_a_halt(context, source, caller) ||
-        goes_to_a_halt(context, source, frame.pc()))
+    if (is_described(context, caller) || !goes_to_a_halt(context, caller) || goes_to_a_halt(context, frame.pc()))
       return false;
     std::uint64_t pushed = 1;
     const bool has_pushed = *place >= registers.sp() + kWord &&

@@ -14,7 +14,7 @@ struct PcKey {
 struct CallKey {
   PcKey callee, caller;
 };
-constinit SharedCache<PcKey, CodeAnswer, 10> answers;
+constinit SharedCache<PcKey, KeptAnswer, 10> answers;
 constinit SharedCache<CallKey, code::CallSite, 10> sites;
 constinit SharedCache<PcKey, bool, 8> halts;
 
@@ -37,8 +37,8 @@ bool can_be_right(const StepContext& context, const code::Synthesis& found) {
 
 }  // namespace
 
-std::optional<CodeAnswer> CodeAnswer::of(const Expected<code::Synthesis>& found) {
-  CodeAnswer answer;
+std::optional<KeptAnswer> KeptAnswer::of(const Expected<code::Synthesis>& found) {
+  KeptAnswer answer;
   if (!found) {
     answer.is_refused_ = true;
     answer.refused_ = found.error().code;
@@ -59,10 +59,12 @@ std::optional<CodeAnswer> CodeAnswer::of(const Expected<code::Synthesis>& found)
   answer.start_ = found->start;
   answer.by_jump_ = found->by_jump;
   answer.addresses_frame_ = found->addresses_frame;
+  answer.behind_padding_ = found->behind_padding;
+  answer.keeps_frame_record_ = found->keeps_frame_record;
   return answer;
 }
 
-Expected<code::Synthesis> CodeAnswer::at(CodeAddress pc) const {
+Expected<code::Synthesis> KeptAnswer::at(CodeAddress pc) const {
   if (is_refused_) return fail(refused_, "following this code led nowhere before", pc.value());
   code::Synthesis found;
   found.row.begin = pc.value();
@@ -77,6 +79,8 @@ Expected<code::Synthesis> CodeAnswer::at(CodeAddress pc) const {
   found.start = start_;
   found.by_jump = by_jump_;
   found.addresses_frame = addresses_frame_;
+  found.behind_padding = behind_padding_;
+  found.keeps_frame_record = keeps_frame_record_;
   return found;
 }
 
@@ -84,7 +88,7 @@ Expected<code::Synthesis> synthesize(const StepContext& context) {
   const CodeAddress pc = context.frame.pc();
   const PcKey key = key_of(context.module, pc);
   const bool keeps = context.space.is_own_process() && key.module != 0;
-  if (CodeAnswer answer; keeps && is_limited(context) && answers.find(key, answer)) {
+  if (KeptAnswer answer; keeps && is_limited(context) && answers.find(key, answer)) {
     const auto kept = answer.at(pc);
     if (kept ? can_be_right(context, *kept)
              : refusals.fetch_add(1, std::memory_order_relaxed) % kBelieved != kBelieved - 1)
@@ -92,21 +96,19 @@ Expected<code::Synthesis> synthesize(const StepContext& context) {
   }
   // That a walk had used up most of its budget before it came here says nothing about this code.
   const bool has_time = code::budget_of(*context.scratch.synthesis).left() >= kMostFollowedInHandler / 4 * 3;
-  auto found = with_code(context, [&](const code::CodeSource& source) {
-    return code::synthesize(source, pc, *context.scratch.synthesis);
-  });
+  auto found = follow_code(context);
   const bool whole = found || found.error().code != ErrorCode::kLimit;
   if (keeps && (whole || has_time))
-    if (const auto answer = CodeAnswer::of(found)) answers.keep(key, *answer);
+    if (const auto answer = KeptAnswer::of(found)) answers.keep(key, *answer);
   return found;
 }
 
-bool goes_to_a_halt(const StepContext& context, const code::CodeSource& source, CodeAddress pc) {
+bool goes_to_a_halt(const StepContext& context, CodeAddress pc) {
   const PcKey key = key_of(context.space.find(pc.lookup()), pc);
   const bool keeps = context.space.is_own_process() && key.module != 0;
   bool answer = false;
   if (keeps && is_limited(context) && halts.find(key, answer)) return answer;
-  const auto found = code::synthesize(source, pc, *context.scratch.synthesis);
+  const auto found = follow_code_at(context, pc);
   answer = found && found->start == code::Start::kHalts;
   if (keeps && (found || found.error().code != ErrorCode::kLimit)) halts.keep(key, answer);
   return answer;
@@ -117,9 +119,7 @@ code::CallSite call_site(const StepContext& context, CodeAddress caller, FrameRo
   const bool keeps = context.space.is_own_process() && key.callee.module != 0 && key.caller.module != 0;
   code::CallSite site{};
   if (keeps && is_limited(context) && sites.find(key, site)) return site;
-  site = with_code(context, [&](const code::CodeSource& source) {
-    return code::call_site(source, caller, context.frame.pc(), way_in, *context.scratch.synthesis);
-  });
+  site = followed_call(context, caller, way_in);
   const bool whole = !code::budget_of(*context.scratch.synthesis).exhausted();
   if (keeps && whole && site != code::CallSite::kLeads) sites.keep(key, site);
   return site;

@@ -14,10 +14,10 @@ namespace windlass::walk {
 inline constexpr std::uint32_t kMostFollowedInHandler = 128;
 
 // What code::synthesize() has said of a pc.
-class CodeAnswer {
+class KeptAnswer {
  public:
   // Nothing: what was found cannot be kept (a row with many registers).
-  [[nodiscard]] static std::optional<CodeAnswer> of(const Expected<code::Synthesis>& found);
+  [[nodiscard]] static std::optional<KeptAnswer> of(const Expected<code::Synthesis>& found);
   // Why nothing was found, or what was.
   [[nodiscard]] Expected<code::Synthesis> at(CodeAddress pc) const;
 
@@ -33,17 +33,18 @@ class CodeAnswer {
   bool is_refused_ = false;
   code::Certainty certainty_ = {};
   code::Start start_ = {};
-  bool by_jump_ = false, addresses_frame_ = false, signal_frame_ = false, return_signed_ = false;
+  bool by_jump_ = false, addresses_frame_ = false, behind_padding_ = false, keeps_frame_record_ = false;
+  bool signal_frame_ = false, return_signed_ = false;
 };
 
-// code::synthesize() of the frame in context. In a walk with a budget: by what is kept, where that can be right for the
+// follow_code() of the frame in context. In a walk with a budget: by what is kept, where that can be right for the
 // stack at hand.
 [[nodiscard]] Expected<code::Synthesis> synthesize(const StepContext& context);
 
-// Does the code at a pc go straight to a halt, by code::synthesize()?
-[[nodiscard]] bool goes_to_a_halt(const StepContext& context, const code::CodeSource& source, CodeAddress pc);
+// Does the code at a pc go straight to a halt, by follow_code_at()?
+[[nodiscard]] bool goes_to_a_halt(const StepContext& context, CodeAddress pc);
 
-// code::call_site() likewise. What depends on more than the two pcs (CallSite::kLeads) is not kept.
+// followed_call() likewise. What depends on more than the two pcs (CallSite::kLeads) is not kept.
 [[nodiscard]] code::CallSite call_site(const StepContext& context, CodeAddress caller, FrameRow& way_in);
 
 }  // namespace windlass::walk

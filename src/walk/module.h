@@ -14,6 +14,16 @@
 
 namespace windlass::walk {
 
+class CodeMemo;
+
+// Where a module's owner wants kept what its code comes to when it is followed.
+struct KeptCode {
+  CodeMemo* memo = nullptr;  // null: nowhere. It outlives the module
+  std::uint64_t code = 0;    // what the memo knows the code by
+  std::uint64_t bias = 0;    // address in the process - address in that code
+  bool changes = false;      // the code may, while it keeps its number
+};
+
 class Module {
  public:
   explicit Module(ModuleInfo info) : info_(std::move(info)) {}
@@ -51,6 +61,8 @@ class Module {
     static constinit std::atomic<std::uint64_t> last = 0;
     return last.fetch_add(1, std::memory_order_relaxed) + 1;
   }
+  [[nodiscard]] const KeptCode& kept_code() const { return kept_code_; }
+  void keep_code(const KeptCode& kept) { kept_code_ = kept; }
   // Loaded in the own process, and known from there.
   [[nodiscard]] bool is_own() const { return own_; }
   void set_own() { own_ = true; }
@@ -108,6 +120,7 @@ class Module {
   std::uint64_t changing_ = 0;  // a number of its own among those that change; 0: it does not, or nothing is kept
   ModuleInfo info_;
   std::uint64_t bias_ = info_.bias;  // of the source's numbering
+  KeptCode kept_code_;
   bool generated_ = false;
   bool own_ = false;
   bool has_gaps_ = false;

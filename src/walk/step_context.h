@@ -1,6 +1,8 @@
 // What an unwinder is asked, and what all of them share.
 #pragma once
 
+#include <optional>
+
 #include "code/synthesis.h"
 #include "walk/unwinders.h"
 
@@ -98,6 +100,17 @@ auto with_code(const StepContext& context, Use&& use) {
   self = &source;
   return use(source);
 }
+
+// ---- following code -----------------------------------------------------------------------------------------------
+// code/synthesis.h's questions about the frame in context. What they come to is kept where the module says so.
+
+[[nodiscard]] Expected<code::Synthesis> follow_code(const StepContext& context);
+// Of another place, as seen from that frame.
+[[nodiscard]] Expected<code::Synthesis> follow_code_at(const StepContext& context, CodeAddress pc);
+[[nodiscard]] Expected<code::Synthesis> followed_way_in(const StepContext& context);
+[[nodiscard]] std::optional<FrameRow> contradiction(const StepContext& context, const FrameRow& row);
+[[nodiscard]] Expected<FrameRow> followed_to_return(const StepContext& context);
+[[nodiscard]] code::CallSite followed_call(const StepContext& context, CodeAddress caller, FrameRow& way_in);
 
 // ---- the unwinders ------------------------------------------------------------------------------------------------
 // True where `step` says how the walk goes on or ends.

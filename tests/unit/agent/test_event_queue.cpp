@@ -56,6 +56,28 @@ TEST(EventQueue, EventsOfOneTimeStayInOrder) {
   EXPECT_EQ(last, 20u);
 }
 
+TEST(EventQueue, WhatThereIsNoTimeForWaits) {
+  EventQueue queue;
+  for (std::uint64_t time = 5; time != 0; --time) {
+    wl_event_head head{};
+    head.time = time;
+    queue.push(head, sizeof head);
+  }
+  std::vector<std::uint64_t> seen;
+  const auto take = [&](std::size_t most) {
+    seen.clear();
+    return queue.take(
+        10 * EventQueue::kSlackNs, [](const ProcessEvent&) {},
+        [&](const wl_event_head& head, std::size_t) { seen.push_back(head.time); }, [&] { return seen.size() < most; });
+  };
+  EXPECT_FALSE(take(2));
+  EXPECT_EQ(seen, (std::vector<std::uint64_t>{1, 2}));
+  EXPECT_FALSE(queue.empty());
+  EXPECT_TRUE(take(9));
+  EXPECT_EQ(seen, (std::vector<std::uint64_t>{3, 4, 5}));
+  EXPECT_TRUE(queue.empty());
+}
+
 TEST(EventQueue, FullMeansNoWaiting) {
   EventQueue queue;
   std::vector<std::uint64_t> big((sizeof(wl_event_head) + (16u << 20)) / 8);

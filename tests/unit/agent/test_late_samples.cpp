@@ -121,5 +121,23 @@ TEST_F(LateSamplesTest, NamesAreFoundInTheEnd) {
   EXPECT_EQ(names.function(number(kCode + 4, 8 * kLong)).name, "two") << "at once, where all has been said";
 }
 
+// Nothing of a process that has ended is kept for the end of the recording.
+TEST_F(LateSamplesTest, NamesOfAProcessAreFoundWhenItEnds) {
+  CodeNames names;
+  const auto number = [&](std::uint32_t tgid) {
+    return names.find_late(tgid, {*maps, mapping(), kCode + 4}, kLong + 1, kLong + 1);
+  };
+  const long before = code.use_count();
+  const std::uint32_t one = number(1), other = number(2);
+  ASSERT_TRUE(file.append(JitdumpText().load(kLong, kCode, 0x100, 1, "one").take()));
+  names.end(1);
+  EXPECT_EQ(names.function(one).name, "one");
+  EXPECT_TRUE(names.function(other).name.empty());
+  EXPECT_EQ(code.use_count(), before + 1) << "the other's";
+  names.end(2);
+  EXPECT_EQ(names.function(other).name, "one");
+  EXPECT_EQ(code.use_count(), before);
+}
+
 }  // namespace
 }  // namespace windlass::agent

@@ -256,6 +256,20 @@ TEST_F(ProcessTableTest, TheDeadStayForAWhileAndNoLonger) {
   EXPECT_LE(table.size(), ProcessTable::kMaxDead + 1);
 }
 
+// What is known of a program that makes code may be large.
+TEST_F(ProcessTableTest, TheDeadGoWhenOthersEndLater) {
+  map(1, 1, 0x1000, 0x2000, 5);
+  event(ProcessEventKind::kFork, 2, 2, 1);
+  event(ProcessEventKind::kFork, 3, 3, 1);
+  table.exit(1, 4);
+  table.exit(2, 4 + ProcessTable::kDeadNs);
+  EXPECT_NE(table.find(1), nullptr);
+  table.exit(3, 5 + ProcessTable::kDeadNs);
+  EXPECT_EQ(table.find(1), nullptr);
+  EXPECT_NE(table.find(2), nullptr);
+  EXPECT_NE(table.find(3), nullptr);
+}
+
 TEST_F(ProcessTableTest, ANumberUsedAgainIsNotForgottenWithItsFirstOwner) {
   map(1, 1, 0x1000, 0x2000, 5);
   event(ProcessEventKind::kFork, 2, 2, 1);

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/auxv.h>
+#include <sys/mman.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "agent/module_registry.h"
+#include "support/use_up.h"
 #include "windlass/backtrace.h"
 
 namespace windlass::agent {
@@ -342,6 +344,101 @@ Unwound walk_to_zero(const char* code, std::size_t instruction, std::size_t cfa)
 TEST(RawUnwinder, AZeroEndsTheStackOfAFunctionOnly) {
   EXPECT_EQ(walk_to_zero(windlass_test_jumped_into, 0, 80).end, WL_END_GUESSED);
   EXPECT_EQ(walk_to_zero(windlass_test_called, 4, 32).end, WL_END_COMPLETE);
+}
+
+// A function that nobody describes, called by the one before.
+extern "C" const char windlass_test_without_rows[];
+asm(R"(
+.pushsection .text
+windlass_test_without_rows:
+  push %rbx
+  sub $16, %rsp
+  nop
+  nop
+  add $16, %rsp
+  pop %rbx
+  ret
+.popsection
+)");
+
+class WithoutRows : public testing::Test {
+ protected:
+  // At its first instruction behind the prologue, or the second.
+  Unwound unwind(std::size_t instruction) {
+    return unwind_at(reinterpret_cast<std::uint64_t>(windlass_test_without_rows) + 5 + instruction, 24);
+  }
+  // The return address stands so far above sp.
+  Unwound unwind_at(std::uint64_t pc, std::size_t return_address) {
+    capture = Capture();
+    capture.stack.resize(256);
+    capture.registers.set_pc(CodeAddress::instruction(pc));
+    capture.registers.set_sp(stack_top() - 256);
+    const std::uint64_t caller = reinterpret_cast<std::uint64_t>(windlass_test_called) + 10;
+    std::memcpy(capture.stack.data() + return_address, &caller, sizeof caller);
+    RawSample sample;
+    sample.tgid = self_.tgid;
+    sample.registers = capture.registers;
+    sample.stack = {capture.registers.sp(), capture.stack};
+    Unwound result;
+    result.end = self_.unwinder.unwind(sample, &self_.maps(), result.frames);
+    return result;
+  }
+  Self self_;
+};
+
+TEST_F(WithoutRows, TheCodeAtAnAddressIsFollowedOnce) {
+  const Unwound first = unwind(0);
+  EXPECT_EQ(first.end, WL_END_COMPLETE);
+  ASSERT_EQ(first.frames.size(), 2u);
+  EXPECT_EQ(first.frames[1], reinterpret_cast<std::uint64_t>(windlass_test_called) + 10);
+  const std::uint64_t followed = self_.unwinder.memo().followed();
+  EXPECT_GT(followed, 0u);
+  for (unsigned i = 0; i < 3; ++i) {
+    const Unwound again = unwind(0);
+    EXPECT_EQ(again.end, first.end);
+    EXPECT_EQ(again.frames, first.frames);
+  }
+  EXPECT_EQ(self_.unwinder.memo().followed(), followed);
+}
+
+TEST_F(WithoutRows, CodeMadeAtRunTimeIsFollowedAgainWhereItHasChanged) {
+  constexpr std::size_t kPage = 4096;
+  void* const page = mmap(nullptr, kPage, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(page, MAP_FAILED);
+  ASSERT_TRUE(self_.table.scan(self_.tgid, 2));
+  const auto pc = reinterpret_cast<std::uint64_t>(page) + 16;
+  const auto unwind_with = [&](std::uint8_t frame) {
+    const std::uint8_t code[] = {0x90, 0x48, 0x83, 0xc4, frame, 0xc3};  // nop; add rsp, frame; ret
+    std::memcpy(reinterpret_cast<void*>(pc), code, sizeof code);
+    const Unwound unwound = unwind_at(pc, frame);
+    return unwound.frames.size() == 2 ? unwound.frames[1] : 0;
+  };
+  const std::uint64_t caller = reinterpret_cast<std::uint64_t>(windlass_test_called) + 10;
+  EXPECT_EQ(unwind_with(16), caller);
+  const std::uint64_t followed = self_.unwinder.memo().followed();
+  EXPECT_EQ(unwind_with(16), caller);
+  EXPECT_EQ(self_.unwinder.memo().followed(), followed);
+  EXPECT_EQ(unwind_with(48), caller);
+  EXPECT_GT(self_.unwinder.memo().followed(), followed);
+  munmap(page, kPage);
+}
+
+TEST_F(WithoutRows, WithoutTimeAStackEndsWhereCodeWouldHaveToBeFollowed) {
+  constexpr std::int64_t kKept = 50'000'000;
+  WorkBudget budget(1, kKept);
+  self_.unwinder.set_budget(budget);
+  const Unwound first = unwind(0);
+  EXPECT_EQ(first.end, WL_END_COMPLETE);
+  test::use_up_following(budget, kKept);
+  EXPECT_EQ(unwind(0).frames, first.frames) << "what is known costs little";
+  const Unwound other = unwind(1);
+  EXPECT_EQ(other.end, WL_END_NO_TIME);
+  EXPECT_EQ(other.frames.size(), 1u);
+  test::use_up_walking(budget, kKept);
+  EXPECT_EQ(unwind(0).end, WL_END_NO_TIME);
+  budget.earn(1000);  // a second's worth
+  EXPECT_EQ(unwind(1).end, WL_END_COMPLETE);
+  EXPECT_EQ(unwind(1).frames.size(), 2u);
 }
 
 TEST(RawUnwinder, WhatTheKernelSideCallsWholeHasToBeProven) {

@@ -1,0 +1,138 @@
+// What following code has come to, kept: rows, guesses and refusals, so that no address is followed twice. For who
+// walks many stacks of other processes.
+//
+// What the code says depends on the code and on the stack at hand: CodeSource::plausible tells rows that can be right
+// from others. So an entry is a tree. A node holds a row that was tried; behind its two answers is what was tried next;
+// a leaf holds what the code came to. A later walk goes down by what its own stack answers. It gets what it would have
+// found by following the code, as that is the same code and the answers are the same. Where the tree does not go on,
+// the code is followed and the new way added.
+//
+// Bounds: kMaxEntries entries (those not used for the longest time go), kMaxNodes nodes of each, kMaxRows rows.
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "code/synthesis.h"
+
+namespace windlass::walk {
+
+// What a call of code/synthesis.h came to: `row` and more where it is found, else why not.
+struct CodeAnswer {
+  bool found = false;
+  code::CallSite site = code::CallSite::kNone;
+  code::Synthesis synthesis;
+  Error error;
+};
+
+// A place in code: which, and where in that.
+struct CodePlace {
+  std::uint64_t code = 0;
+  std::uint64_t address = 0;
+  bool operator==(const CodePlace&) const = default;
+};
+
+// One thread only.
+class CodeMemo {
+ public:
+  static constexpr std::size_t kMaxEntries = std::size_t{64} << 10;
+  static constexpr std::size_t kMaxNodes = 64;
+  static constexpr std::size_t kMaxRows = std::size_t{16} << 10;
+  // Pieces of code that changes: of one way; what takes more is not kept. And of all.
+  static constexpr std::size_t kMaxReads = 256;
+  static constexpr std::size_t kMaxReadsInAll = std::size_t{1} << 20;
+
+  enum class Question : std::uint8_t { kRow, kWayIn, kContradiction, kReturnRow, kCallSite };
+  struct Key {
+    Question question = Question::kRow;
+    CodePlace at = {}, caller = {};  // caller: of kCallSite
+    std::uint64_t detail = 0;        // of kContradiction: digest_of() the row that the code may contradict
+    bool operator==(const Key&) const = default;
+  };
+  [[nodiscard]] static std::uint64_t digest_of(const FrameRow& row);
+
+  using Follow = FunctionRef<CodeAnswer(const code::CodeSource& source)>;
+  // What follow(source) would come to. `pc`: what the rows begin at. `changes`: the code may; then it is read again and
+  // compared. Where the limit
+  // says no, nothing is found, and was_refused() is true.
+  [[nodiscard]] CodeAnswer ask(const Key& key, std::uint64_t pc, bool changes, const code::CodeSource& source,
+                               Follow follow);
+
+  // Says before code is followed whether it may be; hears when that is done.
+  class Limit {
+   public:
+    virtual ~Limit() = default;
+    virtual bool begin() = 0;
+    virtual void end() = 0;
+  };
+  // It must outlive this. Without one code is always followed.
+  void set_limit(Limit& limit) { limit_ = &limit; }
+  // Since then, was any code not followed?
+  void start_walk(std::uint64_t now) {
+    now_ = now;
+    refused_ = false;
+  }
+  [[nodiscard]] bool was_refused() const { return refused_; }
+  // How often code was followed, and how often it need not be.
+  [[nodiscard]] std::uint64_t followed() const { return followed_; }
+  [[nodiscard]] std::uint64_t kept() const { return kept_; }
+  // Rows refer to files' bytes: to be called before such a file goes.
+  void clear();
+
+ private:
+  static constexpr std::uint32_t kNone = ~std::uint32_t{0};
+  // Code that leads to where nothing is known to be mapped may lead on later.
+  static constexpr std::uint64_t kTentativeNs = 10'000'000'000;
+
+  struct Read {
+    std::uint64_t address;
+    std::uint32_t size;
+    bool operator==(const Read&) const = default;
+  };
+  struct Leaf {
+    bool found = false;
+    code::CallSite site = code::CallSite::kNone;
+    code::Certainty certainty = code::Certainty::kGuess;
+    code::Start start = code::Start::kNone;
+    bool by_jump = false, addresses_frame = false, behind_padding = false, keeps_frame_record = false;
+    std::uint32_t row = kNone;
+    Error error;
+    std::uint64_t until = ~std::uint64_t{0};  // it holds
+    std::uint64_t digest = 0;                 // of `reads`, of code that changes
+    std::vector<Read> reads;
+  };
+  struct Node {
+    std::uint32_t row = kNone;               // to be tried; kNone: a leaf
+    std::uint32_t next[2] = {kNone, kNone};  // by the answer; of a leaf: its number
+  };
+  struct Entry {
+    std::vector<Node> nodes;  // the first is the root
+    std::vector<Leaf> leaves;
+  };
+  struct KeyHash {
+    std::size_t operator()(const Key& key) const;
+  };
+  using Entries = std::unordered_map<Key, Entry, KeyHash>;
+  class Recording;
+
+  [[nodiscard]] Entry* find(const Key& key);
+  [[nodiscard]] const Leaf* descend(const Entry& entry, std::uint64_t pc, const code::CodeSource& source) const;
+  [[nodiscard]] bool holds(const Leaf& leaf, const code::CodeSource& source) const;
+  void keep(const Key& key, std::uint64_t pc, bool changes, const Recording& recording, const CodeAnswer& answer);
+  [[nodiscard]] CodeAnswer answer_of(const Leaf& leaf, std::uint64_t pc) const;
+  // Rows are kept once, counted from the pc.
+  [[nodiscard]] std::uint32_t number_of(const FrameRow& row, std::uint64_t pc);
+  void row_of(std::uint32_t number, std::uint64_t pc, FrameRow& row) const;
+
+  Entries young_, old_;  // used since the last time that there were too many, and not
+  std::size_t young_reads_ = 0;
+  std::vector<FrameRow> rows_;
+  std::unordered_multimap<std::uint64_t, std::uint32_t> row_numbers_;  // by digest
+  Limit* limit_ = nullptr;
+  std::uint64_t now_ = 0;
+  bool refused_ = false;
+  std::uint64_t followed_ = 0, kept_ = 0;
+};
+
+}  // namespace windlass::walk

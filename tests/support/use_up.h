@@ -1,0 +1,27 @@
+// A budget of work that has been spent.
+#pragma once
+
+#include "agent/work_budget.h"
+#include "base/monotonic.h"
+
+namespace windlass::test {
+
+// Works so long, at least, by the thread's own clock.
+inline void work_for(std::int64_t ns) {
+  const std::uint64_t until = thread_time_ns() + static_cast<std::uint64_t>(ns);
+  while (thread_time_ns() < until) continue;
+}
+
+// The time to follow code; the time to walk.
+inline void use_up_following(agent::WorkBudget& budget, std::int64_t ns) {
+  if (!budget.begin()) return;
+  work_for(ns);
+  budget.end();
+}
+inline void use_up_walking(agent::WorkBudget& budget, std::int64_t ns) {
+  budget.begin_sample();
+  work_for(ns);
+  budget.end_sample();
+}
+
+}  // namespace windlass::test
