@@ -56,7 +56,7 @@ class LinkMap {
   }
 
   [[nodiscard]] std::string program_path() const {
-    const std::string path = read_text(core_.auxiliary_value(AT_EXECFN).value_or(0));
+    std::string path = read_text(core_.auxiliary_value(AT_EXECFN).value_or(0));
     if (path.starts_with('/')) return path;
     return '/' + (path.empty() ? core_.name : path);
   }
