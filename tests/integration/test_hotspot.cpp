@@ -166,6 +166,41 @@ TEST_F(HotSpot, SamplesHaveTheStacksThatThereCanBe) {
     }
 }
 
+// Who has entered a virtual thread called nothing else.
+void expect_entered(const std::vector<std::string>& frames) {
+  const auto entry = std::ranges::find(frames, "jdk.internal.vm.Continuation.enterSpecial");
+  if (entry == frames.end()) return;
+  ASSERT_NE(entry, frames.begin());
+  EXPECT_EQ(entry[-1], "jdk.internal.vm.Continuation.run");
+}
+
+TEST_F(HotSpot, VirtualThreadsThatComeBackWholeStandOnTheirCarriers) {
+  if (const std::string reason = test::no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
+  for (const std::string& launcher : test::java_launchers()) {
+    const std::string classes = test::kHotSpotFolder + "/tasks";
+    if (run(launcher + "c -d " + classes + " " WINDLASS_HOTSPOT_SOURCES "/Tasks.java 2>&1").status != 0)
+      continue;  // before JDK 21 there are none
+    for (const char* option : {"-XX:TieredStopAtLevel=1", "-Xshare:auto"}) {
+      SCOPED_TRACE(launcher + " " + option);
+      const std::string file = test::kHotSpotFolder + "/tasks.pb.gz";
+      const auto recorded = run(WINDLASS_COMMAND " record -F 1999 -o " + file + " -- " + launcher + " " + option +
+                                " -cp " + classes + " Tasks 4 2>&1");
+      ASSERT_EQ(recorded.status, 0) << recorded.output;
+      std::size_t at_work = 0, whole = 0, all = 0;
+      for (const test::FoldedStack& stack : test::folded(WINDLASS_COMMAND, file)) {
+        all += stack.count;
+        if (!stack.whole) continue;
+        whole += stack.count;
+        at_work += std::ranges::find(stack.frames, "Tasks.spin") != stack.frames.end() ? stack.count : 0;
+        expect_entered(stack.frames);
+      }
+      ::printf("%s %s: %zu of %zu whole, %zu at work\n", launcher.c_str(), option, whole, all, at_work);
+      EXPECT_GT(at_work, 100U);
+      EXPECT_GE(whole * 100, all * 97) << recorded.output;  // while frames are moved, some are not
+    }
+  }
+}
+
 // Where a virtual thread's frames end on its carrier's stack, who has entered it comes next, and nobody else.
 TEST_F(HotSpot, VirtualThreadsStandOnTheirCarriers) {
   if (const std::string reason = test::no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
@@ -184,6 +219,7 @@ TEST_F(HotSpot, VirtualThreadsStandOnTheirCarriers) {
         all += stack.count;
         if (!stack.whole) continue;
         whole += stack.count;
+        expect_entered(stack.frames);
         const auto barrier = std::ranges::find(stack.frames, "[virtual thread: more frames on the heap]");
         if (barrier == stack.frames.end()) continue;
         mounted += stack.count;
