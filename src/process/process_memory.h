@@ -14,8 +14,8 @@
 
 namespace windlass::process {
 
-// As process_vm_readv(2), from several places to one, whoever reads (readers.h). By a thread that lives, where the first
-// one has ended.
+// As process_vm_readv(2), from several places to one, whoever reads (readers.h). By a thread that lives, where the
+// first one has ended.
 [[nodiscard]] ssize_t read_ranges(pid_t pid, std::span<const iovec> from, std::span<std::byte> to);
 
 // True if all of it could be read. One system call; some more where the first thread has ended.

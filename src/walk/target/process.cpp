@@ -44,8 +44,7 @@ std::uint64_t auxiliary_value(std::string_view vector, image::ElfClass elf_class
 
 // Of the program that runs in the process. x86-64 kernels run i386's, too.
 Architecture architecture_of_program(pid_t pid) {
-  const process::Descriptor program(
-      process::open_regular(fmt::format("/proc/{}/exe", process::living_thread(pid))));
+  const process::Descriptor program(process::open_regular(fmt::format("/proc/{}/exe", process::living_thread(pid))));
   std::byte header[sizeof(Elf64_Ehdr)];
   const ssize_t size = program ? ::pread(program.get(), header, sizeof header, 0) : -1;
   if (kHost != Architecture::kX86_64 || size <= 0) return kHost;
