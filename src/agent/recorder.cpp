@@ -204,10 +204,10 @@ void Recorder::round() {
   earn_time();
   source_.samples->poll(0ms, [this](const wl_event_head& head, std::size_t size) {
     // A full queue is no reason to lose anything: what is here is worked off, in the order there is.
-    if (queue_.full()) (void)take_events(now_);
+    if (queue_.full()) (void)take_events(now_, ~std::uint64_t{0});
     queue_.push(head, size);
   });
-  (void)take_events(now_);
+  (void)take_events(now_, kMostWork);
   bound_memory(now_);
   intake_->settle();
   names_.poll(now_, [this](std::uint32_t tgid) { follower_->publish_anew(tgid); });
@@ -225,12 +225,12 @@ void Recorder::earn_time() {
 }
 
 // False where there was no time for all.
-bool Recorder::take_events(std::uint64_t now) {
-  const std::uint64_t until = monotonic_ns() + kMostWork;
+bool Recorder::take_events(std::uint64_t now, std::uint64_t most_work) {
+  const std::uint64_t begun = monotonic_ns();
   return queue_.take(
       now, [this](const ProcessEvent& event) { follower_->on_process(event); },
       [this](const wl_event_head& head, std::size_t size) { on_kernel(head, size); },
-      [until] { return monotonic_ns() < until; });
+      [begun, most_work] { return monotonic_ns() - begun < most_work; });
 }
 
 void Recorder::on_kernel(const wl_event_head& head, std::size_t size) {
@@ -270,7 +270,7 @@ void Recorder::drain() {
     round();
   }
   now_ = monotonic_ns();
-  while (!take_events(~0ull)) continue;
+  (void)take_events(~0ull, ~std::uint64_t{0});
   intake_->settle_all();
   names_.resolve();
 }

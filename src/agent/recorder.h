@@ -101,7 +101,7 @@ class Recorder {
   void wait_for_events(int stop_descriptor, bool& stopped);
   void round();
   void earn_time();
-  bool take_events(std::uint64_t now);
+  bool take_events(std::uint64_t now, std::uint64_t most_work);
   void on_kernel(const wl_event_head& head, std::size_t size);
   void bound_memory(std::uint64_t now);
   void drain();
