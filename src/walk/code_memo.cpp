@@ -59,6 +59,7 @@ std::size_t CodeMemo::KeyHash::operator()(const Key& key) const {
 class CodeMemo::Recording {
  public:
   struct Tried {
+    Ask ask;
     FrameRow row;
     bool answer;
   };
@@ -75,8 +76,10 @@ class CodeMemo::Recording {
       leads_nowhere_ |= of_address == code::CodeKind::kNoCode;
       return of_address;
     };
-    const auto plausible = [this](const FrameRow& row) { return try_row(row); };
-    code::CodeSource recorded{source_.architecture, read, kind, plausible, source_.function_start, source_.entry_point};
+    const auto plausible = [this](const FrameRow& row) { return try_row(Ask::kPlausible, row); };
+    const auto has_caller = [this](const FrameRow& row) { return try_row(Ask::kHasCaller, row); };
+    const code::CodeSource recorded{source_.architecture, read,      kind, plausible, source_.function_start,
+                                    source_.entry_point,  has_caller};
     return follow(recorded);
   }
 
@@ -88,11 +91,12 @@ class CodeMemo::Recording {
 
  private:
   // The same stack has the same answer.
-  bool try_row(const FrameRow& row) {
-    const auto known = std::ranges::find_if(tried_, [&](const Tried& it) { return same_row(it.row, row); });
+  bool try_row(Ask ask, const FrameRow& row) {
+    const auto known =
+        std::ranges::find_if(tried_, [&](const Tried& it) { return it.ask == ask && same_row(it.row, row); });
     if (known != tried_.end()) return known->answer;
-    const bool answer = source_.plausible(row);
-    tried_.push_back({row, answer});
+    const bool answer = answer_to(ask, source_, row);
+    tried_.push_back({ask, row, answer});
     return answer;
   }
   void note_read(std::uint64_t address, const void* to, std::size_t size, bool is_read) {
@@ -153,7 +157,7 @@ const CodeMemo::Leaf* CodeMemo::descend(const Entry& entry, std::uint64_t pc, co
     const Node& node = entry.nodes[at];
     if (node.row == kNone) return &entry.leaves[node.next[0]];
     row_of(node.row, pc, row);
-    at = node.next[source.plausible(row) ? 1 : 0];
+    at = node.next[answer_to(node.ask, source, row) ? 1 : 0];
   }
   return nullptr;
 }
@@ -205,17 +209,18 @@ void CodeMemo::keep(const Key& key, std::uint64_t pc, bool changes, const Record
     return entry.nodes[at].row == kNone && entry.nodes[at].next[0] == kNone;
   };
   std::uint32_t at = entry.nodes.empty() ? new_node() : 0;
-  for (const auto& [row, is_plausible] : recording.tried()) {
+  for (const auto& [ask, row, answered] : recording.tried()) {
     const std::uint32_t number = number_of(row, pc);
-    if (entry.nodes[at].row != number && !is_fresh(at)) {  // other code was there
+    if ((entry.nodes[at].row != number || entry.nodes[at].ask != ask) && !is_fresh(at)) {  // other code was there
       entry = {};
       return;
     }
+    entry.nodes[at].ask = ask;
     entry.nodes[at].row = number;
-    std::uint32_t next = entry.nodes[at].next[is_plausible ? 1 : 0];
+    std::uint32_t next = entry.nodes[at].next[answered ? 1 : 0];
     if (next == kNone) {
       next = new_node();
-      entry.nodes[at].next[is_plausible ? 1 : 0] = next;
+      entry.nodes[at].next[answered ? 1 : 0] = next;
     }
     at = next;
   }
@@ -235,7 +240,7 @@ void CodeMemo::keep(const Key& key, std::uint64_t pc, bool changes, const Record
   leaf.behind_padding = answer.synthesis.behind_padding;
   leaf.keeps_frame_record = answer.synthesis.keeps_frame_record;
   if (answer.found) leaf.row = number_of(answer.synthesis.row, pc);
-  if (recording.leads_nowhere()) leaf.until = now_ + kTentativeNs;
+  if (recording.leads_nowhere()) leaf.until = now_ + std::min(kTentativeNs, ~now_);  // a time may be the last there is
   if (!changes) return;
   leaf.digest = recording.digest();
   leaf.reads = recording.reads();

@@ -2,7 +2,8 @@
 // walks many stacks of other processes.
 //
 // What the code says depends on the code and on the stack at hand: CodeSource::plausible tells rows that can be right
-// from others. So an entry is a tree. A node holds a row that was tried; behind its two answers is what was tried next;
+// from others, and CodeSource::has_caller those that lead on. So an entry is a tree. A node holds a row that one of the
+// two was asked about; behind its two answers is what was asked next;
 // a leaf holds what the code came to. A later walk goes down by what its own stack answers. It gets what it would have
 // found by following the code, as that is the same code and the answers are the same. Where the tree does not go on,
 // the code is followed and the new way added.
@@ -102,8 +103,14 @@ class CodeMemo {
     std::uint64_t digest = 0;                 // of `reads`, of code that changes
     std::vector<Read> reads;
   };
+  // What the stack at hand is asked about a row.
+  enum class Ask : std::uint8_t { kPlausible, kHasCaller };
+  [[nodiscard]] static bool answer_to(Ask ask, const code::CodeSource& source, const FrameRow& row) {
+    return ask == Ask::kPlausible ? source.plausible(row) : source.has_caller(row);
+  }
   struct Node {
-    std::uint32_t row = kNone;               // to be tried; kNone: a leaf
+    Ask ask = Ask::kPlausible;
+    std::uint32_t row = kNone;               // asked about; kNone: a leaf
     std::uint32_t next[2] = {kNone, kNone};  // by the answer; of a leaf: its number
   };
   struct Entry {
