@@ -58,6 +58,7 @@ bool UndescribedCode::holds(std::uint64_t address, std::size_t size) const {
 Executable UndescribedCode::ask(std::uint64_t address, code::Budget& budget) {
   constexpr std::uint32_t kCost = 64;  // a file of /proc is opened, asked and closed
   if (holds(address, 1)) return Executable::kYes;
+  if (is_null_page(address)) return Executable::kNo;  // vm.mmap_min_addr: where bad pointers lead costs no question
   if (blind_) return Executable::kUnknown;
   if (asked_ == kMost || !budget.spend(kCost)) return Executable::kNo;
   ++asked_;
