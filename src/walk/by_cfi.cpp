@@ -70,7 +70,9 @@ bool by_contradiction(const StepContext& context, const FrameRow& row, Step& ste
   if (!other) return false;
   Step trial;
   apply_row(context, *other, FrameOrigin::kSynthesis, trial);
-  if (!accept(context, trial) || (is_called(context, row, step) && !is_called(context, *other, trial))) return false;
+  if (!accept(context, trial)) return false;
+  const bool goes_on = trial.status.ok();  // an end needs no call
+  if (goes_on && is_called(context, row, step) && !is_called(context, *other, trial)) return false;
   keep_known(step, *other, trial);
   step = trial;
   return true;
