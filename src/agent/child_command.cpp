@@ -17,6 +17,7 @@ namespace windlass::agent {
 namespace {
 
 std::unexpected<SystemError> refused(const std::string& what, int error) {
+  if (error == EMFILE || error == ENFILE) return std::unexpected(too_many_open_files(error));
   return std::unexpected(system_error(fmt::format("{}: {}", what, std::strerror(error)), error));
 }
 

@@ -58,10 +58,6 @@ bool for_want_of_descriptors(int error) {
   return error != EPERM && error != EACCES && getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < kNeeded;
 }
 
-SystemError too_many_open_files(int error, const std::string& log = {}) {
-  return {"too many open files. Way out: ulimit -n 65536", error, RefusalKind::kLimit, log};
-}
-
 bool has_verifier_log(const std::string& log) { return log.find("BEGIN PROG LOAD LOG") != std::string::npos; }
 
 }  // namespace

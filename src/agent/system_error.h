@@ -57,4 +57,9 @@ struct SystemError {
   return {std::move(text), error, kind_of_errno(error)};
 }
 
+// EMFILE, ENFILE.
+[[nodiscard]] inline SystemError too_many_open_files(int error, std::string log = {}) {
+  return {"too many open files. Way out: ulimit -n 65536", error, RefusalKind::kLimit, std::move(log)};
+}
+
 }  // namespace windlass::agent
