@@ -6,6 +6,7 @@
 
 #include "arch/registers.h"
 #include "code/stack_effect.h"
+#include "source/go_source.h"
 
 namespace windlass::source {
 namespace {
@@ -99,7 +100,9 @@ EndProof end_proof(const UnwindSource& source, CodeAddress pc) {
     return source.read_image(address, to, size);
   };
   if (row.return_address.is(RegisterRule::kUndefined)) {
-    const bool refuted = !source.is_exact() && function && returns(read, row.begin, function->end, architecture);
+    // Go's compiler marks the outermost frames (FuncFlagTopFrame), and puts a return that is never reached behind them.
+    const bool is_marked = source.is_exact() || (function && function->record.section == GoSource::kSection);
+    const bool refuted = !is_marked && function && returns(read, row.begin, function->end, architecture);
     return refuted ? EndProof::kRefuted : EndProof::kProven;
   }
   FrameRow first;

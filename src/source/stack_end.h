@@ -16,7 +16,8 @@ enum class EndProof : std::uint8_t {
 };
 
 // The row at `pc` says that there is no caller, or leads to address 0: does that prove it?
-// - A row that says so is refuted where the code goes on to a return of its function (returns()).
+// - A row that says so is refuted where the code goes on to a return of its function (returns()). Go's rows are
+//   believed: they are marks of its compiler.
 // - Address 0: only in a function whose rows begin with what a call leaves on the stack. Unwind information that begins
 //   with a frame already there is of code that is jumped into, and what that was true for need not be so each time:
 //   LuaJIT's interpreter has one row for all of it, also where compiled traces leave by another frame. Refuted
