@@ -1,9 +1,9 @@
 #include "cli/silent.h"
 
-#include <cstdio>
 #include <string>
 #include <vector>
 
+#include "cli/say.h"
 #include "process/readers.h"
 #include "process/silent.h"
 
@@ -14,8 +14,8 @@ void say_silent(const std::function<void()>& before) {
   const std::vector<std::string> silent = process::readers()->take_silent();
   if (!silent.empty()) before();
   for (const std::string& subject : silent)
-    std::fprintf(stderr, "windlass: %s does not answer: stacks that lead there may stay incomplete\n",
-                 process::describe_silent(subject).c_str());
+    say("windlass: {} does not answer: stacks that lead there may stay incomplete\n",
+        process::describe_silent(subject));
 }
 
 }  // namespace windlass::cli
