@@ -67,7 +67,7 @@ class MemoryFile::Batches {
   const std::byte* page(std::uint64_t number) {
     const std::uint64_t now = monotonic_ns();
     if (now > read_ + kMoment) next_moment();
-    if (const Page* known = find(number); known != nullptr) return use(*known);
+    if (Page* known = find(number); known != nullptr) return use(*known);
     if (pages_.size() + 1 + expected_.size() > kMostPages) next_moment();
     fetch(number);
     if (now > read_ + kMoment) read_ = now;
@@ -84,12 +84,12 @@ class MemoryFile::Batches {
   };
   static constexpr std::size_t kNone = ~std::size_t{0};
 
-  const Page* find(std::uint64_t number) const {
+  Page* find(std::uint64_t number) {
     const auto known = std::ranges::find(pages_, number, &Page::number);
     return known != pages_.end() ? &*known : nullptr;
   }
-  const std::byte* use(const Page& page) {
-    const_cast<Page&>(page).used = true;
+  const std::byte* use(Page& page) {
+    page.used = true;
     return page.at != kNone ? bytes_.data() + page.at : nullptr;
   }
   void next_moment() {
