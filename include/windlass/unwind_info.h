@@ -43,8 +43,10 @@ struct CodePointer {
 
 // Where a record is stored.
 struct RecordPlace {
-  std::uint32_t section = 0;  // which of the sections of call frame information; 0xffffffff: .sframe,
-                              // 0xfffffffe: Go's table of functions; 0 in PE images
+  static constexpr std::uint32_t kSFrame = 0xffffffff;      // `section` where .sframe holds the record
+  static constexpr std::uint32_t kGoFunctions = 0xfffffffe;  // where Go's table of functions does
+
+  std::uint32_t section = 0;  // which of the sections of call frame information, or one of the above; 0 in PE images
   std::uint64_t offset = 0;   // in the section, or in the function table
   std::uint64_t address = 0;  // of the record in the image; 0: it is not loaded
 };

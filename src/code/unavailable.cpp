@@ -25,6 +25,9 @@ Budget& budget_of(SynthesisScratch& scratch) { return scratch.budget; }
 Expected<Synthesis> synthesize(const CodeSource&, CodeAddress pc, SynthesisScratch&) {
   return fail(ErrorCode::kNotFound, "this build does not read machine code", pc.value());
 }
+Expected<Synthesis> way_in(const CodeSource&, CodeAddress pc, SynthesisScratch&) {
+  return fail(ErrorCode::kNotFound, "this build does not read machine code", pc.value());
+}
 Expected<FrameRow> epilogue_row(const CodeSource&, std::uint64_t pc, SynthesisScratch&) {
   return fail(ErrorCode::kNotFound, "this build does not read machine code", pc);
 }

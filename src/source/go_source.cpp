@@ -23,7 +23,7 @@ Function function_of(const runtimes::go::GoRows& rows, const runtimes::go::Funct
   function.end = code_end(map, found);
   const runtimes::go::Table& table = map.table();
   const std::uint64_t offset = table.functions.origin() + found.record - table.origin;
-  function.record = {GoSource::kSection, offset, table.address + offset};
+  function.record = {RecordPlace::kGoFunctions, offset, table.address + offset};
   return function;
 }
 

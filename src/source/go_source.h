@@ -14,8 +14,6 @@ namespace windlass::source {
 class GoSource final : public UnwindSource {
  public:
   static constexpr std::string_view kSectionName = ".gopclntab";
-  // In RecordPlace::section of its functions: it is none of the sections of call frame information.
-  static constexpr std::uint32_t kSection = 0xfffffffe;
 
   GoSource(const runtimes::go::Table& table, const image::ElfImage& image) : rows_(table, image) {}
 

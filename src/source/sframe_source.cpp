@@ -11,7 +11,7 @@ Function function_of(const sframe::Section& section, const sframe::Function& fou
   function.begin = function.primary = found.begin;
   function.end = found.end;
   function.signal_frame = found.signal_frame;
-  function.record = {SFrameSource::kSection, found.record, section.address() + found.record};
+  function.record = {RecordPlace::kSFrame, found.record, section.address() + found.record};
   return function;
 }
 

@@ -9,9 +9,6 @@ namespace windlass::source {
 // row_at and function_at allocate nothing. The section's bytes must outlive it.
 class SFrameSource final : public UnwindSource {
  public:
-  // In RecordPlace::section of its functions: it is none of the sections of call frame information.
-  static constexpr std::uint32_t kSection = 0xffffffff;
-
   explicit SFrameSource(const sframe::Section& section) : section_(section) {}
 
   std::optional<Architecture> architecture() const override { return section_.architecture(); }

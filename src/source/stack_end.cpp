@@ -6,7 +6,6 @@
 
 #include "arch/registers.h"
 #include "code/stack_effect.h"
-#include "source/go_source.h"
 
 namespace windlass::source {
 namespace {
@@ -101,7 +100,7 @@ EndProof end_proof(const UnwindSource& source, CodeAddress pc) {
   };
   if (row.return_address.is(RegisterRule::kUndefined)) {
     // Go's compiler marks the outermost frames (FuncFlagTopFrame), and puts a return that is never reached behind them.
-    const bool is_marked = source.is_exact() || (function && function->record.section == GoSource::kSection);
+    const bool is_marked = source.is_exact() || (function && function->record.section == RecordPlace::kGoFunctions);
     const bool refuted = !is_marked && function && returns(read, row.begin, function->end, architecture);
     return refuted ? EndProof::kRefuted : EndProof::kProven;
   }

@@ -103,8 +103,10 @@ TEST_F(HotSpot, ACoreHasTheSameStack) {
   for (std::size_t i = 0; i < live.frames.size(); ++i) EXPECT_EQ(dead.frames[i].text, live.frames[i].text);
 }
 
-// The chains that there can be, from main() on: each step of work() begins one.
+// The chains that there can be, from main() on: each step of work() begins one. Before main() the class is initialised,
+// with the Box among its steps.
 bool is_possible(const std::vector<std::string>& chain) {
+  if (chain == std::vector<std::string>{"<clinit>", "<init>"}) return true;
   if (chain.size() < 2 || chain[0] != "main" || chain[1] != "work") return chain.size() < 2;
   const auto turns = [&](std::size_t i) {  // left and right take turns, spin at the end
     for (; i < chain.size(); ++i) {
