@@ -1,13 +1,18 @@
 // The main thread of node, one instruction at a time: at each of V8's builtins and of code that it has made the walker
 // must say the caller that a shadow stack has.
 #include <gtest/gtest.h>
+#include <sys/ptrace.h>
+#include <sys/user.h>
 #include <sys/wait.h>
 
 #include <algorithm>
 #include <array>
-#include <cstddef>
+#include <cerrno>
+#include <cstdint>
 #include <map>
+#include <ranges>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -201,18 +206,37 @@ class LeftFrame {
   std::uint64_t frame_pointer_ = 0, callers_frame_pointer_ = 0;
 };
 
-// Lets the process go until it comes to one of the addresses, at most four.
-bool run_to(pid_t pid, const std::vector<std::uint64_t>& addresses) {
-  constexpr std::size_t kMost = 4;
-  const auto set = [&](std::size_t number, std::uint64_t value) {
-    return ::ptrace(PTRACE_POKEUSER, pid, offsetof(struct user, u_debugreg) + number * 8, value) == 0;
-  };
-  std::uint64_t enabled = 0;
-  for (std::size_t i = 0; i < std::min(kMost, addresses.size()); ++i) {
-    if (!set(i, addresses[i])) return false;
-    enabled |= std::uint64_t{1} << 2 * i;
+// A breakpoint instruction at each address, while there is one of these. Debug registers would leave the code as it is,
+// but virtual machines need not have any.
+class Breakpoints {
+ public:
+  Breakpoints(pid_t pid, const std::vector<std::uint64_t>& addresses) : pid_(pid) {
+    constexpr long kFirstByte = 0xff, kBreakpoint = 0xcc;
+    for (const std::uint64_t address : addresses) {
+      errno = 0;
+      const long word = ::ptrace(PTRACE_PEEKTEXT, pid, address, nullptr);
+      are_set_ &= errno == 0 && ::ptrace(PTRACE_POKETEXT, pid, address, (word & ~kFirstByte) | kBreakpoint) == 0;
+      words_.emplace_back(address, word);
+    }
   }
-  if (!set(7, enabled)) return false;
+  ~Breakpoints() {
+    for (const auto& [address, word] : words_ | std::views::reverse) ::ptrace(PTRACE_POKETEXT, pid_, address, word);
+  }
+  Breakpoints(const Breakpoints&) = delete;
+  Breakpoints& operator=(const Breakpoints&) = delete;
+
+  [[nodiscard]] bool are_set() const { return are_set_; }
+
+ private:
+  pid_t pid_;
+  bool are_set_ = true;
+  std::vector<std::pair<std::uint64_t, long>> words_;
+};
+
+// Lets the process go until it comes to one of the addresses. No other thread of it may come there.
+bool run_to(pid_t pid, const std::vector<std::uint64_t>& addresses) {
+  const Breakpoints breakpoints(pid, addresses);
+  if (!breakpoints.are_set()) return false;
   for (int signal = 0;;) {
     int status = 0;
     if (::ptrace(PTRACE_CONT, pid, nullptr, signal) != 0 || ::waitpid(pid, &status, __WALL) != pid ||
@@ -221,7 +245,10 @@ bool run_to(pid_t pid, const std::vector<std::uint64_t>& addresses) {
     if (WSTOPSIG(status) == SIGTRAP && status >> 16 == 0) break;
     signal = status >> 16 == 0 ? WSTOPSIG(status) : 0;
   }
-  return set(7, 0);
+  user_regs_struct now{};
+  if (::ptrace(PTRACE_GETREGS, pid, nullptr, &now) != 0) return false;
+  --now.rip;  // the breakpoint's one byte
+  return ::ptrace(PTRACE_SETREGS, pid, nullptr, &now) == 0;
 }
 
 TEST(V8Steps, WhatCalledCodeThatIsLeftForGoodIsKnown) {
