@@ -106,11 +106,6 @@ bool add_landing_rows(const image::ElfImage& image, const dwarf::Fde& fde, std::
 
 }  // namespace
 
-TraceRule for_the_agent(TraceRule rule) {
-  rule.cfa_kind = WL_CFA_UNSUPPORTED, rule.cfa_reg = 0, rule.cfa_offset = 0, rule.cfa_arg = 0;
-  return rule;
-}
-
 void correct_frame_addresses(const image::ElfImage& image, std::span<Row> rows) {
   const auto is_at = [](const Row& row, RegisterNumber reg) {
     return cfa_kind(row) == WL_CFA_REG && cfa_register(row) == reg;

@@ -16,7 +16,10 @@ namespace windlass::table {
 }
 
 // There is a row, but it takes the agent to know what to make of it.
-[[nodiscard]] TraceRule for_the_agent(TraceRule rule);
+[[nodiscard]] inline TraceRule for_the_agent(TraceRule rule) {
+  rule.cfa_kind = WL_CFA_UNSUPPORTED, rule.cfa_reg = 0, rule.cfa_offset = 0, rule.cfa_arg = 0;
+  return rule;
+}
 
 // Gives the rows of a function to `builder`, with what the code says otherwise, if it is one of these. False: it is
 // not, and nothing was done.
