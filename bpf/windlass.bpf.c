@@ -164,7 +164,7 @@ WL_GLOBAL int wl_begin_walk(struct wl_unwind* u) {
   u->interpreted.count = 0;
   u->end = WL_END_INTERNAL;
   u->certainty = WL_DESCRIBED;
-  u->interrupted_sp = 0;
+  u->next_stack = 0;
   u->other_stack = 0;
   u->held_way = 0;
   wl_forget_words(u, 0, WL_WORDS);
@@ -243,9 +243,9 @@ WL_INLINE int wl_take_user_stack(struct wl_scratch* s, struct wl_cpu_stats* st, 
   __u64 stop = u->frames ? u->cursor.regs[WL_SP] : 0;
   if (u->other_stack) stop = wl_other_sp(u, stop);
   if (u->held_way) wl_read_held(u);
-  if (u->interrupted_sp) stop = u->interrupted_sp - WL_RED_ZONE;
+  if (u->next_stack) stop = u->next_stack - WL_RED_ZONE;
   wl_first_frame(s, regs);
-  if (!u->other_stack && !u->interrupted_sp) stop = wl_any_go_sp(u, wl_go_way, stop);
+  if (!u->other_stack && !u->next_stack) stop = wl_any_go_sp(u, wl_go_way, stop);
   s->machine = WL_MACHINE;
   s->thread_block = u->thread_pointer;
   if (!wl_emit_raw(s, st, stop)) return 0;

@@ -13,9 +13,10 @@
  * the next row, so the call before it counts. */
 WL_INLINE __u64 wl_lookup_pc(const struct wl_cursor* cursor) { return cursor->regs[WL_PC] - (cursor->exact ? 0 : 1); }
 
-/* A signal interrupted code on another stack: a raw sample needs that one, too. */
-WL_INLINE void wl_note_interrupted(struct wl_unwind* u, __u64 handler_sp, __u64 interrupted_sp) {
-  if (u->interrupted_sp == 0 && interrupted_sp - handler_sp >= WL_MAX_RAW_PIECE) u->interrupted_sp = interrupted_sp;
+/* The walk came from one stack to another, or over a frame as large: a raw sample needs what is there, too. Signal
+ * handlers have stacks of their own, and runtimes (SBCL calls Lisp on its own, with a row that leads back). */
+WL_INLINE void wl_note_stack(struct wl_unwind* u, __u64 sp, __u64 next_sp) {
+  if (u->next_stack == 0 && next_sp - sp >= WL_MAX_RAW_PIECE) u->next_stack = next_sp;
 }
 
 #ifdef WL_TARGET_A64
@@ -48,7 +49,7 @@ WL_GLOBAL int wl_step_signal(struct wl_unwind* u, __u64 frame) {
   const __u64* saved = u->room.saved;
   if (wl_read(&u->env, u->room.saved, sizeof u->room.saved, frame + WL_SIGFRAME_REGISTERS))
     return WL_END_UNREADABLE_STACK;
-  wl_note_interrupted(u, cursor->regs[WL_SP], saved[WL_SP]);
+  wl_note_stack(u, cursor->regs[WL_SP], saved[WL_SP]);
   if (saved[WL_SP] <= cursor->regs[WL_SP]) {
     if (++cursor->backward > WL_MAX_BACKWARD_STEPS) return WL_END_NO_PROGRESS;
   }
@@ -129,7 +130,7 @@ WL_GLOBAL int wl_step_signal(struct wl_unwind* u, __u64 context) {
   cursor->regs[1] = saved[12];
   cursor->regs[0] = saved[13];
   cursor->regs[2] = saved[14];
-  wl_note_interrupted(u, cursor->regs[7], saved[15]);
+  wl_note_stack(u, cursor->regs[7], saved[15]);
   if (saved[15] <= cursor->regs[7]) {
     if (++cursor->backward > WL_MAX_BACKWARD_STEPS) return WL_END_NO_PROGRESS;
   }
@@ -377,6 +378,7 @@ WL_GLOBAL int wl_apply(struct wl_unwind* u, const struct wl_rule* rule, __u32 x_
     cursor->regs[x_reg & WL_REGISTER_MASK] = u->room.value;
   }
 
+  wl_note_stack(u, cursor->regs[WL_SP], cfa);
   cursor->regs[WL_PC] = pc;
   cursor->regs[WL_SP] = cfa;
   cursor->regs[WL_FP] = fp;

@@ -143,7 +143,7 @@ struct wl_unwind {
   __u64 kept_sp;                  /* where a way leads to; 0: nowhere */
   __u64 kept_end;                 /* where that stack ends; ~0: not known */
   __u64 left_at;                  /* of this stack, if there is another one: what is above is not wanted; ~0: all is */
-  __u64 interrupted_sp; /* where the first signal handler on a stack of its own was called from, 0 if none was */
+  __u64 next_stack;               /* sp on the first other stack that the walk came to; 0: it came to none */
   struct wl_room room;
   struct wl_interpreted interpreted;
 };

@@ -1,6 +1,7 @@
 #include "table/trace_expression.h"
 
 #include <cstring>
+#include <optional>
 
 #include "dwarf/expression_ops.h"
 
@@ -42,6 +43,20 @@ bool read_plt(ByteCursor& cursor, std::uint8_t& threshold) {
          op[6] == dwarf::DW_OP_plus;
 }
 
+// What is added to the value on the stack: `plus_uconst k`, or `litK; plus`.
+std::optional<std::uint64_t> read_addend(ByteCursor& cursor) {
+  const auto operation = cursor.read<std::uint8_t>();
+  if (!operation) return std::nullopt;
+  if (*operation == dwarf::DW_OP_plus_uconst) {
+    const auto addend = cursor.uleb();
+    return addend ? std::optional(*addend) : std::nullopt;
+  }
+  if (*operation < dwarf::DW_OP_lit0 || *operation > dwarf::DW_OP_lit31) return std::nullopt;
+  const auto plus = cursor.read<std::uint8_t>();
+  return plus && *plus == dwarf::DW_OP_plus ? std::optional<std::uint64_t>(*operation - dwarf::DW_OP_lit0)
+                                            : std::nullopt;
+}
+
 }  // namespace
 
 SimpleExpression recognise(ByteView expression) {
@@ -59,14 +74,13 @@ SimpleExpression recognise(ByteView expression) {
     return simple;
   }
   simple.argument = 0;
-  const auto operation = *cursor.read<std::uint8_t>();
-  if (operation != dwarf::DW_OP_deref && operation != dwarf::DW_OP_plus_uconst) return {};
-  if (operation == dwarf::DW_OP_deref) {
+  ByteCursor load = cursor;
+  if (*load.read<std::uint8_t>() == dwarf::DW_OP_deref) {
     simple.kind = Kind::kLoad;
-    if (cursor.at_end()) return simple;
-    if (*cursor.read<std::uint8_t>() != dwarf::DW_OP_plus_uconst) return {};
+    if (load.at_end()) return simple;
+    cursor = load;
   }
-  const auto addend = cursor.uleb();
+  const auto addend = read_addend(cursor);
   if (!addend || *addend > 255 || !cursor.at_end()) return {};
   if (simple.kind == Kind::kLoad) {
     simple.argument = static_cast<std::uint8_t>(*addend);

@@ -25,6 +25,7 @@ struct SimpleExpression {
 //   breg N off                                   plain register, e.g. glibc's assembly
 //   breg N off; deref                            GCC's DRAP frames (breg6), glibc's signal restorer (breg7)
 //   breg N off; deref; plus_uconst k             OpenSSL's perlasm (.cfi_cfa_expression %rsp+off,deref,+8)
+//   breg N off; deref; litK; plus                SBCL's call_into_lisp
 //   breg7 8; breg16 0; lit15; and; litK; ge; lit3; shl; plus      ld's and lld's lazy PLT (K = 11, with IBT others)
 [[nodiscard]] SimpleExpression recognise(ByteView expression);
 

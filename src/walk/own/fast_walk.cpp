@@ -168,7 +168,7 @@ FastWalk::Answer FastWalk::by_full_rule(const table::TraceRule& rule, FastWalkSt
                 .read = read_for_rule,
                 .context = this,
                 .address_mask = user_code_mask()};
-  unwind.interrupted_sp = 0;
+  unwind.next_stack = 0;
   unwind.cursor = {};
   __u64* const regs = unwind.cursor.regs;
   regs[WL_PC] = state_.key & ~kInstructionBit;

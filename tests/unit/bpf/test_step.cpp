@@ -184,6 +184,22 @@ TEST(Step, CyclicSignalFramesEnd) {
   EXPECT_EQ(steps, WL_MAX_BACKWARD_STEPS + 1);
 }
 
+// A frame whose caller's stack is far away, above or below: SBCL's way from C to Lisp.
+TEST(Step, TheStackThatARowLeadsToIsNoted) {
+  for (const std::uint64_t distance :
+       {std::uint64_t{WL_MAX_RAW_PIECE} - 8, std::uint64_t{WL_MAX_RAW_PIECE}, -std::uint64_t{0x100}}) {
+    FakeTarget target;
+    const std::uint64_t cfa = kStack + distance;
+    target.write(kStack, {cfa - 16});
+    target.write(cfa - 16, {0, kCode});
+    auto rule = rule_of(WL_CFA_MEM, WL_FP, 0, WL_REG_CFA, -8);
+    rule.cfa_arg = 16;
+    auto cursor = FakeTarget::cursor(kCode, kStack, kStack);
+    ASSERT_EQ(apply(target, cursor, rule), WL_CONTINUE) << distance;
+    EXPECT_EQ(target.scratch->unwind.next_stack, distance == WL_MAX_RAW_PIECE - 8 ? 0 : cfa);
+  }
+}
+
 // How far the stack that a handler interrupted lies away says whether a raw sample copies it, too.
 TEST(Step, TheInterruptedStackIsNoted) {
   for (const std::uint64_t distance : {std::uint64_t{WL_MAX_RAW_PIECE} - 8, std::uint64_t{WL_MAX_RAW_PIECE}}) {
@@ -196,7 +212,7 @@ TEST(Step, TheInterruptedStackIsNoted) {
     rule.flags = WL_RULE_SIGNAL;
     auto cursor = FakeTarget::cursor(kCode, kStack, 0);
     ASSERT_EQ(apply(target, cursor, rule), WL_CONTINUE);
-    EXPECT_EQ(target.scratch->unwind.interrupted_sp, distance == WL_MAX_RAW_PIECE ? kStack + distance : 0);
+    EXPECT_EQ(target.scratch->unwind.next_stack, distance == WL_MAX_RAW_PIECE ? kStack + distance : 0);
   }
 }
 

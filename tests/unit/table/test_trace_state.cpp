@@ -36,6 +36,14 @@ TEST(TraceExpression, WhatCompilersEmit) {
   EXPECT_EQ(openssl.offset, 40);
   EXPECT_EQ(openssl.argument, 8);
 
+  const auto sbcl = recognise(view({0x76, 0x00, 0x06, 0x40, 0x22}));  // breg6 0; deref; lit16; plus
+  EXPECT_EQ(sbcl.kind, Kind::kLoad);
+  EXPECT_EQ(sbcl.reg, 6u);
+  EXPECT_EQ(sbcl.offset, 0);
+  EXPECT_EQ(sbcl.argument, 16);
+  EXPECT_EQ(recognise(view({0x76, 0x00, 0x06, 0x40})).kind, Kind::kOther);        // nothing is added
+  EXPECT_EQ(recognise(view({0x76, 0x00, 0x06, 0x40, 0x1c})).kind, Kind::kOther);  // it is subtracted
+
   const auto sum = recognise(view({0x92, 0x0c, 0x10, 0x23, 0x08}));  // bregx 12 16; plus_uconst 8
   EXPECT_EQ(sum.kind, Kind::kRegister);
   EXPECT_EQ(sum.reg, 12u);
