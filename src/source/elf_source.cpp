@@ -69,7 +69,8 @@ class ElfSource final : public UnwindSource {
   }
 
   void for_each_row(const Function& function, RowSink callback, ErrorSink report) const override {
-    if (go_ && function.record.section == RecordPlace::kGoFunctions) return go_->for_each_row(function, callback, report);
+    if (go_ && function.record.section == RecordPlace::kGoFunctions)
+      return go_->for_each_row(function, callback, report);
     if (simple_ && function.record.section == RecordPlace::kSFrame)
       return simple_->for_each_row(function, callback, report);
     const auto section = section_at(function.record.section);
