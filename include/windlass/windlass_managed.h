@@ -185,6 +185,12 @@ WINDLASS_API windlass_status windlass_make_method(const windlass_method_descript
 WINDLASS_API void windlass_free_method(windlass_method* method);
 WINDLASS_API uint64_t windlass_method_id(const windlass_method* method);
 
+/* What a walk is at: while the callback has it. */
+typedef struct windlass_crawl windlass_crawl;
+typedef struct windlass_crawl_frame windlass_crawl_frame;
+typedef struct windlass_root windlass_root;
+typedef void (*windlass_root_callback)(const windlass_root* root, void* user);
+
 typedef struct windlass_runtime_callbacks {
   size_t size;
   /* The method whose code contains an address, or NULL. Asked on whichever thread walks, in signal handlers, too. */
@@ -195,6 +201,10 @@ typedef struct windlass_runtime_callbacks {
   uint64_t (*generation)(void* user);
   void* user;
   uint64_t guard_value;
+  /* May be NULL. Of a transition frame: calls `sink` for each reference among the arguments of the function that is
+   * called. For windlass_each_root, which fails (WINDLASS_UNSUPPORTED) where this returns no WINDLASS_OK. */
+  windlass_status (*each_argument)(const windlass_crawl* crawl, const windlass_crawl_frame* frame,
+                                   windlass_root_callback sink, void* to, void* user);
 } windlass_runtime_callbacks;
 typedef struct windlass_runtime windlass_runtime;
 
@@ -265,9 +275,7 @@ enum { /* windlass_crawl_frame.state */
 #define WINDLASS_REPORTS_ROOTS 16u /* WINDLASS_GC_FUNCLET_REFERENCES */
 #define WINDLASS_SAVED_KNOWN 32u   /* neither quick nor light unwind */
 
-/* What a walk is at: while the callback has it. */
-typedef struct windlass_crawl windlass_crawl;
-typedef struct windlass_crawl_frame {
+struct windlass_crawl_frame {
   size_t size;
   uint32_t state;
   uint32_t flags;
@@ -283,7 +291,7 @@ typedef struct windlass_crawl_frame {
   uint8_t frame_form;
   uint8_t frame_attributes;
   uint32_t reserved;
-} windlass_crawl_frame;
+};
 
 enum { WINDLASS_CONTINUE = 0, WINDLASS_STOP = 1, WINDLASS_ABORT = 2 };
 typedef int (*windlass_crawl_callback)(const windlass_crawl* crawl, const windlass_crawl_frame* frame, void* user);
@@ -354,17 +362,23 @@ typedef struct windlass_stack_map {
 WINDLASS_API windlass_status windlass_encode_stack_map(const windlass_stack_map* map, void* bytes, size_t capacity,
                                                        size_t* needed, windlass_error* error);
 
-typedef struct windlass_root {
+struct windlass_root {
   uint64_t value;   /* the reference */
   uint64_t address; /* where it is; 0: in `reg` of the frame itself */
   uint64_t base;    /* WINDLASS_DERIVED: what it is derived from, as it was read */
   uint32_t reg;
   uint32_t flags;
-} windlass_root;
-typedef void (*windlass_root_callback)(const windlass_root* root, void* user);
-/* Those of the frame that a callback has. WINDLASS_NOT_FOUND where its map has nothing for this place. [signal] */
+};
+/* Those of the frame that a callback has, without the arguments of a transition frame. WINDLASS_NOT_FOUND where its map
+ * has nothing for this place. [signal] */
 WINDLASS_API windlass_status windlass_crawl_roots(const windlass_crawl* crawl, windlass_root_callback callback,
                                                   void* user, windlass_error* error);
+/* Those of a whole thread: of all its frames, with its exceptions and the arguments of its transition frames.
+ * `registers` as windlass_walk_managed's; `flags`: 0 or WINDLASS_THREAD_IS_SUSPENDED. What was shown before an error
+ * stands. [signal] */
+WINDLASS_API windlass_status windlass_each_root(const windlass_managed_thread* thread,
+                                                const windlass_registers* registers, uint32_t flags,
+                                                windlass_root_callback callback, void* user, windlass_error* error);
 /* function(argument), with all registers that calls preserve on the stack: whatever generated code keeps in one has an
  * address then. For helpers from which a collector is called. */
 /* NOLINTNEXTLINE(readability-redundant-declaration): gc_roots.h has it, too */
@@ -409,6 +423,12 @@ typedef struct windlass_personality {
   /* What a hardware fault becomes; 0: the signal is somebody else's. [signal] */
   uint64_t (*object_of_fault)(int signal, uint64_t address, void* user);
   void* user;
+  /* The exception cannot go on, and the process ends when this returns: `why` names the rule. NULL: it is written to
+   * stderr. */
+  void (*failed)(const windlass_error* why, const windlass_thrown* thrown, void* user);
+  /* Managed code has faulted with its stack all but exhausted. Nonzero: there is room below `sp` now, in which the
+   * exception is thrown. 0, or NULL: windlass_redirect_fault returns 0. [signal] */
+  int (*make_room)(uint64_t sp, void* user);
 } windlass_personality;
 
 /* By the mutator's own thread, in native code that managed code called. They do not return; a mutator without a
@@ -428,6 +448,9 @@ typedef struct windlass_safe_points {
   int (*can_hijack)(const windlass_method* method, void* user);        /* NULL: always. [signal] */
   int (*returns_reference)(const windlass_method* method, void* user); /* NULL: never. [signal] */
   void* user;
+  /* A mutator has not stopped within a second: `why` names the rule that its code breaks. By who stops. NULL: it is
+   * written to stderr. */
+  void (*is_late)(windlass_mutator* mutator, const windlass_error* why, void* user);
 } windlass_safe_points;
 typedef struct windlass_suspender windlass_suspender;
 
@@ -449,6 +472,10 @@ WINDLASS_API const uint32_t* windlass_pending(const windlass_suspender* suspende
 /* All attached mutators but the calling thread's stand still from the one to the other. One thread stops at a time;
  * the same one resumes. [any] */
 WINDLASS_API windlass_status windlass_stop(windlass_suspender* suspender);
+/* The same, for so many nanoseconds: WINDLASS_LIMIT, and nothing is stopped, where a thread has not come to a safe
+ * point by then. `error` says which and why: `where` its pc, `detail` its id. [any] */
+WINDLASS_API windlass_status windlass_stop_within(windlass_suspender* suspender, uint64_t nanoseconds,
+                                                  windlass_error* error);
 WINDLASS_API windlass_status windlass_resume(windlass_suspender* suspender);
 /* All attached, while they are stopped. */
 WINDLASS_API windlass_status windlass_each_mutator(const windlass_suspender* suspender,

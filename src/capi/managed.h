@@ -65,6 +65,8 @@ class CallbackRuntime final : public managed::Runtime {
     return callbacks_.is_object == nullptr || callbacks_.is_object(reference, callbacks_.user) != 0;
   }
   [[nodiscard]] std::uint64_t guard_value() const override { return callbacks_.guard_value; }
+  [[nodiscard]] Expected<void> each_argument(const managed::CrawlFrame& frame, const Memory& memory,
+                                             managed::RootSink sink) const override;
 
  private:
   windlass_runtime_callbacks callbacks_;
@@ -82,6 +84,8 @@ class CallbackPersonality final : public managed::Personality {
   void notify_debugger(const managed::Thrown& thrown) override;
   void unhandled(const managed::Thrown& thrown) override;
   [[nodiscard]] std::uint64_t object_of_fault(int signal, std::uint64_t address) override;
+  void failed(const Error& why, const managed::Thrown& thrown) override;
+  bool make_room(std::uint64_t sp) override;
 
  private:
   windlass_personality callbacks_;
@@ -99,6 +103,7 @@ class CallbackSafePoints final : public managed::SafePoints {
   [[nodiscard]] bool returns_reference(const managed::Method& method) const override {
     return callbacks_.returns_reference != nullptr && callbacks_.returns_reference(to_c(&method), callbacks_.user) != 0;
   }
+  void is_late(const managed::MutatorThread& thread, const Error& why) const override;
 
  private:
   windlass_safe_points callbacks_;

@@ -1,4 +1,6 @@
 // Exceptions and suspension.
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 
@@ -32,6 +34,13 @@ windlass_clause clause_to_c(const managed::Clause& clause) {
           .filter = clause.filter,
           .user = clause.user,
           .resume = clause.resume};
+}
+
+windlass_error error_to_c(const Error& why) {
+  windlass_error to{};
+  to.size = sizeof to;
+  (void)report(why, &to);
+  return to;
 }
 
 // Mutators are threads of this process.
@@ -93,6 +102,26 @@ void CallbackPersonality::unhandled(const managed::Thrown& thrown) {
 
 std::uint64_t CallbackPersonality::object_of_fault(int signal, std::uint64_t address) {
   return callbacks_.object_of_fault != nullptr ? callbacks_.object_of_fault(signal, address, callbacks_.user) : 0;
+}
+
+void CallbackPersonality::failed(const Error& why, const managed::Thrown& thrown) {
+  if (callbacks_.failed == nullptr) return Personality::failed(why, thrown);
+  const windlass_error shown = error_to_c(why);
+  const windlass_thrown what = thrown_to_c(thrown);
+  callbacks_.failed(&shown, &what, callbacks_.user);
+}
+
+bool CallbackPersonality::make_room(std::uint64_t sp) {
+  if (callbacks_.make_room == nullptr) return Personality::make_room(sp);
+  return callbacks_.make_room(sp, callbacks_.user) != 0;
+}
+
+// ---- safe points --------------------------------------------------------------------------------------------------
+
+void CallbackSafePoints::is_late(const managed::MutatorThread& thread, const Error& why) const {
+  if (callbacks_.is_late == nullptr) return SafePoints::is_late(thread, why);
+  const windlass_error shown = error_to_c(why);
+  callbacks_.is_late(static_cast<const ThreadOfHandle&>(thread).handle, &shown, callbacks_.user);
 }
 
 extern "C" {
@@ -171,6 +200,16 @@ const uint32_t* windlass_pending(const windlass_suspender* suspender) {
 windlass_status windlass_stop(windlass_suspender* suspender) {
   if (!usable(suspender)) return WINDLASS_INVALID;
   auto stopped = std::make_unique<const managed::Stopped>(*suspender->suspender);  // nobody else has stopped them now
+  suspender->stopped = std::move(stopped);
+  return WINDLASS_OK;
+}
+
+windlass_status windlass_stop_within(windlass_suspender* suspender, uint64_t nanoseconds, windlass_error* error) {
+  constexpr std::uint64_t kLongest = std::uint64_t{1} << 62;
+  if (!usable(suspender)) return invalid("the suspender is not open", error);
+  const std::chrono::nanoseconds within(std::min(nanoseconds, kLongest));
+  auto stopped = std::make_unique<const managed::Stopped>(*suspender->suspender, within);
+  if (stopped->error()) return report(*stopped->error(), error);
   suspender->stopped = std::move(stopped);
   return WINDLASS_OK;
 }

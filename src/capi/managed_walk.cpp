@@ -102,6 +102,26 @@ bool from_c(const windlass_stack_map& from, managed::StackMap& to) {
 
 }  // namespace
 
+Expected<void> CallbackRuntime::each_argument(const managed::CrawlFrame& frame, const Memory& memory,
+                                              managed::RootSink sink) const {
+  if (callbacks_.each_argument == nullptr) return {};
+  const windlass_crawl crawl{frame, memory};
+  const windlass_crawl_frame shown = capi::to_c(frame);
+  const windlass_root_callback give = [](const windlass_root* root, void* to) {
+    (*static_cast<managed::RootSink*>(to))({.value = root->value,
+                                            .address = root->address,
+                                            .reg = static_cast<RegisterNumber>(root->reg),
+                                            .interior = (root->flags & WINDLASS_INTERIOR) != 0,
+                                            .pinned = (root->flags & WINDLASS_PINNED) != 0,
+                                            .derived = (root->flags & WINDLASS_DERIVED) != 0,
+                                            .base = root->base});
+  };
+  const windlass_status said = callbacks_.each_argument(&crawl, &shown, give, &sink, callbacks_.user);
+  if (said == WINDLASS_OK) return {};
+  return fail(ErrorCode::kUnsupported, "the runtime's each_argument() failed", frame.frame.address,
+              static_cast<std::uint64_t>(said));
+}
+
 windlass_crawl_frame windlass::capi::to_c(const managed::CrawlFrame& frame) {
   windlass_crawl_frame to{};
   to.size = sizeof to;
@@ -229,6 +249,19 @@ windlass_status windlass_crawl_roots(const windlass_crawl* crawl, windlass_root_
                                      windlass_error* error) {
   if (crawl == nullptr || callback == nullptr) return invalid("there is no frame or no callback", error);
   const auto done = managed::each_root(crawl->frame, crawl->memory, [&](const managed::Root& root) {
+    const windlass_root shown = to_c(root);
+    callback(&shown, user);
+  });
+  return done ? WINDLASS_OK : report(done.error(), error);
+}
+
+windlass_status windlass_each_root(const windlass_managed_thread* thread, const windlass_registers* registers,
+                                   uint32_t flags, windlass_root_callback callback, void* user, windlass_error* error) {
+  Start start;
+  if (const char* wrong = prepare(thread, registers, start); wrong != nullptr) return invalid(wrong, error);
+  if (callback == nullptr || (flags & ~WINDLASS_THREAD_IS_SUSPENDED) != 0)
+    return invalid("there is no callback, or the flag is none of a collector's", error);
+  const auto done = managed::each_root(*start.thread, start.registers, flags, [&](const managed::Root& root) {
     const windlass_root shown = to_c(root);
     callback(&shown, user);
   });

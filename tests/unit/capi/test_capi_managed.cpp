@@ -1,9 +1,12 @@
 // Managed runtimes by the C interface: a stack made up word by word, code by hand that throws, threads that stop.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
 #include <csignal>
+#include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <functional>
 #include <string>
@@ -353,6 +356,13 @@ struct Throwing : testing::Test {
         if (pc >= begin && pc < end) return method;
       return nullptr;
     };
+    callbacks.each_argument = [](const windlass_crawl*, const windlass_crawl_frame* frame, windlass_root_callback sink,
+                                 void* to, void*) {
+      const windlass_root root = {
+          .value = frame->frame_user, .address = 0x1000, .base = 0, .reg = 5, .flags = WINDLASS_PINNED};
+      sink(&root, to);
+      return windlass_status{frame->frame_user == 3 ? WINDLASS_NOT_FOUND : WINDLASS_OK};
+    };
     callbacks.user = this;
     EXPECT_EQ(windlass_open_runtime(&callbacks, &runtime, nullptr), WINDLASS_OK);
     windlass_personality personality = sized<windlass_personality>();
@@ -369,6 +379,9 @@ struct Throwing : testing::Test {
     personality.notify_debugger = [](const windlass_thrown*, void*) { std::fputs("debugger ", stderr); };
     personality.unhandled = [](const windlass_thrown* thrown, void*) {
       std::fprintf(stderr, "unhandled %lu\n", thrown->object);
+    };
+    personality.failed = [](const windlass_error* why, const windlass_thrown* thrown, void*) {
+      std::fprintf(stderr, "failed %lu: %s\n", thrown->object, why->text);
     };
     personality.user = this;
     EXPECT_EQ(windlass_open_mutator(runtime, &personality, &mutator, nullptr), WINDLASS_OK);
@@ -465,7 +478,79 @@ TEST_F(Throwing, HelpersAreWalkedFromTheirFrame) {
   EXPECT_EQ(shown, "2:0 1:2 1:1 ");
 }
 
+// The runtime says which arguments of the function that a transition frame is about are references.
+TEST_F(Throwing, ArgumentsAreRoots) {
+  static std::string shown;
+  static windlass_status status;
+  const auto helper = [](const void* user) {
+    windlass_context_frame frame{};
+    frame.header.kind = WINDLASS_FRAME_TRANSITION;
+    frame.header.form = WINDLASS_FORM_LAZY;
+    frame.header.user = *static_cast<const std::uint64_t*>(user);
+    windlass_capture_frame(&frame);
+    windlass_frame_list* list = windlass_mutator_frames(throwing->mutator);
+    windlass_push_frame(list, &frame.header);
+    windlass_managed_thread thread = sized<windlass_managed_thread>();
+    thread.mutator = throwing->mutator;
+    const auto show = [](const windlass_root* root, void*) {
+      shown += std::to_string(root->value) + "@" + std::to_string(root->address) + "/" + std::to_string(root->flags);
+    };
+    status = windlass_each_root(&thread, nullptr, 0, show, nullptr, nullptr);
+    EXPECT_EQ(windlass_each_root(&thread, nullptr, WINDLASS_POP_FRAMES, show, nullptr, nullptr), WINDLASS_INVALID);
+    windlass_pop_frame(list, &frame.header);
+  };
+  for (const std::uint64_t user : {2, 3}) {
+    const Call second{reinterpret_cast<void*>(+helper), &user};
+    first = {reinterpret_cast<void*>(&c_inner_method), &second};
+    c_outer_method(&first);
+    EXPECT_EQ(status, user == 2 ? WINDLASS_OK : WINDLASS_UNSUPPORTED);
+  }
+  EXPECT_EQ(shown, "2@4096/23@4096/2");
+}
+
+TEST_F(Throwing, WhatCannotGoOnIsHeardOf) {
+  windlass_mutator_frames(mutator)->top = 0x1000;
+  EXPECT_DEATH(throw_from_inner(7), "failed 7: .*frame is not readable");
+  windlass_mutator_frames(mutator)->top = WINDLASS_END_OF_FRAMES;
+}
+
 // ---- threads ------------------------------------------------------------------------------------------------------
+
+// A thread that says that it runs managed code, and comes to no safe point.
+TEST_F(Throwing, WhoDoesNotStopIsNamed) {
+  static std::atomic<const windlass_mutator*> late = nullptr;
+  windlass_safe_points points = sized<windlass_safe_points>();
+  points.is_safe_point = [](const windlass_method*, std::uint64_t, void*) { return 0; };
+  points.is_late = [](windlass_mutator* slow, const windlass_error* why, void*) {
+    EXPECT_EQ(why->status, WINDLASS_LIMIT);
+    late = slow;
+  };
+  windlass_suspender* suspender = nullptr;
+  ASSERT_EQ(windlass_open_suspender(runtime, &points, SIGRTMIN + 4, &suspender, nullptr), WINDLASS_OK);
+  std::atomic<bool> end = false;
+  std::atomic<int> id = 0;
+  std::thread thread([&] {
+    EXPECT_EQ(windlass_attach(suspender, mutator), WINDLASS_OK);
+    windlass_leave_native(suspender, mutator);
+    id = static_cast<int>(::gettid());
+    while (!end) std::this_thread::yield();
+    windlass_enter_native(suspender, mutator);
+    while (end) std::this_thread::yield();
+    EXPECT_EQ(windlass_detach(suspender, mutator), WINDLASS_OK);
+  });
+  while (id == 0) std::this_thread::yield();
+  windlass_error error = sized<windlass_error>();
+  EXPECT_EQ(windlass_stop_within(suspender, 1'500'000'000, &error), WINDLASS_LIMIT);
+  EXPECT_EQ(error.detail, static_cast<std::uint64_t>(id));
+  EXPECT_EQ(late, mutator);
+  EXPECT_EQ(windlass_resume(suspender), WINDLASS_INVALID) << "nothing stands still";
+  end = true;
+  EXPECT_EQ(windlass_stop_within(suspender, UINT64_MAX, nullptr), WINDLASS_OK);
+  EXPECT_EQ(windlass_resume(suspender), WINDLASS_OK);
+  end = false;
+  thread.join();
+  EXPECT_EQ(windlass_close_suspender(suspender), WINDLASS_OK);
+}
 
 TEST_F(Throwing, ThreadsAreStopped) {
   windlass_safe_points points = sized<windlass_safe_points>();
