@@ -43,7 +43,7 @@ struct CodePointer {
 
 // Where a record is stored.
 struct RecordPlace {
-  static constexpr std::uint32_t kSFrame = 0xffffffff;      // `section` where .sframe holds the record
+  static constexpr std::uint32_t kSFrame = 0xffffffff;       // `section` where .sframe holds the record
   static constexpr std::uint32_t kGoFunctions = 0xfffffffe;  // where Go's table of functions does
 
   std::uint32_t section = 0;  // which of the sections of call frame information, or one of the above; 0 in PE images
