@@ -23,36 +23,17 @@
 #include "windlass_interpreter.h"
 #include "windlass_walk.h"
 
-char LICENSE[] SEC("license") = "Dual MIT/GPL";
+#include "windlass_event.bpf.h"
+#include "windlass_ids.bpf.h"
+#include "windlass_machine.bpf.h"
+#include "windlass_options.bpf.h"
+#include "windlass_process.bpf.h"
+#include "windlass_raw.bpf.h"
 
-/* Options, set before the program is loaded. */
-const volatile __u32 wl_max_user_frames = WL_MAX_USER_FRAMES;
-const volatile __u32 wl_max_kernel_frames = WL_MAX_KERNEL_FRAMES;
-const volatile __u32 wl_max_raw_stack = WL_MAX_RAW_STACK;
-const volatile __u64 wl_raw_bytes_per_window = 1u << 20;
-const volatile __u64 wl_wakeup_bytes = 1u << 20;
-const volatile __u8 wl_filter = 0;
+char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
 /* The way to other stacks (WL_WAY) of the last table that was loaded and has one; 0: none has. */
 __u64 wl_go_way = 0;
-
-#include "windlass_ids.bpf.h"
-#include "windlass_process.bpf.h"
-
-/* What a sample that is only counted can do without. */
-WL_INLINE void wl_stamp(struct wl_event_head* head) {
-  head->time = bpf_ktime_get_ns();
-  bpf_get_current_comm(head->comm, sizeof head->comm);
-}
-
-/* Waking the agent costs an interrupt, several microseconds in a virtual machine. It looks into the ring several times
- * a second by itself; samples wake it only when the ring fills. */
-WL_INLINE __u64 wl_wakeup(void) {
-  return bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > wl_wakeup_bytes ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
-}
-
-#include "windlass_machine.bpf.h"
-#include "windlass_raw.bpf.h"
 
 /* The kernel's stack, if the sample is of the kernel, into s->frames and the hash. */
 WL_GLOBAL int wl_take_kernel_stack(struct bpf_perf_event_data* ctx, struct wl_scratch* s) {

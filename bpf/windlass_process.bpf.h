@@ -7,6 +7,11 @@
 #ifndef WINDLASS_PROCESS_BPF_H
 #define WINDLASS_PROCESS_BPF_H
 
+#include "windlass_bpf_access.h"
+#include "windlass_ids.bpf.h"
+#include "windlass_lookup.h"
+#include "windlass_options.bpf.h"
+
 WL_INLINE void wl_emit_process(__u32 type, __u32 tgid, __u64 epoch, __u64 address, __u64 length) {
   struct wl_process_event* event = bpf_ringbuf_reserve(&events, sizeof *event, 0);
   if (!event) {

@@ -5,6 +5,8 @@
 #ifndef WINDLASS_RAW_BPF_H
 #define WINDLASS_RAW_BPF_H
 
+#include "windlass_event.bpf.h"
+
 #define WL_RAW_WINDOW_SHIFT 27 /* 134 ms: the window of time the budget is for */
 
 /* Copies the n-th page, or what of it is wanted; one that cannot be read is left out. 1 where there is no more to copy.

@@ -3,7 +3,7 @@
 #include <Zydis/Zydis.h>
 
 #include "arch/registers.h"
-#include "code/x86_64.h"
+#include "arch/x86_64_operand.h"
 
 namespace windlass::code {
 namespace {
@@ -35,10 +35,10 @@ const Mode& mode_of(Architecture architecture) {
 
 // DWARF number of a register as wide as a word.
 RegisterNumber number_of(const Mode& mode, ZydisRegister reg) {
-  if (mode.word == 64) return static_cast<RegisterNumber>(dwarf_number(reg));
+  if (mode.word == 64) return static_cast<RegisterNumber>(x86_64::dwarf_number(reg));
   // i386 numbers its registers as it encodes them (psABI table 2.14).
   return static_cast<RegisterNumber>(reg >= ZYDIS_REGISTER_EAX && reg <= ZYDIS_REGISTER_EDI ? reg - ZYDIS_REGISTER_EAX
-                                                                                            : kNoDwarfNumber);
+                                                                                            : x86_64::kNoDwarfNumber);
 }
 
 bool is_sp(const Mode& mode, const ZydisDecodedOperand& operand) {

@@ -5,28 +5,21 @@
 
 #include "arch/registers.h"
 #include "arch/x86_64_call.h"
+#include "arch/x86_64_operand.h"
 #include "arch/x86_64_signal_frame.h"
 #include "arch/x86_signal_return.h"
 #include "code/callee_record.h"
 
 namespace windlass::code {
 
-// DWARF numbers in the order of the encoding (psABI figure 3.36).
-static constexpr unsigned char kByEncoding[16] = {0, 2, 1, 3, 7, 6, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15};
-
-unsigned dwarf_number(ZydisRegister reg) {
-  const ZydisRegister whole = ZydisRegisterGetLargestEnclosing(ZYDIS_MACHINE_MODE_LONG_64, reg);
-  if (whole < ZYDIS_REGISTER_RAX || whole > ZYDIS_REGISTER_R15) return kNoDwarfNumber;
-  return kByEncoding[whole - ZYDIS_REGISTER_RAX];
-}
-
 namespace {
 
 using State = SymbolicState<X86_64::kSlots>;
+using x86_64::dwarf_number;
 using x86_64::kRbp;
 using x86_64::kRsp;
 constexpr std::uint64_t kLargestTable = 1 << 16;
-constexpr unsigned kRax = 0, kRdx = 1, kRcx = 2, kRsi = 4, kRdi = 5, kR11 = 11, kNoRegister = kNoDwarfNumber;
+constexpr unsigned kRax = 0, kRdx = 1, kRcx = 2, kRsi = 4, kRdi = 5, kR11 = 11, kNoRegister = x86_64::kNoDwarfNumber;
 
 bool is_register(const ZydisDecodedOperand& operand, ZydisRegister reg) {
   return operand.type == ZYDIS_OPERAND_TYPE_REGISTER && operand.reg.value == reg;
@@ -519,7 +512,7 @@ void X86_64::look_back(CodeReader& code, Path<X86_64>& path) {
     const unsigned reg = (bytes[2] >> 3 & 7) | (bytes[0] & 4) << 1, rm = (bytes[2] & 7) | (bytes[0] & 1) << 3;
     if ((bytes[0] & 0xfa) == 0x48 && (bytes[1] == 0x39 || bytes[1] == 0x3b) && bytes[2] >> 6 == 3 &&
         (reg == 4) != (rm == 4))
-      path.sp_if_equal = path.state[kByEncoding[reg == 4 ? rm : reg]];
+      path.sp_if_equal = path.state[x86_64::kDwarfNumbers[reg == 4 ? rm : reg]];
     return;
   }
   if (bytes[0] != 0x0f || bytes[1] != 0x05) return;

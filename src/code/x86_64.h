@@ -7,10 +7,6 @@
 
 namespace windlass::code {
 
-// DWARF number of the 64-bit register that contains `reg`; kNoDwarfNumber for anything else.
-inline constexpr unsigned kNoDwarfNumber = 17;
-[[nodiscard]] unsigned dwarf_number(ZydisRegister reg);
-
 class X86_64 {
  public:
   static constexpr Architecture kArchitecture = Architecture::kX86_64;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "arch/registers.h"
 #include "windlass/frame_row.h"
 
 namespace windlass::winx64 {
@@ -13,13 +14,12 @@ namespace windlass::winx64 {
 inline constexpr unsigned kRsp = 4, kRbp = 5;
 
 // Not within the functions that use them: GCC 12 would make them on the stack, at each call.
-inline constexpr std::uint8_t kDwarfNumbers[16] = {0, 2, 1, 3, 7, 6, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15};
 inline constexpr std::string_view kRegisterNames[32] = {
     "rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", "r8",  "r9",  "r10", "r11", "r12", "r13", "r14", "r15",
     "r16", "r17", "r18", "r19", "r20", "r21", "r22", "r23", "r24", "r25", "r26", "r27", "r28", "r29", "r30", "r31"};
 
 // The DWARF number of an instruction's register number below 16.
-[[nodiscard]] constexpr RegisterNumber dwarf_number(unsigned number) { return kDwarfNumbers[number & 15]; }
+[[nodiscard]] constexpr RegisterNumber dwarf_number(unsigned number) { return x86_64::kDwarfNumbers[number & 15]; }
 
 // The same of a set of them: bit n is register n.
 [[nodiscard]] constexpr std::uint32_t dwarf_numbers(std::uint32_t numbers) {

@@ -5,7 +5,7 @@
 #include <array>
 
 #include "arch/registers.h"
-#include "code/x86_64.h"
+#include "arch/x86_64_operand.h"
 
 namespace windlass::runtimes::go {
 namespace {
@@ -20,8 +20,8 @@ struct Instruction {
   // The 64-bit register that an operand is; kNoDwarfNumber: none.
   [[nodiscard]] unsigned reg(unsigned i) const {
     if (i >= info.operand_count || operands[i].type != ZYDIS_OPERAND_TYPE_REGISTER || operands[i].size != 64)
-      return code::kNoDwarfNumber;
-    return code::dwarf_number(operands[i].reg.value);
+      return x86_64::kNoDwarfNumber;
+    return x86_64::dwarf_number(operands[i].reg.value);
   }
   [[nodiscard]] bool is_move() const { return info.mnemonic == ZYDIS_MNEMONIC_MOV && info.operand_width == 64; }
   [[nodiscard]] const ZydisDecodedOperandMem* memory(unsigned i) const {
@@ -32,7 +32,7 @@ struct Instruction {
     for (unsigned i = 0; i < info.operand_count; ++i)
       if (operands[i].type == ZYDIS_OPERAND_TYPE_REGISTER &&
           (operands[i].actions & ZYDIS_OPERAND_ACTION_MASK_WRITE) != 0 &&
-          code::dwarf_number(operands[i].reg.value) == number)
+          x86_64::dwarf_number(operands[i].reg.value) == number)
         return true;
     return false;
   }
@@ -192,7 +192,7 @@ class WayBack {
     if (const unsigned from = at.reg(1); from < kRegisters) return known_[from];
     const ZydisDecodedOperandMem* const memory = at.memory(1);
     if (memory == nullptr) return {};
-    const unsigned base = code::dwarf_number(memory->base);
+    const unsigned base = x86_64::dwarf_number(memory->base);
     if (memory->segment == ZYDIS_REGISTER_FS) return thread_value(*memory, base);
     if (base >= kRegisters || known_[base].count == 0 || known_[base].count == 4) return {};
     Loads value = known_[base];
@@ -220,7 +220,7 @@ class KeptStack {
     if (at.is_move() && to == x86_64::kRsp && at.reg(1) < kRegisters && values_[at.reg(1)].step == kBack)
       found_ = values_[at.reg(1)].stack;
     if (to < kRegisters && memory != nullptr && memory->disp.value >= 0 && memory->segment != ZYDIS_REGISTER_FS)
-      value = value_of(at, code::dwarf_number(memory->base), static_cast<std::uint64_t>(memory->disp.value));
+      value = value_of(at, x86_64::dwarf_number(memory->base), static_cast<std::uint64_t>(memory->disp.value));
     if (at.info.meta.category == ZYDIS_CATEGORY_CALL) values_ = {};
     for (unsigned reg = 0; reg < kRegisters; ++reg)
       if (at.writes(reg)) values_[reg] = {};

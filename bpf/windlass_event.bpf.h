@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT
+ *
+ * What every event of a sample needs: its head, and when it wakes the agent.
+ */
+#ifndef WINDLASS_EVENT_BPF_H
+#define WINDLASS_EVENT_BPF_H
+
+#include "windlass_bpf_access.h"
+#include "windlass_options.bpf.h"
+
+/* What a sample that is only counted can do without. */
+WL_INLINE void wl_stamp(struct wl_event_head* head) {
+  head->time = bpf_ktime_get_ns();
+  bpf_get_current_comm(head->comm, sizeof head->comm);
+}
+
+/* Waking the agent costs an interrupt, several microseconds in a virtual machine. It looks into the ring several times
+ * a second by itself; samples wake it only when the ring fills. */
+WL_INLINE __u64 wl_wakeup(void) {
+  return bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > wl_wakeup_bytes ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
+}
+
+#endif

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT
+ *
+ * Options, set before the program is loaded.
+ */
+#ifndef WINDLASS_OPTIONS_BPF_H
+#define WINDLASS_OPTIONS_BPF_H
+
+#include "windlass_layout.h"
+
+const volatile __u32 wl_max_user_frames = WL_MAX_USER_FRAMES;
+const volatile __u32 wl_max_kernel_frames = WL_MAX_KERNEL_FRAMES;
+const volatile __u32 wl_max_raw_stack = WL_MAX_RAW_STACK;
+const volatile __u64 wl_raw_bytes_per_window = 1u << 20;
+const volatile __u64 wl_wakeup_bytes = 1u << 20;
+const volatile __u8 wl_filter = 0;
+
+#endif
