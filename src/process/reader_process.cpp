@@ -24,6 +24,7 @@
 #include "base/monotonic.h"
 #include "process/proc_file.h"
 #include "process/reader_protocol.h"
+#include "process/reader_rights.h"
 
 namespace windlass::process {
 namespace {
@@ -73,6 +74,7 @@ class Reader {
 
   [[noreturn]] void run() {
     say_who();
+    keep_rights_of_reader();
     for (;;) {
       ReaderRequest request;
       Descriptor file;

@@ -7,6 +7,9 @@
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,6 +17,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <thread>
 
 #include <fmt/format.h>
@@ -21,6 +25,7 @@
 #include "process/mapped_files.h"
 #include "process/proc_file.h"
 #include "process/process_memory.h"
+#include "process/reader_rights.h"
 #include "process/silent.h"
 #include "support/silent_mount.h"
 
@@ -220,6 +225,57 @@ TEST_F(ReadersTest, HundredsOfSilentThingsStopNobodyElse) {
     text = readers_->text(path, 100);
   }
   EXPECT_EQ(text, "content");
+}
+
+// The value of a line of /proc/PID/status.
+std::string status_of_process(pid_t pid, std::string_view name) {
+  const std::string text = read_proc_file(fmt::format("/proc/{}/status", pid));
+  return std::string(status_field(text, name));
+}
+
+std::vector<pid_t> children_of(pid_t pid) {
+  std::ifstream list(fmt::format("/proc/{0}/task/{0}/children", pid));
+  return {std::istream_iterator<pid_t>(list), {}};
+}
+
+TEST_F(ReadersTest, AReaderHasTheRightsOfAReader) {
+  EXPECT_EQ(readers_->text("/proc/self/comm", 100), "windlass-reader\n");
+  const std::vector<pid_t> starters = children_of(::getpid());
+  if (starters.empty()) GTEST_SKIP() << "no list of children";
+  const std::vector<pid_t> mine = children_of(starters.back());
+  ASSERT_EQ(mine.size(), 1u);
+  EXPECT_EQ(status_of_process(mine[0], "NoNewPrivs"), "1");
+  EXPECT_EQ(status_of_process(mine[0], "Seccomp"), "2");
+}
+
+// What is no reader's is an error, not an end.
+TEST(ReaderRights, AreToReadAlone) {
+  const std::string path = testing::TempDir() + fmt::format("windlass-rights-{}", ::getpid());
+  std::ofstream(path) << "content";
+  const pid_t child = ::fork();
+  if (child == 0) {
+    keep_rights_of_reader();
+    if (::prctl(PR_GET_SECCOMP) >= 0 || errno == EINVAL) _exit(77);  // not refused
+    const auto refused = [](long result) { return result == -1 && errno == EPERM; };
+    char bytes[8];
+    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (::pread(file, bytes, 7, 0) != 7 || ::close(file) != 0) _exit(1);
+    if (!refused(::open(path.c_str(), O_WRONLY)) || !refused(::open(path.c_str(), O_RDWR))) _exit(2);
+    if (!refused(::open((path + "-new").c_str(), O_RDONLY | O_CREAT, 0600))) _exit(3);
+    if (!refused(::socket(AF_INET, SOCK_STREAM, 0)) || !refused(::socket(AF_UNIX, SOCK_STREAM, 0))) _exit(4);
+    if (!refused(::kill(::getppid(), 0)) || !refused(::ptrace(PTRACE_SEIZE, ::getppid(), 0, 0))) _exit(5);
+    if (!refused(::unlink(path.c_str())) || !refused(::fork())) _exit(6);
+    const iovec here{bytes, sizeof bytes};
+    if (!refused(::process_vm_writev(::getpid(), &here, 1, &here, 1, 0))) _exit(7);
+    if (::process_vm_readv(::getpid(), &here, 1, &here, 1, 0) != sizeof bytes) _exit(8);
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  fs::remove(path);
+  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "no seccomp";
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 // Each name below a mount is another one, and one server.
