@@ -166,7 +166,6 @@ int record(const Arguments& arguments) {
   line.note(what(arguments.recorder));
   auto starting = std::make_optional<EndedBySignal>(signals.descriptor());
   auto recorder = agent::Recorder::open(arguments.recorder);
-  starting.reset();
   survive_failed_writes();
   if (!recorder) {
     line.clear();
@@ -184,6 +183,7 @@ int record(const Arguments& arguments) {
   line.begin(what((*recorder)->options()));
   agent::Recorder::Hooks hooks;
   hooks.progress = [&](const agent::RecordingProgress& progress) {
+    starting.reset();  // sampling has begun
     say_silent([&] { line.clear(); });
     line.show(progress);
   };

@@ -5,16 +5,15 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <csignal>
-#include <ctime>
 #include <deque>
 #include <string>
 #include <string_view>
@@ -25,6 +24,7 @@
 #include "base/monotonic.h"
 #include "process/proc_file.h"
 #include "process/reader_protocol.h"
+#include "process/reader_rights.h"
 
 namespace windlass::process {
 namespace {
@@ -73,6 +73,8 @@ class Reader {
   explicit Reader(int socket) : socket_(socket) {}
 
   [[noreturn]] void run() {
+    say_who();
+    keep_rights_of_reader();
     for (;;) {
       ReaderRequest request;
       Descriptor file;
@@ -180,11 +182,17 @@ class Reader {
     return 0;
   }
 
-  void say_working(bool reached) {
+  // So that it can be killed while it waits.
+  void say_who() {
+    const Descriptor process(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+    if (process) say_working(false, process.get());
+  }
+
+  void say_working(bool reached, int process = -1) {
     ReaderAnswer working;
     working.working = true;
     working.reached = reached;
-    if (!send_message(socket_, std::as_bytes(std::span(&working, 1)), {}, -1)) _exit(0);
+    if (!send_message(socket_, std::as_bytes(std::span(&working, 1)), {}, process)) _exit(0);
   }
 
   void read_text(const Descriptor& file, const std::string& path, std::uint64_t size, ReaderAnswer& answer) {
@@ -259,12 +267,9 @@ void end_with(pid_t parent) {
   if (::getppid() != parent) _exit(0);
 }
 
-// Those that wait for an order end by themselves. The others are killed once this process has ended, and nobody waits
-// for those in a wait that no signal ends.
+// They are a process group of their own. Nobody waits for those in a wait that no signal ends.
 [[noreturn]] void end_with_readers() {
-  constexpr int kMostRounds = 50;
-  constexpr timespec kPause{0, 1'000'000};
-  for (int i = 0; i < kMostRounds && ::waitpid(-1, nullptr, WNOHANG) == 0; ++i) ::nanosleep(&kPause, nullptr);
+  if (::getpgrp() == ::getpid()) ::kill(0, SIGKILL);
   _exit(0);
 }
 

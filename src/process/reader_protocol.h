@@ -38,7 +38,7 @@ struct ReaderRequest {
 };
 
 struct ReaderAnswer {
-  bool working = false;  // not the answer yet: bytes are arriving
+  bool working = false;  // not the answer yet: bytes are arriving, or it comes with the reader's process (a pidfd)
   bool reached = false;  // with `working`: the file has been found, what comes next is its file system's to answer
   bool remote = false;
   int error = 0;              // errno

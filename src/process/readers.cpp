@@ -1,12 +1,14 @@
 #include "process/readers.h"
 
 #include <poll.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <utility>
 
@@ -15,7 +17,9 @@
 #include "base/monotonic.h"
 #include "image/mapped_file.h"
 #include "process/mapped_files.h"
+#include "process/proc_file.h"
 #include "process/reader_process.h"
+#include "process/silent.h"
 
 namespace windlass::process {
 namespace {
@@ -81,13 +85,14 @@ Readers::~Readers() {
 
 bool Readers::has_reader() {
   if (current_) return true;
-  if (left_.size() >= kMostLeft) return false;
+  if (ending_.size() >= kMostEnding) return false;
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return false;
   Descriptor ours(ends[0]);
   const Descriptor theirs(ends[1]);
   if (!send_order(control_.get(), {}, theirs.get())) return false;
   current_ = std::move(ours);
+  process_ = Descriptor();
   return true;
 }
 
@@ -111,7 +116,7 @@ Readers::Answer Readers::ask(ReaderRequest request, std::string_view follows, in
   const std::lock_guard hold(lock_);
   Answer answer;
   collect();
-  if (silent_.contains(subject) || silent_.contains(device)) {
+  if (silent(subject) || silent(device)) {
     answer.head.error = ETIMEDOUT;
     return answer;
   }
@@ -157,7 +162,7 @@ bool Readers::wait_readable(std::uint64_t first, std::uint64_t& deadline, std::u
 Readers::Got Readers::receive(Answer& answer, std::span<std::byte> to) {
   const std::uint64_t first = monotonic_ns();
   const auto patience = left_.size() < kPatientWith ? times_.patience : times_.hurry;
-  std::uint64_t deadline = first + static_cast<std::uint64_t>(patience.count());
+  std::uint64_t deadline = first + static_cast<std::uint64_t>((process_ ? patience : times_.starting).count());
   const std::uint64_t latest = first + static_cast<std::uint64_t>(times_.arriving.count());
   const std::span head = std::as_writable_bytes(std::span(&answer.head, 1));
   std::size_t had = 0;
@@ -168,6 +173,7 @@ Readers::Got Readers::receive(Answer& answer, std::span<std::byte> to) {
     if (got <= 0) return Got::kGone;
     had += static_cast<std::size_t>(got);
     if (had < head.size() || !answer.head.working) continue;
+    if (answer.file) process_ = std::move(answer.file);
     answer.reached |= answer.head.reached;
     answer.head = ReaderAnswer();
     had = 0;
@@ -195,27 +201,60 @@ Readers::Got Readers::receive(Answer& answer, std::span<std::byte> to) {
 // ---- those that were left behind ------------------------------------------------------------------------------------
 
 void Readers::leave_behind(const std::string& subject, const std::string& path) {
-  left_.push_back({std::move(current_), subject, path});
-  ++silent_[subject];
+  left_.push_back({std::move(current_), std::move(process_), subject, path});
+  ++silent_[subject].readers;
   if (!hurried_ && said_ < kMostSaid && std::ranges::find(unsaid_, subject) == unsaid_.end()) {
     ++said_;
     unsaid_.push_back(subject);
   }
+  if (left_.size() > kMostLeft) kill_first();
+}
+
+// Most waits end with their process, those for a page among them. Some do not, as for a FUSE server that has taken the
+// request.
+void Readers::kill_first() {
+  Left& first = left_.front();
+  if (first.process) (void)::syscall(SYS_pidfd_send_signal, first.process.get(), SIGKILL, nullptr, 0);
+  ending_.push_back(std::move(first.process));
+  forget(first.subject, monotonic_ns() + static_cast<std::uint64_t>(kSilentFor.count()));
+  left_.pop_front();
+}
+
+// One reader fewer waits for it.
+void Readers::forget(const std::string& subject, std::uint64_t until) {
+  const auto silent = silent_.find(subject);
+  if (silent == silent_.end()) return;
+  silent->second.until = std::max(silent->second.until, until);
+  if (--silent->second.readers == 0 && until == 0) silent_.erase(silent);
+}
+
+bool Readers::silent(const std::string& subject) {
+  const auto silent = silent_.find(subject);
+  if (silent == silent_.end()) return false;
+  if (silent->second.readers != 0 || monotonic_ns() < silent->second.until) return true;
+  silent_.erase(silent);
+  return false;
 }
 
 // Those whose wait has ended: what they waited for answers.
 void Readers::collect() {
+  std::erase_if(ending_, [](const Descriptor& process) {
+    pollfd ended{process.get(), POLLIN, 0};
+    return ::poll(&ended, 1, 0) > 0;
+  });
   std::erase_if(left_, [this](Left& left) {
     for (;;) {
       Answer answer;
       const std::span head = std::as_writable_bytes(std::span(&answer.head, 1));
       const ssize_t got = receive_some(left.socket.get(), head, {}, answer.file, MSG_DONTWAIT);
       if (got < 0 && errno == EAGAIN) return false;
-      if (got == static_cast<ssize_t>(head.size()) && answer.head.working) continue;
+      if (got == static_cast<ssize_t>(head.size()) && answer.head.working) {
+        if (answer.file) left.process = std::move(answer.file);
+        continue;
+      }
       if (answer.file && !left.path.empty() && late_.size() < kMostLate)
         late_[left.path] = {std::move(answer.file), answer.head.status, answer.head.remote};
-      const auto silent = silent_.find(left.subject);
-      if (silent != silent_.end() && --silent->second == 0) silent_.erase(silent);
+      forget(left.subject, 0);
       return true;
     }
   });
@@ -224,16 +263,29 @@ void Readers::collect() {
 std::vector<std::string> Readers::take_silent() {
   const std::lock_guard hold(lock_);
   collect();
-  std::erase_if(unsaid_, [this](const std::string& subject) { return !silent_.contains(subject); });
+  std::erase_if(unsaid_, [this](const std::string& subject) { return !silent(subject); });
   return std::exchange(unsaid_, {});
 }
 
-std::size_t Readers::left_behind() const {
+std::size_t Readers::left_behind() {
   const std::lock_guard hold(lock_);
-  return left_.size();
+  collect();
+  return left_.size() + ending_.size();
 }
 
 // ---- the calls ------------------------------------------------------------------------------------------------------
+
+// All that a server has is silent, or nothing.
+std::string Readers::subject_at(const std::string& path) {
+  if (path.starts_with("/proc/")) return subject_of(path);
+  const std::lock_guard hold(lock_);
+  if (const std::uint64_t now = monotonic_ns(); now >= mounts_until_) {
+    mounts_ = read_proc_file("/proc/self/mountinfo");
+    mounts_until_ = now + static_cast<std::uint64_t>(kMountsFor.count());
+  }
+  std::string server = server_at(mounts_, path);
+  return server.empty() ? path : server;
+}
 
 OpenedRegular Readers::open_regular(const std::string& path, dev_t device, bool certain) {
   {
@@ -246,33 +298,33 @@ OpenedRegular Readers::open_regular(const std::string& path, dev_t device, bool 
     }
   }
   Answer answer = ask({.call = ReaderCall::kOpenRegular, .tells_reached = certain && device != 0}, path, -1,
-                      subject_of(path), {}, device != 0 ? device_subject(device) : std::string());
+                      subject_at(path), {}, device != 0 ? device_subject(device) : std::string());
   errno = answer.head.error;
   return {std::move(answer.file), answer.head.status, false};
 }
 
 OpenedRegular Readers::open_growing(const std::string& path) {
-  Answer answer = ask({.call = ReaderCall::kOpenGrowing}, path, -1, subject_of(path), {});
+  Answer answer = ask({.call = ReaderCall::kOpenGrowing}, path, -1, subject_at(path), {});
   errno = answer.head.error;
   return {std::move(answer.file), answer.head.status, answer.head.remote};
 }
 
 Descriptor Readers::open(const std::string& path, int folder, pid_t pid) {
-  const std::string subject = folder < 0 ? subject_of(path) : subject_of(fmt::format("/proc/{}/{}", pid, path));
+  const std::string subject = folder < 0 ? subject_at(path) : subject_of(fmt::format("/proc/{}/{}", pid, path));
   Answer answer = ask({.call = ReaderCall::kOpen}, path, folder, subject, {});
   errno = answer.head.error;
   return std::move(answer.file);
 }
 
 bool Readers::status(const std::string& path, struct stat& to) {
-  const Answer answer = ask({.call = ReaderCall::kStatus}, path, -1, subject_of(path), {});
+  const Answer answer = ask({.call = ReaderCall::kStatus}, path, -1, subject_at(path), {});
   to = answer.head.status;
   errno = answer.head.error;
   return answer.head.error == 0;
 }
 
 std::string Readers::text(const std::string& path, std::size_t limit) {
-  Answer answer = ask({.call = ReaderCall::kText, .size = limit}, path, -1, subject_of(path), {});
+  Answer answer = ask({.call = ReaderCall::kText, .size = limit}, path, -1, subject_at(path), {});
   errno = answer.head.error;
   return std::move(answer.rest);
 }

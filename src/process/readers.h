@@ -30,15 +30,20 @@ namespace windlass::process {
 
 struct ReaderTimes {
   std::chrono::nanoseconds patience = std::chrono::milliseconds(300);  // with one call
+  std::chrono::nanoseconds starting = std::chrono::milliseconds(300);  // with a reader that has to be started first
   std::chrono::nanoseconds arriving = std::chrono::seconds(2);         // with one whose bytes are arriving
   std::chrono::nanoseconds hurry = std::chrono::milliseconds(50);      // with one once the program has to end
 };
 
-// Thread-safe (a lock). Bounds: kMostLeft readers are left behind, and nothing is asked any more once they are; many
-// are waited for less long; kMostSaid silent things are told apart by name.
+// Thread-safe (a lock). Bounds: kMostLeft readers are left behind. One more, and the first of them is killed; what it
+// waited for stays silent for kSilentFor. Nothing is asked any more once kMostEnding of those that were killed wait on
+// all the same. Many are waited for less long; kMostSaid silent things are told apart by name.
 class Readers {
  public:
   static constexpr std::size_t kMostLeft = 256;
+  static constexpr std::size_t kMostEnding = 256;
+  static constexpr std::chrono::nanoseconds kSilentFor = std::chrono::minutes(10);
+  static constexpr std::chrono::nanoseconds kMountsFor = std::chrono::seconds(1);
   static constexpr std::size_t kPatientWith = 8;  // readers left behind: then it waits `hurry`
   static constexpr std::size_t kMostSaid = 64;
 
@@ -74,12 +79,17 @@ class Readers {
   // What is silent and the caller has not been told yet, but for what became so in a hurry: "/proc/12/mem", "device
   // 0:57".
   [[nodiscard]] std::vector<std::string> take_silent();
-  [[nodiscard]] std::size_t left_behind() const;
+  // Readers that wait, those that were killed included.
+  [[nodiscard]] std::size_t left_behind();
 
  private:
   struct Left {
-    Descriptor socket;
+    Descriptor socket, process;
     std::string subject, path;
+  };
+  struct Silence {
+    unsigned readers = 0;     // that wait for it
+    std::uint64_t until = 0;  // without one (CLOCK_MONOTONIC, ns)
   };
   struct Answer {
     ReaderAnswer head;
@@ -92,21 +102,28 @@ class Readers {
 
   Answer ask(ReaderRequest request, std::string_view follows, int file, const std::string& subject,
              std::span<std::byte> to, const std::string& device = {});
+  std::string subject_at(const std::string& path);
   bool has_reader();
+  bool silent(const std::string& subject);
   enum class Got : std::uint8_t { kAnswer, kTimeout, kGone };
   Got receive(Answer& answer, std::span<std::byte> to);
   bool wait_readable(std::uint64_t first, std::uint64_t& deadline, std::uint64_t latest);
   void leave_behind(const std::string& subject, const std::string& path);
+  void kill_first();
+  void forget(const std::string& subject, std::uint64_t until);
   void collect();
 
   pid_t owner_, starter_;
   Descriptor control_;
   ReaderTimes times_;
   mutable std::mutex lock_;
-  Descriptor current_;
+  Descriptor current_, process_;  // the reader that is asked: its socket, its process (pidfd_open(2))
   std::deque<Left> left_;
-  std::map<std::string, unsigned> silent_;     // subjects, and how many readers wait for them
+  std::vector<Descriptor> ending_;             // processes that were killed
+  std::map<std::string, Silence> silent_;      // subjects
   std::map<std::string, OpenedRegular> late_;  // opened after all, by path
+  std::string mounts_;                         // /proc/self/mountinfo, read kMountsFor ago at most
+  std::uint64_t mounts_until_ = 0;
   std::vector<std::string> unsaid_;
   std::size_t said_ = 0;
   int stop_ = -1;

@@ -7,12 +7,17 @@
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <thread>
 
 #include <fmt/format.h>
@@ -20,6 +25,7 @@
 #include "process/mapped_files.h"
 #include "process/proc_file.h"
 #include "process/process_memory.h"
+#include "process/reader_rights.h"
 #include "process/silent.h"
 #include "support/silent_mount.h"
 
@@ -67,7 +73,7 @@ class AbsentPage {
 class ReadersTest : public testing::Test {
  protected:
   // Far more than a loaded machine needs for a call that is answered.
-  static constexpr ReaderTimes kTimes{.patience = 1s, .arriving = 3s, .hurry = 100ms};
+  static constexpr ReaderTimes kTimes{.patience = 1s, .starting = 1s, .arriving = 3s, .hurry = 100ms};
 
   void SetUp() override {
     folder_ = fs::path(testing::TempDir()) / fmt::format("windlass-readers-{}", ::getpid());
@@ -162,7 +168,7 @@ TEST_F(ReadersTest, WhatAnswersAfterAllIsAskedAgain) {
 TEST_F(ReadersTest, WhoHasToEndDoesNotWait) {
   const AbsentPage page;
   if (!page.problem().empty()) GTEST_SKIP() << page.problem();
-  readers_ = Readers::start({.patience = 100s, .arriving = 200s, .hurry = 50ms});
+  readers_ = Readers::start({.patience = 100s, .starting = 100s, .arriving = 200s, .hurry = 50ms});
   int stop[2];
   ASSERT_EQ(::pipe2(stop, O_CLOEXEC), 0);
   readers_->end_at(stop[0], 0);
@@ -180,7 +186,7 @@ TEST_F(ReadersTest, WhoHasToEndDoesNotWait) {
 TEST_F(ReadersTest, ATimeToEndIsOneToHurry) {
   const AbsentPage page;
   if (!page.problem().empty()) GTEST_SKIP() << page.problem();
-  readers_ = Readers::start({.patience = 100s, .arriving = 200s, .hurry = 50ms});
+  readers_ = Readers::start({.patience = 100s, .starting = 100s, .arriving = 200s, .hurry = 50ms});
   timespec now{};
   ::clock_gettime(CLOCK_MONOTONIC, &now);
   readers_->end_at(-1, static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + 200'000'000 +
@@ -188,6 +194,108 @@ TEST_F(ReadersTest, ATimeToEndIsOneToHurry) {
   const auto begin = Clock::now();
   EXPECT_EQ(read(page.place()), -1);
   EXPECT_LT(Clock::now() - begin, 50s);
+}
+
+// However much does not answer, what answers is read, and the readers that wait are bounded.
+TEST_F(ReadersTest, HundredsOfSilentThingsStopNobodyElse) {
+  readers_ = Readers::start({.patience = 10ms, .starting = 1s, .arriving = 1s, .hurry = 10ms});
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const Descriptor empty(ends[0]), writer(ends[1]);  // whoever reads waits
+  const auto ask = [&](std::size_t number) {
+    errno = 0;
+    return readers_->text(empty.get(), static_cast<pid_t>(1 + number), 100);
+  };
+  constexpr std::size_t kMore = 20;
+  for (std::size_t i = 0; i < Readers::kMostLeft + kMore; ++i) {
+    EXPECT_EQ(ask(i), "");
+    EXPECT_EQ(errno, ETIMEDOUT) << i;
+  }
+  // The first ones were killed, and are silent all the same.
+  for (int i = 0; i < 1000 && readers_->left_behind() > Readers::kMostLeft; ++i) std::this_thread::sleep_for(10ms);
+  EXPECT_EQ(readers_->left_behind(), Readers::kMostLeft);
+  EXPECT_EQ(ask(0), "");
+  EXPECT_EQ(errno, ETIMEDOUT);
+  EXPECT_LE(readers_->left_behind(), Readers::kMostLeft);
+  // A busy machine may be late with one answer, and what was late is silent.
+  std::string text;
+  for (int i = 0; i < 100 && text.empty(); ++i) {
+    const std::string path = folder_ / fmt::format("a{}", i);
+    std::ofstream(path) << "content";
+    text = readers_->text(path, 100);
+  }
+  EXPECT_EQ(text, "content");
+}
+
+// The value of a line of /proc/PID/status.
+std::string status_of_process(pid_t pid, std::string_view name) {
+  const std::string text = read_proc_file(fmt::format("/proc/{}/status", pid));
+  return std::string(status_field(text, name));
+}
+
+std::vector<pid_t> children_of(pid_t pid) {
+  std::ifstream list(fmt::format("/proc/{0}/task/{0}/children", pid));
+  return {std::istream_iterator<pid_t>(list), {}};
+}
+
+TEST_F(ReadersTest, AReaderHasTheRightsOfAReader) {
+  EXPECT_EQ(readers_->text("/proc/self/comm", 100), "windlass-reader\n");
+  const std::vector<pid_t> starters = children_of(::getpid());
+  if (starters.empty()) GTEST_SKIP() << "no list of children";
+  const std::vector<pid_t> mine = children_of(starters.back());
+  ASSERT_EQ(mine.size(), 1u);
+  EXPECT_EQ(status_of_process(mine[0], "NoNewPrivs"), "1");
+  EXPECT_EQ(status_of_process(mine[0], "Seccomp"), "2");
+}
+
+// What is no reader's is an error, not an end.
+TEST(ReaderRights, AreToReadAlone) {
+  const std::string path = testing::TempDir() + fmt::format("windlass-rights-{}", ::getpid());
+  std::ofstream(path) << "content";
+  const pid_t child = ::fork();
+  if (child == 0) {
+    keep_rights_of_reader();
+    if (::prctl(PR_GET_SECCOMP) >= 0 || errno == EINVAL) _exit(77);  // not refused
+    const auto refused = [](long result) { return result == -1 && errno == EPERM; };
+    char bytes[8];
+    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (::pread(file, bytes, 7, 0) != 7 || ::close(file) != 0) _exit(1);
+    if (!refused(::open(path.c_str(), O_WRONLY)) || !refused(::open(path.c_str(), O_RDWR))) _exit(2);
+    if (!refused(::open((path + "-new").c_str(), O_RDONLY | O_CREAT, 0600))) _exit(3);
+    if (!refused(::socket(AF_INET, SOCK_STREAM, 0)) || !refused(::socket(AF_UNIX, SOCK_STREAM, 0))) _exit(4);
+    if (!refused(::kill(::getppid(), 0)) || !refused(::ptrace(PTRACE_SEIZE, ::getppid(), 0, 0))) _exit(5);
+    if (!refused(::unlink(path.c_str())) || !refused(::fork())) _exit(6);
+    const iovec here{bytes, sizeof bytes};
+    if (!refused(::process_vm_writev(::getpid(), &here, 1, &here, 1, 0))) _exit(7);
+    if (::process_vm_readv(::getpid(), &here, 1, &here, 1, 0) != sizeof bytes) _exit(8);
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  fs::remove(path);
+  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "no seccomp";
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+// Each name below a mount is another one, and one server.
+TEST_F(ReadersTest, AServerThatStopsCostsOneReader) {
+  const std::string content = folder_ / "content";
+  std::ofstream(content) << "content";
+  const test::SilentMount mount(folder_ / "mount", content);
+  if (!mount.problem().empty()) GTEST_SKIP() << mount.problem();
+  mount.stop_answering();
+  for (int i = 0; i < 20; ++i) {
+    const std::string path = fmt::format("{}-{}", mount.path(), i);
+    struct stat status {};
+    EXPECT_FALSE(readers_->open_regular(path).file);
+    EXPECT_EQ(errno, ETIMEDOUT);
+    EXPECT_FALSE(readers_->status(path, status));
+    EXPECT_EQ(errno, ETIMEDOUT);
+  }
+  EXPECT_EQ(readers_->left_behind(), 1u);
+  ASSERT_EQ(readers_->take_silent().size(), 1u);
+  mount.answer_again();
 }
 
 // Whoever reads from a program waits for its end, not for its readers'.
@@ -253,6 +361,26 @@ TEST(SilentInWords, NamesProcessesAndHidesWhatIsNotPrintable) {
   EXPECT_EQ(describe_silent("/proc/12/root"), "a file of process 12");
   EXPECT_EQ(describe_silent("/tmp/a\x1b[2J"), "the file /tmp/a?[2J");
   EXPECT_EQ(describe_silent("device 0:987654"), "the file system of device 0:987654");
+}
+
+TEST(ServerOfAPath, IsThatOfTheInnermostMount) {
+  constexpr std::string_view kMounts =
+      "21 1 8:1 / / rw - ext4 /dev/sda1 rw\n"
+      "22 21 0:50 / /mnt rw,nosuid shared:5 - fuse.sshfs host: rw\n"
+      "23 22 8:2 / /mnt/disk rw - xfs /dev/sdb1 rw\n"
+      "24 21 0:51 / /with\\040blank rw - nfs4 host:/ rw\n"
+      "25 21 0:52 / /layers rw - overlay overlay rw\n"
+      "26 21 0:53 / /twice rw - nfs4 host:/ rw\n"
+      "27 26 0:54 / /twice rw - nfs4 host:/ rw\n";
+  EXPECT_EQ(server_at(kMounts, "/lib/a.so"), "");
+  EXPECT_EQ(server_at(kMounts, "/mnt/a.so"), "device 0:50");
+  EXPECT_EQ(server_at(kMounts, "/mnt"), "");
+  EXPECT_EQ(server_at(kMounts, "/mntx/a.so"), "");
+  EXPECT_EQ(server_at(kMounts, "/mnt/disk/a.so"), "");
+  EXPECT_EQ(server_at(kMounts, "/with blank/a.so"), "device 0:51");
+  EXPECT_EQ(server_at(kMounts, "/layers/a.so"), "");
+  EXPECT_EQ(server_at(kMounts, "/twice/a.so"), "device 0:54");
+  EXPECT_EQ(server_at("garbage\n - \n", "/a"), "");
 }
 
 // The functions of the folder give the same by readers as without.
