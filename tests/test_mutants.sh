@@ -17,6 +17,8 @@ namespace made {
 constexpr int kLimit = 8 + 1;
 static_assert(kLimit == 9);
 int clamp(int a) {
+  constexpr int kFirst = 50 + 1, kSecond = 60 + 1;
+  static_assert(kFirst < kSecond);
   if (a > kLimit && a != 100) {
     a = kLimit;
   }
@@ -75,6 +77,8 @@ expect_found "src/f.h: made::twice: 2 -> 2 + 1"
 # What the compiler computes has no switch.
 expect_not_found "8"
 expect_not_found "3 + 1"
+expect_not_found "50"
+expect_not_found "60"
 [ "$(run --list src/f.h | grep -c .)" = "$(grep -c '^src/f.h' <<< "$found")" ] || { echo "a path does not choose"; exit 1; }
 
 # They compile together, and are judged one at a time. The test does not look at 100 nor between.

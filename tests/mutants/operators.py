@@ -91,8 +91,8 @@ class Finder:
     def statement(self, cursor, name, result, parent=None):
         """A cursor in a function's body, and all below it."""
         kind, children = cursor.kind, list(cursor.get_children())
-        if kind in CONSTANTS or kind == CursorKind.VAR_DECL and re.search(r"\bconstexpr\b", self.source(cursor).split("=")[0]):
-            return
+        if kind in CONSTANTS or kind in (CursorKind.VAR_DECL, CursorKind.DECL_STMT) and re.search(r"\bconstexpr\b", self.source(cursor).split("=")[0]):
+            return  # all variables of the statement
         if kind == CursorKind.LAMBDA_EXPR:
             children = [c for c in children if c.kind == CursorKind.COMPOUND_STMT]
             result = TypeKind.UNEXPOSED

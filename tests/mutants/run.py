@@ -333,14 +333,6 @@ def state_of(copy):
     return total.hexdigest()
 
 
-def state_of(copy):
-    """A sum over the sources with the mutants in them."""
-    total = hashlib.sha256()
-    for path in sorted(p for p in copy.rglob("*") if p.is_file()):
-        total.update(str(path.relative_to(copy)).encode() + b"\0" + path.read_bytes() + b"\0")
-    return total.hexdigest()
-
-
 def commits(root):
     counted = subprocess.run(["git", "rev-list", "--count", "HEAD"], cwd=root, capture_output=True, text=True)
     return int(counted.stdout) if counted.returncode == 0 else 0

@@ -103,8 +103,8 @@ inline Facts facts() {
           {"class_Code__instruction_stream__x", 24}};
 }
 
-// An ELF file of nothing but a table of symbols and the numbers that they name.
-inline std::vector<std::byte> file_of(const Facts& facts) {
+// An ELF file of nothing but a table of symbols and the numbers that they name; `sizes`: of bytecodes.
+inline std::vector<std::byte> file_of(const Facts& facts, std::string_view sizes = {}) {
   std::string names(1, '\0');
   std::vector<std::int32_t> values;
   std::vector<Elf64_Sym> symbols(1);
@@ -118,7 +118,14 @@ inline std::vector<std::byte> file_of(const Facts& facts) {
     names += "v8dbg_" + name + '\0';
     values.push_back(value);
   }
-  const std::size_t table = (at + values.size() * 4 + 7) / 8 * 8, text = table + symbols.size() * sizeof(Elf64_Sym);
+  const std::size_t sizes_at = at + values.size() * 4;
+  if (!sizes.empty()) {
+    Elf64_Sym& symbol = symbols.emplace_back();
+    symbol.st_name = static_cast<std::uint32_t>(names.size());
+    symbol.st_shndx = 1, symbol.st_value = sizes_at, symbol.st_size = sizes.size();
+    names += std::string("_ZN2v88internal11interpreter9Bytecodes14kBytecodeSizesE") + '\0';
+  }
+  const std::size_t table = (sizes_at + sizes.size() + 7) / 8 * 8, text = table + symbols.size() * sizeof(Elf64_Sym);
   std::vector<std::byte> file(text + names.size());
   const auto put = [&](std::size_t to, const void* from, std::size_t size) {
     std::memcpy(file.data() + to, from, size);
@@ -138,6 +145,7 @@ inline std::vector<std::byte> file_of(const Facts& facts) {
   sections[2].sh_type = SHT_STRTAB, sections[2].sh_offset = text, sections[2].sh_size = names.size();
   put(0, &header, sizeof header), put(sizeof header, &segment, sizeof segment);
   put(header.e_shoff, sections, sizeof sections), put(at, values.data(), values.size() * 4);
+  put(sizes_at, sizes.data(), sizes.size());
   put(table, symbols.data(), symbols.size() * sizeof(Elf64_Sym)), put(text, names.data(), names.size());
   return file;
 }

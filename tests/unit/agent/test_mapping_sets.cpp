@@ -16,7 +16,7 @@ using namespace std::chrono_literals;
 class FakeEntries final : public ProcessEntries {
  public:
   std::map<std::uint32_t, wl_process> entries;
-  int refuse_with = 0;
+  int refuse_with = 0, looks = 0;
 
   int update(std::uint32_t tgid, const wl_process& process) override {
     if (refuse_with == 0) entries[tgid] = process;
@@ -24,6 +24,7 @@ class FakeEntries final : public ProcessEntries {
   }
   void erase(std::uint32_t tgid) override { entries.erase(tgid); }
   std::unordered_set<std::uint32_t> spaces() override {
+    ++looks;
     std::unordered_set<std::uint32_t> spaces;
     for (const auto& [tgid, process] : entries) spaces.insert(process.space);
     return spaces;
@@ -150,6 +151,82 @@ TEST_F(MappingSetsTest, ARefusedEntryLeavesNothingBehind) {
   EXPECT_EQ(entries.entries.at(10).space, space) << "what was published stays";
   for (int i = 0; i < 3; ++i) pass(1s);
   EXPECT_EQ(sets.size(), 1u);
+}
+
+// Sets of all sizes, side by side: each is as large as what is in it, and as it was written.
+TEST_F(MappingSetsTest, SetsLieBesideEachOther) {
+  std::uint64_t bytes = 0;
+  for (std::uint32_t i = 0; i < 12; ++i) {
+    std::vector<wl_mapping> mappings(i);
+    for (std::uint64_t at = 0; wl_mapping & mapping : mappings)
+      mapping = {++at << 12 | i, at << 12 | 0xfff, i, module, 0};
+    wl_interpreter interpreter{};
+    interpreter.python.interpreters = i;
+    ASSERT_TRUE(sets.publish(100 + i, mappings, 5, i % 2 == 0 ? &interpreter : nullptr, now));
+    bytes += (sizeof(wl_maps_head) + i * sizeof(wl_mapping) + (i % 2 == 0 ? sizeof interpreter : 0) + 7) / 8 * 8;
+  }
+  EXPECT_EQ(arena->bytes_used(), bytes);
+  for (std::uint32_t i = 0; i < 12; ++i) {
+    const wl_process& process = entries.entries.at(100 + i);
+    EXPECT_EQ(head_of(process)->space, process.space);
+    ASSERT_EQ(head_of(process)->count, i);
+    for (std::uint32_t n = 0; n < i; ++n) {
+      wl_mapping read;
+      std::memcpy(&read, arena->at(process.maps) + n * sizeof read, sizeof read);
+      EXPECT_EQ(read.begin, std::uint64_t{n + 1} << 12 | i);
+      EXPECT_EQ(read.bias, i);
+    }
+    if (i % 2 != 0) continue;
+    wl_interpreter read;
+    std::memcpy(&read, arena->at(process.maps) + i * sizeof(wl_mapping), sizeof read);
+    EXPECT_EQ(read.python.interpreters, i);
+  }
+  for (std::uint32_t i = 0; i < 12; ++i) sets.forget(100 + i, now);
+  for (int i = 0; i < 3; ++i) pass(1s);
+  EXPECT_EQ(arena->bytes_used(), 0u);
+}
+
+// The kernel side takes a process's entry away when it ends, before anybody here knows of that.
+TEST_F(MappingSetsTest, ASetThatIsNotForgottenStaysWithoutAnEntry) {
+  publish(10);
+  publish(11);
+  sets.forget(11, now);
+  entries.entries.erase(10);
+  for (int i = 0; i < 4; ++i) pass(1s);
+  EXPECT_EQ(sets.size(), 1u);
+  sets.forget(10, now);
+  for (int i = 0; i < 3; ++i) pass(1s);
+  EXPECT_EQ(sets.size(), 0u);
+}
+
+// Looking at all entries of the kernel's map costs a call each.
+TEST_F(MappingSetsTest, EntriesAreLookedAtSeldomAndOnlyForWhatIsReplaced) {
+  publish(10);
+  for (int i = 0; i < 10; ++i) pass(1s);
+  EXPECT_EQ(entries.looks, 0) << "nothing is replaced";
+  publish(10);
+  for (int i = 0; i < 9; ++i) pass(MappingSets::kGrace / 10);
+  EXPECT_EQ(entries.looks, 0);
+  pass(MappingSets::kGrace / 10);
+  for (int i = 0; i < 9; ++i) pass(MappingSets::kGrace / 10);
+  EXPECT_EQ(entries.looks, 1);
+}
+
+TEST_F(MappingSetsTest, AFullArenaIsAnError) {
+  const std::vector<wl_mapping> many(20'000, {0x1000, 0x2000, 0, module, 0});
+  std::uint32_t published = 0;
+  while (published < 100) {
+    const auto space = sets.publish(published, many, 5, nullptr, now);
+    if (!space) {
+      EXPECT_EQ(space.error().code, ENOMEM);
+      EXPECT_NE(space.error().text.find("a process's mappings"), std::string::npos);
+      break;
+    }
+    ++published;
+  }
+  EXPECT_EQ(published, 4u) << "one for each of its chunks";
+  EXPECT_EQ(sets.size(), published);
+  EXPECT_FALSE(entries.entries.contains(published));
 }
 
 TEST_F(MappingSetsTest, ForgettingAnUnknownProcessDoesNothing) {

@@ -315,6 +315,112 @@ TEST(GcRoots, WhatCannotBeIsRefused) {
             "root is derived twice, or from a derived one");
 }
 
+// Byte for byte as gc_roots.h has it.
+TEST(GcRoots, TheEncodingIsTheOneThatIsWrittenDown) {
+  const RootSlot always = slot(at_sp(16), false, true), base = slot(in_register(3)), derived = slot(at_cfa(-24), true);
+  const auto bytes = encode({.code_size = 0x200,
+                             .always = {always},
+                             .derived = {{derived, base}},
+                             .sites = {{0x10, {derived, base}}, {0x11, {}}, {0x1ff, {base, derived}}}});
+  ASSERT_TRUE(bytes) << bytes.error().text();
+  constexpr std::uint8_t kInterior = 1 << 3, kPinned = 1 << 4;
+  const std::vector<std::uint8_t> expected = {
+      1,
+      0x12,
+      3,
+      0,
+      1,
+      0,
+      1,
+      0,
+      3,
+      0,
+      2,
+      0,  // offsets of two bytes, sets of one; the counts
+      FramePlace::kAtSp | kPinned,
+      0,
+      2,
+      0,  // the slots, as they were met
+      FramePlace::kAtCfa | kInterior,
+      0,
+      0xfd,
+      0xff,  //
+      FramePlace::kInRegister,
+      3,
+      0,
+      0,  //
+      1,
+      0,
+      2,
+      0,  // the second from the third
+      0x03,
+      0x00,  // both; none
+      0x10,
+      0x00,
+      0x11,
+      0x00,
+      0xff,
+      0x01,
+      0,
+      1,
+      0,  // sites, and their sets
+  };
+  std::vector<std::uint8_t> found;
+  for (const std::byte byte : *bytes) found.push_back(static_cast<std::uint8_t>(byte));
+  EXPECT_EQ(found, expected);
+}
+
+TEST(GcRoots, NumbersAreAsWideAsTheyNeed) {
+  const auto widths = [](std::uint32_t last, unsigned sets) {
+    StackMap map{.code_size = last};
+    std::vector<RootSlot> slots;
+    for (unsigned i = 0; i < 16; ++i) slots.push_back(slot(at_sp(8 * static_cast<std::int32_t>(i))));
+    for (unsigned i = 0; i < sets; ++i) {  // the bits of its number
+      RootSite site{.offset = i};
+      for (unsigned bit = 0; bit < 16; ++bit)
+        if ((i >> bit & 1) != 0) site.live.push_back(slots[bit]);
+      map.sites.push_back(std::move(site));
+    }
+    map.sites.push_back({.offset = last, .live = map.sites.back().live});
+    const auto bytes = encode(map);
+    EXPECT_TRUE(bytes) << bytes.error().text();
+    const auto reader = MapReader::open(*bytes);
+    EXPECT_TRUE(reader && reader->set_at(last) == sets - 1 && !reader->set_at(last + 1));
+    return static_cast<unsigned>((*bytes)[1]);
+  };
+  EXPECT_EQ(widths(0xff, 3), 0x11U);
+  EXPECT_EQ(widths(0x100, 3), 0x12U);
+  EXPECT_EQ(widths(0xffff, 3), 0x12U);
+  EXPECT_EQ(widths(0x10000, 3), 0x14U);
+  EXPECT_EQ(widths(0xff, 255), 0x11U);
+  EXPECT_EQ(widths(0xffff, 256), 0x22U);
+}
+
+// Fields of the map have 8 bits for a register, 16 for an offset in words and for each count.
+TEST(GcRoots, WhatTheEncodingHasNoRoomForIsRefused) {
+  const auto error_of = [](const StackMap& map) {
+    const auto bytes = encode(map);
+    return bytes ? std::string("fine") : bytes.error().text();
+  };
+  const auto with = [&](const FramePlace& place) {
+    return error_of({.code_size = 99, .sites = {{0x55, {slot(place)}}}});
+  };
+  EXPECT_EQ(with(at_sp(8 * 0x7fff)), "fine");
+  EXPECT_EQ(with(at_sp(-8 * 0x8000)), "fine");
+  EXPECT_EQ(with(at_sp(8 * 0x8000)), "0x55: root's offset is no multiple of 8, or too large (0x40000)");
+  EXPECT_EQ(with(at_sp(-8 * 0x8001)), "0x55: root's offset is no multiple of 8, or too large (0xfffbfff8)");
+  EXPECT_EQ(with(at_sp(-4)), "0x55: root's offset is no multiple of 8, or too large (0xfffffffc)");
+  EXPECT_EQ(with(at_register(0xff, 8)), "fine");
+  EXPECT_EQ(with(at_register(0x100, 8)), "0x55: root is nowhere (0x100)");
+  const auto with_sites = [&](std::uint32_t count) {
+    StackMap map{.code_size = count};
+    for (std::uint32_t i = 0; i < count; ++i) map.sites.push_back({.offset = i, .live = {}});
+    return error_of(map);
+  };
+  EXPECT_EQ(with_sites(0xffff), "fine");
+  EXPECT_EQ(with_sites(0x10000), "0x10000: stack map has too many sites");
+}
+
 // Slots and derived slots, as many as there can be: each is looked up in a few steps.
 TEST(GcRoots, ManyDerivedSlotsAreQuick) {
   constexpr unsigned kMany = 0xffff;

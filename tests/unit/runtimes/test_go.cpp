@@ -9,6 +9,7 @@
 #include "dwarf/switched_stack.h"
 #include "runtimes/go/code_map.h"
 #include "runtimes/go/stack_switch.h"
+#include "support/fake_go.h"
 #include "table/project.h"
 
 namespace windlass {
@@ -16,6 +17,8 @@ namespace {
 
 using runtimes::go::CodeMap;
 using runtimes::go::StackPlace;
+using test::fake_go::kKeeps;
+using test::fake_go::kSwitch;
 
 ByteView view(const std::vector<std::uint8_t>& bytes) {
   return ByteView(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size());
@@ -160,21 +163,6 @@ TEST(MovableStack, FitsARule) {
     EXPECT_EQ(rule_of(other).cfa_kind, WL_CFA_UNSUPPORTED);
 }
 
-// mov rax, fs:[-8]; mov rbx, [rax + 0x30]; mov rdx, [rbx]; mov rsp, [rdx + 0x38]; call [rdi]; and the way back.
-const std::vector<std::uint8_t> kSwitch = {
-    0x64, 0x48, 0x8b, 0x04, 0x25, 0xf8, 0xff, 0xff, 0xff,  // 0
-    0x48, 0x8b, 0x58, 0x30,                                // 9
-    0x48, 0x8b, 0x13,                                      // 13
-    0x48, 0x8b, 0x62, 0x38,                                // 16: on the other stack from 20 on
-    0xff, 0x17,                                            // 20
-    0x64, 0x48, 0x8b, 0x04, 0x25, 0xf8, 0xff, 0xff, 0xff,  // 22
-    0x48, 0x8b, 0x58, 0x30,                                // 31
-    0x48, 0x8b, 0x83, 0xb8, 0x00, 0x00, 0x00,              // 35
-    0x48, 0x8b, 0x60, 0x38,                                // 42: back from 46 on
-    0xc3,                                                  // 46
-    0xff, 0xd0,                                            // 47: call rax, reached from elsewhere
-};
-
 struct Told {
   std::uint64_t begin, end;
   StackPlace place;
@@ -246,12 +234,6 @@ TEST(GoStackSwitch, FollowsAFramePointerAboveTheStackPointer) {
   ASSERT_GE(told.size(), 2u);
   EXPECT_EQ(told[1].place, (StackPlace{StackPlace::kCopied, 6, 0, 16, 0}));
 }
-
-// As runtime.asmcgocall: mov rsp, [rsi + 56]; mov [rsp + 48], rdi; mov [rsp + 40], rdx; call rax; mov rdi, [rsp + 48];
-// mov rsi, [rdi + 8]; sub rsi, [rsp + 40]; mov rsp, rsi; ret
-const std::vector<std::uint8_t> kKeeps = {0x48, 0x8b, 0x66, 0x38, 0x48, 0x89, 0x7c, 0x24, 0x30, 0x48, 0x89, 0x54,
-                                          0x24, 0x28, 0xff, 0xd0, 0x48, 0x8b, 0x7c, 0x24, 0x30, 0x48, 0x8b, 0x77,
-                                          0x08, 0x48, 0x2b, 0x74, 0x24, 0x28, 0x48, 0x89, 0xf4, 0xc3};
 
 TEST(GoStackSwitch, FindsWhatIsKeptOfAStackThatMayMove) {
   EXPECT_EQ(runtimes::go::find_kept_stack(view(kKeeps), 0x1000), (dwarf::MovableStack{0x30, 8, 0x28, 0}));

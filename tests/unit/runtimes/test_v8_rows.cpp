@@ -1,0 +1,182 @@
+// The frames of code that V8's compilers make: where code stands in a frame that others have set up, and what is said
+// of instructions that nothing leads to.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "runtimes/v8/described.h"
+#include "runtimes/v8/heap.h"
+#include "runtimes/v8/rows.h"
+#include "runtimes/v8/wasm_map.h"
+#include "support/made_up_memory.h"
+
+namespace windlass::runtimes::v8 {
+namespace {
+
+using Bytes = std::vector<std::uint8_t>;
+constexpr std::uint64_t kAt = 0x10000;
+constexpr std::uint32_t kStub = 3, kBaseline = 9, kOptimised = 11;
+
+test::MadeUpMemory memory_of(const Bytes& code) {
+  test::MadeUpMemory memory(kAt, code.size());
+  memory.bytes = code;
+  return memory;
+}
+
+std::unique_ptr<CompiledCode> compiled(const Bytes& bytes, std::uint32_t kind) {
+  const test::MadeUpMemory memory = memory_of(bytes);
+  Layout layout;
+  layout.kind_baseline = kBaseline;
+  const Heap heap(memory, layout);
+  auto code = CompiledCode::read(heap, {.begin = kAt, .end = kAt + bytes.size(), .kind = kind});
+  EXPECT_TRUE(code);
+  return std::move(*code);
+}
+std::unique_ptr<WasmCode> liftoff(const Bytes& bytes) {
+  WasmObject object;
+  object.begin = kAt, object.end = kAt + bytes.size(), object.index = 1;
+  return std::move(*WasmCode::read(memory_of(bytes), object));
+}
+
+// "s8": the CFA is rsp + 8; "b16": rbp + 16; "-": nothing is known.
+std::string cfa_at(const Code& code, std::uint64_t offset) {
+  FrameRow row;
+  if (!code.row_at(code.begin + offset, row)) return "-";
+  EXPECT_TRUE(row.begin <= code.begin + offset && code.begin + offset < row.end);
+  if (!row.cfa.is_at(6) && !row.cfa.is_at(7)) return "?";
+  return (row.cfa.is_at(7) ? "s" : "b") + std::to_string(row.cfa.offset());
+}
+std::string cfas_at(const Code& code, std::initializer_list<std::uint64_t> offsets) {
+  std::string text;
+  for (const std::uint64_t offset : offsets) text += (text.empty() ? "" : " ") + cfa_at(code, offset);
+  return text;
+}
+
+// test eax, eax; call (which sets up the frame); nop; mov rsp, rbp; pop rbp; ret; int3
+const Bytes kByCall = {0x85, 0xc0, 0xe8, 0, 1, 0, 0, 0x90, 0x48, 0x89, 0xec, 0x5d, 0xc3, 0xcc};
+
+TEST(V8Rows, BaselineCodeStandsInItsFrameBehindTheFirstCall) {
+  const auto code = compiled(kByCall, kBaseline);
+  EXPECT_EQ(cfas_at(*code, {0, 2, 7, 8, 11, 12}), "s8 s8 b16 b16 b16 s8");
+  EXPECT_FALSE(code->has_frame(kAt + 2));
+  EXPECT_TRUE(code->has_frame(kAt + 7));
+  EXPECT_FALSE(code->has_frame(kAt + 12));
+  EXPECT_EQ(cfas_at(*liftoff(kByCall), {0, 2, 7, 8, 11, 12}), "s8 s8 b16 b16 b16 s8");
+}
+
+// push rbp; mov rbp, rsp; call; mov rsp, rbp; pop rbp; ret
+TEST(V8Rows, CodeThatSetsUpItsFrameHasItFromThereOn) {
+  const Bytes bytes = {0x55, 0x48, 0x89, 0xe5, 0xe8, 0, 1, 0, 0, 0x48, 0x89, 0xec, 0x5d, 0xc3};
+  for (const std::uint32_t kind : {kStub, kBaseline, kOptimised})
+    EXPECT_EQ(cfas_at(*compiled(bytes, kind), {0, 1, 4, 9, 13}), "s8 s16 b16 b16 s8") << kind;
+  EXPECT_EQ(cfas_at(*liftoff(bytes), {0, 1, 4, 9, 13}), "s8 s16 b16 b16 s8");
+}
+
+// On-stack replacement: sub rsp, 16; call; nop; mov rsp, rbp; pop rbp; ret
+TEST(V8Rows, CodeThatGoesOnInAnInterpretersFrameStandsInItFromTheStart) {
+  const Bytes bytes = {0x48, 0x83, 0xec, 0x10, 0xe8, 0, 1, 0, 0, 0x90, 0x48, 0x89, 0xec, 0x5d, 0xc3};
+  EXPECT_EQ(cfas_at(*compiled(bytes, kOptimised), {0, 4, 9, 13, 14}), "b16 b16 b16 b16 s8");
+  EXPECT_EQ(cfas_at(*compiled(bytes, kStub), {0, 4}), "s8 s24") << "a stub has been called";
+}
+
+// push rbp; mov rbp, rsp; call (which throws); nop, reached by unwinding alone
+TEST(V8Rows, WhatNothingLeadsToStandsInItsFrame) {
+  const Bytes bytes = {0x55, 0x48, 0x89, 0xe5, 0x48, 0x89, 0xec, 0x5d, 0xc3, 0x90, 0x90};
+  EXPECT_EQ(cfas_at(*compiled(bytes, kOptimised), {4, 9, 10}), "b16 b16 b16");
+}
+
+// push rbp; mov rbp, rsp; jne 9; mov rsp, rbp; pop rbp; nop; ret: with two frames at the nop.
+TEST(V8Rows, WhereTwoFramesMeetNothingIsKnown) {
+  const Bytes bytes = {0x55, 0x48, 0x89, 0xe5, 0x75, 0x04, 0x48, 0x89, 0xec, 0x5d, 0x90, 0xc3};
+  const auto code = compiled(bytes, kOptimised);
+  EXPECT_EQ(cfas_at(*code, {0, 4, 6, 10}), "s8 b16 b16 -");
+  EXPECT_FALSE(code->has_frame(kAt + 10));
+}
+
+TEST(V8Rows, AllRowsAreGivenAtTheCodesAddresses) {
+  const auto code = compiled(kByCall, kBaseline);
+  std::uint64_t reached = kAt;
+  code->for_each_row(
+      [&](const FrameRow& row) {
+        EXPECT_GE(row.begin, reached);
+        EXPECT_GT(row.end, row.begin);
+        reached = row.end;
+        FrameRow there;
+        ASSERT_TRUE(code->row_at(row.begin, there));
+        EXPECT_EQ(there.cfa, row.cfa);
+      },
+      [](const Error&) { ADD_FAILURE(); });
+  EXPECT_GE(reached, kAt + 13);
+  EXPECT_LE(reached, kAt + kByCall.size());
+}
+
+// Code of which nothing is described, or with a byte in front that belongs to it.
+class MadeUpCode final : public Code {
+ public:
+  MadeUpCode(std::shared_ptr<const Description> description, bool frames, std::uint32_t front)
+      : Code(kAt - front, 4 + front, std::move(description), frames, front) {}
+};
+
+TEST(V8Rows, CodeThatIsReturnedToAtItsFirstInstructionIsFoundInFrontOfIt) {
+  // pop rbp; nop; ret: in the frame that it was left in.
+  const std::vector<std::byte> bytes = {std::byte{0x5d}, std::byte{0x90}, std::byte{0xc3}, std::byte{0xcc}};
+  const MadeUpCode code(std::make_shared<Description>(describe_framed(bytes, kAt, 0).value()), true, 1);
+  EXPECT_EQ(cfas_at(code, {1, 2, 3}), "b16 s8 s8");
+  FrameRow row;
+  ASSERT_TRUE(code.row_at(kAt - 1, row));
+  EXPECT_EQ(row.cfa, CfaRule::at(6, 16));
+  std::uint64_t first = 0;
+  code.for_each_row([&](const FrameRow& given) { first = first == 0 ? given.begin : first; }, [](const Error&) {});
+  EXPECT_EQ(first, kAt);
+}
+
+TEST(V8Rows, CodeThatIsNotDescribedIsInItsFrameOrNotKnown) {
+  EXPECT_EQ(cfa_at(MadeUpCode(nullptr, true, 0), 2), "b16");
+  EXPECT_EQ(cfa_at(MadeUpCode(nullptr, false, 0), 2), "-");
+  std::size_t rows = 0;
+  MadeUpCode(nullptr, true, 0).for_each_row([&](const FrameRow&) { ++rows; }, [](const Error&) {});
+  EXPECT_EQ(rows, 0U);
+}
+
+TEST(V8Rows, CodeThatCannotBeReadIsAnError) {
+  const test::MadeUpMemory memory(kAt, 4);
+  const Layout layout;
+  const Heap heap(memory, layout);
+  EXPECT_EQ(CompiledCode::read(heap, {.begin = kAt, .end = kAt + 5}).error().code, ErrorCode::kUnreadable);
+  WasmObject object;
+  object.begin = kAt, object.end = kAt + 5;
+  EXPECT_EQ(WasmCode::read(memory, object).error().code, ErrorCode::kUnreadable);
+}
+
+std::unique_ptr<WasmCode> jumps(const Bytes& bytes) {
+  WasmObject object;
+  object.begin = kAt, object.end = kAt + bytes.size(), object.index = WasmObject::kNone;
+  return std::move(*WasmCode::read(memory_of(bytes), object));
+}
+
+TEST(V8Rows, JumpsOfWebAssemblyLeaveTheStackAsItIs) {
+  // jmp; jmp
+  const auto plain = jumps({0xe9, 0, 1, 0, 0, 0xe9, 0, 1, 0, 0});
+  EXPECT_EQ(plain->name, "[WebAssembly jump table]");
+  EXPECT_EQ(cfas_at(*plain, {0, 4, 5, 9}), "s8 s8 s8 s8");
+  // push 1; jmp; push 2; jmp; and what is no whole one
+  const auto lazy = jumps({0x68, 1, 0, 0, 0, 0xe9, 0, 1, 0, 0, 0x68, 2, 0, 0, 0, 0xe9, 0, 1, 0, 0, 0xcc});
+  EXPECT_EQ(cfas_at(*lazy, {0, 4, 5, 9, 10, 14, 15, 19}), "s8 s8 s16 s16 s8 s8 s16 s16");
+  std::string rows;
+  lazy->for_each_row(
+      [&](const FrameRow& row) {
+        rows += std::to_string(row.begin - kAt) + "-" + std::to_string(row.end - kAt) + ":" +
+                std::to_string(row.cfa.offset()) + " ";
+      },
+      [](const Error&) {});
+  EXPECT_EQ(rows, "0-5:8 5-10:16 10-15:8 15-20:16 ");
+  rows.clear();
+  plain->for_each_row([&](const FrameRow& row) { rows += std::to_string(row.end - row.begin); }, [](const Error&) {});
+  EXPECT_EQ(rows, "10") << "one row for all";
+  // sub rsp, 16; jmp: no jump table
+  EXPECT_EQ(jumps({0x48, 0x83, 0xec, 0x10, 0xe9, 0, 1, 0, 0})->name, "[WebAssembly to JavaScript]");
+}
+
+}  // namespace
+}  // namespace windlass::runtimes::v8
