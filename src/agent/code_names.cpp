@@ -124,6 +124,15 @@ void CodeNames::end(std::uint32_t tgid) {
   dead_.pop_front();
 }
 
+void CodeNames::keep_only(const std::function<bool(std::uint32_t tgid)>& known) {
+  std::vector<std::uint32_t> gone;
+  for (const auto& [tgid, late] : late_)
+    if (!known(tgid)) gone.push_back(tgid);
+  for (const auto& [tgid, followed] : followed_)
+    if (!followed.ended && !known(tgid)) gone.push_back(tgid);
+  for (const std::uint32_t tgid : gone) end(tgid);
+}
+
 std::string CodeNames::open_path(std::uint32_t tgid) const {
   const auto followed = followed_.find(tgid);
   if (followed == followed_.end() || followed->second.map == nullptr || followed->second.map->fd() < 0) return {};

@@ -63,6 +63,8 @@ class CodeNames {
   void poll(std::uint64_t now, const std::function<void(std::uint32_t tgid)>& renamed);
   // The process is gone. What its perf map said stays known, and open, for kMaxDead such processes.
   void end(std::uint32_t tgid);
+  // The same of every process for which known(tgid) is false: its end may have been reported late, or not at all.
+  void keep_only(const std::function<bool(std::uint32_t tgid)>& known);
   // Where its perf map can be read to the end; empty: nowhere.
   [[nodiscard]] std::string open_path(std::uint32_t tgid) const;
   // Of a number that find() gave, but kUnknown. Its name is empty where find_late() gave it and nothing is known yet.

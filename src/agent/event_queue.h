@@ -50,7 +50,8 @@ class EventQueue {
   // The same until goes_on(), which is asked behind each event, says no. False then: the rest waits.
   template <typename OnProcess, typename OnKernel, typename GoesOn>
   bool take(std::uint64_t now, OnProcess&& on_process, OnKernel&& on_kernel, GoesOn&& goes_on) {
-    const std::uint64_t until = full() || now < kSlackNs ? now : now - kSlackNs;
+    // What came after `now` goes, too, or a full queue would stay full, and be sorted for every event that comes.
+    const std::uint64_t until = full() ? ~std::uint64_t{0} : now < kSlackNs ? now : now - kSlackNs;
     std::stable_sort(events_.begin(), events_.end(), [](const Entry& a, const Entry& b) {
       return a.time != b.time ? a.time < b.time : a.number < b.number;
     });

@@ -43,7 +43,9 @@ CodeFile& FileCatalogue::add(OpenedFile opened, const std::string& path) {
 }
 
 void FileCatalogue::remember(const process::FileIdentity& identity, CodeFile& file) {
-  if (identity.inode != 0) by_inode_[identity] = &file;
+  if (identity.inode == 0) return;
+  if (by_inode_.size() >= kMaxIdentities) by_inode_.clear();
+  by_inode_[identity] = &file;
 }
 
 std::vector<CodeFile*> FileCatalogue::unused(const std::vector<std::uint32_t>& in_use, std::size_t& tables) {

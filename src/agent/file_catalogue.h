@@ -15,9 +15,12 @@
 
 namespace windlass::agent {
 
-// One thread only. Files stay where they are, and keep their numbers, as long as the catalogue.
+// One thread only. Files stay where they are, and keep their numbers, as long as the catalogue. Bound: kMaxIdentities
+// identities of mappings; then all are forgotten, and a file is opened again to be found.
 class FileCatalogue {
  public:
+  static constexpr std::size_t kMaxIdentities = 65536;
+
   // Numbers begin at 1. Null for those never given.
   [[nodiscard]] CodeFile* find(std::uint32_t number);
   // The file that process `tgid` maps, if it has been seen; null also where it was written over in place since.

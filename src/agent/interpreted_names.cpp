@@ -44,4 +44,12 @@ void InterpretedNames::find(std::uint32_t tgid, const MapSet& maps, std::span<co
   }
 }
 
+void InterpretedNames::keep_only(const std::function<bool(std::uint32_t tgid)>& known) {
+  std::erase_if(known_, [&](const auto& process) {
+    const bool gone = !known(process.first);
+    if (gone) functions_ -= process.second.functions.size();
+    return gone;
+  });
+}
+
 }  // namespace windlass::agent

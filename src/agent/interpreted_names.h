@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -29,6 +30,8 @@ class InterpretedNames {
   // of `numbers`, at their index in `to`. `user` as wl_stack_event has them.
   void find(std::uint32_t tgid, const MapSet& maps, std::span<const std::uint64_t> user,
             std::span<const manager::InterpretedFrame> frames, CodeNames& names, std::vector<std::uint32_t>& to);
+  // Drops the functions of processes for which known(tgid) is false.
+  void keep_only(const std::function<bool(std::uint32_t tgid)>& known);
 
  private:
   using Key = std::tuple<std::uint64_t, std::uint32_t, std::uint32_t>;  // code, identity, place

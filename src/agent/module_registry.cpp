@@ -180,14 +180,31 @@ std::size_t ModuleRegistry::evict(const std::vector<std::uint32_t>& in_use, std:
   std::vector<CodeFile*> gone = catalogue_.unused(in_use, tables);
   std::erase(gone, vdso_);
   std::erase(gone, narrow_vdso_);
+  const bool dropped_sources = drop_idle_sources(gone);
   gone.resize(std::min(gone.size(), tables > keep ? tables - keep : 0));
   for (CodeFile* file : gone) {
     if (store_ != nullptr && file->kernel_id != anonymous_kernel_id_) store_->remove_module(file->kernel_id);
     file->drop();
   }
   catalogue_.forget(gone);
-  evictions_ += gone.empty() ? 0 : 1;
+  evictions_ += gone.empty() && !dropped_sources ? 0 : 1;
   return gone.size();
+}
+
+// Symbols and indexes of functions take a megabyte of a large program. What walkers keep goes with any source, so that
+// many go at a time. `unused`: the longest unused first.
+bool ModuleRegistry::drop_idle_sources(const std::vector<CodeFile*>& unused) {
+  const auto has_source = [](const CodeFile* file) { return file->source != nullptr; };
+  const auto sources = static_cast<std::size_t>(std::ranges::count_if(unused, has_source));
+  if (sources <= kMaxIdleSources) return false;
+  std::size_t surplus = sources - kMaxIdleSources / 2;
+  for (CodeFile* file : unused) {
+    if (surplus == 0) break;
+    if (!has_source(file)) continue;
+    file->source.reset();
+    --surplus;
+  }
+  return true;
 }
 
 void ModuleRegistry::let_go_of_pages() {

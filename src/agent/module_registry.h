@@ -5,8 +5,8 @@
 // that symbolisation finds deleted files and files of containers that are gone. One that may not be opened is read from
 // the process's memory.
 //
-// Bounds: kMaxModules files with a table (those no live process maps are dropped first), and as many kept descriptors
-// as half of RLIMIT_NOFILE allows.
+// Bounds: kMaxModules files with a table (those no live process maps are dropped first), kMaxIdleSources sources of
+// files that no live process maps, and as many kept descriptors as half of RLIMIT_NOFILE allows.
 #pragma once
 
 #include <chrono>
@@ -28,6 +28,7 @@ namespace windlass::agent {
 class ModuleRegistry {
  public:
   static constexpr std::size_t kMaxModules = 16384;
+  static constexpr std::size_t kMaxIdleSources = 64;
   static constexpr std::uint32_t kAnonymous = 0;  // number of "code that is in no file"
 
   // `store` may be null (no kernel side): then nothing is compiled. It must outlive the registry. `workers` 0: half of
@@ -51,8 +52,8 @@ class ModuleRegistry {
   // The store's number for a registry number.
   [[nodiscard]] std::uint32_t kernel_id(std::uint32_t number);
 
-  // The unwind information of a file, made when first asked for; never null. It and what refers to it are valid until a
-  // file is evicted: as long as evictions() stays the same.
+  // The unwind information of a file, made when asked for; never null. It and what refers to it are valid until evict()
+  // drops any file or source: as long as evictions() stays the same.
   [[nodiscard]] const source::UnwindSource& source(CodeFile& file);
   [[nodiscard]] std::uint64_t evictions() const { return evictions_; }
 
@@ -64,7 +65,8 @@ class ModuleRegistry {
   [[nodiscard]] std::size_t pending() const { return queue_.pending(); }
 
   // Drops tables no mapping in `in_use` needs, the longest unused first, until at most `keep` are left. `in_use` lists
-  // registry numbers. How many were dropped. O(files).
+  // registry numbers. How many were dropped. Where files that are not in use have more than kMaxIdleSources sources,
+  // more than half of these go, too; they are made anew when asked for. O(files).
   std::size_t evict(const std::vector<std::uint32_t>& in_use, std::size_t keep);
 
   // Of the files, where they are read here, for as long as nobody reads them again. O(files).
@@ -87,6 +89,7 @@ class ModuleRegistry {
   CodeFile* narrow_vdso(std::uint32_t tgid, const process::ProcMap& map);
   CodeFile& add(OpenedFile opened, const std::string& path);
   void keep_descriptor(CodeFile& file, int fd);
+  static bool drop_idle_sources(const std::vector<CodeFile*>& unused);
   void request_table(CodeFile& file, const std::string& problem);
 
   TableStore* store_;
@@ -96,7 +99,7 @@ class ModuleRegistry {
   CodeFile* narrow_vdso_ = nullptr;  // of 32-bit processes
   bool vdso_tried_ = false;
   std::uint32_t anonymous_kernel_id_ = 0;
-  std::uint64_t evictions_ = 0;  // calls of evict() that dropped a file
+  std::uint64_t evictions_ = 0;  // calls of evict() that dropped a file or a source
   std::size_t kept_descriptors_ = 0, max_descriptors_ = 0;
   CompileQueue queue_;  // last: its threads end before the files go
 };

@@ -91,6 +91,7 @@ void ProcessFollower::on_end(std::uint32_t tgid, std::uint64_t time) {
   targets_.remove(tgid);
   table_looks_.erase(tgid);
   image_looks_.erase(tgid);
+  last_rescan_.erase(tgid);
 }
 
 // ---- what no event says ---------------------------------------------------------------------------------------------
@@ -138,6 +139,7 @@ void ProcessFollower::sweep(std::uint64_t now) {
   seen_lost_process_events_ = lost;
   for (const std::uint32_t tgid : table_.alive())
     if (!system_.exists(tgid)) on_end(tgid, now);
+  table_.forget_dead(now);
 }
 
 void ProcessFollower::look_at_starting(std::uint64_t now) {

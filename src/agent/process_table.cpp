@@ -283,8 +283,11 @@ void ProcessTable::exit(std::uint32_t tgid, std::uint64_t time) {
   if (found == processes_.end() || found->second.exit_time != 0) return;
   found->second.exit_time = std::max<std::uint64_t>(time, 1);
   dead_.push_back({tgid, found->second.exit_time});
-  const std::uint64_t now = found->second.exit_time;
-  while (dead_.size() > kMaxDead || dead_.front().time + kDeadNs < now) {
+  forget_dead(found->second.exit_time);
+}
+
+void ProcessTable::forget_dead(std::uint64_t now) {
+  while (!dead_.empty() && (dead_.size() > kMaxDead || dead_.front().time + kDeadNs < now)) {
     const auto oldest = processes_.find(dead_.front().tgid);
     // The number may have been given to a new process meanwhile.
     if (oldest != processes_.end() && oldest->second.exit_time == dead_.front().time) processes_.erase(oldest);

@@ -2,7 +2,7 @@
 // is never seen in /proc is known all the same: fork copies the parent's mappings, exec clears them, mmap adds.
 //
 // Bounds: kMaxMappings executable mappings a process (later ones are dropped and counted), kMaxDead processes kept
-// after their exit for stragglers, for kDeadNs where others end later, kMaxProcesses alive (the kernel's pid_max is
+// after their exit for stragglers, for kDeadNs, kMaxProcesses alive (the kernel's pid_max is
 // lower).
 #pragma once
 
@@ -123,6 +123,8 @@ class ProcessTable {
   void set_epoch(std::uint32_t tgid, std::uint64_t epoch);
   // The last thread is gone.
   void exit(std::uint32_t tgid, std::uint64_t time);
+  // Drops the processes that ended more than kDeadNs before `now`.
+  void forget_dead(std::uint64_t now);
 
   // Reads /proc/TGID/maps as of `now`. False if the process is gone or unreadable; what is known then stays.
   bool scan(std::uint32_t tgid, std::uint64_t now);

@@ -83,6 +83,10 @@ std::uint8_t RawUnwinder::unwind(const RawSample& sample, const MapSet* maps, st
   return WL_END_DEPTH;
 }
 
+void RawUnwinder::keep_only(const std::function<bool(std::uint32_t tgid)>& known) {
+  std::erase_if(processes_, [&](const auto& process) { return !known(process.first); });
+}
+
 bool RawUnwinder::proves_end(std::uint64_t frame, const MapSet& maps) {
   const std::uint64_t address = lookup_address(frame);
   const Mapping* mapping = maps.find(address);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <unordered_map>
 #include <vector>
 
@@ -45,6 +46,9 @@ class RawUnwinder {
 
   // What a sample is walked in. Valid, and the sample's memory, until the next call.
   [[nodiscard]] const AddressSpace& space_of(const RawSample& sample, const MapSet& maps);
+
+  // Drops the modules of processes for which known(tgid) is false.
+  void keep_only(const std::function<bool(std::uint32_t tgid)>& known);
 
   // What the code of its processes came to.
   [[nodiscard]] const walk::CodeMemo& memo() const { return memo_; }

@@ -254,6 +254,7 @@ void Recorder::bound_memory(std::uint64_t now) {
   for (const std::uint32_t tgid : table_->alive())
     for (const Mapping& mapping : table_->find(tgid)->maps->mappings()) in_use.push_back(mapping.module);
   registry_->evict(in_use, ModuleRegistry::kMaxModules);
+  intake_->forget_gone();
   // What compiling tables and walking have read and allocated does not come back by itself.
   registry_->let_go_of_pages();
 #ifdef __GLIBC__

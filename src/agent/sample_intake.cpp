@@ -200,6 +200,13 @@ void SampleIntake::with_waiting(const std::function<void()>& use) {
   for (const std::size_t sample : added) aggregator_.take_back(sample);
 }
 
+void SampleIntake::forget_gone() {
+  const auto known = [this](std::uint32_t tgid) { return table_.find(tgid) != nullptr; };
+  unwinder_.keep_only(known);
+  interpreted_names_.keep_only(known);
+  names_.keep_only(known);
+}
+
 std::uint8_t SampleIntake::unwind(const RawSample& sample) {
   frames_.clear();
   return unwinder_.unwind(sample, maps_of(sample.tgid), frames_);

@@ -48,6 +48,9 @@ class SampleIntake {
   // They are in the aggregator while `use` is called, with what is known: for a profile in between.
   void with_waiting(const std::function<void()>& use);
 
+  // Drops what is kept of processes that the table no longer knows: modules, runtimes' structures, maps of names.
+  void forget_gone();
+
   // Of the last raw sample whose process was asked what it says of its code at the moment; 0: there was none.
   [[nodiscard]] std::uint64_t last_asked() const { return last_asked_; }
 

@@ -94,5 +94,22 @@ TEST(EventQueue, FullMeansNoWaiting) {
   EXPECT_FALSE(queue.full());
 }
 
+// Or it would stay full while more comes than can be worked off.
+TEST(EventQueue, AFullOneHandsOutWhatCameLaterToo) {
+  EventQueue queue;
+  std::vector<std::uint64_t> bytes(EventQueue::kMaxBytes / 8 / 4 + 1);
+  auto& head = *reinterpret_cast<wl_event_head*>(bytes.data());
+  for (std::uint64_t time = 1'000'000; !queue.full(); ++time) {
+    head.time = time;
+    queue.push(head, bytes.size() * 8);
+  }
+  std::size_t handed = 0;
+  queue.take(
+      500'000, [](const ProcessEvent&) {}, [&](const wl_event_head&, std::size_t) { ++handed; });
+  EXPECT_EQ(handed, 4U);
+  EXPECT_TRUE(queue.empty());
+  EXPECT_FALSE(queue.full());
+}
+
 }  // namespace
 }  // namespace windlass::agent

@@ -297,6 +297,36 @@ TEST_F(ModuleRegistryTest, EvictionDropsTheLongestUnusedFirst) {
   EXPECT_EQ(registry.evictions(), 3u);
 }
 
+TEST_F(ModuleRegistryTest, SourcesOfFilesThatNobodyMapsAreBounded) {
+  ModuleRegistry registry(&store, 1);
+  const std::uint32_t used = resolve(registry, write("used", "used"));
+  (void)registry.source(*registry.find(used));
+  std::vector<std::uint32_t> idle;
+  const auto add_idle = [&](std::size_t count) {
+    while (idle.size() < count) {
+      idle.push_back(resolve(registry, write("idle" + std::to_string(idle.size()), "text")));
+      (void)registry.source(*registry.find(idle.back()));
+    }
+  };
+  const auto sources = [&] {
+    return std::ranges::count_if(idle, [&](std::uint32_t it) { return registry.find(it)->source != nullptr; });
+  };
+  add_idle(ModuleRegistry::kMaxIdleSources);
+  ASSERT_TRUE(registry.wait_idle(60s));
+  EXPECT_EQ(registry.evict({used}, 1000), 0U);
+  EXPECT_EQ(sources(), ModuleRegistry::kMaxIdleSources);
+  EXPECT_EQ(registry.evictions(), 0U);
+  add_idle(ModuleRegistry::kMaxIdleSources + 1);
+  ASSERT_TRUE(registry.wait_idle(60s));
+  EXPECT_EQ(registry.evict({used}, 1000), 0U) << "the files stay";
+  EXPECT_EQ(sources(), ModuleRegistry::kMaxIdleSources / 2);
+  EXPECT_EQ(registry.evictions(), 1U) << "walkers must not go on with what referred to them";
+  EXPECT_NE(registry.find(used)->source, nullptr);
+  EXPECT_EQ(registry.find(idle.front())->source, nullptr) << "the longest unused first";
+  (void)registry.source(*registry.find(idle.front()));
+  EXPECT_NE(registry.find(idle.front())->source, nullptr);
+}
+
 // Its file is there no more, and what was known of it neither.
 TEST_F(ModuleRegistryTest, WhatWasEvictedIsNotFoundByItsInode) {
   ModuleRegistry registry(&store, 1);

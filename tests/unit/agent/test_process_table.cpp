@@ -270,6 +270,16 @@ TEST_F(ProcessTableTest, TheDeadGoWhenOthersEndLater) {
   EXPECT_NE(table.find(3), nullptr);
 }
 
+TEST_F(ProcessTableTest, TheDeadGoWhereNoOtherEnds) {
+  map(1, 1, 0x1000, 0x2000, 5);
+  table.exit(1, 4);
+  table.forget_dead(4 + ProcessTable::kDeadNs);
+  EXPECT_NE(table.find(1), nullptr);
+  table.forget_dead(5 + ProcessTable::kDeadNs);
+  EXPECT_EQ(table.find(1), nullptr);
+  EXPECT_EQ(table.size(), 0U);
+}
+
 TEST_F(ProcessTableTest, ANumberUsedAgainIsNotForgottenWithItsFirstOwner) {
   map(1, 1, 0x1000, 0x2000, 5);
   event(ProcessEventKind::kFork, 2, 2, 1);

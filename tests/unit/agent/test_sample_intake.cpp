@@ -179,6 +179,30 @@ TEST_F(SampleIntakeTest, ASampleWaitsForItsNames) {
   std::filesystem::remove_all(folder);
 }
 
+// A runtime's structures may be large.
+TEST_F(SampleIntakeTest, NothingIsKeptOfWhatAProcessPublishedOnceItIsForgotten) {
+  std::string folder = testing::TempDir() + "windlass-intake-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const std::string path = folder + "/jit-10.dump";
+  std::ofstream(path) << test::JitdumpText().header().load(0, 0x1000, 0x100, 1, "made").take();
+  struct stat status {};
+  ASSERT_EQ(::stat(path.c_str(), &status), 0);
+  proc = fmt::format("1000-2000 r-xp 00000000 00:00 0 \n5000-6000 r-xp 00000000 00:00 {} {}\n", status.st_ino, path);
+  ASSERT_TRUE(table.scan(10, 1));
+  EXPECT_TRUE(take_raw(0x1010));
+  EXPECT_TRUE(take_stack(0, 1, 0, 5, 0x1010)) << "its name comes late";
+  ASSERT_EQ(table.find(10)->maps->published().size(), 1U);
+  const std::weak_ptr<manager::PublishedCode> published = table.find(10)->maps->published().front();
+  table.exit(10, 100);
+  intake.settle();
+  intake.forget_gone();
+  EXPECT_FALSE(published.expired()) << "samples of it may be on their way";
+  table.forget_dead(101 + ProcessTable::kDeadNs);
+  intake.forget_gone();
+  EXPECT_TRUE(published.expired());
+  std::filesystem::remove_all(folder);
+}
+
 TEST_F(SampleIntakeTest, ARawSampleHasItsKernelsFrames) {
   EXPECT_TRUE(take_raw(0x1000, {0xffffffff81000010, 0xffffffff81000020}, {}));
   const profile::Profile made = profile();
