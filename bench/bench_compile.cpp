@@ -13,11 +13,11 @@
 #include <string>
 #include <vector>
 
+#include "base/mapped_file.h"
 #include "bench/peers.h"
-#include "image/elf.h"
-#include "image/mapped_file.h"
-#include "image/unwind_sections.h"
-#include "table/compile.h"
+#include "formats/image/elf.h"
+#include "formats/image/unwind_sections.h"
+#include "lookup/table/compile.h"
 
 namespace {
 
@@ -57,7 +57,7 @@ void print_size(const std::string& file, const table::UnwindTable& table) {
 }
 
 int bench_file(const std::string& path, int rounds, bool peers) {
-  const auto mapped = image::MappedFile::open(path);
+  const auto mapped = MappedFile::open(path);
   if (!mapped) return fmt::print(stderr, "{}: {}\n", path, mapped.error().text()), 1;
   const auto elf = image::ElfImage::parse(mapped->bytes());
   if (!elf) return fmt::print(stderr, "{}: {}\n", path, elf.error().text()), 1;
@@ -75,7 +75,7 @@ int bench_file(const std::string& path, int rounds, bool peers) {
   });
   print_line(name, "windlass, rows", bytes, rows, evaluated);
   Expected<table::UnwindTable> table;
-  const double compiled = fastest(rounds, [&] { table = table::compile(*source::make_source(*elf), report); });
+  const double compiled = fastest(rounds, [&] { table = table::compile(*sources::make_source(*elf), report); });
   if (!table) return fmt::print(stderr, "{}: {}\n", path, table.error().text()), 1;
   print_line(name, "windlass, rows and table", bytes, rows, compiled);
   if (peers) {
@@ -95,7 +95,7 @@ struct Machine {
 };
 
 void add_file(const std::filesystem::path& path, Machine& machine) {
-  const auto mapped = image::MappedFile::open(path);
+  const auto mapped = MappedFile::open(path);
   if (!mapped || mapped->bytes().size() < 64 ||
       std::memcmp(mapped->bytes().data(),
                   "\x7f"
@@ -112,7 +112,7 @@ void add_file(const std::filesystem::path& path, Machine& machine) {
   for (const auto& section : image::find_unwind_sections(*elf, report).sections)
     machine.section_bytes += section.bytes.size();
   const double start = cpu_seconds();
-  const auto table = table::compile(*source::make_source(*elf), report);
+  const auto table = table::compile(*sources::make_source(*elf), report);
   machine.seconds += cpu_seconds() - start;
   machine.errors += errors;
   if (!table) {

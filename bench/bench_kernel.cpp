@@ -16,8 +16,8 @@
 #include <thread>
 #include <vector>
 
-#include "agent/kernel_side.h"
 #include "peer_side.h"
+#include "profiler/kernel/kernel_side.h"
 #include "support/process_publisher.h"
 
 namespace {
@@ -90,17 +90,17 @@ int main(int argc, char** argv) {
   const Options options = parse(argc, argv);
   const pid_t pid = start(options.command);
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  agent::KernelSideOptions side_options;
+  profiler::KernelSideOptions side_options;
   side_options.frequency = options.frequency;
   side_options.all_processes = false;
   side_options.targets = {static_cast<std::uint32_t>(pid)};
-  auto opened = agent::KernelSide::open(side_options);
+  auto opened = profiler::KernelSide::open(side_options);
   if (!opened) {
     fmt::print(stderr, "{}\n", opened.error().text);
     kill(pid, SIGKILL);
     return 3;
   }
-  agent::KernelSide& side = **opened;
+  profiler::KernelSide& side = **opened;
   bench::PeerSide peer;
   testing::ProcessPublisher publisher(side);
   publisher.shows_managers = options.managers;

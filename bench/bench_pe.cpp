@@ -16,11 +16,11 @@
 #include <string>
 #include <vector>
 
+#include "base/mapped_file.h"
 #include "bench/peers.h"
-#include "image/mapped_file.h"
-#include "winarm64/lower.h"
-#include "winx64/exec.h"
-#include "winx64/lower.h"
+#include "formats/winarm64/lower.h"
+#include "formats/winx64/exec.h"
+#include "formats/winx64/lower.h"
 
 namespace {
 
@@ -220,7 +220,7 @@ void bench_processes(const std::string& windlass, const std::string& file, int r
 }
 
 int bench_file(const std::string& path, const Options& options) {
-  const auto file = image::MappedFile::open(path);
+  const auto file = MappedFile::open(path);
   if (!file) return fmt::print(stderr, "{}: {}\n", path, file.error().text()), 1;
   const auto image = image::PeImage::parse(file->bytes());
   if (!image) return fmt::print(stderr, "{}: {}\n", path, image.error().text()), 1;

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "agent/cpu_clocks.h"
+#include "lookup/table/unwind_table.h"
 #include "peer_rows.h"
-#include "table/unwind_table.h"
+#include "profiler/kernel/cpu_clocks.h"
 #include "windlass_layout.h"
 
 struct peer_rows_bpf;
@@ -37,7 +37,7 @@ class PeerSide {
   std::vector<peer_row> rows_;
   std::map<std::uint32_t, peer_module> modules_;
   peer_rows_bpf* skeleton_ = nullptr;
-  agent::CpuClocks clocks_;
+  profiler::CpuClocks clocks_;
 };
 
 }  // namespace windlass::bench

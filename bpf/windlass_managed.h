@@ -2,8 +2,8 @@
  *
  * From a pc to its rule in the table of the code manager that has it, as windlass_code_layout.h says how, read in the
  * memory of the process while that changes it: no lock, a bound for every loop, and no byte outside of the table.
- * src/manager/read.h is the same in C++, where the table is mapped, and finds the same. Plain C, the same in BPF and in
- * user space; see windlass_lookup.h for the environment.
+ * src/runtimes/manager/read.h is the same in C++, where the table is mapped, and finds the same. Plain C, the same in
+ * BPF and in user space; see windlass_lookup.h for the environment.
  *
  * The state of a search is in u->room.search, and each round of it a global function, so that a verifier takes what is
  * read for unknown and looks at a round once.

@@ -23,7 +23,7 @@ WL_INLINE void wl_note_stack(struct wl_unwind* u, __u64 sp, __u64 next_sp) {
 
 /* A return address without its authentication code. The kernel's own unwinder clears the same bits of every one
  * (ptrauth_strip_user_insn_pac); which they are depends on its size of an address, so the processor is
- * asked (src/arch/pointer_authentication.h). */
+ * asked (src/base/pointer_authentication.h). */
 #define WL_STRIP(env, address) ((address)&wl_address_mask_of(env))
 
 #define WL_A64_MOV_RT_SIGRETURN 0xd2801168u /* mov x8, #139 */

@@ -5,10 +5,10 @@
 #include <cstring>
 
 #include "check.h"
+#include "formats/winarm64/dump.h"
+#include "formats/winarm64/exec.h"
+#include "formats/winarm64/lower.h"
 #include "walk/apply.h"
-#include "winarm64/dump.h"
-#include "winarm64/exec.h"
-#include "winarm64/lower.h"
 
 namespace windlass::fuzz {
 

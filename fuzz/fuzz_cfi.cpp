@@ -1,6 +1,6 @@
 // Input: one byte of flags, then a section of call frame information.
-#include "dwarf/cfi.h"
-#include "dwarf/eh_frame_hdr.h"
+#include "formats/dwarf/cfi.h"
+#include "formats/dwarf/eh_frame_hdr.h"
 #include "walk_section.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "check.h"
-#include "manager/read.h"
+#include "runtimes/manager/read.h"
 
 namespace {
 

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "check.h"
-#include "dwarf/lower.h"
+#include "formats/dwarf/lower.h"
+#include "lookup/table/compile.h"
+#include "lookup/table/project.h"
 #include "support/table_reference.h"
-#include "table/compile.h"
-#include "table/project.h"
 #include "walk_section.h"
 
 namespace {

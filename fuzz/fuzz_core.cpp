@@ -1,6 +1,6 @@
 // Input: an ELF core file.
 #include "check.h"
-#include "image/core.h"
+#include "formats/image/core.h"
 #include "read_pieces.h"
 #include "walk/target/regsets.h"
 

@@ -1,6 +1,6 @@
 // Input: an ELF file.
-#include "image/elf.h"
-#include "image/unwind_sections.h"
+#include "formats/image/elf.h"
+#include "formats/image/unwind_sections.h"
 #include "walk_section.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -1,10 +1,10 @@
 // Input: an ELF file; make_go_seeds.py makes small ones. If it has Go's table of functions, its rows, names and dense
 // table are made.
 #include "check.h"
-#include "image/elf.h"
-#include "runtimes/go/names.h"
-#include "source/go_source.h"
-#include "table/compile.h"
+#include "formats/go/names.h"
+#include "formats/image/elf.h"
+#include "lookup/sources/go_source.h"
+#include "lookup/table/compile.h"
 
 namespace windlass::fuzz {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "check.h"
-#include "process/process_memory.h"
+#include "os/process_memory.h"
 #include "runtimes/find.h"
 #include "runtimes/hotspot/find.h"
 #include "support/fake_hotspot.h"
@@ -65,7 +65,7 @@ class PatchedMemory final : public Memory {
   }
 
  private:
-  process::MemoryFile memory_{::getpid()};
+  os::MemoryFile memory_{::getpid()};
   std::vector<Patch> patches_;
 };
 
@@ -89,7 +89,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
           before = it.begin;
         },
         [](const Error&) {});
-    std::vector<source::NamedFunction> names;
+    std::vector<sources::NamedFunction> names;
     runtime->functions_at(**method, pc, names);
     Registers frame(Architecture::kX86_64);
     frame.set(6, reinterpret_cast<std::uint64_t>(fake::code_memory) + 512);

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "check.h"
-#include "manager/jitdump_code.h"
+#include "runtimes/jitdump_code.h"
 
 namespace {
 
@@ -23,7 +23,7 @@ void look(manager::JitdumpCode& code, std::uint64_t time) {
   std::uint64_t reached = 0;
   unsigned functions = 0;
   const auto ignore = [](const Error&) {};
-  const auto rows_of = [&](const source::Function& function) {
+  const auto rows_of = [&](const sources::Function& function) {
     FUZZ_CHECK(function.begin < function.end && function.begin >= reached);
     reached = function.begin;
     FrameRow row;
@@ -50,10 +50,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   data += sizeof first;
   size -= sizeof first;
   const std::size_t piece = std::min<std::size_t>(first, size);
-  process::Descriptor file(::memfd_create("fuzz", MFD_CLOEXEC));
+  os::Descriptor file(::memfd_create("fuzz", MFD_CLOEXEC));
   if (!file || ::write(file.get(), data, piece) != static_cast<ssize_t>(piece)) return 0;
   const auto code =
-      std::make_shared<manager::JitdumpCode>(process::Descriptor(::dup(file.get())), 0x1000, process::FileIdentity());
+      std::make_shared<manager::JitdumpCode>(os::Descriptor(::dup(file.get())), 0x1000, os::FileIdentity());
   look(*code, 1000);
   if (::write(file.get(), data + piece, size - piece) != static_cast<ssize_t>(size - piece)) return 0;
   (void)code->is_settled(1000, kNever);

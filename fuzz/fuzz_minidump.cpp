@@ -1,7 +1,7 @@
 // Input: a minidump.
 #include "check.h"
-#include "image/minidump.h"
-#include "process/proc_maps.h"
+#include "formats/image/minidump.h"
+#include "os/proc_maps.h"
 #include "read_pieces.h"
 #include "walk/target/minidump_context.h"
 
@@ -23,7 +23,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       (void)walk::context_registers(architecture, thread.context);
   }
   const auto* text = reinterpret_cast<const char*>(dump->linux_maps.data());
-  for (const process::ProcMap& map : process::parse_proc_maps({text, dump->linux_maps.size()}))
-    FUZZ_CHECK(map.begin < map.end);
+  for (const os::ProcMap& map : os::parse_proc_maps({text, dump->linux_maps.size()})) FUZZ_CHECK(map.begin < map.end);
   return 0;
 }

@@ -1,8 +1,8 @@
 // Input: one byte (bit 0: mapped layout), then a PE image.
 #include "check.h"
-#include "image/function_table.h"
-#include "image/pe.h"
-#include "image/pe_names.h"
+#include "formats/image/function_table.h"
+#include "formats/image/pe.h"
+#include "formats/image/pe_names.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace windlass;

@@ -1,9 +1,9 @@
 // Input: a profile, compressed or not. What is accepted must survive every exporter and come back from a rewrite.
 #include "check.h"
-#include "export/folded.h"
-#include "export/pprof.h"
-#include "export/report.h"
-#include "export/speedscope.h"
+#include "profiler/export/folded.h"
+#include "profiler/export/pprof.h"
+#include "profiler/export/report.h"
+#include "profiler/export/speedscope.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace windlass;

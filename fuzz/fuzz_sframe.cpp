@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "check.h"
-#include "sframe/read.h"
+#include "formats/sframe/read.h"
 #include "windlass/sframe.h"
 
 namespace windlass::fuzz {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "arm64_image.h"
+#include "formats/winarm64/frame_codes.h"
 #include "support/pe_builder.h"
-#include "winarm64/frame_codes.h"
 #include "windlass/winarm64.h"
 
 namespace windlass::fuzz {

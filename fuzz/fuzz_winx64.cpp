@@ -3,10 +3,10 @@
 #include <cstring>
 
 #include "check.h"
+#include "formats/winx64/exec.h"
+#include "formats/winx64/handlers.h"
+#include "formats/winx64/lower.h"
 #include "support/known_unwind.h"
-#include "winx64/exec.h"
-#include "winx64/handlers.h"
-#include "winx64/lower.h"
 
 namespace {
 

@@ -5,8 +5,8 @@
 #include <random>
 
 #include "check.h"
+#include "formats/winx64/encode.h"
 #include "support/written_function.h"
-#include "winx64/encode.h"
 
 namespace {
 

@@ -11,7 +11,7 @@ namespace windlass::fuzz {
 
 inline void read_pieces(std::vector<walk::MemoryPiece> pieces) {
   const std::vector<walk::MemoryPiece> kept = pieces;
-  walk::DumpMemory memory{image::MappedFile()};
+  walk::DumpMemory memory{MappedFile()};
   memory.set_pieces(std::move(pieces));
   for (const walk::MemoryPiece& piece : kept) {
     if (piece.bytes.empty()) continue;

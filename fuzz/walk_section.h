@@ -6,9 +6,9 @@
 #include <variant>
 
 #include "check.h"
-#include "dwarf/expression.h"
-#include "dwarf/instructions.h"
-#include "dwarf/lower.h"
+#include "formats/dwarf/expression.h"
+#include "formats/dwarf/instructions.h"
+#include "formats/dwarf/lower.h"
 
 namespace windlass::fuzz {
 

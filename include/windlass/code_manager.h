@@ -79,7 +79,7 @@ class CodeManagerReader {
 
  private:
   friend class CodeManager;
-  friend struct CodeTableAccess;  // src/manager/read.h
+  friend struct CodeTableAccess;  // src/runtimes/manager/read.h
 
   // What its header says, checked once.
   struct Table {
@@ -153,7 +153,7 @@ class CodeManager {
   // The table's memfd, sealed against changes of its size; stays the manager's.
   [[nodiscard]] int fd() const;
 
-  class Table;  // src/manager/table.h
+  class Table;  // src/jit/table/table.h
   [[nodiscard]] const std::shared_ptr<Table>& table() const { return table_; }
 
  private:

@@ -1,6 +1,6 @@
 #include "capi/code.h"
 
-#include "arch/registers.h"
+#include "base/registers.h"
 
 namespace windlass::capi {
 namespace {

@@ -1,5 +1,5 @@
 // Registers by number, and where they come from.
-#include "arch/registers.h"
+#include "base/registers.h"
 #include "capi/capture.h"
 #include "capi/structs.h"
 #include "windlass/backtrace.h"

@@ -10,11 +10,11 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
-#include "agent/kernel_side.h"
-#include "agent/system_probe.h"
 #include "base/json_writer.h"
 #include "base/shown_format.h"
 #include "cli/commands.h"
+#include "profiler/doctor/system_probe.h"
+#include "profiler/kernel/kernel_side.h"
 
 namespace windlass::cli {
 namespace {
@@ -27,25 +27,25 @@ struct Arguments {
 
 // The programs themselves: probes foresee much, but only the verifier knows what it accepts.
 struct Loading {
-  agent::Probe probe{"BPF programs", agent::ProbeState::kOk, {}, {}};
-  std::vector<agent::ProgramStats> programs;
+  profiler::Probe probe{"BPF programs", profiler::ProbeState::kOk, {}, {}};
+  std::vector<profiler::ProgramStats> programs;
   std::string log;
 };
 
 Loading load_programs(const std::string& btf) {
   Loading loading;
-  agent::KernelSideOptions options;
+  profiler::KernelSideOptions options;
   options.btf_path = btf;
   options.program_stats = &loading.programs;
   const auto begin = std::chrono::steady_clock::now();
-  auto side = agent::KernelSide::open(options);
+  auto side = profiler::KernelSide::open(options);
   if (!side) {
     // With statistics wanted the verifier keeps its reasons to itself: once more without.
     options.program_stats = nullptr;
-    side = agent::KernelSide::open(options);
+    side = profiler::KernelSide::open(options);
   }
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
-  std::expected<void, agent::SystemError> started;
+  std::expected<void, profiler::SystemError> started;
   if (side) started = (*side)->start();
   if (side && started) {
     (*side)->stop();
@@ -53,22 +53,22 @@ Loading load_programs(const std::string& btf) {
         fmt::format("{} accepted by the verifier and attached, in {:.0f} ms", loading.programs.size(), took.count());
     return loading;
   }
-  const agent::SystemError& error = side ? started.error() : side.error();
-  loading.probe.state = agent::ProbeState::kRefused;
+  const profiler::SystemError& error = side ? started.error() : side.error();
+  loading.probe.state = profiler::ProbeState::kRefused;
   loading.probe.seen = error.text;
   loading.probe.kind = error.kind;
   loading.log = error.log;
   return loading;
 }
 
-void print_text(TextWriter& out, const agent::Diagnosis& diagnosis, const Loading& loading, bool verbose) {
-  for (const agent::Probe& probe : diagnosis.probes) {
-    out.text(shown_format("{:<8} {}: {}\n", agent::probe_state_word(probe.state), probe.name, probe.seen));
+void print_text(TextWriter& out, const profiler::Diagnosis& diagnosis, const Loading& loading, bool verbose) {
+  for (const profiler::Probe& probe : diagnosis.probes) {
+    out.text(shown_format("{:<8} {}: {}\n", profiler::probe_state_word(probe.state), probe.name, probe.seen));
     if (!probe.way_out.empty()) out.text(shown_format("{:<8}   way out: {}\n", "", probe.way_out));
   }
   if (verbose && !loading.programs.empty()) {
     out.text(shown_format("\n{:<24} {:>12} {:>12}  {}\n", "program", "instructions", "verified in", "stack, bytes"));
-    for (const agent::ProgramStats& program : loading.programs)
+    for (const profiler::ProgramStats& program : loading.programs)
       out.text(shown_format("{:<24} {:>12} {:>9.1f} ms  {}\n", program.name, program.instructions,
                             static_cast<double>(program.verify_us) / 1000, program.stack_depth));
     out.text("\n");
@@ -77,16 +77,16 @@ void print_text(TextWriter& out, const agent::Diagnosis& diagnosis, const Loadin
   out.text(shown(diagnosis.sentence) + "\n");
 }
 
-const char* verdict_word(agent::Verdict verdict) {
+const char* verdict_word(profiler::Verdict verdict) {
   switch (verdict) {
-    case agent::Verdict::kWorks: return "works";
-    case agent::Verdict::kLimited: return "limited";
-    case agent::Verdict::kRefused: break;
+    case profiler::Verdict::kWorks: return "works";
+    case profiler::Verdict::kLimited: return "limited";
+    case profiler::Verdict::kRefused: break;
   }
   return "refused";
 }
 
-void print_json(TextWriter& out, const agent::Diagnosis& diagnosis, const Loading& loading) {
+void print_json(TextWriter& out, const profiler::Diagnosis& diagnosis, const Loading& loading) {
   JsonWriter json(out);
   const auto line = [&](auto&& members) {
     json.begin_object();
@@ -94,16 +94,16 @@ void print_json(TextWriter& out, const agent::Diagnosis& diagnosis, const Loadin
     json.end_object();
     json.end_text();
   };
-  for (const agent::Probe& probe : diagnosis.probes) {
+  for (const profiler::Probe& probe : diagnosis.probes) {
     line([&] {
       json.member("probe", probe.name);
-      json.member("state", agent::probe_state_word(probe.state));
+      json.member("state", profiler::probe_state_word(probe.state));
       json.member("seen", probe.seen);
       if (!probe.way_out.empty()) json.member("way_out", probe.way_out);
-      if (probe.state == agent::ProbeState::kRefused) json.member("kind", agent::refusal_word(probe.kind));
+      if (probe.state == profiler::ProbeState::kRefused) json.member("kind", profiler::refusal_word(probe.kind));
     });
   }
-  for (const agent::ProgramStats& program : loading.programs) {
+  for (const profiler::ProgramStats& program : loading.programs) {
     line([&] {
       json.member("program", program.name);
       json.member("instructions", program.instructions);
@@ -118,15 +118,15 @@ void print_json(TextWriter& out, const agent::Diagnosis& diagnosis, const Loadin
 }
 
 int doctor(const Arguments& arguments) {
-  const agent::SystemFacts facts = agent::read_system_facts(arguments.btf);
-  const agent::SystemTrials trials = agent::try_system(facts);
-  std::vector<agent::Probe> probes = agent::judge(facts, trials);
+  const profiler::SystemFacts facts = profiler::read_system_facts(arguments.btf);
+  const profiler::SystemTrials trials = profiler::try_system(facts);
+  std::vector<profiler::Probe> probes = profiler::judge(facts, trials);
   Loading loading;
-  if (agent::first_refused(probes) == nullptr) {
+  if (profiler::first_refused(probes) == nullptr) {
     loading = load_programs(arguments.btf);
     probes.push_back(loading.probe);
   }
-  const agent::Diagnosis diagnosis = agent::conclude(facts, std::move(probes), trials.perf_own == 0);
+  const profiler::Diagnosis diagnosis = profiler::conclude(facts, std::move(probes), trials.perf_own == 0);
   TextWriter out(STDOUT_FILENO);
   if (arguments.json)
     print_json(out, diagnosis, loading);
@@ -134,9 +134,9 @@ int doctor(const Arguments& arguments) {
     print_text(out, diagnosis, loading, arguments.verbose);
   out.flush();
   switch (diagnosis.verdict) {
-    case agent::Verdict::kWorks: return kDone;
-    case agent::Verdict::kLimited: return kFoundWrong;
-    case agent::Verdict::kRefused: break;
+    case profiler::Verdict::kWorks: return kDone;
+    case profiler::Verdict::kLimited: return kFoundWrong;
+    case profiler::Verdict::kRefused: break;
   }
   return kRefused;
 }

@@ -4,7 +4,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "arch/registers.h"
+#include "base/registers.h"
 #include "base/text_writer.h"
 #include "cli/commands.h"
 #include "cli/dump_sframe.h"
@@ -12,9 +12,9 @@
 #include "cli/dump_winx64.h"
 #include "cli/input.h"
 #include "cli/rows.h"
-#include "dwarf/expression.h"
-#include "dwarf/instructions.h"
-#include "image/unwind_sections.h"
+#include "formats/dwarf/expression.h"
+#include "formats/dwarf/instructions.h"
+#include "formats/image/unwind_sections.h"
 
 namespace windlass::cli {
 namespace {
@@ -209,11 +209,11 @@ void dump_section(const dwarf::CfiSection& section, TextWriter& out, dwarf::Erro
 }
 
 // What is stored is printed by who knows the format.
-class Dumper final : public source::FormatVisitor {
+class Dumper final : public sources::FormatVisitor {
  public:
-  Dumper(TextWriter& out, source::ErrorSink report, bool json) : out_(out), report_(report), json_(json) {}
+  Dumper(TextWriter& out, sources::ErrorSink report, bool json) : out_(out), report_(report), json_(json) {}
 
-  void elf(const source::UnwindSource&, const image::ElfImage& image) override {
+  void elf(const sources::UnwindSource&, const image::ElfImage& image) override {
     const auto found = image::find_unwind_sections(image, report_);
     for (dwarf::CfiSection section : found.sections) {
       section.text = {};  // as they are stored
@@ -225,52 +225,52 @@ class Dumper final : public source::FormatVisitor {
     if (!simple && simple.error().code != ErrorCode::kNotFound) report_(simple.error());
     listed_ = listed_ || simple;
   }
-  void winx64(const source::UnwindSource&, const winx64::Functions& functions) override {
+  void winx64(const sources::UnwindSource&, const winx64::Functions& functions) override {
     listed_ = functions.size() != 0;
     if (listed_) dump_winx64(functions, out_, report_, json_ ? DumpForm::kJson : DumpForm::kText);
   }
-  void winarm64(const source::UnwindSource&, const winarm64::Functions& functions) override {
+  void winarm64(const sources::UnwindSource&, const winarm64::Functions& functions) override {
     listed_ = functions.size() != 0;
     if (listed_) dump_winarm64(functions, out_, report_, json_);
   }
-  void rows(const source::UnwindSource& source) override { listed_ = list_rows(source, out_, report_, json_); }
+  void rows(const sources::UnwindSource& source) override { listed_ = list_rows(source, out_, report_, json_); }
 
   [[nodiscard]] bool listed() const { return listed_; }
 
  private:
   TextWriter& out_;
-  source::ErrorSink report_;
+  sources::ErrorSink report_;
   bool json_;
   bool listed_ = false;
 };
 
 // What Microsoft's dumpbin prints of PE images of x64. Of ARM64 it disassembles what the codes stand for and what is
 // there, side by side, in the syntax of Microsoft's assembler; that is not written here.
-class DumpbinDumper final : public source::FormatVisitor {
+class DumpbinDumper final : public sources::FormatVisitor {
  public:
-  DumpbinDumper(TextWriter& out, source::ErrorSink report) : out_(out), report_(report) {}
-  void winx64(const source::UnwindSource&, const winx64::Functions& functions) override {
+  DumpbinDumper(TextWriter& out, sources::ErrorSink report) : out_(out), report_(report) {}
+  void winx64(const sources::UnwindSource&, const winx64::Functions& functions) override {
     dump_winx64(functions, out_, report_, DumpForm::kDumpbin);
   }
-  void winarm64(const source::UnwindSource&, const winarm64::Functions&) override {
+  void winarm64(const sources::UnwindSource&, const winarm64::Functions&) override {
     report_(Error{ErrorCode::kUnsupported, "ARM64 images are not printed in dumpbin's form: leave --dumpbin out"});
   }
-  void rows(const source::UnwindSource&) override {
+  void rows(const sources::UnwindSource&) override {
     report_(Error{ErrorCode::kUnsupported, "dumpbin's form is that of PE images of x64: leave --dumpbin out"});
   }
 
  private:
   TextWriter& out_;
-  source::ErrorSink report_;
+  sources::ErrorSink report_;
 };
 
-bool dump_as_dumpbin(const source::UnwindSource& source, TextWriter& out, source::ErrorSink report, bool) {
+bool dump_as_dumpbin(const sources::UnwindSource& source, TextWriter& out, sources::ErrorSink report, bool) {
   DumpbinDumper dumper(out, report);
   source.accept(dumper);
   return true;
 }
 
-bool dump(const source::UnwindSource& source, TextWriter& out, source::ErrorSink report, bool json) {
+bool dump(const sources::UnwindSource& source, TextWriter& out, sources::ErrorSink report, bool json) {
   Dumper dumper(out, report, json);
   source.accept(dumper);
   return dumper.listed();

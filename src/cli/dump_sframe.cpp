@@ -1,6 +1,6 @@
 #include "cli/dump_sframe.h"
 
-#include "arch/registers.h"
+#include "base/registers.h"
 
 namespace windlass::cli {
 namespace {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/text_writer.h"
-#include "sframe/read.h"
+#include "formats/sframe/read.h"
 
 namespace windlass::cli {
 

@@ -1,6 +1,6 @@
 #include "cli/dump_winarm64.h"
 
-#include "winarm64/dump.h"
+#include "formats/winarm64/dump.h"
 
 namespace windlass::cli {
 namespace {

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "base/text_writer.h"
-#include "dwarf/cfi.h"
-#include "winarm64/read.h"
+#include "formats/dwarf/cfi.h"
+#include "formats/winarm64/read.h"
 
 namespace windlass::cli {
 

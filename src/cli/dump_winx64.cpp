@@ -1,10 +1,10 @@
 #include "cli/dump_winx64.h"
 
 #include "base/shown.h"
-#include "image/pe_names.h"
-#include "winx64/handlers.h"
-#include "winx64/read.h"
-#include "winx64/registers.h"
+#include "formats/image/pe_names.h"
+#include "formats/winx64/handlers.h"
+#include "formats/winx64/read.h"
+#include "formats/winx64/registers.h"
 
 namespace windlass::cli {
 namespace {

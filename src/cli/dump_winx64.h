@@ -4,8 +4,8 @@
 #include <cstdint>
 
 #include "base/text_writer.h"
-#include "dwarf/cfi.h"
-#include "winx64/read.h"
+#include "formats/dwarf/cfi.h"
+#include "formats/winx64/read.h"
 
 namespace windlass::cli {
 

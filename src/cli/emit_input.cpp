@@ -10,9 +10,9 @@
 
 #include <fmt/format.h>
 
-#include "image/elf_structures.h"
-#include "image/unwind_sections.h"
-#include "source/unwind_source.h"
+#include "formats/image/elf_structures.h"
+#include "formats/image/unwind_sections.h"
+#include "lookup/sources/unwind_source.h"
 
 namespace windlass::cli {
 namespace {
@@ -29,7 +29,7 @@ class Reader {
   explicit Reader(const EmitInput& input) : input_(input) {}
 
   Expected<EmitFunctions> run() {
-    auto file = image::MappedFile::open(input_.file);
+    auto file = MappedFile::open(input_.file);
     if (!file) return std::unexpected(file.error());
     to_.file = std::move(*file);
     if (const auto ok = input_.list.empty() ? object() : blob(); !ok) return std::unexpected(ok.error());
@@ -64,7 +64,7 @@ class Reader {
   // ---- a blob: lines "START SIZE NAME", hexadecimal, as in the maps that JIT compilers write for perf ----
 
   Expected<void> blob() {
-    const auto list = image::MappedFile::open(input_.list);
+    const auto list = MappedFile::open(input_.list);
     if (!list) return std::unexpected(list.error());
     to_.architecture = input_.architecture;
     const ByteView bytes = list->bytes();
@@ -102,7 +102,7 @@ class Reader {
   Expected<void> object() {
     const auto image = image::ElfImage::parse(to_.file.bytes());
     if (!image) return std::unexpected(image.error());
-    const auto source = source::open_source(to_.file.bytes(), image::PeLayout::kFile);
+    const auto source = sources::open_source(to_.file.bytes(), image::PeLayout::kFile);
     if (!source) return std::unexpected(source.error());
     to_.architecture = image::architecture_of(image->machine());
     if (const auto ok = image->type() == ET_REL ? lay_out(*image) : read_linked(*image); !ok) return ok;
@@ -168,7 +168,7 @@ class Reader {
     return symbol.st_value + (to_.object ? to_.object->address_of(symbol.st_shndx) : 0);
   }
 
-  Expected<void> function(const image::ElfImage& image, const source::UnwindSource& source, const Elf64_Sym& symbol,
+  Expected<void> function(const image::ElfImage& image, const sources::UnwindSource& source, const Elf64_Sym& symbol,
                           const std::string& name) {
     if (to_.object ? to_.object->is_described(place(symbol)) : source.function_at(symbol.st_value).has_value()) {
       ++to_.covered;

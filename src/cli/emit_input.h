@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "image/laid_out_object.h"
-#include "image/mapped_file.h"
+#include "base/mapped_file.h"
+#include "formats/image/laid_out_object.h"
 #include "windlass/emit.h"
 
 namespace windlass::cli {
@@ -22,7 +22,7 @@ struct EmitInput {
 };
 
 struct EmitFunctions {
-  image::MappedFile file;                              // the code is a view of it, or of
+  MappedFile file;                                     // the code is a view of it, or of
   std::shared_ptr<const image::LaidOutObject> object;  // the sections of what is not linked
   Architecture architecture = Architecture::kX86_64;
   std::vector<emit::Function> functions;  // ascending by address

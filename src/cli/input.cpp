@@ -7,9 +7,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "base/mapped_file.h"
 #include "cli/commands.h"
 #include "cli/say.h"
-#include "image/mapped_file.h"
 
 namespace windlass::cli {
 namespace {
@@ -38,7 +38,7 @@ void complain(const std::string& file, const Error& error) { say("windlass: {}: 
 
 int list_file(const ListingOptions& options, Lister list) {
   std::signal(SIGPIPE, SIG_IGN);  // a reader that leaves shows as EPIPE
-  const auto file = image::MappedFile::open(options.file);
+  const auto file = MappedFile::open(options.file);
   if (!file) {
     complain(options.file, file.error());
     return kRefused;
@@ -51,7 +51,7 @@ int list_file(const ListingOptions& options, Lister list) {
       status = kFoundWrong;
       print_error(out, error, options.json);
     };
-    const auto source = source::open_source(file->bytes(), image::PeLayout::kFile);
+    const auto source = sources::open_source(file->bytes(), image::PeLayout::kFile);
     if (source) {
       for (const Error& problem : (*source)->problems()) report(problem);
       if (!list(**source, out, report, options.json) && status == kDone)

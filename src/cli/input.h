@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/text_writer.h"
-#include "source/unwind_source.h"
+#include "lookup/sources/unwind_source.h"
 
 namespace windlass::cli {
 
@@ -15,7 +15,7 @@ struct ListingOptions {
 
 // What to do with a file. `report` prints a malformed record in its place and makes the exit status kFoundWrong. False:
 // there was nothing to list.
-using Lister = bool (*)(const source::UnwindSource& source, TextWriter& out, source::ErrorSink report, bool json);
+using Lister = bool (*)(const sources::UnwindSource& source, TextWriter& out, sources::ErrorSink report, bool json);
 
 // Opens the file, finds out by its content what it is and lists it. Returns the exit status.
 int list_file(const ListingOptions& options, Lister list);

@@ -18,20 +18,20 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
-#include "agent/recorder.h"
-#include "agent/truncated_files.h"
 #include "cli/commands.h"
 #include "cli/durations.h"
 #include "cli/record_output.h"
 #include "cli/silent.h"
-#include "process/readers.h"
+#include "os/readers.h"
+#include "profiler/processes/truncated_files.h"
+#include "profiler/samples/recorder.h"
 #include "symbols/symbolize.h"
 
 namespace windlass::cli {
 namespace {
 
 struct Arguments {
-  agent::RecorderOptions recorder;
+  profiler::RecorderOptions recorder;
   std::string output = "windlass.pb.gz";
   bool all = false;
   bool verbose = false;
@@ -44,9 +44,9 @@ int refuse(const std::string& text) {
 }
 
 // With the kind of refusal as a word for programs; with -v what libbpf and the verifier said, in full.
-int refuse(const agent::SystemError& error, bool verbose) {
+int refuse(const profiler::SystemError& error, bool verbose) {
   if (verbose && !error.log.empty()) say_text(shown_lines(error.log) + "\n");
-  return refuse(fmt::format("{} [{}]", error.text, agent::refusal_word(error.kind)));
+  return refuse(fmt::format("{} [{}]", error.text, profiler::refusal_word(error.kind)));
 }
 
 // SIGINT and SIGTERM end the recording, not the program: the descriptor becomes readable.
@@ -136,14 +136,14 @@ int write_profile(const ProfileFile& file, const profile::Profile& profile) {
 
 // The command's own status once the recording is written. One that outlives the recording (--duration, Ctrl-C) is asked
 // to end and waited for; ending it is then what was asked for, so the status is 0.
-int command_status(agent::ChildCommand& command) {
+int command_status(profiler::ChildCommand& command) {
   if (const auto status = command.poll_status()) return *status;
   command.signal(SIGTERM);
   command.wait();
   return kDone;
 }
 
-std::string subject_of(const agent::RecorderOptions& options) {
+std::string subject_of(const profiler::RecorderOptions& options) {
   if (!options.command.empty()) return options.command.front();
   if (options.targets.empty()) return "the whole machine";
   std::string text = options.targets.size() == 1 ? "process" : "processes";
@@ -156,16 +156,16 @@ int record(const Arguments& arguments) {
   const ProfileFile file(arguments.output);
   if (const auto writable = file.check(); !writable)
     return refuse(fmt::format("cannot write {}: {}", file.name(), writable.error().text()));
-  process::use_readers(process::Readers::start());
-  agent::survive_truncated_files();
+  os::use_readers(os::Readers::start());
+  profiler::survive_truncated_files();
   StopSignals signals;
   ProgressLine line;
-  const auto what = [&](const agent::RecorderOptions& options) {
+  const auto what = [&](const profiler::RecorderOptions& options) {
     return fmt::format("recording {} into {}; Ctrl-C ends it", subject_of(options), file.name());
   };
   line.note(what(arguments.recorder));
   auto starting = std::make_optional<EndedBySignal>(signals.descriptor());
-  auto recorder = agent::Recorder::open(arguments.recorder);
+  auto recorder = profiler::Recorder::open(arguments.recorder);
   survive_failed_writes();
   if (!recorder) {
     line.clear();
@@ -181,8 +181,8 @@ int record(const Arguments& arguments) {
     say("windlass: {}\n", remark);
   }
   line.begin(what((*recorder)->options()));
-  agent::Recorder::Hooks hooks;
-  hooks.progress = [&](const agent::RecordingProgress& progress) {
+  profiler::Recorder::Hooks hooks;
+  hooks.progress = [&](const profiler::RecordingProgress& progress) {
     starting.reset();  // sampling has begun
     say_silent([&] { line.clear(); });
     line.show(progress);
@@ -205,7 +205,7 @@ int record(const Arguments& arguments) {
   say_silent();
   print_summary(**recorder, profile, arguments.verbose);
   const int written = write_profile(file, profile);
-  agent::ChildCommand* command = (*recorder)->command();
+  profiler::ChildCommand* command = (*recorder)->command();
   if (command == nullptr) return written;
   const int status = command_status(*command);
   return written == kRefused ? written : status;
@@ -243,7 +243,7 @@ void register_record(CLI::App& app, int& status) {
           "--agent-cpu", [arguments](double percent) { arguments->recorder.agent_share = percent / 100; },
           "how much of one CPU following code without rows may take, for every 1,000 samples a second; stacks that "
           "need more are truncated; 0: no bound")
-      ->default_str(fmt::format("{:g}", agent::WorkBudget::kDefaultShare * 100))
+      ->default_str(fmt::format("{:g}", profiler::WorkBudget::kDefaultShare * 100))
       ->check(CLI::Range(0.0, 100'000.0))
       ->type_name("PERCENT");
   command->add_flag("--no-symbols", arguments->no_symbols, "leave addresses unnamed: `windlass report` names them");

@@ -13,8 +13,8 @@
 
 #include <fmt/format.h>
 
-#include "export/numbers.h"
-#include "export/pprof.h"
+#include "profiler/export/numbers.h"
+#include "profiler/export/pprof.h"
 
 namespace windlass::cli {
 namespace {
@@ -56,7 +56,7 @@ void ProgressLine::begin(const std::string& text) {
     say("windlass: {}\n", text);
 }
 
-void ProgressLine::show(const agent::RecordingProgress& progress) {
+void ProgressLine::show(const profiler::RecordingProgress& progress) {
   if (!terminal_ && progress.seconds < next_plain_) return;
   const std::string line =
       fmt::format("{:.1f} s  {} samples  {} complete  {} lost", progress.seconds, grouped(progress.samples),
@@ -124,15 +124,15 @@ Expected<void> ProfileFile::write(const profile::Profile& profile) const {
 }
 
 // Of what processes say of the code that they make.
-static void print_problems(const agent::ProcessTable& processes) {
-  processes.for_each([](const agent::Process& process) {
+static void print_problems(const profiler::ProcessTable& processes) {
+  processes.for_each([](const profiler::Process& process) {
     for (const auto& code : process.maps->published())
       if (const auto problem = code->problem())
         say("  what process {} says of its code: {}\n", process.tgid, problem->text());
   });
 }
 
-void print_summary(agent::Recorder& recorder, const profile::Profile& profile, bool verbose) {
+void print_summary(profiler::Recorder& recorder, const profile::Profile& profile, bool verbose) {
   std::uint64_t total = 0;
   std::map<std::uint8_t, std::uint64_t> truncated;
   std::uint64_t complete = 0, chained = 0;
@@ -147,7 +147,7 @@ void print_summary(agent::Recorder& recorder, const profile::Profile& profile, b
   }
   const double elapsed = static_cast<double>(profile.duration_ns) * 1e-9;
   if (total == 0)
-    say("windlass: {}\n", agent::explain_no_samples(recorder.no_samples()));
+    say("windlass: {}\n", profiler::explain_no_samples(recorder.no_samples()));
   else
     say("windlass: {} samples in {:.1f} s, {} with complete stacks, {}{} lost{}\n", grouped(total), elapsed,
         percent(complete, total), chained == 0 ? "" : percent(chained, total) + " chained by frame pointers, ",
@@ -160,7 +160,7 @@ void print_summary(agent::Recorder& recorder, const profile::Profile& profile, b
     std::size_t named = 0;
     for (const auto& entry : where) {
       if (entry.end != end || named == (verbose ? 8 : 2)) continue;
-      const agent::CodeFile* file = recorder.modules().find(entry.module);
+      const profiler::CodeFile* file = recorder.modules().find(entry.module);
       modules += fmt::format("{}{} in {}", named++ == 0 ? ": " : ", ", grouped(entry.count),
                              file != nullptr ? file->path : "code without a file");
     }

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "agent/recorder.h"
 #include "cli/say.h"
+#include "profiler/samples/recorder.h"
 #include "windlass/error.h"
 
 namespace windlass::cli {
@@ -15,7 +15,7 @@ class ProgressLine {
   ProgressLine();
   // What begins, once nothing has refused it: a refusal is one line.
   void begin(const std::string& text);
-  void show(const agent::RecordingProgress& progress);
+  void show(const profiler::RecordingProgress& progress);
   void note(const std::string& text);  // on terminals only
   void clear();
 
@@ -46,6 +46,6 @@ class ProfileFile {
 };
 
 // "12,345 samples in 10.0 s, 99.97% complete, ..." and what was truncated where.
-void print_summary(agent::Recorder& recorder, const profile::Profile& profile, bool verbose);
+void print_summary(profiler::Recorder& recorder, const profile::Profile& profile, bool verbose);
 
 }  // namespace windlass::cli

@@ -12,11 +12,11 @@
 
 #include "cli/commands.h"
 #include "cli/say.h"
-#include "export/folded.h"
-#include "export/html.h"
-#include "export/pprof.h"
-#include "export/report.h"
-#include "export/speedscope.h"
+#include "profiler/export/folded.h"
+#include "profiler/export/html.h"
+#include "profiler/export/pprof.h"
+#include "profiler/export/report.h"
+#include "profiler/export/speedscope.h"
 
 namespace windlass::cli {
 

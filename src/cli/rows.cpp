@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "arch/registers.h"
-#include "dwarf/expression.h"
+#include "base/registers.h"
+#include "formats/dwarf/expression.h"
 
 namespace windlass::cli {
 namespace {
@@ -321,7 +321,7 @@ class RowPrinter {
                                                     Memo<RulesKey, kLongestRules>(RulesKey())};
 };
 
-class RowLister final : public source::RowVisitor {
+class RowLister final : public sources::RowVisitor {
  public:
   RowLister(TextWriter& out, Architecture architecture, bool json)
       : out_(out), printer_(out, architecture, json), json_(json) {}
@@ -345,7 +345,7 @@ class RowLister final : public source::RowVisitor {
 
 }  // namespace
 
-bool list_rows(const source::UnwindSource& source, TextWriter& out, source::ErrorSink report, bool json) {
+bool list_rows(const sources::UnwindSource& source, TextWriter& out, sources::ErrorSink report, bool json) {
   if (!source.architecture()) return false;
   RowLister lister(out, *source.architecture(), json);
   source.for_each_row(lister, report);

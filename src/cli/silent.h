@@ -5,7 +5,7 @@
 
 namespace windlass::cli {
 
-// A sentence for each thing that has become silent since the last call (process/readers.h); `before` them.
+// A sentence for each thing that has become silent since the last call (os/readers.h); `before` them.
 void say_silent(const std::function<void()>& before = [] {});
 
 }  // namespace windlass::cli

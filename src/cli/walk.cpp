@@ -19,7 +19,7 @@
 #include "cli/silent.h"
 #include "cli/thread_stacks.h"
 #include "cli/walk_output.h"
-#include "process/readers.h"
+#include "os/readers.h"
 #include "windlass/symbols.h"
 #include "windlass/target.h"
 
@@ -128,7 +128,7 @@ int run(const Options& options) {
                               : !options.core.empty() ? options.core
                                                       : options.what;
   const bool is_process = options.pid != 0 || subject.find_first_not_of("0123456789") == std::string::npos;
-  if (is_process) process::use_readers(process::Readers::start());
+  if (is_process) os::use_readers(os::Readers::start());
   auto target = open(options);
   if (!target) {
     say_silent();

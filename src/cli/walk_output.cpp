@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "arch/registers.h"
 #include "base/json_writer.h"
+#include "base/registers.h"
 #include "base/shown_format.h"
 
 namespace windlass::cli {

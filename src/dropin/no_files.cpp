@@ -1,9 +1,9 @@
 // The drop-in walks its own process alone, by what is mapped: it opens no images. These stand in for those of
-// source/open_source.cpp, and with them everything that reads files, sections' compression included, stays out of every
-// process that it is loaded into.
-#include "source/unwind_source.h"
+// lookup/sources/open_source.cpp, and with them everything that reads files, sections' compression included, stays out
+// of every process that it is loaded into.
+#include "lookup/sources/unwind_source.h"
 
-namespace windlass::source {
+namespace windlass::sources {
 
 Expected<std::unique_ptr<UnwindSource>> open_source(ByteView, image::PeLayout) {
   return fail(ErrorCode::kUnsupported, "images are not read here", 0);
@@ -13,4 +13,4 @@ std::unique_ptr<UnwindSource> make_source(ByteView, image::PeLayout) {
   return make_failed_source(Error{ErrorCode::kUnsupported, "images are not read here"}, false);
 }
 
-}  // namespace windlass::source
+}  // namespace windlass::sources

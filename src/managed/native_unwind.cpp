@@ -4,7 +4,7 @@
 
 #include <cstdlib>
 
-#include "arch/registers.h"
+#include "base/registers.h"
 #include "managed/dispatch.h"
 #include "managed/install.h"
 

@@ -3,12 +3,12 @@
 #include <cstring>
 #include <iterator>
 
-#include "arch/registers.h"
+#include "base/registers.h"
+#include "formats/winarm64/exec.h"
+#include "formats/winx64/exec.h"
+#include "formats/winx64/lower.h"
 #include "managed/walk_state.h"
 #include "walk/apply.h"
-#include "winarm64/exec.h"
-#include "winx64/exec.h"
-#include "winx64/lower.h"
 
 namespace windlass::managed {
 namespace {

@@ -12,7 +12,7 @@ Expected<void> DescribedCode::row_at(std::uint64_t address, FrameRow& to) const 
   return {};
 }
 
-void DescribedCode::for_each_row(source::RowSink row, source::ErrorSink) const {
+void DescribedCode::for_each_row(sources::RowSink row, sources::ErrorSink) const {
   for (const FrameRow& one : rows_) row(one);
 }
 

@@ -19,7 +19,7 @@ class DescribedCode : public Method {
 
   [[nodiscard]] std::span<const FrameRow> rows() const { return rows_; }
   Expected<void> row_at(std::uint64_t address, FrameRow& to) const override;
-  void for_each_row(source::RowSink row, source::ErrorSink report) const override;
+  void for_each_row(sources::RowSink row, sources::ErrorSink report) const override;
   std::size_t bytes() const override { return sizeof *this + rows_.size() * sizeof(FrameRow) + name.size(); }
 
  private:

@@ -6,8 +6,8 @@
 #include <set>
 #include <vector>
 
+#include "formats/winx64/instruction_length.h"
 #include "runtimes/dynamic_symbol.h"
-#include "winx64/instruction_length.h"
 
 namespace windlass::runtimes {
 namespace {

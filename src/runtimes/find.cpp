@@ -8,7 +8,7 @@
 #include <tuple>
 #include <vector>
 
-#include "process/mapped_files.h"
+#include "os/mapped_files.h"
 #include "runtimes/beam/find.h"
 #include "runtimes/coreclr/find.h"
 #include "runtimes/gdb/find.h"
@@ -28,16 +28,16 @@ namespace {
 struct Kind {
   Expected<std::uint64_t> (*find)(const Memory& memory, std::uint64_t base);
   std::unique_ptr<Runtime> (*open)(std::shared_ptr<const Memory> memory, std::uint64_t at,
-                                   FunctionRef<Expected<image::MappedFile>()> file);
+                                   FunctionRef<Expected<MappedFile>()> file);
 };
 template <auto open>
 std::unique_ptr<Runtime> by_memory(std::shared_ptr<const Memory> memory, std::uint64_t at,
-                                   FunctionRef<Expected<image::MappedFile>()> /*file*/) {
+                                   FunctionRef<Expected<MappedFile>()> /*file*/) {
   return open(std::move(memory), at);
 }
 template <auto open>
 std::unique_ptr<Runtime> by_file(std::shared_ptr<const Memory> memory, std::uint64_t at,
-                                 FunctionRef<Expected<image::MappedFile>()> file) {
+                                 FunctionRef<Expected<MappedFile>()> file) {
   return open(std::move(memory), at, file());
 }
 constexpr Kind kKinds[] = {{coreclr::find_descriptor, by_memory<coreclr::open>},
@@ -55,26 +55,26 @@ struct InterpreterKind {
 constexpr InterpreterKind kInterpreters[] = {{python::find_runtime, python::open}, {ruby::find_version, ruby::open}};
 
 // Code without a file, or of a file that has no name (memfd_create): where JIT compilers write theirs.
-bool may_be_generated(const process::ProcMap& map) {
+bool may_be_generated(const os::ProcMap& map) {
   return map.executable && (!map.has_file() || map.deleted) && map.path != "[vdso]" && map.path != "[vsyscall]";
 }
 
-bool has_header(const process::ProcMap& map) {
+bool has_header(const os::ProcMap& map) {
   return map.has_file() && map.offset == 0 && map.readable && !map.path.starts_with("/memfd:");
 }
 
 // Inodes are given to other files again.
 using FileId = std::tuple<std::string, std::uint64_t, std::uint32_t, std::uint32_t>;
-FileId id_of(const process::ProcMap& map) { return {map.path, map.file.inode, map.file.major, map.file.minor}; }
+FileId id_of(const os::ProcMap& map) { return {map.path, map.file.inode, map.file.major, map.file.minor}; }
 
 // Files that have been seen to hold none, so that processes which change all the time are not searched all the time.
 class OtherFiles {
  public:
-  bool has(const process::ProcMap& map) {
+  bool has(const os::ProcMap& map) {
     const std::lock_guard hold(lock_);
     return files_.contains(id_of(map));
   }
-  void add(const process::ProcMap& map) {
+  void add(const os::ProcMap& map) {
     constexpr std::size_t kMost = 65536;
     const std::lock_guard hold(lock_);
     if (files_.size() >= kMost) files_.clear();
@@ -95,7 +95,7 @@ OtherFiles& without_interpreter() {
 }
 
 // The runtime in the image that begins with a mapping, the first kind of those that it may be. How many.
-std::size_t add_runtimes_of(manager::PublishedCodes& codes, const process::ProcMap& map,
+std::size_t add_runtimes_of(manager::PublishedCodes& codes, const os::ProcMap& map,
                             const std::shared_ptr<const Memory>& memory,
                             const std::shared_ptr<const PagedMemory>& pages, OpenFile open_file) {
   const auto file = [&] { return open_file(map); };
@@ -107,7 +107,7 @@ std::size_t add_runtimes_of(manager::PublishedCodes& codes, const process::ProcM
   return 0;
 }
 
-std::size_t add_interpreters_of(manager::PublishedCodes& codes, const process::ProcMap& map,
+std::size_t add_interpreters_of(manager::PublishedCodes& codes, const os::ProcMap& map,
                                 const std::shared_ptr<const Memory>& memory) {
   std::size_t found = 0;
   for (const InterpreterKind& kind : kInterpreters)
@@ -119,16 +119,16 @@ std::size_t add_interpreters_of(manager::PublishedCodes& codes, const process::P
 }
 
 // Looks in all images with code: for what is in `known` by where it is, else by add_of(), which says how many it found.
-using AddOf = FunctionRef<std::size_t(const process::ProcMap& map, const std::shared_ptr<const Memory>& memory)>;
-void add_from_images(manager::PublishedCodes& codes, std::span<const process::ProcMap> maps, OpenMemory open_memory,
+using AddOf = FunctionRef<std::size_t(const os::ProcMap& map, const std::shared_ptr<const Memory>& memory)>;
+void add_from_images(manager::PublishedCodes& codes, std::span<const os::ProcMap> maps, OpenMemory open_memory,
                      const manager::PublishedCodes& known, bool interpreters, AddOf add_of) {
   std::shared_ptr<const Memory> memory;
-  std::vector<const process::ProcMap*> others;
+  std::vector<const os::ProcMap*> others;
   std::map<FileId, bool> executable;
-  for (const process::ProcMap& map : maps)
+  for (const os::ProcMap& map : maps)
     if (map.has_file()) executable[id_of(map)] |= map.executable;
   OtherFiles& without = interpreters ? without_interpreter() : without_runtime();
-  for (const process::ProcMap& map : maps) {
+  for (const os::ProcMap& map : maps) {
     if (!has_header(map) || !executable[id_of(map)] || manager::shows_published(map)) continue;
     const auto same = std::ranges::find_if(
         known, [&](const auto& code) { return code->is_of(map) && code->has_code() != interpreters; });
@@ -145,13 +145,13 @@ void add_from_images(manager::PublishedCodes& codes, std::span<const process::Pr
   // A process that ends while it is looked at says nothing of its files, and what was read may be pages kept from
   // before.
   const std::shared_ptr<const Memory> now = open_memory();
-  for (const process::ProcMap* map : others)
+  for (const os::ProcMap* map : others)
     if (read_value<std::uint64_t>(*now, map->begin)) without.add(*map);
 }
 
 }  // namespace
 
-void add_runtimes(manager::PublishedCodes& codes, std::span<const process::ProcMap> maps, OpenMemory open_memory,
+void add_runtimes(manager::PublishedCodes& codes, std::span<const os::ProcMap> maps, OpenMemory open_memory,
                   OpenFile open_file, const manager::PublishedCodes& known, std::uint64_t kept) {
   if (!std::ranges::any_of(maps, may_be_generated)) return;
   std::shared_ptr<const PagedMemory> pages;
@@ -162,20 +162,20 @@ void add_runtimes(manager::PublishedCodes& codes, std::span<const process::ProcM
   add_from_images(codes, maps, open, known, false, [&](const auto& map, const auto& memory) {
     return add_runtimes_of(codes, map, memory, pages, open_file);
   });
-  for (const process::ProcMap& map : maps)
+  for (const os::ProcMap& map : maps)
     for (const auto& code : codes) {
       if (may_be_generated(map)) code->note_code(map);
       if (map.executable && map.has_file() && code->is_in_file_of(map)) code->note_file_code(map);
     }
 }
 
-Expected<image::MappedFile> open_mapped_file(pid_t pid, pid_t parent, const process::ProcMap& map) {
-  const process::Descriptor file = process::open_mapped(pid, parent, map);
+Expected<MappedFile> open_mapped_file(pid_t pid, pid_t parent, const os::ProcMap& map) {
+  const os::Descriptor file = os::open_mapped(pid, parent, map);
   if (!file) return fail(ErrorCode::kNotFound, "the runtime's file cannot be opened", map.begin);
-  return image::MappedFile::from_fd(file.get());
+  return MappedFile::from_fd(file.get());
 }
 
-void add_interpreters(manager::PublishedCodes& codes, std::span<const process::ProcMap> maps, OpenMemory open_memory,
+void add_interpreters(manager::PublishedCodes& codes, std::span<const os::ProcMap> maps, OpenMemory open_memory,
                       const manager::PublishedCodes& known) {
   add_from_images(codes, maps, open_memory, known, true,
                   [&](const auto& map, const auto& memory) { return add_interpreters_of(codes, map, memory); });

@@ -5,9 +5,9 @@
 #include <memory>
 #include <span>
 
-#include "image/mapped_file.h"
-#include "manager/published_code.h"
-#include "process/proc_maps.h"
+#include "base/mapped_file.h"
+#include "os/proc_maps.h"
+#include "runtimes/published_code.h"
 #include "windlass/function_ref.h"
 #include "windlass/walk.h"
 
@@ -19,14 +19,14 @@ namespace windlass::runtimes {
 // `open_file` for the file of a mapping, which are kept by what is found. What is read serves for `kept` ns, but
 // nothing that is asked of a later time (PublishedCode::set_time).
 using OpenMemory = FunctionRef<std::shared_ptr<const Memory>()>;
-using OpenFile = FunctionRef<Expected<image::MappedFile>(const process::ProcMap& map)>;
-void add_runtimes(manager::PublishedCodes& codes, std::span<const process::ProcMap> maps, OpenMemory open_memory,
+using OpenFile = FunctionRef<Expected<MappedFile>(const os::ProcMap& map)>;
+void add_runtimes(manager::PublishedCodes& codes, std::span<const os::ProcMap> maps, OpenMemory open_memory,
                   OpenFile open_file, const manager::PublishedCodes& known, std::uint64_t kept = 0);
-// The file that a live process has mapped; `parent` as process::files_of() wants it.
-[[nodiscard]] Expected<image::MappedFile> open_mapped_file(pid_t pid, pid_t parent, const process::ProcMap& map);
+// The file that a live process has mapped; `parent` as os::files_of() wants it.
+[[nodiscard]] Expected<MappedFile> open_mapped_file(pid_t pid, pid_t parent, const os::ProcMap& map);
 
 // Likewise those that make no code (manager::Interpreter). Every file is looked at once, whatever the process.
-void add_interpreters(manager::PublishedCodes& codes, std::span<const process::ProcMap> maps, OpenMemory open_memory,
+void add_interpreters(manager::PublishedCodes& codes, std::span<const os::ProcMap> maps, OpenMemory open_memory,
                       const manager::PublishedCodes& known);
 // Is there one in an image whose first byte is at `base`? For who looks at files himself.
 [[nodiscard]] bool has_interpreter(const Memory& image, std::uint64_t base);

@@ -5,14 +5,14 @@
 #include <optional>
 #include <utility>
 
-#include "manager/published_code.h"
+#include "runtimes/published_code.h"
 
 namespace windlass::runtimes {
 
 class InterpretedCode final : public manager::PublishedCode {
  public:
   // `map` is the first mapping of the image that the interpreter is in. Without one: why it is not understood.
-  InterpretedCode(Expected<std::unique_ptr<manager::Interpreter>> interpreter, const process::ProcMap& map)
+  InterpretedCode(Expected<std::unique_ptr<manager::Interpreter>> interpreter, const os::ProcMap& map)
       : PublishedCode(map.begin, map.file), interpreter_(std::move(interpreter)) {}
 
   std::uint64_t begin() const override { return 0; }
@@ -25,8 +25,8 @@ class InterpretedCode final : public manager::PublishedCode {
   std::optional<Error> problem() const override {
     return interpreter_ ? std::nullopt : std::optional(interpreter_.error());
   }
-  std::unique_ptr<source::UnwindSource> make_source() override {
-    return source::make_failed_source(Error{ErrorCode::kNotFound, "an interpreter has no code"}, false);
+  std::unique_ptr<sources::UnwindSource> make_source() override {
+    return sources::make_failed_source(Error{ErrorCode::kNotFound, "an interpreter has no code"}, false);
   }
 
  private:

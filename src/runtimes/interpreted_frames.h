@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "manager/interpreter.h"
 #include "runtimes/evaluator.h"
+#include "runtimes/interpreter.h"
 #include "windlass/error.h"
 #include "windlass/walk.h"
 #include "windlass_layout.h"

@@ -11,16 +11,16 @@ namespace windlass::runtimes {
 
 namespace {
 
-process::FileIdentity file_of(const Runtime& runtime, const process::ProcMap& map) {
-  process::FileIdentity file = map.file;
+os::FileIdentity file_of(const Runtime& runtime, const os::ProcMap& map) {
+  os::FileIdentity file = map.file;
   if (file.build_id.empty()) file.build_id = runtime.build_id();
   return file;
 }
 
 }  // namespace
 
-RuntimeCode::RuntimeCode(std::unique_ptr<Runtime> runtime, std::shared_ptr<const Memory> memory,
-                         const process::ProcMap& map, std::shared_ptr<const PagedMemory> pages)
+RuntimeCode::RuntimeCode(std::unique_ptr<Runtime> runtime, std::shared_ptr<const Memory> memory, const os::ProcMap& map,
+                         std::shared_ptr<const PagedMemory> pages)
     : PublishedCode(map.begin, file_of(*runtime, map)),
       runtime_(std::move(runtime)),
       memory_(std::move(memory)),
@@ -100,14 +100,14 @@ std::uint64_t RuntimeCode::frame_function(std::uint64_t address, const Registers
   if (!found) return 0;
   const auto known = frame_functions_.find(*found);
   if (known != frame_functions_.end()) return known->second;
-  source::NamedFunction name = runtime_->name_of(*found);
+  sources::NamedFunction name = runtime_->name_of(*found);
   if (name.name.empty() || frame_names_.size() >= kMaxFrameFunctions) return 0;
   frame_names_.push_back(std::move(name));
   return frame_functions_[*found] = frame_names_.size();
 }
 
 bool RuntimeCode::functions_at(std::uint64_t address, std::uint64_t function, std::uint64_t time, std::uint64_t& begin,
-                               std::vector<source::NamedFunction>& to) {
+                               std::vector<sources::NamedFunction>& to) {
   const std::lock_guard hold(lock_);
   see(time);
   const auto method = method_at(address);
@@ -120,7 +120,7 @@ bool RuntimeCode::functions_at(std::uint64_t address, std::uint64_t function, st
   return true;
 }
 
-void RuntimeCode::note_code(const process::ProcMap& map) {
+void RuntimeCode::note_code(const os::ProcMap& map) {
   const std::lock_guard hold(lock_);
   runtime_->note_code(map);
 }
@@ -140,7 +140,7 @@ std::vector<manager::PublishedCode::HoldingCode> RuntimeCode::holding_code() con
   return runtime_->holding_code();
 }
 
-void RuntimeCode::note_file_code(const process::ProcMap& map) {
+void RuntimeCode::note_file_code(const os::ProcMap& map) {
   const std::lock_guard hold(lock_);
   runtime_->note_file_code(map);
 }
@@ -156,7 +156,7 @@ std::optional<Error> RuntimeCode::problem() const {
 }
 
 // Look-ups lock, and those of methods that were not known before allocate.
-class RuntimeCode::Source final : public source::UnwindSource {
+class RuntimeCode::Source final : public sources::UnwindSource {
  public:
   explicit Source(std::shared_ptr<RuntimeCode> code) : code_(std::move(code)) {}
 
@@ -166,7 +166,7 @@ class RuntimeCode::Source final : public source::UnwindSource {
     const auto method = find(address);
     return method ? (*method)->row_at(address, to) : std::unexpected(method.error());
   }
-  Expected<source::Function> function_at(std::uint64_t address) const override {
+  Expected<sources::Function> function_at(std::uint64_t address) const override {
     const auto method = find(address);
     if (!method) return std::unexpected(method.error());
     return function_of(**method);
@@ -185,28 +185,28 @@ class RuntimeCode::Source final : public source::UnwindSource {
     return code_->frame_function(address, frame, memory);
   }
   bool functions_at(std::uint64_t address, std::uint64_t function,
-                    std::vector<source::NamedFunction>& to) const override {
+                    std::vector<sources::NamedFunction>& to) const override {
     std::uint64_t begin = 0;
     const std::size_t before = to.size();
     return code_->functions_at(address, function, 0, begin, to) && to.size() != before;
   }
 
   // Those that have been asked for.
-  void for_each_function(source::FunctionSink callback, source::ErrorSink) const override {
-    std::vector<source::Function> functions;
+  void for_each_function(sources::FunctionSink callback, sources::ErrorSink) const override {
+    std::vector<sources::Function> functions;
     {
       const std::lock_guard hold(code_->lock_);
       for (const auto& [begin, known] : code_->known_) functions.push_back(function_of(*known.method));
     }
-    for (const source::Function& function : functions)
+    for (const sources::Function& function : functions)
       if (!callback(function)) return;
   }
-  void for_each_row(const source::Function& function, source::RowSink callback,
-                    source::ErrorSink report) const override {
+  void for_each_row(const sources::Function& function, sources::RowSink callback,
+                    sources::ErrorSink report) const override {
     if (const auto method = find(function.begin)) (*method)->for_each_row(callback, report);
   }
-  void for_each_row(source::RowVisitor& visitor, source::ErrorSink report) const override {
-    source::for_each_row_by_function(*this, "runtime", visitor, report);
+  void for_each_row(sources::RowVisitor& visitor, sources::ErrorSink report) const override {
+    sources::for_each_row_by_function(*this, "runtime", visitor, report);
   }
 
  private:
@@ -214,8 +214,8 @@ class RuntimeCode::Source final : public source::UnwindSource {
     const std::lock_guard hold(code_->lock_);
     return code_->method_at(address);
   }
-  static source::Function function_of(const Method& method) {
-    source::Function function;
+  static sources::Function function_of(const Method& method) {
+    sources::Function function;
     function.begin = function.primary = method.begin;
     function.end = method.end;
     return function;
@@ -224,7 +224,7 @@ class RuntimeCode::Source final : public source::UnwindSource {
   std::shared_ptr<RuntimeCode> code_;
 };
 
-std::unique_ptr<source::UnwindSource> RuntimeCode::make_source() {
+std::unique_ptr<sources::UnwindSource> RuntimeCode::make_source() {
   return std::make_unique<Source>(std::static_pointer_cast<RuntimeCode>(shared_from_this()));
 }
 

@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "manager/published_code.h"
+#include "lookup/sources/unwind_source.h"
 #include "runtimes/paged_memory.h"
-#include "source/unwind_source.h"
+#include "runtimes/published_code.h"
 
 namespace windlass::runtimes {
 
@@ -29,9 +29,9 @@ class Method {
   std::string name;                  // empty: not known
 
   [[nodiscard]] bool contains(std::uint64_t address) const { return address >= begin && address < end; }
-  // As source::UnwindSource has them.
+  // As sources::UnwindSource has them.
   [[nodiscard]] virtual Expected<void> row_at(std::uint64_t address, FrameRow& to) const = 0;
-  virtual void for_each_row(source::RowSink row, source::ErrorSink report) const = 0;
+  virtual void for_each_row(sources::RowSink row, sources::ErrorSink report) const = 0;
   // That it takes here.
   [[nodiscard]] virtual std::size_t bytes() const = 0;
 };
@@ -58,15 +58,15 @@ class Runtime {
                                                                     const Memory& /*memory*/) {
     return std::nullopt;
   }
-  [[nodiscard]] virtual source::NamedFunction name_of(const FrameFunction& /*function*/) { return {}; }
+  [[nodiscard]] virtual sources::NamedFunction name_of(const FrameFunction& /*function*/) { return {}; }
   // A method's functions at an address: those inlined there, innermost first, then itself.
-  virtual void functions_at(const Method& method, std::uint64_t /*address*/, std::vector<source::NamedFunction>& to) {
+  virtual void functions_at(const Method& method, std::uint64_t /*address*/, std::vector<sources::NamedFunction>& to) {
     if (!method.name.empty()) to.push_back({method.name});
   }
   // Its process has code there that is in no ELF file: is it the runtime's own?
-  virtual void note_code(const process::ProcMap& /*map*/) {}
+  virtual void note_code(const os::ProcMap& /*map*/) {}
   // As PublishedCode has them.
-  virtual void note_file_code(const process::ProcMap& /*map*/) {}
+  virtual void note_file_code(const os::ProcMap& /*map*/) {}
   [[nodiscard]] virtual std::vector<manager::AddressRange> file_code() const { return {}; }
   // Of the file that it is in, if it has code there; empty: not known.
   [[nodiscard]] virtual std::string build_id() const { return {}; }
@@ -98,7 +98,7 @@ class RuntimeCode final : public manager::PublishedCode {
 
   // `memory`: the process's; `map`: the first mapping of the image that the runtime is in; `pages`: what the runtime
   // reads by, if that keeps what it has read.
-  RuntimeCode(std::unique_ptr<Runtime> runtime, std::shared_ptr<const Memory> memory, const process::ProcMap& map,
+  RuntimeCode(std::unique_ptr<Runtime> runtime, std::shared_ptr<const Memory> memory, const os::ProcMap& map,
               std::shared_ptr<const PagedMemory> pages = nullptr);
 
   std::uint64_t begin() const override { return 0; }
@@ -107,15 +107,15 @@ class RuntimeCode final : public manager::PublishedCode {
   void set_time(std::uint64_t time) override;
   std::optional<Function> function_at(std::uint64_t address, std::uint64_t time, std::span<char> room) override;
   bool functions_at(std::uint64_t address, std::uint64_t function, std::uint64_t time, std::uint64_t& begin,
-                    std::vector<source::NamedFunction>& to) override;
-  void note_code(const process::ProcMap& map) override;
+                    std::vector<sources::NamedFunction>& to) override;
+  void note_code(const os::ProcMap& map) override;
   std::uint64_t way_to_stack() override;
   bool is_starting() override;
   std::vector<HoldingCode> holding_code() const override;
-  void note_file_code(const process::ProcMap& map) override;
+  void note_file_code(const os::ProcMap& map) override;
   std::vector<manager::AddressRange> file_code() const override;
   std::optional<Error> problem() const override;
-  std::unique_ptr<source::UnwindSource> make_source() override;
+  std::unique_ptr<sources::UnwindSource> make_source() override;
 
  private:
   class Source;
@@ -138,7 +138,7 @@ class RuntimeCode final : public manager::PublishedCode {
   std::size_t bytes_ = 0;
   std::uint64_t turn_ = 0;                                           // grows with set_time()
   std::map<Runtime::FrameFunction, std::uint64_t> frame_functions_;  // to their numbers, from 1 on
-  std::vector<source::NamedFunction> frame_names_;                   // by number - 1
+  std::vector<sources::NamedFunction> frame_names_;                  // by number - 1
 };
 
 }  // namespace windlass::runtimes

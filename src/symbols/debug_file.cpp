@@ -8,10 +8,10 @@
 
 #include <fmt/format.h>
 
-#include "image/elf.h"
-#include "image/mapped_file.h"
-#include "process/mapped_files.h"
-#include "process/readers.h"
+#include "base/mapped_file.h"
+#include "formats/image/elf.h"
+#include "os/mapped_files.h"
+#include "os/readers.h"
 
 namespace windlass::symbols {
 namespace {
@@ -47,7 +47,7 @@ std::vector<std::string> places(const std::vector<std::string>& trees, const std
 }
 
 bool is_right(int fd, const std::string& build_id, GElf_Word crc) {
-  const auto file = image::MappedFile::from_fd(fd);
+  const auto file = MappedFile::from_fd(fd);
   if (!file) return false;
   const auto image = image::ElfImage::parse(file->bytes());
   if (!image) return false;
@@ -60,14 +60,14 @@ bool is_right(int fd, const std::string& build_id, GElf_Word crc) {
 
 int find_debug_file(Dwfl_Module* module, void** userdata, const char* name, Dwarf_Addr base, const char* file,
                     const char* link, GElf_Word link_crc, char** found) {
-  if (process::readers() == nullptr)
+  if (os::readers() == nullptr)
     return dwfl_standard_find_debuginfo(module, userdata, name, base, file, link, link_crc, found);
   const auto* trees = static_cast<const std::vector<std::string>*>(*userdata);
   const std::string build_id = build_id_of(module);
   for (const std::string& path : places(trees != nullptr ? *trees : std::vector<std::string>(), build_id,
                                         file != nullptr ? file : "", link != nullptr ? link : "")) {
     if (file != nullptr && path == file) continue;
-    process::Descriptor opened(process::open_regular(path));
+    os::Descriptor opened(os::open_regular(path));
     if (!opened || !is_right(opened.get(), build_id, link_crc)) continue;
     *found = ::strdup(path.c_str());
     return opened.release();

@@ -9,7 +9,7 @@
 namespace windlass::symbols {
 
 // Dwfl_Callbacks::find_debuginfo. It is libdwfl's own, but where reads of others' files go by readers
-// (process/readers.h): then each file that libdwfl would try is opened by those. The module's user data is the list of
+// (os/readers.h): then each file that libdwfl would try is opened by those. The module's user data is the list of
 // debug trees, a std::vector<std::string>, or null.
 int find_debug_file(Dwfl_Module* module, void** userdata, const char* name, Dwarf_Addr base, const char* file,
                     const char* link, GElf_Word link_crc, char** found);

@@ -11,8 +11,8 @@
 
 #include <fmt/format.h>
 
-#include "process/mapped_files.h"
-#include "process/readers.h"
+#include "os/mapped_files.h"
+#include "os/readers.h"
 
 namespace windlass::symbols {
 
@@ -188,7 +188,7 @@ class Unit {
  private:
   // libdw opens the .dwo file itself: it shall not wait for one on a server that has stopped.
   bool split_file_answers() {
-    if (process::readers() == nullptr) return true;
+    if (os::readers() == nullptr) return true;
     Dwarf_Attribute memory;
     const char* name = dwarf_formstring(dwarf_attr(&entries_, DW_AT_dwo_name, &memory));
     if (name == nullptr) name = dwarf_formstring(dwarf_attr(&entries_, DW_AT_GNU_dwo_name, &memory));
@@ -196,7 +196,7 @@ class Unit {
     const char* folder = dwarf_formstring(dwarf_attr(&entries_, DW_AT_comp_dir, &memory));
     const std::string path =
         name[0] == '/' || folder == nullptr ? std::string(name) : fmt::format("{}/{}", folder, name);
-    const process::Descriptor file(process::open_regular(path));
+    const os::Descriptor file(os::open_regular(path));
     return file || errno != ETIMEDOUT;
   }
 

@@ -3,9 +3,9 @@
 #include <cerrno>
 #include <cstring>
 
-#include "image/mapped_file.h"
-#include "image/pe.h"
-#include "process/mapped_files.h"
+#include "base/mapped_file.h"
+#include "formats/image/pe.h"
+#include "os/mapped_files.h"
 #include "symbols/subject.h"
 
 namespace windlass::symbols {
@@ -13,7 +13,7 @@ namespace windlass::symbols {
 namespace {
 
 Expected<void> check_headers(int fd, std::uint64_t errno_if_unmapped) {
-  const auto file = image::MappedFile::from_fd(fd);
+  const auto file = MappedFile::from_fd(fd);
   if (!file) return fail(ErrorCode::kSystem, "file cannot be mapped", 0, errno_if_unmapped);
   const auto magic = file->bytes().at<std::uint32_t>(0);
   if (magic && std::memcmp(&*magic, ELFMAG, SELFMAG) == 0) return {};
@@ -25,7 +25,7 @@ Expected<void> check_headers(int fd, std::uint64_t errno_if_unmapped) {
 }  // namespace
 
 Expected<std::unique_ptr<Subject>> FileSubject::open(const std::string& path, KnownModules& modules) {
-  process::Descriptor file(process::open_regular(path));
+  os::Descriptor file(os::open_regular(path));
   if (!file && errno == ENODEV) return fail(ErrorCode::kUnsupported, "not a regular file", 0);
   if (!file) return fail(ErrorCode::kSystem, "file cannot be opened", 0, static_cast<std::uint64_t>(errno));
   if (const auto readable = check_headers(file.get(), EINVAL); !readable) return std::unexpected(readable.error());

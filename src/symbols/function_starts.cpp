@@ -2,11 +2,11 @@
 
 #include <string>
 
-#include "image/mapped_file.h"
+#include "base/mapped_file.h"
 
 namespace windlass::symbols {
 
-std::vector<std::uint64_t> function_starts(const source::UnwindSource& source,
+std::vector<std::uint64_t> function_starts(const sources::UnwindSource& source,
                                            std::span<const std::uint64_t> addresses) {
   std::vector<std::uint64_t> starts;
   starts.reserve(addresses.size());
@@ -20,9 +20,9 @@ std::vector<std::uint64_t> function_starts(const source::UnwindSource& source,
 std::vector<std::uint64_t> function_starts(const profile::Module& module, std::span<const std::uint64_t> addresses) {
   for (const std::string& path : {module.open_path, module.path}) {
     if (!path.starts_with('/')) continue;
-    const auto file = image::MappedFile::open(path);
+    const auto file = MappedFile::open(path);
     if (!file) continue;
-    const auto source = source::open_source(file->bytes(), image::PeLayout::kFile);
+    const auto source = sources::open_source(file->bytes(), image::PeLayout::kFile);
     if (source && (*source)->build_id() == module.build_id) return function_starts(**source, addresses);
   }
   return {};

@@ -5,14 +5,14 @@
 #include <span>
 #include <vector>
 
-#include "profile/profile.h"
-#include "source/unwind_source.h"
+#include "lookup/sources/unwind_source.h"
+#include "profiler/profile/profile.h"
 
 namespace windlass::symbols {
 
 // For each address, in the source's numbering, the begin of the function whose unwind information covers it, 0 if none
 // does.
-[[nodiscard]] std::vector<std::uint64_t> function_starts(const source::UnwindSource& source,
+[[nodiscard]] std::vector<std::uint64_t> function_starts(const sources::UnwindSource& source,
                                                          std::span<const std::uint64_t> addresses);
 
 // The same of the file that was mapped as `module`. Empty if it cannot be read or is another one (its build id

@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "image/mapped_file.h"
-#include "runtimes/go/names.h"
+#include "base/mapped_file.h"
+#include "formats/go/names.h"
 #include "symbols/symbol_result.h"
 
 namespace windlass::symbols {
@@ -22,10 +22,10 @@ class GoNames {
   bool name(std::size_t index, std::uint64_t address, bool lines, ModuleNames& names) const;
 
  private:
-  GoNames(image::MappedFile file, const runtimes::go::Table& table, const image::ElfImage& image)
+  GoNames(MappedFile file, const runtimes::go::Table& table, const image::ElfImage& image)
       : file_(std::move(file)), map_(table), names_(map_, image) {}
 
-  image::MappedFile file_;
+  MappedFile file_;
   runtimes::go::CodeMap map_;
   runtimes::go::Names names_;
 };

@@ -4,9 +4,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "image/mapped_file.h"
-#include "image/pe.h"
-#include "process/mapped_files.h"
+#include "base/mapped_file.h"
+#include "formats/image/pe.h"
+#include "os/mapped_files.h"
 
 namespace windlass::symbols {
 
@@ -21,7 +21,7 @@ std::string identity_of(int fd) {
 }
 
 std::string build_id_of(int fd) {
-  const auto file = image::MappedFile::from_fd(fd);
+  const auto file = MappedFile::from_fd(fd);
   if (!file) return {};
   if (const auto elf = image::ElfImage::parse(file->bytes())) return elf->build_id();
   const auto pe = image::PeImage::parse(file->bytes());
@@ -32,13 +32,13 @@ std::string path_of(int fd) { return fmt::format("/proc/self/fd/{}", fd); }
 
 }  // namespace
 
-KnownModule* KnownModules::add(std::string key, profile::Module module, process::Descriptor file) {
+KnownModule* KnownModules::add(std::string key, profile::Module module, os::Descriptor file) {
   const auto [entry, is_new] = modules_.try_emplace(std::move(key));
   if (is_new) entry->second = std::make_unique<KnownModule>(std::move(module), std::move(file), options_);
   return entry->second.get();
 }
 
-KnownModule* KnownModules::of_file(process::Descriptor file, const std::string& path) {
+KnownModule* KnownModules::of_file(os::Descriptor file, const std::string& path) {
   std::string key = identity_of(file.get());
   if (const auto known = modules_.find(key); known != modules_.end()) return known->second.get();
   profile::Module module{.path = path, .open_path = path_of(file.get()), .build_id = build_id_of(file.get())};
@@ -49,7 +49,7 @@ KnownModule* KnownModules::of_build_id(const std::string& build_id, const std::s
   return add("id " + build_id, {.path = path, .build_id = build_id});
 }
 
-KnownModule* KnownModules::of_perf_map(process::Descriptor file, std::uint64_t process) {
+KnownModule* KnownModules::of_perf_map(os::Descriptor file, std::uint64_t process) {
   profile::Module module{.path = "[anon]", .open_path = path_of(file.get())};
   module.pid = static_cast<std::uint32_t>(process);
   // By its inode alone: it grows.
@@ -61,7 +61,7 @@ KnownModule* KnownModules::of_perf_map(process::Descriptor file, std::uint64_t p
 KnownModule* KnownModules::of_own_vdso() { return add("vdso", {.path = "[vdso]"}); }
 
 KnownModule* KnownModules::of_image(ByteView bytes, const std::string& path) {
-  process::Descriptor file(process::open_in_memory(bytes.data(), bytes.size()));
+  os::Descriptor file(os::open_in_memory(bytes.data(), bytes.size()));
   return file ? of_file(std::move(file), path) : nullptr;
 }
 

@@ -10,19 +10,19 @@
 #include <string>
 #include <string_view>
 
-#include "image/elf.h"
-#include "process/descriptor.h"
+#include "formats/image/elf.h"
+#include "os/descriptor.h"
 #include "symbols/module_symbols.h"
 #include "symbols/symbol_result.h"
 
 namespace windlass::symbols {
 
 struct KnownModule {
-  KnownModule(profile::Module module, process::Descriptor kept, const SymbolizeOptions& options)
+  KnownModule(profile::Module module, os::Descriptor kept, const SymbolizeOptions& options)
       : file(std::move(kept)), symbols(std::move(module), options) {}
 
-  process::Descriptor file;  // what the module's open_path leads to
-  std::mutex lock;           // of what follows
+  os::Descriptor file;  // what the module's open_path leads to
+  std::mutex lock;      // of what follows
   ModuleSymbols symbols;
   FunctionTable functions;
 };
@@ -34,11 +34,11 @@ class KnownModules {
   explicit KnownModules(const SymbolizeOptions& options) : options_(options) {}
 
   // The regular file that is open.
-  KnownModule* of_file(process::Descriptor file, const std::string& path);
+  KnownModule* of_file(os::Descriptor file, const std::string& path);
   // A file that is not to be had: its debug file may be, by its build id.
   KnownModule* of_build_id(const std::string& build_id, const std::string& path);
   // The map that a JIT compiler writes for perf.
-  KnownModule* of_perf_map(process::Descriptor file, std::uint64_t process);
+  KnownModule* of_perf_map(os::Descriptor file, std::uint64_t process);
   // The vdso of this kernel.
   KnownModule* of_own_vdso();
   // What is in no file that may be opened, from its bytes.
@@ -47,7 +47,7 @@ class KnownModules {
   [[nodiscard]] std::string_view keep(const std::string& text) { return *texts_.insert(text).first; }
 
  private:
-  KnownModule* add(std::string key, profile::Module module, process::Descriptor file = {});
+  KnownModule* add(std::string key, profile::Module module, os::Descriptor file = {});
 
   const SymbolizeOptions& options_;
   std::map<std::string, std::unique_ptr<KnownModule>> modules_;  // by what makes two the same

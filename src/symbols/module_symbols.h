@@ -7,7 +7,7 @@
 #include <optional>
 #include <span>
 
-#include "profile/profile.h"
+#include "profiler/profile/profile.h"
 #include "symbols/pe_symbols.h"
 #include "symbols/symbol_file.h"
 #include "symbols/symbol_result.h"

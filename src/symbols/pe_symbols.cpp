@@ -3,15 +3,15 @@
 #include <algorithm>
 #include <string>
 
-#include "image/pe_names.h"
+#include "formats/image/pe_names.h"
 
 namespace windlass::symbols {
 namespace {
 
-using source::Function;
+using sources::Function;
 
 // Ascending.
-std::vector<Function> parts_of(const source::UnwindSource& source) {
+std::vector<Function> parts_of(const sources::UnwindSource& source) {
   std::vector<Function> parts;
   const auto add = [&](const Function& part) {
     parts.push_back(part);
@@ -55,23 +55,23 @@ std::vector<image::PeSymbols::Symbol> labels_of(const image::PeImage& image) {
 }  // namespace
 
 struct PeSymbolFile::Tables {
-  Tables(const image::PeImage& image, const source::UnwindSource& source)
+  Tables(const image::PeImage& image, const sources::UnwindSource& source)
       : parts(parts_of(source)), symbols(image::PeSymbols::make(image)), labels(labels_of(image)) {}
   std::vector<Function> parts;
   image::PeSymbols symbols;
   std::vector<image::PeSymbols::Symbol> labels;
 };
 
-PeSymbolFile::PeSymbolFile(image::MappedFile file, image::PeImage image)
+PeSymbolFile::PeSymbolFile(MappedFile file, image::PeImage image)
     : file_(std::move(file)),
       image_(std::move(image)),
-      source_(source::make_source(image_)),
+      source_(sources::make_source(image_)),
       tables_(std::make_shared<Tables>(image_, *source_)) {}
 
 std::optional<PeSymbolFile> PeSymbolFile::open(const profile::Module& module) {
   for (const std::string& path : {module.open_path, module.path}) {
     if (!path.starts_with('/')) continue;
-    auto file = image::MappedFile::open(path);
+    auto file = MappedFile::open(path);
     if (!file) continue;
     auto image = image::PeImage::parse(file->bytes());
     // Without an identity only the descriptor that was kept is certain.

@@ -7,10 +7,10 @@
 #include <span>
 #include <vector>
 
-#include "image/mapped_file.h"
-#include "image/pe.h"
-#include "profile/profile.h"
-#include "source/unwind_source.h"
+#include "base/mapped_file.h"
+#include "formats/image/pe.h"
+#include "lookup/sources/unwind_source.h"
+#include "profiler/profile/profile.h"
 #include "symbols/symbol_result.h"
 
 namespace windlass::symbols {
@@ -24,15 +24,15 @@ class PeSymbolFile {
   // `addresses` ascending RVAs. A symbol has no size: it names what follows it in its function, as the function table
   // has it, or in the code between two of the table's functions, up to the next symbol.
   void name(std::span<const std::uint64_t> addresses, ModuleNames& names) const;
-  [[nodiscard]] const source::UnwindSource& source() const { return *source_; }
+  [[nodiscard]] const sources::UnwindSource& source() const { return *source_; }
 
  private:
   struct Tables;
-  PeSymbolFile(image::MappedFile file, image::PeImage image);
+  PeSymbolFile(MappedFile file, image::PeImage image);
 
-  image::MappedFile file_;
+  MappedFile file_;
   image::PeImage image_;  // a view of file_
-  std::unique_ptr<source::UnwindSource> source_;
+  std::unique_ptr<sources::UnwindSource> source_;
   std::shared_ptr<const Tables> tables_;  // what names are looked up in
 };
 

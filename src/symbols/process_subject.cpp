@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <climits>
 
-#include "process/proc_file.h"
+#include "os/proc_file.h"
 #include "symbols/subject.h"
 #include "walk/target/process_memory.h"
 #include "windlass/backtrace.h"
@@ -19,7 +19,7 @@ Expected<std::unique_ptr<Subject>> ProcessSubject::open(std::uint64_t pid, Known
     return fail(ErrorCode::kSystem, what, pid, static_cast<std::uint64_t>(number == ENOENT ? ESRCH : number));
   };
   if (pid == 0 || pid > INT_MAX) return refuse(ESRCH);
-  process::Descriptor folder(::open(fmt::format("/proc/{}", pid).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  os::Descriptor folder(::open(fmt::format("/proc/{}", pid).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder) return refuse(errno);
   auto subject = std::make_unique<ProcessSubject>(static_cast<pid_t>(pid), std::move(folder), modules);
   errno = 0;
@@ -43,7 +43,7 @@ ProcessSubject::Mapped::Mapped(pid_t pid, const std::string& maps, KnownModules&
 }
 
 std::string ProcessSubject::read_maps() const {
-  return process::read_proc_file_of(pid_, process::open_proc_file(pid_, folder_.get(), "maps").get());
+  return os::read_proc_file_of(pid_, os::open_proc_file(pid_, folder_.get(), "maps").get());
 }
 
 void ProcessSubject::begin_call() {

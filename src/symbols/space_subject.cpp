@@ -2,10 +2,10 @@
 #include <elf.h>
 #include <fmt/format.h>
 
-#include "image/elf.h"
-#include "image/mapped_file.h"
-#include "process/mapped_files.h"
-#include "process/perf_map.h"
+#include "base/mapped_file.h"
+#include "formats/image/elf.h"
+#include "os/mapped_files.h"
+#include "os/perf_map.h"
 #include "symbols/subject.h"
 #include "walk/target/memory_image.h"
 
@@ -16,7 +16,7 @@ namespace {
 // The perf map that a JIT compiler writes is named after its process as that sees itself, in its own /tmp.
 std::string perf_map_of(const SpaceOrigin& origin) {
   if (!origin.live) return fmt::format("/tmp/perf-{}.map", origin.process);
-  return process::perf_map_path(static_cast<pid_t>(origin.process));
+  return os::perf_map_path(static_cast<pid_t>(origin.process));
 }
 
 // As /proc/PID/maps calls it, and the dynamic linker.
@@ -65,7 +65,7 @@ Place SpaceSubject::find(std::uint64_t address, std::uint64_t function) {
   return place;
 }
 
-Place SpaceSubject::named_place(const source::NamedFunction& function) {
+Place SpaceSubject::named_place(const sources::NamedFunction& function) {
   Place place;
   place.name = modules_.keep(function.name);
   place.file = modules_.keep(function.file);
@@ -76,7 +76,7 @@ Place SpaceSubject::named_place(const source::NamedFunction& function) {
 void SpaceSubject::add_interpreted(std::uint64_t function, Place& place) {
   functions_.clear();
   (void)origin_.interpreted->functions_at(function, functions_);
-  for (const source::NamedFunction& known : functions_) place.inlined.push_back(named_place(known));
+  for (const sources::NamedFunction& known : functions_) place.inlined.push_back(named_place(known));
 }
 
 // With those that are inlined, by whoever tells of them.
@@ -124,7 +124,7 @@ SpaceSubject::Known SpaceSubject::identify(const walk::Module& module) {
 
 KnownModule* SpaceSubject::perf_map() {
   if (perf_map_.empty()) return nullptr;
-  process::Descriptor map(process::open_regular(perf_map_));
+  os::Descriptor map(os::open_regular(perf_map_));
   return map ? modules_.of_perf_map(std::move(map), origin_.process) : nullptr;
 }
 
@@ -143,10 +143,10 @@ KnownModule* SpaceSubject::vdso(const ModuleInfo& info) {
 KnownModule* SpaceSubject::file(const ModuleInfo& info) {
   const bool certain = !info.file.empty();
   if (!certain && (info.windows || !info.path.starts_with('/'))) return nullptr;
-  process::Descriptor file(process::open_regular(certain ? info.file : info.path));
+  os::Descriptor file(os::open_regular(certain ? info.file : info.path));
   if (!file) return nullptr;
   if (!certain) {
-    const auto bytes = image::MappedFile::from_fd(file.get());
+    const auto bytes = MappedFile::from_fd(file.get());
     const auto image = bytes ? image::ElfImage::parse(bytes->bytes()) : std::unexpected(bytes.error());
     const std::string mapped = image ? mapped_build_id(space_.memory(), *image, info.bias) : std::string();
     if (!mapped.empty() && mapped != image->build_id()) return modules_.of_build_id(mapped, info.path);

@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "process/descriptor.h"
+#include "os/descriptor.h"
 #include "symbols/known_modules.h"
 #include "walk/interpreted.h"
 #include "walk/module.h"
@@ -78,7 +78,7 @@ class SpaceSubject final : public Subject {
   };
 
   void add_interpreted(std::uint64_t function, Place& place);
-  [[nodiscard]] Place named_place(const source::NamedFunction& function);
+  [[nodiscard]] Place named_place(const sources::NamedFunction& function);
   bool add_functions(const walk::Module& module, std::uint64_t address, std::uint64_t function, Place& place);
   const Known& known(const walk::Module& module);
   [[nodiscard]] Known identify(const walk::Module& module);
@@ -92,7 +92,7 @@ class SpaceSubject final : public Subject {
   std::string perf_map_;
   std::unordered_map<std::uint64_t, Known> by_id_;
   Known last_unkept_;  // of a module that nothing may be kept about
-  std::vector<source::NamedFunction> functions_;
+  std::vector<sources::NamedFunction> functions_;
   std::vector<char> name_room_ = std::vector<char>(std::size_t{1} << 16);  // for any name of made code
 };
 
@@ -100,7 +100,7 @@ class ProcessSubject final : public Subject {
  public:
   [[nodiscard]] static Expected<std::unique_ptr<Subject>> open(std::uint64_t pid, KnownModules& modules);
   // `folder`: /proc/PID, which leads nowhere once the process has ended, whoever gets its number.
-  ProcessSubject(pid_t pid, process::Descriptor folder, KnownModules& modules)
+  ProcessSubject(pid_t pid, os::Descriptor folder, KnownModules& modules)
       : pid_(pid), folder_(std::move(folder)), modules_(modules) {}
 
   void begin_call() override;
@@ -120,7 +120,7 @@ class ProcessSubject final : public Subject {
   [[nodiscard]] std::string read_maps() const;
 
   pid_t pid_;
-  process::Descriptor folder_;
+  os::Descriptor folder_;
   KnownModules& modules_;
   std::string maps_;
   std::unique_ptr<Mapped> mapped_;

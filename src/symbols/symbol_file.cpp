@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "process/mapped_files.h"
+#include "os/mapped_files.h"
 #include "symbols/debug_file.h"
 
 namespace windlass::symbols {
@@ -34,7 +34,7 @@ SymbolFile::SymbolFile(const profile::Module& module, const SymbolizeOptions& op
   callbacks_.debuginfo_path = &debug_path_pointer_;
 
   if (module.path == "[vdso]" && module.open_path.empty()) {
-    const int fd = process::open_vdso();
+    const int fd = os::open_vdso();
     if (fd >= 0) report(module, fd, true);
     return;
   }
@@ -55,7 +55,7 @@ SymbolFile::~SymbolFile() {
 
 bool SymbolFile::open(const profile::Module& module, const std::string& path, bool trust_without_build_id) {
   std::string problem;
-  const int fd = process::open_regular(path);
+  const int fd = os::open_regular(path);
   if (fd < 0) problem = fmt::format("{}: {}", path, errno == ENODEV ? "not a regular file" : std::strerror(errno));
   if (fd >= 0 && report(module, fd, trust_without_build_id)) {
     note_.clear();
@@ -83,9 +83,8 @@ bool SymbolFile::report(const profile::Module& module, int fd, bool trust_withou
   if (void** userdata = nullptr;
       dwfl_module_info(reported, &userdata, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr) != nullptr)
     *userdata = &debug_trees_;
-  const auto same = process::compare({.build_id = module.build_id}, build_id_of(reported), 0);
-  const bool is_right =
-      same == process::Sameness::kSame || (same == process::Sameness::kUnknown && trust_without_build_id);
+  const auto same = os::compare({.build_id = module.build_id}, build_id_of(reported), 0);
+  const bool is_right = same == os::Sameness::kSame || (same == os::Sameness::kUnknown && trust_without_build_id);
   if (is_right) {
     module_ = reported;
     go_ = GoNames::open(fd, note_);

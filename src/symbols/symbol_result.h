@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "profile/profile.h"
+#include "profiler/profile/profile.h"
 
 namespace windlass::symbols {
 

@@ -12,8 +12,8 @@
 #include <memory>
 #include <vector>
 
-#include "process/mapped_files.h"
-#include "process/perf_map.h"
+#include "os/mapped_files.h"
+#include "os/perf_map.h"
 
 namespace windlass::symbols {
 
@@ -24,7 +24,7 @@ constexpr std::size_t kLongestLine = 64 * 1024;
 // Calls `line` with every line of a regular file (procfs files count as such), in 256 KiB pieces.
 template <typename Handle>
 bool for_each_line(const std::string& path, std::string& note, Handle handle) {
-  const int fd = process::open_regular(path);
+  const int fd = os::open_regular(path);
   struct stat status {};
   if (fd < 0 || ::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
     note = fmt::format("{}: {}", path, fd < 0 ? std::strerror(errno) : "not a regular file");
@@ -140,7 +140,7 @@ void name_from_kallsyms(const std::string& path, std::span<const std::uint64_t> 
 void name_from_perf_map(const std::string& path, std::span<const std::uint64_t> addresses, ModuleNames& names) {
   std::vector<std::string> found(addresses.size());
   names.opened = for_each_line(path, names.note, [&](std::string_view line) {
-    const auto code = process::parse_perf_map_line(line);
+    const auto code = os::parse_perf_map_line(line);
     if (!code) return;
     auto address = std::lower_bound(addresses.begin(), addresses.end(), code->begin);
     for (; address != addresses.end() && *address - code->begin < code->size; ++address) {

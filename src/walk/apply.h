@@ -4,9 +4,9 @@
 
 #include <optional>
 
-#include "arch/registers.h"
-#include "dwarf/expression.h"
-#include "model/target_memory.h"
+#include "base/registers.h"
+#include "formats/dwarf/expression.h"
+#include "rows/target_memory.h"
 #include "windlass/frame_row.h"
 #include "windlass/walk.h"
 

@@ -1,6 +1,6 @@
 // What Wine's Unix side calls back: from the program's stack to the Unix side's, whose code called back. Why this is
 // the frame, and the only one: bpf/windlass_wine_layout.h; the kernel side goes by it, too (bpf/windlass_wine.h).
-#include "arch/registers.h"
+#include "base/registers.h"
 #include "walk/step_context.h"
 #include "windlass_wine_layout.h"
 

@@ -1,10 +1,10 @@
 // Call frame information of ELF files, unless the code contradicts it.
 #include <span>
 
-#include "code/eh_return.h"
-#include "code/frame_address.h"
-#include "code/stack_effect.h"
-#include "code/stack_switch.h"
+#include "flow/eh_return.h"
+#include "flow/frame_address.h"
+#include "flow/stack_effect.h"
+#include "flow/stack_switch.h"
 #include "walk/step_context.h"
 
 namespace windlass::walk {
@@ -58,7 +58,7 @@ void keep_known(const Step& by_row, const FrameRow& code_row, Step& by_code) {
 // Does the row lead to a caller behind a call? What a return of a retpoline thunk goes to is none.
 bool is_called(const StepContext& context, const FrameRow& row, Step step) {
   return step.status.ok() &&
-         with_code(context, [&](const code::CodeSource& source) { return believable(context, row, step, source); });
+         with_code(context, [&](const flow::CodeSource& source) { return believable(context, row, step, source); });
 }
 
 // Does the code say otherwise than the row, which led to `step`? Compilers' unwind information is right at calls, but
@@ -82,11 +82,11 @@ bool by_contradiction(const StepContext& context, const FrameRow& row, Step& ste
 bool leaves_with_rbp(const StepContext& context, std::uint64_t pc) {
   constexpr std::size_t kMostBytes = 32;  // with the last instruction's length
   constexpr std::uint8_t kLeave = 0xc9;
-  using Kind = code::StackEffect::Kind;
+  using Kind = flow::StackEffect::Kind;
   std::uint8_t code[kMostBytes];
   if (!read_code(context, pc, code, sizeof code)) return false;
   for (std::size_t at = 0; at < sizeof code && code[at] != kLeave;) {
-    const auto effect = code::stack_effect(ByteView(std::span(code).subspan(at)), pc + at);
+    const auto effect = flow::stack_effect(ByteView(std::span(code).subspan(at)), pc + at);
     if (!effect) return false;
     switch (effect->kind) {
       case Kind::kReturn: return true;
@@ -127,7 +127,7 @@ void correct_popped_frame(const StepContext& context, FrameRow& row) {
     if (by_rbp(entry.rule)) (void)row.registers.set(entry.reg, RegisterRule::same_value());
 }
 
-// Puts right the row of a function that counts from rbp what is rsp's: code/frame_address.h.
+// Puts right the row of a function that counts from rbp what is rsp's: flow/frame_address.h.
 void correct_frame_address(const StepContext& context, FrameRow& row) {
   constexpr std::int32_t kUsual = 16;  // push rbp; mov rbp, rsp
   if (context.space.architecture() != Architecture::kX86_64 || !row.cfa.is_at(x86_64::kRbp) ||
@@ -140,11 +140,11 @@ void correct_frame_address(const StepContext& context, FrameRow& row) {
     if (!context.module->row_at(before.end, at)) return;
     if (at.cfa == row.cfa) break;
   }
-  std::byte code[code::kLongestFrameAddress];
+  std::byte code[flow::kLongestFrameAddress];
   if (before.cfa != CfaRule::at(x86_64::kRsp, row.cfa.offset()) || at.cfa != row.cfa ||
       !read_code(context, at.begin - sizeof code, code, sizeof code))
     return;
-  const std::int32_t distance = code::frame_address_at_end(ByteView(code, sizeof code));
+  const std::int32_t distance = flow::frame_address_at_end(ByteView(code, sizeof code));
   if (distance <= 0) return;
   row.cfa = CfaRule::at(x86_64::kRbp, row.cfa.offset() - distance);
   FrameRow right = row;
@@ -180,7 +180,7 @@ void by_frame_record(const StepContext& context, FrameRow& row, Step& step) {
   apply_row(context, row, FrameOrigin::kCfi, step);
   const bool can_be =
       by_record
-          ? with_code(context, [&](const code::CodeSource& source) { return believable(context, row, step, source); })
+          ? with_code(context, [&](const flow::CodeSource& source) { return believable(context, row, step, source); })
           : accept(context, step);
   if (by_record && !can_be)
     step.status = {WalkEnd::kLost, Error{ErrorCode::kNotFound, "sp is not known, and x29 leads to no caller",
@@ -192,12 +192,12 @@ void by_frame_record(const StepContext& context, FrameRow& row, Step& step) {
 bool on_another_stack(const StepContext& context, const FrameRow& row) {
   const std::uint64_t pc = context.frame.pc().value();
   if (context.space.architecture() != Architecture::kX86_64 || row.cfa != CfaRule::at(x86_64::kRsp, 8) ||
-      row.registers.size() != 0 || pc - row.begin > code::kLargestSwitch)
+      row.registers.size() != 0 || pc - row.begin > flow::kLargestSwitch)
     return false;
-  std::byte code[code::kLargestSwitch];
+  std::byte code[flow::kLargestSwitch];
   const std::size_t size = pc - row.begin;
   return read_code(context.space, row.begin, code, size) &&
-         code::replaces_stack(ByteView(code, size), row.begin).has_value();
+         flow::replaces_stack(ByteView(code, size), row.begin).has_value();
 }
 
 // Can the instruction be one that is left before the jump to a landing pad, whose row has the rules of eh_return's
@@ -206,7 +206,7 @@ bool may_have_left(const StepContext& context, const FrameRow& row) {
   switch (context.space.architecture()) {
     case Architecture::kI386: return row.cfa == CfaRule::at(i386::kEcx, 4) || row.cfa == CfaRule::at(i386::kEsp, 4);
     case Architecture::kAArch64:
-      return row.cfa == CfaRule::at(aarch64::kSp, 0) && row.end - row.begin == code::kEhReturnEnd &&
+      return row.cfa == CfaRule::at(aarch64::kSp, 0) && row.end - row.begin == flow::kEhReturnEnd &&
              row.registers.size() == 0;
     case Architecture::kX86_64: break;
   }
@@ -217,7 +217,7 @@ bool may_have_left(const StepContext& context, const FrameRow& row) {
 // asked of the code. Of an instruction the code is asked by its bytes alone, but where the row is that of a function's
 // entry.
 bool may_be_kept(const StepContext& context, const FrameRow& row, const Step& step, bool code_agrees) {
-  if (return_address_outside(row) || code::saves_landing_registers(row, context.space.architecture())) return false;
+  if (return_address_outside(row) || flow::saves_landing_registers(row, context.space.architecture())) return false;
   if (context.frame.pc().is_return_address())
     return step.status.ok() ||
            (step.status.end == WalkEnd::kComplete && row.return_address.is(RegisterRule::kUndefined));
@@ -231,18 +231,18 @@ bool may_be_kept(const StepContext& context, const FrameRow& row, const Step& st
 // does. A managed runtime's code has always been entered from other code, unless its row says that nobody called it.
 bool goes_on_by_code(const StepContext& context, const FrameRow& row, Step& step) {
   const bool is_managed = context.in_generated_code() && context.module->is_exact();
-  const source::EndProof proof = is_managed && !row.return_address.is(RegisterRule::kUndefined)
-                                     ? source::EndProof::kNone
-                                     : context.module->end_proof(context.frame.pc());
-  if (proof == source::EndProof::kProven) return false;
-  if (proof == source::EndProof::kRefuted && by_synthesis(context, step)) return true;
+  const sources::EndProof proof = is_managed && !row.return_address.is(RegisterRule::kUndefined)
+                                      ? sources::EndProof::kNone
+                                      : context.module->end_proof(context.frame.pc());
+  if (proof == sources::EndProof::kProven) return false;
+  if (proof == sources::EndProof::kRefuted && by_synthesis(context, step)) return true;
   step.status = guessed_end(context);
   return false;
 }
 
 bool leads_nowhere(const StepContext& context, const FrameRow& row, Step& step) {
   return step.status.end == WalkEnd::kComplete ||
-         !with_code(context, [&](const code::CodeSource& source) { return believable(context, row, step, source); });
+         !with_code(context, [&](const flow::CodeSource& source) { return believable(context, row, step, source); });
 }
 
 }  // namespace
@@ -263,7 +263,7 @@ bool by_cfi(const StepContext& context, Step& step) {
   }
   const bool exact = !pc.is_return_address();
   const bool may_land =
-      code::saves_landing_registers(row, context.space.architecture()) || (exact && may_have_left(context, row));
+      flow::saves_landing_registers(row, context.space.architecture()) || (exact && may_have_left(context, row));
   if (may_land && by_landing(context, row, step)) return true;
   if (exact && installs_context(row) && before_context(context, row, step)) return true;
   apply_row(context, row, FrameOrigin::kCfi, step);

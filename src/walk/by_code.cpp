@@ -2,7 +2,7 @@
 #include <cstring>
 #include <span>
 
-#include "code/stack_effect.h"
+#include "flow/stack_effect.h"
 #include "walk/code_answers.h"
 #include "walk/step_context.h"
 
@@ -43,8 +43,8 @@ bool is_leaf_row(const FrameRow& row) { return row.cfa == CfaRule::at(x86_64::kR
 
 bool returns_behind_no_call(const StepContext& context) {
   const CodeAddress pc = context.frame.pc();
-  return pc.is_return_address() && !with_code(context, [pc](const code::CodeSource& source) {
-           return code::may_be_return_address(source, pc.value());
+  return pc.is_return_address() && !with_code(context, [pc](const flow::CodeSource& source) {
+           return flow::may_be_return_address(source, pc.value());
          });
 }
 
@@ -52,19 +52,19 @@ bool returns_behind_no_call(const StepContext& context) {
 // call has left, being the beginning of a function (glibc's makecontext) or behind something else than a call
 // (Boost.Context's make_fcontext): it was put on a fresh stack. Elsewhere it may be any function that does not return,
 // unless it halts at once and the frame pointer marks it: start routines clear it (psABI 3.4.1, AAPCS64 6.4.6).
-bool starts_stack(const StepContext& context, code::Start start) {
-  return start == code::Start::kEntryPoint || returns_to_beginning(context) || returns_behind_no_call(context) ||
-         (start == code::Start::kHalts && frame_pointer_is_clear(context.frame.registers));
+bool starts_stack(const StepContext& context, flow::Start start) {
+  return start == flow::Start::kEntryPoint || returns_to_beginning(context) || returns_behind_no_call(context) ||
+         (start == flow::Start::kHalts && frame_pointer_is_clear(context.frame.registers));
 }
 
 // AArch64's mark of the outermost frame: start routines clear x29 and x30, so that the frame record made of them is
 // zero (AAPCS64 6.4.6). The code was followed to what it returns by, or says itself that the record is where x29
 // points.
-bool is_marked(const StepContext& context, const code::Synthesis& found) {
+bool is_marked(const StepContext& context, const flow::Synthesis& found) {
   const Registers& registers = context.frame.registers;
   if (registers.architecture() != Architecture::kAArch64 || !registers.has(aarch64::kX29)) return false;
   const std::uint64_t fp = registers.get(aarch64::kX29);
-  const bool followed = !found.by_jump && found.certainty != code::Certainty::kGuess;
+  const bool followed = !found.by_jump && found.certainty != flow::Certainty::kGuess;
   if (found.row.return_address.is(RegisterRule::kInRegister)) return followed && fp == 0;
   std::uint64_t record[2] = {1, 1};
   const CfaRule& cfa = found.row.cfa;
@@ -88,9 +88,9 @@ bool is_before_frame(const StepContext& context, const FrameRow& row) {
   if (context.space.architecture() != Architecture::kX86_64 || pc.is_return_address() || !context.in_generated_code() ||
       !is_leaf_row(row) || !read_code(context, pc.value(), code, sizeof code))
     return false;
-  using Kind = code::StackEffect::Kind;
+  using Kind = flow::StackEffect::Kind;
   for (std::size_t at = 0; at < sizeof code;) {
-    const auto effect = code::stack_effect(ByteView(std::span(code).subspan(at)), pc.value() + at);
+    const auto effect = flow::stack_effect(ByteView(std::span(code).subspan(at)), pc.value() + at);
     if (!effect) return false;
     at += effect->length;
     if (effect->kind == Kind::kPush)
@@ -102,21 +102,21 @@ bool is_before_frame(const StepContext& context, const FrameRow& row) {
   return false;
 }
 
-FrameCertainty certainty_of(const StepContext& context, const code::Synthesis& found, const Step& step) {
+FrameCertainty certainty_of(const StepContext& context, const flow::Synthesis& found, const Step& step) {
   if (found.row.signal_frame) return FrameCertainty::kDescribed;
-  if (found.certainty == code::Certainty::kCertain && !found.by_jump) return FrameCertainty::kProved;
+  if (found.certainty == flow::Certainty::kCertain && !found.by_jump) return FrameCertainty::kProved;
   const Registers& frame = context.frame.registers;
   const RegisterNumber fp = Registers::fp_number(frame.architecture());
   const std::uint64_t return_at = step.saved.at(step.caller, Registers::pc_number(frame.architecture()));
   const bool has_frame_record = found.addresses_frame || found.keeps_frame_record;
   const bool in_frame_record = has_frame_record && frame.has(fp) && return_at == frame.get(fp) + 8;
-  const bool by_return = found.certainty == code::Certainty::kLikely && !found.by_jump;
+  const bool by_return = found.certainty == flow::Certainty::kLikely && !found.by_jump;
   return by_call_site(context, step, in_frame_record || by_return || is_before_frame(context, found.row));
 }
 
 // A function that never returns has a caller all the same. It does not lead there, but where it addresses its frame by
 // the frame pointer that does.
-bool by_pointed_frame(const StepContext& context, const code::Synthesis& found, Step& step) {
+bool by_pointed_frame(const StepContext& context, const flow::Synthesis& found, Step& step) {
   Step trial;
   if (!found.addresses_frame || !by_frame_pointer(context, trial) || !trial.status.ok()) return false;
   if (trial.certainty > FrameCertainty::kChecked) trial.certainty = by_call_site(context, trial, true);
@@ -128,7 +128,7 @@ bool by_pointed_frame(const StepContext& context, const code::Synthesis& found, 
 // another function. Only with a caller whose call fits.
 bool by_way_in(const StepContext& context, Step& step) {
   Step trial;
-  const bool fits = with_code(context, [&](const code::CodeSource& source) {
+  const bool fits = with_code(context, [&](const flow::CodeSource& source) {
     const auto found = followed_way_in(context);
     if (!found) return false;
     apply_row(context, found->row, FrameOrigin::kSynthesis, trial);
@@ -155,21 +155,21 @@ bool by_synthesis(const StepContext& context, Step& step) {
   }
   // Interpreters go on by jumps through tables that cannot be followed: that generated code seems never to return is
   // no proof that it has no caller (the JVM's template interpreter).
-  if (found->start != code::Start::kNone && context.in_generated_code()) return false;
+  if (found->start != flow::Start::kNone && context.in_generated_code()) return false;
   if (context.space.architecture() == Architecture::kX86_64 && context.module->is_windows() && is_leaf_row(found->row))
     keep_windows_registers(found->row);  // a system call's stub
   Step trial;
-  if (found->start != code::Start::kNone) {
+  if (found->start != flow::Start::kNone) {
     if (by_process_start(context, step)) return true;
     const bool starts = starts_stack(context, found->start);
     if (!starts && (by_pointed_frame(context, *found, step) || by_way_in(context, step))) return true;
     trial.status = starts ? StepStatus{WalkEnd::kComplete, {}} : guessed_end(context);
   } else {
     // _dl_start_user leaves by a jump to the program's entry point, which is in a register: no return address.
-    if (found->certainty == code::Certainty::kGuess && by_arguments(context, step)) return true;
+    if (found->certainty == flow::Certainty::kGuess && by_arguments(context, step)) return true;
     apply_row(context, found->row, FrameOrigin::kSynthesis, trial);
     // An address of 0 marks the outermost frame only where code returns to it for certain.
-    const bool certain = found->certainty == code::Certainty::kCertain && !found->by_jump;
+    const bool certain = found->certainty == flow::Certainty::kCertain && !found->by_jump;
     const bool ends = trial.status.end == WalkEnd::kComplete && !certain && !is_marked(context, *found);
     if ((ends || found->behind_padding) && by_way_in(context, step)) return true;
     if (ends) {
@@ -203,7 +203,7 @@ bool by_leaf(const StepContext& context, Step& step) {
   Step trial;
   apply_row(context, row, FrameOrigin::kLeaf, trial);
   const bool can_be =
-      with_code(context, [&](const code::CodeSource& source) { return believable(context, row, trial, source); });
+      with_code(context, [&](const flow::CodeSource& source) { return believable(context, row, trial, source); });
   if (!trial.status.ok() || !can_be) return false;
   trial.certainty =
       windows ? FrameCertainty::kDescribed : by_call_site(context, trial, is_null_page(context.frame.pc().value()));

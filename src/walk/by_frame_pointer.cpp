@@ -46,7 +46,7 @@ bool by_frame_pointer(const StepContext& context, Step& step) {
     trial.status = guessed_end(context);
   } else {
     const bool can_be =
-        with_code(context, [&](const code::CodeSource& source) { return believable(context, row, trial, source); });
+        with_code(context, [&](const flow::CodeSource& source) { return believable(context, row, trial, source); });
     if (!can_be) return false;
     trial.certainty = by_call_site(context, trial, false);
   }

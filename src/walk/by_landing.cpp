@@ -1,4 +1,4 @@
-// A landing pad's frame, while libgcc goes there. See code/eh_return.h.
+// A landing pad's frame, while libgcc goes there. See flow/eh_return.h.
 //
 // _Unwind_RaiseException and its like keep two struct _Unwind_Context on their stack (unwind-dw2.c): their own and the
 // landing pad's. Each begins with an array of where the registers have been saved, by DWARF number; behind it come the
@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <span>
 
-#include "code/eh_return.h"
+#include "flow/eh_return.h"
 #include "walk/step_context.h"
 
 namespace windlass::walk {
@@ -161,26 +161,26 @@ bool by_landing_of_x86(const StepContext& context, const FrameRow& row, Step& st
   const Registers& registers = context.frame.registers;
   const Architecture architecture = context.space.architecture();
   const std::uint64_t pc = registers.pc().value();
-  std::uint8_t code[code::kEhReturnBytes];
+  std::uint8_t code[flow::kEhReturnBytes];
   const auto read = [&](std::uint64_t address, std::size_t size) {
     return read_code(context.space, address, code, size) ? ByteView(std::span(code).first(size)) : ByteView();
   };
   if (!registers.pc().is_return_address() &&
       (row.cfa.is_at(architecture == Architecture::kI386 ? i386::kEcx : kRcx) ||
-       code::behind_eh_return(read(pc - code::kEhReturnMove, code::kEhReturnMove), architecture) ||
+       flow::behind_eh_return(read(pc - flow::kEhReturnMove, flow::kEhReturnMove), architecture) ||
        row.return_address.is(RegisterRule::kInRegister)))
     return by_tail(context, row, step);
-  if (!code::saves_landing_registers(row, architecture)) return false;
+  if (!flow::saves_landing_registers(row, architecture)) return false;
   const std::uint64_t most = std::min<std::uint64_t>(sizeof code, context.module->info().end - pc);
-  return code::leads_to_eh_return(read(pc, most), pc, architecture) && by_installation(context, row, step);
+  return flow::leads_to_eh_return(read(pc, most), pc, architecture) && by_installation(context, row, step);
 }
 
 // The last two instructions, add sp, sp, x4; ret: `row` says where the frame was.
 bool by_end_of_aarch64(const StepContext& context, const FrameRow& row, Step& step) {
   const Registers& registers = context.frame.registers;
-  std::uint8_t code[code::kEhReturnEnd];
+  std::uint8_t code[flow::kEhReturnEnd];
   if (!registers.has(kX4) || registers.get(kX4) == 0 || !read_code(context, row.begin, code, sizeof code) ||
-      !code::is_eh_return_end(ByteView(std::span(code))))
+      !flow::is_eh_return_end(ByteView(std::span(code))))
     return false;
   apply_row(context, row, FrameOrigin::kCfi, step);
   if (!step.status.ok()) return false;
@@ -192,18 +192,18 @@ bool by_end_of_aarch64(const StepContext& context, const FrameRow& row, Step& st
 bool by_landing_of_aarch64(const StepContext& context, const FrameRow& row, Step& step) {
   constexpr std::uint64_t kMost = 1024;
   const Registers& registers = context.frame.registers;
-  if (!code::saves_landing_registers(row, Architecture::kAArch64)) return by_end_of_aarch64(context, row, step);
+  if (!flow::saves_landing_registers(row, Architecture::kAArch64)) return by_end_of_aarch64(context, row, step);
   const auto function = context.module->function_at(registers.pc().lookup());
   std::uint8_t code[kMost];
   if (!function || function->end - function->begin > kMost) return false;
   const std::uint64_t size = function->end - function->begin;
   if (!read_code(context.space, function->begin, code, size)) return false;
-  switch (code::way_out(ByteView(std::span(code).first(size)), function->begin, registers.pc().value())) {
-    case code::WayOut::kPlain: return false;
-    case code::WayOut::kAsX4HasIt:
+  switch (flow::way_out(ByteView(std::span(code).first(size)), function->begin, registers.pc().value())) {
+    case flow::WayOut::kPlain: return false;
+    case flow::WayOut::kAsX4HasIt:
       if (registers.has(kX4) && registers.get(kX4) == 0) return false;
       break;
-    case code::WayOut::kLanding: break;
+    case flow::WayOut::kLanding: break;
   }
   return by_installation(context, row, step);
 }

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "arch/aarch64_signal_frame.h"
-#include "arch/x86_signal_return.h"
+#include "base/aarch64_signal_frame.h"
+#include "base/x86_signal_return.h"
 #include "walk/step_context.h"
 
 namespace windlass::walk {

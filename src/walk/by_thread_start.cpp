@@ -10,13 +10,13 @@ namespace {
 constexpr std::uint64_t kWord = 8;
 
 // The place of the return address: the first word from sp on that may be one. A frame in between would have one, too.
-std::optional<std::uint64_t> first_return_address(const StepContext& context, const code::CodeSource& source) {
+std::optional<std::uint64_t> first_return_address(const StepContext& context, const flow::CodeSource& source) {
   constexpr std::uint64_t kMostWords = 16;  // start() pushes four at most
   const std::uint64_t sp = context.frame.registers.sp();
   for (std::uint64_t place = sp; place < sp + kMostWords * kWord; place += kWord) {
     std::uint64_t value = 0;
     if (!context.space.memory().read(place, &value, sizeof value)) return std::nullopt;
-    if (code::may_be_return_address(source, value)) return place;
+    if (flow::may_be_return_address(source, value)) return place;
   }
   return std::nullopt;
 }
@@ -53,7 +53,7 @@ bool by_thread_start(const StepContext& context, Step& step) {
   if (registers.architecture() != Architecture::kX86_64 || !frame.pc().is_return_address() || !registers.has_sp() ||
       !context.options.synthesize || registers.sp() % kWord != 0)
     return false;
-  return with_code(context, [&](const code::CodeSource& source) {
+  return with_code(context, [&](const flow::CodeSource& source) {
     const auto place = first_return_address(context, source);
     std::uint64_t held = 0;
     if (!place || !context.space.memory().read(*place, &held, sizeof held)) return false;

@@ -15,7 +15,7 @@ struct CallKey {
   PcKey callee, caller;
 };
 constinit SharedCache<PcKey, KeptAnswer, 10> answers;
-constinit SharedCache<CallKey, code::CallSite, 10> sites;
+constinit SharedCache<CallKey, flow::CallSite, 10> sites;
 constinit SharedCache<PcKey, bool, 8> halts;
 
 // A refusal may have been for the stack at hand, on which nothing looked like a caller: of so
@@ -27,17 +27,17 @@ PcKey key_of(const Module* module, CodeAddress pc) {
   return {module != nullptr ? module->id() : 0, KeptRow::key_of(pc)};
 }
 
-bool is_limited(const StepContext& context) { return context.options.max_followed != code::Budget::kUnlimited; }
+bool is_limited(const StepContext& context) { return context.options.max_followed != flow::Budget::kUnlimited; }
 
 // Does it lead to a caller on this stack?
-bool can_be_right(const StepContext& context, const code::Synthesis& found) {
-  if (found.start != code::Start::kNone) return true;
-  return with_code(context, [&](const code::CodeSource& source) { return source.plausible(found.row); });
+bool can_be_right(const StepContext& context, const flow::Synthesis& found) {
+  if (found.start != flow::Start::kNone) return true;
+  return with_code(context, [&](const flow::CodeSource& source) { return source.plausible(found.row); });
 }
 
 }  // namespace
 
-std::optional<KeptAnswer> KeptAnswer::of(const Expected<code::Synthesis>& found) {
+std::optional<KeptAnswer> KeptAnswer::of(const Expected<flow::Synthesis>& found) {
   KeptAnswer answer;
   if (!found) {
     answer.is_refused_ = true;
@@ -64,9 +64,9 @@ std::optional<KeptAnswer> KeptAnswer::of(const Expected<code::Synthesis>& found)
   return answer;
 }
 
-Expected<code::Synthesis> KeptAnswer::at(CodeAddress pc) const {
+Expected<flow::Synthesis> KeptAnswer::at(CodeAddress pc) const {
   if (is_refused_) return fail(refused_, "following this code led nowhere before", pc.value());
-  code::Synthesis found;
+  flow::Synthesis found;
   found.row.begin = pc.value();
   found.row.end = pc.value() + 1;
   found.row.cfa = cfa_;
@@ -84,7 +84,7 @@ Expected<code::Synthesis> KeptAnswer::at(CodeAddress pc) const {
   return found;
 }
 
-Expected<code::Synthesis> synthesize(const StepContext& context) {
+Expected<flow::Synthesis> synthesize(const StepContext& context) {
   const CodeAddress pc = context.frame.pc();
   const PcKey key = key_of(context.module, pc);
   const bool keeps = context.space.is_own_process() && key.module != 0;
@@ -95,7 +95,7 @@ Expected<code::Synthesis> synthesize(const StepContext& context) {
       return kept;
   }
   // That a walk had used up most of its budget before it came here says nothing about this code.
-  const bool has_time = code::budget_of(*context.scratch.synthesis).left() >= kMostFollowedInHandler / 4 * 3;
+  const bool has_time = flow::budget_of(*context.scratch.synthesis).left() >= kMostFollowedInHandler / 4 * 3;
   auto found = follow_code(context);
   const bool whole = found || found.error().code != ErrorCode::kLimit;
   if (keeps && (whole || has_time))
@@ -109,19 +109,19 @@ bool goes_to_a_halt(const StepContext& context, CodeAddress pc) {
   bool answer = false;
   if (keeps && is_limited(context) && halts.find(key, answer)) return answer;
   const auto found = follow_code_at(context, pc);
-  answer = found && found->start == code::Start::kHalts;
+  answer = found && found->start == flow::Start::kHalts;
   if (keeps && (found || found.error().code != ErrorCode::kLimit)) halts.keep(key, answer);
   return answer;
 }
 
-code::CallSite call_site(const StepContext& context, CodeAddress caller, FrameRow& way_in) {
+flow::CallSite call_site(const StepContext& context, CodeAddress caller, FrameRow& way_in) {
   const CallKey key{key_of(context.module, context.frame.pc()), key_of(context.space.find(caller.lookup()), caller)};
   const bool keeps = context.space.is_own_process() && key.callee.module != 0 && key.caller.module != 0;
-  code::CallSite site{};
+  flow::CallSite site{};
   if (keeps && is_limited(context) && sites.find(key, site)) return site;
   site = followed_call(context, caller, way_in);
-  const bool whole = !code::budget_of(*context.scratch.synthesis).exhausted();
-  if (keeps && whole && site != code::CallSite::kLeads) sites.keep(key, site);
+  const bool whole = !flow::budget_of(*context.scratch.synthesis).exhausted();
+  if (keeps && whole && site != flow::CallSite::kLeads) sites.keep(key, site);
   return site;
 }
 

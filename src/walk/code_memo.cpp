@@ -63,7 +63,7 @@ class CodeMemo::Recording {
     FrameRow row;
     bool answer;
   };
-  Recording(const code::CodeSource& source, bool changes) : source_(source), changes_(changes) {}
+  Recording(const flow::CodeSource& source, bool changes) : source_(source), changes_(changes) {}
 
   CodeAnswer follow(Follow follow) {
     const auto read = [this](std::uint64_t address, void* to, std::size_t size) {
@@ -72,13 +72,13 @@ class CodeMemo::Recording {
       return is_read;
     };
     const auto kind = [this](std::uint64_t address) {
-      const code::CodeKind of_address = source_.kind(address);
-      leads_nowhere_ |= of_address == code::CodeKind::kNoCode;
+      const flow::CodeKind of_address = source_.kind(address);
+      leads_nowhere_ |= of_address == flow::CodeKind::kNoCode;
       return of_address;
     };
     const auto plausible = [this](const FrameRow& row) { return try_row(Ask::kPlausible, row); };
     const auto has_caller = [this](const FrameRow& row) { return try_row(Ask::kHasCaller, row); };
-    const code::CodeSource recorded{source_.architecture, read,      kind, plausible, source_.function_start,
+    const flow::CodeSource recorded{source_.architecture, read,      kind, plausible, source_.function_start,
                                     source_.entry_point,  has_caller};
     return follow(recorded);
   }
@@ -107,7 +107,7 @@ class CodeMemo::Recording {
     if (size > kLargestRead) reads_.resize(kMaxReads + 1);
   }
 
-  const code::CodeSource& source_;
+  const flow::CodeSource& source_;
   bool changes_;
   bool leads_nowhere_ = false;
   std::vector<Tried> tried_;
@@ -151,7 +151,7 @@ void CodeMemo::row_of(std::uint32_t number, std::uint64_t pc, FrameRow& row) con
 }
 
 // The leaf that the stack at hand leads to; null where nobody has been.
-const CodeMemo::Leaf* CodeMemo::descend(const Entry& entry, std::uint64_t pc, const code::CodeSource& source) const {
+const CodeMemo::Leaf* CodeMemo::descend(const Entry& entry, std::uint64_t pc, const flow::CodeSource& source) const {
   FrameRow row;
   for (std::uint32_t at = 0; at < entry.nodes.size();) {
     const Node& node = entry.nodes[at];
@@ -162,7 +162,7 @@ const CodeMemo::Leaf* CodeMemo::descend(const Entry& entry, std::uint64_t pc, co
   return nullptr;
 }
 
-bool CodeMemo::holds(const Leaf& leaf, const code::CodeSource& source) const {
+bool CodeMemo::holds(const Leaf& leaf, const flow::CodeSource& source) const {
   if (now_ > leaf.until) return false;
   std::uint64_t digest = 0;
   for (const auto& [address, size] : leaf.reads) {
@@ -247,7 +247,7 @@ void CodeMemo::keep(const Key& key, std::uint64_t pc, bool changes, const Record
   young_reads_ += leaf.reads.size();
 }
 
-CodeAnswer CodeMemo::ask(const Key& key, std::uint64_t pc, bool changes, const code::CodeSource& source,
+CodeAnswer CodeMemo::ask(const Key& key, std::uint64_t pc, bool changes, const flow::CodeSource& source,
                          Follow follow) {
   if (Entry* entry = find(key); entry != nullptr) {
     if (const Leaf* leaf = descend(*entry, pc, source); leaf != nullptr) {

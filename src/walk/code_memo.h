@@ -15,15 +15,15 @@
 #include <unordered_map>
 #include <vector>
 
-#include "code/synthesis.h"
+#include "flow/synthesis.h"
 
 namespace windlass::walk {
 
-// What a call of code/synthesis.h came to: `row` and more where it is found, else why not.
+// What a call of flow/synthesis.h came to: `row` and more where it is found, else why not.
 struct CodeAnswer {
   bool found = false;
-  code::CallSite site = code::CallSite::kNone;
-  code::Synthesis synthesis;
+  flow::CallSite site = flow::CallSite::kNone;
+  flow::Synthesis synthesis;
   Error error;
 };
 
@@ -53,11 +53,11 @@ class CodeMemo {
   };
   [[nodiscard]] static std::uint64_t digest_of(const FrameRow& row);
 
-  using Follow = FunctionRef<CodeAnswer(const code::CodeSource& source)>;
+  using Follow = FunctionRef<CodeAnswer(const flow::CodeSource& source)>;
   // What follow(source) would come to. `pc`: what the rows begin at. `changes`: the code may; then it is read again and
   // compared. Where the limit
   // says no, nothing is found, and was_refused() is true.
-  [[nodiscard]] CodeAnswer ask(const Key& key, std::uint64_t pc, bool changes, const code::CodeSource& source,
+  [[nodiscard]] CodeAnswer ask(const Key& key, std::uint64_t pc, bool changes, const flow::CodeSource& source,
                                Follow follow);
 
   // Says before code is followed whether it may be; hears when that is done.
@@ -93,9 +93,9 @@ class CodeMemo {
   };
   struct Leaf {
     bool found = false;
-    code::CallSite site = code::CallSite::kNone;
-    code::Certainty certainty = code::Certainty::kGuess;
-    code::Start start = code::Start::kNone;
+    flow::CallSite site = flow::CallSite::kNone;
+    flow::Certainty certainty = flow::Certainty::kGuess;
+    flow::Start start = flow::Start::kNone;
     bool by_jump = false, addresses_frame = false, behind_padding = false, keeps_frame_record = false;
     std::uint32_t row = kNone;
     Error error;
@@ -105,7 +105,7 @@ class CodeMemo {
   };
   // What the stack at hand is asked about a row.
   enum class Ask : std::uint8_t { kPlausible, kHasCaller };
-  [[nodiscard]] static bool answer_to(Ask ask, const code::CodeSource& source, const FrameRow& row) {
+  [[nodiscard]] static bool answer_to(Ask ask, const flow::CodeSource& source, const FrameRow& row) {
     return ask == Ask::kPlausible ? source.plausible(row) : source.has_caller(row);
   }
   struct Node {
@@ -124,8 +124,8 @@ class CodeMemo {
   class Recording;
 
   [[nodiscard]] Entry* find(const Key& key);
-  [[nodiscard]] const Leaf* descend(const Entry& entry, std::uint64_t pc, const code::CodeSource& source) const;
-  [[nodiscard]] bool holds(const Leaf& leaf, const code::CodeSource& source) const;
+  [[nodiscard]] const Leaf* descend(const Entry& entry, std::uint64_t pc, const flow::CodeSource& source) const;
+  [[nodiscard]] bool holds(const Leaf& leaf, const flow::CodeSource& source) const;
   void keep(const Key& key, std::uint64_t pc, bool changes, const Recording& recording, const CodeAnswer& answer);
   [[nodiscard]] CodeAnswer answer_of(const Leaf& leaf, std::uint64_t pc) const;
   // Rows are kept once, counted from the pc.

@@ -94,7 +94,7 @@ Expected<CodeRangeId> CodeRanges::add(CodeRange range, Architecture architecture
   return insert(std::move(module), id);
 }
 
-Expected<CodeRangeId> CodeRanges::add_changing(ModuleInfo info, std::unique_ptr<source::UnwindSource> source) {
+Expected<CodeRangeId> CodeRanges::add_changing(ModuleInfo info, std::unique_ptr<sources::UnwindSource> source) {
   auto module = std::make_unique<Module>(std::move(info), std::move(source));
   const std::uint64_t id = module->id();
   module->forget_id();

@@ -34,7 +34,7 @@ class CodeRanges {
   [[nodiscard]] Expected<CodeRangeId> add(CodeRange range, Architecture architecture);
   // The same for a source whose rows change while it is there: its module has no id, and walkers keep rows as long as
   // it says that it has taken nothing away.
-  [[nodiscard]] Expected<CodeRangeId> add_changing(ModuleInfo info, std::unique_ptr<source::UnwindSource> source);
+  [[nodiscard]] Expected<CodeRangeId> add_changing(ModuleInfo info, std::unique_ptr<sources::UnwindSource> source);
   Expected<void> retire(CodeRangeId id);
   // The id of what begins at an address; kNone, for what changes too.
   [[nodiscard]] CodeRangeId at(std::uint64_t begin) const;

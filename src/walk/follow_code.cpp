@@ -11,7 +11,7 @@ CodePlace place_of(const KeptCode& code, CodeAddress pc) { return {code.code, Ke
 template <typename Follow>
 CodeAnswer answer(const StepContext& context, CodeMemo::Key key, CodeAddress pc, const Module* at, const Module* caller,
                   Follow&& follow) {
-  return with_code(context, [&](const code::CodeSource& source) {
+  return with_code(context, [&](const flow::CodeSource& source) {
     const auto is_kept = [](const Module* module) { return module != nullptr && module->kept_code().memo != nullptr; };
     if (!is_kept(at) || !is_kept(caller)) return follow(source);
     const KeptCode& code = at->kept_code();
@@ -21,7 +21,7 @@ CodeAnswer answer(const StepContext& context, CodeMemo::Key key, CodeAddress pc,
   });
 }
 
-CodeAnswer answer_with(const Expected<code::Synthesis>& found) {
+CodeAnswer answer_with(const Expected<flow::Synthesis>& found) {
   CodeAnswer answer;
   answer.found = found.has_value();
   if (found)
@@ -39,10 +39,10 @@ CodeAnswer answer_with_row(const Row& found) {
   return answer;
 }
 
-Expected<code::Synthesis> follow(const StepContext& context, CodeAddress pc, const Module* module) {
+Expected<flow::Synthesis> follow(const StepContext& context, CodeAddress pc, const Module* module) {
   const CodeAnswer found =
-      answer(context, {.question = CodeMemo::Question::kRow}, pc, module, module, [&](const code::CodeSource& source) {
-        return answer_with(code::synthesize(source, pc, *context.scratch.synthesis));
+      answer(context, {.question = CodeMemo::Question::kRow}, pc, module, module, [&](const flow::CodeSource& source) {
+        return answer_with(flow::synthesize(source, pc, *context.scratch.synthesis));
       });
   if (!found.found) return std::unexpected(found.error);
   return found.synthesis;
@@ -50,19 +50,19 @@ Expected<code::Synthesis> follow(const StepContext& context, CodeAddress pc, con
 
 }  // namespace
 
-Expected<code::Synthesis> follow_code(const StepContext& context) {
+Expected<flow::Synthesis> follow_code(const StepContext& context) {
   return follow(context, context.frame.pc(), context.module);
 }
 
-Expected<code::Synthesis> follow_code_at(const StepContext& context, CodeAddress pc) {
+Expected<flow::Synthesis> follow_code_at(const StepContext& context, CodeAddress pc) {
   return follow(context, pc, context.space.find(pc.lookup()));
 }
 
-Expected<code::Synthesis> followed_way_in(const StepContext& context) {
+Expected<flow::Synthesis> followed_way_in(const StepContext& context) {
   const CodeAddress pc = context.frame.pc();
   const CodeAnswer found = answer(context, {.question = CodeMemo::Question::kWayIn}, pc, context.module, context.module,
-                                  [&](const code::CodeSource& source) {
-                                    return answer_with(code::way_in(source, pc, *context.scratch.synthesis));
+                                  [&](const flow::CodeSource& source) {
+                                    return answer_with(flow::way_in(source, pc, *context.scratch.synthesis));
                                   });
   if (!found.found) return std::unexpected(found.error);
   return found.synthesis;
@@ -72,8 +72,8 @@ std::optional<FrameRow> contradiction(const StepContext& context, const FrameRow
   const CodeAddress pc = context.frame.pc();
   const CodeMemo::Key key{.question = CodeMemo::Question::kContradiction, .detail = CodeMemo::digest_of(row)};
   const CodeAnswer found =
-      answer(context, key, pc, context.module, context.module, [&](const code::CodeSource& source) {
-        return answer_with_row(code::contradicts(row, source, pc, *context.scratch.synthesis));
+      answer(context, key, pc, context.module, context.module, [&](const flow::CodeSource& source) {
+        return answer_with_row(flow::contradicts(row, source, pc, *context.scratch.synthesis));
       });
   if (!found.found) return std::nullopt;
   return found.synthesis.row;
@@ -82,8 +82,8 @@ std::optional<FrameRow> contradiction(const StepContext& context, const FrameRow
 Expected<FrameRow> followed_to_return(const StepContext& context) {
   const CodeAddress pc = context.frame.pc();
   const CodeAnswer found = answer(context, {.question = CodeMemo::Question::kReturnRow}, pc, context.module,
-                                  context.module, [&](const code::CodeSource& source) {
-                                    const auto row = code::return_row(source, pc, *context.scratch.synthesis);
+                                  context.module, [&](const flow::CodeSource& source) {
+                                    const auto row = flow::return_row(source, pc, *context.scratch.synthesis);
                                     CodeAnswer answer = answer_with_row(row);
                                     if (!row) answer.error = row.error();
                                     return answer;
@@ -92,15 +92,15 @@ Expected<FrameRow> followed_to_return(const StepContext& context) {
   return found.synthesis.row;
 }
 
-code::CallSite followed_call(const StepContext& context, CodeAddress caller, FrameRow& way_in) {
+flow::CallSite followed_call(const StepContext& context, CodeAddress caller, FrameRow& way_in) {
   const CodeAddress pc = context.frame.pc();
   const Module* from = context.space.find(caller.lookup());
   CodeMemo::Key key{.question = CodeMemo::Question::kCallSite};
   if (from != nullptr) key.caller = place_of(from->kept_code(), caller);
-  const CodeAnswer found = answer(context, key, pc, context.module, from, [&](const code::CodeSource& source) {
+  const CodeAnswer found = answer(context, key, pc, context.module, from, [&](const flow::CodeSource& source) {
     CodeAnswer answer;
-    answer.site = code::call_site(source, caller, pc, answer.synthesis.row, *context.scratch.synthesis);
-    answer.found = answer.site == code::CallSite::kLeads;
+    answer.site = flow::call_site(source, caller, pc, answer.synthesis.row, *context.scratch.synthesis);
+    answer.found = answer.site == flow::CallSite::kLeads;
     return answer;
   });
   if (found.found) way_in = found.synthesis.row;

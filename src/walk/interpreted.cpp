@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "arch/registers.h"
+#include "base/registers.h"
 #include "windlass/target.h"
 
 namespace windlass {
@@ -22,11 +22,11 @@ std::shared_ptr<Interpreted> Interpreted::of(const manager::PublishedCodes& publ
 
 std::uint64_t Interpreted::number_of(const manager::Interpreter& interpreter, const Memory& memory,
                                      std::span<const manager::InterpretedFrame> frames) {
-  std::vector<source::NamedFunction> functions;
+  std::vector<sources::NamedFunction> functions;
   for (const manager::InterpretedFrame& frame : frames) {
     auto function = interpreter.name_of(memory, frame);
     functions.push_back(function ? std::move(*function)
-                                 : source::NamedFunction{.name = std::string(manager::kUnknownFunction)});
+                                 : sources::NamedFunction{.name = std::string(manager::kUnknownFunction)});
   }
   const std::lock_guard hold(lock_);
   if (functions.size() > kMaxFunctions - functions_) return 0;
@@ -52,7 +52,7 @@ std::vector<std::uint64_t> Interpreted::functions(const Memory& memory, const ma
   return numbers;
 }
 
-bool Interpreted::functions_at(std::uint64_t number, std::vector<source::NamedFunction>& to) const {
+bool Interpreted::functions_at(std::uint64_t number, std::vector<sources::NamedFunction>& to) const {
   const std::lock_guard hold(lock_);
   if (number < kFirst || number - kFirst >= known_.size()) return false;
   const auto& functions = known_[number - kFirst];

@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "manager/published_code.h"
-#include "source/unwind_source.h"
+#include "lookup/sources/unwind_source.h"
+#include "runtimes/published_code.h"
 #include "windlass/walk.h"
 
 namespace windlass::walk {
@@ -27,7 +27,7 @@ class Interpreted {
   [[nodiscard]] std::vector<std::uint64_t> functions(const Memory& memory, const manager::ThreadStack& thread,
                                                      std::span<const CodeAddress> pcs);
   // Those of a number, innermost first. Appends. False: it stands for none.
-  bool functions_at(std::uint64_t number, std::vector<source::NamedFunction>& to) const;
+  bool functions_at(std::uint64_t number, std::vector<sources::NamedFunction>& to) const;
 
  private:
   [[nodiscard]] std::uint64_t number_of(const manager::Interpreter& interpreter, const Memory& memory,
@@ -35,7 +35,7 @@ class Interpreted {
 
   manager::PublishedCodes codes_;  // those with an interpreter
   mutable std::mutex lock_;
-  std::vector<std::vector<source::NamedFunction>> known_;  // by number - kFirst
+  std::vector<std::vector<sources::NamedFunction>> known_;  // by number - kFirst
   std::size_t functions_ = 0;
 };
 

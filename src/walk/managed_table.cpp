@@ -1,5 +1,5 @@
-#include "manager/mapped_table.h"
-#include "manager/source.h"
+#include "runtimes/manager/mapped_table.h"
+#include "runtimes/manager/source.h"
 #include "walk/code_ranges.h"
 #include "walk/managed_code.h"
 #include "walk/own_modules.h"

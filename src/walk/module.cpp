@@ -2,7 +2,7 @@
 
 namespace windlass::walk {
 
-Module::Module(ModuleInfo info, const source::UnwindSource& source, std::uint64_t bias, image::CodeMachine machine,
+Module::Module(ModuleInfo info, const sources::UnwindSource& source, std::uint64_t bias, image::CodeMachine machine,
                bool generated)
     : info_(std::move(info)), bias_(bias), generated_(generated), source_(&source), machine_(machine) {}
 
@@ -30,7 +30,7 @@ void Module::set_name(std::string path) const {
   if (named_.compare_exchange_strong(none, named.get(), std::memory_order_acq_rel)) (void)named.release();
 }
 
-const source::UnwindSource& Module::load() const {
+const sources::UnwindSource& Module::load() const {
   const std::lock_guard hold(lock_);
   if (loaded_ == nullptr) {
     loaded_ = open();
@@ -39,18 +39,18 @@ const source::UnwindSource& Module::load() const {
   return *loaded_;
 }
 
-std::unique_ptr<source::UnwindSource> Module::open() const {
+std::unique_ptr<sources::UnwindSource> Module::open() const {
   const auto source_of = [this](ByteView image, image::PeLayout layout) {
     machine_ = image::machine_of(image);
-    return source::make_source(image, layout);
+    return sources::make_source(image, layout);
   };
   if (!owned_.empty()) return source_of(ByteView(owned_.data(), owned_.size()), image::PeLayout::kMapped);
   // A path of Windows means nothing here.
   if (info_.windows && info_.file.empty())
-    return source::make_failed_source(
+    return sources::make_failed_source(
         Error{ErrorCode::kNotFound, "image is neither in a file nor in memory", info_.begin}, true);
-  auto file = image::MappedFile::open(info_.file.empty() ? info_.path : info_.file);
-  if (!file) return source::make_failed_source(file.error(), info_.windows);
+  auto file = MappedFile::open(info_.file.empty() ? info_.path : info_.file);
+  if (!file) return sources::make_failed_source(file.error(), info_.windows);
   file_ = std::move(*file);
   return source_of(file_.bytes(), image::PeLayout::kFile);
 }
@@ -62,14 +62,14 @@ Expected<void> Module::row_at(std::uint64_t address, FrameRow& to) const {
   return {};
 }
 
-Expected<source::Function> Module::function_at(std::uint64_t address) const {
+Expected<sources::Function> Module::function_at(std::uint64_t address) const {
   const auto function = source().function_at(address - bias_);
   if (!function) return std::unexpected(function.error());
-  return source::moved(*function, bias_);
+  return sources::moved(*function, bias_);
 }
 
-Expected<source::HandlerCall> Module::unwind(const Memory& memory, std::uint64_t pac_mask, const Registers& frame,
-                                             Registers& caller, SavedLocations& saved) const {
+Expected<sources::HandlerCall> Module::unwind(const Memory& memory, std::uint64_t pac_mask, const Registers& frame,
+                                              Registers& caller, SavedLocations& saved) const {
   auto handler = source().unwind({memory, frame, bias_, pac_mask}, caller, saved);
   if (handler && handler->handler != 0) handler->handler += bias_, handler->data += bias_;
   return handler;
@@ -84,9 +84,9 @@ std::uint64_t Module::function_start(std::uint64_t address) const {
   return start != 0 ? start + bias_ : 0;
 }
 
-source::EndProof Module::end_proof(CodeAddress pc) const {
+sources::EndProof Module::end_proof(CodeAddress pc) const {
   const std::uint64_t address = pc.value() - bias_;
-  return source::end_proof(
+  return sources::end_proof(
       source(), pc.is_return_address() ? CodeAddress::return_address(address) : CodeAddress::instruction(address));
 }
 

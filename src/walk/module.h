@@ -6,10 +6,10 @@
 #include <mutex>
 #include <vector>
 
-#include "image/machine.h"
-#include "image/mapped_file.h"
-#include "source/stack_end.h"
-#include "source/unwind_source.h"
+#include "base/mapped_file.h"
+#include "formats/image/machine.h"
+#include "lookup/sources/stack_end.h"
+#include "lookup/sources/unwind_source.h"
 #include "windlass/walk.h"
 
 namespace windlass::walk {
@@ -28,13 +28,13 @@ class Module {
  public:
   explicit Module(ModuleInfo info) : info_(std::move(info)) {}
   // Code made at run time. The source's numbering is the process's, whatever the bias that is kept.
-  Module(ModuleInfo info, std::unique_ptr<source::UnwindSource> source)
+  Module(ModuleInfo info, std::unique_ptr<sources::UnwindSource> source)
       : info_(std::move(info)), bias_(0), generated_(true), source_(source.get()), loaded_(std::move(source)) {}
   // An image that does not come from a file: an ELF file put together again, or a PE image as it is mapped.
   Module(ModuleInfo info, std::vector<std::byte> image) : info_(std::move(info)), owned_(std::move(image)) {}
   // Read by a source that outlives it, and that others may use, too; `bias` is that of the source's numbering.
   // Allocates nothing.
-  Module(ModuleInfo info, const source::UnwindSource& source, std::uint64_t bias, image::CodeMachine machine = {},
+  Module(ModuleInfo info, const sources::UnwindSource& source, std::uint64_t bias, image::CodeMachine machine = {},
          bool generated = false);
 
   [[nodiscard]] const ModuleInfo& info() const {
@@ -75,10 +75,10 @@ class Module {
   // As UnwindSource has them, but for addresses of the process; rows begin and end at such, too. The file is opened
   // when first needed (a lock), and never on a step of the own process.
   [[nodiscard]] Expected<void> row_at(std::uint64_t address, FrameRow& to) const;
-  [[nodiscard]] Expected<source::Function> function_at(std::uint64_t address) const;
-  [[nodiscard]] Expected<source::HandlerCall> unwind(const Memory& memory, std::uint64_t pac_mask,
-                                                     const Registers& frame, Registers& caller,
-                                                     SavedLocations& saved) const;
+  [[nodiscard]] Expected<sources::Function> function_at(std::uint64_t address) const;
+  [[nodiscard]] Expected<sources::HandlerCall> unwind(const Memory& memory, std::uint64_t pac_mask,
+                                                      const Registers& frame, Registers& caller,
+                                                      SavedLocations& saved) const;
   // What was put together from memory in place of a file; empty: the file is there, or nothing is.
   [[nodiscard]] ByteView image_in_memory() const { return {owned_.data(), owned_.size()}; }
   [[nodiscard]] bool is_windows() const { return source().is_windows(); }
@@ -93,27 +93,27 @@ class Module {
   [[nodiscard]] Expected<std::string_view> name_at(std::uint64_t address, std::span<char> to) const {
     return source().name_at(address - bias_, to);
   }
-  [[nodiscard]] Expected<source::SourceLine> line_at(std::uint64_t address) const {
+  [[nodiscard]] Expected<sources::SourceLine> line_at(std::uint64_t address) const {
     return source().line_at(address - bias_);
   }
   [[nodiscard]] std::uint64_t frame_function(const Registers& frame, const Memory& memory) const {
     return source().frame_function(frame.pc().lookup() - bias_, frame, memory);
   }
-  bool functions_at(std::uint64_t address, std::uint64_t function, std::vector<source::NamedFunction>& to) const {
+  bool functions_at(std::uint64_t address, std::uint64_t function, std::vector<sources::NamedFunction>& to) const {
     return source().functions_at(address - bias_, function, to);
   }
-  // source/stack_end.h
-  [[nodiscard]] source::EndProof end_proof(CodeAddress pc) const;
+  // lookup/sources/stack_end.h
+  [[nodiscard]] sources::EndProof end_proof(CodeAddress pc) const;
   // The entry point of the image; 0: it has none in this module.
   [[nodiscard]] std::uint64_t entry_point() const;
 
  private:
-  [[nodiscard]] const source::UnwindSource& source() const {
-    const source::UnwindSource* source = source_.load(std::memory_order_acquire);
+  [[nodiscard]] const sources::UnwindSource& source() const {
+    const sources::UnwindSource* source = source_.load(std::memory_order_acquire);
     return source != nullptr ? *source : load();
   }
-  const source::UnwindSource& load() const;
-  [[nodiscard]] std::unique_ptr<source::UnwindSource> open() const;
+  const sources::UnwindSource& load() const;
+  [[nodiscard]] std::unique_ptr<sources::UnwindSource> open() const;
   [[nodiscard]] std::uint64_t rows_id_of_changing() const;
 
   std::uint64_t id_ = next_id();
@@ -125,12 +125,12 @@ class Module {
   bool own_ = false;
   bool has_gaps_ = false;
   mutable std::atomic<const ModuleInfo*> named_ = nullptr;
-  mutable std::atomic<const source::UnwindSource*> source_ = nullptr;  // null: not loaded yet
+  mutable std::atomic<const sources::UnwindSource*> source_ = nullptr;  // null: not loaded yet
   mutable std::mutex lock_;
   std::vector<std::byte> owned_;
-  mutable image::MappedFile file_;
+  mutable MappedFile file_;
   mutable image::CodeMachine machine_;  // set before source_
-  mutable std::unique_ptr<source::UnwindSource> loaded_;
+  mutable std::unique_ptr<sources::UnwindSource> loaded_;
 };
 
 }  // namespace windlass::walk

@@ -5,15 +5,15 @@
 #include <utility>
 #include <vector>
 
-#include "dwarf/cfi.h"
-#include "dwarf/lower.h"
-#include "source/rows_source.h"
+#include "formats/dwarf/cfi.h"
+#include "formats/dwarf/lower.h"
+#include "lookup/sources/rows_source.h"
 
 namespace windlass::walk {
 namespace {
 
 using Rows = std::vector<FrameRow>;
-using Functions = std::vector<source::GivenFunction>;
+using Functions = std::vector<sources::GivenFunction>;
 
 // Copies what the rows have views of. Neighbours that were made together share theirs.
 std::vector<std::byte> own_expressions(Rows& rows) {
@@ -35,8 +35,8 @@ std::vector<std::byte> own_expressions(Rows& rows) {
   return bytes;
 }
 
-source::GivenFunction function_of(std::uint64_t begin, std::uint64_t end) {
-  source::GivenFunction given;
+sources::GivenFunction function_of(std::uint64_t begin, std::uint64_t end) {
+  sources::GivenFunction given;
   given.function.begin = begin;
   given.function.end = end;
   return given;
@@ -69,7 +69,7 @@ Expected<Functions> evaluate(const CodeRange& range, Architecture architecture) 
 
 }  // namespace
 
-Expected<std::unique_ptr<source::UnwindSource>> make_range_source(CodeRange range, Architecture architecture) {
+Expected<std::unique_ptr<sources::UnwindSource>> make_range_source(CodeRange range, Architecture architecture) {
   Functions functions;
   std::vector<std::byte> expressions;
   if (range.eh_frame.empty()) {
@@ -84,9 +84,9 @@ Expected<std::unique_ptr<source::UnwindSource>> make_range_source(CodeRange rang
     functions = std::move(*evaluated);
     expressions = std::move(range.eh_frame);  // what rows have views of: a moved vector's bytes are where they were
   }
-  auto rows = source::RowsSource::make(architecture, std::move(functions), std::move(expressions));
+  auto rows = sources::RowsSource::make(architecture, std::move(functions), std::move(expressions));
   if (!rows) return std::unexpected(rows.error());
-  return std::make_unique<source::RowsSource>(std::move(*rows));
+  return std::make_unique<sources::RowsSource>(std::move(*rows));
 }
 
 }  // namespace windlass::walk

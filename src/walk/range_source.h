@@ -3,14 +3,14 @@
 
 #include <memory>
 
-#include "source/unwind_source.h"
+#include "lookup/sources/unwind_source.h"
 #include "windlass/code_range.h"
 
 namespace windlass::walk {
 
 // The rows of a range, in addresses of the process: those given, or what its .eh_frame evaluates to. Errors as
 // add_own_code() names them.
-[[nodiscard]] Expected<std::unique_ptr<source::UnwindSource>> make_range_source(CodeRange range,
-                                                                                Architecture architecture);
+[[nodiscard]] Expected<std::unique_ptr<sources::UnwindSource>> make_range_source(CodeRange range,
+                                                                                 Architecture architecture);
 
 }  // namespace windlass::walk

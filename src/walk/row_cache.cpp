@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
-#include "arch/registers.h"
 #include "base/reads_stacks.h"
+#include "base/registers.h"
 #include "walk/module.h"
 #include "walk/progress.h"
 

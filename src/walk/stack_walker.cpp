@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "arch/registers.h"
+#include "base/registers.h"
 #include "walk/code_ranges.h"
 #include "walk/scratch_pool.h"
 #include "walk/unwinders.h"
@@ -73,7 +73,7 @@ void StackWalker::restart(const Registers& registers) {
   scratch_->code.enter(walk::code_grace_period());
   walk::correct_first_pc(*space_, frame_.registers);
   scratch_->undescribed.forget();
-  code::budget_of(*scratch_->synthesis) = code::Budget(options_.max_followed);
+  flow::budget_of(*scratch_->synthesis) = flow::Budget(options_.max_followed);
   set_module(walk::find_code(*space_, *scratch_, frame_.pc().lookup(), true));
   frames_ = 1;
   end_ = WalkEnd::kRunning;
@@ -88,7 +88,7 @@ void StackWalker::restart(const Registers& registers) {
   scratch_->since_exact = 0;
 }
 
-std::uint32_t StackWalker::may_follow() const { return code::budget_of(*scratch_->synthesis).left(); }
+std::uint32_t StackWalker::may_follow() const { return flow::budget_of(*scratch_->synthesis).left(); }
 
 void StackWalker::set_module(const walk::Module* module) {
   module_ = module;

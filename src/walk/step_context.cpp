@@ -1,6 +1,6 @@
 #include "walk/step_context.h"
 
-#include "arch/aarch64_signal_frame.h"
+#include "base/aarch64_signal_frame.h"
 #include "walk/code_answers.h"
 #include "walk/own_modules.h"
 
@@ -61,7 +61,7 @@ bool in_known_code(const StepContext& context, Step& step, Trust trust) {
   const bool ask = trust == Trust::kFull || context.in_undescribed_code();
   if (step.find_module(context.space, context.scratch, ask) != nullptr) return true;
   if (trust == Trust::kFull && context.space.is_own_process() &&
-      context.scratch.undescribed.ask(at, code::budget_of(*context.scratch.synthesis)) == Executable::kUnknown)
+      context.scratch.undescribed.ask(at, flow::budget_of(*context.scratch.synthesis)) == Executable::kUnknown)
     return true;
   return at_signal_trampoline(context.space, step.caller.pc().value());
 }
@@ -91,12 +91,12 @@ bool accept(const StepContext& context, Step& step, Trust trust) {
   return step.status.ok();
 }
 
-bool believable(const StepContext& context, const FrameRow& row, Step& trial, const code::CodeSource& source) {
+bool believable(const StepContext& context, const FrameRow& row, Step& trial, const flow::CodeSource& source) {
   if (trial.status.end == WalkEnd::kComplete) return true;
   if (!trial.status.ok() || !accept(context, trial)) return false;
   if (row.signal_frame) return true;
   const std::uint64_t moved = lowest_sp(context.frame.registers, trial.caller) - context.lowest();
-  return moved <= kMaxFrameSize && code::may_be_return_address(source, trial.caller.pc().value());
+  return moved <= kMaxFrameSize && flow::may_be_return_address(source, trial.caller.pc().value());
 }
 
 namespace {
@@ -133,17 +133,17 @@ bool is_end_of_chain(const StepContext& context) {
 
 FrameCertainty by_call_site(const StepContext& context, const Step& step, bool follows_code) {
   FrameRow way_in;
-  const code::CallSite site = call_site(context, step.caller.pc(), way_in);
-  const bool may_fit = site == code::CallSite::kAnywhere || site == code::CallSite::kMayLead;
-  bool fits = site == code::CallSite::kReaches || (follows_code && may_fit);
-  if (site == code::CallSite::kLeads && context.frame.registers.has_sp()) {
+  const flow::CallSite site = call_site(context, step.caller.pc(), way_in);
+  const bool may_fit = site == flow::CallSite::kAnywhere || site == flow::CallSite::kMayLead;
+  bool fits = site == flow::CallSite::kReaches || (follows_code && may_fit);
+  if (site == flow::CallSite::kLeads && context.frame.registers.has_sp()) {
     Step in;
     apply_row(context, way_in, FrameOrigin::kSynthesis, in);
     fits = in.status.ok() && in.caller.pc() == step.caller.pc() &&
            (!step.caller.has_sp() || in.caller.sp() == step.caller.sp());
   }
   if (fits) return FrameCertainty::kChecked;
-  const bool says_otherwise = site == code::CallSite::kNone || site == code::CallSite::kLeads;
+  const bool says_otherwise = site == flow::CallSite::kNone || site == flow::CallSite::kLeads;
   return !says_otherwise && by_frame_record(context, step) ? FrameCertainty::kChained : FrameCertainty::kGuessed;
 }
 

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "code/synthesis.h"
+#include "flow/synthesis.h"
 #include "walk/unwinders.h"
 
 namespace windlass::walk {
@@ -50,7 +50,7 @@ enum class Trust : bool { kNone, kFull };
 // Can `trial` be the caller that the code says it is? Behind a call, or at the start of what nobody calls (a signal
 // trampoline), and not below on the stack.
 [[nodiscard]] bool believable(const StepContext& context, const FrameRow& row, Step& trial,
-                              const code::CodeSource& source);
+                              const flow::CodeSource& source);
 
 // How certain a caller is that no unwind information describes: does the call before its pc lead to the function at
 // hand? An indirect call may lead anywhere: it fits where the code was followed or uses its frame pointer. Where the
@@ -73,17 +73,17 @@ auto with_code(const StepContext& context, Use&& use) {
   };
   const auto kind = [&](std::uint64_t address) {
     const Module* at = find_code(space, context.scratch, address, context.in_undescribed_code());
-    if (at == nullptr) return code::CodeKind::kNoCode;
-    return at->generated() && !holds_stack(context, *at) ? code::CodeKind::kGenerated : code::CodeKind::kFile;
+    if (at == nullptr) return flow::CodeKind::kNoCode;
+    return at->generated() && !holds_stack(context, *at) ? flow::CodeKind::kGenerated : flow::CodeKind::kFile;
   };
   const auto function_start = [&](std::uint64_t address) {
     const Module* at = space.find(address);
     return at != nullptr ? at->function_start(address) : 0;
   };
-  const code::CodeSource* self = nullptr;
+  const flow::CodeSource* self = nullptr;
   const auto can_be = [&](const FrameRow& row) {
     constexpr std::uint32_t kCost = 8;  // the stack is read, and who is said to be the caller is looked for
-    if (!code::budget_of(*context.scratch.synthesis).spend(kCost)) return false;
+    if (!flow::budget_of(*context.scratch.synthesis).spend(kCost)) return false;
     Step trial;
     apply_row(context, row, FrameOrigin::kSynthesis, trial);
     context.scratch.register_lost |= trial.status.end == WalkEnd::kLost;
@@ -96,21 +96,21 @@ auto with_code(const StepContext& context, Use&& use) {
     return trial.status.ok();
   };
   const std::uint64_t entry = context.module != nullptr ? context.module->entry_point() : 0;
-  const code::CodeSource source{space.architecture(), read, kind, can_be, function_start, entry, has_caller};
+  const flow::CodeSource source{space.architecture(), read, kind, can_be, function_start, entry, has_caller};
   self = &source;
   return use(source);
 }
 
 // ---- following code -----------------------------------------------------------------------------------------------
-// code/synthesis.h's questions about the frame in context. What they come to is kept where the module says so.
+// flow/synthesis.h's questions about the frame in context. What they come to is kept where the module says so.
 
-[[nodiscard]] Expected<code::Synthesis> follow_code(const StepContext& context);
+[[nodiscard]] Expected<flow::Synthesis> follow_code(const StepContext& context);
 // Of another place, as seen from that frame.
-[[nodiscard]] Expected<code::Synthesis> follow_code_at(const StepContext& context, CodeAddress pc);
-[[nodiscard]] Expected<code::Synthesis> followed_way_in(const StepContext& context);
+[[nodiscard]] Expected<flow::Synthesis> follow_code_at(const StepContext& context, CodeAddress pc);
+[[nodiscard]] Expected<flow::Synthesis> followed_way_in(const StepContext& context);
 [[nodiscard]] std::optional<FrameRow> contradiction(const StepContext& context, const FrameRow& row);
 [[nodiscard]] Expected<FrameRow> followed_to_return(const StepContext& context);
-[[nodiscard]] code::CallSite followed_call(const StepContext& context, CodeAddress caller, FrameRow& way_in);
+[[nodiscard]] flow::CallSite followed_call(const StepContext& context, CodeAddress caller, FrameRow& way_in);
 
 // ---- the unwinders ------------------------------------------------------------------------------------------------
 // True where `step` says how the walk goes on or ends.

@@ -46,8 +46,8 @@ std::span<const Unwinder> unwinders_of(const Module* module) {
 
 }  // namespace
 
-Scratch::Scratch() : synthesis(code::make_scratch()) {}
-Scratch::~Scratch() { code::free_scratch(synthesis); }
+Scratch::Scratch() : synthesis(flow::make_scratch()) {}
+Scratch::~Scratch() { flow::free_scratch(synthesis); }
 
 bool UndescribedCode::holds(std::uint64_t address, std::size_t size) const {
   for (unsigned i = 0; i < used_; ++i)
@@ -55,7 +55,7 @@ bool UndescribedCode::holds(std::uint64_t address, std::size_t size) const {
   return false;
 }
 
-Executable UndescribedCode::ask(std::uint64_t address, code::Budget& budget) {
+Executable UndescribedCode::ask(std::uint64_t address, flow::Budget& budget) {
   constexpr std::uint32_t kCost = 64;  // a file of /proc is opened, asked and closed
   if (holds(address, 1)) return Executable::kYes;
   if (is_null_page(address)) return Executable::kNo;  // vm.mmap_min_addr: where bad pointers lead costs no question
@@ -71,7 +71,7 @@ Executable UndescribedCode::ask(std::uint64_t address, code::Budget& budget) {
 const Module* find_code(const AddressSpace& space, Scratch& scratch, std::uint64_t address, bool ask) {
   if (const Module* module = space.find(address); module != nullptr) return module;
   if (!space.is_own_process()) return nullptr;
-  const bool found = ask ? scratch.undescribed.ask(address, code::budget_of(*scratch.synthesis)) == Executable::kYes
+  const bool found = ask ? scratch.undescribed.ask(address, flow::budget_of(*scratch.synthesis)) == Executable::kYes
                          : scratch.undescribed.holds(address, 1);
   return found ? &undescribed_code() : nullptr;
 }

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/grace_period.h"
-#include "code/synthesis.h"
+#include "flow/synthesis.h"
 #include "walk/apply.h"
 #include "walk/module.h"
 #include "walk/own_modules.h"
@@ -17,7 +17,7 @@ class UndescribedCode {
   void forget() { *this = UndescribedCode(); }
   [[nodiscard]] bool holds(std::uint64_t address, std::size_t size) const;
   // Asks the kernel if nothing is known, a few times a walk, as long as `budget` has something left for it.
-  [[nodiscard]] Executable ask(std::uint64_t address, code::Budget& budget);
+  [[nodiscard]] Executable ask(std::uint64_t address, flow::Budget& budget);
 
  private:
   static constexpr unsigned kMost = 4;
@@ -34,7 +34,7 @@ struct Scratch {
   Scratch& operator=(const Scratch&) = delete;
 
   RowCache rows;
-  code::SynthesisScratch* synthesis;
+  flow::SynthesisScratch* synthesis;
   Progress progress;                     // of this walk
   std::optional<std::uint64_t> fs_base;  // x86-64: of the thread walked, or what a row says that callers have for it
   std::uint64_t gs_base = 0;             // likewise

@@ -1,8 +1,8 @@
 #include "aarch64/kernel_stack.h"
 
-#include "image/elf.h"
-#include "image/mapped_file.h"
-#include "table/compile.h"
+#include "base/mapped_file.h"
+#include "formats/image/elf.h"
+#include "lookup/table/compile.h"
 
 namespace windlass::aarch64_judge {
 namespace {
@@ -19,7 +19,7 @@ const KernelStack::File& KernelStack::file(const std::string& path) {
   File& file = place->second;
   if (!is_new) return file;
   const auto problem = [&](const Error& error) { problems_.push_back(path + ": " + error.text()); };
-  const auto bytes = image::MappedFile::open(path);
+  const auto bytes = MappedFile::open(path);
   if (!bytes) return problem(bytes.error()), file;
   const auto elf = image::ElfImage::parse(bytes->bytes());
   if (!elf) return problem(elf.error()), file;

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "arch/registers.h"
-#include "code/rows.h"
-#include "code/synthesis.h"
-#include "dwarf/lower.h"
+#include "base/registers.h"
+#include "flow/rows.h"
+#include "flow/synthesis.h"
+#include "formats/dwarf/lower.h"
 #include "support/elf_code.h"
 #include "support/whole.h"
 
@@ -50,7 +50,7 @@ struct Tally {
 class Library {
  public:
   bool open(const std::string& path) { return code_.open(path); }
-  ~Library() { code::free_scratch(scratch_); }
+  ~Library() { flow::free_scratch(scratch_); }
 
   Tally sweep(std::size_t every) {
     Tally tally;
@@ -69,34 +69,34 @@ class Library {
     const auto kind_of = [this](std::uint64_t a) { return code_.kind(a); };
     const auto accept = [](const FrameRow&) { return true; };
     const auto start = [this](std::uint64_t a) { return code_.start_of(a); };
-    const code::CodeSource source{kArm, read_code, kind_of, accept, start};
+    const flow::CodeSource source{kArm, read_code, kind_of, accept, start};
     (void)rows.for_each_row(fde, [&](const FrameRow& row) {
       if (row.signal_frame || row.return_address.is(RegisterRule::kUndefined)) return;
       for (std::uint64_t pc = row.begin; pc < row.end; pc += 4) compare(source, row, pc, tally);
     });
   }
 
-  void compare(const code::CodeSource& source, const FrameRow& row, std::uint64_t pc, Tally& tally) {
+  void compare(const flow::CodeSource& source, const FrameRow& row, std::uint64_t pc, Tally& tally) {
     ++tally.instructions;
     const auto note = [&](std::vector<std::string>& list, const FrameRow& other, int certainty) {
       static constexpr const char* names[] = {"certain", "likely", "guess"};
       list.push_back(fmt::format("{} {:#x}: CFI {} | code {}", names[certainty], pc, text(row), text(other)));
     };
     const CodeAddress address = CodeAddress::instruction(pc);
-    if (const auto other = code::contradicts(row, source, address, *scratch_)) {
+    if (const auto other = flow::contradicts(row, source, address, *scratch_)) {
       ++tally.contradicted;
       note(tally.contradictions, *other, 0);
     }
-    const auto found = code::synthesize(source, address, *scratch_);
+    const auto found = flow::synthesize(source, address, *scratch_);
     if (!found) {
       ++tally.nothing;
       return;
     }
-    if (found->start != code::Start::kNone) {
+    if (found->start != flow::Start::kNone) {
       ++tally.ends;
       return;
     }
-    if (code::same_row(kArm, row, found->row)) {
+    if (flow::same_row(kArm, row, found->row)) {
       ++tally.same;
       if (row.return_signed != found->row.return_signed) {
         ++tally.sign;
@@ -104,11 +104,11 @@ class Library {
       }
       return;
     }
-    if (code::same_caller_aarch64(row, found->row)) {
+    if (flow::same_caller_aarch64(row, found->row)) {
       ++tally.same_caller;
       return;
     }
-    if (code::same_frame(row, found->row))
+    if (flow::same_frame(row, found->row))
       ++tally.registers;
     else
       ++tally.frame;
@@ -116,7 +116,7 @@ class Library {
   }
 
   test::ElfCode code_;
-  code::SynthesisScratch* scratch_ = code::make_scratch();
+  flow::SynthesisScratch* scratch_ = flow::make_scratch();
 };
 
 void list(const char* title, const std::vector<std::string>& lines) {

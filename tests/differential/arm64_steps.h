@@ -7,11 +7,11 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "formats/winarm64/lower.h"
+#include "lookup/table/builder.h"
+#include "lookup/table/project.h"
 #include "support/a64_unwinder.h"
 #include "support/arm64_emulator.h"
-#include "table/builder.h"
-#include "table/project.h"
-#include "winarm64/lower.h"
 
 namespace windlass::test {
 

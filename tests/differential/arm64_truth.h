@@ -8,8 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "formats/winarm64/exec.h"
 #include "support/arm64_emulator.h"
-#include "winarm64/exec.h"
 
 namespace windlass::test {
 

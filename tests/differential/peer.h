@@ -11,8 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "image/elf.h"
-#include "image/unwind_sections.h"
+#include "formats/image/elf.h"
+#include "formats/image/unwind_sections.h"
 
 namespace windlass::peer {
 

@@ -7,9 +7,9 @@
 
 #include <fmt/format.h>
 
-#include "arch/registers.h"
-#include "dwarf/cfi.h"
-#include "dwarf/expression.h"
+#include "base/registers.h"
+#include "formats/dwarf/cfi.h"
+#include "formats/dwarf/expression.h"
 #include "windlass/frame_row.h"
 
 namespace windlass::peer {

@@ -12,9 +12,9 @@
 #include <string_view>
 #include <vector>
 
-#include "arch/registers.h"
-#include "code/rows.h"
-#include "dwarf/lower.h"
+#include "base/registers.h"
+#include "flow/rows.h"
+#include "formats/dwarf/lower.h"
 #include "support/elf_code.h"
 #include "support/whole.h"
 #include "windlass/describe.h"
@@ -132,7 +132,7 @@ class Library {
       verdict = std::max(verdict, copied || is_same(architecture_, reg, x) ? kMoreSaved : kWrong);
     };
     for (unsigned slot = 0; slot < Registers::kSlots; ++slot) {
-      const RegisterNumber reg = code::register_of_slot(slot);
+      const RegisterNumber reg = flow::register_of_slot(slot);
       if (is_callee_saved(architecture_, reg)) judge(reg, cfi.registers.find(reg), mine->registers.find(reg));
     }
     const RegisterNumber home = architecture_ == Architecture::kAArch64 ? aarch64::kX30 : 0xfffe;

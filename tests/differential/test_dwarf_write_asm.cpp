@@ -7,9 +7,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "base/mapped_file.h"
 #include "differential/peer.h"
-#include "dwarf/cfi.h"
-#include "image/mapped_file.h"
+#include "formats/dwarf/cfi.h"
 #include "support/arm64_prologues.h"
 #include "support/random_arm64_prologue.h"
 #include "support/run_command.h"
@@ -96,7 +96,7 @@ class DwarfAssembly : public testing::TestWithParam<Assembler> {
     std::ofstream(source) << text;
     const auto done = test::run(fmt::format(fmt::runtime(GetParam().command), source, object) + " 2>&1");
     EXPECT_EQ(done.status, 0) << done.output.substr(0, 2000);
-    const auto file = image::MappedFile::open(object);
+    const auto file = MappedFile::open(object);
     const auto image = file ? image::ElfImage::parse(file->bytes()) : std::unexpected(file.error());
     if (!image) {
       ADD_FAILURE() << image.error().text();

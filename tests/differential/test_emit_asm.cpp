@@ -5,10 +5,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "arch/registers.h"
+#include "base/mapped_file.h"
+#include "base/registers.h"
 #include "differential/peer.h"
-#include "image/mapped_file.h"
-#include "source/unwind_source.h"
+#include "lookup/sources/unwind_source.h"
 #include "support/run_command.h"
 #include "windlass/emit.h"
 
@@ -127,18 +127,18 @@ class EmitAssembly : public testing::TestWithParam<Toolchain> {
     std::ofstream(folder_ + "/info.s") << *text;
     const auto made = test::run(fmt::format("cd '{}' && ({}) 2>&1", folder_, GetParam().commands));
     ASSERT_EQ(made.status, 0) << made.output.substr(0, 2000) << *text;
-    const auto file = image::MappedFile::open(folder_ + "/image");
+    const auto file = MappedFile::open(folder_ + "/image");
     ASSERT_TRUE(file);
-    const auto source = source::open_source(file->bytes(), image::PeLayout::kFile);
+    const auto source = sources::open_source(file->bytes(), image::PeLayout::kFile);
     ASSERT_TRUE(source) << source.error().text();
     compare(**source, code, *spans);
   }
 
   // The image's first function is where its first function with unwind information is: that is a span of f0.
-  static void compare(const source::UnwindSource& source, const Code& code, const std::vector<emit::Span>& spans) {
+  static void compare(const sources::UnwindSource& source, const Code& code, const std::vector<emit::Span>& spans) {
     std::uint64_t first = 0;
     source.for_each_function(
-        [&](const source::Function& function) {
+        [&](const sources::Function& function) {
           first = function.begin;
           return false;
         },

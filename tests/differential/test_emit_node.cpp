@@ -6,11 +6,11 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "image/function_table.h"
+#include "formats/image/function_table.h"
+#include "formats/winx64/read.h"
 #include "support/pe_corpora.h"
 #include "support/v8_blob.h"
 #include "windlass/emit.h"
-#include "winx64/read.h"
 
 namespace windlass {
 namespace {

@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "formats/winarm64/lower.h"
+#include "formats/winx64/lower.h"
+#include "lookup/table/builder.h"
+#include "lookup/table/compile.h"
+#include "lookup/table/compile_pe.h"
+#include "lookup/table/project.h"
 #include "support/pe_corpora.h"
-#include "table/builder.h"
-#include "table/compile.h"
-#include "table/compile_pe.h"
-#include "table/project.h"
-#include "winarm64/lower.h"
-#include "winx64/lower.h"
 
 namespace windlass::table {
 namespace {
@@ -172,11 +172,11 @@ void hold_machine(image::PeMachine machine) {
     Tally tally;
     std::string registers;
     for (const std::string& path : corpus.files) {
-      const auto file = image::MappedFile::open(path);
+      const auto file = MappedFile::open(path);
       ASSERT_TRUE(file);
       const auto image = image::PeImage::parse(file->bytes());
       ASSERT_TRUE(image);
-      const auto table = compile(*source::make_source(*image),
+      const auto table = compile(*sources::make_source(*image),
                                  [&](const Error& error) { ADD_FAILURE() << path << ": " << error.text(); });
       ASSERT_TRUE(table) << table.error().text();
       if (table->x_reg() != WL_NO_XREG && registers.size() < 60)

@@ -17,7 +17,7 @@
 
 #include "differential/peer.h"
 #include "differential/row_text.h"
-#include "dwarf/lower.h"
+#include "formats/dwarf/lower.h"
 
 namespace windlass {
 namespace {
@@ -93,7 +93,7 @@ void compare_fde(dwarf::RowEvaluator& evaluator, const dwarf::Fde& fde, const Pe
 
 Counts compare_file(const std::string& program, const std::string& path) {
   Counts counts;
-  const auto file = image::MappedFile::open(path);
+  const auto file = MappedFile::open(path);
   const auto parsed =
       file ? image::ElfImage::parse(file->bytes()) : Expected<image::ElfImage>(std::unexpected(file.error()));
   const auto section = parsed ? image::find_eh_frame(*parsed) : std::unexpected(parsed.error());

@@ -23,7 +23,7 @@
 
 #include "differential/peer.h"
 #include "differential/row_text.h"
-#include "dwarf/lower.h"
+#include "formats/dwarf/lower.h"
 
 namespace windlass {
 namespace {
@@ -225,7 +225,7 @@ class Comparison {
 };
 
 std::uint64_t compare_file(const std::string& name, const std::string& path) {
-  const auto file = image::MappedFile::open(path);
+  const auto file = MappedFile::open(path);
   if (!file) {
     ADD_FAILURE() << path << ": " << file.error().text();
     return 0;

@@ -9,17 +9,17 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "base/mapped_file.h"
 #include "differential/peer.h"
-#include "dwarf/lower.h"
-#include "image/mapped_file.h"
-#include "sframe/read.h"
-#include "source/unwind_source.h"
+#include "formats/dwarf/lower.h"
+#include "formats/sframe/read.h"
+#include "lookup/sources/unwind_source.h"
+#include "lookup/table/compile.h"
 #include "support/arm64_prologues.h"
 #include "support/random_arm64_prologue.h"
 #include "support/run_command.h"
 #include "support/sframe_bytes.h"
 #include "support/x64_functions.h"
-#include "table/compile.h"
 #include "windlass/dwarf.h"
 #include "windlass/sframe.h"
 #include "windlass/unwind_info.h"
@@ -90,7 +90,7 @@ Made make(Architecture architecture, std::uint64_t seed) {
 }
 
 std::vector<std::byte> section_of(const std::string& object) {
-  const auto file = image::MappedFile::open(object);
+  const auto file = MappedFile::open(object);
   const auto image = file ? image::ElfImage::parse(file->bytes()) : std::unexpected(file.error());
   const image::Section* section = image ? image->section(".sframe") : nullptr;
   if (section == nullptr) return {};
@@ -214,7 +214,7 @@ constexpr std::uint64_t kSection = 0x40000000;
 // The functions of a file's .eh_frame, as SFrame.
 Converted convert(const std::string& path, Version version) {
   Converted out;
-  const auto file = image::MappedFile::open(path);
+  const auto file = MappedFile::open(path);
   const auto image = file ? image::ElfImage::parse(file->bytes()) : std::unexpected(file.error());
   const auto section = image ? image::find_eh_frame(*image) : std::unexpected(image.error());
   if (!section) return out;
@@ -476,9 +476,9 @@ TEST(SFrameFile, InATable) {
   for (const bool with_cfi : {false, true}) {
     SCOPED_TRACE(with_cfi);
     const Folder folder;
-    const auto file = image::MappedFile::open(program(folder, with_cfi));
+    const auto file = MappedFile::open(program(folder, with_cfi));
     ASSERT_TRUE(file);
-    const auto source = source::open_elf_source(file->bytes());
+    const auto source = sources::open_elf_source(file->bytes());
     ASSERT_TRUE(source);
     const auto never = [](const Error& error) { ADD_FAILURE() << error.text(); };
     const auto table = table::compile(**source, never);

@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "arch/registers.h"
-#include "code/rows.h"
-#include "code/synthesis.h"
-#include "dwarf/lower.h"
+#include "base/registers.h"
+#include "flow/rows.h"
+#include "flow/synthesis.h"
+#include "formats/dwarf/lower.h"
 #include "support/elf_code.h"
 #include "support/whole.h"
 
@@ -29,11 +29,11 @@ const char* const kVerdictNames[kVerdicts] = {"the same",          "the same; CF
                                               "CFA differs",       "nothing found"};
 
 struct Sweep {
-  std::map<code::Certainty, std::array<std::size_t, kVerdicts>> count;
+  std::map<flow::Certainty, std::array<std::size_t, kVerdicts>> count;
   std::size_t not_found = 0, instructions = 0, outermost = 0;
   std::vector<std::string> certain_differences, contradictions;
   std::vector<double> nanoseconds, contradiction_nanoseconds;
-  [[nodiscard]] std::size_t of(code::Certainty certainty, Verdict verdict) const {
+  [[nodiscard]] std::size_t of(flow::Certainty certainty, Verdict verdict) const {
     const auto found = count.find(certainty);
     return found == count.end() ? 0 : found->second[verdict];
   }
@@ -63,16 +63,16 @@ std::string text(const FrameRow& row) {
   return out;
 }
 
-const char* name_of(code::Certainty certainty) {
-  return certainty == code::Certainty::kCertain  ? "certain"
-         : certainty == code::Certainty::kLikely ? "likely"
+const char* name_of(flow::Certainty certainty) {
+  return certainty == flow::Certainty::kCertain  ? "certain"
+         : certainty == flow::Certainty::kLikely ? "likely"
                                                  : "guess";
 }
 
 bool is_same(const RegisterRule* rule) { return rule == nullptr || rule->is(RegisterRule::kSameValue); }
 
 Verdict compare(const FrameRow& cfi, const FrameRow& code) {
-  if (code::same_row(Architecture::kX86_64, cfi, code)) return kSame;
+  if (flow::same_row(Architecture::kX86_64, cfi, code)) return kSame;
   const CfaRule &a = cfi.cfa, &b = code.cfa;
   const bool same_base = a.is(CfaRule::kRegister) && b.is_at(a.reg());
   if (same_base && a.offset() != b.offset()) return kCfa;
@@ -123,7 +123,7 @@ class Library {
     const auto kind_of = [this](std::uint64_t address) { return code_.kind(address); };
     const auto accept = [](const FrameRow&) { return true; };
     const auto start = [this](std::uint64_t address) { return code_.start_of(address); };
-    code::CodeSource source{Architecture::kX86_64, read_code, kind_of, accept};
+    flow::CodeSource source{Architecture::kX86_64, read_code, kind_of, accept};
     if (know_starts) source.function_start = start;
     std::uint64_t pc = fde.begin;
     (void)rows.for_each_row(fde, [&](const FrameRow& row) {
@@ -143,11 +143,11 @@ class Library {
         }
         ++result.instructions;
         const auto before = std::chrono::steady_clock::now();
-        const auto found = code::synthesize(source, CodeAddress::instruction(pc), *scratch_);
+        const auto found = flow::synthesize(source, CodeAddress::instruction(pc), *scratch_);
         result.nanoseconds.push_back(
             std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - before).count());
         const auto asked = std::chrono::steady_clock::now();
-        const auto better = code::contradicts(row, source, CodeAddress::instruction(pc), *scratch_);
+        const auto better = flow::contradicts(row, source, CodeAddress::instruction(pc), *scratch_);
         result.contradiction_nanoseconds.push_back(
             std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - asked).count());
         if (better && compare(row, *better) >= kRegisters)
@@ -155,13 +155,13 @@ class Library {
               fmt::format("{:#x} (of {:#x}) CFI {} | code {}", pc, fde.begin, text(row), text(*better)));
         if (!found) {
           ++result.not_found;
-        } else if (found->start != code::Start::kNone) {
+        } else if (found->start != flow::Start::kNone) {
           ++result.outermost;
         } else {
           const Verdict verdict = compare(row, found->row);
           ++result.count[found->certainty][verdict];
           if (verdict >= kRegisters &&
-              (found->certainty == code::Certainty::kCertain || std::getenv("WINDLASS_SWEEP_LIKELY") != nullptr))
+              (found->certainty == flow::Certainty::kCertain || std::getenv("WINDLASS_SWEEP_LIKELY") != nullptr))
             result.certain_differences.push_back(fmt::format("{:#x} (of {:#x}) {} CFI {} | code {}", pc, fde.begin,
                                                              name_of(found->certainty), text(row), text(found->row)));
         }
@@ -172,7 +172,7 @@ class Library {
 
   test::ElfCode code_;
   ZydisDecoder decoder_;
-  code::SynthesisScratch* scratch_ = code::make_scratch();
+  flow::SynthesisScratch* scratch_ = flow::make_scratch();
 };
 
 void report(const std::string& name, Sweep& sweep) {
@@ -274,7 +274,7 @@ TEST_P(SynthesisVsCfi, EveryInstruction) {
         agrees_now += is.count[certainty][verdict];
         agreed += was.count[certainty][verdict];
       }
-      if (certainty == static_cast<std::size_t>(code::Certainty::kCertain)) {
+      if (certainty == static_cast<std::size_t>(flow::Certainty::kCertain)) {
         EXPECT_GT(share(agrees_now, is), share(agreed, was) - 0.05);
       }
       for (const Verdict verdict : {kRegisters, kCfa})

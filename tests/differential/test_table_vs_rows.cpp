@@ -7,14 +7,14 @@
 #include <map>
 #include <vector>
 
-#include "arch/registers.h"
-#include "dwarf/lower.h"
-#include "image/elf.h"
-#include "image/mapped_file.h"
-#include "image/unwind_sections.h"
-#include "table/compile.h"
-#include "table/project.h"
-#include "table/unusual_rows.h"
+#include "base/mapped_file.h"
+#include "base/registers.h"
+#include "formats/dwarf/lower.h"
+#include "formats/image/elf.h"
+#include "formats/image/unwind_sections.h"
+#include "lookup/table/compile.h"
+#include "lookup/table/project.h"
+#include "lookup/table/unusual_rows.h"
 
 namespace windlass::table {
 namespace {
@@ -49,9 +49,9 @@ class Coverage {
   std::vector<Range> ranges_;
 };
 
-// Of which the table may leave rows to the agent (table/unusual_rows.h): with a CFA from another register than rsp and
-// rbp (longjmp, setcontext, libgcc's ways to a landing pad: one row for what were several), or with one row throughout
-// (swapcontext).
+// Of which the table may leave rows to the agent (lookup/table/unusual_rows.h): with a CFA from another register than
+// rsp and rbp (longjmp, setcontext, libgcc's ways to a landing pad: one row for what were several), or with one row
+// throughout (swapcontext).
 bool may_be_unusual(dwarf::RowEvaluator& evaluator, const dwarf::Fde& fde) {
   std::size_t rows = 0;
   bool other = false;
@@ -65,12 +65,12 @@ constexpr std::uint64_t kMostUnusual = 64;  // look-ups of such rows in a file
 
 void hold(const std::string& path) {
   SCOPED_TRACE(path);
-  const auto mapped = image::MappedFile::open(path);
+  const auto mapped = MappedFile::open(path);
   ASSERT_TRUE(mapped) << mapped.error().text();
   const auto elf = image::ElfImage::parse(mapped->bytes());
   ASSERT_TRUE(elf) << elf.error().text();
   auto report = [&](const Error& error) { ADD_FAILURE() << path << ": " << error.text(); };
-  const auto table = compile(*source::make_source(*elf), report);
+  const auto table = compile(*sources::make_source(*elf), report);
   ASSERT_TRUE(table) << table.error().text();
 
   const auto section = image::find_eh_frame(*elf);

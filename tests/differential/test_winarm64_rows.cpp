@@ -1,10 +1,10 @@
 // ARM64 rows applied and unwind codes executed give the same caller.
 #include <gtest/gtest.h>
 
+#include "formats/winarm64/lower.h"
 #include "support/pe_builder.h"
 #include "support/pe_corpora.h"
 #include "walk/apply.h"
-#include "winarm64/lower.h"
 
 namespace windlass {
 namespace {

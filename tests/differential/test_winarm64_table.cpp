@@ -32,7 +32,7 @@ TEST(WinArm64Table, Corpora) {
   if (corpora.empty()) GTEST_SKIP() << test::missing_corpora(WINDLASS_PE_CORPORA);
   for (const test::PeCorpus& corpus : corpora)
     for (const std::string& path : corpus.files) {
-      const auto file = image::MappedFile::open(path);
+      const auto file = MappedFile::open(path);
       ASSERT_TRUE(file);
       step_through(corpus.name, file->bytes(), test::whole() ? 1 : 8, 0);
     }

@@ -7,9 +7,9 @@
 #include <gtest/gtest.h>
 
 #include "differential/readobj.h"
+#include "formats/winarm64/read.h"
 #include "support/pe_builder.h"
 #include "support/pe_corpora.h"
-#include "winarm64/read.h"
 
 namespace windlass {
 namespace {

@@ -8,13 +8,13 @@
 
 #include <fmt/format.h>
 
-#include "image/mapped_file.h"
+#include "base/mapped_file.h"
+#include "formats/winarm64/exec.h"
 #include "support/arm64_emulator.h"
 #include "support/dump_file.h"
 #include "support/minidump_writer.h"
 #include "support/pe_corpora.h"
 #include "support/walk_target.h"
-#include "winarm64/exec.h"
 #include "windlass/target.h"
 
 namespace windlass {
@@ -171,7 +171,7 @@ class WinArm64Walk : public ::testing::Test {
 TEST_F(WinArm64Walk, PeAndElfFramesInOneStack) {
   std::size_t stacks = 0, frames = 0, taken = 0, left_out = 0;
   for (const std::string& path : files_) {
-    const auto file = image::MappedFile::open(path);
+    const auto file = MappedFile::open(path);
     const auto image = image::PeImage::parse(file->bytes());
     ASSERT_TRUE(image);
     const winarm64::Functions functions(*image);
@@ -206,7 +206,7 @@ TEST_F(WinArm64Walk, PeAndElfFramesInOneStack) {
 // A small dump has stacks and registers; the image comes from a symbol store, or with a name of another case.
 TEST_F(WinArm64Walk, Minidumps) {
   const std::string& path = files_.front();
-  const auto file = image::MappedFile::open(path);
+  const auto file = MappedFile::open(path);
   const auto image = image::PeImage::parse(file->bytes());
   ASSERT_TRUE(image);
   const winarm64::Functions functions(*image);

@@ -6,14 +6,14 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "formats/winarm64/exec.h"
+#include "formats/winarm64/frame_codes.h"
+#include "formats/winarm64/lower.h"
 #include "support/arm64_emulator.h"
 #include "support/arm64_prologues.h"
 #include "support/random_arm64_prologue.h"
 #include "support/written_frames.h"
 #include "walk/apply.h"
-#include "winarm64/exec.h"
-#include "winarm64/frame_codes.h"
-#include "winarm64/lower.h"
 
 namespace windlass {
 namespace {

@@ -8,10 +8,10 @@
 #include <gtest/gtest.h>
 
 #include "differential/peer.h"
+#include "formats/winarm64/encode.h"
 #include "support/arm64_prologues.h"
 #include "support/random_arm64_prologue.h"
 #include "support/run_command.h"
-#include "winarm64/encode.h"
 
 namespace windlass {
 namespace {

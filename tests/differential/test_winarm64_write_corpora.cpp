@@ -6,9 +6,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "formats/winarm64/frame_codes.h"
+#include "formats/winarm64/lower.h"
 #include "support/pe_corpora.h"
-#include "winarm64/frame_codes.h"
-#include "winarm64/lower.h"
 
 namespace windlass {
 namespace {
@@ -187,7 +187,7 @@ TEST(WinArm64WriteCorpora, SameFramesInNoMoreBytes) {
   if (corpora.empty()) GTEST_SKIP() << test::missing_corpora(WINDLASS_PE_CORPORA);
   for (const test::PeCorpus& corpus : corpora) {
     for (const std::string& path : corpus.files) {
-      const auto file = image::MappedFile::open(path);
+      const auto file = MappedFile::open(path);
       ASSERT_TRUE(file);
       const auto image = image::PeImage::parse(file->bytes());
       ASSERT_TRUE(image) << path;

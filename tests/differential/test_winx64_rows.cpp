@@ -7,12 +7,12 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "formats/winx64/exec.h"
+#include "formats/winx64/instruction_length.h"
+#include "formats/winx64/lower.h"
 #include "support/known_unwind.h"
 #include "support/pe_corpora.h"
 #include "walk/apply.h"
-#include "winx64/exec.h"
-#include "winx64/instruction_length.h"
-#include "winx64/lower.h"
 
 namespace windlass {
 namespace {
@@ -211,7 +211,7 @@ TEST(WinX64Rows, InstructionLengthsAreZydis) {
     std::size_t compared = 0, different = 0;
     std::string first;
     for (const std::string& path : corpus.files) {
-      const auto file = image::MappedFile::open(path);
+      const auto file = MappedFile::open(path);
       ASSERT_TRUE(file);
       const auto image = image::PeImage::parse(file->bytes());
       ASSERT_TRUE(image);

@@ -11,10 +11,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "formats/winx64/exec.h"
 #include "support/known_unwind.h"
 #include "support/pe_corpora.h"
 #include "support/pe_emulator.h"
-#include "winx64/exec.h"
 
 namespace windlass {
 namespace {

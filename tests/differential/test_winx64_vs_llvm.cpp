@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 
 #include "differential/readobj.h"
+#include "formats/winx64/read.h"
 #include "support/pe_corpora.h"
-#include "winx64/read.h"
 
 namespace windlass {
 namespace {

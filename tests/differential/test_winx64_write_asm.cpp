@@ -6,11 +6,11 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "base/mapped_file.h"
 #include "differential/peer.h"
-#include "image/mapped_file.h"
+#include "formats/winx64/encode.h"
 #include "support/run_command.h"
 #include "support/x64_functions.h"
-#include "winx64/encode.h"
 
 namespace windlass {
 namespace {
@@ -168,7 +168,7 @@ TEST(WinX64WriteAsm, AssembledIsWhatIsWritten) {
     ASSERT_EQ(workshop.run(std::string(kGas) + " -o handler.o handler.s"), "");
     ASSERT_EQ(workshop.run(std::string(kLinker) + " -e handler -o code.exe code.o handler.o"), "");
     ASSERT_EQ(workshop.run(std::string(kReadobj) + " --unwind code.exe > unwind.txt"), "");
-    const auto file = image::MappedFile::open(workshop.path("code.exe"));
+    const auto file = MappedFile::open(workshop.path("code.exe"));
     ASSERT_TRUE(file);
     const auto image = image::PeImage::parse(file->bytes());
     ASSERT_TRUE(image);

@@ -6,9 +6,9 @@
 
 #include <gtest/gtest.h>
 
+#include "formats/winx64/encode.h"
+#include "formats/winx64/exec.h"
 #include "support/pe_corpora.h"
-#include "winx64/encode.h"
-#include "winx64/exec.h"
 
 namespace windlass {
 namespace {
@@ -90,7 +90,7 @@ TEST(WinX64Write, EncodesWhatWasDecoded) {
   for (const test::PeCorpus& corpus : corpora) {
     Tally tally;
     for (const std::string& path : corpus.files) {
-      const auto file = image::MappedFile::open(path);
+      const auto file = MappedFile::open(path);
       ASSERT_TRUE(file);
       const auto image = image::PeImage::parse(file->bytes());
       ASSERT_TRUE(image);

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/mapped_file.h"
 #include "exactness/peer.h"
-#include "image/elf.h"
-#include "image/mapped_file.h"
+#include "formats/image/elf.h"
 #include "windlass/walk.h"
 
 namespace {
@@ -106,7 +106,7 @@ class Peer {
       return;
     }
     if (mapping.path.starts_with('/')) {
-      if (const auto file = image::MappedFile::open(mapping.path)) {
+      if (const auto file = MappedFile::open(mapping.path)) {
         if (const auto image = image::ElfImage::parse(file->bytes())) {
           const auto address = image->address_of_file_offset(mapping.offset);
           (void)space_.add_module({mapping.begin, mapping.end, mapping.begin - address.value_or(0), mapping.path, {}});

@@ -11,8 +11,8 @@
 #include <Zydis/Zydis.h>
 #include <fmt/format.h>
 
-#include "image/elf.h"
-#include "image/unwind_sections.h"
+#include "formats/image/elf.h"
+#include "formats/image/unwind_sections.h"
 #include "windlass_layout.h"
 
 namespace windlass::test {
@@ -27,7 +27,7 @@ enum class Reach : std::uint8_t { kYes, kNo, kCannotTell };
 class File {
  public:
   static std::unique_ptr<File> open(const std::string& path) {
-    auto mapped = image::MappedFile::open(path);
+    auto mapped = MappedFile::open(path);
     if (!mapped) return nullptr;
     auto file = std::make_unique<File>();
     file->mapped_.emplace(std::move(*mapped));
@@ -110,7 +110,7 @@ class File {
     return indirect;
   }
 
-  std::optional<image::MappedFile> mapped_;
+  std::optional<MappedFile> mapped_;
   std::optional<image::ElfImage> image_;
   std::vector<Range> functions_;
 };

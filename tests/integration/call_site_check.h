@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "profile/profile.h"
+#include "profiler/profile/profile.h"
 
 namespace windlass::test {
 

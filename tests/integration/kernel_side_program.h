@@ -15,10 +15,10 @@
 #include <utility>
 #include <vector>
 
-#include "agent/kernel_side.h"
+#include "profiler/kernel/kernel_side.h"
 #include "support/privilege.h"
 
-namespace windlass::agent {
+namespace windlass::profiler {
 
 using namespace std::chrono_literals;
 
@@ -120,4 +120,4 @@ inline std::unique_ptr<KernelSide> open_side(const Recursion& target, KernelSide
   return nullptr;
 }
 
-}  // namespace windlass::agent
+}  // namespace windlass::profiler

@@ -179,7 +179,7 @@ TEST_F(ErlangStacks, HaveTheirCallersAtEveryInstruction) {
   ASSERT_TRUE(test::stop(thread));
   StepJudge judge(thread);
   const auto name_at = [&](std::uint64_t pc) {
-    std::vector<source::NamedFunction> names;
+    std::vector<sources::NamedFunction> names;
     const walk::Module* module = judge.generated(pc);
     return module != nullptr && module->functions_at(pc, 0, names) ? names.back().name : std::string();
   };

@@ -9,8 +9,8 @@
 
 #include <fmt/format.h>
 
-#include "export/pprof.h"
 #include "integration/call_site_check.h"
+#include "profiler/export/pprof.h"
 #include "support/privilege.h"
 
 namespace windlass::test {

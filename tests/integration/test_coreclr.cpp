@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "integration/coreclr/program.h"
-#include "process/proc_maps.h"
-#include "process/process_memory.h"
+#include "os/proc_maps.h"
+#include "os/process_memory.h"
 #include "runtimes/coreclr/descriptor.h"
 #include "runtimes/coreclr/find.h"
 #include "runtimes/coreclr/frames.h"
@@ -111,7 +111,7 @@ class CoreClr : public ::testing::Test {
   static inline std::string why_not_;  // NOLINT
 };
 
-std::optional<std::uint64_t> descriptor_of(const Memory& memory, const std::vector<process::ProcMap>& maps) {
+std::optional<std::uint64_t> descriptor_of(const Memory& memory, const std::vector<os::ProcMap>& maps) {
   return test::find_in_images(memory, maps, coreclr::find_descriptor);
 }
 
@@ -175,7 +175,7 @@ TEST_F(CoreClr, ExplicitFramesSayWhereManagedCodeWasLeft) {
   const Program program("plain");
   const auto thread = walk_at_bottom(program.pid());
   ASSERT_TRUE(thread.has_value());
-  const process::MemoryFile memory(program.pid());
+  const os::MemoryFile memory(program.pid());
   const auto at = descriptor_of(memory, test::maps_of(program.pid()));
   ASSERT_TRUE(at.has_value());
   const auto descriptor = coreclr::Descriptor::read(memory, *at);
@@ -212,7 +212,7 @@ TEST_F(CoreClr, ReadingWhileItRunsEnds) {
     for (int round = 0; round < 20 || found == 0; ++round) {
       ASSERT_LT(round, 2000);
       const auto runtime = coreclr::open(memory, *at);
-      for (const process::ProcMap& map : maps) {
+      for (const os::ProcMap& map : maps) {
         if (!map.executable || !map.path.starts_with("/memfd:")) continue;
         for (std::uint64_t pc = map.begin + static_cast<std::uint64_t>(round) % 61; pc < map.end; pc += 997) {
           ++asked;

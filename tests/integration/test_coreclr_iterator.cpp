@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "integration/coreclr/program.h"
-#include "process/process_memory.h"
+#include "os/process_memory.h"
 #include "runtimes/coreclr/find.h"
 #include "runtimes/coreclr/names.h"
 #include "support/coreclr_walk.h"
@@ -31,7 +31,7 @@ class Stack : public testing::TestWithParam<const char*> {
 
   // The managed frames of the thread that has come to the bottom, as the walk shows them; empty: none has yet.
   std::vector<std::string> walked(managed::WalkFlags flags) {
-    const process::MemoryFile memory(program_->pid());
+    const os::MemoryFile memory(program_->pid());
     const auto at = test::find_in_images(memory, test::maps_of(program_->pid()), coreclr::find_descriptor);
     const auto descriptor = at ? coreclr::Descriptor::read(memory, *at) : fail(ErrorCode::kNotFound, "not there", 0);
     if (!descriptor) return {};

@@ -119,7 +119,7 @@ void step(pid_t pid, std::size_t steps) {
   ASSERT_TRUE(test::stop(pid));
   test::StepJudge judge(pid);
   judge.ways.judges = [&](std::uint64_t pc) {
-    std::vector<source::NamedFunction> names;
+    std::vector<sources::NamedFunction> names;
     const walk::Module* module = judge.generated(pc);
     return module != nullptr && module->functions_at(pc, 0, names);
   };

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "export/pprof.h"
-#include "image/elf.h"
+#include "formats/image/elf.h"
 #include "integration/go/program.h"
+#include "profiler/export/pprof.h"
 #include "support/privilege.h"
 #include "support/run_command.h"
 #include "support/whole.h"
@@ -89,7 +89,7 @@ TEST_P(GoProgram, LeadsBackFromItsSystemStack) {
 // Frames of one word, which releases before Go 1.21 make and fill by instructions of a form of their own.
 TEST_P(GoProgram, KeepsTheFramePointerInFramesOfOneWord) {
   static constexpr std::uint8_t kSave[] = {0x48, 0x89, 0x2c, 0x24};  // mov [rsp], rbp
-  const auto file = image::MappedFile::open(program_);
+  const auto file = MappedFile::open(program_);
   ASSERT_TRUE(file);
   const auto image = image::ElfImage::parse(file->bytes());
   ASSERT_TRUE(image);

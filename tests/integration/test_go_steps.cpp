@@ -17,12 +17,12 @@
 
 #include <fmt/format.h>
 
-#include "image/elf.h"
-#include "image/mapped_file.h"
+#include "base/mapped_file.h"
+#include "formats/go/code_map.h"
+#include "formats/go/find.h"
+#include "formats/go/names.h"
+#include "formats/image/elf.h"
 #include "integration/go/program.h"
-#include "runtimes/go/code_map.h"
-#include "runtimes/go/find.h"
-#include "runtimes/go/names.h"
 #include "support/alarms.h"
 #include "support/child_program.h"
 #include "support/step_judge.h"
@@ -214,7 +214,7 @@ std::string states_of(pid_t pid) {
   std::string states;
   std::error_code gone;
   for (const auto& entry : std::filesystem::directory_iterator(fmt::format("/proc/{}/task", pid), gone)) {
-    const std::string stat = process::read_proc_file((entry.path() / "stat").string());
+    const std::string stat = os::read_proc_file((entry.path() / "stat").string());
     const std::size_t state = stat.rfind(')');
     if (state != std::string::npos) states += stat.substr(0, state + 3) + "; ";
   }
@@ -226,7 +226,7 @@ Stopped seize_running_thread(pid_t pid, std::size_t turn) {
   for (unsigned attempt = 0; attempt < 2000; ++attempt, ::usleep(1000)) {
     std::vector<pid_t> running;
     for (const auto& entry : std::filesystem::directory_iterator(fmt::format("/proc/{}/task", pid))) {
-      const std::string stat = process::read_proc_file((entry.path() / "stat").string());
+      const std::string stat = os::read_proc_file((entry.path() / "stat").string());
       const std::size_t name_end = std::min(stat.rfind(')'), stat.size());
       if (stat.substr(name_end, 3) == ") R") running.push_back(std::stoi(entry.path().filename().string()));
     }
@@ -270,7 +270,7 @@ void release(StepJudge& judge, pid_t thread) {
 class GoTable {
  public:
   static std::unique_ptr<GoTable> open(const std::string& program) {
-    auto file = image::MappedFile::open(program);
+    auto file = MappedFile::open(program);
     const auto image = file ? image::ElfImage::parse(file->bytes()) : std::unexpected(file.error());
     const auto table = image ? go::find_table(*image) : std::unexpected(image.error());
     return table ? std::unique_ptr<GoTable>(new GoTable(std::move(*file), *image, *table)) : nullptr;
@@ -284,10 +284,10 @@ class GoTable {
   }
 
  private:
-  GoTable(image::MappedFile file, const image::ElfImage& image, const go::Table& table)
+  GoTable(MappedFile file, const image::ElfImage& image, const go::Table& table)
       : file_(std::move(file)), map_(table), names_(map_, image) {}
 
-  image::MappedFile file_;
+  MappedFile file_;
   go::CodeMap map_;
   go::Names names_;
   std::map<std::uint64_t, std::string_view> files_;  // of each function's begin

@@ -16,8 +16,8 @@
 
 #include <fmt/format.h>
 
-#include "export/html.h"
-#include "export/pprof.h"
+#include "profiler/export/html.h"
+#include "profiler/export/pprof.h"
 #include "support/child_program.h"
 #include "support/core_of.h"
 #include "support/hostile_text.h"

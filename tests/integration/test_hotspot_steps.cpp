@@ -59,7 +59,7 @@ class HotSpotWays {
       return fmt::format(" [{} {:#x}+{:#x}]", blob(pc).name, blob(pc).begin, pc - blob(pc).begin);
     };
     judge.ways.name = [this](const Frame& frame) {
-      std::vector<source::NamedFunction> names;
+      std::vector<sources::NamedFunction> names;
       const std::uint64_t pc = frame.pc().value();
       const walk::Module* module = judge_.generated(pc);
       return module != nullptr && module->functions_at(pc, frame.function, names) ? names.back().name : std::string();

@@ -16,7 +16,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "export/pprof.h"
+#include "profiler/export/pprof.h"
 #include "support/privilege.h"
 #include "support/run_command.h"
 #include "windlass/target.h"

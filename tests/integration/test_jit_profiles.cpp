@@ -15,8 +15,8 @@
 
 #include <fmt/format.h>
 
-#include "export/pprof.h"
-#include "profile/profile.h"
+#include "profiler/export/pprof.h"
+#include "profiler/profile/profile.h"
 #include "support/privilege.h"
 #include "support/run_command.h"
 

@@ -13,11 +13,11 @@
 #include <map>
 #include <sstream>
 
-#include "agent/raw_event.h"
 #include "integration/kernel_side_program.h"
+#include "profiler/samples/raw_event.h"
 #include "support/process_publisher.h"
 
-namespace windlass::agent {
+namespace windlass::profiler {
 namespace {
 
 using testing::ProcessPublisher;
@@ -272,4 +272,4 @@ TEST_F(KernelSideTest, RawStacksKeepToTheirBudget) {
 }
 
 }  // namespace
-}  // namespace windlass::agent
+}  // namespace windlass::profiler

@@ -1,5 +1,5 @@
 // The real BPF program on this kernel. Skipped only for want of privilege.
-#include "agent/system_trials.h"
+#include "profiler/doctor/system_trials.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -16,14 +16,14 @@
 #include <thread>
 
 #include "integration/kernel_side_program.h"
-#include "manager/shared_table.h"
-#include "process/proc_file.h"
-#include "process/proc_maps.h"
+#include "lookup/table/arena.h"
+#include "os/proc_file.h"
+#include "os/proc_maps.h"
+#include "runtimes/manager/shared_table.h"
 #include "support/io_uring.h"
 #include "support/process_publisher.h"
-#include "table/arena.h"
 
-namespace windlass::agent {
+namespace windlass::profiler {
 namespace {
 
 using testing::ProcessPublisher;
@@ -149,7 +149,7 @@ class Published {
     waitpid(pid, nullptr, 0);
   }
   [[nodiscard]] bool has_table() const {
-    const auto maps = process::parse_proc_maps(process::read_proc_file("/proc/" + std::to_string(pid) + "/maps"));
+    const auto maps = os::parse_proc_maps(os::read_proc_file("/proc/" + std::to_string(pid) + "/maps"));
     return std::ranges::any_of(maps, manager::shows_table);
   }
   static Range code(const ProcessPublisher& publisher) {
@@ -391,4 +391,4 @@ TEST_F(KernelSideTest, RetiredMappingSetsAreFreed) {
 }
 
 }  // namespace
-}  // namespace windlass::agent
+}  // namespace windlass::profiler

@@ -10,10 +10,10 @@
 #include <thread>
 #include <vector>
 
-#include "export/pprof.h"
 #include "integration/coreclr/program.h"
 #include "integration/go/program.h"
 #include "integration/hotspot/program.h"
+#include "profiler/export/pprof.h"
 #include "support/child_program.h"
 #include "support/privilege.h"
 #include "support/run_command.h"

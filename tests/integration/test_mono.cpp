@@ -101,7 +101,7 @@ TEST_F(MonoStacks, AreWholeWhileItThrows) {
 }
 
 std::string name_at(StepJudge& judge, std::uint64_t pc) {
-  std::vector<source::NamedFunction> names;
+  std::vector<sources::NamedFunction> names;
   const walk::Module* module = judge.generated(pc);
   return module != nullptr && module->functions_at(pc, 0, names) ? names.back().name : std::string();
 }

@@ -9,8 +9,8 @@
 
 #include <fmt/format.h>
 
-#include "export/call_tree.h"
-#include "export/html.h"
+#include "profiler/export/call_tree.h"
+#include "profiler/export/html.h"
 #include "support/synthetic_profile.h"
 
 namespace windlass::exporter {

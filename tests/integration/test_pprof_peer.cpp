@@ -10,8 +10,8 @@
 
 #include <fmt/format.h>
 
-#include "export/frames.h"
-#include "export/pprof.h"
+#include "profiler/export/frames.h"
+#include "profiler/export/pprof.h"
 #include "support/synthetic_profile.h"
 
 namespace windlass::exporter {

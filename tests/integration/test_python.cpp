@@ -13,7 +13,7 @@
 
 #include <fmt/format.h>
 
-#include "export/pprof.h"
+#include "profiler/export/pprof.h"
 #include "support/core_of.h"
 #include "support/interpreter_stacks.h"
 #include "support/privilege.h"

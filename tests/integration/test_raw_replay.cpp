@@ -17,15 +17,15 @@
 
 #include <fmt/format.h>
 
-#include "agent/perf_sampler.h"
-#include "agent/raw_unwinder.h"
-#include "process/proc_file.h"
+#include "os/proc_file.h"
+#include "profiler/samples/perf_sampler.h"
+#include "profiler/samples/raw_unwinder.h"
 #include "support/kernel_walk.h"
 #include "support/privilege.h"
 #include "windlass/backtrace.h"
 #include "windlass/walk.h"
 
-namespace windlass::agent {
+namespace windlass::profiler {
 namespace {
 
 using Event = std::vector<std::uint64_t>;
@@ -138,7 +138,7 @@ void PrintTo(const Program& program, std::ostream* out) { *out << program.name; 
 // What a process has mapped, without what is not code: images' headers are among that, by which managed runtimes are
 // found. The public interface that spaces are made by hand with is not asked for any, so V8's code is nobody's here.
 bool read_code_maps(std::uint32_t tgid, std::string& text) {
-  std::istringstream maps(process::read_proc_file(fmt::format("/proc/{}/maps", tgid)));
+  std::istringstream maps(os::read_proc_file(fmt::format("/proc/{}/maps", tgid)));
   text.clear();
   for (std::string line; std::getline(maps, line);)
     if (line.find('x') == line.find(' ') + 3) text += line + '\n';
@@ -168,7 +168,7 @@ TEST_P(RawReplay, AgentAndPlainWalkerAgree) {
 
   ModuleRegistry registry(nullptr);
   ProcessTable table([&](std::uint32_t tgid, std::uint32_t parent,
-                         const process::ProcMap& map) { return registry.resolve(tgid, parent, map); },
+                         const os::ProcMap& map) { return registry.resolve(tgid, parent, map); },
                      read_code_maps);
   ASSERT_TRUE(table.scan(child.pid(), 1));
   ASSERT_TRUE(table.find(child.pid())->maps->published().empty());
@@ -263,4 +263,4 @@ INSTANTIATE_TEST_SUITE_P(Programs, RawReplay, testing::ValuesIn(kPrograms),
                          [](const auto& program) { return program.param.name; });
 
 }  // namespace
-}  // namespace windlass::agent
+}  // namespace windlass::profiler

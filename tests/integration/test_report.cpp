@@ -10,8 +10,8 @@
 #include <sstream>
 #include <string>
 
-#include "export/html.h"
-#include "export/pprof.h"
+#include "profiler/export/html.h"
+#include "profiler/export/pprof.h"
 #include "support/synthetic_profile.h"
 
 namespace windlass {

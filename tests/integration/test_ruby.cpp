@@ -12,8 +12,8 @@
 
 #include <fmt/format.h>
 
-#include "arch/registers.h"
-#include "export/pprof.h"
+#include "base/registers.h"
+#include "profiler/export/pprof.h"
 #include "runtimes/dynamic_symbol.h"
 #include "runtimes/ruby/find.h"
 #include "support/core_of.h"

@@ -19,8 +19,8 @@
 
 #include <fmt/format.h>
 
-#include "export/pprof.h"
-#include "profile/profile.h"
+#include "profiler/export/pprof.h"
+#include "profiler/profile/profile.h"
 #include "support/privilege.h"
 #include "support/silent_mount.h"
 

@@ -13,8 +13,8 @@
 
 #include <fmt/format.h>
 
-#include "export/pprof.h"
 #include "integration/truth_check.h"
+#include "profiler/export/pprof.h"
 #include "support/privilege.h"
 #include "windlass_layout.h"
 

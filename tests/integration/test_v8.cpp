@@ -101,7 +101,7 @@ TEST(V8, MemoryThatLiesIsBorne) {
     ASSERT_TRUE(image);
     for (const unsigned odds : {0U, 50U, 5U}) {
       const auto memory = std::make_shared<test::FlippingMemory>(program.pid(), odds);
-      const auto runtime = runtimes::v8::open(memory, *image, image::MappedFile::open(release.program));
+      const auto runtime = runtimes::v8::open(memory, *image, MappedFile::open(release.program));
       for (const auto& map : maps)
         if (map.executable && !map.has_file()) runtime->note_code(map);
       std::size_t found = 0, named = 0;
@@ -109,7 +109,7 @@ TEST(V8, MemoryThatLiesIsBorne) {
         if (!map.executable || map.has_file()) continue;
         const std::uint64_t end = std::min(map.end, map.begin + (1U << 20));
         found += test::methods_of(*runtime, map.begin + 1, end, 999, [&](const auto& method, std::uint64_t pc) {
-          std::vector<source::NamedFunction> functions;
+          std::vector<sources::NamedFunction> functions;
           runtime->functions_at(method, pc, functions);
           named += !functions.empty() && !functions.back().file.empty() ? 1 : 0;
           (void)runtime->is_still(method);

@@ -17,7 +17,7 @@
 
 #include <fmt/format.h>
 
-#include "image/mapped_file.h"
+#include "base/mapped_file.h"
 #include "integration/v8/program.h"
 #include "runtimes/v8/heap.h"
 #include "runtimes/v8/image_facts.h"
@@ -46,7 +46,7 @@ std::string compare_all(StepJudge& judge, const user_regs_struct& now) {
 }
 
 void add_peers(StepJudge& judge, const std::string& program) {
-  auto file = image::MappedFile::open(program);
+  auto file = MappedFile::open(program);
   const auto facts = file ? v8::ImageFacts::read(file->bytes()) : std::unexpected(file.error());
   const auto layout = facts ? v8::Layout::make(*facts) : std::unexpected(facts.error());
   ASSERT_TRUE(layout);
@@ -81,7 +81,7 @@ void set_ways(StepJudge& judge) {
     return fmt::format(" [{}+{:#x}]", name(pc), pc - begin);
   };
   judge.ways.name = [&judge](const Frame& frame) {
-    std::vector<source::NamedFunction> names;
+    std::vector<sources::NamedFunction> names;
     const std::uint64_t pc = frame.pc().value();
     const walk::Module* module = judge.generated(pc);
     return module != nullptr && module->functions_at(pc, frame.function, names) ? names.back().name : std::string();
@@ -259,7 +259,7 @@ TEST(V8Steps, WhatCalledCodeThatIsLeftForGoodIsKnown) {
     const test::NodeWay way{"deopt", {"--allow-natives-syntax"}, "", WINDLASS_V8_SOURCES "/deopt.js"};
     const test::NodeProgram program(release.program, way, {});
     ASSERT_FALSE(program.printed().empty());
-    const auto file = v8::ImageFile::open(*image::MappedFile::open(release.program));
+    const auto file = v8::ImageFile::open(*MappedFile::open(release.program));
     ASSERT_TRUE(file);
     ASSERT_EQ((*file)->deoptimizing().size(), 2U);
     struct Place {

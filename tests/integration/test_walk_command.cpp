@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "process/proc_file.h"
-#include "process/proc_maps.h"
+#include "os/proc_file.h"
+#include "os/proc_maps.h"
 #include "support/core_of.h"
 #include "support/core_writer.h"
 #include "support/dump_file.h"
@@ -255,7 +255,7 @@ TEST_F(WalkCommand, ACoreOfGcore) {
 struct Snapshot {
   std::vector<Thread> threads;
   std::vector<std::pair<std::uint64_t, std::vector<std::byte>>> stacks;
-  std::vector<process::ProcMap> maps;
+  std::vector<os::ProcMap> maps;
   std::string maps_text;
 };
 
@@ -264,11 +264,11 @@ Snapshot snapshot_of(const Workload& workload) {
   const auto target = open_process(workload.id());
   if (!target) return snapshot;
   snapshot.threads = target->threads;
-  snapshot.maps_text = process::read_proc_file("/proc/" + workload.pid() + "/maps");
-  snapshot.maps = process::parse_proc_maps(snapshot.maps_text);
+  snapshot.maps_text = os::read_proc_file("/proc/" + workload.pid() + "/maps");
+  snapshot.maps = os::parse_proc_maps(snapshot.maps_text);
   for (const Thread& thread : target->threads) {
     const std::uint64_t begin = (thread.registers.sp() - 128) & ~std::uint64_t{4095};
-    for (const process::ProcMap& map : snapshot.maps) {
+    for (const os::ProcMap& map : snapshot.maps) {
       if (begin < map.begin || begin >= map.end) continue;
       std::vector<std::byte> bytes(std::min<std::uint64_t>(map.end - begin, 65536));
       if (target->space.memory().read(begin, bytes.data(), bytes.size())) snapshot.stacks.emplace_back(begin, bytes);
@@ -284,7 +284,7 @@ TEST_F(WalkCommand, ACoreWithStacksAlone) {
   for (const Thread& thread : snapshot.threads)
     writer.threads.push_back({static_cast<std::uint32_t>(thread.id), thread.registers});
   for (const auto& [begin, bytes] : snapshot.stacks) writer.segments.push_back({begin, bytes, 0, PF_R | PF_W});
-  for (const process::ProcMap& map : snapshot.maps) {
+  for (const os::ProcMap& map : snapshot.maps) {
     if (!map.has_file()) continue;
     writer.files.push_back({map.begin, map.end, map.offset, map.path});
     writer.segments.push_back({map.begin, {}, map.end - map.begin, PF_R | (map.executable ? PF_X : 0u)});
@@ -307,7 +307,7 @@ TEST_F(WalkCommand, AMinidump) {
     }
     if (with_maps) writer.linux_maps = snapshot.maps_text;
     for (std::size_t i = 0; i < snapshot.maps.size(); ++i) {
-      const process::ProcMap& first = snapshot.maps[i];
+      const os::ProcMap& first = snapshot.maps[i];
       if (!first.has_file() || first.offset != 0) continue;
       std::uint64_t end = first.end;
       while (i + 1 < snapshot.maps.size() && snapshot.maps[i + 1].path == first.path) end = snapshot.maps[++i].end;

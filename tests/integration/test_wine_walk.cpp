@@ -6,9 +6,9 @@
 #include <map>
 #include <sstream>
 
-#include "image/mapped_file.h"
-#include "image/pe_names.h"
-#include "process/proc_file.h"
+#include "base/mapped_file.h"
+#include "formats/image/pe_names.h"
+#include "os/proc_file.h"
 #include "support/wine_program.h"
 #include "walk/target/modules.h"
 #include "walk/target/process_memory.h"
@@ -35,7 +35,7 @@ class Names {
     const auto [entry, is_new] = images_.try_emplace(base_name(frame.module->path));
     Image& image = entry->second;
     if (is_new)
-      if (auto file = image::MappedFile::open(frame.module->path)) {
+      if (auto file = MappedFile::open(frame.module->path)) {
         image.file = std::move(*file);
         if (auto parsed = image::PeImage::parse(image.file.bytes())) image.symbols = image::PeSymbols::make(*parsed);
       }
@@ -45,7 +45,7 @@ class Names {
 
  private:
   struct Image {
-    image::MappedFile file;
+    MappedFile file;
     image::PeSymbols symbols;
   };
   std::map<std::string, Image> images_;
@@ -261,8 +261,8 @@ TEST_F(WineWalk, ImagesInMemoryGiveTheSameStacks) {
                .problems = {},
                .notes = {},
                .attachment = {}};
-  const auto maps = process::parse_proc_maps(process::read_proc_file("/proc/" + std::to_string(pid) + "/maps"));
-  const auto none = [](const process::ProcMap&, std::string&) { return std::vector<walk::FileCandidate>(); };
+  const auto maps = os::parse_proc_maps(os::read_proc_file("/proc/" + std::to_string(pid) + "/maps"));
+  const auto none = [](const os::ProcMap&, std::string&) { return std::vector<walk::FileCandidate>(); };
   (void)walk::add_modules(other, maps, none, 4096, [](auto) { return manager::PublishedCodes(); });
   Names names;
   const auto expected = walk(target->space, target->threads, names);

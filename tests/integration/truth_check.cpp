@@ -8,10 +8,10 @@
 
 #include <fmt/format.h>
 
-#include "image/elf.h"
-#include "image/elf_structures.h"
-#include "image/mapped_file.h"
-#include "image/pe_names.h"
+#include "base/mapped_file.h"
+#include "formats/image/elf.h"
+#include "formats/image/elf_structures.h"
+#include "formats/image/pe_names.h"
 #include "windlass_layout.h"
 
 namespace windlass::test {
@@ -39,7 +39,7 @@ class Checker {
  public:
   Checker(const Profile& profile, const std::string& program, const TruthRules& rules)
       : profile_(profile), program_(program), rules_(rules) {
-    if (auto file = image::MappedFile::open(program)) {
+    if (auto file = MappedFile::open(program)) {
       file_.emplace(std::move(*file));
       if (auto image = image::ElfImage::parse(file_->bytes())) image_.emplace(std::move(*image));
       if (auto image = image::PeImage::parse(file_->bytes())) pe_.emplace(std::move(*image));
@@ -252,7 +252,7 @@ class Checker {
   const Profile& profile_;
   std::string program_;
   const TruthRules& rules_;
-  std::optional<image::MappedFile> file_;
+  std::optional<MappedFile> file_;
   std::optional<image::ElfImage> image_;
   std::optional<image::PeImage> pe_;
   std::map<std::string, std::uint64_t> entries_;

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "profile/profile.h"
+#include "profiler/profile/profile.h"
 
 namespace windlass::test {
 

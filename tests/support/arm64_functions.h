@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "formats/winarm64/read.h"
 #include "support/pe_builder.h"
-#include "winarm64/read.h"
 
 namespace windlass::test {
 

@@ -6,7 +6,7 @@
 #include <map>
 #include <vector>
 
-#include "model/frame_state.h"
+#include "rows/frame_state.h"
 #include "support/arm64_functions.h"
 #include "windlass/prologue.h"
 #include "windlass/winarm64.h"

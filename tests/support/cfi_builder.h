@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "dwarf/cfi.h"
+#include "formats/dwarf/cfi.h"
 
 namespace windlass::test {
 

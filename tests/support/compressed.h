@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "image/decompress_stream.h"
+#include "formats/image/decompress_stream.h"
 
 namespace windlass::test {
 

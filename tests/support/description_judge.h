@@ -12,8 +12,8 @@
 #include <string_view>
 #include <vector>
 
-#include "arch/registers.h"
-#include "code/described_frames.h"
+#include "base/registers.h"
+#include "flow/described_frames.h"
 #include "support/ways.h"
 #include "support/written_function.h"
 #include "walk/apply.h"
@@ -99,7 +99,7 @@ class DescriptionJudge {
     // A call changes nothing of what is said, so what is behind has another frame only if it does not return.
     const auto comes_back = [&](std::uint32_t call, std::uint32_t next) {
       const FrameRow *const before = row_at(found->rows, call), *const behind = row_at(found->rows, next);
-      const bool same = before != nullptr && behind != nullptr && code::same_rules(*before, *behind);
+      const bool same = before != nullptr && behind != nullptr && flow::same_rules(*before, *behind);
       tally.calls_that_end += !same;
       return same;
     };

@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "code/synthesis.h"
-#include "dwarf/lower.h"
-#include "image/elf.h"
-#include "image/mapped_file.h"
-#include "image/unwind_sections.h"
+#include "base/mapped_file.h"
+#include "flow/synthesis.h"
+#include "formats/dwarf/lower.h"
+#include "formats/image/elf.h"
+#include "formats/image/unwind_sections.h"
 
 namespace windlass::test {
 
@@ -20,7 +20,7 @@ class ElfCode {
  public:
   // False: there is no such file, or it is none.
   bool open(const std::string& path) {
-    auto mapped = image::MappedFile::open(path);
+    auto mapped = MappedFile::open(path);
     if (!mapped) return false;
     file_ = std::move(*mapped);
     auto parsed = image::ElfImage::parse(file_.bytes());
@@ -47,17 +47,17 @@ class ElfCode {
     return fdes;
   }
 
-  // What a code::CodeSource asks.
+  // What a flow::CodeSource asks.
   bool read(std::uint64_t address, void* to, std::size_t size) const {
     const auto bytes = image_->at_address(address, size);
     if (!bytes) return false;
     std::memcpy(to, bytes->data(), size);
     return true;
   }
-  [[nodiscard]] code::CodeKind kind(std::uint64_t address) const {
+  [[nodiscard]] flow::CodeKind kind(std::uint64_t address) const {
     for (const auto& segment : segments_)
-      if (address - segment.vaddr < segment.filesz) return code::CodeKind::kFile;
-    return code::CodeKind::kNoCode;
+      if (address - segment.vaddr < segment.filesz) return flow::CodeKind::kFile;
+    return flow::CodeKind::kNoCode;
   }
   [[nodiscard]] std::uint64_t start_of(std::uint64_t address) const {
     auto next = starts_.upper_bound(address);
@@ -67,7 +67,7 @@ class ElfCode {
   }
 
  private:
-  image::MappedFile file_;
+  MappedFile file_;
   std::optional<image::ElfImage> image_;
   std::vector<image::ExecutableSegment> segments_;
   std::map<std::uint64_t, std::uint64_t> starts_;

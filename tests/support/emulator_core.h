@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <unicorn/unicorn.h>
 
-#include "image/pe.h"
+#include "formats/image/pe.h"
 #include "support/pe_layout.h"
 
 namespace windlass::test {

@@ -14,7 +14,7 @@
 #include <string>
 #include <thread>
 
-#include "process/proc_file.h"
+#include "os/proc_file.h"
 
 namespace windlass::test {
 
@@ -38,8 +38,8 @@ class EndedMainThread {
     }
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     while (!ready_ && std::chrono::steady_clock::now() < end) {
-      const std::string status = process::read_proc_file("/proc/" + std::to_string(pid_) + "/status");
-      ready_ = *started != 0 && process::status_field(status, "State").starts_with("Z");
+      const std::string status = os::read_proc_file("/proc/" + std::to_string(pid_) + "/status");
+      ready_ = *started != 0 && os::status_field(status, "State").starts_with("Z");
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     thread_ = *started;

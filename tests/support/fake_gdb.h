@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "registration/gdb_object.h"
+#include "jit/registries/gdb_object.h"
 #include "support/made_up_memory.h"
 #include "windlass/backtrace.h"
 #include "windlass/prologue.h"
@@ -29,8 +29,8 @@ inline std::vector<std::byte> object(std::uint64_t address, std::string_view nam
   const std::vector<GeneratedFunction> given = {
       {.address = address, .size = kFunctionSize, .name = name, .prologue = &prologue},
       {.address = address + kBeside, .size = kFunctionSize, .name = "beside", .prologue = &prologue}};
-  const auto batch = registration::check_batch(given);
-  return *registration::make_object(*batch, registration::runs_of(*batch));
+  const auto batch = registries::check_batch(given);
+  return *registries::make_object(*batch, registries::runs_of(*batch));
 }
 
 class FakeMemory final : public MadeUpMemory {

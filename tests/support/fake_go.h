@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "image/elf.h"
-#include "runtimes/go/find.h"
+#include "formats/go/find.h"
+#include "formats/image/elf.h"
 
 namespace windlass::test::fake_go {
 

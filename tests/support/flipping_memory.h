@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <random>
 
-#include "process/process_memory.h"
+#include "os/process_memory.h"
 #include "windlass/walk.h"
 
 namespace windlass::test {
@@ -24,7 +24,7 @@ class FlippingMemory final : public Memory {
   }
 
  private:
-  process::MemoryFile memory_;
+  os::MemoryFile memory_;
   unsigned odds_;
   mutable std::mt19937 random_{3};
 };

@@ -15,7 +15,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "profile/profile.h"
+#include "profiler/profile/profile.h"
 #include "support/run_command.h"
 #include "windlass/function_ref.h"
 

@@ -11,27 +11,26 @@
 #include <utility>
 #include <vector>
 
-#include "process/jitdump.h"
+#include "os/jitdump.h"
 
 namespace windlass::test {
 
 class JitdumpText {
  public:
-  JitdumpText& header(const process::JitdumpHeader& header = {.elf_machine = 62}) { return raw(header); }
+  JitdumpText& header(const os::JitdumpHeader& header = {.elf_machine = 62}) { return raw(header); }
   JitdumpText& load(std::uint64_t time, std::uint64_t address, std::uint64_t size, std::uint64_t index,
                     std::string_view name) {
-    return record(process::JitdumpKind::kLoad, time,
-                  bytes(process::JitdumpLoad{.vma = address, .address = address, .size = size, .index = index}) +
+    return record(os::JitdumpKind::kLoad, time,
+                  bytes(os::JitdumpLoad{.vma = address, .address = address, .size = size, .index = index}) +
                       std::string(name) + '\0' + std::string(size < 4096 ? size : 0, '\x90'));
   }
   JitdumpText& move(std::uint64_t time, std::uint64_t from, std::uint64_t to, std::uint64_t size, std::uint64_t index) {
-    return record(process::JitdumpKind::kMove, time,
-                  bytes(process::JitdumpMove{.vma = to, .from = from, .to = to, .size = size, .index = index}));
+    return record(os::JitdumpKind::kMove, time,
+                  bytes(os::JitdumpMove{.vma = to, .from = from, .to = to, .size = size, .index = index}));
   }
   JitdumpText& unwinding(std::uint64_t time, std::string_view frames, std::uint64_t header_size) {
-    return record(
-        process::JitdumpKind::kUnwindingInfo, time,
-        bytes(process::JitdumpUnwinding{.size = frames.size(), .header_size = header_size}) + std::string(frames));
+    return record(os::JitdumpKind::kUnwindingInfo, time,
+                  bytes(os::JitdumpUnwinding{.size = frames.size(), .header_size = header_size}) + std::string(frames));
   }
   // An entry's address as it stands, its line and its file.
   struct Line {
@@ -40,15 +39,15 @@ class JitdumpText {
     std::string_view file;
   };
   JitdumpText& lines(std::uint64_t time, std::uint64_t address, const std::vector<Line>& lines) {
-    std::string body = bytes(process::JitdumpDebugInfo{.address = address, .count = lines.size()});
+    std::string body = bytes(os::JitdumpDebugInfo{.address = address, .count = lines.size()});
     for (const Line& line : lines)
-      (body += bytes(process::JitdumpDebugEntry{.address = line.address, .line = line.line})).append(line.file) += '\0';
-    return record(process::JitdumpKind::kDebugInfo, time, body);
+      (body += bytes(os::JitdumpDebugEntry{.address = line.address, .line = line.line})).append(line.file) += '\0';
+    return record(os::JitdumpKind::kDebugInfo, time, body);
   }
-  JitdumpText& close(std::uint64_t time) { return record(process::JitdumpKind::kClose, time, {}); }
-  JitdumpText& record(process::JitdumpKind kind, std::uint64_t time, std::string_view body) {
-    const auto size = static_cast<std::uint32_t>(sizeof(process::JitdumpRecord) + body.size());
-    return raw(process::JitdumpRecord{.kind = kind, .size = size, .time = time}).text(body);
+  JitdumpText& close(std::uint64_t time) { return record(os::JitdumpKind::kClose, time, {}); }
+  JitdumpText& record(os::JitdumpKind kind, std::uint64_t time, std::string_view body) {
+    const auto size = static_cast<std::uint32_t>(sizeof(os::JitdumpRecord) + body.size());
+    return raw(os::JitdumpRecord{.kind = kind, .size = size, .time = time}).text(body);
   }
   template <typename T>
   JitdumpText& raw(const T& value) {
@@ -73,7 +72,7 @@ class GrowingFile {
  public:
   GrowingFile() : fd_(::memfd_create("growing", MFD_CLOEXEC)) {}
   // Another descriptor of it.
-  [[nodiscard]] process::Descriptor reader() const { return process::Descriptor(::dup(fd_.get())); }
+  [[nodiscard]] os::Descriptor reader() const { return os::Descriptor(::dup(fd_.get())); }
   bool append(std::string_view text) const {
     return ::lseek(fd_.get(), 0, SEEK_END) >= 0 &&
            ::write(fd_.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
@@ -81,7 +80,7 @@ class GrowingFile {
   [[nodiscard]] bool cut(std::uint64_t size) const { return ::ftruncate(fd_.get(), static_cast<off_t>(size)) == 0; }
 
  private:
-  process::Descriptor fd_;
+  os::Descriptor fd_;
 };
 
 }  // namespace windlass::test

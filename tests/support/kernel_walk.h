@@ -10,12 +10,12 @@
 #include <utility>
 #include <vector>
 
-#include "agent/module_registry.h"
-#include "agent/process_table.h"
-#include "agent/raw_event.h"
-#include "arch/pointer_authentication.h"
-#include "table/arena.h"
-#include "table/compile.h"
+#include "base/pointer_authentication.h"
+#include "lookup/table/arena.h"
+#include "lookup/table/compile.h"
+#include "profiler/processes/module_registry.h"
+#include "profiler/processes/process_table.h"
+#include "profiler/samples/raw_event.h"
 #include "windlass_user_env.h"
 
 #include "windlass_walk.h"
@@ -28,12 +28,12 @@ class KernelWalk {
 
   // Code that is in no file, and files without a table, are what they are for the kernel side. False: a table cannot be
   // made or loaded.
-  static std::unique_ptr<KernelWalk> make(const agent::MapSet& maps, agent::ModuleRegistry& registry, Read read) {
+  static std::unique_ptr<KernelWalk> make(const profiler::MapSet& maps, profiler::ModuleRegistry& registry, Read read) {
     std::unique_ptr<KernelWalk> made(new KernelWalk(std::move(read)));
     std::vector<wl_mapping> mappings;
-    for (const agent::Mapping& mapping : maps.mappings()) {
+    for (const profiler::Mapping& mapping : maps.mappings()) {
       if (mapping.begin >> 63 != 0) continue;  // [vsyscall], which the kernel side is not told of
-      agent::CodeFile* file = mapping.generated() ? nullptr : registry.find(mapping.module);
+      profiler::CodeFile* file = mapping.generated() ? nullptr : registry.find(mapping.module);
       wl_mapping to{mapping.begin, mapping.end, mapping.bias, 0, WL_MAPPING_GENERATED};
       if (file != nullptr) {
         to.kind = WL_MAPPING_FILE;
@@ -85,7 +85,7 @@ class KernelWalk {
     };
   }
 
-  bool module_of(std::uint32_t number, const source::UnwindSource& source, std::uint32_t& id) {
+  bool module_of(std::uint32_t number, const sources::UnwindSource& source, std::uint32_t& id) {
     const auto [known, is_new] = ids_.try_emplace(number, static_cast<std::uint32_t>(ids_.size()));
     id = known->second;
     if (!is_new) return true;

@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "winx64/exec.h"
+#include "formats/winx64/exec.h"
 
 namespace windlass::test {
 

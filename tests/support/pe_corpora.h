@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "image/mapped_file.h"
-#include "image/pe.h"
+#include "base/mapped_file.h"
+#include "formats/image/pe.h"
 #include "support/whole.h"
 
 namespace windlass::test {
@@ -20,12 +20,12 @@ struct PeCorpus {
 };
 
 struct OpenPe {
-  image::MappedFile file;
+  MappedFile file;
   image::PeImage image;
 };
 // The image at `path`; nothing if it is none.
 inline std::optional<OpenPe> open_pe(const std::string& path) {
-  auto file = image::MappedFile::open(path);
+  auto file = MappedFile::open(path);
   if (!file) return std::nullopt;
   auto image = image::PeImage::parse(file->bytes());
   if (!image) return std::nullopt;
@@ -43,7 +43,7 @@ inline std::vector<PeCorpus> pe_corpora(const std::string& directory, std::size_
     for (std::filesystem::recursive_directory_iterator at(directory + "/" + name, error), end; !error && at != end;
          at.increment(error)) {
       if (!at->is_regular_file(error) || at->file_size(error) < 1024) continue;
-      const auto file = image::MappedFile::open(at->path().string());
+      const auto file = MappedFile::open(at->path().string());
       if (!file || !image::PeImage::sniff(file->bytes())) continue;
       const auto image = image::PeImage::parse(file->bytes());
       if (image && image->machine() == machine && !image->exception_directory().empty())

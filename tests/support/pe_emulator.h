@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <functional>
 
+#include "formats/winx64/registers.h"
 #include "support/emulator_core.h"
 #include "windlass/registers.h"
-#include "winx64/registers.h"
 
 namespace windlass::test {
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "image/pe.h"
-#include "image/pe_format.h"
+#include "formats/image/pe.h"
+#include "formats/image/pe_format.h"
 #include "support/cfi_builder.h"
 
 namespace windlass::test {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "image/pe.h"
+#include "formats/image/pe.h"
 
 namespace windlass::test {
 

@@ -15,9 +15,9 @@
 #include <string>
 #include <string_view>
 
+#include "formats/go/code_map.h"
 #include "runtimes/beam/code_map.h"
 #include "runtimes/coreclr/code_map.h"
-#include "runtimes/go/code_map.h"
 #include "runtimes/hotspot/code_map.h"
 #include "runtimes/v8/heap.h"
 #include "windlass/walk.h"

@@ -10,19 +10,19 @@
 #include <string>
 #include <vector>
 
-#include "agent/kernel_side.h"
-#include "image/elf.h"
-#include "image/mapped_file.h"
-#include "manager/published_code.h"
-#include "process/proc_file.h"
-#include "process/proc_maps.h"
-#include "table/compile.h"
+#include "base/mapped_file.h"
+#include "formats/image/elf.h"
+#include "lookup/table/compile.h"
+#include "os/proc_file.h"
+#include "os/proc_maps.h"
+#include "profiler/kernel/kernel_side.h"
+#include "runtimes/published_code.h"
 
 namespace windlass::testing {
 
 class ProcessPublisher {
  public:
-  explicit ProcessPublisher(agent::KernelSide& side) : side_(side) {}
+  explicit ProcessPublisher(profiler::KernelSide& side) : side_(side) {}
 
   // Called with every table loaded.
   std::function<void(std::uint32_t module, const table::UnwindTable& table)> on_table;
@@ -38,12 +38,12 @@ class ProcessPublisher {
   bool publish(std::uint32_t pid, std::uint64_t epoch = 0) {
     mappings_.clear();
     published_.clear();
-    const auto maps = process::parse_proc_maps(process::read_proc_file("/proc/" + std::to_string(pid) + "/maps"));
-    for (const process::ProcMap& map : maps)
+    const auto maps = os::parse_proc_maps(os::read_proc_file("/proc/" + std::to_string(pid) + "/maps"));
+    for (const os::ProcMap& map : maps)
       if (manager::shows_published(map))
         if (auto code = manager::open_published(static_cast<pid_t>(pid), 0, map))
           manager::add(published_, std::move(*code));
-    for (const process::ProcMap& map : maps)
+    for (const os::ProcMap& map : maps)
       if (map.executable && map.begin >> 63 == 0) add(pid, map.begin, map.end, map.offset, map.path);
     return side_.publish(pid, mappings_, epoch).has_value();
   }
@@ -53,7 +53,7 @@ class ProcessPublisher {
 
   struct Module {
     std::uint32_t id = 0;
-    std::unique_ptr<image::MappedFile> file;
+    std::unique_ptr<MappedFile> file;
     std::unique_ptr<image::ElfImage> image;
     std::vector<std::byte> copy;
   };
@@ -83,9 +83,9 @@ class ProcessPublisher {
       memory.read(reinterpret_cast<char*>(module.copy.data()), static_cast<std::streamsize>(module.copy.size()));
       bytes = ByteView(module.copy.data(), module.copy.size());
     } else {
-      auto file = image::MappedFile::open(path);
+      auto file = MappedFile::open(path);
       if (!file) return false;
-      module.file = std::make_unique<image::MappedFile>(std::move(*file));
+      module.file = std::make_unique<MappedFile>(std::move(*file));
       bytes = module.file->bytes();
     }
     auto image = image::ElfImage::parse(bytes);
@@ -106,7 +106,7 @@ class ProcessPublisher {
     return side_.load_table(*id, *table).has_value();
   }
 
-  agent::KernelSide& side_;
+  profiler::KernelSide& side_;
   std::map<std::string, Module> modules_;
   manager::PublishedCodes published_;
   std::vector<wl_mapping> mappings_;

@@ -10,7 +10,7 @@
 
 #include <fmt/format.h>
 
-#include "arch/registers.h"
+#include "base/registers.h"
 #include "windlass/frame_row.h"
 
 namespace windlass::test {

@@ -24,10 +24,10 @@
 
 #include <fmt/format.h>
 
-#include "arch/registers.h"
-#include "code/stack_effect.h"
-#include "process/proc_file.h"
-#include "process/process_memory.h"
+#include "base/registers.h"
+#include "flow/stack_effect.h"
+#include "os/proc_file.h"
+#include "os/process_memory.h"
 #include "support/peer_rules.h"
 #include "walk/module.h"
 #include "walk/target/process_modules.h"
@@ -113,7 +113,7 @@ class StepJudge {
   explicit StepJudge(pid_t pid)
       : pid_(pid),
         target_{.kind = TargetKind::kProcess,
-                .space = AddressSpace(Architecture::kX86_64, std::make_unique<process::MemoryFile>(pid)),
+                .space = AddressSpace(Architecture::kX86_64, std::make_unique<os::MemoryFile>(pid)),
                 .threads = {},
                 .command = {},
                 .process = 0,
@@ -156,12 +156,12 @@ class StepJudge {
 
   // Is it a jump to where a register or memory says?
   [[nodiscard]] bool jumps_anywhere(std::uint64_t pc) {
-    const code::StackEffect& effect = effect_at(pc);
-    return effect.kind == code::StackEffect::Kind::kJump && effect.target == 0;
+    const flow::StackEffect& effect = effect_at(pc);
+    return effect.kind == flow::StackEffect::Kind::kJump && effect.target == 0;
   }
 
   // Does it make the stack pointer of what is in memory, or anything else that is not known?
-  [[nodiscard]] bool makes_sp(std::uint64_t pc) { return effect_at(pc).kind == code::StackEffect::Kind::kUnknown; }
+  [[nodiscard]] bool makes_sp(std::uint64_t pc) { return effect_at(pc).kind == flow::StackEffect::Kind::kUnknown; }
 
   // Another thread of the process from now on, which is stopped; with a signal that it has stopped for and not got.
   // Nothing is known of any stack any more.
@@ -194,7 +194,7 @@ class StepJudge {
     if (::ptrace(PTRACE_GETREGS, pid_, nullptr, &before) != 0) return false;
     select(before);
     judge(before);
-    const bool calls = effect_at(before.rip).kind == code::StackEffect::Kind::kCall;
+    const bool calls = effect_at(before.rip).kind == flow::StackEffect::Kind::kCall;
     const bool handles = pending_ != 0;
     if (::ptrace(PTRACE_SINGLESTEP, pid_, nullptr, pending_) != 0) return false;
     pending_ = 0;
@@ -323,7 +323,7 @@ class StepJudge {
 
   // Is the last call's return address in a register now, or has it just left one?
   bool moves(const user_regs_struct& before, const user_regs_struct& after, std::vector<Call>& open) {
-    using Kind = code::StackEffect::Kind;
+    using Kind = flow::StackEffect::Kind;
     Call& call = open.back();
     const Kind kind = effect_at(before.rip).kind;
     const auto is_on_top = [&] {
@@ -344,14 +344,14 @@ class StepJudge {
     return true;
   }
 
-  void look() { (void)modules_.update(target_, pid_, process::read_proc_file(fmt::format("/proc/{}/maps", pid_))); }
+  void look() { (void)modules_.update(target_, pid_, os::read_proc_file(fmt::format("/proc/{}/maps", pid_))); }
 
   // What the instruction does; kNone where it cannot be read.
-  const code::StackEffect& effect_at(std::uint64_t pc) {
+  const flow::StackEffect& effect_at(std::uint64_t pc) {
     const auto [known, is_new] = effects_.try_emplace(pc);
     std::array<std::byte, 16> code{};
     if (is_new && memory().read(pc, code.data(), code.size()))
-      known->second = code::stack_effect(ByteView(code.data(), code.size()), pc).value_or(code::StackEffect());
+      known->second = flow::stack_effect(ByteView(code.data(), code.size()), pc).value_or(flow::StackEffect());
     return known->second;
   }
 
@@ -420,7 +420,7 @@ class StepJudge {
   std::map<std::uint64_t, Stack> stacks_;
   std::uint64_t current_ = kNone;
   std::uint64_t unfinished_ = kNone;  // the instruction of a step whose end has not been seen
-  std::map<std::uint64_t, code::StackEffect> effects_;
+  std::map<std::uint64_t, flow::StackEffect> effects_;
   std::set<std::uint64_t> wrong_at_;
   std::vector<Peer> peers_;
 };

@@ -5,7 +5,7 @@
 #include <random>
 #include <string>
 
-#include "profile/profile.h"
+#include "profiler/profile/profile.h"
 
 namespace windlass::testing {
 

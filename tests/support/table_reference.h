@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "table/builder.h"
+#include "lookup/table/builder.h"
 
 namespace windlass::table {
 

@@ -1,8 +1,8 @@
 // A budget of work that has been spent.
 #pragma once
 
-#include "agent/work_budget.h"
 #include "base/monotonic.h"
+#include "profiler/samples/work_budget.h"
 
 namespace windlass::test {
 
@@ -13,12 +13,12 @@ inline void work_for(std::int64_t ns) {
 }
 
 // The time to follow code; the time to walk.
-inline void use_up_following(agent::WorkBudget& budget, std::int64_t ns) {
+inline void use_up_following(profiler::WorkBudget& budget, std::int64_t ns) {
   if (!budget.begin()) return;
   work_for(ns);
   budget.end();
 }
-inline void use_up_walking(agent::WorkBudget& budget, std::int64_t ns) {
+inline void use_up_walking(profiler::WorkBudget& budget, std::int64_t ns) {
   budget.begin_sample();
   work_for(ns);
   budget.end_sample();

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "dwarf/lower.h"
+#include "formats/dwarf/lower.h"
 #include "windlass/dwarf.h"
 
 namespace windlass::test {

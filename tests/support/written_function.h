@@ -8,12 +8,12 @@
 
 #include <fmt/format.h>
 
+#include "formats/winx64/exec.h"
+#include "formats/winx64/lower.h"
 #include "support/pe_builder.h"
 #include "support/written_frames.h"
 #include "support/x64_functions.h"
 #include "windlass/winx64.h"
-#include "winx64/exec.h"
-#include "winx64/lower.h"
 
 namespace windlass::test {
 

@@ -11,8 +11,8 @@
 #include <optional>
 #include <vector>
 
+#include "formats/winx64/registers.h"
 #include "windlass/prologue.h"
-#include "winx64/registers.h"
 
 namespace windlass::test {
 

@@ -23,9 +23,9 @@
 
 #include <fmt/format.h>
 
-#include "export/pprof.h"
 #include "integration/truth_check.h"
-#include "profile/profile.h"
+#include "profiler/export/pprof.h"
+#include "profiler/profile/profile.h"
 #include "support/privilege.h"
 
 namespace windlass::test {

@@ -8,8 +8,8 @@
 #include <cstring>
 #include <optional>
 
-#include "image/pe.h"
-#include "winx64/read.h"
+#include "formats/image/pe.h"
+#include "formats/winx64/read.h"
 
 namespace windlass::test {
 

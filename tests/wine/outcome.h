@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <string>
 
+#include "formats/winx64/exec.h"
 #include "made_up_state.h"
-#include "winx64/exec.h"
 
 namespace windlass::test {
 

@@ -6,7 +6,7 @@
 
 #include <map>
 
-#include "image/mapped_file.h"
+#include "base/mapped_file.h"
 #include "mapped_image.h"
 #include "outcome.h"
 #include "support/pe_corpora.h"
@@ -157,7 +157,7 @@ TEST(Oracle, EveryDifferenceIsExplained) {
   for (const test::PeCorpus& corpus : corpora) {
     Comparison comparison;
     for (const std::string& path : corpus.files) {
-      const auto file = image::MappedFile::open(path);
+      const auto file = MappedFile::open(path);
       ASSERT_TRUE(file) << path << ": " << file.error().text();
       const auto image = image::PeImage::parse(file->bytes());
       ASSERT_TRUE(image) << path << ": " << image.error().text();

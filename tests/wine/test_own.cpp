@@ -9,10 +9,10 @@
 #include <string>
 #include <thread>
 
+#include "formats/winx64/exec.h"
 #include "system_walk.h"
 #include "walk/own/windows/modules.h"
 #include "windlass/backtrace.h"
-#include "winx64/exec.h"
 
 namespace windlass {
 namespace {

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "formats/winx64/exec.h"
 #include "outcome.h"
-#include "winx64/exec.h"
 
 namespace windlass::test {
 

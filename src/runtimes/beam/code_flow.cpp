@@ -5,14 +5,14 @@
 #include <cstring>
 #include <set>
 
-#include "arch/registers.h"
-#include "code/stack_effect.h"
+#include "base/registers.h"
+#include "flow/stack_effect.h"
 #include "runtimes/beam/layout.h"
 
 namespace windlass::runtimes::beam {
 namespace {
 
-using code::StackEffect;
+using flow::StackEffect;
 using Kind = StackEffect::Kind;
 using Kept = FrameState::Kept;
 using Stack = FrameState::Stack;
@@ -57,7 +57,7 @@ struct Instruction {
 };
 
 std::optional<Instruction> decode(std::span<const std::byte> code, std::uint64_t address) {
-  const auto effect = code::stack_effect(ByteView(code.data(), code.size()), address);
+  const auto effect = flow::stack_effect(ByteView(code.data(), code.size()), address);
   if (!effect || effect->length == 0) return std::nullopt;
   return Instruction{*effect, act_of(code)};
 }

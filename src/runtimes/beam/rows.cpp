@@ -6,8 +6,8 @@
 #include <span>
 #include <utility>
 
-#include "arch/registers.h"
-#include "dwarf/expression_ops.h"
+#include "base/registers.h"
+#include "formats/dwarf/expression_ops.h"
 #include "runtimes/memory_reader.h"
 
 namespace windlass::runtimes::beam {
@@ -172,7 +172,7 @@ Expected<void> Code::row_at(std::uint64_t address, FrameRow& to) const {
   return {};
 }
 
-void Code::for_each_row(source::RowSink row, source::ErrorSink) const {
+void Code::for_each_row(sources::RowSink row, sources::ErrorSink) const {
   FrameRow one;
   for (std::size_t i = 0; i < stretches_.size(); ++i)
     if (row_of(i, one)) row(one);

@@ -28,7 +28,7 @@ class Code final : public Method {
   [[nodiscard]] bool is_shared() const { return function_.module == 0; }
 
   Expected<void> row_at(std::uint64_t address, FrameRow& to) const override;
-  void for_each_row(source::RowSink row, source::ErrorSink report) const override;
+  void for_each_row(sources::RowSink row, sources::ErrorSink report) const override;
   std::size_t bytes() const override {
     return sizeof *this + stretches_.size() * sizeof(FrameStretch) + returns_.size() * 4 + name.size() +
            expressions_.size();

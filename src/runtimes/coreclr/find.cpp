@@ -27,7 +27,7 @@ class CoreClr final : public Runtime {
 
   // Its executable memory is a memfd of this name, mapped once more where it is written (src/coreclr/minipal/Unix/
   // doublemapping.cpp), unless the user has switched that off.
-  void note_code(const process::ProcMap& map) override {
+  void note_code(const os::ProcMap& map) override {
     if (!map.path.starts_with("/memfd:doublemapper")) return;
     if (own_.size() >= kMaxRanges) own_.clear();
     own_[map.begin] = map.end;

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "code/stack_effect.h"
+#include "flow/stack_effect.h"
+#include "formats/winx64/lower.h"
+#include "formats/winx64/registers.h"
 #include "runtimes/memory_reader.h"
-#include "winx64/lower.h"
-#include "winx64/registers.h"
 
 namespace windlass::runtimes::coreclr {
 namespace {
@@ -92,7 +92,7 @@ Expected<void> CodeMethod::row_at(std::uint64_t address, FrameRow& to) const {
   return {};
 }
 
-void CodeMethod::for_each_row(source::RowSink row, source::ErrorSink report) const {
+void CodeMethod::for_each_row(sources::RowSink row, sources::ErrorSink report) const {
   const auto find = [&](std::uint32_t of) { return function_at(of); };
   const auto bytes = [&](std::uint32_t of, std::uint32_t wanted) { return bytes_at(of, wanted); };
   FrameRow moved;
@@ -116,10 +116,10 @@ Expected<std::unique_ptr<Stub>> Stub::read(const Memory& memory, std::uint64_t p
     if (!memory.read(pc, code.data(), code.size()))
       return fail(ErrorCode::kUnreadable, "a stub's code cannot be read", pc);
   }
-  using Kind = code::StackEffect::Kind;
+  using Kind = flow::StackEffect::Kind;
   std::int64_t freed = 0;
   for (std::uint64_t at = 0; at < code.size();) {
-    const auto effect = code::stack_effect(ByteView(code.data() + at, code.size() - at), pc + at);
+    const auto effect = flow::stack_effect(ByteView(code.data() + at, code.size() - at), pc + at);
     if (!effect) break;
     at += effect->length;
     switch (effect->kind) {
@@ -165,7 +165,7 @@ Expected<void> Stub::row_at(std::uint64_t address, FrameRow& to) const {
   return {};
 }
 
-void Stub::for_each_row(source::RowSink row, source::ErrorSink) const {
+void Stub::for_each_row(sources::RowSink row, sources::ErrorSink) const {
   FrameRow only;
   if (row_at(begin, only)) row(only);
 }

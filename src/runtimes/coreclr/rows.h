@@ -31,7 +31,7 @@ class CodeMethod final : public Code {
 
   bool is_still(const CodeMap& map, const Memory& memory) const override { return map.is_still(memory, block_); }
   Expected<void> row_at(std::uint64_t address, FrameRow& to) const override;
-  void for_each_row(source::RowSink row, source::ErrorSink report) const override;
+  void for_each_row(sources::RowSink row, sources::ErrorSink report) const override;
   std::size_t bytes() const override;
 
  private:
@@ -60,7 +60,7 @@ class Stub final : public Code {
 
   bool is_still(const CodeMap& map, const Memory& memory) const override;
   Expected<void> row_at(std::uint64_t address, FrameRow& to) const override;
-  void for_each_row(source::RowSink row, source::ErrorSink report) const override;
+  void for_each_row(sources::RowSink row, sources::ErrorSink report) const override;
   std::size_t bytes() const override { return sizeof *this + code_.size(); }
 
  private:

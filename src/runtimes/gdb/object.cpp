@@ -6,7 +6,7 @@
 #include <cstring>
 #include <optional>
 
-#include "image/elf_structures.h"
+#include "formats/image/elf_structures.h"
 
 namespace windlass::runtimes::gdb {
 namespace {
@@ -103,7 +103,7 @@ Expected<std::shared_ptr<const Object>> Object::read(const Memory& memory, std::
         section.size <= ~section.address)
       object->code_.push_back({section.address, section.address + section.size});
   object->read_symbols(*image);
-  object->source_ = source::make_source(*image);
+  object->source_ = sources::make_source(*image);
   return object;
 }
 

@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "image/elf.h"
-#include "manager/published_code.h"
-#include "source/unwind_source.h"
+#include "formats/image/elf.h"
+#include "lookup/sources/unwind_source.h"
+#include "runtimes/published_code.h"
 #include "windlass/walk.h"
 
 namespace windlass::runtimes::gdb {
@@ -30,7 +30,7 @@ class Object {
   // That which contains an address; null: none does. Linear in them.
   [[nodiscard]] const manager::AddressRange* code_at(std::uint64_t address) const;
   // In addresses of the process, too; lives as long as this.
-  [[nodiscard]] const source::UnwindSource& source() const { return *source_; }
+  [[nodiscard]] const sources::UnwindSource& source() const { return *source_; }
   struct Function {
     std::uint64_t begin = 0, end = 0;
     std::string_view name;  // as long as this
@@ -48,7 +48,7 @@ class Object {
   std::vector<std::byte> bytes_;
   std::vector<manager::AddressRange> code_;
   std::vector<Function> symbols_;  // by begin
-  std::unique_ptr<source::UnwindSource> source_;
+  std::unique_ptr<sources::UnwindSource> source_;
 };
 
 }  // namespace windlass::runtimes::gdb

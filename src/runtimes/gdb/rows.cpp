@@ -11,8 +11,8 @@ Code::Code(Registered registered, const Object::Function& function) : registered
   name = function.name;
 }
 
-void Code::for_each_row(source::RowSink row, source::ErrorSink report) const {
-  const source::UnwindSource& source = registered_.object->source();
+void Code::for_each_row(sources::RowSink row, sources::ErrorSink report) const {
+  const sources::UnwindSource& source = registered_.object->source();
   if (const auto function = source.function_at(begin)) source.for_each_row(*function, row, report);
 }
 

@@ -14,7 +14,7 @@ class Code final : public Method {
   Expected<void> row_at(std::uint64_t address, FrameRow& to) const override {
     return registered_.object->source().row_at(address, to);
   }
-  void for_each_row(source::RowSink row, source::ErrorSink report) const override;
+  void for_each_row(sources::RowSink row, sources::ErrorSink report) const override;
   std::size_t bytes() const override { return sizeof *this + name.size(); }
 
  private:

@@ -5,13 +5,13 @@
 #include <initializer_list>
 #include <optional>
 
-#include "arch/registers.h"
-#include "code/stack_effect.h"
+#include "base/registers.h"
+#include "flow/stack_effect.h"
 
 namespace windlass::runtimes::hotspot {
 namespace {
 
-using code::StackEffect;
+using flow::StackEffect;
 using Kind = StackEffect::Kind;
 using Cfa = FrameState::Cfa;
 using Place = FrameState::Place;
@@ -335,7 +335,7 @@ std::vector<FrameStretch> flow(const FlowInput& input) {
     }
     if (out.empty() || out.back().state != follower.state) out.push_back({at, follower.state});
     const auto rest = input.code.subspan(at);
-    const auto effect = code::stack_effect(ByteView(rest.data(), rest.size()), input.address + at);
+    const auto effect = flow::stack_effect(ByteView(rest.data(), rest.size()), input.address + at);
     if (!effect) {
       follower.state = {};
       comes_from_above = true;

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "arch/registers.h"
+#include "base/registers.h"
 #include "runtimes/dynamic_symbol.h"
 #include "runtimes/hotspot/code_map.h"
 #include "runtimes/hotspot/names.h"
@@ -72,11 +72,11 @@ class HotSpot final : public Runtime {
     if (const auto saved = slot(kBcpBelowFrame); saved && !bci) bci = names_->bci_of(*memory_, of, *saved);
     return FrameFunction{of, static_cast<std::uint64_t>(std::int64_t{bci.value_or(kNoBci)})};
   }
-  source::NamedFunction name_of(const FrameFunction& function) override {
+  sources::NamedFunction name_of(const FrameFunction& function) override {
     return named(names_->method(*memory_, function.function), static_cast<std::int32_t>(function.place));
   }
 
-  void functions_at(const Method& method, std::uint64_t address, std::vector<source::NamedFunction>& to) override {
+  void functions_at(const Method& method, std::uint64_t address, std::vector<sources::NamedFunction>& to) override {
     const Code& code = static_cast<const Code&>(method);
     const std::size_t before = to.size();
     if (code.is_return_barrier(address)) {
@@ -86,7 +86,7 @@ class HotSpot final : public Runtime {
     scopes_.clear();
     code.debug().scopes_at(static_cast<std::uint32_t>(address - code.begin), scopes_);
     for (const Scope& scope : scopes_) {
-      source::NamedFunction function = named_of(scope.method, scope.bci);
+      sources::NamedFunction function = named_of(scope.method, scope.bci);
       if (!function.name.empty()) to.push_back(std::move(function));
     }
     if (to.size() == before && !code.name.empty()) to.push_back({code.name});
@@ -98,12 +98,12 @@ class HotSpot final : public Runtime {
   static constexpr RegisterNumber kBcpRegister = 13;  // interp_masm_x86.hpp: _bcp_register
   static constexpr std::int32_t kNoBci = -2;
 
-  [[nodiscard]] static source::NamedFunction named(const JavaMethod& method, std::int32_t bci) {
+  [[nodiscard]] static sources::NamedFunction named(const JavaMethod& method, std::int32_t bci) {
     return {method.name, method.file, bci == kNoBci ? 0 : method.line_at(std::max(bci, 0))};
   }
-  [[nodiscard]] source::NamedFunction named_of(std::uint64_t method, std::int32_t bci) {
+  [[nodiscard]] sources::NamedFunction named_of(std::uint64_t method, std::int32_t bci) {
     const std::uint64_t of = names_ ? names_->const_method(*memory_, method) : 0;
-    return of == 0 ? source::NamedFunction() : named(names_->method(*memory_, of), bci);
+    return of == 0 ? sources::NamedFunction() : named(names_->method(*memory_, of), bci);
   }
   [[nodiscard]] std::string name_of(const Blob& blob) {
     if (!blob.is_compiled()) return "[" + blob.name + "]";

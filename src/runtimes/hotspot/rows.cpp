@@ -5,8 +5,8 @@
 #include <string_view>
 #include <utility>
 
-#include "arch/registers.h"
-#include "code/stack_effect.h"
+#include "base/registers.h"
+#include "flow/stack_effect.h"
 #include "runtimes/memory_reader.h"
 
 namespace windlass::runtimes::hotspot {
@@ -151,9 +151,9 @@ void Code::read_call_stub(ByteView code) {
   FrameRow row = row_of_return(code.origin());
   constexpr std::size_t kLongest = 1024;
   for (std::size_t at = 0; at < std::min(code.size(), kLongest);) {
-    const auto effect = code::stack_effect(*code.sub(at, code.size() - at), code.origin() + at);
-    if (!effect || effect->kind == code::StackEffect::Kind::kCall) return;
-    if (effect->kind == code::StackEffect::Kind::kReturn) break;
+    const auto effect = flow::stack_effect(*code.sub(at, code.size() - at), code.origin() + at);
+    if (!effect || effect->kind == flow::StackEffect::Kind::kCall) return;
+    if (effect->kind == flow::StackEffect::Kind::kReturn) break;
     const std::uint8_t* bytes = code.u8() + at;
     const bool is_load =
         effect->length == 4 && (bytes[0] & 0xfb) == 0x48 && bytes[1] == 0x8b && (bytes[2] & 0xc7) == 0x45;
@@ -215,7 +215,7 @@ Expected<void> Code::row_at(std::uint64_t address, FrameRow& to) const {
   return fail(ErrorCode::kNotFound, "code of which the runtime says nothing", address);
 }
 
-void Code::for_each_row(source::RowSink row, source::ErrorSink) const {
+void Code::for_each_row(sources::RowSink row, sources::ErrorSink) const {
   for (const Return& place : returns_) row(place.row);
   FrameRow one;
   for (std::size_t i = 0; i < stretches_.size(); ++i)

@@ -24,7 +24,7 @@ class Code final : public Method {
   [[nodiscard]] bool is_return_barrier(std::uint64_t lookup) const;
 
   Expected<void> row_at(std::uint64_t address, FrameRow& to) const override;
-  void for_each_row(source::RowSink row, source::ErrorSink report) const override;
+  void for_each_row(sources::RowSink row, sources::ErrorSink report) const override;
   std::size_t bytes() const override;
 
  private:

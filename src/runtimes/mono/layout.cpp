@@ -6,7 +6,7 @@
 #include <optional>
 #include <span>
 
-#include "code/stack_effect.h"
+#include "flow/stack_effect.h"
 #include "runtimes/accessor.h"
 #include "runtimes/dynamic_symbol.h"
 
@@ -73,8 +73,8 @@ class Exports : public Needed {
     std::uint8_t base = 0;  // ModRM.rm
     std::optional<std::uint32_t> found;
     for (std::size_t i = 0; i < code.size();) {
-      const auto effect = code::stack_effect(*view.sub(i, code.size() - i), at + i);
-      if (!effect || effect->kind == code::StackEffect::Kind::kReturn) break;
+      const auto effect = flow::stack_effect(*view.sub(i, code.size() - i), at + i);
+      if (!effect || effect->kind == flow::StackEffect::Kind::kReturn) break;
       const std::uint8_t* bytes = code.data() + i;
       if (bytes[0] == 0x48 && bytes[1] == 0x89 && (bytes[2] == kMoveToRbp || bytes[2] == kMoveToRbx))
         base = bytes[2] & 7;

@@ -7,7 +7,7 @@
 #include <span>
 #include <utility>
 
-#include "arch/registers.h"
+#include "base/registers.h"
 #include "runtimes/memory_reader.h"
 #include "windlass/describe.h"
 

@@ -21,7 +21,8 @@ class Python final : public ListedInterpreter {
     constexpr std::uint64_t kEntry = 256;
     return layout_.interpreter.python.has_c_frame != 0 && address - evaluator().begin < kEntry;
   }
-  Expected<source::NamedFunction> name_of(const Memory& memory, const manager::InterpretedFrame& frame) const override {
+  Expected<sources::NamedFunction> name_of(const Memory& memory,
+                                           const manager::InterpretedFrame& frame) const override {
     return read_name(memory, layout_, frame);
   }
 

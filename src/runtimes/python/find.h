@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "manager/interpreter.h"
+#include "runtimes/interpreter.h"
 #include "runtimes/python/layout.h"
 #include "windlass/walk.h"
 

@@ -143,8 +143,8 @@ std::uint32_t line_at(Lines lines, ByteView table, std::uint32_t first_line, std
   return 0;
 }
 
-Expected<source::NamedFunction> read_name(const Memory& memory, const Layout& layout,
-                                          const wl_interpreted_frame& frame) {
+Expected<sources::NamedFunction> read_name(const Memory& memory, const Layout& layout,
+                                           const wl_interpreted_frame& frame) {
   const std::uint64_t code = frame.code & ~WL_INTERPRETED_LAST;
   const auto gone = [&] { return fail(ErrorCode::kNotFound, "the code object is not there any more", code); };
   if (!is_of(memory, layout, frame, code)) return gone();
@@ -158,7 +158,7 @@ Expected<source::NamedFunction> read_name(const Memory& memory, const Layout& la
   const auto table = read_bytes(memory, list, pointer(list.code_lines));
   const auto first_line = read_value<std::uint32_t>(memory, code + layout.code_line);
   if (!name || !is_of(memory, layout, frame, code)) return gone();
-  source::NamedFunction function{.name = *name, .file = file.value_or("")};
+  sources::NamedFunction function{.name = *name, .file = file.value_or("")};
   if (table && first_line)
     function.line = line_at(layout.lines, ByteView(table->data(), table->size()), *first_line,
                             static_cast<std::int32_t>(frame.place));

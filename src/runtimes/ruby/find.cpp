@@ -14,7 +14,8 @@ class Ruby final : public ListedInterpreter {
   Ruby(const Layout& layout, const Evaluator& evaluator)
       : ListedInterpreter(layout.interpreter, evaluator), layout_(layout) {}
 
-  Expected<source::NamedFunction> name_of(const Memory& memory, const manager::InterpretedFrame& frame) const override {
+  Expected<sources::NamedFunction> name_of(const Memory& memory,
+                                           const manager::InterpretedFrame& frame) const override {
     return read_name(memory, layout_, frame);
   }
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "manager/interpreter.h"
+#include "runtimes/interpreter.h"
 #include "windlass/walk.h"
 
 namespace windlass::runtimes::ruby {

@@ -63,10 +63,10 @@ std::optional<std::string> name_of_id(const Memory& memory, const Layout& layout
   return read_string(memory, element_of(memory, array, number % kIdsOfAnArray * 2));
 }
 
-std::optional<source::NamedFunction> name_of_method(const Memory& memory, const Layout& layout, std::uint64_t method) {
+std::optional<sources::NamedFunction> name_of_method(const Memory& memory, const Layout& layout, std::uint64_t method) {
   auto name = name_of_id(memory, layout, word(memory, word(memory, method + kDefinition) + kOriginalId));
   if (!name) return std::nullopt;
-  return source::NamedFunction{.name = std::move(*name), .file = "<cfunc>"};
+  return sources::NamedFunction{.name = std::move(*name), .file = "<cfunc>"};
 }
 
 // ---- sequences of instructions --------------------------------------------------------------------------------------
@@ -120,21 +120,21 @@ std::optional<std::string> read_path(const Memory& memory, std::uint64_t at) {
   return read_string(memory, element_of(memory, at, 0));
 }
 
-std::optional<source::NamedFunction> name_of_iseq(const Memory& memory, std::uint64_t iseq, std::uint32_t place) {
+std::optional<sources::NamedFunction> name_of_iseq(const Memory& memory, std::uint64_t iseq, std::uint32_t place) {
   constexpr std::uint32_t kBody = 16;
   const auto body = read_value<Body>(memory, word(memory, iseq + kBody));
   if (!body) return std::nullopt;
   auto label = read_string(memory, body->label);
   if (!label) return std::nullopt;
-  return source::NamedFunction{.name = std::move(*label),
-                               .file = read_path(memory, body->path).value_or(""),
-                               .line = line_at(memory, *body, place)};
+  return sources::NamedFunction{.name = std::move(*label),
+                                .file = read_path(memory, body->path).value_or(""),
+                                .line = line_at(memory, *body, place)};
 }
 
 }  // namespace
 
-Expected<source::NamedFunction> read_name(const Memory& memory, const Layout& layout,
-                                          const wl_interpreted_frame& frame) {
+Expected<sources::NamedFunction> read_name(const Memory& memory, const Layout& layout,
+                                           const wl_interpreted_frame& frame) {
   const std::uint64_t code = frame.code & ~WL_INTERPRETED_LAST;
   const auto gone = [&] { return fail(ErrorCode::kNotFound, "what the frame ran is not there any more", code); };
   if (!is_still(memory, layout.interpreter, frame)) return gone();

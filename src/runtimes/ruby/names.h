@@ -7,13 +7,13 @@
 
 #include <cstdint>
 
+#include "lookup/sources/unwind_source.h"
 #include "runtimes/ruby/layout.h"
-#include "source/unwind_source.h"
 
 namespace windlass::runtimes::ruby {
 
 // As long as the frame's code is what it was: kNotFound where it is not, or not to be read any more.
-[[nodiscard]] Expected<source::NamedFunction> read_name(const Memory& memory, const Layout& layout,
-                                                        const wl_interpreted_frame& frame);
+[[nodiscard]] Expected<sources::NamedFunction> read_name(const Memory& memory, const Layout& layout,
+                                                         const wl_interpreted_frame& frame);
 
 }  // namespace windlass::runtimes::ruby

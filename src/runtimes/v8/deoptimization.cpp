@@ -4,10 +4,10 @@
 #include <array>
 #include <cstring>
 
-#include "arch/registers.h"
-#include "code/stack_effect.h"
-#include "dwarf/encode.h"
-#include "dwarf/expression_ops.h"
+#include "base/registers.h"
+#include "flow/stack_effect.h"
+#include "formats/dwarf/encode.h"
+#include "formats/dwarf/expression_ops.h"
 #include "runtimes/v8/described.h"
 
 namespace windlass::runtimes::v8 {
@@ -74,13 +74,13 @@ dwarf::Block place_of_word(const Deoptimization& code, std::uint32_t above) {
 // Empty: something else.
 std::vector<Deoptimization::Saved> read_saved(ByteView code, std::uint64_t address, std::uint32_t input,
                                               std::uint32_t gone) {
-  using Kind = windlass::code::StackEffect::Kind;
+  using Kind = windlass::flow::StackEffect::Kind;
   std::uint32_t begin = 0;
   for (std::uint32_t at = 0; at < input; ++at)
     if (is_at(code, at, kReturn)) begin = at + static_cast<std::uint32_t>(kReturn.size());
   std::vector<Deoptimization::Saved> found;
   for (std::uint32_t at = begin; begin != 0 && at < gone;) {
-    const auto effect = windlass::code::stack_effect(*code.sub(at, code.size() - at), address + at);
+    const auto effect = windlass::flow::stack_effect(*code.sub(at, code.size() - at), address + at);
     const bool moves = effect && effect->kind == Kind::kMove && effect->delta > 0;
     if (!effect || (!moves && effect->kind != Kind::kNone)) return {};
     const std::uint32_t behind = at + effect->length;
@@ -96,7 +96,7 @@ std::vector<Deoptimization::Saved> read_saved(ByteView code, std::uint64_t addre
 }  // namespace
 
 std::optional<Deoptimization> Deoptimization::read(ByteView code, std::uint64_t address) {
-  using Kind = windlass::code::StackEffect::Kind;
+  using Kind = windlass::flow::StackEffect::Kind;
   const auto input = only_place(code, kTakeInput), frame = only_place(code, kTakeFrame);
   if (!input || !frame || *input > *frame) return std::nullopt;
   Deoptimization found;
@@ -117,7 +117,7 @@ std::optional<Deoptimization> Deoptimization::read(ByteView code, std::uint64_t 
       found.returned = at + static_cast<std::uint32_t>(kReturn.size());
       break;
     }
-    const auto effect = windlass::code::stack_effect(*code.sub(at, code.size() - at), address + at);
+    const auto effect = windlass::flow::stack_effect(*code.sub(at, code.size() - at), address + at);
     const bool calls = effect && effect->kind == Kind::kCall;
     if (!effect || (calls ? called : effect->kind != Kind::kNone)) return std::nullopt;
     called |= calls;
@@ -129,7 +129,7 @@ std::optional<Deoptimization> Deoptimization::read(ByteView code, std::uint64_t 
       found.end = at + static_cast<std::uint32_t>(kDrop.size());
       return found;
     }
-    const auto effect = windlass::code::stack_effect(*code.sub(at, code.size() - at), address + at);
+    const auto effect = windlass::flow::stack_effect(*code.sub(at, code.size() - at), address + at);
     if (!effect || effect->kind != Kind::kNone) break;
     at += effect->length;
   }

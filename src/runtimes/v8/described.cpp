@@ -6,8 +6,8 @@
 #include <span>
 #include <utility>
 
-#include "arch/registers.h"
-#include "code/stack_effect.h"
+#include "base/registers.h"
+#include "flow/stack_effect.h"
 
 namespace windlass::runtimes::v8 {
 
@@ -45,11 +45,11 @@ struct Leaving {
   std::int64_t above = 0;  // bytes that the return address is above sp
 };
 
-using Effects = std::vector<std::pair<std::uint32_t, windlass::code::StackEffect>>;
+using Effects = std::vector<std::pair<std::uint32_t, windlass::flow::StackEffect>>;
 Effects effects_of(ByteView code, std::uint64_t address, const Unproved& stretch) {
   Effects effects;
   for (std::uint32_t at = stretch.begin; at < stretch.end;) {
-    const auto effect = windlass::code::stack_effect(*code.sub(at, code.size() - at), address + at);
+    const auto effect = windlass::flow::stack_effect(*code.sub(at, code.size() - at), address + at);
     if (!effect) break;
     effects.emplace_back(at, *effect);
     at += effect->length;
@@ -59,9 +59,9 @@ Effects effects_of(ByteView code, std::uint64_t address, const Unproved& stretch
 }
 
 // How far above sp the return address is in front of an instruction, where it is so far above behind it.
-std::optional<std::int64_t> above_in_front(ByteView code, std::uint32_t at, const windlass::code::StackEffect& effect,
+std::optional<std::int64_t> above_in_front(ByteView code, std::uint32_t at, const windlass::flow::StackEffect& effect,
                                            std::int64_t above) {
-  using Kind = windlass::code::StackEffect::Kind;
+  using Kind = windlass::flow::StackEffect::Kind;
   constexpr std::int64_t kFarthest = 1 << 20, kWord = 8;
   constexpr std::array kPushFromStack = {std::byte{0xff}, std::byte{0x74}, std::byte{0x24}};  // push [rsp + n]
   if (effect.kind == Kind::kNone) return above;
@@ -75,7 +75,7 @@ std::optional<std::int64_t> above_in_front(ByteView code, std::uint32_t at, cons
 }
 
 void add_leaving_rows(ByteView code, std::uint64_t address, Description& to) {
-  using Kind = windlass::code::StackEffect::Kind;
+  using Kind = windlass::flow::StackEffect::Kind;
   const auto is_lost = [](const Unproved& stretch) {
     return stretch.reason == Unproved::kDifferentFrames || stretch.reason == Unproved::kFrameLost;
   };

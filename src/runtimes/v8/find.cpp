@@ -23,7 +23,7 @@ namespace {
 
 class V8 final : public Runtime {
  public:
-  V8(std::shared_ptr<const Memory> memory, std::uint64_t image, Expected<image::MappedFile> file)
+  V8(std::shared_ptr<const Memory> memory, std::uint64_t image, Expected<MappedFile> file)
       : memory_(std::move(memory)) {
     const auto header = read_value<Elf64_Ehdr>(*memory_, image);
     if (header && header->e_machine != EM_X86_64) {
@@ -38,7 +38,7 @@ class V8 final : public Runtime {
     }
     file_ = std::move(*opened);
     code_map_ = *map;
-    process::ProcMap first;
+    os::ProcMap first;
     first.begin = image;
     image_bias_ = file_->bias_of(first);
     heap_.emplace(*memory_, file_->layout());
@@ -54,7 +54,7 @@ class V8 final : public Runtime {
   bool is_understood() const override { return names_.has_value(); }
   std::string build_id() const override { return file_ != nullptr ? file_->build_id() : std::string(); }
 
-  void note_code(const process::ProcMap& map) override {
+  void note_code(const os::ProcMap& map) override {
     if (is_own_text(map)) return;
     note_copied_builtins(map);
     if (own_.size() >= kMaxRanges) own_.clear();
@@ -71,7 +71,7 @@ class V8 final : public Runtime {
 
   // Builtins are part of the program, and mapped once more beside the code that calls them (Heap::
   // RemapEmbeddedBuiltins..., src/codegen/external-reference-table; short calls).
-  void note_file_code(const process::ProcMap& map) override {
+  void note_file_code(const os::ProcMap& map) override {
     if (!file_ || file_->facts().builtins().empty()) return;
     const auto bias = file_->bias_of(map);
     if (!bias) return;
@@ -127,11 +127,11 @@ class V8 final : public Runtime {
     if (!found) return std::nullopt;
     return FrameFunction{found->function, names_->functions().line_of(found->function, found->position)};
   }
-  source::NamedFunction name_of(const FrameFunction& function) override {
+  sources::NamedFunction name_of(const FrameFunction& function) override {
     return names_->named(static_cast<std::uint32_t>(function.function), static_cast<std::uint32_t>(function.place));
   }
 
-  void functions_at(const Method& method, std::uint64_t address, std::vector<source::NamedFunction>& to) override {
+  void functions_at(const Method& method, std::uint64_t address, std::vector<sources::NamedFunction>& to) override {
     const Code& code = static_cast<const Code&>(method);
     if (code.wasm() != nullptr) return to.push_back({code.name, static_cast<const WasmCode&>(code).file});
     if (code.object() == nullptr) {                         // it has its symbol's name, if it is in the file
@@ -154,9 +154,9 @@ class V8 final : public Runtime {
     const std::uint64_t address = file_->facts().wasm_state();
     return address != 0 && image_bias_ ? address + *image_bias_ : 0;
   }
-  // The program's text, which it moves to memory of no file and which is not whole there yet (process/moved_text.h).
+  // The program's text, which it moves to memory of no file and which is not whole there yet (os/moved_text.h).
   // To look for objects of the heap in it takes long, and there are none.
-  [[nodiscard]] bool is_own_text(const process::ProcMap& map) const {
+  [[nodiscard]] bool is_own_text(const os::ProcMap& map) const {
     return file_ && image_bias_ && map.begin < file_->facts().code_end() + *image_bias_ &&
            file_->facts().code_begin() + *image_bias_ < map.end;
   }
@@ -165,7 +165,7 @@ class V8 final : public Runtime {
     auto code = object ? WasmCode::read(*memory_, *object) : std::unexpected(object.error());
     if (!code) return std::unexpected(code.error());
     if (object->index != WasmObject::kNone) {
-      source::NamedFunction named = wasm_names_->name_of(*object);
+      sources::NamedFunction named = wasm_names_->name_of(*object);
       (*code)->name = std::move(named.name);
       (*code)->file = std::move(named.file);
     }
@@ -195,7 +195,7 @@ class V8 final : public Runtime {
   }
   // Where the program's text is in no file (node --use-largepages), V8 cannot map the builtins once more and copies
   // them (CodeRange::RemapEmbeddedBuiltins). The copy is a mapping of its own: all else there may be written.
-  void note_copied_builtins(const process::ProcMap& map) {
+  void note_copied_builtins(const os::ProcMap& map) {
     if (!file_ || file_->facts().builtins().empty()) return;
     const auto copied = file_->copied_builtins(*memory_, map);
     if (!copied) return;
@@ -222,8 +222,7 @@ Expected<std::uint64_t> find_metadata(const Memory& memory, std::uint64_t base) 
   return find_image_defining(memory, base, "v8dbg_SmiTagMask");
 }
 
-std::unique_ptr<Runtime> open(std::shared_ptr<const Memory> memory, std::uint64_t image,
-                              Expected<image::MappedFile> file) {
+std::unique_ptr<Runtime> open(std::shared_ptr<const Memory> memory, std::uint64_t image, Expected<MappedFile> file) {
   return std::make_unique<V8>(std::move(memory), image, std::move(file));
 }
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "image/mapped_file.h"
+#include "base/mapped_file.h"
 #include "runtimes/runtime_code.h"
 #include "windlass/walk.h"
 
@@ -16,6 +16,6 @@ namespace windlass::runtimes::v8 {
 // The one in the image at an address, whose file that is. Never fails for what it cannot understand: it finds nothing
 // then, and its problem() says why. Keeps the memory and the file.
 [[nodiscard]] std::unique_ptr<Runtime> open(std::shared_ptr<const Memory> memory, std::uint64_t image,
-                                            Expected<image::MappedFile> file);
+                                            Expected<MappedFile> file);
 
 }  // namespace windlass::runtimes::v8

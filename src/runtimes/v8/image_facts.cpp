@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "image/elf_structures.h"
+#include "formats/image/elf_structures.h"
 
 namespace windlass::runtimes::v8 {
 namespace {

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "image/elf.h"
-#include "image/mapped_file.h"
+#include "base/mapped_file.h"
+#include "formats/image/elf.h"
 #include "windlass/error.h"
 
 namespace windlass::runtimes::v8 {

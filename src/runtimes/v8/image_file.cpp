@@ -6,8 +6,8 @@
 #include <string>
 #include <utility>
 
-#include "arch/registers.h"
-#include "code/stack_effect.h"
+#include "base/registers.h"
+#include "flow/stack_effect.h"
 #include "runtimes/v8/described.h"
 
 namespace windlass::runtimes::v8 {
@@ -18,17 +18,17 @@ bool saves_for_c(ByteView code, std::uint64_t address) {
   constexpr std::size_t kFirst = 64;
   unsigned saved = 0;
   for (std::size_t at = 0; at < std::min(code.size(), kFirst);) {
-    const auto effect = windlass::code::stack_effect(*code.sub(at, code.size() - at), address + at);
+    const auto effect = windlass::flow::stack_effect(*code.sub(at, code.size() - at), address + at);
     if (!effect) return false;
     at += effect->length;
-    if (effect->kind == windlass::code::StackEffect::Kind::kPush && effect->reg >= x86_64::kR12) ++saved;
+    if (effect->kind == windlass::flow::StackEffect::Kind::kPush && effect->reg >= x86_64::kR12) ++saved;
   }
   return saved == 4;
 }
 
 }  // namespace
 
-Expected<std::shared_ptr<const ImageFile>> ImageFile::open(image::MappedFile file) {
+Expected<std::shared_ptr<const ImageFile>> ImageFile::open(MappedFile file) {
   static std::mutex lock;
   static std::map<std::string, std::weak_ptr<const ImageFile>> known;
   auto image = image::ElfImage::parse(file.bytes());
@@ -56,13 +56,13 @@ void ImageFile::find_deoptimizing() {
   }
 }
 
-std::optional<std::uint64_t> ImageFile::bias_of(const process::ProcMap& map) const {
+std::optional<std::uint64_t> ImageFile::bias_of(const os::ProcMap& map) const {
   constexpr std::uint64_t kPage = 4096;
   const auto address = image_.address_of_file_offset(map.offset, map.executable, kPage);
   return address ? std::optional(map.begin - *address) : std::nullopt;
 }
 
-std::optional<std::uint64_t> ImageFile::copied_builtins(const Memory& memory, const process::ProcMap& map) const {
+std::optional<std::uint64_t> ImageFile::copied_builtins(const Memory& memory, const os::ProcMap& map) const {
   constexpr std::uint64_t kPage = 4096, kParts = 16;
   const std::uint64_t first = facts_.code_begin() / kPage * kPage, size = facts_.code_end() - first;
   if (map.begin % kPage != 0 || size <= kPage || map.end - map.begin < size) return std::nullopt;

@@ -7,8 +7,8 @@
 #include <optional>
 #include <vector>
 
-#include "image/mapped_file.h"
-#include "process/proc_maps.h"
+#include "base/mapped_file.h"
+#include "os/proc_maps.h"
 #include "runtimes/v8/deoptimization.h"
 #include "runtimes/v8/heap.h"
 #include "runtimes/v8/image_facts.h"
@@ -20,15 +20,15 @@ namespace windlass::runtimes::v8 {
 class ImageFile {
  public:
   // The same one for files of the same build. Errors of ImageFacts::read() and Layout::make().
-  [[nodiscard]] static Expected<std::shared_ptr<const ImageFile>> open(image::MappedFile file);
+  [[nodiscard]] static Expected<std::shared_ptr<const ImageFile>> open(MappedFile file);
 
   [[nodiscard]] const ImageFacts& facts() const { return facts_; }
   [[nodiscard]] const Layout& layout() const { return layout_; }
   [[nodiscard]] const std::string& build_id() const { return image_.build_id(); }
   // Of a file's mapping: address in the process - address in the file; nothing: it is none of it.
-  [[nodiscard]] std::optional<std::uint64_t> bias_of(const process::ProcMap& map) const;
+  [[nodiscard]] std::optional<std::uint64_t> bias_of(const os::ProcMap& map) const;
   // Of a mapping that begins with a copy of the builtins, by their bytes: address in the process - address in the file.
-  [[nodiscard]] std::optional<std::uint64_t> copied_builtins(const Memory& memory, const process::ProcMap& map) const;
+  [[nodiscard]] std::optional<std::uint64_t> copied_builtins(const Memory& memory, const os::ProcMap& map) const;
   // The builtins that take their caller's frame off the stack, as far as they are understood.
   struct Deoptimizing {
     ImageFacts::Builtin builtin;
@@ -40,13 +40,13 @@ class ImageFile {
   [[nodiscard]] std::shared_ptr<const Description> described(const ImageFacts::Builtin& builtin, bool framed) const;
 
  private:
-  ImageFile(image::MappedFile file, image::ElfImage image, ImageFacts facts, const Layout& layout)
+  ImageFile(MappedFile file, image::ElfImage image, ImageFacts facts, const Layout& layout)
       : file_(std::move(file)), image_(std::move(image)), facts_(std::move(facts)), layout_(layout) {
     find_deoptimizing();
   }
   void find_deoptimizing();
 
-  image::MappedFile file_;
+  MappedFile file_;
   image::ElfImage image_;
   ImageFacts facts_;
   Layout layout_;

@@ -5,8 +5,8 @@
 #include <cstring>
 #include <utility>
 
-#include "arch/registers.h"
 #include "base/monotonic.h"
+#include "base/registers.h"
 #include "runtimes/memory_reader.h"
 
 namespace windlass::runtimes::v8 {
@@ -129,7 +129,7 @@ std::optional<Names::Place> Names::by_slots(const Code& code, std::uint64_t addr
   return found;
 }
 
-source::NamedFunction Names::named(std::uint32_t function, std::uint32_t line) const {
+sources::NamedFunction Names::named(std::uint32_t function, std::uint32_t line) const {
   const Function& of = functions_.function(function);
   return {of.name.empty() ? "(anonymous)" : of.name, functions_.file_of(function), line};
 }

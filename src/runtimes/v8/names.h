@@ -35,7 +35,7 @@ class Names {
   };
   [[nodiscard]] std::optional<Place> by_slots(const Code& code, std::uint64_t address, const Registers& frame,
                                               const Memory& memory);
-  [[nodiscard]] source::NamedFunction named(std::uint32_t function, std::uint32_t line) const;
+  [[nodiscard]] sources::NamedFunction named(std::uint32_t function, std::uint32_t line) const;
   [[nodiscard]] const Functions& functions() const { return functions_; }
 
  private:

@@ -5,8 +5,8 @@
 #include <optional>
 #include <utility>
 
-#include "arch/registers.h"
-#include "code/stack_effect.h"
+#include "base/registers.h"
+#include "flow/stack_effect.h"
 #include "runtimes/v8/described.h"
 
 namespace windlass::runtimes::v8 {
@@ -16,10 +16,10 @@ namespace {
 // does that for them (Builtins::Generate_BaselineOutOfLinePrologue, Generate_WasmLiftoffFrameSetup), code that goes on
 // with an interpreter's frame (OSR) from the start. Nothing: it sets it up.
 std::optional<std::size_t> framed_from(ByteView code, std::uint64_t address, bool by_call) {
-  using Kind = windlass::code::StackEffect::Kind;
+  using Kind = windlass::flow::StackEffect::Kind;
   constexpr std::size_t kFarthest = 256;
   for (std::size_t at = 0; at < std::min(code.size(), kFarthest);) {
-    const auto effect = windlass::code::stack_effect(*code.sub(at, code.size() - at), address + at);
+    const auto effect = windlass::flow::stack_effect(*code.sub(at, code.size() - at), address + at);
     if (!effect || effect->kind == Kind::kJump || effect->kind == Kind::kReturn) break;
     at += effect->length;
     if (effect->kind == Kind::kPush && effect->reg == x86_64::kRbp) return std::nullopt;
@@ -71,7 +71,7 @@ bool Code::loses_frame(std::uint64_t address) const {
   });
 }
 
-void Code::for_each_row(source::RowSink row, source::ErrorSink) const {
+void Code::for_each_row(sources::RowSink row, sources::ErrorSink) const {
   if (description_ == nullptr) return;
   for (FrameRow copy : description_->rows) {
     copy.begin += begin + front_;
@@ -135,12 +135,12 @@ Expected<std::unique_ptr<WasmCode>> WasmCode::read(const Memory& memory, const W
 }
 
 std::unique_ptr<WasmJumps> WasmJumps::read(const WasmObject& object, ByteView code) {
-  using Kind = windlass::code::StackEffect::Kind;
+  using Kind = windlass::flow::StackEffect::Kind;
   std::uint32_t push = 0;
-  auto effect = windlass::code::stack_effect(code, object.begin);
+  auto effect = windlass::flow::stack_effect(code, object.begin);
   if (effect && effect->kind == Kind::kMove && effect->delta == -8) {
     push = effect->length;
-    effect = windlass::code::stack_effect(*code.sub(push, code.size() - push), object.begin + push);
+    effect = windlass::flow::stack_effect(*code.sub(push, code.size() - push), object.begin + push);
   }
   if (!effect || effect->kind != Kind::kJump) return nullptr;
   auto found = std::unique_ptr<WasmJumps>(new WasmJumps(object, push, push + effect->length));
@@ -154,7 +154,7 @@ Expected<void> WasmJumps::row_at(std::uint64_t address, FrameRow& to) const {
   return {};
 }
 
-void WasmJumps::for_each_row(source::RowSink row, source::ErrorSink) const {
+void WasmJumps::for_each_row(sources::RowSink row, sources::ErrorSink) const {
   if (push_ == 0) return (void)row(entry_row(begin, end));
   for (std::uint64_t at = begin; at + slot_ <= end; at += slot_) {
     row(entry_row(at, at + push_));

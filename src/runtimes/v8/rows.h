@@ -19,7 +19,7 @@ namespace windlass::runtimes::v8 {
 class Code : public Method {
  public:
   Expected<void> row_at(std::uint64_t address, FrameRow& to) const override;
-  void for_each_row(source::RowSink row, source::ErrorSink report) const override;
+  void for_each_row(sources::RowSink row, sources::ErrorSink report) const override;
   std::size_t bytes() const override;
 
   // Runs functions of JavaScript in its frame, whose slots say which one and at which bytecode.
@@ -130,7 +130,7 @@ class WasmJumps final : public WasmCode {
   [[nodiscard]] static std::unique_ptr<WasmJumps> read(const WasmObject& object, ByteView code);
 
   Expected<void> row_at(std::uint64_t address, FrameRow& to) const override;
-  void for_each_row(source::RowSink row, source::ErrorSink report) const override;
+  void for_each_row(sources::RowSink row, sources::ErrorSink report) const override;
 
  private:
   WasmJumps(const WasmObject& object, std::uint32_t push, std::uint32_t slot)

@@ -145,7 +145,7 @@ WasmNames::Bytes WasmNames::bytes_of(std::uint64_t module) {
   return bytes_at_ != 0 ? at(bytes_at_) : Bytes();
 }
 
-source::NamedFunction WasmNames::name_of(const WasmObject& code) {
+sources::NamedFunction WasmNames::name_of(const WasmObject& code) {
   const Bytes bytes = bytes_of(code.module);
   if (modules_.size() >= kMaxModules) modules_.clear();
   const auto [found, is_new] = modules_.try_emplace(bytes);

@@ -9,8 +9,8 @@
 #include <memory>
 #include <string>
 
+#include "lookup/sources/unwind_source.h"
 #include "runtimes/v8/wasm_map.h"
-#include "source/unwind_source.h"
 #include "windlass/error.h"
 #include "windlass/walk.h"
 
@@ -48,7 +48,7 @@ class WasmNames {
 
   explicit WasmNames(const Memory& memory) : memory_(memory) {}
   // Of a module's function.
-  [[nodiscard]] source::NamedFunction name_of(const WasmObject& code);
+  [[nodiscard]] sources::NamedFunction name_of(const WasmObject& code);
 
  private:
   using Bytes = std::array<std::uint64_t, 2>;  // address, size

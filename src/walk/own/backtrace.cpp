@@ -1,6 +1,6 @@
 // Backtraces of the own process.
 #include "windlass/backtrace.h"
-#include "arch/pointer_authentication.h"
+#include "base/pointer_authentication.h"
 #include "walk/own/fast_walk.h"
 #include "walk/own/whole_walk.h"
 

@@ -1,7 +1,7 @@
 // Where the two architectures differ in taking the own registers: the only assembly there is.
 #include <ucontext.h>
 
-#include "arch/registers.h"
+#include "base/registers.h"
 #include "walk/own/capture.h"
 #include "windlass/backtrace.h"
 

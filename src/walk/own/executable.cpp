@@ -5,7 +5,7 @@
 
 #include <cerrno>
 
-#include "process/procmap_query.h"
+#include "os/procmap_query.h"
 
 namespace windlass::walk {
 namespace {
@@ -58,10 +58,10 @@ class Lines {
 }  // namespace
 
 Executable query_executable(int maps, std::uint64_t address, CodeExtent& extent) {
-  process::ProcmapQuery query;
-  if (!process::query_mapping(maps, address, 0, query)) return errno == ENOENT ? Executable::kNo : Executable::kUnknown;
+  os::ProcmapQuery query;
+  if (!os::query_mapping(maps, address, 0, query)) return errno == ENOENT ? Executable::kNo : Executable::kUnknown;
   extent = {query.vma_start, query.vma_end};
-  return of((query.vma_flags & process::kQueryReadable) != 0, (query.vma_flags & process::kQueryExecutable) != 0);
+  return of((query.vma_flags & os::kQueryReadable) != 0, (query.vma_flags & os::kQueryExecutable) != 0);
 }
 
 Executable scan_executable(int maps, std::uint64_t address, CodeExtent& extent) {

@@ -4,12 +4,12 @@
 #include <span>
 #include <utility>
 
-#include "arch/pointer_authentication.h"
-#include "code/eh_return.h"
-#include "dwarf/interpreter.h"
-#include "table/project.h"
-#include "table/trace_state.h"
-#include "table/unusual_rows.h"
+#include "base/pointer_authentication.h"
+#include "flow/eh_return.h"
+#include "formats/dwarf/interpreter.h"
+#include "lookup/table/project.h"
+#include "lookup/table/trace_state.h"
+#include "lookup/table/unusual_rows.h"
 #include "walk/own/modules.h"
 #include "walk/own/prepared_rules.h"
 #include "windlass_user_env.h"
@@ -38,19 +38,19 @@ WINDLASS_READS_STACKS std::uint64_t load_word(const std::uint64_t* slot) {
 }  // namespace
 
 // libgcc's functions that go to a landing pad save registers for it that no other function saves. On the way there
-// their rows describe a frame that is no longer there (code/eh_return.h): that is for those who know better.
+// their rows describe a frame that is no longer there (flow/eh_return.h): that is for those who know better.
 static bool may_have_landed(const OwnModule& module, const dwarf::Fde& fde, std::uint64_t key) {
   constexpr std::uint8_t kSaves0 = 0x80, kSaves1 = 0x81;  // DW_CFA_offset of rax and rdx, x0 and x1
   const std::span instructions(fde.instructions.u8(), fde.instructions.size());
   const auto has = [&](std::uint8_t code) { return std::ranges::find(instructions, code) != instructions.end(); };
   FrameRow row;
   if (!has(kSaves0) || !has(kSaves1) || !module.module().row_at(lookup_address(key), row) ||
-      !code::saves_landing_registers(row, kOwnArchitecture))
+      !flow::saves_landing_registers(row, kOwnArchitecture))
     return false;
   // Whether a call on x86-64 is on the way there is said by the code behind it alone.
-  const bool knows = kIsX64 && (key & kInstructionBit) == 0 && always_readable(key, code::kEhReturnBytes);
+  const bool knows = kIsX64 && (key & kInstructionBit) == 0 && always_readable(key, flow::kEhReturnBytes);
   return !knows ||
-         code::leads_to_eh_return(ByteView(reinterpret_cast<const std::byte*>(key), code::kEhReturnBytes), key);
+         flow::leads_to_eh_return(ByteView(reinterpret_cast<const std::byte*>(key), flow::kEhReturnBytes), key);
 }
 
 bool find_trace_rule(const OwnModule& module, std::uint64_t key, table::TraceRule& rule) {

@@ -5,7 +5,7 @@
 namespace windlass {
 namespace {
 
-std::uint64_t follow(const source::Pointer& pointer) {
+std::uint64_t follow(const sources::Pointer& pointer) {
   std::uint64_t address = pointer.address;
   if (pointer.indirect && !own_process().memory().read(address, &address, sizeof address)) return 0;
   return address;

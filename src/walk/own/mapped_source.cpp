@@ -6,17 +6,17 @@
 #include <vector>
 
 #include "base/static_storage.h"
-#include "dwarf/lower.h"
-#include "source/cfi_function.h"
-#include "source/indexed_row.h"
+#include "formats/dwarf/lower.h"
+#include "lookup/sources/cfi_function.h"
+#include "lookup/sources/indexed_row.h"
 #include "walk/own/modules.h"
 #include "windlass/backtrace.h"
 
 namespace windlass::walk {
 namespace {
 
-using source::ErrorSink;
-using source::Function;
+using sources::ErrorSink;
+using sources::Function;
 
 // The call frame information around an address. The module that a caller means may have been unloaded, and another one
 // be here.
@@ -40,14 +40,14 @@ std::vector<dwarf::CfiSection> known_sections(ErrorSink report) {
   return sections;
 }
 
-class MappedSource final : public source::UnwindSource {
+class MappedSource final : public sources::UnwindSource {
  public:
   std::optional<Architecture> architecture() const override { return kOwnArchitecture; }
 
   Expected<void> row_at(std::uint64_t address, FrameRow& to) const override {
     MappedCfi cfi;
     if (auto mapped = cfi_at(address, cfi); !mapped) return mapped;
-    return source::indexed_row(cfi.header, cfi.eh_frame, address, to);
+    return sources::indexed_row(cfi.header, cfi.eh_frame, address, to);
   }
 
   Expected<Function> function_at(std::uint64_t address) const override {
@@ -55,22 +55,22 @@ class MappedSource final : public source::UnwindSource {
     if (auto mapped = cfi_at(address, cfi); !mapped) return std::unexpected(mapped.error());
     dwarf::LocatedFde found;
     if (auto located = cfi.header.find(cfi.eh_frame, address, found); !located) return std::unexpected(located.error());
-    return source::function_of(cfi.eh_frame, 0, found.fde);
+    return sources::function_of(cfi.eh_frame, 0, found.fde);
   }
 
-  void for_each_function(source::FunctionSink callback, ErrorSink report) const override {
+  void for_each_function(sources::FunctionSink callback, ErrorSink report) const override {
     std::vector<Function> functions;
     for (const dwarf::CfiSection& section : known_sections(report)) {
       dwarf::CfiReader reader(section, report);
       for (dwarf::Fde fde; reader.next_fde(fde);)
-        if (fde.begin < fde.end) functions.push_back(source::function_of(section, 0, fde));
+        if (fde.begin < fde.end) functions.push_back(sources::function_of(section, 0, fde));
     }
     std::ranges::stable_sort(functions, {}, &Function::begin);
     for (const Function& function : functions)
       if (!callback(function)) return;
   }
 
-  void for_each_row(const Function& function, source::RowSink callback, ErrorSink report) const override {
+  void for_each_row(const Function& function, sources::RowSink callback, ErrorSink report) const override {
     MappedCfi cfi;
     if (const auto mapped = cfi_at(function.begin, cfi); !mapped) return report(mapped.error());
     dwarf::CfiReader reader(cfi.eh_frame, report);
@@ -79,7 +79,7 @@ class MappedSource final : public source::UnwindSource {
     if (const auto done = dwarf::for_each_row(cfi.eh_frame, *fde, callback); !done) report(done.error());
   }
 
-  void for_each_row(source::RowVisitor& visitor, ErrorSink report) const override {
+  void for_each_row(sources::RowVisitor& visitor, ErrorSink report) const override {
     const auto give = [&](const FrameRow& row) { visitor.row(row); };
     for (const dwarf::CfiSection& section : known_sections(report)) {
       visitor.begin_section(section.name);
@@ -96,6 +96,6 @@ constinit const StaticStorage<MappedSource> mapped;
 
 }  // namespace
 
-const source::UnwindSource& mapped_source() { return mapped.value; }
+const sources::UnwindSource& mapped_source() { return mapped.value; }
 
 }  // namespace windlass::walk

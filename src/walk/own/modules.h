@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-#include "dwarf/eh_frame_hdr.h"
+#include "formats/dwarf/eh_frame_hdr.h"
 #include "walk/module.h"
 #include "windlass/function_ref.h"
 

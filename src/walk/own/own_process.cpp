@@ -3,7 +3,7 @@
 #include <bit>
 #include <new>
 
-#include "arch/pointer_authentication.h"
+#include "base/pointer_authentication.h"
 #include "walk/own/capture.h"
 #include "walk/own/own_memory.h"
 #include "walk/own/whole_walk.h"
@@ -69,7 +69,7 @@ const walk::Module& walk::undescribed_code() {
   alignas(Module) static std::byte storage[sizeof(Module)];
   if (const Module* code = made.load(std::memory_order_acquire); code != nullptr) return *code;
   // As own_process() makes its own: there is but one thread then.
-  auto* code = new (storage) Module(ModuleInfo{}, source::generated_source(), 0, {}, true);
+  auto* code = new (storage) Module(ModuleInfo{}, sources::generated_source(), 0, {}, true);
   code->forget_id();
   made.store(code, std::memory_order_release);
   return *code;

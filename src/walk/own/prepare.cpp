@@ -1,9 +1,9 @@
 // Tables made ahead of walks.
 #include <mutex>
 
-#include "image/mapped_file.h"
-#include "source/unwind_source.h"
-#include "table/compile.h"
+#include "base/mapped_file.h"
+#include "lookup/sources/unwind_source.h"
+#include "lookup/table/compile.h"
 #include "walk/own/modules.h"
 #include "walk/own/prepared_rules.h"
 #include "walk/own/record.h"
@@ -14,7 +14,7 @@ namespace windlass {
 namespace {
 
 // Is the file still what was loaded?
-bool is_file_of(const source::UnwindSource& file, const walk::OwnModule& module) {
+bool is_file_of(const sources::UnwindSource& file, const walk::OwnModule& module) {
   std::string loaded;  // as build_id() spells it
   for (const std::uint8_t byte : walk::loaded_build_id(module.object())) {
     loaded += "0123456789abcdef"[byte >> 4];
@@ -24,9 +24,9 @@ bool is_file_of(const source::UnwindSource& file, const walk::OwnModule& module)
 }
 
 void compile(const walk::OwnModule& module) {
-  const auto file = image::MappedFile::open(module.module().info().path);
+  const auto file = MappedFile::open(module.module().info().path);
   if (!file) return;  // the vdso; or deleted since
-  const auto from = source::open_source(file->bytes(), image::PeLayout::kFile);
+  const auto from = sources::open_source(file->bytes(), image::PeLayout::kFile);
   if (!from || !is_file_of(**from, module)) return;
   const auto ignore = [](const Error&) {};
   auto table = table::compile(**from, ignore);

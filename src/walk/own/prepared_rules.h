@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "table/unwind_table.h"
+#include "lookup/table/unwind_table.h"
 #include "walk/own/rules.h"
 
 namespace windlass::walk {

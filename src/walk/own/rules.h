@@ -5,7 +5,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "table/trace_row.h"
+#include "lookup/table/trace_row.h"
 #include "walk/own/memory.h"
 #include "windlass/backtrace.h"
 

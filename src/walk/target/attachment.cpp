@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "base/monotonic.h"
-#include "process/proc_file.h"
+#include "os/proc_file.h"
 #include "walk/target/regsets.h"
 
 namespace windlass::walk {
@@ -33,8 +33,8 @@ std::unexpected<Error> system_error(const char* what, std::uint64_t where, int e
 
 // The value of a line of /proc/PID/status.
 std::string status_field(pid_t pid, pid_t thread, std::string_view name) {
-  const std::string text = process::read_proc_file(fmt::format("/proc/{}/task/{}/status", pid, thread));
-  return std::string(process::status_field(text, name));
+  const std::string text = os::read_proc_file(fmt::format("/proc/{}/task/{}/status", pid, thread));
+  return std::string(os::status_field(text, name));
 }
 
 pid_t other_tracer(pid_t pid, pid_t thread) {
@@ -52,7 +52,7 @@ bool is_dead(pid_t pid, pid_t thread) {
 // The kernel's flags of a thread (PF_*, include/linux/sched.h) are the seventh number behind the state, which follows
 // the name in parentheses (proc(5)). 0: it has gone.
 unsigned kernel_flags(pid_t pid, pid_t thread) {
-  const std::string text = process::read_proc_file(fmt::format("/proc/{}/task/{}/stat", pid, thread));
+  const std::string text = os::read_proc_file(fmt::format("/proc/{}/task/{}/stat", pid, thread));
   std::size_t at = text.rfind(')');
   for (int field = 0; field < 7 && at != std::string::npos; ++field) at = text.find(' ', at + 1);
   if (at == std::string::npos) return 0;
@@ -72,7 +72,7 @@ bool works_for_kernel(pid_t pid, const StoppedThread& thread) {
 
 // /proc/PID/task/TID/syscall: "NR ARG1..ARG6 SP PC", or "-1 SP PC" outside a call, or "running".
 std::optional<Registers> waiting_registers(pid_t pid, pid_t thread, Architecture architecture) {
-  const std::string text = process::read_proc_file(fmt::format("/proc/{}/task/{}/syscall", pid, thread));
+  const std::string text = os::read_proc_file(fmt::format("/proc/{}/task/{}/syscall", pid, thread));
   const auto pc_at = text.rfind(" 0x");
   if (pc_at == std::string::npos || pc_at == 0) return std::nullopt;
   const auto sp_at = text.rfind(" 0x", pc_at - 1);
@@ -182,7 +182,7 @@ Expected<void> Attachment::stop_all() {
 
 Expected<bool> Attachment::seize_new() {
   bool found = false;
-  for (const pid_t id : process::list_ids(tasks_.get(), kMaxThreads)) {
+  for (const pid_t id : os::list_ids(tasks_.get(), kMaxThreads)) {
     if (seen_.contains(id)) continue;
     if (::ptrace(PTRACE_SEIZE, id, nullptr, nullptr) != 0) {
       const int error = errno;

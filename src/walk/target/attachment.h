@@ -9,7 +9,7 @@
 #include <semaphore.h>
 #include <sys/types.h>
 
-#include "process/descriptor.h"
+#include "os/descriptor.h"
 #include "windlass/error.h"
 #include "windlass/registers.h"
 
@@ -70,7 +70,7 @@ class Attachment {
   [[nodiscard]] bool let_go();
 
   pid_t pid_;
-  process::Descriptor tasks_;  // its folder of threads
+  os::Descriptor tasks_;  // its folder of threads
   Architecture architecture_;
   unsigned timeout_ms_;
   std::uint64_t deadline_ns_ = 0;

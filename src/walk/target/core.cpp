@@ -4,8 +4,8 @@
 
 #include <elf.h>
 
-#include "image/core.h"
-#include "image/unwind_sections.h"
+#include "formats/image/core.h"
+#include "formats/image/unwind_sections.h"
 #include "runtimes/find.h"
 #include "walk/interpreted.h"
 #include "walk/target/core_maps.h"
@@ -53,7 +53,7 @@ void add_files(walk::DumpMemory& memory, const CoreFile& core, std::span<const w
 
 }  // namespace
 
-Expected<Target> walk::read_core(image::MappedFile file, const DumpOptions& options) {
+Expected<Target> walk::read_core(MappedFile file, const DumpOptions& options) {
   const auto core = CoreFile::parse(file.bytes());
   if (!core) return std::unexpected(core.error());
 
@@ -73,9 +73,9 @@ Expected<Target> walk::read_core(image::MappedFile file, const DumpOptions& opti
                 .notes = {},
                 .attachment = {}};
   add_threads(target, *core);
-  const std::vector<process::ProcMap> maps = walk::maps_of(*core, target.space.memory());
+  const std::vector<os::ProcMap> maps = walk::maps_of(*core, target.space.memory());
   const std::string program = walk::program_of(*core, maps);
-  const auto find = [&](const process::ProcMap& map, const std::string& build_id) {
+  const auto find = [&](const os::ProcMap& map, const std::string& build_id) {
     return walk::search_files(options.files, map.path, build_id, !program.empty() && map.path == program);
   };
   constexpr std::uint64_t kPage = 4096;
@@ -85,9 +85,9 @@ Expected<Target> walk::read_core(image::MappedFile file, const DumpOptions& opti
     add_files(memory, *core, found);
     published = manager::open_published(maps, target.space.memory());
     const auto open_memory = [&] { return runtimes::unowned(target.space.memory()); };
-    const auto open_file = [&](const process::ProcMap& map) -> Expected<image::MappedFile> {
+    const auto open_file = [&](const os::ProcMap& map) -> Expected<MappedFile> {
       for (const walk::FileRange& range : found)
-        if (range.begin == map.begin) return image::MappedFile::open(range.file);
+        if (range.begin == map.begin) return MappedFile::open(range.file);
       return fail(ErrorCode::kNotFound, "the runtime's file cannot be opened", map.begin);
     };
     runtimes::add_runtimes(published, maps, open_memory, open_file, {});

@@ -10,7 +10,7 @@
 namespace windlass::walk {
 namespace {
 
-using process::ProcMap;
+using os::ProcMap;
 
 std::vector<ProcMap> maps_of_notes(const image::CoreFile& core) {
   std::vector<ProcMap> maps;

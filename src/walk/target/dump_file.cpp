@@ -7,8 +7,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "image/decompress_stream.h"
-#include "process/descriptor.h"
+#include "formats/image/decompress_stream.h"
+#include "os/descriptor.h"
 
 namespace windlass::walk {
 namespace {
@@ -49,14 +49,14 @@ class Unpacked {
     return {};
   }
 
-  Expected<image::MappedFile> map() const {
+  Expected<MappedFile> map() const {
     if (::ftruncate(file_.get(), static_cast<off_t>(size_)) != 0) return system_error("cannot write the unpacked dump");
-    return image::MappedFile::from_fd(file_.get());
+    return MappedFile::from_fd(file_.get());
   }
 
  private:
   static constexpr std::size_t kPage = 4096;
-  process::Descriptor file_;
+  os::Descriptor file_;
   std::uint64_t size_ = 0;
 };
 
@@ -70,8 +70,8 @@ DumpKind dump_kind_of(ByteView file) {
   return *magic == kElf ? DumpKind::kCore : *magic == kMinidump ? DumpKind::kMinidump : DumpKind::kOther;
 }
 
-Expected<image::MappedFile> open_dump_file(const std::string& path, std::uint64_t limit) {
-  auto file = image::MappedFile::open(path);
+Expected<MappedFile> open_dump_file(const std::string& path, std::uint64_t limit) {
+  auto file = MappedFile::open(path);
   if (!file || image::compression_of(file->bytes()) == image::Compression::kNone) return file;
   Unpacked unpacked(open_nameless_file());
   if (!unpacked.is_open()) return system_error("cannot make a file for the unpacked dump");

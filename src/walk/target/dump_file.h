@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "image/mapped_file.h"
+#include "base/mapped_file.h"
 #include "windlass/target.h"
 
 namespace windlass::walk {
@@ -13,11 +13,11 @@ namespace windlass::walk {
 // unpack() with the offset in the compressed file; kUnsupported where it begins with neither a core file nor a
 // minidump; kLimit where that is larger than `limit`.
 constexpr std::uint64_t kLargestDump = std::uint64_t{32} << 30;  // systemd-coredump's own limit (coredump.conf)
-[[nodiscard]] Expected<image::MappedFile> open_dump_file(const std::string& path, std::uint64_t limit = kLargestDump);
+[[nodiscard]] Expected<MappedFile> open_dump_file(const std::string& path, std::uint64_t limit = kLargestDump);
 
 // open_core() and open_minidump() of such bytes.
-[[nodiscard]] Expected<Target> read_core(image::MappedFile file, const DumpOptions& options);
-[[nodiscard]] Expected<Target> read_minidump(image::MappedFile file, const DumpOptions& options);
+[[nodiscard]] Expected<Target> read_core(MappedFile file, const DumpOptions& options);
+[[nodiscard]] Expected<Target> read_minidump(MappedFile file, const DumpOptions& options);
 
 // What a dump's first bytes say of it.
 enum class DumpKind : std::uint8_t { kOther, kCore, kMinidump };

@@ -31,7 +31,7 @@ void DumpMemory::add_files(std::span<const FileRange> ranges) {
   for (const FileRange& range : ranges) {
     auto [entry, is_new] = files_.try_emplace(range.file);
     if (is_new)
-      if (auto file = image::MappedFile::open(range.file)) entry->second = std::move(*file);
+      if (auto file = MappedFile::open(range.file)) entry->second = std::move(*file);
     const ByteView bytes = entry->second.bytes();
     if (range.offset >= bytes.size() || range.begin >= range.end) continue;
     const std::uint64_t size = std::min(range.end - range.begin, bytes.size() - range.offset);

@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "image/mapped_file.h"
+#include "base/mapped_file.h"
 #include "walk/target/modules.h"
 #include "windlass/walk.h"
 
@@ -21,7 +21,7 @@ struct MemoryPiece {
 // Immutable once filled, so thread-safe; reads without system calls.
 class DumpMemory final : public Memory {
  public:
-  explicit DumpMemory(image::MappedFile dump) : dump_(std::move(dump)) {}
+  explicit DumpMemory(MappedFile dump) : dump_(std::move(dump)) {}
   [[nodiscard]] ByteView dump() const { return dump_.bytes(); }
 
   // Views into the dump. Where pieces overlap, the one that begins first counts, of these the longest.
@@ -35,10 +35,10 @@ class DumpMemory final : public Memory {
   // The bytes from `address` on, as far as they are in one place.
   [[nodiscard]] static ByteView rest_of(const std::vector<MemoryPiece>& pieces, std::uint64_t address);
 
-  image::MappedFile dump_;
+  MappedFile dump_;
   std::vector<MemoryPiece> pieces_;       // by begin
   std::vector<MemoryPiece> file_pieces_;  // by begin
-  std::unordered_map<std::string, image::MappedFile> files_;
+  std::unordered_map<std::string, MappedFile> files_;
 };
 
 }  // namespace windlass::walk

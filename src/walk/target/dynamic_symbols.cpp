@@ -7,8 +7,8 @@
 
 #include <elf.h>
 
-#include "image/elf.h"
-#include "image/elf_structures.h"
+#include "formats/image/elf.h"
+#include "formats/image/elf_structures.h"
 
 namespace windlass::walk {
 namespace {

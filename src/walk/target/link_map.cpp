@@ -8,7 +8,7 @@
 
 #include <elf.h>
 
-#include "image/elf_structures.h"
+#include "formats/image/elf_structures.h"
 #include "walk/target/memory_image.h"
 
 namespace windlass::walk {
@@ -21,7 +21,7 @@ class LinkMap {
   LinkMap(const image::CoreFile& core, const Memory& memory)
       : core_(core), memory_(memory), word_(image::class_of(core.machine) == image::ElfClass::k32 ? 4 : 8) {}
 
-  std::vector<process::ProcMap> maps() {
+  std::vector<os::ProcMap> maps() {
     const std::uint64_t headers_at = core_.auxiliary_value(AT_PHDR).value_or(0);
     const std::uint64_t program = headers_at & ~(kPage - 1);
     const auto headers = read_loaded_headers(memory_, program);
@@ -29,7 +29,7 @@ class LinkMap {
     add(*headers, program_path());
     add_linker();
     if (const auto first = first_entry(*headers)) add_list(*first);
-    std::vector<process::ProcMap> maps;
+    std::vector<os::ProcMap> maps;
     for (auto& [begin, map] : maps_) maps.push_back(std::move(map));
     return maps;
   }
@@ -103,7 +103,7 @@ class LinkMap {
       const std::uint64_t slack = segment.offset & (kPage - 1), begin = segment.vaddr + headers.bias - slack;
       const std::uint64_t size = (slack + segment.filesz + kPage - 1) & ~(kPage - 1);
       if (segment.filesz > ~std::uint64_t{0} - 2 * kPage || begin > ~std::uint64_t{0} - size) continue;
-      process::ProcMap map;
+      os::ProcMap map;
       map.begin = begin;
       map.end = begin + size;
       map.offset = segment.offset - slack;
@@ -121,12 +121,12 @@ class LinkMap {
   const Memory& memory_;
   std::uint64_t word_;
   std::string interpreter_;
-  std::map<std::uint64_t, process::ProcMap> maps_;  // by begin
+  std::map<std::uint64_t, os::ProcMap> maps_;  // by begin
 };
 
 }  // namespace
 
-std::vector<process::ProcMap> maps_of_link_map(const image::CoreFile& core, const Memory& memory) {
+std::vector<os::ProcMap> maps_of_link_map(const image::CoreFile& core, const Memory& memory) {
   return LinkMap(core, memory).maps();
 }
 

@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "image/core.h"
-#include "process/proc_maps.h"
+#include "formats/image/core.h"
+#include "os/proc_maps.h"
 #include "windlass/walk.h"
 
 namespace windlass::walk {
@@ -12,6 +12,6 @@ namespace windlass::walk {
 // Mappings for the PT_LOADs of the program, its dynamic linker and what that has loaded, by their headers in memory.
 // Ascending; empty where AT_PHDR does not lead to an ELF header. A program that was started by a relative path is named
 // as if that were relative to the root. Bounds: 4,096 images, paths of 4 KiB.
-[[nodiscard]] std::vector<process::ProcMap> maps_of_link_map(const image::CoreFile& core, const Memory& memory);
+[[nodiscard]] std::vector<os::ProcMap> maps_of_link_map(const image::CoreFile& core, const Memory& memory);
 
 }  // namespace windlass::walk

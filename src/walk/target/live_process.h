@@ -10,7 +10,7 @@
 
 #include <sys/types.h>
 
-#include "process/descriptor.h"
+#include "os/descriptor.h"
 #include "walk/target/attachment.h"
 #include "walk/target/process_memory.h"
 #include "walk/target/process_modules.h"
@@ -23,7 +23,7 @@ class LiveProcess {
   // Stops it and makes `target` what it is now. Errors as open_process.
   static Expected<Target> open(pid_t pid, const ProcessOptions& options);
   // `folder`: /proc/PID, which leads nowhere once the process has ended, whoever gets its number.
-  LiveProcess(pid_t pid, Architecture architecture, const ProcessOptions& options, process::Descriptor folder)
+  LiveProcess(pid_t pid, Architecture architecture, const ProcessOptions& options, os::Descriptor folder)
       : attachment_(pid, folder.get(), architecture, options.stop_timeout_ms), pid_(pid), folder_(std::move(folder)) {}
 
   // The target is the one that this was opened for.
@@ -38,7 +38,7 @@ class LiveProcess {
 
   Expected<Refreshed> read(Target& target);
   Expected<Refreshed> update_modules(Target& target);
-  [[nodiscard]] process::Descriptor open_file(const std::string& name) const;
+  [[nodiscard]] os::Descriptor open_file(const std::string& name) const;
   [[nodiscard]] std::string read_file(const std::string& name) const;
   [[nodiscard]] std::string read_name(std::uint64_t thread) const;
   [[nodiscard]] bool finds_new_program();
@@ -47,12 +47,12 @@ class LiveProcess {
 
   Attachment attachment_;
   pid_t pid_;
-  process::Descriptor folder_;
+  os::Descriptor folder_;
   ProcessMemory* memory_ = nullptr;  // the target's
   ProcessModules modules_;
   ProgramId program_{};
   std::uint64_t program_at_ = 0;                          // its address
-  process::Descriptor maps_;                              // of this program; opened when first needed
+  os::Descriptor maps_;                                   // of this program; opened when first needed
   std::unordered_map<std::uint64_t, std::string> names_;  // of threads
   std::uint64_t stops_ = 0;
 };

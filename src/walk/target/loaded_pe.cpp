@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::uint64_t kPage = 4096;
 
-bool has_code(std::span<const process::ProcMap> maps, std::size_t first, std::uint64_t end) {
+bool has_code(std::span<const os::ProcMap> maps, std::size_t first, std::uint64_t end) {
   for (std::size_t i = first; i < maps.size() && maps[i].begin < end; ++i)
     if (maps[i].executable) return true;
   return false;
@@ -15,11 +15,11 @@ bool has_code(std::span<const process::ProcMap> maps, std::size_t first, std::ui
 
 }  // namespace
 
-std::vector<LoadedPe> find_loaded_pe(std::span<const process::ProcMap> maps, ReadMemory read) {
+std::vector<LoadedPe> find_loaded_pe(std::span<const os::ProcMap> maps, ReadMemory read) {
   std::vector<LoadedPe> found;
   std::vector<std::byte> page(kPage);
   for (std::size_t i = 0; i < maps.size(); ++i) {
-    const process::ProcMap& map = maps[i];
+    const os::ProcMap& map = maps[i];
     if (map.offset != 0 || !map.readable || !map.has_file() || (!found.empty() && map.begin < found.back().end))
       continue;
     std::uint16_t magic = 0;

@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "image/pe.h"
-#include "process/proc_maps.h"
+#include "formats/image/pe.h"
+#include "os/proc_maps.h"
 #include "windlass/function_ref.h"
 
 namespace windlass::walk {
@@ -25,6 +25,6 @@ using ReadMemory = FunctionRef<bool(std::uint64_t address, void* to, std::size_t
 
 // `maps` ascending. Images that were opened as data only, of which nothing is executable, are none. One read of a page
 // for each file that is mapped from its begin. Ascending, disjoint.
-[[nodiscard]] std::vector<LoadedPe> find_loaded_pe(std::span<const process::ProcMap> maps, ReadMemory read);
+[[nodiscard]] std::vector<LoadedPe> find_loaded_pe(std::span<const os::ProcMap> maps, ReadMemory read);
 
 }  // namespace windlass::walk

@@ -5,7 +5,7 @@
 
 #include <elf.h>
 
-#include "image/elf_structures.h"
+#include "formats/image/elf_structures.h"
 #include "walk/target/dynamic_symbols.h"
 
 namespace windlass::walk {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "image/elf.h"
+#include "formats/image/elf.h"
 #include "windlass/walk.h"
 
 namespace windlass::walk {

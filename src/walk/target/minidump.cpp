@@ -1,11 +1,11 @@
 // A minidump as an address space.
-#include "image/minidump.h"
+#include "formats/image/minidump.h"
 
 #include <algorithm>
 
 #include <fmt/format.h>
 
-#include "image/unwind_sections.h"
+#include "formats/image/unwind_sections.h"
 #include "walk/target/dump_file.h"
 #include "walk/target/dump_memory.h"
 #include "walk/target/file_search.h"
@@ -19,7 +19,7 @@ namespace {
 
 using image::MinidumpFile;
 using image::MinidumpModule;
-using process::ProcMap;
+using os::ProcMap;
 
 // Anything with a `begin`, ascending.
 template <typename Ranges>
@@ -53,17 +53,17 @@ std::vector<walk::FileRange> add_windows_modules(Target& target, const MinidumpF
 }
 
 // The mappings, from the text of /proc/PID/maps if there is one, else one for each module.
-std::vector<process::ProcMap> maps_of(const MinidumpFile& dump) {
+std::vector<os::ProcMap> maps_of(const MinidumpFile& dump) {
   const auto* text = reinterpret_cast<const char*>(dump.linux_maps.data());
-  auto maps = process::parse_proc_maps(std::string_view(text, dump.linux_maps.size()));
-  for (process::ProcMap& map : maps) map.file = {};  // of another machine
+  auto maps = os::parse_proc_maps(std::string_view(text, dump.linux_maps.size()));
+  for (os::ProcMap& map : maps) map.file = {};  // of another machine
   sort_by_begin(maps);
-  std::vector<process::ProcMap> images;
+  std::vector<os::ProcMap> images;
   for (const MinidumpModule& module : dump.modules) {
     if (is_windows_module(dump, module)) continue;
     const auto behind = first_behind(maps, module.end - 1);
     if (behind != maps.begin() && behind[-1].end > module.begin) continue;  // the text told it in parts
-    process::ProcMap map;
+    os::ProcMap map;
     map.begin = module.begin;
     map.end = module.end;
     map.executable = map.whole_image = true;
@@ -106,7 +106,7 @@ std::string command_of(const MinidumpFile& dump) {
 
 }  // namespace
 
-Expected<Target> walk::read_minidump(image::MappedFile file, const DumpOptions& options) {
+Expected<Target> walk::read_minidump(MappedFile file, const DumpOptions& options) {
   const auto dump = MinidumpFile::parse(file.bytes());
   if (!dump) return std::unexpected(dump.error());
 
@@ -128,14 +128,14 @@ Expected<Target> walk::read_minidump(image::MappedFile file, const DumpOptions& 
   auto ranges = add_windows_modules(target, *dump, options.files);
   auto modules = dump->modules;
   sort_by_begin(modules);
-  const auto find = [&](const process::ProcMap& map, std::string& build_id) {
+  const auto find = [&](const os::ProcMap& map, std::string& build_id) {
     const MinidumpModule* program = dump->modules.empty() ? nullptr : &dump->modules.front();  // it is listed first
     const auto behind = first_behind(modules, map.begin);
     if (build_id.empty() && behind != modules.begin() && map.begin < behind[-1].end) build_id = behind[-1].build_id;
     return walk::search_files(options.files, map.path, build_id, program != nullptr && program->path == map.path);
   };
   constexpr std::uint64_t kPage = 4096;
-  const std::vector<process::ProcMap> maps = maps_of(*dump);
+  const std::vector<os::ProcMap> maps = maps_of(*dump);
   const auto more = walk::add_modules(target, maps, find, kPage, [&](std::span<const walk::FileRange>) {
     return manager::open_published(maps, target.space.memory());
   });

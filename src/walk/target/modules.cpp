@@ -8,9 +8,9 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
-#include "image/elf.h"
-#include "image/mapped_file.h"
-#include "process/mapped_files.h"
+#include "base/mapped_file.h"
+#include "formats/image/elf.h"
+#include "os/mapped_files.h"
 #include "walk/module.h"
 #include "walk/target/memory_image.h"
 #include "walk/target/pe_modules.h"
@@ -22,25 +22,25 @@ constexpr std::size_t kMaxProblems = 256;
 
 // All mappings of one file.
 struct FileGroup {
-  std::vector<const process::ProcMap*> maps;  // ascending
+  std::vector<const os::ProcMap*> maps;  // ascending
   bool executable = false;
 };
 
 struct OpenedFile {
   std::string path;
-  image::MappedFile file;
+  MappedFile file;
   std::optional<image::ElfImage> image;
 };
 
 class ModuleAdder {
  public:
-  ModuleAdder(Target& target, std::span<const process::ProcMap> maps, FindFiles find, std::uint64_t page_size,
+  ModuleAdder(Target& target, std::span<const os::ProcMap> maps, FindFiles find, std::uint64_t page_size,
               FindPublished find_published)
       : target_(target), maps_(maps), find_(find), page_size_(page_size), find_published_(find_published) {}
 
   std::vector<FileRange> run() {
     std::map<std::pair<std::string, std::uint64_t>, FileGroup> groups;
-    for (const process::ProcMap& map : maps_) {
+    for (const os::ProcMap& map : maps_) {
       if (map.begin >= map.end) continue;
       if (map.has_file()) {
         FileGroup& group = groups[{map.path, map.file.inode}];
@@ -122,21 +122,20 @@ class ModuleAdder {
   }
 
   void add_file(const FileGroup& group) {
-    const process::ProcMap& first = *group.maps.front();
+    const os::ProcMap& first = *group.maps.front();
     const auto headers = first.offset == 0 ? read_loaded_headers(target_.space.memory(), first.begin)
                                            : Expected<LoadedHeaders>(fail(ErrorCode::kNotFound, "not mapped", 0));
     const std::string build_id = headers ? headers->build_id : std::string();
     const auto opened = open(group, build_id);
     if (first.whole_image) {
-      for (const process::ProcMap* map : group.maps) add_whole_image(*map, opened ? &*opened : nullptr);
+      for (const os::ProcMap* map : group.maps) add_whole_image(*map, opened ? &*opened : nullptr);
       return;
     }
     if (opened)
-      for (const process::ProcMap* map : group.maps)
-        ranges_.push_back({map->begin, map->end, map->offset, opened->path});
+      for (const os::ProcMap* map : group.maps) ranges_.push_back({map->begin, map->end, map->offset, opened->path});
     for (std::size_t i = 0; i < group.maps.size(); ++i) {
       if (!group.maps[i]->executable) continue;
-      const process::ProcMap& map = *group.maps[i];
+      const os::ProcMap& map = *group.maps[i];
       ModuleInfo info{map.begin, map.end, 0, map.path, {}};
       // A mapping that mprotect has split is still one module.
       while (i + 1 < group.maps.size() && group.maps[i + 1]->executable && group.maps[i + 1]->begin == info.end &&
@@ -155,7 +154,7 @@ class ModuleAdder {
     }
   }
 
-  void add_whole_image(const process::ProcMap& map, const OpenedFile* opened) {
+  void add_whole_image(const os::ProcMap& map, const OpenedFile* opened) {
     ModuleInfo info{map.begin, map.end, map.begin, map.path, {}};
     const auto first =
         opened != nullptr && opened->image ? opened->image->address_of_file_offset(0, false, page_size_) : std::nullopt;
@@ -172,7 +171,7 @@ class ModuleAdder {
   }
 
   // Whether the file puts code into the mapping.
-  bool is_executable(const process::ProcMap& map, const OpenedFile* opened, const LoadedHeaders* headers) const {
+  bool is_executable(const os::ProcMap& map, const OpenedFile* opened, const LoadedHeaders* headers) const {
     if (opened != nullptr && opened->image) return false;  // it was asked already
     if (headers == nullptr) return false;
     for (const image::Segment& s : headers->segments)
@@ -183,7 +182,7 @@ class ModuleAdder {
   }
 
   // The vdso, and code that was made at run time.
-  void add_without_file(const process::ProcMap& map) {
+  void add_without_file(const os::ProcMap& map) {
     if (map.path != "[vdso]") {
       found_.push_back({{map.begin, map.end, 0, map.path.empty() ? "[anon]" : map.path, {}}, {}, true});
       return;
@@ -211,13 +210,13 @@ class ModuleAdder {
   }
 
   std::optional<OpenedFile> open(const FileGroup& group, std::string build_id) {
-    const process::ProcMap* code = nullptr;
-    for (const process::ProcMap* map : group.maps)
+    const os::ProcMap* code = nullptr;
+    for (const os::ProcMap* map : group.maps)
       if (map->executable && code == nullptr) code = map;
     if (code == nullptr) return std::nullopt;
     std::string why;
     for (const FileCandidate& candidate : find_(*code, build_id)) {
-      auto file = image::MappedFile::open(candidate.path);
+      auto file = MappedFile::open(candidate.path);
       if (!file) continue;
       OpenedFile opened{candidate.path, std::move(*file), {}};
       if (auto image = image::ElfImage::parse(opened.file.bytes())) opened.image = std::move(*image);
@@ -236,12 +235,12 @@ class ModuleAdder {
   static bool is_same(const FileCandidate& candidate, const OpenedFile& opened, const std::string& build_id) {
     const std::string here = opened.image ? opened.image->build_id() : std::string();
     struct stat status {};
-    const std::uint64_t inode = process::status_of(candidate.path, status) ? status.st_ino : 0;
-    return process::compare({.inode = candidate.inode, .build_id = build_id}, here, inode) != process::Sameness::kOther;
+    const std::uint64_t inode = os::status_of(candidate.path, status) ? status.st_ino : 0;
+    return os::compare({.inode = candidate.inode, .build_id = build_id}, here, inode) != os::Sameness::kOther;
   }
 
   Target& target_;
-  std::span<const process::ProcMap> maps_;
+  std::span<const os::ProcMap> maps_;
   FindFiles find_;
   std::uint64_t page_size_;
   FindPublished find_published_;
@@ -259,9 +258,9 @@ void note_problem(Target& target, const manager::PublishedCode& code) {
   if (std::ranges::find(target.notes, note) == target.notes.end()) target.notes.push_back(std::move(note));
 }
 
-std::vector<FileRange> add_modules(Target& target, std::span<const process::ProcMap> maps, FindFiles find,
+std::vector<FileRange> add_modules(Target& target, std::span<const os::ProcMap> maps, FindFiles find,
                                    std::uint64_t page_size, FindPublished published) {
-  const std::vector<process::ProcMap> elf = add_loaded_pe(target, maps, find);
+  const std::vector<os::ProcMap> elf = add_loaded_pe(target, maps, find);
   return ModuleAdder(target, elf, find, page_size, published).run();
 }
 

@@ -7,18 +7,18 @@
 #include <string>
 #include <vector>
 
-#include "manager/published_code.h"
-#include "process/mapped_files.h"
-#include "process/proc_maps.h"
+#include "os/mapped_files.h"
+#include "os/proc_maps.h"
+#include "runtimes/published_code.h"
 #include "windlass/function_ref.h"
 #include "windlass/target.h"
 
 namespace windlass::walk {
 
-using process::FileCandidate;
+using os::FileCandidate;
 // Where the file behind a mapping can be opened: all of them, the best first. `build_id` is what the process's memory
 // tells, empty if it does not, and may be filled in by who knows it from elsewhere.
-using FindFiles = FunctionRef<std::vector<FileCandidate>(const process::ProcMap& map, std::string& build_id)>;
+using FindFiles = FunctionRef<std::vector<FileCandidate>(const os::ProcMap& map, std::string& build_id)>;
 
 // A mapped file that was found, for memory that a dump leaves out.
 struct FileRange {
@@ -36,7 +36,7 @@ using FindPublished = FunctionRef<manager::PublishedCodes(std::span<const FileRa
 // together), its unwind information from the file, else from memory; a code range where there is neither, or, where
 // its makers have published such code, a module with their functions. `maps` ascending. Files that are missing or are
 // not the ones that ran are noted. Returns the mappings, not only the executable ones, of the files found.
-std::vector<FileRange> add_modules(Target& target, std::span<const process::ProcMap> maps, FindFiles find,
+std::vector<FileRange> add_modules(Target& target, std::span<const os::ProcMap> maps, FindFiles find,
                                    std::uint64_t page_size, FindPublished published);
 
 // Notes once what is wrong with what a process says of its code.

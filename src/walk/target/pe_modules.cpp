@@ -16,7 +16,7 @@ constexpr std::size_t kMaxImage = std::size_t{256} << 20;
 std::string find_file(std::span<const FileCandidate> files, const std::string& path, const PeIdentity& wanted,
                       std::string& why) {
   for (const FileCandidate& candidate : files) {
-    const auto file = image::MappedFile::open(candidate.path);
+    const auto file = MappedFile::open(candidate.path);
     if (!file) continue;
     const auto image = image::PeImage::parse(file->bytes());
     if (image && (candidate.certain || is_same_image(*image, wanted))) return candidate.path;
@@ -92,7 +92,7 @@ std::vector<FileRange> add_listed_pe(Target& target, const ListedPe& listed, std
   const std::string path =
       add(target, {listed.begin, listed.end, listed.begin, listed.path, {}}, listed.identity, files);
   std::vector<FileRange> ranges;
-  const auto file = path.empty() ? fail(ErrorCode::kNotFound, "", 0) : image::MappedFile::open(path);
+  const auto file = path.empty() ? fail(ErrorCode::kNotFound, "", 0) : MappedFile::open(path);
   const auto image = file ? image::PeImage::parse(file->bytes()) : std::unexpected(file.error());
   if (!image) return ranges;
   const std::uint64_t room = listed.end - listed.begin;
@@ -105,7 +105,7 @@ std::vector<FileRange> add_listed_pe(Target& target, const ListedPe& listed, std
   return ranges;
 }
 
-std::vector<process::ProcMap> add_loaded_pe(Target& target, std::span<const process::ProcMap> maps, FindFiles find) {
+std::vector<os::ProcMap> add_loaded_pe(Target& target, std::span<const os::ProcMap> maps, FindFiles find) {
   const auto read = [&](std::uint64_t address, void* to, std::size_t size) {
     return target.space.memory().read(address, to, size);
   };
@@ -114,15 +114,15 @@ std::vector<process::ProcMap> add_loaded_pe(Target& target, std::span<const proc
   const std::uint16_t machine = architecture == Architecture::kX86_64    ? 0x8664
                                 : architecture == Architecture::kAArch64 ? 0xaa64
                                                                          : 0x14c;
-  std::vector<process::ProcMap> rest;
+  std::vector<os::ProcMap> rest;
   auto image = images.begin();
-  for (const process::ProcMap& map : maps) {
+  for (const os::ProcMap& map : maps) {
     while (image != images.end() && map.begin >= image->end) ++image;
     if (image == images.end() || map.begin < image->begin) rest.push_back(map);
   }
   for (const LoadedPe& loaded : images) {
     if (static_cast<std::uint16_t>(loaded.machine) != machine) continue;
-    const process::ProcMap& headers = maps[loaded.headers];
+    const os::ProcMap& headers = maps[loaded.headers];
     const PeIdentity wanted{loaded.timestamp, static_cast<std::uint32_t>(loaded.end - loaded.begin), {}};
     std::string no_build_id;
     (void)add(target, {loaded.begin, loaded.end, loaded.begin, headers.path, {}}, wanted, find(headers, no_build_id));

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "image/mapped_file.h"
-#include "image/pe.h"
+#include "base/mapped_file.h"
+#include "formats/image/pe.h"
 #include "walk/target/modules.h"
 #include "windlass/target.h"
 
@@ -42,7 +42,6 @@ struct ListedPe {
 // Adds a module for each PE image among the mappings (ascending) of a process: [begin, end) of the image, whatever its
 // sections are mapped from, numbered by RVA; unwind information from the file, else from memory. Returns the mappings
 // that belong to none.
-[[nodiscard]] std::vector<process::ProcMap> add_loaded_pe(Target& target, std::span<const process::ProcMap> maps,
-                                                          FindFiles find);
+[[nodiscard]] std::vector<os::ProcMap> add_loaded_pe(Target& target, std::span<const os::ProcMap> maps, FindFiles find);
 
 }  // namespace windlass::walk

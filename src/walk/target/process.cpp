@@ -8,11 +8,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "image/elf_structures.h"
-#include "image/machine.h"
-#include "process/living_thread.h"
-#include "process/mapped_files.h"
-#include "process/proc_file.h"
+#include "formats/image/elf_structures.h"
+#include "formats/image/machine.h"
+#include "os/living_thread.h"
+#include "os/mapped_files.h"
+#include "os/proc_file.h"
 #include "walk/target/live_process.h"
 #include "windlass/target.h"
 
@@ -44,7 +44,7 @@ std::uint64_t auxiliary_value(std::string_view vector, image::ElfClass elf_class
 
 // Of the program that runs in the process. x86-64 kernels run i386's, too.
 Architecture architecture_of_program(pid_t pid) {
-  const process::Descriptor program(process::open_regular(fmt::format("/proc/{}/exe", process::living_thread(pid))));
+  const os::Descriptor program(os::open_regular(fmt::format("/proc/{}/exe", os::living_thread(pid))));
   std::byte header[sizeof(Elf64_Ehdr)];
   const ssize_t size = program ? ::pread(program.get(), header, sizeof header, 0) : -1;
   if (kHost != Architecture::kX86_64 || size <= 0) return kHost;
@@ -56,18 +56,18 @@ Architecture architecture_of_program(pid_t pid) {
 
 namespace walk {
 
-process::Descriptor LiveProcess::open_file(const std::string& name) const {
-  return process::open_proc_file(pid_, folder_.get(), name);
+os::Descriptor LiveProcess::open_file(const std::string& name) const {
+  return os::open_proc_file(pid_, folder_.get(), name);
 }
 
 std::string LiveProcess::read_file(const std::string& name) const {
-  return process::read_proc_file_of(pid_, open_file(name).get());
+  return os::read_proc_file_of(pid_, open_file(name).get());
 }
 
 std::string LiveProcess::read_name(std::uint64_t thread) const {
   const std::string name = fmt::format("task/{}/comm", thread);  // nothing holds up who reads it
-  const process::Descriptor file(::openat(folder_.get(), name.c_str(), O_RDONLY | O_CLOEXEC));
-  return without_newline(process::read_proc_file(file.get()));
+  const os::Descriptor file(::openat(folder_.get(), name.c_str(), O_RDONLY | O_CLOEXEC));
+  return without_newline(os::read_proc_file(file.get()));
 }
 
 // The kernel's 16 bytes are where they were and what they were in the same program alone.
@@ -86,7 +86,7 @@ bool LiveProcess::finds_new_program() {
 
 Expected<Target> LiveProcess::open(pid_t pid, const ProcessOptions& options) {
   const auto number = static_cast<std::uint64_t>(pid);
-  process::Descriptor folder(::open(fmt::format("/proc/{}", pid).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  os::Descriptor folder(::open(fmt::format("/proc/{}", pid).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder) return fail(ErrorCode::kSystem, "no such process", number, static_cast<std::uint64_t>(ESRCH));
   const Architecture architecture = architecture_of_program(pid);
   auto memory = std::make_unique<ProcessMemory>(pid);

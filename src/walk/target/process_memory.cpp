@@ -29,9 +29,9 @@ void ProcessMemory::expect(std::uint64_t address) {
 
 bool ProcessMemory::read_directly(std::uint64_t address, void* to, std::size_t size) const {
   ++system_calls_;
-  if (process::read_memory(pid_, address, to, size)) return true;
+  if (os::read_memory(pid_, address, to, size)) return true;
   // Execute-only code, or a kernel without process_vm_readv.
-  if (file_ == nullptr) file_ = std::make_unique<process::MemoryFile>(pid_);
+  if (file_ == nullptr) file_ = std::make_unique<os::MemoryFile>(pid_);
   if (!*file_) return false;
   ++system_calls_;
   return file_->read(address, to, size);
@@ -72,7 +72,7 @@ std::size_t ProcessMemory::read_pages(const std::uint64_t* numbers, std::size_t 
       remote[runs - 1].iov_len += kPage;
   }
   ++system_calls_;
-  const ssize_t got = process::read_ranges(pid_, {remote, runs}, {bytes_of(slots_.size()), count * kPage});
+  const ssize_t got = os::read_ranges(pid_, {remote, runs}, {bytes_of(slots_.size()), count * kPage});
   const std::size_t pages = got > 0 ? static_cast<std::size_t>(got) / kPage : 0;
   for (std::size_t i = 0; i < pages; ++i) add(numbers[i], true);
   return pages;

@@ -10,7 +10,7 @@
 
 #include <sys/types.h>
 
-#include "process/process_memory.h"
+#include "os/process_memory.h"
 #include "windlass/walk.h"
 
 namespace windlass::walk {
@@ -60,7 +60,7 @@ class ProcessMemory final : public Memory {
   pid_t pid_;
   // /proc/PID/mem, for pages that may not be read by the process itself; opened when first needed. It is the memory
   // that the process had then, and no other program's.
-  mutable std::unique_ptr<process::MemoryFile> file_;
+  mutable std::unique_ptr<os::MemoryFile> file_;
   mutable std::mutex lock_;
   mutable std::vector<Slot> slots_;                    // in the order in which they were read
   mutable std::array<std::uint16_t, kIndex> index_{};  // by page, open addressing: a slot's number + 1; 0: none

@@ -10,11 +10,11 @@
 #include <fmt/format.h>
 
 #include "base/monotonic.h"
-#include "process/mapped_files.h"
-#include "process/moved_text.h"
-#include "process/proc_file.h"
-#include "process/procmap_query.h"
-#include "process/readers.h"
+#include "os/mapped_files.h"
+#include "os/moved_text.h"
+#include "os/proc_file.h"
+#include "os/procmap_query.h"
+#include "os/readers.h"
 #include "runtimes/find.h"
 #include "walk/interpreted.h"
 #include "walk/module.h"
@@ -38,17 +38,15 @@ std::string lines_that_matter(std::string_view maps) {
   return lines;
 }
 
-bool matters(const process::ProcMap& map) { return map.executable || map.has_file(); }
+bool matters(const os::ProcMap& map) { return map.executable || map.has_file(); }
 
-bool has_code(const std::vector<process::ProcMap>& maps) {
-  return std::ranges::any_of(maps, &process::ProcMap::executable);
-}
+bool has_code(const std::vector<os::ProcMap>& maps) { return std::ranges::any_of(maps, &os::ProcMap::executable); }
 
 }  // namespace
 
-ProcessModules::Pieces ProcessModules::pieces_of(const std::vector<process::ProcMap>& maps) {
+ProcessModules::Pieces ProcessModules::pieces_of(const std::vector<os::ProcMap>& maps) {
   Pieces pieces;
-  for (const process::ProcMap& map : maps)
+  for (const os::ProcMap& map : maps)
     if (matters(map)) pieces[{map.path, map.file, map.has_file() ? 0 : map.begin}].maps.push_back(map);
   std::erase_if(pieces, [](const auto& piece) { return !has_code(piece.second.maps); });
   return pieces;
@@ -56,7 +54,7 @@ ProcessModules::Pieces ProcessModules::pieces_of(const std::vector<process::Proc
 
 ProcessModules::FileState ProcessModules::look_at(const Piece& piece) {
   struct stat status {};
-  if (piece.open ? ::fstat(piece.open.get(), &status) != 0 : !process::status_of(piece.file, status)) return {};
+  if (piece.open ? ::fstat(piece.open.get(), &status) != 0 : !os::status_of(piece.file, status)) return {};
   return {status.st_dev, status.st_ino, static_cast<std::uint64_t>(status.st_size), status.st_ctim.tv_sec,
           status.st_ctim.tv_nsec};
 }
@@ -71,14 +69,12 @@ bool ProcessModules::files_are_same() const {
 // Executable ones, and what is shared, as the tables of code managers are: other mappings of files change nothing by
 // themselves. But a PE image's code may be without a file, and known by its headers only.
 std::vector<ProcessModules::Extent> ProcessModules::extents_of(int maps) const {
-  if (process::readers() != nullptr)
-    return {};  // the kernel answers under a lock that a thread in a page fault may have
-  const std::uint64_t shared = windows_ ? 0 : process::kQueryShared;
+  if (os::readers() != nullptr) return {};  // the kernel answers under a lock that a thread in a page fault may have
+  const std::uint64_t shared = windows_ ? 0 : os::kQueryShared;
   std::vector<Extent> extents;
-  for (const std::uint64_t kind : {process::kQueryExecutable, process::kQueryFileBacked | shared}) {
-    process::ProcmapQuery found;
-    for (std::uint64_t at = 0; process::query_mapping(maps, at, kind | process::kQueryOrNext, found);
-         at = found.vma_end)
+  for (const std::uint64_t kind : {os::kQueryExecutable, os::kQueryFileBacked | shared}) {
+    os::ProcmapQuery found;
+    for (std::uint64_t at = 0; os::query_mapping(maps, at, kind | os::kQueryOrNext, found); at = found.vma_end)
       extents.push_back({found.vma_start, found.vma_end, found.vma_flags, found.vma_offset, found.inode,
                          found.dev_major, found.dev_minor});
     if (errno != ENOENT) return {};
@@ -89,7 +85,7 @@ std::vector<ProcessModules::Extent> ProcessModules::extents_of(int maps) const {
 // Modules and ranges in its executable mappings; those of neighbours may be one.
 std::size_t ProcessModules::remove(Target& target, const Piece& piece) {
   std::size_t gone = 0;
-  for (const process::ProcMap& map : piece.maps) {
+  for (const os::ProcMap& map : piece.maps) {
     if (!map.executable) continue;
     // Several, where parts of it are published.
     for (std::uint64_t at = map.begin; at < map.end;) {
@@ -103,8 +99,8 @@ std::size_t ProcessModules::remove(Target& target, const Piece& piece) {
 }
 
 // False where they are those that there were.
-bool ProcessModules::open_published(const Target& target, pid_t pid, const std::vector<process::ProcMap>& maps) {
-  std::vector<process::ProcMap> now;
+bool ProcessModules::open_published(const Target& target, pid_t pid, const std::vector<os::ProcMap>& maps) {
+  std::vector<os::ProcMap> now;
   std::ranges::copy_if(maps, std::back_inserter(now), manager::shows_published);
   if (now != published_maps_) {
     published_maps_ = std::move(now);
@@ -112,7 +108,7 @@ bool ProcessModules::open_published(const Target& target, pid_t pid, const std::
   }
   manager::PublishedCodes codes = at_maps_;
   const auto open_memory = [&] { return runtimes::unowned(target.space.memory()); };
-  const auto open_file = [&](const process::ProcMap& map) { return runtimes::open_mapped_file(pid, 0, map); };
+  const auto open_file = [&](const os::ProcMap& map) { return runtimes::open_mapped_file(pid, 0, map); };
   runtimes::add_runtimes(codes, maps, open_memory, open_file, published_);
   runtimes::add_interpreters(codes, maps, open_memory, published_);
   if (codes == published_) return false;
@@ -148,11 +144,11 @@ void ProcessModules::note_files(const Target& target) {
       std::ranges::count_if(pieces_, [](const auto& entry) { return static_cast<bool>(entry.second.open); }));
   for (auto& [key, piece] : pieces_) {
     if (!piece.file.empty()) continue;
-    const auto code = std::ranges::find_if(piece.maps, &process::ProcMap::executable);
+    const auto code = std::ranges::find_if(piece.maps, &os::ProcMap::executable);
     const Module* module = target.space.find(code->begin);
     if (module == nullptr || module->info().file.empty()) continue;
     piece.file = module->info().file;
-    if (open < kMostOpen) piece.open = process::Descriptor(process::open_regular(piece.file));
+    if (open < kMostOpen) piece.open = os::Descriptor(os::open_regular(piece.file));
     if (piece.open) ++open;
     piece.state = look_at(piece);
   }
@@ -171,7 +167,7 @@ Expected<Refreshed> ProcessModules::update(Target& target, pid_t pid, int maps) 
     fix_time(target);
     return Refreshed{};
   }
-  const std::string text = process::read_proc_file_of(pid, maps);
+  const std::string text = os::read_proc_file_of(pid, maps);
   if (text.empty()) return fail(ErrorCode::kSystem, "mappings cannot be read", 0, static_cast<std::uint64_t>(errno));
   extents_ = std::move(now);
   return update(target, pid, text);
@@ -184,8 +180,8 @@ Refreshed ProcessModules::update(Target& target, pid_t pid, std::string_view map
     return {};
   }
   const std::size_t before = target.space.modules().size();
-  std::vector<process::ProcMap> all = process::parse_proc_maps(lines);
-  process::name_moved_text(pid, 0, all);
+  std::vector<os::ProcMap> all = os::parse_proc_maps(lines);
+  os::name_moved_text(pid, 0, all);
   Pieces now = pieces_of(all);
   Refreshed changed;
   if (windows_)
@@ -196,11 +192,11 @@ Refreshed ProcessModules::update(Target& target, pid_t pid, std::string_view map
   fix_time(target);
   // What has modules still is not added again. Neighbours in a file without code stay: they may be a PE image's
   // headers.
-  std::erase_if(all, [&](const process::ProcMap& map) {
+  std::erase_if(all, [&](const os::ProcMap& map) {
     const Module* module = target.space.find(map.begin);
     return module != nullptr && map.executable;
   });
-  const auto find = [&](const process::ProcMap& map, std::string&) { return process::files_of(pid, 0, map); };
+  const auto find = [&](const os::ProcMap& map, std::string&) { return os::files_of(pid, 0, map); };
   (void)add_modules(target, all, find, static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)),
                     [&](std::span<const FileRange>) { return published_; });
   const std::vector<const ModuleInfo*> infos = target.space.modules();

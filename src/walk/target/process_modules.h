@@ -11,9 +11,9 @@
 
 #include <sys/types.h>
 
-#include "manager/published_code.h"
-#include "process/descriptor.h"
-#include "process/proc_maps.h"
+#include "os/descriptor.h"
+#include "os/proc_maps.h"
+#include "runtimes/published_code.h"
 #include "windlass/target.h"
 
 namespace windlass::walk {
@@ -40,15 +40,15 @@ class ProcessModules {
   };
   // All mappings of one file, or one of code without a file.
   struct Piece {
-    std::vector<process::ProcMap> maps;  // ascending
-    std::string file;                    // that was opened for it; empty: none
+    std::vector<os::ProcMap> maps;  // ascending
+    std::string file;               // that was opened for it; empty: none
     FileState state;
-    process::Descriptor open;  // the file, if there are few: it stays the one that it is, and asking is cheap
+    os::Descriptor open;  // the file, if there are few: it stays the one that it is, and asking is cheap
   };
-  using Key = std::tuple<std::string, process::FileIdentity, std::uint64_t>;  // path, file, begin where there is none
+  using Key = std::tuple<std::string, os::FileIdentity, std::uint64_t>;  // path, file, begin where there is none
   using Pieces = std::map<Key, Piece>;
 
-  static Pieces pieces_of(const std::vector<process::ProcMap>& maps);
+  static Pieces pieces_of(const std::vector<os::ProcMap>& maps);
   // A mapping as the kernel tells it without a name.
   struct Extent {
     std::uint64_t begin = 0, end = 0, flags = 0, offset = 0, inode = 0;
@@ -63,13 +63,13 @@ class ProcessModules {
   [[nodiscard]] bool files_are_same() const;
   [[nodiscard]] bool has_published_code(const Piece& piece) const;
   [[nodiscard]] std::size_t remove_changed(Target& target, Pieces& now, bool others_published);
-  [[nodiscard]] bool open_published(const Target& target, pid_t pid, const std::vector<process::ProcMap>& maps);
+  [[nodiscard]] bool open_published(const Target& target, pid_t pid, const std::vector<os::ProcMap>& maps);
   void note_files(const Target& target);
 
   std::string lines_;            // of `maps` that matter, as they were
   std::vector<Extent> extents_;  // by which a change is noticed; empty: not known
   Pieces pieces_;
-  std::vector<process::ProcMap> published_maps_;
+  std::vector<os::ProcMap> published_maps_;
   manager::PublishedCodes at_maps_;    // at published_maps_
   manager::PublishedCodes published_;  // these, and runtimes
   bool windows_ = false;               // there are PE images, which are more than the mappings of their file

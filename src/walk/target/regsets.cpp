@@ -3,7 +3,7 @@
 #include <array>
 #include <span>
 
-#include "arch/registers.h"
+#include "base/registers.h"
 
 namespace windlass::walk {
 namespace {

@@ -16,12 +16,12 @@
 #include <fmt/format.h>
 
 #include "aarch64/wine/oracle.h"
-#include "image/mapped_file.h"
+#include "base/mapped_file.h"
+#include "formats/winarm64/exec.h"
 #include "support/pe_corpora.h"
 #include "support/pe_layout.h"
 #include "support/run_command.h"
 #include "support/seh_assembly.h"
-#include "winarm64/exec.h"
 
 namespace windlass {
 namespace {

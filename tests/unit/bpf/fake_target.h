@@ -9,8 +9,8 @@
 #include <memory>
 #include <vector>
 
-#include "table/arena.h"
-#include "table/unwind_table.h"
+#include "lookup/table/arena.h"
+#include "lookup/table/unwind_table.h"
 #include "windlass_user_env.h"
 
 #include "windlass_walk.h"

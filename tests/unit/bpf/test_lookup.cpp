@@ -4,11 +4,11 @@
 
 #include <random>
 
+#include "base/mapped_file.h"
 #include "fake_target.h"
-#include "image/elf.h"
-#include "image/mapped_file.h"
-#include "process/mapped_files.h"
-#include "table/compile.h"
+#include "formats/image/elf.h"
+#include "lookup/table/compile.h"
+#include "os/mapped_files.h"
 
 namespace windlass {
 namespace {
@@ -24,7 +24,7 @@ const wl_rule& rule_at(const FakeTarget& target, const wl_module& module, std::u
 
 // The table itself is compared with readelf elsewhere; here the search is compared with the table.
 void expect_agreement(const char* path) {
-  auto file = image::MappedFile::open(path);
+  auto file = MappedFile::open(path);
   if (!file) GTEST_SKIP() << path << " is not here";
   auto image = image::ElfImage::parse(file->bytes());
   ASSERT_TRUE(image.has_value());
@@ -185,9 +185,9 @@ TEST(Lookup, OtherCodeInARange) {
 
 // Go has its stack pointer in r12 while it is in the vdso, whose own rows need no register but the usual ones.
 TEST(Lookup, TheVdsosTableTracksWhatItsCallersNeed) {
-  const int fd = process::open_vdso();
+  const int fd = os::open_vdso();
   if (fd < 0) GTEST_SKIP() << "no vdso here";
-  const auto file = image::MappedFile::from_fd(fd);
+  const auto file = MappedFile::from_fd(fd);
   const auto image = image::ElfImage::parse(file->bytes());
   ASSERT_TRUE(image.has_value());
   auto ignore = [](const Error&) {};

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "manager/read.h"
+#include "runtimes/manager/read.h"
 #include "support/managed_rows.h"
 #include "windlass/code_manager.h"
 #include "windlass_user_env.h"

@@ -5,9 +5,9 @@
 #include <optional>
 
 #include "fake_target.h"
-#include "manager/read.h"
+#include "lookup/table/builder.h"
+#include "runtimes/manager/read.h"
 #include "support/managed_rows.h"
-#include "table/builder.h"
 #include "windlass/code_manager.h"
 
 namespace windlass {

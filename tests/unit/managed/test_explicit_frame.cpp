@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "made_up_stack.h"
-#include "process/process_memory.h"
+#include "os/process_memory.h"
 
 // push_by_code(list, frame), pop_by_code(list, frame): the instructions that explicit_frame.h gives to generated code.
 #if defined(__x86_64__)
@@ -73,7 +73,7 @@ TEST(ExplicitFrame, AnotherProcessReadsTheList) {
   HelperFrame<1> helper(&object);
   const pid_t child = fork();
   if (child == 0) {
-    const process::MemoryFile parent(getppid());
+    const os::MemoryFile parent(getppid());
     std::uint64_t head[2] = {}, reference = 0, value = 0;
     if (!parent.read(reinterpret_cast<std::uint64_t>(&list), head, sizeof head)) _exit(1);
     const auto inner = read_frame(parent, head[0], &head[1]);

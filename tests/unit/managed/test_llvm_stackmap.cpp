@@ -6,8 +6,8 @@
 #include <random>
 #include <sstream>
 
-#include "image/elf.h"
-#include "image/mapped_file.h"
+#include "base/mapped_file.h"
+#include "formats/image/elf.h"
 #include "support/run_command.h"
 #include "windlass/gc_roots.h"
 
@@ -17,7 +17,7 @@ namespace {
 using Location = LlvmStackMaps::Location;
 
 std::vector<std::byte> section_of(const std::string& object) {
-  const auto file = image::MappedFile::open(object);
+  const auto file = MappedFile::open(object);
   if (!file) return {};
   const auto elf = image::ElfImage::parse(file->bytes());
   const auto* section = elf ? elf->section(".llvm_stackmaps") : nullptr;

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "arch/registers.h"
+#include "base/registers.h"
 #include "runtimes/beam/find.h"
 #include "runtimes/beam/names.h"
 #include "runtimes/beam/rows.h"

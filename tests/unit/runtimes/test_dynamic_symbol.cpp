@@ -4,7 +4,7 @@
 #include <link.h>
 #include <unistd.h>
 
-#include "process/process_memory.h"
+#include "os/process_memory.h"
 #include "runtimes/dynamic_symbol.h"
 
 namespace windlass::runtimes {
@@ -16,7 +16,7 @@ std::uint64_t base_of(const void* inside) {
 }
 
 TEST(DynamicSymbol, IsWhereTheLinkerFindsIt) {
-  const process::MemoryFile memory(::getpid());
+  const os::MemoryFile memory(::getpid());
   const void* environment = ::dlsym(RTLD_DEFAULT, "_r_debug");
   ASSERT_NE(environment, nullptr);
   const auto found = find_dynamic_symbol(memory, base_of(environment), "_r_debug");
@@ -25,7 +25,7 @@ TEST(DynamicSymbol, IsWhereTheLinkerFindsIt) {
 }
 
 TEST(DynamicSymbol, OfNobodyOrNoImageIsNotFound) {
-  const process::MemoryFile memory(::getpid());
+  const os::MemoryFile memory(::getpid());
   const std::uint64_t base = base_of(::dlsym(RTLD_DEFAULT, "_r_debug"));
   EXPECT_EQ(find_dynamic_symbol(memory, base, "no_such_symbol_at_all").error().code, ErrorCode::kNotFound);
   EXPECT_EQ(find_dynamic_symbol(memory, base, "_r_debu").error().code, ErrorCode::kNotFound);

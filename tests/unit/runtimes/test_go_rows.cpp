@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "runtimes/go/rows.h"
+#include "formats/go/rows.h"
 #include "support/fake_go.h"
 
 namespace windlass::runtimes::go {

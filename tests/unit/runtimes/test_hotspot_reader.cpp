@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "process/process_memory.h"
+#include "os/process_memory.h"
 #include "runtimes/find.h"
 #include "runtimes/hotspot/debug_info.h"
 #include "runtimes/hotspot/find.h"
@@ -24,7 +24,7 @@ using namespace test::fake_hotspot;  // NOLINT(google-build-using-namespace)
 class HotSpotReader : public ::testing::Test {
  protected:
   void SetUp() override { make_method(); }
-  const process::MemoryFile memory_{::getpid()};
+  const os::MemoryFile memory_{::getpid()};
 };
 
 TEST_F(HotSpotReader, FindsAMethodByItsSegments) {
@@ -61,7 +61,7 @@ TEST_F(HotSpotReader, TellsRowsNamesAndLines) {
   EXPECT_EQ(row.cfa, CfaRule::at(7, 48));
   EXPECT_EQ(row.begin, code_at() + 5);
   EXPECT_EQ(row.end, code_at() + 11);
-  std::vector<source::NamedFunction> names;
+  std::vector<sources::NamedFunction> names;
   runtime->functions_at(**method, code_at() + 5, names);
   ASSERT_EQ(names.size(), 2U);
   EXPECT_EQ(names[0].name, "org.example.Shape.inner");
@@ -100,7 +100,7 @@ TEST_F(HotSpotReader, KnowsTheMethodsOfAProcessThatHasEnded) {
     bool dead = false;
 
    private:
-    process::MemoryFile memory_{::getpid()};
+    os::MemoryFile memory_{::getpid()};
   };
   Dying memory;
   const auto runtime = open(unowned(memory), fake_image());
@@ -108,7 +108,7 @@ TEST_F(HotSpotReader, KnowsTheMethodsOfAProcessThatHasEnded) {
   ASSERT_TRUE(method.has_value());
   memory.dead = true;
   EXPECT_TRUE(runtime->is_still(**method));
-  std::vector<source::NamedFunction> names;
+  std::vector<sources::NamedFunction> names;
   runtime->functions_at(**method, code_at() + 5, names);
   ASSERT_EQ(names.size(), 2U);
   EXPECT_EQ(names[0].name, "org.example.Shape.inner");
@@ -123,7 +123,7 @@ TEST_F(HotSpotReader, EndsWhateverIsInMemory) {
     if (!method) continue;
     ++found;
     FrameRow row;
-    std::vector<source::NamedFunction> names;
+    std::vector<sources::NamedFunction> names;
     (void)(*method)->row_at(code_at() + 5, row);
     runtime->functions_at(**method, code_at() + 5, names);
     EXPECT_LE(names.size(), DebugInfo::kMostScopes);

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "arch/registers.h"
+#include "base/registers.h"
 #include "runtimes/mono/code_map.h"
 #include "runtimes/mono/find.h"
 #include "support/fake_mono.h"

@@ -5,8 +5,8 @@
 #include <optional>
 #include <random>
 
-#include "manager/interpreter.h"
 #include "runtimes/interpreted_frames.h"
+#include "runtimes/interpreter.h"
 #include "runtimes/python/names.h"
 #include "support/fake_python.h"
 #include "support/made_up_image.h"
@@ -294,7 +294,9 @@ class Evaluator final : public manager::Interpreter {
                                                              const manager::ThreadStack&) const override {
     return {};
   }
-  Expected<source::NamedFunction> name_of(const Memory&, const manager::InterpretedFrame&) const override { return {}; }
+  Expected<sources::NamedFunction> name_of(const Memory&, const manager::InterpretedFrame&) const override {
+    return {};
+  }
 };
 
 std::vector<std::size_t> laid(const std::vector<std::uint64_t>& native, const std::vector<bool>& last) {

@@ -25,7 +25,7 @@ class CountedMethod final : public Method {
     to.end = address + 1;
     return {};
   }
-  void for_each_row(source::RowSink, source::ErrorSink) const override {}
+  void for_each_row(sources::RowSink, sources::ErrorSink) const override {}
   [[nodiscard]] std::size_t bytes() const override { return size; }
   std::size_t size = 100;
 };
@@ -63,7 +63,7 @@ class CountingRuntime final : public Runtime {
     if (method.name != "interpreter" || !memory.read(frame.get(6), &place, sizeof place)) return std::nullopt;
     return FrameFunction{frame.get(6), place};
   }
-  source::NamedFunction name_of(const FrameFunction& function) override {
+  sources::NamedFunction name_of(const FrameFunction& function) override {
     ++counts_.named;
     return {"m" + std::to_string(function.function), "f", static_cast<std::uint32_t>(function.place)};
   }
@@ -96,8 +96,7 @@ class EndingMemory final : public Memory {
 
 std::shared_ptr<RuntimeCode> code_of(Counts& counts,
                                      std::shared_ptr<const Memory> memory = std::make_shared<EndingMemory>()) {
-  return std::make_shared<RuntimeCode>(std::make_unique<CountingRuntime>(counts), std::move(memory),
-                                       process::ProcMap());
+  return std::make_shared<RuntimeCode>(std::make_unique<CountingRuntime>(counts), std::move(memory), os::ProcMap());
 }
 
 TEST(RuntimeCode, AsksOnceForWhatLasts) {
@@ -176,13 +175,13 @@ TEST(RuntimeCode, AnswersForNothingWhereItIsNotUnderstood) {
 
 // A mapping of the runtime's file may come between two looks at /proc, by an event.
 TEST(RuntimeCode, KnowsItsFileByWhatAnEventSaysOfIt) {
-  process::ProcMap map;
+  os::ProcMap map;
   map.file.inode = 7;
   Counts counts;
   const auto code = std::make_shared<RuntimeCode>(std::make_unique<CountingRuntime>(counts), nullptr, map);
   EXPECT_TRUE(code->is_of(map));
   EXPECT_TRUE(code->is_in_file_of(map));
-  process::ProcMap event;
+  os::ProcMap event;
   EXPECT_FALSE(code->is_in_file_of(event));
   event.file.build_id = "b1d0";
   EXPECT_TRUE(code->is_in_file_of(event));
@@ -215,7 +214,7 @@ TEST(RuntimeCode, NumbersWhatAnInterpreterRuns) {
   EXPECT_NE(source->frame_function(150, frame, memory), first);
   frame.set(6, 101);
   EXPECT_EQ(source->frame_function(150, frame, memory), 0U);  // cannot be read
-  std::vector<source::NamedFunction> names;
+  std::vector<sources::NamedFunction> names;
   ASSERT_TRUE(source->functions_at(150, first, names));
   ASSERT_TRUE(source->functions_at(150, 0, names));
   ASSERT_TRUE(source->functions_at(250, 0, names));
@@ -243,8 +242,8 @@ TEST(RuntimeCode, IsASource) {
 // ---- finding
 // ----------------------------------------------------------------------------------------------------------
 
-process::ProcMap map_of(std::uint64_t begin, const char* path, bool executable, std::uint64_t inode) {
-  process::ProcMap map;
+os::ProcMap map_of(std::uint64_t begin, const char* path, bool executable, std::uint64_t inode) {
+  os::ProcMap map;
   map.begin = begin;
   map.end = begin + 4096;
   map.path = path;
@@ -254,7 +253,7 @@ process::ProcMap map_of(std::uint64_t begin, const char* path, bool executable, 
   return map;
 }
 
-constexpr auto no_file = [](const process::ProcMap& map) -> Expected<image::MappedFile> {
+constexpr auto no_file = [](const os::ProcMap& map) -> Expected<MappedFile> {
   return fail(ErrorCode::kNotFound, "there is no file", map.begin);
 };
 
@@ -264,7 +263,7 @@ TEST(FindRuntimes, LooksAtTheMemoryOnlyWhereThereIsCodeOfNoFile) {
     ++opened;
     return std::make_shared<test::BlockMemory>(0, std::vector<std::byte>(16384));
   };
-  std::vector<process::ProcMap> maps = {map_of(4096, "/bin/some_test_program", true, 77), map_of(0, "[vdso]", true, 0)};
+  std::vector<os::ProcMap> maps = {map_of(4096, "/bin/some_test_program", true, 77), map_of(0, "[vdso]", true, 0)};
   manager::PublishedCodes codes;
   add_runtimes(codes, maps, open_memory, no_file, {});
   EXPECT_EQ(opened, 0);
@@ -286,7 +285,7 @@ TEST(FindRuntimes, AProcessThatEndsMeanwhileSaysNothingOfItsFiles) {
   const auto open_memory = [&]() -> std::shared_ptr<const Memory> {
     return std::make_shared<test::BlockMemory>(0, std::vector<std::byte>(++opened % 2 == 1 ? 16384 : 0));
   };
-  const std::vector<process::ProcMap> maps = {map_of(4096, "/bin/that_ends", true, 78), map_of(8192, "", true, 0)};
+  const std::vector<os::ProcMap> maps = {map_of(4096, "/bin/that_ends", true, 78), map_of(8192, "", true, 0)};
   manager::PublishedCodes codes;
   for (int look = 0; look < 3; ++look) add_runtimes(codes, maps, open_memory, no_file, {});
   EXPECT_EQ(opened, 6) << "the next process with that file is looked at";
@@ -328,7 +327,7 @@ TEST(RuntimeCode, ReadsNoPageThatIsOlderThanTheMomentAskedFor) {
   constexpr std::uint64_t kAnHour = 3'600'000'000'000;
   const auto pages = std::make_shared<PagedMemory>(counted, kAnHour);
   Counts counts;
-  process::ProcMap map;
+  os::ProcMap map;
   const auto code = std::make_shared<RuntimeCode>(std::make_unique<CountingRuntime>(counts), pages, map, pages);
   const auto reads = [&] {
     std::uint8_t byte = 0;
@@ -342,7 +341,7 @@ TEST(RuntimeCode, ReadsNoPageThatIsOlderThanTheMomentAskedFor) {
   (void)code->function_at(0, monotonic_ns(), room);
   EXPECT_EQ(reads(), 3);
   std::uint64_t begin = 0;
-  std::vector<source::NamedFunction> functions;
+  std::vector<sources::NamedFunction> functions;
   (void)code->functions_at(0, 0, monotonic_ns(), begin, functions);
   EXPECT_EQ(reads(), 4);
 }
@@ -376,8 +375,7 @@ TEST(PagedMemory, ForgetsWhatIsOld) {
 
 TEST(FindRuntimes, KeepsThoseThatAreWhereTheyWere) {
   Counts counts;
-  const std::vector<process::ProcMap> maps = {map_of(4096, "/lib/libsome_runtime.so", true, 78),
-                                              map_of(8192, "", true, 0)};
+  const std::vector<os::ProcMap> maps = {map_of(4096, "/lib/libsome_runtime.so", true, 78), map_of(8192, "", true, 0)};
   const manager::PublishedCodes known = {std::make_shared<RuntimeCode>(std::make_unique<CountingRuntime>(counts),
                                                                        std::make_shared<EndingMemory>(), maps[0])};
   const auto open_memory = []() -> std::shared_ptr<const Memory> {
@@ -386,7 +384,7 @@ TEST(FindRuntimes, KeepsThoseThatAreWhereTheyWere) {
   manager::PublishedCodes codes;
   add_runtimes(codes, maps, open_memory, no_file, known);
   EXPECT_EQ(codes, known);
-  std::vector<process::ProcMap> moved = maps;
+  std::vector<os::ProcMap> moved = maps;
   moved[0].begin += 0x100000;
   codes.clear();
   add_runtimes(codes, moved, open_memory, no_file, known);

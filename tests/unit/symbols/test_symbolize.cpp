@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "nm.h"
-#include "process/readers.h"
+#include "os/readers.h"
 #include "symbols/symbolize.h"
 
 namespace windlass::symbols {
@@ -59,7 +59,7 @@ std::vector<std::string> frames_at(const profile::Module& module, std::uint64_t 
 
 using Frames = std::vector<std::string>;
 
-// By readers (process/readers.h), too, which open what libdw opens without them.
+// By readers (os/readers.h), too, which open what libdw opens without them.
 class SymbolizeFiles : public ::testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
@@ -68,11 +68,11 @@ class SymbolizeFiles : public ::testing::TestWithParam<bool> {
     directory_ = name;
     must_run("cp " WINDLASS_INLINED " " + directory_ + "/prog && cp " WINDLASS_LIBRARY " " + directory_ + "/lib.so");
     symbols_ = symbols_of(path("prog"));
-    if (GetParam()) process::use_readers(process::Readers::start({.patience = std::chrono::seconds(10)}));
-    ASSERT_EQ(process::readers() != nullptr, GetParam());
+    if (GetParam()) os::use_readers(os::Readers::start({.patience = std::chrono::seconds(10)}));
+    ASSERT_EQ(os::readers() != nullptr, GetParam());
   }
   void TearDown() override {
-    process::use_readers(nullptr);
+    os::use_readers(nullptr);
     must_run("rm -r " + directory_);
   }
 

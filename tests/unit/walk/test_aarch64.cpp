@@ -4,7 +4,7 @@
 #include <cstring>
 #include <initializer_list>
 
-#include "arch/aarch64_signal_frame.h"
+#include "base/aarch64_signal_frame.h"
 #include "support/walk_target.h"
 
 namespace windlass {

@@ -10,7 +10,7 @@
 #include <bit>
 #include <optional>
 
-#include "arch/pointer_authentication.h"
+#include "base/pointer_authentication.h"
 #include "windlass/backtrace.h"
 
 namespace windlass {

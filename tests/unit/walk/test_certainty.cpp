@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "arch/registers.h"
+#include "base/registers.h"
 #include "windlass/walk.h"
 
 namespace windlass {

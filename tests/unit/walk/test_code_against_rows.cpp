@@ -1,8 +1,8 @@
 // Rows that the code of their function contradicts, and such as it only seems to.
 #include <gtest/gtest.h>
 
-#include "arch/registers.h"
-#include "dwarf/constants.h"
+#include "base/registers.h"
+#include "formats/dwarf/constants.h"
 #include "runtimes/runtime_code.h"
 #include "support/walk_target.h"
 #include "walk/unwinders.h"
@@ -111,7 +111,7 @@ class Leaf final : public runtimes::Method {
     to.return_address = RegisterRule::at_cfa(-8);
     return {};
   }
-  void for_each_row(source::RowSink, source::ErrorSink) const override {}
+  void for_each_row(sources::RowSink, sources::ErrorSink) const override {}
   [[nodiscard]] std::size_t bytes() const override { return 1; }
 };
 class LeafRuntime final : public runtimes::Runtime {
@@ -137,7 +137,7 @@ TEST_F(CodeAgainstRows, AManagedRuntimesCodeHasNoEndAtZero) {
   word(0, 0);
   for (const auto& [exact, end] : {std::pair{true, WalkEnd::kGuessed}, {false, WalkEnd::kComplete}}) {
     const auto code = std::make_shared<runtimes::RuntimeCode>(std::make_unique<LeafRuntime>(exact),
-                                                              std::make_shared<test::WordMemory>(), process::ProcMap());
+                                                              std::make_shared<test::WordMemory>(), os::ProcMap());
     const auto rows = code->make_source();
     const walk::Module module({WalkTarget::pc(0), WalkTarget::pc(0x10), 0, "managed", {}}, *rows, 0, {}, true);
     Frame frame;

@@ -13,8 +13,8 @@ extern "C" const char etext;  // the linker's
 namespace windlass::walk {
 namespace {
 
-using code::CodeKind;
-using code::CodeSource;
+using flow::CodeKind;
+using flow::CodeSource;
 
 constexpr CodeMemo::Key key_of(std::uint64_t address, std::uint64_t code = 1) {
   return {.question = CodeMemo::Question::kRow, .at = {code, address}};
@@ -161,7 +161,7 @@ TEST(CodeMemo, SaysWhatFollowingTheCodeSays) {
     return true;
   };
   const auto kind = [&](std::uint64_t address) { return address - begin < size ? CodeKind::kFile : CodeKind::kNoCode; };
-  code::SynthesisScratch* scratch = code::make_scratch();
+  flow::SynthesisScratch* scratch = flow::make_scratch();
   CodeMemo memo;
   unsigned found = 0;
   for (std::uint64_t seed = 0; seed < 4; ++seed) {
@@ -172,11 +172,11 @@ TEST(CodeMemo, SaysWhatFollowingTheCodeSays) {
         return (digest * 0xff51'afd7'ed55'8ccd >> 60) < 8;
       };
       const auto has_caller = [&](const FrameRow& row) { return ((CodeMemo::digest_of(row) ^ seed) & 1) != 0; };
-      const CodeSource source{kOwnArchitecture, read, kind, plausible, code::detail::kNoStart, 0, has_caller};
-      const auto direct = code::synthesize(source, pc, *scratch);
+      const CodeSource source{kOwnArchitecture, read, kind, plausible, flow::detail::kNoStart, 0, has_caller};
+      const auto direct = flow::synthesize(source, pc, *scratch);
       for (unsigned twice = 0; twice < 2; ++twice) {
         const CodeAnswer kept = memo.ask(key_of(pc.value()), pc.value(), false, source, [&](const CodeSource& from) {
-          const auto synthesis = code::synthesize(from, pc, *scratch);
+          const auto synthesis = flow::synthesize(from, pc, *scratch);
           CodeAnswer answer;
           answer.found = synthesis.has_value();
           if (synthesis) answer.synthesis = *synthesis;
@@ -196,7 +196,7 @@ TEST(CodeMemo, SaysWhatFollowingTheCodeSays) {
       }
     }
   }
-  code::free_scratch(scratch);
+  flow::free_scratch(scratch);
   EXPECT_GT(found, 500u) << "of 4,800";
   EXPECT_GE(memo.kept(), memo.followed()) << "half of the questions are repeats";
 }

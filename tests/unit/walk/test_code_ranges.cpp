@@ -170,7 +170,7 @@ FrameRow row(std::uint64_t begin, std::uint64_t end) {
 }
 
 // Code that comes and goes, whose rows are counted as they are asked for.
-class ChangingSource final : public source::UnwindSource {
+class ChangingSource final : public sources::UnwindSource {
  public:
   explicit ChangingSource(std::atomic<unsigned>& asked, std::atomic<std::uint64_t>& taken)
       : asked_(asked), taken_(taken) {}
@@ -184,12 +184,12 @@ class ChangingSource final : public source::UnwindSource {
     to.return_address = RegisterRule::at_cfa(-8);
     return {};
   }
-  Expected<source::Function> function_at(std::uint64_t address) const override {
+  Expected<sources::Function> function_at(std::uint64_t address) const override {
     return fail(ErrorCode::kNotFound, "none", address);
   }
-  void for_each_function(source::FunctionSink, source::ErrorSink) const override {}
-  void for_each_row(const source::Function&, source::RowSink, source::ErrorSink) const override {}
-  void for_each_row(source::RowVisitor&, source::ErrorSink) const override {}
+  void for_each_function(sources::FunctionSink, sources::ErrorSink) const override {}
+  void for_each_row(const sources::Function&, sources::RowSink, sources::ErrorSink) const override {}
+  void for_each_row(sources::RowVisitor&, sources::ErrorSink) const override {}
   std::optional<std::uint64_t> taken_away() const override { return taken_; }
 
  private:

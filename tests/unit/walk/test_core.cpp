@@ -1,6 +1,6 @@
 // Core files: what a writer of our own put in must come out, and whatever is cut or spoiled must be reported with its
 // offset, the rest still read.
-#include "image/core.h"
+#include "formats/image/core.h"
 
 #include <gtest/gtest.h>
 
@@ -183,7 +183,7 @@ TEST(OpenCore, MissingPagesComeFromTheFile) {
   const ssize_t length = ::readlink("/proc/self/exe", self, sizeof self - 1);
   ASSERT_GT(length, 0);
   const std::string path(self, static_cast<std::size_t>(length));
-  const auto file = image::MappedFile::open(path);
+  const auto file = MappedFile::open(path);
   ASSERT_TRUE(file);
   const auto elf = image::ElfImage::parse(file->bytes());
   ASSERT_TRUE(elf);

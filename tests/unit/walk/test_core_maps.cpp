@@ -11,9 +11,9 @@
 #include <cstring>
 #include <string>
 
-#include "process/proc_file.h"
-#include "process/proc_maps.h"
-#include "process/process_memory.h"
+#include "os/proc_file.h"
+#include "os/proc_maps.h"
+#include "os/process_memory.h"
 #include "support/core_writer.h"
 #include "support/dump_file.h"
 #include "support/process_reading.h"
@@ -23,7 +23,7 @@
 namespace windlass {
 namespace {
 
-using process::ProcMap;
+using os::ProcMap;
 using test::CoreWriter;
 using test::DumpFile;
 using test::some_registers;
@@ -37,9 +37,9 @@ CoreWriter core_of_this_process() {
   core.threads = {{1, some_registers(kOwnArchitecture, 0x1000)}};
   for (const auto type : {AT_PHDR, AT_BASE, AT_EXECFN, AT_ENTRY, AT_PAGESZ, AT_SYSINFO_EHDR})
     core.auxiliary.emplace_back(type, ::getauxval(type));
-  const process::MemoryFile memory(::getpid());
+  const os::MemoryFile memory(::getpid());
   constexpr std::uint64_t kMost = std::uint64_t{1} << 20;
-  for (const ProcMap& map : process::parse_proc_maps(process::read_proc_file("/proc/self/maps"))) {
+  for (const ProcMap& map : os::parse_proc_maps(os::read_proc_file("/proc/self/maps"))) {
     if (map.path.starts_with("[v") || !map.readable) continue;
     const bool of_file = map.has_file() && map.offset == 0;
     std::vector<std::byte> bytes(of_file ? 4096 : std::min(map.end - map.begin, kMost));
@@ -61,7 +61,7 @@ TEST(CoreWithoutAListOfFiles, GoesByTheLinkersList) {
   const auto here = reinterpret_cast<std::uint64_t>(&core_of_this_process);
   const auto there = reinterpret_cast<std::uint64_t>(&::qsort);
   const ProcMap* library = nullptr;
-  const auto maps = process::parse_proc_maps(process::read_proc_file("/proc/self/maps"));
+  const auto maps = os::parse_proc_maps(os::read_proc_file("/proc/self/maps"));
   for (const ProcMap& map : maps)
     if (map.begin <= there && there < map.end) library = &map;
   ASSERT_NE(library, nullptr);

@@ -1,7 +1,7 @@
 // Stacks that lie: every walk ends, with a reason, after a bounded number of frames and reads.
 #include <gtest/gtest.h>
 
-#include "dwarf/expression_ops.h"
+#include "formats/dwarf/expression_ops.h"
 #include "support/walk_target.h"
 
 namespace windlass {

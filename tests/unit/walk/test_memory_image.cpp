@@ -12,10 +12,10 @@
 #include <optional>
 #include <string>
 
-#include "image/function_symbols.h"
-#include "image/mapped_file.h"
-#include "image/unwind_sections.h"
-#include "process/process_memory.h"
+#include "base/mapped_file.h"
+#include "formats/image/function_symbols.h"
+#include "formats/image/unwind_sections.h"
+#include "os/process_memory.h"
 #include "support/byte_sink.h"
 #include "support/made_up_memory.h"
 #include "support/process_reading.h"
@@ -43,10 +43,10 @@ class ImageOfTheCLibrary : public ::testing::Test {
     if (const auto reason = test::no_process_reading(); !reason.empty()) GTEST_SKIP() << "SKIPPED: " << reason;
     const Library library = c_library();
     base_ = library.base;
-    auto file = image::MappedFile::open(library.path);
+    auto file = MappedFile::open(library.path);
     ASSERT_TRUE(file) << library.path;
     mapped_ = std::move(*file);
-    auto bytes = read_memory_image(process::MemoryFile(::getpid()), base_);
+    auto bytes = read_memory_image(os::MemoryFile(::getpid()), base_);
     ASSERT_TRUE(bytes) << bytes.error().text();
     bytes_ = std::move(*bytes);
     file_.emplace(*image::ElfImage::parse(mapped_.bytes()));
@@ -56,7 +56,7 @@ class ImageOfTheCLibrary : public ::testing::Test {
   }
 
   std::uint64_t base_ = 0;
-  image::MappedFile mapped_;
+  MappedFile mapped_;
   std::vector<std::byte> bytes_;
   std::optional<image::ElfImage> file_, memory_;
 };

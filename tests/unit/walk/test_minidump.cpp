@@ -1,5 +1,5 @@
 // Minidumps: what a writer of our own put in must come out; lying counts and offsets are reported, the rest still read.
-#include "image/minidump.h"
+#include "formats/image/minidump.h"
 
 #include <gtest/gtest.h>
 

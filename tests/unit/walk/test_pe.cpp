@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "arch/registers.h"
+#include "base/registers.h"
 #include "support/dump_file.h"
 #include "support/pe_image_builder.h"
 #include "support/walk_target.h"

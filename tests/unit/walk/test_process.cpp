@@ -18,8 +18,8 @@
 #include <thread>
 #include <tuple>
 
-#include "process/proc_file.h"
-#include "process/proc_maps.h"
+#include "os/proc_file.h"
+#include "os/proc_maps.h"
 #include "support/ended_main_thread.h"
 #include "support/io_uring.h"
 #include "walk/target/process_memory.h"
@@ -183,9 +183,7 @@ TEST_F(OtherProcess, AWorkerOfIoUringHasNoUserStack) {
     board->ready = 1;
     for (;;) ::pause();
   });
-  const auto two_threads = [&] {
-    return process::list_ids("/proc/" + std::to_string(child.pid()) + "/task").size() == 2;
-  };
+  const auto two_threads = [&] { return os::list_ids("/proc/" + std::to_string(child.pid()) + "/task").size() == 2; };
   wait_until(two_threads);
   const auto target = open_process(child.pid());
   ASSERT_TRUE(target) << target.error().text();
@@ -424,7 +422,7 @@ TEST_F(OtherProcess, AFileThatIsNoLongerThere) {
   char copy[] = "/tmp/windlass-sleep-XXXXXX";
   const int fd = ::mkstemp(copy);
   ASSERT_GE(fd, 0);
-  const std::string bytes = process::read_proc_file("/bin/sleep");
+  const std::string bytes = os::read_proc_file("/bin/sleep");
   ASSERT_EQ(::write(fd, bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
   ::fchmod(fd, 0700);
   ::close(fd);
@@ -436,7 +434,7 @@ TEST_F(OtherProcess, AFileThatIsNoLongerThere) {
   }
   const std::string wchan = "/proc/" + std::to_string(pid) + "/syscall";
   const std::string asleep = std::to_string(SYS_clock_nanosleep) + " ";
-  wait_until([&] { return process::read_proc_file(wchan).starts_with(asleep); });
+  wait_until([&] { return os::read_proc_file(wchan).starts_with(asleep); });
   ::unlink(copy);
   const int other = ::open(copy, O_CREAT | O_WRONLY | O_TRUNC, 0700);
   EXPECT_EQ(::write(other, "not this", 8), 8);

@@ -18,7 +18,7 @@
 #include <functional>
 #include <thread>
 
-#include "process/proc_file.h"
+#include "os/proc_file.h"
 #include "walk/target/process_memory.h"
 #include "windlass/code_manager.h"
 #include "windlass/target.h"
@@ -425,8 +425,8 @@ TEST_F(Refresh, AnotherProgram) {
   const std::string folder = "/proc/" + std::to_string(child.pid());
   const std::string asleep = std::to_string(SYS_clock_nanosleep) + " ";
   wait_until([&] {
-    return process::read_proc_file(folder + "/comm") == "sleep\n" &&
-           process::read_proc_file(folder + "/syscall").starts_with(asleep);
+    return os::read_proc_file(folder + "/comm") == "sleep\n" &&
+           os::read_proc_file(folder + "/syscall").starts_with(asleep);
   });
   const Refreshed changed = look_again(*target);
   EXPECT_TRUE(changed.executed);

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "dwarf/constants.h"
+#include "formats/dwarf/constants.h"
 #include "support/walk_target.h"
 #include "walk/apply.h"
 #include "walk/module.h"

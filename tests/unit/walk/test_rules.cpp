@@ -1,7 +1,7 @@
 // One step by each kind of rule: the caller's registers, and where they were saved.
 #include <gtest/gtest.h>
 
-#include "dwarf/expression_ops.h"
+#include "formats/dwarf/expression_ops.h"
 #include "support/walk_target.h"
 
 namespace windlass {

@@ -1,9 +1,9 @@
 // The own registers on Windows x64: the only assembly there is.
 #include <windows.h>
 
+#include "formats/winx64/registers.h"
 #include "walk/own/capture.h"
 #include "windlass/backtrace.h"
-#include "winx64/registers.h"
 
 // extern "C" void windlass_capture(std::uint64_t* slots): slots as Registers numbers them. A leaf: it moves neither rsp
 // nor a preserved register, so it needs no unwind information.

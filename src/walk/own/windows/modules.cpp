@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <new>
 
-#include "image/pe_format.h"
+#include "formats/image/pe_format.h"
 #include "walk/own/windows/loader.h"
 
 namespace windlass::walk {
@@ -117,7 +117,7 @@ void unloaded(std::uint64_t base) {
 OwnImage::OwnImage(image::PeImage image, std::uint64_t base, std::string path)
     : image_(std::move(image)),
       functions_(image_),
-      source_(source::make_source(image_)),
+      source_(sources::make_source(image_)),
       module_({base, base + image_.image_size(), base, std::move(path), {}, true}, *source_, base) {}
 
 const OwnImage* find_own_image(std::uint64_t address) {

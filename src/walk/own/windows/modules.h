@@ -5,8 +5,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "formats/winx64/read.h"
 #include "walk/own_modules.h"
-#include "winx64/read.h"
 
 namespace windlass::walk {
 
@@ -22,7 +22,7 @@ class OwnImage {
  private:
   image::PeImage image_;
   winx64::Functions functions_;
-  std::unique_ptr<source::UnwindSource> source_;
+  std::unique_ptr<sources::UnwindSource> source_;
   Module module_;
 };
 

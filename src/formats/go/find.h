@@ -1,0 +1,49 @@
+// Is an ELF image a program of Go's? Where its table of functions is (runtime.pclntab, which stripping leaves, since
+// the program needs it itself), of which form, and what its numbers count from.
+//
+// The forms are those of the Go releases that began them, told apart by the table's first word
+// (src/internal/abi/symtab.go, src/debug/gosym/pclntab.go).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "formats/image/elf.h"
+#include "windlass/registers.h"
+
+namespace windlass::runtimes::go {
+
+enum class TableForm : std::uint8_t {
+  k1_2,   // addresses; everything counts from the table
+  k1_16,  // five parts
+  k1_18,  // offsets from the start of the text
+  k1_20,  // functions have the line they start at, and inlined calls another form
+};
+
+// Views of the image's bytes.
+struct Table {
+  TableForm form = TableForm::k1_20;
+  Architecture architecture = Architecture::kX86_64;
+  std::uint8_t quantum = 1;   // of instruction sizes
+  std::uint64_t address = 0;  // of the table
+  std::uint64_t origin = 0;   // and its offset in the file
+  std::uint64_t text = 0;     // of what functions count from; 0 where they are addresses
+  std::uint64_t function_count = 0;
+  ByteView index;      // an entry each function, ascending, and one more for the last one's end
+  ByteView functions;  // what entries and records count from
+  ByteView names, units, files, values;
+};
+
+// kNotFound: the image has none. kUnsupported: of a form that is not known, or of a machine with 4-byte words.
+// kMalformed, kTruncated: `where` is the offset in the file. Linear in the sections, and, in position-independent
+// programs, the relocations.
+[[nodiscard]] Expected<Table> find_table(const image::ElfImage& image);
+
+// A word of the image as the program sees it at its file's own addresses: position-independent ones have some of them
+// in their relocations. Linear in these.
+[[nodiscard]] std::optional<std::uint64_t> word_at(const image::ElfImage& image, std::uint64_t address);
+
+// runtime.firstmoduledata, which has what the table leaves out (src/runtime/symtab.go). Linear in the data.
+[[nodiscard]] std::optional<std::uint64_t> find_module_data(const image::ElfImage& image, std::uint64_t table);
+
+}  // namespace windlass::runtimes::go

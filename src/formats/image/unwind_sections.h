@@ -1,0 +1,45 @@
+// The call frame information of an ELF image, wherever it is kept, and its SFrame section.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "formats/dwarf/cfi.h"
+#include "formats/image/elf.h"
+#include "formats/sframe/read.h"
+
+namespace windlass::image {
+
+[[nodiscard]] constexpr Architecture architecture_of(Machine machine) {
+  switch (machine) {
+    case Machine::kX86_64: return Architecture::kX86_64;
+    case Machine::kAArch64: return Architecture::kAArch64;
+    case Machine::kI386: break;
+  }
+  return Architecture::kI386;
+}
+
+// Sections ready to be read; owns what had to be decompressed. Movable: the views stay valid.
+struct UnwindSections {
+  std::vector<dwarf::CfiSection> sections;
+  std::vector<std::vector<std::byte>> storage;
+};
+
+// In this order: `.eh_frame` (by its section header; without one, from where `.eh_frame_hdr` says, up to its
+// terminator),
+// `.debug_frame` (plain, SHF_COMPRESSED or `.zdebug_frame`), and `.debug_frame` and `.eh_frame` of the xz-compressed
+// image in `.gnu_debugdata`. What cannot be read is reported with its file offset; no unwind information at all is no
+// error.
+[[nodiscard]] UnwindSections find_unwind_sections(const ElfImage& image, dwarf::ErrorSink report);
+
+// Whether there may be sections beside `.eh_frame`. Cheap.
+[[nodiscard]] bool has_other_unwind_sections(const ElfImage& image);
+
+// `.eh_frame` only: what the table of a module is made of first.
+[[nodiscard]] Expected<dwarf::CfiSection> find_eh_frame(const ElfImage& image);
+
+// `.sframe`, by its section header or, without one, by PT_GNU_SFRAME. kNotFound: there is none; else what is wrong with
+// its header.
+[[nodiscard]] Expected<sframe::Section> find_sframe(const ElfImage& image);
+
+}  // namespace windlass::image

@@ -1,0 +1,88 @@
+// Windows ARM64 unwind information as rows: at every instruction the same caller as virtual_unwind, or an error that
+// says why no row can say it.
+#pragma once
+
+#include <cstdint>
+
+#include "formats/winarm64/exec.h"
+#include "formats/winarm64/read.h"
+#include "windlass/frame_row.h"
+#include "windlass/function_ref.h"
+
+namespace windlass::winarm64 {
+
+// What a sequence of codes says, relative to the registers of the frame it is applied to.
+struct SymbolicFrame {
+  // x19-x29, lr, d8-d15: preserved registers, and the one the return address comes back in.
+  static constexpr unsigned kRegisters = 12 + 8, kFp = 10, kLr = 11;
+  // Not saved; saved at sp + offset; at x29 + offset; behind what is counted in lengths of SVE vectors.
+  enum class Base : std::int32_t { kRegister, kSp, kFp, kUnknown };
+  struct Slot {
+    Base base = Base::kRegister;
+    std::int32_t offset = 0;
+    bool operator==(const Slot&) const = default;
+  };
+
+  Base base = Base::kSp;  // the caller's sp = base + offset
+  std::int64_t offset = 0;
+  Slot slots[kRegisters];
+  Slot return_address;  // where `jumps`
+  bool return_signed = false;
+  bool jumps = false;  // clear_unwound_to_call: the caller's pc is an instruction, not behind a call
+  bool operator==(const SymbolicFrame&) const = default;
+
+  [[nodiscard]] static RegisterNumber number(unsigned i) {
+    return static_cast<RegisterNumber>(i < 12 ? 19 + i : 72 + (i - 12));
+  }
+};
+// Makes `frame` what the codes from `index` on undo. How long SVE vectors are is not known here. kUnsupported: system
+// frames, sp or lr behind an allocation of vectors, x29 used after it was loaded, 1 GiB or more; kMalformed, kTruncated
+// as virtual_unwind.
+[[nodiscard]] Expected<void> execute_symbolically(ByteView codes, std::uint32_t index, SymbolicFrame& frame);
+
+// One evaluator a thread.
+class RowEvaluator {
+ public:
+  using RowSink = FunctionRef<void(const FrameRow&)>;
+
+  // Rows have RVAs plus `base`.
+  explicit RowEvaluator(const Functions& functions, std::uint64_t base = 0) : functions_(functions), base_(base) {}
+
+  // Ascending, disjoint rows over the function's whole range, equal neighbours made one. Instructions for which there
+  // can be no row are reported and left out; an entry that cannot be read is the returned error. No allocation; linear
+  // in the number of codes times the instructions of prologue and epilogues.
+  Expected<void> for_each_row(RuntimeFunction function, RowSink emit, ErrorSink report);
+  // The row of one address of the function; it holds for that instruction alone. Linear in the number of codes and
+  // scopes. Errors: as for_each_row, and what it would report.
+  Expected<void> row_at(RuntimeFunction function, std::uint32_t rva, FrameRow& to);
+
+ private:
+  void cover(const UnwindRecord& record, std::uint32_t end);
+  void body(std::uint32_t end);
+  void epilogue(std::uint32_t index, std::uint32_t start, std::uint32_t end);
+  void state(std::uint32_t end, std::uint32_t index);
+  void flush();
+
+  const Functions& functions_;
+  std::uint64_t base_;
+  // While a function is lowered: instructions are counted in words from its start.
+  ByteView codes_;
+  std::uint32_t begin_ = 0;
+  std::uint32_t at_ = 0;       // first word that has no state yet
+  std::uint32_t pending_ = 0;  // first word of the row being made
+  bool has_pending_ = false;
+  SymbolicFrame frame_;
+  // Frames by their first code: an epilogue runs through those of the prologue again.
+  struct Memo {
+    std::uint32_t index = kNone;
+    SymbolicFrame frame;
+  };
+  static constexpr std::uint32_t kNone = ~std::uint32_t{0};
+  static constexpr std::size_t kMemos = 32;
+  Memo memos_[kMemos];
+  const RowSink* emit_ = nullptr;
+  const ErrorSink* report_ = nullptr;
+  FrameRow row_;
+};
+
+}  // namespace windlass::winarm64

@@ -1,0 +1,50 @@
+// Windows x64 unwind information as rows. Epilogues of version 1, which it does not describe, are found ahead of time
+// in the code, so that walking needs no code. At every instruction a row says what `virtual_unwind` does there.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "formats/winx64/read.h"
+#include "windlass/frame_row.h"
+#include "windlass/function_ref.h"
+
+namespace windlass::winx64 {
+
+using RowSink = FunctionRef<void(const FrameRow& row)>;
+using ProblemSink = FunctionRef<void(const Error& error)>;
+
+// What has functions and unwind information without being a PE image: code that a runtime made (exec.h's UnwindImage,
+// behind two references). It must not outlive what it is of.
+class AnyImage {
+ public:
+  using Find = FunctionRef<std::optional<RuntimeFunction>(std::uint32_t rva)>;
+  using Bytes = FunctionRef<ByteView(std::uint32_t rva, std::uint32_t wanted)>;
+  AnyImage(Find find, Bytes bytes) : find_(find), bytes_(bytes) {}
+  [[nodiscard]] bool find(std::uint32_t rva, RuntimeFunction& to) const {
+    const auto found = find_(rva);
+    if (found) to = *found;
+    return found.has_value();
+  }
+  [[nodiscard]] ByteView bytes(std::uint32_t rva, std::uint32_t wanted) const { return bytes_(rva, wanted); }
+
+ private:
+  Find find_;
+  Bytes bytes_;
+};
+
+// The rows of one function-table entry, ascending, by RVA, adjoining but for gaps. Registers are DWARF numbers (xmm6-15
+// are 23-32); rsi and rdi, which only Windows preserves, always have a rule. `where` of a problem is an RVA.
+// A gap, reported as a problem of code kUnsupported, is where no row can say what the codes do: a machine frame
+// that was not what the stack began with, a frame register that is restored before it is used, version 3. Frames of 2
+// GiB or more are a problem of code kLimit.
+// Linear in the code's size; allocates nothing. Bounded: at most 64 changes in a prologue, the rest is a problem.
+void lower(const Functions& functions, const RuntimeFunction& entry, RowSink row, ProblemSink problem);
+void lower(const AnyImage& image, const RuntimeFunction& entry, RowSink row, ProblemSink problem);
+
+// The row of one address of the entry, begin <= rva < end; it holds for that address alone. The same as `lower` gives,
+// without looking at the rest of the function: linear in the number of codes. Errors: what would be a problem.
+Expected<void> row_at(const Functions& functions, const RuntimeFunction& entry, std::uint32_t rva, FrameRow& to);
+Expected<void> row_at(const AnyImage& image, const RuntimeFunction& entry, std::uint32_t rva, FrameRow& to);
+
+}  // namespace windlass::winx64

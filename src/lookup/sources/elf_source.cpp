@@ -1,0 +1,248 @@
+// What ELF files have: a Go program's own table; call frame information; where that says nothing, SFrame.
+#include <elf.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "formats/dwarf/eh_frame_hdr.h"
+#include "formats/dwarf/lower.h"
+#include "formats/image/elf.h"
+#include "formats/image/function_symbols.h"
+#include "formats/image/unwind_sections.h"
+#include "lookup/sources/cfi_function.h"
+#include "lookup/sources/go_source.h"
+#include "lookup/sources/indexed_row.h"
+#include "lookup/sources/row_finder.h"
+#include "lookup/sources/sframe_source.h"
+#include "lookup/sources/unwind_source.h"
+
+namespace windlass::sources {
+namespace {
+
+class ElfSource final : public UnwindSource {
+ public:
+  explicit ElfSource(image::ElfImage image) : image_(std::move(image)) {
+    const auto keep = [this](const Error& error) { go_problem_ = error; };
+    go_ = find_go_source(image_, keep);
+    find_index();
+    if (const auto section = image::find_sframe(image_)) simple_.emplace(*section);
+  }
+
+  std::optional<Architecture> architecture() const override { return image::architecture_of(image_.machine()); }
+
+  Expected<void> row_at(std::uint64_t address, FrameRow& to) const override {
+    if (go_ && go_->row_at(address, to)) return {};
+    const auto found = cfi_row_at(address, to);
+    return found || !may_be_simple(found.error()) ? found : simple_->row_at(address, to);
+  }
+
+  Expected<Function> function_at(std::uint64_t address) const override {
+    if (go_)
+      if (auto found = go_->function_at(address)) return found;
+    const auto found = cfi_function_at(address);
+    return found || !may_be_simple(found.error()) ? found : simple_->function_at(address);
+  }
+
+  void for_each_function(FunctionSink callback, ErrorSink report) const override {
+    // Those that have no other record and Go's, by turns with those that have one.
+    const std::vector<Function> others = other_functions(report);
+    auto next = others.begin();
+    bool wanted = true;
+    const auto give_before = [&](std::uint64_t begin) {
+      while (wanted && next != others.end() && next->begin < begin) wanted = callback(*next++);
+    };
+    // An index of its own: it keeps what it has read, and the callback may ask this source.
+    if (const auto all = RowFinder::make(image_)) {
+      const auto give = [&](const RowFinder::Located& found) {
+        if (is_go(found.fde.begin)) return wanted;
+        give_before(found.fde.begin);
+        wanted = wanted && callback(function_of(all->section(found.section), found.section, found.fde));
+        return wanted;
+      };
+      all->for_each(give, report);
+    }
+    give_before(~std::uint64_t{0});
+  }
+
+  void for_each_row(const Function& function, RowSink callback, ErrorSink report) const override {
+    if (go_ && function.record.section == RecordPlace::kGoFunctions)
+      return go_->for_each_row(function, callback, report);
+    if (simple_ && function.record.section == RecordPlace::kSFrame)
+      return simple_->for_each_row(function, callback, report);
+    const auto section = section_at(function.record.section);
+    if (!section) return report(section.error());
+    dwarf::CfiReader reader(*section, report);
+    const auto fde = reader.fde_at(function.record.offset);
+    if (!fde) return report(fde.error());
+    if (const auto done = dwarf::for_each_row(*section, *fde, callback); !done) report(done.error());
+  }
+
+  void for_each_row(RowVisitor& visitor, ErrorSink report) const override {
+    if (go_problem_) report(*go_problem_);
+    if (go_) go_->for_each_row(visitor, report);
+    const auto found = image::find_unwind_sections(image_, report);
+    for (const dwarf::CfiSection& section : found.sections) {
+      if (!visitor.wants_more()) return;
+      visitor.begin_section(section.name);
+      dwarf::CfiReader reader(section, report);
+      dwarf::RowEvaluator evaluator(section);
+      const auto give = [&](const FrameRow& row) { visitor.row(row); };
+      for (dwarf::Fde fde; visitor.wants_more() && reader.next_fde(fde);)
+        if (const auto done = evaluator.for_each_row(fde, give); !done) report(done.error());
+    }
+    report_sframe(report);
+    if (simple_ && visitor.wants_more()) simple_->for_each_row(visitor, report);
+  }
+
+  bool read_image(std::uint64_t address, void* to, std::size_t size) const override {
+    const auto bytes = image_.at_address(address, size);
+    if (!bytes) return false;
+    std::memcpy(to, bytes->data(), size);
+    return true;
+  }
+
+  std::uint64_t function_start(std::uint64_t address) const override {
+    std::call_once(symbols_read_, [this] { symbols_ = image::FunctionSymbols(image_); });
+    return symbols_.start_of(address);
+  }
+
+  std::uint64_t entry_point() const override { return image_.entry(); }
+  const std::string& build_id() const override { return image_.build_id(); }
+  std::span<const Error> problems() const override { return image_.problems(); }
+  void accept(FormatVisitor& visitor) const override {
+    const bool others = image::find_eh_frame(image_).has_value() || image::has_other_unwind_sections(image_);
+    if (go_)
+      visitor.go(*this, image_);
+    else if (simple_ && !others)
+      visitor.sframe(*this, image_);
+    else
+      visitor.elf(*this, image_);
+  }
+
+ private:
+  static constexpr Error kNone{ErrorCode::kNotFound, "module has no unwind information"};
+
+  Expected<void> cfi_row_at(std::uint64_t address, FrameRow& to) const {
+    if (index_) {
+      const auto found = indexed_row(index_->header, index_->section, address, to);
+      if (found || !may_be_elsewhere(found.error())) return found;
+    }
+    const std::lock_guard hold(lock_);
+    RowFinder* const rows = finder();
+    if (rows == nullptr) return std::unexpected(kNone);
+    return rows->find(address, to);
+  }
+
+  Expected<Function> cfi_function_at(std::uint64_t address) const {
+    if (index_) {
+      dwarf::LocatedFde found;
+      const auto located = index_->header.find(index_->section, address, found);
+      if (located) return function_of(index_->section, 0, found.fde);
+      if (!may_be_elsewhere(located.error())) return std::unexpected(located.error());
+    }
+    const std::lock_guard hold(lock_);
+    RowFinder* const rows = finder();
+    if (rows == nullptr) return std::unexpected(kNone);
+    const auto found = rows->locate(address);
+    if (!found) return std::unexpected(found.error());
+    return function_of(rows->section(found->section), found->section, found->fde);
+  }
+
+  [[nodiscard]] bool may_be_simple(const Error& error) const {
+    return simple_.has_value() && error.code == ErrorCode::kNotFound;
+  }
+
+  // A section that cannot be read has no source; who lists all hears why.
+  void report_sframe(ErrorSink report) const {
+    const auto section = image::find_sframe(image_);
+    if (!section && section.error().code != ErrorCode::kNotFound) report(section.error());
+  }
+
+  [[nodiscard]] bool is_go(std::uint64_t address) const { return go_ && go_->function_at(address); }
+
+  // Ascending.
+  std::vector<Function> other_functions(ErrorSink report) const {
+    std::vector<Function> functions;
+    report_sframe(report);
+    const auto add = [&](const Function& function) {
+      functions.push_back(function);
+      return true;
+    };
+    const auto add_missing = [&](const Function& function) {
+      return is_go(function.begin) || cfi_function_at(function.begin) || add(function);
+    };
+    if (go_) go_->for_each_function(add, report);
+    if (simple_) simple_->for_each_function(add_missing, report);
+    if (go_ && simple_) std::ranges::sort(functions, {}, &Function::begin);
+    return functions;
+  }
+
+  // The section that .eh_frame_hdr indexes; it is number 0 of all.
+  struct Indexed {
+    dwarf::EhFrameHdr header;
+    dwarf::CfiSection section;
+  };
+
+  // A table that is sorted and names the section that the image has.
+  void find_index() {
+    const auto section = image::find_eh_frame(image_);
+    if (!section) return;
+    for (const image::Segment& segment : image_.segments()) {
+      if (segment.type != PT_GNU_EH_FRAME) continue;
+      const auto bytes = image_.at_address(segment.vaddr, segment.filesz);
+      if (!bytes) return;
+      const auto header = dwarf::EhFrameHdr::parse(*bytes, segment.vaddr);
+      if (header && !header->table.empty() && header->eh_frame_address == section->address)
+        index_ = Indexed{*header, *section};
+    }
+  }
+
+  [[nodiscard]] bool may_be_elsewhere(const Error& error) const {
+    return error.code == ErrorCode::kNotFound && image::has_other_unwind_sections(image_);
+  }
+
+  // Of the sections that have no index; null where there are none. Under the lock.
+  RowFinder* finder() const {
+    if (!rows_made_) {
+      rows_made_ = true;
+      rows_ = RowFinder::make(image_, index_.has_value());
+    }
+    return rows_.get();
+  }
+
+  // A view of this source's bytes, which stay.
+  Expected<dwarf::CfiSection> section_at(std::uint32_t number) const {
+    if (number == 0 && index_) return index_->section;
+    const std::lock_guard hold(lock_);
+    RowFinder* const rows = finder();
+    if (rows == nullptr || number >= rows->section_count()) return std::unexpected(kNone);
+    return rows->section(number);
+  }
+
+  image::ElfImage image_;
+  std::optional<Indexed> index_;
+  std::unique_ptr<GoSource> go_;  // null: no program of Go's
+  std::optional<Error> go_problem_;
+  std::optional<SFrameSource> simple_;
+  mutable std::mutex lock_;
+  mutable bool rows_made_ = false;
+  mutable std::unique_ptr<RowFinder> rows_;
+  mutable std::once_flag symbols_read_;
+  mutable image::FunctionSymbols symbols_;
+};
+
+}  // namespace
+
+std::unique_ptr<UnwindSource> make_source(const image::ElfImage& image) { return std::make_unique<ElfSource>(image); }
+
+Expected<std::unique_ptr<UnwindSource>> open_elf_source(ByteView bytes) {
+  const auto image = image::ElfImage::parse(bytes);
+  if (!image) return std::unexpected(image.error());
+  return make_source(*image);
+}
+
+}  // namespace windlass::sources

@@ -1,0 +1,34 @@
+// What a Go program's table of functions says, as a source of its own: it knows of all of Go's code, whether stripped
+// or not, and of where stacks end and go on elsewhere, which call frame information of Go's linker does not.
+#pragma once
+
+#include <memory>
+
+#include "formats/go/rows.h"
+#include "formats/image/elf.h"
+#include "lookup/sources/unwind_source.h"
+
+namespace windlass::sources {
+
+// row_at and function_at as runtimes::go::GoRows. The image's bytes must outlive it.
+class GoSource final : public UnwindSource {
+ public:
+  static constexpr std::string_view kSectionName = ".gopclntab";
+
+  GoSource(const runtimes::go::Table& table, const image::ElfImage& image) : rows_(table, image) {}
+
+  std::optional<Architecture> architecture() const override { return rows_.map().table().architecture; }
+  Expected<void> row_at(std::uint64_t address, FrameRow& to) const override { return rows_.row_at(address, to); }
+  Expected<Function> function_at(std::uint64_t address) const override;
+  void for_each_function(FunctionSink callback, ErrorSink report) const override;
+  void for_each_row(const Function& function, RowSink callback, ErrorSink report) const override;
+  void for_each_row(RowVisitor& visitor, ErrorSink report) const override;
+
+ private:
+  runtimes::go::GoRows rows_;
+};
+
+// Null where an image has none; `report` hears what is wrong with one that it has.
+[[nodiscard]] std::unique_ptr<GoSource> find_go_source(const image::ElfImage& image, ErrorSink report);
+
+}  // namespace windlass::sources

@@ -1,0 +1,69 @@
+#include "lookup/sources/pe_source.h"
+
+#include <cstring>
+
+namespace windlass::sources {
+
+Function PeSource::begin_function(std::size_t stored) const {
+  Function function;
+  function.begin = function.end = function.primary = table().begin_of(stored);
+  function.record.offset = stored * entry_size_;
+  function.record.address = image_.directory(image::PeDirectory::kException).rva + function.record.offset;
+  return function;
+}
+
+Expected<Function> PeSource::function_at(std::uint64_t address) const {
+  const auto stored = candidate(address);
+  if (!stored) return uncovered(address);
+  Function function;
+  const auto described = describe(*stored, function);
+  if (!described && (function.begin == function.end || function.contains(address)))
+    return std::unexpected(described.error());
+  if (!function.contains(address)) return uncovered(address);
+  return function;
+}
+
+void PeSource::for_each_function(FunctionSink callback, ErrorSink report) const {
+  for (std::size_t i = 0; i < table().size(); ++i) {
+    Function function;
+    if (const auto described = describe(table().stored_index(i), function); !described) report(described.error());
+    if (function.begin < function.end && !callback(function)) return;
+  }
+}
+
+void PeSource::for_each_row(const Function& function, RowSink callback, ErrorSink report) const {
+  const std::uint64_t stored = function.record.offset / entry_size_;
+  if (stored < table().size()) lower(stored, callback, report);
+}
+
+void PeSource::for_each_row(RowVisitor& visitor, ErrorSink report) const {
+  if (table().size() == 0) return;
+  visitor.begin_section(".pdata");
+  const auto give = [&](const FrameRow& row) { visitor.row(row); };
+  for (std::size_t i = 0; i < table().size() && visitor.wants_more(); ++i) lower(table().stored_index(i), give, report);
+}
+
+bool PeSource::read_image(std::uint64_t rva, void* to, std::size_t size) const {
+  const auto bytes = rva >> 32 == 0 ? image_.at_rva(static_cast<std::uint32_t>(rva), size)
+                                    : fail(ErrorCode::kOutOfRange, "outside of the image", rva);
+  if (!bytes) return false;
+  std::memcpy(to, bytes->data(), size);
+  return true;
+}
+
+std::uint64_t PeSource::function_start(std::uint64_t address) const {
+  const auto function = function_at(address);
+  return function ? function->primary : 0;
+}
+
+std::unique_ptr<UnwindSource> make_source(const image::PeImage& image) {
+  return image.is_x64_format() ? make_winx64_source(image) : make_winarm64_source(image);
+}
+
+Expected<std::unique_ptr<UnwindSource>> open_pe_source(ByteView bytes, image::PeLayout layout) {
+  const auto image = image::PeImage::parse(bytes, layout);
+  if (!image) return std::unexpected(image.error());
+  return make_source(*image);
+}
+
+}  // namespace windlass::sources

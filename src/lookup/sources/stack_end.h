@@ -1,0 +1,34 @@
+// What proves that a frame is a thread's outermost one. The kernel side knows rows and no code: what its table has of
+// the same is WL_RULE_NO_END (bpf/windlass_layout.h), and what it takes for an end is asked about here.
+#pragma once
+
+#include <cstdint>
+
+#include "lookup/sources/unwind_source.h"
+#include "windlass/registers.h"
+
+namespace windlass::sources {
+
+enum class EndProof : std::uint8_t {
+  kProven,   // or somebody else's to prove
+  kNone,     // it may be the outermost frame
+  kRefuted,  // the code returns to a caller
+};
+
+// The row at `pc` says that there is no caller, or leads to address 0: does that prove it?
+// - A row that says so is refuted where the code goes on to a return of its function (returns()). Go's rows are
+//   believed: they are marks of its compiler.
+// - Address 0: only in a function whose rows begin with what a call leaves on the stack. Unwind information that begins
+//   with a frame already there is of code that is jumped into, and what that was true for need not be so each time:
+//   LuaJIT's interpreter has one row for all of it, also where compiled traces leave by another frame. Refuted
+//   where the code goes straight to a return with the return address elsewhere.
+// - Windows marks no frame; a row that leads to 0 is believed. Code without a row is taken for a leaf, which is no
+// proof. Other files' code without a row has an end that somebody else has to prove.
+[[nodiscard]] EndProof end_proof(const UnwindSource& source, CodeAddress pc);
+
+// Is there a return in the code of [address, end), which goes on to the end of its function? Code that cannot be read,
+// or of another machine, has none.
+using CodeReader = FunctionRef<bool(std::uint64_t address, void* to, std::size_t size)>;
+[[nodiscard]] bool returns(CodeReader read, std::uint64_t address, std::uint64_t end, Architecture architecture);
+
+}  // namespace windlass::sources

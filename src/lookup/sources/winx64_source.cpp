@@ -1,0 +1,106 @@
+// Windows x64 unwind information.
+#include "formats/image/pe_names.h"
+#include "formats/winx64/exec.h"
+#include "formats/winx64/lower.h"
+#include "lookup/sources/pe_source.h"
+
+namespace windlass::sources {
+namespace {
+
+class X64Source final : public PeSource {
+ public:
+  explicit X64Source(const image::PeImage& image)
+      : PeSource(image, sizeof(winx64::RuntimeFunction)), functions_(image_) {
+    find_dispatchers();
+  }
+
+  std::optional<Architecture> architecture() const override { return Architecture::kX86_64; }
+
+  Expected<void> row_at(std::uint64_t address, FrameRow& to) const override {
+    const auto rva = static_cast<std::uint32_t>(address);
+    const auto entry = rva == address ? functions_.find(rva) : std::nullopt;
+    if (!entry) return uncovered(address);
+    if (const auto found = winx64::row_at(functions_, *entry, rva, to); !found) return found;
+    to.signal_frame |= is_dispatcher(*entry);
+    return {};
+  }
+
+  Expected<HandlerCall> unwind(const Callee& callee, Registers& caller, SavedLocations& saved) const override {
+    winx64::Unwound unwound;
+    winx64::SavedAddresses addresses;
+    if (const auto done =
+            winx64::virtual_unwind(functions_, callee.bias, callee.memory, callee.registers, unwound, &addresses);
+        !done)
+      return std::unexpected(done.error());
+    caller = unwound.caller;
+    for (unsigned number = 0; number < 16; ++number)
+      if (addresses.integer[number] != 0) saved.set(caller, winx64::dwarf_number(number), addresses.integer[number]);
+    saved.set(caller, Registers::pc_number(Architecture::kX86_64), addresses.return_address);
+    return HandlerCall{unwound.establisher, unwound.handler, unwound.handler_data,
+                       (unwound.handler_flags & winx64::kEhandler) != 0,
+                       (unwound.handler_flags & winx64::kUhandler) != 0};
+  }
+
+  void accept(FormatVisitor& visitor) const override { visitor.winx64(*this, functions_); }
+
+ private:
+  const image::FunctionTable& table() const override { return functions_.table(); }
+
+  // A part has the handler of the function that it is a part of.
+  Expected<void> describe(std::size_t stored, Function& to) const override {
+    const winx64::RuntimeFunction entry = functions_.stored(stored);
+    to = begin_function(stored);
+    if (entry.begin >= entry.end)
+      return fail(ErrorCode::kMalformed, "function ends before it begins: RVA", entry.begin, entry.end);
+    to.end = entry.end;
+    const auto primary = winx64::primary(functions_, entry);
+    if (!primary)
+      return fail(ErrorCode::kMalformed, "unwind information, or what it is chained to, is unreadable: RVA", entry.info,
+                  entry.begin);
+    to.primary = primary->begin;
+    to.signal_frame = is_dispatcher(entry) || winx64::has_machine_frame(functions_, entry);
+    winx64::UnwindInfo info;
+    if (!winx64::info_of(functions_, *primary, info) || info.handler == 0) return {};
+    to.personality.address = info.handler;
+    to.language_data.address = info.handler_data;
+    to.on_exception = info.has(winx64::kEhandler);
+    to.on_termination = info.has(winx64::kUhandler);
+    return {};
+  }
+
+  void lower(std::size_t stored, RowSink callback, ErrorSink report) const override {
+    const winx64::RuntimeFunction entry = functions_.stored(stored);
+    if (!is_dispatcher(entry)) return winx64::lower(functions_, entry, callback, report);
+    FrameRow marked;
+    const auto mark = [&](const FrameRow& row) {
+      marked = row;
+      marked.signal_frame = true;
+      callback(marked);
+    };
+    winx64::lower(functions_, entry, mark, report);
+  }
+
+  // What the system jumps to on top of interrupted code. Windows' ntdll.dll describes it by a machine frame; Wine 8's
+  // makes its own call frame out of the context, so that the interrupted pc looks like a return address.
+  void find_dispatchers() {
+    constexpr std::string_view kNames[] = {"KiUserExceptionDispatcher", "KiUserApcDispatcher"};
+    const auto exports = image::PeExports::open(image_);
+    if (!exports || exports->module_name() != "ntdll.dll") return;
+    for (std::size_t i = 0; i < std::size(kNames); ++i)
+      if (const auto found = exports->find(kNames[i]); found) dispatchers_[i] = found->rva;
+  }
+  [[nodiscard]] bool is_dispatcher(const winx64::RuntimeFunction& entry) const {
+    return entry.begin != 0 && (entry.begin == dispatchers_[0] || entry.begin == dispatchers_[1]);
+  }
+
+  std::uint32_t dispatchers_[2] = {};
+  winx64::Functions functions_;
+};
+
+}  // namespace
+
+std::unique_ptr<UnwindSource> make_winx64_source(const image::PeImage& image) {
+  return std::make_unique<X64Source>(image);
+}
+
+}  // namespace windlass::sources

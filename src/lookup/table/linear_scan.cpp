@@ -1,0 +1,124 @@
+#include "lookup/table/linear_scan.h"
+
+#include <cstring>
+#include <map>
+#include <optional>
+
+#include "base/registers.h"
+#include "flow/stack_effect.h"
+
+namespace windlass::table {
+namespace {
+
+using flow::StackEffect;
+using Kind = StackEffect::Kind;
+
+// The rest of `code` from `address` on.
+ByteView from(ByteView code, std::uint64_t begin, std::uint64_t address) {
+  return *code.sub(address - begin, code.size() - (address - begin));
+}
+
+// What a function has on the stack above its return address.
+struct Pushed {
+  static constexpr std::int64_t kMost = 1 << 15;  // a rule's offsets have 16 bits
+  std::int64_t size = 0;
+  std::int64_t fp = 0, x = 0;  // size when rbp, the extra register had been pushed; 0: not
+  bool known = true;
+  bool operator==(const Pushed&) const = default;
+
+  [[nodiscard]] TraceRule rule() const {
+    TraceRule rule{};
+    if (!known) {
+      rule.cfa_kind = WL_CFA_UNSUPPORTED;
+      return rule;
+    }
+    rule.cfa_kind = WL_CFA_REG;
+    rule.cfa_reg = x86_64::kRsp;
+    rule.cfa_offset = static_cast<std::int32_t>(8 + size);
+    rule.ra_kind = WL_REG_CFA;
+    rule.ra_offset = -8;
+    if (fp != 0) rule.fp_kind = WL_REG_CFA, rule.fp_offset = static_cast<std::int16_t>(-8 - fp);
+    if (x != 0) rule.x_kind = WL_REG_CFA, rule.x_offset = static_cast<std::int16_t>(-8 - x);
+    return rule;
+  }
+  void apply(const StackEffect& effect, std::uint8_t x_reg) {
+    size -= effect.kind == Kind::kPush ? -8 : effect.kind == Kind::kPop ? 8 : effect.delta;
+    if (effect.kind == Kind::kPush && effect.reg == x86_64::kRbp && fp == 0) fp = size;
+    if (effect.kind == Kind::kPush && effect.reg == x_reg && x == 0) x = size;
+    if (fp > size) fp = 0;
+    if (x > size) x = 0;
+    known = known && size >= 0 && size < kMost && size % 8 == 0;  // else it is data that was read, or aligned
+  }
+};
+
+}  // namespace
+
+void rows_of_bare_code(ByteView code, std::uint64_t address, std::uint8_t x_reg,
+                       FunctionRef<bool(std::uint64_t)> starts_function, RuleSink emit) {
+  const std::uint64_t begin = address, end = address + code.size();
+  Pushed now;
+  std::optional<Pushed> told;
+  std::map<std::uint64_t, Pushed> ahead;  // what branches take with them to addresses not reached yet
+  while (address < end) {
+    if (const auto arrived = ahead.find(address); arrived != ahead.end()) now = arrived->second;
+    if (now != Pushed() && starts_function(address)) now = Pushed();
+    if (told != now) emit(address, now.rule());
+    told = now;
+    const auto effect = flow::stack_effect(from(code, begin, address), address);
+    address += effect ? effect->length : 1;
+    if (!effect) {
+      now = Pushed();
+      continue;
+    }
+    switch (effect->kind) {
+      case Kind::kNone:
+      case Kind::kCall: break;
+      case Kind::kMove:
+      case Kind::kPush:
+      case Kind::kPop: now.apply(*effect, x_reg); break;
+      case Kind::kSet:
+      case Kind::kUnknown: now.known = false; break;
+      case Kind::kBranch:
+      case Kind::kJump:
+        if (effect->target >= address && effect->target < end && now != Pushed())
+          ahead.try_emplace(effect->target, now);
+        if (effect->kind == Kind::kJump) now = Pushed();
+        break;
+      case Kind::kReturn: now = Pushed(); break;
+    }
+  }
+}
+
+void each_copy_in_rsp(ByteView code, std::uint64_t address, ByteView function, std::uint64_t function_address,
+                      RegisterNumber reg, FunctionRef<void(std::uint64_t, std::uint64_t)> copy) {
+  const auto entered_from_outside = [&](std::uint64_t begin, std::uint64_t end) {
+    for (std::uint64_t at = function_address; at < function_address + function.size();) {
+      const auto effect = flow::stack_effect(from(function, function_address, at), at);
+      if (!effect) return true;
+      const bool inside = at >= begin && at < end;
+      const bool jumps = effect->kind == Kind::kBranch || effect->kind == Kind::kJump;
+      if (jumps && !inside && effect->target >= begin && effect->target < end) return true;
+      at += effect->length;
+    }
+    return false;
+  };
+  const std::uint64_t first = address, end = address + code.size();
+  std::uint64_t begin = 0;  // of the piece; 0: none
+  const auto close = [&](std::uint64_t at) {
+    if (begin != 0 && begin < at && !entered_from_outside(begin, at)) copy(begin, at);
+    begin = 0;
+  };
+  while (address < end) {
+    const auto effect = flow::stack_effect(from(code, first, address), address);
+    if (!effect) break;
+    address += effect->length;
+    if (effect->kind == Kind::kSet && effect->reg == reg) {
+      if (begin == 0) begin = address;
+    } else if (effect->kind != Kind::kNone && effect->kind != Kind::kCall && effect->kind != Kind::kBranch) {
+      close(address);  // the row's end, or rsp is another one from here on
+    }
+  }
+  close(end);
+}
+
+}  // namespace windlass::table

@@ -1,0 +1,73 @@
+// Where the file behind a mapping can be opened.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "os/descriptor.h"
+#include "os/opened_regular.h"
+#include "os/proc_maps.h"
+
+namespace windlass::os {
+
+struct FileCandidate {
+  std::string path;
+  bool certain = false;     // leads to what is mapped there now, whatever its name is
+  std::uint64_t inode = 0;  // of the mapped file, to compare with where no build id is known; 0: not known
+  dev_t device = 0;         // of the mapped file, where it is no block device: its server may have stopped
+};
+
+// The ways to the file that a live process has mapped, the best first: /proc/PID/map_files, which is the mapped file
+// itself whatever became of its name, but wants CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE; the path below the process's
+// root directory; below its parent's, for a process that has ended meanwhile (`parent` 0: not known); the path itself.
+// Not by name where the name is known to lead elsewhere.
+[[nodiscard]] std::vector<FileCandidate> files_of(pid_t pid, pid_t parent, const ProcMap& map);
+
+// A descriptor of the regular file `path` for reading, close-on-exec; -1 and errno, ENODEV for anything else: a FIFO
+// under a mapped file's name would block, a device could do anything.
+[[nodiscard]] int open_regular(const std::string& path);
+// The same, and what stat(2) says of the file: the descriptor may be a copy's (readers.h).
+[[nodiscard]] OpenedRegular open_regular(const FileCandidate& candidate);
+// stat(2) of it; false and errno.
+[[nodiscard]] bool status_of(const std::string& path, struct stat& to);
+
+// A file that others still write, which is read as it grows.
+class GrowingFile {
+ public:
+  GrowingFile() = default;
+  GrowingFile(Descriptor file) : file_(std::move(file)) {}  // one whose reads do not block
+  // None, and errno, where it is no regular file.
+  [[nodiscard]] static GrowingFile open(const FileCandidate& candidate, struct stat& status);
+
+  explicit operator bool() const { return static_cast<bool>(file_); }
+  // Who opens it by its number can read it without being blocked; -1: nobody can.
+  [[nodiscard]] int fd() const { return subject_.empty() ? file_.get() : -1; }
+  // pread(2) and fstat(2).
+  [[nodiscard]] ssize_t read_at(std::uint64_t offset, std::span<std::byte> to) const;
+  [[nodiscard]] bool status(struct stat& to) const;
+
+ private:
+  Descriptor file_;
+  std::string subject_;  // empty: its reads do not block
+};
+
+// That of the first of files_of() that is the mapped file for certain or by its inode; none where nothing is.
+[[nodiscard]] Descriptor open_mapped(pid_t pid, pid_t parent, const ProcMap& map);
+
+// A descriptor of a memory file with these bytes; -1 where it cannot be made.
+[[nodiscard]] int open_in_memory(const void* bytes, std::size_t size);
+
+// A descriptor of a memory file with the bytes of the vdso, which the kernel maps into every 64-bit process alike; -1
+// where there is none (qemu-user, vdso=0).
+[[nodiscard]] int open_vdso();
+
+// The same of the vdso that a process has mapped at `map`, of a 32-bit one, say. -1, too, where the process has ended.
+[[nodiscard]] int open_vdso_of(pid_t pid, const ProcMap& map);
+
+}  // namespace windlass::os

@@ -1,0 +1,39 @@
+#include "os/perf_map.h"
+
+#include <charconv>
+
+#include <fmt/format.h>
+
+#include "os/living_thread.h"
+#include "os/proc_file.h"
+
+namespace windlass::os {
+namespace {
+
+bool take_hex(std::string_view& line, std::uint64_t& value) {
+  const auto begin = line.find_first_not_of(" \t");
+  if (begin == std::string_view::npos) return false;
+  line.remove_prefix(begin);
+  if (line.starts_with("0x")) line.remove_prefix(2);
+  const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), value, 16);
+  line.remove_prefix(static_cast<std::size_t>(end - line.data()));
+  return error == std::errc() && !line.empty() && (line[0] == ' ' || line[0] == '\t');
+}
+
+}  // namespace
+
+std::string perf_map_path(pid_t pid) {
+  const std::string status = read_proc_file(fmt::format("/proc/{}/status", pid));
+  const std::string_view ids = status_field(status, "NSpid");
+  if (ids.empty()) return fmt::format("/tmp/perf-{}.map", pid);
+  return fmt::format("/proc/{}/root/tmp/perf-{}.map", living_thread(pid), ids.substr(ids.find_last_of("\t ") + 1));
+}
+
+std::optional<PerfMapLine> parse_perf_map_line(std::string_view line) {
+  PerfMapLine parsed;
+  if (!take_hex(line, parsed.begin) || !take_hex(line, parsed.size) || line.size() < 2) return std::nullopt;
+  parsed.name = line.substr(1);
+  return parsed;
+}
+
+}  // namespace windlass::os

@@ -1,0 +1,148 @@
+#include "os/process_memory.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "base/monotonic.h"
+#include "os/living_thread.h"
+#include "os/readers.h"
+
+namespace windlass::os {
+
+namespace {
+
+ssize_t read_by_thread(pid_t pid, std::span<const iovec> from, std::span<std::byte> to) {
+  if (readers() != nullptr && pid != ::getpid()) {
+    const ssize_t got = readers()->memory(pid, from, to);
+    // Yama lets a process's ancestors read it alone, and a reader is none.
+    if (got >= 0 || errno != EPERM) return got;
+  }
+  const iovec local{to.data(), to.size()};
+  return ::process_vm_readv(pid, &local, 1, from.data(), from.size(), 0);
+}
+
+}  // namespace
+
+ssize_t read_ranges(pid_t pid, std::span<const iovec> from, std::span<std::byte> to) {
+  const ssize_t got = read_by_thread(pid, from, to);
+  if (got >= 0 || errno != ESRCH) return got;
+  const pid_t thread = living_thread(pid);
+  return thread != pid ? read_by_thread(thread, from, to) : got;
+}
+
+bool read_memory(pid_t pid, std::uint64_t address, void* to, std::size_t size) {
+  const iovec remote{reinterpret_cast<void*>(address), size};
+  return read_ranges(pid, {&remote, 1}, {static_cast<std::byte*>(to), size}) == static_cast<ssize_t>(size);
+}
+
+namespace {
+
+Descriptor open_memory(pid_t pid) {
+  const std::string path = fmt::format("/proc/{}/mem", living_thread(pid));
+  if (readers() != nullptr && pid != ::getpid()) {
+    Descriptor file = readers()->open(path);
+    if (file || (errno != EPERM && errno != EACCES)) return file;
+  }
+  return Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+}
+
+}  // namespace
+
+// What goes to a reader costs far more than what is read. So the pages that a moment's reads wanted are asked for
+// together with the first one of the next moment's, and kept as long as that lasts. One thread.
+class MemoryFile::Batches {
+ public:
+  Batches(int file, std::string subject) : file_(file), subject_(std::move(subject)) {}
+
+  // Null where it cannot be read.
+  const std::byte* page(std::uint64_t number) {
+    const std::uint64_t now = monotonic_ns();
+    if (now > read_ + kMoment) next_moment();
+    if (Page* known = find(number); known != nullptr) return use(*known);
+    if (pages_.size() + 1 + expected_.size() > kMostPages) next_moment();
+    fetch(number);
+    if (now > read_ + kMoment) read_ = now;
+    return use(*find(number));
+  }
+
+ private:
+  static constexpr std::uint64_t kMoment = 250'000;  // ns; samples are older than that when they are looked at
+  static constexpr std::size_t kMostPages = 64, kMostExpected = 12;
+  struct Page {
+    std::uint64_t number;
+    std::size_t at;  // in bytes_; kNone: it cannot be read
+    bool used;
+  };
+  static constexpr std::size_t kNone = ~std::size_t{0};
+
+  Page* find(std::uint64_t number) {
+    const auto known = std::ranges::find(pages_, number, &Page::number);
+    return known != pages_.end() ? &*known : nullptr;
+  }
+  const std::byte* use(Page& page) {
+    page.used = true;
+    return page.at != kNone ? bytes_.data() + page.at : nullptr;
+  }
+  void next_moment() {
+    if (!pages_.empty()) expected_.clear();
+    for (const Page& page : pages_)
+      if (page.used && page.at != kNone && expected_.size() < kMostExpected) expected_.push_back(page.number);
+    pages_.clear();
+    bytes_.clear();
+  }
+  void fetch(std::uint64_t number) {
+    std::erase(expected_, number);
+    expected_.insert(expected_.begin(), number);
+    const std::size_t begin = bytes_.size();
+    bytes_.resize(begin + expected_.size() * kReaderPage);
+    const std::uint64_t got = readers()->pages(file_, subject_, expected_, std::span(bytes_).subspan(begin));
+    for (std::size_t i = 0; i < expected_.size(); ++i)
+      pages_.push_back({expected_[i], (got >> i & 1) != 0 ? begin + i * kReaderPage : kNone, false});
+    expected_.clear();
+  }
+
+  int file_;
+  std::string subject_;
+  std::uint64_t read_ = 0;  // when the moment began
+  std::vector<Page> pages_;
+  std::vector<std::byte> bytes_;
+  std::vector<std::uint64_t> expected_;  // numbers
+};
+
+MemoryFile::MemoryFile(pid_t pid) : pid_(pid), file_(open_memory(pid)) {
+  if (readers() != nullptr && pid != ::getpid())
+    batches_ = std::make_unique<Batches>(file_.get(), fmt::format("/proc/{}/mem", pid));
+}
+MemoryFile::~MemoryFile() = default;
+
+bool MemoryFile::read_by_readers(std::uint64_t address, std::span<std::byte> to) const {
+  if (to.size() > kReaderPage)
+    return readers()->read_at(file_.get(), fmt::format("/proc/{}/mem", pid_), address, to) ==
+           static_cast<ssize_t>(to.size());
+  while (!to.empty()) {
+    const std::byte* page = batches_->page(address / kReaderPage);
+    if (page == nullptr) return false;
+    const std::size_t piece = std::min<std::size_t>(to.size(), kReaderPage - address % kReaderPage);
+    std::memcpy(to.data(), page + address % kReaderPage, piece);
+    address += piece;
+    to = to.subspan(piece);
+  }
+  return true;
+}
+
+bool MemoryFile::read(std::uint64_t address, void* to, std::size_t size) const {
+  if (!file_ || address > static_cast<std::uint64_t>(INT64_MAX)) return size == 0;
+  if (batches_ != nullptr) return read_by_readers(address, {static_cast<std::byte*>(to), size});
+  return ::pread(file_.get(), to, size, static_cast<off_t>(address)) == static_cast<ssize_t>(size);
+}
+
+}  // namespace windlass::os

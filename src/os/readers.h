@@ -1,0 +1,146 @@
+// Reads what belongs to other processes in processes of its own, which can be left behind.
+//
+// A file on a server that has stopped, or memory that such a file or a userfaultfd backs, holds whoever touches it in a
+// wait that no signal ends. So opens, reads and page faults of what others own happen in a reader process. A call waits
+// for its answer for a bounded time. A reader that overruns is left to its wait and another one takes its place; what
+// it waited for is silent from then on, which means that calls about it fail at once, until that reader answers after
+// all.
+#pragma once
+
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "os/descriptor.h"
+#include "os/opened_regular.h"
+#include "os/reader_protocol.h"
+
+namespace windlass::os {
+
+struct ReaderTimes {
+  std::chrono::nanoseconds patience = std::chrono::milliseconds(300);  // with one call
+  std::chrono::nanoseconds starting = std::chrono::milliseconds(300);  // with a reader that has to be started first
+  std::chrono::nanoseconds arriving = std::chrono::seconds(2);         // with one whose bytes are arriving
+  std::chrono::nanoseconds hurry = std::chrono::milliseconds(50);      // with one once the program has to end
+};
+
+// Thread-safe (a lock). Bounds: kMostLeft readers are left behind. One more, and the first of them is killed; what it
+// waited for stays silent for kSilentFor. Nothing is asked any more once kMostEnding of those that were killed wait on
+// all the same. Many are waited for less long; kMostSaid silent things are told apart by name.
+class Readers {
+ public:
+  static constexpr std::size_t kMostLeft = 256;
+  static constexpr std::size_t kMostEnding = 256;
+  static constexpr std::chrono::nanoseconds kSilentFor = std::chrono::minutes(10);
+  static constexpr std::chrono::nanoseconds kMountsFor = std::chrono::seconds(1);
+  static constexpr std::size_t kPatientWith = 8;  // readers left behind: then it waits `hurry`
+  static constexpr std::size_t kMostSaid = 64;
+
+  // By a process that starts them: to be called before the program has threads or secrets. Null and errno.
+  [[nodiscard]] static std::unique_ptr<Readers> start(ReaderTimes times = {});
+  ~Readers();
+  Readers(const Readers&) = delete;
+  Readers& operator=(const Readers&) = delete;
+
+  // Errors: errno as of the system call, ETIMEDOUT for what is silent. `device` (makedev(3)) is the mapped file's, as
+  // far as it is known: its server is silent or not as a whole. `certain`: the path leads to nothing else.
+  [[nodiscard]] OpenedRegular open_regular(const std::string& path, dev_t device = 0, bool certain = false);
+  [[nodiscard]] OpenedRegular open_growing(const std::string& path);
+  // A file of /proc, by its name in an open /proc/PID or, with `folder` -1, by its path.
+  [[nodiscard]] Descriptor open(const std::string& path, int folder = -1, pid_t pid = 0);
+  [[nodiscard]] bool status(const std::string& path, struct stat& to);
+  [[nodiscard]] std::string text(const std::string& path, std::size_t limit);
+  // Of an open file of /proc that says something of process `pid`.
+  [[nodiscard]] std::string text(int file, pid_t pid, std::size_t limit);
+  // How many bytes, -1 and errno.
+  [[nodiscard]] ssize_t memory(pid_t pid, std::span<const iovec> from, std::span<std::byte> to);
+  [[nodiscard]] ssize_t read_at(int file, const std::string& subject, std::uint64_t offset, std::span<std::byte> to);
+  // Whole pages of a process's memory, by their numbers: a bit for each one that could be read. At most 64.
+  [[nodiscard]] std::uint64_t pages(int file, const std::string& subject, std::span<const std::uint64_t> numbers,
+                                    std::span<std::byte> to);
+  [[nodiscard]] bool file_status(int file, const std::string& subject, struct stat& to);
+
+  // From when `stop` is readable, or the time (CLOCK_MONOTONIC, ns; 0: none) has come, calls wait `hurry` at most.
+  void end_at(int stop, std::uint64_t time);
+  // Readers get this nice value.
+  void set_priority(int value);
+
+  // What is silent and the caller has not been told yet, but for what became so in a hurry: "/proc/12/mem", "device
+  // 0:57".
+  [[nodiscard]] std::vector<std::string> take_silent();
+  // Readers that wait, those that were killed included.
+  [[nodiscard]] std::size_t left_behind();
+
+ private:
+  struct Left {
+    Descriptor socket, process;
+    std::string subject, path;
+  };
+  struct Silence {
+    unsigned readers = 0;     // that wait for it
+    std::uint64_t until = 0;  // without one (CLOCK_MONOTONIC, ns)
+  };
+  struct Answer {
+    ReaderAnswer head;
+    Descriptor file;
+    bool reached = false;  // the file was found
+    std::size_t size = 0;  // bytes in the caller's place
+    std::string rest;      // those for which it had none
+  };
+  Readers(pid_t starter, Descriptor control, ReaderTimes times);
+
+  Answer ask(ReaderRequest request, std::string_view follows, int file, const std::string& subject,
+             std::span<std::byte> to, const std::string& device = {});
+  std::string subject_at(const std::string& path);
+  bool has_reader();
+  bool silent(const std::string& subject);
+  enum class Got : std::uint8_t { kAnswer, kTimeout, kGone };
+  Got receive(Answer& answer, std::span<std::byte> to);
+  bool wait_readable(std::uint64_t first, std::uint64_t& deadline, std::uint64_t latest);
+  void leave_behind(const std::string& subject, const std::string& path);
+  void kill_first();
+  void forget(const std::string& subject, std::uint64_t until);
+  void collect();
+
+  pid_t owner_, starter_;
+  Descriptor control_;
+  ReaderTimes times_;
+  mutable std::mutex lock_;
+  Descriptor current_, process_;  // the reader that is asked: its socket, its process (pidfd_open(2))
+  std::deque<Left> left_;
+  std::vector<Descriptor> ending_;             // processes that were killed
+  std::map<std::string, Silence> silent_;      // subjects
+  std::map<std::string, OpenedRegular> late_;  // opened after all, by path
+  std::string mounts_;                         // /proc/self/mountinfo, read kMountsFor ago at most
+  std::uint64_t mounts_until_ = 0;
+  std::vector<std::string> unsaid_;
+  std::size_t said_ = 0;
+  int stop_ = -1;
+  std::uint64_t end_ = 0;
+  bool hurried_ = false;
+};
+
+// Those that the functions of this folder and MappedFile::open() use; null: they read for themselves.
+[[nodiscard]] Readers* readers();
+void use_readers(std::unique_ptr<Readers> readers);
+
+// A path that leads to this process's own files, which nobody else can stop.
+[[nodiscard]] bool is_own(const std::string& path);
+// A path of /proc that says something of another process.
+[[nodiscard]] bool is_of_other(const std::string& path);
+
+// What a path of /proc/PID leads to, one thing that may be silent: "/proc/12/root". Other paths are their own.
+[[nodiscard]] std::string subject_of(const std::string& path);
+
+}  // namespace windlass::os

@@ -1,0 +1,59 @@
+// The samples of a profile merged into one call tree, and self and total counts a function.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "profiler/export/frames.h"
+#include "profiler/profile/profile.h"
+
+namespace windlass::exporter {
+
+struct TreeNode {
+  std::uint32_t frame = profile::kNone;
+  std::uint32_t parent = profile::kNone;
+  std::uint32_t first_child = profile::kNone;  // children by descending total, then name
+  std::uint32_t next_sibling = profile::kNone;
+  std::uint64_t self = 0;   // samples that end here
+  std::uint64_t total = 0;  // samples that pass through or end here
+};
+
+struct FunctionCount {
+  std::uint64_t self = 0;
+  std::uint64_t total = 0;  // a recursive function counts once a sample
+};
+
+struct Totals {
+  std::uint64_t samples = 0;
+  std::uint64_t truncated = 0;
+  std::uint64_t chained = 0;
+  std::uint64_t by_end[256] = {};
+};
+[[nodiscard]] Totals totals_of(const profile::Profile& profile);
+
+// Node 0 is the root of everything; below it one node a thread name (comm), then "[truncated: reason]" where the
+// stack lost its callers, then the frames from the outermost in. Equal stacks are merged before they are inserted:
+// O(samples + distinct stacks x depth).
+class CallTree {
+ public:
+  // `pid`: of this process's samples alone; kNone: of all.
+  CallTree(const profile::Profile& profile, Frames& frames, std::uint32_t pid = profile::kNone);
+
+  [[nodiscard]] const std::vector<TreeNode>& nodes() const { return nodes_; }
+  // Indexed by frame id.
+  [[nodiscard]] const std::vector<FunctionCount>& functions() const { return functions_; }
+
+ private:
+  class Children;
+  void insert(const profile::Sample& sample, std::uint64_t count, Frames& frames, Children& children,
+              std::vector<std::uint32_t>& path);
+  void count_functions(const std::vector<std::uint32_t>& path, std::uint64_t count);
+  void add_totals_and_sort(const Frames& frames);
+
+  std::vector<TreeNode> nodes_;
+  std::vector<FunctionCount> functions_;
+  std::vector<std::uint32_t> last_stack_;  // by frame id: the last stack that counted it
+  std::uint32_t stack_number_ = 0;
+};
+
+}  // namespace windlass::exporter

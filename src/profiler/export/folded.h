@@ -1,0 +1,13 @@
+// Folded stacks, one distinct stack a line, for flamegraph.pl, inferno, speedscope: "comm;root;...;leaf count".
+// The frame after comm of a stack that is not whole is "[truncated: reason]".
+#pragma once
+
+#include "base/text_writer.h"
+#include "profiler/profile/profile.h"
+#include "windlass/error.h"
+
+namespace windlass::exporter {
+
+[[nodiscard]] Expected<void> write_folded(const profile::Profile& profile, TextWriter& out);
+
+}  // namespace windlass::exporter

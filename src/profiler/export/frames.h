@@ -1,0 +1,59 @@
+// What exporters show as one frame: a function of a module. Addresses and inlining are resolved to these once.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "profiler/profile/profile.h"
+
+namespace windlass::exporter {
+
+enum class FrameKind : std::uint8_t { kFunction, kUnnamed, kComm, kTruncated };
+
+struct Frame {
+  std::string name;
+  std::string_view file;                  // points into the Profile
+  std::uint32_t module = profile::kNone;  // index into Profile::modules
+  std::uint32_t line = 0;                 // where the function starts if known, else the first line seen
+  FrameKind kind = FrameKind::kFunction;
+};
+
+// "libfoo.so+0x1234" for an address nobody names, 0x1234 being where its function starts if that is known; "0x1234"
+// without a module.
+[[nodiscard]] std::string unnamed_frame(const profile::Profile& profile, const profile::Location& location);
+// The last component of a module's path; "[kernel]" stays.
+[[nodiscard]] std::string_view module_name(const profile::Module& module);
+
+// Frames of a whole profile: equal name and module are one frame. Keeps views into the profile, which must outlive it.
+class Frames {
+ public:
+  explicit Frames(const profile::Profile& profile);
+
+  // Frame ids of a location, innermost first; never empty.
+  [[nodiscard]] std::span<const std::uint32_t> of_location(std::uint32_t location) const {
+    return {ids_.data() + first_[location], first_[location + 1] - first_[location]};
+  }
+  std::uint32_t of_comm(std::uint32_t comm);
+  std::uint32_t of_end(std::uint8_t end);  // "[truncated: reason]"
+  [[nodiscard]] const Frame& operator[](std::uint32_t id) const { return frames_[id]; }
+  [[nodiscard]] std::size_t size() const { return frames_.size(); }
+
+ private:
+  std::uint32_t intern(Frame frame);
+  std::uint32_t of_line(const profile::Location& location, const profile::Line& line);
+
+  const profile::Profile& profile_;
+  std::vector<Frame> frames_;
+  std::unordered_map<std::string, std::uint32_t> by_key_;
+  std::unordered_map<std::uint64_t, std::uint32_t> by_function_;  // (module, function) -> frame
+  std::vector<std::uint32_t> comms_;  // comm -> frame, kNone = not asked yet; the last one is for kNone
+  std::uint32_t ends_[256];
+  std::vector<std::uint32_t> ids_;
+  std::vector<std::size_t> first_;  // of_location(i) is ids_[first_[i], first_[i + 1])
+};
+
+}  // namespace windlass::exporter

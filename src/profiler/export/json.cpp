@@ -1,0 +1,129 @@
+#include <algorithm>
+#include <numeric>
+
+#include "base/json_writer.h"
+#include "profiler/export/call_tree.h"
+#include "profiler/export/report.h"
+
+namespace windlass::exporter {
+
+namespace {
+
+class ProfileWriter {
+ public:
+  ProfileWriter(const profile::Profile& profile, TextWriter& out)
+      : profile_(profile), out_(out), json_(out), frames_(profile), tree_(profile, frames_) {}
+
+  Expected<void> write() {
+    write_profile();
+    for (std::size_t i = 0; i < profile_.modules.size(); ++i) write_module(i);
+    write_functions();
+    for (std::uint32_t i = 0; i < profile_.locations.size(); ++i) write_location(i);
+    for (const auto& sample : profile_.samples) write_sample(sample);
+    return out_.finish();
+  }
+
+ private:
+  void begin(std::string_view type) {
+    json_.begin_object();
+    json_.member("type", type);
+  }
+  void end() {
+    json_.end_object();
+    json_.end_text();
+  }
+  void module_member(std::uint32_t module) { json_.member_or_null("module", module < profile_.modules.size(), module); }
+
+  void write_profile() {
+    const auto totals = totals_of(profile_);
+    begin("profile");
+    json_.member("samples", totals.samples);
+    json_.member("truncated", totals.truncated);
+    json_.member("chained", totals.chained);
+    json_.member("lost", profile_.lost);
+    json_.member("period_ns", profile_.period_ns);
+    json_.member("start_unix_ns", profile_.start_unix_ns);
+    json_.member("duration_ns", profile_.duration_ns);
+    json_.key("comments");
+    json_.begin_array();
+    for (const auto& comment : profile_.comments) json_.value(comment);
+    json_.end_array();
+    end();
+  }
+  void write_module(std::size_t i) {
+    begin("module");
+    json_.member("id", i);
+    json_.member("path", profile_.modules[i].path);
+    json_.member_or_null("build_id", profile_.modules[i].build_id);
+    end();
+  }
+  void write_functions() {
+    std::vector<std::uint32_t> order(frames_.size());
+    std::iota(order.begin(), order.end(), 0u);
+    const auto& counts = tree_.functions();
+    std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+      return std::pair(counts[a].self, counts[a].total) > std::pair(counts[b].self, counts[b].total);
+    });
+    for (const auto id : order) {
+      const Frame& frame = frames_[id];
+      if (frame.kind == FrameKind::kComm || frame.kind == FrameKind::kTruncated) continue;
+      begin("function");
+      json_.member("id", id);
+      json_.member("name", frame.name);
+      module_member(frame.module);
+      json_.member_or_null("file", frame.file);
+      json_.member_or_null("line", frame.line != 0, frame.line);
+      json_.member("self", counts[id].self);
+      json_.member("total", counts[id].total);
+      end();
+    }
+  }
+  void write_location(std::uint32_t i) {
+    const auto& location = profile_.locations[i];
+    const auto ids = frames_.of_location(i);
+    begin("location");
+    json_.member("id", i);
+    module_member(location.module);
+    json_.member("address", location.address);
+    json_.key("lines");
+    json_.begin_array();
+    for (std::size_t n = 0; n < ids.size(); ++n) {
+      const std::uint32_t number = n < location.lines.size() ? location.lines[n].line : 0;
+      json_.begin_object();
+      json_.member("function", ids[n]);
+      json_.member_or_null("line", number != 0, number);
+      json_.end_object();
+    }
+    json_.end_array();
+    end();
+  }
+  void write_sample(const profile::Sample& sample) {
+    const bool truncated = profile::is_truncated(sample.end);
+    begin("sample");
+    json_.member("count", sample.count);
+    json_.member("pid", sample.pid);
+    json_.member("tid", sample.tid);
+    json_.member("comm", sample.comm < profile_.strings.size() ? std::string_view(profile_.strings[sample.comm]) : "");
+    json_.member_or_null("truncated", truncated, profile::end_text(sample.end));
+    json_.member("certainty", profile::certainty_text(sample.certainty));
+    json_.key("locations");
+    json_.begin_array();
+    for (const auto location : sample.locations) json_.value(location);
+    json_.end_array();
+    end();
+  }
+
+  const profile::Profile& profile_;
+  TextWriter& out_;
+  JsonWriter json_;
+  Frames frames_;
+  CallTree tree_;
+};
+
+}  // namespace
+
+Expected<void> write_json(const profile::Profile& profile, TextWriter& out) {
+  return ProfileWriter(profile, out).write();
+}
+
+}  // namespace windlass::exporter

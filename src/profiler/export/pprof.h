@@ -1,0 +1,38 @@
+// The pprof format (github.com/google/pprof/proto/profile.proto), gzip-compressed: written streaming, read back whole.
+//
+// Sample types are samples/count and cpu/nanoseconds (the default). Labels of a sample: numbers "pid" and "tid",
+// strings "comm" and, where the stack is not whole, "truncated" with the reason (wl_end's text); "end" = "kernel
+// thread" for a stack that has no user part by nature, "chained" for one that only frame pointers prove; "certainty"
+// where the least certain frame is not described.
+// Locations keep the numbering of profile.h: addresses as the module's ELF file counts them. Samples the recording lost
+// are in a comment "windlass: lost samples N".
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/text_writer.h"
+#include "profiler/profile/profile.h"
+#include "windlass/bytes.h"
+#include "windlass/error.h"
+
+namespace windlass::exporter {
+
+// O(profile) time; memory for the string table only.
+[[nodiscard]] Expected<void> write_pprof(const profile::Profile& profile, TextWriter& out);
+// Writes beside `path` and renames, so that a full disk or a crash never leaves half a profile under the name; what is
+// not a regular file (a pipe, /dev/stdout) is written directly.
+[[nodiscard]] Expected<void> write_pprof_file(const profile::Profile& profile, const std::string& path);
+
+struct PprofLimits {
+  std::uint64_t max_bytes = std::uint64_t{1} << 30;  // uncompressed
+  std::uint64_t max_items = std::uint64_t{1} << 28;  // messages and indexes, all kinds together
+};
+
+// Compressed or not. Also reads other programs' CPU profiles: the first value whose type is "samples" counts, else the
+// last one divided by the period. An error names the byte offset in the uncompressed message.
+[[nodiscard]] Expected<profile::Profile> read_pprof(ByteView bytes, const PprofLimits& limits = {});
+// "-" is standard input.
+[[nodiscard]] Expected<profile::Profile> read_pprof_file(const std::string& path, const PprofLimits& limits = {});
+
+}  // namespace windlass::exporter

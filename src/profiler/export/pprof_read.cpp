@@ -1,0 +1,410 @@
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <new>
+#include <optional>
+#include <protozero/pbf_reader.hpp>
+#include <unordered_map>
+
+#include "profiler/export/frames.h"
+#include "profiler/export/gzip.h"
+#include "profiler/export/pprof.h"
+#include "profiler/export/pprof_fields.h"
+
+namespace windlass::exporter {
+
+namespace {
+
+using profile::kNone;
+using protozero::pbf_reader;
+
+// Ids of a pprof file are any non-zero 64-bit numbers; nearly always 1, 2, 3.
+class IdMap {
+ public:
+  // False if the id is 0 or taken.
+  bool add(std::uint64_t id, std::uint32_t index) {
+    if (id == 0) return false;
+    if (id == dense_ + 1 && index == dense_) {
+      ++dense_;
+      return true;
+    }
+    return (id > dense_) && others_.try_emplace(id, index).second;
+  }
+  [[nodiscard]] std::uint32_t find(std::uint64_t id) const {
+    if (id != 0 && id <= dense_) return static_cast<std::uint32_t>(id - 1);
+    const auto known = others_.find(id);
+    return known == others_.end() ? kNone : known->second;
+  }
+
+ private:
+  std::uint64_t dense_ = 0;  // ids 1..dense_ are indexes 0..dense_-1
+  std::unordered_map<std::uint64_t, std::uint32_t> others_;
+};
+
+// protozero takes the field's wire type for granted (it asserts); a hostile file may give any.
+void must_be(const pbf_reader& field, protozero::pbf_wire_type type) {
+  if (field.wire_type() != type) throw protozero::unknown_pbf_wire_type_exception();
+}
+std::uint64_t varint_of(pbf_reader& field) {
+  must_be(field, protozero::pbf_wire_type::varint);
+  return field.get_uint64();
+}
+std::int64_t signed_of(pbf_reader& field) { return static_cast<std::int64_t>(varint_of(field)); }
+protozero::data_view view_of(pbf_reader& field) {
+  must_be(field, protozero::pbf_wire_type::length_delimited);
+  return field.get_view();
+}
+pbf_reader message_of(pbf_reader& field) { return pbf_reader(view_of(field)); }
+
+class PprofReader {
+ public:
+  PprofReader(ByteView bytes, const PprofLimits& limits) : bytes_(bytes), limits_(limits) {}
+
+  Expected<profile::Profile> read() {
+    try {
+      // Samples refer to locations, locations to functions and mappings, all to strings, in any order in the file.
+      for_each(&PprofReader::read_string);
+      for_each(&PprofReader::read_mapping_function_or_type);
+      for_each(&PprofReader::read_location_field);
+      for_each(&PprofReader::read_sample_field);
+    } catch (const protozero::exception& problem) {
+      set_error(ErrorCode::kMalformed, "not a pprof message (damaged protocol buffer)");
+    } catch (const std::bad_alloc&) {
+      set_error(ErrorCode::kLimit, "out of memory");
+    }
+    if (error_) return std::unexpected(*error_);
+    if (strings_.empty() || sample_types_.empty())
+      return fail(ErrorCode::kMalformed, "not a pprof profile: no string table or no sample types", 0);
+    return std::move(profile_);
+  }
+
+ private:
+  void for_each(void (PprofReader::*handle)(pbf_reader&)) {
+    const char* base = reinterpret_cast<const char*>(bytes_.data());
+    pbf_reader top(base, bytes_.size());
+    at_ = 0;
+    while (!error_ && top.next()) {
+      (this->*handle)(top);
+      if (!handled_) top.skip();
+      handled_ = false;
+      at_ = bytes_.size() - static_cast<std::uint64_t>(top.length());
+    }
+  }
+
+  void set_error(ErrorCode code, const char* what, std::uint64_t detail = 0) {
+    if (!error_) error_ = Error{code, what, at_, detail};
+  }
+  // Counts against the limit on items; memory stays proportional to it.
+  bool count_item() {
+    if (++items_ <= limits_.max_items) return true;
+    set_error(ErrorCode::kLimit, "profile has more items than the limit", limits_.max_items);
+    return false;
+  }
+  std::string_view string_at(std::int64_t index) {
+    if (index >= 0 && static_cast<std::uint64_t>(index) < strings_.size())
+      return strings_[static_cast<std::size_t>(index)];
+    set_error(ErrorCode::kOutOfRange, "string index past the string table", static_cast<std::uint64_t>(index));
+    return {};
+  }
+  pbf_reader message(pbf_reader& top) {
+    handled_ = true;
+    return message_of(top);
+  }
+
+  void read_string(pbf_reader& top) {
+    if (top.tag() != pprof::kStringTable || !count_item()) return;
+    handled_ = true;
+    const auto view = view_of(top);
+    strings_.emplace_back(view.data(), view.size());
+  }
+
+  void read_mapping_function_or_type(pbf_reader& top) {
+    switch (top.tag()) {
+      case pprof::kMapping: return read_mapping(message(top));
+      case pprof::kFunction: return read_function(message(top));
+      case pprof::kSampleType: return read_sample_type(message(top));
+      case pprof::kComment: return read_comment(top);
+      case pprof::kTimeNanos: profile_.start_unix_ns = number(top); return;
+      case pprof::kDurationNanos: profile_.duration_ns = number(top); return;
+      case pprof::kPeriod: profile_.period_ns = number(top); return;
+      default: return;
+    }
+  }
+  std::uint64_t number(pbf_reader& top) {
+    handled_ = true;
+    return static_cast<std::uint64_t>(signed_of(top));
+  }
+
+  void read_sample_type(pbf_reader type) {
+    std::string_view name;
+    while (type.next())
+      if (type.tag() == pprof::kType)
+        name = string_at(signed_of(type));
+      else
+        type.skip();
+    if (count_item()) sample_types_.push_back(name);
+    if (name == "samples") count_index_ = sample_types_.size() - 1;
+  }
+
+  // Repeated int64: one a field in our files, packed in Go's.
+  void read_comment(pbf_reader& top) {
+    handled_ = true;
+    if (top.wire_type() == protozero::pbf_wire_type::length_delimited) {
+      for (const auto index : top.get_packed_int64()) add_comment(string_at(index));
+    } else {
+      add_comment(string_at(signed_of(top)));
+    }
+  }
+  void add_comment(std::string_view text) {
+    if (!count_item()) return;
+    if (!text.starts_with(pprof::kLostComment)) {
+      profile_.comments.emplace_back(text);
+      return;
+    }
+    text.remove_prefix(pprof::kLostComment.size());
+    std::from_chars(text.data(), text.data() + text.size(), profile_.lost);
+  }
+
+  void read_mapping(pbf_reader fields) {
+    if (!count_item()) return;
+    profile::Module module;
+    std::uint64_t id = 0;
+    while (fields.next()) {
+      switch (fields.tag()) {
+        case pprof::kMappingId: id = varint_of(fields); break;
+        case pprof::kMemoryStart: module.begin = varint_of(fields); break;
+        case pprof::kMemoryLimit: module.end = varint_of(fields); break;
+        case pprof::kFileOffset: module.file_offset = varint_of(fields); break;
+        case pprof::kFilename: module.path = string_at(signed_of(fields)); break;
+        case pprof::kBuildId: module.build_id = string_at(signed_of(fields)); break;
+        default: fields.skip();
+      }
+    }
+    module.is_kernel = module.path.starts_with("[kernel");
+    if (!mappings_.add(id, static_cast<std::uint32_t>(profile_.modules.size())))
+      return set_error(ErrorCode::kMalformed, "mapping id is zero or used twice", id);
+    profile_.modules.push_back(std::move(module));
+  }
+
+  void read_function(pbf_reader fields) {
+    if (!count_item()) return;
+    profile::Function function;
+    std::uint64_t id = 0;
+    while (fields.next()) {
+      switch (fields.tag()) {
+        case pprof::kFunctionId: id = varint_of(fields); break;
+        case pprof::kName: function.name = string_at(signed_of(fields)); break;
+        case pprof::kSystemName: function.system_name = string_at(signed_of(fields)); break;
+        case pprof::kSourceFile: function.file = string_at(signed_of(fields)); break;
+        case pprof::kStartLine: function.start_line = static_cast<std::uint32_t>(signed_of(fields)); break;
+        default: fields.skip();
+      }
+    }
+    if (!functions_.add(id, static_cast<std::uint32_t>(profile_.functions.size())))
+      return set_error(ErrorCode::kMalformed, "function id is zero or used twice", id);
+    profile_.functions.push_back(std::move(function));
+  }
+
+  void read_location_field(pbf_reader& top) {
+    if (top.tag() != pprof::kLocation || !count_item()) return;
+    auto fields = message(top);
+    profile::Location location;
+    std::uint64_t id = 0;
+    while (fields.next()) {
+      switch (fields.tag()) {
+        case pprof::kLocationId: id = varint_of(fields); break;
+        case pprof::kLocationMappingId: location.module = mapping(varint_of(fields)); break;
+        case pprof::kAddress: location.address = varint_of(fields); break;
+        case pprof::kLine: location.lines.push_back(read_line(message_of(fields))); break;
+        default: fields.skip();
+      }
+    }
+    drop_placeholder(location);
+    if (!locations_.add(id, static_cast<std::uint32_t>(profile_.locations.size())))
+      return set_error(ErrorCode::kMalformed, "location id is zero or used twice", id);
+    profile_.locations.push_back(std::move(location));
+  }
+  std::uint32_t mapping(std::uint64_t id) {
+    const std::uint32_t index = mappings_.find(id);
+    if (id != 0 && index == kNone) set_error(ErrorCode::kOutOfRange, "location names a mapping that is not there", id);
+    return index;
+  }
+  profile::Line read_line(pbf_reader fields) {
+    profile::Line line;
+    while (fields.next()) {
+      switch (fields.tag()) {
+        case pprof::kLineFunctionId: {
+          const std::uint64_t id = varint_of(fields);
+          line.function = functions_.find(id);
+          if (line.function == kNone) set_error(ErrorCode::kOutOfRange, "line names a function that is not there", id);
+          break;
+        }
+        case pprof::kLineNumber: line.line = static_cast<std::uint32_t>(signed_of(fields)); break;
+        default: fields.skip();
+      }
+    }
+    count_item();
+    return line;
+  }
+  // A line without a function says nothing; neither does the stand-in the writer made for an unnamed address.
+  void drop_placeholder(profile::Location& location) {
+    std::erase_if(location.lines, [](const auto& line) { return line.function == kNone; });
+    if (location.lines.size() != 1) return;
+    auto& function = profile_.functions[location.lines[0].function];
+    if (!function.system_name.empty()) return;
+    location.function_begin = hex_after_plus(function.name);
+    if (function.name == unnamed_frame(profile_, location))
+      location.lines.clear();
+    else
+      location.function_begin = 0;
+  }
+
+  // The offset of "module+0xoffset"; 0 if it is not of that form.
+  static std::uint64_t hex_after_plus(const std::string& name) {
+    const auto mark = name.rfind("+0x");
+    return mark == std::string::npos ? 0 : std::strtoull(name.c_str() + mark + 1, nullptr, 16);
+  }
+
+  void read_sample_field(pbf_reader& top) {
+    if (top.tag() != pprof::kSample || !count_item()) return;
+    auto fields = message(top);
+    profile::Sample sample;
+    values_.clear();
+    while (fields.next()) {
+      switch (fields.tag()) {
+        case pprof::kSampleLocationId: read_location_ids(fields, sample); break;
+        case pprof::kSampleValue: read_values(fields); break;
+        case pprof::kSampleLabel: read_label(message_of(fields), sample); break;
+        default: fields.skip();
+      }
+    }
+    sample.count = count_of_values();
+    profile_.samples.push_back(std::move(sample));
+  }
+  void read_location_ids(pbf_reader& fields, profile::Sample& sample) {
+    const auto add = [&](std::uint64_t id) {
+      const std::uint32_t index = locations_.find(id);
+      if (index == kNone) set_error(ErrorCode::kOutOfRange, "sample names a location that is not there", id);
+      if (!error_ && count_item()) sample.locations.push_back(index);
+    };
+    if (fields.wire_type() != protozero::pbf_wire_type::length_delimited) return add(varint_of(fields));
+    const auto ids = fields.get_packed_uint64();
+    sample.locations.reserve(std::min<std::size_t>(static_cast<std::size_t>(ids.size()), 4096));
+    for (auto id = ids.begin(); id != ids.end() && !error_; ++id) add(*id);
+  }
+  void read_values(pbf_reader& fields) {
+    if (fields.wire_type() != protozero::pbf_wire_type::length_delimited) {
+      if (values_.size() < sample_types_.size())
+        values_.push_back(signed_of(fields));
+      else
+        fields.skip();
+      return;
+    }
+    for (const auto value : fields.get_packed_int64())
+      if (values_.size() < sample_types_.size()) values_.push_back(value);
+  }
+  std::uint64_t count_of_values() const {
+    if (count_index_ < values_.size())
+      return static_cast<std::uint64_t>(std::max<std::int64_t>(values_[count_index_], 0));
+    if (values_.empty() || values_.back() <= 0) return 0;
+    return std::max<std::uint64_t>(
+        1, static_cast<std::uint64_t>(values_.back()) / std::max<std::uint64_t>(1, profile_.period_ns));
+  }
+
+  void read_label(pbf_reader fields, profile::Sample& sample) {
+    std::int64_t key = 0, text = 0, value = 0;
+    while (fields.next()) {
+      switch (fields.tag()) {
+        case pprof::kLabelKey: key = signed_of(fields); break;
+        case pprof::kLabelStr: text = signed_of(fields); break;
+        case pprof::kLabelNum: value = signed_of(fields); break;
+        default: fields.skip();
+      }
+    }
+    const auto name = string_at(key);
+    if (name == pprof::kPidLabel)
+      sample.pid = static_cast<std::uint32_t>(value);
+    else if (name == pprof::kTidLabel)
+      sample.tid = static_cast<std::uint32_t>(value);
+    else if (name == pprof::kCommLabel)
+      sample.comm = intern_comm(text);
+    else if (name == pprof::kTruncatedLabel || name == pprof::kEndLabel)
+      sample.end = end_of(string_at(text));
+    else if (name == pprof::kCertaintyLabel)
+      sample.certainty = certainty_of(string_at(text));
+  }
+  std::uint32_t intern_comm(std::int64_t index) {
+    const auto text = string_at(index);
+    const auto [entry, is_new] = comms_.try_emplace(text, static_cast<std::uint32_t>(profile_.strings.size()));
+    if (is_new) profile_.strings.emplace_back(text);
+    return entry->second;
+  }
+  static std::uint8_t end_of(std::string_view text) {
+    for (std::uint8_t end = 0; end < WL_END_COUNT; ++end)
+      if (text == profile::end_text(end)) return end;
+    return WL_END_INTERNAL;  // a reason of another version: still truncated
+  }
+  static std::uint8_t certainty_of(std::string_view text) {
+    std::uint8_t certainty = 0;
+    while (certainty < WL_GUESSED && text != profile::certainty_text(certainty)) ++certainty;
+    return certainty;
+  }
+
+  ByteView bytes_;
+  PprofLimits limits_;
+  std::uint64_t items_ = 0;
+  std::uint64_t at_ = 0;  // offset of the top-level field being read
+  bool handled_ = false;
+  std::optional<Error> error_;
+  std::vector<std::string_view> strings_;
+  std::vector<std::string_view> sample_types_;
+  std::size_t count_index_ = ~std::size_t{0};
+  IdMap mappings_, functions_, locations_;
+  std::unordered_map<std::string_view, std::uint32_t> comms_;
+  std::vector<std::int64_t> values_;
+  profile::Profile profile_;
+};
+
+Expected<std::vector<std::byte>> read_descriptor(int fd, std::uint64_t max_bytes) {
+  std::vector<std::byte> bytes;
+  struct stat status {};
+  if (::fstat(fd, &status) == 0 && S_ISREG(status.st_mode))
+    bytes.reserve(std::min(static_cast<std::uint64_t>(status.st_size), max_bytes) + 1);
+  for (std::size_t used = 0;;) {
+    if (used == bytes.size()) bytes.resize(std::max<std::size_t>({bytes.capacity(), used + used / 2, 64 * 1024}));
+    const ssize_t got = ::read(fd, bytes.data() + used, bytes.size() - used);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return fail(ErrorCode::kSystem, "cannot read the profile", used, static_cast<std::uint64_t>(errno));
+    used += static_cast<std::size_t>(got);
+    if (used > max_bytes) return fail(ErrorCode::kLimit, "file is larger than the limit", used, max_bytes);
+    if (got == 0) {
+      bytes.resize(used);
+      return bytes;
+    }
+  }
+}
+
+}  // namespace
+
+Expected<profile::Profile> read_pprof(ByteView bytes, const PprofLimits& limits) {
+  if (!is_gzip(bytes)) return PprofReader(bytes, limits).read();
+  const auto message = gunzip(bytes, limits.max_bytes);
+  if (!message) return std::unexpected(message.error());
+  return PprofReader(ByteView(message->data(), message->size()), limits).read();
+}
+
+Expected<profile::Profile> read_pprof_file(const std::string& path, const PprofLimits& limits) {
+  const bool is_stdin = path == "-";
+  const int fd = is_stdin ? STDIN_FILENO : ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return fail(ErrorCode::kSystem, "cannot open the file", 0, static_cast<std::uint64_t>(errno));
+  const auto bytes = read_descriptor(fd, limits.max_bytes);
+  if (!is_stdin) ::close(fd);
+  if (!bytes) return std::unexpected(bytes.error());
+  return read_pprof(ByteView(bytes->data(), bytes->size()), limits);
+}
+
+}  // namespace windlass::exporter

@@ -1,0 +1,23 @@
+// The processes that a profile has samples of.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "profiler/profile/profile.h"
+
+namespace windlass::exporter {
+
+struct Process {
+  std::uint32_t pid = 0;
+  // "node (pid 12)": by the name that its main thread, or if that was not seen any of its threads, had most of the
+  // time.
+  std::string name;
+  std::uint64_t samples = 0;
+};
+
+// By descending samples.
+[[nodiscard]] std::vector<Process> processes_of(const profile::Profile& profile);
+
+}  // namespace windlass::exporter

@@ -1,0 +1,221 @@
+#include "profiler/export/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <queue>
+
+#include "profiler/export/call_tree.h"
+#include "profiler/export/numbers.h"
+#include "profiler/export/shorten_name.h"
+
+namespace windlass::exporter {
+
+namespace {
+
+using profile::kNone;
+
+constexpr const char* kBold = "\x1b[1m";
+constexpr const char* kDim = "\x1b[2m";
+constexpr const char* kRed = "\x1b[31m";
+constexpr const char* kYellow = "\x1b[33m";
+constexpr const char* kMagenta = "\x1b[35m";
+constexpr const char* kCyan = "\x1b[36m";
+constexpr const char* kReset = "\x1b[0m";
+
+// A run of frames that each have one caller's worth of samples: printed as one block at one indentation.
+struct Chain {
+  std::vector<std::uint32_t> nodes;
+  std::vector<std::uint32_t> shown_children;  // heads of chains, by descending total
+};
+
+class ReportWriter {
+ public:
+  ReportWriter(const profile::Profile& profile, TextWriter& out, const ReportOptions& options)
+      : profile_(profile),
+        out_(out),
+        options_(options),
+        frames_(profile),
+        tree_(profile, frames_),
+        totals_(totals_of(profile)) {}
+
+  Expected<void> write() {
+    write_header();
+    if (totals_.samples != 0) {
+      write_functions();
+      write_tree();
+    }
+    return out_.finish();
+  }
+
+ private:
+  std::string coloured(const char* colour, const std::string& text) const {
+    return options_.colour && colour != nullptr ? colour + text + kReset : text;
+  }
+  [[nodiscard]] double share(std::uint64_t count) const {
+    return static_cast<double>(count) / static_cast<double>(totals_.samples);
+  }
+  [[nodiscard]] std::string percent(std::uint64_t count) const {
+    const double part = share(count);
+    return coloured(part >= 0.1 ? kRed : part >= 0.02 ? kYellow : nullptr, fmt::format("{:6.2f}%", 100 * part));
+  }
+  [[nodiscard]] const char* colour_of(const Frame& frame) const {
+    if (frame.kind == FrameKind::kTruncated) return kMagenta;
+    if (frame.kind == FrameKind::kComm) return kBold;
+    return frame.module < profile_.modules.size() && profile_.modules[frame.module].is_kernel ? kCyan : nullptr;
+  }
+
+  void write_header() {
+    out_.text(fmt::format("{}\n", coloured(kBold, summary_line(profile_, totals_))));
+    for (std::uint8_t end = 0; end < WL_END_COUNT; ++end)
+      if (totals_.by_end[end] != 0 && profile::is_truncated(end))
+        out_.text(fmt::format("  {} {}: {} ({:.2f}%)\n", coloured(kMagenta, "truncated"), profile::end_text(end),
+                              grouped(totals_.by_end[end]), 100 * share(totals_.by_end[end])));
+    for (const auto& comment : profile_.comments)
+      out_.text(coloured(kDim, "  " + shorten_name(comment, options_.width - 2)) + "\n");
+  }
+
+  void write_functions() {
+    std::vector<std::uint32_t> order(frames_.size());
+    std::iota(order.begin(), order.end(), 0u);
+    std::erase_if(order, [&](std::uint32_t id) {
+      return frames_[id].kind == FrameKind::kComm || frames_[id].kind == FrameKind::kTruncated;
+    });
+    const auto& counts = tree_.functions();
+    const std::size_t shown = std::min(options_.functions, order.size());
+    std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(shown), order.end(),
+                      [&](std::uint32_t a, std::uint32_t b) {
+                        return std::tuple(counts[b].self, counts[b].total, a) <
+                               std::tuple(counts[a].self, counts[a].total, b);
+                      });
+    const std::size_t module_width = std::clamp<std::size_t>(options_.width / 5, 10, 24);
+    const std::size_t fixed = 8 + 9 + 11 + module_width + 4;
+    const std::size_t name_width = options_.width > fixed + 10 ? options_.width - fixed : 10;
+    out_.text(fmt::format("\n{}\n", coloured(kBold, fmt::format("   SELF    TOTAL    SAMPLES  {:{}}  {}", "FUNCTION",
+                                                                name_width, "MODULE"))));
+    for (std::size_t i = 0; i < shown; ++i) {
+      const Frame& frame = frames_[order[i]];
+      const auto& count = counts[order[i]];
+      const std::string name = shorten_name(frame.name, name_width);
+      const std::string padding(name_width - std::min(name_width, columns_of(name)), ' ');
+      const std::string module = frame.module < profile_.modules.size()
+                                     ? shorten_name(module_name(profile_.modules[frame.module]), module_width)
+                                     : "";
+      out_.text(fmt::format("{}  {} {:>10}  {}{}  {}\n", percent(count.self), percent(count.total), grouped(count.self),
+                            coloured(colour_of(frame), name), padding, coloured(kDim, module)));
+    }
+    if (shown < order.size())
+      out_.text(coloured(kDim, fmt::format("   … {} more functions\n", grouped(order.size() - shown))));
+  }
+
+  // Frames below `head` as long as nearly all of its samples go one way.
+  Chain chain_from(std::uint32_t head) {
+    const auto& nodes = tree_.nodes();
+    Chain chain{.nodes = {head}, .shown_children = {}};
+    for (std::uint32_t node = head;;) {
+      const std::uint32_t child = nodes[node].first_child;
+      if (child == kNone || static_cast<double>(nodes[child].total) < 0.99 * static_cast<double>(nodes[node].total))
+        break;
+      chain.nodes.push_back(node = child);
+    }
+    return chain;
+  }
+
+  // The heaviest chains first until the lines are used up; `chains_` then holds what to print.
+  void choose_chains() {
+    const auto& nodes = tree_.nodes();
+    const auto lighter = [&](const auto& a, const auto& b) { return nodes[a.first].total < nodes[b.first].total; };
+    std::priority_queue<std::pair<std::uint32_t, std::uint32_t>, std::vector<std::pair<std::uint32_t, std::uint32_t>>,
+                        decltype(lighter)>
+        queue(lighter);  // (head node, parent chain)
+    const auto push_children = [&](std::uint32_t node, std::uint32_t chain) {
+      for (auto child = nodes[node].first_child; child != kNone; child = nodes[child].next_sibling) {
+        if (share(nodes[child].total) < options_.tree_share) break;
+        queue.emplace(child, chain);
+      }
+    };
+    chains_.push_back({.nodes = {0}, .shown_children = {}});
+    push_children(0, 0);
+    std::size_t lines = 0;
+    while (!queue.empty() && lines < options_.tree_lines) {
+      const auto [head, parent] = queue.top();
+      queue.pop();
+      chains_[parent].shown_children.push_back(static_cast<std::uint32_t>(chains_.size()));
+      chains_.push_back(chain_from(head));
+      lines += std::min<std::size_t>(chains_.back().nodes.size(), kLinesOfChain);
+      push_children(chains_.back().nodes.back(), static_cast<std::uint32_t>(chains_.size() - 1));
+    }
+  }
+
+  void write_tree() {
+    choose_chains();
+    out_.text(fmt::format("\n{}\n", coloured(kBold, "  TOTAL  CALL TREE (callers above callees)")));
+    // Depth first without recursion: (chain, prefix of its children's lines, is the last child).
+    struct Todo {
+      std::uint32_t chain;
+      std::string prefix;
+      bool is_last;
+    };
+    std::vector<Todo> todo;
+    const auto push = [&](const Chain& chain, const std::string& prefix) {
+      for (std::size_t i = chain.shown_children.size(); i-- > 0;)
+        todo.push_back({chain.shown_children[i], prefix, i + 1 == chain.shown_children.size()});
+    };
+    push(chains_[0], "");
+    while (!todo.empty()) {
+      const Todo at = std::move(todo.back());
+      todo.pop_back();
+      const bool is_top = tree_.nodes()[chains_[at.chain].nodes[0]].parent == 0;
+      const std::string below = at.prefix + (is_top ? "" : at.is_last ? "  " : "│ ");
+      write_chain(chains_[at.chain], at.prefix + (is_top ? "" : at.is_last ? "└ " : "├ "), below);
+      push(chains_[at.chain], below);
+    }
+    out_.text(coloured(kDim, fmt::format("  (subtrees below {:.3g}% of the samples, or past {} lines, are not shown)\n",
+                                         100 * options_.tree_share, options_.tree_lines)));
+  }
+
+  void write_chain(const Chain& chain, const std::string& first, const std::string& rest) {
+    const std::size_t size = chain.nodes.size();
+    for (std::size_t i = 0; i < size; ++i) {
+      if (size > kLinesOfChain && i == kLinesOfChain - 3) {
+        const std::size_t left_out = size - (kLinesOfChain - 1);
+        out_.text(coloured(kDim, fmt::format("         {}⋮ {} more frames\n", indent(rest), left_out)));
+        i += left_out;
+      }
+      const TreeNode& node = tree_.nodes()[chain.nodes[i]];
+      const Frame& frame = frames_[node.frame];
+      const std::string lead = indent(i == 0 ? first : rest);
+      const std::size_t used = 9 + columns_of(lead);
+      std::string self;
+      if (share(node.self) >= 0.001) self = fmt::format("  self {:.2f}%", 100 * share(node.self));
+      const std::size_t room = options_.width > used + self.size() + 10 ? options_.width - used - self.size() : 10;
+      out_.text(fmt::format("{}  {}{}{}\n", percent(node.total), lead,
+                            coloured(colour_of(frame), shorten_name(frame.name, room)), coloured(kDim, self)));
+    }
+  }
+  // At most half of the width goes to indentation; what is deeper says how deep.
+  [[nodiscard]] std::string indent(const std::string& lead) const {
+    const std::size_t columns = columns_of(lead), most = options_.width / 2;
+    if (columns <= most) return lead;
+    return fmt::format("{}↳{} ", std::string(most > 8 ? most - 8 : 0, ' '), columns / 2);
+  }
+
+  static constexpr std::size_t kLinesOfChain = 6;
+
+  const profile::Profile& profile_;
+  TextWriter& out_;
+  const ReportOptions& options_;
+  Frames frames_;
+  CallTree tree_;
+  Totals totals_;
+  std::vector<Chain> chains_;
+};
+
+}  // namespace
+
+Expected<void> write_report(const profile::Profile& profile, TextWriter& out, const ReportOptions& options) {
+  return ReportWriter(profile, out, options).write();
+}
+
+}  // namespace windlass::exporter

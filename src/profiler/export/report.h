@@ -1,0 +1,34 @@
+// The report for people: a header, the top functions and the call tree, fitted to a terminal.
+#pragma once
+
+#include <cstddef>
+
+#include "base/text_writer.h"
+#include "profiler/profile/profile.h"
+#include "windlass/error.h"
+
+namespace windlass::exporter {
+
+struct ReportOptions {
+  unsigned width = 100;        // columns
+  bool colour = false;         // ANSI colours
+  std::size_t functions = 20;  // rows of the table
+  std::size_t tree_lines = 60;
+  double tree_share = 0.01;  // subtrees below this share of all samples are left out (and counted)
+};
+
+[[nodiscard]] Expected<void> write_report(const profile::Profile& profile, TextWriter& out,
+                                          const ReportOptions& options = {});
+
+// The same facts for programs, one JSON object a line:
+//   {"type":"profile","samples":N,"truncated":N,"chained":N,"lost":N,"period_ns":N,"start_unix_ns":N,"duration_ns":N,"comments":[...]}
+//   {"type":"module","id":N,"path":"...","build_id":"..."|null}
+//   {"type":"function","id":N,"name":"...","module":N|null,"file":"..."|null,"line":N|null,"self":N,"total":N}
+//   {"type":"location","id":N,"module":N|null,"address":N,"lines":[{"function":N,"line":N|null}]}  innermost inlined
+//   first
+//   {"type":"sample","count":N,"pid":N,"tid":N,"comm":"...","truncated":"reason"|null,"locations":[N]}     innermost
+//   first
+// Functions come sorted by self, then total, descending; every frame has one, unnamed ones "module+0xoffset".
+[[nodiscard]] Expected<void> write_json(const profile::Profile& profile, TextWriter& out);
+
+}  // namespace windlass::exporter

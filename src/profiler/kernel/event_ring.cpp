@@ -1,0 +1,47 @@
+#include "profiler/kernel/event_ring.h"
+
+#include <bpf/libbpf.h>
+#include <sys/epoll.h>
+
+#include <cerrno>
+
+#include "profiler/doctor/kernel_errors.h"
+
+namespace windlass::profiler {
+
+EventRing::~EventRing() {
+  if (ring_ != nullptr) ring_buffer__free(ring_);
+}
+
+std::expected<void, SystemError> EventRing::open(int map) {
+  ring_ = ring_buffer__new(map, on_event, this, nullptr);
+  if (ring_ == nullptr)
+    return std::unexpected(explain_memory_error(
+        Error{ErrorCode::kSystem, "the event ring cannot be opened", 0, static_cast<std::uint64_t>(errno)}));
+  return {};
+}
+
+int EventRing::on_event(void* context, void* data, std::size_t size) {
+  auto& self = *static_cast<EventRing*>(context);
+  ++self.handled_;
+  if (self.handler_ != nullptr && size >= sizeof(wl_event_head))
+    (*self.handler_)(*static_cast<const wl_event_head*>(data), size);
+  return 0;
+}
+
+int EventRing::poll(std::chrono::milliseconds timeout, const SampleSource::Handler& handler) {
+  handled_ = 0;
+  handler_ = &handler;
+  ring_buffer__consume(ring_);
+  if (handled_ == 0 && timeout.count() > 0) {
+    epoll_event event{};
+    epoll_wait(descriptor(), &event, 1, static_cast<int>(timeout.count()));
+    ring_buffer__consume(ring_);
+  }
+  handler_ = nullptr;
+  return handled_;
+}
+
+int EventRing::descriptor() const { return ring_buffer__epoll_fd(ring_); }
+
+}  // namespace windlass::profiler

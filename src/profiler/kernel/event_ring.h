@@ -1,0 +1,38 @@
+// The BPF ring buffer that samples and process events come through.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <expected>
+
+#include "profiler/doctor/system_error.h"
+#include "profiler/kernel/sample_source.h"
+
+struct ring_buffer;
+
+namespace windlass::profiler {
+
+// One thread only.
+class EventRing {
+ public:
+  EventRing() = default;
+  ~EventRing();
+  EventRing(const EventRing&) = delete;
+  EventRing& operator=(const EventRing&) = delete;
+
+  // `map`: descriptor of a BPF_MAP_TYPE_RINGBUF, which it does not take over. Stays where it is from here on.
+  std::expected<void, SystemError> open(int map);
+  // Hands out what is there; waits at most `timeout` for the first event. How many came.
+  int poll(std::chrono::milliseconds timeout, const SampleSource::Handler& handler);
+  // Readable as SampleSource::event_fd() says.
+  [[nodiscard]] int descriptor() const;
+
+ private:
+  static int on_event(void* self, void* data, std::size_t size);
+
+  ring_buffer* ring_ = nullptr;
+  const SampleSource::Handler* handler_ = nullptr;  // during poll()
+  int handled_ = 0;
+};
+
+}  // namespace windlass::profiler

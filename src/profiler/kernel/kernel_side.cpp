@@ -1,0 +1,313 @@
+#include "profiler/kernel/kernel_side.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <unordered_set>
+
+#include "lookup/table/arena.h"
+#include "profiler/doctor/kernel_errors.h"
+#include "profiler/doctor/system_trials.h"
+#include "profiler/kernel/cpu_clocks.h"
+#include "profiler/kernel/descriptor_limit.h"
+#include "profiler/kernel/event_ring.h"
+#include "profiler/kernel/kernel_modules.h"
+#include "profiler/kernel/mapping_sets.h"
+#include "windlass.skel.h"
+#include "windlass_bpf_state.h"
+
+namespace windlass::profiler {
+namespace {
+
+// The arena's chunks as BPF arrays, named by `outer`, an array of maps.
+table::Arena::Backing chunks_of(int outer) {
+  return [outer](std::uint32_t index, std::byte* at) -> Expected<void> {
+    bpf_map_create_opts options{};
+    options.sz = sizeof options;
+    options.map_flags = BPF_F_MMAPABLE;
+    const int inner = bpf_map_create(BPF_MAP_TYPE_ARRAY, "wl_chunk", 4, WL_CHUNK_SIZE + WL_CHUNK_SLACK, 1, &options);
+    if (inner < 0) return fail(ErrorCode::kSystem, "memory for the arena", index, static_cast<unsigned>(-inner));
+    Expected<void> result;
+    if (mmap(at, WL_CHUNK_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, inner, 0) == MAP_FAILED) {
+      result = fail(ErrorCode::kSystem, "mapping the arena", index, static_cast<unsigned>(errno));
+    } else if (const int error = bpf_map_update_elem(outer, &index, &inner, BPF_ANY); error != 0) {
+      result = fail(ErrorCode::kSystem, "growing the arena", index, static_cast<unsigned>(-error));
+    }
+    close(inner);  // the outer map and the mapping hold it
+    return result;
+  };
+}
+
+// The memory of a BPF array, shared.
+template <typename T>
+class MappedArray {
+ public:
+  MappedArray() = default;
+  ~MappedArray() {
+    if (data_ != nullptr) munmap(data_, bytes_);
+  }
+  MappedArray(const MappedArray&) = delete;
+  MappedArray& operator=(const MappedArray&) = delete;
+
+  // False and errno if it cannot.
+  bool map(int fd, std::size_t count, int protection) {
+    const std::size_t bytes = ((sizeof(T) + 7) & ~std::size_t{7}) * count;
+    void* at = mmap(nullptr, bytes, protection, MAP_SHARED, fd, 0);
+    if (at == MAP_FAILED) return false;
+    data_ = static_cast<T*>(at);
+    bytes_ = bytes;
+    count_ = count;
+    return true;
+  }
+  [[nodiscard]] std::span<T> items() const { return {data_, count_}; }
+
+ private:
+  T* data_ = nullptr;
+  std::size_t bytes_ = 0, count_ = 0;
+};
+
+class BpfProcessEntries final : public ProcessEntries {
+ public:
+  explicit BpfProcessEntries(int map) : map_(map) {}
+  int update(std::uint32_t tgid, const wl_process& process) override {
+    return -bpf_map_update_elem(map_, &tgid, &process, BPF_ANY);
+  }
+  void erase(std::uint32_t tgid) override { bpf_map_delete_elem(map_, &tgid); }
+  std::unordered_set<std::uint32_t> spaces() override {
+    std::unordered_set<std::uint32_t> spaces;
+    std::uint32_t key = 0, next = 0;
+    const std::uint32_t* at = nullptr;
+    // The map changes meanwhile, and a key that went sends the iteration back to the begin: it has a bound.
+    for (std::uint32_t i = 0; i < 1u << 20 && bpf_map_get_next_key(map_, at, &next) == 0; ++i) {
+      wl_process process{};
+      if (bpf_map_lookup_elem(map_, &next, &process) == 0) spaces.insert(process.space);
+      key = next;
+      at = &key;
+    }
+    return spaces;
+  }
+
+ private:
+  int map_;
+};
+
+// The loaded programs and their maps; what each part of them is for has a class of its own.
+class KernelSideImpl final : public KernelSide {
+ public:
+  explicit KernelSideImpl(const KernelSideOptions& options) : options_(options) {}
+  ~KernelSideImpl() override;
+  std::expected<void, SystemError> load();
+
+  std::expected<std::uint32_t, SystemError> add_module() override { return modules_->add_module(); }
+  std::expected<void, SystemError> load_table(std::uint32_t id, const table::UnwindTable& table) override {
+    return modules_->load_table(id, table);
+  }
+  void set_no_table(std::uint32_t id) override { modules_->set_no_table(id); }
+  void remove_module(std::uint32_t id) override { modules_->remove_module(id); }
+  const wl_module& module(std::uint32_t id) const override { return modules_->module(id); }
+
+  std::expected<std::uint32_t, SystemError> publish(std::uint32_t tgid, std::span<const wl_mapping> mappings,
+                                                    std::uint64_t epoch, const wl_interpreter* interpreter) override {
+    return sets_->publish(tgid, mappings, epoch, interpreter, MappingSets::Clock::now());
+  }
+  void follow(std::uint32_t tgid) override { (void)add_target(tgid); }
+  void forget(std::uint32_t tgid) override { sets_->forget(tgid, MappingSets::Clock::now()); }
+  std::expected<void, SystemError> add_target(std::uint32_t tgid) override;
+
+  std::expected<void, SystemError> start() override {
+    return clocks_.start(skeleton_->progs.windlass_sample, options_.frequency);
+  }
+  void stop() override { clocks_.stop(); }
+  int poll(std::chrono::milliseconds timeout, const Handler& handler) override;
+  int event_fd() const override { return ring_.descriptor(); }
+  void for_each_count(const CountHandler& handler, bool clear) override;
+  KernelSideStats stats() const override;
+  table::Arena& arena() override { return *arena_; }
+
+ private:
+  std::expected<void, SystemError> load_programs();
+  void size_maps();
+  std::expected<void, SystemError> open_arena();
+  std::expected<void, SystemError> attach_tracepoints();
+
+  KernelSideOptions options_;
+  int cpus_ = 0;
+  windlass_bpf* skeleton_ = nullptr;
+  MappedArray<wl_module> module_list_;
+  MappedArray<wl_cpu_stats> cpu_stats_;
+  std::unique_ptr<table::Arena> arena_;
+  std::optional<KernelModules> modules_;
+  std::optional<BpfProcessEntries> processes_;
+  std::optional<MappingSets> sets_;
+  EventRing ring_;
+  CpuClocks clocks_;
+  std::vector<bpf_link*> tracepoint_links_;
+};
+
+KernelSideImpl::~KernelSideImpl() {
+  clocks_.stop();
+  for (bpf_link* link : tracepoint_links_) bpf_link__destroy(link);
+  if (skeleton_ != nullptr) windlass_bpf__destroy(skeleton_);  // the members' mappings keep their maps
+}
+
+void KernelSideImpl::size_maps() {
+  auto& maps = skeleton_->maps;
+  const auto cpus = static_cast<std::uint32_t>(cpus_);
+  for (bpf_map* map : {maps.scratch, maps.raw_scratch, maps.memo, maps.stats}) bpf_map__set_max_entries(map, cpus);
+  const auto page = static_cast<std::uint32_t>(sysconf(_SC_PAGESIZE));
+  bpf_map__set_max_entries(maps.events, std::bit_ceil(std::clamp(options_.ring_bytes, 256 * 1024U, 1U << 30) | page));
+  bpf_map__set_max_entries(maps.counts, std::max(options_.distinct_stacks, 1024U));
+
+  auto& data = *skeleton_->rodata;
+  data.wl_max_user_frames = std::clamp(options_.user_frames, 1U, WL_MAX_USER_FRAMES);
+  data.wl_max_kernel_frames = std::min(options_.kernel_frames, WL_MAX_KERNEL_FRAMES);
+  data.wl_max_raw_stack = std::min(options_.raw_stack_bytes, WL_MAX_RAW_STACK);
+  data.wl_raw_bytes_per_window = options_.raw_bytes_per_second * (1ULL << 27) / 1'000'000'000ULL;
+  data.wl_wakeup_bytes = bpf_map__max_entries(maps.events) / 8;
+  data.wl_filter = options_.all_processes ? 0 : 1;
+  data.wl_address_mask = options_.address_mask;
+  data.wl_pidns_ino = options_.pid_namespace;
+}
+
+std::expected<void, SystemError> KernelSideImpl::open_arena() {
+  const auto& maps = skeleton_->maps;
+  auto arena = table::Arena::create(chunks_of(bpf_map__fd(maps.arena)));
+  if (!arena) return std::unexpected(explain_memory_error(arena.error()));
+  arena_ = std::move(*arena);
+  if (!module_list_.map(bpf_map__fd(maps.modules), WL_MAX_MODULES, PROT_READ | PROT_WRITE))
+    return std::unexpected(explain_memory_error(
+        Error{ErrorCode::kSystem, "mapping the module list", 0, static_cast<std::uint64_t>(errno)}));
+  if (!cpu_stats_.map(bpf_map__fd(maps.stats), static_cast<std::size_t>(cpus_), PROT_READ))
+    return std::unexpected(explain_memory_error(
+        Error{ErrorCode::kSystem, "mapping the statistics", 0, static_cast<std::uint64_t>(errno)}));
+  modules_.emplace(module_list_.items(), *arena_, skeleton_->bss->wl_go_way);
+  processes_.emplace(bpf_map__fd(maps.processes));
+  sets_.emplace(*processes_, *modules_, *arena_);
+  return {};
+}
+
+std::expected<void, SystemError> KernelSideImpl::attach_tracepoints() {
+  const auto& programs = skeleton_->progs;
+  for (bpf_program* program : {programs.windlass_fork, programs.windlass_exec, programs.windlass_exit,
+                               programs.windlass_unmapped_area, programs.windlass_mapped}) {
+    if (!bpf_program__autoload(program)) continue;
+    bpf_link* link = bpf_program__attach(program);
+    if (link == nullptr) {
+      const int error = errno;
+      return std::unexpected(explain_tracepoint_error(error, bpf_program__name(program), options_.btf_path));
+    }
+    tracepoint_links_.push_back(link);
+  }
+  return {};
+}
+
+std::expected<void, SystemError> KernelSideImpl::load() {
+  const LibbpfLog log;       // what libbpf says goes into the error
+  raise_descriptor_limit();  // maps, programs and events are descriptors, too
+  cpus_ = libbpf_num_possible_cpus();
+  if (cpus_ <= 0)
+    return std::unexpected(SystemError{
+        "the number of CPUs cannot be told (/sys/devices/system/cpu/possible). Way out: mount -t sysfs sysfs /sys",
+        -cpus_, RefusalKind::kMissing});
+  if (auto loaded = load_programs(); !loaded) return loaded;
+  if (auto opened = open_arena(); !opened) return opened;
+  if (auto opened = ring_.open(bpf_map__fd(skeleton_->maps.events)); !opened) return opened;
+  for (const std::uint32_t tgid : options_.targets) {
+    if (auto added = add_target(tgid); !added) return added;
+  }
+  // Processes are followed from here on, before anybody looks at /proc: nothing falls between.
+  return attach_tracepoints();
+}
+
+std::expected<void, SystemError> KernelSideImpl::load_programs() {
+  const LibbpfLog log;
+  bpf_object_open_opts open_options{};
+  open_options.sz = sizeof open_options;
+  if (!options_.btf_path.empty()) open_options.btf_custom_path = options_.btf_path.c_str();
+  skeleton_ = windlass_bpf__open_opts(&open_options);
+  if (skeleton_ == nullptr) return std::unexpected(explain_load_error(errno, log.text(), options_.btf_path));
+  size_maps();
+  // Without it, what is mapped over other code at an address of the program's choice is known when perf's event has
+  // come.
+  if (try_hook() != 0) bpf_program__set_autoload(skeleton_->progs.windlass_mapped, false);
+  ProgramLogs program_logs;
+  if (options_.program_stats != nullptr) program_logs.watch(skeleton_->obj);
+  if (const int error = windlass_bpf__load(skeleton_); error != 0)
+    return std::unexpected(explain_load_error(-error, log.text(), options_.btf_path));
+  if (options_.program_stats != nullptr) *options_.program_stats = program_logs.read();
+  return {};
+}
+
+std::expected<void, SystemError> KernelSideImpl::add_target(std::uint32_t tgid) {
+  const std::uint8_t one = 1;
+  const int error = bpf_map_update_elem(bpf_map__fd(skeleton_->maps.targets), &tgid, &one, BPF_ANY);
+  if (error == 0) return {};
+  return std::unexpected(
+      SystemError{fmt::format("process {} cannot be targeted: {}", tgid, std::strerror(-error)), -error});
+}
+
+int KernelSideImpl::poll(std::chrono::milliseconds timeout, const Handler& handler) {
+  const int count = ring_.poll(timeout, handler);
+  sets_->housekeeping(MappingSets::Clock::now());
+  return count;
+}
+
+void KernelSideImpl::for_each_count(const CountHandler& handler, bool clear) {
+  const int counts = bpf_map__fd(skeleton_->maps.counts);
+  wl_stack_key key{}, next{};
+  const wl_stack_key* at = nullptr;
+  std::vector<wl_stack_key> seen;
+  while (bpf_map_get_next_key(counts, at, &next) == 0 && seen.size() <= 2 * std::size_t{options_.distinct_stacks}) {
+    seen.push_back(next);
+    key = next;
+    at = &key;
+  }
+  for (const wl_stack_key& entry : seen) {
+    std::uint64_t count = 0;
+    if (bpf_map_lookup_elem(counts, &entry, &count) != 0) continue;
+    if (clear) bpf_map_delete_elem(counts, &entry);
+    if (count != 0) handler(entry, count);
+  }
+}
+
+KernelSideStats KernelSideImpl::stats() const {
+  KernelSideStats sum;
+  for (const wl_cpu_stats& one : cpu_stats_.items()) {
+    sum.samples += one.samples;
+    sum.other_processes += one.idle;
+    sum.counted += one.counted;
+    sum.stack_events += one.stack_events;
+    sum.raw_events += one.raw_events;
+    sum.lost += one.lost;
+    sum.raw_refused += one.raw_refused;
+    sum.raw_bytes += one.raw_bytes;
+    sum.user_frames += one.user_frames;
+    sum.memo_hits += one.memo_hits;
+    sum.managed_stacks += one.managed_stacks;
+    sum.lost_process_events += one.lost_process_events;
+    for (unsigned end = 0; end < WL_END_COUNT; ++end) sum.ends[end] += one.ends[end];
+  }
+  bpf_prog_info info{};
+  std::uint32_t size = sizeof info;
+  if (bpf_obj_get_info_by_fd(bpf_program__fd(skeleton_->progs.windlass_sample), &info, &size) == 0)
+    sum.run_time_ns = info.run_time_ns;
+  return sum;
+}
+
+}  // namespace
+
+std::expected<std::unique_ptr<KernelSide>, SystemError> KernelSide::open(const KernelSideOptions& options) {
+  auto side = std::make_unique<KernelSideImpl>(options);
+  if (auto loaded = side->load(); !loaded) return std::unexpected(loaded.error());
+  return side;
+}
+
+}  // namespace windlass::profiler

@@ -1,0 +1,112 @@
+// The kernel half of the profiler as C++: loads the BPF programs and puts together what drives them: modules, mapping
+// sets, sampling, events. Linux, needs CAP_BPF + CAP_PERFMON (or root).
+//
+// Thread safety: one thread drives a KernelSide; the calls of TableStore and `publish` may come from other threads,
+// too.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <expected>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/pointer_authentication.h"
+#include "profiler/doctor/program_stats.h"
+#include "profiler/doctor/system_error.h"
+#include "profiler/kernel/sample_source.h"
+#include "profiler/kernel/table_store.h"
+#include "windlass_layout.h"
+
+namespace windlass::table {
+class Arena;
+}
+
+namespace windlass::profiler {
+
+struct KernelSideOptions {
+  unsigned frequency = 99;               // samples a second of CPU time, on every CPU
+  bool all_processes = true;             // false: only `targets` and what they fork
+  std::vector<std::uint32_t> targets;    // process ids (tgid)
+  std::uint32_t ring_bytes = 16u << 20;  // rounded up to a power of two
+  // Raw stacks (samples the kernel side cannot unwind) may use this many bytes of the ring a second, over all CPUs;
+  // samples beyond it are reported as truncated with their reason.
+  std::uint64_t raw_bytes_per_second = 64u << 20;
+  std::uint32_t raw_stack_bytes = WL_MAX_RAW_STACK;  // at most this much of one stack
+  std::uint32_t user_frames = WL_MAX_USER_FRAMES;    // at most this many user frames of a stack
+  std::uint32_t kernel_frames = WL_MAX_KERNEL_FRAMES;
+  std::uint32_t distinct_stacks = 1u << 18;  // stacks the kernel side counts itself; beyond, every sample is an event
+  std::uint64_t address_mask = user_code_mask();  // the bits of a code address that no authentication code uses
+  // Inode of a PID namespace: all process and thread ids, the targets' too, are its numbers, and what is outside of it
+  // is not seen. 0: the initial one.
+  std::uint32_t pid_namespace = 0;
+  std::string btf_path;                                // the kernel's type information; empty: its own
+  std::vector<ProgramStats>* program_stats = nullptr;  // if set: what the verifier says of each program
+};
+
+// Since open(), summed over all CPUs. samples == other_processes + sum(ends), and
+// samples == other_processes + counted + stack_events + raw_events + lost.
+struct KernelSideStats {
+  std::uint64_t samples = 0;
+  std::uint64_t other_processes = 0;  // not one of the targets
+  std::uint64_t counted = 0;          // repeats of a known stack
+  std::uint64_t stack_events = 0;
+  std::uint64_t raw_events = 0;
+  std::uint64_t lost = 0;         // the ring was full
+  std::uint64_t raw_refused = 0;  // would have been raw, over budget: reported as truncated stack instead
+  std::uint64_t raw_bytes = 0;
+  std::uint64_t user_frames = 0;
+  std::uint64_t memo_hits = 0;
+  std::uint64_t managed_stacks = 0;       // with frames that were left by a code manager's rows
+  std::uint64_t lost_process_events = 0;  // exec, fork, exit, unmap events the ring had no room for
+  std::uint64_t ends[WL_END_COUNT] = {};
+  // Spent in the sampler, by the kernel's account; 0 unless kernel.bpf_stats_enabled (or BPF_ENABLE_STATS).
+  std::uint64_t run_time_ns = 0;
+};
+
+class KernelSide : public SampleSource, public TableStore {
+ public:
+  static std::expected<std::unique_ptr<KernelSide>, SystemError> open(const KernelSideOptions& options);
+
+  [[nodiscard]] virtual const wl_module& module(std::uint32_t id) const = 0;
+
+  // ---- processes ------------------------------------------------------------------------------------------------
+  // Replaces what the kernel side knows of a process. `mappings`: the executable ones, sorted by begin, disjoint.
+  // `epoch`: the one of the last EXEC, FORK (for the child) or UNMAP event seen of this process, 0 if none; a set
+  // published with an older epoch is ignored by the kernel side, which closes the race with an exec or a dlclose that
+  // the agent has not heard of yet. On UNMAP take the range out of the set and publish with the event's epoch; samples
+  // are raw until then. Returns the `space` stamped on events unwound with this set.
+  std::expected<std::uint32_t, SystemError> publish(std::uint32_t tgid, std::span<const wl_mapping> mappings,
+                                                    std::uint64_t epoch,
+                                                    const wl_interpreter* interpreter = nullptr) override = 0;
+  // After WL_EVENT_EXIT.
+  void forget(std::uint32_t tgid) override = 0;
+  // Adds a process to the targets (all_processes = false). Children inherit.
+  virtual std::expected<void, SystemError> add_target(std::uint32_t tgid) = 0;
+
+  // ---- sampling -------------------------------------------------------------------------------------------------
+  std::expected<void, SystemError> start() override = 0;
+  void stop() override = 0;
+
+  // ---- events ---------------------------------------------------------------------------------------------------
+  // Consumes what is there, waits at most `timeout` for the first one. Returns the number of events; also does the
+  // housekeeping (frees what a grace period protected). EINTR ends the wait early.
+  int poll(std::chrono::milliseconds timeout, const Handler& handler) override = 0;
+  // Readable when process events are there, or the ring is filling; samples alone do not wake anybody up before that,
+  // so call poll() several times a second.
+  [[nodiscard]] int event_fd() const override = 0;
+
+  // How often each known stack was sampled again: the samples of a stack = its events + its count. Call after stop()
+  // for exact figures. With `clear`, counting starts again from nothing and stacks are reported anew.
+  void for_each_count(const CountHandler& handler, bool clear = false) override = 0;
+
+  [[nodiscard]] KernelSideStats stats() const override = 0;
+  // The tables and mapping sets, readable in user space: the shared unwinder runs on the same bytes.
+  [[nodiscard]] virtual table::Arena& arena() = 0;
+};
+
+}  // namespace windlass::profiler

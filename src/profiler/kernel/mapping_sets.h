@@ -1,0 +1,82 @@
+// What the kernel side knows of each process: its executable mappings, one arena object a set.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <expected>
+#include <map>
+#include <mutex>
+#include <span>
+#include <unordered_set>
+#include <vector>
+
+#include "lookup/table/arena.h"
+#include "profiler/doctor/system_error.h"
+#include "profiler/kernel/kernel_modules.h"
+#include "windlass_layout.h"
+
+namespace windlass::profiler {
+
+// The BPF map of processes, as far as mapping sets need it.
+class ProcessEntries {
+ public:
+  virtual ~ProcessEntries() = default;
+  // 0, or an errno.
+  virtual int update(std::uint32_t tgid, const wl_process& process) = 0;
+  virtual void erase(std::uint32_t tgid) = 0;
+  // The spaces that entries name: those published, and by whom they were inherited: the programs copy an entry on fork.
+  [[nodiscard]] virtual std::unordered_set<std::uint32_t> spaces() = 0;
+};
+
+// Publishes sets, and frees those that were replaced once nobody in the kernel can read them. Thread-safe.
+class MappingSets {
+ public:
+  using Clock = std::chrono::steady_clock;
+  // Between two looks at what may be freed, and how long whoever began to read a set may take.
+  static constexpr auto kGrace = std::chrono::milliseconds(500);
+
+  // All must outlive it.
+  MappingSets(ProcessEntries& entries, KernelModules& modules, table::Arena& arena)
+      : entries_(entries), modules_(modules), arena_(arena) {}
+
+  // KernelSide::publish().
+  std::expected<std::uint32_t, SystemError> publish(std::uint32_t tgid, std::span<const wl_mapping> mappings,
+                                                    std::uint64_t epoch, const wl_interpreter* interpreter,
+                                                    Clock::time_point now);
+  void forget(std::uint32_t tgid, Clock::time_point now);
+
+  // Frees retired sets: first, when no process entry names one any more, its head is made invalid; a grace period
+  // later, when whoever began with it must be done, its memory is given back. O(process entries), at most once a
+  // kGrace.
+  void housekeeping(Clock::time_point now);
+
+  // Of all states, those not yet freed included.
+  [[nodiscard]] std::size_t size() const;
+
+ private:
+  struct Set {
+    std::uint32_t maps = 0;  // as in wl_process
+    std::uint32_t count = 0;
+    bool interpreted = false;            // with a wl_interpreter behind the mappings
+    std::vector<std::uint32_t> modules;  // each once
+    bool retired = false;                // no longer the published one; a forked child may still use it
+    bool hidden = false;                 // its head says so: nobody can begin to use it
+    Clock::time_point since;             // of the latter two, the last that came true
+    [[nodiscard]] std::size_t bytes() const {
+      return sizeof(wl_maps_head) + count * sizeof(wl_mapping) + (interpreted ? sizeof(wl_interpreter) : 0);
+    }
+  };
+  void retire(std::uint32_t tgid, Clock::time_point now);
+  void hide(Set& set, Clock::time_point now);
+
+  ProcessEntries& entries_;
+  KernelModules& modules_;
+  table::Arena& arena_;
+  mutable std::mutex mutex_;
+  std::uint32_t next_space_ = 1;
+  std::map<std::uint32_t, Set> sets_;                 // by space
+  std::map<std::uint32_t, std::uint32_t> published_;  // tgid -> space
+  Clock::time_point last_housekeeping_{};
+};
+
+}  // namespace windlass::profiler

@@ -1,0 +1,50 @@
+// Where a recording's samples come from: the BPF programs (KernelSide), or plain perf events (PerfSampler) where a user
+// may not load programs. Both hand out the events of windlass_layout.h.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <expected>
+#include <functional>
+#include <span>
+
+#include "profiler/doctor/system_error.h"
+#include "windlass_layout.h"
+
+namespace windlass::profiler {
+
+struct KernelSideStats;
+
+class SampleSource {
+ public:
+  virtual ~SampleSource() = default;
+
+  // What a process has mapped executable now, and that it is gone; for sources that unwind themselves. `interpreter`:
+  // where it keeps what it runs, copied; null: it has none.
+  virtual std::expected<std::uint32_t, SystemError> publish(std::uint32_t tgid, std::span<const wl_mapping> mappings,
+                                                            std::uint64_t epoch,
+                                                            const wl_interpreter* interpreter = nullptr) = 0;
+  virtual void forget(std::uint32_t tgid) = 0;
+
+  // One more process to sample, for sources that do not find those themselves that targets have started.
+  virtual void follow(std::uint32_t /*tgid*/) {}
+
+  virtual std::expected<void, SystemError> start() = 0;
+  virtual void stop() = 0;
+
+  // The event starts with a wl_event_head; it is only valid during the call.
+  using Handler = std::function<void(const wl_event_head& event, std::size_t size)>;
+  // Consumes what is there, waits at most `timeout` for the first one. Returns the number of events.
+  virtual int poll(std::chrono::milliseconds timeout, const Handler& handler) = 0;
+  // Readable when something is there that should not wait for the next round.
+  [[nodiscard]] virtual int event_fd() const = 0;
+
+  // How often each known stack was sampled again, for sources that count repeats.
+  using CountHandler = std::function<void(const wl_stack_key& key, std::uint64_t count)>;
+  virtual void for_each_count(const CountHandler& handler, bool clear = false) = 0;
+
+  [[nodiscard]] virtual KernelSideStats stats() const = 0;
+};
+
+}  // namespace windlass::profiler

@@ -1,0 +1,173 @@
+#include "profiler/processes/code_file.h"
+
+#include <elf.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "runtimes/find.h"
+
+namespace windlass::profiler {
+namespace {
+
+// Only time and size identify the content of a file without a build id. (A PE image's CodeView identity is the PDB
+// file's: two images may share it.)
+std::string content_of(const struct stat& status) {
+  return fmt::format("inode {}:{} {}.{} {}", status.st_dev, status.st_ino, status.st_mtim.tv_sec,
+                     status.st_mtim.tv_nsec, status.st_size);
+}
+
+void parse(OpenedFile& opened) {
+  const ByteView bytes = opened.file.bytes();
+  if (auto image = image::ElfImage::parse(bytes)) {
+    opened.image = std::move(*image);
+  } else if (auto pe = image::PeImage::parse(bytes)) {
+    opened.pe = std::move(*pe);
+  } else {
+    opened.problem = image::PeImage::sniff(bytes) ? pe.error().text() : image.error().text();
+  }
+}
+
+std::optional<OpenedFile> look_at(os::OpenedRegular& regular, const os::FileCandidate& candidate,
+                                  const std::string& mapped_build_id) {
+  OpenedFile opened;
+  const struct stat& status = regular.status;
+  auto file = MappedFile::from_fd(regular.file.get());
+  if (!file) return std::nullopt;
+  opened.inode = status.st_ino;
+  opened.file = std::move(*file);
+  parse(opened);
+  const std::string build_id = opened.image ? opened.image->build_id() : std::string();
+  // Something else may be mapped there by now, even where map_files leads.
+  const auto same = os::compare({.inode = candidate.inode, .build_id = mapped_build_id}, build_id, status.st_ino);
+  if (same == os::Sameness::kOther || (same == os::Sameness::kUnknown && !candidate.certain)) return std::nullopt;
+  opened.content = build_id.empty() ? content_of(status) : profiler::content_of(build_id);
+  opened.fd = regular.file.release();
+  return opened;
+}
+
+// Where in the image the section is that holds this byte of the file.
+std::optional<std::uint64_t> rva_of_file_offset(const image::PeImage& image, std::uint64_t offset) {
+  for (const image::PeSection& section : image.sections())
+    if (offset >= section.file_offset && offset - section.file_offset < section.file_size)
+      return section.rva + (offset - section.file_offset);
+  return std::nullopt;
+}
+
+// An image as it would be in memory, at the addresses that it is linked to.
+class ImageMemory final : public Memory {
+ public:
+  explicit ImageMemory(const image::ElfImage& image) : image_(image) {}
+  bool read(std::uint64_t address, void* to, std::size_t size) const override {
+    const auto bytes = image_.at_address(address, size);
+    if (bytes) std::copy_n(bytes->data(), size, static_cast<std::byte*>(to));
+    return bytes.has_value();
+  }
+
+ private:
+  const image::ElfImage& image_;
+};
+
+bool has_interpreter(const image::ElfImage& image) {
+  const auto& segments = image.segments();
+  const auto first = std::ranges::find(segments, std::uint32_t{PT_LOAD}, &image::Segment::type);
+  return first != segments.end() && runtimes::has_interpreter(ImageMemory(image), first->vaddr - first->offset);
+}
+
+}  // namespace
+
+std::string content_of(const std::string& build_id) { return "id " + build_id; }
+
+std::optional<OpenedFile> open_code_file(const std::vector<os::FileCandidate>& candidates,
+                                         const std::string& build_id) {
+  for (const os::FileCandidate& candidate : candidates) {
+    os::OpenedRegular regular = os::open_regular(candidate);
+    if (!regular.file) continue;
+    if (auto opened = look_at(regular, candidate, build_id)) return opened;
+  }
+  return std::nullopt;
+}
+
+std::optional<OpenedFile> open_memory_file(int fd, std::string content) {
+  if (fd < 0) return std::nullopt;
+  OpenedFile opened;
+  opened.fd = fd;
+  opened.content = std::move(content);
+  if (auto file = MappedFile::from_fd(fd)) opened.file = std::move(*file);
+  parse(opened);
+  return opened;
+}
+
+CodeFile::CodeFile() = default;
+CodeFile::~CodeFile() {
+  if (fd >= 0) close(fd);
+}
+
+void CodeFile::take(OpenedFile opened, std::string from_path) {
+  path = std::move(from_path);
+  inode = opened.inode;
+  file = std::move(opened.file);
+  image = std::move(opened.image);
+  pe = std::move(opened.pe);
+  machine = image::machine_of(file.bytes());
+  if (pe) {
+    build_id = pe->build_id();
+    const auto sections = pe->sections();
+    if (const auto code = std::ranges::find_if(sections, &image::PeSection::executable); code != sections.end()) {
+      code_begin = code->rva;
+      code_end = std::uint64_t{code->rva} + code->virtual_size;
+      code_offset = code->file_offset;
+    }
+  }
+  if (image) {
+    build_id = image->build_id();
+    has_interpreter = profiler::has_interpreter(*image);
+    if (const auto segments = image->executable_segments(); !segments.empty()) {
+      code_begin = segments.front().vaddr;
+      code_end = segments.front().vaddr + segments.front().memsz;
+      code_offset = segments.front().file_offset;
+    }
+  }
+}
+
+void CodeFile::drop() {
+  state = TableState::kDropped;
+  source.reset();  // it and the images point into `file`
+  image.reset();
+  pe.reset();
+  file = MappedFile();
+}
+
+void CodeFile::let_go_of_pages() const {
+  const ByteView bytes = file.bytes();
+  if (!bytes.empty()) madvise(const_cast<std::byte*>(bytes.data()), bytes.size(), MADV_DONTNEED);
+}
+
+ProcessTable::CodeLocation CodeFile::place(const os::ProcMap& map) const {
+  if (pe) {
+    const auto rva = rva_of_file_offset(*pe, map.offset);
+    // Its headers, as ModuleRegistry::find_images asks, or not as its section table says.
+    return rva ? ProcessTable::CodeLocation{number, map.begin - *rva, MappingKind::kFile, true}
+               : ProcessTable::CodeLocation{number, map.begin, MappingKind::kGenerated, true};
+  }
+  if (!image) return {number, 0, MappingKind::kGenerated};
+  const auto page_size = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  const auto address = image->address_of_file_offset(map.offset, true, page_size);
+  if (!address) return {};  // mapped executable, but not as its program headers say
+  return {number, map.begin - *address, MappingKind::kFile, false, has_interpreter};
+}
+
+void CodeFile::describe(profile::Module& module) const {
+  module.path = path;
+  module.build_id = build_id;
+  if (fd >= 0) module.open_path = fmt::format("/proc/self/fd/{}", fd);
+  module.begin = code_begin;
+  module.end = code_end;
+  module.file_offset = code_offset;
+}
+
+}  // namespace windlass::profiler

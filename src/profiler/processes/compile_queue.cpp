@@ -1,0 +1,87 @@
+#include "profiler/processes/compile_queue.h"
+
+#include <ctime>
+
+#include "lookup/sources/unwind_source.h"
+#include "lookup/table/compile.h"
+
+namespace windlass::profiler {
+namespace {
+
+double thread_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+// Why there is no table; empty if there is one.
+std::string compile_and_load(CodeFile& file, TableStore& store) {
+  const auto ignore = [](const Error&) {};
+  const auto from = file.make_source();
+  const auto table = table::compile(*from, ignore);
+  if (!table) return table.error().text();
+  if (table->empty()) return "no unwind information";
+  if (const auto loaded = store.load_table(file.kernel_id, *table); !loaded) return loaded.error().text;
+  file.table_rows = table->stats().rows;
+  file.table_bytes = table->bytes();
+  return {};
+}
+
+}  // namespace
+
+void compile_table(CodeFile& file, TableStore& store) {
+  const double begin = thread_seconds();
+  file.reason = compile_and_load(file, store);
+  if (!file.reason.empty()) store.set_no_table(file.kernel_id);
+  file.compile_seconds = thread_seconds() - begin;
+  file.let_go_of_pages();
+  file.state = file.reason.empty() ? TableState::kReady : TableState::kNoTable;  // last: it may be dropped from here on
+}
+
+CompileQueue::CompileQueue(unsigned workers, Work work) : work_(std::move(work)) {
+  for (unsigned i = 0; i < workers; ++i) workers_.emplace_back([this] { run(); });
+}
+
+CompileQueue::~CompileQueue() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+}
+
+void CompileQueue::push(CodeFile& file) {
+  {
+    const std::lock_guard lock(mutex_);
+    jobs_.push({file.file.bytes().size(), &file});
+  }
+  wake_.notify_one();
+}
+
+void CompileQueue::run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    wake_.wait(lock, [this] { return stopping_ || !jobs_.empty(); });
+    if (stopping_) return;
+    CodeFile& file = *jobs_.top().file;
+    jobs_.pop();
+    ++running_;
+    lock.unlock();
+    work_(file);
+    lock.lock();
+    --running_;
+    if (jobs_.empty() && running_ == 0) idle_.notify_all();
+  }
+}
+
+bool CompileQueue::wait_idle(std::chrono::milliseconds timeout) {
+  std::unique_lock lock(mutex_);
+  return idle_.wait_for(lock, timeout, [this] { return jobs_.empty() && running_ == 0; });
+}
+
+std::size_t CompileQueue::pending() const {
+  const std::lock_guard lock(mutex_);
+  return jobs_.size() + running_;
+}
+
+}  // namespace windlass::profiler

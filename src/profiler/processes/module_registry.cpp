@@ -1,0 +1,243 @@
+#include "profiler/processes/module_registry.h"
+
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <thread>
+
+#include "os/mapped_files.h"
+#include "os/proc_file.h"
+#include "os/process_memory.h"
+#include "profiler/kernel/descriptor_limit.h"
+#include "walk/target/loaded_pe.h"
+#include "windlass/backtrace.h"
+
+namespace windlass::profiler {
+namespace {
+
+constexpr std::string_view kVdso = "[vdso]";
+constexpr std::uint64_t kNarrow = std::uint64_t{1} << 32;  // what a 32-bit process has lies below
+
+unsigned worker_count(const TableStore* store, unsigned wanted) {
+  if (store == nullptr) return 0;
+  return wanted != 0 ? wanted : std::clamp(std::thread::hardware_concurrency() / 2, 1u, 8u);
+}
+
+}  // namespace
+
+ModuleRegistry::ModuleRegistry(TableStore* store, unsigned workers)
+    : store_(store), queue_(worker_count(store, workers), [store](CodeFile& file) { compile_table(file, *store); }) {
+  if (const rlim_t limit = raise_descriptor_limit(); limit != 0) max_descriptors_ = std::min<rlim_t>(limit, 65536) / 2;
+  if (store_ == nullptr) return;
+  if (const auto id = store_->add_module()) {
+    anonymous_kernel_id_ = *id;
+    store_->set_no_table(*id);
+  }
+}
+
+// ---- which file -----------------------------------------------------------------------------------------------------
+
+ProcessTable::CodeLocation ModuleRegistry::resolve(std::uint32_t tgid, std::uint32_t parent, const os::ProcMap& map) {
+  if (map.path == kVdso) {
+    const CodeFile* file = map.end > kNarrow ? vdso() : narrow_vdso(tgid, map);
+    return file != nullptr ? file->place(map) : ProcessTable::CodeLocation{};
+  }
+  if (!map.has_file()) return {};
+  if (const CodeFile* file = catalogue_.known(map, tgid)) return file->place(map);
+
+  auto opened =
+      open_code_file(os::files_of(static_cast<pid_t>(tgid), static_cast<pid_t>(parent), map), map.file.build_id);
+  if (!opened) return resolve_in_memory(tgid, map);
+  CodeFile* file = catalogue_.with_content(opened->content);
+  if (file != nullptr)
+    close(opened->fd);
+  else
+    file = &add(std::move(*opened), map.path);
+  catalogue_.remember(map.file, *file);
+  return file->place(map);
+}
+
+// The file may not be opened, or is gone: what the process has mapped of it is in its memory. Nothing where that is
+// gone, too; another process may show it again.
+ProcessTable::CodeLocation ModuleRegistry::resolve_in_memory(std::uint32_t tgid, const os::ProcMap& map) {
+  const auto found = memory_images_.find(tgid, map);
+  if (!found) return {};
+  CodeFile* file = catalogue_.with_content(found->content);
+  if (file == nullptr) {
+    auto opened = memory_images_.read(*found);
+    if (!opened) return {};
+    file = &add(std::move(*opened), map.path);
+    file->from_memory = true;
+  }
+  return file->place(map);
+}
+
+CodeFile* ModuleRegistry::vdso() {
+  if (vdso_tried_) return vdso_;
+  vdso_tried_ = true;
+  if (auto opened = open_memory_file(os::open_vdso(), "vdso")) vdso_ = &add(std::move(*opened), std::string(kVdso));
+  return vdso_;
+}
+
+// The first process with one that can be read gives it to all.
+CodeFile* ModuleRegistry::narrow_vdso(std::uint32_t tgid, const os::ProcMap& map) {
+  if (narrow_vdso_ != nullptr) return narrow_vdso_;
+  if (auto opened = open_memory_file(os::open_vdso_of(static_cast<pid_t>(tgid), map), "vdso of 32-bit processes"))
+    narrow_vdso_ = &add(std::move(*opened), std::string(kVdso));
+  return narrow_vdso_;
+}
+
+std::vector<ProcessTable::Image> ModuleRegistry::find_images(std::uint32_t tgid, std::uint32_t parent,
+                                                             const std::vector<os::ProcMap>& maps) {
+  const auto read = [tgid](std::uint64_t address, void* to, std::size_t size) {
+    return os::read_memory(static_cast<pid_t>(tgid), address, to, size);
+  };
+  std::vector<ProcessTable::Image> images;
+  for (const walk::LoadedPe& loaded : walk::find_loaded_pe(maps, read)) {
+    const CodeFile* file = find(resolve(tgid, parent, maps[loaded.headers]).module);
+    // The path may lead to another file by now.
+    if (file != nullptr && file->pe && file->pe->timestamp() == loaded.timestamp)
+      images.push_back({loaded.begin, loaded.end, file->number});
+  }
+  return images;
+}
+
+void ModuleRegistry::preload(const std::string& executable) {
+  const auto self = static_cast<std::uint32_t>(getpid());
+  for (const os::ProcMap& map : os::parse_proc_maps(os::read_proc_file("/proc/self/maps")))
+    if (map.executable) (void)resolve(self, 0, map);
+  struct stat status {};
+  if (executable.empty() || stat(executable.c_str(), &status) != 0) return;
+  os::ProcMap map;
+  map.path = executable;
+  map.file.inode = status.st_ino;
+  map.file.major = major(status.st_dev);
+  map.file.minor = minor(status.st_dev);
+  if (const char* full = realpath(executable.c_str(), nullptr)) {
+    map.path = full;
+    std::free(const_cast<char*>(full));
+  }
+  (void)resolve(self, 0, map);
+}
+
+// ---- having it compiled ---------------------------------------------------------------------------------------------
+
+CodeFile& ModuleRegistry::add(OpenedFile opened, const std::string& path) {
+  const int fd = opened.fd;
+  const std::string problem = opened.problem;
+  CodeFile& file = catalogue_.add(std::move(opened), path);
+  keep_descriptor(file, fd);
+  if (store_ != nullptr) request_table(file, problem);
+  return file;
+}
+
+void ModuleRegistry::keep_descriptor(CodeFile& file, int fd) {
+  if (kept_descriptors_ < max_descriptors_) {
+    file.fd = fd;
+    ++kept_descriptors_;
+  } else {
+    close(fd);
+  }
+}
+
+void ModuleRegistry::request_table(CodeFile& file, const std::string& problem) {
+  const auto without_table = [&](std::string reason) {
+    file.reason = std::move(reason);
+    file.state = TableState::kNoTable;
+  };
+  const auto id = store_->add_module();
+  file.kernel_id = id.value_or(anonymous_kernel_id_);
+  if (!id) return without_table(id.error().text);
+  const bool foreign = !file.machine.runs_on(kOwnArchitecture);
+  if (!foreign && (file.image || file.pe)) return queue_.push(file);
+  store_->set_no_table(file.kernel_id);
+  const bool unwound = file.machine.architecture == Architecture::kI386;
+  without_table(unwound ? "32-bit code: unwound in user space" : foreign ? "code of another machine" : problem);
+}
+
+const sources::UnwindSource& ModuleRegistry::source(CodeFile& file) {
+  if (file.source == nullptr)
+    file.source = file.image || file.pe
+                      ? file.make_source()
+                      : sources::make_failed_source(Error{ErrorCode::kNotFound, "no unwind information"}, false);
+  return *file.source;
+}
+
+std::uint32_t ModuleRegistry::kernel_id(std::uint32_t number) {
+  const CodeFile* file = find(number);
+  return file == nullptr || file->state == TableState::kDropped ? anonymous_kernel_id_ : file->kernel_id;
+}
+
+// ---- letting go -----------------------------------------------------------------------------------------------------
+
+std::size_t ModuleRegistry::evict(const std::vector<std::uint32_t>& in_use, std::size_t keep) {
+  std::size_t tables = 0;
+  std::vector<CodeFile*> gone = catalogue_.unused(in_use, tables);
+  std::erase(gone, vdso_);
+  std::erase(gone, narrow_vdso_);
+  const bool dropped_sources = drop_idle_sources(gone);
+  gone.resize(std::min(gone.size(), tables > keep ? tables - keep : 0));
+  for (CodeFile* file : gone) {
+    if (store_ != nullptr && file->kernel_id != anonymous_kernel_id_) store_->remove_module(file->kernel_id);
+    file->drop();
+  }
+  catalogue_.forget(gone);
+  evictions_ += gone.empty() && !dropped_sources ? 0 : 1;
+  return gone.size();
+}
+
+// Symbols and indexes of functions take a megabyte of a large program. What walkers keep goes with any source, so that
+// many go at a time. `unused`: the longest unused first.
+bool ModuleRegistry::drop_idle_sources(const std::vector<CodeFile*>& unused) {
+  const auto has_source = [](const CodeFile* file) { return file->source != nullptr; };
+  const auto sources = static_cast<std::size_t>(std::ranges::count_if(unused, has_source));
+  if (sources <= kMaxIdleSources) return false;
+  std::size_t surplus = sources - kMaxIdleSources / 2;
+  for (CodeFile* file : unused) {
+    if (surplus == 0) break;
+    if (!has_source(file)) continue;
+    file->source.reset();
+    --surplus;
+  }
+  return true;
+}
+
+void ModuleRegistry::let_go_of_pages() {
+  for (const CodeFile& file : catalogue_.files())
+    if (file.state == TableState::kReady || file.state == TableState::kNoTable) file.let_go_of_pages();
+}
+
+// ---- what is known of them ------------------------------------------------------------------------------------------
+
+void ModuleRegistry::describe(std::uint32_t number, profile::Module& module) {
+  if (const CodeFile* file = find(number))
+    file->describe(module);
+  else
+    module.path = "[anon]";
+}
+
+std::vector<ModuleRegistry::Failure> ModuleRegistry::failures() const {
+  std::vector<Failure> failures;
+  for (const CodeFile& file : catalogue_.files())
+    if (file.state == TableState::kNoTable) failures.push_back({file.path, file.reason});
+  return failures;
+}
+
+ModuleRegistry::Totals ModuleRegistry::totals() const {
+  Totals totals;
+  totals.files = catalogue_.files().size();
+  for (const CodeFile& file : catalogue_.files()) {
+    if (file.state == TableState::kPending) continue;
+    totals.from_memory += file.from_memory ? 1 : 0;
+    totals.tables += file.state == TableState::kReady ? 1 : 0;
+    totals.rows += file.table_rows;
+    totals.bytes += file.table_bytes;
+    totals.compile_seconds += file.compile_seconds;
+  }
+  return totals;
+}
+
+}  // namespace windlass::profiler

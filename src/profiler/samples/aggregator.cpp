@@ -1,0 +1,219 @@
+#include "profiler/samples/aggregator.h"
+
+#include <algorithm>
+#include <map>
+
+#include "profiler/samples/user_frame.h"
+
+namespace windlass::profiler {
+namespace {
+
+constexpr std::uint32_t kSharedAnonymous = 0;  // no process has the number 0
+
+std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
+  hash ^= value + 0x9e3779b97f4a7c15ull + (hash << 6) + (hash >> 2);
+  return hash * 0xff51afd7ed558ccdull;
+}
+
+}  // namespace
+
+std::uint32_t Aggregator::use_of(ModuleUse::Kind kind, std::uint32_t number) {
+  if (kind == ModuleUse::Kind::kAnonymous && anonymous_uses_ >= kMaxAnonymousModules &&
+      !use_numbers_.contains(std::uint64_t{static_cast<std::uint8_t>(kind)} << 32 | number))
+    number = kSharedAnonymous;
+  const std::uint64_t key = std::uint64_t{static_cast<std::uint8_t>(kind)} << 32 | number;
+  const auto [found, added] = use_numbers_.try_emplace(key, static_cast<std::uint32_t>(uses_.size()));
+  if (added) {
+    uses_.push_back({kind, number});
+    if (kind == ModuleUse::Kind::kAnonymous) ++anonymous_uses_;
+  }
+  return found->second;
+}
+
+std::uint32_t Aggregator::location(std::uint32_t use, std::uint64_t address, std::uint32_t name) {
+  const Place place{use, name, address};
+  const auto found = location_numbers_.find(place);
+  if (found != location_numbers_.end()) return found->second;
+  if (locations_.size() >= kMaxLocations) return profile::kNone;
+  const auto number = static_cast<std::uint32_t>(locations_.size());
+  locations_.push_back(place);
+  location_numbers_.emplace(place, number);
+  return number;
+}
+
+std::uint32_t Aggregator::user_location(std::uint64_t frame, std::uint32_t tgid, const MapSet* maps,
+                                        std::uint32_t name) {
+  const std::uint64_t address = lookup_address(frame);
+  const Mapping* mapping = maps != nullptr ? maps->find(address) : nullptr;
+  if (mapping == nullptr) return location(use_of(ModuleUse::Kind::kUnknown, 0), address);
+  if (mapping->generated()) return location(use_of(ModuleUse::Kind::kAnonymous, tgid), address, name);
+  return location(use_of(ModuleUse::Kind::kRegistry, mapping->module), address - mapping->bias, name);
+}
+
+std::uint32_t Aggregator::string(std::string_view text) {
+  text = text.substr(0, text.find('\0'));
+  if (const auto found = string_numbers_.find(std::string(text)); found != string_numbers_.end()) return found->second;
+  if (strings_.size() >= kMaxStrings) return profile::kNone;
+  const auto number = static_cast<std::uint32_t>(strings_.size());
+  strings_.emplace_back(text);
+  string_numbers_.emplace(text, number);
+  return number;
+}
+
+std::size_t Aggregator::find_or_store(const StackRecord& stack, std::span<const std::uint32_t> frames) {
+  const std::uint32_t comm = string(stack.comm);
+  std::uint64_t hash = mix(mix(mix(stack.end | std::uint64_t{stack.certainty} << 8, stack.tgid), stack.tid), comm);
+  for (const std::uint32_t frame : frames) hash = mix(hash, frame);
+  const auto [first, last] = by_hash_.equal_range(hash);
+  for (auto candidate = first; candidate != last; ++candidate) {
+    const Stored& stored = samples_[candidate->second];
+    if (stored.tgid == stack.tgid && stored.tid == stack.tid && stored.comm == comm && stored.end == stack.end &&
+        stored.certainty == stack.certainty &&
+        std::equal(frames.begin(), frames.end(), frames_.begin() + static_cast<std::ptrdiff_t>(stored.first_frame),
+                   frames_.begin() + static_cast<std::ptrdiff_t>(stored.first_frame + stored.frame_count)))
+      return candidate->second;
+  }
+  const bool full = frames_.size() + frames.size() > kMaxFrames || samples_.size() >= kMaxSamples;
+  if (full && !frames.empty()) {  // its count, at least, without the stack
+    StackRecord bare;
+    bare.end = stack.end;
+    bare.certainty = stack.certainty;
+    return find_or_store(bare, {});
+  }
+  samples_.push_back({hash, frames_.size(), 0, static_cast<std::uint32_t>(frames.size()), stack.tgid, stack.tid, comm,
+                      stack.end, stack.certainty});
+  frames_.insert(frames_.end(), frames.begin(), frames.end());
+  by_hash_.emplace(hash, samples_.size() - 1);
+  return samples_.size() - 1;
+}
+
+std::size_t Aggregator::add(const StackRecord& stack, const MapSet* maps, std::uint64_t count) {
+  scratch_.clear();
+  const auto keep = [&](std::uint32_t number) {
+    if (number != profile::kNone) scratch_.push_back(number);
+  };
+  // The innermost kernel frame is the interrupted instruction, the others are return addresses.
+  for (std::size_t i = 0; i < stack.kernel.size(); ++i)
+    keep(location(use_of(ModuleUse::Kind::kKernel, 0), stack.kernel[i] - (i == 0 ? 0 : 1)));
+  for (std::size_t i = 0; i < stack.user.size(); ++i) {
+    // A frame above an interrupted one is a signal trampoline: the kernel made the handler return to its first
+    // instruction, and there is no call before that.
+    const bool trampoline = i + 1 < stack.user.size() && (stack.user[i + 1] & WL_FRAME_EXACT) != 0;
+    keep(user_location(trampoline ? stack.user[i] | WL_FRAME_EXACT : stack.user[i], stack.tgid, maps,
+                       stack.names.empty() ? CodeNames::kUnknown : stack.names[i]));
+  }
+  const std::size_t sample = find_or_store(stack, scratch_);
+  samples_[sample].count += count;
+  return sample;
+}
+
+void Aggregator::add_counted(const wl_stack_key& key, const StackRecord& stack, const MapSet* maps) {
+  counted_.try_emplace(key, add(stack, maps, 1));
+}
+
+std::vector<std::uint64_t> Aggregator::totals(const Counts& counts, std::uint64_t& unknown) const {
+  std::vector<std::uint64_t> total(samples_.size());
+  for (std::size_t i = 0; i < samples_.size(); ++i) total[i] = samples_[i].count;
+  counts([&](const wl_stack_key& key, std::uint64_t count) {
+    const auto known = counted_.find(key);
+    if (known == counted_.end())
+      unknown += count;
+    else
+      total[known->second] += count;
+  });
+  return total;
+}
+
+void Aggregator::settle(const Counts& counts, std::uint64_t& unknown) {
+  const auto total = totals(counts, unknown);
+  for (std::size_t i = 0; i < samples_.size(); ++i) samples_[i].count = total[i];
+  counted_.clear();
+}
+
+profile::Profile Aggregator::build(const Counts& counts, std::uint64_t& unknown, const ModuleFiller& fill_module,
+                                   const CodeNames& names) const {
+  profile::Profile profile;
+  profile.strings = strings_;
+  profile.modules.resize(uses_.size());
+  for (std::size_t i = 0; i < uses_.size(); ++i) {
+    profile::Module& module = profile.modules[i];
+    switch (uses_[i].kind) {
+      case ModuleUse::Kind::kKernel:
+        module.path = "[kernel]";
+        module.is_kernel = true;
+        break;
+      case ModuleUse::Kind::kRegistry: fill_module(uses_[i].number, module); break;
+      case ModuleUse::Kind::kAnonymous:
+        module.path = "[anon]";
+        module.pid = uses_[i].number;
+        module.open_path = names.open_path(module.pid);
+        break;
+      case ModuleUse::Kind::kUnknown: module.path = "[unmapped]"; break;
+    }
+  }
+  profile.locations.reserve(locations_.size());
+  std::unordered_multimap<std::string_view, std::uint32_t> functions;  // by name
+  // Whoever made the code may say its file at one time and not at another.
+  const auto number_of = [&](const CodeFunction& function) {
+    const auto [first, last] = functions.equal_range(function.name);
+    for (auto known = first; known != last; ++known) {
+      std::string& file = profile.functions[known->second].file;
+      if (file.empty()) file = function.file;
+      if (file == function.file || function.file.empty()) return known->second;
+    }
+    const auto number = static_cast<std::uint32_t>(profile.functions.size());
+    profile.functions.push_back({.name = function.name, .system_name = function.name, .file = function.file});
+    functions.emplace(function.name, number);
+    return number;
+  };
+  for (const Place& place : locations_) {
+    profile::Location& location = profile.locations.emplace_back();
+    location.module = place.module;
+    location.address = place.address;
+    if (place.name == CodeNames::kUnknown) continue;
+    location.interpreted = uses_[place.module].kind == ModuleUse::Kind::kRegistry;
+    for (std::uint32_t name = place.name; name != CodeNames::kUnknown; name = names.function(name).inlined_in) {
+      const CodeFunction& function = names.function(name);
+      if (function.name.empty()) continue;
+      location.lines.push_back({number_of(function), function.line});
+      location.function_begin = function.begin;
+    }
+  }
+  const auto total = totals(counts, unknown);
+  for (std::size_t i = 0; i < samples_.size(); ++i) {
+    if (total[i] == 0) continue;
+    const Stored& stored = samples_[i];
+    profile::Sample& sample = profile.samples.emplace_back();
+    const auto first = frames_.begin() + static_cast<std::ptrdiff_t>(stored.first_frame);
+    sample.locations.assign(first, first + stored.frame_count);
+    sample.count = total[i];
+    sample.pid = stored.tgid;
+    sample.tid = stored.tid;
+    sample.comm = stored.comm;
+    sample.end = stored.end;
+    sample.certainty = stored.certainty;
+  }
+  return profile;
+}
+
+std::vector<Aggregator::Truncation> Aggregator::truncations(const Counts& counts) const {
+  std::uint64_t unknown = 0;
+  const auto total = totals(counts, unknown);
+  std::map<std::pair<std::uint8_t, std::uint32_t>, std::uint64_t> sums;
+  for (std::size_t i = 0; i < samples_.size(); ++i) {
+    const Stored& stored = samples_[i];
+    if (!profile::is_truncated(stored.end) || total[i] == 0) continue;
+    std::uint32_t module = profile::kNone;
+    if (stored.frame_count != 0) {
+      const ModuleUse& use = uses_[locations_[frames_[stored.first_frame + stored.frame_count - 1]].module];
+      if (use.kind == ModuleUse::Kind::kRegistry) module = use.number;
+    }
+    sums[{stored.end, module}] += total[i];
+  }
+  std::vector<Truncation> sorted;
+  for (const auto& [what, count] : sums) sorted.push_back({what.first, what.second, count});
+  std::sort(sorted.begin(), sorted.end(), [](const Truncation& a, const Truncation& b) { return a.count > b.count; });
+  return sorted;
+}
+
+}  // namespace windlass::profiler

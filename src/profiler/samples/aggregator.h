@@ -1,0 +1,126 @@
+// Sampled stacks -> Profile: equal stacks are one sample, equal code addresses one location.
+//
+// Bounds: kMaxFrames frames of distinct stacks (128 MB), kMaxSamples distinct samples, kMaxLocations code addresses and
+// kMaxStrings command names. What no longer fits is counted in a sample without frames, so that no sample is lost.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "profiler/processes/process_table.h"
+#include "profiler/profile/profile.h"
+#include "profiler/samples/code_names.h"
+#include "windlass_layout.h"
+
+namespace windlass::profiler {
+
+// One stack as sampled, innermost frame first. The spans are only read during the call.
+struct StackRecord {
+  std::uint32_t tgid = 0, tid = 0;
+  std::string_view comm;
+  std::uint8_t end = WL_END_COMPLETE;
+  std::uint8_t certainty = WL_DESCRIBED;
+  std::span<const std::uint64_t> kernel;
+  std::span<const std::uint32_t> names;  // of CodeNames, of each user frame; empty: none has one
+  std::span<const std::uint64_t> user;   // WL_FRAME_EXACT set: an instruction's address; else a return address
+};
+
+class Aggregator {
+ public:
+  static constexpr std::size_t kMaxFrames = std::size_t{32} << 20;
+  static constexpr std::size_t kMaxSamples = std::size_t{4} << 20;
+  static constexpr std::size_t kMaxLocations = std::size_t{8} << 20;
+  static constexpr std::size_t kMaxStrings = 65536;
+  static constexpr std::size_t kMaxAnonymousModules = 16384;  // one a process; later processes share one
+
+  // Adds `count` samples with this stack. `maps`: the process's as of the sample; null = unknown. Returns the sample's
+  // number. Amortised O(frames * log mappings).
+  std::size_t add(const StackRecord& stack, const MapSet* maps, std::uint64_t count);
+  // Takes one of a sample's number back.
+  void take_back(std::size_t sample) { --samples_[sample].count; }
+  // The same as add(), once, for a stack whose repeats the kernel side counts under `key`.
+  void add_counted(const wl_stack_key& key, const StackRecord& stack, const MapSet* maps);
+
+  // The kernel side's counts as of now; `unknown` receives those of stacks whose event never arrived.
+  using Counts = std::function<void(const std::function<void(const wl_stack_key&, std::uint64_t)>&)>;
+  // Books the counts; for when the kernel side starts counting anew.
+  void settle(const Counts& counts, std::uint64_t& unknown);
+  [[nodiscard]] std::size_t counted_stacks() const { return counted_.size(); }
+
+  // Everything so far, with `counts` on top. `fill_module(number, module)` describes module numbers of Mapping.
+  // The Profile's modules are only those that some location is in, the kernel first. `names` gave the stacks' names.
+  using ModuleFiller = std::function<void(std::uint32_t number, profile::Module& module)>;
+  [[nodiscard]] profile::Profile build(const Counts& counts, std::uint64_t& unknown, const ModuleFiller& fill_module,
+                                       const CodeNames& names = {}) const;
+
+  struct Truncation {
+    std::uint8_t end;
+    std::uint32_t module;  // ModuleRegistry's number of the outermost known frame; kNone = none or no file
+    std::uint64_t count;
+  };
+  // Where the truncated stacks end, most frequent first.
+  [[nodiscard]] std::vector<Truncation> truncations(const Counts& counts) const;
+
+ private:
+  struct Place {  // module in the upper numbering below, the address in it, and what it was called then
+    std::uint32_t module;
+    std::uint32_t name;
+    std::uint64_t address;
+    bool operator==(const Place&) const = default;
+  };
+  struct PlaceHash {
+    std::size_t operator()(const Place& place) const {
+      return (place.address ^ (std::uint64_t{place.module} << 44) ^ (std::uint64_t{place.name} << 24)) *
+                 0x9e3779b97f4a7c15ull >>
+             7;
+    }
+  };
+  struct Stored {
+    std::uint64_t hash;
+    std::uint64_t first_frame;  // in frames_
+    std::uint64_t count;
+    std::uint32_t frame_count;
+    std::uint32_t tgid, tid, comm;
+    std::uint8_t end, certainty;
+  };
+  struct KeyHash {
+    std::size_t operator()(const wl_stack_key& key) const { return key.hash ^ (key.tid * 0x9e3779b97f4a7c15ull); }
+  };
+  struct KeyEqual {
+    bool operator()(const wl_stack_key& a, const wl_stack_key& b) const {
+      return a.hash == b.hash && a.tgid == b.tgid && a.tid == b.tid;
+    }
+  };
+  // What a location's module number means: the kernel, a registry module, or the run-time code of one process.
+  struct ModuleUse {
+    enum class Kind : std::uint8_t { kKernel, kRegistry, kAnonymous, kUnknown } kind;
+    std::uint32_t number;  // registry number, or tgid
+  };
+
+  std::uint32_t location(std::uint32_t use, std::uint64_t address, std::uint32_t name = CodeNames::kUnknown);
+  std::uint32_t use_of(ModuleUse::Kind kind, std::uint32_t number);
+  std::uint32_t user_location(std::uint64_t frame, std::uint32_t tgid, const MapSet* maps, std::uint32_t name);
+  std::uint32_t string(std::string_view text);
+  std::size_t find_or_store(const StackRecord& stack, std::span<const std::uint32_t> frames);
+  [[nodiscard]] std::vector<std::uint64_t> totals(const Counts& counts, std::uint64_t& unknown) const;
+
+  std::vector<std::uint32_t> frames_;  // of all stored samples, as location numbers
+  std::vector<Stored> samples_;
+  std::unordered_multimap<std::uint64_t, std::size_t> by_hash_;
+  std::unordered_map<wl_stack_key, std::size_t, KeyHash, KeyEqual> counted_;  // -> sample
+  std::vector<Place> locations_;
+  std::unordered_map<Place, std::uint32_t, PlaceHash> location_numbers_;
+  std::vector<ModuleUse> uses_;
+  std::unordered_map<std::uint64_t, std::uint32_t> use_numbers_;
+  std::size_t anonymous_uses_ = 0;
+  std::vector<std::string> strings_;
+  std::unordered_map<std::string, std::uint32_t> string_numbers_;
+  std::vector<std::uint32_t> scratch_;
+};
+
+}  // namespace windlass::profiler

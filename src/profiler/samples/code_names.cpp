@@ -1,0 +1,142 @@
+#include "profiler/samples/code_names.h"
+
+#include <fmt/format.h>
+
+#include "base/monotonic.h"
+#include "os/perf_map.h"
+
+namespace windlass::profiler {
+
+std::uint32_t CodeNames::intern(const Function& function, std::uint32_t inlined_in) {
+  key_.assign(reinterpret_cast<const char*>(&function.begin), sizeof function.begin);
+  key_.append(reinterpret_cast<const char*>(&function.line), sizeof function.line);
+  key_.append(reinterpret_cast<const char*>(&inlined_in), sizeof inlined_in);
+  key_.append(function.name) += '\0';
+  key_ += function.file;
+  if (const auto known = numbers_.find(key_); known != numbers_.end()) return known->second;
+  const std::uint32_t number = add(function, inlined_in);
+  if (number != kUnknown) numbers_.emplace(key_, number);
+  return number;
+}
+
+std::uint32_t CodeNames::add(const Function& function, std::uint32_t inlined_in) {
+  const std::size_t bytes = function.name.size() + function.file.size();
+  if (functions_.size() == kMaxFunctions || bytes > kMaxBytes - bytes_) return kUnknown;
+  bytes_ += bytes;
+  functions_.push_back(
+      {function.begin, std::string(function.name), std::string(function.file), function.line, inlined_in});
+  return static_cast<std::uint32_t>(functions_.size());
+}
+
+std::uint32_t CodeNames::find_published(manager::PublishedCode& code, const CodePlace& place, std::uint64_t time) {
+  inlined_.clear();
+  std::uint64_t begin = 0;
+  if (!code.functions_at(place.address, place.function, time, begin, inlined_)) {
+    const auto function = code.function_at(place.address, time, room_);
+    return function && !function->name.empty() ? intern(*function) : kUnknown;
+  }
+  std::uint32_t number = kUnknown;
+  for (auto function = inlined_.rbegin(); function != inlined_.rend(); ++function)
+    number = intern({begin, function->name, function->file, function->line}, number);
+  return number;
+}
+
+void CodeNames::look(std::uint32_t tgid, Followed& followed, std::uint64_t now) {
+  if (followed.ended || now < followed.next_look) return;
+  followed.next_look = now + kLookInterval;
+  if (followed.map == nullptr) {
+    auto map = std::make_unique<PerfMap>();
+    if (map->open(os::perf_map_path(static_cast<pid_t>(tgid)))) followed.map = std::move(map);
+  }
+  if (followed.map != nullptr)
+    followed.renamed |= followed.map->read(now);
+  else
+    followed.next_look = now + kOpenInterval;
+}
+
+std::uint32_t CodeNames::find(std::uint32_t tgid, const CodePlace& place, std::uint64_t time, std::uint64_t now) {
+  if (const auto* code = place.maps.published_of(place.mapping); code != nullptr)
+    if (const std::uint32_t number = find_published(**code, place, time); number != kUnknown) return number;
+  if (place.mapping.of_file) return kUnknown;  // the file's symbols say it
+  Followed& followed = followed_[tgid];
+  look(tgid, followed, now);
+  if (followed.map == nullptr) return kUnknown;
+  const auto function = followed.map->find(place.address, time);
+  return function ? intern({function->begin, function->name}) : kUnknown;
+}
+
+std::uint32_t CodeNames::find_late(std::uint32_t tgid, const CodePlace& place, std::uint64_t time, std::uint64_t now) {
+  const auto* code = place.maps.published_of(place.mapping);
+  if (code == nullptr || (*code)->is_settled(time, 0)) return find(tgid, place, time, now);
+  LateOfProcess& of_process = late_[tgid];
+  const auto [late, is_new] =
+      of_process.numbers.try_emplace({code->get(), place.address, time / kLateInterval}, kUnknown);
+  if (is_new && (late->second = add({})) != kUnknown)
+    of_process.unresolved.push_back({*code, place.address, time, late->second});
+  return late->second;
+}
+
+void CodeNames::resolve() {
+  for (const auto& [tgid, late] : late_) resolve(late);
+  late_.clear();
+}
+
+void CodeNames::resolve(const LateOfProcess& of_process) {
+  const std::uint64_t now = monotonic_ns();
+  for (const Late& late : of_process.unresolved) {
+    (void)late.code->is_settled(late.time, now);
+    const auto function = late.code->function_at(late.address, late.time, room_);
+    const std::size_t bytes = function ? function->name.size() + function->file.size() : 0;
+    if (!function || bytes > kMaxBytes - bytes_) continue;
+    bytes_ += bytes;
+    functions_[late.number - 1] = {function->begin, std::string(function->name), std::string(function->file),
+                                   function->line};
+  }
+}
+
+void CodeNames::poll(std::uint64_t now, const std::function<void(std::uint32_t tgid)>& renamed) {
+  for (auto& [tgid, followed] : followed_) {
+    if (followed.map != nullptr) look(tgid, followed, now);
+    if (!followed.renamed || followed.ended || now < followed.next_rename) continue;
+    followed.renamed = false;
+    followed.next_rename = now + kRenameInterval;
+    renamed(tgid);
+  }
+}
+
+void CodeNames::end(std::uint32_t tgid) {
+  // It says no more, and what it has said is not kept for those that have ended.
+  if (const auto late = late_.find(tgid); late != late_.end()) {
+    resolve(late->second);
+    late_.erase(late);
+  }
+  const auto followed = followed_.find(tgid);
+  if (followed == followed_.end() || followed->second.ended) return;
+  if (followed->second.map == nullptr) {
+    followed_.erase(followed);
+    return;
+  }
+  (void)followed->second.map->read(~std::uint64_t{0} - 1);
+  followed->second.ended = true;
+  dead_.push_back(tgid);
+  if (dead_.size() <= kMaxDead) return;
+  followed_.erase(dead_.front());
+  dead_.pop_front();
+}
+
+void CodeNames::keep_only(const std::function<bool(std::uint32_t tgid)>& known) {
+  std::vector<std::uint32_t> gone;
+  for (const auto& [tgid, late] : late_)
+    if (!known(tgid)) gone.push_back(tgid);
+  for (const auto& [tgid, followed] : followed_)
+    if (!followed.ended && !known(tgid)) gone.push_back(tgid);
+  for (const std::uint32_t tgid : gone) end(tgid);
+}
+
+std::string CodeNames::open_path(std::uint32_t tgid) const {
+  const auto followed = followed_.find(tgid);
+  if (followed == followed_.end() || followed->second.map == nullptr || followed->second.map->fd() < 0) return {};
+  return fmt::format("/proc/self/fd/{}", followed->second.map->fd());
+}
+
+}  // namespace windlass::profiler

@@ -1,0 +1,54 @@
+#include "profiler/samples/open_source.h"
+
+#include <fmt/format.h>
+
+#include "profiler/doctor/kernel_errors.h"
+
+namespace windlass::profiler {
+namespace {
+
+std::expected<OpenedSource, SystemError> open_own_events(unsigned frequency, const Targets& targets,
+                                                         PerfSampler::ProcessSink sink, SystemError&& why) {
+  auto sampler = PerfSampler::open(frequency, targets.chosen(), std::move(sink));
+  if (!sampler) {
+    why.text += fmt::format(". Nor without BPF: {}", sampler.error().text);
+    return std::unexpected(std::move(why));
+  }
+  OpenedSource opened;
+  opened.limits = fmt::format("by perf events: user space only, up to {} KiB of each stack",
+                              ((*sampler)->stack_bytes() + 1023) / 1024);
+  opened.refusal = std::move(why.text);
+  opened.samples = std::move(*sampler);
+  return opened;
+}
+
+}  // namespace
+
+std::expected<OpenedSource, SystemError> open_source(KernelSideOptions options, const Targets& targets,
+                                                     const SystemFacts& facts, ProcessEventSource& process_events,
+                                                     PerfSampler::ProcessSink sink) {
+  if (facts.child_pid_namespace()) options.pid_namespace = facts.pid_namespace;
+  options.all_processes = targets.everything();
+  options.targets = targets.chosen();
+  auto kernel = KernelSide::open(options);
+  if (!kernel) {
+    SystemError& error = kernel.error();
+    if (error.kind == RefusalKind::kPrivilege && !targets.everything())
+      return open_own_events(options.frequency, targets, std::move(sink), std::move(error));
+    if (error.kind == RefusalKind::kPrivilege && facts.perf_event_paranoid.value_or(3) <= 2)
+      error.text += ". Processes of your own can be recorded as it is: record -- CMD, or -p PID";
+    return std::unexpected(std::move(error));
+  }
+  if (const auto events = process_events.open(); !events) {
+    const int error = static_cast<int>(events.error().detail);
+    return std::unexpected(events.error().what == ProcessEventSource::kMappingRing
+                               ? explain_perf_ring_error(error)
+                               : explain_perf_error(error, options.frequency));
+  }
+  OpenedSource opened;
+  opened.kernel = kernel->get();
+  opened.samples = std::move(*kernel);
+  return opened;
+}
+
+}  // namespace windlass::profiler

@@ -1,0 +1,227 @@
+#include "profiler/samples/perf_sampler.h"
+
+#include <fmt/format.h>
+#include <linux/perf_event.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <unordered_set>
+
+#include "os/proc_file.h"
+#include "profiler/doctor/kernel_errors.h"
+#include "profiler/doctor/online_cpus.h"
+#include "profiler/kernel/descriptor_limit.h"
+
+namespace windlass::profiler {
+namespace {
+
+constexpr std::size_t kMaxNames = 65536;
+
+// A ring for some dozen stacks. perf_event_mlock_kb (516 by default) and RLIMIT_MEMLOCK bound what a user may have, so
+// the largest that fits is taken; perf_event_attr.sample_stack_user must be below 64 KiB.
+struct Size {
+  std::size_t ring_pages;
+  std::uint32_t stack_bytes;
+};
+constexpr Size kSizes[] = {{1024, 65528}, {512, 65528}, {256, 65528}, {128, 32768}, {32, 16384}, {8, 8192}};
+
+std::string name_of(std::uint32_t tid) {
+  const std::string text = os::read_proc_file(fmt::format("/proc/{}/comm", tid));
+  return text.substr(0, text.find('\n'));
+}
+
+}  // namespace
+
+std::expected<std::unique_ptr<PerfSampler>, SystemError> PerfSampler::open(unsigned frequency,
+                                                                           const std::vector<std::uint32_t>& targets,
+                                                                           ProcessSink sink) {
+  auto sampler = std::unique_ptr<PerfSampler>(new PerfSampler(frequency, std::move(sink)));
+  // One event a thread and CPU: a server with hundreds of threads needs more than the 1,024 that users usually have.
+  raise_descriptor_limit(RLIM_INFINITY);
+  Failure failure;
+  for (const Size& size : kSizes) {
+    failure = sampler->open_all(targets, size.ring_pages, size.stack_bytes);
+    if (failure.error == 0) return sampler;
+    sampler->close_all();
+    if (!failure.ring) break;
+  }
+  return std::unexpected(failure.ring ? explain_perf_ring_error(failure.error)
+                                      : explain_own_perf_error(failure.error, frequency));
+}
+
+PerfSampler::~PerfSampler() { close_all(); }
+
+void PerfSampler::close_all() {
+  rings_.clear();
+  for (const int fd : fds_) close(fd);
+  fds_.clear();
+  cpus_.clear();
+  if (epoll_ >= 0) close(epoll_);
+  epoll_ = -1;
+}
+
+PerfSampler::Failure PerfSampler::open_all(const std::vector<std::uint32_t>& targets, std::size_t ring_pages,
+                                           std::uint32_t stack_bytes) {
+  attr_ = event(stack_bytes);
+  epoll_ = epoll_create1(EPOLL_CLOEXEC);
+  if (epoll_ < 0) return {errno};
+  for (const int cpu : online_cpus()) cpus_.push_back({cpu});
+  for (const std::uint32_t tgid : targets) {
+    // Threads that start meanwhile inherit, unless their starter had no event yet: until none is new.
+    std::unordered_set<std::uint32_t> known;
+    for (bool any = true; any;) {
+      any = false;
+      for (const pid_t thread : os::list_ids(fmt::format("/proc/{}/task", tgid))) {
+        const auto tid = static_cast<std::uint32_t>(thread);
+        if (!known.insert(tid).second) continue;
+        any = true;
+        if (const Failure failure = open_thread(tid, ring_pages); failure.error != 0) return failure;
+        names_[tid] = {name_of(tid), 0, {}};
+      }
+    }
+  }
+  return {fds_.empty() ? ESRCH : 0};
+}
+
+PerfSampler::Failure PerfSampler::open_thread(std::uint32_t tid, std::size_t ring_pages) {
+  for (Cpu& cpu : cpus_) {
+    const int fd = open_process_events(attr_, static_cast<pid_t>(tid), cpu.number);
+    if (fd < 0 && (errno == ENODEV || errno == ESRCH)) continue;  // the CPU went offline, the thread away
+    if (fd < 0) return {errno};
+    fds_.push_back(fd);
+    if (cpu.output >= 0) {
+      if (ioctl(fd, PERF_EVENT_IOC_SET_OUTPUT, cpu.output) != 0) return {errno};
+      continue;
+    }
+    PerfRing ring;
+    if (const int error = ring.map(fd, ring_pages); error != 0) return {error, true};
+    rings_.push_back(std::move(ring));
+    cpu.output = fd;
+    epoll_event event{};
+    event.events = EPOLLIN;
+    if (epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) != 0) return {errno};
+  }
+  return {};
+}
+
+perf_event_attr PerfSampler::event(std::uint32_t stack_bytes) const {
+  const auto page = static_cast<std::uint32_t>(sysconf(_SC_PAGESIZE));
+  perf_event_attr attr{};
+  attr.type = PERF_TYPE_SOFTWARE;
+  attr.config = PERF_COUNT_SW_CPU_CLOCK;
+  attr.freq = 1;
+  attr.sample_freq = frequency_;
+  attr.sample_type = PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER;
+  attr.sample_regs_user = registers_.mask;
+  attr.sample_stack_user = stack_bytes;
+  attr.exclude_kernel = 1;
+  attr.exclude_hv = 1;
+  attr.inherit = 1;
+  request_process_events(attr, std::max(page, stack_bytes * 2));
+  return attr;
+}
+
+std::expected<void, SystemError> PerfSampler::start() {
+  started_ = true;
+  return {};
+}
+
+void PerfSampler::stop() {
+  for (const int fd : fds_) ioctl(fd, PERF_EVENT_IOC_DISABLE, 0);  // the inherited ones, too
+}
+
+int PerfSampler::poll(std::chrono::milliseconds timeout, const Handler& handler) {
+  const std::uint64_t before = stats_.samples;
+  if (timeout.count() > 0) {
+    epoll_event event{};
+    epoll_wait(epoll_, &event, 1, static_cast<int>(timeout.count()));
+  }
+  for (PerfRing& ring : rings_) ring.drain([&](std::span<const std::byte> record) { on_record(record); }, malformed_);
+  hand_out(handler);
+  return static_cast<int>(stats_.samples - before);
+}
+
+void PerfSampler::on_record(std::span<const std::byte> record) {
+  perf_event_header header;
+  std::memcpy(&header, record.data(), sizeof header);
+  if (header.type != PERF_RECORD_SAMPLE) {
+    if (auto event = parse_perf_record(record))
+      on_process_event(std::move(*event));
+    else if (event.error().code != ErrorCode::kNotFound)
+      ++malformed_;
+    return;
+  }
+  if (!started_) return;
+  if (!make_raw_event(record, registers_, event_)) {
+    ++malformed_;
+    return;
+  }
+  const auto& head = *reinterpret_cast<const wl_event_head*>(event_.data());
+  ++stats_.samples;
+  if (head.type == WL_EVENT_RAW) {
+    ++stats_.raw_events;
+    stats_.raw_bytes += record.size();
+  } else {
+    ++stats_.stack_events;
+  }
+  samples_.push_back(std::move(event_));
+}
+
+// The rings are read one after the other: a fork may be in one, the exec after it in another and the samples in a
+// third. So names are given in the order of time, once all are read.
+void PerfSampler::hand_out(const Handler& handler) {
+  std::stable_sort(namings_.begin(), namings_.end(),
+                   [](const ProcessEvent& a, const ProcessEvent& b) { return a.time < b.time; });
+  for (const ProcessEvent& event : namings_) learn_name(event);
+  namings_.clear();
+  for (std::vector<std::uint64_t>& event : samples_) {
+    auto& head = *reinterpret_cast<wl_event_head*>(event.data());
+    name(head);
+    handler(head, event.size() * 8);
+  }
+  samples_.clear();
+}
+
+void PerfSampler::on_process_event(ProcessEvent&& event) {
+  switch (event.kind) {
+    case ProcessEventKind::kExec:
+    case ProcessEventKind::kComm:
+    case ProcessEventKind::kFork: namings_.push_back(event); break;
+    case ProcessEventKind::kLost: stats_.lost += event.lost; break;
+    case ProcessEventKind::kExit:
+    case ProcessEventKind::kMap: break;
+  }
+  sink_(std::move(event));
+}
+
+void PerfSampler::learn_name(const ProcessEvent& event) {
+  if (names_.size() > kMaxNames) names_.clear();
+  if (event.kind != ProcessEventKind::kFork) {
+    set_name(event.tid, event.time, event.comm);
+  } else if (event.tgid != event.parent_tgid) {
+    if (const auto parent = names_.find(event.parent_tgid); parent != names_.end())
+      set_name(event.tgid, event.time, std::string(parent->second.at(event.time)));
+  }
+}
+
+void PerfSampler::set_name(std::uint32_t tid, std::uint64_t time, const std::string& name) {
+  Name& entry = names_[tid];
+  entry = {name, time, entry.now};
+}
+
+// A thread has its process's name until it gives itself another.
+void PerfSampler::name(wl_event_head& head) {
+  auto found = names_.find(head.tid);
+  if (found == names_.end()) found = names_.find(head.tgid);
+  if (found == names_.end()) found = names_.emplace(head.tgid, Name{name_of(head.tgid), 0, {}}).first;
+  const std::string& text = found->second.at(head.time);
+  std::memcpy(head.comm, text.data(), std::min(text.size(), sizeof head.comm - 1));
+}
+
+}  // namespace windlass::profiler

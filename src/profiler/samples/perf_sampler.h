@@ -1,0 +1,101 @@
+// Samples a user's own processes by plain perf events, for where BPF programs are refused: one software clock a thread
+// and CPU, inherited by what the process starts. Every sample is a raw event - user registers and a copy of the stack -
+// that the agent unwinds. No kernel frames, nothing while in the kernel, at most 64 KiB of a stack, and the cost of the
+// copy.
+#pragma once
+
+#include <cstdint>
+#include <expected>
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "profiler/kernel/kernel_side.h"
+#include "profiler/kernel/perf_ring.h"
+#include "profiler/kernel/sample_source.h"
+#include "profiler/processes/process_events.h"
+#include "profiler/samples/perf_sample.h"
+
+namespace windlass::profiler {
+
+class PerfSampler final : public SampleSource {
+ public:
+  // Process events come out of the same rings; they go here during poll().
+  using ProcessSink = std::function<void(ProcessEvent&&)>;
+
+  // From here on the targets are followed; samples are handed out after start(). EACCES and EPERM: the kernel refuses
+  // users' perf events, or these processes are not the user's.
+  static std::expected<std::unique_ptr<PerfSampler>, SystemError> open(unsigned frequency,
+                                                                       const std::vector<std::uint32_t>& targets,
+                                                                       ProcessSink sink);
+  ~PerfSampler() override;
+  PerfSampler(const PerfSampler&) = delete;
+  PerfSampler& operator=(const PerfSampler&) = delete;
+
+  std::expected<std::uint32_t, SystemError> publish(std::uint32_t, std::span<const wl_mapping>, std::uint64_t,
+                                                    const wl_interpreter*) override {
+    return 0;
+  }
+  void forget(std::uint32_t) override {}
+  std::expected<void, SystemError> start() override;
+  void stop() override;
+  int poll(std::chrono::milliseconds timeout, const Handler& handler) override;
+  [[nodiscard]] int event_fd() const override { return epoll_; }
+  void for_each_count(const CountHandler&, bool) override {}
+  [[nodiscard]] KernelSideStats stats() const override { return stats_; }
+
+  // Of each stack, as the locked memory this user may have allows.
+  [[nodiscard]] std::uint32_t stack_bytes() const { return attr_.sample_stack_user; }
+
+ private:
+  PerfSampler(unsigned frequency, ProcessSink sink) : frequency_(frequency), sink_(std::move(sink)) {}
+
+  // 0 or errno; `ring` if it was the ring's memory.
+  struct Failure {
+    int error = 0;
+    bool ring = false;
+  };
+  Failure open_all(const std::vector<std::uint32_t>& targets, std::size_t ring_pages, std::uint32_t stack_bytes);
+  Failure open_thread(std::uint32_t tid, std::size_t ring_pages);
+  [[nodiscard]] perf_event_attr event(std::uint32_t stack_bytes) const;
+  void close_all();
+  void on_record(std::span<const std::byte> record);
+  void on_process_event(ProcessEvent&& event);
+  void hand_out(const Handler& handler);
+  void learn_name(const ProcessEvent& event);
+  void set_name(std::uint32_t tid, std::uint64_t time, const std::string& name);
+  void name(wl_event_head& head);
+
+  struct Name {
+    std::string now;
+    std::uint64_t since = 0;
+    std::string before;
+    [[nodiscard]] const std::string& at(std::uint64_t time) const {
+      return time >= since || before.empty() ? now : before;
+    }
+  };
+  struct Cpu {
+    int number = 0;
+    int output = -1;  // the event whose ring all of this CPU's share
+  };
+
+  unsigned frequency_;
+  ProcessSink sink_;
+  const PerfRegisters& registers_ = perf_registers(own_machine());
+  perf_event_attr attr_{};  // of each thread and CPU
+  bool started_ = false;
+  int epoll_ = -1;
+  std::vector<Cpu> cpus_;
+  std::vector<int> fds_;
+  std::vector<PerfRing> rings_;
+  std::unordered_map<std::uint32_t, Name> names_;  // by thread id
+  std::vector<ProcessEvent> namings_;              // of this poll, as are the samples
+  std::vector<std::vector<std::uint64_t>> samples_;
+  std::vector<std::uint64_t> event_;
+  KernelSideStats stats_;
+  std::uint64_t malformed_ = 0;
+};
+
+}  // namespace windlass::profiler

@@ -1,0 +1,101 @@
+#include "profiler/samples/raw_unwinder.h"
+
+#include "lookup/sources/stack_end.h"
+#include "profiler/samples/user_frame.h"
+
+namespace windlass::profiler {
+
+std::uint8_t sample_end(WalkEnd end) {
+  switch (end) {
+    case WalkEnd::kComplete: return WL_END_COMPLETE;
+    case WalkEnd::kGuessed: return WL_END_GUESSED;
+    case WalkEnd::kChained: return WL_END_CHAINED;
+    case WalkEnd::kNoModule: return WL_END_NO_MAPPING;
+    case WalkEnd::kNoRow: return WL_END_BAD_FRAME_POINTER;  // nor any row, nor code that could be followed
+    case WalkEnd::kUnreadable: return WL_END_UNREADABLE_STACK;
+    case WalkEnd::kLost: return WL_END_REGISTER_LOST;
+    case WalkEnd::kNoProgress: return WL_END_NO_PROGRESS;
+    case WalkEnd::kBadRow: return WL_END_UNSUPPORTED_EXPRESSION;
+    case WalkEnd::kLimit: return WL_END_DEPTH;
+    case WalkEnd::kForeign: return WL_END_OTHER_MACHINE;
+    case WalkEnd::kBudget:  // the agent sets none
+    case WalkEnd::kRunning: break;
+  }
+  return WL_END_INTERNAL;
+}
+
+void RawUnwinder::set_budget(WorkBudget& budget) {
+  budget_ = &budget;
+  memo_.set_limit(budget);
+}
+
+const AddressSpace& RawUnwinder::space_of(const RawSample& sample, const MapSet& maps) {
+  // Modules refer to what the registry has dropped.
+  const bool evicted = evictions_ != registry_.evictions();
+  if (evicted || processes_.size() >= kMaxProcesses) processes_.clear();
+  if (evicted) memo_.clear();
+  evictions_ = registry_.evictions();
+  memory_.show(sample);
+  const Architecture architecture = sample.registers.architecture();
+  const auto make = [&] {
+    return processes_.try_emplace(sample.tgid, sample.tgid, architecture, memory_, code_mask_, memo_).first;
+  };
+  auto process = make();
+  if (process->second.space().architecture() != architecture) {
+    processes_.erase(process);
+    process = make();
+  }
+  process->second.show(maps, sample.time, registry_);
+  return process->second.space();
+}
+
+std::uint8_t RawUnwinder::unwind(const RawSample& sample, const MapSet* maps, std::vector<std::uint64_t>& frames) {
+  certainty_ = WL_DESCRIBED;
+  functions_.clear();
+  const std::size_t first = frames.size();
+  if (maps == nullptr || maps->mappings().empty()) {
+    frames.push_back(sample.registers.pc().value() | WL_FRAME_EXACT);
+    return WL_END_NO_PROCESS;
+  }
+  if (sample.registers.pc().value() >> 63 != 0) return WL_END_NO_MAPPING;
+  if (budget_ != nullptr && !budget_->may_walk()) {
+    frames.push_back(sample.registers.pc().value() | WL_FRAME_EXACT);
+    return WL_END_NO_TIME;
+  }
+  static_assert(static_cast<int>(FrameCertainty::kDescribed) == WL_DESCRIBED &&
+                static_cast<int>(FrameCertainty::kChained) == WL_CHAINED &&
+                static_cast<int>(FrameCertainty::kGuessed) == WL_GUESSED);
+  memo_.start_walk(sample.time);
+  StackWalker walker(space_of(sample, *maps), sample.registers);
+  for (std::size_t depth = 0; depth < kMaxFrames; ++depth) {
+    const CodeAddress pc = walker.frame().pc();
+    frames.push_back(pc.is_return_address() ? pc.value() : pc.value() | WL_FRAME_EXACT);
+    if (const std::uint64_t function = walker.frame().function; function != 0) {
+      functions_.resize(frames.size() - first);
+      functions_.back() = function;
+    }
+    certainty_ = static_cast<std::uint8_t>(walker.certainty());
+    const bool found = walker.step();
+    // What else was tried instead of following code, if anything, is worth less.
+    if (memo_.was_refused()) return WL_END_NO_TIME;
+    if (!found) return sample_end(walker.end_reason());
+  }
+  return WL_END_DEPTH;
+}
+
+void RawUnwinder::keep_only(const std::function<bool(std::uint32_t tgid)>& known) {
+  std::erase_if(processes_, [&](const auto& process) { return !known(process.first); });
+}
+
+bool RawUnwinder::proves_end(std::uint64_t frame, const MapSet& maps) {
+  const std::uint64_t address = lookup_address(frame);
+  const Mapping* mapping = maps.find(address);
+  CodeFile* file = mapping != nullptr && !mapping->generated() ? registry_.find(mapping->module) : nullptr;
+  if (file == nullptr) return true;
+  const std::uint64_t in_file = (frame & ~WL_FRAME_EXACT) - mapping->bias;
+  const CodeAddress pc =
+      (frame & WL_FRAME_EXACT) != 0 ? CodeAddress::instruction(in_file) : CodeAddress::return_address(in_file);
+  return sources::end_proof(registry_.source(*file), pc) == sources::EndProof::kProven;
+}
+
+}  // namespace windlass::profiler

@@ -1,0 +1,73 @@
+// Unwinds a sample that the kernel side handed over raw: the library's StackWalker, over the sample's registers and
+// copies of memory. Here is only what is about samples: which process and which memory it is, and how its end is
+// called.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <unordered_map>
+#include <vector>
+
+#include "base/pointer_authentication.h"
+#include "profiler/processes/module_registry.h"
+#include "profiler/processes/process_table.h"
+#include "profiler/samples/raw_event.h"
+#include "profiler/samples/sampled_process.h"
+#include "profiler/samples/snapshot_memory.h"
+#include "profiler/samples/work_budget.h"
+#include "windlass_layout.h"
+
+namespace windlass::profiler {
+
+class RawUnwinder {
+ public:
+  static constexpr std::size_t kMaxFrames = WL_MAX_USER_FRAMES;
+
+  // code_mask: what return addresses are ANDed with.
+  explicit RawUnwinder(ModuleRegistry& registry, std::uint64_t code_mask = user_code_mask())
+      : registry_(registry), code_mask_(code_mask) {}
+  RawUnwinder(const RawUnwinder&) = delete;
+  RawUnwinder& operator=(const RawUnwinder&) = delete;
+
+  // Stacks are walked within it, which must outlive this. Without one there is no bound.
+  void set_budget(WorkBudget& budget);
+
+  // Appends the user frames, innermost first, as wl_stack_event has them. Returns how the stack ended (wl_end).
+  std::uint8_t unwind(const RawSample& sample, const MapSet* maps, std::vector<std::uint64_t>& frames);
+  // Frame::function of the last such stack's frames; empty: all are 0.
+  [[nodiscard]] const std::vector<std::uint64_t>& functions() const { return functions_; }
+
+  // Of a stack that the kernel side calls whole: does its outermost frame prove that? The kernel side does not know
+  // where functions begin.
+  [[nodiscard]] bool proves_end(std::uint64_t frame, const MapSet& maps);
+
+  // wl_certainty of the last such stack's least certain frame.
+  [[nodiscard]] std::uint8_t certainty() const { return certainty_; }
+
+  // What a sample is walked in. Valid, and the sample's memory, until the next call.
+  [[nodiscard]] const AddressSpace& space_of(const RawSample& sample, const MapSet& maps);
+
+  // Drops the modules of processes for which known(tgid) is false.
+  void keep_only(const std::function<bool(std::uint32_t tgid)>& known);
+
+  // What the code of its processes came to.
+  [[nodiscard]] const walk::CodeMemo& memo() const { return memo_; }
+
+ private:
+  static constexpr std::size_t kMaxProcesses = 256;
+
+  ModuleRegistry& registry_;
+  std::uint64_t code_mask_;
+  WorkBudget* budget_ = nullptr;
+  SnapshotMemory memory_;
+  walk::CodeMemo memo_;
+  std::unordered_map<std::uint32_t, SampledProcess> processes_;  // by tgid
+  std::vector<std::uint64_t> functions_;
+  std::uint8_t certainty_ = WL_DESCRIBED;
+  std::uint64_t evictions_ = 0;  // of the registry, when they were made
+};
+
+// What a sample's stack ended with, as the kernel side and profiles call it.
+[[nodiscard]] std::uint8_t sample_end(WalkEnd end);
+
+}  // namespace windlass::profiler

@@ -1,0 +1,381 @@
+#include "profiler/samples/recorder.h"
+
+#include <malloc.h>
+#include <poll.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <ctime>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "os/readers.h"
+#include "profiler/doctor/system_probe.h"
+#include "profiler/processes/live_process.h"
+#include "profiler/processes/main_module.h"
+#include "profiler/processes/priority.h"
+#include "profiler/samples/checkpoint_schedule.h"
+
+namespace windlass::profiler {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::uint64_t kSecond = 1'000'000'000;
+constexpr std::uint64_t kLivenessInterval = kSecond / 5;
+constexpr std::uint64_t kEvictInterval = 30 * kSecond;
+constexpr double kProgressInterval = 0.5;           // seconds
+constexpr std::size_t kMaxCountedStacks = 200'000;  // then the kernel side starts counting anew
+constexpr std::chrono::milliseconds kTablesBeforeStart = 3000ms;
+constexpr std::chrono::milliseconds kStopInterval = 50ms;  // between two looks whether it is to stop before it begins
+// Events are worked off for so long at a time. Then the rings are emptied, which are full in a quarter of a second.
+constexpr std::uint64_t kMostWork = kSecond / 50;
+constexpr std::uint64_t kEarnInterval = kSecond / 10;
+constexpr std::uint64_t kMostWorkAtEnd = kSecond;  // on what is left when sampling has stopped
+
+std::uint64_t unix_time_ns() {
+  timespec wall{};
+  clock_gettime(CLOCK_REALTIME, &wall);
+  return static_cast<std::uint64_t>(wall.tv_sec) * kSecond + static_cast<std::uint64_t>(wall.tv_nsec);
+}
+
+}  // namespace
+
+Recorder::~Recorder() = default;
+
+std::expected<std::unique_ptr<Recorder>, SystemError> Recorder::open(const RecorderOptions& options) {
+  auto recorder = std::unique_ptr<Recorder>(new Recorder(options));
+  const SystemFacts facts = read_system_facts(options.btf_path);
+  if (auto refused = refuse_place(facts)) return std::unexpected(std::move(*refused));
+  if (recorder->targets_.everything()) recorder->remarks_ = recording_limits(facts);
+  if (auto found = recorder->find_targets(facts); !found) return std::unexpected(found.error());
+  raise_priority();  // the command has been started: it does not inherit it
+  if (auto opened = recorder->open_samples(facts); !opened) return std::unexpected(opened.error());
+  recorder->make_parts();
+  return recorder;
+}
+
+std::expected<void, SystemError> Recorder::find_targets(const SystemFacts& facts) {
+  for (std::uint32_t& tgid : options_.targets) {
+    const auto target = find_target(tgid, facts);
+    if (!target) return std::unexpected(target.error());
+    if (tgid != *target)
+      remarks_.push_back(
+          fmt::format("{} is a thread of process {}, which is recorded with all of its threads", tgid, *target));
+    tgid = *target;
+    targets_.add(tgid);
+  }
+  if (options_.children) add_children();
+  if (options_.command.empty()) return {};
+  // First of all: the child shall inherit nothing of what the profiler changes about itself.
+  auto command = ChildCommand::start(options_.command);
+  if (!command) return std::unexpected(command.error());
+  command_.emplace(std::move(*command));
+  targets_.add(static_cast<std::uint32_t>(command_->pid()));
+  return {};
+}
+
+// What may not be looked at is left out, as children that come later are.
+void Recorder::add_children() {
+  for (const std::uint32_t child : descendants_of(options_.targets)) {
+    if (targets_.contains(child) || !read_life_status(child).alive()) continue;
+    targets_.add(child);
+    if (source_.samples != nullptr) source_.samples->follow(child);
+  }
+}
+
+std::expected<void, SystemError> Recorder::open_samples(const SystemFacts& facts) {
+  KernelSideOptions kernel_options;
+  kernel_options.frequency = options_.frequency;
+  kernel_options.btf_path = options_.btf_path;
+  auto opened = open_source(std::move(kernel_options), targets_, facts, process_events_,
+                            [this](ProcessEvent&& event) { queue_.push(std::move(event)); });
+  if (!opened) return std::unexpected(opened.error());
+  source_ = std::move(*opened);
+  // Processes are followed from here on. What was started since they were first looked for is found now.
+  if (options_.children) add_children();
+  return {};
+}
+
+void Recorder::make_parts() {
+  registry_ = std::make_unique<ModuleRegistry>(source_.kernel);
+  ModuleRegistry& registry = *registry_;
+  table_ = std::make_unique<ProcessTable>(
+      [&registry](std::uint32_t tgid, std::uint32_t parent, const os::ProcMap& map) {
+        return registry.resolve(tgid, parent, map);
+      },
+      ProcessTable::read_proc_maps,
+      [&registry](std::uint32_t tgid, std::uint32_t parent, const std::vector<os::ProcMap>& maps) {
+        return registry.find_images(tgid, parent, maps);
+      });
+  follower_ = std::make_unique<ProcessFollower>(
+      *table_, *source_.samples, targets_, [&registry](std::uint32_t module) { return registry.kernel_id(module); },
+      ProcessFollower::this_machine());
+  unwinder_ = std::make_unique<RawUnwinder>(registry);
+  intake_ = std::make_unique<SampleIntake>(
+      *table_, *unwinder_, names_, aggregator_, [this](std::uint32_t tgid) { follower_->rescan(tgid, now_); },
+      [this](std::uint32_t tgid) { follower_->seek_tables(tgid, now_); });
+  intake_->set_budget(budget_);
+}
+
+// ---- running --------------------------------------------------------------------------------------------------------
+
+std::expected<void, SystemError> Recorder::run(int stop_descriptor, const Hooks& hooks) {
+  hurry_at(stop_descriptor, 0);
+  if (auto begun = begin(stop_descriptor); !begun) return begun;
+  hurry_at(stop_descriptor, options_.duration);
+  hooks.progress(progress());
+  double next_progress = kProgressInterval;
+  CheckpointSchedule checkpoints;
+  for (bool stopped = false; !stopped && !finished(now_);) {
+    wait_for_events(stop_descriptor, stopped);
+    round();
+    const double now = seconds();
+    if (options_.duration > 0 && now >= options_.duration) break;
+    if (now >= next_progress) {
+      hooks.progress(progress());
+      next_progress = now + kProgressInterval;
+    }
+    if (hooks.checkpoint && checkpoints.due(now)) {
+      hooks.checkpoint(profile());
+      checkpoints.made(now, seconds());
+    }
+  }
+  seconds_ = seconds();
+  if (const auto cpu_now = cpu_seconds(); cpu_now && cpu_before_) cpu_used_ = *cpu_now - *cpu_before_;
+  drain();
+  hurry_at(-1, 0);
+  hooks.progress(progress());
+  return {};
+}
+
+// What runs already is known, and its tables are loaded, before the first sample is taken.
+std::expected<void, SystemError> Recorder::begin(int stop_descriptor) {
+  const auto stopped = [&] {
+    pollfd stop{stop_descriptor, POLLIN, 0};
+    return poll(&stop, 1, 0) > 0;
+  };
+  if (command_) registry_->preload(find_command(options_.command.front()));
+  follower_->scan_all(stopped);
+  round();
+  // Samples in what is not ready then go the long way.
+  for (auto waited = 0ms; waited < kTablesBeforeStart && !stopped(); waited += kStopInterval)
+    if (registry_->wait_idle(kStopInterval)) break;
+  start_unix_ns_ = unix_time_ns();
+  cpu_before_ = cpu_seconds();
+  if (auto started = source_.samples->start(); !started) return started;
+  start_ = Clock::now();
+  if (options_.duration > 0)
+    budget_.end_at(monotonic_ns() + static_cast<std::uint64_t>(options_.duration * 1e9) + kMostWorkAtEnd);
+  ended_before_ = !options_.targets.empty() && !any_target_alive();
+  if (!options_.targets.empty()) program_ = program_of(options_.targets.front());
+  if (!command_) return {};
+  auto released = command_->release();
+  if (!released) source_.samples->stop();
+  program_ = program_of(static_cast<std::uint32_t>(command_->pid()));
+  return released;
+}
+
+// What does not answer is not waited for once the recording is to end: when told to, and after so many seconds.
+void Recorder::hurry_at(int stop_descriptor, double seconds) const {
+  if (os::readers() == nullptr) return;
+  const std::uint64_t end = seconds > 0 ? monotonic_ns() + static_cast<std::uint64_t>(seconds * 1e9) : 0;
+  os::readers()->end_at(stop_descriptor, end);
+}
+
+void Recorder::wait_for_events(int stop_descriptor, bool& stopped) {
+  std::vector<pollfd> descriptors{{stop_descriptor, POLLIN, 0}, {source_.samples->event_fd(), POLLIN, 0}};
+  for (const int fd : process_events_.descriptors()) descriptors.push_back({fd, POLLIN, 0});
+  // Events come in bursts (a program starting maps its libraries): one round for each burst is enough. Samples wake
+  // nobody, but what a runtime says of its code at the moment should be about that of the sample, and of a process
+  // that has ended nothing can be asked any more.
+  constexpr timespec kIdle{0, 100'000'000}, kAsking{0, 10'000'000}, kSlack{0, EventQueue::kSlackNs};
+  std::this_thread::sleep_for(std::chrono::nanoseconds(EventQueue::kSlackNs));
+  const bool asks = now_ < intake_->last_asked() + kSecond;
+  const timespec& timeout = !queue_.empty() ? kSlack : asks ? kAsking : kIdle;
+  if (ppoll(descriptors.data(), descriptors.size(), &timeout, nullptr) > 0 && descriptors[0].revents != 0)
+    stopped = true;
+}
+
+void Recorder::round() {
+  now_ = monotonic_ns();
+  process_events_.drain([this](ProcessEvent&& event) { queue_.push(std::move(event)); });
+  earn_time();
+  source_.samples->poll(0ms, [this](const wl_event_head& head, std::size_t size) {
+    // A full queue is no reason to lose anything: what is here is worked off, in the order there is.
+    if (queue_.full()) (void)take_events(now_, ~std::uint64_t{0});
+    queue_.push(head, size);
+  });
+  (void)take_events(now_, kMostWork);
+  bound_memory(now_);
+  intake_->settle();
+  names_.poll(now_, [this](std::uint32_t tgid) { follower_->publish_anew(tgid); });
+  follower_->finish_round(now_);
+}
+
+// Asking for the counts of samples takes system calls.
+void Recorder::earn_time() {
+  if (now_ < last_earned_ + kEarnInterval) return;
+  last_earned_ = now_;
+  const KernelSideStats stats = source_.samples->stats();
+  const std::uint64_t samples = stats.samples - std::min(stats.other_processes, stats.samples);
+  if (samples > earned_samples_) budget_.earn(samples - earned_samples_);
+  earned_samples_ = std::max(samples, earned_samples_);
+}
+
+// False where there was no time for all.
+bool Recorder::take_events(std::uint64_t now, std::uint64_t most_work) {
+  const std::uint64_t begun = monotonic_ns();
+  return queue_.take(
+      now, [this](const ProcessEvent& event) { follower_->on_process(event); },
+      [this](const wl_event_head& head, std::size_t size) { on_kernel(head, size); },
+      [begun, most_work] { return monotonic_ns() - begun < most_work; });
+}
+
+void Recorder::on_kernel(const wl_event_head& head, std::size_t size) {
+  if (intake_->take(head, size)) return;
+  if (head.type == WL_EVENT_EXIT) names_.end(head.tgid);
+  (void)follower_->on_kernel(head, size);
+}
+
+void Recorder::bound_memory(std::uint64_t now) {
+  if (aggregator_.counted_stacks() > kMaxCountedStacks) {
+    aggregator_.settle(
+        [this](const auto& sink) {
+          source_.samples->for_each_count([&](const wl_stack_key& key, std::uint64_t count) { sink(key, count); },
+                                          true);
+        },
+        unknown_counts_);
+  }
+  if (now <= last_evict_ + kEvictInterval) return;
+  last_evict_ = now;
+  std::vector<std::uint32_t> in_use;
+  for (const std::uint32_t tgid : table_->alive())
+    for (const Mapping& mapping : table_->find(tgid)->maps->mappings()) in_use.push_back(mapping.module);
+  registry_->evict(in_use, ModuleRegistry::kMaxModules);
+  intake_->forget_gone();
+  // What compiling tables and walking have read and allocated does not come back by itself.
+  registry_->let_go_of_pages();
+#ifdef __GLIBC__
+  (void)malloc_trim(0);
+#endif
+}
+
+// Samples have stopped: takes what is still on its way.
+void Recorder::drain() {
+  source_.samples->stop();
+  budget_.end_at(monotonic_ns() + kMostWorkAtEnd);
+  for (int i = 0; i < 3; ++i) {
+    std::this_thread::sleep_for(2ms);
+    round();
+  }
+  now_ = monotonic_ns();
+  (void)take_events(~0ull, ~std::uint64_t{0});
+  intake_->settle_all();
+  names_.resolve();
+}
+
+bool Recorder::finished(std::uint64_t now) {
+  if (command_) return command_->poll_status().has_value();
+  if (options_.targets.empty() || now < last_liveness_ + kLivenessInterval) return false;
+  last_liveness_ = now;
+  return !any_target_alive();
+}
+
+// Whose end is the recording's.
+std::vector<std::uint32_t> Recorder::watched() const {
+  return options_.children ? targets_.chosen() : options_.targets;
+}
+
+bool Recorder::any_target_alive() const {
+  return std::ranges::any_of(watched(), [](std::uint32_t tgid) { return read_life_status(tgid).alive(); });
+}
+
+// ---- results --------------------------------------------------------------------------------------------------------
+
+Aggregator::Counts Recorder::counts() {
+  return [this](const std::function<void(const wl_stack_key&, std::uint64_t)>& sink) {
+    source_.samples->for_each_count([&](const wl_stack_key& key, std::uint64_t count) { sink(key, count); });
+  };
+}
+
+double Recorder::seconds() const {
+  return seconds_ > 0 ? seconds_ : std::chrono::duration<double>(Clock::now() - start_).count();
+}
+
+RecordingProgress Recorder::progress() {
+  RecordingProgress progress;
+  progress.seconds = seconds();
+  const KernelSideStats stats = source_.samples->stats();
+  progress.raw = stats.raw_events;
+  progress.lost = stats.lost;
+  progress.samples = stats.counted + stats.stack_events + stats.raw_events;
+  // Raw samples are in the kernel side's ends with what made it give up, never as complete.
+  progress.complete = stats.ends[WL_END_COMPLETE] + stats.ends[WL_END_KERNEL_ONLY] + intake_->raw_ends(WL_END_COMPLETE);
+  progress.complete = std::min(progress.complete, progress.samples);
+  return progress;
+}
+
+// Of the targets and the children they have waited for; nothing where that is not known: of the whole machine, and of
+// processes that have ended unless they were the command.
+std::optional<double> Recorder::cpu_seconds() const {
+  if (command_ && command_->status()) {
+    rusage used{};
+    if (getrusage(RUSAGE_CHILDREN, &used) != 0) return std::nullopt;
+    const auto in_seconds = [](const timeval& time) {
+      return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+    };
+    return in_seconds(used.ru_utime) + in_seconds(used.ru_stime);
+  }
+  if (command_) return cpu_seconds_of(static_cast<std::uint32_t>(command_->pid()));
+  // Children come and go, and take their times with them.
+  if (options_.targets.empty() || options_.children) return std::nullopt;
+  double sum = 0;
+  for (const std::uint32_t tgid : options_.targets) {
+    const auto one = cpu_seconds_of(tgid);
+    if (!one) return std::nullopt;
+    sum += *one;
+  }
+  return sum;
+}
+
+NoSamples Recorder::no_samples() const {
+  const KernelSideStats stats = source_.samples->stats();
+  return {.seconds = seconds_,
+          .frequency = std::max(options_.frequency, 1u),
+          .ticks = stats.samples,
+          .lost = stats.lost + unknown_counts_,
+          .cpu_seconds = cpu_used_,
+          .user_space_only = !source_.limits.empty(),
+          .ended_before = ended_before_};
+}
+
+profile::Profile Recorder::profile() {
+  std::uint64_t unknown = unknown_counts_;
+  profile::Profile profile;
+  intake_->with_waiting([&] {
+    profile = aggregator_.build(
+        counts(), unknown,
+        [this](std::uint32_t number, profile::Module& module) { registry_->describe(number, module); }, names_);
+  });
+  profile.period_ns = kSecond / std::max(options_.frequency, 1u);
+  profile.start_unix_ns = start_unix_ns_;
+  profile.duration_ns = static_cast<std::uint64_t>(seconds() * 1e9);
+  profile.lost = source_.samples->stats().lost + unknown;
+  std::string what = "the whole machine";
+  if (command_) {
+    what.clear();
+    for (const std::string& argument : options_.command) what += (what.empty() ? "" : " ") + argument;
+  } else if (!options_.targets.empty()) {
+    what = "process";
+    for (const std::uint32_t tgid : options_.targets) what += fmt::format(" {}", tgid);
+    if (options_.children) what += " and its children";
+  }
+  profile.comments.push_back(fmt::format("windlass {}: {} at {} Hz", WINDLASS_VERSION, what, options_.frequency));
+  if (!source_.limits.empty()) profile.comments.push_back(source_.limits);
+  put_program_first(profile, program_);
+  return profile;
+}
+
+}  // namespace windlass::profiler

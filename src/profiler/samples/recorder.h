@@ -1,0 +1,144 @@
+// The agent: opens what a recording needs, goes round between its events until it is stopped, leaves a profile.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <expected>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "profiler/doctor/no_samples.h"
+#include "profiler/doctor/system_facts.h"
+#include "profiler/processes/child_command.h"
+#include "profiler/processes/module_registry.h"
+#include "profiler/processes/process_events.h"
+#include "profiler/processes/process_follower.h"
+#include "profiler/processes/process_table.h"
+#include "profiler/processes/targets.h"
+#include "profiler/samples/aggregator.h"
+#include "profiler/samples/code_names.h"
+#include "profiler/samples/event_queue.h"
+#include "profiler/samples/open_source.h"
+#include "profiler/samples/raw_unwinder.h"
+#include "profiler/samples/sample_intake.h"
+#include "profiler/samples/work_budget.h"
+
+namespace windlass::profiler {
+
+struct RecorderOptions {
+  unsigned frequency = 997;            // samples a second of CPU time, on every CPU
+  std::vector<std::uint32_t> targets;  // process ids; empty and no command: the whole machine
+  bool children = false;               // and the processes that targets have started before
+  std::vector<std::string> command;
+  double duration = 0;   // seconds; 0 = until stopped
+  std::string btf_path;  // the kernel's type information; empty: its own
+  // WorkBudget's: how much of one CPU following code may take, for every 1,000 samples a second; 0: no bound.
+  double agent_share = WorkBudget::kDefaultShare;
+};
+
+// What the samples so far came to.
+struct RecordingProgress {
+  double seconds = 0;
+  std::uint64_t samples = 0, complete = 0, lost = 0, raw = 0;
+  [[nodiscard]] double complete_share() const {
+    return samples == 0 ? 1 : static_cast<double>(complete) / static_cast<double>(samples);
+  }
+};
+
+class Recorder {
+ public:
+  // Loads the BPF programs and opens the event rings; the command is started and held. Where this user may not load
+  // programs, own processes are sampled by plain perf events instead: limits() says so.
+  static std::expected<std::unique_ptr<Recorder>, SystemError> open(const RecorderOptions& options);
+  ~Recorder();
+
+  // Called at once and about twice a second, and for a checkpoint of the profile when `checkpoint_due`.
+  struct Hooks {
+    std::function<void(const RecordingProgress&)> progress = [](const RecordingProgress&) {};
+    std::function<void(const profile::Profile&)> checkpoint;  // empty: none
+  };
+  // Samples until stopped: by `stop_descriptor` becoming readable, the duration, the end of the command or of all
+  // targets. An error ends it early; what was collected stays available.
+  std::expected<void, SystemError> run(int stop_descriptor, const Hooks& hooks);
+
+  // After run(), or for a checkpoint in between.
+  [[nodiscard]] profile::Profile profile();
+  [[nodiscard]] RecordingProgress progress();
+  // What this recording cannot show because BPF was refused, and the refusal; empty with BPF.
+  [[nodiscard]] const std::string& limits() const { return source_.limits; }
+  [[nodiscard]] const std::string& refusal() const { return source_.refusal; }
+  // As given, but for targets that were threads: their processes.
+  [[nodiscard]] const RecorderOptions& options() const { return options_; }
+  // What people should know beforehand, a sentence each: what a recording of the whole machine cannot see from here (a
+  // PID namespace), a target that was named by one of its threads.
+  [[nodiscard]] const std::vector<std::string>& remarks() const { return remarks_; }
+  // Why there are none, if there are none; after run().
+  [[nodiscard]] NoSamples no_samples() const;
+  [[nodiscard]] std::vector<Aggregator::Truncation> truncations() { return aggregator_.truncations(counts()); }
+
+  [[nodiscard]] ChildCommand* command() { return command_ ? &*command_ : nullptr; }
+  [[nodiscard]] ModuleRegistry& modules() { return *registry_; }
+  [[nodiscard]] KernelSideStats kernel_stats() const { return source_.samples->stats(); }
+  [[nodiscard]] std::uint64_t rescans() const { return follower_->rescans(); }
+  [[nodiscard]] const ProcessTable& processes() const { return *table_; }
+  [[nodiscard]] const RawUnwinder& unwinder() const { return *unwinder_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  explicit Recorder(const RecorderOptions& options)
+      : options_(options), targets_(options.targets.empty() && options.command.empty()), budget_(options.agent_share) {}
+  std::expected<void, SystemError> find_targets(const SystemFacts& facts);
+  std::expected<void, SystemError> open_samples(const SystemFacts& facts);
+  void add_children();
+  void make_parts();
+
+  std::expected<void, SystemError> begin(int stop_descriptor);
+  void hurry_at(int stop_descriptor, double seconds) const;
+  void wait_for_events(int stop_descriptor, bool& stopped);
+  void round();
+  void earn_time();
+  bool take_events(std::uint64_t now, std::uint64_t most_work);
+  void on_kernel(const wl_event_head& head, std::size_t size);
+  void bound_memory(std::uint64_t now);
+  void drain();
+  [[nodiscard]] bool finished(std::uint64_t now);
+  [[nodiscard]] bool any_target_alive() const;
+  [[nodiscard]] std::vector<std::uint32_t> watched() const;
+  [[nodiscard]] double seconds() const;
+  [[nodiscard]] std::optional<double> cpu_seconds() const;
+  [[nodiscard]] Aggregator::Counts counts();
+
+  RecorderOptions options_;
+  std::optional<ChildCommand> command_;
+  Targets targets_;
+  WorkBudget budget_;
+  std::uint64_t earned_samples_ = 0;  // up to which the budget has had its time
+  OpenedSource source_;
+  ProcessEventSource process_events_;  // stays closed with perf events, which bring their own
+  std::vector<std::string> remarks_;
+  std::string program_;  // the file that the first target runs; empty: not known
+  std::unique_ptr<ModuleRegistry> registry_;
+  std::unique_ptr<ProcessTable> table_;
+  std::unique_ptr<ProcessFollower> follower_;
+  std::unique_ptr<RawUnwinder> unwinder_;
+  CodeNames names_;
+  std::unique_ptr<SampleIntake> intake_;
+  Aggregator aggregator_;
+  EventQueue queue_;
+
+  std::uint64_t now_ = 0;  // of the round
+  std::uint64_t start_unix_ns_ = 0;
+  Clock::time_point start_;
+  double seconds_ = 0;  // once stopped
+  std::optional<double> cpu_before_;
+  std::optional<double> cpu_used_;    // once stopped
+  bool ended_before_ = false;         // the targets, before sampling began
+  std::uint64_t unknown_counts_ = 0;  // counted stacks whose event was lost
+  std::uint64_t last_evict_ = 0, last_liveness_ = 0, last_earned_ = 0;
+};
+
+}  // namespace windlass::profiler

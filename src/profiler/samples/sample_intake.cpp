@@ -1,0 +1,215 @@
+#include "profiler/samples/sample_intake.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+
+#include "base/monotonic.h"
+#include "profiler/samples/user_frame.h"
+#include "walk/progress.h"
+
+namespace windlass::profiler {
+namespace {
+
+StackRecord record_of(const wl_event_head& head, std::uint8_t end, std::uint8_t certainty) {
+  StackRecord stack;
+  stack.tgid = head.tgid;
+  stack.tid = head.tid;
+  stack.comm = std::string_view(head.comm, strnlen(head.comm, sizeof head.comm));
+  stack.end = end;
+  stack.certainty = certainty;
+  return stack;
+}
+
+}  // namespace
+
+bool SampleIntake::take(const wl_event_head& event, std::size_t size) {
+  switch (event.type) {
+    case WL_EVENT_STACK: on_stack(event, size); return true;
+    case WL_EVENT_RAW: on_raw(event, size); return true;
+    default: return false;
+  }
+}
+
+const MapSet* SampleIntake::maps_of(std::uint32_t tgid) const {
+  const Process* process = table_.find(tgid);
+  return process != nullptr ? process->maps.get() : nullptr;
+}
+
+// A set that was published for the parent, or before code came and went, serves the kernel side; without a mapping
+// here nothing says what the frame is, and whether the walk went on rightly from there.
+std::uint8_t SampleIntake::mapped_end(std::uint32_t tgid, std::uint8_t end, std::span<const std::uint64_t> frames) {
+  if (end != WL_END_COMPLETE) return end;
+  const auto unmapped = [&] {
+    const MapSet* maps = maps_of(tgid);
+    return maps == nullptr || std::ranges::any_of(frames, [&](std::uint64_t frame) {
+             const bool null_page = (frame & WL_FRAME_EXACT) != 0 && walk::is_null_page(lookup_address(frame));
+             return !null_page && maps->find(lookup_address(frame)) == nullptr;
+           });
+  };
+  if (frames.empty() || !unmapped()) return end;
+  rescan_(tgid);
+  if (!unmapped()) return end;
+  const MapSet* maps = maps_of(tgid);
+  return maps == nullptr || maps->mappings().empty() ? WL_END_NO_PROCESS : WL_END_NO_MAPPING;
+}
+
+// How a stack of the kernel side's ended, as far as that is proven.
+std::uint8_t SampleIntake::proven_end(std::uint32_t tgid, std::uint8_t end, std::span<const std::uint64_t> frames) {
+  end = mapped_end(tgid, end, frames);
+  const MapSet* maps = maps_of(tgid);
+  if (end != WL_END_COMPLETE || frames.empty() || maps == nullptr) return end;
+  return unwinder_.proves_end(frames.back(), *maps) ? end : std::uint8_t{WL_END_GUESSED};
+}
+
+// True if somebody turned up who publishes code, so that what is known of the frames is another now.
+bool SampleIntake::meet_generated(std::uint32_t tgid, std::span<const std::uint64_t> frames) {
+  const MapSet* maps = maps_of(tgid);
+  if (maps == nullptr || std::ranges::none_of(frames, [&](std::uint64_t frame) {
+        const Mapping* mapping = maps->find(lookup_address(frame));
+        return mapping != nullptr && mapping->kind == MappingKind::kGenerated;
+      }))
+    return false;
+  const std::size_t before = maps->published().size();
+  on_generated_(tgid);
+  maps = maps_of(tgid);
+  return maps != nullptr && maps->published().size() != before;
+}
+
+// What the frames in code made at run time were called; empty: nothing is known of any. `late`: what may still be said
+// counts, too, once it is.
+std::span<const std::uint32_t> SampleIntake::name(const wl_event_head& head, const MapSet* maps, const Named& by,
+                                                  bool late) {
+  const auto [frames, functions, interpreted] = by;
+  frame_names_.clear();
+  if (maps == nullptr) return {};
+  interpreted_names_.find(head.tgid, *maps, frames, interpreted, names_, frame_names_);
+  for (std::size_t i = 0; i < frames.size(); ++i) {
+    const std::uint64_t address = lookup_address(frames[i]);
+    const Mapping* mapping = maps->find(address);
+    if (mapping == nullptr || mapping->kind == MappingKind::kFile) continue;
+    const std::uint64_t now = monotonic_ns();
+    const CodePlace place{*maps, *mapping, address, i < functions.size() ? functions[i] : 0};
+    const std::uint32_t found =
+        late ? names_.find_late(head.tgid, place, head.time, now) : names_.find(head.tgid, place, head.time, now);
+    if (found == CodeNames::kUnknown) continue;
+    frame_names_.resize(frames.size(), CodeNames::kUnknown);
+    frame_names_[i] = found;
+  }
+  return frame_names_;
+}
+
+void SampleIntake::on_stack(const wl_event_head& head, std::size_t size) {
+  const auto& event = reinterpret_cast<const wl_stack_event&>(head);
+  const std::size_t native = size < sizeof event ? 0 : std::size_t{event.kernel_frames} + event.user_frames;
+  if (size < sizeof event || native * 8 > size - sizeof event ||
+      event.interpreted_frames > (size - sizeof event - native * 8) / sizeof(wl_interpreted_frame)) {
+    ++malformed_;
+    return;
+  }
+  const auto* frames = reinterpret_cast<const std::uint64_t*>(&event + 1);
+  const std::span user(frames + event.kernel_frames, event.user_frames);
+  const std::span interpreted(reinterpret_cast<const wl_interpreted_frame*>(frames + native), event.interpreted_frames);
+  (void)meet_generated(head.tgid, user);
+  StackRecord stack = record_of(head, proven_end(head.tgid, event.end, user), event.certainty);
+  stack.kernel = {frames, event.kernel_frames};
+  stack.user = user;
+  const Named by{user, {}, stack.end == WL_END_COMPLETE ? interpreted : decltype(interpreted)()};
+  stack.names = name(head, maps_of(head.tgid), by, true);  // counted by the kernel side: it cannot wait
+  aggregator_.add_counted({event.hash, head.tgid, head.tid}, stack, maps_of(head.tgid));
+}
+
+void SampleIntake::on_raw(const wl_event_head& head, std::size_t size) {
+  auto event = parse_raw_event(head, size);
+  if (!event) {
+    ++malformed_;
+    return;
+  }
+  if (budget_ != nullptr) budget_->begin_sample();
+  unwind_and_add(head, *event);
+  if (budget_ != nullptr) budget_->end_sample();
+}
+
+void SampleIntake::unwind_and_add(const wl_event_head& head, RawEvent& event) {
+  const MapSet* maps = maps_of(head.tgid);
+  const bool mapped = maps != nullptr && maps->find(event.sample.registers.pc().value()) != nullptr;
+  if (!mapped) rescan_(head.tgid);
+  std::uint8_t end = unwind(event.sample);
+  if (meet_generated(head.tgid, frames_)) end = unwind(event.sample);
+  if (mapped && end == WL_END_NO_MAPPING) {
+    rescan_(head.tgid);
+    end = unwind(event.sample);
+  }
+  end = mapped_end(head.tgid, end, frames_);
+  maps = maps_of(head.tgid);
+  if (maps != nullptr && std::ranges::any_of(maps->published(), &manager::PublishedCode::has_code))
+    last_asked_ = head.time;
+  ++raw_ends_[std::min<unsigned>(end, WL_END_COUNT - 1)];
+  WalkedSample sample{head,
+                      end,
+                      unwinder_.certainty(),
+                      event.kernel,
+                      frames_,
+                      unwinder_.functions(),
+                      event.interpreted,
+                      shared_maps_of(head.tgid)};
+  if (end != WL_END_COMPLETE) sample.interpreted.clear();
+  if (sample.maps == nullptr || !LateSamples::has_to_wait(*sample.maps, sample.user, head.time, ended(head.tgid))) {
+    (void)add(sample, false);
+  } else {
+    late_.push(std::move(sample));
+    late_.take_excess([this](const WalkedSample& early) { (void)add(early, true); });
+  }
+}
+
+// ---- samples that wait for names ------------------------------------------------------------------------------------
+
+std::uint64_t SampleIntake::ended(std::uint32_t tgid) const {
+  const Process* process = table_.find(tgid);
+  return process != nullptr ? process->exit_time : 0;
+}
+
+std::shared_ptr<const MapSet> SampleIntake::shared_maps_of(std::uint32_t tgid) const {
+  const Process* process = table_.find(tgid);
+  return process != nullptr ? process->maps : nullptr;
+}
+
+std::size_t SampleIntake::add(const WalkedSample& sample, bool late) {
+  StackRecord stack = record_of(sample.head, sample.end, sample.certainty);
+  stack.kernel = sample.kernel;
+  stack.user = sample.user;
+  stack.names = name(sample.head, sample.maps.get(), {sample.user, sample.functions, sample.interpreted}, late);
+  return aggregator_.add(stack, sample.maps.get(), 1);
+}
+
+void SampleIntake::settle() {
+  late_.take_settled([this](std::uint32_t tgid) { return ended(tgid); },
+                     [this](const WalkedSample& sample) { (void)add(sample, false); });
+}
+
+void SampleIntake::settle_all() {
+  const std::uint64_t now = monotonic_ns();
+  late_.take_settled([now](std::uint32_t) { return now; },
+                     [this](const WalkedSample& sample) { (void)add(sample, false); });
+}
+
+void SampleIntake::with_waiting(const std::function<void()>& use) {
+  std::vector<std::size_t> added;
+  late_.for_each([&](const WalkedSample& sample) { added.push_back(add(sample, false)); });
+  use();
+  for (const std::size_t sample : added) aggregator_.take_back(sample);
+}
+
+void SampleIntake::forget_gone() {
+  const auto known = [this](std::uint32_t tgid) { return table_.find(tgid) != nullptr; };
+  unwinder_.keep_only(known);
+  interpreted_names_.keep_only(known);
+  names_.keep_only(known);
+}
+
+std::uint8_t SampleIntake::unwind(const RawSample& sample) {
+  frames_.clear();
+  return unwinder_.unwind(sample, maps_of(sample.tgid), frames_);
+}
+
+}  // namespace windlass::profiler

@@ -1,0 +1,97 @@
+// The samples of a source become stacks of the profile: those unwound in the kernel as they are, raw ones unwound here.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "profiler/processes/process_table.h"
+#include "profiler/samples/aggregator.h"
+#include "profiler/samples/code_names.h"
+#include "profiler/samples/interpreted_names.h"
+#include "profiler/samples/late_samples.h"
+#include "profiler/samples/raw_unwinder.h"
+#include "windlass_layout.h"
+
+namespace windlass::profiler {
+
+// Events come in time order with those of processes, so that the table's mappings are those of the sample's time. One
+// thread only.
+class SampleIntake {
+ public:
+  // `rescan`: reads what a process has mapped once more, for mappings that no event reported (mremap, a lost record).
+  // `on_generated`: that code made at run time was met which nobody is known to publish. All must outlive it.
+  using OfProcess = std::function<void(std::uint32_t tgid)>;
+  SampleIntake(const ProcessTable& table, RawUnwinder& unwinder, CodeNames& names, Aggregator& aggregator,
+               OfProcess rescan, OfProcess on_generated)
+      : table_(table),
+        unwinder_(unwinder),
+        names_(names),
+        aggregator_(aggregator),
+        rescan_(std::move(rescan)),
+        on_generated_(std::move(on_generated)) {}
+
+  // What it takes to unwind a sample counts there; it must outlive this.
+  void set_budget(WorkBudget& budget) {
+    budget_ = &budget;
+    unwinder_.set_budget(budget);
+  }
+
+  // A WL_EVENT_STACK or WL_EVENT_RAW; false for other events.
+  bool take(const wl_event_head& event, std::size_t size);
+
+  // Samples whose names may still come (LateSamples) are held back. Those that need wait no longer go to the profile
+  // now; or all, with what is known.
+  void settle();
+  void settle_all();
+  // They are in the aggregator while `use` is called, with what is known: for a profile in between.
+  void with_waiting(const std::function<void()>& use);
+
+  // Drops what is kept of processes that the table no longer knows: modules, runtimes' structures, maps of names.
+  void forget_gone();
+
+  // Of the last raw sample whose process was asked what it says of its code at the moment; 0: there was none.
+  [[nodiscard]] std::uint64_t last_asked() const { return last_asked_; }
+
+  // How many raw samples ended in this way (wl_end) once they were unwound.
+  [[nodiscard]] std::uint64_t raw_ends(unsigned end) const { return raw_ends_[end]; }
+  // Samples whose bytes contradict their head; none is expected from a kernel.
+  [[nodiscard]] std::uint64_t malformed() const { return malformed_; }
+
+ private:
+  void on_stack(const wl_event_head& head, std::size_t size);
+  void on_raw(const wl_event_head& head, std::size_t size);
+  void unwind_and_add(const wl_event_head& head, RawEvent& event);
+  std::uint8_t unwind(const RawSample& sample);
+  bool meet_generated(std::uint32_t tgid, std::span<const std::uint64_t> frames);
+  // Of a sample: what its frames are named by.
+  struct Named {
+    std::span<const std::uint64_t> frames, functions;
+    std::span<const wl_interpreted_frame> interpreted;  // if it is whole
+  };
+  [[nodiscard]] std::span<const std::uint32_t> name(const wl_event_head& head, const MapSet* maps, const Named& by,
+                                                    bool late);
+  std::size_t add(const WalkedSample& sample, bool late);
+  [[nodiscard]] std::uint64_t ended(std::uint32_t tgid) const;
+  [[nodiscard]] std::shared_ptr<const MapSet> shared_maps_of(std::uint32_t tgid) const;
+  [[nodiscard]] std::uint8_t proven_end(std::uint32_t tgid, std::uint8_t end, std::span<const std::uint64_t> frames);
+  [[nodiscard]] std::uint8_t mapped_end(std::uint32_t tgid, std::uint8_t end, std::span<const std::uint64_t> frames);
+  [[nodiscard]] const MapSet* maps_of(std::uint32_t tgid) const;
+
+  const ProcessTable& table_;
+  RawUnwinder& unwinder_;
+  WorkBudget* budget_ = nullptr;
+  CodeNames& names_;
+  InterpretedNames interpreted_names_;
+  Aggregator& aggregator_;
+  OfProcess rescan_, on_generated_;
+  LateSamples late_;
+  std::vector<std::uint64_t> frames_;       // of the raw sample at hand
+  std::vector<std::uint32_t> frame_names_;  // of the sample at hand
+  std::uint64_t raw_ends_[WL_END_COUNT] = {};
+  std::uint64_t malformed_ = 0;
+  std::uint64_t last_asked_ = 0;
+};
+
+}  // namespace windlass::profiler

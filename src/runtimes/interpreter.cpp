@@ -1,0 +1,28 @@
+#include "runtimes/interpreter.h"
+
+#include <algorithm>
+
+namespace windlass::manager {
+
+// Each activation of the evaluator has one native frame, so both are counted off from the outermost. The innermost one
+// may not have linked what it runs yet, or no longer: where the stack has one activation more than the list it is this.
+std::vector<Activation> lay_over(const Interpreter& interpreter, std::span<const std::uint64_t> lookups,
+                                 std::span<const InterpretedFrame> frames) {
+  std::vector<Activation> activations;
+  for (std::size_t i = 0, begin = 0; i < frames.size(); ++i) {
+    if ((frames[i].code & WL_INTERPRETED_LAST) == 0) continue;
+    activations.push_back({0, begin, i + 1});
+    begin = i + 1;
+  }
+  if (activations.empty() || activations.back().end != frames.size()) return {};
+  std::vector<std::size_t> native;
+  for (std::size_t i = 0; i < lookups.size(); ++i)
+    if (interpreter.is_evaluator(lookups[i])) native.push_back(i);
+  if (native.empty() || interpreter.is_linking(lookups[native.front()])) return {};
+  if (native.size() == activations.size() + 1) native.erase(native.begin());
+  if (native.size() != activations.size()) return {};
+  for (std::size_t i = 0; i < native.size(); ++i) activations[i].native = native[i];
+  return activations;
+}
+
+}  // namespace windlass::manager

@@ -1,0 +1,48 @@
+// The code managers' tables of other processes, and of dumps.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "runtimes/manager/mapped_table.h"
+#include "runtimes/published_code.h"
+#include "windlass/code_manager.h"
+
+namespace windlass::manager {
+
+// Is it where a process has mapped a code manager's table? The mapping is in pieces, of what core files have and what
+// not: this is the first one.
+[[nodiscard]] bool shows_table(const os::ProcMap& map);
+
+class SharedTable final : public PublishedCode {
+ public:
+  // Of a process that lives: its memfd is mapped here, too, and stays when the process is gone. By
+  // /proc/PID/map_files, which wants CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE, or by a descriptor that the process has
+  // of it. kSystem: neither can be opened; kUnsupported: what is there may shrink under its readers; and what
+  // CodeManagerReader::open says.
+  [[nodiscard]] static Expected<std::shared_ptr<SharedTable>> open(pid_t pid, const os::ProcMap& map);
+  // Of whatever has memory, which must outlive it.
+  [[nodiscard]] static Expected<std::shared_ptr<SharedTable>> open(const Memory& memory, std::uint64_t address);
+  SharedTable(std::shared_ptr<const MappedTable> mapped, const CodeManagerReader& reader, std::uint64_t address,
+              const os::FileIdentity& file)
+      : PublishedCode(address, file), mapped_(std::move(mapped)), reader_(reader) {}
+
+  [[nodiscard]] const CodeManagerReader& reader() const { return reader_; }
+  std::uint64_t begin() const override { return reader_.begin(); }
+  std::uint64_t end() const override { return reader_.end(); }
+  std::uint64_t rank() const override { return ~std::uint64_t{0}; }
+  // CodeManagerReader::as_of().
+  void set_time(std::uint64_t time) override { reader_ = reader_.as_of(time); }
+  std::optional<Function> function_at(std::uint64_t address, std::uint64_t time, std::span<char> room) override;
+  // Rows with expressions of a table that is not mapped here take memory and a lock.
+  std::unique_ptr<sources::UnwindSource> make_source() override;
+
+ private:
+  std::shared_ptr<const MappedTable> mapped_;  // null: none of its own
+  CodeManagerReader reader_;
+};
+
+}  // namespace windlass::manager

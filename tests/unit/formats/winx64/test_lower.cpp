@@ -1,0 +1,186 @@
+#include "formats/winx64/lower.h"
+
+#include <gtest/gtest.h>
+
+#include "formats/winx64/registers.h"
+#include "support/pe_image_builder.h"
+
+namespace windlass {
+namespace {
+
+using test::Bytes;
+using test::PeImageBuilder;
+using test::UnwindInfoBytes;
+
+constexpr auto slot = &UnwindInfoBytes::slot;
+constexpr RegisterNumber kRbx = 3, kRsi = 4, kRbp = 6, kRsp = 7;
+
+struct Lowered {
+  std::vector<FrameRow> rows;
+  std::vector<Error> problems;
+  [[nodiscard]] const FrameRow& at(std::uint32_t rva) const {
+    for (const FrameRow& row : rows) {
+      if (rva >= row.begin && rva < row.end) return row;
+    }
+    static const FrameRow none;
+    return none;
+  }
+};
+
+Lowered lower(PeImageBuilder& builder) {
+  const auto file = builder.build();
+  const auto image = image::PeImage::parse(ByteView(std::span<const std::uint8_t>(file)));
+  const winx64::Functions functions(*image);
+  Lowered result;
+  for (std::size_t i = 0; i < functions.size(); ++i) {
+    winx64::lower(
+        functions, functions.stored(i), [&](const FrameRow& row) { result.rows.push_back(row); },
+        [&](const Error& error) { result.problems.push_back(error); });
+  }
+  return result;
+}
+
+void expect_cfa(const FrameRow& row, RegisterNumber reg, std::int32_t offset) {
+  EXPECT_TRUE(row.cfa.is_at(reg));
+  EXPECT_EQ(row.cfa.offset(), offset);
+}
+void expect_rule(const FrameRow& row, RegisterNumber reg, const RegisterRule& rule) {
+  const RegisterRule* found = row.registers.find(reg);
+  ASSERT_NE(found, nullptr);
+  EXPECT_TRUE(*found == rule);
+}
+
+TEST(WinX64Lower, PrologueBodyAndEpilogue) {
+  PeImageBuilder builder;
+  // push rbx; sub rsp, 0x40; mov eax, 0xc3; add rsp, 0x40; pop rbx; ret; int3
+  const auto code =
+      builder.text({0x53, 0x48, 0x83, 0xec, 0x40, 0xb8, 0xc3, 0, 0, 0, 0x48, 0x83, 0xc4, 0x40, 0x5b, 0xc3, 0xcc});
+  UnwindInfoBytes info;
+  info.prolog_size = 5;
+  info.slots = {slot(5, 2, 7), slot(1, 0, 3)};
+  builder.entry(code, builder.next_text(), builder.data(info.bytes()));
+  const Lowered lowered = lower(builder);
+  EXPECT_TRUE(lowered.problems.empty());
+  ASSERT_EQ(lowered.rows.size(), 6U);
+  expect_cfa(lowered.at(code), kRsp, 8);
+  expect_rule(lowered.at(code), kRsi, RegisterRule::same_value());
+  EXPECT_EQ(lowered.at(code).registers.find(kRbx), nullptr);
+  expect_cfa(lowered.at(code + 1), kRsp, 16);
+  expect_rule(lowered.at(code + 1), kRbx, RegisterRule::at_cfa(-16));
+  expect_cfa(lowered.at(code + 5), kRsp, 80);
+  EXPECT_EQ(lowered.at(code + 5).end, code + 14U);  // the release says what the body says; the 0xc3 is a number
+  expect_cfa(lowered.at(code + 14), kRsp, 16);      // whose 0x40 is no REX prefix of the pop
+  expect_rule(lowered.at(code + 14), kRbx, RegisterRule::at_cfa(-16));
+  expect_cfa(lowered.at(code + 15), kRsp, 8);
+  expect_cfa(lowered.at(code + 16), kRsp, 80);
+}
+
+TEST(WinX64Lower, NopBehindACallIsOfNoEpilogue) {
+  PeImageBuilder builder;
+  UnwindInfoBytes info;
+  info.slots = {slot(0, 2, 4)};
+  const auto code = builder.text({0x90, 0x90, 0xe8, 0, 0, 0, 0, 0x90, 0xc3});
+  builder.entry(code, builder.next_text(), builder.data(info.bytes()));
+  const auto file = builder.build();
+  const auto image = image::PeImage::parse(ByteView(std::span<const std::uint8_t>(file)));
+  const winx64::Functions functions(*image);
+  const Lowered lowered = lower(builder);
+  for (std::uint32_t rva = code; rva < code + 9; ++rva) {
+    const int cfa = rva == code + 8 ? 8 : 48;
+    expect_cfa(lowered.at(rva), kRsp, cfa);
+    FrameRow row;
+    ASSERT_TRUE(winx64::row_at(functions, functions.stored(0), rva, row));
+    expect_cfa(row, kRsp, cfa);
+  }
+}
+
+TEST(WinX64Lower, FrameRegisterAndXmm) {
+  PeImageBuilder builder;
+  const auto code = builder.text({0x90, 0x90, 0x90, 0x90});
+  UnwindInfoBytes info;
+  info.prolog_size = 3;
+  info.frame_register = 5;
+  info.frame_offset = 2;
+  info.slots = {slot(3, 8, 6), 1, slot(2, 3, 0), slot(2, 2, 7), slot(1, 0, 5)};
+  builder.entry(code, code + 4, builder.data(info.bytes()));
+  const Lowered lowered = lower(builder);
+  // rsp = rbp - 32, 64 bytes, rbp, return address
+  expect_cfa(lowered.at(code + 3), kRbp, -32 + 64 + 16);
+  expect_rule(lowered.at(code + 3), 23, RegisterRule::at_cfa(-64));
+  EXPECT_EQ(lowered.at(code + 2).registers.find(23), nullptr);
+}
+
+// [error code] rip cs rflags rsp ss, then rbx and 32 bytes.
+TEST(WinX64Lower, MachineFrames) {
+  PeImageBuilder builder;
+  const auto code = builder.text({0x53, 0x48, 0x83, 0xec, 0x20, 0x90, 0x90});
+  UnwindInfoBytes info;
+  info.prolog_size = 5;
+  info.slots = {slot(5, 2, 3), slot(1, 0, 3), slot(0, 10, 1)};
+  builder.entry(code, builder.next_text(), builder.data(info.bytes()));
+  const Lowered lowered = lower(builder);
+  EXPECT_TRUE(lowered.problems.empty());
+  ASSERT_EQ(lowered.rows.size(), 3U);
+  EXPECT_TRUE(lowered.at(code).cfa == CfaRule::loaded(kRsp, 8 + 24, 0));
+  EXPECT_TRUE(lowered.at(code).return_address == RegisterRule::at_register(kRsp, 8));
+  EXPECT_TRUE(lowered.at(code).signal_frame);
+  EXPECT_EQ(lowered.at(code).registers.find(kRbx), nullptr);
+  const FrameRow& body = lowered.at(code + 5);
+  EXPECT_TRUE(body.cfa == CfaRule::loaded(kRsp, 40 + 8 + 24, 0));
+  EXPECT_TRUE(body.return_address == RegisterRule::at_register(kRsp, 40 + 8));
+  expect_rule(body, kRbx, RegisterRule::at_register(kRsp, 32));
+  EXPECT_TRUE(body.signal_frame);
+}
+
+// Nothing ties rsp to the frame register: each save is told from the one it was made by.
+TEST(WinX64Lower, SavesBehindTheFrameRegister) {
+  PeImageBuilder builder;
+  const auto code = builder.text({0x90, 0x90});
+  UnwindInfoBytes info;
+  info.frame_register = 5;
+  info.slots = {slot(0, 0, 3), slot(0, 3, 0), slot(0, 0, 12)};
+  builder.entry(code, code + 1, builder.data(info.bytes()));
+  const Lowered lowered = lower(builder);
+  EXPECT_TRUE(lowered.problems.empty());
+  ASSERT_EQ(lowered.rows.size(), 1U);
+  expect_cfa(lowered.rows[0], kRbp, 16);
+  expect_rule(lowered.rows[0], kRbx, RegisterRule::at_register(kRsp, 0));
+  expect_rule(lowered.rows[0], 12, RegisterRule::at_cfa(-16));
+}
+
+TEST(WinX64Lower, SaysWhatItCannotSay) {
+  PeImageBuilder builder;
+  const auto code = builder.text({0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90});
+  UnwindInfoBytes restored;  // the frame register, before it is used
+  restored.prolog_size = 0;
+  restored.frame_register = 5;
+  restored.slots = {slot(0, 0, 5), slot(0, 3, 0)};
+  builder.entry(code, code + 1, builder.data(restored.bytes()));
+  UnwindInfoBytes machine;  // below another frame
+  machine.slots = {slot(0, 10, 0), slot(0, 0, 3)};
+  builder.entry(code + 1, code + 2, builder.data(machine.bytes()));
+  UnwindInfoBytes third;
+  third.version = 3;
+  builder.entry(code + 2, code + 3, builder.data(third.bytes()));
+  UnwindInfoBytes loop;
+  loop.flags = winx64::kChaininfo;
+  const auto at = builder.next_data();
+  builder.data(loop.bytes().u32(code + 3).u32(code + 4).u32(at));
+  builder.entry(code + 3, code + 4, at);
+  builder.entry(code + 4, code + 4, at);
+  UnwindInfoBytes large;  // 2 GiB
+  large.slots = {slot(0, 1, 1), 0, 0x8000};
+  builder.entry(code + 5, code + 6, builder.data(large.bytes()));
+  const Lowered lowered = lower(builder);
+  EXPECT_TRUE(lowered.rows.empty());
+  ASSERT_EQ(lowered.problems.size(), 6U);
+  EXPECT_EQ(lowered.problems[0].where, code);
+  EXPECT_EQ(lowered.problems[1].where, code + 1);
+  EXPECT_EQ(lowered.problems[3].code, ErrorCode::kLimit);
+  EXPECT_EQ(lowered.problems[4].code, ErrorCode::kMalformed);
+  EXPECT_EQ(lowered.problems[5].code, ErrorCode::kLimit);
+  EXPECT_EQ(lowered.problems[5].where, code + 5);
+}
+
+}  // namespace
+}  // namespace windlass

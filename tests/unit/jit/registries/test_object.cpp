@@ -1,0 +1,120 @@
+// The object file that debuggers get, read by our own readers; by gdb: test_jit_debuggers.
+#include <elf.h>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "formats/image/elf.h"
+#include "jit/registries/debug_lines.h"
+#include "jit/registries/gdb_object.h"
+#include "lookup/sources/unwind_source.h"
+#include "windlass/backtrace.h"
+
+namespace windlass::registries {
+namespace {
+
+TEST(RegisteredObject, SectionsSymbolsAndFrames) {
+  Prologue prologue{.architecture = kOwnArchitecture, .code_size = 32};
+  prologue.ops = {{4, prologue::Allocate{48}}};
+  const std::vector<GeneratedLine> lines = {{.offset = 0, .file = "a.c", .line = 3}};
+  const std::vector<GeneratedFunction> given = {
+      {.address = 0x7000'0000, .size = 32, .name = "first", .prologue = &prologue, .lines = lines},
+      {.address = 0x7000'0040, .size = 32, .name = "second", .prologue = &prologue},
+      {.address = 0x7800'0000, .size = 32, .name = "third", .prologue = &prologue},
+  };
+  const auto batch = check_batch(given);
+  ASSERT_TRUE(batch);
+  const auto runs = runs_of(*batch);
+  ASSERT_EQ(runs.size(), 2u);
+  const auto bytes = make_object(*batch, runs);
+  ASSERT_TRUE(bytes) << bytes.error().text();
+  const ByteView view(bytes->data(), bytes->size());
+  const auto image = image::ElfImage::parse(view);
+  ASSERT_TRUE(image) << image.error().text();
+  EXPECT_TRUE(image->problems().empty());
+  std::vector<std::string> names;
+  for (const image::Section& section : image->sections())
+    if (section.type == SHT_NOBITS)
+      names.push_back(fmt::format("{} {:#x} {}", section.name, section.address, section.size));
+  EXPECT_EQ(names, (std::vector<std::string>{".text 0x70000000 96", ".text 0x78000000 32"}));
+  for (const char* name : {".debug_info", ".debug_line", ".debug_abbrev", ".symtab"})
+    EXPECT_NE(image->section(name), nullptr) << name;
+
+  std::vector<std::string> symbols;
+  const image::Section *table = image->section(".symtab"), *strings = image->section(".strtab");
+  ASSERT_TRUE(table != nullptr && strings != nullptr);
+  for (std::size_t at = sizeof(Elf64_Sym); at < table->size; at += sizeof(Elf64_Sym)) {
+    const Elf64_Sym symbol = *view.at<Elf64_Sym>(table->offset + at);
+    symbols.push_back(fmt::format("{} {}+{:#x} {}", *view.string_at(strings->offset + symbol.st_name), symbol.st_shndx,
+                                  symbol.st_value, symbol.st_size));
+  }
+  EXPECT_EQ(symbols, (std::vector<std::string>{"first 1+0x0 32", "second 1+0x40 32", "third 2+0x0 32"}));
+
+  const auto source = sources::open_source(view, image::PeLayout::kFile);
+  ASSERT_TRUE(source);
+  FrameRow row;
+  for (const GeneratedFunction& function : given) {
+    ASSERT_TRUE((*source)->row_at(function.address + 16, row));
+    EXPECT_EQ(row.cfa.offset(), kOwnArchitecture == Architecture::kX86_64 ? 56 : 48);
+    EXPECT_EQ((*source)->function_at(function.address)->end, function.address + 32);
+  }
+  EXPECT_FALSE((*source)->row_at(0x7000'0030, row));
+}
+
+// The line program, run: DWARF 4, section 6.2.5, as far as it is used.
+std::vector<std::string> lines_of(ByteView section) {
+  enum : unsigned { kExtended, kCopy, kAdvancePc, kAdvanceLine, kSetFile };
+  enum : unsigned { kEndSequence = 1, kSetAddress = 2 };
+  std::vector<std::string> rows;
+  const auto header = *section.at<std::uint32_t>(6);
+  ByteCursor program(section, 10 + header);
+  std::uint64_t address = 0, file = 1;
+  std::int64_t line = 1;
+  while (!program.at_end()) {
+    const auto opcode = *program.read<std::uint8_t>();
+    if (opcode == kExtended) {
+      const std::uint64_t size = *program.uleb();
+      const auto extended = *program.read<std::uint8_t>();
+      if (extended == kSetAddress) address = *program.read<std::uint64_t>();
+      if (extended == kEndSequence) rows.push_back(fmt::format("{:#x} end", address));
+      EXPECT_EQ(size, extended == kSetAddress ? 9u : 1u);
+    } else if (opcode == kAdvancePc) {
+      address += *program.uleb();
+    } else if (opcode == kSetFile) {
+      file = *program.uleb();
+    } else if (opcode == kAdvanceLine) {
+      line += *program.sleb();
+    } else {
+      EXPECT_EQ(opcode, kCopy);
+      rows.push_back(fmt::format("{:#x} {}:{}", address, file, line));
+    }
+  }
+  return rows;
+}
+
+TEST(RegisteredObject, LinesToTheEndOfTheFunction) {
+  Prologue prologue{.architecture = kOwnArchitecture, .code_size = 32};
+  const std::vector<GeneratedLine> lines = {{.offset = 0, .file = "a.c", .line = 30},
+                                            {.offset = 8, .file = "b.c", .line = 3},
+                                            {.offset = 12, .file = "a.c", .line = 31}};
+  const std::vector<GeneratedFunction> given = {
+      {.address = 0x7000'0000, .size = 32, .name = "f", .prologue = &prologue, .lines = lines}};
+  const auto batch = check_batch(given);
+  ASSERT_TRUE(batch);
+  const DebugLines made = debug_lines_of(*batch);
+  EXPECT_EQ(lines_of(ByteView(made.lines.data(), made.lines.size())),
+            (std::vector<std::string>{"0x70000000 1:30", "0x70000008 2:3", "0x7000000c 1:31", "0x70000020 end"}));
+}
+
+TEST(RegisteredObject, NoLinesNoDebugInformation) {
+  Prologue prologue{.architecture = kOwnArchitecture, .code_size = 32};
+  const std::vector<GeneratedFunction> given = {{.address = 0x7000'0000, .size = 32, .prologue = &prologue}};
+  const auto batch = check_batch(given);
+  const auto bytes = make_object(*batch, runs_of(*batch));
+  const auto image = image::ElfImage::parse(ByteView(bytes->data(), bytes->size()));
+  ASSERT_TRUE(image);
+  EXPECT_EQ(image->section(".debug_info"), nullptr);
+}
+
+}  // namespace
+}  // namespace windlass::registries

@@ -1,0 +1,185 @@
+// Sources of images, asked in both ways: by address, and one after the other.
+#include <gtest/gtest.h>
+#include <sys/auxv.h>
+
+#include "base/mapped_file.h"
+#include "lookup/sources/unwind_source.h"
+#include "support/pe_image_builder.h"
+#include "support/walk_target.h"
+#include "windlass/backtrace.h"
+
+namespace windlass::sources {
+namespace {
+
+using test::PeImageBuilder;
+using test::UnwindInfoBytes;
+
+const auto kIgnore = [](const Error&) {};
+
+std::vector<Function> functions_of(const UnwindSource& source) {
+  std::vector<Function> all;
+  const auto add = [&](const Function& function) {
+    all.push_back(function);
+    return true;
+  };
+  const auto problem = [](const Error& error) { ADD_FAILURE() << error.text(); };
+  source.for_each_function(add, problem);
+  return all;
+}
+
+// Every function is found by its addresses, and its rows are those that its addresses have.
+void expect_consistent(const UnwindSource& source, std::size_t at_least) {
+  const std::vector<Function> all = functions_of(source);
+  EXPECT_GE(all.size(), at_least);
+  std::uint64_t rows = 0;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Function& function = all[i];
+    if (i + 1 < all.size() && all[i + 1].begin < function.end) continue;  // an address of both
+    for (const std::uint64_t address : {function.begin, function.end - 1}) {
+      const auto found = source.function_at(address);
+      ASSERT_TRUE(found) << std::hex << address << found.error().text();
+      ASSERT_EQ(found->begin, function.begin);
+      ASSERT_EQ(found->end, function.end);
+      ASSERT_EQ(found->primary, function.primary);
+      ASSERT_EQ(found->record.offset, function.record.offset);
+      ASSERT_EQ(found->personality.address, function.personality.address);
+    }
+    const auto compare = [&](const FrameRow& row) {
+      ++rows;
+      FrameRow found;
+      ASSERT_TRUE(source.row_at(row.begin, found)) << std::hex << row.begin;
+      ASSERT_EQ(found.cfa, row.cfa) << std::hex << row.begin;
+      ASSERT_EQ(found.return_address, row.return_address) << std::hex << row.begin;
+      ASSERT_EQ(found.registers.size(), row.registers.size()) << std::hex << row.begin;
+      ASSERT_EQ(found.signal_frame, row.signal_frame) << std::hex << row.begin;
+    };
+    source.for_each_row(function, compare, kIgnore);
+    if (testing::Test::HasFatalFailure()) return;
+  }
+  EXPECT_GE(rows, at_least);
+}
+
+TEST(ImageSources, ElfIsConsistent) {
+  const auto file = MappedFile::open("/proc/self/exe");
+  ASSERT_TRUE(file);
+  const auto source = make_source(file->bytes(), image::PeLayout::kFile);
+  EXPECT_EQ(source->architecture(), kOwnArchitecture);
+  expect_consistent(*source, 100);
+}
+
+// The file's record and the mapped one are the same.
+TEST(ImageSources, TheOwnProcessIsItsFile) {
+  const auto file = MappedFile::open("/proc/self/exe");
+  ASSERT_TRUE(file);
+  const auto source = make_source(file->bytes(), image::PeLayout::kFile);
+  const std::uint64_t bias = reinterpret_cast<std::uint64_t>(getauxval(AT_ENTRY)) - source->entry_point();
+  std::size_t with_personality = 0;
+  for (const Function& function : functions_of(*source)) {
+    const auto own = own_function(function.begin + bias);
+    ASSERT_TRUE(own) << own.error().text();
+    ASSERT_EQ(own->begin, function.begin + bias);
+    ASSERT_EQ(own->end, function.end + bias);
+    ASSERT_EQ(own->fde, function.record.address + bias);
+    ASSERT_EQ(own->personality != 0, function.on_exception);
+    ASSERT_EQ(own->lsda, function.language_data.address == 0 ? 0 : function.language_data.address + bias);
+    with_personality += own->personality != 0 ? 1 : 0;
+  }
+  EXPECT_GT(with_personality, 10u);
+}
+
+// Without an index by address in the file. What the linker has discarded begins at 0.
+TEST(ImageSources, FunctionsEndAndDiscardedOnesAreNone) {
+  test::CfiBuilder cfi;
+  const std::uint64_t cie = cfi.cie(test::WalkTarget().cie_spec());
+  cfi.fde(cie, 0, 0x40, {});
+  cfi.fde(cie, 0x1000, 0x40, {});
+  cfi.fde(cie, 0x1100, 0x40, {});
+  cfi.raw().add(test::Bytes{0, 0, 0, 0});
+  const auto file = test::elf_with_eh_frame(Architecture::kX86_64, std::vector<std::uint8_t>(0x200), 0x1000,
+                                            cfi.raw().data(), 0x2000);
+  const auto source = make_source(ByteView(file.data(), file.size()), image::PeLayout::kFile);
+  std::vector<std::uint64_t> begins;
+  for (const Function& function : functions_of(*source)) begins.push_back(function.begin);
+  EXPECT_EQ(begins, (std::vector<std::uint64_t>{0x1000, 0x1100}));
+  FrameRow row;
+  for (const std::uint64_t address : {0x10u, 0xfffu, 0x1040u, 0x10ffu, 0x1140u}) {
+    EXPECT_FALSE(source->function_at(address)) << address;
+    const auto found = source->row_at(address, row);
+    ASSERT_FALSE(found) << address;
+    EXPECT_EQ(found.error().code, ErrorCode::kNotFound) << address;
+  }
+  EXPECT_TRUE(source->row_at(0x103f, row));
+}
+
+class X64 : public testing::Test {
+ protected:
+  X64() {
+    UnwindInfoBytes info;  // push rbx; sub rsp, 32
+    info.prolog_size = 5;
+    info.slots = {UnwindInfoBytes::slot(5, 2, 3), UnwindInfoBytes::slot(1, 0, 3)};
+    const std::initializer_list<int> code{0x53, 0x48, 0x83, 0xec, 0x20, 0x90, 0x90, 0x48, 0x83, 0xc4, 0x20, 0x5b, 0xc3};
+    whole_ = builder_.text(code);
+    const std::uint32_t end = builder_.next_text();
+    const std::uint32_t info_at = builder_.data(info.bytes());
+    builder_.entry(whole_, end, info_at);
+    part_ = builder_.text({0x90, 0x90, 0x90, 0xc3});
+    UnwindInfoBytes chained;
+    chained.flags = 4;
+    builder_.entry(part_, builder_.next_text(), builder_.data(chained.bytes().u32(whole_).u32(end).u32(info_at)));
+    UnwindInfoBytes cleanup;  // UNW_FLAG_UHANDLER alone
+    cleanup.flags = 2;
+    cleaning_ = builder_.text(code);
+    builder_.entry(cleaning_, builder_.next_text(), builder_.data(cleanup.bytes().u32(0x1234)));
+    bytes_ = builder_.build();
+    source_ = make_source(ByteView(std::span(bytes_)), image::PeLayout::kFile);
+  }
+  PeImageBuilder builder_;
+  std::uint32_t whole_ = 0, part_ = 0, cleaning_ = 0;
+  std::vector<std::uint8_t> bytes_;
+  std::unique_ptr<UnwindSource> source_;
+};
+
+TEST_F(X64, PartsKnowTheirFunction) {
+  expect_consistent(*source_, 3);
+  EXPECT_EQ(source_->function_at(part_ + 1)->primary, whole_);
+  EXPECT_EQ(source_->function_start(part_ + 1), whole_);
+  EXPECT_EQ(source_->function_at(whole_)->primary, whole_);
+}
+
+TEST_F(X64, HandlersKnowTheirPass) {
+  const auto cleaning = source_->function_at(cleaning_);
+  ASSERT_TRUE(cleaning);
+  EXPECT_EQ(cleaning->personality.address, 0x1234u);
+  EXPECT_NE(cleaning->language_data.address, 0u);
+  EXPECT_FALSE(cleaning->on_exception);
+  EXPECT_TRUE(cleaning->on_termination);
+  EXPECT_EQ(source_->function_at(whole_)->personality.address, 0u);
+}
+
+TEST_F(X64, RowsAreListedInOrder) {
+  struct Collector : RowVisitor {
+    void begin_section(std::string_view name) override { sections.emplace_back(name); }
+    void row(const FrameRow& row) override { begins.push_back(row.begin); }
+    std::vector<std::string> sections;
+    std::vector<std::uint64_t> begins;
+  } all;
+  source_->for_each_row(all, kIgnore);
+  EXPECT_EQ(all.sections, std::vector<std::string>{".pdata"});
+  EXPECT_TRUE(std::ranges::is_sorted(all.begins));
+  EXPECT_GE(all.begins.size(), 3u);
+}
+
+TEST(ImageSources, WhatIsNoImageSaysSo) {
+  const std::uint8_t bytes[16] = {1, 2, 3};
+  const auto source = make_source(ByteView(std::span(bytes)), image::PeLayout::kFile);
+  EXPECT_FALSE(source->architecture());
+  EXPECT_FALSE(source->function_at(0));
+  unsigned problems = 0;
+  const auto count = [&](const Error&) { ++problems; };
+  source->for_each_function([](const Function&) { return true; }, count);
+  EXPECT_EQ(problems, 1u);
+  EXPECT_FALSE(open_source(ByteView(std::span(bytes)), image::PeLayout::kFile));
+}
+
+}  // namespace
+}  // namespace windlass::sources

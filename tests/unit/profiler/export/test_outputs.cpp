@@ -1,0 +1,395 @@
+// Folded stacks, speedscope, JSON lines, the terminal report and the page's data.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "profiler/export/call_tree.h"
+#include "profiler/export/folded.h"
+#include "profiler/export/html.h"
+#include "profiler/export/page_trees.h"
+#include "profiler/export/report.h"
+#include "profiler/export/shorten_name.h"
+#include "profiler/export/speedscope.h"
+#include "support/hostile_text.h"
+#include "support/synthetic_profile.h"
+
+namespace windlass::exporter {
+namespace {
+
+using nlohmann::json;
+
+template <typename Write>
+std::string text_of(Write write) {
+  std::string text;
+  TextWriter out(&text);
+  const auto done = write(out);
+  EXPECT_TRUE(done.has_value());
+  return text;
+}
+std::string folded(const profile::Profile& p) {
+  return text_of([&](TextWriter& out) { return write_folded(p, out); });
+}
+std::string report(const profile::Profile& p, const ReportOptions& options) {
+  return text_of([&](TextWriter& out) { return write_report(p, out, options); });
+}
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+// main -> f (g inlined into it) -> kernel; a truncated one; an unnamed one; recursion.
+profile::Profile small() {
+  profile::Profile p;
+  p.strings = {"prog", "odd;name\n"};
+  p.modules = {{.path = "/bin/prog"}, {.path = "[kernel]", .is_kernel = true}, {.path = "/lib/libs.so.2"}};
+  p.functions = {{.name = "main", .system_name = "main", .file = "/src/m.c", .start_line = 3},
+                 {.name = "f(int)", .system_name = "_Z1fi", .file = "/src/f.cc", .start_line = 0},
+                 {.name = "g<a;b>", .system_name = "_Z1g", .file = "", .start_line = 0},
+                 {.name = "sys_read", .system_name = "sys_read", .file = "", .start_line = 0}};
+  p.locations = {{0, 0x10, {{0, 4}}}, {0, 0x20, {{2, 0}, {1, 8}}}, {1, 0xffffffff81000000, {{3, 0}}},
+                 {2, 0x1234, {}},     {profile::kNone, 0x99, {}},  {0, 0x14, {{0, 5}}}};
+  p.samples = {{{2, 1, 0}, 5, 1, 1, 0, WL_END_COMPLETE}, {{1, 0}, 2, 1, 2, 0, WL_END_COMPLETE},
+               {{3, 1}, 3, 1, 1, 0, WL_END_NO_ROW},      {{4}, 1, 2, 2, 1, WL_END_COMPLETE},
+               {{2, 1, 5}, 4, 1, 1, 0, WL_END_COMPLETE}, {{0, 0, 0}, 6, 1, 1, 0, WL_END_COMPLETE},
+               {{2}, 7, 9, 9, 0, WL_END_KERNEL_ONLY},    {{}, 8, 1, 1, 0, WL_END_NO_PROCESS}};
+  p.period_ns = 1000;
+  return p;
+}
+
+TEST(Folded, IsExactlyThis) {
+  EXPECT_EQ(folded(small()),
+            "prog;main;f(int);g<a:b> 2\n"
+            "prog;main;f(int);g<a:b>;sys_read 9\n"  // two lines of main: one function
+            "prog;main;main;main 6\n"
+            "prog;[truncated: process not yet known] 8\n"
+            "prog;sys_read 7\n"
+            "prog;[truncated: no row];f(int);g<a:b>;libs.so.2+0x1234 3\n"
+            "odd:name\\x0a;0x99 1\n");
+}
+
+TEST(Folded, GeneratedCodeWithoutNames) {
+  profile::Profile p = small();
+  p.modules.push_back({.path = "[anon]", .pid = 1});
+  p.locations.push_back({3, 0x7f00'0000'1234, {}});
+  p.locations.push_back({3, 0x7f00'0000'5678, {}});
+  p.samples = {{{6, 0}, 2, 1, 1, 0, WL_END_COMPLETE}, {{7, 0}, 3, 1, 1, 0, WL_END_COMPLETE}};
+  EXPECT_EQ(folded(p), "prog;main;[jit] 5\n");
+}
+
+TEST(Folded, NoSampleIsLost) {
+  const auto p = testing::synthetic_profile({.samples = 5000, .stacks = 4000, .depth = 60, .truncated = 0.2});
+  std::uint64_t sum = 0, truncated = 0;
+  for (const auto& line : lines_of(folded(p))) {
+    const std::uint64_t count = std::stoull(line.substr(line.rfind(' ')));
+    sum += count;
+    if (line.find(";[truncated: ") != std::string::npos) truncated += count;
+  }
+  EXPECT_EQ(sum, totals_of(p).samples);
+  EXPECT_EQ(truncated, totals_of(p).truncated);
+}
+
+TEST(CallTree, CountsRecursionOnce) {
+  const auto p = small();
+  Frames frames(p);
+  const CallTree tree(p, frames);
+  std::map<std::string, FunctionCount> counts;
+  for (std::uint32_t id = 0; id < frames.size(); ++id) counts[frames[id].name] = tree.functions()[id];
+  EXPECT_EQ(counts["main"].self, 6u);
+  EXPECT_EQ(counts["main"].total, 5u + 2 + 4 + 6);
+  EXPECT_EQ(counts["g<a;b>"].self, 2u);
+  EXPECT_EQ(counts["f(int)"].total, 5u + 2 + 3 + 4);
+  EXPECT_EQ(tree.nodes()[0].total, totals_of(p).samples);
+  EXPECT_EQ(CallTree(p, frames, 2).nodes()[0].total, 1u) << "a process's has its samples alone";
+}
+
+TEST(Speedscope, IsWhatTheSchemaAsks) {
+  const auto p = testing::synthetic_profile();
+  const auto file = json::parse(text_of([&](TextWriter& out) { return write_speedscope(p, out); }));
+  EXPECT_EQ(file["$schema"], "https://www.speedscope.app/file-format-schema.json");
+  const auto& frames = file["shared"]["frames"];
+  for (const auto& frame : frames) ASSERT_TRUE(frame["name"].is_string());
+  std::map<std::string, std::uint64_t> sums;
+  for (const auto& profile : file["profiles"]) {
+    EXPECT_EQ(profile["type"], "sampled");
+    EXPECT_EQ(profile["unit"], "nanoseconds");
+    EXPECT_EQ(profile["startValue"], 0);
+    ASSERT_EQ(profile["samples"].size(), profile["weights"].size());
+    std::uint64_t sum = 0;
+    for (const auto& weight : profile["weights"]) sum += weight.get<std::uint64_t>();
+    EXPECT_EQ(profile["endValue"], sum);
+    sums[profile["name"]] = sum;
+    for (const auto& stack : profile["samples"])
+      for (const auto& frame : stack) ASSERT_LT(frame.get<std::size_t>(), frames.size());
+  }
+  const std::uint64_t all = sums["all processes"];
+  EXPECT_EQ(all, totals_of(p).samples * p.period_ns);
+  std::uint64_t processes = 0;
+  for (const auto& [name, sum] : sums) processes += sum;
+  EXPECT_EQ(processes, 2 * all);
+  EXPECT_EQ(file["profiles"].size(), 5u);  // three processes, the kernel thread, everything
+}
+
+TEST(Json, EveryLineIsAnObjectAndTheSumsAgree) {
+  const auto p = testing::synthetic_profile();
+  std::uint64_t self = 0, samples = 0, truncated = 0, locations = 0;
+  std::set<std::string> certainties;
+  std::set<std::uint64_t> functions;
+  for (const auto& line : lines_of(text_of([&](TextWriter& out) { return write_json(p, out); }))) {
+    const auto object = json::parse(line);
+    if (object["type"] == "function") {
+      self += object["self"].get<std::uint64_t>();
+      EXPECT_LE(object["self"], object["total"]);
+      functions.insert(object["id"].get<std::uint64_t>());
+    }
+    if (object["type"] == "location") {
+      ++locations;
+      ASSERT_FALSE(object["lines"].empty());
+      for (const auto& at : object["lines"]) EXPECT_TRUE(functions.contains(at["function"].get<std::uint64_t>()));
+    }
+    if (object["type"] != "sample") continue;
+    samples += object["count"].get<std::uint64_t>();
+    if (!object["truncated"].is_null()) truncated += object["count"].get<std::uint64_t>();
+    certainties.insert(object["certainty"]);
+  }
+  EXPECT_EQ(truncated, totals_of(p).truncated);
+  EXPECT_EQ(certainties.size(), std::size_t{WL_CERTAINTY_COUNT});
+  EXPECT_EQ(samples, totals_of(p).samples);
+  EXPECT_EQ(self, totals_of(p).samples);  // every synthetic stack has at least one frame
+  EXPECT_EQ(locations, p.locations.size());
+}
+
+TEST(Json, BytesThatAreNotUtf8AreReplaced) {
+  auto p = small();
+  p.functions[0].name = "bad\xff\xc0\x80\"\\\x01</script>";
+  std::size_t found = 0;
+  for (const auto& line : lines_of(text_of([&](TextWriter& out) { return write_json(p, out); }))) {
+    ASSERT_TRUE(json::accept(line)) << line;
+    EXPECT_EQ(line.find('<'), line.find("<a;b>")) << "a page's data may not end its script";
+    const auto object = json::parse(line);
+    found += object["type"] == "function" && object["name"] == "bad\ufffd\ufffd\ufffd\"\\\x01</script>" ? 1 : 0;
+  }
+  EXPECT_EQ(found, 1u);
+}
+
+TEST(Report, FitsTheWidth) {
+  auto p = testing::synthetic_profile({.samples = 3000, .stacks = 2000, .depth = 80});
+  for (auto& function : p.functions) function.name += std::string(300, 'x');
+  for (const unsigned width : {60u, 100u, 200u})
+    for (const auto& line : lines_of(report(p, {.width = width}))) {
+      const bool is_sentence = line.starts_with("   …") || line.find("subtrees below") != std::string::npos ||
+                               line.find("stacks whole") != std::string::npos;
+      EXPECT_TRUE(is_sentence || columns_of(line) <= width) << line;
+    }
+}
+
+TEST(Report, SaysWhatWasTruncatedAndUsesColourOnlyIfAsked) {
+  const auto p = testing::synthetic_profile({.truncated = 0.1});
+  const auto plain = report(p, {.width = 100});
+  EXPECT_EQ(plain.find('\x1b'), std::string::npos);
+  EXPECT_NE(plain.find("truncated no row"), std::string::npos);
+  EXPECT_NE(plain.find("7 lost"), std::string::npos);
+  EXPECT_NE(report(p, {.width = 100, .colour = true}).find("\x1b["), std::string::npos);
+}
+
+TEST(Report, NeverClaimsWholenessByRounding) {
+  auto p = testing::synthetic_profile({.truncated = 0});
+  for (auto& sample : p.samples) sample.count = 100;
+  EXPECT_NE(report(p, {}).find("100.00% of the stacks whole"), std::string::npos);
+  p.samples[9].end = WL_END_NO_ROW;
+  p.samples[9].count = 1;
+  EXPECT_NE(report(p, {}).find("99.99% of the stacks whole"), std::string::npos);
+}
+
+TEST(Report, NamesCannotDriveTheTerminal) {
+  auto p = small();
+  p.functions[0].name =
+      "evil\x1b]0;title\x07\r\n\xc2\x9b"
+      "31m";
+  p.strings[0] = "\x1b[2J";
+  p.comments = {"\x1b[31mred"};
+  const auto text = report(p, {});
+  EXPECT_EQ(text.find('\x1b'), std::string::npos);
+  EXPECT_EQ(text.find("\xc2\x9b"), std::string::npos);
+}
+
+// Whatever a profile calls things: threads, functions, files, and what it says of itself.
+profile::Profile hostile_profile() {
+  auto p = small();
+  const auto& names = test::hostile_names();
+  p.modules.clear();
+  p.functions.clear();
+  p.locations.clear();
+  p.samples.clear();
+  p.strings = names;
+  p.comments = names;
+  for (std::uint32_t i = 0; i < names.size(); ++i) {
+    p.modules.push_back({.path = "/" + names[i]});
+    p.functions.push_back({.name = names[i], .system_name = names[i], .file = names[i], .start_line = 3});
+    p.locations.push_back({i, 0x10, {{i, 4}}});
+    p.locations.push_back({i, 0x20, {}});
+    p.samples.push_back({{2 * i, 2 * i + 1}, 5, i + 1, i + 1, i, WL_END_COMPLETE});
+  }
+  return p;
+}
+
+TEST(AnyOutput, HasNoHostileCharacter) {
+  const auto p = hostile_profile();
+  const auto stacks = folded(p);
+  EXPECT_EQ(test::forbidden_in(stacks), "");
+  EXPECT_EQ(lines_of(stacks).size(), p.samples.size()) << stacks;
+  for (const auto& line : lines_of(stacks)) EXPECT_EQ(std::ranges::count(line, ';'), 2) << line;
+  EXPECT_EQ(test::forbidden_in(report(p, {.width = 200})), "");
+  EXPECT_EQ(test::forbidden_in(text_of([&](TextWriter& out) { return write_json(p, out); })), "");
+  const auto speedscope = text_of([&](TextWriter& out) { return write_speedscope(p, out); });
+  EXPECT_EQ(test::forbidden_in(speedscope), "");
+  EXPECT_TRUE(json::accept(speedscope));
+}
+
+TEST(Report, EmptyProfile) { EXPECT_NE(report({}, {}).find("no samples"), std::string::npos); }
+
+TEST(ShortenName, KeepsWhatTellsFunctionsApart) {
+  EXPECT_EQ(shorten_name("short", 10), "short");
+  EXPECT_EQ(shorten_name("a::f(int, std::vector<int> const&) const", 10), "a::f");
+  EXPECT_EQ(shorten_name("a::S::operator()(int) const [clone .cold]", 20), "a::S::operator()");
+  EXPECT_EQ(shorten_name("(anonymous namespace)::f(long long, long long)", 30), "(anonymous namespace)::f");
+  EXPECT_EQ(shorten_name("std::map<int, std::vector<std::pair<int, int>>>::find(int const&)", 20), "std::map<…>::find");
+  EXPECT_EQ(columns_of(shorten_name(std::string(100, 'q'), 20)), 20u);
+  EXPECT_EQ(shorten_name("abcdefghijklmnop", 3), "abc");
+  EXPECT_EQ(shorten_name("main.(*Server).ServeHTTPRequests", 40), "main.(*Server).ServeHTTPRequests");
+  const std::pair<std::string_view, std::string_view> names[] = {
+      {"a::f(parse::T, int) const", "a::f"},
+      {"main.(*T).run", "main.(*T).run"},
+      {"f(int)::{lambda(int)#1}::operator()", "f(int)::{lambda(int)#1}::operator()"},
+      {"operator()(int) &&", "operator()"},
+      {"f(int)[abi:cxx11]", "f"},
+      {"plain", "plain"},
+      {"(anonymous namespace)::f", "(anonymous namespace)::f"},
+      {"f(void (*)(int))", "f"},
+      {"f)", "f)"}};
+  for (const auto& [name, short_name] : names)
+    EXPECT_EQ(name.substr(0, length_without_parameters(name)), short_name) << name;
+  EXPECT_EQ(columns_of(shorten_name("operator<<<char, int>(std::ostream&, char)", 12)), 12u);
+}
+
+// What the page's script reads.
+json page_data_of(const profile::Profile& p, std::size_t max_nodes) {
+  const auto page = text_of([&](TextWriter& out) { return write_html(p, out, {.max_nodes = max_nodes}); });
+  EXPECT_EQ(page.find("@PROFILE@"), std::string::npos);
+  EXPECT_EQ(page.find("src=\"http"), std::string::npos);  // nothing is loaded from anywhere
+  EXPECT_EQ(page.find("<link"), std::string::npos);
+  const std::string mark = "type=\"application/json\">";
+  const auto begin = page.find(mark) + mark.size();
+  return json::parse(page.substr(begin, page.find("</script>", begin) - begin));
+}
+
+TEST(Html, NoNameTurnsAPageAround) {
+  if (!html_available()) GTEST_SKIP() << "this build could not fetch the page's scripts from npm";
+  const auto data = page_data_of(hostile_profile(), 1000);
+  std::size_t texts = 0;
+  const auto look = [&](const auto& self, const json& at) -> void {
+    if (at.is_string()) {
+      ++texts;
+      EXPECT_EQ(test::forbidden_in(at.get<std::string>()), "");
+      EXPECT_EQ(at.get<std::string>().find('\n'), std::string::npos);
+    }
+    for (const auto& part : at)
+      if (at.is_structured()) self(self, part);
+  };
+  look(look, data);
+  EXPECT_GT(texts, 5 * test::hostile_names().size());
+}
+
+TEST(Html, SaysWhatIsLostAndHasLinesAndProcesses) {
+  if (!html_available()) GTEST_SKIP() << "this build could not fetch the page's scripts from npm";
+  for (const std::uint32_t processes : {1u, 2u}) {
+    auto p = testing::synthetic_profile({.samples = 500, .processes = processes});
+    p.samples[5] = p.samples[6];  // the kernel thread's is of a process more
+    const auto data = page_data_of(p, 1'000'000);
+    EXPECT_EQ(data["totals"]["lost"], 7);
+    EXPECT_EQ(data["processes"].size(), processes == 1 ? 0 : 2);
+    std::uint64_t expected = 0, in_lines = 0;
+    for (const auto& sample : p.samples) {
+      const auto& lines = p.locations[sample.locations.front()].lines;
+      if (!lines.empty() && lines.front().line != 0) expected += sample.count;
+    }
+    for (const auto& frame : data["frames"])
+      for (const auto& line : frame.value("lines", json::array())) in_lines += line[1].get<std::uint64_t>();
+    EXPECT_EQ(in_lines, expected);
+  }
+}
+
+TEST(Html, HoldsTheWholeProfileOrSaysWhatIsLeftOut) {
+  if (!html_available()) GTEST_SKIP() << "this build could not fetch the page's scripts from npm";
+  const auto p = testing::synthetic_profile({.samples = 4000, .stacks = 3000, .depth = 40});
+  const auto data_of = [&](std::size_t max_nodes) { return page_data_of(p, max_nodes); };
+  const auto whole = data_of(1'000'000);
+  EXPECT_EQ(whole["left_out"]["nodes"], 0);
+  EXPECT_EQ(whole["nodes"]["total"][0], totals_of(p).samples);
+  std::uint64_t self = 0;
+  for (const auto& n : whole["nodes"]["self"]) self += n.get<std::uint64_t>();
+  EXPECT_EQ(self, totals_of(p).samples);
+
+  const auto pruned = data_of(500);
+  const std::size_t drawn = pruned["nodes"]["frame"].size();
+  EXPECT_LE(drawn, 500u);
+  EXPECT_EQ(pruned["left_out"]["nodes"].get<std::size_t>() + drawn, whole["nodes"]["frame"].size());
+  EXPECT_EQ(pruned["nodes"]["total"][0], totals_of(p).samples);
+  for (std::size_t i = 1; i < drawn; ++i) {  // preorder, every parent before its child and at least as heavy
+    const auto up = pruned["nodes"]["up"][i].get<std::size_t>();
+    ASSERT_GE(up, 1u);
+    ASSERT_LE(up, i);
+    EXPECT_GE(pruned["nodes"]["total"][i - up], pruned["nodes"]["total"][i]);
+    EXPECT_LT(pruned["nodes"]["frame"][i].get<std::size_t>(), pruned["frames"].size());
+  }
+}
+
+// However few callers are drawn, what each of these boxes counts is of the whole profile: functions of little time each
+// may be most of it together.
+TEST(Html, CallersCountEverything) {
+  const auto p = testing::synthetic_profile({.samples = 4000, .functions = 2000, .stacks = 3000, .depth = 40});
+  Frames frames(p);
+  const CallTree tree(p, frames);
+  const auto check = [&](std::size_t max_nodes) {
+    const PageTree callers = callers_page_tree(tree, max_nodes);
+    EXPECT_LE(callers.nodes.size(), max_nodes);
+    std::uint64_t first_level = 0;
+    std::vector<std::uint64_t> of_children(callers.nodes.size());
+    for (std::size_t i = 1; i < callers.nodes.size(); ++i) {
+      const PageNode& node = callers.nodes[i];
+      EXPECT_LT(node.parent, i);
+      EXPECT_GE(node.total, 1u);
+      of_children[node.parent] += node.total;
+      if (node.parent != 0) continue;
+      EXPECT_EQ(node.total, tree.functions()[node.frame].self) << frames[node.frame].name;
+      first_level += node.total;
+    }
+    for (std::size_t i = 0; i < callers.nodes.size(); ++i) EXPECT_LE(of_children[i], callers.nodes[i].total);
+    return first_level;
+  };
+  EXPECT_EQ(check(1'000'000), totals_of(p).samples);
+  // Few boxes of the call tree reach that far down: these know all the same what the functions have.
+  std::uint64_t drawn_self = 0;
+  for (const PageNode& node : call_page_tree(tree, 500).nodes) drawn_self += node.self;
+  EXPECT_GT(check(500), 2 * drawn_self);
+  EXPECT_EQ(check(10'000), totals_of(p).samples) << "functions come before callers";
+}
+
+// Nothing is lost in a profile as large as they come.
+TEST(Outputs, AMillionSamplesAddUp) {
+  const auto p = testing::synthetic_profile({.samples = 1'000'000, .functions = 20'000, .stacks = 50'000, .depth = 60});
+  std::istringstream lines(folded(p));
+  std::uint64_t sum = 0;
+  for (std::string line; std::getline(lines, line);) sum += std::stoull(line.substr(line.rfind(' ') + 1));
+  std::uint64_t expected = 0;
+  for (const profile::Sample& sample : p.samples) expected += sample.count;
+  EXPECT_EQ(sum, expected);
+}
+
+}  // namespace
+}  // namespace windlass::exporter

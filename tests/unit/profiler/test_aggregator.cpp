@@ -1,0 +1,146 @@
+#include "profiler/samples/aggregator.h"
+
+#include <gtest/gtest.h>
+
+namespace windlass::profiler {
+namespace {
+
+const Aggregator::Counts kNoCounts = [](const auto&) {};
+const Aggregator::ModuleFiller kNamed = [](std::uint32_t number, profile::Module& module) {
+  module.path = "file " + std::to_string(number);
+};
+
+class AggregatorTest : public testing::Test {
+ protected:
+  AggregatorTest() {
+    maps.add({0x10000, 0x20000, 0, 3, 0xf000, MappingKind::kFile});
+    maps.add({0x30000, 0x31000, 0, 0, 0, MappingKind::kGenerated});
+  }
+  StackRecord stack(std::span<const std::uint64_t> user, std::uint8_t end = WL_END_COMPLETE) const {
+    StackRecord record;
+    record.tgid = 7;
+    record.tid = 8;
+    record.comm = "worker";
+    record.end = end;
+    record.user = user;
+    return record;
+  }
+  Aggregator aggregator;
+  MapSet maps;
+  std::uint64_t unknown = 0;
+};
+
+TEST_F(AggregatorTest, AddressesAreRelativeToTheirModuleAndReturnAddressesNameTheCall) {
+  const std::uint64_t kernel[] = {0xffffffff81000010, 0xffffffff81000020};
+  const std::uint64_t user[] = {0x10005 | WL_FRAME_EXACT, 0x10020, 0x30100, 0x99999};
+  StackRecord record = stack(user);
+  record.kernel = kernel;
+  aggregator.add(record, &maps, 2);
+  const profile::Profile profile = aggregator.build(kNoCounts, unknown, kNamed);
+  ASSERT_EQ(profile.samples.size(), 1u);
+  const profile::Sample& sample = profile.samples[0];
+  EXPECT_EQ(sample.count, 2u);
+  EXPECT_EQ(sample.pid, 7u);
+  EXPECT_EQ(profile.strings[sample.comm], "worker");
+  ASSERT_EQ(sample.locations.size(), 6u);
+  const auto at = [&](int i) { return profile.locations[sample.locations[i]]; };
+  const auto module = [&](int i) { return profile.modules[at(i).module]; };
+  EXPECT_TRUE(module(0).is_kernel);
+  EXPECT_EQ(at(0).address, 0xffffffff81000010);
+  EXPECT_EQ(at(1).address, 0xffffffff8100001f);
+  EXPECT_EQ(module(2).path, "file 3");
+  EXPECT_EQ(at(2).address, 0x1005u);
+  EXPECT_EQ(at(3).address, 0x101fu);
+  EXPECT_EQ(module(4).path, "[anon]");
+  EXPECT_EQ(module(4).pid, 7u);
+  EXPECT_EQ(at(4).address, 0x300ffu);
+  EXPECT_EQ(module(5).path, "[unmapped]");
+}
+
+// A signal trampoline: the frame above it is an instruction, and no call stands before where the handler returns to.
+TEST_F(AggregatorTest, TheCallerOfAHandlerIsNamedAtItsFirstInstruction) {
+  const std::uint64_t user[] = {0x10005 | WL_FRAME_EXACT, 0x10020, 0x10040 | WL_FRAME_EXACT, 0x10060};
+  aggregator.add(stack(user), &maps, 1);
+  const profile::Profile profile = aggregator.build(kNoCounts, unknown, kNamed);
+  std::vector<std::uint64_t> addresses;
+  for (const std::uint32_t location : profile.samples.at(0).locations)
+    addresses.push_back(profile.locations[location].address);
+  EXPECT_EQ(addresses, (std::vector<std::uint64_t>{0x1005, 0x1020, 0x1040, 0x105f}));
+}
+
+TEST_F(AggregatorTest, EqualStacksAreOneSample) {
+  const std::uint64_t one[] = {0x10005 | WL_FRAME_EXACT, 0x10020};
+  const std::uint64_t two[] = {0x10005 | WL_FRAME_EXACT, 0x10024};
+  aggregator.add(stack(one), &maps, 1);
+  aggregator.add(stack(one), &maps, 1);
+  aggregator.add(stack(two), &maps, 1);
+  aggregator.add(stack(one, WL_END_NO_ROW), &maps, 1);
+  const profile::Profile profile = aggregator.build(kNoCounts, unknown, kNamed);
+  EXPECT_EQ(profile.samples.size(), 3u);
+  EXPECT_EQ(profile.samples[0].count, 2u);
+  EXPECT_EQ(profile.locations.size(), 3u);
+}
+
+TEST_F(AggregatorTest, KernelCountsComeOnTopOfEvents) {
+  const std::uint64_t one[] = {0x10005 | WL_FRAME_EXACT};
+  const wl_stack_key key{123, 7, 8};
+  aggregator.add_counted(key, stack(one), &maps);
+  const Aggregator::Counts counts = [](const auto& sink) {
+    sink(wl_stack_key{123, 7, 8}, 41);
+    sink(wl_stack_key{999, 7, 8}, 5);
+  };
+  EXPECT_EQ(aggregator.build(counts, unknown, kNamed).samples.at(0).count, 42u);
+  EXPECT_EQ(unknown, 5u);
+  unknown = 0;
+  aggregator.settle(counts, unknown);
+  EXPECT_EQ(unknown, 5u);
+  EXPECT_EQ(aggregator.counted_stacks(), 0u);
+  EXPECT_EQ(aggregator.build(kNoCounts, unknown, kNamed).samples.at(0).count, 42u);
+}
+
+TEST_F(AggregatorTest, WhatAnEvaluatorRunsIsInItsLocation) {
+  CodeNames names;
+  const std::uint32_t outer = names.add_inlined({.name = "outer", .file = "a.py", .line = 3}, CodeNames::kUnknown);
+  const std::uint32_t numbers[] = {names.add_inlined({.name = "inner", .file = "a.py", .line = 7}, outer), 0};
+  const std::uint64_t user[] = {0x10005 | WL_FRAME_EXACT, 0x10006};
+  StackRecord record = stack(user);
+  record.names = numbers;
+  aggregator.add(record, &maps, 1);
+  aggregator.add(stack(user), &maps, 1);
+  const profile::Profile profile = aggregator.build(kNoCounts, unknown, kNamed, names);
+  ASSERT_EQ(profile.samples.size(), 2U) << "where nothing is known it is another stack";
+  const profile::Location& location = profile.locations[profile.samples[0].locations[0]];
+  EXPECT_TRUE(location.interpreted);
+  EXPECT_EQ(location.address, 0x1005U);
+  ASSERT_EQ(location.lines.size(), 2U);
+  EXPECT_EQ(profile.functions[location.lines[0].function].name, "inner");
+  EXPECT_EQ(profile.functions[location.lines[1].function].name, "outer");
+  EXPECT_EQ(location.lines[1].line, 3U);
+  EXPECT_FALSE(profile.locations[profile.samples[1].locations[0]].interpreted);
+}
+
+TEST_F(AggregatorTest, TruncationsNameTheOutermostModule) {
+  const std::uint64_t one[] = {0x30005 | WL_FRAME_EXACT, 0x10020};
+  const std::uint64_t two[] = {0x30005 | WL_FRAME_EXACT};
+  aggregator.add(stack(one, WL_END_NO_ROW), &maps, 3);
+  aggregator.add(stack(two, WL_END_BAD_FRAME_POINTER), &maps, 1);
+  aggregator.add(stack(two), &maps, 9);
+  const auto where = aggregator.truncations(kNoCounts);
+  ASSERT_EQ(where.size(), 2u);
+  EXPECT_EQ(where[0].module, 3u);
+  EXPECT_EQ(where[0].count, 3u);
+  EXPECT_EQ(where[1].module, profile::kNone);
+}
+
+TEST_F(AggregatorTest, ProcessesWithRunTimeCodeAreBounded) {
+  const std::uint64_t one[] = {0x30005 | WL_FRAME_EXACT};
+  for (std::uint32_t tgid = 1; tgid < Aggregator::kMaxAnonymousModules + 100; ++tgid) {
+    StackRecord record = stack(one);
+    record.tgid = tgid;
+    aggregator.add(record, &maps, 1);
+  }
+  EXPECT_LE(aggregator.build(kNoCounts, unknown, kNamed).modules.size(), Aggregator::kMaxAnonymousModules + 1);
+}
+
+}  // namespace
+}  // namespace windlass::profiler

@@ -1,0 +1,268 @@
+#include "profiler/samples/code_names.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "os/perf_map.h"
+
+namespace windlass::profiler {
+namespace {
+
+constexpr std::uint64_t kCode = 0x7000'0000, kMs = 1'000'000;
+
+// What a process publishes, made up: one function, which may have others inlined in it, innermost first.
+class MadeUpCode final : public manager::PublishedCode {
+ public:
+  MadeUpCode() : PublishedCode(0x1000, {}) {}
+  std::string name = "published";
+  std::vector<sources::NamedFunction> inlined;
+  bool has_inlined = false, settled = true;
+
+  [[nodiscard]] std::uint64_t begin() const override { return kCode; }
+  [[nodiscard]] std::uint64_t end() const override { return kCode + 0x1000; }
+  [[nodiscard]] std::uint64_t rank() const override { return 1; }
+  void set_time(std::uint64_t /*time*/) override {}
+  std::optional<Function> function_at(std::uint64_t address, std::uint64_t /*time*/, std::span<char> room) override {
+    if (address >= kCode + 0x100) return std::nullopt;
+    return Function{kCode, {room.data(), name.copy(room.data(), room.size())}, "published.js", 7};
+  }
+  bool functions_at(std::uint64_t /*address*/, std::uint64_t /*function*/, std::uint64_t /*time*/, std::uint64_t& begin,
+                    std::vector<sources::NamedFunction>& to) override {
+    begin = kCode;
+    to.insert(to.end(), inlined.begin(), inlined.end());
+    return has_inlined;
+  }
+  bool is_settled(std::uint64_t /*time*/, std::uint64_t /*ended*/) override { return settled; }
+  std::unique_ptr<sources::UnwindSource> make_source() override { return nullptr; }
+};
+
+// A child that does nothing: a process whose perf map nobody else writes.
+class Child {
+ public:
+  Child() : pid_(::fork()) {
+    if (pid_ == 0)
+      for (;;) ::pause();
+    path = os::perf_map_path(pid_);
+  }
+  ~Child() {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+    std::filesystem::remove(fmt::format("/tmp/perf-{}.map", pid_));
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+  [[nodiscard]] std::uint32_t tgid() const { return static_cast<std::uint32_t>(pid_); }
+  void append(const std::string& text) const { std::ofstream(path, std::ios::app) << text; }
+
+  std::string path;
+
+ private:
+  pid_t pid_;
+};
+
+class CodeNamesTest : public testing::Test {
+ protected:
+  CodeNamesTest() {
+    auto set = std::make_shared<MapSet>();
+    manager::PublishedCodes published;
+    manager::add(published, code);
+    set->set_published(std::move(published));
+    set->add({kCode, kCode + 0x2000, 0, 0, 0, MappingKind::kGenerated});
+    maps = set;
+  }
+  // A name, at a time of asking; "" where nothing is known.
+  std::string name(std::uint64_t offset, std::uint64_t now, std::uint32_t tgid = 1) {
+    const std::uint32_t number = names.find(tgid, place(offset), now, now);
+    return number == CodeNames::kUnknown ? std::string() : names.function(number).name;
+  }
+  [[nodiscard]] CodePlace place(std::uint64_t offset) const {
+    return {*maps, *maps->find(kCode + offset), kCode + offset};
+  }
+
+  std::shared_ptr<MadeUpCode> code = std::make_shared<MadeUpCode>();
+  std::shared_ptr<const MapSet> maps;
+  CodeNames names;
+};
+
+TEST_F(CodeNamesTest, AFunctionHasOneNumber) {
+  const sources::NamedFunction function{"f", "f.js", 3};
+  const std::uint32_t number = names.add_inlined(function, CodeNames::kUnknown);
+  ASSERT_NE(number, CodeNames::kUnknown);
+  EXPECT_EQ(names.add_inlined(function, CodeNames::kUnknown), number);
+  EXPECT_EQ(names.function(number).name, "f");
+  EXPECT_EQ(names.function(number).file, "f.js");
+  EXPECT_EQ(names.function(number).line, 3U);
+  EXPECT_EQ(names.function(number).inlined_in, CodeNames::kUnknown);
+  // Whatever differs makes another one.
+  EXPECT_NE(names.add_inlined({"g", "f.js", 3}, CodeNames::kUnknown), number);
+  EXPECT_NE(names.add_inlined({"f", "g.js", 3}, CodeNames::kUnknown), number);
+  EXPECT_NE(names.add_inlined({"f", "f.js", 4}, CodeNames::kUnknown), number);
+  EXPECT_NE(names.add_inlined({"ff", ".js", 3}, CodeNames::kUnknown), number);
+  const std::uint32_t inlined = names.add_inlined(function, number);
+  EXPECT_NE(inlined, number);
+  EXPECT_EQ(names.function(inlined).inlined_in, number);
+}
+
+TEST_F(CodeNamesTest, WhatIsPublishedIsNamed) {
+  const std::uint32_t number = names.find(1, place(0x10), 5, 5);
+  ASSERT_NE(number, CodeNames::kUnknown);
+  EXPECT_EQ(names.function(number).name, "published");
+  EXPECT_EQ(names.function(number).file, "published.js");
+  EXPECT_EQ(names.function(number).line, 7U);
+  EXPECT_EQ(names.function(number).begin, kCode);
+  EXPECT_EQ(names.find(1, place(0x20), 5, 5), number);
+  EXPECT_EQ(name(0x180, 5), "") << "no function there";
+  code->name.clear();
+  EXPECT_EQ(name(0x10, 5), "") << "a function without a name";
+}
+
+TEST_F(CodeNamesTest, InlinedFunctionsLeadOutward) {
+  code->has_inlined = true;
+  code->inlined = {{"inner", "a.js", 1}, {"outer", "b.js", 2}};
+  const std::uint32_t inner = names.find(1, place(0x10), 5, 5);
+  ASSERT_NE(inner, CodeNames::kUnknown);
+  EXPECT_EQ(names.function(inner).name, "inner");
+  EXPECT_EQ(names.function(inner).begin, kCode);
+  const std::uint32_t outer = names.function(inner).inlined_in;
+  ASSERT_NE(outer, CodeNames::kUnknown);
+  EXPECT_EQ(names.function(outer).name, "outer");
+  EXPECT_EQ(names.function(outer).inlined_in, CodeNames::kUnknown);
+  code->inlined.clear();
+  EXPECT_EQ(names.find(1, place(0x10), 5, 5), CodeNames::kUnknown) << "it says that it knows of nothing";
+}
+
+TEST_F(CodeNamesTest, APerfMapSaysTheRest) {
+  const Child child;
+  child.append(fmt::format("{:x} 100 published twice\n{:x} 100 mapped\n", kCode, kCode + 0x180));
+  EXPECT_EQ(name(0x10, kMs, child.tgid()), "published") << "what is published goes first";
+  EXPECT_EQ(name(0x180, kMs, child.tgid()), "mapped");
+  EXPECT_EQ(name(0x300, kMs, child.tgid()), "");
+  const std::uint32_t number = names.find(child.tgid(), place(0x200), kMs, kMs);
+  ASSERT_NE(number, CodeNames::kUnknown);
+  EXPECT_EQ(names.function(number).begin, kCode + 0x180);
+  EXPECT_FALSE(names.open_path(child.tgid()).empty());
+  EXPECT_EQ(names.open_path(1), "");
+}
+
+// A file's code has the file's symbols: a perf map is not asked.
+TEST_F(CodeNamesTest, CodeOfAFileIsNotAskedFor) {
+  const Child child;
+  child.append(fmt::format("{:x} 1000 mapped\n", kCode));
+  Mapping mapping = *maps->find(kCode + 0x1800);
+  mapping.of_file = true;
+  EXPECT_EQ(names.find(child.tgid(), {*maps, mapping, kCode + 0x10}, kMs, kMs), CodeNames::kUnknown);
+  EXPECT_EQ(names.open_path(child.tgid()), "");
+}
+
+// A file that is not there is looked for ten times a second, one that is open is read on each millisecond.
+TEST_F(CodeNamesTest, LooksAreRare) {
+  const Child child;
+  EXPECT_EQ(name(0x200, 1 * kMs, child.tgid()), "");
+  child.append(fmt::format("{:x} 100 first\n", kCode + 0x200));
+  EXPECT_EQ(name(0x200, 100 * kMs, child.tgid()), "") << "99 ms later it is not looked for";
+  EXPECT_EQ(name(0x200, 101 * kMs, child.tgid()), "first");
+  child.append(fmt::format("{:x} 100 second\n", kCode + 0x400));
+  EXPECT_EQ(name(0x400, 102 * kMs - 1, child.tgid()), "");
+  EXPECT_EQ(name(0x400, 102 * kMs, child.tgid()), "second");
+}
+
+TEST_F(CodeNamesTest, RenamedCodeIsToldAtMostTenTimesASecond) {
+  const Child child;
+  std::vector<std::uint32_t> told;
+  const auto poll = [&](std::uint64_t now) { names.poll(now, [&](std::uint32_t tgid) { told.push_back(tgid); }); };
+  child.append(fmt::format("{:x} 100 first\n", kCode + 0x200));
+  EXPECT_EQ(name(0x200, kMs, child.tgid()), "first");
+  poll(2 * kMs);
+  EXPECT_TRUE(told.empty());
+  child.append(fmt::format("{:x} 100 second\n", kCode + 0x200));
+  poll(4 * kMs);
+  EXPECT_EQ(told, std::vector{child.tgid()});
+  poll(6 * kMs);
+  EXPECT_EQ(told.size(), 1U) << "nothing new";
+  child.append(fmt::format("{:x} 100 third\n", kCode + 0x200));
+  poll(103 * kMs);
+  EXPECT_EQ(told.size(), 1U) << "99 ms after the last time";
+  poll(104 * kMs);
+  EXPECT_EQ(told.size(), 2U);
+  EXPECT_EQ(name(0x200, 200 * kMs, child.tgid()), "third");
+}
+
+TEST_F(CodeNamesTest, AnEndedProcessIsKnownUntilManyOthersHaveEnded) {
+  const Child child;
+  child.append(fmt::format("{:x} 100 first\n", kCode + 0x200));
+  EXPECT_EQ(name(0x200, kMs, child.tgid()), "first");
+  child.append(fmt::format("{:x} 100 last\n", kCode + 0x400));
+  names.end(child.tgid());
+  names.end(child.tgid());
+  EXPECT_EQ(name(0x400, kMs, child.tgid()), "last") << "read when it ended";
+  EXPECT_FALSE(names.open_path(child.tgid()).empty());
+
+  std::vector<std::unique_ptr<Child>> others;
+  for (std::size_t i = 0; i < CodeNames::kMaxDead; ++i) {
+    auto other = std::make_unique<Child>();
+    other->append(fmt::format("{:x} 100 other\n", kCode + 0x200));
+    EXPECT_EQ(name(0x200, kMs, other->tgid()), "other");
+    if (i + 1 < CodeNames::kMaxDead) {
+      names.end(other->tgid());
+    } else {
+      EXPECT_FALSE(names.open_path(child.tgid()).empty()) << "kMaxDead are kept";
+      names.end(other->tgid());
+    }
+    others.push_back(std::move(other));
+  }
+  EXPECT_EQ(names.open_path(child.tgid()), "");
+  EXPECT_FALSE(names.open_path(others.front()->tgid()).empty());
+}
+
+TEST_F(CodeNamesTest, OneWithoutAMapLeavesNothing) {
+  const Child child;
+  EXPECT_EQ(name(0x200, kMs, child.tgid()), "");
+  names.end(child.tgid());
+  child.append(fmt::format("{:x} 100 first\n", kCode + 0x200));
+  EXPECT_EQ(name(0x200, 2 * kMs, child.tgid()), "first") << "a new process of the same number";
+}
+
+TEST_F(CodeNamesTest, OneNumberForManyLateSamples) {
+  code->settled = false;
+  const std::uint32_t number = names.find_late(1, place(0x10), 5, 5);
+  ASSERT_NE(number, CodeNames::kUnknown);
+  EXPECT_EQ(names.find_late(1, place(0x10), 6, 6), number);
+  EXPECT_NE(names.find_late(1, place(0x11), 5, 5), number);
+  EXPECT_NE(names.find_late(1, place(0x10), 10'000'000'005, 10'000'000'005), number);
+  EXPECT_EQ(names.function(number).name, "");
+  names.resolve();
+  EXPECT_EQ(names.function(number).name, "published");
+  EXPECT_EQ(names.function(number).file, "published.js");
+  EXPECT_EQ(names.function(number).line, 7U);
+  EXPECT_NE(names.find_late(1, place(0x10), 5, 5), number) << "what was resolved is done with";
+}
+
+TEST_F(CodeNamesTest, ThereIsABoundForFunctions) {
+  const auto add = [&](std::uint32_t line) { return names.add_inlined({"", "", line}, CodeNames::kUnknown); };
+  for (std::uint32_t line = 1; line < CodeNames::kMaxFunctions; ++line) ASSERT_EQ(add(line), line);
+  ASSERT_NE(add(CodeNames::kMaxFunctions), CodeNames::kUnknown);
+  EXPECT_EQ(add(CodeNames::kMaxFunctions + 1), CodeNames::kUnknown);
+  EXPECT_EQ(add(1), 1U) << "those that are known stay so";
+}
+
+TEST_F(CodeNamesTest, ThereIsABoundForTheirNames) {
+  const std::string half(CodeNames::kMaxBytes / 2, 'x');
+  EXPECT_NE(names.add_inlined({half, "", 1}, CodeNames::kUnknown), CodeNames::kUnknown);
+  EXPECT_NE(names.add_inlined({"", half, 2}, CodeNames::kUnknown), CodeNames::kUnknown);
+  EXPECT_EQ(names.add_inlined({"x", "", 3}, CodeNames::kUnknown), CodeNames::kUnknown);
+  EXPECT_EQ(names.add_inlined({"", "x", 4}, CodeNames::kUnknown), CodeNames::kUnknown);
+  EXPECT_NE(names.add_inlined({"", "", 5}, CodeNames::kUnknown), CodeNames::kUnknown);
+}
+
+}  // namespace
+}  // namespace windlass::profiler

@@ -1,0 +1,155 @@
+#include "profiler/processes/process_events.h"
+
+#include <gtest/gtest.h>
+#include <linux/perf_event.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "support/privilege.h"
+
+namespace windlass::profiler {
+namespace {
+
+// Builds a record the way the kernel does: header, body, sample id.
+class Record {
+ public:
+  Record(std::uint32_t type, std::uint16_t misc) { append(perf_event_header{type, misc, 0}); }
+  template <typename T>
+  Record& append(const T& value) {
+    const std::size_t at = bytes_.size();
+    bytes_.resize(at + sizeof value);
+    std::memcpy(&bytes_[at], &value, sizeof value);
+    return *this;
+  }
+  Record& text(const std::string& text) {
+    for (const char c : text) bytes_.push_back(static_cast<std::byte>(c));
+    do bytes_.push_back(std::byte{0});
+    while (bytes_.size() % 8 != 0);
+    return *this;
+  }
+  std::vector<std::byte> finish(std::uint32_t pid, std::uint32_t tid, std::uint64_t time) {
+    append(pid).append(tid).append(time);
+    const auto size = static_cast<std::uint16_t>(bytes_.size());
+    std::memcpy(bytes_.data() + 6, &size, 2);
+    return bytes_;
+  }
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+Record mmap2(std::uint16_t misc, std::uint64_t begin, std::uint64_t length, std::uint32_t prot = 5) {
+  Record record(PERF_RECORD_MMAP2, misc);
+  record.append(10u).append(11u).append(begin).append(length).append(std::uint64_t{0x1000});
+  if (misc & PERF_RECORD_MISC_MMAP_BUILD_ID) {
+    record.append(std::uint8_t{20}).append(std::uint8_t{0}).append(std::uint16_t{0});
+    for (std::uint8_t i = 0; i < 20; ++i) record.append(i);
+  } else {
+    record.append(8u).append(1u).append(std::uint64_t{77}).append(std::uint64_t{5});
+  }
+  return record.append(prot).append(2u);
+}
+
+TEST(PerfRecord, MappingByInode) {
+  const auto bytes = mmap2(0, 0x7000, 0x2000).text("/lib/a.so (deleted)").finish(10, 11, 1234);
+  const auto event = parse_perf_record(bytes);
+  ASSERT_TRUE(event) << event.error().text();
+  EXPECT_EQ(event->kind, ProcessEventKind::kMap);
+  EXPECT_EQ(event->time, 1234u);
+  EXPECT_EQ(event->tgid, 10u);
+  EXPECT_EQ(event->map.begin, 0x7000u);
+  EXPECT_EQ(event->map.end, 0x9000u);
+  EXPECT_EQ(event->map.offset, 0x1000u);
+  EXPECT_EQ(event->map.file.inode, 77u);
+  EXPECT_EQ(event->map.file.generation, 5u);
+  EXPECT_EQ(event->map.path, "/lib/a.so");
+  EXPECT_TRUE(event->map.deleted);
+  EXPECT_TRUE(event->map.executable);
+}
+
+TEST(PerfRecord, MappingByBuildId) {
+  const auto bytes = mmap2(PERF_RECORD_MISC_MMAP_BUILD_ID, 0x7000, 0x2000).text("/lib/a.so").finish(10, 11, 1);
+  const auto event = parse_perf_record(bytes);
+  ASSERT_TRUE(event);
+  EXPECT_EQ(event->map.file.build_id, "000102030405060708090a0b0c0d0e0f10111213");
+  EXPECT_EQ(event->map.file.inode, 0u);
+}
+
+TEST(PerfRecord, MappingsThatAreNoneAreRefused) {
+  EXPECT_EQ(parse_perf_record(mmap2(0, 0x7000, 0x1000, 3).text("/a").finish(1, 1, 1)).error().code,
+            ErrorCode::kNotFound);  // not executable
+  EXPECT_FALSE(parse_perf_record(mmap2(0, ~0ull - 5, 0x1000).text("/a").finish(1, 1, 1)));
+  EXPECT_FALSE(parse_perf_record(mmap2(0, 0x7000, 0).text("/a").finish(1, 1, 1)));
+}
+
+TEST(PerfRecord, ForkExecExit) {
+  Record fork(PERF_RECORD_FORK, 0);
+  fork.append(20u).append(10u).append(20u).append(11u).append(std::uint64_t{9});
+  const auto forked = parse_perf_record(fork.finish(10, 11, 9));
+  ASSERT_TRUE(forked);
+  EXPECT_EQ(forked->kind, ProcessEventKind::kFork);
+  EXPECT_EQ(forked->tgid, 20u);
+  EXPECT_EQ(forked->parent_tgid, 10u);
+
+  Record thread(PERF_RECORD_FORK, 0);
+  thread.append(10u).append(10u).append(21u).append(11u).append(std::uint64_t{9});
+  EXPECT_EQ(parse_perf_record(thread.finish(10, 11, 9)).error().code, ErrorCode::kNotFound);
+
+  Record exec(PERF_RECORD_COMM, PERF_RECORD_MISC_COMM_EXEC);
+  exec.append(20u).append(20u).text("cc1plus");
+  const auto execed = parse_perf_record(exec.finish(20, 20, 10));
+  ASSERT_TRUE(execed);
+  EXPECT_EQ(execed->kind, ProcessEventKind::kExec);
+  EXPECT_EQ(execed->comm, "cc1plus");
+
+  Record exit(PERF_RECORD_EXIT, 0);
+  exit.append(20u).append(10u).append(20u).append(10u).append(std::uint64_t{11});
+  ASSERT_TRUE(parse_perf_record(exit.finish(20, 20, 11)));
+
+  Record lost(PERF_RECORD_LOST, 0);
+  lost.append(std::uint64_t{3}).append(std::uint64_t{41});
+  EXPECT_EQ(parse_perf_record(lost.finish(0, 0, 12))->lost, 41u);
+}
+
+TEST(PerfRecord, HostileBytesNeverReadOutside) {
+  std::mt19937 random(1);
+  const auto good = mmap2(0, 0x7000, 0x2000).text("/lib/a.so").finish(10, 11, 1234);
+  for (int round = 0; round < 20000; ++round) {
+    auto bytes = good;
+    bytes.resize(random() % (good.size() + 1));
+    for (int i = 0; i < 4 && !bytes.empty(); ++i) bytes[random() % bytes.size()] = static_cast<std::byte>(random());
+    if (bytes.size() >= 8 && random() % 2) {
+      const auto size = static_cast<std::uint16_t>(bytes.size());
+      std::memcpy(bytes.data() + 6, &size, 2);
+    }
+    const std::vector<std::byte> exact(bytes.begin(), bytes.end());  // so that a sanitizer sees its end
+    (void)parse_perf_record(exact);
+  }
+}
+
+TEST(ProcessEventSource, SeesThisProcessMapCode) {
+  ProcessEventSource source;
+  if (const std::string reason = test::no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
+  const auto opened = source.open(8);
+  if (!opened && opened.error().detail == ENOSYS) GTEST_SKIP() << "no perf events here (qemu-user)";
+  ASSERT_TRUE(opened) << opened.error().text();
+  void* code = mmap(nullptr, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(code, MAP_FAILED);
+  munmap(code, 4096);
+  bool seen = false;
+  source.drain([&](ProcessEvent&& event) {
+    seen |= event.kind == ProcessEventKind::kMap && event.tgid == static_cast<std::uint32_t>(getpid()) &&
+            event.map.begin == reinterpret_cast<std::uint64_t>(code);
+  });
+  EXPECT_TRUE(seen);
+  EXPECT_EQ(source.malformed(), 0u);
+}
+
+}  // namespace
+}  // namespace windlass::profiler

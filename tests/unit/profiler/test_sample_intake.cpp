@@ -1,0 +1,259 @@
+#include "profiler/samples/sample_intake.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include <fmt/format.h>
+
+#include "profiler/processes/module_registry.h"
+#include "support/jitdump_text.h"
+#include "support/program_file.h"
+
+namespace windlass::profiler {
+namespace {
+
+class SampleIntakeTest : public testing::Test {
+ protected:
+  ModuleRegistry registry{nullptr};
+  std::string proc;     // of process 10; empty: it cannot be read
+  std::string program;  // a file's path, whose mappings are the registry's; others are nobody's
+  ProcessTable table{[this](std::uint32_t, std::uint32_t parent, const os::ProcMap& map) {
+                       const auto self = static_cast<std::uint32_t>(::getpid());
+                       return map.path == program ? registry.resolve(self, parent, map) : ProcessTable::CodeLocation{};
+                     },
+                     [this](std::uint32_t, std::string& text) {
+                       text = proc;
+                       return !proc.empty();
+                     }};
+  RawUnwinder unwinder{registry};
+  Aggregator aggregator;
+  std::vector<std::uint32_t> rescans;
+  CodeNames names;
+  std::vector<std::uint32_t> generated;  // in which code made at run time was met
+  SampleIntake intake{table,
+                      unwinder,
+                      names,
+                      aggregator,
+                      [this](std::uint32_t tgid) {
+                        rescans.push_back(tgid);
+                        (void)table.scan(tgid, 1);
+                      },
+                      [this](std::uint32_t tgid) { generated.push_back(tgid); }};
+
+  static wl_event_head head(std::uint32_t type) {
+    wl_event_head made{};
+    made.type = static_cast<decltype(made.type)>(type);
+    made.tgid = 10;
+    made.tid = 11;
+    made.time = 5;
+    std::memcpy(made.comm, "worker", 6);
+    return made;
+  }
+  bool take_stack(std::uint16_t kernel, std::uint16_t user, std::size_t cut = 0, std::uint64_t hash = 5,
+                  std::uint64_t frame = 0x1234) {
+    std::vector<std::uint64_t> bytes(sizeof(wl_stack_event) / 8 + kernel + user, frame);
+    wl_stack_event event{};
+    event.head = head(WL_EVENT_STACK);
+    event.hash = hash;
+    event.kernel_frames = kernel;
+    event.user_frames = user;
+    event.end = WL_END_COMPLETE;
+    event.certainty = WL_CHECKED;
+    std::memcpy(bytes.data(), &event, sizeof event);
+    return intake.take(*reinterpret_cast<const wl_event_head*>(bytes.data()), bytes.size() * 8 - cut);
+  }
+  bool take_raw(std::uint64_t pc, std::size_t cut = 0) { return take_raw(pc, {}, {}, cut); }
+  // `kernel`: its frames. `stack`: from sp on.
+  bool take_raw(std::uint64_t pc, const std::vector<std::uint64_t>& kernel, const std::vector<std::uint64_t>& stack,
+                std::size_t cut = 0) {
+    constexpr std::uint64_t kSp = 0x7ffd'0000'0000;
+    wl_raw_event event{};
+    event.head = head(WL_EVENT_RAW);
+    event.machine = WL_MACHINE_X86_64;
+    event.regs[7] = kSp;
+    event.regs[16] = pc;
+    event.kernel_frames = static_cast<std::uint16_t>(kernel.size());
+    event.stack_address = kSp;
+    event.stack_size = static_cast<std::uint32_t>(stack.size() * 8);
+    event.stack_pages = 1;
+    std::vector<std::uint64_t> bytes(sizeof event / 8);
+    std::memcpy(bytes.data(), &event, sizeof event);
+    bytes.insert(bytes.end(), kernel.begin(), kernel.end());
+    bytes.insert(bytes.end(), stack.begin(), stack.end());
+    return intake.take(*reinterpret_cast<const wl_event_head*>(bytes.data()), bytes.size() * 8 - cut);
+  }
+  profile::Profile profile() {
+    std::uint64_t unknown = 0;
+    return aggregator.build([](const auto&) {}, unknown, [](std::uint32_t, profile::Module&) {});
+  }
+};
+
+TEST_F(SampleIntakeTest, AStackGoesToTheProfileAsItIs) {
+  proc = "1000-2000 r-xp 00000000 00:00 0 \n";
+  ASSERT_TRUE(table.scan(10, 1));
+  EXPECT_TRUE(take_stack(2, 3));
+  const profile::Profile made = profile();
+  ASSERT_EQ(made.samples.size(), 1u);
+  EXPECT_EQ(made.samples[0].pid, 10u);
+  EXPECT_EQ(made.samples[0].tid, 11u);
+  EXPECT_EQ(made.samples[0].end, WL_END_COMPLETE);
+  EXPECT_EQ(made.samples[0].certainty, WL_CHECKED);
+  EXPECT_EQ(aggregator.counted_stacks(), 1u) << "the kernel side counts its repeats";
+  EXPECT_TRUE(rescans.empty());
+}
+
+// The kernel side had mappings for it (its parent's, say) of which there is nothing here.
+TEST_F(SampleIntakeTest, AStackWithAFrameInNothingKnownIsNotWhole) {
+  const auto end_of = [&](std::uint64_t hash, std::uint64_t frame) {
+    EXPECT_TRUE(take_stack(1, 2, 0, hash, frame));
+    return static_cast<unsigned>(profile().samples.back().end);
+  };
+  EXPECT_EQ(end_of(1, 0x1234), WL_END_NO_PROCESS);
+  EXPECT_EQ(rescans.size(), 1u);
+  proc = "1000-2000 r-xp 00000000 00:00 0 \n";
+  EXPECT_EQ(end_of(2, 0x1235), WL_END_COMPLETE) << "it has been read meanwhile";
+  EXPECT_EQ(end_of(3, 0x2000), WL_END_COMPLETE) << "a return address behind the last instruction of the mapping";
+  EXPECT_EQ(end_of(4, 0x20000 | WL_FRAME_EXACT), WL_END_NO_MAPPING);
+  EXPECT_EQ(end_of(5, 0x8 | WL_FRAME_EXACT), WL_END_COMPLETE) << "a method called through a null pointer";
+  EXPECT_EQ(end_of(6, 0x8), WL_END_NO_MAPPING) << "nothing returns there";
+}
+
+TEST_F(SampleIntakeTest, InterpretedFramesThatExceedTheEventAreRefused) {
+  proc = "1000-2000 r-xp 00000000 00:00 0 \n";
+  ASSERT_TRUE(table.scan(10, 1));
+  std::vector<std::uint64_t> bytes(sizeof(wl_stack_event) / 8 + 1 + 2, 0x1234);
+  wl_stack_event event{};
+  event.head = head(WL_EVENT_STACK);
+  event.user_frames = 1;
+  event.end = WL_END_COMPLETE;
+  for (const std::uint64_t count : {std::uint64_t{1}, std::uint64_t{2}, ~std::uint64_t{0}, std::uint64_t{1} << 60}) {
+    event.interpreted_frames = count;
+    std::memcpy(bytes.data(), &event, sizeof event);
+    const std::uint64_t before = intake.malformed();
+    EXPECT_TRUE(intake.take(*reinterpret_cast<const wl_event_head*>(bytes.data()), bytes.size() * 8));
+    EXPECT_EQ(intake.malformed() - before, count == 1 ? 0U : 1U) << count;
+  }
+}
+
+TEST_F(SampleIntakeTest, FramesThatExceedTheEventAreRefused) {
+  EXPECT_TRUE(take_stack(2, 3, 8));
+  EXPECT_TRUE(take_stack(0, 0, 1));
+  EXPECT_TRUE(take_raw(0x1000, 1));
+  EXPECT_EQ(intake.malformed(), 3u);
+  EXPECT_TRUE(profile().samples.empty());
+}
+
+// What a jitdump may still tell of is held back, but for a profile in between.
+TEST_F(SampleIntakeTest, ASampleWaitsForItsNames) {
+  std::string folder = testing::TempDir() + "windlass-intake-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const std::string path = folder + "/jit-10.dump";
+  std::ofstream(path) << test::JitdumpText().header().take();
+  struct stat status {};
+  ASSERT_EQ(::stat(path.c_str(), &status), 0);
+  proc = fmt::format("1000-2000 r-xp 00000000 00:00 0 \n5000-6000 r-xp 00000000 00:00 {} {}\n", status.st_ino, path);
+  ASSERT_TRUE(table.scan(10, 1));
+  EXPECT_TRUE(take_raw(0x1010));
+  EXPECT_TRUE(profile().samples.empty());
+  intake.settle();
+  EXPECT_TRUE(profile().samples.empty());
+  intake.with_waiting([&] {
+    ASSERT_EQ(profile().samples.size(), 1u);
+    EXPECT_EQ(profile().samples[0].count, 1u);
+  });
+  EXPECT_TRUE(profile().samples.empty());
+  std::ofstream(path, std::ios::app) << test::JitdumpText().load(0, 0x1000, 0x100, 1, "late").take();
+  intake.settle_all();
+  std::uint64_t unknown = 0;
+  const auto made = aggregator.build([](const auto&) {}, unknown, [](std::uint32_t, profile::Module&) {}, names);
+  ASSERT_EQ(made.samples.size(), 1u);
+  EXPECT_EQ(made.samples[0].count, 1u);
+  const auto& lines = made.locations[made.samples[0].locations[0]].lines;
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_EQ(made.functions[lines[0].function].name, "late");
+  std::filesystem::remove_all(folder);
+}
+
+// A runtime's structures may be large.
+TEST_F(SampleIntakeTest, NothingIsKeptOfWhatAProcessPublishedOnceItIsForgotten) {
+  std::string folder = testing::TempDir() + "windlass-intake-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const std::string path = folder + "/jit-10.dump";
+  std::ofstream(path) << test::JitdumpText().header().load(0, 0x1000, 0x100, 1, "made").take();
+  struct stat status {};
+  ASSERT_EQ(::stat(path.c_str(), &status), 0);
+  proc = fmt::format("1000-2000 r-xp 00000000 00:00 0 \n5000-6000 r-xp 00000000 00:00 {} {}\n", status.st_ino, path);
+  ASSERT_TRUE(table.scan(10, 1));
+  EXPECT_TRUE(take_raw(0x1010));
+  EXPECT_TRUE(take_stack(0, 1, 0, 5, 0x1010)) << "its name comes late";
+  ASSERT_EQ(table.find(10)->maps->published().size(), 1U);
+  const std::weak_ptr<manager::PublishedCode> published = table.find(10)->maps->published().front();
+  table.exit(10, 100);
+  intake.settle();
+  intake.forget_gone();
+  EXPECT_FALSE(published.expired()) << "samples of it may be on their way";
+  table.forget_dead(101 + ProcessTable::kDeadNs);
+  intake.forget_gone();
+  EXPECT_TRUE(published.expired());
+  std::filesystem::remove_all(folder);
+}
+
+TEST_F(SampleIntakeTest, ARawSampleHasItsKernelsFrames) {
+  EXPECT_TRUE(take_raw(0x1000, {0xffffffff81000010, 0xffffffff81000020}, {}));
+  const profile::Profile made = profile();
+  ASSERT_EQ(made.samples.size(), 1u);
+  ASSERT_EQ(made.samples[0].locations.size(), 3u);
+  const auto& location = made.locations[made.samples[0].locations[1]];
+  EXPECT_EQ(location.address, 0xffffffff8100001f);
+  EXPECT_TRUE(made.modules[location.module].is_kernel);
+}
+
+// The code it was called from was mapped since the process was read.
+TEST_F(SampleIntakeTest, ARawStackThroughUnknownCodeHasItsProcessRead) {
+  program = testing::TempDir() + fmt::format("windlass-intake-{}", ::getpid());
+  std::ofstream(program, std::ios::binary) << test::program_file(Architecture::kX86_64);
+  struct stat status {};
+  ASSERT_EQ(::stat(program.c_str(), &status), 0);
+  proc = fmt::format("10000-12000 r-xp 00000000 00:00 {} {}\n", status.st_ino, program);
+  ASSERT_TRUE(table.scan(10, 1));
+  proc = "5000-6000 r-xp 00000000 00:00 0 \n" + proc;
+  EXPECT_TRUE(take_raw(0x10000 + test::kProgramCode + 8, {}, {0x5010, 0, 0}));
+  EXPECT_EQ(rescans.size(), 1u);
+  const profile::Profile made = profile();
+  ASSERT_EQ(made.samples.size(), 1u);
+  EXPECT_EQ(made.samples[0].locations.size(), 2u);
+  EXPECT_EQ(intake.raw_ends(WL_END_NO_MAPPING), 0u);
+  std::filesystem::remove(program);
+}
+
+TEST_F(SampleIntakeTest, EventsOfProcessesAreNotItsOwn) {
+  const wl_event_head exit = head(WL_EVENT_EXIT);
+  EXPECT_FALSE(intake.take(exit, sizeof exit));
+}
+
+// The process is read again, once; what is known then counts.
+TEST_F(SampleIntakeTest, ARawSampleOfAnUnknownProcessHasItRead) {
+  EXPECT_TRUE(take_raw(0x1000));
+  EXPECT_EQ(rescans, std::vector<std::uint32_t>{10});
+  EXPECT_EQ(intake.raw_ends(WL_END_NO_PROCESS), 1u);
+
+  proc = "1000-2000 r-xp 00000000 00:00 0 \n";
+  EXPECT_TRUE(take_raw(0x1000));
+  EXPECT_EQ(rescans.size(), 2u);
+  EXPECT_EQ(intake.raw_ends(WL_END_NO_PROCESS), 1u);
+  EXPECT_EQ(intake.raw_ends(WL_END_NO_MAPPING), 0u);
+  std::uint64_t ends = 0;
+  for (unsigned end = 0; end < WL_END_COUNT; ++end) ends += intake.raw_ends(end);
+  EXPECT_EQ(ends, 2u) << "every sample ends in one way";
+  EXPECT_TRUE(take_raw(0x1000));
+  EXPECT_EQ(rescans.size(), 2u) << "the mapping is known";
+  EXPECT_EQ(profile().samples.size(), 2u);
+}
+
+}  // namespace
+}  // namespace windlass::profiler
