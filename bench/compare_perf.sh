@@ -16,7 +16,7 @@ names=(c++ clang cc1plus python3 perl node java)
 [ $# -gt 0 ] && names=("$@")
 . "$(dirname "$0")/recorders.sh"
 
-echo "Machine: $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -1), $(nproc) CPUs, Linux $(uname -r), $(date -u +%F); $hz Hz, ${seconds} s."
+echo "Machine: \`$(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -1), $(nproc) CPUs, Linux $(uname -r), $(date -u +%F); $hz Hz, ${seconds} s\`"
 for name in "${names[@]}"; do
   command=${commands[$name]}
   command -v ${command%% *} >/dev/null || { echo; echo "$name: SKIPPED, not installed"; continue; }

@@ -32,7 +32,7 @@ sleep 2
 "$windlass" record -a -v -F "$hz" --duration "$asked_seconds" --no-symbols -o "$work/load.pb.gz" >"$work/out" 2>&1 &
 recorder=$!
 begin=$(date +%s)
-echo "Machine: $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -1), $(nproc) CPUs, Linux $(uname -r), $(date -u +%F); $hz Hz, $asked_seconds s, $processes processes: ${names[*]}."
+echo "Machine: \`$(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -1), $(nproc) CPUs, Linux $(uname -r), $(date -u +%F); $hz Hz, $asked_seconds s, $processes processes: ${names[*]}\`"
 echo
 echo "| second | load | resident, MiB | anonymous, MiB |"
 echo "|---|---|---|---|"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# All benchmarks in one run, each beside its peers; rewrites what stands below the marker in docs/BENCHMARKS.md.
+# All benchmarks in one run, each beside its peers; rewrites what stands below the marker in docs/figures/benchmarks.md.
 # Needs root, a release build and a machine with nothing else to do. usage: bench/run.sh [SECONDS a timed workload]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -8,13 +8,13 @@ build=build/release
 cmake --build --preset release --target windlass-cli bench_compile bench_pe bench_kernel bench_walk \
   bench_registration bench_manager >/dev/null
 
-page=docs/BENCHMARKS.md
+page=docs/figures/benchmarks.md
 new=$(mktemp)
 trap 'rm -f "$new"' EXIT
 sed '/^<!-- measured/q' "$page" > "$new"
 {
   echo
-  echo "Machine: $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -1), $(nproc) CPUs, Linux $(uname -r), $(date -u +%F)."
+  echo "Machine: \`$(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -1), $(nproc) CPUs, Linux $(uname -r), $(date -u +%F)\`"
   echo
   echo "## Evaluating and compiling \`.eh_frame\`, one core"
   echo

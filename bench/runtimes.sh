@@ -36,7 +36,7 @@ sysctl -q kernel.bpf_stats_enabled=1
 
 share() { awk -v all="$1" -v part="$2" 'BEGIN { if (all) printf "%.2f%%", 100 * part / all; else print "-" }'; }
 
-echo "Machine: $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -1), $(nproc) CPUs, load $(cut -d' ' -f1 /proc/loadavg), Linux $(uname -r), $(date -u +%F); $hz Hz, ${seconds} s."
+echo "Machine: \`$(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -1), $(nproc) CPUs, load $(cut -d' ' -f1 /proc/loadavg), Linux $(uname -r), $(date -u +%F); $hz Hz, ${seconds} s\`"
 echo
 echo "| | caller right: windlass | frame pointers | OTel's rule | whole, named: windlass | perf fp | perf dwarf,65528 | kernel ns a sample, a frame | raw | agent ms a sample, MiB |"
 echo "|---|---|---|---|---|---|---|---|---|---|"

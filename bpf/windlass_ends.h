@@ -2,8 +2,8 @@
  *
  * Every sample ends in exactly one of these. One list for the kernel side, the agent and the profiles it writes:
  * X(name, text for people). It stands apart from windlass_layout.h for those who read profiles and know of no kernel.
- * COMPLETE is proven: docs/ARCHITECTURE.md says by what. A stack with a guessed frame is never complete. CHAINED: all
- * frames are there, but some only by an intact chain of frame pointers.
+ * COMPLETE is proven; docs/explanation/certainty.md says how. A stack with a guessed frame is never complete. CHAINED:
+ * all frames are there, but some only by an intact chain of frame pointers.
  */
 #ifndef WINDLASS_ENDS_H
 #define WINDLASS_ENDS_H

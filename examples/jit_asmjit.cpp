@@ -78,7 +78,8 @@ static Function compile(asmjit::JitRuntime& runtime, Function next, unsigned liv
   const asmjit::Label end = compiler.newLabel();
   compiler.bind(end);
   static constexpr char kRoom[512] = {};
-  compiler.embed(kRoom, sizeof kRoom);  // which some builds of perf need behind a function, see docs/GENERATED_CODE.md
+  // Some builds of perf need room behind a function, see docs/how-to/register-generated-code.md.
+  compiler.embed(kRoom, sizeof kRoom);
   Function made = nullptr;
   if (compiler.finalize() != asmjit::kErrorOk || runtime.add(&made, &code) != asmjit::kErrorOk) return nullptr;
   size = code.labelOffset(end);

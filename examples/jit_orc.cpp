@@ -26,7 +26,7 @@
 
 using namespace llvm;
 
-// Aligned, since some builds of perf need room behind a function, see docs/GENERATED_CODE.md.
+// Aligned, since some builds of perf need room behind a function, see docs/how-to/register-generated-code.md.
 static const char kProgram[] = R"(
   declare i64 @called_back(i64)
   define i64 @evaluate(i64 %x) noinline uwtable align 256 {

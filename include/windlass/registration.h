@@ -2,9 +2,9 @@
 // chosen at run time.
 //
 //   auto frames = open_registrar(Registry::kFrameInfo);                          // libgcc's unwinder, or LLVM's
-//   auto id = (*frames)->add({{.address = code, .size = size, .name = "f", .prologue = &f}});
+//   auto id = (*frames)->add({{{.address = code, .size = size, .name = "f", .prologue = &f}}});
 //   ...                                                                          // the code runs, exceptions cross it
-//   (*frames)->move(*id, {{.from = code, .now = {.address = elsewhere, ...}}});  // when it is somewhere else
+//   (*frames)->move(*id, {{{.from = code, .now = {.address = elsewhere}}}});     // when it is somewhere else
 //   (*frames)->remove(*id);                                                      // before other code comes there
 //
 // A registrar is thread-safe, and none of it is for signal handlers. Its lock is never held while a walk is: the only

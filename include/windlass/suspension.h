@@ -3,7 +3,7 @@
 // code gets a signal: at a safe point it waits there, in the handler; elsewhere the return address of its method is
 // replaced (hijacked), and it waits when it returns. Walks see through both.
 //
-//   Suspender suspender(runtime, safe_points, SIGRTMIN + 3);
+//   Suspender suspender(own_process(), runtime, safe_points, SIGRTMIN + 3);
 //   suspender.attach(mine);                       // each thread, for itself: in native code from then on
 //   suspender.leave_native(mine); run(); suspender.enter_native(mine);      // around managed code
 //   { const Stopped stopped(suspender); for (MutatorThread* thread : stopped.threads()) walk(thread->walk, {}, ...); }

@@ -72,9 +72,9 @@ enum class FrameCertainty : std::uint8_t {
 };
 [[nodiscard]] std::string_view certainty_name(FrameCertainty certainty);
 
-// How a walk ended. All but kComplete leave an Error that names the address. kComplete is proven: docs/ARCHITECTURE.md
-// says by what. A walk with a guessed frame is never complete: it ends as kGuessed; one with a chained frame as
-// kChained.
+// How a walk ended. All ends but kComplete leave an Error that names the address. kComplete is proven;
+// docs/explanation/certainty.md says how. A walk with a guessed frame ends as kGuessed, and a walk with a chained frame
+// as kChained.
 enum class WalkEnd : std::uint8_t {
   kRunning,     // it has not
   kComplete,    // the outermost frame was reached

@@ -255,7 +255,7 @@ WINDLASS_API windlass_status windlass_retire_own_code(uint64_t id, windlass_erro
 /* ---- generated code made known to others ------------------------------------------------------------------
  *
  * Described once, registered with libgcc's or LLVM's unwinder, debuggers, profilers and the own walks:
- * docs/GENERATED_CODE.md. Not on Windows. */
+ * docs/how-to/describe-your-jit.md. Not on Windows. */
 
 /* What one instruction of a prologue does. */
 enum {

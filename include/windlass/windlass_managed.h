@@ -1,5 +1,5 @@
 /* Windlass for managed runtimes, the C interface: explicit frames, the walk over managed and native frames, GC roots,
- * two-pass exceptions, suspension. What each part means: docs/MANAGED.md, and the C++ headers
+ * two-pass exceptions, suspension. What each part means: docs/how-to/write-a-runtime-walker.md, and the C++ headers
  * windlass/explicit_frame.h, managed_walk.h, gc_roots.h, managed_exception.h and suspension.h, whose names these are.
  * x86-64 and AArch64, Linux.
  *

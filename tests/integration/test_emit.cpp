@@ -193,8 +193,9 @@ TEST_F(Emit, WhatAnObjectCallsIsFollowedAsOnceItIsLinked) {
   EXPECT_GE(compared, 16U);
 }
 
-// The command of README: an object without unwind information, what is emitted assembled beside it, and both linked. A
-// walk from behind each of its calls gets to main, and all of the program is in the table that ld makes.
+// The command of docs/reference/commands.md: an object without unwind information, what is emitted assembled beside it,
+// and both linked. A walk from behind each of its calls gets to main, and all of the program is in the table that ld
+// makes.
 TEST_F(Emit, WhatIsEmittedForAnObjectIsLinkedBesideIt) {
   write("f.s",
         ".globl f\n.type f, @function\nf: push %rbx\nsub $16, %rsp\ncall g\ncall g\nadd $16, %rsp\npop "

@@ -383,7 +383,7 @@ TEST_F(JitProfiles, ARecordingOfNodeHasTheNamesOfItsTimes) {
   EXPECT_GT(generations.size(), 50u);
   EXPECT_GE(counts.whole, counts.samples - counts.samples / 100) << output_;
   // V8 is read milliseconds later: code that was thrown away by then has no name, or that of what took its place
-  // (docs/RUNTIMES.md). Never does a function of one generation stand below one of another.
+  // (docs/explanation/v8.md). Never does a function of one generation stand below one of another.
   EXPECT_EQ(wrong, 0) << counts.wrong;
   EXPECT_GE(counts.right * 100, counts.samples * 98) << counts.wrong;
 }

@@ -237,7 +237,7 @@ TEST(RecordWine, LibrariesThatLiveFor2Milliseconds) {
   const std::string file = testing::TempDir() + fmt::format("windlass-wine-passing-{}.pb.gz", getpid());
   profile::Profile profile;
   // Until the agent has heard of the first image that took another's place the kernel side has the old one's table
-  // (RECORDING.md, "Known wrong"): seldom a sample, some on a busy machine. Then once more.
+  // (truncation-reasons.md, "Known wrong"): seldom a sample, some on a busy machine. Then once more.
   Passing verdict;
   for (int tries = 0; tries == 0 || (tries < 6 && verdict.wrong != 0); ++tries) {
     ASSERT_NO_FATAL_FAILURE(record(fmt::format("{} {} {}", program, kSeconds, libraries), file, profile));

@@ -181,7 +181,7 @@ TEST(V8, SamplesHaveTheStacksThatThereCanBe) {
       ::printf("node %d %s: %zu of %zu whole, %zu at work, %zu wrong\n", release.major, way.name, whole, all, at_work,
                wrong);
       EXPECT_GT(all, 20U);
-      EXPECT_LE(wrong * 1000, all) << first_wrong;  // docs/RUNTIMES.md: a name may be missing, or another's
+      EXPECT_LE(wrong * 1000, all) << first_wrong;  // docs/explanation/v8.md: a name may be missing, or another's
       EXPECT_GT(at_work, 20U) << recorded.output;
       EXPECT_TRUE(way.is_wasm() || at_regexp > 0);          // 38 to 66 were seen
       EXPECT_GE(whole * 100, all * 90) << recorded.output;  // 95.6 to 99.6% were seen

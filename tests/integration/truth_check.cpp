@@ -109,7 +109,7 @@ class Checker {
     }
   }
 
-  // libgcc on its way to a landing pad: on AArch64 as its unwind information has it, docs/RECORDING.md.
+  // libgcc on its way to a landing pad: on AArch64 as its unwind information has it.
   static bool known_wrong([[maybe_unused]] const std::vector<Frame>& frames) {
 #ifdef __aarch64__
     const auto raises = [](const Frame& frame) {

@@ -1,4 +1,4 @@
-// Ordinary runs look at a part of what is large. CONTRIBUTING.md has the list.
+// Ordinary runs look at a part of what is large. docs/reference/test-runs.md has the list.
 #pragma once
 
 #include <cstddef>

@@ -70,7 +70,8 @@ Probe tracepoint(const TracepointTrial& trial, const SystemFacts& facts, const S
                              "windlass doctor -v");
 }
 
-// No refusal: recording does without, and what is wrong then is little (docs/RECORDING.md, "Known wrong").
+// No refusal: recording does without. A few samples can be wrong then (docs/reference/truncation-reasons.md, "Known
+// wrong").
 Probe hook(const SystemTrials& trials) {
   const std::string name = fmt::format("function {}", kHookedFunction);
   if (trials.hook == 0) return ok(name, "can be hooked: what is mapped over other code is known at once");

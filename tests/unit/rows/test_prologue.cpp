@@ -46,7 +46,8 @@ TEST(Prologue, PushAllocateAndBack) {
                            "[14,15) r7+16 ra=c-8 r3=c-16", "[15,16) r7+8 ra=c-8", "[16,20) r7+48 ra=c-8 r3=c-16"}));
 }
 
-// Both functions of docs/GENERATED_CODE.md, and the first one's table.
+// Both functions of docs/how-to/describe-your-jit.md, and the first one's table in
+// docs/explanation/unwind-information.md.
 TEST(Prologue, AsDocumented) {
   Prologue f{.architecture = Architecture::kX86_64, .code_size = 40};
   f.ops = {{1, push(3)}, {5, Allocate{32}}};
