@@ -168,6 +168,7 @@ TEST(V8, SamplesHaveTheStacksThatThereCanBe) {
       std::istringstream lines(run(WINDLASS_COMMAND " report --folded " + file).output);
       for (std::string line; std::getline(lines, line);) {
         const std::size_t count = std::stoul(line.substr(line.rfind(' ')));
+        if (line.find("[truncated: no time") != std::string::npos) continue;  // the machine did something else
         all += count;
         if (line.find("[truncated") != std::string::npos) continue;
         whole += count;
