@@ -237,14 +237,13 @@ TEST(RecordWine, LibrariesThatLiveFor2Milliseconds) {
   const std::string file = testing::TempDir() + fmt::format("windlass-wine-passing-{}.pb.gz", getpid());
   profile::Profile profile;
   // Until the agent has heard of the first image that took another's place the kernel side has the old one's table
-  // (truncation-reasons.md, "Known wrong"): seldom a sample, some on a busy machine. Then once more.
+  // (truncation-reasons.md, "Known wrong"): seldom a sample, many beside a compiler. Then once more.
   Passing verdict;
   for (int tries = 0; tries == 0 || (tries < 6 && verdict.wrong != 0); ++tries) {
     ASSERT_NO_FATAL_FAILURE(record(fmt::format("{} {} {}", program, kSeconds, libraries), file, profile));
     verdict = judge_passing(profile);
     fmt::print("{} samples, {} complete, {} of them in a DLL, {} named, {} wrong\n", verdict.samples, verdict.complete,
                verdict.in_library, verdict.named, verdict.wrong);
-    EXPECT_LE(verdict.wrong, verdict.samples / 100);
   }
   EXPECT_EQ(verdict.wrong, 0u);
   for (const std::string& text : verdict.examples) ADD_FAILURE() << text;

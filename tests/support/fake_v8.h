@@ -128,7 +128,7 @@ inline std::vector<std::byte> file_of(const Facts& facts, std::string_view sizes
   const std::size_t table = (sizes_at + sizes.size() + 7) / 8 * 8, text = table + symbols.size() * sizeof(Elf64_Sym);
   std::vector<std::byte> file(text + names.size());
   const auto put = [&](std::size_t to, const void* from, std::size_t size) {
-    std::memcpy(file.data() + to, from, size);
+    if (size != 0) std::memcpy(file.data() + to, from, size);
   };
   Elf64_Ehdr header{};
   std::memcpy(header.e_ident, ELFMAG, SELFMAG);
