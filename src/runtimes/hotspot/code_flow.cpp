@@ -168,11 +168,7 @@ class Follower {
       return MoveWithSp{loads ? MoveWithSp::kLoad : MoveWithSp::kStore, dwarf_of(reg)};
     return {};
   }
-  // psABI figure 3.36: the first eight are in another order.
-  [[nodiscard]] static RegisterNumber dwarf_of(unsigned encoded) {
-    constexpr RegisterNumber kFirst[] = {0, 2, 1, 3, 7, 6, 4, 5};
-    return encoded < 8 ? kFirst[encoded] : static_cast<RegisterNumber>(encoded);
-  }
+  [[nodiscard]] static RegisterNumber dwarf_of(unsigned encoded) { return x86_64::kDwarfNumbers[encoded & 15]; }
 
   // What stack_effect() does not tell of.
   bool special(std::span<const std::byte> code, std::size_t length) {

@@ -1,6 +1,8 @@
 #include "walk/target/minidump_context.h"
 
-#include <array>
+#include <iterator>
+
+#include "base/registers.h"
 
 namespace windlass::walk {
 namespace {
@@ -15,8 +17,8 @@ constexpr std::uint32_t kAmd64 = 0x00100000;
 constexpr std::uint64_t kAmd64Flags = 0x30;
 constexpr std::uint64_t kAmd64Rax = 0x78;
 constexpr std::uint64_t kAmd64Rip = 0xf8;
-// From Rax on: rax rcx rdx rbx rsp rbp rsi rdi r8-r15, by DWARF number.
-constexpr std::array<RegisterNumber, 16> kAmd64Order = {0, 2, 1, 3, 7, 6, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15};
+// From Rax on the registers are in the order of their encoding.
+constexpr auto& kAmd64Order = x86_64::kDwarfNumbers;
 
 Expected<Registers> amd64(ByteView context) {
   const auto flags = context.at<std::uint32_t>(kAmd64Flags);
@@ -26,7 +28,7 @@ Expected<Registers> amd64(ByteView context) {
     return fail(ErrorCode::kMalformed, "context is not of x86-64", context.origin() + kAmd64Flags, *flags);
   Registers registers(Architecture::kX86_64);
   constexpr RegisterNumber kSp = Registers::sp_number(Architecture::kX86_64);
-  for (std::size_t i = 0; i < kAmd64Order.size(); ++i) {
+  for (std::size_t i = 0; i < std::size(kAmd64Order); ++i) {
     const std::uint32_t group = kAmd64Order[i] == kSp ? kControl : kInteger;
     if ((*flags & group) != 0) registers.set(kAmd64Order[i], *context.at<std::uint64_t>(kAmd64Rax + 8 * i));
   }
