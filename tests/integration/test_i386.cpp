@@ -32,7 +32,9 @@ const std::string kProgram = WINDLASS_I386_PROGRAM;
 // Why the program does not run here; empty where it does.
 std::string cannot_run() {
   if (::access(kProgram.c_str(), X_OK) != 0) return "SKIPPED: no Clang or no LLD on this machine";
-  return run(kProgram + " 1 2>&1").status == 0 ? "" : "SKIPPED: this kernel runs no i386 programs";
+  const auto ran = run(kProgram + " 1 2>&1");
+  if (ran.status == 0) return "";
+  return fmt::format("SKIPPED: this kernel runs no i386 programs: status {}, {:.100}", ran.status, ran.output);
 }
 
 // Is it a stack that the program can have, the outermost function first? The way back from the handler is the vdso's.
