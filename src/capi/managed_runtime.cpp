@@ -72,8 +72,8 @@ const char* method_from_c(const windlass_method_description& from, windlass_meth
     return "method is of no kind that there is";
   if ((from.funclet == WINDLASS_NO_FUNCLET) != (from.parent == nullptr)) return "funclet without a method";
   if (!clauses_from_c(from, to.own_clauses)) return "method's clauses are of no kind that there is";
-  if (!from_c(from.this_object, to.this_object) || !from_c(from.generic_context, to.generic_context) ||
-      !from_c(from.guard, to.guard))
+  if (!capi::from_c(from.this_object, to.this_object) || !capi::from_c(from.generic_context, to.generic_context) ||
+      !capi::from_c(from.guard, to.guard))
     return "place of a frame is of no kind that there is";
   if ((from.roots == nullptr) != (from.roots_size == 0)) return "stack map without its size";
   const auto* bytes = static_cast<const std::byte*>(from.roots);

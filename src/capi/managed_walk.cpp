@@ -44,7 +44,7 @@ const char* prepare(const windlass_managed_thread* thread, const windlass_regist
   }
   start.registers = Registers(start.thread->space->architecture());
   windlass_registers from;
-  if (registers != nullptr && (!take(registers, from) || !from_c(from, start.registers) ||
+  if (registers != nullptr && (!take(registers, from) || !capi::from_c(from, start.registers) ||
                                start.registers.architecture() != start.thread->space->architecture()))
     return "windlass_registers is not set up, or of another architecture";
   return nullptr;

@@ -21,7 +21,7 @@ constexpr const char* kNotSetUp = "windlass_managed is not set up";
 Expected<void> rows_of(const windlass_managed& from, std::vector<FrameRow>& to) {
   const auto wrong = [&](const char* what) { return fail(ErrorCode::kMalformed, what, from.address); };
   if (from.prologue == nullptr) {
-    if (!from_c(from.rows, from.row_count, kOwnArchitecture, to)) return wrong("windlass_row is not set up");
+    if (!capi::from_c(from.rows, from.row_count, kOwnArchitecture, to)) return wrong("windlass_row is not set up");
     for (FrameRow& row : to) {
       if (row.begin < from.address) return wrong("row begins before its function");
       row.begin -= from.address;

@@ -19,7 +19,7 @@
 namespace windlass::cli {
 namespace {
 
-struct Options {
+struct EmitArguments {
   EmitInput input;
   emit::Mode mode = emit::Mode::kExact;
   bool as_v8 = false;
@@ -41,7 +41,7 @@ int write(const std::string& output, const std::string& text) {
   return kRefused;
 }
 
-int run(const Options& options) {
+int run_emit(const EmitArguments& options) {
   const auto input = read_emit_input(options.input);
   if (!input) return refused(options.input.list.empty() ? options.input.file : options.input.list, input.error());
   if (input->functions.empty()) {
@@ -78,7 +78,7 @@ void choice(CLI::App& command, const std::string& name, Value& to, const std::ma
 }  // namespace
 
 void register_emit(CLI::App& app, int& status) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<EmitArguments>();
   CLI::App* command = app.add_subcommand(
       "emit", "Unwind information for code that has none, as assembly text: .pdata and .xdata, or .eh_frame");
   choice<emit::Mode>(*command, "--mode", options->mode,
@@ -104,7 +104,7 @@ void register_emit(CLI::App& app, int& status) {
   command->add_option("-o,--output", options->output, "A file instead of standard output");
   command->add_option("FILE", options->input.file, "An ELF object or program, or a blob of code")->required();
   command->add_option("LIST", options->input.list, "Of a blob's functions: lines 'START SIZE NAME', hexadecimal");
-  command->callback([options, &status] { status = run(*options); });
+  command->callback([options, &status] { status = run_emit(*options); });
 }
 
 }  // namespace windlass::cli

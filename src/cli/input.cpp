@@ -32,7 +32,7 @@ void print_error(TextWriter& out, const Error& error, bool json) {
   }
 }
 
-void complain(const std::string& file, const Error& error) { say("windlass: {}: {}\n", file, error.text()); }
+void say_of(const std::string& file, const Error& error) { say("windlass: {}: {}\n", file, error.text()); }
 
 }  // namespace
 
@@ -40,7 +40,7 @@ int list_file(const ListingOptions& options, Lister list) {
   std::signal(SIGPIPE, SIG_IGN);  // a reader that leaves shows as EPIPE
   const auto file = MappedFile::open(options.file);
   if (!file) {
-    complain(options.file, file.error());
+    say_of(options.file, file.error());
     return kRefused;
   }
   int status = kDone;
@@ -59,7 +59,7 @@ int list_file(const ListingOptions& options, Lister list) {
     } else if (options.json) {
       report(source.error());
     } else {
-      complain(options.file, source.error());
+      say_of(options.file, source.error());
       status = kFoundWrong;
     }
     out.flush();

@@ -22,7 +22,7 @@ namespace windlass::cli {
 
 namespace {
 
-struct Options {
+struct ReportArguments {
   std::string file;
   bool html = false, folded = false, speedscope = false, json = false;
   std::size_t functions = exporter::ReportOptions{}.functions;
@@ -44,7 +44,7 @@ bool wants_colour() {
   return ::isatty(STDOUT_FILENO) == 1 && (no_colour == nullptr || *no_colour == '\0');
 }
 
-Expected<void> write(const Options& options, const profile::Profile& profile, TextWriter& out) {
+Expected<void> write(const ReportArguments& options, const profile::Profile& profile, TextWriter& out) {
   if (options.html) return exporter::write_html(profile, out);
   if (options.folded) return exporter::write_folded(profile, out);
   if (options.speedscope) return exporter::write_speedscope(profile, out);
@@ -56,7 +56,7 @@ Expected<void> write(const Options& options, const profile::Profile& profile, Te
                                  .tree_lines = options.tree_lines});
 }
 
-int complain(const std::string& subject, const Error& error) {
+int unreadable(const std::string& subject, const Error& error) {
   if (error.code == ErrorCode::kSystem) {
     say("windlass: {}: {}: {}\n", subject, error.what, std::strerror(static_cast<int>(error.detail)));
     return kRefused;
@@ -65,21 +65,21 @@ int complain(const std::string& subject, const Error& error) {
   return error.code == ErrorCode::kUnsupported ? kRefused : kFoundWrong;
 }
 
-int run(const Options& options) {
+int run_report(const ReportArguments& options) {
   const auto profile = exporter::read_pprof_file(options.file);
-  if (!profile) return complain(options.file == "-" ? "standard input" : options.file, profile.error());
+  if (!profile) return unreadable(options.file == "-" ? "standard input" : options.file, profile.error());
   std::signal(SIGPIPE, SIG_IGN);  // a reader that has seen enough is no failure
   TextWriter out(STDOUT_FILENO);
   const auto written = write(options, *profile, out);
   if (!written && !(written.error().code == ErrorCode::kSystem && written.error().detail == EPIPE))
-    return complain("standard output", written.error());
+    return unreadable("standard output", written.error());
   return kDone;
 }
 
 }  // namespace
 
 void register_report(CLI::App& app, int& status) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ReportArguments>();
   CLI::App* command = app.add_subcommand("report", "Show a profile: top functions and call tree, or convert it");
   command->add_option("file", options->file, "a pprof file (.pb.gz), as record writes it; - is standard input")
       ->required();
@@ -95,7 +95,7 @@ void register_report(CLI::App& app, int& status) {
   command->add_option("--tree-lines", options->tree_lines, "lines of the call tree, about")
       ->capture_default_str()
       ->check(CLI::Range(std::size_t{0}, kMostNumber));
-  command->callback([options, &status] { status = run(*options); });
+  command->callback([options, &status] { status = run_report(*options); });
 }
 
 }  // namespace windlass::cli

@@ -26,7 +26,7 @@
 namespace windlass::cli {
 namespace {
 
-struct Options {
+struct WalkArguments {
   std::string what;
   std::uint64_t pid = 0;
   std::string core;
@@ -54,7 +54,7 @@ int complain(const std::string& subject, bool is_process, const Error& error) {
   return kRefused;
 }
 
-Expected<Target> open(const Options& options) {
+Expected<Target> open(const WalkArguments& options) {
   const DumpOptions dump{options.files};
   if (options.pid != 0) return open_process(options.pid);
   if (!options.core.empty()) return open_core(options.core, dump);
@@ -64,10 +64,10 @@ Expected<Target> open(const Options& options) {
 // Walks a target, once or many times, and prints what it found.
 class Walks {
  public:
-  Walks(Target& target, const Options& options, std::string subject)
+  Walks(Target& target, const WalkArguments& options, std::string subject)
       : target_(target), options_(options), subject_(std::move(subject)) {}
 
-  int run() {
+  int run_walk() {
     if (options_.output.repeat > 1 && target_.kind != TargetKind::kProcess) {
       say("windlass: {}: only a process can be walked again\n", subject_);
       return kUsage;
@@ -116,14 +116,14 @@ class Walks {
   }
 
   Target& target_;
-  const Options& options_;
+  const WalkArguments& options_;
   std::string subject_;
   WalkTurn turn_;
   std::optional<Symbolizer> symbols_;
   bool problems_ = false;
 };
 
-int run(const Options& options) {
+int run_walk(const WalkArguments& options) {
   const std::string subject = options.pid != 0        ? fmt::format("{}", options.pid)
                               : !options.core.empty() ? options.core
                                                       : options.what;
@@ -135,13 +135,13 @@ int run(const Options& options) {
     return complain(subject, is_process, target.error());
   }
   std::signal(SIGPIPE, SIG_IGN);  // a reader that leaves shows as EPIPE
-  return Walks(*target, options, subject).run();
+  return Walks(*target, options, subject).run_walk();
 }
 
 }  // namespace
 
 void register_walk(CLI::App& app, int& status) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<WalkArguments>();
   CLI::App* command = app.add_subcommand("walk", "Every thread's call stack: of a process, a core file or a minidump");
   auto* target = command->add_option_group("target", "what to look at");
   target->add_option("TARGET", options->what, "a process id, a core file or a minidump");
@@ -171,7 +171,7 @@ void register_walk(CLI::App& app, int& status) {
   command->callback([options, &status] {
     if (!options->debug_directory.empty())
       options->files.debug_directories.insert(options->files.debug_directories.begin(), options->debug_directory);
-    status = run(*options);
+    status = run_walk(*options);
   });
 }
 

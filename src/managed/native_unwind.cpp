@@ -38,7 +38,7 @@ namespace {
 // "windlass"
 constexpr _Unwind_Exception_Class kClass = 0x77696e646c617373;
 
-Registers registers_of(_Unwind_Context* context, Architecture architecture) {
+Registers registers_at(_Unwind_Context* context, Architecture architecture) {
   Registers registers(architecture);
   for (RegisterNumber reg = 0; reg < 80; ++reg)
     if (registers.holds(reg) && is_callee_saved(architecture, reg)) registers.set(reg, _Unwind_GetGR(context, reg));
@@ -101,7 +101,7 @@ void Dispatch::unwind_native(Moved* moved) {
     auto* it = static_cast<Moved*>(argument);
     const std::uint64_t pc = _Unwind_GetIP(context);
     if (it->thread.walk.runtime->find(pc - 1) != nullptr)
-      go_on(it, registers_of(context, it->thread.walk.space->architecture()));
+      go_on(it, registers_at(context, it->thread.walk.space->architecture()));
     if ((actions & _UA_END_OF_STACK) != 0) stuck(it->thread, it->thrown, pc);
     it->last = pc;
     return _URC_NO_REASON;

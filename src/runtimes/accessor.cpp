@@ -8,7 +8,7 @@
 namespace windlass::runtimes {
 namespace {
 
-constexpr std::size_t kMost = 12;  // endbr64 and the longest of the loads with its return
+constexpr std::size_t kMostBytes = 12;  // endbr64 and the longest of the loads with its return
 
 struct Load {
   bool from_rip = false;
@@ -42,7 +42,7 @@ std::optional<Load> load_of(const std::uint8_t* code, std::uint64_t address) {
 }
 
 Expected<Load> read_load(const Memory& memory, std::uint64_t function) {
-  std::uint8_t code[kMost + 4] = {};
+  std::uint8_t code[kMostBytes + 4] = {};
   if (!memory.read(function, code, sizeof code))
     return fail(ErrorCode::kUnreadable, "an accessor's code cannot be read", function);
   const auto load = load_of(code, function);

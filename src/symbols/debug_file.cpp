@@ -14,7 +14,6 @@
 #include "os/readers.h"
 
 namespace windlass::symbols {
-namespace {
 
 std::string build_id_of(Dwfl_Module* module) {
   const unsigned char* bits = nullptr;
@@ -24,6 +23,8 @@ std::string build_id_of(Dwfl_Module* module) {
   for (int i = 0; i < size; ++i) text += fmt::format("{:02x}", bits[i]);
   return text;
 }
+
+namespace {
 
 // As libdwfl looks: by the build id, then by the link's name beside the file, below it, and in the debug trees.
 std::vector<std::string> places(const std::vector<std::string>& trees, const std::string& build_id,

@@ -8,6 +8,8 @@
 
 namespace windlass::symbols {
 
+[[nodiscard]] std::string build_id_of(Dwfl_Module* module);  // in hexadecimal digits; empty: it has none
+
 // Dwfl_Callbacks::find_debuginfo. It is libdwfl's own, but where reads of others' files go by readers
 // (os/readers.h): then each file that libdwfl would try is opened by those. The module's user data is the list of
 // debug trees, a std::vector<std::string>, or null.

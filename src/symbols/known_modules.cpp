@@ -20,7 +20,7 @@ std::string identity_of(int fd) {
                      status.st_mtim.tv_nsec);
 }
 
-std::string build_id_of(int fd) {
+std::string build_id_in(int fd) {
   const auto file = MappedFile::from_fd(fd);
   if (!file) return {};
   if (const auto elf = image::ElfImage::parse(file->bytes())) return elf->build_id();
@@ -41,7 +41,7 @@ KnownModule* KnownModules::add(std::string key, profile::Module module, os::Desc
 KnownModule* KnownModules::of_file(os::Descriptor file, const std::string& path) {
   std::string key = identity_of(file.get());
   if (const auto known = modules_.find(key); known != modules_.end()) return known->second.get();
-  profile::Module module{.path = path, .open_path = path_of(file.get()), .build_id = build_id_of(file.get())};
+  profile::Module module{.path = path, .open_path = path_of(file.get()), .build_id = build_id_in(file.get())};
   return add(std::move(key), std::move(module), std::move(file));
 }
 

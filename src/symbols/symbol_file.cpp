@@ -11,19 +11,6 @@
 
 namespace windlass::symbols {
 
-namespace {
-
-std::string build_id_of(Dwfl_Module* module) {
-  const unsigned char* bits = nullptr;
-  GElf_Addr address = 0;
-  const int size = dwfl_module_build_id(module, &bits, &address);
-  std::string text;
-  for (int i = 0; i < size; ++i) text += fmt::format("{:02x}", bits[i]);
-  return text;
-}
-
-}  // namespace
-
 SymbolFile::SymbolFile(const profile::Module& module, const SymbolizeOptions& options) : options_(options) {
   // libdwfl's search path: "" = the directory of the file itself, then names below it, then roots of debug trees.
   debug_path_ = ":.debug:" + (options.debug_directory.empty() ? "" : options.debug_directory + ":") + "/usr/lib/debug";

@@ -14,7 +14,7 @@
 namespace windlass::walk {
 namespace {
 
-constexpr std::size_t kMostWords = 512;
+constexpr std::size_t kMostWordsOfFrame = 512;
 constexpr RegisterNumber kX4 = 4;
 
 // The frame of the function, from sp up to its CFA.
@@ -24,17 +24,18 @@ struct FrameWords {
   // In libgcc's arrays; AArch64's is the link register's.
   const RegisterNumber return_column =
       architecture == Architecture::kAArch64 ? aarch64::kX30 : Registers::pc_number(architecture);
-  std::uint64_t words[kMostWords];
+  std::uint64_t words[kMostWordsOfFrame];
   std::size_t count = 0;
   std::uint64_t begin = 0, cfa = 0;
 
   explicit FrameWords(Architecture of) : architecture(of) {}
   bool read(const Memory& memory, std::uint64_t sp, std::uint64_t frame_cfa) {
-    if (sp % word != 0 || frame_cfa % word != 0 || frame_cfa <= sp || frame_cfa - sp > kMostWords * word) return false;
+    if (sp % word != 0 || frame_cfa % word != 0 || frame_cfa <= sp || frame_cfa - sp > kMostWordsOfFrame * word)
+      return false;
     count = static_cast<std::size_t>(frame_cfa - sp) / word;
     begin = sp, cfa = frame_cfa;
     if (word == sizeof words[0]) return memory.read(sp, words, count * word);
-    std::uint32_t narrow[kMostWords];
+    std::uint32_t narrow[kMostWordsOfFrame];
     if (!memory.read(sp, narrow, count * word)) return false;
     std::copy_n(narrow, count, words);
     return true;

@@ -45,27 +45,27 @@ bool find_extent(KeptRow& row, int word) {
 }
 
 // Everything but module and key; false for a row of another form.
-bool pack(const FrameRow& row, FrameOrigin origin, Architecture architecture, KeptRow& kept) {
+bool pack(const FrameRow& row, FrameOrigin origin, Architecture architecture, KeptRow& packed) {
   if (row.signal_frame) return false;
-  kept.origin = origin;
+  packed.origin = origin;
   if (row.return_address.is(RegisterRule::kUndefined)) return true;
   const unsigned cfa_slot = Registers::slot_of(architecture, row.cfa.is(CfaRule::kRegister) ? row.cfa.reg() : ~0u);
   if (cfa_slot >= Registers::kSlots) return false;
-  kept.cfa_slot = static_cast<std::uint8_t>(cfa_slot);
-  kept.cfa_offset = row.cfa.offset();
-  kept.return_signed = row.return_signed;
-  kept.preserved = kPreserved[static_cast<unsigned>(architecture)];
-  if (!add(kept, Registers::slot_of(architecture, Registers::pc_number(architecture)), row.return_address))
+  packed.cfa_slot = static_cast<std::uint8_t>(cfa_slot);
+  packed.cfa_offset = row.cfa.offset();
+  packed.return_signed = row.return_signed;
+  packed.preserved = kPreserved[static_cast<unsigned>(architecture)];
+  if (!add(packed, Registers::slot_of(architecture, Registers::pc_number(architecture)), row.return_address))
     return false;
   for (const RegisterEntry entry : row.registers) {
     const unsigned slot = Registers::slot_of(architecture, entry.reg);
     if (slot >= Registers::kSlots) continue;
     if (entry.rule.is(RegisterRule::kSameValue))  // rsi and rdi, which only Windows preserves
-      kept.preserved |= std::uint64_t{1} << slot;
-    else if (!add(kept, slot, entry.rule))
+      packed.preserved |= std::uint64_t{1} << slot;
+    else if (!add(packed, slot, entry.rule))
       return false;
   }
-  return find_extent(kept, static_cast<int>(Registers::word_size(architecture)));
+  return find_extent(packed, static_cast<int>(Registers::word_size(architecture)));
 }
 
 // The words at `from` are those at `lowest`: into the registers they belong to.

@@ -55,9 +55,9 @@ def equivalents(path):
 class Commands:
     """The compiler's arguments for each file, from a build's compile_commands.json."""
 
-    def __init__(self, root, database):
+    def __init__(self, root, build):
         self.root, self.of = root, {}
-        for entry in json.loads(database.read_text()):
+        for entry in json.loads(subprocess.check_output([HERE.parent.parent / "cmake/single_files.py", build])):
             file = os.path.relpath(entry["file"], root)
             if not file.startswith(".."):
                 self.of[file] = entry
@@ -382,7 +382,7 @@ def main():
     root = options.root.resolve()
     folder = (options.build or root / "build/mutants").resolve()
     table = judges(root / "tests/mutants/tests.list")
-    sampler = Sampler(root, Commands(root, root / "build/release/compile_commands.json"), table, equivalents(root / "tests/mutants/equivalent.list"))
+    sampler = Sampler(root, Commands(root, root / "build/release"), table, equivalents(root / "tests/mutants/equivalent.list"))
     mutants = sampler.draw(candidates(root, options.paths, table), options.sample, commits(root) if options.seed is None else options.seed)
     if options.list:
         for mutant in mutants:

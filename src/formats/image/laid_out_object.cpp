@@ -11,8 +11,8 @@
 namespace windlass::image {
 namespace {
 
-constexpr std::uint64_t kPage = 4096;                     // AArch64's ADRP counts in them
-constexpr std::uint64_t kFirst = 16 * kPage;              // of all addresses: 0 is none
+constexpr std::uint64_t kAdrpPage = 4096;                 // AArch64's ADRP counts in them
+constexpr std::uint64_t kFirst = 16 * kAdrpPage;          // of all addresses: 0 is none
 constexpr std::uint64_t kReach = std::uint64_t{1} << 31;  // of 32 bits with a sign
 
 // What a relocation makes of symbol, addend and place.
@@ -138,7 +138,7 @@ class Relocator {
         return fail(ErrorCode::kLimit, "sections of 1 GiB and more are not laid out", section.offset);
       object_.places_[i].address = next;
       object_.loaded_.push_back(i);
-      next = (next + section.size) / kPage * kPage + 2 * kPage;
+      next = (next + section.size) / kAdrpPage * kAdrpPage + 2 * kAdrpPage;
       if (section.type == SHT_NOBITS) continue;
       const auto bytes = image_.stored_bytes(section);
       if (!bytes) return std::unexpected(bytes.error());
@@ -188,8 +188,8 @@ class Relocator {
     if (describes) object_.described_.insert(sum);
     std::uint64_t value = sum;
     if (how.value == Relocation::kDistance) value = sum - place;
-    if (how.value == Relocation::kPages) value = sum / kPage - place / kPage;
-    if (how.value == Relocation::kLowBits) value = sum % kPage;
+    if (how.value == Relocation::kPages) value = sum / kAdrpPage - place / kAdrpPage;
+    if (how.value == Relocation::kLowBits) value = sum % kAdrpPage;
     return write(to.bytes, entry.r_offset, how, value);
   }
 

@@ -11,9 +11,9 @@ namespace {
 constexpr std::uint8_t kOldest = 1, kNewest = 3;
 
 // The data words of a row, taken one by one.
-class Words {
+class StoredWords {
  public:
-  Words(ByteView bytes, unsigned size) : bytes_(bytes), size_(size) {}
+  StoredWords(ByteView bytes, unsigned size) : bytes_(bytes), size_(size) {}
   [[nodiscard]] bool at_end() const { return at_ == bytes_.size(); }
   std::uint32_t next_unsigned() {
     std::uint32_t value = 0;
@@ -34,7 +34,7 @@ class Words {
 
 // Section 2.4.2, flexible type: control word and offset of the CFA, the return address, the frame pointer; a control
 // word of 0 has no offset.
-bool read_flexible(Words& words, StoredRow& row) {
+bool read_flexible(StoredWords& words, StoredRow& row) {
   for (Place* place : {&row.cfa, &row.return_address, &row.frame_pointer}) {
     if (words.at_end()) break;
     place->control = words.next_unsigned();
@@ -46,7 +46,7 @@ bool read_flexible(Words& words, StoredRow& row) {
 }
 
 // Default type: offsets of the CFA, of the return address where the header has none, of the frame pointer.
-bool read_default(Words& words, const Header& header, RegisterNumber base, StoredRow& row) {
+bool read_default(StoredWords& words, const Header& header, RegisterNumber base, StoredRow& row) {
   row.cfa = in_register(base, words.next_signed());
   if (header.fixed_ra_offset == 0 && !words.at_end()) row.return_address = at_cfa(words.next_signed());
   if (!words.at_end()) row.frame_pointer = at_cfa(words.next_signed());
@@ -224,7 +224,7 @@ Expected<StoredRow> Section::stored_row(const Function& function, std::uint64_t&
     if (header_.version == 1) return fail(ErrorCode::kMalformed, "SFrame row without a CFA", where);
     return row;
   }
-  Words words(*data, 1U << size_code);
+  StoredWords words(*data, 1U << size_code);
   const RegisterNumber base =
       (info & kFromSp) != 0 ? stack_pointer(architecture_) : windlass::frame_pointer(architecture_);
   if (!(function.flexible ? read_flexible(words, row) : read_default(words, header_, base, row)))

@@ -12,8 +12,6 @@
 namespace windlass::winarm64 {
 namespace {
 
-constexpr std::uint8_t kFp = 29, kLr = 30;
-
 std::string register_text(const UnwindCode& code, unsigned reg) {
   return fmt::format("{}{}", code.file == RegisterFile::kX ? 'x' : code.file == RegisterFile::kD ? 'd' : 'q', reg);
 }

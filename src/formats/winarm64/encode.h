@@ -13,6 +13,8 @@
 
 namespace windlass::winarm64 {
 
+inline constexpr std::uint32_t kMaxPackedLength = 0x7ff * 4;  // of a function, in bytes
+
 // Where an epilogue starts, and the codes of its instructions in their order, without the last one (the return or
 // jump) and without `end`.
 struct EpilogueCodes {

@@ -5,8 +5,6 @@
 namespace windlass::winarm64 {
 namespace {
 
-constexpr unsigned kFp = 29, kLr = 30;
-
 // How a save code counts. The shortest ones come first, so that the first that can hold a save is the smallest.
 struct SaveForm {
   Operation operation;

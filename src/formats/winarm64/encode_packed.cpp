@@ -8,9 +8,8 @@
 namespace windlass::winarm64 {
 namespace {
 
-constexpr std::uint32_t kMaxPackedLength = 0x7ff * 4;
 constexpr std::uint32_t kMaxPackedFrame = 0x1ff * 16;
-constexpr std::uint8_t kFirstSaved = 19, kLastSaved = 28, kFp = 29, kLr = 30;
+constexpr std::uint8_t kFirstSaved = 19, kLastSaved = 28;
 
 // The fields that a prologue of these codes would have if it is canonical.
 PackedFields guess(const std::vector<UnwindCode>& prologue, std::uint32_t length, bool homes) {

@@ -86,7 +86,7 @@ class Executor {
   [[nodiscard]] const SavedLocations& saved() const { return saved_; }
 
  private:
-  static constexpr RegisterNumber kX29 = 29, kLr = 30, kSp = 31;
+  static constexpr RegisterNumber kX29 = 29;
 
   std::unexpected<Error> bad(const char* what) { return fail(ErrorCode::kMalformed, what, where_); }
   static std::unexpected<Error> lost(RegisterNumber reg) {
@@ -262,7 +262,6 @@ class Executor {
 template <TargetMemory M>
 Expected<Unwound> virtual_unwind(const Location& location, const ExecContext& context, const M& memory,
                                  const Registers& frame, Registers& caller, SavedLocations* saved = nullptr) {
-  constexpr RegisterNumber kLr = 30, kPc = 32;
   Unwound unwound;
   unwound.place = location.position.place;
   Executor<M> executor(memory, context, frame);

@@ -10,7 +10,7 @@
 namespace windlass::winarm64 {
 namespace {
 
-constexpr RegisterNumber kFp = 29, kLr = 30, kFirstV = 64, kLastV = 95;
+constexpr RegisterNumber kFirstV = 64, kLastV = 95;
 
 UnwindCode code_of(Operation operation, std::uint32_t value = 0) {
   UnwindCode code;

@@ -5,8 +5,6 @@
 namespace windlass::winarm64 {
 namespace {
 
-constexpr RegisterNumber kFp = 29, kLr = 30, kSp = 31, kPc = 32;
-
 // x0 .. x(Count-1) from `first` on, then the slots given.
 template <std::size_t Count, std::size_t More>
 constexpr std::array<FrameSlot, Count + More> registers_from(std::uint16_t first, const FrameSlot (&more)[More]) {

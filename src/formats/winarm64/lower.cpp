@@ -55,7 +55,7 @@ class SymbolicExecutor {
       case Operation::kAddFp:
         if (frame_.slots[SymbolicFrame::kFp].base != Base::kRegister)
           return no_row("no row: sp comes from a frame pointer that was saved");
-        frame_.base = Base::kFp;
+        frame_.base = Base::kOnFp;
         frame_.offset = -std::int64_t{code.value};
         return {};
       case Operation::kSaveNext: ++nexts_; return {};
@@ -124,7 +124,7 @@ Expected<void> execute_symbolically(ByteView codes, std::uint32_t index, Symboli
 
 namespace {
 
-RegisterNumber base_register(Base base) { return base == Base::kFp ? aarch64::kX29 : aarch64::kSp; }
+RegisterNumber base_register(Base base) { return base == Base::kOnFp ? aarch64::kX29 : aarch64::kSp; }
 
 // Frames are below 1 GiB, so that every offset fits.
 RegisterRule rule(const SymbolicFrame& frame, const Slot& slot, RegisterNumber reg) {

@@ -16,14 +16,14 @@ struct SymbolicFrame {
   // x19-x29, lr, d8-d15: preserved registers, and the one the return address comes back in.
   static constexpr unsigned kRegisters = 12 + 8, kFp = 10, kLr = 11;
   // Not saved; saved at sp + offset; at x29 + offset; behind what is counted in lengths of SVE vectors.
-  enum class Base : std::int32_t { kRegister, kSp, kFp, kUnknown };
+  enum class Base : std::int32_t { kRegister, kOnSp, kOnFp, kUnknown };
   struct Slot {
     Base base = Base::kRegister;
     std::int32_t offset = 0;
     bool operator==(const Slot&) const = default;
   };
 
-  Base base = Base::kSp;  // the caller's sp = base + offset
+  Base base = Base::kOnSp;  // the caller's sp = base + offset
   std::int64_t offset = 0;
   Slot slots[kRegisters];
   Slot return_address;  // where `jumps`

@@ -11,9 +11,12 @@
 #include "formats/image/pe.h"
 #include "windlass/bytes.h"
 #include "windlass/function_ref.h"
+#include "windlass/registers.h"
 #include "windlass/winarm64.h"
 
 namespace windlass::winarm64 {
+
+inline constexpr RegisterNumber kFp = 29, kLr = 30, kSp = 31, kPc = 32;
 
 inline constexpr unsigned kEntrySize = 8;
 inline constexpr std::size_t kMaxCodeBytes = 255 * 4;  // the extension word counts up to 255 words

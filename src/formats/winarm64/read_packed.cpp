@@ -17,7 +17,7 @@ constexpr unsigned kAllocMCode = 0xc000, kSaveRegpCode = 0xc800, kSaveRegpXCode 
                    kSaveRegXCode = 0xd400, kSaveLrpairCode = 0xd600, kSaveFregpCode = 0xd800, kSaveFregpXCode = 0xda00,
                    kSaveFregCode = 0xdc00;
 
-constexpr unsigned kLr = 30 - 19;  // as save_reg counts
+constexpr unsigned kLrFromX19 = 30 - 19;  // as save_reg counts
 constexpr std::uint32_t kHomeSize = 64;
 
 [[nodiscard]] bool chained(const PackedFields& fields) { return fields.cr >= 2; }
@@ -58,7 +58,7 @@ void Expansion::put_integer_saves(const PackedFields& fields, std::uint32_t save
   } else if (reg < fields.reg_i) {
     single(reg);
   } else if (saves_lr) {
-    single(kLr);
+    single(kLrFromX19);
   }
 }
 

@@ -10,7 +10,6 @@ namespace windlass::winarm64 {
 namespace {
 
 constexpr std::uint32_t kMaxLength = 0x3ffff * 4;  // of a record's code
-constexpr std::uint32_t kMaxPackedLength = 0x7ff * 4;
 constexpr std::size_t kEntry = kEntrySize;
 
 std::uint32_t last_op_end(const Fragment& fragment) {

@@ -23,7 +23,7 @@ constexpr std::uint32_t kLongestPrologue = 255;
 constexpr std::uint32_t kLargestFrameOffset = 240;
 constexpr std::uint64_t kLargestAllocation = 0xffff'fff8;
 constexpr std::uint32_t kFarthestEpilogue = 4095;
-constexpr std::size_t kMaxSlots = 255;
+constexpr std::size_t kMaxSlotsOfPiece = 255;
 
 struct PlacedSave {
   std::size_t op;
@@ -404,8 +404,8 @@ class Planner {
       std::size_t slots = (piece.epilogues.size() + 3) / 2 * 2;
       for (const UnwindCode& code : piece.content.codes) slots += code.slots;
       const std::uint32_t reach = i == all.size() ? end : all[i].end;
-      const bool full =
-          !piece.epilogues.empty() && (reach - piece.epilogues.front().pops > kFarthestEpilogue || slots > kMaxSlots);
+      const bool full = !piece.epilogues.empty() &&
+                        (reach - piece.epilogues.front().pops > kFarthestEpilogue || slots > kMaxSlotsOfPiece);
       if (full && piece.epilogues.back().end < end) {
         piece.end = piece.epilogues.back().end;
         Piece next = piece_behind(piece.end, end, first_index, region);

@@ -11,7 +11,7 @@ namespace windlass::table {
 namespace {
 
 using flow::StackEffect;
-using Kind = StackEffect::Kind;
+using EffectKind = StackEffect::Kind;
 
 // The rest of `code` from `address` on.
 ByteView from(ByteView code, std::uint64_t begin, std::uint64_t address) {
@@ -42,9 +42,9 @@ struct Pushed {
     return rule;
   }
   void apply(const StackEffect& effect, std::uint8_t x_reg) {
-    size -= effect.kind == Kind::kPush ? -8 : effect.kind == Kind::kPop ? 8 : effect.delta;
-    if (effect.kind == Kind::kPush && effect.reg == x86_64::kRbp && fp == 0) fp = size;
-    if (effect.kind == Kind::kPush && effect.reg == x_reg && x == 0) x = size;
+    size -= effect.kind == EffectKind::kPush ? -8 : effect.kind == EffectKind::kPop ? 8 : effect.delta;
+    if (effect.kind == EffectKind::kPush && effect.reg == x86_64::kRbp && fp == 0) fp = size;
+    if (effect.kind == EffectKind::kPush && effect.reg == x_reg && x == 0) x = size;
     if (fp > size) fp = 0;
     if (x > size) x = 0;
     known = known && size >= 0 && size < kMost && size % 8 == 0;  // else it is data that was read, or aligned
@@ -71,20 +71,20 @@ void rows_of_bare_code(ByteView code, std::uint64_t address, std::uint8_t x_reg,
       continue;
     }
     switch (effect->kind) {
-      case Kind::kNone:
-      case Kind::kCall: break;
-      case Kind::kMove:
-      case Kind::kPush:
-      case Kind::kPop: now.apply(*effect, x_reg); break;
-      case Kind::kSet:
-      case Kind::kUnknown: now.known = false; break;
-      case Kind::kBranch:
-      case Kind::kJump:
+      case EffectKind::kNone:
+      case EffectKind::kCall: break;
+      case EffectKind::kMove:
+      case EffectKind::kPush:
+      case EffectKind::kPop: now.apply(*effect, x_reg); break;
+      case EffectKind::kSet:
+      case EffectKind::kUnknown: now.known = false; break;
+      case EffectKind::kBranch:
+      case EffectKind::kJump:
         if (effect->target >= address && effect->target < end && now != Pushed())
           ahead.try_emplace(effect->target, now);
-        if (effect->kind == Kind::kJump) now = Pushed();
+        if (effect->kind == EffectKind::kJump) now = Pushed();
         break;
-      case Kind::kReturn: now = Pushed(); break;
+      case EffectKind::kReturn: now = Pushed(); break;
     }
   }
 }
@@ -96,7 +96,7 @@ void each_copy_in_rsp(ByteView code, std::uint64_t address, ByteView function, s
       const auto effect = flow::stack_effect(from(function, function_address, at), at);
       if (!effect) return true;
       const bool inside = at >= begin && at < end;
-      const bool jumps = effect->kind == Kind::kBranch || effect->kind == Kind::kJump;
+      const bool jumps = effect->kind == EffectKind::kBranch || effect->kind == EffectKind::kJump;
       if (jumps && !inside && effect->target >= begin && effect->target < end) return true;
       at += effect->length;
     }
@@ -112,9 +112,10 @@ void each_copy_in_rsp(ByteView code, std::uint64_t address, ByteView function, s
     const auto effect = flow::stack_effect(from(code, first, address), address);
     if (!effect) break;
     address += effect->length;
-    if (effect->kind == Kind::kSet && effect->reg == reg) {
+    if (effect->kind == EffectKind::kSet && effect->reg == reg) {
       if (begin == 0) begin = address;
-    } else if (effect->kind != Kind::kNone && effect->kind != Kind::kCall && effect->kind != Kind::kBranch) {
+    } else if (effect->kind != EffectKind::kNone && effect->kind != EffectKind::kCall &&
+               effect->kind != EffectKind::kBranch) {
       close(address);  // the row's end, or rsp is another one from here on
     }
   }

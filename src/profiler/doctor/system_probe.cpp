@@ -6,9 +6,6 @@
 #include <cstring>
 
 namespace windlass::profiler {
-namespace {
-
-constexpr KernelVersion kOldest{5, 15};
 
 Probe ok(std::string name, std::string seen) { return {std::move(name), ProbeState::kOk, std::move(seen), {}}; }
 Probe limited(std::string name, std::string seen, std::string way_out) {
@@ -17,6 +14,10 @@ Probe limited(std::string name, std::string seen, std::string way_out) {
 Probe refused(std::string name, RefusalKind kind, std::string seen, std::string way_out) {
   return {std::move(name), ProbeState::kRefused, std::move(seen), std::move(way_out), kind};
 }
+
+namespace {
+
+constexpr KernelVersion kOldest{5, 15};
 
 Probe release(const SystemFacts& facts) {
   const std::string seen = fmt::format("Linux {} on {}", facts.release, facts.machine);

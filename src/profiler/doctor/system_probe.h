@@ -62,6 +62,10 @@ struct Diagnosis {
 
 // ---- single probes, for tests and judge() ---------------------------------------------------------------------------
 
+[[nodiscard]] Probe ok(std::string name, std::string seen);
+[[nodiscard]] Probe limited(std::string name, std::string seen, std::string way_out);
+[[nodiscard]] Probe refused(std::string name, RefusalKind kind, std::string seen, std::string way_out);
+
 [[nodiscard]] Probe probe_pid_namespace(const SystemFacts& facts);
 [[nodiscard]] std::vector<Probe> probe_kernel(const SystemFacts& facts, const SystemTrials& trials);
 [[nodiscard]] std::vector<Probe> probe_rights(const SystemFacts& facts, const SystemTrials& trials);

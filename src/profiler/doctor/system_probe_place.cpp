@@ -8,11 +8,6 @@
 namespace windlass::profiler {
 namespace {
 
-Probe ok(std::string name, std::string seen) { return {std::move(name), ProbeState::kOk, std::move(seen), {}}; }
-Probe limited(std::string name, std::string seen, std::string way_out) {
-  return {std::move(name), ProbeState::kLimited, std::move(seen), std::move(way_out)};
-}
-
 // proc(5)
 Probe hidden_processes(const SystemFacts& facts) {
   const std::string name = "/proc hidepid";

@@ -10,8 +10,6 @@
 namespace windlass::profiler {
 namespace {
 
-Probe ok(std::string name, std::string seen) { return {std::move(name), ProbeState::kOk, std::move(seen), {}}; }
-
 // Capabilities of a user namespace do not count where the kernel asks for those of the initial one, as it does for BPF,
 // perf events of others and other users' processes.
 bool holds(const SystemFacts& facts, Capability capability) {

@@ -16,7 +16,7 @@ using Kind = StackEffect::Kind;
 using Cfa = FrameState::Cfa;
 using Place = FrameState::Place;
 
-constexpr std::int32_t kWord = 8, kSenderAt = -8;  // frame::interpreter_frame_sender_sp_offset * 8
+constexpr std::int32_t kSlot = 8, kSenderAt = -8;  // frame::interpreter_frame_sender_sp_offset * 8
 constexpr RegisterNumber kRdx = 1, kR13 = 13;
 
 void set(FrameRow& row, RegisterNumber reg, Place kind, std::int32_t at) {
@@ -30,7 +30,7 @@ void set(FrameRow& row, RegisterNumber reg, Place kind, std::int32_t at) {
 FrameState FrameState::at_entry() {
   FrameState state;
   state.cfa_kind = Cfa::kAtSp;
-  state.cfa = kWord;
+  state.cfa = kSlot;
   state.return_kind = Place::kAtSp;
   state.fp_kind = Place::kRegister;
   return state;
@@ -46,11 +46,11 @@ FrameState FrameState::throwing() {
 
 FrameState FrameState::in_body(std::uint32_t frame_bytes) {
   FrameState state = at_entry();
-  const auto depth = static_cast<std::int32_t>(frame_bytes) + kWord;
+  const auto depth = static_cast<std::int32_t>(frame_bytes) + kSlot;
   state.cfa = depth;
-  state.return_at = depth - kWord;
+  state.return_at = depth - kSlot;
   state.fp_kind = Place::kAtSp;
-  state.fp_at = depth - 2 * kWord;
+  state.fp_at = depth - 2 * kSlot;
   return state;
 }
 
@@ -58,7 +58,7 @@ FrameState FrameState::interpreted() {
   FrameState state;
   state.cfa_kind = Cfa::kSenderSlot;
   state.return_kind = state.fp_kind = Place::kAtFp;
-  state.return_at = kWord;
+  state.return_at = kSlot;
   state.fp_is_frame = true;
   return state;
 }
@@ -130,7 +130,7 @@ class Follower {
     }
   }
   // call to the next instruction: pushes its own address.
-  void push_pc() { move(-kWord); }
+  void push_pc() { move(-kSlot); }
 
  private:
   [[nodiscard]] static bool is(std::span<const std::byte> code, std::initializer_list<int> bytes) {
@@ -210,16 +210,16 @@ class Follower {
   // sp becomes something else, but where it was is known by a copy.
   void go_by_copy() {
     const bool knows = state.has_sp_copy && state.cfa_kind == Cfa::kAtSp;
-    const bool in_place = state.return_kind == Place::kAtSp && state.return_at == state.cfa - kWord;
+    const bool in_place = state.return_kind == Place::kAtSp && state.return_at == state.cfa - kSlot;
     lose_sp();
     if (!knows) return;
     state.cfa_kind = Cfa::kAtCopy;
     state.cfa = state.sp_copy_cfa;
-    if (in_place) state.return_kind = Place::kAtCfa, state.return_at = -kWord;
+    if (in_place) state.return_kind = Place::kAtCfa, state.return_at = -kSlot;
   }
 
   void save_fp(std::int32_t at) {
-    const std::int32_t own = state.return_kind == Place::kAtSp ? state.return_at - kWord : -1;
+    const std::int32_t own = state.return_kind == Place::kAtSp ? state.return_at - kSlot : -1;
     if (state.fp_kind == Place::kRegister && at == own) state.fp_kind = Place::kAtSp, state.fp_at = at;
   }
 
@@ -233,7 +233,7 @@ class Follower {
   void push(RegisterNumber reg) {
     const bool is_return = state.return_kind == Place::kRegister && reg == state.return_register;
     const bool is_copy = state.has_return_copy && reg == state.return_copy;
-    move(-kWord);
+    move(-kSlot);
     if (reg == x86_64::kRbp && state.fp_kind == Place::kRegister) state.fp_kind = Place::kAtSp, state.fp_at = 0;
     if (is_adapter_ && state.cfa_kind == Cfa::kAtCopy && state.fp_kind == Place::kRegister && (is_return || is_copy))
       state = FrameState::at_entry();  // of the method that comes next, which returns from there
@@ -257,7 +257,7 @@ class Follower {
       lose_frame();
     }
     if (reg == x86_64::kRbx) lose_rbx();
-    move(kWord);
+    move(kSlot);
   }
 
   // rbp is sp now: what is known by sp may be lost later on, and stays known by rbp.
@@ -276,8 +276,8 @@ class Follower {
     }
     state.fp_kind = Place::kRegister;
     state.fp_is_frame = false;
-    if (state.return_kind == Place::kAtFp) state.return_kind = Place::kAtSp, state.return_at -= kWord;
-    if (state.cfa_kind == Cfa::kAtFp) state.cfa_kind = Cfa::kAtSp, state.cfa -= kWord;
+    if (state.return_kind == Place::kAtFp) state.return_kind = Place::kAtSp, state.return_at -= kSlot;
+    if (state.cfa_kind == Cfa::kAtFp) state.cfa_kind = Cfa::kAtSp, state.cfa -= kSlot;
     if (state.cfa_kind == Cfa::kSenderSlot) state.cfa_kind = state.sender_in_rbx ? Cfa::kSenderInRbx : Cfa::kUnknown;
   }
 

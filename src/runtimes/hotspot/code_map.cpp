@@ -11,7 +11,6 @@ namespace {
 constexpr std::size_t kLongestName = 256;
 constexpr std::uint8_t kFreeSegment = 0xff;
 constexpr std::uint32_t kMostEntry = 4096;  // bytes of a ContinuationEntry
-constexpr std::uint32_t kWord = 8;
 
 Error unreadable(std::uint64_t address) {
   return Error{ErrorCode::kUnreadable, "the runtime's description of its code cannot be read", address};

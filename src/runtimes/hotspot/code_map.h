@@ -15,6 +15,8 @@
 
 namespace windlass::runtimes::hotspot {
 
+inline constexpr std::uint32_t kWord = 8;
+
 // A stretch of code that is one thing: all of a blob, or one codelet of the interpreter.
 struct Blob {
   enum class Kind : std::uint8_t {

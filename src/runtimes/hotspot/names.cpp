@@ -3,12 +3,12 @@
 #include <algorithm>
 
 #include "base/monotonic.h"
+#include "runtimes/hotspot/code_map.h"
 #include "runtimes/memory_reader.h"
 
 namespace windlass::runtimes::hotspot {
 namespace {
 
-constexpr std::uint32_t kWord = 8;
 constexpr std::uint32_t kHasLines = 1;  // ConstMethod::_has_linenumber_table
 constexpr std::size_t kLongestSymbol = 4096;
 

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/pages.h"
 #include "walk/own/modules.h"
 #include "walk/own/own_memory.h"
 #include "walk/own_modules.h"
@@ -19,7 +20,6 @@ extern "C" __attribute__((weak)) void* __libc_stack_end;
 namespace windlass::walk {
 namespace {
 
-constexpr std::uint64_t kPage = 4096;  // the smallest there is
 constexpr std::uint64_t kInitialStack = std::uint64_t{128} << 20;
 constexpr std::uint64_t kMaxProbed = 4096;  // pages of one stack
 constexpr std::size_t kBatch = 256;         // pages a system call
@@ -99,7 +99,7 @@ std::uint64_t thread_pointer() {
 }
 
 bool probe(std::uint64_t address) {
-  if (address < kPage || address >= kUserEnd) return false;  // null would mean: no set
+  if (address < kSmallestPage || address >= kUserEnd) return false;  // null would mean: no set
   const int before = errno;
   std::uint8_t byte = 0;
   const iovec to{&byte, 1};
@@ -127,7 +127,7 @@ StackRange known_stack(std::uint64_t sp, bool live) {
   for (const Slot& slot : pair_of(thread).slots)
     if (slot.read(thread, range) && sp >= range.low && sp < range.high && (live || outlives_walks(range, thread)))
       return {sp, range.high};
-  return {sp, live ? (sp + kPage) & ~(kPage - 1) : sp};
+  return {sp, live ? (sp + kSmallestPage) & ~(kSmallestPage - 1) : sp};
 }
 
 namespace {
@@ -140,7 +140,7 @@ namespace {
   std::uint8_t bytes[kBatch];
   const int before = errno;
   const std::size_t size = std::min<std::uint64_t>(count, kBatch);
-  for (std::size_t i = 0; i < size; ++i) from[i] = {reinterpret_cast<void*>(page + i * kPage), 1};
+  for (std::size_t i = 0; i < size; ++i) from[i] = {reinterpret_cast<void*>(page + i * kSmallestPage), 1};
   const iovec to{bytes, size};
   const ssize_t read = process_vm_readv(getpid(), &to, 1, from, size, 0);
   const bool forbidden = read < 0 && errno != EFAULT;
@@ -153,15 +153,17 @@ namespace {
 // system calls: up to its control block at most.
 std::uint64_t probe_ahead(const StackRange& range, std::uint64_t page) {
   const std::uint64_t top = thread_pointer();
-  if (top < page || top - range.low >= kMaxProbed * kPage) return 0;
-  return std::min((top - page) / kPage + 1, std::clamp<std::uint64_t>(4 * (page - range.low) / kPage, 16, kBatch));
+  if (top < page || top - range.low >= kMaxProbed * kSmallestPage) return 0;
+  return std::min((top - page) / kSmallestPage + 1,
+                  std::clamp<std::uint64_t>(4 * (page - range.low) / kSmallestPage, 16, kBatch));
 }
 
 }  // namespace
 
 bool extend(StackRange& range, std::uint64_t address, std::uint64_t size) {
   if (range.holds(address, size)) return true;
-  if (address < range.low || size > kPage || address - range.low >= kMaxProbed * kPage || address >= kUserEnd)
+  if (address < range.low || size > kSmallestPage || address - range.low >= kMaxProbed * kSmallestPage ||
+      address >= kUserEnd)
     return false;
   // A walk that began further up knows the rest.
   const std::uint64_t thread = thread_pointer();
@@ -169,20 +171,21 @@ bool extend(StackRange& range, std::uint64_t address, std::uint64_t size) {
   for (const Slot& slot : pair_of(thread).slots)
     if (slot.read(thread, known) && range.high >= known.low && range.high < known.high && outlives_walks(known, thread))
       range.high = known.high;
-  for (std::uint64_t page = range.high & ~(kPage - 1); page < address + size; page = range.high) {
-    const std::uint64_t needed = (address + size - page + kPage - 1) / kPage;
+  for (std::uint64_t page = range.high & ~(kSmallestPage - 1); page < address + size; page = range.high) {
+    const std::uint64_t needed = (address + size - page + kSmallestPage - 1) / kSmallestPage;
     const std::uint64_t found = readable_pages(page, std::max(needed, probe_ahead(range, page)));
     if (found == 0) return false;
-    range.high = page + found * kPage;
+    range.high = page + found * kSmallestPage;
   }
-  remember({range.low & ~(kPage - 1), range.high});
+  remember({range.low & ~(kSmallestPage - 1), range.high});
   return true;
 }
 
 bool readable(std::uint64_t address, std::uint64_t size) {
-  if (address >= kUserEnd || size > kMaxProbed * kPage) return false;
-  for (std::uint64_t page = address & ~(kPage - 1), count = 0; page < address + size; page += count * kPage) {
-    count = readable_pages(page, (address + size - page + kPage - 1) / kPage);
+  if (address >= kUserEnd || size > kMaxProbed * kSmallestPage) return false;
+  for (std::uint64_t page = address & ~(kSmallestPage - 1), count = 0; page < address + size;
+       page += count * kSmallestPage) {
+    count = readable_pages(page, (address + size - page + kSmallestPage - 1) / kSmallestPage);
     if (count == 0) return false;
   }
   return true;

@@ -8,6 +8,7 @@
 #include <memory>
 #include <new>
 
+#include "base/pages.h"
 #include "walk/own/mapped_source.h"
 #include "walk/own/memory.h"
 #include "walk/own/never_unloaded.h"
@@ -38,11 +39,10 @@ struct ProgramHeaders {
 
 // Does something between the segments belong to none of them? Of libraries never: it is mapped without access.
 bool has_gaps(const LoadedObject& object) {
-  constexpr std::uint64_t kPage = 4096;
   std::uint64_t behind = 0;  // the last segment
   for (const Elf64_Phdr& segment : ProgramHeaders(object)) {
     if (segment.p_type != PT_LOAD) continue;
-    if (behind != 0 && segment.p_vaddr / kPage > (behind + kPage - 1) / kPage) return true;
+    if (behind != 0 && segment.p_vaddr / kSmallestPage > (behind + kSmallestPage - 1) / kSmallestPage) return true;
     behind = segment.p_vaddr + segment.p_memsz;
   }
   return false;

@@ -4,6 +4,7 @@
 
 #include <elf.h>
 
+#include "base/pages.h"
 #include "formats/image/core.h"
 #include "formats/image/unwind_sections.h"
 #include "runtimes/find.h"
@@ -78,7 +79,6 @@ Expected<Target> walk::read_core(MappedFile file, const DumpOptions& options) {
   const auto find = [&](const os::ProcMap& map, const std::string& build_id) {
     return walk::search_files(options.files, map.path, build_id, !program.empty() && map.path == program);
   };
-  constexpr std::uint64_t kPage = 4096;
   // Runtimes are read in the files' memory, too.
   manager::PublishedCodes published;
   const auto find_published = [&](std::span<const walk::FileRange> found) {
@@ -94,7 +94,7 @@ Expected<Target> walk::read_core(MappedFile file, const DumpOptions& options) {
     runtimes::add_interpreters(published, maps, open_memory, {});
     return published;
   };
-  (void)walk::add_modules(target, maps, find, core->auxiliary_value(AT_PAGESZ).value_or(kPage), find_published);
+  (void)walk::add_modules(target, maps, find, core->auxiliary_value(AT_PAGESZ).value_or(kSmallestPage), find_published);
   for (const auto& code : published) walk::note_problem(target, *code);
   target.interpreted = walk::Interpreted::of(published, nullptr);
   return target;

@@ -4,6 +4,7 @@
 
 #include <elf.h>
 
+#include "base/pages.h"
 #include "walk/target/link_map.h"
 #include "walk/target/memory_image.h"
 
@@ -59,11 +60,11 @@ bool is_code_of(const std::vector<ProcMap>& maps, const ProcMap& part, std::uint
   if (first == maps.end()) return false;
   const auto headers = read_loaded_headers(memory, first->begin);
   if (!headers) return false;
-  constexpr std::uint64_t kPage = 4096;
   return std::ranges::any_of(headers->segments, [&](const image::Segment& segment) {
-    const std::uint64_t from = (segment.vaddr + headers->bias) & ~(kPage - 1);
+    const std::uint64_t from = (segment.vaddr + headers->bias) & ~(kSmallestPage - 1);
     return segment.type == PT_LOAD && (segment.flags & PF_X) != 0 && from <= begin &&
-           end - from <= ((segment.vaddr + headers->bias - from + segment.memsz + kPage - 1) & ~(kPage - 1));
+           end - from <=
+               ((segment.vaddr + headers->bias - from + segment.memsz + kSmallestPage - 1) & ~(kSmallestPage - 1));
   });
 }
 

@@ -6,7 +6,7 @@
 namespace windlass::walk {
 namespace {
 
-void sort_by_begin(std::vector<MemoryPiece>& pieces) {
+void sort_pieces(std::vector<MemoryPiece>& pieces) {
   std::stable_sort(pieces.begin(), pieces.end(),
                    [](const MemoryPiece& a, const MemoryPiece& b) { return a.begin < b.begin; });
 }
@@ -37,7 +37,7 @@ void DumpMemory::add_files(std::span<const FileRange> ranges) {
     const std::uint64_t size = std::min(range.end - range.begin, bytes.size() - range.offset);
     file_pieces_.push_back({range.begin, *bytes.sub(range.offset, size)});
   }
-  sort_by_begin(file_pieces_);
+  sort_pieces(file_pieces_);
 }
 
 ByteView DumpMemory::rest_of(const std::vector<MemoryPiece>& pieces, std::uint64_t address) {

@@ -8,13 +8,12 @@
 
 #include <elf.h>
 
+#include "base/pages.h"
 #include "formats/image/elf_structures.h"
 #include "walk/target/memory_image.h"
 
 namespace windlass::walk {
 namespace {
-
-constexpr std::uint64_t kPage = 4096;
 
 class LinkMap {
  public:
@@ -23,7 +22,7 @@ class LinkMap {
 
   std::vector<os::ProcMap> maps() {
     const std::uint64_t headers_at = core_.auxiliary_value(AT_PHDR).value_or(0);
-    const std::uint64_t program = headers_at & ~(kPage - 1);
+    const std::uint64_t program = headers_at & ~(kSmallestPage - 1);
     const auto headers = read_loaded_headers(memory_, program);
     if (headers_at == 0 || !headers) return {};
     add(*headers, program_path());
@@ -100,9 +99,9 @@ class LinkMap {
     for (const image::Segment& segment : headers.segments) {
       if (segment.type == PT_INTERP && interpreter_.empty()) interpreter_ = read_text(segment.vaddr + headers.bias);
       if (segment.type != PT_LOAD || segment.filesz == 0) continue;
-      const std::uint64_t slack = segment.offset & (kPage - 1), begin = segment.vaddr + headers.bias - slack;
-      const std::uint64_t size = (slack + segment.filesz + kPage - 1) & ~(kPage - 1);
-      if (segment.filesz > ~std::uint64_t{0} - 2 * kPage || begin > ~std::uint64_t{0} - size) continue;
+      const std::uint64_t slack = segment.offset & (kSmallestPage - 1), begin = segment.vaddr + headers.bias - slack;
+      const std::uint64_t size = (slack + segment.filesz + kSmallestPage - 1) & ~(kSmallestPage - 1);
+      if (segment.filesz > ~std::uint64_t{0} - 2 * kSmallestPage || begin > ~std::uint64_t{0} - size) continue;
       os::ProcMap map;
       map.begin = begin;
       map.end = begin + size;

@@ -1,11 +1,10 @@
 #include "walk/target/loaded_pe.h"
+#include "base/pages.h"
 
 #include <cstddef>
 
 namespace windlass::walk {
 namespace {
-
-constexpr std::uint64_t kPage = 4096;
 
 bool has_code(std::span<const os::ProcMap> maps, std::size_t first, std::uint64_t end) {
   for (std::size_t i = first; i < maps.size() && maps[i].begin < end; ++i)
@@ -17,7 +16,7 @@ bool has_code(std::span<const os::ProcMap> maps, std::size_t first, std::uint64_
 
 std::vector<LoadedPe> find_loaded_pe(std::span<const os::ProcMap> maps, ReadMemory read) {
   std::vector<LoadedPe> found;
-  std::vector<std::byte> page(kPage);
+  std::vector<std::byte> page(kSmallestPage);
   for (std::size_t i = 0; i < maps.size(); ++i) {
     const os::ProcMap& map = maps[i];
     if (map.offset != 0 || !map.readable || !map.has_file() || (!found.empty() && map.begin < found.back().end))
@@ -28,7 +27,7 @@ std::vector<LoadedPe> find_loaded_pe(std::span<const os::ProcMap> maps, ReadMemo
     // Of the headers alone; that its directories lie behind them costs only what nobody asks here.
     const auto image = image::PeImage::parse(ByteView(page.data(), page.size()), image::PeLayout::kMapped);
     if (!image) continue;
-    const std::uint64_t size = (image->image_size() + kPage - 1) / kPage * kPage;
+    const std::uint64_t size = (image->image_size() + kSmallestPage - 1) / kSmallestPage * kSmallestPage;
     if (size == 0 || map.begin + size < map.begin || !has_code(maps, i, map.begin + size)) continue;
     found.push_back({map.begin, map.begin + size, image->machine(), image->timestamp(), i});
   }

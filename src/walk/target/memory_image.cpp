@@ -5,6 +5,7 @@
 
 #include <elf.h>
 
+#include "base/pages.h"
 #include "formats/image/elf_structures.h"
 #include "walk/target/dynamic_symbols.h"
 
@@ -13,7 +14,6 @@ namespace {
 
 constexpr std::size_t kMaxImage = std::size_t{256} << 20;
 constexpr std::size_t kMaxSegments = 512;
-constexpr std::uint64_t kPage = 4096;
 
 // Section headers are not in memory, whatever the header says.
 template <typename Header>
@@ -33,7 +33,7 @@ Expected<std::vector<std::byte>> read_headers(const Memory& memory, std::uint64_
   const auto elf_class = begin[EI_CLASS] == std::byte{ELFCLASS32} ? image::ElfClass::k32 : image::ElfClass::k64;
   const Elf64_Ehdr file = *image::read_stored<Elf64_Ehdr>(ByteView(begin, sizeof begin), elf_class, 0);
   const std::size_t entry_size = image::stored_size<Elf64_Phdr>(elf_class);
-  if (file.e_phentsize != entry_size || file.e_phnum > kMaxSegments || file.e_phoff > kPage * 16)
+  if (file.e_phentsize != entry_size || file.e_phnum > kMaxSegments || file.e_phoff > kSmallestPage * 16)
     return fail(ErrorCode::kMalformed, "program headers in memory are damaged", base + file.e_phoff, file.e_phnum);
   std::vector<std::byte> bytes(std::max<std::size_t>(sizeof file, file.e_phoff + file.e_phnum * entry_size));
   if (!memory.read(base, bytes.data(), bytes.size()))
@@ -50,7 +50,7 @@ bool read_partly(const Memory& memory, std::uint64_t address, std::byte* to, std
   if (memory.read(address, to, size)) return true;
   bool all = true;
   for (std::size_t done = 0; done < size;) {
-    const std::size_t piece = std::min<std::size_t>(size - done, kPage - (address + done) % kPage);
+    const std::size_t piece = std::min<std::size_t>(size - done, kSmallestPage - (address + done) % kSmallestPage);
     all &= memory.read(address + done, to + done, piece);
     done += piece;
   }
@@ -59,7 +59,7 @@ bool read_partly(const Memory& memory, std::uint64_t address, std::byte* to, std
 
 std::uint64_t bias_of(std::uint64_t base, std::span<const image::Segment> segments) {
   for (const image::Segment& s : segments)
-    if (s.type == PT_LOAD && s.offset < kPage) return base - (s.vaddr - s.offset);
+    if (s.type == PT_LOAD && s.offset < kSmallestPage) return base - (s.vaddr - s.offset);
   return base;
 }
 

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/pages.h"
 #include "formats/image/unwind_sections.h"
 #include "walk/target/dump_file.h"
 #include "walk/target/dump_memory.h"
@@ -53,7 +54,7 @@ std::vector<walk::FileRange> add_windows_modules(Target& target, const MinidumpF
 }
 
 // The mappings, from the text of /proc/PID/maps if there is one, else one for each module.
-std::vector<os::ProcMap> maps_of(const MinidumpFile& dump) {
+std::vector<os::ProcMap> maps_of_dump(const MinidumpFile& dump) {
   const auto* text = reinterpret_cast<const char*>(dump.linux_maps.data());
   auto maps = os::parse_proc_maps(std::string_view(text, dump.linux_maps.size()));
   for (os::ProcMap& map : maps) map.file = {};  // of another machine
@@ -134,9 +135,8 @@ Expected<Target> walk::read_minidump(MappedFile file, const DumpOptions& options
     if (build_id.empty() && behind != modules.begin() && map.begin < behind[-1].end) build_id = behind[-1].build_id;
     return walk::search_files(options.files, map.path, build_id, program != nullptr && program->path == map.path);
   };
-  constexpr std::uint64_t kPage = 4096;
-  const std::vector<os::ProcMap> maps = maps_of(*dump);
-  const auto more = walk::add_modules(target, maps, find, kPage, [&](std::span<const walk::FileRange>) {
+  const std::vector<os::ProcMap> maps = maps_of_dump(*dump);
+  const auto more = walk::add_modules(target, maps, find, kSmallestPage, [&](std::span<const walk::FileRange>) {
     return manager::open_published(maps, target.space.memory());
   });
   ranges.insert(ranges.end(), more.begin(), more.end());

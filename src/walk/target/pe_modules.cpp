@@ -4,13 +4,13 @@
 
 #include <fmt/format.h>
 
+#include "base/pages.h"
 #include "walk/target/loaded_pe.h"
 
 namespace windlass::walk {
 namespace {
 
-constexpr std::uint64_t kPage = 4096;
-constexpr std::size_t kMaxImage = std::size_t{256} << 20;
+constexpr std::size_t kMaxPeImage = std::size_t{256} << 20;
 
 // The first of the files that is the image; `why` says what there was instead.
 std::string find_file(std::span<const FileCandidate> files, const std::string& path, const PeIdentity& wanted,
@@ -54,7 +54,7 @@ bool has_relocations(const image::PeImage& image, const image::PeSection& sectio
     const std::uint32_t page = *blocks->at<std::uint32_t>(at);
     const std::uint32_t size = *blocks->at<std::uint32_t>(at + 4);
     if (size < 8) break;
-    if (page + kPage > section.rva && page < std::uint64_t{section.rva} + section.virtual_size) return true;
+    if (page + kSmallestPage > section.rva && page < std::uint64_t{section.rva} + section.virtual_size) return true;
     at += size;
   }
   return false;
@@ -63,26 +63,26 @@ bool has_relocations(const image::PeImage& image, const image::PeSection& sectio
 }  // namespace
 
 bool is_same_image(const image::PeImage& image, const PeIdentity& wanted) {
-  const auto pages = [](std::uint64_t size) { return (size + kPage - 1) / kPage; };
+  const auto pages = [](std::uint64_t size) { return (size + kSmallestPage - 1) / kSmallestPage; };
   if (image.timestamp() == wanted.timestamp && pages(image.image_size()) == pages(wanted.image_size)) return true;
   return !wanted.build_id.empty() && image.build_id() == wanted.build_id;
 }
 
 Expected<std::vector<std::byte>> read_mapped_pe(const Memory& memory, std::uint64_t begin) {
-  std::vector<std::byte> bytes(kPage);
+  std::vector<std::byte> bytes(kSmallestPage);
   if (!memory.read(begin, bytes.data(), bytes.size()))
     return fail(ErrorCode::kNotFound, "image's headers are not in memory", begin);
   const auto headers = image::PeImage::parse(ByteView(bytes.data(), bytes.size()), image::PeLayout::kMapped);
   if (!headers) return std::unexpected(headers.error());
   const image::RvaRange table = headers->directory(image::PeDirectory::kException);
   const std::size_t size = headers->image_size();
-  if (size > kMaxImage) return fail(ErrorCode::kLimit, "image in memory is too large", begin, size);
+  if (size > kMaxPeImage) return fail(ErrorCode::kLimit, "image in memory is too large", begin, size);
   if (table.size == 0 || table.rva > size || table.size > size - table.rva)
     return fail(ErrorCode::kNotFound, "image has no function table", begin);
   bytes.resize(size);
-  for (std::size_t at = kPage; at < size; at += kPage) {
-    const bool read = memory.read(begin + at, bytes.data() + at, std::min<std::size_t>(kPage, size - at));
-    if (!read && at + kPage > table.rva && at < std::size_t{table.rva} + table.size)
+  for (std::size_t at = kSmallestPage; at < size; at += kSmallestPage) {
+    const bool read = memory.read(begin + at, bytes.data() + at, std::min<std::size_t>(kSmallestPage, size - at));
+    if (!read && at + kSmallestPage > table.rva && at < std::size_t{table.rva} + table.size)
       return fail(ErrorCode::kNotFound, "function table is not in memory", begin + at);
   }
   return bytes;
