@@ -1,10 +1,13 @@
-// A callable passed by reference: two words, no allocation. It must not outlive the callable.
+// A reference to a callable: two words, copied freely, without an allocation. The callable must outlive the reference.
+//
+// For example, `void each(FunctionRef<bool(int)> visit)` can be called with any lambda that takes an int.
 #pragma once
 
 #include <memory>
 #include <type_traits>
 #include <utility>
 
+// The reference. Calling the reference calls the callable; thread and signal safety are those of the callable.
 namespace windlass {
 
 template <typename Signature>
