@@ -64,8 +64,9 @@ struct MovedFunction {
 
 // The tools that can be told about generated code.
 enum class Registry : std::uint8_t {
-  // Walks of this process by this copy of the library: backtrace() and StackWalker. windlass_add_own_code() also
-  // reaches the drop-in's walks.
+  // Walks of this process by this copy of the library: backtrace() and StackWalker. Code in a gap of less than 64 bytes
+  // of an earlier batch is an error, and so is code of a loaded module. windlass_add_own_code() also reaches the
+  // drop-in's walks.
   kWindlass,
   // __register_frame(), for exceptions and _Unwind_Backtrace(). The unwinder is libgcc's or LLVM's, whichever this
   // process has.
