@@ -78,7 +78,7 @@ extern "C" void windlass_capture(std::uint64_t* slots);
 // The unwind information of the own process for one function.
 struct OwnFunction {
   std::uint64_t begin = 0;
-  std::uint64_t end = 0;          // One past the last byte.
+  std::uint64_t end = 0;          // The byte behind the last.
   std::uint64_t lsda = 0;         // Language-specific data: exception tables. 0: none.
   std::uint64_t personality = 0;  // The routine that understands `lsda`. 0: none.
   std::uint64_t fde = 0;          // The address of the record in .eh_frame.

@@ -1,7 +1,7 @@
 // The functions of a JIT heap: from an address to the function, its name, the runtime's own number, and its unwind
 // information.
 //
-// All is in one table without pointers, in a memfd. Walks of this process, signal handlers, other processes, core files
+// All is in a table without pointers, in a memfd. Walks of this process, signal handlers, other processes, core files
 // and BPF programs read the table directly, without a lock. A copy can be kept after the process has ended. The layout
 // of the table, and how to read it: bpf/windlass_code_layout.h.
 //
@@ -10,7 +10,7 @@
 //   auto manager = CodeManager::create(heap_begin, heap_end);
 //   auto seen = add_own_code(*manager);   // From here on, walks of this process see its functions.
 //
-// Each function is added before it runs, and removed before its place is used again:
+// Add each function before it runs. Remove the function before its place is used again:
 //
 //   manager->add({{.address = pc, .size = n, .name = "f", .rows = rows}});
 //   manager->remove({pc});
@@ -61,18 +61,18 @@ class CodeManagerReader {
  public:
   // Opens a table of another process or of a core file: of anything that has a Memory. `address` is where
   // "/memfd:windlass-code" is mapped there. `memory` must outlive the reader. While the process runs, `memory` must
-  // give the present bytes. The memory of a Target keeps pages, so it does so only while the process is stopped.
+  // give the present bytes. The memory of a Target keeps pages, so this holds only while the process is stopped.
   [[nodiscard]] static Expected<CodeManagerReader> open(const Memory& memory, std::uint64_t address);
   // Opens a table whose memfd is mapped here, or a copy of such a table; 8-aligned. The table may change while it is
-  // read. If the memfd comes from a process that is not trusted, first check that it is sealed (F_SEAL_SHRINK).
+  // read. If the memfd comes from a process that is not trusted, first check the seal (F_SEAL_SHRINK).
   // CodeManager seals its memfds.
   [[nodiscard]] static Expected<CodeManagerReader> open(std::span<const std::byte> mapping);
 
   [[nodiscard]] std::uint64_t begin() const { return table_.begin; }  // The first address of the code, in its process.
-  [[nodiscard]] std::uint64_t end() const { return table_.end; }      // One past the last address.
+  [[nodiscard]] std::uint64_t end() const { return table_.end; }      // The address behind the last.
   [[nodiscard]] Architecture architecture() const { return table_.architecture; }
 
-  // The function that contains an address. Constant time: a block and a record, seldom one more of each.
+  // The function that contains an address. Constant time: a block and a record, seldom two of each.
   [[nodiscard]] Expected<FoundFunction> find(std::uint64_t address) const;
   // The name of the function at an address, copied to `to`, and cut if longer. 64 KiB hold any name.
   [[nodiscard]] Expected<std::string_view> name(std::uint64_t address, std::span<char> to) const;
@@ -150,7 +150,7 @@ struct CodeManagerOptions {
 
 // Writes a table. Movable.
 //
-// Thread-safe. Changes lock and allocate, so they are not for signal handlers. A signal handler that interrupts a
+// Thread-safe. Changes lock and allocate: not for signal handlers. A signal handler that interrupts a
 // change may read. In a forked child the table can only be read, and shows the changes of the parent. The child's own
 // code needs a manager of its own.
 class CodeManager {
@@ -175,7 +175,7 @@ class CodeManager {
   Expected<void> add(std::span<const ManagedFunction> functions) { return update({}, functions); }
   Expected<void> add(std::initializer_list<ManagedFunction> functions) { return update({}, functions); }
   // Removes the functions that begin at these addresses. Call when they run no more. kNotFound if no function begins at
-  // one of them: `where` is the first of these. The functions before it are removed nevertheless.
+  // one of them: `where` is the first of these. The functions before are removed nevertheless.
   Expected<void> remove(std::span<const std::uint64_t> addresses) { return update(addresses, {}); }
   Expected<void> remove(std::initializer_list<std::uint64_t> addresses) { return update(addresses, {}); }
   // Removes functions and then adds others: for functions that move, or that make room for others. If the additions

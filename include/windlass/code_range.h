@@ -21,10 +21,10 @@
 
 namespace windlass {
 
-// One range of code. At an address that the range's unwind information does not cover, the instructions are followed.
+// A range of code. At an address that the range's unwind information does not cover, the instructions are followed.
 struct CodeRange {
   std::uint64_t begin = 0;  // The first address.
-  std::uint64_t end = 0;    // One past the last address.
+  std::uint64_t end = 0;    // The address behind the last.
   // The name that frames show as ModuleInfo::path.
   std::string name = "[jit]";
   // Only kept, for ModuleInfo::bias.

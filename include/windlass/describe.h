@@ -1,4 +1,4 @@
-// Describes machine code that has no unwind information: finds from the code of one function alone how the frame
+// Describes machine code that has no unwind information: finds from the code of a function alone how the frame
 // changes. For code that a JIT compiler or a runtime has made. The result can be written as unwind information
 // (winx64.h, winarm64.h, dwarf.h), or used as rows.
 //
@@ -7,7 +7,7 @@
 //   const auto found = describe(code, address, Architecture::kX86_64);
 //   if (found && found->prologue) writer.add(*found->prologue, rva);
 //
-// The code is not run. It is followed from its first instruction along all paths. Assumed is:
+// The code is not run, but followed from its first instruction along all paths. Assumed is:
 // - A call leaves sp unchanged, and keeps the preserved registers.
 // - Only the function's own stores, relative to its frame, overwrite saved values.
 //
@@ -58,7 +58,7 @@ struct DescribeOptions {
   // Reads memory outside of the code, jump tables above all; all or nothing, at any address. Without this function,
   // code that only an outside table leads to is not reached.
   std::function<bool(std::uint64_t address, void* to, std::size_t size)> read = {};
-  // The code's exception table. Without it, landing pads are not reached.
+  // The code's exception table. Without this table, landing pads are not reached.
   std::span<const LandingPad> landing_pads = {};
   // Offsets of further entries, with the frame that a call makes. For example, HotSpot puts stubs of calls behind a
   // method.
@@ -103,7 +103,7 @@ struct Description {
   [[nodiscard]] bool whole() const { return unproved.empty(); }
 };
 
-// Describes one function. `code` is all of its code, and `address` is where it runs. The first byte is the only entry,
+// Describes a function. `code` is all of its code, and `address` is where it runs. The first byte is the only entry,
 // besides options.entries.
 //
 // Errors: kOutOfRange for no code, or 2 GiB of it. kUnsupported for i386, and in a build that reads no machine code.

@@ -80,7 +80,7 @@ struct Written {
   std::vector<WrittenFunction> functions = {};  // In the order in which they were added.
 };
 
-// Writes the records of many functions into one run of bytes. Functions with equal CIEs share a CIE. A function that
+// Writes the records of many functions into a run of bytes. Functions with equal CIEs share a CIE. A function that
 // does nothing to the frame has an FDE too: without an FDE, an unwinder finds no function. As thread-safe as a
 // std::vector; not for signal handlers.
 class Writer {

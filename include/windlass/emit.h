@@ -44,7 +44,7 @@ enum class Mode : std::uint8_t {
   // One span from the first function to the end of the last, as if all of it were behind such a prologue. Where a
   // function has no frame, or has just begun, a walk misses the caller.
   kWhole,
-  // The same with a span for each function. On AArch64, functions of one instruction have none, and the first two
+  // The same with a span for each function. On AArch64, functions of a single instruction have none, and the first two
   // instructions count as the prologue.
   kFunctions,
   // As V8 describes its builtins: a span from each frame's prologue to the next prologue, or to the function's end. On
@@ -62,7 +62,7 @@ struct Options {
   Architecture architecture = Architecture::kX86_64;  // Or kAArch64.
   Mode mode = Mode::kExact;
   // For kFrames on x86-64: exactly V8's bytes. The code before the first frame has a span that begins 4 bytes before
-  // the function, as if a prologue were there. So one record of Windows serves all functions. If the previous function
+  // the function, as if a prologue were there. So a record of Windows serves all functions. If the previous function
   // ends later, the span begins there. Leaves are described too. The code must be padded so far.
   bool as_v8 = false;
   // kExact: reads memory outside of the code, jump tables above all. The address is in the functions' numbering; all or
@@ -77,7 +77,7 @@ struct Span {
   Prologue prologue;         // `code_size` is the length of the span.
   // kExact: written for ELF in place of `prologue`. From 0 on, adjoining.
   std::vector<FrameRow> rows = {};
-  // kExact: this span is for one format only, because the other format has different spans of this code.
+  // kExact: this span is for a single format, because the other format has different spans of this code.
   enum Only : std::uint8_t { kBoth, kElf, kWindows } only = kBoth;
 };
 

@@ -157,7 +157,7 @@ struct ContextFrame {
   SavedContext context;
 };
 
-// One word at ExplicitFrame::references. For example, HelperFrame<2> frame(&object, interior(&cursor)).
+// A word at ExplicitFrame::references. For example, HelperFrame<2> frame(&object, interior(&cursor)).
 struct Reference {
   template <typename T>
   Reference(T* at)  // NOLINT(google-explicit-constructor): the usual case

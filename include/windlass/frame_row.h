@@ -36,7 +36,7 @@ struct ExpressionPlace {
   std::uint16_t size;
 };
 
-// How to find the caller's value of one register.
+// How to find the caller's value of a register.
 class RegisterRule {
  public:
   enum Kind : std::uint8_t {
@@ -221,7 +221,7 @@ class RegisterRules {
 // The row: holds for the code addresses [begin, end).
 struct FrameRow {
   std::uint64_t begin = 0;  // The first address.
-  std::uint64_t end = 0;    // One past the last address.
+  std::uint64_t end = 0;    // The address behind the last.
   ByteView expressions;     // The bytes of all expressions. They belong to the row's maker.
   CfaRule cfa = CfaRule::at(0, 0);
   RegisterRule return_address = RegisterRule::undefined();  // A leaf may keep the return address in the link register:

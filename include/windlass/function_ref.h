@@ -7,12 +7,12 @@
 #include <type_traits>
 #include <utility>
 
-// The reference. Calling the reference calls the callable; thread and signal safety are those of the callable.
 namespace windlass {
 
 template <typename Signature>
 class FunctionRef;
 
+// Calling the reference calls the callable. Thread and signal safety are those of the callable.
 template <typename Result, typename... Args>
 class FunctionRef<Result(Args...)> {
  public:

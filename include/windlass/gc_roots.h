@@ -51,7 +51,7 @@ struct DerivedSlot {
   RootSlot base;  // Live wherever `slot` is.
 };
 
-// The live slots at one place of the code.
+// The live slots at a place of the code.
 struct RootSite {
   std::uint32_t offset = 0;  // The offset into the code: behind a call, or of the instruction of a safe point.
   std::vector<RootSlot> live = {};
@@ -105,7 +105,7 @@ using RootSink = FunctionRef<void(const Root&)>;
 // that call a collector. 3 ns.
 extern "C" void windlass_call_saving_registers(void (*function)(void*), void* argument);
 
-// Calls `sink` for each root of one frame. The walk must be without kLightUnwind and kQuickUnwind. Logarithmic in the
+// Calls `sink` for each root of a frame. The walk must be without kLightUnwind and kQuickUnwind. Logarithmic in the
 // sites.
 //
 // - A method: by its stack map (Method::roots); none if that is empty.
@@ -117,7 +117,7 @@ extern "C" void windlass_call_saving_registers(void (*function)(void*), void* ar
 [[nodiscard]] Expected<void> each_root(const CrawlFrame& frame, const Memory& memory, RootSink sink);
 // The same. For a transition frame also the arguments (Runtime::each_argument()).
 [[nodiscard]] Expected<void> each_root(const CrawlFrame& frame, const ManagedThread& thread, RootSink sink);
-// Calls `sink` for each root of one thread: all frames and exceptions, from `registers`. Without registers, from the
+// Calls `sink` for each root of a thread: all frames and exceptions, from `registers`. Without registers, from the
 // thread's list. The flags that a collector needs are set; `flags` may add kThreadIsSuspended. After an error, the
 // roots that were reported stand.
 [[nodiscard]] Expected<void> each_root(const ManagedThread& thread, const Registers& registers, WalkFlags flags,

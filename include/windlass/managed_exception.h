@@ -1,6 +1,6 @@
 // Two-pass exceptions in managed code.
 //
-// - The first pass looks for a handler, from the throwing frame outwards. It calls filters, and unwinds nothing.
+// - The first pass looks for a handler, from the throwing frame outwards. Filters are called, and nothing is unwound.
 // - The second pass runs the cleanups, and then the handler.
 //
 // Handlers, filters and cleanups are funclets: functions of their own that work on the frame of their method. Exception
@@ -35,7 +35,7 @@ enum class ClauseKind : std::uint8_t { kCatch, kFilter, kFinally, kFault };
 struct Clause {
   ClauseKind kind = ClauseKind::kCatch;
   std::uint32_t begin = 0;    // The protected code: offsets in the method's code.
-  std::uint32_t end = 0;      // One past the last byte.
+  std::uint32_t end = 0;      // The byte behind the last.
   std::uint64_t handler = 0;  // The address of the funclet that handles or cleans up.
   std::uint64_t filter = 0;   // kFilter: the address of the filter, or kAlways.
   std::uint64_t user = 0;     // The runtime's own, for example the type that is caught.
@@ -46,7 +46,7 @@ struct Clause {
 };
 
 // Reads the scope table of a method as __C_specific_handler has it, behind the unwind information. The table is a
-// count, and for each scope the RVAs of begin, end, handler and target. They count from `base`. A __try/__except has a
+// count, and for each scope the RVAs of begin, end, handler and target. RVAs count from `base`. A __try/__except has a
 // filter, or 1 for every exception, and goes on at the target. A __try/__finally has a funclet.
 //
 // Filters and funclets are called as described below, not as on Windows. Errors, with an offset in the table as
@@ -141,7 +141,6 @@ struct ThrowingThread {
 
 // Throws `object`. Called from native code that managed code called, at any depth.
 [[noreturn]] void raise(ThrowingThread& thread, std::uint64_t object);
-// In a catch funclet, or in native code that it called: what it has caught, once more. Without one: as raise(0).
 // Throws the caught exception once more. Called in a catch funclet, or in native code that it called. Outside of a
 // catch funclet: as raise(0).
 [[noreturn]] void rethrow(ThrowingThread& thread);

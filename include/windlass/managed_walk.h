@@ -46,7 +46,7 @@ struct FramePlace {
   std::int32_t offset = 0;
 };
 
-// Windows unwind information of one function. RVAs count from `base`, an address of the process.
+// Windows unwind information of a function. RVAs count from `base`, an address of the process.
 struct WindowsUnwind {
   std::uint64_t base = 0;
   winx64::RuntimeFunction function = {};  // x86-64; all 0: none.
@@ -61,10 +61,10 @@ struct Clause;      // managed_exception.h.
 struct Root;        // gc_roots.h.
 struct CrawlFrame;  // Below.
 
-// A function of managed code, or a funclet. It belongs to the runtime, and does not change during a walk.
+// A function of managed code, or a funclet. The runtime owns this object, which does not change during a walk.
 struct Method {
   std::uint64_t begin = 0;           // The first address of the code.
-  std::uint64_t end = 0;             // One past the last address.
+  std::uint64_t end = 0;             // The address behind the last.
   std::uint64_t id = 0;              // The runtime's own name for the method.
   Funclet funclet = Funclet::kNone;  // The kind, if this is a funclet of `parent`.
   const Method* parent = nullptr;    // For a funclet: its method.
@@ -124,8 +124,8 @@ struct Hijack {
   std::uint64_t original = 0;  // The return address that was there.
 };
 
-// An exception that is being dispatched. It says where a walk that comes from the exception's handlers goes on. Records
-// are on the stack and linked, like explicit frames, and walks read them directly.
+// An exception that is being dispatched. The record says where a walk that comes from the exception's handlers goes on.
+// Records are on the stack and linked, like explicit frames, and walks read them directly.
 struct ExceptionRecord {
   std::uint64_t previous = kEndOfFrames;  // The address of the record of the exception that was under way before.
                                           // Higher than this address.
@@ -174,7 +174,7 @@ inline constexpr WalkFlags kPopFrames = 1u << 2;
 inline constexpr WalkFlags kQuickUnwind = 1u << 3;
 // Find all registers of callers, but not where they were saved: for stack traces.
 inline constexpr WalkFlags kLightUnwind = 1u << 4;
-// Also show explicit frames that lie inside a method's frame and lead to no new place. They come before the method.
+// Also show explicit frames that lie inside a method's frame and lead to no new place. These come before the method.
 inline constexpr WalkFlags kHandleSkippedFrames = 1u << 5;
 // Show where native code called managed code (kNativeMarker).
 inline constexpr WalkFlags kNotifyOnUnmanagedToManaged = 1u << 6;
@@ -209,13 +209,13 @@ enum class CrawlState : std::uint8_t {
   kNoFrameTransition,     // An ExceptionRecord.
   kNativeMarker,          // Native code that called the frames before.
   kInitialNativeContext,  // Native code, where the walk begins.
-  kNativeFrame,           // One frame of native code, with kNativeFrames.
+  kNativeFrame,           // A frame of native code, with kNativeFrames.
   kDone,
 };
 // A word for people. Signal-safe.
 [[nodiscard]] std::string_view state_name(CrawlState state);
 
-// One frame of a walk, valid until the next step. A member without a state in its comment is set for all states.
+// A frame of a walk, valid until the next step. A member without a state in its comment is set for all states.
 struct CrawlFrame {
   CrawlState state = CrawlState::kUninitialized;
   const Method* method = nullptr;  // kFrameless.
@@ -245,7 +245,7 @@ struct CrawlFrame {
 
 // ---- the walk -----------------------------------------------------------------------------------------------------
 
-// The walk over the frames of one thread, innermost first. 3.5 KiB, and no memory beyond that.
+// The walk over the frames of a thread, innermost first. 3.5 KiB, and no memory beyond that.
 class ManagedWalker {
  public:
   struct State;  // src/managed/walk_state.h

@@ -1,4 +1,4 @@
-// Describes how the code of one function changes the frame. The generator of the code makes one description. From it
+// Describes how the code of a function changes the frame. The generator of the code makes one description. From it
 // come rows (rows_of() below) and unwind information: Windows x64 (winx64.h), Windows ARM64 (winarm64.h), DWARF
 // (dwarf.h), SFrame (sframe.h).
 //
@@ -63,7 +63,7 @@ using Action = std::variant<Allocate, Save, SetFramePointer, SignReturnAddress, 
 // Saves a register by x86-64 `push`, or by AArch64 `str reg, [sp, #-16]!` with a size of 16.
 [[nodiscard]] constexpr Save push(RegisterNumber reg, std::uint32_t size = 8) { return {reg, 0, size, kNoRegister}; }
 
-// An action of one instruction.
+// An action of an instruction.
 struct Op {
   std::uint32_t end = 0;  // The end of the instruction.
   Action action;

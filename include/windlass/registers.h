@@ -42,7 +42,7 @@ class CodeAddress {
   bool return_address_ = false;
 };
 
-// The registers of one frame, and which of them are known. A value without allocations; signal-safe. All functions take
+// The registers of a frame, and which of them are known. A value without allocations; signal-safe. All functions take
 // constant time, except for_each(). Numbers are:
 //
 // - x86-64: 0-15 general registers, 16 the pc, 58 fs.base, 59 gs.base.

@@ -71,22 +71,18 @@ enum class Registry : std::uint8_t {
   // __register_frame(), for exceptions and _Unwind_Backtrace(). The unwinder is libgcc's or LLVM's, whichever this
   // process has.
   //
-  // libgcc makes one object for each run of code without gaps of 64 bytes or more. From version 13, libgcc wants
+  // libgcc makes an object for each run of code without gaps of 64 bytes or more. From version 13, libgcc wants
   // objects whose ranges do not overlap. Before 14.3 it crashes otherwise (GCC's PR 119151). So code in a gap of an
   // earlier batch is an error. All registrars of this kind share one list: code that one has registered, the others
   // refuse.
-  // The JIT interface of GDB and LLDB. A batch becomes one object file in memory, with names, unwind information and
-  // lines.
   kFrameInfo,
-  // The JIT interface of GDB and LLDB: one object file in memory a batch, with names, unwind information and lines.
-  // /tmp/perf-PID.map: names alone. Lines cannot be withdrawn. Where ranges overlap, the later line counts.
+  // The JIT interface of GDB and LLDB. A batch becomes an object file in memory, with names, unwind information and
+  // lines.
   kGdb,
-  // /tmp/perf-PID.map: names alone. It cannot be withdrawn from: where ranges overlap, the later line counts.
+  // /tmp/perf-PID.map: names alone. Lines cannot be withdrawn. Where ranges overlap, the later line counts.
+  kPerfMap,
   // jit-PID.dump: names, code, unwind information, lines. `windlass record` and `windlass walk` read the file. So does
   // `perf inject --jit` after `perf record -k mono`.
-  kPerfMap,
-  // jit-PID.dump, which `windlass record` and `windlass walk` read, and after perf record -k mono `perf inject --jit`:
-  // names, code, unwind information, lines.
   kJitdump,
   // Windows x64: RtlAddGrowableFunctionTable(), one table for the heap.
   //

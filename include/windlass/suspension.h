@@ -68,7 +68,6 @@ struct MutatorThread : ThrowingThread {
   // Generated code may store this too: see Suspender::pending().
   std::atomic<ThreadMode> mode = ThreadMode::kNative;
 
-  // ---- the library's ----
   // ---- for the library alone ----
   enum : std::uint32_t { kRunning, kWaiting };
   std::atomic<std::uint32_t> state = kRunning;

@@ -1,7 +1,7 @@
 // Names of code addresses: functions, the calls inlined into them, source files and lines. Of files, of live processes,
 // and of walked frames.
 //
-// For example, to name one address of a process:
+// For example, to name an address of a process:
 //
 //   auto symbols = Symbolizer::of_process(pid);   // Or of_file(path), of_target(target), of_self().
 //   if (!symbols) return complain(symbols.error());
@@ -57,7 +57,7 @@ struct SourceFrame {
                                   // frame.
 };
 
-// The names of one address.
+// The names of an address.
 struct NamedAddress {
   std::uint64_t lookup = 0;  // The address that was looked up: CodeAddress::lookup().
   std::string_view module;   // The path of the module as the process knows it, "[vdso]" or "[anon]". Empty: the address
@@ -75,15 +75,15 @@ struct SymbolizerOptions {
   bool lines = true;            // True: inlined calls, files and lines. False: symbol tables alone, which needs no
                                 // DWARF.
   std::string debug_directory;  // Searched for .build-id/xx/yyyy.debug before /usr/lib/debug. Empty: none.
-  unsigned threads = 0;         // Modules that one batch reads at a time. 0: one a CPU.
+  unsigned threads = 0;         // Modules that a batch reads at a time. 0: one a CPU.
   std::uint64_t process = 0;    // For of_space(): the process whose perf map names code without a file. 0: none.
 };
 
-// Names the code of one process, dump, space or file. Symbol tables, indexes of debug information and functions are
+// Names the code of a process, dump, space or file. Symbol tables, indexes of debug information and functions are
 // kept once read, and freed with this object. A file that is mapped twice, or again after it was unmapped, is read
 // once.
 //
-// Any number of threads may use one Symbolizer. Two threads that need the same module wait for each other. Making,
+// Any number of threads may use a Symbolizer. Two threads that need the same module wait for each other. Making,
 // moving and destroying a Symbolizer need it alone.
 //
 // The first address in a module reads the module's symbols, O(n log n). The first address in a compilation unit indexes
@@ -94,7 +94,7 @@ struct SymbolizerOptions {
 // are read in parallel.
 class Symbolizer {
  public:
-  // Names code of one file: ELF of any machine, or PE. Addresses are as in the file. Errors: kSystem if the file cannot
+  // Names code of a file: ELF of any machine, or PE. Addresses are as in the file. Errors: kSystem if the file cannot
   // be opened (`detail` is errno). kUnsupported if it is neither, or no regular file. kMalformed if its headers cannot
   // be read.
   [[nodiscard]] static Expected<Symbolizer> of_file(const std::string& path, const SymbolizerOptions& options = {});
@@ -125,7 +125,7 @@ class Symbolizer {
   Symbolizer& operator=(Symbolizer&&) noexcept;
   ~Symbolizer();
 
-  // The names of one address. An address in no module, or without a name, is no error: see NamedAddress.
+  // The names of an address. An address in no module, or without a name, is no error: see NamedAddress.
   [[nodiscard]] NamedAddress name(CodeAddress pc) const;
   // The names of a walked frame, of the space that the Symbolizer was made for. A return address is looked up at the
   // call before.

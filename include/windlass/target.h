@@ -31,9 +31,9 @@ namespace windlass {
 struct Thread {
   std::uint64_t id = 0;      // The system's thread id.
   std::string name;          // Empty if the dump has no name.
-  Registers registers;       // If they could not be read: nothing known, not even pc. Target::problems then says why.
+  Registers registers;       // If unreadable: nothing known, not even pc. Target::problems then says why.
   bool faulted = false;      // The thread that crashed.
-  bool kernel_only = false;  // A worker of io_uring or vhost, which never runs user code. It has no user stack.
+  bool kernel_only = false;  // A worker of io_uring or vhost, which never runs user code. Has no user stack.
 };
 
 // The kind of an opened target.

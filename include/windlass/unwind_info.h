@@ -1,4 +1,4 @@
-// Reads unwind information: the functions and rows of an ELF file or a PE image, by one interface for all formats.
+// Reads unwind information: the functions and rows of an ELF file or a PE image, by the same interface for all formats.
 //
 // For example, to list all rows, and all malformed records with their places:
 //
@@ -8,7 +8,7 @@
 //   for (const UnwindFunction& function : (*reader)->functions(&problems))
 //     for (const FrameRow& row : (*reader)->rows(function, &problems)) use(function, row);
 //
-// To get the row at one address, which says how to find the caller from there:
+// To get the row at an address, which says how to find the caller from there:
 //
 //   const auto row = (*reader)->row_at(address);
 //
@@ -63,7 +63,7 @@ struct RecordPlace {
 // The unwind information of a function, or of a part of a function that has a record of its own.
 struct UnwindFunction {
   std::uint64_t begin = 0;
-  std::uint64_t end = 0;      // One past the last byte.
+  std::uint64_t end = 0;      // The byte behind the last.
   std::uint64_t primary = 0;  // Where the whole function begins. Equals `begin`, unless this part was split off.
   CodePointer personality;    // The routine that understands `language_data`.
   CodePointer language_data;
@@ -79,7 +79,7 @@ struct UnwindFunction {
   [[nodiscard]] bool contains(std::uint64_t address) const { return address >= begin && address < end; }
 };
 
-// The unwind information of one file. `where` of an error is an offset in the file for call frame information, and an
+// The unwind information of a file. `where` of an error is an offset in the file for call frame information, and an
 // RVA for PE images.
 class UnwindReader {
  public:

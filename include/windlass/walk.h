@@ -1,6 +1,6 @@
-// Stack walking: an address space (memory, modules, code ranges), and a walker over the frames of one thread.
+// Stack walking: an address space (memory, modules, code ranges), and a walker over the frames of a thread.
 //
-// For example, to print the stack of one thread of a process:
+// For example, to print the stack of a thread of a process:
 //
 //   const auto target = open_process(pid);   // target.h; also core files and minidumps
 //
@@ -44,10 +44,10 @@ class Memory {
   }
 };
 
-// One loaded file, or one mapped image without a file, for example the vdso.
+// A loaded file, or a mapped image without a file, for example the vdso.
 struct ModuleInfo {
   std::uint64_t begin = 0;  // The first address of the module.
-  std::uint64_t end = 0;    // One past the last address.
+  std::uint64_t end = 0;    // The address behind the last.
   std::uint64_t bias = 0;   // Address in the process - bias = address in the file's numbering. In PE images that is the
                             // RVA.
   std::string path;         // The path as the process knows the file, for example "[vdso]".
@@ -114,7 +114,7 @@ struct ReturnScratch {
 };
 }  // namespace walk
 
-// Memory, modules and code ranges of one process. Movable.
+// Memory, modules and code ranges of a process. Movable.
 //
 // Any number of walkers may read a space at a time. Meanwhile code ranges may be added and retired on any thread.
 // Everything else must not run while a walker uses the space: for example, adding and removing modules.
@@ -198,7 +198,7 @@ class SavedLocations {
   std::uint64_t address_[Registers::kSlots] = {};
 };
 
-// One frame of a walk.
+// A frame of a walk.
 struct Frame {
   // The registers at pc. In a caller: as they are just after its call returns. A caller found by a frame record of
   // AArch64 has no sp, since the record does not say where sp is.
@@ -231,7 +231,7 @@ struct WalkOptions {
   std::uint32_t max_followed = ~std::uint32_t{0};
 };
 
-// Walks the frames of one thread, innermost first. The first frame is the registers given.
+// Walks the frames of a thread, innermost first. The first frame is the registers given.
 //
 // One thread uses a walker at a time; several walkers may share a space. The space must outlive the walker. Signal-safe
 // on own_process() and self(), and on memory whose read() is.

@@ -2,7 +2,7 @@
 // directives for an assembler. Specification: "ARM64 exception handling" (Microsoft), as corrected by .NET's unwinder
 // and LLVM.
 //
-// A function takes one entry of 8 bytes. The entry is packed if a packed entry can express the function. Else the
+// A function takes an entry of 8 bytes. The entry is packed if a packed entry can express the function. Else the
 // function also takes an .xdata record. A record covers 1 MiB - 4. A longer function is cut into fragments with an
 // entry each, and so is a function with parts. A fragment without a prologue of its own has the codes of all that was
 // done before, behind an `end_c`.
@@ -99,8 +99,8 @@ struct Written {
 // - kLimit: a function that needs fragments although `fragments` forbids that, or too large a function for fragments.
 [[nodiscard]] Expected<Written> write(const Prologue& prologue, const WriteOptions& options = {});
 
-// Writes many functions with one run of bytes. Equal records are written once. A record has the length of its function,
-// so equal functions have equal records. Chunks of one length have one record.
+// Writes many functions with a run of bytes. Equal records are written once. A record has the length of its function,
+// so equal functions have equal records. Chunks of equal length have one record.
 //
 // For object files: functions with different handlers need different RVAs for their handlers. As thread-safe as a
 // std::vector.

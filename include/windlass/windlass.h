@@ -32,7 +32,7 @@
  *   [signal]  Also in a signal handler: no lock, no allocation, no system call that is not async-signal-safe.
  *   [setup]   Not while another thread uses the same space; not in a signal handler.
  *
- * One thread at a time uses a cursor. Any number of cursors may use one space.
+ * One thread at a time uses a cursor. Any number of cursors may use a space.
  *
  * Further headers with the same conventions: windlass_unwind_info.h reads unwind information, windlass_managed.h is for
  * managed runtimes, windlass_symbols.h names addresses. */
@@ -103,7 +103,7 @@ WINDLASS_API uint32_t windlass_native_architecture(void);
 #define WINDLASS_RETURN_ADDRESS 1u /* pc is a return address: the call before it is running. */
 #define WINDLASS_SIGNAL_FRAME 2u   /* windlass_frame only: a signal interrupted this frame. */
 
-/* The registers of one frame. Read and write them by the functions below; the order of `value` belongs to the
+/* The registers of a frame. Read and write them by the functions below; the order of `value` belongs to the
  * library. */
 typedef struct windlass_registers {
   size_t size;
@@ -133,7 +133,7 @@ WINDLASS_API windlass_status windlass_from_ucontext(const void* ucontext, windla
 
 /* ---- address spaces -------------------------------------------------------------------------------------- */
 
-/* Memory, modules and code ranges of one process. */
+/* Memory, modules and code ranges of a process. */
 typedef struct windlass_space windlass_space;
 
 /* Memory that is not this process's own. */
@@ -212,7 +212,7 @@ WINDLASS_API windlass_status windlass_space_architecture(const windlass_space* s
 typedef struct windlass_module {
   size_t size;
   uint64_t begin;    /* The first address. */
-  uint64_t end;      /* One past the last address. */
+  uint64_t end;      /* The address behind the last. */
   uint64_t bias;     /* Address in the process - bias = address in the file. */
   const char* path;  /* As the process knows the file. In results: valid until the module is removed. */
   const char* file;  /* Where to read the file here, if under another path; else NULL. */
@@ -242,7 +242,7 @@ typedef struct windlass_row {
   const windlass_saved_register* saved;
 } windlass_row;
 
-/* Code made at run time, with unwind information in one form, or none. Without any, the instructions are followed.
+/* Code made at run time, with unwind information in some form, or none. Without any, the instructions are followed.
  * Everything is copied. */
 typedef struct windlass_code {
   size_t size;
@@ -256,7 +256,7 @@ typedef struct windlass_code {
   uint64_t eh_frame_address; /* Its pointers count from here: the address of the section, if it is in the process. */
 } windlass_code;
 
-/* Adds code for walks in one space. Every walk that begins later sees the code. `id` (may be NULL) becomes a number
+/* Adds code for walks in a space. Every walk that begins later sees the code. `id` (may be NULL) becomes a number
  * that is never given twice.
  *
  * WINDLASS_MALFORMED for a range that is empty, or overlaps another (`where`: where that begins). Also for rows that
@@ -279,7 +279,7 @@ WINDLASS_API windlass_status windlass_retire_own_code(uint64_t id, windlass_erro
  * A function is described once. It can then be registered with the unwinder of libgcc or LLVM, with debuggers, with
  * profilers and for walks of this process. docs/how-to/describe-your-jit.md shows how. Not on Windows. */
 
-/* The action of one instruction of a prologue. */
+/* The action of an instruction of a prologue. */
 enum {
   WINDLASS_ALLOCATE = 0,           /* sp -= bytes. */
   WINDLASS_SAVE = 1,               /* sp -= bytes; [sp + offset] = reg; [sp + offset + 8] = second. */
@@ -358,8 +358,9 @@ WINDLASS_API windlass_status windlass_close_registrar(windlass_registrar* regist
 
 /* ---- a heap of generated code whose functions come and go --------------------------------------------------
  *
- * One table in a memfd ("/memfd:windlass-code") that walks of this process, signal handlers, other processes and core
- * files read without help (windlass/code_manager.h): many functions, a call for many at a time. Linux. */
+ * The functions are in a table in a memfd ("/memfd:windlass-code"). Walks of this process, signal handlers, other
+ * processes and core files read the table directly (windlass/code_manager.h). Many functions can be added or removed in
+ * a call. Linux. */
 
 /* A function of a heap. */
 typedef struct windlass_managed {
@@ -484,7 +485,7 @@ typedef struct windlass_options {
 } windlass_options;
 #define WINDLASS_NO_CODE_ANALYSIS 1u /* Unwind information, frame pointers and leaves only. */
 
-/* One frame of a walk. */
+/* A frame of a walk. */
 typedef struct windlass_frame {
   size_t size;
   uint64_t pc;
@@ -519,7 +520,7 @@ WINDLASS_API windlass_status windlass_walk(const windlass_space* space, const wi
                                            const windlass_options* options, windlass_callback callback, void* user,
                                            uint32_t* end, windlass_error* error);
 
-/* Steps one frame without a cursor: `registers` become the caller's. WINDLASS_END at the end of the stack; `registers`
+/* Steps a frame without a cursor: `registers` become the caller's. WINDLASS_END at the end of the stack; `registers`
  * are then unchanged, and `end` says why. `frame` (may be NULL) receives the new frame; its index is 1. Only this step
  * checks that the stack moves. [signal] as windlass_walk. */
 WINDLASS_API windlass_status windlass_step_registers(const windlass_space* space, windlass_registers* registers,
@@ -542,7 +543,7 @@ WINDLASS_API windlass_status windlass_step(windlass_cursor* cursor, windlass_err
 /* Why the walk ended. WINDLASS_END_RUNNING until windlass_step has returned WINDLASS_END. [signal] */
 WINDLASS_API windlass_status windlass_end_reason(const windlass_cursor* cursor, uint32_t* end);
 
-/* The frame that the cursor is at, its registers, and one register's value. [signal] */
+/* The frame that the cursor is at, its registers, and a register's value. [signal] */
 WINDLASS_API windlass_status windlass_cursor_frame(const windlass_cursor* cursor, windlass_frame* frame);
 WINDLASS_API windlass_status windlass_cursor_registers(const windlass_cursor* cursor, windlass_registers* registers);
 WINDLASS_API windlass_status windlass_cursor_get(const windlass_cursor* cursor, uint32_t number, uint64_t* value);

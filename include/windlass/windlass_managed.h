@@ -176,7 +176,7 @@ typedef struct windlass_method windlass_method;
 typedef struct windlass_method_description {
   size_t size;
   uint64_t begin;                /* The first address of the code. */
-  uint64_t end;                  /* One past the last address. */
+  uint64_t end;                  /* The address behind the last. */
   uint64_t id;                   /* The runtime's own name for the method. */
   const windlass_method* parent; /* For a funclet: its method. NULL: none. Made before the funclet, freed after it. */
   uint32_t funclet;              /* WINDLASS_NO_FUNCLET, ... */
@@ -300,7 +300,7 @@ enum { /* Values of windlass_crawl_frame.state. */
 #define WINDLASS_REPORTS_ROOTS 16u /* Cleared only with WINDLASS_GC_FUNCLET_REFERENCES. */
 #define WINDLASS_SAVED_KNOWN 32u   /* Cleared with quick and light unwind. */
 
-/* One frame of a walk. */
+/* A frame of a walk. */
 struct windlass_crawl_frame {
   size_t size;
   uint32_t state;
@@ -338,7 +338,7 @@ WINDLASS_API windlass_status windlass_walk_managed(const windlass_managed_thread
                                                    const windlass_registers* registers, uint32_t flags,
                                                    windlass_crawl_callback callback, void* user, uint32_t* outcome,
                                                    windlass_error* error);
-/* The registers of the callback's frame, one register's value, and the address where it was saved. `address` as for
+/* The registers of the callback's frame, a register's value, and the address where it was saved. `address` as for
  * windlass_saved_at. [signal] */
 WINDLASS_API windlass_status windlass_crawl_registers(const windlass_crawl* crawl, windlass_registers* registers);
 WINDLASS_API windlass_status windlass_crawl_get(const windlass_crawl* crawl, uint32_t number, uint64_t* value);
@@ -372,7 +372,7 @@ typedef struct windlass_derived_slot {
   windlass_root_slot slot;
   windlass_root_slot base;
 } windlass_derived_slot;
-/* The live slots at one place of the code. */
+/* The live slots at a place of the code. */
 typedef struct windlass_root_site {
   uint32_t offset; /* The offset into the code: behind a call, or of the instruction of a safe point. */
   uint32_t live_count;

@@ -24,7 +24,7 @@
 extern "C" {
 #endif
 
-/* Names the code of one process, dump or file. */
+/* Names the code of a process, dump or file. */
 typedef struct windlass_symbols windlass_symbols;
 
 #define WINDLASS_SYMBOLS_NO_LINES 1u /* Symbol tables only: no inlined calls, files and lines. */
@@ -33,7 +33,7 @@ typedef struct windlass_symbols windlass_symbols;
 typedef struct windlass_symbols_options {
   size_t size;
   uint32_t flags;              /* WINDLASS_SYMBOLS_NO_LINES. */
-  uint32_t threads;            /* Modules that one call reads at a time; 0: one a CPU. */
+  uint32_t threads;            /* Modules that a call reads at a time; 0: one a CPU. */
   const char* debug_directory; /* Searched for .build-id/xx/yyyy.debug before /usr/lib/debug; may be NULL. */
 } windlass_symbols_options;
 
@@ -96,7 +96,7 @@ typedef int (*windlass_symbols_callback)(const windlass_named_address* named, si
 
 /* Calls `callback` for each address in turn, on the calling thread. An address without a name is no error. `flags`
  * holds for all addresses, for example WINDLASS_RETURN_ADDRESS. All addresses are looked up first, in modules in
- * parallel. So one call for many addresses takes far less time than many calls. WINDLASS_NO_MEMORY. */
+ * parallel. So a call for many addresses takes far less time than many calls. WINDLASS_NO_MEMORY. */
 WINDLASS_API windlass_status windlass_symbols_name(const windlass_symbols* symbols, const uint64_t* addresses,
                                                    size_t count, uint32_t flags, windlass_symbols_callback callback,
                                                    void* user, windlass_error* error);

@@ -1,5 +1,5 @@
-/* Reads unwind information, the C interface: functions and rows of a file, by one interface for all formats. These are
- * call frame information, SFrame, Windows x64 and ARM64, and Go's table. Conventions as in windlass.h.
+/* Reads unwind information, the C interface: functions and rows of a file, by the same interface for all formats. These
+ * are call frame information, SFrame, Windows x64 and ARM64, and Go's table. Conventions as in windlass.h.
  *
  * For example, to get the row at an address:
  *
@@ -20,8 +20,8 @@
 extern "C" {
 #endif
 
-/* The unwind information of one file. Addresses are as in the file: virtual addresses in ELF files, RVAs in PE images.
- * Nothing here is signal-safe. Any number of threads may use one handle. */
+/* The unwind information of a file. Addresses are as in the file: virtual addresses in ELF files, RVAs in PE images.
+ * Nothing here is signal-safe. Any number of threads may use a handle. */
 typedef struct windlass_unwind_info windlass_unwind_info;
 
 /* The format of a file's unwind information. */
@@ -69,7 +69,7 @@ WINDLASS_API windlass_status windlass_describe_unwind_info(const windlass_unwind
 typedef struct windlass_unwind_function {
   size_t size;
   uint64_t begin;
-  uint64_t end;           /* One past the last byte. */
+  uint64_t end;           /* The byte behind the last. */
   uint64_t primary;       /* Where the whole function begins. */
   uint64_t personality;   /* 0: none. */
   uint64_t language_data; /* 0: none. */

@@ -27,7 +27,7 @@ namespace windlass::winx64 {
 using prologue::Directive;
 using prologue::ImageRelative;
 
-// RUNTIME_FUNCTION: RVAs. `end` is one past the last byte.
+// RUNTIME_FUNCTION: RVAs. `end` is the byte behind the last.
 struct RuntimeFunction {
   std::uint32_t begin = 0;
   std::uint32_t end = 0;
@@ -81,7 +81,7 @@ struct Written {
 [[nodiscard]] Expected<Written> write(const Prologue& prologue, const WriteOptions& options = {},
                                       std::span<const std::byte> code = {});
 
-// Writes many functions with one run of bytes. Equal UNWIND_INFOs are written once. So thousands of functions of a few
+// Writes many functions with a run of bytes. Equal UNWIND_INFOs are written once. So thousands of functions of a few
 // shapes (interpreters, builtins, stubs) take little more than their entries. Chained entries are not shared, as they
 // name their function.
 //
