@@ -71,9 +71,8 @@ struct MutatorThread : ThrowingThread {
   // ---- for the library alone ----
   enum : std::uint32_t { kRunning, kWaiting };
   std::atomic<std::uint32_t> state = kRunning;
-  std::uint64_t returned = 0;  // The value that a hijacked method has returned.
-  // The address of `returned` if that is a reference; 0 if not.
-  std::uint64_t returned_at = 0;
+  std::uint64_t returned = 0;     // The value that a hijacked method has returned.
+  std::uint64_t returned_at = 0;  // The address of `returned`: the root's word at ExplicitFrame::references.
   bool returned_is_reference = false;
   int id = 0;                              // The system's thread id.
   std::atomic<std::uint64_t> seen_at = 0;  // The pc that the last signal found.
