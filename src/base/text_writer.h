@@ -96,8 +96,8 @@ class TextWriter {
   }
   // With that many digits behind the point, rounded. The value is below 1e20.
   void fixed(double value, int digits);
-  // In quotes, escaped as JSON wants it (RFC 8259). '<' is escaped, too, so that no name can end a <script> element,
-  // and so are hidden characters (utf8.h); bytes that are not UTF-8 become U+FFFD.
+  // Writes text in quotes, escaped for JSON (RFC 8259). '<' is escaped too, so that no name can end a <script> element.
+  // So are hidden characters (utf8.h). Bytes that are not UTF-8 become U+FFFD.
   void json_string(std::string_view text);
 
   void flush();

@@ -1,6 +1,6 @@
-// What machine code does to the stack, as a row: from an instruction on, the code is followed to where it returns, with
-// symbolic registers, so that the row holds for every execution that comes by. For code without unwind information, and
-// to check unwind information by.
+// The stack effect of machine code, as a row. The code is followed from an instruction to its return, with symbolic
+// registers. So the row holds for every execution that passes the instruction. For code without unwind information, and
+// to check unwind information.
 #pragma once
 
 #include <cstddef>
@@ -104,8 +104,8 @@ void free_scratch(SynthesisScratch* scratch);
 // expressions in the row live for ever, so it may be kept for as long as the code stays the same.
 [[nodiscard]] Expected<Synthesis> synthesize(const CodeSource& source, CodeAddress pc, SynthesisScratch& scratch);
 
-// The row at `pc` by the way in alone, from the nearest place before it where a function may start: a guess, for code
-// whose ways out lead nowhere. kNotFound where no way leads to `pc` by a plausible row, and in generated code.
+// The row at `pc` by the way in alone, from the nearest place before where a function may start. A guess, for code
+// whose ways out lead nowhere. kNotFound if no way leads to `pc` by a plausible row, and for generated code.
 [[nodiscard]] Expected<Synthesis> way_in(const CodeSource& source, CodeAddress pc, SynthesisScratch& scratch);
 
 // Only if from `pc` on the code goes straight to a return: no call, no branch. What compilers' unwind information most
@@ -117,13 +117,14 @@ void free_scratch(SynthesisScratch* scratch);
 // only where the caller needs one of these. kNotFound if there is no such way.
 [[nodiscard]] Expected<FrameRow> return_row(const CodeSource& source, CodeAddress pc, SynthesisScratch& scratch);
 
-// The row to use instead of `row`, which unwind information gives for `pc`, where the code certainly says otherwise;
-// nothing where there is no contradiction (nearly always). Cheap: to be asked once of each new pc. The rule:
-//   - pc is an instruction on a straight way to a return (epilogue_row) and the row found differs: the code wins
-//     (GCC's epilogues of realigned frames, LLVM's `add rsp,8` without a note, assembly that pops without one);
-//   - the row is that of a function's entry (CFA = sp + 8, nothing saved; AArch64: CFA = sp, x30) and the code is
-//     followed without a call to a return that says that something is on the stack: it has been pushed without a note;
-//   - the same behind calls, if the row found is plausible and the row given is not.
+// The row to use instead of `row`, which unwind information has for `pc`, if the code certainly contradicts it. Nearly
+// always there is no contradiction, and nothing is returned. Call once for each new pc. The code wins in three cases:
+//   - pc is on a straight way to a return (epilogue_row), and the row found differs. For example GCC's epilogues of
+//     realigned frames, LLVM's `add rsp,8` without a note, and assembly that pops without a note.
+//   - The row is that of a function's entry: CFA = sp + 8, nothing saved; on AArch64 CFA = sp, x30. But the code,
+//   followed
+//     without a call to a return, says that something is on the stack. So something was pushed without a note.
+//   - The same behind calls, if the row found is plausible and `row` is not.
 [[nodiscard]] std::optional<FrameRow> contradicts(const FrameRow& row, const CodeSource& source, CodeAddress pc,
                                                   SynthesisScratch& scratch);
 
