@@ -46,8 +46,8 @@ struct Scratch {
   GracePeriod::Reader code;              // in while a walker has it: code ranges that it found stay
 };
 
-// What has the code at an address: a module, a code range or, in the own process, undescribed_code(), if `ask` at the
-// price of asking the kernel, otherwise where this walk knows it. Null: nothing.
+// The code at an address: a module, a code range or, in the own process, undescribed_code(). With `ask`, the kernel is
+// asked, which takes time. Without it, only the walk's own knowledge is used. Null: nothing.
 [[nodiscard]] const Module* find_code(const AddressSpace& space, Scratch& scratch, std::uint64_t address, bool ask);
 
 // What a step found: the caller in `caller`, or why there is none.
