@@ -1,19 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT
  *
- * Every layout that kernel and user side share: the dense unwind table, the process maps, the events. Plain C, included
- * by the BPF programs, by the same C compiled as user code, and by the C++ library. Sizes are pinned by tests.
+ * Every layout that kernel side and user side share: the dense unwind table, the process maps, the events. Plain C, for
+ * the BPF programs, for the same C compiled as user code, and for the C++ library. Sizes are pinned by tests.
  *
- * The arena. Pages, palettes, directories and mapping sets live in one growing address space of 1 MiB chunks. A
- * reference (u32) counts 8-byte units from the arena's start, so 32 GiB can be named; no object straddles a chunk.
+ * The arena. Pages, palettes, directories and mapping sets live in a growing address space of 1 MiB chunks. A reference
+ * (u32) counts 8-byte units from the arena's start, so 32 GiB can be named. No object straddles a chunk.
  *
  * The table of a module.
- *   directory  u32 ref of a page, one for every 64 KiB of the module's address range; 0 = no page
- *   page       wl_page_head: u16 last[256]; then u16 rows[n]; then, 8-aligned, u64 escapes: {count}, wl_escape[count]
- *              rows are sorted by address and contiguous across the blocks of the page. A row is (low byte of the
- *              address << 8 | rule id). last[b] is the index of the last row at or before the end of 256-byte block b,
- *              so the rows of block b are (last[b-1], last[b]] and, where none of them is at or before the address,
- *              row last[b-1] governs: it is the row in force when the block begins. Row 0 is always at page offset 0.
- *   palette    wl_rule[255], the module's most used rules; rule id 255 = look the row up in the page's escapes
+ *
+ * - directory: a u32 ref of a page for every 64 KiB of the module's address range; 0 = no page.
+ * - page: wl_page_head, which is u16 last[256]. Then u16 rows[n]. Then, 8-aligned, u64 escapes: {count},
+ *   wl_escape[count].
+ * - palette: wl_rule[255], the module's most used rules. Rule id 255 = look the row up in the page's escapes.
+ *
+ * Rows are sorted by address, across the blocks of the page. A row is (low byte of the address << 8 | rule id). last[b]
+ * is the index of the last row at or before the end of the 256-byte block b. So the rows of block b are (last[b-1],
+ * last[b]]. If none of these is at or before the address, row last[b-1] governs: it is in force when the block begins.
+ * Row 0 is always at page offset 0. For example, an address 0x1234 is in block 0x12, and the search is for the low byte
+ * 0x34.
  */
 #ifndef WINDLASS_LAYOUT_H
 #define WINDLASS_LAYOUT_H
@@ -91,8 +95,8 @@ struct wl_page_head {
   __u16 last[WL_BLOCKS];
 };
 
-/* A row whose rule is not in the palette: its address within the page and its rule's own place in the arena. In a
- * table that is not loaded into an arena yet, `rule` is the index in the table's rule list. */
+/* A row whose rule is not in the palette: its address within the page, and its rule's place in the arena. In a table
+ * that is not loaded into an arena yet, `rule` is an index into the table's rule list. */
 struct wl_escape {
   __u32 page_offset;
   __u32 rule;
@@ -117,13 +121,13 @@ struct wl_module {
 /* ---- processes ----------------------------------------------------------------------------------------------------
  */
 
-/* A process's mapping set is one arena object: wl_maps_head, then wl_mapping[map_count] sorted by begin. */
+/* A process's mapping set, an object of the arena: wl_maps_head, then wl_mapping[map_count] sorted by begin. */
 struct wl_maps_head {
   __u32 space; /* 0 once the set is freed: a stale reference (a fork raced the free) is recognised */
   __u32 count;
 };
 
-/* One executable mapping. */
+/* An executable mapping. */
 struct wl_mapping {
   __u64 begin;
   __u64 end;
@@ -132,8 +136,8 @@ struct wl_mapping {
   __u32 kind; /* wl_mapping_kind */
 };
 
-/* What code is in a mapping. All kinds but the first are code generated at run time, which has no table in the arena; a
- * runtime whose frames are unwound in a way of their own has a kind of its own. */
+/* The kind of code in a mapping. All kinds but the first are code generated at run time, which has no table in the
+ * arena. A runtime whose frames need a way of unwinding of their own has a kind of its own. */
 enum wl_mapping_kind {
   WL_MAPPING_FILE = 0,      /* a module's */
   WL_MAPPING_GENERATED = 1, /* of a runtime that nothing is known of; or of a file that could not be read */
@@ -146,25 +150,27 @@ enum wl_mapping_kind {
   WL_MAPPING_HELD = 4, /* while it calls, the frame that it was called from is not on the stack but in memory of the
                         * runtime's (V8's deoptimised ones): the agent unwinds it. `bias` says where (WL_HELD) */
 };
-/* The parts of a way to a stack pointer, in a word; 0: none. end_words: from the word with the stack pointer to the one
- * with the stack's end; 0: it is not kept. */
+/* The parts of a way to a stack pointer, packed in a word; 0: none. end_words is the distance from the word with the
+ * stack pointer to the word with the stack's end; 0: the end is not kept. */
 #define WL_WAY(cfa_offset, cfa_reg, cfa_arg, x_offset, end_words)                             \
   ((__u64)(__u16)(cfa_offset) | (__u64)(__u8)(cfa_reg) << 16 | (__u64)(__u8)(cfa_arg) << 24 | \
    (__u64)(__u16)(x_offset) << 32 | (__u64)(__u8)(end_words) << 48)
 
-/* From the thread's pointer to the stack pointer of the goroutine that it runs: g (runtime2.go), its m, m.curg, and the
- * latter's sched.sp. Offsets of the releases from 1.14 to 1.23, and from 1.25 on, of programs for x86-64 without C. */
+/* Go: from the thread's pointer to the stack pointer of the goroutine that the thread runs: g (runtime2.go), its m,
+ * m.curg, and the sched.sp of that g. Offsets for releases 1.14 to 1.23, and from 1.25 on, in programs for x86-64
+ * without C. */
 #define WL_GO_WAY_OF_1_14 WL_WAY(-8, 0x30 / 8, 0x38 / 8, 0xc0, 0)
 #define WL_GO_WAY_OF_1_25 WL_WAY(-8, 0x30 / 8, 0x38 / 8, 0xb8, 0)
 
-/* [sp] leads to the end of the stack but for one word, which is the address of an object; at `input` that has the
- * address of another one, whose first word is the size of the frame, and whose words from `content` on are the frame's,
- * the last one that in front of the stack's end. The frame pointer is still what it was on the stack. */
+/* A frame held in an object (V8). [sp] leads to the word before the end of the stack. That word is the address of an
+ * object. At `input`, the object has the address of another object. The second object's first word is the size of the
+ * frame. Its words from `content` on are the words of the frame; the last is the word before the stack's end. The frame
+ * pointer still has its value from the stack. */
 #define WL_HELD(input, content) ((__u64)(__u16)(input) | (__u64)(__u16)(content) << 16)
 
-/* tgid -> this. `space` names one state of one address space and is never used twice, so a memo entry tagged with it
- * can never be stale: with other code at an address, a set published for it has another number. Generated code leaves
- * nothing in the memo, so that one runtime's code replaced by itself, which nobody says, is not met there either. */
+/* The value of the map tgid -> process. `space` names a state of an address space, and is never used twice. So a memo
+ * entry tagged with `space` is never stale: a set published for other code at an address has another number. Generated
+ * code leaves nothing in the memo. So code that a runtime replaces without notice is not met there either. */
 struct wl_process {
   __u32 maps; /* ref of wl_mapping[map_count]; wl_maps_head stands before it */
   __u32 map_count;
@@ -173,8 +179,8 @@ struct wl_process {
   __u64 epoch; /* must be the process's current one: exec, fork and unmap give it a new one (their event says it) */
 };
 
-/* What an interpreter's evaluator runs in a thread, read at the sample's moment (windlass_interpreter.h): where the
- * interpreter keeps it. Behind a set's last mapping, if WL_PROCESS_INTERPRETED is set. Offsets in bytes. */
+/* How to read an interpreter's list of frames at the sample's moment (windlass_interpreter.h): where the interpreter
+ * keeps the list. Stored behind a set's last mapping, if WL_PROCESS_INTERPRETED is set. Offsets in bytes. */
 #define WL_PROCESS_INTERPRETED 1u
 
 enum wl_activations { /* how one activation of the evaluator is told from the next in the list of frames */
@@ -216,7 +222,7 @@ struct wl_python {
   __u8 reserved;
 };
 
-/* Ruby 3.1, whose structures are always the same (windlass_ruby.h). */
+/* Ruby 3.1, whose structures never change (windlass_ruby.h). */
 struct wl_ruby {
   __u64 module;  /* address of the number of the library's thread-local storage, as the linker has written it */
   __u64 context; /* in that storage: the pointer to the execution context that runs */
@@ -244,7 +250,7 @@ struct wl_interpreter {
 #define WL_MAX_RAW_PAGES 64u                    /* that a copy reaches over, those left out included */
 #define WL_RED_ZONE 128u
 #define WL_SWITCH_ROOM (20u * 1024u) /* of an Erlang scheduler's registers, below who has called it */
-/* Of the arguments, by which the agent knows where the kernel left sp for the process's first instruction. */
+/* Bytes of the arguments. By these the agent knows where the kernel left sp for the process's first instruction. */
 #define WL_ARGUMENTS 512
 #define WL_COMM 16
 
@@ -258,7 +264,7 @@ enum wl_event_type {
   WL_EVENT_UNMAP = 6, /* wl_process_event: a mapping in [address, address + length) is gone, others may come */
 };
 
-/* What samples with the same stack share. */
+/* The common part of samples with the same stack. */
 struct wl_stack_key {
   __u64 hash; /* of all frames, end and space */
   __u32 tgid;
@@ -289,7 +295,7 @@ struct wl_stack_event {
 };
 #define WL_FRAME_EXACT (1ull << 63)
 
-/* What an evaluator runs: all of the thread's, or none is given. */
+/* A function that an evaluator runs. A sample has all of the thread's, or none. */
 struct wl_interpreted_frame {
   __u64 code;     /* address of the code object, with WL_INTERPRETED_LAST */
   __u32 identity; /* of what was there then */
@@ -300,7 +306,7 @@ struct wl_interpreted_frame {
 #define WL_MAX_INTERPRETED_FRAMES 4000u
 #define WL_MAX_RAW_INTERPRETED_FRAMES 1024u /* with a raw stack */
 
-/* Whose registers a raw event holds. */
+/* The machine whose registers a raw event holds. */
 enum wl_machine {
   WL_MACHINE_X86_64 = 0,  /* 16 registers, then the pc */
   WL_MACHINE_AARCH64 = 1, /* x0 to x30, sp, then the pc */
@@ -314,7 +320,7 @@ struct wl_word {
   __u64 value;
 };
 
-/* What a sample has of other memory than stacks, as far as it was looked for. */
+/* Words of other memory than stacks that a sample has, as far as the walk read them. */
 enum wl_sampled_word {
   /* On a way from the thread's pointer to a stack pointer of another stack (WL_CFA_THREAD): */
   WL_WAY_FIRST = 0, /* by the thread's pointer: Go's g that the thread has, whose stack it is on */
@@ -345,8 +351,9 @@ struct wl_raw_event {
   __u64 second_address; /* where the walk had got to, if it is on another stack (Wine's Windows side) */
   __u32 second_size;
   __u32 machine; /* wl_machine */
-  /* Which pages the copies have: bit n is the n-th from the one on that the copy begins in. The copies are without the
-   * others, which could not be read: never touched, as most of a large local array, or taken out for a moment. */
+  /* The pages that the copies have: bit n is page n, counted from the page that the copy begins in. Pages that could
+   * not be read are left out of the copies: never touched, as most of a large local array, or taken out for a
+   * moment. */
   __u64 stack_pages;
   __u64 second_pages;
   __u64 stack_address;  /* below the stack pointer by the red zone, where leaves keep data, too (psABI 3.2.2) */
