@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT
  *
- * The state of one walk over one stack. Plain C, shared. All that outlives an instruction or is read from the target is
- * here and not in local variables: the kernel's BPF programs have 512 bytes of stack over all frames, and its verifier
- * follows what is on that stack value by value, but takes what it loads from here for unknown. The includer has
- * provided struct wl_env.
+ * The state of a walk over a stack. Plain C, shared by kernel side and user side.
+ *
+ * Data that outlives an instruction, or is read from the target, is here and not in local variables. BPF programs have
+ * 512 bytes of stack over all frames. The verifier follows the values on that stack each by itself, but takes values
+ * loaded from here for unknown. The includer has provided struct wl_env.
  */
 #ifndef WINDLASS_UNWIND_H
 #define WINDLASS_UNWIND_H
