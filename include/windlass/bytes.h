@@ -30,6 +30,7 @@ class ByteView {
   explicit ByteView(std::span<const std::uint8_t> bytes, std::uint64_t origin = 0)
       : data_(reinterpret_cast<const std::byte*>(bytes.data())), size_(bytes.size()), origin_(origin) {}
 
+  // The bytes, and their number.
   [[nodiscard]] constexpr const std::byte* data() const { return data_; }
   [[nodiscard]] const std::uint8_t* u8() const { return reinterpret_cast<const std::uint8_t*>(data_); }
   [[nodiscard]] constexpr std::size_t size() const { return size_; }
@@ -79,9 +80,11 @@ class ByteCursor {
  public:
   explicit ByteCursor(ByteView view, std::uint64_t position = 0) : view_(view), position_(position) {}
 
+  // The offset in the view that is read next.
   [[nodiscard]] std::uint64_t position() const { return position_; }
   // The position as an offset in the file or section: the origin of the view is added.
   [[nodiscard]] std::uint64_t origin() const { return view_.origin() + position_; }
+  // Bytes behind the position.
   [[nodiscard]] std::uint64_t remaining() const { return position_ < view_.size() ? view_.size() - position_ : 0; }
   [[nodiscard]] bool at_end() const { return remaining() == 0; }
   [[nodiscard]] ByteView view() const { return view_; }

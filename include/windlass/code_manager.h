@@ -70,7 +70,7 @@ class CodeManagerReader {
 
   [[nodiscard]] std::uint64_t begin() const { return table_.begin; }  // The first address of the code, in its process.
   [[nodiscard]] std::uint64_t end() const { return table_.end; }      // The address behind the last.
-  [[nodiscard]] Architecture architecture() const { return table_.architecture; }
+  [[nodiscard]] Architecture architecture() const { return table_.architecture; }  // Of the code.
 
   // The function that contains an address. Constant time: a block and a record, seldom two of each.
   [[nodiscard]] Expected<FoundFunction> find(std::uint64_t address) const;

@@ -254,6 +254,7 @@ struct FrameView {
   // For kSaved, kContext and kLazy: the address of the SavedContext. 0: none.
   std::uint64_t context_at = 0;
 
+  // True if the frame is shown as a function.
   [[nodiscard]] bool stands_for_function() const { return (attributes & kStandsForFunction) != 0; }
   // True if the frame leads to managed code: neither a marker, nor a call site without a call.
   [[nodiscard]] bool has_registers() const {

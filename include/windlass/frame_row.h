@@ -52,6 +52,7 @@ class RegisterRule {
   };
 
   RegisterRule() = default;  // Not initialised.
+  // A rule of each kind. For example, at_cfa(-16) means that the value is at CFA - 16.
   [[nodiscard]] static constexpr RegisterRule undefined() { return {kUndefined, 0}; }
   [[nodiscard]] static constexpr RegisterRule same_value() { return {kSameValue, 0}; }
   [[nodiscard]] static constexpr RegisterRule at_cfa(std::int32_t offset) { return {kAtCfa, offset}; }
@@ -68,6 +69,7 @@ class RegisterRule {
     return {kExpressionValue, place};
   }
 
+  // The parts of a rule. offset(), reg() and place() are meaningful only for kinds that have them.
   [[nodiscard]] constexpr Kind kind() const { return kind_; }
   [[nodiscard]] constexpr bool is(Kind kind) const { return kind_ == kind; }
   [[nodiscard]] constexpr bool is_expression() const { return kind_ >= kAtExpression; }
@@ -102,6 +104,7 @@ class CfaRule {
     kExpression,  // CFA = expression.
   };
 
+  // A rule of each kind. For example, at(7, 8) on x86-64 means CFA = rsp + 8.
   [[nodiscard]] static constexpr CfaRule at(RegisterNumber reg, std::int32_t offset) {
     return {kRegister, offset, 0, reg};
   }
@@ -112,6 +115,7 @@ class CfaRule {
     return {kExpression, static_cast<std::int32_t>(place.offset), place.size, 0};
   }
 
+  // The parts of a rule, as for RegisterRule.
   [[nodiscard]] constexpr Kind kind() const { return kind_; }
   [[nodiscard]] constexpr bool is(Kind kind) const { return kind_ == kind; }
   // True if the CFA is this register + offset.
@@ -165,6 +169,7 @@ class RegisterRules {
   // Removes a register's rule, so that the register has its default again.
   void erase(RegisterNumber reg);
   void clear() { size_ = 0; }
+  // The number of registers with a rule.
   [[nodiscard]] std::size_t size() const { return size_; }
 
   class Iterator {

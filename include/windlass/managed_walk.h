@@ -54,6 +54,7 @@ struct WindowsUnwind {
   // in a leaf, or before the code that changes the frame.
   std::span<const winarm64::RuntimeFunction> entries = {};
 
+  // True if there is any unwind information.
   [[nodiscard]] bool any() const { return !entries.empty() || function != winx64::RuntimeFunction{}; }
 };
 
@@ -139,7 +140,9 @@ struct ExceptionRecord {
   // How far the stack is unwound: in the first pass, the throwing frame; in the second pass, the establisher.
   SavedContext contexts[2] = {};
 
+  // The valid context.
   [[nodiscard]] const SavedContext& context() const { return contexts[current & 1]; }
+  // Makes a context valid, so that a signal handler sees the old or the new, and never half.
   void set_context(const Registers& registers) {
     contexts[(current & 1) ^ 1].set(registers);
     std::atomic_signal_fence(std::memory_order_release);
@@ -234,6 +237,7 @@ struct CrawlFrame {
   bool reports_roots = true;  // False only with kGcFuncletReferences.
   bool saved_known = true;    // False with kQuickUnwind and kLightUnwind.
 
+  // True for a frame of managed code.
   [[nodiscard]] bool frameless() const { return state == CrawlState::kFrameless; }
   [[nodiscard]] CodeAddress pc() const { return registers.pc(); }
   // The runtime's number of the function that the frame stands for; 0: none.

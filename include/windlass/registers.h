@@ -61,6 +61,7 @@ class Registers {
 
   [[nodiscard]] constexpr Architecture architecture() const { return architecture_; }
 
+  // The DWARF numbers of the stack pointer, the pc and the frame pointer.
   [[nodiscard]] static constexpr RegisterNumber sp_number(Architecture a) {
     return a == Architecture::kX86_64 ? 7 : a == Architecture::kAArch64 ? 31 : 4;
   }

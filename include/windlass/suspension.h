@@ -156,6 +156,7 @@ class Stopped {
   ~Stopped() {
     if (!error_) suspender_.resume();
   }
+  // The error of a stop that gave up; no error: all threads are stopped.
   [[nodiscard]] const std::optional<Error>& error() const { return error_; }
   Stopped(const Stopped&) = delete;
   Stopped& operator=(const Stopped&) = delete;

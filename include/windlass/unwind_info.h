@@ -76,6 +76,7 @@ struct UnwindFunction {
   std::uint64_t text_base = 0;  // The bases of DW_EH_PE_textrel and DW_EH_PE_datarel in the language-specific data.
   std::uint64_t data_base = 0;
 
+  // True if an address is in [begin, end).
   [[nodiscard]] bool contains(std::uint64_t address) const { return address >= begin && address < end; }
 };
 
@@ -85,6 +86,7 @@ class UnwindReader {
  public:
   virtual ~UnwindReader() = default;
 
+  // The format and the architecture of the file.
   [[nodiscard]] virtual UnwindFormat format() const = 0;
   [[nodiscard]] virtual Architecture architecture() const = 0;
   // ELF: GNU's build id in lower-case hex. PE: the CodeView identity. Empty: none.

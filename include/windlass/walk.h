@@ -133,6 +133,7 @@ class AddressSpace {
   AddressSpace& operator=(AddressSpace&&) noexcept;
   ~AddressSpace();
 
+  // The architecture and the memory that the space was made with.
   [[nodiscard]] Architecture architecture() const { return architecture_; }
   [[nodiscard]] const Memory& memory() const { return *memory_; }
   // True for spaces from self() and own_process().
@@ -189,6 +190,7 @@ class SavedLocations {
   [[nodiscard]] std::uint64_t at(const Registers& registers, RegisterNumber reg) const {
     return registers.holds(reg) ? address_[registers.slot_of(reg)] : 0;
   }
+  // Sets the address where a register was saved; 0: not saved.
   void set(const Registers& registers, RegisterNumber reg, std::uint64_t address) {
     if (registers.holds(reg)) address_[registers.slot_of(reg)] = address;
   }
@@ -242,12 +244,14 @@ class StackWalker {
   StackWalker(const StackWalker&) = delete;
   StackWalker& operator=(const StackWalker&) = delete;
 
+  // The frame that the walker is at.
   [[nodiscard]] const Frame& frame() const { return frame_; }
   // Goes to the caller. False at the end: end_reason() and error() then say why, and frame() is still the last frame.
   bool step();
   [[nodiscard]] WalkEnd end_reason() const { return end_; }
   // The certainty of the least certain frame so far.
   [[nodiscard]] FrameCertainty certainty() const { return certainty_; }
+  // Why the walk ended: set for every end but kComplete.
   [[nodiscard]] const Error& error() const { return error_; }
   // How many instructions are left of WalkOptions::max_followed.
   [[nodiscard]] std::uint32_t may_follow() const;

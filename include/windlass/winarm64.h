@@ -52,6 +52,7 @@ struct RuntimeFunction {
   std::uint32_t data = 0;
   bool operator==(const RuntimeFunction&) const = default;
 
+  // The meaning of the second word.
   [[nodiscard]] EntryKind kind() const { return static_cast<EntryKind>(data & 3); }
   [[nodiscard]] bool packed() const { return kind() == EntryKind::kPacked || kind() == EntryKind::kPackedFragment; }
   // The RVA of the .xdata record, or of the parent's entry.
