@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT
  *
- * The sampler: a perf_event program that unwinds the kernel and the user stack of whatever runs, in one go (no tail
- * calls, no bpf_loop). Every sample ends as exactly one of: counted (a stack seen before), a stack event, a raw event,
- * lost.
+ * The sampler: a perf_event program that unwinds the kernel stack and the user stack of the running thread, without
+ * tail calls and bpf_loop. Every sample ends in exactly one way: counted (a stack seen before), a stack event, a raw
+ * event, or lost.
  *
- * Kernels of 2022 and older verify with less patience than today's: 512 bytes of stack over all frames, a million
- * instructions, values followed one by one. So the work is split into global functions, each verified once and by
- * itself, and what they work on is in maps (windlass_unwind.h).
+ * The verifiers of 2022's kernels and older accept less than today's: 512 bytes of stack over all frames, a million
+ * instructions, values followed each by itself. So the work is split into global functions, each verified once and
+ * alone. Their data is in maps (windlass_unwind.h).
  */
 #include <linux/bpf.h>
 #include <linux/bpf_perf_event.h>
@@ -95,7 +95,7 @@ WL_GLOBAL int wl_emit_stack(struct wl_scratch* s, struct wl_cpu_stats* st) {
   return 0;
 }
 
-/* The mapping set to unwind with into u, 0 if none is known, or only one from before an exec or an unmapping. */
+/* Puts the mapping set to unwind with into u. 0 if none is known, or only a set from before an exec or an unmapping. */
 WL_GLOBAL int wl_use_process(struct wl_unwind* u, __u32 tgid) {
   if (!u) return 0;
   const struct wl_process* process = bpf_map_lookup_elem(&processes, &tgid);

@@ -33,8 +33,8 @@ WL_INLINE __u64 wl_address_mask_of(const struct wl_env* env) {
   return wl_address_mask;
 }
 
-/* Reads the stack from `from` on into the window: much of it where frames are small and the last window served several,
- * else only what is asked for (up to `end`). 1 if that is more than a small window holds, or cannot be read. */
+/* Reads the stack from `from` on into the window. Reads much if frames are small, and the last window served several;
+ * else only the bytes needed, up to `end`. Returns 1 if that is more than a small window holds, or cannot be read. */
 WL_GLOBAL int wl_refill(struct wl_window* window, __u64 from, __u64 end) {
   if (!window) return 1;
   __u32 served = window->served;

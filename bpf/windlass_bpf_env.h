@@ -25,8 +25,8 @@ struct wl_env {
 };
 
 #define WL_INLINE static inline __attribute__((always_inline, unused))
-/* Verified by itself, once, however often and from wherever it is called: its result and all that it changes are
- * unknown to the caller. Pointers it is given may be null, as far as the verifier knows. */
+/* A function that the verifier checks once and alone, however often and wherever it is called. The caller knows neither
+ * its result nor its changes. For the verifier, pointers given to it may be null. */
 #define WL_GLOBAL __attribute__((noinline))
 /* The compiler must forget what it knows of x: where it proves a mask redundant, the verifier still wants to see it. */
 #define WL_OPAQUE(x) asm volatile("" : "+r"(x))

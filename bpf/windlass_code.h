@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT
  *
- * Code without a row (generated code, assembly without CFI): a guarded frame-pointer step.
+ * Code without a row (generated code, assembly without CFI): a guarded step by the frame pointer.
  *
- * A blind step over rbp from a prologue, an epilogue or a function without a frame skips a caller and still looks
- * complete. So the code at the pc is read: it says "before push rbp", "after it", "about to return", or nothing. Where
- * it says nothing, the step is taken only if the top of the stack holds nothing that could be a return address, as it
- * would if the function had no frame. What remains is WL_END_BAD_FRAME_POINTER, and the sample goes to user space.
+ * A blind step by rbp from a prologue, an epilogue or a function without a frame skips a caller, and still looks
+ * complete. So the code at the pc is read. It says "before push rbp", "after it", "about to return", or nothing. If it
+ * says nothing, the step is taken only if the word on top of the stack cannot be a return address. In a function
+ * without a frame that word is a return address. Else the walk ends as WL_END_BAD_FRAME_POINTER, and the sample goes to
+ * user space.
  */
 #ifndef WINDLASS_CODE_H
 #define WINDLASS_CODE_H
@@ -27,8 +28,8 @@ enum wl_code_frame {
   WL_FRAME_LOST = 4,   /* no frame, and the return address is in a register */
 };
 
-/* Is this the way out of a function with the return address on top: ret, or one of the safepoint polls that HotSpot
- * puts before it? (macroAssembler_x86.cpp: cmp rsp, [r15 + disp32]; ja stub; ret, since JDK 16) */
+/* True for the way out of a function with the return address on top: ret, or a safepoint poll that HotSpot puts before
+ * ret (macroAssembler_x86.cpp: cmp rsp, [r15 + disp32]; ja stub; ret, since JDK 16). */
 WL_INLINE int wl_code_returns(const __u8* c) {
   if (c[0] == 0xc3 || c[0] == 0xc2) return 1;                            /* ret; ret imm16 */
   if (c[0] == 0xf3 && c[1] == 0xc3) return 1;                            /* rep ret */
@@ -154,9 +155,9 @@ WL_INLINE int wl_ends_with_call(const __u8* code) {
   return code[3] == 0xe8 /* call rel32 */ || wl_ends_with_indirect_call(code);
 }
 
-/* Could `value` be a return address? It must be in executable memory and stand behind a call; in generated code it need
- * not, since interpreters push the address to go on at themselves (HotSpot's return entries). But on an executable
- * stack (GCC's nested functions) it must. */
+/* True if `value` may be a return address: it is in executable memory, and stands behind a call. In generated code
+ * there need be no call, since interpreters push the address to go on at themselves (HotSpot's return entries). On an
+ * executable stack (GCC's nested functions) there must be a call. */
 WL_GLOBAL int wl_is_return_address(struct wl_unwind* u, __u64 value) {
   if (!u) return 0;
   const struct wl_mapping* mapping = wl_find_mapping(&u->env, u->maps, u->map_count, value - 1);
@@ -182,10 +183,10 @@ WL_GLOBAL int wl_stack_top_returns(struct wl_unwind* u, __u64 top, __u32 slots) 
 
 #define WL_NEAR (1u << 20)
 
-/* How certain is a caller at `value` that the frame pointer led to, from a function that uses it? The call before that
- * address must lead to the function at the cursor: a direct one to a place not far before the pc (where functions begin
- * is not known here; what this takes for a guess, user space looks at again), another may lead anywhere. So may a call
- * of code generated ahead of time: V8's builtins for calls jump to the function. */
+/* The certainty of a caller at `value` that the frame pointer led to, from a function that uses the frame pointer. The
+ * call before `value` must lead to the function at the cursor. A direct call must lead to a place not far before the
+ * pc; the begins of functions are not known here, and user space checks guesses again. An indirect call may lead
+ * anywhere. So may a call in code generated ahead of time: V8's builtins for calls jump to the function. */
 WL_GLOBAL int wl_call_certainty(struct wl_unwind* u, __u64 value) {
   if (!u || wl_read(&u->env, u->room.call, 8, value - 8)) return WL_GUESSED;
   const __u8* code = u->room.call;

@@ -2,13 +2,16 @@
  *
  * AArch64 code without a row (linkage tables, start-up code, assembly without CFI): followed to its return.
  *
- * Instructions have one size and few forms touch sp, x29 and x30, so the code from the pc on is run for these three:
- * past conditional branches and calls, along unconditional ones, stores of the pair remembered, until it returns. What
- * it has in x30 then is the return address, and sp is the caller's. Where a call was passed the code may not be what
- * runs on (the callee may not return), so the return address must also be the one in the frame record that the code
- * made or that x29 points at. Where the code has called something, the instructions before may show how its function
- * made that record; it then leads on, even from functions that never return. What remains is WL_END_BAD_FRAME_POINTER,
- * and the sample goes to user space. Encodings: Arm Architecture Reference Manual, C4.1.
+ * Instructions have one size, and few forms change sp, x29 and x30. So the code from the pc on is run for these three
+ * registers until it returns. It is run past conditional branches and calls, along unconditional branches, and stores
+ * of the pair are remembered. At the return, x30 is the return address, and sp is the caller's.
+ *
+ * Behind a call, the code may not be the code that runs on, since the callee may not return. Then the return address
+ * must also be in the frame record that the code made, or that x29 points at. In code that has called, the instructions
+ * before may show how the function made that record. The record then leads on, even from functions that never return.
+ * Else the walk ends as WL_END_BAD_FRAME_POINTER, and the sample goes to user space.
+ *
+ * Encodings: Arm Architecture Reference Manual, C4.1.
  */
 #ifndef WINDLASS_CODE_A64_H
 #define WINDLASS_CODE_A64_H
@@ -159,9 +162,9 @@ WL_GLOBAL int wl_is_return_address(struct wl_unwind* u, __u64 value) {
 
 #define WL_NEAR (1u << 20)
 
-/* How certain is a caller that code behind calls, or the frame pointer, led to? The call before its address must lead
- * to the function at the cursor: a direct one to a place not far before the pc (what this takes for a guess, user space
- * looks at again), another may lead anywhere. */
+/* The certainty of a caller at `value` that code behind calls, or the frame pointer, led to. The call before `value`
+ * must lead to the function at the cursor. A direct call must lead to a place not far before the pc; user space checks
+ * guesses again. An indirect call may lead anywhere. */
 WL_GLOBAL int wl_call_certainty(struct wl_unwind* u, __u64 value) {
   if (!u || wl_read(&u->env, u->room.call, 4, value - 4)) return WL_GUESSED;
   __u32 word = *(const __u32*)u->room.call;
@@ -183,9 +186,9 @@ WL_INLINE int wl_commit_frame(struct wl_unwind* u, __u32 valid, __u32 certainty)
   return WL_CONTINUE;
 }
 
-/* By how much x29 lies below the caller's sp in the function that makes the call before `pc`: the nearest prologue
- * before it is `stp x29, x30, [sp, #-n]!; mov x29, sp`, and nothing returns between. 0 if that cannot be said. A
- * function that calls has saved x30, and one that saves it otherwise is seen to. */
+/* How far x29 lies below the caller's sp in the function that makes the call before `pc`. The nearest prologue before
+ * the call must be `stp x29, x30, [sp, #-n]!; mov x29, sp`, with no return between. Returns 0 if this is not known. A
+ * function that calls has saved x30, and a function that saves it otherwise is recognised. */
 WL_GLOBAL int wl_code_frame_size(struct wl_unwind* u, __u64 pc) {
   if (!u) return 0;
   __u32 next = 0, behind = 0;
@@ -209,8 +212,8 @@ WL_GLOBAL int wl_code_frame_size(struct wl_unwind* u, __u64 pc) {
   return 0;
 }
 
-/* The chain of frame records alone (AAPCS64 6.4.6). It does not record where the caller's sp is: without `size`, what
- * lies between x29 and it, that register is lost, and only the lowest it can be is kept. */
+/* Steps by the chain of frame records alone (AAPCS64 6.4.6). A record does not say where the caller's sp is. Without
+ * `size`, the distance between x29 and that place, sp is lost, and only its least value is kept. */
 WL_INLINE int wl_step_record(struct wl_unwind* u, __u32 size) {
   struct wl_code_run* run = &u->room.run;
   __u64 fp = u->cursor.regs[WL_FP], sp = u->cursor.regs[WL_SP];

@@ -1,69 +1,73 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT
  *
- * A code manager: which function an address of code made at run time lies in, how it is unwound and what it is called.
- * One run of bytes without pointers, in a memfd called WL_CODE_NAME that its process has mapped once, shared: the
- * process writes it, and reads it in signal handlers; the BPF programs, other processes and core files read it as it
- * is, by loads of 4 or 8 bytes or as a copy; it outlives its process with whoever holds the memfd. Plain C. Sizes are
- * pinned by tests.
+ * A code manager's table: from an address of code made at run time to its function, the function's rows and its name.
  *
- * Code is [begin, end) in its process, 4 GiB at most; a function's place counts bytes from `begin`, here called an
- * offset. All other places count bytes from the header, or from the section named. Everything is little-endian;
- * headers, blocks and records are 8-aligned, all else is 4-aligned.
+ * The table is a run of bytes without pointers, in a memfd called WL_CODE_NAME. Its process has mapped the memfd once,
+ * shared. The process writes the table, and reads it in signal handlers. BPF programs, other processes and core files
+ * read it directly: by loads of 4 or 8 bytes, or as a copy. The table outlives its process as long as the memfd is
+ * held. Plain C. Sizes are pinned by tests.
  *
- * Blocks. A wl_code_block for each 1024 bytes of code, behind one that stays empty. Functions that begin in a block
- * have records that stand together, ascending: a run, which begins at record `first`. The map word is eight nibbles,
- * the least significant one first: how many functions begin in each bucket of 128 bytes. So a nibble map leads to the
- * record itself. Two words are no such counts:
- *   0                no function begins in the block; but the one of record `first`, if that is not 0, reaches into it;
+ * Code is [begin, end) in its process, 4 GiB at most. A function's place counts bytes from `begin`, and is called an
+ * offset here. All other places count bytes from the header, or from the section named. Everything is little-endian.
+ * Headers, blocks and records are 8-aligned, everything else is 4-aligned.
+ *
+ * Blocks. There is a wl_code_block for each 1024 bytes of code, behind a first block that stays empty. The functions
+ * that begin in a block have consecutive records, ascending: a run, which begins at record `first`. The map word is
+ * eight nibbles, the least significant first: how many functions begin in each bucket of 128 bytes. So a nibble map
+ * leads to the record itself. For example, the map word 0x21 says that a function begins in the first bucket and two in
+ * the second. Two words are not counts:
+ *   0                No function begins in the block. But the function of record `first`, if not 0, reaches into it.
  *   WL_CODE_CROWDED  15 or more begin in a bucket: record `first` is none, its size says how many follow in the run.
  *
  * Look-up of offset o, in block b = (o >> 10) + 1:
- *   1. Of the records in b's run those of earlier buckets begin before o; of those of o's own bucket (or, crowded, of
- *      all) find by halving how many begin at or before o. If there are any, the last one is the record.
- *   2. Else what reaches into b is the record: with the word 0 b's `first`; else, of block b - 1, with the word 0 its
- *      `first`, else the last of its run. Record 0 is none.
- *   3. The function is the one if begin <= o and o - begin < size; else there is none.
- * Two loads for most offsets, and for all of a function's blocks but the first one.
+ *   1. In b's run, the records of earlier buckets begin before o. Among those of o's own bucket (or, crowded, of all),
+ *      find by halving how many begin at or before o. If there are any, the last of these is the record.
+ *   2. Else the record is the function that reaches into b. With the word 0, that is b's `first`. Else it is from block
+ *      b - 1: with the word 0 its `first`, else the last of its run. Record 0 is none.
+ *   3. The function contains o if begin <= o and o - begin < size. Else no function does.
  *
- * Rows. A record's shape, where it has one, is a wl_code_shape and its rows, each in force from its `at` to the next
- * one's, the last one to the function's end. `at` counts from the function's begin or, with WL_CODE_FROM_END, back from
- * its end, so that functions of any size share a shape. A row has the rule for trace walks and the place of a
- * wl_code_full for all registers; both are 0 where nothing is known.
+ * This takes two loads for most offsets, and for all of a function's blocks but the first.
  *
- * Changes. A run never changes: a block gets another one, by one store of 8 bytes. No block leads to runs, shapes and
- * names that are taken away, before `recycled` grows, and their bytes change only after that. So: read `recycled`, look
- * up and read whatever is needed, read `recycled` again. If it is the same, what was read is right; else begin again,
- * WL_CODE_RETRIES times at most. The loads must stay in this order (acquire loads, where the machine reorders loads).
- * Who copies, and does not know by loads of which size, has a block once it is the same twice. A function that is on a
- * stack is not taken away, so a walker that finds a change each time may as well say so and end.
+ * Rows. A record may have a shape: a wl_code_shape and its rows. A row is in force from its `at` to the next row's, the
+ * last row to the function's end. `at` counts from the function's begin. With WL_CODE_FROM_END it counts back from the
+ * function's end, so that functions of any size share a shape. A row has the rule for trace walks, and the place of a
+ * wl_code_full for all registers. Both are 0 if nothing is known.
  *
- * What was. A profiler names a sample after the code has gone. So what is taken away leaves a wl_code_past, with its
- * shape and name, which are given back only when that is dropped: past_end of them were ever written, past_first of
- * these dropped, number n is in place n % past_count. At a time t an address was in the one with the least `time` above
- * t that contains it, which is the last such one from past_end backwards; where there is none, in what is there now. An
- * entry is written before its function is out of its run, and dropped (past_first) before `recycled` grows. So where
- * there is none now either, look again if past_end has grown meanwhile.
+ * Changes. A run never changes: a block gets another run, by a single store of 8 bytes. When runs, shapes and names are
+ * taken away, first no block leads to them any more. Then `recycled` grows, and only then their bytes change. So a
+ * reader reads `recycled`, reads all that is needed, and reads `recycled` again. If it is the same, the result is
+ * right. Else the reader begins again, at most WL_CODE_RETRIES times. The loads must stay in this order (acquire loads,
+ * if the machine reorders loads). A reader that copies by loads of unknown size has a block when it is the same twice.
+ * A function that is on a stack is not taken away. So a walker that finds a change each time may say so and end.
  *
- * Readers trust nothing: every place is checked against its section's size, and every loop has one of the bounds here.
+ * Past. A profiler names a sample after the code has gone. So a function that is taken away leaves a wl_code_past, with
+ * its shape and name, which are freed only when this entry is dropped. past_end entries were ever written, and
+ * past_first of these dropped; entry n is in place n % past_count. At a time t, an address was in the entry that
+ * contains it with the least `time` above t: the last such entry from past_end backwards. Without such an entry, it was
+ * in the present function. An entry is written before its function leaves its run, and dropped (past_first) before
+ * `recycled` grows. So if no present function is found either, look again if past_end has grown meanwhile.
+ *
+ * Readers trust nothing: every place is checked against its section's size, and every loop has one of the bounds
+ * here.
  */
 #ifndef WINDLASS_CODE_LAYOUT_H
 #define WINDLASS_CODE_LAYOUT_H
 
 #include "windlass_layout.h"
 
-#define WL_CODE_NAME "windlass-code"        /* of the memfd: /memfd:windlass-code in maps and mmap events */
-#define WL_CODE_MAGIC 0x65646f632d6c7700ull /* \0wl-code */
-#define WL_CODE_VERSION 2u                  /* another number: another layout */
-#define WL_CODE_BLOCK_SHIFT 10              /* bytes of code in a block */
-#define WL_CODE_BUCKET_SHIFT 7              /* in a nibble's bucket */
-#define WL_CODE_CROWDED 0xffffffffu         /* a map word; other words have no nibble of 15 */
-#define WL_CODE_MAX_RUN 1024u               /* functions that begin in a block: one a byte */
-#define WL_CODE_MAX_HALVINGS 11u            /* of a run, until the place is found */
+#define WL_CODE_NAME "windlass-code"        /* Of the memfd: /memfd:windlass-code in maps and mmap events. */
+#define WL_CODE_MAGIC 0x65646f632d6c7700ull /* \0wl-code. */
+#define WL_CODE_VERSION 2u                  /* Another number: another layout. */
+#define WL_CODE_BLOCK_SHIFT 10              /* Bytes of code in a block. */
+#define WL_CODE_BUCKET_SHIFT 7              /* Bytes of code in a nibble's bucket. */
+#define WL_CODE_CROWDED 0xffffffffu         /* A map word; other words have no nibble of 15. */
+#define WL_CODE_MAX_RUN 1024u               /* Functions that begin in a block: one a byte. */
+#define WL_CODE_MAX_HALVINGS 11u            /* Of a run, until the place is found. */
 #define WL_CODE_RETRIES 8u
-#define WL_CODE_FROM_END 0x80000000u /* in wl_code_row.at */
-#define WL_CODE_MAX_SIZE 0x7fffffffu /* bytes of a function */
-#define WL_CODE_MAX_ROWS 65535u      /* of a shape: 16 halvings find one */
-#define WL_CODE_MAX_NAME 65535u      /* bytes */
+#define WL_CODE_FROM_END 0x80000000u /* In wl_code_row.at. */
+#define WL_CODE_MAX_SIZE 0x7fffffffu /* Bytes of a function. */
+#define WL_CODE_MAX_ROWS 65535u      /* Of a shape: 16 halvings find a row. */
+#define WL_CODE_MAX_NAME 65535u      /* Bytes. */
 
 struct wl_code_header {
   __u64 magic;   /* WL_CODE_MAGIC; written last */
@@ -114,20 +118,20 @@ struct wl_code_past {
 /* The block of an offset. */
 static inline __u32 wl_code_block_of(__u32 offset) { return (offset >> WL_CODE_BLOCK_SHIFT) + 1; }
 
-/* Where in a map word the nibble of an offset's bucket is. */
+/* The place in a map word of the nibble for an offset's bucket. */
 static inline __u32 wl_code_nibble_shift(__u32 offset) { return (offset >> WL_CODE_BUCKET_SHIFT & 7) * 4; }
 
-/* How many functions begin in a bucket of the block: of a map word that is not crowded. */
+/* How many functions begin in a bucket of the block; for a map word that is not crowded. */
 static inline __u32 wl_code_begin_in_bucket(__u32 map, __u32 offset) {
   return map >> wl_code_nibble_shift(offset) & 15;
 }
 
-/* In all of its buckets. */
+/* How many functions begin in all buckets of the block. */
 static inline __u32 wl_code_begin_in_block(__u32 map) {
   return ((map & 0x0f0f0f0fu) + (map >> 4 & 0x0f0f0f0fu)) * 0x01010101u >> 24;
 }
 
-/* In the buckets before that of the offset. */
+/* How many functions begin in the buckets before the offset's. */
 static inline __u32 wl_code_begin_before(__u32 map, __u32 offset) {
   return wl_code_begin_in_block(map & ((1u << wl_code_nibble_shift(offset)) - 1));
 }
@@ -135,14 +139,14 @@ static inline __u32 wl_code_begin_before(__u32 map, __u32 offset) {
 /* ---- what readers check -------------------------------------------------------------------------------------------
  */
 
-/* Is the header's range of code one, with as many blocks as it has? */
+/* True if the header has a valid range of code, and the blocks for it. */
 static inline int wl_code_has_range(const struct wl_code_header* header) {
   __u64 code = header->end - header->begin;
   return header->begin < header->end && code <= 1ull << 32 &&
          header->block_count == wl_code_block_of((__u32)(code - 1)) + 1;
 }
 
-/* Does a section lie in the table, and begin where it may? `alignment` is a power of two. */
+/* True if a section lies in the table, at an allowed begin. `alignment` is a power of two. */
 static inline int wl_code_has_section(const struct wl_code_header* header, __u64 begin, __u64 size, __u64 alignment) {
   return (begin & (alignment - 1)) == 0 && begin <= header->size && size <= header->size - begin;
 }
@@ -163,23 +167,23 @@ struct wl_code_row {
   struct wl_rule rule;
 };
 
-/* Where in a function of `size` bytes the row with this `at` begins. */
+/* Where the row with this `at` begins, in a function of `size` bytes. */
 static inline __u32 wl_code_row_begin(__u32 at, __u32 size) {
   return at & WL_CODE_FROM_END ? size - (at & ~WL_CODE_FROM_END) : at;
 }
 
-/* Can a shape begin at this place of the `shape_bytes`? */
+/* True if a shape can begin at this place of the `shape_bytes`. */
 static inline int wl_code_has_shape(__u32 shape_bytes, __u32 place) {
   return (place & 3) == 0 && place <= shape_bytes && shape_bytes - place >= sizeof(struct wl_code_shape);
 }
 
-/* Does it end within these, and are its rows in it? */
+/* True if the shape ends within the `shape_bytes`, and its rows are in it. */
 static inline int wl_code_is_shape(const struct wl_code_shape* shape, __u32 shape_bytes, __u32 place) {
   return shape->row_count != 0 && shape->size <= shape_bytes - place &&
          shape->size >= sizeof *shape + shape->row_count * sizeof(struct wl_code_row);
 }
 
-/* RegisterRule and CfaRule of windlass/frame_row.h, whose kinds these are. */
+/* RegisterRule and CfaRule of windlass/frame_row.h, with the same kinds. */
 struct wl_code_value {
   __s32 value; /* an offset, or an expression's place in the expressions */
   __u16 size;  /* an expression's; the addend of a CFA that is loaded */
@@ -204,7 +208,7 @@ struct wl_code_full {
   __u32 expression_bytes;
 };
 
-/* Is what a row says of its wl_code_full a place in its shape, or 0? */
+/* True if a row's `full` is a place in its shape, or 0. */
 static inline int wl_code_has_full(const struct wl_code_shape* shape, __u32 full) {
   return full == 0 || ((full & 3) == 0 && full <= shape->size && shape->size - full >= sizeof(struct wl_code_full));
 }

@@ -20,8 +20,8 @@
 #define WL_A64_SP 31
 #define WL_A64_PC 32
 
-/* Whose stacks are unwound: in BPF the kernel's own architecture (libbpf's macro says it), in user code this machine's,
- * or what the includer asks for. */
+/* The architecture whose stacks are unwound. In BPF: the kernel's own, by libbpf's macro. In user code: this machine's,
+ * or the includer's choice. */
 #if !defined(WL_TARGET_A64) && (defined(__TARGET_ARCH_arm64) || defined(__aarch64__))
 #define WL_TARGET_A64
 #endif

@@ -34,8 +34,8 @@ enum wl_end {
       WL_END_COUNT
 };
 
-/* How sure it is that a frame is the caller of the one before it, the surest first, with the numbers of
- * windlass::FrameCertainty. A sample has that of its least certain frame. X(name, text for people) */
+/* How sure a frame is the caller of the frame before; the surest first. The numbers are those of
+ * windlass::FrameCertainty. A sample has the certainty of its least certain frame. X(name, text for people) */
 #define WL_CERTAINTIES(X)                                                            \
   X(DESCRIBED, "described") /* by a row */                                           \
   X(PROVED, "proved")       /* by the code */                                        \

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT
  *
- * Process and thread ids as the agent knows them. In the initial PID namespace they are the kernel's own. An agent in
- * another one has its numbers from /proc and perf events, both of which speak that namespace's: so must we.
+ * Process and thread ids as the agent knows them. In the initial PID namespace these are the kernel's own ids. An agent
+ * in another namespace has its ids from /proc and perf events, which use that namespace's. So these functions use the
+ * agent's namespace.
  *
- * bpf_get_ns_current_pid_tgid() would not do: it knows the current task only, not a fork's child, and refuses tasks in
- * namespaces below the agent's, which have numbers in it all the same (a container started in a container).
+ * bpf_get_ns_current_pid_tgid() would not do. It knows the current task only, not a fork's child. It also refuses tasks
+ * in namespaces below the agent's, although these have ids in the agent's namespace: for example a container started in
+ * a container.
  */
 #ifndef WINDLASS_IDS_BPF_H
 #define WINDLASS_IDS_BPF_H

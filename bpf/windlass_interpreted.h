@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT
  *
- * What the readers of interpreters' lists have in common (windlass_python.h, windlass_ruby.h): how a list is read in
- * bounded steps, and where its frames go.
+ * The common part of the readers of interpreters' lists (windlass_python.h, windlass_ruby.h): reading a list in bounded
+ * steps, and storing its frames.
  */
 #ifndef WINDLASS_INTERPRETED_H
 #define WINDLASS_INTERPRETED_H

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT
  *
- * What an interpreter's evaluator runs in a thread, by the list that the interpreter itself keeps (struct
- * wl_interpreter has where). Read while the thread stands still: a moment later it is another list. Bounded, and all
- * of the list or nothing. Plain C, the same in BPF and in user space; see windlass_lookup.h for the environment.
+ * Reads the functions that an interpreter's evaluator runs in a thread, from the list that the interpreter keeps
+ * (struct wl_interpreter says where). The list is read while the thread stands still: a moment later it has changed.
+ * Reading is bounded, and yields the whole list or nothing. Plain C, the same in BPF and in user space;
+ * windlass_lookup.h describes the environment.
  *
- * A frame is given with its code object's address and an identity: code objects are freed and others made in their
- * place, before anybody can ask what the one was called.
+ * A frame has its code object's address and an identity. Code objects are freed, and others made in their place, before
+ * the agent can ask for a name. The identity tells them apart.
  */
 #ifndef WINDLASS_INTERPRETER_H
 #define WINDLASS_INTERPRETER_H
@@ -31,7 +32,7 @@ WL_GLOBAL int wl_first_interpreted(struct wl_unwind* u) {
   return u->interpreted.layout.kind == WL_RUBY ? wl_first_ruby(u) : wl_first_python(u);
 }
 
-/* The identity that what is at an address, of a frame with that place, has now, into it->identity. */
+/* Puts the present identity of the code object at an address into it->identity. `place` is that of the frame. */
 WL_INLINE int wl_identify_interpreted(struct wl_unwind* u, __u64 code, __u32 place) {
   return u->interpreted.layout.kind == WL_RUBY ? wl_identify_ruby(u, code, place) : wl_identify_code(u, code);
 }

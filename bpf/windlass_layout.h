@@ -1,19 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT
  *
- * Every layout that kernel and user side share: the dense unwind table, the process maps, the events. Plain C, included
- * by the BPF programs, by the same C compiled as user code, and by the C++ library. Sizes are pinned by tests.
+ * Every layout that kernel side and user side share: the dense unwind table, the process maps, the events. Plain C, for
+ * the BPF programs, for the same C compiled as user code, and for the C++ library. Sizes are pinned by tests.
  *
- * The arena. Pages, palettes, directories and mapping sets live in one growing address space of 1 MiB chunks. A
- * reference (u32) counts 8-byte units from the arena's start, so 32 GiB can be named; no object straddles a chunk.
+ * The arena. Pages, palettes, directories and mapping sets live in a growing address space of 1 MiB chunks. A reference
+ * (u32) counts 8-byte units from the arena's start, so 32 GiB can be named. No object straddles a chunk.
  *
  * The table of a module.
- *   directory  u32 ref of a page, one for every 64 KiB of the module's address range; 0 = no page
- *   page       wl_page_head: u16 last[256]; then u16 rows[n]; then, 8-aligned, u64 escapes: {count}, wl_escape[count]
- *              rows are sorted by address and contiguous across the blocks of the page. A row is (low byte of the
- *              address << 8 | rule id). last[b] is the index of the last row at or before the end of 256-byte block b,
- *              so the rows of block b are (last[b-1], last[b]] and, where none of them is at or before the address,
- *              row last[b-1] governs: it is the row in force when the block begins. Row 0 is always at page offset 0.
- *   palette    wl_rule[255], the module's most used rules; rule id 255 = look the row up in the page's escapes
+ *
+ * - directory: a u32 ref of a page for every 64 KiB of the module's address range; 0 = no page.
+ * - page: wl_page_head, which is u16 last[256]. Then u16 rows[n]. Then, 8-aligned, u64 escapes: {count},
+ *   wl_escape[count].
+ * - palette: wl_rule[255], the module's most used rules. Rule id 255 = look the row up in the page's escapes.
+ *
+ * Rows are sorted by address, across the blocks of the page. A row is (low byte of the address << 8 | rule id). last[b]
+ * is the index of the last row at or before the end of the 256-byte block b. So the rows of block b are (last[b-1],
+ * last[b]]. If none of these is at or before the address, row last[b-1] governs: it is in force when the block begins.
+ * Row 0 is always at page offset 0. For example, an address 0x1234 is in block 0x12, and the search is for the low byte
+ * 0x34.
  */
 #ifndef WINDLASS_LAYOUT_H
 #define WINDLASS_LAYOUT_H
@@ -46,7 +50,7 @@ enum wl_cfa_kind {
   WL_CFA_REG = 1,         /* CFA = reg + cfa_offset */
   WL_CFA_MEM = 2,         /* CFA = [reg + cfa_offset] + cfa_arg   (DRAP frames, signal frames; OpenSSL: + 8) */
   WL_CFA_PLT = 3,         /* CFA = reg + cfa_offset + ((pc & 15) >= cfa_arg ? 8 : 0)   (lazy PLT stubs) */
-  WL_CFA_UNSUPPORTED = 4, /* there is a row, but only user space can evaluate it */
+  WL_CFA_UNSUPPORTED = 4, /* There is a row, but only user space can evaluate it. */
   WL_CFA_THREAD = 5,      /* x86-64: CFA = [[[[fs.base + cfa_offset] + 8 * cfa_reg] + (x_offset & ~7)] + 8 * cfa_arg]
                              + 8 * (x_offset & 7); no caller if the third load gives 0 (Go's system stacks) */
   WL_CFA_MOVABLE = 6,     /* CFA = [[reg + cfa_offset] + 8 * cfa_arg] - [reg + (x_offset & ~7)] + 8 * (x_offset & 7): a
@@ -66,11 +70,11 @@ enum wl_reg_kind {
                      system calls, until they have left the stack they came on) */
 };
 
-#define WL_RULE_SIGNAL 1 /* the caller's pc is an interrupted instruction; every register is in the signal frame */
-#define WL_RULE_SIGNED 2 /* AArch64: the return address carries an authentication code */
+#define WL_RULE_SIGNAL 1 /* The caller's pc is an interrupted instruction; every register is in the signal frame. */
+#define WL_RULE_SIGNED 2 /* AArch64: the return address has an authentication code. */
 #define WL_RULE_LEFT \
-  4 /* for the callers there is no other stack where WL_CFA_THREAD looks: the thread has another one's */
-#define WL_RULE_NO_END 8 /* of code that was taken for what it may not be: address 0 proves no end */
+  4 /* The thread's data lead to another stack than the callers': WL_CFA_THREAD ends the callers' walk. */
+#define WL_RULE_NO_END 8 /* The code may not be the code that it was taken for: address 0 proves no end. */
 
 struct wl_rule {
   __u8 cfa_kind;    /* wl_cfa_kind */
@@ -80,10 +84,10 @@ struct wl_rule {
   __u8 x_kind : 4;  /* wl_reg_kind, the module's extra register */
   __u8 flags : 4;   /* WL_RULE_* */
   __s32 cfa_offset;
-  __s16 fp_offset; /* bytes, or a register number */
+  __s16 fp_offset; /* Bytes, or a register number. */
   __s16 ra_offset;
   __s16 x_offset;
-  __u8 cfa_arg;  /* of the CFA; with WL_CFA_REG a register number, see WL_REG_ARG */
+  __u8 cfa_arg;  /* Of the CFA; with WL_CFA_REG a register number, see WL_REG_ARG. */
   __u8 reserved; /* 0 */
 };
 
@@ -91,8 +95,8 @@ struct wl_page_head {
   __u16 last[WL_BLOCKS];
 };
 
-/* A row whose rule is not in the palette: its address within the page and its rule's own place in the arena. In a
- * table that is not loaded into an arena yet, `rule` is the index in the table's rule list. */
+/* A row whose rule is not in the palette: its address within the page, and its rule's place in the arena. In a table
+ * that is not loaded into an arena yet, `rule` is an index into the table's rule list. */
 struct wl_escape {
   __u32 page_offset;
   __u32 rule;
@@ -100,81 +104,85 @@ struct wl_escape {
 
 #define WL_NO_XREG 0xffu
 
-#define WL_MODULE_PENDING 0 /* its table is being compiled: samples hand over their raw stack */
+#define WL_MODULE_PENDING 0 /* The table is being compiled: samples hand over their raw stack. */
 #define WL_MODULE_READY 1
-#define WL_MODULE_NO_TABLE 2 /* no unwind information at all (JIT code, stripped of it): frame-pointer rule */
+#define WL_MODULE_NO_TABLE 2 /* No unwind information at all (JIT code, stripped code): frame-pointer rule. */
 
 struct wl_module {
-  __u64 first_page; /* module address >> WL_PAGE_SHIFT of directory entry 0 */
+  __u64 first_page; /* Module address >> WL_PAGE_SHIFT of directory entry 0. */
   __u32 page_count;
-  __u32 directory; /* ref */
-  __u32 palette;   /* ref */
+  __u32 directory; /* A ref. */
+  __u32 palette;   /* A ref. */
   __u8 state;      /* WL_MODULE_* */
-  __u8 x_reg;      /* DWARF number of the extra register its rows track, or WL_NO_XREG */
+  __u8 x_reg;      /* DWARF number of the extra register that its rows track, or WL_NO_XREG. */
   __u16 reserved;
 };
 
 /* ---- processes ----------------------------------------------------------------------------------------------------
  */
 
-/* A process's mapping set is one arena object: wl_maps_head, then wl_mapping[map_count] sorted by begin. */
+/* A process's mapping set, an object of the arena: wl_maps_head, then wl_mapping[map_count] sorted by begin. */
 struct wl_maps_head {
-  __u32 space; /* 0 once the set is freed: a stale reference (a fork raced the free) is recognised */
+  __u32 space; /* 0 once the set is freed: so a stale reference (a fork raced the free) is recognised. */
   __u32 count;
 };
 
-/* One executable mapping. */
+/* An executable mapping. */
 struct wl_mapping {
   __u64 begin;
   __u64 end;
-  __u64 bias; /* address in the process - bias = address in the module; MANAGED: where what publishes it is mapped */
+  __u64 bias; /* Address in the process - bias = address in the module. MANAGED: where the code manager's table or the
+               * jitdump is mapped. */
   __u32 module;
   __u32 kind; /* wl_mapping_kind */
 };
 
-/* What code is in a mapping. All kinds but the first are code generated at run time, which has no table in the arena; a
- * runtime whose frames are unwound in a way of their own has a kind of its own. */
+/* The kind of code in a mapping. All kinds but the first are code generated at run time, which has no table in the
+ * arena. A runtime whose frames need a way of unwinding of their own has a kind of its own. */
 enum wl_mapping_kind {
-  WL_MAPPING_FILE = 0,      /* a module's */
-  WL_MAPPING_GENERATED = 1, /* of a runtime that nothing is known of; or of a file that could not be read */
-  WL_MAPPING_MANAGED = 2,   /* its maker publishes its functions: by a code manager's table, which is read in its memory
-                             * (windlass_code_layout.h), or by a jitdump, which the agent reads */
-  WL_MAPPING_SWITCHED = 3,  /* its threads are on a stack of the runtime's own while they run it (Erlang's processes):
-                             * the agent unwinds it. `bias` says where a thread keeps its stack pointer there, so that
-                             * a sample of what it calls on the thread's own stack has both: a WL_CFA_THREAD's
-                             * cfa_offset, cfa_reg, cfa_arg and x_offset, as WL_WAY packs them */
-  WL_MAPPING_HELD = 4, /* while it calls, the frame that it was called from is not on the stack but in memory of the
-                        * runtime's (V8's deoptimised ones): the agent unwinds it. `bias` says where (WL_HELD) */
+  WL_MAPPING_FILE = 0,      /* A module's. */
+  WL_MAPPING_GENERATED = 1, /* Of an unknown runtime, or of a file that could not be read. */
+  WL_MAPPING_MANAGED = 2,   /* Published functions: by a code manager's table, which is read in the process's memory
+                             * (windlass_code_layout.h), or by a jitdump, which the agent reads. */
+  WL_MAPPING_SWITCHED = 3,  /* The code runs on a stack of the runtime's own (Erlang's processes), and the agent
+                             * unwinds it. `bias` says where a thread keeps its stack pointer there. So a sample of a
+                             * callee on the thread's own stack has both stacks. The way is a WL_CFA_THREAD's
+                             * cfa_offset, cfa_reg, cfa_arg and x_offset, as WL_WAY packs them. */
+  WL_MAPPING_HELD = 4,      /* While the code calls, its caller's frame is not on the stack but in memory of the runtime
+                             * (V8's deoptimised frames). The agent unwinds it. `bias` says where (WL_HELD). */
 };
-/* The parts of a way to a stack pointer, in a word; 0: none. end_words: from the word with the stack pointer to the one
- * with the stack's end; 0: it is not kept. */
+/* The parts of a way to a stack pointer, packed in a word; 0: none. end_words is the distance from the word with the
+ * stack pointer to the word with the stack's end; 0: the end is not kept. */
 #define WL_WAY(cfa_offset, cfa_reg, cfa_arg, x_offset, end_words)                             \
   ((__u64)(__u16)(cfa_offset) | (__u64)(__u8)(cfa_reg) << 16 | (__u64)(__u8)(cfa_arg) << 24 | \
    (__u64)(__u16)(x_offset) << 32 | (__u64)(__u8)(end_words) << 48)
 
-/* From the thread's pointer to the stack pointer of the goroutine that it runs: g (runtime2.go), its m, m.curg, and the
- * latter's sched.sp. Offsets of the releases from 1.14 to 1.23, and from 1.25 on, of programs for x86-64 without C. */
+/* Go: from the thread's pointer to the stack pointer of the goroutine that the thread runs: g (runtime2.go), its m,
+ * m.curg, and the sched.sp of that g. Offsets for releases 1.14 to 1.23, and from 1.25 on, in programs for x86-64
+ * without C. */
 #define WL_GO_WAY_OF_1_14 WL_WAY(-8, 0x30 / 8, 0x38 / 8, 0xc0, 0)
 #define WL_GO_WAY_OF_1_25 WL_WAY(-8, 0x30 / 8, 0x38 / 8, 0xb8, 0)
 
-/* [sp] leads to the end of the stack but for one word, which is the address of an object; at `input` that has the
- * address of another one, whose first word is the size of the frame, and whose words from `content` on are the frame's,
- * the last one that in front of the stack's end. The frame pointer is still what it was on the stack. */
+/* A frame held in an object (V8). [sp] leads to the word before the end of the stack. That word is the address of an
+ * object. At `input`, the object has the address of another object. The second object's first word is the size of the
+ * frame. Its words from `content` on are the words of the frame; the last is the word before the stack's end. The frame
+ * pointer still has its value from the stack. */
 #define WL_HELD(input, content) ((__u64)(__u16)(input) | (__u64)(__u16)(content) << 16)
 
-/* tgid -> this. `space` names one state of one address space and is never used twice, so a memo entry tagged with it
- * can never be stale: with other code at an address, a set published for it has another number. Generated code leaves
- * nothing in the memo, so that one runtime's code replaced by itself, which nobody says, is not met there either. */
+/* The value of the map tgid -> process. `space` names a state of an address space, and is never used twice. So a memo
+ * entry tagged with `space` is never stale: a set published for other code at an address has another number. Generated
+ * code leaves nothing in the memo. So code that a runtime replaces without notice is not met there either. */
 struct wl_process {
-  __u32 maps; /* ref of wl_mapping[map_count]; wl_maps_head stands before it */
+  __u32 maps; /* The ref of wl_mapping[map_count]; wl_maps_head stands before it. */
   __u32 map_count;
   __u32 space;
   __u32 flags;
-  __u64 epoch; /* must be the process's current one: exec, fork and unmap give it a new one (their event says it) */
+  __u64 epoch; /* Must be the process's current epoch. exec, fork and unmap give the process a new epoch, which their
+                * event has. */
 };
 
-/* What an interpreter's evaluator runs in a thread, read at the sample's moment (windlass_interpreter.h): where the
- * interpreter keeps it. Behind a set's last mapping, if WL_PROCESS_INTERPRETED is set. Offsets in bytes. */
+/* How to read an interpreter's list of frames at the sample's moment (windlass_interpreter.h): where the interpreter
+ * keeps the list. Stored behind a set's last mapping, if WL_PROCESS_INTERPRETED is set. Offsets in bytes. */
 #define WL_PROCESS_INTERPRETED 1u
 
 enum wl_activations { /* how one activation of the evaluator is told from the next in the list of frames */
@@ -185,41 +193,41 @@ enum wl_activations { /* how one activation of the evaluator is told from the ne
 };
 #define WL_OWNED_BY_C 3
 
-#define WL_INTERPRETER_FRAME_BYTES 128u /* of a frame, at most */
-#define WL_CODE_WORDS 16u               /* of a code object, that make its identity */
+#define WL_INTERPRETER_FRAME_BYTES 128u /* Of a frame, at most. */
+#define WL_CODE_WORDS 16u               /* Of a code object: the words that make its identity. */
 
 struct wl_python {
-  __u64 interpreters;     /* address of the pointer to the first interpreter */
-  __u32 next_interpreter; /* in an interpreter */
-  __u32 threads;          /* likewise: the first thread state */
-  __u16 next_thread;      /* in a thread state */
-  __u16 thread_id;        /* likewise: the thread's pointer (fs.base), as pthread_self() gives it */
-  __u16 current;          /* likewise: the innermost frame; with has_c_frame, what that is in */
-  __u16 c_frame_current;  /* in a C frame: the innermost frame */
-  __u16 frame_size;       /* bytes that are read */
-  __u16 frame_code;       /* in a frame: the code object */
-  __u16 frame_previous;   /* the frame that called it */
-  __u16 frame_place;      /* where it stands: an address, or with code_begin == 0 a number */
-  __u16 frame_mark;       /* the byte for wl_activations */
-  __u16 code_begin;       /* in a code object: its bytecode */
-  __u16 code_words;       /* the first of WL_CODE_WORDS words that never change */
-  __u16 code_version;     /* a number that no other code object ever has (from 3.12 on); 0: there is none */
-  __u16 code_name;        /* the name, */
-  __u16 code_file;        /* and the file: strings */
-  __u16 code_lines;       /* the table of lines: bytes */
-  __u16 string_hash;      /* in a string */
-  __u16 bytes_size;       /* in bytes: their number; */
-  __u16 bytes_begin;      /* themselves */
-  __u8 activations;       /* wl_activations */
+  __u64 interpreters;     /* Address of the pointer to the first interpreter. */
+  __u32 next_interpreter; /* In an interpreter: the next. */
+  __u32 threads;          /* In an interpreter: the first thread state. */
+  __u16 next_thread;      /* In a thread state: the next. */
+  __u16 thread_id;        /* In a thread state: the thread's pointer (fs.base), as pthread_self() gives it. */
+  __u16 current;          /* In a thread state: the innermost frame; with has_c_frame, the C frame. */
+  __u16 c_frame_current;  /* In a C frame: the innermost frame. */
+  __u16 frame_size;       /* Bytes that are read. */
+  __u16 frame_code;       /* In a frame: the code object. */
+  __u16 frame_previous;   /* In a frame: the frame that called it. */
+  __u16 frame_place;      /* In a frame: its place, an address, or with code_begin == 0 a number. */
+  __u16 frame_mark;       /* In a frame: the byte for wl_activations. */
+  __u16 code_begin;       /* In a code object: its bytecode. */
+  __u16 code_words;       /* In a code object: the first of WL_CODE_WORDS words that never change. */
+  __u16 code_version;     /* In a code object: a number that no other code object ever has (from 3.12 on); 0: none. */
+  __u16 code_name;        /* In a code object: the name, a string. */
+  __u16 code_file;        /* In a code object: the file, a string. */
+  __u16 code_lines;       /* In a code object: the table of lines, bytes. */
+  __u16 string_hash;      /* In a string. */
+  __u16 bytes_size;       /* In bytes: their number. */
+  __u16 bytes_begin;      /* In bytes: the bytes themselves. */
+  __u8 activations;       /* A wl_activations. */
   __u8 has_c_frame;
-  __u8 skipped_word; /* of WL_CODE_WORDS, which does change; WL_CODE_WORDS: none */
+  __u8 skipped_word; /* The word of WL_CODE_WORDS that does change; WL_CODE_WORDS: none. */
   __u8 reserved;
 };
 
-/* Ruby 3.1, whose structures are always the same (windlass_ruby.h). */
+/* Ruby 3.1, whose structures never change (windlass_ruby.h). */
 struct wl_ruby {
-  __u64 module;  /* address of the number of the library's thread-local storage, as the linker has written it */
-  __u64 context; /* in that storage: the pointer to the execution context that runs */
+  __u64 module;  /* Address of the number of the library's thread-local storage, as written by the linker. */
+  __u64 context; /* In that storage: the pointer to the execution context that runs. */
 };
 
 enum wl_interpreter_kind { WL_CPYTHON = 0, WL_RUBY = 1 };
@@ -237,30 +245,30 @@ struct wl_interpreter {
  */
 
 #define WL_MAX_USER_FRAMES 8192u
-#define WL_MAX_KERNEL_FRAMES 127u /* what bpf_get_stack gives at most by default (kernel.perf_event_max_stack) */
+#define WL_MAX_KERNEL_FRAMES 127u /* The most that bpf_get_stack gives by default (kernel.perf_event_max_stack). */
 #define WL_MAX_RAW_STACK (128u * 1024u)
-#define WL_MAX_RAW_PIECE (WL_MAX_RAW_STACK / 2) /* of each, where there are two stacks */
-#define WL_RAW_PAGE 4096u                       /* copied or left out at once; no page of any kernel is smaller */
-#define WL_MAX_RAW_PAGES 64u                    /* that a copy reaches over, those left out included */
+#define WL_MAX_RAW_PIECE (WL_MAX_RAW_STACK / 2) /* Of each stack, if there are two. */
+#define WL_RAW_PAGE 4096u                       /* The unit of copying; no page of any kernel is smaller. */
+#define WL_MAX_RAW_PAGES 64u                    /* The pages that a copy spans, with pages left out. */
 #define WL_RED_ZONE 128u
-#define WL_SWITCH_ROOM (20u * 1024u) /* of an Erlang scheduler's registers, below who has called it */
-/* Of the arguments, by which the agent knows where the kernel left sp for the process's first instruction. */
+#define WL_SWITCH_ROOM (20u * 1024u) /* Bytes of an Erlang scheduler's registers, below its caller. */
+/* Bytes of the arguments. By these the agent knows where the kernel left sp for the process's first instruction. */
 #define WL_ARGUMENTS 512
 #define WL_COMM 16
 
 enum wl_event_type {
-  WL_EVENT_STACK = 1, /* wl_stack_event: one sample, usually of a stack not seen before: repeats are counted in the
-                         kernel. Samples of a stack = its events + its count. */
-  WL_EVENT_RAW = 2,   /* wl_raw_event: registers and raw stack, for the agent to unwind */
-  WL_EVENT_EXEC = 3,  /* wl_process_event */
-  WL_EVENT_FORK = 4,  /* wl_process_event */
-  WL_EVENT_EXIT = 5,  /* wl_process_event: the last thread is gone */
-  WL_EVENT_UNMAP = 6, /* wl_process_event: a mapping in [address, address + length) is gone, others may come */
+  WL_EVENT_STACK = 1, /* A wl_stack_event: a sample, usually of a stack not seen before; repeats are counted in the
+                       * kernel. Samples of a stack = its events + its count. */
+  WL_EVENT_RAW = 2,   /* A wl_raw_event: registers and raw stack, for the agent to unwind. */
+  WL_EVENT_EXEC = 3,  /* A wl_process_event. */
+  WL_EVENT_FORK = 4,  /* A wl_process_event. */
+  WL_EVENT_EXIT = 5,  /* A wl_process_event: the last thread has ended. */
+  WL_EVENT_UNMAP = 6, /* A wl_process_event: a mapping in [address, address + length) is gone, others may come. */
 };
 
-/* What samples with the same stack share. */
+/* The common part of samples with the same stack. */
 struct wl_stack_key {
-  __u64 hash; /* of all frames, end and space */
+  __u64 hash; /* Of all frames, end and space. */
   __u32 tgid;
   __u32 tid;
 };
@@ -268,7 +276,7 @@ struct wl_stack_key {
 struct wl_event_head {
   __u32 type; /* wl_event_type */
   __u32 cpu;
-  __u64 time; /* CLOCK_MONOTONIC ns, the clock of the agent's perf events too */
+  __u64 time; /* CLOCK_MONOTONIC ns, also the clock of the agent's perf events. */
   __u32 tgid;
   __u32 tid;
   char comm[WL_COMM];
@@ -283,30 +291,30 @@ struct wl_stack_event {
   __u8 end : 6;       /* wl_end */
   __u8 certainty : 2; /* wl_certainty */
   __u64 interpreted_frames;
-  /* followed by u64 kernel[kernel_frames] (innermost first), then u64 user[user_frames] (innermost first), then
-   * wl_interpreted_frame[interpreted_frames] (innermost first). A user frame with WL_FRAME_EXACT set is an instruction
-   * pointer (frame 0, below a signal frame); otherwise it is a return address. */
+  /* Followed by u64 kernel[kernel_frames], then u64 user[user_frames], then wl_interpreted_frame[interpreted_frames],
+   * each innermost first. A user frame with WL_FRAME_EXACT set is an instruction pointer (frame 0, below a signal
+   * frame). Otherwise it is a return address. */
 };
 #define WL_FRAME_EXACT (1ull << 63)
 
-/* What an evaluator runs: all of the thread's, or none is given. */
+/* A function that an evaluator runs. A sample has all of the thread's, or none. */
 struct wl_interpreted_frame {
-  __u64 code;     /* address of the code object, with WL_INTERPRETED_LAST */
-  __u32 identity; /* of what was there then */
-  __u32 place;    /* in its bytecode: bytes (to CPython 3.9), instructions (3.10), bytes; words (Ruby) */
+  __u64 code;     /* Address of the code object, with WL_INTERPRETED_LAST. */
+  __u32 identity; /* Of the code object at the sample's moment. */
+  __u32 place;    /* In its bytecode: bytes (to CPython 3.9), instructions (3.10), bytes; words (Ruby). */
 };
-#define WL_NO_PLACE 0xffffffffu          /* it is written in C */
-#define WL_INTERPRETED_LAST (1ull << 63) /* the outermost that this activation of the evaluator runs */
+#define WL_NO_PLACE 0xffffffffu          /* The function is written in C. */
+#define WL_INTERPRETED_LAST (1ull << 63) /* The outermost function that this activation of the evaluator runs. */
 #define WL_MAX_INTERPRETED_FRAMES 4000u
-#define WL_MAX_RAW_INTERPRETED_FRAMES 1024u /* with a raw stack */
+#define WL_MAX_RAW_INTERPRETED_FRAMES 1024u /* With a raw stack. */
 
-/* Whose registers a raw event holds. */
+/* The machine whose registers a raw event holds. */
 enum wl_machine {
   WL_MACHINE_X86_64 = 0,  /* 16 registers, then the pc */
   WL_MACHINE_AARCH64 = 1, /* x0 to x30, sp, then the pc */
-  WL_MACHINE_I386 = 2,    /* 32-bit code on x86-64: its registers, i386's are the lower halves */
+  WL_MACHINE_I386 = 2,    /* 32-bit code on x86-64: x86-64's registers, whose lower halves are i386's. */
 };
-#define WL_RAW_REGISTERS 33u /* room for any's */
+#define WL_RAW_REGISTERS 33u /* Room for any machine's. */
 
 /* A word of the process's memory; none if the address is 0. */
 struct wl_word {
@@ -314,55 +322,56 @@ struct wl_word {
   __u64 value;
 };
 
-/* What a sample has of other memory than stacks, as far as it was looked for. */
+/* Words of other memory than stacks that a sample has, as far as the walk read them. */
 enum wl_sampled_word {
   /* On a way from the thread's pointer to a stack pointer of another stack (WL_CFA_THREAD): */
-  WL_WAY_FIRST = 0, /* by the thread's pointer: Go's g that the thread has, whose stack it is on */
+  WL_WAY_FIRST = 0, /* By the thread's pointer: the g of Go whose stack the thread is on. */
   WL_WAY_SECOND = 1,
-  WL_WAY_KEEPER = 2, /* what keeps the stack pointer: Go's g that the thread runs, or will again */
-  WL_WAY_SP = 3,     /* the stack pointer */
-  WL_WAY_PC = 4,     /* the word behind it, */
-  WL_WAY_LOW = 5,    /* and the keeper's first two: its stack's bounds (Go) */
+  WL_WAY_KEEPER = 2, /* The keeper of the stack pointer: the g of Go that the thread runs, or will run again. */
+  WL_WAY_SP = 3,     /* The stack pointer. */
+  WL_WAY_PC = 4,     /* The word behind it. */
+  WL_WAY_LOW = 5,    /* The keeper's first two words: its stack's bounds (Go). */
   WL_WAY_HIGH = 6,
-  /* Of a frame that is in an object while it is not on the stack (WL_HELD): */
-  WL_HELD_FRAME = 7, /* the frame's description */
+  /* Of a frame that is in an object instead of on the stack (WL_HELD): */
+  WL_HELD_FRAME = 7, /* The frame's description. */
   WL_HELD_SIZE = 8,
-  WL_HELD_FP = 9,      /* the words in the frame that its frame pointer leads to: the caller's frame pointer, */
-  WL_HELD_RETURN = 10, /* and the return address */
+  WL_HELD_FP = 9,      /* Where the frame's frame pointer leads in the frame: the caller's frame pointer. */
+  WL_HELD_RETURN = 10, /* The return address behind it. */
 };
 #define WL_WAY_WORDS 7u /* the first ones */
 #define WL_WORDS 11u
 
 struct wl_raw_event {
   struct wl_event_head head;
-  __u64 regs[WL_RAW_REGISTERS]; /* user registers by DWARF number, then the pc */
-  __u32 reason;                 /* wl_end that made the kernel side give up */
+  __u64 regs[WL_RAW_REGISTERS]; /* User registers by DWARF number, then the pc. */
+  __u32 reason;                 /* The wl_end that made the kernel side give up. */
   __u32 space;
-  __u32 stack_size; /* bytes copied of the stack, from stack_address up */
-  __u16 code_size;  /* bytes of code copied from around the pc, starting at pc - code_before */
+  __u32 stack_size; /* Bytes copied of the stack, from stack_address up. */
+  __u16 code_size;  /* Bytes of code copied from around the pc, starting at pc - code_before. */
   __u8 code_before;
   __u8 kernel_frames;
-  __u64 second_address; /* where the walk had got to, if it is on another stack (Wine's Windows side) */
+  __u64 second_address; /* Where the walk had come to, if that is on another stack (Wine's Windows side). */
   __u32 second_size;
   __u32 machine; /* wl_machine */
-  /* Which pages the copies have: bit n is the n-th from the one on that the copy begins in. The copies are without the
-   * others, which could not be read: never touched, as most of a large local array, or taken out for a moment. */
+  /* The pages that the copies have: bit n is page n, counted from the page that the copy begins in. Pages that could
+   * not be read are left out of the copies: never touched, as most of a large local array, or taken out for a
+   * moment. */
   __u64 stack_pages;
   __u64 second_pages;
-  __u64 stack_address;  /* below the stack pointer by the red zone, where leaves keep data, too (psABI 3.2.2) */
-  __u64 gs_base;        /* x86-64: of the thread, 0 if it has none */
-  __u64 teb_frame;      /* the word at gs_base + WL_WINE_TEB_FRAME */
-  __u64 thread_pointer; /* x86-64: fs.base, 0 where it is not known */
+  __u64 stack_address;  /* Below the stack pointer by the red zone, where leaves keep data (psABI 3.2.2). */
+  __u64 gs_base;        /* x86-64: of the thread; 0: none. */
+  __u64 teb_frame;      /* The word at gs_base + WL_WINE_TEB_FRAME. */
+  __u64 thread_pointer; /* x86-64: fs.base; 0: not known. */
   struct wl_word words[WL_WORDS];
   __u64 interpreted_frames;
-  /* followed by u64 kernel[kernel_frames], u8 code[code_size padded to 8], u8 stack[stack_size],
-   * u8 second_stack[second_size], wl_interpreted_frame[interpreted_frames] */
+  /* Followed by u64 kernel[kernel_frames], u8 code[code_size padded to 8], u8 stack[stack_size], u8
+   * second_stack[second_size], wl_interpreted_frame[interpreted_frames]. */
 };
 
 struct wl_process_event {
   struct wl_event_head head;
-  __u64 epoch;   /* the new one; FORK: the child's */
-  __u64 address; /* UNMAP; FORK: the child's tgid */
+  __u64 epoch;   /* The new epoch; FORK: the child's. */
+  __u64 address; /* UNMAP: the first address. FORK: the child's tgid. */
   __u64 length;
 };
 

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT
  *
- * From a pc to its rule: the mapping of the process, then the module's page table (windlass_layout.h). Plain C, the
- * same in BPF and compiled as user code. The includer provides the environment: struct wl_env, wl_chunk, wl_get_module,
- * wl_read, wl_address_mask_of, WL_INLINE, WL_GLOBAL (a function that the verifier looks at once, by itself: only what
- * the caller knows of its arguments' types comes in, and nothing of it goes out) and WL_OPAQUE (keeps the compiler from
- * proving a mask away that the verifier needs). Everything read from the arena is bounded by masks, so even a corrupt
- * table reads inside its chunk.
+ * From a pc to its rule: first the mapping of the process, then the module's page table (windlass_layout.h). Plain C,
+ * the same in BPF and in user code. Everything read from the arena is bounded by masks. So even a corrupt table is read
+ * inside its chunk.
+ *
+ * The includer provides the environment: struct wl_env, wl_chunk, wl_get_module, wl_read, wl_address_mask_of,
+ * WL_INLINE, WL_GLOBAL and WL_OPAQUE.
+ *
+ * - WL_GLOBAL: a function that the verifier checks once and alone. The verifier knows the types of the arguments, and
+ *   nothing of the function's effects.
+ * - WL_OPAQUE: keeps the compiler from removing a mask that the verifier needs.
  */
 #ifndef WINDLASS_LOOKUP_H
 #define WINDLASS_LOOKUP_H
@@ -18,11 +22,11 @@
 
 WL_INLINE __u32 wl_offset(__u32 ref) { return (ref << WL_REF_SHIFT) & WL_CHUNK_MASK8; }
 
-/* The searches below count the leading elements that satisfy a monotone predicate, by halving and without a branch on
- * what they read: a branch a step is two paths for the verifier, and 15 steps are 32,768. (Nor an arithmetic shift:
- * since 6.18 it follows the results 0 and -1 of one apart.) The first step is the largest power of two within the
- * count, so that a short list takes few steps, and a variable one, so that the verifier sees the same state behind
- * each. */
+/* The searches below count the leading elements that satisfy a monotone predicate, by halving. No branch depends on the
+ * data read: a branch in a step makes two paths for the verifier, and 15 steps make 32,768. (No arithmetic shift
+ * either: since 6.18 the verifier follows its results 0 and -1 apart.) The first step is the largest power of two
+ * within the count, so that a short list takes few steps. It is a variable, so that the verifier sees the same state
+ * behind each step. */
 WL_INLINE __u64 wl_less(__u64 a, __u64 b) { /* 1 if a < b, else 0; both below 2^63 */
   WL_OPAQUE(a);                             /* else the compiler knows it for a comparison and makes a branch of it */
   __u64 less = (a - b) >> 63;
@@ -44,7 +48,7 @@ WL_INLINE __u64 wl_first_step(__u64 count) { /* the largest power of two that is
   return count - (count >> 1);
 }
 
-/* The first mapping of a sorted set that ends after `address`, or 0. 15 halvings cover what fits a chunk. */
+/* The first mapping of a sorted set that ends after `address`, or 0. 15 halvings cover a chunk. */
 WL_INLINE const struct wl_mapping* wl_first_mapping(const struct wl_env* env, __u32 maps, __u32 count, __u64 address) {
   const unsigned char* chunk = wl_chunk(env, maps);
   if (!chunk || (__s64)address < 0) return 0;
@@ -75,14 +79,15 @@ WL_INLINE const struct wl_mapping* wl_find_mapping(const struct wl_env* env, __u
   return mapping && mapping->begin <= pc ? mapping : 0;
 }
 
-/* Does [address, address + length) touch a mapping of the set? */
+/* True if [address, address + length) touches a mapping of the set. */
 WL_INLINE int wl_overlaps(const struct wl_env* env, __u32 maps, __u32 count, __u64 address, __u64 length) {
   const struct wl_mapping* mapping = wl_first_mapping(env, maps, count, address);
   return mapping && mapping->begin < address + length;
 }
 
-/* Does a mapping that comes to [begin, end), of a file or not, bring other code than what is known there? What is in no
- * file is generated code, and may be over such; of more than three it is not known. */
+/* True if a new mapping at [begin, end), of a file or not, brings other code than the known code there. A mapping
+ * without a file is generated code, and may lie over generated code. Over more than three mappings, the answer is not
+ * known. */
 WL_INLINE int wl_has_other_code(const struct wl_env* env, __u32 maps, __u32 count, __u64 begin, __u64 end, int file) {
   for (int i = 0; i < 4; i++) {
     const struct wl_mapping* known = wl_first_mapping(env, maps, count, begin);
@@ -93,7 +98,7 @@ WL_INLINE int wl_has_other_code(const struct wl_env* env, __u32 maps, __u32 coun
   return 1;
 }
 
-/* The rule of an escaped row: the last escape at or before the address is the row in force. Returns its ref, or 0. */
+/* The rule of an escaped row: the last escape at or before the address is in force. Returns its ref, or 0. */
 WL_INLINE __u32 wl_find_escape(const unsigned char* chunk, __u32 escapes, __u32 page_offset) {
   escapes &= WL_CHUNK_MASK8;
   WL_OPAQUE(escapes);
@@ -121,8 +126,8 @@ WL_INLINE __u32 wl_find_escape(const unsigned char* chunk, __u32 escapes, __u32 
 #define WL_GAP_FROM_BEGIN 1u /* no row covers the address, nor any before it in the page */
 #define WL_GAP_TO_END 2u     /* nor any behind it */
 
-/* The arena ref of the rule at `address` (of the module) in the page at `page_ref`, 0 if no row covers it; then *gap
- * says how far. O(log rows of one 256-byte block). */
+/* The arena ref of the rule at `address` (of the module) in the page at `page_ref`. 0 if no row covers the address;
+ * then *gap says how far. O(log rows of a 256-byte block). */
 WL_INLINE __u32 wl_find_in_page(const struct wl_env* env, __u32 page_ref, __u32 palette, __u64 address, __u32* gap) {
   *gap = 0;
   const unsigned char* chunk = wl_chunk(env, page_ref);
@@ -176,7 +181,7 @@ WL_INLINE __u32 wl_find_in_page(const struct wl_env* env, __u32 page_ref, __u32 
   return wl_find_escape(chunk, (rows + row_count * 2 + 7) & ~7u, (__u32)address & 0xffff);
 }
 
-/* A module's page, 0 where it has no row: more than the program looks into is taken for described. */
+/* A module's page; 0 if it has no row. Pages beyond those that the program looks into count as described. */
 WL_INLINE __u32 wl_page_ref(const struct wl_env* env, const struct wl_module* module, __u64 page) {
   if (page >= module->page_count || page >= WL_MAX_PAGES) return ~0u;
   const unsigned char* chunk = wl_chunk(env, module->directory);
@@ -187,8 +192,8 @@ WL_INLINE __u32 wl_page_ref(const struct wl_env* env, const struct wl_module* mo
   return *(const __u32*)(chunk + at);
 }
 
-/* The arena ref of the rule at `address` (of the module), 0 if no row covers it. *bare: nor any other address in the
- * same 64 KiB, or in the next or last, and none between. */
+/* The arena ref of the rule at `address` (of the module); 0 if no row covers the address. *bare: nor any other address
+ * in the same 64 KiB, the next 64 KiB or the last, and none between. */
 WL_INLINE __u32 wl_find_rule_ref(const struct wl_env* env, const struct wl_module* module, __u64 address, __u32* bare) {
   __u64 page = (address >> WL_PAGE_SHIFT) - module->first_page;
   *bare = 0;
@@ -203,10 +208,12 @@ WL_INLINE __u32 wl_find_rule_ref(const struct wl_env* env, const struct wl_modul
   return ref;
 }
 
-/* How to leave the code at `pc` (a lookup address): WL_CONTINUE with the rule in u->ref and u->x_reg, or u->ref = 0
- * where no table here has one; else the wl_end. Then it may be in a code manager's, at u->managed. Generated is code of
- * a mapping of such a kind, and code ahead of time where a file has not one row in the 64 KiB around (V8's builtins):
- * nobody writes that much assembly without CFI. */
+/* The rule for the code at `pc`, a lookup address. Returns WL_CONTINUE with the rule in u->ref and u->x_reg. Without a
+ * rule in a table here, u->ref is 0; the rule may then be in a code manager's table, at u->managed. Else returns the
+ * wl_end.
+ *
+ * Generated code is code in a mapping of that kind. Code made ahead of time counts too, if its file has no row in the
+ * 64 KiB around (V8's builtins): no programmer writes that much assembly without CFI. */
 WL_GLOBAL int wl_find_rule(struct wl_unwind* u, __u64 pc) {
   if (!u) return WL_END_INTERNAL;
   u->ref = 0;

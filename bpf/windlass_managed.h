@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT
  *
- * From a pc to its rule in the table of the code manager that has it, as windlass_code_layout.h says how, read in the
- * memory of the process while that changes it: no lock, a bound for every loop, and no byte outside of the table.
- * src/runtimes/manager/read.h is the same in C++, where the table is mapped, and finds the same. Plain C, the same in
- * BPF and in user space; see windlass_lookup.h for the environment.
+ * From a pc to its rule in the table of a code manager, as windlass_code_layout.h describes. The table is read in the
+ * memory of the process while the process changes it: without a lock, with a bound for every loop, and never outside of
+ * the table. src/runtimes/manager/read.h is the same in C++ for a mapped table, with the same results. Plain C, the
+ * same in BPF and in user space; windlass_lookup.h describes the environment.
  *
- * The state of a search is in u->room.search, and each round of it a global function, so that a verifier takes what is
- * read for unknown and looks at a round once.
+ * The state of a search is in u->room.search, and each round of a search is a global function. So a verifier takes the
+ * data read for unknown, and checks a round once.
  */
 #ifndef WINDLASS_MANAGED_H
 #define WINDLASS_MANAGED_H
@@ -22,9 +22,9 @@ enum wl_looked {
   WL_LOOKED_CHANGING = 4,
 };
 
-/* The order of reads. What `recycled` is before a look-up must be read before all else, and what it is behind it behind
- * all else. x86-64 keeps the order of loads. AArch64 keeps that of a load and those whose addresses depend on what it
- * has loaded (Arm ARM, B2.3.3, "Dependency-ordered-before"): so addresses get this added, which is 0. */
+/* The order of reads. `recycled` must be read before all else, and after a look-up once more, behind all else. x86-64
+ * keeps the order of loads. AArch64 keeps the order of a load and the loads whose addresses depend on its result (Arm
+ * ARM, B2.3.3, "Dependency-ordered-before"). So this function's result, which is 0, is added to addresses. */
 WL_INLINE __u64 wl_behind(__u64 loaded) {
 #ifdef WL_TARGET_A64
   __u64 same = loaded;
@@ -136,7 +136,8 @@ WL_GLOBAL int wl_halve_run(struct wl_unwind* u) {
   return WL_LOOKED_FOUND;
 }
 
-/* The number of the record whose function reaches into a block, which is in the search, into search->number; 0: none.
+/* Puts the number of the record whose function reaches into a block into search->number; 0: none. The block is in the
+ * search.
  */
 WL_GLOBAL int wl_find_reaching(struct wl_unwind* u, __u32 number) {
   if (!u) return WL_LOOKED_UNREADABLE;
@@ -195,7 +196,7 @@ WL_INLINE int wl_is_behind_row(const struct wl_code_search* search, __u32 at) {
   return wl_code_row_begin(at, search->record.size) <= search->offset - search->record.begin;
 }
 
-/* One halving of the rows [low, high), the first of which is at or before the offset, as far as that can be. */
+/* One halving of the rows [low, high). The first of them is at or before the offset, as far as that is possible. */
 WL_GLOBAL int wl_halve_rows(struct wl_unwind* u) {
   if (!u) return WL_LOOKED_UNREADABLE;
   struct wl_code_search* search = &u->room.search;
@@ -283,8 +284,9 @@ WL_GLOBAL int wl_find_row(struct wl_unwind* u) {
 /* ---- both ---------------------------------------------------------------------------------------------------------
  */
 
-/* The rule at `pc`, a lookup address in code of the manager whose table is at u->managed, into u->rule and u->x_reg.
- * wl_looked; whatever it is, u->table.header.recycled is that of this moment, if there is a table. O(log rows). */
+/* Puts the rule at `pc` into u->rule and u->x_reg. `pc` is a lookup address in code of the manager whose table is at
+ * u->managed. Returns a wl_looked. In every case u->table.header.recycled is that of this moment, if there is a table.
+ * O(log rows). */
 WL_GLOBAL int wl_find_managed_rule(struct wl_unwind* u, __u64 pc) {
   if (!u) return WL_LOOKED_UNREADABLE;
   const struct wl_code_header* header = &u->table.header;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT
  *
- * Processes come, change and go: the parts that must not wait for the agent. A mapping set is only used while its epoch
- * is the process's current one; fork, exec and a mapping put where another was give it a new epoch here, at once, and
- * the agent publishes with the new epoch when it has heard of it.
+ * Processes that come, change and go: the parts that cannot wait for the agent. A mapping set is used only while its
+ * epoch is the process's current epoch. The process gets a new epoch here, at once, by fork, by exec, and by a mapping
+ * in the place of another. The agent hears of the new epoch, and publishes a set with it.
  */
 #ifndef WINDLASS_PROCESS_BPF_H
 #define WINDLASS_PROCESS_BPF_H
@@ -91,9 +91,9 @@ WL_INLINE void wl_replaced(__u32 tgid, __u64 address, __u64 length) {
   wl_emit_process(WL_EVENT_UNMAP, tgid, epoch, address, length);
 }
 
-/* The kernel has chosen where a new mapping goes. If we know executable code there, it has been unmapped (dlclose, then
- * dlopen of something else): forget it now. Asking here and not at munmap costs nothing on other system calls, which a
- * system-call tracepoint would (it sends every call of every process through the slow path). */
+/* Called when the kernel has chosen the place of a new mapping. If executable code is known there, it has been unmapped
+ * (dlclose, then dlopen of something else): forget that code now. A hook here instead of at munmap costs nothing on
+ * other system calls. A system-call tracepoint sends every call of every process through the slow path. */
 SEC("tp_btf/vm_unmapped_area")
 int BPF_PROG(windlass_unmapped_area, unsigned long address, struct vm_unmapped_area_info* info) {
   if ((__s64)address <= 0) return 0; /* an error */
@@ -110,12 +110,14 @@ int BPF_PROG(windlass_unmapped_area, unsigned long address, struct vm_unmapped_a
   return 0;
 }
 
-/* What becomes executable, by mmap, at an address of the program's choice, too (MAP_FIXED), or by mprotect: both tell
- * perf here, before they return. If we know other code there, forget it now. Anonymous memory over anonymous memory
- * is code that is made at run time both before and after, which mprotect makes writable and executable by turns.
+/* Called when memory becomes executable: by mmap, also at an address of the program's choice (MAP_FIXED), or by
+ * mprotect. Both tell perf here, before they return. If other code is known there, forget that code now. Anonymous
+ * memory over anonymous memory is code made at run time both before and after: mprotect makes it writable and
+ * executable by turns.
  *
- * The one function that is hooked, and not a tracepoint: those of system calls would send every call of every process
- * through the slow path. Kernels that cannot (AArch64 before 6.4) go without (kernel_side.cpp). */
+ * This is the only hooked function that is no tracepoint. Tracepoints of system calls would send every call of every
+ * process through the slow path. Kernels that cannot hook functions (AArch64 before 6.4) go without
+ * (kernel_side.cpp). */
 SEC("fentry/perf_event_mmap")
 int BPF_PROG(windlass_mapped, struct vm_area_struct* area) {
   if (!(area->vm_flags & VM_EXEC)) return 0;

@@ -40,8 +40,8 @@ WL_GLOBAL int wl_find_thread_run(struct wl_unwind* u) {
   return WL_INTERPRETED_MORE;
 }
 
-/* The thread's state into it->thread. Where there are several interpreters a thread may have a state in each, and
- * nothing outside of the thread itself says which one is in use: then none is found. */
+/* Puts the thread's state into it->thread. With several interpreters, a thread may have a state in each, and only the
+ * thread itself knows which is in use: then none is found. */
 WL_GLOBAL int wl_find_thread_state(struct wl_unwind* u) {
   if (!u) return WL_INTERPRETED_NONE;
   struct wl_interpreted* it = &u->interpreted;

@@ -9,8 +9,8 @@
 
 #define WL_RAW_WINDOW_SHIFT 27 /* 134 ms: the window of time the budget is for */
 
-/* Copies the n-th page, or what of it is wanted; one that cannot be read is left out. 1 where there is no more to copy.
- * The progress is in the map value. */
+/* Copies page n, or the part of it that is needed. A page that cannot be read is left out. Returns 1 if there is no
+ * more to copy. The progress is in the map value. */
 WL_GLOBAL int wl_copy_page(struct wl_raw_scratch* to, __u32 n) {
   if (!to) return 1;
   __u64 address = to->copy_address, limit = to->copy_limit;
@@ -100,8 +100,8 @@ WL_GLOBAL int wl_copy_interpreted(struct wl_raw_scratch* raw, struct wl_scratch*
   return 0;
 }
 
-/* Where what is wanted of the stack that sp is in ends: of a thread's own one not far above where it was left for
- * another, at what runs when no such code does; of the other where its memory does. */
+/* The end of the part of a stack that is needed, for the stack of `sp`. The thread's own stack is needed up to
+ * u->left_at, if the thread has left it for another stack. The other stack is needed to its end, u->kept_end. */
 WL_INLINE __u64 wl_wanted_limit(const struct wl_scratch* s, __u64 sp) {
   const struct wl_unwind* u = &s->unwind;
   __u64 limit = wl_stack_limit(s, sp), left = u->left_at;
@@ -109,9 +109,9 @@ WL_INLINE __u64 wl_wanted_limit(const struct wl_scratch* s, __u64 sp) {
   return sp < left && left < limit ? left : limit;
 }
 
-/* The sample in `s`, whose cursor is at the first frame again, as a raw event. stop: sp of the frame that the walk
- * could not leave, or where the stack begins that a signal handler with one of its own was called from; 0: neither. 1
- * if the sample is done with (sent or lost), 0 if the budget does not allow it. */
+/* Sends the sample in `s`, whose cursor is at the first frame again, as a raw event. `stop` is the sp of the frame that
+ * the walk could not leave. For a signal handler with a stack of its own, it is the begin of the stack that the handler
+ * was called from. 0: neither. Returns 1 if the sample is done (sent or lost), 0 if the budget does not allow it. */
 WL_GLOBAL int wl_emit_raw(struct wl_scratch* s, struct wl_cpu_stats* st, __u64 stop) {
   __u32 cpu = bpf_get_smp_processor_id();
   struct wl_raw_scratch* raw = bpf_map_lookup_elem(&raw_scratch, &cpu);

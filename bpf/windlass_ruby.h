@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT
  *
- * The control frames of Ruby 3.1 in a thread: a stack that grows down from the end of the virtual machine's stack,
- * whose innermost frame the execution context knows. Which context runs in a thread Ruby keeps in a thread-local
- * variable; one whose machine stack the thread is not on, while fibers are switched, says nothing of it.
+ * Reads the control frames of Ruby 3.1 in a thread. These are a stack that grows down from the end of the virtual
+ * machine's stack. The execution context knows the innermost frame. A thread-local variable of Ruby holds the context
+ * that runs in a thread. While fibers are switched, the thread is not on the machine stack of that context, which then
+ * says nothing of the thread.
  *
  * ruby/ruby, branch ruby_3_1: vm_core.h (rb_execution_context_struct, rb_control_frame_t, rb_iseq_constant_body),
  * method.h, internal/imemo.h. The vector of thread-local storage: glibc, sysdeps/x86_64/nptl/tls.h (tcbhead_t),
@@ -85,9 +86,9 @@ WL_GLOBAL int wl_hash_ruby_texts(struct wl_unwind* u) {
   return wl_hash_ruby_text(u, path);
 }
 
-/* Into it->code what does not change of a sequence of instructions: the first words of its body, which have the
- * bytecode's address and size, the label's, the path's, and where it begins and ends in the file. One that a compiler
- * of Ruby's has compiled has no identity: that code writes frames when it must, and what is there meanwhile is old. */
+/* Puts the unchanging part of an instruction sequence into it->code: the first words of its body. These hold the
+ * bytecode's address and size, the label's, the path's, and the begin and end in the file. A sequence that one of
+ * Ruby's compilers has compiled has no identity: that code writes frames only when it must, so they may be old. */
 WL_GLOBAL int wl_identify_iseq(struct wl_unwind* u, __u64 iseq) {
   if (!u) return WL_INTERPRETED_NONE;
   struct wl_interpreted* it = &u->interpreted;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT
  *
- * A rule applied to a cursor. Plain C, the same in BPF and in user space; see windlass_lookup.h for the environment.
- * What fails leaves the cursor as it was: values are computed first and committed last.
+ * Applies a rule to a cursor. Plain C, the same in BPF and in user space; windlass_lookup.h describes the environment.
+ * Values are computed first and committed last, so a failure leaves the cursor unchanged.
  */
 #ifndef WINDLASS_STEP_H
 #define WINDLASS_STEP_H
@@ -9,27 +9,28 @@
 #include "windlass_cursor.h"
 #include "windlass_unwind.h"
 
-/* The address to look a frame's rule up at: a return address may be the first byte after its function, or belong to
- * the next row, so the call before it counts. */
+/* The address by which to look up a frame's rule. A return address may be the first byte after its function, or belong
+ * to the next row. So the call before it counts. */
 WL_INLINE __u64 wl_lookup_pc(const struct wl_cursor* cursor) { return cursor->regs[WL_PC] - (cursor->exact ? 0 : 1); }
 
-/* The walk came from one stack to another, or over a frame as large: a raw sample needs what is there, too. Signal
- * handlers have stacks of their own, and runtimes (SBCL calls Lisp on its own, with a row that leads back). */
+/* Notes that the walk came from one stack to another, or over a frame as large: a raw sample needs both places. Signal
+ * handlers have stacks of their own, and so have runtimes: for example SBCL calls Lisp on a stack of its own, with a
+ * row that leads back. */
 WL_INLINE void wl_note_stack(struct wl_unwind* u, __u64 sp, __u64 next_sp) {
   if (u->next_stack == 0 && next_sp - sp >= WL_MAX_RAW_PIECE) u->next_stack = next_sp;
 }
 
 #ifdef WL_TARGET_A64
 
-/* A return address without its authentication code. The kernel's own unwinder clears the same bits of every one
- * (ptrauth_strip_user_insn_pac); which they are depends on its size of an address, so the processor is
- * asked (src/base/pointer_authentication.h). */
+/* Removes the authentication code of a return address. The kernel's own unwinder clears the same bits of every return
+ * address (ptrauth_strip_user_insn_pac). The bits depend on the kernel's address size, so the processor is asked
+ * (src/base/pointer_authentication.h). */
 #define WL_STRIP(env, address) ((address)&wl_address_mask_of(env))
 
 #define WL_A64_MOV_RT_SIGRETURN 0xd2801168u /* mov x8, #139 */
 #define WL_A64_SVC 0xd4000001u
 
-/* The way back from a signal handler, at `pc` or one instruction before it. */
+/* True if the way back from a signal handler is at `pc`, or begins one instruction before it. */
 WL_GLOBAL int wl_code_is_restorer(struct wl_unwind* u, __u64 pc) {
   if (!u) return 0;
   const __u32* words = (const __u32*)u->room.call;
@@ -39,8 +40,8 @@ WL_GLOBAL int wl_code_is_restorer(struct wl_unwind* u, __u64 pc) {
   return words[0] == WL_A64_MOV_RT_SIGRETURN && words[1] == WL_A64_SVC;
 }
 
-/* Linux AArch64 rt_sigframe at sp while the trampoline runs (asm/sigcontext.h, asm/ucontext.h): siginfo, ucontext, in
- * it at 176 the sigcontext: fault address, x0-x30, sp, pc. Every register is known again. */
+/* Linux's rt_sigframe of AArch64 at sp while the trampoline runs (asm/sigcontext.h, asm/ucontext.h). It is siginfo,
+ * then ucontext, with the sigcontext at 176: fault address, x0-x30, sp, pc. Every register is known again. */
 #define WL_SIGFRAME_REGISTERS (128u + 176u + 8u)
 
 WL_GLOBAL int wl_step_signal(struct wl_unwind* u, __u64 frame) {
@@ -61,10 +62,10 @@ WL_GLOBAL int wl_step_signal(struct wl_unwind* u, __u64 frame) {
 
 #define WL_A64_RT_SIGRETURN 139
 
-/* While the kernel delivers a signal, or restores what it interrupted, the registers are partly the handler's. The
- * signal frame is complete by then and sp points at it, and x19 to x28 and x30 are what it says: these are the same on
- * both sides, but for x30, which is the last to change on delivery (setup_return in arch/arm64/kernel/signal.c). Then
- * what it interrupted is where the thread is. */
+/* Corrects the registers while the kernel delivers a signal, or restores the interrupted state: they are partly the
+ * handler's. By then the signal frame is complete, and sp points at it. x19 to x28 and x30 have the frame's values.
+ * These are the same on both sides, except x30, which changes last on delivery (setup_return in
+ * arch/arm64/kernel/signal.c). The thread then counts as being at the interrupted place. */
 WL_GLOBAL int wl_undo_delivery(struct wl_unwind* u) {
   if (!u) return 0;
   __u64* now = u->cursor.regs;
@@ -77,7 +78,7 @@ WL_GLOBAL int wl_undo_delivery(struct wl_unwind* u) {
   return 1;
 }
 
-/* A system call's pc is the instruction behind it, but behind rt_sigreturn's comes other code. */
+/* The pc of a system call is the instruction behind it. But behind the instruction of rt_sigreturn comes other code. */
 WL_INLINE void wl_settle(struct wl_unwind* u) {
   if (wl_undo_delivery(u)) return;
   if (u->cursor.regs[8] == WL_A64_RT_SIGRETURN && wl_code_is_restorer(u, u->cursor.regs[WL_PC] - 4))
@@ -101,8 +102,8 @@ WL_INLINE int wl_code_ends_restorer(const __u8* c) {
   return c[-5] == 0xb8 || (c[-7] == 0x48 && c[-6] == 0xc7 && c[-5] == 0xc0);
 }
 
-/* A system call's pc is the instruction behind it, but behind rt_sigreturn's comes other code. The result of a call
- * that is under way is -ENOSYS (arch/x86/entry). */
+/* The pc of a system call is the instruction behind it. But behind the instruction of rt_sigreturn comes other code.
+ * The result of a call that is under way is -ENOSYS (arch/x86/entry). */
 #define WL_CALL_UNDER_WAY (~0ull - 37)
 
 WL_INLINE void wl_settle(struct wl_unwind* u) {
@@ -111,8 +112,9 @@ WL_INLINE void wl_settle(struct wl_unwind* u) {
   if (wl_code_ends_restorer(u->room.code + 7)) regs[WL_PC] -= 2;
 }
 
-/* Linux x86-64 rt_sigframe as the restorer sees it: ucontext at `context`, its sigcontext 40 bytes in
- * (asm/sigcontext.h): r8..r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip. Every register is known again. */
+/* Linux's rt_sigframe of x86-64 as the restorer sees it: the ucontext at `context`, its sigcontext 40 bytes in
+ * (asm/sigcontext.h). The order is r8..r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip. Every register is known
+ * again. */
 #define WL_SIGCONTEXT_OFFSET 40u
 #define WL_SIGCONTEXT_RSP 160 /* of the ucontext */
 
@@ -143,8 +145,8 @@ WL_GLOBAL int wl_step_signal(struct wl_unwind* u, __u64 context) {
 
 #endif
 
-/* The caller's value of a register, into u->room.value. Returns 0, or 1 if it is unknown in the caller, 2 if
- * unreadable. */
+/* Puts the caller's value of a register into u->room.value. Returns 0; 1 if the value is unknown in the caller; 2 if it
+ * cannot be read. */
 WL_GLOBAL int wl_register_value(struct wl_unwind* u, __u32 reg, __u32 kind, __s32 offset, __u32 arg) {
   if (!u) return 1;
   const struct wl_cursor* cursor = &u->cursor;
@@ -183,7 +185,8 @@ WL_INLINE void wl_forget_words(struct wl_unwind* u, __u32 first, __u32 end) {
   for (__u32 i = first; i < end; i++) u->words[i].address = 0;
 }
 
-/* The CFA of WL_CFA_THREAD into u->room.cfa, and where it was loaded from. WL_CONTINUE, or why there is none. */
+/* Puts the CFA of WL_CFA_THREAD into u->room.cfa, and the place it was loaded from. Returns WL_CONTINUE, or why there
+ * is none. */
 WL_GLOBAL int wl_thread_cfa(struct wl_unwind* u, const struct wl_rule* rule) {
   if (!u || !rule) return WL_END_INTERNAL;
   if (u->cursor.left) return WL_END_COMPLETE;
@@ -200,7 +203,8 @@ WL_GLOBAL int wl_thread_cfa(struct wl_unwind* u, const struct wl_rule* rule) {
   return WL_CONTINUE;
 }
 
-/* The CFA of WL_CFA_MOVABLE, whose register has `base`, into u->room.cfa. 0: no readable stack. */
+/* Puts the CFA of WL_CFA_MOVABLE into u->room.cfa. `base` is the value of its register. Returns 0 if there is no
+ * readable stack. */
 WL_GLOBAL int wl_movable_cfa(struct wl_unwind* u, const struct wl_rule* rule, __u64 base) {
   if (!u || !rule) return 0;
   __u64* word = &u->room.value;
@@ -213,7 +217,7 @@ WL_GLOBAL int wl_movable_cfa(struct wl_unwind* u, const struct wl_rule* rule, __
   return 1;
 }
 
-/* Follows a way as WL_WAY packs it. */
+/* Follows a way that WL_WAY has packed. */
 WL_INLINE int wl_follow_way(struct wl_unwind* u, __u64 way) {
   wl_forget_words(u, 0, WL_WAY_WORDS);
   u->kept_sp = 0;
@@ -225,9 +229,9 @@ WL_INLINE int wl_follow_way(struct wl_unwind* u, __u64 way) {
   return wl_thread_cfa(u, &u->rule);
 }
 
-/* Where the stack is, from its lowest byte in use on, that the code runs on which the walk has come to: what the thread
- * keeps, or what rbp has, where that is nearby: code keeps it there for calls that need not know of it, and the thread
- * has an older one then. `otherwise` where that is not known, or no such code runs. */
+/* The lowest byte in use of the stack that the code at the cursor runs on: the thread's own record of sp, or rbp, if
+ * rbp is near that. Code keeps sp in rbp for calls that need not know of it, and the thread's record is then older.
+ * Returns `otherwise` if this is not known, or no such code runs. */
 WL_GLOBAL __u64 wl_other_sp(struct wl_unwind* u, __u64 otherwise) {
   if (!u) return otherwise;
   __u64 way = u->other_stack;
@@ -243,10 +247,10 @@ WL_GLOBAL __u64 wl_other_sp(struct wl_unwind* u, __u64 otherwise) {
   return kept;
 }
 
-/* The same of a thread at its first frame, whose program's table need not be known yet, by the way that other programs
- * have: Go's, which in every release leads from the g whose stack the thread is on to the one that it runs, and a g
- * begins with its stack's bounds. So it shows whether this is a thread of Go. What was loaded stays, for rules that the
- * agent applies. */
+/* The same for a thread at its first frame, whose program's table may not be known yet. The way is that of other
+ * programs of Go. In every release it leads from the g whose stack the thread is on to the g that the thread runs, and
+ * a g begins with its stack's bounds. So the words show whether this is a thread of Go. The loaded words stay, for
+ * rules that the agent applies. */
 WL_GLOBAL __u64 wl_other_go_sp(struct wl_unwind* u, __u64 way, __u64 otherwise) {
   if (!u) return otherwise;
   int found = wl_follow_way(u, way);
@@ -269,8 +273,8 @@ WL_GLOBAL __u64 wl_other_go_sp(struct wl_unwind* u, __u64 way, __u64 otherwise) 
   return kept;
 }
 
-/* The same by the ways that are known beforehand, for a recording's first program of Go, and by `last`, that of the
- * last table with one: C code in the program moves the first offset. */
+/* The same by the ways that are known beforehand, for a recording's first program of Go. Also by `last`, the way of the
+ * last table that had one: C code in the program moves the first offset. */
 WL_INLINE __u64 wl_any_go_sp(struct wl_unwind* u, __u64 last, __u64 otherwise) {
   __u64 sp = wl_other_go_sp(u, WL_GO_WAY_OF_1_14, 0);
   if (!sp) sp = wl_other_go_sp(u, WL_GO_WAY_OF_1_25, 0);
@@ -278,7 +282,7 @@ WL_INLINE __u64 wl_any_go_sp(struct wl_unwind* u, __u64 last, __u64 otherwise) {
   return sp ? sp : otherwise;
 }
 
-/* Reads what the frame at hand, in code that is WL_MAPPING_HELD, has of the one that it was called from. */
+/* Reads the caller's frame that the frame at hand holds, for code that is WL_MAPPING_HELD. */
 WL_GLOBAL int wl_read_held(struct wl_unwind* u) {
   if (!u || !WL_VALID(&u->cursor, WL_FP)) return 1;
   __u64* word = &u->room.value;
@@ -292,8 +296,8 @@ WL_GLOBAL int wl_read_held(struct wl_unwind* u) {
   return wl_load_word(u, WL_HELD_FP, fp) || wl_load_word(u, WL_HELD_RETURN, fp + 8);
 }
 
-/* sp after the step is `cfa`. Plain frames only ever move it up; code that switches stacks may move it down, a few
- * times. 0 if acceptable. */
+/* Checks sp after the step, which is `cfa`. Plain frames move sp only up. Code that switches stacks may move it down, a
+ * few times. Returns 0 if the step is acceptable. */
 WL_INLINE int wl_check_progress(struct wl_cursor* cursor, const struct wl_rule* rule, __u64 cfa, __u8* backward) {
   __u64 sp = cursor->regs[WL_SP];
   *backward = cursor->backward;
@@ -311,10 +315,10 @@ WL_INLINE int wl_check_progress(struct wl_cursor* cursor, const struct wl_rule* 
   return *backward > WL_MAX_BACKWARD_STEPS;
 }
 
-/* Applies `rule` at a frame whose lookup address is `address` (in any numbering that keeps the low 4 bits; only
- * WL_CFA_PLT looks at them). x_reg: the extra register that the rule's module tracks, or WL_NO_XREG.
- * WL_CONTINUE with the caller in the cursor, or why there is none. Address 0 is an end at a call only: between two
- * instructions the row may be wrong, which the agent sees by the code. */
+/* Applies `rule` at a frame whose lookup address is `address`, in any numbering that keeps the low 4 bits; only
+ * WL_CFA_PLT uses them. x_reg is the extra register that the rule's module tracks, or WL_NO_XREG. Returns WL_CONTINUE
+ * with the caller in the cursor, or why there is none. Address 0 is an end only at a call. Between two instructions the
+ * row may be wrong, which the agent sees by the code. */
 WL_GLOBAL int wl_apply(struct wl_unwind* u, const struct wl_rule* rule, __u32 x_reg, __u64 address) {
   if (!u || !rule) return WL_END_INTERNAL;
   const struct wl_env* env = &u->env;
@@ -388,8 +392,8 @@ WL_GLOBAL int wl_apply(struct wl_unwind* u, const struct wl_rule* rule, __u32 x_
 #ifdef WL_TARGET_A64
   cursor->exact = (rule->flags & WL_RULE_SIGNAL) != 0;
 #else
-  /* A return address in a register is jumped to: a landing pad (libgcc's _Unwind_RaiseException), vfork's caller. The
-   * row is the one at it, not the one before. */
+  /* A return address in a register is jumped to: a landing pad (libgcc's _Unwind_RaiseException), or vfork's caller. So
+   * its row is the row at the address, not the row before. */
   cursor->exact = (rule->flags & WL_RULE_SIGNAL) != 0 || rule->ra_kind == WL_REG_IN_REG;
 #endif
   return WL_CONTINUE;

@@ -26,9 +26,9 @@ WL_INLINE int wl_step_by_rule(struct wl_unwind* u, struct wl_memo_entry* entry, 
   return wl_apply(u, (struct wl_rule*)rule, u->x_reg, pc);
 }
 
-/* A step from a code manager's code, by the row in its table; where that has none, and where it cannot be told now, the
- * agent knows more. The same address has another function's code when something was taken away meanwhile, so stacks of
- * before and after are not the same. Nothing is left in the memo, for that reason, too. */
+/* Steps from a code manager's code, by the row in the manager's table. If there is no row, or the table cannot be read
+ * now, the agent knows more. When functions are taken away, an address may have another function's code. So stacks of
+ * before and after are not the same, and nothing is left in the memo. */
 WL_GLOBAL int wl_step_managed(struct wl_unwind* u, __u64 pc) {
   if (!u) return WL_END_INTERNAL;
   int looked = wl_find_managed_rule(u, pc);
@@ -38,8 +38,8 @@ WL_GLOBAL int wl_step_managed(struct wl_unwind* u, __u64 pc) {
   return wl_apply(u, &u->rule, u->x_reg, pc);
 }
 
-/* One step from the cursor's frame: by its rule, which is looked up unless the memo knows it; code without one by what
- * it does. WL_CONTINUE with the caller in the cursor, or the wl_end. */
+/* Steps from the cursor's frame: by its rule, which the memo knows or which is looked up. Code without a rule is left
+ * by its instructions. Returns WL_CONTINUE with the caller in the cursor, or the wl_end. */
 WL_GLOBAL int wl_step(struct wl_unwind* u, struct wl_memo* memo) {
   if (!u || !memo) return WL_END_INTERNAL;
   __u64 pc = wl_lookup_pc(&u->cursor);
@@ -114,8 +114,8 @@ WL_GLOBAL int wl_walk_round(struct wl_scratch* s, struct wl_memo* memo) {
   return status;
 }
 
-/* The verifier goes through every round of a loop: a loop in a function of its own makes two short ones of the one that
- * the frame limit needs. 0 while there is a caller, else u->end says why not. */
+/* Runs many steps. The verifier goes through every round of a loop, so the loop that the frame limit needs is split: a
+ * loop in a function of its own makes two short loops. Returns 0 while there is a caller; else u->end says why not. */
 #define WL_ROUNDS_A_RUN 64
 #define WL_RUNS ((WL_MAX_USER_FRAMES + 1 + WL_ROUNDS_A_RUN - 1) / WL_ROUNDS_A_RUN) /* a round is one frame or more */
 

@@ -1,22 +1,27 @@
-// A heap of generated code described once: unwind information for every instruction of a range all of whose functions
-// keep the same frame, {push rbp; mov rbp, rsp} or {stp x29, x30, [sp, #-16]!; mov x29, sp}. It stands in pages of its
-// own in front of the code, is written before there is any and protected then, and functions come and go with nothing
-// to be told (V8's way on Windows). Sources: "x64 exception handling", "ARM64 exception handling" (Microsoft); DWARF 5
-// section 6.4.
+// Describes a heap of generated code once, for all functions that will ever be in it. All functions keep the same
+// frame: {push rbp; mov rbp, rsp}, or {stp x29, x30, [sp, #-16]!; mov x29, sp}.
+//
+// The unwind information covers every address of the heap. It stands in pages of its own before the code, called the
+// front. The front is written before there is any code, and then protected. Functions come and go without a call (V8's
+// way on Windows). Specifications: "x64 exception handling", "ARM64 exception handling" (Microsoft); DWARF 5, section
+// 6.4.
+//
+// For example, on Windows:
 //
 //   const auto front = write_heap_front({.begin = heap, .end = heap + size, .handler = on_exception});
-//   memcpy(heap, front->bytes.data(), front->bytes.size());           // then protect it: readable and executable
-//   RtlAddFunctionTable(heap + front->table, front->entries, heap);   // code begins at front->code
+//   memcpy(heap, front->bytes.data(), front->bytes.size());   // Then protect: readable and executable.
 //
-// What it costs: where the frame pointer is not the function's own, its caller is missing from the walk, and nothing
-// tells. Of each function these are
+//   RtlAddFunctionTable(heap + front->table, front->entries, heap);   // Code begins at front->code.
 //
-//   - for Windows x64 two: push rbp and mov rbp, rsp. Unwinders see {pop rbp; ret} and {leave; ret} in the code;
-//   - for Windows ARM64 three: stp, mov, and ret behind ldp;
-//   - for DWARF three: the same, on x86-64 ret behind pop rbp or leave;
+// The price: at some instructions, the frame pointer is not the function's own. A walk from there misses the caller,
+// and does not notice. In each function these are:
 //
-// but for the prologue of a function that begins where the code does. Code that does not keep the frame (leaves, stubs)
-// is wrong throughout: it belongs outside of the range, or into a registration of its own (registration.h).
+// - Windows x64: two, push rbp and mov rbp, rsp. Unwinders recognise {pop rbp; ret} and {leave; ret} in the code.
+// - Windows ARM64: three, stp, mov, and ret behind ldp.
+// - DWARF: three, the same; on x86-64 the third is ret behind pop rbp or leave.
+//
+// The prologue of a function at the very begin of the code is right nevertheless. Code without this frame (leaves,
+// stubs) is wrong throughout. It belongs outside of the range, or into a registration of its own (registration.h).
 #pragma once
 
 #include <cstddef>
@@ -28,36 +33,43 @@
 
 namespace windlass {
 
+// The format of the unwind information.
 enum class HeapFormat : std::uint8_t {
-  kWindows,  // a function table, for RtlAddFunctionTable() and the like
-  kDwarf,    // an .eh_frame section, for __register_frame()
+  kWindows,  // A function table, for RtlAddFunctionTable() and the like.
+  kDwarf,    // A section .eh_frame, for __register_frame().
 };
 
+// A heap to describe.
 struct CodeHeap {
-  Architecture architecture = Architecture::kX86_64;  // or kAArch64
+  Architecture architecture = Architecture::kX86_64;  // Or kAArch64.
   HeapFormat format = HeapFormat::kWindows;
-  std::uint64_t begin = 0;  // of the front, and so of the heap; at a page
-  std::uint64_t end = 0;    // of the code; at a page
-  std::uint64_t base = 0;   // that RVAs count from, at or before `begin`; 0: `begin`
-  // Address of who is asked about exceptions that cross the code, at any distance; 0: nobody. Windows: a
-  // language-specific handler, reached by a jump in the front. DWARF: a personality routine, asked in both passes.
+  std::uint64_t begin = 0;  // Of the front, and so of the heap; at a page.
+  std::uint64_t end = 0;    // Of the code; at a page.
+  std::uint64_t base = 0;   // RVAs count from here, at or before `begin`. 0: `begin`.
+  // The routine for exceptions that cross the code, at any distance; 0: none. On Windows: a language-specific handler,
+  // reached by a jump in the front. For DWARF: a personality routine, called in both passes.
   std::uint64_t handler = 0;
-  bool on_exception = true;   // Windows: asked in the first pass, who handles it
-  bool on_unwind = true;      // Windows: asked in the second, to clean up
-  std::uint64_t page = 4096;  // bytes: what is protected at a time
+  bool on_exception = true;   // Windows: call the handler in the first pass, the search.
+  bool on_unwind = true;      // Windows: call the handler in the second pass, to clean up.
+  std::uint64_t page = 4096;  // Bytes: the unit of protection.
 };
 
+// The bytes that stand before the code, and where the parts are.
 struct HeapFront {
-  std::vector<std::byte> bytes = {};  // for `begin` on
-  std::uint64_t code = 0;             // address behind the front: the first that code may have
-  std::uint32_t table = 0;            // offset among the bytes of the function table, or of the .eh_frame section
-  std::uint32_t entries = 0;          // of the function table. ARM64: one for less than 1 MiB of code each
-  std::uint32_t thunk = 0;            // offset among the bytes of the jump to the handler; 0: none
+  std::vector<std::byte> bytes = {};  // Copy these to `begin`.
+  std::uint64_t code = 0;             // The address behind the front: the first address that code may have.
+  std::uint32_t table = 0;            // The offset of the function table, or of the section .eh_frame.
+  std::uint32_t entries = 0;          // Entries of the function table. ARM64: one for each 1 MiB of code or less.
+  std::uint32_t thunk = 0;            // The offset of the jump to the handler; 0: none.
 };
 
-// Thread-safe; not for signal handlers. Allocates; linear in the entries. Errors: kMalformed for a heap without room
-// for code behind its front, or that does not begin and end at pages, or has its base behind its begin; kOutOfRange for
-// an end that RVAs of 32 bits do not reach; kUnsupported for another architecture.
+// Writes the front of a heap. Linear in the entries. Thread-safe; allocates, so not for signal handlers.
+//
+// Errors:
+// - kMalformed: no room for code behind the front.
+// - kMalformed: begin or end is not at a page, or base lies behind begin.
+// - kOutOfRange: the end is beyond the reach of RVAs of 32 bits.
+// - kUnsupported: another architecture.
 [[nodiscard]] Expected<HeapFront> write_heap_front(const CodeHeap& heap);
 
 }  // namespace windlass

@@ -1,10 +1,14 @@
-// Code made at run time: a JIT's functions and stubs, added and retired while other threads walk through them.
+// Code made at run time: the functions and stubs of a JIT, added and retired while other threads walk through them.
+//
+// For example:
 //
 //   auto id = add_own_code({.begin = begin, .end = end, .name = "[my runtime]", .rows = rows});
-//   ...                                                  // walks of this process see it from here on
-//   retire_own_code(*id);                                // and no longer, before other code comes there
+//   // From here on, walks of this process use the range.
 //
-// Other processes' and dumps' code: AddressSpace::add and retire in walk.h.
+//   retire_own_code(*id);   // Before other code is written there.
+//
+// For code of other processes and of dumps, see AddressSpace::add() in walk.h. For many functions at a time, see
+// code_manager.h.
 #pragma once
 
 #include <cstddef>
@@ -17,38 +21,49 @@
 
 namespace windlass {
 
-// One range. Where nothing says how to unwind an address of it, its instructions are followed.
+// A range of code. At an address that the range's unwind information does not cover, the instructions are followed.
 struct CodeRange {
-  std::uint64_t begin = 0;  // first address
-  std::uint64_t end = 0;    // one past the last
+  std::uint64_t begin = 0;  // The first address.
+  std::uint64_t end = 0;    // The address behind the last.
+  // The name that frames show as ModuleInfo::path.
   std::string name = "[jit]";
-  std::uint64_t bias = 0;  // only kept: ModuleInfo::bias
+  // Only kept, for ModuleInfo::bias.
+  std::uint64_t bias = 0;
 
-  // What is known of its unwinding, in one of two forms. Both are copied, expressions too.
-  // Rows at addresses of the process: ascending, disjoint, within the range.
+  // The unwind information: rows, or .eh_frame, or neither. The library copies both, with their expressions.
+  //
+  // These are the rows, at addresses of the process: ascending, disjoint, within the range.
   std::vector<FrameRow> rows = {};
-  // A section .eh_frame, read at once: its FDEs lie within the range. Its pointers count from `eh_frame_address`, which
-  // is where the section is in the process, or any address if its pointers are absolute.
+  // A section .eh_frame, read at once. Its FDEs lie within the range. Its pointers count from `eh_frame_address`: the
+  // address of the section in the process. If all pointers are absolute, any address will do.
   std::vector<std::byte> eh_frame = {};
   std::uint64_t eh_frame_address = 0;
 };
 
-// Names a range that was added: never given twice in a process, whatever the space.
+// Names an added range. A number is never given twice in a process, not even in another space.
 enum class CodeRangeId : std::uint64_t { kNone = 0 };
 
-// In the own process: seen by every walk of it that begins after this, on whichever thread, by backtrace(), by walkers
-// on own_process() and AddressSpace::self(). To be called before the code runs. kMalformed for an empty range, for one
-// that overlaps another (`where`: where that begins) or a loaded module's code, for rows that are not sorted or not in
-// the range, for both rows and .eh_frame; what is wrong with .eh_frame, with the offset in it.
+// Adds a range of the own process's code. Call before the code runs. Every walk of this process that begins later sees
+// the range: backtrace(), and walkers on own_process() or AddressSpace::self(), on any thread.
 //
-// Thread-safe; takes a lock and memory, so not for signal handlers, though these may interrupt it and walk. Costs the
-// evaluation of .eh_frame and some 3 microseconds with 10,000 ranges; a look-up is logarithmic.
+// kMalformed:
+// - An empty range.
+// - A range that overlaps another range (`where`: where that begins) or the code of a loaded module.
+// - Rows that are not ascending, or not in the range.
+// - Both rows and .eh_frame.
+//
+// An error in .eh_frame has its offset as `where`.
+//
+// Thread-safe. Locks and allocates, so not for signal handlers; but a signal handler that interrupts this function may
+// walk. Takes the time to evaluate .eh_frame, and some 3 microseconds with 10,000 ranges. A look-up is logarithmic.
 [[nodiscard]] Expected<CodeRangeId> add_own_code(CodeRange range);
 
-// No walk that begins after this sees the range. To be called when the code runs no more, and before other code is
-// written to its place. What the range holds is freed when the last walk that was under way has ended: a StackWalker
-// that is kept keeps all that is retired in its life. kNotFound for an id that was retired before, or is another
-// space's. Thread-safe; not for signal handlers.
+// Retires a range: no walk that begins later sees it. Call when the code runs no more, and before other code is written
+// to the same place.
+//
+// The memory is freed when the last walk that was under way has ended. For example, a StackWalker that is kept alive
+// keeps all ranges that are retired during its life. kNotFound for an id that was retired before, and for an id of
+// another space. Thread-safe; not for signal handlers.
 Expected<void> retire_own_code(CodeRangeId id);
 
 }  // namespace windlass

@@ -1,16 +1,18 @@
-// What machine code that nobody described does to its frame: found from the code of one function alone, for what a JIT
-// compiler or a runtime has made. From here it is written as unwind information (winx64.h, winarm64.h, dwarf.h) or used
-// as rows.
+// Describes machine code that has no unwind information: finds from the code of a function alone how the frame
+// changes. For code that a JIT compiler or a runtime has made. The result can be written as unwind information
+// (winx64.h, winarm64.h, dwarf.h), or used as rows.
+//
+// For example:
 //
 //   const auto found = describe(code, address, Architecture::kX86_64);
 //   if (found && found->prologue) writer.add(*found->prologue, rva);
 //
-// The code is followed from its first instruction along all its ways, without running it. What is taken for granted is
-// that calls leave sp where it was and keep the preserved registers, and that nothing is written over what the function
-// has saved but by its own stores relative to its frame. A row is given only where every way found arrives with the
-// same frame.
+// The code is not run, but followed from its first instruction along all paths. Assumed is:
+// - A call leaves sp unchanged, and keeps the preserved registers.
+// - Only the function's own stores, relative to its frame, overwrite saved values.
 //
-// Thread-safe; not for signal handlers (it allocates).
+// A row is given only where all paths that were found arrive with the same frame. Thread-safe; allocates, so not for
+// signal handlers.
 #pragma once
 
 #include <cstddef>
@@ -28,75 +30,85 @@
 
 namespace windlass {
 
-// Where an exception thrown by a call in a stretch of the code goes on, with the frame it had at the call.
+// Where the code goes on when a call throws an exception. The landing pad has the frame of the call.
 struct LandingPad {
-  std::uint32_t begin = 0;  // of the calls: offsets into the code
+  std::uint32_t begin = 0;  // The calls: offsets into the code, [begin, end).
   std::uint32_t end = 0;
-  std::uint32_t pad = 0;
+  std::uint32_t pad = 0;  // The landing pad: an offset into the code.
 };
 
+// Facts about the code that the code itself does not tell.
 struct DescribeOptions {
-  // x86-64: calls keep rsi and rdi, too, and the rows tell of them. Vector registers are never told of on x86-64.
+  // x86-64: calls also keep rsi and rdi, and the rows include both. On x86-64, rows never include vector registers.
   bool windows_calls = false;
-  // The code keeps its callers' frame pointer and no other register, as that of V8 and HotSpot does but for where C
-  // enters it: the rows tell of no other one, and ways may differ by one. Without it a call behind which another
-  // register is lost, and kept on other ways, may be taken for one that does not return.
+  // The code keeps its callers' frame pointer and no other register: for example the code of V8 and HotSpot, except
+  // where C enters it. Rows include no other register, and paths may differ in the other registers.
+  //
+  // Without this option, take a call behind which another register is lost, while other paths keep the register. Such a
+  // call may be taken for a call that does not return.
   bool keeps_frame_pointer_only = false;
-  // The code takes its arguments off the stack, or puts others there for the function that it jumps to, with its return
-  // address in a register or pushed again meanwhile, and who called it finds its own frame by the frame pointer, as
-  // V8's does. Where sp is no known distance from the entry's any more, the CFA is where sp would be if it returned.
+  // The code may remove its arguments from the stack, or replace them for a function it jumps to. Meanwhile the return
+  // address is in a register, or pushed again. The caller finds its own frame by the frame pointer. For example, V8's
+  // code is like this. Where the distance of sp from sp at the entry is no longer known, the CFA is where sp would be
+  // after a return.
   bool drops_arguments = false;
-  // Rows count from the frame pointer as soon as the code has set it, as those of a Prologue do; else from sp wherever
-  // it is known.
+  // True: rows count from the frame pointer as soon as the code has set it, as rows of a Prologue do. False: rows count
+  // from sp wherever sp is known.
   bool by_frame_pointer = true;
-  // Reads what is not part of the code, jump tables above all; all or nothing, any address. Without it what only a
-  // table outside of the code leads to is not reached.
+  // Reads memory outside of the code, jump tables above all; all or nothing, at any address. Without this function,
+  // code that only an outside table leads to is not reached.
   std::function<bool(std::uint64_t address, void* to, std::size_t size)> read = {};
-  // What the code's exception table says; without it landing pads are not reached.
+  // The code's exception table. Without this table, landing pads are not reached.
   std::span<const LandingPad> landing_pads = {};
-  // Offsets of further entries, with the frame that a call makes: HotSpot's stubs of calls stand behind the method.
+  // Offsets of further entries, with the frame that a call makes. For example, HotSpot puts stubs of calls behind a
+  // method.
   std::span<const std::uint32_t> entries = {};
-  // Does a call to this address come back? 0: the target is not known. Without it all do, unless the code behind the
-  // call has another frame on its other ways.
+  // True if a call to this address returns. 0: the target is not known. Without this function all calls return, unless
+  // the code behind a call has another frame on its other paths.
   std::function<bool(std::uint64_t target)> returns = {};
 };
 
-// A stretch of the code without a row, and why.
+// A stretch of the code without a row, and the reason.
 struct Unproved {
   enum Reason : std::uint8_t {
-    kNotReached,       // no way from the entry leads there: landing pads, what stands behind a call that never returns
-    kUnknownJump,      // the same, and some jump may lead anywhere
-    kDifferentFrames,  // ways arrive with different frames, whose sp is so far below the CFA: depths
-    kFrameLost,        // no register is known to be a fixed distance from the CFA
-    kNotFollowed,      // no instruction, or one that cannot be followed
+    kNotReached,       // No path from an entry leads there: landing pads, code behind a call that never returns.
+    kUnknownJump,      // The same, and some jump may lead anywhere.
+    kDifferentFrames,  // Paths arrive with different frames. `depths` says how far sp is below the CFA.
+    kFrameLost,        // No register is at a known fixed distance from the CFA.
+    kNotFollowed,      // No instruction, or one that cannot be followed.
   };
-  std::uint32_t begin = 0;  // offsets into the code
+  std::uint32_t begin = 0;  // Offsets into the code, [begin, end).
   std::uint32_t end = 0;
   Reason reason = kNotReached;
-  std::int64_t depths[2] = {};  // kDifferentFrames: bytes
+  std::int64_t depths[2] = {};  // kDifferentFrames: bytes.
 };
+// A sentence for people. A string literal.
 [[nodiscard]] std::string_view reason_text(Unproved::Reason reason);
 
+// The frame of a function, as far as the code proves it.
 struct Description {
-  // By offset into the code, ascending; neighbours differ. Registers whose caller's value is lost are Undefined there.
+  // By offset into the code, ascending; neighbours differ. A register whose caller's value is lost is Undefined.
   std::vector<FrameRow> rows;
-  // Ascending. Padding that is not reached (nop, int3, ud2, hlt, brk, zeros) and jump tables
-  // belong to neither.
+  // The code without rows, ascending. Neither rows nor `unproved` contain padding that is not reached (nop, int3, ud2,
+  // hlt, brk, zeros), or jump tables.
   std::vector<Unproved> unproved;
-  // rows_of(*prologue) are the rows, wherever there are any; but no Prologue says that a register is lost: it counts as
-  // not saved.
+  // A Prologue for which rows_of() gives these rows, wherever there are rows. A Prologue cannot express a lost
+  // register, and counts it as not saved.
   std::optional<Prologue> prologue;
-  // Why there is none, a string literal; `no_prologue_at` is the offset of the code in question.
+  // Why there is no prologue, a string literal. `no_prologue_at` is the offset of the code in question.
   const char* no_prologue = nullptr;
   std::uint32_t no_prologue_at = 0;
 
+  // True if every reached instruction has a row.
   [[nodiscard]] bool whole() const { return unproved.empty(); }
 };
 
-// `code` is all of one function, its first byte the only entry but for `entries`, `address` where it runs. Errors:
-// kOutOfRange (no code, or 2 GiB of it), kUnsupported (i386; a build that reads no machine code). Time is linear in the
-// instructions, times how often joining ways lose a register; memory is about 2 KiB a branch target and 10 bytes a byte
-// of code.
+// Describes a function. `code` is all of its code, and `address` is where it runs. The first byte is the only entry,
+// besides options.entries.
+//
+// Errors: kOutOfRange for no code, or 2 GiB of it. kUnsupported for i386, and in a build that reads no machine code.
+// Time: linear in the instructions, times how often joining paths lose a register. Memory: about 2 KiB for each branch
+// target, and 10 bytes for each byte of code.
 [[nodiscard]] Expected<Description> describe(std::span<const std::byte> code, std::uint64_t address,
                                              Architecture architecture, const DescribeOptions& options = {});
 

@@ -1,26 +1,37 @@
-// Explicit frames: what a managed runtime's native code leaves on the stack for those who walk it. Where managed code
-// calls native code, or is stopped in the middle of it, the thread has a structure on its stack that says where the
-// managed code stands; a list links a thread's, from the innermost to the outermost. CoreCLR's `Frame` and HotSpot's
-// `JavaFrameAnchor` are such.
+// Explicit frames: structures on the stack by which a managed runtime's native code tells walks where managed code
+// stands.
 //
-//   thread_local FrameList frames;                          // or in the runtime's own thread object
+// A thread pushes an explicit frame when managed code calls native code, or is stopped midway. A list links the frames
+// of a thread, from the innermost to the outermost. CoreCLR's `Frame` and HotSpot's `JavaFrameAnchor` are explicit
+// frames too.
 //
-//   Object* allocate_slow(std::size_t size, Object** keep) {  // a runtime helper, called by generated code
-//     HelperFrame<1> frame(keep);                             // the collector finds, and may move, *keep
-//     capture(frame);                                         // where we are: who called is found when asked
+// For example, a runtime helper that generated code calls:
+//
+//   thread_local FrameList frames;   // Or in the runtime's own thread object.
+//
+//   Object* allocate_slow(std::size_t size, Object** keep) {
+//     HelperFrame<1> frame(keep);   // The collector finds, and may move, *keep.
+//     capture(frame);               // Where the helper is. The caller is found on demand.
 //
 //     Pushed pushed(frames, frame);
 //     return collect_and_allocate(size);
 //   }
 //
-// All types have a fixed layout, addresses are stored as such and nothing points out of the process: a signal handler,
-// another process and a core file's reader read the list as it is. Generated code links a frame whose other words it
-// has written with three instructions, and takes it off with two (list in rdi, x0; frame in rsi, x1):
+// All types have a fixed layout, and contain addresses instead of pointers. So a signal handler, another process and a
+// reader of core files can read the list directly. Generated code first writes the other words of a frame. Then three
+// instructions link the frame, and two take it off. Here the list is in rdi or x0, the frame in rsi or x1.
 //
-//   x86-64   mov rax, [rdi]; mov [rsi], rax; mov [rdi], rsi   ...   mov rax, [rsi]; mov [rdi], rax
-//   AArch64  ldr x9, [x0]; str x9, [x1]; str x1, [x0]         ...   ldr x9, [x1]; str x9, [x0]
+//   x86-64   mov rax, [rdi]; mov [rsi], rax; mov [rdi], rsi
 //
-// One thread's list is changed by that thread alone. Pushing and popping neither allocate nor lock; signal-safe.
+//   AArch64  ldr x9, [x0]; str x9, [x1]; str x1, [x0]
+//
+// To take the frame off:
+//
+//   x86-64   mov rax, [rsi]; mov [rdi], rax
+//
+//   AArch64  ldr x9, [x1]; str x9, [x0]
+//
+// Only the thread itself changes its list. Pushing and popping neither allocate nor lock, and are signal-safe.
 #pragma once
 
 #include <atomic>
@@ -38,91 +49,104 @@ namespace windlass::managed {
 
 // ---- layout -------------------------------------------------------------------------------------------------------
 
-// Why managed code is not what runs on top of the stack. The names in brackets are CoreCLR's.
+// Why the managed code is not on top of the stack. CoreCLR's names are in brackets.
 enum class FrameKind : std::uint16_t {
-  kInlinedCall,         // generated code calls native code itself [InlinedCallFrame]
-  kHelper,              // it called a helper of the runtime [HelperMethodFrame]
-  kCallback,            // native code called managed code: the border, without registers [UMThunk, DebuggerU2M]
-  kTransition,          // it called a function that is not compiled yet, arguments in registers [PrestubMethodFrame]
-  kFaulting,            // it faulted [FaultingExceptionFrame]
-  kHijacked,            // it returned to the runtime instead of its caller [HijackFrame]
-  kRedirected,          // it was interrupted and sent to the runtime [ResumableFrame]
-  kTailCall,            // a call that leaves no frame of its caller was made through a helper [TailCallFrame]
-  kExceptionFilter,     // a filter runs in the first pass [ExceptionFilterFrame]
-  kDebuggerMarker,      // a debugger's: a place to stop at [DebuggerClassInitMarkFrame]
-  kFunctionEvaluation,  // the debugger called a function where the thread was stopped [FuncEvalFrame]
-  kUser = 0x100,        // and what lies behind: the runtime's own
+  kInlinedCall,         // Generated code calls native code itself [InlinedCallFrame].
+  kHelper,              // Managed code called a helper of the runtime [HelperMethodFrame].
+  kCallback,            // Native code called managed code: the border, without registers [UMThunk, DebuggerU2M].
+  kTransition,          // Managed code called a function that is not compiled yet; arguments are in registers
+                        // [PrestubMethodFrame].
+  kFaulting,            // Managed code faulted [FaultingExceptionFrame].
+  kHijacked,            // A method returned to the runtime instead of its caller [HijackFrame].
+  kRedirected,          // Managed code was interrupted and sent to the runtime [ResumableFrame].
+  kTailCall,            // A helper made a call that leaves no frame of its caller [TailCallFrame].
+  kExceptionFilter,     // A filter runs in the first pass [ExceptionFilterFrame].
+  kDebuggerMarker,      // A place where a debugger stops [DebuggerClassInitMarkFrame].
+  kFunctionEvaluation,  // A debugger called a function where the thread was stopped [FuncEvalFrame].
+  kUser = 0x100,        // From here on: the runtime's own kinds.
 };
+// A word for people. Signal-safe.
 [[nodiscard]] std::string_view kind_name(FrameKind kind);
 
-// How the managed code behind a frame is found: what follows the header.
+// How the managed code behind a frame is found. The form says what follows the header.
 enum class FrameForm : std::uint8_t {
-  kMarker,    // nothing: other frames, or the stack itself, say
-  kCallSite,  // CallSite: pc, sp and frame pointer behind the call. No other register is known
-  kSaved,     // SavedContext: pc, sp and all that calls preserve; the code that made the frame restores them from it
-  kContext,   // SavedContext, of an interrupted instruction: all registers
-  kLazy,      // SavedContext of native code: its callers are unwound until there is managed code
+  kMarker,    // Nothing: other frames, or the stack itself, lead to managed code.
+  kCallSite,  // CallSite: pc, sp and frame pointer behind the call. No other register is known.
+  // SavedContext: pc, sp and all registers that calls preserve. The code that made the frame restores the registers
+  // from it.
+  kSaved,
+  kContext,  // SavedContext of an interrupted instruction: all registers.
+  kLazy,     // SavedContext of native code, whose callers are unwound up to managed code.
 };
 
 // Bits of ExplicitFrame::attributes.
-inline constexpr std::uint8_t kStandsForFunction = 1;  // it is shown as a function, ExplicitFrame::user
-inline constexpr std::uint8_t kFaulted = 2;            // the managed code behind it will not go on from there
-inline constexpr std::uint8_t kFrameAborted = 4;       // its references are no roots any more
+inline constexpr std::uint8_t kStandsForFunction = 1;  // Shown as a function, ExplicitFrame::user.
+inline constexpr std::uint8_t kFaulted = 2;            // The managed code behind the frame will not go on from there.
+inline constexpr std::uint8_t kFrameAborted = 4;       // The frame's references are no longer roots.
 
 // Bits of the words at ExplicitFrame::references, beside the 8-aligned address.
-inline constexpr std::uint64_t kInterior = 1;  // the reference may point into an object
-inline constexpr std::uint64_t kPinned = 2;    // what it points to may not move
+inline constexpr std::uint64_t kInterior = 1;  // The reference may point into the middle of an object.
+inline constexpr std::uint64_t kPinned = 2;    // The object may not move.
 
+// The end of a list.
 inline constexpr std::uint64_t kEndOfFrames = ~std::uint64_t{0};
 
+// The header of an explicit frame.
 struct ExplicitFrame {
-  std::uint64_t next = kEndOfFrames;  // address of the next outer one
-  std::uint64_t cookie = 0;           // FrameList::cookie ^ this frame's address
-  std::uint16_t kind = 0;             // FrameKind
-  std::uint8_t form = 0;              // FrameForm
+  std::uint64_t next = kEndOfFrames;  // The address of the next outer frame.
+  std::uint64_t cookie = 0;           // FrameList::cookie ^ this frame's address.
+  std::uint16_t kind = 0;             // A FrameKind.
+  std::uint8_t form = 0;              // A FrameForm.
   std::uint8_t attributes = 0;
   std::uint32_t reference_count = 0;
-  std::uint64_t references = 0;  // address of so many words: each the address of an object reference, which is a
-                                 // root, with kInterior and kPinned in its lowest bits
-  std::uint64_t user = 0;        // the runtime's: the function that is called, say
+  // The address of `reference_count` words. Each is the address of an object reference, which is a root. The lowest
+  // bits are kInterior and kPinned.
+  std::uint64_t references = 0;
+  // The runtime's own, for example the function that is called.
+  std::uint64_t user = 0;
 };
 static_assert(std::is_standard_layout_v<ExplicitFrame> && sizeof(ExplicitFrame) == 40);
 
+// What follows the header of a kCallSite frame.
 struct CallSite {
-  std::uint64_t pc = 0;  // the return address; 0: no call is under way, the frame says nothing
-  std::uint64_t sp = 0;  // as the call has left it
-  std::uint64_t fp = 0;
+  std::uint64_t pc = 0;  // The return address. 0: no call is under way, and the frame says nothing.
+  std::uint64_t sp = 0;  // As the call has left sp.
+  std::uint64_t fp = 0;  // The frame pointer.
 };
 
-// What windlass_capture() stores: the registers that calls preserve, sp and pc.
+// The slots that windlass_capture() stores: the registers that calls preserve, sp and pc. Bit n stands for slot n of
+// Registers.
 #if defined(__x86_64__)
-inline constexpr std::uint64_t kCapturedSlots = 0x1'f0c8;  // rbx rbp rsp r12-r15 rip
+inline constexpr std::uint64_t kCapturedSlots = 0x1'f0c8;  // rbx rbp rsp r12-r15 rip.
 #else
-inline constexpr std::uint64_t kCapturedSlots = 0xff1'bff8'0000;  // x19-x29 sp pc d8-d15
+inline constexpr std::uint64_t kCapturedSlots = 0xff1'bff8'0000;  // x19-x29 sp pc d8-d15.
 #endif
 
-// Registers by their slots (Registers), and which of them there are.
+// Registers by their slots (see Registers). Bit n of `known` is set if value[n] is known.
 struct SavedContext {
   std::uint64_t known = 0;
-  std::uint64_t return_address = 0;  // pc: 1 a return address, 0 an instruction
+  std::uint64_t return_address = 0;  // 1: pc is a return address. 0: pc is an instruction.
   std::uint64_t value[Registers::kSlots] = {};
 
+  // Conversions from and to Registers. Signal-safe.
   void set(const Registers& registers);
   [[nodiscard]] Registers registers(Architecture architecture) const;
 };
 
+// A frame for a call that generated code makes itself.
 struct CallSiteFrame {
   ExplicitFrame header{.kind = static_cast<std::uint16_t>(FrameKind::kInlinedCall),
                        .form = static_cast<std::uint8_t>(FrameForm::kCallSite)};
   CallSite site;
 };
 
+// A frame without registers.
 struct MarkerFrame {
   explicit MarkerFrame(FrameKind kind = FrameKind::kCallback) { header.kind = static_cast<std::uint16_t>(kind); }
   ExplicitFrame header;
 };
 
-// kSaved, kContext and kLazy.
+// A frame with registers: kSaved, kContext or kLazy.
 struct ContextFrame {
   explicit ContextFrame(FrameKind kind, FrameForm form, std::uint8_t attributes = 0) {
     header.kind = static_cast<std::uint16_t>(kind);
@@ -133,7 +157,7 @@ struct ContextFrame {
   SavedContext context;
 };
 
-// One word at ExplicitFrame::references: HelperFrame<2> frame(&object, interior(&cursor)).
+// A word at ExplicitFrame::references. For example, HelperFrame<2> frame(&object, interior(&cursor)).
 struct Reference {
   template <typename T>
   Reference(T* at)  // NOLINT(google-explicit-constructor): the usual case
@@ -149,7 +173,7 @@ struct Reference {
   return reference;
 }
 
-// A helper's, with references of its own that the collector may not lose.
+// A helper's frame, with references of its own that the collector must find.
 template <std::size_t kReferences>
 struct HelperFrame {
   template <typename... Given>
@@ -166,8 +190,8 @@ struct HelperFrame {
   std::uint64_t references[kReferences == 0 ? 1 : kReferences] = {};
 };
 
-// The lazy machine state: where the calling function is, and what it has in registers. 20 ns; who asks for the frame's
-// caller unwinds from here.
+// Captures where the calling function is, and the registers that calls preserve. 20 ns. A walk that needs the frame's
+// caller unwinds from there.
 template <typename F>
 [[gnu::always_inline]] inline void capture(F& frame) {
   windlass_capture(frame.context.value);
@@ -177,22 +201,28 @@ template <typename F>
 
 // ---- a thread's list ----------------------------------------------------------------------------------------------
 
+// The list of a thread.
 struct FrameList {
-  FrameList();  // with a cookie that other processes cannot guess
+  FrameList();  // With a cookie that other processes cannot guess.
 
-  std::uint64_t top = kEndOfFrames;  // address of the innermost frame: first, so that code finds it at the list's own
+  // The address of the innermost frame. First, so that generated code finds it at the list's own address.
+  std::uint64_t top = kEndOfFrames;
   std::uint64_t cookie;
 
+  // Links a frame as the innermost.
   void push(ExplicitFrame& frame) {
     frame.next = top;
     frame.cookie = cookie ^ reinterpret_cast<std::uint64_t>(&frame);
-    std::atomic_signal_fence(std::memory_order_release);  // a handler that interrupts sees it whole or not at all
+    std::atomic_signal_fence(std::memory_order_release);  // A handler that interrupts sees the whole frame, or no
+                                                          // frame.
     top = reinterpret_cast<std::uint64_t>(&frame);
   }
+  // Takes off the innermost frame.
   void pop(const ExplicitFrame& frame) { top = frame.next; }
 };
 static_assert(std::is_standard_layout_v<FrameList>);
 
+// Pushes a frame, and pops it at the end of the scope.
 class Pushed {
  public:
   template <typename F>
@@ -210,7 +240,7 @@ class Pushed {
 
 // ---- reading ------------------------------------------------------------------------------------------------------
 
-// A frame as it was read, of this process or of another one.
+// A frame as it was read, from this process or another.
 struct FrameView {
   std::uint64_t address = 0;
   std::uint64_t next = kEndOfFrames;
@@ -220,19 +250,25 @@ struct FrameView {
   std::uint32_t reference_count = 0;
   std::uint64_t references = 0;
   std::uint64_t user = 0;
-  CallSite site = {};            // kCallSite
-  std::uint64_t context_at = 0;  // kSaved, kContext, kLazy: address of the SavedContext; 0: none
+  CallSite site = {};  // For kCallSite.
+  // For kSaved, kContext and kLazy: the address of the SavedContext. 0: none.
+  std::uint64_t context_at = 0;
 
+  // True if the frame is shown as a function.
   [[nodiscard]] bool stands_for_function() const { return (attributes & kStandsForFunction) != 0; }
-  // It leads to managed code: neither a marker nor a call site without a call.
+  // True if the frame leads to managed code: neither a marker, nor a call site without a call.
   [[nodiscard]] bool has_registers() const {
     return form == FrameForm::kCallSite ? site.pc != 0 : form != FrameForm::kMarker;
   }
 };
 
-// The frame at an address. Errors, `where` the address: kUnreadable; kMalformed for one that is not 8-aligned, for a
-// kind or form that there is not, for a wrong cookie (`detail`: the one that stands there) unless `cookie` is null,
-// and for a next frame that does not lie above it (`detail`: its address). Neither allocates nor locks.
+// Reads the frame at an address. Neither allocates nor locks. Errors, with the address as `where`: kUnreadable, and
+// kMalformed for
+//
+// - an address that is not 8-aligned.
+// - an unknown kind or form.
+// - a wrong cookie (`detail` is the cookie there), unless `cookie` is null.
+// - a next frame that does not lie above this frame (`detail` is its address).
 [[nodiscard]] Expected<FrameView> read_frame(const Memory& memory, std::uint64_t address, const std::uint64_t* cookie);
 
 }  // namespace windlass::managed

@@ -1,4 +1,6 @@
-// A callable passed by reference: two words, no allocation. It must not outlive the callable.
+// A reference to a callable: two words, copied freely, without an allocation. The callable must outlive the reference.
+//
+// For example, `void each(FunctionRef<bool(int)> visit)` can be called with any lambda that takes an int.
 #pragma once
 
 #include <memory>
@@ -10,6 +12,7 @@ namespace windlass {
 template <typename Signature>
 class FunctionRef;
 
+// Calling the reference calls the callable. Thread and signal safety are those of the callable.
 template <typename Result, typename... Args>
 class FunctionRef<Result(Args...)> {
  public:

@@ -1,15 +1,22 @@
-/* A stand-in for nongnu libunwind's <libunwind.h>, local use (UNW_LOCAL_ONLY), x86-64: the same names, values, sizes
- * and symbols, so that sources compile against it and binaries that were linked to libunwind.so.8 run on
- * libwindlass-unwind.so by LD_PRELOAD. Needs C99 or C++11.
+/* A stand-in for nongnu libunwind's <libunwind.h>: local use (UNW_LOCAL_ONLY), x86-64. Names, values, sizes and symbols
+ * are the same. So sources compile with it. Binaries linked to libunwind.so.8 run on libwindlass-unwind.so by
+ * LD_PRELOAD. Needs C99 or C++11.
  *
- * All of it may be called in a signal handler but for unw_get_proc_name, which opens and maps the module's file.
- * Cursors are plain memory and may be copied. Contexts must live no longer than the frame they were taken in, cursors
- * no longer than the stack they walk.
+ * For example:
  *
- * What is not as there: registers that calls do not preserve are -UNW_EBADREG in callers instead of what they last
- * were; functions are named by symbols that cover the pc, never by the nearest one before it; unw_resume and
- * floating-point registers are not offered (-UNW_EINVAL, -UNW_EBADREG); cursors of libunwind's own (unw_init_remote)
- * are handed on to it. */
+ *   unw_getcontext(&context);
+ *   unw_init_local(&cursor, &context);
+ *   while (unw_step(&cursor) > 0) unw_get_reg(&cursor, UNW_REG_IP, &pc);
+ *
+ * Every function but unw_get_proc_name may be called in a signal handler. That function opens and maps the module's
+ * file. Cursors are plain memory and may be copied. A context is valid no longer than the frame it was taken in, a
+ * cursor no longer than the stack it walks.
+ *
+ * Differences from libunwind:
+ * - In callers, registers that calls do not preserve are -UNW_EBADREG. libunwind gives their last value.
+ * - A symbol names a function only if it covers the pc. The nearest symbol before is never used.
+ * - unw_resume (-UNW_EINVAL) and floating-point registers (-UNW_EBADREG) are not offered.
+ * - Cursors of libunwind's own (unw_init_remote) are passed on to libunwind. */
 #ifndef WINDLASS_LIBUNWIND_H
 #define WINDLASS_LIBUNWIND_H
 
@@ -42,7 +49,7 @@ typedef struct unw_cursor {
   unw_word_t opaque[127];
 } unw_cursor_t;
 
-/* Functions return these negated. */
+/* Functions return these values negated. */
 typedef enum {
   UNW_ESUCCESS = 0,
   UNW_EUNSPEC,
@@ -57,7 +64,7 @@ typedef enum {
   UNW_ENOINFO
 } unw_error_t;
 
-/* DWARF numbers. */
+/* Registers, by DWARF number. */
 enum {
   UNW_X86_64_RAX,
   UNW_X86_64_RDX,
@@ -76,7 +83,7 @@ enum {
   UNW_X86_64_R14,
   UNW_X86_64_R15,
   UNW_X86_64_RIP,
-  UNW_X86_64_CFA, /* read only: the stack pointer within the frame */
+  UNW_X86_64_CFA, /* Read only: the stack pointer within the frame. */
   UNW_REG_IP = UNW_X86_64_RIP,
   UNW_REG_SP = UNW_X86_64_RSP,
   UNW_REG_EH = UNW_X86_64_RAX,
@@ -96,8 +103,8 @@ typedef struct unw_proc_info {
   unw_word_t gp;
   unw_word_t flags;
   int format;
-  int unwind_info_size; /* 0: the record is not given out */
-  void* unwind_info;    /* NULL */
+  int unwind_info_size; /* 0: the record is not given out. */
+  void* unwind_info;    /* NULL. */
   struct {
     char unused;
   } extra;
@@ -135,19 +142,19 @@ typedef struct unw_save_loc {
 #define unw_set_caching_policy _ULx86_64_set_caching_policy
 #define unw_set_cache_size _ULx86_64_set_cache_size
 
-/* The registers as they are when it returns. 0. */
+/* Captures the registers as they are when this call returns. Returns 0. */
 int unw_getcontext(unw_context_t* context);
 int unw_is_fpreg(int reg);
 const char* unw_regname(unw_regnum_t reg);
 const char* unw_strerror(int error);
-void unw_flush_cache(unw_addr_space_t space, unw_word_t low, unw_word_t high); /* nothing to flush */
+void unw_flush_cache(unw_addr_space_t space, unw_word_t low, unw_word_t high); /* Nothing to flush. */
 int unw_set_caching_policy(unw_addr_space_t space, unw_caching_policy_t policy);
 int unw_set_cache_size(unw_addr_space_t space, size_t size, int flag);
 
-/* A context of unw_getcontext or of a signal handler: either is taken for what it is. */
+/* Begins a walk. The context is from unw_getcontext() or from a signal handler; the library tells which. */
 int unw_init_local(unw_cursor_t* cursor, unw_context_t* context);
 int unw_init_local2(unw_cursor_t* cursor, unw_context_t* context, int flags);
-/* Positive: at the caller. 0: there is none. Negative: why it cannot be found. */
+/* Goes to the caller. Positive: done. 0: there is no caller. Negative: why the caller cannot be found. */
 int unw_step(unw_cursor_t* cursor);
 int unw_resume(unw_cursor_t* cursor);
 int unw_get_reg(unw_cursor_t* cursor, int reg, unw_word_t* value);
@@ -155,12 +162,12 @@ int unw_set_reg(unw_cursor_t* cursor, int reg, unw_word_t value);
 int unw_get_fpreg(unw_cursor_t* cursor, int reg, unw_fpreg_t* value);
 int unw_set_fpreg(unw_cursor_t* cursor, int reg, unw_fpreg_t value);
 int unw_get_save_loc(unw_cursor_t* cursor, int reg, unw_save_loc_t* location);
-/* 1 in a frame that a signal interrupted. */
+/* Returns 1 in a frame that a signal interrupted. */
 int unw_is_signal_frame(unw_cursor_t* cursor);
 int unw_get_proc_info(unw_cursor_t* cursor, unw_proc_info_t* info);
-/* The symbol's name as the module's file has it. -UNW_ENOMEM where it was cut to `size`. */
+/* Gets the symbol's name as the module's file has it. -UNW_ENOMEM if the name was cut to `size`. */
 int unw_get_proc_name(unw_cursor_t* cursor, char* name, size_t size, unw_word_t* offset);
-/* At most `size` pcs, the first being where this is called. */
+/* Writes at most `size` pcs. The first is in the caller of this function. */
 int unw_backtrace(void** pcs, int size);
 
 #ifdef __cplusplus

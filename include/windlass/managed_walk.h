@@ -1,13 +1,18 @@
-// Stacks that mix managed code, a runtime's helpers and native code: what a collector, exceptions, suspension, a
-// debugger and a profiler walk. Managed frames come from the runtime's own unwind information, from Windows unwind
-// information or from rows; native code between them is passed by explicit frames (explicit_frame.h), or, if asked
-// for, walked by its call frame information. After CoreCLR's StackFrameIterator, whose states and flags these are.
+// Walks stacks that mix managed code, a runtime's helpers and native code: for collectors, exceptions, suspension,
+// debuggers and profilers.
+//
+// A managed frame is unwound by Windows unwind information or by rows. Native code in between is passed by explicit
+// frames (explicit_frame.h). With kNativeFrames it is walked by its call frame information. States and flags are those
+// of CoreCLR's StackFrameIterator. docs/how-to/write-a-runtime-walker.md shows how to write a walk.
+//
+// For example:
 //
 //   for (const CrawlFrame& frame : ManagedWalker(thread, registers, kFunctionsOnly)) use(frame);
+//
 //   walk(thread, registers, kFunctionsOnly, [&](const CrawlFrame& frame) { ...; return WalkAction::kContinue; });
 //
-// A walk neither allocates nor locks if the runtime's answers do not, and is signal-safe then; any number of threads
-// may walk at a time, one a walker.
+// A walk neither allocates nor locks if the functions of Runtime do neither; it is then signal-safe. Any number of
+// threads may walk at a time, each with its own walker.
 #pragma once
 
 #include <cstddef>
@@ -29,108 +34,115 @@ namespace windlass::managed {
 
 // ---- what a runtime tells -----------------------------------------------------------------------------------------
 
-// A part of a method that was compiled as a function of its own, called by who dispatches exceptions.
+// The kind of a funclet: a part of a method that was compiled as a function of its own. The dispatch of exceptions
+// calls it. kNone: no funclet.
 enum class Funclet : std::uint8_t { kNone, kFilter, kCatch, kFinally, kFault };
 
-// Where a frame keeps a value while its body runs.
+// Where a frame keeps a value while its body runs: in a register, or in memory at `offset` from a base. For example,
+// {kAtCfa, 0, -16} is the word 16 bytes below the CFA.
 struct FramePlace {
   enum Base : std::uint8_t { kNowhere, kInRegister, kAtCfa, kAtSp, kAtRegister } base = kNowhere;
   RegisterNumber reg = 0;
   std::int32_t offset = 0;
 };
 
-// Windows unwind information of one function: RVAs count from `base`, an address of the process.
+// Windows unwind information of a function. RVAs count from `base`, an address of the process.
 struct WindowsUnwind {
   std::uint64_t base = 0;
-  winx64::RuntimeFunction function = {};  // x86-64; all 0: none
-  // AArch64, ascending; more than one where the function is cut into fragments. A pc that none of them contains is in a
-  // leaf, or in front of what the function does to its frame.
+  winx64::RuntimeFunction function = {};  // x86-64; all 0: none.
+  // AArch64, ascending. A function that is cut into fragments has more than one entry. A pc outside of all entries is
+  // in a leaf, or before the code that changes the frame.
   std::span<const winarm64::RuntimeFunction> entries = {};
 
+  // True if there is any unwind information.
   [[nodiscard]] bool any() const { return !entries.empty() || function != winx64::RuntimeFunction{}; }
 };
 
-struct Clause;      // managed_exception.h
-struct Root;        // gc_roots.h
-struct CrawlFrame;  // below
+struct Clause;      // managed_exception.h.
+struct Root;        // gc_roots.h.
+struct CrawlFrame;  // Below.
 
-// A function of managed code, or a funclet. It belongs to the runtime, and stays as it is while a walk goes on.
+// A function of managed code, or a funclet. The runtime owns this object, which does not change during a walk.
 struct Method {
-  std::uint64_t begin = 0;  // of the code
-  std::uint64_t end = 0;
-  std::uint64_t id = 0;              // the runtime's: what it knows the method by
-  Funclet funclet = Funclet::kNone;  // of `parent`
-  const Method* parent = nullptr;    // of a funclet: the method
-  bool transparent = false;          // a helper, which crawl marks look past
-  WindowsUnwind windows;             // unwound by this, if there is any, else by rows: Runtime::row_at
-  FramePlace this_object;
-  FramePlace generic_context;        // what tells the exact types of shared generic code
-  FramePlace guard;                  // a copy of Runtime::guard_value(), to notice overwritten frames by
-  std::span<const std::byte> roots;  // its stack map (gc_roots.h)
-  std::span<const Clause> clauses;   // its exception table (managed_exception.h)
+  std::uint64_t begin = 0;           // The first address of the code.
+  std::uint64_t end = 0;             // The address behind the last.
+  std::uint64_t id = 0;              // The runtime's own name for the method.
+  Funclet funclet = Funclet::kNone;  // The kind, if this is a funclet of `parent`.
+  const Method* parent = nullptr;    // For a funclet: its method.
+  bool transparent = false;          // True for a helper that crawl marks look past.
+  WindowsUnwind windows;             // Used to unwind, if there is any. Else Runtime::row_at() is used.
+  FramePlace this_object;            // Where the frame keeps `this`.
+  FramePlace generic_context;        // Says the exact types of shared generic code.
+  FramePlace guard;                  // Holds Runtime::guard_value(), to detect overwritten frames.
+  std::span<const std::byte> roots;  // The stack map (gc_roots.h).
+  std::span<const Clause> clauses;   // The exception table (managed_exception.h).
 
+  // The method that this is a funclet of, or this method itself.
   [[nodiscard]] const Method& root() const { return parent != nullptr ? *parent : *this; }
 };
 
-// The row that a code range, a code manager or a module of the space has for an address. kNotFound: none has.
+// The row for an address from the space: from a code range, a code manager or a module. kNotFound if none has a row.
 [[nodiscard]] Expected<void> row_in_space(const AddressSpace& space, std::uint64_t pc, FrameRow& to);
 
-// The runtime, as a walk asks it. In the own process's signal handlers what it does has to be signal-safe.
+// The runtime, as a walk sees it. If signal handlers of this process walk, these functions must be signal-safe.
 class Runtime {
  public:
   virtual ~Runtime() = default;
-  // The method whose code contains an address; null where there is none.
+  // The method whose code contains an address; null if there is none.
   [[nodiscard]] virtual const Method* find(std::uint64_t pc) const = 0;
-  // The row of an address in a method without `windows`. Without an override: of the space's code range or manager.
+  // The row of an address in a method without `windows`. Without an override: the row of row_in_space().
   [[nodiscard]] virtual Expected<void> row_at(const AddressSpace& space, const Method& /*method*/, std::uint64_t pc,
                                               FrameRow& to) const {
     return row_in_space(space, pc, to);
   }
-  // Changes whenever rows do, or may: a number of new_generation()'s. 0: walkers keep nothing.
+  // A number from new_generation(), which changes whenever rows change or may change. 0: walkers keep no rows.
   [[nodiscard]] virtual std::uint64_t generation() const { return 0; }
-  // Copied, and cut where it is longer; for who prints.
+  // The name of a method, for printing: copied to `to`, and cut if longer.
   [[nodiscard]] virtual std::string_view name(const Method& /*method*/, std::span<char> /*to*/) const { return {}; }
-  // Frames of other layouts than explicit_frame.h's. `cookie`: as read_frame().
+  // Reads explicit frames whose layout is not that of explicit_frame.h. `cookie` as for read_frame().
   [[nodiscard]] virtual Expected<FrameView> read(const Memory& memory, std::uint64_t address,
                                                  const std::uint64_t* cookie) const {
     return read_frame(memory, address, cookie);
   }
-  // Of a transition frame: the references among the arguments of the function that is called, which nobody else knows
-  // of before it has a frame. The signature says which they are; `frame` has the caller's registers (of its
-  // SavedContext, FrameView::context_at) and user data. For each_root().
+  // For each_root(): calls `sink` for each reference among the arguments of a transition frame's callee. Until the
+  // callee has a frame, no other code reports these. The callee's signature says which arguments are references.
+  // `frame` has user data, and the caller's registers in its SavedContext (FrameView::context_at).
   [[nodiscard]] virtual Expected<void> each_argument(const CrawlFrame& /*frame*/, const Memory& /*memory*/,
                                                      FunctionRef<void(const Root&)> /*sink*/) const {
     return {};
   }
-  // What every Method::guard holds.
+  // The value that every Method::guard holds.
   [[nodiscard]] virtual std::uint64_t guard_value() const { return 0; }
-  // Is there an object? Asked of `this` unless kAllowInvalidObjects is given.
+  // True if an object is at this address. Called for `this`, unless kAllowInvalidObjects is given.
   [[nodiscard]] virtual bool is_object(std::uint64_t /*reference*/) const { return true; }
 };
-// Never given twice in a process. Thread-safe, signal-safe.
+// A number never given before in this process; never 0. Thread-safe, signal-safe.
 [[nodiscard]] std::uint64_t new_generation();
 
-// A method's return address that was replaced so that the thread comes to the runtime (suspension.h).
+// A method's return address that was replaced, so that the thread comes to the runtime (suspension.h).
 struct Hijack {
-  std::uint64_t slot = 0;      // where it stood; 0: none
-  std::uint64_t original = 0;  // and what stood there
+  std::uint64_t slot = 0;      // The address of the replaced word; 0: none.
+  std::uint64_t original = 0;  // The return address that was there.
 };
 
-// An exception that is being dispatched: where a walk that comes from its handlers goes on. Like explicit frames on
-// the stack, linked, and read as it is by whoever walks.
+// An exception that is being dispatched. The record says where a walk that comes from the exception's handlers goes on.
+// Records are on the stack and linked, like explicit frames, and walks read them directly.
 struct ExceptionRecord {
-  std::uint64_t previous = kEndOfFrames;  // address of the one that was under way before; at a higher address
-  std::uint64_t cookie = 0;               // FrameList::cookie ^ this record's address
-  std::uint64_t object = 0;               // the exception, a root
-  std::uint64_t establisher = 0;          // CFA of the frame one of whose funclets runs; 0: none does
-  std::uint32_t pass = 0;                 // 1 search, 2 unwind
-  std::uint32_t funclet = 0;              // Funclet that runs
-  std::uint32_t current = 0;              // which of the contexts counts: the other one may be half written
+  std::uint64_t previous = kEndOfFrames;  // The address of the record of the exception that was under way before.
+                                          // Higher than this address.
+  std::uint64_t cookie = 0;               // FrameList::cookie ^ this record's address.
+  std::uint64_t object = 0;               // The exception, a root.
+  std::uint64_t establisher = 0;          // The CFA of the frame whose funclet runs; 0: no funclet runs.
+  std::uint32_t pass = 0;                 // 1: search. 2: unwind.
+  std::uint32_t funclet = 0;              // The kind of the funclet that runs, a Funclet.
+  std::uint32_t current = 0;              // The index of the valid context. The other may be half written.
   std::uint32_t reserved = 0;
-  // What has been unwound so far: in the first pass who threw, in the second the establisher.
+  // How far the stack is unwound: in the first pass, the throwing frame; in the second pass, the establisher.
   SavedContext contexts[2] = {};
 
+  // The valid context.
   [[nodiscard]] const SavedContext& context() const { return contexts[current & 1]; }
+  // Makes a context valid, so that a signal handler sees the old or the new, and never half.
   void set_context(const Registers& registers) {
     contexts[(current & 1) ^ 1].set(registers);
     std::atomic_signal_fence(std::memory_order_release);
@@ -138,116 +150,131 @@ struct ExceptionRecord {
   }
 };
 
-// A thread as a walk needs it. Of another process: `space` is that, and the addresses are there.
+// A thread, for walks. For a thread of another process, `space` is that process, and all addresses are addresses there.
 struct ManagedThread {
   const AddressSpace* space = nullptr;
   const Runtime* runtime = nullptr;
-  std::uint64_t frames = kEndOfFrames;      // FrameList::top
-  std::uint64_t cookie = 0;                 // FrameList::cookie
-  std::uint64_t exceptions = kEndOfFrames;  // address of the innermost ExceptionRecord
+  std::uint64_t frames = kEndOfFrames;      // FrameList::top.
+  std::uint64_t cookie = 0;                 // FrameList::cookie.
+  std::uint64_t exceptions = kEndOfFrames;  // The address of the innermost ExceptionRecord.
   Hijack hijack = {};
-  // Of the own process: what kPopFrames changes. `frames` and `cookie` are not looked at then.
+  // For a thread of this process: the list that kPopFrames changes. If set, `frames` and `cookie` are ignored.
   FrameList* own_list = nullptr;
-  std::uint64_t id = 0;  // what the log calls it by: of the system
+  std::uint64_t id = 0;  // The system's thread id, for the log.
 };
 
 // ---- flags --------------------------------------------------------------------------------------------------------
 
+// Bits, combined with |.
 using WalkFlags = std::uint32_t;
-// Nothing but what stands for a function: methods, and explicit frames with kStandsForFunction.
+// Show functions only: methods, and explicit frames with kStandsForFunction.
 inline constexpr WalkFlags kFunctionsOnly = 1u << 0;
-// Funclets are not shown, nor what lies between one and the frame it is a part of: that one stands for both.
+// Show neither funclets, nor the frames between a funclet and its parent's frame. The parent's frame stands for both.
 inline constexpr WalkFlags kSkipFunclets = 1u << 1;
-// Explicit frames that the walk has passed are taken off the thread's list (ManagedThread::own_list): for unwinding.
+// Take explicit frames off the thread's list (ManagedThread::own_list) when the walk has passed them: for unwinding.
 inline constexpr WalkFlags kPopFrames = 1u << 2;
-// Callers have pc, sp and the frame pointer alone.
+// Find only pc, sp and the frame pointer of callers.
 inline constexpr WalkFlags kQuickUnwind = 1u << 3;
-// Callers have all registers, but not where they were saved: for stack traces.
+// Find all registers of callers, but not where they were saved: for stack traces.
 inline constexpr WalkFlags kLightUnwind = 1u << 4;
-// Explicit frames that lie in a method's frame and lead nowhere the walk has not been are shown, before the method.
+// Also show explicit frames that lie inside a method's frame and lead to no new place. These come before the method.
 inline constexpr WalkFlags kHandleSkippedFrames = 1u << 5;
-// Where native code called managed code is shown (kNativeMarker).
+// Show where native code called managed code (kNativeMarker).
 inline constexpr WalkFlags kNotifyOnUnmanagedToManaged = 1u << 6;
-// Managed code that native code called without an explicit frame is no error: the walk goes on at the next one.
+// Accept managed code that native code called without an explicit frame. Without this flag such code is an error. The
+// walk goes on at the next explicit frame.
 inline constexpr WalkFlags kDisableMissingFrameDetection = 1u << 7;
-// The thread may stand anywhere, at an instruction; without it and kThreadIsSuspended only behind a call.
+// The thread may stand at any instruction. Without this flag and kThreadIsSuspended, it must stand behind a call.
 inline constexpr WalkFlags kAllowAsyncWalk = 1u << 8;
-// It is stopped: where it stands counts as interrupted.
+// The thread is stopped: the place where it stands counts as interrupted.
 inline constexpr WalkFlags kThreadIsSuspended = 1u << 9;
-// `this` is not asked for being an object.
+// Do not call Runtime::is_object() for `this`.
 inline constexpr WalkFlags kAllowInvalidObjects = 1u << 10;
-// Where the walk goes on at an ExceptionRecord is shown (kNoFrameTransition).
+// Show where the walk goes on at an ExceptionRecord (kNoFrameTransition).
 inline constexpr WalkFlags kNotifyOnNoFrameTransitions = 1u << 11;
-// That the walk begins in native code is shown (kInitialNativeContext).
+// Show that the walk begins in native code (kInitialNativeContext).
 inline constexpr WalkFlags kNotifyOnInitialNativeContext = 1u << 12;
-// A frame whose catch, finally or fault funclet runs does not report roots that the funclet reports.
+// While a catch, finally or fault funclet runs, its parent's frame does not report the roots that the funclet reports.
 inline constexpr WalkFlags kGcFuncletReferences = 1u << 13;
-// Neither the frames' cookies nor Method::guard are looked at.
+// Check neither the frames' cookies nor Method::guard.
 inline constexpr WalkFlags kSkipCookieCheck = 1u << 14;
-// Ours: native frames are walked by their call frame information, and shown.
+// Not in CoreCLR: walk native frames by their call frame information, and show them.
 inline constexpr WalkFlags kNativeFrames = 1u << 15;
 
 // ---- what is shown ------------------------------------------------------------------------------------------------
 
+// What a frame of a walk is.
 enum class CrawlState : std::uint8_t {
   kUninitialized,
-  kFrameless,             // a frame of managed code
-  kFrameFunction,         // an explicit frame
-  kSkippedFrame,          // an explicit frame in the frame of the method that comes next
-  kNoFrameTransition,     // an ExceptionRecord
-  kNativeMarker,          // native code, which called what came before
-  kInitialNativeContext,  // native code, where the walk begins
-  kNativeFrame,           // one frame of native code: kNativeFrames
+  kFrameless,             // A frame of managed code.
+  kFrameFunction,         // An explicit frame.
+  kSkippedFrame,          // An explicit frame inside the frame of the method that comes next.
+  kNoFrameTransition,     // An ExceptionRecord.
+  kNativeMarker,          // Native code that called the frames before.
+  kInitialNativeContext,  // Native code, where the walk begins.
+  kNativeFrame,           // A frame of native code, with kNativeFrames.
   kDone,
 };
+// A word for people. Signal-safe.
 [[nodiscard]] std::string_view state_name(CrawlState state);
 
+// A frame of a walk, valid until the next step. A member without a state in its comment is set for all states.
 struct CrawlFrame {
   CrawlState state = CrawlState::kUninitialized;
-  const Method* method = nullptr;  // kFrameless
-  FrameView frame;                 // kFrameFunction, kSkippedFrame
-  std::uint64_t exception = 0;     // kNoFrameTransition: address of the record
-  Registers registers;             // at the frame; of an explicit frame those it was come from by
-  SavedLocations saved;            // where they were saved by callees
-  std::uint64_t cfa = 0;           // kFrameless: sp of its caller behind the call; what identifies the frame. All
-                                   // ones of a thread's outermost frame that nobody has called
-  bool first = false;              // of the frames with code
-  bool interrupted = false;        // stands at an instruction: nothing was called
-  bool faulted = false;            // and will not go on there: only what "execution aborted" allows is a root
-  bool reports_roots = true;       // kGcFuncletReferences
-  bool saved_known = true;         // not kQuickUnwind or kLightUnwind
+  const Method* method = nullptr;  // kFrameless.
+  FrameView frame;                 // kFrameFunction and kSkippedFrame.
+  std::uint64_t exception = 0;     // kNoFrameTransition: the address of the record.
+  // The registers at the frame. For an explicit frame: the registers from which the walk came to it.
+  Registers registers;
+  SavedLocations saved;  // Where callees saved the registers.
+  // kFrameless: the caller's sp behind the call, which identifies the frame. All ones for a thread's outermost frame,
+  // which no code has called.
+  std::uint64_t cfa = 0;
+  bool first = false;        // The first of the frames that have code.
+  bool interrupted = false;  // The frame stands at an instruction: nothing was called.
+  // The frame will not go on from here. Only roots that "execution aborted" allows are roots.
+  bool faulted = false;
+  bool reports_roots = true;  // False only with kGcFuncletReferences.
+  bool saved_known = true;    // False with kQuickUnwind and kLightUnwind.
 
+  // True for a frame of managed code.
   [[nodiscard]] bool frameless() const { return state == CrawlState::kFrameless; }
   [[nodiscard]] CodeAddress pc() const { return registers.pc(); }
-  // The runtime's id of the function that the frame stands for; 0: none.
+  // The runtime's number of the function that the frame stands for; 0: none.
   [[nodiscard]] std::uint64_t function() const;
-  // What is at a place of the frame. kNotFound: nowhere, or the register is not known; kUnreadable.
+  // The value at a place of the frame. Errors: kNotFound if `place` is nowhere, or if its register is not known;
+  // kUnreadable.
   [[nodiscard]] Expected<std::uint64_t> value(const Memory& memory, const FramePlace& place) const;
 };
 
 // ---- the walk -----------------------------------------------------------------------------------------------------
 
+// The walk over the frames of a thread, innermost first. 3.5 KiB, and no memory beyond that.
 class ManagedWalker {
  public:
   struct State;  // src/managed/walk_state.h
 
-  // `registers` are where the thread is, in native or managed code; without any (known_slots() == 0) the walk begins at
-  // the innermost explicit frame. `thread` and what it points to outlive the walker.
+  // Starts a walk. `registers` are where the thread is, in native or managed code. Without any register (known_slots()
+  // == 0), the walk begins at the innermost explicit frame. `thread`, and all that it points to, outlive the walker.
   ManagedWalker(const ManagedThread& thread, const Registers& registers, WalkFlags flags);
   ~ManagedWalker();
   ManagedWalker(const ManagedWalker&) = delete;
   ManagedWalker& operator=(const ManagedWalker&) = delete;
 
-  // To the first frame, and to each next one. False at the end: error() says why, if anything was wrong.
+  // Goes to the first frame, and later to each next frame. False at the end: error() then says if anything was wrong.
   bool next();
+  // The frame at hand, after next() has returned true.
   [[nodiscard]] const CrawlFrame& frame() const;
-  // kDone without an error: the outermost frame was reached. Errors, `where` an address: kMalformed for a broken list
-  // of frames (read_frame), for a guard that was overwritten, a missing frame, a stack that does not move; kNotFound or
-  // kUnreadable what unwinding says; kUnsupported for a start at an instruction without leave.
+  // The error that ended the walk. No error: the outermost frame was reached. `where` is an address.
+  //
+  // - kMalformed: a broken list of explicit frames (read_frame()), an overwritten guard, a missing frame, or a stack
+  //   that does not move.
+  // - kNotFound or kUnreadable: from unwinding.
+  // - kUnsupported: the thread stands at an instruction, and no flag allows that.
   [[nodiscard]] const std::optional<Error>& error() const;
 
-  // Managed code has run since, and a collector with it: the registers of the frame at hand (kFrameless) as they are
-  // now. Its caller is looked for again.
+  // Gives the frame at hand (kFrameless) its present registers: after managed code has run, and perhaps a collector.
+  // The caller is searched again.
   void refresh(const Registers& registers);
 
   class Iterator {
@@ -274,14 +301,16 @@ class ManagedWalker {
   static constexpr std::size_t kStateSize = 3584;
   [[nodiscard]] State& state() { return *reinterpret_cast<State*>(storage_); }
   [[nodiscard]] const State& state() const { return *reinterpret_cast<const State*>(storage_); }
-  alignas(16) std::byte storage_[kStateSize];  // on the walker's stack: nothing is allocated
+  alignas(16) std::byte storage_[kStateSize];  // On the walker's stack: nothing is allocated.
 };
 
+// Returned by a callback of walk(): go on, end the walk, or end and undo.
 enum class WalkAction : std::uint8_t { kContinue, kStop, kAbort };
-enum class WalkOutcome : std::uint8_t { kDone, kStopped, kAborted, kFailed };  // kFailed: `error`
+// How walk() ended. kFailed: `error` says why.
+enum class WalkOutcome : std::uint8_t { kDone, kStopped, kAborted, kFailed };
 
-// Calls callback(frame) for each frame. kStop ends the walk as its end does: frames are off the list as far as it came
-// (kPopFrames). kAbort: the walk was in vain, and the list is what it was before.
+// Calls callback(frame) for each frame. With kPopFrames, kStop leaves the list as it is then: without the frames that
+// the walk has passed. kAbort restores the list as it was before the walk.
 template <typename Callback>
 WalkOutcome walk(const ManagedThread& thread, const Registers& registers, WalkFlags flags, Callback&& callback,
                  Error* error = nullptr) {
@@ -301,17 +330,19 @@ WalkOutcome walk(const ManagedThread& thread, const Registers& registers, WalkFl
 
 // ---- who called me ------------------------------------------------------------------------------------------------
 
-// Which method above the native code that asks, past transparent ones: CoreCLR's stack crawl marks.
+// Which method above the calling native code, not counting transparent methods: CoreCLR's stack crawl marks. For
+// example, kMyself is the method that called the native code.
 enum class CrawlMark : std::uint8_t { kMyself, kMyCaller, kMyCallersCaller };
-// kNotFound where the stack has none; errors as ManagedWalker's.
+// Finds that method's frame. kNotFound if the stack has none; else errors of ManagedWalker.
 [[nodiscard]] Expected<CrawlFrame> find_caller(const ManagedThread& thread, const Registers& registers, CrawlMark mark);
 
 // ---- the log ------------------------------------------------------------------------------------------------------
 
-// As CoreCLR's checked builds write it, behind the thread's id in hexadecimal:
-// "TID 1f3a: STACKWALK: [003] CONSIDER: FRAMELESS: PC=... SP=... method=...". For all walks
-// of the process; null: none, which costs a load a frame. `line` has no newline, and is called on the walking thread.
+// Receives lines of a walk, like those of CoreCLR's checked builds, behind the thread's id in hexadecimal. For example:
+// "TID 1f3a: STACKWALK: [003] CONSIDER: FRAMELESS: PC=... SP=... method=...". A line has no newline. Called on the
+// walking thread.
 using WalkLog = void (*)(std::string_view line, void* user);
+// Sets the log of all walks of the process. Null: no log, which takes one load a frame.
 void set_walk_log(WalkLog log, void* user);
 
 }  // namespace windlass::managed

@@ -1,16 +1,21 @@
-// What the code of one function does to its frame: described once by whoever generates the code, and from there turned
-// into rows (rows_of() below) or written as unwind information: Windows x64 (winx64.h), Windows ARM64 (winarm64.h),
-// DWARF (dwarf.h), SFrame (sframe.h).
+// Describes how the code of a function changes the frame. The generator of the code makes one description. From it
+// come rows (rows_of() below) and unwind information: Windows x64 (winx64.h), Windows ARM64 (winarm64.h), DWARF
+// (dwarf.h), SFrame (sframe.h).
 //
-// Offsets into code count bytes from the function's begin. Registers are DWARF numbers (System V x86-64 psABI figure
-// 3.36: 0 rax 1 rdx 2 rcx 3 rbx 4 rsi 5 rdi 6 rbp 7 rsp 8-15, 17-32 xmm0-15; AADWARF64 table 1: 0-30 x, 31 sp, 64-95
-// v).
+// Offsets into code count bytes from the function's begin. Registers are DWARF numbers:
+// - x86-64 (System V psABI, figure 3.36): 0 rax, 1 rdx, 2 rcx, 3 rbx, 4 rsi, 5 rdi, 6 rbp, 7 rsp, 8-15, 17-32 xmm0-15.
+// - AArch64 (AADWARF64, table 1): 0-30 x, 31 sp, 64-95 v.
+//
+// For example, a function that begins with push rbx; sub rsp, 32:
 //
 //   Prologue f{.architecture = Architecture::kX86_64, .code_size = 40};
-//   f.ops = {{1, prologue::push(3)}, {5, prologue::Allocate{32}}};   // push rbx; sub rsp, 32
-//   f.epilogues = {mirrored(f, 34)};                                 // add rsp, 32; pop rbx; ret
+//   f.ops = {{1, prologue::push(3)}, {5, prologue::Allocate{32}}};
 //
-// Nothing here keeps state: all of it is thread-safe, none of it is for signal handlers (it allocates).
+// It ends with add rsp, 32; pop rbx; ret:
+//
+//   f.epilogues = {mirrored(f, 34)};
+//
+// Nothing here keeps state, so all is thread-safe. Functions allocate, so none is for signal handlers.
 #pragma once
 
 #include <cstddef>
@@ -27,90 +32,108 @@ namespace windlass::prologue {
 
 // ---- what one instruction of a prologue does ----------------------------------------------------------------------
 
+// No register, for example in Save::second.
 inline constexpr RegisterNumber kNoRegister = 0xffff;
 
+// Makes the frame larger.
 struct Allocate {
   std::uint64_t size;
 };  // sp -= size
+// Saves a register, or two, and can make the frame larger first. Takes 16 bytes for an xmm register, and 8 for others,
+// AArch64's d registers too.
 struct Save {
   RegisterNumber reg;
   std::uint32_t offset = 0;
   std::uint32_t allocate = 0;
   RegisterNumber second = kNoRegister;
-};  // sp -= allocate; [sp + offset] = reg; [sp + offset + 8] = second. 16 bytes for xmm registers, 8 for d and others
+};  // sp -= allocate; [sp + offset] = reg; [sp + offset + 8] = second.
+// Sets a frame pointer.
 struct SetFramePointer {
   RegisterNumber reg;
   std::uint32_t offset = 0;
-};                            // reg = sp + offset
-struct SignReturnAddress {};  // AArch64: pacibsp (Windows) or paciasp
+};  // reg = sp + offset.
+// AArch64: pacibsp (Windows) or paciasp.
+struct SignReturnAddress {};
+// No instruction: an interrupt entered here. On top of the stack are [error code] rip cs rflags rsp ss.
 struct MachineFrame {
   bool error_code = false;
-};  // no instruction: an interrupt entered here and left [error code] rip cs rflags rsp ss on top of the stack
+};
 using Action = std::variant<Allocate, Save, SetFramePointer, SignReturnAddress, MachineFrame>;
 
-// x86-64 push; AArch64 str reg, [sp, #-16]!
+// Saves a register by x86-64 `push`, or by AArch64 `str reg, [sp, #-16]!` with a size of 16.
 [[nodiscard]] constexpr Save push(RegisterNumber reg, std::uint32_t size = 8) { return {reg, 0, size, kNoRegister}; }
 
+// An action of an instruction.
 struct Op {
-  std::uint32_t end = 0;  // of the instruction that does it
+  std::uint32_t end = 0;  // The end of the instruction.
   Action action;
 };
 
 // ---- a function ---------------------------------------------------------------------------------------------------
 
-// Takes back what the prologue did. An instruction may take back several actions (`leave`: the allocation, the frame
-// pointer and its push, in this order); instructions that take back none need no entry. What computes sp from the frame
-// pointer (GCC's `lea rsp, [rbp - 16]`) takes back what was done to sp behind that place; a SetFramePointer need only
-// be listed where sp goes to where it was set from somewhere else.
+// The instructions that take back the actions of a prologue. One instruction may take back several actions. For
+// example, `leave` takes back the allocation, the frame pointer and the push of the frame pointer, in this order.
+// Instructions that take back nothing need no entry.
+//
+// An instruction may compute sp from the frame pointer, for example GCC's `lea rsp, [rbp - 16]`. This takes back the
+// changes of sp beyond that place. List a SetFramePointer only where sp comes from another place to the place where the
+// frame pointer was set.
 struct Epilogue {
-  std::uint32_t begin = 0;      // of its first instruction
-  std::uint32_t end = 0;        // behind its last one, the return or jump
-  std::vector<Op> undone = {};  // in the order of the code: where the instruction ends, and the action it takes back
+  std::uint32_t begin = 0;  // The begin of its first instruction.
+  std::uint32_t end = 0;    // Behind its last instruction, the return or jump.
+  // In the order of the code: the end of the instruction, and the action that it takes back.
+  std::vector<Op> undone = {};
 };
 
-// A stretch of a function in which more is saved than around it (shrink wrapping): its ops come on top of all of the
-// function's, whose prologue has run.
+// A stretch of a function that saves more than the code around it (shrink wrapping). Its ops come on top of all ops of
+// the function, whose prologue has run.
 struct Part {
   std::uint32_t begin = 0;
   std::uint32_t end = 0;
   std::vector<Op> ops = {};
-  std::vector<Epilogue> epilogues = {};  // inside the part; may leave the function, or only the part
+  std::vector<Epilogue> epilogues = {};  // Inside the part. An epilogue may leave the function, or only the part.
 };
 
+// A handler of exceptions.
 struct Handler {
-  std::uint32_t rva = 0;  // of the handler, in the image or code range
+  std::uint32_t rva = 0;  // Of the handler, in the image or code range.
   bool on_exception = true;
   bool on_unwind = true;
-  std::vector<std::byte> data = {};  // what it finds behind its address
+  std::vector<std::byte> data = {};  // The data that the handler finds behind its address.
 };
 
+// The description of one function.
 struct Prologue {
   Architecture architecture = Architecture::kX86_64;
-  std::uint32_t code_size = 0;           // of the function, bytes
-  std::vector<Op> ops = {};              // ascending
-  std::uint32_t size = 0;                // of the prologue; 0: it ends with its last op
-  std::vector<Epilogue> epilogues = {};  // ascending, disjoint; not within parts
-  std::vector<Part> parts = {};          // ascending, disjoint, behind the prologue
+  std::uint32_t code_size = 0;           // Bytes of the function.
+  std::vector<Op> ops = {};              // Ascending.
+  std::uint32_t size = 0;                // Bytes of the prologue; 0: it ends with its last op.
+  std::vector<Epilogue> epilogues = {};  // Ascending, disjoint; not within parts.
+  std::vector<Part> parts = {};          // Ascending, disjoint, behind the prologue.
   std::optional<Handler> handler = {};
 
-  // Where the prologue ends.
+  // The offset where the prologue ends.
   [[nodiscard]] std::uint32_t prologue_end() const { return size != 0 || ops.empty() ? size : ops.back().end; }
 };
 
-// The epilogue at `begin` that takes back everything in reverse by the instructions compilers use: add or pop of the
-// sizes they have on x86-64 (`lea` where the last thing done is to set a frame pointer; one set earlier takes no
-// instruction), 4 bytes each on AArch64; then a return of 1 or 4 bytes.
+// The epilogue at `begin` that takes back everything in reverse, by the instructions that compilers use. On x86-64
+// these are add or pop, with their usual sizes; `lea` if the last action sets a frame pointer. A frame pointer that was
+// set earlier takes no instruction. On AArch64 each instruction has 4 bytes. Last comes a return of 1 or 4 bytes.
 [[nodiscard]] Epilogue mirrored(const Prologue& prologue, std::uint32_t begin);
 
-// Is it one that can be? Errors (kMalformed, kOutOfRange; `where` is an offset into the code): ops out of order or
-// outside of the code, a save outside of the frame, over the return address or over another one, a frame pointer set
-// twice, an epilogue that takes back what was not done or not all, overlapping epilogues or parts. What only one format
-// cannot say is its writer's error. Linear.
+// Checks that a description is possible. Linear. Errors that only one format has come from its writer. Errors here are
+// kMalformed and kOutOfRange, with an offset into the code as `where`:
+//
+// - Ops out of order, or outside of the code.
+// - A save outside of the frame, over the return address, or over another save.
+// - A frame pointer that is set twice.
+// - An epilogue that takes back an action that was not done, or not all actions.
+// - Epilogues or parts that overlap.
 [[nodiscard]] Expected<void> check(const Prologue& prologue);
 
-// What the model itself says, which every written format must lower to: a row for every stretch of the function,
-// ascending and adjoining, by offset from its begin. Checks first. A machine frame's CFA is the interrupted rsp.
-// kLimit: a frame of 2 GiB or more, which writers can write but no row can say.
+// The rows of a description: one for each stretch of the function, ascending and adjoining, by offset from the
+// function's begin. Every written format means the same rows. The CFA of a machine frame is the interrupted rsp.
+// Errors: those of check(); kLimit for a frame of 2 GiB or more, which writers can write, but no row can express.
 [[nodiscard]] Expected<std::vector<FrameRow>> rows_of(const Prologue& prologue);
 
 }  // namespace windlass::prologue

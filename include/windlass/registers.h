@@ -1,5 +1,11 @@
-// A register file of any of the architectures, by DWARF number (System V x86-64 psABI figure 3.36, AADWARF64 table 1,
-// System V Intel386 psABI table 2.14).
+// The registers of a frame, for each architecture, by DWARF number. Specifications: System V x86-64 psABI, figure 3.36;
+// AADWARF64, table 1; System V Intel386 psABI, table 2.14.
+//
+// For example, for a walk from a known pc and sp:
+//
+//   Registers registers(Architecture::kX86_64);
+//   registers.set_pc(CodeAddress::instruction(pc));
+//   registers.set_sp(sp);
 #pragma once
 
 #include <bit>
@@ -11,11 +17,13 @@
 
 namespace windlass {
 
+// The architectures whose stacks can be walked.
 enum class Architecture : std::uint8_t { kX86_64, kAArch64, kI386 };
 inline constexpr unsigned kArchitectures = 3;
 
-// The address of an instruction, or a return address: the one is looked up as it is, the other stands behind the call
-// it belongs to and may be the first byte after its function. Only lookup(), the fast walk and the BPF C subtract 1.
+// A code address: an instruction, or a return address. An instruction is looked up as it is. A return address stands
+// behind its call, and may be the first byte behind its function; so its lookup address is one less. Only lookup(), the
+// fast walk and the BPF C subtract 1.
 class CodeAddress {
  public:
   constexpr CodeAddress() = default;
@@ -24,7 +32,7 @@ class CodeAddress {
 
   [[nodiscard]] constexpr std::uint64_t value() const { return value_; }
   [[nodiscard]] constexpr bool is_return_address() const { return return_address_; }
-  // Where to look rows, symbols and lines up.
+  // The address by which to look up rows, symbols and lines.
   [[nodiscard]] constexpr std::uint64_t lookup() const { return value_ - (return_address_ ? 1 : 0); }
   bool operator==(const CodeAddress&) const = default;
 
@@ -34,14 +42,18 @@ class CodeAddress {
   bool return_address_ = false;
 };
 
-// The registers of one frame and which of them are known. A value type without allocation; signal-safe.
-//   x86-64:  0-15 general registers, 16 the pc, 58 fs.base and 59 gs.base: of a thread whose registers were read from
-//            outside, where its own data is (System V) and where Windows has its TEB. Callers' frames do not repeat
-//            them
-//   i386:    0-7 general registers, 8 the pc; 32 bits, zero-extended
-//   AArch64: 0-30 x0-x30, 31 sp, 32 the pc, 34 ra_sign_state, 72-79 d8-d15 (the half that calls preserve)
+// The registers of a frame, and which of them are known. A value without allocations; signal-safe. All functions take
+// constant time, except for_each(). Numbers are:
+//
+// - x86-64: 0-15 general registers, 16 the pc, 58 fs.base, 59 gs.base.
+// - i386: 0-7 general registers, 8 the pc; 32 bits, zero-extended.
+// - AArch64: 0-30 x0-x30, 31 sp, 32 the pc, 34 ra_sign_state, 72-79 d8-d15 (the half that calls preserve).
+//
+// fs.base and gs.base are known for a thread whose registers were read from outside. They say where the thread's own
+// data is (System V), and where Windows has its TEB. Callers' frames do not repeat them.
 class Registers {
  public:
+  // The number of registers that can be kept.
   static constexpr unsigned kSlots = 44;
 
   constexpr Registers() = default;
@@ -49,6 +61,7 @@ class Registers {
 
   [[nodiscard]] constexpr Architecture architecture() const { return architecture_; }
 
+  // The DWARF numbers of the stack pointer, the pc and the frame pointer.
   [[nodiscard]] static constexpr RegisterNumber sp_number(Architecture a) {
     return a == Architecture::kX86_64 ? 7 : a == Architecture::kAArch64 ? 31 : 4;
   }
@@ -58,10 +71,10 @@ class Registers {
   [[nodiscard]] static constexpr RegisterNumber fp_number(Architecture a) {
     return a == Architecture::kX86_64 ? 6 : a == Architecture::kAArch64 ? 29 : 5;
   }
-  // Bytes of an address, of what a call pushes and of a saved general register.
+  // Bytes of an address, of a pushed return address, and of a saved general register.
   [[nodiscard]] static constexpr unsigned word_size(Architecture a) { return a == Architecture::kI386 ? 4 : 8; }
 
-  // A dense number below kSlots for a register that is held; kSlots for any other.
+  // The slot of a register: a dense number below kSlots. kSlots if the register cannot be kept.
   [[nodiscard]] static constexpr unsigned slot_of(Architecture architecture, std::uint64_t reg) {
     if (architecture == Architecture::kX86_64) {
       if (reg == kFsBase || reg == kGsBase) return reg == kFsBase ? kFsBaseSlot : kGsBaseSlot;
@@ -79,30 +92,33 @@ class Registers {
     return static_cast<RegisterNumber>(slot < kFirstVectorSlot ? slot : slot - kFirstVectorSlot + kFirstVector);
   }
   [[nodiscard]] constexpr unsigned slot_of(std::uint64_t reg) const { return slot(reg); }
-  // Is there room for a register of this number at all?
+  // True if a register of this number can be kept.
   [[nodiscard]] constexpr bool holds(std::uint64_t reg) const { return slot(reg) < kSlots; }
+  // True if the register's value is known.
   [[nodiscard]] constexpr bool has(std::uint64_t reg) const {
     const unsigned s = slot(reg);
     return s < kSlots && (known_ >> s & 1) != 0;
   }
-  // 0 where it is not known.
+  // The value, or 0 if it is not known.
   [[nodiscard]] constexpr std::uint64_t get(std::uint64_t reg) const {
     const unsigned s = slot(reg);
     return s < kSlots && (known_ >> s & 1) != 0 ? value_[s] : 0;
   }
+  // Sets a value. Does nothing for a register that cannot be kept.
   constexpr void set(std::uint64_t reg, std::uint64_t value) {
     const unsigned s = slot(reg);
     if (s >= kSlots) return;
     value_[s] = value;
     known_ |= std::uint64_t{1} << s;
   }
+  // Makes a register unknown.
   constexpr void forget(std::uint64_t reg) {
     const unsigned s = slot(reg);
     if (s < kSlots) known_ &= ~(std::uint64_t{1} << s);
   }
   constexpr void forget_all() { known_ = 0; }
 
-  // The numbers of pc and sp are their slots.
+  // The pc and the stack pointer. The numbers of both are also their slots.
   [[nodiscard]] constexpr CodeAddress pc() const {
     const std::uint64_t value = get_slot(pc_number(architecture_));
     return pc_is_return_address_ ? CodeAddress::return_address(value) : CodeAddress::instruction(value);
@@ -115,16 +131,16 @@ class Registers {
   constexpr void set_sp(std::uint64_t sp) { set_slot(sp_number(architecture_), sp); }
   [[nodiscard]] constexpr bool has_sp() const { return has_slot(sp_number(architecture_)); }
 
-  // By slot_of() instead of by number, for who has looked it up before: below kSlots.
+  // The same by slot instead of by number: for callers that know the slot. A slot is below kSlots.
   [[nodiscard]] constexpr bool has_slot(unsigned s) const { return (known_ >> s & 1) != 0; }
   [[nodiscard]] constexpr std::uint64_t get_slot(unsigned s) const { return has_slot(s) ? value_[s] : 0; }
-  // What stands in a slot, for who asks known_slots() whether it is a register's.
+  // The word in a slot, even if the register is not known: for callers that check known_slots().
   [[nodiscard]] constexpr std::uint64_t stored(unsigned s) const { return value_[s]; }
   constexpr void set_slot(unsigned s, std::uint64_t value) {
     value_[s] = value;
     known_ |= std::uint64_t{1} << s;
   }
-  // Several at a time, without a loop: value(i) is that of slots[i].
+  // Sets several slots without a loop: value(i) goes to slots[i].
   template <typename Value, unsigned... kIndex>
   constexpr void set_slots(const std::uint8_t* slots, Value&& value, std::integer_sequence<unsigned, kIndex...>) {
     std::uint64_t known = known_;
@@ -133,10 +149,10 @@ class Registers {
   }
   // A bit for each slot whose register is known.
   [[nodiscard]] constexpr std::uint64_t known_slots() const { return known_; }
-  // Forgets all registers but those whose slot's bit is set.
+  // Makes all registers unknown whose slot's bit is not set.
   constexpr void keep_slots(std::uint64_t slots) { known_ &= slots; }
 
-  // Calls callback(number, value) for every known register, ascending.
+  // Calls callback(number, value) for each known register, ascending by number.
   template <typename Callback>
   constexpr void for_each(Callback&& callback) const {
     for (std::uint64_t rest = known_; rest != 0; rest &= rest - 1) {
@@ -147,7 +163,7 @@ class Registers {
 
  private:
   static constexpr RegisterNumber kFsBase = 58, kGsBase = 59;
-  static constexpr unsigned kFsBaseSlot = 33, kGsBaseSlot = 35;  // AArch64 leaves them free
+  static constexpr unsigned kFsBaseSlot = 33, kGsBaseSlot = 35;  // Free on AArch64.
   static constexpr unsigned kFirstVectorSlot = 36;
   static constexpr RegisterNumber kFirstVector = 72;
   [[nodiscard]] constexpr unsigned slot(std::uint64_t reg) const { return slot_of(architecture_, reg); }

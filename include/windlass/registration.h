@@ -1,15 +1,19 @@
-// Generated code made known: to the unwinders of this process, to debuggers and to profilers, each by its own way in,
+// Generated code made known to the unwinders of this process, to debuggers and to profilers. Each tool has a registry,
 // chosen at run time.
 //
-//   auto frames = open_registrar(Registry::kFrameInfo);                          // libgcc's unwinder, or LLVM's
-//   auto id = (*frames)->add({{{.address = code, .size = size, .name = "f", .prologue = &f}}});
-//   ...                                                                          // the code runs, exceptions cross it
-//   (*frames)->move(*id, {{{.from = code, .now = {.address = elsewhere}}}});     // when it is somewhere else
-//   (*frames)->remove(*id);                                                      // before other code comes there
+// For example, for exceptions through generated code:
 //
-// A registrar is thread-safe, and none of it is for signal handlers. Its lock is never held while a walk is: the only
-// foreign code called under it is a registry's own (__register_frame and the like), which walks nothing and calls
-// nobody back, so registration never waits for a walker, nor a walker for it.
+//   auto frames = open_registrar(Registry::kFrameInfo);   // The unwinder of libgcc, or of LLVM.
+//   auto id = (*frames)->add({{{.address = code, .size = size, .name = "f", .prologue = &f}}});
+//
+// The code runs, and exceptions cross it. Then it moves, and at last goes:
+//
+//   (*frames)->move(*id, {{{.from = code, .now = {.address = elsewhere}}}});
+//   (*frames)->remove(*id);   // Before other code is written there.
+//
+// A registrar is thread-safe; nothing here is for signal handlers. Registration never waits for a walk, nor a walk for
+// registration. The registrar's lock is not held during walks. Under the lock it calls only the registry itself, for
+// example __register_frame(), which neither walks nor calls back.
 #pragma once
 
 #include <cstddef>
@@ -27,122 +31,149 @@
 
 namespace windlass {
 
-// From `offset` into the code on, up to the next one: a place in the source.
+// A place in the source: valid from `offset` into the code up to the next line's offset.
 struct GeneratedLine {
   std::uint32_t offset = 0;
   std::string_view file = {};
   std::uint32_t line = 0;
 };
 
-// A function as its maker knows it. What is pointed to is only read during the call.
+// A function as its code generator knows it. The memory behind pointers, spans and views is read during the call only.
 struct GeneratedFunction {
-  std::uint64_t address = 0;  // of its first byte
-  std::uint32_t size = 0;     // bytes of code
+  std::uint64_t address = 0;  // The address of the first byte.
+  std::uint32_t size = 0;     // Bytes of code.
   std::string_view name = {};
-  // How it unwinds, in one of two forms: described, ...
+  // How the function unwinds, in one of two forms. The first form: a description.
   const Prologue* prologue = nullptr;
-  // ... or rows, ascending and adjoining, of all its code; their begins count from the first one's.
+  // The second form: rows, ascending and adjoining, for all of the code. Addresses in the rows count from the begin of
+  // the first row.
   std::span<const FrameRow> rows = {};
-  // Of its exceptions, on ELF: the personality routine and what that finds by _Unwind_GetLanguageSpecificData(). On
-  // Windows the EXCEPTION_ROUTINE, asked in both passes where the prologue has no handler that says otherwise.
+  // For exceptions. On ELF: the personality routine, and the data that it finds by _Unwind_GetLanguageSpecificData().
+  // On Windows `personality` is the EXCEPTION_ROUTINE. It is called in both passes, unless the prologue has a handler
+  // that says otherwise.
   std::uint64_t personality = 0;
   std::uint64_t language_data = 0;
-  std::span<const GeneratedLine> lines = {};  // ascending
+  std::span<const GeneratedLine> lines = {};  // Ascending by offset.
 };
 
-// A function of a batch, whose code is at another address now, or, with all others of its batch, still at its own.
+// A function of a batch that moves. Functions of the batch that stay are listed too, with their old address.
 struct MovedFunction {
-  std::uint64_t from = 0;   // where it was registered
-  GeneratedFunction now{};  // as add() wants it
+  std::uint64_t from = 0;   // The address where the function was registered.
+  GeneratedFunction now{};  // The function at its new address, as for add().
 };
 
+// The tools that can be told about generated code.
 enum class Registry : std::uint8_t {
-  // Walks of this process by this copy of the library: backtrace(), StackWalker. (windlass_add_own_code() reaches the
-  // drop-in's, too.)
+  // Walks of this process by this copy of the library: backtrace() and StackWalker. Code in a gap of less than 64 bytes
+  // of an earlier batch is an error, and so is code of a loaded module. windlass_add_own_code() also reaches the
+  // drop-in's walks.
   kWindlass,
-  // __register_frame(): libgcc's unwinder or LLVM's, whichever this process has, for exceptions and
-  // _Unwind_Backtrace().
-  // A batch costs libgcc one object for each run of code without gaps of 64 bytes or more. libgcc from 13 on wants
-  // objects whose ranges are apart (before 14.3 it crashes: GCC's PR 119151), so code in a gap of an earlier batch is
-  // an error. All registrars of this kind are one in this: what one has registered is refused to the others.
-  kFrameInfo,
-  // The JIT interface of GDB and LLDB: one object file in memory a batch, with names, unwind information and lines.
-  kGdb,
-  // /tmp/perf-PID.map: names alone. It cannot be withdrawn from: where ranges overlap, the later line counts.
-  kPerfMap,
-  // jit-PID.dump, which `windlass record` and `windlass walk` read, and after perf record -k mono `perf inject --jit`:
-  // names, code, unwind information, lines.
-  kJitdump,
-  // Windows x64: the tables that RtlLookupFunctionEntry() asks, and so every unwinder of the process, exceptions and
-  // crash reporters. Of prologues only, in the heap that the options give, which no other of these registrars has and
-  // no image. A handler's routine is `personality`, at any distance; its flags and data are the prologue's. The code
-  // is read, and must be there: unwinders know epilogues by their instructions.
+  // __register_frame(), for exceptions and _Unwind_Backtrace(). The unwinder is libgcc's or LLVM's, whichever this
+  // process has.
   //
-  // RtlAddGrowableFunctionTable(): one table for the heap. Code behind all that there is, and where code was removed,
-  // is put into the table in place. Where it is full, or has no place between two functions, another takes its place,
-  // with places for as much code again where there is room for it: the new table is added before the old one goes.
-  // The old one's memory is kept until the registrar's end, since a walker may have an entry of it in hand.
+  // libgcc makes an object for each run of code without gaps of 64 bytes or more. From version 13, libgcc wants
+  // objects whose ranges do not overlap. Before 14.3 it crashes otherwise (GCC's PR 119151). So code in a gap of an
+  // earlier batch is an error. All registrars of this kind share one list: code that one has registered, the others
+  // refuse.
+  kFrameInfo,
+  // The JIT interface of GDB and LLDB. A batch becomes an object file in memory, with names, unwind information and
+  // lines.
+  kGdb,
+  // /tmp/perf-PID.map: names alone. Lines cannot be withdrawn. Where ranges overlap, the later line counts.
+  kPerfMap,
+  // jit-PID.dump: names, code, unwind information, lines. `windlass record` and `windlass walk` read the file. So does
+  // `perf inject --jit` after `perf record -k mono`.
+  kJitdump,
+  // Windows x64: RtlAddGrowableFunctionTable(), one table for the heap.
+  //
+  // All three registries of Windows serve RtlLookupFunctionEntry(), and so every unwinder of the process: exceptions,
+  // crash reporters. They take prologues only. All code lies in the heap given by RegistrarOptions. The heap belongs to
+  // no other of these registrars, and to no image. The routine of a handler is `personality`, at any distance; flags
+  // and data are the prologue's. The code must be written before add(), which reads it: unwinders recognise epilogues
+  // by their instructions.
+  //
+  // Code behind all registered code, and in the place of removed code, is put into the table in place. A table that is
+  // full, or has no place between two functions, is replaced by another. The new table has room for twice as much code,
+  // if memory allows. It is added before the old table goes. The old table's memory is kept until the registrar ends,
+  // since a walker may hold an entry of it.
   kGrowableTable,
-  // RtlInstallFunctionTableCallback(): looked up in a directory of the heap's pages, without a lock. A batch costs what
-  // is on its pages, so this is for code that comes and goes in any order.
+  // Windows x64: RtlInstallFunctionTableCallback(). Functions are looked up in a directory of the heap's pages, without
+  // a lock. A batch takes time for everything on its pages. For code that comes and goes in any order. Rules as
+  // kGrowableTable.
   kTableCallback,
-  // RtlAddFunctionTable(): a table a run of code without gaps of 64 bytes or more, into which later code may not be
-  // put. Wine looks through all tables in turn.
+  // Windows x64: RtlAddFunctionTable(), a table for each run of code without gaps of 64 bytes or more. Later code
+  // cannot be put into such a gap. Wine searches all tables in turn. Rules as kGrowableTable.
   kFunctionTable,
-  // sframe_register(): the kernel's own unwinder of user stacks, which reads SFrame; a section of version 3 for each
-  // run of code without gaps of 64 bytes or more, so code in a gap of an earlier batch is an error. The system call has
-  // been proposed (linux-kernel, May 2026) and is in no released kernel up to 7.2: where the headers of the build have
-  // no number for it, or the kernel does not know it, there is no such registry.
+  // sframe_register(): the kernel's own unwinder of user stacks, which reads SFrame. Each run of code without gaps of
+  // 64 bytes or more becomes a section of version 3. So code in a gap of an earlier batch is an error.
+  //
+  // The system call was proposed in May 2026 (linux-kernel) and is in no released kernel up to 7.2. kUnsupported if the
+  // headers of the build have no number for it, or if the kernel does not know it.
   kSFrame,
 };
 
-// Of a batch. Never given twice by a registrar.
+// Names a batch. A registrar never gives a number twice.
 enum class RegistrationId : std::uint64_t { kNone = 0 };
 
+// A way into one registry, from open_registrar().
 class Registrar {
  public:
-  // Takes away what is still registered.
+  // Removes everything that is still registered.
   virtual ~Registrar() = default;
   Registrar(const Registrar&) = delete;
   Registrar& operator=(const Registrar&) = delete;
 
-  // A batch, known when this returns: all of it or nothing. Errors, with the function's address (kMalformed: or an
-  // offset into its code, from its prologue): kMalformed for none at all, one without code, for functions that overlap
-  // each other or what is registered here (which was not removed), for rows that are not of the code; kUnsupported for
-  // another architecture than the process's; kMalformed for code on pages that are not executable yet, where the kernel
-  // can be asked (Linux 6.11 and later; Windows), so the order is: write, make executable, add, run; kUnreadable for
-  // code that a jitdump cannot copy; kSystem, and then a file has nothing of the batch. Windows' tables: kOutOfRange
-  // outside of the heap; kMalformed for code that a table of somebody else's answers for; kUnsupported for rows; and
-  // winx64::write()'s. kSFrame: also sframe::Writer::add()'s. Linear in the batch, logarithmic in the functions there
-  // are.
+  // Registers a batch: all of it, or with an error nothing. The batch is known when this returns. Linear in the batch,
+  // logarithmic in the registered functions.
+  //
+  // First write the code, then make it executable, then add it, then run it. `where` of an error is the function's
+  // address. If a prologue is kMalformed, `where` is the offset into the code.
+  //
+  // - kMalformed: an empty batch; a function without code; rows that are not of the code.
+  // - kMalformed: functions that overlap each other, or functions still registered here.
+  // - kMalformed: code on pages that are not executable. Checked on Linux 6.11 and later, and on Windows.
+  // - kMalformed, Windows: code that another table already answers for.
+  // - kOutOfRange, Windows: code outside of the heap.
+  // - kUnsupported: another architecture than the process's. On Windows also rows.
+  // - kUnreadable: a jitdump cannot copy the code.
+  // - kSystem: the file cannot be written. It then has nothing of the batch.
+  // - Errors of winx64::write() on Windows, of sframe::Writer::add() for kSFrame.
   [[nodiscard]] virtual Expected<RegistrationId> add(std::span<const GeneratedFunction> functions) = 0;
-  // To be called when the code runs no more, and before other code is written to its place. kNotFound.
+  // Removes a batch. Call when the code runs no more, and before other code is written to its place. kNotFound if there
+  // is no such batch.
   virtual Expected<void> remove(RegistrationId id) = 0;
-  // To be called when all the code of a batch stands at its new addresses and none of it runs, neither there nor where
-  // it was; places may be those of others of the batch. remove() takes it away from there. What moves by itself is
-  // added by itself. Where a registry can say that code has moved (a jitdump) it does, elsewhere it is removed and
-  // added. kNotFound: no such batch. With any other error the batch is removed, as its code is no longer where it was:
-  // kMalformed for functions that are not those of the batch, each once and of the same size, and add()'s.
+  // Tells that all functions of a batch stand at new addresses. Call when none of them runs, neither at the old address
+  // nor at the new one. A new place may be the old place of another function of the batch. The batch keeps its id. A
+  // function that moves alone should be a batch of its own.
+  //
+  // A registry that can express a move does, for example a jitdump. Elsewhere the batch is removed and added.
+  //
+  // kNotFound if there is no such batch. With any other error the batch is removed, as its code is no longer at the old
+  // addresses. kMalformed for functions that are not those of the batch, each once and of the same size. Else the
+  // errors of add().
   virtual Expected<void> move(RegistrationId id, std::span<const MovedFunction> functions) = 0;
 
  protected:
   Registrar() = default;
 };
 
+// Options of open_registrar(). Each member belongs to some registries only.
 struct RegistrarOptions {
-  std::string folder = {};  // of the jitdump and the perf map; empty: the working directory and /tmp
-  // Windows' tables: where all code will lie, reserved. Unwind information is put behind it, at most 4 GiB from its
-  // begin, as 32-bit RVAs reach.
+  std::string folder = {};  // The folder of the file. Empty: the working directory for a jitdump, /tmp for a perf map.
+  // Windows: the reserved address range [heap_begin, heap_end) in which all code will lie. Unwind information is put
+  // behind the range, at most 4 GiB from `heap_begin`, the reach of 32-bit RVAs.
   std::uint64_t heap_begin = 0;
   std::uint64_t heap_end = 0;
-  std::uint32_t table_entries = 0;  // kGrowableTable: that the first table has room for; 0: 4096
+  // kGrowableTable: entries that the first table has room for. 0: 4096.
+  std::uint32_t table_entries = 0;
 };
 
-// kUnsupported where there is no such registry: says what is missing. kSystem: the file cannot be made.
+// Opens a registry. Errors: kUnsupported if this process has no such registry, and the text says what is missing;
+// kSystem if the file cannot be made.
 //
-// After fork() the child has all that was registered, but for the files, which have the process's number in their
-// names: its first add() begins new ones, with what is registered. No other thread may be in add() or remove() while
-// one forks: the child would have its locks, the unwinder's too, and nobody to release them.
+// After fork(), everything is registered in the child too, except in files: their names contain the process id. The
+// child's first add() begins new files, which hold all that is registered. While a thread forks, no other thread may be
+// in add() or remove(). Else the child would inherit locked locks, the unwinder's too, which no thread releases.
 [[nodiscard]] Expected<std::unique_ptr<Registrar>> open_registrar(Registry registry,
                                                                   const RegistrarOptions& options = {});
 

@@ -1,24 +1,34 @@
 // Names of code addresses: functions, the calls inlined into them, source files and lines. Of files, of live processes,
-// and of what a walk gives.
+// and of walked frames.
 //
-//   auto symbols = Symbolizer::of_process(pid);             // or of_file(path), of_target(target), of_self()
+// For example, to name an address of a process:
+//
+//   auto symbols = Symbolizer::of_process(pid);   // Or of_file(path), of_target(target), of_self().
 //   if (!symbols) return complain(symbols.error());
+//
 //   const NamedAddress at = symbols->name(CodeAddress::instruction(address));
 //   for (const SourceFrame& frame : at.frames) print(frame.function, frame.file, frame.line);
 //
+// To name the frames of a walk:
+//
 //   for (const Frame& frame : StackWalker(target.space, registers)) print(symbols.name(frame));
 //
-// ELF files by their symbol tables (.symtab, .dynsym, MiniDebugInfo), linkage stubs ("memcpy@plt") and DWARF 2 to 5, in
-// the file itself, in a .dwo file, or in a separate file, found by build id or .gnu_debuglink in the file's directory,
-// in its ".debug" and below the debug directories, or asked of debuginfod servers if DEBUGINFOD_URLS is set. PE images
-// by their COFF symbols and exports, without lines. Code that a JIT compiler made by /tmp/perf-PID.map. C++, Rust and D
-// names are demangled.
+// Sources of names:
+// - ELF: .symtab, .dynsym, MiniDebugInfo, linkage stubs ("memcpy@plt"), and DWARF 2 to 5.
+// - PE images: COFF symbols and exports, without lines.
+// - Code of a JIT compiler: /tmp/perf-PID.map.
+// - Names of C++, Rust and D are demangled.
 //
-// An address is named only by a symbol or debug entry whose range contains it, never by the nearest one before it. A
-// file is used only if it is the one that was mapped, by its build id or, where it has none, its inode.
+// DWARF is in the file itself, in a .dwo file, or in a separate file. A separate file is found by build id or
+// .gnu_debuglink: in the file's directory, in its ".debug", or below the debug directories. If DEBUGINFOD_URLS is set,
+// debuginfod servers are asked too.
 //
-// In a library of its own, windlass::symbols, which needs libdw; Linux only. None of it is signal-safe. Files are
-// mapped while they are read: one that is truncated meanwhile raises SIGBUS, as it does for every reader of mapped
+// A symbol or debug entry names an address only if its range contains the address. The nearest symbol before the
+// address is never used. A file is used only if it is the mapped file, by its build id, or without a build id by its
+// inode.
+//
+// This is a library of its own, windlass::symbols, which needs libdw; Linux only. Nothing here is signal-safe. Files
+// are mapped while they are read. A file that is truncated meanwhile raises SIGBUS, as for every reader of mapped
 // files.
 #pragma once
 
@@ -36,83 +46,96 @@
 
 namespace windlass {
 
-// A function, and the place in its source. The views are NUL-terminated and live as long as the Symbolizer.
+// A function, and a place in its source. The views are NUL-terminated, and valid as long as the Symbolizer.
 struct SourceFrame {
-  std::string_view function;      // readable, with parameters where its language mangles them
-  std::string_view linkage_name;  // as in the symbol table or DWARF; equal to `function` if it was not mangled
-  std::string_view file;          // empty: not known
-  std::uint32_t line = 0;         // from 1; 0: not known
-  bool inlined = false;           // its code is part of the next frame's,
-  bool interpreted = false;       // or it is what an interpreter's evaluator, the next native frame, runs
+  std::string_view function;      // Readable, with parameters if the language mangles them.
+  std::string_view linkage_name;  // As in the symbol table or DWARF. Equal to `function` if not mangled.
+  std::string_view file;          // Empty: not known.
+  std::uint32_t line = 0;         // From 1. 0: not known.
+  bool inlined = false;           // The code is part of the next frame's function.
+  bool interpreted = false;       // An interpreter's evaluator runs this function. The evaluator is the next native
+                                  // frame.
 };
 
-// What is known of one address.
+// The names of an address.
 struct NamedAddress {
-  std::uint64_t lookup = 0;  // the address that was looked up: CodeAddress::lookup()
-  std::string_view module;   // its path as the process knows it, "[vdso]", "[anon]"; empty: the address is in nothing
-  std::uint64_t offset = 0;  // `lookup` as the module numbers it (ELF: its virtual addresses; PE: RVAs)
-  std::uint64_t function_begin = 0;  // in the same numbering, of the symbol that names it, else by the unwind
-                                     // information; 0: not known
-  std::vector<SourceFrame> frames;   // the innermost inlined call first, last the function that has a frame on the
-                                     // stack; empty: no name
+  std::uint64_t lookup = 0;  // The address that was looked up: CodeAddress::lookup().
+  std::string_view module;   // The path of the module as the process knows it, "[vdso]" or "[anon]". Empty: the address
+                             // is in no module.
+  std::uint64_t offset = 0;  // `lookup` in the module's numbering: virtual addresses of ELF files, RVAs of PE images.
+  // The function's first byte, in the same numbering: by the symbol that names it, else by unwind information. 0: not
+  // known.
+  std::uint64_t function_begin = 0;
+  // The innermost inlined call first; last, the function that has a frame on the stack. Empty: no name.
+  std::vector<SourceFrame> frames;
 };
 
+// Options of a Symbolizer.
 struct SymbolizerOptions {
-  bool lines = true;            // inlined calls, files and lines; false: symbol tables only, which needs no DWARF
-  std::string debug_directory;  // searched for .build-id/xx/yyyy.debug before /usr/lib/debug; empty: none
-  unsigned threads = 0;         // modules that one batch reads at a time; 0: one a CPU
-  std::uint64_t process = 0;    // of_space: whose perf map names code that has no file; 0: there is none
+  bool lines = true;            // True: inlined calls, files and lines. False: symbol tables alone, which needs no
+                                // DWARF.
+  std::string debug_directory;  // Searched for .build-id/xx/yyyy.debug before /usr/lib/debug. Empty: none.
+  unsigned threads = 0;         // Modules that a batch reads at a time. 0: one a CPU.
+  std::uint64_t process = 0;    // For of_space(): the process whose perf map names code without a file. 0: none.
 };
 
-// Names the code of one subject. What it reads it keeps: symbol tables, indexes of debug information, functions. They
-// go with it. A file that is mapped twice, or again after it was unmapped, is read once.
+// Names the code of a process, dump, space or file. Symbol tables, indexes of debug information and functions are
+// kept once read, and freed with this object. A file that is mapped twice, or again after it was unmapped, is read
+// once.
 //
-// Any number of threads may ask at a time; two that need the same module wait for each other. Making, moving and
-// destroying are one thread's business.
+// Any number of threads may use a Symbolizer. Two threads that need the same module wait for each other. Making,
+// moving and destroying a Symbolizer need it alone.
 //
-// The first address in a module reads its symbols, O(n log n); the first in a compilation unit indexes its functions.
-// After that an address costs O(log n) and a descent into its function; one without a name a look into the module's
-// unwind information, too. The map of a JIT compiler is read anew by each call. Hence batches where there are many:
-// each module's addresses are then sorted and its locks taken once, and modules are read in parallel.
+// The first address in a module reads the module's symbols, O(n log n). The first address in a compilation unit indexes
+// its functions. Later addresses take O(log n) and a descent into the function. An address without a name also takes a
+// look-up in the unwind information. Each call reads a JIT compiler's map anew.
+//
+// So name many addresses in one call. Then each module's addresses are sorted, its locks are taken once, and modules
+// are read in parallel.
 class Symbolizer {
  public:
-  // Of a file, ELF of any machine or PE; addresses as the file numbers them. kSystem: it cannot be opened (`detail` is
-  // errno); kUnsupported: it is neither, or no regular file; kMalformed: its headers cannot be read.
+  // Names code of a file: ELF of any machine, or PE. Addresses are as in the file. Errors: kSystem if the file cannot
+  // be opened (`detail` is errno). kUnsupported if it is neither, or no regular file. kMalformed if its headers cannot
+  // be read.
   [[nodiscard]] static Expected<Symbolizer> of_file(const std::string& path, const SymbolizerOptions& options = {});
 
-  // Of a process of this machine, which runs on meanwhile; addresses in the process. Its mappings are read at each
-  // call, so that an address means what it means then; once it has ended, what was mapped last is what counts, also
-  // when its number is given to another process. A descriptor of every mapped file is kept, so that files which are
-  // replaced, deleted or in another mount namespace do not matter, nor that the process ends. About 10 system calls a
-  // module. kSystem: there is none, or it may not be looked at (`detail` is errno). Where the caller may not trace it
-  // (ptrace(2)), files without a build id in sight are compared by inode.
+  // Names code of a process of this machine, which runs on meanwhile. Addresses are those of the process.
+  //
+  // The mappings are read at each call, so an address has the meaning of that moment. After the process has ended, the
+  // last mappings count, even if another process gets its id. The descriptor of every mapped file is kept. So replaced
+  // files, deleted files, other mount namespaces and the end of the process do not matter. Takes about 10 system calls
+  // a module.
+  //
+  // kSystem if there is no such process, or the caller may not inspect it (`detail` is errno). Without permission to
+  // trace it (ptrace(2)), files without a build id are compared by inode.
   [[nodiscard]] static Expected<Symbolizer> of_process(std::uint64_t pid, const SymbolizerOptions& options = {});
 
-  // Of this process, with what dlopen and dlclose changed until the call.
+  // Names code of this process, with the changes of dlopen and dlclose up to each call.
   [[nodiscard]] static Symbolizer of_self(const SymbolizerOptions& options = {});
 
-  // Of a process, core file or minidump that was opened. The target must outlive it. A process's files are opened here,
-  // so that it may be released, and end, before names are asked.
+  // Names code of an opened process, core file or minidump. The target must outlive the Symbolizer. A process's files
+  // are opened here, so the process may be released, and may end, before name() is called.
   [[nodiscard]] static Symbolizer of_target(const Target& target, const SymbolizerOptions& options = {});
 
-  // Of any address space, which must outlive it and not be changed beside a call. A file is read under
-  // ModuleInfo::file or ::path, unless the memory shows another build id.
+  // Names code of any address space. The space must outlive the Symbolizer, and not be changed during a call. A file is
+  // read under ModuleInfo::file or ::path, unless the memory has another build id.
   [[nodiscard]] static Symbolizer of_space(const AddressSpace& space, const SymbolizerOptions& options = {});
 
   Symbolizer(Symbolizer&&) noexcept;
   Symbolizer& operator=(Symbolizer&&) noexcept;
   ~Symbolizer();
 
-  // An address that is in nothing known, or has no name, is no error: see NamedAddress.
+  // The names of an address. An address in no module, or without a name, is no error: see NamedAddress.
   [[nodiscard]] NamedAddress name(CodeAddress pc) const;
-  // A walked frame, of the space that this was made for. A return address is looked up at the call before it.
+  // The names of a walked frame, of the space that the Symbolizer was made for. A return address is looked up at the
+  // call before.
   [[nodiscard]] NamedAddress name(const Frame& frame) const;
-  // As many, in the same order. Each distinct address is looked up once. `functions`: Frame::function of each; empty:
-  // 0.
+  // The names of many addresses, in the same order. Each distinct address is looked up once. `functions` holds each
+  // frame's Frame::function. Empty: all are 0.
   [[nodiscard]] std::vector<NamedAddress> name(std::span<const CodeAddress> pcs,
                                                std::span<const std::uint64_t> functions = {}) const;
 
-  // What could not be read so far and why, a sentence for people; one a module at most.
+  // Sentences for people about files that could not be read so far, at most one a module.
   [[nodiscard]] std::vector<std::string> notes() const;
 
  private:

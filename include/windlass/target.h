@@ -1,16 +1,20 @@
-// Processes, live and dead, as address spaces with threads.
+// Processes, core files and minidumps as address spaces with threads.
 //
-//   auto target = open_process(pid);                 // or open_core(path), open_minidump(path), open_target(text)
+// For example, to walk all threads of a process:
+//
+//   auto target = open_process(pid);   // Or open_core(path), open_minidump(path), open_target(text).
 //   if (!target) return complain(target.error());
+//
 //   for (const Thread& thread : target->threads)
 //     for (const Frame& frame : StackWalker(target->space, thread.registers)) use(thread, frame);
 //
-// A process is looked at again and again without being opened anew:
-//   target->release();                               // it runs on; says for how long it stood
-//   if (const auto again = target->refresh(); !again) return complain(again.error());   // it stands once more
+// To look at the process again later without opening it anew:
 //
-// None of this is signal-safe: it allocates, opens files and, for processes, stops threads. One Target may be walked
-// from several threads at a time; opening, refreshing, releasing and destroying are each one thread's business.
+//   target->release();                        // The process runs on. Returns how long it was stopped.
+//   const auto changed = target->refresh();   // The process is stopped once more.
+//
+// None of this is signal-safe: functions allocate, open files and stop threads. Several threads may walk a Target at a
+// time. Opening, refreshing, releasing and destroying a Target each need it alone.
 #pragma once
 
 #include <cstdint>
@@ -23,14 +27,16 @@
 
 namespace windlass {
 
+// A thread of a target, as it was when the target was opened or refreshed.
 struct Thread {
-  std::uint64_t id = 0;
-  std::string name;          // empty where a dump does not say
-  Registers registers;       // nothing known (no pc) where they could not be read: `problems` then says why
-  bool faulted = false;      // the one that crashed
-  bool kernel_only = false;  // a worker of io_uring or vhost, which never runs user code: it has no stack of that
+  std::uint64_t id = 0;      // The system's thread id.
+  std::string name;          // Empty if the dump has no name.
+  Registers registers;       // If unreadable: nothing known, not even pc. Target::problems then says why.
+  bool faulted = false;      // The thread that crashed.
+  bool kernel_only = false;  // A worker of io_uring or vhost, which never runs user code. Has no user stack.
 };
 
+// The kind of an opened target.
 enum class TargetKind : std::uint8_t { kProcess, kCore, kMinidump };
 
 namespace walk {
@@ -38,89 +44,106 @@ class LiveProcess;
 class Interpreted;
 }  // namespace walk
 
-// What refresh() found changed.
+// The changes that refresh() found.
 struct Refreshed {
-  std::size_t modules_gone = 0;  // modules and ranges of code without a file
+  std::size_t modules_gone = 0;  // Modules, and ranges of code without a file.
   std::size_t modules_new = 0;
-  bool executed = false;  // the process has become another program (execve): nothing of the old one is left
+  bool executed = false;  // The process has become another program (execve). Nothing of the old program is left.
 };
 
-// What was opened. Movable. A process's threads stay stopped until it is released or destroyed; that may happen on any
-// thread. The end of this process also lets them go on.
+// An opened target. Movable. The threads of a process stay stopped until the target is released or destroyed, on any
+// thread. They also go on when the calling process ends.
 struct Target {
   TargetKind kind;
   AddressSpace space;
   std::vector<Thread> threads;
-  std::string command;             // the command line, or the program's name where that is all a dump has
-  std::uint64_t process = 0;       // its id; 0 where a dump does not say
-  std::vector<Error> problems;     // what could not be read of it: threads, notes, streams
-  std::vector<std::string> notes;  // what people should know: files missing, or not the ones that ran
+  std::string command;             // The command line; for some dumps only the program's name.
+  std::uint64_t process = 0;       // The process id; 0 if a dump has none.
+  std::vector<Error> problems;     // Parts that could not be read: threads, notes, streams.
+  std::vector<std::string> notes;  // Notes for people, for example about files that are missing, or are not those that
+                                   // ran.
 
-  // Lets the threads of a process go on. `space` must not be read afterwards, until refresh(). Returns for how long
-  // they were stopped, in nanoseconds: from the first one's interruption to the last one's going on. 0 for dumps, and
-  // where nobody is stopped.
+  // Lets the threads of a process go on. `space` must not be read until refresh(). Returns for how many nanoseconds
+  // threads were stopped: from the interruption of the first thread until the last thread went on. 0 for dumps, and if
+  // no thread is stopped.
   std::uint64_t release();
 
-  // Stops the process again, one that still stands goes on first, and makes `threads`, `problems`, `notes` and the
-  // modules those of now. Modules that are still the same keep all that was read of them: files, unwind information,
-  // rows; a file is the same by its place, inode and time of change. Walkers and ModuleInfos of before must be gone. A
-  // thread's name may be up to 16 refreshes old. About 6 system calls a thread, 1 a file, 1 a mapping of code and 20
-  // more; what the last walks read is read at once. Errors as open_process, and: kSystem (ESRCH) once the process has
-  // ended, also when another one got its number; kUnsupported for dumps. Then nothing is stopped, `threads` is empty,
-  // and `space` is not to be read.
+  // Stops the process again, and brings `threads`, `problems`, `notes` and the modules up to date. A process that is
+  // still stopped goes on first. Walkers and ModuleInfos from before the call must be gone.
+  //
+  // An unchanged module keeps its file, unwind information and rows. A file is unchanged if its place, inode and time
+  // of change are. A thread's name may be up to 16 refreshes old. Takes about 6 system calls a thread, 1 a file, 1 a
+  // mapping of code, and 20 more. Memory that the last walks read is read at once.
+  //
+  // Errors are those of open_process(). Also kSystem (ESRCH) after the process has ended, even if another process has
+  // got its id. kUnsupported for dumps. After an error no thread is stopped, `threads` is empty, and `space` must not
+  // be read.
   [[nodiscard]] Expected<Refreshed> refresh();
 
-  std::shared_ptr<walk::LiveProcess> attachment;        // what keeps a process's threads stopped; null for dumps
-  std::shared_ptr<walk::Interpreted> interpreted = {};  // what interpreted_functions() asks; null: nobody
+  std::shared_ptr<walk::LiveProcess> attachment;        // Keeps a process's threads stopped; null for dumps.
+  std::shared_ptr<walk::Interpreted> interpreted = {};  // Answers interpreted_functions(); null: there is no
+                                                        // interpreter.
 };
 
-// Interpreters keep a list of what a thread runs apart from its stack (CPython): Frame::function for each frame
-// of a thread's walk that is over, innermost first, whose addresses are `pcs`. Empty: there is no interpreter, or the
-// walk did not come to the outermost frame, or the list does not fit the stack.
+// Finds the functions that an interpreter runs, for interpreters with a list of frames apart from the stack (CPython).
+// `pcs` are the frames of the thread's finished walk, and `end` is its end. Returns a value for Frame::function for
+// each frame, innermost first.
+//
+// Empty if there is no interpreter, if the walk did not reach the outermost frame, or if the list does not fit the
+// stack.
 [[nodiscard]] std::vector<std::uint64_t> interpreted_functions(const Target& target, const Thread& thread,
                                                                std::span<const CodeAddress> pcs, WalkEnd end);
 
-// Where the files of a process are found when its paths do not lead to them here.
+// Where to find the files of a process, if its paths do not lead to them on this machine.
 struct FileSearch {
-  std::string sysroot;     // put before every path; searched before the path itself. Empty: none
-  std::string executable;  // the program's own file, whatever the dump calls it. Empty: as the dump says
-  std::vector<std::string> debug_directories = {"/usr/lib/debug"};  // searched for .build-id/xx/yyyy[.debug]
+  std::string sysroot;     // Put before every path, and searched before the path itself. Empty: none.
+  std::string executable;  // The program's file, whatever path the dump has. Empty: the dump's path.
+  std::vector<std::string> debug_directories = {"/usr/lib/debug"};  // Searched for .build-id/xx/yyyy[.debug].
 };
 
+// Options of open_process().
 struct ProcessOptions {
-  // A thread in an uninterruptible wait does not stop. After this long its stack is walked from the sp and pc that
-  // /proc/PID/task/TID/syscall has. For all threads together.
+  // How long to wait for threads, for all threads together. A thread in an uninterruptible wait does not stop. After
+  // this time its stack is walked from the sp and pc in /proc/PID/task/TID/syscall.
   unsigned stop_timeout_ms = 1000;
 };
 
+// Options of open_core() and open_minidump().
 struct DumpOptions {
   FileSearch files;
 };
 
-// Stops every thread of a process (PTRACE_SEIZE and PTRACE_INTERRUPT, ptrace(2); no signal is sent) and reads their
-// registers; threads born meanwhile too. Modules from /proc/PID/maps, each file by what is really mapped
-// (/proc/PID/map_files, else /proc/PID/root if it is the same file, else its image in memory), so that deleted and
-// replaced files and other mount namespaces do not matter. About 3 system calls a thread and 2 a module.
-// Errors: kSystem (ESRCH: no such process; EPERM: not ours to trace, or traced by somebody else, whose id is `where`),
-// kUnsupported (a thread that runs code of another machine than its program's). Whatever was stopped before an error
-// goes on.
+// Opens a process: stops all threads and reads their registers, also those of threads that are born meanwhile. Uses
+// PTRACE_SEIZE and PTRACE_INTERRUPT (ptrace(2)); no signal is sent. Takes about 3 system calls a thread and 2 a module.
+//
+// Modules come from /proc/PID/maps. The file of a module is the mapped file itself, by /proc/PID/map_files. Else it is
+// the path below /proc/PID/root, if that is the same file. Else it is the image in memory. So deleted files, replaced
+// files and other mount namespaces do not matter.
+//
+// Errors: kSystem and kUnsupported. After an error, all stopped threads go on.
+// - ESRCH as `detail`: there is no such process.
+// - EPERM as `detail`: the process may not be traced, or another process traces it, whose id is `where`.
+// - kUnsupported: a thread runs code of another machine than its program's.
 [[nodiscard]] Expected<Target> open_process(std::uint64_t pid, const ProcessOptions& options = {});
 
-// An ELF core file of x86-64, AArch64 or i386, made by a kernel or by gcore. The file is mapped, not read; one that
-// gzip, xz, zstd or lz4 have compressed is unpacked into a nameless file in $TMPDIR, or else /var/tmp, first. Pages
-// that it leaves out come from the files that were mapped, if these are the same by their build id. Errors: kSystem;
-// kMalformed, kTruncated, kUnsupported with the offset. Damaged or cut-off parts are `problems`; the rest is still
-// read.
+// Opens an ELF core file of x86-64, AArch64 or i386, made by a kernel or by gcore. The file is mapped, not read. A file
+// compressed by gzip, xz, zstd or lz4 is first unpacked into a nameless file in $TMPDIR, or else in /var/tmp.
+//
+// Pages that the core file leaves out come from the files that were mapped, if their build ids are the same. A damaged
+// or cut-off part is a problem in Target::problems, and the rest is still read. Errors: kSystem; kMalformed, kTruncated
+// and kUnsupported, with the offset.
 [[nodiscard]] Expected<Target> open_core(const std::string& path, const DumpOptions& options = {});
 
-// A minidump, made by Windows, Wine, Breakpad or Crashpad. As open_core. Files of PE images are searched below
-// FileSearch::sysroot (by path with or without the drive, as a symbol store lays them out, by name alone; names without
-// case) and taken if timestamp and size, or the CodeView identity, are those in the dump; else the image's memory is,
-// if the dump has it; frames in others are unwound by frame pointers and whatever code there is.
+// Opens a minidump, made by Windows, Wine, Breakpad or Crashpad. Errors as open_core().
+//
+// PE images are searched below FileSearch::sysroot: by path with or without the drive, as a symbol store lays them out,
+// or by name alone. Names are compared without case. A file is used if its timestamp and size, or its CodeView
+// identity, are those in the dump. Else the image's memory is used, if the dump has it. Frames in other images are
+// unwound by frame pointers, and by the code that is there.
 [[nodiscard]] Expected<Target> open_minidump(const std::string& path, const DumpOptions& options = {});
 
-// A process id, a core file or a minidump: digits are a process id, a file is recognised by its first bytes.
-// kUnsupported for a file that is neither.
+// Opens a process id, a core file or a minidump, for example open_target("1234"). Digits are a process id. The first
+// bytes tell the kind of a file. kUnsupported for a file of another kind.
 [[nodiscard]] Expected<Target> open_target(const std::string& what, const DumpOptions& dump = {},
                                            const ProcessOptions& process = {});
 

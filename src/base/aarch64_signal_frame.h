@@ -1,10 +1,10 @@
-// What Linux puts on the stack before a signal handler runs on AArch64 (arch/arm64/include/uapi/asm/{ucontext,
-// sigcontext}.h, kernel/signal.c): struct rt_sigframe { siginfo_t info; struct ucontext uc; } at sp, and the handler
-// returns to code that does nothing but rt_sigreturn. Offsets are from sp there.
+// The frame that Linux makes on the stack before a signal handler runs on AArch64. At sp is struct rt_sigframe {
+// siginfo_t info; struct ucontext uc; }. The handler returns to code that only calls rt_sigreturn. Offsets count from
+// sp there. Sources: arch/arm64/include/uapi/asm/{ucontext,sigcontext}.h, kernel/signal.c.
 //
-// The kernel's vdso gives that code unwind information which leads to the interrupted code's frame record, that is to
-// its x29 and x30 instead of its pc: it says itself that unwinders are to recognise the two instructions. Elsewhere
-// (musl, qemu's page) there is none at all.
+// The kernel's vdso has unwind information for that code. It leads to the frame record of the interrupted code: to its
+// x29 and x30 instead of its pc. The kernel says itself that unwinders should recognise the two instructions. Other
+// copies of this code have no unwind information, for example in musl and on qemu's page.
 #pragma once
 
 #include <cstdint>

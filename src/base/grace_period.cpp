@@ -5,10 +5,10 @@
 
 namespace windlass {
 
-// What makes it right, all operations on phase_ and the readers' increments being sequentially consistent: a reader
-// that has checked its phase p counted itself before the store that began p + 1, so whoever looks at the count behind
-// that store sees it until it leaves. One that finds p + 1 sees everything done before that store: not what was taken
-// away.
+// Why this is right. All operations on phase_ and all increments by readers are sequentially consistent. A reader that
+// has checked its phase p was counted before the store that began p + 1. So a thread that looks at the count after that
+// store sees the reader, until the reader leaves. A reader that finds p + 1 sees everything done before that store: it
+// does not see memory that was taken away.
 void GracePeriod::Reader::enter(GracePeriod& period) {
   if (counter_ != nullptr) return;
   // Threads have stacks of their own.

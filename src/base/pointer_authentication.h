@@ -1,8 +1,9 @@
-// AArch64 code that is compiled to sign return addresses puts an authentication code into their unused upper bits
-// (FEAT_PAuth). Which bits those are depends on the kernel's address size, 39 to 52 bits. The processor knows, and
-// takes them out by XPACLRI: a hint, which processors without the feature pass over (Arm ARM C6.2, "XPACD, XPACI,
-// XPACLRI"), and which works whatever keys are in use. The mask that ptrace gives (NT_ARM_PAC_MASK) is the same one,
-// but needs a child to ask it of.
+// Return addresses with an authentication code. AArch64 code can be compiled to sign return addresses: the code goes
+// into the unused upper bits (FEAT_PAuth). Which bits these are depends on the kernel's address size, 39 to 52 bits.
+//
+// The processor knows the bits, and removes the code by XPACLRI. This instruction is a hint, so processors without the
+// feature ignore it. It works with any key (Arm ARM C6.2, "XPACD, XPACI, XPACLRI"). The mask that ptrace gives
+// (NT_ARM_PAC_MASK) is the same, but asking needs a child process.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Buffered text to a descriptor or a string: what every export and every command writes with, millions of lines of
-// `dump` and `rows` included. Errors are sticky: the first failure is kept and everything behind it is dropped.
+// Buffered text to a descriptor or a string. Every export and every command writes with it, millions of lines of `dump`
+// and `rows` included. Errors are sticky: the first error is kept, and everything after it is dropped.
 #pragma once
 
 #include <bit>
@@ -16,7 +16,7 @@
 
 namespace windlass {
 
-// "0x1f"; returns its end. 26 bytes can be written.
+// Writes "0x1f", and returns its end. 26 bytes must be writable.
 inline char* write_hex(char* to, std::uint64_t value) {
   // Each of the 8 digits of 32 bits becomes a byte, the last one the lowest, then a character.
   const auto digits = [](std::uint64_t bits) {
@@ -42,10 +42,10 @@ inline char* write_hex(char* to, std::uint64_t value) {
   return to;
 }
 
-// Not thread-safe. What is written is buffered until flush(), finish() or the destructor.
+// Not thread-safe. Text is buffered until flush(), finish() or the destructor.
 class TextWriter {
  public:
-  // The descriptor stays the caller's. A short or interrupted write is continued.
+  // The caller keeps the descriptor. A short or interrupted write is continued.
   explicit TextWriter(int fd) : TextWriter(fd, nullptr) {}
   // Appends to `to`.
   explicit TextWriter(std::string* to) : TextWriter(-1, to) {}
@@ -61,7 +61,7 @@ class TextWriter {
     std::memcpy(buffer_.get() + used_, text.data(), text.size());
     used_ += text.size();
   }
-  // A literal: its size is known where it is written, so that a few moves copy it.
+  // A literal: its size is a constant, so that a few moves copy it.
   template <std::size_t kSize>
   [[gnu::always_inline]] void text(const char (&literal)[kSize]) {
     reserve(kSize);
@@ -70,8 +70,8 @@ class TextWriter {
   }
   template <std::size_t kSize>
   void text(char (&buffer)[kSize]) = delete;
-  // Where `size` bytes more can be written, at most kLongestRoom: wrote() takes them up as far as they were. For who
-  // writes so much that asking for room again with every piece counts.
+  // The place where `size` more bytes can be written, at most kLongestRoom. wrote() then accepts the bytes. For callers
+  // that write so much that asking for room with each piece would take time.
   static constexpr std::size_t kLongestRoom = 4096;
   [[nodiscard]] char* room(std::size_t size) {
     reserve(size);
@@ -96,17 +96,17 @@ class TextWriter {
   }
   // With that many digits behind the point, rounded. The value is below 1e20.
   void fixed(double value, int digits);
-  // In quotes, escaped as JSON wants it (RFC 8259). '<' is escaped, too, so that no name can end a <script> element,
-  // and so are hidden characters (utf8.h); bytes that are not UTF-8 become U+FFFD.
+  // Writes text in quotes, escaped for JSON (RFC 8259). '<' is escaped too, so that no name can end a <script> element.
+  // So are hidden characters (utf8.h). Bytes that are not UTF-8 become U+FFFD.
   void json_string(std::string_view text);
 
   void flush();
-  // Flushes; the first error of all that was written (kSystem, `detail` = errno, `where` = bytes written before it).
+  // Flushes. Returns the first error of all writes: kSystem, `detail` is errno, `where` the bytes written before.
   [[nodiscard]] Expected<void> finish();
-  // The reader of a pipe has gone: there is no point in going on, and no failure, so that `windlass rows FILE | head`
-  // ends quietly.
+  // True if the reader of a pipe has gone. Then going on makes no sense, and nothing has failed: for example `windlass
+  // rows FILE | head` ends quietly.
   [[nodiscard]] bool closed() const { return errno_ == EPIPE; }
-  // errno of the first write that failed otherwise; 0 = none.
+  // The errno of the first other write that failed; 0: none.
   [[nodiscard]] int failed() const { return closed() ? 0 : errno_; }
 
  private:

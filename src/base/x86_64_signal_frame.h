@@ -1,7 +1,7 @@
-// What Linux leaves on the stack for a signal handler on x86-64, as its return finds it
-// (arch/x86/include/asm/sigframe.h: struct rt_sigframe without the return address; struct ucontext, then sigcontext:
-// uapi/asm/sigcontext.h): the general registers at sp + kRegisters, in this order, by DWARF number, and the pc behind
-// them.
+// The frame that Linux makes on the stack for a signal handler on x86-64, as the handler's return finds it. The general
+// registers are at sp + kRegisters, in this order by DWARF number, and the pc behind them. Sources:
+// arch/x86/include/asm/sigframe.h (struct rt_sigframe without the return address), struct ucontext, and sigcontext in
+// uapi/asm/sigcontext.h.
 #pragma once
 
 #include <array>

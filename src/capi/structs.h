@@ -1,4 +1,4 @@
-// The versioned structs of the C interface and what they stand for.
+// The versioned structs of the C interface, and the C++ types they stand for.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace windlass::capi {
 
-// The size each struct had when it was first published: the least a caller may have been compiled with.
+// The size of each struct when it was first published: the smallest that a caller may have been compiled with.
 template <typename T>
 inline constexpr std::size_t kFirstSize = 0;
 template <>
@@ -47,7 +47,7 @@ inline constexpr std::size_t kFirstSize<windlass_unwind_function> = 72;
 template <>
 inline constexpr std::size_t kFirstSize<windlass_unwind_row> = 1232;
 
-inline constexpr std::size_t kMaxStructSize = 4096;  // anything above is a `size` that was never set
+inline constexpr std::size_t kMaxStructSize = 4096;  // A larger `size` was never set.
 
 template <typename T>
 [[nodiscard]] bool sized(const T* value) {
@@ -55,7 +55,8 @@ template <typename T>
   return value != nullptr && value->size >= kFirstSize<T> && value->size <= kMaxStructSize;
 }
 
-// A caller's struct, of whichever version. False for a wrong size, or where members this library does not know are set.
+// Reads a caller's struct of any version. False for a wrong size, and if a member is set that this library does not
+// know.
 template <typename T>
 [[nodiscard]] bool take(const T* from, T& to) {
   if (!sized(from)) return false;
@@ -67,7 +68,7 @@ template <typename T>
   return true;
 }
 
-// Into a caller's struct, which keeps its size. False, and nothing written, for a wrong size.
+// Writes a caller's struct, which keeps its size. For a wrong size, writes nothing and returns false.
 template <typename T>
 [[nodiscard]] bool give(const T& from, T* to) {
   if (!sized(to)) return false;
@@ -80,7 +81,7 @@ template <typename T>
 }
 
 [[nodiscard]] windlass_status status_of(ErrorCode code);
-// Writes `error` to `to` (which may be null or of a wrong size: then to nowhere), and returns its status.
+// Writes `error` to `to`, and returns its status. If `to` is null or has a wrong size, writes nothing.
 windlass_status report(const Error& error, windlass_error* to);
 // The call is wrong; `what` is a literal.
 windlass_status invalid(const char* what, windlass_error* to = nullptr);
@@ -89,10 +90,10 @@ windlass_status no_memory(windlass_error* to);
 
 [[nodiscard]] bool is_architecture(std::uint32_t architecture);
 [[nodiscard]] windlass_registers to_c(const Registers& registers);
-// False for an architecture that is none.
+// False for an unknown architecture.
 [[nodiscard]] bool from_c(const windlass_registers& from, Registers& to);
 [[nodiscard]] windlass_module to_c(const ModuleInfo& info);
-// Null stands for none. False: not set up.
+// Null stands for the defaults. False: not set up.
 [[nodiscard]] bool from_c(const windlass_files* from, FileSearch& to);
 
 }  // namespace windlass::capi

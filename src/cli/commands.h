@@ -1,4 +1,5 @@
-// One function a subcommand: it adds itself to the application, and when it is the one chosen, runs and sets `status`.
+// A function for each subcommand. It adds itself to the application. When its command is chosen, it runs and sets
+// `status`.
 #pragma once
 
 #include <cstddef>
@@ -12,12 +13,12 @@ namespace windlass::cli {
 // What the command's callers rely on.
 enum ExitStatus : int {
   kDone = 0,
-  kFoundWrong = 1,  // something wrong in the input; the rest of it was still handled
+  kFoundWrong = 1,  // Something is wrong in the input; the rest was still handled.
   kUsage = 2,
-  kRefused = 3,  // the operating system refused; the message says the way out
+  kRefused = 3,  // The operating system refused; the message says the way out.
 };
 
-// What an option that counts may be at most: the parser takes -1 for the largest number there is.
+// The largest value of an option that counts. The parser takes -1 for the largest number there is.
 inline constexpr std::size_t kMostNumber = 1'000'000'000;
 
 void register_dump(CLI::App& app, int& status);

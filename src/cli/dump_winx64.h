@@ -9,8 +9,8 @@
 
 namespace windlass::cli {
 
-// In the words of `dumpbin /unwindinfo`, epilogues of version 2 and what it does not know with our own; as NDJSON; as
-// dumpbin has it, with the codes of epilogues as they are stored.
+// kText: in the words of `dumpbin /unwindinfo`; our own words for epilogues of version 2, and for all that dumpbin does
+// not know. kJson: as NDJSON. kDumpbin: exactly as dumpbin, with the codes of epilogues as stored.
 enum class DumpForm : std::uint8_t { kText, kJson, kDumpbin };
 
 // Every entry of the function table, in stored order.

@@ -105,9 +105,9 @@ int init_local(unw_cursor_t* cursor, unw_context_t* context, int flags) {
 
 extern "C" {
 
-// ucontext_t of <sys/ucontext.h>: uc_mcontext.gregs are at byte 40, in its order: r8-r15, rdi, rsi, rbp, rbx, rdx, rax,
-// rcx, rsp, rip. libunwind's setcontext, which resumes what this was filled for, finds at byte 0x1a8 the address of the
-// x87 environment and mxcsr, which its own getcontext puts to byte 0xe0.
+// The layout of ucontext_t in <sys/ucontext.h>. uc_mcontext.gregs are at byte 40, in this order: r8-r15, rdi, rsi, rbp,
+// rbx, rdx, rax, rcx, rsp, rip. libunwind's setcontext resumes from this structure. At byte 0x1a8 it finds the address
+// of the x87 environment and mxcsr. libunwind's own getcontext puts these at byte 0xe0.
 static_assert(offsetof(ucontext_t, uc_mcontext.gregs) == 40 && REG_R8 == 0 && REG_RDI == 8 && REG_RIP == 16);
 asm(WINDLASS_ENTRY_HEAD(_Ux86_64_getcontext, "@function") R"(
   endbr64

@@ -11,7 +11,7 @@
 namespace windlass::dropin {
 
 // A function of the same name further down the search order. Looked up when the library is loaded, and again at a call
-// that comes before that; dlsym locks, but only exceptions, which allocate anyway, can come so early.
+// that comes earlier. dlsym() locks. But only exceptions can come so early, and these allocate anyway.
 template <typename Function>
 class Next {
  public:

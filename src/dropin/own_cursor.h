@@ -1,7 +1,8 @@
-// A position in a walk of the own stack, for interfaces that ask for registers one at a time. Nearly all ask for the pc
-// alone, so it steps as backtrace() does, by pc, stack and frame pointer; a frame with all registers is found when
-// somebody wants one, and from then on at every step. Plain memory: callers of libunwind copy cursors and never say
-// when they are done.
+// A position in a walk of the own stack, for interfaces that ask for registers one at a time.
+//
+// Nearly all callers ask for the pc alone. So the cursor steps as backtrace() does: by pc, stack and frame pointer.
+// When a caller asks for another register, a frame with all registers is found, and from then on at every step. Plain
+// memory, since callers of libunwind copy cursors and never say when they are done.
 #pragma once
 
 #include <cstddef>

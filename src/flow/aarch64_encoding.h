@@ -1,8 +1,9 @@
-// Fields of A64 instructions (Arm Architecture Reference Manual, DDI 0487, chapter C4). The encoding is regular enough
-// that the few classes that matter to a stack are read off directly: it costs nanoseconds, allocates nothing, and knows
-// pointer authentication, which Debian 12's Capstone 4.0.2 does not decode (retaa, braa, blraa, ldraa: "no
-// instruction").
-// Tests compare it with execution and with call frame information (tests/aarch64).
+// Fields of A64 instructions (Arm Architecture Reference Manual, DDI 0487, chapter C4). The encoding is regular, so the
+// few classes that matter to a stack are read directly. Reading takes nanoseconds and allocates nothing. It knows
+// pointer authentication, which Debian 12's Capstone 4.0.2 does not decode: retaa, braa, blraa, ldraa are "no
+// instruction" there.
+//
+// Tests compare with execution and with call frame information (tests/aarch64).
 #pragma once
 
 #include <cstdint>

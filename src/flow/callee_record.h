@@ -1,6 +1,8 @@
-// The frame record of a function's callee, made by the caller. SBCL's calls: room on the stack, the own frame pointer
-// into it, the frame pointer to it, the call; the callee puts its return address behind that, and its return takes the
-// record away and the old frame pointer back.
+// The frame record of a callee, made by the caller: SBCL's calls.
+//
+// The caller makes room on the stack, stores its own frame pointer there, sets the frame pointer to the room, and
+// calls. The callee puts its return address behind that. Its return removes the record and restores the old frame
+// pointer. For example:
 //
 //   sub rsp, 16; mov [rsp], rbp; mov rbp, rsp; ... call      or     mov [r15], rbp; mov rbp, r15; call
 #pragma once

@@ -1,10 +1,11 @@
-// GCC's __builtin_eh_return: how libgcc's _Unwind_RaiseException and its like go to a landing pad.
+// GCC's __builtin_eh_return: how libgcc's _Unwind_RaiseException and similar functions go to a landing pad.
 //
-// They save every register that a landing pad may want, rax and rdx included (i386: eax and edx, and so on; AArch64,
-// below, x0 to x3).
-// uw_install_context_1 writes the landing pad's registers over the saved ones, the return address among them; the code
-// behind that call takes them back, moves rsp to rcx and jumps (GCC Internals, "Exception handling":
-// EH_RETURN_STACKADJ_RTX is rcx). From the call on, unwind information describes a frame that is no longer there.
+// Such a function saves every register that a landing pad may need, also rax and rdx. On i386 these are eax and edx,
+// and so on; on AArch64, below, x0 to x3. uw_install_context_1 writes the landing pad's registers over the saved
+// registers, with the return address. The code behind that call loads them, moves rsp to rcx, and jumps. From the call
+// on, unwind information describes a frame that is no longer there.
+//
+// GCC Internals, "Exception handling": EH_RETURN_STACKADJ_RTX is rcx.
 #pragma once
 
 #include <cstdint>
@@ -49,9 +50,9 @@ enum class WayOut : std::uint8_t {
 // Where the code at `pc` of a function goes, straight and past one call at most. No allocation, thread-safe.
 [[nodiscard]] WayOut way_out(ByteView function, std::uint64_t begin, std::uint64_t pc);
 
-// The parts of such a function from the call of uw_install_context_1 on until it is left, by rising addresses, apart
-// from each other: the call and what follows it may be placed far behind the way out, which plain returns share.
-// Quadratic in the number of its instructions.
+// The parts of such a function from the call of uw_install_context_1 to the way out, by rising addresses and disjoint.
+// There may be several: the call and the code behind it may be placed far behind the way out, which plain returns
+// share. Quadratic in the number of instructions.
 [[nodiscard]] std::vector<EhReturnPart> landing_parts(ByteView function, std::uint64_t begin);
 
 // The last two instructions of such a function.

@@ -161,9 +161,9 @@ class VisitedSet {
   std::uint16_t generation_ = 0;
 };
 
-// Paths still to follow. Fixed room: where it is full, those go that another path has come by meanwhile (in code of
-// many small branches nearly all of them, and the way out may be the one that finds no room); then the way behind most
-// calls is given up.
+// The paths that are still to be followed, in a fixed room. If the room is full, paths that another path has passed
+// meanwhile are dropped. In code of many small branches these are nearly all, and the path to the way out may be the
+// one without room. After that, the path behind most calls is dropped.
 template <typename Machine>
 class PathList {
  public:

@@ -97,9 +97,9 @@ template <typename Machine>
   row.registers.clear();
   row.expressions = shared_expressions();
   if constexpr (Machine::kArchitecture == Architecture::kX86_64) {
-    // Popped, its slot is dead, and it may have been overwritten: then it is in a register, further down (V8's builtins
-    // push it again behind what they add to the arguments), or where a register points (musl's sigsetjmp keeps it in
-    // the buffer).
+    // The return address has been popped, so its slot is dead and may have been overwritten. It is in a register,
+    // further down, or where a register points. For example, V8's builtins push it again behind the arguments that they
+    // add, and musl's sigsetjmp keeps it in the buffer.
     const bool popped = state[kSp].same_base(cfa) && state[kSp].addend >= cfa.addend;
     row.return_address = !popped && has_return_address(state)
                              ? RegisterRule::at_cfa(-8)

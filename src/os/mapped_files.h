@@ -23,10 +23,14 @@ struct FileCandidate {
   dev_t device = 0;         // of the mapped file, where it is no block device: its server may have stopped
 };
 
-// The ways to the file that a live process has mapped, the best first: /proc/PID/map_files, which is the mapped file
-// itself whatever became of its name, but wants CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE; the path below the process's
-// root directory; below its parent's, for a process that has ended meanwhile (`parent` 0: not known); the path itself.
-// Not by name where the name is known to lead elsewhere.
+// The paths to the file that a live process has mapped, the best first:
+// - /proc/PID/map_files: the mapped file itself, whatever became of its name. Needs CAP_SYS_ADMIN or
+//   CAP_CHECKPOINT_RESTORE.
+// - The path below the process's root directory.
+// - The path below the parent's root directory, for a process that has ended meanwhile. `parent` 0: not known.
+// - The path itself.
+//
+// A name that is known to lead elsewhere is not used.
 [[nodiscard]] std::vector<FileCandidate> files_of(pid_t pid, pid_t parent, const ProcMap& map);
 
 // A descriptor of the regular file `path` for reading, close-on-exec; -1 and errno, ENODEV for anything else: a FIFO

@@ -1,10 +1,9 @@
-// Reads what belongs to other processes in processes of its own, which can be left behind.
+// Reader processes: read files and memory of other processes, and can be left behind.
 //
-// A file on a server that has stopped, or memory that such a file or a userfaultfd backs, holds whoever touches it in a
-// wait that no signal ends. So opens, reads and page faults of what others own happen in a reader process. A call waits
-// for its answer for a bounded time. A reader that overruns is left to its wait and another one takes its place; what
-// it waited for is silent from then on, which means that calls about it fail at once, until that reader answers after
-// all.
+// A file on a server that has stopped holds every reader in a wait that no signal ends. So does memory that such a file
+// or a userfaultfd backs. So opens, reads and page faults of foreign things happen in a reader process. A call waits
+// for the answer for a bounded time. A reader that takes longer is left in its wait, and a new reader takes its place.
+// Calls about the same thing then fail at once, until the old reader answers after all.
 #pragma once
 
 #include <sys/stat.h>

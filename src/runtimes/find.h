@@ -13,11 +13,13 @@
 
 namespace windlass::runtimes {
 
-// Adds the runtimes of a process to what it publishes: those that `known`, what it published before, has, as long as
-// they are where they were, else what is found. Looks at nothing but the mappings unless there is code in no ELF file:
-// then `open_memory` is asked for the process's, again where nothing was found in a file that is seen first, and
-// `open_file` for the file of a mapping, which are kept by what is found. What is read serves for `kept` ns, but
-// nothing that is asked of a later time (PublishedCode::set_time).
+// Adds the runtimes of a process to the code that it publishes. Runtimes in `known`, the code published before, are
+// kept if they are where they were. Others are searched.
+//
+// If all code is in ELF files, only the mappings are inspected. Otherwise `open_memory` is called for the memory of the
+// process, and again if nothing was found in a file that is seen for the first time. `open_file` is called for the file
+// of a mapping. The runtimes that are found keep both. Memory once read serves for `kept` ns, but never for a question
+// about a later time (PublishedCode::set_time).
 using OpenMemory = FunctionRef<std::shared_ptr<const Memory>()>;
 using OpenFile = FunctionRef<Expected<MappedFile>(const os::ProcMap& map)>;
 void add_runtimes(manager::PublishedCodes& codes, std::span<const os::ProcMap> maps, OpenMemory open_memory,

@@ -82,14 +82,14 @@ class Runtime {
   [[nodiscard]] virtual std::optional<Error> problem() const { return std::nullopt; }
 };
 
-// Answers for all generated code of the process that no code manager does, and before a jitdump: that of a runtime
-// tells names, but of no frames.
+// Answers for all generated code of the process that no code manager answers for, and before a jitdump: the code of a
+// runtime has names, but a jitdump has no frames of it.
 //
-// What is known of a moment is what the runtime says when it is asked, since it keeps no past: code that was taken away
-// before is not found, and where other code is there by now (a method that does not last), that is. What was once found
-// of lasting methods stays known; of others what was there last does, where nothing can be read any more: the process
-// is gone, or its runtime has been taken down. Bounds: kMaxMethods, kMaxBytes of their code and information, then all
-// are forgotten.
+// A runtime keeps no past. So an answer for an earlier moment is the runtime's answer now. Code that was taken away
+// before is not found. If other code is there by now (a method that does not last), that code is found. Methods that
+// last stay known once found. For other methods, the last known is the answer if nothing can be read any more: the
+// process has ended, or its runtime has been taken down. Bounds are kMaxMethods, and kMaxBytes of code and information.
+// Above these, all are forgotten.
 class RuntimeCode final : public manager::PublishedCode {
  public:
   static constexpr std::size_t kMaxMethods = std::size_t{1} << 17;

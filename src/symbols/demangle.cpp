@@ -9,8 +9,9 @@
 namespace windlass::symbols {
 
 std::string demangle(const char* name) {
-  // Itanium C++ starts with _Z (a clone's or Rust's legacy name too: _ZN..17h<hash>E), Rust v0 with _R, D with _D.
-  // libiberty bounds its recursion; it tries Rust first in its automatic style and drops Rust's hash unless verbose.
+  // Itanium C++ names start with _Z, and so do names of clones and Rust's legacy names (_ZN..17h<hash>E). Rust v0 names
+  // start with _R, D names with _D. libiberty bounds its recursion. In its automatic style it tries Rust first, and
+  // drops Rust's hash unless verbose.
   constexpr std::size_t kLongest = 1 << 16;
   if (name[0] != '_' || std::strchr("ZRD", name[1]) == nullptr || std::strlen(name) > kLongest) return name;
   const int style = name[1] == 'D' ? DMGL_DLANG : DMGL_AUTO;

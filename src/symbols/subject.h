@@ -1,4 +1,4 @@
-// What a Symbolizer names the code of: it says where an address lies.
+// The subject of a Symbolizer: says where an address lies, in a file, a space or a process.
 #pragma once
 
 #include <cstdint>
@@ -18,24 +18,25 @@
 namespace windlass::symbols {
 
 struct Place {
-  KnownModule* module = nullptr;  // null: there is nothing to name it by
-  std::string_view path;          // empty: the address is in nothing known
-  std::uint64_t offset = 0;       // as the module numbers it
-  std::uint64_t number = 0;       // as `module` names it
-  // Where whoever made the code names it; empty: he does not.
+  KnownModule* module = nullptr;  // Null: there is nothing to name it by.
+  std::string_view path;          // Empty: the address is in nothing known.
+  std::uint64_t offset = 0;       // In the module's numbering.
+  std::uint64_t number = 0;       // In the numbering of `module`.
+  // The name by the maker of the code; empty: none.
   std::string_view name = {};
-  std::uint64_t function_begin = 0;  // as `offset` is numbered
-  std::string_view file = {};        // with the name, where he says that, too
+  std::uint64_t function_begin = 0;  // In the numbering of `offset`.
+  std::string_view file = {};        // With the name, if the maker of the code gives it.
   std::uint32_t line = 0;
-  // In it, innermost first: names, files and lines. Without a name of its own: what an interpreter runs there.
+  // Functions inlined there, innermost first: names, files and lines. Without a name of its own: functions that an
+  // interpreter runs there.
   std::vector<Place> inlined = {};
 };
 
-// One thread at a time. The KnownModules must outlive it.
+// Used by one thread at a time. The KnownModules must outlive it.
 class Subject {
  public:
   virtual ~Subject() = default;
-  // Once before the addresses of a call.
+  // Called once before the addresses of a call.
   virtual void begin_call() {}
   // `function`: Frame::function.
   [[nodiscard]] virtual Place find(std::uint64_t address, std::uint64_t function) = 0;
@@ -53,18 +54,18 @@ class FileSubject final : public Subject {
   std::string_view path_;
 };
 
-// What a space is the memory of.
+// The process or dump that a space is the memory of.
 struct SpaceOrigin {
-  std::uint64_t process = 0;                                  // whose perf map names its generated code; 0: not known
-  bool live = false;                                          // a process of this machine: its vdso is this kernel's
-  std::shared_ptr<const walk::Interpreted> interpreted = {};  // Target's
+  std::uint64_t process = 0;                                  // Whose perf map names its generated code; 0: not known.
+  bool live = false;                                          // A process of this machine: its vdso is this kernel's.
+  std::shared_ptr<const walk::Interpreted> interpreted = {};  // The Target's.
 };
 
 class SpaceSubject final : public Subject {
  public:
   // The space must outlive it.
   SpaceSubject(const AddressSpace& space, const SpaceOrigin& origin, KnownModules& modules);
-  // Opens every module's file now, in place of when it is first needed.
+  // Opens every module's file now, not only when needed.
   void open_all();
   Place find(std::uint64_t address, std::uint64_t function) override;
 
@@ -72,9 +73,9 @@ class SpaceSubject final : public Subject {
   struct Known {
     KnownModule* module = nullptr;
     std::string_view path;
-    std::uint64_t bias = 0;         // of offsets
-    std::uint64_t number_bias = 0;  // of what names are looked up by
-    bool is_final = true;           // false: what names it may turn up later
+    std::uint64_t bias = 0;         // Of offsets.
+    std::uint64_t number_bias = 0;  // Of the numbers by which names are looked up.
+    bool is_final = true;           // False: a file that names it may turn up later.
   };
 
   void add_interpreted(std::uint64_t function, Place& place);
@@ -91,15 +92,15 @@ class SpaceSubject final : public Subject {
   KnownModules& modules_;
   std::string perf_map_;
   std::unordered_map<std::uint64_t, Known> by_id_;
-  Known last_unkept_;  // of a module that nothing may be kept about
+  Known last_unkept_;  // Of a module about which nothing may be kept.
   std::vector<sources::NamedFunction> functions_;
-  std::vector<char> name_room_ = std::vector<char>(std::size_t{1} << 16);  // for any name of made code
+  std::vector<char> name_room_ = std::vector<char>(std::size_t{1} << 16);  // For any name of generated code.
 };
 
 class ProcessSubject final : public Subject {
  public:
   [[nodiscard]] static Expected<std::unique_ptr<Subject>> open(std::uint64_t pid, KnownModules& modules);
-  // `folder`: /proc/PID, which leads nowhere once the process has ended, whoever gets its number.
+  // `folder`: /proc/PID, which leads nowhere once the process has ended, even if another process gets its number.
   ProcessSubject(pid_t pid, os::Descriptor folder, KnownModules& modules)
       : pid_(pid), folder_(std::move(folder)), modules_(modules) {}
 

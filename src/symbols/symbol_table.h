@@ -1,8 +1,8 @@
-// Which symbol an address lies in. A wrong name is worse than none, so:
-//  - a symbol with a size names [st_value, st_value + st_size) and nothing else;
-//  - a symbol without one (hand-written assembly) names what follows it in its section up to the next symbol, only
-//    where the table is a full one (a stripped file's .dynsym says nothing about the local functions between), only
-//    near by, and only if the unwind information does not say that a function begins or ends in between.
+// Finds the symbol that an address lies in. A wrong name is worse than none, so:
+// - A symbol with a size names [st_value, st_value + st_size) and nothing else.
+// - A symbol without a size (hand-written assembly) names the code behind it in its section, up to the next symbol.
+//   Three conditions must hold. The table is a full one, since a stripped file's .dynsym has no local functions. The
+//   code is near. And by the unwind information, no function begins or ends in between.
 #pragma once
 
 #include <elfutils/libdwfl.h>

@@ -9,9 +9,10 @@
 
 namespace windlass::symbols {
 
-// /proc/kallsyms. An address belongs to the last text symbol at or before it, if the next symbol of the same kernel
-// module follows and is less than 1 MiB away; without privilege the file shows only zeros, and nothing is named.
-// `addresses` ascending.
+// Names kernel addresses by /proc/kallsyms. `addresses` are ascending. An address belongs to the last text symbol at or
+// before it, if that is less than 1 MiB before. The next symbol must be of the same kernel module, or begin at most
+// 4096 bytes after the symbol: nothing else tells the end of a module's last symbol. Without privilege the file has
+// only zeros, and nothing is named.
 void name_from_kallsyms(const std::string& path, std::span<const std::uint64_t> addresses, ModuleNames& names);
 
 // perf's /tmp/perf-PID.map: lines "START SIZE name", hexadecimal. Where ranges overlap, the later line is the code that

@@ -38,9 +38,9 @@ bool before_context(const StepContext& context, const FrameRow& row, Step& step)
   return true;
 }
 
-// Where both agree about the frame, it is as described, and unwind information knows a register better than code that
-// gives it back from another register or not at all: helpers with calling conventions of their own, swapcontext's way
-// out by an error.
+// Where row and code agree about the frame, the frame is as described. Unwind information knows a register better than
+// code that restores it from another register, or not at all. For example helpers with calling conventions of their
+// own, and swapcontext's way out after an error.
 void keep_known(const Step& by_row, const FrameRow& code_row, Step& by_code) {
   by_code.certainty = FrameCertainty::kProved;
   if (!by_row.status.ok() || !by_code.status.ok() || by_row.caller.sp() != by_code.caller.sp() ||

@@ -48,10 +48,12 @@ bool returns_behind_no_call(const StepContext& context) {
          });
 }
 
-// Code that never returns has no caller if it is where the program starts, or if a return address leads there that no
-// call has left, being the beginning of a function (glibc's makecontext) or behind something else than a call
-// (Boost.Context's make_fcontext): it was put on a fresh stack. Elsewhere it may be any function that does not return,
-// unless it halts at once and the frame pointer marks it: start routines clear it (psABI 3.4.1, AAPCS64 6.4.6).
+// Code that never returns has no caller in two cases. It is the place where the program starts. Or it was put on a
+// fresh stack: the return address that leads there was left by no call. That address is the begin of a function
+// (glibc's makecontext), or stands behind an instruction that is no call (Boost.Context's make_fcontext).
+//
+// Elsewhere, such code may be any function that does not return. One exception: it halts at once, and the frame pointer
+// marks the end. Start routines clear the frame pointer (psABI 3.4.1, AAPCS64 6.4.6).
 bool starts_stack(const StepContext& context, flow::Start start) {
   return start == flow::Start::kEntryPoint || returns_to_beginning(context) || returns_behind_no_call(context) ||
          (start == flow::Start::kHalts && frame_pointer_is_clear(context.frame.registers));

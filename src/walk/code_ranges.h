@@ -19,9 +19,10 @@ namespace windlass::walk {
 // When ranges that were taken away may be freed: one for all registries, so that a walker may outlive a space.
 [[nodiscard]] GracePeriod& code_grace_period();
 
-// What a look-up reads is never written again: changes make a new index (of the ranges' places, 128 in a block, and of
-// the blocks) and a new block, publish them by one store, and retire the old ones. The range itself is a Module, whose
-// id no other module of any space ever gets: what is kept under it dies with it.
+// Ranges of code without a file. Memory that a look-up reads is never written again. A change makes a new index (of the
+// ranges' places, 128 in a block, and of the blocks) and a new block. It publishes both by a single store, and retires
+// the old ones. A range is a Module, whose id no other module of any space ever gets. So everything that is kept under
+// the id ends with the range.
 class CodeRanges {
  public:
   constexpr CodeRanges() = default;

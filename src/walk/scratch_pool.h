@@ -1,5 +1,5 @@
-// Scratch space of walkers, kept between walks so that a walk allocates nothing, and taken without locks so that it can
-// run in a signal handler, in a memory allocator, or in a handler that interrupted an allocator.
+// Scratch space of walkers. It is kept between walks, so that a walk allocates nothing. It is taken without locks, so
+// that a walk can run in a signal handler, in a memory allocator, or in a handler that interrupted an allocator.
 #pragma once
 
 #include "walk/unwinders.h"

@@ -38,9 +38,11 @@ void apply_row(const StepContext& context, const FrameRow& row, FrameOrigin orig
 // AArch64: the two instructions that return from a signal handler. A return address points at the first one.
 [[nodiscard]] bool at_signal_trampoline(const AddressSpace& space, std::uint64_t pc);
 
-// Is what the step found a caller: the pc in known code, sp an aligned address of user space? Where not, its status
-// says why. True for a step that failed or ended the walk. What is trusted, such as unwind information at a call, may
-// lead to code that the kernel alone knows, or, where it may not be asked, that nobody knows; and so may such code.
+// Checks that the step found a caller: the pc is in known code, and sp is an aligned address of user space. If not, the
+// step's status says why. True for a step that failed or ended the walk.
+//
+// A trusted step, for example by unwind information at a call, may lead to code that only the kernel knows. If the
+// kernel may not be asked, no map has the code. Such code may in turn lead to more of its kind.
 enum class Trust : bool { kNone, kFull };
 [[nodiscard]] bool accept(const StepContext& context, Step& step, Trust trust = Trust::kNone);
 

@@ -1,4 +1,4 @@
-// One step of a walk: the unwinders are asked in an order, and the first that can decides.
+// One step of a walk. The unwinders are asked in an order, and the first that can decides.
 #pragma once
 
 #include "base/grace_period.h"
@@ -11,12 +11,13 @@
 
 namespace windlass::walk {
 
-// The executable memory that one walk has met outside modules and code ranges. It is mapped as long as the walk lasts.
+// The executable memory that a walk has met outside of modules and code ranges. It stays mapped as long as the walk
+// lasts.
 class UndescribedCode {
  public:
   void forget() { *this = UndescribedCode(); }
   [[nodiscard]] bool holds(std::uint64_t address, std::size_t size) const;
-  // Asks the kernel if nothing is known, a few times a walk, as long as `budget` has something left for it.
+  // Asks the kernel if nothing is known, a few times a walk, as long as `budget` allows.
   [[nodiscard]] Executable ask(std::uint64_t address, flow::Budget& budget);
 
  private:
@@ -24,7 +25,7 @@ class UndescribedCode {
   CodeExtent known_[kMost];
   unsigned used_ = 0;
   unsigned asked_ = 0;
-  bool blind_ = false;  // the kernel does not say
+  bool blind_ = false;  // The kernel gives no answer.
 };
 
 struct Scratch {
@@ -35,19 +36,19 @@ struct Scratch {
 
   RowCache rows;
   flow::SynthesisScratch* synthesis;
-  Progress progress;                     // of this walk
-  std::optional<std::uint64_t> fs_base;  // x86-64: of the thread walked, or what a row says that callers have for it
-  std::uint64_t gs_base = 0;             // likewise
-  std::uint64_t lowest = 0;              // that sp can be in the current frame, where it is not known
-  bool register_lost = false;            // in the last step: a row of the code's needs a register that is not known
-  Registers exact;                       // of the last frame all of whose registers were known,
-  std::size_t since_exact = 0;           // and how many frames ago it was
-  UndescribedCode undescribed;           // of this walk
-  GracePeriod::Reader code;              // in while a walker has it: code ranges that it found stay
+  Progress progress;                     // Of this walk.
+  std::optional<std::uint64_t> fs_base;  // x86-64: of the walked thread, or a row's value for the callers.
+  std::uint64_t gs_base = 0;             // The same.
+  std::uint64_t lowest = 0;              // The least value that sp can have in the current frame, if it is not known.
+  bool register_lost = false;            // In the last step: a row made from code needs a register that is not known.
+  Registers exact;                       // Of the last frame whose registers were all known.
+  std::size_t since_exact = 0;           // How many frames ago that was.
+  UndescribedCode undescribed;           // Of this walk.
+  GracePeriod::Reader code;              // Entered while a walker has it: code ranges that it found stay.
 };
 
-// What has the code at an address: a module, a code range or, in the own process, undescribed_code(), if `ask` at the
-// price of asking the kernel, otherwise where this walk knows it. Null: nothing.
+// The code at an address: a module, a code range or, in the own process, undescribed_code(). With `ask`, the kernel is
+// asked, which takes time. Without it, only the walk's own knowledge is used. Null: nothing.
 [[nodiscard]] const Module* find_code(const AddressSpace& space, Scratch& scratch, std::uint64_t address, bool ask);
 
 // What a step found: the caller in `caller`, or why there is none.

@@ -19,8 +19,9 @@ CfiReader::Step CfiReader::next_header(EntryHeader& header) {
   const std::uint64_t size = section_.bytes.size();
   const std::uint8_t* base = section_.bytes.u8();
   while (size - position_ >= 4 && load<std::uint32_t>(base + position_) == 0) {
-    // A terminator. Linkers put crtend.o's last, but `ld -r` and concatenation leave some in the middle; where the
-    // section's size is known everything after it counts (readelf, gimli), otherwise it is the only end there is.
+    // A terminator. Linkers put crtend.o's terminator last, but `ld -r` and concatenation leave some in the middle. If
+    // the section's size is known, everything behind a terminator counts, as in readelf and gimli. Otherwise the
+    // terminator is the only known end.
     position_ += 4;
     if (section_.stop_at_terminator) {
       position_ = size;

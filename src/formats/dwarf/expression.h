@@ -65,10 +65,11 @@ struct ExpressionTarget {
 inline constexpr std::size_t kMaxExpressionStack = 256;
 inline constexpr std::size_t kMaxExpressionSteps = 4096;
 
-// The value on top of the stack at the end. Signal-safe: no allocation; 2 KiB of stack. Arithmetic wraps; as in libgcc
-// DW_OP_div and comparisons are signed and DW_OP_mod is not. Errors: kMalformed (stack underflow, division by zero,
-// jump outside, empty stack), kLimit (budgets), kUnsupported (operations that need debugging information), or the
-// callbacks'.
+// The value on top of the stack at the end. Signal-safe: allocates nothing, takes 2 KiB of stack. Arithmetic wraps. As
+// in libgcc, DW_OP_div and comparisons are signed, and DW_OP_mod is not.
+//
+// Errors: kMalformed for stack underflow, division by zero, a jump outside, or an empty stack. kLimit for the budgets.
+// kUnsupported for operations that need debugging information. And the errors of the callbacks.
 [[nodiscard]] Expected<std::uint64_t> evaluate_expression(ByteView expression, const ExpressionTarget& target);
 
 }  // namespace windlass::dwarf

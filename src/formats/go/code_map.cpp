@@ -87,8 +87,9 @@ std::string_view CodeMap::name(std::int32_t offset) const {
   return offset < 0 ? std::string_view() : table_.names.string_at(static_cast<std::uint64_t>(offset)).value_or("");
 }
 
-// Pairs of numbers: by how much the value changes, from -1 on, and for how many instructions' quanta it then holds; a
-// change by 0 that is not the first ends the list (src/runtime/symtab.go, step()).
+// A list is pairs of numbers. The first number is the change of the value, which begins as -1. The second is how many
+// quanta of instructions the new value holds for. A change by 0, except the first, ends the list
+// (src/runtime/symtab.go, step()).
 Expected<void> CodeMap::for_each_value(const Function& function, std::uint32_t list, ValueSink value) const {
   const ByteView values = table_.values;
   if (list >= values.size())

@@ -12,9 +12,10 @@
 
 namespace windlass::image {
 
-// A view of the stored bytes, plus what look-ups need: where the entries begin, in ascending order, and, where they are
-// not stored in it, their positions. The text demands ascending order and RtlLookupFunctionEntry relies on it, but Go's
-// linker does not keep it (esbuild.exe: 40 inversions). Immutable; look-ups neither allocate nor lock.
+// The entries of a function table, as a view of the stored bytes. For look-ups, the begins are kept in ascending order;
+// also the positions of the entries, if these are not stored in that order. The specification demands ascending order,
+// and RtlLookupFunctionEntry needs it. But Go's linker does not keep it: for example esbuild.exe has 40 inversions.
+// Immutable; look-ups neither allocate nor lock.
 class FunctionTable {
  public:
   FunctionTable() = default;

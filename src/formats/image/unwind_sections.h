@@ -25,11 +25,13 @@ struct UnwindSections {
   std::vector<std::vector<std::byte>> storage;
 };
 
-// In this order: `.eh_frame` (by its section header; without one, from where `.eh_frame_hdr` says, up to its
-// terminator),
-// `.debug_frame` (plain, SHF_COMPRESSED or `.zdebug_frame`), and `.debug_frame` and `.eh_frame` of the xz-compressed
-// image in `.gnu_debugdata`. What cannot be read is reported with its file offset; no unwind information at all is no
-// error.
+// The sections, in this order:
+// - `.eh_frame`, by its section header. Without a header, from the place that `.eh_frame_hdr` names up to the
+//   terminator.
+// - `.debug_frame`: plain, SHF_COMPRESSED or `.zdebug_frame`.
+// - `.debug_frame` and `.eh_frame` of the xz-compressed image in `.gnu_debugdata`.
+//
+// A section that cannot be read is reported with its file offset. No unwind information at all is no error.
 [[nodiscard]] UnwindSections find_unwind_sections(const ElfImage& image, dwarf::ErrorSink report);
 
 // Whether there may be sections beside `.eh_frame`. Cheap.

@@ -33,12 +33,15 @@ struct RecordContents {
   std::optional<prologue::Handler> handler = {};
 };
 
-// The smallest .xdata record that says it: epilogues share the codes of the prologue and each other's, the E bit stands
-// for a single epilogue at the end, the extension word is there only if needed. The codes are taken as they are.
-// Its size is a multiple of 4 if that of the handler's data is.
-// Errors: kMalformed a length or start that is no multiple of 4, epilogues out of order; kOutOfRange one outside of the
-// function; kLimit more than 1 MiB - 4 of code, 65,535 epilogues or 1,020 bytes of codes; and append_code's. `where` is
-// an offset into the code. Quadratic in the number of different epilogues at worst.
+// The smallest .xdata record for these contents. Epilogues share the codes of the prologue and of each other. The E bit
+// stands for a single epilogue at the end. The extension word is there only if needed. Codes are used as given. The
+// record's size is a multiple of 4 if the size of the handler's data is. Quadratic in the number of different epilogues
+// at worst.
+//
+// Errors, with an offset into the code as `where`, and those of append_code():
+// - kMalformed: a length or start that is no multiple of 4, or epilogues out of order.
+// - kOutOfRange: an epilogue outside of the function.
+// - kLimit: more than 1 MiB - 4 of code, 65,535 epilogues or 1,020 bytes of codes.
 [[nodiscard]] Expected<std::vector<std::byte>> encode(const RecordContents& contents);
 
 // What a record says; encode gives it back. A handler's data is empty, as its size is not in the record.

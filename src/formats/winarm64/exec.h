@@ -143,9 +143,9 @@ class Executor {
     return {};
   }
 
-  // Loads what the code stored: `reg` and, for pairs, its neighbours, as many more pairs as save_next codes came
-  // before. save_next counts up onto the pair that follows it and stays in its register file: on Windows, x27/x28 are
-  // not followed by d8/d9 as the page has it, and LLVM avoids it for d registers altogether.
+  // Loads the registers that the code stored: `reg`, for pairs also its neighbour, and a further pair for each
+  // save_next code before. save_next counts up to the pair that follows, and stays in its register file. On Windows,
+  // x27/x28 are not followed by d8/d9, although the specification says so. LLVM never uses save_next for d registers.
   Expected<void> restore(const UnwindCode& code) {
     if (!registers_.has_sp() && !scalable_) return lost(kSp);
     if (code.file == RegisterFile::kZ || code.file == RegisterFile::kP) return restore_scalable(code);

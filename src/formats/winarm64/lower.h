@@ -35,9 +35,9 @@ struct SymbolicFrame {
     return static_cast<RegisterNumber>(i < 12 ? 19 + i : 72 + (i - 12));
   }
 };
-// Makes `frame` what the codes from `index` on undo. How long SVE vectors are is not known here. kUnsupported: system
-// frames, sp or lr behind an allocation of vectors, x29 used after it was loaded, 1 GiB or more; kMalformed, kTruncated
-// as virtual_unwind.
+// Makes `frame` the result of the codes from `index` on. The length of SVE vectors is not known here. kUnsupported:
+// system frames; sp or lr behind an allocation of vectors; x29 used after it was loaded; 1 GiB or more. kMalformed and
+// kTruncated as virtual_unwind().
 [[nodiscard]] Expected<void> execute_symbolically(ByteView codes, std::uint32_t index, SymbolicFrame& frame);
 
 // One evaluator a thread.

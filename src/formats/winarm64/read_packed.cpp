@@ -93,8 +93,8 @@ Expected<void> Expansion::expand(const PackedFields& fields, bool fragment, std:
     return fail(ErrorCode::kMalformed, "packed entry saves more integer registers than x19-x28", rva, fields.reg_i);
   const std::uint32_t integers = fields.reg_i * 8U + (fields.cr == 1 ? 8 : 0);
   const std::uint32_t vectors = fields.reg_f == 0 ? 0 : fields.reg_f * 8U + 8;
-  // Where nothing is saved, nothing has moved sp when the parameters are homed: they are stored behind the prologue,
-  // into the locals, and the save area is empty (.NET; measured on Windows, LLVM pull request 170294). The page's
+  // With nothing saved, sp has not moved when the parameters are homed. So these are stored behind the prologue, into
+  // the locals, and the save area is empty (.NET; measured on Windows, LLVM pull request 170294). The specification's
   // formula counts them.
   const bool homes = fields.h && integers + vectors > 0;
   const std::uint32_t saved_size = (integers + vectors + (homes ? kHomeSize : 0) + 15) & ~15U;

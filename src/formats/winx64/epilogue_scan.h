@@ -11,8 +11,8 @@
 
 namespace windlass::winx64 {
 
-// Does a byte, with the one behind it, look like the end of an epilogue: ret, ret n, jmp rel32 or rel8, or FF /4, of
-// which two kinds are jumps that leave? `near_jumps`: rel8 counts.
+// True if a byte, with the next byte, looks like the end of an epilogue: ret, ret n, jmp rel32 or rel8, or FF /4. Two
+// kinds of FF /4 are jumps that leave. With `near_jumps`, rel8 counts.
 [[nodiscard]] constexpr bool looks_like_exit(std::uint8_t byte, std::uint8_t next, bool near_jumps) {
   return (byte & 0xfe) == 0xc2 || byte == 0xe9 || (near_jumps && byte == 0xeb) ||
          (byte == 0xff && (next & 0x38) == 0x20);

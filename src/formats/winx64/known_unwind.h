@@ -1,6 +1,7 @@
-// What unwinding from a pc comes to, kept. Where each register was saved, as a distance from one register of the frame,
-// depends on the image and the pc alone: what its codes say, how much of the prologue ran, whether code is an epilogue.
-// Walkers meet the same pcs again and again, and this is a third of the work.
+// The kept results of unwinding from a pc: where each register was saved, as a distance from a register of the frame.
+//
+// A result depends on the image and the pc alone: on the codes, on how much of the prologue ran, and on whether the
+// code is an epilogue. Walkers meet the same pcs again and again, and using a result is a third of the work.
 #pragma once
 
 #include <array>

@@ -33,12 +33,13 @@ class AnyImage {
   Bytes bytes_;
 };
 
-// The rows of one function-table entry, ascending, by RVA, adjoining but for gaps. Registers are DWARF numbers (xmm6-15
-// are 23-32); rsi and rdi, which only Windows preserves, always have a rule. `where` of a problem is an RVA.
-// A gap, reported as a problem of code kUnsupported, is where no row can say what the codes do: a machine frame
-// that was not what the stack began with, a frame register that is restored before it is used, version 3. Frames of 2
-// GiB or more are a problem of code kLimit.
-// Linear in the code's size; allocates nothing. Bounded: at most 64 changes in a prologue, the rest is a problem.
+// The rows of a function-table entry, by RVA, ascending and adjoining except for gaps. Registers are DWARF numbers
+// (xmm6-15 are 23-32). rsi and rdi, which only Windows preserves, always have a rule. Linear in the code's size;
+// allocates nothing. At most 64 changes in a prologue; more are a problem.
+//
+// A gap is code for which no row can express the codes. It is reported as a problem of code kUnsupported, with an RVA
+// as `where`. Reasons: a machine frame that is not at the begin of the stack; a frame register that is restored before
+// its use; version 3. A frame of 2 GiB or more is a problem of code kLimit.
 void lower(const Functions& functions, const RuntimeFunction& entry, RowSink row, ProblemSink problem);
 void lower(const AnyImage& image, const RuntimeFunction& entry, RowSink row, ProblemSink problem);
 

@@ -112,9 +112,9 @@ struct OperationShape {
 };
 inline constexpr std::size_t kShapes = 16;
 
-// Version 1's old uses of 6 and 7 had 2 and 3 slots; version 2's EPILOG is a slot each (they come in pairs, so .NET,
-// which skips two at a time, sees the same). ALLOC_LARGE is the short form: in the long one info is not 0.
-// The page says that saves are "scaled by 8", and every unwinder does so; early texts of it said 16.
+// Version 1's old uses of 6 and 7 had 2 and 3 slots. Version 2's EPILOG is a slot each. These come in pairs, so .NET,
+// which skips two at a time, sees the same. ALLOC_LARGE is the short form; in the long form info is not 0. The
+// specification says that saves are "scaled by 8", and every unwinder does so. Early texts said 16.
 inline constexpr OperationShape kOperationShapes[2][kShapes] = {
     // PUSH, ALLOC_LARGE, ALLOC_SMALL, SET_FPREG, SAVE, SAVE_FAR, EPILOG, SPARE, XMM, XMM_FAR, MACHFRAME, FPREG_LARGE
     {{1}, {2, 8}, {1, 8, 8}, {1}, {2, 8}, {3, 1}, {2}, {3}, {2, 16}, {3, 1}, {1}, {3}},

@@ -1,6 +1,6 @@
-// The registers of Windows x64 unwind information. Source: "x64 exception handling" (Microsoft), "x64 calling
-// convention": the operation info names them by their number in instructions, 0-15 = rax rcx rdx rbx rsp rbp rsi rdi
-// r8-r15 (16-31 with APX, version 3); Windlass's registers are by DWARF number.
+// The registers of Windows x64 unwind information. The operation info names registers by their number in instructions:
+// 0-15 are rax rcx rdx rbx rsp rbp rsi rdi r8-r15, and with APX (version 3) 16-31. Windlass's registers are by DWARF
+// number. Sources: "x64 exception handling" and "x64 calling convention" (Microsoft).
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What all registries have in common: batches are checked, kept apart from each other and taken away.
+// The common part of all registries: batches are checked, kept apart, and taken away.
 #pragma once
 
 #include <map>
@@ -13,18 +13,18 @@
 
 namespace windlass::registries {
 
-// A function that is all right.
+// A function that has been checked.
 struct Function {
   const GeneratedFunction* given;
   [[nodiscard]] std::uint64_t begin() const { return given->address; }
   [[nodiscard]] std::uint64_t end() const { return given->address + given->size; }
 };
 
-// The rows of one function after the other, of its code from 0 on. Those of one prologue are made once for all that
-// follow each other with it.
+// Makes the rows of function after function; each function's code begins at 0. Consecutive functions with the same
+// prologue share rows.
 class RowsOf {
  public:
-  // Valid until the next call. Errors: rows_of()'s that check() does not know.
+  // Valid until the next call. Errors: those of rows_of() that check() does not find.
   [[nodiscard]] Expected<std::span<const FrameRow>> operator()(const Function& function);
 
  private:
@@ -32,42 +32,43 @@ class RowsOf {
   std::vector<FrameRow> rows_;
 };
 
-// Functions with less than kGap bytes between one and the next, by index.
+// Functions with less than kGap bytes between neighbours, by index.
 struct Run {
   static constexpr std::uint64_t kGap = 64;
   std::size_t first;
-  std::size_t last;  // one past
+  std::size_t last;  // One past.
   std::uint64_t begin;
   std::uint64_t end;
 };
 
-// The batch, ascending by address. Errors: Registrar::add()'s.
+// Checks a batch, and sorts it by address. Errors: those of Registrar::add().
 [[nodiscard]] Expected<std::vector<Function>> check_batch(std::span<const GeneratedFunction> functions);
 [[nodiscard]] std::vector<Run> runs_of(std::span<const Function> functions);
 
-// What a registry keeps of a batch. Its end takes the batch away.
+// A batch in a registry. The destructor takes the batch away.
 class Published {
  public:
   virtual ~Published() = default;
 };
 
-// What is registered, as long as it is: what may not be registered once more. A registrar's own, or of several that
-// have one registry behind them.
+// The registered ranges, which may not be registered again. A registrar has its own ledger, or shares the ledger of its
+// registry.
 class Ledger {
  public:
   // `apart`: no function may lie in a gap of a run.
   explicit Ledger(bool apart) : apart_(apart) {}
 
-  // Held by whoever calls one of the others, and while a registry is told.
+  // Held by callers of the other functions, and while a registry is told.
   [[nodiscard]] std::mutex& lock() { return lock_; }
-  // Is everything free that `functions`, whose runs these are, would take? Errors: Registrar::add()'s.
+  // Checks that everything is free that `functions` would take. `runs` are their runs. Errors: those of
+  // Registrar::add().
   [[nodiscard]] Expected<void> check_free(std::span<const Function> functions, std::span<const Run> runs) const;
-  // What was found to be free. Returns its number, never given twice.
+  // Takes ranges that were found to be free. Returns the batch's number, never given twice.
   [[nodiscard]] std::uint64_t take(std::span<const Function> functions, std::span<const Run> runs);
   void give_back(std::uint64_t batch);
-  // Are these the functions of a batch, each once?
+  // Checks that these are the functions of a batch, each once.
   [[nodiscard]] Expected<void> check_moves(std::uint64_t batch, std::span<const MovedFunction> functions) const;
-  // Places of a batch that was given back, which stay its own; they were found to be free.
+  // Takes new ranges, found to be free, for a batch that was given back and keeps its number.
   void take(std::uint64_t batch, std::span<const Function> functions, std::span<const Run> runs);
 
  private:
@@ -76,8 +77,8 @@ class Ledger {
     std::uint64_t end;
   };
   struct Batch {
-    std::vector<Range> functions;           // ascending
-    std::vector<std::uint64_t> run_begins;  // keys of runs_
+    std::vector<Range> functions;           // Ascending.
+    std::vector<std::uint64_t> run_begins;  // Keys of runs_.
   };
   struct LiveRun {
     std::uint64_t end;
@@ -88,9 +89,9 @@ class Ledger {
   const bool apart_;
   std::mutex lock_;
   std::uint64_t last_batch_ = 0;
-  std::map<std::uint64_t, Batch> batches_;  // by number
-  std::map<std::uint64_t, LiveRun> runs_;   // by begin. Those of different batches may lie in each other's gaps
-  std::uint64_t longest_run_ = 0;           // so far: how far before an address a run may begin that contains it
+  std::map<std::uint64_t, Batch> batches_;  // By number.
+  std::map<std::uint64_t, LiveRun> runs_;   // By begin. Runs of different batches may lie in each other's gaps.
+  std::uint64_t longest_run_ = 0;           // So far. A run that contains an address begins at most this far before it.
 };
 
 class BatchRegistrar : public Registrar {
@@ -102,24 +103,24 @@ class BatchRegistrar : public Registrar {
  protected:
   // With a ledger of its own, ...
   explicit BatchRegistrar(bool apart = false) : own_(std::make_unique<Ledger>(apart)), ledger_(*own_) {}
-  // ... or with that of its registry, which outlives it.
+  // ... or with the ledger of its registry, which outlives the registrar.
   explicit BatchRegistrar(Ledger& ledger) : ledger_(ledger) {}
-  // Under the ledger's lock. `runs` are those of `functions`, which are neither none nor registered.
+  // Called under the ledger's lock. `runs` are the runs of `functions`, which are not empty and not registered.
   [[nodiscard]] virtual Expected<std::unique_ptr<Published>> publish(std::span<const Function> functions,
                                                                      std::span<const Run> runs) = 0;
-  // Of a batch whose functions were `moves`' and are now `functions`.
+  // For a batch whose functions were those of `moves`, and are now `functions`.
   [[nodiscard]] virtual Expected<std::unique_ptr<Published>> republish(std::unique_ptr<Published> was,
                                                                        std::span<const MovedFunction> moves,
                                                                        std::span<const Function> functions,
                                                                        std::span<const Run> runs);
-  // To be called by the destructors of those that derive from it: what they publish may need them.
+  // Called by the destructors of derived classes, which their published batches may need.
   void remove_all();
 
  private:
   const std::unique_ptr<Ledger> own_;
   Ledger& ledger_;
-  walk::CodeExtent executable_;                                    // under the ledger's lock
-  std::map<std::uint64_t, std::unique_ptr<Published>> published_;  // by the ledger's number
+  walk::CodeExtent executable_;                                    // Under the ledger's lock.
+  std::map<std::uint64_t, std::unique_ptr<Published>> published_;  // By the ledger's number.
 };
 
 // ---- the registries, each in a file of its own ----------------------------------------------------------------------

@@ -9,8 +9,8 @@
 
 namespace windlass::registries {
 
-// ELF64 with a section .text for each run (without bytes: the code is in the process), .eh_frame, .symtab, and DWARF
-// lines where functions have some. kLimit: of more than 4 GiB or 65,000 runs.
+// An object of ELF64 with .eh_frame, .symtab, and a section .text for each run, without bytes, since the code is in the
+// process. DWARF lines are there if functions have lines. kLimit: more than 4 GiB or 65,000 runs.
 [[nodiscard]] Expected<std::vector<std::byte>> make_object(std::span<const Function> functions,
                                                            std::span<const Run> runs);
 

@@ -193,10 +193,10 @@ class JitdumpRegistrar : public FileRegistrar {
     });
   }
 
-  // Behind these all code is written once more, under new indexes: branches in it are others now, and perf inject takes
-  // the unwinding data of what has moved for not mapped (jit_repipe_code_move() in jitdump.c: unwinding_mapped_size is
-  // that of the function before, which has been used up). What these say beyond that is which code is no longer where
-  // it was.
+  // Behind these records, all code is written once more under new indexes, since its branches have changed. Also, perf
+  // inject takes the unwinding data of moved code for not mapped: in jit_repipe_code_move() of jitdump.c,
+  // unwinding_mapped_size is that of the function before, and is used up. These records only add which code is no
+  // longer at its old place.
   [[nodiscard]] std::string text_of_moves(std::string_view was,
                                           std::span<const MovedFunction> functions) const override {
     std::map<std::uint64_t, const MovedFunction*> moved;  // by where it was

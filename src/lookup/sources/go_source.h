@@ -1,5 +1,5 @@
-// What a Go program's table of functions says, as a source of its own: it knows of all of Go's code, whether stripped
-// or not, and of where stacks end and go on elsewhere, which call frame information of Go's linker does not.
+// A Go program's table of functions, as a source of its own. The table knows all of Go's code, stripped or not. It also
+// knows where stacks end and where they go on elsewhere. Go's linker writes neither into call frame information.
 #pragma once
 
 #include <memory>

@@ -1,9 +1,9 @@
-// Whatever has rows: an ELF file, a PE image, an image mapped in the own process, rows given as data. What tables,
-// walks, listings and symbols ask about unwind information they ask here; only who prints or compiles what a format
-// stores looks behind it, as a FormatVisitor.
+// The source of rows: an ELF file, a PE image, an image mapped in the own process, or rows given as data. Tables,
+// walks, listings and symbols all use this interface. Only code that prints or compiles a stored format looks behind
+// it, as a FormatVisitor.
 //
-// Everything is in the image's own numbering: virtual addresses in ELF files, RVAs in PE images, addresses of the
-// process in what is read where it is mapped, whatever was given in rows given as data.
+// Addresses are in the image's own numbering. ELF files have virtual addresses, PE images RVAs. An image read where it
+// is mapped has addresses of the process. Rows given as data keep their own.
 #pragma once
 
 #include <cstddef>
@@ -38,10 +38,10 @@ namespace windlass::sources {
 using Pointer = CodePointer;
 using Function = UnwindFunction;
 
-// The same in another numbering, whose addresses are larger by `bias`.
+// The same function in another numbering, whose addresses are larger by `bias`.
 [[nodiscard]] Function moved(Function function, std::uint64_t bias);
 
-// A place in a program's source, as long as the source of unwind information is there.
+// A place in a program's source, valid as long as the source of unwind information.
 struct SourceLine {
   std::string_view file;
   std::uint32_t line = 0;
@@ -49,27 +49,27 @@ struct SourceLine {
 
 // ---- virtual unwinding --------------------------------------------------------------------------------------------
 
-// What somebody calls a function, where that is not in a file.
+// A function's name, if it is not in a file.
 struct NamedFunction {
   std::string name;
-  std::string file = {};  // of its source, and the line in it; empty, 0: not known
+  std::string file = {};  // Of the source, with the line in it; empty, 0: not known.
   std::uint32_t line = 0;
 };
 
 // A frame for UnwindSource::unwind.
 struct Callee {
   const Memory& memory;
-  const Registers& registers;  // the pc in the process
-  std::uint64_t bias = 0;      // address in the process - address in the image
+  const Registers& registers;  // The pc in the process.
+  std::uint64_t bias = 0;      // Address in the process - address in the image.
   std::uint64_t pac_mask = 0;
 };
 
-// The handler that is in force where a frame was left, and what it is called with.
+// The handler in force where a frame was left, and its arguments.
 struct HandlerCall {
-  std::uint64_t establisher_frame = 0;  // address in the process
-  std::uint64_t handler = 0;            // in the image; 0: none, or the pc is in a prologue or an epilogue
-  std::uint64_t data = 0;               // of the language, in the image
-  bool on_exception = false;            // as in Function
+  std::uint64_t establisher_frame = 0;  // An address in the process.
+  std::uint64_t handler = 0;            // In the image; 0: none, or the pc is in a prologue or an epilogue.
+  std::uint64_t data = 0;               // Language-specific data, in the image.
+  bool on_exception = false;            // As in Function.
   bool on_termination = false;
 };
 
@@ -77,122 +77,122 @@ struct HandlerCall {
 
 using ErrorSink = FunctionRef<void(const Error&)>;
 using RowSink = FunctionRef<void(const FrameRow&)>;
-using FunctionSink = FunctionRef<bool(const Function&)>;  // false: no more
+using FunctionSink = FunctionRef<bool(const Function&)>;  // False: no more.
 
-// Who lists rows.
+// Receives rows of a listing.
 class RowVisitor {
  public:
   virtual ~RowVisitor() = default;
   // The rows of a section follow; it may have none.
   virtual void begin_section(std::string_view name) = 0;
   virtual void row(const FrameRow& row) = 0;
-  // Asked between functions.
+  // Called between functions.
   [[nodiscard]] virtual bool wants_more() const { return true; }
 };
 
 class UnwindSource;
 
-// Who cares how a source stores its records: called back with what it is made of, valid as long as the source. What one
-// does not know how to treat goes to `rows`. (Inline: the library has no RTTI for those that derive from it elsewhere.)
+// Receives the parsed image behind a source, valid as long as the source. A visitor that does not handle a format gets
+// `rows` instead. (Inline: the library has no RTTI for classes that derive from it elsewhere.)
 class FormatVisitor {
  public:
   virtual ~FormatVisitor() = default;
   virtual void elf(const UnwindSource& source, const image::ElfImage&) { rows(source); }
-  // ELF, too, of a Go program: its own table goes before all else.
+  // ELF of a Go program: its own table comes before all else.
   virtual void go(const UnwindSource& source, const image::ElfImage& image) { elf(source, image); }
-  // ELF, too, with .sframe and nothing else.
+  // ELF with .sframe and nothing else.
   virtual void sframe(const UnwindSource& source, const image::ElfImage& image) { elf(source, image); }
   virtual void winx64(const UnwindSource& source, const winx64::Functions&) { rows(source); }
   virtual void winarm64(const UnwindSource& source, const winarm64::Functions&) { rows(source); }
-  // Nothing but rows is known.
+  // Only rows are known.
   virtual void rows(const UnwindSource& source) = 0;
 };
 
-// Immutable once made, so thread-safe. row_at, function_at and unwind take no memory and are signal-safe, unless the
-// kind of source says otherwise; everything else may allocate.
+// Immutable once made, so thread-safe. row_at, function_at and unwind allocate nothing and are signal-safe, unless the
+// kind of source says otherwise. Other functions may allocate.
 class UnwindSource {
  public:
   virtual ~UnwindSource() = default;
 
-  // Empty: it is not known, and there are no rows.
+  // Empty: not known, and there are no rows.
   [[nodiscard]] virtual std::optional<Architecture> architecture() const = 0;
 
-  // The row in force at an address. kNotFound where nothing covers it, kUnsupported where no row can say it (ask
-  // `unwind`), otherwise what is wrong with the image or the record. Expressions are views of what the source is of.
+  // The row in force at an address. Expressions are views of the source's bytes. Errors: kNotFound if nothing covers
+  // the address. kUnsupported if no row can express the code: use unwind(). Else the error of the image or the record.
   [[nodiscard]] virtual Expected<void> row_at(std::uint64_t address, FrameRow& to) const = 0;
-  // What the unwind information says about the function that contains an address. Errors: as row_at.
+  // The unwind information for the function that contains an address. Errors as row_at().
   [[nodiscard]] virtual Expected<Function> function_at(std::uint64_t address) const = 0;
-  // All that have a record and a range, ascending by begin; of those that begin at the same address the one that
-  // function_at prefers. What is malformed goes to `report`. Linear, and a sort where they are not stored in order.
+  // All functions that have a record and a range, ascending by begin. Of functions with the same begin, the one that
+  // function_at() prefers. Malformed records go to `report`. Linear; records that are not stored in order are sorted.
   virtual void for_each_function(FunctionSink callback, ErrorSink report) const = 0;
 
-  // The rows of a function that this source gave, ascending, with all their registers. What is malformed goes to
-  // `report`, and so does, as kUnsupported, what no row can say. The row is only valid during the call.
+  // The rows of a function from this source, ascending, with all registers. A row is valid during the call only.
+  // Malformed rows go to `report`. So does a row of a kind that FrameRow cannot express, as kUnsupported.
   virtual void for_each_row(const Function& function, RowSink callback, ErrorSink report) const = 0;
-  // Everything that is stored, section by section, in the order of the records (of PE images: of the functions).
+  // Everything stored, section by section, in the order of the records; for PE images in the order of the functions.
   virtual void for_each_row(RowVisitor& visitor, ErrorSink report) const = 0;
 
-  // Executes the unwind information at the pc, where no row can say what it does. `caller` and `saved` are set on
-  // success only; `saved` comes in as the callee's. The caller's pc says whether it was interrupted. kUnsupported for
-  // formats of which the rows say everything.
+  // Executes the unwind information at the pc, for code that no row can express. `caller` and `saved` are set on
+  // success only; `saved` comes in as the callee's. The caller's pc says if it was interrupted. kUnsupported for
+  // formats whose rows say everything.
   [[nodiscard]] virtual Expected<HandlerCall> unwind(const Callee& callee, Registers& caller,
                                                      SavedLocations& saved) const;
-  // Its rows hold at every instruction, by what made the code: the code need not be asked.
+  // True if the rows hold at every instruction, by the maker of the code: the code need not be read.
   [[nodiscard]] virtual bool is_exact() const { return false; }
-  // Code of Windows: functions that its unwind information says nothing about are leaves, which move neither sp nor a
-  // preserved register (Microsoft: "x64 exception handling", "ARM64 exception handling"), rsi and rdi are preserved,
-  // and nothing marks an outermost frame.
+  // True for code of Windows. A function without unwind information is a leaf, which moves neither sp nor a preserved
+  // register (Microsoft: "x64 exception handling", "ARM64 exception handling"). rsi and rdi are preserved. Nothing
+  // marks an outermost frame.
   [[nodiscard]] virtual bool is_windows() const { return false; }
 
-  // Bytes of the image as loaded, before relocation. False where it has none.
+  // Bytes of the image as loaded, before relocation. False if the image does not have them.
   [[nodiscard]] virtual bool read_image(std::uint64_t address, void* to, std::size_t size) const;
-  // Where the function that contains an address starts, by symbols too, where there is no unwind information; 0: not
-  // known. May lock when first called.
+  // The start of the function that contains an address. Without unwind information, symbols are used too. 0: not known.
+  // May lock when first called.
   [[nodiscard]] virtual std::uint64_t function_start(std::uint64_t address) const;
-  // What made the code calls the function that contains an address, copied, and cut where it is longer; empty: nothing.
-  // kNotFound of all sources but those of code made at run time: symbols are no unwind information.
+  // The name that the maker of the code gives the function at an address: copied, and cut if longer; may be empty.
+  // kNotFound for all sources but those of code made at run time: symbols are no unwind information.
   [[nodiscard]] virtual Expected<std::string_view> name_at(std::uint64_t address, std::span<char> to) const;
-  // Where the code at an address comes from; kNotFound likewise, and where it was not said.
+  // The place in the source of the code at an address. kNotFound as name_at(), and if it is not known.
   [[nodiscard]] virtual Expected<SourceLine> line_at(std::uint64_t address) const;
-  // Of a frame in code that runs many functions, an interpreter's: what stands for the one that it runs, for
-  // functions_at(). 0: the code at the address says it. Reads the frame; may allocate and lock.
+  // For a frame in code that runs many functions, for example an interpreter's: a number that stands for the function
+  // it runs, for functions_at(). 0: the code's address says the function. Reads the frame; may allocate and lock.
   [[nodiscard]] virtual std::uint64_t frame_function(std::uint64_t /*address*/, const Registers& /*frame*/,
                                                      const Memory& /*memory*/) const {
     return 0;
   }
-  // More than name_at() and line_at(): the function with those that are inlined in it, innermost first, or the one that
-  // frame_function() gave. Appends. False: nobody tells of more.
+  // More than name_at() and line_at(): the function with the functions inlined in it, innermost first, or the function
+  // of frame_function(). Appends to `to`. False: nothing more is known.
   virtual bool functions_at(std::uint64_t /*address*/, std::uint64_t /*function*/,
                             std::vector<NamedFunction>& /*to*/) const {
     return false;
   }
   // 0: none.
   [[nodiscard]] virtual std::uint64_t entry_point() const { return 0; }
-  // ELF: GNU's, lower-case hex; PE: the CodeView identity. Empty: none.
+  // ELF: GNU's, lower-case hex. PE: the CodeView identity. Empty: none.
   [[nodiscard]] virtual const std::string& build_id() const;
-  // What is wrong with the image as a whole.
+  // Errors of the image as a whole.
   [[nodiscard]] virtual std::span<const Error> problems() const { return {}; }
 
   virtual void accept(FormatVisitor& visitor) const { visitor.rows(*this); }
 
-  // Of code that comes and goes: a number that has grown before an address with a row gets another one. Thread-safe,
-  // signal-safe. Nothing: nobody counts.
+  // For code that comes and goes: a number that grows before an address with a row gets another row. Thread-safe,
+  // signal-safe. Nothing: not counted.
   [[nodiscard]] virtual std::optional<std::uint64_t> taken_away() const { return std::nullopt; }
 };
 
-// One section of all functions' rows.
+// The rows of all functions, as one section.
 void for_each_row_by_function(const UnwindSource& source, std::string_view section, RowVisitor& visitor,
                               ErrorSink report);
 
 // ---- where sources come from --------------------------------------------------------------------------------------
 
-// The source for an image's bytes, which must outlive it: ELF or PE, by their first bytes. `layout` is that of a PE
-// image. Errors: those of parsing the image's headers.
+// The source for an image's bytes, ELF or PE by their first bytes. The bytes must outlive the source. `layout` is that
+// of a PE image. Errors: those of parsing the image's headers.
 [[nodiscard]] Expected<std::unique_ptr<UnwindSource>> open_source(ByteView image, image::PeLayout layout);
-// The same, never null: an image that cannot be read has a source that says why for every address.
+// The same, never null: the source of an image that cannot be read fails for every address, with the reason.
 [[nodiscard]] std::unique_ptr<UnwindSource> make_source(ByteView image, image::PeLayout layout);
 [[nodiscard]] std::unique_ptr<UnwindSource> make_failed_source(const Error& why, bool windows);
-// Of code made at run time: it has no unwind information.
+// For code made at run time: has no unwind information.
 [[nodiscard]] const UnwindSource& generated_source();
 
 // The source for an image that has been parsed, which is copied; its bytes must outlive it.

@@ -9,12 +9,13 @@
 
 namespace windlass::table {
 
-// The rows of every entry of the exception directory, by RVA. What no entry covers is a leaf function, as the system's
-// unwinder takes it: the return address is on top of the stack, or in x30; where x64 code without an entry pushes
-// something all the same, its rows say so (linear_scan.h). Padding between functions is left to the function before it.
-// Where an entry's codes mean something that no row can say, the table says WL_CFA_UNSUPPORTED, but for machine frames
-// of x64. A malformed entry goes to `report` with its RVA and costs only itself: its range is then a leaf, too.
-// `functions` is what the source is made of. Linear in the size of the code.
+// Compiles the rows of every entry of the exception directory, by RVA. Linear in the size of the code. The `source` is
+// made of `functions`.
+//
+// Code without an entry is a leaf, as for the system's unwinder: the return address is on top of the stack, or in x30.
+// If x64 code without an entry pushes nevertheless, its rows say so (linear_scan.h). Padding between functions belongs
+// to the function before. Codes that no row can express become WL_CFA_UNSUPPORTED, except machine frames of x64. A
+// malformed entry goes to `report` with its RVA; its range is then a leaf too.
 [[nodiscard]] Expected<UnwindTable> compile_winx64(const sources::UnwindSource& source,
                                                    const winx64::Functions& functions, sources::ErrorSink report);
 [[nodiscard]] Expected<UnwindTable> compile_winarm64(const sources::UnwindSource& source,

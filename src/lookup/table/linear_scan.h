@@ -1,6 +1,6 @@
-// Rules from x86-64 code read in a straight line, for code whose unwind information leaves something out: functions of
-// Windows without any, which are not all leaves (MinGW's ___chkstk_ms, assembly), and rows that rest on a register
-// which calls destroy (Wine's __wine_unix_call_dispatcher).
+// Rules from x86-64 code that is read in a straight line: for code whose unwind information is not complete. On Windows
+// these are functions without any, which are not all leaves (MinGW's ___chkstk_ms, assembly). Also rows that rest on a
+// register which calls destroy (Wine's __wine_unix_call_dispatcher).
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// The trace projection as a state policy of dwarf's CFA interpreter: of every row only the CFA, the return address, the
-// frame pointer and the module's extra register are kept, packed as they go into the table, and updated in place.
+// The trace projection, as a state policy of dwarf's CFA interpreter. Of every row only the CFA, the return address,
+// the frame pointer and the module's extra register are kept. They are packed as for the table, and updated in place.
 #pragma once
 
 #include <cstdint>

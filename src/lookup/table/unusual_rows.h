@@ -41,8 +41,9 @@ namespace windlass::table {
 // Puts right the rows of one function that count from rbp what is rsp's: flow/frame_address.h. Quick where none does.
 void correct_frame_addresses(const image::ElfImage& image, std::span<TableBuilder::PendingRow> rows);
 
-// Epilogues of realigned frames, x86-64: GCC says that the caller's rbp is where rbp points, to the function's end,
-// also where it has been popped (`pop rbp; lea rsp, [r10 - 8]; ret`). The agent asks the code.
+// Corrects epilogues of realigned frames on x86-64. GCC says that the caller's rbp is where rbp points, up to the
+// function's end. This is wrong where rbp has been popped: `pop rbp; lea rsp, [r10 - 8]; ret`. The agent then looks at
+// the code.
 void leave_popped_frames(std::span<TableBuilder::PendingRow> rows);
 
 // Does the row say that there is no caller?

@@ -36,9 +36,9 @@ const TraceRule& UnwindTable::find(std::uint64_t address) const {
   const std::byte* start = page(directory_[index]);
   const auto offset = static_cast<std::uint32_t>(address & 0xffff);
   const std::uint32_t block = offset >> WL_BLOCK_SHIFT;
-  // The last of the block's rows that begins at or before the address, else the one before them. By halving, without a
-  // branch that depends on the address, as of code that is met for the first time no branch predictor knows; nor on how
-  // many rows there are, as long as there are not more than usual.
+  // The last of the block's rows that begins at or before the address, else the row before them. Found by halving,
+  // without a branch that depends on the address: a branch predictor knows nothing of code that is met for the first
+  // time. Up to the usual number of rows, no branch depends on that number either.
   constexpr std::uint32_t kUsual = 16;
   std::uint32_t low = block == 0 ? 0 : last_of(start, block - 1);
   const std::uint32_t high = last_of(start, block);

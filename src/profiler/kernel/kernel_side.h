@@ -75,11 +75,13 @@ class KernelSide : public SampleSource, public TableStore {
   [[nodiscard]] virtual const wl_module& module(std::uint32_t id) const = 0;
 
   // ---- processes ------------------------------------------------------------------------------------------------
-  // Replaces what the kernel side knows of a process. `mappings`: the executable ones, sorted by begin, disjoint.
-  // `epoch`: the one of the last EXEC, FORK (for the child) or UNMAP event seen of this process, 0 if none; a set
-  // published with an older epoch is ignored by the kernel side, which closes the race with an exec or a dlclose that
-  // the agent has not heard of yet. On UNMAP take the range out of the set and publish with the event's epoch; samples
-  // are raw until then. Returns the `space` stamped on events unwound with this set.
+  // Replaces the kernel side's knowledge of a process. `mappings` are the executable mappings, sorted by begin,
+  // disjoint. Returns the `space` that events unwound with this set are stamped with.
+  //
+  // `epoch` is that of the last EXEC, FORK (for the child) or UNMAP event of this process; 0 if there was none. The
+  // kernel side ignores a set with an older epoch. This closes the race with an exec or dlclose that the agent has not
+  // heard of yet. After an UNMAP, take the range out of the set, and publish the set with the event's epoch. Samples
+  // are raw until then.
   std::expected<std::uint32_t, SystemError> publish(std::uint32_t tgid, std::span<const wl_mapping> mappings,
                                                     std::uint64_t epoch,
                                                     const wl_interpreter* interpreter = nullptr) override = 0;

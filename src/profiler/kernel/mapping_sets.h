@@ -45,8 +45,8 @@ class MappingSets {
                                                     Clock::time_point now);
   void forget(std::uint32_t tgid, Clock::time_point now);
 
-  // Frees retired sets: first, when no process entry names one any more, its head is made invalid; a grace period
-  // later, when whoever began with it must be done, its memory is given back. O(process entries), at most once a
+  // Frees retired sets. When no process entry names a set any more, the head of the set is made invalid. A grace period
+  // later, every reader that began with the set is done, and its memory is freed. O(process entries), at most once a
   // kGrace.
   void housekeeping(Clock::time_point now);
 

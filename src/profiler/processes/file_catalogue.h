@@ -1,5 +1,5 @@
-// The files that are known, one for each content (build id, else device, inode, time and size), however many processes,
-// mounts and names show it; found again by what a mapping says of its file.
+// The known files. Each content has a single entry: the build id, else device, inode, time and size. Many processes,
+// mounts and names may show the same content. An entry is found by the file that a mapping names.
 #pragma once
 
 #include <cstdint>

@@ -3,9 +3,9 @@
 
 namespace windlass::profiler {
 
-// Gives this thread, and those it starts from now on, the highest priority there is, if it may and nobody has lowered
-// it: loading the programs and the tables takes half a second of CPU time, a share of which would be left beside a
-// hundred threads of the program to record for as long as it runs.
+// Gives this thread, and all threads that it starts later, the highest priority, if that is allowed and the priority
+// has not been lowered. Loading programs and tables takes half a second of CPU time. At normal priority beside a
+// hundred busy threads, loading would last for the whole run of the recorded program.
 void raise_priority();
 
 }  // namespace windlass::profiler

@@ -77,10 +77,10 @@ struct Process {
   bool images_due = false;  // such code has come since /proc was last read, or the first that is in no file, or some
                             // between two parts of one, or an interpreter's
   std::shared_ptr<const MapSet> maps = std::make_shared<MapSet>();
-  // Where a file's code has been replaced by other code and no event of the kernel side told of it: one mapped at a
-  // fixed address, as Wine maps all, on a kernel whose functions cannot be hooked; or one that came and went before a
-  // set with it was published. It may be replaced again at any time. Ascending, disjoint; at most kMaxPassing,
-  // the last of which then reaches to the end.
+  // Ranges of a file where code has been replaced by other code without an event of the kernel side, and may be
+  // replaced again at any time. Two cases: code mapped at a fixed address, as Wine maps everything, on a kernel whose
+  // functions cannot be hooked. And code that came and went before a set with it was published. Ascending, disjoint; at
+  // most kMaxPassing, the last of which then reaches to the end.
   std::vector<std::pair<std::uint64_t, std::uint64_t>> passing = {};
   static constexpr std::size_t kMaxPassing = 256;
 

@@ -36,8 +36,8 @@ const MapSet* SampleIntake::maps_of(std::uint32_t tgid) const {
   return process != nullptr ? process->maps.get() : nullptr;
 }
 
-// A set that was published for the parent, or before code came and went, serves the kernel side; without a mapping
-// here nothing says what the frame is, and whether the walk went on rightly from there.
+// The kernel side may use a set that was published for the parent, or before code came and went. Without a mapping
+// here, nothing says which code the frame is in, or whether the walk went on rightly from there.
 std::uint8_t SampleIntake::mapped_end(std::uint32_t tgid, std::uint8_t end, std::span<const std::uint64_t> frames) {
   if (end != WL_END_COMPLETE) return end;
   const auto unmapped = [&] {

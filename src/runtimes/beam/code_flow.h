@@ -1,6 +1,8 @@
-// Where BeamAsm's code keeps its caller, instruction by instruction. A function runs on its Erlang process's stack,
-// with rsp as its stack pointer and its return address above its variables, and calls C on its scheduler's: it keeps
-// the Erlang stack pointer in rbp, or in the process (r13), and sets rsp to a fixed place below rbx.
+// Where BeamAsm's code keeps its caller, instruction by instruction.
+//
+// A function runs on the stack of its Erlang process. rsp is the stack pointer, and the return address lies above the
+// function's variables. C functions are called on the stack of the scheduler. Meanwhile the Erlang stack pointer is in
+// rbp, or in the process (r13), and rsp is a fixed place below rbx.
 //
 // erlang/otp, erts/emulator/beam/jit/x86/beam_asm.hpp (emit_enter_runtime, emit_leave_runtime).
 #pragma once

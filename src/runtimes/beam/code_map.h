@@ -1,5 +1,6 @@
-// Where an Erlang virtual machine's generated code is: a pc to its function, by the ranges of the modules' code and the
-// table of functions in front of each; or to the code that all of them share, of which nothing is said.
+// Finds the function of a pc in the generated code of an Erlang virtual machine. The ranges of the modules' code are
+// searched first, then the table of functions at the begin of each module. Code that all modules share is recognised,
+// but nothing more is known of it.
 #pragma once
 
 #include <cstdint>

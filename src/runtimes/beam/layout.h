@@ -1,6 +1,6 @@
-// Where an Erlang virtual machine (BEAM with its JIT compiler, BeamAsm) has what is asked of it: addresses by what it
-// exports, and by the code of exported functions; offsets of fields of release 25, which it says that it is for its
-// debugger (`etp_otp_release`, erts/etc/unix/etp-commands).
+// Where an Erlang virtual machine (BEAM with its JIT compiler, BeamAsm) keeps the data that is read here. Addresses
+// come from exported symbols, and from the code of exported functions. Offsets of fields are those of release 25. The
+// virtual machine tells its release to debuggers (`etp_otp_release`, erts/etc/unix/etp-commands).
 //
 // erlang/otp, erts/emulator/beam: beam_ranges.c, beam_code.h, code_ix.h, atom.h, index.h, erl_process.h;
 // jit/x86/process_main.cpp.

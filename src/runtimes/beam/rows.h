@@ -1,5 +1,5 @@
-// The frames of an Erlang virtual machine's code: rows by what its instructions do (code_flow.h), and where a function
-// has been called, by what the virtual machine itself goes by: the first word up the stack that is tagged as a return
+// The frames of an Erlang virtual machine's code. Rows come from the instructions (code_flow.h). Where a function has
+// been called, the frame is found as the virtual machine does: the first word up the stack with the tag of a return
 // address is the frame's (beam_common.c, erl_gc.c: is_CP).
 #pragma once
 

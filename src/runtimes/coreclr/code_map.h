@@ -1,8 +1,8 @@
-// Where a CoreCLR's generated code is: a pc to the method that has it, and that to its unwind information's place.
+// Finds the method of a pc in CoreCLR's generated code, and from the method the place of its unwind information.
 //
-// dotnet/runtime, docs/design/datacontracts/ExecutionManager.md: the range section map (5 levels, then a list of
-// fragments), the nibble map of a code heap (version 1: searched backwards; version 2: with pointers), the code's
-// header.
+// dotnet/runtime, docs/design/datacontracts/ExecutionManager.md describes three steps. The range section map has 5
+// levels, then a list of fragments. The nibble map of a code heap is searched backwards in version 1, and has pointers
+// in version 2. Last comes the header of the code.
 #pragma once
 
 #include <cstdint>

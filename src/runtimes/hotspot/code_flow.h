@@ -1,11 +1,13 @@
-// Where HotSpot's own code (compiled methods, the interpreter, adapters, helpers) keeps its caller, instruction by
-// instruction. It is read once from its beginning to its end, not followed along all its ways, which its compilers' few
-// forms allow: the prologue, the epilogues and some pushes in slow paths are all that moves the stack pointer, and
-// what stands behind a jump has the frame that a branch took there or, if none did, that of the method's body.
+// Where HotSpot's own code keeps its caller, instruction by instruction: compiled methods, the interpreter, adapters,
+// helpers.
+//
+// The code is read once from begin to end. It need not be followed along all paths, since its compilers use few forms.
+// Only the prologue, the epilogues and some pushes in slow paths move the stack pointer. Code behind a jump has the
+// frame of a branch that leads there or, without a branch, of the method's body.
 //
 // openjdk/jdk, src/hotspot/cpu/x86: macroAssembler_x86.cpp (verified_entry), c1_MacroAssembler_x86.cpp (build_frame),
-// x86.ad and x86_64.ad (MachEpilogNode), templateInterpreterGenerator_x86.cpp, interp_masm_x86.cpp
-// (remove_activation), frame_x86.hpp, sharedRuntime_x86_64.cpp (adapters).
+// x86.ad and x86_64.ad (MachEpilogNode), templateInterpreterGenerator_x86.cpp, interp_masm_x86.cpp (remove_activation),
+// frame_x86.hpp, sharedRuntime_x86_64.cpp (adapters).
 #pragma once
 
 #include <cstddef>

@@ -167,12 +167,14 @@ void Code::read_call_stub(ByteView code) {
   if (row.registers.size() == 6) returns_.push_back({row});
 }
 
-// A mounted virtual thread has its innermost frames on the carrier's stack. The outermost of these returns, to no call,
-// to a stub that fetches more from the heap, and begins by going back to where the thread was entered: mov rsp, [r15 +
-// JavaThread::_cont_entry] (stubGenerator_x86_64.cpp, generate_cont_returnBarrier). That is a ContinuationEntry, with
-// the frame of what entered above it (sharedRuntime_x86_64.cpp, gen_continuation_enter). The outermost frame lies right
-// below it, unless it has arguments on the stack (continuationFreezeThaw.cpp, ReconstructedStack and patch_sender_sp).
-// rbp says nothing: it has what the method left in it when its frames were taken away, perhaps from another carrier.
+// A mounted virtual thread has its innermost frames on the carrier's stack. The outermost of these frames returns to a
+// stub, not behind a call. The stub fetches more frames from the heap. It begins by going back to where the thread was
+// entered: mov rsp, [r15 + JavaThread::_cont_entry] (stubGenerator_x86_64.cpp, generate_cont_returnBarrier).
+//
+// That place is a ContinuationEntry, with the frame of the code that entered above it (sharedRuntime_x86_64.cpp,
+// gen_continuation_enter). The outermost frame lies right below, unless it has arguments on the stack
+// (continuationFreezeThaw.cpp, ReconstructedStack and patch_sender_sp). rbp says nothing. It is as the method left it
+// when its frames were taken away, perhaps from another carrier.
 void Code::read_return_barriers(ByteView code) {
   constexpr std::uint8_t kLoadSp[] = {0x49, 0x8b, 0xa7};
   const auto entry = static_cast<std::int32_t>((blob_.continuation_entry + 15) / 16 * 16);

@@ -290,8 +290,8 @@ template <typename With>
                           CodeTableAccess::table(reader).size));
 }
 
-// What `with(bytes)` gives for the bytes of a reader. What is mapped is read in place, without the other way's
-// registers: what is found is a variable of `with`, so that the other way, which is called, does not want its address.
+// The result of `with(bytes)` for the bytes of a reader. Mapped bytes are read in place, and need fewer registers than
+// the other case. The result is a variable of `with`. So the other case, which is a call, does not need its address.
 template <typename With>
 [[nodiscard, gnu::always_inline]] inline auto with_bytes(const CodeManagerReader& reader, With&& with) {
   if (CodeTableAccess::memory(reader) != nullptr) [[unlikely]]

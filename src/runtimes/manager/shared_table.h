@@ -19,10 +19,10 @@ namespace windlass::manager {
 
 class SharedTable final : public PublishedCode {
  public:
-  // Of a process that lives: its memfd is mapped here, too, and stays when the process is gone. By
-  // /proc/PID/map_files, which wants CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE, or by a descriptor that the process has
-  // of it. kSystem: neither can be opened; kUnsupported: what is there may shrink under its readers; and what
-  // CodeManagerReader::open says.
+  // Opens the table of a live process. Its memfd is mapped here too, and stays when the process has ended. It is opened
+  // by /proc/PID/map_files, which needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE, or by a descriptor of the process.
+  // Errors: kSystem if neither can be opened. kUnsupported if the memfd may shrink while it is read. And those of
+  // CodeManagerReader::open().
   [[nodiscard]] static Expected<std::shared_ptr<SharedTable>> open(pid_t pid, const os::ProcMap& map);
   // Of whatever has memory, which must outlive it.
   [[nodiscard]] static Expected<std::shared_ptr<SharedTable>> open(const Memory& memory, std::uint64_t address);

@@ -69,8 +69,8 @@ std::optional<std::vector<std::byte>> read_bytes(const Memory& memory, const wl_
   return bytes;
 }
 
-// The code object's as it is while all of this is read: it is the frame's before and after, and alive, so it was in
-// between, and its strings, which it holds, with it.
+// The name is that of the code object, unchanged while all of this is read. The code object is the frame's before and
+// after, and alive, so it was in between. It holds its strings, so these were alive too.
 bool is_of(const Memory& memory, const Layout& layout, const wl_interpreted_frame& frame, std::uint64_t code) {
   return is_object(memory, code, layout.code_type) && is_still(memory, layout.interpreter, frame);
 }

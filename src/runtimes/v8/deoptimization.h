@@ -18,10 +18,11 @@
 namespace windlass::runtimes::v8 {
 
 struct Deoptimization {
-  // Offsets into the builtin. From the first on the code's own return address is gone, behind the second rcx has where
-  // the frame ends, behind the third [rsp] has where the Deoptimizer is kept, behind the fourth sp is there, behind the
-  // fifth it is at the frame's end, and behind the last nothing is known.
-  // In front of them its registers, which it has pushed, are taken off the stack: there sp is so far below that
+  // Offsets into the builtin, in order. From the first on, the code's own return address is gone. Behind the second,
+  // rcx holds the end of the frame. Behind the third, [rsp] holds the place where the Deoptimizer is kept. Behind the
+  // fourth, sp is there. Behind the fifth, sp is at the frame's end. Behind the last, nothing is known.
+  //
+  // Before the first, the code takes the registers that it has pushed off the stack. There, sp is so far below that
   // address.
   struct Saved {
     std::uint32_t begin = 0, end = 0, above = 0;

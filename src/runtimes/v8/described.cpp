@@ -33,13 +33,15 @@ FrameRow entry_row(std::uint64_t begin, std::uint64_t end, std::int32_t above) {
 
 namespace {
 
-// Where code goes on in another function by a jump, the stack is as that one is entered with: the return address is on
-// top, and the caller's frame pointer is back. So it is at what leads straight there and leaves sp alone, however the
-// arguments were moved before: in a loop, by counts that are not known, on some ways only (builtins-x64.cc,
-// Generate_CallFunction: InvokeFunctionCode). Where sp is moved up first, it is so much further up: V8's compiler gives
-// the frame pointer back before that, and behind a call nothing else says where sp is. What it pushes then are
-// arguments, and on top of them a copy of the return address (push [rsp + n]). What builtins by hand put that back with
-// is a push of a register, where this ends.
+// Where code jumps into another function, the stack is as at that function's entry. The return address is on top, and
+// the caller's frame pointer is back. This also holds for code that leads straight to the jump and leaves sp alone. It
+// does not matter how the arguments were moved before: in a loop, by unknown counts, or on some paths only
+// (builtins-x64.cc, Generate_CallFunction: InvokeFunctionCode).
+//
+// If the code moves sp up first, sp is that much further up. V8's compiler restores the frame pointer before that, and
+// behind a call nothing else says where sp is. Then the code pushes arguments, and on top of them a copy of the return
+// address (push [rsp + n]). Builtins written by hand push the return address from a register instead; the search ends
+// there.
 struct Leaving {
   std::uint32_t begin = 0, end = 0;
   std::int64_t above = 0;  // bytes that the return address is above sp

@@ -33,9 +33,9 @@ ScopeWords scope_words(const Heap& heap, Tagged scope, std::uint32_t from) {
 
 }  // namespace
 
-// A function's ScopeInfo (scope-info.tq) has its variables first, then, where there are any: what a class keeps (i),
-// the function's name, or 0, and where that is kept (si), the name that it was given by what it was assigned to (s),
-// and its place in the source (ii). Since V8 13 that place is in front of the variables.
+// The order of a function's ScopeInfo (scope-info.tq). First the variables. Then, where present: the data that a class
+// keeps (i), the function's name, or 0, and its place (si), the name that an assignment gave the function (s), and the
+// place in the source (ii). Since V8 13 the place in the source comes before the variables.
 Function Functions::read(const Heap& heap, Tagged name_or_scope) {
   constexpr std::uint32_t kMostInlineNames = 75;  // scope-info.h: kScopeInfoMaxInlinedLocalNamesSize
   const Layout& layout = heap.layout();

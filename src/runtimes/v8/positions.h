@@ -18,8 +18,9 @@ struct SourcePosition {
   std::int32_t inlining = -1;  // into the inlining positions; -1: it is not inlined
 };
 
-// How far an entry's code is from the one before: with a sign that says whether a statement begins there, or, since
-// V8 14 (13.6 has the sign, 14.6 the bits), above two bits that say what the place is.
+// How an entry stores the distance of its code from the code of the entry before. kSign: with a sign that says whether
+// a statement begins there. kTwoBits, since V8 14: above two bits that say the kind of the place. V8 13.6 has the sign,
+// 14.6 the bits.
 enum class PositionForm : std::uint8_t { kSign, kTwoBits };
 
 // Ascending by code. Nothing: it is no such table, or not of this form.

@@ -12,9 +12,9 @@
 namespace windlass::runtimes::v8 {
 namespace {
 
-// Where code that does not set up its frame itself has it: baseline code and Liftoff's behind their first call, which
-// does that for them (Builtins::Generate_BaselineOutOfLinePrologue, Generate_WasmLiftoffFrameSetup), code that goes on
-// with an interpreter's frame (OSR) from the start. Nothing: it sets it up.
+// The offset from which code has a frame that other code has made. Baseline code and Liftoff's code have it behind
+// their first call (Builtins::Generate_BaselineOutOfLinePrologue, Generate_WasmLiftoffFrameSetup). Code that goes on
+// with an interpreter's frame (OSR) has it from the start. Nothing: the code makes its frame itself.
 std::optional<std::size_t> framed_from(ByteView code, std::uint64_t address, bool by_call) {
   using Kind = windlass::flow::StackEffect::Kind;
   constexpr std::size_t kFarthest = 256;

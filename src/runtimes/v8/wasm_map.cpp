@@ -17,8 +17,8 @@ constexpr unsigned kDeepest = 64;           // of a tree
 
 }  // namespace
 
-// Behind the pointers to the module and to the instructions stand since V8 13 a hash of the signature, and a pointer;
-// then lengths, the first of them that of the instructions, and the index.
+// Behind the pointers to the module and to the instructions come, since V8 13, a hash of the signature and a pointer.
+// Then lengths, first the length of the instructions, and the index.
 WasmMap::WasmMap(const Memory& memory, std::uint64_t state, std::int32_t version) : memory_(memory), state_(state) {
   if (version == 11 || version == 12) size_at_ = 24, index_at_ = 44;
   if (version == 13 || version == 14) size_at_ = 32, index_at_ = 56;

@@ -1,10 +1,13 @@
-// Where the code is that a V8 has made of WebAssembly: a pc to the object that stands for it.
+// Finds the code of WebAssembly at a pc: the object that V8 keeps for it.
 //
-// It is no object of the heap, and nothing in v8dbg_* says anything of it: V8 finds it by objects of C++ (v8/v8,
-// src/wasm/wasm-code-manager.h), from one variable on: a map of ranges of memory to modules, a module's map of its
-// code, and what it has made since that was last sorted; since V8 13 what calls JavaScript is no module's, and in a map
-// of its own. All of these are std::map of libstdc++, whose root points back to where the map is; a piece of code
-// points to its module and to its instructions, by which it is known to be one.
+// The object is not on V8's heap, and v8dbg_* does not describe it. V8 finds it by C++ objects (v8/v8,
+// src/wasm/wasm-code-manager.h), starting at a variable:
+// - A map of memory ranges to modules.
+// - In a module, a map of its code, and the code made since the map was last sorted.
+// - Since V8 13, a map of its own for code that calls JavaScript, which belongs to no module.
+//
+// All maps are std::map of libstdc++, whose root points back to the map. A piece of code points to its module and to
+// its instructions. By these pointers it is recognised.
 #pragma once
 
 #include <cstdint>

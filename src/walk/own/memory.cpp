@@ -69,9 +69,9 @@ void remember(StackRange range) {
   pair.slots[place].write(thread, range);
 }
 
-// A thread's own stack has its control block at the top (Drepper, "ELF handling for thread-local storage", 3.4.6; musl
-// too), so a range that holds the block is there as long as the thread. Another stack, a coroutine's say, may have been
-// unmapped since it was walked.
+// True if the range exists as long as the thread. A thread's own stack has the thread control block at its top
+// (Drepper, "ELF handling for thread-local storage", 3.4.6; musl too), so a range with the block does. Another stack,
+// for example a coroutine's, may have been unmapped since it was walked.
 bool outlives_walks(const StackRange& range, std::uint64_t thread) {
   return range.low <= thread && thread < range.high;
 }

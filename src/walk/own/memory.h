@@ -17,13 +17,13 @@ struct StackRange {
   }
 };
 
-// The part of the calling thread's stacks from `sp` on that is known to be readable; empty where nothing is known.
-// `live`: a frame of the caller's stands at sp, so that at least its page is readable; otherwise sp is only believed
-// where that has been seen or, once, a system call says so.
+// The part of the calling thread's stacks from `sp` on that is known to be readable; empty if nothing is known. `live`:
+// a frame of the caller stands at sp, so at least its page is readable. Otherwise sp is believed only if it was seen
+// readable or, once, if a system call says so.
 //
-// The initial thread's stack is known: the kernel keeps 128 MiB below its top free of anything else. Of other stacks,
-// what probes have found, two a thread: it is believed of the thread's own, and of another (a coroutine's, a signal
-// handler's) where the walk stands on it.
+// The initial thread's stack is known: the kernel keeps 128 MiB below its top free of anything else. For other stacks,
+// the results of probes are kept, two a thread. They are believed for the thread's own stack. They are believed for
+// another stack (a coroutine's, a signal handler's) while the walk stands on it.
 [[nodiscard]] StackRange known_stack(std::uint64_t sp, bool live);
 
 // Makes `range` reach up to address + size if all between is readable, and remembers it for the thread. One system call

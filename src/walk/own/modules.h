@@ -1,5 +1,6 @@
-// The modules of the own process, found from any context: no lock, no allocation. dlopen and dlclose tell nobody, so
-// whoever keeps something about a module keeps its tag, and asks again in each walk whether the tag still holds.
+// The modules of the own process, found in any context without a lock or an allocation. dlopen and dlclose give no
+// notice. So code that keeps facts about a module keeps the module's tag, and checks in each walk that the tag is still
+// valid.
 #pragma once
 
 #include <atomic>

@@ -24,8 +24,9 @@ struct RecordedFrame {
 inline constexpr std::uint64_t kBarrier = ~std::uint64_t{0};  // no return address: never equal
 inline constexpr std::uint64_t kZero = 0;
 
-// Outermost frame first. While a walk goes on its own frames are kept, in the same order, in another part of the array,
-// which they fill downwards: beside the old ones, so that those that stay need not be moved, or few.
+// The frames of the last walk, outermost first. During a walk its own frames are kept too, in the same order, in
+// another part of the array that is filled downwards. They lie beside the old frames. So old frames that stay need not
+// be moved, or only few of them.
 class alignas(4096) WalkRecord {
  public:
   static constexpr std::size_t kCapacity = 1024;

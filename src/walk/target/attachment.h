@@ -33,10 +33,12 @@ class Attachment {
   Attachment(const Attachment&) = delete;
   Attachment& operator=(const Attachment&) = delete;
 
-  // Stops all threads, those too that are born meanwhile; whoever is stopped goes on first. Errors: kSystem with errno;
-  // EPERM with the id of another tracer, if there is one, as `where`. kUnsupported where a thread runs code of another
-  // machine (a 64-bit program in 32-bit code, or another program by now), and of a thread of the kernel. On an error
-  // nothing is left stopped.
+  // Stops all threads, also those that are born meanwhile. A stopped thread goes on first. After an error no thread is
+  // stopped.
+  //
+  // Errors: kSystem with errno. For EPERM, `where` is the id of another tracer, if there is one. kUnsupported for a
+  // thread of the kernel, and for a thread that runs code of another machine: a 64-bit program in 32-bit code, or
+  // another program by now.
   Expected<void> stop();
   // Lets them go on. For how long the process stood, nanoseconds; 0: it did not.
   std::uint64_t release();

@@ -8,10 +8,11 @@
 
 namespace windlass::walk {
 
-// Files that gzip, xz, zstd or lz4 have compressed (systemd-coredump compresses its cores) are unpacked into a file
-// without a name in $TMPDIR, or else /var/tmp, which takes no room for pages of zeroes. Errors: as MappedFile::open; of
-// unpack() with the offset in the compressed file; kUnsupported where it begins with neither a core file nor a
-// minidump; kLimit where that is larger than `limit`.
+// Files that gzip, xz, zstd or lz4 have compressed are unpacked into a nameless file in $TMPDIR, or else in /var/tmp.
+// For example, systemd-coredump compresses its cores. Pages of zeroes take no room there.
+//
+// Errors: those of MappedFile::open. Those of unpack(), with the offset in the compressed file. kUnsupported if the
+// result begins with neither a core file nor a minidump. kLimit if that is larger than `limit`.
 constexpr std::uint64_t kLargestDump = std::uint64_t{32} << 30;  // systemd-coredump's own limit (coredump.conf)
 [[nodiscard]] Expected<MappedFile> open_dump_file(const std::string& path, std::uint64_t limit = kLargestDump);
 

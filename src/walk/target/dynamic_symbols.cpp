@@ -48,8 +48,8 @@ DynamicTable read_table(const image::ElfImage& image, std::uint64_t bias) {
   return table;
 }
 
-// {buckets, first symbol, bloom words, shift}, the bloom words, the buckets, and a word for each symbol from the first
-// one on, in chains by bucket, of which the last one's lowest bit is set.
+// The hash table is {buckets, first symbol, bloom words, shift}, the bloom words, the buckets, and a word for each
+// symbol from the first symbol on. The words are in chains by bucket. The last word of a chain has its lowest bit set.
 std::uint64_t count_by_gnu_hash(ByteView hash, image::ElfClass elf_class) {
   const auto buckets = hash.at<std::uint32_t>(0), first = hash.at<std::uint32_t>(4), bloom = hash.at<std::uint32_t>(8);
   if (!buckets || !first || !bloom) return 0;

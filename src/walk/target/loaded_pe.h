@@ -1,6 +1,6 @@
-// PE images in a Linux process, where Wine's loader put them: the headers are mapped from the file, sections either
-// likewise or, where the file's alignment is not the page's (MinGW's and most of Microsoft's), copied to anonymous
-// memory, which /proc/PID/maps gives no name to.
+// PE images in a Linux process, where Wine's loader put them. The headers are mapped from the file. A section is mapped
+// too, if the file's alignment is that of pages. Otherwise, as in MinGW's and most of Microsoft's files, sections are
+// copied to anonymous memory, which has no name in /proc/PID/maps.
 #pragma once
 
 #include <cstdint>

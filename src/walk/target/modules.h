@@ -32,10 +32,13 @@ struct FileRange {
 // is added.
 using FindPublished = FunctionRef<manager::PublishedCodes(std::span<const FileRange> files)>;
 
-// Adds a module for every PE image (pe_modules.h) and for every other executable mapping (neighbours of one file
-// together), its unwind information from the file, else from memory; a code range where there is neither, or, where
-// its makers have published such code, a module with their functions. `maps` ascending. Files that are missing or are
-// not the ones that ran are noted. Returns the mappings, not only the executable ones, of the files found.
+// Adds the modules of a process. `maps` are ascending. A module is made for every PE image (pe_modules.h), and for
+// every other executable mapping; neighbours of the same file make a single module. Unwind information comes from the
+// file, else from memory. If there is neither, a code range is added, or a module with functions that were published
+// for this code.
+//
+// Files that are missing, or are not the files that ran, are noted. Returns the mappings of the files found, also those
+// that are not executable.
 std::vector<FileRange> add_modules(Target& target, std::span<const os::ProcMap> maps, FindFiles find,
                                    std::uint64_t page_size, FindPublished published);
 

@@ -22,8 +22,8 @@ struct PeIdentity {
 // By timestamp and size; where these differ, by the build id (a signed or stripped copy has another size).
 [[nodiscard]] bool is_same_image(const image::PeImage& image, const PeIdentity& wanted);
 
-// The image at `begin` as the memory has it, the byte at an RVA at that index; pages that cannot be read are zero.
-// kNotFound: no headers, or no function table; kLimit above 256 MiB.
+// The image at `begin` as it is in memory: the byte at an RVA is at that index. Pages that cannot be read are zero.
+// kNotFound: no headers, or no function table. kLimit: above 256 MiB.
 [[nodiscard]] Expected<std::vector<std::byte>> read_mapped_pe(const Memory& memory, std::uint64_t begin);
 
 // A module that a dump of Windows lists.

@@ -20,9 +20,9 @@ namespace windlass::walk {
 
 class ProcessModules {
  public:
-  // Makes the target's modules those that `maps`, the text of its /proc/PID/maps, shows. What has not changed since the
-  // last call stays: mappings of a file that are where they were, if the file is the same one (inode, size, time of
-  // change); code without a file, unless code managers or a jitdump have come or gone. The memory must be that of now.
+  // Brings the target's modules up to date with `maps`, the text of /proc/PID/maps. Unchanged modules stay. A mapping
+  // of a file is unchanged if it is where it was, and the file has the same inode, size and time of change. Code
+  // without a file is unchanged unless code managers or a jitdump have come or gone. The memory must be that of now.
   Refreshed update(Target& target, pid_t pid, std::string_view maps);
   // The same of a process that stands, by its /proc/PID/maps open: where the kernel can say without text that nothing
   // has changed (PROCMAP_QUERY), it is not read. kSystem with errno: it says nothing.
