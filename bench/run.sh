@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 seconds=${1:-5}
 build=build/release
 cmake --build --preset release --target windlass-cli bench_compile bench_pe bench_kernel bench_walk \
-  bench_registration bench_manager >/dev/null
+  bench_registration bench_manager bench_managed >/dev/null
 
 page=docs/figures/benchmarks.md
 new=$(mktemp)
@@ -40,6 +40,12 @@ sed '/^<!-- measured/q' "$page" > "$new"
   $build/bench/bench_registration --long
   echo
   $build/bench/bench_manager
+  echo '```'
+  echo
+  echo "## Managed stacks: a frame, an exception, stopping threads"
+  echo
+  echo '```'
+  $build/bench/bench_managed
   echo '```'
   echo
   echo "## Windows images: a frame, the rows of a file, whole processes"

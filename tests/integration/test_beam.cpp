@@ -23,6 +23,7 @@
 #include "support/privilege.h"
 #include "support/runtime_program.h"
 #include "support/step_judge.h"
+#include "support/tested_version.h"
 #include "support/whole.h"
 
 namespace windlass {
@@ -137,6 +138,8 @@ TEST_F(ErlangStacks, AreWholeWhenSampled) {
   EXPECT_GT(seen, 20U) << recorded.output;
   EXPECT_GT(in_c, 0U);
   EXPECT_EQ(wrong, 0U);
+  test::tested_version("Erlang (BEAM)", test::version_of("cat /usr/lib/erlang/releases/*/OTP_VERSION"), "work",
+                       share.all, share.whole, wrong);
 }
 
 // What the judge has to know of a thread with two stacks.

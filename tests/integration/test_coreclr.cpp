@@ -25,6 +25,7 @@
 #include "support/flipping_memory.h"
 #include "support/privilege.h"
 #include "support/run_command.h"
+#include "support/tested_version.h"
 #include "windlass/target.h"
 
 #include <nlohmann/json.hpp>
@@ -268,6 +269,9 @@ TEST_F(CoreClr, SamplesHaveWholeStacksWithNames) {
   }
   EXPECT_GT(samples, 20U) << recorded.output << folded.output;
   EXPECT_GT(at_work, 0U);
+  const std::string version =
+      test::version_of("grep -aoE 'Runtime[.]linux-x64/[0-9.]+' " + kFolder + "/azure-mcp/dist/azmcp");
+  test::tested_version(".NET (CoreCLR)", version, "busy", samples, samples, 0);  // as was expected above
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "support/privilege.h"
 #include "support/runtime_program.h"
 #include "support/step_judge.h"
+#include "support/tested_version.h"
 #include "support/whole.h"
 
 namespace windlass {
@@ -101,6 +102,8 @@ TEST_P(Llvm, CodeHasItsNamesAndCallers) {
     const test::WholeShare share = test::whole_share(stacks);
     EXPECT_GT(share.all, 100U);
     EXPECT_GE(share.percent(), 99.5);
+    test::tested_version("LLVM (lli)", test::version_of(lli(GetParam()) + " --version"), compiler, share.all,
+                         share.whole);
     for (const test::FoldedStack& stack : stacks)
       EXPECT_TRUE(has_in_order(stack.frames, {"_start", "__libc_start_main", "main", "middle"}) ||
                   stack.frames.back() == "main")
@@ -188,6 +191,7 @@ TEST_F(Qemu, TranslatedCodeIsCalledByItsLoop) {
         << fmt::format("{}", fmt::join(stack.frames, ";"));
   }
   EXPECT_GT(translated * 2, share.all);
+  test::tested_version("QEMU (user mode)", test::version_of("qemu-aarch64 --version"), "work", share.all, share.whole);
 }
 
 }  // namespace

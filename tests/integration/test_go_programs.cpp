@@ -15,6 +15,7 @@
 #include "profiler/export/pprof.h"
 #include "support/privilege.h"
 #include "support/run_command.h"
+#include "support/tested_version.h"
 #include "support/whole.h"
 #include "windlass/unwind_info.h"
 
@@ -172,6 +173,9 @@ TEST_P(GoProgram, IsWholeAndNamedWhileItWorks) {
   EXPECT_GE(static_cast<double>(tally.whole), 0.995 * static_cast<double>(tally.all)) << recorded.output;
   EXPECT_GE(static_cast<double>(tally.named), 0.97 * static_cast<double>(tally.whole)) << recorded.output;
   EXPECT_GT(tally.crossed, 0u) << recorded.output;
+  std::string version = GetParam().name + std::strlen("Go");
+  std::ranges::replace(version, '_', '.');
+  test::tested_version("Go", version, "esbuild", tally.all, tally.whole);
 }
 
 // One of this machine's Go, static and stripped, which the collector, the scheduler and its signals interrupt all the
@@ -191,6 +195,7 @@ TEST(GoServer, IsWholeUnderLoad) {
   EXPECT_GT(tally.all, 500u) << recorded.output;
   EXPECT_LE(tally.all - tally.whole, 2 + tally.all / 1000) << recorded.output;
   EXPECT_GT(tally.crossed, 0u);
+  test::tested_version("Go", test::version_of("go version"), "serve", tally.all, tally.whole);
 }
 
 // Most samples of a process that lives for some milliseconds come before the kernel side knows it: the agent has to

@@ -14,6 +14,7 @@
 #include "support/core_of.h"
 #include "support/privilege.h"
 #include "support/run_command.h"
+#include "support/tested_version.h"
 
 namespace windlass {
 namespace {
@@ -162,6 +163,7 @@ TEST_F(HotSpot, SamplesHaveTheStacksThatThereCanBe) {
       }
       ::printf("%s %s: %zu of %zu whole, %zu at work, %zu wrong\n", launcher.c_str(), option, whole, all, at_work,
                wrong);
+      test::tested_version("HotSpot", test::version_of(launcher + " -version"), option, all, whole, wrong);
       EXPECT_EQ(wrong, 0U) << first_wrong;
       EXPECT_GT(at_work, 100U);
       EXPECT_GE(whole * 100, all * 99) << recorded.output;

@@ -18,6 +18,7 @@
 #include "support/privilege.h"
 #include "support/runtime_program.h"
 #include "support/step_judge.h"
+#include "support/tested_version.h"
 #include "support/whole.h"
 
 namespace windlass {
@@ -98,6 +99,7 @@ TEST_F(MonoStacks, AreWholeWhileItThrows) {
     EXPECT_EQ(*(at - 2), "Example.Chains.Main");
   }
   EXPECT_GT(throwing, 0U);
+  test::tested_version("Mono", test::version_of("mono --version"), "throws", share.all, share.whole);
 }
 
 std::string name_at(StepJudge& judge, std::uint64_t pc) {

@@ -19,6 +19,7 @@
 #include "support/privilege.h"
 #include "support/run_command.h"
 #include "support/runtime_program.h"
+#include "support/tested_version.h"
 
 namespace windlass {
 namespace {
@@ -205,6 +206,8 @@ TEST(Python, SamplesHaveTheStacksThatThereCanBe) {
     const auto samples = test::judge_samples(*profile, "_PyEval_EvalFrameDefault", kIsKnown,
                                              [&](const std::vector<Call>& chain) { return judge.fault_of(chain); });
     samples.print(python);
+    test::tested_version("CPython", test::version_of(python + " --version"), python, samples.all, samples.whole,
+                         samples.wrong);
     test::expect_right(samples);
   }
 }

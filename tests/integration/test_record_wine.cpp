@@ -16,6 +16,7 @@
 #include "integration/truth_check.h"
 #include "profiler/export/pprof.h"
 #include "support/privilege.h"
+#include "support/tested_version.h"
 #include "support/wine_program.h"
 #include "windlass_layout.h"
 
@@ -124,6 +125,8 @@ TEST(RecordWine, WholeStacks) {
   for (const auto& text : verdict.truncated) fmt::print("{}\n", text);
   for (const auto& text : verdict.examples) ADD_FAILURE() << text;
   EXPECT_EQ(verdict.wrong, 0u);
+  tested_version("Wine (x64 programs)", version_of(find_wine() + " --version"), "truth", verdict.samples,
+                 verdict.complete, verdict.wrong);
   // The process's start is a part of its time, and a busy machine loses ticks of the sampling clock: that it was
   // sampled at all is what can be said. The clock runs on in interrupts, which CPU time leaves out; counted twice is
   // twice as many.

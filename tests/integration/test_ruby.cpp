@@ -23,6 +23,7 @@
 #include "support/privilege.h"
 #include "support/run_command.h"
 #include "support/runtime_program.h"
+#include "support/tested_version.h"
 #include "windlass/target.h"
 
 namespace windlass {
@@ -270,7 +271,10 @@ TEST_F(RubyStacks, SamplesAreWhatThereCanBe) {
     const auto samples = test::judge_samples(*profile, "rb_vm_exec", kIsKnown,
                                              [&](const std::vector<Call>& chain) { return judge.fault_of(chain); });
     samples.print(way);
-    if (way == kInterpreted) test::expect_right(samples);
+    if (way == kInterpreted) {
+      test::expect_right(samples);
+      test::tested_version("Ruby", test::version_of("ruby --version"), way, samples.all, samples.whole, samples.wrong);
+    }
     EXPECT_EQ(samples.wrong, 0U) << samples.first_wrong;
   }
 }

@@ -19,6 +19,7 @@
 #include "support/methods_of.h"
 #include "support/privilege.h"
 #include "support/run_command.h"
+#include "support/tested_version.h"
 
 namespace windlass {
 namespace {
@@ -181,6 +182,7 @@ TEST(V8, SamplesHaveTheStacksThatThereCanBe) {
       }
       ::printf("node %d %s: %zu of %zu whole, %zu at work, %zu wrong\n", release.major, way.name, whole, all, at_work,
                wrong);
+      test::tested_version("node (V8)", test::version_of(release.program + " --version"), way.name, all, whole, wrong);
       EXPECT_GT(all, 20U);
       EXPECT_LE(wrong * 1000, all) << first_wrong;  // docs/explanation/v8.md: a name may be missing, or another's
       EXPECT_GT(at_work, 20U) << recorded.output;
