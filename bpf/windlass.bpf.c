@@ -220,7 +220,9 @@ WL_INLINE int wl_take_user_stack(struct wl_scratch* s, struct wl_cpu_stats* st, 
     if (m) wl_walk(s, m);
     if (u->has_interpreter) wl_take_interpreted_stack(s);
   }
-  if (!wl_wants_raw(u->end)) return 0;
+  /* A thread that begins has nothing on its stack, and the agent knows it by its code. */
+  int has_begun = u->end == WL_END_UNREADABLE_STACK && u->frames <= 1;
+  if (!wl_wants_raw(u->end) && !has_begun) return 0;
   __u64 stop = u->frames ? u->cursor.regs[WL_SP] : 0;
   if (u->other_stack) stop = wl_other_sp(u, stop);
   if (u->held_way) wl_read_held(u);

@@ -1,7 +1,11 @@
-// A thread's first C function where nothing describes it and it never returns: musl's start(), which ends by calling
-// pthread_exit(). No way out of it can be followed, and where it begins is not known in a stripped library.
+// A thread's first instruction, and its first C function where nothing describes it and it never returns: musl's
+// start(), which ends by calling pthread_exit(). No way out of it can be followed, and where it begins is not known in
+// a stripped library.
+#include <cstring>
 #include <optional>
+#include <span>
 
+#include "flow/stack_effect.h"
 #include "walk/code_answers.h"
 
 namespace windlass::walk {
@@ -19,6 +23,26 @@ std::optional<std::uint64_t> first_return_address(const StepContext& context, co
     if (flow::may_be_return_address(source, value)) return place;
   }
   return std::nullopt;
+}
+
+// Where code goes that asks whether rax is 0, if it is: test rax, rax, then conditional jumps. 0: it is other code.
+std::uint64_t goes_if_zero(const StepContext& context, std::uint64_t pc) {
+  constexpr std::size_t kMostBytes = 24;
+  constexpr std::uint8_t kTest[] = {0x85, 0xc0}, kRexW = 0x48;  // test eax, eax
+  std::uint8_t code[kMostBytes];
+  if (!read_code(context, pc, code, sizeof code)) return 0;
+  std::size_t at = code[0] == kRexW ? 1 : 0;
+  if (code[at] != kTest[0] || code[at + 1] != kTest[1]) return 0;
+  for (at += sizeof kTest; at < sizeof code;) {
+    const auto effect = flow::stack_effect(ByteView(std::span(code).subspan(at)), pc + at);
+    if (!effect || effect->kind != flow::StackEffect::Kind::kBranch) return 0;
+    const unsigned condition = (code[at] == 0x0f ? code[at + 1] : code[at]) & 0xf;
+    constexpr unsigned kZero = 4, kNegative = 8, kLess = 12;
+    if (condition == kZero) return effect->target;
+    if (condition != kNegative && condition != kLess) return 0;
+    at += effect->length;
+  }
+  return 0;
 }
 
 bool is_described(const StepContext& context, CodeAddress pc) {
@@ -44,6 +68,27 @@ FrameRow row_with_place(std::uint64_t pc, std::int32_t cfa_offset, bool pushed) 
 }
 
 }  // namespace
+
+// The kernel starts a thread behind the system call that made it, with 0 in rax and nothing on its stack. glibc's
+// clone3() describes the code that this leads to as called by nobody, and not what is between.
+bool by_thread_begin(const StepContext& context, Step& step) {
+  constexpr std::uint8_t kSystemCall[] = {0x0f, 0x05};
+  const CodeAddress pc = context.frame.pc();
+  const Registers& registers = context.frame.registers;
+  std::uint8_t before[sizeof kSystemCall];
+  if (registers.architecture() != Architecture::kX86_64 || pc.is_return_address() || !registers.has(x86_64::kRax) ||
+      registers.get(x86_64::kRax) != 0 || !read_code(context, pc.value() - sizeof before, before, sizeof before) ||
+      std::memcmp(before, kSystemCall, sizeof before) != 0)
+    return false;
+  const std::uint64_t target = goes_if_zero(context, pc.value());
+  const Module* module = target != 0 ? context.space.find(target) : nullptr;
+  FrameRow row;
+  if (module == nullptr || !module->row_at(target, row) || !row.return_address.is(RegisterRule::kUndefined) ||
+      module->end_proof(CodeAddress::instruction(target)) != sources::EndProof::kProven)
+    return false;
+  step.status = {WalkEnd::kComplete, {}};
+  return true;
+}
 
 // The caller is proven to start threads: it goes straight to a halt behind an indirect call, has cleared the frame
 // pointer, and nobody describes it; its own callers there are none.

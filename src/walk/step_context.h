@@ -123,6 +123,7 @@ bool by_pdata(const StepContext& context, Step& step);              // by_pdata.
 bool by_callback(const StepContext& context, Step& step);           // by_callback.cpp: from Wine's mark
 bool by_synthesis(const StepContext& context, Step& step);          // by_code.cpp
 bool by_leaf(const StepContext& context, Step& step);               // by_code.cpp
+bool by_thread_begin(const StepContext& context, Step& step);       // by_thread_start.cpp
 bool by_thread_start(const StepContext& context, Step& step);       // by_thread_start.cpp
 bool by_frame_pointer(const StepContext& context, Step& step);      // by_frame_pointer.cpp
 bool by_signal_trampoline(const StepContext& context, Step& step);  // by_start_and_signal.cpp

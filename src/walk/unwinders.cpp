@@ -17,6 +17,7 @@ struct Unwinder {
 constexpr Unwinder kByCfi{"call frame information", by_cfi, FrameOrigin::kCfi};
 constexpr Unwinder kBySignalTrampoline{"signal trampoline", by_signal_trampoline, FrameOrigin::kSynthesis};
 constexpr Unwinder kByCode{"code", by_synthesis, FrameOrigin::kSynthesis};
+constexpr Unwinder kByThreadBegin{"thread's first instruction", by_thread_begin, FrameOrigin::kSynthesis};
 constexpr Unwinder kByThreadStart{"thread start", by_thread_start, FrameOrigin::kSynthesis};
 constexpr Unwinder kByFramePointer{"frame pointer", by_frame_pointer, FrameOrigin::kFramePointer};
 constexpr Unwinder kByProcessStart{"process start", by_process_start, FrameOrigin::kSynthesis};
@@ -24,8 +25,8 @@ constexpr Unwinder kByLeaf{"leaf", by_leaf, FrameOrigin::kLeaf};
 
 // What is in a file, or mapped from one. That a process begins here is seen on the stack, and comes before a frame
 // pointer of 0, which proves nothing.
-constexpr Unwinder kOfElf[] = {kByCfi,          kBySignalTrampoline, kByThreadStart, kByCode,
-                               kByProcessStart, kByFramePointer,     kByLeaf};
+constexpr Unwinder kOfElf[] = {kByCfi,  kBySignalTrampoline, kByThreadBegin,  kByThreadStart,
+                               kByCode, kByProcessStart,     kByFramePointer, kByLeaf};
 constexpr Unwinder kOfWindows[] = {{"function table", by_pdata, FrameOrigin::kPdata},
                                    kBySignalTrampoline,
                                    kByCode,

@@ -178,13 +178,21 @@ void expect_entered(const std::vector<std::string>& frames) {
   EXPECT_EQ(entry[-1], "jdk.internal.vm.Continuation.run");
 }
 
+// Is it in the stub that brings frames back from the heap, and is all of its code known?
+bool brings_frames_back(const std::vector<std::string>& frames) {
+  const auto run = std::ranges::find(frames, "jdk.internal.vm.Continuation.run");
+  return run != frames.end() && std::next(run) != frames.end() &&
+         std::next(run)->starts_with("[StubRoutines (continuation") &&
+         std::ranges::find(frames, "[jit]") == frames.end();
+}
+
 TEST_F(HotSpot, VirtualThreadsThatComeBackWholeStandOnTheirCarriers) {
   if (const std::string reason = test::no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
   for (const std::string& launcher : test::java_launchers()) {
     const std::string classes = test::kHotSpotFolder + "/tasks";
     if (run(launcher + "c -d " + classes + " " WINDLASS_HOTSPOT_SOURCES "/Tasks.java 2>&1").status != 0)
       continue;  // before JDK 21 there are none
-    for (const char* option : {"-XX:TieredStopAtLevel=1", "-Xshare:auto"}) {
+    for (const char* option : {"-Xint", "-XX:TieredStopAtLevel=1", "-Xshare:auto"}) {
       SCOPED_TRACE(launcher + " " + option);
       const std::string file = test::kHotSpotFolder + "/tasks.pb.gz";
       const auto recorded = run(WINDLASS_COMMAND " record -F 1999 -o " + file + " -- " + launcher + " " + option +
@@ -193,7 +201,10 @@ TEST_F(HotSpot, VirtualThreadsThatComeBackWholeStandOnTheirCarriers) {
       std::size_t at_work = 0, whole = 0, all = 0;
       for (const test::FoldedStack& stack : test::folded(WINDLASS_COMMAND, file)) {
         all += stack.count;
-        if (!stack.whole) continue;
+        if (!stack.whole) {
+          EXPECT_FALSE(brings_frames_back(stack.frames)) << "its frame is where the virtual thread was entered";
+          continue;
+        }
         whole += stack.count;
         at_work += std::ranges::find(stack.frames, "Tasks.spin") != stack.frames.end() ? stack.count : 0;
         expect_entered(stack.frames);

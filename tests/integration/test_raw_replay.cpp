@@ -257,7 +257,16 @@ constexpr Program kPrograms[] = {
      "exec sqlite3 :memory: 'with recursive c(x) as (select 1 union all select x + 1 from c) "
      "select count(*) from c where x % 7 = 3'",
      "/usr/bin/sqlite3"},
+    {"cmake", "exec cmake -E sha256sum /dev/zero", "/usr/bin/cmake"},
+    {"gdb", "exec gdb -nx -batch -ex 'python while True: sorted(str(i) for i in range(999))'", "/usr/bin/gdb"},
+    {"grep", "exec bash -c 'exec grep -E \"(ab|ba)*[cd]x\" < <(yes aabbab)'", "/usr/bin/grep"},
+    {"luajit", "exec luajit -joff -e 'while true do table.sort({3, 1, 2}); tostring(7) end'", "/usr/bin/luajit"},
+    {"numpy", "exec /usr/bin/python3 -c 'import numpy as n\na = n.random.rand(99, 99)\nwhile 1: a.dot(a)'",
+     "/usr/bin/python3"},
+    {"objdump", "exec objdump -d /proc/self/exe /usr/bin/gdb", "/usr/bin/objdump"},
+    {"sed", "exec bash -c 'exec sed -n \"s/a\\(b*\\)/c/p\" < <(yes aabbab)'", "/usr/bin/sed"},
     {"tcl", "exec tclsh <<E\nwhile 1 {lsort [split [expr rand()] {}]}\nE\n", "/usr/bin/tclsh"},
+    {"zstd", "exec zstd -19 -T2 -c < /dev/zero", "/usr/bin/zstd"},
 };
 INSTANTIATE_TEST_SUITE_P(Programs, RawReplay, testing::ValuesIn(kPrograms),
                          [](const auto& program) { return program.param.name; });

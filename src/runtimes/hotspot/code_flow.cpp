@@ -1,6 +1,7 @@
 #include "runtimes/hotspot/code_flow.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <initializer_list>
 #include <optional>
@@ -19,9 +20,36 @@ using Place = FrameState::Place;
 constexpr std::int32_t kSlot = 8, kSenderAt = -8;  // frame::interpreter_frame_sender_sp_offset * 8
 constexpr RegisterNumber kRdx = 1, kR13 = 13;
 
+// CFA = rsp + cfa + (rbx + 15 & -16), or rsp + cfa + rbx.
+struct AboveRoom {
+  static constexpr std::int32_t kMost = 512;  // cfa, in words of 8 bytes from 0 on
+  std::uint8_t code[9];
+};
+constexpr auto kAboveRoom = [] {
+  std::array<AboveRoom, 2 * AboveRoom::kMost / kWord> all{};
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const bool aligned = i >= all.size() / 2;
+    const auto cfa = static_cast<unsigned>(i % (all.size() / 2) * kWord);
+    all[i] = {{0x77, static_cast<std::uint8_t>(0x80 | (cfa & 0x7f)), static_cast<std::uint8_t>(cfa >> 7),  // breg7 cfa
+               0x73, static_cast<std::uint8_t>(aligned ? 15 : 0),                                          // breg3 15
+               static_cast<std::uint8_t>(aligned ? 0x40 : 0x31), 0x1f, 0x1a,  // lit16 neg and
+               0x22}};                                                        // plus
+  }
+  return all;
+}();
+
+bool set_above_room(FrameRow& row, std::int32_t cfa, bool aligned) {
+  if (cfa < 0 || cfa >= AboveRoom::kMost || cfa % kWord != 0) return false;
+  const AboveRoom& found = kAboveRoom[static_cast<std::size_t>(cfa / kWord) + (aligned ? kAboveRoom.size() / 2 : 0)];
+  row.expressions = ByteView(found.code, sizeof found.code);
+  row.cfa = CfaRule::expression({0, sizeof found.code});
+  return true;
+}
+
 void set(FrameRow& row, RegisterNumber reg, Place kind, std::int32_t at) {
   const RegisterNumber base = kind == Place::kAtSp ? x86_64::kRsp : x86_64::kRbp;
   if (kind == Place::kAtSp || kind == Place::kAtFp) (void)row.registers.set(reg, RegisterRule::at_register(base, at));
+  if (kind == Place::kAtCfa) (void)row.registers.set(reg, RegisterRule::at_cfa(at));
   if (kind == Place::kUnknown) (void)row.registers.set(reg, RegisterRule::undefined());
 }
 
@@ -63,6 +91,10 @@ FrameState FrameState::interpreted() {
   return state;
 }
 
+FrameState FrameState::in_continuation(std::uint32_t entry_bytes) {
+  return in_body((entry_bytes + 15) / 16 * 16 + kWord);
+}
+
 FrameState FrameState::entering_interpreter() {
   FrameState state = at_entry();
   state.cfa_kind = Cfa::kSenderSp;
@@ -80,6 +112,10 @@ bool FrameState::row(FrameRow& to) const {
     case Cfa::kSenderSlot: to.cfa = CfaRule::loaded(x86_64::kRbp, kSenderAt, 0); break;
     case Cfa::kSenderInRbx: to.cfa = CfaRule::at(x86_64::kRbx, 0); break;
     case Cfa::kAtCopy: to.cfa = CfaRule::at(sp_copy, cfa); break;
+    case Cfa::kAboveRoom:
+    case Cfa::kAboveAligned:
+      if (!set_above_room(to, cfa, cfa_kind == Cfa::kAboveAligned)) return false;
+      break;
   }
   const bool same_base = (cfa_kind == Cfa::kAtSp && return_kind == Place::kAtSp) ||
                          (cfa_kind == Cfa::kAtFp && return_kind == Place::kAtFp);
@@ -113,13 +149,15 @@ class Follower {
       : state(input.body),
         callers_are_aligned_(input.callers_are_aligned),
         is_adapter_(input.is_adapter),
-        loses_fp_(input.loses_fp) {}
+        loses_fp_(input.loses_fp),
+        thread_continuation_(input.thread_continuation),
+        continuation_(input.continuation) {}
 
   FrameState state;
 
   // False: no effect on sp is known for it.
   void step(std::span<const std::byte> code, const StackEffect& effect) {
-    if (special(code, effect.length)) return;
+    if (special(code, effect.length) || (thread_continuation_ != 0 && thaws(code, effect.length))) return;
     switch (effect.kind) {
       case Kind::kMove: move(static_cast<std::int32_t>(effect.delta)); return;
       case Kind::kPush: push(effect.reg); return;
@@ -179,7 +217,10 @@ class Follower {
     } else if (is(code, {0x48, 0x8b, 0x5d, 0xf8})) {  // mov rbx, [rbp - 8]
       state.sender_in_rbx = state.cfa_kind == Cfa::kSenderSlot;
     } else if (is(code, {0x48, 0x83, 0xe4, 0xf0})) {  // and rsp, -16
-      if (!callers_are_aligned_ || state.cfa_kind != Cfa::kAtSp || state.cfa % 16 != 0) go_by_copy();
+      if (state.cfa_kind == Cfa::kAboveRoom)
+        state.cfa_kind = Cfa::kAboveAligned;
+      else if (!callers_are_aligned_ || state.cfa_kind != Cfa::kAtSp || state.cfa % 16 != 0)
+        go_by_copy();
     } else if (const auto saved = fp_at_sp(code, length, std::byte{0x89})) {
       save_fp(*saved);
     } else if (const auto loaded = fp_at_sp(code, length, std::byte{0x8b})) {
@@ -190,6 +231,35 @@ class Follower {
       return false;
     }
     return true;
+  }
+
+  // generate_cont_thaw() makes room of rbx bytes below the ContinuationEntry, and has frames put there. rbx is then sp
+  // of the innermost of these, which returns by the words below (stubGenerator_x86_64.cpp, Thaw::push_return_frame).
+  bool thaws(std::span<const std::byte> code, std::size_t length) {
+    if (length == 7 && is(code, {0x49, 0x8b, 0xa7})) {  // mov rsp, [r15 + N]
+      std::uint32_t field = 0;
+      std::memcpy(&field, &code[3], sizeof field);
+      if (field != thread_continuation_) return false;
+      state = continuation_;
+    } else if (is(code, {0x48, 0x2b, 0xe3}) || is(code, {0x48, 0x29, 0xdc})) {  // sub rsp, rbx
+      if (state.cfa_kind != Cfa::kAtSp) return false;
+      go_by_cfa();
+      state.cfa_kind = Cfa::kAboveRoom;
+    } else if (is(code, {0x48, 0x8b, 0xd8}) || is(code, {0x48, 0x89, 0xc3})) {  // mov rbx, rax
+      if (state.cfa_kind != Cfa::kAboveAligned) return false;
+      state.cfa_kind = Cfa::kSenderInRbx;
+      state.return_kind = state.fp_kind = Place::kAtCfa;
+      state.return_at = -kWord, state.fp_at = -2 * kWord;
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  // What is known by sp is known by the CFA.
+  void go_by_cfa() {
+    if (state.return_kind == Place::kAtSp) state.return_kind = Place::kAtCfa, state.return_at -= state.cfa;
+    if (state.fp_kind == Place::kAtSp) state.fp_kind = Place::kAtCfa, state.fp_at -= state.cfa;
   }
 
   void copy(const MoveWithSp& move) {
@@ -224,7 +294,8 @@ class Follower {
   }
 
   void move(std::int32_t delta) {
-    if (state.cfa_kind == Cfa::kAtSp) state.cfa -= delta;
+    if (state.cfa_kind == Cfa::kAtSp || state.cfa_kind == Cfa::kAboveRoom || state.cfa_kind == Cfa::kAboveAligned)
+      state.cfa -= delta;
     if (state.return_kind == Place::kAtSp) state.return_at -= delta;
     if (state.fp_kind == Place::kAtSp) state.fp_at -= delta;
     if (state.cfa_kind == Cfa::kAtCopy) state.has_return_copy = false;  // it is pushed at once, or kept for a call
@@ -286,10 +357,11 @@ class Follower {
                            (state.cfa_kind == Cfa::kSenderSp && reg == kR13);
     const bool is_copy = state.cfa_kind == Cfa::kAtCopy && reg == state.sp_copy;
     lose_sp();
-    if (is_sender) state.cfa_kind = Cfa::kAtSp, state.cfa = 0;
-    if (!is_copy) return;
+    if (is_sender) state.cfa = 0;
+    if (!is_sender && !is_copy) return;
     state.cfa_kind = Cfa::kAtSp;
     if (state.return_kind == Place::kAtCfa) state.return_kind = Place::kAtSp, state.return_at += state.cfa;
+    if (state.fp_kind == Place::kAtCfa) state.fp_kind = Place::kAtSp, state.fp_at += state.cfa;
   }
 
   void lose_sp() {
@@ -308,6 +380,8 @@ class Follower {
   }
 
   bool callers_are_aligned_, is_adapter_, loses_fp_;
+  std::uint32_t thread_continuation_;
+  FrameState continuation_;
 };
 
 }  // namespace

@@ -24,12 +24,14 @@ namespace windlass::runtimes::hotspot {
 struct FrameState {
   enum class Cfa : std::uint8_t {
     kUnknown,
-    kAtSp,         // rsp + cfa
-    kAtFp,         // rbp + cfa
-    kSenderSp,     // r13: what whoever calls the interpreter leaves there
-    kSenderSlot,   // [rbp - 8], where the interpreter keeps it
-    kSenderInRbx,  // where it has been loaded on the way out
-    kAtCopy,       // the register that has a copy of rsp + cfa
+    kAtSp,          // rsp + cfa
+    kAtFp,          // rbp + cfa
+    kSenderSp,      // r13: what whoever calls the interpreter leaves there
+    kSenderSlot,    // [rbp - 8], where the interpreter keeps it
+    kSenderInRbx,   // where it has been loaded on the way out
+    kAtCopy,        // the register that has a copy of rsp + cfa
+    kAboveRoom,     // rsp + rbx + cfa: rsp was moved down by rbx bytes
+    kAboveAligned,  // the same, and then down to a multiple of 16
   };
   // Of the return address, and of the caller's rbp.
   enum class Place : std::uint8_t { kUnknown, kRegister, kAtSp, kAtFp, kAtCfa };
@@ -54,6 +56,8 @@ struct FrameState {
   [[nodiscard]] static FrameState interpreted();
   // Where the interpreter is entered by a method's call: the return address on top, the caller's sp in r13.
   [[nodiscard]] static FrameState entering_interpreter();
+  // rsp is at the ContinuationEntry of so many bytes, above which a virtual thread was entered.
+  [[nodiscard]] static FrameState in_continuation(std::uint32_t entry_bytes);
 
   // False: it is not known.
   [[nodiscard]] bool row(FrameRow& to) const;
@@ -73,6 +77,9 @@ struct FlowInput {
   bool loses_fp = false;
   // It may push a copy of its return address further down, for the method that it jumps to.
   bool is_adapter = false;
+  // Of the stubs that bring frames back from the heap: JavaThread::_cont_entry and in_continuation(). 0: of other code.
+  std::uint32_t thread_continuation = 0;
+  FrameState continuation = {};
 };
 
 struct FrameStretch {

@@ -52,6 +52,9 @@ struct Blob {
   std::uint64_t call_return = 0;         // of stubs: where methods that C++ has called return to; 0: there is none
 
   [[nodiscard]] bool is_compiled() const { return kind == Kind::kMethod || kind == Kind::kNative; }
+  [[nodiscard]] bool has_thaw_stubs() const {
+    return thread_continuation != 0 && continuation_entry != 0 && name.starts_with("StubRoutines (continuation");
+  }
 };
 
 class CodeMap {

@@ -49,6 +49,18 @@ bool enters_continuation(std::span<const std::byte> code, std::uint32_t thread_c
   return false;
 }
 
+// The first of the stubs that bring frames back is called, right below the ContinuationEntry, and pops its return
+// address; the others begin by going there.
+void add_continuation(const Blob& blob, FlowInput& input) {
+  constexpr std::byte kPopRcx{0x59};
+  if (!blob.has_thaw_stubs()) return;
+  input.thread_continuation = blob.thread_continuation;
+  input.continuation = FrameState::in_continuation(blob.continuation_entry);
+  if (input.code.empty() || input.code[0] != kPopRcx) return;
+  input.entries[0] = FrameState::at_entry();
+  input.entries[1] = input.continuation;
+}
+
 FlowInput input_of(const Blob& blob, std::span<const std::byte> code) {
   FlowInput input{.code = code, .address = blob.begin, .entries = {}, .body = {}};
   input.callers_are_aligned = blob.is_compiled() || blob.kind == Blob::Kind::kFramed;
@@ -78,8 +90,8 @@ FlowInput input_of(const Blob& blob, std::span<const std::byte> code) {
     // They take the last argument off the stack, which the caller does not need back: it keeps its sp
     // (methodHandles_x86.cpp, generate_method_handle_interpreter_entry).
     case Blob::Kind::kLinkers: input.entries[0] = input.body = FrameState::entering_interpreter(); break;
-    case Blob::Kind::kVirtual:
-    case Blob::Kind::kOther: break;
+    case Blob::Kind::kOther: add_continuation(blob, input); break;
+    case Blob::Kind::kVirtual: break;
   }
   return input;
 }
@@ -118,7 +130,7 @@ Expected<std::unique_ptr<Code>> Code::read(const Memory& memory, Blob blob, bool
   code->lasting = !blob.is_compiled();
   if (blob.kind == Blob::Kind::kVirtual)
     code->stretches_ = {{0, FrameState::at_entry()}};  // data stands between them, and none moves sp
-  else if (blob.kind != Blob::Kind::kOther)
+  else if (blob.kind != Blob::Kind::kOther || blob.has_thaw_stubs())
     code->stretches_ = flow(input_of(blob, bytes));
   if (blob.call_return != 0) {
     const std::uint64_t at = blob.call_return - blob.begin;

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "formats/dwarf/expression.h"
 #include "runtimes/hotspot/code_flow.h"
 #include "runtimes/hotspot/rows.h"
 
@@ -38,8 +39,9 @@ std::string at(const std::vector<FrameStretch>& stretches, std::uint32_t offset)
     if (stretch.begin <= offset) found = &stretch;
   FrameRow row;
   if (found == nullptr || !found->state.row(row)) return "unknown";
-  const std::string cfa = row.cfa.is(CfaRule::kLoaded) ? fmt::format("[r{}{:+}]", row.cfa.reg(), row.cfa.offset())
-                                                       : fmt::format("r{}{:+}", row.cfa.reg(), row.cfa.offset());
+  std::string cfa = fmt::format("r{}{:+}", row.cfa.reg(), row.cfa.offset());
+  if (row.cfa.is(CfaRule::kLoaded)) cfa = "[" + cfa + "]";
+  if (row.cfa.is(CfaRule::kExpression)) cfa = dwarf::expression_text(row.expression(row.cfa), Architecture::kX86_64);
   const RegisterRule* rbp = row.registers.find(6);
   return cfa + " " + text_of(row.return_address) + " " + (rbp == nullptr ? "same" : text_of(*rbp));
 }
@@ -111,6 +113,58 @@ TEST(HotSpotFlow, OfCodeThatLosesRbpWhereItCalls) {
   EXPECT_EQ(at(found, 20), "r7+80 [cfa-8] [cfa-16]");
   EXPECT_EQ(at(found, 24), "r7+16 [cfa-8] [cfa-16]");
   EXPECT_EQ(at(found, 25), "r7+8 [cfa-8] same");
+}
+
+// Stubs that bring a virtual thread's frames back from the heap: the frames are put between the stub and the
+// ContinuationEntry, which is 64 bytes here.
+TEST(HotSpotFlow, OfCodeThatBringsFramesBack) {
+  const auto code = bytes({0x59,                                      // 0: pop rcx
+                           0x48, 0x83, 0xec, 0x08,                    // 1: sub rsp, 8
+                           0xe8, 0x00, 0x10, 0x00, 0x00,              // 5: call prepare_thaw
+                           0x48, 0x83, 0xc4, 0x08,                    // 10: add rsp, 8
+                           0x48, 0x8b, 0xd8,                          // 14: mov rbx, rax
+                           0x48, 0x2b, 0xe3,                          // 17: sub rsp, rbx
+                           0x48, 0x83, 0xe4, 0xf0,                    // 20: and rsp, -16
+                           0xe8, 0x00, 0x10, 0x00, 0x00,              // 24: call thaw
+                           0x48, 0x8b, 0xd8,                          // 29: mov rbx, rax
+                           0x48, 0x33, 0xc0,                          // 32: xor rax, rax
+                           0x48, 0x8b, 0xe3,                          // 35: mov rsp, rbx
+                           0x48, 0x83, 0xec, 0x10,                    // 38: sub rsp, 16
+                           0x5d, 0xc3,                                // 42: pop rbp; ret
+                           0x49, 0x8b, 0xa7, 0x18, 0x06, 0x00, 0x00,  // 44: mov rsp, [r15 + 0x618]
+                           0x50,                                      // 51: push rax
+                           0xe8, 0x00, 0x10, 0x00, 0x00,              // 52: call prepare_thaw
+                           0x48, 0x8b, 0xd8,                          // 57: mov rbx, rax
+                           0x58,                                      // 60: pop rax
+                           0x48, 0x2b, 0xe3,                          // 61: sub rsp, rbx
+                           0x48, 0x83, 0xe4, 0xf0,                    // 64: and rsp, -16
+                           0x50,                                      // 68: push rax
+                           0xe8, 0x00, 0x10, 0x00, 0x00});            // 69: call thaw
+  FlowInput input = {.code = code, .address = kAt, .entries = {{0, FrameState::at_entry()}}, .body = {}};
+  input.thread_continuation = 0x618;
+  input.continuation = FrameState::in_continuation(64);
+  input.entries[1] = input.continuation;
+  const auto found = flow(input);
+  EXPECT_EQ(at(found, 0), "r7+8 [cfa-8] same");
+  EXPECT_EQ(at(found, 1), "r7+80 [cfa-8] [cfa-16]");
+  EXPECT_EQ(at(found, 10), "r7+88 [cfa-8] [cfa-16]");
+  EXPECT_EQ(at(found, 17), "r7+80 [cfa-8] [cfa-16]");
+  EXPECT_EQ(at(found, 20),
+            "DW_OP_breg7 (rsp): 80; DW_OP_breg3 (rbx): 0; DW_OP_lit1; DW_OP_neg; DW_OP_and; "
+            "DW_OP_plus [cfa-8] [cfa-16]");
+  EXPECT_EQ(at(found, 29),
+            "DW_OP_breg7 (rsp): 80; DW_OP_breg3 (rbx): 15; DW_OP_lit16; DW_OP_neg; DW_OP_and; "
+            "DW_OP_plus [cfa-8] [cfa-16]");
+  EXPECT_EQ(at(found, 32), "r3+0 [cfa-8] [cfa-16]");  // the innermost frame that was put there
+  EXPECT_EQ(at(found, 38), "r7+0 [cfa-8] [cfa-16]");
+  EXPECT_EQ(at(found, 42), "r7+16 [cfa-8] [cfa-16]");
+  EXPECT_EQ(at(found, 43), "r7+8 [cfa-8] same");
+  EXPECT_EQ(at(found, 44), "unknown");
+  EXPECT_EQ(at(found, 51), "r7+80 [cfa-8] [cfa-16]");
+  EXPECT_EQ(at(found, 57), "r7+88 [cfa-8] [cfa-16]");
+  EXPECT_EQ(at(found, 69),
+            "DW_OP_breg7 (rsp): 88; DW_OP_breg3 (rbx): 15; DW_OP_lit16; DW_OP_neg; DW_OP_and; "
+            "DW_OP_plus [cfa-8] [cfa-16]");
 }
 
 // A jump is written over the first five bytes of a method that is not to be entered any more.

@@ -436,6 +436,33 @@ TEST_F(Certainty, TheArgumentsOfAProcess) {
   EXPECT_NE(end_with({1, kStack + 8, 0, 0}), WalkEnd::kComplete) << "a pointer to itself";
 }
 
+// glibc's clone3(): syscall; test rax, rax; jl; jz to where the thread goes on, which nobody has called.
+TEST_F(Certainty, AThreadThatHasJustBegun) {
+  put(kFunction - 2, {0x0f, 0x05, 0x48, 0x85, 0xc0, 0x7c, 0x18, 0x0f, 0x84, 0xf5, 0xef, 0x0f, 0x00, 0xc3});
+  FrameRow outermost;
+  outermost.begin = kDescribed, outermost.end = kDescribed + 16;
+  outermost.cfa = CfaRule::at(x86_64::kRsp, 8);
+  ASSERT_TRUE(space_.add({.begin = outermost.begin, .end = outermost.end, .rows = {outermost}}));
+  indirect_call();
+  const auto end_with = [&](std::uint64_t rax) {
+    Registers registers(Architecture::kX86_64);
+    registers.set_pc(CodeAddress::instruction(kFunction));
+    registers.set_sp(kStack);
+    registers.set(x86_64::kRax, rax);
+    registers.set(x86_64::kRbp, 0x1234);
+    StackWalker walker(space_, registers);
+    std::size_t frames = 1;
+    for (; walker.step(); ++frames) {}
+    return std::pair(walker.end_reason(), frames);
+  };
+  EXPECT_EQ(end_with(0), std::pair(WalkEnd::kComplete, std::size_t{1})) << "a stack that was never touched";
+  word(kStack, kCaller);
+  EXPECT_EQ(end_with(0), std::pair(WalkEnd::kComplete, std::size_t{1})) << "what lies there is of nobody";
+  EXPECT_EQ(end_with(4711).second, 2U) << "who has made the thread returns";
+  put(kFunction + 6, {0x85});  // jnz
+  EXPECT_EQ(end_with(0).second, 2U);
+}
+
 // _dl_start_user: call _dl_init; mov rsp, r13; jmp r12, to the program's entry point. What stands before that may end
 // like a call.
 TEST_F(Certainty, TheJumpToTheEntryPointIsNoReturn) {
