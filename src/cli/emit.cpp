@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <map>
 #include <memory>
 #include <string>
@@ -14,6 +13,7 @@
 #include "base/text_writer.h"
 #include "cli/commands.h"
 #include "cli/emit_input.h"
+#include "cli/errors.h"
 #include "cli/say.h"
 
 namespace windlass::cli {
@@ -28,7 +28,7 @@ struct EmitArguments {
 };
 
 int refused(const std::string& what, const Error& error) {
-  say("windlass: {}: {}\n", what, error.text());
+  say_error(what, error);
   return error.code == ErrorCode::kSystem ? kRefused : kFoundWrong;
 }
 
@@ -37,21 +37,22 @@ int write(const std::string& output, const std::string& text) {
   const bool written = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
   const bool closed = file != nullptr && (output.empty() ? std::fflush(file) : std::fclose(file)) == 0;
   if (written && closed) return kDone;
-  say("windlass: {}: {}\n", output.empty() ? "standard output" : output, std::strerror(errno));
+  say_unwritten(output.empty() ? "standard output" : output, errno);
   return kRefused;
 }
 
 int run_emit(const EmitArguments& options) {
   const auto input = read_emit_input(options.input);
-  if (!input) return refused(options.input.list.empty() ? options.input.file : options.input.list, input.error());
+  if (!input) return refused(input.error().subject, input.error().error);
   if (input->functions.empty()) {
-    say("windlass: {}: no function without unwind information{}\n", options.input.file,
-        input->covered != 0 ? fmt::format(" ({} have it already)", input->covered) : "");
+    say("windlass: {}: no function without unwind information{}. Way out: symbols in the file, or other --functions\n",
+        options.input.file, input->covered != 0 ? fmt::format(" ({} have it already)", input->covered) : "");
     return kFoundWrong;
   }
   if (options.mode == emit::Mode::kWhole && input->several_sections)
     return refused(options.input.file,
-                   {ErrorCode::kUnsupported, "one description cannot be of functions in several sections"});
+                   {ErrorCode::kUnsupported,
+                    "--mode whole describes functions of one section only: choose them with --functions"});
   const auto spans = emit::spans_of(
       input->functions,
       {.architecture = input->architecture, .mode = options.mode, .as_v8 = options.as_v8, .read = input->read});

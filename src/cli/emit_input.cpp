@@ -26,13 +26,13 @@ bool is_v8_builtin(std::string_view name) {
 
 class Reader {
  public:
-  explicit Reader(const EmitInput& input) : input_(input) {}
+  explicit Reader(const EmitInput& input) : input_(input), subject_(input.file) {}
 
-  Expected<EmitFunctions> run() {
+  std::expected<EmitFunctions, EmitError> run() {
     auto file = MappedFile::open(input_.file);
-    if (!file) return std::unexpected(file.error());
+    if (!file) return failed(file.error());
     to_.file = std::move(*file);
-    if (const auto ok = input_.list.empty() ? object() : blob(); !ok) return std::unexpected(ok.error());
+    if (const auto ok = input_.list.empty() ? object() : blob(); !ok) return failed(ok.error());
     auto& all = to_.functions;
     std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.address < b.address; });
     const auto last = std::unique(all.begin(), all.end(), [](const auto& a, const auto& b) {
@@ -43,6 +43,10 @@ class Reader {
   }
 
  private:
+  [[nodiscard]] std::unexpected<EmitError> failed(const Error& error) const {
+    return std::unexpected(EmitError{subject_, error});
+  }
+
   [[nodiscard]] bool wanted(const std::string& name) const {
     return fnmatch(input_.functions.c_str(), name.c_str(), 0) == 0;
   }
@@ -64,6 +68,7 @@ class Reader {
   // ---- a blob: lines "START SIZE NAME", hexadecimal, as in the maps that JIT compilers write for perf ----
 
   Expected<void> blob() {
+    subject_ = input_.list;
     const auto list = MappedFile::open(input_.list);
     if (!list) return std::unexpected(list.error());
     to_.architecture = input_.architecture;
@@ -73,26 +78,25 @@ class Reader {
       const std::string_view line = rest.substr(0, rest.find('\n'));
       rest.remove_prefix(std::min(line.size() + 1, rest.size()));
       if (line.empty() || line.front() == '#') continue;
-      if (const auto ok = list_line(line, number); !ok) return ok;
+      subject_ = fmt::format("{}: line {}", input_.list, number);
+      if (const auto ok = list_line(line); !ok) return ok;
     }
     return {};
   }
 
-  Expected<void> list_line(std::string_view line, std::uint64_t number) {
+  Expected<void> list_line(std::string_view line) {
     std::uint64_t start = 0, size = 0;
     const char* const begin = std::to_address(line.begin());
     const char* const end = begin + line.size();
     const auto first = std::from_chars(begin, end, start, 16);
-    const auto second = first.ec == std::errc() && first.ptr != end
+    const auto second = first.ec == std::errc() && first.ptr != end && *first.ptr == ' '
                             ? std::from_chars(first.ptr + 1, end, size, 16)
                             : std::from_chars_result{end, std::errc::invalid_argument};
     if (second.ec != std::errc() || second.ptr == end || *second.ptr != ' ' || second.ptr + 1 == end)
-      return fail(ErrorCode::kMalformed, "a line of the list is not 'START SIZE NAME' with hexadecimal numbers",
-                  number);
+      return fail(ErrorCode::kMalformed, "not 'START SIZE NAME' with hexadecimal numbers", 0);
     const std::string name(second.ptr + 1, end);
     const auto code = to_.file.bytes().sub(start, size);
-    if (!code)
-      return fail(ErrorCode::kOutOfRange, "a line of the list names code beyond the blob's end", number, start);
+    if (!code) return fail(ErrorCode::kOutOfRange, "code beyond the blob's end", start);
     if (wanted(name)) add(name, start, *code);
     return {};
   }
@@ -127,7 +131,8 @@ class Reader {
   }
 
   Expected<void> lay_out(const image::ElfImage& image) {
-    if (input_.addresses) return fail(ErrorCode::kUnsupported, "an object that is not linked has no addresses", 0);
+    if (input_.addresses)
+      return fail(ErrorCode::kUnsupported, "an object that is not linked has no addresses: leave --addresses out", 0);
     auto object = image::LaidOutObject::make(image);
     if (!object) return std::unexpected(object.error());
     to_.object = std::make_shared<const image::LaidOutObject>(std::move(*object));
@@ -145,7 +150,7 @@ class Reader {
           base_section_ = symbol.st_shndx;
           found = true;
         });
-    if (!found) return fail(ErrorCode::kNotFound, "the file has no symbol of the base's name", 0);
+    if (!found) return fail(ErrorCode::kNotFound, "no symbol has the name that --base gives", 0);
     return {};
   }
 
@@ -181,8 +186,10 @@ class Reader {
     const auto code = to_.object->code(symbol.st_shndx, symbol.st_value, symbol.st_size);
     if (!code) return std::unexpected(code.error());
     if (!input_.base.empty() && symbol.st_shndx != base_section_)
-      return fail(ErrorCode::kUnsupported, "a function is in another section than the base, which linking moves apart",
-                  image.sections()[symbol.st_shndx].offset + symbol.st_value);
+      return fail(
+          ErrorCode::kUnsupported,
+          "a function is in another section than the --base, which linking moves apart: choose others with --functions",
+          image.sections()[symbol.st_shndx].offset + symbol.st_value);
     to_.several_sections |= !to_.functions.empty() && symbol.st_shndx != section_;
     section_ = symbol.st_shndx;
     add(name, place(symbol), *code);
@@ -190,6 +197,7 @@ class Reader {
   }
 
   const EmitInput& input_;
+  std::string subject_;  // of an error
   EmitFunctions to_;
   std::uint64_t base_ = 0;
   std::size_t base_section_ = 0, section_ = 0;  // of the base; of the function before
@@ -197,6 +205,6 @@ class Reader {
 
 }  // namespace
 
-Expected<EmitFunctions> read_emit_input(const EmitInput& input) { return Reader(input).run(); }
+std::expected<EmitFunctions, EmitError> read_emit_input(const EmitInput& input) { return Reader(input).run(); }
 
 }  // namespace windlass::cli

@@ -1,6 +1,7 @@
 // What `windlass emit` reads: functions of an object, or of a blob and a list.
 #pragma once
 
+#include <expected>
 #include <functional>
 #include <memory>
 #include <string>
@@ -32,9 +33,13 @@ struct EmitFunctions {
   std::function<bool(std::uint64_t address, void* to, std::size_t size)> read = {};
 };
 
+struct EmitError {
+  std::string subject;  // "FILE", or "LIST: line 3"
+  Error error;          // its place is an offset in the file
+};
+
 // Functions that have a size and that the file's own unwind information does not describe; of several names for one the
-// first. Errors name the line of a list, or the offset in the file:
-// of a relocation in such a function that cannot be followed, for one.
-[[nodiscard]] Expected<EmitFunctions> read_emit_input(const EmitInput& input);
+// first.
+[[nodiscard]] std::expected<EmitFunctions, EmitError> read_emit_input(const EmitInput& input);
 
 }  // namespace windlass::cli

@@ -2,13 +2,13 @@
 
 #include <csignal>
 #include <cstdio>
-#include <cstring>
 
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include "base/mapped_file.h"
 #include "cli/commands.h"
+#include "cli/errors.h"
 #include "cli/say.h"
 
 namespace windlass::cli {
@@ -32,15 +32,13 @@ void print_error(TextWriter& out, const Error& error, bool json) {
   }
 }
 
-void say_of(const std::string& file, const Error& error) { say("windlass: {}: {}\n", file, error.text()); }
-
 }  // namespace
 
 int list_file(const ListingOptions& options, Lister list) {
   std::signal(SIGPIPE, SIG_IGN);  // a reader that leaves shows as EPIPE
   const auto file = MappedFile::open(options.file);
   if (!file) {
-    say_of(options.file, file.error());
+    say_error(options.file, file.error());
     return kRefused;
   }
   int status = kDone;
@@ -55,18 +53,18 @@ int list_file(const ListingOptions& options, Lister list) {
     if (source) {
       for (const Error& problem : (*source)->problems()) report(problem);
       if (!list(**source, out, report, options.json) && status == kDone)
-        say("windlass: {}: no unwind information\n", options.file);
+        say("windlass: {}: no unwind information. Way out: windlass emit writes some for an ELF file\n", options.file);
     } else if (options.json) {
       report(source.error());
     } else {
-      say_of(options.file, source.error());
+      say_error(options.file, source.error());
       status = kFoundWrong;
     }
     out.flush();
     write_error = out.failed();
   }
   if (write_error != 0) {
-    say("windlass: cannot write the output: {}\n", std::strerror(write_error));
+    say_unwritten("standard output", write_error);
     return kRefused;
   }
   return status;

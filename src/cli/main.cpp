@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <new>
 #include <string>
 #include <string_view>
 
@@ -56,6 +57,9 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     // --help and --version come this way too, with exit code 0.
     return app.exit(error) == 0 ? windlass::cli::kDone : windlass::cli::kUsage;
+  } catch (const std::bad_alloc&) {
+    windlass::cli::say("windlass: out of memory. Way out: free some, or raise the limit (ulimit -v, the cgroup's)\n");
+    return windlass::cli::kRefused;
   } catch (const std::exception& error) {
     windlass::cli::say("windlass: {}\n", error.what());
     return windlass::cli::kRefused;

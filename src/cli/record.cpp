@@ -91,7 +91,7 @@ class EndedBySignal {
     pollfd wanted[2] = {{signals, POLLIN, 0}, {over_, POLLIN, 0}};
     while (poll(wanted, 2, -1) < 0 && errno == EINTR) continue;
     if (wanted[0].revents == 0 || wanted[1].revents != 0) return;
-    say("windlass record: interrupted before the first sample\n");
+    say("windlass record: interrupted before the first sample; nothing is written\n");
     _exit(kFoundWrong);
   }
 
@@ -130,8 +130,9 @@ int write_profile(const ProfileFile& file, const profile::Profile& profile) {
   if (rescue.write(profile))
     return refuse(fmt::format("cannot write {}: {}; the profile is in {} instead", file.name(), written.error().text(),
                               rescue.name()));
-  return refuse(fmt::format("cannot write {}: {}; nor {}: the profile is lost", file.name(), written.error().text(),
-                            rescue.name()));
+  return refuse(
+      fmt::format("cannot write {}: {}; nor {}: the profile is lost. Way out: free space, or name another file with -o",
+                  file.name(), written.error().text(), rescue.name()));
 }
 
 // The command's own status once the recording is written. One that outlives the recording (--duration, Ctrl-C) is asked
@@ -155,7 +156,7 @@ int record(const Arguments& arguments) {
   open_standard_files();
   const ProfileFile file(arguments.output);
   if (const auto writable = file.check(); !writable)
-    return refuse(fmt::format("cannot write {}: {}", file.name(), writable.error().text()));
+    return refuse(writable.error() + ". Way out: name another file with -o");
   os::use_readers(os::Readers::start());
   profiler::survive_truncated_files();
   StopSignals signals;

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <map>
 
@@ -26,10 +27,6 @@ std::string percent(std::uint64_t part, std::uint64_t whole) {
   if (part == whole) return "100%";
   const double share = 100.0 * static_cast<double>(part) / static_cast<double>(whole);
   return fmt::format("{:.2f}%", share > 99.99 ? 99.99 : share);
-}
-
-std::unexpected<Error> system_error(const char* what) {
-  return fail(ErrorCode::kSystem, what, 0, static_cast<std::uint64_t>(errno));
 }
 
 // How many samples rest on what, by their least certain frame; nothing where unwind information described all.
@@ -90,28 +87,25 @@ bool ProfileFile::replaceable() const {
   return descriptor_ < 0 && (stat(path_.c_str(), &status) != 0 || S_ISREG(status.st_mode));
 }
 
-Expected<void> ProfileFile::check() const {
+std::expected<void, std::string> ProfileFile::check() const {
+  const auto refused = [this](const char* reason) {
+    return std::unexpected(fmt::format("cannot write {}: {}", name_, reason));
+  };
   if (descriptor_ >= 0) {
-    errno = ENOTTY;
-    if (isatty(descriptor_) == 1) return system_error("a profile is nothing for a terminal");
+    if (isatty(descriptor_) == 1) return refused("a terminal cannot show a profile");
     return {};
   }
-  if (path_.empty()) {
-    errno = ENOENT;
-    return system_error("it has no name");
-  }
-  if (struct stat status{}; stat(path_.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) {
-    errno = EISDIR;
-    return system_error("not a file");
-  }
+  if (path_.empty()) return std::unexpected("cannot write the profile: the name of its file is empty");
+  if (struct stat status{}; stat(path_.c_str(), &status) == 0 && S_ISDIR(status.st_mode))
+    return refused(std::strerror(EISDIR));
   if (!replaceable()) {
-    if (access(path_.c_str(), W_OK) != 0) return system_error("not writable");
+    if (access(path_.c_str(), W_OK) != 0) return refused(std::strerror(errno));
     return {};
   }
-  if (access(path_.c_str(), F_OK) == 0 && access(path_.c_str(), W_OK) != 0) return system_error("not writable");
+  if (access(path_.c_str(), F_OK) == 0 && access(path_.c_str(), W_OK) != 0) return refused(std::strerror(errno));
   const std::string probe = fmt::format("{}.{}", path_, getpid());
   const int fd = open(probe.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-  if (fd < 0) return system_error("cannot create the file");
+  if (fd < 0) return refused(std::strerror(errno));
   close(fd);
   unlink(probe.c_str());
   return {};

@@ -33,7 +33,7 @@ class ProfileFile {
  public:
   explicit ProfileFile(const std::string& path);
   // Can it be written? Asked before sampling; leaves nothing behind.
-  [[nodiscard]] Expected<void> check() const;
+  [[nodiscard]] std::expected<void, std::string> check() const;
   [[nodiscard]] Expected<void> write(const profile::Profile& profile) const;
   // Checkpoints make sense: it is not a pipe or a device.
   [[nodiscard]] bool replaceable() const;

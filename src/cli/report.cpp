@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <csignal>
 #include <cstdio>
@@ -11,7 +12,7 @@
 #include <cstring>
 
 #include "cli/commands.h"
-#include "cli/say.h"
+#include "cli/errors.h"
 #include "profiler/export/folded.h"
 #include "profiler/export/html.h"
 #include "profiler/export/pprof.h"
@@ -57,12 +58,8 @@ Expected<void> write(const ReportArguments& options, const profile::Profile& pro
 }
 
 int unreadable(const std::string& subject, const Error& error) {
-  if (error.code == ErrorCode::kSystem) {
-    say("windlass: {}: {}: {}\n", subject, error.what, std::strerror(static_cast<int>(error.detail)));
-    return kRefused;
-  }
-  say("windlass: {}: {}\n", subject, error.text());
-  return error.code == ErrorCode::kUnsupported ? kRefused : kFoundWrong;
+  say_error(subject, error);
+  return error.code == ErrorCode::kSystem || error.code == ErrorCode::kUnsupported ? kRefused : kFoundWrong;
 }
 
 int run_report(const ReportArguments& options) {
@@ -71,9 +68,12 @@ int run_report(const ReportArguments& options) {
   std::signal(SIGPIPE, SIG_IGN);  // a reader that has seen enough is no failure
   TextWriter out(STDOUT_FILENO);
   const auto written = write(options, *profile, out);
-  if (!written && !(written.error().code == ErrorCode::kSystem && written.error().detail == EPIPE))
-    return unreadable("standard output", written.error());
-  return kDone;
+  if (written) return kDone;
+  if (written.error().code != ErrorCode::kSystem) return unreadable(options.file, written.error());
+  const int error = static_cast<int>(written.error().detail);
+  if (error == EPIPE) return kDone;
+  say_unwritten("standard output", error);
+  return kRefused;
 }
 
 }  // namespace

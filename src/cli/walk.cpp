@@ -3,7 +3,6 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,6 +14,7 @@
 
 #include "cli/commands.h"
 #include "cli/durations.h"
+#include "cli/errors.h"
 #include "cli/say.h"
 #include "cli/silent.h"
 #include "cli/thread_stacks.h"
@@ -39,18 +39,15 @@ struct WalkArguments {
 
 int complain(const std::string& subject, bool is_process, const Error& error) {
   if (error.code != ErrorCode::kSystem) {
-    say("windlass: {}: {}\n", subject, error.text());
+    say_error(subject, error);
     return is_process && error.code == ErrorCode::kUnsupported ? kRefused : kFoundWrong;
   }
-  const int number = static_cast<int>(error.detail);
   std::string way_out;
-  if (number == EPERM && error.where != 0)
-    way_out = fmt::format(" by process {}: end that debugger first", error.where);
-  else if (number == EPERM || number == EACCES)
-    way_out =
-        " (run as root or as the process's user, with CAP_SYS_PTRACE, or set /proc/sys/kernel/yama/ptrace_scope "
-        "to 0)";
-  say("windlass: {}: {}: {}{}\n", subject, error.what, std::strerror(number), way_out);
+  if (is_process && error.detail == EPERM && error.where != 0)
+    way_out = fmt::format("end the debugger, process {}", error.where);
+  else if (is_process && (error.detail == EPERM || error.detail == EACCES))
+    way_out = "run as root, or as the process's user with CAP_SYS_PTRACE or sysctl kernel.yama.ptrace_scope=0";
+  say_error(subject, error, way_out);
   return kRefused;
 }
 
@@ -69,12 +66,12 @@ class Walks {
 
   int run_walk() {
     if (options_.output.repeat > 1 && target_.kind != TargetKind::kProcess) {
-      say("windlass: {}: only a process can be walked again\n", subject_);
+      say("windlass: {}: only a process can be walked again. Way out: leave --repeat out\n", subject_);
       return kUsage;
     }
     for (turn_.number = 1;; ++turn_.number) {
       if (const int error = walk(); error != 0) {
-        say("windlass: standard output: {}\n", std::strerror(error));
+        say_unwritten("standard output", error);
         return kRefused;
       }
       report_problems();
@@ -111,7 +108,7 @@ class Walks {
   void report_problems() {
     say_silent();
     problems_ |= !target_.problems.empty();
-    for (const Error& problem : target_.problems) say("windlass: {}: {}\n", subject_, problem.text());
+    for (const Error& problem : target_.problems) say_error(subject_, problem);
     for (const std::string& note : target_.notes) say("windlass: {}: {}\n", subject_, note);
   }
 

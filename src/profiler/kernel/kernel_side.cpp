@@ -251,7 +251,9 @@ std::expected<void, SystemError> KernelSideImpl::add_target(std::uint32_t tgid) 
   const int error = bpf_map_update_elem(bpf_map__fd(skeleton_->maps.targets), &tgid, &one, BPF_ANY);
   if (error == 0) return {};
   return std::unexpected(
-      SystemError{fmt::format("process {} cannot be targeted: {}", tgid, std::strerror(-error)), -error});
+      SystemError{fmt::format("process {} cannot be chosen for sampling: {}. Way out: record the whole machine with -a",
+                              tgid, std::strerror(-error)),
+                  -error});
 }
 
 int KernelSideImpl::poll(std::chrono::milliseconds timeout, const Handler& handler) {
