@@ -190,7 +190,10 @@ def main(out):
 
     version = (ROOT / "VERSION").read_text().strip()
     settings = (ROOT / "site/Doxyfile").read_text()
+    front = out / "headers.md"
+    front.write_text((site.pages / site.placed[HEADERS_PAGE]).read_text().replace("](../api/", "]("))
     settings += f'\nPROJECT_NUMBER = {version}\nOUTPUT_DIRECTORY = "{site.pages}"\n'
+    settings += f'INPUT += "{front}"\nUSE_MDFILE_AS_MAINPAGE = "{front}"\n'
     run(["doxygen", "-"], input=settings)
 
     configuration = (ROOT / "site/mkdocs.yml").read_text()
