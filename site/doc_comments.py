@@ -54,7 +54,7 @@ def marked_up(lines):
             number += 1
             continue
         end = number
-        while end < len(lines) and (INDENTED.match(lines[end]) or not lines[end].strip()):
+        while end < len(lines) and (INDENTED.match(lines[end]) or not lines[end].strip()) and not LIST_ITEM.match(lines[end]):
             end += 1
         while not lines[end - 1].strip():
             end -= 1
