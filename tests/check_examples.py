@@ -38,13 +38,12 @@ class Block:
 
 
 def pages_of(root):
-    return [root / "README.md", root / "CONTRIBUTING.md", *sorted((root / "docs").rglob("*.md"))]
+    paths = [root / "README.md", root / "CONTRIBUTING.md", *sorted((root / "docs").rglob("*.md"))]
+    return [path for path in paths if path.is_file()]
 
 
 def blocks_of(root):
     for path in pages_of(root):
-        if not path.is_file():
-            continue
         text, counts = path.read_text(), collections.Counter()
         for match in BLOCK.finditer(text):
             kind = {"c": "code", "cpp": "code"}.get(match.group(2), match.group(2))
