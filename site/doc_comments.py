@@ -27,7 +27,7 @@ def form_of(paragraph):
     text = " ".join(line.strip() for line in paragraph)
     if any(re.search(r"([;{}]|\.\.\.)\s*(//.*)?$", line) for line in paragraph):
         return "code"
-    return "prose" if text[:1].isupper() and "  " not in text and len(text.split()) > 8 else "verbatim"
+    return "prose" if text[:1].isupper() and "  " not in text and len(text.split()) > 8 else "text"
 
 
 def paragraphs_of(block):
@@ -62,8 +62,8 @@ def marked_up(lines):
             if form == "prose":
                 result += [" " + escaped(line.strip()) for line in paragraph]
             else:
-                result[-1] += " @code{.cpp}" if form == "code" else " @verbatim"
-                result += paragraph[:-1] + [paragraph[-1] + (" @endcode" if form == "code" else " @endverbatim")]
+                result[-1] += " @code{.cpp}" if form == "code" else " @code{.unparsed}"
+                result += paragraph[:-1] + [paragraph[-1] + " @endcode"]
         number = end
     return result
 

@@ -46,8 +46,8 @@ cat > expected <<'H'
 ///
 ///   walk(b); @endcode
 ///
-/// Tables: @verbatim
-///   [any]  any thread @endverbatim
+/// Tables: @code{.unparsed}
+///   [any]  any thread @endcode
 ///   - an item
 ///     that goes on
 #pragma once
