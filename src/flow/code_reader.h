@@ -34,14 +34,17 @@ class CodeReader {
       }
       const std::size_t within = (address + done) % kLine;
       const std::size_t piece = size - done < kLine - within ? size - done : kLine - within;
-      std::memcpy(to + done, line.bytes + within, piece);
+      if (piece == kWord)  // AArch64's instructions, by one load
+        std::memcpy(to + done, line.bytes + within, kWord);
+      else
+        std::memcpy(to + done, line.bytes + within, piece);
       done += piece;
     }
     return done;
   }
 
  private:
-  static constexpr std::size_t kLine = 64, kLines = 32;
+  static constexpr std::size_t kLine = 64, kLines = 32, kWord = 4;
   struct Line {
     std::uint64_t start = 0;  // read since which start(): forgetting all lines is free
     std::uint64_t address = 0;
