@@ -22,13 +22,8 @@ Value AArch64::return_from_frame(SymbolicState<kSlots>&) { return {}; }
 
 // [x29] = the caller's x29, [x29 + 8] = the return address (AAPCS64 section 6.4.6); sp is taken to be behind the pair.
 void AArch64::frame_pointer_row(std::uint64_t pc, FrameRow& row) {
-  row.begin = pc;
-  row.end = pc + 1;
-  row.cfa = CfaRule::at(aarch64::kX29, 16);
-  row.return_address = RegisterRule::at_cfa(-8);
-  row.signal_frame = false;
+  lay_out(row, pc, CfaRule::at(aarch64::kX29, 16), RegisterRule::at_cfa(-8));
   row.return_signed = true;  // perhaps: without a code, taking it off changes nothing
-  row.registers.clear();
   for (std::uint16_t reg = aarch64::kX19; reg < aarch64::kX29; ++reg)
     (void)row.registers.set(reg, RegisterRule::undefined());
   (void)row.registers.set(aarch64::kX29, RegisterRule::at_cfa(-16));
@@ -114,8 +109,8 @@ void AArch64::look_back(CodeReader& code, Path<AArch64>& path) {
   before.pc = path.pc - std::uint64_t{4} * count;
   before.state.start();
   AArch64 machine;
-  while (before.pc != path.pc)
-    if (machine.step(code, before).kind != Flow::kNext) return;
+  (void)follow_straight(before, path.pc, kMost, [&] { return machine.step(code, before); });
+  if (before.pc != path.pc) return;
   for (unsigned i = 0; i < aarch64::kX19; ++i) {
     const Value& value = before.state[i];
     if (value.is_constant() || value.kind == Value::kTableEntry || value.kind == Value::kTableTarget)
@@ -139,10 +134,10 @@ bool AArch64::linkage_stub(CodeReader& code, std::uint64_t pc, FrameRow& row) {
     if (code.read(pc - 4 * at, reinterpret_cast<std::uint8_t*>(words), sizeof words) != sizeof words) continue;
     const auto fits = [](std::uint32_t word, Form form) { return (word & form.mask) == form.bits; };
     if (!std::equal(std::begin(words), std::end(words), std::begin(kForms), fits)) continue;
-    entry_row(pc, row);
-    if (at == 0) return true;
-    row.cfa = CfaRule::at(aarch64::kSp, 16);
-    row.return_address = RegisterRule::at_cfa(-8);
+    if (at == 0)
+      entry_row(pc, row);
+    else
+      lay_out(row, pc, CfaRule::at(aarch64::kSp, 16), RegisterRule::at_cfa(-8));
     return true;
   }
   return false;
@@ -158,12 +153,7 @@ bool AArch64::may_start_function(CodeReader& code, std::uint64_t address) {
 }
 
 void AArch64::entry_row(std::uint64_t pc, FrameRow& row) {
-  row.begin = pc;
-  row.end = pc + 1;
-  row.cfa = CfaRule::at(aarch64::kSp, 0);
-  row.return_address = RegisterRule::in_register(aarch64::kX30);
-  row.signal_frame = row.return_signed = false;
-  row.registers.clear();
+  lay_out(row, pc, CfaRule::at(aarch64::kSp, 0), RegisterRule::in_register(aarch64::kX30));
 }
 
 }  // namespace windlass::flow

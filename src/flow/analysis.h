@@ -1,58 +1,46 @@
 // synthesis.h's functions for one CodeMachine.
 #pragma once
 
+#include <algorithm>
+#include <iterator>
+#include <optional>
+
 #include "flow/search.h"
 
 namespace windlass::flow {
+
+constexpr std::uint32_t kMostOfEntryPoint = 48;  // instructions in front of its first call, which leads to main
 
 // Is the way from the program's entry point to `pc` straight, up to and with its first call or jump? There is no
 // caller then, whatever is on the stack.
 template <typename Machine>
 bool starts_program(const CodeSource& source, CodeAddress pc, Workspace<Machine>& work) {
-  constexpr unsigned kMostInstructions = 48;
   constexpr std::uint64_t kMostBytes = 256;
   if (source.entry_point == 0 || pc.value() - source.entry_point > kMostBytes) return false;
-  work.code.start(source);
-  work.path.start(source.entry_point);
-  for (unsigned i = 0; i < kMostInstructions; ++i) {
-    if (work.path.pc == pc.value() && !pc.is_return_address()) return true;
-    const Flow flow = work.machine.step(work.code, work.path);
-    if (flow.kind == Flow::kCall && work.path.pc == pc.value()) return true;
-    if (flow.kind != Flow::kNext) return false;
-  }
-  return false;
+  work.start(source, source.entry_point);
+  const Flow last = follow_straight(work, pc.value(), kMostOfEntryPoint);
+  return work.path.pc == pc.value() &&
+         (last.kind == Flow::kCall || (last.kind == Flow::kNext && !pc.is_return_address()));
 }
 
 // main, as the program's entry point hands it to the C library: the first argument of its first call (glibc's and
 // musl's _start). 0: it does not say.
 template <typename Machine>
 std::uint64_t main_function(const CodeSource& source, Workspace<Machine>& work) {
-  constexpr unsigned kMostInstructions = 48;
   constexpr unsigned kFirstArgument = Machine::kArchitecture == Architecture::kX86_64 ? x86_64::kRdi : 0;
   if (source.entry_point == 0) return 0;
-  work.code.start(source);
-  work.path.start(source.entry_point);
-  for (unsigned i = 0; i < kMostInstructions; ++i) {
-    const Value argument = work.path.state[kFirstArgument];
-    const Flow flow = work.machine.step(work.code, work.path);
-    if (flow.kind == Flow::kNext) continue;
-    const bool is_known = flow.kind == Flow::kCall && argument.is_constant();
-    return is_known ? static_cast<std::uint64_t>(argument.addend) : 0;
-  }
-  return 0;
+  work.start(source, source.entry_point);
+  const Flow last = follow_straight(work, kAnywhere, kMostOfEntryPoint);
+  const Value& argument = work.path.state[kFirstArgument];
+  return last.kind == Flow::kCall && argument.is_constant() ? static_cast<std::uint64_t>(argument.addend) : 0;
 }
 
 // Does the code at `pc` go straight to a halt?
 template <typename Machine>
 bool halts(const CodeSource& source, CodeAddress pc, Workspace<Machine>& work) {
-  constexpr unsigned kMostInstructions = 8;
-  work.code.start(source);
-  work.path.start(pc.value());
-  for (unsigned i = 0; i < kMostInstructions; ++i) {
-    const Flow flow = work.machine.step(work.code, work.path);
-    if (flow.kind != Flow::kNext) return flow.kind == Flow::kHalt;
-  }
-  return false;
+  constexpr std::uint32_t kMostInstructions = 8;
+  work.start(source, pc.value());
+  return follow_straight(work, kAnywhere, kMostInstructions).kind == Flow::kHalt;
 }
 
 // Code whose start is not known: the nearest place before it where a function may start, from where the code leads here
@@ -101,89 +89,143 @@ bool gives_back(const CodeSource& source, CodeAddress pc, const Found& found, Se
          way_in_from_unknown_start(source, pc, search, work, same);
 }
 
+// What the ways out of and into the code at a pc come to.
 template <typename Machine>
-Expected<Synthesis> analyse(const CodeSource& source, CodeAddress pc, Workspace<Machine>& work) {
-  constexpr unsigned kMostCalls = 1000;
-  Synthesis result;
-  if (starts_program(source, pc, work)) {
-    result.start = Start::kEntryPoint;
-    return result;
+class Analysis {
+ public:
+  Analysis(const CodeSource& source, CodeAddress pc, Workspace<Machine>& work)
+      : source_(source), pc_(pc), work_(work), search_(work) {}
+
+  // The first rule that holds; the last one is for the rest.
+  Expected<Synthesis> run() {
+    using A = Analysis;
+    static constexpr Rule kRules[] = {
+        {&A::is_at_entry_point, {.start = Start::kEntryPoint}, "nothing has called the entry point (psABI 3.4.1)"},
+        {&A::is_in_linkage_stub, {Certainty::kCertain}, "linkers write all stubs alike (psABI 5.2, AAELF64)"},
+        {&A::has_no_code, {.refusal = ErrorCode::kUnreadable}, "no code can be read"},
+        {&A::returns_without_call, {Certainty::kCertain}, "each instruction of the way out is known"},
+        {&A::ways_agree, {Certainty::kCertain}, "the way out and the way in say the same"},
+        {&A::start_leads_here, {Certainty::kLikely}, "behind a call that never returns may stand anything"},
+        {&A::returns, {Certainty::kLikely}, "nothing is known but the way out"},
+        {&A::main_leads_here, {Certainty::kLikely}, "main has a caller, returns or not (ISO C 5.1.2.2.1)"},
+        {&A::some_start_leads_here, {Certainty::kGuess}, "a function may start behind the end of another one"},
+        {&A::halts_at_once, {.start = Start::kHalts}, "_start halts behind its last call (glibc's start.S)"},
+        {&A::halts_behind_call, {.start = Start::kExits}, "what halts behind a call expects no return"},
+        {&A::frame_pointer_leads_out, {Certainty::kGuess}, "the code uses its frame pointer, or leaves it alone"},
+        {&A::is_lost, {.refusal = ErrorCode::kNotFound}, "the code does not return"},
+        {&A::is_as_called, {Certainty::kGuess}, "the return address may be where the call has put it"},
+        {&A::has_way_out, {Certainty::kLikely}, "generated code returns; its frame pointer leads nowhere"},
+        {nullptr, {Certainty::kGuess}, "a jump to an unknown place, or a frame that is set up"},
+    };
+    const Rule* const rest = std::prev(std::end(kRules));
+    return say(*std::find_if(std::begin(kRules), rest, [this](const Rule& rule) { return (this->*rule.holds)(); }));
   }
-  Search<Machine> search(work);
-  if (search.linkage_stub(source, pc.value(), result.row)) {
-    result.certainty = Certainty::kCertain;
-    return result;
+
+ private:
+  struct Verdict {
+    Certainty certainty = Certainty::kGuess;
+    Start start = Start::kNone;
+    std::optional<ErrorCode> refusal = std::nullopt;
+  };
+  // A condition leaves in result_ what it has found.
+  struct Rule {
+    bool (Analysis::*holds)();
+    Verdict verdict;
+    const char* because;
+  };
+
+  Expected<Synthesis> say(const Rule& rule) {
+    if (rule.verdict.refusal) return fail(*rule.verdict.refusal, rule.because, pc_.value());
+    result_.certainty = rule.verdict.certainty;
+    result_.start = rule.verdict.start;
+    return result_;
   }
-  Found found;
-  Sights sights;
-  search.out(source, pc, kMostCalls, found, sights);
-  if (!sights.any_code) return fail(ErrorCode::kUnreadable, "no code can be read", pc.value());
-  result.row = found.row;
-  result.by_jump = found.jumped && !gives_back(source, pc, found, search, work);
-  result.behind_padding = found.calls >= Search<Machine>::kDoubtful;
-  result.addresses_frame = sights.addresses_frame;
-  if (found.way == Way::kReturn && found.calls == 0 && !found.forgot) {
-    result.certainty = Certainty::kCertain;
-    return result;
+
+  bool is_at_entry_point() { return starts_program(source_, pc_, work_); }
+  bool is_in_linkage_stub() { return search_.linkage_stub(source_, pc_.value(), result_.row); }
+  // The ways out are followed here.
+  bool has_no_code() {
+    constexpr unsigned kMostCalls = 1000;
+    search_.out(source_, pc_, kMostCalls, found_, sights_);
+    if (!sights_.any_code) return true;
+    result_.row = found_.row;
+    result_.by_jump = found_.jumped && !gives_back(source_, pc_, found_, search_, work_);
+    result_.behind_padding = found_.calls >= Search<Machine>::kDoubtful;
+    result_.addresses_frame = sights_.addresses_frame;
+    return false;
   }
-  // Behind a call that never returns may stand anything: what the way in says is better.
-  result.certainty = Certainty::kLikely;
-  if (const std::uint64_t start = source.function_start(pc.lookup()); start != 0 && start <= pc.lookup()) {
-    FrameRow& row = work.row;
-    if (search.in(source, start, pc, row)) {
-      const bool returns = found.way == Way::kReturn && !found.forgot;
-      if (returns && same_row(Machine::kArchitecture, row, found.row)) result.certainty = Certainty::kCertain;
-      // Where both find the same frame, the way out goes through this function's end, and what it takes back from there
-      // was saved, whichever way led here. (AArch64's compilers save registers one by one where they are needed.)
-      const bool by_way_out = returns && Machine::kArchitecture == Architecture::kAArch64 && same_frame(row, found.row);
-      if (!by_way_out) result.row = row;
-      return result;
-    }
+  bool has_way_out() { return found_.way == Way::kReturn; }
+  bool has_whole_way_out() { return has_way_out() && !found_.forgot; }
+  bool returns_without_call() { return has_whole_way_out() && found_.calls == 0; }
+  // The way in is followed here.
+  bool ways_agree() {
+    generated_ = source_.kind(pc_.lookup()) == CodeKind::kGenerated;
+    start_ = source_.function_start(pc_.lookup());
+    FrameRow& row = work_.row;
+    leads_here_ = start_ != 0 && start_ <= pc_.lookup() && search_.in(source_, start_, pc_, row);
+    if (!leads_here_) return false;
+    // Where both find the same frame, the way out goes through this function's end, and what it takes back from there
+    // was saved, whichever way led here. (AArch64's compilers save registers one by one where they are needed.)
+    const bool by_way_out =
+        has_whole_way_out() && Machine::kArchitecture == Architecture::kAArch64 && same_frame(row, found_.row);
+    if (!by_way_out) result_.row = row;
+    return has_whole_way_out() && same_row(Machine::kArchitecture, row, found_.row);
   }
-  const bool generated = source.kind(pc.lookup()) == CodeKind::kGenerated;
+  bool start_leads_here() { return leads_here_; }
   // Generated code that uses its frame pointer has set it up (optimised code often leaves by a deoptimisation only, and
   // what is behind its calls need not be code).
-  if (found.way == Way::kReturn && !(generated && sights.uses_frame_pointer)) return result;
-  // A main that never returns; it has a caller all the same.
-  if (found.way == Way::kNone && !generated) {
-    const std::uint64_t start = main_function(source, work);
-    if (start != 0 && start <= pc.lookup() && search.in(source, start, pc, work.row)) {
-      result.row = work.row;
-      return result;
-    }
+  bool returns() { return has_way_out() && !(generated_ && sights_.uses_frame_pointer); }
+  bool main_leads_here() {
+    if (found_.way != Way::kNone || generated_) return false;
+    const std::uint64_t start = main_function(source_, work_);
+    return start != 0 && start <= pc_.lookup() && take_if(search_.in(source_, start, pc_, work_.row));
   }
-  const bool weak = found.way == Way::kNone || (found.way != Way::kReturn && found.calls != 0);
-  if (weak && !generated && way_in_from_unknown_start(source, pc, search, work, source.has_caller)) {
-    result.row = work.row;
-    result.certainty = Certainty::kGuess;
-    result.keeps_frame_record = search.keeps_frame_record();
-    return result;
+  bool some_start_leads_here() {
+    const bool weak = found_.way == Way::kNone || (found_.way != Way::kReturn && found_.calls != 0);
+    if (!weak || generated_ || !take_if(way_in_from_unknown_start(source_, pc_, search_, work_, source_.has_caller)))
+      return false;
+    result_.keeps_frame_record = search_.keeps_frame_record();
+    return true;
   }
-  if (found.way == Way::kNone && (sights.halted_behind_call || halts(source, pc, work))) {
-    result.start = halts(source, pc, work) ? Start::kHalts : Start::kExits;
-    return result;
-  }
-  FrameRow& pointed = work.row;
-  if (const std::uint64_t start = source.function_start(pc.lookup());
-      !sights.uses_frame_pointer || start == 0 || !search.prologue_row(source, start, pc.value(), pointed))
-    Machine::frame_pointer_row(pc.value(), pointed);
+  bool halts_at_once() { return found_.way == Way::kNone && halts(source_, pc_, work_); }
+  bool halts_behind_call() { return found_.way == Way::kNone && sights_.halted_behind_call; }
   // An interpreter's bytecodes leave the frame pointer alone.
-  const bool pointer_holds =
-      sights.uses_frame_pointer || (generated && !sights.writes_frame_pointer && pc.is_return_address());
-  if (pointer_holds && (found.way == Way::kReturn || found.way == Way::kNone) && source.plausible(pointed)) {
-    result.row = pointed;
-    result.certainty = Certainty::kGuess;
-    return result;
+  bool frame_pointer_leads_out() {
+    const bool holds =
+        sights_.uses_frame_pointer || (generated_ && !sights_.writes_frame_pointer && pc_.is_return_address());
+    if (!holds || (found_.way != Way::kReturn && found_.way != Way::kNone)) return false;
+    if (!sights_.uses_frame_pointer || start_ == 0 || !search_.prologue_row(source_, start_, pc_.value(), work_.row))
+      Machine::frame_pointer_row(pc_.value(), work_.row);
+    return take_if(source_.plausible(work_.row));
   }
-  if (found.way == Way::kNone) {
-    // The return address may still be where the call put it.
-    Machine::entry_row(pc.value(), pointed);
-    if (pc.is_return_address() || !source.plausible(pointed))
-      return fail(ErrorCode::kNotFound, "the code does not return", pc.value());
-    result.row = pointed;
+  bool is_lost() {
+    if (found_.way != Way::kNone) return false;
+    Machine::entry_row(pc_.value(), work_.row);
+    return pc_.is_return_address() || !take_if(source_.plausible(work_.row));
   }
-  if (found.way != Way::kReturn) result.certainty = Certainty::kGuess;
-  return result;
+  bool is_as_called() { return found_.way == Way::kNone; }
+
+  // The row that has been tried.
+  bool take_if(bool holds) {
+    if (holds) result_.row = work_.row;
+    return holds;
+  }
+
+  const CodeSource& source_;
+  CodeAddress pc_;
+  Workspace<Machine>& work_;
+  Search<Machine> search_;
+  Found found_;
+  Sights sights_;
+  Synthesis result_;
+  std::uint64_t start_ = 0;  // of the function; 0: not known
+  bool generated_ = false;
+  bool leads_here_ = false;  // a way from there
+};
+
+template <typename Machine>
+Expected<Synthesis> analyse(const CodeSource& source, CodeAddress pc, Workspace<Machine>& work) {
+  return Analysis<Machine>(source, pc, work).run();
 }
 
 // Is it worth more than what unwind information says?
@@ -214,21 +256,17 @@ Expected<FrameRow> return_row(const CodeSource& source, CodeAddress pc, Workspac
 template <typename Machine>
 bool calls_with_link_unsaved(const CodeSource& source, std::uint64_t pc, Workspace<Machine>& work) {
   if constexpr (requires { Machine::kLinkRegister; }) {
-    constexpr unsigned kMostInstructions = 32;
-    work.code.start(source);
-    work.path.start(pc);
+    constexpr std::uint32_t kMostInstructions = 32;
+    constexpr unsigned kLink = Machine::kLinkRegister;
+    work.start(source, pc);
     const auto& state = work.path.state;
-    for (unsigned i = 0; i < kMostInstructions; ++i) {
-      const bool in_place = state[Machine::kLinkRegister].is_initial(Machine::kLinkRegister);
-      const Flow flow = work.machine.step(work.code, work.path);
-      if (flow.kind == Flow::kNext) continue;
-      if (flow.kind != Flow::kCall || !in_place) return false;
-      Machine::forget_by_call(work.path.state, 0);
-      bool kept = false;
-      state.for_each_store([&](const Value&, const Value& value) { kept |= value.is_initial(Machine::kLinkRegister); });
-      for (unsigned slot = 0; slot < Machine::kSlots; ++slot) kept |= state[slot].is_initial(Machine::kLinkRegister);
-      return !kept;
-    }
+    if (follow_straight(work, kAnywhere, kMostInstructions).kind != Flow::kCall || !state[kLink].is_initial(kLink))
+      return false;
+    Machine::forget_by_call(work.path.state, 0);
+    bool kept = false;
+    state.for_each_store([&](const Value&, const Value& value) { kept |= value.is_initial(kLink); });
+    for (unsigned slot = 0; slot < Machine::kSlots; ++slot) kept |= state[slot].is_initial(kLink);
+    return !kept;
   }
   return false;
 }

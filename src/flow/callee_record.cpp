@@ -53,17 +53,14 @@ constexpr RecordForm kForms[] = {
 bool leads_to_end(std::span<const std::uint8_t> code, std::uint64_t address) {
   using Kind = StackEffect::Kind;
   Kind last = Kind::kNone;
-  for (std::size_t at = 0; at < code.size();) {
-    const auto effect = stack_effect(ByteView(code.subspan(at)), address + at);
-    if (!effect) return false;
+  StraightCode line(ByteView(code), address, code.size());
+  while (const auto effect = line.next()) {
     const bool is_jump = effect->kind == Kind::kJump;  // over another form of the call
     const bool goes_on = effect->kind == Kind::kNone || effect->kind == Kind::kBranch || effect->kind == Kind::kCall;
     if (is_jump != (last == Kind::kCall) || !(goes_on || is_jump)) return false;
     last = effect->kind;
-    at += effect->length;
-    if (at > code.size()) return false;
   }
-  return last != Kind::kCall;
+  return !line.failed() && last != Kind::kCall;
 }
 
 }  // namespace

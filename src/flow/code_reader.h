@@ -23,6 +23,14 @@ class CodeReader {
   // Up to `size` bytes of code at `address`: how many there are.
   std::size_t read(std::uint64_t address, std::uint8_t* to, std::size_t size) {
     if (budget_ != nullptr && !budget_->spend(1)) return 0;
+    if (const Line& line = line_of(address); line.state == Line::kWhole && address % kLine + size <= kLine) {
+      const std::uint8_t* const from = line.bytes + address % kLine;
+      if (size == kWord)  // AArch64's instructions, by one load
+        std::memcpy(to, from, kWord);
+      else
+        std::memcpy(to, from, size);
+      return size;
+    }
     std::size_t done = 0;
     while (done < size) {
       const Line& line = line_of(address + done);
@@ -41,7 +49,7 @@ class CodeReader {
   }
 
  private:
-  static constexpr std::size_t kLine = 64, kLines = 32;
+  static constexpr std::size_t kLine = 64, kLines = 32, kWord = 4;
   struct Line {
     std::uint64_t start = 0;  // read since which start(): forgetting all lines is free
     std::uint64_t address = 0;

@@ -278,6 +278,7 @@ Description describe_by(std::span<const std::byte> code, std::uint64_t address, 
   if constexpr (Machine::kArchitecture == Architecture::kX86_64)
     if (options.windows_calls) preserved |= std::uint64_t{1} << x86_64::kRsi | std::uint64_t{1} << x86_64::kRdi;
   const std::uint64_t frame_pointer = std::uint64_t{1} << Registers::fp_number(Machine::kArchitecture);
+  constexpr std::uint64_t kMostPerByte = 1024;  // of the budget
   const FlowOptions flow{
       .preserved = preserved,
       .told = options.keeps_frame_pointer_only ? frame_pointer : preserved,
@@ -285,6 +286,7 @@ Description describe_by(std::span<const std::byte> code, std::uint64_t address, 
       .landing_pads = options.landing_pads,
       .call_returns = returns,
       .drops_arguments = options.drops_arguments,
+      .budget = static_cast<std::uint32_t>(std::min<std::uint64_t>(kMostPerByte * code.size(), ~std::uint32_t{0})),
   };
   return Describer<Machine>(source, code, address, options, flow).run();
 }

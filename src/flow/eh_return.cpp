@@ -14,26 +14,22 @@ using Kind = StackEffect::Kind;
 
 constexpr RegisterNumber kRcx = 2, kEcx = 1;
 
-ByteView rest(ByteView code, std::uint64_t offset) { return *code.sub(offset, code.size() - offset); }
-
 // The offset behind the instruction that moves rsp.
 std::optional<std::uint64_t> find_eh_return(ByteView code, std::uint64_t address, Architecture architecture) {
   const RegisterNumber from = architecture == Architecture::kI386 ? kEcx : kRcx;
   const std::uint64_t end = std::min<std::uint64_t>(code.size(), kEhReturnBytes);
   unsigned calls = 0;
-  for (std::uint64_t at = 0; at < end;) {
-    const auto effect = stack_effect(rest(code, at), address + at, architecture);
-    if (!effect) return std::nullopt;
-    at += effect->length;
+  StraightCode line(code, address, end, 0, architecture);
+  while (const auto effect = line.next()) {
     switch (effect->kind) {
       case Kind::kSet:
         if (effect->reg != from) return std::nullopt;
-        return at;
+        return line.end();
       case Kind::kCall:
         if (++calls > 1) return std::nullopt;
         break;
       case Kind::kJump:  // into the loop that takes frames off the shadow stack
-        if (effect->target < address + at || effect->target >= address + end) return std::nullopt;
+        if (effect->target < address + line.end() || effect->target >= address + end) return std::nullopt;
         break;
       case Kind::kReturn:
       case Kind::kUnknown: return std::nullopt;
@@ -127,22 +123,18 @@ bool is_eh_return_end(ByteView code) {
 }
 
 std::optional<EhReturnPart> eh_return_part(ByteView function, std::uint64_t address) {
-  for (std::uint64_t at = 0; at < function.size();) {
-    const auto effect = stack_effect(rest(function, at), address + at);
-    if (!effect) return std::nullopt;
-    const std::uint64_t call = at;
-    at += effect->length;
+  constexpr std::size_t kMostBytes = 1 << 20;
+  StraightCode line(function, address, kMostBytes);
+  while (const auto effect = line.next()) {
     if (effect->kind != Kind::kCall) continue;
-    const auto moved = find_eh_return(rest(function, at), address + at, Architecture::kX86_64);
+    const ByteView behind = *function.sub(line.end(), function.size() - line.end());
+    const auto moved = find_eh_return(behind, address + line.end(), Architecture::kX86_64);
     if (!moved) continue;
-    std::uint64_t end = at + *moved;
-    while (end < function.size()) {
-      const auto last = stack_effect(rest(function, end), address + end);
-      if (!last) return std::nullopt;
-      end += last->length;
+    StraightCode way_out(function, address, kMostBytes, line.end() + *moved);
+    while (const auto last = way_out.next())
       if (last->kind == Kind::kJump || last->kind == Kind::kReturn) break;
-    }
-    return EhReturnPart{address + call, address + end};
+    if (way_out.failed()) return std::nullopt;
+    return EhReturnPart{address + line.offset(), address + way_out.end()};
   }
   return std::nullopt;
 }

@@ -4,8 +4,10 @@
 
 #include <concepts>
 #include <cstdint>
+#include <optional>
 
 #include "flow/code_reader.h"
+#include "flow/follow.h"
 #include "flow/rows.h"
 #include "flow/symbolic.h"
 #include "flow/synthesis.h"
@@ -118,6 +120,18 @@ concept CodeMachine = requires(Machine machine, CodeReader& code, const CodeSour
   { Machine::loads_table(code, address) } -> std::same_as<bool>;
 };
 
+// Where an entry of the jump table leads from which `targets` is (Value::kTableTarget); nothing if it cannot be read.
+inline std::optional<std::uint64_t> table_target(const Value& targets, unsigned index, const CodeSource& source) {
+  const bool is_signed = targets.slot2 < 0;
+  const auto size = static_cast<unsigned>(is_signed ? -targets.slot2 : targets.slot2);
+  const auto address = static_cast<std::uint64_t>(targets.addend);
+  std::uint64_t entry = 0;
+  if (size > sizeof entry || !source.read(address + std::uint64_t{index} * size, &entry, size)) return std::nullopt;
+  if (size == sizeof entry) return entry;
+  if (is_signed && (entry >> (size * 8 - 1) & 1) != 0) entry |= ~std::uint64_t{0} << size * 8;
+  return address + static_cast<std::uint64_t>(std::int64_t{targets.slot}) + (entry << targets.reg);
+}
+
 // The addresses visited in one exploration; forgetting them all is free.
 class VisitedSet {
  public:
@@ -208,12 +222,14 @@ class PathList {
     }
     count_ = kept;
   }
+  [[nodiscard]] static std::uint64_t rank(const PathHead& path) {
+    return std::uint64_t{path.calls} << 32 | (~std::uint32_t{0} - path.order);
+  }
   [[nodiscard]] unsigned next() const {
     unsigned best = 0;
+    std::uint64_t lowest = rank(paths_[0]);
     for (unsigned i = 1; i < count_; ++i)
-      if (paths_[i].calls < paths_[best].calls ||
-          (paths_[i].calls == paths_[best].calls && paths_[i].order > paths_[best].order))
-        best = i;
+      if (const std::uint64_t here = rank(paths_[i]); here < lowest) best = i, lowest = here;
     return best;
   }
   Path<Machine> paths_[kMost];
@@ -232,6 +248,28 @@ struct Workspace {
   Path<Machine> path;          // the one being followed
   Path<Machine>::State saved;  // its state while a way out is tried
   FrameRow row;                // the way out being tried
+
+  void start(const CodeSource& source, std::uint64_t pc) {
+    code.start(source);
+    path.start(pc);
+  }
 };
+
+inline constexpr std::uint64_t kAnywhere = ~std::uint64_t{0};
+
+// Follows straight code: up to the first instruction that does more than go on, and no further than `to`. `step()`
+// executes the one at path.pc. What the last one did.
+template <typename Step>
+Flow follow_straight(const PathHead& path, std::uint64_t to, std::uint32_t budget, Step&& step) {
+  Flow last;
+  const auto arrive = [&] { return path.pc < to ? Go::kOn : Go::kEnd; };
+  const auto run = [&] { return (last = step()).kind == Flow::kNext ? Go::kOn : Go::kEnd; };
+  (void)follow(budget, arrive, run, [] { return false; });
+  return last;
+}
+template <typename Machine>
+Flow follow_straight(Workspace<Machine>& work, std::uint64_t to, std::uint32_t budget) {
+  return follow_straight(work.path, to, budget, [&] { return work.machine.step(work.code, work.path); });
+}
 
 }  // namespace windlass::flow

@@ -25,6 +25,7 @@ struct FlowOptions {
   // Functions take their arguments off the stack. Where sp is not known, it has a symbol, so that what is pushed is
   // found again.
   bool drops_arguments = false;
+  std::uint32_t budget = 0;  // instructions, of all ways together; a way that others join is followed anew
 };
 
 template <CodeMachine Machine>
@@ -45,11 +46,13 @@ class FrameFlow {
   // What call behind which nothing fits was taken to return costs the work so far.
   void run() {
     constexpr unsigned kMostRestarts = 200;
-    for (unsigned i = 0; i <= kMostRestarts; ++i) {
+    Ended ended = Ended::kByPolicy;
+    for (unsigned i = 0; i <= kMostRestarts && ended == Ended::kByPolicy; ++i) {
       start();
-      if (follow()) return;
+      ended = follow_all();
     }
-    conflicts_.clear();
+    if (ended != Ended::kByLastWay) conflicts_.clear();
+    if (ended == Ended::kByBudget) nodes_.clear();  // what some ways agree on, others may not
   }
 
   // Calls visit(offset, length, path, flow) for each instruction that was reached, in the order of addresses: `path` is
@@ -132,24 +135,25 @@ class FrameFlow {
     }
   }
 
-  // False: an edge has turned out not to be one, and what came of it has to be forgotten.
-  bool follow() {
-    for (;;) {
-      if (!queue_.empty()) {
-        const std::uint32_t offset = *queue_.begin();
-        queue_.erase(queue_.begin());
-        if (!walk(offset)) return false;
-      } else if (!doubtful_.empty()) {  // certain edges first: they tell the doubtful ones apart
-        const auto first = doubtful_.begin();
-        Path<Machine>& path = work_->path;
-        first->second->put(path);
-        const auto [to, from] = first->first;
-        doubtful_.erase(first);
-        if (!inside_instruction(to)) (void)arrive(to, path, from);
-      } else {
-        return true;
-      }
+  // Ended by the policy: an edge has turned out not to be one, and what came of it has to be forgotten.
+  Ended follow_all() {
+    if (!next_node()) return Ended::kByLastWay;
+    return flow::follow(
+        options_.budget, [&] { return arrive_at_next(); }, [&] { return pass(); }, [&] { return next_node(); });
+  }
+
+  bool next_node() {
+    while (queue_.empty()) {  // certain edges first: they tell the doubtful ones apart
+      if (doubtful_.empty()) return false;
+      const auto first = doubtful_.extract(doubtful_.begin());
+      first.mapped()->put(work_->path);
+      const auto [to, from] = first.key();
+      if (!inside_instruction(to)) (void)arrive(to, work_->path, from);
     }
+    current_ = *queue_.begin();
+    queue_.erase(queue_.begin());
+    (void)load(current_, nodes_.at(current_));
+    return true;
   }
 
   Path<Machine>& load(std::uint32_t offset, const Node& node) {
@@ -159,25 +163,27 @@ class FrameFlow {
     return path;
   }
 
-  // The straight code from a node to the next one.
-  bool walk(std::uint32_t offset) {
-    Path<Machine>& path = load(offset, nodes_.at(offset));
-    current_ = offset;
-    for (;;) {
-      const std::uint64_t at64 = path.pc - begin_;
-      if (at64 >= size_) return true;
-      const auto at = static_cast<std::uint32_t>(at64);
-      if (at != offset && (nodes_.count(at) != 0 || (owner_[at] != kNone && owner_[at] != offset)))
-        return arrive(at, path, kNone);
-      owner_[at] = offset;
-      const Flow flow = step(path);
-      const std::uint64_t length = path.pc - begin_ - at;
-      const bool inside = length != 0 && length <= size_ - at && flow.kind != Flow::kStop;
-      length_[at] = static_cast<std::uint8_t>(length != 0 && length <= size_ - at ? length : 0);
-      if (!inside) return true;
-      if (flow.kind == Flow::kNext) continue;
-      return leave(at, path, flow);
-    }
+  static Go way_ends(bool edges_hold) { return edges_hold ? Go::kNextWay : Go::kEnd; }
+
+  // A node's way is the straight code to the next node.
+  Go arrive_at_next() {
+    Path<Machine>& path = work_->path;
+    const std::uint64_t at64 = path.pc - begin_;
+    if (at64 >= size_) return Go::kNextWay;
+    const auto at = static_cast<std::uint32_t>(at64);
+    if (at == current_ || (nodes_.count(at) == 0 && (owner_[at] == kNone || owner_[at] == current_))) return Go::kOn;
+    return way_ends(arrive(at, path, kNone));
+  }
+  Go pass() {
+    Path<Machine>& path = work_->path;
+    const auto at = static_cast<std::uint32_t>(path.pc - begin_);
+    owner_[at] = current_;
+    const Flow flow = step(path);
+    const std::uint64_t length = path.pc - begin_ - at;
+    const bool fits = length != 0 && length <= size_ - at;
+    length_[at] = static_cast<std::uint8_t>(fits ? length : 0);
+    if (!fits || flow.kind == Flow::kStop) return Go::kNextWay;
+    return flow.kind == Flow::kNext ? Go::kOn : way_ends(leave(at, path, flow));
   }
 
   // Symbols are numbered by the place in the code that makes them, so that ways which pass it can be compared. One made
@@ -449,22 +455,17 @@ class FrameFlow {
   // of the function.
   void table(std::uint32_t from, const Value& targets, Path<Machine>& path) {
     constexpr unsigned kMost = 4096;
-    const bool is_signed = targets.slot2 < 0;
-    const auto size = static_cast<unsigned>(is_signed ? -targets.slot2 : targets.slot2);
+    const auto size = static_cast<unsigned>(targets.slot2 < 0 ? -targets.slot2 : targets.slot2);
     const auto address = static_cast<std::uint64_t>(targets.addend);
     unsigned count = 0;
     for (; count < (path.limit != 0 ? path.limit : kMost); ++count) {
-      std::uint64_t entry = 0;
-      if (size > sizeof entry || !source_.read(address + std::uint64_t{count} * size, &entry, size)) break;
-      if (is_signed && size < 8 && (entry >> (size * 8 - 1) & 1) != 0) entry |= ~std::uint64_t{0} << size * 8;
-      const std::uint64_t target =
-          size == 8 ? entry : address + static_cast<std::uint64_t>(std::int64_t{targets.slot}) + (entry << targets.reg);
-      if (target % Machine::kInstructionStep != 0) break;
-      if (target - begin_ >= size_) {
+      const auto target = table_target(targets, count, source_);
+      if (!target || *target % Machine::kInstructionStep != 0) break;
+      if (*target - begin_ >= size_) {
         if (path.limit == 0) break;
         continue;
       }
-      put_off(from, static_cast<std::uint32_t>(target - begin_), path);
+      put_off(from, static_cast<std::uint32_t>(*target - begin_), path);
     }
     jumps_anywhere_ |= count == 0;
     if (address - begin_ < size_ && std::uint64_t{count} * size <= size_ - (address - begin_)) {

@@ -25,6 +25,16 @@ struct ExitView {
   return static_cast<RegisterNumber>(slot < 36 ? slot : slot + 36);
 }
 
+// The row at `pc` of a frame where every register is still itself.
+inline void lay_out(FrameRow& row, std::uint64_t pc, const CfaRule& cfa, const RegisterRule& return_address) {
+  row.begin = pc;
+  row.end = pc + 1;
+  row.cfa = cfa;
+  row.return_address = return_address;
+  row.signal_frame = row.return_signed = false;
+  row.registers.clear();
+}
+
 // FrameRow::expressions of all rows made here: a pool that lives as long as the process, so rows may be kept.
 [[nodiscard]] ByteView shared_expressions();
 

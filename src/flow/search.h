@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "flow/explorer.h"
 #include "flow/way_in.h"
@@ -75,10 +76,7 @@ class Search {
   // A stub of the linker's, whose end lies in the dynamic linker: by what it looks like.
   bool linkage_stub(const CodeSource& source, std::uint64_t pc, FrameRow& row) {
     work_.code.start(source);
-    if (!Machine::linkage_stub(work_.code, pc, row)) return false;
-    row.begin = pc;
-    row.end = pc + 1;
-    return source.plausible(row);
+    return Machine::linkage_stub(work_.code, pc, row) && source.plausible(row);
   }
 
   // The row of the frame that the function sets up straight from its start, by the frame pointer: for code too far from
@@ -97,10 +95,9 @@ class Search {
   static constexpr unsigned kTableEntries = 4;
   static constexpr Architecture kArchitecture = Machine::kArchitecture;
   void begin(const CodeSource& source, std::uint64_t pc) {
-    work_.code.start(source);
+    work_.start(source, pc);
     work_.visited.start();
     work_.paths.start();
-    work_.path.start(pc);
     if (frame_pointer_at_)
       work_.path.state[frame_pointer_at_->reg] =
           Value::initial(Registers::sp_number(kArchitecture), frame_pointer_at_->offset);
@@ -112,6 +109,13 @@ class Search {
     Machine::look_back(work_.code, work_.path);
   }
 
+  // Without what has been found out for another place.
+  void begin_anew(const CodeSource& source, std::uint64_t pc) {
+    frame_pointer_at_.reset();
+    tables_known_ = false;
+    begin(source, pc);
+  }
+
   // One instruction; the frame pointer's part in it is noted.
   Flow step(Sights& sights) {
     Path<Machine>& path = work_.path;
@@ -119,13 +123,44 @@ class Search {
     if (flow.uses_frame_pointer && !path.own_fp) sights.uses_frame_pointer = true;
     if (flow.addresses_frame && !path.own_fp) sights.addresses_frame = true;
     sights.writes_frame_pointer |= flow.writes_frame_pointer;
+    sights.any_code |= flow.kind != Flow::kStop;
     flow.sets_frame_pointer &= !path.own_fp;
     path.own_fp |= flow.writes_frame_pointer;
     return flow;
   }
 
+  // All ways from where begin() has put the path, those behind the fewest calls first. `arrive()` is asked in front of
+  // an instruction, `behind(flow, after_call)` behind one.
+  template <typename Arrive, typename Behind>
+  void follow_ways(Sights& sights, Arrive&& arrive, Behind&& behind) {
+    Path<Machine>& path = work_.path;
+    const std::uint64_t start = path.pc;
+    bool after_call = false;
+    const auto goes_on = [&] {
+      if (const Go go = arrive(); go != Go::kOn) return go;
+      if (!work_.visited.insert(path.pc)) return Go::kNextWay;
+      after_call = std::exchange(path.after_call, false);
+      const bool never_returns = after_call && path.pc != start && starts_function(path.pc);
+      return never_returns ? Go::kNextWay : Go::kOn;
+    };
+    const auto run = [&] {
+      const Flow flow = step(sights);
+      return behind(flow, after_call);
+    };
+    const auto next_way = [&] {
+      if (work_.paths.empty()) return false;
+      work_.paths.take(path);
+      return true;
+    };
+    std::uint32_t budget = VisitedSet::kMost;
+    (void)follow(budget, goes_on, run, next_way);
+  }
+  [[gnu::always_inline]] Go take(const Flow& flow);
+
   // Behind a call, on its way: what it has certainly not kept is unknown.
   void pass_call(std::uint64_t target) {
+    ++work_.path.calls;
+    work_.path.after_call = true;
     const auto* const known = std::find_if(callees_, callees_ + callee_count_,
                                            [target](const Callee& callee) { return callee.target == target; });
     const bool is_known = known != callees_ + callee_count_;
@@ -139,6 +174,7 @@ class Search {
   // Executes what stands before `pc`, from where a jump table is loaded, for the constants it leaves in registers.
   bool table_before(const CodeSource& source, std::uint64_t pc);
   void follow_out(const CodeSource& source, CodeAddress at, unsigned max_calls, Found& found, Sights& sights);
+  Go pass_padding(bool after_call);
   bool finds_frame_pointer(const ExitView& exit);
   bool leave(Way way, const Value& return_address, bool signal_frame, std::uint64_t pc, Found& found);
   bool leave_by_jump(Way way, std::uint64_t pc, Found& found);
@@ -292,20 +328,13 @@ void Search<Machine>::table(const Value& targets) {
   constexpr std::uint64_t kNear = 1 << 20;
   Path<Machine>& path = work_.path;
   const std::uint64_t at = path.pc;
-  const bool is_signed = targets.slot2 < 0;
-  const auto size = static_cast<unsigned>(is_signed ? -targets.slot2 : targets.slot2);
-  const auto address = static_cast<std::uint64_t>(targets.addend);
   const CodeSource& source = work_.code.source();
   std::uint64_t last = 0;
   for (unsigned i = 0; i < kTableEntries; ++i) {
-    std::uint64_t entry = 0;
-    if (size > sizeof entry || !source.read(address + std::uint64_t{i} * size, &entry, size)) return;
-    if (is_signed && size < 8 && (entry >> (size * 8 - 1) & 1) != 0) entry |= ~std::uint64_t{0} << size * 8;
-    const std::uint64_t target =
-        size == 8 ? entry : address + static_cast<std::uint64_t>(std::int64_t{targets.slot}) + (entry << targets.reg);
-    if (target - at + kNear > 2 * kNear || source.kind(target) == CodeKind::kNoCode) return;
-    if (target == last) continue;
-    last = path.pc = target;
+    const auto target = table_target(targets, i, source);
+    if (!target || *target - at + kNear > 2 * kNear || source.kind(*target) == CodeKind::kNoCode) return;
+    if (*target == last) continue;
+    last = path.pc = *target;
     work_.paths.add(path, work_.visited);
   }
 }
@@ -320,12 +349,54 @@ bool Search<Machine>::table_before(const CodeSource& source, std::uint64_t pc) {
   for (unsigned back = Machine::kInstructionStep; back <= kFarthest; back += Machine::kInstructionStep) {
     if (!Machine::loads_table(work_.code, pc - back)) continue;
     begin(source, pc - back);
-    while (path.pc < pc && work_.machine.step(work_.code, path).kind == Flow::kNext) {}
+    (void)follow_straight(work_, pc, kFarthest);
     if (path.pc != pc) continue;
     work_.saved = path.state;
     return true;
   }
   return false;
+}
+
+// Where control goes, as far as the code itself says.
+template <typename Machine>
+inline Go Search<Machine>::take(const Flow& flow) {
+  Path<Machine>& path = work_.path;
+  switch (flow.kind) {
+    case Flow::kNext: return Go::kOn;
+    case Flow::kJump: path.pc = flow.target; return Go::kOn;
+    case Flow::kBranch: {
+      const std::uint64_t next = path.pc;
+      path.pc = flow.target;
+      work_.paths.add(path, work_.visited);
+      path.pc = next;
+      if (flow.value.known()) path.state[Registers::sp_number(kArchitecture)] = flow.value;
+      return Go::kOn;
+    }
+    case Flow::kCall:
+      pass_call(flow.target);
+      if (work_.paths.empty() || work_.paths.fewest_calls() >= path.calls) return Go::kOn;
+      work_.paths.add(path, work_.visited);
+      return Go::kNextWay;
+    case Flow::kJumpTo:
+      if (flow.value.is_constant()) {
+        path.pc = static_cast<std::uint64_t>(flow.value.addend);
+        return Go::kOn;
+      }
+      if (flow.value.kind == Value::kTableTarget) table(flow.value);
+      return Go::kNextWay;
+    default: return Go::kNextWay;
+  }
+}
+
+// Behind a call more likely than not the end of the function.
+template <typename Machine>
+Go Search<Machine>::pass_padding(bool after_call) {
+  Path<Machine>& path = work_.path;
+  if (starts_function(path.pc)) return Go::kNextWay;
+  if (!after_call || path.calls >= kDoubtful) return Go::kOn;
+  path.calls = static_cast<std::uint16_t>(path.calls + kDoubtful);
+  work_.paths.add(path, work_.visited);
+  return Go::kNextWay;
 }
 
 template <typename Machine>
@@ -335,107 +406,58 @@ void Search<Machine>::follow_out(const CodeSource& source, CodeAddress at, unsig
   begin(source, pc);
   Path<Machine>& path = work_.path;
   path.after_call = at.is_return_address();
-  for (bool on = true;; on = false) {
-    if (!on) {
-      if (work_.paths.empty() || work_.visited.full()) return;
-      work_.paths.take(path);
-    }
-    while (work_.visited.insert(path.pc)) {
-      const bool after_call = path.after_call;
-      path.after_call = false;
-      if (after_call && path.pc != pc && starts_function(path.pc)) break;  // the call never returns
-      const Flow flow = step(sights);
-      if (flow.kind != Flow::kStop) sights.any_code = true;
-      if (flow.sets_frame_pointer) frame_set_up(pc, found);
-      if (flow.padding) {
-        // Behind a call more likely than not the end of the function.
-        if (starts_function(path.pc)) break;
-        if (after_call && path.calls < kDoubtful) {
-          path.calls = static_cast<std::uint16_t>(path.calls + kDoubtful);
-          work_.paths.add(path, work_.visited);
-          break;
-        }
-        continue;
-      }
-      if (flow.kind == Flow::kNext) continue;
-      if (flow.kind == Flow::kJump || flow.kind == Flow::kBranch) {
-        if (starts_function(flow.target)) {  // another function's, or this one's again: a tail jump
-          if (leave_by_jump(Way::kReturn, pc, found)) return;
-          if (flow.kind == Flow::kJump) break;
-          continue;
-        }
-        if (flow.kind == Flow::kBranch) {
-          const std::uint64_t next = path.pc;
-          path.pc = flow.target;
-          work_.paths.add(path, work_.visited);
-          path.pc = next;
-          if (flow.value.known()) path.state[Registers::sp_number(kArchitecture)] = flow.value;
-        } else {
-          path.pc = flow.target;
-        }
-        continue;
-      }
-      if (flow.kind == Flow::kCall) {
-        if (++path.calls > max_calls) break;
-        pass_call(flow.target);
-        path.after_call = true;
-        if (!work_.paths.empty() && work_.paths.fewest_calls() < path.calls) {
-          work_.paths.add(path, work_.visited);
-          break;
-        }
-        continue;
-      }
-      if (flow.kind == Flow::kReturn) {
-        if (leave(Way::kReturn, flow.value, false, pc, found)) return;
-      } else if (flow.kind == Flow::kSignalReturn) {
-        if (leave(Way::kReturn, flow.value, true, pc, found)) return;
-      } else if (flow.kind == Flow::kLeave) {
-        if (leave_by_jump(Way::kReturn, pc, found)) return;
-        if (flow.target != 0 && source.kind(flow.target) != CodeKind::kNoCode) {
-          path.pc = flow.target;
-          continue;
-        }
-      } else if (flow.kind == Flow::kJumpTo) {
+  const auto ended = [](bool is_found) { return is_found ? Go::kEnd : Go::kNextWay; };
+  const auto behind = [&](const Flow& flow, bool after_call) {
+    if (flow.sets_frame_pointer) frame_set_up(pc, found);
+    if (flow.padding) return pass_padding(after_call);
+    switch (flow.kind) {
+      case Flow::kNext: return Go::kOn;
+      case Flow::kJump:
+      case Flow::kBranch:
+        if (!starts_function(flow.target)) break;  // else another function's, or this one's again: a tail jump
+        if (leave_by_jump(Way::kReturn, pc, found)) return Go::kEnd;
+        return flow.kind == Flow::kJump ? Go::kNextWay : Go::kOn;
+      case Flow::kCall:
+        if (path.calls >= max_calls) return Go::kNextWay;
+        break;
+      case Flow::kReturn: return ended(leave(Way::kReturn, flow.value, false, pc, found));
+      case Flow::kSignalReturn: return ended(leave(Way::kReturn, flow.value, true, pc, found));
+      case Flow::kLeave:
+        if (leave_by_jump(Way::kReturn, pc, found)) return Go::kEnd;
+        if (flow.target == 0 || source.kind(flow.target) == CodeKind::kNoCode) return Go::kNextWay;
+        path.pc = flow.target;
+        return Go::kOn;
+      case Flow::kJumpTo:
         sp_lost_behind_call_ |= path.calls != 0 && path.state[Registers::sp_number(kArchitecture)].is_symbol();
-        if (flow.value.is_constant()) {
-          path.pc = static_cast<std::uint64_t>(flow.value.addend);
-          continue;
-        }
-        if (flow.value.kind == Value::kTableTarget)
-          table(flow.value);
-        else if (!leave_by_jump(Way::kTail, pc, found) && flow.value.kind == Value::kRegister && flow.value.addend == 0)
+        if (flow.value.is_constant() || flow.value.kind == Value::kTableTarget) break;
+        if (!leave_by_jump(Way::kTail, pc, found) && flow.value.kind == Value::kRegister && flow.value.addend == 0)
           leave(Way::kTail, flow.value, false, pc, found);  // the return address, taken off before
-      } else if (flow.kind == Flow::kHalt) {
-        sights.halted_behind_call |= after_call;
-      }
-      break;
+        return Go::kNextWay;
+      case Flow::kHalt: sights.halted_behind_call |= after_call; break;
+      default: break;
     }
-  }
+    return take(flow);
+  };
+  follow_ways(
+      sights, [] { return Go::kOn; }, behind);
 }
 
 template <typename Machine>
 bool Search<Machine>::straight_out(const CodeSource& source, std::uint64_t pc, unsigned most, FrameRow& row) {
-  frame_pointer_at_.reset();
-  tables_known_ = false;
-  begin(source, pc);
-  Sights sights;
+  begin_anew(source, pc);
+  const Flow last = follow_straight(work_.path, kAnywhere, most, [&] {
+    Flow flow = work_.machine.step(work_.code, work_.path);
+    if (flow.kind != Flow::kJump || starts_function(flow.target)) return flow;
+    work_.path.pc = flow.target;
+    return Flow{};
+  });
   Found found;
-  for (unsigned i = 0; i < most; ++i) {
-    const Flow flow = step(sights);
-    if (flow.kind == Flow::kNext) continue;
-    const bool direct = flow.kind == Flow::kJump;
-    if (direct && !starts_function(flow.target)) {
-      work_.path.pc = flow.target;
-      continue;
-    }
-    bool left = false;
-    if (flow.kind == Flow::kReturn) left = leave(Way::kReturn, flow.value, false, pc, found);
-    if (flow.kind == Flow::kLeave || direct) left = leave_by_jump(Way::kReturn, pc, found);
-    if (!left || found.way != Way::kReturn) return false;
-    row = found.row;
-    return true;
-  }
-  return false;
+  bool left = false;
+  if (last.kind == Flow::kReturn) left = leave(Way::kReturn, last.value, false, pc, found);
+  if (last.kind == Flow::kLeave || last.kind == Flow::kJump) left = leave_by_jump(Way::kReturn, pc, found);
+  if (!left || found.way != Way::kReturn) return false;
+  row = found.row;
+  return true;
 }
 
 // ---- the way in ---------------------------------------------------------------------------------------------------
@@ -443,7 +465,7 @@ bool Search<Machine>::straight_out(const CodeSource& source, std::uint64_t pc, u
 // The path began at the function's entry: where have its registers got to?
 template <typename Machine>
 bool Search<Machine>::entry_row(std::uint64_t pc, FrameRow& row) {
-  const typename Path<Machine>::State& state = work_.path.state;
+  const auto& state = work_.path.state;
   if constexpr (requires { Machine::has_callers_record(state); }) {
     if (Machine::has_callers_record(state)) {
       keeps_frame_record_ = false;
@@ -463,17 +485,17 @@ bool Search<Machine>::entry_row(std::uint64_t pc, FrameRow& row) {
 template <typename Machine>
 bool Search<Machine>::prologue_row(const CodeSource& source, std::uint64_t start, std::uint64_t pc, FrameRow& row) {
   constexpr unsigned kMostInstructions = 32;
-  frame_pointer_at_.reset();
-  begin(source, start);
+  begin_anew(source, start);
   const auto& state = work_.path.state;
   const unsigned fp = Registers::fp_number(kArchitecture);
   Sights sights;
   bool set = false;
-  for (unsigned i = 0; i < kMostInstructions && work_.path.pc < pc; ++i) {
-    const Flow flow = step(sights);
-    if (flow.kind != Flow::kNext || (set && flow.writes_frame_pointer)) break;
+  (void)follow_straight(work_.path, pc, kMostInstructions, [&] {
+    Flow flow = step(sights);
+    if (set && flow.writes_frame_pointer) flow.kind = Flow::kStop;
     set |= flow.sets_frame_pointer;
-  }
+    return flow;
+  });
   const Value cfa = entry_cfa<Machine>();
   if (!set || !state[fp].same_base(cfa) || !entry_row(pc, row) || !set_cfa(fp, row)) return false;
   for (unsigned i = 0; i < Machine::kSlots; ++i) {
@@ -490,74 +512,52 @@ template <typename Machine>
 bool Search<Machine>::in(const CodeSource& source, std::uint64_t start, CodeAddress pc, FrameRow& row, Exits* exits) {
   Exits none;
   Exits& seen = exits != nullptr ? *exits : none;
-  frame_pointer_at_.reset();
-  tables_known_ = false;
-  begin(source, start);
+  begin_anew(source, start);
   Path<Machine>& path = work_.path;
-  Sights sights;
-  for (bool on = true;; on = false) {
-    if (!on) {
-      seen.cut_short |= work_.visited.full() || work_.paths.has_given_up();
-      if (work_.paths.empty() || work_.visited.full()) return false;
-      work_.paths.take(path);
-    }
-    for (;;) {
-      if (path.pc == pc.value() && (path.after_call || !pc.is_return_address())) {
-        seen.arrives = !entry_row(pc.value(), row);
-        return !seen.arrives && source.plausible(row);
-      }
-      if (!work_.visited.insert(path.pc)) break;
-      if (path.after_call && starts_function(path.pc)) break;
-      path.after_call = false;
-      const Flow flow = step(sights);
-      if (flow.kind == Flow::kNext) continue;
-      if (flow.is_call && path.pc == pc.value() && pc.is_return_address()) {
-        // It is to come back all the same: a function that never returns may stand right behind its call.
-        (void)Machine::return_from_entry(path.state);
-        path.after_call = true;
-        continue;
-      }
-      if (flow.kind == Flow::kCall) {
-        ++path.calls;
-        pass_call(flow.target);
-        path.after_call = true;
+  const auto is_behind = [&] { return path.pc == pc.value() && pc.is_return_address(); };
+  bool is_right = false;
+  const auto arrive = [&] {
+    if (path.pc != pc.value() || (pc.is_return_address() && !path.after_call)) return Go::kOn;
+    seen.arrives = !entry_row(pc.value(), row);
+    is_right = !seen.arrives && source.plausible(row);
+    return Go::kEnd;
+  };
+  const auto behind = [&](const Flow& flow, bool) {
+    switch (flow.kind) {
+      case Flow::kNext: return Go::kOn;
+      case Flow::kJump:
+      case Flow::kBranch:
+        if (flow.is_call && is_behind()) {
+          // It is to come back all the same: a function that never returns may stand right behind its call.
+          (void)Machine::return_from_entry(path.state);
+          path.after_call = true;
+          return Go::kOn;
+        }
+        if (!starts_function(flow.target)) break;
+        if (flow.kind == Flow::kBranch) return Go::kOn;
+        seen.jump = flow.target;
+        return Go::kNextWay;
+      case Flow::kCall:
+        if (!is_behind()) break;
         // The way may go on at the address behind, or there may be none: then it is only this return address's.
-        if (path.pc == pc.value() && pc.is_return_address()) continue;
-        if (!work_.paths.empty() && work_.paths.fewest_calls() < path.calls) {
-          work_.paths.add(path, work_.visited);
-          break;
-        }
-        continue;
-      }
-      const bool direct = flow.kind == Flow::kJump || flow.kind == Flow::kBranch;
-      if (direct && flow.kind == Flow::kBranch) {
-        const std::uint64_t next = path.pc;
-        if (!starts_function(flow.target)) {
-          path.pc = flow.target;
-          work_.paths.add(path, work_.visited);
-        }
-        path.pc = next;
-        if (flow.value.known()) path.state[Registers::sp_number(kArchitecture)] = flow.value;
-        continue;
-      }
-      if (direct && !starts_function(flow.target)) {
-        path.pc = flow.target;
-        continue;
-      }
-      if (flow.kind == Flow::kJumpTo && flow.value.is_constant()) {
-        path.pc = static_cast<std::uint64_t>(flow.value.addend);
-        continue;
-      }
-      if (flow.kind == Flow::kJumpTo && flow.value.kind == Value::kTableTarget) {
-        table(flow.value);
-        seen.cut_short = true;  // these are the first ones
-      } else {
-        seen.anywhere |= flow.kind == Flow::kJumpTo || (flow.kind == Flow::kLeave && flow.target == 0);
-      }
-      if (flow.kind == Flow::kJump || flow.kind == Flow::kLeave) seen.jump = flow.target;
-      break;
+        pass_call(flow.target);
+        return Go::kOn;
+      case Flow::kJumpTo:
+        seen.cut_short |= flow.value.kind == Value::kTableTarget;  // the first ones are taken
+        seen.anywhere |= flow.value.kind != Value::kTableTarget && !flow.value.is_constant();
+        break;
+      case Flow::kLeave:
+        seen.anywhere |= flow.target == 0;
+        seen.jump = flow.target;
+        break;
+      default: break;
     }
-  }
+    return take(flow);
+  };
+  Sights sights;
+  follow_ways(sights, arrive, behind);
+  seen.cut_short |= work_.visited.full() || work_.paths.has_given_up();
+  return is_right;
 }
 
 }  // namespace windlass::flow

@@ -2,7 +2,9 @@
 // following its paths (synthesis.h) would be more than is needed.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "windlass/bytes.h"
 #include "windlass/frame_row.h"
@@ -26,7 +28,7 @@ struct StackEffect {
   Kind kind = Kind::kNone;
   std::uint8_t length = 0;  // bytes
   RegisterNumber reg = 0;   // DWARF number
-  std::int64_t delta = 0;
+  std::int64_t delta = 0;   // what rsp moves by: kMove, kPush, kPop
   std::uint64_t target = 0;
 };
 
@@ -34,5 +36,41 @@ struct StackEffect {
 // thread-safe.
 [[nodiscard]] Expected<StackEffect> stack_effect(ByteView code, std::uint64_t address,
                                                  Architecture architecture = Architecture::kX86_64);
+
+// The instructions of x86-64 or i386 code in a straight line, one a call of next(). `code` is at `address`. Those count
+// that begin at offsets of [begin, end): how much work it may be is its user's to say.
+class StraightCode {
+ public:
+  StraightCode(ByteView code, std::uint64_t address, std::size_t end, std::size_t begin = 0,
+               Architecture architecture = Architecture::kX86_64)
+      : code_(code),
+        address_(address),
+        last_(end < code.size() ? end : code.size()),
+        offset_(begin),
+        end_(begin),
+        architecture_(architecture) {}
+  // Nothing: that was the last one, or no instruction stands there.
+  std::optional<StackEffect> next() {
+    if (end_ >= last_) return std::nullopt;
+    const auto effect = stack_effect(*code_.sub(end_, code_.size() - end_), address_ + end_, architecture_);
+    failed_ = !effect;
+    if (failed_) return std::nullopt;
+    offset_ = end_;
+    end_ += effect->length;
+    return *effect;
+  }
+  // Where the last instruction begins and ends.
+  [[nodiscard]] std::size_t offset() const { return offset_; }
+  [[nodiscard]] std::size_t end() const { return end_; }
+  // No instruction stands at end().
+  [[nodiscard]] bool failed() const { return failed_; }
+
+ private:
+  ByteView code_;
+  std::uint64_t address_;
+  std::size_t last_, offset_, end_;
+  Architecture architecture_;
+  bool failed_ = false;
+};
 
 }  // namespace windlass::flow

@@ -23,12 +23,9 @@ bool may_set_rsp(ByteView code) {
 std::optional<std::uint64_t> replaces_stack(ByteView function, std::uint64_t address) {
   using Kind = StackEffect::Kind;
   if (!may_set_rsp(function)) return std::nullopt;
-  for (std::uint64_t at = 0; at < function.size();) {
-    const auto effect = stack_effect(*function.sub(at, function.size() - at), address + at);
-    if (!effect) return std::nullopt;
-    at += effect->length;
-    if (effect->kind == Kind::kSet || effect->kind == Kind::kUnknown) return address + at;
-  }
+  StraightCode line(function, address, kLargestSwitch);
+  while (const auto effect = line.next())
+    if (effect->kind == Kind::kSet || effect->kind == Kind::kUnknown) return address + line.end();
   return std::nullopt;
 }
 

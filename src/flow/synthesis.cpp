@@ -49,43 +49,43 @@ static Expected<Found> whole_answer(Expected<Found> found, CodeAddress pc, const
   return fail(ErrorCode::kLimit, "the walk's budget for following code is used up", pc.value());
 }
 
+// What `question(workspace)` says of the machine's code.
+template <typename Question>
+static auto ask(const CodeSource& source, SynthesisScratch& scratch, Question&& question) {
+  return source.architecture == Architecture::kX86_64 ? question(scratch.of<X86_64>())
+                                                      : question(scratch.of<AArch64>());
+}
+
 Expected<Synthesis> synthesize(const CodeSource& source, CodeAddress pc, SynthesisScratch& scratch) {
   if (!is_followed(source.architecture)) return std::unexpected(kNotFollowed);
-  if (source.architecture == Architecture::kX86_64)
-    return whole_answer(analyse(source, pc, scratch.of<X86_64>()), pc, scratch);
-  auto& work = scratch.of<AArch64>();
-  auto found = whole_answer(analyse(source, pc, work), pc, scratch);
+  auto found = whole_answer(ask(source, scratch, [&](auto& work) { return analyse(source, pc, work); }), pc, scratch);
   // A guess that nothing has been saved is refuted by a call that would lose the link register.
   if (found && found->start == Start::kNone && found->certainty == Certainty::kGuess &&
-      AArch64::is_entry_row(found->row) && calls_with_link_unsaved(source, pc.value(), work))
+      source.architecture == Architecture::kAArch64 && AArch64::is_entry_row(found->row) &&
+      calls_with_link_unsaved(source, pc.value(), scratch.of<AArch64>()))
     return fail(ErrorCode::kNotFound, "the code does not return", pc.value());
   return found;
 }
 
 Expected<Synthesis> way_in(const CodeSource& source, CodeAddress pc, SynthesisScratch& scratch) {
   if (!is_followed(source.architecture)) return std::unexpected(kNotFollowed);
-  return source.architecture == Architecture::kX86_64 ? way_in(source, pc, scratch.of<X86_64>())
-                                                      : way_in(source, pc, scratch.of<AArch64>());
+  return ask(source, scratch, [&](auto& work) { return way_in(source, pc, work); });
 }
 
 Expected<FrameRow> epilogue_row(const CodeSource& source, std::uint64_t pc, SynthesisScratch& scratch) {
   if (!is_followed(source.architecture)) return std::unexpected(kNotFollowed);
-  return source.architecture == Architecture::kX86_64 ? straight_row(source, pc, scratch.of<X86_64>())
-                                                      : straight_row(source, pc, scratch.of<AArch64>());
+  return ask(source, scratch, [&](auto& work) { return straight_row(source, pc, work); });
 }
 
 Expected<FrameRow> return_row(const CodeSource& source, CodeAddress pc, SynthesisScratch& scratch) {
   if (!is_followed(source.architecture)) return std::unexpected(kNotFollowed);
-  return whole_answer(source.architecture == Architecture::kX86_64 ? return_row(source, pc, scratch.of<X86_64>())
-                                                                   : return_row(source, pc, scratch.of<AArch64>()),
-                      pc, scratch);
+  return whole_answer(ask(source, scratch, [&](auto& work) { return return_row(source, pc, work); }), pc, scratch);
 }
 
 std::optional<FrameRow> contradicts(const FrameRow& row, const CodeSource& source, CodeAddress pc,
                                     SynthesisScratch& scratch) {
   if (!is_followed(source.architecture)) return std::nullopt;
-  auto found = source.architecture == Architecture::kX86_64 ? contradiction(row, source, pc, scratch.of<X86_64>())
-                                                            : contradiction(row, source, pc, scratch.of<AArch64>());
+  auto found = ask(source, scratch, [&](auto& work) { return contradiction(row, source, pc, work); });
   return scratch.budget.exhausted() ? std::nullopt : found;
 }
 
@@ -106,9 +106,8 @@ bool may_be_return_address(const CodeSource& source, std::uint64_t address) {
 CallSite call_site(const CodeSource& source, CodeAddress caller, CodeAddress callee, FrameRow& way_in,
                    SynthesisScratch& scratch) {
   if (!is_followed(source.architecture)) return CallSite::kNone;
-  const CallSite site = source.architecture == Architecture::kX86_64
-                            ? site_of_call(source, caller, callee, way_in, scratch.of<X86_64>())
-                            : site_of_call(source, caller, callee, way_in, scratch.of<AArch64>());
+  const CallSite site =
+      ask(source, scratch, [&](auto& work) { return site_of_call(source, caller, callee, way_in, work); });
   return scratch.budget.exhausted() ? CallSite::kElsewhere : site;
 }
 

@@ -439,12 +439,7 @@ Value X86_64::return_from_frame(SymbolicState<kSlots>& state) {
 }
 
 void X86_64::frame_pointer_row(std::uint64_t pc, FrameRow& row) {
-  row.begin = pc;
-  row.end = pc + 1;
-  row.cfa = CfaRule::at(x86_64::kRbp, 16);
-  row.return_address = RegisterRule::at_cfa(-8);
-  row.signal_frame = row.return_signed = false;
-  row.registers.clear();
+  lay_out(row, pc, CfaRule::at(x86_64::kRbp, 16), RegisterRule::at_cfa(-8));
   for (const std::uint16_t reg : {3, 12, 13, 14, 15}) (void)row.registers.set(reg, RegisterRule::undefined());
   (void)row.registers.set(x86_64::kRbp, RegisterRule::at_cfa(-16));
 }
@@ -560,10 +555,7 @@ bool X86_64::linkage_stub(CodeReader& code, std::uint64_t pc, FrameRow& row) {
   else if ((b[0] == 0xff || b[0] == 0xf2) && is_resolver_stub(code, pc - kPushMap))
     words = 2;
   if (words < 0) return false;
-  row.cfa = CfaRule::at(kRsp, 8 + 8 * words);
-  row.return_address = RegisterRule::at_cfa(-8);
-  row.signal_frame = row.return_signed = false;
-  row.registers.clear();
+  lay_out(row, pc, CfaRule::at(kRsp, 8 + 8 * words), RegisterRule::at_cfa(-8));
   return true;
 }
 
@@ -584,12 +576,7 @@ bool X86_64::may_start_function(CodeReader& code, std::uint64_t address) {
 }
 
 void X86_64::entry_row(std::uint64_t pc, FrameRow& row) {
-  row.begin = pc;
-  row.end = pc + 1;
-  row.cfa = CfaRule::at(kRsp, 8);
-  row.return_address = RegisterRule::at_cfa(-8);
-  row.signal_frame = row.return_signed = false;
-  row.registers.clear();
+  lay_out(row, pc, CfaRule::at(kRsp, 8), RegisterRule::at_cfa(-8));
 }
 
 }  // namespace windlass::flow

@@ -85,9 +85,9 @@ bool leaves_with_rbp(const StepContext& context, std::uint64_t pc) {
   using Kind = flow::StackEffect::Kind;
   std::uint8_t code[kMostBytes];
   if (!read_code(context, pc, code, sizeof code)) return false;
-  for (std::size_t at = 0; at < sizeof code && code[at] != kLeave;) {
-    const auto effect = flow::stack_effect(ByteView(std::span(code).subspan(at)), pc + at);
-    if (!effect) return false;
+  flow::StraightCode line{ByteView(std::span(code)), pc, sizeof code};
+  while (const auto effect = line.next()) {
+    if (code[line.offset()] == kLeave) return false;
     switch (effect->kind) {
       case Kind::kReturn: return true;
       case Kind::kJump: {
@@ -102,7 +102,6 @@ bool leaves_with_rbp(const StepContext& context, std::uint64_t pc) {
       case Kind::kUnknown: break;  // lea rsp, [r10 - 8]
       default: return false;
     }
-    at += effect->length;
   }
   return false;
 }

@@ -91,14 +91,13 @@ bool is_before_frame(const StepContext& context, const FrameRow& row) {
       !is_leaf_row(row) || !read_code(context, pc.value(), code, sizeof code))
     return false;
   using Kind = flow::StackEffect::Kind;
-  for (std::size_t at = 0; at < sizeof code;) {
-    const auto effect = flow::stack_effect(ByteView(std::span(code).subspan(at)), pc.value() + at);
-    if (!effect) return false;
-    at += effect->length;
+  flow::StraightCode line{ByteView(std::span(code)), pc.value(), sizeof code};
+  while (const auto effect = line.next()) {
+    const std::uint8_t* const behind = code + line.end();
     if (effect->kind == Kind::kPush)
-      return effect->reg == x86_64::kRbp && at + sizeof kMovRbpRsp[0] <= sizeof code &&
-             (std::memcmp(code + at, kMovRbpRsp[0], sizeof kMovRbpRsp[0]) == 0 ||
-              std::memcmp(code + at, kMovRbpRsp[1], sizeof kMovRbpRsp[1]) == 0);
+      return effect->reg == x86_64::kRbp && line.end() + sizeof kMovRbpRsp[0] <= sizeof code &&
+             (std::memcmp(behind, kMovRbpRsp[0], sizeof kMovRbpRsp[0]) == 0 ||
+              std::memcmp(behind, kMovRbpRsp[1], sizeof kMovRbpRsp[1]) == 0);
     if (effect->kind != Kind::kNone && effect->kind != Kind::kBranch) return false;
   }
   return false;

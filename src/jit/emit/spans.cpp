@@ -68,13 +68,9 @@ std::vector<Frame> frames_in(std::span<const std::byte> code, Architecture archi
 // Neither moves rsp nor calls, as far as the code can be read.
 bool is_leaf(const Function& function) {
   using Kind = flow::StackEffect::Kind;
-  for (std::size_t at = 0; at < function.code.size();) {
-    const auto effect =
-        flow::stack_effect(ByteView(function.code.data() + at, function.code.size() - at), function.address + at);
-    if (!effect) return true;
+  flow::StraightCode line(ByteView(function.code.data(), function.code.size()), function.address, function.code.size());
+  while (const auto effect = line.next())
     if (effect->kind >= Kind::kMove && effect->kind <= Kind::kCall) return false;
-    at += effect->length;
-  }
   return true;
 }
 

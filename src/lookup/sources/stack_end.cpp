@@ -50,9 +50,9 @@ std::optional<std::int64_t> straight_to_return(X86Code code) {
       case Kind::kNone:
       case Kind::kCall:
       case Kind::kBranch: break;
-      case Kind::kMove: moved += effect->delta; break;
-      case Kind::kPush: moved -= 8; break;
-      case Kind::kPop: moved += 8; break;
+      case Kind::kMove:
+      case Kind::kPush:
+      case Kind::kPop: moved += effect->delta; break;
       case Kind::kReturn: return code.at_return() ? std::optional(moved) : std::nullopt;
       case Kind::kSet:
       case Kind::kUnknown:

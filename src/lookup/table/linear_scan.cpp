@@ -42,7 +42,7 @@ struct Pushed {
     return rule;
   }
   void apply(const StackEffect& effect, std::uint8_t x_reg) {
-    size -= effect.kind == EffectKind::kPush ? -8 : effect.kind == EffectKind::kPop ? 8 : effect.delta;
+    size -= effect.delta;
     if (effect.kind == EffectKind::kPush && effect.reg == x86_64::kRbp && fp == 0) fp = size;
     if (effect.kind == EffectKind::kPush && effect.reg == x_reg && x == 0) x = size;
     if (fp > size) fp = 0;
@@ -92,34 +92,30 @@ void rows_of_bare_code(ByteView code, std::uint64_t address, std::uint8_t x_reg,
 void each_copy_in_rsp(ByteView code, std::uint64_t address, ByteView function, std::uint64_t function_address,
                       RegisterNumber reg, FunctionRef<void(std::uint64_t, std::uint64_t)> copy) {
   const auto entered_from_outside = [&](std::uint64_t begin, std::uint64_t end) {
-    for (std::uint64_t at = function_address; at < function_address + function.size();) {
-      const auto effect = flow::stack_effect(from(function, function_address, at), at);
-      if (!effect) return true;
+    flow::StraightCode line(function, function_address, function.size());
+    while (const auto effect = line.next()) {
+      const std::uint64_t at = function_address + line.offset();
       const bool inside = at >= begin && at < end;
       const bool jumps = effect->kind == EffectKind::kBranch || effect->kind == EffectKind::kJump;
       if (jumps && !inside && effect->target >= begin && effect->target < end) return true;
-      at += effect->length;
     }
-    return false;
+    return line.failed();
   };
-  const std::uint64_t first = address, end = address + code.size();
   std::uint64_t begin = 0;  // of the piece; 0: none
   const auto close = [&](std::uint64_t at) {
     if (begin != 0 && begin < at && !entered_from_outside(begin, at)) copy(begin, at);
     begin = 0;
   };
-  while (address < end) {
-    const auto effect = flow::stack_effect(from(code, first, address), address);
-    if (!effect) break;
-    address += effect->length;
+  flow::StraightCode line(code, address, code.size());
+  while (const auto effect = line.next()) {
+    const std::uint64_t behind = address + line.end();
     if (effect->kind == EffectKind::kSet && effect->reg == reg) {
-      if (begin == 0) begin = address;
-    } else if (effect->kind != EffectKind::kNone && effect->kind != EffectKind::kCall &&
-               effect->kind != EffectKind::kBranch) {
-      close(address);  // the row's end, or rsp is another one from here on
+      if (begin == 0) begin = behind;
+    } else if (effect->kind != EffectKind::kNone && effect->kind != EffectKind::kCall && effect->kind != EffectKind::kBranch) {
+      close(behind);  // the row's end, or rsp is another one from here on
     }
   }
-  close(end);
+  close(address + code.size());
 }
 
 }  // namespace windlass::table

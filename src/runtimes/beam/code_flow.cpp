@@ -95,17 +95,10 @@ bool run(const Instruction& instruction, FrameState& state) {
     case Act::kNone: break;
   }
   const StackEffect& effect = instruction.effect;
-  std::int64_t moved = 0;
-  switch (effect.kind) {
-    case Kind::kMove: moved = effect.delta; break;
-    case Kind::kPush: moved = -8; break;
-    case Kind::kPop: moved = 8; break;
-    case Kind::kSet:
-    case Kind::kUnknown: return false;
-    default: return true;
-  }
+  if (effect.kind == Kind::kSet || effect.kind == Kind::kUnknown) return false;
+  if (effect.kind < Kind::kMove || effect.kind > Kind::kPop) return true;
   if (state.stack != Stack::kErlang) return false;
-  const std::int64_t depth = state.depth - moved;
+  const std::int64_t depth = state.depth - effect.delta;
   if (!is_depth(depth)) return false;
   state.depth = static_cast<std::int32_t>(depth);
   state.kept = Kept::kNowhere;
@@ -265,7 +258,6 @@ FrameState follow(std::uint64_t address, FunctionRef<bool(std::uint64_t address,
     const auto instruction = read(address, code.data(), code.size()) ? decode(code, address) : std::nullopt;
     if (!instruction) break;
     const StackEffect& effect = instruction->effect;
-    std::int64_t move = 0;
     switch (instruction->act) {
       case Act::kEnter: began(Stack::kErlang); break;
       case Act::kLeaveByRbp: began(Stack::kInRbp); break;
@@ -279,11 +271,8 @@ FrameState follow(std::uint64_t address, FunctionRef<bool(std::uint64_t address,
       case Act::kKeepInProcess: began(Stack::kErlang); break;
       case Act::kNone:
         if (effect.kind == Kind::kSet || effect.kind == Kind::kUnknown) return {};
-        if (effect.kind == Kind::kMove) move = effect.delta;
-        if (effect.kind == Kind::kPush) move = -8;
-        if (effect.kind == Kind::kPop) move = 8;
-        if (move != 0) began(Stack::kErlang);
-        moved += move;
+        if (effect.delta != 0) began(Stack::kErlang);
+        moved += effect.delta;
         break;
     }
     constexpr std::byte kRet{0xc3};

@@ -118,15 +118,13 @@ Expected<std::unique_ptr<Stub>> Stub::read(const Memory& memory, std::uint64_t p
   }
   using Kind = flow::StackEffect::Kind;
   std::int64_t freed = 0;
-  for (std::uint64_t at = 0; at < code.size();) {
-    const auto effect = flow::stack_effect(ByteView(code.data() + at, code.size() - at), pc + at);
-    if (!effect) break;
-    at += effect->length;
+  flow::StraightCode line(ByteView(code.data(), code.size()), pc, code.size());
+  while (const auto effect = line.next()) {
     switch (effect->kind) {
       case Kind::kNone:
       case Kind::kBranch: continue;
-      case Kind::kPush: freed -= 8; continue;
-      case Kind::kPop: freed += 8; continue;
+      case Kind::kPush:
+      case Kind::kPop:
       case Kind::kMove: freed += effect->delta; continue;
       case Kind::kJump:
       case Kind::kReturn: {
@@ -137,7 +135,7 @@ Expected<std::unique_ptr<Stub>> Stub::read(const Memory& memory, std::uint64_t p
         stub->lasting = false;
         stub->name = "[CoreCLR stub]";
         stub->depth_ = static_cast<std::int32_t>(freed);
-        code.resize(at);
+        code.resize(line.end());
         stub->code_ = std::move(code);
         return stub;
       }

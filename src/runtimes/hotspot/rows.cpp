@@ -162,21 +162,20 @@ FrameRow row_of_return(std::uint64_t address) {
 void Code::read_call_stub(ByteView code) {
   FrameRow row = row_of_return(code.origin());
   constexpr std::size_t kLongest = 1024;
-  for (std::size_t at = 0; at < std::min(code.size(), kLongest);) {
-    const auto effect = flow::stack_effect(*code.sub(at, code.size() - at), code.origin() + at);
-    if (!effect || effect->kind == flow::StackEffect::Kind::kCall) return;
+  flow::StraightCode line(code, code.origin(), kLongest);
+  while (const auto effect = line.next()) {
+    if (effect->kind == flow::StackEffect::Kind::kCall) return;
     if (effect->kind == flow::StackEffect::Kind::kReturn) break;
-    const std::uint8_t* bytes = code.u8() + at;
+    const std::uint8_t* bytes = code.u8() + line.offset();
     const bool is_load =
         effect->length == 4 && (bytes[0] & 0xfb) == 0x48 && bytes[1] == 0x8b && (bytes[2] & 0xc7) == 0x45;
     const auto reg =
         static_cast<RegisterNumber>((bytes[2] >> 3 & 7) + ((bytes[0] & 4) != 0 ? 8 : 0));  // of mov REG, [rbp + N]
     if (is_load && (reg == x86_64::kRbx || reg >= x86_64::kR12))
       (void)row.registers.set(reg, RegisterRule::at_cfa(static_cast<std::int8_t>(bytes[3]) - 16));
-    at += effect->length;
   }
   // rbx and r12 to r15, besides rbp.
-  if (row.registers.size() == 6) returns_.push_back({row});
+  if (!line.failed() && row.registers.size() == 6) returns_.push_back({row});
 }
 
 // A mounted virtual thread has its innermost frames on the carrier's stack. The outermost of these frames returns to a

@@ -72,10 +72,10 @@ class Exports : public Needed {
     const ByteView view(std::as_bytes(std::span(code)).data(), code.size());
     std::uint8_t base = 0;  // ModRM.rm
     std::optional<std::uint32_t> found;
-    for (std::size_t i = 0; i < code.size();) {
-      const auto effect = flow::stack_effect(*view.sub(i, code.size() - i), at + i);
-      if (!effect || effect->kind == flow::StackEffect::Kind::kReturn) break;
-      const std::uint8_t* bytes = code.data() + i;
+    flow::StraightCode line(view, at, code.size());
+    while (const auto effect = line.next()) {
+      if (effect->kind == flow::StackEffect::Kind::kReturn) break;
+      const std::uint8_t* bytes = code.data() + line.offset();
       if (bytes[0] == 0x48 && bytes[1] == 0x89 && (bytes[2] == kMoveToRbp || bytes[2] == kMoveToRbx))
         base = bytes[2] & 7;
       if (base != 0 && effect->length == 4 && bytes[0] == 0x48 && bytes[1] == 0x8b &&
@@ -83,7 +83,6 @@ class Exports : public Needed {
         if (found) return fail(ErrorCode::kUnsupported, "an accessor loads more than a field", at);
         found = bytes[3];
       }
-      i += effect->length;
     }
     if (!found) return fail(ErrorCode::kUnsupported, "an accessor loads no field", at);
     return *found;

@@ -79,16 +79,16 @@ std::vector<Deoptimization::Saved> read_saved(ByteView code, std::uint64_t addre
   for (std::uint32_t at = 0; at < input; ++at)
     if (is_at(code, at, kReturn)) begin = at + static_cast<std::uint32_t>(kReturn.size());
   std::vector<Deoptimization::Saved> found;
-  for (std::uint32_t at = begin; begin != 0 && at < gone;) {
-    const auto effect = windlass::flow::stack_effect(*code.sub(at, code.size() - at), address + at);
-    const bool moves = effect && effect->kind == Kind::kMove && effect->delta > 0;
-    if (!effect || (!moves && effect->kind != Kind::kNone)) return {};
-    const std::uint32_t behind = at + effect->length;
-    if (found.empty() || found.back().above != 0) found.push_back({at, behind});
+  if (begin == 0) return found;
+  windlass::flow::StraightCode line(code, address, gone, begin);
+  while (const auto effect = line.next()) {
+    const bool moves = effect->kind == Kind::kMove && effect->delta > 0;
+    if (!moves && effect->kind != Kind::kNone) return {};
+    const auto behind = static_cast<std::uint32_t>(line.end());
+    if (found.empty() || found.back().above != 0) found.push_back({static_cast<std::uint32_t>(line.offset()), behind});
     found.back().end = behind;
     if (found.front().above > kMostSaved) return {};
     for (Deoptimization::Saved& it : found) it.above += moves ? static_cast<std::uint32_t>(effect->delta) : 0;
-    at = behind;
   }
   return !found.empty() && found.back().end == gone ? found : std::vector<Deoptimization::Saved>();
 }
@@ -112,26 +112,24 @@ std::optional<Deoptimization> Deoptimization::read(ByteView code, std::uint64_t 
   found.measured = *frame + kMeasured;
   found.kept = *frame + static_cast<std::uint32_t>(kTakeFrame.size());
   bool called = false;
-  for (std::uint32_t at = found.kept; at < code.size();) {
-    if (called && is_at(code, at, kReturn)) {
-      found.returned = at + static_cast<std::uint32_t>(kReturn.size());
+  windlass::flow::StraightCode line(code, address, code.size(), found.kept);
+  while (const auto effect = line.next()) {
+    if (called && is_at(code, line.offset(), kReturn)) {
+      found.returned = static_cast<std::uint32_t>(line.end());
       break;
     }
-    const auto effect = windlass::flow::stack_effect(*code.sub(at, code.size() - at), address + at);
-    const bool calls = effect && effect->kind == Kind::kCall;
-    if (!effect || (calls ? called : effect->kind != Kind::kNone)) return std::nullopt;
+    const bool calls = effect->kind == Kind::kCall;
+    if (calls ? called : effect->kind != Kind::kNone) return std::nullopt;
     called |= calls;
-    at += effect->length;
   }
-  for (std::uint32_t at = found.returned; found.returned != 0 && at < code.size();) {
+  while (const auto effect = line.next()) {
+    const auto at = static_cast<std::uint32_t>(line.offset());
     if (is_at(code, at, kDrop)) {
       found.dropped = at + 1;
       found.end = at + static_cast<std::uint32_t>(kDrop.size());
       return found;
     }
-    const auto effect = windlass::flow::stack_effect(*code.sub(at, code.size() - at), address + at);
-    if (!effect || effect->kind != Kind::kNone) break;
-    at += effect->length;
+    if (effect->kind != Kind::kNone) break;
   }
   return std::nullopt;
 }

@@ -50,13 +50,9 @@ struct Leaving {
 using Effects = std::vector<std::pair<std::uint32_t, windlass::flow::StackEffect>>;
 Effects effects_of(ByteView code, std::uint64_t address, const Unproved& stretch) {
   Effects effects;
-  for (std::uint32_t at = stretch.begin; at < stretch.end;) {
-    const auto effect = windlass::flow::stack_effect(*code.sub(at, code.size() - at), address + at);
-    if (!effect) break;
-    effects.emplace_back(at, *effect);
-    at += effect->length;
-  }
-  if (!effects.empty() && effects.back().first + effects.back().second.length != stretch.end) effects.clear();
+  windlass::flow::StraightCode line(code, address, stretch.end, stretch.begin);
+  while (const auto effect = line.next()) effects.emplace_back(static_cast<std::uint32_t>(line.offset()), *effect);
+  if (line.end() != stretch.end) effects.clear();
   return effects;
 }
 

@@ -17,13 +17,10 @@ namespace {
 bool saves_for_c(ByteView code, std::uint64_t address) {
   constexpr std::size_t kFirst = 64;
   unsigned saved = 0;
-  for (std::size_t at = 0; at < std::min(code.size(), kFirst);) {
-    const auto effect = windlass::flow::stack_effect(*code.sub(at, code.size() - at), address + at);
-    if (!effect) return false;
-    at += effect->length;
+  windlass::flow::StraightCode line(code, address, kFirst);
+  while (const auto effect = line.next())
     if (effect->kind == windlass::flow::StackEffect::Kind::kPush && effect->reg >= x86_64::kR12) ++saved;
-  }
-  return saved == 4;
+  return !line.failed() && saved == 4;
 }
 
 }  // namespace

@@ -18,12 +18,10 @@ namespace {
 std::optional<std::size_t> framed_from(ByteView code, std::uint64_t address, bool by_call) {
   using Kind = windlass::flow::StackEffect::Kind;
   constexpr std::size_t kFarthest = 256;
-  for (std::size_t at = 0; at < std::min(code.size(), kFarthest);) {
-    const auto effect = windlass::flow::stack_effect(*code.sub(at, code.size() - at), address + at);
-    if (!effect || effect->kind == Kind::kJump || effect->kind == Kind::kReturn) break;
-    at += effect->length;
+  windlass::flow::StraightCode line(code, address, kFarthest);
+  while (const auto effect = line.next()) {
     if (effect->kind == Kind::kPush && effect->reg == x86_64::kRbp) return std::nullopt;
-    if (effect->kind == Kind::kCall && by_call) return at;
+    if (effect->kind == Kind::kCall && by_call) return line.end();
     if (effect->kind != Kind::kNone && effect->kind != Kind::kBranch) break;
   }
   return by_call ? std::nullopt : std::optional<std::size_t>(0);
@@ -137,10 +135,11 @@ Expected<std::unique_ptr<WasmCode>> WasmCode::read(const Memory& memory, const W
 std::unique_ptr<WasmJumps> WasmJumps::read(const WasmObject& object, ByteView code) {
   using Kind = windlass::flow::StackEffect::Kind;
   std::uint32_t push = 0;
-  auto effect = windlass::flow::stack_effect(code, object.begin);
+  windlass::flow::StraightCode line(code, object.begin, code.size());
+  auto effect = line.next();
   if (effect && effect->kind == Kind::kMove && effect->delta == -8) {
     push = effect->length;
-    effect = windlass::flow::stack_effect(*code.sub(push, code.size() - push), object.begin + push);
+    effect = line.next();
   }
   if (!effect || effect->kind != Kind::kJump) return nullptr;
   auto found = std::unique_ptr<WasmJumps>(new WasmJumps(object, push, push + effect->length));
