@@ -39,7 +39,7 @@ struct Throwing : testing::Test {
         c_inner_finally);
     add(c_outer_catch, c_outer_catch_end, 11, WINDLASS_CATCH, 1);
     add(c_inner_finally, c_inner_finally_end, 22, WINDLASS_FINALLY, 2);
-    windlass_runtime_callbacks callbacks = sized<windlass_runtime_callbacks>();
+    auto callbacks = sized<windlass_runtime_callbacks>();
     callbacks.find = [](std::uint64_t pc, void* user) -> const windlass_method* {
       for (const auto& [begin, end, method] : static_cast<const Throwing*>(user)->methods)
         if (pc >= begin && pc < end) return method;
@@ -72,7 +72,7 @@ struct Throwing : testing::Test {
       std::fprintf(stderr, "failed %lu: %s\n", thrown->object, why->text);
     };
     personality.object_of_fault = [](int signal, std::uint64_t, void*) {
-      return static_cast<std::uint64_t>(1000 + signal);
+      return 1000 + static_cast<std::uint64_t>(signal);
     };
     personality.make_room = [](std::uint64_t sp, void* user) { return static_cast<Throwing*>(user)->room(sp); };
     personality.user = this;
@@ -86,7 +86,7 @@ struct Throwing : testing::Test {
   template <typename Code>
   void add(Code* begin, const void* end, std::uint64_t id, std::uint32_t funclet, std::size_t parent,
            std::uint32_t kind = 0, const char* protects = nullptr, const void* handler = nullptr) {
-    windlass_method_description description = sized<windlass_method_description>();
+    auto description = sized<windlass_method_description>();
     description.begin = reinterpret_cast<std::uint64_t>(begin);
     description.end = reinterpret_cast<std::uint64_t>(end);
     description.id = id;
@@ -155,7 +155,7 @@ TEST_F(Throwing, HelpersAreWalkedFromTheirFrame) {
     windlass_frame_list* list = windlass_mutator_frames(throwing->mutator);
     windlass_push_frame(list, &frame.header);
     EXPECT_EQ(list->top, reinterpret_cast<std::uint64_t>(&frame));
-    windlass_managed_thread thread = sized<windlass_managed_thread>();
+    auto thread = sized<windlass_managed_thread>();
     thread.mutator = throwing->mutator;
     EXPECT_EQ(walk(thread, 0,
                    [](const windlass_crawl*, const windlass_crawl_frame* crawled) {
@@ -184,7 +184,7 @@ TEST_F(Throwing, ArgumentsAreRoots) {
     windlass_capture_frame(&frame);
     windlass_frame_list* list = windlass_mutator_frames(throwing->mutator);
     windlass_push_frame(list, &frame.header);
-    windlass_managed_thread thread = sized<windlass_managed_thread>();
+    auto thread = sized<windlass_managed_thread>();
     thread.mutator = throwing->mutator;
     const auto show = [](const windlass_root* root, void*) {
       shown += std::to_string(root->value) + "@" + std::to_string(root->address) + "/" + std::to_string(root->flags);
@@ -260,7 +260,7 @@ TEST_F(Throwing, AStackThatIsGivenNoRoomDoesNotThrow) {
 // A thread that says that it runs managed code, and comes to no safe point.
 TEST_F(Throwing, WhoDoesNotStopIsNamed) {
   static std::atomic<const windlass_mutator*> late = nullptr;
-  windlass_safe_points points = sized<windlass_safe_points>();
+  auto points = sized<windlass_safe_points>();
   points.is_safe_point = [](const windlass_method*, std::uint64_t, void*) { return 0; };
   points.is_late = [](windlass_mutator* slow, const windlass_error* why, void*) {
     EXPECT_EQ(why->status, WINDLASS_LIMIT);
@@ -280,7 +280,7 @@ TEST_F(Throwing, WhoDoesNotStopIsNamed) {
     EXPECT_EQ(windlass_detach(suspender, mutator), WINDLASS_OK);
   });
   while (id == 0) std::this_thread::yield();
-  windlass_error error = sized<windlass_error>();
+  auto error = sized<windlass_error>();
   EXPECT_EQ(windlass_stop_within(suspender, 3'000'000'000, &error), WINDLASS_LIMIT);
   EXPECT_EQ(error.detail, static_cast<std::uint64_t>(id));
   EXPECT_EQ(late, mutator);
@@ -294,7 +294,7 @@ TEST_F(Throwing, WhoDoesNotStopIsNamed) {
 }
 
 TEST_F(Throwing, ThreadsAreStopped) {
-  windlass_safe_points points = sized<windlass_safe_points>();
+  auto points = sized<windlass_safe_points>();
   points.is_safe_point = [](const windlass_method*, std::uint64_t, void*) { return 0; };
   windlass_suspender *suspender = nullptr, *second = nullptr;
   ASSERT_EQ(windlass_open_suspender(runtime, &points, SIGRTMIN + 4, &suspender, nullptr), WINDLASS_OK);

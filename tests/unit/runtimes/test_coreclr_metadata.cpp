@@ -141,7 +141,7 @@ TEST(CoreClrMetadata, SixtyFourParametersOfAMethodAreRead) {
   for (std::uint32_t i = 0; i <= 64; ++i) {
     const std::string name = "G" + std::to_string(i);
     module.generic(2 * 1 + 1, i, name);
-    if (i < 64) names += (i == 0 ? "" : ",") + name;
+    if (i < 64) names.append(i == 0 ? "" : ",").append(name);
   }
   EXPECT_EQ(method_name(module, 1), "M[" + names + "](G63, ?)");
 }
@@ -167,9 +167,9 @@ TEST(CoreClrMetadata, TypesAreReadSixteenDeep) {
         << static_cast<int>(kind.before[0]);
     for (const std::size_t depth : {15U, 16U}) {
       FakeMetadata module = with_types();
-      const std::string returned = times(depth, kind.before) + int32 + times(depth, kind.behind);
-      EXPECT_EQ(method_name(module, module.method("M", bytes_of({0x20, 1}) + returned + int32)),
-                depth == 15 ? "M(Int32)" : "M");
+      std::string signature = bytes_of({0x20, 1});
+      signature.append(times(depth, kind.before)).append(int32).append(times(depth, kind.behind)).append(int32);
+      EXPECT_EQ(method_name(module, module.method("M", signature)), depth == 15 ? "M(Int32)" : "M");
     }
   }
 }
