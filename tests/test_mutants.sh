@@ -58,6 +58,8 @@ cat > "$tree/tests/mutants/tests.list" <<'LIST'
 src       test_f
 LIST
 : > "$tree/tests/mutants/equivalent.list"
+echo 'src/left_out.*  # nobody calls it' > "$tree/tests/mutants/left_out.list"
+echo 'int left_out() { return 1 + 1; }' > "$tree/src/left_out.cpp"
 printf '[{"directory": "%s", "file": "%s/src/f.cpp", "command": "c++ -I%s/src -std=c++20 -o f.o -c %s/src/f.cpp"}]\n' "$tree" "$tree" "$tree" "$tree" \
   > "$tree/build/release/compile_commands.json"
 run() { python3 "$here/mutants/run.py" --root "$tree" --seed 1 --sample 100 "$@"; }
@@ -66,28 +68,41 @@ run() { python3 "$here/mutants/run.py" --root "$tree" --seed 1 --sample 100 "$@"
 found=$(run --list | sed -E 's/^ *[0-9]+ //')
 expect_found() { grep -qxF -- "$1" <<< "$found" || { printf 'not found: %s\namong:\n%s\n' "$1" "$found"; exit 1; }; }
 expect_not_found() { ! grep -qF -- "$1" <<< "$found" || { printf 'found: %s\namong:\n%s\n' "$1" "$found"; exit 1; }; }
-expect_found "src/f.cpp: made::clamp: a > kLimit -> (a) >= (kLimit)"
-expect_found "src/f.cpp: made::clamp: a > kLimit && a != 100 -> (a > kLimit) || (a != 100)"
-expect_found "src/f.cpp: made::clamp: a > kLimit && a != 100 -> !(a > kLimit && a != 100)"
-expect_found "src/f.cpp: made::clamp: a = kLimit; -> nothing"
-expect_found "src/f.cpp: made::clamp: a + 1 -> (a) - (1)"
-expect_found "src/f.cpp: Shape::round: corners == 0 -> !(corners == 0)"
-expect_found "src/f.h: made::twice: a * 2 -> (a) + (2)"
-expect_found "src/f.h: made::twice: 2 -> 2 + 1"
+expect_found "src/f.cpp:8: comparison: made::clamp: a > kLimit -> (a) >= (kLimit)"
+expect_found "src/f.cpp:8: logic: made::clamp: a > kLimit && a != 100 -> (a > kLimit) || (a != 100)"
+expect_found "src/f.cpp:8: half: made::clamp: a > kLimit && a != 100 -> !!(a > kLimit)"
+expect_found "src/f.cpp:8: negated: made::clamp: a > kLimit && a != 100 -> !(a > kLimit && a != 100)"
+expect_found "src/f.cpp:9: left out: made::clamp: a = kLimit; -> nothing"
+expect_found "src/f.cpp:12: arithmetic: made::clamp: a + 1 -> (a) - (1)"
+expect_found "src/f.cpp:16: negated: Shape::round: corners == 0 -> !(corners == 0)"
+expect_found "src/f.h:4: arithmetic: made::twice: a * 2 -> (a) + (2)"
+expect_found "src/f.h:4: number: made::twice: 2 -> 2 + 1"
 # What the compiler computes has no switch.
-expect_not_found "8"
+expect_not_found "8 -> 8 + 1"
 expect_not_found "3 + 1"
 expect_not_found "50"
 expect_not_found "60"
+expect_not_found "left_out"
 [ "$(run --list src/f.h | grep -c .)" = "$(grep -c '^src/f.h' <<< "$found")" ] || { echo "a path does not choose"; exit 1; }
 
 # They compile together, and are judged one at a time. The test does not look at 100 nor between.
 judged=$(run --goal 50) || { printf 'not judged:\n%s\n' "$judged"; exit 1; }
 expect_judged() { grep -qF -- "$1" <<< "$judged" || { printf 'no line: %s\nin:\n%s\n' "$1" "$judged"; exit 1; }; }
-expect_judged "noticed  src/f.h: made::twice: a * 2 -> (a) + (2)  [test_f"
-expect_judged "noticed  src/f.cpp: Shape::round: corners == 0 -> !(corners == 0)  [test_f"
-expect_judged "SURVIVES src/f.cpp: made::clamp: a > kLimit -> (a) >= (kLimit)"
+expect_judged "not mutated: src/left_out.*: nobody calls it"
+expect_judged "seed 1: "
+expect_judged "noticed  src/f.h:4: arithmetic: made::twice: a * 2 -> (a) + (2)  [test_f"
+expect_judged "noticed  src/f.cpp:16: negated: Shape::round: corners == 0 -> !(corners == 0)  [test_f"
+expect_judged "SURVIVES src/f.cpp:8: comparison: made::clamp: a > kLimit -> (a) >= (kLimit)"
+expect_judged "survivor: src/f.cpp:8: comparison: made::clamp: a > kLimit -> (a) >= (kLimit)"
+grep -qE "^mutants: [0-9]+ of [0-9]+ noticed \([0-9.]+%\), seed 1; at least 50% have to be, and the goal is 90%$" <<< "$judged" || { echo "no sum"; exit 1; }
 if run --goal 100 > "$work/said"; then echo "a survivor met a goal of 100 %"; exit 1; fi
+
+# A file that nobody has said anything of is an error.
+echo 'int unheard_of() { return 1; }' > "$tree/src/unheard_of.cpp"
+sed -i 's/^src  /src\/f/' "$tree/tests/mutants/tests.list"
+if run --list > "$work/said" 2>&1; then echo "a file without tests is passed over"; exit 1; fi
+grep -qF "neither tests.list nor left_out.list has src/unheard_of.cpp" "$work/said"
+rm "$tree/src/unheard_of.cpp"
 
 # What is known to be equivalent is not drawn.
 echo 'src/f.cpp: made::clamp: a > kLimit -> (a) >= (kLimit)  # at the limit both give the limit' > "$tree/tests/mutants/equivalent.list"

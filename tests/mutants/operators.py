@@ -27,17 +27,22 @@ INTEGERS = {TypeKind.CHAR_U, TypeKind.UCHAR, TypeKind.USHORT, TypeKind.UINT, Typ
 
 
 class Mutant:
-    """The text of [begin, end) in a file, and what stands there in its place. A statement's text ends in ';'."""
+    """The text of [begin, end) in a file, and what stands there in its place. A statement's text ends in ';'. `operator`: the kind of change."""
 
-    def __init__(self, path, begin, end, original, replacement, function):
-        self.path, self.begin, self.end, self.original, self.replacement, self.function = path, begin, end, original, replacement, function
+    def __init__(self, path, begin, end, operator, original, replacement, function):
+        self.path, self.begin, self.end, self.operator, self.original, self.replacement = path, begin, end, operator, original, replacement
+        self.line = 0
         self.condition = False  # the text is a condition, of any type that can be one
         self.tests = []
         self.text = f"{function}: {one_line(original)} -> {one_line(replacement) or 'nothing'}"
         self.number = 0
 
     def __str__(self):
+        """Its name, which stays the same wherever in the file its function is."""
         return f"{self.path}: {self.text}"
+
+    def place(self):
+        return f"{self.path}:{self.line}: {self.operator}: {self.text}"
 
 
 def one_line(text):
@@ -58,13 +63,13 @@ class Finder:
         begin, end = self.span(cursor)
         return self.text[begin:end]
 
-    def add(self, begin, end, replacement, function):
+    def add(self, operator, begin, end, replacement, function):
         original = self.text[begin:end]
         if begin < end and "#" not in original:  # a directive cannot stand in an expression
-            self.found.append(Mutant(self.path, begin, end, original, replacement, function))
+            self.found.append(Mutant(self.path, begin, end, operator, original, replacement, function))
 
     def negated(self, begin, end, function):
-        self.add(begin, end, f"!({self.text[begin:end]})", function)
+        self.add("negated", begin, end, f"!({self.text[begin:end]})", function)
         if self.found and (self.found[-1].begin, self.found[-1].end) == (begin, end):
             self.found[-1].condition = True
 
@@ -112,7 +117,7 @@ class Finder:
         elif kind == CursorKind.INTEGER_LITERAL and parent in NUMBERS:
             begin, end = self.span(cursor)
             if re.fullmatch(r"[0-9][0-9a-fA-FxX']*[uUlLzZ]*", self.text[begin:end]):
-                self.add(begin, end, f"{self.text[begin:end]} + 1", name)
+                self.add("number", begin, end, f"{self.text[begin:end]} + 1", name)
         elif kind == CursorKind.CONDITIONAL_OPERATOR and len(children) == 3:
             self.negated(*self.span(children[0]), name)
         for child in children:
@@ -144,7 +149,7 @@ class Finder:
             return
         begin, end = self.span(cursor)
         if (rest := re.match(r"\s*;", self.text[end:])) is not None:
-            self.add(begin, end + rest.end(), "", name)
+            self.add("left out", begin, end + rest.end(), "", name)
 
     def operator(self, cursor, children, name):
         left, right = children
@@ -153,21 +158,20 @@ class Finder:
         if self.span(left)[0] != begin or self.span(right)[1] != end:
             return  # a macro's
         texts = self.source(left), self.source(right)
-        other = OTHER_COMPARISON.get(between) or OTHER_LOGIC.get(between)
-        if other is None and all(c.type.get_canonical().kind in INTEGERS for c in (cursor, left, right)):
-            other = OTHER_ARITHMETIC.get(between)
-        if other is not None:
-            self.add(begin, end, f"({texts[0]}) {other} ({texts[1]})", name)
+        for operator, others in (("comparison", OTHER_COMPARISON), ("logic", OTHER_LOGIC), ("arithmetic", OTHER_ARITHMETIC)):
+            integers = all(c.type.get_canonical().kind in INTEGERS for c in (cursor, left, right))
+            if between in others and (integers or operator != "arithmetic"):
+                self.add(operator, begin, end, f"({texts[0]}) {others[between]} ({texts[1]})", name)
         if between in OTHER_LOGIC:
-            self.add(begin, end, f"!!({texts[0]})", name)
-            self.add(begin, end, f"!!({texts[1]})", name)
+            self.add("half", begin, end, f"!!({texts[0]})", name)
+            self.add("half", begin, end, f"!!({texts[1]})", name)
 
     def result(self, cursor, name, result):
         begin, end = self.span(cursor)
         if result == TypeKind.BOOL:
             self.negated(begin, end, name)
         elif result in INTEGERS and cursor.kind != CursorKind.INTEGER_LITERAL:
-            self.add(begin, end, f"({self.text[begin:end]}) + 1", name)
+            self.add("number", begin, end, f"({self.text[begin:end]}) + 1", name)
 
 
 def find(root, path, arguments, before=""):
@@ -182,7 +186,10 @@ def find(root, path, arguments, before=""):
         raise ValueError(f"{path}: {errors[0].location.line}: {errors[0].spelling}")
     finder = Finder(path, text, len(before))
     finder.declarations(unit.cursor, name)
-    return numbered([m for m in finder.found if m.end <= len(text)])
+    mutants = numbered([m for m in finder.found if m.end <= len(text)])
+    for mutant in mutants:
+        mutant.line = text.count("\n", 0, mutant.begin) + 1
+    return mutants
 
 
 def numbered(mutants):

@@ -4,20 +4,15 @@
 #include <vector>
 
 #include "support/pe_image_builder.h"
+#include "support/sized.h"
 #include "windlass/unwind_info.h"
 #include "windlass/windlass_unwind_info.h"
 
 namespace {
 
 using windlass::test::PeImageBuilder;
+using windlass::test::sized;
 using windlass::test::UnwindInfoBytes;
-
-template <typename T>
-T sized() {
-  T value{};
-  value.size = sizeof value;
-  return value;
-}
 
 struct Collected {
   const windlass_unwind_info* info = nullptr;

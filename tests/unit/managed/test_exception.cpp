@@ -1,21 +1,20 @@
 // Exceptions through methods written by hand: who is asked, what runs, and in which order.
 #include <gtest/gtest.h>
 
-#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <csignal>
-#include <cstring>
 #include <ctime>
 #include <functional>
 #include <map>
 
 #include "support/code_by_hand.h"
 #include "support/pretend_shadow_stack.h"
+#include "support/seen_stacks.h"
+#include "support/small_stack.h"
 #include "support/whole.h"
 #include "windlass/suspension.h"
 
@@ -463,94 +462,48 @@ TEST_F(Managed, AFaultIsCaught) {
   sigaction(SIGSEGV, &before, nullptr);
 }
 
-// inner_method, which calls itself until there is no stack left: of a thread whose lowest pages are kept for this.
-struct Overflow {
-  static constexpr std::size_t kStack = 1 << 20, kReserve = 192 << 10;
-  explicit Overflow(Managed& of) : test(of) {}
-  void run() {
-    memory = static_cast<std::byte*>(
-        mmap(nullptr, kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
-    protect(PROT_NONE);
-    pthread_attr_t attributes;
-    pthread_attr_init(&attributes);
-    ASSERT_EQ(pthread_attr_setstack(&attributes, memory, kStack), 0);
-    pthread_t thread;
-    const auto body = [](void* self) -> void* {
-      static_cast<Overflow*>(self)->overflow();
-      return nullptr;
-    };
-    ASSERT_EQ(pthread_create(&thread, &attributes, body, this), 0);
-    pthread_join(thread, nullptr);
-    munmap(memory, kStack);
-  }
-  void protect(int how) const { ASSERT_EQ(mprotect(memory, kReserve, how), 0); }
-  void overflow() {
-    static std::byte signal_stack[64 << 10];
-    stack_t own{};
-    own.ss_sp = signal_stack;
-    own.ss_size = sizeof signal_stack;
-    ASSERT_EQ(sigaltstack(&own, nullptr), 0);
-    struct sigaction action {
-    }, before{};
-    action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
-    action.sa_sigaction = [](int signal, siginfo_t* info, void* context) {
-      if (!redirect_fault(Managed::current->thread, signal, info, context)) std::abort();
-    };
-    sigaction(SIGSEGV, &action, &before);
+// inner_method, which calls itself until there is no stack left: how often that was caught.
+unsigned overflow(Managed& test, const test::SmallStack& stack) {
+  unsigned caught = 0;
+  const auto redirect = [](int signal, siginfo_t* info, void* context) {
+    return redirect_fault(Managed::current->thread, signal, info, context);
+  };
+  stack.run(redirect, [&] {
     for (int i = 0; i < 3; ++i) {
       Call again{reinterpret_cast<void*>(&inner_method), nullptr};
       again.next = &again;
       test.first = {reinterpret_cast<void*>(&inner_method), &again};
       caught += test.came_back_by_handler(outer_method(&test.first)) ? 1 : 0;
-      protect(PROT_NONE);
+      stack.take_room();
     }
-    sigaction(SIGSEGV, &before, nullptr);
-  }
-  Managed& test;
-  std::byte* memory = nullptr;
-  unsigned caught = 0;
-};
+  });
+  return caught;
+}
 
 TEST_F(Managed, AStackOverflowIsCaughtWhereThereIsRoomToThrow) {
   outer_catches(1000 + SIGSEGV);
-  Overflow overflow(*this);
+  const test::SmallStack stack;
   unsigned rooms = 0;
   judge.room = [&] {
     ++rooms;
-    return mprotect(overflow.memory, Overflow::kReserve, PROT_READ | PROT_WRITE) == 0;
+    return stack.give_room();
   };
-  overflow.run();
-  EXPECT_EQ(overflow.caught, 3u);
+  EXPECT_EQ(overflow(*this, stack), 3u);
   EXPECT_EQ(rooms, 3u);
 }
 
 TEST_F(Managed, AStackOverflowWithoutRoomIsNobodysFault) {
   outer_catches(1000 + SIGSEGV);
-  Overflow overflow(*this);
-  EXPECT_DEATH(overflow.run(), "windlass: managed code has run out of stack: .*Personality::make_room");
+  const test::SmallStack stack;
+  EXPECT_DEATH(overflow(*this, stack), "windlass: managed code has run out of stack: .*Personality::make_room");
   judge.room = [] { return true; };  // a lie
-  EXPECT_DEATH(overflow.run(), "");
+  EXPECT_DEATH(overflow(*this, stack), "");
 }
 
 // ---- sampled ------------------------------------------------------------------------------------------------------
 
-// What samples in a signal handler have seen, innermost first, by the methods' and funclets' ids.
-struct Seen {
-  std::atomic<std::uint64_t> samples = 0;
-  std::uint64_t count[64] = {};
-  char text[64][32] = {};
-  unsigned used = 0;
-
-  void add(const char* stack) {
-    samples.fetch_add(1);
-    unsigned i = 0;
-    while (i < used && std::strcmp(text[i], stack) != 0) ++i;
-    if (i == 64) return;
-    if (i == used) std::strcpy(text[used++], stack);
-    ++count[i];
-  }
-};
-Seen seen;
+// By the methods' and funclets' ids.
+test::SeenStacks seen;
 timer_t sample_timer{};
 
 // One after the other: an emulator would do nothing else.

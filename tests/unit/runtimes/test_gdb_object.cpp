@@ -49,6 +49,7 @@ struct MadeUp {
   std::uint64_t beyond = 0;  // added to where the relocation applies
   Elf64_Half type = ET_REL;
   std::uint64_t text_flags = SHF_ALLOC | SHF_EXECINSTR;
+  std::uint64_t text = kText, text_size = 0x40;
 
   [[nodiscard]] std::vector<std::uint8_t> frames(std::uint64_t& address_at) const {
     std::vector<std::uint8_t> bytes;
@@ -101,7 +102,7 @@ struct MadeUp {
       const auto* bytes = static_cast<const std::uint8_t*>(from);
       file.insert(file.end(), bytes, bytes + size);
     };
-    add(".text", SHT_NOBITS, text_flags, kText, nullptr, 0x40);
+    add(".text", SHT_NOBITS, text_flags, text, nullptr, text_size);
     add(".eh_frame", SHT_PROGBITS, SHF_ALLOC, kFrames, frame_bytes.data(), frame_bytes.size());
     add(".rela.eh_frame", SHT_RELA, 0, 0, &relocation, sizeof relocation, kSymbolsSection, kFramesSection);
     add(".symtab", SHT_SYMTAB, 0, 0, table.data(), table.size() * sizeof(Elf64_Sym), 5, 1);
@@ -178,9 +179,13 @@ TEST(GdbObject, WhatIsLinkedIsLeftAsItIs) {
 }
 
 TEST(GdbObject, ARelocationOutsideOfItsSectionChangesNothing) {
-  const auto object = MadeUp{.beyond = 0x1000}.read();
-  EXPECT_EQ(cfa_at(*object, 0x14), -1);
-  EXPECT_EQ(function_at(*object, 0x14), "f 10-30") << "its symbol is there";
+  std::uint64_t address_at = 0;
+  const std::uint64_t end = MadeUp{}.frames(address_at).size();
+  for (std::uint64_t beyond = (end - address_at + 7) / 8 * 8; beyond < 0x1000; beyond += 8) {
+    const auto object = MadeUp{.addend = 8, .beyond = beyond}.read();
+    EXPECT_EQ(cfa_at(*object, 0x14), -1);
+    EXPECT_EQ(function_at(*object, 0x14), "f 10-30") << "its symbol is there";
+  }
 }
 
 // One name and one record of unwind information each.
@@ -202,10 +207,30 @@ TEST(GdbObject, FunctionsAreOfOneNameAndOneFrame) {
   EXPECT_EQ(function_at(*object, 0x40), "") << "behind the section";
 }
 
+TEST(GdbObject, SymbolsEndBelowTheLastAddress) {
+  constexpr std::uint64_t kMost = ~(kText + 0x10);
+  EXPECT_EQ(function_at(*MadeUp{.symbols = {{"f", 0x10, kMost}}}.read(), 0x14), "f 10-30");
+  EXPECT_EQ(function_at(*MadeUp{.symbols = {{"f", 0x10, kMost + 1}}}.read(), 0x14), " 10-30");
+}
+
+TEST(GdbObject, SixteenMebibytesAreRead) {
+  const test::MadeUpMemory memory(kAt, 16);
+  EXPECT_EQ(Object::read(memory, kAt, Object::kMaxBytes).error().code, ErrorCode::kUnreadable);
+  EXPECT_EQ(Object::read(memory, kAt, Object::kMaxBytes + 1).error().code, ErrorCode::kLimit);
+}
+
+TEST(GdbObject, BytesCountTheFileAndItsFunctions) {
+  const std::size_t one = MadeUp{}.read()->bytes(), file = MadeUp{}.object().size();
+  EXPECT_EQ(one, file + sizeof(Object::Function));
+}
+
 TEST(GdbObject, SectionsWithoutCodeHaveNone) {
   EXPECT_EQ(MadeUp{}.read()->code().size(), 1U);
   EXPECT_EQ(MadeUp{}.read()->code()[0].begin, kText);
   EXPECT_EQ(MadeUp{}.read()->code()[0].end, kText + 0x40);
+  for (const MadeUp& none : {MadeUp{.text = 0}, {.text_size = 0}, {.text = ~std::uint64_t{0x3f}}})
+    EXPECT_TRUE(none.read()->code().empty()) << "nowhere, of no size, or beyond the last address";
+  EXPECT_EQ((MadeUp{.text = ~std::uint64_t{0x40}}.read()->code().size()), 1U);
   const auto object = MadeUp{.text_flags = SHF_ALLOC}.read();
   EXPECT_TRUE(object->code().empty());
   EXPECT_EQ(function_at(*object, 0x14), "");

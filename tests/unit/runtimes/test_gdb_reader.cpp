@@ -1,10 +1,12 @@
 // What a process has registered with GDB, in memory made up by hand: whole, changed, lying.
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <memory>
 #include <random>
 #include <string>
 
+#include "runtimes/gdb/code_map.h"
 #include "runtimes/gdb/find.h"
 #include "runtimes/gdb/object.h"
 #include "support/fake_gdb.h"
@@ -77,6 +79,75 @@ TEST(GdbReader, AnotherObjectOfTheSameEntryIsReadAnew) {
   ASSERT_EQ(process.name(kInSecond), "second");
   process.memory->put_entry(fake::kSecondEntry, fake::kFirstFile + 0xa00, fake::object(fake::kSecond, "third"));
   EXPECT_EQ(process.name(kInSecond), "third");
+}
+
+// What is still registered, by the entry and those beside it.
+TEST(GdbReader, AnEntryThatIsChangedIsNotThere) {
+  const auto known = [](std::uint64_t pc, auto change) {
+    fake::FakeMemory memory = fake::make();
+    CodeMap map(fake::kDescriptor);
+    const auto found = map.find(memory, pc);
+    EXPECT_TRUE(found && map.is_still(memory, found->entry));
+    change(memory);
+    return map.is_still(memory, found->entry);
+  };
+  using Memory = fake::FakeMemory;
+  EXPECT_TRUE(known(kInFirst, [](Memory&) {}));
+  for (const std::uint64_t pc : {kInFirst, kInSecond}) {
+    const std::uint64_t entry = pc == kInFirst ? fake::kFirstEntry : fake::kSecondEntry;
+    EXPECT_FALSE(known(pc, [&](Memory& it) { it.put(entry + fake::kFile, fake::kFirstFile + 8); }));
+    EXPECT_FALSE(known(pc, [&](Memory& it) { it.put(entry + fake::kFileSize, std::uint64_t{8}); }));
+  }
+  EXPECT_FALSE(known(kInFirst, [](Memory& it) { it.put(fake::kSecondEntry + fake::kNext, std::uint64_t{0}); }))
+      << "nothing leads to it";
+  EXPECT_FALSE(known(kInFirst, [](Memory& it) { it.put(fake::kFirstEntry + fake::kPrevious, std::uint64_t{8}); }))
+      << "what leads to it cannot be read";
+  EXPECT_FALSE(known(kInSecond, [](Memory& it) { it.put(fake::kHead, fake::kFirstEntry); })) << "the first of the list";
+}
+
+TEST(GdbReader, WhatStaysIsReadOnce) {
+  fake::FakeMemory memory = fake::make();
+  CodeMap map(fake::kDescriptor);
+  const auto before = map.find(memory, kInFirst);
+  ASSERT_TRUE(before && map.find(memory, kInSecond));
+  fake::unregister_second(memory);
+  EXPECT_FALSE(map.find(memory, kInSecond));
+  EXPECT_EQ(map.find(memory, kInFirst)->object, before->object);
+}
+
+// A list without an end, of entries that nothing is known of.
+TEST(GdbReader, SoManyEntriesAreRead) {
+  static constexpr std::uint64_t kEntries = 0x10000;
+  struct Endless final : Memory {
+    bool read(std::uint64_t address, void* to, std::size_t size) const override {
+      if (address < kEntries) {
+        const std::uint64_t descriptor[3] = {1, 0, kEntries};
+        std::memcpy(to, descriptor, size);
+        return address == 0 && size <= sizeof descriptor;
+      }
+      const std::uint64_t entry[4] = {address + sizeof entry, 0, 0, Object::kMaxBytes + 1};
+      if (size > sizeof entry || ++entries > 2 * CodeMap::kMaxEntries) return false;
+      std::memcpy(to, entry, size);
+      return true;
+    }
+    mutable std::size_t entries = 0;
+  };
+  const Endless memory;
+  CodeMap map(0);
+  EXPECT_FALSE(map.find(memory, 8));
+  EXPECT_EQ(memory.entries, CodeMap::kMaxEntries + 1) << "the last one is read, and not kept";
+}
+
+TEST(GdbReader, AnObjectThatCannotBeReadHasNoCode) {
+  fake::FakeMemory memory = fake::make();
+  memory.put(fake::kSecondEntry + fake::kFileSize, std::uint64_t{8});
+  CodeMap map(fake::kDescriptor);
+  EXPECT_EQ(map.find(memory, kInSecond).error().code, ErrorCode::kNotFound);
+  const auto first = map.find(memory, kInFirst);
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->entry.address, fake::kFirstEntry);
+  EXPECT_EQ(first->entry.previous, fake::kSecondEntry);
+  EXPECT_EQ(first->entry.next, 0U);
 }
 
 TEST(GdbReader, ListsThatLieEnd) {

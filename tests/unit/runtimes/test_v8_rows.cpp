@@ -78,6 +78,7 @@ TEST(V8Rows, CodeThatGoesOnInAnInterpretersFrameStandsInItFromTheStart) {
   const Bytes bytes = {0x48, 0x83, 0xec, 0x10, 0xe8, 0, 1, 0, 0, 0x90, 0x48, 0x89, 0xec, 0x5d, 0xc3};
   EXPECT_EQ(cfas_at(*compiled(bytes, kOptimised), {0, 4, 9, 13, 14}), "b16 b16 b16 b16 s8");
   EXPECT_EQ(cfas_at(*compiled(bytes, kStub), {0, 4}), "s8 s24") << "a stub has been called";
+  EXPECT_EQ(cfas_at(*compiled({0x5d, 0xc3}, kOptimised), {0, 1}), "b16 s8") << "pop rbp; ret";
 }
 
 // push rbp; mov rbp, rsp; call (which throws); nop, reached by unwinding alone
@@ -111,6 +112,20 @@ TEST(V8Rows, AllRowsAreGivenAtTheCodesAddresses) {
   EXPECT_LE(reached, kAt + kByCall.size());
 }
 
+// What code costs that is kept.
+TEST(V8Rows, BytesCountWhatIsKept) {
+  const auto code = compiled(kByCall, kBaseline), longer = compiled(Bytes(kByCall.size() + 20, 0x90), kBaseline);
+  EXPECT_EQ(longer->bytes(), code->bytes() + 10) << "rows take half of the code's size";
+  EXPECT_EQ(code->bytes(), sizeof(CompiledCode) + kByCall.size() / 2);
+  const std::size_t before = code->bytes();
+  code->positions.resize(3);
+  EXPECT_EQ(code->bytes(), before + 3 * sizeof(SourcePosition));
+  code->inlined.resize(2);
+  code->offsets.resize(5);
+  code->bytecodes.resize(7);
+  EXPECT_EQ(code->bytes(), before + 3 * sizeof(SourcePosition) + 2 * sizeof(CompiledCode::Inlined) + 5 + 7);
+}
+
 // Code of which nothing is described, or with a byte in front that belongs to it.
 class MadeUpCode final : public Code {
  public:
@@ -137,6 +152,25 @@ TEST(V8Rows, CodeThatIsNotDescribedIsInItsFrameOrNotKnown) {
   std::size_t rows = 0;
   MadeUpCode(nullptr, true, 0).for_each_row([&](const FrameRow&) { ++rows; }, [](const Error&) {});
   EXPECT_EQ(rows, 0U);
+}
+
+TEST(V8Rows, WhereAFrameIsLostNothingIsKnown) {
+  for (const auto reason : {Unproved::kNotReached, Unproved::kUnknownJump, Unproved::kNotFollowed,
+                            Unproved::kDifferentFrames, Unproved::kFrameLost}) {
+    Description description;
+    description.unproved = {{.begin = 1, .end = 3, .reason = reason}};
+    const MadeUpCode code(std::make_shared<Description>(description), true, 1);
+    const bool is_lost = reason == Unproved::kDifferentFrames || reason == Unproved::kFrameLost;
+    EXPECT_EQ(cfas_at(code, {1, 2, 3, 4}), is_lost ? "b16 - - b16" : "b16 b16 b16 b16") << reason_text(reason);
+  }
+}
+
+TEST(V8Rows, RowsEndWhereTheyEnd) {
+  Description description;
+  description.rows = {entry_row(0, 2)};
+  const MadeUpCode code(std::make_shared<Description>(description), false, 0);
+  EXPECT_EQ(cfas_at(code, {0, 1, 2, 3}), "s8 s8 - -");
+  EXPECT_FALSE(code.has_frame(kAt + 3));
 }
 
 TEST(V8Rows, CodeThatCannotBeReadIsAnError) {
@@ -176,6 +210,8 @@ TEST(V8Rows, JumpsOfWebAssemblyLeaveTheStackAsItIs) {
   EXPECT_EQ(rows, "10") << "one row for all";
   // sub rsp, 16; jmp: no jump table
   EXPECT_EQ(jumps({0x48, 0x83, 0xec, 0x10, 0xe9, 0, 1, 0, 0})->name, "[WebAssembly to JavaScript]");
+  // push rbp; jmp
+  EXPECT_EQ(jumps({0x55, 0xe9, 0, 1, 0, 0})->name, "[WebAssembly to JavaScript]");
 }
 
 }  // namespace
