@@ -6,13 +6,12 @@
 #include <string>
 
 #include "symbols/symbol_result.h"
+#include "symbols/symbolize.h"
 
 namespace windlass::symbols {
 
-// /proc/kallsyms. An address belongs to the last text symbol at or before it, if the next symbol of the same kernel
-// module follows and is less than 1 MiB away; without privilege the file shows only zeros, and nothing is named.
-// `addresses` ascending.
-void name_from_kallsyms(const std::string& path, std::span<const std::uint64_t> addresses, ModuleNames& names);
+// By /proc/kallsyms (kernel_symbols.h): as it was read ahead, where nothing at the addresses can have changed since.
+void name_from_kallsyms(const SymbolizeOptions& options, std::span<const std::uint64_t> addresses, ModuleNames& names);
 
 // perf's /tmp/perf-PID.map: lines "START SIZE name", hexadecimal. Where ranges overlap, the later line is the code that
 // was there last. Only a regular file is read, in bounded memory.
