@@ -16,6 +16,7 @@
 #include "profiler/processes/main_module.h"
 #include "profiler/processes/priority.h"
 #include "profiler/samples/checkpoint_schedule.h"
+#include "profiler/samples/checkpoint_writer.h"
 
 namespace windlass::profiler {
 namespace {
@@ -50,7 +51,8 @@ std::expected<std::unique_ptr<Recorder>, SystemError> Recorder::open(const Recor
   if (auto refused = refuse_place(facts)) return std::unexpected(std::move(*refused));
   if (recorder->targets_.everything()) recorder->remarks_ = recording_limits(facts);
   if (auto found = recorder->find_targets(facts); !found) return std::unexpected(found.error());
-  raise_priority();  // the command has been started: it does not inherit it
+  // The command has been started: it does not inherit the priority. But it is in the same session.
+  raise_priority(options.command.empty());
   if (auto opened = recorder->open_samples(facts); !opened) return std::unexpected(opened.error());
   recorder->make_parts();
   return recorder;
@@ -128,6 +130,8 @@ std::expected<void, SystemError> Recorder::run(int stop_descriptor, const Hooks&
   hooks.progress(progress());
   double next_progress = kProgressInterval;
   CheckpointSchedule checkpoints;
+  CheckpointWriter writer(hooks.checkpoint,
+                          [begin = start_] { return std::chrono::duration<double>(Clock::now() - begin).count(); });
   for (bool stopped = false; !stopped && !finished(now_);) {
     wait_for_events(stop_descriptor, stopped);
     round();
@@ -137,10 +141,8 @@ std::expected<void, SystemError> Recorder::run(int stop_descriptor, const Hooks&
       hooks.progress(progress());
       next_progress = now + kProgressInterval;
     }
-    if (hooks.checkpoint && checkpoints.due(now)) {
-      hooks.checkpoint(profile());
-      checkpoints.made(now, seconds());
-    }
+    if (const auto written = writer.take_written()) checkpoints.made(written->begin, written->end);
+    if (writer.is_free() && checkpoints.due(now)) writer.start(now, profile());
   }
   seconds_ = seconds();
   if (const auto cpu_now = cpu_seconds(); cpu_now && cpu_before_) cpu_used_ = *cpu_now - *cpu_before_;
