@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <ctime>
 #include <thread>
+#include <unordered_set>
 
 #include <fmt/format.h>
 
@@ -252,16 +253,30 @@ void Recorder::bound_memory(std::uint64_t now) {
   }
   if (now <= last_evict_ + kEvictInterval) return;
   last_evict_ = now;
-  std::vector<std::uint32_t> in_use;
-  for (const std::uint32_t tgid : table_->alive())
-    for (const Mapping& mapping : table_->find(tgid)->maps->mappings()) in_use.push_back(mapping.module);
-  registry_->evict(in_use, ModuleRegistry::kMaxModules);
+  bound_files();
   intake_->forget_gone();
   // What compiling tables and walking have read and allocated does not come back by itself.
   registry_->let_go_of_pages();
 #ifdef __GLIBC__
   (void)malloc_trim(0);
 #endif
+}
+
+// Tables are kept for what lives; stacks that wait and processes that have just ended need to know the file at least.
+void Recorder::bound_files() {
+  std::vector<std::uint32_t> in_use;
+  std::unordered_set<std::uint32_t> needed;
+  const auto need = [&](const MapSet& maps) {
+    for (const Mapping& mapping : maps.mappings()) needed.insert(mapping.module);
+  };
+  table_->for_each([&](const Process& process) {
+    need(*process.maps);
+    if (process.exit_time != 0) return;
+    for (const Mapping& mapping : process.maps->mappings()) in_use.push_back(mapping.module);
+  });
+  intake_->for_each_waiting(need);
+  registry_->evict(in_use, ModuleRegistry::kMaxModules);
+  registry_->forget([&](std::uint32_t number) { return needed.contains(number) || aggregator_.has_module(number); });
 }
 
 // Samples have stopped: takes what is still on its way.

@@ -105,6 +105,7 @@ class Recorder {
   bool take_events(std::uint64_t now, std::uint64_t most_work);
   void on_kernel(const wl_event_head& head, std::size_t size);
   void bound_memory(std::uint64_t now);
+  void bound_files();
   void drain();
   [[nodiscard]] bool finished(std::uint64_t now);
   [[nodiscard]] bool any_target_alive() const;
