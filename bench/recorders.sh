@@ -13,6 +13,7 @@ hz=${WINDLASS_BENCH_HZ:-999}
 python=/usr/bin/python3
 [ -x $python ] || python=$(command -v python3)
 g++ -std=c++20 -O2 -fomit-frame-pointer "$root/tests/workloads/truth.cpp" -o "$work/truth"
+cc -O2 "$w/many.c" -o "$work/many"
 command -v javac >/dev/null && javac -d "$work" "$w/Work.java"
 programs=$root/tests/integration
 case " ${names[*]} " in *" go "*) (cd "$programs/go" && GOCACHE=$work/cache go build -o "$work/go_program" steps.go) ;; esac
@@ -21,6 +22,7 @@ case " ${names[*]} " in *" erlang "*) erlc -o "$work" "$programs/beam/chains.erl
 
 declare -A commands=(
   [c++]="$work/truth $seconds"
+  [many]="$work/many $seconds 500"
   [clang]="clang -std=c++20 -O2 -c $w/work.cpp -o /dev/null"
   [cc1plus]="g++ -std=c++20 -O2 -c $w/work.cpp -o /dev/null"
   [python3]="$python $w/work.py $seconds"

@@ -25,6 +25,7 @@
 #include "os/readers.h"
 #include "profiler/processes/truncated_files.h"
 #include "profiler/samples/recorder.h"
+#include "symbols/kernel_symbols.h"
 #include "symbols/symbolize.h"
 
 namespace windlass::cli {
@@ -182,9 +183,12 @@ int record(const Arguments& arguments) {
     say("windlass: {}\n", remark);
   }
   line.begin(what((*recorder)->options()));
+  const bool names_kernel = !arguments.no_symbols && (*recorder)->limits().empty();
+  std::optional<symbols::KernelSymbolsAhead> kernel;
   profiler::Recorder::Hooks hooks;
   hooks.progress = [&](const profiler::RecordingProgress& progress) {
     starting.reset();  // sampling has begun
+    if (names_kernel && !kernel) kernel.emplace();
     say_silent([&] { line.clear(); });
     line.show(progress);
   };
@@ -200,7 +204,9 @@ int record(const Arguments& arguments) {
   profile::Profile profile = (*recorder)->profile();
   if (!arguments.no_symbols) {
     line.note("naming addresses");
-    (void)symbols::symbolize(profile);
+    symbols::SymbolizeOptions options;
+    options.kernel = kernel ? &*kernel : nullptr;
+    (void)symbols::symbolize(profile, options);
   }
   line.clear();
   say_silent();

@@ -280,10 +280,10 @@ std::string Readers::subject_at(const std::string& path) {
   if (path.starts_with("/proc/")) return subject_of(path);
   const std::lock_guard hold(lock_);
   if (const std::uint64_t now = monotonic_ns(); now >= mounts_until_) {
-    mounts_ = read_proc_file("/proc/self/mountinfo");
+    mounts_ = ServerMounts(read_proc_file("/proc/self/mountinfo"));
     mounts_until_ = now + static_cast<std::uint64_t>(kMountsFor.count());
   }
-  std::string server = server_at(mounts_, path);
+  std::string server = mounts_.server_of(path);
   return server.empty() ? path : server;
 }
 

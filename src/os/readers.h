@@ -24,6 +24,7 @@
 #include "os/descriptor.h"
 #include "os/opened_regular.h"
 #include "os/reader_protocol.h"
+#include "os/silent.h"
 
 namespace windlass::os {
 
@@ -121,7 +122,7 @@ class Readers {
   std::vector<Descriptor> ending_;             // processes that were killed
   std::map<std::string, Silence> silent_;      // subjects
   std::map<std::string, OpenedRegular> late_;  // opened after all, by path
-  std::string mounts_;                         // /proc/self/mountinfo, read kMountsFor ago at most
+  ServerMounts mounts_;                        // this process's, read kMountsFor ago at most
   std::uint64_t mounts_until_ = 0;
   std::vector<std::string> unsaid_;
   std::size_t said_ = 0;

@@ -89,21 +89,26 @@ std::string describe_silent(const std::string& subject) {
   return fmt::format("{} of process {}", what, process);
 }
 
-std::string server_at(std::string_view mounts, std::string_view path) {
+// Of two mounts at one place the later one hides the other.
+ServerMounts::ServerMounts(std::string_view mounts) {
   constexpr std::string_view kOfNoServer[] = {"btrfs", "overlay", "tmpfs", "ramfs", "zfs", "bcachefs", "hugetlbfs"};
-  std::string_view found;
-  std::size_t longest = 0;
   Mount mount;
   while (take_mount(mounts, mount)) {
-    const std::string point = unescaped(mount.point);
-    const bool below = path.starts_with(point) && (point.ends_with('/') || path.substr(point.size()).starts_with('/'));
-    if (!below || point.size() < longest) continue;
-    longest = point.size();
     const bool server =
         mount.device.starts_with("0:") && std::ranges::find(kOfNoServer, mount.type) == std::end(kOfNoServer);
-    found = server ? mount.device : std::string_view();
+    servers_[unescaped(mount.point)] = server ? fmt::format("device {}", mount.device) : std::string();
   }
-  return found.empty() ? std::string() : fmt::format("device {}", found);
+}
+
+std::string ServerMounts::server_of(std::string_view path) const {
+  while (!path.empty()) {
+    const std::size_t slash = path.rfind('/');
+    if (slash == std::string_view::npos) break;
+    path = path.substr(0, slash);
+    const auto mount = servers_.find(path.empty() ? std::string_view("/") : path);
+    if (mount != servers_.end()) return mount->second;
+  }
+  return {};
 }
 
 }  // namespace windlass::os

@@ -1,6 +1,8 @@
 // What does not answer (readers.h), in words for people.
 #pragma once
 
+#include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 
@@ -10,8 +12,16 @@ namespace windlass::os {
 // alone, whatever the machine's users have called it.
 [[nodiscard]] std::string describe_silent(const std::string& subject);
 
-// "device 0:57": the file system that a path is on, by its name and a /proc/PID/mountinfo, which no server is asked
-// for; empty where that is no server's.
-[[nodiscard]] std::string server_at(std::string_view mounts, std::string_view path);
+// Which file system a path is on, by its name and a /proc/PID/mountinfo, which no server is asked for.
+class ServerMounts {
+ public:
+  ServerMounts() = default;
+  explicit ServerMounts(std::string_view mounts);
+  // "device 0:57"; empty where that is no server's.
+  [[nodiscard]] std::string server_of(std::string_view path) const;
+
+ private:
+  std::map<std::string, std::string, std::less<>> servers_;  // by mount point
+};
 
 }  // namespace windlass::os

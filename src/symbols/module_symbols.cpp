@@ -10,7 +10,7 @@
 namespace windlass::symbols {
 
 void ModuleSymbols::name(std::span<const std::uint64_t> addresses, ModuleNames& names) {
-  if (module_.is_kernel) return name_from_kallsyms(options_.kallsyms, addresses, names);
+  if (module_.is_kernel) return name_from_kallsyms(options_, addresses, names);
   if (module_.pid != 0) return name_from_map(addresses, names);
   (void)open();
   if (pe_)

@@ -9,10 +9,13 @@
 
 namespace windlass::symbols {
 
+class KernelSymbolsAhead;
+
 struct SymbolizeOptions {
   unsigned threads = 0;  // modules worked on at a time; 0 = one a CPU
   bool lines = true;     // inlined frames, files and lines from DWARF; false: symbol tables only
   std::string kallsyms = "/proc/kallsyms";
+  KernelSymbolsAhead* kernel = nullptr;     // what was read of it before; null: nothing
   std::string perf_map_directory = "/tmp";  // of perf-PID.map
   std::string debug_directory{};            // searched before the system's (for the .build-id layout); empty = none
 };

@@ -12,7 +12,8 @@
 namespace windlass::profiler {
 
 CodeFile* FileCatalogue::find(std::uint32_t number) {
-  return number == 0 || number > files_.size() ? nullptr : &files_[number - 1];
+  const auto file = files_.find(number);
+  return file != files_.end() ? &file->second : nullptr;
 }
 
 CodeFile* FileCatalogue::with_content(const std::string& content) {
@@ -35,8 +36,8 @@ CodeFile* FileCatalogue::known(const os::ProcMap& map, std::uint32_t tgid) {
 }
 
 CodeFile& FileCatalogue::add(OpenedFile opened, const std::string& path) {
-  CodeFile& file = files_.emplace_back();
-  file.number = static_cast<std::uint32_t>(files_.size());
+  CodeFile& file = files_[++last_number_];
+  file.number = last_number_;
   by_content_[opened.content] = &file;
   file.take(std::move(opened), path);
   return file;
@@ -54,7 +55,7 @@ std::vector<CodeFile*> FileCatalogue::unused(const std::vector<std::uint32_t>& i
     if (CodeFile* file = find(number)) file->last_used = generation_;
   std::vector<CodeFile*> unused;
   tables = 0;
-  for (CodeFile& file : files_) {
+  for (auto& [number, file] : files_) {
     const TableState state = file.state;
     if (state == TableState::kDropped || state == TableState::kPending) continue;
     ++tables;
@@ -69,6 +70,11 @@ void FileCatalogue::forget(const std::vector<CodeFile*>& files) {
   const auto is_gone = [&](const auto& entry) { return gone.contains(entry.second); };
   std::erase_if(by_content_, is_gone);
   std::erase_if(by_inode_, is_gone);
+}
+
+void FileCatalogue::erase_dropped(const std::function<bool(std::uint32_t number)>& needed) {
+  std::erase_if(files_,
+                [&](const auto& entry) { return entry.second.state == TableState::kDropped && !needed(entry.first); });
 }
 
 }  // namespace windlass::profiler

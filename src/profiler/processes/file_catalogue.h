@@ -3,7 +3,7 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
+#include <functional>
 #include <map>
 #include <string>
 #include <unordered_map>
@@ -15,13 +15,13 @@
 
 namespace windlass::profiler {
 
-// One thread only. Files stay where they are, and keep their numbers, as long as the catalogue. Bound: kMaxIdentities
+// One thread only. Files stay where they are until they are erased; no number is given twice. Bound: kMaxIdentities
 // identities of mappings; then all are forgotten, and a file is opened again to be found.
 class FileCatalogue {
  public:
   static constexpr std::size_t kMaxIdentities = 65536;
 
-  // Numbers begin at 1. Null for those never given.
+  // Numbers begin at 1. Null for those never given, and for files that were erased.
   [[nodiscard]] CodeFile* find(std::uint32_t number);
   // The file that process `tgid` maps, if it has been seen; null also where it was written over in place since.
   [[nodiscard]] CodeFile* known(const os::ProcMap& map, std::uint32_t tgid);
@@ -37,11 +37,15 @@ class FileCatalogue {
   [[nodiscard]] std::vector<CodeFile*> unused(const std::vector<std::uint32_t>& in_use, std::size_t& tables);
   // Nobody finds them any more: a mapping of one is a new file's.
   void forget(const std::vector<CodeFile*>& files);
+  // Erases the forgotten files for which needed(number) is false. O(files).
+  void erase_dropped(const std::function<bool(std::uint32_t number)>& needed);
 
-  [[nodiscard]] const std::deque<CodeFile>& files() const { return files_; }
+  using Files = std::map<std::uint32_t, CodeFile>;  // by number
+  [[nodiscard]] const Files& files() const { return files_; }
 
  private:
-  std::deque<CodeFile> files_;  // by number - 1
+  Files files_;
+  std::uint32_t last_number_ = 0;
   std::unordered_map<std::string, CodeFile*> by_content_;
   std::map<os::FileIdentity, CodeFile*> by_inode_;
   std::uint64_t generation_ = 0;  // calls of unused()

@@ -179,7 +179,9 @@ std::size_t ModuleRegistry::evict(const std::vector<std::uint32_t>& in_use, std:
   std::erase(gone, vdso_);
   std::erase(gone, narrow_vdso_);
   const bool dropped_sources = drop_idle_sources(gone);
-  gone.resize(std::min(gone.size(), tables > keep ? tables - keep : 0));
+  const std::size_t too_many = tables > keep ? tables - keep : 0;
+  const std::size_t too_idle = gone.size() > kMaxIdleFiles ? gone.size() - kMaxIdleFiles : 0;
+  gone.resize(std::min(gone.size(), std::max(too_many, too_idle)));
   for (CodeFile* file : gone) {
     if (store_ != nullptr && file->kernel_id != anonymous_kernel_id_) store_->remove_module(file->kernel_id);
     file->drop();
@@ -187,6 +189,14 @@ std::size_t ModuleRegistry::evict(const std::vector<std::uint32_t>& in_use, std:
   catalogue_.forget(gone);
   evictions_ += gone.empty() && !dropped_sources ? 0 : 1;
   return gone.size();
+}
+
+void ModuleRegistry::forget(const std::function<bool(std::uint32_t number)>& needed) {
+  catalogue_.erase_dropped([&](std::uint32_t number) {
+    if (needed(number)) return true;
+    if (catalogue_.find(number)->fd >= 0) --kept_descriptors_;
+    return false;
+  });
 }
 
 // Symbols and indexes of functions take a megabyte of a large program. What walkers keep goes with any source, so that
@@ -206,7 +216,7 @@ bool ModuleRegistry::drop_idle_sources(const std::vector<CodeFile*>& unused) {
 }
 
 void ModuleRegistry::let_go_of_pages() {
-  for (const CodeFile& file : catalogue_.files())
+  for (const auto& [number, file] : catalogue_.files())
     if (file.state == TableState::kReady || file.state == TableState::kNoTable) file.let_go_of_pages();
 }
 
@@ -221,7 +231,7 @@ void ModuleRegistry::describe(std::uint32_t number, profile::Module& module) {
 
 std::vector<ModuleRegistry::Failure> ModuleRegistry::failures() const {
   std::vector<Failure> failures;
-  for (const CodeFile& file : catalogue_.files())
+  for (const auto& [number, file] : catalogue_.files())
     if (file.state == TableState::kNoTable) failures.push_back({file.path, file.reason});
   return failures;
 }
@@ -229,7 +239,7 @@ std::vector<ModuleRegistry::Failure> ModuleRegistry::failures() const {
 ModuleRegistry::Totals ModuleRegistry::totals() const {
   Totals totals;
   totals.files = catalogue_.files().size();
-  for (const CodeFile& file : catalogue_.files()) {
+  for (const auto& [number, file] : catalogue_.files()) {
     if (file.state == TableState::kPending) continue;
     totals.from_memory += file.from_memory ? 1 : 0;
     totals.tables += file.state == TableState::kReady ? 1 : 0;

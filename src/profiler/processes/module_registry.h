@@ -5,12 +5,14 @@
 // that symbolisation finds deleted files and files of containers that are gone. One that may not be opened is read from
 // the process's memory.
 //
-// Bounds: kMaxModules files with a table (those no live process maps are dropped first), kMaxIdleSources sources of
-// files that no live process maps, and as many kept descriptors as half of RLIMIT_NOFILE allows.
+// Bounds: kMaxModules files with a table (those no live process maps are dropped first), kMaxIdleFiles files that no
+// live process maps and kMaxIdleSources sources of these, and as many kept descriptors as half of RLIMIT_NOFILE allows.
+// Of a file that was dropped, a profile's samples alone need what is left.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -28,6 +30,7 @@ namespace windlass::profiler {
 class ModuleRegistry {
  public:
   static constexpr std::size_t kMaxModules = 16384;
+  static constexpr std::size_t kMaxIdleFiles = 1024;
   static constexpr std::size_t kMaxIdleSources = 64;
   static constexpr std::uint32_t kAnonymous = 0;  // number of "code that is in no file"
 
@@ -46,7 +49,7 @@ class ModuleRegistry {
   // Compiles what will most likely be needed: this process's own libraries, the C library among them, and `executable`.
   void preload(const std::string& executable);
 
-  // Null for kAnonymous and numbers never given. Valid as long as the registry.
+  // Null for kAnonymous, numbers never given and files that were forgotten. Valid until forget().
   [[nodiscard]] CodeFile* find(std::uint32_t number) { return catalogue_.find(number); }
   // The store's number for a registry number.
   [[nodiscard]] std::uint32_t kernel_id(std::uint32_t number);
@@ -63,10 +66,14 @@ class ModuleRegistry {
   bool wait_idle(std::chrono::milliseconds timeout) { return queue_.wait_idle(timeout); }
   [[nodiscard]] std::size_t pending() const { return queue_.pending(); }
 
-  // Drops tables no mapping in `in_use` needs, the longest unused first, until at most `keep` are left. `in_use` lists
-  // registry numbers. How many were dropped. Where files that are not in use have more than kMaxIdleSources sources,
-  // more than half of these go, too; they are made anew when asked for. O(files).
+  // Drops tables no mapping in `in_use` needs, the longest unused first, until at most `keep` are left, and at most
+  // kMaxIdleFiles that are not in use. `in_use` lists registry numbers. How many were dropped. Where files that are not
+  // in use have more than kMaxIdleSources sources, more than half of these go, too; they are made anew when asked for.
+  // O(files).
   std::size_t evict(const std::vector<std::uint32_t>& in_use, std::size_t keep);
+
+  // Forgets the dropped files for which needed(number) is false: nobody may ask for them any more. O(files).
+  void forget(const std::function<bool(std::uint32_t number)>& needed);
 
   // Of the files, where they are read here, for as long as nobody reads them again. O(files).
   void let_go_of_pages();

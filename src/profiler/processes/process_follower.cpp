@@ -16,8 +16,12 @@ ProcessFollower::ProcessFollower(ProcessTable& table, SampleSource& source, Targ
                                  System system)
     : table_(table), source_(source), targets_(targets), number_(std::move(number)), system_(std::move(system)) {}
 
+std::vector<std::uint32_t> ProcessFollower::all() const {
+  return targets_.everything() ? system_.processes() : targets_.chosen();
+}
+
 void ProcessFollower::scan_all(const std::function<bool()>& stopped) {
-  for (const std::uint32_t tgid : targets_.everything() ? system_.processes() : targets_.chosen()) {
+  for (const std::uint32_t tgid : all()) {
     if (stopped()) return;
     table_.scan(tgid, system_.now());
   }
@@ -118,7 +122,8 @@ void ProcessFollower::seek_tables(std::uint32_t tgid, std::uint64_t now) {
 }
 
 void ProcessFollower::finish_round(std::uint64_t now) {
-  if (rescan_all_due_ && now > last_rescan_all_ + kRescanInterval) rescan_all(now);
+  if (rescan_all_due_ && to_scan_.empty() && now > last_rescan_all_ + kRescanInterval) rescan_all(now);
+  scan_some();
   if (now > last_sweep_ + kSweepInterval) sweep(now);
   find_images();
   look_at_starting(now);
@@ -128,8 +133,17 @@ void ProcessFollower::finish_round(std::uint64_t now) {
 void ProcessFollower::rescan_all(std::uint64_t now) {
   last_rescan_all_ = now;
   rescan_all_due_ = false;
-  scan_all();
+  to_scan_ = all();
   ++rescans_;
+}
+
+// Thousands of processes take seconds, in which the rings would run over.
+void ProcessFollower::scan_some() {
+  const std::uint64_t begin = system_.now();
+  while (!to_scan_.empty() && system_.now() < begin + kRescanShare) {
+    table_.scan(to_scan_.back(), system_.now());
+    to_scan_.pop_back();
+  }
 }
 
 void ProcessFollower::sweep(std::uint64_t now) {

@@ -24,6 +24,7 @@ class ProcessFollower {
   static constexpr std::uint64_t kLongestTableInterval = 64'000'000'000;  // between two looks for code managers
   static constexpr std::uint64_t kSweepInterval = 10'000'000'000;         // of those whose exit no event reported
   static constexpr std::uint64_t kStartInterval = 100'000'000;            // between two looks at runtimes that begin
+  static constexpr std::uint64_t kRescanShare = 10'000'000;               // of a round, for the rescan of all
   // Between two scans for images, or checks: times the processor's time that they took. Not by the clock, or on a busy
   // machine what is seldom looked at would be looked at too late.
   static constexpr std::uint64_t kImageScanShare = 20;
@@ -69,8 +70,10 @@ class ProcessFollower {
   [[nodiscard]] std::uint64_t malformed() const { return malformed_; }
 
  private:
+  [[nodiscard]] std::vector<std::uint32_t> all() const;
   void on_end(std::uint32_t tgid, std::uint64_t time);
   void rescan_all(std::uint64_t now);
+  void scan_some();
   void sweep(std::uint64_t now);
   void find_images();
   void look_at_starting(std::uint64_t now);
@@ -93,6 +96,7 @@ class ProcessFollower {
   std::unordered_map<std::uint32_t, ImageLook> image_looks_;
   std::unordered_set<std::uint32_t> starting_;  // whose runtimes have just begun
   bool rescan_all_due_ = false;
+  std::vector<std::uint32_t> to_scan_;  // by the rescan of all that is under way
   std::uint64_t last_rescan_all_ = 0, last_sweep_ = 0, last_start_look_ = 0;
   std::uint64_t next_check_ = 0;
   std::uint64_t seen_lost_process_events_ = 0;

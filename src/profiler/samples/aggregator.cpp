@@ -19,10 +19,9 @@ std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
 
 std::uint32_t Aggregator::use_of(ModuleUse::Kind kind, std::uint32_t number) {
   if (kind == ModuleUse::Kind::kAnonymous && anonymous_uses_ >= kMaxAnonymousModules &&
-      !use_numbers_.contains(std::uint64_t{static_cast<std::uint8_t>(kind)} << 32 | number))
+      !use_numbers_.contains(use_key(kind, number)))
     number = kSharedAnonymous;
-  const std::uint64_t key = std::uint64_t{static_cast<std::uint8_t>(kind)} << 32 | number;
-  const auto [found, added] = use_numbers_.try_emplace(key, static_cast<std::uint32_t>(uses_.size()));
+  const auto [found, added] = use_numbers_.try_emplace(use_key(kind, number), static_cast<std::uint32_t>(uses_.size()));
   if (added) {
     uses_.push_back({kind, number});
     if (kind == ModuleUse::Kind::kAnonymous) ++anonymous_uses_;

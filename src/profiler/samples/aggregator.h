@@ -51,6 +51,10 @@ class Aggregator {
   // Books the counts; for when the kernel side starts counting anew.
   void settle(const Counts& counts, std::uint64_t& unknown);
   [[nodiscard]] std::size_t counted_stacks() const { return counted_.size(); }
+  // Is a frame in that module of ModuleRegistry's?
+  [[nodiscard]] bool has_module(std::uint32_t number) const {
+    return use_numbers_.contains(use_key(ModuleUse::Kind::kRegistry, number));
+  }
 
   // Everything so far, with `counts` on top. `fill_module(number, module)` describes module numbers of Mapping.
   // The Profile's modules are only those that some location is in, the kernel first. `names` gave the stacks' names.
@@ -102,6 +106,9 @@ class Aggregator {
     std::uint32_t number;  // registry number, or tgid
   };
 
+  static std::uint64_t use_key(ModuleUse::Kind kind, std::uint32_t number) {
+    return std::uint64_t{static_cast<std::uint8_t>(kind)} << 32 | number;
+  }
   std::uint32_t location(std::uint32_t use, std::uint64_t address, std::uint32_t name = CodeNames::kUnknown);
   std::uint32_t use_of(ModuleUse::Kind kind, std::uint32_t number);
   std::uint32_t user_location(std::uint64_t frame, std::uint32_t tgid, const MapSet* maps, std::uint32_t name);

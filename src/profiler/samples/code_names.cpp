@@ -69,11 +69,16 @@ std::uint32_t CodeNames::find_late(std::uint32_t tgid, const CodePlace& place, s
   const auto* code = place.maps.published_of(place.mapping);
   if (code == nullptr || (*code)->is_settled(time, 0)) return find(tgid, place, time, now);
   LateOfProcess& of_process = late_[tgid];
-  const auto [late, is_new] =
-      of_process.numbers.try_emplace({code->get(), place.address, time / kLateInterval}, kUnknown);
-  if (is_new && (late->second = add({})) != kUnknown)
-    of_process.unresolved.push_back({*code, place.address, time, late->second});
-  return late->second;
+  const std::uint64_t interval = time - time % of_process.interval;
+  const auto [late, is_new] = of_process.numbers.try_emplace({code->get(), place.address, interval}, kUnknown);
+  if (!is_new) return late->second;
+  const std::uint32_t number = add({});
+  late->second = number;
+  if (number == kUnknown) return kUnknown;
+  of_process.unresolved.push_back({*code, place.address, time, number});
+  if (of_process.unresolved.size() % kLateStep == 0 && of_process.interval < kLongestLateInterval)
+    of_process.interval *= 2;
+  return number;
 }
 
 void CodeNames::resolve() {

@@ -2,7 +2,7 @@
 // and another's a millisecond later. So names are asked for when a sample comes in, not when all is over.
 //
 // Bounds: kMaxFunctions functions and kMaxBytes of names; what is beyond that has no name. kMaxDead processes that have
-// ended.
+// ended. Numbers of find_late() grow by kLateStep each time that a recording is twice as long.
 #pragma once
 
 #include <cstddef>
@@ -45,12 +45,13 @@ class CodeNames {
   static constexpr std::size_t kMaxFunctions = std::size_t{1} << 20;
   static constexpr std::size_t kMaxBytes = std::size_t{256} << 20;
   static constexpr std::size_t kMaxDead = 256;
+  static constexpr std::size_t kLateStep = 4096;
 
   // The number of the function that a place was of at a time, CLOCK_MONOTONIC in ns; `now` is that of asking. By what
   // the process publishes, else by its perf map, which is read at most once a millisecond.
   [[nodiscard]] std::uint32_t find(std::uint32_t tgid, const CodePlace& place, std::uint64_t time, std::uint64_t now);
   // The same, where what the process publishes may say it later: what it says when it ends, or resolve() is called, of
-  // one time in kLateInterval for all.
+  // one time in an interval for all: kLateInterval at first, twice as long after each kLateStep numbers of a process.
   [[nodiscard]] std::uint32_t find_late(std::uint32_t tgid, const CodePlace& place, std::uint64_t time,
                                         std::uint64_t now);
   void resolve();
@@ -82,16 +83,18 @@ class CodeNames {
   static constexpr std::uint64_t kOpenInterval = 100'000'000;  // for one that is not there
   static constexpr std::uint64_t kRenameInterval = 100'000'000;
   static constexpr std::uint64_t kLateInterval = 10'000'000'000;
+  static constexpr std::uint64_t kLongestLateInterval = kLateInterval << 20;
   // What a number that find_late() gave is the function of.
   struct Late {
     std::shared_ptr<manager::PublishedCode> code;
     std::uint64_t address = 0, time = 0;
     std::uint32_t number = 0;
   };
-  using LateKey = std::tuple<const void*, std::uint64_t, std::uint64_t>;  // code, address, time / kLateInterval
+  using LateKey = std::tuple<const void*, std::uint64_t, std::uint64_t>;  // code, address, begin of the interval
   struct LateOfProcess {
     std::map<LateKey, std::uint32_t> numbers;
     std::vector<Late> unresolved;
+    std::uint64_t interval = kLateInterval;
   };
 
   void look(std::uint32_t tgid, Followed& followed, std::uint64_t now);

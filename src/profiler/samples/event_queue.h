@@ -1,14 +1,14 @@
 // Brings the events of several rings into time order. Each ring is nearly sorted and they carry one clock; what is
 // younger than the slack waits for the next round, as an older one may still be on its way.
 //
-// Bounds: kMaxBytes of waiting events; beyond that they are handed out without waiting.
+// Bounds: kMaxBytes of waiting events; beyond that they are handed out without waiting. An event costs O(log waiting),
+// and hardly more than nothing where it is younger than all that wait.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <functional>
+#include <map>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -29,13 +29,13 @@ class EventQueue {
 
   void push(ProcessEvent&& event) {
     const std::uint64_t time = event.time;
-    events_.push_back({time, next_++, std::move(event), 0});
+    events_.emplace_hint(events_.end(), time, Entry{std::move(event), 0});
   }
   void push(const wl_event_head& head, std::size_t size) {
     KernelEvent copy((size + 7) / 8);
     std::memcpy(copy.data(), &head, size);
     bytes_ += size;
-    events_.push_back({head.time, next_++, std::move(copy), size});
+    events_.emplace_hint(events_.end(), head.time, Entry{std::move(copy), size});
   }
 
   [[nodiscard]] bool full() const { return bytes_ > kMaxBytes; }
@@ -50,15 +50,11 @@ class EventQueue {
   // The same until goes_on(), which is asked behind each event, says no. False then: the rest waits.
   template <typename OnProcess, typename OnKernel, typename GoesOn>
   bool take(std::uint64_t now, OnProcess&& on_process, OnKernel&& on_kernel, GoesOn&& goes_on) {
-    // What came after `now` goes, too, or a full queue would stay full, and be sorted for every event that comes.
+    // What came after `now` goes, too, or a full queue would stay full.
     const std::uint64_t until = full() ? ~std::uint64_t{0} : now < kSlackNs ? now : now - kSlackNs;
-    std::stable_sort(events_.begin(), events_.end(), [](const Entry& a, const Entry& b) {
-      return a.time != b.time ? a.time < b.time : a.number < b.number;
-    });
-    std::size_t taken = 0;
     bool on = true;
-    for (; on && taken < events_.size() && events_[taken].time <= until; ++taken) {
-      Entry& entry = events_[taken];
+    while (on && !events_.empty() && events_.begin()->first <= until) {
+      Entry& entry = events_.begin()->second;
       if (auto* process = std::get_if<ProcessEvent>(&entry.event)) {
         on_process(*process);
       } else {
@@ -66,21 +62,18 @@ class EventQueue {
         on_kernel(*reinterpret_cast<const wl_event_head*>(bytes.data()), entry.size);
       }
       bytes_ -= entry.size;
+      events_.erase(events_.begin());
       on = goes_on();
     }
-    events_.erase(events_.begin(), events_.begin() + static_cast<std::ptrdiff_t>(taken));
     return on;
   }
 
  private:
   struct Entry {
-    std::uint64_t time;
-    std::uint64_t number;
     std::variant<ProcessEvent, KernelEvent> event;
     std::size_t size;
   };
-  std::vector<Entry> events_;
-  std::uint64_t next_ = 0;
+  std::multimap<std::uint64_t, Entry> events_;  // by time; those of one time as they came
   std::size_t bytes_ = 0;
 };
 

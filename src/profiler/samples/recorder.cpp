@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <ctime>
 #include <thread>
+#include <unordered_set>
 
 #include <fmt/format.h>
 
@@ -16,6 +17,7 @@
 #include "profiler/processes/main_module.h"
 #include "profiler/processes/priority.h"
 #include "profiler/samples/checkpoint_schedule.h"
+#include "profiler/samples/checkpoint_writer.h"
 
 namespace windlass::profiler {
 namespace {
@@ -50,7 +52,8 @@ std::expected<std::unique_ptr<Recorder>, SystemError> Recorder::open(const Recor
   if (auto refused = refuse_place(facts)) return std::unexpected(std::move(*refused));
   if (recorder->targets_.everything()) recorder->remarks_ = recording_limits(facts);
   if (auto found = recorder->find_targets(facts); !found) return std::unexpected(found.error());
-  raise_priority();  // the command has been started: it does not inherit it
+  // The command has been started: it does not inherit the priority. But it is in the same session.
+  raise_priority(options.command.empty());
   if (auto opened = recorder->open_samples(facts); !opened) return std::unexpected(opened.error());
   recorder->make_parts();
   return recorder;
@@ -128,6 +131,8 @@ std::expected<void, SystemError> Recorder::run(int stop_descriptor, const Hooks&
   hooks.progress(progress());
   double next_progress = kProgressInterval;
   CheckpointSchedule checkpoints;
+  CheckpointWriter writer(hooks.checkpoint,
+                          [begin = start_] { return std::chrono::duration<double>(Clock::now() - begin).count(); });
   for (bool stopped = false; !stopped && !finished(now_);) {
     wait_for_events(stop_descriptor, stopped);
     round();
@@ -137,10 +142,8 @@ std::expected<void, SystemError> Recorder::run(int stop_descriptor, const Hooks&
       hooks.progress(progress());
       next_progress = now + kProgressInterval;
     }
-    if (hooks.checkpoint && checkpoints.due(now)) {
-      hooks.checkpoint(profile());
-      checkpoints.made(now, seconds());
-    }
+    if (const auto written = writer.take_written()) checkpoints.made(written->begin, written->end);
+    if (writer.is_free() && checkpoints.due(now)) writer.start(now, profile());
   }
   seconds_ = seconds();
   if (const auto cpu_now = cpu_seconds(); cpu_now && cpu_before_) cpu_used_ = *cpu_now - *cpu_before_;
@@ -250,16 +253,30 @@ void Recorder::bound_memory(std::uint64_t now) {
   }
   if (now <= last_evict_ + kEvictInterval) return;
   last_evict_ = now;
-  std::vector<std::uint32_t> in_use;
-  for (const std::uint32_t tgid : table_->alive())
-    for (const Mapping& mapping : table_->find(tgid)->maps->mappings()) in_use.push_back(mapping.module);
-  registry_->evict(in_use, ModuleRegistry::kMaxModules);
+  bound_files();
   intake_->forget_gone();
   // What compiling tables and walking have read and allocated does not come back by itself.
   registry_->let_go_of_pages();
 #ifdef __GLIBC__
   (void)malloc_trim(0);
 #endif
+}
+
+// Tables are kept for what lives; stacks that wait and processes that have just ended need to know the file at least.
+void Recorder::bound_files() {
+  std::vector<std::uint32_t> in_use;
+  std::unordered_set<std::uint32_t> needed;
+  const auto need = [&](const MapSet& maps) {
+    for (const Mapping& mapping : maps.mappings()) needed.insert(mapping.module);
+  };
+  table_->for_each([&](const Process& process) {
+    need(*process.maps);
+    if (process.exit_time != 0) return;
+    for (const Mapping& mapping : process.maps->mappings()) in_use.push_back(mapping.module);
+  });
+  intake_->for_each_waiting(need);
+  registry_->evict(in_use, ModuleRegistry::kMaxModules);
+  registry_->forget([&](std::uint32_t number) { return needed.contains(number) || aggregator_.has_module(number); });
 }
 
 // Samples have stopped: takes what is still on its way.

@@ -55,10 +55,11 @@ class Recorder {
   static std::expected<std::unique_ptr<Recorder>, SystemError> open(const RecorderOptions& options);
   ~Recorder();
 
-  // Called at once and about twice a second, and for a checkpoint of the profile when `checkpoint_due`.
   struct Hooks {
+    // Called at once and about twice a second.
     std::function<void(const RecordingProgress&)> progress = [](const RecordingProgress&) {};
-    std::function<void(const profile::Profile&)> checkpoint;  // empty: none
+    // Called for a checkpoint of the profile, on another thread, one at a time; empty: none is made.
+    std::function<void(const profile::Profile&)> checkpoint;
   };
   // Samples until stopped: by `stop_descriptor` becoming readable, the duration, the end of the command or of all
   // targets. An error ends it early; what was collected stays available.
@@ -104,6 +105,7 @@ class Recorder {
   bool take_events(std::uint64_t now, std::uint64_t most_work);
   void on_kernel(const wl_event_head& head, std::size_t size);
   void bound_memory(std::uint64_t now);
+  void bound_files();
   void drain();
   [[nodiscard]] bool finished(std::uint64_t now);
   [[nodiscard]] bool any_target_alive() const;

@@ -200,6 +200,14 @@ void SampleIntake::with_waiting(const std::function<void()>& use) {
   for (const std::size_t sample : added) aggregator_.take_back(sample);
 }
 
+void SampleIntake::for_each_waiting(const std::function<void(const MapSet& maps)>& use) const {
+  const MapSet* last = nullptr;  // neighbours share their mappings
+  late_.for_each([&](const WalkedSample& sample) {
+    if (sample.maps != nullptr && sample.maps.get() != last) use(*sample.maps);
+    last = sample.maps.get();
+  });
+}
+
 void SampleIntake::forget_gone() {
   const auto known = [this](std::uint32_t tgid) { return table_.find(tgid) != nullptr; };
   unwinder_.keep_only(known);

@@ -48,6 +48,9 @@ class SampleIntake {
   // They are in the aggregator while `use` is called, with what is known: for a profile in between.
   void with_waiting(const std::function<void()>& use);
 
+  // The mappings of the samples that are held back.
+  void for_each_waiting(const std::function<void(const MapSet& maps)>& use) const;
+
   // Drops what is kept of processes that the table no longer knows: modules, runtimes' structures, maps of names.
   void forget_gone();
 

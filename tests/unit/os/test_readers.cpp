@@ -365,23 +365,25 @@ TEST(SilentInWords, NamesProcessesAndHidesWhatIsNotPrintable) {
 }
 
 TEST(ServerOfAPath, IsThatOfTheInnermostMount) {
-  constexpr std::string_view kMounts =
+  const ServerMounts mounts(
       "21 1 8:1 / / rw - ext4 /dev/sda1 rw\n"
       "22 21 0:50 / /mnt rw,nosuid shared:5 - fuse.sshfs host: rw\n"
       "23 22 8:2 / /mnt/disk rw - xfs /dev/sdb1 rw\n"
       "24 21 0:51 / /with\\040blank rw - nfs4 host:/ rw\n"
       "25 21 0:52 / /layers rw - overlay overlay rw\n"
       "26 21 0:53 / /twice rw - nfs4 host:/ rw\n"
-      "27 26 0:54 / /twice rw - nfs4 host:/ rw\n";
-  EXPECT_EQ(server_at(kMounts, "/lib/a.so"), "");
-  EXPECT_EQ(server_at(kMounts, "/mnt/a.so"), "device 0:50");
-  EXPECT_EQ(server_at(kMounts, "/mnt"), "");
-  EXPECT_EQ(server_at(kMounts, "/mntx/a.so"), "");
-  EXPECT_EQ(server_at(kMounts, "/mnt/disk/a.so"), "");
-  EXPECT_EQ(server_at(kMounts, "/with blank/a.so"), "device 0:51");
-  EXPECT_EQ(server_at(kMounts, "/layers/a.so"), "");
-  EXPECT_EQ(server_at(kMounts, "/twice/a.so"), "device 0:54");
-  EXPECT_EQ(server_at("garbage\n - \n", "/a"), "");
+      "27 26 0:54 / /twice rw - nfs4 host:/ rw\n");
+  EXPECT_EQ(mounts.server_of("/lib/a.so"), "");
+  EXPECT_EQ(mounts.server_of("/mnt/a.so"), "device 0:50");
+  EXPECT_EQ(mounts.server_of("/mnt"), "");
+  EXPECT_EQ(mounts.server_of("/mntx/a.so"), "");
+  EXPECT_EQ(mounts.server_of("/mnt/disk/a.so"), "");
+  EXPECT_EQ(mounts.server_of("/with blank/a.so"), "device 0:51");
+  EXPECT_EQ(mounts.server_of("/layers/a.so"), "");
+  EXPECT_EQ(mounts.server_of("/twice/a.so"), "device 0:54");
+  EXPECT_EQ(ServerMounts("garbage\n - \n").server_of("/a"), "");
+  EXPECT_EQ(mounts.server_of("mnt/a.so"), "");
+  EXPECT_EQ(mounts.server_of(""), "");
 }
 
 // The functions of the folder give the same by readers as without.

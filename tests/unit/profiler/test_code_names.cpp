@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -245,6 +246,25 @@ TEST_F(CodeNamesTest, OneNumberForManyLateSamples) {
   EXPECT_EQ(names.function(number).file, "published.js");
   EXPECT_EQ(names.function(number).line, 7U);
   EXPECT_NE(names.find_late(1, place(0x10), 5, 5), number) << "what was resolved is done with";
+}
+
+// A program that makes no new code says nothing of the time, and never will.
+TEST_F(CodeNamesTest, LateNumbersHardlyGrowWithTime) {
+  constexpr std::uint64_t kSeconds = 1'000'000'000, kAddresses = 64, kTimes = 20'000;
+  code->settled = false;
+  std::uint32_t most = 0;
+  for (std::uint64_t i = 0; i < kTimes; ++i) {
+    const std::uint64_t time = (100'000 + i * 10) * kSeconds;
+    for (std::uint64_t at = 0; at < kAddresses; ++at) {
+      const std::uint32_t number = names.find_late(1, place(at), time, time);
+      ASSERT_NE(number, CodeNames::kUnknown) << i;
+      most = std::max(most, number);
+    }
+  }
+  EXPECT_LT(most, 12 * CodeNames::kLateStep) << "the interval has doubled at each step";
+  EXPECT_GT(most, 4 * CodeNames::kLateStep);
+  names.resolve();
+  EXPECT_EQ(names.function(most).name, "published");
 }
 
 TEST_F(CodeNamesTest, ThereIsABoundForFunctions) {

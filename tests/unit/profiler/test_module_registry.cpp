@@ -388,6 +388,28 @@ TEST_F(ModuleRegistryTest, WhatWasEvictedIsNamedStillAndComesBackAsAnother) {
   EXPECT_EQ(registry.find(again)->state, TableState::kReady);
 }
 
+TEST_F(ModuleRegistryTest, FilesThatNobodyMapsAreBounded) {
+  ModuleRegistry registry(&store, 1);
+  const std::uint32_t used = resolve(registry, write("used", "used"));
+  std::vector<std::uint32_t> idle;
+  while (idle.size() < ModuleRegistry::kMaxIdleFiles + 2)
+    idle.push_back(resolve(registry, write("idle" + std::to_string(idle.size()), "text")));
+  ASSERT_TRUE(registry.wait_idle(60s));
+  EXPECT_EQ(registry.evict({used}, ModuleRegistry::kMaxModules), 2U);
+  EXPECT_EQ(registry.totals().files, idle.size() + 1) << "samples may be in them";
+  registry.forget([&](std::uint32_t number) { return number == idle[0]; });
+  EXPECT_EQ(registry.totals().files, idle.size());
+  ASSERT_NE(registry.find(idle[0]), nullptr) << "a sample is in it";
+  EXPECT_EQ(registry.find(idle[0])->state, TableState::kDropped);
+  EXPECT_EQ(registry.find(idle[1]), nullptr);
+  EXPECT_EQ(registry.kernel_id(idle[1]), registry.kernel_id(ModuleRegistry::kAnonymous));
+  EXPECT_NE(registry.find(idle[2]), nullptr) << "it has not been dropped";
+  EXPECT_NE(registry.find(used), nullptr);
+  const std::uint32_t again = resolve(registry, folder_ + "/idle1");
+  EXPECT_GT(again, idle.back()) << "no number is given twice";
+  ASSERT_NE(registry.find(again), nullptr);
+}
+
 TEST_F(ModuleRegistryTest, TheVdsoIsNeverEvicted) {
   ModuleRegistry registry(&store, 1);
   os::ProcMap map;
@@ -432,6 +454,25 @@ TEST_F(ModuleRegistryTest, DescriptorsAreKeptWithinTheLimit) {
     ::_exit(kept == 32 && without == 8 ? 0 : 1);
   };
   EXPECT_EXIT(keep_few(), testing::ExitedWithCode(0), "");
+}
+
+TEST_F(ModuleRegistryTest, WhatIsForgottenGivesItsDescriptorBack) {
+  const auto keep_all = [this] {
+    const rlimit limit{64, 64};
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+    ModuleRegistry registry(&store, 1);
+    unsigned kept = 0;
+    for (int i = 0; i < 40; ++i) {
+      const std::uint32_t number = resolve(registry, write("text" + std::to_string(i), "text"));
+      (void)registry.wait_idle(60s);
+      const CodeFile* file = registry.find(number);
+      kept += file != nullptr && file->fd >= 0 ? 1 : 0;
+      (void)registry.evict({}, 0);
+      registry.forget([](std::uint32_t) { return false; });
+    }
+    ::_exit(kept == 40 ? 0 : 1);
+  };
+  EXPECT_EXIT(keep_all(), testing::ExitedWithCode(0), "");
 }
 
 TEST(CompileQueue, SmallFilesFirst) {

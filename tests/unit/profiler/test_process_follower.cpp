@@ -307,6 +307,27 @@ TEST_F(ProcessFollowerTest, AProcessIsReadAgainOnceASecondAtMost) {
 }
 
 // Samples of code that has come are in the same round: they need what /proc alone says of it.
+// The rings of samples run over meanwhile.
+TEST_F(ProcessFollowerTest, ARescanOfThousandsIsNoRoundOfSeconds) {
+  constexpr std::uint32_t kProcesses = 1000;
+  for (std::uint32_t tgid = 1; tgid <= kProcesses; ++tgid) proc[tgid] = kCode;
+  Targets everything;
+  ProcessFollower follower = make(everything);
+  follower.on_process(event(ProcessEventKind::kLost, now, 0));
+  scan_takes = 1'000'000;
+  std::size_t rounds = 0;
+  for (; scans.size() < kProcesses && rounds < kProcesses; ++rounds) {
+    const std::uint64_t before = now;
+    follower.finish_round(now);
+    ASSERT_LE(now - before, ProcessFollower::kRescanShare + scan_takes);
+    now += kSecond / 100;
+  }
+  EXPECT_EQ(scans.size(), kProcesses);
+  EXPECT_GT(rounds, 10u);
+  EXPECT_EQ(follower.rescans(), 1u);
+  for (const auto& [tgid, count] : scans) ASSERT_EQ(count, 1) << tgid;
+}
+
 TEST_F(ProcessFollowerTest, CodeInNoFileIsLookedForWhenItComes) {
   Targets targets;
   ProcessFollower follower = make(targets);

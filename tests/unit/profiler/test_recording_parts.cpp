@@ -1,14 +1,22 @@
 // The small parts of a recording: its targets, its checkpoints, what /proc says of a process, commands.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <fstream>
+#include <future>
+#include <thread>
 
 #include "profiler/processes/child_command.h"
 #include "profiler/processes/live_process.h"
+#include "profiler/processes/priority.h"
 #include "profiler/processes/targets.h"
 #include "profiler/samples/checkpoint_schedule.h"
+#include "profiler/samples/checkpoint_writer.h"
 
 namespace windlass::profiler {
 namespace {
@@ -49,6 +57,72 @@ TEST(CheckpointSchedule, CostsAHundredthOfTheTime) {
   schedule.made(2, 5);  // three seconds
   EXPECT_FALSE(schedule.due(5 + 299.9));
   EXPECT_TRUE(schedule.due(5 + 300.1));
+}
+
+TEST(CheckpointWriter, WritesWithoutBeingWaitedFor) {
+  std::promise<void> go_on;
+  std::vector<std::uint64_t> written;
+  CheckpointWriter writer(
+      [&](const profile::Profile& profile) {
+        go_on.get_future().wait();
+        written.push_back(profile.lost);
+      },
+      [] { return 7.0; });
+  EXPECT_TRUE(writer.is_free());
+  profile::Profile profile;
+  profile.lost = 3;
+  writer.start(5, profile);
+  EXPECT_FALSE(writer.is_free());
+  EXPECT_FALSE(writer.take_written());
+  go_on.set_value();
+  std::optional<CheckpointWriter::Written> done;
+  while (!(done = writer.take_written())) std::this_thread::yield();
+  EXPECT_EQ(done->begin, 5);
+  EXPECT_EQ(done->end, 7);
+  EXPECT_EQ(written, std::vector<std::uint64_t>{3});
+  EXPECT_TRUE(writer.is_free());
+  EXPECT_FALSE(writer.take_written()) << "said once";
+}
+
+TEST(CheckpointWriter, WithNothingToWriteToItIsNeverFree) {
+  const CheckpointWriter writer({}, [] { return 0.0; });
+  EXPECT_FALSE(writer.is_free());
+}
+
+struct Nice {
+  std::string session;  // "" without autogroups
+  int own = 0;
+};
+
+// Of a child that has called raise_priority(). `first`: it has a session of its own.
+Nice nice_of_raised(bool first, bool alone) {
+  int ends[2];
+  if (::pipe(ends) != 0) return {};
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (first) ::setsid();
+    raise_priority(alone);
+    std::string line;
+    std::getline(std::ifstream("/proc/self/autogroup"), line);
+    (void)!::write(ends[1], line.data(), line.size());
+    _exit(::getpriority(PRIO_PROCESS, 0) + 20);
+  }
+  ::close(ends[1]);
+  char text[100] = {};
+  (void)!::read(ends[0], text, sizeof text - 1);
+  ::close(ends[0]);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  const std::string group = text;  // "/autogroup-12 nice 0"
+  return {group.substr(std::min(group.find(' '), group.size())), WEXITSTATUS(status) - 20};
+}
+
+TEST(Priority, ASessionOfItsOwnIsRaisedWithIt) {
+  const std::string raised = " nice -20";
+  EXPECT_NE(nice_of_raised(false, true).session, raised) << "there is a shell in it";
+  EXPECT_NE(nice_of_raised(true, false).session, raised) << "there is a command in it";
+  const Nice nice = nice_of_raised(true, true);
+  EXPECT_EQ(nice.session == raised, nice.own == -20 && !nice.session.empty());
 }
 
 TEST(LifeStatus, WhatIsAlive) {

@@ -17,6 +17,7 @@
 
 #include "nm.h"
 #include "os/readers.h"
+#include "symbols/kernel_symbols.h"
 #include "symbols/symbolize.h"
 
 namespace windlass::symbols {
@@ -377,6 +378,38 @@ TEST(Symbolize, Kallsyms) {
   EXPECT_EQ(name(0xffffffff81003800), "") << "the last symbol of the kernel has no known end";
   EXPECT_EQ(name(0xffffffffc0000180), "") << "nor has a module's";
   EXPECT_EQ(name(0xffffffffc0800010), "");
+}
+
+// What was read before serves where it cannot have changed since; else all is read anew.
+TEST(Symbolize, KallsymsReadAhead) {
+  const std::string before =
+      "ffffffff81000000 T first\nffffffff81001000 T second\nffffffffc0000000 t mod_fn\t[mod]\n"
+      "ffffffffc0000100 t mod_next\t[mod]\nffffffffc0001000 t bpf_old\t[bpf]\nffffffffc0001100 t bpf_last\t[bpf]\n";
+  const TextFile file(before);
+  const TextFile modules("mod 4096 1 - Live 0xffffffffc0000000\n");
+  KernelSymbolsAhead ahead(file.path, modules.path);
+  ASSERT_NE(ahead.get(), nullptr);
+  std::ofstream(file.path) << "ffffffff81000000 T new_first\nffffffff81001000 T new_second\n"
+                              "ffffffffc0000000 t new_fn\t[mod]\nffffffffc0000100 t new_next\t[mod]\n"
+                              "ffffffffc0001000 t bpf_new\t[bpf]\nffffffffc0001100 t bpf_last\t[bpf]\n";
+  const profile::Module kernel{.path = "[kernel]", .is_kernel = true};
+  const auto name = [&](std::uint64_t address) {
+    const auto frames = frames_at(kernel, address, {.kallsyms = file.path, .kernel = &ahead});
+    return frames.empty() ? std::string() : frames[0];
+  };
+  EXPECT_EQ(name(0xffffffff81000010), "first");
+  EXPECT_EQ(name(0xffffffffc0000010), "mod_fn");
+  EXPECT_EQ(name(0xffffffffc0001010), "bpf_new") << "programs come and go";
+  std::ofstream(modules.path) << "mod 4096 7 - Live 0xffffffffc0000000\n";
+  EXPECT_EQ(name(0xffffffffc0000010), "mod_fn") << "the count of users says nothing";
+  std::ofstream(modules.path) << "other 4096 1 - Live 0xffffffffc0000000\n";
+  EXPECT_EQ(name(0xffffffffc0000010), "new_fn");
+}
+
+TEST(Symbolize, NothingReadAheadIsNothingKnown) {
+  const TextFile hidden("0000000000000000 T _text\n"), modules("");
+  KernelSymbolsAhead ahead(hidden.path, modules.path);
+  EXPECT_EQ(ahead.get(), nullptr);
 }
 
 TEST(Symbolize, HiddenKallsymsAreNoted) {

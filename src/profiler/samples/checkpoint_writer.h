@@ -1,0 +1,62 @@
+// Writes checkpoints of a profile on a thread of its own: compressing a large one takes seconds, in which the rings of
+// samples would run over.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "profiler/processes/priority.h"
+#include "profiler/profile/profile.h"
+
+namespace windlass::profiler {
+
+// Times are seconds since the start of the recording.
+class CheckpointWriter {
+ public:
+  using Write = std::function<void(const profile::Profile&)>;
+  // `write` may be empty: then nothing is ever wanted. `now` must be callable on any thread.
+  CheckpointWriter(Write write, std::function<double()> now) : write_(std::move(write)), now_(std::move(now)) {}
+  // Waits for the checkpoint that is being written.
+  ~CheckpointWriter() { wait(); }
+  CheckpointWriter(const CheckpointWriter&) = delete;
+  CheckpointWriter& operator=(const CheckpointWriter&) = delete;
+
+  // Can the next one be started?
+  [[nodiscard]] bool is_free() const { return write_ && !thread_.joinable(); }
+  // One that took from `begin` on to be made.
+  void start(double begin, profile::Profile profile) {
+    begin_ = begin;
+    end_ = kNone;
+    thread_ = std::thread([this, profile = std::move(profile)] {
+      restore_priority();
+      write_(profile);
+      end_ = now_();
+    });
+  }
+  struct Written {
+    double begin, end;
+  };
+  // Of the one that has been written since the last call.
+  [[nodiscard]] std::optional<Written> take_written() {
+    if (!thread_.joinable() || end_ == kNone) return std::nullopt;
+    wait();
+    return Written{begin_, end_};
+  }
+
+ private:
+  static constexpr double kNone = -1;
+  void wait() {
+    if (thread_.joinable()) thread_.join();
+  }
+
+  Write write_;
+  std::function<double()> now_;
+  double begin_ = 0;
+  std::atomic<double> end_ = kNone;
+  std::thread thread_;
+};
+
+}  // namespace windlass::profiler

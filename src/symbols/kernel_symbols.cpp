@@ -1,0 +1,128 @@
+#include "symbols/kernel_symbols.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <utility>
+
+#include "symbols/text_lines.h"
+
+namespace windlass::symbols {
+
+namespace {
+
+// Cuts the next blank-separated field off `line`.
+std::string_view next_field(std::string_view& line) {
+  const auto begin = line.find_first_not_of(" \t");
+  if (begin == std::string_view::npos) return line = {};
+  const auto end = std::min(line.find_first_of(" \t", begin), line.size());
+  const auto field = line.substr(begin, end - begin);
+  line.remove_prefix(end);
+  return field;
+}
+
+bool parse_hex(std::string_view text, std::uint64_t& value) {
+  if (text.starts_with("0x")) text.remove_prefix(2);
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+}  // namespace
+
+std::string_view KernelSymbols::keep(std::string_view text) {
+  if (used_ + text.size() > block_size_) {
+    block_size_ = std::max<std::size_t>(1 << 20, text.size());
+    blocks_.push_back(std::make_unique<char[]>(block_size_));
+    used_ = 0;
+  }
+  char* place = blocks_.back().get() + used_;
+  std::memcpy(place, text.data(), text.size());
+  used_ += text.size();
+  return {place, text.size()};
+}
+
+KernelSymbols::KernelSymbols(const std::string& path, std::string& note, const std::atomic<bool>& stopped) {
+  std::string_view module;  // runs of symbols share it
+  bool any_address = false;
+  const bool read = for_each_line(path, note, [&](std::string_view line) {
+    if (stopped.load(std::memory_order_relaxed)) return false;
+    std::uint64_t address = 0;
+    if (!parse_hex(next_field(line), address)) return true;
+    const auto type = next_field(line);
+    const auto name = next_field(line);
+    auto in_module = next_field(line);  // "[xfs]"; empty for the kernel itself
+    any_address |= address != 0;
+    if (type.size() != 1 || name.empty() || std::strchr("tTwW", type[0]) == nullptr) return true;
+    if (name[0] == '$')
+      return true;  // $x, $d: what AArch64's assemblers mark code and data with (AAELF64 5.5.4), in modules
+    if (in_module != module) module = keep(in_module);
+    symbols_.push_back({address, module, keep(name), type[0] == 'T'});
+    return true;
+  });
+  if (read && !any_address) note = path + ": addresses are hidden (kernel.kptr_restrict, or not privileged)";
+  if (!any_address || stopped) symbols_.clear();
+  std::ranges::stable_sort(symbols_, {}, &Symbol::address);
+}
+
+std::vector<KernelSymbols::Symbol>::const_iterator KernelSymbols::behind(std::uint64_t address) const {
+  return std::ranges::upper_bound(symbols_, address, {}, &Symbol::address);
+}
+
+std::optional<std::string_view> KernelSymbols::name_of(std::uint64_t address) const {
+  constexpr std::uint64_t kLongestFunction = 1 << 20;
+  const auto next = behind(address);
+  if (next == symbols_.begin() || next == symbols_.end()) return std::nullopt;
+  auto best = next - 1;
+  for (auto alias = best; alias != symbols_.begin() && (alias - 1)->address == best->address;) {
+    --alias;  // first a global name, then the first in the file
+    if (alias->is_global || !best->is_global) best = alias;
+  }
+  // The end of a symbol is where the next one starts; the last one of a module has no end that could be known.
+  if (next->module != best->module && next->address - best->address > 4096) return std::nullopt;
+  if (address - best->address >= kLongestFunction) return std::nullopt;
+  return best->name;
+}
+
+// The kernel lists what comes and goes as of modules "bpf", "__builtin__ftrace" and "__builtin__kprobes"
+// (kernel/kallsyms.c).
+bool KernelSymbols::stays(std::uint64_t address) const {
+  const auto next = behind(address);
+  if (next == symbols_.begin() || next == symbols_.end()) return false;
+  const std::string_view module = next->module;
+  return module == (next - 1)->module && module != "[bpf]" && !module.starts_with("[__builtin__");
+}
+
+KernelSymbolsAhead::KernelSymbolsAhead(std::string path, std::string modules_path)
+    : path_(std::move(path)), modules_path_(std::move(modules_path)), modules_before_(modules()), thread_([this] {
+        std::string note;
+        symbols_.emplace(path_, note, stopped_);
+      }) {}
+
+KernelSymbolsAhead::~KernelSymbolsAhead() {
+  stopped_ = true;
+  wait();
+}
+
+void KernelSymbolsAhead::wait() {
+  std::call_once(waited_, [this] { thread_.join(); });
+}
+
+// Names, sizes and addresses, without the counts of users that change all the time (proc(5)).
+std::string KernelSymbolsAhead::modules() const {
+  std::string lasting, note;
+  (void)for_each_line(modules_path_, note, [&](std::string_view line) {
+    for (int field = 0; field < 6; ++field) {
+      const std::string_view text = next_field(line);
+      if (field < 2 || field == 5) lasting.append(text) += ' ';
+    }
+    return true;
+  });
+  return lasting;
+}
+
+const KernelSymbols* KernelSymbolsAhead::get() {
+  wait();
+  return !symbols_->empty() && modules() == modules_before_ ? &*symbols_ : nullptr;
+}
+
+}  // namespace windlass::symbols
