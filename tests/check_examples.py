@@ -6,6 +6,7 @@ Looks at each fenced block of README, CONTRIBUTING and docs/ by its language:
     sh       bash reads it; presets and scripts that it names are there; with WINDLASS, the built command, each option of
              `windlass` in it, and in `code` of the prose, is one that --help has
     cmake    names targets that tests/integration/consumer uses
+    console, text    stands on a page of messages, which check_messages.py checks
 CONTEXT has, by page, what its examples take for granted: declarations in front of them. It also says which are not compiled and why:
     // ---- docs/how-to/x.md           (or "x.md in C")
     int pid;
@@ -20,6 +21,8 @@ import re
 import subprocess
 import sys
 import tempfile
+
+import check_messages
 
 BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^ *```$", re.S | re.M)
 SECTION = re.compile(r"^// ---- (\S+\.md)( in C)?(?: (\d+): not compiled: (.+))?$")
@@ -193,6 +196,8 @@ def main(root, context_path, windlass=None):
             check.shell(block)
         elif block.language == "cmake":
             check.cmake(block)
+        elif block.language in ("console", "text") and block.page in check_messages.PAGES:
+            check.counts["messages"] += 1
         elif block.language not in ("cpp", "c"):
             check.errors.append(f"{block}: nothing checks {block.language}")
     if windlass:

@@ -111,7 +111,8 @@ void each_copy_in_rsp(ByteView code, std::uint64_t address, ByteView function, s
     const std::uint64_t behind = address + line.end();
     if (effect->kind == EffectKind::kSet && effect->reg == reg) {
       if (begin == 0) begin = behind;
-    } else if (effect->kind != EffectKind::kNone && effect->kind != EffectKind::kCall && effect->kind != EffectKind::kBranch) {
+    } else if (effect->kind != EffectKind::kNone && effect->kind != EffectKind::kCall &&
+               effect->kind != EffectKind::kBranch) {
       close(behind);  // the row's end, or rsp is another one from here on
     }
   }
