@@ -127,6 +127,11 @@ class Site:
 
     def write(self, path):
         place = self.placed[path]
+        to = self.pages / place
+        to.parent.mkdir(parents=True, exist_ok=True)
+        if path.endswith(".png"):
+            shutil.copy(ROOT / path, to)
+            return
         text = (ROOT / path).read_text()
         if not path.endswith(".md"):
             fence = "`" * 4
@@ -134,8 +139,6 @@ class Site:
         else:
             text = outside_code(text, lambda line: LINK.sub(lambda link: self.changed_link(path, place, link), line))
             text = with_deep_lists(outside_code(text, with_whole_words))
-        to = self.pages / place
-        to.parent.mkdir(parents=True, exist_ok=True)
         to.write_text(text)
 
     def write_all(self):
@@ -166,7 +169,7 @@ class Site:
 
     def unreachable(self, seen):
         for path, place in sorted(self.placed.items()):
-            if path.startswith("docs/") and place not in seen and path not in ("docs/README.md", "docs/glossary.md"):
+            if path.startswith("docs/") and place.endswith(".md") and place not in seen and path not in ("docs/README.md", "docs/glossary.md"):
                 yield path
 
 
