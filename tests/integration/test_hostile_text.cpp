@@ -128,8 +128,10 @@ TEST_F(HostileText, FilesAndWhatIsWrongWithThem) {
       expect_harmless(command + " " + shell_word(file));
   }
   const std::string missing = shell_word(folder_ + "/" + hostile_names()[0] + "/" + hostile_names()[1]);
-  for (const std::string command : {"dump", "rows", "report", "walk", "walk --core", "emit", "emit /dev/null",
-                                    "record --duration 1s -- ", "record --duration 1s -o"})
+  const std::string emit_blob = "emit " + shell_word(folder_ + "/p.c");
+  for (const std::string& command :
+       std::vector<std::string>{"dump", "rows", "report", "walk", "walk --core", "emit", emit_blob,
+                                "record --duration 1s -- ", "record --duration 1s -o"})
     expect_escaped(command + " " + missing);
   // What the command line says wrong.
   for (const std::string& name : hostile_names()) {
