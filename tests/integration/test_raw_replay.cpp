@@ -16,6 +16,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "os/proc_file.h"
 #include "profiler/samples/perf_sampler.h"
@@ -156,6 +157,14 @@ bool is_returned_by_register(const AddressSpace& space, CodeAddress pc) {
   return module != nullptr && module->row_at(pc.lookup(), row) && row.return_address.is(RegisterRule::kInRegister);
 }
 
+// Between two functions, in a gap of less than 16 bytes, the kernel's table goes on with the row before
+// (lookup/table/builder.h). The walker follows the code there: behind clone3's system call, for example.
+bool is_in_gap(const AddressSpace& space, CodeAddress pc) {
+  FrameRow row;
+  const walk::Module* module = space.find(pc.lookup());
+  return module != nullptr && !module->row_at(pc.lookup(), row);
+}
+
 TEST_P(RawReplay, AgentAndPlainWalkerAgree) {
   if (const std::string reason = test::no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
   const Program& program = GetParam();
@@ -217,7 +226,9 @@ TEST_P(RawReplay, AgentAndPlainWalkerAgree) {
       ++by_kernel;
       EXPECT_EQ(kernel_frames, plain);
       EXPECT_EQ(walker.end_reason(), WalkEnd::kComplete) << walker.error().text();
-      EXPECT_EQ(kernel->certainty(), static_cast<std::uint8_t>(walker.certainty()));
+      const auto certainty = static_cast<std::uint8_t>(walker.certainty());
+      EXPECT_TRUE(kernel->certainty() == certainty || is_in_gap(space, now.registers.pc()))
+          << fmt::format("{} for {}, frames {:#x}", kernel->certainty(), certainty, fmt::join(plain, " "));
     }
     if (HasFailure()) break;
   }

@@ -26,10 +26,10 @@ struct AboveRoom {
   std::uint8_t code[9];
 };
 constexpr auto kAboveRoom = [] {
-  std::array<AboveRoom, 2 * AboveRoom::kMost / kWord> all{};
+  std::array<AboveRoom, 2 * AboveRoom::kMost / kSlot> all{};
   for (std::size_t i = 0; i < all.size(); ++i) {
     const bool aligned = i >= all.size() / 2;
-    const auto cfa = static_cast<unsigned>(i % (all.size() / 2) * kWord);
+    const auto cfa = static_cast<unsigned>(i % (all.size() / 2) * kSlot);
     all[i] = {{0x77, static_cast<std::uint8_t>(0x80 | (cfa & 0x7f)), static_cast<std::uint8_t>(cfa >> 7),  // breg7 cfa
                0x73, static_cast<std::uint8_t>(aligned ? 15 : 0),                                          // breg3 15
                static_cast<std::uint8_t>(aligned ? 0x40 : 0x31), 0x1f, 0x1a,  // lit16 neg and
@@ -39,8 +39,8 @@ constexpr auto kAboveRoom = [] {
 }();
 
 bool set_above_room(FrameRow& row, std::int32_t cfa, bool aligned) {
-  if (cfa < 0 || cfa >= AboveRoom::kMost || cfa % kWord != 0) return false;
-  const AboveRoom& found = kAboveRoom[static_cast<std::size_t>(cfa / kWord) + (aligned ? kAboveRoom.size() / 2 : 0)];
+  if (cfa < 0 || cfa >= AboveRoom::kMost || cfa % kSlot != 0) return false;
+  const AboveRoom& found = kAboveRoom[static_cast<std::size_t>(cfa / kSlot) + (aligned ? kAboveRoom.size() / 2 : 0)];
   row.expressions = ByteView(found.code, sizeof found.code);
   row.cfa = CfaRule::expression({0, sizeof found.code});
   return true;
@@ -92,7 +92,7 @@ FrameState FrameState::interpreted() {
 }
 
 FrameState FrameState::in_continuation(std::uint32_t entry_bytes) {
-  return in_body((entry_bytes + 15) / 16 * 16 + kWord);
+  return in_body((entry_bytes + 15) / 16 * 16 + kSlot);
 }
 
 FrameState FrameState::entering_interpreter() {
@@ -249,7 +249,7 @@ class Follower {
       if (state.cfa_kind != Cfa::kAboveAligned) return false;
       state.cfa_kind = Cfa::kSenderInRbx;
       state.return_kind = state.fp_kind = Place::kAtCfa;
-      state.return_at = -kWord, state.fp_at = -2 * kWord;
+      state.return_at = -kSlot, state.fp_at = -2 * kSlot;
     } else {
       return false;
     }
