@@ -25,7 +25,8 @@
   X(INTERNAL, "internal error")                                \
   X(GUESSED, "a frame is a guess")                             \
   X(CHAINED, "chained")                                        \
-  X(NO_TIME, "no time was left to unwind it")
+  X(NO_TIME, "no time was left to unwind it")                  \
+  X(SILENT, "memory or a file of the process does not answer")
 
 enum wl_end {
 #define WL_END_ENUM(name, text) WL_END_##name,

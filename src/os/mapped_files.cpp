@@ -18,8 +18,10 @@
 
 namespace windlass::os {
 
+dev_t device_of(const ProcMap& map) { return map.file.major == 0 ? makedev(0, map.file.minor) : 0; }
+
 std::vector<FileCandidate> files_of(pid_t pid, pid_t parent, const ProcMap& map) {
-  const dev_t device = map.file.major == 0 ? makedev(0, map.file.minor) : 0;
+  const dev_t device = device_of(map);
   std::vector<FileCandidate> files;
   const pid_t thread = living_thread(pid);
   files.push_back({fmt::format("/proc/{}/map_files/{:x}-{:x}", thread, map.begin, map.end), true, 0, device});

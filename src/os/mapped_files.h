@@ -23,6 +23,9 @@ struct FileCandidate {
   dev_t device = 0;         // of the mapped file, where it is no block device: its server may have stopped
 };
 
+// The device of a mapped file; 0 where it is a block device, which has no server.
+[[nodiscard]] dev_t device_of(const ProcMap& map);
+
 // The paths to the file that a live process has mapped, the best first:
 // - /proc/PID/map_files: the mapped file itself, whatever became of its name. Needs CAP_SYS_ADMIN or
 //   CAP_CHECKPOINT_RESTORE.

@@ -267,6 +267,14 @@ std::vector<std::string> Readers::take_silent() {
   return std::exchange(unsaid_, {});
 }
 
+bool Readers::is_silent(pid_t pid, dev_t device) {
+  const std::lock_guard hold(lock_);
+  collect();
+  if (silent_.empty()) return false;
+  return silent(fmt::format("/proc/{}/mem", pid)) || silent(fmt::format("/proc/{}/maps", pid)) ||
+         (device != 0 && silent(device_subject(device)));
+}
+
 std::size_t Readers::left_behind() {
   const std::lock_guard hold(lock_);
   collect();
@@ -378,6 +386,8 @@ Expected<MappedFile> map_by_readers(const std::string& path) {
 }  // namespace
 
 Readers* readers() { return used.get(); }
+
+bool is_silent(pid_t pid, dev_t device) { return used != nullptr && used->is_silent(pid, device); }
 
 void use_readers(std::unique_ptr<Readers> readers) {
   MappedFile::set_opener(readers != nullptr ? map_by_readers : nullptr);

@@ -79,6 +79,8 @@ class Readers {
   // What is silent and the caller has not been told yet, but for what became so in a hurry: "/proc/12/mem", "device
   // 0:57".
   [[nodiscard]] std::vector<std::string> take_silent();
+  // Does memory or the list of mappings of a process not answer now, or the server of `device` (0: none)?
+  [[nodiscard]] bool is_silent(pid_t pid, dev_t device);
   // Readers that wait, those that were killed included.
   [[nodiscard]] std::size_t left_behind();
 
@@ -134,6 +136,9 @@ class Readers {
 // Those that the functions of this folder and MappedFile::open() use; null: they read for themselves.
 [[nodiscard]] Readers* readers();
 void use_readers(std::unique_ptr<Readers> readers);
+
+// Readers::is_silent() of those in use.
+[[nodiscard]] bool is_silent(pid_t pid, dev_t device = 0);
 
 // A path that leads to this process's own files, which nobody else can stop.
 [[nodiscard]] bool is_own(const std::string& path);

@@ -151,8 +151,10 @@ bool by_synthesis(const StepContext& context, Step& step) {
   }
   auto found = synthesize(context);
   if (!found) {
-    if (found.error().code == ErrorCode::kLimit) step.status = {WalkEnd::kBudget, found.error()};
-    return false;
+    if (found.error().code != ErrorCode::kLimit) return false;
+    step.status = {WalkEnd::kBudget, found.error()};
+    // backtrace_from() says where a walk ends, and of no frame how certain it is: it gives no guess for want of work.
+    return context.space.is_own_process();
   }
   // Interpreters go on by jumps through tables that cannot be followed: that generated code seems never to return is
   // no proof that it has no caller (the JVM's template interpreter).

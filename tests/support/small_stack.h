@@ -49,11 +49,12 @@ class SmallStack {
     pthread_t thread;
     const auto start = [](void* of) -> void* {
       static std::byte signal_stack[64 << 10];
-      stack_t own{};
+      stack_t own{}, of_thread{};
       own.ss_sp = signal_stack;
       own.ss_size = sizeof signal_stack;
-      EXPECT_EQ(sigaltstack(&own, nullptr), 0);
+      EXPECT_EQ(sigaltstack(&own, &of_thread), 0);
       (*static_cast<const std::function<void()>*>(of))();
+      sigaltstack(&of_thread, nullptr);  // a sanitizer's runtime frees its own when the thread ends
       return nullptr;
     };
     ASSERT_EQ(pthread_create(&thread, &attributes, start, const_cast<std::function<void()>*>(&body)), 0);

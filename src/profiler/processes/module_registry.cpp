@@ -11,6 +11,7 @@
 #include "os/mapped_files.h"
 #include "os/proc_file.h"
 #include "os/process_memory.h"
+#include "os/readers.h"
 #include "profiler/kernel/descriptor_limit.h"
 #include "walk/target/loaded_pe.h"
 #include "windlass/backtrace.h"
@@ -63,12 +64,15 @@ ProcessTable::CodeLocation ModuleRegistry::resolve(std::uint32_t tgid, std::uint
 // The file may not be opened, or is gone: what the process has mapped of it is in its memory. Nothing where that is
 // gone, too; another process may show it again.
 ProcessTable::CodeLocation ModuleRegistry::resolve_in_memory(std::uint32_t tgid, const os::ProcMap& map) {
+  const auto nothing = [&] {
+    return ProcessTable::CodeLocation{.silent = os::is_silent(static_cast<pid_t>(tgid), os::device_of(map))};
+  };
   const auto found = memory_images_.find(tgid, map);
-  if (!found) return {};
+  if (!found) return nothing();
   CodeFile* file = catalogue_.with_content(found->content);
   if (file == nullptr) {
     auto opened = memory_images_.read(*found);
-    if (!opened) return {};
+    if (!opened) return nothing();
     file = &add(std::move(*opened), map.path);
     file->from_memory = true;
   }

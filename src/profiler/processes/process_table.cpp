@@ -164,6 +164,16 @@ static bool may_be_moved(const MapSet& maps, const Mapping& now) {
          before->bias == behind->bias;
 }
 
+static Mapping mapping_of(const os::ProcMap& map, const ProcessTable::CodeLocation& placement) {
+  return {.begin = map.begin,
+          .end = map.end,
+          .file_offset = map.offset,
+          .module = placement.module,
+          .bias = placement.bias,
+          .kind = placement.kind,
+          .silent = placement.silent};
+}
+
 void ProcessTable::map(const ProcessEvent& event) {
   Process& process = get(event.tgid);
   if (event.time < process.scan_time) return;
@@ -173,8 +183,7 @@ void ProcessTable::map(const ProcessEvent& event) {
   }
   if (os::shows_jitdump(event.map)) return publish(process, event);
   const CodeLocation placement = resolver_(event.tgid, process.parent, event.map);
-  const Mapping mapping{event.map.begin,  event.map.end,  event.map.offset,
-                        placement.module, placement.bias, placement.kind};
+  const Mapping mapping = mapping_of(event.map, placement);
   const bool moved = may_be_moved(*process.maps, mapping);
   for (const auto& code : process.maps->published()) {
     if (mapping.generated() && !moved) code->note_code(event.map);
@@ -346,7 +355,7 @@ std::shared_ptr<MapSet> ProcessTable::read_maps(std::uint32_t tgid, std::uint32_
                                        : resolver_(tgid, parent, map);
     has_pe |= placement.pe;
     has_interpreter |= placement.interpreter;
-    set->add(Mapping{map.begin, map.end, map.offset, placement.module, placement.bias, placement.kind});
+    set->add(mapping_of(map, placement));
   }
   if (has_interpreter) {
     manager::PublishedCodes codes = set->published();

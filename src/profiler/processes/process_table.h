@@ -37,6 +37,7 @@ struct Mapping {
   MappingKind kind = MappingKind::kFile;
   std::uint64_t publisher = 0;  // kManaged: PublishedCode::address()
   bool of_file = false;         // kManaged: it is a file's all the same
+  bool silent = false;          // of a file that does not answer and is not in memory
   [[nodiscard]] bool generated() const { return kind != MappingKind::kFile && !of_file; }
   bool operator==(const Mapping&) const = default;
 };
@@ -99,6 +100,7 @@ class ProcessTable {
     MappingKind kind = MappingKind::kGenerated;
     bool pe = false;           // of a PE image
     bool interpreter = false;  // of a file with an interpreter (runtimes::has_interpreter)
+    bool silent = false;       // Mapping's
   };
   // A PE image in a process, where Wine put it: code in [begin, end) is the module's, mapped from its file or not.
   struct Image {

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <string_view>
 
 #include "base/monotonic.h"
+#include "os/readers.h"
 #include "profiler/samples/user_frame.h"
 #include "walk/progress.h"
 
@@ -62,6 +64,22 @@ std::uint8_t SampleIntake::proven_end(std::uint32_t tgid, std::uint8_t end, std:
   return unwinder_.proves_end(frames.back(), *maps) ? end : std::uint8_t{WL_END_GUESSED};
 }
 
+// A walk without the memory or the file that it needs breaks off for one of many reasons. This is the cause.
+std::uint8_t SampleIntake::silent_end(std::uint32_t tgid, std::uint8_t end,
+                                      std::span<const std::uint64_t> frames) const {
+  constexpr std::uint8_t kOfItself[] = {WL_END_COMPLETE, WL_END_CHAINED, WL_END_KERNEL_ONLY,
+                                        WL_END_DEPTH,    WL_END_NO_TIME, WL_END_OTHER_MACHINE};
+  if (std::ranges::find(kOfItself, end) != std::end(kOfItself)) return end;
+  const MapSet* maps = maps_of(tgid);
+  const auto is_silent = [&](std::uint64_t frame) {
+    const Mapping* mapping = maps->find(lookup_address(frame));
+    return mapping != nullptr && mapping->silent;
+  };
+  const bool silent =
+      os::is_silent(static_cast<pid_t>(tgid)) || (maps != nullptr && std::ranges::any_of(frames, is_silent));
+  return silent ? std::uint8_t{WL_END_SILENT} : end;
+}
+
 // True if somebody turned up who publishes code, so that what is known of the frames is another now.
 bool SampleIntake::meet_generated(std::uint32_t tgid, std::span<const std::uint64_t> frames) {
   const MapSet* maps = maps_of(tgid);
@@ -111,7 +129,8 @@ void SampleIntake::on_stack(const wl_event_head& head, std::size_t size) {
   const std::span user(frames + event.kernel_frames, event.user_frames);
   const std::span interpreted(reinterpret_cast<const wl_interpreted_frame*>(frames + native), event.interpreted_frames);
   (void)meet_generated(head.tgid, user);
-  StackRecord stack = record_of(head, proven_end(head.tgid, event.end, user), event.certainty);
+  const std::uint8_t end = silent_end(head.tgid, proven_end(head.tgid, event.end, user), user);
+  StackRecord stack = record_of(head, end, event.certainty);
   stack.kernel = {frames, event.kernel_frames};
   stack.user = user;
   const Named by{user, {}, stack.end == WL_END_COMPLETE ? interpreted : decltype(interpreted)()};
@@ -140,7 +159,7 @@ void SampleIntake::unwind_and_add(const wl_event_head& head, RawEvent& event) {
     rescan_(head.tgid);
     end = unwind(event.sample);
   }
-  end = mapped_end(head.tgid, end, frames_);
+  end = silent_end(head.tgid, mapped_end(head.tgid, end, frames_), frames_);
   maps = maps_of(head.tgid);
   if (maps != nullptr && std::ranges::any_of(maps->published(), &manager::PublishedCode::has_code))
     last_asked_ = head.time;

@@ -80,6 +80,8 @@ class SampleIntake {
   [[nodiscard]] std::shared_ptr<const MapSet> shared_maps_of(std::uint32_t tgid) const;
   [[nodiscard]] std::uint8_t proven_end(std::uint32_t tgid, std::uint8_t end, std::span<const std::uint64_t> frames);
   [[nodiscard]] std::uint8_t mapped_end(std::uint32_t tgid, std::uint8_t end, std::span<const std::uint64_t> frames);
+  [[nodiscard]] std::uint8_t silent_end(std::uint32_t tgid, std::uint8_t end,
+                                        std::span<const std::uint64_t> frames) const;
   [[nodiscard]] const MapSet* maps_of(std::uint32_t tgid) const;
 
   const ProcessTable& table_;

@@ -22,9 +22,11 @@ class SampleIntakeTest : public testing::Test {
   ModuleRegistry registry{nullptr};
   std::string proc;     // of process 10; empty: it cannot be read
   std::string program;  // a file's path, whose mappings are the registry's; others are nobody's
+  bool silent = false;  // these do not answer
   ProcessTable table{[this](std::uint32_t, std::uint32_t parent, const os::ProcMap& map) {
                        const auto self = static_cast<std::uint32_t>(::getpid());
-                       return map.path == program ? registry.resolve(self, parent, map) : ProcessTable::CodeLocation{};
+                       return map.path == program ? registry.resolve(self, parent, map)
+                                                  : ProcessTable::CodeLocation{.silent = silent};
                      },
                      [this](std::uint32_t, std::string& text) {
                        text = proc;
@@ -229,6 +231,22 @@ TEST_F(SampleIntakeTest, ARawStackThroughUnknownCodeHasItsProcessRead) {
   EXPECT_EQ(made.samples[0].locations.size(), 2u);
   EXPECT_EQ(intake.raw_ends(WL_END_NO_MAPPING), 0u);
   std::filesystem::remove(program);
+}
+
+// Code in a file of a server that has stopped, say.
+TEST_F(SampleIntakeTest, AStackThatBreaksOffInWhatDoesNotAnswerSaysSo) {
+  proc = "1000-2000 r-xp 00000000 00:00 0 \n";
+  ASSERT_TRUE(table.scan(10, 1));
+  EXPECT_TRUE(take_raw(0x1000));
+  EXPECT_EQ(intake.raw_ends(WL_END_SILENT), 0u);
+  EXPECT_NE(profile().samples[0].end, WL_END_COMPLETE);
+  silent = true;
+  ASSERT_TRUE(table.scan(10, 1));
+  EXPECT_TRUE(take_raw(0x1000));
+  EXPECT_EQ(intake.raw_ends(WL_END_SILENT), 1u);
+  EXPECT_EQ(profile().samples[1].end, WL_END_SILENT);
+  EXPECT_TRUE(take_stack(1, 2, 0, 7, 0x1234));
+  EXPECT_EQ(profile().samples[2].end, WL_END_COMPLETE) << "nothing of it was missing";
 }
 
 TEST_F(SampleIntakeTest, EventsOfProcessesAreNotItsOwn) {
