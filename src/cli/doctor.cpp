@@ -19,7 +19,7 @@
 namespace windlass::cli {
 namespace {
 
-struct Arguments {
+struct DoctorArguments {
   std::string btf;
   bool json = false;
   bool verbose = false;
@@ -117,7 +117,7 @@ void print_json(TextWriter& out, const profiler::Diagnosis& diagnosis, const Loa
   });
 }
 
-int doctor(const Arguments& arguments) {
+int doctor(const DoctorArguments& arguments) {
   const profiler::SystemFacts facts = profiler::read_system_facts(arguments.btf);
   const profiler::SystemTrials trials = profiler::try_system(facts);
   std::vector<profiler::Probe> probes = profiler::judge(facts, trials);
@@ -144,7 +144,7 @@ int doctor(const Arguments& arguments) {
 }  // namespace
 
 void register_doctor(CLI::App& app, int& status) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<DoctorArguments>();
   CLI::App* command = app.add_subcommand(
       "doctor", "what this machine and user allow `windlass record`, and the way out of each refusal");
   command->add_flag("--json", arguments->json, "one JSON object a probe, the verdict last");

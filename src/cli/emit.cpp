@@ -14,6 +14,7 @@
 #include "cli/commands.h"
 #include "cli/emit_input.h"
 #include "cli/errors.h"
+#include "cli/file_kind.h"
 #include "cli/say.h"
 
 namespace windlass::cli {
@@ -43,6 +44,8 @@ int write(const std::string& output, const std::string& text) {
 
 int run_emit(const EmitArguments& options) {
   const auto input = read_emit_input(options.input);
+  const bool is_blob = !options.input.list.empty();  // of any bytes
+  if (!input && !is_blob && say_other_kind(options.input.file, "emit")) return kFoundWrong;
   if (!input) return refused(input.error().subject, input.error().error);
   if (input->functions.empty()) {
     say("windlass: {}: no function without unwind information{}. Way out: symbols in the file, or other --functions\n",

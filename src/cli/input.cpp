@@ -9,6 +9,7 @@
 #include "base/mapped_file.h"
 #include "cli/commands.h"
 #include "cli/errors.h"
+#include "cli/file_kind.h"
 #include "cli/say.h"
 
 namespace windlass::cli {
@@ -57,7 +58,7 @@ int list_file(const ListingOptions& options, Lister list) {
     } else if (options.json) {
       report(source.error());
     } else {
-      say_error(options.file, source.error());
+      if (!say_other_kind(options.file, "dump")) say_error(options.file, source.error());
       status = kFoundWrong;
     }
     out.flush();

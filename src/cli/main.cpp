@@ -9,6 +9,8 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/commands.h"
+#include "cli/overview.h"
+#include "cli/parsing.h"
 #include "cli/say.h"
 
 namespace {
@@ -30,13 +32,9 @@ const char* unknown_subcommand(const CLI::App& app, int argc, char** argv) {
 
 int main(int argc, char** argv) {
   int status = windlass::cli::kDone;
-  CLI::App app("Unwind information and stack walking: dump it, lower it to rows, profile with it", "windlass");
-  app.set_version_flag("--version", std::string("windlass " WINDLASS_VERSION));
+  CLI::App app("call stacks of running programs and of dumps, and the unwind information behind them", "windlass");
+  app.set_version_flag("-V,--version", std::string("windlass " WINDLASS_VERSION));
   app.require_subcommand(1);
-  app.failure_message([](const CLI::App* command, const CLI::Error& error) {
-    const CLI::Error as_shown(error.get_name(), windlass::shown(error.what()), error.get_exit_code());
-    return CLI::FailureMessage::simple(command, as_shown);
-  });
   windlass::cli::register_dump(app, status);
   windlass::cli::register_rows(app, status);
   windlass::cli::register_record(app, status);
@@ -44,8 +42,14 @@ int main(int argc, char** argv) {
   windlass::cli::register_walk(app, status);
   windlass::cli::register_doctor(app, status);
   windlass::cli::register_emit(app, status);
+  windlass::cli::register_help(app, status);
+  windlass::cli::use_own_words(app);
+  if (argc == 1) {
+    windlass::cli::print_overview(app);
+    return windlass::cli::kDone;
+  }
   if (const char* word = unknown_subcommand(app, argc, argv)) {
-    windlass::cli::say("windlass: there is no subcommand '{}'; windlass --help lists them\n", word);
+    windlass::cli::say_unknown_command(app, word);
     return windlass::cli::kUsage;
   }
   if (names_no_command(argc, argv)) {

@@ -20,6 +20,7 @@
 
 #include "cli/commands.h"
 #include "cli/durations.h"
+#include "cli/parsing.h"
 #include "cli/record_output.h"
 #include "cli/silent.h"
 #include "os/readers.h"
@@ -31,7 +32,7 @@
 namespace windlass::cli {
 namespace {
 
-struct Arguments {
+struct RecordArguments {
   profiler::RecorderOptions recorder;
   std::string output = "windlass.pb.gz";
   bool all = false;
@@ -121,10 +122,15 @@ std::string rescue_path() {
   return fmt::format("{}/windlass-{}.pb.gz", directory != nullptr ? directory : "/tmp", getpid());
 }
 
+// ". Show it: windlass report windlass.pb.gz"; nothing for standard output.
+std::string next_step(const ProfileFile& file) {
+  return file.replaceable() ? fmt::format(". Show it: windlass report {}", file.name()) : std::string();
+}
+
 int write_profile(const ProfileFile& file, const profile::Profile& profile) {
   const auto written = file.write(profile);
   if (written) {
-    say("windlass: wrote {}\n", file.name());
+    say("windlass: wrote {}{}\n", file.name(), next_step(file));
     return profile.samples.empty() ? kFoundWrong : kDone;
   }
   const ProfileFile rescue(rescue_path());
@@ -153,7 +159,7 @@ std::string subject_of(const profiler::RecorderOptions& options) {
   return text;
 }
 
-int record(const Arguments& arguments) {
+int record(const RecordArguments& arguments) {
   open_standard_files();
   const ProfileFile file(arguments.output);
   if (const auto writable = file.check(); !writable)
@@ -221,11 +227,11 @@ int record(const Arguments& arguments) {
 }  // namespace
 
 void register_record(CLI::App& app, int& status) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<RecordArguments>();
   CLI::App* command = app.add_subcommand("record", "sample stacks of running programs into a pprof profile");
   command->add_option("-F,--frequency", arguments->recorder.frequency, "samples a second of CPU time, on every CPU")
       ->capture_default_str()
-      ->check(CLI::Range(1u, 49999u))
+      ->check(number_between(1, 49999))
       ->type_name("HZ");
   command->add_option("-o,--output", arguments->output, "where the profile goes; - is standard output")
       ->capture_default_str()
@@ -237,7 +243,7 @@ void register_record(CLI::App& app, int& status) {
                                    "one process with its threads and the children it has from now on (repeatable)")
                       ->type_name("PID")
                       ->delimiter(',')
-                      ->check(CLI::Range(1u, 0x7fffffffu));
+                      ->check(number_between(1, 0x7fffffff));
   command->add_flag("--children", arguments->recorder.children, "the children that it has already, too")
       ->needs(targets);
   command->add_flag("-v,--verbose", arguments->verbose, "say more in the end: where stacks broke off, what it cost");
@@ -251,7 +257,7 @@ void register_record(CLI::App& app, int& status) {
           "how much of one CPU following code without rows may take, for every 1,000 samples a second; stacks that "
           "need more are truncated; 0: no bound")
       ->default_str(fmt::format("{:g}", profiler::WorkBudget::kDefaultShare * 100))
-      ->check(CLI::Range(0.0, 100'000.0))
+      ->check(amount_between(0, 100'000))
       ->type_name("PERCENT");
   command->add_flag("--no-symbols", arguments->no_symbols, "leave addresses unnamed: `windlass report` names them");
   auto* rest =

@@ -13,6 +13,8 @@
 
 #include "cli/commands.h"
 #include "cli/errors.h"
+#include "cli/file_kind.h"
+#include "cli/parsing.h"
 #include "profiler/export/folded.h"
 #include "profiler/export/html.h"
 #include "profiler/export/pprof.h"
@@ -58,7 +60,7 @@ Expected<void> write(const ReportArguments& options, const profile::Profile& pro
 }
 
 int unreadable(const std::string& subject, const Error& error) {
-  say_error(subject, error);
+  if (!say_other_kind(subject, "report")) say_error(subject, error);
   return error.code == ErrorCode::kSystem || error.code == ErrorCode::kUnsupported ? kRefused : kFoundWrong;
 }
 
@@ -81,7 +83,7 @@ int run_report(const ReportArguments& options) {
 void register_report(CLI::App& app, int& status) {
   auto options = std::make_shared<ReportArguments>();
   CLI::App* command = app.add_subcommand("report", "Show a profile: top functions and call tree, or convert it");
-  command->add_option("file", options->file, "a pprof file (.pb.gz), as record writes it; - is standard input")
+  command->add_option("FILE", options->file, "a pprof file (.pb.gz), as record writes it; - is standard input")
       ->required();
   auto* forms = command->add_option_group("form", "what to write on standard output instead of the report");
   forms->add_flag("--html", options->html, "one self-contained page with a flame graph");
@@ -91,10 +93,10 @@ void register_report(CLI::App& app, int& status) {
   forms->require_option(0, 1);
   command->add_option("--functions", options->functions, "rows of the function table")
       ->capture_default_str()
-      ->check(CLI::Range(std::size_t{0}, kMostNumber));
+      ->check(number_between(0, kMostNumber));
   command->add_option("--tree-lines", options->tree_lines, "lines of the call tree, about")
       ->capture_default_str()
-      ->check(CLI::Range(std::size_t{0}, kMostNumber));
+      ->check(number_between(0, kMostNumber));
   command->callback([options, &status] { status = run_report(*options); });
 }
 

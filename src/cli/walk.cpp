@@ -15,6 +15,8 @@
 #include "cli/commands.h"
 #include "cli/durations.h"
 #include "cli/errors.h"
+#include "cli/file_kind.h"
+#include "cli/parsing.h"
 #include "cli/say.h"
 #include "cli/silent.h"
 #include "cli/thread_stacks.h"
@@ -39,10 +41,12 @@ struct WalkArguments {
 
 int complain(const std::string& subject, bool is_process, const Error& error) {
   if (error.code != ErrorCode::kSystem) {
-    say_error(subject, error);
+    if (is_process || !say_other_kind(subject, "walk")) say_error(subject, error);
     return is_process && error.code == ErrorCode::kUnsupported ? kRefused : kFoundWrong;
   }
   std::string way_out;
+  if (!is_process && error.detail == ENOENT && subject.find('/') == std::string::npos)
+    way_out = fmt::format("name a process by its id, as windlass walk $(pidof {})", subject);
   if (is_process && error.detail == EPERM && error.where != 0)
     way_out = fmt::format("end the debugger, process {}", error.where);
   else if (is_process && (error.detail == EPERM || error.detail == EACCES))
@@ -142,8 +146,7 @@ void register_walk(CLI::App& app, int& status) {
   CLI::App* command = app.add_subcommand("walk", "Every thread's call stack: of a process, a core file or a minidump");
   auto* target = command->add_option_group("target", "what to look at");
   target->add_option("TARGET", options->what, "a process id, a core file or a minidump");
-  target->add_option("-p,--pid", options->pid, "a process id")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{INT32_MAX}));
+  target->add_option("-p,--pid", options->pid, "a process id")->check(number_between(1, INT32_MAX));
   target->add_option("--core", options->core, "a core file");
   target->require_option(1);
   command->add_option("-e,--core-exe,--executable", options->files.executable,
@@ -153,11 +156,11 @@ void register_walk(CLI::App& app, int& status) {
                       "searched for .build-id/xx/yyyy.debug, before /usr/lib/debug");
   command->add_option("--max-frames", options->max_frames, "frames of one thread at most")
       ->capture_default_str()
-      ->check(CLI::Range(std::size_t{1}, kMostNumber));
+      ->check(number_between(1, kMostNumber));
   command
       ->add_option("--repeat", options->output.repeat, "walk a process so many times; it is stopped for each walk only")
       ->capture_default_str()
-      ->check(CLI::Range(std::size_t{1}, kMostNumber))
+      ->check(number_between(1, kMostNumber))
       ->type_name("N");
   add_duration(*command, "--interval", options->interval, "between two walks, as 2, 2s, 500ms or 1m [100ms]");
   command->add_flag("-l,--lines", options->output.lines, "file and line of each frame");

@@ -341,7 +341,7 @@ TEST_F(WalkCommand, ExitStatuses) {
   EXPECT_EQ(run(kWalk + "1 --max-frames -1 2>&1").status, 2);
   const auto unknown = run(WINDLASS_COMMAND " wlak 1 2>&1");
   EXPECT_EQ(unknown.status, 2);
-  EXPECT_NE(unknown.output.find("no subcommand 'wlak'"), std::string::npos) << unknown.output;
+  EXPECT_NE(unknown.output.find("no command 'wlak'; did you mean walk?"), std::string::npos) << unknown.output;
   EXPECT_EQ(run(kWalk + "1 --repeat 2 --interval 5parsecs 2>&1").status, 2);
   const auto truncated = run("printf 'MDMP\\223\\247\\0\\0' > /tmp/windlass-short; " + kWalk +
                              "/tmp/windlass-short 2>&1; s=$?; rm /tmp/windlass-short; exit $s");

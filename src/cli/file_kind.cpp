@@ -1,0 +1,106 @@
+#include "cli/file_kind.h"
+
+#include <elf.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "base/mapped_file.h"
+#include "cli/say.h"
+
+namespace windlass::cli {
+namespace {
+
+struct Known {
+  FileKind kind;
+  const char* what;     // "is ..."
+  const char* command;  // of windlass, that reads it; empty: none does
+  const char* way_out;  // where no command reads it
+};
+constexpr Known kKnown[] = {
+    {FileKind::kEmpty, "is empty", "", "make it anew"},
+    {FileKind::kProfile, "is a profile", "report", ""},
+    {FileKind::kPerfData, "is a recording of perf", "", "windlass record makes a profile; perf script reads this file"},
+    {FileKind::kFolded, "is a file of folded stacks", "",
+     "flamegraph.pl and speedscope read it; windlass report reads profiles (.pb.gz)"},
+    {FileKind::kSpeedscope, "is a profile in speedscope's format", "",
+     "speedscope reads it; windlass report reads profiles (.pb.gz)"},
+    {FileKind::kCore, "is a core file", "walk", ""},
+    {FileKind::kMinidump, "is a minidump", "walk", ""},
+    {FileKind::kElf, "is an ELF file", "dump", ""},
+    {FileKind::kPe, "is a PE image", "dump", ""},
+    {FileKind::kPdb, "is a file of debug information (PDB)", "", "give the program or library that it belongs to"},
+    {FileKind::kCompressed, "is compressed", "walk", ""},
+    {FileKind::kText, "is a text file", "", "give a program, a dump or a profile"},
+};
+
+bool begins_with(std::string_view text, std::string_view magic) { return text.substr(0, magic.size()) == magic; }
+
+bool is_text(std::string_view text) {
+  return std::ranges::all_of(text, [](char c) {
+    const auto byte = static_cast<unsigned char>(c);
+    return (byte >= 0x20 && byte < 0x7f) || byte == '\n' || byte == '\r' || byte == '\t';
+  });
+}
+
+// "main;f;g 12"
+bool is_folded(std::string_view text) {
+  const std::string_view line = text.substr(0, text.find('\n'));
+  const std::size_t space = line.rfind(' ');
+  return space != std::string_view::npos && line.find(';') < space && space + 1 < line.size() &&
+         std::ranges::all_of(line.substr(space + 1), [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
+bool reads(const Known& known, std::string_view command) {
+  const bool is_code = known.kind == FileKind::kElf || known.kind == FileKind::kPe;
+  return command == known.command || (is_code && command == "rows") ||
+         (known.kind == FileKind::kElf && command == "emit");
+}
+
+}  // namespace
+
+FileKind file_kind(ByteView bytes, std::string_view path) {
+  constexpr std::size_t kLook = 4096;
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), std::min(bytes.size(), kLook));
+  if (text.empty()) return FileKind::kEmpty;
+  if (begins_with(text, ELFMAG)) {
+    const bool is_core = text.size() > EI_NIDENT + 2 && (text[EI_NIDENT] == ET_CORE || text[EI_NIDENT + 1] == ET_CORE);
+    return is_core ? FileKind::kCore : FileKind::kElf;
+  }
+  if (begins_with(text, "MDMP")) return FileKind::kMinidump;
+  if (begins_with(text, "MZ")) return FileKind::kPe;
+  if (begins_with(text, "Microsoft C/C++ MSF 7.00")) return FileKind::kPdb;
+  if (begins_with(text, "PERFILE2") || begins_with(text, "2ELIFREP")) return FileKind::kPerfData;
+  const bool gzip = begins_with(text, "\x1f\x8b");
+  if (gzip && path.ends_with(".pb.gz")) return FileKind::kProfile;
+  if (gzip ||
+      begins_with(text,
+                  "\xfd"
+                  "7zXZ") ||
+      begins_with(text, "\x28\xb5\x2f\xfd") || begins_with(text, "\x04\x22\x4d\x18"))
+    return FileKind::kCompressed;
+  if (!is_text(text)) return FileKind::kUnknown;
+  if (text.find("speedscope.app/file-format-schema") != std::string_view::npos) return FileKind::kSpeedscope;
+  return is_folded(text) ? FileKind::kFolded : FileKind::kText;
+}
+
+std::string other_kind(const std::string& path, std::string_view command) {
+  const auto file = MappedFile::open(path);
+  if (!file) return {};
+  const FileKind kind = file_kind(file->bytes(), path);
+  const auto* known = std::ranges::find(kKnown, kind, &Known::kind);
+  if (known == std::end(kKnown) || reads(*known, command)) return {};
+  return *known->command == 0 ? fmt::format("{}. Way out: {}", known->what, known->way_out)
+                              : fmt::format("{}. Way out: windlass {} {}", known->what, known->command, path);
+}
+
+bool say_other_kind(const std::string& path, std::string_view command) {
+  const std::string text = other_kind(path, command);
+  if (!text.empty()) say("windlass: {} {}\n", path, text);
+  return !text.empty();
+}
+
+}  // namespace windlass::cli

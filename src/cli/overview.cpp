@@ -1,0 +1,84 @@
+#include "cli/overview.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include "base/shown.h"
+#include "base/text_writer.h"
+#include "cli/commands.h"
+#include "cli/parsing.h"
+#include "cli/say.h"
+#include "profiler/doctor/system_probe.h"
+
+namespace windlass::cli {
+namespace {
+
+struct Need {
+  const char* line;
+  const char* what;
+};
+constexpr Need kFirstNeeds[] = {
+    {"windlass record ./app", "record a program (or -p PID, or -a: the whole machine)"},
+    {"windlass report windlass.pb.gz", "show the profile (--html > page.html: a page with a flame graph)"},
+    {"windlass walk PID", "print the call stacks of a process, a core file or a minidump"},
+};
+constexpr std::string_view kCommandsOfFirstNeeds[] = {"record", "report", "walk"};
+
+// Whether this machine can be recorded, without loading anything: doctor tries more.
+std::string state_of_machine() {
+  const profiler::SystemFacts facts = profiler::read_system_facts({});
+  const profiler::SystemTrials trials = profiler::try_system(facts);
+  const auto diagnosis = profiler::conclude(facts, profiler::judge(facts, trials), trials.perf_own == 0);
+  const bool works = diagnosis.verdict == profiler::Verdict::kWorks;
+  return fmt::format("This machine: {}{}\n", shown(diagnosis.sentence), works ? "" : " (windlass doctor says why)");
+}
+
+void print(const std::string& text) {
+  TextWriter out(STDOUT_FILENO);
+  out.text(text);
+}
+
+}  // namespace
+
+void print_overview(const CLI::App& app) {
+  std::string text = fmt::format("{} {}: {}\n\n", app.get_name(), WINDLASS_VERSION, app.get_description());
+  for (const Need& need : kFirstNeeds) text += fmt::format("  {:<32} {}\n", need.line, need.what);
+  text += "\nOther commands:\n";
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    if (std::ranges::find(kCommandsOfFirstNeeds, command->get_name()) == std::end(kCommandsOfFirstNeeds))
+      text += fmt::format("  {:<32} {}\n", command->get_name(), command->get_description());
+  text += "\n" + state_of_machine();
+  print(text);
+}
+
+void say_unknown_command(const CLI::App& app, const std::string& word) {
+  const std::vector<std::string> names = subcommand_names(app);
+  const std::string_view meant = nearest(word, names);
+  say("windlass: there is no command '{}'{} Way out: windlass help lists the commands\n", word,
+      meant.empty() ? std::string(".") : fmt::format("; did you mean {}?", meant));
+}
+
+void register_help(CLI::App& app, int& status) {
+  auto word = std::make_shared<std::string>();
+  CLI::App* help = app.add_subcommand("help", "the options of a command, as windlass help record");
+  help->add_option("COMMAND", *word, "a command's name; none: all commands");
+  help->callback([&app, word, &status] {
+    if (word->empty()) return print_overview(app);
+    const std::vector<std::string> names = subcommand_names(app);
+    if (std::ranges::find(names, *word) != names.end()) return print(app.get_subcommand(*word)->help(app.get_name()));
+    say_unknown_command(app, *word);
+    status = kUsage;
+  });
+  CLI::App* version = app.add_subcommand("version", "the version of this command");
+  version->callback([] { print("windlass " WINDLASS_VERSION "\n"); });
+}
+
+}  // namespace windlass::cli

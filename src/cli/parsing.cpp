@@ -1,0 +1,192 @@
+#include "cli/parsing.h"
+
+#include <algorithm>
+#include <charconv>
+#include <memory>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "base/shown.h"
+
+namespace windlass::cli {
+namespace {
+
+std::size_t distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> before(b.size() + 1), row(b.size() + 1), next(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    next[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      next[j] = std::min({row[j] + 1, next[j - 1] + 1, row[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        next[j] = std::min(next[j], before[j - 2] + 1);
+    }
+    std::swap(before, row);
+    std::swap(row, next);
+  }
+  return row[b.size()];
+}
+
+// The subcommand that was being parsed, or the application.
+const CLI::App& command_at(const CLI::App& app) {
+  const auto chosen = app.get_subcommands();
+  return chosen.empty() ? app : *chosen.front();
+}
+
+std::string full_name(const CLI::App& app, const CLI::App& command) {
+  return &app == &command ? app.get_name() : app.get_name() + " " + command.get_name();
+}
+
+// All options of a command, those of its groups included: "--pid", "-p".
+std::vector<std::string> option_names(const CLI::App& command) {
+  std::vector<std::string> names;
+  const auto add = [&](const CLI::App& from) {
+    for (const CLI::Option* option : from.get_options()) {
+      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+      for (const std::string& name : option->get_snames()) names.push_back("-" + name);
+    }
+  };
+  add(command);
+  for (const CLI::App* group : command.get_subcommands([](const CLI::App* sub) { return sub->get_name().empty(); }))
+    add(*group);
+  return names;
+}
+
+// "there is no option --freqency; did you mean --frequency?"
+std::string unexpected(const CLI::App& command, const std::string& word) {
+  if (word.size() < 2 || word.front() != '-') return fmt::format("{} is one argument too many", shown(word));
+  const std::string name = word.substr(0, word.find('='));
+  const std::vector<std::string> names = option_names(command);
+  const std::string_view meant = nearest(name, names);
+  std::string text = fmt::format("there is no option {}", shown(name));
+  if (!meant.empty()) text += fmt::format("; did you mean {}?", meant);
+  return text;
+}
+
+std::string after(std::string_view text, std::string_view mark) {
+  const std::size_t at = text.find(mark);
+  return std::string(at == std::string_view::npos ? text : text.substr(at + mark.size()));
+}
+
+// The parser's text of an error as a sentence. What it does not know of goes through as it is.
+std::string sentence_of(const CLI::App& command, const CLI::Error& error) {
+  const std::string what = error.what();
+  // Not by its name: of an argument too many, that is the subcommand's.
+  const auto kind = static_cast<CLI::ExitCodes>(error.get_exit_code());
+  if (kind == CLI::ExitCodes::ExtrasError) {
+    const std::string words = after(what, "expected: ");
+    return unexpected(command, words.substr(0, words.find(' ')));
+  }
+  if (kind == CLI::ExitCodes::RequiredError) {
+    if (what.ends_with(" is required") && !what.starts_with("Exactly"))
+      return shown(what.substr(0, what.size() - std::string_view(" is required").size())) + " is missing";
+    if (what.starts_with("Exactly 1 option")) {
+      const std::string list = after(what, "[");
+      return fmt::format("exactly one of these is needed: {}", list.substr(0, list.find(']')));
+    }
+    if (what.starts_with("Requires at most 1 ")) {
+      const std::string list = after(what, "[");
+      return fmt::format("at most one of these can be given: {}", list.substr(0, list.find(']')));
+    }
+  }
+  if (kind == CLI::ExitCodes::ArgumentMismatch && what.find(" required ") != std::string::npos)
+    return shown(what.substr(0, what.find(':'))) + ": its value is missing";
+  if (kind == CLI::ExitCodes::ConversionError) {
+    const std::string rest = after(what, "Could not convert: ");
+    const std::size_t at = rest.find(" = ");
+    if (at != std::string::npos)
+      return fmt::format("{}: {} is no number", shown(rest.substr(0, at)), shown(rest.substr(at + 3)));
+  }
+  if (kind == CLI::ExitCodes::ExcludesError) {
+    const std::size_t at = what.find(" excludes ");
+    if (at != std::string::npos)
+      return fmt::format("{} and {} cannot be given together", shown(what.substr(0, at)), shown(what.substr(at + 10)));
+  }
+  if (kind == CLI::ExitCodes::RequiresError) {
+    const std::size_t at = what.find(" requires ");
+    if (at != std::string::npos)
+      return fmt::format("{} needs {}", shown(what.substr(0, at)), shown(what.substr(at + 10)));
+  }
+  if (const std::size_t at = what.find(" not in {"); kind == CLI::ExitCodes::ValidationError && at != std::string::npos)
+    return fmt::format("{} is none of {}", shown(what.substr(0, at)),
+                       shown(what.substr(at + 9, what.size() - at - 10)));
+  return shown(what);
+}
+
+std::string failure(const CLI::App* app, const CLI::Error& error) {
+  const CLI::App& command = command_at(*app);
+  const std::string name = full_name(*app, command);
+  const std::string help = app->get_name() + (&command == app ? " help" : " help " + command.get_name());
+  const std::string text = sentence_of(command, error);
+  return fmt::format("{}: {}{} Way out: {} lists the options\n", name, text, text.ends_with('?') ? "" : ".", help);
+}
+
+// An option with the name of its value and its default: "HZ [997]". The parser would add types and limits as it checks
+// them: "HZ:UINT in [1 - 49999]=997".
+class Format final : public CLI::Formatter {
+ public:
+  Format() { column_width(30); }
+  std::string make_option_opts(const CLI::Option* option) const override {
+    if (option->get_type_size() == 0) return "";
+    std::string text, type = option->get_type_name();
+    if (const std::size_t colon = type.find(":{"); colon != std::string::npos)
+      type = type.substr(colon + 2, type.size() - colon - 3);
+    if (!option->get_positional() && !type.empty()) text += " " + type;
+    if (!option->get_default_str().empty()) text += " [" + option->get_default_str() + "]";
+    if (option->get_expected_max() == CLI::detail::expected_max_vector_size) text += " ...";
+    return text;
+  }
+};
+
+}  // namespace
+
+CLI::Validator number_between(std::uint64_t least, std::uint64_t most) {
+  const auto check = [least, most](const std::string& text) {
+    std::uint64_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    const bool fits = error == std::errc() && end == text.data() + text.size() && value >= least && value <= most;
+    return fits ? std::string() : fmt::format("{} is no number from {} to {}", text, least, most);
+  };
+  return CLI::Validator(check, "");
+}
+
+CLI::Validator amount_between(double least, double most) {
+  const auto check = [least, most](const std::string& text) {
+    double value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    const bool fits = error == std::errc() && end == text.data() + text.size() && value >= least && value <= most;
+    return fits ? std::string() : fmt::format("{} is no number from {:g} to {:g}", text, least, most);
+  };
+  return CLI::Validator(check, "");
+}
+
+std::string_view nearest(std::string_view word, std::span<const std::string> names) {
+  std::string_view best;
+  if (word.size() < 4) return best;  // any word of few letters is near to another
+  std::size_t least = std::max<std::size_t>(1, word.size() / 3) + 1;
+  for (const std::string& name : names) {
+    const std::size_t wrong = distance(word, name);
+    if (wrong < least) least = wrong, best = name;
+  }
+  return best;
+}
+
+std::vector<std::string> subcommand_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(command->get_name());
+  return names;
+}
+
+void use_own_words(CLI::App& app) {
+  const auto format = std::make_shared<Format>();
+  app.formatter(format);
+  for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) {
+    command->formatter(format);
+    for (CLI::App* group : command->get_subcommands([](CLI::App*) { return true; })) group->formatter(format);
+  }
+  app.failure_message(failure);
+}
+
+}  // namespace windlass::cli
