@@ -28,7 +28,8 @@ struct wl_env {
 /* A function that the verifier checks once and alone, however often and wherever it is called. The caller knows neither
  * its result nor its changes. For the verifier, pointers given to it may be null. */
 #define WL_GLOBAL __attribute__((noinline))
-/* The compiler must forget what it knows of x: where it proves a mask redundant, the verifier still wants to see it. */
+/* The compiler must forget what it knows of x: it would remove a mask that it proves redundant, but that the verifier
+ * needs. */
 #define WL_OPAQUE(x) asm volatile("" : "+r"(x))
 
 #endif

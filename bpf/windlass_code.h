@@ -28,8 +28,8 @@ enum wl_code_frame {
   WL_FRAME_LOST = 4,   /* no frame, and the return address is in a register */
 };
 
-/* True for the way out of a function with the return address on top: ret, or a safepoint poll that HotSpot puts before
- * ret (macroAssembler_x86.cpp: cmp rsp, [r15 + disp32]; ja stub; ret, since JDK 16). */
+/* True for the way out of a function with the return address on top: a ret, or a safepoint poll that HotSpot puts
+ * before ret (macroAssembler_x86.cpp: cmp rsp, [r15 + disp32]; ja stub; ret, since JDK 16). */
 WL_INLINE int wl_code_returns(const __u8* c) {
   if (c[0] == 0xc3 || c[0] == 0xc2) return 1;                            /* ret; ret imm16 */
   if (c[0] == 0xf3 && c[1] == 0xc3) return 1;                            /* rep ret */
@@ -40,8 +40,9 @@ WL_INLINE int wl_code_returns(const __u8* c) {
   return 0;
 }
 
-/* The way out of V8's JavaScript functions behind pop rbp: pop r10; lea rsp, [rsp + r12 * 8]; push r10; ret (or rcx for
- * r10). 1 at the pop: the return address is on top; 2 behind it: it is in the register. */
+/* The way out of V8's JavaScript functions, behind pop rbp: pop r10; lea rsp, [rsp + r12 * 8]; push r10; ret. It may
+ * have rcx for r10. Returns 1 at the pop, where the return address is on top; 2 behind it, where the register has it.
+ */
 WL_INLINE int wl_code_drops_arguments(const __u8* c) {
   if (c[0] == 0x41 && c[1] == 0x5a && c[3] == 0x8d && c[4] == 0x24) return 1;
   if (c[0] == 0x59 && c[1] == 0x48 && c[2] == 0x8d) return 1;
@@ -101,8 +102,9 @@ WL_GLOBAL int wl_code_scan(struct wl_unwind* u) {
 /* V8's way from C++ into JavaScript (JSEntry) restores a good deal before it pops rbp. */
 #define WL_CODE_PIECES 5
 
-/* Does the code from the pc on, in the room, show that its function has a frame now? Generated code is looked at
- * further: its compilers use rbp for a frame or for none, where others also pop what they have saved of it. */
+/* Does the code from the pc on, in the room, show that its function has a frame now? Generated code is searched
+ * further, because its compilers use rbp for a frame or for nothing. In other code a pop of rbp may only restore a
+ * saved value. */
 WL_GLOBAL int wl_code_uses_frame(struct wl_unwind* u) {
   if (!u) return 0;
   int state = wl_code_scan(u);

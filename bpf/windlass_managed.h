@@ -78,8 +78,8 @@ WL_GLOBAL int wl_read_recycled(struct wl_unwind* u) {
   return wl_read_table(u, &u->table.header.recycled, 8, place) ? WL_LOOKED_UNREADABLE : WL_LOOKED_FOUND;
 }
 
-/* A block into the search, behind `recycled`. Both its halves are of one moment: the kernel may copy 8 bytes one by
- * one, but what is the same twice was not changed in between. */
+/* Reads a block into the search, behind `recycled`. Both halves must be of one moment. The kernel may copy 8 bytes one
+ * by one, but a block that reads the same twice has not changed in between. */
 WL_GLOBAL int wl_read_block(struct wl_unwind* u, __u32 number) {
   if (!u) return WL_LOOKED_UNREADABLE;
   struct wl_code_search* search = &u->room.search;

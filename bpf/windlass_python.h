@@ -85,7 +85,8 @@ WL_GLOBAL int wl_read_lines(struct wl_unwind* u) {
   return wl_read(&u->env, it->lines, size, bytes + it->layout.python.bytes_begin);
 }
 
-/* What its words are, and the contents of what is shown of it: a string's hash is of its text. */
+/* Makes it->identity of the code object's words, its lines, and the hashes of its name and file. A string's hash is
+ * that of its text. */
 WL_GLOBAL int wl_identify_by_contents(struct wl_unwind* u, __u64 code) {
   if (!u) return WL_INTERPRETED_NONE;
   struct wl_interpreted* it = &u->interpreted;
@@ -114,7 +115,7 @@ WL_GLOBAL int wl_identify_code(struct wl_unwind* u, __u64 code) {
   return it->identity ? WL_INTERPRETED_ALL : WL_INTERPRETED_NONE;
 }
 
-/* The frame at it->at, and it->at the one that called it. */
+/* Takes the frame at it->at, and moves it->at to the caller's frame. */
 WL_GLOBAL int wl_take_python_frame(struct wl_scratch* s) {
   if (!s) return WL_INTERPRETED_NONE;
   struct wl_unwind* u = &s->unwind;

@@ -82,7 +82,7 @@ WL_INLINE __u64 wl_stack_limit(const struct wl_scratch* s, __u64 sp) {
   return limit;
 }
 
-/* What the interpreter runs, behind what is there. */
+/* Appends the functions that the interpreter runs to the event. */
 WL_GLOBAL int wl_copy_interpreted(struct wl_raw_scratch* raw, struct wl_scratch* s) {
   if (!raw || !s) return 1;
   __u32 count = s->unwind.interpreted.count;

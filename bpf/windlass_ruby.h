@@ -72,8 +72,8 @@ WL_GLOBAL int wl_hash_ruby_text(struct wl_unwind* u, __u64 string) {
   return WL_INTERPRETED_ALL;
 }
 
-/* The label's and the path's, which is a string or an array that begins with it. What has died and is not swept yet is
- * still what it was, but its strings may be others'. */
+/* Hashes the texts of label and path. The path is a string, or an array that begins with it. A dead object that is not
+ * swept yet still has its contents, but its strings may belong to other objects. */
 WL_GLOBAL int wl_hash_ruby_texts(struct wl_unwind* u) {
   if (!u) return WL_INTERPRETED_NONE;
   struct wl_interpreted* it = &u->interpreted;
@@ -121,8 +121,8 @@ WL_INLINE int wl_identify_ruby(struct wl_unwind* u, __u64 code, __u32 place) {
   return place == WL_NO_PLACE ? wl_identify_method(u, code) : wl_identify_iseq(u, code);
 }
 
-/* The frame at it->at, and it->at the one that called it. What is neither Ruby's code nor a method written in C has no
- * place in Ruby's own backtraces either. */
+/* Takes the frame at it->at, and moves it->at to the caller's frame. Frames of neither Ruby code nor a method written
+ * in C are left out, as in Ruby's own backtraces. */
 WL_GLOBAL int wl_take_ruby_frame(struct wl_scratch* s) {
   if (!s) return WL_INTERPRETED_NONE;
   struct wl_unwind* u = &s->unwind;

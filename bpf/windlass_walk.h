@@ -124,7 +124,8 @@ WL_GLOBAL int wl_walk_run(struct wl_scratch* s, struct wl_memo* memo) {
   for (int i = 0; i < WL_ROUNDS_A_RUN; i++) {
     int status = wl_walk_round(s, memo);
     if (status == WL_NEEDS_STEP) status = wl_step(&s->unwind, memo);
-    /* Nobody called what runs where the kernel has left sp: what lies there are the arguments (psABI figure 3.9). */
+    /* The code that runs at the kernel's initial sp has no caller: the arguments of the program lie there (psABI figure
+     * 3.9). */
     if (status == WL_END_GUESSED && s->unwind.cursor.regs[WL_SP] == s->stack_top) status = WL_END_COMPLETE;
     if (status == WL_END_COMPLETE && s->unwind.certainty == WL_GUESSED) status = WL_END_GUESSED;
     if (status != WL_CONTINUE) {

@@ -38,7 +38,8 @@ void GracePeriod::retire(Retired retired) {
   {
     const std::lock_guard hold(lock_);
     fresh_.push_back(retired);
-    // Two phases, if nobody is in: the first lets go what waited, the second what was handed in now.
+    // Without readers, two phases pass at once. The first frees the objects that waited. The second frees those retired
+    // now.
     for (int i = 0; i < 2 && !has_readers(phase_.load() - 1); ++i) {
       free.insert(free.end(), waiting_.begin(), waiting_.end());
       waiting_ = std::exchange(fresh_, {});

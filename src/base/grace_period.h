@@ -1,9 +1,9 @@
-// When may memory be freed that readers without locks may still be in? Readers say when they come and go; writers hand
-// in what no reader who comes from now on can find, and it is freed when those who were in have left.
+// When may memory be freed while readers without locks may still use it? Readers say when they come and go. Writers
+// retire an object that no new reader can find. The object is freed once the readers of that moment have left.
 //
-// Readers are counted by the phase in which they came, of which the last two are kept apart (as in the Linux kernel's
-// sleepable RCU). A writer begins a new phase once the readers of the one before the present one are gone; those of the
-// present one then are the last who can have seen what was handed in before.
+// Readers are counted by the phase in which they came. The last two phases are counted apart, as in the Linux kernel's
+// sleepable RCU. A writer begins a new phase once the readers of the phase before the present one are gone. Then only
+// readers of the present phase can still have seen objects that were retired before.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,5 @@
-// JSON (RFC 8259), written as it comes: a comma stands between what needs one. Whoever writes sees to it that what
-// begins ends, and that in an object each value follows its key.
+// Writes JSON (RFC 8259) in order, with commas where they belong. The caller ends each object and array that was begun,
+// and writes a value behind each key of an object.
 #pragma once
 
 #include <concepts>

@@ -1,5 +1,5 @@
-// What was found out once, shared by all threads without locks: signal-safe, of fixed size. What is kept later takes
-// the place of what was there.
+// A cache of fixed size that all threads share without locks. Signal-safe. A later entry replaces an earlier one in the
+// same place.
 #pragma once
 
 #include <array>
@@ -11,8 +11,9 @@
 
 namespace windlass {
 
-// For static storage: all zero until something is kept. An entry is copied between two looks at its version, and one
-// that another thread, or what a signal handler has interrupted, is about to write is no entry.
+// For static storage: all zero until something is kept. A reader copies an entry between two looks at the entry's
+// version. An entry that is being written counts as absent. The writer may be another thread, or code that a signal
+// handler has interrupted.
 template <typename Key, typename Value, unsigned kBits>
 class SharedCache {
   static_assert(std::is_trivially_copyable_v<Key> && std::is_trivially_copyable_v<Value>);

@@ -1,5 +1,5 @@
-// Text that others made, for the eyes of people: the names of threads, files and functions can hold what drives a
-// terminal, begins a line of its own or turns a line around. All that Windlass prints for people goes through here.
+// Foreign text made safe for a terminal. Names of threads, files and functions can hold control sequences, new lines,
+// or marks that turn a line around. All text that Windlass prints for people goes through here.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// A mutex that needs no initialiser to have run: what is in static storage is used from others' initialisers.
-// std::mutex is that with glibc, but not with winpthreads.
+// A mutex that needs no initialiser to have run, because initialisers of other files use objects in static storage.
+// std::mutex is such a mutex with glibc, but not with winpthreads.
 #pragma once
 
 #include <atomic>

@@ -6,8 +6,8 @@
 
 namespace windlass {
 
-// Writes them, ended by a NUL, to `to`, at most `size` bytes of it (size > 0). errno's numbers; on Windows
-// GetLastError's.
+// Writes the system's text for an error number to `to`: at most `size` bytes (size > 0), ended by a NUL. The numbers
+// are errno's; on Windows, those of GetLastError().
 void system_reason(std::uint64_t number, char* to, std::size_t size);
 
 }  // namespace windlass

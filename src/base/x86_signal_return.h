@@ -1,5 +1,5 @@
-// The code that a signal handler returns to on Linux x86-64 and i386: it loads the number of sigreturn and enters the
-// kernel, which goes back to what was interrupted. Nothing follows the call: behind it comes the next function.
+// The code to which a signal handler returns, on Linux x86-64 and i386. It loads the number of sigreturn and enters the
+// kernel, which resumes the interrupted code. Nothing follows the call: the next function begins behind it.
 #pragma once
 
 #include <cstddef>

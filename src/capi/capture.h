@@ -1,6 +1,7 @@
-// Entries that hand the caller's registers on. A function in C cannot: its own prologue has changed them already. The
-// entry `name` calls `target` (extern "C") with its own arguments and, as argument number `n` counted from 0, the slots
-// that registers_from_capture() takes, holding the caller's registers as they are when `name` returns.
+// Entries that hand on the caller's registers. A function in C cannot do that, because its own prologue has changed
+// them already. The entry `name` calls `target` (extern "C") with its own arguments and, as argument number `n` counted
+// from 0, the slots that registers_from_capture() takes. The slots hold the caller's registers as they are when `name`
+// returns.
 #pragma once
 
 #include "windlass/registers.h"

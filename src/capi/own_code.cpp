@@ -1,6 +1,6 @@
-// Code of the own process, added to every copy of the library in it: the program's or libwindlass.so, and
-// libwindlass-unwind.so, of which each has its own walkers. Each adds to itself and hands on to the next in the search
-// order that has the same names.
+// Code of the own process, added to every copy of the library in the process. A copy may be in the program or in
+// libwindlass.so, and another in libwindlass-unwind.so. Each has its own walkers. Each copy adds the code to itself,
+// and calls the next copy in the search order that has the same names.
 #if !defined(_WIN32)
 #include <dlfcn.h>
 #endif

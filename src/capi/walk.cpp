@@ -37,7 +37,7 @@ bool options_from_c(const windlass_options* from, WalkOptions& to) {
   return true;
 }
 
-// What a walk needs, checked; null, or what is wrong.
+// Checks and converts the arguments of a walk. Returns null, or the text of the error.
 const char* prepare(const windlass_space* space, const windlass_registers* from, const windlass_options* options_from,
                     Registers& registers, WalkOptions& options) {
   if (!usable(space)) return "the space is not open";

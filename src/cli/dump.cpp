@@ -208,7 +208,7 @@ void dump_section(const dwarf::CfiSection& section, TextWriter& out, dwarf::Erro
   }
 }
 
-// What is stored is printed by who knows the format.
+// Each format's own dumper prints the stored form.
 class Dumper final : public sources::FormatVisitor {
  public:
   Dumper(TextWriter& out, sources::ErrorSink report, bool json) : out_(out), report_(report), json_(json) {}
@@ -244,8 +244,8 @@ class Dumper final : public sources::FormatVisitor {
   bool listed_ = false;
 };
 
-// What Microsoft's dumpbin prints of PE images of x64. Of ARM64 it disassembles what the codes stand for and what is
-// there, side by side, in the syntax of Microsoft's assembler; that is not written here.
+// Prints PE images of x64 as Microsoft's dumpbin does. Images of ARM64 are refused: dumpbin disassembles both the
+// instructions of the codes and those of the function, side by side, in the syntax of Microsoft's assembler.
 class DumpbinDumper final : public sources::FormatVisitor {
  public:
   DumpbinDumper(TextWriter& out, sources::ErrorSink report) : out_(out), report_(report) {}

@@ -6,8 +6,8 @@
 
 namespace windlass::cli {
 
-// One record a function: its place in the index, what is said of all its rows, and these; as text, or as a line of
-// JSON.
+// Prints a record for each function: its place in the index, the facts that hold for all its rows, and the rows. As
+// text, or as a line of JSON.
 void dump_sframe(const sframe::Section& section, TextWriter& out, sframe::ErrorSink report, bool json);
 
 }  // namespace windlass::cli

@@ -9,8 +9,8 @@
 
 namespace windlass::cli {
 
-// kText: in the words of `dumpbin /unwindinfo`; our own words for epilogues of version 2, and for all that dumpbin does
-// not know. kJson: as NDJSON. kDumpbin: exactly as dumpbin, with the codes of epilogues as stored.
+// kText: in the words of `dumpbin /unwindinfo`, and in our own for epilogues of version 2 and everything that dumpbin
+// does not know. kJson: as NDJSON. kDumpbin: exactly as dumpbin, with the codes of epilogues as stored.
 enum class DumpForm : std::uint8_t { kText, kJson, kDumpbin };
 
 // Every entry of the function table, in stored order.

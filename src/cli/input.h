@@ -17,7 +17,7 @@ struct ListingOptions {
 // there was nothing to list.
 using Lister = bool (*)(const sources::UnwindSource& source, TextWriter& out, sources::ErrorSink report, bool json);
 
-// Opens the file, finds out by its content what it is and lists it. Returns the exit status.
+// Opens the file, recognises its format by the content, and lists it. Returns the exit status.
 int list_file(const ListingOptions& options, Lister list);
 
 }  // namespace windlass::cli

@@ -101,7 +101,8 @@ class EndedBySignal {
   std::thread thread_;
 };
 
-// What is written when stderr is closed shall not get into whatever file has its number.
+// If stderr is closed, another file could get its number, and messages would be written there. So open the standard
+// files.
 void open_standard_files() {
   int fd;
   do {
@@ -142,8 +143,8 @@ int write_profile(const ProfileFile& file, const profile::Profile& profile) {
                   file.name(), written.error().text(), rescue.name()));
 }
 
-// The command's own status once the recording is written. One that outlives the recording (--duration, Ctrl-C) is asked
-// to end and waited for; ending it is then what was asked for, so the status is 0.
+// The command's own status, once the recording is written. A command that outlives the recording (--duration, Ctrl-C)
+// is told to end, and waited for. The user has asked for that end, so the status is 0.
 int command_status(profiler::ChildCommand& command) {
   if (const auto status = command.poll_status()) return *status;
   command.signal(SIGTERM);

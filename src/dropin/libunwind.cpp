@@ -49,8 +49,9 @@ const Next<decltype(unw_is_signal_frame)> next_is_signal_frame(WINDLASS_TEXT(unw
 const Next<decltype(unw_get_proc_info)> next_get_proc_info(WINDLASS_TEXT(unw_get_proc_info));
 const Next<decltype(unw_get_proc_name)> next_get_proc_name(WINDLASS_TEXT(unw_get_proc_name));
 
-// libunwind calls these functions by their names, too: where it throws (`_Unwind_RaiseException` bound to it) it needs
-// cursors that can be resumed. So those that it makes are its own; all that it does with them later is handed on.
+// libunwind, too, calls these functions by their names. To throw (if `_Unwind_RaiseException` is bound to it), it needs
+// cursors that can be resumed. So a cursor that libunwind makes is its own, and all later calls with that cursor are
+// handed on.
 bool called_by_libunwind(const void* return_address) {
   const auto* other = reinterpret_cast<const void*>(next_init_local.get());
   walk::LoadedObject object;

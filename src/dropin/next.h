@@ -1,6 +1,7 @@
-// What would have been called without this library. The drop-in shares its names with libgcc and libunwind, and their
-// contexts and cursors come in here too, because a preloaded library is found first: libstdc++'s personality routine
-// asks `_Unwind_GetIP` about a context that libgcc's `_Unwind_RaiseException` made. Such are handed on.
+// The functions that would be called without this library. The drop-in has the names of libgcc's and libunwind's
+// functions, and a preloaded library is found first. So their contexts and cursors come in here, too. For example,
+// libstdc++'s personality routine calls `_Unwind_GetIP` with a context that libgcc's `_Unwind_RaiseException` made.
+// Calls with a foreign context or cursor are handed on.
 #pragma once
 
 #include <dlfcn.h>
@@ -38,8 +39,9 @@ class Next {
   mutable std::atomic<Function*> function_ = nullptr;
 };
 
-// The first words of what is ours. libgcc's context begins with the addresses of the caller's saved rax and rdx (x0 and
-// x1), libunwind's cursor with an address; these are no addresses on either architecture, and it takes both.
+// The first words of our own contexts and cursors. libgcc's context begins with the addresses of the caller's saved rax
+// and rdx (x0 and x1), libunwind's cursor with an address. The tags are no addresses on either architecture. Both words
+// must match.
 inline constexpr std::uint64_t kTag[2] = {0x9d1f'77a3'5c0e'4b61, 0x8be4'23d0'96f1'7d35};
 
 [[nodiscard]] inline bool is_ours(const void* object) {

@@ -9,8 +9,8 @@ walk::FastWalkState state_of(const Registers& registers) {
           registers.get(Registers::fp_number(kOwnArchitecture))};
 }
 
-// Every step with all registers is a walk of its own, whose locations count from its start: what it says still is in
-// its register is where it was for the last frame.
+// Each step with all registers is a walk of its own, which knows only the locations since its start. A register that
+// the walk takes for unsaved has the location that it had in the last frame.
 void keep_locations(const Frame& last, Frame& next) {
   next.registers.for_each([&](RegisterNumber reg, std::uint64_t) {
     if (next.saved.at(next.registers, reg) == 0 && reg != Registers::sp_number(kOwnArchitecture))

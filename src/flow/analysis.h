@@ -23,8 +23,8 @@ bool starts_program(const CodeSource& source, CodeAddress pc, Workspace<Machine>
          (last.kind == Flow::kCall || (last.kind == Flow::kNext && !pc.is_return_address()));
 }
 
-// main, as the program's entry point hands it to the C library: the first argument of its first call (glibc's and
-// musl's _start). 0: it does not say.
+// The address of main: the first argument of the first call at the program's entry point (glibc's and musl's _start).
+// 0: the code does not show it.
 template <typename Machine>
 std::uint64_t main_function(const CodeSource& source, Workspace<Machine>& work) {
   constexpr unsigned kFirstArgument = Machine::kArchitecture == Architecture::kX86_64 ? x86_64::kRdi : 0;
@@ -43,8 +43,9 @@ bool halts(const CodeSource& source, CodeAddress pc, Workspace<Machine>& work) {
   return follow_straight(work, kAnywhere, kMostInstructions).kind == Flow::kHalt;
 }
 
-// Code whose start is not known: the nearest place before it where a function may start, from where the code leads here
-// by a row that `accepts` does, with a caller where that says. Puts the row into work.row.
+// For code whose start is not known: finds the nearest place before it where a function may start, and from which the
+// code leads here by a row that `accepts` accepts. Such a row must have a caller, if `accepts` demands that. Puts the
+// row into work.row.
 template <typename Machine, typename Accepts>
 bool way_in_from_unknown_start(const CodeSource& source, CodeAddress pc, Search<Machine>& search,
                                Workspace<Machine>& work, Accepts&& accepts) {
@@ -75,9 +76,9 @@ Expected<Synthesis> way_in(const CodeSource& source, CodeAddress pc, Workspace<M
   return result;
 }
 
-// A function that leaves by a jump to another one keeps the calling convention if it gives back by then what it has
-// saved of the registers that calls preserve, as the way in says, too. (Haskell's code saves none.) For a start that is
-// not known.
+// A function that leaves by a jump to another one keeps the calling convention on one condition. By then it has given
+// back the preserved registers that it had saved, and the way in agrees. (Haskell's code saves none.) For starts that
+// are not known.
 template <typename Machine>
 bool gives_back(const CodeSource& source, CodeAddress pc, const Found& found, Search<Machine>& search,
                 Workspace<Machine>& work) {
@@ -172,8 +173,8 @@ class Analysis {
     return has_whole_way_out() && same_row(Machine::kArchitecture, row, found_.row);
   }
   bool start_leads_here() { return leads_here_; }
-  // Generated code that uses its frame pointer has set it up (optimised code often leaves by a deoptimisation only, and
-  // what is behind its calls need not be code).
+  // Generated code that uses its frame pointer has set it up. For such code the way out is no help: optimised code
+  // often leaves only by a deoptimisation, and the bytes behind its calls need not be code.
   bool returns() { return has_way_out() && !(generated_ && sights_.uses_frame_pointer); }
   bool main_leads_here() {
     if (found_.way != Way::kNone || generated_) return false;

@@ -21,8 +21,8 @@ namespace windlass::flow {
 // Do the rules of a row save rax and rdx (i386: eax and edx; AArch64: x0 and x1), as no other function does?
 [[nodiscard]] bool saves_landing_registers(const FrameRow& row, Architecture architecture);
 
-// Does the code at `address`, of which `code` is the beginning, go straight to eh_return's change of rsp, past one call
-// (_Unwind_DebugHook) at most? No allocation, thread-safe.
+// Does the code at `address` go straight to eh_return's change of rsp, past one call (_Unwind_DebugHook) at most?
+// `code` is its beginning. No allocation, thread-safe.
 [[nodiscard]] bool leads_to_eh_return(ByteView code, std::uint64_t address,
                                       Architecture architecture = Architecture::kX86_64);
 

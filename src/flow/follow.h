@@ -1,5 +1,5 @@
-// The one loop over instructions. Its policy, three callables, says what an instruction does, which ways are taken and
-// what ends them. Its caller says how many instructions that may cost.
+// The one loop over instructions. Its policy consists of three callables: the effect of an instruction, the paths to
+// take, and the end of a path. The caller bounds the number of instructions.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Follows a function's code forward from its entry along all its ways and keeps, wherever a way joins another one, what
+// Follows a function's code forward from its entry along all paths. Where paths join, the state keeps the part that
 // both have in common. Architecture-neutral, over explorer.h's CodeMachine.
 #pragma once
 
@@ -55,9 +55,9 @@ class FrameFlow {
     if (ended == Ended::kByBudget) nodes_.clear();  // what some ways agree on, others may not
   }
 
-  // Calls visit(offset, length, path, flow) for each instruction that was reached, in the order of addresses: `path` is
-  // the state in front of it, `flow` what it does, kStop with length 0 for what is no instruction. And
-  // conflict(offset, conflict) before the places where different frames meet.
+  // Calls visit(offset, length, path, flow) for each instruction that was reached, in the order of addresses. `path` is
+  // the state in front of the instruction. `flow` is its effect: kStop with length 0 if the bytes are no instruction.
+  // Calls conflict(offset, conflict) before the places where different frames meet.
   template <typename Visit, typename OnConflict>
   void for_each(Visit&& visit, OnConflict&& conflict) {
     std::uint32_t done = 0;
@@ -408,8 +408,9 @@ class FrameFlow {
     return arrive(static_cast<std::uint32_t>(target - begin_), path, kNone);
   }
 
-  // Where a value is not known yet HotSpot's C1 puts a jump to a call behind the function, which writes the code and
-  // comes back to run it (its PatchingStub). What is written ends behind zeros or nops.
+  // HotSpot's C1 writes some code later, when a value is known. Until then a jump stands there. It leads to a call
+  // behind the function, which writes the code and comes back to run it (PatchingStub). The code to be written ends
+  // behind zeros or nops.
   void pass_unwritten(std::uint64_t target, Path<Machine>& path) {
     const std::uint32_t call = nodes_.at(current_).doubtful;
     if (call == kNone || target - begin_ >= size_) return;

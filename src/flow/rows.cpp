@@ -100,8 +100,8 @@ RuleIn rule_in(const FrameRow& row, RegisterNumber reg) {
   return {row, same ? RegisterRule::same_value() : *rule};
 }
 
-// The place in the pool of an expression for an address or a value that begins with a load; nothing if it does not fit
-// eight bytes or the pool is full.
+// The place in the pool of an expression for an address or value that begins with a load. Nothing if the expression
+// does not fit into eight bytes, or the pool is full.
 std::optional<ExpressionPlace> expression_of(const Value& value) {
   if (value.reg >= 32) return std::nullopt;
   ExpressionBytes expression;

@@ -31,7 +31,8 @@ struct Found {
 // What else an exploration has seen.
 struct Sights {
   bool halted_behind_call = false;
-  bool addresses_frame = false;     // below it by the frame pointer, or makes sp of it; before it changes it
+  // addresses memory below it by the frame pointer, or makes sp of it; before changing it
+  bool addresses_frame = false;
   bool uses_frame_pointer = false;  // before it changes it
   bool writes_frame_pointer = false;
   bool any_code = false;
@@ -215,9 +216,9 @@ class Search {
 
 // ---- ways out -----------------------------------------------------------------------------------------------------
 
-// In the prologue, between setting a frame pointer (any register) and pushing, a register is pushed by sp and later
-// popped by the frame pointer. Both are the same place, which says where the frame pointer points; without that what
-// is popped would be taken for something that lies on the stack already.
+// In a prologue, after a frame pointer (any register) is set and before the pushes. A register is pushed by sp, and
+// later popped by the frame pointer. Both are the same place, which shows where the frame pointer points. Without that,
+// the popped value would count as one that was on the stack before.
 template <typename Machine>
 bool Search<Machine>::finds_frame_pointer(const ExitView& exit) {
   const unsigned sp = Registers::sp_number(kArchitecture);
@@ -235,9 +236,9 @@ bool Search<Machine>::finds_frame_pointer(const ExitView& exit) {
   return frame_pointer_at_.has_value();
 }
 
-// Hand-written code calls functions of its own with conventions of its own: they leave registers alone that calls need
-// not preserve, and what is behind the call relies on it, even for sp. So where sp cannot be told behind calls, those
-// called are followed, each from its start to its nearest return. True if one keeps any such register.
+// Hand-written code calls own functions with own conventions: these leave registers alone that calls need not preserve.
+// The code behind the call relies on that, even for sp. So if sp is not known behind calls, the called functions are
+// followed, each from its start to its nearest return. True if one of these keeps such a register.
 template <typename Machine>
 bool Search<Machine>::follow_callees(const CodeSource& source) {
   bool any = false;

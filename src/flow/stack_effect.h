@@ -1,5 +1,5 @@
-// What one instruction of x86-64 or i386 does to the stack pointer: for reading code in a straight line, where
-// following its paths (synthesis.h) would be more than is needed.
+// The effect of one instruction of x86-64 or i386 on the stack pointer. For reading code in a straight line, where
+// following all paths (synthesis.h) is not needed.
 #pragma once
 
 #include <cstddef>

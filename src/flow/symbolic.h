@@ -105,7 +105,8 @@ class SymbolicState {
     return Value::initial(number);
   }
 
-  // The number of the next such value: who follows several ways gives each place in the code that makes one a number.
+  // The number of the next symbol. A user that follows several paths gives each place in the code that makes a symbol
+  // one number.
   [[nodiscard]] std::uint8_t next_symbol() const { return next_symbol_; }
   void set_next_symbol(std::uint8_t number) { next_symbol_ = number; }
 
@@ -143,8 +144,8 @@ class SymbolicState {
   [[nodiscard]] bool forgot() const { return forgot_; }
 
   [[nodiscard]] unsigned store_count() const { return store_count_; }
-  // Forgets the stores that keep(address, size, value) is false of, and what is below them in time and shares a byte
-  // with one: what is loaded from there is taken for initial memory.
+  // Forgets the stores for which keep(address, size, value) is false, and earlier stores that share a byte with one of
+  // these. A load from there then reads initial memory.
   template <typename Keep>
   void forget_stores(Keep&& keep) {
     unsigned kept = 0;

@@ -13,8 +13,8 @@ template <typename Machine>
   return Value::initial(Registers::sp_number(Machine::kArchitecture), Machine::kEntryCfa);
 }
 
-// Where `what` was saved first, if that is still on the stack: what the ways out find, too. Else where it is, which is
-// `home` if nothing has happened to it. Undefined: lost.
+// The first place on the stack where `what` was saved, if it is still there; ways out find this place, too. Otherwise
+// the register that has it, which is `home` if nothing has happened to it. Undefined: lost.
 template <typename Machine>
 [[nodiscard]] RegisterRule kept_rule(const SymbolicState<Machine::kSlots>& state, const Value& what, unsigned home) {
   constexpr unsigned kSp = Registers::sp_number(Machine::kArchitecture);

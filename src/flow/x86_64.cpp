@@ -488,8 +488,11 @@ bool X86_64::signal_trampoline(const CodeSource& source, std::uint64_t address) 
   return x86::at_signal_return(source.read, Architecture::kX86_64, address);
 }
 
-// A `syscall` that the number of rt_sigreturn has just been loaded for; a `ret` to what has just been put on the stack,
-// `mov [rsp], reg` (retpolines); the end of a loop that probes the stack; a record for the callee.
+// Recognises, by the bytes before the pc:
+// - a `syscall` with the number of rt_sigreturn just loaded;
+// - a `ret` to an address just put on the stack, `mov [rsp], reg` (retpolines);
+// - the end of a loop that probes the stack;
+// - a record for the callee.
 void X86_64::look_back(CodeReader& code, Path<X86_64>& path) {
   std::uint8_t bytes[4] = {};
   note_record_before(code, path);

@@ -84,8 +84,7 @@ Dispatch* Dispatch::catching(const ThrowingThread& thread) {
 
 // ---- clauses ------------------------------------------------------------------------------------------------------
 
-// The walk leaves a funclet: in the frame that it belongs to, the clause that it is of and its inner ones are behind
-// it.
+// The walk leaves a funclet. In the frame to which the funclet belongs, its clause and the inner clauses are done.
 void Dispatch::note_record(const CrawlFrame& transition) {
   const Dispatch* dispatch = of(thread_, transition.exception);
   if (dispatch == nullptr) return;
@@ -155,7 +154,7 @@ bool Dispatch::search() {
         break;
       case CrawlState::kNoFrameTransition:
         note_record(frame);
-        // What a filter throws is nobody's business: its answer is no.
+        // An exception that a filter throws is dropped: the filter's answer is no.
         if (Dispatch* its = of(thread_, frame.exception);
             its != nullptr && its->record_.funclet == static_cast<std::uint32_t>(Funclet::kFilter)) {
           target_ = {.filter = its};

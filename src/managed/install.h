@@ -8,8 +8,8 @@
 
 namespace windlass::managed {
 
-// Where a thread is to go on, and what of it changes at that moment: whoever samples it before sees the old stack,
-// whoever samples it after the new one.
+// The place where a thread is to go on, and the changes at that moment. A sampler sees the old stack before that
+// moment, and the new stack after it.
 struct Landing {
   std::uint64_t slots[Registers::kSlots] = {};  // registers that calls preserve, sp, pc; rax and rdi, x0 and x1
   struct Store {
@@ -23,8 +23,8 @@ struct Landing {
 // Does the stores, loads the registers and jumps.
 extern "C" [[noreturn]] void windlass_install(const windlass::managed::Landing* landing);
 
-// function(base, object), and its result. What windlass_install() needs to come back from this call, as if the function
-// had returned, is in `slots` before it is called; the result is what is in slot 0 then.
+// Calls function(base, object) and returns its result. Before the call, `slots` gets all that windlass_install() needs
+// to come back from this call as if the function had returned. The result is then the value in slot 0.
 extern "C" std::uint64_t windlass_call_funclet(std::uint64_t function, std::uint64_t base, std::uint64_t object,
                                                std::uint64_t* slots);
 

@@ -93,8 +93,8 @@ LlvmStackMaps::Location LlvmStackMaps::location(std::uint64_t at) const {
   return {static_cast<Location::Kind>(bytes->kind), bytes->reg, bytes->offset};
 }
 
-// Of the pairs with the same location one is shown, best the one that says that it is a reference itself: what is shown
-// twice would be moved twice.
+// Of several pairs with the same location only one is reported, or the collector would move the object twice. The best
+// is a pair that is itself a reference, without a base.
 void LlvmStackMaps::note_repeated(const Record& record) {
   const auto pairs = pairs_of(record);
   if (!pairs) return;  // no statepoint
@@ -144,8 +144,8 @@ namespace {
 
 using Location = LlvmStackMaps::Location;
 
-// A reference lies at reg + offset (kIndirect) or in a register; a constant is null, and kDirect, the address of a
-// stack slot, points to no object.
+// A reference lies at reg + offset (kIndirect) or in a register. A constant is null. kDirect is the address of a stack
+// slot, and points to no object.
 bool place_of(const Location& location, FramePlace& to) {
   if (location.kind == Location::kRegister)
     to = {FramePlace::kInRegister, location.reg, 0};

@@ -43,7 +43,7 @@ void write_back(const SavedContext& context, void* ucontext) {
 #endif
 }
 
-// Of windlass_hijacked_return(): where it finds what it returns to, and whoever unwinds it.
+// The place of the address to which windlass_hijacked_return() returns. Unwinders look there, too.
 std::uint64_t& return_address_of(std::uint64_t* slots) {
 #if defined(__x86_64__)
   return reinterpret_cast<std::uint64_t*>(slots[Registers::sp_number(kOwnArchitecture)])[-1];
@@ -111,8 +111,8 @@ void Suspender::detach(MutatorThread& thread) {
   this_thread = nullptr;
 }
 
-// Says that it waits, and that it does no more only while nobody stops threads anew: who stops looks at the one and
-// then at the other, the other way round.
+// Stores `waiting`, and stores `running` only while no other thread is stopping threads. The thread that stops others
+// stores `pending_` first, and reads `word` then.
 template <typename Word>
 void Suspender::wait_for_resumption(std::atomic<Word>& word, Word waiting, Word running) {
   do {

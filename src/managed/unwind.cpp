@@ -13,8 +13,8 @@
 namespace windlass::managed {
 namespace {
 
-// The unwind information of one method as winx64's unwinder reads it: in place, or copied here. What the runtime of
-// this process says of its methods is there: to ask the system whether it is takes longer than all the rest.
+// The unwind information of one method, for winx64's unwinder: read in place, or copied here. In the own process the
+// addresses that the runtime gives are trusted, because asking the system would take longer than all the rest.
 class MethodImage {
  public:
   MethodImage(const ManagedThread& thread, const Method& method)
@@ -29,7 +29,7 @@ class MethodImage {
     return rva >= to.begin && rva < to.end;
   }
 
-  // What cannot be read to its end is given as far as it can: an information may be the last thing in its page.
+  // If the end cannot be read, the readable part is returned: a record may be the last data in its page.
   [[nodiscard]] ByteView bytes(std::uint32_t rva, std::uint32_t wanted) const {
     const std::uint64_t address = unwind_.base + rva;
     if (is_own_) return own_bytes(address, wanted);

@@ -298,8 +298,8 @@ SavedLocations State::saved_past_native() const {
   return saved;
 }
 
-// By call frame information, unless an exception record or an explicit frame lies in the frame at hand: what the record
-// says comes in place of the dispatcher's callers, the explicit frame before the native one.
+// Steps by call frame information, unless an exception record or an explicit frame lies in the present frame. The
+// record's frame replaces the callers of the dispatcher. The explicit frame comes before the native one.
 Turn State::show_native_frame() {
   if (!native) native.emplace(*thread.space, frame.registers);
   if (caller_found) {
@@ -378,7 +378,8 @@ Turn State::leave_frame() {
   return go_on_above(left.address, "explicit frame leads to below itself");
 }
 
-// What an explicit frame or a record leads to lies around it or above it: walks of broken ones end.
+// The frame to which an explicit frame or a record leads lies around it or above it. A walk that finds a broken one
+// ends.
 Turn State::go_on_above(std::uint64_t address, const char* otherwise) {
   if (method == nullptr) return Turn::kGoOn;
   if (!find_caller()) return Turn::kEnd;

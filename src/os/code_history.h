@@ -1,5 +1,5 @@
-// What was at an address when, in code that comes, goes and moves: pieces of code, each from its time on, until a later
-// one covers its range.
+// The history of code that comes, goes and moves. Tells the piece of code at an address at a time. A piece counts from
+// its time on, until a later piece covers its range.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,8 @@ class CodeHistory {
     [[nodiscard]] bool contains(std::uint64_t address) const { return address - begin < size; }
   };
 
-  // Pieces come in the order in which they count: of two of one time the later one does. One without a size is none.
+  // Add pieces in the order of time. Of two pieces of one time, the later call counts. A piece without a size is
+  // ignored.
   void add(const Piece& piece);
   // Calls back for pieces that have addresses of a range, those of many pages several times. Linear in the pieces of
   // its pages.

@@ -72,8 +72,8 @@ struct JitdumpUnwinding {
 };
 static_assert(sizeof(JitdumpUnwinding) == 24);
 
-// Of the function whose code comes next, too. Behind it `count` entries, each with the name of a file and its NUL
-// behind it; the name "\xff" is that of the entry before (tools/perf/util/jitdump.h).
+// Also about the function whose code comes next. Behind it stand `count` entries, each followed by the name of a file
+// with its NUL. The name "\xff" means the name of the entry before (tools/perf/util/jitdump.h).
 struct JitdumpDebugInfo {
   std::uint64_t address = 0;  // of the code
   std::uint64_t count = 0;
@@ -133,9 +133,9 @@ class JitdumpFile {
 
   explicit JitdumpFile(GrowingFile file) : file_(std::move(file)) {}
 
-  // Hands over the records that have come, and are complete, since the last call. A record that is malformed is left
-  // out, and the first one is the problem(); where its size is none, nothing behind it can be read, ever. Bounded
-  // memory, linear in the records.
+  // Hands over the complete records that have come since the last call. A malformed record is left out, and the first
+  // of these is the problem(). If a record's size is wrong, nothing behind it can ever be read. Bounded memory, linear
+  // in the records.
   void read(JitdumpVisitor& to);
 
   [[nodiscard]] const std::optional<JitdumpHeader>& header() const { return header_; }  // empty: has not come yet

@@ -8,12 +8,12 @@
 
 namespace windlass::os {
 
-// The process's own number while its first thread lives, else that of another thread that does; its own again where
-// none does, or where that cannot be told. errno stays.
+// The process's id while its first thread lives; else the id of another living thread. The process's id again if no
+// thread lives, or if that cannot be told. errno stays.
 [[nodiscard]] pid_t living_thread(pid_t pid);
 
-// The name of a file in the /proc/PID that is open as `folder` ("maps", say): in the folder of a thread that lives
-// ("task/12/maps") where the first one has ended.
+// The name of a file in the /proc/PID that is open as `folder`, for example "maps". If the first thread has ended, the
+// name in the folder of a living thread ("task/12/maps").
 [[nodiscard]] std::string living_name(int folder, const std::string& name);
 
 }  // namespace windlass::os

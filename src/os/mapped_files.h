@@ -18,7 +18,7 @@ namespace windlass::os {
 
 struct FileCandidate {
   std::string path;
-  bool certain = false;     // leads to what is mapped there now, whatever its name is
+  bool certain = false;     // leads to the file that is mapped there now, whatever its name
   std::uint64_t inode = 0;  // of the mapped file, to compare with where no build id is known; 0: not known
   dev_t device = 0;         // of the mapped file, where it is no block device: its server may have stopped
 };
@@ -36,8 +36,8 @@ struct FileCandidate {
 // A name that is known to lead elsewhere is not used.
 [[nodiscard]] std::vector<FileCandidate> files_of(pid_t pid, pid_t parent, const ProcMap& map);
 
-// A descriptor of the regular file `path` for reading, close-on-exec; -1 and errno, ENODEV for anything else: a FIFO
-// under a mapped file's name would block, a device could do anything.
+// A read-only descriptor of the regular file `path`, close-on-exec. For any other kind of file -1 and ENODEV: a FIFO
+// under a mapped file's name would block, and a device could do anything.
 [[nodiscard]] int open_regular(const std::string& path);
 // The same, and what stat(2) says of the file: the descriptor may be a copy's (readers.h).
 [[nodiscard]] OpenedRegular open_regular(const FileCandidate& candidate);
@@ -53,7 +53,7 @@ class GrowingFile {
   [[nodiscard]] static GrowingFile open(const FileCandidate& candidate, struct stat& status);
 
   explicit operator bool() const { return static_cast<bool>(file_); }
-  // Who opens it by its number can read it without being blocked; -1: nobody can.
+  // A descriptor that can be opened by its number and read without blocking; -1: there is none.
   [[nodiscard]] int fd() const { return subject_.empty() ? file_.get() : -1; }
   // pread(2) and fstat(2).
   [[nodiscard]] ssize_t read_at(std::uint64_t offset, std::span<std::byte> to) const;

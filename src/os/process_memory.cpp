@@ -57,8 +57,8 @@ Descriptor open_memory(pid_t pid) {
 
 }  // namespace
 
-// What goes to a reader costs far more than what is read. So the pages that a moment's reads wanted are asked for
-// together with the first one of the next moment's, and kept as long as that lasts. One thread.
+// A request to a reader process costs far more than the reading. So the first page of a moment is requested together
+// with the pages that were used in the moment before. All are kept as long as the moment lasts. One thread.
 class MemoryFile::Batches {
  public:
   Batches(int file, std::string subject) : file_(file), subject_(std::move(subject)) {}

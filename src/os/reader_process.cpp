@@ -261,7 +261,7 @@ int leave_the_program(int control) {
   return kFirstOther;
 }
 
-// Whatever it waits for, it ends with its parent.
+// The reader ends with its parent, even while it waits.
 void end_with(pid_t parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) _exit(0);

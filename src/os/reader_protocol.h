@@ -18,7 +18,7 @@
 namespace windlass::os {
 
 enum class ReaderCall : std::uint32_t {
-  kOpenRegular,  // a path: a descriptor that never blocks whoever reads or maps it, a copy where it must be one
+  kOpenRegular,  // a path: a descriptor that never blocks its readers, nor a mapping; where needed, that of a copy
   kOpenGrowing,  // the same, but the file itself; Answer::remote says that reads of it may block
   kOpen,         // a path: whatever it is (files and folders of /proc)
   kStatus,       // a path: what stat(2) says

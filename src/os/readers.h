@@ -35,9 +35,12 @@ struct ReaderTimes {
   std::chrono::nanoseconds hurry = std::chrono::milliseconds(50);      // with one once the program has to end
 };
 
-// Thread-safe (a lock). Bounds: kMostLeft readers are left behind. One more, and the first of them is killed; what it
-// waited for stays silent for kSilentFor. Nothing is asked any more once kMostEnding of those that were killed wait on
-// all the same. Many are waited for less long; kMostSaid silent things are told apart by name.
+// Thread-safe (a lock). Bounds:
+// - At most kMostLeft readers are left behind. One more, and the first of these is killed; the thing it waited for
+//   counts as silent for kSilentFor.
+// - Once kMostEnding killed readers still wait, nothing is requested any more.
+// - While many readers wait, calls wait less long.
+// - kMostSaid silent things are told apart by name.
 class Readers {
  public:
   static constexpr std::size_t kMostLeft = 256;
@@ -76,8 +79,8 @@ class Readers {
   // Readers get this nice value.
   void set_priority(int value);
 
-  // What is silent and the caller has not been told yet, but for what became so in a hurry: "/proc/12/mem", "device
-  // 0:57".
+  // The silent things that the caller has not been told yet, for example "/proc/12/mem" or "device 0:57". Without
+  // things that became silent in a hurry.
   [[nodiscard]] std::vector<std::string> take_silent();
   // Does memory or the list of mappings of a process not answer now, or the server of `device` (0: none)?
   [[nodiscard]] bool is_silent(pid_t pid, dev_t device);

@@ -1,5 +1,5 @@
-// What an unwinder may read. Rows are applied, and Windows' unwind codes executed, by templates over this concept, so
-// that a walk of the own process is plain loads and one of another process a call.
+// The memory that an unwinder may read. Rows are applied, and Windows' unwind codes executed, by templates over this
+// concept. So a walk of the own process uses plain loads, and a walk of another process uses calls.
 #pragma once
 
 #include <concepts>

@@ -1,5 +1,5 @@
-// What an exported function that does nothing but load says of its structures: its one instruction has the offset of
-// the field that it gives, or the address of the variable. Read in the code, so that no version has to be guessed.
+// Reads exported functions that do nothing but load. Their one instruction holds the offset of a structure's field, or
+// the address of a variable. So the version of the runtime need not be guessed.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// A method whose frames nobody describes but its own code, all of which is known: described from its first instruction
+// A method whose only description is its code, all of which is known. Rows are made from the first instruction on
 // (windlass/describe.h).
 #pragma once
 

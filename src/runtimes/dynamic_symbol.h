@@ -1,5 +1,6 @@
-// A dynamic symbol of an ELF file as it is loaded: what a runtime tells of itself it exports, and the file, which may
-// be the whole program, need not be at hand. System V gABI 4.1 chapter 5; DT_GNU_HASH as binutils and glibc have it.
+// Finds a dynamic symbol of an ELF file in its loaded image. Runtimes export the data for debuggers, and the file,
+// which may be the whole program, need not be at hand. System V gABI 4.1 chapter 5; DT_GNU_HASH as binutils and glibc
+// have it.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// The machine code of an interpreter's evaluator: one function, of which compilers put what is seldom run elsewhere
-// (GCC's .cold), without a symbol in shipped files.
+// Finds the machine code of an interpreter's evaluator. That is one function, but compilers put its rare parts
+// elsewhere (GCC's .cold), and shipped files have no symbols for these parts.
 #pragma once
 
 #include <cstdint>

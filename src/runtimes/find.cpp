@@ -118,7 +118,8 @@ std::size_t add_interpreters_of(manager::PublishedCodes& codes, const os::ProcMa
   return found;
 }
 
-// Looks in all images with code: for what is in `known` by where it is, else by add_of(), which says how many it found.
+// Looks in all images with code. An image that is in `known` by its place gives the known code. For others add_of()
+// looks, and returns the number of finds.
 using AddOf = FunctionRef<std::size_t(const os::ProcMap& map, const std::shared_ptr<const Memory>& memory)>;
 void add_from_images(manager::PublishedCodes& codes, std::span<const os::ProcMap> maps, OpenMemory open_memory,
                      const manager::PublishedCodes& known, bool interpreters, AddOf add_of) {
@@ -142,8 +143,8 @@ void add_from_images(manager::PublishedCodes& codes, std::span<const os::ProcMap
     if (add_of(map, memory) == 0 && can_be_kept) others.push_back(&map);
   }
   if (others.empty()) return;
-  // A process that ends while it is looked at says nothing of its files, and what was read may be pages kept from
-  // before.
+  // A process that ends during the look yields nothing about its files, and cached pages may have hidden the end. So
+  // only files that can still be read now are noted as without a runtime.
   const std::shared_ptr<const Memory> now = open_memory();
   for (const os::ProcMap* map : others)
     if (read_value<std::uint64_t>(*now, map->begin)) without.add(*map);

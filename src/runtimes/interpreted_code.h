@@ -1,4 +1,4 @@
-// An interpreter among what a process publishes of its code: it has none of its own and answers for no addresses.
+// An interpreter as one of a process's published codes. It has no code of its own, and answers for no addresses.
 #pragma once
 
 #include <memory>

@@ -12,8 +12,8 @@
 
 namespace windlass::runtimes {
 
-// All that the thread runs, innermost first. kNotFound: nothing, or the interpreter does not know the thread, or says
-// nothing of it that is sure; or it cannot be read.
+// All functions that the thread runs, innermost first. kNotFound: there are none, the interpreter does not know the
+// thread, nothing certain is known of the thread, or it cannot be read.
 [[nodiscard]] Expected<std::vector<manager::InterpretedFrame>> read_frames(const Memory& memory,
                                                                            const wl_interpreter& interpreter,
                                                                            const manager::ThreadStack& thread);

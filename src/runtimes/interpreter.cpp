@@ -4,8 +4,9 @@
 
 namespace windlass::manager {
 
-// Each activation of the evaluator has one native frame, so both are counted off from the outermost. The innermost one
-// may not have linked what it runs yet, or no longer: where the stack has one activation more than the list it is this.
+// Each activation of the evaluator has one native frame, so both are counted off from the outermost. If the stack has
+// one activation more than the list, the extra one is the innermost: it has not linked its function yet, or has already
+// unlinked it.
 std::vector<Activation> lay_over(const Interpreter& interpreter, std::span<const std::uint64_t> lookups,
                                  std::span<const InterpretedFrame> frames) {
   std::vector<Activation> activations;

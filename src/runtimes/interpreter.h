@@ -1,5 +1,5 @@
-// A runtime whose functions have no machine code of their own: an evaluator in some file runs them all, and what it
-// runs in a thread the runtime keeps in a list. Its stacks are the evaluator's native frames, each with the functions
+// A runtime whose functions have no machine code. An evaluator in some file runs all of them, and the runtime keeps a
+// list of the functions that a thread runs. The stacks consist of the evaluator's native frames. Each has the functions
 // that this activation of the evaluator runs.
 #pragma once
 

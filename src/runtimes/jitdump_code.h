@@ -15,11 +15,11 @@
 
 namespace windlass::manager {
 
-// Every function by its name from the time of its record on, until a later one covers its range or it moves; rows where
-// the dump has unwinding data, and lines where it has those. It answers for all code of the process that no code
-// manager does: of two, the one that was opened later.
+// Each function has its name from the time of its record on, until a later record covers its range or the function
+// moves. Rows come from the dump's unwinding data, and lines from its debug information, where the dump has these.
+// Answers for all code of the process for which no code manager answers. Of two dumps, the one opened later answers.
 //
-// Where the file says that its times are a processor's clock's, not CLOCK_MONOTONIC, a record counts from when it was
+// If the file's times are those of a processor's clock, not of CLOCK_MONOTONIC, a record counts from the moment it was
 // read. Bounds: kMaxFunctions, kMaxText bytes of names, kMaxFrames bytes of unwinding data that were needed.
 class JitdumpCode final : public PublishedCode, private os::JitdumpVisitor {
  public:

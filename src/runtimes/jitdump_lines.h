@@ -13,15 +13,16 @@
 
 namespace windlass::manager {
 
-// V8 adds perf's ELF header to every address (kElfHeaderSize in src/diagnostics/perf-jit.cc), perf's own agent for Java
-// and others do not. What a dump does is seen at the first function whose lines would begin before it, or end behind
-// it, in the other case; until then they are taken as they stand.
+// V8 adds the size of perf's ELF header to every address (kElfHeaderSize in src/diagnostics/perf-jit.cc). perf's own
+// agent for Java and others do not. The first function shows which form a dump has: in the wrong form its lines would
+// begin before the function, or end behind it. Until a function shows that, addresses are taken as they stand.
 //
-// A function has one file: that of its first line. Where it has lines of others, which were inlined, its own line
-// before counts. V8 of node 20 writes names of files that it has freed, with NULs in them: the next entry is then where
-// an address of the function stands behind a NUL. Where there is none, the function has no lines.
+// A function has one file: that of its first line. Lines of other files were inlined. For these the function's own line
+// before counts. V8 of node 20 writes names of files that it has freed, with NULs in them. The next entry then begins
+// where an address of the function stands behind a NUL. If there is none, the function has no lines.
 //
-// One thread at a time. Bounds: kMaxLines lines, kMaxText bytes of names of files; what is beyond that has no line.
+// One thread at a time. Bounds: kMaxLines lines, kMaxText bytes of names of files. Code beyond these bounds has no
+// lines.
 class JitdumpLineTable {
  public:
   static constexpr std::size_t kMaxLines = std::size_t{1} << 22;

@@ -1,5 +1,5 @@
-// What a runtime says of its code, where that cannot be read before its process has got so far: it is asked for again
-// until something can be read.
+// A runtime's description of its code that cannot be read before the process has got far enough. Reading is tried again
+// until it succeeds.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,4 @@
-// What a runtime has to tell of its structures: the first thing that is missing is kept, so that a reader asks for all
-// of it and looks once.
+// Keeps the first missing part of a runtime's description. So a reader asks for all parts and checks once.
 #pragma once
 
 #include <optional>

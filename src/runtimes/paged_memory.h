@@ -23,8 +23,8 @@ class PagedMemory final : public Memory {
   // Pages are kept for `lifetime` ns.
   explicit PagedMemory(std::shared_ptr<const Memory> memory, std::uint64_t lifetime = kForever)
       : memory_(std::move(memory)), lifetime_(lifetime) {}
-  // What is read from here on is asked for something that was seen at `time`, CLOCK_MONOTONIC in ns: pages that were
-  // read before do not serve it, since the process has gone on (a method may have been compiled and called).
+  // The following reads are for an event at `time` (CLOCK_MONOTONIC, ns). Pages that were read earlier do not serve
+  // these reads, since the process has gone on. For example, a method may have been compiled and called.
   void set_time(std::uint64_t time) const { needed_ = std::max(needed_, time); }
   bool read(std::uint64_t address, void* to, std::size_t size) const override;
 

@@ -82,7 +82,7 @@ class PublishedCode : public std::enable_shared_from_this<PublishedCode> {
   virtual void note_code(const os::ProcMap& /*map*/) {}
   // Called for code of the file that it was opened for.
   virtual void note_file_code(const os::ProcMap& /*map*/) {}
-  // True for a mapping of its file. perf's events name a file by its build id, if it has one; /proc names it by the
+  // True for a mapping of this code's file. perf's events name a file by its build id, if there is one; /proc uses the
   // inode.
   [[nodiscard]] bool is_in_file_of(const os::ProcMap& map) const {
     if (!map.file.build_id.empty()) return map.file.build_id == file_.build_id;

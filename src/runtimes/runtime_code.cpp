@@ -30,7 +30,8 @@ void RuntimeCode::see(std::uint64_t time) const {
   if (pages_ != nullptr) pages_->set_time(time);
 }
 
-// What has been taken away, and nothing put there: who asks for it has seen it run.
+// True if nothing can be read at the method's address any more. The caller has seen this code run, so the method is
+// still the answer.
 bool RuntimeCode::is_last(const Method& method) const { return !read_value<std::uint8_t>(*memory_, method.begin); }
 
 std::uint64_t RuntimeCode::end() const {

@@ -1,8 +1,8 @@
-// What every managed runtime that is read from outside has in common: its methods, found by address in its own
-// structures, copied with what describes their frames, and given out as the code that a process publishes.
+// The common part of all managed runtimes that are read from outside. Methods are found by address in the runtime's own
+// structures, copied together with the description of their frames, and offered as published code of the process.
 //
 // A runtime is a folder with the same files: `find` (is it in this process? which version?), `code_map` (pc -> method),
-// `rows` (what describes its frames), `names`. What it makes of them is a Runtime.
+// `rows` (the frames of its code), `names`. Together they make a Runtime.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace windlass::runtimes {
 
-// One method's code as it was when it was read; nothing of it is looked at in the process again.
+// One method's code at the moment it was read. Later calls do not look into the process again.
 class Method {
  public:
   virtual ~Method() = default;
@@ -41,8 +41,8 @@ class Runtime {
  public:
   virtual ~Runtime() = default;
   [[nodiscard]] virtual Architecture architecture() const = 0;
-  // The method whose code contains an address. kNotFound: none does (a stub of the runtime, or no code of its own);
-  // others: what is wrong with what it says.
+  // The method whose code contains an address. kNotFound: no method does, for example in a stub of the runtime. Any
+  // other error says how the runtime's data is damaged.
   [[nodiscard]] virtual Expected<std::unique_ptr<Method>> method_at(std::uint64_t address) = 0;
   // Of a method that is not lasting: is it still what method_at() would give?
   [[nodiscard]] virtual bool is_still(const Method& method) = 0;
@@ -78,12 +78,12 @@ class Runtime {
   [[nodiscard]] virtual std::uint64_t way_to_stack() { return 0; }
   [[nodiscard]] virtual bool is_starting() { return false; }
   [[nodiscard]] virtual std::vector<manager::PublishedCode::HoldingCode> holding_code() const { return {}; }
-  // What is wrong with it as a whole: what it says is not understood, or not all of it.
+  // The problem of the runtime as a whole: all or part of its data is not understood.
   [[nodiscard]] virtual std::optional<Error> problem() const { return std::nullopt; }
 };
 
-// Answers for all generated code of the process that no code manager answers for, and before a jitdump: the code of a
-// runtime has names, but a jitdump has no frames of it.
+// Answers for all generated code of the process for which no code manager answers. Comes before a jitdump, which has
+// names of a runtime's code but no frames.
 //
 // A runtime keeps no past. So an answer for an earlier moment is the runtime's answer now. Code that was taken away
 // before is not found. If other code is there by now (a method that does not last), that code is found. Methods that
@@ -96,8 +96,8 @@ class RuntimeCode final : public manager::PublishedCode {
   static constexpr std::size_t kMaxBytes = std::size_t{128} << 20;
   static constexpr std::size_t kMaxFrameFunctions = std::size_t{1} << 20;  // later ones have no name
 
-  // `memory`: the process's; `map`: the first mapping of the image that the runtime is in; `pages`: what the runtime
-  // reads by, if that keeps what it has read.
+  // `memory` is that of the process. `map` is the first mapping of the runtime's image. `pages` is the memory through
+  // which the runtime reads, if that keeps pages.
   RuntimeCode(std::unique_ptr<Runtime> runtime, std::shared_ptr<const Memory> memory, const os::ProcMap& map,
               std::shared_ptr<const PagedMemory> pages = nullptr);
 

@@ -1,6 +1,6 @@
-// Functions, inlined frames and lines from DWARF through libdw. Only the units that own a wanted address are read: they
-// are found by .debug_aranges and, for compilers that leave it out (clang), by the ranges of the unit entries. A unit's
-// functions are indexed once, so that an address costs a search and a descent into one function.
+// Functions, inlined frames and lines from DWARF, through libdw. Only units with a wanted address are read. These are
+// found by .debug_aranges and, where a compiler leaves that out (clang), by the ranges of the unit entries. A unit's
+// functions are indexed once. An address then costs a search and a descent into one function.
 #pragma once
 
 #include <elfutils/libdwfl.h>

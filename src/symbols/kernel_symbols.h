@@ -40,7 +40,8 @@ class KernelSymbols {
   std::vector<Symbol> symbols_;
 };
 
-// Reads them on a thread of its own, long before they are asked for: the kernel takes 0.1 s of CPU time to write them.
+// Reads the kernel's symbols on a thread of its own, long before they are needed: the kernel takes 0.1 s of CPU time to
+// write them.
 class KernelSymbolsAhead {
  public:
   explicit KernelSymbolsAhead(std::string path = "/proc/kallsyms", std::string modules_path = "/proc/modules");

@@ -1,4 +1,4 @@
-// What names the addresses of one module: its ELF file, its PE image, the map of its JIT compiler, the kernel's
+// The sources of names for one module: its ELF file, its PE image, the map of its JIT compiler, or the kernel's
 // symbols.
 #pragma once
 

@@ -9,8 +9,8 @@
 
 namespace windlass::symbols {
 
-// Calls work(i) once for every i below `count`, in that order as threads get free; on at most `threads` of them (0: one
-// a CPU), the caller's among them. `work` must not throw.
+// Calls work(i) once for every i below `count`, in that order, as threads get free. Uses at most `threads` threads (0:
+// one a CPU), the caller's included. `work` must not throw.
 template <typename Work>
 void for_each_in_parallel(std::size_t count, unsigned threads, Work work) {
   std::atomic<std::size_t> next = 0;

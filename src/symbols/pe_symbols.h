@@ -21,8 +21,8 @@ class PeSymbolFile {
   // Empty: the file cannot be read, is no PE image or another one (its CodeView identity differs).
   [[nodiscard]] static std::optional<PeSymbolFile> open(const profile::Module& module);
 
-  // `addresses` ascending RVAs. A symbol has no size: it names what follows it in its function, as the function table
-  // has it, or in the code between two of the table's functions, up to the next symbol.
+  // `addresses` are ascending RVAs. A symbol has no size. It names the code behind it up to the next symbol, but not
+  // beyond its function, as the function table has that, nor beyond the gap between two of the table's functions.
   void name(std::span<const std::uint64_t> addresses, ModuleNames& names) const;
   [[nodiscard]] const sources::UnwindSource& source() const { return *source_; }
 

@@ -35,7 +35,7 @@ Candidate candidate_of(int index, std::string_view name, const GElf_Sym& symbol,
   return made;
 }
 
-// Calls handle(index, name, symbol, address, section, elf, bias) for every defined symbol that can name code.
+// Calls `handle` for every defined symbol that can name code.
 template <typename Handle>
 void for_each_code_symbol(Dwfl_Module* module, Handle handle) {
   const int count = dwfl_module_getsymtab(module);

@@ -98,7 +98,7 @@ void merge(profile::Profile& profile, Job& job, FunctionMerger& functions, Symbo
   std::size_t index = 0;
   for (const auto location : job.locations) {
     while (job.addresses[index] != profile.locations[location].address) ++index;
-    // What an interpreter runs is called by its evaluator, and calls what is inlined in that.
+    // The evaluator calls the interpreted functions, and they call the functions inlined in the evaluator.
     auto& lines = profile.locations[location].lines;
     const auto& native = job.names->lines()[index];
     const auto evaluator = native.empty() ? native.end() : native.end() - 1;

@@ -31,14 +31,15 @@ struct SymbolizeStats {
 };
 
 // Fills Location::lines and Profile::functions. Locations that already have lines are left alone. An address is named
-// only by a symbol or debug entry whose range contains it; otherwise its lines stay empty and exporters print
-// "module+0xoffset", where offset is the start of its function if the unwind information has it (one frame a function).
-// Separate debug files are found by build id and .gnu_debuglink under /usr/lib/debug, and asked of debuginfod servers
-// if DEBUGINFOD_URLS is set. Work is done once a distinct address, modules in parallel. Throws nothing; what cannot be
-// read stays unnamed and is noted. Not to be called on one Profile from two threads.
+// only by a symbol or debug entry whose range contains it. Otherwise its lines stay empty, and exporters print
+// "module+0xoffset". There offset is the start of the function, if the unwind information has it (one frame a
+// function). Separate debug files are found by build id and .gnu_debuglink under /usr/lib/debug. Debuginfod servers are
+// asked if DEBUGINFOD_URLS is set. Each distinct address is worked on once, and modules in parallel. Throws nothing:
+// things that cannot be read stay unnamed and are noted. Not to be called on one Profile from two threads.
 SymbolizeStats symbolize(profile::Profile& profile, const SymbolizeOptions& options = {}) noexcept;
 
-// C++ (Itanium), Rust (legacy and v0) and D names to readable ones, Rust hashes dropped; anything else as it is.
+// Makes C++ (Itanium), Rust (legacy and v0) and D names readable. Drops the hashes of Rust's names. Returns other names
+// unchanged.
 [[nodiscard]] std::string demangle(const char* name);
 
 }  // namespace windlass::symbols

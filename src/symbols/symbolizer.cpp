@@ -58,7 +58,7 @@ void run(Job& job, std::span<NamedAddress> results) {
     }
     if (native.empty()) continue;
     native.back().inlined = false;
-    // What an interpreter runs is there: its evaluator calls it, and it calls what is inlined in that.
+    // The evaluator calls the interpreted functions, and they call the functions inlined in the evaluator.
     to.frames.insert(to.frames.begin(), native.begin(), native.end() - 1);
     to.frames.push_back(native.back());
   }

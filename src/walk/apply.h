@@ -153,9 +153,9 @@ class RuleReader {
   StepStatus status_;
 };
 
-// The caller of `frame` by `row`. On kRunning `caller` and `saved` (may be null) are set. kComplete where the row says
-// that there is no caller (an undefined return address), or the return address is 0; an interrupted pc of 0 is a call
-// of a null pointer.
+// The caller of `frame` by `row`. On kRunning `caller` and `saved` (may be null) are set. kComplete if the row has no
+// caller (an undefined return address), or if the return address is 0. But if an interrupted pc is 0, the program has
+// called a null pointer.
 template <TargetMemory M>
 StepStatus apply(const FrameRow& row, const M& memory, const ApplyContext& context, const Registers& frame,
                  Registers& caller, SavedLocations* saved) {

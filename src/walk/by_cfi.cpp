@@ -106,8 +106,9 @@ bool leaves_with_rbp(const StepContext& context, std::uint64_t pc) {
   return false;
 }
 
-// GCC's epilogues of realigned frames keep the rules of the body: what has been popped, rbp too, is said to be where
-// rbp points. (What returns contradicts() finds as well; some of these functions leave by a jump through a register.)
+// GCC's epilogues of realigned frames keep the rules of the body. So registers that have been popped, rbp too, are
+// described as saved where rbp points. (contradicts() finds this as well, where the function returns. Some of these
+// functions leave by a jump through a register.)
 void correct_popped_frame(const StepContext& context, FrameRow& row) {
   constexpr std::uint8_t kBreg6 = 0x76;  // DW_OP_breg6: rbp
   const CodeAddress pc = context.frame.pc();
@@ -186,8 +187,8 @@ void by_frame_record(const StepContext& context, FrameRow& row, Step& step) {
                                          context.frame.pc().value()}};
 }
 
-// An interrupted function that describes nothing but its entry, and has gone over to another stack by now: what is on
-// top of that need not be its return address.
+// An interrupted function whose only description is that of its entry, and that has switched to another stack. The top
+// of that stack need not be the return address.
 bool on_another_stack(const StepContext& context, const FrameRow& row) {
   const std::uint64_t pc = context.frame.pc().value();
   if (context.space.architecture() != Architecture::kX86_64 || row.cfa != CfaRule::at(x86_64::kRsp, 8) ||

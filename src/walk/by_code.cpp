@@ -79,8 +79,8 @@ bool is_marked(const StepContext& context, const flow::Synthesis& found) {
          record[1] == 0;
 }
 
-// Does an interrupted instruction of generated code stand before its frame is set up? Compilers of such code do so
-// first of all, behind checks at most (V8: is the code still valid?), so that the return address is on top of the
+// Does an interrupted instruction of generated code stand before its frame is set up? Compilers of generated code set
+// the frame up first, behind checks at most (V8: is the code still valid?). So the return address is on top of the
 // stack. In other code, registers may have been pushed before.
 bool is_before_frame(const StepContext& context, const FrameRow& row) {
   constexpr std::size_t kMostBytes = 32;

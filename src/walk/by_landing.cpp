@@ -1,10 +1,10 @@
 // A landing pad's frame, while libgcc goes there. See flow/eh_return.h.
 //
 // _Unwind_RaiseException and its like keep two struct _Unwind_Context on their stack (unwind-dw2.c): their own and the
-// landing pad's. Each begins with an array of where the registers have been saved, by DWARF number; behind it come the
-// CFA and the pc. The own one is known by nine or more addresses that it has to hold (i386: seven), which says how long
-// the arrays are; the landing pad's is the other one whose registers have been saved on this stack. What
-// uw_install_context_1 reads from there stays until it is left, so the frame is exact in the middle of that, too.
+// landing pad's. A context begins with an array of the places where registers have been saved, by DWARF number. The CFA
+// and the pc follow. The own context is known by nine or more addresses that it must hold (i386: seven). They also tell
+// how long the arrays are. The landing pad's context is the other one with registers saved on this stack. The words
+// that uw_install_context_1 reads stay until that function is left, so the frame is exact in the middle of it, too.
 #include <algorithm>
 #include <span>
 
@@ -116,8 +116,8 @@ bool by_contexts(const StepContext& context, const FrameRow& row, std::uint64_t 
     return true;
   });
   if (!read) return false;
-  // The landing pad's address is written over the one that has been copied. It is no return address: what stands before
-  // it is another part of its function.
+  // The landing pad's address is written over the copied one. It is no return address: the code before it is another
+  // part of the function.
   const bool at_pad = own_pc != frame.words[found.own + found.cfa + 1] && own_pc != copied_pc;
   next.set_sp(frame.words[found.target + found.cfa]);
   next.set_pc(at_pad ? CodeAddress::instruction(own_pc)

@@ -1,6 +1,6 @@
-// A thread's first instruction, and its first C function where nothing describes it and it never returns: musl's
-// start(), which ends by calling pthread_exit(). No way out of it can be followed, and where it begins is not known in
-// a stripped library.
+// The first instruction of a thread, and its first C function if nothing describes that and it never returns. An
+// example is musl's start(), which ends by calling pthread_exit(). No path out of it can be followed, and a stripped
+// library does not tell where it begins.
 #include <cstring>
 #include <optional>
 #include <span>
@@ -69,8 +69,8 @@ FrameRow row_with_place(std::uint64_t pc, std::int32_t cfa_offset, bool pushed) 
 
 }  // namespace
 
-// The kernel starts a thread behind the system call that made it, with 0 in rax and nothing on its stack. glibc's
-// clone3() describes the code that this leads to as called by nobody, and not what is between.
+// A new thread starts behind the system call that made it, with 0 in rax and nothing on its stack. glibc's clone3()
+// describes the code to which this leads as having no caller. The code in between is not described.
 bool by_thread_begin(const StepContext& context, Step& step) {
   constexpr std::uint8_t kSystemCall[] = {0x0f, 0x05};
   const CodeAddress pc = context.frame.pc();
@@ -91,7 +91,7 @@ bool by_thread_begin(const StepContext& context, Step& step) {
 }
 
 // The caller is proven to start threads: it goes straight to a halt behind an indirect call, has cleared the frame
-// pointer, and nobody describes it; its own callers there are none.
+// pointer, and has no description. So it has no caller itself.
 bool by_thread_start(const StepContext& context, Step& step) {
   const Frame& frame = context.frame;
   const Registers& registers = frame.registers;

@@ -18,8 +18,8 @@ constinit SharedCache<PcKey, KeptAnswer, 10> answers;
 constinit SharedCache<CallKey, flow::CallSite, 10> sites;
 constinit SharedCache<PcKey, bool, 8> halts;
 
-// A refusal may have been for the stack at hand, on which nothing looked like a caller: of so
-// many all but the last are believed, and then the code is followed once more.
+// A refusal may have been due to the stack at hand, on which nothing looked like a caller. So every 16th refusal is not
+// believed, and the code is followed once more.
 constexpr std::uint32_t kBelieved = 16;
 std::atomic<std::uint32_t> refusals;
 

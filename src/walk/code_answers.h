@@ -1,6 +1,6 @@
-// What following the code of the own process came to, by pc: rows, guesses and refusals. For walks that may not follow
-// as much code as they like, as what they interrupt waits for them: so each pc costs them once what it costs, and what
-// one walk did not come to for want of time a later one does.
+// Results of following the code of the own process, by pc: rows, guesses and refusals. They serve walks that may follow
+// little code, because the interrupted code waits for them. So each pc costs such walks only once. A result that one
+// walk had no time for is found by a later walk.
 #pragma once
 
 #include <optional>

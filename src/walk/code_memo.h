@@ -1,12 +1,11 @@
-// What following code has come to, kept: rows, guesses and refusals, so that no address is followed twice. For who
-// walks many stacks of other processes.
+// Keeps results of following code: rows, guesses and refusals, so that no address is followed twice. For users that
+// walk many stacks of other processes.
 //
-// What the code says depends on the code and on the stack at hand: CodeSource::plausible tells rows that can be right
-// from others, and CodeSource::has_caller those that lead on. So an entry is a tree. A node holds a row that one of the
-// two was asked about; behind its two answers is what was asked next;
-// a leaf holds what the code came to. A later walk goes down by what its own stack answers. It gets what it would have
-// found by following the code, as that is the same code and the answers are the same. Where the tree does not go on,
-// the code is followed and the new way added.
+// A result depends on the code and on the stack at hand, through two questions. CodeSource::plausible tells rows that
+// can be right from others. CodeSource::has_caller tells rows that lead on. So an entry is a tree. A node holds a row
+// about which one of the questions was asked, and has a branch for each of the two answers. A leaf holds a result. A
+// later walk goes down by the answers of its own stack. It gets the result that following the code would give, as the
+// code and the answers are the same. Where the tree ends, the code is followed and the new path added.
 //
 // Bounds: kMaxEntries entries (those not used for the longest time go), kMaxNodes nodes of each, kMaxRows rows.
 #pragma once

@@ -33,11 +33,11 @@ class CodeRanges {
 
   // ---- writers: locks, allocates ----
   [[nodiscard]] Expected<CodeRangeId> add(CodeRange range, Architecture architecture);
-  // The same for a source whose rows change while it is there: its module has no id, and walkers keep rows as long as
-  // it says that it has taken nothing away.
+  // The same for a source whose rows change during its life. Its module has no id, and walkers keep rows as long as the
+  // source has taken nothing away.
   [[nodiscard]] Expected<CodeRangeId> add_changing(ModuleInfo info, std::unique_ptr<sources::UnwindSource> source);
   Expected<void> retire(CodeRangeId id);
-  // The id of what begins at an address; kNone, for what changes too.
+  // The id of the range that begins at an address. kNone if there is none, or if its source changes.
   [[nodiscard]] CodeRangeId at(std::uint64_t begin) const;
   // kMalformed, with where it begins, if a range lies in [begin, end), which is not empty.
   [[nodiscard]] Expected<void> check_free(std::uint64_t begin, std::uint64_t end) const;

@@ -44,14 +44,14 @@ class Module {
   // For a module of the own process that a walk entered without a name. Allocates. What info() gave before stays valid.
   void set_name(std::string path) const;
   ~Module();
-  // A number that no other module of any space ever gets, or 0: nothing may be kept about it (a module of the own
-  // process that cannot be told from another one loaded in its place).
+  // A number that no other module of any space ever gets. 0: nothing may be kept about this module. That is a module of
+  // the own process which cannot be told from another module loaded in its place.
   [[nodiscard]] std::uint64_t id() const { return id_; }
   void forget_id() { id_ = 0; }
   // For a module without an id whose source counts what it takes away: rows are kept until it has taken away anything.
   void keep_until_taken_away();
-  // What a row of it is kept by, to be asked before the row: id(), or a number that no module had while another row was
-  // in force; 0: none is kept.
+  // The number under which a row of this module is kept: id(), or a number that no module had while another row was in
+  // force. Ask before reading the row. 0: the row may not be kept.
   [[nodiscard]] std::uint64_t rows_id() const {
     if (changing_ == 0) [[likely]]
       return id_;

@@ -28,10 +28,10 @@ struct CodeExtent {
   }
 };
 enum class Executable : std::uint8_t { kNo, kYes, kHidden, kUnknown };  // kHidden: it cannot be read
-// Asks the kernel for what is mapped at an address: three system calls, before Linux 6.11 as many more as
-// /proc/self/maps has KiB. kUnknown where it may not be asked. Neither locks nor allocates; keeps errno.
+// Asks the kernel for the mapping at an address. That takes three system calls; before Linux 6.11, one more for each
+// KiB of /proc/self/maps. kUnknown if the kernel may not be asked. Neither locks nor allocates; keeps errno.
 [[nodiscard]] Executable find_own_executable(std::uint64_t address, CodeExtent& extent);
-// The module of all such code that nobody tells of: generated, without rows or a range of its own.
+// The module of all generated code that was never registered: without rows or a range of its own.
 [[nodiscard]] const Module& undescribed_code();
 
 // Has something that is loaded machine code in [begin, end)? May lock: not for signal handlers.

@@ -1,5 +1,5 @@
-// What a walk may do with the stack pointer, for every walker: the one place that says how far a frame can reach and
-// when a stack that does not move has to end a walk.
+// Rules for the stack pointer of a walk, shared by all walkers: how far a frame can reach, and when a stack pointer
+// that does not move ends the walk.
 #pragma once
 
 #include <cstdint>

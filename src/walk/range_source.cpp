@@ -42,7 +42,7 @@ sources::GivenFunction function_of(std::uint64_t begin, std::uint64_t end) {
   return given;
 }
 
-// The functions of all FDEs. Anything that is wrong with the section makes it unusable: whoever made it can mend it.
+// The functions of all FDEs. Any error in the section makes it unusable, as its author can mend it.
 Expected<Functions> evaluate(const CodeRange& range, Architecture architecture) {
   dwarf::CfiSection section;
   section.bytes = ByteView(range.eh_frame.data(), range.eh_frame.size());

@@ -41,8 +41,8 @@ struct alignas(64) KeptRow {
 };
 static_assert(sizeof(KeptRow) == 64);
 
-// Two-way; made in zeroed memory (make_unique, fresh pages); belongs to one walker at a time, and outlives it:
-// ids and pcs say whether an entry is meant.
+// Two-way associative. Made in zeroed memory (make_unique, fresh pages). One walker uses it at a time, and later
+// walkers may use it again: the ids and pcs of entries stay unique.
 class RowCache {
  public:
   // Null where the row is not here.
@@ -64,9 +64,9 @@ class RowCache {
   KeptRow rows_[1u << kBits];
 };
 
-// Applies a kept row, which does not end the stack, to a frame in `module`: the same caller that apply() gives. On true
-// `frame` is the caller and `module` what contains it. False, and nothing is changed, where anything is out of the
-// ordinary: a slot unreadable or below sp, a caller outside known code, a stack that does not move up.
+// Applies a kept row, which does not end the stack, to a frame in `module`. Gives the same caller as apply(). On true
+// `frame` is the caller, and `module` the module that contains it. On false nothing is changed: a slot is unreadable or
+// below sp, the caller is outside of known code, or the stack does not move up.
 [[nodiscard]] bool apply_in_place(const KeptRow& row, const AddressSpace& space, const WalkOptions& options,
                                   Frame& frame, const Module*& module);
 // The same of registers and where they are saved, in 64-bit code that the caller knows, whatever contains the pc.

@@ -6,9 +6,9 @@
 
 namespace windlass::walk {
 
-// One that nobody else has. The first walks of a process (as many as ever ran at a time) get pages of the system for it
-// (mmap, which is async-signal-safe on Linux); later ones what an earlier walk returned. Ends the program where there
-// is no memory at all.
+// A Scratch for one walk alone. The first walks of a process get pages of the system (mmap, which is async-signal-safe
+// on Linux), one Scratch for each walk that ever ran at the same time. Later walks get a returned one. Ends the program
+// if there is no memory at all.
 [[nodiscard]] Scratch* take_scratch();
 void return_scratch(Scratch* scratch);
 

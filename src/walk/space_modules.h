@@ -1,4 +1,4 @@
-// What an address space knows of code: modules, code ranges and, of the own process, what is loaded at the moment.
+// The code of an address space: modules, code ranges and, for the own process, the modules loaded at the moment.
 #pragma once
 
 #include <memory>

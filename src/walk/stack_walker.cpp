@@ -115,8 +115,9 @@ bool StackWalker::ended(WalkEnd end, const Error& error) {
   return false;
 }
 
-// The frame at hand needs a register that calls need not preserve. From the last frame that had all of them the walk
-// comes here again, asking the code each time what it leaves to its caller. True if there is a register more.
+// The present frame needs a register that calls need not preserve. Walks again from the last frame that had all of
+// these registers, and asks the code of each frame which values it leaves to its caller. True if one more register is
+// known.
 bool StackWalker::find_lost_registers() {
   constexpr std::size_t kFarthest = 8;  // hand-written code that calls its own seldom goes deeper than two
   const std::size_t steps = scratch_->since_exact;

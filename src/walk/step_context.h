@@ -1,4 +1,4 @@
-// What an unwinder is asked, and what all of them share.
+// The question that each unwinder is asked, and helpers that the unwinders share.
 #pragma once
 
 #include <optional>
@@ -19,7 +19,7 @@ struct StepContext {
 
   // Code made at run time is always called by something: a stack does not end there.
   [[nodiscard]] bool in_generated_code() const { return module != nullptr && module->generated(); }
-  // And nobody told of it, so that more such code may be anywhere.
+  // The generated code was never registered, so more code like it may be anywhere.
   [[nodiscard]] bool in_undescribed_code() const { return module == &undescribed_code(); }
   // sp, or the lowest that it can be.
   [[nodiscard]] std::uint64_t lowest() const {
@@ -49,8 +49,8 @@ enum class Trust : bool { kNone, kFull };
 // Was the return address found in memory that the walk writes?
 [[nodiscard]] bool in_what_is_written(const StepContext& context, const Step& step);
 
-// Can `trial` be the caller that the code says it is? Behind a call, or at the start of what nobody calls (a signal
-// trampoline), and not below on the stack.
+// Can `trial` be the caller that the code gives? Its pc must be behind a call, or at the start of code that is never
+// called (a signal trampoline). And it must not be lower on the stack.
 [[nodiscard]] bool believable(const StepContext& context, const FrameRow& row, Step& trial,
                               const flow::CodeSource& source);
 

@@ -73,8 +73,8 @@ struct Step {
 void find_caller(const AddressSpace& space, const Frame& frame, const Module* module, const WalkOptions& options,
                  Scratch& scratch, Step& step);
 
-// Registers that calls need not preserve may be known by code with conventions of its own: adds to the caller in `step`
-// what the code that returns to it leaves in them.
+// Code with calling conventions of its own may preserve registers that calls need not preserve. Adds to the caller in
+// `step` the values that the code returning to it leaves in these registers.
 void keep_by_code(const AddressSpace& space, const Frame& frame, const Module* module, const WalkOptions& options,
                   Scratch& scratch, Step& step);
 

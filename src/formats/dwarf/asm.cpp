@@ -86,7 +86,7 @@ class Source : AssemblyText {
     }
   }
 
-  // The data, and the pointer by way of which the routine is found wherever it is: what GCC puts beside its functions.
+  // The data, and the pointer through which the routine is found at any address. GCC puts both beside its functions.
   // Texts of several functions may follow one another.
   void handler(char mark) {
     line(

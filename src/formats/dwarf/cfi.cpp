@@ -120,8 +120,9 @@ bool CfiReader::next(const Cie*& cie, Fde& fde) {
   }
 }
 
-// What nearly every FDE of an .eh_frame is, in one go: 32-bit length, the CIE of the one before, both addresses and the
-// LSDA pcrel sdata4, an augmentation length of one byte. False, with nothing done, for anything else.
+// Reads an FDE of the usual form in one go. Nearly all FDEs of an .eh_frame have it: 32-bit length, the CIE of the FDE
+// before, addresses and LSDA as pcrel sdata4, an augmentation length of one byte. Returns false for any other form,
+// with nothing done.
 bool CfiReader::next_usual_fde(Fde& fde) {
   constexpr std::uint8_t kUsual = DW_EH_PE_pcrel | DW_EH_PE_sdata4;
   constexpr std::uint64_t kHeader = 17;  // length, CIE pointer, begin, range, augmentation length

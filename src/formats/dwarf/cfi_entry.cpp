@@ -92,8 +92,8 @@ Expected<EntryHeader> EntryParser::header_at(std::uint64_t offset) const {
   return EntryHeader{offset, id_at, id_at + id_size, id_at + length, id, is_64bit, id == cie_id};
 }
 
-// The data behind the letters of a 'z' augmentation, [at, end). 'z' says how long the data are, so that what follows an
-// unknown letter can be skipped, not read.
+// Reads the data behind the letters of a 'z' augmentation, [at, end). 'z' gives the length of the data. So the data of
+// an unknown letter and of all letters behind that can be skipped, but not read.
 Expected<void> EntryParser::read_augmentation(Cie& cie, std::uint64_t at, std::uint64_t end) const {
   CfiSection data = section_;
   data.bytes = ByteView(section_.bytes.data(), end, section_.bytes.origin());

@@ -27,8 +27,9 @@ struct EhFrameHdr {
   // checks that the FDE covers pc: the table has no ends and a hostile one may be unsorted.
   [[nodiscard]] Expected<std::uint64_t> fde_address(std::uint64_t pc) const;
 
-  // The FDE that covers `pc`, and its CIE, of the section it belongs to. kNotFound where none does; otherwise what is
-  // wrong with the record. Logarithmic, and bounded work on the records. Allocates nothing; thread-safe, signal-safe.
+  // Finds the FDE that covers `pc`, with its CIE, in the section to which the index belongs. kNotFound: no FDE does.
+  // Any other error says how the record is damaged. Logarithmic, and bounded work on the records. Allocates nothing.
+  // Thread-safe, signal-safe.
   [[nodiscard]] Expected<void> find(const CfiSection& eh_frame, std::uint64_t pc, LocatedFde& found) const;
 
  private:

@@ -9,9 +9,9 @@ namespace windlass::dwarf {
 
 enum class OperandKind : std::uint8_t { kNone, kU1, kS1, kU2, kS2, kU4, kS4, kU8, kUleb, kSleb, kBlock, kBlock1 };
 
-// X(name, number, first operand, second operand). DW_OP_addr is as wide as an address, 8 bytes unless the
-// reader says otherwise; offsets into debugging
-// information are taken as 32-bit DWARF, as a frame section does not say.
+// X(name, number, first operand, second operand). DW_OP_addr is as wide as an address: 8 bytes unless the reader is
+// told otherwise. Offsets into debugging information are read as 32-bit DWARF, because a frame section does not tell
+// the format.
 // clang-format off
 #define WINDLASS_EXPRESSION_OPS(X) \
   X(addr, 0x03, kU8, kNone) \

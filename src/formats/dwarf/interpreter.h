@@ -108,7 +108,7 @@ class CfaInterpreter {
     if constexpr (requires { initial.state.start(cie); }) initial.state.start(cie);
     state_ = initial.state;
     depth_ = 0;
-    // A CIE has no location: an advance in it would have nowhere to go. What it restores is what it started from.
+    // A CIE has no location, so an advance ends its program. A restore goes back to the state before the CIE.
     auto no_rows = [](std::uint64_t, std::uint64_t, const State&) {};
     if (!execute(cie, cie.instructions, 0, 0, initial.state, no_rows)) return failure();
     initial.state = state_;
@@ -211,8 +211,8 @@ bool CfaInterpreter<State, Storage>::execute(const Cie& cie, const ByteView& pro
   const std::uint64_t code_alignment = cie.code_alignment;
   const std::int64_t data_alignment = cie.data_alignment;
   std::uint64_t location = begin;
-  // Nine of ten instructions are one of four in their two-byte form: those first, with a branch of their own each, so
-  // that the branch predictor learns what follows what. Advances cannot overflow here.
+  // Nine of ten instructions are one of four, in the two-byte form. Those are tried first, each with a branch of its
+  // own, so that the branch predictor learns which follows which. Advances cannot overflow here.
   const std::uint8_t* const pairs_end =
       program.size() >= 2 && code_alignment <= 64 && end <= kNoOverflow ? stop_at - 1 : p;
   while (p != stop_at) {
@@ -321,7 +321,8 @@ bool CfaInterpreter<State, Storage>::execute(const Cie& cie, const ByteView& pro
             storage_.stack[depth_++] = state_;
             continue;
           case DW_CFA_restore_state:
-            // DWARF 5 does not say so, but GCC and everybody who reads its output restores the CFA with the registers.
+            // DWARF 5 does not say so, but GCC and all readers of GCC's output restore the CFA together with the
+            // registers.
             if (depth_ == 0) [[unlikely]]
               return stop(ErrorCode::kMalformed, "restore_state without remember_state", program, at);
             state_ = storage_.stack[--depth_];

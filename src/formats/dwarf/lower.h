@@ -62,9 +62,9 @@ class RowEvaluator {
  public:
   explicit RowEvaluator(const CfiSection& section) : section_(section), interpreter_(section, section) {}
 
-  // Calls back for each row, ascending, without holes; the row is reused, so copy what you keep. Its expressions are
-  // views into the section. An error ends the FDE; the rows before the bad instruction's location have been given.
-  // kLimit: what a row has no room for (48 registers, numbers above 255, offsets of 2 GiB).
+  // Calls back for each row, ascending, without holes. The row object is reused, so copy the fields that you keep.
+  // Expressions are views into the section. An error ends the FDE. By then the rows before the bad instruction's
+  // location have been given. kLimit: more than a row can hold (48 registers, numbers up to 255, offsets below 2 GiB).
   [[nodiscard]] Expected<void> for_each_row(const Fde& fde, FunctionRef<void(const FrameRow&)> callback);
 
   // The row in force at `pc`. kNotFound outside the FDE. Linear in the FDE's instructions up to `pc`.

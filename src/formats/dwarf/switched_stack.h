@@ -14,8 +14,8 @@
 
 namespace windlass::dwarf {
 
-// CFA = [[[[fs.base + thread] + offsets[0]] + offsets[1]] + offsets[2]] + addend; where the third load gives 0, or
-// fs.base is 0, there is no other stack: the frame is the outermost one.
+// CFA = [[[[fs.base + thread] + offsets[0]] + offsets[1]] + offsets[2]] + addend. If the third load gives 0, or fs.base
+// is 0, there is no other stack, and the frame is the outermost one.
 struct SwitchedStack {
   std::int64_t thread = 0;
   std::array<std::uint64_t, 3> offsets = {};

@@ -5,8 +5,9 @@
 namespace windlass::runtimes::go {
 namespace {
 
-// Where a record's fields are, behind its function's address or offset: name, arguments, deferreturn, the three lists
-// every function has, the number of others; since Go 1.16 the unit, since Go 1.20 the line; then four bytes.
+// Offsets of a record's fields, counted from behind the function's address or offset. The fields are: name, arguments,
+// deferreturn, the three lists that every function has, and the number of further lists. Go 1.16 adds the unit, Go 1.20
+// the line. Four bytes follow.
 constexpr std::uint64_t kName = 0, kStack = 12, kFile = 16, kLine = 20, kValueCount = 24, kUnit = 28, kBeginsLine = 32;
 
 std::uint64_t entry_half(const Table& table) { return table.form >= TableForm::k1_18 ? 4 : 8; }

@@ -38,8 +38,8 @@ class CodeMap {
 
   [[nodiscard]] const Table& table() const { return table_; }
   [[nodiscard]] std::uint64_t size() const { return table_.function_count; }
-  // Logarithmic. The last byte of padding is the next function's, as a return address's look-up has it. kNotFound: no
-  // function of Go's is there; else what is wrong with its record.
+  // Logarithmic. The last byte of padding counts as the next function's, since look-ups of return addresses subtract
+  // one. kNotFound: no function of Go is there. Any other error says how the record is damaged.
   [[nodiscard]] Expected<Function> function_at(std::uint64_t address) const;
   // By its number, ascending by address.
   [[nodiscard]] Expected<Function> function(std::uint64_t number) const;

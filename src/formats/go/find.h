@@ -1,7 +1,8 @@
-// Is an ELF image a program of Go's? Where its table of functions is (runtime.pclntab, which stripping leaves, since
-// the program needs it itself), of which form, and what its numbers count from.
+// Finds out whether an ELF image is a Go program. If it is: where the table of functions lies, which form that has, and
+// the address from which its numbers count. Stripping leaves the table (runtime.pclntab), because the program itself
+// needs it.
 //
-// The forms are those of the Go releases that began them, told apart by the table's first word
+// Each form is named after the first Go release that wrote it. The first word of the table tells the forms apart
 // (src/internal/abi/symtab.go, src/debug/gosym/pclntab.go).
 #pragma once
 
@@ -39,8 +40,8 @@ struct Table {
 // programs, the relocations.
 [[nodiscard]] Expected<Table> find_table(const image::ElfImage& image);
 
-// A word of the image as the program sees it at its file's own addresses: position-independent ones have some of them
-// in their relocations. Linear in these.
+// A word of the image as the program sees it when loaded at the addresses in the file. Position-independent images hold
+// some of these words in relocations. Linear in the relocations.
 [[nodiscard]] std::optional<std::uint64_t> word_at(const image::ElfImage& image, std::uint64_t address);
 
 // runtime.firstmoduledata, which has what the table leaves out (src/runtime/symtab.go). Linear in the data.

@@ -1,5 +1,5 @@
-// What a Go program's own tables call the functions at an address: that which the code is of, and those inlined there,
-// each with the line that is being executed in it.
+// Names from a Go program's own tables: the function at an address and the functions inlined there, each with the line
+// that is being executed.
 #pragma once
 
 #include <cstdint>

@@ -1,11 +1,12 @@
-// The rows of a Go program's functions, as a source of unwind information: what the table of functions has on the stack
-// at each instruction, and what it leaves out.
+// The rows of a Go program's functions, as a source of unwind information. The table of functions has the stack depth
+// at each instruction. This file adds the facts that the table leaves out:
 //
-// - The caller's frame pointer stands under the return address from where the prologue has put it there
+// - The caller's frame pointer stands under the return address, from the prologue's instruction that puts it there
 //   (cmd/internal/obj/x86, arm64). Go preserves no other register.
-// - Outermost are a goroutine's runtime.goexit, a thread's runtime.mstart and what Go marks so.
-// - x86-64: functions that go to another stack, by their code (stack_switch.h), and the way back from a signal handler.
-//   AArch64: rows of these functions say nothing, and neither does the table where they set the stack pointer.
+// - Outermost are a goroutine's runtime.goexit, a thread's runtime.mstart, and functions that Go marks as outermost.
+// - x86-64: functions that switch to another stack are read from their code (stack_switch.h), and so is the way back
+//   from a signal handler. AArch64: the rows of these functions say nothing. The table says nothing either, where they
+//   set the stack pointer.
 #pragma once
 
 #include <array>
@@ -18,8 +19,8 @@
 
 namespace windlass::runtimes::go {
 
-// Where a return address is a function's first instruction, it is looked up as the call before it: so that function's
-// rows begin earlier, as those of glibc's restorer do.
+// If a return address is the first instruction of a function, the look-up subtracts one and finds the code before it.
+// So the rows of that function begin earlier, as those of glibc's restorer do.
 inline constexpr std::uint64_t kBeforeReturnedTo = 1;
 
 using RowSink = FunctionRef<void(const FrameRow&)>;

@@ -59,8 +59,8 @@ void for_each_instruction(ByteView code, std::uint64_t address, FunctionRef<void
   }
 }
 
-// Registers that calls by C's convention preserve: what Go keeps its stack pointer in meanwhile; and the frame pointer,
-// which Go preserves, too: cgocallback leaves it in the frame that C called.
+// Registers that calls by C's convention preserve. Go keeps its stack pointer in one of these during the call. Go
+// preserves the frame pointer, too: cgocallback leaves it in the frame that C called.
 bool outlives_calls(unsigned reg) { return reg < kRegisters && is_callee_saved(Architecture::kX86_64, reg); }
 
 class Places {

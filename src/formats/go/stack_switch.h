@@ -1,6 +1,7 @@
-// The few functions of Go's runtime, written by hand, that go on on another stack: on which stack an instruction of
-// theirs runs, and where the way back is. The table of functions says of their stack pointers what would be true
-// without that. x86-64; read from the code, whose numbers differ from one release of Go to the next.
+// The few functions of Go's runtime that switch to another stack. They are written by hand. Found out from their code:
+// on which stack each instruction runs, and where the way back is. The table of functions ignores the switch, so its
+// stack pointers are wrong there. x86-64. The code differs from one release of Go to the next, and so do the offsets in
+// it.
 #pragma once
 
 #include <cstdint>
@@ -33,17 +34,18 @@ struct StackPlace {
 using DepthAt = FunctionRef<std::int32_t(std::uint64_t address)>;  // what the table says is on the stack
 using PlaceSink = FunctionRef<void(std::uint64_t begin, std::uint64_t end, const StackPlace&)>;
 
-// Tells the places of the code at `address` in order. `by_thread`: where the code leaves its stack for one that it gets
-// from memory, its own is known to the thread (kOther); else that is kUnknown. No allocation, signal-safe; linear in
-// the code, times what a depth costs.
+// Calls back for the places of the code at `address`, in order. `by_thread`: if the code switches to a stack pointer
+// from memory, its own stack is known to the thread (kOther); otherwise it is kUnknown. No allocation, signal-safe.
+// Linear in the code, times the cost of a depth.
 void for_each_place(ByteView code, std::uint64_t address, bool by_thread, DepthAt depth, PlaceSink place);
 
 // How the goroutine's stack pointer is found while the thread runs on its system stack: what the code of
 // runtime.systemstack reads to go back. Nothing: it does not look as it should.
 [[nodiscard]] std::optional<dwarf::SwitchedStack> find_way_back(ByteView systemstack, std::uint64_t address);
 
-// What runtime.asmcgocall's code reads on its new stack to go back. While C code runs that it has called, the thread
-// may have left that goroutine's stack pointer for a later one: when C has called Go, which has called C.
+// The memory that runtime.asmcgocall reads on its new stack to go back. While the called C code runs, the thread may
+// have left that goroutine's stack pointer for a later one. For example, the C code has called Go, which has called C
+// again.
 [[nodiscard]] std::optional<dwarf::MovableStack> find_kept_stack(ByteView asmcgocall, std::uint64_t address);
 
 }  // namespace windlass::runtimes::go

@@ -171,7 +171,8 @@ void CoreFile::read_process_info(ByteView desc) {
   arguments = padded_text(*psargs);
 }
 
-// long count, page size; count x {long begin, end, offset in pages}; count names, each ended by NUL (fill_files_note).
+// Layout (fill_files_note): long count, page size. Then `count` times {long begin, end, offset in pages}. Then `count`
+// names, each ended by NUL.
 void CoreFile::read_files(ByteView desc) {
   const NoteLayout& layout = layout_of(machine);
   const auto count = word_at(layout, desc, 0);

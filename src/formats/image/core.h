@@ -1,6 +1,6 @@
-// ELF core files of x86-64, AArch64 and i386, as kernels (fs/binfmt_elf.c) and gdb's gcore write them: where memory is
-// in the file, and what the notes say. Reads hostile bytes: every count and size is checked against the bytes there
-// are, and a damaged or missing part costs only itself.
+// Reads ELF core files of x86-64, AArch64 and i386, as kernels (fs/binfmt_elf.c) and gdb's gcore write them: the places
+// of memory in the file, and the contents of the notes. The bytes may be hostile: every count and size is checked
+// against the bytes that are there. A damaged or missing part costs only that part.
 #pragma once
 
 #include <cstdint>

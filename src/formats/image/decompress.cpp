@@ -9,7 +9,7 @@
 namespace windlass::image {
 namespace {
 
-// Grows with what really comes out, so that a lying header does not make us allocate what it promises.
+// The buffer grows with the real output, so that a false size in a header cannot make us allocate much.
 constexpr std::size_t kFirstChunk = std::size_t{1} << 20;
 
 std::size_t next_size(std::size_t now, std::uint64_t limit) {

@@ -61,8 +61,8 @@ class FunctionTable {
   std::size_t count_ = 0;
   std::vector<std::uint32_t> order_;   // stored positions, ascending; empty: they are stored so
   std::vector<std::uint32_t> begins_;  // ascending
-  // Cuts the addresses into about as many equal pieces as there are entries: for the first address of each, and then
-  // of what follows the last, the rank of the last entry at or before it.
+  // Cuts the address range into about as many equal pieces as there are entries. Holds, for the first address of each
+  // piece and for the end of the last, the rank of the last entry at or before that address.
   std::vector<std::uint32_t> below_;
   unsigned shift_ = 0;
 };

@@ -1,5 +1,5 @@
-// An object that is not linked (ET_REL), laid out as a linker would: each section that is loaded has an address, and
-// what relocations are for leads there. Symbols of other files and slots of the GOT have addresses at which nothing is.
+// An object that is not linked (ET_REL), laid out as a linker would do it. Each loaded section has an address, and
+// relocations lead there. Symbols of other files and slots of the GOT have addresses at which nothing is.
 #pragma once
 
 #include <cstdint>

@@ -167,8 +167,9 @@ const PeSection* PeImage::section_at(std::uint32_t rva) const {
   return rva - section.rva < size ? &section : nullptr;
 }
 
-// How much of a section the bytes hold. Raw data past the virtual size is not mapped beyond the page it ends in; a
-// virtual size of 0 stands for the raw size (old linkers; the Windows loader accepts it).
+// The number of a section's bytes that are both in the file and mapped. Raw data past the virtual size is mapped only
+// up to the end of its last page. A virtual size of 0 stands for the raw size: old linkers write that, and the Windows
+// loader accepts it.
 std::uint32_t PeImage::contained_size(const PeSection& section) const {
   const std::uint64_t virtual_size = section.virtual_size == 0 ? section.file_size : section.virtual_size;
   const std::uint64_t mapped = (virtual_size + kPage - 1) / kPage * kPage;

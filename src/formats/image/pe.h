@@ -89,8 +89,8 @@ class PeImage {
   // {0, 0} where there is none.
   [[nodiscard]] RvaRange directory(PeDirectory which) const;
 
-  // The bytes behind [rva, rva + size) of one section or of the headers. kOutOfRange names the RVA: outside of every
-  // section, or past the part of it that the file holds. Logarithmic in the number of sections.
+  // The bytes of [rva, rva + size) in one section or in the headers. kOutOfRange names an RVA that is outside of every
+  // section, or past the part that the file holds. Logarithmic in the number of sections.
   [[nodiscard]] Expected<ByteView> at_rva(std::uint32_t rva, std::uint64_t size) const;
   // The bytes from `rva` to the end of what contains it.
   [[nodiscard]] Expected<ByteView> from_rva(std::uint32_t rva) const;

@@ -102,7 +102,7 @@ Expected<PeImport> import_at(const PeImage& image, std::uint32_t rva) {
     if (rva < module->address_table || (rva - module->address_table) % 8 != 0) continue;
     const std::uint32_t index = (rva - module->address_table) / 8;
     if (index >= kMaxImportsPerModule) continue;
-    // The slots of one module end with a zero; what is behind it belongs to another one.
+    // A zero ends the slots of a module. The slots behind that belong to another module.
     const std::uint32_t lookup = module->lookup_table != 0 ? module->lookup_table : module->address_table;
     const auto entries = image.at_rva(lookup, 8ULL * (index + 1));
     if (!entries) continue;

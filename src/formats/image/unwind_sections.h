@@ -40,8 +40,8 @@ struct UnwindSections {
 // `.eh_frame` only: what the table of a module is made of first.
 [[nodiscard]] Expected<dwarf::CfiSection> find_eh_frame(const ElfImage& image);
 
-// `.sframe`, by its section header or, without one, by PT_GNU_SFRAME. kNotFound: there is none; else what is wrong with
-// its header.
+// Finds `.sframe` by the section header or, without one, by PT_GNU_SFRAME. kNotFound: the image has none. Any other
+// error says how the section's header is damaged.
 [[nodiscard]] Expected<sframe::Section> find_sframe(const ElfImage& image);
 
 }  // namespace windlass::image

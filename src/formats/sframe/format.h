@@ -1,5 +1,5 @@
-// How SFrame is stored. "The SFrame format", version 3 (sections are its); version 2 with errata 1; version 1, which
-// binutils 2.40 writes, by that tool.
+// How SFrame is stored. Sources: "The SFrame format", version 3, whose section numbers are cited here; version 2 with
+// errata 1; for version 1, the output of binutils 2.40.
 #pragma once
 
 #include <cstdint>
@@ -71,8 +71,8 @@ inline constexpr std::uint8_t kStartSizeMask = 15, kMaxStartSize = 2, kRepeats =
 // Of the type byte.
 inline constexpr std::uint8_t kTypeMask = 31, kDefaultType = 0, kFlexibleType = 1;
 
-// Of a row's info byte: bit 0 is the base register of the CFA, bits 1-4 the number of data words, bits 5-6 log2 of
-// their size, bit 7 (AArch64) whether the return address is signed.
+// A row's info byte: bit 0 is the base register of the CFA, bits 1-4 the number of data words, bits 5-6 log2 of the
+// size of these words. On AArch64 bit 7 tells whether the return address is signed.
 inline constexpr std::uint8_t kFromSp = 1, kSigned = 0x80;
 
 // Of a control word of the flexible type: the register from bit 3 on, bit 2 unused. 0 stands alone, without an offset:

@@ -27,8 +27,9 @@ void put(std::vector<std::byte>& bytes, std::uint32_t value, unsigned size) {
 
 bool counts_from_cfa(const Place& place) { return place == at_cfa(place.offset); }
 
-// The default type: a CFA from sp or the frame pointer, the others from the CFA, the return address only where calls
-// leave it in a register, and there with the frame pointer.
+// Can the row be written in the default type? There the CFA counts from sp or the frame pointer, all other values from
+// the CFA. The return address is given only where calls leave it in a register, and only together with the frame
+// pointer.
 bool is_default(const StoredRow& row, Architecture architecture) {
   if (row.outermost) return true;
   const bool known_base = row.cfa == in_register(stack_pointer(architecture), row.cfa.offset) ||

@@ -147,8 +147,8 @@ class ArmasmDirectives : DirectiveList {
     return name_of(code, code.reg) + (code.pair ? ", " + name_of(code, code.second) : "");
   }
 
-  // The macros count the registers of save_reg_x and save_freg_x as those of the forms without write-back, which is
-  // right for the first one only; and they take offsets of up to 63 times 8 (with write-back 64).
+  // The macros count the registers of save_reg_x and save_freg_x as those of the forms without write-back. That is
+  // right for the first register only. They accept offsets up to 63 times 8 (with write-back 64).
   static Expected<void> check_save(const Step& step) {
     const UnwindCode& code = step.code;
     if (!code.pair && code.writeback && code.operation != Operation::kSaveAnyReg && code.reg != 19 &&

@@ -32,8 +32,8 @@ class CodeSet {
   std::uint64_t bits_[kMaxCodeBytes / 64 + 1] = {};
 };
 
-// Appends the instruction of a prologue, or of an epilogue, that the code stands for: "stp x19, x20, [sp, #-32]!" or
-// "ldp x19, x20, [sp], #32". Nothing for codes that stand for none.
+// Appends the instruction for which the code stands, in a prologue or an epilogue: "stp x19, x20, [sp, #-32]!" or "ldp
+// x19, x20, [sp], #32". Appends nothing for codes that stand for no instruction.
 void append_instruction(std::string& out, const UnwindCode& code, bool prologue);
 
 }  // namespace windlass::winarm64

@@ -11,13 +11,14 @@ namespace windlass::winarm64 {
 // Bytes of codes, as they are stored.
 using CodeBytes = std::vector<std::uint8_t>;
 
-// The code as it stands, in the form that its operation names. Errors, at `where`: kOutOfRange a value or register that
-// the form cannot hold, kMalformed a value that is no multiple of its unit or registers that are no pair, kUnsupported
-// an undefined code.
+// Appends the code as it stands, in the form that its operation names. Errors, at `where`:
+// - kOutOfRange: a value or register that the form cannot hold.
+// - kMalformed: a value that is no multiple of its unit, or registers that are no pair.
+// - kUnsupported: an undefined code.
 [[nodiscard]] Expected<void> append_code(CodeBytes& to, const UnwindCode& code, std::uint64_t where);
 
-// The smallest code for the instruction that `code` stands for, whichever form it has now; save_next is not chosen
-// here, as it depends on what follows. Errors as append_code, and kOutOfRange for what no one instruction can do.
+// The smallest code for the instruction of `code`, whose present form does not matter. Never save_next, which depends
+// on the code behind it. Errors as append_code, and kOutOfRange for more than one instruction can do.
 [[nodiscard]] Expected<UnwindCode> smallest(const UnwindCode& code, std::uint64_t where);
 
 // In codes as stored (the last instruction of a prologue first): pairs of x registers right above the one behind them

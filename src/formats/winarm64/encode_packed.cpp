@@ -1,5 +1,5 @@
-// Packed entries: which frames have one. What an entry stands for is known in one place, read_packed.cpp; here it is
-// asked whether that is what the function does.
+// Which frames have a packed entry. The meaning of an entry is defined in one place, read_packed.cpp. So the writer
+// expands a candidate there, and compares the result with the function.
 #include <algorithm>
 
 #include "formats/winarm64/encode.h"

@@ -11,9 +11,9 @@ std::uint32_t skip_codes(ByteView codes, std::uint32_t index, std::uint32_t coun
   return index;
 }
 
-// The order is .NET's: prologue, then the epilogue at the end or the scopes, the first of which that contains the pc
-// counts, and the scopes are given up at the first that starts behind it. Codes are skipped one for an instruction,
-// even those that stand for none.
+// The order is .NET's: the prologue, then the epilogue at the end or the scopes. The first scope that contains the pc
+// counts. The search ends at the first scope that starts behind the pc. A code is skipped for each instruction, even if
+// the code stands for none.
 Position position_at(const UnwindRecord& record, std::uint32_t offset) {
   const ByteView codes = record.codes;
   const std::uint32_t word = offset / 4;
@@ -49,8 +49,8 @@ Expected<Location> locate(const Functions& functions, std::uint32_t rva, Expansi
   const auto candidate = functions.candidate(rva);
   if (!candidate) return location;
   if (candidate->kind() == EntryKind::kParent) {
-    // It has no length of its own: it holds up to the next entry. .NET unwinds it as if the parent's first instruction
-    // had not run yet, in spite of the name.
+    // The fragment has no length of its own: it holds up to the next entry. In spite of the name, .NET unwinds it as if
+    // the parent's first instruction had not run yet.
     const auto parent = parent_of(functions.image(), *candidate);
     if (!parent) return std::unexpected(parent.error());
     const auto record = read_record(functions.image(), *parent, storage);

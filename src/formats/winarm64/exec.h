@@ -14,8 +14,8 @@ namespace windlass::winarm64 {
 
 struct ExecContext {
   std::uint64_t image_base = 0;  // address of RVA 0
-  // Bits of a signed return address that are its authentication code; they are made equal to bit 55 of it, which says
-  // whether an address is the kernel's.
+  // The bits of a signed return address that hold the authentication code. They are replaced by copies of bit 55, which
+  // tells kernel addresses from user addresses.
   std::uint64_t pac_mask = 0xff7f'0000'0000'0000;
   // Bytes of an SVE register. 0: not known; then registers saved by it are lost, and a frame fails whose sp or lr is
   // found by it.
@@ -256,9 +256,11 @@ class Executor {
 };
 
 // The caller of `frame`, which stands at `location`. `caller` and `saved` (may be null) are set on success only. A
-// return address is looked up by the instruction in front of it (CodeAddress::lookup is inside of that one, so it
-// stands for the pc - 4 of Windows). Errors: kUnreadable memory (address), kNotFound a register that is needed is not
-// known (its number), else what is wrong with the unwind information (RVA).
+// return address is looked up by the instruction in front of it: CodeAddress::lookup lies inside of that instruction,
+// and so serves as Windows' pc - 4. Errors:
+// - kUnreadable: memory (address).
+// - kNotFound: a register that is needed is not known (its number).
+// - Any other: the unwind information is damaged (RVA).
 template <TargetMemory M>
 Expected<Unwound> virtual_unwind(const Location& location, const ExecContext& context, const M& memory,
                                  const Registers& frame, Registers& caller, SavedLocations* saved = nullptr) {

@@ -24,8 +24,8 @@ struct Fragment {
 
 // A function in as few pieces as its parts ask for, whatever their length.
 [[nodiscard]] std::vector<Fragment> fragments_of(const Prologue& prologue);
-// How many of the actions done before it (entered, then ops) an epilogue of the fragment leaves in place: those of the
-// function around a part that it leaves, or none.
+// The number of earlier actions (entered, then ops) that an epilogue of the fragment leaves in place. Those are the
+// actions of the function around a part, if the epilogue leaves the part; otherwise 0.
 [[nodiscard]] std::size_t left_in_place(const Fragment& fragment, const prologue::Epilogue& epilogue);
 // What its one entry says, in the smallest codes. Errors as write.
 [[nodiscard]] Expected<RecordContents> contents_of(const Fragment& fragment, const prologue::Handler* handler);

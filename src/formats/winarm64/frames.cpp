@@ -34,8 +34,8 @@ constexpr auto kContext = registers_from<29>(0x8, {{kFp, 0xf0},
                                                    {78, 0x1f0},
                                                    {79, 0x200}});
 
-// A CONTEXT of x64 with ARM64EC's registers in their places. x13, x14, x18, x23, x24 and x28 have no place. x16 and x17
-// are spread over the top of the x87 registers.
+// An x64 CONTEXT in which ARM64EC's registers have places. x13, x14, x18, x23, x24 and x28 have none. x16 and x17 are
+// spread over the top of the x87 registers.
 constexpr FrameSlot kEc[] = {{8, 0x78},   {0, 0x80},   {1, 0x88},   {27, 0x90},   {kSp, 0x98}, {kFp, 0xa0}, {25, 0xa8},
                              {26, 0xb0},  {2, 0xb8},   {3, 0xc0},   {4, 0xc8},    {5, 0xd0},   {19, 0xd8},  {20, 0xe0},
                              {21, 0xe8},  {22, 0xf0},  {kPc, 0xf8}, {kLr, 0x120}, {6, 0x130},  {7, 0x140},  {9, 0x150},

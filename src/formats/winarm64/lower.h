@@ -35,9 +35,12 @@ struct SymbolicFrame {
     return static_cast<RegisterNumber>(i < 12 ? 19 + i : 72 + (i - 12));
   }
 };
-// Makes `frame` the result of the codes from `index` on. The length of SVE vectors is not known here. kUnsupported:
-// system frames; sp or lr behind an allocation of vectors; x29 used after it was loaded; 1 GiB or more. kMalformed and
-// kTruncated as virtual_unwind().
+// Makes `frame` the result of the codes from `index` on. The length of SVE vectors is not known here. kMalformed and
+// kTruncated are as for virtual_unwind(). kUnsupported:
+// - system frames;
+// - sp or lr found behind an allocation of vectors;
+// - x29 used after it was loaded;
+// - 1 GiB or more.
 [[nodiscard]] Expected<void> execute_symbolically(ByteView codes, std::uint32_t index, SymbolicFrame& frame);
 
 // One evaluator a thread.

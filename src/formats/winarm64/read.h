@@ -1,6 +1,7 @@
 // Reads Windows ARM64 unwind information: the function table's entries, packed or with an .xdata record, and the unwind
-// codes of either. Source: "ARM64 exception handling" (Microsoft); where that page and the unwinders that exist differ,
-// these are followed: .NET's, which is Windows' own (coreclr/unwinder/arm64), and LLVM. Nothing here allocates.
+// codes of either. Source: "ARM64 exception handling" (Microsoft). Existing unwinders differ from that page in places,
+// and then they are followed: .NET's, which is Windows' own (coreclr/unwinder/arm64), and LLVM's. Nothing here
+// allocates.
 #pragma once
 
 #include <cstdint>
@@ -217,9 +218,9 @@ struct RecordHead {
 // The entry that a kParent entry points at. kMalformed: another kParent; kUnsupported: bit 2 is set.
 [[nodiscard]] Expected<RuntimeFunction> parent_of(const image::PeImage& image, RuntimeFunction function);
 
-// Reports what contradicts itself in a record that could be read: codes without an end, cut or undefined ones,
-// registers that do not exist, epilogues outside of the function or whose codes are outside of the record's. Each error
-// names the RVA of what is wrong. Linear in the record's size.
+// Reports contradictions in a record that could be read. Of codes: no end, cut off, undefined, or with registers that
+// do not exist. Of epilogues: outside of the function, or with codes outside of the record. Each error has the RVA of
+// the fault. Linear in the record's size.
 using ErrorSink = FunctionRef<void(const Error&)>;
 void check_record(const UnwindRecord& record, ErrorSink report);
 

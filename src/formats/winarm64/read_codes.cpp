@@ -76,9 +76,9 @@ void save(UnwindCode& code, RegisterFile file, unsigned reg, bool pair, std::uin
   code.writeback = writeback;
 }
 
-// 0pxrrrrr ffoooooo: r the register; f its file (x, d, q); p a pair; x written back. The offset counts 16 bytes for
-// pairs, for q and where it is written back (then one more of them), else 8.
-// f = 3 is SVE: 0oo0rrrr 11oooooo a z register from z8 on, 0oo1rrrr 11oooooo a p register.
+// 0pxrrrrr ffoooooo: r the register, f its file (x, d, q), p a pair, x written back. The offset counts 16 bytes for
+// pairs, for q, and with write-back, where it is one larger. Otherwise it counts 8 bytes. f = 3 is SVE. 0oo0rrrr
+// 11oooooo: a z register from z8 on. 0oo1rrrr 11oooooo: a p register.
 void decode_e7(UnwindCode& code, unsigned second, unsigned third) {
   if ((second & 0x80) != 0) {
     code.operation = Operation::kReserved;

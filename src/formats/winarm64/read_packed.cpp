@@ -115,9 +115,9 @@ Expected<void> Expansion::expand(const PackedFields& fields, bool fragment, std:
     put(kEndCCode);  // none of the prologue is here, all of it has run
     return {};
   }
-  // The epilogue undoes the prologue, but for x29 = sp and the homing.
-  // Homing: the page and .NET (which copies the codes without the nops, as here) have no instructions for it in the
-  // epilogue; a measurement on Windows of 2022 (LLVM issue 54879) found that system to expect four nops there.
+  // The epilogue undoes the prologue, except for x29 = sp and the homing. The page and .NET have no instructions for
+  // homing in the epilogue. .NET copies the codes without the nops, as is done here. But a measurement on Windows of
+  // 2022 (LLVM issue 54879) found that this system expects four nops there.
   epilogue_index_ = chained(fields) ? 1 : 0;
   if (homes) {
     const auto start = static_cast<std::uint8_t>(first_ + epilogue_index_);

@@ -245,7 +245,7 @@ std::vector<Fragment> fragments_of(const Prologue& prologue) {
   };
   for (const prologue::Part& part : prologue.parts) {
     if (part.ops.empty() && part.epilogues.empty()) continue;
-    // It begins with its first op: up to there it is like what is around it.
+    // A part begins with its first op. Up to there it equals the code around it.
     const std::uint32_t first = part.ops.empty() ? part.begin : part.ops.front().end - 4;
     const std::uint32_t begin = std::max(first, part.begin);
     close(begin);

@@ -139,8 +139,8 @@ class Source : AssemblyText {
   void close_label() {
     if (masm_) line(options_.name + " ENDP");
   }
-  // A grouped section of its own, as compilers make for functions that may be left out: in .xdata itself binutils puts
-  // handler data behind what else stands there. MASM's segments get their sections' names by an alias.
+  // Uses a grouped section, as compilers do for functions that may be left out. In .xdata itself, binutils would put
+  // the handler's data behind the records of others. MASM names the section of a segment by an alias.
   void section(std::string_view name) {
     if (masm_)
       line(fmt::format("{} SEGMENT READONLY ALIGN(4) ALIAS(\"{}\")", name.substr(1), name));

@@ -7,8 +7,8 @@ namespace {
 
 constexpr std::uint16_t kMostArguments = 1024;  // bytes
 
-// A cursor over code in which what is past the end reads as 0. An instruction is looked at after refill(), by
-// its first kReach bytes.
+// A cursor over code. Bytes past the end read as 0. After refill() the first kReach bytes of an instruction can be
+// looked at.
 class Code {
  public:
   static constexpr std::size_t kReach = 8;
@@ -82,9 +82,9 @@ void match_release(Code& code, unsigned frame_register, EpilogueMatch& match) {
 bool match_pops(Code& code, std::uint32_t inside, EpilogueMatch& match) {
   for (;;) {
     code.refill();
-    // Not of a canonical epilogue, and Windows takes such an address for the body and unwinds it wrongly; but what the
-    // code does is plain. LLVM puts vzeroupper between the pops and the return (libvips and node have hundreds), Go a
-    // nop.
+    // This instruction is in no canonical epilogue. Windows takes such an address for the body and unwinds it wrongly.
+    // But the effect of the code is plain. LLVM puts vzeroupper between the pops and the return (libvips and node have
+    // hundreds); Go puts a nop there.
     if (code[0] == 0xc5 && code[1] == 0xf8 && code[2] == 0x77) {
       step(code, match);
       code.skip(3);

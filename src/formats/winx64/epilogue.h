@@ -1,6 +1,6 @@
-// Epilogues of version 1 functions, which unwind information does not describe: they are known by their instructions.
-// Source: "x64 exception handling", "Unwind procedure" and "x64 prolog and epilog"; what Windows really accepts is
-// wider and stands in .NET's copy of its unwinder (coreclr/unwinder/amd64), which the comments name.
+// Epilogues of version 1 functions. Unwind information does not describe these, so they are known by their
+// instructions. Source: "x64 exception handling", "Unwind procedure" and "x64 prolog and epilog". Windows really
+// accepts more: see .NET's copy of its unwinder (coreclr/unwinder/amd64), which the comments name.
 #pragma once
 
 #include <cstdint>
@@ -50,8 +50,8 @@ struct EpilogueMatch {
 }
 
 // Does `code` begin with the rest of an epilogue? `frame_register` is that of the unwind information; 0: none.
-// `inside`: how many bytes of it belong to the function. What is past the view's end counts as 0, of which no epilogue
-// consists.
+// `inside`: the number of these bytes that belong to the function. Bytes past the view's end count as 0, which no
+// epilogue contains.
 [[nodiscard]] bool match_epilogue(const ByteView& code, unsigned frame_register, std::uint32_t inside,
                                   EpilogueMatch& match);
 

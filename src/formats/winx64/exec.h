@@ -20,8 +20,8 @@
 
 namespace windlass::winx64 {
 
-// What the unwinder needs of an image: to `find` a function by RVA, and `bytes` of unwind information and code (at most
-// `wanted`, fewer or none where the image has no more; valid until the unwind is over).
+// An image as the unwinder needs it. `find` finds a function by RVA. `bytes` gives unwind information and code: at most
+// `wanted` bytes, or fewer where the image ends. The bytes are valid until the unwind is over.
 template <typename I>
 concept UnwindImage = requires(const I& image, std::uint32_t rva, RuntimeFunction& function) {
   { image.find(rva, function) } -> std::same_as<bool>;
@@ -96,16 +96,17 @@ bool is_behind_call(const I& image, const EpilogueMatch& match, std::uint32_t rv
   return x86_64::ends_with_call(before);
 }
 
-// What a jump does at the end of what looks like an epilogue.
+// The effect of a jump at the end of a possible epilogue.
 enum class JumpKind : std::uint8_t {
   kStays,          // in its function
   kLeaves,         // a tail call
   kLeavesIfFreed,  // a tail call if it stands behind what frees a frame
 };
 
-// Windows takes a jump to another function for a tail call, and one to the begin of its own. But V8's builtins and
-// GCC's .cold parts jump into the middle of other entries, and GCC's functions to their .cold parts, with their frames
-// in place; Windows unwinds those wrongly. Such a jump is a tail call only behind what frees a frame.
+// Windows takes two jumps for tail calls: to another function, and to the begin of the own one. But V8's builtins and
+// GCC's .cold parts jump into the middle of other entries with their frames in place, and GCC's functions jump so to
+// their .cold parts. Windows unwinds those wrongly. Here such a jump is a tail call only behind an instruction that
+// frees a frame.
 template <UnwindImage I>
 JumpKind jump_kind(const I& image, const RuntimeFunction& function, const UnwindInfo& info, std::int64_t target_rva) {
   if (target_rva < 0 || target_rva >> 32 != 0) return JumpKind::kLeaves;
@@ -220,9 +221,9 @@ class Unwinder {
 
   // ---- epilogues ----
 
-  // Version 1: by the instructions at pc. Windows does so before anything else, also where pc is in the prologue. Wine
-  // does it only if there are unwind codes ("since Windows 10 1809"); without any, both ways come to the same unless
-  // there is a release or a pop, and then the code's word is better.
+  // Version 1 is known by the instructions at pc. Windows does this before anything else, even in the prologue. Wine
+  // does it only if there are unwind codes ("since Windows 10 1809"). Without codes both ways agree, unless a release
+  // or a pop is there; in that case the code is right.
   bool run_epilogue(const RuntimeFunction& function, const UnwindInfo& info, bool& done) {
     const ByteView code = image_.bytes(pc_rva_, kEpilogueWindow);
     if (code.size() > 1 && !may_begin_epilogue(code.u8()[0], code.u8()[1])) return true;
@@ -490,10 +491,13 @@ template <UnwindImage I>
   return known;
 }
 
-// The caller of `frame`, whose pc lies in the image loaded at `base`; code no entry covers is a leaf's. `saved` may be
-// null. On an error nothing is changed but `saved`. Bounded by 33 informations of 255 slots, twice. Errors: kUnreadable
-// (stack address), kNotFound (a register that is needed is not known), and what reading the information can yield
-// (RVAs). Of an image with an identity what a pc comes to is kept once it has been met again.
+// The caller of `frame`, whose pc lies in the image loaded at `base`. Code that no entry covers is a leaf. `saved` may
+// be null. An error changes nothing but `saved`. Bounded by 33 records of 255 slots, twice. Errors:
+// - kUnreadable (stack address).
+// - kNotFound: a register that is needed is not known.
+// - Errors of reading the unwind information (RVA).
+//
+// If the image has an identity, the result for a pc is kept once the pc has been met again.
 template <TargetMemory M, UnwindImage I>
 Expected<void> virtual_unwind(const I& image, std::uint64_t base, const M& memory, const Registers& frame, Unwound& to,
                               SavedAddresses* saved = nullptr) {

@@ -1,12 +1,13 @@
-// Chooses the operations that say what a Prologue says. Depths count down from the CFA, as FrameState's do; those of
-// saves in the home area, above the return address, are 0 and less.
+// Chooses the operations for a Prologue. Depths count down from the CFA, as in FrameState. Saves in the home area,
+// above the return address, have depths of 0 and less.
 //
-// What the codes can say, and so what the checks below are for: pushes and allocations are undone from rsp, one after
-// another, as far as they ran. A save has one displacement, from the establisher frame: rsp, or, as soon as SET_FPREG
-// ran, the frame register minus its offset. So from where a register is saved, that place must stay the same. SET_FPREG
-// sets rsp, whatever moved it later: nothing behind it needs codes but saves. They may lie below where rsp was, if the
-// codes claim an allocation of as much at the same instruction and an offset that is larger by it (up to 240): the
-// establisher frame is then where they begin.
+// The checks below exist because of the limits of the codes:
+// - Pushes and allocations are undone from rsp, one after another, as far as they ran.
+// - A save has one displacement, from the establisher frame. That is rsp or, once SET_FPREG has run, the frame register
+//   minus its offset. So from a save on, the establisher frame must stay the same.
+// - SET_FPREG sets rsp, so later changes of rsp need no codes. Only saves do. They may lie below the rsp of SET_FPREG
+//   on one condition. The codes then claim an allocation of that size at the same instruction, and an offset larger by
+//   as much (up to 240). The establisher frame is then where the saves begin.
 #include "formats/winx64/frame_codes.h"
 
 #include <algorithm>
@@ -164,8 +165,8 @@ class Planner {
     return region.pointer && op >= region.pointer->op ? &*region.pointer : nullptr;
   }
 
-  // Where it is for the unwinder, behind the op; nothing: at what the frame register holds before it is set, since
-  // chained information counts its SET_FPREG as done.
+  // The establisher frame as the unwinder sees it, behind the op. Nothing: the value of the frame register before it is
+  // set, because chained information counts its SET_FPREG as done.
   std::optional<Depth> establisher_at(const Region& region, std::size_t op) const {
     if (const FramePointer* pointer = pointer_at(region, op)) return pointer->establisher();
     if (region.pointer && region.chained) return std::nullopt;

@@ -17,7 +17,7 @@ namespace windlass::winx64 {
 // An epilogue as version 2 describes it. Offsets into the code.
 struct EpilogueV2 {
   std::uint32_t begin = 0;  // of its first instruction
-  std::uint32_t pops = 0;   // where what is described begins: behind what frees the frame
+  std::uint32_t pops = 0;   // begin of the described code: behind the instruction that frees the frame
   std::uint32_t exit = 0;   // of its last instruction
   std::uint32_t end = 0;    // behind it
   // It has an entry of its own, from `pops` to `end`, whose codes are these registers' pushes.
@@ -41,7 +41,7 @@ struct Piece {
 [[nodiscard]] Expected<std::vector<Piece>> pieces_of(const Prologue& prologue, std::uint32_t version,
                                                      bool saves_can_wait, std::span<const std::byte> code);
 
-// What an epilogue is judged by: the frame it takes back, and what the codes say of it.
+// An epilogue is judged by this: the frame that it takes back, and the codes of that frame.
 struct BodyFrame {
   FrameState state;
   bool by_pointer = false;                     // SET_FPREG says where rsp was, whatever it is now

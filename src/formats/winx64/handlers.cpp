@@ -95,8 +95,8 @@ Expected<GsData> read_gs(ByteCursor& data, std::uint32_t rva) {
   return gs;
 }
 
-// Static handlers of stripped images have no name, but their data can hardly be anything else: a FuncInfo has a magic
-// number, and a scope table's ranges lie in the function.
+// Static handlers of stripped images have no name, but their data has a clear shape. A FuncInfo has a magic number, and
+// the ranges of a scope table lie in the function.
 HandlerKind kind_by_shape(const image::PeImage& image, ByteView data, const RuntimeFunction& function) {
   ByteCursor cursor(data);
   if (read_func_info(image, cursor, 0)) return HandlerKind::kCxx3;

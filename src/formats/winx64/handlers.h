@@ -1,6 +1,6 @@
-// Language handlers of x64 unwind information and the data behind them, recognised by the handler's name where the
-// image has it (COFF symbol, export, import thunk) and else by the shape of the data. Nothing here allocates.
-// Sources: "x64 exception handling" (SCOPE_TABLE); the runtime's ehdata.h and ehdata4.h (FuncInfo), gshandler.cpp.
+// Language handlers of x64 unwind information, and their data. A handler is recognised by the name, where the image has
+// one (COFF symbol, export, import thunk), or by the shape of the data. Nothing here allocates. Sources: "x64 exception
+// handling" (SCOPE_TABLE); the runtime's ehdata.h and ehdata4.h (FuncInfo), gshandler.cpp.
 #pragma once
 
 #include <cstdint>
@@ -72,8 +72,8 @@ struct Handler {
 
 inline constexpr std::uint32_t kMaxScopes = 65536;
 
-// What the function at `rva` is called: the symbol or export there or, if it is a jump (an import thunk, an incremental
-// linker's stub), what it jumps to. Empty: not known.
+// The name of the function at `rva`: the symbol or export there. If the function is a jump (an import thunk, an
+// incremental linker's stub), the name of its target. Empty: not known.
 [[nodiscard]] std::string_view function_name(const image::PeImage& image, const image::PeSymbols& symbols,
                                              std::uint32_t rva);
 // The kind of a handler of that name.

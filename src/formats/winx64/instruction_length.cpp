@@ -230,9 +230,9 @@ unsigned instruction_length(ByteView code) {
   return size <= code.size() ? size : 0;
 }
 
-// Goes back byte by byte: where does code lead that begins there? Each is known once its instruction's length is. Bit n
-// of `there` says of the byte n behind the one looked at that code from it on gets to `at`, bit n of `past` that it
-// misses it; neither: it comes to no instruction.
+// Goes back byte by byte, and asks where code leads that begins there. The answer follows from the length of the first
+// instruction and the answers for later bytes. Bit n of `there`: code from n bytes behind the present byte reaches
+// `at`. Bit n of `past`: it misses `at`. Neither: there is no instruction.
 Boundaries::Answer Boundaries::begins(std::uint32_t at) {
   constexpr unsigned kFar = 63;
   if (at == known_) return Answer::kYes;

@@ -25,9 +25,9 @@ class Boundaries {
     kYes,   // likewise
     kOpen,  // the code before can be read both ways
   };
-  // Of any 15 bytes in a row one begins an instruction. So if decoding from each of 15 leads to the same answer, that
-  // is it; and as decoding from different bytes falls into step within a few instructions, such 15 are near. Constant.
-  // `at` < size.
+  // Of any 15 consecutive bytes one begins an instruction. So if decoding from each of 15 bytes leads to the same
+  // answer, that answer is right. Decoding from different bytes falls into step within a few instructions, so such 15
+  // bytes are near. Constant. `at` < size.
   [[nodiscard]] Answer begins(std::uint32_t at);
 
  private:

@@ -88,23 +88,24 @@ class KnownUnwind {
   bool derive(const Unwound& unwound, const SavedAddresses& addresses, unsigned reads);
   bool derive_xmm(const Unwound& unwound, const SavedAddresses& addresses);
 
-  // In words, as they are copied from and to where they are kept, and taken apart in registers:
+  // Packed into words, which are copied and taken apart in registers:
   //   0     the key
   //   1     offsets: 32 bits of the return address's slot from its register, 32 of the establisher from its own
   //   2     RVAs of the handler and of its data
   //   3, 4  16 bits a preserved register: its slot from the return address's, in words
-  //   5     16 bits: which xmm registers are saved; 16: the lowest one's slot from the establisher, in 16 bytes; 16:
-  //   from
-  //         one to the next, likewise; 16: bytes popped behind the return address
-  //   6     the two registers, as slots of `Registers` (4 bits each), which preserved ones are saved (8 bits), position
-  //         (2), in which passes the handler is called (2). No register has slot 0 here; all 0: by codes
+  //   5     16 bits: which xmm registers are saved;
+  //         16: the slot of the lowest of these from the establisher, in units of 16 bytes;
+  //         16: the distance from one slot to the next, likewise;
+  //         16: bytes popped behind the return address
+  //   6     the two registers, as slots of `Registers` (4 bits each), which preserved ones are saved (8 bits),
+  //         position (2), in which passes the handler is called (2). No register has slot 0 here; all 0: by codes
   static constexpr int kSavedAt = 8, kPositionAt = 16, kHandlerFlagsAt = 18;
   Words words_;
 };
 // ---- how it is found out ------------------------------------------------------------------------------------------
 
-// Unwinding is linear in one register. So it is run once on a frame whose registers are far apart, and what comes out
-// tells which one it was, and the distance.
+// Unwinding is linear in one register. So one run on a frame whose registers are far apart shows which register that
+// is, and the distance.
 inline constexpr unsigned kTagShift = 56;
 inline constexpr std::uint64_t kTaggedValue = std::uint64_t{0x40} << kTagShift;  // what is read from the stack
 [[nodiscard]] Registers tagged_frame(CodeAddress pc);
@@ -115,9 +116,10 @@ struct TaggedMemory {
 
 // ---- where it is kept ---------------------------------------------------------------------------------------------
 
-// For all images and threads together: 8,192 unwinds in 512 KiB, each in one of the two places that its pc has. What is
-// met again is kept, as it is likely met once more. Lock-free, signal-safe: an entry is copied between two looks at its
-// version, and one that another thread, or what a signal handler has interrupted, is about to write is no entry.
+// Shared by all images and threads: 8,192 unwinds in 512 KiB. A pc has two places. An unwind that is met again is kept,
+// as it is likely to be met once more. Lock-free, signal-safe: a reader copies an entry between two looks at its
+// version. An entry that is being written counts as absent; the writer may be another thread, or code that a signal
+// handler has interrupted.
 class UnwindCache {
  public:
   // `identity`: Functions::identity(). Never 0.
@@ -130,9 +132,9 @@ class UnwindCache {
     if (entry->words[0].load(std::memory_order_relaxed) != key) ++entry;
     return copy_of(*entry, key, std::make_index_sequence<KnownUnwind::kWords>());
   }
-  // Is a pc that is not kept to be? The second time it is met, and where another one would have to go, the fifth: so
-  // that of many more pcs than there is room for, few are found out in vain. Those with its place that are met in
-  // between and are not kept either begin anew.
+  // Should a pc that is not kept be kept now? Yes at the second time it is met, or at the fifth if another pc would
+  // have to go. So if there are many more pcs than places, few are worked out in vain. Other pcs of the same place that
+  // are met in between begin the count anew.
   [[nodiscard]] static bool is_to_be_kept(std::uint64_t key) {
     Set& set = sets_[place_of(key)];
     constexpr std::uint32_t kCount = 3;

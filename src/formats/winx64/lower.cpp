@@ -318,8 +318,8 @@ class Lowering {
       row.save_at_cfa(dwarf_number(match.pops[i]), -below);
   }
 
-  // Looks for the exits and from each one back. Bytes of other instructions may look like one; then rows are made for
-  // addresses that no instruction has, which does no harm as long as they stay at those addresses.
+  // Looks for the exits, and from each one back. Bytes inside other instructions may look like an exit. Then rows are
+  // made for addresses that no instruction has, which does no harm as long as these rows stay at those addresses.
   void find_epilogues() {
     length_ = entry_.end - entry_.begin;
     // Some bytes more: an epilogue may reach past the entry, as the unwinder, which sees the image's bytes, does.

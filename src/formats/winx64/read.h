@@ -1,6 +1,6 @@
-// Reads Windows x64 unwind information: the function table's entries and UNWIND_INFO of versions 1, 2 and 3.
-// Sources: "x64 exception handling" (Microsoft), which knows version 1 only; for version 2 the unwinder of .NET
-// (coreclr/unwinder/amd64) and LLVM; for version 3 "x64 unwind information v3", a preview. Nothing here allocates.
+// Reads Windows x64 unwind information: the function table's entries and UNWIND_INFO of versions 1, 2 and 3. Sources:
+// for version 1 "x64 exception handling" (Microsoft); for version 2 the unwinder of .NET (coreclr/unwinder/amd64) and
+// LLVM; for version 3 "x64 unwind information v3", a preview. Nothing here allocates.
 #pragma once
 
 #include <cstdint>
@@ -103,8 +103,8 @@ Expected<void> each_code(const UnwindInfo& info, Callback&& callback) {
   return slot;
 }
 
-// What an operation of version 1 or 2 is made of. Its value is what stands in its info (1 slot), in the slot behind it
-// (2) or in the two behind it (3), times `scale`, plus `bias`.
+// The shape of an operation of version 1 or 2. Its value stands in its info (1 slot), in the slot behind it (2), or in
+// the two slots behind it (3). That value is multiplied by `scale`, and `bias` is added.
 struct OperationShape {
   std::uint8_t slots = 0;  // 0: there is no such operation
   std::uint8_t scale = 0;
@@ -203,16 +203,16 @@ inline bool parse_unwind_info(ByteView bytes, std::uint32_t rva, UnwindInfo& inf
   return true;
 }
 
-// An epilogue as version 2 describes it: `size` bytes from `begin` on. It leaves out the `add` or `lea` that frees the
-// fixed allocation, and its last instruction (ret or jmp) counts as one byte, however long it is.
+// An epilogue of version 2: `size` bytes from `begin` on. It leaves out the `add` or `lea` that frees the fixed
+// allocation. Its last instruction (ret or jmp) counts as one byte, however long that is.
 struct Epilog {
   std::uint32_t begin = 0;
   std::uint32_t size = 0;
 };
 
-// The epilogues of a version 2 information that belongs to a function ending at `end`. The first EPILOG code has their
-// common size and says (bit 0) whether one ends the function; each further one has an offset back from the end, 0 being
-// padding to an even number of slots.
+// The epilogues of a version 2 record whose function ends at `end`. The first EPILOG code has the common size, and says
+// (bit 0) whether an epilogue ends the function. Each further code has an offset back from the end; 0 is padding to an
+// even number of slots.
 template <typename Callback>
 void each_epilog(const UnwindInfo& info, std::uint32_t end, Callback&& callback) {
   if (info.version != 2) return;
@@ -234,7 +234,7 @@ void each_epilog(const UnwindInfo& info, std::uint32_t end, Callback&& callback)
 
 // ---- version 3 ----------------------------------------------------------------------------------------------------
 
-// EPILOG_INFO_V3 with what it inherits from the one before it.
+// EPILOG_INFO_V3, with the fields that it inherits from the descriptor before.
 struct EpilogV3 {
   std::uint8_t flags = 0;  // as stored in this descriptor
   bool inherited = false;  // everything but the offset is its predecessor's
@@ -288,7 +288,7 @@ class Functions {
   [[nodiscard]] const image::PeImage& image() const { return *image_; }
   [[nodiscard]] const image::FunctionTable& table() const { return table_; }
   [[nodiscard]] std::size_t size() const { return table_.size(); }
-  // What tells it, and what is copied from it, from all others of the process; 0: there have been too many.
+  // Tells this image, and data copied from it, from all other images of the process. 0: there have been too many.
   [[nodiscard]] std::uint32_t identity() const { return identity_; }
   // The entry at a position of the stored table, as stored.
   [[nodiscard]] RuntimeFunction stored(std::size_t index) const {

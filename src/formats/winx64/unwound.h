@@ -19,7 +19,7 @@ struct SavedAddresses {
 struct Unwound {
   // Just after the call returned: rip, rsp and the preserved registers (and what else was popped).
   Registers caller{Architecture::kX86_64};
-  // What handlers get as the frame: rsp in the body, or what the frame register says.
+  // The frame that handlers get: rsp in the body, or the frame register minus its offset.
   std::uint64_t establisher = 0;
   Position position = Position::kBody;
   bool machine_frame = false;  // rip was interrupted, it is no return address

@@ -62,10 +62,10 @@ void for_each_record(Text& text, Visit visit) {
   }
 }
 
-// perf inject puts the code into an object file, and the unwind information at the next multiple of 8 behind it. A perf
-// that is built with libunwind (Debian 12's) reads it through the mapping that it makes up for the code, which is as
-// much longer as the information is said to be mapped. Where other code begins at `next` before that, longer mappings
-// would hide it: then only a perf that is built with libdw finds the information.
+// perf inject puts the code into an object file, and the unwind information behind it, at the next multiple of 8. A
+// perf built with libunwind (Debian 12's) reads that information through the mapping that it makes up for the code. The
+// mapping is longer than the code by `mapped_size`. If other code begins at `next` before its end, a longer mapping
+// would hide that code. Then `mapped_size` is 0, and only a perf built with libdw finds the information.
 Expected<void> put_unwinding(Records& to, const Function& function, std::uint64_t next, RowsOf& rows_of) {
   const auto rows = rows_of(function);
   if (!rows) return std::unexpected(rows.error());

@@ -18,8 +18,8 @@ class CorePart {
   // Of `size` bytes, none of which core files have so far (MADV_DONTDUMP).
   CorePart(std::byte* begin, std::uint64_t size) : begin_(reinterpret_cast<std::uintptr_t>(begin)), size_(size) {}
 
-  // Core files have the first `used` bytes from here on. A system call for every kStep of growth; where it fails they
-  // have what they had, and the next call tries again.
+  // Core files contain the first `used` bytes from here on. Takes a system call for every kStep of growth. If that
+  // fails, core files contain as much as before, and the next call tries again.
   void reach(std::uint64_t used) {
     if (used <= covered_) return;
     const std::uint64_t wanted = std::min(size_, used + kStep);

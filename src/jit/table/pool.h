@@ -1,6 +1,6 @@
-// Places for pieces of a section of a code manager's table, in bytes or in records. What is taken and given back is the
-// writer's own memory; pieces that were given back go to those of the same size, and larger ones are cut only when the
-// rest is full. Neighbours are joined when nothing else helps.
+// Allocates pieces of a section of a code manager's table, in bytes or in records. The bookkeeping is in the writer's
+// own memory. Freed pieces serve requests of the same size. Larger ones are cut only when the rest is full. Neighbours
+// are joined when nothing else helps.
 #pragma once
 
 #include <algorithm>

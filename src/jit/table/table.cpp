@@ -25,7 +25,7 @@ void publish(T& to, T value) {
   __atomic_store_n(&to, value, __ATOMIC_RELEASE);
 }
 
-// Both halves of a block at a time: what readers see of it is as it was at one moment.
+// Stores both halves of a block at once, so that readers see the block as it was at one moment.
 void publish(wl_code_block& to, wl_code_block value) {
   __atomic_store_n(reinterpret_cast<std::uint64_t*>(&to), std::bit_cast<std::uint64_t>(value), __ATOMIC_RELEASE);
 }
@@ -121,8 +121,8 @@ Expected<std::shared_ptr<CodeManager::Table>> CodeManager::Table::create(std::ui
     return refused("no memory for a code manager");
   void* mapped = ::mmap(nullptr, header.size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file.get(), 0);
   if (mapped == MAP_FAILED) return refused("code manager's table cannot be mapped");
-  // The writer reads what it has written, so nobody else may write (Linux 5.1; before that, who can open it is
-  // trusted).
+  // The writer trusts the table's contents, so no other process may write (Linux 5.1). On older kernels, processes that
+  // can open the file are trusted.
   (void)::fcntl(file.get(), F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL);
   auto* bytes = static_cast<std::byte*>(mapped);
   store(bytes, &header, sizeof header);
@@ -207,7 +207,7 @@ void CodeManager::Table::copy_run(std::uint32_t number, std::vector<Entry>& to) 
 
 // ---- changes ------------------------------------------------------------------------------------------------------
 
-// What is past makes room for what is there, ever more of it, until there is enough or nothing past.
+// Drops past functions, ever more at a time, until `take` has enough room or no past is left.
 template <typename Take>
 auto CodeManager::Table::make_room(Take&& take) {
   auto taken = take();

@@ -19,8 +19,9 @@ struct ProgramStats {
   std::string stack_depth;         // bytes, one number for each function: "64+32"
 };
 
-// The lines "verification time 123 usec", "stack depth 8+16", "processed 42 insns (limit 1000000) ..." that the kernel
-// writes at BPF_LOG_STATS (print_verification_stats in kernel/bpf/verifier.c); nothing if "processed" is missing.
+// Reads the lines that the kernel writes at BPF_LOG_STATS (print_verification_stats in kernel/bpf/verifier.c):
+// "verification time 123 usec", "stack depth 8+16", "processed 42 insns (limit 1000000) ...". Nothing if "processed" is
+// missing.
 [[nodiscard]] std::optional<ProgramStats> parse_verifier_stats(std::string_view log);
 
 // The program whose load failed, from libbpf's messages ("prog 'NAME': BPF program load failed: ..."); empty if none.

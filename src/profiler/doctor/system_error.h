@@ -1,4 +1,4 @@
-// What the system refused, as a value: for people a sentence that names the way out, for programs of what kind it is.
+// A refusal by the system: a sentence for people with the way out, and the kind for programs.
 #pragma once
 
 #include <cerrno>

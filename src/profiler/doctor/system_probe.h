@@ -1,5 +1,5 @@
-// What stands between `windlass record` and its samples: every condition as a sentence of what was seen and, where it
-// is in the way, the way out. `windlass doctor` prints them all, `windlass record` the one that made it fail.
+// Conditions for `windlass record`. Each is a sentence about the machine and, if the condition is not met, the way out.
+// `windlass doctor` prints all of them, `windlass record` the one that made it fail.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +28,8 @@ struct Probe {
   RefusalKind kind = RefusalKind::kOther;
 };
 
-// In this order a refusal's cause stands before what follows from it: where /proc is not what it should be, what it
-// said of this process is worth nothing.
+// In this order the cause of a refusal stands before its consequences. For example, if /proc is not as it should be,
+// its files about this process mean nothing.
 [[nodiscard]] std::vector<Probe> judge(const SystemFacts& facts, const SystemTrials& trials);
 
 enum class Verdict : std::uint8_t { kWorks, kLimited, kRefused };

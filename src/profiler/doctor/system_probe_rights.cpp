@@ -1,4 +1,4 @@
-// The probes about what this process may do: capabilities(7), bpf(2), perf_event_open(2).
+// Probes of this process's rights: capabilities(7), bpf(2), perf_event_open(2).
 #include <fmt/format.h>
 
 #include <cerrno>
@@ -10,8 +10,8 @@
 namespace windlass::profiler {
 namespace {
 
-// Capabilities of a user namespace do not count where the kernel asks for those of the initial one, as it does for BPF,
-// perf events of others and other users' processes.
+// Does the capability count in the initial user namespace? For BPF, perf events of others and other users' processes,
+// the kernel asks there, and capabilities of another namespace count for nothing.
 bool holds(const SystemFacts& facts, Capability capability) {
   return facts.initial_user_namespace && facts.has(capability);
 }
@@ -124,8 +124,9 @@ Probe call(const std::string& name, int error, const char* seen, const SystemFac
   return error == 0 ? ok(name, seen) : refused_call(name, error, facts);
 }
 
-// perf_event_open(2). 3 is Debian's and Ubuntu's own (security,perf: Allow further restriction of perf_event_open): it
-// shuts out everybody, and Debian's kernels let in CAP_SYS_ADMIN only, whatever else is held.
+// perf_event_open(2). 3 is an extension of Debian and Ubuntu (security,perf: Allow further restriction of
+// perf_event_open). It shuts out everybody. Debian's kernels then admit only CAP_SYS_ADMIN, whatever other capability
+// is held.
 bool shuts_out_all(const SystemFacts& facts) { return facts.perf_event_paranoid.value_or(0) > 2; }
 
 Probe paranoid(const SystemFacts& facts, const SystemTrials& trials) {

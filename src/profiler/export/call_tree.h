@@ -31,9 +31,9 @@ struct Totals {
 };
 [[nodiscard]] Totals totals_of(const profile::Profile& profile);
 
-// Node 0 is the root of everything; below it one node a thread name (comm), then "[truncated: reason]" where the
-// stack lost its callers, then the frames from the outermost in. Equal stacks are merged before they are inserted:
-// O(samples + distinct stacks x depth).
+// Node 0 is the root. Below it is a node for each thread name (comm). Then comes "[truncated: reason]", if the stack
+// lost its callers, and then the frames from the outermost in. Equal stacks are merged before insertion: O(samples +
+// distinct stacks x depth).
 class CallTree {
  public:
   // `pid`: of this process's samples alone; kNone: of all.

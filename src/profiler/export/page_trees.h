@@ -23,9 +23,10 @@ struct PageTree {
 // Callers above callees. In preorder, children by descending total.
 [[nodiscard]] PageTree call_page_tree(const CallTree& tree, std::size_t max_nodes);
 
-// What runs first, its callers below it: every path that ends in samples of its own, from its end; equal beginnings are
-// one. Made of all nodes of the tree, however few are drawn; functions, up to half of the nodes, come before callers,
-// else the widest. O(nodes x depth) at worst; a branch that is left out is not followed.
+// The tree of callers: running functions first, their callers below. Every path that ends in own samples is entered
+// from its end, and equal beginnings are merged. Uses all nodes of the call tree, however few are drawn. Functions, up
+// to half of the nodes, come before callers; then the widest nodes come first. O(nodes x depth) at worst; a branch that
+// is left out is not followed.
 [[nodiscard]] PageTree callers_page_tree(const CallTree& tree, std::size_t max_nodes);
 
 }  // namespace windlass::exporter

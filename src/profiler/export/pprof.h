@@ -20,8 +20,8 @@ namespace windlass::exporter {
 
 // O(profile) time; memory for the string table only.
 [[nodiscard]] Expected<void> write_pprof(const profile::Profile& profile, TextWriter& out);
-// Writes beside `path` and renames, so that a full disk or a crash never leaves half a profile under the name; what is
-// not a regular file (a pipe, /dev/stdout) is written directly.
+// Writes beside `path` and renames. So a full disk or a crash never leaves half a profile under the name. Files that
+// are not regular (a pipe, /dev/stdout) are written directly.
 [[nodiscard]] Expected<void> write_pprof_file(const profile::Profile& profile, const std::string& path);
 
 struct PprofLimits {

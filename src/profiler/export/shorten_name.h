@@ -11,7 +11,7 @@ namespace windlass::exporter {
 [[nodiscard]] std::size_t columns_of(std::string_view text);
 
 // The bytes of a name before its parameters: "a::f" of "a::f(int, char) const". "operator()" and "(anonymous
-// namespace)" are no parameters, nor is what stands in the middle of a name ("main.(*T).run", "f(int)::{lambda()#1}").
+// namespace)" are no parameters. Nor are brackets in the middle of a name ("main.(*T).run", "f(int)::{lambda()#1}").
 [[nodiscard]] std::size_t length_without_parameters(std::string_view name);
 
 // At most `width` columns: as it is; else without parameters; else with template arguments as <…>; else with the middle

@@ -13,9 +13,9 @@ inline std::uint64_t mix_hash(std::uint64_t hash, std::uint64_t value) {
   return hash ^ (hash >> 29);
 }
 
-// Samples with the same comm, end and locations, counted together. Open addressing over stack indexes. 128 bits of hash
-// stand for a stack: comparing the locations themselves costs a third of the whole, all of it cache misses, and
-// a collision among a million stacks has a chance of 10^-27.
+// Counts together the samples with the same comm, end and locations. Open addressing over stack indexes. 128 bits of
+// hash stand for a stack, because comparing the locations themselves costs a third of the total time, all of it cache
+// misses. The chance of a collision among a million stacks is 10^-27.
 class DistinctStacks {
  public:
   struct Hash {

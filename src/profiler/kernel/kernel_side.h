@@ -33,16 +33,16 @@ struct KernelSideOptions {
   bool all_processes = true;             // false: only `targets` and what they fork
   std::vector<std::uint32_t> targets;    // process ids (tgid)
   std::uint32_t ring_bytes = 16u << 20;  // rounded up to a power of two
-  // Raw stacks (samples the kernel side cannot unwind) may use this many bytes of the ring a second, over all CPUs;
-  // samples beyond it are reported as truncated with their reason.
+  // The most bytes of the ring that raw stacks may use a second, over all CPUs. Raw stacks are those of samples that
+  // the kernel side cannot unwind. Samples beyond the bound are reported as truncated, with their reason.
   std::uint64_t raw_bytes_per_second = 64u << 20;
   std::uint32_t raw_stack_bytes = WL_MAX_RAW_STACK;  // at most this much of one stack
   std::uint32_t user_frames = WL_MAX_USER_FRAMES;    // at most this many user frames of a stack
   std::uint32_t kernel_frames = WL_MAX_KERNEL_FRAMES;
   std::uint32_t distinct_stacks = 1u << 18;  // stacks the kernel side counts itself; beyond, every sample is an event
   std::uint64_t address_mask = user_code_mask();  // the bits of a code address that no authentication code uses
-  // Inode of a PID namespace: all process and thread ids, the targets' too, are its numbers, and what is outside of it
-  // is not seen. 0: the initial one.
+  // Inode of a PID namespace, or 0 for the initial one. All process and thread ids are numbers of this namespace, also
+  // those of the targets. Processes outside of it are not seen.
   std::uint32_t pid_namespace = 0;
   std::string btf_path;                                // the kernel's type information; empty: its own
   std::vector<ProgramStats>* program_stats = nullptr;  // if set: what the verifier says of each program

@@ -32,7 +32,7 @@ class ProcessEntries {
 class MappingSets {
  public:
   using Clock = std::chrono::steady_clock;
-  // Between two looks at what may be freed, and how long whoever began to read a set may take.
+  // The interval between two searches for sets to free, which is also the longest time that a reader may take.
   static constexpr auto kGrace = std::chrono::milliseconds(500);
 
   // All must outlive it.

@@ -20,8 +20,8 @@ class SampleSource {
  public:
   virtual ~SampleSource() = default;
 
-  // What a process has mapped executable now, and that it is gone; for sources that unwind themselves. `interpreter`:
-  // where it keeps what it runs, copied; null: it has none.
+  // For sources that unwind themselves: the executable mappings that a process has now; forget() says that it has gone.
+  // `interpreter`: where its interpreter keeps the running functions, copied; null: it has none.
   virtual std::expected<std::uint32_t, SystemError> publish(std::uint32_t tgid, std::span<const wl_mapping> mappings,
                                                             std::uint64_t epoch,
                                                             const wl_interpreter* interpreter = nullptr) = 0;

@@ -20,7 +20,7 @@ using Stack = FrameState::Stack;
 constexpr std::int32_t kMostDepth = 1 << 16;
 constexpr std::uint32_t kMostFollowed = 1 << 20;  // instructions, from all that one function's code does not reach
 
-// What an instruction does to the two stacks, besides what a StackEffect says of rsp.
+// The effect of an instruction on the two stacks, beyond the StackEffect on rsp.
 enum class Act : std::uint8_t {
   kNone,
   kKeepInRbp,       // mov rbp, rsp
@@ -105,8 +105,8 @@ bool run(const Instruction& instruction, FrameState& state) {
   return true;
 }
 
-// The states of one function's instructions. What calls lead to is taken last: what stands behind one that never
-// returns (an error's) is another way's.
+// The states of one function's instructions. Code behind calls is taken last. A call may never return (an error's), and
+// then another path leads to the code behind it.
 class Flow {
  public:
   Flow(std::span<const std::byte> code, std::uint64_t address)

@@ -41,9 +41,10 @@ struct FrameStretch {
   FrameState state;
 };
 
-// One function's code from its beginning to its end, both its entries with the frame that a call makes: the code in
-// front of its name, which is run where no clause fits, and that behind it. Ascending, from 0 on; where a stretch is
-// unknown no way was found. `returns` gets the offsets behind its calls, ascending. Linear in the code.
+// Follows one function's code from begin to end. Both entries have the frame that a call makes: the code in front of
+// the function's name, which runs if no clause fits, and the code behind the name. Stretches ascend from 0 on. A
+// stretch is unknown if no path leads there. `returns` gets the offsets behind the calls, ascending. Linear in the
+// code.
 [[nodiscard]] std::vector<FrameStretch> flow(std::span<const std::byte> code, std::uint64_t address,
                                              std::vector<std::uint32_t>& returns);
 
@@ -54,8 +55,8 @@ enum class Leads : std::uint8_t {
   kUnknown,
 };
 
-// Code of which only is known where it stands: followed from there to its return, to where it leaves for a function, or
-// to where `known` has a frame. kUnknown: it does not come there. A bounded number of instructions.
+// Follows code whose extent is not known. It ends at the return, at a jump to a function, or at an address for which
+// `known` has a frame. kUnknown: none of these was reached. A bounded number of instructions.
 [[nodiscard]] FrameState follow(std::uint64_t address,
                                 FunctionRef<bool(std::uint64_t address, void* to, std::size_t size)> read,
                                 FunctionRef<Leads(std::uint64_t address)> leads,

@@ -12,8 +12,8 @@ namespace windlass::runtimes::beam {
 // In the image whose first byte is mapped at `base`: gives that address. kNotFound: it has none.
 [[nodiscard]] Expected<std::uint64_t> find_exports(const Memory& memory, std::uint64_t base);
 
-// The virtual machine in the image at an address. Never fails for what it cannot understand: it finds nothing then, and
-// its problem() says why. Keeps the memory.
+// The virtual machine in the image at an address. Never fails: if the image cannot be understood, the result finds
+// nothing, and its problem() has the reason. Keeps the memory.
 [[nodiscard]] std::unique_ptr<Runtime> open(std::shared_ptr<const Memory> memory, std::uint64_t image);
 
 }  // namespace windlass::runtimes::beam

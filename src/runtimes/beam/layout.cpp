@@ -97,8 +97,8 @@ void find_scheduler_return(const Memory& memory, std::uint64_t scheduler, Layout
   }
 }
 
-// A thread's control block points to itself (ELF handling for TLS 3.4.6; glibc's tcbhead_t), and its thread-specific
-// data, pairs of a number and a value, are within it.
+// A thread's control block points to itself (ELF handling for TLS 3.4.6; glibc's tcbhead_t). The thread-specific data
+// lie within the block, as pairs of a number and a value.
 void find_thread_scheduler(const Memory& memory, std::uint64_t scheduler, Layout& to) {
   constexpr std::uint32_t kSelf = 0x10, kSearchedBlock = 2048;
   const auto thread = read_value<std::uint64_t>(memory, scheduler + Layout::kSchedulerThread);

@@ -1,5 +1,5 @@
-// Where an Erlang virtual machine (BEAM with its JIT compiler, BeamAsm) keeps the data that is read here. Addresses
-// come from exported symbols, and from the code of exported functions. Offsets of fields are those of release 25. The
+// Places of the data that is read of an Erlang virtual machine (BEAM with its JIT compiler, BeamAsm). Addresses come
+// from exported symbols, and from the code of exported functions. Offsets of fields are those of release 25. The
 // virtual machine tells its release to debuggers (`etp_otp_release`, erts/etc/unix/etp-commands).
 //
 // erlang/otp, erts/emulator/beam: beam_ranges.c, beam_code.h, code_ix.h, atom.h, index.h, erl_process.h;
@@ -20,8 +20,9 @@ struct Layout {
   std::uint64_t normal_exit = 0;   // where an Erlang process's outermost function returns to
   std::uint64_t process_main = 0;  // which a scheduler's thread calls, and never comes back from
 
-  // Of a scheduler: where process_main() returns to, which it never does, and how far that is on the stack from its
-  // registers' structure; others have theirs within a cache line of it. 0: no scheduler has begun.
+  // Of a scheduler: the return address of process_main(), which never returns, and its distance on the stack from the
+  // structure of the scheduler's registers. Other schedulers have it within a cache line of that distance. 0: no
+  // scheduler has begun.
   std::uint64_t scheduler_return = 0;
   std::uint32_t scheduler_distance = 0;
   // From a scheduler's thread's control block to the word that leads to its ErtsSchedulerData (thread-specific data).
@@ -37,8 +38,8 @@ struct Layout {
   static constexpr std::uint32_t kSchedulerProcess = 0xa8;                 // ErtsSchedulerData::current_process
   static constexpr std::uint32_t kProcessStop = 0x58, kProcessEnd = 0x88;  // Process: stop, hend
 
-  // Of the image at an address. kUnreadable: the virtual machine has just begun; kUnsupported: it is of another release
-  // or machine, without the JIT compiler, or does not export what is needed.
+  // The layout of the image at an address. kUnreadable: the virtual machine has just begun. kUnsupported: another
+  // release or machine, no JIT compiler, or a needed symbol is not exported.
   [[nodiscard]] static Expected<Layout> read(const Memory& memory, std::uint64_t image);
 };
 

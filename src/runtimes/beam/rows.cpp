@@ -66,8 +66,8 @@ bool ends_call(const Memory& memory, std::uint64_t address) {
   return code[1] == 0xe8 || (code[0] == 0xff && code[1] == 0x15) || (code[4] == 0xff && code[5] >> 3 == 0xd0 >> 3);
 }
 
-// What a scheduler runs when it runs no process: the stack pointer is at its registers' structure, and the return
-// address in one of the slots above it, by how that was aligned.
+// The CFA of a scheduler that runs no process. The stack pointer is at the structure of the scheduler's registers. The
+// return address is in one of the slots above. Which one depends on the alignment of the structure.
 std::vector<std::byte> scheduler_cfa(const Layout& layout) {
   std::vector<std::byte> made;
   const auto put = [&](auto... bytes) { (made.push_back(static_cast<std::byte>(bytes)), ...); };

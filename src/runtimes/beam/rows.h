@@ -1,6 +1,6 @@
-// The frames of an Erlang virtual machine's code. Rows come from the instructions (code_flow.h). Where a function has
-// been called, the frame is found as the virtual machine does: the first word up the stack with the tag of a return
-// address is the frame's (beam_common.c, erl_gc.c: is_CP).
+// The frames of an Erlang virtual machine's code. Rows come from the instructions (code_flow.h). In a function that has
+// called another, the frame is found as the virtual machine finds it. The first word up the stack with the tag of a
+// return address is the frame's (beam_common.c, erl_gc.c: is_CP).
 #pragma once
 
 #include <cstdint>

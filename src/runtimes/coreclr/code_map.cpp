@@ -48,7 +48,8 @@ Expected<std::uint64_t> find_in_nibbles(UnitReader unit, std::uint64_t offset, b
   if (pointers && is_pointer(*value)) return pointer_of(*value);
   if (const auto found = last_in_unit(*value, index * kNibbles, bucket)) {
     if (*found <= offset) return *found;
-    // It begins behind the address, in its bucket: what is before it is asked for.
+    // The code found begins in the bucket of the address, but behind the address. So look for code that begins before
+    // this bucket.
     if (bucket != index * kNibbles)
       if (const auto before = last_in_unit(*value, index * kNibbles, bucket - 1)) return *before;
   }

@@ -16,8 +16,8 @@
 
 namespace windlass::runtimes::coreclr {
 
-// A method's code as the runtime knows it; or that there is a stub, of which it does not say where it begins: the
-// address that was asked for, and no functions.
+// A method's code as the runtime knows it, or a stub. The runtime does not tell where a stub begins, so `begin` is then
+// the address of the request, and there are no functions.
 struct CodeBlock {
   std::uint64_t begin = 0;
   std::uint64_t base = 0;                          // what the functions count from

@@ -54,7 +54,7 @@ std::optional<std::uint32_t> small_number_of(const Json& value) {
 
 }  // namespace
 
-// What is not understood is left out: who needs it says so.
+// Parts that are not understood are left out. A reader that needs such a part reports that.
 Expected<void> Descriptor::parse(std::string_view json, std::span<const std::uint64_t> pointers,
                                  std::uint64_t address) {
   const Json all = Json::parse(json, nullptr, false, true);

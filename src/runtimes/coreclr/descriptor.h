@@ -1,5 +1,5 @@
-// What a CoreCLR says of itself: where the fields of its structures are, the addresses of its roots, and by which
-// versions of which algorithms they are to be read. .NET 9 and later.
+// The contract descriptor of a CoreCLR, .NET 9 and later: the offsets of fields, the addresses of roots, and the
+// versions of the algorithms by which these are read.
 //
 // dotnet/runtime, docs/design/datacontracts: contract-descriptor.md, data_descriptor.md ("Physical JSON descriptor",
 // the compact form).

@@ -13,8 +13,8 @@ namespace windlass::runtimes::coreclr {
 // In the image whose first byte is mapped at `base`. kNotFound: it has none.
 [[nodiscard]] Expected<std::uint64_t> find_descriptor(const Memory& memory, std::uint64_t base);
 
-// The runtime that is described at an address. Never fails for what it cannot understand: it finds nothing then, and
-// its problem() says why. Keeps the memory.
+// The runtime with the descriptor at an address. Never fails: if the descriptor cannot be understood, the result finds
+// nothing, and its problem() has the reason. Keeps the memory.
 [[nodiscard]] std::unique_ptr<Runtime> open(std::shared_ptr<const Memory> memory, std::uint64_t descriptor);
 
 }  // namespace windlass::runtimes::coreclr

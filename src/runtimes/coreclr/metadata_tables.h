@@ -36,8 +36,8 @@ class MetadataTables {
   static constexpr std::size_t kMaxName = 1024;
   static constexpr std::size_t kMaxBlob = 4096;
 
-  // Of the PE image at `base`: as the loader maps it, or, `flat`, as the file has it. kUnreadable; kMalformed: there is
-  // none; kUnsupported: edited metadata.
+  // Opens the tables of the PE image at `base`. The image is laid out as the loader maps it or, `flat`, as in the file.
+  // kUnreadable. kMalformed: there is no image. kUnsupported: edited metadata.
   [[nodiscard]] static Expected<MetadataTables> open(const Memory& memory, std::uint64_t base, bool flat);
 
   [[nodiscard]] std::uint32_t rows(Table table) const { return layout(table).rows; }

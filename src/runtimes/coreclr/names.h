@@ -1,5 +1,5 @@
-// What a CoreCLR's methods are called: "Namespace.Type.Method[T](Int32, String)", as the runtime prints it in stack
-// traces but for the parameters' names; of code without metadata, the name that the runtime has for it
+// Names of a CoreCLR's methods, for example "Namespace.Type.Method[T](Int32, String)". The runtime prints methods like
+// this in stack traces, but with the parameters' names. Code without metadata gets the runtime's own name
 // (IL_STUB_PInvoke).
 //
 // dotnet/runtime, docs/design/datacontracts: RuntimeTypeSystem.md (MethodDesc, MethodTable), Loader.md,

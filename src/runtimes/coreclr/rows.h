@@ -48,9 +48,9 @@ class CodeMethod final : public Code {
   std::vector<Info> infos_;  // ascending by rva
 };
 
-// An instruction of a stub, by the code from there on. Stubs are not described, but all of them go on to the function
-// that was called: where a stub jumps away, the stack is as it was when the stub was entered. (One that pushes is the
-// resolve stub of virtual calls: src/coreclr/vm/amd64/virtualcallstubcpu.hpp.)
+// An instruction of a stub, described by the code from there on. Stubs have no descriptions, but all of them jump to
+// the called function. At that jump the stack is as it was when the stub was entered. (Only the resolve stub of virtual
+// calls pushes: src/coreclr/vm/amd64/virtualcallstubcpu.hpp.)
 class Stub final : public Code {
  public:
   static constexpr std::size_t kLongest = 128;

@@ -14,8 +14,8 @@ namespace {
 using image::ElfImage;
 using image::Section;
 
-// Makes a relocatable object whose sections are loaded what a linker would have made of it, as far as it is asked for:
-// unwind information and symbols.
+// Links a relocatable object whose sections are loaded, as a linker would, as far as unwind information and symbols
+// need that.
 class Linker {
  public:
   Linker(std::span<std::byte> bytes, const ElfImage& image) : bytes_(bytes), image_(image) {}

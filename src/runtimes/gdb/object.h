@@ -35,8 +35,8 @@ class Object {
     std::uint64_t begin = 0, end = 0;
     std::string_view name;  // as long as this
   };
-  // What contains an address and is of one name and one record of unwind information, of which one may be missing;
-  // nothing: both are. Logarithmic.
+  // The largest range around an address that has one name and one record of unwind information. One of the two may be
+  // missing. Nothing: both are missing. Logarithmic.
   [[nodiscard]] std::optional<Function> function_at(std::uint64_t address) const;
   [[nodiscard]] std::size_t bytes() const { return bytes_.size() + symbols_.size() * sizeof(Function); }
 

@@ -233,8 +233,9 @@ class Follower {
     return true;
   }
 
-  // generate_cont_thaw() makes room of rbx bytes below the ContinuationEntry, and has frames put there. rbx is then sp
-  // of the innermost of these, which returns by the words below (stubGenerator_x86_64.cpp, Thaw::push_return_frame).
+  // generate_cont_thaw() makes rbx bytes of room below the ContinuationEntry, and has frames put there. rbx then holds
+  // sp of the innermost of these. That frame returns by the words below (stubGenerator_x86_64.cpp,
+  // Thaw::push_return_frame).
   bool thaws(std::span<const std::byte> code, std::size_t length) {
     if (length == 7 && is(code, {0x49, 0x8b, 0xa7})) {  // mov rsp, [r15 + N]
       std::uint32_t field = 0;

@@ -26,7 +26,7 @@ struct FrameState {
     kUnknown,
     kAtSp,          // rsp + cfa
     kAtFp,          // rbp + cfa
-    kSenderSp,      // r13: what whoever calls the interpreter leaves there
+    kSenderSp,      // r13: set by every caller of the interpreter
     kSenderSlot,    // [rbp - 8], where the interpreter keeps it
     kSenderInRbx,   // where it has been loaded on the way out
     kAtCopy,        // the register that has a copy of rsp + cfa

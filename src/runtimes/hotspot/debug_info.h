@@ -22,12 +22,12 @@ class DebugInfo {
  public:
   static constexpr unsigned kMostScopes = 256;
 
-  // Copies what a method has; nothing of what cannot be read.
+  // Copies the debug information of a method, without the parts that cannot be read.
   [[nodiscard]] static DebugInfo read(const Memory& memory, const Blob::Debug& from, bool null_free);
 
-  // Appends those at an offset from the code's first byte, innermost first, the method itself last. Of a call, one
-  // within its instruction. The compilers say it of calls and of places where a thread may be stopped: elsewhere it is
-  // what the next such place has. Nothing where there is none.
+  // Appends the scopes at an offset from the code's first byte, innermost first, the method itself last. For a call,
+  // give an offset inside of its instruction. The compilers describe calls, and places where a thread may be stopped.
+  // Any other offset gets the scopes of the next such place. Nothing if there is none.
   void scopes_at(std::uint32_t offset, std::vector<Scope>& to) const;
   // The methods that are inlined anywhere, and the method itself; ascending.
   [[nodiscard]] std::vector<std::uint64_t> methods() const;

@@ -1,7 +1,7 @@
-// What a HotSpot's methods are called, and which line of their source a bytecode is of.
+// Names of a HotSpot's methods, and source lines of bytecodes.
 //
-// openjdk/jdk, src/hotspot/share/oops: method.hpp, constMethod.hpp (what stands behind one), constantPool.hpp,
-// symbol.hpp; code/compressedStream.hpp (line numbers).
+// openjdk/jdk, src/hotspot/share/oops: method.hpp, constMethod.hpp (with the data behind a ConstMethod),
+// constantPool.hpp, symbol.hpp; code/compressedStream.hpp (line numbers).
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The frames of a HotSpot's code: rows by what its instructions do (code_flow.h) and what the runtime says of them.
+// The frames of a HotSpot's code. Rows come from the instructions (code_flow.h) and from the runtime's descriptions.
 #pragma once
 
 #include <cstddef>
@@ -44,8 +44,8 @@ class Code final : public Method {
   std::vector<Return> returns_;
 };
 
-// A method that is not to be entered any more begins with a jump elsewhere, over five bytes of its prologue: gives the
-// instructions back as far as the stack pointer is concerned. `at` is the offset of its verified entry.
+// A method that may not be entered any more begins with a jump, written over five bytes of its prologue. Puts
+// instructions back that move the stack pointer like the original. `at` is the offset of the verified entry.
 void mend_entry(std::span<std::byte> code, std::size_t at, std::int32_t frame_bytes);
 
 }  // namespace windlass::runtimes::hotspot

@@ -1,5 +1,5 @@
-// What a HotSpot says of itself: where the fields of its structures are, and the addresses of its roots, as it exports
-// them for its own debugger, the serviceability agent.
+// The tables that a HotSpot exports for its own debugger, the serviceability agent: the offsets of fields, and the
+// addresses of roots.
 //
 // openjdk/jdk, src/hotspot/share/runtime/vmStructs.hpp: gHotSpotVMStructs, gHotSpotVMTypes and the offsets of the
 // fields of their entries, gHotSpotVM*Entry*Offset.

@@ -11,8 +11,8 @@ namespace windlass::manager {
 
 class MappedTable {
  public:
-  // The descriptor stays the caller's, and is not needed any more. kUnsupported: what it is of may shrink under its
-  // readers; kSystem: it cannot be mapped; and what CodeManagerReader::open says.
+  // The descriptor stays the caller's, and is not needed after this call. kUnsupported: the file may shrink under its
+  // readers. kSystem: it cannot be mapped. Other errors are those of CodeManagerReader::open.
   [[nodiscard]] static Expected<std::shared_ptr<const MappedTable>> open(int memfd);
   MappedTable(std::span<const std::byte> mapping, const CodeManagerReader& reader)
       : mapping_(mapping), reader_(reader) {}

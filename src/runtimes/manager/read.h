@@ -49,8 +49,8 @@ struct RecordWords {
 class MappedBytes {
  public:
   MappedBytes(const std::byte* at, std::uint64_t size) : at_(at), size_(size) {}
-  // Of the header, the blocks and the records: 8-aligned, and in the table, as who opened it saw to and who asks for a
-  // number.
+  // For the header, the blocks and the records. These are 8-aligned and inside of the table: open() has checked the
+  // blocks, and the caller checks numbers of records.
   [[nodiscard, gnu::always_inline]] bool read(std::uint64_t offset, std::uint64_t& to) const {
     to = word(offset);
     return true;

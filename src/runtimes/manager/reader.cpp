@@ -134,8 +134,9 @@ Looked look_up_past(const Bytes& bytes, const TableHeader& table, std::uint64_t 
   return looked;
 }
 
-// The function that had an address then. One that is taken out between the look at what was and that at what is would
-// be in neither, before readers are told by `recycled`; but what was has grown.
+// The function that had an address at `time`. A function that is removed between the two look-ups, past and present,
+// would be found in neither. `recycled` does not tell readers of that yet. But the past has then grown, so its end is
+// compared.
 template <typename Bytes>
 [[gnu::noinline]] Looked look_up_then(Bytes bytes, const TableHeader& table, std::uint64_t time, std::uint64_t address,
                                       FoundRecord& function) {

@@ -13,8 +13,8 @@
 
 namespace windlass::manager {
 
-// Is it where a process has mapped a code manager's table? The mapping is in pieces, of what core files have and what
-// not: this is the first one.
+// Is `map` the first piece of a mapping of a code manager's table? A mapping is in pieces, because core files contain
+// some of them and not others.
 [[nodiscard]] bool shows_table(const os::ProcMap& map);
 
 class SharedTable final : public PublishedCode {

@@ -1,8 +1,8 @@
-// Where a Mono's generated code is: a pc to the method or trampoline that has it, by the table that the runtime finds
-// them in when it walks stacks itself.
+// Maps a pc to the method or trampoline of a Mono that has it, by the table that the runtime uses to walk stacks
+// itself.
 //
 // mono/mono, mono/metadata/jit-info.c: MonoJitInfoTable, chunks of at most 64 pointers to MonoJitInfo, ascending by the
-// end of the code. What is freed leaves a tombstone, whose method is null. A writer replaces the table by a new one.
+// end of the code. Freed code leaves a tombstone, whose method is null. A writer replaces the table by a new one.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Where the fields of a Mono's structures are, by its exported accessors (accessor.h, and the two that are a little
-// more than that), and where its root domain is.
+// The offsets of a Mono's fields, and the address of its root domain, by its exported accessors (accessor.h, and two
+// functions that do slightly more).
 //
 // mono/mono, mono/metadata/domain-internals.h (MonoDomain, MonoJitInfo), class-private-definition.h (MonoClass).
 #pragma once

@@ -14,8 +14,8 @@
 namespace windlass::runtimes::mono {
 namespace {
 
-// A generic trampoline is called by a specific one, whose return address leads to data and is popped at once into r11
-// (mini/tramp-amd64.c, mono_arch_create_generic_trampoline); the stack is then as the method's caller left it.
+// A specific trampoline calls the generic one. Its return address leads to data, and is popped into r11 at once
+// (mini/tramp-amd64.c, mono_arch_create_generic_trampoline). The stack is then as the method's caller left it.
 constexpr std::uint8_t kPopR11[] = {0x41, 0x5b};
 
 bool pops_first(std::span<const std::byte> code) {

@@ -15,8 +15,8 @@ class Python final : public ListedInterpreter {
   Python(const Layout& layout, const Evaluator& evaluator)
       : ListedInterpreter(layout.interpreter, evaluator), layout_(layout) {}
 
-  // 3.11 and 3.12 link a C frame first and write into it afterwards which frame it runs: before that it has whatever
-  // was on the stack. Compilers leave that to the evaluator's first 100 to 170 bytes.
+  // 3.11 and 3.12 link a C frame first, and then write into it the frame that it runs. In between the field holds
+  // leftovers of the stack. Compilers put these instructions into the first 100 to 170 bytes of the evaluator.
   bool is_linking(std::uint64_t address) const override {
     constexpr std::uint64_t kEntry = 256;
     return layout_.interpreter.python.has_c_frame != 0 && address - evaluator().begin < kEntry;

@@ -176,8 +176,8 @@ Expected<Layout> of_debug_offsets(const Memory& memory, std::uint64_t runtime) {
   return layout;
 }
 
-// Of Python 3. From 3.11 on it is exported; before, by what came with each version (What's New in Python 3.9, 3.10, "C
-// API Changes").
+// The minor version of a Python 3. From 3.11 on the version is exported. Before, it is known by symbols that are new in
+// each version (What's New in Python 3.9, 3.10, "C API Changes").
 Expected<unsigned> minor_version(const Memory& memory, std::uint64_t base) {
   if (const auto at = find_dynamic_symbol(memory, base, "Py_Version")) {
     const auto version = read_value<std::uint64_t>(memory, *at);

@@ -1,6 +1,6 @@
-// Where a CPython keeps what its threads run. Versions 3.9 to 3.12 say nothing of it: a table each, of the offsets that
-// their headers give on 64-bit machines, which stay the same from a minor version's first release to its last. 3.13
-// describes itself (_Py_DebugOffsets).
+// The places where a CPython keeps the frames of its threads. Versions 3.9 to 3.12 do not describe themselves, so each
+// has a table of the offsets in its headers on 64-bit machines. These offsets stay the same from a minor version's
+// first release to its last. 3.13 describes itself (_Py_DebugOffsets).
 //
 // python/cpython, branches 3.9 to 3.13: Include/cpython/pystate.h (PyThreadState, _PyCFrame),
 // Include/internal/pycore_interp.h, pycore_runtime.h, pycore_frame.h (_PyInterpreterFrame), Include/cpython/code.h,

@@ -111,7 +111,8 @@ std::uint32_t read_varint(ByteView table, std::size_t at) {
   return value;
 }
 
-// Entries whose first byte alone has its highest bit set: what they are, and how many instructions they are of.
+// Reads the table of Python 3.11 and later. The first byte of each entry, and no other, has its highest bit set. That
+// byte holds the entry's kind and its number of instructions.
 std::uint32_t by_locations(ByteView table, std::uint32_t line, std::uint32_t place) {
   constexpr unsigned kOneLineFirst = 10, kOneLineLast = 12, kNoColumns = 13, kLong = 14, kNone = 15;
   std::uint32_t address = 0;

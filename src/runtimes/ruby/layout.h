@@ -1,5 +1,5 @@
-// Where a Ruby 3.1 keeps what its threads run. Its structures say nothing of themselves, and are the same from 3.1.0 to
-// 3.1.7: what is read of frames is in bpf/windlass_ruby.h.
+// The places where a Ruby 3.1 keeps the frames of its threads. Ruby's structures do not describe themselves. They are
+// the same from 3.1.0 to 3.1.7. The fields of frames are in bpf/windlass_ruby.h.
 //
 // ruby/ruby, branch ruby_3_1: version.c (ruby_api_version), vm.c (ruby_current_ec), symbol.h (rb_symbols_t).
 #pragma once

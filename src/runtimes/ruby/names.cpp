@@ -80,9 +80,9 @@ struct Body {
   std::uint64_t line_index;
 };
 
-// How many entries of the table of lines begin at a position or before it: a succinct bit vector. Positions below 54
-// have theirs in words of nine; those above in blocks of 512, with the number before the block, the numbers before each
-// of its eight words, and the bits.
+// The number of entries of the line table that begin at or before a position, in a succinct bit vector. Positions below
+// 54 have their numbers in words of nine positions each. Positions above lie in blocks of 512. A block has the number
+// before it, the numbers before each of its eight words, and the bits.
 std::optional<std::uint64_t> rank_of(const Memory& memory, std::uint64_t index, std::uint64_t position) {
   constexpr std::uint64_t kImmediate = 54, kWords = kImmediate / 9, kBlock = 512;
   if (position < kImmediate) {

@@ -58,7 +58,7 @@ std::optional<CodeObject> CodeMap::read(const Heap& heap, Tagged stream, std::ui
   if (back != stream || start != begin || size == 0 || size > kLongest) return std::nullopt;
   found.end = begin + size;
   found.kind = flags & kind_mask_;
-  // Its data and its table: what the other pointers in front of it are is seen by their types.
+  // Data and table of the code. Types tell them from the other pointers that stand in front.
   const Layout& layout = heap.layout();
   for (std::uint32_t at = 8; at < code_stream_; at += 8) {
     Tagged word = 0;

@@ -18,8 +18,8 @@ struct CodeObject {
   Tagged stream = 0, code = 0;
   std::uint64_t begin = 0, end = 0;  // of the instructions
   std::uint32_t kind = 0;
-  // Of an optimised one its data for deoptimisation and its source positions; of a baseline one the bytecodes (or an
-  // InterpreterData that has them) and where each is.
+  // Optimised code: the data for deoptimisation and the source positions. Baseline code: the bytecodes (or an
+  // InterpreterData that has these), and the offset of each.
   Tagged data = 0, table = 0;
   bool operator==(const CodeObject&) const = default;
 };

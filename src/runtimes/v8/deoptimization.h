@@ -1,10 +1,11 @@
-// What V8 leaves optimised code by for good. Builtins_DeoptimizationEntry_* take the frame that they are called in off
-// the stack, a word after the other, into an object of V8's, and have C++ make of it the frames that go on
-// (Deoptimizer::ComputeOutputFrames). Meanwhile that function's return address and its caller's frame pointer are in
-// that object alone, a FrameDescription to which a Deoptimizer leads; a pointer to this is the last word on the stack.
+// The way by which V8 leaves optimised code for good. Builtins_DeoptimizationEntry_* move the frame in which they are
+// called from the stack into an object of V8's, word by word. Then C++ code makes of it the frames that go on
+// (Deoptimizer::ComputeOutputFrames). Meanwhile only that object holds the function's return address and the caller's
+// frame pointer. It is a FrameDescription, to which a Deoptimizer leads. A pointer to the Deoptimizer is the last word
+// on the stack.
 //
-// v8/v8, src/builtins/x64/builtins-x64.cc, Generate_DeoptimizationEntry; src/deoptimizer/frame-description.h. Where the
-// fields are is read in the builtin's own code.
+// v8/v8, src/builtins/x64/builtins-x64.cc, Generate_DeoptimizationEntry; src/deoptimizer/frame-description.h. The
+// offsets of the fields are read in the builtin's own code.
 #pragma once
 
 #include <cstdint>

@@ -13,8 +13,8 @@ namespace windlass::runtimes::v8 {
 // In the image whose first byte is mapped at `base`: gives that address. kNotFound: it has none.
 [[nodiscard]] Expected<std::uint64_t> find_metadata(const Memory& memory, std::uint64_t base);
 
-// The one in the image at an address, whose file that is. Never fails for what it cannot understand: it finds nothing
-// then, and its problem() says why. Keeps the memory and the file.
+// The V8 in the image at an address, whose file is `file`. Never fails: if the image cannot be understood, the result
+// finds nothing, and its problem() has the reason. Keeps the memory and the file.
 [[nodiscard]] std::unique_ptr<Runtime> open(std::shared_ptr<const Memory> memory, std::uint64_t image,
                                             Expected<MappedFile> file);
 

@@ -33,9 +33,9 @@ ScopeWords scope_words(const Heap& heap, Tagged scope, std::uint32_t from) {
 
 }  // namespace
 
-// The order of a function's ScopeInfo (scope-info.tq). First the variables. Then, where present: the data that a class
-// keeps (i), the function's name, or 0, and its place (si), the name that an assignment gave the function (s), and the
-// place in the source (ii). Since V8 13 the place in the source comes before the variables.
+// The order of a function's ScopeInfo (scope-info.tq). First come the variables. Then, where present: the data that a
+// class keeps (i), the function's name, or 0, with its place (si). Then the name from an assignment (s), and the place
+// in the source (ii). Since V8 13 the place in the source comes before the variables.
 Function Functions::read(const Heap& heap, Tagged name_or_scope) {
   constexpr std::uint32_t kMostInlineNames = 75;  // scope-info.h: kScopeInfoMaxInlinedLocalNamesSize
   const Layout& layout = heap.layout();
@@ -101,7 +101,8 @@ std::uint32_t Functions::number_of(const Heap& heap, Tagged shared) {
   return number;
 }
 
-// The same script again, wherever it is by then, by its name, its length and pieces of it.
+// The number of a script. The collector moves scripts, so a script is recognised by its name, its length and pieces of
+// its source.
 std::uint32_t Functions::script_of(const Heap& heap, Tagged script) {
   const Layout& layout = heap.layout();
   std::string name;

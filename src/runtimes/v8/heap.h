@@ -1,5 +1,5 @@
-// Objects on the heap of a V8, read in its process while it runs and its collector moves them: each value is taken for
-// what its type says, or not at all.
+// Objects on the heap of a V8, read while the process runs and the collector moves them. So each value is checked
+// against its type before use.
 //
 // v8/v8, include/v8-internal.h (tagging), src/objects/{map,string,instance-type}.h.
 #pragma once
@@ -80,7 +80,8 @@ class Heap {
   [[nodiscard]] std::optional<Tagged> element(Tagged array, std::uint32_t index) const;
   [[nodiscard]] std::optional<std::uint32_t> length_of(Tagged array) const;
 
-  // Where a string's characters are, side by side; nothing: they are not, it is none, or it cannot be read.
+  // The place of a string's characters. Nothing: they are not side by side, the value is no string, or it cannot be
+  // read.
   struct Characters {
     std::uint64_t address = 0;
     std::uint32_t length = 0;

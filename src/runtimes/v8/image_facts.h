@@ -1,5 +1,5 @@
-// What the file that a V8 is in says of it: where the fields of its heap's objects are and which numbers its types have
-// in this version, as it says for debuggers (v8dbg_*), and where its builtins are.
+// Facts from the file of a V8. Exported for debuggers (v8dbg_*): the offsets of its heap objects' fields, and the
+// numbers of its types in this version. Also the places of its builtins.
 //
 // v8/v8, tools/gen-postmortem-metadata.py; src/snapshot/embedded (v8_Default_embedded_blob_*, Builtins_*).
 #pragma once

@@ -1,4 +1,4 @@
-// The file that a V8 is in, shared by all processes that run it: its facts, and what its builtins do to their frames.
+// The file of a V8, shared by all processes that run it: its facts, and the effects of its builtins on their frames.
 #pragma once
 
 #include <map>

@@ -64,8 +64,8 @@ void Names::fill_baseline(CompiledCode& code) {
   code.offsets = std::move(*table);
 }
 
-// Bytecodes are compiled without a table of positions, which they get when one is asked for (--enable-lazy-source-
-// positions). Of the byte arrays that they point to it is the one that fits them: handlers are in another.
+// Bytecodes are compiled without a table of positions (--enable-lazy-source-positions), and get one on request. They
+// point to several byte arrays. The table is the one that fits them; another holds the handlers.
 std::vector<SourcePosition> Names::positions_of(std::uint32_t function, Tagged bytecodes) const {
   const Layout& layout = heap_.layout();
   const Function& of = functions_.function(function);

@@ -25,8 +25,7 @@ class Names {
         facts_(facts),
         form_(facts.version() >= kTwoBitsSince ? PositionForm::kTwoBits : PositionForm::kSign) {}
 
-  // Fills in what optimised code has of itself and of what is inlined in it, and what baseline code has of its
-  // bytecodes.
+  // Fills in the names: of optimised code and the functions inlined there, and of the bytecodes of baseline code.
   void fill(CompiledCode& code);
   // The function that a frame with slots runs, by them; its number and the position in its script.
   struct Place {

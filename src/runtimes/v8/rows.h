@@ -1,4 +1,4 @@
-// The frames of V8's code: rows by what its instructions do (describe()), for builtins and for what it has made.
+// The frames of V8's code: rows from the instructions (describe()), for builtins and for generated code.
 #pragma once
 
 #include <cstddef>

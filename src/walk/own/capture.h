@@ -1,4 +1,4 @@
-// What windlass_capture, of which each system has its own, stores.
+// The registers that windlass_capture stores. Each system has its own windlass_capture.
 #pragma once
 
 #include <cstdint>

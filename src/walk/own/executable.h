@@ -1,5 +1,5 @@
-// Executable memory of the own process that no module and no code range tells of: what a JIT compiler has made and told
-// nobody. The kernel knows.
+// Executable memory of the own process in no module and no code range: code of a JIT compiler that was never
+// registered. The kernel knows its extent.
 #pragma once
 
 #include <cstdint>

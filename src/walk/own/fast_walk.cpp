@@ -137,7 +137,7 @@ struct FastWalk::SimpleFrame {
   }
   slots = {slot_at(at.return_at), slot_at(at.fp_at)};
   const std::uint64_t pc = without_authentication(load_word(slots.return_slot));
-  // No branch: who saves the frame pointer and who does not is as random as the stack.
+  // No branch: whether a function saves the frame pointer is as random as the stack.
   const std::uint64_t saved_fp = load_word(slots.fp_slot);
   caller = {pc, at.cfa, rule.fp_saved() ? saved_fp : frame.fp};
   if (static_cast<std::int64_t>(pc) <= 0) [[unlikely]]
@@ -187,8 +187,8 @@ FastWalk::Answer FastWalk::by_full_rule(const table::TraceRule& rule, FastWalkSt
   return Answer::kStepped;
 }
 
-// wl_env::read. What lies below sp has been popped, and may be something else by now: that is for those who know
-// better.
+// wl_env::read. The memory below sp has been popped, and may have other contents by now. So rules that read there are
+// left to the walk with all registers.
 int FastWalk::read_for_rule(void* walk, void* to, __u32 size, __u64 address) {
   auto& self = *static_cast<FastWalk*>(walk);
   auto* words = static_cast<std::uint64_t*>(to);
@@ -234,7 +234,8 @@ int FastWalk::read_for_rule(void* walk, void* to, __u32 size, __u64 address) {
 [[gnu::noinline]] FastWalk::Answer FastWalk::by_new_rule(FastWalkState& caller, Slots& slots) {
   const std::uint64_t address = lookup_address(state_.key);
   if (module_ == nullptr || !module_->stays_at(address)) module_ = OwnModules::find(address);
-  // Code that nobody has described, or none: the walk with all registers asks the kernel once for all such frames.
+  // Code without a description, or no code. The walk with all registers asks the kernel once for all frames of this
+  // kind.
   if (module_ == nullptr) return Answer::kCannot;
   table::TraceRule rule{};
   const bool found = find_trace_rule(*module_, state_.key, rule);
@@ -242,8 +243,8 @@ int FastWalk::read_for_rule(void* walk, void* to, __u32 size, __u64 address) {
   return by_found_rule(found ? &rule : nullptr, module_->tag(), caller, slots);
 }
 
-// Nothing about a code range is kept: it would have to be asked each time whether it is still the same one, and that is
-// what finding it costs.
+// Nothing about a code range is kept. Each use would have to check that the range is still the same one, and that costs
+// as much as finding it.
 [[gnu::noinline]] FastWalk::Answer FastWalk::by_code_range(const Module& range, FastWalkState& caller, Slots& slots) {
   FrameRow row;
   table::TraceRule rule{};
@@ -391,8 +392,8 @@ WINDLASS_READS_STACKS inline bool FastWalk::replay(std::size_t& current, std::ui
   return step.simple();
 }
 
-// At most so many steps by the simple rules of modules that stay, the state in registers: nearly every frame of a stack
-// that has changed. find_caller() would go the same way. Returns the new count.
+// Takes at most `steps` steps by the simple rules of modules that stay, with the state in registers. Nearly all frames
+// of a changed stack are of this kind. find_caller() would give the same frames. Returns the new count.
 std::size_t FastWalk::run_ahead(std::uint64_t* pcs, std::size_t count, std::size_t steps) {
   const std::size_t room = record_->room(old_);
   if (steps > room) steps = room;

@@ -15,9 +15,9 @@ namespace windlass::walk {
 
 namespace {
 
-// Where the program lies, gaps between its segments included: of a program that has such glibc tells the one segment
-// that was asked about (elf/dl-find_object.c), whose .eh_frame_hdr may be in another. Libraries are mapped without
-// gaps.
+// The extent of the program, including gaps between its segments. If there are gaps, glibc tells only the segment that
+// contains the address (elf/dl-find_object.c), and its .eh_frame_hdr may be in another segment. Libraries are mapped
+// without gaps.
 struct Program {
   std::atomic<std::uint64_t> begin, end, eh_frame_hdr;
 };

@@ -25,8 +25,8 @@ constexpr std::uint64_t kMaxProbed = 4096;  // pages of one stack
 constexpr std::size_t kBatch = 256;         // pages a system call
 constexpr std::uint64_t kUserEnd = std::uint64_t{1} << (sizeof(void*) == 8 ? 56 : 32);
 
-// A thread's range in three words that prove each other: written by its own thread, possibly interrupted by a signal
-// handler that writes too, or by another thread in the same place.
+// A thread's range in three words that prove each other. The thread itself writes them. A signal handler that writes
+// too may interrupt it, and another thread may write to the same place.
 struct Slot {
   std::atomic<std::uint64_t> low, high, check;
 
@@ -132,8 +132,8 @@ StackRange known_stack(std::uint64_t sp, bool live) {
 
 namespace {
 
-// How many of `count` pages from `page` on are readable before the first that is not: one system call for kBatch of
-// them, which tells how far it came.
+// The number of readable pages from `page` on, at most `count`, before the first that is not readable. One system call
+// probes up to kBatch pages, and tells how many it has read.
 [[gnu::noinline]] std::uint64_t readable_pages(std::uint64_t page, std::uint64_t count) {
   if (count == 1) return probe(page) ? 1 : 0;
   iovec from[kBatch];
@@ -149,8 +149,8 @@ namespace {
   return read > 0 ? static_cast<std::uint64_t>(read) : 0;
 }
 
-// How far ahead of what a frame needs its thread's stack is probed, so that the first walk of a deep one takes few
-// system calls: up to its control block at most.
+// The number of pages to probe beyond the page that a frame needs, so that the first walk of a deep stack takes few
+// system calls. At most up to the thread's control block.
 std::uint64_t probe_ahead(const StackRange& range, std::uint64_t page) {
   const std::uint64_t top = thread_pointer();
   if (top < page || top - range.low >= kMaxProbed * kSmallestPage) return 0;

@@ -97,8 +97,8 @@ class OwnModule {
   alignas(Module) std::byte place_[sizeof(Module)] = {};
 };
 
-// All of them, in static storage. Entries of modules that are gone are used again once the table is full, under new
-// tags; what walkers then still hold of such a module was of no use any more.
+// All modules, in static storage. Once the table is full, entries of unloaded modules are used again, under new tags.
+// Walkers have no use any more for data of such a module.
 class OwnModules {
  public:
   static constexpr std::size_t kCapacity = 1024;
@@ -108,8 +108,8 @@ class OwnModules {
   [[nodiscard]] static const OwnModule* find(std::uint64_t address);
   // Those met so far that are still loaded.
   static void for_each(FunctionRef<void(const OwnModule&)> callback);
-  // Is what is loaded around `address` now what it was when `tag` was given? Signal-safe, some 15 ns. The address must
-  // be on a stack: only then is its module sure not to be on its way out (glibc unmaps first and tells later).
+  // Is the module around `address` the same as when `tag` was given? Signal-safe, some 15 ns. The address must be on a
+  // stack: only then its module is certainly not being unloaded (glibc unmaps first and tells later).
   [[nodiscard]] static bool verify(std::uint16_t tag, std::uint64_t address);
 
  private:

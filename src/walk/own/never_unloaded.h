@@ -5,9 +5,9 @@
 
 namespace windlass::walk {
 
-// Whether the module whose lowest address is `begin` is one of them: the program, the module with this library in it,
-// what either needs directly or indirectly (DT_NEEDED), the dynamic linker and the vdso. Signal-safe; false for all
-// until static initialisers have run.
+// Can the module whose lowest address is `begin` never be unloaded? True for the program, the module with this library
+// in it, the modules that either needs directly or indirectly (DT_NEEDED), the dynamic linker and the vdso.
+// Signal-safe. False for all until static initialisers have run.
 [[nodiscard]] bool is_never_unloaded(std::uint64_t begin);
 
 }  // namespace windlass::walk

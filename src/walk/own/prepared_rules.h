@@ -1,4 +1,4 @@
-// The rules of a module as prepare() makes them: its table, and each of its rules in the form in which walks keep it.
+// The rules of a module as prepare() makes them: the module's table, and each of its rules in the form that walks keep.
 #pragma once
 
 #include <cstddef>

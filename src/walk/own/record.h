@@ -1,7 +1,7 @@
-// The last walk of a thread, to be recognised in the next. A step depends on the pc, sp and frame pointer, on the rule
-// of the pc, and on the two words it loads. So from a frame on that both walks have, the frames of the old one are
-// those of the new one as long as the words are still the same: loads that do not wait for each other.
-// Modules that can be unloaded may have other rules by now: their frames are not replayed.
+// The last walk of a thread, to be recognised in the next walk. A step depends on the pc, sp and frame pointer, on the
+// rule of the pc, and on the two words that it loads. So behind a frame that both walks have, the frames stay the same
+// as long as these words do. Comparing the words takes loads that do not wait for each other. Modules that can be
+// unloaded may have other rules by now, so their frames are not replayed.
 #pragma once
 
 #include <algorithm>

@@ -77,8 +77,9 @@ void RuleCache::prepare() {
     grow(mask);
 }
 
-// Four times the sets. Their pages are written to, as a read would only map them to be mapped again by the write. What
-// was in use finds its new place; what other threads insert meanwhile may be lost to misses.
+// Makes the cache four times as large. The new pages are written to at once: a read would map them only for the first
+// write to map them again. Entries that are used move to their new places. Entries that other threads insert meanwhile
+// may be missed, and are then made again.
 void RuleCache::grow(std::size_t mask) {
   const std::size_t sets = mask / sizeof(Set) + 1;
   const std::size_t larger = mask_of(sets * 4);

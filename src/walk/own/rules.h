@@ -14,13 +14,13 @@ namespace windlass::walk {
 // What a look-up is made by: the pc, and whether it is an instruction (bit 63) or a return address.
 inline constexpr std::uint64_t kInstructionBit = std::uint64_t{1} << 63;
 
-// A rule in one word. Nearly all are "CFA = sp or fp + n, return address and frame pointer at CFA - m", in words of 8
-// bytes; the others are kept in full in a palette (signal frames, PLT entries, realigned frames) or left to the walker
-// of all registers. No slot of a rule that counts from sp is below it.
+// A rule in one word. Nearly all rules are "CFA = sp or fp + n, return address and frame pointer at CFA - m", in words
+// of 8 bytes. Others are kept in full in a palette (signal frames, PLT entries, realigned frames), or are left to the
+// walker of all registers. No slot of a rule that counts from sp is below it.
 //   bits 0-1 kind; 2-17 tag of the module; 18 the frame pointer is saved; 19-30 (CFA - return address slot) / 8;
 //   31-42 (return address slot - frame pointer slot) / 8; 43-45 zero; 46-63 return address slot from sp or fp / 8, or
 //   the index in the palette
-// The return address is what the next step waits for: its slot is one shift and one addition away.
+// The next step waits for the return address: so its slot is one shift and one addition away.
 class PackedStep {
  public:
   enum Kind : std::uint64_t { kFromSp = 0, kFromFp = 1, kPalette = 2, kAllRegisters = 3 };
@@ -86,9 +86,9 @@ class RuleCache {
     Set* sets_ = RuleCache::sets_;
     std::size_t mask_ = RuleCache::mask_.load(std::memory_order_relaxed);
   };
-  // Before each walk. The first one's page is written to, as a read would only map it to be mapped again by the write.
-  // Which way a rule is in no branch predictor knows: what is found in the second often enough to pay for the pages of
-  // a larger cache gets one.
+  // Call before each walk. Writes to the first page of the cache: a read would map it only for the first write to map
+  // it again. No branch predictor can know which of the two ways has a rule. So once finds in the second way are
+  // frequent enough to pay for the pages of a larger cache, the cache grows.
   static void before_walk() {
     if (remaining_.load(std::memory_order_relaxed) == kFirstSets) [[unlikely]]
       sets_[0].way[0].rule.fetch_add(0, std::memory_order_relaxed);

@@ -49,8 +49,8 @@ bool is_dead(pid_t pid, pid_t thread) {
   return state.empty() || state[0] == 'Z' || state[0] == 'X';
 }
 
-// The kernel's flags of a thread (PF_*, include/linux/sched.h) are the seventh number behind the state, which follows
-// the name in parentheses (proc(5)). 0: it has gone.
+// The kernel's flags of a thread (PF_*, include/linux/sched.h). They are the seventh number behind the state, which
+// follows the name in parentheses (proc(5)). 0: the thread has gone.
 unsigned kernel_flags(pid_t pid, pid_t thread) {
   const std::string text = os::read_proc_file(fmt::format("/proc/{}/task/{}/stat", pid, thread));
   std::size_t at = text.rfind(')');
@@ -164,7 +164,7 @@ void* Attachment::run(void* self) {
   }
 }
 
-// What does not need the process to stand comes first: being attached stops nobody.
+// First come the steps for which the process may run on: attaching does not stop it.
 Expected<void> Attachment::stop_all() {
   threads_.clear();
   // Once a whole pass finds no thread that is not held, there is nobody left to make one.

@@ -22,8 +22,8 @@ struct StoppedThread {
   bool kernel_only = false;  // as Thread's; without registers
 };
 
-// Only the thread that traces may detach, so each attachment has one of its own, which waits for what to do next: the
-// owner may ask from any thread. Should this process die, the kernel detaches and the threads go on.
+// Only the thread that traces may detach. So each attachment has a thread of its own, which waits for requests; the
+// owner may call from any thread. If this process dies, the kernel detaches and the threads run on.
 class Attachment {
  public:
   // `folder`: an open /proc/PID, which leads nowhere once the process has ended, whoever gets its number; outlives
@@ -33,12 +33,13 @@ class Attachment {
   Attachment(const Attachment&) = delete;
   Attachment& operator=(const Attachment&) = delete;
 
-  // Stops all threads, also those that are born meanwhile. A stopped thread goes on first. After an error no thread is
-  // stopped.
+  // Stops all threads, also those that are born meanwhile. If the process is stopped already, it runs on first. After
+  // an error no thread is stopped.
   //
-  // Errors: kSystem with errno. For EPERM, `where` is the id of another tracer, if there is one. kUnsupported for a
-  // thread of the kernel, and for a thread that runs code of another machine: a 64-bit program in 32-bit code, or
-  // another program by now.
+  // Errors:
+  // - kSystem with errno. For EPERM, `where` is the id of another tracer, if there is one.
+  // - kUnsupported for a thread of the kernel, and for a thread that runs code of another machine: a 64-bit program in
+  //   32-bit code, or another program by now.
   Expected<void> stop();
   // Lets them go on. For how long the process stood, nanoseconds; 0: it did not.
   std::uint64_t release();

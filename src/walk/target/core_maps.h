@@ -10,9 +10,9 @@
 
 namespace windlass::walk {
 
-// By NT_FILE; where there is none, by the list of the dynamic linker, which AT_PHDR, DT_DEBUG and r_debug lead to. Code
-// in no file that fills a hole between two parts of an ELF file, where the file's headers put code, is the file's: its
-// program has moved it to huge pages. Ascending.
+// The mappings of NT_FILE. Without NT_FILE, those of the dynamic linker's list, to which AT_PHDR, DT_DEBUG and r_debug
+// lead. Anonymous code may fill a hole between two parts of an ELF file where the file's headers have code. It then
+// counts as the file's: the program has moved its code to huge pages. Ascending.
 [[nodiscard]] std::vector<os::ProcMap> maps_of(const image::CoreFile& core, const Memory& memory);
 
 // The path of the program itself: the file mapped around its entry point. Empty: nothing says.

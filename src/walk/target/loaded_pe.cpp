@@ -24,7 +24,7 @@ std::vector<LoadedPe> find_loaded_pe(std::span<const os::ProcMap> maps, ReadMemo
     std::uint16_t magic = 0;
     if (!read(map.begin, &magic, sizeof magic) || magic != 0x5a4d || !read(map.begin, page.data(), page.size()))
       continue;
-    // Of the headers alone; that its directories lie behind them costs only what nobody asks here.
+    // Parses the headers alone. The directories behind them are missing, but are not needed here.
     const auto image = image::PeImage::parse(ByteView(page.data(), page.size()), image::PeLayout::kMapped);
     if (!image) continue;
     const std::uint64_t size = (image->image_size() + kSmallestPage - 1) / kSmallestPage * kSmallestPage;

@@ -38,8 +38,8 @@ Expected<Registers> amd64(ByteView context) {
 
 // ---- CONTEXT_ARM64 ------------------------------------------------------------------------------------------------
 
-// Microsoft's: u32 flags, u32 cpsr, x0-x28, fp, lr, sp, pc, v0-v31. Breakpad's old one: u64 flags, x0-x30, sp, pc, u32
-// cpsr, fpsr, fpcr, v0-v31. The 33 words are at the same place.
+// Microsoft's form: u32 flags, u32 cpsr, x0-x28, fp, lr, sp, pc, v0-v31. Breakpad's old form: u64 flags, x0-x30, sp,
+// pc, u32 cpsr, fpsr, fpcr, v0-v31. The 33 words stand at the same place in both.
 constexpr std::uint32_t kArm64 = 0x00400000;
 constexpr std::uint32_t kArm64Breakpad = 0x80000000;
 constexpr std::uint64_t kArm64Words = 8;

@@ -82,7 +82,7 @@ class ModuleAdder {
     }
   }
 
-  // What nobody knows the functions of, or who has made it has published.
+  // Adds code whose functions are not known, or whose maker has published them.
   Expected<void> add_code(const ModuleInfo& info) {
     Expected<void> added;
     manager::cut_by(published_, info.begin, info.end, [&](std::uint64_t begin, std::uint64_t end, const auto& code) {

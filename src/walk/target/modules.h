@@ -16,8 +16,8 @@
 namespace windlass::walk {
 
 using os::FileCandidate;
-// Where the file behind a mapping can be opened: all of them, the best first. `build_id` is what the process's memory
-// tells, empty if it does not, and may be filled in by who knows it from elsewhere.
+// All places where the file behind a mapping can be opened, the best first. `build_id` is the one read from the
+// process's memory, or empty. A callback that knows the build id from elsewhere may fill it in.
 using FindFiles = FunctionRef<std::vector<FileCandidate>(const os::ProcMap& map, std::string& build_id)>;
 
 // A mapped file that was found, for memory that a dump leaves out.
@@ -42,7 +42,7 @@ using FindPublished = FunctionRef<manager::PublishedCodes(std::span<const FileRa
 std::vector<FileRange> add_modules(Target& target, std::span<const os::ProcMap> maps, FindFiles find,
                                    std::uint64_t page_size, FindPublished published);
 
-// Notes once what is wrong with what a process says of its code.
+// Notes, once, the problem that a process's published code has.
 void note_problem(Target& target, const manager::PublishedCode& code);
 
 }  // namespace windlass::walk

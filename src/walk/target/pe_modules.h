@@ -39,9 +39,9 @@ struct ListedPe {
 [[nodiscard]] std::vector<FileRange> add_listed_pe(Target& target, const ListedPe& listed,
                                                    std::span<const FileCandidate> files);
 
-// Adds a module for each PE image among the mappings (ascending) of a process: [begin, end) of the image, whatever its
-// sections are mapped from, numbered by RVA; unwind information from the file, else from memory. Returns the mappings
-// that belong to none.
+// Adds a module for each PE image among the mappings (ascending) of a process. The module spans [begin, end) of the
+// image, whatever its sections are mapped from, and is numbered by RVA. Unwind information comes from the file, else
+// from memory. Returns the mappings that belong to no image.
 [[nodiscard]] std::vector<os::ProcMap> add_loaded_pe(Target& target, std::span<const os::ProcMap> maps, FindFiles find);
 
 }  // namespace windlass::walk

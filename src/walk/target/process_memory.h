@@ -15,9 +15,9 @@
 
 namespace windlass::walk {
 
-// Pages are kept: the process must not run while this is in use, or forget() be called after it ran. Then the pages
-// that were used are read at once, with the first that is needed: a process that is looked at again has most of its
-// stacks where they were. Thread-safe (a lock).
+// Pages are kept. So the process must not run while this is in use, or forget() must be called after it ran. After
+// forget(), the pages that were used before are read together with the first one needed, because most stacks of a
+// process stay where they were. Thread-safe (a lock).
 class ProcessMemory final : public Memory {
  public:
   explicit ProcessMemory(pid_t pid);

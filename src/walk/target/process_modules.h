@@ -24,15 +24,15 @@ class ProcessModules {
   // of a file is unchanged if it is where it was, and the file has the same inode, size and time of change. Code
   // without a file is unchanged unless code managers or a jitdump have come or gone. The memory must be that of now.
   Refreshed update(Target& target, pid_t pid, std::string_view maps);
-  // The same of a process that stands, by its /proc/PID/maps open: where the kernel can say without text that nothing
-  // has changed (PROCMAP_QUERY), it is not read. kSystem with errno: it says nothing.
+  // The same for a stopped process, by its open /proc/PID/maps. If the kernel can tell by PROCMAP_QUERY that nothing
+  // has changed, the text is not read. kSystem with errno: the file cannot be read.
   Expected<Refreshed> update(Target& target, pid_t pid, int maps);
-  // What it says of the code that it makes is from here on what it says now, and stays that also when it runs on. Part
-  // of update(). What is wrong with it is noted.
+  // From here on, the process's published code is that of this moment, even when the process runs on. Part of update().
+  // Problems are noted.
   void fix_time(Target& target) const;
 
  private:
-  // What a file looked like when it was read. Another one can get its name, its inode and its place in memory.
+  // State of a file when it was read. Another file can get its name, its inode and its place in memory.
   struct FileState {
     std::uint64_t device = 0, inode = 0, size = 0;
     std::int64_t change_seconds = 0, change_ns = 0;

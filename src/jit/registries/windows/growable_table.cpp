@@ -17,8 +17,9 @@ struct System {
   void(NTAPI* remove)(void* table);
 };
 
-// Others search it meanwhile. Between two entries of code there is code of nobody else's, so no thread's pc: entries of
-// no code that stand there may be overwritten in any order, as long as what is in them lies there, too.
+// Other threads search the table meanwhile. Between two entries with code there is no code of others, so no thread's
+// pc. So entries without code that stand there may be overwritten in any order, as long as the new contents lie there,
+// too.
 class Table {
  public:
   // Null: no memory.

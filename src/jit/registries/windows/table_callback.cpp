@@ -92,8 +92,8 @@ class Directory {
   std::atomic<const Page*>* pages_ = nullptr;
 };
 
-// What the system has in hand and gives to the callback, perhaps a moment after it was told to forget it: so it is
-// never freed, and used again.
+// The system holds this object, and may give it to the callback even shortly after the removal. So a Context is never
+// freed, but used again.
 struct Context {
   std::uint64_t base = 0;
   std::atomic<const Directory*> directory = nullptr;
