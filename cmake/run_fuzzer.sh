@@ -3,11 +3,12 @@
 set -u
 fuzzer=$1
 name=$(basename "$fuzzer")
-kept=tests/corpus/$name
+kept=build/fuzz-kept/$name
 grown=build/fuzz-corpus/$name
-mkdir -p "$grown" build/fuzz-artifacts
-args=("$grown")
-[ -d "$kept" ] && args+=("$kept")
+rm -rf "$kept"
+mkdir -p "$kept" "$grown" build/fuzz-artifacts
+tar -xf "tests/corpus/$name.tar" -C "$kept" || exit 1
+args=("$grown" "$kept")
 # What an analysis costs grows with the code that there is. The kept inputs of 4 KiB, which exhaust its bounds, are for the replay.
 [ "$name" != fuzz_synthesis ] || args+=(-max_len=256)
 log=build/fuzz-artifacts/$name.log

@@ -1,4 +1,5 @@
-// Writes seeds for fuzz_core, fuzz_minidump, fuzz_code_manager and fuzz_jitdump: make_dump_seeds tests/corpus
+// Writes seeds for fuzz_core, fuzz_minidump, fuzz_code_manager and fuzz_jitdump, a folder for each, which fuzz/pack.sh
+// adds to the kept corpora: make_dump_seeds FOLDER; fuzz/pack.sh fuzz_core FOLDER/fuzz_core/*
 #include <elf.h>
 #include <unistd.h>
 
@@ -124,7 +125,7 @@ void make_jitdump(const std::filesystem::path& corpus, bool header_first) {
 
 int main(int argc, char** argv) {
   if (argc != 2) {
-    std::fprintf(stderr, "usage: %s CORPUS_DIRECTORY\n", argv[0]);
+    std::fprintf(stderr, "usage: %s FOLDER\n", argv[0]);
     return 2;
   }
   for (const Architecture architecture : {Architecture::kX86_64, Architecture::kAArch64}) {

@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""Writes the seeds of fuzz_go into a folder: small ELF files with a table of functions of each of Go's forms."""
+"""Writes the seeds of fuzz_go into a folder: small ELF files with a table of functions of each of Go's forms.
+
+make_go_seeds.py FOLDER; fuzz/pack.sh fuzz_go FOLDER/*
+"""
 import pathlib
 import struct
 import sys

@@ -11,8 +11,8 @@ import sys
 
 FOLDERS = ("bench", "bpf", "cmake", "docs", "examples", "fuzz", "include", "site", "src", "tests", ".ci", ".github")
 SOURCES = {".c", ".h", ".cpp", ".py", ".sh", ".js", ".cmake", ".txt", ".list", ".yml", ".json", ".in", ""}
-# Made-up trees, names in examples, and files that are not text.
-LEFT_OUT = re.compile(r"tests/(corpus/|(test_)?check_[^/]*$|test_fill_figures)|/__pycache__/")
+# Made-up trees and names in examples.
+LEFT_OUT = re.compile(r"tests/(test_)?check_[^/]*$|/__pycache__/")
 
 FENCED = re.compile(r"^ *(```|~~~).*?^ *\1[^\n]*$|<!--.*?-->", re.S | re.M)
 CODE_OR_LINK = re.compile(r"`[^`\n]*`|\[(?:[^\[\]`]|`[^`]*`|\[[^\]]*\])*\]\(([^()\s]+)\)|^\[[^\]]+\]: +(\S+)$", re.M)

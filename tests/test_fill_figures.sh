@@ -57,13 +57,14 @@ expect 1 "a comment begins this line"
 mv before README.md
 
 # A page of figures without its machine, date or command.
+page=made-up.md
 for word in Machine Date 'Made by'; do
-  printf -- '- Machine: m, 2026-11-26\n- Date: today\n- Made by: `make`\n' | sed "/$word/d" > docs/figures/page.md
-  expect 1 "docs/figures/page.md: no list item says '$word: ...'"
+  printf -- '- Machine: m, 2026-11-26\n- Date: today\n- Made by: `make`\n' | sed "/$word/d" > docs/figures/$page
+  expect 1 "docs/figures/$page: no list item says '$word: ...'"
 done
-printf -- '- Machine: m\n- Date: today\n- Made by: `make`\n' > docs/figures/page.md
-expect 1 "docs/figures/page.md: there is no date"
-rm docs/figures/page.md
+printf -- '- Machine: m\n- Date: today\n- Made by: `make`\n' > docs/figures/$page
+expect 1 "docs/figures/$page: there is no date"
+rm docs/figures/$page
 
 # A figure without a source, and a source that has lost its place.
 printf '<!-- no-such -->1<!-- / -->\n' >> README.md

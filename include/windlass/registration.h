@@ -104,12 +104,6 @@ enum class Registry : std::uint8_t {
   // Windows x64: RtlAddFunctionTable(), a table for each run of code without gaps of 64 bytes or more. Later code
   // cannot be put into such a gap. Wine searches all tables in turn. Rules as kGrowableTable.
   kFunctionTable,
-  // sframe_register(): the kernel's own unwinder of user stacks, which reads SFrame. Each run of code without gaps of
-  // 64 bytes or more becomes a section of version 3. So code in a gap of an earlier batch is an error.
-  //
-  // The system call was proposed in May 2026 (linux-kernel) and is in no released kernel up to 7.2. kUnsupported if the
-  // headers of the build have no number for it, or if the kernel does not know it.
-  kSFrame,
 };
 
 // Names a batch. A registrar never gives a number twice.
@@ -137,7 +131,7 @@ class Registrar {
   // - kUnsupported: another architecture than the process's. On Windows also rows.
   // - kUnreadable: a jitdump cannot copy the code.
   // - kSystem: the file cannot be written. It then has nothing of the batch.
-  // - Errors of winx64::write() on Windows, of sframe::Writer::add() for kSFrame.
+  // - Errors of winx64::write() on Windows.
   [[nodiscard]] virtual Expected<RegistrationId> add(std::span<const GeneratedFunction> functions) = 0;
   // Removes a batch. Call when the code runs no more, and before other code is written to its place. kNotFound if there
   // is no such batch.

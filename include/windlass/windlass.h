@@ -330,8 +330,7 @@ enum {
   WINDLASS_REGISTRY_FRAME_INFO = 1, /* __register_frame(): the unwinder of libgcc or LLVM. */
   WINDLASS_REGISTRY_GDB = 2,        /* GDB's JIT interface. */
   WINDLASS_REGISTRY_PERF_MAP = 3,   /* /tmp/perf-PID.map. */
-  WINDLASS_REGISTRY_JITDUMP = 4,    /* jit-PID.dump, for `windlass record` and perf inject. */
-  WINDLASS_REGISTRY_SFRAME = 8      /* sframe_register(), if the system has it: the kernel's unwinder. */
+  WINDLASS_REGISTRY_JITDUMP = 4     /* jit-PID.dump, for `windlass record` and perf inject. */
 };
 typedef struct windlass_registrar windlass_registrar;
 

@@ -17,7 +17,6 @@ namespace {
 
 static_assert(static_cast<int>(Registry::kFrameInfo) == WINDLASS_REGISTRY_FRAME_INFO);
 static_assert(static_cast<int>(Registry::kJitdump) == WINDLASS_REGISTRY_JITDUMP);
-static_assert(static_cast<int>(Registry::kSFrame) == WINDLASS_REGISTRY_SFRAME);
 static_assert(prologue::kNoRegister == WINDLASS_NO_REGISTER);
 
 Shells<windlass_registrar> closed_registrars;
@@ -92,8 +91,7 @@ extern "C" {
 windlass_status windlass_open_registrar(uint32_t registry, const char* folder, windlass_registrar** registrar,
                                         windlass_error* error) {
   if (registrar == nullptr) return invalid("nowhere to put the registrar", error);
-  if (registry > WINDLASS_REGISTRY_JITDUMP && registry != WINDLASS_REGISTRY_SFRAME)
-    return invalid("no such registry", error);
+  if (registry > WINDLASS_REGISTRY_JITDUMP) return invalid("no such registry", error);
   auto opened = open_registrar(static_cast<Registry>(registry), {.folder = folder != nullptr ? folder : ""});
   if (!opened) return report(opened.error(), error);
   windlass_registrar* shell = closed_registrars.take();

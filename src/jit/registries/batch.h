@@ -131,7 +131,6 @@ using Opened = Expected<std::unique_ptr<Registrar>>;
 [[nodiscard]] Opened open_gdb();
 [[nodiscard]] Opened open_perf_map(const RegistrarOptions& options);
 [[nodiscard]] Opened open_jitdump(const RegistrarOptions& options);
-[[nodiscard]] Opened open_sframe();
 [[nodiscard]] Opened open_growable_table(const RegistrarOptions& options);
 [[nodiscard]] Opened open_table_callback(const RegistrarOptions& options);
 [[nodiscard]] Opened open_function_table(const RegistrarOptions& options);

@@ -9,7 +9,6 @@ Opened open_perf_map(const RegistrarOptions&) {
   return fail(ErrorCode::kUnsupported, "there is no perf on Windows", 0);
 }
 Opened open_jitdump(const RegistrarOptions&) { return fail(ErrorCode::kUnsupported, "there is no perf on Windows", 0); }
-Opened open_sframe() { return fail(ErrorCode::kUnsupported, "Windows has no sframe_register()", 0); }
 
 Expected<void> check_executable(std::span<const Run>, walk::CodeExtent&) { return {}; }
 

@@ -9,7 +9,6 @@ Expected<std::unique_ptr<Registrar>> open_registrar(Registry registry, const Reg
     case Registry::kGdb: return registries::open_gdb();
     case Registry::kPerfMap: return registries::open_perf_map(options);
     case Registry::kJitdump: return registries::open_jitdump(options);
-    case Registry::kSFrame: return registries::open_sframe();
     case Registry::kGrowableTable: return registries::open_growable_table(options);
     case Registry::kTableCallback: return registries::open_table_callback(options);
     case Registry::kFunctionTable: return registries::open_function_table(options);
