@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT
  *
- * From a pc to its rule: first the mapping of the process, then the module's page table (windlass_layout.h). Plain C,
- * the same in BPF and in user code. Everything read from the arena is bounded by masks. So even a corrupt table is read
- * inside its chunk.
+ * From a pc to its rule: first the mapping of the process, then the module's page table (windlass_table_layout.h).
+ * Plain C, the same in BPF and in user code. Everything read from the arena is bounded by masks. So even a corrupt
+ * table is read inside its chunk.
  *
  * The includer provides the environment: struct wl_env, wl_chunk, wl_get_module, wl_read, wl_address_mask_of,
  * WL_INLINE, WL_GLOBAL and WL_OPAQUE.

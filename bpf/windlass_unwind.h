@@ -11,6 +11,10 @@
 
 #include "windlass_code_layout.h"
 #include "windlass_cursor.h"
+#include "windlass_event_layout.h"
+#include "windlass_interpreter_layout.h"
+#include "windlass_process_layout.h"
+#include "windlass_table_layout.h"
 
 WL_INLINE __u64 wl_mix(__u64 hash, __u64 value) {
   hash = (hash ^ value) * 0x9e3779b97f4a7c15ull;

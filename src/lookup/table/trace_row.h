@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "windlass_layout.h"
+#include "windlass_table_layout.h"
 
 namespace windlass::table {
 

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "windlass_process_layout.h"
+
 namespace windlass::profiler {
 namespace {
 

@@ -10,7 +10,7 @@
 #include "lookup/table/arena.h"
 #include "lookup/table/unwind_table.h"
 #include "profiler/kernel/table_store.h"
-#include "windlass_layout.h"
+#include "windlass_table_layout.h"
 
 namespace windlass::profiler {
 

@@ -13,7 +13,7 @@
 #include "profiler/processes/process_events.h"
 #include "profiler/processes/process_table.h"
 #include "profiler/processes/targets.h"
-#include "windlass_layout.h"
+#include "windlass_event_layout.h"
 
 namespace windlass::profiler {
 

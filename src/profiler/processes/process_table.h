@@ -18,7 +18,7 @@
 #include "os/proc_maps.h"
 #include "profiler/processes/process_events.h"
 #include "runtimes/published_code.h"
-#include "windlass_layout.h"
+#include "windlass_process_layout.h"
 
 namespace windlass::profiler {
 

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "base/registers.h"
+#include "windlass_wine_layout.h"
 
 namespace windlass::profiler {
 namespace {

@@ -15,7 +15,8 @@
 #include "profiler/samples/sampled_process.h"
 #include "profiler/samples/snapshot_memory.h"
 #include "profiler/samples/work_budget.h"
-#include "windlass_layout.h"
+#include "windlass_ends.h"
+#include "windlass_event_layout.h"
 
 namespace windlass::profiler {
 

@@ -12,7 +12,9 @@
 #include "profiler/samples/interpreted_names.h"
 #include "profiler/samples/late_samples.h"
 #include "profiler/samples/raw_unwinder.h"
-#include "windlass_layout.h"
+#include "windlass_ends.h"
+#include "windlass_event_layout.h"
+#include "windlass_types.h"
 
 namespace windlass::profiler {
 

@@ -8,7 +8,7 @@
 #include "runtimes/beam/rows.h"
 #include "runtimes/dynamic_symbol.h"
 #include "runtimes/late_map.h"
-#include "windlass_layout.h"
+#include "windlass_process_layout.h"
 
 namespace windlass::runtimes::beam {
 namespace {

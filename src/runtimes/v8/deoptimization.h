@@ -13,7 +13,7 @@
 
 #include "windlass/bytes.h"
 #include "windlass/describe.h"
-#include "windlass_layout.h"
+#include "windlass_process_layout.h"
 
 namespace windlass::runtimes::v8 {
 

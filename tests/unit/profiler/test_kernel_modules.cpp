@@ -6,6 +6,7 @@
 #include <cerrno>
 
 #include "lookup/table/builder.h"
+#include "windlass_process_layout.h"
 
 namespace windlass::profiler {
 namespace {

@@ -20,6 +20,7 @@
 #include "profiler/processes/module_registry.h"
 #include "support/use_up.h"
 #include "windlass/backtrace.h"
+#include "windlass_wine_layout.h"
 
 namespace windlass::profiler {
 namespace {
