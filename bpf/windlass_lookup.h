@@ -222,13 +222,13 @@ WL_GLOBAL int wl_find_rule(struct wl_unwind* u, __u64 pc) {
   u->managed = 0;
   const struct wl_mapping* mapping = wl_find_mapping(&u->env, u->maps, u->map_count, pc);
   if (!mapping) return WL_END_NO_MAPPING;
-  if (mapping->kind == WL_MAPPING_MANAGED) u->managed = mapping->bias;
+  if (mapping->kind == WL_MAPPING_MANAGED) u->managed = mapping->table;
   if (mapping->kind == WL_MAPPING_SWITCHED) {
-    u->other_stack = mapping->bias;
+    u->other_stack = mapping->way;
     return WL_END_NO_ROW;
   }
   if (mapping->kind == WL_MAPPING_HELD) {
-    u->held_way = mapping->bias;
+    u->held = mapping->held;
     return WL_END_NO_ROW;
   }
   if (mapping->kind != WL_MAPPING_FILE) return WL_CONTINUE;

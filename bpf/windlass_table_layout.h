@@ -47,10 +47,10 @@ enum wl_cfa_kind {
   WL_CFA_MEM = 2,         /* CFA = [reg + cfa_offset] + cfa_arg   (DRAP frames, signal frames; OpenSSL: + 8) */
   WL_CFA_PLT = 3,         /* CFA = reg + cfa_offset + ((pc & 15) >= cfa_arg ? 8 : 0)   (lazy PLT stubs) */
   WL_CFA_UNSUPPORTED = 4, /* There is a row, but only user space can evaluate it. */
-  WL_CFA_THREAD = 5,      /* x86-64: CFA = [[[[fs.base + cfa_offset] + 8 * cfa_reg] + (x_offset & ~7)] + 8 * cfa_arg]
-                             + 8 * (x_offset & 7); no caller if the third load gives 0 (Go's system stacks) */
-  WL_CFA_MOVABLE = 6,     /* CFA = [[reg + cfa_offset] + 8 * cfa_arg] - [reg + (x_offset & ~7)] + 8 * (x_offset & 7): a
-                             stack that may have moved, by its upper end (C that Go calls) */
+  WL_CFA_THREAD = 5,      /* x86-64: CFA = [[[[fs.base + way_first] + 8 * way_second] + 8 * last.words] + 8 * way_sp]
+                             + 8 * last.addend; no caller if the third load gives 0 (Go's system stacks) */
+  WL_CFA_MOVABLE = 6, /* CFA = [[reg + owner] + 8 * top] - [reg + 8 * last.words] + 8 * last.addend: a stack that may
+                         have moved, by its upper end (C that Go calls) */
 };
 
 enum wl_reg_kind {
@@ -62,7 +62,7 @@ enum wl_reg_kind {
   WL_REG_CFA_VALUE = 4, /* value = CFA + offset */
   WL_REG_UNDEFINED = 5, /* unknown; for the return address: end of stack */
   WL_REG_FP = 6,  /* value = [frame pointer + offset], as it was in the callee (DRAP, before the CFA moves there) */
-  WL_REG_ARG = 7, /* value = [register number cfa_arg + offset], as it was in the callee; with WL_CFA_REG only (Wine's
+  WL_REG_ARG = 7, /* value = [register number arg_reg + offset], as it was in the callee; with WL_CFA_REG only (Wine's
                      system calls, until they have left the stack they came on) */
 };
 
@@ -72,18 +72,40 @@ enum wl_reg_kind {
   4 /* The thread's data lead to another stack than the callers': WL_CFA_THREAD ends the callers' walk. */
 #define WL_RULE_NO_END 8 /* The code may not be the code that it was taken for: address 0 proves no end. */
 
+/* The last load of WL_CFA_THREAD and WL_CFA_MOVABLE. These rules track no extra register. */
+struct wl_last_load {
+  __u16 addend : 3; /* Words that are added to the CFA. */
+  __u16 words : 13; /* From where the load counts. */
+};
+
+/* cfa_kind says which member of a union counts. */
 struct wl_rule {
-  __u8 cfa_kind;    /* wl_cfa_kind */
-  __u8 cfa_reg;     /* DWARF register number */
+  __u8 cfa_kind; /* wl_cfa_kind */
+  union {
+    __u8 cfa_reg;    /* DWARF register number */
+    __u8 way_second; /* WL_CFA_THREAD */
+  };
   __u8 fp_kind : 4; /* wl_reg_kind, frame pointer (rbp, x29) */
   __u8 ra_kind : 4; /* wl_reg_kind, return address */
   __u8 x_kind : 4;  /* wl_reg_kind, the module's extra register */
   __u8 flags : 4;   /* WL_RULE_* */
-  __s32 cfa_offset;
+  union {
+    __s32 cfa_offset;
+    __s32 way_first; /* WL_CFA_THREAD */
+    __s32 owner;     /* WL_CFA_MOVABLE */
+  };
   __s16 fp_offset; /* Bytes, or a register number. */
   __s16 ra_offset;
-  __s16 x_offset;
-  __u8 cfa_arg;  /* Of the CFA; with WL_CFA_REG a register number, see WL_REG_ARG. */
+  union {
+    __s16 x_offset;
+    struct wl_last_load last; /* WL_CFA_THREAD, WL_CFA_MOVABLE */
+  };
+  union {
+    __u8 cfa_arg; /* WL_CFA_MEM, WL_CFA_PLT */
+    __u8 arg_reg; /* WL_CFA_REG: a register number, see WL_REG_ARG */
+    __u8 way_sp;  /* WL_CFA_THREAD */
+    __u8 top;     /* WL_CFA_MOVABLE */
+  };
   __u8 reserved; /* 0 */
 };
 

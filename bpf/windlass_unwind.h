@@ -142,8 +142,9 @@ struct wl_unwind {
   __u32 managed_frames;           /* Left by a code manager's rows. */
   __u32 end;                      /* The wl_end, once the walk has ended. */
   __u32 certainty;                /* The wl_certainty of the least certain frame so far. */
-  __u64 other_stack;              /* The way of WL_MAPPING_SWITCHED, once the walk has come to such code. */
-  __u64 held_way;                 /* The way of WL_MAPPING_HELD, once the walk has come to such code. */
+  struct wl_way other_stack;      /* Of WL_MAPPING_SWITCHED, once the walk has come to such code. */
+  struct wl_held held;            /* Of WL_MAPPING_HELD, once the walk has come to such code. */
+  struct wl_way way;              /* That is followed. */
   struct wl_word words[WL_WORDS]; /* Loaded beside the stacks. */
   __u64 kept_sp;                  /* The end of a way; 0: none. */
   __u64 kept_end;                 /* The end of that stack; ~0: not known. */

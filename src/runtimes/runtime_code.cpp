@@ -125,7 +125,7 @@ void RuntimeCode::note_code(const os::ProcMap& map) {
   runtime_->note_code(map);
 }
 
-std::uint64_t RuntimeCode::way_to_stack() {
+wl_way RuntimeCode::way_to_stack() {
   const std::lock_guard hold(lock_);
   return runtime_->way_to_stack();
 }

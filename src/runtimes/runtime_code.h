@@ -75,7 +75,7 @@ class Runtime {
   // As UnwindSource has it.
   [[nodiscard]] virtual bool is_exact() const { return true; }
   // PublishedCode::way_to_stack(), is_starting() and holding_code().
-  [[nodiscard]] virtual std::uint64_t way_to_stack() { return 0; }
+  [[nodiscard]] virtual wl_way way_to_stack() { return {}; }
   [[nodiscard]] virtual bool is_starting() { return false; }
   [[nodiscard]] virtual std::vector<manager::PublishedCode::HoldingCode> holding_code() const { return {}; }
   // What is wrong with it as a whole: what it says is not understood, or not all of it.
@@ -109,7 +109,7 @@ class RuntimeCode final : public manager::PublishedCode {
   bool functions_at(std::uint64_t address, std::uint64_t function, std::uint64_t time, std::uint64_t& begin,
                     std::vector<sources::NamedFunction>& to) override;
   void note_code(const os::ProcMap& map) override;
-  std::uint64_t way_to_stack() override;
+  wl_way way_to_stack() override;
   bool is_starting() override;
   std::vector<HoldingCode> holding_code() const override;
   void note_file_code(const os::ProcMap& map) override;

@@ -202,7 +202,7 @@ void split_off(const manager::PublishedCode::HoldingCode& holding, std::vector<w
   front.end = part.begin = begin;
   behind.begin = part.end = end;
   part.kind = WL_MAPPING_HELD;
-  part.bias = holding.way;
+  part.held = holding.frame;
   std::vector<wl_mapping> parts;
   for (const wl_mapping& one : {front, part, behind})
     if (one.begin < one.end) parts.push_back(one);
@@ -211,6 +211,25 @@ void split_off(const manager::PublishedCode::HoldingCode& holding, std::vector<w
 
 }  // namespace
 
+wl_mapping ProcessFollower::for_the_kernel(const Process& process, const Mapping& mapping) const {
+  wl_mapping made{};
+  made.begin = mapping.begin;
+  made.end = mapping.end;
+  made.module = number_(mapping.module);
+  made.kind = static_cast<std::uint32_t>(mapping.kind);
+  made.bias = mapping.bias;
+  if (mapping.kind == MappingKind::kManaged) made.table = mapping.publisher;
+  // Of modules that come and go unnoticed the agent alone has the right rows: those of the sample's time. There is no
+  // table at the module's first address, so the kernel side gives up there.
+  if (mapping.kind == MappingKind::kFile && process.is_passing(mapping.begin, mapping.end)) {
+    made.kind = WL_MAPPING_MANAGED;
+    made.table = mapping.bias;
+  }
+  if (const auto* code = process.maps->published_of(mapping))
+    if (const wl_way way = (*code)->way_to_stack(); way.there != 0) made.kind = WL_MAPPING_SWITCHED, made.way = way;
+  return made;
+}
+
 void ProcessFollower::publish(Process& process) {
   if (process.exit_time != 0 || !targets_.contains(process.tgid)) return;
   const auto& mappings = process.maps->mappings();
@@ -218,14 +237,7 @@ void ProcessFollower::publish(Process& process) {
   published.reserve(mappings.size());
   for (const Mapping& mapping : mappings) {
     if (mapping.begin >> 63 != 0) continue;  // vsyscall
-    // Of modules that come and go unnoticed, too, the agent alone has the right rows: those of the sample's time.
-    auto kind = static_cast<std::uint32_t>(mapping.kind);
-    if (mapping.kind == MappingKind::kFile && process.is_passing(mapping.begin, mapping.end)) kind = WL_MAPPING_MANAGED;
-    std::uint64_t bias = mapping.kind == MappingKind::kManaged ? mapping.publisher : mapping.bias;
-    if (const auto* code = process.maps->published_of(mapping)) {
-      if (const std::uint64_t way = (*code)->way_to_stack(); way != 0) kind = WL_MAPPING_SWITCHED, bias = way;
-    }
-    published.push_back({mapping.begin, mapping.end, bias, number_(mapping.module), kind});
+    published.push_back(for_the_kernel(process, mapping));
   }
   for (const auto& code : process.maps->published()) {
     if (code->is_starting()) starting_.insert(process.tgid);

@@ -14,6 +14,7 @@
 #include "profiler/processes/process_table.h"
 #include "profiler/processes/targets.h"
 #include "windlass_event_layout.h"
+#include "windlass_process_layout.h"
 
 namespace windlass::profiler {
 
@@ -78,6 +79,7 @@ class ProcessFollower {
   void find_images();
   void look_at_starting(std::uint64_t now);
   [[nodiscard]] bool may_be_replaced(const Process& process);
+  [[nodiscard]] wl_mapping for_the_kernel(const Process& process, const Mapping& mapping) const;
   void publish(Process& process);
 
   ProcessTable& table_;

@@ -45,12 +45,16 @@ class Beam final : public Runtime {
   }
 
   // [fs.base + kSelf], then the scheduler, its process, and that one's stack pointer.
-  std::uint64_t way_to_stack() override {
-    constexpr std::uint32_t kSelf = 0x10;
+  wl_way way_to_stack() override {
+    constexpr std::int16_t kSelf = 0x10;
     prepare();
-    if (!map_ || map_.layout().thread_scheduler == 0) return 0;
-    return WL_WAY(kSelf, map_.layout().thread_scheduler / 8, Layout::kProcessStop / 8, Layout::kSchedulerProcess,
-                  (Layout::kProcessEnd - Layout::kProcessStop) / 8);
+    if (!map_ || map_.layout().thread_scheduler == 0) return {};
+    return {.first = kSelf,
+            .second = static_cast<std::uint8_t>(map_.layout().thread_scheduler / 8),
+            .sp = Layout::kProcessStop / 8,
+            .keeper = Layout::kSchedulerProcess / 8,
+            .end = (Layout::kProcessEnd - Layout::kProcessStop) / 8,
+            .there = 1};
   }
   bool is_starting() override {
     prepare();

@@ -88,7 +88,7 @@ class V8 final : public Runtime {
     std::vector<manager::PublishedCode::HoldingCode> found;
     for (const Builtins& known : builtins_)
       for (const ImageFile::Deoptimizing& code : file_->deoptimizing())
-        found.push_back({{code.builtin.begin + known.bias, code.builtin.end + known.bias}, code.code.way()});
+        found.push_back({{code.builtin.begin + known.bias, code.builtin.end + known.bias}, code.code.held()});
     return found;
   }
 
