@@ -76,7 +76,7 @@ class ProcessFollower {
   void rescan_all(std::uint64_t now);
   void scan_some();
   void sweep(std::uint64_t now);
-  void find_images();
+  void scan_due();
   void look_at_starting(std::uint64_t now);
   [[nodiscard]] bool may_be_replaced(const Process& process);
   [[nodiscard]] wl_mapping for_the_kernel(const Process& process, const Mapping& mapping) const;
