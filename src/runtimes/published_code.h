@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/address_range.h"
 #include "lookup/sources/unwind_source.h"
 #include "os/file_identity.h"
 #include "os/proc_maps.h"
@@ -20,10 +21,6 @@
 #include "windlass_process_layout.h"
 
 namespace windlass::manager {
-
-struct AddressRange {
-  std::uint64_t begin = 0, end = 0;
-};
 
 // Look-ups may come from several threads, but not during set_time().
 class PublishedCode : public std::enable_shared_from_this<PublishedCode> {
@@ -153,7 +150,7 @@ void cut_file_by(const PublishedCodes& codes, std::uint64_t begin, std::uint64_t
     const std::shared_ptr<PublishedCode>* within = nullptr;
     for (const auto& code : codes)
       for (const AddressRange& range : code->file_code()) {
-        if (range.begin <= begin && begin < range.end) {
+        if (range.contains(begin)) {
           within = &code;
           until = std::min(until, range.end);
         } else if (range.begin > begin) {

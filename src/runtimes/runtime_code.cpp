@@ -145,7 +145,7 @@ void RuntimeCode::note_file_code(const os::ProcMap& map) {
   runtime_->note_file_code(map);
 }
 
-std::vector<manager::AddressRange> RuntimeCode::file_code() const {
+std::vector<AddressRange> RuntimeCode::file_code() const {
   const std::lock_guard hold(lock_);
   return runtime_->file_code();
 }

@@ -67,7 +67,7 @@ class Runtime {
   virtual void note_code(const os::ProcMap& /*map*/) {}
   // As PublishedCode has them.
   virtual void note_file_code(const os::ProcMap& /*map*/) {}
-  [[nodiscard]] virtual std::vector<manager::AddressRange> file_code() const { return {}; }
+  [[nodiscard]] virtual std::vector<AddressRange> file_code() const { return {}; }
   // Of the file that it is in, if it has code there; empty: not known.
   [[nodiscard]] virtual std::string build_id() const { return {}; }
   // False: it is of a kind that is not understood, so that others may say something of its code.
@@ -113,7 +113,7 @@ class RuntimeCode final : public manager::PublishedCode {
   bool is_starting() override;
   std::vector<HoldingCode> holding_code() const override;
   void note_file_code(const os::ProcMap& map) override;
-  std::vector<manager::AddressRange> file_code() const override;
+  std::vector<AddressRange> file_code() const override;
   std::optional<Error> problem() const override;
   std::unique_ptr<sources::UnwindSource> make_source() override;
 
