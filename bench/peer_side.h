@@ -11,7 +11,7 @@
 #include "lookup/table/unwind_table.h"
 #include "peer_rows.h"
 #include "profiler/kernel/cpu_clocks.h"
-#include "windlass_layout.h"
+#include "windlass_process_layout.h"
 
 struct peer_rows_bpf;
 

@@ -32,8 +32,8 @@
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-/* The way to other stacks (WL_WAY) of the last table that was loaded and has one; 0: none has. */
-__u64 wl_go_way = 0;
+/* The way to other stacks of the last table that was loaded and has one. */
+struct wl_way wl_go_way = {0};
 
 /* The kernel's stack, if the sample is of the kernel, into s->frames and the hash. */
 WL_GLOBAL int wl_take_kernel_stack(struct bpf_perf_event_data* ctx, struct wl_scratch* s) {
@@ -146,8 +146,8 @@ WL_GLOBAL int wl_begin_walk(struct wl_unwind* u) {
   u->end = WL_END_INTERNAL;
   u->certainty = WL_DESCRIBED;
   u->next_stack = 0;
-  u->other_stack = 0;
-  u->held_way = 0;
+  u->other_stack.there = 0;
+  u->held.there = 0;
   wl_forget_words(u, 0, WL_WORDS);
   u->kept_sp = 0;
   u->kept_end = u->left_at = ~0ull;
@@ -224,11 +224,11 @@ WL_INLINE int wl_take_user_stack(struct wl_scratch* s, struct wl_cpu_stats* st, 
   int has_begun = u->end == WL_END_UNREADABLE_STACK && u->frames <= 1;
   if (!wl_wants_raw(u->end) && !has_begun) return 0;
   __u64 stop = u->frames ? u->cursor.regs[WL_SP] : 0;
-  if (u->other_stack) stop = wl_other_sp(u, stop);
-  if (u->held_way) wl_read_held(u);
+  if (u->other_stack.there) stop = wl_other_sp(u, stop);
+  if (u->held.there) wl_read_held(u);
   if (u->next_stack) stop = u->next_stack - WL_RED_ZONE;
   wl_first_frame(s, regs);
-  if (!u->other_stack && !u->next_stack) stop = wl_any_go_sp(u, wl_go_way, stop);
+  if (!u->other_stack.there && !u->next_stack) stop = wl_any_go_sp(u, &wl_go_way, stop);
   s->machine = WL_MACHINE;
   s->thread_block = u->thread_pointer;
   if (!wl_emit_raw(s, st, stop)) return 0;

@@ -5,7 +5,9 @@
 #ifndef WINDLASS_BPF_STATE_H
 #define WINDLASS_BPF_STATE_H
 
-#include "windlass_layout.h"
+#include "windlass_ends.h"
+#include "windlass_event_layout.h"
+#include "windlass_types.h"
 
 #define WL_MAX_MODULES 65536u
 

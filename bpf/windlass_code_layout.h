@@ -53,7 +53,7 @@
 #ifndef WINDLASS_CODE_LAYOUT_H
 #define WINDLASS_CODE_LAYOUT_H
 
-#include "windlass_layout.h"
+#include "windlass_table_layout.h"
 
 #define WL_CODE_NAME "windlass-code"        /* Of the memfd: /memfd:windlass-code in maps and mmap events. */
 #define WL_CODE_MAGIC 0x65646f632d6c7700ull /* \0wl-code. */

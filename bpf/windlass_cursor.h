@@ -5,7 +5,8 @@
 #ifndef WINDLASS_CURSOR_H
 #define WINDLASS_CURSOR_H
 
-#include "windlass_layout.h"
+#include "windlass_ends.h"
+#include "windlass_types.h"
 
 /* DWARF register numbers, System V x86-64 psABI figure 3.36 */
 #define WL_X64_RAX 0

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT
  *
  * Every sample ends in exactly one of these. One list for the kernel side, the agent and the profiles it writes:
- * X(name, text for people). It stands apart from windlass_layout.h for those who read profiles and know of no kernel.
+ * X(name, text for people). It stands apart from the other layouts for those who read profiles and know of no kernel.
  * COMPLETE is proven; docs/explanation/certainty.md says how. A stack with a guessed frame is never complete. CHAINED:
  * all frames are there, but some only by an intact chain of frame pointers.
  */

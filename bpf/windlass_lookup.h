@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT
  *
- * From a pc to its rule: first the mapping of the process, then the module's page table (windlass_layout.h). Plain C,
- * the same in BPF and in user code. Everything read from the arena is bounded by masks. So even a corrupt table is read
- * inside its chunk.
+ * From a pc to its rule: first the mapping of the process, then the module's page table (windlass_table_layout.h).
+ * Plain C, the same in BPF and in user code. Everything read from the arena is bounded by masks. So even a corrupt
+ * table is read inside its chunk.
  *
  * The includer provides the environment: struct wl_env, wl_chunk, wl_get_module, wl_read, wl_address_mask_of,
  * WL_INLINE, WL_GLOBAL and WL_OPAQUE.
@@ -222,13 +222,13 @@ WL_GLOBAL int wl_find_rule(struct wl_unwind* u, __u64 pc) {
   u->managed = 0;
   const struct wl_mapping* mapping = wl_find_mapping(&u->env, u->maps, u->map_count, pc);
   if (!mapping) return WL_END_NO_MAPPING;
-  if (mapping->kind == WL_MAPPING_MANAGED) u->managed = mapping->bias;
+  if (mapping->kind == WL_MAPPING_MANAGED) u->managed = mapping->table;
   if (mapping->kind == WL_MAPPING_SWITCHED) {
-    u->other_stack = mapping->bias;
+    u->other_stack = mapping->way;
     return WL_END_NO_ROW;
   }
   if (mapping->kind == WL_MAPPING_HELD) {
-    u->held_way = mapping->bias;
+    u->held = mapping->held;
     return WL_END_NO_ROW;
   }
   if (mapping->kind != WL_MAPPING_FILE) return WL_CONTINUE;

@@ -5,6 +5,8 @@
 #ifndef WINDLASS_MACHINE_BPF_H
 #define WINDLASS_MACHINE_BPF_H
 
+#include "windlass_types.h"
+
 #ifdef WL_TARGET_A64
 
 #define WL_CONTEXT_PC(regs) ((regs).pc)

@@ -2,7 +2,7 @@
 #ifndef WINDLASS_MEMO_ENTRY_H
 #define WINDLASS_MEMO_ENTRY_H
 
-#include "windlass_layout.h"
+#include "windlass_types.h"
 
 #define WL_MEMO_ENTRIES 8192u
 

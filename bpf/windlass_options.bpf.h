@@ -5,7 +5,7 @@
 #ifndef WINDLASS_OPTIONS_BPF_H
 #define WINDLASS_OPTIONS_BPF_H
 
-#include "windlass_layout.h"
+#include "windlass_event_layout.h"
 
 const volatile __u32 wl_max_user_frames = WL_MAX_USER_FRAMES;
 const volatile __u32 wl_max_kernel_frames = WL_MAX_KERNEL_FRAMES;

@@ -6,6 +6,7 @@
 #define WINDLASS_RAW_BPF_H
 
 #include "windlass_event.bpf.h"
+#include "windlass_wine_layout.h"
 
 #define WL_RAW_WINDOW_SHIFT 27 /* 134 ms: the window of time the budget is for */
 

@@ -165,7 +165,7 @@ WL_GLOBAL int wl_register_value(struct wl_unwind* u, __u32 reg, __u32 kind, __s3
       if (!WL_VALID(cursor, WL_FP)) return 1;
       from = cursor->regs[WL_FP];
       break;
-    case WL_REG_ARG: /* value = [register number cfa_arg + offset] */
+    case WL_REG_ARG: /* value = [register number arg_reg + offset] */
       if (!WL_VALID(cursor, arg & WL_REGISTER_MASK)) return 1;
       from = cursor->regs[arg & WL_REGISTER_MASK];
       break;
@@ -192,14 +192,14 @@ WL_GLOBAL int wl_thread_cfa(struct wl_unwind* u, const struct wl_rule* rule) {
   if (u->cursor.left) return WL_END_COMPLETE;
   if (u->thread_pointer == 0) return WL_END_REGISTER_LOST;
   struct wl_word* way = u->words;
-  __u64 third = (__u64)(__u16)rule->x_offset;
-  if (wl_load_word(u, WL_WAY_FIRST, u->thread_pointer + rule->cfa_offset)) return WL_END_UNREADABLE_STACK;
-  if (wl_load_word(u, WL_WAY_SECOND, way[WL_WAY_FIRST].value + 8ull * rule->cfa_reg)) return WL_END_UNREADABLE_STACK;
-  if (wl_load_word(u, WL_WAY_KEEPER, way[WL_WAY_SECOND].value + (third & ~7ull))) return WL_END_UNREADABLE_STACK;
+  struct wl_last_load last = rule->last;
+  if (wl_load_word(u, WL_WAY_FIRST, u->thread_pointer + rule->way_first)) return WL_END_UNREADABLE_STACK;
+  if (wl_load_word(u, WL_WAY_SECOND, way[WL_WAY_FIRST].value + 8ull * rule->way_second)) return WL_END_UNREADABLE_STACK;
+  if (wl_load_word(u, WL_WAY_KEEPER, way[WL_WAY_SECOND].value + 8ull * last.words)) return WL_END_UNREADABLE_STACK;
   if (way[WL_WAY_KEEPER].value == 0) return WL_END_COMPLETE;
-  u->room.base = way[WL_WAY_KEEPER].value + 8ull * rule->cfa_arg;
+  u->room.base = way[WL_WAY_KEEPER].value + 8ull * rule->way_sp;
   if (wl_load_word(u, WL_WAY_SP, u->room.base)) return WL_END_UNREADABLE_STACK;
-  u->room.cfa = way[WL_WAY_SP].value + 8 * (third & 7);
+  u->room.cfa = way[WL_WAY_SP].value + 8ull * last.addend;
   return WL_CONTINUE;
 }
 
@@ -208,24 +208,24 @@ WL_GLOBAL int wl_thread_cfa(struct wl_unwind* u, const struct wl_rule* rule) {
 WL_GLOBAL int wl_movable_cfa(struct wl_unwind* u, const struct wl_rule* rule, __u64 base) {
   if (!u || !rule) return 0;
   __u64* word = &u->room.value;
-  __u64 slot = (__u64)(__u16)rule->x_offset;
-  if (wl_read(&u->env, word, 8, base + rule->cfa_offset)) return 0;
-  if (wl_read(&u->env, word, 8, *word + 8ull * rule->cfa_arg)) return 0;
-  u->room.cfa = *word + 8 * (slot & 7);
-  if (wl_read(&u->env, word, 8, base + (slot & ~7ull))) return 0;
+  struct wl_last_load last = rule->last;
+  if (wl_read(&u->env, word, 8, base + rule->owner)) return 0;
+  if (wl_read(&u->env, word, 8, *word + 8ull * rule->top)) return 0;
+  u->room.cfa = *word + 8ull * last.addend;
+  if (wl_read(&u->env, word, 8, base + 8ull * last.words)) return 0;
   u->room.cfa -= *word;
   return 1;
 }
 
-/* Follows a way that WL_WAY has packed. */
-WL_INLINE int wl_follow_way(struct wl_unwind* u, __u64 way) {
+/* Follows u->way. */
+WL_INLINE int wl_follow_way(struct wl_unwind* u) {
   wl_forget_words(u, 0, WL_WAY_WORDS);
   u->kept_sp = 0;
   u->kept_end = u->left_at = ~0ull;
-  u->rule.cfa_offset = (__s16)way;
-  u->rule.cfa_reg = (__u8)(way >> 16);
-  u->rule.cfa_arg = (__u8)(way >> 24);
-  u->rule.x_offset = (__s16)(way >> 32);
+  u->rule.way_first = u->way.first;
+  u->rule.way_second = u->way.second;
+  u->rule.way_sp = u->way.sp;
+  u->rule.last = (struct wl_last_load){.addend = 0, .words = u->way.keeper};
   return wl_thread_cfa(u, &u->rule);
 }
 
@@ -234,40 +234,40 @@ WL_INLINE int wl_follow_way(struct wl_unwind* u, __u64 way) {
  * Returns `otherwise` if this is not known, or no such code runs. */
 WL_GLOBAL __u64 wl_other_sp(struct wl_unwind* u, __u64 otherwise) {
   if (!u) return otherwise;
-  __u64 way = u->other_stack;
-  if (wl_follow_way(u, way) != WL_CONTINUE) return otherwise;
+  u->way = u->other_stack;
+  if (wl_follow_way(u) != WL_CONTINUE) return otherwise;
   __u64 kept = u->room.cfa;
   u->kept_sp = kept;
   u->left_at = u->cursor.regs[WL_SP] + WL_SWITCH_ROOM;
-  __u64 end_words = way >> 48 & 0xff;
-  if (end_words && !wl_read(&u->env, &u->room.value, 8, u->room.base + 8 * end_words) && u->room.value > kept)
+  __u64 end = u->way.end;
+  if (end && !wl_read(&u->env, &u->room.value, 8, u->room.base + 8 * end) && u->room.value > kept)
     u->kept_end = u->room.value;
   __u64 fp = u->cursor.regs[WL_FP];
   if (WL_VALID(&u->cursor, WL_FP) && fp < kept && kept - fp < WL_MAX_RAW_PIECE / 2) return fp;
   return kept;
 }
 
-/* The same for a thread at its first frame, whose program's table may not be known yet. The way is that of other
+/* The same for a thread at its first frame, whose program's table may not be known yet. u->way is that of other
  * programs of Go. In every release it leads from the g whose stack the thread is on to the g that the thread runs, and
- * a g begins with its stack's bounds. So the words show whether this is a thread of Go. The loaded words stay, for
- * rules that the agent applies. */
-WL_GLOBAL __u64 wl_other_go_sp(struct wl_unwind* u, __u64 way, __u64 otherwise) {
-  if (!u) return otherwise;
-  int found = wl_follow_way(u, way);
+ * a g begins with its stack's bounds. So the words show whether this is a thread of Go; 0: it is not, or runs on the
+ * goroutine's stack. The loaded words stay, for rules that the agent applies. */
+WL_GLOBAL __u64 wl_other_go_sp(struct wl_unwind* u) {
+  if (!u) return 0;
+  int found = wl_follow_way(u);
   __u64 sp = u->cursor.regs[WL_SP];
   __u64* bounds = u->room.pair;
   if (!u->words[WL_WAY_KEEPER].address || wl_read(&u->env, bounds, 16, u->words[WL_WAY_FIRST].value) ||
       sp < bounds[0] || sp > bounds[1]) {
     wl_forget_words(u, 0, WL_WAY_WORDS);
-    return otherwise;
+    return 0;
   }
   u->left_at = bounds[1] + WL_ARGUMENTS;
   __u64 keeper = u->words[WL_WAY_KEEPER].value, kept = u->room.cfa;
-  if (found != WL_CONTINUE || keeper == u->words[WL_WAY_FIRST].value) return otherwise;
+  if (found != WL_CONTINUE || keeper == u->words[WL_WAY_FIRST].value) return 0;
   wl_load_word(u, WL_WAY_PC, u->room.base + 8);
   if (wl_load_word(u, WL_WAY_LOW, keeper) || wl_load_word(u, WL_WAY_HIGH, keeper + 8) ||
       kept < u->words[WL_WAY_LOW].value || kept > u->words[WL_WAY_HIGH].value)
-    return otherwise;
+    return 0;
   u->kept_sp = kept;
   u->kept_end = u->words[WL_WAY_HIGH].value;
   return kept;
@@ -275,10 +275,18 @@ WL_GLOBAL __u64 wl_other_go_sp(struct wl_unwind* u, __u64 way, __u64 otherwise) 
 
 /* The same by the ways that are known beforehand, for a recording's first program of Go. Also by `last`, the way of the
  * last table that had one: C code in the program moves the first offset. */
-WL_INLINE __u64 wl_any_go_sp(struct wl_unwind* u, __u64 last, __u64 otherwise) {
-  __u64 sp = wl_other_go_sp(u, WL_GO_WAY_OF_1_14, 0);
-  if (!sp) sp = wl_other_go_sp(u, WL_GO_WAY_OF_1_25, 0);
-  if (!sp && last) sp = wl_other_go_sp(u, last, 0);
+static const struct wl_way wl_go_of_1_14 = WL_GO_WAY_OF_1_14, wl_go_of_1_25 = WL_GO_WAY_OF_1_25;
+WL_INLINE __u64 wl_any_go_sp(struct wl_unwind* u, const struct wl_way* last, __u64 otherwise) {
+  u->way = wl_go_of_1_14;
+  __u64 sp = wl_other_go_sp(u);
+  if (!sp) {
+    u->way = wl_go_of_1_25;
+    sp = wl_other_go_sp(u);
+  }
+  if (!sp && last->there) {
+    u->way = *last;
+    sp = wl_other_go_sp(u);
+  }
   return sp ? sp : otherwise;
 }
 
@@ -289,10 +297,10 @@ WL_GLOBAL int wl_read_held(struct wl_unwind* u) {
   if (wl_read(&u->env, word, 8, u->cursor.regs[WL_SP])) return 1;
   __u64 end = *word + 8;
   if (wl_read(&u->env, word, 8, *word)) return 1;
-  if (wl_load_word(u, WL_HELD_FRAME, *word + (__u16)u->held_way)) return 1;
+  if (wl_load_word(u, WL_HELD_FRAME, *word + u->held.input)) return 1;
   __u64 fp = u->words[WL_HELD_FRAME].value;
   if (wl_load_word(u, WL_HELD_SIZE, fp)) return 1;
-  fp += (__u16)(u->held_way >> 16) + u->words[WL_HELD_SIZE].value - (end - u->cursor.regs[WL_FP]);
+  fp += u->held.content + u->words[WL_HELD_SIZE].value - (end - u->cursor.regs[WL_FP]);
   return wl_load_word(u, WL_HELD_FP, fp) || wl_load_word(u, WL_HELD_RETURN, fp + 8);
 }
 
@@ -364,18 +372,18 @@ WL_GLOBAL int wl_apply(struct wl_unwind* u, const struct wl_rule* rule, __u32 x_
   u->room.cfa = cfa;
 
   if (rule->ra_kind == WL_REG_SAME) return WL_END_UNSUPPORTED_EXPRESSION; /* nothing means this */
-  int status = wl_register_value(u, WL_PC, rule->ra_kind, rule->ra_offset, rule->cfa_arg);
+  int status = wl_register_value(u, WL_PC, rule->ra_kind, rule->ra_offset, rule->arg_reg);
   if (status) return status == 2 ? WL_END_UNREADABLE_STACK : WL_END_REGISTER_LOST;
   __u64 pc = WL_STRIP(env, u->room.value);
   if (pc == 0 && !(rule->flags & WL_RULE_SIGNAL)) /* else a call of a null pointer */
     return cursor->exact || (rule->flags & WL_RULE_NO_END) ? WL_END_GUESSED : WL_END_COMPLETE;
   __u32 valid = WL_VALID_BASE;
-  status = wl_register_value(u, WL_FP, rule->fp_kind, rule->fp_offset, rule->cfa_arg);
+  status = wl_register_value(u, WL_FP, rule->fp_kind, rule->fp_offset, rule->arg_reg);
   if (status == 2) return WL_END_UNREADABLE_STACK;
   if (status == 0) valid |= 1u << WL_FP;
   __u64 fp = u->room.value;
   if (x_reg < WL_EXTRA_REGISTERS) {
-    status = wl_register_value(u, x_reg, rule->x_kind, rule->x_offset, rule->cfa_arg);
+    status = wl_register_value(u, x_reg, rule->x_kind, rule->x_offset, rule->arg_reg);
     if (status == 2) return WL_END_UNREADABLE_STACK;
     if (status == 0) valid |= 1u << x_reg;
     WL_OPAQUE(x_reg);

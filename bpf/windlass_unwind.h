@@ -11,6 +11,10 @@
 
 #include "windlass_code_layout.h"
 #include "windlass_cursor.h"
+#include "windlass_event_layout.h"
+#include "windlass_interpreter_layout.h"
+#include "windlass_process_layout.h"
+#include "windlass_table_layout.h"
 
 WL_INLINE __u64 wl_mix(__u64 hash, __u64 value) {
   hash = (hash ^ value) * 0x9e3779b97f4a7c15ull;
@@ -138,8 +142,9 @@ struct wl_unwind {
   __u32 managed_frames;           /* Left by a code manager's rows. */
   __u32 end;                      /* The wl_end, once the walk has ended. */
   __u32 certainty;                /* The wl_certainty of the least certain frame so far. */
-  __u64 other_stack;              /* The way of WL_MAPPING_SWITCHED, once the walk has come to such code. */
-  __u64 held_way;                 /* The way of WL_MAPPING_HELD, once the walk has come to such code. */
+  struct wl_way other_stack;      /* Of WL_MAPPING_SWITCHED, once the walk has come to such code. */
+  struct wl_held held;            /* Of WL_MAPPING_HELD, once the walk has come to such code. */
+  struct wl_way way;              /* That is followed. */
   struct wl_word words[WL_WORDS]; /* Loaded beside the stacks. */
   __u64 kept_sp;                  /* The end of a way; 0: none. */
   __u64 kept_end;                 /* The end of that stack; ~0: not known. */

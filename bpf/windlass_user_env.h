@@ -6,7 +6,7 @@
 #ifndef WINDLASS_USER_ENV_H
 #define WINDLASS_USER_ENV_H
 
-#include "windlass_layout.h"
+#include "windlass_table_layout.h"
 
 struct wl_env {
   const unsigned char* arena; /* address of the arena's first byte */

@@ -70,7 +70,7 @@ def bytes_a_row():
 
 
 def most_frames():
-    count, = found("bpf/windlass_layout.h", r"WL_MAX_USER_FRAMES (\d+)u")
+    count, = found("bpf/windlass_event_layout.h", r"WL_MAX_USER_FRAMES (\d+)u")
     return f"{int(count):,}"
 
 

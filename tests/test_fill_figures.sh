@@ -5,7 +5,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
-for file in tests/fill_figures.py tests/tested_versions.tsv docs/figures/benchmarks.md bpf/windlass_layout.h \
+for file in tests/fill_figures.py tests/tested_versions.tsv docs/figures/benchmarks.md bpf/windlass_event_layout.h \
   src/profiler/doctor/system_probe.cpp; do
   mkdir -p "$(dirname "$file")"
   cp "$here/../$file" "$file"

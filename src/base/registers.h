@@ -19,6 +19,8 @@ inline constexpr std::uint16_t kRax = 0, kRbx = 3, kRsi = 4, kRdi = 5, kRbp = 6,
 // In the order of instructions' encoding: rax rcx rdx rbx rsp rbp rsi rdi r8-r15. Not within the functions that use
 // them: GCC 12 would make them on the stack, at each call.
 inline constexpr std::uint8_t kDwarfNumbers[16] = {0, 2, 1, 3, 7, 6, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15};
+// Of the low four bits.
+[[nodiscard]] constexpr RegisterNumber dwarf_number(unsigned encoded) { return kDwarfNumbers[encoded & 15]; }
 }  // namespace x86_64
 namespace aarch64 {
 inline constexpr std::uint16_t kX19 = 19, kX29 = 29, kX30 = 30, kSp = 31, kRaSignState = 34;

@@ -61,7 +61,7 @@ std::uint64_t end_of_cold(const Memory& memory, const Evaluator& evaluator, std:
   if (size < 64) return 0;
   std::uint64_t found = 0;
   for_each_jump(target, ByteView(block, size), [&](std::uint64_t to, std::uint64_t end, bool always) {
-    if (to > evaluator.begin && to < evaluator.end) found = end;
+    if (to > evaluator.hot.begin && to < evaluator.hot.end) found = end;
     return found == 0 && !always;
   });
   return found;
@@ -74,23 +74,24 @@ Expected<Evaluator> find_evaluator(const Memory& memory, std::uint64_t base, con
   if (!function) return std::unexpected(function.error());
   if (function->size == 0 || function->size > kLongest)
     return fail(ErrorCode::kMalformed, "the evaluator has no usable size", function->address, function->size);
-  Evaluator evaluator{.begin = function->address, .end = function->address + function->size};
+  const AddressRange hot{function->address, function->address + function->size};
+  Evaluator evaluator{.hot = hot, .cold = {}};
   std::vector<std::byte> code(function->size);
-  if (!memory.read(evaluator.begin, code.data(), code.size()))
-    return fail(ErrorCode::kUnreadable, "the evaluator's code cannot be read", evaluator.begin, code.size());
+  if (!memory.read(hot.begin, code.data(), code.size()))
+    return fail(ErrorCode::kUnreadable, "the evaluator's code cannot be read", hot.begin, code.size());
   std::set<std::uint64_t> targets;
-  for_each_jump(evaluator.begin, ByteView(code.data(), code.size()), [&](std::uint64_t to, std::uint64_t, bool) {
-    if (to < evaluator.begin || to >= evaluator.end) targets.insert(to);
+  for_each_jump(hot.begin, ByteView(code.data(), code.size()), [&](std::uint64_t to, std::uint64_t, bool) {
+    if (!hot.contains(to)) targets.insert(to);
     return targets.size() < kMaxTargets;
   });
+  AddressRange& cold = evaluator.cold;
   for (const std::uint64_t target : targets) {
     const std::uint64_t end = end_of_cold(memory, evaluator, target);
     if (end == 0) continue;
-    const bool first = evaluator.cold_end == 0;
-    evaluator.cold_begin = first ? target : std::min(evaluator.cold_begin, target);
-    evaluator.cold_end = std::max(evaluator.cold_end, end);
+    cold.begin = cold.end == 0 ? target : std::min(cold.begin, target);
+    cold.end = std::max(cold.end, end);
   }
-  if (evaluator.cold_end - evaluator.cold_begin > kLongest) evaluator.cold_begin = evaluator.cold_end = 0;
+  if (cold.end - cold.begin > kLongest) cold = {};
   return evaluator;
 }
 

@@ -4,18 +4,17 @@
 
 #include <cstdint>
 
+#include "base/address_range.h"
 #include "windlass/error.h"
 #include "windlass/walk.h"
 
 namespace windlass::runtimes {
 
 struct Evaluator {
-  std::uint64_t begin = 0, end = 0;
-  std::uint64_t cold_begin = 0, cold_end = 0;  // of it as far as it comes back
+  AddressRange hot;
+  AddressRange cold;  // as far as it comes back
 
-  [[nodiscard]] bool contains(std::uint64_t address) const {
-    return (address >= begin && address < end) || (address >= cold_begin && address < cold_end);
-  }
+  [[nodiscard]] bool contains(std::uint64_t address) const { return hot.contains(address) || cold.contains(address); }
 };
 
 // The function that the image at `base` exports by that name, x86-64 code: kNotFound, kUnreadable, kMalformed where it

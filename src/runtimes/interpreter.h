@@ -12,7 +12,9 @@
 #include "lookup/sources/unwind_source.h"
 #include "windlass/error.h"
 #include "windlass/walk.h"
-#include "windlass_layout.h"
+#include "windlass_types.h"
+
+struct wl_interpreter;
 
 namespace windlass::manager {
 

@@ -3,43 +3,72 @@
 #pragma once
 
 #include <optional>
+#include <utility>
 
 #include "windlass/error.h"
 
 namespace windlass::runtimes {
 
-template <typename Layout, typename CodeMap>
+// `Tables` is made of what was read, and does not move: its parts may refer to each other.
+template <typename Tables>
 class LateMap {
  public:
-  // Asks read(), an Expected<Layout>, unless it has answered before. kUnreadable: not yet.
+  // Asks read(), an Expected, unless it has answered before. kUnreadable: not yet.
   template <typename Read>
   void prepare(Read&& read) {
     if (ready_) return;
-    const Expected<Layout> layout = read();
-    ready_ = layout || layout.error().code != ErrorCode::kUnreadable;
+    auto found = read();
+    ready_ = found || found.error().code != ErrorCode::kUnreadable;
     problem_.reset();
-    if (layout) {
-      layout_ = *layout;
-      map_.emplace(layout_);
-    } else {
-      problem_ = layout.error();
-    }
+    if (found)
+      tables_.emplace(std::move(*found));
+    else
+      problem_ = found.error();
   }
 
-  // It has answered, with a map or with what is wrong.
+  // It has answered, with tables or with what is wrong.
   [[nodiscard]] bool is_ready() const { return ready_; }
   [[nodiscard]] const std::optional<Error>& problem() const { return problem_; }
-  [[nodiscard]] explicit operator bool() const { return map_.has_value(); }
-  // What follows only where there is a map.
-  [[nodiscard]] const Layout& layout() const { return layout_; }
-  [[nodiscard]] CodeMap& operator*() { return *map_; }
-  [[nodiscard]] CodeMap* operator->() { return &*map_; }
+  [[nodiscard]] explicit operator bool() const { return tables_.has_value(); }
+  // What follows only where there are tables.
+  [[nodiscard]] Tables* operator->() { return &*tables_; }
+  [[nodiscard]] const Tables* operator->() const { return &*tables_; }
 
  private:
   bool ready_ = false;
-  Layout layout_;
-  std::optional<CodeMap> map_;  // refers to the layout
+  std::optional<Tables> tables_;
   std::optional<Error> problem_;
+};
+
+// For a runtime that has one description of all.
+template <typename Layout, typename CodeMap>
+struct LaidOut {
+  explicit LaidOut(const Layout& read) : layout(read), map(layout) {}
+  LaidOut(const LaidOut&) = delete;
+  LaidOut& operator=(const LaidOut&) = delete;
+
+  Layout layout;
+  CodeMap map;  // refers to the layout
+};
+
+// For one whose parts may be understood each by itself.
+template <typename CodeMap, typename Names>
+struct Parts {
+  std::optional<CodeMap> map;
+  std::optional<Names> names;
+  std::optional<Error> problem;  // of the first that is not understood
+
+  void take(Expected<CodeMap> read) { take(std::move(read), map); }
+  void take(Expected<Names> read) { take(std::move(read), names); }
+
+ private:
+  template <typename Part>
+  void take(Expected<Part> read, std::optional<Part>& to) {
+    if (read)
+      to = std::move(*read);
+    else if (!problem)
+      problem = read.error();
+  }
 };
 
 }  // namespace windlass::runtimes

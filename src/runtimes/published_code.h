@@ -12,17 +12,15 @@
 #include <string_view>
 #include <vector>
 
+#include "base/address_range.h"
 #include "lookup/sources/unwind_source.h"
 #include "os/file_identity.h"
 #include "os/proc_maps.h"
 #include "runtimes/interpreter.h"
 #include "windlass/walk.h"
+#include "windlass_process_layout.h"
 
 namespace windlass::manager {
-
-struct AddressRange {
-  std::uint64_t begin = 0, end = 0;
-};
 
 // Look-ups may come from several threads, but not during set_time().
 class PublishedCode : public std::enable_shared_from_this<PublishedCode> {
@@ -66,14 +64,14 @@ class PublishedCode : public std::enable_shared_from_this<PublishedCode> {
   }
   // True if no more names can arrive for code that ran at `time`. `ended` is when the process ended; 0: it lives.
   [[nodiscard]] virtual bool is_settled(std::uint64_t /*time*/, std::uint64_t /*ended*/) { return true; }
-  // For code that runs threads on another stack: where each thread keeps its stack pointer there (WL_WAY). 0: not known
-  // yet, or there is no such stack.
-  [[nodiscard]] virtual std::uint64_t way_to_stack() { return 0; }
+  // For code that runs threads on another stack: where each thread keeps its stack pointer there. None: not known yet,
+  // or there is no such stack.
+  [[nodiscard]] virtual wl_way way_to_stack() { return {}; }
   // Code that keeps its caller's frame in memory of the runtime instead of on the stack, and how the kernel side reads
-  // that frame (WL_HELD).
+  // that frame.
   struct HoldingCode {
     AddressRange range;
-    std::uint64_t way = 0;
+    wl_held frame;
   };
   [[nodiscard]] virtual std::vector<HoldingCode> holding_code() const { return {}; }
   // True if it has just begun, and will know more.
@@ -152,7 +150,7 @@ void cut_file_by(const PublishedCodes& codes, std::uint64_t begin, std::uint64_t
     const std::shared_ptr<PublishedCode>* within = nullptr;
     for (const auto& code : codes)
       for (const AddressRange& range : code->file_code()) {
-        if (range.begin <= begin && begin < range.end) {
+        if (range.contains(begin)) {
           within = &code;
           until = std::min(until, range.end);
         } else if (range.begin > begin) {

@@ -126,7 +126,7 @@ void RuntimeCode::note_code(const os::ProcMap& map) {
   runtime_->note_code(map);
 }
 
-std::uint64_t RuntimeCode::way_to_stack() {
+wl_way RuntimeCode::way_to_stack() {
   const std::lock_guard hold(lock_);
   return runtime_->way_to_stack();
 }
@@ -146,7 +146,7 @@ void RuntimeCode::note_file_code(const os::ProcMap& map) {
   runtime_->note_file_code(map);
 }
 
-std::vector<manager::AddressRange> RuntimeCode::file_code() const {
+std::vector<AddressRange> RuntimeCode::file_code() const {
   const std::lock_guard hold(lock_);
   return runtime_->file_code();
 }

@@ -67,7 +67,7 @@ class Runtime {
   virtual void note_code(const os::ProcMap& /*map*/) {}
   // As PublishedCode has them.
   virtual void note_file_code(const os::ProcMap& /*map*/) {}
-  [[nodiscard]] virtual std::vector<manager::AddressRange> file_code() const { return {}; }
+  [[nodiscard]] virtual std::vector<AddressRange> file_code() const { return {}; }
   // Of the file that it is in, if it has code there; empty: not known.
   [[nodiscard]] virtual std::string build_id() const { return {}; }
   // False: it is of a kind that is not understood, so that others may say something of its code.
@@ -75,7 +75,7 @@ class Runtime {
   // As UnwindSource has it.
   [[nodiscard]] virtual bool is_exact() const { return true; }
   // PublishedCode::way_to_stack(), is_starting() and holding_code().
-  [[nodiscard]] virtual std::uint64_t way_to_stack() { return 0; }
+  [[nodiscard]] virtual wl_way way_to_stack() { return {}; }
   [[nodiscard]] virtual bool is_starting() { return false; }
   [[nodiscard]] virtual std::vector<manager::PublishedCode::HoldingCode> holding_code() const { return {}; }
   // The problem of the runtime as a whole: all or part of its data is not understood.
@@ -109,11 +109,11 @@ class RuntimeCode final : public manager::PublishedCode {
   bool functions_at(std::uint64_t address, std::uint64_t function, std::uint64_t time, std::uint64_t& begin,
                     std::vector<sources::NamedFunction>& to) override;
   void note_code(const os::ProcMap& map) override;
-  std::uint64_t way_to_stack() override;
+  wl_way way_to_stack() override;
   bool is_starting() override;
   std::vector<HoldingCode> holding_code() const override;
   void note_file_code(const os::ProcMap& map) override;
-  std::vector<manager::AddressRange> file_code() const override;
+  std::vector<AddressRange> file_code() const override;
   std::optional<Error> problem() const override;
   std::unique_ptr<sources::UnwindSource> make_source() override;
 

@@ -13,7 +13,7 @@
 
 #include "formats/image/elf.h"
 #include "formats/image/unwind_sections.h"
-#include "windlass_layout.h"
+#include "windlass_ends.h"
 
 namespace windlass::test {
 namespace {

@@ -20,7 +20,7 @@
 #include "support/privilege.h"
 #include "support/run_command.h"
 #include "windlass/target.h"
-#include "windlass_layout.h"
+#include "windlass_ends.h"
 
 namespace windlass::test {
 namespace {

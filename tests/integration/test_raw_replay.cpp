@@ -205,8 +205,7 @@ TEST_P(RawReplay, AgentAndPlainWalkerAgree) {
   std::size_t frames_seen = 0;
   for (const Event& event : events) {
     ASSERT_TRUE(parse(event));
-    std::vector<std::uint64_t> frames;
-    const std::uint8_t end = unwinder.unwind(now, &maps, frames);
+    const auto [end, least, frames, functions] = unwinder.unwind(now, &maps);
     ++by_end[end];
     frames_seen += frames.size();
 

@@ -18,7 +18,7 @@
 #include "support/privilege.h"
 #include "support/tested_version.h"
 #include "support/wine_program.h"
-#include "windlass_layout.h"
+#include "windlass_ends.h"
 
 namespace windlass::test {
 namespace {

@@ -16,7 +16,7 @@
 #include "integration/truth_check.h"
 #include "profiler/export/pprof.h"
 #include "support/privilege.h"
-#include "windlass_layout.h"
+#include "windlass_ends.h"
 
 namespace windlass::test {
 namespace {

@@ -12,7 +12,7 @@
 #include "formats/image/elf.h"
 #include "formats/image/elf_structures.h"
 #include "formats/image/pe_names.h"
-#include "windlass_layout.h"
+#include "windlass_ends.h"
 
 namespace windlass::test {
 namespace {

@@ -61,7 +61,8 @@ class KernelWalk {
     unwind.frames = unwind.first = 0;
     unwind.frame_limit = frame_limit;
     unwind.certainty = WL_DESCRIBED;
-    unwind.next_stack = unwind.other_stack = unwind.held_way = 0;
+    unwind.next_stack = 0;
+    unwind.other_stack.there = unwind.held.there = 0;
     wl_walk(scratch_.get(), memo_.get());
     frames.assign(scratch_->frames, scratch_->frames + unwind.frames);
     return static_cast<std::uint8_t>(unwind.end);

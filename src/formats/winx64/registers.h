@@ -18,8 +18,7 @@ inline constexpr std::string_view kRegisterNames[32] = {
     "rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", "r8",  "r9",  "r10", "r11", "r12", "r13", "r14", "r15",
     "r16", "r17", "r18", "r19", "r20", "r21", "r22", "r23", "r24", "r25", "r26", "r27", "r28", "r29", "r30", "r31"};
 
-// The DWARF number of an instruction's register number below 16.
-[[nodiscard]] constexpr RegisterNumber dwarf_number(unsigned number) { return x86_64::kDwarfNumbers[number & 15]; }
+using x86_64::dwarf_number;
 
 // The same of a set of them: bit n is register n.
 [[nodiscard]] constexpr std::uint32_t dwarf_numbers(std::uint32_t numbers) {

@@ -1,5 +1,5 @@
 // What proves that a frame is a thread's outermost one. The kernel side knows rows and no code: what its table has of
-// the same is WL_RULE_NO_END (bpf/windlass_layout.h), and what it takes for an end is asked about here.
+// the same is WL_RULE_NO_END (bpf/windlass_table_layout.h), and what it takes for an end is asked about here.
 #pragma once
 
 #include <cstdint>

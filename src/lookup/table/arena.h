@@ -1,6 +1,6 @@
-// The arena of windlass_layout.h: one growing address space of 1 MiB chunks that tables, palettes and mapping sets
-// live in. The kernel side backs every chunk with a BPF array that is mapped here; without a backing it is plain memory
-// (tests, the unwinder's C as user code).
+// The arena of windlass_table_layout.h: one growing address space of 1 MiB chunks that tables, palettes and mapping
+// sets live in. The kernel side backs every chunk with a BPF array that is mapped here; without a backing it is plain
+// memory (tests, the unwinder's C as user code).
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "windlass/error.h"
-#include "windlass_layout.h"
+#include "windlass_table_layout.h"
 
 namespace windlass::table {
 

@@ -6,17 +6,13 @@
 #include <span>
 #include <vector>
 
+#include "base/address_range.h"
 #include "lookup/table/raw_buffer.h"
 #include "lookup/table/rule_set.h"
 #include "lookup/table/unwind_table.h"
 #include "windlass/error.h"
 
 namespace windlass::table {
-
-struct AddressRange {
-  std::uint64_t begin = 0;
-  std::uint64_t end = 0;  // exclusive
-};
 
 // Collects the rows of a module, function by function, in any order of functions, and makes them an UnwindTable.
 //

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "formats/dwarf/constants.h"
-#include "windlass_layout.h"
+#include "windlass_table_layout.h"
 
 namespace windlass::table {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "lookup/table/rule_set.h"
-#include "windlass_layout.h"
+#include "windlass_table_layout.h"
 
 namespace windlass::table {
 

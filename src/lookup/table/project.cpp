@@ -75,9 +75,18 @@ class Projection {
   }
 
  private:
+  static constexpr std::uint64_t kWord = 8;
+
+  // Of an offset and an addend that are known to fit.
+  static wl_last_load last_load(std::uint64_t offset, std::uint64_t addend) {
+    wl_last_load last{};
+    last.addend = addend / kWord & 7;
+    last.words = offset / kWord & 0x1fff;
+    return last;
+  }
   // False: it has no room for these numbers.
   bool by_thread(const dwarf::SwitchedStack& stack, TraceRule& rule) const {
-    constexpr std::uint64_t kWord = 8, kMost = 255 * kWord;
+    constexpr std::uint64_t kMost = 255 * kWord;
     const auto& [first, second, third] = stack.offsets;
     if (!fits<std::int32_t>(stack.thread) || first % kWord != 0 || first > kMost || third % kWord != 0 ||
         third > kMost || second % kWord != 0 || second >= 1 << 15 || stack.addend % kWord != 0 ||
@@ -86,11 +95,11 @@ class Projection {
     BaseSettler bases(rule, frame_pointer(architecture_));
     rule.cfa_kind = WL_CFA_THREAD;
     const ProjectedRegister fp = project(frame_pointer(architecture_), bases);
-    rule.cfa_offset = static_cast<std::int32_t>(stack.thread);
-    rule.cfa_reg = static_cast<std::uint8_t>(first / kWord);
-    rule.cfa_arg = static_cast<std::uint8_t>(third / kWord);
+    rule.way_first = static_cast<std::int32_t>(stack.thread);
+    rule.way_second = static_cast<std::uint8_t>(first / kWord);
+    rule.way_sp = static_cast<std::uint8_t>(third / kWord);
     rule.x_kind = WL_REG_UNDEFINED;
-    rule.x_offset = static_cast<std::int16_t>(second | stack.addend / kWord);
+    rule.last = last_load(second, stack.addend);
     rule.ra_kind = stack.saves_pc ? WL_REG_BASE : WL_REG_CFA;
     rule.ra_offset = static_cast<std::int16_t>(stack.saves_pc ? 8 : -8);
     rule.fp_kind = kind_of(fp) & 15;
@@ -98,7 +107,6 @@ class Projection {
     return true;
   }
   bool by_upper_end(const dwarf::MovableStack& stack, TraceRule& rule) const {
-    constexpr std::uint64_t kWord = 8;
     const auto is_word = [](std::uint64_t value, std::uint64_t end) { return value % kWord == 0 && value < end; };
     if (!is_word(stack.owner, 1 << 15) || !is_word(stack.top, 256 * kWord) || !is_word(stack.depth, 1 << 15) ||
         !is_word(stack.addend, kWord * kWord) || !row_.return_address.is(RegisterRule::kAtCfa) ||
@@ -108,10 +116,10 @@ class Projection {
     rule.cfa_kind = WL_CFA_MOVABLE;
     rule.cfa_reg = x86_64::kRsp;
     const ProjectedRegister fp = project(frame_pointer(architecture_), bases);
-    rule.cfa_offset = static_cast<std::int32_t>(stack.owner);
-    rule.cfa_arg = static_cast<std::uint8_t>(stack.top / kWord);
+    rule.owner = static_cast<std::int32_t>(stack.owner);
+    rule.top = static_cast<std::uint8_t>(stack.top / kWord);
     rule.x_kind = WL_REG_UNDEFINED;
-    rule.x_offset = static_cast<std::int16_t>(stack.depth | stack.addend / kWord);
+    rule.last = last_load(stack.depth, stack.addend);
     rule.ra_kind = WL_REG_CFA;
     rule.ra_offset = static_cast<std::int16_t>(row_.return_address.offset());
     rule.fp_kind = kind_of(fp) & 15;

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "windlass_layout.h"
+#include "windlass_table_layout.h"
 
 namespace windlass::table {
 
@@ -43,9 +43,9 @@ class BaseSettler {
   [[nodiscard]] std::optional<std::uint8_t> kind(std::uint64_t reg) {
     if (reg == rule_.cfa_reg && rule_.cfa_kind != WL_CFA_UNSUPPORTED) return WL_REG_BASE;
     if (reg == frame_pointer_) return WL_REG_FP;
-    if (rule_.cfa_kind != WL_CFA_REG || reg > 15 || (has_argument_ && reg != rule_.cfa_arg)) return std::nullopt;
+    if (rule_.cfa_kind != WL_CFA_REG || reg > 15 || (has_argument_ && reg != rule_.arg_reg)) return std::nullopt;
     has_argument_ = true;
-    rule_.cfa_arg = static_cast<std::uint8_t>(reg);
+    rule_.arg_reg = static_cast<std::uint8_t>(reg);
     return WL_REG_ARG;
   }
 

@@ -1,5 +1,5 @@
 // A module's dense unwind table: a page of rows for every 64 KiB of code that has any. The byte layout is the one of
-// windlass_layout.h, so that loading a table into the arena is copying it and patching its references.
+// windlass_table_layout.h, so that loading a table into the arena is copying it and patching its references.
 #pragma once
 
 #include <cstddef>

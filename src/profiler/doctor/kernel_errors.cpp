@@ -14,7 +14,7 @@
 #include "base/shown.h"
 #include "profiler/doctor/program_stats.h"
 #include "profiler/doctor/system_probe.h"
-#include "windlass_layout.h"
+#include "windlass_table_layout.h"
 
 namespace windlass::profiler {
 namespace {

@@ -8,13 +8,18 @@
 namespace windlass::profiler {
 namespace {
 
-// How the module's code gets from the thread's pointer to another stack's; 0: it does not, or not by a way that WL_WAY
-// can hold.
-std::uint64_t way_of(const table::UnwindTable& table) {
+// How the module's code gets from the thread's pointer to another stack's, if it does, and by offsets that a wl_way can
+// hold.
+wl_way way_of(const table::UnwindTable& table) {
   for (const table::TraceRule& rule : table.rules())
-    if (rule.cfa_kind == WL_CFA_THREAD && rule.cfa_offset == static_cast<std::int16_t>(rule.cfa_offset))
-      return WL_WAY(rule.cfa_offset, rule.cfa_reg, rule.cfa_arg, rule.x_offset & ~7, 0);
-  return 0;
+    if (rule.cfa_kind == WL_CFA_THREAD && rule.way_first == static_cast<std::int16_t>(rule.way_first))
+      return {.first = static_cast<std::int16_t>(rule.way_first),
+              .second = rule.way_second,
+              .sp = rule.way_sp,
+              .keeper = rule.last.words,
+              .end = 0,
+              .there = 1};
+  return {};
 }
 
 }  // namespace
@@ -54,7 +59,7 @@ std::expected<void, SystemError> KernelModules::load_table(std::uint32_t id, con
   module.palette = placed->module.palette;
   module.x_reg = placed->module.x_reg;
   std::atomic_ref(module.state).store(WL_MODULE_READY, std::memory_order_release);
-  if (const std::uint64_t way = way_of(table); way != 0) way_ = way;
+  if (const wl_way way = way_of(table); way.there != 0) way_ = way;
   return {};
 }
 

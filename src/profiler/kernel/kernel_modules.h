@@ -10,16 +10,17 @@
 #include "lookup/table/arena.h"
 #include "lookup/table/unwind_table.h"
 #include "profiler/kernel/table_store.h"
-#include "windlass_layout.h"
+#include "windlass_process_layout.h"
+#include "windlass_table_layout.h"
 
 namespace windlass::profiler {
 
 // A removed module's memory and number are given out again when no mapping set uses it. Thread-safe.
 class KernelModules final : public TableStore {
  public:
-  // `list`: what the programs read, `arena`: where tables go, `way`: WL_WAY of the last table that has one. All must
+  // `list`: what the programs read, `arena`: where tables go, `way`: that of the last table that has one. All must
   // outlive it.
-  KernelModules(std::span<wl_module> list, table::Arena& arena, __u64& way) : list_(list), arena_(arena), way_(way) {}
+  KernelModules(std::span<wl_module> list, table::Arena& arena, wl_way& way) : list_(list), arena_(arena), way_(way) {}
 
   // ENOSPC when the list is full.
   std::expected<std::uint32_t, SystemError> add_module() override;
@@ -45,7 +46,7 @@ class KernelModules final : public TableStore {
 
   std::span<wl_module> list_;
   table::Arena& arena_;
-  __u64& way_;
+  wl_way& way_;
   std::mutex mutex_;
   std::vector<State> states_;
   std::vector<std::uint32_t> free_;

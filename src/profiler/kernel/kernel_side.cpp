@@ -23,6 +23,7 @@
 #include "profiler/kernel/mapping_sets.h"
 #include "windlass.skel.h"
 #include "windlass_bpf_state.h"
+#include "windlass_interpreter_layout.h"
 
 namespace windlass::profiler {
 namespace {

@@ -20,7 +20,10 @@
 #include "profiler/doctor/system_error.h"
 #include "profiler/kernel/sample_source.h"
 #include "profiler/kernel/table_store.h"
-#include "windlass_layout.h"
+#include "windlass_ends.h"
+#include "windlass_event_layout.h"
+#include "windlass_process_layout.h"
+#include "windlass_table_layout.h"
 
 namespace windlass::table {
 class Arena;

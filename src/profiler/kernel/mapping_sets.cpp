@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "windlass_interpreter_layout.h"
+
 namespace windlass::profiler {
 namespace {
 
@@ -21,6 +23,10 @@ std::vector<std::uint32_t> modules_of(std::span<const wl_mapping> mappings) {
 }
 
 }  // namespace
+
+std::size_t MappingSets::Set::bytes() const {
+  return sizeof(wl_maps_head) + count * sizeof(wl_mapping) + (interpreted ? sizeof(wl_interpreter) : 0);
+}
 
 std::expected<std::uint32_t, SystemError> MappingSets::publish(std::uint32_t tgid, std::span<const wl_mapping> mappings,
                                                                std::uint64_t epoch, const wl_interpreter* interpreter,

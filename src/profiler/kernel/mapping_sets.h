@@ -13,7 +13,9 @@
 #include "lookup/table/arena.h"
 #include "profiler/doctor/system_error.h"
 #include "profiler/kernel/kernel_modules.h"
-#include "windlass_layout.h"
+#include "windlass_process_layout.h"
+
+struct wl_interpreter;
 
 namespace windlass::profiler {
 
@@ -62,9 +64,7 @@ class MappingSets {
     bool retired = false;                // no longer the published one; a forked child may still use it
     bool hidden = false;                 // its head says so: nobody can begin to use it
     Clock::time_point since;             // of the latter two, the last that came true
-    [[nodiscard]] std::size_t bytes() const {
-      return sizeof(wl_maps_head) + count * sizeof(wl_mapping) + (interpreted ? sizeof(wl_interpreter) : 0);
-    }
+    [[nodiscard]] std::size_t bytes() const;
   };
   void retire(std::uint32_t tgid, Clock::time_point now);
   void hide(Set& set, Clock::time_point now);

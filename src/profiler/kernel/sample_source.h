@@ -1,5 +1,5 @@
 // Where a recording's samples come from: the BPF programs (KernelSide), or plain perf events (PerfSampler) where a user
-// may not load programs. Both hand out the events of windlass_layout.h.
+// may not load programs. Both hand out the events of windlass_event_layout.h.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,10 @@
 #include <span>
 
 #include "profiler/doctor/system_error.h"
-#include "windlass_layout.h"
+#include "windlass_event_layout.h"
+#include "windlass_process_layout.h"
+
+struct wl_interpreter;
 
 namespace windlass::profiler {
 

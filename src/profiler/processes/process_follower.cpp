@@ -41,7 +41,7 @@ void ProcessFollower::on_process(const ProcessEvent& event) {
   if (event.kind == ProcessEventKind::kExec) table_looks_.erase(event.tgid);
   if (!targets_.contains(event.tgid)) return;
   table_.apply(event);
-  find_images();  // the next event may be a sample in the code that has come
+  scan_due();  // the next event may be a sample in the code that has come
 }
 
 namespace {
@@ -125,7 +125,7 @@ void ProcessFollower::finish_round(std::uint64_t now) {
   if (rescan_all_due_ && to_scan_.empty() && now > last_rescan_all_ + kRescanInterval) rescan_all(now);
   scan_some();
   if (now > last_sweep_ + kSweepInterval) sweep(now);
-  find_images();
+  scan_due();
   look_at_starting(now);
   table_.take_dirty([this](Process& process) { publish(process); });
 }
@@ -165,8 +165,8 @@ void ProcessFollower::look_at_starting(std::uint64_t now) {
 // Soon, since until then the code has no names and no rows; but reading /proc shall not take more than this share of
 // the time where a process makes code all the time (a JIT under Wine). The scan that opens a runtime takes far longer
 // than others of the process, so that the shorter one of two counts.
-void ProcessFollower::find_images() {
-  table_.for_each_images_due([this](std::uint32_t tgid) {
+void ProcessFollower::scan_due() {
+  table_.for_each_scan_due([this](std::uint32_t tgid) {
     if (image_looks_.size() > kMaxRescanEntries) image_looks_.clear();
     ImageLook& look = image_looks_[tgid];
     const std::uint64_t now = system_.now();
@@ -202,7 +202,7 @@ void split_off(const manager::PublishedCode::HoldingCode& holding, std::vector<w
   front.end = part.begin = begin;
   behind.begin = part.end = end;
   part.kind = WL_MAPPING_HELD;
-  part.bias = holding.way;
+  part.held = holding.frame;
   std::vector<wl_mapping> parts;
   for (const wl_mapping& one : {front, part, behind})
     if (one.begin < one.end) parts.push_back(one);
@@ -211,6 +211,30 @@ void split_off(const manager::PublishedCode::HoldingCode& holding, std::vector<w
 
 }  // namespace
 
+wl_mapping ProcessFollower::for_the_kernel(const Process& process, const Mapping& mapping) const {
+  wl_mapping made{};
+  made.begin = mapping.begin;
+  made.end = mapping.end;
+  made.module = number_(mapping.module);
+  if (mapping.published()) {
+    made.kind = WL_MAPPING_MANAGED;
+    made.table = mapping.publisher;
+  } else if (mapping.generated()) {
+    made.kind = WL_MAPPING_GENERATED;
+  } else if (process.is_passing(mapping.begin, mapping.end)) {
+    // Of modules that come and go unnoticed the agent alone has the right rows: those of the sample's time. There is no
+    // table at the module's first address, so the kernel side gives up there.
+    made.kind = WL_MAPPING_MANAGED;
+    made.table = mapping.bias;
+  } else {
+    made.kind = WL_MAPPING_FILE;
+    made.bias = mapping.bias;
+  }
+  if (const auto* code = process.maps->published_of(mapping))
+    if (const wl_way way = (*code)->way_to_stack(); way.there != 0) made.kind = WL_MAPPING_SWITCHED, made.way = way;
+  return made;
+}
+
 void ProcessFollower::publish(Process& process) {
   if (process.exit_time != 0 || !targets_.contains(process.tgid)) return;
   const auto& mappings = process.maps->mappings();
@@ -218,14 +242,7 @@ void ProcessFollower::publish(Process& process) {
   published.reserve(mappings.size());
   for (const Mapping& mapping : mappings) {
     if (mapping.begin >> 63 != 0) continue;  // vsyscall
-    // Of modules that come and go unnoticed, too, the agent alone has the right rows: those of the sample's time.
-    auto kind = static_cast<std::uint32_t>(mapping.kind);
-    if (mapping.kind == MappingKind::kFile && process.is_passing(mapping.begin, mapping.end)) kind = WL_MAPPING_MANAGED;
-    std::uint64_t bias = mapping.kind == MappingKind::kManaged ? mapping.publisher : mapping.bias;
-    if (const auto* code = process.maps->published_of(mapping)) {
-      if (const std::uint64_t way = (*code)->way_to_stack(); way != 0) kind = WL_MAPPING_SWITCHED, bias = way;
-    }
-    published.push_back({mapping.begin, mapping.end, bias, number_(mapping.module), kind});
+    published.push_back(for_the_kernel(process, mapping));
   }
   for (const auto& code : process.maps->published()) {
     if (code->is_starting()) starting_.insert(process.tgid);

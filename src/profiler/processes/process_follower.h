@@ -13,7 +13,8 @@
 #include "profiler/processes/process_events.h"
 #include "profiler/processes/process_table.h"
 #include "profiler/processes/targets.h"
-#include "windlass_layout.h"
+#include "windlass_event_layout.h"
+#include "windlass_process_layout.h"
 
 namespace windlass::profiler {
 
@@ -75,9 +76,10 @@ class ProcessFollower {
   void rescan_all(std::uint64_t now);
   void scan_some();
   void sweep(std::uint64_t now);
-  void find_images();
+  void scan_due();
   void look_at_starting(std::uint64_t now);
   [[nodiscard]] bool may_be_replaced(const Process& process);
+  [[nodiscard]] wl_mapping for_the_kernel(const Process& process, const Mapping& mapping) const;
   void publish(Process& process);
 
   ProcessTable& table_;

@@ -43,17 +43,13 @@ void MapSet::remove(std::uint64_t begin, std::uint64_t end) {
 }
 
 void MapSet::add(const Mapping& mapping) {
-  if (published_.empty() || mapping.kind == MappingKind::kManaged) return put(mapping);
+  if (published_.empty() || mapping.published()) return put(mapping);
   const auto put_piece = [&](std::uint64_t begin, std::uint64_t end, const auto& code) {
     Mapping piece = mapping;
     piece.begin = begin;
     piece.end = end;
     piece.file_offset += begin - mapping.begin;
-    if (code != nullptr) {
-      piece.kind = MappingKind::kManaged;
-      piece.publisher = code->address();
-      piece.of_file = mapping.kind == MappingKind::kFile;
-    }
+    if (code != nullptr) piece.publisher = code->address();
     put(piece);
   };
   if (mapping.kind == MappingKind::kFile)
@@ -67,16 +63,13 @@ void MapSet::set_published(manager::PublishedCodes published) {
   std::vector<Mapping> before;
   before.swap(mappings_);
   for (Mapping& mapping : before) {
-    if (mapping.kind == MappingKind::kManaged)
-      mapping.kind = mapping.of_file ? MappingKind::kFile : MappingKind::kGenerated;
     mapping.publisher = 0;
-    mapping.of_file = false;
     add(mapping);
   }
 }
 
 const std::shared_ptr<manager::PublishedCode>* MapSet::published_of(const Mapping& mapping) const {
-  if (mapping.kind != MappingKind::kManaged) return nullptr;
+  if (!mapping.published()) return nullptr;
   const auto code =
       std::ranges::find_if(published_, [&](const auto& it) { return it->address() == mapping.publisher; });
   return code != published_.end() ? &*code : nullptr;
@@ -104,11 +97,6 @@ void ProcessTable::mark(Process& process) {
   dirty_.push_back(process.tgid);
 }
 
-MapSet& ProcessTable::writable(Process& process) {
-  if (process.maps.use_count() != 1) process.maps = std::make_shared<MapSet>(*process.maps);
-  return const_cast<MapSet&>(*process.maps);  // made non-const, and nobody else's
-}
-
 void ProcessTable::apply(const ProcessEvent& event) {
   switch (event.kind) {
     case ProcessEventKind::kFork: fork(event); break;
@@ -120,8 +108,8 @@ void ProcessTable::apply(const ProcessEvent& event) {
         process.passing.clear();
         break;
       }
-      process.maps = std::make_shared<MapSet>();
-      process.has_pe = process.images_due = false;
+      process.maps = {};
+      process.has_pe = process.scan_due = false;
       process.passing.clear();
       process.changed = event.time;
       process.exit_time = 0;
@@ -157,9 +145,7 @@ void ProcessTable::fork(const ProcessEvent& event) {
 static bool may_be_moved(const MapSet& maps, const Mapping& now) {
   const Mapping* before = maps.find(now.begin - 1);
   const Mapping* behind = maps.find(now.end);
-  const auto is_of_file = [](const Mapping* it) {
-    return it != nullptr && (it->kind == MappingKind::kFile || it->of_file);
-  };
+  const auto is_of_file = [](const Mapping* it) { return it != nullptr && !it->generated(); };
   return now.generated() && is_of_file(before) && is_of_file(behind) && before->module == behind->module &&
          before->bias == behind->bias;
 }
@@ -190,8 +176,8 @@ void ProcessTable::map(const ProcessEvent& event) {
     if (!mapping.generated() && code->is_in_file_of(event.map)) code->note_file_code(event.map);
   }
   note_passing(process, mapping);
-  writable(process).add(mapping);
-  note_images(process, placement, moved);
+  process.maps.writable().add(mapping);
+  note_scan(process, placement, moved);
   process.changed = std::max(process.changed, event.time);
   mark(process);
 }
@@ -203,7 +189,7 @@ void ProcessTable::publish(Process& process, const ProcessEvent& event) {
   auto code = manager::open_published(static_cast<pid_t>(event.tgid), static_cast<pid_t>(process.parent), event.map);
   if (!code) return;  // gone before it could be opened
   manager::add(codes, std::move(*code));
-  writable(process).set_published(std::move(codes));
+  process.maps.writable().set_published(std::move(codes));
   process.changed = std::max(process.changed, event.time);
   mark(process);
 }
@@ -239,31 +225,31 @@ void ProcessTable::note_passing(Process& process, const Mapping& now) {
 }
 
 // The first PE image makes the anonymous code before it suspect, too.
-void ProcessTable::note_images(Process& process, const CodeLocation& placement, bool moved) {
+void ProcessTable::note_scan(Process& process, const CodeLocation& placement, bool moved) {
   const bool first = placement.pe && !process.has_pe;
   process.has_pe |= placement.pe;
-  if (process.images_due) return;
+  if (process.scan_due) return;
   const auto& mappings = process.maps->mappings();
   const bool of_file = placement.kind == MappingKind::kFile;
   const bool image =
       images_ && process.has_pe && !(of_file && !(first && std::ranges::any_of(mappings, &Mapping::generated)));
   const bool table = !of_file && std::ranges::count_if(mappings, &Mapping::generated) == 1;
   if (!image && !table && !moved && !placement.interpreter) return;
-  process.images_due = true;
-  images_due_.push_back(process.tgid);
+  process.scan_due = true;
+  scan_due_.push_back(process.tgid);
 }
 
-void ProcessTable::for_each_images_due(const std::function<void(std::uint32_t tgid)>& due) {
+void ProcessTable::for_each_scan_due(const std::function<void(std::uint32_t tgid)>& due) {
   std::vector<std::uint32_t> all;
-  all.swap(images_due_);
+  all.swap(scan_due_);
   for (const std::uint32_t tgid : all) {
     const auto is_due = [&] {
       const auto found = processes_.find(tgid);
-      return found != processes_.end() && found->second.images_due && found->second.exit_time == 0;
+      return found != processes_.end() && found->second.scan_due && found->second.exit_time == 0;
     };
     if (!is_due()) continue;
     due(tgid);
-    if (is_due()) images_due_.push_back(tgid);
+    if (is_due()) scan_due_.push_back(tgid);
   }
 }
 
@@ -275,7 +261,7 @@ void ProcessTable::unmap(std::uint32_t tgid, std::uint64_t time, std::uint64_t b
   const bool hit = std::any_of(mappings.begin(), mappings.end(),
                                [&](const Mapping& mapping) { return mapping.begin < end && begin < mapping.end; });
   if (!hit) return;
-  writable(found->second).remove(begin, end);
+  found->second.maps.writable().remove(begin, end);
   found->second.code_replaced = true;
   mark(found->second);
 }
@@ -380,16 +366,16 @@ bool ProcessTable::is_current(const Process& process) {
 
 bool ProcessTable::scan(std::uint32_t tgid, std::uint64_t now) {
   bool has_pe = false;
-  const std::shared_ptr<const MapSet> before = get(tgid).maps;
+  const std::shared_ptr<const MapSet> before = get(tgid).maps.share();
   auto set = read_maps(tgid, get(tgid).parent, has_pe, before->published());
   if (set == nullptr) return false;
   Process& process = get(tgid);
   for (const Mapping& mapping : set->mappings()) note_passing(process, mapping);
   process.has_pe = has_pe;
-  process.images_due = false;
+  process.scan_due = false;
   process.scan_time = now;
   process.exit_time = 0;
-  process.maps = std::move(set);
+  process.maps.set(std::move(set));
   mark(process);
   return true;
 }
@@ -406,7 +392,7 @@ void ProcessTable::for_each(const std::function<void(const Process&)>& use) cons
 void ProcessTable::publish_anew(std::uint32_t tgid) {
   const auto found = processes_.find(tgid);
   if (found == processes_.end() || found->second.exit_time != 0) return;
-  MapSet& maps = writable(found->second);
+  MapSet& maps = found->second.maps.writable();
   maps.set_published(manager::PublishedCodes(maps.published()));
   mark(found->second);
 }

@@ -18,16 +18,11 @@
 #include "os/proc_maps.h"
 #include "profiler/processes/process_events.h"
 #include "runtimes/published_code.h"
-#include "windlass_layout.h"
 
 namespace windlass::profiler {
 
-// wl_mapping_kind. Everything that is not a file's is code made at run time, or of a file that cannot be read.
-enum class MappingKind : std::uint32_t {
-  kFile = WL_MAPPING_FILE,
-  kGenerated = WL_MAPPING_GENERATED,
-  kManaged = WL_MAPPING_MANAGED
-};
+// Everything that is not a file's is code made at run time, or of a file that cannot be read.
+enum class MappingKind : std::uint8_t { kFile, kGenerated };
 
 struct Mapping {
   std::uint64_t begin = 0, end = 0;
@@ -35,10 +30,10 @@ struct Mapping {
   std::uint32_t module = 0;  // ModuleRegistry's number
   std::uint64_t bias = 0;    // address in the process - address in the module
   MappingKind kind = MappingKind::kFile;
-  std::uint64_t publisher = 0;  // kManaged: PublishedCode::address()
-  bool of_file = false;         // kManaged: it is a file's all the same
+  std::uint64_t publisher = 0;  // PublishedCode::address() of what answers for it, a file's code, too; 0: nothing does
   bool silent = false;          // of a file that does not answer and is not in memory
-  [[nodiscard]] bool generated() const { return kind != MappingKind::kFile && !of_file; }
+  [[nodiscard]] bool generated() const { return kind == MappingKind::kGenerated; }
+  [[nodiscard]] bool published() const { return publisher != 0; }
   bool operator==(const Mapping&) const = default;
 };
 
@@ -51,11 +46,11 @@ class MapSet {
   void add(const Mapping& mapping);
   void remove(std::uint64_t begin, std::uint64_t end);
 
-  // What the process says of its generated code: what somebody answers for is kManaged from here on, also where it is
-  // added later.
+  // What the process says of its generated code: what somebody answers for has a publisher from here on, also where it
+  // is added later.
   void set_published(manager::PublishedCodes published);
   [[nodiscard]] const manager::PublishedCodes& published() const { return published_; }
-  // That of a kManaged mapping; null of others.
+  // That of a mapping with a publisher; null of others.
   [[nodiscard]] const std::shared_ptr<manager::PublishedCode>* published_of(const Mapping& mapping) const;
 
  private:
@@ -63,6 +58,25 @@ class MapSet {
 
   std::vector<Mapping> mappings_;
   manager::PublishedCodes published_;
+};
+
+// A set that its owner goes on changing while others have what it was.
+class GrowingMaps {
+ public:
+  [[nodiscard]] const MapSet* get() const { return set_.get(); }
+  const MapSet& operator*() const { return *set_; }
+  const MapSet* operator->() const { return set_.get(); }
+  // As it is now; it does not change any more.
+  [[nodiscard]] std::shared_ptr<const MapSet> share() const { return set_; }
+  // A copy, if somebody else has it.
+  [[nodiscard]] MapSet& writable() {
+    if (set_.use_count() != 1) set_ = std::make_shared<MapSet>(*set_);
+    return *set_;
+  }
+  void set(std::shared_ptr<MapSet> set) { set_ = std::move(set); }
+
+ private:
+  std::shared_ptr<MapSet> set_ = std::make_shared<MapSet>();
 };
 
 struct Process {
@@ -75,9 +89,8 @@ struct Process {
   bool dirty = false;           // changed since the kernel side was last told
   bool code_replaced = false;   // has put other code where there was some: it may do so again before that is known here
   bool has_pe = false;          // maps a PE image: code it has in anonymous memory may be another one's
-  bool images_due = false;  // such code has come since /proc was last read, or the first that is in no file, or some
-                            // between two parts of one, or an interpreter's
-  std::shared_ptr<const MapSet> maps = std::make_shared<MapSet>();
+  bool scan_due = false;        // has got code of which only /proc tells what it is
+  GrowingMaps maps;
   // Ranges of a file where code has been replaced by other code without an event of the kernel side, and may be
   // replaced again at any time. Two cases: code mapped at a fixed address, as Wine maps everything, on a kernel whose
   // functions cannot be hooked. And code that came and went before a set with it was published. Ascending, disjoint; at
@@ -134,7 +147,7 @@ class ProcessTable {
   // Calls `due(tgid)` for every process that has got code of which only /proc tells what it is: Wine copies sections to
   // anonymous memory, and maps the headers without telling perf; nor does it tell of a code manager's table. It stays
   // due until it is scanned.
-  void for_each_images_due(const std::function<void(std::uint32_t tgid)>& due);
+  void for_each_scan_due(const std::function<void(std::uint32_t tgid)>& due);
 
   // The process, alive or recently dead; null if it was never seen.
   [[nodiscard]] const Process* find(std::uint32_t tgid) const;
@@ -163,16 +176,15 @@ class ProcessTable {
   void fork(const ProcessEvent& event);
   void map(const ProcessEvent& event);
   void publish(Process& process, const ProcessEvent& event);
-  MapSet& writable(Process& process);
   void mark(Process& process);
 
-  void note_images(Process& process, const CodeLocation& placement, bool moved);
+  void note_scan(Process& process, const CodeLocation& placement, bool moved);
   static void note_passing(Process& process, const Mapping& now);
 
   Resolver resolver_;
   MapsReader reader_;
   ImageFinder images_;
-  std::vector<std::uint32_t> images_due_;
+  std::vector<std::uint32_t> scan_due_;
   std::unordered_map<std::uint32_t, Process> processes_;
   std::vector<std::uint32_t> dirty_;
   struct Death {

@@ -15,7 +15,8 @@
 #include "profiler/processes/process_table.h"
 #include "profiler/profile/profile.h"
 #include "profiler/samples/code_names.h"
-#include "windlass_layout.h"
+#include "windlass_ends.h"
+#include "windlass_event_layout.h"
 
 namespace windlass::profiler {
 

@@ -57,7 +57,7 @@ void CodeNames::look(std::uint32_t tgid, Followed& followed, std::uint64_t now) 
 std::uint32_t CodeNames::find(std::uint32_t tgid, const CodePlace& place, std::uint64_t time, std::uint64_t now) {
   if (const auto* code = place.maps.published_of(place.mapping); code != nullptr)
     if (const std::uint32_t number = find_published(**code, place, time); number != kUnknown) return number;
-  if (place.mapping.of_file) return kUnknown;  // the file's symbols say it
+  if (!place.mapping.generated()) return kUnknown;  // the file's symbols say it
   Followed& followed = followed_[tgid];
   look(tgid, followed, now);
   if (followed.map == nullptr) return kUnknown;

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "profiler/processes/process_events.h"
-#include "windlass_layout.h"
+#include "windlass_event_layout.h"
 
 namespace windlass::profiler {
 

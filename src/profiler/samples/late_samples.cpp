@@ -20,7 +20,8 @@ bool LateSamples::has_to_wait(const MapSet& maps, std::span<const std::uint64_t>
 
 void LateSamples::push(WalkedSample sample) {
   std::deque<Waiting>& waiting = by_process_[sample.head.tgid];
-  std::size_t bytes = sizeof(Waiting) + (sample.kernel.size() + sample.user.size() + sample.functions.size()) * 8;
+  std::size_t bytes = sizeof(Waiting);
+  bytes += (sample.kernel.capacity() + sample.user.capacity() + sample.functions.capacity()) * 8;
   bytes += sample.interpreted.size() * sizeof(wl_interpreted_frame);
   if (waiting.empty() || waiting.back().sample.maps != sample.maps)
     bytes += sample.maps->mappings().size() * sizeof(Mapping);

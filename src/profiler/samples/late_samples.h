@@ -15,7 +15,8 @@
 #include <vector>
 
 #include "profiler/processes/process_table.h"
-#include "windlass_layout.h"
+#include "windlass_event_layout.h"
+#include "windlass_types.h"
 
 namespace windlass::profiler {
 

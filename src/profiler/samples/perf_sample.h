@@ -8,7 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "windlass_layout.h"
+#include "windlass_event_layout.h"
+#include "windlass_types.h"
 
 namespace windlass::profiler {
 

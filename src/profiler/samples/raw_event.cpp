@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "base/registers.h"
+#include "windlass_wine_layout.h"
 
 namespace windlass::profiler {
 namespace {
@@ -14,15 +15,18 @@ namespace {
 constexpr Architecture kMachines[] = {Architecture::kX86_64, Architecture::kAArch64, Architecture::kI386};
 static_assert(WL_MACHINE_X86_64 == 0 && WL_MACHINE_AARCH64 == 1 && WL_MACHINE_I386 == 2);
 
-// eax to edi and eip by their DWARF numbers: which of x86-64's registers each is the lower half of.
-constexpr unsigned kI386Places[] = {0, 2, 1, 3, 7, 6, 4, 5, 16};
+// Which of x86-64's registers has an i386's in its lower half, eax to edi or eip. i386's DWARF numbers are in the order
+// of instructions' encoding.
+constexpr unsigned x86_64_place(unsigned i386) {
+  return i386 < 8 ? x86_64::dwarf_number(i386) : x86_64::kReturnAddress;
+}
 
 // An event has so many registers by DWARF number, then the pc.
 Registers registers_of(const wl_raw_event& event, Architecture architecture) {
   Registers registers(architecture);
   const bool narrow = architecture == Architecture::kI386;
   const auto value = [&](unsigned reg) {
-    return narrow ? std::uint64_t{static_cast<std::uint32_t>(event.regs[kI386Places[reg]])} : event.regs[reg];
+    return narrow ? std::uint64_t{static_cast<std::uint32_t>(event.regs[x86_64_place(reg)])} : event.regs[reg];
   };
   const RegisterNumber pc = Registers::pc_number(architecture);
   for (RegisterNumber reg = 0; reg < pc; ++reg) registers.set(reg, value(reg));

@@ -9,7 +9,8 @@
 
 #include "windlass/error.h"
 #include "windlass/registers.h"
-#include "windlass_layout.h"
+#include "windlass_event_layout.h"
+#include "windlass_types.h"
 
 namespace windlass::profiler {
 

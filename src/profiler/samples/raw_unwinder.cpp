@@ -49,32 +49,36 @@ const AddressSpace& RawUnwinder::space_of(const RawSample& sample, const MapSet&
   return process->second.space();
 }
 
-std::uint8_t RawUnwinder::unwind(const RawSample& sample, const MapSet* maps, std::vector<std::uint64_t>& frames) {
-  certainty_ = WL_DESCRIBED;
-  functions_.clear();
-  const std::size_t first = frames.size();
-  if (maps == nullptr || maps->mappings().empty()) {
-    frames.push_back(sample.registers.pc().value() | WL_FRAME_EXACT);
-    return WL_END_NO_PROCESS;
+UnwoundStack RawUnwinder::unwind(const RawSample& sample, const MapSet* maps) {
+  UnwoundStack stack;
+  const std::uint64_t pc = sample.registers.pc().value();
+  const bool known = maps != nullptr && !maps->mappings().empty();
+  if (known && pc >> 63 != 0) {
+    stack.end = WL_END_NO_MAPPING;
+  } else if (!known || (budget_ != nullptr && !budget_->may_walk())) {
+    stack.end = known ? WL_END_NO_TIME : WL_END_NO_PROCESS;
+    stack.frames.push_back(pc | WL_FRAME_EXACT);
+  } else {
+    stack.end = walk(sample, *maps, stack);
   }
-  if (sample.registers.pc().value() >> 63 != 0) return WL_END_NO_MAPPING;
-  if (budget_ != nullptr && !budget_->may_walk()) {
-    frames.push_back(sample.registers.pc().value() | WL_FRAME_EXACT);
-    return WL_END_NO_TIME;
-  }
+  return stack;
+}
+
+// Returns how the stack ended.
+std::uint8_t RawUnwinder::walk(const RawSample& sample, const MapSet& maps, UnwoundStack& to) {
   static_assert(static_cast<int>(FrameCertainty::kDescribed) == WL_DESCRIBED &&
                 static_cast<int>(FrameCertainty::kChained) == WL_CHAINED &&
                 static_cast<int>(FrameCertainty::kGuessed) == WL_GUESSED);
   memo_.start_walk(sample.time);
-  StackWalker walker(space_of(sample, *maps), sample.registers);
+  StackWalker walker(space_of(sample, maps), sample.registers);
   for (std::size_t depth = 0; depth < kMaxFrames; ++depth) {
     const CodeAddress pc = walker.frame().pc();
-    frames.push_back(pc.is_return_address() ? pc.value() : pc.value() | WL_FRAME_EXACT);
+    to.frames.push_back(pc.is_return_address() ? pc.value() : pc.value() | WL_FRAME_EXACT);
     if (const std::uint64_t function = walker.frame().function; function != 0) {
-      functions_.resize(frames.size() - first);
-      functions_.back() = function;
+      to.functions.resize(to.frames.size());
+      to.functions.back() = function;
     }
-    certainty_ = static_cast<std::uint8_t>(walker.certainty());
+    to.certainty = static_cast<std::uint8_t>(walker.certainty());
     const bool found = walker.step();
     // What else was tried instead of following code, if anything, is worth less.
     if (memo_.was_refused()) return WL_END_NO_TIME;

@@ -15,9 +15,17 @@
 #include "profiler/samples/sampled_process.h"
 #include "profiler/samples/snapshot_memory.h"
 #include "profiler/samples/work_budget.h"
-#include "windlass_layout.h"
+#include "windlass_ends.h"
+#include "windlass_event_layout.h"
 
 namespace windlass::profiler {
+
+struct UnwoundStack {
+  std::uint8_t end = WL_END_INTERNAL;
+  std::uint8_t certainty = WL_DESCRIBED;  // of the least certain frame
+  std::vector<std::uint64_t> frames;      // of the user, innermost first, as wl_stack_event has them
+  std::vector<std::uint64_t> functions;   // Frame::function of the first frames; of the others 0
+};
 
 class RawUnwinder {
  public:
@@ -32,17 +40,12 @@ class RawUnwinder {
   // Stacks are walked within it, which must outlive this. Without one there is no bound.
   void set_budget(WorkBudget& budget);
 
-  // Appends the user frames, innermost first, as wl_stack_event has them. Returns how the stack ended (wl_end).
-  std::uint8_t unwind(const RawSample& sample, const MapSet* maps, std::vector<std::uint64_t>& frames);
-  // Frame::function of the last such stack's frames; empty: all are 0.
-  [[nodiscard]] const std::vector<std::uint64_t>& functions() const { return functions_; }
+  // `maps`: the process's as of the sample; null: not known.
+  [[nodiscard]] UnwoundStack unwind(const RawSample& sample, const MapSet* maps);
 
   // Of a stack that the kernel side calls whole: does its outermost frame prove that? The kernel side does not know
   // where functions begin.
   [[nodiscard]] bool proves_end(std::uint64_t frame, const MapSet& maps);
-
-  // wl_certainty of the last such stack's least certain frame.
-  [[nodiscard]] std::uint8_t certainty() const { return certainty_; }
 
   // What a sample is walked in. Valid, and the sample's memory, until the next call.
   [[nodiscard]] const AddressSpace& space_of(const RawSample& sample, const MapSet& maps);
@@ -56,15 +59,15 @@ class RawUnwinder {
  private:
   static constexpr std::size_t kMaxProcesses = 256;
 
+  std::uint8_t walk(const RawSample& sample, const MapSet& maps, UnwoundStack& to);
+
   ModuleRegistry& registry_;
   std::uint64_t code_mask_;
   WorkBudget* budget_ = nullptr;
   SnapshotMemory memory_;
   walk::CodeMemo memo_;
   std::unordered_map<std::uint32_t, SampledProcess> processes_;  // by tgid
-  std::vector<std::uint64_t> functions_;
-  std::uint8_t certainty_ = WL_DESCRIBED;
-  std::uint64_t evictions_ = 0;  // of the registry, when they were made
+  std::uint64_t evictions_ = 0;                                  // of the registry, when they were made
 };
 
 // What a sample's stack ended with, as the kernel side and profiles call it.

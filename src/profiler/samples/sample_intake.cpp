@@ -4,6 +4,7 @@
 #include <cstring>
 #include <iterator>
 #include <string_view>
+#include <utility>
 
 #include "base/monotonic.h"
 #include "os/readers.h"
@@ -85,7 +86,7 @@ bool SampleIntake::meet_generated(std::uint32_t tgid, std::span<const std::uint6
   const MapSet* maps = maps_of(tgid);
   if (maps == nullptr || std::ranges::none_of(frames, [&](std::uint64_t frame) {
         const Mapping* mapping = maps->find(lookup_address(frame));
-        return mapping != nullptr && mapping->kind == MappingKind::kGenerated;
+        return mapping != nullptr && mapping->generated() && !mapping->published();
       }))
     return false;
   const std::size_t before = maps->published().size();
@@ -105,7 +106,7 @@ std::span<const std::uint32_t> SampleIntake::name(const wl_event_head& head, con
   for (std::size_t i = 0; i < frames.size(); ++i) {
     const std::uint64_t address = lookup_address(frames[i]);
     const Mapping* mapping = maps->find(address);
-    if (mapping == nullptr || mapping->kind == MappingKind::kFile) continue;
+    if (mapping == nullptr || !(mapping->generated() || mapping->published())) continue;
     const std::uint64_t now = monotonic_ns();
     const CodePlace place{*maps, *mapping, address, i < functions.size() ? functions[i] : 0};
     const std::uint32_t found =
@@ -153,24 +154,25 @@ void SampleIntake::unwind_and_add(const wl_event_head& head, RawEvent& event) {
   const MapSet* maps = maps_of(head.tgid);
   const bool mapped = maps != nullptr && maps->find(event.sample.registers.pc().value()) != nullptr;
   if (!mapped) rescan_(head.tgid);
-  std::uint8_t end = unwind(event.sample);
-  if (meet_generated(head.tgid, frames_)) end = unwind(event.sample);
-  if (mapped && end == WL_END_NO_MAPPING) {
+  const auto unwind = [&] { return unwinder_.unwind(event.sample, maps_of(head.tgid)); };
+  UnwoundStack stack = unwind();
+  if (meet_generated(head.tgid, stack.frames)) stack = unwind();
+  if (mapped && stack.end == WL_END_NO_MAPPING) {
     rescan_(head.tgid);
-    end = unwind(event.sample);
+    stack = unwind();
   }
-  end = silent_end(head.tgid, mapped_end(head.tgid, end, frames_), frames_);
+  const std::uint8_t end = silent_end(head.tgid, mapped_end(head.tgid, stack.end, stack.frames), stack.frames);
   maps = maps_of(head.tgid);
   if (maps != nullptr && std::ranges::any_of(maps->published(), &manager::PublishedCode::has_code))
     last_asked_ = head.time;
   ++raw_ends_[std::min<unsigned>(end, WL_END_COUNT - 1)];
   WalkedSample sample{head,
                       end,
-                      unwinder_.certainty(),
-                      event.kernel,
-                      frames_,
-                      unwinder_.functions(),
-                      event.interpreted,
+                      stack.certainty,
+                      std::move(event.kernel),
+                      std::move(stack.frames),
+                      std::move(stack.functions),
+                      std::move(event.interpreted),
                       shared_maps_of(head.tgid)};
   if (end != WL_END_COMPLETE) sample.interpreted.clear();
   if (sample.maps == nullptr || !LateSamples::has_to_wait(*sample.maps, sample.user, head.time, ended(head.tgid))) {
@@ -190,7 +192,7 @@ std::uint64_t SampleIntake::ended(std::uint32_t tgid) const {
 
 std::shared_ptr<const MapSet> SampleIntake::shared_maps_of(std::uint32_t tgid) const {
   const Process* process = table_.find(tgid);
-  return process != nullptr ? process->maps : nullptr;
+  return process != nullptr ? process->maps.share() : nullptr;
 }
 
 std::size_t SampleIntake::add(const WalkedSample& sample, bool late) {
@@ -232,11 +234,6 @@ void SampleIntake::forget_gone() {
   unwinder_.keep_only(known);
   interpreted_names_.keep_only(known);
   names_.keep_only(known);
-}
-
-std::uint8_t SampleIntake::unwind(const RawSample& sample) {
-  frames_.clear();
-  return unwinder_.unwind(sample, maps_of(sample.tgid), frames_);
 }
 
 }  // namespace windlass::profiler

@@ -12,7 +12,9 @@
 #include "profiler/samples/interpreted_names.h"
 #include "profiler/samples/late_samples.h"
 #include "profiler/samples/raw_unwinder.h"
-#include "windlass_layout.h"
+#include "windlass_ends.h"
+#include "windlass_event_layout.h"
+#include "windlass_types.h"
 
 namespace windlass::profiler {
 
@@ -66,7 +68,6 @@ class SampleIntake {
   void on_stack(const wl_event_head& head, std::size_t size);
   void on_raw(const wl_event_head& head, std::size_t size);
   void unwind_and_add(const wl_event_head& head, RawEvent& event);
-  std::uint8_t unwind(const RawSample& sample);
   bool meet_generated(std::uint32_t tgid, std::span<const std::uint64_t> frames);
   // Of a sample: what its frames are named by.
   struct Named {
@@ -92,7 +93,6 @@ class SampleIntake {
   Aggregator& aggregator_;
   OfProcess rescan_, on_generated_;
   LateSamples late_;
-  std::vector<std::uint64_t> frames_;       // of the raw sample at hand
   std::vector<std::uint32_t> frame_names_;  // of the sample at hand
   std::uint64_t raw_ends_[WL_END_COUNT] = {};
   std::uint64_t malformed_ = 0;

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "windlass_layout.h"
+#include "windlass_event_layout.h"
 
 namespace windlass::profiler {
 

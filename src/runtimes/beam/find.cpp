@@ -8,7 +8,7 @@
 #include "runtimes/beam/rows.h"
 #include "runtimes/dynamic_symbol.h"
 #include "runtimes/late_map.h"
-#include "windlass_layout.h"
+#include "windlass_process_layout.h"
 
 namespace windlass::runtimes::beam {
 namespace {
@@ -20,51 +20,56 @@ class Beam final : public Runtime {
   }
 
   Architecture architecture() const override { return Architecture::kX86_64; }
-  std::optional<Error> problem() const override { return map_.problem(); }
-  bool is_understood() const override { return !map_.is_ready() || map_; }
+  std::optional<Error> problem() const override { return tables_.problem(); }
+  bool is_understood() const override { return !tables_.is_ready() || tables_; }
 
   Expected<std::unique_ptr<Method>> method_at(std::uint64_t address) override {
     prepare();
-    if (!map_) return fail(ErrorCode::kNotFound, "nothing is known of the virtual machine's code", address);
-    if (address + 1 == map_.layout().normal_exit) return Code::end_of_process(map_.layout().normal_exit);
-    const auto function = map_->find(*memory_, address);
+    if (!tables_) return fail(ErrorCode::kNotFound, "nothing is known of the virtual machine's code", address);
+    if (address + 1 == tables_->layout.normal_exit) return Code::end_of_process(tables_->layout.normal_exit);
+    const auto function = tables_->map.find(*memory_, address);
     if (!function && function.error().code != ErrorCode::kNotFound) return std::unexpected(function.error());
-    auto code = function ? Code::read(*memory_, *function) : Code::read_shared(*memory_, address, *map_, map_.layout());
+    auto code = function ? Code::read(*memory_, *function)
+                         : Code::read_shared(*memory_, address, tables_->map, tables_->layout);
     if (!code) return std::unexpected(code.error());
-    if (function) (*code)->name = beam::name_of(*memory_, map_.layout(), *function);
+    if (function) (*code)->name = beam::name_of(*memory_, tables_->layout, *function);
     return std::move(*code);
   }
 
   // Code is loaded and purged at any time; what all share stays.
   bool is_still(const Method& method) override {
     const auto& code = static_cast<const Code&>(method);
-    if (!map_ || code.is_shared()) return bool{map_};
-    const auto now = map_->find(*memory_, code.begin);
+    if (!tables_ || code.is_shared()) return bool{tables_};
+    const auto now = tables_->map.find(*memory_, code.begin);
     // Of a process that has ended, what was there last.
     return now ? *now == code.function() : now.error().code == ErrorCode::kUnreadable;
   }
 
   // [fs.base + kSelf], then the scheduler, its process, and that one's stack pointer.
-  std::uint64_t way_to_stack() override {
-    constexpr std::uint32_t kSelf = 0x10;
+  wl_way way_to_stack() override {
+    constexpr std::int16_t kSelf = 0x10;
     prepare();
-    if (!map_ || map_.layout().thread_scheduler == 0) return 0;
-    return WL_WAY(kSelf, map_.layout().thread_scheduler / 8, Layout::kProcessStop / 8, Layout::kSchedulerProcess,
-                  (Layout::kProcessEnd - Layout::kProcessStop) / 8);
+    if (!tables_ || tables_->layout.thread_scheduler == 0) return {};
+    return {.first = kSelf,
+            .second = static_cast<std::uint8_t>(tables_->layout.thread_scheduler / 8),
+            .sp = Layout::kProcessStop / 8,
+            .keeper = Layout::kSchedulerProcess / 8,
+            .end = (Layout::kProcessEnd - Layout::kProcessStop) / 8,
+            .there = 1};
   }
   bool is_starting() override {
     prepare();
-    return !map_.is_ready();
+    return !tables_.is_ready();
   }
 
  private:
   void prepare() {
-    map_.prepare([&] { return Layout::read(*memory_, image_); });
+    tables_.prepare([&] { return Layout::read(*memory_, image_); });
   }
 
   std::shared_ptr<const Memory> memory_;
   std::uint64_t image_;
-  LateMap<Layout, CodeMap> map_;
+  LateMap<LaidOut<Layout, CodeMap>> tables_;
 };
 
 }  // namespace

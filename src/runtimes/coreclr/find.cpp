@@ -1,7 +1,6 @@
 #include "runtimes/coreclr/find.h"
 
-#include <iterator>
-#include <map>
+#include <optional>
 #include <utility>
 
 #include "runtimes/coreclr/code_map.h"
@@ -9,11 +8,12 @@
 #include "runtimes/coreclr/names.h"
 #include "runtimes/coreclr/rows.h"
 #include "runtimes/dynamic_symbol.h"
+#include "runtimes/late_map.h"
+#include "runtimes/own_ranges.h"
 
 namespace windlass::runtimes::coreclr {
 namespace {
 
-// What cannot be read yet, since the process has just begun, is asked for again.
 class CoreClr final : public Runtime {
  public:
   CoreClr(std::shared_ptr<const Memory> memory, std::uint64_t descriptor)
@@ -22,75 +22,59 @@ class CoreClr final : public Runtime {
   }
 
   Architecture architecture() const override { return Architecture::kX86_64; }
-  std::optional<Error> problem() const override { return problem_; }
-  bool is_understood() const override { return !ready_ || code_map_; }
+  std::optional<Error> problem() const override { return tables_ ? tables_->problem : tables_.problem(); }
+  bool is_understood() const override { return !tables_.is_ready() || has_map(); }
 
   // Its executable memory is a memfd of this name, mapped once more where it is written (src/coreclr/minipal/Unix/
   // doublemapping.cpp), unless the user has switched that off.
   void note_code(const os::ProcMap& map) override {
     if (!map.path.starts_with("/memfd:doublemapper")) return;
-    if (own_.size() >= kMaxRanges) own_.clear();
-    own_[map.begin] = map.end;
+    own_.add({map.begin, map.end});
   }
 
   Expected<std::unique_ptr<Method>> method_at(std::uint64_t address) override {
     prepare();
-    if (!code_map_) return fail(ErrorCode::kNotFound, "nothing is known of the runtime's code", address);
-    auto block = code_map_->find(*memory_, address);
+    if (!has_map()) return fail(ErrorCode::kNotFound, "nothing is known of the runtime's code", address);
+    auto block = tables_->map->find(*memory_, address);
     if (!block) {
       // Heaps of stubs that are in no range section: thunks of delegates, helpers made at run time.
-      if (block.error().code == ErrorCode::kNotFound && is_own(address)) return Stub::read(*memory_, address);
+      if (block.error().code == ErrorCode::kNotFound && own_.at(address)) return Stub::read(*memory_, address);
       return std::unexpected(block.error());
     }
     const std::uint64_t method_desc = block->method_desc;
     auto code = read_code(*memory_, std::move(*block));
     if (!code) return std::unexpected(code.error());
-    if (names_ && method_desc != 0) (*code)->name = names_->name_of(*memory_, method_desc);
+    if (tables_->names && method_desc != 0) (*code)->name = tables_->names->name_of(*memory_, method_desc);
     return std::move(*code);
   }
 
   bool is_still(const Method& method) override {
-    return code_map_ && static_cast<const Code&>(method).is_still(*code_map_, *memory_);
+    return has_map() && static_cast<const Code&>(method).is_still(*tables_->map, *memory_);
   }
 
  private:
-  static constexpr std::size_t kMaxRanges = 65536;
+  using Tables = Parts<CodeMap, Names>;
 
-  [[nodiscard]] bool is_own(std::uint64_t address) const {
-    const auto after = own_.upper_bound(address);
-    return after != own_.begin() && address < std::prev(after)->second;
+  [[nodiscard]] bool has_map() const { return tables_ && tables_->map; }
+
+  [[nodiscard]] Expected<Tables> read() const {
+    const auto found = Descriptor::read(*memory_, descriptor_);
+    if (!found) return std::unexpected(found.error());
+    if (found->text("Architecture").value_or("x64") != "x64")
+      return fail(ErrorCode::kUnsupported, "code of a .NET runtime for another machine", descriptor_);
+    Tables tables;
+    tables.take(CodeMap::make(*found));
+    tables.take(Names::make(*found));
+    return tables;
   }
-
   void prepare() {
-    if (ready_) return;
-    const auto read = Descriptor::read(*memory_, descriptor_);
-    ready_ = read || read.error().code != ErrorCode::kUnreadable;
-    if (!read) {
-      problem_ = read.error();
-      return;
-    }
-    problem_.reset();
-    if (read->text("Architecture").value_or("x64") != "x64") {
-      problem_ = Error{ErrorCode::kUnsupported, "code of a .NET runtime for another machine", descriptor_};
-      return;
-    }
-    if (auto map = CodeMap::make(*read))
-      code_map_ = *map;
-    else
-      problem_ = map.error();
-    if (auto names = Names::make(*read))
-      names_ = std::move(*names);
-    else if (!problem_)
-      problem_ = names.error();
+    tables_.prepare([&] { return read(); });
   }
 
   std::shared_ptr<const Memory> memory_;
   std::uint64_t descriptor_;
-  bool ready_ = false;
-  std::map<std::uint64_t, std::uint64_t> own_;  // executable memory: begin, end
-  std::optional<CodeMap> code_map_;
-  std::optional<Names> names_;
-  std::optional<Error> problem_;
+  OwnRanges own_;
+  LateMap<Tables> tables_;
 };
 
 }  // namespace

@@ -57,7 +57,7 @@ void CodeMap::read_list(const Memory& memory) {
     }
     if (registered.object == nullptr) continue;
     bytes += registered.object->bytes();
-    for (const manager::AddressRange& code : registered.object->code()) by_code_[code.end] = entry->address;
+    for (const AddressRange& code : registered.object->code()) by_code_[code.end] = entry->address;
   }
 }
 

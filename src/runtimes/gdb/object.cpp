@@ -123,14 +123,13 @@ void Object::read_symbols(const ElfImage& image) {
   std::ranges::sort(symbols_, {}, &Function::begin);
 }
 
-const manager::AddressRange* Object::code_at(std::uint64_t address) const {
-  const auto found = std::ranges::find_if(
-      code_, [&](const manager::AddressRange& it) { return it.begin <= address && address < it.end; });
+const AddressRange* Object::code_at(std::uint64_t address) const {
+  const auto found = std::ranges::find_if(code_, [&](const AddressRange& it) { return it.contains(address); });
   return found != code_.end() ? &*found : nullptr;
 }
 
 std::optional<Object::Function> Object::function_at(std::uint64_t address) const {
-  const manager::AddressRange* section = code_at(address);
+  const AddressRange* section = code_at(address);
   if (section == nullptr) return std::nullopt;
   Function found{section->begin, section->end, {}};
   const auto after = std::ranges::upper_bound(symbols_, address, {}, &Function::begin);

@@ -26,9 +26,9 @@ class Object {
                                                                     std::uint64_t size);
 
   // The sections with code, in addresses of the process.
-  [[nodiscard]] std::span<const manager::AddressRange> code() const { return code_; }
+  [[nodiscard]] std::span<const AddressRange> code() const { return code_; }
   // That which contains an address; null: none does. Linear in them.
-  [[nodiscard]] const manager::AddressRange* code_at(std::uint64_t address) const;
+  [[nodiscard]] const AddressRange* code_at(std::uint64_t address) const;
   // In addresses of the process, too; lives as long as this.
   [[nodiscard]] const sources::UnwindSource& source() const { return *source_; }
   struct Function {
@@ -46,7 +46,7 @@ class Object {
   void read_symbols(const image::ElfImage& image);
 
   std::vector<std::byte> bytes_;
-  std::vector<manager::AddressRange> code_;
+  std::vector<AddressRange> code_;
   std::vector<Function> symbols_;  // by begin
   std::unique_ptr<sources::UnwindSource> source_;
 };

@@ -201,12 +201,11 @@ class Follower {
     const unsigned reg = (form >> 3 & 7) + ((rex & 4) != 0 ? 8 : 0), other = (form & 7) + ((rex & 1) != 0 ? 8 : 0);
     constexpr unsigned kSp = 4;  // as instructions number it
     if (length == 3 && form >= 0xc0 && reg != other && (loads ? other : reg) == kSp)
-      return MoveWithSp{MoveWithSp::kFromSp, dwarf_of(loads ? reg : other)};
+      return MoveWithSp{MoveWithSp::kFromSp, x86_64::dwarf_number(loads ? reg : other)};
     if (length == 4 && form < 0x40 && other == kSp && code[3] == std::byte{0x24})
-      return MoveWithSp{loads ? MoveWithSp::kLoad : MoveWithSp::kStore, dwarf_of(reg)};
+      return MoveWithSp{loads ? MoveWithSp::kLoad : MoveWithSp::kStore, x86_64::dwarf_number(reg)};
     return {};
   }
-  [[nodiscard]] static RegisterNumber dwarf_of(unsigned encoded) { return x86_64::kDwarfNumbers[encoded & 15]; }
 
   // What stack_effect() does not tell of.
   bool special(std::span<const std::byte> code, std::size_t length) {

@@ -13,6 +13,7 @@
 #include "runtimes/hotspot/names.h"
 #include "runtimes/hotspot/rows.h"
 #include "runtimes/hotspot/vm_structs.h"
+#include "runtimes/late_map.h"
 #include "runtimes/memory_reader.h"
 
 namespace windlass::runtimes::hotspot {
@@ -20,7 +21,10 @@ namespace {
 
 constexpr std::uint32_t kNullFreeSince = 20;  // JDK-8292758: see Compressed
 
-// What cannot be read yet, since the process has just begun, is asked for again.
+struct Tables : Parts<CodeMap, Names> {
+  bool null_free = false;
+};
+
 class HotSpot final : public Runtime {
  public:
   HotSpot(std::shared_ptr<const Memory> memory, std::uint64_t image) : memory_(std::move(memory)), image_(image) {
@@ -28,15 +32,15 @@ class HotSpot final : public Runtime {
   }
 
   Architecture architecture() const override { return Architecture::kX86_64; }
-  std::optional<Error> problem() const override { return problem_; }
-  bool is_understood() const override { return !ready_ || code_map_; }
+  std::optional<Error> problem() const override { return tables_ ? tables_->problem : tables_.problem(); }
+  bool is_understood() const override { return !tables_.is_ready() || has_map(); }
 
   Expected<std::unique_ptr<Method>> method_at(std::uint64_t address) override {
     prepare();
-    if (!code_map_) return fail(ErrorCode::kNotFound, "nothing is known of the runtime's code", address);
-    auto blob = code_map_->find(*memory_, address);
+    if (!has_map()) return fail(ErrorCode::kNotFound, "nothing is known of the runtime's code", address);
+    auto blob = tables_->map->find(*memory_, address);
     if (!blob) return std::unexpected(blob.error());
-    auto code = Code::read(*memory_, std::move(*blob), null_free_);
+    auto code = Code::read(*memory_, std::move(*blob), tables_->null_free);
     if (!code) return std::unexpected(code.error());
     (*code)->name = name_of((*code)->blob());
     // All names now: the process may have ended when they are asked for.
@@ -45,7 +49,7 @@ class HotSpot final : public Runtime {
   }
 
   bool is_still(const Method& method) override {
-    return code_map_ && code_map_->is_still(*memory_, static_cast<const Code&>(method).blob());
+    return has_map() && tables_->map->is_still(*memory_, static_cast<const Code&>(method).blob());
   }
 
   // The interpreter's: the method that runs in its frame, and the bytecode.
@@ -53,7 +57,7 @@ class HotSpot final : public Runtime {
                                               const Memory& memory) override {
     FrameRow row;
     const Code& code = static_cast<const Code&>(method);
-    if (!names_ || code.blob().kind != Blob::Kind::kCodelet || !code.row_at(address, row) ||
+    if (!has_names() || code.blob().kind != Blob::Kind::kCodelet || !code.row_at(address, row) ||
         !row.cfa.is(CfaRule::kLoaded) || !frame.has(x86_64::kRbp))
       return std::nullopt;
     const std::uint64_t fp = frame.get(x86_64::kRbp);
@@ -63,17 +67,17 @@ class HotSpot final : public Runtime {
       return read_value<std::uint64_t>(memory, fp - below);
     };
     const auto running = slot(kMethodBelowFrame);
-    const std::uint64_t of = running ? names_->const_method(*memory_, *running) : 0;
+    const std::uint64_t of = running ? names().const_method(*memory_, *running) : 0;
     if (of == 0) return std::nullopt;
     // A register has it as long as no call has been made.
     std::optional<std::int32_t> bci;
     if (!frame.pc().is_return_address() && frame.has(kBcpRegister))
-      bci = names_->bci_of(*memory_, of, frame.get(kBcpRegister));
-    if (const auto saved = slot(kBcpBelowFrame); saved && !bci) bci = names_->bci_of(*memory_, of, *saved);
+      bci = names().bci_of(*memory_, of, frame.get(kBcpRegister));
+    if (const auto saved = slot(kBcpBelowFrame); saved && !bci) bci = names().bci_of(*memory_, of, *saved);
     return FrameFunction{of, static_cast<std::uint64_t>(std::int64_t{bci.value_or(kNoBci)})};
   }
   sources::NamedFunction name_of(const FrameFunction& function) override {
-    return named(names_->method(*memory_, function.function), static_cast<std::int32_t>(function.place));
+    return named(names().method(*memory_, function.function), static_cast<std::int32_t>(function.place));
   }
 
   void functions_at(const Method& method, std::uint64_t address, std::vector<sources::NamedFunction>& to) override {
@@ -102,49 +106,40 @@ class HotSpot final : public Runtime {
     return {method.name, method.file, bci == kNoBci ? 0 : method.line_at(std::max(bci, 0))};
   }
   [[nodiscard]] sources::NamedFunction named_of(std::uint64_t method, std::int32_t bci) {
-    const std::uint64_t of = names_ ? names_->const_method(*memory_, method) : 0;
-    return of == 0 ? sources::NamedFunction() : named(names_->method(*memory_, of), bci);
+    const std::uint64_t of = has_names() ? names().const_method(*memory_, method) : 0;
+    return of == 0 ? sources::NamedFunction() : named(names().method(*memory_, of), bci);
   }
   [[nodiscard]] std::string name_of(const Blob& blob) {
     if (!blob.is_compiled()) return "[" + blob.name + "]";
     return named_of(blob.method, kNoBci).name;
   }
 
-  void prepare() {
-    if (ready_) return;
+  [[nodiscard]] bool has_map() const { return tables_ && tables_->map; }
+  [[nodiscard]] bool has_names() const { return tables_ && tables_->names; }
+  [[nodiscard]] Names& names() { return *tables_->names; }
+
+  [[nodiscard]] Expected<Tables> read() const {
     const auto header = read_value<Elf64_Ehdr>(*memory_, image_);
-    if (header && header->e_machine != EM_X86_64) {
-      ready_ = true;
-      problem_ = Error{ErrorCode::kUnsupported, "code of a Java virtual machine for another machine", image_};
-      return;
-    }
+    if (header && header->e_machine != EM_X86_64)
+      return fail(ErrorCode::kUnsupported, "code of a Java virtual machine for another machine", image_);
     const auto structs = VmStructs::read(*memory_, image_);
-    ready_ = structs || structs.error().code != ErrorCode::kUnreadable;
-    if (!structs) {
-      problem_ = structs.error();
-      return;
-    }
-    problem_.reset();
-    if (auto map = CodeMap::make(*structs))
-      code_map_ = *map;
-    else
-      problem_ = map.error();
+    if (!structs) return std::unexpected(structs.error());
+    Tables tables;
+    tables.take(CodeMap::make(*structs));
     const auto version = structs->address("Abstract_VM_Version", "_vm_major_version");
     const auto major = version ? read_value<std::uint32_t>(*memory_, *version) : std::nullopt;
-    null_free_ = major.value_or(0) >= kNullFreeSince;
-    if (auto names = Names::make(*structs, null_free_))
-      names_ = std::move(*names);
-    else if (!problem_)
-      problem_ = names.error();
+    tables.null_free = major.value_or(0) >= kNullFreeSince;
+    tables.take(Names::make(*structs, tables.null_free));
+    return tables;
+  }
+  void prepare() {
+    tables_.prepare([&] { return read(); });
   }
 
   std::shared_ptr<const Memory> memory_;
   std::uint64_t image_;
-  bool ready_ = false, null_free_ = false;
   std::vector<Scope> scopes_;
-  std::optional<CodeMap> code_map_;
-  std::optional<Names> names_;
-  std::optional<Error> problem_;
+  LateMap<Tables> tables_;
 };
 
 }  // namespace

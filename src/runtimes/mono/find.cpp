@@ -22,27 +22,27 @@ class Mono final : public Runtime {
   }
 
   Architecture architecture() const override { return Architecture::kX86_64; }
-  std::optional<Error> problem() const override { return map_.problem(); }
-  bool is_understood() const override { return !map_.is_ready() || map_; }
+  std::optional<Error> problem() const override { return tables_.problem(); }
+  bool is_understood() const override { return !tables_.is_ready() || tables_; }
 
   Expected<std::unique_ptr<Method>> method_at(std::uint64_t address) override {
     prepare();
-    if (!map_) return fail(ErrorCode::kNotFound, "nothing is known of the runtime's code", address);
-    const auto block = map_->find(*memory_, address);
+    if (!tables_) return fail(ErrorCode::kNotFound, "nothing is known of the runtime's code", address);
+    const auto block = tables_->map.find(*memory_, address);
     if (!block) return std::unexpected(block.error());
     auto code = Code::read(*memory_, *block);
     if (!code) return std::unexpected(code.error());
-    (*code)->name = mono::name_of(*memory_, map_.layout(), *block);
+    (*code)->name = mono::name_of(*memory_, tables_->layout, *block);
     return std::move(*code);
   }
 
   bool is_still(const Method& method) override {
-    return map_ && map_->is_still(*memory_, static_cast<const Code&>(method).block());
+    return tables_ && tables_->map.is_still(*memory_, static_cast<const Code&>(method).block());
   }
 
  private:
   void prepare() {
-    map_.prepare([&]() -> Expected<Layout> {
+    tables_.prepare([&]() -> Expected<Layout> {
       const auto header = read_value<Elf64_Ehdr>(*memory_, image_);
       if (header && header->e_machine != EM_X86_64)
         return fail(ErrorCode::kUnsupported, "code of a Mono for another machine", image_);
@@ -52,7 +52,7 @@ class Mono final : public Runtime {
 
   std::shared_ptr<const Memory> memory_;
   std::uint64_t image_;
-  LateMap<Layout, CodeMap> map_;
+  LateMap<LaidOut<Layout, CodeMap>> tables_;
 };
 
 }  // namespace

@@ -19,7 +19,7 @@ class Python final : public ListedInterpreter {
   // leftovers of the stack. Compilers put these instructions into the first 100 to 170 bytes of the evaluator.
   bool is_linking(std::uint64_t address) const override {
     constexpr std::uint64_t kEntry = 256;
-    return layout_.interpreter.python.has_c_frame != 0 && address - evaluator().begin < kEntry;
+    return layout_.interpreter.python.has_c_frame != 0 && address - evaluator().hot.begin < kEntry;
   }
   Expected<sources::NamedFunction> name_of(const Memory& memory,
                                            const manager::InterpretedFrame& frame) const override {

@@ -11,7 +11,7 @@
 
 #include "windlass/error.h"
 #include "windlass/walk.h"
-#include "windlass_layout.h"
+#include "windlass_interpreter_layout.h"
 
 namespace windlass::runtimes::python {
 

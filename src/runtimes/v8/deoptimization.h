@@ -14,7 +14,7 @@
 
 #include "windlass/bytes.h"
 #include "windlass/describe.h"
-#include "windlass_layout.h"
+#include "windlass_process_layout.h"
 
 namespace windlass::runtimes::v8 {
 
@@ -37,7 +37,9 @@ struct Deoptimization {
   [[nodiscard]] static std::optional<Deoptimization> read(ByteView code, std::uint64_t address);
 
   // How its frame is left where C++ works, for the kernel side.
-  [[nodiscard]] std::uint64_t way() const { return WL_HELD(input, content); }
+  [[nodiscard]] wl_held held() const {
+    return {.input = static_cast<std::uint16_t>(input), .content = static_cast<std::uint16_t>(content), .there = 1};
+  }
   // The DWARF expressions of its rows: [CFA - 8] is the Deoptimizer.
   [[nodiscard]] std::vector<std::uint8_t> expressions() const;
   // Puts rows there in the place of what was found by following the code. `expressions` stay where they are.

@@ -3,14 +3,13 @@
 #include <elf.h>
 
 #include <algorithm>
-#include <iterator>
-#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "runtimes/dynamic_symbol.h"
 #include "runtimes/memory_reader.h"
+#include "runtimes/own_ranges.h"
 #include "runtimes/v8/code_map.h"
 #include "runtimes/v8/image_file.h"
 #include "runtimes/v8/names.h"
@@ -57,16 +56,7 @@ class V8 final : public Runtime {
   void note_code(const os::ProcMap& map) override {
     if (is_own_text(map)) return;
     note_copied_builtins(map);
-    if (own_.size() >= kMaxRanges) own_.clear();
-    // Parts of a mapping are mapped again, with other rights, and code may begin in front of such a part.
-    std::uint64_t begin = map.begin, end = map.end;
-    for (auto at = own_.upper_bound(end); at != own_.begin() && std::prev(at)->second >= begin;) {
-      --at;
-      begin = std::min(begin, at->first);
-      end = std::max(end, at->second);
-      at = own_.erase(at);
-    }
-    own_[begin] = end;
+    own_.add({map.begin, map.end});
   }
 
   // Builtins are part of the program, and mapped once more beside the code that calls them (Heap::
@@ -79,8 +69,8 @@ class V8 final : public Runtime {
     const std::uint64_t end = std::min(map.end, file_->facts().code_end() + *bias);
     if (begin < end) add_builtins({{begin, end}, *bias});
   }
-  std::vector<manager::AddressRange> file_code() const override {
-    std::vector<manager::AddressRange> ranges;
+  std::vector<AddressRange> file_code() const override {
+    std::vector<AddressRange> ranges;
     for (const Builtins& known : builtins_) ranges.push_back(known.range);
     return ranges;
   }
@@ -88,7 +78,7 @@ class V8 final : public Runtime {
     std::vector<manager::PublishedCode::HoldingCode> found;
     for (const Builtins& known : builtins_)
       for (const ImageFile::Deoptimizing& code : file_->deoptimizing())
-        found.push_back({{code.builtin.begin + known.bias, code.builtin.end + known.bias}, code.code.way()});
+        found.push_back({{code.builtin.begin + known.bias, code.builtin.end + known.bias}, code.code.held()});
     return found;
   }
 
@@ -103,11 +93,10 @@ class V8 final : public Runtime {
       code->name = "Builtins_" + builtin->name;
       return code;
     }
-    const auto after = own_.upper_bound(address);
-    if (after == own_.begin() || address >= std::prev(after)->second)
-      return fail(ErrorCode::kNotFound, "no code of V8's heap is there", address);
+    const auto own = own_.at(address);
+    if (!own) return fail(ErrorCode::kNotFound, "no code of V8's heap is there", address);
     if (const auto range = wasm_map_->range_of(address)) return wasm_at(*range, address);
-    const auto object = code_map_->find(*heap_, address, std::prev(after)->first);
+    const auto object = code_map_->find(*heap_, address, own->begin);
     if (!object) return std::unexpected(object.error());
     auto code = CompiledCode::read(*heap_, *object);
     if (!code) return std::unexpected(code.error());
@@ -149,7 +138,7 @@ class V8 final : public Runtime {
   }
 
  private:
-  static constexpr std::size_t kMaxRanges = 65536;
+  static constexpr std::size_t kMaxBuiltins = 65536;
   [[nodiscard]] std::uint64_t wasm_state() const {
     const std::uint64_t address = file_->facts().wasm_state();
     return address != 0 && image_bias_ ? address + *image_bias_ : 0;
@@ -178,20 +167,18 @@ class V8 final : public Runtime {
   }
 
   struct Builtins {
-    manager::AddressRange range;
+    AddressRange range;
     std::uint64_t bias = 0;
     bool copied = false;  // to memory of no file
   };
   [[nodiscard]] const Builtins* builtins_at(std::uint64_t address) const {
-    const auto has = [&](const Builtins& known) { return known.range.begin <= address && address < known.range.end; };
+    const auto has = [&](const Builtins& known) { return known.range.contains(address); };
     const auto found = std::ranges::find_if(builtins_, has);
     return found != builtins_.end() ? &*found : nullptr;
   }
   void add_builtins(const Builtins& added) {
-    std::erase_if(builtins_, [&](const Builtins& known) {
-      return added.range.begin < known.range.end && known.range.begin < added.range.end;
-    });
-    if (builtins_.size() < kMaxRanges) builtins_.push_back(added);
+    std::erase_if(builtins_, [&](const Builtins& known) { return known.range.overlaps(added.range); });
+    if (builtins_.size() < kMaxBuiltins) builtins_.push_back(added);
   }
   // Where the program's text is in no file (node --use-largepages), V8 cannot map the builtins once more and copies
   // them (CodeRange::RemapEmbeddedBuiltins). The copy is a mapping of its own: all else there may be written.
@@ -205,8 +192,8 @@ class V8 final : public Runtime {
 
   std::shared_ptr<const Memory> memory_;
   std::shared_ptr<const ImageFile> file_;
-  std::optional<std::uint64_t> image_bias_;     // of the program
-  std::map<std::uint64_t, std::uint64_t> own_;  // memory that it makes code in: begin, end
+  std::optional<std::uint64_t> image_bias_;  // of the program
+  OwnRanges own_;
   std::vector<Builtins> builtins_;
   std::optional<CodeMap> code_map_;
   std::optional<Heap> heap_;

@@ -25,7 +25,7 @@ TEST(OtherStacks, StackOfTheCodeThatAThreadRuns) {
   target.write(kScheduler + 0xa8, {kProcess});
   target.write(kProcess + 0x58, {kOther});
   u.thread_pointer = kThread;
-  u.other_stack = WL_WAY(0x10, 0x358 / 8, 0x58 / 8, 0xa8, 6);
+  u.other_stack = {.first = 0x10, .second = 0x358 / 8, .sp = 0x58 / 8, .keeper = 0xa8 / 8, .end = 6, .there = 1};
   const auto from = [&](std::uint64_t fp) {
     u.cursor = FakeTarget::cursor(kCode, kStack, fp);
     return wl_other_sp(&u, 7);
@@ -50,6 +50,13 @@ TEST(OtherStacks, StackOfTheCodeThatAThreadRuns) {
   EXPECT_EQ(from(kOther), 7U);
 }
 
+// Go's, by the place of m.curg.
+wl_way way_with(std::uint16_t curg) {
+  wl_way way = WL_GO_WAY_OF_1_14;
+  way.keeper = curg / 8;
+  return way;
+}
+
 // A thread of Go whose program's table is not known yet, by another program's way.
 class GoThread : public ::testing::Test {
  protected:
@@ -68,7 +75,8 @@ class GoThread : public ::testing::Test {
   }
   std::uint64_t from(std::uint64_t sp) {
     u.cursor = FakeTarget::cursor(kCode, sp, kOther - 8);
-    return wl_other_go_sp(&u, WL_WAY(-8, 0x30 / 8, 0x38 / 8, 0xb8, 0), 7);
+    u.way = way_with(0xb8);
+    return wl_other_go_sp(&u);
   }
   [[nodiscard]] std::vector<std::uint64_t> loaded() const {
     std::vector<std::uint64_t> addresses;
@@ -89,37 +97,37 @@ TEST_F(GoThread, OnItsSystemStackHasTheGoroutinesBesideIt) {
 
 // The first program of a recording, of any release; with C code in it, by another program's table.
 TEST_F(GoThread, HasTheWayOfItsReleaseBeforeAnyTableIsLoaded) {
-  const auto by_any = [&](std::uint64_t last) {
+  const auto by_any = [&](const wl_way& last) {
     u.cursor = FakeTarget::cursor(kCode, kStack, kOther - 8);
-    return wl_any_go_sp(&u, last, 7);
+    return wl_any_go_sp(&u, &last, 7);
   };
-  EXPECT_EQ(by_any(0), kOther);
+  EXPECT_EQ(by_any({}), kOther);
   EXPECT_EQ(u.words[WL_WAY_KEEPER].address, kM + 0xb8);
   target.write(kM + 0xb8, {kM, kG});  // what another release has there
-  EXPECT_EQ(by_any(0), kOther);
+  EXPECT_EQ(by_any({}), kOther);
   EXPECT_EQ(u.words[WL_WAY_KEEPER].address, kM + 0xc0);
   target.write(kM + 0xb8, {0, 0, kG});
-  EXPECT_EQ(by_any(0), 7U);
-  EXPECT_EQ(by_any(WL_WAY(-8, 0x30 / 8, 0x38 / 8, 0xc8, 0)), kOther);
+  EXPECT_EQ(by_any({}), 7U);
+  EXPECT_EQ(by_any(way_with(0xc8)), kOther);
 }
 
 TEST_F(GoThread, OnTheGoroutinesStackHasThatAlone) {
   target.write(kThread - 8, {kG});
-  EXPECT_EQ(from(kOther - 0x80), 7U);
+  EXPECT_EQ(from(kOther - 0x80), 0U);
   EXPECT_EQ(u.kept_sp, 0U);
   EXPECT_EQ(u.left_at, kOther + 0x200 + WL_ARGUMENTS);
 }
 
 TEST_F(GoThread, WithoutAGoroutineSaysSo) {
   target.write(kM + 0xb8, {0});
-  EXPECT_EQ(from(kStack), 7U);
+  EXPECT_EQ(from(kStack), 0U);
   EXPECT_EQ(u.kept_sp, 0U);
   EXPECT_EQ(loaded(), (std::vector{kThread - 8, kG0 + 0x30, kM + 0xb8}));
 }
 
 TEST_F(GoThread, IsKnownByTheBoundsOfItsStack) {
   const auto is_another_program = [&](std::uint64_t sp) {
-    return from(sp) == 7 && loaded().empty() && u.kept_sp == 0 && u.left_at == ~0ULL;
+    return from(sp) == 0 && loaded().empty() && u.kept_sp == 0 && u.left_at == ~0ULL;
   };
   EXPECT_TRUE(is_another_program(kHigh + 1));
   EXPECT_TRUE(is_another_program(kStack - 0x1001));
@@ -132,7 +140,7 @@ TEST_F(GoThread, IsKnownByTheBoundsOfItsStack) {
 
 TEST_F(GoThread, WhoseGoroutineIsNotInItsStackHasNone) {
   target.write(kG, {kOther + 8, kOther + 0x200, 0, 0, 0, 0, kM, kOther, 0xaaaa});
-  EXPECT_EQ(from(kStack), 7U);
+  EXPECT_EQ(from(kStack), 0U);
   EXPECT_EQ(u.kept_sp, 0U);
 }
 
@@ -141,18 +149,22 @@ TEST(OtherStacks, FrameThatIsHeldInAnObject) {
   constexpr std::uint64_t kObject = 0x20000, kFrame = 0x30000, kInput = 0x48, kContent = 0x148, kEnd = kStack + 0x40;
   FakeTarget target;
   wl_unwind& u = target.scratch->unwind;
-  target.set_mappings({{kCode, kCode + 0x100, WL_HELD(kInput, kContent), 1, WL_MAPPING_HELD}});
+  wl_mapping code{kCode, kCode + 0x100, {}, 1, WL_MAPPING_HELD};
+  code.held = {.input = kInput, .content = kContent, .there = 1};
+  target.set_mappings({code});
   target.write(kStack, {kEnd - 8, 0, 0, 0, 0, 0, 0, kObject});
   target.write(kObject + kInput, {kFrame});
   target.write(kFrame, {0x60});
   target.write(kFrame + kContent + 0x60 - 0x20, {0x1111, 0x2222, 0, 0});
   const auto read = [&](const wl_cursor& cursor) {
-    u.held_way = 0;
+    u.held.there = 0;
     for (wl_word& word : u.words) word.address = 0;
     u.cursor = cursor;
     EXPECT_EQ(target.walk(cursor).size(), 1U);
     EXPECT_EQ(u.end, WL_END_NO_ROW);
-    EXPECT_EQ(u.held_way, WL_HELD(kInput, kContent));
+    EXPECT_EQ(u.held.there, 1U);
+    EXPECT_EQ(u.held.input, kInput);
+    EXPECT_EQ(u.held.content, kContent);
     return wl_read_held(&u) == 0;
   };
   const wl_cursor cursor = FakeTarget::cursor(kCode + 8, kStack, kEnd - 0x20);
@@ -181,10 +193,11 @@ TEST(OtherStacks, CfaOnAStackThatMayHaveMoved) {
   target.write(kStack + 40, {0x100, kG});
   target.write(kG + 8, {kTop});
   target.write(kTop - 0x100, {0xaaaa, 2});
-  wl_rule rule = rule_of(WL_CFA_MOVABLE, WL_SP, 48);
-  rule.cfa_arg = 1;
+  wl_rule rule = rule_of(WL_CFA_MOVABLE, WL_SP, 0);
+  rule.owner = 48;
+  rule.top = 1;
   rule.x_kind = WL_REG_UNDEFINED;
-  rule.x_offset = 40 | 1;
+  rule.last = {.addend = 1, .words = 40 / 8};
   const auto from = FakeTarget::cursor(kCode, kStack, 0x77);
   auto cursor = from;
   ASSERT_EQ(apply(target, cursor, rule), WL_CONTINUE);
@@ -214,10 +227,12 @@ TEST(OtherStacks, CfaFromTheThread) {
   target.write(kG + 0x38, {kOther});
   target.write(kOther, {1, 0xaaaa, 2});
   target.scratch->unwind.thread_pointer = kThread;
-  wl_rule rule = rule_of(WL_CFA_THREAD, 0x30 / 8, -8);
-  rule.cfa_arg = 0x38 / 8;
+  wl_rule rule = rule_of(WL_CFA_THREAD, 0, 0);
+  rule.way_first = -8;
+  rule.way_second = 0x30 / 8;
+  rule.way_sp = 0x38 / 8;
   rule.x_kind = WL_REG_UNDEFINED;
-  rule.x_offset = 0xb8 | 2;
+  rule.last = {.addend = 2, .words = 0xb8 / 8};
   const auto from = FakeTarget::cursor(kCode, kStack, 0x77);
   auto cursor = from;
   ASSERT_EQ(apply(target, cursor, rule), WL_CONTINUE);
@@ -227,7 +242,7 @@ TEST(OtherStacks, CfaFromTheThread) {
 
   // morestack's: the return address is beside the stack pointer, and not on the stack once that is copied.
   wl_rule saved = rule;
-  saved.x_offset = 0xb8;
+  saved.last.addend = 0;
   saved.ra_kind = WL_REG_BASE;
   saved.ra_offset = 8;
   target.write(kG + 0x40, {0xbbbb});

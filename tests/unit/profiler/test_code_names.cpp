@@ -160,7 +160,7 @@ TEST_F(CodeNamesTest, CodeOfAFileIsNotAskedFor) {
   const Child child;
   child.append(fmt::format("{:x} 1000 mapped\n", kCode));
   Mapping mapping = *maps->find(kCode + 0x1800);
-  mapping.of_file = true;
+  mapping.kind = MappingKind::kFile;
   EXPECT_EQ(names.find(child.tgid(), {*maps, mapping, kCode + 0x10}, kMs, kMs), CodeNames::kUnknown);
   EXPECT_EQ(names.open_path(child.tgid()), "");
 }

@@ -6,6 +6,7 @@
 #include <cerrno>
 
 #include "lookup/table/builder.h"
+#include "windlass_process_layout.h"
 
 namespace windlass::profiler {
 namespace {
@@ -28,7 +29,7 @@ class KernelModulesTest : public testing::Test {
  protected:
   std::array<wl_module, 3> list{};
   std::unique_ptr<table::Arena> arena = *table::Arena::create({}, 4);
-  __u64 way = 0;
+  wl_way way{};
   KernelModules modules{list, *arena, way};
 
   static constexpr std::uint32_t kOutside = 17;
@@ -49,14 +50,18 @@ TEST_F(KernelModulesTest, ATableMakesAModuleReady) {
 TEST_F(KernelModulesTest, TheWayToOtherStacksIsThatOfTheLastTableWithOne) {
   table::TraceRule rule{};
   rule.cfa_kind = WL_CFA_THREAD;
-  rule.cfa_offset = -8, rule.cfa_reg = 6, rule.cfa_arg = 7, rule.x_offset = 0xc0 | 2;
+  rule.way_first = -8, rule.way_second = 6, rule.way_sp = 7, rule.last.words = 0xc0 / 8, rule.last.addend = 2;
   ASSERT_TRUE(modules.load_table(*modules.add_module(), small_table()));
-  EXPECT_EQ(way, 0u);
+  EXPECT_EQ(way.there, 0);
   ASSERT_TRUE(modules.load_table(*modules.add_module(), small_table(rule)));
-  EXPECT_EQ(way, WL_WAY(-8, 6, 7, 0xc0, 0));
-  rule.cfa_offset = 1 << 16;
+  const auto is_the_first = [&] {
+    return way.there == 1 && way.first == -8 && way.second == 6 && way.sp == 7 && way.keeper == 0xc0 / 8 &&
+           way.end == 0;
+  };
+  EXPECT_TRUE(is_the_first());
+  rule.way_first = 1 << 16;
   ASSERT_TRUE(modules.load_table(*modules.add_module(), small_table(rule)));
-  EXPECT_EQ(way, WL_WAY(-8, 6, 7, 0xc0, 0)) << "one that has no room";
+  EXPECT_TRUE(is_the_first()) << "one that has no room";
 }
 
 TEST_F(KernelModulesTest, ARefusedTableLeavesNothingInTheArena) {

@@ -1,4 +1,5 @@
 #include "profiler/kernel/mapping_sets.h"
+#include "windlass_interpreter_layout.h"
 
 #include <gtest/gtest.h>
 

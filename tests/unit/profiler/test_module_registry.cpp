@@ -358,13 +358,10 @@ TEST_F(ModuleRegistryTest, AnUnwinderKeepsNothingOfWhatWasEvicted) {
   sample.stack = {sp, std::as_bytes(std::span(words))};
   ASSERT_TRUE(registry.wait_idle(60s));
   RawUnwinder unwinder(registry);
-  std::vector<std::uint64_t> frames;
-  (void)unwinder.unwind(sample, &maps, frames);
-  EXPECT_EQ(frames, (std::vector<std::uint64_t>{(code + 8) | WL_FRAME_EXACT, code + 0x20, code + 0x30}));
+  EXPECT_EQ(unwinder.unwind(sample, &maps).frames,
+            (std::vector<std::uint64_t>{(code + 8) | WL_FRAME_EXACT, code + 0x20, code + 0x30}));
   ASSERT_EQ(registry.evict({}, 0), 1u);
-  frames.clear();
-  (void)unwinder.unwind(sample, &maps, frames);
-  EXPECT_LT(frames.size(), 3u) << "by no row";
+  EXPECT_LT(unwinder.unwind(sample, &maps).frames.size(), 3u) << "by no row";
 }
 
 TEST_F(ModuleRegistryTest, WhatWasEvictedIsNamedStillAndComesBackAsAnother) {

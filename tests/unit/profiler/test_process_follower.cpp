@@ -7,6 +7,7 @@
 #include <set>
 
 #include "profiler/kernel/kernel_side.h"
+#include "windlass_interpreter_layout.h"
 
 namespace windlass::profiler {
 namespace {

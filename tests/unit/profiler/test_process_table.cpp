@@ -76,7 +76,7 @@ TEST_F(ProcessTableTest, AnInterpretersFileIsLookedUp) {
   std::vector<std::uint32_t> due;
   const auto look = [&] {
     due.clear();
-    table.for_each_images_due([&](std::uint32_t tgid) { due.push_back(tgid); });
+    table.for_each_scan_due([&](std::uint32_t tgid) { due.push_back(tgid); });
     return due;
   };
   map(1, 1, 0x1000, 0x3000, 5);
@@ -92,7 +92,7 @@ TEST_F(ProcessTableTest, AnInterpretersFileIsLookedUp) {
 TEST_F(ProcessTableTest, CodeBetweenTwoPartsOfAFileIsLookedUp) {
   const auto due = [&] {
     std::size_t processes = 0;
-    table.for_each_images_due([&](std::uint32_t) { ++processes; });
+    table.for_each_scan_due([&](std::uint32_t) { ++processes; });
     return processes;
   };
   const std::string file = "1000-9000 r-xp 00000000 08:01 5 /x\n", other = "20000-21000 r-xp 00000000 00:00 0\n";
@@ -112,7 +112,7 @@ TEST_F(ProcessTableTest, CodeBetweenTwoPartsOfAFileIsLookedUp) {
 TEST_F(ProcessTableTest, CodeOfImagesThatWereCopied) {
   const auto due = [&] {
     std::vector<std::uint32_t> tgids;
-    table.for_each_images_due([&](std::uint32_t tgid) { tgids.push_back(tgid); });
+    table.for_each_scan_due([&](std::uint32_t tgid) { tgids.push_back(tgid); });
     return tgids;
   };
   map(1, 1, 0x140001000, 0x140005000, 0);
@@ -341,8 +341,7 @@ TEST_F(ProcessTableTest, AJitdumpTellsOfAllGeneratedCode) {
   const MapSet& maps = *table.find(1)->maps;
   ASSERT_EQ(maps.published().size(), 1u);
   ASSERT_EQ(maps.mappings().size(), 3u);
-  for (const Mapping& mapping : maps.mappings())
-    EXPECT_EQ(mapping.kind, mapping.begin == 0x8000 ? MappingKind::kFile : MappingKind::kManaged);
+  for (const Mapping& mapping : maps.mappings()) EXPECT_EQ(mapping.published(), mapping.begin != 0x8000);
   CodeNames names;
   const std::uint32_t number = names.find(1, {maps, maps.mappings()[0], 0x1018}, 5, 5);
   ASSERT_NE(number, CodeNames::kUnknown);
@@ -388,12 +387,12 @@ TEST(MapSetOfTables, CodeManagersHaveTheirCode) {
   const auto expect_cut = [&](const MapSet& set) {
     const auto& mappings = set.mappings();
     ASSERT_EQ(mappings.size(), 3u);
-    EXPECT_EQ(mappings[0].kind, MappingKind::kGenerated);
-    EXPECT_EQ(mappings[1].kind, MappingKind::kManaged);
+    EXPECT_TRUE(mappings[0].generated() && !mappings[0].published());
+    EXPECT_TRUE(mappings[1].generated());
     EXPECT_EQ(mappings[1].begin, kCode + 0x4000);
     EXPECT_EQ(mappings[1].end, kCode + 0x8000);
     EXPECT_EQ(mappings[1].publisher, tables[0]->address());
-    EXPECT_EQ(mappings[2].kind, MappingKind::kGenerated);
+    EXPECT_TRUE(mappings[2].generated() && !mappings[2].published());
     EXPECT_EQ(mappings[2].end, kCode + kSize);
     ASSERT_NE(set.published_of(mappings[1]), nullptr);
     EXPECT_EQ(*set.published_of(mappings[1]), tables[0]);
@@ -417,7 +416,7 @@ TEST(MapSetOfTables, CodeManagersHaveTheirCode) {
   EXPECT_EQ(names.find(1, {after, after.mappings()[0], kCode + 0x5080}, 1, 1), CodeNames::kUnknown);
   after.set_published({});
   for (const Mapping& mapping : after.mappings()) {
-    EXPECT_EQ(mapping.kind, MappingKind::kGenerated);
+    EXPECT_TRUE(mapping.generated() && !mapping.published());
     EXPECT_EQ(mapping.bias, 0u);
   }
 }

@@ -114,17 +114,16 @@ class RawAArch64 : public testing::Test {
     sample.registers = registers_;
     sample.stack = {kStack, stack_};
     RawUnwinder unwinder(registry, mask);
-    std::vector<std::uint64_t> frames;
     if (after_another_machines_) {
       RawSample other = sample;
       other.registers = Registers(Architecture::kX86_64);
       other.registers.set_pc(sample.registers.pc());
-      (void)unwinder.unwind(other, &maps, frames);
-      frames.clear();
+      (void)unwinder.unwind(other, &maps);
     }
-    end_ = unwinder.unwind(sample, &maps, frames);
-    certainty_ = unwinder.certainty();
-    return frames;
+    const UnwoundStack stack = unwinder.unwind(sample, &maps);
+    end_ = stack.end;
+    certainty_ = stack.certainty;
+    return stack.frames;
   }
 
   using Frames = std::vector<std::uint64_t>;

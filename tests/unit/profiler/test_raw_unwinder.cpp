@@ -20,6 +20,7 @@
 #include "profiler/processes/module_registry.h"
 #include "support/use_up.h"
 #include "windlass/backtrace.h"
+#include "windlass_wine_layout.h"
 
 namespace windlass::profiler {
 namespace {
@@ -81,10 +82,7 @@ std::uint64_t stack_top() {
 #endif
 }
 
-struct Unwound {
-  std::uint8_t end;
-  std::vector<std::uint64_t> frames;
-};
+using Unwound = UnwoundStack;
 
 // This process as the agent knows it.
 struct Self {
@@ -105,9 +103,7 @@ Unwound unwind() {
   sample.tgid = self.tgid;
   sample.registers = capture.registers;
   sample.stack = {capture.registers.sp(), capture.stack};
-  Unwound result;
-  result.end = self.unwinder.unwind(sample, &self.maps(), result.frames);
-  return result;
+  return self.unwinder.unwind(sample, &self.maps());
 }
 
 // The callers of the captured function, from frame 1 up.
@@ -247,9 +243,9 @@ TEST(RawUnwinder, GarbageRegistersNeverHang) {
       sample.registers.set(reg, next());
     }
     sample.stack = {sample.registers.sp(), stack};
-    std::vector<std::uint64_t> frames;
-    EXPECT_LT(unwinder.unwind(sample, table.find(self)->maps.get(), frames), WL_END_COUNT);
-    EXPECT_LE(frames.size(), RawUnwinder::kMaxFrames);
+    const UnwoundStack stack = unwinder.unwind(sample, table.find(self)->maps.get());
+    EXPECT_LT(stack.end, WL_END_COUNT);
+    EXPECT_LE(stack.frames.size(), RawUnwinder::kMaxFrames);
   }
 }
 
@@ -379,9 +375,7 @@ class WithoutRows : public testing::Test {
     sample.tgid = self_.tgid;
     sample.registers = capture.registers;
     sample.stack = {capture.registers.sp(), capture.stack};
-    Unwound result;
-    result.end = self_.unwinder.unwind(sample, &self_.maps(), result.frames);
-    return result;
+    return self_.unwinder.unwind(sample, &self_.maps());
   }
   Self self_;
 };

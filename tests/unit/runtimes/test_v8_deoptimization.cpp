@@ -52,7 +52,8 @@ TEST(V8Deoptimization, SaysWhereItPutsTheFrame) {
   EXPECT_EQ(found->returned, 86U);
   EXPECT_EQ(found->dropped, 87U);
   EXPECT_EQ(found->end, 91U);
-  EXPECT_EQ(found->way(), WL_HELD(0x50, 0x1c8));
+  EXPECT_EQ(found->held().input, 0x50);
+  EXPECT_EQ(found->held().content, 0x1c8);
 }
 
 // Cut anywhere, or with any other instruction in the place of one that counts.

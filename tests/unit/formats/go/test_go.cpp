@@ -77,10 +77,11 @@ table::TraceRule rule_of(const dwarf::SwitchedStack& stack) {
 TEST(SwitchedStack, FitsARule) {
   const table::TraceRule rule = rule_of(kWay);
   EXPECT_EQ(rule.cfa_kind, WL_CFA_THREAD);
-  EXPECT_EQ(rule.cfa_offset, -8);
-  EXPECT_EQ(rule.cfa_reg, 0x30 / 8);
-  EXPECT_EQ(rule.x_offset, 0xb8 | 16 / 8);
-  EXPECT_EQ(rule.cfa_arg, 0x38 / 8);
+  EXPECT_EQ(rule.way_first, -8);
+  EXPECT_EQ(rule.way_second, 0x30 / 8);
+  EXPECT_EQ(rule.last.words, 0xb8 / 8);
+  EXPECT_EQ(rule.last.addend, 16 / 8);
+  EXPECT_EQ(rule.way_sp, 0x38 / 8);
   EXPECT_EQ(rule.ra_kind, WL_REG_CFA);
   EXPECT_EQ(rule.ra_offset, -8);
   const table::TraceRule saved = rule_of({-8, {0x30, 0xb8, 0x38}, 0, true});
@@ -149,9 +150,10 @@ TEST(MovableStack, FitsARule) {
   const table::TraceRule rule = rule_of(kMovable);
   EXPECT_EQ(rule.cfa_kind, WL_CFA_MOVABLE);
   EXPECT_EQ(rule.cfa_reg, 7);
-  EXPECT_EQ(rule.cfa_offset, 0x30);
-  EXPECT_EQ(rule.cfa_arg, 1);
-  EXPECT_EQ(rule.x_offset, 0x28 | 2);
+  EXPECT_EQ(rule.owner, 0x30);
+  EXPECT_EQ(rule.top, 1);
+  EXPECT_EQ(rule.last.words, 0x28 / 8);
+  EXPECT_EQ(rule.last.addend, 2);
   EXPECT_EQ(rule.x_kind, WL_REG_UNDEFINED);
   EXPECT_EQ(rule.ra_kind, WL_REG_CFA);
   EXPECT_EQ(rule.ra_offset, -8);

@@ -248,7 +248,7 @@ TEST(PackedRule, IsTheRuleInMemory) {
   EXPECT_EQ(rule.fp_offset, -16);
   EXPECT_EQ(rule.ra_offset, -8);
   EXPECT_EQ(rule.x_offset, -24);
-  EXPECT_EQ(rule.cfa_arg, 11);
+  EXPECT_EQ(rule.arg_reg, 11);
   EXPECT_EQ(rule.reserved, 0);
 }
 

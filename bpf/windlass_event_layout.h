@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT
+ *
+ * The events that the kernel side sends to the agent.
+ */
+#ifndef WINDLASS_EVENT_LAYOUT_H
+#define WINDLASS_EVENT_LAYOUT_H
+
+#include "windlass_ends.h"
+#include "windlass_types.h"
+
+#define WL_MAX_USER_FRAMES 8192u
+#define WL_MAX_KERNEL_FRAMES 127u /* The most that bpf_get_stack gives by default (kernel.perf_event_max_stack). */
+#define WL_MAX_RAW_STACK (128u * 1024u)
+#define WL_MAX_RAW_PIECE (WL_MAX_RAW_STACK / 2) /* Of each stack, if there are two. */
+#define WL_RAW_PAGE 4096u                       /* The unit of copying; no page of any kernel is smaller. */
+#define WL_MAX_RAW_PAGES 64u                    /* The pages that a copy spans, with pages left out. */
+#define WL_RED_ZONE 128u
+#define WL_SWITCH_ROOM (20u * 1024u) /* Bytes of an Erlang scheduler's registers, below its caller. */
+/* Bytes of the arguments. By these the agent knows where the kernel left sp for the process's first instruction. */
+#define WL_ARGUMENTS 512
+#define WL_COMM 16
+
+enum wl_event_type {
+  WL_EVENT_STACK = 1, /* A wl_stack_event: a sample, usually of a stack not seen before; repeats are counted in the
+                       * kernel. Samples of a stack = its events + its count. */
+  WL_EVENT_RAW = 2,   /* A wl_raw_event: registers and raw stack, for the agent to unwind. */
+  WL_EVENT_EXEC = 3,  /* A wl_process_event. */
+  WL_EVENT_FORK = 4,  /* A wl_process_event. */
+  WL_EVENT_EXIT = 5,  /* A wl_process_event: the last thread has ended. */
+  WL_EVENT_UNMAP = 6, /* A wl_process_event: a mapping in [address, address + length) is gone, others may come. */
+};
+
+/* The common part of samples with the same stack. */
+struct wl_stack_key {
+  __u64 hash; /* Of all frames, end and space. */
+  __u32 tgid;
+  __u32 tid;
+};
+
+struct wl_event_head {
+  __u32 type; /* wl_event_type */
+  __u32 cpu;
+  __u64 time; /* CLOCK_MONOTONIC ns, also the clock of the agent's perf events. */
+  __u32 tgid;
+  __u32 tid;
+  char comm[WL_COMM];
+};
+
+struct wl_stack_event {
+  struct wl_event_head head;
+  __u64 hash;
+  __u32 space;
+  __u16 user_frames;
+  __u8 kernel_frames;
+  __u8 end : 6;       /* wl_end */
+  __u8 certainty : 2; /* wl_certainty */
+  __u64 interpreted_frames;
+  /* Followed by u64 kernel[kernel_frames], then u64 user[user_frames], then wl_interpreted_frame[interpreted_frames],
+   * each innermost first. A user frame with WL_FRAME_EXACT set is an instruction pointer (frame 0, below a signal
+   * frame). Otherwise it is a return address. */
+};
+#define WL_FRAME_EXACT (1ull << 63)
+
+#define WL_MAX_RAW_INTERPRETED_FRAMES 1024u /* With a raw stack. */
+
+#define WL_RAW_REGISTERS 33u /* Room for any machine's. */
+
+/* A word of the process's memory; none if the address is 0. */
+struct wl_word {
+  __u64 address;
+  __u64 value;
+};
+
+/* Words of other memory than stacks that a sample has, as far as the walk read them. */
+enum wl_sampled_word {
+  /* On a way from the thread's pointer to a stack pointer of another stack (WL_CFA_THREAD): */
+  WL_WAY_FIRST = 0, /* By the thread's pointer: the g of Go whose stack the thread is on. */
+  WL_WAY_SECOND = 1,
+  WL_WAY_KEEPER = 2, /* The keeper of the stack pointer: the g of Go that the thread runs, or will run again. */
+  WL_WAY_SP = 3,     /* The stack pointer. */
+  WL_WAY_PC = 4,     /* The word behind it. */
+  WL_WAY_LOW = 5,    /* The keeper's first two words: its stack's bounds (Go). */
+  WL_WAY_HIGH = 6,
+  /* Of a frame that is in an object instead of on the stack (WL_HELD): */
+  WL_HELD_FRAME = 7, /* The frame's description. */
+  WL_HELD_SIZE = 8,
+  WL_HELD_FP = 9,      /* Where the frame's frame pointer leads in the frame: the caller's frame pointer. */
+  WL_HELD_RETURN = 10, /* The return address behind it. */
+};
+#define WL_WAY_WORDS 7u /* the first ones */
+#define WL_WORDS 11u
+
+struct wl_raw_event {
+  struct wl_event_head head;
+  __u64 regs[WL_RAW_REGISTERS]; /* User registers by DWARF number, then the pc. */
+  __u32 reason;                 /* The wl_end that made the kernel side give up. */
+  __u32 space;
+  __u32 stack_size; /* Bytes copied of the stack, from stack_address up. */
+  __u16 code_size;  /* Bytes of code copied from around the pc, starting at pc - code_before. */
+  __u8 code_before;
+  __u8 kernel_frames;
+  __u64 second_address; /* Where the walk had come to, if that is on another stack (Wine's Windows side). */
+  __u32 second_size;
+  __u32 machine; /* wl_machine */
+  /* The pages that the copies have: bit n is page n, counted from the page that the copy begins in. Pages that could
+   * not be read are left out of the copies: never touched, as most of a large local array, or taken out for a
+   * moment. */
+  __u64 stack_pages;
+  __u64 second_pages;
+  __u64 stack_address;  /* Below the stack pointer by the red zone, where leaves keep data (psABI 3.2.2). */
+  __u64 gs_base;        /* x86-64: of the thread; 0: none. */
+  __u64 teb_frame;      /* The word at gs_base + WL_WINE_TEB_FRAME. */
+  __u64 thread_pointer; /* x86-64: fs.base; 0: not known. */
+  struct wl_word words[WL_WORDS];
+  __u64 interpreted_frames;
+  /* Followed by u64 kernel[kernel_frames], u8 code[code_size padded to 8], u8 stack[stack_size], u8
+   * second_stack[second_size], wl_interpreted_frame[interpreted_frames]. */
+};
+
+struct wl_process_event {
+  struct wl_event_head head;
+  __u64 epoch;   /* The new epoch; FORK: the child's. */
+  __u64 address; /* UNMAP: the first address. FORK: the child's tgid. */
+  __u64 length;
+};
+
+#endif
