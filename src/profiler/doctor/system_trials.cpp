@@ -14,6 +14,10 @@
 
 #include "profiler/doctor/kernel_errors.h"
 #include "profiler/doctor/online_cpus.h"
+
+#include "windlass_process_layout.h"
+
+// Has variables of its types.
 #include "windlass.skel.h"
 
 namespace windlass::profiler {
