@@ -11,6 +11,7 @@
 #include "cli/dump_winarm64.h"
 #include "cli/dump_winx64.h"
 #include "cli/input.h"
+#include "cli/put.h"
 #include "cli/rows.h"
 #include "formats/dwarf/expression.h"
 #include "formats/dwarf/instructions.h"
@@ -25,17 +26,9 @@ class DwarfPrinter {
       : section_(section), out_(out), report_(report) {}
 
   void json(const dwarf::Fde& fde) {
-    out_.text("{\"format\":\"dwarf\",\"section\":\"");
-    out_.text(section_.name);
-    out_.text("\",\"offset\":");
-    out_.decimal(fde.offset);
-    out_.text(",\"begin\":");
-    out_.decimal(fde.begin);
-    out_.text(",\"end\":");
-    out_.decimal(fde.end);
-    out_.text(",\"cie\":");
-    out_.decimal(fde.cie->offset);
-    out_.text(fde.cie->signal_frame ? ",\"signal\":true,\"lsda\":" : ",\"signal\":false,\"lsda\":");
+    put(out_, "{\"format\":\"dwarf\",\"section\":\"", section_.name, "\",\"offset\":", fde.offset);
+    put(out_, ",\"begin\":", fde.begin, ",\"end\":", fde.end, ",\"cie\":", fde.cie->offset);
+    put(out_, ",\"signal\":", fde.cie->signal_frame, ",\"lsda\":");
     if (fde.lsda)
       out_.decimal(fde.lsda->value);
     else
@@ -52,17 +45,9 @@ class DwarfPrinter {
   }
 
   void text(const dwarf::Cie& cie) {
-    out_.hex(cie.offset);
-    out_.text(" CIE version ");
-    out_.decimal(std::uint64_t{cie.version});
-    out_.text(" augmentation ");
-    out_.json_string(cie.augmentation);
-    out_.text(" code alignment ");
-    out_.decimal(cie.code_alignment);
-    out_.text(" data alignment ");
-    out_.decimal(cie.data_alignment);
-    out_.text(" return address ");
-    name(cie.return_address_register);
+    put(out_, Hex{cie.offset}, " CIE version ", cie.version, " augmentation ", JsonString{cie.augmentation});
+    put(out_, " code alignment ", cie.code_alignment, " data alignment ", cie.data_alignment);
+    put(out_, " return address ", name(cie.return_address_register));
     if (cie.signal_frame) out_.text(" signal frame");
     if (cie.personality) pointer(" personality ", *cie.personality);
     out_.character('\n');
@@ -70,13 +55,7 @@ class DwarfPrinter {
   }
 
   void text(const dwarf::Fde& fde) {
-    out_.hex(fde.offset);
-    out_.text(" FDE ");
-    out_.hex(fde.begin);
-    out_.text("..");
-    out_.hex(fde.end);
-    out_.text(" cie ");
-    out_.hex(fde.cie->offset);
+    put(out_, Hex{fde.offset}, " FDE ", Hex{fde.begin}, "..", Hex{fde.end}, " cie ", Hex{fde.cie->offset});
     if (fde.lsda) pointer(" lsda ", *fde.lsda);
     out_.character('\n');
     lines(*fde.cie, fde.instructions, fde.begin);
@@ -100,86 +79,36 @@ class DwarfPrinter {
   }
 
   void line(const dwarf::CfaInstruction& instruction) {
-    out_.text("  DW_CFA_");
-    out_.text(instruction.name);
-    if (instruction.has_register) {
-      out_.character(' ');
-      name(instruction.reg);
-    }
-    if (instruction.has_source) {
-      out_.text(" in ");
-      name(instruction.source);
-    }
-    if (instruction.has_offset) {
-      out_.character(' ');
-      out_.signed_decimal(instruction.offset);
-    }
-    if (instruction.has_location) {
-      out_.text(" +");
-      out_.decimal(instruction.delta);
-      out_.text(" to ");
-      out_.hex(instruction.location);
-    }
-    if (instruction.has_expression) {
-      out_.text(" (");
-      expression(instruction.expression);
-      out_.character(')');
-    }
+    put(out_, "  DW_CFA_", instruction.name);
+    if (instruction.has_register) put(out_, ' ', name(instruction.reg));
+    if (instruction.has_source) put(out_, " in ", name(instruction.source));
+    if (instruction.has_offset) put(out_, ' ', Signed{instruction.offset});
+    if (instruction.has_location) put(out_, " +", instruction.delta, " to ", Hex{instruction.location});
+    if (instruction.has_expression) put(out_, " (", expression(instruction.expression), ')');
     out_.character('\n');
   }
 
   void json(const dwarf::CfaInstruction& instruction) {
-    out_.text("{\"op\":\"");
-    out_.text(instruction.name);
-    out_.character('"');
-    if (instruction.has_register) {
-      out_.text(",\"reg\":\"");
-      name(instruction.reg);
-      out_.character('"');
-    }
-    if (instruction.has_source) {
-      out_.text(",\"source\":\"");
-      name(instruction.source);
-      out_.character('"');
-    }
-    if (instruction.has_offset) {
-      out_.text(",\"offset\":");
-      out_.decimal(instruction.offset);
-    }
-    if (instruction.has_location) {
-      out_.text(",\"delta\":");
-      out_.decimal(instruction.delta);
-      out_.text(",\"location\":");
-      out_.decimal(instruction.location);
-    }
-    if (instruction.has_expression) {
-      out_.text(",\"expr\":\"");
-      expression(instruction.expression);
-      out_.character('"');
-    }
+    put(out_, "{\"op\":\"", instruction.name, '"');
+    if (instruction.has_register) put(out_, ",\"reg\":\"", name(instruction.reg), '"');
+    if (instruction.has_source) put(out_, ",\"source\":\"", name(instruction.source), '"');
+    if (instruction.has_offset) put(out_, ",\"offset\":", instruction.offset);
+    if (instruction.has_location) put(out_, ",\"delta\":", instruction.delta, ",\"location\":", instruction.location);
+    if (instruction.has_expression) put(out_, ",\"expr\":\"", expression(instruction.expression), '"');
     out_.character('}');
   }
 
-  void name(std::uint64_t reg) {
-    const std::string_view known = register_name(section_.architecture, reg);
-    if (!known.empty()) {
-      out_.text(known);
-    } else {
-      out_.character('r');
-      out_.decimal(reg);
-    }
-  }
-
   void pointer(std::string_view label, const dwarf::EncodedPointer& pointer) {
-    out_.text(label);
-    if (pointer.indirect) out_.character('*');
-    out_.hex(pointer.value);
+    put(out_, label, pointer.indirect ? "*" : "", Hex{pointer.value});
   }
 
-  void expression(ByteView bytes) {
+  [[nodiscard]] std::string name(std::uint64_t reg) const { return register_text(section_.architecture, reg); }
+
+  // Valid until the next call.
+  std::string_view expression(ByteView bytes) {
     scratch_.clear();
     dwarf::append_expression_text(scratch_, bytes, section_.architecture);
-    out_.text(scratch_);
+    return scratch_;
   }
 
   const dwarf::CfiSection& section_;
@@ -190,12 +119,7 @@ class DwarfPrinter {
 
 void dump_section(const dwarf::CfiSection& section, TextWriter& out, dwarf::ErrorSink report, bool json) {
   DwarfPrinter printer(section, out, report);
-  if (!json) {
-    out.text(section.name);
-    out.text(" at file offset ");
-    out.hex(section.bytes.origin());
-    out.text(":\n");
-  }
+  if (!json) put(out, section.name, " at file offset ", Hex{section.bytes.origin()}, ":\n");
   dwarf::CfiReader reader(section, report);
   for (dwarf::CfiReader::Entry entry; !out.closed() && reader.next(entry);) {
     if (json) {

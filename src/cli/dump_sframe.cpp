@@ -1,6 +1,11 @@
 #include "cli/dump_sframe.h"
 
+#include <string>
+
+#include <fmt/format.h>
+
 #include "base/registers.h"
+#include "cli/put.h"
 
 namespace windlass::cli {
 namespace {
@@ -10,24 +15,16 @@ class SFramePrinter {
   SFramePrinter(const sframe::Section& section, TextWriter& out) : section_(section), out_(out) {}
 
   void text(const sframe::Function& function) {
-    out_.hex(function.record);
-    out_.text(" FDE ");
-    out_.hex(function.begin);
-    out_.text("..");
-    out_.hex(function.end);
+    put(out_, Hex{function.record}, " FDE ", Hex{function.begin}, "..", Hex{function.end});
     if (function.flexible) out_.text(" flexible");
     if (function.signal_frame) out_.text(" signal frame");
     if (function.b_key) out_.text(" b key");
-    if (function.block != 0) {
-      out_.text(" repeats every ");
-      out_.decimal(std::uint64_t{function.block});
-    }
+    if (function.block != 0) put(out_, " repeats every ", function.block);
     out_.character('\n');
   }
 
   void text(const sframe::StoredRow& row) {
-    out_.text("  +");
-    out_.hex(row.start);
+    put(out_, "  +", Hex{row.start});
     if (row.outermost) out_.text(" no caller");
     labelled(" cfa=", row.cfa);
     labelled(" ra=", row.return_address);
@@ -37,21 +34,13 @@ class SFramePrinter {
   }
 
   void json(const sframe::Function& function) {
-    out_.text("{\"format\":\"sframe\",\"section\":\".sframe\",\"offset\":");
-    out_.decimal(function.record);
-    out_.text(",\"begin\":");
-    out_.decimal(function.begin);
-    out_.text(",\"end\":");
-    out_.decimal(function.end);
-    out_.text(function.signal_frame ? ",\"signal\":true" : ",\"signal\":false");
-    out_.text(function.flexible ? ",\"flexible\":true,\"repeats\":" : ",\"flexible\":false,\"repeats\":");
-    out_.decimal(std::uint64_t{function.block});
-    out_.text(",\"rows\":[");
+    put(out_, "{\"format\":\"sframe\",\"section\":\".sframe\",\"offset\":", function.record);
+    put(out_, ",\"begin\":", function.begin, ",\"end\":", function.end, ",\"signal\":", function.signal_frame);
+    put(out_, ",\"flexible\":", function.flexible, ",\"repeats\":", function.block, ",\"rows\":[");
   }
 
   void json(const sframe::StoredRow& row) {
-    out_.text("{\"start\":");
-    out_.decimal(std::uint64_t{row.start});
+    put(out_, "{\"start\":", row.start);
     member(",\"cfa\":", row.cfa);
     member(",\"ra\":", row.return_address);
     member(",\"fp\":", row.frame_pointer);
@@ -60,25 +49,15 @@ class SFramePrinter {
 
  private:
   void labelled(std::string_view label, const sframe::Place& place) {
-    if (!place.said()) return;
-    out_.text(label);
-    print(place);
+    if (place.said()) put(out_, label, text_of(place));
   }
   void member(std::string_view key, const sframe::Place& place) {
-    if (!place.said()) return;
-    out_.text(key);
-    out_.character('"');
-    print(place);
-    out_.character('"');
+    if (place.said()) put(out_, key, '"', text_of(place), '"');
   }
-  void print(const sframe::Place& place) {
-    if (place.loaded()) out_.character('[');
-    if (place.from_register())
-      out_.text(register_text(section_.architecture(), place.reg()));
-    else
-      out_.text("cfa");
-    out_.signed_decimal(place.offset);
-    if (place.loaded()) out_.character(']');
+  [[nodiscard]] std::string text_of(const sframe::Place& place) const {
+    const std::string base = place.from_register() ? register_text(section_.architecture(), place.reg()) : "cfa";
+    const std::string sum = fmt::format("{}{:+}", base, place.offset);
+    return place.loaded() ? "[" + sum + "]" : sum;
   }
 
   const sframe::Section& section_;
@@ -89,13 +68,8 @@ class SFramePrinter {
 
 void dump_sframe(const sframe::Section& section, TextWriter& out, sframe::ErrorSink report, bool json) {
   SFramePrinter printer(section, out);
-  if (!json) {
-    out.text(".sframe at file offset ");
-    out.hex(section.bytes().origin());
-    out.text(", version ");
-    out.decimal(std::uint64_t{section.header().version});
-    out.text(":\n");
-  }
+  if (!json)
+    put(out, ".sframe at file offset ", Hex{section.bytes().origin()}, ", version ", section.header().version, ":\n");
   const auto each = [&](const sframe::Function& function) {
     bool first = true;
     json ? printer.json(function) : printer.text(function);

@@ -1,5 +1,6 @@
 #include "cli/dump_winarm64.h"
 
+#include "cli/put.h"
 #include "formats/winarm64/dump.h"
 
 namespace windlass::cli {
@@ -33,16 +34,7 @@ class Arm64Printer {
 
  private:
   // ---- JSON
-  void field(std::string_view name, std::uint64_t value) {
-    out_.text(name);
-    out_.decimal(value);
-  }
-  void flag(std::string_view name, bool value) {
-    out_.text(name);
-    out_.text(value ? "true" : "false");
-  }
-
-  void head(RuntimeFunction function) { field("{\"format\":\"winarm64\",\"begin\":", function.begin); }
+  void head(RuntimeFunction function) { put(out_, "{\"format\":\"winarm64\",\"begin\":", function.begin); }
 
   void parent(RuntimeFunction function) {
     const auto parent = winarm64::parent_of(image_, function);
@@ -52,35 +44,24 @@ class Arm64Printer {
     }
     if (json_) {
       head(function);
-      field(",\"packed\":false,\"flag\":3,\"parent\":", function.target());
-      field(",\"parent_begin\":", parent->begin);
-      out_.text("}\n");
+      put(out_, ",\"packed\":false,\"flag\":3,\"parent\":", function.target());
+      put(out_, ",\"parent_begin\":", parent->begin, "}\n");
       return;
     }
-    out_.hex(function.begin);
-    out_.text(" unwinds as the entry at ");
-    out_.hex(function.target());
-    out_.text(", function ");
-    out_.hex(parent->begin);
-    out_.character('\n');
+    put(out_, Hex{function.begin}, " unwinds as the entry at ", Hex{function.target()});
+    put(out_, ", function ", Hex{parent->begin}, '\n');
   }
 
   void json(RuntimeFunction function, const UnwindRecord& record) {
     head(function);
-    field(",\"length\":", record.length);
-    flag(",\"packed\":", function.packed());
-    field(",\"flag\":", function.data & 3);
+    put(out_, ",\"length\":", record.length, ",\"packed\":", function.packed(), ",\"flag\":", function.data & 3);
     if (function.packed()) {
       const PackedFields fields = winarm64::packed_fields(function);
-      field(",\"reg_f\":", fields.reg_f);
-      field(",\"reg_i\":", fields.reg_i);
-      field(",\"h\":", fields.h ? 1 : 0);
-      field(",\"cr\":", fields.cr);
-      field(",\"frame_size\":", fields.frame_size);
+      put(out_, ",\"reg_f\":", fields.reg_f, ",\"reg_i\":", fields.reg_i, ",\"h\":", fields.h ? 1 : 0);
+      put(out_, ",\"cr\":", fields.cr, ",\"frame_size\":", fields.frame_size);
     } else {
-      field(",\"info\":", record.rva);
-      field(",\"version\":", record.version);
-      flag(",\"single_epilog\":", record.single_epilogue);
+      put(out_, ",\"info\":", record.rva, ",\"version\":", record.version);
+      put(out_, ",\"single_epilog\":", record.single_epilogue);
     }
     out_.text(",\"codes\":[");
     bool first = true;
@@ -93,40 +74,29 @@ class Arm64Printer {
     out_.text("],\"epilogs\":[");
     first = true;
     each_epilogue(record, [&](std::uint32_t start, std::uint32_t index) {
-      field(first ? "{\"start\":" : ",{\"start\":", start);
-      field(",\"index\":", index);
-      out_.character('}');
+      put(out_, first ? "{\"start\":" : ",{\"start\":", start, ",\"index\":", index, '}');
       first = false;
     });
-    if (record.has_handler) {
-      field("],\"handler\":", record.handler);
-      field(",\"handler_data\":", record.handler_data);
-      out_.text("}\n");
-    } else {
+    if (record.has_handler)
+      put(out_, "],\"handler\":", record.handler, ",\"handler_data\":", record.handler_data, "}\n");
+    else
       out_.text("],\"handler\":null}\n");
-    }
   }
 
   void json(std::uint64_t index, const UnwindCode& code) {
-    field("{\"index\":", index);
-    out_.text(",\"op\":\"");
-    out_.text(winarm64::operation_name(code.operation));
-    out_.character('"');
+    put(out_, "{\"index\":", index, ",\"op\":\"", winarm64::operation_name(code.operation), '"');
     if (code.saves()) {
-      field(",\"reg\":", code.reg);
+      put(out_, ",\"reg\":", code.reg);
       if (code.operation == Operation::kSaveAnyReg) {
         constexpr std::string_view kFiles[] = {"", "x", "d", "q", "z", "p"};
-        out_.text(",\"file\":\"");
-        out_.text(kFiles[static_cast<unsigned>(code.file)]);
-        flag("\",\"pair\":", code.pair);
-        flag(",\"writeback\":", code.writeback);
+        put(out_, ",\"file\":\"", kFiles[static_cast<unsigned>(code.file)], "\",\"pair\":", code.pair);
+        put(out_, ",\"writeback\":", code.writeback);
       }
-      out_.text(",\"disp\":");
-      out_.decimal(code.writeback ? -std::int64_t{code.value} : std::int64_t{code.value});
+      put(out_, ",\"disp\":", code.writeback ? -std::int64_t{code.value} : std::int64_t{code.value});
     } else if (code.operation == Operation::kAddFp) {
-      field(",\"disp\":", code.value);
+      put(out_, ",\"disp\":", code.value);
     } else if (allocates(code.operation)) {
-      field(",\"size\":", code.value);
+      put(out_, ",\"size\":", code.value);
     }
     out_.character('}');
   }
@@ -151,49 +121,33 @@ class Arm64Printer {
 
   // ---- text
   void text(RuntimeFunction function, const UnwindRecord& record) {
-    out_.hex(function.begin);
-    out_.text("..");
-    out_.hex(std::uint64_t{function.begin} + record.length);
+    put(out_, Hex{function.begin}, "..", Hex{std::uint64_t{function.begin} + record.length});
     if (function.packed()) {
       const PackedFields fields = winarm64::packed_fields(function);
-      field(function.kind() == EntryKind::kPacked ? " packed cr " : " packed fragment cr ", fields.cr);
-      field(" h ", fields.h ? 1 : 0);
-      field(" reg_i ", fields.reg_i);
-      field(" reg_f ", fields.reg_f);
-      field(" frame ", fields.frame_size);
+      put(out_, function.kind() == EntryKind::kPacked ? " packed cr " : " packed fragment cr ", fields.cr);
+      put(out_, " h ", fields.h ? 1 : 0, " reg_i ", fields.reg_i, " reg_f ", fields.reg_f);
+      put(out_, " frame ", fields.frame_size);
     } else {
-      out_.text(" record ");
-      out_.hex(record.rva);
+      put(out_, " record ", Hex{record.rva});
     }
-    if (record.has_handler) {
-      out_.text(" handler ");
-      out_.hex(record.handler);
-      out_.text(" data ");
-      out_.hex(record.handler_data);
-    }
+    if (record.has_handler) put(out_, " handler ", Hex{record.handler}, " data ", Hex{record.handler_data});
     out_.character('\n');
     winarm64::CodeSet(record).each([&](std::uint64_t index, const Expected<UnwindCode>& code) {
       if (code) line(index, *code);
     });
     each_epilogue(record, [&](std::uint32_t start, std::uint32_t index) {
-      out_.text("  epilogue at +");
-      out_.hex(start);
-      field(" from code ", index);
-      out_.character('\n');
+      put(out_, "  epilogue at +", Hex{start}, " from code ", index, '\n');
     });
   }
 
   void line(std::uint64_t index, const UnwindCode& code) {
-    field("  ", index);
-    out_.text(index < 10 ? ":   " : index < 100 ? ":  " : ": ");
     const std::string_view name = winarm64::operation_name(code.operation);
-    out_.text(name);
+    put(out_, "  ", index, index < 10 ? ":   " : index < 100 ? ":  " : ": ", name);
     scratch_.clear();
     winarm64::append_instruction(scratch_, code, true);
     if (!scratch_.empty()) {
       constexpr std::string_view kSpaces = "                    ";
-      out_.text(kSpaces.substr(name.size() < kSpaces.size() - 1 ? name.size() : kSpaces.size() - 1));
-      out_.text(scratch_);
+      put(out_, kSpaces.substr(name.size() < kSpaces.size() - 1 ? name.size() : kSpaces.size() - 1), scratch_);
     }
     out_.character('\n');
   }

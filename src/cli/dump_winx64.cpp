@@ -1,6 +1,7 @@
 #include "cli/dump_winx64.h"
 
 #include "base/shown.h"
+#include "cli/put.h"
 #include "formats/image/pe_names.h"
 #include "formats/winx64/handlers.h"
 #include "formats/winx64/read.h"
@@ -74,26 +75,19 @@ class JsonPrinter : Walker {
 
   Expected<void> function(const RuntimeFunction& function, const UnwindInfo& info) {
     range("{\"format\":\"winx64\",\"begin\":", function);
-    field(",\"version\":", info.version);
-    out_.text(",\"flags\":[");
+    put(out_, ",\"version\":", info.version, ",\"flags\":[");
     bool first = true;
     for (const auto& [flag, name] : kFlagNames) {
       if (!info.has(flag)) continue;
-      out_.text(first ? "\"" : ",\"");
-      out_.text(name);
-      out_.character('"');
+      put(out_, first ? "\"" : ",\"", name, '"');
       first = false;
     }
-    field("],\"prolog_size\":", info.prolog_size);
-    if (info.frame_register != 0) {
-      out_.text(",\"frame_register\":\"");
-      out_.text(winx64::register_name(info.frame_register));
-      out_.character('"');
-    } else {
+    put(out_, "],\"prolog_size\":", info.prolog_size);
+    if (info.frame_register != 0)
+      reg(",\"frame_register\":\"", winx64::register_name(info.frame_register));
+    else
       out_.text(",\"frame_register\":null");
-    }
-    field(",\"frame_offset\":", std::uint64_t{info.frame_offset} * 16);
-    out_.text(",\"codes\":[");
+    put(out_, ",\"frame_offset\":", std::uint64_t{info.frame_offset} * 16, ",\"codes\":[");
     first_ = true;
     auto ok = prologue(info, [this](const UnwindCode& c) { code(c); });
     out_.text("],\"epilogs\":[");
@@ -120,29 +114,18 @@ class JsonPrinter : Walker {
   }
 
  private:
-  void field(std::string_view label, std::uint64_t value) {
-    out_.text(label);
-    out_.decimal(value);
-  }
   void range(std::string_view label, const RuntimeFunction& function) {
-    field(label, function.begin);
-    field(",\"end\":", function.end);
-    field(",\"info\":", function.info);
+    put(out_, label, function.begin, ",\"end\":", function.end, ",\"info\":", function.info);
   }
   void separate() {
     if (!first_) out_.character(',');
     first_ = false;
   }
-  void reg(std::string_view label, std::string_view name) {
-    out_.text(label);
-    out_.text(name);
-    out_.character('"');
-  }
+  void reg(std::string_view label, std::string_view name) { put(out_, label, name, '"'); }
 
   void code(const UnwindCode& code) {
     separate();
-    field("{\"offset\":", code.offset);
-    reg(",\"op\":\"", operation_name(code.operation));
+    put(out_, "{\"offset\":", code.offset, ",\"op\":\"", operation_name(code.operation), '"');
     switch (code.operation) {
       case Operation::kPushNonvol: reg(",\"reg\":\"", winx64::register_name(code.info)); break;
       case Operation::kPush2:
@@ -152,25 +135,19 @@ class JsonPrinter : Walker {
         break;
       case Operation::kAllocLarge:
       case Operation::kAllocSmall:
-      case Operation::kAllocHuge: field(",\"size\":", code.value); break;
+      case Operation::kAllocHuge: put(out_, ",\"size\":", code.value); break;
       case Operation::kSaveNonvol:
       case Operation::kSaveNonvolFar:
-        reg(",\"reg\":\"", winx64::register_name(code.info));
-        field(",\"disp\":", code.value);
+        put(out_, ",\"reg\":\"", winx64::register_name(code.info), "\",\"disp\":", code.value);
         break;
       case Operation::kSaveXmm128:
-      case Operation::kSaveXmm128Far:
-        field(",\"reg\":\"xmm", code.info);
-        field("\",\"disp\":", code.value);
-        break;
-      case Operation::kPushMachframe:
-        out_.text(code.info != 0 ? ",\"error_code\":true" : ",\"error_code\":false");
-        break;
-      case Operation::kPushCanonicalFrame: field(",\"type\":", code.info); break;
+      case Operation::kSaveXmm128Far: put(out_, ",\"reg\":\"xmm", code.info, "\",\"disp\":", code.value); break;
+      case Operation::kPushMachframe: put(out_, ",\"error_code\":", code.info != 0); break;
+      case Operation::kPushCanonicalFrame: put(out_, ",\"type\":", code.info); break;
       case Operation::kSetFpreg:
-      case Operation::kSetFpregLarge: field(",\"disp\":", code.value); break;
+      case Operation::kSetFpregLarge: put(out_, ",\"disp\":", code.value); break;
       case Operation::kEpilog:
-      case Operation::kSpare: field(",\"info\":", code.info); break;
+      case Operation::kSpare: put(out_, ",\"info\":", code.info); break;
     }
     out_.character('}');
   }
@@ -178,9 +155,7 @@ class JsonPrinter : Walker {
   Expected<void> epilogs(const RuntimeFunction& function, const UnwindInfo& info) {
     winx64::each_epilog(info, function.end, [&](const winx64::Epilog& epilog) {
       separate();
-      field("{\"begin\":", epilog.begin);
-      field(",\"size\":", epilog.size);
-      out_.character('}');
+      put(out_, "{\"begin\":", epilog.begin, ",\"size\":", epilog.size, '}');
     });
     if (info.version != 3) return {};
     const auto payload = winx64::read_payload_v3(info);
@@ -188,11 +163,9 @@ class JsonPrinter : Walker {
     for (unsigned i = 0; i < payload->epilog_count; ++i) {
       const winx64::EpilogV3& epilog = payload->epilogs[i];
       separate();
-      out_.text("{\"begin\":");
-      out_.decimal(static_cast<std::int64_t>(epilog.offset < 0 ? function.end : function.begin) + epilog.offset);
-      field(",\"last\":", epilog.last_instruction);
-      out_.text(epilog.parent_transfer ? ",\"parent_transfer\":true,\"codes\":["
-                                       : ",\"parent_transfer\":false,\"codes\":[");
+      const std::int64_t from = epilog.offset < 0 ? function.end : function.begin;
+      put(out_, "{\"begin\":", from + epilog.offset, ",\"last\":", epilog.last_instruction);
+      put(out_, ",\"parent_transfer\":", epilog.parent_transfer, ",\"codes\":[");
       first_ = true;
       const auto ok = winx64::each_descriptor(payload->pool, epilog.first_op, epilog.operation_count, epilog.ip_offsets,
                                               epilog.large, [this](const UnwindCode& c) { code(c); });
@@ -208,47 +181,60 @@ class JsonPrinter : Walker {
       out_.text(",\"handler\":null");
       return {};
     }
-    field(",\"handler\":", info.handler);
-    field(",\"handler_data\":", info.handler_data);
+    put(out_, ",\"handler\":", info.handler, ",\"handler_data\":", info.handler_data);
     const auto handler = winx64::read_handler(image_, handler_name(info.handler), function, info);
     if (!handler) return std::unexpected(handler.error());
-    if (!handler->name.empty()) {
-      out_.text(",\"handler_name\":");
-      out_.json_string(handler->name);
-    }
+    if (!handler->name.empty()) put(out_, ",\"handler_name\":", JsonString{handler->name});
     if (handler->scope_count != 0) {
       out_.text(",\"scopes\":[");
       for (std::uint32_t i = 0; i < handler->scope_count; ++i) {
         const winx64::Scope scope = handler->scope(i);
-        field(i == 0 ? "{\"begin\":" : ",{\"begin\":", scope.begin);
-        field(",\"end\":", scope.end);
-        field(",\"handler\":", scope.handler);
-        field(",\"target\":", scope.target);
-        out_.character('}');
+        put(out_, i == 0 ? "{\"begin\":" : ",{\"begin\":", scope.begin, ",\"end\":", scope.end);
+        put(out_, ",\"handler\":", scope.handler, ",\"target\":", scope.target, '}');
       }
       out_.character(']');
     }
-    if (handler->func_info) {
-      field(",\"func_info\":{\"magic\":", handler->func_info->magic);
-      field(",\"states\":", static_cast<std::uint32_t>(handler->func_info->state_count));
-      field(",\"try_blocks\":", handler->func_info->try_count);
-      field(",\"ip_states\":", handler->func_info->ip_count);
-      out_.character('}');
+    if (const auto& of = handler->func_info) {
+      put(out_, ",\"func_info\":{\"magic\":", of->magic, ",\"states\":", static_cast<std::uint32_t>(of->state_count));
+      put(out_, ",\"try_blocks\":", of->try_count, ",\"ip_states\":", of->ip_count, '}');
     }
-    if (handler->func_info4) {
-      field(",\"func_info4\":{\"header\":", handler->func_info4->header);
-      field(",\"unwind_map\":", handler->func_info4->unwind_map);
-      field(",\"try_map\":", handler->func_info4->try_map);
-      field(",\"ip_map\":", handler->func_info4->ip_map);
-      out_.character('}');
+    if (const auto& of = handler->func_info4) {
+      put(out_, ",\"func_info4\":{\"header\":", of->header, ",\"unwind_map\":", of->unwind_map);
+      put(out_, ",\"try_map\":", of->try_map, ",\"ip_map\":", of->ip_map, '}');
     }
-    if (handler->gs) field(",\"cookie_offset\":", handler->gs->cookie_offset);
+    if (handler->gs) put(out_, ",\"cookie_offset\":", handler->gs->cookie_offset);
     return {};
   }
 
   TextWriter& out_;
   bool first_ = true;
 };
+
+// With that many digits.
+struct Digits {
+  std::uint64_t value;
+  unsigned digits;
+};
+void put_piece(TextWriter& out, Digits piece) {
+  for (unsigned i = piece.digits; i-- > 0;) out.character("0123456789ABCDEF"[piece.value >> (4 * i) & 15]);
+}
+// With as many digits as it needs.
+struct Value {
+  std::uint32_t value;
+};
+void put_piece(TextWriter& out, Value piece) {
+  unsigned digits = 1;
+  while (digits < 8 && piece.value >> 4 * digits != 0) ++digits;
+  put(out, "0x", Digits{piece.value, digits});
+}
+
+struct Range {
+  const RuntimeFunction& function;
+};
+void put_piece(TextWriter& out, Range piece) {
+  const RuntimeFunction& of = piece.function;
+  put(out, Digits{of.begin, 8}, ' ', Digits{of.end, 8}, ' ', Digits{of.info, 8});
+}
 
 // As dumpbin prints it: RVAs and offsets as upper-case hex without 0x, sizes with it.
 class TextPrinter : Walker {
@@ -257,28 +243,18 @@ class TextPrinter : Walker {
       : Walker(image, symbols), out_(out), dumpbin_(dumpbin) {}
 
   void table(std::size_t count) {
-    out_.text("Function Table (");
-    out_.decimal(std::uint64_t{count});
-    out_.text(")\n\n           Begin    End      Info      Function Name\n\n");
+    put(out_, "Function Table (", count, ")\n\n           Begin    End      Info      Function Name\n\n");
   }
 
   void entry(std::size_t index, const RuntimeFunction& function) {
-    out_.text("  ");
-    hex(index * 12, 8);
-    out_.character(' ');
-    range(function);
-    out_.text("  ");
-    out_.text(symbols_.at(function.begin));
-    out_.character('\n');
+    put(out_, "  ", Digits{index * 12, 8}, ' ', Range{function}, "  ", symbols_.at(function.begin), '\n');
   }
 
   Expected<void> function(const RuntimeFunction& function, const UnwindInfo& info) {
     number("    Unwind version: ", info.version);
     out_.text("    Unwind flags:");
     for (const auto& [flag, name] : kFlagNames) {
-      if (!info.has(flag)) continue;
-      out_.character(' ');
-      out_.text(name);
+      if (info.has(flag)) put(out_, ' ', name);
     }
     out_.text(info.flags == 0 ? " None\n" : "\n");
     sized("    Size of prologue: ", info.prolog_size);
@@ -290,49 +266,25 @@ class TextPrinter : Walker {
       number("    Count of codes: ", info.slot_count);
     }
     if (info.frame_register != 0) {
-      out_.text("    Frame register: ");
-      out_.text(winx64::register_name(info.frame_register));
+      put(out_, "    Frame register: ", winx64::register_name(info.frame_register));
       sized("\n    Frame offset: ", std::uint64_t{info.frame_offset} * 16);
     }
     const bool as_stored = dumpbin_ && info.version == 2;
     auto ok = as_stored ? codes_v2(info) : codes(info);
     if (ok && !as_stored) ok = epilogs(function, info);
     if (ok && info.handler != 0) ok = handler(function, info);
-    if (info.chained) {
-      out_.text("    Chained to: ");
-      range(*info.chained);
-      out_.character('\n');
-    }
+    if (info.chained) put(out_, "    Chained to: ", Range{*info.chained}, '\n');
     return ok;
   }
 
   void indirect(const RuntimeFunction& function) {
-    out_.text("    Unwind information of the entry at ");
-    hex(function.info & ~1U, 8);
-    out_.character('\n');
+    put(out_, "    Unwind information of the entry at ", Digits{function.info & ~1U, 8}, '\n');
   }
 
  private:
-  void hex(std::uint64_t value, unsigned digits) {
-    for (unsigned i = digits; i-- > 0;) out_.character("0123456789ABCDEF"[value >> (4 * i) & 15]);
-  }
-  void range(const RuntimeFunction& function) {
-    hex(function.begin, 8);
-    out_.character(' ');
-    hex(function.end, 8);
-    out_.character(' ');
-    hex(function.info, 8);
-  }
-  void number(std::string_view label, std::uint64_t value) {
-    out_.text(label);
-    out_.decimal(value);
-    out_.character('\n');
-  }
+  void number(std::string_view label, std::uint64_t value) { put(out_, label, value, '\n'); }
   void sized(std::string_view label, std::uint64_t value) {
-    out_.text(label);
-    out_.text("0x");
-    hex(value, value > 0xff ? 8 : 2);
-    out_.character('\n');
+    put(out_, label, "0x", Digits{value, value > 0xff ? 8U : 2U}, '\n');
   }
 
   Expected<void> codes(const UnwindInfo& info) {
@@ -350,25 +302,17 @@ class TextPrinter : Walker {
     bool first = true;
     return winx64::each_code(info, [&](const UnwindCode& c) {
       if (c.operation != Operation::kEpilog) return code(c, info, "      ");
-      out_.text("      ");
-      hex(c.offset, 2);
-      if (first) {
-        out_.text(": EPILOG, flags = 0x");
-        hex(c.info, 1);
-        value(", size = ", c.offset);
-      } else {
-        value(": EPILOG, offset from end = ", c.offset | c.info << 8U);
-      }
-      out_.character('\n');
+      put(out_, "      ", Digits{c.offset, 2});
+      if (first)
+        put(out_, ": EPILOG, flags = 0x", Digits{c.info, 1}, ", size = ", Value{c.offset}, '\n');
+      else
+        put(out_, ": EPILOG, offset from end = ", Value{c.offset + c.info * 256U}, '\n');
       first = false;
     });
   }
 
   void code(const UnwindCode& code, const UnwindInfo& info, std::string_view indent) {
-    out_.text(indent);
-    hex(code.offset, code.offset > 0xff ? 4 : 2);
-    out_.text(": ");
-    out_.text(operation_name(code.operation));
+    put(out_, indent, Digits{code.offset, code.offset > 0xff ? 4U : 2U}, ": ", operation_name(code.operation));
     switch (code.operation) {
       case Operation::kPushNonvol: reg(winx64::register_name(code.info)); break;
       case Operation::kPush2:
@@ -378,57 +322,40 @@ class TextPrinter : Walker {
         break;
       case Operation::kAllocLarge:
       case Operation::kAllocSmall:
-      case Operation::kAllocHuge: value(", size=", code.value); break;
+      case Operation::kAllocHuge: put(out_, ", size=", Value{code.value}); break;
       case Operation::kSaveNonvol:
       case Operation::kSaveNonvolFar:
         reg(winx64::register_name(code.info));
-        value(" offset=", code.value);
+        put(out_, " offset=", Value{code.value});
         break;
       case Operation::kSaveXmm128:
-      case Operation::kSaveXmm128Far:
-        out_.text(", register=xmm");
-        out_.decimal(std::uint64_t{code.info});
-        value(" offset=", code.value);
-        break;
+      case Operation::kSaveXmm128Far: put(out_, ", register=xmm", code.info, " offset=", Value{code.value}); break;
       case Operation::kPushMachframe: out_.text(code.info != 0 ? ", with error code" : ", without error code"); break;
-      case Operation::kPushCanonicalFrame: value(", type=", code.info); break;
+      case Operation::kPushCanonicalFrame: put(out_, ", type=", Value{code.info}); break;
       case Operation::kSetFpreg:
       case Operation::kSetFpregLarge:
         reg(winx64::register_name(info.version == 3 ? code.info : info.frame_register));
-        value(", offset=", code.value);
+        put(out_, ", offset=", Value{code.value});
         break;
       case Operation::kEpilog:
-      case Operation::kSpare: value(", info=", code.info); break;
+      case Operation::kSpare: put(out_, ", info=", Value{code.info}); break;
     }
     out_.character('\n');
   }
-  void reg(std::string_view name) {
-    out_.text(", register=");
-    out_.text(name);
-  }
-  void value(std::string_view label, std::uint32_t value) {
-    out_.text(label);
-    out_.text("0x");
-    unsigned digits = 1;
-    while (digits < 8 && value >> 4 * digits != 0) ++digits;
-    hex(value, digits);
-  }
+  void reg(std::string_view name) { put(out_, ", register=", name); }
 
   Expected<void> epilogs(const RuntimeFunction& function, const UnwindInfo& info) {
     winx64::each_epilog(info, function.end, [&](const winx64::Epilog& epilog) {
-      out_.text("    Epilogue: ");
-      hex(epilog.begin, 8);
-      value(", size=", epilog.size);
-      out_.character('\n');
+      put(out_, "    Epilogue: ", Digits{epilog.begin, 8}, ", size=", Value{epilog.size}, '\n');
     });
     if (info.version != 3) return {};
     const auto payload = winx64::read_payload_v3(info);
     if (!payload) return std::unexpected(payload.error());
     for (unsigned i = 0; i < payload->epilog_count; ++i) {
       const winx64::EpilogV3& epilog = payload->epilogs[i];
-      out_.text("    Epilogue: ");
-      hex(static_cast<std::uint32_t>((epilog.offset < 0 ? function.end : function.begin) + epilog.offset), 8);
-      value(", last instruction=", epilog.last_instruction);
+      const auto begin =
+          static_cast<std::uint32_t>((epilog.offset < 0 ? function.end : function.begin) + epilog.offset);
+      put(out_, "    Epilogue: ", Digits{begin, 8}, ", last instruction=", Value{epilog.last_instruction});
       if (epilog.parent_transfer) out_.text(", goes on in the parent fragment");
       out_.text(epilog.inherited ? ", as the one before\n" : "\n");
       if (epilog.inherited) continue;
@@ -441,34 +368,19 @@ class TextPrinter : Walker {
 
   Expected<void> handler(const RuntimeFunction& function, const UnwindInfo& info) {
     const std::string_view name = handler_name(info.handler);
-    out_.text("    Handler: ");
-    hex(info.handler, 8);
-    if (!name.empty()) {
-      out_.character(' ');
-      out_.text(shown(name));
-    }
-    out_.character('\n');
+    put(out_, "    Handler: ", Digits{info.handler, 8}, name.empty() ? "" : " ", shown(name), '\n');
     const auto handler = winx64::read_handler(image_, name, function, info);
     if (!handler) return std::unexpected(handler.error());
-    if (handler->by_shape) {
-      out_.text("    Handler data, by its shape: ");
-      out_.text(kind_name(*handler));
-      out_.character('\n');
-    }
+    if (handler->by_shape) put(out_, "    Handler data, by its shape: ", kind_name(*handler), '\n');
     if (handler->scope_count != 0) scopes(*handler);
-    if (handler->func_info) {
-      value("    FuncInfo: magic=", handler->func_info->magic);
-      value(", states=", static_cast<std::uint32_t>(handler->func_info->state_count));
-      value(", try blocks=", handler->func_info->try_count);
-      value(", ip states=", handler->func_info->ip_count);
-      out_.character('\n');
+    if (const auto& of = handler->func_info) {
+      const auto states = static_cast<std::uint32_t>(of->state_count);
+      put(out_, "    FuncInfo: magic=", Value{of->magic}, ", states=", Value{states});
+      put(out_, ", try blocks=", Value{of->try_count}, ", ip states=", Value{of->ip_count}, '\n');
     }
-    if (handler->func_info4) {
-      value("    FuncInfo4: header=", handler->func_info4->header);
-      value(", unwind map=", handler->func_info4->unwind_map);
-      value(", try map=", handler->func_info4->try_map);
-      value(", ip map=", handler->func_info4->ip_map);
-      out_.character('\n');
+    if (const auto& of = handler->func_info4) {
+      put(out_, "    FuncInfo4: header=", Value{of->header}, ", unwind map=", Value{of->unwind_map});
+      put(out_, ", try map=", Value{of->try_map}, ", ip map=", Value{of->ip_map}, '\n');
     }
     if (handler->gs) {
       out_.text("    GS unwind flags:");
@@ -490,10 +402,8 @@ class TextPrinter : Walker {
     for (std::uint32_t i = 0; i < handler.scope_count; ++i) {
       const winx64::Scope scope = handler.scope(i);
       out_.text("     ");
-      for (const std::uint32_t word : {scope.begin, scope.end, scope.handler, scope.target}) {
-        out_.character(' ');
-        hex(word, 8);
-      }
+      for (const std::uint32_t word : {scope.begin, scope.end, scope.handler, scope.target})
+        put(out_, ' ', Digits{word, 8});
       out_.text(scope.target == 0    ? "  __finally\n"
                 : scope.handler == 1 ? "  __except(EXECUTE_HANDLER)\n"
                                      : "  __except\n");

@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/errors.h"
 #include "cli/file_kind.h"
+#include "cli/put.h"
 #include "cli/say.h"
 
 namespace windlass::cli {
@@ -18,19 +19,10 @@ namespace {
 void print_error(TextWriter& out, const Error& error, bool json) {
   const std::string what =
       error.detail != 0 ? fmt::format("{} ({:#x})", error.what, error.detail) : std::string(error.what);
-  if (json) {
-    out.text("{\"error\":");
-    out.json_string(what);
-    out.text(",\"offset\":");
-    out.decimal(error.where);
-    out.text("}\n");
-  } else {
-    out.text("error at ");
-    out.hex(error.where);
-    out.text(": ");
-    out.text(what);
-    out.character('\n');
-  }
+  if (json)
+    put(out, "{\"error\":", JsonString{what}, ",\"offset\":", error.where, "}\n");
+  else
+    put(out, "error at ", Hex{error.where}, ": ", what, '\n');
 }
 
 }  // namespace

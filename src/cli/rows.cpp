@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/registers.h"
+#include "cli/put.h"
 #include "formats/dwarf/expression.h"
 
 namespace windlass::cli {
@@ -24,7 +25,7 @@ char* copy(char* to, std::string_view text) {
   return to + text.size();
 }
 template <std::size_t kSize>
-char* put(char* to, const char (&literal)[kSize]) {
+char* copy_literal(char* to, const char (&literal)[kSize]) {
   std::memcpy(to, literal, kSize - 1);
   return to + kSize - 1;
 }
@@ -107,9 +108,9 @@ class RowPrinter {
     const bool fits = room <= TextWriter::kLongestRoom;
     char* at = line_.room(fits ? room : kLongestAddresses);
     if (end_.size == 0 || end_.address != row.begin) keep_end(row.begin);
-    at = json_ ? put(at, "{\"begin\":") : put(at, "  ");
+    at = json_ ? copy_literal(at, "{\"begin\":") : copy_literal(at, "  ");
     at = copy_end(at);
-    at = json_ ? put(at, ",\"end\":") : put(at, "..");
+    at = json_ ? copy_literal(at, ",\"end\":") : copy_literal(at, "..");
     keep_end(row.end);
     at = copy_end(at);
     if (fits) at = copy(copy(at, cfa), rules);
@@ -140,7 +141,7 @@ class RowPrinter {
     const CfaRule& cfa = row.cfa;
     auto& memo = cfas_[(static_cast<std::uint32_t>(cfa.offset()) / 8 + cfa.reg()) % kCfas];
     if (memo.is_of(cfa)) return memo.text();
-    out_.text(json_ ? std::string_view(",\"cfa\":") : std::string_view("  cfa="));
+    put(out_, json_ ? ",\"cfa\":" : "  cfa=");
     json_ ? json_cfa(row) : text_cfa(row);
     const std::string_view text = made(cfa_text_);
     if (!cfa.is(CfaRule::kExpression)) memo.keep(cfa, text);  // an expression is somewhere else in each row
@@ -172,10 +173,8 @@ class RowPrinter {
     out_.text(",\"regs\":{");
     bool first = true;
     for (const RegisterEntry entry : row.registers) {
-      out_.text(first ? std::string_view("\"") : std::string_view(",\""));
+      put(out_, first ? "\"" : ",\"", name(entry.reg), "\":");
       first = false;
-      name(entry.reg);
-      out_.text("\":");
       json_rule(row, entry.rule);
     }
     out_.text("}}\n");
@@ -184,9 +183,7 @@ class RowPrinter {
     out_.text("  ra=");
     text_rule(row, row.return_address);
     for (const RegisterEntry entry : row.registers) {
-      out_.text("  ");
-      name(entry.reg);
-      out_.character('=');
+      put(out_, "  ", name(entry.reg), '=');
       text_rule(row, entry.rule);
     }
     if (row.signal_frame) out_.text("  signal frame");
@@ -194,27 +191,19 @@ class RowPrinter {
     out_.character('\n');
   }
 
-  void name(RegisterNumber reg) {
-    const std::string_view known = register_name(architecture_, reg);
-    if (!known.empty()) {
-      out_.text(known);
-    } else {
-      out_.character('r');
-      out_.decimal(std::uint64_t{reg});
-    }
-  }
+  [[nodiscard]] std::string name(RegisterNumber reg) const { return register_text(architecture_, reg); }
 
-  void expression(ByteView bytes) {
+  // Valid until the next call.
+  std::string_view expression(ByteView bytes) {
     scratch_.clear();
     dwarf::append_expression_text(scratch_, bytes, architecture_);
-    out_.text(scratch_);
+    return scratch_;
   }
 
   // `value`: the expression is the value itself, not the address it is saved at.
   void json_expression(ByteView bytes, bool value) {
-    out_.text("{\"expr\":\"");
-    expression(bytes);  // made of nothing that wants escaping
-    out_.text(value ? "\",\"value\":true}" : "\"}");
+    // An expression's text is made of nothing that wants escaping.
+    put(out_, "{\"expr\":\"", expression(bytes), value ? "\",\"value\":true}" : "\"}");
   }
 
   void json_cfa(const FrameRow& row) {
@@ -224,7 +213,7 @@ class RowPrinter {
       case CfaRule::kLoaded:
         out_.text("{\"at\":");
         json_sum(cfa.reg(), cfa.offset());
-        return json_offset(",\"offset\":", cfa.addend());
+        return put(out_, ",\"offset\":", cfa.addend(), '}');
       case CfaRule::kExpression: return json_expression(row.expression(cfa), false);
     }
   }
@@ -233,12 +222,9 @@ class RowPrinter {
     switch (rule.kind()) {
       case RegisterRule::kUndefined: return out_.text("\"undefined\"");
       case RegisterRule::kSameValue: return out_.text("\"same\"");
-      case RegisterRule::kAtCfa: return json_offset("{\"cfa\":", rule.offset());
-      case RegisterRule::kCfaValue: return json_offset("{\"cfa_value\":", rule.offset());
-      case RegisterRule::kInRegister:
-        out_.text("{\"reg\":\"");
-        name(rule.reg());
-        return out_.text("\"}");
+      case RegisterRule::kAtCfa: return put(out_, "{\"cfa\":", rule.offset(), '}');
+      case RegisterRule::kCfaValue: return put(out_, "{\"cfa_value\":", rule.offset(), '}');
+      case RegisterRule::kInRegister: return put(out_, "{\"reg\":\"", name(rule.reg()), "\"}");
       case RegisterRule::kAtRegister:
         out_.text("{\"at\":");
         json_sum(rule.reg(), rule.offset());
@@ -250,15 +236,7 @@ class RowPrinter {
   }
 
   void json_sum(RegisterNumber reg, std::int64_t offset) {
-    out_.text("{\"reg\":\"");
-    name(reg);
-    json_offset("\",\"offset\":", offset);
-  }
-  // The end of an object.
-  void json_offset(std::string_view key, std::int64_t offset) {
-    out_.text(key);
-    out_.decimal(offset);
-    out_.character('}');
+    put(out_, "{\"reg\":\"", name(reg), "\",\"offset\":", offset, '}');
   }
 
   void text_cfa(const FrameRow& row) {
@@ -269,41 +247,26 @@ class RowPrinter {
         text_load(cfa.reg(), cfa.offset());
         if (cfa.addend() != 0) out_.signed_decimal(cfa.addend());
         return;
-      case CfaRule::kExpression: return expression(row.expression(cfa));
+      case CfaRule::kExpression: return put(out_, expression(row.expression(cfa)));
     }
   }
 
   void text_rule(const FrameRow& row, const RegisterRule& rule) {
-    const auto enclosed = [&](char open, char close) {
-      out_.character(open);
-      expression(row.expression(rule));
-      out_.character(close);
-    };
     switch (rule.kind()) {
       case RegisterRule::kUndefined: return out_.text("undefined");
       case RegisterRule::kSameValue: return out_.text("same");
-      case RegisterRule::kAtCfa:
-        out_.text("[cfa");
-        out_.signed_decimal(rule.offset());
-        return out_.character(']');
-      case RegisterRule::kCfaValue: out_.text("cfa"); return out_.signed_decimal(rule.offset());
-      case RegisterRule::kInRegister: return name(rule.reg());
+      case RegisterRule::kAtCfa: return put(out_, "[cfa", Signed{rule.offset()}, ']');
+      case RegisterRule::kCfaValue: return put(out_, "cfa", Signed{rule.offset()});
+      case RegisterRule::kInRegister: return put(out_, name(rule.reg()));
       case RegisterRule::kAtRegister: return text_load(rule.reg(), rule.offset());
       case RegisterRule::kRegisterValue: return text_sum(rule.reg(), rule.offset());
-      case RegisterRule::kAtExpression: return enclosed('[', ']');
-      case RegisterRule::kExpressionValue: return enclosed('(', ')');
+      case RegisterRule::kAtExpression: return put(out_, '[', expression(row.expression(rule)), ']');
+      case RegisterRule::kExpressionValue: return put(out_, '(', expression(row.expression(rule)), ')');
     }
   }
 
-  void text_sum(RegisterNumber reg, std::int64_t offset) {
-    name(reg);
-    out_.signed_decimal(offset);
-  }
-  void text_load(RegisterNumber reg, std::int64_t offset) {
-    out_.character('[');
-    text_sum(reg, offset);
-    out_.character(']');
-  }
+  void text_sum(RegisterNumber reg, std::int64_t offset) { put(out_, name(reg), Signed{offset}); }
+  void text_load(RegisterNumber reg, std::int64_t offset) { put(out_, '[', name(reg), Signed{offset}, ']'); }
 
   TextWriter& line_;
   Architecture architecture_;
@@ -328,9 +291,7 @@ class RowLister final : public sources::RowVisitor {
 
   void begin_section(std::string_view name) override {
     listed_ = true;
-    if (json_) return;
-    out_.text(name);
-    out_.text(":\n");
+    if (!json_) put(out_, name, ":\n");
   }
   void row(const FrameRow& row) override { printer_.print(row); }
   [[nodiscard]] bool wants_more() const override { return !out_.closed(); }
