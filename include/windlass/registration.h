@@ -77,7 +77,8 @@ enum class Registry : std::uint8_t {
   // refuse.
   kFrameInfo,
   // The JIT interface of GDB and LLDB. A batch becomes an object file in memory, with names, unwind information and
-  // lines.
+  // lines. `windlass record` and `windlass walk` read it if the program was linked with -rdynamic: they look for the
+  // exported symbol __jit_debug_descriptor.
   kGdb,
   // /tmp/perf-PID.map: names alone. Lines cannot be withdrawn. Where ranges overlap, the later line counts.
   kPerfMap,
