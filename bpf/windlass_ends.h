@@ -26,7 +26,8 @@
   X(GUESSED, "a frame is a guess")                             \
   X(CHAINED, "chained")                                        \
   X(NO_TIME, "no time was left to unwind it")                  \
-  X(SILENT, "memory or a file of the process does not answer")
+  X(SILENT, "memory or a file of the process does not answer") \
+  X(NO_CODE, "its code could not be read")
 
 enum wl_end {
 #define WL_END_ENUM(name, text) WL_END_##name,

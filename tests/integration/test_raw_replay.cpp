@@ -217,7 +217,8 @@ TEST_P(RawReplay, AgentAndPlainWalkerAgree) {
     if (cut) plain.resize(RawUnwinder::kMaxFrames);
     EXPECT_EQ(frames, plain);
     EXPECT_EQ(std::string_view(profile::end_text(end)),
-              std::string_view(profile::end_text(cut ? std::uint8_t{WL_END_DEPTH} : sample_end(walker.end_reason()))))
+              std::string_view(profile::end_text(cut ? std::uint8_t{WL_END_DEPTH}
+                                                     : sample_end(walker.end_reason(), walker.error()))))
         << walker.error().text();
     const std::uint8_t kernel_end = kernel->walk(now.registers, WL_MAX_USER_FRAMES, kernel_frames);
     if (kernel_end == WL_END_COMPLETE && !is_returned_by_register(space, now.registers.pc()) &&

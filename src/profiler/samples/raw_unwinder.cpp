@@ -5,7 +5,10 @@
 
 namespace windlass::profiler {
 
-std::uint8_t sample_end(WalkEnd end) {
+std::uint8_t sample_end(WalkEnd end, const Error& why) {
+  // Managed code is described in the memory of its process, which may have ended meanwhile.
+  if (end == WalkEnd::kBadRow && (why.code == ErrorCode::kUnreadable || why.code == ErrorCode::kSystem))
+    return WL_END_NO_CODE;
   switch (end) {
     case WalkEnd::kComplete: return WL_END_COMPLETE;
     case WalkEnd::kGuessed: return WL_END_GUESSED;
@@ -82,7 +85,7 @@ std::uint8_t RawUnwinder::walk(const RawSample& sample, const MapSet& maps, Unwo
     const bool found = walker.step();
     // What else was tried instead of following code, if anything, is worth less.
     if (memo_.was_refused()) return WL_END_NO_TIME;
-    if (!found) return sample_end(walker.end_reason());
+    if (!found) return sample_end(walker.end_reason(), walker.error());
   }
   return WL_END_DEPTH;
 }

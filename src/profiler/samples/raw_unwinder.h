@@ -71,6 +71,6 @@ class RawUnwinder {
 };
 
 // What a sample's stack ended with, as the kernel side and profiles call it.
-[[nodiscard]] std::uint8_t sample_end(WalkEnd end);
+[[nodiscard]] std::uint8_t sample_end(WalkEnd end, const Error& why);
 
 }  // namespace windlass::profiler

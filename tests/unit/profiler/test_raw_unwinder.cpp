@@ -445,5 +445,13 @@ TEST(RawUnwinder, WhatTheKernelSideCallsWholeHasToBeProven) {
 }
 #endif
 
+// A process that ended before its new code was read has no bad unwind information.
+TEST(SampleEnd, TellsCodeThatCannotBeReadFromABadRow) {
+  EXPECT_EQ(sample_end(WalkEnd::kBadRow, {ErrorCode::kUnreadable}), WL_END_NO_CODE);
+  EXPECT_EQ(sample_end(WalkEnd::kBadRow, {ErrorCode::kSystem}), WL_END_NO_CODE);
+  EXPECT_EQ(sample_end(WalkEnd::kBadRow, {ErrorCode::kMalformed}), WL_END_UNSUPPORTED_EXPRESSION);
+  EXPECT_EQ(sample_end(WalkEnd::kUnreadable, {ErrorCode::kUnreadable}), WL_END_UNREADABLE_STACK);
+}
+
 }  // namespace
 }  // namespace windlass::profiler
