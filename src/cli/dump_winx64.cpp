@@ -54,7 +54,7 @@ class Walker {
       });
     }
     const auto payload = winx64::read_payload_v3(info);
-    if (!payload) return std::unexpected(payload.error());
+    if (!payload) return Failure(payload.error());
     return winx64::each_descriptor(payload->pool, 0, info.operation_count, payload->ip_offsets,
                                    info.has(winx64::kLarge), callback);
   }
@@ -159,7 +159,7 @@ class JsonPrinter : Walker {
     });
     if (info.version != 3) return {};
     const auto payload = winx64::read_payload_v3(info);
-    if (!payload) return std::unexpected(payload.error());
+    if (!payload) return Failure(payload.error());
     for (unsigned i = 0; i < payload->epilog_count; ++i) {
       const winx64::EpilogV3& epilog = payload->epilogs[i];
       separate();
@@ -183,7 +183,7 @@ class JsonPrinter : Walker {
     }
     put(out_, ",\"handler\":", info.handler, ",\"handler_data\":", info.handler_data);
     const auto handler = winx64::read_handler(image_, handler_name(info.handler), function, info);
-    if (!handler) return std::unexpected(handler.error());
+    if (!handler) return Failure(handler.error());
     if (!handler->name.empty()) put(out_, ",\"handler_name\":", JsonString{handler->name});
     if (handler->scope_count != 0) {
       out_.text(",\"scopes\":[");
@@ -350,7 +350,7 @@ class TextPrinter : Walker {
     });
     if (info.version != 3) return {};
     const auto payload = winx64::read_payload_v3(info);
-    if (!payload) return std::unexpected(payload.error());
+    if (!payload) return Failure(payload.error());
     for (unsigned i = 0; i < payload->epilog_count; ++i) {
       const winx64::EpilogV3& epilog = payload->epilogs[i];
       const auto begin =
@@ -370,7 +370,7 @@ class TextPrinter : Walker {
     const std::string_view name = handler_name(info.handler);
     put(out_, "    Handler: ", Digits{info.handler, 8}, name.empty() ? "" : " ", shown(name), '\n');
     const auto handler = winx64::read_handler(image_, name, function, info);
-    if (!handler) return std::unexpected(handler.error());
+    if (!handler) return Failure(handler.error());
     if (handler->by_shape) put(out_, "    Handler data, by its shape: ", kind_name(*handler), '\n');
     if (handler->scope_count != 0) scopes(*handler);
     if (const auto& of = handler->func_info) {

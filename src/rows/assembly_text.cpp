@@ -5,7 +5,7 @@
 
 namespace windlass {
 
-std::unexpected<Error> no_directive(std::uint32_t where, const char* what) {
+Failure no_directive(std::uint32_t where, const char* what) {
   return fail(ErrorCode::kUnsupported, what, where);
 }
 

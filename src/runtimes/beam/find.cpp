@@ -28,10 +28,10 @@ class Beam final : public Runtime {
     if (!tables_) return fail(ErrorCode::kNotFound, "nothing is known of the virtual machine's code", address);
     if (address + 1 == tables_->layout.normal_exit) return Code::end_of_process(tables_->layout.normal_exit);
     const auto function = tables_->map.find(*memory_, address);
-    if (!function && function.error().code != ErrorCode::kNotFound) return std::unexpected(function.error());
+    if (!function && function.error().code != ErrorCode::kNotFound) return Failure(function.error());
     auto code = function ? Code::read(*memory_, *function)
                          : Code::read_shared(*memory_, address, tables_->map, tables_->layout);
-    if (!code) return std::unexpected(code.error());
+    if (!code) return Failure(code.error());
     if (function) (*code)->name = beam::name_of(*memory_, tables_->layout, *function);
     return std::move(*code);
   }

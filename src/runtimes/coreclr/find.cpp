@@ -39,11 +39,11 @@ class CoreClr final : public Runtime {
     if (!block) {
       // Heaps of stubs that are in no range section: thunks of delegates, helpers made at run time.
       if (block.error().code == ErrorCode::kNotFound && own_.at(address)) return Stub::read(*memory_, address);
-      return std::unexpected(block.error());
+      return Failure(block.error());
     }
     const std::uint64_t method_desc = block->method_desc;
     auto code = read_code(*memory_, std::move(*block));
-    if (!code) return std::unexpected(code.error());
+    if (!code) return Failure(code.error());
     if (tables_->names && method_desc != 0) (*code)->name = tables_->names->name_of(*memory_, method_desc);
     return std::move(*code);
   }
@@ -59,7 +59,7 @@ class CoreClr final : public Runtime {
 
   [[nodiscard]] Expected<Tables> read() const {
     const auto found = Descriptor::read(*memory_, descriptor_);
-    if (!found) return std::unexpected(found.error());
+    if (!found) return Failure(found.error());
     if (found->text("Architecture").value_or("x64") != "x64")
       return fail(ErrorCode::kUnsupported, "code of a .NET runtime for another machine", descriptor_);
     Tables tables;

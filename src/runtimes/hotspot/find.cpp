@@ -39,9 +39,9 @@ class HotSpot final : public Runtime {
     prepare();
     if (!has_map()) return fail(ErrorCode::kNotFound, "nothing is known of the runtime's code", address);
     auto blob = tables_->map->find(*memory_, address);
-    if (!blob) return std::unexpected(blob.error());
+    if (!blob) return Failure(blob.error());
     auto code = Code::read(*memory_, std::move(*blob), tables_->null_free);
-    if (!code) return std::unexpected(code.error());
+    if (!code) return Failure(code.error());
     (*code)->name = name_of((*code)->blob());
     // All names now: the process may have ended when they are asked for.
     for (const std::uint64_t inlined : (*code)->debug().methods()) (void)named_of(inlined, kNoBci);
@@ -123,7 +123,7 @@ class HotSpot final : public Runtime {
     if (header && header->e_machine != EM_X86_64)
       return fail(ErrorCode::kUnsupported, "code of a Java virtual machine for another machine", image_);
     const auto structs = VmStructs::read(*memory_, image_);
-    if (!structs) return std::unexpected(structs.error());
+    if (!structs) return Failure(structs.error());
     Tables tables;
     tables.take(CodeMap::make(*structs));
     const auto version = structs->address("Abstract_VM_Version", "_vm_major_version");

@@ -4,7 +4,7 @@
 namespace windlass {
 namespace {
 
-std::unexpected<Error> unavailable() {
+Failure unavailable() {
   return fail(ErrorCode::kUnsupported, "this build opens no processes and no dumps", 0);
 }
 
