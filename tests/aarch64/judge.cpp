@@ -277,8 +277,8 @@ void Run::after_syscall(const CpuState& from) {
   if (to.pc != behind.pc && stub_.read(behind.pc, &word, sizeof word)) stack_.executed(behind, word, to);
 }
 
-// The exclusive monitor does not outlive a stop (linux-user/aarch64/cpu_loop.c), so from the load to behind the store
-// is one step, and so is a way out between them.
+// The exclusive monitor does not outlive a stop (linux-user/aarch64/cpu_loop.c). So everything from the load to behind
+// the store is one step, and so is a way out between them.
 Stop Run::run_exclusive(std::uint64_t pc) {
   constexpr unsigned kMost = 16;
   std::uint32_t words[kMost] = {};

@@ -67,9 +67,9 @@ struct ShadowFrame {
 
 class ShadowStack {
  public:
-  // Takes what was judged in a frame that is left. `lost`: registers that the function did not preserve, a bit each.
-  // `in_transfer`: how many of the last judgements are of the code that then went elsewhere than to the caller: to
-  // `to`, which is null for a frame that was returned from or taken down by the end.
+  // Takes the judgements of a frame that is left. `lost`: registers that the function did not preserve, a bit each.
+  // `in_transfer`: how many of the last judgements are of code that then went to another place than the caller. That
+  // place is `to`; null if the frame returned, or was taken down by the end.
   struct Sink {
     virtual void left(const ShadowFrame& frame, std::uint32_t lost, std::size_t in_transfer, const CpuState* to) = 0;
 

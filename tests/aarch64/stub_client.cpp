@@ -27,8 +27,8 @@ std::string packet_of(std::string_view payload) {
   return "$" + std::string(payload) + "#" + kDigits[sum >> 4 & 15] + kDigits[sum & 15];
 }
 
-// A request that ends where the stub's read ends, and the acknowledgement of its reply: so a row of them can be sent at
-// once, and each is looked at only when the one before it is done.
+// A request that ends where the stub's read ends, and the acknowledgement of its reply. So several can be sent at once,
+// and the stub handles each only after the one before.
 std::string block_of(std::string_view payload) {
   const std::string packet = packet_of(payload);
   return std::string(kStubReads - packet.size(), '+') + packet + "+";

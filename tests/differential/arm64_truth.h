@@ -1,4 +1,4 @@
-// One function of an ARM64 image compared with the processor: the emulator runs its prologue and its epilogues, and
+// One function of an ARM64 image compared with the processor. The emulator runs its prologue and its epilogues.
 // virtual_unwind must give the made-up caller at every instruction.
 #pragma once
 
@@ -74,8 +74,8 @@ class TruthChecker {
            operation == Operation::kClearUnwoundToCall || operation == Operation::kReserved;
   }
 
-  // V8 gives its builtins records with its own handler, mostly `mov x29,sp; stp x29,lr,[sp,#-16]!`, whatever they begin
-  // with: right in the body of those that make such a frame, by design.
+  // V8 gives its builtins records with its own handler, mostly `mov x29,sp; stp x29,lr,[sp,#-16]!`, whatever
+  // instructions they begin with. By design such a record is right only in the body of builtins that make this frame.
   [[nodiscard]] bool v8_builtin() const {
     const auto codes = sequence(0);
     if (!record_.has_handler || record_.scope_count() != 0 || record_.single_epilogue || codes.empty()) return false;
@@ -262,8 +262,8 @@ class TruthChecker {
     const std::uint32_t first = emulator_.instruction(emulator_.base() + function_.begin + start);
     Registers state = body_;
     if (frame.saved == whole.saved && frame.size >= whole.size && body_.has_sp()) {
-      // The body of a function with a frame pointer may have moved sp: by what the epilogue frees first, or by
-      // __security_push_cookie, called right behind the prologue and undone by a call at the epilogue's start.
+      // The body of a function with a frame pointer may have moved sp further. Either the epilogue frees that first. Or
+      // __security_push_cookie did so, called right behind the prologue, and a call at the epilogue's start undoes it.
       std::uint64_t more = frame.size - whole.size;
       const bool cookie = more >= kCookie || (starts_with_set_fp(index) && is_call(first));
       if (cookie && is_call(emulator_.instruction(body_.pc().value()))) {

@@ -1,6 +1,6 @@
-// What describe() says of compiled code, x86-64 and AArch64: forms of frames as GCC and clang make them, with and
-// without optimisation, frame pointers and authenticated return addresses, and a C library; run along all their ways in
-// an emulator.
+// describe() on compiled code, x86-64 and AArch64: frames as GCC and clang make them, with and without optimisation,
+// frame pointers and authenticated return addresses, and a C library. The code is run along all its paths in an
+// emulator.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
-// What describe() says of code as just-in-time compilers make it, that of HotSpot in a living process and V8's builtins
-// in node: run along all their ways in an emulator, the row at every instruction must give the caller, and the share of
-// the code that has a row does not fall.
+// describe() on code of just-in-time compilers: HotSpot's in a living process, and V8's builtins in node. The code is
+// run along all its paths in an emulator. The row at every instruction must give the caller, and the share of code with
+// a row must not fall.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -153,8 +153,8 @@ public class Work {
   int pid_ = 0;
 };
 
-// What the runtime knows of a method beside its code: where its callees' exceptions and those whose callers are taken
-// apart go on, and the stubs of its calls (`mov rbx, METHOD; jmp`, runtime of src/hotspot/cpu/x86).
+// The runtime's knowledge of a method beside its code: the landing pads of its callees' exceptions and of callers that
+// are taken apart, and the stubs of its calls (`mov rbx, METHOD; jmp`, runtime of src/hotspot/cpu/x86).
 struct Stubs {
   std::vector<LandingPad> pads;
   std::vector<std::uint32_t> entries;

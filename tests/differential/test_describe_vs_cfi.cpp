@@ -244,10 +244,10 @@ void report(const std::string& name, const Sweep& sweep) {
     fmt::print("  {}\n", sweep.differences[i]);
 }
 
-// The shares that must be reached; nothing may differ. Left out of this are rows of the C libraries that are not those
-// of the code's own frame (longjmp and setcontext count from the context they go to), and functions with one row that
-// push all the same (__mpn_mul_1). Not proved there is assembly with jump tables of its own, and printf's computed
-// jumps.
+// The shares that must be reached; nothing may differ. Left out are rows of the C libraries that are not those of the
+// code's own frame: longjmp and setcontext count from the context to which they go. Left out are also functions with
+// one row that push all the same (__mpn_mul_1). Not proved there: assembly with jump tables of its own, and printf's
+// computed jumps.
 struct Goal {
   const char* path;
   double proved, with_prologue;  // of instructions, of functions

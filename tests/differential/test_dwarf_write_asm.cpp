@@ -1,5 +1,5 @@
-// Directives given to the assemblers of binutils and LLVM: what they make of them is byte for byte what Writer writes,
-// but for the padding at the end of a record.
+// Directives given to the assemblers of binutils and LLVM. Their output is byte for byte that of Writer, except for the
+// padding at the end of a record.
 #include <algorithm>
 #include <fstream>
 #include <random>

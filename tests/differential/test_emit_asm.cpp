@@ -1,5 +1,5 @@
-// What `emit` writes as text, assembled and linked beside the code that it describes by the tools that people use: the
-// image's unwind information says at every instruction what the spans say.
+// The text of `emit`, assembled and linked beside the code that it describes, by common tools. The image's unwind
+// information must agree with the spans at every instruction.
 #include <fstream>
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
-// What node.exe was shipped with for its embedded builtins, compared with what `emit` says of the same code by the same
-// rule: every entry and every byte of the one record that they share.
+// The unwind information that node.exe ships for its embedded builtins, compared with the output of `emit` for the same
+// code by the same rule: every entry, and every byte of the one record that they share.
 #include <algorithm>
 #include <set>
 
@@ -98,7 +98,7 @@ struct Builtins {
   }
 };
 
-// What is exact of what is emitted: bytes with rows, and functions that Windows' codes say all of.
+// The exact part of the output: bytes with rows, and functions that Windows' codes describe completely.
 struct Exact {
   std::uint64_t bytes = 0, described = 0;
   std::size_t windows = 0;
@@ -133,8 +133,8 @@ TEST_P(EmitNode, EntriesOfBuiltinsAreTheShippedOnes) {
   const auto& [functions, shipped] = builtins;
   ASSERT_GT(shipped.size(), 1000u);
   ASSERT_GT(functions.size(), 1000u);
-  // V8 takes for leaves what only jumps to the code that calls functions of C++ (Generate_Adaptor); by what the code
-  // does to rsp there are more.
+  // V8 counts as leaves the adaptors that only jump to the code which calls functions of C++ (Generate_Adaptor). By the
+  // code's effect on rsp there are more leaves.
   const auto all = places_of(functions, true), needed = places_of(functions, false);
   std::set<Place> places, adaptors;
   for (const Entry& entry : shipped) places.insert({entry.begin, entry.end});

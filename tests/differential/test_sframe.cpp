@@ -234,7 +234,7 @@ Converted convert(const std::string& path, Version version) {
     }
     std::string last;
     for (const FrameRow& row : rows) {
-      // FDEs say what is a signal frame, not rows; peers print no such thing.
+      // FDEs mark signal frames, not rows, and peers do not print the mark.
       FrameRow plain = row;
       plain.signal_frame = false;
       const std::string text = test::sframe_text(section->architecture, plain);
@@ -403,8 +403,8 @@ TEST(SFrameVsReadelf, ReadsWhatIsWritten) {
 
 constexpr std::uint64_t kText = 0x10000;
 
-// Two functions, at kText and 64 bytes behind it; .sframe of both, of which what it says of the second is wrong;
-// .eh_frame of the second, if wanted.
+// Two functions, at kText and 64 bytes behind it, with .sframe of both. Its record of the second is wrong. With
+// `with_cfi`, the second has .eh_frame, too.
 std::string program(const Folder& folder, bool with_cfi) {
   Writer writer({.address = kSection});
   Prologue f{.architecture = Architecture::kX86_64, .code_size = 7};

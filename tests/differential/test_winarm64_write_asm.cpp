@@ -1,5 +1,5 @@
-// Assembly text given to LLVM's assembler: what it makes of the directives is what write() writes, or larger by causes
-// that are known; what is written as data stands in the object file as it is.
+// Assembly text given to LLVM's assembler. Its output for the directives equals that of write(), or is larger for known
+// causes. Records written as data stand unchanged in the object file.
 #include <cstring>
 #include <fstream>
 #include <map>

@@ -91,8 +91,9 @@ bool same_frame(const UnwindRecord& theirs, std::uint32_t their_index, const Unw
   return first.has_value() == second.has_value() && (!first || a == b);
 }
 
-// The same frame by both records at an instruction. At the first one of an epilogue the codes of the body hold as well,
-// and at the last one of the body those of the epilogue, if that is begun an instruction earlier.
+// Do both records give the same frame at an instruction? At the first instruction of an epilogue the codes of the body
+// hold as well. At the last one of the body those of the epilogue hold as well, if that is begun an instruction
+// earlier.
 bool same_frame(const UnwindRecord& theirs, const UnwindRecord& ours, std::uint32_t offset) {
   const auto their = position_at(theirs, offset), our = position_at(ours, offset);
   if (same_frame(theirs, their.index, ours, our.index)) return true;

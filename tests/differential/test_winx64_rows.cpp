@@ -1,5 +1,5 @@
-// Rows say what the unwinder does: compared at every instruction of real functions, over memory of which every word is
-// known. That the unwinder itself is right is for test_winx64_truth to show.
+// Rows compared with the unwinder at every instruction of real functions, over memory of which every word is known.
+// test_winx64_truth shows that the unwinder itself is right.
 #include <algorithm>
 #include <string>
 
@@ -102,7 +102,8 @@ class FileRows {
     return first == 0xcc || first == 0x90 || (first == 0x66 && second == 0x90) || (first == 0x0f && second == 0x1f);
   }
 
-  // Data between instructions leads linear decoding astray, so what the function's jumps reach is looked at as well.
+  // Data between instructions leads linear decoding astray. So the targets of the function's jumps are looked at as
+  // well.
   void follow(const winx64::RuntimeFunction& entry, ByteView code) {
     std::vector<bool> followed(code.size(), false);
     std::vector<std::uint32_t> open = {0};

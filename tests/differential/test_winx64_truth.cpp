@@ -1,9 +1,9 @@
-// Ground truth for unwinding Windows x64 code: real functions run in an emulator from a made-up call on, and at every
-// instruction of their prologues, at the body's edge and in their epilogues the caller must come out exactly.
+// Ground truth for unwinding Windows x64 code. Real functions run in an emulator from a made-up call on. At every
+// instruction of their prologues, at the body's edge and in their epilogues, the caller must come out exactly.
 //
 // A prologue needs no proof: it is run from the function's first byte. An epilogue is entered from the state that the
-// prologue left, so it counts only if the machine itself then arrives at the caller with every preserved register
-// right; what does not (another frame state, code that is data) is counted as not provable.
+// prologue left. So it counts only if the machine itself then arrives at the caller with every preserved register
+// right. Other epilogues (another frame state, code that is data) are counted as not provable.
 #include <algorithm>
 #include <string>
 
@@ -101,8 +101,8 @@ struct Tally {
 
 // ---- where epilogues may be ---------------------------------------------------------------------------------------
 
-// What compilers put between a body and its return: restores, and what frees the frame. Wider than what unwinders
-// accept.
+// Instructions that compilers put between a body and its return: restores, and releases of the frame. Unwinders accept
+// fewer.
 bool belongs_to_epilogue(const ZydisDecodedInstruction& instruction, const ZydisDecodedOperand* operands) {
   const bool from_memory = operands[1].type == ZYDIS_OPERAND_TYPE_MEMORY;
   const bool to_register = operands[0].type == ZYDIS_OPERAND_TYPE_REGISTER;
@@ -245,9 +245,9 @@ class FileTruth {
     }
   }
 
-  // Runs a prologue; states count if it is the function's own. What has codes but no prologue is jumped to from another
-  // part of its function (MSVC's fragments, GCC's .cold parts), which made the frame: it is made here as the codes say,
-  // and only an epilogue's way back to the caller proves anything.
+  // Runs a prologue. States count if it is the function's own. Code with codes but no prologue is reached by a jump
+  // from another part of its function, which made the frame (MSVC's fragments, GCC's .cold parts). Here the frame is
+  // made by the codes, so only an epilogue's way back to the caller proves anything.
   bool enter(const Link& link, bool own, MachineState& state) {
     state.rip = address(link.function.begin);
     if (link.info.chained || (link.info.prolog_size == 0 && link.info.slot_count != 0)) fabricate(link.info, state);

@@ -1,5 +1,5 @@
-// encode(decode(x)) == x for every UNWIND_INFO of the corpora that is in the shortest form; those that are not are
-// counted by what is longer or odd about them.
+// encode(decode(x)) == x for every UNWIND_INFO of the corpora that is in the shortest form. Others are counted by the
+// part that is longer or odd.
 #include <algorithm>
 #include <map>
 #include <unordered_set>

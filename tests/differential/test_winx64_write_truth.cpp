@@ -1,5 +1,5 @@
-// Ground truth for what is written: made-up functions run in an emulator, and at every instruction, in prologues,
-// bodies, parts and epilogues, the caller must come out exactly of what was written for them.
+// Ground truth for written information. Made-up functions run in an emulator. At every instruction, in prologues,
+// bodies, parts and epilogues, the caller must come out exactly of the information that was written for them.
 #include <gtest/gtest.h>
 
 #include "support/pe_emulator.h"

@@ -1,10 +1,10 @@
 // The truth about a process's callers, kept beside it: one record for every call executed, two for every signal.
 //
-// A record is made when a call has pushed its return address, and dropped when a return or an indirect jump leaves sp
-// above the slot of that address (which covers longjmp and exceptions too). In between, the callee's caller is, at
-// every instruction: pc = what was pushed, sp = the slot + 8, the six preserved registers = what they were at the call.
-// A signal makes two: the handler's (which returns to the restorer) and the restorer's, read from the ucontext that the
-// kernel wrote.
+// A record is made when a call has pushed its return address. It is dropped when a return or an indirect jump leaves sp
+// above the slot of that address, which covers longjmp and exceptions too. In between, at every instruction, the
+// callee's caller has the pushed pc, sp = the slot + 8, and the six preserved registers as they were at the call. A
+// signal makes two records: the handler's, which returns to the restorer, and the restorer's, read from the ucontext
+// that the kernel wrote.
 #pragma once
 
 #include <array>
@@ -31,8 +31,8 @@ struct PendingVerdict {
   std::uint64_t claimed_sp = 0;
 };
 
-// A peer left the callers of a frame out of a whole stack, up to one further out. That is right if the frame was then
-// left by a jump over these (libgcc going to a landing pad): to `pc`, if it is not 0 but claimed to be next.
+// A peer left callers out of a whole stack, up to one further out. That is right if the frame was then left by a jump
+// over these (libgcc going to a landing pad). The jump went to `pc`, if that is not 0 but claimed to be next.
 struct SkippedCallers {
   std::uint16_t peer = 0;
   std::uint64_t pc = 0;

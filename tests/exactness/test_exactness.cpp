@@ -1,5 +1,5 @@
-// Every instruction of programs with frames of every kind: the walker must name the caller's pc and sp, and all its
-// preserved registers, and must never name a wrong one.
+// Single-steps programs with frames of every kind. At every instruction the walker must name the caller's pc and sp and
+// all its preserved registers. It must never name a wrong one.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

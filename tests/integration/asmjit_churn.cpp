@@ -1,12 +1,12 @@
-// A code heap in which a compiler on top of AsmJit makes functions, runs them and takes them away: so many a second
-// (second argument), for so many seconds of CPU time (first argument). What it makes is published as the third argument
-// says: by a code manager ("manager"), a perf map ("perfmap") or a jitdump ("jitdump"), files in the folder that is the
-// fourth. Three at a time are on the stack, each with a frame of another shape, one calling the next, below one of 64
-// functions whose number stands in their names, too: "f123_2_17" is number 2 of generation 123, below leaf<17>. So a
-// stack says itself whether its names belong together.
+// A code heap in which a compiler on top of AsmJit makes functions, runs them and takes them away. Arguments: the
+// seconds of CPU time to run, the functions a second, the way of publishing, a folder for files. Ways of publishing are
+// a code manager ("manager"), a perf map ("perfmap") and a jitdump ("jitdump"). Three functions at a time are on the
+// stack, each with a frame of another shape, one calling the next. Below them is one of 64 functions, whose number is
+// also in their names. For example, "f123_2_17" is number 2 of generation 123, below leaf<17>. So a stack shows by
+// itself whether its names belong together.
 //
-// Nothing can be withdrawn from a perf map, and its lines have no times: for that the heap is so large that no address
-// has two functions in a run of seconds.
+// Nothing can be withdrawn from a perf map, and its lines have no times. So for a perf map the heap is so large that no
+// address has two functions in a run of seconds.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -59,9 +59,9 @@ struct Made {
   Description description;
 };
 
-// long f(long x): calls `next` and adds up what is live across the call, of which the first
-// values are in registers that calls preserve and the others on the stack. Shapes: none, some and many such values,
-// with a frame pointer and without one, with a block of its own on the stack.
+// long f(long x): calls `next`, and adds up values that are live across the call. The first of these are in registers
+// that calls preserve, the others on the stack. Shapes: none, some and many such values, with a frame pointer and
+// without one, with a block of its own on the stack.
 bool compile(Made& made, std::byte* at, const void* next, unsigned shape) {
   asmjit::CodeHolder code;
   code.init(asmjit::Environment::host());

@@ -1,5 +1,5 @@
-// Preloaded: umask() prints the stack as libgcc sees it, after the unwind information in $WINDLASS_EH_FRAME, linked at
-// a place of its own, was registered with libgcc.
+// Preloaded. umask() prints the stack as libgcc sees it. Before that, the unwind information in $WINDLASS_EH_FRAME,
+// linked at a place of its own, is registered with libgcc.
 #define _GNU_SOURCE
 #include <elf.h>
 #include <fcntl.h>

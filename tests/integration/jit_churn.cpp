@@ -1,7 +1,7 @@
-// A code heap in which functions come, run and go: so many a second (second argument), for so many seconds of CPU time
-// (first argument). Three at a time are on the stack, below one of 64 functions whose number stands in their names,
-// too: "f123_2_17" is number 2 of generation 123, below leaf<17>. So a stack says itself whether its names belong
-// together.
+// A code heap in which functions come, run and go. Arguments: the seconds of CPU time to run, and the functions a
+// second. Three functions at a time are on the stack, below one of 64 functions whose number is also in their names.
+// For example, "f123_2_17" is number 2 of generation 123, below leaf<17>. So a stack shows by itself whether its names
+// belong together.
 #include <array>
 #include <cstdio>
 #include <cstdlib>

@@ -1,7 +1,7 @@
-// Generated code, registered as the first argument says ("gdb", "perfmap", "jitdump"; files go to the second one) or
-// published by a code manager ("manager"), or in a jitdump whose code moves when half of the time is over ("moved"), on
-// the stack: stops for a debugger, in a child of its own if the third argument is "fork", or computes for so many
-// seconds (third argument) within it.
+// Generated code on the stack. The first argument says how it is published: registered ("gdb", "perfmap", "jitdump"),
+// by a code manager ("manager"), or in a jitdump whose code moves when half of the time is over ("moved"). The second
+// argument is the folder for files. The third is the number of seconds to compute. Without it the program stops for a
+// debugger; with "fork", a child of it does.
 #include <sys/wait.h>
 #include <unistd.h>
 

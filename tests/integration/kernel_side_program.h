@@ -1,4 +1,4 @@
-// What tests of the kernel side share: a program whose stacks are known, and what comes of sampling it.
+// Shared by tests of the kernel side: a program whose stacks are known, and the samples of it.
 #pragma once
 
 #include <gtest/gtest.h>

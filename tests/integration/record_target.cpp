@@ -48,8 +48,8 @@ double seconds_argument(char** argv) { return argv[2] != nullptr ? std::atof(arg
 // ---- dlopen and dlclose, over and over
 // --------------------------------------------------------------------------------
 
-// What CPU time two kinds of work took, which is what they have samples of: how long the rest takes, the machine
-// decides.
+// Prints the CPU time of two kinds of work, which is the time in which they are sampled. The duration of the rest
+// depends on the machine.
 void say_work(double one, double other) { std::printf("work: %.3f and %.3f seconds\n", one, other); }
 
 int load_and_unload(const char* first, const char* second, double seconds) {

@@ -1,5 +1,5 @@
-// Stacks of Erlang's virtual machine, from outside: Erlang of our own (beam/chains.erl) against the stack trace that
-// the virtual machine prints, sampled, one instruction at a time, and read while its memory lies.
+// Stacks of Erlang's virtual machine, from outside. The program beam/chains.erl is compared with the stack trace that
+// the virtual machine prints, sampled, single-stepped, and read while its memory lies.
 #include <gtest/gtest.h>
 #include <sys/ptrace.h>
 

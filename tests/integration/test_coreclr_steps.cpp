@@ -1,5 +1,5 @@
-// A thread of a real CoreCLR, one instruction at a time: at each of managed code the walker must say the caller that a
-// shadow stack has, which is kept by the calls that were executed.
+// A thread of a real CoreCLR, single-stepped. At each instruction of managed code the walker must give the caller of a
+// shadow stack, which is kept by the calls that were executed.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/prctl.h>

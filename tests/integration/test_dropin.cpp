@@ -1,5 +1,5 @@
-// Programs that know nothing of Windlass, with libwindlass-unwind.so preloaded and without: what they print must be the
-// same, so every frame, every name of theirs, every exception.
+// Programs that know nothing of Windlass, run with and without libwindlass-unwind.so preloaded. Their output must be
+// the same: every frame, every name, every exception.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
@@ -40,7 +40,7 @@ void expect_same(const Outcome& with, const Outcome& without) {
   for (std::size_t i = 0; i < with.lines.size(); ++i) ASSERT_EQ(with.lines[i], without.lines[i]) << "line " << i;
 }
 
-// What it brings into every process: the decoder of instructions, and what is there anyway.
+// Needs only the decoder of instructions, and libraries that every process has.
 TEST(Dropin, NeedsFewLibraries) {
   const Outcome dynamic = run("readelf -dW " WINDLASS_DROPIN);
   ASSERT_EQ(dynamic.status, 0);
@@ -91,8 +91,8 @@ TEST(Dropin, ManagedCode) {
 }
 
 #if defined(WINDLASS_HAS_LIBUNWIND)
-// libunwind names a function by the closest exported symbol before it, if it has no other: names of ours may be absent
-// where those are wrong, and are left out of the comparison.
+// libunwind names a function by the closest exported symbol before it, if it has no other. Where those names are wrong,
+// ours may be absent. They are left out of the comparison.
 Outcome without_names(Outcome run) {
   for (std::string& line : run.lines) {
     std::istringstream words(line);

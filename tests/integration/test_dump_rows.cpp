@@ -215,8 +215,8 @@ std::string x64_image(std::initializer_list<int> info, std::initializer_list<std
   return path;
 }
 
-// Two functions of coreclr.dll, as Microsoft's tool lists them (mattwarren.org, "Stack Walking in the .NET Runtime"),
-// but for addresses, names and what the handlers' data are.
+// Two functions of coreclr.dll, as Microsoft's tool lists them (mattwarren.org, "Stack Walking in the .NET Runtime").
+// Addresses, names and the contents of the handlers' data differ.
 TEST(Dump, WindowsX64AsDumpbinPrintsIt) {
   const std::string path = x64_image(
       {0x19, 0x3b, 13,   0, 0x29, 0xc4, 0x39, 0,    0x25, 0x74, 0x38, 0, 0x21, 0x64, 0x37, 0, 0x1d, 0x34, 0x36, 0,
@@ -315,7 +315,7 @@ TEST(ExitStatus, WrongInputIsNamedInItsPlaceAndTheRestIsRead) {
   ASSERT_EQ(errors.size(), 1u);
   EXPECT_TRUE(errors[0].at("error").is_string());
   EXPECT_EQ(errors[0].at("offset"), 0);
-  // For people it stands where it is seen though the listing goes into a file, and says of which file it is.
+  // The message for people stays visible when the listing goes into a file, and names the input file.
   const auto unreadable = shell(WINDLASS_COMMAND " rows /etc/passwd 2>&1 >/dev/null");
   EXPECT_EQ(unreadable.status, 1);
   EXPECT_NE(unreadable.out.find("/etc/passwd: neither an ELF nor a PE file"), std::string::npos) << unreadable.out;

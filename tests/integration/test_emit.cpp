@@ -1,5 +1,5 @@
-// `windlass emit` on code as runtimes ship it: the builtins of node, which no unwind information covers, are walked
-// through by libgcc and by gdb once what is emitted is given to them.
+// `windlass emit` on code as runtimes ship it: node's builtins, which have no unwind information. With the emitted
+// information, libgcc and gdb walk through them.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -165,7 +165,7 @@ int choose(int x) {
 }
 )";
 
-// What is found in the object is what is found once it is linked.
+// The result for an object must be that for the linked program.
 TEST_F(Emit, WhatAnObjectCallsIsFollowedAsOnceItIsLinked) {
   write("a.c", kNotLinked);
   write("b.c",

@@ -1,5 +1,5 @@
-// examples/runtime: a language on the library's public headers. Its programs print what they should however they are
-// run, no walk differs from the shadow stack, and tools see its stacks whole.
+// examples/runtime: a language on the library's public headers. Its programs print the right output in every mode, no
+// walk differs from the shadow stack, and tools see its stacks whole.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>

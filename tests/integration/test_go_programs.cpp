@@ -1,5 +1,5 @@
-// Programs of Go as they are shipped, stripped, of releases whose tables have each form, while they work: their samples
-// are whole, in the kernel, and named, and frames of the runtime's system stack have the goroutine below them.
+// Go programs as shipped, stripped, of releases with each form of table, while they work. Their samples are whole, in
+// the kernel, and named. Frames of the runtime's system stack have the goroutine below them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -198,8 +198,8 @@ TEST(GoServer, IsWholeUnderLoad) {
   test::tested_version("Go", test::version_of("go version"), "serve", tally.all, tally.whole);
 }
 
-// Most samples of a process that lives for some milliseconds come before the kernel side knows it: the agent has to
-// leave the system stack by what the sample has.
+// Most samples of a process that lives for milliseconds come before the kernel side knows it. So the agent has to leave
+// the system stack with the contents of the sample alone.
 TEST(GoProcesses, ThatLiveForAMomentAreWholeOnTheirSystemStacks) {
   if (const std::string reason = test::no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
   if (const std::string why = test::make_go_program("moment"); !why.empty()) GTEST_SKIP() << why;

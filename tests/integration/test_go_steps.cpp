@@ -1,5 +1,5 @@
-// Threads of a Go program, one instruction at a time: at each of Go's code the walker must say the caller that a shadow
-// stack has, one for each goroutine, system stack and signal stack.
+// Threads of a Go program, single-stepped. At each instruction of Go's code the walker must give the caller of a shadow
+// stack. There is one for each goroutine, system stack and signal stack.
 #include <gtest/gtest.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
@@ -188,9 +188,9 @@ class GoWays {
   std::size_t asked_ = 0;
 };
 
-// Go sends a thread another signal to preempt it only when the one before has come: one that is lost stops the program
-// for good, at the collector's next wait for that thread. So a signal that a thread has stopped for is always given to
-// it in the end, whether it stops in a step, while it is being seized, or while it is let go.
+// Go sends a thread another signal to preempt it only when the last one has arrived. A lost signal stops the program
+// for good, at the collector's next wait for that thread. So the thread always gets the signal for which it has
+// stopped, whether it stops in a step, while it is being seized, or while it is let go.
 struct Stopped {
   pid_t thread = 0;  // 0: none
   int signal = 0;    // that it has stopped for and not got
@@ -344,7 +344,7 @@ TEST_P(GoSteps, EveryInstructionOfGoHasItsCaller) {
   EXPECT_GE(ways.crossed, test::whole() ? 1U : 0U);
 }
 
-// What is stepped must not push the flag by which it is: popped by a thread that is not traced it ends the program.
+// Stepped code must not push the trap flag: when a thread that is not traced pops it, the program ends.
 [[noreturn, gnu::noinline]] void push_flags() {
   constexpr unsigned long kTrap = 0x100;
   for (;;) {

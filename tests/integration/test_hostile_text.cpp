@@ -1,5 +1,5 @@
-// Every command over a process, files and a profile whose names drive terminals, begin lines and turn text around:
-// nothing of that gets into what the command prints, on either stream.
+// Every command over a process, files and a profile whose names drive terminals, begin lines and turn text around. None
+// of that may get into the output of the command, on either stream.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

@@ -216,7 +216,7 @@ TEST_F(HotSpot, VirtualThreadsThatComeBackWholeStandOnTheirCarriers) {
   }
 }
 
-// Where a virtual thread's frames end on its carrier's stack, who has entered it comes next, and nobody else.
+// Where a virtual thread's frames end on its carrier's stack, the caller that entered it comes next.
 TEST_F(HotSpot, VirtualThreadsStandOnTheirCarriers) {
   if (const std::string reason = test::no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
   for (const std::string& launcher : test::java_launchers()) {

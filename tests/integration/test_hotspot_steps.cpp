@@ -1,5 +1,5 @@
-// The main thread of a Java virtual machine, one instruction at a time: at each of code that it has made the walker
-// must say the caller that a shadow stack has.
+// The main thread of a Java virtual machine, single-stepped. At each instruction of generated code the walker must give
+// the caller of a shadow stack.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 

@@ -141,8 +141,8 @@ TEST_P(JitExamples, OurRecording) {
   }
   fmt::print("record: {} samples above the generated code, {} whole, {} truncated\n", samples, good, truncated);
   EXPECT_EQ(good + truncated, samples) << "none is wrong\n" << recorded.output.substr(0, 4000);
-  // A perf map has names alone, so the code is read from the process; the last samples come up when it is gone, a tenth
-  // of them where others want the processor.
+  // A perf map has names alone, so the code is read from the process. The last samples arrive when the process is gone:
+  // a tenth of them if other programs use the processor.
   EXPECT_GT(good, 700u) << recorded.output.substr(0, 4000);
 }
 

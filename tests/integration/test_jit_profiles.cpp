@@ -1,5 +1,5 @@
-// Code that its maker publishes, as `windlass walk` and `windlass record` see it: whole stacks, and at each frame the
-// name that the function had when the sample was taken.
+// Published code, as `windlass walk` and `windlass record` see it: whole stacks, and at each frame the name that the
+// function had when the sample was taken.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -149,7 +149,7 @@ TEST_F(JitProfiles, ARecordingSeesPublishedFunctions) {
   EXPECT_EQ(counts.right, counts.samples) << counts.wrong;
 }
 
-// Its perf map is read while the process lives: it takes it away when it ends.
+// The perf map is read while the process lives, because the process removes it at its end.
 TEST_F(JitProfiles, ARecordingReadsThePerfMapWhileItIsThere) {
   if (const std::string reason = test::no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
   const auto profile = record(
@@ -162,8 +162,8 @@ TEST_F(JitProfiles, ARecordingReadsThePerfMapWhileItIsThere) {
 
 // ---- functions that come and go -------------------------------------------------------------------------------------
 
-// "f<generation>_<number>_<leaf>": frames of one generation, from one of its functions up to the first, and the leaf's
-// number where a leaf is on the stack.
+// "f<generation>_<number>_<leaf>". The frames must be of one generation, from one of its functions up to the first. If
+// a leaf is on the stack, its number must agree.
 bool is_generated(const std::string& name) {
   return name.size() > 1 && name[0] == 'f' && name[1] >= '0' && name[1] <= '9';
 }
@@ -249,8 +249,8 @@ Counts count_churn(const profile::Profile& profile, auto&& names_of) {
   return counts;
 }
 
-// By the table as the kernel side reads it when the sample is taken, from the moment on when it knows of the table: how
-// long that takes is the machine's business, so most of them is all that is asked.
+// The kernel side reads the table when the sample is taken, from the moment on when it knows of the table. That moment
+// depends on the machine, so only most of the samples are required.
 TEST_F(JitProfiles, EachFunctionOfAChurningHeapHasTheNameOfItsTime) {
   if (const std::string reason = test::no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
   const auto profile = record("-v -F 999", std::string(WINDLASS_JIT_CHURN) + " 5 1000");

@@ -28,7 +28,7 @@ namespace {
 
 using testing::ProcessPublisher;
 
-// The stack is exactly: spin?, recurse x (0..depth), main, then what glibc has below main; whole.
+// The stack is whole, and exactly: spin?, recurse x (0..depth), main, then glibc's frames below main.
 void expect_recursion(const Stack& stack, const Recursion& target, std::size_t depth) {
   ASSERT_EQ(stack.end, WL_END_COMPLETE);
   std::vector<std::uint64_t> pcs;
@@ -132,7 +132,8 @@ TEST_F(KernelSideTest, AWorkerOfIoUringIsWholeAtItsKernelStack) {
 
 // ---- code of a code manager -----------------------------------------------------------------------------------------
 
-// A running jit_target whose eight stubs a code manager has, since it was made; it computes in what the last one calls.
+// A running jit_target whose eight stubs are in a code manager from its begin on. It computes in the function that the
+// last stub calls.
 class Published {
  public:
   Published() {
@@ -226,7 +227,7 @@ TEST_F(KernelSideTest, ASetOfAnotherEpochIsNotUsed) {
   EXPECT_EQ(stats.ends[WL_END_COMPLETE], 0U);
 }
 
-// Nobody takes anything out of the ring: what finds it full is counted as lost, and nothing else is.
+// The ring is never emptied. Samples that find it full are counted as lost, and only those.
 void check_full_ring(bool publish) {
   Recursion target(1500, 200);
   ASSERT_TRUE(target.ready);

@@ -324,7 +324,7 @@ TEST_F(MixedNode, CallsCCallsNodeCallsC) {
          "");
 }
 
-// Before the throw, while what was thrown goes through C and JavaScript, and behind who caught it.
+// Before the throw, while the exception goes through C and JavaScript, and behind the catch.
 TEST_F(MixedNode, CThrowsThroughNodeAndC) {
   expect({{"mixed_spin", "addon_fail", "failing", "napi_call_function", "mixed_back", "mixed_enter", "addon_enter",
            "outer", "outer", "outer", "outer", "main"},

@@ -1,5 +1,5 @@
-// Stacks of Mono, from outside: C# of our own (mono/Chains.cs) against the stack trace that the runtime prints, sampled
-// while it throws, one instruction at a time, and read while its memory lies.
+// Stacks of Mono, from outside. The program mono/Chains.cs is compared with the stack trace that the runtime prints,
+// sampled while it throws, single-stepped, and read while its memory lies.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -124,8 +124,8 @@ TEST_F(Page, SearchHighlightsAndCountsTheShare) {
   EXPECT_EQ(count_of(nothing, "fill=\"#e879f9\""), 0u);
 }
 
-// Two functions that are no better than they should be: one is named like the end of a script, the other has a
-// parameter of a type that has a function's name.
+// Two difficult functions: one is named like the end of a script, the other has a parameter of a type with a function's
+// name.
 profile::Profile tricky_profile() {
   profile::Profile p;
   p.period_ns = 1'000'000;

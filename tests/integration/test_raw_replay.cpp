@@ -1,8 +1,8 @@
-// Raw samples of real programs, replayed: the agent's way (modules shared by all processes, the sample's copies, files
-// by build id), by a plain StackWalker whose address space is put together by hand from /proc and the library's public
-// interface, and by the kernel side's code. There is one stepper for the first two, so both give the same frames and
-// the same end, to the last sample. What the kernel side calls whole, and the agent believes, is so for them, too: by
-// the same frames, and as certain.
+// Raw samples of real programs, replayed in three ways. The agent's way: modules shared by all processes, the sample's
+// copies, files by build id. A plain StackWalker, whose address space is put together by hand from /proc and the
+// library's public interface. The kernel side's code. The first two have one stepper, so both must give the same frames
+// and the same end, to the last sample. If the kernel side calls a sample whole, and the agent believes that, the first
+// two must call it whole, too, with the same frames and certainty.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -136,8 +136,9 @@ struct Program {
 };
 void PrintTo(const Program& program, std::ostream* out) { *out << program.name; }
 
-// What a process has mapped, without what is not code: images' headers are among that, by which managed runtimes are
-// found. The public interface that spaces are made by hand with is not asked for any, so V8's code is nobody's here.
+// The mappings of a process, without those that are not code. Images' headers are among those, by which managed
+// runtimes are found. The public interface for spaces made by hand does not look for runtimes, so V8's code has no
+// owner here.
 bool read_code_maps(std::uint32_t tgid, std::string& text) {
   std::istringstream maps(os::read_proc_file(fmt::format("/proc/{}/maps", tgid)));
   text.clear();

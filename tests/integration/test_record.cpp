@@ -126,8 +126,8 @@ class Record : public testing::Test {
     return names;
   }
   // `inner`: samples in that function. `chain`: those whose callers are middle, outer and main, next to each other.
-  // Not counted are samples of a stack that is being copied: of a child of fork a page is in no page table meanwhile,
-  // so that nothing can read it; what share of the samples that is, is the machine's.
+  // Samples of a stack that is being copied are not counted: during a fork, a page of the child is in no page table,
+  // and cannot be read. Their share depends on the machine.
   static Count count(const Profile& profile) {
     Count count;
     for (const auto& sample : profile.samples) {
@@ -140,9 +140,9 @@ class Record : public testing::Test {
     }
     return count;
   }
-  // At most as many as `most` seconds of CPU time give: counted twice is twice as many. The sampling clock runs on in
-  // interrupts, and in what a hypervisor takes, which CPU time leaves out: on a busy machine 10% more were seen. Its
-  // ticks are lost as well where others have the CPU, so that what can be said of `least` is that it was sampled at
+  // At most as many samples as `most` seconds of CPU time give: counting twice would give twice as many. The sampling
+  // clock runs on in interrupts and in time that a hypervisor takes, which CPU time leaves out. On a busy machine 10%
+  // more were seen. Ticks are also lost if other programs have the CPU. So `least` only shows that it was sampled at
   // all.
   void expect_samples(std::uint64_t samples, double least, double most) const {
     EXPECT_GT(static_cast<double>(samples), 0.1 * kHertz * least) << text(log());

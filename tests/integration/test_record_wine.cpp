@@ -1,6 +1,6 @@
-// Records a Windows program under Wine whose true stacks are known (tests/workloads/truth_windows.cpp): whole stacks,
-// from the kernel and Wine's Unix side through its transitions and the DLLs to the thread's start, and no wrong frame
-// in them.
+// Records a Windows program under Wine whose true stacks are known (tests/workloads/truth_windows.cpp). Stacks must be
+// whole, from the kernel and Wine's Unix side through its transitions and the DLLs to the thread's start, without a
+// wrong frame.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
@@ -110,8 +110,8 @@ TEST(RecordWine, WholeStacks) {
 
   const std::string file = testing::TempDir() + fmt::format("windlass-wine-{}.pb.gz", getpid());
   profile::Profile profile;
-  // The images of a process that starts are not all known yet: 0.0% to 0.6% of the samples where the machine is idle,
-  // 3% where it is not; then once more.
+  // When a process starts, not all of its images are known yet. That costs 0.0% to 0.6% of the samples on an idle
+  // machine and 3% on a busy one. Then the test records once more.
   double whole = 0;
   for (int tries = 0; tries < 4 && whole < 0.99; ++tries) {
     ASSERT_NO_FATAL_FAILURE(record(fmt::format("{} {}", program, kSeconds), file, profile));
@@ -127,8 +127,8 @@ TEST(RecordWine, WholeStacks) {
   EXPECT_EQ(verdict.wrong, 0u);
   tested_version("Wine (x64 programs)", version_of(find_wine() + " --version"), "truth", verdict.samples,
                  verdict.complete, verdict.wrong);
-  // The process's start is a part of its time, and a busy machine loses ticks of the sampling clock: that it was
-  // sampled at all is what can be said. The clock runs on in interrupts, which CPU time leaves out; counted twice is
+  // The process's start is a part of its time, and a busy machine loses ticks of the sampling clock. So only that it
+  // was sampled can be required. The clock runs on in interrupts, which CPU time leaves out. Counting twice would give
   // twice as many.
   EXPECT_GT(static_cast<double>(verdict.in_levels), 0.1 * kHertz * kSeconds);
   EXPECT_LT(static_cast<double>(verdict.samples), 1.4 * kHertz * kSeconds);
@@ -178,8 +178,8 @@ struct Passing {
   std::vector<std::string> examples;
 };
 
-// What stands between main and the frame sampled, outermost first, as far as it is the program's and its DLLs'; the DLL
-// whose it is as the last letter: a or b. Empty: it cannot be.
+// The program's and its DLLs' frames between main and the sampled frame, outermost first. The last letter of their
+// names tells the DLL: a or b. Empty: the stack is impossible.
 std::string which_library(const std::vector<Frame>& frames) {
   std::vector<std::string_view> chain;
   for (auto frame = frames.rbegin(); frame != frames.rend(); ++frame)
@@ -227,8 +227,8 @@ Passing judge_passing(const profile::Profile& profile) {
   return verdict;
 }
 
-// Two DLLs at one address by turns, each there for 2 ms: no stack has a frame of the one while the other is loaded, or
-// leaves one out. They are such as Wine maps from the file: of those that it copies only /proc tells, later.
+// Two DLLs at one address by turns, each there for 2 ms. No stack has a frame of one DLL while the other is loaded, or
+// leaves one out. Wine maps these DLLs from the file. DLLs that Wine copies are known only later, by /proc.
 TEST(RecordWine, LibrariesThatLiveFor2Milliseconds) {
   const std::string folder = WINDLASS_WINE_WORKLOADS, program = folder + "/truth_passing.exe";
   if (const std::string reason = no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
@@ -239,8 +239,9 @@ TEST(RecordWine, LibrariesThatLiveFor2Milliseconds) {
   ASSERT_EQ(WineProgram(WINDLASS_WINE_PREFIX, {program, "0.1", library + "a.dll", library + "b.dll"}).wait(), 0);
   const std::string file = testing::TempDir() + fmt::format("windlass-wine-passing-{}.pb.gz", getpid());
   profile::Profile profile;
-  // Until the agent has heard of the first image that took another's place the kernel side has the old one's table
-  // (truncation-reasons.md, "Known wrong"): seldom a sample, many beside a compiler. Then once more.
+  // Until the agent has heard of the first image that took another's place, the kernel side has the old image's table
+  // (truncation-reasons.md, "Known wrong"). Usually that concerns hardly a sample, beside a compiler many. Then the
+  // test records once more.
   Passing verdict;
   for (int tries = 0; tries == 0 || (tries < 6 && verdict.wrong != 0); ++tries) {
     ASSERT_NO_FATAL_FAILURE(record(fmt::format("{} {} {}", program, kSeconds, libraries), file, profile));

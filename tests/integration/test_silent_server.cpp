@@ -63,7 +63,7 @@ class Program {
     ::execv(argv[0], argv.data());
     _exit(126);
   }
-  // One that is blocked is left to itself: it ends with what blocks it.
+  // A blocked program is left alone: it ends when the thing that blocks it ends.
   ~Program() {
     ::kill(pid_, SIGKILL);
     (void)ended_within(1s);

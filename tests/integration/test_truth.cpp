@@ -70,8 +70,8 @@ TEST(Truth, NoWrongFrame) {
   const TruthVerdict verdict = judge(profile, WINDLASS_TRUTH_PROGRAM, linux_truth());
   EXPECT_GT(verdict.call_sites, verdict.in_levels);
 
-  // The checker itself: with one level taken out of every stack that has three, as a blind frame-pointer step does,
-  // it must find each of them wrong.
+  // Tests the checker itself. One level is taken out of every stack that has three, as a blind frame-pointer step would
+  // do. The checker must find each of these wrong.
   std::uint64_t mutilated = 0;
   for (auto& sample : profile.samples)
     if (sample.end == WL_END_COMPLETE && erase_second_level(profile, sample)) mutilated += sample.count;

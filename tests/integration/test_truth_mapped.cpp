@@ -75,8 +75,8 @@ Mapped judge_mapped(const profile::Profile& profile) {
 
 class TruthMapped : public testing::TestWithParam<const char*> {};
 
-// Every 2 ms the code of one library takes that of the other's place. Where the kernel cannot be asked to tell at once
-// (`windlass doctor`), the first one that does so is known with perf's event, and until then its stacks may be wrong.
+// Every 2 ms the code of one library takes the place of the other's. If the kernel cannot report that at once
+// (`windlass doctor`), the first library that does so is known by perf's event. Until then its stacks may be wrong.
 TEST_P(TruthMapped, NoStackIsTheOtherLibrarys) {
   if (const std::string reason = no_privilege_to_sample(); !reason.empty()) GTEST_SKIP() << reason;
   const std::string program = WINDLASS_TRUTH_MAPPED_PROGRAM;

@@ -1,5 +1,5 @@
-// The main thread of node, one instruction at a time: at each of V8's builtins and of code that it has made the walker
-// must say the caller that a shadow stack has.
+// The main thread of node, single-stepped. At each instruction of V8's builtins and of generated code the walker must
+// give the caller of a shadow stack.
 #include <gtest/gtest.h>
 #include <sys/ptrace.h>
 #include <sys/user.h>
@@ -120,8 +120,8 @@ TEST(V8Steps, EveryInstructionHasItsCaller) {
   }
 }
 
-// Optimised code that is left for good: its frame goes from the stack into an object of V8's. At the builtin's first
-// instruction it is on the stack, and what called it stays the same until the frames that take its place are there.
+// Optimised code that is left for good: its frame moves from the stack into an object of V8's. At the builtin's first
+// instruction the frame is on the stack. Its caller stays the same until the frames that replace it are there.
 class LeftFrame {
  public:
   LeftFrame(pid_t pid, const v8::ImageFile::Deoptimizing& builtin, std::uint64_t bias)

@@ -1,5 +1,5 @@
-// Live Wine processes: every thread's stack down to its start, PE and ELF frames in one, against what the program says
-// its own stacks are.
+// Live Wine processes: every thread's stack down to its start, PE and ELF frames in one, compared with the stacks that
+// the program prints.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -159,8 +159,8 @@ class WineWalk : public ::testing::Test {
     EXPECT_NE(closest, nullptr) << name << " is in no stack";
   }
 
-  // The stack that has the frames printed, up to the dispatcher that they end with, and below it the Unix side's, each
-  // callback's between what it was called back by and its dispatcher.
+  // Finds the stack with the printed frames, up to the dispatcher with which they end. Below it are the Unix side's
+  // frames. Each callback's frames lie between the code that called back and its dispatcher.
   static void expect_called_back(const std::vector<Stack>& stacks, const std::string& name) {
     std::vector<std::uint64_t> pcs = published_[name];
     pcs.erase(std::ranges::find(pcs, kMark), pcs.end());
@@ -273,8 +273,8 @@ TEST_F(WineWalk, ImagesInMemoryGiveTheSameStacks) {
   }
 }
 
-// What Windows' own dumps hold: in a small one stacks and registers, the images being files of the prefix; in a full
-// one the images, too.
+// Windows' own dumps. A small one has stacks and registers, and its images are files of the prefix. A full one has the
+// images, too.
 TEST_F(WineWalk, MinidumpsHaveTheSameStacks) {
   const std::string small = WINDLASS_WINE_WORKLOADS "/small.dmp", full = WINDLASS_WINE_WORKLOADS "/full.dmp";
   WineProgram writer(WINDLASS_WINE_PREFIX, {WINDLASS_WINE_WORKLOADS "/wine_dump.exe",

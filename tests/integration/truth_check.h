@@ -31,8 +31,8 @@ struct TruthRules {
   // Callbacks that call level<0, *>, each with the path that leaves the program on the way to it.
   std::vector<std::pair<std::string, std::string>> callbacks;
   std::vector<std::string> leaves;  // what any level may call, and whatever stands above it
-  // All of the program's frames from level 0's caller (without `entrance`) to what the system called, innermost first;
-  // then nothing else is possible, and `paths`, `callbacks` and `below_root` are not asked.
+  // All of the program's frames from level 0's caller (without `entrance`) to the function that the system called,
+  // innermost first. If given, no other stack is possible, and `paths`, `callbacks` and `below_root` are not used.
   std::vector<std::vector<std::string>> chains = {};
   std::string entrance = {};
   std::vector<std::pair<std::string, std::string>> tails = {};  // a function, and the one called that jumps to it

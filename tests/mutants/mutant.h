@@ -1,6 +1,6 @@
-/* What a file with mutants in it includes first, in the copy of the sources that tests/mutants/run.py makes:
- * wl_mutant(n) is true in a process whose environment says WINDLASS_MUTANT=n. It is false in the BPF programs, which
- * share headers with the tests. No product code includes this. */
+/* tests/mutants/run.py makes a copy of the sources, where each file with mutants includes this first. wl_mutant(n) is
+ * true in a process whose environment has WINDLASS_MUTANT=n. It is false in the BPF programs, which share headers with
+ * the tests. No product code includes this. */
 #pragma once
 
 #ifdef __bpf__

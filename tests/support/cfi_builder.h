@@ -1,4 +1,4 @@
-// CFI bytes written by hand: what assemblers do not emit, and what nobody should.
+// CFI bytes written by hand: forms that assemblers do not emit, and wrong ones.
 #pragma once
 
 #include <cstdint>
@@ -70,7 +70,7 @@ class Bytes {
   std::vector<std::uint8_t> data_;
 };
 
-// What CIEs and FDEs are made with; the defaults are what compilers emit for x86-64, with absolute pointers.
+// The fields of CIEs and FDEs. The defaults are those of compilers for x86-64, with absolute pointers.
 struct CieSpec {
   int version = 1;
   std::string augmentation = "zR";

@@ -16,8 +16,8 @@ namespace windlass::test {
 
 class ChildProgram {
  public:
-  // `words`: the program's path and its arguments. What it writes to `descriptor` goes to the file `output`; it has no
-  // input, whatever the test has.
+  // `words`: the program's path and its arguments. Its output to `descriptor` goes to the file `output`. It has no
+  // input, even if the test has one.
   ChildProgram(std::vector<std::string> words, std::string output, int descriptor,
                const std::vector<std::pair<std::string, std::string>>& environment = {})
       : output_(std::move(output)) {

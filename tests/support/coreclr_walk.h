@@ -1,5 +1,5 @@
-// A CoreCLR of another process as the walk of managed stacks wants it: methods by the runtime's code map, unwound by
-// their Windows unwind information as it lies in that process, and its own explicit frames.
+// A CoreCLR of another process, for the walk of managed stacks. Methods come from the runtime's code map, and are
+// unwound by their Windows unwind information in that process. Explicit frames are the runtime's own.
 #pragma once
 
 #include <algorithm>

@@ -96,7 +96,7 @@ class DescriptionJudge {
         if (windows)
           unwind(function, offset, *windows, popped_at(*found->prologue, function, offset), now, kept, tally);
     };
-    // A call changes nothing of what is said, so what is behind has another frame only if it does not return.
+    // A call does not change the description, so a different frame behind the call means that the call does not return.
     const auto comes_back = [&](std::uint32_t call, std::uint32_t next) {
       const FrameRow *const before = row_at(found->rows, call), *const behind = row_at(found->rows, next);
       const bool same = before != nullptr && behind != nullptr && flow::same_rules(*before, *behind);

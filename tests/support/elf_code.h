@@ -31,8 +31,8 @@ class ElfCode {
   }
   [[nodiscard]] const image::ElfImage& image() const { return *image_; }
 
-  // The FDEs of `section`, as stored. `is_entry` says by its first row whether one is a function, not the cold part of
-  // one: these are what start_of() knows. What they refer to lives until the next call.
+  // The FDEs of `section`, as stored. `is_entry` decides by the first row whether an FDE is a function, or the cold
+  // part of one; start_of() knows functions only. The data of the FDEs live until the next call.
   template <typename IsEntry>
   std::vector<dwarf::Fde> functions(const dwarf::CfiSection& section, dwarf::RowEvaluator& rows, IsEntry&& is_entry) {
     reader_.emplace(section, ignore_);

@@ -1,5 +1,5 @@
-// What the emulators of PE images share: the image and a stack in memory that is this process's, too, an arena for
-// registers to point into, and values that never come twice.
+// Shared by the emulators of PE images: the image and a stack in memory of this process, an arena to which registers
+// can point, and values that never repeat.
 #pragma once
 
 #include <algorithm>

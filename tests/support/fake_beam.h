@@ -1,5 +1,5 @@
-// An Erlang virtual machine of release 25 made up in memory: what it exports, two modules, of which the first has two
-// functions, code that all share, atoms, and a scheduler that runs.
+// An Erlang virtual machine of release 25 made up in memory: its exports, two modules (the first has two functions),
+// shared code, atoms, and a running scheduler.
 #pragma once
 
 #include <array>

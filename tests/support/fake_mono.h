@@ -1,5 +1,5 @@
-// A Mono made up in memory: the accessors that it exports, a domain with its table of methods, one method and one
-// trampoline, and their names. What it has lies in the first kDataSize bytes, its image behind.
+// A Mono made up in memory: its exported accessors, a domain with its table of methods, one method, one trampoline, and
+// their names. Its data lies in the first kDataSize bytes, the image behind.
 #pragma once
 
 #include <array>

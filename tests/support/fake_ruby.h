@@ -1,5 +1,5 @@
-// A Ruby 3.1 made up in memory: a thread whose context runs two activations of the evaluator, each a function of Ruby
-// that calls a method written in C, and that one the next.
+// A Ruby 3.1 made up in memory. The context of a thread runs two activations of the evaluator. Each is a Ruby function
+// that calls a method written in C, which calls the next one.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// A V8 made up in memory: its file, whose symbols say where the fields of its objects are, and a heap with code of a
-// function, optimised, which has another one inlined.
+// A V8 made up in memory: its file, whose symbols have the offsets of its objects' fields, and a heap with the
+// optimised code of a function that has another one inlined.
 #pragma once
 
 #include <elf.h>

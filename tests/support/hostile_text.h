@@ -1,5 +1,5 @@
-// Names that drive a terminal, begin a line of their own, turn a line around or are no text, and a judge of what may
-// get to a person's eyes. The judge reads bytes by itself: it shares nothing with what it judges.
+// Names that drive a terminal, begin a line of their own, turn a line around, or are no text; and a judge of text for
+// people. The judge reads bytes by itself, and shares no code with the tested functions.
 #pragma once
 
 #include <algorithm>

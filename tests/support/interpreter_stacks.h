@@ -1,5 +1,5 @@
-// What an interpreter runs, as windlass shows it: in walks against what it says of itself, in samples against the
-// chains that there can be.
+// Interpreted functions as windlass shows them: walks compared with the interpreter's own account, samples compared
+// with the possible chains.
 #pragma once
 
 #include <algorithm>

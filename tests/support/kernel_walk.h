@@ -1,5 +1,5 @@
 // The kernel side's walk (bpf/windlass_walk.h) as user code, over raw samples: the tables of a process's files in an
-// arena, its mappings, and whatever memory the sample has.
+// arena, its mappings, and the memory of the sample.
 #pragma once
 
 #include <cstdint>

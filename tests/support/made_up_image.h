@@ -1,5 +1,5 @@
-// An image in memory made up by hand, as the dynamic linker leaves it: its dynamic symbols are found by DT_HASH, and a
-// variable of each thread by the relocation of its module's number.
+// An image made up in memory, as the dynamic linker leaves it. Its dynamic symbols are found by DT_HASH, and a
+// thread-local variable by the relocation of its module's number.
 //
 // System V ABI, chapters 4 and 5 (Symbol Table, Dynamic Section, Hash Table); x86-64 psABI 4.4.1.
 #pragma once

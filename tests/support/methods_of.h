@@ -1,4 +1,5 @@
-// All that a runtime says of code, for tests whose memory lies: whatever it reads, what it gives out is well-formed.
+// Reads everything that a runtime has about its code, for tests whose memory lies. The results must be well-formed,
+// whatever was read.
 #pragma once
 
 #include <gtest/gtest.h>

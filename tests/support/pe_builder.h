@@ -10,7 +10,7 @@
 
 namespace windlass::test {
 
-// Appends little-endian values; beside what Bytes has, what images need.
+// Appends little-endian values. Extends Bytes by the needs of images.
 class ByteWriter : public Bytes {
  public:
   void bytes(std::initializer_list<std::uint8_t> list) { data().insert(data().end(), list.begin(), list.end()); }

@@ -1,5 +1,5 @@
-// Real PE functions run by Unicorn on a fabricated stack: a caller is made up, and what its registers are stays known
-// while the function runs, instruction by instruction.
+// Real PE functions run by Unicorn on a fabricated stack. The caller is made up, so its registers are known while the
+// function runs, instruction by instruction.
 #pragma once
 
 #include <array>

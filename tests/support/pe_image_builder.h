@@ -1,4 +1,4 @@
-// PE images written by hand: what linkers do not make, and what nobody should.
+// PE images written by hand: forms that linkers do not make, and wrong ones.
 #pragma once
 
 #include <algorithm>

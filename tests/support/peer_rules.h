@@ -1,9 +1,10 @@
-// How others find a leaf's caller in code of a managed runtime, for the step judges to count how often they are right.
+// Other profilers' rules for a leaf's caller in code of a managed runtime. The step judges count how often they are
+// right.
 //
-// The rules of the OpenTelemetry eBPF profiler are rebuilt here, none of its code is used: what they do was read in its
-// commit b442421 (2026-08-21), in support/ebpf/{hotspot,v8,dotnet,beam}_tracer.ebpf.c, tracemgmt.h and
-// nativeunwind/elfunwindinfo/elfgopclntab.go. Which code an address is in they ask the runtime, as that profiler does;
-// here Windlass's own maps answer that, so a rule is never worse than its design.
+// The rules of the OpenTelemetry eBPF profiler are rebuilt here; none of its code is used. Their behaviour was read in
+// its commit b442421 (2026-08-21): support/ebpf/{hotspot,v8,dotnet,beam}_tracer.ebpf.c, tracemgmt.h and
+// nativeunwind/elfunwindinfo/elfgopclntab.go. That profiler asks the runtime which code an address is in. Here
+// Windlass's own maps answer, so a rule is never worse than its design.
 #pragma once
 
 #include <sys/user.h>

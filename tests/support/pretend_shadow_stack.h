@@ -1,5 +1,5 @@
-// A processor with shadow stacks (CET) for one instruction: a child is single-stepped, and where it reads the shadow
-// stack's pointer it is given one. What such a thread is refused can be seen on any machine so.
+// Pretends a processor with shadow stacks (CET). A child is single-stepped, and gets a shadow stack pointer at the
+// instruction that reads it. So the refusals for threads with a shadow stack can be seen on any machine.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ inline int written_by_rdssp(pid_t child, std::uint64_t address) {
   return is_one ? code[4] & 7 : -1;
 }
 
-// Runs `what` in a child that is made to see a shadow stack, and ends the calling process: with 0 if the child was
-// aborted, 77 if nothing could be traced, 78 if it did not ask, 79 if it went on. For EXPECT_EXIT.
+// Runs `what` in a child that is made to see a shadow stack, and ends the calling process. The status is 0 if the child
+// was aborted, 77 if nothing could be traced, 78 if the child did not ask, 79 if it went on. For EXPECT_EXIT.
 template <typename What>
 [[noreturn]] void exit_with_shadow_stack(const What& what) {
   const pid_t child = ::fork();

@@ -1,5 +1,5 @@
-// A program made up for a test, as a file's bytes: one function, of which call frame information says that it has
-// nothing on its stack but the return address (or, on AArch64, nothing).
+// A program made up for a test, as a file's bytes: one function. By its call frame information, the return address is
+// alone on its stack. On AArch64 the stack is empty.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// A program of a managed runtime that says READY once it is where a test wants to look at it, and what is recorded of
-// one, as text.
+// A program of a managed runtime that prints READY once it has reached the state for the test; and recordings of such
+// programs, as text.
 #pragma once
 
 #include <unistd.h>

@@ -1,5 +1,5 @@
-// A thread of another process, one instruction at a time: at each of generated code the walker must say the caller that
-// a shadow stack has, which is kept by the calls that are executed.
+// A thread of another process, single-stepped. At each instruction of generated code the walker must give the caller of
+// a shadow stack, which is kept by the calls that are executed.
 #pragma once
 
 #include <signal.h>
@@ -82,8 +82,8 @@ class StepJudge {
     // The code there takes arguments off the stack that its caller does not need back: sp does not say whether it has
     // returned.
     std::function<bool(std::uint64_t before, std::uint64_t now)> drops_arguments = {};
-    // A function may pop its return address into a register, drop its arguments and push it again, for itself or for
-    // the one that it jumps to. Where it returns is not known in between.
+    // A function may pop its return address into a register, drop its arguments and push the address again, for itself
+    // or for the function to which it jumps. In between, the place of the return address is not known.
     bool moves_return_address = false;
     // A call within one function, which makes no frame of its own.
     std::function<bool(std::uint64_t from, std::uint64_t to)> is_own_call = {};
@@ -210,9 +210,9 @@ class StepJudge {
     return true;
   }
 
-  // Where the thread has stopped behind its last step, or, where that took too long, is let go: pushfq pushes the trap
-  // flag by which the thread is stepped. Whatever thread pops it later, and is not traced then, would be ended by
-  // SIGTRAP (Go's asyncPreempt, whose goroutine goes on anywhere).
+  // For a thread that has stopped behind its last step, or that is let go because the step took too long: pushfq pushes
+  // the trap flag by which the thread is stepped. Any thread that pops the flag later without being traced would be
+  // ended by SIGTRAP. An example is Go's asyncPreempt, whose goroutine goes on in any thread.
   void finish_step(const user_regs_struct& now) {
     constexpr std::uint8_t kPushFlags = 0x9c;
     constexpr std::uint64_t kTrap = 0x100;

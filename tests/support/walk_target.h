@@ -95,7 +95,7 @@ inline std::vector<std::byte> elf_with_eh_frame(Architecture architecture, const
   return file;
 }
 
-// Functions at addresses of kBias + [kCode, kCode + kSize); what they do is what their CFI says.
+// Functions at addresses of kBias + [kCode, kCode + kSize). Their CFI defines their behaviour.
 class WalkTarget {
  public:
   static constexpr std::uint64_t kBias = 0x5555'0000'0000, kCode = 0x1000, kSize = 0x10000;

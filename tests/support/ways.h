@@ -1,6 +1,6 @@
-// One function's code run by Unicorn along all its ways, whatever it would do by itself: both sides of every branch are
-// taken, calls are passed, and what cannot be run (memory that is not there, instructions that the emulator does not
-// know) leaves other values behind. What moves sp and what is on the stack is always the processor's doing.
+// One function's code run by Unicorn along all its paths, whatever it would do by itself. Both sides of every branch
+// are taken, and calls are passed. Code that cannot be run (memory that is missing, instructions that the emulator does
+// not know) leaves other values behind. Changes of sp and of the stack are always the processor's doing.
 #pragma once
 
 #include <unicorn/unicorn.h>

@@ -1,5 +1,5 @@
-// A written function in an image of its own, and whether the caller comes out of it at a given state: by virtual
-// unwind, by the rows its information lowers to, by the rows of the model, and by those of its DWARF.
+// A written function in an image of its own. Checks that the caller comes out of it at a given state: by virtual
+// unwind, by the rows from its information, by the rows of the model, and by those of its DWARF.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// Registers and a stack as no program has them: every word another, and nearly every one an address within the stack,
-// so that whatever an unwinder takes for a frame pointer can be read through.
+// Registers and a stack as no program has them. All words differ, and nearly all are addresses within the stack. So an
+// unwinder can read through any of them that it takes for a frame pointer.
 #pragma once
 
 #include <windows.h>

@@ -1,5 +1,5 @@
-// A PE file laid out as a loader does it, without running or relocating any of it: what RtlVirtualUnwind and Windlass
-// are both given.
+// A PE file laid out as by a loader, without running or relocating any of it. RtlVirtualUnwind and Windlass both get
+// this image.
 #pragma once
 
 #include <windows.h>

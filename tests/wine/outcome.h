@@ -1,5 +1,5 @@
-// What one virtual unwind says, in one form for both unwinders: every register, where it was saved, the frame, the
-// handler.
+// The result of one virtual unwind, in one form for both unwinders: every register, the place where it was saved, the
+// frame, the handler.
 #pragma once
 
 #include <windows.h>

@@ -1,7 +1,6 @@
-// Windlass's virtual unwind beside the system's RtlVirtualUnwind: real functions, made-up registers and stacks, at
-// every byte of prologues and around ways out of the functions. Where they differ, a model of what Wine does
-// differently must predict Wine's answer, and say why; on Windows itself there is nothing to explain but what is
-// Windlass's own choice.
+// Windlass's virtual unwind compared with the system's RtlVirtualUnwind. Real functions, made-up registers and stacks,
+// at every byte of prologues and around ways out of the functions. Where they differ, a model of Wine's deviations must
+// predict Wine's answer, and give the cause. On Windows itself only Windlass's own choices need an explanation.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -88,7 +87,7 @@ class Comparison {
   [[nodiscard]] std::size_t unexplained() const { return unexplained_; }
 
  private:
-  // The prologue and what follows it, what stands before a few ways out, and the function's end.
+  // The prologue and the code behind it, the code before a few ways out, and the function's end.
   template <typename Visit>
   static void each_address(const winx64::Functions& functions, const RuntimeFunction& entry, const UnwindInfo& info,
                            Visit&& visit) {

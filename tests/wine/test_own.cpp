@@ -1,6 +1,6 @@
-// The library on Windows (here under Wine) walks its own stack: frames, stack pointers and all preserved registers as
-// RtlVirtualUnwind finds them, from ordinary code, callbacks of system libraries, threads, fibers, and exception
-// handlers.
+// The library on Windows (here under Wine) walks its own stack. Frames, stack pointers and all preserved registers must
+// be those of RtlVirtualUnwind. Walks start in ordinary code, callbacks of system libraries, threads, fibers, and
+// exception handlers.
 #include <gtest/gtest.h>
 #include <windows.h>
 
@@ -226,7 +226,7 @@ LONG CALLBACK on_exception(EXCEPTION_POINTERS* exception) {
   // From the handler itself, through the system's dispatcher, and from the registers that it was given.
   const std::size_t here = compare_here();
   const std::size_t interrupted = compare(*exception->ContextRecord);
-  // What the dispatcher leads to is what was interrupted.
+  // The dispatcher leads to the interrupted code.
   StackWalker walker(own_process(), capture_registers());
   bool met = false;
   do met = met || walker.frame().pc().value() == exception->ContextRecord->Rip;

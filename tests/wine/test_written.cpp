@@ -1,5 +1,5 @@
-// Unwind information that was written, executed by the system's RtlVirtualUnwind: made-up functions run without a
-// processor, and in every state the system must find the caller. Left out is what Wine is known to do otherwise (see
+// Written unwind information, executed by the system's RtlVirtualUnwind. Made-up functions run without a processor, and
+// in every state the system must find the caller. Left out are cases in which Wine is known to differ (see
 // wine_model.h): epilogues that end with a jump, those of chained entries, version 2's, and prologues before their
 // SET_FPREG, where Wine takes the frame register's old value for the frame.
 #include <gtest/gtest.h>

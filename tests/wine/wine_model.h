@@ -10,9 +10,9 @@
 
 namespace windlass::test {
 
-// What Wine reads from an address on. Unlike Windows it follows jumps within the function, takes any register for the
-// base of `lea rsp`, overlooks REX prefixes, does not heed the function's end, and knows no tail call, no `bnd ret`,
-// and no other instruction in between.
+// Wine's reading of the code from an address on. Unlike Windows it follows jumps within the function, takes any
+// register for the base of `lea rsp`, overlooks REX prefixes, and ignores the function's end. It knows no tail call, no
+// `bnd ret`, and no other instruction in between.
 class WineScan {
  public:
   WineScan(const winx64::Functions& functions, const winx64::RuntimeFunction& function, std::uint32_t rva)

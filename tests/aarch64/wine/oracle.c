@@ -1,8 +1,8 @@
-// A Windows program for ARM64 without a C library: asks the system's RtlVirtualUnwind for the caller at many addresses
-// of an image that is only data to it, with made-up registers and a stack whose every word has a value of its own.
+// A Windows program for ARM64 without a C library. Asks the system's RtlVirtualUnwind for the caller at many addresses
+// of an image, which is only data here. Registers are made up, and every word of the stack has a value of its own.
 // Standard input: u64 image size, u64 count, the image laid out, count x { u32 RVA of a function-table entry, u32 RVA
-// of a pc in its function }. Standard output: for each the caller's pc, sp, x19-x29, d8-d15 (oracle.h), addresses of
-// the stack made relative.
+// of a pc in its function }. Standard output, for each: the caller's pc, sp, x19-x29, d8-d15 (oracle.h). Addresses of
+// the stack are made relative.
 #include "oracle.h"
 
 typedef unsigned int u32;

@@ -1,5 +1,5 @@
-// Frames of every shape a compiler makes: realigned (DRAP), variable, large, many saved registers, none at all, tail
-// calls, functions that never return behind calls that do not return, and jumps out of them.
+// Frames of every shape that a compiler makes: realigned (DRAP), variable, large, with many saved registers, none at
+// all, tail calls. Also calls that do not return, at the end of a function that never returns, and jumps out of these.
 #include <alloca.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-// Signals: at the start and in the middle of functions, nested, on a stack of their own, out of a fault by siglongjmp,
-// and out of an interrupted system call.
+// Signals: at the start and in the middle of functions, nested, on a stack of their own. Also out of a fault by
+// siglongjmp, and out of an interrupted system call.
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <signal.h>

@@ -133,7 +133,8 @@ int main(void) {
     if (by_windlass != plain_windlass) return printf("%u: %d frames in libwindlass.so\n", size, by_windlass), 1;
 #endif
     if (retire(id, &error) != WINDLASS_OK) return printf("%s\n", error.text), 1;
-    /* Of another function in its place nobody tells, and by its rows the walk would go wrong: its code is followed. */
+    /* Another function in its place is not registered. By the old rows the walk would go wrong, so its code is
+     * followed. */
     generate(room, size == 16 ? 48 : size == 8 ? 40 : size - 16, rows);
     call(function, walk);
     if (!same_end(&by_backtrace, &plain_backtrace, 0) || !same_end(&by_unwind, &plain_unwind, 0))

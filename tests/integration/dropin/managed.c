@@ -1,6 +1,6 @@
-/* A runtime that keeps the functions it makes in a code manager. Nothing but that says how to leave them: their frame
- * is as large as a counter of the processor says after it was shifted out of its register. Stacks through them, by
- * other people's interfaces, end where those through a function of its own end, while the manager has them. */
+/* A runtime that keeps its generated functions in a code manager. Only the manager tells how to leave them: the size of
+ * their frame depends on a counter of the processor, shifted out of its register. Stacks through them, walked by other
+ * libraries' interfaces, must end as stacks through an ordinary function, as long as the manager has them. */
 #define _GNU_SOURCE
 #include <execinfo.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* What programs of other languages call, and what calls them back. */
+/* Called by programs of other languages, and calls them back. */
 #include <time.h>
 
 static volatile unsigned kept;

@@ -57,8 +57,8 @@ struct NodeWay {
   [[nodiscard]] bool is_wasm() const { return script.ends_with("wasm.js"); }
 };
 inline std::vector<NodeWay> node_ways(int major) {
-  // V8 does not print what is inlined in WebAssembly's code as we show it; node 22 inlines nothing and knows no such
-  // option.
+  // V8 prints functions inlined in WebAssembly's code in another way than we do. node 22 inlines none, and does not
+  // know the option.
   const std::string wasm = WINDLASS_V8_SOURCES "/wasm.js";
   std::vector<NodeWay> ways = {{"interpreted", {"--no-sparkplug", "--no-maglev", "--no-turbofan"}, "0.3"},
                                {"baseline", {"--always-sparkplug", "--no-maglev", "--no-turbofan"}, "0.3"},

@@ -53,8 +53,8 @@ TEST(Lookup, AgreesWithTheTableOnItself) { expect_agreement("/proc/self/exe"); }
 TEST(Lookup, AgreesWithTheTableOnLibc) { expect_agreement("/lib/x86_64-linux-gnu/libc.so.6"); }
 TEST(Lookup, AgreesWithTheTableOnLibstdcxx) { expect_agreement("/usr/lib/x86_64-linux-gnu/libstdc++.so.6"); }
 
-// A gap counts as one of code generated ahead of time where it fills a page of 64 KiB, and then to its ends (V8's
-// builtins begin with the way from C++ into JavaScript, a few bytes behind the last C++ function).
+// A gap counts as code generated ahead of time if it fills a page of 64 KiB, and then up to its ends. (V8's builtins
+// begin with the way from C++ into JavaScript, a few bytes behind the last C++ function.)
 TEST(Lookup, BareCodeReachesToTheNextRow) {
   table::TableBuilder builder;
   wl_rule rule{};

@@ -1,5 +1,5 @@
-// The look-up in code managers' tables that the kernel side does (bpf/windlass_managed.h), as user code, beside the C++
-// reader's: in random tables, in garbage, and while they change. Compiled for either machine: tables have one layout.
+// The kernel side's look-up in code managers' tables (bpf/windlass_managed.h), as user code, compared with the C++
+// reader: in random tables, in garbage, and while they change. Compiled for either machine: tables have one layout.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::uint64_t kBegin = 0x7f00'0000'1000, kTable = 0x10'0000'0000;
 
-// A table at kTable in a process's memory. What is read there must lie in what its header says of its size.
+// A table at kTable in a process's memory. Reads must lie within the size that its header gives.
 class Reader final : public Memory {
  public:
   // `bytes` are 8-aligned and stay the caller's.
@@ -375,7 +375,7 @@ TEST(ManagedLookup, EndsWhereAllChanges) {
   EXPECT_GE(changes, WL_CODE_RETRIES);
 }
 
-// What a walk mixes into its stack's hash is what it was when the function was found.
+// A walk mixes `recycled` into its stack's hash, with the value from when the function was found.
 TEST(ManagedLookup, KnowsHowMuchWasTakenAway) {
   auto manager = CodeManager::create(kBegin, kBegin + kSlots * kSlot,
                                      {.functions = 64, .shape_bytes = 1 << 16, .name_bytes = 64, .past = 4});

@@ -1,5 +1,5 @@
-// The shared unwinder (bpf/windlass_step.h) as user code, where frames are on other stacks than the one at hand, or in
-// none: ways from the thread's pointer, stacks that have moved, frames that are held in objects.
+// The shared unwinder (bpf/windlass_step.h) as user code, for frames on another stack or on none: ways from the
+// thread's pointer, stacks that have moved, frames that are held in objects.
 #include <gtest/gtest.h>
 
 #include "fake_target.h"

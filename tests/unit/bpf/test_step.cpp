@@ -302,7 +302,7 @@ TEST(Step, ReturnAddressPoppedToMemory) {
 
 // ---- the memo ------------------------------------------------------------------------------------------------------
 
-// What the memo remembers of a rule does exactly what the rule does, or it is not remembered as plain.
+// A remembered rule has exactly the effect of the rule. Otherwise it is not remembered as plain.
 TEST(Memo, PlainFormEqualsTheRule) {
   std::mt19937_64 random(5);
   FakeTarget target;

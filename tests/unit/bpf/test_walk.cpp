@@ -41,7 +41,7 @@ TEST(Walk, EndsAtTheFrameLimit) {
   }
 }
 
-// Every step but the first one, the one behind it and the last one goes by what the memo knows, plain rule or not.
+// All steps use the memo, plain rule or not, except for the first one, the one behind it and the last one.
 TEST(Walk, HitsOfTheMemoAreCounted) {
   wl_rule loaded = rule_of(WL_CFA_MEM, 7, 0);  // [sp] is the CFA, and the return address below that
   for (const bool plain : {true, false}) {

@@ -137,8 +137,8 @@ TEST_F(CManagers, AClosedOneIsToldFromAnOpenOne) {
 
 // ---- walks ----
 
-// void generated(void (*f)(void), size): its frame is as large as a counter of the processor says after it was shifted
-// out of its register, so that nothing but what was added says where the caller is.
+// void generated(void (*f)(void), size): the size of its frame depends on a counter of the processor, shifted out of
+// its register. So only the added rows show where the caller is.
 constexpr unsigned char kCode[] = {0x48, 0x83, 0xec, 0x28,                           // sub rsp, 40
                                    0xff, 0xd7,                                       // call rdi
                                    0x0f, 0x31, 0xc1, 0xe8, 0x1f, 0xd1, 0xe8,         // rdtsc; shr eax, 31; shr eax, 1

@@ -1,4 +1,4 @@
-// describe(): what it says of small functions, and what it says that it cannot say.
+// describe() on small functions, and its refusals.
 #include "windlass/describe.h"
 
 #include <gtest/gtest.h>

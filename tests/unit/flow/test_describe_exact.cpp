@@ -1,6 +1,6 @@
-// Ground truth by execution: snippets.S run in Unicorn, and at every instruction the row that describe() has found,
-// applied to the registers and the stack as they are, must give the caller that a shadow stack has kept. So must the
-// rows of the Prologue it gives, and what is not described must be what the snippet is known for.
+// Ground truth by execution. snippets.S runs in Unicorn. At every instruction, the row of describe(), applied to the
+// registers and the stack of that moment, must give the caller of a shadow stack. So must the rows of its Prologue. The
+// parts without a description must be those for which the snippet is known.
 #include <gtest/gtest.h>
 
 #include <algorithm>

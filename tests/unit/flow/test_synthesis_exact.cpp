@@ -1,5 +1,5 @@
-// Ground truth by execution: snippets.S run in Unicorn, and at every instruction the synthesised row, applied to the
-// registers and the stack as they are, must give the caller that a shadow stack has kept.
+// Ground truth by execution. snippets.S runs in Unicorn. At every instruction, the synthesised row, applied to the
+// registers and the stack of that moment, must give the caller of a shadow stack.
 #include <gtest/gtest.h>
 
 #include <array>

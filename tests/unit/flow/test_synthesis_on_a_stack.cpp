@@ -153,7 +153,7 @@ TEST_F(SynthesisOnAStack, ARecordThatTheCallerMakesForItsCallee) {
   }
 }
 
-// The push is still to come: what is popped again is what the register has now, wherever rbp says the slot is.
+// The push is still to come. So the register's present value is popped again, wherever rbp puts the slot.
 TEST_F(SynthesisOnAStack, WhatIsPushedAndPoppedByTheFramePointerIsKept) {
   // push rbp; mov rbp,rsp; here: push rbx; nop; lea rsp,[rbp-8]; pop rbx; pop rbp; ret
   put(kCode, {0x55, 0x48, 0x89, 0xe5, 0x53, 0x90, 0x48, 0x8d, 0x65, 0xf8, 0x5b, 0x5d, 0xc3});
@@ -324,8 +324,8 @@ TEST_F(SynthesisOnAStack, EndlessAndBranchyCodeIsBounded) {
   EXPECT_EQ(step(), kNothing);
 }
 
-// A loop of many small branches, as in decoders: what leads out of it comes behind more of them than there is room for
-// ways to remember.
+// A loop of many small branches, as in decoders. The way out comes behind more branches than the search can remember
+// paths.
 TEST_F(SynthesisOnAStack, TheWayOutBehindManySmallBranches) {
   std::vector<std::uint8_t> loop;
   for (int i = 0; i < 40; ++i) loop.insert(loop.end(), {0x75, 0x01, 0x90});  // jne over the nop

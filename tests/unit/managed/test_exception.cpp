@@ -1,4 +1,4 @@
-// Exceptions through methods written by hand: who is asked, what runs, and in which order.
+// Exceptions through methods written by hand: which code is asked, which runs, and in which order.
 #include <gtest/gtest.h>
 
 #include <sys/mman.h>

@@ -162,8 +162,8 @@ TEST(GcRoots, HelpersProtectAsManyAsTheySay) {
   EXPECT_EQ(protected_by_helper(std::make_index_sequence<5>()), "100 101 102 103 104>101>102>103>104>105");
 }
 
-// A stub that prepares the method that was called has the arguments in its frame: they are roots there, and what the
-// method begins with.
+// A stub that prepares the called method has the arguments in its frame. They are roots there, and the method begins
+// with them.
 TEST(GcRoots, ATransitionProtectsItsArguments) {
   MadeUpStack stack;
   stack.call(stack.runtime.add(1, 4), 0x11);
@@ -274,8 +274,8 @@ TEST(GcRoots, OfExplicitFramesAndExceptions) {
   EXPECT_EQ(roots_of(again.frame(), *stack.mem), "5");
 }
 
-// A helper that is entered this way leaves no reference in a register alone: each has an address, and what is put there
-// is in the register again when it returns.
+// A helper that is entered this way leaves no reference in a register alone. Each has an address, and a value stored
+// there is in the register when the helper returns.
 TEST(GcRoots, RegistersAreSavedAroundACall) {
   const std::uint64_t after = keep_over_call([](void*) {
     StackWalker walker(own_process(), capture_registers());

@@ -400,8 +400,8 @@ TEST_F(Suspended, AThreadInNativeCodeIsWalkedFromItsFrame) {
 }
 
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
-// A thread that is stopped where its method returns, single-stepped by its own trap flag: at every instruction, those
-// of the runtime between included, a walk with native frames has to show the method that is returned to.
+// A thread that is stopped where its method returns, single-stepped by its own trap flag. At every instruction, also
+// those of the runtime in between, a walk with native frames must show the method to which the thread returns.
 struct Stepped {
   Mutator* mutator = nullptr;
   std::uint64_t loop_sp = 0;  // in loop_method, behind its push; 0: it has not been entered

@@ -167,7 +167,7 @@ TEST(ManagedWalk, NativeFramesKeepWhereRegistersWereSaved) {
   }
 }
 
-// Where the runtime is when a hijacked method has returned to it: nobody has called that, but for who was hijacked.
+// The runtime's code to which a hijacked method has returned. Its only caller is the caller of the hijacked method.
 TEST(ManagedWalk, NativeFramesLeadBehindAHijackedReturn) {
   WithNativeCode stack;
   stack.call(stack.runtime.add(1, 4));

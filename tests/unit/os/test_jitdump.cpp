@@ -166,7 +166,7 @@ TEST(Jitdump, AHeaderThatIsNoneIsNamed) {
   EXPECT_NE(what({.total_size = 39}).find("too short"), std::string::npos);
 }
 
-// What is wrong is named with its offset; the records behind it count, as long as one knows where they begin.
+// Errors are named with their offset. The records behind count, as long as their begin is known.
 TEST(Jitdump, AMalformedRecordIsLeftOut) {
   const auto text_of = [](JitdumpText& begin) { return begin.load(9, 0x9000, 1, 9, "next").take(); };
   const auto header = [] { return JitdumpText().header(); };

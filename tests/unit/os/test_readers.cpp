@@ -1,4 +1,5 @@
-// Reads that can be left behind: what answers is as without readers, what does not costs its patience once.
+// Reads that can be left behind. A file that answers is read as without readers; one that does not costs its patience
+// once.
 #include "os/readers.h"
 
 #include <fcntl.h>

@@ -142,8 +142,8 @@ TEST_F(ProcessTableTest, CodeOfImagesThatWereCopied) {
   EXPECT_EQ(image_searches, 1) << "no code in anonymous memory: not looked for";
 }
 
-// Of what is mapped at fixed addresses, as Wine does and others may, the kernel side tells nothing where it can hook no
-// function: whatever comes over code there may be replaced again before that is known.
+// Code mapped at fixed addresses, as Wine does. If no function can be hooked, the kernel side does not report it. So
+// code that replaced other code there may itself be replaced before that is known.
 TEST_F(ProcessTableTest, CodeThatIsReplacedUntoldIsPassing) {
   const auto passing = [&](std::uint32_t tgid, std::uint64_t address) {
     return table.find(tgid)->is_passing(address, address + 1);
@@ -315,8 +315,8 @@ TEST_F(ProcessTableTest, MappingsAreBounded) {
   EXPECT_EQ(table.dropped_mappings(), 10u);
 }
 
-// The page by which perf learns of a jitdump is no code; what it tells of counts for all generated code, whichever is
-// mapped first, and for a child, until exec.
+// The page by which perf learns of a jitdump is no code. The jitdump counts for all generated code, whichever is mapped
+// first, and for a child, until exec.
 TEST_F(ProcessTableTest, AJitdumpTellsOfAllGeneratedCode) {
   std::string folder = testing::TempDir() + "windlass-table-XXXXXX";
   ASSERT_NE(mkdtemp(folder.data()), nullptr);
@@ -368,8 +368,8 @@ TEST(ProcMapsOfAProcess, WhoseMainThreadHasEnded) {
   EXPECT_TRUE(std::ranges::any_of(maps, [&](const auto& map) { return map.executable && map.path == program; }));
 }
 
-// A code manager's functions are managed code, whatever of its range is mapped when; before and behind it, code that
-// nothing is known of.
+// A code manager's functions are managed code, whichever part of its range is mapped when. The code before and behind
+// the range is unknown.
 TEST(MapSetOfTables, CodeManagersHaveTheirCode) {
   constexpr std::uint64_t kCode = 0x10'0000'0000, kSize = 0x10000;
   auto manager = CodeManager::create(kCode + 0x4000, kCode + 0x8000);

@@ -1,5 +1,5 @@
-// Ground truth is this very process: a call chain as libgcc's backtrace() sees it, against the agent's unwinder on a
-// copy of the stack and the registers of the same moment.
+// Ground truth is this very process. libgcc's backtrace() gives a call chain. The agent's unwinder gets a copy of the
+// stack and the registers of the same moment.
 #include "profiler/samples/raw_unwinder.h"
 
 #include <execinfo.h>

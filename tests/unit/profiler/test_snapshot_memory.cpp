@@ -1,4 +1,4 @@
-// What a snapshot answers as data, and what only as code.
+// The addresses for which a snapshot answers as data, and those only as code.
 #include "profiler/samples/snapshot_memory.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What the probes make of what the system says, without the system: facts are made up here.
+// The probes' verdicts without the system: the facts are made up here.
 #include "profiler/doctor/system_probe.h"
 
 #include <gtest/gtest.h>
@@ -187,7 +187,7 @@ TEST(SystemProbe, EveryRefusalAndLimitHasAWayOut) {
   }
 }
 
-// Root cannot become more by sudo: a refusal names what it lacks and who can give it.
+// sudo gives root no more rights. So a refusal names the missing right, and who can give it.
 TEST(SystemProbe, WhyAProcessMayNotBeRecorded) {
   const auto text = [](unsigned user, bool holds, bool initial, bool hidden = false) {
     SystemFacts facts = good_facts();

@@ -1,5 +1,5 @@
-// What an Erlang virtual machine says of itself, its modules' functions, their names and frames, in memory made up by
-// hand: whole, changed, lying.
+// An Erlang virtual machine's own data, its modules' functions, their names and frames, in memory made up by hand:
+// whole, changed, lying.
 #include <gtest/gtest.h>
 
 #include <memory>

@@ -1,4 +1,4 @@
-// What a .NET module's metadata calls its types and methods: as the runtime's stack traces do, for each kind of type
+// Names of types and methods from a .NET module's metadata, as in the runtime's stack traces, for each kind of type
 // that a signature can have (ECMA-335, II.23.2).
 #include <gtest/gtest.h>
 

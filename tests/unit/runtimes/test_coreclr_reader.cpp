@@ -1,4 +1,4 @@
-// What is read of a CoreCLR, on one made up; and that nothing in its memory makes the reader run on or fall over.
+// The reader of a CoreCLR, on one made up. Nothing in its memory may make the reader run on or crash.
 #include <gtest/gtest.h>
 
 #include <array>

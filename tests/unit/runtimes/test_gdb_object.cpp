@@ -1,5 +1,5 @@
-// A relocatable object that a process has registered with GDB, made up by hand: as a compiler leaves it, its sections
-// loaded, and its unwind information and symbols not linked.
+// A relocatable object that a process has registered with GDB, made up by hand. It is as a compiler leaves it: its
+// sections are loaded, and its unwind information and symbols are not linked.
 //
 // gABI 4.1 (Symbol Table, Relocation); x86-64 psABI 4.4.1; AAELF64 5.7; Linux Standard Base, .eh_frame.
 #include <elf.h>

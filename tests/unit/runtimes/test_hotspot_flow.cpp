@@ -270,7 +270,7 @@ FlowInput adapter_input(const std::vector<std::byte>& code) {
   return input;
 }
 
-// From interpreted into compiled code, of JDK 17 and of JDK 25: arguments are moved below an aligned sp, and the return
+// From interpreted into compiled code, of JDK 17 and of JDK 25. Arguments are moved below an aligned sp, and the return
 // address is put there once more, since the method will return from there.
 TEST(HotSpotFlow, OfAnAdapterIntoCompiledCode) {
   const auto of17 = bytes({0x48, 0x8b, 0x04, 0x24,  // 0: mov rax, [rsp]

@@ -1,5 +1,5 @@
-// What is read of a HotSpot, on one made up in this process, which exports the tables that libjvm.so does; and that
-// nothing in its memory makes the reader run on or fall over.
+// The reader of a HotSpot, on one made up in this process, which exports libjvm.so's tables. Nothing in its memory may
+// make the reader run on or crash.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

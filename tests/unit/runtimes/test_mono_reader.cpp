@@ -110,8 +110,8 @@ TEST(MonoReader, OnlyTheChunkWithTheAddressIsRead) {
   EXPECT_EQ(machine.begin(fake::kTrampolineCode), fake::kTrampolineCode);
 }
 
-// The first chunk says that it ends behind the address and does not; of the next one, whose first method should have
-// come before, each is asked whether it has it.
+// The first chunk claims to end behind the address, and does not. The next one begins with a method that should have
+// come before. Each method is asked whether it has the address.
 TEST(MonoReader, InATableWithoutOrderNothingIsFoundThatDoesNotHaveTheAddress) {
   const Machine machine;
   fake::FakeMemory& memory = *machine.memory;

@@ -1,4 +1,5 @@
-// Others' rules as they are rebuilt for comparison, by hand: what they do where they are right and where they are not.
+// Other profilers' rules, rebuilt for comparison, on code written by hand: where they are right, and where they are
+// not.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -1,4 +1,5 @@
-// What CPython's threads run and what its code objects say, in memory made up by hand: whole, changed, lying.
+// The functions that CPython's threads run and the contents of its code objects, in memory made up by hand: whole,
+// changed, lying.
 #include <gtest/gtest.h>
 
 #include <array>

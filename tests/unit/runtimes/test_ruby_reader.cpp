@@ -1,4 +1,4 @@
-// What Ruby's threads run and what it says of it, in memory made up by hand: whole, changed, lying.
+// The functions that Ruby's threads run and their names, in memory made up by hand: whole, changed, lying.
 #include <gtest/gtest.h>
 
 #include <random>

@@ -1,5 +1,4 @@
-// What is kept of a runtime's methods, on one that counts how often it is asked; and when a process is searched for
-// one.
+// Methods of a runtime that are kept, on a runtime that counts its calls; and when a process is searched for a runtime.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -321,7 +320,7 @@ TEST(PagedMemory, ReadsAgainForWhatWasSeenLater) {
   EXPECT_EQ(read(), 2) << "an older sample is served by it, too";
 }
 
-// What a runtime says of a moment is read after it, whoever asks: for a walk, for names.
+// Data about a moment is read after that moment, for walks and for names.
 TEST(RuntimeCode, ReadsNoPageThatIsOlderThanTheMomentAskedFor) {
   const auto counted = std::make_shared<ReadCountingMemory>();
   constexpr std::uint64_t kAnHour = 3'600'000'000'000;

@@ -130,7 +130,7 @@ TEST(V8Names, FramesThatAreNoFunctionsHaveNone) {
   EXPECT_EQ(with(-32, fake::kScript + 1), "none") << "no bytecodes";
 }
 
-// What is below the stack pointer is left from who was there before.
+// Words below the stack pointer are left over from earlier calls.
 TEST(V8Names, SlotsThatAreNotWrittenYetSayNothing) {
   Process process;
   process.put_offset(kFirstBytecode);

@@ -1,5 +1,5 @@
-// The frames of code that V8's compilers make: where code stands in a frame that others have set up, and what is said
-// of instructions that nothing leads to.
+// The frames of code from V8's compilers: code in a frame that other code has set up, and the rows of instructions that
+// no path reaches.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -359,8 +359,8 @@ TEST_F(Chained, AMarkAtTheEndOfTheChainIsAnEnd) {
   EXPECT_EQ(end_, WalkEnd::kGuessed);
 }
 
-// Haskell's code: every function ends in a jump to another one, its stack is elsewhere, and what the machine's stack
-// holds is none of its business.
+// Haskell's code: every function ends in a jump to another one. Its stack is elsewhere, and the contents of the
+// machine's stack mean nothing to it.
 TEST_F(Certainty, AddressesOfZeroAreNoProof) {
   Registers registers(Architecture::kX86_64);
   registers.set_pc(CodeAddress::instruction(kFunction));
@@ -436,7 +436,7 @@ TEST_F(Certainty, TheArgumentsOfAProcess) {
   EXPECT_NE(end_with({1, kStack + 8, 0, 0}), WalkEnd::kComplete) << "a pointer to itself";
 }
 
-// glibc's clone3(): syscall; test rax, rax; jl; jz to where the thread goes on, which nobody has called.
+// glibc's clone3(): syscall; test rax, rax; jl; jz to the new thread's code, which has no caller.
 TEST_F(Certainty, AThreadThatHasJustBegun) {
   put(kFunction - 2, {0x0f, 0x05, 0x48, 0x85, 0xc0, 0x7c, 0x18, 0x0f, 0x84, 0xf5, 0xef, 0x0f, 0x00, 0xc3});
   FrameRow outermost;

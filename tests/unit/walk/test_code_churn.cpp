@@ -1,5 +1,5 @@
-// Threads make code, run it, and put other code with other frames in its place, while they and others walk, in signal
-// handlers too. Every stack is right, or ends early with a reason.
+// Threads make code, run it, and put other code with other frames in its place. Meanwhile they and others walk, in
+// signal handlers too. Every stack is right, or ends early with a reason.
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <signal.h>

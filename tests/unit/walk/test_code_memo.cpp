@@ -1,4 +1,4 @@
-// What following code came to, kept: the same as following it, whatever the stacks at hand answer.
+// Kept results of following code must equal those of following it, whatever the stacks at hand answer.
 #include "walk/code_memo.h"
 
 #include <gtest/gtest.h>

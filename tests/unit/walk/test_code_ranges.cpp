@@ -399,7 +399,7 @@ TEST_F(OwnCode, IsWalkedByItsInstructionsWithoutRows) {
 }
 
 #if defined(__x86_64__)
-// What a walk in a signal handler has no time for is not found, and said so; once another walk has found it, it is
+// A walk in a signal handler says so if it has no time for a result. Once another walk has found the result, it is
 // known.
 TEST_F(OwnCode, WithoutRowsMayTakeMoreThanAWalkCanSpend) {
   constexpr unsigned kInstructions = 400;

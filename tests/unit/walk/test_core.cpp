@@ -1,5 +1,5 @@
-// Core files: what a writer of our own put in must come out, and whatever is cut or spoiled must be reported with its
-// offset, the rest still read.
+// Core files from a writer of our own. The data comes out again. Cut or spoiled parts are reported with their offset,
+// and the rest is still read.
 #include "formats/image/core.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
-// Single steps of the fast walk, on a stack and by rules that a test makes up: which of its ways answers, and what it
-// leaves to the walker of all registers, which would often get the stack right behind a wrong answer.
+// Single steps of the fast walk, on a stack and by rules that a test makes up. Tests which of its ways answers, and
+// which cases it leaves to the walker of all registers. That walker would often get the stack right behind a wrong
+// answer.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -176,8 +177,8 @@ TEST_F(FastSteps, NoStepReadsWhatTheWalkWrites) {
 }
 
 #if defined(__x86_64__)
-// A function whose unwind information has a row for each instruction; one that says nothing of what its epilogue frees
-// and pops; and one that calls it.
+// Three functions: one with a row for each instruction, one whose rows ignore the effect of its epilogue, and one that
+// calls the second.
 asm(R"(
 .pushsection .text
 .globl wl_rows_begin, wl_rows_pushed, wl_rows_popped, wl_silent, wl_silent_freed, wl_called

@@ -1,5 +1,5 @@
-// The fast walk of the own stack by itself. backtrace() asks the walk with all registers where the fast one cannot tell
-// or finds nonsense, so that its answers say little about it.
+// The fast walk of the own stack by itself. backtrace() uses the walk with all registers where the fast one has no
+// answer or finds nonsense. So the result of backtrace() shows little about the fast walk.
 #include <execinfo.h>
 #include <gtest/gtest.h>
 

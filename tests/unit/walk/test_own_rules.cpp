@@ -1,4 +1,4 @@
-// What own walks keep of rules: what fits a word, the palette of those that do not, and the cache.
+// Rules kept for own walks: those that fit a word, the palette of the others, and the cache.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -155,7 +155,7 @@ TEST(OwnRules, ACacheWhoseSecondWaysAreInUseGrowsBeforeAWalk) {
   EXPECT_FALSE(RuleCache::View().find(kOther, it));
 }
 
-// Two of a set are both found, the third takes the place of the older one; and the cache grows with what is in it.
+// Two rules of a set are both found. The third replaces the older one. The cache grows with its contents.
 TEST(OwnRules, TheCacheKeepsTheNewerOfEachSetAndGrows) {
   const auto step = [](std::uint64_t i) { return PackedStep::other(PackedStep::kPalette, 0, i); };
   const auto found = [](std::uint64_t key) {

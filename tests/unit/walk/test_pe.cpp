@@ -38,7 +38,7 @@ class PeFrames : public ::testing::TestWithParam<bool> {  // from memory, or fro
     machine.prolog_size = 4;
     machine.slots = {UnwindInfoBytes::slot(4, 2, 3), UnwindInfoBytes::slot(0, 10, 0)};
     machine_ = add({0x48, 0x83, 0xec, 0x20, 0xe8, 0, 0, 0, 0, 0x90}, machine);
-    // A frame register that is used after it was restored, which no row can say: push rbx; mov rbp, rsp; push rbp;
+    // A frame register that is used after it was restored, which no row can express: push rbx; mov rbp, rsp; push rbp;
     // call; nop
     UnwindInfoBytes late;
     late.prolog_size = 5;

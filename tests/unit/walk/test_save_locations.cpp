@@ -1,4 +1,4 @@
-// Where a register was saved is where the callee takes it from: what is written there is what the caller finds.
+// The callee restores a register from the place where it was saved. So the caller finds a value that was written there.
 #include <gtest/gtest.h>
 
 #include "windlass/target.h"

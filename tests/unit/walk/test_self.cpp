@@ -248,7 +248,7 @@ TEST(Self, SignalHandlerOnItsOwnStack) {
   std::thread(on_alternate).join();
 }
 
-// What crash reporters see most: a handler below a call of a null pointer, or of a method of what one points to.
+// The most frequent case of crash reporters: a handler below a call of a null pointer, or of a null object's method.
 sigjmp_buf behind_crash;
 void (*volatile null_pointer)();
 std::uint64_t crash_pcs[2][512];

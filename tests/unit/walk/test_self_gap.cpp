@@ -1,5 +1,5 @@
-// The own process where the program's segments do not lie side by side: the linker has put a function of it far away,
-// and glibc tells of each segment by itself.
+// The own process with gaps between the program's segments. The linker has put one of its functions far away, and glibc
+// reports each segment by itself.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

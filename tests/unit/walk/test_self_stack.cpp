@@ -1,4 +1,4 @@
-// How much stack a walk takes, by what is left of the paint on an alternate stack of 64 KiB: at every so-manieth
+// The stack that a walk takes, measured by the paint left on an alternate stack of 64 KiB. Measured at every n-th
 // instruction of an exception, whose code is followed.
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -82,8 +82,8 @@ void single_step(void (*body)()) {
   asm volatile("pushfq; andq $~0x100, (%%rsp); popfq" ::: "memory", "cc");
 }
 
-// libgcc writes over the return address that it came by when it goes to a landing pad: no rule of a pc says where its
-// caller is. Twice, as rules that were found are kept.
+// libgcc writes over its own return address when it goes to a landing pad. So no rule of a pc can find its caller. Done
+// twice, as rules that were found are kept.
 TEST(AThrow, HasTheSameStackForBothWalksAtEveryInstruction) {
   throw_once();
   struct sigaction action {};

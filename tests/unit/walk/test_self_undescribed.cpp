@@ -1,4 +1,4 @@
-// Code made at run time of which nobody tells: the kernel says that it is code, and it is followed. And walks whose
+// Generated code that was never registered: the kernel says that it is code, and it is followed. And walks whose
 // registers lead into the array that they fill.
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -91,7 +91,7 @@ TEST(Undescribed, DataIsNoCode) {
   EXPECT_NE(end, WalkEnd::kComplete);
 }
 
-// sp has come into the array, in which there is nothing but the pc: the walk would find what it writes.
+// sp lies in the array, which holds nothing but the pc. The walk would find its own output.
 TEST(Undescribed, NoWalkReadsWhatItWrites) {
   const Registers here = capture_registers();
   std::uint64_t pcs[1024];

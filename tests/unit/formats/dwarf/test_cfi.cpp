@@ -542,8 +542,8 @@ TEST(EhFrameHdr, FindLooksThroughNestedRangesAndKeepsEachCie) {
   }
 }
 
-// sub rsp, 24; mov [rsp], rbx; body; mov rbx, [rsp]; add rsp, 24; ret: Mono's compiler ahead of time has the rows of
-// the epilogue begin behind the prologue's, at 0x1008.
+// sub rsp, 24; mov [rsp], rbx; body; mov rbx, [rsp]; add rsp, 24; ret. Mono's compiler ahead of time lets the
+// epilogue's rows begin behind the prologue's, at 0x1008.
 TEST(Fde, AnEpilogueInTheMiddleOfAFunctionIsLeftOut) {
   CfiBuilder builder(true);
   CieSpec spec;

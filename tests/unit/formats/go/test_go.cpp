@@ -102,7 +102,7 @@ TEST(SwitchedStack, IsNoneForCallersOfWhoLeavesIt) {
   EXPECT_EQ(rule.cfa_kind, WL_CFA_REG);
   EXPECT_EQ(rule.flags, WL_RULE_LEFT);
 
-  // fs.base is 0 for them, and what counts from it is 0, too, whatever the memory has there.
+  // fs.base is 0 for them, and so are values that count from it, whatever the memory has there.
   const auto fs_base = [](std::uint64_t value) {
     return [value](std::uint64_t) -> Expected<std::uint64_t> { return value; };
   };

@@ -1,4 +1,4 @@
-// Files that were compressed as a whole: what went in comes out, what is damaged or too large is told with its place.
+// Compressed files. The original comes out. Damage and excess size are reported with their place.
 #include "formats/image/decompress_stream.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What is written from a Prologue or from rows is read back, and is what the model says at every instruction.
+// Information written from a Prologue or from rows is read back, and agrees with the model at every instruction.
 #include <algorithm>
 #include <random>
 

@@ -186,7 +186,7 @@ TEST(WinArm64Write, OneWriterForManyFunctions) {
   EXPECT_EQ(writer.written().entries.back().data, 0x100000 + alone->bytes.size());
 }
 
-// A part that saves more: three entries, the last of which says only what was done before.
+// A part that saves more: three entries. The last one has only the actions of before.
 TEST(WinArm64Write, Parts) {
   Prologue f = function({chain(4, 32), {8, SetFramePointer{29}}}, 80);
   prologue::Part part{20, 40, {{24, Save{19, 16, 0, 20}}}, {}};

@@ -1,5 +1,5 @@
-// The unwinder on functions laid out by hand: what compilers seldom or never emit, and what nobody should. That it is
-// right on real code is for the ground-truth test to show.
+// The unwinder on functions laid out by hand: forms that compilers seldom or never emit, and wrong ones. The
+// ground-truth test shows that it is right on real code.
 #include "formats/winx64/exec.h"
 
 #include <map>
@@ -328,8 +328,8 @@ TEST_F(WinX64Exec, ReturnAddressBehindTheFunction) {
   expect(1, kSp + 8, Position::kLeaf);
 }
 
-// call; nop; ret, and call; pop rbx; ret behind a call that does not return: not where the call returns to, nor, of the
-// first, anywhere before the return.
+// call; nop; ret, and call; pop rbx; ret behind a call that does not return. The return address of the call is in no
+// epilogue. In the first function, nothing before the ret is.
 TEST_F(WinX64Exec, ReturnAddressesAreInNoEpilogue) {
   UnwindInfoBytes bytes;
   bytes.slots = {slot(0, kAllocSmall, 4)};

@@ -1,5 +1,5 @@
-// What is kept of pcs: what cannot be said so, and by more threads and of more pcs than there is room for. That it says
-// the same as the codes is shown on real code by the ground-truth test and that of the rows, too.
+// Unwinds kept by pc: those that cannot be expressed, and use by more threads and of more pcs than there is room for.
+// The ground-truth test and that of the rows show on real code that kept unwinds agree with the codes.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -35,8 +35,8 @@ Registers frame_at(CodeAddress pc) {
   return frame;
 }
 
-// Is it the same at each byte of a function of this code, as an instruction and as a return address, one after the
-// other, with each of the words above rsp unreadable?
+// Are the results the same at each byte of this function, as an instruction and as a return address, with each of the
+// words above rsp unreadable in turn?
 bool same_everywhere(std::initializer_list<int> text, const UnwindInfoBytes& info) {
   PeImageBuilder builder;
   const auto code = builder.text(text);

@@ -1,4 +1,4 @@
-// What a Prologue is written as, and what cannot be written.
+// The bytes written for a Prologue, and Prologues that cannot be written.
 #include <gtest/gtest.h>
 
 #include "formats/winx64/encode.h"
@@ -222,8 +222,8 @@ TEST(WinX64Write, SecondVersionTellsEpilogues) {
             "0000");
 }
 
-// With the code at hand: an exit by which no unwinder of version 1 knows an epilogue has no entry, nor the pops before
-// it one in which an unwinder would have to find it.
+// With the code at hand. An exit by which no unwinder of version 1 recognises an epilogue has no entry. Nor have the
+// pops before it an entry in which an unwinder would have to find it.
 TEST(WinX64Write, ExitsThatUnwindersDoNotKnow) {
   const auto with = [](std::vector<std::uint8_t> exit, std::uint8_t version = 1) {
     std::vector<std::uint8_t> code = {0x53, 0x41, 0x54, 0x90, 0x41, 0x5c, 0x5b};  // push rbx; push r12; nop; pops

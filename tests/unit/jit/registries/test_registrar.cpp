@@ -1,5 +1,5 @@
-// What every registry promises, and what the unwinders of this process make of it: exceptions and walks lead through
-// code that is registered, and through none that was removed. By libgcc, and once more by LLVM's libunwind.
+// The promises of every registry, and their effect on the unwinders of this process. Exceptions and walks lead through
+// registered code, and through no removed code. By libgcc, and once more by LLVM's libunwind.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/mman.h>

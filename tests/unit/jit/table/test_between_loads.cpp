@@ -1,5 +1,5 @@
-// Functions come and go between two loads of a look-up, between any two: the answer is always that of before or that of
-// after the change, never a mixture of both, and what stays is always found.
+// Functions come and go between any two loads of a look-up. The answer must be that of before or of after the change,
+// never a mixture. Functions that stay are always found.
 #include <gtest/gtest.h>
 
 #include <cstring>

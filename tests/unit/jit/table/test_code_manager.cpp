@@ -1,4 +1,4 @@
-// What a code manager finds, beside a std::map of the same functions, and what it refuses.
+// A code manager compared with a std::map of the same functions, and its refusals.
 #include "windlass/code_manager.h"
 
 #include <gtest/gtest.h>
@@ -72,8 +72,8 @@ TEST(CodeManager, FindsWhatWasAdded) {
   EXPECT_EQ(manager.functions(), 1u);
 }
 
-// Neighbours of all sizes and at all places, an eighth of them in blocks that others reach into, added and taken away
-// in any order: each address of the code gives what a map of the same functions gives.
+// Neighbours of all sizes and at all places, an eighth of them in blocks into which others reach, added and taken away
+// in any order. Each address of the code must give the answer of a map of the same functions.
 void compare_with_map(unsigned seed, std::uint32_t largest) {
   constexpr std::uint32_t kCode = 1 << 15;
   CodeManager manager = make(kCode, {.functions = 600, .shape_bytes = 1 << 16, .name_bytes = 1 << 16});

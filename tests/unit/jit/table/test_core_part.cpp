@@ -1,5 +1,5 @@
-// What core files have of a code manager's table, by what the kernel says of the mappings (/proc/self/smaps): all that
-// is used, and little more.
+// The part of a code manager's table that core files contain, by the kernel's account of the mappings
+// (/proc/self/smaps): all that is used, and little more.
 #include <gtest/gtest.h>
 
 #include <sys/mman.h>

@@ -65,7 +65,7 @@ class WhileItIsTakenOut final : public Memory {
   std::uint64_t recycled_;
 };
 
-// Between what was and what is nothing is lost, whenever it goes.
+// A function is found in the past or in the present, whenever it goes.
 TEST(CodeManagerPast, HasAFunctionThatGoesWhileItIsAskedFor) {
   unsigned asked = 0;
   for (unsigned when = 0;; ++when) {

@@ -144,7 +144,7 @@ TEST(CodeManagerFromOutside, OutlivesItsProcess) {
   ::close(fd);
 }
 
-// Nobody but the manager writes into it, not even who has its descriptor (Linux 5.1).
+// Only the manager can write, even if others have its descriptor (Linux 5.1).
 TEST(CodeManagerFromOutside, IsSealed) {
   auto manager = CodeManager::create(kBegin, kBegin + 4096);
   ASSERT_TRUE(manager);

@@ -49,8 +49,8 @@ TEST(BareCode, PushesAndPops) {
   EXPECT_EQ(rows.at(0x1010).x_kind, WL_REG_SAME);
 }
 
-// What V8 has to show all registers to its garbage collector (PushAllRegistersAndIterateStack), without an entry in
-// node 20 and with one in 24 and 26.
+// V8's function that shows all registers to its garbage collector (PushAllRegistersAndIterateStack). It has no entry in
+// node 20, and has one in 24 and 26.
 TEST(BareCode, AllRegistersOnTheStack) {
   const auto rows = rows_of({0x55, 0x48, 0x8b, 0xec, 0x68, 0xcd, 0xcd, 0xcd, 0x00,  // push rbp; mov rbp, rsp; push imm
                              0x56, 0x57, 0x53, 0x41, 0x54, 0x41, 0x55, 0x41, 0x56, 0x41, 0x57,  // rsi rdi rbx r12-r15

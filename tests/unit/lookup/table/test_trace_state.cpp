@@ -162,8 +162,8 @@ TEST(TraceState, UnknownExpressions) {
   EXPECT_EQ(rows[3].rule.cfa_kind, WL_CFA_UNSUPPORTED);
 }
 
-// Wine's system calls: what the caller had is in a frame that rcx points to; first the return address, then all, then
-// the stack pointer, too.
+// Wine's system calls: rcx points to a frame with the caller's registers. First only the return address counts from it,
+// then all registers, then the stack pointer, too.
 TEST(TraceState, RulesRelativeToAnotherRegister) {
   const auto rows = rows_of({0x41, 0x0e, 0, 0x10, 16,   3,    0x72, 0xf0, 0,  // return address: breg2 112
                              0x41, 0x10, 3, 2,    0x72, 8,                    // rbx: breg2 8

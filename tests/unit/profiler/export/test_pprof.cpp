@@ -1,4 +1,4 @@
-// pprof: what is written comes back the same; what is damaged or absurd gives an error and nothing else.
+// pprof: a written profile comes back the same; damaged or absurd input gives an error and nothing else.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>

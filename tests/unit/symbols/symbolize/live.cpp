@@ -1,5 +1,5 @@
-// A process to name: prints where its code is, a line each, and obeys lines from its standard input until that ends.
-//   load PATH SYMBOL   loads a library and prints where the symbol is
+// A process to name. Prints the places of its code, a line each. Obeys lines from its standard input until that ends:
+//   load PATH SYMBOL   loads a library and prints the address of the symbol
 #include <dlfcn.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
