@@ -456,7 +456,7 @@ enum {
 /* How a walk ended. */
 enum {
   WINDLASS_END_RUNNING = 0,     /* The walk has not ended. */
-  WINDLASS_END_COMPLETE = 1,    /* The outermost frame was reached, and no frame is a guess. */
+  WINDLASS_END_COMPLETE = 1,    /* The outermost frame was reached, and no frame is chained or a guess. */
   WINDLASS_END_NO_MODULE = 2,   /* The pc lies in no module and no code range. */
   WINDLASS_END_NO_ROW = 3,      /* No unwinder found the caller. */
   WINDLASS_END_UNREADABLE = 4,  /* The stack could not be read. */
